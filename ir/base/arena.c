@@ -1,0 +1,133 @@
+#include "ir/base/arena.h"
+
+#include <stdarg.h>
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ONE_MALLOC_EACH 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ONE_MALLOC_EACH 1
+#endif
+#endif
+#ifndef ONE_MALLOC_EACH
+#define ONE_MALLOC_EACH 0
+#endif
+
+struct ds_arena_chunk {
+    ds_arena_chunk *next;
+    alignas(max_align_t) char bytes[];
+};
+
+#define FIRST_CHUNK 4096u
+#define LAST_CHUNK  (1u << 20)
+
+static void out_of_memory(size_t size) {
+    fprintf(stderr, "distsim: out of memory (%zu bytes asked for)\n", size);
+    exit(3);
+}
+
+void *ds_xmalloc(size_t size) {
+    void *p = malloc(size ? size : 1);
+    if (!p) out_of_memory(size);
+    return p;
+}
+
+void *ds_xcalloc(size_t count, size_t size) {
+    void *p = calloc(count ? count : 1, size ? size : 1);
+    if (!p) out_of_memory(count * size);
+    return p;
+}
+
+void *ds_xrealloc(void *old, size_t size) {
+    void *p = realloc(old, size ? size : 1);
+    if (!p) out_of_memory(size);
+    return p;
+}
+
+void ds_arena_init(ds_arena *arena) { *arena = (ds_arena){0}; }
+
+void ds_arena_deinit(ds_arena *arena) {
+    for (ds_arena_chunk *c = arena->chunks; c;) {
+        ds_arena_chunk *next = c->next;
+        free(c);
+        c = next;
+    }
+    *arena = (ds_arena){0};
+}
+
+static ds_arena_chunk *add_chunk(ds_arena *arena, size_t size) {
+    if (size > SIZE_MAX - sizeof(ds_arena_chunk)) out_of_memory(size);
+    ds_arena_chunk *c = ds_xmalloc(sizeof *c + size);
+    c->next = arena->chunks;
+    arena->chunks = c;
+    return c;
+}
+
+void *ds_arena_alloc(ds_arena *arena, size_t size) {
+    arena->bytes += size;
+    if (ONE_MALLOC_EACH) return memset(add_chunk(arena, size)->bytes, 0, size);
+    if (size > SIZE_MAX - alignof(max_align_t)) out_of_memory(size);
+    size_t rounded = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
+    if (rounded > (size_t)(arena->end - arena->at)) {
+        /* Chunks double up to 1 MiB, so small modules stay small and large ones take few mallocs. */
+        size_t chunk = FIRST_CHUNK;
+        while (chunk < arena->bytes && chunk < LAST_CHUNK) chunk *= 2;
+        if (chunk < rounded) chunk = rounded;
+        arena->at = add_chunk(arena, chunk)->bytes;
+        arena->end = arena->at + chunk;
+    }
+    void *p = arena->at;
+    arena->at += rounded;
+    return memset(p, 0, size);
+}
+
+void *ds_arena_calloc(ds_arena *arena, size_t count, size_t size) {
+    if (size && count > SIZE_MAX / size) out_of_memory(SIZE_MAX);
+    return ds_arena_alloc(arena, count * size);
+}
+
+char *ds_arena_strndup(ds_arena *arena, const char *text, size_t n) {
+    char *copy = ds_arena_alloc(arena, n + 1);
+    memcpy(copy, text, n);
+    return copy;
+}
+
+char *ds_arena_strdup(ds_arena *arena, const char *text) {
+    return ds_arena_strndup(arena, text, strlen(text));
+}
+
+char *ds_arena_printf(ds_arena *arena, const char *format, ...) {
+    va_list ap, again;
+    va_start(ap, format);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, format, ap);
+    va_end(ap);
+    char *text = ds_arena_alloc(arena, (size_t)(n < 0 ? 0 : n) + 1);
+    vsnprintf(text, (size_t)(n < 0 ? 0 : n) + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+static uint32_t next_cap(uint32_t cap) {
+    if (cap > UINT32_MAX / 2) out_of_memory(SIZE_MAX);
+    return cap ? cap * 2 : 4;
+}
+
+void *ds_vec_grow_arena(ds_arena *arena, void *old, uint32_t n, uint32_t *cap, size_t size) {
+    uint32_t wanted = next_cap(*cap);
+    void *fresh = ds_arena_calloc(arena, wanted, size);
+    if (n) memcpy(fresh, old, n * size);
+    *cap = wanted;
+    return fresh;
+}
+
+void *ds_vec_grow_heap(void *old, uint32_t *cap, size_t size) {
+    uint32_t wanted = next_cap(*cap);
+    void *fresh = ds_xrealloc(old, wanted * size);
+    *cap = wanted;
+    return fresh;
+}

@@ -1,0 +1,32 @@
+/* A hash map from 64-bit keys to 64-bit values, and the hashes used with it. */
+#ifndef DS_BASE_MAP_H
+#define DS_BASE_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* FNV-1a with a final mix: stable over machines, so it may enter files and tests. */
+uint64_t ds_hash_bytes(const void *data, size_t n);
+/* Mixes one more word into a hash. */
+uint64_t ds_hash_mix(uint64_t hash, uint64_t word);
+
+typedef struct ds_map {
+    uint64_t *keys;
+    uint64_t *values;
+    uint8_t *used;
+    uint32_t n, cap; /* cap is a power of two or 0 */
+} ds_map;
+
+void ds_map_init(ds_map *map);
+void ds_map_deinit(ds_map *map);
+/* Empties the map and keeps its memory. */
+void ds_map_clear(ds_map *map);
+/* The value's slot, or NULL if the key is absent. Expected O(1). */
+uint64_t *ds_map_find(const ds_map *map, uint64_t key);
+/* Sets key → value, replacing an older value. */
+void ds_map_put(ds_map *map, uint64_t key, uint64_t value);
+/* Interned strings and other pointers as keys. */
+#define DS_KEY(pointer) ((uint64_t)(uintptr_t)(pointer))
+
+#endif

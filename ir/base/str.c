@@ -1,0 +1,129 @@
+#include "ir/base/str.h"
+
+#include "ir/base/map.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ds_strtab_init(ds_strtab *tab) {
+    *tab = (ds_strtab){0};
+    ds_arena_init(&tab->arena);
+}
+
+void ds_strtab_deinit(ds_strtab *tab) {
+    ds_arena_deinit(&tab->arena);
+    free(tab->slots);
+    *tab = (ds_strtab){0};
+}
+
+static uint32_t find_slot(const ds_strtab *tab, const char *text, size_t n) {
+    uint32_t mask = tab->cap - 1;
+    uint32_t at = (uint32_t)ds_hash_bytes(text, n) & mask;
+    while (tab->slots[at] && (strncmp(tab->slots[at], text, n) != 0 || tab->slots[at][n] != '\0'))
+        at = (at + 1) & mask;
+    return at;
+}
+
+static void grow(ds_strtab *tab) {
+    const char **old = tab->slots;
+    uint32_t old_cap = tab->cap;
+    tab->cap = old_cap ? old_cap * 2 : 64;
+    tab->slots = ds_xcalloc(tab->cap, sizeof *tab->slots);
+    for (uint32_t i = 0; i < old_cap; i++)
+        if (old[i]) tab->slots[find_slot(tab, old[i], strlen(old[i]))] = old[i];
+    free(old);
+}
+
+const char *ds_intern_n(ds_strtab *tab, const char *text, size_t n) {
+    if ((tab->n + 1) * 4 > tab->cap * 3) grow(tab);
+    /* A NUL inside the text would break pointer equality: the string ends there. */
+    const char *nul = n ? memchr(text, '\0', n) : NULL;
+    if (nul) n = (size_t)(nul - text);
+    uint32_t at = find_slot(tab, text, n);
+    if (!tab->slots[at]) {
+        tab->slots[at] = ds_arena_strndup(&tab->arena, text, n);
+        tab->n++;
+    }
+    return tab->slots[at];
+}
+
+const char *ds_intern(ds_strtab *tab, const char *text) {
+    return ds_intern_n(tab, text, strlen(text));
+}
+
+void ds_buf_deinit(ds_buf *buf) {
+    free(buf->text);
+    *buf = (ds_buf){0};
+}
+
+static void reserve(ds_buf *buf, size_t more) {
+    if (buf->cap - buf->n > more) return;
+    size_t cap = buf->cap ? buf->cap : 64;
+    while (cap - buf->n <= more) cap *= 2;
+    buf->text = ds_xrealloc(buf->text, cap);
+    buf->cap = cap;
+}
+
+void ds_buf_put_n(ds_buf *buf, const char *text, size_t n) {
+    reserve(buf, n);
+    if (n) memcpy(buf->text + buf->n, text, n);
+    buf->n += n;
+    buf->text[buf->n] = '\0';
+}
+
+void ds_buf_put(ds_buf *buf, const char *text) { ds_buf_put_n(buf, text, strlen(text)); }
+
+void ds_buf_putc(ds_buf *buf, char c) { ds_buf_put_n(buf, &c, 1); }
+
+void ds_buf_printf(ds_buf *buf, const char *format, ...) {
+    va_list ap, again;
+    va_start(ap, format);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, format, ap);
+    va_end(ap);
+    if (n > 0) {
+        reserve(buf, (size_t)n);
+        vsnprintf(buf->text + buf->n, (size_t)n + 1, format, again);
+        buf->n += (size_t)n;
+    }
+    va_end(again);
+}
+
+#define LONGEST 63u
+
+uint32_t ds_edit_distance(const char *a, const char *b) {
+    size_t na = strlen(a), nb = strlen(b);
+    if (na > LONGEST || nb > LONGEST) return UINT32_MAX;
+    uint32_t rows[3][LONGEST + 1];
+    for (size_t j = 0; j <= nb; j++) rows[0][j] = (uint32_t)j;
+    for (size_t i = 1; i <= na; i++) {
+        uint32_t *now = rows[i % 3], *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
+        now[0] = (uint32_t)i;
+        for (size_t j = 1; j <= nb; j++) {
+            uint32_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
+            if (up[j] + 1 < best) best = up[j] + 1;
+            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                up2[j - 2] + 1 < best)
+                best = up2[j - 2] + 1;
+            now[j] = best;
+        }
+    }
+    return rows[na % 3][nb];
+}
+
+const char *ds_suggest(const char *name, const char *const *candidates, uint32_t n) {
+    size_t length = strlen(name);
+    uint32_t limit = length / 3 > 1 ? (uint32_t)(length / 3) : 1;
+    const char *best = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t d = ds_edit_distance(name, candidates[i]);
+        if (d <= limit && d > 0) {
+            best = candidates[i];
+            limit = d - 1;
+        }
+    }
+    return best;
+}
