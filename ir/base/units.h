@@ -1,0 +1,34 @@
+/* Integer time and exact scaling. Time is int64 picoseconds everywhere (about 106 days). */
+#ifndef DS_BASE_UNITS_H
+#define DS_BASE_UNITS_H
+
+#include "ir/base/error.h"
+#include "ir/base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DS_PS_PER_S INT64_C(1000000000000)
+
+/* A duration in (double) seconds as picoseconds, rounded up; the one place where a double becomes a
+ * time. DS_ERR_OVERFLOW if negative, not finite or beyond int64. */
+ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err);
+/* bytes / bytes_per_s in ps, rounded to nearest (ties up), exact in 128 bits. */
+ds_status ds_ps_transfer(int64_t bytes, int64_t bytes_per_s, int64_t *ps, ds_error *err);
+
+/* a + b, a * b with overflow check: false on overflow. */
+bool ds_add_i64(int64_t a, int64_t b, int64_t *out);
+bool ds_mul_i64(int64_t a, int64_t b, int64_t *out);
+
+/* "35.007 ms", "1.25 GiB", "53.7 GB/s", "312 TFLOP/s": for people, 4 significant digits. */
+void ds_print_ps(int64_t ps, ds_buf *out);
+void ds_print_bytes(int64_t bytes, ds_buf *out);
+void ds_print_rate(double per_s, const char *unit, ds_buf *out);
+/* Exact decimal seconds of integer picoseconds, no trailing zeros beyond need: "0.035007". */
+void ds_print_ps_as_seconds(int64_t ps, ds_buf *out);
+
+/* floor(a / b), a - b*floor(a / b) for b != 0 (and not INT64_MIN / -1). */
+int64_t ds_floordiv(int64_t a, int64_t b);
+int64_t ds_floormod(int64_t a, int64_t b);
+
+#endif

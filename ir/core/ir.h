@@ -1,0 +1,472 @@
+/* The module: everything a .dir file says, as data.
+ *
+ * A ds_unit owns one root file and all it imports: one string table, one expression table, one
+ * arena. Every pointer below lives as long as the unit. Parsing fills in everything but value types
+ * and cross references (callee, mesh, topology …); ir/lang/verify.h fills in those.
+ *
+ * Names are interned (equal iff same pointer) and stored without their sigil. Comments and blank
+ * lines are kept beside the item they precede, so printing loses nothing. */
+#ifndef DS_CORE_IR_H
+#define DS_CORE_IR_H
+
+#include "ir/base/arena.h"
+#include "ir/base/error.h"
+#include "ir/base/str.h"
+#include "ir/core/expr.h"
+#include "ir/core/type.h"
+
+typedef struct ds_unit ds_unit;
+typedef struct ds_module ds_module;
+typedef struct ds_func ds_func;
+typedef struct ds_op ds_op;
+typedef struct ds_block ds_block;
+
+/* What stands before an item (comment lines without "//", blank line above) and after it. */
+typedef struct ds_trivia {
+    const char **comments; /* each the text after "//"; "" for a blank line between comments */
+    uint32_t n_comments;
+    bool blank_before;
+    const char *trailing; /* comment on the item's last line, or NULL */
+} ds_trivia;
+
+/* ---- attributes: op attributes, scenario entries, topology options ---- */
+
+typedef enum ds_attr_kind {
+    DS_ATTR_EXPR,     /* expr: number, string or param expression */
+    DS_ATTR_BOOL,     /* flag */
+    DS_ATTR_WORD,     /* name: a bare word that is neither a param nor an index, e.g. relu, none */
+    DS_ATTR_QUANTITY, /* expr with unit: 3 us, 300 GB/s */
+    DS_ATTR_PLACE,    /* place: @name, @mesh{pp=1}, @box.gpu[0] */
+    DS_ATTR_LIST,     /* items (their names are NULL): [1, 1] */
+    DS_ATTR_BLOCK     /* items: { a = 1, "layer[*].fc1" = on @v [n: x, k: y] } */
+} ds_attr_kind;
+
+/* X(name, text, dimension letter, scale): T seconds·scale, B bytes, R bytes per second, F FLOP/s.
+ * GB is 10^9 bytes, GiB 2^30; Gb/s is 10^9 bits per second: never mixed. */
+#define DS_UNIT_MAP(X)                                                                             \
+    X(PS, "ps", 'T', 1e-12)                                                                        \
+    X(NS, "ns", 'T', 1e-9)                                                                         \
+    X(US, "us", 'T', 1e-6)                                                                         \
+    X(MS, "ms", 'T', 1e-3)                                                                         \
+    X(S, "s", 'T', 1.0)                                                                            \
+    X(BYTE, "B", 'B', 1.0)                                                                         \
+    X(KB, "KB", 'B', 1e3)                                                                          \
+    X(MB, "MB", 'B', 1e6)                                                                          \
+    X(GB, "GB", 'B', 1e9)                                                                          \
+    X(TB, "TB", 'B', 1e12)                                                                         \
+    X(KIB, "KiB", 'B', 1024.0)                                                                     \
+    X(MIB, "MiB", 'B', 1048576.0)                                                                  \
+    X(GIB, "GiB", 'B', 1073741824.0)                                                               \
+    X(TIB, "TiB", 'B', 1099511627776.0)                                                            \
+    X(BPS, "B/s", 'R', 1.0)                                                                        \
+    X(KBPS, "KB/s", 'R', 1e3)                                                                      \
+    X(MBPS, "MB/s", 'R', 1e6)                                                                      \
+    X(GBPS, "GB/s", 'R', 1e9)                                                                      \
+    X(TBPS, "TB/s", 'R', 1e12)                                                                     \
+    X(MIBPS, "MiB/s", 'R', 1048576.0)                                                              \
+    X(GIBPS, "GiB/s", 'R', 1073741824.0)                                                           \
+    X(TIBPS, "TiB/s", 'R', 1099511627776.0)                                                        \
+    X(KBITPS, "Kb/s", 'R', 1e3 / 8)                                                                \
+    X(MBITPS, "Mb/s", 'R', 1e6 / 8)                                                                \
+    X(GBITPS, "Gb/s", 'R', 1e9 / 8)                                                                \
+    X(TBITPS, "Tb/s", 'R', 1e12 / 8)                                                               \
+    X(GFLOPS, "GFLOP/s", 'F', 1e9)                                                                 \
+    X(TFLOPS, "TFLOP/s", 'F', 1e12)
+
+typedef enum ds_unit_id {
+    DS_UNIT_NONE,
+#define DS_X(name, text, dimension, scale) DS_UNIT_##name,
+    DS_UNIT_MAP(DS_X)
+#undef DS_X
+} ds_unit_id;
+
+const char *ds_unit_text(ds_unit_id unit);
+char ds_unit_dimension(ds_unit_id unit);
+double ds_unit_scale(ds_unit_id unit);
+bool ds_unit_parse(const char *text, size_t n, ds_unit_id *out);
+
+typedef struct ds_quantity {
+    ds_expr value;
+    ds_unit_id unit;
+} ds_quantity;
+
+/* The quantity in the unit's base (s, B, B/s, FLOP/s) times `per_base`, rounded to the nearest
+ * integer: per_base 1e12 turns seconds into picoseconds. The one place where written quantities
+ * become integers. Errors: a unit of another dimension, negative, beyond int64. */
+ds_status ds_quantity_eval(const ds_env *env, ds_quantity q, char dimension, double per_base,
+                           ds_loc loc, int64_t *out, ds_error *err);
+
+typedef struct ds_attr {
+    const char *name; /* interned; for a quoted key the text inside the quotes; NULL in a list */
+    bool quoted_name;
+    ds_attr_kind kind;
+    ds_loc loc;
+    ds_trivia trivia;
+    ds_expr expr;
+    ds_unit_id unit;
+    bool flag;
+    const char *word;
+    ds_place place;
+    struct ds_attr *items; /* LIST, BLOCK */
+    uint32_t n_items;
+    bool is_override;      /* `on @v [n: x, k: y]`: place, and items named by factor with words */
+    ds_trivia dangling;    /* comments before a block's closing brace */
+} ds_attr;
+
+const ds_attr *ds_attr_find(const ds_attr *attrs, uint32_t n, const char *name);
+
+/* ---- values and ops ---- */
+
+typedef struct ds_value {
+    uint32_t i; /* index into its function's `values` */
+} ds_value;
+
+/* The index domain of a family: name in lo..hi (hi exclusive). */
+typedef struct ds_binder {
+    const char *name;
+    ds_expr lo, hi;
+    ds_loc loc;
+} ds_binder;
+
+typedef struct ds_value_info {
+    const char *name; /* without '%' */
+    ds_loc loc;
+    ds_type *type;        /* element type for a family; NULL until written or inferred */
+    bool type_written;    /* the source spelled it out */
+    ds_binder *binders;   /* n_binders > 0: a family, one value per index vector */
+    uint32_t n_binders;
+    ds_op *def;           /* the op or region op that defines it; NULL for a function argument */
+    bool is_arg;          /* of a function, a for (carry) or a local region */
+    ds_attr *attrs;       /* of a function argument: { role = "weight" } */
+    uint32_t n_attrs;
+    uint32_t n_uses;      /* counted by the verifier */
+} ds_value_info;
+
+/* A read: %x, %s{l}, %s{layers-1-l}, or the stacked range %k{0:t+1}. */
+typedef struct ds_use {
+    ds_value value;
+    ds_expr *index; /* n_index = the family's binders, or 0 to name the whole family */
+    ds_expr *index_hi; /* NULL, or per index the exclusive end of a range (none: a point) */
+    uint32_t n_index;
+    ds_loc loc;
+} ds_use;
+
+/* Op codes are indices into the op table (ir/ops/ops.h); the structural ones come first. */
+typedef enum ds_structural {
+    DS_OP_INVALID,
+    DS_OP_FOR,    /* %r… = for i in lo..hi carry (%a = %init…) { … yield … keep … } */
+    DS_OP_CALL,   /* %r… = call @f<@m{pp=1}>(%x…) */
+    DS_OP_LOCAL,  /* %r… = local over (axes) (%x…) -> (types) { … yield … } */
+    DS_OP_YIELD,  /* ends a for or local body */
+    DS_OP_RETURN, /* ends a function body */
+    DS_OP_WEIGHT, /* weight %w : type */
+    DS_OP_FIRST_TABLE_OP
+} ds_structural;
+
+typedef uint32_t ds_opcode;
+
+struct ds_block {
+    ds_op **ops;
+    uint32_t n_ops;
+    ds_trivia dangling; /* comments before the closing brace */
+};
+
+struct ds_op {
+    ds_opcode code;
+    ds_loc loc;
+    ds_trivia trivia;
+
+    ds_use *in;
+    uint32_t n_in;
+    ds_value *out;
+    uint32_t n_out;
+    ds_attr *attrs;
+    uint32_t n_attrs;
+
+    /* Clauses, in the order in which they print:
+     *   over (a, b) | across | group (0, 1)   which devices take part
+     *   dim 1 | dim 1 -> 2                     which dim is gathered, scattered; moved to
+     *   to P | to (P, Q) | from P              places; in a per-rank program: to 1, from 0
+     *   tag 7                                  per-rank send and recv */
+    const char **over; /* axis names, major → minor */
+    uint32_t n_over;
+    bool across;
+    ds_expr *group; /* ranks of a per-rank collective */
+    uint32_t n_group;
+    bool has_group;
+    ds_expr dim, dim_to;
+    ds_place *to;
+    uint32_t n_to;
+    ds_expr to_rank, from_rank, tag;
+
+    /* FOR: index, lo, hi; args are the carries inside the body, in[] their initial values. The
+     * results are the carries' final values, then one family per kept value.
+     * LOCAL: over; args are the operands inside (same names, shard types); result_types written. */
+    const char *index;
+    ds_expr lo, hi;
+    ds_value *args;
+    uint32_t n_args;
+    ds_block *body;
+    ds_type **result_types; /* LOCAL: the types after -> ; else NULL */
+    /* YIELD: in[] = yielded values then kept ones; the last n_keep are kept. */
+    uint32_t n_keep;
+    /* CALL */
+    const char *callee_name; /* "stage" or "g.stage" */
+    ds_func *callee;         /* set by the verifier */
+    ds_place *mesh_args;
+    uint32_t n_mesh_args;
+};
+
+struct ds_func {
+    const char *name;
+    ds_module *module;
+    ds_loc loc;
+    ds_trivia trivia;
+    const char **mesh_params; /* <mesh @s, mesh @t> */
+    uint32_t n_mesh_params;
+    ds_value *args;
+    uint32_t n_args;
+    ds_type **results;
+    uint32_t n_results;
+    ds_block body;
+    DS_VEC(ds_value_info) values;
+    int64_t rank; /* of a per-rank program's body; else -1 */
+};
+
+/* A distributed program as one body per rank. Rank i runs on the i-th device of the scenario's
+ * mesh (or topology, in order of declaration). */
+typedef struct ds_program {
+    const char *name;
+    ds_loc loc;
+    ds_trivia trivia;
+    ds_func **ranks; /* in written order; func->rank says which */
+    uint32_t n_ranks;
+    ds_trivia dangling;
+} ds_program;
+
+/* ---- declarations ---- */
+
+typedef struct ds_param {
+    const char *name;
+    ds_loc loc;
+    ds_expr init; /* over params declared earlier */
+    uint32_t group; /* params of one `param a = 1, b = 2` statement share a number */
+    uint32_t n_uses;
+    ds_trivia trivia;
+} ds_param;
+
+typedef struct ds_import {
+    const char *path;  /* as written */
+    const char *alias; /* `as g`, or NULL */
+    ds_attr *with;     /* `with layers = 96, …` */
+    uint32_t n_with;
+    ds_loc loc;
+    ds_trivia trivia;
+    ds_module *module; /* set by the loader */
+} ds_import;
+
+/* `axis NAME`: one more axis name beside pp, dp, cp, tp, ep. */
+typedef struct ds_axis_decl {
+    const char *name;
+    ds_loc loc;
+    ds_trivia trivia;
+} ds_axis_decl;
+
+typedef enum ds_node_kind {
+    DS_NODE_DEVICE,
+    DS_NODE_SWITCH,
+    DS_NODE_NIC,
+    DS_NODE_HOST,
+    DS_NODE_INSTANCE /* `node n[128] : @dgx` */
+} ds_node_kind;
+
+typedef struct ds_node_decl {
+    ds_node_kind kind;
+    const char *name;
+    ds_expr count;         /* none: one, without index */
+    const char *type_name; /* device: catalogue name; instance: topology name; else NULL */
+    ds_attr *attrs;        /* { forward = true } */
+    uint32_t n_attrs;
+    uint32_t group; /* `switch leaf[16], spine[8]` share a number */
+    ds_loc loc;
+    ds_trivia trivia;
+} ds_node_decl;
+
+typedef struct ds_link_decl {
+    ds_step *a, *b; /* paths n[i].nic[j] */
+    uint32_t n_a, n_b;
+    bool duplex; /* `--`; false: `->` */
+    ds_quantity bandwidth, latency;
+    ds_binder *loops; /* for i in 0..8, j in 0..4 */
+    uint32_t n_loops;
+    ds_expr where; /* none, or a condition: `… for i in 0..8, j in 0..8 where i < j` */
+    ds_attr *attrs;
+    uint32_t n_attrs;
+    ds_loc loc;
+    ds_trivia trivia;
+} ds_link_decl;
+
+typedef struct ds_topology_item {
+    bool is_link;
+    uint32_t index; /* into nodes or links */
+} ds_topology_item;
+
+typedef struct ds_topology {
+    const char *name;
+    ds_module *module;
+    ds_loc loc;
+    ds_trivia trivia;
+    DS_VEC(ds_node_decl) nodes;
+    DS_VEC(ds_link_decl) links;
+    DS_VEC(ds_topology_item) items; /* both, in written order */
+    ds_trivia dangling;
+} ds_topology;
+
+typedef struct ds_mesh_axis {
+    const char *name;
+    ds_expr size;
+    ds_loc loc;
+} ds_mesh_axis;
+
+/* mesh @m = [pp = 16, tp = 8] on @pod            axes outer → inner over the devices
+ * mesh @v = view @m [x = 4, y = 8]                the same devices, other axes
+ * mesh @s = pick 0..27 of @m [x = 3, y = 9]       some devices
+ * mesh @t = [dp = 4] on @box order (0, 2, 1, 3)   devices in a given order */
+typedef enum ds_mesh_kind { DS_MESH_ON, DS_MESH_VIEW, DS_MESH_PICK } ds_mesh_kind;
+typedef struct ds_mesh {
+    const char *name;
+    ds_module *module;
+    ds_loc loc;
+    ds_trivia trivia;
+    ds_mesh_kind kind;
+    ds_mesh_axis *axes;
+    uint32_t n_axes;
+    const char *base; /* topology (ON) or mesh (VIEW, PICK) */
+    ds_expr pick_lo, pick_hi;
+    ds_expr *order;
+    uint32_t n_order;
+} ds_mesh;
+
+/* schedule @s { chunks 8; place 0->0 1->1; rank 0: F0.0 F0.1 B7.0 F0.3&B7.1 } */
+typedef struct ds_schedule_item {
+    char kind; /* F B W R */
+    int64_t chunk, microbatch;
+    bool with_next; /* `&`: issued together with the following item */
+} ds_schedule_item;
+
+typedef struct ds_schedule_rank {
+    int64_t rank;
+    ds_schedule_item *items;
+    uint32_t n_items;
+    ds_loc loc;
+    ds_trivia trivia;
+} ds_schedule_rank;
+
+typedef struct ds_schedule {
+    const char *name;
+    ds_loc loc;
+    ds_trivia trivia;
+    int64_t chunks;
+    int64_t *place_chunk, *place_stage; /* place c->s, in written order */
+    uint32_t n_place;
+    ds_schedule_rank *ranks;
+    uint32_t n_ranks;
+    ds_trivia dangling;
+} ds_schedule;
+
+typedef struct ds_scenario {
+    ds_loc loc;
+    ds_trivia trivia;
+    ds_attr *entries; /* model = @f, program = @p, train {…}, strategy {…}, profile = "…", … */
+    uint32_t n_entries;
+    ds_trivia dangling;
+} ds_scenario;
+
+typedef enum ds_item_kind {
+    DS_ITEM_IMPORT,
+    DS_ITEM_PARAMS, /* index = first param of the group */
+    DS_ITEM_AXIS,
+    DS_ITEM_TOPOLOGY,
+    DS_ITEM_MESH,
+    DS_ITEM_FUNC,
+    DS_ITEM_PROGRAM,
+    DS_ITEM_SCHEDULE,
+    DS_ITEM_SCENARIO
+} ds_item_kind;
+
+typedef struct ds_item {
+    ds_item_kind kind;
+    uint32_t index;
+} ds_item;
+
+struct ds_module {
+    ds_unit *unit;
+    uint32_t id; /* index into unit->modules; also in DS_EXPR_PARAM nodes */
+    const char *path;
+    const char *text; /* the source, for diagnostics */
+    size_t text_n;
+    int64_t version;
+    ds_trivia trivia; /* before the version line */
+    DS_VEC(ds_import) imports;
+    DS_VEC(ds_param) params;
+    DS_VEC(ds_axis_decl) axes;
+    DS_VEC(ds_topology *) topologies;
+    DS_VEC(ds_mesh *) meshes;
+    DS_VEC(ds_func *) funcs;
+    DS_VEC(ds_program *) programs;
+    DS_VEC(ds_schedule *) schedules;
+    DS_VEC(ds_scenario) scenarios; /* one at most is legal */
+    DS_VEC(ds_item) items;         /* all of them in written order */
+    ds_trivia dangling;            /* comments at the end of the file */
+};
+
+struct ds_unit {
+    ds_arena arena;
+    ds_strtab strings;
+    ds_exprs exprs;
+    DS_VEC(ds_module *) modules; /* modules.at[0] is the root */
+};
+
+/* An empty unit on the heap; free with ds_unit_free. */
+ds_unit *ds_unit_new(void);
+void ds_unit_free(ds_unit *unit);
+ds_module *ds_unit_add_module(ds_unit *unit, const char *path, const char *text, size_t n);
+
+/* Name look-up from inside `module`: its own declarations, then those of imports without an alias,
+ * then "alias.name". NULL if absent. */
+ds_func *ds_find_func(const ds_module *module, const char *name);
+ds_topology *ds_find_topology(const ds_module *module, const char *name);
+ds_mesh *ds_find_mesh(const ds_module *module, const char *name);
+ds_program *ds_find_program(const ds_module *module, const char *name);
+ds_schedule *ds_find_schedule(const ds_module *module, const char *name);
+
+static inline ds_value_info *ds_value_at(const ds_func *func, ds_value v) {
+    return &func->values.at[v.i];
+}
+
+/* ---- binding: the params' values ---- */
+
+typedef struct ds_binding {
+    ds_unit *unit;
+    ds_num **params; /* [module id][param index] */
+} ds_binding;
+
+/* One `--set path=text`; path is "dp" or, for an import with an alias, "g.layers". */
+typedef struct ds_setting {
+    const char *path;
+    const char *text;
+} ds_setting;
+
+/* Evaluates every param of every module: `--set`, then the import's `with`, then the initial value
+ * (over params declared before it). Errors: an unknown setting (with a suggestion), a setting of
+ * another kind than the initial value (an integer where a real is declared is fine), evaluation.
+ * The arrays are in the unit's arena. O(params). */
+ds_status ds_bind(ds_unit *unit, const ds_setting *settings, uint32_t n_settings, ds_binding *out,
+                  ds_error *err);
+
+/* The evaluation environment of a binding, with indices in scope. */
+static inline ds_env ds_binding_env(const ds_binding *binding, const ds_index *indices) {
+    return (ds_env){&binding->unit->exprs, (const ds_num *const *)binding->params, indices};
+}
+
+#endif

@@ -1,0 +1,38 @@
+/* Text to module and back. */
+#ifndef DS_LANG_LANG_H
+#define DS_LANG_LANG_H
+
+#include "ir/base/diag.h"
+#include "ir/base/str.h"
+#include "ir/core/ir.h"
+
+/* Parses one text into `module` (imports are recorded, not loaded). Stops at the first error.
+ * `text` need not be NUL-terminated and may hold any bytes. O(n). */
+ds_status ds_parse(ds_module *module, ds_error *err);
+
+typedef struct ds_load_options {
+    const char *const *include_dirs; /* -I */
+    uint32_t n_include_dirs;
+} ds_load_options;
+
+/* Reads a file and everything it imports into a new unit, unverified. Imports are looked for in the
+ * importing file's folder, its parents, -I, $DISTSIM_PATH, the installed share folder. The unit is
+ * returned even on error (it holds the sources that the error points to); free it either way. */
+ds_status ds_load_file(const char *path, const ds_load_options *options, ds_unit **out,
+                       ds_error *err);
+/* The same for a text that is already in memory; `path` names it in diagnostics. */
+ds_status ds_load_text(const char *path, const char *text, size_t n,
+                       const ds_load_options *options, ds_unit **out, ds_error *err);
+
+/* Prints a module canonically: ds_parse of the result gives an equal module, comments included.
+ * Value types are printed wherever they are known. */
+void ds_print_module(const ds_module *module, ds_buf *out);
+void ds_print_func(const ds_func *func, ds_buf *out);
+/* One op on one line, without its regions, e.g. for reports: "%y = matmul(%h, %w{l})". */
+void ds_print_op_head(const ds_func *func, const ds_op *op, ds_buf *out);
+
+/* "file:line:col: error: message", the source line and a caret line. */
+void ds_diag_print(const ds_unit *unit, const ds_diag *diag, ds_buf *out);
+void ds_error_print(const ds_unit *unit, const ds_error *err, ds_buf *out);
+
+#endif

@@ -1,0 +1,167 @@
+/* The op table: what every operation of the language means for types, work and cost.
+ *
+ * One line of ops.def per op. The core of a line is its factor rule (as in Shardy): every dim of
+ * every operand and result is an ordered product of factors; a factor is parallel unless the rule
+ * says otherwise. Shape inference, FLOPs, legal shardings and resulting partials derive from it;
+ * what does not fit is written as a hook in the op's family file. */
+#ifndef DS_OPS_OPS_H
+#define DS_OPS_OPS_H
+
+#include "ir/core/ir.h"
+
+/* ---- the table ---- */
+
+/* Op codes: DS_OP_FOR … (ir/core/ir.h) then DS_OP_MATMUL, DS_OP_ALL_REDUCE … in table order. */
+enum {
+    ds_op_before_first_ = DS_OP_FIRST_TABLE_OP - 1,
+#define OP(ID, ...) DS_OP_##ID,
+#include "ir/ops/ops.def"
+#undef OP
+    DS_OP_COUNT
+};
+
+typedef enum ds_op_flag {
+    DS_OPF_VIEW = 1 << 0,       /* result shares operand 0's bytes; no work */
+    DS_OPF_INPLACE = 1 << 1,    /* result may take operand 0's buffer when it has no later reader */
+    DS_OPF_COLLECTIVE = 1 << 2, /* communicates; handled by sim/coll */
+    DS_OPF_LINEAR = 1 << 3,     /* linear in all operands jointly: partials pass (add, transpose) */
+    DS_OPF_MULTILINEAR = 1 << 4, /* linear in each operand alone: one may be partial (mul, matmul) */
+    DS_OPF_OPTIMIZER = 1 << 5,  /* updates state in place: result i takes the buffer of operand
+                                   state_operand(i) */
+    DS_OPF_BACKWARD = 1 << 6    /* a derivative of another op; not counted as model FLOPs forward */
+} ds_op_flag;
+
+/* A tensor's concrete local shape on one device. */
+typedef struct ds_shape {
+    ds_dtype dtype;
+    uint32_t rank;
+    int64_t dims[DS_MAX_RANK];
+} ds_shape;
+
+/* Elements and bytes (rounded up to whole bytes); DS_ERR_OVERFLOW beyond int64. */
+ds_status ds_shape_elements(const ds_shape *shape, int64_t *out, ds_error *err);
+ds_status ds_shape_bytes(const ds_shape *shape, int64_t *out, ds_error *err);
+
+/* How the cost model looks an op up. */
+typedef enum ds_work_kind {
+    DS_WORK_NONE,      /* views: no time */
+    DS_WORK_GEMM,      /* batch × (m×k · k×n) */
+    DS_WORK_CONV,      /* as an implicit GEMM: m = N·P·Q, n = K, k = C·R·S */
+    DS_WORK_ATTENTION, /* fused attention */
+    DS_WORK_RECURRENT, /* lstm: m = batch, n = 4·hidden, k = input + hidden, batch = steps */
+    DS_WORK_MEMORY     /* elementwise, normalisation, reduction, gather, optimizer: bytes bound */
+} ds_work_kind;
+
+typedef struct ds_work {
+    ds_work_kind kind;
+    ds_dtype dtype;        /* of the arithmetic */
+    int64_t flop;          /* multiply-add = 2 */
+    int64_t bytes_read;    /* each operand once */
+    int64_t bytes_written; /* each result once */
+    int64_t batch, m, n, k; /* GEMM, CONV, RECURRENT */
+    int64_t heads, kv_heads, seq_q, seq_kv, head_dim; /* ATTENTION, with `batch` */
+    bool causal;
+    int64_t tokens; /* MEMORY: product of all dims but the last of operand 0; width: the last */
+    int64_t width;
+} ds_work;
+
+/* What inference is given. `in[i]` is operand i's type with its index substituted; `out[i]` is to be
+ * set, in `unit->arena`, one per result. With env == NULL checks are symbolic and what cannot be
+ * decided passes; with env they are decided on the bound numbers. */
+typedef struct ds_infer {
+    ds_unit *unit;
+    const ds_func *func;
+    const ds_op *op;
+    const ds_type *const *in;
+    ds_type **out;
+    const ds_env *env;
+    /* Size of a mesh axis on a place, where it is known (else false): for divisibility. May be NULL. */
+    bool (*axis_size)(void *context, const ds_place *on, const char *axis, int64_t *size);
+    void *context;
+} ds_infer;
+
+typedef struct ds_op_desc {
+    const char *name;       /* as written */
+    const char *family;     /* "linear", "elementwise", "collective", … one file each */
+    uint32_t min_in, max_in; /* UINT32_MAX: any number */
+    uint32_t min_out, max_out;
+    const char *rule;       /* factor rule, or NULL where `infer` does it all */
+    int32_t flop_per_point; /* FLOPs per point of the rule's full iteration space */
+    uint32_t flags;
+    const char *attrs;      /* "axis:int=-1 causal:bool=false eps:real=1e-5 rule:str" */
+    const char *backward;   /* how the gradient is made: an op name, or NULL where it follows from
+                               the rule or where there is none */
+    const char *doc;        /* one sentence for LANGUAGE.md */
+    ds_status (*infer)(const ds_infer *ctx, ds_error *err); /* NULL: the generic rule */
+    ds_status (*work)(const ds_op *op, const ds_env *env, const ds_shape *in, const ds_shape *out,
+                      ds_work *work, ds_error *err); /* NULL: generic */
+} ds_op_desc;
+
+/* The line of an op; NULL for structural codes. O(1). */
+const ds_op_desc *ds_op_desc_of(ds_opcode code);
+/* The code of a mnemonic ("matmul"), DS_OP_INVALID if none. */
+ds_opcode ds_op_by_name(const char *name);
+/* The mnemonic of any code, structural ones included. */
+const char *ds_op_name(ds_opcode code);
+
+/* Result types of a table op from its operands: arity, attributes, dtypes, shapes, shardings,
+ * partials, placements. For a result whose written type says more than inference can know (recv,
+ * reshard, cast targets), `ctx->out[i]` comes in set to the written type. */
+ds_status ds_op_infer(const ds_infer *ctx, ds_error *err);
+
+/* Work of one device for local (shard) shapes. O(rank). */
+ds_status ds_op_work(const ds_op *op, const ds_env *env, const ds_shape *in, const ds_shape *out,
+                     ds_work *work, ds_error *err);
+
+/* For an OPTIMIZER op: which operand result `i` overwrites. */
+uint32_t ds_op_state_operand(const ds_op *op, uint32_t result);
+
+/* Attribute values with the table's defaults. An attribute absent and without default: `*out` keeps
+ * its value. */
+ds_status ds_op_attr_int(const ds_op *op, const ds_env *env, const char *name, int64_t *out,
+                         ds_error *err);
+ds_status ds_op_attr_real(const ds_op *op, const ds_env *env, const char *name, double *out,
+                          ds_error *err);
+bool ds_op_attr_bool(const ds_op *op, const char *name);
+const char *ds_op_attr_str(const ds_op *op, const ds_unit *unit, const char *name);
+
+/* Attributes that every op takes: name:str stream:str cost:quantity route:str algorithm:str … */
+extern const char ds_op_common_attrs[];
+
+/* ---- factor rules, for inference and for searches over per-op parallelisation ---- */
+
+#define DS_MAX_FACTORS  16
+#define DS_MAX_OPERANDS 8
+
+typedef enum ds_factor_kind {
+    DS_FACTOR_PAR,
+    DS_FACTOR_SUM,
+    DS_FACTOR_WINDOW,
+    DS_FACTOR_SCAN,
+    DS_FACTOR_LOOKUP,
+    DS_FACTOR_WHOLE
+} ds_factor_kind;
+
+typedef struct ds_rule_dim {
+    uint8_t factors[4]; /* outermost first */
+    uint8_t n;
+} ds_rule_dim;
+
+typedef struct ds_rule_term {
+    ds_rule_dim dims[DS_MAX_RANK];
+    uint8_t n;
+    bool leading; /* starts with `...` */
+} ds_rule_term;
+
+typedef struct ds_rule {
+    char names[DS_MAX_FACTORS][8];
+    ds_factor_kind kinds[DS_MAX_FACTORS];
+    uint32_t n_factors;
+    ds_rule_term in[DS_MAX_OPERANDS], out[DS_MAX_OPERANDS];
+    uint32_t n_in, n_out;
+} ds_rule;
+
+/* Parses "... k, k n -> ... n; k: sum". Used on the table's rules and on einsum's attribute. */
+ds_status ds_rule_parse(const char *text, ds_loc loc, ds_rule *out, ds_error *err);
+
+#endif

@@ -1,0 +1,84 @@
+/* What an operation costs on a device, and where the number comes from (SEMANTICS S2, S8).
+ *
+ * Everything is loaded from profiles.db into memory once; a loaded ds_profiles is immutable and may
+ * be shared between threads. A *profile* is a named set of measured rows and fitted constants for
+ * one device kind and software stack (a folder of cost_profiles/). Without one, an op costs its
+ * roofline at catalogue peaks and a collective its latency and bandwidth, nothing added. */
+#ifndef DS_COST_COST_H
+#define DS_COST_COST_H
+
+#include "ir/base/str.h"
+#include "ir/ops/ops.h"
+
+typedef struct ds_profiles ds_profiles;
+
+/* Opens `path` read-only (mode=ro&immutable=1), checks the schema version, loads all tables.
+ * path NULL: $DISTSIM_PROFILES, then the build's profiles.db, then the installed one.
+ * Errors: DS_ERR_IO, DS_ERR_DATA (a row without a source, an unknown version). */
+ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err);
+void ds_profiles_free(ds_profiles *profiles);
+
+/* A device kind of the hardware catalogue. */
+typedef struct ds_device_kind {
+    const char *name; /* canonical */
+    int64_t memory_bytes;       /* 0: not known */
+    int64_t memory_bytes_per_s; /* 0: not known */
+    double peak_flop_per_s[DS_DTYPE_COUNT]; /* dense; 0: not known */
+    const char *source;
+} ds_device_kind;
+
+uint32_t ds_profiles_n_kinds(const ds_profiles *profiles);
+const ds_device_kind *ds_profiles_kind(const ds_profiles *profiles, uint32_t kind);
+/* By name or alias, case-insensitive. DS_ERR_NAME with a suggestion. */
+ds_status ds_profiles_find_kind(const ds_profiles *profiles, const char *name, ds_loc loc,
+                                uint32_t *kind, ds_error *err);
+
+/* A profile by name; profile id 0 is "none". It belongs to one device kind. */
+ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name, ds_loc loc,
+                                   uint32_t *profile, ds_error *err);
+uint32_t ds_profile_kind(const ds_profiles *profiles, uint32_t profile);
+const char *ds_profile_name(const ds_profiles *profiles, uint32_t profile);
+uint32_t ds_profiles_n_profiles(const ds_profiles *profiles);
+/* Host time to issue one task, 0 without a profile. */
+int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile);
+
+typedef enum ds_cost_origin {
+    DS_COST_EXACT,
+    DS_COST_INTERPOLATED,
+    DS_COST_ROOFLINE,
+    DS_COST_GIVEN,
+    DS_COST_ORIGIN_COUNT
+} ds_cost_origin;
+const char *ds_cost_origin_name(ds_cost_origin origin);
+
+typedef enum ds_cost_mode { DS_COST_MEASURED, DS_COST_FITTED } ds_cost_mode;
+
+typedef struct ds_cost {
+    int64_t ps; /* rounded up */
+    ds_cost_origin origin;
+    bool extrapolated; /* outside the fitted range, clamped at its end */
+} ds_cost;
+
+/* Time of one op on one device: exact profile row → interpolation along tokens or batch between
+ * neighbours at most 2× apart → max(flop/(peak·e), bytes/(bandwidth·e)) with the fitted efficiency
+ * curves e. `op` is the mnemonic. If `explain` is not NULL the derivation is written to it, with
+ * sources. Errors: DS_ERR_COST when neither peak nor fit exists for the dtype. */
+ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
+                     ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
+                     ds_cost *out, ds_buf *explain, ds_error *err);
+
+/* What a profile adds to a collective of `bytes` (the nccl-tests size) over `group` devices:
+ *   time = launch + Σ phases (steps·alpha + bytes/(capacity·efficiency))
+ * launch in ps (0 without a profile), efficiency as a rational num/2^32 ≤ 1 (2^32 without), extra
+ * per-step latency in ps. `fabric` is "intra" if one node template instance holds all members. */
+typedef struct ds_coll_cost {
+    int64_t launch_ps;
+    int64_t step_ps;
+    uint64_t efficiency_q32;
+    bool from_profile;
+} ds_coll_cost;
+ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
+                             uint32_t group, int64_t bytes, ds_coll_cost *out, ds_buf *explain,
+                             ds_error *err);
+
+#endif

@@ -1,0 +1,79 @@
+/* Device graphs: devices, switches, NICs, hosts and directed links, and the routes between devices.
+ *
+ * A topology stays a tree of templates: a template is built once, an instance is a (template, path).
+ * Routing follows SEMANTICS S5: least total latency, then fewest links; all remaining equal paths
+ * share the bytes equally. Devices never forward traffic unless declared { forward = true }. */
+#ifndef DS_TOPO_TOPO_H
+#define DS_TOPO_TOPO_H
+
+#include "ir/base/str.h"
+#include "ir/core/ir.h"
+
+typedef struct ds_topo ds_topo;
+
+/* Evaluates and checks a topology (counts, indices, link ends, recursion, units) and builds it.
+ * Errors: with the place in the source. O(vertices + links). */
+ds_status ds_topo_build(const ds_binding *binding, const ds_topology *topology, ds_topo **out,
+                        ds_error *err);
+void ds_topo_free(ds_topo *topo);
+
+const char *ds_topo_name(const ds_topo *topo);
+
+/* Devices are numbered in order of declaration, nested instances depth first. */
+uint32_t ds_topo_n_devices(const ds_topo *topo);
+/* "n[3].gpu[2]"; lives as long as the topo. */
+const char *ds_topo_device_path(const ds_topo *topo, uint32_t device);
+/* The hardware catalogue's name as written after ':'. */
+const char *ds_topo_device_type(const ds_topo *topo, uint32_t device);
+/* The device at a written path like gpu[0] or n[i].gpu[j] (a path to an instance with exactly one
+ * device is that device). DS_ERR_NAME with a suggestion. */
+ds_status ds_topo_find_device(const ds_topo *topo, const ds_env *env, const ds_step *steps,
+                              uint32_t n_steps, ds_loc loc, uint32_t *device, ds_error *err);
+/* Any vertex by printed path "n[3].nic[1]", for the command line. UINT32_MAX if absent. */
+uint32_t ds_topo_find_vertex(const ds_topo *topo, const char *path);
+
+uint32_t ds_topo_n_vertices(const ds_topo *topo);
+ds_node_kind ds_topo_vertex_kind(const ds_topo *topo, uint32_t vertex);
+const char *ds_topo_vertex_path(const ds_topo *topo, uint32_t vertex);
+uint32_t ds_topo_device_vertex(const ds_topo *topo, uint32_t device);
+
+/* A directed link. `--` makes two of them. */
+typedef struct ds_topo_link {
+    uint32_t from, to; /* vertices */
+    int64_t bytes_per_s;
+    int64_t latency_ps;
+} ds_topo_link;
+
+uint32_t ds_topo_n_links(const ds_topo *topo);
+const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link);
+
+/* The traffic of one transfer: which share of its bytes each link carries. `share_q32` is a fraction
+ * of 2^32 (a single path has 2^32 on each link). */
+typedef struct ds_route {
+    int64_t latency_ps;
+    uint32_t hops; /* links on each path */
+    uint32_t n_links;
+    const uint32_t *links;
+    const uint64_t *share_q32;
+} ds_route;
+
+/* The route from one device to another; cached, lives as long as the topo. A device to itself has no
+ * links and no latency. DS_ERR_UNREACHABLE names both. Not thread-safe for one topo; different topos
+ * may be used in different threads. */
+ds_status ds_topo_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
+                        ds_error *err);
+/* Between any two vertices (for `distsim topo --route`). */
+ds_status ds_topo_route_vertices(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
+                                 ds_error *err);
+
+/* The least total capacity, in bytes/s, that a cut into two equal halves of the devices (in order of
+ * declaration: first half | second half) leaves: max-flow between the halves. */
+ds_status ds_topo_bisection(ds_topo *topo, int64_t *bytes_per_s, ds_error *err);
+/* Are all devices mutually reachable? If not, *a and *b are two that are not. */
+ds_status ds_topo_connected(ds_topo *topo, bool *connected, uint32_t *a, uint32_t *b, ds_error *err);
+
+/* Graphviz and GraphML texts of the whole graph. */
+void ds_topo_print_dot(const ds_topo *topo, ds_buf *out);
+ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err);
+
+#endif
