@@ -10,17 +10,20 @@
 
 #define DS_PS_PER_S INT64_C(1000000000000)
 
-/* A duration in (double) seconds as picoseconds, rounded up; the one place where a double becomes a
- * time. DS_ERR_OVERFLOW if negative, not finite or beyond int64. */
+/* A duration in (double) seconds as picoseconds, rounded up (except for a relative excess below
+ * 2^-50 over an integer, which is rounding noise); the one place where a double becomes a time.
+ * DS_OVERFLOW if negative, not finite or beyond int64. */
 ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err);
-/* bytes / bytes_per_s in ps, rounded to nearest (ties up), exact in 128 bits. */
+/* bytes / bytes_per_s in ps, rounded to nearest (ties up), exact in 128 bits. DS_VALUE if bytes < 0
+ * or bytes_per_s <= 0, DS_OVERFLOW beyond int64. */
 ds_status ds_ps_transfer(int64_t bytes, int64_t bytes_per_s, int64_t *ps, ds_error *err);
 
 /* a + b, a * b with overflow check: false on overflow. */
 bool ds_add_i64(int64_t a, int64_t b, int64_t *out);
 bool ds_mul_i64(int64_t a, int64_t b, int64_t *out);
 
-/* "35.007 ms", "1.25 GiB", "53.7 GB/s", "312 TFLOP/s": for people, 4 significant digits. */
+/* "35.01 ms", "1.25 GiB", "53.7 GB/s", "312 TFLOP/s": for people, 4 significant digits,
+ * no trailing zeros. */
 void ds_print_ps(int64_t ps, ds_buf *out);
 void ds_print_bytes(int64_t bytes, ds_buf *out);
 void ds_print_rate(double per_s, const char *unit, ds_buf *out);
