@@ -21,12 +21,15 @@ typedef struct ds_func ds_func;
 typedef struct ds_op ds_op;
 typedef struct ds_block ds_block;
 
-/* What stands before an item (comment lines without "//", blank line above) and after it. */
+/* What stands before an item (comment lines without "//", blank line above) and after it. A comment
+ * inside an item counts as before it. */
 typedef struct ds_trivia {
-    const char **comments; /* each the text after "//"; "" for a blank line between comments */
+    const char **comments; /* each the text after "//"; "" for a blank line between them, " " for a
+                              comment without text */
     uint32_t n_comments;
     bool blank_before;
     const char *trailing; /* comment on the item's last line, or NULL */
+    const char *opening;  /* comment after the brace that opens the item's block, or NULL */
 } ds_trivia;
 
 /* ---- attributes: op attributes, scenario entries, topology options ---- */
@@ -109,7 +112,9 @@ typedef struct ds_attr {
     ds_place place;
     struct ds_attr *items; /* LIST, BLOCK */
     uint32_t n_items;
-    bool is_override;      /* `on @v [n: x, k: y]`: place, and items named by factor with words */
+    bool is_override;      /* `on @v [n: x, k: y]`: kind PLACE, and items named by factor, each a
+                              word or a list of words */
+    bool multiline;        /* a block written one entry a line prints so */
     ds_trivia dangling;    /* comments before a block's closing brace */
 } ds_attr;
 
@@ -228,6 +233,8 @@ struct ds_func {
     uint32_t n_args;
     ds_type **results;
     uint32_t n_results;
+    ds_binder **result_binders; /* per result, for families `-> {l: 0..n} T`; NULL: no families */
+    uint32_t *n_result_binders;
     ds_block body;
     DS_VEC(ds_value_info) values;
     int64_t rank; /* of a per-rank program's body; else -1 */
