@@ -11,7 +11,6 @@
 
 /* X(name, exit code of the command line, what it means) */
 #define DS_ERROR_MAP(X)                                                                            \
-    X(OK, 0, "ok")                                                                                 \
     X(SYNTAX, 1, "the text does not follow the grammar")                                           \
     X(NAME, 1, "an unknown, duplicate or misplaced name")                                          \
     X(TYPE, 1, "wrong arity, dtype or kind of value")                                              \
@@ -31,7 +30,8 @@
     X(INTERNAL, 3, "a defect of distsim")
 
 typedef enum ds_status {
-#define DS_X(name, exit_code, text) DS_##name,
+    DS_OK,
+#define DS_X(name, exit_code, text) DS_ERR_##name,
     DS_ERROR_MAP(DS_X)
 #undef DS_X
 } ds_status;

@@ -8,6 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* 128-bit integers (a GNU extension that gcc and clang share). */
+__extension__ typedef unsigned __int128 ds_u128;
+__extension__ typedef __int128 ds_i128;
+
 #define DS_PS_PER_S INT64_C(1000000000000)
 
 /* A duration in (double) seconds as picoseconds, rounded up (except for a relative excess below

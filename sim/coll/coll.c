@@ -1,0 +1,293 @@
+/* Each algorithm says which member sends how many bytes to which, in how many latency steps; `hop`
+ * spreads those bytes over the links of the route. Everything else is counting. */
+#include "sim/coll/coll.h"
+
+#include "ir/base/map.h"
+#include "ir/base/units.h"
+#include "ir/ops/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const ds_coll_algorithms[] = {"ring", "tree", "direct"};
+const uint32_t ds_coll_n_algorithms = 3;
+
+typedef struct builder {
+    ds_topo *topo;
+    const ds_coll_request *request;
+    ds_arena *arena;
+    ds_error *err;
+    ds_map slot; /* link → index into loads */
+    DS_VEC(ds_load) loads;
+    int64_t alpha_ps;
+    DS_VEC(ds_phase) phases;
+} builder;
+
+static ds_status hop(builder *b, uint32_t from, uint32_t to, int64_t bytes) {
+    const ds_route *route;
+    ds_status status = ds_topo_route(b->topo, b->request->devices[from], b->request->devices[to],
+                                     &route, b->err);
+    if (status != DS_OK) {
+        if (b->err && !b->err->loc.line) b->err->loc = b->request->loc;
+        return status;
+    }
+    if (route->latency_ps > b->alpha_ps) b->alpha_ps = route->latency_ps;
+    if (bytes == 0) return DS_OK;
+    for (uint32_t i = 0; i < route->n_links; i++) {
+        uint64_t *slot = ds_map_find(&b->slot, route->links[i]);
+        uint32_t at = slot ? (uint32_t)*slot : b->loads.n;
+        if (!slot) {
+            ds_map_put(&b->slot, route->links[i], at);
+            DS_HPUSH(&b->loads, ((ds_load){.link = route->links[i]}));
+        }
+        b->loads.at[at].bytes_q32 += (ds_u128)bytes * route->share_q32[i];
+    }
+    return DS_OK;
+}
+
+static int by_link(const void *a, const void *b) {
+    const ds_load *x = a, *y = b;
+    return x->link < y->link ? -1 : x->link > y->link;
+}
+
+/* Ends the phase that the hops since the last one make up. */
+static void end_phase(builder *b, int64_t steps, int64_t weight) {
+    ds_phase phase = {.steps = steps, .alpha_ps = b->alpha_ps, .weight = weight};
+    phase.n_loads = b->loads.n;
+    phase.loads = DS_NEW_N(b->arena, ds_load, b->loads.n);
+    if (b->loads.n) {
+        memcpy(phase.loads, b->loads.at, b->loads.n * sizeof *phase.loads);
+        qsort(phase.loads, phase.n_loads, sizeof *phase.loads, by_link);
+    }
+    DS_PUSH(b->arena, &b->phases, phase);
+    ds_map_clear(&b->slot);
+    b->loads.n = 0;
+    b->alpha_ps = 0;
+}
+
+static int64_t shard(const ds_coll_request *r, uint32_t member) {
+    if (r->shard_bytes) return r->shard_bytes[member];
+    return r->bytes / r->n + (member < r->bytes % r->n);
+}
+
+/* Every shard but one travels over each hop of the ring: in a reduce-scatter the hop i → i+1 carries
+ * all but what i owns in the end … the sums over a ring are the same for both halves. */
+static ds_status ring_pass(builder *b, uint32_t rounds) {
+    const ds_coll_request *r = b->request;
+    for (uint32_t i = 0; i < r->n; i++) {
+        uint32_t next = (i + 1) % r->n;
+        int64_t bytes = (r->bytes - shard(r, next)) * rounds;
+        DS_TRY(hop(b, i, next, bytes));
+    }
+    end_phase(b, (int64_t)rounds * (r->n - 1), 1);
+    return DS_OK;
+}
+
+/* A pipelined chain from the root around the ring (broadcast) or towards it (reduce). */
+static ds_status chain(builder *b, bool towards_root) {
+    const ds_coll_request *r = b->request;
+    for (uint32_t i = 0; i + 1 < r->n; i++) {
+        uint32_t near = (r->root + i) % r->n, far = (r->root + i + 1) % r->n;
+        DS_TRY(towards_root ? hop(b, far, near, r->bytes) : hop(b, near, far, r->bytes));
+    }
+    end_phase(b, r->n - 1, 1);
+    return DS_OK;
+}
+
+static uint32_t ceil_log2(uint32_t n) {
+    uint32_t log = 0;
+    while (((uint64_t)1 << log) < n) log++;
+    return log;
+}
+
+/* Parent of `i` in the in-order binary tree over 0 … n−1 (leaves are the even members), or n for
+ * the root. Clearing the lowest set bit run moves towards the root; parents beyond the end are
+ * replaced by the nearest ancestor inside. */
+static uint32_t tree_parent(uint32_t i, uint32_t n) {
+    if (i == 0) { /* member 0 hangs below the highest power of two */
+        uint32_t top = 1;
+        while (top * 2 < n) top *= 2;
+        return n > 1 ? top : n;
+    }
+    uint32_t bit = i & (~i + 1);
+    uint32_t up = (i ^ bit) | (bit << 1);
+    if (up >= n) up = i ^ bit;
+    return up ? up : n; /* 0 is not inside the tree: i is its root */
+}
+
+/* Double binary tree: tree 1 over the members, tree 2 over the members shifted by one, each with
+ * half of the bytes. up: child → parent, down: parent → child. */
+static ds_status double_tree(builder *b, bool up, bool down, int64_t directions) {
+    const ds_coll_request *r = b->request;
+    for (uint32_t t = 0; t < 2; t++) {
+        int64_t half = t ? r->bytes - r->bytes / 2 : r->bytes / 2;
+        for (uint32_t i = 0; i < r->n; i++) {
+            uint32_t parent = tree_parent(i, r->n);
+            if (parent == r->n) continue;
+            uint32_t c = (i + t) % r->n, p = (parent + t) % r->n;
+            if (up) DS_TRY(hop(b, c, p, half));
+            if (down) DS_TRY(hop(b, p, c, half));
+        }
+    }
+    end_phase(b, directions * ceil_log2(r->n), 1);
+    return DS_OK;
+}
+
+/* One binary tree rooted at `root`, all bytes on each edge (pipelined). */
+static ds_status rooted_tree(builder *b, bool towards_root) {
+    const ds_coll_request *r = b->request;
+    for (uint32_t i = 1; i < r->n; i++) { /* heap order: parent of i is (i − 1) / 2 */
+        uint32_t c = (r->root + i) % r->n, p = (r->root + (i - 1) / 2) % r->n;
+        DS_TRY(towards_root ? hop(b, c, p, r->bytes) : hop(b, p, c, r->bytes));
+    }
+    end_phase(b, ceil_log2(r->n + 1), 1);
+    return DS_OK;
+}
+
+/* Every member sends to every other; bytes by what the receiver or the sender owns. */
+static ds_status all_pairs(builder *b, bool senders_shard) {
+    const ds_coll_request *r = b->request;
+    for (uint32_t i = 0; i < r->n; i++)
+        for (uint32_t k = 1; k < r->n; k++) {
+            uint32_t j = (i + k) % r->n;
+            DS_TRY(hop(b, i, j, shard(r, senders_shard ? i : j)));
+        }
+    end_phase(b, 1, r->n - 1);
+    return DS_OK;
+}
+
+static ds_status star(builder *b, bool towards_root) {
+    const ds_coll_request *r = b->request;
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (i == r->root) continue;
+        DS_TRY(towards_root ? hop(b, i, r->root, shard(r, i)) : hop(b, r->root, i, shard(r, i)));
+    }
+    end_phase(b, 1, 1);
+    return DS_OK;
+}
+
+static ds_status shifted(builder *b) {
+    const ds_coll_request *r = b->request;
+    for (uint32_t i = 0; i < r->n; i++) {
+        uint32_t to = (uint32_t)ds_floormod((int64_t)i + r->shift, r->n);
+        if (to != i) DS_TRY(hop(b, i, to, r->bytes));
+    }
+    end_phase(b, 1, 1);
+    return DS_OK;
+}
+
+static ds_status build(builder *b, const char *algorithm) {
+    bool ring = strcmp(algorithm, "ring") == 0, tree = strcmp(algorithm, "tree") == 0;
+    bool direct = strcmp(algorithm, "direct") == 0;
+    const ds_coll_request *r = b->request;
+    switch (r->op) {
+    case DS_OP_ALL_REDUCE:
+        if (ring) return ring_pass(b, 2);
+        if (tree) return double_tree(b, true, true, 2);
+        if (direct) {
+            DS_TRY(all_pairs(b, false));
+            return all_pairs(b, true);
+        }
+        break;
+    case DS_OP_ALL_GATHER:
+        if (ring) return ring_pass(b, 1);
+        if (direct) return all_pairs(b, true);
+        break;
+    case DS_OP_REDUCE_SCATTER:
+        if (ring) return ring_pass(b, 1);
+        if (direct) return all_pairs(b, false);
+        break;
+    case DS_OP_ALL_TO_ALL:
+        if (direct) return all_pairs(b, false);
+        break;
+    case DS_OP_BROADCAST:
+    case DS_OP_REDUCE:
+        if (ring) return chain(b, r->op == DS_OP_REDUCE);
+        if (tree) return rooted_tree(b, r->op == DS_OP_REDUCE);
+        break;
+    case DS_OP_SCATTER:
+    case DS_OP_GATHER:
+        if (direct) return star(b, r->op == DS_OP_GATHER);
+        break;
+    case DS_OP_SEND:
+        if (direct) {
+            DS_TRY(hop(b, 0, 1, r->bytes));
+            end_phase(b, 1, 1);
+            return DS_OK;
+        }
+        break;
+    case DS_OP_PERMUTE:
+        if (direct) return shifted(b);
+        break;
+    default: break;
+    }
+    return ds_error_set(b->err, DS_ERR_UNSUPPORTED, r->loc, "%s has no algorithm \"%s\"",
+                        ds_op_name(r->op), algorithm);
+}
+
+ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
+                         ds_arena *arena, ds_phase **phases, uint32_t *n_phases, ds_error *err) {
+    builder b = {.topo = topo, .request = request, .arena = arena, .err = err};
+    ds_status status = request->n > 1 ? build(&b, algorithm) : DS_OK;
+    *phases = b.phases.at;
+    *n_phases = b.phases.n;
+    ds_map_deinit(&b.slot);
+    free(b.loads.at);
+    return status;
+}
+
+static ds_status alone_by(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
+                          const char *algorithm, int64_t *ps, ds_error *err) {
+    ds_arena scratch;
+    ds_arena_init(&scratch);
+    ds_phase *phases;
+    uint32_t n;
+    ds_status status = ds_coll_phases(topo, request, algorithm, &scratch, &phases, &n, err);
+    int64_t total = terms->launch_ps;
+    for (uint32_t i = 0; i < n && status == DS_OK; i++) {
+        int64_t phase_ps;
+        if (!ds_add_i64(phases[i].alpha_ps, terms->step_ps, &phases[i].alpha_ps))
+            phases[i].alpha_ps = INT64_MAX;
+        status = ds_phase_alone_ps(topo, &phases[i], terms->efficiency_q32, &phase_ps, err);
+        if (status == DS_OK && !ds_add_i64(total, phase_ps, &total))
+            status = ds_error_set(err, DS_ERR_OVERFLOW, request->loc,
+                                  "a collective takes longer than int64 picoseconds hold");
+    }
+    ds_arena_deinit(&scratch);
+    *ps = total;
+    return status;
+}
+
+/* Which algorithms compete when the program names none. */
+static const char *const *candidates(ds_opcode op, uint32_t *n) {
+    static const char *const ring_tree[] = {"ring", "tree"};
+    static const char *const direct[] = {"direct"};
+    switch (op) {
+    case DS_OP_ALL_REDUCE:
+    case DS_OP_BROADCAST:
+    case DS_OP_REDUCE: *n = 2; return ring_tree;
+    case DS_OP_ALL_GATHER:
+    case DS_OP_REDUCE_SCATTER: *n = 1; return ring_tree;
+    default: *n = 1; return direct;
+    }
+}
+
+ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request,
+                           const ds_coll_cost *terms, int64_t *ps, const char **algorithm,
+                           ds_error *err) {
+    if (request->algorithm) {
+        *algorithm = request->algorithm;
+        return alone_by(topo, request, terms, request->algorithm, ps, err);
+    }
+    uint32_t n;
+    const char *const *names = candidates(request->op, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t this_ps;
+        DS_TRY(alone_by(topo, request, terms, names[i], &this_ps, err));
+        if (i == 0 || this_ps < *ps) {
+            *ps = this_ps;
+            *algorithm = names[i];
+        }
+    }
+    return DS_OK;
+}

@@ -1,0 +1,221 @@
+/* From a bound module to tasks: what runs where, in which order, after what, for how long.
+ *
+ * Three steps, each a file, each independent of how large the unrolled program is in the text:
+ *   walk.c     follows the program once, in issue order, and writes down *instances*: which op, which
+ *              value instances it reads and makes. An op is lowered (lower.c: placement, local shapes,
+ *              work, cost) once per distinct call context into a *record*; its instances share it.
+ *   classes.c  groups devices that provably behave alike (colour refinement over the records).
+ *   expand.c   stamps one *task* per instance and class, with streams, dependences and rendezvous.
+ * Nothing below the class level exists in the task graph: 4,096 equal devices cost what one costs.
+ *
+ * Memory: everything lives in the plan and ends with ds_plan_free. */
+#ifndef DS_PLAN_PLAN_H
+#define DS_PLAN_PLAN_H
+
+#include "ir/core/ir.h"
+#include "ir/ops/ops.h"
+#include "sim/cost/cost.h"
+#include "sim/topo/topo.h"
+
+#define DS_NONE UINT32_MAX
+
+/* Where a value lives: an ordered list of devices, seen through named axes (row-major, outermost
+ * first). Interned: equal placements have equal ids. */
+typedef struct ds_placement {
+    const char **axes;
+    int64_t *sizes;
+    uint32_t n_axes;
+    uint32_t *devices;
+    uint32_t n_devices;
+} ds_placement;
+
+typedef enum ds_record_kind {
+    DS_REC_INPUT,   /* present from time 0; no task */
+    DS_REC_COMPUTE, /* one task on each device of its placement */
+    DS_REC_COMM,    /* a rendezvous inside each group of devices */
+    DS_REC_HALF     /* one rank's side of a per-rank send, recv or collective, matched later */
+} ds_record_kind;
+
+/* What occupies memory and why, for reports. */
+#define DS_CATEGORY_MAP(X)                                                                         \
+    X(WEIGHT, "weight")                                                                            \
+    X(GRADIENT, "gradient")                                                                        \
+    X(OPTIMIZER, "optimizer")                                                                      \
+    X(ACTIVATION, "activation")                                                                    \
+    X(INPUT, "input")                                                                              \
+    X(BUFFER, "buffer")
+typedef enum ds_category {
+#define DS_X(name, text) DS_CAT_##name,
+    DS_CATEGORY_MAP(DS_X)
+#undef DS_X
+        DS_CATEGORY_COUNT
+} ds_category;
+const char *ds_category_name(ds_category category);
+
+/* One way in which an op runs: one local shape and device setting. */
+typedef struct ds_variant {
+    int64_t ps;       /* COMPUTE: duration on this variant's devices */
+    ds_work work;     /* COMPUTE */
+    ds_cost cost;     /* COMPUTE: where `ps` comes from */
+    int64_t *out_bytes; /* per result: local bytes, 0 where the result does not live here */
+    uint32_t group;   /* COMM: index of the device's group */
+} ds_variant;
+
+/* One group of a communication: who takes part, in ring order, and what it costs alone. */
+typedef struct ds_group {
+    const uint32_t *devices;
+    uint32_t n_devices;
+    int64_t ps;
+    int64_t bytes;      /* nccl-tests size: the largest buffer of one member */
+    const char *algorithm;
+    uint64_t key;       /* hash of the devices: which communicator, which stream */
+} ds_group;
+
+/* An op in one context: everything that its instances share. */
+typedef struct ds_record {
+    ds_record_kind kind;
+    const ds_op *op;     /* NULL: an input */
+    const ds_func *func; /* whose values `op` refers to */
+    const char *label;   /* mnemonic, or "input" */
+    ds_category category; /* of its results */
+    const uint32_t *devices; /* members, ascending; variant_of[i] belongs to devices[i] */
+    uint32_t n_devices;
+    uint32_t *variant_of;
+    ds_variant *variants;
+    uint32_t n_variants;
+    uint32_t n_out;
+    ds_group *groups; /* COMM */
+    uint32_t n_groups;
+    uint64_t stream;  /* {stream = "x"}: hash of the name; else 0 */
+    bool inplace;     /* DS_OPF_INPLACE */
+    /* HALF */
+    uint64_t match_key;  /* (source, destination, tag) or the group */
+    uint32_t peer;       /* the other rank's device, for messages */
+    bool is_recv;
+    /* Filled by classes.c: the classes of `devices`, ascending, and their variants. */
+    uint32_t *classes;
+    uint32_t *class_variant;
+    uint32_t n_classes;
+} ds_record;
+
+/* Where an instance stands: a path of loop iterations and calls. */
+typedef struct ds_scope {
+    uint32_t up;     /* DS_NONE at the top */
+    const ds_op *op; /* FOR or CALL; NULL for a rank body or the entry */
+    const ds_func *func; /* whose body `op` is in */
+    int64_t index;   /* FOR: the iteration */
+} ds_scope;
+
+/* One execution of one record. Operands and results are value instances. */
+typedef struct ds_inst {
+    uint32_t record;
+    uint32_t scope;
+    uint32_t first_operand; /* into plan->operands; ends where the next instance begins */
+    uint32_t first_value;   /* results are first_value … + n_out */
+    uint32_t first_task;    /* tasks of its classes, in record->classes order; DS_NONE: no task */
+} ds_inst;
+
+/* A value instance: the buffer made by result `result` of instance `inst`. */
+typedef struct ds_vinst {
+    uint32_t inst;
+    uint16_t result;
+    bool is_output; /* lives to the end */
+    bool is_state;  /* overwritten in place by an optimizer op: reuses operand `alias` */
+    uint32_t alias; /* DS_NONE, or the value whose buffer an optimizer result takes */
+    const char *name;
+} ds_vinst;
+
+/* A rendezvous of tasks, one per member class. */
+typedef struct ds_activity {
+    int64_t ps;
+    uint32_t first_member; /* into plan->members */
+    uint32_t n_members;
+    bool orphan; /* a member is missing for good: never starts */
+} ds_activity;
+
+typedef struct ds_class {
+    uint32_t device;  /* representative: the lowest device */
+    uint32_t n_devices;
+    uint32_t kind;    /* hardware catalogue */
+    uint32_t profile;
+    int64_t issue_ps;
+} ds_class;
+
+typedef struct ds_stream {
+    uint32_t cls;
+    uint64_t key; /* 0: compute */
+    uint32_t first; /* tasks in issue order: plan->stream_tasks[first … first + n) */
+    uint32_t n;
+} ds_stream;
+
+typedef struct ds_plan {
+    ds_arena arena;
+    const ds_binding *binding;
+    const ds_profiles *profiles;
+    ds_topo *topo; /* owned */
+    DS_VEC(ds_placement *) placements;
+    DS_VEC(ds_record *) records;
+    /* Large arrays are on the heap, one block each. */
+    DS_VEC(ds_inst) insts;
+    DS_VEC(ds_vinst) values;
+    DS_VEC(uint32_t) operands;
+    DS_VEC(ds_scope) scopes;
+    /* per device */
+    uint32_t n_devices;
+    uint32_t *kind_of;
+    uint32_t *profile_of;
+    uint32_t *class_of; /* DS_NONE: the program does not use the device */
+    ds_class *classes;
+    uint32_t n_classes;
+    /* tasks, structure of arrays */
+    uint32_t n_tasks;
+    uint32_t *task_inst;
+    uint32_t *task_class;
+    uint32_t *task_stream;
+    uint32_t *task_activity; /* DS_NONE: compute */
+    int64_t *task_ps;        /* compute duration; 0 for communication */
+    int64_t *task_issue_ps;  /* earliest start: when the host has issued it */
+    uint32_t *task_n_pred;   /* dependences on other streams */
+    uint32_t *succ_first;    /* n_tasks + 1 */
+    uint32_t *succ;
+    ds_activity *activities;
+    uint32_t n_activities;
+    uint32_t *members;
+    ds_stream *streams;
+    uint32_t n_streams;
+    uint32_t *stream_tasks;
+    bool per_rank;
+    int64_t samples; /* per step, for throughput; 0: not stated */
+    const char *title;
+} ds_plan;
+
+typedef struct ds_plan_options {
+    bool unfold; /* every device is a class of its own */
+    ds_cost_mode cost_mode;
+} ds_plan_options;
+
+/* Builds the plan of the unit's scenario. The unit must be verified and bound. Errors: a scenario
+ * without an entry, unknown hardware or profile names, unreachable devices, missing costs, a strategy
+ * that needs passes this version lacks (refused with its reason). O(instances + tasks). */
+ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
+                        const ds_plan_options *options, ds_plan **out, ds_error *err);
+void ds_plan_free(ds_plan *plan);
+
+/* "main/layers[3]/fc1": the path of an instance's op. */
+void ds_plan_path(const ds_plan *plan, uint32_t inst, ds_buf *out);
+/* The same with the device or rank in front: "gpu[0]: main/…". */
+void ds_plan_task_label(const ds_plan *plan, uint32_t task, ds_buf *out);
+
+static inline const ds_record *ds_plan_task_record(const ds_plan *plan, uint32_t task) {
+    return plan->records.at[plan->insts.at[plan->task_inst[task]].record];
+}
+static inline uint32_t ds_plan_n_operands(const ds_plan *plan, uint32_t inst) {
+    uint32_t end = inst + 1 < plan->insts.n ? plan->insts.at[inst + 1].first_operand
+                                            : plan->operands.n;
+    return end - plan->insts.at[inst].first_operand;
+}
+/* Position of a class in record->classes, DS_NONE if it has no part. O(log classes). */
+uint32_t ds_record_class_pos(const ds_record *record, uint32_t cls);
+const ds_variant *ds_plan_task_variant(const ds_plan *plan, uint32_t task);
+
+#endif
