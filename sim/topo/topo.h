@@ -1,8 +1,9 @@
 /* Device graphs: devices, switches, NICs, hosts and directed links, and the routes between devices.
  *
- * A topology stays a tree of templates: a template is built once, an instance is a (template, path).
- * Routing follows SEMANTICS S5: least total latency, then fewest links; all remaining equal paths
- * share the bytes equally. Devices never forward traffic unless declared { forward = true }. */
+ * A topology stays a tree of templates: a template is built once, an instance is a (template,
+ * path). Routing follows SEMANTICS S5: least total latency, then fewest links; all remaining equal
+ * paths share the bytes equally. Devices never forward traffic unless declared { forward = true }.
+ */
 #ifndef DS_TOPO_TOPO_H
 #define DS_TOPO_TOPO_H
 
@@ -47,8 +48,8 @@ typedef struct ds_topo_link {
 uint32_t ds_topo_n_links(const ds_topo *topo);
 const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link);
 
-/* The traffic of one transfer: which share of its bytes each link carries. `share_q32` is a fraction
- * of 2^32 (a single path has 2^32 on each link). */
+/* The traffic of one transfer: which share of its bytes each link carries. `share_q32` is a
+ * fraction of 2^32 (a single path has 2^32 on each link). */
 typedef struct ds_route {
     int64_t latency_ps;
     uint32_t hops; /* links on each path */
@@ -57,20 +58,21 @@ typedef struct ds_route {
     const uint64_t *share_q32;
 } ds_route;
 
-/* The route from one device to another; cached, lives as long as the topo. A device to itself has no
- * links and no latency. DS_ERR_UNREACHABLE names both. Not thread-safe for one topo; different topos
- * may be used in different threads. */
+/* The route from one device to another; cached, lives as long as the topo. A device to itself has
+ * no links and no latency. DS_ERR_UNREACHABLE names both. Not thread-safe for one topo; different
+ * topos may be used in different threads. */
 ds_status ds_topo_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
                         ds_error *err);
 /* Between any two vertices (for `distsim topo --route`). */
 ds_status ds_topo_route_vertices(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
                                  ds_error *err);
 
-/* The least total capacity, in bytes/s, that a cut into two equal halves of the devices (in order of
- * declaration: first half | second half) leaves: max-flow between the halves. */
+/* The least total capacity, in bytes/s, that a cut into two equal halves of the devices (in order
+ * of declaration: first half | second half) leaves: max-flow between the halves. */
 ds_status ds_topo_bisection(ds_topo *topo, int64_t *bytes_per_s, ds_error *err);
 /* Are all devices mutually reachable? If not, *a and *b are two that are not. */
-ds_status ds_topo_connected(ds_topo *topo, bool *connected, uint32_t *a, uint32_t *b, ds_error *err);
+ds_status ds_topo_connected(ds_topo *topo, bool *connected, uint32_t *a, uint32_t *b,
+                            ds_error *err);
 
 /* Graphviz and GraphML texts of the whole graph. */
 void ds_topo_print_dot(const ds_topo *topo, ds_buf *out);

@@ -1,0 +1,233 @@
+/* Routes: which links carry which share of the bytes from one vertex to another.
+ *
+ * The search (search.c) gives for every vertex the number of best paths that lead to it, F. Going
+ * back from the target in order of falling cost gives the number of best ways on from each
+ * vertex, B. A link z → y on a best path is part of F(z)·B(y) of the F(target) paths, so its share
+ * is that quotient: equal bytes on every path. Inner pieces of instances are unfolded by the same
+ * procedure inside the instance, weighted with the number of whole paths that use them. All
+ * numbers are exact integers; only the final quotient is rounded, to the nearest 2^-32. */
+#include "sim/topo/search.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Searches are forgotten, all at once, when they hold more labels than this (about 100 MB). */
+#define MAX_LABELS (UINT64_C(1) << 20)
+
+typedef struct link_paths {
+    uint32_t link; /* global */
+    ds_u128 n_paths;
+} link_paths;
+
+typedef struct flow {
+    ds_topo *topo;
+    ds_map index; /* link → index into links */
+    DS_VEC(link_paths) links;
+} flow;
+
+static void add_link_paths(flow *f, uint32_t link, ds_u128 n_paths) {
+    const uint64_t *at = ds_map_find(&f->index, link);
+    if (at) {
+        f->links.at[*at].n_paths += n_paths;
+        return;
+    }
+    ds_map_put(&f->index, link, f->links.n);
+    link_paths item = {link, n_paths};
+    DS_HPUSH(&f->links, item);
+}
+
+/* The vertices of one level still to be left backwards, dearest first, each with B. */
+typedef struct wave {
+    ds_topo_heap heap; /* costs negated */
+    ds_map index;      /* vertex → index into ways */
+    DS_VEC(ds_u128) ways;
+} wave;
+
+static void add_ways(wave *w, const ds_topo_label *label, ds_u128 ways) {
+    const uint64_t *at = ds_map_find(&w->index, label->vertex);
+    if (at) {
+        w->ways.at[*at] += ways;
+        return;
+    }
+    ds_map_put(&w->index, label->vertex, w->ways.n);
+    DS_HPUSH(&w->ways, ways);
+    ds_topo_heap_item item = {-label->cost.latency_ps, -(int64_t)label->cost.hops, label->vertex};
+    ds_topo_heap_push(&w->heap, item);
+}
+
+static bool same_cost(ds_topo_cost a, ds_topo_cost b) {
+    return ds_topo_cost_compare(&a, &b) == 0;
+}
+
+static void spread(flow *f, ds_topo_search *s, uint32_t vertex, ds_u128 ways, uint32_t link_base);
+
+/* Back over the template's own links into y. */
+static void leave_by_links(flow *f, const ds_topo_search *s, const ds_topo_label *y, ds_u128 ways,
+                           uint32_t link_base, wave *w) {
+    const ds_topo_template *t = s->t;
+    for (uint32_t i = t->in_start[y->vertex]; i < t->in_start[y->vertex + 1]; i++) {
+        const ds_topo_link *link = &t->own.at[t->in_links[i]];
+        const ds_topo_label *z = ds_topo_settled(s, link->from);
+        if (!z || !ds_topo_passes(s, z->vertex)) continue;
+        ds_topo_cost step = {link->latency_ps, 1, 1};
+        if (!same_cost(ds_topo_cost_join(z->cost, step), y->cost)) continue;
+        add_link_paths(f, link_base + t->in_links[i], ds_topo_paths_mul(z->cost.n_paths, ways));
+        add_ways(w, z, ways);
+    }
+}
+
+/* Back through the inside of the instance that y is a port of. */
+static void leave_through_instance(flow *f, ds_topo_search *s, const ds_topo_label *y, ds_u128 ways,
+                                   uint32_t link_base, wave *w) {
+    ds_topo_spot spot = ds_topo_locate(s->t, y->vertex), source;
+    ds_topo_template *child = spot.node->child;
+    if (!child) return;
+    uint32_t base = y->vertex - spot.inner;
+    uint32_t inner_links = link_base + ds_topo_link_base(spot.node, spot.element);
+    for (uint32_t i = 0; i < child->n_ports; i++) {
+        const ds_topo_label *z = ds_topo_settled(s, base + child->ports[i]);
+        if (!z || z == y || !ds_topo_passes(s, z->vertex)) continue;
+        ds_topo_search *inside = ds_topo_search_from(f->topo, child, child->ports[i]);
+        const ds_topo_label *piece = ds_topo_settled(inside, spot.inner);
+        if (!piece || !same_cost(ds_topo_cost_join(z->cost, piece->cost), y->cost)) continue;
+        spread(f, inside, spot.inner, ds_topo_paths_mul(z->cost.n_paths, ways), inner_links);
+        add_ways(w, z, ds_topo_paths_mul(piece->cost.n_paths, ways));
+    }
+    ds_topo_search *first = ds_topo_source_search(f->topo, s, &source);
+    if (!first || s->source - source.inner != base) return;
+    const ds_topo_label *piece = ds_topo_settled(first, spot.inner);
+    if (piece && same_cost(piece->cost, y->cost)) spread(f, first, spot.inner, ways, inner_links);
+}
+
+/* The target is deep inside an instance: the last pieces of the paths, from the last port on. */
+static void enter_instance(flow *f, ds_topo_search *s, uint32_t vertex, ds_u128 ways,
+                           uint32_t link_base, wave *w) {
+    ds_topo_spot target = ds_topo_locate(s->t, vertex), source;
+    ds_topo_template *child = target.node->child;
+    uint32_t base = vertex - target.inner;
+    uint32_t inner_links = link_base + ds_topo_link_base(target.node, target.element);
+    ds_topo_cost best = ds_topo_resolve(f->topo, s, vertex);
+    ds_topo_search *first = ds_topo_source_search(f->topo, s, &source);
+    if (first && s->source - source.inner == base &&
+        same_cost(ds_topo_resolve(f->topo, first, target.inner), best)) {
+        spread(f, first, target.inner, ways, inner_links);
+    }
+    for (uint32_t i = 0; i < child->n_ports; i++) {
+        const ds_topo_label *z = ds_topo_settled(s, base + child->ports[i]);
+        if (!z || !ds_topo_passes(s, z->vertex)) continue;
+        if (ds_topo_cost_compare(&z->cost, &best) >= 0) continue;
+        ds_topo_search *inside = ds_topo_search_from(f->topo, child, child->ports[i]);
+        ds_topo_cost rest = ds_topo_resolve(f->topo, inside, target.inner);
+        if (!rest.n_paths || !same_cost(ds_topo_cost_join(z->cost, rest), best)) continue;
+        spread(f, inside, target.inner, ds_topo_paths_mul(z->cost.n_paths, ways), inner_links);
+        add_ways(w, z, ds_topo_paths_mul(rest.n_paths, ways));
+    }
+}
+
+/* Adds to every link the number of paths through it, for all best paths from the search's source
+ * to `vertex`, each of which stands for `ways` paths of the whole route. */
+static void spread(flow *f, ds_topo_search *s, uint32_t vertex, ds_u128 ways, uint32_t link_base) {
+    wave w = {0};
+    if (ds_topo_on_level(s->t, vertex)) {
+        ds_topo_resolve(f->topo, s, vertex);
+        add_ways(&w, ds_topo_settled(s, vertex), ways);
+    } else {
+        enter_instance(f, s, vertex, ways, link_base, &w);
+    }
+    while (w.heap.n) {
+        uint32_t at = ds_topo_heap_pop(&w.heap).vertex;
+        if (at == s->source) continue;
+        const ds_topo_label *y = ds_topo_settled(s, at);
+        ds_u128 on = w.ways.at[*ds_map_find(&w.index, at)];
+        leave_by_links(f, s, y, on, link_base, &w);
+        leave_through_instance(f, s, y, on, link_base, &w);
+    }
+    ds_map_deinit(&w.index);
+    free(w.ways.at);
+    free(w.heap.at);
+}
+
+/* part / whole in units of 2^-32, rounded to nearest; part <= whole <= 2^120. */
+static uint64_t quotient_q32(ds_u128 part, ds_u128 whole) {
+    if (part == whole) return UINT64_C(1) << 32;
+    uint64_t q = 0;
+    for (int bit = 0; bit < 32; bit++) { /* long division, one binary digit at a time */
+        part <<= 1;
+        q <<= 1;
+        if (part >= whole) {
+            part -= whole;
+            q |= 1;
+        }
+    }
+    return q + (part * 2 >= whole);
+}
+
+static int by_link(const void *a, const void *b) {
+    const link_paths *x = a, *y = b;
+    return (x->link > y->link) - (x->link < y->link);
+}
+
+static const ds_route *make_route(ds_topo *topo, ds_topo_search *s, uint32_t to,
+                                  const ds_topo_cost *cost) {
+    flow f = {.topo = topo};
+    spread(&f, s, to, 1, 0);
+    qsort(f.links.at, f.links.n, sizeof *f.links.at, by_link);
+    uint32_t *links = DS_NEW_N(&topo->arena, uint32_t, f.links.n);
+    uint64_t *shares = DS_NEW_N(&topo->arena, uint64_t, f.links.n);
+    for (uint32_t i = 0; i < f.links.n; i++) {
+        links[i] = f.links.at[i].link;
+        shares[i] = quotient_q32(f.links.at[i].n_paths, cost->n_paths);
+    }
+    ds_route *route = DS_NEW(&topo->arena, ds_route);
+    *route = (ds_route){cost->latency_ps, cost->hops, f.links.n, links, shares};
+    free(f.links.at);
+    ds_map_deinit(&f.index);
+    return route;
+}
+
+static ds_status find_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
+                            ds_error *err) {
+    if (topo->n_labels > MAX_LABELS) ds_topo_drop_searches(topo);
+    ds_topo_search *s = ds_topo_search_from(topo, topo->root, from);
+    ds_topo_cost cost = ds_topo_resolve(topo, s, to);
+    const char *a = ds_topo_vertex_path(topo, from), *b = ds_topo_vertex_path(topo, to);
+    if (!cost.n_paths) {
+        return ds_error_set(err, DS_ERR_UNREACHABLE, topo->decl->loc,
+                            "no route from %s to %s in @%s (devices pass no traffic on unless "
+                            "declared { forward = true })",
+                            a, b, topo->decl->name);
+    }
+    if (cost.latency_ps == INT64_MAX) {
+        return ds_error_set(err, DS_ERR_OVERFLOW, topo->decl->loc,
+                            "the latency from %s to %s in @%s is beyond 106 days", a, b,
+                            topo->decl->name);
+    }
+    if (cost.n_paths >= DS_TOPO_MANY_PATHS) {
+        return ds_error_set(err, DS_ERR_OVERFLOW, topo->decl->loc,
+                            "from %s to %s in @%s there are more than 2^120 equally good paths", a,
+                            b, topo->decl->name);
+    }
+    *out = make_route(topo, s, to, &cost);
+    return DS_OK;
+}
+
+ds_status ds_topo_route_vertices(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
+                                 ds_error *err) {
+    assert(from < topo->root->n_vertices && to < topo->root->n_vertices);
+    uint64_t key = (uint64_t)from << 32 | to;
+    const uint64_t *known = ds_map_find(&topo->routes, key);
+    if (known) {
+        *out = (const ds_route *)(uintptr_t)*known;
+        return DS_OK;
+    }
+    DS_TRY(find_route(topo, from, to, out, err));
+    ds_map_put(&topo->routes, key, DS_KEY(*out));
+    return DS_OK;
+}
+
+ds_status ds_topo_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
+                        ds_error *err) {
+    assert(from < topo->root->n_devices && to < topo->root->n_devices);
+    return ds_topo_route_vertices(topo, topo->device_vertex[from], topo->device_vertex[to], out,
+                                  err);
+}

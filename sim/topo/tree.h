@@ -1,0 +1,95 @@
+/* The tree of templates behind a ds_topo; seen by sim/topo only.
+ *
+ * A template is one `topology` evaluated under one binding. It has nodes (declarations, each a run
+ * of `count` equal elements: vertices, or instances of another template) and links of its own,
+ * which may end anywhere below it. Everything below a template is numbered locally, from 0, in
+ * order of declaration and depth first; an instance's numbers are its template's plus a base. So a
+ * vertex of the whole graph is (instance base + local vertex), a link (instance base + local link),
+ * and the root's local numbers are the global ones. A template's own links come before its
+ * children's. */
+#ifndef DS_TOPO_TREE_H
+#define DS_TOPO_TREE_H
+
+#include "ir/base/map.h"
+#include "sim/topo/topo.h"
+
+/* Beyond these a topology is refused: indices stay in 32 bits and recursion shallow. */
+#define DS_TOPO_MAX_SIZE  (UINT32_C(1) << 24) /* vertices, or directed links */
+#define DS_TOPO_MAX_LOOPS (UINT32_C(1) << 26) /* evaluations of link loops in one template */
+#define DS_TOPO_MAX_DEPTH 64                  /* nested templates */
+
+typedef struct ds_topo_template ds_topo_template;
+typedef struct ds_topo_search ds_topo_search;
+
+/* `device gpu[8]`, `switch s`, `node n[128] : @dgx`. */
+typedef struct ds_topo_node {
+    const ds_node_decl *decl;
+    uint32_t count;
+    ds_topo_template *child;                         /* of an instance, else NULL */
+    uint32_t first_vertex, first_device, first_link; /* local numbers of element 0 */
+} ds_topo_node;
+
+/* What a vertex is, in one byte. */
+enum {
+    DS_TOPO_KIND_MASK = 7, /* a ds_node_kind */
+    DS_TOPO_FORWARDS = 8,  /* traffic may pass through */
+    DS_TOPO_PORT = 16      /* a link of a template further up ends here; kept per template */
+};
+
+struct ds_topo_template {
+    const ds_topology *decl;
+    ds_topo_node *nodes;
+    uint32_t n_nodes;
+    ds_map node_of_name; /* interned name → index into nodes */
+    uint32_t n_vertices, n_devices, n_links,
+        n_own;       /* n_own of the n_links are the template's own */
+    uint32_t depth;  /* 1: no instances inside */
+    bool done;       /* false while being built: finds recursion */
+    uint8_t *flags;  /* [n_vertices] */
+    uint32_t *ports; /* vertices with DS_TOPO_PORT, ascending */
+    uint32_t n_ports;
+    DS_VEC(ds_topo_link) own; /* heap; ends are local vertices */
+    /* own links by their ends: out_links[out_start[v] .. out_start[v + 1]) */
+    uint32_t *out_start, *out_links, *in_start, *in_links;
+    DS_VEC(ds_topo_search *) searches; /* route.c's cache, and its index by source vertex */
+    ds_map search_of;
+};
+
+struct ds_topo {
+    ds_arena arena;
+    const ds_topology *decl;
+    DS_VEC(ds_topo_template *) templates;
+    ds_topo_template *root;
+    ds_topo_link *links;      /* [root->n_links] */
+    uint32_t *device_vertex;  /* [n_devices] */
+    const char **device_type; /* [n_devices] */
+    char *paths;              /* all vertices' paths, each NUL-terminated */
+    size_t *path_at;          /* [n_vertices] offsets into paths */
+    ds_map routes;            /* from << 32 | to → ds_route */
+    uint64_t n_labels;        /* in all searches together */
+};
+
+/* A local vertex or link as (node, element, number inside the element). A link of the template's
+ * own has node == NULL. */
+typedef struct ds_topo_spot {
+    const ds_topo_node *node;
+    uint32_t element, inner; /* inner: in the child's numbers; 0 for a plain vertex */
+} ds_topo_spot;
+ds_topo_spot ds_topo_locate(const ds_topo_template *t, uint32_t vertex);
+
+/* First local vertex, link of one element of a node. */
+static inline uint32_t ds_topo_vertex_base(const ds_topo_node *node, uint32_t element) {
+    return node->first_vertex + element * (node->child ? node->child->n_vertices : 1);
+}
+static inline uint32_t ds_topo_link_base(const ds_topo_node *node, uint32_t element) {
+    return node->first_link + element * node->child->n_links;
+}
+
+static inline ds_node_kind ds_topo_kind(uint8_t flags) {
+    return (ds_node_kind)(flags & DS_TOPO_KIND_MASK);
+}
+
+/* Frees what the search cache holds. */
+void ds_topo_drop_searches(ds_topo *topo);
+
+#endif
