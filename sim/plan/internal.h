@@ -24,9 +24,12 @@ typedef struct ds_builder {
     uint32_t default_place;      /* of the entry; DS_NONE: none stated */
     uint32_t *profiles_used;     /* profile ids of the scenario */
     uint32_t n_profiles_used;
-    ds_map placement_index; /* hash → id + 1 */
+    ds_map placement_index; /* hash → id */
+    ds_map mesh_index;      /* ds_mesh → placement id */
     ds_map record_index;    /* hash → id */
     DS_VEC(ds_context *) contexts;
+    uint32_t *rank_devices; /* per-rank programs: the device of rank i */
+    uint32_t n_rank_devices;
 } ds_builder;
 
 /* place.c */
@@ -43,34 +46,57 @@ void ds_plan__groups(ds_builder *b, const ds_placement *p, const char *const *ax
                      uint32_t **devices, uint32_t *n_groups, uint32_t *group_size);
 
 /* lower.c */
-typedef struct ds_operand_env {
-    const ds_type *type; /* element type */
-    ds_index *indices;   /* in scope for it */
-} ds_operand_env;
-/* The record of a table op, call-with-cost or half in this context; cached. */
-ds_status ds_plan__record(ds_builder *b, const ds_context *ctx, const ds_op *op,
-                          const ds_operand_env *in, const ds_index *indices, uint32_t *out,
-                          ds_error *err);
-/* The record of an input value of this type. */
-ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_func *func,
-                                const ds_value_info *value, const ds_index *indices, uint32_t *out,
+
+/* The type of one operand or result, with the indices that its expressions may mention. */
+typedef struct ds_typed {
+    const ds_type *type;
+    const ds_index *indices;
+} ds_typed;
+
+/* An op about to be lowered: its context, operands, results, and the indices in scope. */
+typedef struct ds_site {
+    const ds_context *ctx;
+    const ds_op *op;
+    const ds_index *indices;
+    const ds_typed *in;
+    const ds_typed *out;
+    uint32_t rank_device; /* per-rank programs: the device of this body; else DS_NONE */
+} ds_site;
+
+/* Looks up the record of an op that depends on no index; false if there is none yet. O(1). */
+bool ds_plan__cached(ds_builder *b, const ds_context *ctx, const ds_op *op, uint32_t *out);
+/* The record of a table op (or of a call that carries its cost); made once per distinct site. A COMM
+ * record without groups moves nothing: its results are its operands. */
+ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_error *err);
+/* The record of a value that is there from time 0: a program input or a weight. */
+ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_value_info *value,
+                                const ds_index *indices, ds_category category, uint32_t *out,
                                 ds_error *err);
-uint32_t ds_plan__add_record(ds_builder *b, ds_record *record);
-ds_category ds_plan__category(const ds_attr *attrs, uint32_t n, ds_category otherwise);
+/* The string or bare word of an attribute; NULL if it is absent or something else. */
+const char *ds_plan__word(ds_builder *b, const ds_attr *attr);
+/* {role = "weight"}: the memory category that an attribute list states, else `otherwise`. */
+ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_category otherwise,
+                            ds_category *out, ds_error *err);
+/* Sets record->devices (ascending copy of `devices`) and allocates variant_of. */
+void ds_plan__set_devices(ds_builder *b, ds_record *record, const uint32_t *devices, uint32_t n);
+
+/* shape.c: local shapes */
+ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
+                               ds_loc loc, ds_shape *out, ds_error *err);
+ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
+                               ds_loc loc, int64_t *out, ds_error *err);
+bool ds_plan__is_uneven(const ds_type *type);
+/* Position of a device in a placement, DS_NONE if it is not there. O(n). */
+uint32_t ds_plan__position(const ds_placement *p, uint32_t device);
 
 /* comm.c */
-ds_status ds_plan__comm_record(ds_builder *b, const ds_context *ctx, const ds_op *op,
-                               const ds_operand_env *in, const ds_index *indices,
-                               const uint32_t *in_places, const uint32_t *out_places,
-                               ds_record *record, ds_error *err);
-ds_status ds_plan__half_record(ds_builder *b, const ds_op *op, const ds_operand_env *in,
-                               const ds_index *indices, uint32_t device, int64_t rank,
-                               ds_record *record, ds_error *err);
-/* Local bytes of a type on the i-th device of a placement. */
-ds_status ds_plan__local_shape(ds_builder *b, const ds_type *type, const ds_index *indices,
-                               const ds_placement *p, uint32_t device_pos, ds_loc loc,
-                               ds_shape *out, ds_error *err);
-bool ds_plan__is_uneven(const ds_type *type, const ds_placement *p);
+ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                               const uint32_t *out_places, ds_record *record, ds_error *err);
+ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *record,
+                               ds_error *err);
+ds_status ds_plan__group_cost(ds_builder *b, ds_opcode op, const char *algorithm, ds_loc loc,
+                              uint32_t root, int64_t shift, const int64_t *shard_bytes,
+                              ds_group *group, ds_error *err);
 
 /* walk.c, classes.c, expand.c */
 ds_status ds_plan__walk(ds_builder *b, ds_error *err);

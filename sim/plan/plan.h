@@ -58,7 +58,6 @@ typedef struct ds_variant {
     ds_work work;     /* COMPUTE */
     ds_cost cost;     /* COMPUTE: where `ps` comes from */
     int64_t *out_bytes; /* per result: local bytes, 0 where the result does not live here */
-    uint32_t group;   /* COMM: index of the device's group */
 } ds_variant;
 
 /* One group of a communication: who takes part, in ring order, and what it costs alone. */
@@ -84,17 +83,17 @@ typedef struct ds_record {
     ds_variant *variants;
     uint32_t n_variants;
     uint32_t n_out;
-    ds_group *groups; /* COMM */
+    ds_group *groups; /* COMM: a partition of the members; HALF: the one group */
     uint32_t n_groups;
+    uint32_t *group_of; /* COMM: per member */
     uint64_t stream;  /* {stream = "x"}: hash of the name; else 0 */
     bool inplace;     /* DS_OPF_INPLACE */
-    /* HALF */
-    uint64_t match_key;  /* (source, destination, tag) or the group */
-    uint32_t peer;       /* the other rank's device, for messages */
-    bool is_recv;
-    /* Filled by classes.c: the classes of `devices`, ascending, and their variants. */
+    uint64_t match_key; /* HALF: hash of (source, destination, tag), or of the group */
+    bool is_recv;       /* HALF */
+    /* Filled by classes.c: the classes of `devices`, ascending, with a variant and group each. */
     uint32_t *classes;
     uint32_t *class_variant;
+    uint32_t *class_group;
     uint32_t n_classes;
 } ds_record;
 

@@ -1,0 +1,393 @@
+/* Communication records: which devices meet, how many bytes, how long alone. */
+#include "sim/plan/internal.h"
+
+#include "ir/base/units.h"
+#include "sim/coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t devices_key(const uint32_t *devices, uint32_t n, bool ordered) {
+    uint64_t key = n;
+    if (ordered) return ds_hash_bytes(devices, n * sizeof *devices) | 1;
+    for (uint32_t i = 0; i < n; i++) key += ds_hash_mix(0, devices[i]); /* any order */
+    return ds_hash_mix(key, n) | 1;
+}
+
+/* A group may mix device kinds: the slowest launch, step and efficiency of its profiles count. */
+static ds_status profile_terms(ds_builder *b, ds_opcode op, const ds_group *g, ds_coll_cost *terms,
+                               ds_error *err) {
+    *terms = (ds_coll_cost){.efficiency_q32 = (uint64_t)1 << 32};
+    uint32_t last = DS_NONE;
+    for (uint32_t i = 0; i < g->n_devices; i++) {
+        uint32_t profile = b->plan->profile_of[g->devices[i]];
+        if (profile == last || profile == 0) continue;
+        last = profile;
+        ds_coll_cost one;
+        DS_TRY(ds_cost_collective(b->profiles, profile, ds_op_name(op), g->n_devices, g->bytes, &one,
+                                  NULL, err));
+        if (one.launch_ps > terms->launch_ps) terms->launch_ps = one.launch_ps;
+        if (one.step_ps > terms->step_ps) terms->step_ps = one.step_ps;
+        if (one.efficiency_q32 < terms->efficiency_q32) terms->efficiency_q32 = one.efficiency_q32;
+        terms->from_profile = terms->from_profile || one.from_profile;
+    }
+    return DS_OK;
+}
+
+ds_status ds_plan__group_cost(ds_builder *b, ds_opcode op, const char *algorithm, ds_loc loc,
+                              uint32_t root, int64_t shift, const int64_t *shard_bytes,
+                              ds_group *g, ds_error *err) {
+    bool pair = op == DS_OP_SEND;
+    g->key = devices_key(g->devices, g->n_devices, pair);
+    if (g->n_devices < 2) return DS_OK;
+    ds_coll_request request = {.op = op,
+                               .algorithm = algorithm,
+                               .devices = g->devices,
+                               .n = g->n_devices,
+                               .root = root,
+                               .shift = shift,
+                               .bytes = g->bytes,
+                               .shard_bytes = shard_bytes,
+                               .loc = loc};
+    ds_coll_cost terms;
+    DS_TRY(profile_terms(b, op, g, &terms, err));
+    return ds_coll_alone_ps(b->plan->topo, &request, &terms, &g->ps, &g->algorithm, err);
+}
+
+/* What a communication does, whatever its spelling: the collective, its groups one after another,
+ * and in which placements its values lie. */
+typedef struct shape_of_comm {
+    ds_opcode op;
+    uint32_t *devices; /* n_groups × group_size */
+    uint32_t n_groups, group_size;
+    uint32_t root_place; /* placement that holds the roots; DS_NONE: none */
+} shape_of_comm;
+
+static bool splits_equal(const ds_dim *a, const ds_dim *b, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (a->splits[i].axis != b->splits[i].axis) return false;
+    return true;
+}
+
+/* Reshard inside one placement, where it is one collective: a partial is summed, one dim is gathered
+ * or cut, or a split moves between dims. Sets *op to DS_OP_INVALID where no data moves. */
+static ds_status classify_reshard(const ds_op *op, const ds_type *from, const ds_type *to,
+                                  ds_opcode *code, const char ***axes, uint32_t *n_axes,
+                                  ds_arena *arena, ds_error *err) {
+    uint32_t gathered = 0, cut = 0;
+    *axes = DS_NEW_N(arena, const char *, DS_MAX_RANK * 4 + from->n_partials);
+    *n_axes = 0;
+    for (uint32_t d = 0; d < from->rank; d++) {
+        const ds_dim *a = &from->dims[d], *z = &to->dims[d];
+        uint32_t common = a->n_splits < z->n_splits ? a->n_splits : z->n_splits;
+        if (!splits_equal(a, z, common)) goto refuse;
+        for (uint32_t s = common; s < a->n_splits; s++) {
+            if (*n_axes == DS_MAX_RANK * 4) goto refuse;
+            (*axes)[(*n_axes)++] = a->splits[s].axis;
+        }
+        gathered += a->n_splits > common;
+        cut += z->n_splits > common;
+    }
+    bool sums = from->n_partials > to->n_partials;
+    if (sums && !gathered && !cut && to->n_partials == 0) {
+        for (uint32_t i = 0; i < from->n_partials; i++)
+            (*axes)[(*n_axes)++] = from->partials[i].axis;
+        *code = DS_OP_ALL_REDUCE;
+        return DS_OK;
+    }
+    if (sums) goto refuse;
+    if (gathered == 0) { /* nothing changes, or each device keeps a part of what it has */
+        *code = DS_OP_INVALID;
+        return DS_OK;
+    }
+    if (gathered == 1 && cut <= 1) {
+        *code = cut ? DS_OP_ALL_TO_ALL : DS_OP_ALL_GATHER;
+        return DS_OK;
+    }
+refuse:
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
+                        "this reshard is more than one collective: write it as all_reduce, "
+                        "all_gather, all_to_all or slice steps");
+}
+
+static ds_status over_axes(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                           const uint32_t *out_places, shape_of_comm *c, ds_error *err) {
+    const ds_op *op = site->op;
+    c->op = op->code;
+    const char *const *axes = op->over;
+    uint32_t n_axes = op->n_over;
+    uint32_t members = in_places[0];
+    if (op->code == DS_OP_RESHARD) {
+        if (in_places[0] != out_places[0])
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
+                                "reshard between different meshes: use send between slices of equal "
+                                "size");
+        const char **named;
+        DS_TRY(classify_reshard(op, site->in[0].type, site->out[0].type, &c->op, &named, &n_axes,
+                                &b->plan->arena, err));
+        axes = named;
+        if (c->op == DS_OP_INVALID) return DS_OK; /* no groups: an alias */
+    }
+    if (op->code == DS_OP_BROADCAST || op->code == DS_OP_SCATTER) {
+        members = out_places[0];
+        c->root_place = in_places[0];
+    } else if (op->code == DS_OP_GATHER || op->code == DS_OP_REDUCE) {
+        c->root_place = out_places[0];
+    }
+    ds_plan__groups(b, b->plan->placements.at[members], axes, n_axes, &c->devices, &c->n_groups,
+                    &c->group_size);
+    if (c->group_size == 1) c->n_groups = 0;
+    return DS_OK;
+}
+
+/* One value a device, as in DistIR: the operands' devices, and those of `to`, are one group. */
+static ds_status across_devices(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                                const uint32_t *out_places, shape_of_comm *c, ds_error *err) {
+    const ds_op *op = site->op;
+    c->op = op->code;
+    c->n_groups = 1;
+    c->devices = DS_NEW_N(&b->plan->arena, uint32_t, op->n_in + op->n_out);
+    bool rooted_in = op->code == DS_OP_BROADCAST || op->code == DS_OP_SCATTER;
+    bool rooted_out = op->code == DS_OP_GATHER || op->code == DS_OP_REDUCE;
+    uint32_t n_first = op->n_in, n_all = op->n_in + (rooted_in || rooted_out ? op->n_out : 0);
+    for (uint32_t i = 0; i < n_all; i++) {
+        uint32_t place = i < n_first ? in_places[i] : out_places[i - n_first];
+        const ds_placement *p = b->plan->placements.at[place];
+        if (p->n_devices != 1)
+            return ds_error_set(err, DS_ERR_SHARDING, op->loc,
+                                "`across` takes values on single devices; operand %u is on %u", i,
+                                p->n_devices);
+        bool seen = false;
+        for (uint32_t k = 0; k < c->group_size; k++) seen |= c->devices[k] == p->devices[0];
+        if (!seen) c->devices[c->group_size++] = p->devices[0];
+    }
+    if (rooted_in) c->root_place = in_places[0];
+    if (rooted_out) c->root_place = out_places[0];
+    if (c->group_size == 1) c->n_groups = 0;
+    return DS_OK;
+}
+
+static ds_status pairwise(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                          const uint32_t *out_places, shape_of_comm *c, ds_error *err) {
+    const ds_placement *from = b->plan->placements.at[in_places[0]];
+    const ds_placement *to = b->plan->placements.at[out_places[0]];
+    if (from->n_devices != to->n_devices)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, site->op->loc,
+                            "send from %u devices to %u: slices must be of equal size",
+                            from->n_devices, to->n_devices);
+    c->op = DS_OP_SEND;
+    c->group_size = 2;
+    c->devices = DS_NEW_N(&b->plan->arena, uint32_t, 2 * from->n_devices);
+    for (uint32_t i = 0; i < from->n_devices; i++) {
+        if (from->devices[i] == to->devices[i]) continue;
+        c->devices[2 * c->n_groups] = from->devices[i];
+        c->devices[2 * c->n_groups++ + 1] = to->devices[i];
+    }
+    if (c->n_groups && c->n_groups != from->n_devices)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, site->op->loc,
+                            "send between slices that share some of their devices");
+    return DS_OK;
+}
+
+/* Bytes of one member's operands or results; 0 where they do not live on the device. */
+static ds_status member_bytes(ds_builder *b, const ds_site *site, const ds_typed *types, uint32_t n,
+                              const uint32_t *places, uint32_t device, int64_t *each,
+                              int64_t *total, ds_error *err) {
+    *total = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_placement *p = b->plan->placements.at[places[i]];
+        uint32_t pos = ds_plan__position(p, device);
+        int64_t bytes = 0;
+        if (pos != DS_NONE)
+            DS_TRY(ds_plan__local_bytes(b, types[i], p, pos, site->op->loc, &bytes, err));
+        if (each) each[i] = bytes;
+        if (!ds_add_i64(*total, bytes, total))
+            return ds_error_set(err, DS_ERR_OVERFLOW, site->op->loc, "more than 2^63 bytes");
+    }
+    return DS_OK;
+}
+
+/* The nccl-tests size of a group from what each member holds before and after. */
+static int64_t size_of(ds_opcode op, const int64_t *in, const int64_t *out, uint32_t n,
+                       int64_t *shards) {
+    int64_t most_in = 0, most_out = 0, sum_in = 0, sum_out = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (in[i] > most_in) most_in = in[i];
+        if (out[i] > most_out) most_out = out[i];
+        sum_in += in[i];
+        sum_out += out[i];
+    }
+    bool sharded_in = op == DS_OP_ALL_GATHER || op == DS_OP_GATHER;
+    bool sharded_out = op == DS_OP_REDUCE_SCATTER || op == DS_OP_SCATTER;
+    for (uint32_t i = 0; i < n && (sharded_in || sharded_out); i++)
+        shards[i] = sharded_in ? in[i] : out[i];
+    if (sharded_in) return sum_in;
+    if (sharded_out) return sum_out;
+    return op == DS_OP_BROADCAST ? most_out : most_in;
+}
+
+static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                             const uint32_t *out_places, const shape_of_comm *c, ds_record *r,
+                             ds_error *err) {
+    const ds_op *op = site->op;
+    ds_env env = ds_binding_env(b->binding, site->indices);
+    int64_t shift = 1;
+    if (c->op == DS_OP_PERMUTE) DS_TRY(ds_op_attr_int(op, &env, "shift", &shift, err));
+    const char *algorithm =
+        ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
+    const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
+    uint32_t n = c->group_size;
+    int64_t *in = DS_NEW_N(&b->plan->arena, int64_t, n), *out = DS_NEW_N(&b->plan->arena, int64_t, n);
+    int64_t *shards = DS_NEW_N(&b->plan->arena, int64_t, n);
+    const ds_placement *roots =
+        c->root_place == DS_NONE ? NULL : b->plan->placements.at[c->root_place];
+    for (uint32_t g = 0; g < c->n_groups; g++) {
+        ds_group *group = &r->groups[g];
+        *group = (ds_group){.devices = c->devices + (size_t)g * n, .n_devices = n};
+        uint32_t root = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t device = group->devices[i];
+            DS_TRY(member_bytes(b, site, site->in, op->n_in, in_places, device, NULL, &in[i], err));
+            DS_TRY(
+                member_bytes(b, site, site->out, op->n_out, out_places, device, NULL, &out[i], err));
+            if (roots && ds_plan__position(roots, device) != DS_NONE) root = i;
+        }
+        group->bytes = size_of(c->op, in, out, n, shards);
+        bool sharded = c->op == DS_OP_ALL_GATHER || c->op == DS_OP_GATHER ||
+                       c->op == DS_OP_REDUCE_SCATTER || c->op == DS_OP_SCATTER;
+        if (given) {
+            group->key = devices_key(group->devices, n, c->op == DS_OP_SEND);
+            group->algorithm = "given";
+            DS_TRY(ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
+                                    given->loc, &group->ps, err));
+            continue;
+        }
+        DS_TRY(ds_plan__group_cost(b, c->op, algorithm, op->loc, root, shift,
+                                   sharded ? shards : NULL, group, err));
+    }
+    return DS_OK;
+}
+
+static int by_device(const void *a, const void *b) {
+    const uint32_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+static uint32_t member_index(const ds_record *r, uint32_t device) {
+    const uint32_t *at = bsearch(&device, r->devices, r->n_devices, sizeof device, by_device);
+    return (uint32_t)(at - r->devices);
+}
+
+ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                               const uint32_t *out_places, ds_record *r, ds_error *err) {
+    const ds_op *op = site->op;
+    shape_of_comm c = {.root_place = DS_NONE};
+    r->kind = DS_REC_COMM;
+    if (op->across)
+        DS_TRY(across_devices(b, site, in_places, out_places, &c, err));
+    else if (op->code == DS_OP_SEND)
+        DS_TRY(pairwise(b, site, in_places, out_places, &c, err));
+    else if (op->n_to)
+        DS_TRY(across_devices(b, site, in_places, out_places, &c, err));
+    else
+        DS_TRY(over_axes(b, site, in_places, out_places, &c, err));
+    r->n_groups = c.n_groups;
+    if (!c.n_groups) return DS_OK;
+    r->groups = DS_NEW_N(&b->plan->arena, ds_group, c.n_groups);
+    ds_plan__set_devices(b, r, c.devices, c.n_groups * c.group_size);
+    r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
+    for (uint32_t i = 0; i < c.n_groups * c.group_size; i++)
+        r->group_of[member_index(r, c.devices[i])] = i / c.group_size;
+    /* Members differ in what they receive: at most one variant per distinct list of result bytes. */
+    DS_VEC(ds_variant) variants = {0};
+    for (uint32_t i = 0; i < r->n_devices; i++) {
+        int64_t *bytes = DS_NEW_N(&b->plan->arena, int64_t, op->n_out), total;
+        DS_TRY(member_bytes(b, site, site->out, op->n_out, out_places, r->devices[i], bytes, &total,
+                            err));
+        uint32_t v = 0;
+        while (v < variants.n &&
+               memcmp(variants.at[v].out_bytes, bytes, op->n_out * sizeof *bytes) != 0)
+            v++;
+        if (v == variants.n) DS_PUSH(&b->plan->arena, &variants, ((ds_variant){.out_bytes = bytes}));
+        r->variant_of[i] = v;
+    }
+    r->variants = variants.at;
+    r->n_variants = variants.n;
+    return cost_groups(b, site, in_places, out_places, &c, r, err);
+}
+
+/* ---- per-rank programs ---- */
+
+static ds_status rank_device(ds_builder *b, const ds_site *site, ds_expr rank, uint32_t *device,
+                             ds_error *err) {
+    ds_env env = ds_binding_env(b->binding, site->indices);
+    int64_t r;
+    DS_TRY(ds_expr_eval_int(&env, rank, site->op->loc, &r, err));
+    if (r < 0 || r >= b->n_rank_devices)
+        return ds_error_set(err, DS_ERR_VALUE, site->op->loc,
+                            "rank %lld: the cluster has ranks 0 to %u", (long long)r,
+                            b->n_rank_devices - 1);
+    *device = b->rank_devices[r];
+    return DS_OK;
+}
+
+ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r, ds_error *err) {
+    const ds_op *op = site->op;
+    r->kind = DS_REC_HALF;
+    uint32_t self = site->rank_device;
+    ds_group *g = DS_NEW(&b->plan->arena, ds_group);
+    uint32_t n = op->has_group ? op->n_group : 2;
+    uint32_t *devices = DS_NEW_N(&b->plan->arena, uint32_t, n);
+    bool member = false;
+    if (op->has_group) {
+        for (uint32_t i = 0; i < n; i++) {
+            DS_TRY(rank_device(b, site, op->group[i], &devices[i], err));
+            member |= devices[i] == self;
+        }
+    } else if (op->code == DS_OP_SEND || op->code == DS_OP_RECV) {
+        r->is_recv = op->code == DS_OP_RECV;
+        uint32_t peer;
+        DS_TRY(rank_device(b, site, r->is_recv ? op->from_rank : op->to_rank, &peer, err));
+        devices[0] = r->is_recv ? peer : self;
+        devices[1] = r->is_recv ? self : peer;
+        member = peer != self;
+    } else {
+        return ds_error_set(err, DS_ERR_SHARDING, op->loc,
+                            "in a per-rank program %s needs `group (ranks)`", r->label);
+    }
+    if (!member)
+        return ds_error_set(err, DS_ERR_VALUE, op->loc, op->has_group
+                                ? "this rank is not in the group of its own %s"
+                                : "this rank's %s is with itself", r->label);
+    g->devices = devices;
+    g->n_devices = n;
+    r->groups = g;
+    r->n_groups = 1;
+    r->match_key = devices_key(devices, n, !op->has_group);
+    if (!op->has_group) {
+        int64_t tag = 0;
+        ds_env env = ds_binding_env(b->binding, site->indices);
+        if (DS_HAS_EXPR(op->tag)) DS_TRY(ds_expr_eval_int(&env, op->tag, op->loc, &tag, err));
+        r->match_key = ds_hash_mix(r->match_key, (uint64_t)tag);
+    }
+    g->key = devices_key(devices, n, !op->has_group);
+    ds_plan__set_devices(b, r, &self, 1);
+    const ds_placement *p = b->plan->placements.at[ds_plan__single(b, self)];
+    r->n_variants = 1;
+    r->variants = DS_NEW(&b->plan->arena, ds_variant);
+    r->variants[0].out_bytes = DS_NEW_N(&b->plan->arena, int64_t, op->n_out);
+    int64_t in = 0, out = 0;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        int64_t bytes;
+        DS_TRY(ds_plan__local_bytes(b, site->in[i], p, 0, op->loc, &bytes, err));
+        in += bytes;
+    }
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        DS_TRY(ds_plan__local_bytes(b, site->out[i], p, 0, op->loc,
+                                    &r->variants[0].out_bytes[i], err));
+        out += r->variants[0].out_bytes[i];
+    }
+    g->bytes = in > out ? in : out;
+    g->algorithm = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
+    return DS_OK;
+}

@@ -1,0 +1,302 @@
+/* Lowering: an op at a site → a record with placement, local shapes, work and cost. Done once per
+ * distinct site; a loop body whose types do not mention the index is one site. */
+#include "sim/plan/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *ds_category_name(ds_category category) {
+    static const char *const names[] = {
+#define DS_X(name, text) text,
+        DS_CATEGORY_MAP(DS_X)
+#undef DS_X
+    };
+    return names[category];
+}
+
+const char *ds_plan__word(ds_builder *b, const ds_attr *attr) {
+    if (!attr) return NULL;
+    if (attr->kind == DS_ATTR_WORD) return attr->word;
+    if (attr->kind != DS_ATTR_EXPR) return NULL;
+    const ds_expr_node *node = ds_expr_at(&b->unit->exprs, attr->expr);
+    return node->kind == DS_EXPR_STR ? node->name : NULL;
+}
+
+ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_category otherwise,
+                            ds_category *out, ds_error *err) {
+    const ds_attr *role = ds_attr_find(attrs, n, "role");
+    *out = otherwise;
+    if (!role) return DS_OK;
+    const char *word = ds_plan__word(b, role);
+    for (uint32_t c = 0; c < DS_CATEGORY_COUNT; c++)
+        if (word && strcmp(word, ds_category_name((ds_category)c)) == 0) {
+            *out = (ds_category)c;
+            return DS_OK;
+        }
+    return ds_error_set(err, DS_ERR_VALUE, role->loc,
+                        "role \"%s\" is none of weight, gradient, optimizer, activation, input, "
+                        "buffer",
+                        word ? word : "?");
+}
+
+/* ---- which sites share a record ---- */
+
+static uint64_t site_key(const ds_context *ctx, const ds_op *op) {
+    return ds_hash_mix(ctx->hash, DS_KEY(op));
+}
+
+bool ds_plan__cached(ds_builder *b, const ds_context *ctx, const ds_op *op, uint32_t *out) {
+    uint64_t *found = ds_map_find(&b->record_index, site_key(ctx, op));
+    if (found) *out = (uint32_t)*found;
+    return found != NULL;
+}
+
+static bool attr_mentions_index(const ds_exprs *exprs, const ds_attr *attr) {
+    if (DS_HAS_EXPR(attr->expr) && ds_expr_mentions(exprs, attr->expr, NULL)) return true;
+    for (uint32_t i = 0; i < attr->n_items; i++)
+        if (attr_mentions_index(exprs, &attr->items[i])) return true;
+    return false;
+}
+
+static bool place_mentions_index(const ds_exprs *exprs, const ds_place *place) {
+    for (uint32_t i = 0; i < place->n_coords; i++)
+        if (ds_expr_mentions(exprs, place->coords[i].at, NULL)) return true;
+    for (uint32_t i = 0; i < place->n_steps; i++)
+        if (DS_HAS_EXPR(place->steps[i].index) &&
+            ds_expr_mentions(exprs, place->steps[i].index, NULL))
+            return true;
+    return false;
+}
+
+/* Do the op's types, places or attributes depend on a loop index? */
+static bool varies(const ds_exprs *exprs, const ds_site *site) {
+    const ds_op *op = site->op;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (ds_type_mentions(exprs, site->in[i].type, NULL) ||
+            place_mentions_index(exprs, &site->in[i].type->on))
+            return true;
+    for (uint32_t i = 0; i < op->n_out; i++)
+        if (ds_type_mentions(exprs, site->out[i].type, NULL) ||
+            place_mentions_index(exprs, &site->out[i].type->on))
+            return true;
+    for (uint32_t i = 0; i < op->n_attrs; i++)
+        if (attr_mentions_index(exprs, &op->attrs[i])) return true;
+    for (uint32_t i = 0; i < op->n_to; i++)
+        if (place_mentions_index(exprs, &op->to[i])) return true;
+    ds_expr single[] = {op->to_rank, op->from_rank, op->tag};
+    for (uint32_t i = 0; i < 3; i++)
+        if (DS_HAS_EXPR(single[i]) && ds_expr_mentions(exprs, single[i], NULL)) return true;
+    for (uint32_t i = 0; i < op->n_group; i++)
+        if (ds_expr_mentions(exprs, op->group[i], NULL)) return true;
+    return false;
+}
+
+static uint64_t hash_indices(uint64_t hash, const ds_index *indices) {
+    for (const ds_index *i = indices; i; i = i->up)
+        hash = ds_hash_mix(ds_hash_mix(hash, DS_KEY(i->name)), (uint64_t)i->value);
+    return hash;
+}
+
+static uint64_t varying_key(const ds_site *site) {
+    uint64_t hash = hash_indices(site_key(site->ctx, site->op) + 1, site->indices);
+    for (uint32_t i = 0; i < site->op->n_in; i++) hash = hash_indices(hash, site->in[i].indices);
+    return hash;
+}
+
+/* ---- making a record ---- */
+
+
+static int by_device(const void *a, const void *b) {
+    const uint32_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+void ds_plan__set_devices(ds_builder *b, ds_record *record, const uint32_t *devices, uint32_t n) {
+    uint32_t *sorted = DS_NEW_N(&b->plan->arena, uint32_t, n);
+    memcpy(sorted, devices, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_device);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!kept || sorted[kept - 1] != sorted[i]) sorted[kept++] = sorted[i];
+    record->devices = sorted;
+    record->n_devices = kept;
+    record->variant_of = DS_NEW_N(&b->plan->arena, uint32_t, kept);
+}
+
+static bool any_uneven(const ds_site *site) {
+    for (uint32_t i = 0; i < site->op->n_in; i++)
+        if (ds_plan__is_uneven(site->in[i].type)) return true;
+    for (uint32_t i = 0; i < site->op->n_out; i++)
+        if (ds_plan__is_uneven(site->out[i].type)) return true;
+    return false;
+}
+
+/* Shapes, work and cost on the device at `pos` of the placement. */
+static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_placement *p,
+                              uint32_t pos, const ds_attr *given, ds_variant *v, ds_error *err) {
+    const ds_op *op = site->op;
+    ds_shape *in = DS_NEW_N(&b->plan->arena, ds_shape, op->n_in);
+    ds_shape *out = DS_NEW_N(&b->plan->arena, ds_shape, op->n_out);
+    v->out_bytes = DS_NEW_N(&b->plan->arena, int64_t, op->n_out);
+    for (uint32_t i = 0; i < op->n_in; i++)
+        DS_TRY(ds_plan__local_shape(b, site->in[i], p, pos, op->in[i].loc, &in[i], err));
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        DS_TRY(ds_plan__local_shape(b, site->out[i], p, pos, op->loc, &out[i], err));
+        DS_TRY(ds_shape_bytes(&out[i], &v->out_bytes[i], err));
+    }
+    ds_env env = ds_binding_env(b->binding, site->indices);
+    if (op->code >= DS_OP_FIRST_TABLE_OP) {
+        ds_status status = ds_op_work(op, &env, in, out, &v->work, err);
+        if (status != DS_OK) {
+            if (err && !err->loc.line) err->loc = op->loc;
+            return status;
+        }
+    }
+    if (given) {
+        v->cost = (ds_cost){.origin = DS_COST_GIVEN};
+        return ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12, given->loc,
+                                &v->ps, err);
+    }
+    uint32_t device = p->devices[pos];
+    DS_TRY(ds_cost_op(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
+                      b->options->cost_mode, ds_op_name(op->code), &v->work, op->loc, &v->cost, NULL,
+                      err));
+    v->ps = v->cost.ps;
+    return DS_OK;
+}
+
+static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t place,
+                                const ds_attr *given, ds_record *r, ds_error *err) {
+    const ds_placement *p = b->plan->placements.at[place];
+    r->kind = DS_REC_COMPUTE;
+    ds_plan__set_devices(b, r, p->devices, p->n_devices);
+    bool uneven = any_uneven(site);
+    /* Even shards: one variant a (hardware kind, profile); uneven ones: one a device. */
+    ds_map known;
+    ds_map_init(&known);
+    DS_VEC(ds_variant) variants = {0};
+    ds_status status = DS_OK;
+    for (uint32_t pos = 0; pos < p->n_devices && status == DS_OK; pos++) {
+        uint32_t device = p->devices[pos];
+        uint64_t key = uneven ? pos
+                              : (uint64_t)b->plan->kind_of[device] << 32 |
+                                    b->plan->profile_of[device];
+        uint64_t *found = ds_map_find(&known, key);
+        uint32_t v = found ? (uint32_t)*found : variants.n;
+        if (!found) {
+            ds_variant fresh = {0};
+            status = make_variant(b, site, p, pos, given, &fresh, err);
+            DS_PUSH(&b->plan->arena, &variants, fresh);
+            ds_map_put(&known, key, v);
+        }
+        const uint32_t *at =
+            bsearch(&device, r->devices, r->n_devices, sizeof *r->devices, by_device);
+        r->variant_of[at - r->devices] = v;
+    }
+    ds_map_deinit(&known);
+    r->variants = variants.at;
+    r->n_variants = variants.n;
+    return status;
+}
+
+/* {stream = "x"}: the key of a stream of that name; 0 without the attribute. */
+static uint64_t stream_of(ds_builder *b, const ds_op *op) {
+    const char *name = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "stream"));
+    return name ? ds_hash_bytes(name, strlen(name)) | 1 : 0;
+}
+
+static ds_status places_of(ds_builder *b, const ds_site *site, const ds_typed *types, uint32_t n,
+                           uint32_t **out, ds_error *err) {
+    *out = DS_NEW_N(&b->plan->arena, uint32_t, n);
+    for (uint32_t i = 0; i < n; i++)
+        DS_TRY(ds_plan__place(b, site->ctx, &types[i].type->on, types[i].indices, &(*out)[i], err));
+    return DS_OK;
+}
+
+static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, ds_error *err) {
+    const ds_op *op = site->op;
+    const ds_op_desc *desc = ds_op_desc_of(op->code);
+    r->op = op;
+    r->func = site->ctx->func;
+    r->label = ds_op_name(op->code);
+    r->n_out = op->n_out;
+    r->stream = stream_of(b, op);
+    r->inplace = desc && (desc->flags & DS_OPF_INPLACE) != 0;
+    bool collective = desc && (desc->flags & DS_OPF_COLLECTIVE) != 0;
+    DS_TRY(ds_plan__category(b, op->attrs, op->n_attrs, DS_CAT_ACTIVATION, &r->category, err));
+    if (collective && site->rank_device != DS_NONE)
+        return ds_plan__half_record(b, site, r, err);
+    uint32_t *in_places, *out_places;
+    DS_TRY(places_of(b, site, site->in, op->n_in, &in_places, err));
+    DS_TRY(places_of(b, site, site->out, op->n_out, &out_places, err));
+    if (collective) return ds_plan__comm_record(b, site, in_places, out_places, r, err);
+    if (!op->n_in && !op->n_out)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
+                            "an op without operands and results runs nowhere");
+    uint32_t place = op->n_out ? out_places[0] : in_places[0];
+    for (uint32_t i = 0; i < op->n_in + op->n_out; i++) {
+        uint32_t other = i < op->n_in ? in_places[i] : out_places[i - op->n_in];
+        if (other != place)
+            return ds_error_set(err, DS_ERR_SHARDING, op->loc,
+                                "%s has operands and results in different places; an op never moves "
+                                "data: use send or reshard",
+                                r->label);
+    }
+    return compute_record(b, site, place, ds_attr_find(op->attrs, op->n_attrs, "cost"), r, err);
+}
+
+ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_error *err) {
+    uint64_t key = site_key(site->ctx, site->op);
+    if (varies(&b->unit->exprs, site)) {
+        key = varying_key(site);
+        uint64_t *found = ds_map_find(&b->record_index, key);
+        if (found) {
+            *out = (uint32_t)*found;
+            return DS_OK;
+        }
+    }
+    ds_record *r = DS_NEW(&b->plan->arena, ds_record);
+    DS_TRY(make_record(b, site, r, err));
+    *out = b->plan->records.n;
+    DS_PUSH(&b->plan->arena, &b->plan->records, r);
+    ds_map_put(&b->record_index, key, *out);
+    return DS_OK;
+}
+
+ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_value_info *value,
+                                const ds_index *indices, ds_category category, uint32_t *out,
+                                ds_error *err) {
+    bool per_index = ds_type_mentions(&b->unit->exprs, value->type, NULL) ||
+                     place_mentions_index(&b->unit->exprs, &value->type->on);
+    uint64_t key = ds_hash_mix(ctx->hash, DS_KEY(value));
+    if (per_index) key = hash_indices(key, indices);
+    uint64_t *found = ds_map_find(&b->record_index, key);
+    if (found) {
+        *out = (uint32_t)*found;
+        return DS_OK;
+    }
+    uint32_t place;
+    DS_TRY(ds_plan__place(b, ctx, &value->type->on, indices, &place, err));
+    const ds_placement *p = b->plan->placements.at[place];
+    ds_record *r = DS_NEW(&b->plan->arena, ds_record);
+    r->kind = DS_REC_INPUT;
+    r->func = ctx->func;
+    r->label = "input";
+    r->n_out = 1;
+    r->category = category;
+    ds_plan__set_devices(b, r, p->devices, p->n_devices);
+    bool uneven = ds_plan__is_uneven(value->type);
+    r->n_variants = uneven ? p->n_devices : 1;
+    r->variants = DS_NEW_N(&b->plan->arena, ds_variant, r->n_variants);
+    for (uint32_t i = 0; i < r->n_variants; i++) {
+        uint32_t pos = uneven ? ds_plan__position(p, r->devices[i]) : 0;
+        r->variants[i].out_bytes = DS_NEW(&b->plan->arena, int64_t);
+        DS_TRY(ds_plan__local_bytes(b, (ds_typed){value->type, indices}, p, pos, value->loc,
+                                    r->variants[i].out_bytes, err));
+        if (uneven) r->variant_of[i] = i;
+    }
+    *out = b->plan->records.n;
+    DS_PUSH(&b->plan->arena, &b->plan->records, r);
+    ds_map_put(&b->record_index, key, *out);
+    return DS_OK;
+}

@@ -1,0 +1,71 @@
+/* Local shapes: what one device holds of a sharded value. */
+#include "sim/plan/internal.h"
+
+bool ds_plan__is_uneven(const ds_type *type) {
+    for (uint32_t d = 0; d < type->rank; d++)
+        for (uint32_t s = 0; s < type->dims[d].n_splits; s++)
+            if (type->dims[d].splits[s].n_sizes) return true;
+    return false;
+}
+
+uint32_t ds_plan__position(const ds_placement *p, uint32_t device) {
+    for (uint32_t i = 0; i < p->n_devices; i++)
+        if (p->devices[i] == device) return i;
+    return DS_NONE;
+}
+
+static int64_t coordinate(const ds_placement *p, const char *axis, uint32_t pos) {
+    int64_t rest = pos;
+    for (uint32_t a = p->n_axes; a-- > 0;) {
+        int64_t at = rest % p->sizes[a];
+        rest /= p->sizes[a];
+        if (p->axes[a] == axis) return at;
+    }
+    return 0;
+}
+
+static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placement *p,
+                           uint32_t pos, ds_loc loc, int64_t *out, ds_error *err) {
+    int64_t size;
+    DS_TRY(ds_expr_eval_int(env, dim->size, loc, &size, err));
+    if (size < 0)
+        return ds_error_set(err, DS_ERR_SHAPE, loc, "a dim has size %lld", (long long)size);
+    for (uint32_t s = 0; s < dim->n_splits; s++) {
+        const ds_split *split = &dim->splits[s];
+        int64_t n = ds_plan__axis_size(p, split->axis);
+        if (split->n_sizes) {
+            if (split->n_sizes != n)
+                return ds_error_set(err, DS_ERR_SHAPE, loc,
+                                    "%u shard sizes are given for axis %s of size %lld",
+                                    split->n_sizes, split->axis, (long long)n);
+            DS_TRY(ds_expr_eval_int(env, split->sizes[coordinate(p, split->axis, pos)], loc, &size,
+                                    err));
+        } else if (size % n) {
+            return ds_error_set(err, DS_ERR_SHAPE, loc,
+                                "a dim of %lld does not divide by axis %s of size %lld",
+                                (long long)size, split->axis, (long long)n);
+        } else {
+            size /= n;
+        }
+    }
+    *out = size;
+    return DS_OK;
+}
+
+ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
+                               ds_loc loc, ds_shape *out, ds_error *err) {
+    ds_env env = ds_binding_env(b->binding, t.indices);
+    *out = (ds_shape){.dtype = t.type->dtype, .rank = t.type->rank};
+    for (uint32_t d = 0; d < t.type->rank; d++)
+        DS_TRY(local_dim(&env, &t.type->dims[d], p, pos, loc, &out->dims[d], err));
+    return DS_OK;
+}
+
+ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
+                               ds_loc loc, int64_t *out, ds_error *err) {
+    ds_shape shape;
+    DS_TRY(ds_plan__local_shape(b, t, p, pos, loc, &shape, err));
+    ds_status status = ds_shape_bytes(&shape, out, err);
+    if (status != DS_OK && err) err->loc = loc;
+    return status;
+}
