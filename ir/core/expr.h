@@ -63,7 +63,12 @@ typedef struct ds_expr_node {
     const char *name; /* interned */
     int64_t i;
     double r;
+    uint32_t size; /* nodes when written out as a tree, saturating; set by ds_expr_make */
 } ds_expr_node;
+
+/* Sharing lets a few nodes stand for an exponentially long text. What is longer than this prints as
+ * "..."; whoever reads or infers expressions refuses them with DS_ERR_LIMIT. */
+#define DS_EXPR_MAX_SIZE 65536u
 
 typedef struct ds_exprs {
     DS_VEC(ds_expr_node) nodes; /* heap; nodes.at[0] is the "none" node */
@@ -74,15 +79,17 @@ typedef struct ds_exprs {
 void ds_exprs_init(ds_exprs *exprs);
 void ds_exprs_deinit(ds_exprs *exprs);
 
-/* The id of a node, made if it is new. Expected O(1). */
+/* The id of a node, made if it is new. Minus an integer literal is the negative literal, so that
+ * `-1` has one form. Expected O(1). */
 ds_expr ds_expr_make(ds_exprs *exprs, ds_expr_node node);
 ds_expr ds_expr_int(ds_exprs *exprs, int64_t value);
 ds_expr ds_expr_index(ds_exprs *exprs, const char *interned_name);
 ds_expr ds_expr_binary(ds_exprs *exprs, ds_expr_kind kind, ds_expr a, ds_expr b);
 const ds_expr_node *ds_expr_at(const ds_exprs *exprs, ds_expr e);
 
-/* a op b with constants folded and x*1, x+0, x-0, x/1 removed: what inference uses to build
- * dims, so that inferred types print shortly. */
+/* a op b with integer constants folded and what cancels removed (x*1, x+0, x/1, x+x = 2*x, x+1-1,
+ * x*y/y, x-(x-y) …): what inference uses to build dims, so that inferred types print shortly. Takes
+ * unary kinds too (b = DS_NO_EXPR). Divisors are taken to be nonzero, as dims are. O(1). */
 ds_expr ds_expr_fold(ds_exprs *exprs, ds_expr_kind kind, ds_expr a, ds_expr b);
 
 /* Replaces the index `name` by `by` everywhere in e, folding constants. O(size of e). */
@@ -92,8 +99,9 @@ bool ds_expr_mentions(const ds_exprs *exprs, ds_expr e, const char *name);
 /* Is e a literal integer? Then *value is set. */
 bool ds_expr_is_int(const ds_exprs *exprs, ds_expr e, int64_t *value);
 
-/* Symbolic comparison by polynomial normal form over params, indices and opaque quotients,
- * remainders, minima and maxima. UNKNOWN is decided when the params are bound. */
+/* Symbolic comparison by polynomial normal form over params, indices and opaque quotients, minima,
+ * maxima and comparisons. YES: equal wherever both have an integer value; NO: equal nowhere;
+ * UNKNOWN: decided when the params are bound, or beyond the size that this function cares for. */
 typedef enum ds_tri { DS_NO, DS_YES, DS_UNKNOWN } ds_tri;
 ds_tri ds_expr_equal(const ds_exprs *exprs, ds_expr a, ds_expr b);
 
@@ -121,6 +129,7 @@ typedef struct ds_env {
     const ds_index *indices;
 } ds_env;
 
+/* `and`, `or` look at the right side only where the left one leaves it open. O(distinct nodes). */
 ds_status ds_expr_eval(const ds_env *env, ds_expr e, ds_loc loc, ds_num *out, ds_error *err);
 /* The same, and the value must be an integer (a real is an error, never rounded). */
 ds_status ds_expr_eval_int(const ds_env *env, ds_expr e, ds_loc loc, int64_t *out, ds_error *err);

@@ -439,8 +439,8 @@ ds_unit *ds_unit_new(void);
 void ds_unit_free(ds_unit *unit);
 ds_module *ds_unit_add_module(ds_unit *unit, const char *path, const char *text, size_t n);
 
-/* Name look-up from inside `module`: its own declarations, then those of imports without an alias,
- * then "alias.name". NULL if absent. */
+/* Name look-up from inside `module`: its own declarations, then those of imports without an alias
+ * (and of their imports without an alias, nearest first), then "alias.name". NULL if absent. */
 ds_func *ds_find_func(const ds_module *module, const char *name);
 ds_topology *ds_find_topology(const ds_module *module, const char *name);
 ds_mesh *ds_find_mesh(const ds_module *module, const char *name);
@@ -465,9 +465,12 @@ typedef struct ds_setting {
 } ds_setting;
 
 /* Evaluates every param of every module: `--set`, then the import's `with`, then the initial value
- * (over params declared before it). Errors: an unknown setting (with a suggestion), a setting of
- * another kind than the initial value (an integer where a real is declared is fine), evaluation.
- * The arrays are in the unit's arena. O(params). */
+ * (over params declared before it). A setting's text is an integer, else a real, else a string
+ * (quotes around it are dropped); of several for one param the last holds. Its path is looked up
+ * from the root as names are (own, imports without an alias if only one has it, "alias.name").
+ * Errors: an unknown or ambiguous setting (with a suggestion), a setting of another kind than the
+ * initial value (an integer where a real is declared is fine), two imports that set one param
+ * differently, evaluation. The arrays are in the unit's arena. O(params). */
 ds_status ds_bind(ds_unit *unit, const ds_setting *settings, uint32_t n_settings, ds_binding *out,
                   ds_error *err);
 

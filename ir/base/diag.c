@@ -1,0 +1,44 @@
+#include "ir/base/diag.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void ds_diags_init(ds_diags *diags) {
+    *diags = (ds_diags){0};
+    ds_arena_init(&diags->arena);
+}
+
+void ds_diags_deinit(ds_diags *diags) {
+    ds_arena_deinit(&diags->arena);
+    *diags = (ds_diags){0};
+}
+
+static void push(ds_diags *diags, ds_diag diag) {
+    DS_PUSH(&diags->arena, &diags->all, diag);
+    if (diag.severity == DS_SEV_ERROR) diags->n_errors++;
+}
+
+void ds_diags_add(ds_diags *diags, ds_severity severity, ds_status code, ds_loc loc,
+                  const char *hint, const char *format, ...) {
+    va_list ap, again;
+    va_start(ap, format);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, format, ap);
+    va_end(ap);
+    size_t size = n > 0 ? (size_t)n + 1 : 1;
+    char *message = ds_arena_alloc(&diags->arena, size);
+    vsnprintf(message, size, format, again);
+    va_end(again);
+    push(diags, (ds_diag){.severity = severity,
+                          .code = code,
+                          .loc = loc,
+                          .message = message,
+                          .hint = hint ? ds_arena_strdup(&diags->arena, hint) : NULL});
+}
+
+void ds_diags_add_error(ds_diags *diags, const ds_error *err) {
+    push(diags, (ds_diag){.severity = DS_SEV_ERROR,
+                          .code = err->code,
+                          .loc = err->loc,
+                          .message = ds_arena_strdup(&diags->arena, err->message)});
+}
