@@ -11,7 +11,7 @@ __extension__ typedef unsigned __int128 u128;
 
 ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err) {
     if (!isfinite(seconds) || seconds < 0)
-        return ds_error_set(err, DS_OVERFLOW, DS_NOWHERE,
+        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
                             "a duration must be finite and not negative, got %g s", seconds);
     double scaled = seconds * (double)DS_PS_PER_S;
     double nearest = floor(scaled + 0.5);
@@ -20,7 +20,7 @@ ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err) {
     double noise = scaled * 0x1p-50;
     double rounded = fabs(scaled - nearest) <= noise ? nearest : ceil(scaled);
     if (rounded >= INT64_LIMIT)
-        return ds_error_set(err, DS_OVERFLOW, DS_NOWHERE,
+        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
                             "%g s does not fit in 64-bit picoseconds (about 9.2e6 s)", seconds);
     *ps = (int64_t)rounded;
     return DS_OK;
@@ -28,14 +28,14 @@ ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err) {
 
 ds_status ds_ps_transfer(int64_t bytes, int64_t bytes_per_s, int64_t *ps, ds_error *err) {
     if (bytes < 0 || bytes_per_s <= 0)
-        return ds_error_set(err, DS_VALUE, DS_NOWHERE,
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "cannot time %" PRId64 " bytes at %" PRId64 " bytes/s", bytes,
                             bytes_per_s);
     u128 rate = (u128)(uint64_t)bytes_per_s;
     u128 work = (u128)(uint64_t)bytes * (u128)DS_PS_PER_S; /* < 2^63 * 2^40 */
     u128 rounded = (2 * work + rate) / (2 * rate);
     if (rounded > (u128)INT64_MAX)
-        return ds_error_set(err, DS_OVERFLOW, DS_NOWHERE,
+        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
                             "%" PRId64 " bytes at %" PRId64
                             " bytes/s take longer than 64-bit picoseconds can count",
                             bytes, bytes_per_s);
