@@ -1,0 +1,65 @@
+/* The command line: one file cmd_VERB.c a verb, one line a verb in CLI_VERBS.
+ *
+ * Results go to stdout, diagnostics and progress to stderr. Exit codes: 0 ok, 1 the program or plan
+ * is wrong or does not fit, 2 usage, 3 internal; a ds_status maps to one by ds_status_exit_code.
+ *
+ * A verb parses its arguments with argp, taking the options that all verbs share from cli_argp as a
+ * child parser:
+ *
+ *     static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+ *     case ARGP_KEY_INIT: state->child_inputs[0] = &args->common; return 0; */
+#ifndef DS_CLI_CLI_H
+#define DS_CLI_CLI_H
+
+#include "ir/base/arena.h"
+#include "ir/base/diag.h"
+#include "ir/base/error.h"
+#include "ir/core/ir.h"
+
+#include <argp.h>
+
+/* X(verb, one line for --help). The function is cmd_VERB(argc, argv); argv[0] is "distsim VERB".
+ * It returns the exit code. */
+#define CLI_VERBS(X)                                                                               \
+    X(check, "verify a program and report everything that is wrong with it")                       \
+    X(fmt, "print a program canonically")
+
+#define CLI_X(verb, text) int cmd_##verb(int argc, char **argv);
+CLI_VERBS(CLI_X)
+#undef CLI_X
+
+/* Options shared by the verbs that read a program: --set, -I, --profiles. */
+typedef struct cli_options {
+    DS_VEC(ds_setting) settings; /* heap */
+    DS_VEC(const char *) include_dirs;
+    const char *profiles; /* NULL: the default (sim/cost/cost.h) */
+    ds_arena arena;
+} cli_options;
+
+extern const struct argp cli_argp; /* its input is a cli_options, zeroed at first */
+void cli_options_deinit(cli_options *options);
+
+/* A program, loaded and checked as far as `status` says. */
+typedef struct cli_source {
+    ds_unit *unit;
+    ds_binding binding;
+    ds_diags diags;
+} cli_source;
+
+/* Reads `path` ("-": stdin) and what it imports, verifies it, binds the params under --set and
+ * verifies it again with numbers. All diagnostics go to stderr. Close the source either way. */
+ds_status cli_open(const char *path, const cli_options *options, cli_source *source);
+/* Reads and verifies without binding; prints errors, and warnings only if asked to. */
+ds_status cli_open_unbound(const char *path, const cli_options *options, bool warnings,
+                           cli_source *source);
+void cli_close(cli_source *source);
+
+/* Prints an error to stderr, with its source line if `unit` (may be NULL) knows it; returns the
+ * exit code. */
+int cli_fail(const ds_unit *unit, const ds_error *err);
+
+/* Writes n bytes to `path` ("-": stdout), through a temporary file in the same folder, so that a
+ * file is old or new and never half of each. */
+ds_status cli_write(const char *path, const char *text, size_t n, ds_error *err);
+
+#endif

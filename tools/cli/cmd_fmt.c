@@ -1,0 +1,100 @@
+/* distsim fmt FILE…: prints programs canonically. Formatting twice changes nothing.
+ *
+ * fmt prints the types of all values, so it needs a program that verifies; params need no values.
+ */
+#include "ir/lang/lang.h"
+#include "tools/cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct arguments {
+    cli_options common;
+    DS_VEC(const char *) files;
+    bool in_place;
+    bool check;
+} arguments;
+
+static const struct argp_option options_table[] = {
+    {"in-place", 'i', NULL, 0, "Rewrite the files", 0},
+    {"check", 'c', NULL, 0,
+     "Print nothing but the names of files that fmt would change; exit 1 "
+     "if there are any",
+     0},
+    {0}};
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    arguments *args = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case 'i':
+        args->in_place = true;
+        return 0;
+    case 'c':
+        args->check = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        DS_HPUSH(&args->files, arg);
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_usage(state);
+        return 0;
+    case ARGP_KEY_END:
+        if (args->in_place && args->check) argp_error(state, "-i and --check exclude each other");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp parser = {
+    .options = options_table,
+    .parser = parse_argument,
+    .args_doc = "FILE...",
+    .doc = "Print programs canonically, comments included. FILE - is stdin.",
+    .children = children};
+
+static int emit(const char *path, const arguments *args, const ds_module *module,
+                const ds_buf *text) {
+    bool same = module->text_n == text->n && memcmp(module->text, text->text, text->n) == 0;
+    if (args->check) {
+        if (!same) puts(path);
+        return same ? 0 : 1;
+    }
+    if (args->in_place && same) return 0;
+    ds_error err;
+    ds_status status = cli_write(args->in_place ? path : "-", text->text, text->n, &err);
+    return status == DS_OK ? 0 : cli_fail(NULL, &err);
+}
+
+static int format_file(const char *path, const arguments *args) {
+    cli_source source;
+    ds_status status = cli_open_unbound(path, &args->common, false, &source);
+    int exit_code = ds_status_exit_code(status);
+    if (status == DS_OK) {
+        const ds_module *root = source.unit->modules.at[0];
+        ds_buf text = {0};
+        ds_print_module(root, &text);
+        exit_code = emit(path, args, root, &text);
+        ds_buf_deinit(&text);
+    }
+    cli_close(&source);
+    return exit_code;
+}
+
+int cmd_fmt(int argc, char **argv) {
+    arguments args = {0};
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    int worst = 0;
+    for (uint32_t i = 0; i < args.files.n; i++) {
+        int exit_code = format_file(args.files.at[i], &args);
+        if (exit_code > worst) worst = exit_code;
+    }
+    cli_options_deinit(&args.common);
+    free(args.files.at);
+    return worst;
+}

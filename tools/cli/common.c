@@ -1,0 +1,182 @@
+/* What the verbs share: options, loading with diagnostics, writing files. */
+#include "ir/lang/lang.h"
+#include "ir/lang/verify.h"
+#include "tools/cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { OPT_PROFILES = 0x100 };
+
+static const struct argp_option options_table[] = {
+    {"set", 's', "PARAM=VALUE", 0, "Bind a param (of an import: ALIAS.PARAM=VALUE); repeatable", 1},
+    {"include", 'I', "FOLDER", 0, "Look for imports there too; repeatable", 1},
+    {"profiles", OPT_PROFILES, "FILE", 0, "Cost database to use", 1},
+    {0}};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+    cli_options *options = state->input;
+    switch (key) {
+    case 's': {
+        const char *equals = strchr(arg, '=');
+        if (!equals || equals == arg) argp_error(state, "--set needs PARAM=VALUE, got '%s'", arg);
+        size_t n = equals ? (size_t)(equals - arg) : 0;
+        const char *name = ds_arena_strndup(&options->arena, arg, n);
+        DS_HPUSH(&options->settings, ((ds_setting){name, arg + n + 1}));
+        return 0;
+    }
+    case 'I':
+        DS_HPUSH(&options->include_dirs, arg);
+        return 0;
+    case OPT_PROFILES:
+        options->profiles = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp cli_argp = {.options = options_table, .parser = parse_option};
+
+void cli_options_deinit(cli_options *options) {
+    free(options->settings.at);
+    free(options->include_dirs.at);
+    ds_arena_deinit(&options->arena);
+    *options = (cli_options){0};
+}
+
+int cli_fail(const ds_unit *unit, const ds_error *err) {
+    ds_buf text = {0};
+    if (unit)
+        ds_error_print(unit, err, &text);
+    else
+        ds_buf_printf(&text, "distsim: error: %s\n", err->message);
+    fputs(text.text, stderr);
+    ds_buf_deinit(&text);
+    return ds_status_exit_code(err->code);
+}
+
+static void print_diags(const cli_source *source, bool warnings) {
+    ds_buf text = {0};
+    for (uint32_t i = 0; i < source->diags.all.n; i++) {
+        const ds_diag *diag = &source->diags.all.at[i];
+        if (diag->severity == DS_SEV_ERROR || warnings) ds_diag_print(source->unit, diag, &text);
+    }
+    if (text.n) fputs(text.text, stderr);
+    ds_buf_deinit(&text);
+}
+
+static ds_status read_stdin(ds_buf *text, ds_error *err) {
+    char chunk[1 << 14];
+    size_t n;
+    while ((n = fread(chunk, 1, sizeof chunk, stdin)) > 0) ds_buf_put_n(text, chunk, n);
+    if (ferror(stdin)) return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read stdin");
+    return DS_OK;
+}
+
+static ds_status load(const char *path, const cli_options *options, ds_unit **unit, ds_error *err) {
+    ds_load_options load_options = {options->include_dirs.at, options->include_dirs.n};
+    if (strcmp(path, "-") != 0) return ds_load_file(path, &load_options, unit, err);
+    ds_buf text = {0};
+    ds_buf_put(&text, "");
+    ds_status status = read_stdin(&text, err);
+    if (status == DS_OK)
+        status = ds_load_text("<stdin>", text.text, text.n, &load_options, unit, err);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+static ds_status load_and_verify(const char *path, const cli_options *options, cli_source *source) {
+    *source = (cli_source){0};
+    ds_diags_init(&source->diags);
+    ds_error err;
+    ds_status status = load(path, options, &source->unit, &err);
+    if (status != DS_OK) {
+        cli_fail(source->unit, &err);
+        return status;
+    }
+    return ds_verify(source->unit, &source->diags);
+}
+
+ds_status cli_open_unbound(const char *path, const cli_options *options, bool warnings,
+                           cli_source *source) {
+    ds_status status = load_and_verify(path, options, source);
+    print_diags(source, warnings);
+    return status;
+}
+
+ds_status cli_open(const char *path, const cli_options *options, cli_source *source) {
+    ds_status status = load_and_verify(path, options, source);
+    if (status == DS_OK) {
+        ds_error err;
+        status = ds_bind(source->unit, options->settings.at, options->settings.n, &source->binding,
+                         &err);
+        if (status == DS_OK)
+            status = ds_verify_bound(source->unit, &source->binding, &source->diags);
+        else
+            ds_diags_add_error(&source->diags, &err);
+    }
+    print_diags(source, true);
+    return status;
+}
+
+void cli_close(cli_source *source) {
+    ds_diags_deinit(&source->diags);
+    if (source->unit) ds_unit_free(source->unit);
+    *source = (cli_source){0};
+}
+
+static ds_status io_error(const char *verb, const char *path, ds_error *err) {
+    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot %s %s: %s", verb, path,
+                        strerror(errno));
+}
+
+/* The mode of the file that is replaced, or what the umask leaves of rw-rw-rw-. */
+static mode_t mode_for(const char *path) {
+    struct stat old;
+    if (stat(path, &old) == 0) return old.st_mode & 07777;
+    mode_t mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+static ds_status write_temporary(int fd, const char *temporary, mode_t mode, const char *text,
+                                 size_t n, ds_error *err) {
+    FILE *file = fdopen(fd, "wb");
+    if (!file) {
+        close(fd);
+        return io_error("open", temporary, err);
+    }
+    bool ok = fwrite(text, 1, n, file) == n && fchmod(fd, mode) == 0;
+    ok = fclose(file) == 0 && ok;
+    return ok ? DS_OK : io_error("write", temporary, err);
+}
+
+ds_status cli_write(const char *path, const char *text, size_t n, ds_error *err) {
+    if (strcmp(path, "-") == 0)
+        return fwrite(text, 1, n, stdout) == n ? DS_OK : io_error("write", "stdout", err);
+    struct stat old;
+    if (stat(path, &old) == 0 && !S_ISREG(old.st_mode)) { /* /dev/null, a pipe */
+        FILE *file = fopen(path, "wb");
+        if (!file) return io_error("open", path, err);
+        bool ok = fwrite(text, 1, n, file) == n;
+        ok = fclose(file) == 0 && ok;
+        return ok ? DS_OK : io_error("write", path, err);
+    }
+    ds_buf temporary = {0};
+    ds_buf_printf(&temporary, "%s.XXXXXX", path);
+    int fd = mkstemp(temporary.text);
+    ds_status status = fd < 0 ? io_error("write", path, err) : DS_OK;
+    if (status == DS_OK) {
+        status = write_temporary(fd, temporary.text, mode_for(path), text, n, err);
+        if (status == DS_OK && rename(temporary.text, path) != 0)
+            status = io_error("replace", path, err);
+        if (status != DS_OK) unlink(temporary.text);
+    }
+    ds_buf_deinit(&temporary);
+    return status;
+}
