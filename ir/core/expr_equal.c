@@ -44,7 +44,7 @@ typedef enum atom_kind {
     ATOM_FLOOR, /* a / b */
     ATOM_MIN,
     ATOM_MAX,
-    ATOM_ZERO, /* a == 0 */
+    ATOM_ZERO, /* a == 0; from here on 0 or 1 */
     ATOM_LESS, /* a < 0 */
     ATOM_AND,
     ATOM_OR
@@ -280,10 +280,23 @@ static poly extremum(algebra *al, atom_kind kind, poly a, poly b) {
     return symmetric_atom(al, kind, a, b);
 }
 
+static poly negation(algebra *al, poly p) {
+    return sub(al, constant(al, 1), p);
+}
+
+/* Is p an atom that is 0 or 1, or 1 minus one? */
+static bool is_truth(const algebra *al, poly p) {
+    bool negated = p.n == 2 && p.at[0].coef == -1 && !p.at[1].atoms[0] && p.at[1].coef == 1;
+    if (!negated && !(p.n == 1 && p.at[0].coef == 1)) return false;
+    return p.at[0].atoms[0] && !p.at[0].atoms[1] &&
+           al->atoms.at[p.at[0].atoms[0] - 1].kind >= ATOM_ZERO;
+}
+
 /* 1 if p == 0 else 0. */
 static poly is_zero(algebra *al, poly p) {
     int64_t value;
     if (is_constant(p, &value)) return constant(al, value == 0);
+    if (is_truth(al, p)) return negation(al, p);
     if (p.at[0].coef < 0) p = scale(al, p, -1);
     return atom_poly(al, (atom){.kind = ATOM_ZERO, .a = p});
 }
