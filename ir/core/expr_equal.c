@@ -309,10 +309,6 @@ static poly is_less(algebra *al, poly a, poly b) {
     return atom_poly(al, (atom){.kind = ATOM_LESS, .a = difference});
 }
 
-static poly negation(algebra *al, poly p) {
-    return sub(al, constant(al, 1), p);
-}
-
 static poly logic(algebra *al, atom_kind kind, poly a, poly b) {
     /* `and` and `or` of integers look at "is it nonzero" only */
     a = negation(al, is_zero(al, a));
