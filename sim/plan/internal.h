@@ -20,6 +20,8 @@ typedef struct ds_builder {
     const ds_profiles *profiles;
     const ds_plan_options *options;
     const ds_module *root;
+    const ds_func *entry;        /* exactly one of entry and program is set */
+    const ds_program *program;
     const ds_topology *topology; /* the one topology of the run; NULL until known */
     uint32_t default_place;      /* of the entry; DS_NONE: none stated */
     uint32_t *profiles_used;     /* profile ids of the scenario */

@@ -90,11 +90,15 @@ typedef struct ds_record {
     bool inplace;     /* DS_OPF_INPLACE */
     uint64_t match_key; /* HALF: hash of (source, destination, tag), or of the group */
     bool is_recv;       /* HALF */
-    /* Filled by classes.c: the classes of `devices`, ascending, with a variant and group each. */
+    /* Filled by classes.c: the classes of `devices`, ascending, each with its variant and stream. */
     uint32_t *classes;
     uint32_t *class_variant;
-    uint32_t *class_group;
+    uint32_t *class_stream;
     uint32_t n_classes;
+    /* COMM: which classes meet. Groups whose members are of the same classes are one meeting. */
+    uint32_t *class_meeting;
+    uint32_t *meeting_group; /* a group that stands for the meeting */
+    uint32_t n_meetings;
 } ds_record;
 
 /* Where an instance stands: a path of loop iterations and calls. */
@@ -127,6 +131,7 @@ typedef struct ds_vinst {
 /* A rendezvous of tasks, one per member class. */
 typedef struct ds_activity {
     int64_t ps;
+    const ds_group *group;
     uint32_t first_member; /* into plan->members */
     uint32_t n_members;
     bool orphan; /* a member is missing for good: never starts */

@@ -1,0 +1,158 @@
+/* The event loop.
+ *
+ * Two sources of events: ends of compute tasks and host issue times, in a heap; ends of transfers, in
+ * the network. A task is *ready* when it heads its idle stream and has no dependence left. A ready
+ * compute task has a known start (now, or when the host has issued it) and so a known end: it is one
+ * event. A ready communication arrives at its meeting; the last arrival starts the transfer.
+ *
+ * The heap's ids are tasks (compute ends) or n_tasks + activity (a transfer whose last member is
+ * still being issued by the host). */
+#include "sim/engine/engine.h"
+
+#include "ir/base/heap.h"
+#include "sim/engine/internal.h"
+#include "sim/net/net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct engine {
+    const ds_plan *plan;
+    ds_heap heap;
+    ds_net *net;
+    uint32_t *n_pred;   /* per task */
+    uint32_t *head;     /* per stream: tasks ended */
+    uint32_t *missing;  /* per activity: members not arrived */
+    int64_t *ready_ps;  /* per activity: latest arrival */
+    int64_t *start_ps, *end_ps;
+    int64_t now_ps;
+    uint32_t n_done;
+} engine;
+
+static void start_transfer(engine *e, uint32_t activity) {
+    const ds_activity *a = &e->plan->activities[activity];
+    for (uint32_t i = 0; i < a->n_members; i++)
+        e->start_ps[e->plan->members[a->first_member + i]] = e->now_ps;
+    ds_net_add(e->net, activity, e->now_ps, a->ps);
+}
+
+/* The task heads its idle stream and all its dependences have ended. */
+static void ready(engine *e, uint32_t task) {
+    const ds_plan *plan = e->plan;
+    int64_t at = plan->task_issue_ps[task] > e->now_ps ? plan->task_issue_ps[task] : e->now_ps;
+    uint32_t activity = plan->task_activity[task];
+    if (activity == DS_NONE) {
+        e->start_ps[task] = at;
+        ds_heap_push(&e->heap, at + plan->task_ps[task], task);
+        return;
+    }
+    if (at > e->ready_ps[activity]) e->ready_ps[activity] = at;
+    if (--e->missing[activity] || plan->activities[activity].orphan) return;
+    if (e->ready_ps[activity] <= e->now_ps)
+        start_transfer(e, activity);
+    else
+        ds_heap_push(&e->heap, e->ready_ps[activity], plan->n_tasks + activity);
+}
+
+static bool heads_stream(const engine *e, uint32_t task) {
+    const ds_stream *s = &e->plan->streams[e->plan->task_stream[task]];
+    return e->plan->stream_tasks[s->first + e->head[e->plan->task_stream[task]]] == task;
+}
+
+static void end_task(engine *e, uint32_t task) {
+    const ds_plan *plan = e->plan;
+    e->end_ps[task] = e->now_ps;
+    e->n_done++;
+    uint32_t stream = plan->task_stream[task];
+    const ds_stream *s = &plan->streams[stream];
+    uint32_t head = ++e->head[stream];
+    if (head < s->n) {
+        uint32_t next = plan->stream_tasks[s->first + head];
+        if (!e->n_pred[next]) ready(e, next);
+    }
+    for (uint32_t i = plan->succ_first[task]; i < plan->succ_first[task + 1]; i++) {
+        uint32_t next = plan->succ[i];
+        if (!--e->n_pred[next] && heads_stream(e, next)) ready(e, next);
+    }
+}
+
+static void begin(engine *e) {
+    for (uint32_t s = 0; s < e->plan->n_streams; s++) {
+        uint32_t task = e->plan->stream_tasks[e->plan->streams[s].first];
+        if (!e->n_pred[task]) ready(e, task);
+    }
+}
+
+static void next_event(engine *e) {
+    const ds_plan *plan = e->plan;
+    int64_t net_ps = ds_net_next_ps(e->net);
+    if (e->heap.n && e->heap.at[0].time_ps <= net_ps) {
+        e->now_ps = e->heap.at[0].time_ps;
+        uint32_t id = ds_heap_pop(&e->heap);
+        if (id < plan->n_tasks)
+            end_task(e, id);
+        else
+            start_transfer(e, id - plan->n_tasks);
+        return;
+    }
+    e->now_ps = net_ps;
+    const ds_activity *a = &plan->activities[ds_net_pop(e->net)];
+    for (uint32_t i = 0; i < a->n_members; i++) end_task(e, plan->members[a->first_member + i]);
+}
+
+/* No end can lie beyond the sum of all durations and the last issue time: if that fits, so does every
+ * sum in the loop, and the loop needs no checks. */
+static ds_status check_horizon(const ds_plan *plan, ds_error *err) {
+    ds_u128 total = 0, issue = 0;
+    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        total += (ds_u128)plan->task_ps[t];
+        if ((ds_u128)plan->task_issue_ps[t] > issue) issue = (ds_u128)plan->task_issue_ps[t];
+    }
+    for (uint32_t a = 0; a < plan->n_activities; a++) total += (ds_u128)plan->activities[a].ps;
+    if (total + issue <= INT64_MAX) return DS_OK;
+    return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
+                        "the durations of all tasks add up to more than int64 picoseconds (106 days)");
+}
+
+ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context, ds_run *out,
+                        ds_error *err) {
+    *out = (ds_run){0};
+    DS_TRY(check_horizon(plan, err));
+    engine e = {.plan = plan, .net = ds_net_new()};
+    e.n_pred = ds_xcalloc(plan->n_tasks, sizeof *e.n_pred);
+    if (plan->n_tasks) memcpy(e.n_pred, plan->task_n_pred, plan->n_tasks * sizeof *e.n_pred);
+    e.head = ds_xcalloc(plan->n_streams, sizeof *e.head);
+    e.missing = ds_xcalloc(plan->n_activities, sizeof *e.missing);
+    e.ready_ps = ds_xcalloc(plan->n_activities, sizeof *e.ready_ps);
+    e.start_ps = ds_xcalloc(plan->n_tasks, sizeof *e.start_ps);
+    e.end_ps = ds_xcalloc(plan->n_tasks, sizeof *e.end_ps);
+    for (uint32_t a = 0; a < plan->n_activities; a++)
+        e.missing[a] = plan->activities[a].n_members;
+    for (uint32_t t = 0; t < plan->n_tasks; t++) e.start_ps[t] = e.end_ps[t] = -1;
+    begin(&e);
+    while (e.heap.n || ds_net_next_ps(e.net) != INT64_MAX) {
+        next_event(&e);
+        if ((++out->n_events & 0xffff) == 0 && progress)
+            progress(context, e.n_done, plan->n_tasks);
+    }
+    ds_status status = DS_OK;
+    if (e.n_done < plan->n_tasks)
+        status = ds_engine__deadlock(&(ds_stuck){plan, e.head, e.n_pred, e.end_ps}, err);
+    out->start_ps = e.start_ps;
+    out->end_ps = e.end_ps;
+    out->step_ps = e.now_ps;
+    free(e.n_pred);
+    free(e.head);
+    free(e.missing);
+    free(e.ready_ps);
+    ds_heap_deinit(&e.heap);
+    ds_net_free(e.net);
+    if (status != DS_OK) ds_run_deinit(out);
+    return status;
+}
+
+void ds_run_deinit(ds_run *run) {
+    free(run->start_ps);
+    free(run->end_ps);
+    *run = (ds_run){0};
+}

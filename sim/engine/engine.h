@@ -1,0 +1,31 @@
+/* The discrete-event engine: replays a plan's tasks and says when each starts and ends.
+ *
+ * Rules (SEMANTICS S1, S2): every stream runs its tasks one at a time, in issue order. A compute task
+ * starts when it heads its stream, its dependences have ended and the host has issued it. A
+ * communication starts when all its members head their streams so; until then they block those
+ * streams and load no link. Time is int64 picoseconds; events are ordered by (time, sequence), so a
+ * result depends on nothing but the plan. */
+#ifndef DS_ENGINE_ENGINE_H
+#define DS_ENGINE_ENGINE_H
+
+#include "sim/plan/plan.h"
+
+typedef struct ds_run {
+    int64_t *start_ps; /* per task */
+    int64_t *end_ps;
+    int64_t step_ps;  /* the last end */
+    uint64_t n_events;
+} ds_run;
+
+/* Told about every 2^16 completed tasks, for progress bars; may be NULL. */
+typedef void (*ds_progress)(void *context, uint32_t done, uint32_t total);
+
+/* Runs the plan. DS_ERR_DEADLOCK when tasks are left that nothing can start: the message holds the
+ * wait-for cycle (or the partner that never comes) with devices or ranks, and ops.
+ * DS_ERR_OVERFLOW when time leaves int64. Allocates before the event loop, not inside.
+ * O((tasks + dependences) · log streams). */
+ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context, ds_run *out,
+                        ds_error *err);
+void ds_run_deinit(ds_run *run);
+
+#endif

@@ -1,0 +1,304 @@
+/* Stamps tasks: one per instance and class, on streams, with dependences and rendezvous.
+ *
+ * A dependence between two tasks of one stream is implied by its order and left out, so a chain of
+ * compute tasks has none. */
+#include "sim/plan/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct edge {
+    uint32_t from, to;
+} edge;
+
+typedef struct half {
+    uint64_t key;
+    uint32_t side; /* 0 sender, 1 receiver; or the member's place in the group */
+    uint32_t task;
+} half;
+
+typedef struct expander {
+    ds_builder *b;
+    ds_plan *plan;
+    ds_map stream_index; /* (class, key) → stream */
+    DS_VEC(ds_stream) streams;
+    DS_VEC(edge) edges;
+    DS_VEC(half) halves;
+    DS_VEC(ds_activity) activities;
+    DS_VEC(uint32_t) members;
+    int64_t *issued; /* per class */
+} expander;
+
+uint32_t ds_record_class_pos(const ds_record *r, uint32_t cls) {
+    uint32_t lo = 0, hi = r->n_classes;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (r->classes[mid] < cls)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < r->n_classes && r->classes[lo] == cls ? lo : DS_NONE;
+}
+
+const ds_variant *ds_plan_task_variant(const ds_plan *plan, uint32_t task) {
+    const ds_record *r = ds_plan_task_record(plan, task);
+    return &r->variants[r->class_variant[task - plan->insts.at[plan->task_inst[task]].first_task]];
+}
+
+static uint32_t stream_id(expander *x, uint32_t cls, uint64_t key) {
+    uint64_t hash = ds_hash_mix(cls, key);
+    uint64_t *found = ds_map_find(&x->stream_index, hash);
+    if (found) return (uint32_t)*found;
+    uint32_t id = x->streams.n;
+    DS_HPUSH(&x->streams, ((ds_stream){.cls = cls, .key = key}));
+    ds_map_put(&x->stream_index, hash, id);
+    return id;
+}
+
+/* The stream of a record on one of its classes: compute, or that of the communicator which the
+ * class's representative belongs to. */
+static uint32_t stream_of(expander *x, ds_record *r, uint32_t pos) {
+    if (r->class_stream[pos] == DS_NONE) {
+        uint32_t cls = r->classes[pos];
+        uint64_t key = r->stream;
+        if (!key && r->kind == DS_REC_HALF) key = r->groups[0].key;
+        if (!key && r->kind == DS_REC_COMM) {
+            uint32_t device = x->plan->classes[cls].device, k = 0;
+            while (r->devices[k] != device) k++;
+            key = r->groups[r->group_of[k]].key;
+        }
+        r->class_stream[pos] = stream_id(x, cls, key);
+    }
+    return r->class_stream[pos];
+}
+
+static void add_dependences(expander *x, uint32_t inst, uint32_t task, uint32_t cls) {
+    ds_plan *plan = x->plan;
+    uint32_t first = plan->insts.at[inst].first_operand;
+    uint32_t n = ds_plan_n_operands(plan, inst);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_inst *maker = &plan->insts.at[plan->values.at[plan->operands.at[first + i]].inst];
+        const ds_record *r = plan->records.at[maker->record];
+        if (r->kind == DS_REC_INPUT) continue;
+        uint32_t pos = ds_record_class_pos(r, cls);
+        if (pos == DS_NONE) continue; /* the value lives elsewhere: a broadcast's operand */
+        uint32_t from = maker->first_task + pos;
+        if (plan->task_stream[from] == plan->task_stream[task]) continue;
+        DS_HPUSH(&x->edges, ((edge){from, task}));
+        plan->task_n_pred[task]++;
+    }
+}
+
+static void add_meetings(expander *x, const ds_record *r, uint32_t first_task) {
+    for (uint32_t m = 0; m < r->n_meetings; m++) {
+        const ds_group *g = &r->groups[r->meeting_group[m]];
+        uint32_t id = x->activities.n;
+        ds_activity a = {.ps = g->ps, .group = g, .first_member = x->members.n};
+        for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+            if (r->class_meeting[pos] != m) continue;
+            DS_HPUSH(&x->members, first_task + pos);
+            x->plan->task_activity[first_task + pos] = id;
+            a.n_members++;
+        }
+        DS_HPUSH(&x->activities, a);
+    }
+}
+
+static uint32_t side_of(const ds_record *r) {
+    const ds_group *g = &r->groups[0];
+    if (!r->op->has_group) return r->is_recv;
+    uint32_t k = 0;
+    while (g->devices[k] != r->devices[0]) k++;
+    return k;
+}
+
+static void add_tasks(expander *x, uint32_t inst) {
+    ds_plan *plan = x->plan;
+    ds_record *r = plan->records.at[plan->insts.at[inst].record];
+    if (r->kind == DS_REC_INPUT) return;
+    uint32_t first = plan->n_tasks;
+    plan->insts.at[inst].first_task = first;
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+        uint32_t task = plan->n_tasks++, cls = r->classes[pos];
+        plan->task_inst[task] = inst;
+        plan->task_class[task] = cls;
+        plan->task_stream[task] = stream_of(x, r, pos);
+        plan->task_activity[task] = DS_NONE;
+        plan->task_ps[task] = r->variants[r->class_variant[pos]].ps;
+        plan->task_issue_ps[task] = ++x->issued[cls] * plan->classes[cls].issue_ps;
+        x->streams.at[plan->task_stream[task]].n++;
+        if (r->kind == DS_REC_HALF)
+            DS_HPUSH(&x->halves, ((half){r->match_key, side_of(r), task}));
+    }
+    for (uint32_t pos = 0; pos < r->n_classes; pos++)
+        add_dependences(x, inst, first + pos, r->classes[pos]);
+    if (r->kind == DS_REC_COMM) add_meetings(x, r, first);
+}
+
+/* ---- matching the halves of per-rank programs ---- */
+
+static int half_order(const void *a, const void *b) {
+    const half *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    if (x->side != y->side) return x->side < y->side ? -1 : 1;
+    return x->task < y->task ? -1 : x->task > y->task;
+}
+
+static ds_status check_match(expander *x, uint32_t a, uint32_t b, ds_error *err) {
+    const ds_record *ra = ds_plan_task_record(x->plan, a), *rb = ds_plan_task_record(x->plan, b);
+    bool pair = !ra->op->has_group;
+    if ((pair || ra->op->code == rb->op->code) && ra->groups[0].bytes == rb->groups[0].bytes)
+        return DS_OK;
+    ds_buf la = {0}, lb = {0};
+    ds_plan_task_label(x->plan, a, &la);
+    ds_plan_task_label(x->plan, b, &lb);
+    ds_status status = ds_error_set(
+        err, DS_ERR_DEADLOCK, rb->op->loc,
+        "mismatched communication: %s (%s of %lld bytes) meets %s (%s of %lld bytes)", la.text,
+        ra->label, (long long)ra->groups[0].bytes, lb.text, rb->label,
+        (long long)rb->groups[0].bytes);
+    ds_buf_deinit(&la);
+    ds_buf_deinit(&lb);
+    return status;
+}
+
+/* One rendezvous: the k-th entry of every side of one key. */
+static ds_status add_match(expander *x, const half *const *sides, const uint32_t *lengths,
+                           uint32_t n_sides, uint32_t k, ds_map *known, ds_error *err) {
+    uint32_t id = x->activities.n, first = DS_NONE;
+    ds_activity a = {.first_member = x->members.n};
+    for (uint32_t s = 0; s < n_sides; s++) {
+        if (k >= lengths[s]) {
+            a.orphan = true;
+            continue;
+        }
+        uint32_t task = sides[s][k].task;
+        if (first == DS_NONE)
+            first = task;
+        else
+            DS_TRY(check_match(x, first, task, err));
+        DS_HPUSH(&x->members, task);
+        x->plan->task_activity[task] = id;
+        a.n_members++;
+    }
+    const ds_record *r = ds_plan_task_record(x->plan, first);
+    ds_group *g = &r->groups[0];
+    a.group = g;
+    if (!a.orphan && !ds_map_find(known, DS_KEY(g))) {
+        int64_t root = 0, shift = 1;
+        ds_env env = ds_binding_env(x->b->binding, NULL);
+        if (r->op->has_group) {
+            DS_TRY(ds_op_attr_int(r->op, &env, "root", &root, err));
+            DS_TRY(ds_op_attr_int(r->op, &env, "shift", &shift, err));
+        }
+        if (root < 0 || root >= g->n_devices)
+            return ds_error_set(err, DS_ERR_VALUE, r->op->loc,
+                                "root %lld is outside the group of %u ranks", (long long)root,
+                                g->n_devices);
+        DS_TRY(ds_plan__group_cost(x->b, r->op->has_group ? r->op->code : DS_OP_SEND, g->algorithm,
+                                   r->op->loc, (uint32_t)root, shift, NULL, g, err));
+        ds_map_put(known, DS_KEY(g), 1);
+    }
+    a.ps = g->ps;
+    DS_HPUSH(&x->activities, a);
+    return DS_OK;
+}
+
+static ds_status match_halves(expander *x, ds_error *err) {
+    if (!x->halves.n) return DS_OK;
+    qsort(x->halves.at, x->halves.n, sizeof *x->halves.at, half_order);
+    ds_map known;
+    ds_map_init(&known);
+    ds_status status = DS_OK;
+    for (uint32_t i = 0; i < x->halves.n && status == DS_OK;) {
+        const ds_record *r = ds_plan_task_record(x->plan, x->halves.at[i].task);
+        uint32_t n_sides = r->groups[0].n_devices, longest = 0;
+        const half **sides = ds_xcalloc(n_sides, sizeof *sides);
+        uint32_t *lengths = ds_xcalloc(n_sides, sizeof *lengths);
+        uint64_t key = x->halves.at[i].key;
+        for (; i < x->halves.n && x->halves.at[i].key == key; i++) {
+            uint32_t s = x->halves.at[i].side;
+            if (!lengths[s]) sides[s] = &x->halves.at[i];
+            if (++lengths[s] > longest) longest = lengths[s];
+        }
+        for (uint32_t k = 0; k < longest && status == DS_OK; k++)
+            status = add_match(x, sides, lengths, n_sides, k, &known, err);
+        free(sides);
+        free(lengths);
+    }
+    ds_map_deinit(&known);
+    return status;
+}
+
+/* ---- packing ---- */
+
+static void pack_streams(expander *x) {
+    ds_plan *plan = x->plan;
+    plan->streams = x->streams.at;
+    plan->n_streams = x->streams.n;
+    plan->stream_tasks = ds_xcalloc(plan->n_tasks, sizeof *plan->stream_tasks);
+    uint32_t at = 0;
+    for (uint32_t s = 0; s < plan->n_streams; s++) {
+        plan->streams[s].first = at;
+        at += plan->streams[s].n;
+        plan->streams[s].n = 0;
+    }
+    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        ds_stream *s = &plan->streams[plan->task_stream[t]];
+        plan->stream_tasks[s->first + s->n++] = t;
+    }
+}
+
+static void pack_edges(expander *x) {
+    ds_plan *plan = x->plan;
+    plan->succ_first = ds_xcalloc((size_t)plan->n_tasks + 1, sizeof *plan->succ_first);
+    plan->succ = ds_xcalloc(x->edges.n, sizeof *plan->succ);
+    for (uint32_t e = 0; e < x->edges.n; e++) plan->succ_first[x->edges.at[e].from + 1]++;
+    for (uint32_t t = 0; t < plan->n_tasks; t++) plan->succ_first[t + 1] += plan->succ_first[t];
+    uint32_t *fill = ds_xcalloc((size_t)plan->n_tasks + 1, sizeof *fill);
+    memcpy(fill, plan->succ_first, (size_t)plan->n_tasks * sizeof *fill);
+    for (uint32_t e = 0; e < x->edges.n; e++)
+        plan->succ[fill[x->edges.at[e].from]++] = x->edges.at[e].to;
+    free(fill);
+    free(x->edges.at);
+}
+
+static ds_status count_tasks(ds_plan *plan, ds_error *err) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_record *r = plan->records.at[plan->insts.at[i].record];
+        if (r->kind != DS_REC_INPUT) n += r->n_classes;
+    }
+    if (n > UINT32_MAX / 4)
+        return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
+                            "the plan has %llu tasks, more than %u: fold equal devices, or simulate "
+                            "fewer layers",
+                            (unsigned long long)n, UINT32_MAX / 4);
+    plan->task_inst = ds_xcalloc(n, sizeof *plan->task_inst);
+    plan->task_class = ds_xcalloc(n, sizeof *plan->task_class);
+    plan->task_stream = ds_xcalloc(n, sizeof *plan->task_stream);
+    plan->task_activity = ds_xcalloc(n, sizeof *plan->task_activity);
+    plan->task_ps = ds_xcalloc(n, sizeof *plan->task_ps);
+    plan->task_issue_ps = ds_xcalloc(n, sizeof *plan->task_issue_ps);
+    plan->task_n_pred = ds_xcalloc(n, sizeof *plan->task_n_pred);
+    return DS_OK;
+}
+
+ds_status ds_plan__expand(ds_builder *b, ds_error *err) {
+    ds_plan *plan = b->plan;
+    DS_TRY(count_tasks(plan, err));
+    expander x = {.b = b, .plan = plan};
+    x.issued = ds_xcalloc(plan->n_classes, sizeof *x.issued);
+    for (uint32_t i = 0; i < plan->insts.n; i++) add_tasks(&x, i);
+    ds_status status = match_halves(&x, err);
+    pack_streams(&x);
+    pack_edges(&x);
+    plan->activities = x.activities.at;
+    plan->n_activities = x.activities.n;
+    plan->members = x.members.at;
+    free(x.halves.at);
+    free(x.issued);
+    ds_map_deinit(&x.stream_index);
+    return status;
+}

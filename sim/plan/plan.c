@@ -1,0 +1,210 @@
+/* The plan's life: from a scenario to its entry, default placement and profiles; then the steps. */
+#include "sim/plan/plan.h"
+
+#include "ir/lang/scenario.h"
+#include "sim/plan/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- from the scenario ---- */
+
+static ds_status find_profiles(ds_builder *b, ds_error *err) {
+    for (int list = 0; list < 2; list++) {
+        const char *key = list ? "profiles" : "profile";
+        uint32_t n = ds_scenario_text_count(b->unit, "", key);
+        if (!n) continue;
+        const ds_attr *attr = ds_scenario_find(b->unit, "", key);
+        b->profiles_used = DS_NEW_N(&b->plan->arena, uint32_t, n);
+        b->n_profiles_used = n;
+        for (uint32_t i = 0; i < n; i++) {
+            const char *name;
+            DS_TRY(ds_scenario_text_at(b->binding, "", key, i, &name, err));
+            DS_TRY(ds_profiles_find_profile(b->profiles, name, attr->loc, &b->profiles_used[i],
+                                            err));
+        }
+        return DS_OK;
+    }
+    return DS_OK;
+}
+
+/* A model runs as it stands, forward, on one device. Training and sharding are made by passes that
+ * this version does not have; saying so beats simulating something else. */
+static ds_status check_model(ds_builder *b, const ds_attr *model, ds_error *err) {
+    const ds_attr *train = ds_scenario_find(b->unit, "", "train");
+    if (train && !(train->kind == DS_ATTR_WORD && strcmp(train->word, "off") == 0) &&
+        !(train->kind == DS_ATTR_BOOL && !train->flag))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, train->loc,
+                            "`train` needs the grad and optimizer passes, which this version does "
+                            "not have: say `train = off` for the forward pass, or write the step "
+                            "out and give it as `program = @step`");
+    static const char *const degrees[] = {"dp", "tp", "pp", "cp", "ep"};
+    for (uint32_t i = 0; i < sizeof degrees / sizeof *degrees; i++) {
+        int64_t degree = 1;
+        DS_TRY(ds_scenario_int(b->binding, "strategy", degrees[i], &degree, err));
+        if (degree != 1)
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, model->loc,
+                                "strategy %s = %lld needs the shard and pipeline passes, which this "
+                                "version does not have: a model runs on one device; write the "
+                                "distributed step out and give it as `program = @step`",
+                                degrees[i], (long long)degree);
+    }
+    return DS_OK;
+}
+
+static ds_status find_entry(ds_builder *b, ds_error *err) {
+    if (!ds_unit_scenario(b->unit))
+        return ds_error_set(err, DS_ERR_VALUE, (ds_loc){b->root->path, 1, 1, 1},
+                            "nothing to run: the file has no scenario block");
+    b->program = ds_scenario_ranks(b->unit);
+    if (!b->program) b->entry = ds_scenario_program_func(b->unit);
+    ds_func *model = ds_scenario_model(b->unit);
+    if (!b->program && !b->entry && model) {
+        b->entry = model;
+        return check_model(b, ds_scenario_find(b->unit, "", "model"), err);
+    }
+    if (!b->program && !b->entry)
+        return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
+                            "nothing to run: the scenario names neither a program nor a model");
+    if (b->entry && b->entry->n_mesh_params)
+        return ds_error_set(err, DS_ERR_TYPE, b->entry->loc,
+                            "@%s has mesh parameters; the entry of a run must have none",
+                            b->entry->name);
+    return DS_OK;
+}
+
+/* Where values without `on` live: the scenario's mesh; else the first device of `on = @box`. */
+static ds_status find_default_place(ds_builder *b, ds_error *err) {
+    b->default_place = DS_NONE;
+    ds_mesh *mesh = ds_scenario_mesh(b->unit);
+    ds_topology *topology = ds_scenario_topology(b->unit);
+    bool model = ds_scenario_model(b->unit) && b->entry == ds_scenario_model(b->unit);
+    if (mesh) DS_TRY(ds_plan__mesh(b, mesh, &b->default_place, err));
+    if (topology) DS_TRY(ds_plan__use_topology(b, topology, topology->loc, err));
+    if (!b->plan->topo && b->root->topologies.n == 1)
+        DS_TRY(ds_plan__use_topology(b, b->root->topologies.at[0], b->root->topologies.at[0]->loc,
+                                     err));
+    if (b->plan->topo && (model || (!mesh && topology)))
+        b->default_place = ds_plan__single(b, 0);
+    if (!b->program) return DS_OK;
+    if (!b->plan->topo)
+        return ds_error_set(err, DS_ERR_VALUE, b->program->loc,
+                            "a per-rank program needs devices: say `on = @topology` or "
+                            "`mesh = @mesh` in the scenario");
+    uint32_t place = mesh ? b->default_place : ds_plan__devices_in_order(b);
+    b->rank_devices = b->plan->placements.at[place]->devices;
+    b->n_rank_devices = b->plan->placements.at[place]->n_devices;
+    return DS_OK;
+}
+
+static ds_status read_extras(ds_builder *b, ds_error *err) {
+    DS_TRY(ds_scenario_int(b->binding, "", "batch", &b->plan->samples, err));
+    return ds_scenario_text(b->binding, "", "title", &b->plan->title, err);
+}
+
+static ds_status build(ds_builder *b, ds_error *err) {
+    DS_TRY(find_entry(b, err));
+    DS_TRY(find_profiles(b, err));
+    DS_TRY(find_default_place(b, err));
+    DS_TRY(read_extras(b, err));
+    DS_TRY(ds_plan__walk(b, err));
+    if (!b->plan->topo)
+        return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
+                            "the program names no devices: say `on = @topology` in the scenario");
+    DS_TRY(ds_plan__classes(b, err));
+    return ds_plan__expand(b, err);
+}
+
+ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
+                        const ds_plan_options *options, ds_plan **out, ds_error *err) {
+    ds_plan *plan = ds_xcalloc(1, sizeof *plan);
+    ds_arena_init(&plan->arena);
+    plan->binding = binding;
+    plan->profiles = profiles;
+    ds_builder b = {.plan = plan,
+                    .unit = binding->unit,
+                    .binding = binding,
+                    .profiles = profiles,
+                    .options = options,
+                    .root = binding->unit->modules.at[0]};
+    ds_status status = build(&b, err);
+    ds_map_deinit(&b.placement_index);
+    ds_map_deinit(&b.mesh_index);
+    ds_map_deinit(&b.record_index);
+    if (status != DS_OK) {
+        ds_plan_free(plan);
+        plan = NULL;
+    }
+    *out = plan;
+    return status;
+}
+
+void ds_plan_free(ds_plan *plan) {
+    if (!plan) return;
+    ds_topo_free(plan->topo);
+    free(plan->insts.at);
+    free(plan->values.at);
+    free(plan->operands.at);
+    free(plan->scopes.at);
+    free(plan->task_inst);
+    free(plan->task_class);
+    free(plan->task_stream);
+    free(plan->task_activity);
+    free(plan->task_ps);
+    free(plan->task_issue_ps);
+    free(plan->task_n_pred);
+    free(plan->succ_first);
+    free(plan->succ);
+    free(plan->activities);
+    free(plan->members);
+    free(plan->streams);
+    free(plan->stream_tasks);
+    ds_arena_deinit(&plan->arena);
+    free(plan);
+}
+
+/* ---- paths ---- */
+
+static const char *own_name(const ds_plan *plan, const ds_func *func, const ds_op *op) {
+    const ds_attr *name = ds_attr_find(op->attrs, op->n_attrs, "name");
+    if (name && name->kind == DS_ATTR_WORD) return name->word;
+    if (name && name->kind == DS_ATTR_EXPR) {
+        const ds_expr_node *node = ds_expr_at(&plan->binding->unit->exprs, name->expr);
+        if (node->kind == DS_EXPR_STR) return node->name;
+    }
+    return op->n_out ? ds_value_at(func, op->out[0])->name : ds_op_name(op->code);
+}
+
+static void scope_path(const ds_plan *plan, uint32_t scope, ds_buf *out) {
+    const ds_scope *s = &plan->scopes.at[scope];
+    if (s->up != DS_NONE) scope_path(plan, s->up, out);
+    if (!s->op) {
+        ds_buf_put(out, s->func->name ? s->func->name : "rank");
+    } else if (s->op->code == DS_OP_FOR) {
+        ds_buf_printf(out, "/%s[%lld]", s->op->index, (long long)s->index);
+    } else {
+        ds_buf_printf(out, "/%s", own_name(plan, s->func, s->op));
+    }
+}
+
+void ds_plan_path(const ds_plan *plan, uint32_t inst, ds_buf *out) {
+    const ds_inst *i = &plan->insts.at[inst];
+    const ds_record *r = plan->records.at[i->record];
+    scope_path(plan, i->scope, out);
+    if (r->op)
+        ds_buf_printf(out, "/%s", own_name(plan, r->func, r->op));
+    else
+        ds_buf_printf(out, "/%s", plan->values.at[i->first_value].name);
+}
+
+void ds_plan_task_label(const ds_plan *plan, uint32_t task, ds_buf *out) {
+    const ds_class *c = &plan->classes[plan->task_class[task]];
+    const ds_scope *s = &plan->scopes.at[plan->insts.at[plan->task_inst[task]].scope];
+    while (s->up != DS_NONE) s = &plan->scopes.at[s->up];
+    if (plan->per_rank)
+        ds_buf_printf(out, "rank %lld", (long long)s->func->rank);
+    else
+        ds_buf_put(out, ds_topo_device_path(plan->topo, c->device));
+    ds_buf_printf(out, " %s ", ds_plan_task_record(plan, task)->label);
+    ds_plan_path(plan, plan->task_inst[task], out);
+}
