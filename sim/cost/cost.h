@@ -20,9 +20,9 @@ void ds_profiles_free(ds_profiles *profiles);
 
 /* A device kind of the hardware catalogue. */
 typedef struct ds_device_kind {
-    const char *name; /* canonical */
-    int64_t memory_bytes;       /* 0: not known */
-    int64_t memory_bytes_per_s; /* 0: not known */
+    const char *name;                       /* canonical */
+    int64_t memory_bytes;                   /* 0: not known */
+    int64_t memory_bytes_per_s;             /* 0: not known */
     double peak_flop_per_s[DS_DTYPE_COUNT]; /* dense; 0: not known */
     const char *source;
 } ds_device_kind;
@@ -33,11 +33,14 @@ const ds_device_kind *ds_profiles_kind(const ds_profiles *profiles, uint32_t kin
 ds_status ds_profiles_find_kind(const ds_profiles *profiles, const char *name, ds_loc loc,
                                 uint32_t *kind, ds_error *err);
 
-/* A profile by name; profile id 0 is "none". It belongs to one device kind. */
+/* A profile by name, case-insensitive; profile id 0 is "none". It belongs to one device kind;
+ * ds_profile_kind of "none" is UINT32_MAX. DS_ERR_NAME with a suggestion. */
 ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name, ds_loc loc,
                                    uint32_t *profile, ds_error *err);
 uint32_t ds_profile_kind(const ds_profiles *profiles, uint32_t profile);
 const char *ds_profile_name(const ds_profiles *profiles, uint32_t profile);
+/* One line: where its numbers come from. "" for "none". */
+const char *ds_profile_source(const ds_profiles *profiles, uint32_t profile);
 uint32_t ds_profiles_n_profiles(const ds_profiles *profiles);
 /* Host time to issue one task, 0 without a profile. */
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile);
@@ -59,23 +62,37 @@ typedef struct ds_cost {
     bool extrapolated; /* outside the fitted range, clamped at its end */
 } ds_cost;
 
-/* Time of one op on one device: exact profile row → interpolation along tokens or batch between
- * neighbours at most 2× apart → max(flop/(peak·e), bytes/(bandwidth·e)) with the fitted efficiency
- * curves e. `op` is the mnemonic. If `explain` is not NULL the derivation is written to it, with
- * sources. Errors: DS_ERR_COST when neither peak nor fit exists for the dtype. */
+/* Time of one op on one device (SEMANTICS S8), the first of these that there is:
+ *   exact         the profile's row of this shape (the median, if it was measured more than once)
+ *   interpolated  t0 + (t1 - t0)(x - x0)/(x1 - x0) between rows whose keys differ in x alone, with
+ *                 x0 < x < x1 <= 2 x0; x is m of a GEMM, tokens of a memory op, batch of attention
+ *   roofline      max(flop/(F e_F(flop)), bytes/(B e_B(bytes))), e(w) = e_max w/(w + w_half) from
+ *                 the profile's fits with w clamped to the fitted range; without a fit F and B are
+ *                 the catalogue's peaks and e = 1
+ * DS_COST_FITTED goes straight to the roofline. A profile of another device kind than `kind` counts
+ * as none. bf16 and f16 stand in for each other where the device's peaks for both are equal. `op`
+ * is the mnemonic. If `explain` is not NULL the derivation is appended to it, with sources. Errors:
+ * DS_ERR_COST when neither peak nor fit exists for the dtype. O(log rows + fits). */
 ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
                      ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
                      ds_cost *out, ds_buf *explain, ds_error *err);
 
 /* What a profile adds to a collective of `bytes` (the nccl-tests size) over `group` devices:
- *   time = launch + Σ phases (steps·alpha + bytes/(capacity·efficiency))
+ *   time = launch + Σ phases (steps·(alpha + step) + bytes/(capacity·efficiency))
  * launch in ps (0 without a profile), efficiency as a rational num/2^32 ≤ 1 (2^32 without), extra
- * per-step latency in ps. `fabric` is "intra" if one node template instance holds all members. */
+ * per-step latency in ps. The terms come from the profile's fit for this collective and group size
+ * and, where it has measured rows, from those: piecewise linear in time over size, turned into the
+ * efficiency that gives that time for a ring on links of the reference capacity and latency. Sizes
+ * outside the rows keep the efficiency of the nearest. A group size that was not profiled takes the
+ * largest smaller one, else the smallest; a collective that was not profiled takes all_reduce's
+ * terms at the size that puts the same bytes on the wire. `holds_compute`: on that stack no compute
+ * ran beside this collective; it belongs on the members' compute stream. */
 typedef struct ds_coll_cost {
     int64_t launch_ps;
     int64_t step_ps;
     uint64_t efficiency_q32;
     bool from_profile;
+    bool holds_compute;
 } ds_coll_cost;
 ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
                              uint32_t group, int64_t bytes, ds_coll_cost *out, ds_buf *explain,

@@ -1,0 +1,137 @@
+-- The cost database: what the CSV files under cost_profiles/ become at build time. STRICT tables,
+-- integers wherever a value is exact. Times are picoseconds, sizes bytes, rates per second.
+-- A row of measurement or fit always names its source; names compare without case.
+-- Change the version below and DS_PROFILES_VERSION in sim/cost/profiles_internal.h together.
+
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT;
+INSERT INTO meta VALUES ('schema_version', '1');
+
+-- Where numbers come from: one row a document or data file.
+CREATE TABLE source (
+    id       INTEGER PRIMARY KEY,
+    key      TEXT NOT NULL UNIQUE,      -- how CSV rows name it
+    title    TEXT NOT NULL CHECK (title <> ''),
+    place    TEXT NOT NULL CHECK (place <> ''), -- repository and path, or document and page
+    revision TEXT NOT NULL,             -- commit or date, '' if the place has none
+    licence  TEXT NOT NULL CHECK (licence <> '') -- SPDX name, or 'facts' for single figures
+) STRICT;
+
+-- The hardware catalogue.
+CREATE TABLE device (
+    id                 INTEGER PRIMARY KEY,
+    name               TEXT NOT NULL UNIQUE COLLATE NOCASE,
+    memory_bytes       INTEGER NOT NULL CHECK (memory_bytes >= 0),       -- 0: not known
+    memory_bytes_per_s INTEGER NOT NULL CHECK (memory_bytes_per_s >= 0), -- 0: not known
+    source             INTEGER NOT NULL REFERENCES source (id)
+) STRICT;
+
+CREATE TABLE device_alias (
+    alias  TEXT PRIMARY KEY COLLATE NOCASE,
+    device INTEGER NOT NULL REFERENCES device (id)
+) STRICT;
+
+-- Peak dense arithmetic rate. No row: not known.
+CREATE TABLE device_peak (
+    device     INTEGER NOT NULL REFERENCES device (id),
+    dtype      TEXT NOT NULL,
+    flop_per_s INTEGER NOT NULL CHECK (flop_per_s > 0), -- multiply-add = 2
+    PRIMARY KEY (device, dtype)
+) STRICT;
+
+CREATE TABLE link_kind (
+    name        TEXT PRIMARY KEY COLLATE NOCASE,
+    bytes_per_s INTEGER NOT NULL CHECK (bytes_per_s > 0), -- one direction, per device or port
+    latency_ps  INTEGER CHECK (latency_ps >= 0),          -- NULL: not known
+    source      INTEGER NOT NULL REFERENCES source (id)
+) STRICT;
+
+-- A profile: one device kind with one software stack.
+CREATE TABLE profile (
+    id       INTEGER PRIMARY KEY,
+    name     TEXT NOT NULL UNIQUE COLLATE NOCASE,
+    device   INTEGER NOT NULL REFERENCES device (id),
+    issue_ps INTEGER NOT NULL CHECK (issue_ps >= 0), -- host time to issue one task
+    software TEXT NOT NULL,
+    source   INTEGER NOT NULL REFERENCES source (id)
+) STRICT;
+
+-- Measured operations. Which columns are keys depends on the class; the others are 0.
+--   gemm, conv, recurrent   batch m n k     (op: 'gemm', 'conv', 'recurrent')
+--   attention               batch heads kv_heads seq_q seq_kv head_dim causal   (op: 'attention')
+--   memory                  tokens width    (op: the mnemonic)
+CREATE TABLE op_profile (
+    profile  INTEGER NOT NULL REFERENCES profile (id),
+    class    TEXT NOT NULL CHECK (class IN ('gemm', 'conv', 'recurrent', 'attention', 'memory')),
+    op       TEXT NOT NULL,
+    dtype    TEXT NOT NULL,
+    batch    INTEGER NOT NULL DEFAULT 0 CHECK (batch >= 0),
+    m        INTEGER NOT NULL DEFAULT 0 CHECK (m >= 0),
+    n        INTEGER NOT NULL DEFAULT 0 CHECK (n >= 0),
+    k        INTEGER NOT NULL DEFAULT 0 CHECK (k >= 0),
+    heads    INTEGER NOT NULL DEFAULT 0 CHECK (heads >= 0),
+    kv_heads INTEGER NOT NULL DEFAULT 0 CHECK (kv_heads >= 0),
+    seq_q    INTEGER NOT NULL DEFAULT 0 CHECK (seq_q >= 0),
+    seq_kv   INTEGER NOT NULL DEFAULT 0 CHECK (seq_kv >= 0),
+    head_dim INTEGER NOT NULL DEFAULT 0 CHECK (head_dim >= 0),
+    causal   INTEGER NOT NULL DEFAULT 0 CHECK (causal IN (0, 1)),
+    tokens   INTEGER NOT NULL DEFAULT 0 CHECK (tokens >= 0),
+    width    INTEGER NOT NULL DEFAULT 0 CHECK (width >= 0),
+    time_ps  INTEGER NOT NULL CHECK (time_ps > 0),
+    source   INTEGER NOT NULL REFERENCES source (id)
+) STRICT;
+
+-- Efficiency e(w) = e_max * w / (w + w_half) of a resource: w is FLOP for resource 'flop' and bytes
+-- for resource 'bytes'; time = w / (reference_per_s * e(w)). w is clamped to [w_min, w_max].
+CREATE TABLE efficiency_fit (
+    profile         INTEGER NOT NULL REFERENCES profile (id),
+    op              TEXT NOT NULL,     -- a mnemonic, or a class of op_profile
+    dtype           TEXT NOT NULL,     -- '*': any
+    resource        TEXT NOT NULL CHECK (resource IN ('flop', 'bytes')),
+    reference_per_s INTEGER NOT NULL CHECK (reference_per_s > 0), -- FLOP/s or bytes/s where e = 1
+    e_max           REAL NOT NULL CHECK (e_max > 0),
+    w_half          REAL NOT NULL CHECK (w_half >= 0),
+    w_min           REAL NOT NULL CHECK (w_min > 0),
+    w_max           REAL NOT NULL CHECK (w_max >= w_min),
+    n               INTEGER NOT NULL CHECK (n >= 0),    -- measurements fitted; 0: assumed
+    median_error    REAL CHECK (median_error >= 0),     -- |predicted / measured - 1|
+    p90_error       REAL CHECK (p90_error >= 0),
+    basis           TEXT NOT NULL CHECK (basis <> ''),  -- which rows, or "assumed: why"
+    source          INTEGER NOT NULL REFERENCES source (id),
+    PRIMARY KEY (profile, op, dtype, resource)
+) STRICT;
+
+-- Measured collectives inside one node; size as nccl-tests counts it.
+CREATE TABLE collective_profile (
+    profile    INTEGER NOT NULL REFERENCES profile (id),
+    collective TEXT NOT NULL,
+    group_size INTEGER NOT NULL CHECK (group_size >= 2),
+    size_bytes INTEGER NOT NULL CHECK (size_bytes > 0),
+    time_ps    INTEGER NOT NULL CHECK (time_ps > 0),
+    source     INTEGER NOT NULL REFERENCES source (id)
+) STRICT;
+
+-- What a collective costs beyond its phases: time = launch + steps * (alpha + step)
+--   + wire bytes / (capacity * e(size)), e(size) = e_max * size / (size + s_half),
+-- or, where collective_profile has rows of the same (collective, group_size), the e that gives their
+-- times at the reference capacity and alpha.
+CREATE TABLE collective_fit (
+    profile              INTEGER NOT NULL REFERENCES profile (id),
+    collective           TEXT NOT NULL,
+    group_size           INTEGER NOT NULL CHECK (group_size >= 2),
+    capacity_bytes_per_s INTEGER NOT NULL CHECK (capacity_bytes_per_s > 0), -- where e = 1
+    alpha_ps             INTEGER NOT NULL CHECK (alpha_ps >= 0),  -- route latency of one step
+    launch_ps            INTEGER NOT NULL CHECK (launch_ps >= 0),
+    step_ps              INTEGER NOT NULL CHECK (step_ps >= 0),
+    e_max                REAL NOT NULL CHECK (e_max > 0 AND e_max <= 1),
+    s_half               REAL NOT NULL CHECK (s_half >= 0),       -- bytes
+    holds_compute        INTEGER NOT NULL CHECK (holds_compute IN (0, 1)), -- no compute beside it
+    n                    INTEGER NOT NULL CHECK (n >= 0),
+    median_error         REAL CHECK (median_error >= 0),
+    p90_error            REAL CHECK (p90_error >= 0),
+    basis                TEXT NOT NULL CHECK (basis <> ''),
+    source               INTEGER NOT NULL REFERENCES source (id),
+    PRIMARY KEY (profile, collective, group_size)
+) STRICT;

@@ -1,0 +1,538 @@
+/* CSV → SQLite, table by table, in one transaction.
+ *
+ * Each CSV file is described by an array of `column`s: its name in the file, its name in the table,
+ * and how a cell is checked and converted. Decimal numbers with a unit in their column name
+ * (time_us, memory_gib) are scaled to integers exactly, never through a double. */
+#include "sim/cost/build.h"
+
+#include "ir/base/csv.h"
+#include "ir/base/units.h"
+#include "sim/cost/profiles_internal.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef enum cell_kind {
+    CELL_TEXT,
+    CELL_KEY,    /* text that may not be empty */
+    CELL_DTYPE,  /* a dtype of the language */
+    CELL_DTYPES, /* the same, or '*' */
+    CELL_INT,    /* integer ≥ 0; empty: 0 */
+    CELL_SCALED, /* decimal × scale; must come out as an integer; empty: 0, or NULL if optional */
+    CELL_REAL,   /* finite; empty: NULL if optional */
+    CELL_BOOL,   /* 0 or 1; empty: 0 */
+    CELL_SOURCE, /* a key of a sources.csv */
+    CELL_DEVICE  /* a device or alias of the catalogue */
+} cell_kind;
+
+typedef struct column {
+    const char *csv;   /* in the file */
+    const char *table; /* in the database */
+    cell_kind kind;
+    bool optional; /* the file may lack it, the cell may be empty */
+    int64_t scale; /* SCALED */
+} column;
+
+typedef struct builder {
+    sqlite3 *db;
+    const char *dir;
+    ds_arena arena;
+    int64_t profile; /* row id of the profile whose folder is being read; 0: the catalogue */
+    ds_error *err;
+} builder;
+
+/* ---- SQLite ---- */
+
+static ds_status sql_error(builder *b, const char *what) {
+    return ds_error_set(b->err, DS_ERR_DATA, DS_NOWHERE, "%s: %s", what, sqlite3_errmsg(b->db));
+}
+
+static ds_status run_sql(builder *b, const char *sql) {
+    if (sqlite3_exec(b->db, sql, NULL, NULL, NULL) == SQLITE_OK) return DS_OK;
+    return sql_error(b, "SQL");
+}
+
+/* The integer that a one-parameter query gives for `text`, or 0. */
+static int64_t find_id(builder *b, const char *sql, const char *text) {
+    sqlite3_stmt *stmt = NULL;
+    int64_t id = 0;
+    if (sqlite3_prepare_v2(b->db, sql, -1, &stmt, NULL) == SQLITE_OK) {
+        sqlite3_bind_text(stmt, 1, text, -1, SQLITE_STATIC);
+        if (sqlite3_step(stmt) == SQLITE_ROW) id = sqlite3_column_int64(stmt, 0);
+    }
+    sqlite3_finalize(stmt);
+    return id;
+}
+
+static int64_t find_source(builder *b, const char *key) {
+    return find_id(b, "SELECT id FROM source WHERE key = ?", key);
+}
+
+static int64_t find_device(builder *b, const char *name) {
+    int64_t id = find_id(b, "SELECT id FROM device WHERE name = ?", name);
+    return id ? id : find_id(b, "SELECT device FROM device_alias WHERE alias = ?", name);
+}
+
+/* ---- cells ---- */
+
+/* text × scale as an exact integer: "12.5" × 1000 = 12500. False if text is not a plain decimal
+ * number ≥ 0, if a fraction would be lost or if it overflows. */
+static bool parse_scaled(const char *text, int64_t scale, int64_t *out) {
+    __extension__ typedef __int128 i128;
+    int64_t digits = 0, power = 1; /* the number is digits / power */
+    bool point = false;
+    if (!isdigit((unsigned char)*text)) return false;
+    for (const char *p = text; *p; p++) {
+        if (*p == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (!isdigit((unsigned char)*p) || (point && !ds_mul_i64(power, 10, &power)) ||
+            !ds_mul_i64(digits, 10, &digits) || !ds_add_i64(digits, *p - '0', &digits))
+            return false;
+    }
+    i128 scaled = (i128)digits * scale;
+    if (scaled % power != 0 || scaled / power > INT64_MAX) return false;
+    *out = (int64_t)(scaled / power);
+    return true;
+}
+
+static bool parse_real(const char *text, double *out) {
+    char *end;
+    errno = 0;
+    *out = strtod(text, &end);
+    return *text && *end == '\0' && errno == 0 && isfinite(*out);
+}
+
+static ds_status bad_cell(builder *b, const ds_csv *csv, const ds_csv_row *row, const column *c,
+                          const char *cell, const char *wanted) {
+    return ds_csv_error(csv, row, b->err, "%s = '%s': %s", c->csv, cell, wanted);
+}
+
+static ds_status bind_source(builder *b, const ds_csv *csv, const ds_csv_row *row, const column *c,
+                             const char *cell, sqlite3_stmt *stmt, int at) {
+    if (!*cell) return ds_csv_error(csv, row, b->err, "a row without a source");
+    int64_t id = find_source(b, cell);
+    if (!id) return bad_cell(b, csv, row, c, cell, "no sources.csv read so far has this key");
+    sqlite3_bind_int64(stmt, at, id);
+    return DS_OK;
+}
+
+static ds_status bind_cell(builder *b, const ds_csv *csv, const ds_csv_row *row, const column *c,
+                           const char *cell, sqlite3_stmt *stmt, int at) {
+    int64_t i = 0;
+    double d = 0;
+    ds_dtype dtype;
+    if (c->kind == CELL_SOURCE) return bind_source(b, csv, row, c, cell, stmt, at);
+    if (!*cell && c->optional && c->kind != CELL_INT && c->kind != CELL_BOOL) {
+        sqlite3_bind_null(stmt, at);
+        return DS_OK;
+    }
+    switch (c->kind) {
+    case CELL_KEY:
+        if (!*cell) return bad_cell(b, csv, row, c, cell, "may not be empty");
+        sqlite3_bind_text(stmt, at, cell, -1, SQLITE_STATIC);
+        break;
+    case CELL_TEXT:
+        sqlite3_bind_text(stmt, at, cell, -1, SQLITE_STATIC);
+        break;
+    case CELL_DTYPES:
+    case CELL_DTYPE:
+        if (!ds_dtype_parse(cell, &dtype) && !(c->kind == CELL_DTYPES && strcmp(cell, "*") == 0))
+            return bad_cell(b, csv, row, c, cell, "not a dtype of the language");
+        sqlite3_bind_text(stmt, at, cell, -1, SQLITE_STATIC);
+        break;
+    case CELL_INT:
+        if (*cell && !parse_scaled(cell, 1, &i))
+            return bad_cell(b, csv, row, c, cell, "not an integer ≥ 0");
+        sqlite3_bind_int64(stmt, at, i);
+        break;
+    case CELL_SCALED:
+        if (!parse_scaled(cell, c->scale, &i))
+            return bad_cell(b, csv, row, c, cell, "not a decimal number ≥ 0 of that unit");
+        sqlite3_bind_int64(stmt, at, i);
+        break;
+    case CELL_REAL:
+        if (!parse_real(cell, &d)) return bad_cell(b, csv, row, c, cell, "not a finite number");
+        sqlite3_bind_double(stmt, at, d);
+        break;
+    case CELL_BOOL:
+        if (strcmp(cell, "0") != 0 && strcmp(cell, "1") != 0 && *cell)
+            return bad_cell(b, csv, row, c, cell, "must be 0 or 1");
+        sqlite3_bind_int64(stmt, at, *cell == '1');
+        break;
+    case CELL_DEVICE:
+        i = find_device(b, cell);
+        if (!i) return bad_cell(b, csv, row, c, cell, "not in catalogue/devices.csv");
+        sqlite3_bind_int64(stmt, at, i);
+        break;
+    case CELL_SOURCE:
+        break; /* above */
+    }
+    return DS_OK;
+}
+
+/* ---- tables ---- */
+
+typedef struct table {
+    const char *file;
+    const char *name;
+    bool of_profile; /* has a column `profile` that every row sets to the folder's */
+    const column *columns;
+    uint32_t n_columns;
+    /* Called for each row after it is in; may be NULL. */
+    ds_status (*after)(builder *b, const ds_csv *csv, const ds_csv_row *row, int64_t id);
+} table;
+
+/* A column of the file that the table does not have is a typing error or a fact that would be lost.
+ */
+static ds_status check_columns(builder *b, const ds_csv *csv, const table *t, uint32_t *index) {
+    for (uint32_t c = 0; c < t->n_columns; c++) {
+        index[c] = ds_csv_find(csv, t->columns[c].csv);
+        if (index[c] == DS_CSV_NO_COLUMN && !t->columns[c].optional)
+            DS_TRY(ds_csv_need(csv, t->columns[c].csv, &index[c], b->err));
+    }
+    for (uint32_t i = 0; i < csv->n_columns; i++) {
+        bool known = strcmp(csv->columns[i], "note") == 0;
+        for (uint32_t c = 0; c < t->n_columns && !known; c++) known = index[c] == i;
+        if (!known)
+            return ds_error_set(b->err, DS_ERR_DATA, DS_NOWHERE, "%s: unknown column '%s'",
+                                csv->file, csv->columns[i]);
+    }
+    return DS_OK;
+}
+
+static ds_status prepare_insert(builder *b, const table *t, sqlite3_stmt **stmt) {
+    ds_buf sql = {0};
+    ds_buf_printf(&sql, "INSERT INTO %s (%s", t->name, t->of_profile ? "profile" : "");
+    uint32_t n = 0;
+    for (uint32_t c = 0; c < t->n_columns; c++)
+        if (t->columns[c].table)
+            ds_buf_printf(&sql, "%s%s", n++ || t->of_profile ? ", " : "", t->columns[c].table);
+    ds_buf_put(&sql, ") VALUES (?");
+    for (uint32_t i = 1; i < n + (t->of_profile ? 1 : 0); i++) ds_buf_put(&sql, ", ?");
+    ds_buf_put(&sql, ")");
+    int rc = sqlite3_prepare_v2(b->db, sql.text, -1, stmt, NULL);
+    ds_buf_deinit(&sql);
+    return rc == SQLITE_OK ? DS_OK : sql_error(b, t->name);
+}
+
+static ds_status insert_row(builder *b, const table *t, const ds_csv *csv, const uint32_t *index,
+                            const ds_csv_row *row, sqlite3_stmt *stmt) {
+    int at = 1;
+    sqlite3_reset(stmt);
+    if (t->of_profile) sqlite3_bind_int64(stmt, at++, b->profile);
+    for (uint32_t c = 0; c < t->n_columns; c++) {
+        if (!t->columns[c].table) continue;
+        const char *cell = index[c] == DS_CSV_NO_COLUMN ? "" : row->cells[index[c]];
+        DS_TRY(bind_cell(b, csv, row, &t->columns[c], cell, stmt, at++));
+    }
+    if (sqlite3_step(stmt) != SQLITE_DONE)
+        return ds_csv_error(csv, row, b->err, "%s: %s", t->name, sqlite3_errmsg(b->db));
+    int64_t id = sqlite3_last_insert_rowid(b->db);
+    return t->after ? t->after(b, csv, row, id) : DS_OK;
+}
+
+#define MAX_COLUMNS 32
+
+static ds_status import_rows(builder *b, const table *t, const ds_csv *csv) {
+    uint32_t index[MAX_COLUMNS];
+    sqlite3_stmt *stmt = NULL;
+    DS_TRY(check_columns(b, csv, t, index));
+    ds_status status = prepare_insert(b, t, &stmt);
+    for (uint32_t r = 0; status == DS_OK && r < csv->rows.n; r++)
+        status = insert_row(b, t, csv, index, &csv->rows.at[r], stmt);
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+static bool exists(const char *path) {
+    return access(path, F_OK) == 0;
+}
+
+static ds_status import(builder *b, const char *folder, const table *t, bool required) {
+    const char *path = ds_arena_printf(&b->arena, "%s/%s/%s", b->dir, folder, t->file);
+    if (!required && !exists(path)) return DS_OK;
+    ds_csv csv;
+    DS_TRY(ds_csv_read(path, &csv, b->err));
+    ds_status status = import_rows(b, t, &csv);
+    ds_csv_deinit(&csv);
+    return status;
+}
+
+#define COUNT(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
+
+static const column source_columns[] = {
+    {"key", "key", CELL_KEY, false, 0},         {"title", "title", CELL_KEY, false, 0},
+    {"place", "place", CELL_KEY, false, 0},     {"revision", "revision", CELL_TEXT, false, 0},
+    {"licence", "licence", CELL_KEY, false, 0},
+};
+static const table sources = {"sources.csv",         "source", false, source_columns,
+                              COUNT(source_columns), NULL};
+
+/* Peaks are one column a dtype in TFLOP/s; `aliases` is a list separated by spaces. */
+static const struct {
+    const char *column, *dtype;
+} peaks[] = {
+    {"f64_tflops", "f64"},   {"f32_tflops", "f32"},   {"tf32_tflops", "tf32"},
+    {"bf16_tflops", "bf16"}, {"f16_tflops", "f16"},   {"f8_tflops", "f8e4m3"},
+    {"f8_tflops", "f8e5m2"}, {"f4_tflops", "f4e2m1"}, {"i8_tops", "i8"},
+};
+
+static const column device_columns[] = {
+    {"name", "name", CELL_KEY, false, 0},
+    {"memory_gib", "memory_bytes", CELL_SCALED, false, INT64_C(1) << 30},
+    {"memory_gb_per_s", "memory_bytes_per_s", CELL_SCALED, false, 1000000000},
+    {"source", "source", CELL_SOURCE, false, 0},
+    {"aliases", NULL, CELL_TEXT, true, 0},
+    {"f64_tflops", NULL, CELL_REAL, true, 0},
+    {"f32_tflops", NULL, CELL_REAL, true, 0},
+    {"tf32_tflops", NULL, CELL_REAL, true, 0},
+    {"bf16_tflops", NULL, CELL_REAL, true, 0},
+    {"f16_tflops", NULL, CELL_REAL, true, 0},
+    {"f8_tflops", NULL, CELL_REAL, true, 0},
+    {"f4_tflops", NULL, CELL_REAL, true, 0},
+    {"i8_tops", NULL, CELL_REAL, true, 0},
+};
+
+static ds_status insert_pair(builder *b, const ds_csv *csv, const ds_csv_row *row, const char *sql,
+                             const char *text, int64_t number, int64_t device) {
+    sqlite3_stmt *stmt = NULL;
+    if (sqlite3_prepare_v2(b->db, sql, -1, &stmt, NULL) != SQLITE_OK) return sql_error(b, sql);
+    sqlite3_bind_text(stmt, 1, text, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(stmt, 2, device);
+    if (sqlite3_bind_parameter_count(stmt) == 3) sqlite3_bind_int64(stmt, 3, number);
+    ds_status status = DS_OK;
+    if (sqlite3_step(stmt) != SQLITE_DONE)
+        status = ds_csv_error(csv, row, b->err, "'%s': %s", text, sqlite3_errmsg(b->db));
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+static ds_status insert_aliases(builder *b, const ds_csv *csv, const ds_csv_row *row, int64_t id) {
+    uint32_t at = ds_csv_find(csv, "aliases");
+    if (at == DS_CSV_NO_COLUMN) return DS_OK;
+    char *list = ds_arena_strdup(&b->arena, row->cells[at]), *rest = NULL;
+    for (char *alias = strtok_r(list, " ", &rest); alias; alias = strtok_r(NULL, " ", &rest)) {
+        if (find_device(b, alias))
+            return ds_csv_error(csv, row, b->err, "alias '%s' already names a device", alias);
+        DS_TRY(insert_pair(b, csv, row, "INSERT INTO device_alias VALUES (?, ?)", alias, 0, id));
+    }
+    return DS_OK;
+}
+
+static ds_status insert_device_parts(builder *b, const ds_csv *csv, const ds_csv_row *row,
+                                     int64_t id) {
+    const char *name = row->cells[ds_csv_find(csv, "name")];
+    if (find_id(b, "SELECT device FROM device_alias WHERE alias = ?", name))
+        return ds_csv_error(csv, row, b->err, "'%s' is already an alias of another device", name);
+    for (uint32_t i = 0; i < COUNT(peaks); i++) {
+        uint32_t at = ds_csv_find(csv, peaks[i].column);
+        int64_t flop_per_s = 0;
+        if (at == DS_CSV_NO_COLUMN || !*row->cells[at]) continue;
+        if (!parse_scaled(row->cells[at], 1000000000000, &flop_per_s) || flop_per_s == 0)
+            return ds_csv_error(csv, row, b->err, "%s = '%s': not a decimal number > 0",
+                                peaks[i].column, row->cells[at]);
+        DS_TRY(insert_pair(b, csv, row,
+                           "INSERT INTO device_peak (dtype, device, flop_per_s) VALUES (?, ?, ?)",
+                           peaks[i].dtype, flop_per_s, id));
+    }
+    return insert_aliases(b, csv, row, id);
+}
+
+static const table devices = {"devices.csv",         "device",           false, device_columns,
+                              COUNT(device_columns), insert_device_parts};
+
+static const column link_columns[] = {
+    {"name", "name", CELL_KEY, false, 0},
+    {"gb_per_s", "bytes_per_s", CELL_SCALED, false, 1000000000},
+    {"latency_us", "latency_ps", CELL_SCALED, true, 1000000},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table links = {"links.csv",  "link_kind",         false,
+                            link_columns, COUNT(link_columns), NULL};
+
+static ds_status remember_profile(builder *b, const ds_csv *csv, const ds_csv_row *row,
+                                  int64_t id) {
+    if (b->profile) return ds_csv_error(csv, row, b->err, "one folder holds one profile");
+    b->profile = id;
+    return DS_OK;
+}
+
+static const column profile_columns[] = {
+    {"name", "name", CELL_KEY, false, 0},
+    {"device", "device", CELL_DEVICE, false, 0},
+    {"issue_us", "issue_ps", CELL_SCALED, false, 1000000},
+    {"software", "software", CELL_KEY, false, 0},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table profiles = {"profile.csv",          "profile",       false, profile_columns,
+                               COUNT(profile_columns), remember_profile};
+
+static const column op_columns[] = {
+    {"class", "class", CELL_KEY, false, 0},
+    {"op", "op", CELL_KEY, false, 0},
+    {"dtype", "dtype", CELL_DTYPE, false, 0},
+    {"batch", "batch", CELL_INT, true, 0},
+    {"m", "m", CELL_INT, true, 0},
+    {"n", "n", CELL_INT, true, 0},
+    {"k", "k", CELL_INT, true, 0},
+    {"heads", "heads", CELL_INT, true, 0},
+    {"kv_heads", "kv_heads", CELL_INT, true, 0},
+    {"seq_q", "seq_q", CELL_INT, true, 0},
+    {"seq_kv", "seq_kv", CELL_INT, true, 0},
+    {"head_dim", "head_dim", CELL_INT, true, 0},
+    {"causal", "causal", CELL_BOOL, true, 0},
+    {"tokens", "tokens", CELL_INT, true, 0},
+    {"width", "width", CELL_INT, true, 0},
+    {"time_us", "time_ps", CELL_SCALED, false, 1000000},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table ops = {"ops.csv", "op_profile", true, op_columns, COUNT(op_columns), NULL};
+
+static const column efficiency_columns[] = {
+    {"op", "op", CELL_KEY, false, 0},
+    {"dtype", "dtype", CELL_DTYPES, false, 0},
+    {"resource", "resource", CELL_KEY, false, 0},
+    {"reference_giga_per_s", "reference_per_s", CELL_SCALED, false, 1000000000},
+    {"e_max", "e_max", CELL_REAL, false, 0},
+    {"w_half", "w_half", CELL_REAL, false, 0},
+    {"w_min", "w_min", CELL_REAL, false, 0},
+    {"w_max", "w_max", CELL_REAL, false, 0},
+    {"n", "n", CELL_INT, false, 0},
+    {"median_error", "median_error", CELL_REAL, true, 0},
+    {"p90_error", "p90_error", CELL_REAL, true, 0},
+    {"basis", "basis", CELL_KEY, false, 0},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table efficiencies = {"efficiency.csv",   "efficiency_fit",          true,
+                                   efficiency_columns, COUNT(efficiency_columns), NULL};
+
+static const column collective_columns[] = {
+    {"collective", "collective", CELL_KEY, false, 0},
+    {"group_size", "group_size", CELL_INT, false, 0},
+    {"size_bytes", "size_bytes", CELL_INT, false, 0},
+    {"time_us", "time_ps", CELL_SCALED, false, 1000000},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table collectives = {"collectives.csv",  "collective_profile",      true,
+                                  collective_columns, COUNT(collective_columns), NULL};
+
+static const column collective_fit_columns[] = {
+    {"collective", "collective", CELL_KEY, false, 0},
+    {"group_size", "group_size", CELL_INT, false, 0},
+    {"capacity_gb_per_s", "capacity_bytes_per_s", CELL_SCALED, false, 1000000000},
+    {"alpha_us", "alpha_ps", CELL_SCALED, false, 1000000},
+    {"launch_us", "launch_ps", CELL_SCALED, false, 1000000},
+    {"step_us", "step_ps", CELL_SCALED, false, 1000000},
+    {"e_max", "e_max", CELL_REAL, false, 0},
+    {"s_half", "s_half", CELL_REAL, false, 0},
+    {"holds_compute", "holds_compute", CELL_BOOL, false, 0},
+    {"n", "n", CELL_INT, false, 0},
+    {"median_error", "median_error", CELL_REAL, true, 0},
+    {"p90_error", "p90_error", CELL_REAL, true, 0},
+    {"basis", "basis", CELL_KEY, false, 0},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table collective_fits = {"collective_fits.csv",
+                                      "collective_fit",
+                                      true,
+                                      collective_fit_columns,
+                                      COUNT(collective_fit_columns),
+                                      NULL};
+
+/* ---- the whole tree ---- */
+
+static ds_status import_catalogue(builder *b) {
+    DS_TRY(import(b, "catalogue", &sources, true));
+    DS_TRY(import(b, "catalogue", &devices, true));
+    return import(b, "catalogue", &links, true);
+}
+
+static ds_status import_profile(builder *b, const char *folder) {
+    b->profile = 0;
+    DS_TRY(import(b, folder, &sources, false));
+    DS_TRY(import(b, folder, &profiles, true));
+    if (!b->profile)
+        return ds_error_set(b->err, DS_ERR_DATA, DS_NOWHERE, "%s/%s/profile.csv: no row", b->dir,
+                            folder);
+    DS_TRY(import(b, folder, &ops, false));
+    DS_TRY(import(b, folder, &efficiencies, false));
+    DS_TRY(import(b, folder, &collectives, false));
+    return import(b, folder, &collective_fits, false);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*a)->d_name, (*b)->d_name); /* alphasort would follow the locale */
+}
+
+static ds_status import_profiles(builder *b) {
+    struct dirent **entries = NULL;
+    int n = scandir(b->dir, &entries, NULL, by_name);
+    if (n < 0)
+        return ds_error_set(b->err, DS_ERR_IO, DS_NOWHERE, "cannot list %s: %s", b->dir,
+                            strerror(errno));
+    ds_status status = DS_OK;
+    for (int i = 0; i < n; i++) {
+        const char *path =
+            ds_arena_printf(&b->arena, "%s/%s/profile.csv", b->dir, entries[i]->d_name);
+        if (status == DS_OK && entries[i]->d_name[0] != '.' && exists(path))
+            status = import_profile(b, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+static ds_status run_schema(builder *b) {
+    const char *path = ds_arena_printf(&b->arena, "%s/schema.sql", b->dir);
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return ds_error_set(b->err, DS_ERR_IO, DS_NOWHERE, "cannot open %s: %s", path,
+                            strerror(errno));
+    ds_buf sql = {0};
+    char block[4096];
+    size_t n;
+    while ((n = fread(block, 1, sizeof block, f)) > 0) ds_buf_put_n(&sql, block, n);
+    fclose(f);
+    ds_status status = DS_OK;
+    if (sqlite3_exec(b->db, sql.n ? sql.text : "", NULL, NULL, NULL) != SQLITE_OK)
+        status = sql_error(b, path);
+    ds_buf_deinit(&sql);
+    return status;
+}
+
+static ds_status fill(builder *b) {
+    DS_TRY(run_sql(b, "PRAGMA journal_mode = DELETE; PRAGMA foreign_keys = ON; BEGIN"));
+    DS_TRY(run_schema(b));
+    DS_TRY(import_catalogue(b));
+    DS_TRY(import_profiles(b));
+    return run_sql(b, "COMMIT");
+}
+
+ds_status ds_profiles_build(const char *dir, const char *db_path, ds_error *err) {
+    builder b = {.dir = dir, .err = err};
+    ds_arena_init(&b.arena);
+    const char *fresh = ds_arena_printf(&b.arena, "%s.new", db_path);
+    unlink(fresh);
+    ds_status status = DS_OK;
+    if (sqlite3_open_v2(fresh, &b.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
+        SQLITE_OK)
+        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot create %s: %s", fresh,
+                              b.db ? sqlite3_errmsg(b.db) : "out of memory");
+    if (status == DS_OK) status = fill(&b);
+    sqlite3_close(b.db);
+    if (status == DS_OK && rename(fresh, db_path) != 0)
+        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot write %s: %s", db_path,
+                              strerror(errno));
+    if (status != DS_OK) unlink(fresh);
+    ds_arena_deinit(&b.arena);
+    return status;
+}

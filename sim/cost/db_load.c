@@ -1,0 +1,418 @@
+/* profiles.db → memory. Every table is read once, front to back, into arrays of the arena; rows of
+ * measurement are sorted and duplicates become their median (SEMANTICS S8). Row ids of devices and
+ * profiles become indices; a source becomes one line of text.
+ *
+ * The file is opened immutable: no locks, no journal, any number of readers. */
+#include "sim/cost/profiles_internal.h"
+
+#include <inttypes.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct loader {
+    sqlite3 *db;
+    const char *path;
+    ds_profiles *p;
+    ds_arena *arena;
+    /* rowid → index or text; row ids are 1 … n because the builder wrote them */
+    DS_VEC(const char *) sources;
+    uint32_t n_kinds, n_profiles;
+    ds_error *err;
+} loader;
+
+static ds_status fail(loader *l, const char *what) {
+    return ds_error_set(l->err, DS_ERR_DATA, DS_NOWHERE, "%s: %s", l->path, what);
+}
+
+static const char *text_at(loader *l, sqlite3_stmt *row, int column) {
+    const unsigned char *text = sqlite3_column_text(row, column);
+    return ds_arena_strdup(l->arena, text ? (const char *)text : "");
+}
+
+/* Calls take(l, row) for each row of the query. */
+static ds_status each(loader *l, const char *sql, ds_status (*take)(loader *, sqlite3_stmt *)) {
+    sqlite3_stmt *stmt = NULL;
+    if (sqlite3_prepare_v2(l->db, sql, -1, &stmt, NULL) != SQLITE_OK)
+        return fail(l, sqlite3_errmsg(l->db));
+    ds_status status = DS_OK;
+    int rc = SQLITE_DONE;
+    while (status == DS_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) status = take(l, stmt);
+    if (status == DS_OK && rc != SQLITE_DONE) status = fail(l, sqlite3_errmsg(l->db));
+    sqlite3_finalize(stmt);
+    return status;
+}
+
+/* A reference into a table of n rows, as an index from 0. */
+static ds_status reference(loader *l, sqlite3_stmt *row, int column, const char *what, uint32_t n,
+                           uint32_t *index) {
+    int64_t id = sqlite3_column_int64(row, column);
+    if (id < 1 || id > n)
+        return ds_error_set(l->err, DS_ERR_DATA, DS_NOWHERE,
+                            "%s: a row refers to %s %" PRId64 ", which does not exist", l->path,
+                            what, id);
+    *index = (uint32_t)(id - 1);
+    return DS_OK;
+}
+
+static ds_status source_at(loader *l, sqlite3_stmt *row, int column, const char **out) {
+    uint32_t index;
+    if (sqlite3_column_type(row, column) == SQLITE_NULL) return fail(l, "a row without a source");
+    DS_TRY(reference(l, row, column, "source", l->sources.n, &index));
+    *out = l->sources.at[index];
+    return DS_OK;
+}
+
+/* Profile ids keep 0 for "none", so here the row id itself is the index. */
+static ds_status profile_at(loader *l, sqlite3_stmt *row, int column, uint32_t *profile) {
+    DS_TRY(reference(l, row, column, "profile", l->p->profiles.n - 1, profile));
+    ++*profile;
+    return DS_OK;
+}
+
+static ds_status dtype_at(loader *l, sqlite3_stmt *row, int column, ds_dtype *dtype) {
+    const char *name = (const char *)sqlite3_column_text(row, column);
+    if (name && ds_dtype_parse(name, dtype)) return DS_OK;
+    return ds_error_set(l->err, DS_ERR_DATA, DS_NOWHERE, "%s: unknown dtype '%s'", l->path,
+                        name ? name : "");
+}
+
+/* ---- tables ---- */
+
+static ds_status take_version(loader *l, sqlite3_stmt *row) {
+    const char *version = (const char *)sqlite3_column_text(row, 0);
+    if (version && strcmp(version, DS_PROFILES_VERSION) == 0) return DS_OK;
+    return ds_error_set(l->err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s: schema version '%s', but this distsim reads version %s; build it "
+                        "again from cost_profiles/",
+                        l->path, version ? version : "", DS_PROFILES_VERSION);
+}
+
+static ds_status take_source(loader *l, sqlite3_stmt *row) {
+    if (sqlite3_column_int64(row, 0) != (int64_t)l->sources.n + 1)
+        return fail(l, "sources are not numbered 1, 2, 3 …");
+    const char *revision = (const char *)sqlite3_column_text(row, 3);
+    const char *line =
+        ds_arena_printf(l->arena, "%s: %s%s%s", text_at(l, row, 1), text_at(l, row, 2),
+                        revision && *revision ? " @" : "", revision ? revision : "");
+    DS_PUSH(l->arena, &l->sources, line);
+    return DS_OK;
+}
+
+static const char *lower(ds_arena *arena, const char *text) {
+    char *copy = ds_arena_strdup(arena, text);
+    for (char *c = copy; *c; c++)
+        if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+    return copy;
+}
+
+static void add_kind_name(loader *l, const char *name, uint32_t kind) {
+    ds_alias alias = {.name = name, .lower = lower(l->arena, name), .index = kind};
+    DS_PUSH(l->arena, &l->p->kind_names, alias);
+}
+
+static ds_status take_device(loader *l, sqlite3_stmt *row) {
+    ds_device_kind kind = {.name = text_at(l, row, 1),
+                           .memory_bytes = sqlite3_column_int64(row, 2),
+                           .memory_bytes_per_s = sqlite3_column_int64(row, 3)};
+    if (sqlite3_column_int64(row, 0) != (int64_t)l->p->kinds.n + 1)
+        return fail(l, "devices are not numbered 1, 2, 3 …");
+    DS_TRY(source_at(l, row, 4, &kind.source));
+    add_kind_name(l, kind.name, l->p->kinds.n);
+    DS_PUSH(l->arena, &l->p->kinds, kind);
+    return DS_OK;
+}
+
+static ds_status take_alias(loader *l, sqlite3_stmt *row) {
+    uint32_t kind;
+    DS_TRY(reference(l, row, 1, "device", l->p->kinds.n, &kind));
+    add_kind_name(l, text_at(l, row, 0), kind);
+    return DS_OK;
+}
+
+static ds_status take_peak(loader *l, sqlite3_stmt *row) {
+    uint32_t kind;
+    ds_dtype dtype;
+    DS_TRY(reference(l, row, 0, "device", l->p->kinds.n, &kind));
+    DS_TRY(dtype_at(l, row, 1, &dtype));
+    l->p->kinds.at[kind].peak_flop_per_s[dtype] = (double)sqlite3_column_int64(row, 2);
+    return DS_OK;
+}
+
+static ds_status take_profile(loader *l, sqlite3_stmt *row) {
+    ds_profile profile = {.name = text_at(l, row, 1),
+                          .issue_ps = sqlite3_column_int64(row, 3),
+                          .software = text_at(l, row, 4)};
+    if (sqlite3_column_int64(row, 0) != (int64_t)l->p->profiles.n)
+        return fail(l, "profiles are not numbered 1, 2, 3 …");
+    profile.lower = lower(l->arena, profile.name);
+    DS_TRY(reference(l, row, 2, "device", l->p->kinds.n, &profile.kind));
+    DS_TRY(source_at(l, row, 5, &profile.source));
+    DS_PUSH(l->arena, &l->p->profiles, profile);
+    return DS_OK;
+}
+
+static ds_status take_op(loader *l, sqlite3_stmt *row) {
+    ds_op_row r = {.n = 1};
+    DS_TRY(profile_at(l, row, 0, &r.key.profile));
+    const char *class = (const char *)sqlite3_column_text(row, 1);
+    r.key.op = text_at(l, row, 2);
+    DS_TRY(dtype_at(l, row, 3, &r.key.dtype));
+    /* The columns of the query in the order of the schema; which of them are keys is the class's.
+     */
+    static const int attention[] = {8, 9, 10, 11, 12, 13}, memory[] = {15}, matrix[] = {4, 6, 7};
+    const int *fixed = matrix;
+    int n_fixed = 3, x = 5;
+    if (class && strcmp(class, "attention") == 0)
+        fixed = attention, n_fixed = 6, x = 4;
+    else if (class && strcmp(class, "memory") == 0)
+        fixed = memory, n_fixed = 1, x = 14;
+    for (int i = 0; i < n_fixed; i++) r.key.fixed[i] = sqlite3_column_int64(row, fixed[i]);
+    r.key.x = sqlite3_column_int64(row, x);
+    r.ps = sqlite3_column_int64(row, 16);
+    if (r.ps <= 0 || r.key.x <= 0) return fail(l, "an op row without a size or a time");
+    DS_TRY(source_at(l, row, 17, &r.source));
+    DS_PUSH(l->arena, &l->p->ops, r);
+    return DS_OK;
+}
+
+static ds_status take_fit(loader *l, sqlite3_stmt *row) {
+    ds_fit f = {.op = text_at(l, row, 1), .dtype = DS_ANY_DTYPE};
+    DS_TRY(profile_at(l, row, 0, &f.profile));
+    const char *dtype_name = (const char *)sqlite3_column_text(row, 2);
+    if (!dtype_name || strcmp(dtype_name, "*") != 0) {
+        ds_dtype dtype;
+        DS_TRY(dtype_at(l, row, 2, &dtype));
+        f.dtype = (int32_t)dtype;
+    }
+    const char *resource = (const char *)sqlite3_column_text(row, 3);
+    f.flop = resource && strcmp(resource, "flop") == 0;
+    f.reference_per_s = (double)sqlite3_column_int64(row, 4);
+    f.e_max = sqlite3_column_double(row, 5);
+    f.w_half = sqlite3_column_double(row, 6);
+    f.w_min = sqlite3_column_double(row, 7);
+    f.w_max = sqlite3_column_double(row, 8);
+    if (!(f.reference_per_s > 0 && f.e_max > 0 && f.w_half >= 0 && f.w_min > 0 &&
+          f.w_max >= f.w_min))
+        return fail(l, "an efficiency fit with a constant out of its range");
+    f.basis = text_at(l, row, 9);
+    DS_TRY(source_at(l, row, 10, &f.source));
+    DS_PUSH(l->arena, &l->p->fits, f);
+    return DS_OK;
+}
+
+static ds_status take_coll_row(loader *l, sqlite3_stmt *row) {
+    ds_coll_row r = {.collective = text_at(l, row, 1),
+                     .group = (uint32_t)sqlite3_column_int64(row, 2),
+                     .bytes = sqlite3_column_int64(row, 3),
+                     .ps = sqlite3_column_int64(row, 4),
+                     .n = 1};
+    DS_TRY(profile_at(l, row, 0, &r.profile));
+    if (r.group < 2 || r.bytes <= 0 || r.ps <= 0)
+        return fail(l, "a collective row without a group, a size or a time");
+    DS_TRY(source_at(l, row, 5, &r.source));
+    DS_PUSH(l->arena, &l->p->coll_rows, r);
+    return DS_OK;
+}
+
+static ds_status take_coll_fit(loader *l, sqlite3_stmt *row) {
+    ds_coll_fit f = {.collective = text_at(l, row, 1),
+                     .group = (uint32_t)sqlite3_column_int64(row, 2),
+                     .capacity_bytes_per_s = sqlite3_column_int64(row, 3),
+                     .alpha_ps = sqlite3_column_int64(row, 4),
+                     .launch_ps = sqlite3_column_int64(row, 5),
+                     .step_ps = sqlite3_column_int64(row, 6),
+                     .e_max = sqlite3_column_double(row, 7),
+                     .s_half = sqlite3_column_double(row, 8),
+                     .holds_compute = sqlite3_column_int(row, 9) != 0,
+                     .basis = text_at(l, row, 10)};
+    DS_TRY(profile_at(l, row, 0, &f.profile));
+    if (f.group < 2 || f.capacity_bytes_per_s <= 0 || !(f.e_max > 0 && f.e_max <= 1) ||
+        !(f.s_half >= 0) || f.launch_ps < 0 || f.step_ps < 0 || f.alpha_ps < 0)
+        return fail(l, "a collective fit with a constant out of its range");
+    DS_TRY(source_at(l, row, 11, &f.source));
+    DS_PUSH(l->arena, &l->p->coll_fits, f);
+    return DS_OK;
+}
+
+/* ---- sorting, medians ---- */
+
+int ds_op_key_compare_fixed(const ds_op_key *a, const ds_op_key *b) {
+    if (a->profile != b->profile) return a->profile < b->profile ? -1 : 1;
+    int c = strcmp(a->op, b->op);
+    if (c) return c;
+    if (a->dtype != b->dtype) return a->dtype < b->dtype ? -1 : 1;
+    for (int i = 0; i < DS_OP_KEY_FIXED; i++)
+        if (a->fixed[i] != b->fixed[i]) return a->fixed[i] < b->fixed[i] ? -1 : 1;
+    return 0;
+}
+
+int ds_op_key_compare(const ds_op_key *a, const ds_op_key *b) {
+    int c = ds_op_key_compare_fixed(a, b);
+    return c ? c : (a->x > b->x) - (a->x < b->x);
+}
+
+static int by_op_key(const void *va, const void *vb) {
+    const ds_op_row *a = va, *b = vb;
+    int c = ds_op_key_compare(&a->key, &b->key);
+    if (c) return c;
+    if (a->ps != b->ps) return a->ps < b->ps ? -1 : 1;
+    return strcmp(a->source, b->source);
+}
+
+static int compare_coll(const ds_coll_row *a, const ds_coll_row *b) {
+    if (a->profile != b->profile) return a->profile < b->profile ? -1 : 1;
+    int c = strcmp(a->collective, b->collective);
+    if (c) return c;
+    if (a->group != b->group) return a->group < b->group ? -1 : 1;
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static int by_coll_key(const void *va, const void *vb) {
+    const ds_coll_row *a = va, *b = vb;
+    int c = compare_coll(a, b);
+    if (c) return c;
+    if (a->ps != b->ps) return a->ps < b->ps ? -1 : 1;
+    return strcmp(a->source, b->source);
+}
+
+static int by_coll_fit(const void *va, const void *vb) {
+    const ds_coll_fit *a = va, *b = vb;
+    if (a->profile != b->profile) return a->profile < b->profile ? -1 : 1;
+    int c = strcmp(a->collective, b->collective);
+    return c ? c : (a->group > b->group) - (a->group < b->group);
+}
+
+/* Of a sorted run of n times: the middle one, or the mean of the middle two rounded up to a ps. */
+#define MEDIAN_PS(run, n)                                                                          \
+    ((n) % 2 ? (run)[(n) / 2].ps                                                                   \
+             : (run)[(n) / 2 - 1].ps + ((run)[(n) / 2].ps - (run)[(n) / 2 - 1].ps + 1) / 2)
+
+static void merge_ops(ds_profiles *p) {
+    ds_op_row *at = p->ops.at;
+    uint32_t kept = 0;
+    if (p->ops.n) qsort(at, p->ops.n, sizeof *at, by_op_key);
+    for (uint32_t i = 0, n; i < p->ops.n; i += n) {
+        for (n = 1; i + n < p->ops.n && ds_op_key_compare(&at[i].key, &at[i + n].key) == 0; n++) {
+        }
+        ds_op_row row = at[i + (n - 1) / 2];
+        row.ps = MEDIAN_PS(&at[i], n);
+        row.n = n;
+        at[kept++] = row;
+    }
+    p->ops.n = kept;
+}
+
+static void merge_collectives(ds_profiles *p) {
+    ds_coll_row *at = p->coll_rows.at;
+    uint32_t kept = 0;
+    if (p->coll_rows.n) qsort(at, p->coll_rows.n, sizeof *at, by_coll_key);
+    for (uint32_t i = 0, n; i < p->coll_rows.n; i += n) {
+        for (n = 1; i + n < p->coll_rows.n && compare_coll(&at[i], &at[i + n]) == 0; n++) {
+        }
+        ds_coll_row row = at[i + (n - 1) / 2];
+        row.ps = MEDIAN_PS(&at[i], n);
+        row.n = n;
+        at[kept++] = row;
+    }
+    p->coll_rows.n = kept;
+    if (p->coll_fits.n)
+        qsort(p->coll_fits.at, p->coll_fits.n, sizeof *p->coll_fits.at, by_coll_fit);
+}
+
+/* ---- opening ---- */
+
+static ds_status load_tables(loader *l) {
+    DS_TRY(each(l, "SELECT coalesce((SELECT value FROM meta WHERE key = 'schema_version'), '')",
+                take_version));
+    DS_TRY(each(l, "SELECT id, key, place, revision FROM source ORDER BY id", take_source));
+    DS_TRY(each(l,
+                "SELECT id, name, memory_bytes, memory_bytes_per_s, source FROM device ORDER BY id",
+                take_device));
+    DS_TRY(each(l, "SELECT alias, device FROM device_alias ORDER BY alias", take_alias));
+    DS_TRY(each(l, "SELECT device, dtype, flop_per_s FROM device_peak", take_peak));
+    DS_TRY(each(l, "SELECT id, name, device, issue_ps, software, source FROM profile ORDER BY id",
+                take_profile));
+    DS_TRY(each(l,
+                "SELECT profile, class, op, dtype, batch, m, n, k, heads, kv_heads, seq_q, seq_kv,"
+                " head_dim, causal, tokens, width, time_ps, source FROM op_profile",
+                take_op));
+    DS_TRY(each(l,
+                "SELECT profile, op, dtype, resource, reference_per_s, e_max, w_half, w_min, w_max,"
+                " basis, source FROM efficiency_fit",
+                take_fit));
+    DS_TRY(each(l,
+                "SELECT profile, collective, group_size, size_bytes, time_ps, source"
+                " FROM collective_profile",
+                take_coll_row));
+    return each(l,
+                "SELECT profile, collective, group_size, capacity_bytes_per_s, alpha_ps, launch_ps,"
+                " step_ps, e_max, s_half, holds_compute, basis, source FROM collective_fit",
+                take_coll_fit);
+}
+
+/* "file:PATH?mode=ro&immutable=1" with the characters that mean something in a URI escaped. */
+static void put_uri(const char *path, ds_buf *uri) {
+    ds_buf_put(uri, "file:");
+    for (const char *p = path; *p; p++) {
+        if (strchr("%?# ", *p))
+            ds_buf_printf(uri, "%%%02X", (unsigned)(unsigned char)*p);
+        else
+            ds_buf_putc(uri, *p);
+    }
+    ds_buf_put(uri, "?mode=ro&immutable=1");
+}
+
+#ifndef DS_BUILD_PROFILES
+#define DS_BUILD_PROFILES "profiles.db"
+#endif
+#ifndef DS_SHARE_DIR
+#define DS_SHARE_DIR "."
+#endif
+
+static const char *default_path(void) {
+    const char *named = getenv("DISTSIM_PROFILES");
+    if (named && *named) return named;
+    return access(DS_BUILD_PROFILES, R_OK) == 0 ? DS_BUILD_PROFILES : DS_SHARE_DIR "/profiles.db";
+}
+
+static ds_status load_file(loader *l) {
+    if (access(l->path, R_OK) != 0)
+        return ds_error_set(l->err, DS_ERR_IO, DS_NOWHERE,
+                            "cannot read the cost database %s (set DISTSIM_PROFILES to another)",
+                            l->path);
+    ds_buf uri = {0};
+    put_uri(l->path, &uri);
+    int rc = sqlite3_open_v2(uri.text, &l->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    ds_buf_deinit(&uri);
+    ds_status status =
+        rc == SQLITE_OK ? load_tables(l) : fail(l, l->db ? sqlite3_errmsg(l->db) : "out of memory");
+    sqlite3_close(l->db);
+    return status;
+}
+
+ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
+    ds_profiles *p = ds_xcalloc(1, sizeof *p);
+    ds_arena_init(&p->arena);
+    *out = NULL;
+    loader l = {.path = path ? path : default_path(), .p = p, .arena = &p->arena, .err = err};
+    ds_profile none = {
+        .name = "none", .lower = "none", .kind = UINT32_MAX, .software = "", .source = ""};
+    DS_PUSH(&p->arena, &p->profiles, none);
+    ds_status status = load_file(&l);
+    if (status != DS_OK) {
+        ds_profiles_free(p);
+        return status;
+    }
+    merge_ops(p);
+    merge_collectives(p);
+    *out = p;
+    return DS_OK;
+}
+
+void ds_profiles_free(ds_profiles *profiles) {
+    if (!profiles) return;
+    ds_arena_deinit(&profiles->arena);
+    free(profiles);
+}

@@ -1,0 +1,279 @@
+/* The cost of one op: measured row, interpolation, roofline (SEMANTICS S8).
+ *
+ * Only + − × ÷ on doubles and 128-bit integers, so that every machine gives the same picoseconds; a
+ * double becomes a time in ds_ps_from_seconds alone. */
+#include "ir/base/units.h"
+#include "sim/cost/profiles_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct query {
+    const ds_profiles *p;
+    const ds_device_kind *kind;
+    uint32_t profile; /* 0 if it belongs to another kind */
+    const char *op;
+    const char *class; /* how rows and fits call this kind of work */
+    const ds_work *work;
+    ds_loc loc;
+    ds_buf *explain; /* may be NULL */
+    ds_error *err;
+} query;
+
+static const char *class_of(ds_work_kind kind) {
+    switch (kind) {
+    case DS_WORK_GEMM:
+        return "gemm";
+    case DS_WORK_CONV:
+        return "conv";
+    case DS_WORK_ATTENTION:
+        return "attention";
+    case DS_WORK_RECURRENT:
+        return "recurrent";
+    case DS_WORK_MEMORY:
+        return "memory";
+    case DS_WORK_NONE:
+        break;
+    }
+    return "none";
+}
+
+/* On hardware whose peaks for both are equal, bf16 and f16 differ in the meaning of their bits and
+ * not in time. The other one, or `dtype` itself. */
+static ds_dtype stand_in(const ds_device_kind *kind, ds_dtype dtype) {
+    if (kind->peak_flop_per_s[DS_BF16] != kind->peak_flop_per_s[DS_F16]) return dtype;
+    if (dtype == DS_BF16) return DS_F16;
+    return dtype == DS_F16 ? DS_BF16 : dtype;
+}
+
+/* ---- explanation ---- */
+
+static void explain_work(const query *q) {
+    const ds_work *w = q->work;
+    ds_buf *out = q->explain;
+    ds_buf_printf(out, "%s %s on %s, profile %s\n  work: ", q->op, ds_dtype_name(w->dtype),
+                  q->kind->name, q->p->profiles.at[q->profile].name);
+    switch (w->kind) {
+    case DS_WORK_GEMM:
+    case DS_WORK_CONV:
+    case DS_WORK_RECURRENT:
+        ds_buf_printf(out, "%s batch=%" PRId64 " m=%" PRId64 " n=%" PRId64 " k=%" PRId64 ", ",
+                      q->class, w->batch, w->m, w->n, w->k);
+        break;
+    case DS_WORK_ATTENTION:
+        ds_buf_printf(out,
+                      "attention batch=%" PRId64 " heads=%" PRId64 "/%" PRId64 " seq=%" PRId64
+                      "x%" PRId64 " head_dim=%" PRId64 "%s, ",
+                      w->batch, w->heads, w->kv_heads, w->seq_q, w->seq_kv, w->head_dim,
+                      w->causal ? " causal" : "");
+        break;
+    case DS_WORK_MEMORY:
+        ds_buf_printf(out, "memory tokens=%" PRId64 " width=%" PRId64 ", ", w->tokens, w->width);
+        break;
+    case DS_WORK_NONE:
+        break;
+    }
+    ds_buf_printf(out, "%" PRId64 " FLOP, %" PRId64 " bytes read, %" PRId64 " bytes written\n",
+                  w->flop, w->bytes_read, w->bytes_written);
+}
+
+static void explain_row(const query *q, const char *what, const ds_op_row *row) {
+    ds_buf_printf(q->explain, "  %s: ", what);
+    ds_print_ps(row->ps, q->explain);
+    ds_buf_printf(q->explain, " at %s=%" PRId64 " in %s",
+                  row->key.op == NULL || strcmp(q->class, "memory") == 0 ? "tokens"
+                  : strcmp(q->class, "attention") == 0                   ? "batch"
+                                                                         : "m",
+                  row->key.x, ds_dtype_name(row->key.dtype));
+    if (row->n > 1) ds_buf_printf(q->explain, ", median of %u", row->n);
+    ds_buf_printf(q->explain, " [%s]\n", row->source);
+}
+
+static void explain_total(const query *q, const ds_cost *cost) {
+    ds_buf_put(q->explain, "  time: ");
+    ds_print_ps(cost->ps, q->explain);
+    ds_buf_printf(q->explain, " (%" PRId64 " ps), %s%s\n", cost->ps,
+                  ds_cost_origin_name(cost->origin),
+                  cost->extrapolated ? ", outside the fitted range" : "");
+}
+
+/* ---- measured rows ---- */
+
+static ds_op_key key_of(const query *q, ds_dtype dtype) {
+    const ds_work *w = q->work;
+    ds_op_key key = {.profile = q->profile, .op = q->class, .dtype = dtype};
+    switch (w->kind) {
+    case DS_WORK_ATTENTION: {
+        const int64_t fixed[] = {w->heads,  w->kv_heads, w->seq_q,
+                                 w->seq_kv, w->head_dim, w->causal};
+        memcpy(key.fixed, fixed, sizeof fixed);
+        key.x = w->batch;
+        break;
+    }
+    case DS_WORK_MEMORY:
+        key.op = q->op;
+        key.fixed[0] = w->width;
+        key.x = w->tokens;
+        break;
+    default:
+        key.fixed[0] = w->batch;
+        key.fixed[1] = w->n;
+        key.fixed[2] = w->k;
+        key.x = w->m;
+        break;
+    }
+    return key;
+}
+
+/* Index of the first row that is not before `key`. */
+static uint32_t lower_bound(const ds_profiles *p, const ds_op_key *key) {
+    uint32_t low = 0, high = p->ops.n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (ds_op_key_compare(&p->ops.at[middle].key, key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* t0 + (t1 − t0)(x − x0)/(x1 − x0), rounded up, exact in 128 bits. */
+static int64_t interpolate(const ds_op_row *r0, const ds_op_row *r1, int64_t x) {
+    __extension__ typedef __int128 i128;
+    int64_t x0 = r0->key.x, x1 = r1->key.x;
+    i128 weighted = (i128)r0->ps * (x1 - x) + (i128)r1->ps * (x - x0);
+    return (int64_t)((weighted + (x1 - x0) - 1) / (x1 - x0));
+}
+
+/* True if rows of this dtype give the time. */
+static bool measured(const query *q, ds_dtype dtype, ds_cost *out) {
+    ds_op_key key = key_of(q, dtype);
+    uint32_t at = lower_bound(q->p, &key);
+    const ds_op_row *rows = q->p->ops.at;
+    if (at < q->p->ops.n && ds_op_key_compare(&rows[at].key, &key) == 0) {
+        *out = (ds_cost){.ps = rows[at].ps, .origin = DS_COST_EXACT};
+        if (q->explain) explain_row(q, "measured", &rows[at]);
+        return true;
+    }
+    if (at == 0 || at == q->p->ops.n) return false;
+    const ds_op_row *below = &rows[at - 1], *above = &rows[at];
+    if (ds_op_key_compare_fixed(&below->key, &key) != 0 ||
+        ds_op_key_compare_fixed(&above->key, &key) != 0)
+        return false;
+    if (above->key.x - below->key.x > below->key.x) return false; /* more than 2× apart */
+    *out = (ds_cost){.ps = interpolate(below, above, key.x), .origin = DS_COST_INTERPOLATED};
+    if (q->explain) {
+        explain_row(q, "between", below);
+        explain_row(q, "and", above);
+    }
+    return true;
+}
+
+/* ---- roofline ---- */
+
+static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool flop) {
+    for (uint32_t i = 0; q->profile && i < q->p->fits.n; i++) {
+        const ds_fit *f = &q->p->fits.at[i];
+        if (f->profile == q->profile && f->flop == flop && f->dtype == dtype &&
+            strcmp(f->op, op) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+/* The most special fit: of the mnemonic before the class, of the dtype before any. */
+static const ds_fit *best_fit(const query *q, bool flop) {
+    const char *names[] = {q->op, q->class};
+    for (int i = 0; i < 2; i++) {
+        const ds_fit *f = fit_of(q, names[i], (int32_t)q->work->dtype, flop);
+        if (!f) f = fit_of(q, names[i], (int32_t)stand_in(q->kind, q->work->dtype), flop);
+        if (!f) f = fit_of(q, names[i], DS_ANY_DTYPE, flop);
+        if (f) return f;
+    }
+    return NULL;
+}
+
+/* One side of the roofline. */
+typedef struct bound {
+    double seconds; /* negative: not known */
+    bool extrapolated;
+} bound;
+
+static void explain_rate(const query *q, const char *what, const ds_fit *f, double rate,
+                         double efficiency, bool extrapolated) {
+    const char *unit = strcmp(what, "compute") == 0 ? "FLOP/s" : "B/s";
+    ds_buf_printf(q->explain, "  %s: ", what);
+    ds_print_rate(rate, unit, q->explain);
+    if (f) {
+        ds_buf_printf(q->explain, " x efficiency %.4g = %.4g w/(w + %.4g)%s; %s [%s]\n", efficiency,
+                      f->e_max, f->w_half, extrapolated ? ", w clamped to the fitted range" : "",
+                      f->basis, f->source);
+    } else {
+        ds_buf_printf(q->explain, " (catalogue, no fit) [%s]\n", q->kind->source);
+    }
+}
+
+static bound bound_of(const query *q, const char *what, const ds_fit *f, double peak, double work) {
+    bound none = {.seconds = -1};
+    if (!f && !(peak > 0)) return none;
+    double rate = f ? f->reference_per_s : peak, efficiency = 1;
+    bound b = {0};
+    if (f) {
+        double w = work < f->w_min ? f->w_min : work > f->w_max ? f->w_max : work;
+        efficiency = f->e_max * w / (w + f->w_half);
+        b.extrapolated = work < f->w_min || work > f->w_max;
+    }
+    b.seconds = work / (rate * efficiency);
+    if (q->explain) explain_rate(q, what, f, rate, efficiency, b.extrapolated);
+    return b;
+}
+
+static ds_status no_cost(const query *q, const char *missing) {
+    return ds_error_set(q->err, DS_ERR_COST, q->loc,
+                        "no cost for %s in %s on %s: the catalogue has no %s and profile %s no fit",
+                        q->op, ds_dtype_name(q->work->dtype), q->kind->name, missing,
+                        q->p->profiles.at[q->profile].name);
+}
+
+static ds_status roofline(const query *q, ds_cost *out) {
+    const ds_work *w = q->work;
+    bool memory = w->kind == DS_WORK_MEMORY;
+    double peak = q->kind->peak_flop_per_s[w->dtype];
+    double bandwidth = (double)q->kind->memory_bytes_per_s;
+    double bytes = (double)w->bytes_read + (double)w->bytes_written;
+    bound flop = {.seconds = -1}, traffic = {.seconds = -1};
+    if (w->flop > 0) flop = bound_of(q, "compute", best_fit(q, true), peak, (double)w->flop);
+    if (bytes > 0) traffic = bound_of(q, "memory", best_fit(q, false), bandwidth, bytes);
+    if (!memory && w->flop > 0 && flop.seconds < 0) return no_cost(q, "peak");
+    if (memory && bytes > 0 && traffic.seconds < 0) return no_cost(q, "memory bandwidth");
+    bound larger = flop.seconds > traffic.seconds ? flop : traffic;
+    *out = (ds_cost){.origin = DS_COST_ROOFLINE, .extrapolated = larger.extrapolated};
+    return ds_ps_from_seconds(larger.seconds < 0 ? 0 : larger.seconds, &out->ps, q->err);
+}
+
+ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
+                     ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
+                     ds_cost *out, ds_buf *explain, ds_error *err) {
+    if (profile && profiles->profiles.at[profile].kind != kind) profile = 0;
+    query q = {.p = profiles,
+               .kind = &profiles->kinds.at[kind],
+               .profile = profile,
+               .op = op,
+               .class = class_of(work->kind),
+               .work = work,
+               .loc = loc,
+               .explain = explain,
+               .err = err};
+    *out = (ds_cost){.origin = DS_COST_ROOFLINE};
+    if (explain) explain_work(&q);
+    if (work->kind != DS_WORK_NONE) {
+        ds_dtype other = stand_in(q.kind, work->dtype);
+        bool found =
+            profile && mode == DS_COST_MEASURED &&
+            (measured(&q, work->dtype, out) || (other != work->dtype && measured(&q, other, out)));
+        if (!found) DS_TRY(roofline(&q, out));
+    }
+    if (explain) explain_total(&q, out);
+    return DS_OK;
+}

@@ -1,0 +1,87 @@
+/* The loaded cost database, as look-ups want it: sorted arrays in one arena. */
+#ifndef DS_COST_PROFILES_INTERNAL_H
+#define DS_COST_PROFILES_INTERNAL_H
+
+#include "sim/cost/cost.h"
+
+/* Must equal schema.sql's. */
+#define DS_PROFILES_VERSION "1"
+
+typedef struct ds_alias {
+    const char *name;  /* as written */
+    const char *lower; /* for look-ups and suggestions */
+    uint32_t index;    /* of the kind or profile */
+} ds_alias;
+
+/* Key of a measured op: everything but `x` must agree, `x` may be interpolated. */
+#define DS_OP_KEY_FIXED 6
+typedef struct ds_op_key {
+    uint32_t profile;
+    const char *op; /* "gemm", "conv", "recurrent", "attention", or a mnemonic */
+    ds_dtype dtype;
+    int64_t fixed[DS_OP_KEY_FIXED]; /* gemm, conv, recurrent: batch n k; attention: heads kv_heads
+                                       seq_q seq_kv head_dim causal; memory: width */
+    int64_t x;                      /* m; batch; tokens */
+} ds_op_key;
+
+typedef struct ds_op_row {
+    ds_op_key key;
+    int64_t ps; /* median over the duplicates */
+    uint32_t n; /* how many there were */
+    const char *source;
+} ds_op_row;
+
+typedef struct ds_fit {
+    uint32_t profile;
+    const char *op;
+    int32_t dtype; /* ds_dtype, or DS_ANY_DTYPE */
+    bool flop;     /* resource: FLOP, else bytes */
+    double reference_per_s, e_max, w_half, w_min, w_max;
+    const char *basis, *source;
+} ds_fit;
+#define DS_ANY_DTYPE (-1)
+
+typedef struct ds_coll_row {
+    uint32_t profile;
+    const char *collective;
+    uint32_t group;
+    int64_t bytes;
+    int64_t ps;
+    uint32_t n;
+    const char *source;
+} ds_coll_row;
+
+typedef struct ds_coll_fit {
+    uint32_t profile;
+    const char *collective;
+    uint32_t group;
+    int64_t capacity_bytes_per_s, alpha_ps, launch_ps, step_ps;
+    double e_max, s_half;
+    bool holds_compute;
+    const char *basis, *source;
+} ds_coll_fit;
+
+typedef struct ds_profile {
+    const char *name, *lower;
+    uint32_t kind;
+    int64_t issue_ps;
+    const char *software, *source;
+} ds_profile;
+
+struct ds_profiles {
+    ds_arena arena;
+    DS_VEC(ds_device_kind) kinds;
+    DS_VEC(ds_alias) kind_names; /* canonical names and aliases */
+    DS_VEC(ds_profile) profiles; /* [0] is "none" */
+    DS_VEC(ds_op_row) ops;       /* sorted by ds_op_key_compare, no duplicates */
+    DS_VEC(ds_fit) fits;
+    DS_VEC(ds_coll_row) coll_rows; /* sorted by profile, collective, group, bytes; no duplicates */
+    DS_VEC(ds_coll_fit) coll_fits; /* sorted by profile, collective, group */
+};
+
+/* Total order: profile, op, dtype, fixed, x. */
+int ds_op_key_compare(const ds_op_key *a, const ds_op_key *b);
+/* The same without x: equal keys are neighbours for interpolation. */
+int ds_op_key_compare_fixed(const ds_op_key *a, const ds_op_key *b);
+
+#endif
