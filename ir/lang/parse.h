@@ -1,0 +1,136 @@
+/* Internal to ir/lang: what the files of the parser share.
+ *
+ * Recursive descent over a stream of tokens, without backtracking. The first error ends everything:
+ * it is kept, and from then on the current token is the end of the file, so that every loop stops
+ * and no caller has to test. Functions return well-formed objects even then. */
+#ifndef DS_LANG_PARSE_H
+#define DS_LANG_PARSE_H
+
+#include "ir/base/map.h"
+#include "ir/lang/lexer.h"
+
+#define DS_MAX_NESTING    200u
+#define DS_MAX_FILE_BYTES (64u << 20)
+#define DS_LANG_VERSION   1
+
+/* What a name stood for before an inner scope gave it another meaning. */
+typedef struct ds_scope_undo {
+    const char *name;
+    uint64_t value;
+} ds_scope_undo;
+
+/* A name in a link's paths, which come before the `for` that declares the indices. */
+typedef struct ds_open_name {
+    const char *name;
+    ds_loc loc;
+    bool is_param;
+} ds_open_name;
+
+typedef struct ds_parser {
+    ds_unit *unit;
+    ds_module *module;
+    ds_arena *arena; /* the unit's */
+    ds_exprs *exprs; /* the unit's */
+    ds_lexer lexer;
+    ds_token tok;      /* the current token, not yet consumed */
+    ds_token ahead[2]; /* those after it that have been looked at */
+    uint32_t n_ahead;
+    ds_error *err;
+    ds_status status;
+    uint32_t depth;
+
+    ds_map params;                /* interned name → index */
+    ds_map opcodes;               /* interned mnemonic → code */
+    DS_VEC(const char *) indices; /* in scope, innermost last */
+    bool in_link;                 /* unknown names are open until the `for` */
+    DS_VEC(ds_open_name) open_names;
+
+    ds_func *func;
+    ds_map values; /* interned name → index into func->values + 1; 0: none */
+    DS_VEC(ds_scope_undo) undo;
+    uint32_t visible_from; /* values before this one cannot be named (local regions) */
+} ds_parser;
+
+/* ---- parse.c: tokens, errors, trivia ---- */
+
+void ds_parser_fail(ds_parser *p, ds_status code, ds_loc loc, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* "expected WHAT, found <current token>" at the current token. */
+void ds_parser_expected(ds_parser *p, const char *what);
+void ds_parser_advance(ds_parser *p);
+const ds_token *ds_parser_peek(ds_parser *p, uint32_t ahead); /* ahead 1 or 2 */
+
+bool ds_parser_at(const ds_parser *p, ds_token_kind kind);
+bool ds_parser_at_word(const ds_parser *p, const char *word);
+bool ds_parser_accept(ds_parser *p, ds_token_kind kind);
+bool ds_parser_accept_word(ds_parser *p, const char *word);
+/* Consumes the token or fails: "expected ')' to end the operands, found …". `purpose` may be "". */
+ds_token ds_parser_expect(ds_parser *p, ds_token_kind kind, const char *purpose);
+void ds_parser_expect_word(ds_parser *p, const char *word, const char *purpose);
+/* A plain name; the words of DS_RESERVED are refused. */
+ds_token ds_parser_expect_new_name(ds_parser *p, const char *purpose);
+int64_t ds_parser_expect_int(ds_parser *p, const char *purpose);
+
+/* Between a `{`, `(` or `[` and its end: true while another element follows. */
+bool ds_parser_more(ds_parser *p, ds_token_kind end);
+
+/* Nesting: false (and an error) beyond the limit; each true wants a leave. */
+bool ds_parser_enter(ds_parser *p);
+void ds_parser_leave(ds_parser *p);
+
+/* Comments. begin: at an item's first token. end: after its last; what was inside goes before it,
+ * what follows on its line is its trailing comment. opening: after the brace that opens its block.
+ * dangling: at the closing brace, which is the current token. */
+void ds_parser_begin(ds_parser *p, ds_trivia *trivia, bool first);
+void ds_parser_end(ds_parser *p, ds_trivia *trivia);
+void ds_parser_opening(ds_parser *p, ds_trivia *trivia);
+void ds_parser_dangling(ds_parser *p, ds_trivia *dangling, bool empty);
+
+/* ---- parse_expr.c ---- */
+
+ds_expr ds_parse_expr(ds_parser *p);
+/* `lo..hi` */
+void ds_parse_range(ds_parser *p, ds_expr *lo, ds_expr *hi);
+/* A unit word glued to nothing but an expression on the same line; NONE if there is none. */
+ds_unit_id ds_parse_unit(ds_parser *p);
+bool ds_expr_operator_of(const ds_token *token, ds_expr_kind *kind, uint32_t *precedence);
+
+/* Index scopes: push returns the mark to pop back to. */
+uint32_t ds_parser_push_index(ds_parser *p, const char *name, ds_loc loc);
+void ds_parser_pop_indices(ds_parser *p, uint32_t mark);
+bool ds_parser_has_index(const ds_parser *p, const char *name);
+
+/* ---- parse_type.c: types, places, attributes ---- */
+
+ds_type *ds_parse_type(ds_parser *p);
+ds_place ds_parse_place(ds_parser *p);
+/* gpu[0].port, for places and links. */
+void ds_parse_steps(ds_parser *p, ds_step **steps, uint32_t *n);
+/* @name or @alias.name, interned without the sigil. */
+const char *ds_parse_qualified(ds_parser *p, const char *purpose);
+/* `{l: 0..layers, …}` after a family's name; the indices stay in scope. */
+void ds_parse_binders(ds_parser *p, ds_binder **binders, uint32_t *n);
+/* `{key = value, …}` on one line: comments inside go to the item around. */
+void ds_parse_attrs(ds_parser *p, ds_attr **attrs, uint32_t *n);
+/* key = value pairs, one a line, up to the closing brace, each with its comments. */
+void ds_parse_entries(ds_parser *p, ds_attr **attrs, uint32_t *n, ds_trivia *dangling);
+ds_attr ds_parse_attr(ds_parser *p, bool keep_comments);
+
+/* ---- parse_func.c, parse_op.c ---- */
+
+void ds_parse_func(ds_parser *p);
+void ds_parse_program(ds_parser *p);
+ds_op *ds_parse_op(ds_parser *p);
+void ds_parse_block(ds_parser *p, ds_block *block, ds_trivia *opening);
+ds_value ds_parser_define(ds_parser *p, const char *name, ds_loc loc);
+/* Leaves a scope: names mean what they meant at the mark (p->undo.n on entry). */
+void ds_parser_close_scope(ds_parser *p, uint32_t mark);
+
+/* ---- parse_decl.c ---- */
+
+void ds_parse_topology(ds_parser *p);
+void ds_parse_mesh(ds_parser *p);
+void ds_parse_schedule(ds_parser *p);
+void ds_parse_scenario(ds_parser *p);
+
+#endif

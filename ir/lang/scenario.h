@@ -1,0 +1,77 @@
+/* The scenario block: which keys there are, what they mean, and how they are read.
+ *
+ *     scenario {
+ *       program = @step                  // or: model = @mlp, on = @box
+ *       train { loss = mse, optimizer = sgd }
+ *       strategy { dp = dp, tp = 1, pp = 1 }
+ *       profile = "V100-PCIE-16GB"
+ *     }
+ *
+ * One table says what is legal; the verifier, the command line's help and LANGUAGE.md read it. */
+#ifndef DS_LANG_SCENARIO_H
+#define DS_LANG_SCENARIO_H
+
+#include "ir/base/diag.h"
+#include "ir/core/ir.h"
+
+typedef enum ds_knob_kind {
+    DS_KNOB_INT,      /* an integer expression, at least `min` */
+    DS_KNOB_REAL,     /* a number, at least `min` */
+    DS_KNOB_BOOL,     /* true or false, on or off */
+    DS_KNOB_TEXT,     /* a word or a string; one of `choices` unless that is NULL */
+    DS_KNOB_TEXTS,    /* one or a list of them */
+    DS_KNOB_ENTRY,    /* @f: a function, or a per-rank program */
+    DS_KNOB_MESH,     /* @m */
+    DS_KNOB_PLACE,    /* @box or @m: a topology or a mesh */
+    DS_KNOB_SCHEDULE, /* a text ("1f1b", "file:PATH") or @s */
+    DS_KNOB_QUANTITY, /* a number with a unit of `dimension` (T, B, R, F; 'N': none) */
+    DS_KNOB_SECTION   /* a block of further knobs, or `off` */
+} ds_knob_kind;
+
+typedef struct ds_knob {
+    const char *section; /* "" for the scenario itself, else "train" or "strategy" */
+    const char *name;
+    ds_knob_kind kind;
+    int64_t min;
+    char dimension;
+    const char *choices; /* "mse cross_entropy none", or NULL */
+    const char *doc;     /* one sentence */
+} ds_knob;
+
+/* The whole table, grouped by section. */
+const ds_knob *ds_scenario_knobs(uint32_t *n);
+/* One line of it; NULL if there is none. */
+const ds_knob *ds_scenario_knob(const char *section, const char *name);
+
+/* The root module's scenario; NULL if it has none. */
+const ds_scenario *ds_unit_scenario(const ds_unit *unit);
+/* The entry of that name in a section ("" for the scenario itself); NULL if absent. */
+const ds_attr *ds_scenario_find(const ds_unit *unit, const char *section, const char *name);
+
+/* `program = @f`: the function, or NULL. `model = @f` likewise. */
+ds_func *ds_scenario_program_func(const ds_unit *unit);
+ds_func *ds_scenario_model(const ds_unit *unit);
+/* `program = @p` where @p is a per-rank program, or NULL. */
+ds_program *ds_scenario_ranks(const ds_unit *unit);
+/* The mesh on which values without `on` live: `mesh = @m`; else, for a program, the only mesh that the
+ * root module declares; else NULL. */
+ds_mesh *ds_scenario_mesh(const ds_unit *unit);
+/* `on = @box`: the topology, or NULL. */
+ds_topology *ds_scenario_topology(const ds_unit *unit);
+
+/* Values by section and name; an absent entry leaves *out as it was. The unit must be verified.
+ * Errors: evaluation, a number below the knob's minimum. */
+ds_status ds_scenario_int(const ds_binding *binding, const char *section, const char *name,
+                          int64_t *out, ds_error *err);
+ds_status ds_scenario_real(const ds_binding *binding, const char *section, const char *name,
+                           double *out, ds_error *err);
+ds_status ds_scenario_text(const ds_binding *binding, const char *section, const char *name,
+                           const char **out, ds_error *err);
+ds_status ds_scenario_bool(const ds_binding *binding, const char *section, const char *name,
+                           bool *out, ds_error *err);
+/* The texts of a list entry (`profiles = ["a", "b"]`), or of a single one; index < count. */
+uint32_t ds_scenario_text_count(const ds_unit *unit, const char *section, const char *name);
+ds_status ds_scenario_text_at(const ds_binding *binding, const char *section, const char *name,
+                              uint32_t index, const char **out, ds_error *err);
+
+#endif

@@ -1,0 +1,403 @@
+/* Declarations: duplicates, references between them, recursion, unused and shadowed names. */
+#include "ir/lang/verify_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const builtin_axes[] = {"pp", "dp", "cp", "tp", "ep"};
+#define N_BUILTIN_AXES ((uint32_t)(sizeof builtin_axes / sizeof *builtin_axes))
+
+static bool is_builtin_axis(const char *name) {
+    for (uint32_t i = 0; i < N_BUILTIN_AXES; i++)
+        if (strcmp(builtin_axes[i], name) == 0) return true;
+    return false;
+}
+
+/* Imports are acyclic (the loader sees to that) but may form a diamond of diamonds; depth bounds the
+ * walk, and nothing is lost by looking at a module twice. */
+static bool declares_axis(const ds_module *module, const char *name, uint32_t depth) {
+    for (uint32_t i = 0; i < module->axes.n; i++)
+        if (module->axes.at[i].name == name) return true;
+    for (uint32_t i = 0; i < module->imports.n && depth; i++) {
+        const ds_module *imported = module->imports.at[i].module;
+        if (imported && declares_axis(imported, name, depth - 1)) return true;
+    }
+    return false;
+}
+
+#define MAX_IMPORT_DEPTH 16
+
+bool ds_axis_is_declared(const ds_module *module, const char *name) {
+    return is_builtin_axis(name) || declares_axis(module, name, MAX_IMPORT_DEPTH);
+}
+
+static void add_axes(ds_checker *ck, const ds_module *module, ds_names *out, uint32_t depth) {
+    for (uint32_t i = 0; i < module->axes.n; i++)
+        DS_PUSH(&ck->diags->arena, &out->all, module->axes.at[i].name);
+    for (uint32_t i = 0; i < module->imports.n && depth; i++)
+        if (module->imports.at[i].module)
+            add_axes(ck, module->imports.at[i].module, out, depth - 1);
+}
+
+bool ds_verify__check_axis(ds_checker *ck, const ds_module *module, const char *axis, ds_loc loc) {
+    if (ds_axis_is_declared(module, axis)) return true;
+    ds_names names = {0};
+    for (uint32_t i = 0; i < N_BUILTIN_AXES; i++)
+        DS_PUSH(&ck->diags->arena, &names.all, builtin_axes[i]);
+    add_axes(ck, module, &names, MAX_IMPORT_DEPTH);
+    const char *hint = ds_verify__hint(ck, "", axis, names.all.at, names.all.n);
+    if (!hint)
+        hint = ds_arena_printf(&ck->diags->arena, "write `axis %s` to declare it", axis);
+    ds_verify__error(ck, DS_ERR_NAME, loc, hint,
+                     "unknown mesh axis `%s`: there are pp, dp, cp, tp, ep and those declared by "
+                     "`axis NAME`",
+                     axis);
+    return false;
+}
+
+/* ---- what a module sees ---- */
+
+static uint32_t count_of(const ds_module *module, ds_item_kind kind) {
+    switch (kind) {
+    case DS_ITEM_TOPOLOGY: return module->topologies.n;
+    case DS_ITEM_MESH: return module->meshes.n;
+    case DS_ITEM_FUNC: return module->funcs.n;
+    case DS_ITEM_PROGRAM: return module->programs.n;
+    case DS_ITEM_SCHEDULE: return module->schedules.n;
+    case DS_ITEM_PARAMS: return module->params.n;
+    case DS_ITEM_AXIS: return module->axes.n;
+    default: return 0;
+    }
+}
+
+static const char *name_of(const ds_module *module, ds_item_kind kind, uint32_t i, ds_loc *loc) {
+    switch (kind) {
+    case DS_ITEM_TOPOLOGY: return *loc = module->topologies.at[i]->loc, module->topologies.at[i]->name;
+    case DS_ITEM_MESH: return *loc = module->meshes.at[i]->loc, module->meshes.at[i]->name;
+    case DS_ITEM_FUNC: return *loc = module->funcs.at[i]->loc, module->funcs.at[i]->name;
+    case DS_ITEM_PROGRAM: return *loc = module->programs.at[i]->loc, module->programs.at[i]->name;
+    case DS_ITEM_SCHEDULE: return *loc = module->schedules.at[i]->loc, module->schedules.at[i]->name;
+    case DS_ITEM_PARAMS: return *loc = module->params.at[i].loc, module->params.at[i].name;
+    default: return *loc = module->axes.at[i].loc, module->axes.at[i].name;
+    }
+}
+
+static void add_visible(ds_checker *ck, const ds_module *module, ds_item_kind kind,
+                        const char *prefix, uint32_t depth, ds_names *out) {
+    ds_arena *arena = &ck->diags->arena;
+    for (uint32_t i = 0; i < count_of(module, kind); i++) {
+        ds_loc loc;
+        const char *name = name_of(module, kind, i, &loc);
+        if (prefix) name = ds_arena_printf(arena, "%s.%s", prefix, name);
+        DS_PUSH(arena, &out->all, name);
+    }
+    for (uint32_t i = 0; i < module->imports.n && depth; i++) {
+        const ds_import *import = &module->imports.at[i];
+        if (!import->module) continue;
+        if (!import->alias) {
+            add_visible(ck, import->module, kind, prefix, depth - 1, out);
+        } else if (!prefix) {
+            add_visible(ck, import->module, kind, import->alias, depth - 1, out);
+        }
+    }
+}
+
+void ds_verify__visible(ds_checker *ck, const ds_module *module, ds_item_kind kind, ds_names *out) {
+    add_visible(ck, module, kind, NULL, MAX_IMPORT_DEPTH, out);
+}
+
+static const char *kind_text(ds_item_kind kind) {
+    switch (kind) {
+    case DS_ITEM_TOPOLOGY: return "topology";
+    case DS_ITEM_MESH: return "mesh";
+    case DS_ITEM_FUNC: return "function";
+    case DS_ITEM_PROGRAM: return "program";
+    case DS_ITEM_SCHEDULE: return "schedule";
+    case DS_ITEM_PARAMS: return "param";
+    default: return "axis";
+    }
+}
+
+/* "… @box is a topology" where the name exists but is of another kind. */
+static const char *other_kind(const ds_module *module, const char *name) {
+    if (ds_find_func(module, name)) return "function";
+    if (ds_find_program(module, name)) return "per-rank program";
+    if (ds_find_topology(module, name)) return "topology";
+    if (ds_find_mesh(module, name)) return "mesh";
+    if (ds_find_schedule(module, name)) return "schedule";
+    return NULL;
+}
+
+void ds_verify__unknown(ds_checker *ck, const ds_module *module, ds_item_kind kind, ds_loc loc,
+                        const char *name) {
+    const char *other = other_kind(module, name);
+    if (other) {
+        ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "@%s is a %s; a %s is needed here", name,
+                         other, kind_text(kind));
+        return;
+    }
+    ds_names names = {0};
+    ds_verify__visible(ck, module, kind, &names);
+    const char *hint = ds_verify__hint(ck, "@", name, names.all.at, names.all.n);
+    ds_verify__error(ck, DS_ERR_NAME, loc, hint, "unknown %s @%s", kind_text(kind), name);
+}
+
+/* ---- duplicates ---- */
+
+typedef struct name_set {
+    ds_map first; /* name → kind << 32 | index */
+} name_set;
+
+/* Adds the declarations of one kind; two of one name in the same set are an error. */
+static void add_to_set(ds_checker *ck, name_set *set, const ds_module *module, ds_item_kind kind,
+                       const char *sigil) {
+    for (uint32_t i = 0; i < count_of(module, kind); i++) {
+        ds_loc loc, before;
+        const char *name = name_of(module, kind, i, &loc);
+        const uint64_t *found = ds_map_find(&set->first, DS_KEY(name));
+        if (!found) {
+            ds_map_put(&set->first, DS_KEY(name), (uint64_t)kind << 32 | i);
+            continue;
+        }
+        ds_item_kind kind_before = (ds_item_kind)(*found >> 32);
+        name_of(module, kind_before, (uint32_t)*found, &before);
+        ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "%s %s%s is declared twice: line %u has a %s of that name",
+                         kind_text(kind), sigil, name, before.line, kind_text(kind_before));
+    }
+}
+
+static void check_duplicates(ds_checker *ck, const ds_module *module) {
+    /* A place may be a mesh or a topology's device, an entry a function or a program: the two kinds
+     * of each pair share their names. */
+    static const struct {
+        ds_item_kind kinds[2];
+        const char *sigil;
+    } sets[] = {{{DS_ITEM_PARAMS, DS_ITEM_PARAMS}, ""},
+                {{DS_ITEM_AXIS, DS_ITEM_AXIS}, ""},
+                {{DS_ITEM_TOPOLOGY, DS_ITEM_MESH}, "@"},
+                {{DS_ITEM_FUNC, DS_ITEM_PROGRAM}, "@"},
+                {{DS_ITEM_SCHEDULE, DS_ITEM_SCHEDULE}, "@"}};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        name_set set;
+        ds_map_init(&set.first);
+        add_to_set(ck, &set, module, sets[i].kinds[0], sets[i].sigil);
+        if (sets[i].kinds[1] != sets[i].kinds[0])
+            add_to_set(ck, &set, module, sets[i].kinds[1], sets[i].sigil);
+        ds_map_deinit(&set.first);
+    }
+    for (uint32_t i = 0; i < module->axes.n; i++)
+        if (is_builtin_axis(module->axes.at[i].name))
+            ds_verify__error(ck, DS_ERR_NAME, module->axes.at[i].loc, NULL,
+                             "axis `%s` needs no declaration: pp, dp, cp, tp and ep always exist",
+                             module->axes.at[i].name);
+    for (uint32_t i = 1; i < module->scenarios.n; i++)
+        ds_verify__error(ck, DS_ERR_NAME, module->scenarios.at[i].loc, NULL,
+                         "a module has one scenario at most; the first one is on line %u",
+                         module->scenarios.at[0].loc.line);
+}
+
+/* ---- imports and params ---- */
+
+static const ds_param *find_param(const ds_module *module, const char *name) {
+    for (uint32_t i = 0; i < module->params.n; i++)
+        if (module->params.at[i].name == name) return &module->params.at[i];
+    return NULL;
+}
+
+static void check_with(ds_checker *ck, const ds_import *import) {
+    for (uint32_t i = 0; i < import->n_with; i++) {
+        const ds_attr *with = &import->with[i];
+        for (uint32_t j = 0; j < i; j++)
+            if (import->with[j].name == with->name)
+                ds_verify__error(ck, DS_ERR_NAME, with->loc, NULL,
+                                 "param `%s` is given twice for \"%s\"", with->name, import->path);
+        if (find_param(import->module, with->name)) continue;
+        ds_names names = {0};
+        for (uint32_t k = 0; k < import->module->params.n; k++)
+            DS_PUSH(&ck->diags->arena, &names.all, import->module->params.at[k].name);
+        ds_verify__error(ck, DS_ERR_NAME, with->loc,
+                         ds_verify__hint(ck, "", with->name, names.all.at, names.all.n),
+                         "\"%s\" has no param `%s`", import->path, with->name);
+    }
+}
+
+static void check_imports(ds_checker *ck, const ds_module *module) {
+    for (uint32_t i = 0; i < module->imports.n; i++) {
+        const ds_import *import = &module->imports.at[i];
+        if (import->module) check_with(ck, import);
+        for (uint32_t j = 0; j < i && import->alias; j++)
+            if (module->imports.at[j].alias == import->alias)
+                ds_verify__error(ck, DS_ERR_NAME, import->loc, NULL,
+                                 "the alias `%s` is taken by the import on line %u", import->alias,
+                                 module->imports.at[j].loc.line);
+    }
+}
+
+/* A param is used iff an expression of the unit mentions it: every mention is a node of the table. */
+static void count_param_uses(ds_checker *ck, const ds_module *module) {
+    for (uint32_t i = 0; i < module->params.n; i++) module->params.at[i].n_uses = 0;
+    const ds_exprs *exprs = &ck->unit->exprs;
+    for (uint32_t e = 1; e < exprs->nodes.n; e++) {
+        const ds_expr_node *node = &exprs->nodes.at[e];
+        if (node->kind != DS_EXPR_PARAM || (uint32_t)(node->i >> 32) != module->id) continue;
+        uint32_t index = (uint32_t)node->i;
+        if (index < module->params.n) module->params.at[index].n_uses++;
+    }
+    for (uint32_t i = 0; i < module->params.n; i++)
+        if (!module->params.at[i].n_uses)
+            ds_verify__warn(ck, module->params.at[i].loc, "param `%s` is never used",
+                            module->params.at[i].name);
+}
+
+void ds_verify__index_name(ds_checker *ck, const ds_module *module, const char *name, ds_loc loc) {
+    const ds_param *param = find_param(module, name);
+    if (param)
+        ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
+                         "the index `%s` hides the param of that name (line %u); take another name",
+                         name, param->loc.line);
+}
+
+/* ---- meshes ---- */
+
+#define MAX_MESH_CHAIN 64
+
+/* Follows views and picks to their end; reports a cycle once. */
+static void check_mesh_base(ds_checker *ck, const ds_mesh *mesh) {
+    if (mesh->kind == DS_MESH_ON) {
+        if (!ds_find_topology(mesh->module, mesh->base))
+            ds_verify__unknown(ck, mesh->module, DS_ITEM_TOPOLOGY, mesh->loc, mesh->base);
+        return;
+    }
+    const ds_mesh *base = ds_find_mesh(mesh->module, mesh->base);
+    if (!base) {
+        ds_verify__unknown(ck, mesh->module, DS_ITEM_MESH, mesh->loc, mesh->base);
+        return;
+    }
+    ds_buf chain = {0};
+    ds_buf_printf(&chain, "@%s", mesh->name);
+    for (uint32_t steps = 0; base && steps < MAX_MESH_CHAIN; steps++) {
+        ds_buf_printf(&chain, " -> @%s", base->name);
+        if (base == mesh) {
+            ds_verify__error(ck, DS_ERR_NAME, mesh->loc, NULL, "mesh @%s is made of itself: %s",
+                             mesh->name, chain.text);
+            break;
+        }
+        if (base->loc.line < mesh->loc.line) break; /* a cycle is reported at its first mesh */
+        base = base->kind == DS_MESH_ON ? NULL : ds_find_mesh(base->module, base->base);
+    }
+    ds_buf_deinit(&chain);
+}
+
+static void check_mesh(ds_checker *ck, const ds_mesh *mesh) {
+    for (uint32_t i = 0; i < mesh->n_axes; i++) {
+        const ds_mesh_axis *axis = &mesh->axes[i];
+        ds_verify__check_axis(ck, mesh->module, axis->name, axis->loc);
+        for (uint32_t j = 0; j < i; j++)
+            if (mesh->axes[j].name == axis->name) {
+                ds_verify__error(ck, DS_ERR_NAME, axis->loc, NULL,
+                                 "mesh @%s has the axis `%s` twice", mesh->name, axis->name);
+                break;
+            }
+    }
+    check_mesh_base(ck, mesh);
+}
+
+void ds_verify__names(ds_checker *ck, const ds_module *module) {
+    check_duplicates(ck, module);
+    check_imports(ck, module);
+    count_param_uses(ck, module);
+    for (uint32_t i = 0; i < module->meshes.n; i++) check_mesh(ck, module->meshes.at[i]);
+}
+
+/* ---- recursion ---- */
+
+typedef struct graph_edge {
+    const ds_op *call;
+    uint32_t to;
+} graph_edge;
+
+typedef struct graph_node {
+    ds_func *func;
+    DS_VEC(graph_edge) edges;
+    uint32_t next; /* edge to follow */
+    enum { NEW, OPEN, DONE } state;
+} graph_node;
+
+typedef struct call_graph {
+    DS_VEC(graph_node) nodes;
+    ds_map index; /* ds_func → node */
+} call_graph;
+
+static void add_calls(call_graph *graph, uint32_t from, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        ds_op *op = block->ops[i];
+        if (op->body) add_calls(graph, from, op->body);
+        if (op->code != DS_OP_CALL) continue;
+        op->callee = ds_find_func(graph->nodes.at[from].func->module, op->callee_name);
+        const uint64_t *to = op->callee ? ds_map_find(&graph->index, DS_KEY(op->callee)) : NULL;
+        if (to) {
+            graph_edge edge = {op, (uint32_t)*to};
+            DS_HPUSH(&graph->nodes.at[from].edges, edge);
+        }
+    }
+}
+
+static void add_func(call_graph *graph, ds_func *func) {
+    graph_node node = {.func = func};
+    ds_map_put(&graph->index, DS_KEY(func), graph->nodes.n);
+    DS_HPUSH(&graph->nodes, node);
+}
+
+static void report_recursion(ds_checker *ck, const call_graph *graph, const uint32_t *path,
+                             uint32_t n, const graph_edge *closing) {
+    uint32_t start = 0;
+    while (path[start] != closing->to) start++;
+    ds_buf chain = {0};
+    for (uint32_t i = start; i < n; i++)
+        ds_buf_printf(&chain, "@%s -> ", graph->nodes.at[path[i]].func->name);
+    ds_buf_printf(&chain, "@%s", graph->nodes.at[closing->to].func->name);
+    ds_verify__error(ck, DS_ERR_NAME, closing->call->loc, NULL,
+                     "functions may not call themselves: %s", chain.text);
+    ds_buf_deinit(&chain);
+}
+
+/* Depth first, without recursion of our own: a chain of calls may be long. */
+static void find_cycles(ds_checker *ck, call_graph *graph, uint32_t root) {
+    DS_VEC(uint32_t) path = {0};
+    DS_HPUSH(&path, root);
+    graph->nodes.at[root].state = OPEN;
+    while (path.n) {
+        graph_node *node = &graph->nodes.at[path.at[path.n - 1]];
+        if (node->next == node->edges.n) {
+            node->state = DONE;
+            path.n--;
+            continue;
+        }
+        const graph_edge *edge = &node->edges.at[node->next++];
+        graph_node *to = &graph->nodes.at[edge->to];
+        if (to->state == OPEN) report_recursion(ck, graph, path.at, path.n, edge);
+        if (to->state != NEW) continue;
+        to->state = OPEN;
+        DS_HPUSH(&path, edge->to);
+    }
+    free(path.at);
+}
+
+/* Sets every call's callee and reports cycles. O(functions + calls). */
+void ds_verify__recursion(ds_checker *ck) {
+    call_graph graph = {0};
+    ds_map_init(&graph.index);
+    for (uint32_t m = 0; m < ck->unit->modules.n; m++) {
+        const ds_module *module = ck->unit->modules.at[m];
+        for (uint32_t i = 0; i < module->funcs.n; i++) add_func(&graph, module->funcs.at[i]);
+        for (uint32_t i = 0; i < module->programs.n; i++)
+            for (uint32_t r = 0; r < module->programs.at[i]->n_ranks; r++)
+                add_func(&graph, module->programs.at[i]->ranks[r]);
+    }
+    for (uint32_t i = 0; i < graph.nodes.n; i++) add_calls(&graph, i, &graph.nodes.at[i].func->body);
+    for (uint32_t i = 0; i < graph.nodes.n; i++)
+        if (graph.nodes.at[i].state == NEW) find_cycles(ck, &graph, i);
+    for (uint32_t i = 0; i < graph.nodes.n; i++) free(graph.nodes.at[i].edges.at);
+    free(graph.nodes.at);
+    ds_map_deinit(&graph.index);
+}
