@@ -1,0 +1,159 @@
+/* The pipeline of a run: plan → engine → memory → accounts. */
+#include "sim/report/report.h"
+
+#include <stdlib.h>
+
+typedef struct span {
+    int64_t start, end;
+} span;
+
+static int by_start(const void *a, const void *b) {
+    const span *x = a, *y = b;
+    if (x->start != y->start) return x->start < y->start ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+/* Sorts spans and merges those that touch; returns how many are left. */
+static uint32_t merge(span *spans, uint32_t n) {
+    uint32_t kept = 0;
+    if (n) qsort(spans, n, sizeof *spans, by_start);
+    for (uint32_t i = 0; i < n; i++) {
+        if (kept && spans[i].start <= spans[kept - 1].end) {
+            if (spans[i].end > spans[kept - 1].end) spans[kept - 1].end = spans[i].end;
+        } else {
+            spans[kept++] = spans[i];
+        }
+    }
+    return kept;
+}
+
+static int64_t total(const span *spans, uint32_t n) {
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += spans[i].end - spans[i].start;
+    return sum;
+}
+
+static int64_t overlap(const span *a, uint32_t n_a, const span *b, uint32_t n_b) {
+    int64_t sum = 0;
+    for (uint32_t i = 0, k = 0; i < n_a && k < n_b;) {
+        int64_t lo = a[i].start > b[k].start ? a[i].start : b[k].start;
+        int64_t hi = a[i].end < b[k].end ? a[i].end : b[k].end;
+        if (hi > lo) sum += hi - lo;
+        if (a[i].end < b[k].end)
+            i++;
+        else
+            k++;
+    }
+    return sum;
+}
+
+static void add_compute(const ds_result *r, uint32_t task, ds_account *a) {
+    const ds_variant *v = ds_plan_task_variant(r->plan, task);
+    a->origin_ps[v->cost.origin] += v->ps;
+    if (v->cost.extrapolated) a->extrapolated_ps += v->ps;
+    a->flop += (double)v->work.flop;
+    const ds_class *c = &r->plan->classes[r->plan->task_class[task]];
+    double peak = ds_profiles_kind(r->plan->profiles, c->kind)->peak_flop_per_s[v->work.dtype];
+    if (peak > 0) a->peak_share += (double)v->work.flop / peak;
+}
+
+/* Compute and communication spans of every class, in one pass over the tasks. */
+static void account(ds_result *r) {
+    const ds_plan *plan = r->plan;
+    uint32_t *n_of = ds_xcalloc((size_t)plan->n_classes * 2 + 1, sizeof *n_of);
+    for (uint32_t t = 0; t < plan->n_tasks; t++)
+        n_of[2 * plan->task_class[t] + (plan->task_activity[t] != DS_NONE) + 1]++;
+    for (uint32_t i = 0; i < 2 * plan->n_classes; i++) n_of[i + 1] += n_of[i];
+    span *spans = ds_xcalloc(plan->n_tasks, sizeof *spans);
+    uint32_t *fill = ds_xcalloc((size_t)plan->n_classes * 2, sizeof *fill);
+    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        uint32_t slot = 2 * plan->task_class[t] + (plan->task_activity[t] != DS_NONE);
+        spans[n_of[slot] + fill[slot]++] = (span){r->run.start_ps[t], r->run.end_ps[t]};
+        ds_account *a = &r->accounts[plan->task_class[t]];
+        a->n_tasks++;
+        if (r->run.end_ps[t] > a->end_ps) a->end_ps = r->run.end_ps[t];
+        if (plan->task_activity[t] == DS_NONE) add_compute(r, t, a);
+    }
+    for (uint32_t c = 0; c < plan->n_classes; c++) {
+        ds_account *a = &r->accounts[c];
+        span *compute = spans + n_of[2 * c], *comm = spans + n_of[2 * c + 1];
+        uint32_t n_compute = merge(compute, fill[2 * c]), n_comm = merge(comm, fill[2 * c + 1]);
+        a->compute_ps = total(compute, n_compute);
+        a->hidden_comm_ps = overlap(compute, n_compute, comm, n_comm);
+        a->exposed_comm_ps = total(comm, n_comm) - a->hidden_comm_ps;
+        a->idle_ps = r->run.step_ps - a->compute_ps - a->exposed_comm_ps;
+    }
+    free(fill);
+    free(n_of);
+    free(spans);
+}
+
+static int64_t capacity(const ds_result *r, uint32_t cls) {
+    return ds_profiles_kind(r->plan->profiles, r->plan->classes[cls].kind)->memory_bytes;
+}
+
+/* The class nearest to its capacity; unknown capacities come last, then the larger peak. */
+static void find_fullest(ds_result *r) {
+    r->fits = true;
+    double most = -1;
+    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
+        int64_t peak = r->mem.classes[c].peak_bytes, room = capacity(r, c);
+        double share = room ? (double)peak / (double)room : 0;
+        if (room && peak > room) r->fits = false;
+        if (share > most || (share == most && peak > r->peak_bytes)) {
+            most = share;
+            r->fullest = c;
+            r->peak_bytes = peak;
+            r->capacity_bytes = room;
+        }
+    }
+}
+
+static void summarise(ds_result *r) {
+    const ds_plan *plan = r->plan;
+    double step_s = (double)r->run.step_ps * 1e-12, devices = 0, idle = 0, peak_share = 0;
+    for (uint32_t c = 0; c < plan->n_classes; c++) {
+        const ds_account *a = &r->accounts[c];
+        double n = plan->classes[c].n_devices;
+        devices += n;
+        idle += n * (double)a->idle_ps;
+        peak_share += n * a->peak_share;
+        r->op_instances += a->n_tasks * plan->classes[c].n_devices;
+        if (a->end_ps > r->accounts[r->critical].end_ps) r->critical = c;
+    }
+    if (r->run.step_ps > 0) {
+        r->throughput_per_s = (plan->samples > 0 ? (double)plan->samples : 1.0) / step_s;
+        r->bubble_fraction = idle / (devices * (double)r->run.step_ps);
+        r->mfu = peak_share / (devices * step_s);
+    }
+    find_fullest(r);
+}
+
+ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
+                      const ds_sim_options *options, ds_result **out, ds_error *err) {
+    *out = NULL;
+    ds_result *r = ds_xcalloc(1, sizeof *r);
+    ds_plan_options plan_options = {options->unfold, options->cost_mode};
+    ds_status status = ds_plan_build(binding, profiles, &plan_options, &r->plan, err);
+    if (status == DS_OK)
+        status = ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err);
+    if (status == DS_OK) status = ds_mem_compute(r->plan, &r->run, &r->mem, err);
+    if (status == DS_OK) {
+        r->accounts = ds_xcalloc(r->plan->n_classes, sizeof *r->accounts);
+        account(r);
+        summarise(r);
+        *out = r;
+        return DS_OK;
+    }
+    ds_result_free(r);
+    return status;
+}
+
+void ds_result_free(ds_result *r) {
+    if (!r) return;
+    ds_mem_deinit(&r->mem);
+    ds_run_deinit(&r->run);
+    ds_plan_free(r->plan);
+    free(r->accounts);
+    free(r);
+}
