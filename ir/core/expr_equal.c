@@ -110,7 +110,7 @@ static poly scale(algebra *al, poly p, int64_t factor) {
         at[i] = p.at[i];
         if (__builtin_mul_overflow(p.at[i].coef, factor, &at[i].coef)) al->failed = true;
     }
-    return (poly){at, p.n};
+    return al->failed ? ZERO : (poly){at, p.n};
 }
 
 static poly add(algebra *al, poly p, poly q) {
@@ -156,7 +156,7 @@ static poly multiply_by_term(algebra *al, poly p, const term *t) {
     term *at = new_terms(al, p.n);
     for (uint32_t i = 0; i < p.n && !al->failed; i++)
         if (!multiply_terms(&p.at[i], t, &at[i])) al->failed = true;
-    return (poly){at, p.n};
+    return al->failed ? ZERO : (poly){at, p.n};
 }
 
 static poly multiply(algebra *al, poly p, poly q) {
@@ -238,7 +238,7 @@ static poly divide_exactly(algebra *al, poly p, int64_t by) {
         at[i] = p.at[i];
         at[i].coef /= by;
     }
-    return (poly){at, p.n};
+    return al->failed ? ZERO : (poly){at, p.n};
 }
 
 /* a / b with no common factor and a positive leading coefficient below. */

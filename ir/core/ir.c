@@ -82,7 +82,7 @@ static const char *dimension_text(char dimension) {
     case 'B':
         return "a size (B, KB, MB, GB, TB, KiB, MiB, GiB, TiB)";
     case 'R':
-        return "a bandwidth (GB/s, GiB/s, Gb/s, …)";
+        return "a bandwidth (GB/s, GiB/s, Gb/s, ...)";
     case 'F':
         return "a rate of arithmetic (GFLOP/s, TFLOP/s)";
     default:
