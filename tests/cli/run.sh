@@ -36,7 +36,7 @@ complain() {
 in_order() { # DIRECTIVE STREAM
     directive "$1" >"$scratch/wanted"
     [ -s "$scratch/wanted" ] || return
-    awk -v name="$1" 'NR == FNR { wanted[n++] = $0; next }
+    awk -v name="$1" -v at=0 -v n=0 'NR == FNR { wanted[n++] = $0; next }
         at < n && index($0, wanted[at]) { at++ }
         END { if (at < n) { print name ": " wanted[at]; exit 1 } }' \
         "$scratch/wanted" "$scratch/$2" >"$scratch/missing" ||
