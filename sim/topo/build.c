@@ -481,6 +481,7 @@ void ds_topo_free(ds_topo *topo) {
         free(t->own.at);
     }
     ds_map_deinit(&topo->routes);
+    ds_map_deinit(&topo->singles);
     free(topo->paths);
     ds_arena_deinit(&topo->arena);
     free(topo);

@@ -171,7 +171,7 @@ static const ds_route *make_route(ds_topo *topo, ds_topo_search *s, uint32_t to,
                                   const ds_topo_cost *cost) {
     flow f = {.topo = topo};
     spread(&f, s, to, 1, 0);
-    qsort(f.links.at, f.links.n, sizeof *f.links.at, by_link);
+    if (f.links.n) qsort(f.links.at, f.links.n, sizeof *f.links.at, by_link);
     uint32_t *links = DS_NEW_N(&topo->arena, uint32_t, f.links.n);
     uint64_t *shares = DS_NEW_N(&topo->arena, uint64_t, f.links.n);
     for (uint32_t i = 0; i < f.links.n; i++) {
@@ -230,4 +230,44 @@ ds_status ds_topo_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_rout
     assert(from < topo->root->n_devices && to < topo->root->n_devices);
     return ds_topo_route_vertices(topo, topo->device_vertex[from], topo->device_vertex[to], out,
                                   err);
+}
+
+/* The lowest link of a route that starts at a vertex. Every link of a route lies on a best path to
+ * its end, so going on by any of them arrives. */
+static uint32_t lowest_link_from(const ds_topo *topo, const ds_route *route, uint32_t vertex) {
+    uint32_t i = 0;
+    while (topo->links[route->links[i]].from != vertex) i++;
+    return route->links[i];
+}
+
+static int by_number(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+ds_status ds_topo_route_single(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
+                               ds_error *err) {
+    const ds_route *all;
+    DS_TRY(ds_topo_route(topo, from, to, &all, err));
+    uint32_t at = topo->device_vertex[from], end = topo->device_vertex[to];
+    uint64_t key = (uint64_t)at << 32 | end;
+    const uint64_t *known = ds_map_find(&topo->singles, key);
+    if (known) {
+        *out = (const ds_route *)(uintptr_t)*known;
+        return DS_OK;
+    }
+    uint32_t *links = DS_NEW_N(&topo->arena, uint32_t, all->hops);
+    uint64_t *shares = DS_NEW_N(&topo->arena, uint64_t, all->hops);
+    for (uint32_t i = 0; i < all->hops; i++) {
+        links[i] = lowest_link_from(topo, all, at);
+        shares[i] = UINT64_C(1) << 32;
+        at = topo->links[links[i]].to;
+    }
+    assert(at == end);
+    if (all->hops) qsort(links, all->hops, sizeof *links, by_number);
+    ds_route *route = DS_NEW(&topo->arena, ds_route);
+    *route = (ds_route){all->latency_ps, all->hops, all->hops, links, shares};
+    ds_map_put(&topo->singles, key, DS_KEY(route));
+    *out = route;
+    return DS_OK;
 }

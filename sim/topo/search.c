@@ -148,7 +148,6 @@ static void relax_ports(ds_topo *topo, ds_topo_search *s, ds_topo_search *inside
     }
     for (uint32_t i = 0; i < inside->labels.n; i++) {
         const ds_topo_label *label = &inside->labels.at[i];
-        if (label->vertex == inside->source) continue;
         if (!(inside->t->flags[label->vertex] & DS_TOPO_PORT)) continue;
         relax(topo, s, base + label->vertex, ds_topo_cost_join(cost, label->cost));
     }

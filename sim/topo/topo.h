@@ -63,6 +63,11 @@ typedef struct ds_route {
  * topos may be used in different threads. */
 ds_status ds_topo_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
                         ds_error *err);
+/* One of the equally good paths only ({ route = "single" }): from each vertex on by the lowest link
+ * id. Links are in ascending order of id, each with the whole share. Cached and owned like
+ * ds_topo_route's, the same errors. */
+ds_status ds_topo_route_single(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
+                               ds_error *err);
 /* Between any two vertices (for `distsim topo --route`). */
 ds_status ds_topo_route_vertices(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
                                  ds_error *err);

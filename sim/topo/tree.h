@@ -15,7 +15,7 @@
 
 /* Beyond these a topology is refused: indices stay in 32 bits and recursion shallow. */
 #define DS_TOPO_MAX_SIZE  (UINT32_C(1) << 24) /* vertices, or directed links */
-#define DS_TOPO_MAX_LOOPS (UINT32_C(1) << 26) /* evaluations of link loops in one template */
+#define DS_TOPO_MAX_LOOPS (UINT32_C(1) << 25) /* evaluations of link loops in one template */
 #define DS_TOPO_MAX_DEPTH 64                  /* nested templates */
 
 typedef struct ds_topo_template ds_topo_template;
@@ -65,7 +65,7 @@ struct ds_topo {
     const char **device_type; /* [n_devices] */
     char *paths;              /* all vertices' paths, each NUL-terminated */
     size_t *path_at;          /* [n_vertices] offsets into paths */
-    ds_map routes;            /* from << 32 | to → ds_route */
+    ds_map routes, singles;   /* from << 32 | to (vertices) → ds_route */
     uint64_t n_labels;        /* in all searches together */
 };
 
