@@ -52,10 +52,41 @@ static uint32_t tree_size(const ds_exprs *exprs, const ds_expr_node *node) {
     return size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
 }
 
+/* Only the fields that the kind has, so that what a caller leaves in the others makes no
+ * difference. */
+static ds_expr_node only_own_fields(const ds_expr_node *node) {
+    ds_expr_node own = {.kind = node->kind};
+    switch (node->kind) {
+    case DS_EXPR_NONE:
+        break;
+    case DS_EXPR_INT:
+        own.i = node->i;
+        break;
+    case DS_EXPR_REAL:
+        own.r = node->r;
+        own.name = node->name;
+        break;
+    case DS_EXPR_PARAM:
+        own.i = node->i;
+        own.name = node->name;
+        break;
+    case DS_EXPR_STR:
+    case DS_EXPR_INDEX:
+    case DS_EXPR_AXIS_INDEX:
+        own.name = node->name;
+        break;
+    default:
+        own.a = node->a;
+        own.b = node->b;
+    }
+    return own;
+}
+
 ds_expr ds_expr_make(ds_exprs *exprs, ds_expr_node node) {
     int64_t literal;
     if (node.kind == DS_EXPR_NEG && ds_expr_is_int(exprs, node.a, &literal) && literal != INT64_MIN)
         return ds_expr_int(exprs, -literal);
+    node = only_own_fields(&node);
     node.size = tree_size(exprs, &node);
     uint64_t hash = hash_node(&node);
     uint64_t *first = ds_map_find(&exprs->index, hash);

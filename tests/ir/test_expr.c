@@ -718,6 +718,9 @@ Test(expr, equal_expressions_have_one_id) {
     ds_expr five = ds_expr_int(&w.exprs, 5);
     ds_expr minus = ds_expr_make(&w.exprs, (ds_expr_node){.kind = DS_EXPR_NEG, .a = five});
     cr_assert_eq(minus.i, ds_expr_int(&w.exprs, -5).i);
+    ds_expr_node written = {
+        .kind = DS_EXPR_INT, .i = 5, .name = ds_intern(&w.strings, "005"), .r = 5};
+    cr_assert_eq(ds_expr_make(&w.exprs, written).i, five.i, "other kinds' fields do not count");
     cr_assert_eq(ds_expr_at(&w.exprs, read_expr(&w, "1 + 2 * 3"))->size, 5);
     world_deinit(&w);
 }
