@@ -168,6 +168,8 @@ static void parse_partial(ds_parser *p, ds_type *type) {
             reduction = DS_RED_MAX;
             break;
         }
+        if (ds_parser_at_word(p, "sum") || ds_parser_at_word(p, "max"))
+            ds_parser_expected(p, "a mesh axis (the kind of reduction comes last)");
         ds_partial partial = {.axis = ds_parser_expect(p, DS_TOK_NAME, "of a mesh axis").name};
         DS_PUSH(p->arena, &partials, partial);
     } while (ds_parser_accept(p, DS_TOK_COMMA));
@@ -316,6 +318,8 @@ ds_attr ds_parse_attr(ds_parser *p, bool keep_comments) {
         attr.name = p->tok.name;
         ds_parser_advance(p);
     } else {
+        if (ds_parser_at_word(p, "and") || ds_parser_at_word(p, "or"))
+            ds_parser_expected(p, "the name of an entry");
         attr.name = ds_parser_expect(p, DS_TOK_NAME, "or a quoted pattern before '='").name;
     }
     if (!ds_parser_at(p, DS_TOK_LBRACE)) ds_parser_expect(p, DS_TOK_ASSIGN, "before the value");

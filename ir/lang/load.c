@@ -1,0 +1,262 @@
+/* Files and their imports.
+ *
+ * An import without `as` and `with` is loaded once a unit, by its real path; with one of them it is
+ * an instance of its own, since its params may differ. The files being loaded form a chain, in
+ * which a real path that occurs twice is a cycle.
+ *
+ * Candidate paths are built textually from the importing file's path, so that diagnostics show
+ * paths relative to where distsim was started, as the user wrote them. */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include "ir/lang/lang.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Aliased imports are instances: without a limit a chain of files that import the next one twice
+ * would double at each step. */
+#define MAX_MODULES    1024u
+#define MAX_FILE_BYTES (64u << 20)
+
+typedef struct file {
+    char *real; /* heap: realpath, or NULL for a text in memory */
+    const char *shown;
+    ds_loc import_loc;
+    const struct file *up; /* the file that imports it */
+} file;
+
+typedef struct loaded {
+    const char *real; /* interned */
+    ds_module *module;
+} loaded;
+
+typedef struct loader {
+    ds_unit *unit;
+    const ds_load_options *options;
+    DS_VEC(loaded) shared; /* heap */
+    ds_error *err;
+} loader;
+
+/* ---- files ---- */
+
+static bool is_file(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+}
+
+static ds_status read_stream(FILE *stream, const char *path, ds_loc loc, ds_buf *out,
+                             ds_error *err) {
+    char chunk[1 << 16];
+    size_t n;
+    while ((n = fread(chunk, 1, sizeof chunk, stream)) > 0) {
+        ds_buf_put_n(out, chunk, n);
+        if (out->n > MAX_FILE_BYTES)
+            return ds_error_set(err, DS_ERR_LIMIT, loc, "%s has more than %u MiB", path,
+                                MAX_FILE_BYTES >> 20);
+    }
+    if (ferror(stream))
+        return ds_error_set(err, DS_ERR_IO, loc, "cannot read %s: %s", path, strerror(errno));
+    return DS_OK;
+}
+
+static ds_status read_file(const char *path, ds_loc loc, ds_buf *out, ds_error *err) {
+    FILE *stream = fopen(path, "rb");
+    if (!stream)
+        return ds_error_set(err, DS_ERR_IO, loc, "cannot open %s: %s", path, strerror(errno));
+    ds_status status = read_stream(stream, path, loc, out, err);
+    fclose(stream);
+    return status;
+}
+
+/* ---- search ---- */
+
+/* The folders in which an import is looked for, tried in order. */
+typedef struct search {
+    const char *wanted;
+    char *found; /* heap */
+    ds_buf tried;
+} search;
+
+static bool try_folder(search *s, const char *folder, size_t n) {
+    if (s->found) return true;
+    ds_buf path = {0};
+    if (n == 1 && folder[0] == '.')
+        ds_buf_put(&path, s->wanted);
+    else
+        ds_buf_printf(&path, "%.*s%s%s", (int)n, folder, n && folder[n - 1] == '/' ? "" : "/",
+                      s->wanted);
+    ds_buf_printf(&s->tried, "%s%.*s", s->tried.n ? ", " : "", (int)n, folder);
+    if (is_file(path.text))
+        s->found = path.text;
+    else
+        ds_buf_deinit(&path);
+    return s->found != NULL;
+}
+
+/* Is the folder the last to look in: the file system's root, or a project's (it holds .git)? */
+static bool is_root(const char *folder) {
+    char *real = realpath(folder, NULL);
+    bool root = !real || strcmp(real, "/") == 0;
+    free(real);
+    ds_buf git = {0};
+    ds_buf_printf(&git, "%s/.git", folder);
+    struct stat info;
+    root = root || stat(git.text, &info) == 0;
+    ds_buf_deinit(&git);
+    return root;
+}
+
+/* Makes `folder` its own parent: a/b → a → . → .. → ../.. */
+static void go_up(ds_buf *folder) {
+    const char *last = strrchr(folder->text, '/');
+    const char *name = last ? last + 1 : folder->text;
+    bool dots = strcmp(name, "..") == 0;
+    if (!dots && strcmp(name, ".") == 0 && !last) {
+        folder->n = 0;
+        ds_buf_put(folder, "..");
+    } else if (dots || strcmp(name, ".") == 0 || *name == '\0') {
+        ds_buf_put(folder, "/..");
+    } else {
+        folder->n = last ? (size_t)(last - folder->text) + (last == folder->text) : 0;
+        ds_buf_put(folder, last ? "" : ".");
+    }
+}
+
+static void search_upwards(search *s, const char *importer) {
+    ds_buf folder = {0};
+    const char *slash = strrchr(importer, '/');
+    if (slash)
+        ds_buf_put_n(&folder, importer, slash == importer ? 1 : (size_t)(slash - importer));
+    else
+        ds_buf_put(&folder, ".");
+    while (!try_folder(s, folder.text, folder.n) && !is_root(folder.text)) go_up(&folder);
+    ds_buf_deinit(&folder);
+}
+
+static void search_list(search *s, const char *list) {
+    while (list && *list) {
+        size_t n = strcspn(list, ":");
+        if (n && try_folder(s, list, n)) return;
+        list += n + (list[n] == ':');
+    }
+}
+
+/* The path of an import, on the heap; an error that lists where it was looked for. */
+static ds_status find_import(loader *l, const char *importer, const ds_import *import, char **out) {
+    search s = {.wanted = import->path};
+    if (import->path[0] == '/') {
+        try_folder(&s, "", 0);
+    } else {
+        search_upwards(&s, importer);
+        for (uint32_t k = 0; l->options && k < l->options->n_include_dirs; k++)
+            try_folder(&s, l->options->include_dirs[k], strlen(l->options->include_dirs[k]));
+        search_list(&s, getenv("DISTSIM_PATH"));
+#ifdef DS_SHARE_DIR
+        try_folder(&s, DS_SHARE_DIR, strlen(DS_SHARE_DIR));
+#endif
+    }
+    ds_status status = DS_OK;
+    if (!s.found)
+        status = ds_error_set(l->err, DS_ERR_IO, import->loc, "cannot find \"%s\"; looked in %s",
+                              import->path, s.tried.n ? s.tried.text : "/");
+    ds_buf_deinit(&s.tried);
+    *out = s.found;
+    return status;
+}
+
+/* ---- loading ---- */
+
+static ds_status load_imports(loader *l, ds_module *module, const file *self);
+
+static ds_status refuse_cycle(loader *l, const file *self) {
+    for (const file *at = self->up; at; at = at->up) {
+        if (!at->real || !self->real || strcmp(at->real, self->real) != 0) continue;
+        ds_buf chain = {0};
+        ds_buf_put(&chain, self->shown);
+        for (const file *link = self->up; link != at->up; link = link->up)
+            ds_buf_printf(&chain, " <- %s", link->shown);
+        ds_status status = ds_error_set(l->err, DS_ERR_NAME, self->import_loc,
+                                        "imports go in a circle: %s", chain.text);
+        ds_buf_deinit(&chain);
+        return status;
+    }
+    return DS_OK;
+}
+
+static ds_status load_module(loader *l, const file *self, const char *text, size_t n,
+                             ds_module **out) {
+    if (l->unit->modules.n == MAX_MODULES)
+        return ds_error_set(l->err, DS_ERR_LIMIT, self->import_loc,
+                            "more than %u imported modules in one program", MAX_MODULES);
+    ds_module *module = ds_unit_add_module(l->unit, self->shown, text, n);
+    *out = module;
+    DS_TRY(ds_parse(module, l->err));
+    return load_imports(l, module, self);
+}
+
+static ds_module *find_shared(const loader *l, const char *real) {
+    for (uint32_t k = 0; k < l->shared.n; k++)
+        if (strcmp(l->shared.at[k].real, real) == 0) return l->shared.at[k].module;
+    return NULL;
+}
+
+static ds_status read_and_load(loader *l, const file *self, ds_module **out) {
+    ds_buf text = {0};
+    ds_status status = read_file(self->shown, self->import_loc, &text, l->err);
+    if (!status) status = load_module(l, self, text.text, text.n, out);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+static ds_status load_import(loader *l, ds_import *import, file *self) {
+    bool own = import->alias || import->n_with;
+    DS_TRY(refuse_cycle(l, self));
+    if (!own && self->real) import->module = find_shared(l, self->real);
+    if (import->module) return DS_OK;
+    DS_TRY(read_and_load(l, self, &import->module));
+    if (!own && self->real) {
+        const char *real = ds_intern(&l->unit->strings, self->real);
+        DS_HPUSH(&l->shared, ((loaded){real, import->module}));
+    }
+    return DS_OK;
+}
+
+static ds_status load_imports(loader *l, ds_module *module, const file *self) {
+    for (uint32_t k = 0; k < module->imports.n; k++) {
+        ds_import *import = &module->imports.at[k];
+        char *path = NULL;
+        DS_TRY(find_import(l, module->path, import, &path));
+        file next = {realpath(path, NULL), path, import->loc, self};
+        ds_status status = load_import(l, import, &next);
+        free(next.real);
+        free(path);
+        if (status) return status;
+    }
+    return DS_OK;
+}
+
+ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_load_options *options,
+                       ds_unit **out, ds_error *err) {
+    *out = ds_unit_new();
+    loader l = {.unit = *out, .options = options, .err = err};
+    file root = {.real = realpath(path, NULL), .shown = path, .import_loc = DS_NOWHERE};
+    ds_module *module;
+    ds_status status = load_module(&l, &root, text, n, &module);
+    free(root.real);
+    free(l.shared.at);
+    return status;
+}
+
+ds_status ds_load_file(const char *path, const ds_load_options *options, ds_unit **out,
+                       ds_error *err) {
+    ds_buf text = {0};
+    ds_status status = read_file(path, DS_NOWHERE, &text, err);
+    if (!status)
+        status = ds_load_text(path, text.text ? text.text : "", text.n, options, out, err);
+    else
+        *out = ds_unit_new();
+    ds_buf_deinit(&text);
+    return status;
+}

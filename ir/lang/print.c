@@ -1,0 +1,271 @@
+/* The printer's core: layout, comments, attributes; and the items of a file. */
+#include "ir/lang/print_internal.h"
+
+#include "ir/lang/lang.h"
+#include "ir/lang/lexer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- layout ---- */
+
+void ds_printer_put(ds_printer *p, const char *text) {
+    ds_buf_put(p->out, text);
+}
+
+void ds_printer_indent(ds_printer *p) {
+    for (uint32_t k = 0; k < p->depth; k++) ds_buf_put(p->out, "  ");
+}
+
+void ds_printer_expr(ds_printer *p, ds_expr e) {
+    ds_expr_print(p->exprs, e, p->out);
+}
+
+void ds_printer_range(ds_printer *p, ds_expr lo, ds_expr hi) {
+    ds_printer_expr(p, lo);
+    ds_printer_put(p, "..");
+    ds_printer_expr(p, hi);
+}
+
+void ds_printer_string(ds_printer *p, const char *text) {
+    ds_print_string(text, p->out);
+}
+
+void ds_printer_comma(ds_printer *p, uint32_t k) {
+    if (k > 0) ds_printer_put(p, ", ");
+}
+
+/* ---- comments ---- */
+
+static void print_comment(ds_printer *p, const char *text) {
+    ds_printer_put(p, "//");
+    if (strcmp(text, " ") != 0) ds_printer_put(p, text);
+}
+
+static void print_leading(ds_printer *p, const ds_trivia *trivia) {
+    if (trivia->blank_before) ds_printer_put(p, "\n");
+    for (uint32_t k = 0; k < trivia->n_comments; k++) {
+        if (*trivia->comments[k]) {
+            ds_printer_indent(p);
+            print_comment(p, trivia->comments[k]);
+        }
+        ds_printer_put(p, "\n");
+    }
+}
+
+static void end_line(ds_printer *p, const char *comment) {
+    if (comment) {
+        ds_printer_put(p, "  ");
+        print_comment(p, comment);
+    }
+    ds_printer_put(p, "\n");
+}
+
+void ds_printer_begin(ds_printer *p, const ds_trivia *trivia) {
+    print_leading(p, trivia);
+    ds_printer_indent(p);
+}
+
+void ds_printer_end(ds_printer *p, const ds_trivia *trivia) {
+    end_line(p, trivia->trailing);
+}
+
+void ds_printer_open(ds_printer *p, const ds_trivia *trivia) {
+    ds_printer_put(p, " {");
+    end_line(p, trivia->opening);
+    p->depth++;
+}
+
+void ds_printer_close(ds_printer *p, const ds_trivia *dangling) {
+    print_leading(p, dangling);
+    p->depth--;
+    ds_printer_indent(p);
+    ds_printer_put(p, "}");
+}
+
+/* ---- attributes ---- */
+
+static void print_value(ds_printer *p, const ds_attr *attr);
+
+static void print_items(ds_printer *p, const ds_attr *attrs, uint32_t n) {
+    for (uint32_t k = 0; k < n; k++) {
+        ds_printer_comma(p, k);
+        ds_printer_attr(p, &attrs[k]);
+    }
+}
+
+static void print_list(ds_printer *p, const ds_attr *attr) {
+    ds_printer_put(p, "[");
+    for (uint32_t k = 0; k < attr->n_items; k++) {
+        ds_printer_comma(p, k);
+        print_value(p, &attr->items[k]);
+    }
+    ds_printer_put(p, "]");
+}
+
+static void print_block(ds_printer *p, const ds_attr *attr) {
+    if (!attr->multiline) {
+        ds_printer_put(p, "{");
+        print_items(p, attr->items, attr->n_items);
+        ds_printer_put(p, "}");
+        return;
+    }
+    ds_printer_put(p, "{");
+    end_line(p, attr->trivia.opening);
+    p->depth++;
+    ds_printer_entries(p, attr->items, attr->n_items);
+    ds_printer_close(p, &attr->dangling);
+}
+
+static void print_override(ds_printer *p, const ds_attr *attr) {
+    ds_printer_put(p, "on ");
+    ds_place_print(p->exprs, &attr->place, p->out);
+    if (!attr->n_items) return;
+    ds_printer_put(p, " [");
+    for (uint32_t k = 0; k < attr->n_items; k++) {
+        ds_printer_comma(p, k);
+        ds_printer_put(p, attr->items[k].name);
+        ds_printer_put(p, ": ");
+        print_value(p, &attr->items[k]);
+    }
+    ds_printer_put(p, "]");
+}
+
+static void print_value(ds_printer *p, const ds_attr *attr) {
+    switch (attr->kind) {
+    case DS_ATTR_EXPR:
+        ds_printer_expr(p, attr->expr);
+        break;
+    case DS_ATTR_BOOL:
+        ds_printer_put(p, attr->flag ? "true" : "false");
+        break;
+    case DS_ATTR_WORD:
+        ds_printer_put(p, attr->word);
+        break;
+    case DS_ATTR_QUANTITY:
+        ds_printer_expr(p, attr->expr);
+        ds_printer_put(p, " ");
+        ds_printer_put(p, ds_unit_text(attr->unit));
+        break;
+    case DS_ATTR_PLACE:
+        if (attr->is_override)
+            print_override(p, attr);
+        else
+            ds_place_print(p->exprs, &attr->place, p->out);
+        break;
+    case DS_ATTR_LIST:
+        print_list(p, attr);
+        break;
+    case DS_ATTR_BLOCK:
+        print_block(p, attr);
+        break;
+    }
+}
+
+void ds_printer_attr(ds_printer *p, const ds_attr *attr) {
+    if (attr->quoted_name)
+        ds_printer_string(p, attr->name);
+    else
+        ds_printer_put(p, attr->name);
+    ds_printer_put(p, attr->kind == DS_ATTR_BLOCK ? " " : " = ");
+    print_value(p, attr);
+}
+
+void ds_printer_attrs(ds_printer *p, const ds_attr *attrs, uint32_t n) {
+    if (!n) return;
+    ds_printer_put(p, " {");
+    print_items(p, attrs, n);
+    ds_printer_put(p, "}");
+}
+
+void ds_printer_entries(ds_printer *p, const ds_attr *attrs, uint32_t n) {
+    for (uint32_t k = 0; k < n; k++) {
+        ds_printer_begin(p, &attrs[k].trivia);
+        ds_printer_attr(p, &attrs[k]);
+        ds_printer_end(p, &attrs[k].trivia);
+    }
+}
+
+void ds_printer_steps(ds_printer *p, const ds_step *steps, uint32_t n) {
+    for (uint32_t k = 0; k < n; k++) {
+        if (k > 0) ds_printer_put(p, ".");
+        ds_printer_put(p, steps[k].name);
+        if (!DS_HAS_EXPR(steps[k].index)) continue;
+        ds_printer_put(p, "[");
+        ds_printer_expr(p, steps[k].index);
+        ds_printer_put(p, "]");
+    }
+}
+
+/* ---- items of a file ---- */
+
+static void print_import(ds_printer *p, const ds_import *import) {
+    ds_printer_begin(p, &import->trivia);
+    ds_printer_put(p, "import ");
+    ds_printer_string(p, import->path);
+    if (import->alias) ds_buf_printf(p->out, " as %s", import->alias);
+    if (import->n_with) {
+        ds_printer_put(p, " with ");
+        print_items(p, import->with, import->n_with);
+    }
+    ds_printer_end(p, &import->trivia);
+}
+
+static void print_params(ds_printer *p, const ds_module *module, uint32_t first) {
+    const ds_param *params = module->params.at;
+    ds_printer_begin(p, &params[first].trivia);
+    ds_printer_put(p, "param ");
+    for (uint32_t k = first; k < module->params.n && params[k].group == params[first].group; k++) {
+        ds_printer_comma(p, k - first);
+        ds_buf_printf(p->out, "%s = ", params[k].name);
+        ds_printer_expr(p, params[k].init);
+    }
+    ds_printer_end(p, &params[first].trivia);
+}
+
+static void print_axis(ds_printer *p, const ds_axis_decl *axis) {
+    ds_printer_begin(p, &axis->trivia);
+    ds_buf_printf(p->out, "axis %s", axis->name);
+    ds_printer_end(p, &axis->trivia);
+}
+
+static void print_item(ds_printer *p, const ds_module *module, ds_item item) {
+    switch (item.kind) {
+    case DS_ITEM_IMPORT:
+        print_import(p, &module->imports.at[item.index]);
+        break;
+    case DS_ITEM_PARAMS:
+        print_params(p, module, item.index);
+        break;
+    case DS_ITEM_AXIS:
+        print_axis(p, &module->axes.at[item.index]);
+        break;
+    case DS_ITEM_TOPOLOGY:
+        ds_printer_topology(p, module->topologies.at[item.index]);
+        break;
+    case DS_ITEM_MESH:
+        ds_printer_mesh(p, module->meshes.at[item.index]);
+        break;
+    case DS_ITEM_FUNC:
+        ds_printer_func(p, module->funcs.at[item.index]);
+        break;
+    case DS_ITEM_PROGRAM:
+        ds_printer_program(p, module->programs.at[item.index]);
+        break;
+    case DS_ITEM_SCHEDULE:
+        ds_printer_schedule(p, module->schedules.at[item.index]);
+        break;
+    case DS_ITEM_SCENARIO:
+        ds_printer_scenario(p, &module->scenarios.at[item.index]);
+        break;
+    }
+}
+
+void ds_print_module(const ds_module *module, ds_buf *out) {
+    ds_printer p = {.exprs = &module->unit->exprs, .out = out};
+    ds_printer_begin(&p, &module->trivia);
+    ds_buf_printf(out, "dir %" PRId64, module->version);
+    ds_printer_end(&p, &module->trivia);
+    for (uint32_t k = 0; k < module->items.n; k++) print_item(&p, module, module->items.at[k]);
+    print_leading(&p, &module->dangling);
+}

@@ -1,0 +1,342 @@
+/* Functions, programs and ops as text. */
+#include "ir/lang/lang.h"
+#include "ir/lang/print_internal.h"
+#include "ir/ops/ops.h"
+
+#include <inttypes.h>
+
+static void print_block(ds_printer *p, const ds_block *block, const ds_trivia *trivia);
+
+/* ---- values and types ---- */
+
+static void print_value(ds_printer *p, ds_value value) {
+    ds_buf_printf(p->out, "%%%s", ds_value_at(p->func, value)->name);
+}
+
+static void print_type(ds_printer *p, const ds_type *type) {
+    ds_type_print(p->exprs, type, p->out);
+}
+
+static void print_use(ds_printer *p, const ds_use *use) {
+    print_value(p, use->value);
+    for (uint32_t k = 0; k < use->n_index; k++) {
+        ds_printer_put(p, k ? ", " : "{");
+        ds_printer_expr(p, use->index[k]);
+        if (!use->index_hi || !DS_HAS_EXPR(use->index_hi[k])) continue;
+        ds_printer_put(p, ":");
+        ds_printer_expr(p, use->index_hi[k]);
+    }
+    if (use->n_index) ds_printer_put(p, "}");
+}
+
+static void print_uses(ds_printer *p, const ds_use *uses, uint32_t n) {
+    for (uint32_t k = 0; k < n; k++) {
+        ds_printer_comma(p, k);
+        print_use(p, &uses[k]);
+    }
+}
+
+static void print_operands(ds_printer *p, const ds_op *op) {
+    ds_printer_put(p, "(");
+    print_uses(p, op->in, op->n_in);
+    ds_printer_put(p, ")");
+}
+
+static void print_binders(ds_printer *p, const ds_binder *binders, uint32_t n) {
+    if (!n) return;
+    for (uint32_t k = 0; k < n; k++) {
+        ds_printer_put(p, k ? ", " : "{");
+        ds_buf_printf(p->out, "%s: ", binders[k].name);
+        ds_printer_range(p, binders[k].lo, binders[k].hi);
+    }
+    ds_printer_put(p, "}");
+}
+
+/* A kept value of a loop has the loop's index for its binder: it goes without saying. */
+static bool binder_is_implied(const ds_op *op, uint32_t result) {
+    return op->code == DS_OP_FOR && result >= op->n_args;
+}
+
+/* " : T1, T2" if the types of all results are known. */
+static void print_result_types(ds_printer *p, const ds_op *op) {
+    if (p->brief || !op->n_out) return;
+    for (uint32_t k = 0; k < op->n_out; k++)
+        if (!ds_value_at(p->func, op->out[k])->type) return;
+    ds_printer_put(p, " : ");
+    for (uint32_t k = 0; k < op->n_out; k++) {
+        const ds_value_info *info = ds_value_at(p->func, op->out[k]);
+        ds_printer_comma(p, k);
+        if (info->n_binders && !binder_is_implied(op, k)) {
+            print_binders(p, info->binders, info->n_binders);
+            ds_printer_put(p, " ");
+        }
+        print_type(p, info->type);
+    }
+}
+
+static void print_attrs(ds_printer *p, const ds_op *op) {
+    if (!p->brief) ds_printer_attrs(p, op->attrs, op->n_attrs);
+}
+
+/* ---- clauses ---- */
+
+static void print_over(ds_printer *p, const ds_op *op, bool always_parens) {
+    bool parens = always_parens || op->n_over > 1;
+    ds_printer_put(p, parens ? " over (" : " over ");
+    for (uint32_t k = 0; k < op->n_over; k++) {
+        ds_printer_comma(p, k);
+        ds_printer_put(p, op->over[k]);
+    }
+    if (parens) ds_printer_put(p, ")");
+}
+
+static void print_group(ds_printer *p, const ds_op *op) {
+    ds_printer_put(p, " group (");
+    for (uint32_t k = 0; k < op->n_group; k++) {
+        ds_printer_comma(p, k);
+        ds_printer_expr(p, op->group[k]);
+    }
+    ds_printer_put(p, ")");
+}
+
+static void print_to(ds_printer *p, const ds_op *op) {
+    ds_printer_put(p, op->n_to > 1 ? " to (" : " to ");
+    for (uint32_t k = 0; k < op->n_to; k++) {
+        ds_printer_comma(p, k);
+        ds_place_print(p->exprs, &op->to[k], p->out);
+    }
+    if (op->n_to > 1) ds_printer_put(p, ")");
+}
+
+static void print_clause(ds_printer *p, const char *word, ds_expr e) {
+    if (!DS_HAS_EXPR(e)) return;
+    ds_printer_put(p, word);
+    ds_printer_expr(p, e);
+}
+
+static void print_clauses(ds_printer *p, const ds_op *op) {
+    if (op->n_over) print_over(p, op, false);
+    if (op->across) ds_printer_put(p, " across");
+    if (op->has_group) print_group(p, op);
+    print_clause(p, " dim ", op->dim);
+    print_clause(p, " -> ", op->dim_to);
+    if (op->n_to) print_to(p, op);
+    print_clause(p, " to ", op->to_rank);
+    print_clause(p, " from ", op->from_rank);
+    print_clause(p, " tag ", op->tag);
+}
+
+/* ---- ops ---- */
+
+static void print_for_head(ds_printer *p, const ds_op *op) {
+    ds_buf_printf(p->out, "for %s in ", op->index);
+    ds_printer_range(p, op->lo, op->hi);
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const ds_value_info *info = ds_value_at(p->func, op->args[k]);
+        ds_printer_put(p, k ? ", " : " carry (");
+        print_value(p, op->args[k]);
+        if (info->type && !p->brief) {
+            ds_printer_put(p, ": ");
+            print_type(p, info->type);
+        }
+        ds_printer_put(p, " = ");
+        print_use(p, &op->in[k]);
+    }
+    if (op->n_args) ds_printer_put(p, ")");
+}
+
+static void print_local_head(ds_printer *p, const ds_op *op) {
+    ds_printer_put(p, "local");
+    print_over(p, op, true);
+    ds_printer_put(p, " ");
+    print_operands(p, op);
+    if (!op->n_out || p->brief) return;
+    ds_printer_put(p, op->n_out > 1 ? " -> (" : " -> ");
+    for (uint32_t k = 0; k < op->n_out; k++) {
+        ds_printer_comma(p, k);
+        print_type(p, op->result_types[k]);
+    }
+    if (op->n_out > 1) ds_printer_put(p, ")");
+}
+
+static void print_call_head(ds_printer *p, const ds_op *op) {
+    ds_buf_printf(p->out, "call @%s", op->callee_name);
+    for (uint32_t k = 0; k < op->n_mesh_args; k++) {
+        ds_printer_put(p, k ? ", " : "<");
+        ds_place_print(p->exprs, &op->mesh_args[k], p->out);
+    }
+    if (op->n_mesh_args) ds_printer_put(p, ">");
+    print_operands(p, op);
+}
+
+static void print_yield(ds_printer *p, const ds_op *op) {
+    uint32_t yielded = op->n_in - op->n_keep;
+    ds_printer_put(p, yielded ? "yield " : "yield");
+    print_uses(p, op->in, yielded);
+    if (op->n_keep) ds_printer_put(p, " keep ");
+    print_uses(p, op->in + yielded, op->n_keep);
+}
+
+static void print_return(ds_printer *p, const ds_op *op) {
+    ds_printer_put(p, op->n_in ? "return " : "return");
+    print_uses(p, op->in, op->n_in);
+}
+
+static void print_weight(ds_printer *p, const ds_op *op) {
+    ds_printer_put(p, "weight ");
+    print_value(p, op->out[0]);
+    const ds_type *type = ds_value_at(p->func, op->out[0])->type;
+    if (type && !p->brief) {
+        ds_printer_put(p, " : ");
+        print_type(p, type);
+    }
+}
+
+static void print_table_head(ds_printer *p, const ds_op *op) {
+    ds_printer_put(p, ds_op_name(op->code));
+    if (op->n_in) print_operands(p, op);
+    print_clauses(p, op);
+}
+
+static void print_results(ds_printer *p, const ds_op *op) {
+    if (op->code == DS_OP_WEIGHT) return;
+    for (uint32_t k = 0; k < op->n_out; k++) {
+        ds_printer_comma(p, k);
+        print_value(p, op->out[k]);
+    }
+    if (op->n_out) ds_printer_put(p, " = ");
+}
+
+static void print_head(ds_printer *p, const ds_op *op) {
+    print_results(p, op);
+    switch (op->code) {
+    case DS_OP_FOR:
+        print_for_head(p, op);
+        break;
+    case DS_OP_LOCAL:
+        print_local_head(p, op);
+        break;
+    case DS_OP_CALL:
+        print_call_head(p, op);
+        break;
+    case DS_OP_YIELD:
+        print_yield(p, op);
+        break;
+    case DS_OP_RETURN:
+        print_return(p, op);
+        break;
+    case DS_OP_WEIGHT:
+        print_weight(p, op);
+        break;
+    default:
+        print_table_head(p, op);
+    }
+}
+
+static void print_op(ds_printer *p, const ds_op *op) {
+    ds_printer_begin(p, &op->trivia);
+    print_head(p, op);
+    if (op->body) print_block(p, op->body, &op->trivia);
+    print_attrs(p, op);
+    /* A weight and a local region have said their types already. */
+    if (op->code != DS_OP_WEIGHT && op->code != DS_OP_LOCAL) print_result_types(p, op);
+    ds_printer_end(p, &op->trivia);
+}
+
+static void print_block(ds_printer *p, const ds_block *block, const ds_trivia *trivia) {
+    ds_printer_open(p, trivia);
+    for (uint32_t k = 0; k < block->n_ops; k++) print_op(p, block->ops[k]);
+    ds_printer_close(p, &block->dangling);
+}
+
+/* ---- functions and programs ---- */
+
+static void print_arg(ds_printer *p, ds_value arg) {
+    const ds_value_info *info = ds_value_at(p->func, arg);
+    print_value(p, arg);
+    print_binders(p, info->binders, info->n_binders);
+    ds_printer_put(p, ": ");
+    print_type(p, info->type);
+    ds_printer_attrs(p, info->attrs, info->n_attrs);
+}
+
+static void print_args(ds_printer *p, const ds_func *func) {
+    ds_printer_put(p, "(");
+    for (uint32_t k = 0; k < func->n_args; k++) {
+        ds_printer_comma(p, k);
+        print_arg(p, func->args[k]);
+    }
+    ds_printer_put(p, ")");
+}
+
+static void print_result(ds_printer *p, const ds_func *func, uint32_t k) {
+    if (func->result_binders && func->n_result_binders[k]) {
+        print_binders(p, func->result_binders[k], func->n_result_binders[k]);
+        ds_printer_put(p, " ");
+    }
+    print_type(p, func->results[k]);
+}
+
+static void print_results_of(ds_printer *p, const ds_func *func) {
+    if (!func->n_results) return;
+    ds_printer_put(p, func->n_results > 1 ? " -> (" : " -> ");
+    for (uint32_t k = 0; k < func->n_results; k++) {
+        ds_printer_comma(p, k);
+        print_result(p, func, k);
+    }
+    if (func->n_results > 1) ds_printer_put(p, ")");
+}
+
+static void print_mesh_params(ds_printer *p, const ds_func *func) {
+    for (uint32_t k = 0; k < func->n_mesh_params; k++)
+        ds_buf_printf(p->out, "%smesh @%s", k ? ", " : "<", func->mesh_params[k]);
+    if (func->n_mesh_params) ds_printer_put(p, ">");
+}
+
+void ds_printer_func(ds_printer *p, const ds_func *func) {
+    p->func = func;
+    ds_printer_begin(p, &func->trivia);
+    ds_buf_printf(p->out, "func @%s", func->name);
+    print_mesh_params(p, func);
+    print_args(p, func);
+    print_results_of(p, func);
+    print_block(p, &func->body, &func->trivia);
+    ds_printer_end(p, &func->trivia);
+}
+
+static void print_rank(ds_printer *p, const ds_func *rank) {
+    p->func = rank;
+    ds_printer_begin(p, &rank->trivia);
+    ds_buf_printf(p->out, "rank %" PRId64, rank->rank);
+    if (rank->n_args) {
+        ds_printer_put(p, " ");
+        print_args(p, rank);
+    }
+    print_results_of(p, rank);
+    print_block(p, &rank->body, &rank->trivia);
+    ds_printer_end(p, &rank->trivia);
+}
+
+void ds_printer_program(ds_printer *p, const ds_program *program) {
+    ds_printer_begin(p, &program->trivia);
+    ds_buf_printf(p->out, "program @%s", program->name);
+    ds_printer_open(p, &program->trivia);
+    for (uint32_t k = 0; k < program->n_ranks; k++) print_rank(p, program->ranks[k]);
+    ds_printer_close(p, &program->dangling);
+    ds_printer_end(p, &program->trivia);
+}
+
+void ds_print_func(const ds_func *func, ds_buf *out) {
+    ds_printer p = {.exprs = &func->module->unit->exprs, .out = out};
+    if (func->rank >= 0) {
+        p.func = func;
+        print_rank(&p, func);
+    } else {
+        ds_printer_func(&p, func);
+    }
+}
+
+void ds_print_op_head(const ds_func *func, const ds_op *op, ds_buf *out) {
+    ds_printer p = {.exprs = &func->module->unit->exprs, .func = func, .out = out, .brief = true};
+    print_head(&p, op);
+}
