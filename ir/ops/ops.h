@@ -25,10 +25,12 @@ typedef enum ds_op_flag {
     DS_OPF_INPLACE = 1 << 1,    /* result may take operand 0's buffer when it has no later reader */
     DS_OPF_COLLECTIVE = 1 << 2, /* communicates; handled by sim/coll */
     DS_OPF_LINEAR = 1 << 3,     /* linear in all operands jointly: partials pass (add, transpose) */
-    DS_OPF_MULTILINEAR = 1 << 4, /* linear in each operand alone: one may be partial (mul, matmul) */
-    DS_OPF_OPTIMIZER = 1 << 5,  /* updates state in place: result i takes the buffer of operand
-                                   state_operand(i) */
-    DS_OPF_BACKWARD = 1 << 6    /* a derivative of another op; not counted as model FLOPs forward */
+    DS_OPF_MULTILINEAR =
+        1 << 4,                /* linear in each operand alone: one may be partial (mul, matmul) */
+    DS_OPF_OPTIMIZER = 1 << 5, /* updates state in place: result i takes the buffer of operand
+                                  state_operand(i) */
+    DS_OPF_BACKWARD = 1 << 6,  /* a derivative of another op; not counted as model FLOPs forward */
+    DS_OPF_LINEAR_FIRST = 1 << 7 /* linear in operand 0 for fixed others: it alone may be partial */
 } ds_op_flag;
 
 /* A tensor's concrete local shape on one device. */
@@ -54,19 +56,19 @@ typedef enum ds_work_kind {
 
 typedef struct ds_work {
     ds_work_kind kind;
-    ds_dtype dtype;        /* of the arithmetic */
-    int64_t flop;          /* multiply-add = 2 */
-    int64_t bytes_read;    /* each operand once */
-    int64_t bytes_written; /* each result once */
-    int64_t batch, m, n, k; /* GEMM, CONV, RECURRENT */
+    ds_dtype dtype;                                   /* of the arithmetic */
+    int64_t flop;                                     /* multiply-add = 2 */
+    int64_t bytes_read;                               /* each operand once */
+    int64_t bytes_written;                            /* each result once */
+    int64_t batch, m, n, k;                           /* GEMM, CONV, RECURRENT */
     int64_t heads, kv_heads, seq_q, seq_kv, head_dim; /* ATTENTION, with `batch` */
     bool causal;
     int64_t tokens; /* MEMORY: product of all dims but the last of operand 0; width: the last */
     int64_t width;
 } ds_work;
 
-/* What inference is given. `in[i]` is operand i's type with its index substituted; `out[i]` is to be
- * set, in `unit->arena`, one per result. With env == NULL checks are symbolic and what cannot be
+/* What inference is given. `in[i]` is operand i's type with its index substituted; `out[i]` is to
+ * be set, in `unit->arena`, one per result. With env == NULL checks are symbolic and what cannot be
  * decided passes; with env they are decided on the bound numbers. */
 typedef struct ds_infer {
     ds_unit *unit;
@@ -75,23 +77,40 @@ typedef struct ds_infer {
     const ds_type *const *in;
     ds_type **out;
     const ds_env *env;
-    /* Size of a mesh axis on a place, where it is known (else false): for divisibility. May be NULL. */
+    /* Size of a mesh axis on a place, where it is known (else false): for divisibility. May be
+     * NULL. */
     bool (*axis_size)(void *context, const ds_place *on, const char *axis, int64_t *size);
     void *context;
+    /* The axes of the enclosing `local` regions, interned: types are shard types there, and a
+     * collective over such an axis takes and gives local values. */
+    const char *const *manual_axes;
+    uint32_t n_manual;
 } ds_infer;
 
+/* What hooks work on; see ir/ops/internal.h. */
+struct ds_rule_args;
+struct ds_match;
+typedef struct ds_rule ds_rule;
+
 typedef struct ds_op_desc {
-    const char *name;       /* as written */
-    const char *family;     /* "linear", "elementwise", "collective", … one file each */
+    const char *name;        /* as written */
+    const char *family;      /* "linear", "elementwise", "collective", … one file each */
     uint32_t min_in, max_in; /* UINT32_MAX: any number */
     uint32_t min_out, max_out;
-    const char *rule;       /* factor rule, or NULL where `infer` does it all */
+    const char *rule;   /* factor rule, or NULL where a hook makes it or infers without one */
+    const char *dtypes; /* "T, T -> T": one item a value, the last one repeats. T U V: variables;
+                           I: any integer; F: any float, a variable too; _: any; or a dtype */
     int32_t flop_per_point; /* FLOPs per point of the rule's full iteration space */
     uint32_t flags;
-    const char *attrs;      /* "axis:int=-1 causal:bool=false eps:real=1e-5 rule:str" */
-    const char *backward;   /* how the gradient is made: an op name, or NULL where it follows from
-                               the rule or where there is none */
-    const char *doc;        /* one sentence for LANGUAGE.md */
+    const char *attrs;    /* "axis:int=-1 causal:bool=false eps:real=1e-5 rule:str" */
+    const char *backward; /* how the gradient is made: an op name, or NULL where it follows from
+                             the rule or where there is none */
+    const char *doc;      /* one sentence for LANGUAGE.md */
+    /* The rule where it depends on ranks or attributes; overrides `rule`, which then only documents
+     * the common case. */
+    ds_status (*rule_of)(const struct ds_rule_args *args, ds_rule *out, ds_error *err);
+    /* Sizes of factors that no operand dim alone determines (conv2d's output, topk's k). */
+    ds_status (*sizes)(struct ds_match *match, ds_error *err);
     ds_status (*infer)(const ds_infer *ctx, ds_error *err); /* NULL: the generic rule */
     ds_status (*work)(const ds_op *op, const ds_env *env, const ds_shape *in, const ds_shape *out,
                       ds_work *work, ds_error *err); /* NULL: generic */
@@ -125,8 +144,18 @@ ds_status ds_op_attr_real(const ds_op *op, const ds_env *env, const char *name, 
 bool ds_op_attr_bool(const ds_op *op, const char *name);
 const char *ds_op_attr_str(const ds_op *op, const ds_unit *unit, const char *name);
 
-/* Attributes that every op takes: name:str stream:str cost:quantity route:str algorithm:str … */
+/* Attribute specs: what every op takes (name, stream, cost) and what every collective takes besides
+ * (algorithm, route, chunks). The syntax is that of ds_op_desc.attrs: `name:type`, then `=default`,
+ * or `!` where the attribute must be given. Types: int real bool str ints dtype quantity. */
 extern const char ds_op_common_attrs[];
+extern const char ds_op_collective_attrs[];
+
+/* Is the type legal on its own? Each mesh axis is used once; with ctx->env every dim is at least 1,
+ * divisible by the axes that split it (where ctx->axis_size knows them), and uneven sizes are one
+ * per coordinate and add up. `ctx` needs unit, env, axis_size and context only. `what` names the
+ * value in the message. Errors: DS_ERR_SHAPE, DS_ERR_SHARDING. O(rank). */
+ds_status ds_op_check_type(const ds_infer *ctx, const ds_type *type, const char *what, ds_loc loc,
+                           ds_error *err);
 
 /* ---- factor rules, for inference and for searches over per-op parallelisation ---- */
 
@@ -139,12 +168,14 @@ typedef enum ds_factor_kind {
     DS_FACTOR_WINDOW,
     DS_FACTOR_SCAN,
     DS_FACTOR_LOOKUP,
-    DS_FACTOR_WHOLE
+    DS_FACTOR_WHOLE,
+    DS_FACTOR_MAX
 } ds_factor_kind;
 
 typedef struct ds_rule_dim {
-    uint8_t factors[4]; /* outermost first */
+    uint8_t factors[4]; /* outermost first; none: a dim of size 1, written `1` */
     uint8_t n;
+    bool any; /* `*`: any size, never split, not part of the iteration space */
 } ds_rule_dim;
 
 typedef struct ds_rule_term {
@@ -153,15 +184,28 @@ typedef struct ds_rule_term {
     bool leading; /* starts with `...` */
 } ds_rule_term;
 
-typedef struct ds_rule {
-    char names[DS_MAX_FACTORS][8];
+#define DS_FACTOR_NAME_MAX 8
+
+/* A value beyond the last term follows the last term (concat, buckets). */
+struct ds_rule {
+    char names[DS_MAX_FACTORS][DS_FACTOR_NAME_MAX];
     ds_factor_kind kinds[DS_MAX_FACTORS];
     uint32_t n_factors;
+    ds_factor_kind leading_kind; /* of the dims that `...` stands for: PAR, or SUM by "...: sum" */
     ds_rule_term in[DS_MAX_OPERANDS], out[DS_MAX_OPERANDS];
     uint32_t n_in, n_out;
-} ds_rule;
+};
 
-/* Parses "... k, k n -> ... n; k: sum". Used on the table's rules and on einsum's attribute. */
+/* Parses "... k, k n -> ... n; k: sum". Used on the table's rules and on einsum's attribute. A
+ * factor that no result has and that is given no kind is a `sum`. Errors: DS_ERR_SYNTAX,
+ * DS_ERR_LIMIT. */
 ds_status ds_rule_parse(const char *text, ds_loc loc, ds_rule *out, ds_error *err);
+
+/* Writes a rule as ds_rule_parse reads it. */
+void ds_rule_print(const ds_rule *rule, ds_buf *out);
+
+/* The rule of this op on these operands, `...` expanded: what a search over shardings enumerates.
+ * DS_ERR_UNSUPPORTED for ops without a rule (collectives). */
+ds_status ds_op_rule(const ds_infer *ctx, ds_rule *out, ds_error *err);
 
 #endif

@@ -1,0 +1,68 @@
+/* Matrix products. matmul is an einsum whose rule depends on ranks and transpositions. */
+#include "ir/ops/internal.h"
+
+#include <stdio.h>
+
+ds_status ds_ops__matmul_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    bool ta = ds_op_attr_bool(args->op, "transpose_a"),
+         tb = ds_op_attr_bool(args->op, "transpose_b");
+    bool batched = args->in_rank[1] > 2;
+    /* Without batching every leading dim of a is a row; transposing needs to know which is k. */
+    const char *a = ta ? (batched ? "... k m" : "k m") : batched ? "... m k" : "... k";
+    const char *b = tb ? "n k" : "k n";
+    char text[64];
+    snprintf(text, sizeof text, "%s, %s%s -> %s n; k: sum", a, batched ? "... " : "", b,
+             batched ? "... m"
+             : ta    ? "m"
+                     : "...");
+    return ds_rule_parse(text, args->op->loc, out, err);
+}
+
+ds_status ds_ops__einsum_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    const char *text = ds_ops__attr_text(args->op, args->exprs, "rule");
+    const ds_attr *attr = ds_attr_find(args->op->attrs, args->op->n_attrs, "rule");
+    ds_loc loc = attr ? attr->loc : args->op->loc;
+    if (!text)
+        return ds_error_set(err, DS_ERR_TYPE, loc,
+                            "einsum: attribute 'rule' must be a literal string");
+    DS_TRY(ds_rule_parse(text, loc, out, err));
+    if (out->n_in == args->n_in && out->n_out == 1) return DS_OK;
+    return ds_error_set(err, DS_ERR_TYPE, loc,
+                        "einsum: rule \"%s\" is for %u operands and %u results, but there are %u "
+                        "and 1",
+                        text, out->n_in, out->n_out, args->n_in);
+}
+
+static bool term_has(const ds_rule_term *term, uint32_t f) {
+    for (uint32_t d = 0; d < term->n; d++)
+        for (uint32_t k = 0; k < term->dims[d].n; k++)
+            if (term->dims[d].factors[k] == f) return true;
+    return false;
+}
+
+/* Per point of the space: one multiplication fewer than operands, and an addition if there is a
+ * sum. Two operands and a sum: 2, a multiply-add. */
+ds_status ds_ops__einsum_work(const ds_op *op, const ds_env *env, const ds_shape *in,
+                              const ds_shape *out, ds_work *work, ds_error *err) {
+    DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
+    ds_rule rule;
+    int64_t size[DS_MAX_FACTORS];
+    DS_TRY(ds_ops__work_factors(op, env, in, out, &rule, size, err));
+    bool ok = true, sums = false;
+    int64_t points = 1, batch = 1, m = 1, n = 1, k = 1;
+    for (uint32_t f = 0; f < rule.n_factors; f++) {
+        points = ds_ops__mul(&ok, points, size[f]);
+        bool in_out = term_has(&rule.out[0], f);
+        sums |= !in_out;
+        if (op->n_in != 2) continue;
+        bool in_a = term_has(&rule.in[0], f), in_b = term_has(&rule.in[1], f);
+        int64_t *role = !in_out ? &k : in_a && in_b ? &batch : in_a ? &m : &n;
+        *role = ds_ops__mul(&ok, *role, size[f]);
+    }
+    work->flop = ds_ops__mul(&ok, points, (int64_t)op->n_in - 1 + sums);
+    if (op->n_in == 2 && sums) {
+        work->kind = DS_WORK_GEMM;
+        work->batch = batch, work->m = m, work->n = n, work->k = k;
+    }
+    return ds_ops__overflow(op, ok, err);
+}

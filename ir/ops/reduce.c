@@ -1,0 +1,31 @@
+/* Reductions over dims of one operand. */
+#include "ir/ops/internal.h"
+
+static ds_status reduce_rule(const ds_rule_args *args, ds_factor_kind kind, ds_rule *out,
+                             ds_error *err) {
+    uint32_t rank = args->in_rank[0], n, dims[DS_MAX_RANK];
+    DS_TRY(ds_ops__attr_dims(args, "dims", rank, dims, &n, err));
+    bool all = !ds_attr_find(args->op->attrs, args->op->n_attrs, "dims");
+    bool keep = ds_op_attr_bool(args->op, "keep");
+    ds_ops__rule_identity(out, rank);
+    out->out[0].n = 0;
+    for (uint32_t d = 0; d < rank; d++) {
+        bool reduced = all;
+        for (uint32_t i = 0; i < n; i++) reduced |= dims[i] == d;
+        uint8_t f = out->in[0].dims[d].factors[0];
+        if (reduced) out->kinds[f] = kind;
+        if (!reduced)
+            ds_ops__dim(&out->out[0], f);
+        else if (keep)
+            ds_ops__dim_one(&out->out[0]);
+    }
+    return DS_OK;
+}
+
+ds_status ds_ops__reduce_sum_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    return reduce_rule(args, DS_FACTOR_SUM, out, err);
+}
+
+ds_status ds_ops__reduce_max_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    return reduce_rule(args, DS_FACTOR_MAX, out, err);
+}
