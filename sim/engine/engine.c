@@ -105,11 +105,11 @@ static void next_event(engine *e) {
 static ds_status check_horizon(const ds_plan *plan, ds_error *err) {
     ds_u128 total = 0, issue = 0;
     for (uint32_t t = 0; t < plan->n_tasks; t++) {
-        total += (ds_u128)plan->task_ps[t];
-        ds_u128 this_issue = (ds_u128)plan->task_issue_ps[t];
+        total += (uint64_t)plan->task_ps[t];
+        ds_u128 this_issue = (uint64_t)plan->task_issue_ps[t];
         if (this_issue > issue) issue = this_issue;
     }
-    for (uint32_t a = 0; a < plan->n_activities; a++) total += (ds_u128)plan->activities[a].ps;
+    for (uint32_t a = 0; a < plan->n_activities; a++) total += (uint64_t)plan->activities[a].ps;
     if (total + issue <= (ds_u128)INT64_MAX) return DS_OK;
     return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
                         "the durations of all tasks add up to more than int64 picoseconds (106 days)");
