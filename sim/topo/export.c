@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-static const char *kind_name(ds_node_kind kind) {
+const char *ds_topo_kind_name(ds_node_kind kind) {
     static const char *const names[] = {"device", "switch", "nic", "host", "node"};
     return names[kind];
 }
@@ -81,8 +81,7 @@ static void print_dot_level(const ds_topo *topo, const ds_topo_template *t, uint
     }
 }
 
-/* Two neighbours that are each other's reverse are drawn as one line. */
-static bool is_duplex(const ds_topo *topo, uint32_t link) {
+bool ds_topo_is_duplex(const ds_topo *topo, uint32_t link) {
     if (link + 1 >= topo->root->n_links) return false;
     const ds_topo_link *a = &topo->links[link], *b = a + 1;
     return a->from == b->to && a->to == b->from && a->bytes_per_s == b->bytes_per_s &&
@@ -98,7 +97,7 @@ void ds_topo_print_dot(const ds_topo *topo, ds_buf *out) {
     print_dot_level(topo, topo->root, 0, 1, &next_device, out);
     for (uint32_t i = 0; i < topo->root->n_links; i++) {
         const ds_topo_link *link = &topo->links[i];
-        bool duplex = is_duplex(topo, i);
+        bool duplex = ds_topo_is_duplex(topo, i);
         ds_buf_printf(out, "  v%" PRIu32 " -> v%" PRIu32 " [label=\"", link->from, link->to);
         ds_print_rate((double)link->bytes_per_s, "B/s", out);
         ds_buf_put(out, "\\n");
@@ -156,7 +155,7 @@ ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err)
         const char *type = device_type(topo, v, &next_device);
         ds_buf_printf(out, "    <node id=\"v%" PRIu32 "\">\n", v);
         put_xml_data(out, "name", ds_topo_vertex_path(topo, v));
-        put_xml_data(out, "kind", kind_name(ds_topo_vertex_kind(topo, v)));
+        put_xml_data(out, "kind", ds_topo_kind_name(ds_topo_vertex_kind(topo, v)));
         if (type) put_xml_data(out, "type", type);
         ds_buf_put(out, "    </node>\n");
     }

@@ -48,6 +48,10 @@ typedef struct ds_topo_link {
 uint32_t ds_topo_n_links(const ds_topo *topo);
 const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link);
 
+/* Is the next link this one's reverse, as the two halves of a `--` are? They are shown as one line.
+ */
+bool ds_topo_is_duplex(const ds_topo *topo, uint32_t link);
+
 /* The traffic of one transfer: which share of its bytes each link carries. `share_q32` is a
  * fraction of 2^32 (a single path has 2^32 on each link). */
 typedef struct ds_route {
@@ -79,6 +83,8 @@ ds_status ds_topo_bisection(ds_topo *topo, int64_t *bytes_per_s, ds_error *err);
 ds_status ds_topo_connected(ds_topo *topo, bool *connected, uint32_t *a, uint32_t *b,
                             ds_error *err);
 
+/* "device", "switch", "nic", "host". */
+const char *ds_topo_kind_name(ds_node_kind kind);
 /* Graphviz and GraphML texts of the whole graph. */
 void ds_topo_print_dot(const ds_topo *topo, ds_buf *out);
 ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err);

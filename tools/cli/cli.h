@@ -22,7 +22,8 @@
  * It returns the exit code. */
 #define CLI_VERBS(X)                                                                               \
     X(check, "verify a program and report everything that is wrong with it")                       \
-    X(fmt, "print a program canonically")
+    X(fmt, "print a program canonically")                                                          \
+    X(topo, "the device graph: links, routes, bisection bandwidth, Graphviz, GraphML")
 
 #define CLI_X(verb, text) int cmd_##verb(int argc, char **argv);
 CLI_VERBS(CLI_X)
