@@ -82,7 +82,7 @@ typedef struct search {
 static bool try_folder(search *s, const char *folder, size_t n) {
     if (s->found) return true;
     ds_buf path = {0};
-    if (n == 1 && folder[0] == '.')
+    if (n == 0 || (n == 1 && folder[0] == '.'))
         ds_buf_put(&path, s->wanted);
     else
         ds_buf_printf(&path, "%.*s%s%s", (int)n, folder, n && folder[n - 1] == '/' ? "" : "/",

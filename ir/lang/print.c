@@ -105,9 +105,9 @@ static void print_list(ds_printer *p, const ds_attr *attr) {
 
 static void print_block(ds_printer *p, const ds_attr *attr) {
     if (!attr->multiline) {
-        ds_printer_put(p, "{");
+        ds_printer_put(p, attr->n_items ? "{ " : "{");
         print_items(p, attr->items, attr->n_items);
-        ds_printer_put(p, "}");
+        ds_printer_put(p, attr->n_items ? " }" : "}");
         return;
     }
     ds_printer_put(p, "{");
