@@ -42,18 +42,17 @@ static int check_file(const char *path, const cli_options *options) {
     cli_source source;
     ds_status status = cli_open(path, options, &source);
     uint32_t n_errors = source.diags.n_errors, n_warnings = source.diags.all.n - n_errors;
-    if (status == DS_OK || n_errors) { /* else the text could not even be read */
-        printf("%s: ", path);
-        if (n_errors)
-            plural(n_errors, "error");
-        else
-            printf("ok");
-        if (n_warnings) {
-            printf(", ");
-            plural(n_warnings, "warning");
-        }
-        putchar('\n');
+    if (status != DS_OK && !n_errors) n_errors = 1; /* a text that could not be read or parsed */
+    printf("%s: ", path);
+    if (n_errors)
+        plural(n_errors, "error");
+    else
+        printf("ok");
+    if (n_warnings) {
+        printf(", ");
+        plural(n_warnings, "warning");
     }
+    putchar('\n');
     cli_close(&source);
     return ds_status_exit_code(status);
 }
