@@ -36,14 +36,20 @@ static const shape *shape_of(const char *name) {
     return NULL;
 }
 
-/* The fit of the largest group size that is at most `group`, else of the smallest. */
+/* The fits next to `group`: of the largest group size that is at most `group`, else of the
+ * smallest; and, where `group` itself was not profiled, of the next larger one. */
 static const ds_coll_fit *fit_of(const ds_profiles *p, uint32_t profile, const char *collective,
-                                 uint32_t group) {
+                                 uint32_t group, const ds_coll_fit **above) {
     const ds_coll_fit *found = NULL;
+    *above = NULL;
     for (uint32_t i = 0; i < p->coll_fits.n; i++) {
         const ds_coll_fit *f = &p->coll_fits.at[i];
         if (f->profile != profile || strcmp(f->collective, collective) != 0) continue;
-        if (!found || f->group <= group) found = f;
+        if (found && f->group > group) {
+            if (found->group < group) *above = f;
+            break;
+        }
+        found = f;
     }
     return found;
 }
@@ -73,8 +79,8 @@ static double time_at(run rows, double bytes, ds_buf *explain) {
     while (i + 1 < rows.n && (double)rows.at[i + 1].bytes <= bytes) i++;
     const ds_coll_row *a = &rows.at[i], *b = i + 1 < rows.n ? &rows.at[i + 1] : a;
     if (explain)
-        ds_buf_printf(explain, "  measured at %" PRId64 "%s%" PRId64 " bytes [%s]\n", a->bytes,
-                      " to ", b->bytes, a->source);
+        ds_buf_printf(explain, "  measured at %" PRId64 " to %" PRId64 " bytes [%s]\n", a->bytes,
+                      b->bytes, a->source);
     if (a == b) return (double)a->ps;
     double t = (bytes - (double)a->bytes) / ((double)b->bytes - (double)a->bytes);
     return (double)a->ps + ((double)b->ps - (double)a->ps) * t;
@@ -94,17 +100,38 @@ static double efficiency_of_rows(const ds_coll_fit *f, run rows, double bytes, d
     return factor * size / ((double)f->capacity_bytes_per_s * (flow_ps / (double)DS_PS_PER_S));
 }
 
-static void explain_terms(const ds_profiles *p, const ds_coll_fit *f, const char *collective,
-                          uint32_t group, int64_t bytes, const ds_coll_cost *cost, ds_buf *out) {
-    ds_buf_printf(out, "%s of %" PRId64 " bytes over %u, profile %s\n", collective, bytes, group,
-                  p->profiles.at[f->profile].name);
-    ds_buf_printf(out, "  terms of %s over %u; %s [%s]\n  launch ", f->collective, f->group,
-                  f->basis, f->source);
+/* Efficiency by the fit's rows, or by its curve where it has none; at most 1. */
+static double efficiency(const ds_profiles *p, const ds_coll_fit *f, double bytes,
+                         ds_buf *explain) {
+    run rows = rows_of(p, f);
+    double e = f->e_max;
+    if (rows.n)
+        e = efficiency_of_rows(f, rows, bytes, explain);
+    else if (f->s_half > 0)
+        e = f->e_max * bytes / (bytes + f->s_half);
+    if (explain)
+        ds_buf_printf(explain, "  efficiency %.4g over %u; %s [%s]\n", e < 1 ? e : 1, f->group,
+                      f->basis, f->source);
+    return e < 1 ? e : 1;
+}
+
+/* Linear in the group size between the fits below and above. */
+static double efficiency_between(const ds_profiles *p, const ds_coll_fit *f,
+                                 const ds_coll_fit *above, uint32_t group, double bytes,
+                                 ds_buf *explain) {
+    double e = efficiency(p, f, bytes, explain);
+    if (!above) return e;
+    double more = efficiency(p, above, bytes, explain);
+    return e + (more - e) * (double)(group - f->group) / (double)(above->group - f->group);
+}
+
+static void explain_terms(const ds_coll_cost *cost, ds_buf *out) {
+    ds_buf_put(out, "  launch ");
     ds_print_ps(cost->launch_ps, out);
     ds_buf_put(out, ", per step ");
     ds_print_ps(cost->step_ps, out);
     ds_buf_printf(out, ", efficiency %.4g%s\n", (double)cost->efficiency_q32 / 4294967296.0,
-                  cost->holds_compute ? ", holds the compute stream" : "");
+                  cost->holds_compute ? ", on the compute stream" : "");
 }
 
 ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
@@ -114,32 +141,28 @@ ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, cons
     if (bytes < 0)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s of %" PRId64 " bytes", collective,
                             bytes);
+    if (explain)
+        ds_buf_printf(explain, "%s of %" PRId64 " bytes over %u, profile %s\n", collective, bytes,
+                      group, profiles->profiles.at[profile].name);
     const shape *s = shape_of(collective);
+    const ds_coll_fit *above = NULL, *f = NULL;
     double size = (double)bytes;
-    const ds_coll_fit *f = profile ? fit_of(profiles, profile, collective, group) : NULL;
-    if (!f && profile && s && s->basis) {
-        f = fit_of(profiles, profile, s->basis, group);
+    if (profile) f = fit_of(profiles, profile, collective, group, &above);
+    if (profile && !f && s && s->basis) {
+        f = fit_of(profiles, profile, s->basis, group, &above);
         size *= s->ratio;
+        if (f && explain)
+            ds_buf_printf(explain, "  no rows; as %s of %.0f bytes\n", f->collective, size);
     }
-    if (!f) {
-        if (explain)
-            ds_buf_printf(explain,
-                          "%s of %" PRId64 " bytes over %u: no profile, latency and "
-                          "bandwidth of the links alone\n",
-                          collective, bytes, group);
-        return DS_OK;
+    if (f) {
+        double e = efficiency_between(profiles, f, above, group, size, explain);
+        uint64_t q32 = (uint64_t)(e * 4294967296.0);
+        *out = (ds_coll_cost){.launch_ps = f->launch_ps,
+                              .step_ps = f->step_ps,
+                              .efficiency_q32 = q32 ? q32 : 1,
+                              .from_profile = true,
+                              .holds_compute = f->holds_compute};
     }
-    run rows = rows_of(profiles, f);
-    double e = rows.n          ? efficiency_of_rows(f, rows, size, explain)
-               : f->s_half > 0 ? f->e_max * size / (size + f->s_half)
-                               : f->e_max;
-    if (e > 1) e = 1;
-    uint64_t q32 = (uint64_t)(e * 4294967296.0);
-    *out = (ds_coll_cost){.launch_ps = f->launch_ps,
-                          .step_ps = f->step_ps,
-                          .efficiency_q32 = q32 ? q32 : 1,
-                          .from_profile = true,
-                          .holds_compute = f->holds_compute};
-    if (explain) explain_terms(profiles, f, collective, group, bytes, out, explain);
+    if (explain) explain_terms(out, explain);
     return DS_OK;
 }

@@ -83,8 +83,9 @@ ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profil
  * per-step latency in ps. The terms come from the profile's fit for this collective and group size
  * and, where it has measured rows, from those: piecewise linear in time over size, turned into the
  * efficiency that gives that time for a ring on links of the reference capacity and latency. Sizes
- * outside the rows keep the efficiency of the nearest. A group size that was not profiled takes the
- * largest smaller one, else the smallest; a collective that was not profiled takes all_reduce's
+ * outside the rows keep the efficiency of the nearest. A group size that was not profiled takes
+ * launch and step of the largest smaller one (else of the smallest) and an efficiency linear in the
+ * group size between its neighbours; a collective that was not profiled takes all_reduce's
  * terms at the size that puts the same bytes on the wire. `holds_compute`: on that stack no compute
  * ran beside this collective; it belongs on the members' compute stream. */
 typedef struct ds_coll_cost {

@@ -81,9 +81,9 @@ static void explain_row(const query *q, const char *what, const ds_op_row *row) 
     ds_buf_printf(q->explain, "  %s: ", what);
     ds_print_ps(row->ps, q->explain);
     ds_buf_printf(q->explain, " at %s=%" PRId64 " in %s",
-                  row->key.op == NULL || strcmp(q->class, "memory") == 0 ? "tokens"
-                  : strcmp(q->class, "attention") == 0                   ? "batch"
-                                                                         : "m",
+                  q->work->kind == DS_WORK_MEMORY      ? "tokens"
+                  : q->work->kind == DS_WORK_ATTENTION ? "batch"
+                                                       : "m",
                   row->key.x, ds_dtype_name(row->key.dtype));
     if (row->n > 1) ds_buf_printf(q->explain, ", median of %u", row->n);
     ds_buf_printf(q->explain, " [%s]\n", row->source);
