@@ -53,8 +53,8 @@ ds_func *ds_scenario_program_func(const ds_unit *unit);
 ds_func *ds_scenario_model(const ds_unit *unit);
 /* `program = @p` where @p is a per-rank program, or NULL. */
 ds_program *ds_scenario_ranks(const ds_unit *unit);
-/* The mesh on which values without `on` live: `mesh = @m`; else, for a program, the only mesh that the
- * root module declares; else NULL. */
+/* The mesh on which values without `on` live: `mesh = @m`; else, for a program, the only mesh that
+ * the root module declares; else NULL. */
 ds_mesh *ds_scenario_mesh(const ds_unit *unit);
 /* `on = @box`: the topology, or NULL. */
 ds_topology *ds_scenario_topology(const ds_unit *unit);

@@ -1,9 +1,9 @@
 /* The verifier's phases and its reports.
  *
  * Phases go from outside to inside: declarations of every module, recursion, then every function's
- * body, then the scenario. Each adds what it finds to one list, which is sorted into source order at
- * the end, so that the order of the phases never shows. Nothing is reported twice: a value without a
- * type is silent, and with numbers (loops!) a place in the source is reported once. */
+ * body, then the scenario. Each adds what it finds to one list, which is sorted into source order
+ * at the end, so that the order of the phases never shows. Nothing is reported twice: a value
+ * without a type is silent, and with numbers (loops!) a place in the source is reported once. */
 #include "ir/lang/verify_internal.h"
 
 #include <stdio.h>

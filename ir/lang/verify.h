@@ -27,20 +27,20 @@ ds_status ds_verify_bound(ds_unit *unit, const ds_binding *binding, ds_diags *di
 ds_status ds_mesh_axis_sizes(const ds_binding *binding, const ds_mesh *mesh, int64_t *sizes,
                              ds_error *err);
 
-/* The number of devices of a topology: sum over its nodes of count × (1 for a device, the devices of
- * the nested topology for an instance), without building it. Errors: a negative count (DS_ERR_VALUE),
- * beyond int64 (DS_ERR_OVERFLOW), an unknown or recursive instance (DS_ERR_NAME).
+/* The number of devices of a topology: sum over its nodes of count × (1 for a device, the devices
+ * of the nested topology for an instance), without building it. Errors: a negative count
+ * (DS_ERR_VALUE), beyond int64 (DS_ERR_OVERFLOW), an unknown or recursive instance (DS_ERR_NAME).
  * O(nodes × nesting paths). */
 ds_status ds_topology_count_devices(const ds_binding *binding, const ds_topology *topology,
                                     int64_t *n, ds_error *err);
 
-/* The number of devices that a mesh covers: those of its topology, of the viewed mesh, or hi − lo of
- * a pick. */
+/* The number of devices that a mesh covers: those of its topology, of the viewed mesh, or hi − lo
+ * of a pick. */
 ds_status ds_mesh_count_devices(const ds_binding *binding, const ds_mesh *mesh, int64_t *n,
                                 ds_error *err);
 
-/* Is `name` a mesh axis here: one of pp, dp, cp, tp, ep, or declared by `axis NAME` in `module` or in
- * what it imports? */
+/* Is `name` a mesh axis here: one of pp, dp, cp, tp, ep, or declared by `axis NAME` in `module` or
+ * in what it imports? */
 bool ds_axis_is_declared(const ds_module *module, const char *name);
 
 #endif

@@ -9,7 +9,8 @@
  *   verify_call.c     calls: a callee's types as its caller sees them
  *   verify_region.c   for and local
  *   verify_bound.c    the walk with numbers
- *   scenario.c        the scenario's keys */
+ *   verify_scenario.c the scenario: keys, values, a runnable entry
+ *   scenario.c        the table of keys, and readers for everybody */
 #ifndef DS_LANG_VERIFY_INTERNAL_H
 #define DS_LANG_VERIFY_INTERNAL_H
 
@@ -73,7 +74,8 @@ void ds_verify__index_name(ds_checker *ck, const ds_module *module, const char *
 
 /* ---- places and types (verify_place.c) ---- */
 
-/* What a place comes down to. NONE stays NONE: wherever the caller or the scenario runs the function. */
+/* What a place comes down to. NONE stays NONE: wherever the caller or the scenario runs the
+ * function. */
 typedef struct ds_resolved {
     ds_place_kind kind;
     const ds_mesh *mesh;         /* MESH of a module */
@@ -83,6 +85,7 @@ typedef struct ds_resolved {
 
 /* False if the place's name is unknown; nothing is reported. */
 bool ds_verify__resolve(const ds_func *func, const ds_place *place, ds_resolved *out);
+bool ds_verify__mesh_has_axis(const ds_mesh *mesh, const char *axis);
 /* Is the axis fixed by one of the place's coordinates? */
 bool ds_verify__is_fixed(const ds_place *place, const char *axis);
 /* Checks a place, or a type's axes and place, and reports what is wrong. `what` names the value in
@@ -109,8 +112,9 @@ ds_tri ds_verify__same_binders(ds_checker *ck, const ds_env *env, const ds_binde
 /* `type` with the names of binders `from` replaced by those of `to`. */
 const ds_type *ds_verify__rename(ds_checker *ck, const ds_type *type, const ds_binder *from,
                                  const ds_binder *to, uint32_t n);
-/* The type without splits and partials over axes that its place cannot have: those that a coordinate
- * fixes, those that a known mesh lacks, all of them on a single device. Their size is 1. */
+/* The type without splits and partials over axes that its place cannot have: those that a
+ * coordinate fixes, those that a known mesh lacks, all of them on a single device. Their size is 1.
+ */
 const ds_type *ds_verify__without_ones(ds_checker *ck, const ds_func *func, const ds_type *type);
 
 /* ---- the walk (verify_types.c) ---- */
@@ -132,8 +136,8 @@ typedef struct ds_walker {
 
 /* "%name" of a value, in the diagnostics' arena. */
 const char *ds_verify__value_text(ds_walker *w, ds_value value);
-/* Marks the op's results as defined and sets their types: found[i], or the written type where that is
- * NULL; a written type must agree. `by` says who found it: "matmul gives". */
+/* Marks the op's results as defined and sets their types: found[i], or the written type where that
+ * is NULL; a written type must agree. `by` says who found it: "matmul gives". */
 void ds_verify__set_results(ds_walker *w, const ds_op *op, const ds_type *const *found,
                             const char *by);
 void ds_verify__set_type(ds_walker *w, ds_value value, const ds_type *found, ds_loc loc,
@@ -145,6 +149,8 @@ const ds_type *ds_verify__read(ds_walker *w, const ds_use *use, const ds_value_i
 const ds_type *ds_verify__element(ds_checker *ck, const ds_func *func, const ds_use *use);
 /* Walks a block. Returns its terminator, which must be an `end` in last position, or NULL. */
 const ds_op *ds_verify__block(ds_walker *w, const ds_block *block, ds_opcode end);
+/* Is there a yield or return, be it misplaced? */
+bool ds_verify__has_end(const ds_block *block);
 /* What a region defined cannot be named after it. */
 void ds_verify__leave(ds_walker *w, const ds_op *region);
 /* Index names of a family. */
@@ -153,10 +159,18 @@ void ds_verify__call(ds_walker *w, ds_op *op);
 void ds_verify__for(ds_walker *w, ds_op *op);
 void ds_verify__local(ds_walker *w, ds_op *op);
 
-/* verify_call.c: a type of op->callee as the caller sees it: mesh arguments and mesh names put in. */
+/* verify_call.c: a type of op->callee as the caller sees it: mesh arguments and mesh names put in.
+ */
 const ds_type *ds_verify__callee_type(ds_checker *ck, const ds_func *caller, const ds_op *call,
                                       const ds_type *type);
-/* verify_region.c: the shard type inside a local region over these axes; NULL if it cannot be told
+/* verify_region.c: a carry's type one turn later, and at a given turn. */
+const ds_type *ds_verify__carry_next(ds_checker *ck, const ds_op *loop, const ds_type *carry);
+const ds_type *ds_verify__carry_at(ds_checker *ck, const ds_op *loop, const ds_type *carry,
+                                   ds_expr turn);
+/* The size of an axis on a place as an expression; none if only the caller knows it. */
+ds_expr ds_verify__axis_size(ds_checker *ck, const ds_func *func, const ds_place *on,
+                             const char *axis);
+/* The shard type inside a local region over these axes; NULL if it cannot be told
  * (an axis of unknown size). */
 const ds_type *ds_verify__shard_type(ds_checker *ck, const ds_func *func, const ds_type *type,
                                      const char *const *axes, uint32_t n_axes);

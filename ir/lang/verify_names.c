@@ -13,8 +13,8 @@ static bool is_builtin_axis(const char *name) {
     return false;
 }
 
-/* Imports are acyclic (the loader sees to that) but may form a diamond of diamonds; depth bounds the
- * walk, and nothing is lost by looking at a module twice. */
+/* Imports are acyclic (the loader sees to that) but may form a diamond of diamonds; depth bounds
+ * the walk, and nothing is lost by looking at a module twice. */
 static bool declares_axis(const ds_module *module, const char *name, uint32_t depth) {
     for (uint32_t i = 0; i < module->axes.n; i++)
         if (module->axes.at[i].name == name) return true;
@@ -46,8 +46,7 @@ bool ds_verify__check_axis(ds_checker *ck, const ds_module *module, const char *
         DS_PUSH(&ck->diags->arena, &names.all, builtin_axes[i]);
     add_axes(ck, module, &names, MAX_IMPORT_DEPTH);
     const char *hint = ds_verify__hint(ck, "", axis, names.all.at, names.all.n);
-    if (!hint)
-        hint = ds_arena_printf(&ck->diags->arena, "write `axis %s` to declare it", axis);
+    if (!hint) hint = ds_arena_printf(&ck->diags->arena, "write `axis %s` to declare it", axis);
     ds_verify__error(ck, DS_ERR_NAME, loc, hint,
                      "unknown mesh axis `%s`: there are pp, dp, cp, tp, ep and those declared by "
                      "`axis NAME`",
@@ -59,26 +58,41 @@ bool ds_verify__check_axis(ds_checker *ck, const ds_module *module, const char *
 
 static uint32_t count_of(const ds_module *module, ds_item_kind kind) {
     switch (kind) {
-    case DS_ITEM_TOPOLOGY: return module->topologies.n;
-    case DS_ITEM_MESH: return module->meshes.n;
-    case DS_ITEM_FUNC: return module->funcs.n;
-    case DS_ITEM_PROGRAM: return module->programs.n;
-    case DS_ITEM_SCHEDULE: return module->schedules.n;
-    case DS_ITEM_PARAMS: return module->params.n;
-    case DS_ITEM_AXIS: return module->axes.n;
-    default: return 0;
+    case DS_ITEM_TOPOLOGY:
+        return module->topologies.n;
+    case DS_ITEM_MESH:
+        return module->meshes.n;
+    case DS_ITEM_FUNC:
+        return module->funcs.n;
+    case DS_ITEM_PROGRAM:
+        return module->programs.n;
+    case DS_ITEM_SCHEDULE:
+        return module->schedules.n;
+    case DS_ITEM_PARAMS:
+        return module->params.n;
+    case DS_ITEM_AXIS:
+        return module->axes.n;
+    default:
+        return 0;
     }
 }
 
 static const char *name_of(const ds_module *module, ds_item_kind kind, uint32_t i, ds_loc *loc) {
     switch (kind) {
-    case DS_ITEM_TOPOLOGY: return *loc = module->topologies.at[i]->loc, module->topologies.at[i]->name;
-    case DS_ITEM_MESH: return *loc = module->meshes.at[i]->loc, module->meshes.at[i]->name;
-    case DS_ITEM_FUNC: return *loc = module->funcs.at[i]->loc, module->funcs.at[i]->name;
-    case DS_ITEM_PROGRAM: return *loc = module->programs.at[i]->loc, module->programs.at[i]->name;
-    case DS_ITEM_SCHEDULE: return *loc = module->schedules.at[i]->loc, module->schedules.at[i]->name;
-    case DS_ITEM_PARAMS: return *loc = module->params.at[i].loc, module->params.at[i].name;
-    default: return *loc = module->axes.at[i].loc, module->axes.at[i].name;
+    case DS_ITEM_TOPOLOGY:
+        return *loc = module->topologies.at[i]->loc, module->topologies.at[i]->name;
+    case DS_ITEM_MESH:
+        return *loc = module->meshes.at[i]->loc, module->meshes.at[i]->name;
+    case DS_ITEM_FUNC:
+        return *loc = module->funcs.at[i]->loc, module->funcs.at[i]->name;
+    case DS_ITEM_PROGRAM:
+        return *loc = module->programs.at[i]->loc, module->programs.at[i]->name;
+    case DS_ITEM_SCHEDULE:
+        return *loc = module->schedules.at[i]->loc, module->schedules.at[i]->name;
+    case DS_ITEM_PARAMS:
+        return *loc = module->params.at[i].loc, module->params.at[i].name;
+    default:
+        return *loc = module->axes.at[i].loc, module->axes.at[i].name;
     }
 }
 
@@ -108,13 +122,20 @@ void ds_verify__visible(ds_checker *ck, const ds_module *module, ds_item_kind ki
 
 static const char *kind_text(ds_item_kind kind) {
     switch (kind) {
-    case DS_ITEM_TOPOLOGY: return "topology";
-    case DS_ITEM_MESH: return "mesh";
-    case DS_ITEM_FUNC: return "function";
-    case DS_ITEM_PROGRAM: return "program";
-    case DS_ITEM_SCHEDULE: return "schedule";
-    case DS_ITEM_PARAMS: return "param";
-    default: return "axis";
+    case DS_ITEM_TOPOLOGY:
+        return "topology";
+    case DS_ITEM_MESH:
+        return "mesh";
+    case DS_ITEM_FUNC:
+        return "function";
+    case DS_ITEM_PROGRAM:
+        return "program";
+    case DS_ITEM_SCHEDULE:
+        return "schedule";
+    case DS_ITEM_PARAMS:
+        return "param";
+    default:
+        return "axis";
     }
 }
 
@@ -161,7 +182,8 @@ static void add_to_set(ds_checker *ck, name_set *set, const ds_module *module, d
         }
         ds_item_kind kind_before = (ds_item_kind)(*found >> 32);
         name_of(module, kind_before, (uint32_t)*found, &before);
-        ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "%s %s%s is declared twice: line %u has a %s of that name",
+        ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
+                         "%s %s%s is declared twice: line %u has a %s of that name",
                          kind_text(kind), sigil, name, before.line, kind_text(kind_before));
     }
 }
@@ -233,7 +255,8 @@ static void check_imports(ds_checker *ck, const ds_module *module) {
     }
 }
 
-/* A param is used iff an expression of the unit mentions it: every mention is a node of the table. */
+/* A param is used iff an expression of the unit mentions it: every mention is a node of the table.
+ */
 static void count_param_uses(ds_checker *ck, const ds_module *module) {
     for (uint32_t i = 0; i < module->params.n; i++) module->params.at[i].n_uses = 0;
     const ds_exprs *exprs = &ck->unit->exprs;
@@ -394,7 +417,8 @@ void ds_verify__recursion(ds_checker *ck) {
             for (uint32_t r = 0; r < module->programs.at[i]->n_ranks; r++)
                 add_func(&graph, module->programs.at[i]->ranks[r]);
     }
-    for (uint32_t i = 0; i < graph.nodes.n; i++) add_calls(&graph, i, &graph.nodes.at[i].func->body);
+    for (uint32_t i = 0; i < graph.nodes.n; i++)
+        add_calls(&graph, i, &graph.nodes.at[i].func->body);
     for (uint32_t i = 0; i < graph.nodes.n; i++)
         if (graph.nodes.at[i].state == NEW) find_cycles(ck, &graph, i);
     for (uint32_t i = 0; i < graph.nodes.n; i++) free(graph.nodes.at[i].edges.at);

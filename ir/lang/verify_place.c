@@ -39,7 +39,7 @@ bool ds_verify__is_fixed(const ds_place *place, const char *axis) {
     return false;
 }
 
-static bool mesh_has_axis(const ds_mesh *mesh, const char *axis) {
+bool ds_verify__mesh_has_axis(const ds_mesh *mesh, const char *axis) {
     for (uint32_t i = 0; i < mesh->n_axes; i++)
         if (mesh->axes[i].name == axis) return true;
     return false;
@@ -78,12 +78,12 @@ static bool check_coord(ds_checker *ck, const ds_func *func, const ds_place *pla
                          ds_verify__place_text(ck, place), axis);
         return false;
     }
-    if (!mesh || mesh_has_axis(mesh, axis)) return true;
+    if (!mesh || ds_verify__mesh_has_axis(mesh, axis)) return true;
     ds_buf axes = {0};
     for (uint32_t i = 0; i < mesh->n_axes; i++)
         ds_buf_printf(&axes, "%s%s", i ? ", " : "", mesh->axes[i].name);
-    ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "mesh @%s has no axis `%s`; it has %s", place->name,
-                     axis, axes.n ? axes.text : "none");
+    ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "mesh @%s has no axis `%s`; it has %s",
+                     place->name, axis, axes.n ? axes.text : "none");
     ds_buf_deinit(&axes);
     return false;
 }
@@ -94,9 +94,8 @@ static bool check_device(ds_checker *ck, const ds_place *place, const ds_topolog
     if (!node) return false;
     if (node->kind == DS_NODE_DEVICE || node->kind == DS_NODE_INSTANCE) return true;
     static const char *const kinds[] = {"device", "switch", "nic", "host", "instance"};
-    ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
-                     "values live on devices; `%s` of @%s is a %s", node->name, topology->name,
-                     kinds[node->kind]);
+    ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "values live on devices; `%s` of @%s is a %s",
+                     node->name, topology->name, kinds[node->kind]);
     return false;
 }
 
@@ -281,7 +280,7 @@ ds_tri ds_verify__same_binders(ds_checker *ck, const ds_env *env, const ds_binde
 
 static bool is_one(const ds_resolved *at, const ds_place *place, const char *axis) {
     if (at->kind == DS_PLACE_DEVICE || ds_verify__is_fixed(place, axis)) return true;
-    return at->mesh && !mesh_has_axis(at->mesh, axis);
+    return at->mesh && !ds_verify__mesh_has_axis(at->mesh, axis);
 }
 
 const ds_type *ds_verify__without_ones(ds_checker *ck, const ds_func *func, const ds_type *type) {

@@ -1,6 +1,6 @@
 /* Device graphs, as far as the text alone tells: names, paths, units. What needs numbers is checked
- * where the graph is built (sim/topo); only counting devices and mesh sizes are here, because shapes
- * depend on them. */
+ * where the graph is built (sim/topo); only counting devices and mesh sizes are here, because
+ * shapes depend on them. */
 #include "ir/lang/verify_internal.h"
 
 #include "ir/base/units.h"
@@ -26,12 +26,12 @@ static void check_node(ds_checker *ck, const ds_topology *topology, uint32_t ind
 
 /* ---- paths ---- */
 
-static void unknown_node(ds_checker *ck, const ds_topology *topology, const char *name, ds_loc loc) {
+static void unknown_node(ds_checker *ck, const ds_topology *topology, const char *name,
+                         ds_loc loc) {
     ds_names names = {0};
     for (uint32_t i = 0; i < topology->nodes.n; i++)
         DS_PUSH(&ck->diags->arena, &names.all, topology->nodes.at[i].name);
-    ds_verify__error(ck, DS_ERR_NAME, loc,
-                     ds_verify__hint(ck, "", name, names.all.at, names.all.n),
+    ds_verify__error(ck, DS_ERR_NAME, loc, ds_verify__hint(ck, "", name, names.all.at, names.all.n),
                      "topology @%s has no node `%s`", topology->name, name);
 }
 
@@ -40,8 +40,10 @@ const ds_node_decl *ds_verify__path(ds_checker *ck, const ds_topology *topology,
     const ds_node_decl *node = NULL;
     for (uint32_t i = 0; i < n; i++) {
         if (node && node->kind != DS_NODE_INSTANCE) {
-            ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "`%s` has nothing inside: it is no nested "
-                             "topology, so `.%s` leads nowhere", node->name, steps[i].name);
+            ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
+                             "`%s` has nothing inside: it is no nested "
+                             "topology, so `.%s` leads nowhere",
+                             node->name, steps[i].name);
             return NULL;
         }
         if (node) topology = ds_find_topology(topology->module, node->type_name);
@@ -138,15 +140,16 @@ static void check_nesting(ds_checker *ck, const ds_topology *topology) {
     ds_buf chain = {0};
     ds_buf_printf(&chain, "@%s", topology->name);
     if (nests(topology, topology, &visited, &chain, MAX_NESTING))
-        ds_verify__error(ck, DS_ERR_NAME, topology->loc, NULL,
-                         "topology @%s contains itself: %s", topology->name, chain.text);
+        ds_verify__error(ck, DS_ERR_NAME, topology->loc, NULL, "topology @%s contains itself: %s",
+                         topology->name, chain.text);
     ds_buf_deinit(&chain);
     ds_map_deinit(&visited);
 }
 
 void ds_verify__topology(ds_checker *ck, const ds_topology *topology) {
     for (uint32_t i = 0; i < topology->nodes.n; i++) check_node(ck, topology, i);
-    for (uint32_t i = 0; i < topology->links.n; i++) check_link(ck, topology, &topology->links.at[i]);
+    for (uint32_t i = 0; i < topology->links.n; i++)
+        check_link(ck, topology, &topology->links.at[i]);
     check_nesting(ck, topology);
 }
 

@@ -1,8 +1,8 @@
 /* The walk through a function that finds every value's type.
  *
  * One pass in program order: operands are read (their families' indices put in), the op table says
- * what comes out, a written type must agree with it. A value that is wrong is left without a type and
- * passes through silently, so that each cause is reported once. */
+ * what comes out, a written type must agree with it. A value that is wrong is left without a type
+ * and passes through silently, so that each cause is reported once. */
 #include "ir/lang/verify_internal.h"
 
 #include <stdlib.h>
@@ -38,8 +38,8 @@ static const ds_type *put_indices(ds_checker *ck, const ds_value_info *info, con
     }
     for (uint32_t i = 0; i < use->n_index; i++) {
         const char hidden[] = {'\1', (char)('0' + i % 64), '\0'};
-        const char *name = use->n_index > 1 ? ds_intern(&ck->unit->strings, hidden)
-                                            : info->binders[0].name;
+        const char *name =
+            use->n_index > 1 ? ds_intern(&ck->unit->strings, hidden) : info->binders[0].name;
         type = ds_type_subst(exprs, &ck->unit->arena, type, name, use->index[i]);
     }
     return type;
@@ -93,8 +93,8 @@ static bool check_index_count(ds_walker *w, const ds_use *use, const ds_value_in
     }
     if (family_is_fine) return true;
     ds_verify__error(w->ck, DS_ERR_TYPE, use->loc, NULL,
-                     "%%%s is a family over %s: read one of its values, as in %%%s{%s}",
-                     info->name, binders_text(w->ck, info), info->name, info->binders[0].name);
+                     "%%%s is a family over %s: read one of its values, as in %%%s{%s}", info->name,
+                     binders_text(w->ck, info), info->name, info->binders[0].name);
     return false;
 }
 
@@ -160,8 +160,7 @@ void ds_verify__set_type(ds_walker *w, ds_value value, const ds_type *found, ds_
     if (!found) return;
     if (ds_verify__same_type(ck, w->func, NULL, info->type, found) == DS_NO) {
         ds_verify__error(ck, DS_ERR_TYPE, loc, NULL, "%s is written as %s, but %s %s", name,
-                         ds_verify__type_text(ck, info->type), by,
-                         ds_verify__type_text(ck, found));
+                         ds_verify__type_text(ck, info->type), by, ds_verify__type_text(ck, found));
         return;
     }
     take_place(w, info, found);
@@ -187,8 +186,8 @@ static bool check_over(ds_walker *w, const ds_op *op, const ds_place *on) {
         }
         for (uint32_t j = 0; j < i; j++)
             if (op->over[j] == axis) {
-                ds_verify__error(w->ck, DS_ERR_NAME, op->loc, NULL, "`over` lists the axis `%s` twice",
-                                 axis);
+                ds_verify__error(w->ck, DS_ERR_NAME, op->loc, NULL,
+                                 "`over` lists the axis `%s` twice", axis);
                 ok = false;
                 break;
             }
@@ -209,6 +208,13 @@ static bool check_clauses(ds_walker *w, const ds_op *op, const ds_place *on) {
     return w->program ? ds_verify__rank_op(w->ck, w->program, w->func, op) && ok : ok;
 }
 
+/* Without numbers, the size of an axis is known where it is written as one. */
+static bool literal_size(void *context, const ds_place *on, const char *axis, int64_t *size) {
+    ds_walker *w = context;
+    ds_expr e = ds_verify__axis_size(w->ck, w->func, on, axis);
+    return DS_HAS_EXPR(e) && ds_expr_is_int(&w->ck->unit->exprs, e, size);
+}
+
 static void table_op(ds_walker *w, const ds_op *op) {
     ds_checker *ck = w->ck;
     const ds_type **in = ds_xcalloc(op->n_in + 1, sizeof(ds_type *));
@@ -223,8 +229,8 @@ static void table_op(ds_walker *w, const ds_op *op) {
         const ds_value_info *info = ds_value_at(w->func, op->out[i]);
         if (!info->type_written) continue;
         out[i] = info->type;
-        known = ds_verify__check_type(ck, w->func, info->type,
-                                      ds_verify__value_text(w, op->out[i]), info->loc) &&
+        known = ds_verify__check_type(ck, w->func, info->type, ds_verify__value_text(w, op->out[i]),
+                                      info->loc) &&
                 known;
     }
     ds_infer infer = {.unit = ck->unit,
@@ -232,6 +238,8 @@ static void table_op(ds_walker *w, const ds_op *op) {
                       .op = op,
                       .in = in,
                       .out = out,
+                      .axis_size = literal_size,
+                      .context = w,
                       .manual_axes = w->manual,
                       .n_manual = w->n_manual};
     ds_error err = {0};
@@ -265,6 +273,12 @@ static bool is_end(ds_opcode code) {
     return code == DS_OP_YIELD || code == DS_OP_RETURN;
 }
 
+bool ds_verify__has_end(const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++)
+        if (is_end(block->ops[i]->code)) return true;
+    return false;
+}
+
 static void check_end(ds_walker *w, const ds_op *op, bool last, ds_opcode end) {
     const char *name = ds_op_name(op->code);
     if (end != DS_OP_INVALID && op->code != end) {
@@ -295,16 +309,26 @@ const ds_op *ds_verify__block(ds_walker *w, const ds_block *block, ds_opcode end
     for (uint32_t i = 0; i < block->n_ops; i++) {
         ds_op *op = block->ops[i];
         switch (op->code) {
-        case DS_OP_FOR: ds_verify__for(w, op); break;
-        case DS_OP_LOCAL: ds_verify__local(w, op); break;
-        case DS_OP_CALL: ds_verify__call(w, op); break;
-        case DS_OP_WEIGHT: weight(w, op); break;
+        case DS_OP_FOR:
+            ds_verify__for(w, op);
+            break;
+        case DS_OP_LOCAL:
+            ds_verify__local(w, op);
+            break;
+        case DS_OP_CALL:
+            ds_verify__call(w, op);
+            break;
+        case DS_OP_WEIGHT:
+            weight(w, op);
+            break;
         case DS_OP_YIELD:
         case DS_OP_RETURN:
             check_end(w, op, i + 1 == block->n_ops, end);
             if (op->code == end && i + 1 == block->n_ops) found = op;
             break;
-        default: table_op(w, op); break;
+        default:
+            table_op(w, op);
+            break;
         }
     }
     return found;
@@ -350,7 +374,8 @@ static void check_signature(ds_walker *w) {
                                  "@%s has two arguments named %%%s", func->name, info->name);
     }
     for (uint32_t i = 0; i < func->n_results; i++) {
-        const char *what = ds_arena_printf(&w->ck->diags->arena, "result %u of @%s", i + 1, func->name);
+        const char *what =
+            ds_arena_printf(&w->ck->diags->arena, "result %u of @%s", i + 1, func->name);
         ds_verify__check_type(w->ck, func, func->results[i], what, func->loc);
         if (func->result_binders)
             ds_verify__binders(w->ck, func, func->result_binders[i], func->n_result_binders[i]);
@@ -377,27 +402,24 @@ static void check_result(ds_walker *w, const ds_op *ret, uint32_t i) {
     }
     if (family) type = ds_verify__rename(ck, type, family->binders, binders, n_binders);
     if (ds_verify__same_type(ck, func, NULL, func->results[i], type) == DS_NO)
-        ds_verify__error(ck, DS_ERR_TYPE, ret->in[i].loc, NULL,
-                         "%s is %s, but @%s declares %s", name, ds_verify__type_text(ck, type),
-                         func->name, ds_verify__type_text(ck, func->results[i]));
+        ds_verify__error(ck, DS_ERR_TYPE, ret->in[i].loc, NULL, "%s is %s, but @%s declares %s",
+                         name, ds_verify__type_text(ck, type), func->name,
+                         ds_verify__type_text(ck, func->results[i]));
 }
 
 static void check_return(ds_walker *w, const ds_op *ret) {
     ds_func *func = w->func;
-    if (func->rank >= 0) { /* a rank's body: results are whatever it returns */
-        const ds_value_info *family;
-        for (uint32_t i = 0; ret && i < ret->n_in; i++) ds_verify__read(w, &ret->in[i], &family);
-        return;
-    }
+    if (!ret && func->rank >= 0 && !func->n_results) return;
     if (!ret) {
-        if (func->n_results || !func->body.n_ops || !is_end(func->body.ops[func->body.n_ops - 1]->code))
+        if (!ds_verify__has_end(&func->body))
             ds_verify__error(w->ck, DS_ERR_TYPE, func->loc, NULL, "@%s does not end in `return`",
                              func->name);
         return;
     }
     if (ret->n_in != func->n_results) {
-        ds_verify__error(w->ck, DS_ERR_TYPE, ret->loc, NULL, "@%s declares %u result%s and returns %u",
-                         func->name, func->n_results, func->n_results == 1 ? "" : "s", ret->n_in);
+        ds_verify__error(w->ck, DS_ERR_TYPE, ret->loc, NULL,
+                         "@%s declares %u result%s and returns %u", func->name, func->n_results,
+                         func->n_results == 1 ? "" : "s", ret->n_in);
         return;
     }
     for (uint32_t i = 0; i < ret->n_in; i++) check_result(w, ret, i);

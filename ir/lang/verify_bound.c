@@ -1,0 +1,760 @@
+/* The walk with numbers: what the symbols left open is decided on the params' values.
+ *
+ * A function is checked once for each set of meshes that it is called with, from a work list: first
+ * every function without mesh parameters, then what their calls ask for. Loops whose body depends
+ * on the index are walked turn by turn, up to a limit; others once. Types are inferred again, now
+ * with numbers, and compared with those that ds_verify recorded. */
+#include "ir/lang/verify_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- meshes as numbers ---- */
+
+#define MAX_FIXED 16
+
+/* A mesh with some coordinates fixed. */
+typedef struct bound_mesh {
+    bool known;          /* false: whatever runs the function */
+    const ds_mesh *mesh; /* NULL: one device */
+    uint32_t n_fixed;
+    const char *axis[MAX_FIXED];
+    int64_t at[MAX_FIXED];
+} bound_mesh;
+
+/* A function with its mesh parameters bound. */
+typedef struct instance {
+    ds_func *func;
+    bound_mesh *meshes; /* one per mesh parameter; heap */
+    bound_mesh here;    /* of values without `on` */
+} instance;
+
+typedef struct loop_info {
+    bool mentions; /* the body depends on the index */
+    uint64_t ops;  /* in the body, nested ones included */
+} loop_info;
+
+typedef struct bound_walk {
+    ds_checker *ck;
+    ds_map mesh_sizes; /* ds_mesh → int64_t* of its axes; 0: it is wrong (reported) */
+    ds_arena arena;    /* of mesh_sizes */
+    DS_VEC(instance) work;
+    ds_map queued; /* hash of an instance */
+    const instance *at;
+    ds_env env;
+    uint64_t turns; /* product of the turns of the loops around */
+    const char **manual;
+    uint32_t n_manual;
+} bound_walk;
+
+static const int64_t *sizes_of(bound_walk *w, const ds_mesh *mesh) {
+    const uint64_t *known = ds_map_find(&w->mesh_sizes, DS_KEY(mesh));
+    if (known) return (const int64_t *)(uintptr_t)*known;
+    int64_t *sizes = DS_NEW_N(&w->arena, int64_t, mesh->n_axes + 1);
+    ds_error err = {0};
+    if (ds_mesh_axis_sizes(w->ck->binding, mesh, sizes, &err) != DS_OK) {
+        ds_verify__pass_on(w->ck, &err);
+        sizes = NULL;
+    }
+    ds_map_put(&w->mesh_sizes, DS_KEY(mesh), DS_KEY(sizes));
+    return sizes;
+}
+
+static int64_t fixed_at(const bound_mesh *mesh, const char *axis) {
+    for (uint32_t i = 0; i < mesh->n_fixed; i++)
+        if (mesh->axis[i] == axis) return mesh->at[i];
+    return -1;
+}
+
+/* The size of an axis, 1 if the mesh lacks it or a coordinate fixes it; false if unknown. */
+static bool size_on(bound_walk *w, const bound_mesh *mesh, const char *axis, int64_t *size) {
+    *size = 1;
+    if (!mesh->known) return false;
+    if (!mesh->mesh || fixed_at(mesh, axis) >= 0) return true;
+    const int64_t *sizes = sizes_of(w, mesh->mesh);
+    if (!sizes) return false;
+    for (uint32_t i = 0; i < mesh->mesh->n_axes; i++)
+        if (mesh->mesh->axes[i].name == axis) *size = sizes[i];
+    return true;
+}
+
+static void whole_mesh(bound_walk *w, const ds_place *place, bound_mesh *out) {
+    const ds_func *func = w->at->func;
+    ds_resolved to;
+    *out = (bound_mesh){0};
+    if (!ds_verify__resolve(func, place, &to)) return;
+    if (to.kind == DS_PLACE_NONE) {
+        *out = w->at->here;
+    } else if (to.kind == DS_PLACE_DEVICE) {
+        out->known = true;
+    } else if (to.mesh) {
+        *out = (bound_mesh){.known = true, .mesh = to.mesh};
+    } else {
+        for (uint32_t i = 0; i < func->n_mesh_params; i++)
+            if (func->mesh_params[i] == to.param) *out = w->at->meshes[i];
+    }
+}
+
+/* Puts the place's coordinates in; reports one that is out of range. */
+static bool bind_place(bound_walk *w, const ds_place *place, ds_loc loc, bound_mesh *out) {
+    if (place->loc.line) loc = place->loc;
+    whole_mesh(w, place, out);
+    for (uint32_t i = 0; i < place->n_coords; i++) {
+        ds_error err = {0};
+        int64_t at, size;
+        if (ds_expr_eval_int(&w->env, place->coords[i].at, loc, &at, &err) != DS_OK) {
+            ds_verify__pass_on(w->ck, &err);
+            return false;
+        }
+        const char *axis = place->coords[i].axis;
+        if (at < 0 || (size_on(w, out, axis, &size) && at >= size)) {
+            ds_verify__error(w->ck, DS_ERR_VALUE, loc, NULL,
+                             "there is no coordinate %s = %lld on @%s: the axis has size %lld",
+                             axis, (long long)at, place->name,
+                             (long long)(size_on(w, out, axis, &size) ? size : 1));
+            return false;
+        }
+        if (out->n_fixed == MAX_FIXED) return false;
+        out->axis[out->n_fixed] = axis;
+        out->at[out->n_fixed++] = at;
+    }
+    return true;
+}
+
+static bool axis_size(void *context, const ds_place *on, const char *axis, int64_t *size) {
+    bound_walk *w = context;
+    bound_mesh mesh;
+    whole_mesh(w, on, &mesh);
+    return ds_verify__is_fixed(on, axis) ? (*size = 1, true) : size_on(w, &mesh, axis, size);
+}
+
+/* ---- reports ---- */
+
+/* " (at l = 3, k = 0)" inside loops. */
+static const char *turn_note(bound_walk *w) {
+    ds_buf buf = {0};
+    for (const ds_index *i = w->env.indices; i; i = i->up)
+        ds_buf_printf(&buf, "%s%s = %lld", buf.n ? ", " : " (at ", i->name, (long long)i->value);
+    if (!buf.n) return "";
+    ds_buf_putc(&buf, ')');
+    const char *text = ds_arena_strdup(&w->ck->diags->arena, buf.text);
+    ds_buf_deinit(&buf);
+    return text;
+}
+
+static void pass_on(bound_walk *w, const ds_error *err) {
+    ds_verify__error(w->ck, err->code, err->loc, NULL, "%s%s", err->message, turn_note(w));
+}
+
+static const char *numbers_text(bound_walk *w, const ds_type *type) {
+    return ds_verify__type_text(w->ck, ds_verify__numbers(w->ck, &w->env, type));
+}
+
+static bool eval(bound_walk *w, ds_expr e, ds_loc loc, int64_t *out) {
+    ds_error err = {0};
+    if (ds_expr_eval_int(&w->env, e, loc, out, &err) == DS_OK) return true;
+    pass_on(w, &err);
+    return false;
+}
+
+/* ---- types and reads ---- */
+
+static ds_infer infer_context(bound_walk *w, const ds_op *op) {
+    return (ds_infer){.unit = w->ck->unit,
+                      .func = w->at->func,
+                      .op = op,
+                      .env = &w->env,
+                      .axis_size = axis_size,
+                      .context = w,
+                      .manual_axes = w->manual,
+                      .n_manual = w->n_manual};
+}
+
+static void check_type(bound_walk *w, const ds_type *type, const char *name, ds_loc loc) {
+    if (!type) return;
+    bound_mesh mesh;
+    if (!bind_place(w, &type->on, loc, &mesh)) return;
+    ds_infer infer = infer_context(w, NULL);
+    ds_error err = {0};
+    if (ds_op_check_type(&infer, type, name, loc, &err) != DS_OK) pass_on(w, &err);
+}
+
+static const char *value_text(bound_walk *w, ds_value value) {
+    return ds_arena_printf(&w->ck->unit->arena, "%%%s", ds_value_at(w->at->func, value)->name);
+}
+
+/* lo..hi of a binder, with the outer ones in scope. */
+static bool binder_range(bound_walk *w, const ds_binder *binder, int64_t *lo, int64_t *hi) {
+    if (!eval(w, binder->lo, binder->loc, lo) || !eval(w, binder->hi, binder->loc, hi))
+        return false;
+    if (*lo <= *hi) return true;
+    ds_verify__error(w->ck, DS_ERR_VALUE, binder->loc, NULL,
+                     "the range of `%s` is %lld..%lld: it ends before it begins", binder->name,
+                     (long long)*lo, (long long)*hi);
+    return false;
+}
+
+static bool check_index(bound_walk *w, const ds_use *use, uint32_t i, const ds_value_info *info,
+                        int64_t *first) {
+    const ds_binder *binder = &info->binders[i];
+    bool range = use->index_hi && DS_HAS_EXPR(use->index_hi[i]);
+    ds_index *indices = NULL; /* the family's own: its bounds see only those to their left */
+    int64_t lo, hi, at, end;
+    if (!eval(w, use->index[i], use->loc, &at)) return false;
+    end = at + (at < INT64_MAX);
+    if (range && !eval(w, use->index_hi[i], use->loc, &end)) return false;
+    ds_index own[8];
+    for (uint32_t k = 0; k < i && k < 8; k++) {
+        own[k] = (ds_index){info->binders[k].name, first[k], indices};
+        indices = &own[k];
+    }
+    ds_env outer = w->env;
+    if (indices) {
+        own[0].up = outer.indices;
+        w->env.indices = indices;
+    }
+    bool ok = binder_range(w, binder, &lo, &hi);
+    w->env = outer;
+    first[i] = at;
+    if (!ok || (at >= lo && end <= hi && at <= end)) return ok;
+    if (range)
+        ds_verify__error(
+            w->ck, DS_ERR_VALUE, use->loc, NULL,
+            "%%%s{%lld:%lld} reads outside the family, whose `%s` goes from %lld to %lld%s",
+            info->name, (long long)at, (long long)end, binder->name, (long long)lo,
+            (long long)hi - 1, turn_note(w));
+    else
+        ds_verify__error(w->ck, DS_ERR_VALUE, use->loc, NULL,
+                         "%%%s{%lld} is not in the family, whose `%s` goes from %lld to %lld%s",
+                         info->name, (long long)at, binder->name, (long long)lo, (long long)hi - 1,
+                         turn_note(w));
+    return false;
+}
+
+#define MAX_BINDERS 8
+
+/* The type that a use reads, NULL if it reads outside its family or the type is unknown. */
+static const ds_type *read_use(bound_walk *w, const ds_use *use) {
+    const ds_value_info *info = ds_value_at(w->at->func, use->value);
+    int64_t first[MAX_BINDERS] = {0};
+    for (uint32_t i = 0; i < use->n_index && i < MAX_BINDERS; i++)
+        if (!check_index(w, use, i, info, first)) return NULL;
+    return ds_verify__element(w->ck, w->at->func, use);
+}
+
+static bool binder_mentioned(const ds_exprs *exprs, const ds_value_info *info, uint32_t i) {
+    for (uint32_t k = i + 1; k < info->n_binders; k++)
+        if (ds_expr_mentions(exprs, info->binders[k].lo, info->binders[i].name) ||
+            ds_expr_mentions(exprs, info->binders[k].hi, info->binders[i].name))
+            return true;
+    return ds_type_mentions(exprs, info->type, info->binders[i].name);
+}
+
+/* The first few and the last few of many turns; all of a few. */
+#define END_TURNS 4
+static int64_t next_turn(int64_t i, int64_t lo, int64_t hi, bool all) {
+    uint64_t done = (uint64_t)i - (uint64_t)lo + 1, left = (uint64_t)hi - (uint64_t)i - 1;
+    return all || done < END_TURNS || left <= END_TURNS ? i + 1 : hi - END_TURNS;
+}
+
+/* The element type at every index of a family. */
+static void check_family(bound_walk *w, const ds_value_info *info, uint32_t i, uint64_t turns,
+                         const char *name) {
+    if (i == info->n_binders) {
+        check_type(w, info->type, name, info->loc);
+        return;
+    }
+    int64_t lo, hi;
+    if (!binder_range(w, &info->binders[i], &lo, &hi)) return;
+    bool mentioned = binder_mentioned(&w->ck->unit->exprs, info, i);
+    uint64_t n = (uint64_t)hi - (uint64_t)lo;
+    bool all = n <= DS_VERIFY_MAX_TURNS / turns;
+    for (int64_t at = lo; at < hi; at = mentioned ? next_turn(at, lo, hi, all) : hi) {
+        const ds_index *up = w->env.indices;
+        ds_index index = {info->binders[i].name, at, up};
+        w->env.indices = &index;
+        uint64_t inner = mentioned && all ? turns * n : turns;
+        check_family(w, info, i + 1, inner ? inner : 1, name);
+        w->env.indices = up;
+    }
+}
+
+static void compare(bound_walk *w, const ds_type *recorded, const ds_type *found, ds_loc loc,
+                    const char *name, const char *by) {
+    if (!recorded || !found ||
+        ds_verify__same_type(w->ck, w->at->func, &w->env, recorded, found) != DS_NO)
+        return;
+    ds_verify__error(w->ck, DS_ERR_SHAPE, loc, NULL, "%s is %s = %s, but %s %s = %s%s", name,
+                     ds_verify__type_text(w->ck, recorded), numbers_text(w, recorded), by,
+                     ds_verify__type_text(w->ck, found), numbers_text(w, found), turn_note(w));
+}
+
+/* ---- ops ---- */
+
+static void walk_block(bound_walk *w, const ds_block *block);
+
+static void check_results(bound_walk *w, const ds_op *op, ds_type **found) {
+    const char *by = ds_arena_printf(&w->ck->unit->arena, "%s gives", ds_op_name(op->code));
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        const ds_value_info *info = ds_value_at(w->at->func, op->out[i]);
+        const char *name = value_text(w, op->out[i]);
+        if (found) compare(w, info->type, found[i], info->loc, name, by);
+        check_type(w, info->type, name, info->loc);
+    }
+}
+
+static void table_op(bound_walk *w, const ds_op *op) {
+    const ds_type **in = ds_xcalloc(op->n_in + 1, sizeof *in);
+    ds_type **out = ds_xcalloc(op->n_out + 1, sizeof *out);
+    bool known = true;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        in[i] = read_use(w, &op->in[i]);
+        known = known && in[i];
+    }
+    for (uint32_t i = 0; i < op->n_to; i++) {
+        bound_mesh mesh;
+        known = bind_place(w, &op->to[i], op->loc, &mesh) && known;
+    }
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        const ds_value_info *info = ds_value_at(w->at->func, op->out[i]);
+        if (info->type_written) out[i] = info->type;
+        known = known && info->type;
+    }
+    ds_infer infer = infer_context(w, op);
+    infer.in = in;
+    infer.out = out;
+    ds_error err = {0};
+    if (known && ds_op_infer(&infer, &err) != DS_OK) {
+        pass_on(w, &err);
+    } else if (known) {
+        check_results(w, op, out);
+    }
+    free(in);
+    free(out);
+}
+
+/* ---- calls ---- */
+
+static uint64_t hash_mesh(uint64_t hash, const bound_mesh *mesh) {
+    hash = ds_hash_mix(hash, mesh->known);
+    hash = ds_hash_mix(hash, DS_KEY(mesh->mesh));
+    for (uint32_t i = 0; i < mesh->n_fixed; i++) {
+        hash = ds_hash_mix(hash, DS_KEY(mesh->axis[i]));
+        hash = ds_hash_mix(hash, (uint64_t)mesh->at[i]);
+    }
+    return hash;
+}
+
+/* Takes `meshes` over. */
+static void enqueue(bound_walk *w, ds_func *func, bound_mesh *meshes, bound_mesh here) {
+    uint64_t hash = hash_mesh(DS_KEY(func), &here);
+    for (uint32_t i = 0; i < func->n_mesh_params; i++) hash = hash_mesh(hash, &meshes[i]);
+    if (ds_map_find(&w->queued, hash)) {
+        free(meshes);
+        return;
+    }
+    ds_map_put(&w->queued, hash, 1);
+    instance next = {func, meshes, func->n_mesh_params == 1 ? meshes[0] : here};
+    DS_HPUSH(&w->work, next);
+}
+
+static void check_call_arg(bound_walk *w, const ds_op *op, uint32_t i) {
+    ds_checker *ck = w->ck;
+    const ds_func *func = w->at->func;
+    const ds_value_info *param = ds_value_at(op->callee, op->callee->args[i]);
+    const ds_value_info *given = ds_value_at(func, op->in[i].value);
+    const ds_type *found = read_use(w, &op->in[i]);
+    bool family = !op->in[i].n_index && given->n_binders;
+    const ds_binder *binders = family ? given->binders : NULL;
+    uint32_t n = family ? given->n_binders : 0;
+    const ds_type *need = ds_verify__callee_type(ck, func, op, param->type);
+    if (!found || !need) return;
+    if (ds_verify__same_binders(ck, &w->env, param->binders, param->n_binders, binders, n) ==
+        DS_NO) {
+        ds_verify__error(ck, DS_ERR_SHAPE, op->in[i].loc, NULL,
+                         "argument %u (%%%s) of @%s is a family over another range than %s%s",
+                         i + 1, param->name, op->callee_name, value_text(w, op->in[i].value),
+                         turn_note(w));
+        return;
+    }
+    need = ds_verify__rename(ck, need, param->binders, binders, n);
+    const ds_type *plain = ds_verify__without_ones(ck, func, found);
+    if (ds_verify__same_tensor(ck, &w->env, need, plain) != DS_NO &&
+        ds_verify__same_place(ck, func, &w->env, &need->on, &found->on) != DS_NO)
+        return;
+    ds_verify__error(ck, DS_ERR_SHAPE, op->in[i].loc, NULL,
+                     "argument %u (%%%s) of @%s must be %s = %s, but %s is %s = %s%s", i + 1,
+                     param->name, op->callee_name, ds_verify__type_text(ck, need),
+                     numbers_text(w, need), value_text(w, op->in[i].value),
+                     ds_verify__type_text(ck, found), numbers_text(w, found), turn_note(w));
+}
+
+static void call(bound_walk *w, const ds_op *op) {
+    if (!op->callee || op->n_in != op->callee->n_args ||
+        op->n_mesh_args != op->callee->n_mesh_params)
+        return;
+    for (uint32_t i = 0; i < op->n_in; i++) check_call_arg(w, op, i);
+    bound_mesh *meshes = ds_xcalloc(op->n_mesh_args + 1, sizeof *meshes);
+    bool ok = true;
+    for (uint32_t i = 0; i < op->n_mesh_args; i++)
+        ok = bind_place(w, &op->mesh_args[i], op->loc, &meshes[i]) && ok;
+    if (ok) {
+        enqueue(w, op->callee, meshes, w->at->here);
+    } else {
+        free(meshes);
+    }
+    check_results(w, op, NULL);
+}
+
+/* ---- loops and regions ---- */
+
+static bool expr_mentions(const bound_walk *w, ds_expr e, const char *name) {
+    return DS_HAS_EXPR(e) && ds_expr_mentions(&w->ck->unit->exprs, e, name);
+}
+
+static bool place_mentions(const bound_walk *w, const ds_place *place, const char *name) {
+    for (uint32_t i = 0; i < place->n_coords; i++)
+        if (expr_mentions(w, place->coords[i].at, name)) return true;
+    for (uint32_t i = 0; i < place->n_steps; i++)
+        if (expr_mentions(w, place->steps[i].index, name)) return true;
+    return false;
+}
+
+static bool attr_mentions(const bound_walk *w, const ds_attr *attr, const char *name) {
+    if (expr_mentions(w, attr->expr, name)) return true;
+    for (uint32_t i = 0; i < attr->n_items; i++)
+        if (attr_mentions(w, &attr->items[i], name)) return true;
+    return false;
+}
+
+static bool use_mentions(const bound_walk *w, const ds_use *use, const char *name) {
+    for (uint32_t i = 0; i < use->n_index; i++)
+        if (expr_mentions(w, use->index[i], name) ||
+            (use->index_hi && expr_mentions(w, use->index_hi[i], name)))
+            return true;
+    return false;
+}
+
+static bool values_mention(const bound_walk *w, const ds_value *values, uint32_t n,
+                           const char *name) {
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_value_info *info = ds_value_at(w->at->func, values[i]);
+        if (info->type && ds_type_mentions(&w->ck->unit->exprs, info->type, name)) return true;
+    }
+    return false;
+}
+
+static bool op_mentions(const bound_walk *w, const ds_op *op, const char *name) {
+    const ds_expr own[] = {op->dim, op->dim_to, op->to_rank, op->from_rank,
+                           op->tag, op->lo,     op->hi};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (expr_mentions(w, own[i], name)) return true;
+    for (uint32_t i = 0; i < op->n_group; i++)
+        if (expr_mentions(w, op->group[i], name)) return true;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (use_mentions(w, &op->in[i], name)) return true;
+    for (uint32_t i = 0; i < op->n_attrs; i++)
+        if (attr_mentions(w, &op->attrs[i], name)) return true;
+    for (uint32_t i = 0; i < op->n_to; i++)
+        if (place_mentions(w, &op->to[i], name)) return true;
+    for (uint32_t i = 0; i < op->n_mesh_args; i++)
+        if (place_mentions(w, &op->mesh_args[i], name)) return true;
+    return values_mention(w, op->out, op->n_out, name) ||
+           values_mention(w, op->args, op->n_args, name);
+}
+
+static void look_at(const bound_walk *w, const ds_block *block, const char *name, loop_info *info) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        info->ops++;
+        info->mentions = info->mentions || op_mentions(w, op, name);
+        if (op->body) look_at(w, op->body, name, info);
+    }
+}
+
+static const ds_op *yield_of(const ds_op *region) {
+    const ds_block *body = region->body;
+    return body->n_ops ? body->ops[body->n_ops - 1] : NULL;
+}
+
+static void check_carries(bound_walk *w, const ds_op *loop) {
+    const ds_op *yield = yield_of(loop);
+    for (uint32_t i = 0; i < loop->n_args; i++) {
+        const ds_value_info *carry = ds_value_at(w->at->func, loop->args[i]);
+        if (!carry->type || !yield || i >= yield->n_in) continue;
+        compare(w, ds_verify__carry_next(w->ck, loop, carry->type), read_use(w, &yield->in[i]),
+                yield->in[i].loc,
+                ds_arena_printf(&w->ck->unit->arena, "the next %%%s", carry->name),
+                "the loop yields");
+    }
+}
+
+static void turn(bound_walk *w, const ds_op *loop, int64_t at) {
+    const ds_index *up = w->env.indices;
+    ds_index index = {loop->index, at, up};
+    w->env.indices = &index;
+    for (uint32_t i = 0; i < loop->n_args; i++) {
+        const ds_value_info *carry = ds_value_at(w->at->func, loop->args[i]);
+        check_type(w, carry->type, value_text(w, loop->args[i]), carry->loc);
+    }
+    walk_block(w, loop->body);
+    check_carries(w, loop);
+    w->env.indices = up;
+}
+
+/* At most this many ops are checked for one loop nest, whatever the number of turns. */
+#define MAX_OP_CHECKS (UINT64_C(1) << 18)
+
+static void check_start(bound_walk *w, const ds_op *loop) {
+    for (uint32_t i = 0; i < loop->n_args; i++) {
+        const ds_value_info *carry = ds_value_at(w->at->func, loop->args[i]);
+        const ds_type *init = read_use(w, &loop->in[i]);
+        if (!carry->type || !init) continue;
+        compare(w, ds_verify__carry_at(w->ck, loop, carry->type, loop->lo), init, carry->loc,
+                ds_arena_printf(&w->ck->unit->arena, "the first %%%s", carry->name),
+                "it starts with");
+    }
+}
+
+static void for_loop(bound_walk *w, const ds_op *loop) {
+    int64_t lo, hi;
+    check_start(w, loop);
+    if (!eval(w, loop->lo, loop->loc, &lo) || !eval(w, loop->hi, loop->loc, &hi)) return;
+    if (lo > hi) {
+        ds_verify__error(w->ck, DS_ERR_VALUE, loop->loc, NULL,
+                         "the loop runs over %s in %lld..%lld, which ends before it begins%s",
+                         loop->index, (long long)lo, (long long)hi, turn_note(w));
+        return;
+    }
+    loop_info info = {0};
+    look_at(w, loop->body, loop->index, &info);
+    uint64_t n = (uint64_t)hi - (uint64_t)lo, before = w->turns;
+    bool all = n <= DS_VERIFY_MAX_TURNS / before && n <= MAX_OP_CHECKS / (info.ops + 1) / before;
+    if (info.mentions && n) w->turns = before * (all ? n : 1);
+    for (int64_t at = lo; at < hi; at = info.mentions ? next_turn(at, lo, hi, all) : hi)
+        turn(w, loop, at);
+    w->turns = before;
+    for (uint32_t i = 0; i < loop->n_args && i < loop->n_out; i++) {
+        const ds_value_info *info_out = ds_value_at(w->at->func, loop->out[i]);
+        check_type(w, info_out->type, value_text(w, loop->out[i]), info_out->loc);
+    }
+}
+
+/* Inside, axis_index has a value; the first coordinate stands for all of them. */
+static void local_region(bound_walk *w, const ds_op *region) {
+    const ds_index *up = w->env.indices;
+    ds_index *own = ds_xcalloc(region->n_over + 1, sizeof *own);
+    w->manual = ds_xrealloc(w->manual, (w->n_manual + region->n_over + 1) * sizeof *w->manual);
+    for (uint32_t i = 0; i < region->n_in; i++) {
+        const ds_type *outside = read_use(w, &region->in[i]);
+        if (outside) check_type(w, outside, value_text(w, region->in[i].value), region->in[i].loc);
+    }
+    for (uint32_t i = 0; i < region->n_over; i++) {
+        own[i] = (ds_index){region->over[i], 0, i ? &own[i - 1] : up};
+        w->env.indices = &own[i];
+        w->manual[w->n_manual++] = region->over[i];
+    }
+    walk_block(w, region->body);
+    const ds_op *yield = yield_of(region);
+    for (uint32_t i = 0; yield && i < yield->n_in && i < region->n_out; i++) {
+        const ds_type *shard = ds_verify__shard_type(w->ck, w->at->func, region->result_types[i],
+                                                     region->over, region->n_over);
+        compare(w, shard, read_use(w, &yield->in[i]), yield->in[i].loc, "a shard of the result",
+                "the region yields");
+    }
+    w->n_manual -= region->n_over;
+    w->env.indices = up;
+    free(own);
+    check_results(w, region, NULL);
+}
+
+static void return_op(bound_walk *w, const ds_op *op) {
+    const ds_func *func = w->at->func;
+    for (uint32_t i = 0; i < op->n_in && i < func->n_results; i++) {
+        const ds_type *found = read_use(w, &op->in[i]);
+        const ds_value_info *info = ds_value_at(func, op->in[i].value);
+        const ds_binder *binders = func->result_binders ? func->result_binders[i] : NULL;
+        uint32_t n = func->result_binders ? func->n_result_binders[i] : 0;
+        if (found && n && n == info->n_binders)
+            found = ds_verify__rename(w->ck, found, info->binders, binders, n);
+        if (found && !n)
+            compare(w, func->results[i], found, op->in[i].loc,
+                    ds_arena_printf(&w->ck->unit->arena, "result %u of @%s", i + 1, func->name),
+                    "what is returned is");
+    }
+}
+
+static void walk_op(bound_walk *w, const ds_op *op) {
+    switch (op->code) {
+    case DS_OP_FOR:
+        for_loop(w, op);
+        break;
+    case DS_OP_LOCAL:
+        local_region(w, op);
+        break;
+    case DS_OP_CALL:
+        call(w, op);
+        break;
+    case DS_OP_WEIGHT:
+        check_results(w, op, NULL);
+        break;
+    case DS_OP_RETURN:
+        return_op(w, op);
+        break;
+    case DS_OP_YIELD:
+        break;
+    default:
+        table_op(w, op);
+        break;
+    }
+}
+
+/* Types made for one op are given back after it: a loop may have many turns. */
+static void walk_block(bound_walk *w, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        ds_arena around = w->ck->unit->arena;
+        ds_arena_init(&w->ck->unit->arena);
+        walk_op(w, block->ops[i]);
+        ds_arena_deinit(&w->ck->unit->arena);
+        w->ck->unit->arena = around;
+    }
+}
+
+/* ---- functions ---- */
+
+static void check_instance(bound_walk *w, const instance *at) {
+    w->at = at;
+    w->env = ds_binding_env(w->ck->binding, NULL);
+    w->turns = 1;
+    const ds_func *func = at->func;
+    for (uint32_t i = 0; i < func->n_args; i++) {
+        const ds_value_info *info = ds_value_at(func, func->args[i]);
+        if (info->type) check_family(w, info, 0, 1, value_text(w, func->args[i]));
+    }
+    for (uint32_t i = 0; i < func->n_results; i++) {
+        const char *name =
+            ds_arena_printf(&w->ck->unit->arena, "result %u of @%s", i + 1, func->name);
+        ds_value_info result = {.name = name, .loc = func->loc, .type = func->results[i]};
+        if (func->result_binders) {
+            result.binders = func->result_binders[i];
+            result.n_binders = func->n_result_binders[i];
+        }
+        check_family(w, &result, 0, 1, name);
+    }
+    walk_block(w, &func->body);
+}
+
+/* ---- meshes and topologies ---- */
+
+static void check_order(bound_walk *w, const ds_mesh *mesh, int64_t places, int64_t devices) {
+    if (mesh->n_order != places) {
+        ds_verify__error(w->ck, DS_ERR_SHAPE, mesh->loc, NULL,
+                         "the order of mesh @%s lists %u devices, but its axes have %lld places",
+                         mesh->name, mesh->n_order, (long long)places);
+        return;
+    }
+    ds_map seen;
+    ds_map_init(&seen);
+    for (uint32_t i = 0; i < mesh->n_order; i++) {
+        int64_t device;
+        if (!eval(w, mesh->order[i], mesh->loc, &device)) break;
+        if (device < 0 || device >= devices) {
+            ds_verify__error(w->ck, DS_ERR_VALUE, mesh->loc, NULL,
+                             "the order of mesh @%s lists device %lld; there are %lld, from 0",
+                             mesh->name, (long long)device, (long long)devices);
+            break;
+        }
+        if (ds_map_find(&seen, (uint64_t)device)) {
+            ds_verify__error(w->ck, DS_ERR_VALUE, mesh->loc, NULL,
+                             "the order of mesh @%s lists device %lld twice", mesh->name,
+                             (long long)device);
+            break;
+        }
+        ds_map_put(&seen, (uint64_t)device, 1);
+    }
+    ds_map_deinit(&seen);
+}
+
+static bool check_pick(bound_walk *w, const ds_mesh *mesh) {
+    const ds_mesh *base = ds_find_mesh(mesh->module, mesh->base);
+    int64_t hi, devices;
+    ds_error err = {0};
+    if (!base || !eval(w, mesh->pick_hi, mesh->loc, &hi)) return false;
+    if (ds_mesh_count_devices(w->ck->binding, base, &devices, &err) != DS_OK) return false;
+    if (hi <= devices) return true;
+    ds_verify__error(w->ck, DS_ERR_VALUE, mesh->loc, NULL,
+                     "mesh @%s picks devices up to %lld, but @%s has %lld, numbered from 0",
+                     mesh->name, (long long)hi - 1, mesh->base, (long long)devices);
+    return false;
+}
+
+static void check_mesh(bound_walk *w, const ds_mesh *mesh) {
+    const int64_t *sizes = sizes_of(w, mesh);
+    int64_t devices, product = 1;
+    ds_error err = {0};
+    if (!sizes || (mesh->kind == DS_MESH_PICK && !check_pick(w, mesh))) return;
+    if (ds_mesh_count_devices(w->ck->binding, mesh, &devices, &err) != DS_OK) {
+        ds_verify__pass_on(w->ck, &err);
+        return;
+    }
+    ds_buf text = {0};
+    for (uint32_t i = 0; i < mesh->n_axes; i++) {
+        product *= sizes[i]; /* within int64, see ds_mesh_axis_sizes */
+        ds_buf_printf(&text, "%s%s = %lld", i ? ", " : "", mesh->axes[i].name, (long long)sizes[i]);
+    }
+    if (mesh->n_order && mesh->kind == DS_MESH_ON)
+        check_order(w, mesh, product, devices);
+    else if (product != devices)
+        ds_verify__error(w->ck, DS_ERR_SHAPE, mesh->loc, NULL,
+                         "mesh @%s has %lld places (%s), but %s %lld device%s", mesh->name,
+                         (long long)product, text.n ? text.text : "no axes",
+                         mesh->kind == DS_MESH_PICK
+                             ? "the pick takes"
+                             : ds_arena_printf(&w->ck->diags->arena, "@%s has", mesh->base),
+                         (long long)devices, devices == 1 ? "" : "s");
+    ds_buf_deinit(&text);
+}
+
+static void check_declarations(bound_walk *w) {
+    const ds_unit *unit = w->ck->unit;
+    w->env = ds_binding_env(w->ck->binding, NULL);
+    for (uint32_t m = 0; m < unit->modules.n; m++) {
+        const ds_module *module = unit->modules.at[m];
+        for (uint32_t i = 0; i < module->topologies.n; i++) {
+            int64_t n;
+            ds_error err = {0};
+            if (ds_topology_count_devices(w->ck->binding, module->topologies.at[i], &n, &err))
+                ds_verify__pass_on(w->ck, &err);
+        }
+        for (uint32_t i = 0; i < module->meshes.n; i++) check_mesh(w, module->meshes.at[i]);
+    }
+}
+
+void ds_verify__bound(ds_checker *ck) {
+    bound_walk w = {.ck = ck};
+    ds_map_init(&w.mesh_sizes);
+    ds_map_init(&w.queued);
+    ds_arena_init(&w.arena);
+    check_declarations(&w);
+    const ds_mesh *mesh = ds_scenario_mesh(ck->unit);
+    bound_mesh here = {.known = mesh != NULL, .mesh = mesh};
+    for (uint32_t m = 0; m < ck->unit->modules.n; m++) {
+        const ds_module *module = ck->unit->modules.at[m];
+        for (uint32_t i = 0; i < module->funcs.n; i++)
+            if (!module->funcs.at[i]->n_mesh_params) enqueue(&w, module->funcs.at[i], NULL, here);
+        for (uint32_t i = 0; i < module->programs.n; i++)
+            for (uint32_t r = 0; r < module->programs.at[i]->n_ranks; r++)
+                enqueue(&w, module->programs.at[i]->ranks[r], NULL, (bound_mesh){.known = true});
+    }
+    for (uint32_t i = 0; i < w.work.n; i++) {
+        instance at = w.work.at[i]; /* the list grows underneath */
+        check_instance(&w, &at);
+        free(at.meshes);
+    }
+    ds_verify__scenario_bound(ck);
+    free(w.work.at);
+    free(w.manual);
+    ds_arena_deinit(&w.arena);
+    ds_map_deinit(&w.queued);
+    ds_map_deinit(&w.mesh_sizes);
+}

@@ -1,0 +1,311 @@
+/* The scenario: known keys, values of the right kind, and an entry that can be run. */
+#include "ir/lang/verify_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- values ---- */
+
+static bool is_number(const ds_checker *ck, const ds_attr *attr) {
+    return attr->kind == DS_ATTR_EXPR &&
+           ds_expr_at(&ck->unit->exprs, attr->expr)->kind != DS_EXPR_STR;
+}
+
+/* The text of a word or of a string literal; NULL for anything else (a param may hold a text). */
+static const char *literal_text(const ds_checker *ck, const ds_attr *attr) {
+    if (attr->kind == DS_ATTR_WORD) return attr->word;
+    if (attr->kind != DS_ATTR_EXPR) return NULL;
+    const ds_expr_node *node = ds_expr_at(&ck->unit->exprs, attr->expr);
+    return node->kind == DS_EXPR_STR ? node->name : NULL;
+}
+
+static bool may_be_text(const ds_checker *ck, const ds_attr *attr) {
+    if (attr->kind == DS_ATTR_WORD) return true;
+    if (attr->kind != DS_ATTR_EXPR) return false;
+    ds_expr_kind kind = ds_expr_at(&ck->unit->exprs, attr->expr)->kind;
+    return kind == DS_EXPR_STR || kind == DS_EXPR_PARAM;
+}
+
+static void wrong_kind(ds_checker *ck, const ds_knob *knob, const ds_attr *attr,
+                       const char *needed) {
+    ds_verify__error(ck, DS_ERR_TYPE, attr->loc, NULL, "`%s` must be %s: %s", knob->name, needed,
+                     knob->doc);
+}
+
+static void check_choice(ds_checker *ck, const ds_knob *knob, const ds_attr *attr,
+                         const char *text) {
+    ds_names names = {0};
+    ds_buf list = {0};
+    for (const char *at = knob->choices; *at;) {
+        size_t n = strcspn(at, " ");
+        const char *choice = ds_arena_strndup(&ck->diags->arena, at, n);
+        DS_PUSH(&ck->diags->arena, &names.all, choice);
+        ds_buf_printf(&list, "%s%s", list.n ? ", " : "", choice);
+        if (strcmp(choice, text) == 0) {
+            ds_buf_deinit(&list);
+            return;
+        }
+        at += n + (at[n] == ' ');
+    }
+    ds_verify__error(ck, DS_ERR_VALUE, attr->loc,
+                     ds_verify__hint(ck, "", text, names.all.at, names.all.n),
+                     "`%s` cannot be %s; it is one of %s", knob->name, text, list.text);
+    ds_buf_deinit(&list);
+}
+
+static void check_text(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {
+    if (!may_be_text(ck, attr)) {
+        wrong_kind(ck, knob, attr, "a word or a \"text\"");
+        return;
+    }
+    const char *text = literal_text(ck, attr);
+    if (text && knob->choices) check_choice(ck, knob, attr, text);
+}
+
+static void check_reference(ds_checker *ck, const ds_module *module, const ds_knob *knob,
+                            const ds_attr *attr) {
+    if (attr->kind != DS_ATTR_PLACE || attr->place.kind != DS_PLACE_MESH || attr->place.n_coords) {
+        wrong_kind(ck, knob, attr, "a name, as in `@name`");
+        return;
+    }
+    const char *name = attr->place.name;
+    if (knob->kind == DS_KNOB_ENTRY) {
+        bool rank_program = strcmp(knob->name, "program") == 0 && ds_find_program(module, name);
+        if (!rank_program && !ds_find_func(module, name))
+            ds_verify__unknown(ck, module, DS_ITEM_FUNC, attr->loc, name);
+    } else if (knob->kind == DS_KNOB_MESH) {
+        if (!ds_find_mesh(module, name))
+            ds_verify__unknown(ck, module, DS_ITEM_MESH, attr->loc, name);
+    } else if (knob->kind == DS_KNOB_SCHEDULE) {
+        if (!ds_find_schedule(module, name))
+            ds_verify__unknown(ck, module, DS_ITEM_SCHEDULE, attr->loc, name);
+    } else if (!ds_find_topology(module, name) && !ds_find_mesh(module, name)) {
+        ds_verify__unknown(ck, module, DS_ITEM_TOPOLOGY, attr->loc, name);
+    }
+}
+
+static bool is_on_off(const ds_attr *attr) {
+    return attr->kind == DS_ATTR_WORD &&
+           (strcmp(attr->word, "on") == 0 || strcmp(attr->word, "off") == 0);
+}
+
+static void check_quantity(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {
+    if (is_number(ck, attr)) return;
+    if (attr->kind != DS_ATTR_QUANTITY)
+        wrong_kind(ck, knob, attr, "a number with a unit");
+    else if (ds_unit_dimension(attr->unit) != knob->dimension)
+        ds_verify__error(ck, DS_ERR_VALUE, attr->loc, NULL, "`%s` cannot be given in `%s`: %s",
+                         knob->name, ds_unit_text(attr->unit), knob->doc);
+}
+
+static void check_section(ds_checker *ck, const ds_module *module, const char *section,
+                          const ds_attr *entries, uint32_t n);
+
+static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *knob,
+                        const ds_attr *attr) {
+    switch (knob->kind) {
+    case DS_KNOB_INT:
+        if (!is_number(ck, attr)) wrong_kind(ck, knob, attr, "an integer");
+        break;
+    case DS_KNOB_REAL:
+        if (!is_number(ck, attr)) wrong_kind(ck, knob, attr, "a number");
+        break;
+    case DS_KNOB_BOOL:
+        if (attr->kind != DS_ATTR_BOOL && !is_on_off(attr))
+            wrong_kind(ck, knob, attr, "true or false");
+        break;
+    case DS_KNOB_TEXT:
+        check_text(ck, knob, attr);
+        break;
+    case DS_KNOB_TEXTS:
+        for (uint32_t i = 0; attr->kind == DS_ATTR_LIST && i < attr->n_items; i++)
+            check_text(ck, knob, &attr->items[i]);
+        if (attr->kind != DS_ATTR_LIST) check_text(ck, knob, attr);
+        break;
+    case DS_KNOB_SCHEDULE:
+        if (attr->kind == DS_ATTR_PLACE) {
+            check_reference(ck, module, knob, attr);
+        } else {
+            check_text(ck, knob, attr);
+        }
+        break;
+    case DS_KNOB_ENTRY:
+    case DS_KNOB_MESH:
+    case DS_KNOB_PLACE:
+        check_reference(ck, module, knob, attr);
+        break;
+    case DS_KNOB_QUANTITY:
+        check_quantity(ck, knob, attr);
+        break;
+    case DS_KNOB_SECTION:
+        if (attr->kind == DS_ATTR_BLOCK) {
+            check_section(ck, module, knob->name, attr->items, attr->n_items);
+        } else if (!is_on_off(attr) || strcmp(knob->name, "train") != 0) {
+            wrong_kind(ck, knob, attr, "a block `{ ... }`");
+        }
+        break;
+    }
+}
+
+static void unknown_key(ds_checker *ck, const char *section, const ds_attr *attr) {
+    uint32_t n;
+    const ds_knob *all = ds_scenario_knobs(&n);
+    ds_names names = {0};
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(all[i].section, section) == 0)
+            DS_PUSH(&ck->diags->arena, &names.all, all[i].name);
+    const char *hint = ds_verify__hint(ck, "", attr->name, names.all.at, names.all.n);
+    /* `dp = 4` beside the strategy block instead of inside it */
+    for (uint32_t i = 0; i < n && !hint; i++)
+        if (strcmp(all[i].name, attr->name) == 0)
+            hint = *all[i].section
+                       ? ds_arena_printf(&ck->diags->arena, "`%s` belongs into `%s { ... }`",
+                                         attr->name, all[i].section)
+                       : ds_arena_printf(&ck->diags->arena, "`%s` belongs beside `%s`, not into it",
+                                         attr->name, section);
+    if (*section) {
+        ds_verify__error(ck, DS_ERR_NAME, attr->loc, hint, "unknown key `%s` in `%s`", attr->name,
+                         section);
+    } else {
+        ds_verify__error(ck, DS_ERR_NAME, attr->loc, hint, "unknown key `%s` in the scenario",
+                         attr->name);
+    }
+}
+
+/* In a strategy, a quoted key is the path of ops that it places or splits in their own way. */
+static bool is_override(const char *section, const ds_attr *attr) {
+    return attr->quoted_name && (strcmp(section, "strategy") == 0 || strcmp(section, "ops") == 0);
+}
+
+static void check_section(ds_checker *ck, const ds_module *module, const char *section,
+                          const ds_attr *entries, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_override(section, &entries[i])) continue;
+        const ds_knob *knob = ds_scenario_knob(section, entries[i].name);
+        if (!knob || entries[i].quoted_name) {
+            unknown_key(ck, section, &entries[i]);
+            continue;
+        }
+        check_value(ck, module, knob, &entries[i]);
+    }
+}
+
+/* ---- the entry ---- */
+
+static void refuse_weights(ds_checker *ck, const ds_func *entry, const ds_func *func,
+                           const ds_block *block, ds_map *visited) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        if (op->body) refuse_weights(ck, entry, func, op->body, visited);
+        if (op->code == DS_OP_WEIGHT && op->n_out)
+            ds_verify__error(ck, DS_ERR_TYPE, op->loc, NULL,
+                             "weight %%%s in @%s, which the scenario runs as a program: there, "
+                             "weights are arguments (`model =` takes functions with weights)",
+                             ds_value_at(func, op->out[0])->name, entry->name);
+        if (op->code != DS_OP_CALL || !op->callee || ds_map_find(visited, DS_KEY(op->callee)))
+            continue;
+        ds_map_put(visited, DS_KEY(op->callee), 1);
+        refuse_weights(ck, entry, op->callee, &op->callee->body, visited);
+    }
+}
+
+static void check_entry(ds_checker *ck, const ds_module *module, const ds_scenario *scenario) {
+    const ds_attr *program = ds_attr_find(scenario->entries, scenario->n_entries, "program");
+    const ds_attr *model = ds_attr_find(scenario->entries, scenario->n_entries, "model");
+    if (program && model) {
+        ds_verify__error(ck, DS_ERR_NAME, program->loc, NULL,
+                         "a scenario has a `model` or a `program`, not both");
+        return;
+    }
+    const ds_attr *entry = program ? program : model;
+    if (!entry) {
+        ds_verify__error(ck, DS_ERR_NAME, scenario->loc, NULL,
+                         "the scenario says nothing to run: add `model = @f` or `program = @f`");
+        return;
+    }
+    if (entry->kind != DS_ATTR_PLACE) return;
+    const ds_func *func = ds_find_func(module, entry->place.name);
+    if (!func) return;
+    if (func->n_mesh_params)
+        ds_verify__error(ck, DS_ERR_TYPE, entry->loc, NULL,
+                         "@%s has mesh parameters, so it can only be called; run a function that "
+                         "calls it with a mesh",
+                         func->name);
+    if (!program) return;
+    ds_map visited;
+    ds_map_init(&visited);
+    ds_map_put(&visited, DS_KEY(func), 1);
+    refuse_weights(ck, func, func, &func->body, &visited);
+    ds_map_deinit(&visited);
+}
+
+void ds_verify__scenario(ds_checker *ck, const ds_module *module) {
+    if (!module->scenarios.n) return;
+    const ds_scenario *scenario = &module->scenarios.at[0];
+    check_section(ck, module, "", scenario->entries, scenario->n_entries);
+    check_entry(ck, module, scenario);
+}
+
+/* ---- with numbers ---- */
+
+static void check_number(ds_checker *ck, const ds_knob *knob) {
+    ds_error err = {0};
+    int64_t i = 0;
+    double r = 0;
+    const char *text = NULL;
+    ds_status status = DS_OK;
+    const ds_attr *attr = ds_scenario_find(ck->unit, knob->section, knob->name);
+    if (!attr) return;
+    if (knob->kind == DS_KNOB_INT || knob->kind == DS_KNOB_QUANTITY) {
+        status = ds_scenario_int(ck->binding, knob->section, knob->name, &i, &err);
+    } else if (knob->kind == DS_KNOB_REAL) {
+        status = ds_scenario_real(ck->binding, knob->section, knob->name, &r, &err);
+    } else if (knob->kind == DS_KNOB_TEXT ||
+               (knob->kind == DS_KNOB_SCHEDULE && attr->kind != DS_ATTR_PLACE)) {
+        status = ds_scenario_text(ck->binding, knob->section, knob->name, &text, &err);
+    }
+    if (status != DS_OK) {
+        ds_verify__pass_on(ck, &err);
+    } else if (knob->choices && knob->kind == DS_KNOB_INT) {
+        check_choice(ck, knob, attr, ds_arena_printf(&ck->diags->arena, "%lld", (long long)i));
+    } else if (knob->choices && text) {
+        check_choice(ck, knob, attr, text);
+    }
+}
+
+/* dp·cp·tp·pp must be the number of devices (SEMANTICS L2); ep divides dp·cp. */
+static void check_world(ds_checker *ck) {
+    static const char *const degrees[] = {"pp", "dp", "cp", "tp"};
+    const ds_topology *topology = ds_scenario_topology(ck->unit);
+    if (!ds_scenario_model(ck->unit) || !ds_scenario_find(ck->unit, "", "strategy")) return;
+    int64_t world = 1, size[4], ep = 1, devices;
+    for (uint32_t i = 0; i < 4; i++) {
+        size[i] = 1;
+        if (ds_scenario_int(ck->binding, "strategy", degrees[i], &size[i], NULL) != DS_OK ||
+            __builtin_mul_overflow(world, size[i], &world))
+            return;
+    }
+    ds_loc loc = ds_scenario_find(ck->unit, "", "strategy")->loc;
+    if (ds_scenario_int(ck->binding, "strategy", "ep", &ep, NULL) == DS_OK &&
+        size[1] * size[2] % ep)
+        ds_verify__error(ck, DS_ERR_VALUE, loc, NULL,
+                         "ep = %lld does not divide dp * cp = %lld: experts are split over the "
+                         "devices of data and context parallelism",
+                         (long long)ep, (long long)(size[1] * size[2]));
+    if (!topology || ds_topology_count_devices(ck->binding, topology, &devices, NULL) != DS_OK ||
+        devices == world)
+        return;
+    ds_verify__error(
+        ck, DS_ERR_VALUE, loc, NULL,
+        "the strategy uses pp * dp * cp * tp = %lld * %lld * %lld * %lld = %lld devices, "
+        "and @%s has %lld",
+        (long long)size[0], (long long)size[1], (long long)size[2], (long long)size[3],
+        (long long)world, topology->name, (long long)devices);
+}
+
+void ds_verify__scenario_bound(ds_checker *ck) {
+    uint32_t n;
+    const ds_knob *all = ds_scenario_knobs(&n);
+    for (uint32_t i = 0; i < n; i++) check_number(ck, &all[i]);
+    check_world(ck);
+}
