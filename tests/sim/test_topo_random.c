@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NODES = 4, MAX_LINKS = 40, MAX_TEMPLATES = 4, MAX_FLAT = 64, MAX_FLAT_LINKS = 4096 };
+enum { MAX_NODES = 4, MAX_LINKS = 40, MAX_TEMPLATES = 4, MAX_FLAT = 256, MAX_FLAT_LINKS = 4096 };
 
 typedef struct gen_node {
     char name[8];
