@@ -1,5 +1,5 @@
-/* A 4-ary min-heap of (time, sequence) → id: the event queue. Equal times leave in the order in which
- * they were pushed, so a simulation never depends on the heap's shape. */
+/* A 4-ary min-heap of (time, sequence) → id: the event queue. Equal times leave in the order in
+ * which they were pushed, so a simulation never depends on the heap's shape. */
 #ifndef DS_BASE_HEAP_H
 #define DS_BASE_HEAP_H
 

@@ -260,13 +260,33 @@ static void print_arg(ds_printer *p, ds_value arg) {
     ds_printer_attrs(p, info->attrs, info->n_attrs);
 }
 
-static void print_args(ds_printer *p, const ds_func *func) {
-    ds_printer_put(p, "(");
-    for (uint32_t k = 0; k < func->n_args; k++) {
+/* Before element k of a list: ", ", or in a tall list a line of its own. */
+static void list_gap(ds_printer *p, uint32_t k, bool tall) {
+    if (!tall) {
         ds_printer_comma(p, k);
-        print_arg(p, func->args[k]);
+        return;
+    }
+    ds_printer_put(p, k ? ",\n" : "\n");
+    p->depth++;
+    ds_printer_indent(p);
+    p->depth--;
+}
+
+static void list_end(ds_printer *p, bool tall) {
+    if (tall) {
+        ds_printer_put(p, "\n");
+        ds_printer_indent(p);
     }
     ds_printer_put(p, ")");
+}
+
+static void print_args(ds_printer *p, const ds_func *func, bool tall) {
+    ds_printer_put(p, "(");
+    for (uint32_t k = 0; k < func->n_args; k++) {
+        list_gap(p, k, tall);
+        print_arg(p, func->args[k]);
+    }
+    list_end(p, tall && func->n_args);
 }
 
 static void print_result(ds_printer *p, const ds_func *func, uint32_t k) {
@@ -277,14 +297,15 @@ static void print_result(ds_printer *p, const ds_func *func, uint32_t k) {
     print_type(p, func->results[k]);
 }
 
-static void print_results_of(ds_printer *p, const ds_func *func) {
+static void print_results_of(ds_printer *p, const ds_func *func, bool tall) {
     if (!func->n_results) return;
+    tall = tall && func->n_results > 1;
     ds_printer_put(p, func->n_results > 1 ? " -> (" : " -> ");
     for (uint32_t k = 0; k < func->n_results; k++) {
-        ds_printer_comma(p, k);
+        list_gap(p, k, tall);
         print_result(p, func, k);
     }
-    if (func->n_results > 1) ds_printer_put(p, ")");
+    if (func->n_results > 1) list_end(p, tall);
 }
 
 static void print_mesh_params(ds_printer *p, const ds_func *func) {
@@ -293,13 +314,31 @@ static void print_mesh_params(ds_printer *p, const ds_func *func) {
     if (func->n_mesh_params) ds_printer_put(p, ">");
 }
 
+/* Length of the last line so far. */
+static size_t column(const ds_printer *p) {
+    size_t at = p->out->n;
+    while (at > 0 && p->out->text[at - 1] != '\n') at--;
+    return p->out->n - at;
+}
+
+#define HEADER_COLUMNS 100 /* beyond it, arguments stand one a line; then results too */
+
+static void print_header(ds_printer *p, const ds_func *func) {
+    size_t start = p->out->n;
+    for (int attempt = 0; attempt < 3; attempt++) {
+        p->out->n = start;
+        print_args(p, func, attempt > 0);
+        print_results_of(p, func, attempt > 1);
+        if (column(p) <= HEADER_COLUMNS) return;
+    }
+}
+
 void ds_printer_func(ds_printer *p, const ds_func *func) {
     p->func = func;
     ds_printer_begin(p, &func->trivia);
     ds_buf_printf(p->out, "func @%s", func->name);
     print_mesh_params(p, func);
-    print_args(p, func);
-    print_results_of(p, func);
+    print_header(p, func);
     print_block(p, &func->body, &func->trivia);
     ds_printer_end(p, &func->trivia);
 }
@@ -310,9 +349,9 @@ static void print_rank(ds_printer *p, const ds_func *rank) {
     ds_buf_printf(p->out, "rank %" PRId64, rank->rank);
     if (rank->n_args) {
         ds_printer_put(p, " ");
-        print_args(p, rank);
+        print_args(p, rank, false);
     }
-    print_results_of(p, rank);
+    print_results_of(p, rank, false);
     print_block(p, &rank->body, &rank->trivia);
     ds_printer_end(p, &rank->trivia);
 }

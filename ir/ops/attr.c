@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char ds_op_common_attrs[] = "name:str stream:str cost:quantity";
+const char ds_op_common_attrs[] = "name:str stream:str cost:quantity role:str";
 const char ds_op_collective_attrs[] = "algorithm:str route:str chunks:int=1";
 
 /* One entry of a spec; the texts point into it. */

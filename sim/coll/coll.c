@@ -25,8 +25,8 @@ typedef struct builder {
 
 static ds_status hop(builder *b, uint32_t from, uint32_t to, int64_t bytes) {
     const ds_route *route;
-    ds_status status = ds_topo_route(b->topo, b->request->devices[from], b->request->devices[to],
-                                     &route, b->err);
+    ds_status status =
+        ds_topo_route(b->topo, b->request->devices[from], b->request->devices[to], &route, b->err);
     if (status != DS_OK) {
         if (b->err && !b->err->loc.line) b->err->loc = b->request->loc;
         return status;
@@ -70,8 +70,8 @@ static int64_t shard(const ds_coll_request *r, uint32_t member) {
     return r->bytes / r->n + (member < r->bytes % r->n);
 }
 
-/* Every shard but one travels over each hop of the ring: in a reduce-scatter the hop i → i+1 carries
- * all but what i owns in the end … the sums over a ring are the same for both halves. */
+/* Every shard but one travels over each hop of the ring: in a reduce-scatter the hop i → i+1
+ * carries all but what i owns in the end … the sums over a ring are the same for both halves. */
 static ds_status ring_pass(builder *b, uint32_t rounds) {
     const ds_coll_request *r = b->request;
     for (uint32_t i = 0; i < r->n; i++) {
@@ -219,7 +219,8 @@ static ds_status build(builder *b, const char *algorithm) {
     case DS_OP_PERMUTE:
         if (direct) return shifted(b);
         break;
-    default: break;
+    default:
+        break;
     }
     return ds_error_set(b->err, DS_ERR_UNSUPPORTED, r->loc, "%s has no algorithm \"%s\"",
                         ds_op_name(r->op), algorithm);
@@ -265,16 +266,21 @@ static const char *const *candidates(ds_opcode op, uint32_t *n) {
     switch (op) {
     case DS_OP_ALL_REDUCE:
     case DS_OP_BROADCAST:
-    case DS_OP_REDUCE: *n = 2; return ring_tree;
+    case DS_OP_REDUCE:
+        *n = 2;
+        return ring_tree;
     case DS_OP_ALL_GATHER:
-    case DS_OP_REDUCE_SCATTER: *n = 1; return ring_tree;
-    default: *n = 1; return direct;
+    case DS_OP_REDUCE_SCATTER:
+        *n = 1;
+        return ring_tree;
+    default:
+        *n = 1;
+        return direct;
     }
 }
 
-ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request,
-                           const ds_coll_cost *terms, int64_t *ps, const char **algorithm,
-                           ds_error *err) {
+ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
+                           int64_t *ps, const char **algorithm, ds_error *err) {
     if (request->algorithm) {
         *algorithm = request->algorithm;
         return alone_by(topo, request, terms, request->algorithm, ps, err);

@@ -11,8 +11,9 @@
  *   ring  all_reduce 2(n−1)a + 2(n−1)/n·S/B      all_gather, reduce_scatter (n−1)a + (n−1)/n·S/B
  *   tree  all_reduce 2⌈log2 n⌉a + ~2·S/B (double binary tree: each edge carries S/2 each way)
  *   direct all_to_all a + (n−1)/n·S/B at a port
- * Source: nccl-tests PERFORMANCE.md (sizes, bus factors); double binary trees: Sanders, Speck, Träff,
- * "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing 2009. */
+ * Source: nccl-tests PERFORMANCE.md (sizes, bus factors); double binary trees: Sanders, Speck,
+ * Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing
+ * 2009. */
 #ifndef DS_COLL_COLL_H
 #define DS_COLL_COLL_H
 
@@ -38,9 +39,8 @@ ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const ch
                          ds_arena *arena, ds_phase **phases, uint32_t *n_phases, ds_error *err);
 
 /* Time alone, with a profile's launch, per-step and efficiency terms; which algorithm it took. */
-ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request,
-                           const ds_coll_cost *terms, int64_t *ps, const char **algorithm,
-                           ds_error *err);
+ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
+                           int64_t *ps, const char **algorithm, ds_error *err);
 
 /* "ring", "tree", "direct": all names, for messages and help. */
 extern const char *const ds_coll_algorithms[];

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 typedef struct wait {
-    uint32_t on;      /* a task; DS_NONE: nobody */
+    uint32_t on; /* a task; DS_NONE: nobody */
     const char *why;
 } wait;
 
@@ -18,7 +18,8 @@ static bool arrived(const ds_stuck *x, uint32_t task) {
     return head_of(x, x->plan->task_stream[task]) == task && !x->n_pred[task];
 }
 
-/* A dependence of `task` that has not ended. Only the stuck are searched, so a scan is cheap enough. */
+/* A dependence of `task` that has not ended. Only the stuck are searched, so a scan is cheap
+ * enough. */
 static uint32_t unmet(const ds_stuck *x, uint32_t task) {
     const ds_plan *plan = x->plan;
     uint32_t inst = plan->task_inst[task], cls = plan->task_class[task];

@@ -1,9 +1,9 @@
 /* The event loop.
  *
- * Two sources of events: ends of compute tasks and host issue times, in a heap; ends of transfers, in
- * the network. A task is *ready* when it heads its idle stream and has no dependence left. A ready
- * compute task has a known start (now, or when the host has issued it) and so a known end: it is one
- * event. A ready communication arrives at its meeting; the last arrival starts the transfer.
+ * Two sources of events: ends of compute tasks and host issue times, in a heap; ends of transfers,
+ * in the network. A task is *ready* when it heads its idle stream and has no dependence left. A
+ * ready compute task has a known start (now, or when the host has issued it) and so a known end: it
+ * is one event. A ready communication arrives at its meeting; the last arrival starts the transfer.
  *
  * The heap's ids are tasks (compute ends) or n_tasks + activity (a transfer whose last member is
  * still being issued by the host). */
@@ -20,10 +20,10 @@ typedef struct engine {
     const ds_plan *plan;
     ds_heap heap;
     ds_net *net;
-    uint32_t *n_pred;   /* per task */
-    uint32_t *head;     /* per stream: tasks ended */
-    uint32_t *missing;  /* per activity: members not arrived */
-    int64_t *ready_ps;  /* per activity: latest arrival */
+    uint32_t *n_pred;  /* per task */
+    uint32_t *head;    /* per stream: tasks ended */
+    uint32_t *missing; /* per activity: members not arrived */
+    int64_t *ready_ps; /* per activity: latest arrival */
     int64_t *start_ps, *end_ps;
     int64_t now_ps;
     uint32_t n_done;
@@ -100,8 +100,8 @@ static void next_event(engine *e) {
     for (uint32_t i = 0; i < a->n_members; i++) end_task(e, plan->members[a->first_member + i]);
 }
 
-/* No end can lie beyond the sum of all durations and the last issue time: if that fits, so does every
- * sum in the loop, and the loop needs no checks. */
+/* No end can lie beyond the sum of all durations and the last issue time: if that fits, so does
+ * every sum in the loop, and the loop needs no checks. */
 static ds_status check_horizon(const ds_plan *plan, ds_error *err) {
     ds_u128 total = 0, issue = 0;
     for (uint32_t t = 0; t < plan->n_tasks; t++) {
@@ -111,8 +111,9 @@ static ds_status check_horizon(const ds_plan *plan, ds_error *err) {
     }
     for (uint32_t a = 0; a < plan->n_activities; a++) total += (uint64_t)plan->activities[a].ps;
     if (total + issue <= (ds_u128)INT64_MAX) return DS_OK;
-    return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
-                        "the durations of all tasks add up to more than int64 picoseconds (106 days)");
+    return ds_error_set(
+        err, DS_ERR_OVERFLOW, DS_NOWHERE,
+        "the durations of all tasks add up to more than int64 picoseconds (106 days)");
 }
 
 ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context, ds_run *out,
@@ -127,14 +128,12 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     e.ready_ps = ds_xcalloc(plan->n_activities, sizeof *e.ready_ps);
     e.start_ps = ds_xcalloc(plan->n_tasks, sizeof *e.start_ps);
     e.end_ps = ds_xcalloc(plan->n_tasks, sizeof *e.end_ps);
-    for (uint32_t a = 0; a < plan->n_activities; a++)
-        e.missing[a] = plan->activities[a].n_members;
+    for (uint32_t a = 0; a < plan->n_activities; a++) e.missing[a] = plan->activities[a].n_members;
     for (uint32_t t = 0; t < plan->n_tasks; t++) e.start_ps[t] = e.end_ps[t] = -1;
     begin(&e);
     while (e.heap.n || ds_net_next_ps(e.net) != INT64_MAX) {
         next_event(&e);
-        if ((++out->n_events & 0xffff) == 0 && progress)
-            progress(context, e.n_done, plan->n_tasks);
+        if ((++out->n_events & 0xffff) == 0 && progress) progress(context, e.n_done, plan->n_tasks);
     }
     ds_status status = DS_OK;
     if (e.n_done < plan->n_tasks)

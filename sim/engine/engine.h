@@ -1,7 +1,7 @@
 /* The discrete-event engine: replays a plan's tasks and says when each starts and ends.
  *
- * Rules (SEMANTICS S1, S2): every stream runs its tasks one at a time, in issue order. A compute task
- * starts when it heads its stream, its dependences have ended and the host has issued it. A
+ * Rules (SEMANTICS S1, S2): every stream runs its tasks one at a time, in issue order. A compute
+ * task starts when it heads its stream, its dependences have ended and the host has issued it. A
  * communication starts when all its members head their streams so; until then they block those
  * streams and load no link. Time is int64 picoseconds; events are ordered by (time, sequence), so a
  * result depends on nothing but the plan. */
@@ -13,7 +13,7 @@
 typedef struct ds_run {
     int64_t *start_ps; /* per task */
     int64_t *end_ps;
-    int64_t step_ps;  /* the last end */
+    int64_t step_ps; /* the last end */
     uint64_t n_events;
 } ds_run;
 

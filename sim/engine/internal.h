@@ -3,12 +3,13 @@
 
 #include "sim/engine/engine.h"
 
-/* What is known when no event is left: which tasks have ended, which have arrived at their meeting. */
+/* What is known when no event is left: which tasks have ended, which have arrived at their meeting.
+ */
 typedef struct ds_stuck {
     const ds_plan *plan;
-    const uint32_t *head;      /* per stream: how many of its tasks have ended */
-    const uint32_t *n_pred;    /* per task: dependences not ended */
-    const int64_t *end_ps;     /* per task: -1 until it has ended */
+    const uint32_t *head;   /* per stream: how many of its tasks have ended */
+    const uint32_t *n_pred; /* per task: dependences not ended */
+    const int64_t *end_ps;  /* per task: -1 until it has ended */
 } ds_stuck;
 
 /* Describes why nothing moves: always DS_ERR_DEADLOCK. */

@@ -1,7 +1,8 @@
 /* Buffers, then events, then the peak.
  *
- * `root` maps each value instance to the first one of its buffer: itself, or its operand's root where
- * the op reuses the buffer. Buffers are laid out as one slot per (root, class of its record). */
+ * `root` maps each value instance to the first one of its buffer: itself, or its operand's root
+ * where the op reuses the buffer. Buffers are laid out as one slot per (root, class of its record).
+ */
 #include "sim/mem/mem.h"
 
 #include "ir/base/map.h"

@@ -1,10 +1,10 @@
 /* Memory by liveness (SEMANTICS S7).
  *
- * A result is allocated when its task starts (a received one: when the transfer starts) and freed when
- * the last task that reads it ends, on any stream; at equal times frees come first. Inputs live from 0
- * to the end of their last reader's step, that is for the whole step; outputs to the end. An op marked
- * in place takes its operand's buffer if nothing reads that later; optimizer results always do. Views
- * own no bytes. The peak excludes allocator rounding. */
+ * A result is allocated when its task starts (a received one: when the transfer starts) and freed
+ * when the last task that reads it ends, on any stream; at equal times frees come first. Inputs
+ * live from 0 to the end of their last reader's step, that is for the whole step; outputs to the
+ * end. An op marked in place takes its operand's buffer if nothing reads that later; optimizer
+ * results always do. Views own no bytes. The peak excludes allocator rounding. */
 #ifndef DS_MEM_MEM_H
 #define DS_MEM_MEM_H
 
@@ -21,7 +21,7 @@ typedef struct ds_mem_class {
     ds_mem_event *events; /* by time, frees first */
     uint32_t n_events;
     int64_t peak_bytes;
-    int64_t peak_ps;   /* the first time at which the peak is reached */
+    int64_t peak_ps;     /* the first time at which the peak is reached */
     uint32_t peak_event; /* events[0 … peak_event] lead to it */
     int64_t peak_by_category[DS_CATEGORY_COUNT];
 } ds_mem_class;

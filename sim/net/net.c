@@ -30,8 +30,9 @@ ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t
     int64_t wait;
     if (!ds_mul_i64(phase->steps, phase->alpha_ps, &wait) || slowest > INT64_MAX ||
         !ds_add_i64(wait, (int64_t)slowest, ps))
-        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
-                            "a transfer takes longer than 106 days, the range of int64 picoseconds");
+        return ds_error_set(
+            err, DS_ERR_OVERFLOW, DS_NOWHERE,
+            "a transfer takes longer than 106 days, the range of int64 picoseconds");
     return DS_OK;
 }
 
@@ -39,7 +40,9 @@ struct ds_net {
     ds_heap ends;
 };
 
-ds_net *ds_net_new(void) { return ds_xcalloc(1, sizeof(ds_net)); }
+ds_net *ds_net_new(void) {
+    return ds_xcalloc(1, sizeof(ds_net));
+}
 
 void ds_net_free(ds_net *net) {
     if (!net) return;
@@ -55,4 +58,6 @@ int64_t ds_net_next_ps(const ds_net *net) {
     return net->ends.n ? net->ends.at[0].time_ps : INT64_MAX;
 }
 
-uint32_t ds_net_pop(ds_net *net) { return ds_heap_pop(&net->ends); }
+uint32_t ds_net_pop(ds_net *net) {
+    return ds_heap_pop(&net->ends);
+}

@@ -2,9 +2,10 @@
  *
  * Two devices may share a class if nothing that the simulation looks at tells them apart: hardware
  * kind and profile; which records they take part in, with which duration and result bytes; and, for
- * every rendezvous, its duration and the multiset of classes that they meet there. The last condition
- * refers to itself, so colours are refined until their number stays (an equitable partition); then
- * every member of a class sees the same sequence of starts and ends, and one stands for all.
+ * every rendezvous, its duration and the multiset of classes that they meet there. The last
+ * condition refers to itself, so colours are refined until their number stays (an equitable
+ * partition); then every member of a class sees the same sequence of starts and ends, and one
+ * stands for all.
  *
  * Colours are 64-bit hashes: two unlike devices share one with probability about N² / 2^65. */
 #include "sim/plan/internal.h"
@@ -23,7 +24,9 @@ static uint64_t role(const ds_group *g, uint32_t device) {
     return g->n_devices == 2 ? 1 + (uint64_t)(g->devices[0] == device) : 0;
 }
 
-static bool is_pair(const ds_record *r) { return r->op && r->op->code == DS_OP_SEND; }
+static bool is_pair(const ds_record *r) {
+    return r->op && r->op->code == DS_OP_SEND;
+}
 
 static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
     for (uint32_t d = 0; d < plan->n_devices; d++)

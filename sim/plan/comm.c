@@ -24,34 +24,38 @@ static ds_status profile_terms(ds_builder *b, ds_opcode op, const ds_group *g, d
         if (profile == last || profile == 0) continue;
         last = profile;
         ds_coll_cost one;
-        DS_TRY(ds_cost_collective(b->profiles, profile, ds_op_name(op), g->n_devices, g->bytes, &one,
-                                  NULL, err));
+        DS_TRY(ds_cost_collective(b->profiles, profile, ds_op_name(op), g->n_devices, g->bytes,
+                                  &one, NULL, err));
         if (one.launch_ps > terms->launch_ps) terms->launch_ps = one.launch_ps;
         if (one.step_ps > terms->step_ps) terms->step_ps = one.step_ps;
         if (one.efficiency_q32 < terms->efficiency_q32) terms->efficiency_q32 = one.efficiency_q32;
         terms->from_profile = terms->from_profile || one.from_profile;
+        terms->holds_compute = terms->holds_compute || one.holds_compute;
     }
     return DS_OK;
 }
 
 ds_status ds_plan__group_cost(ds_builder *b, ds_opcode op, const char *algorithm, ds_loc loc,
-                              uint32_t root, int64_t shift, const int64_t *shard_bytes,
-                              ds_group *g, ds_error *err) {
+                              uint32_t root, int64_t shift, const int64_t *shard_bytes, ds_group *g,
+                              ds_error *err) {
     bool pair = op == DS_OP_SEND;
     g->key = devices_key(g->devices, g->n_devices, pair);
     if (g->n_devices < 2) return DS_OK;
-    ds_coll_request request = {.op = op,
-                               .algorithm = algorithm,
-                               .devices = g->devices,
-                               .n = g->n_devices,
-                               .root = root,
-                               .shift = shift,
-                               .bytes = g->bytes,
-                               .shard_bytes = shard_bytes,
-                               .loc = loc};
-    ds_coll_cost terms;
-    DS_TRY(profile_terms(b, op, g, &terms, err));
-    return ds_coll_alone_ps(b->plan->topo, &request, &terms, &g->ps, &g->algorithm, err);
+    int64_t *shards = shard_bytes ? DS_NEW_N(&b->plan->arena, int64_t, g->n_devices) : NULL;
+    if (shards) memcpy(shards, shard_bytes, g->n_devices * sizeof *shards);
+    ds_coll_request *request = DS_NEW(&b->plan->arena, ds_coll_request);
+    *request = (ds_coll_request){.op = op,
+                                 .algorithm = algorithm,
+                                 .devices = g->devices,
+                                 .n = g->n_devices,
+                                 .root = root,
+                                 .shift = shift,
+                                 .bytes = g->bytes,
+                                 .shard_bytes = shards,
+                                 .loc = loc};
+    g->request = request;
+    DS_TRY(profile_terms(b, op, g, &g->terms, err));
+    return ds_coll_alone_ps(b->plan->topo, request, &g->terms, &g->ps, &g->algorithm, err);
 }
 
 /* What a communication does, whatever its spelling: the collective, its groups one after another,
@@ -69,8 +73,8 @@ static bool splits_equal(const ds_dim *a, const ds_dim *b, uint32_t n) {
     return true;
 }
 
-/* Reshard inside one placement, where it is one collective: a partial is summed, one dim is gathered
- * or cut, or a split moves between dims. Sets *op to DS_OP_INVALID where no data moves. */
+/* Reshard inside one placement, where it is one collective: a partial is summed, one dim is
+ * gathered or cut, or a split moves between dims. Sets *op to DS_OP_INVALID where no data moves. */
 static ds_status classify_reshard(const ds_op *op, const ds_type *from, const ds_type *to,
                                   ds_opcode *code, const char ***axes, uint32_t *n_axes,
                                   ds_arena *arena, ds_error *err) {
@@ -119,9 +123,10 @@ static ds_status over_axes(ds_builder *b, const ds_site *site, const uint32_t *i
     uint32_t members = in_places[0];
     if (op->code == DS_OP_RESHARD) {
         if (in_places[0] != out_places[0])
-            return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
-                                "reshard between different meshes: use send between slices of equal "
-                                "size");
+            return ds_error_set(
+                err, DS_ERR_UNSUPPORTED, op->loc,
+                "reshard between different meshes: use send between slices of equal "
+                "size");
         const char **named;
         DS_TRY(classify_reshard(op, site->in[0].type, site->out[0].type, &c->op, &named, &n_axes,
                                 &b->plan->arena, err));
@@ -134,7 +139,7 @@ static ds_status over_axes(ds_builder *b, const ds_site *site, const uint32_t *i
     } else if (op->code == DS_OP_GATHER || op->code == DS_OP_REDUCE) {
         c->root_place = out_places[0];
     }
-    ds_plan__groups(b, b->plan->placements.at[members], axes, n_axes, &c->devices, &c->n_groups,
+    ds_plan__groups(b, ds_plan__placement(b, members), axes, n_axes, &c->devices, &c->n_groups,
                     &c->group_size);
     if (c->group_size == 1) c->n_groups = 0;
     return DS_OK;
@@ -152,7 +157,7 @@ static ds_status across_devices(ds_builder *b, const ds_site *site, const uint32
     uint32_t n_first = op->n_in, n_all = op->n_in + (rooted_in || rooted_out ? op->n_out : 0);
     for (uint32_t i = 0; i < n_all; i++) {
         uint32_t place = i < n_first ? in_places[i] : out_places[i - n_first];
-        const ds_placement *p = b->plan->placements.at[place];
+        const ds_placement *p = ds_plan__placement(b, place);
         if (p->n_devices != 1)
             return ds_error_set(err, DS_ERR_SHARDING, op->loc,
                                 "`across` takes values on single devices; operand %u is on %u", i,
@@ -169,8 +174,8 @@ static ds_status across_devices(ds_builder *b, const ds_site *site, const uint32
 
 static ds_status pairwise(ds_builder *b, const ds_site *site, const uint32_t *in_places,
                           const uint32_t *out_places, shape_of_comm *c, ds_error *err) {
-    const ds_placement *from = b->plan->placements.at[in_places[0]];
-    const ds_placement *to = b->plan->placements.at[out_places[0]];
+    const ds_placement *from = ds_plan__placement(b, in_places[0]);
+    const ds_placement *to = ds_plan__placement(b, out_places[0]);
     if (from->n_devices != to->n_devices)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, site->op->loc,
                             "send from %u devices to %u: slices must be of equal size",
@@ -195,7 +200,7 @@ static ds_status member_bytes(ds_builder *b, const ds_site *site, const ds_typed
                               int64_t *total, ds_error *err) {
     *total = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const ds_placement *p = b->plan->placements.at[places[i]];
+        const ds_placement *p = ds_plan__placement(b, places[i]);
         uint32_t pos = ds_plan__position(p, device);
         int64_t bytes = 0;
         if (pos != DS_NONE)
@@ -233,14 +238,14 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
     ds_env env = ds_binding_env(b->binding, site->indices);
     int64_t shift = 1;
     if (c->op == DS_OP_PERMUTE) DS_TRY(ds_op_attr_int(op, &env, "shift", &shift, err));
-    const char *algorithm =
-        ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
+    const char *algorithm = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
     const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
     uint32_t n = c->group_size;
-    int64_t *in = DS_NEW_N(&b->plan->arena, int64_t, n), *out = DS_NEW_N(&b->plan->arena, int64_t, n);
+    int64_t *in = DS_NEW_N(&b->plan->arena, int64_t, n),
+            *out = DS_NEW_N(&b->plan->arena, int64_t, n);
     int64_t *shards = DS_NEW_N(&b->plan->arena, int64_t, n);
     const ds_placement *roots =
-        c->root_place == DS_NONE ? NULL : b->plan->placements.at[c->root_place];
+        c->root_place == DS_NONE ? NULL : ds_plan__placement(b, c->root_place);
     for (uint32_t g = 0; g < c->n_groups; g++) {
         ds_group *group = &r->groups[g];
         *group = (ds_group){.devices = c->devices + (size_t)g * n, .n_devices = n};
@@ -248,8 +253,8 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
         for (uint32_t i = 0; i < n; i++) {
             uint32_t device = group->devices[i];
             DS_TRY(member_bytes(b, site, site->in, op->n_in, in_places, device, NULL, &in[i], err));
-            DS_TRY(
-                member_bytes(b, site, site->out, op->n_out, out_places, device, NULL, &out[i], err));
+            DS_TRY(member_bytes(b, site, site->out, op->n_out, out_places, device, NULL, &out[i],
+                                err));
             if (roots && ds_plan__position(roots, device) != DS_NONE) root = i;
         }
         group->bytes = size_of(c->op, in, out, n, shards);
@@ -298,7 +303,8 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
     r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
     for (uint32_t i = 0; i < c.n_groups * c.group_size; i++)
         r->group_of[member_index(r, c.devices[i])] = i / c.group_size;
-    /* Members differ in what they receive: at most one variant per distinct list of result bytes. */
+    /* Members differ in what they receive: at most one variant per distinct list of result bytes.
+     */
     DS_VEC(ds_variant) variants = {0};
     for (uint32_t i = 0; i < r->n_devices; i++) {
         int64_t *bytes = DS_NEW_N(&b->plan->arena, int64_t, op->n_out), total;
@@ -308,7 +314,8 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
         while (v < variants.n &&
                memcmp(variants.at[v].out_bytes, bytes, op->n_out * sizeof *bytes) != 0)
             v++;
-        if (v == variants.n) DS_PUSH(&b->plan->arena, &variants, ((ds_variant){.out_bytes = bytes}));
+        if (v == variants.n)
+            DS_PUSH(&b->plan->arena, &variants, ((ds_variant){.out_bytes = bytes}));
         r->variant_of[i] = v;
     }
     r->variants = variants.at;
@@ -356,9 +363,10 @@ ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r,
                             "in a per-rank program %s needs `group (ranks)`", r->label);
     }
     if (!member)
-        return ds_error_set(err, DS_ERR_VALUE, op->loc, op->has_group
-                                ? "this rank is not in the group of its own %s"
-                                : "this rank's %s is with itself", r->label);
+        return ds_error_set(err, DS_ERR_VALUE, op->loc,
+                            op->has_group ? "this rank is not in the group of its own %s"
+                                          : "this rank's %s is with itself",
+                            r->label);
     g->devices = devices;
     g->n_devices = n;
     r->groups = g;
@@ -372,7 +380,7 @@ ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r,
     }
     g->key = devices_key(devices, n, !op->has_group);
     ds_plan__set_devices(b, r, &self, 1);
-    const ds_placement *p = b->plan->placements.at[ds_plan__single(b, self)];
+    const ds_placement *p = ds_plan__placement(b, ds_plan__single(b, self));
     r->n_variants = 1;
     r->variants = DS_NEW(&b->plan->arena, ds_variant);
     r->variants[0].out_bytes = DS_NEW_N(&b->plan->arena, int64_t, op->n_out);
@@ -383,8 +391,8 @@ ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r,
         in += bytes;
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
-        DS_TRY(ds_plan__local_bytes(b, site->out[i], p, 0, op->loc,
-                                    &r->variants[0].out_bytes[i], err));
+        DS_TRY(ds_plan__local_bytes(b, site->out[i], p, 0, op->loc, &r->variants[0].out_bytes[i],
+                                    err));
         out += r->variants[0].out_bytes[i];
     }
     g->bytes = in > out ? in : out;

@@ -66,7 +66,8 @@ static uint32_t stream_of(expander *x, ds_record *r, uint32_t pos) {
         if (!key && r->kind == DS_REC_COMM) {
             uint32_t device = x->plan->classes[cls].device, k = 0;
             while (r->devices[k] != device) k++;
-            key = r->groups[r->group_of[k]].key;
+            const ds_group *g = &r->groups[r->group_of[k]];
+            key = g->terms.holds_compute ? 0 : g->key; /* the profile saw no compute beside it */
         }
         r->class_stream[pos] = stream_id(x, cls, key);
     }
@@ -128,8 +129,7 @@ static void add_tasks(expander *x, uint32_t inst) {
         plan->task_ps[task] = r->variants[r->class_variant[pos]].ps;
         plan->task_issue_ps[task] = ++x->issued[cls] * plan->classes[cls].issue_ps;
         x->streams.at[plan->task_stream[task]].n++;
-        if (r->kind == DS_REC_HALF)
-            DS_HPUSH(&x->halves, ((half){r->match_key, side_of(r), task}));
+        if (r->kind == DS_REC_HALF) DS_HPUSH(&x->halves, ((half){r->match_key, side_of(r), task}));
     }
     for (uint32_t pos = 0; pos < r->n_classes; pos++)
         add_dependences(x, inst, first + pos, r->classes[pos]);
@@ -153,11 +153,11 @@ static ds_status check_match(expander *x, uint32_t a, uint32_t b, ds_error *err)
     ds_buf la = {0}, lb = {0};
     ds_plan_task_label(x->plan, a, &la);
     ds_plan_task_label(x->plan, b, &lb);
-    ds_status status = ds_error_set(
-        err, DS_ERR_DEADLOCK, rb->op->loc,
-        "mismatched communication: %s (%s of %lld bytes) meets %s (%s of %lld bytes)", la.text,
-        ra->label, (long long)ra->groups[0].bytes, lb.text, rb->label,
-        (long long)rb->groups[0].bytes);
+    ds_status status =
+        ds_error_set(err, DS_ERR_DEADLOCK, rb->op->loc,
+                     "mismatched communication: %s (%s of %lld bytes) meets %s (%s of %lld bytes)",
+                     la.text, ra->label, (long long)ra->groups[0].bytes, lb.text, rb->label,
+                     (long long)rb->groups[0].bytes);
     ds_buf_deinit(&la);
     ds_buf_deinit(&lb);
     return status;
@@ -271,10 +271,11 @@ static ds_status count_tasks(ds_plan *plan, ds_error *err) {
         if (r->kind != DS_REC_INPUT) n += r->n_classes;
     }
     if (n > UINT32_MAX / 4)
-        return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
-                            "the plan has %llu tasks, more than %u: fold equal devices, or simulate "
-                            "fewer layers",
-                            (unsigned long long)n, UINT32_MAX / 4);
+        return ds_error_set(
+            err, DS_ERR_LIMIT, DS_NOWHERE,
+            "the plan has %llu tasks, more than %u: fold equal devices, or simulate "
+            "fewer layers",
+            (unsigned long long)n, UINT32_MAX / 4);
     plan->task_inst = ds_xcalloc(n, sizeof *plan->task_inst);
     plan->task_class = ds_xcalloc(n, sizeof *plan->task_class);
     plan->task_stream = ds_xcalloc(n, sizeof *plan->task_stream);

@@ -8,7 +8,7 @@
 /* A function in the context of a call: its mesh parameters bound to placements. */
 typedef struct ds_context {
     const ds_func *func;
-    uint32_t *mesh_args; /* placement ids, one per mesh parameter */
+    uint32_t *mesh_args;    /* placement ids, one per mesh parameter */
     uint32_t default_place; /* where values without `on` live */
     uint64_t hash;
 } ds_context;
@@ -20,7 +20,7 @@ typedef struct ds_builder {
     const ds_profiles *profiles;
     const ds_plan_options *options;
     const ds_module *root;
-    const ds_func *entry;        /* exactly one of entry and program is set */
+    const ds_func *entry; /* exactly one of entry and program is set */
     const ds_program *program;
     const ds_topology *topology; /* the one topology of the run; NULL until known */
     uint32_t default_place;      /* of the entry; DS_NONE: none stated */
@@ -34,6 +34,10 @@ typedef struct ds_builder {
     uint32_t n_rank_devices;
 } ds_builder;
 
+static inline const ds_placement *ds_plan__placement(const ds_builder *b, uint32_t id) {
+    return b->plan->placements.at[id];
+}
+
 /* place.c */
 ds_status ds_plan__use_topology(ds_builder *b, const ds_topology *topology, ds_loc loc,
                                 ds_error *err);
@@ -43,7 +47,8 @@ ds_status ds_plan__mesh(ds_builder *b, const ds_mesh *mesh, uint32_t *out, ds_er
 uint32_t ds_plan__single(ds_builder *b, uint32_t device);
 uint32_t ds_plan__devices_in_order(ds_builder *b);
 int64_t ds_plan__axis_size(const ds_placement *p, const char *axis); /* 1 if absent */
-/* Splits a placement into groups along `axes` (major → minor): lists of devices, all of one size. */
+/* Splits a placement into groups along `axes` (major → minor): lists of devices, all of one size.
+ */
 void ds_plan__groups(ds_builder *b, const ds_placement *p, const char *const *axes, uint32_t n,
                      uint32_t **devices, uint32_t *n_groups, uint32_t *group_size);
 
@@ -67,8 +72,8 @@ typedef struct ds_site {
 
 /* Looks up the record of an op that depends on no index; false if there is none yet. O(1). */
 bool ds_plan__cached(ds_builder *b, const ds_context *ctx, const ds_op *op, uint32_t *out);
-/* The record of a table op (or of a call that carries its cost); made once per distinct site. A COMM
- * record without groups moves nothing: its results are its operands. */
+/* The record of a table op (or of a call that carries its cost); made once per distinct site. A
+ * COMM record without groups moves nothing: its results are its operands. */
 ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_error *err);
 /* The record of a value that is there from time 0: a program input or a weight. */
 ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_value_info *value,

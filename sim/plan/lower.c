@@ -105,7 +105,6 @@ static uint64_t varying_key(const ds_site *site) {
 
 /* ---- making a record ---- */
 
-
 static int by_device(const void *a, const void *b) {
     const uint32_t *x = a, *y = b;
     return *x < *y ? -1 : *x > *y;
@@ -154,20 +153,20 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
     }
     if (given) {
         v->cost = (ds_cost){.origin = DS_COST_GIVEN};
-        return ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12, given->loc,
-                                &v->ps, err);
+        return ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
+                                given->loc, &v->ps, err);
     }
     uint32_t device = p->devices[pos];
     DS_TRY(ds_cost_op(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
-                      b->options->cost_mode, ds_op_name(op->code), &v->work, op->loc, &v->cost, NULL,
-                      err));
+                      b->options->cost_mode, ds_op_name(op->code), &v->work, op->loc, &v->cost,
+                      NULL, err));
     v->ps = v->cost.ps;
     return DS_OK;
 }
 
 static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t place,
                                 const ds_attr *given, ds_record *r, ds_error *err) {
-    const ds_placement *p = b->plan->placements.at[place];
+    const ds_placement *p = ds_plan__placement(b, place);
     r->kind = DS_REC_COMPUTE;
     ds_plan__set_devices(b, r, p->devices, p->n_devices);
     bool uneven = any_uneven(site);
@@ -178,9 +177,8 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
     ds_status status = DS_OK;
     for (uint32_t pos = 0; pos < p->n_devices && status == DS_OK; pos++) {
         uint32_t device = p->devices[pos];
-        uint64_t key = uneven ? pos
-                              : (uint64_t)b->plan->kind_of[device] << 32 |
-                                    b->plan->profile_of[device];
+        uint64_t key =
+            uneven ? pos : (uint64_t)b->plan->kind_of[device] << 32 | b->plan->profile_of[device];
         uint64_t *found = ds_map_find(&known, key);
         uint32_t v = found ? (uint32_t)*found : variants.n;
         if (!found) {
@@ -224,8 +222,7 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     r->inplace = desc && (desc->flags & DS_OPF_INPLACE) != 0;
     bool collective = desc && (desc->flags & DS_OPF_COLLECTIVE) != 0;
     DS_TRY(ds_plan__category(b, op->attrs, op->n_attrs, DS_CAT_ACTIVATION, &r->category, err));
-    if (collective && site->rank_device != DS_NONE)
-        return ds_plan__half_record(b, site, r, err);
+    if (collective && site->rank_device != DS_NONE) return ds_plan__half_record(b, site, r, err);
     uint32_t *in_places, *out_places;
     DS_TRY(places_of(b, site, site->in, op->n_in, &in_places, err));
     DS_TRY(places_of(b, site, site->out, op->n_out, &out_places, err));
@@ -237,10 +234,11 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     for (uint32_t i = 0; i < op->n_in + op->n_out; i++) {
         uint32_t other = i < op->n_in ? in_places[i] : out_places[i - op->n_in];
         if (other != place)
-            return ds_error_set(err, DS_ERR_SHARDING, op->loc,
-                                "%s has operands and results in different places; an op never moves "
-                                "data: use send or reshard",
-                                r->label);
+            return ds_error_set(
+                err, DS_ERR_SHARDING, op->loc,
+                "%s has operands and results in different places; an op never moves "
+                "data: use send or reshard",
+                r->label);
     }
     return compute_record(b, site, place, ds_attr_find(op->attrs, op->n_attrs, "cost"), r, err);
 }
@@ -277,7 +275,7 @@ ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_v
     }
     uint32_t place;
     DS_TRY(ds_plan__place(b, ctx, &value->type->on, indices, &place, err));
-    const ds_placement *p = b->plan->placements.at[place];
+    const ds_placement *p = ds_plan__placement(b, place);
     ds_record *r = DS_NEW(&b->plan->arena, ds_record);
     r->kind = DS_REC_INPUT;
     r->func = ctx->func;

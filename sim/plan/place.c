@@ -23,7 +23,7 @@ static uint32_t intern(ds_builder *b, ds_placement p) {
     for (;; hash++) { /* linear probing over hashes: equal ones are told apart by content */
         uint64_t *found = ds_map_find(&b->placement_index, hash);
         if (!found) break;
-        if (same_placement(b->plan->placements.at[*found], &p)) return (uint32_t)*found;
+        if (same_placement(ds_plan__placement(b, (uint32_t)*found), &p)) return (uint32_t)*found;
     }
     uint32_t id = b->plan->placements.n;
     ds_placement *copy = DS_NEW(&b->plan->arena, ds_placement);
@@ -51,10 +51,11 @@ ds_status ds_plan__use_topology(ds_builder *b, const ds_topology *topology, ds_l
                                 ds_error *err) {
     if (b->topology == topology) return DS_OK;
     if (b->topology)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
-                            "the program spans two topologies, @%s and @%s; a run has one: nest both "
-                            "in a third",
-                            b->topology->name, topology->name);
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, loc,
+            "the program spans two topologies, @%s and @%s; a run has one: nest both "
+            "in a third",
+            b->topology->name, topology->name);
     DS_TRY(ds_topo_build(b->binding, topology, &b->plan->topo, err));
     b->topology = topology;
     uint32_t n = ds_topo_n_devices(b->plan->topo);
@@ -121,14 +122,14 @@ ds_status ds_plan__mesh(ds_builder *b, const ds_mesh *mesh, uint32_t *out, ds_er
     if (mesh->kind == DS_MESH_ON) {
         const ds_topology *topology = ds_find_topology(mesh->module, mesh->base);
         DS_TRY(ds_plan__use_topology(b, topology, mesh->loc, err));
-        const ds_placement *all = b->plan->placements.at[ds_plan__devices_in_order(b)];
+        const ds_placement *all = ds_plan__placement(b, ds_plan__devices_in_order(b));
         base = all->devices;
         n_base = all->n_devices;
     } else {
         uint32_t id;
         DS_TRY(ds_plan__mesh(b, ds_find_mesh(mesh->module, mesh->base), &id, err));
-        base = b->plan->placements.at[id]->devices;
-        n_base = b->plan->placements.at[id]->n_devices;
+        base = ds_plan__placement(b, id)->devices;
+        n_base = ds_plan__placement(b, id)->n_devices;
     }
     ds_env env = ds_binding_env(b->binding, NULL);
     if (mesh->kind == DS_MESH_PICK) {
@@ -166,7 +167,7 @@ ds_status ds_plan__mesh(ds_builder *b, const ds_mesh *mesh, uint32_t *out, ds_er
 /* Fixes coordinates: keeps the devices whose coordinates match, drops those axes. */
 static ds_status slice(ds_builder *b, uint32_t whole, const ds_place *place,
                        const ds_index *indices, uint32_t *out, ds_error *err) {
-    const ds_placement *from = b->plan->placements.at[whole];
+    const ds_placement *from = ds_plan__placement(b, whole);
     ds_env env = ds_binding_env(b->binding, indices);
     int64_t *fixed = DS_NEW_N(&b->plan->arena, int64_t, from->n_axes);
     for (uint32_t a = 0; a < from->n_axes; a++) fixed[a] = -1;
@@ -234,8 +235,7 @@ ds_status ds_plan__place(ds_builder *b, const ds_context *ctx, const ds_place *p
         if (ctx->func->mesh_params[i] == place->name) whole = ctx->mesh_args[i];
     if (whole == DS_NONE) {
         const ds_mesh *mesh = ds_find_mesh(ctx->func->module, place->name);
-        if (!mesh)
-            return ds_error_set(err, DS_ERR_NAME, place->loc, "no mesh @%s", place->name);
+        if (!mesh) return ds_error_set(err, DS_ERR_NAME, place->loc, "no mesh @%s", place->name);
         DS_TRY(ds_plan__mesh(b, mesh, &whole, err));
     }
     if (!place->n_coords) {

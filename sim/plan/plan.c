@@ -20,8 +20,8 @@ static ds_status find_profiles(ds_builder *b, ds_error *err) {
         for (uint32_t i = 0; i < n; i++) {
             const char *name;
             DS_TRY(ds_scenario_text_at(b->binding, "", key, i, &name, err));
-            DS_TRY(ds_profiles_find_profile(b->profiles, name, attr->loc, &b->profiles_used[i],
-                                            err));
+            DS_TRY(
+                ds_profiles_find_profile(b->profiles, name, attr->loc, &b->profiles_used[i], err));
         }
         return DS_OK;
     }
@@ -43,11 +43,12 @@ static ds_status check_model(ds_builder *b, const ds_attr *model, ds_error *err)
         int64_t degree = 1;
         DS_TRY(ds_scenario_int(b->binding, "strategy", degrees[i], &degree, err));
         if (degree != 1)
-            return ds_error_set(err, DS_ERR_UNSUPPORTED, model->loc,
-                                "strategy %s = %lld needs the shard and pipeline passes, which this "
-                                "version does not have: a model runs on one device; write the "
-                                "distributed step out and give it as `program = @step`",
-                                degrees[i], (long long)degree);
+            return ds_error_set(
+                err, DS_ERR_UNSUPPORTED, model->loc,
+                "strategy %s = %lld needs the shard and pipeline passes, which this "
+                "version does not have: a model runs on one device; write the "
+                "distributed step out and give it as `program = @step`",
+                degrees[i], (long long)degree);
     }
     return DS_OK;
 }
@@ -84,16 +85,15 @@ static ds_status find_default_place(ds_builder *b, ds_error *err) {
     if (!b->plan->topo && b->root->topologies.n == 1)
         DS_TRY(ds_plan__use_topology(b, b->root->topologies.at[0], b->root->topologies.at[0]->loc,
                                      err));
-    if (b->plan->topo && (model || (!mesh && topology)))
-        b->default_place = ds_plan__single(b, 0);
+    if (b->plan->topo && (model || (!mesh && topology))) b->default_place = ds_plan__single(b, 0);
     if (!b->program) return DS_OK;
     if (!b->plan->topo)
         return ds_error_set(err, DS_ERR_VALUE, b->program->loc,
                             "a per-rank program needs devices: say `on = @topology` or "
                             "`mesh = @mesh` in the scenario");
     uint32_t place = mesh ? b->default_place : ds_plan__devices_in_order(b);
-    b->rank_devices = b->plan->placements.at[place]->devices;
-    b->n_rank_devices = b->plan->placements.at[place]->n_devices;
+    b->rank_devices = ds_plan__placement(b, place)->devices;
+    b->n_rank_devices = ds_plan__placement(b, place)->n_devices;
     return DS_OK;
 }
 
@@ -121,6 +121,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
     ds_arena_init(&plan->arena);
     plan->binding = binding;
     plan->profiles = profiles;
+    plan->cost_mode = options->cost_mode;
     ds_builder b = {.plan = plan,
                     .unit = binding->unit,
                     .binding = binding,

@@ -1,8 +1,8 @@
 /* From a bound module to tasks: what runs where, in which order, after what, for how long.
  *
  * Three steps, each a file, each independent of how large the unrolled program is in the text:
- *   walk.c     follows the program once, in issue order, and writes down *instances*: which op, which
- *              value instances it reads and makes. An op is lowered (lower.c: placement, local shapes,
+ *   walk.c     follows the program once, in issue order, and writes down *instances*: which op,
+ * which value instances it reads and makes. An op is lowered (lower.c: placement, local shapes,
  *              work, cost) once per distinct call context into a *record*; its instances share it.
  *   classes.c  groups devices that provably behave alike (colour refinement over the records).
  *   expand.c   stamps one *task* per instance and class, with streams, dependences and rendezvous.
@@ -54,29 +54,34 @@ const char *ds_category_name(ds_category category);
 
 /* One way in which an op runs: one local shape and device setting. */
 typedef struct ds_variant {
-    int64_t ps;       /* COMPUTE: duration on this variant's devices */
-    ds_work work;     /* COMPUTE */
-    ds_cost cost;     /* COMPUTE: where `ps` comes from */
+    int64_t ps;         /* COMPUTE: duration on this variant's devices */
+    ds_work work;       /* COMPUTE */
+    ds_cost cost;       /* COMPUTE: where `ps` comes from */
     int64_t *out_bytes; /* per result: local bytes, 0 where the result does not live here */
 } ds_variant;
+
+struct ds_coll_request; /* sim/coll/coll.h */
 
 /* One group of a communication: who takes part, in ring order, and what it costs alone. */
 typedef struct ds_group {
     const uint32_t *devices;
     uint32_t n_devices;
     int64_t ps;
-    int64_t bytes;      /* nccl-tests size: the largest buffer of one member */
+    int64_t bytes; /* nccl-tests size: the largest buffer of one member */
     const char *algorithm;
-    uint64_t key;       /* hash of the devices: which communicator, which stream */
+    uint64_t key; /* hash of the devices: which communicator, which stream */
+    /* What `ps` was computed from, for reports; NULL where the program states the cost. */
+    const struct ds_coll_request *request;
+    ds_coll_cost terms;
 } ds_group;
 
 /* An op in one context: everything that its instances share. */
 typedef struct ds_record {
     ds_record_kind kind;
-    const ds_op *op;     /* NULL: an input */
-    const ds_func *func; /* whose values `op` refers to */
-    const char *label;   /* mnemonic, or "input" */
-    ds_category category; /* of its results */
+    const ds_op *op;         /* NULL: an input */
+    const ds_func *func;     /* whose values `op` refers to */
+    const char *label;       /* mnemonic, or "input" */
+    ds_category category;    /* of its results */
     const uint32_t *devices; /* members, ascending; variant_of[i] belongs to devices[i] */
     uint32_t n_devices;
     uint32_t *variant_of;
@@ -86,11 +91,12 @@ typedef struct ds_record {
     ds_group *groups; /* COMM: a partition of the members; HALF: the one group */
     uint32_t n_groups;
     uint32_t *group_of; /* COMM: per member */
-    uint64_t stream;  /* {stream = "x"}: hash of the name; else 0 */
-    bool inplace;     /* DS_OPF_INPLACE */
+    uint64_t stream;    /* {stream = "x"}: hash of the name; else 0 */
+    bool inplace;       /* DS_OPF_INPLACE */
     uint64_t match_key; /* HALF: hash of (source, destination, tag), or of the group */
     bool is_recv;       /* HALF */
-    /* Filled by classes.c: the classes of `devices`, ascending, each with its variant and stream. */
+    /* Filled by classes.c: the classes of `devices`, ascending, each with its variant and stream.
+     */
     uint32_t *classes;
     uint32_t *class_variant;
     uint32_t *class_stream;
@@ -103,10 +109,10 @@ typedef struct ds_record {
 
 /* Where an instance stands: a path of loop iterations and calls. */
 typedef struct ds_scope {
-    uint32_t up;     /* DS_NONE at the top */
-    const ds_op *op; /* FOR or CALL; NULL for a rank body or the entry */
+    uint32_t up;         /* DS_NONE at the top */
+    const ds_op *op;     /* FOR or CALL; NULL for a rank body or the entry */
     const ds_func *func; /* whose body `op` is in */
-    int64_t index;   /* FOR: the iteration */
+    int64_t index;       /* FOR: the iteration */
 } ds_scope;
 
 /* One execution of one record. Operands and results are value instances. */
@@ -138,16 +144,16 @@ typedef struct ds_activity {
 } ds_activity;
 
 typedef struct ds_class {
-    uint32_t device;  /* representative: the lowest device */
+    uint32_t device; /* representative: the lowest device */
     uint32_t n_devices;
-    uint32_t kind;    /* hardware catalogue */
+    uint32_t kind; /* hardware catalogue */
     uint32_t profile;
     int64_t issue_ps;
 } ds_class;
 
 typedef struct ds_stream {
     uint32_t cls;
-    uint64_t key; /* 0: compute */
+    uint64_t key;   /* 0: compute */
     uint32_t first; /* tasks in issue order: plan->stream_tasks[first … first + n) */
     uint32_t n;
 } ds_stream;
@@ -189,6 +195,7 @@ typedef struct ds_plan {
     uint32_t n_streams;
     uint32_t *stream_tasks;
     bool per_rank;
+    ds_cost_mode cost_mode;
     int64_t samples; /* per step, for throughput; 0: not stated */
     const char *title;
 } ds_plan;
@@ -199,8 +206,8 @@ typedef struct ds_plan_options {
 } ds_plan_options;
 
 /* Builds the plan of the unit's scenario. The unit must be verified and bound. Errors: a scenario
- * without an entry, unknown hardware or profile names, unreachable devices, missing costs, a strategy
- * that needs passes this version lacks (refused with its reason). O(instances + tasks). */
+ * without an entry, unknown hardware or profile names, unreachable devices, missing costs, a
+ * strategy that needs passes this version lacks (refused with its reason). O(instances + tasks). */
 ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                         const ds_plan_options *options, ds_plan **out, ds_error *err);
 void ds_plan_free(ds_plan *plan);
@@ -214,8 +221,8 @@ static inline const ds_record *ds_plan_task_record(const ds_plan *plan, uint32_t
     return plan->records.at[plan->insts.at[plan->task_inst[task]].record];
 }
 static inline uint32_t ds_plan_n_operands(const ds_plan *plan, uint32_t inst) {
-    uint32_t end = inst + 1 < plan->insts.n ? plan->insts.at[inst + 1].first_operand
-                                            : plan->operands.n;
+    uint32_t end =
+        inst + 1 < plan->insts.n ? plan->insts.at[inst + 1].first_operand : plan->operands.n;
     return end - plan->insts.at[inst].first_operand;
 }
 /* Position of a class in record->classes, DS_NONE if it has no part. O(log classes). */

@@ -1,8 +1,8 @@
 /* Follows the program once in issue order and writes down its instances.
  *
- * A frame is one function activation: a slot per SSA value, holding the value instance it has now (a
- * loop body overwrites its slots each iteration), or a family of them. Views and collectives over one
- * device leave no instance: their results are their operands. */
+ * A frame is one function activation: a slot per SSA value, holding the value instance it has now
+ * (a loop body overwrites its slots each iteration), or a family of them. Views and collectives
+ * over one device leave no instance: their results are their operands. */
 #include "sim/plan/internal.h"
 
 #include <stdlib.h>
@@ -175,8 +175,7 @@ static ds_status record_of(ds_builder *b, const frame *f, const ds_op *op, const
     for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++)
         status = typed_operand(b, f, &op->in[i], indices, &frames[4 * i], &types[i], err);
     for (uint32_t i = 0; i < op->n_out; i++)
-        types[op->n_in + i] =
-            (ds_typed){ds_value_at(f->ctx->func, op->out[i])->type, indices};
+        types[op->n_in + i] = (ds_typed){ds_value_at(f->ctx->func, op->out[i])->type, indices};
     ds_site site = {.ctx = f->ctx,
                     .op = op,
                     .indices = indices,
@@ -312,7 +311,8 @@ static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *
     if (ds_attr_find(op->attrs, op->n_attrs, "cost")) return table_op(b, f, op, indices, err);
     const ds_func *func = op->callee;
     if (f->depth == MAX_CALL_DEPTH)
-        return ds_error_set(err, DS_ERR_LIMIT, op->loc, "calls nest deeper than %d", MAX_CALL_DEPTH);
+        return ds_error_set(err, DS_ERR_LIMIT, op->loc, "calls nest deeper than %d",
+                            MAX_CALL_DEPTH);
     uint32_t mesh_args[16], default_place = f->ctx->default_place;
     if (op->n_mesh_args > 16)
         return ds_error_set(err, DS_ERR_LIMIT, op->loc, "a function takes at most 16 meshes");
@@ -330,8 +330,7 @@ static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *
     for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++)
         status = read_slot(b, f, &op->in[i], indices, &inner.slots[func->args[i].i], err);
     if (status == DS_OK) status = block(b, &inner, &func->body, NULL, results, op->n_out, err);
-    for (uint32_t i = 0; i < op->n_out && status == DS_OK; i++)
-        f->slots[op->out[i].i] = results[i];
+    for (uint32_t i = 0; i < op->n_out && status == DS_OK; i++) f->slots[op->out[i].i] = results[i];
     free(results);
     free(inner.slots);
     return status;
@@ -342,9 +341,15 @@ static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_i
     for (uint32_t i = 0; i < body->n_ops; i++) {
         const ds_op *op = body->ops[i];
         switch (op->code) {
-        case DS_OP_FOR: DS_TRY(loop(b, f, op, indices, err)); break;
-        case DS_OP_CALL: DS_TRY(call(b, f, op, indices, err)); break;
-        case DS_OP_LOCAL: DS_TRY(region(b, f, op, indices, err)); break;
+        case DS_OP_FOR:
+            DS_TRY(loop(b, f, op, indices, err));
+            break;
+        case DS_OP_CALL:
+            DS_TRY(call(b, f, op, indices, err));
+            break;
+        case DS_OP_LOCAL:
+            DS_TRY(region(b, f, op, indices, err));
+            break;
         case DS_OP_WEIGHT: {
             uint32_t value;
             DS_TRY(add_input(b, f, ds_value_at(f->ctx->func, op->out[0]), indices, DS_CAT_WEIGHT,
@@ -357,7 +362,9 @@ static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_i
             for (uint32_t k = 0; k < op->n_in && k < n_out; k++)
                 DS_TRY(read_slot(b, f, &op->in[k], indices, &out[k], err));
             break;
-        default: DS_TRY(table_op(b, f, op, indices, err)); break;
+        default:
+            DS_TRY(table_op(b, f, op, indices, err));
+            break;
         }
     }
     return DS_OK;
@@ -407,8 +414,7 @@ static ds_status run_body(ds_builder *b, const ds_func *func, uint32_t place, ui
         status = v->n_binders ? input_family(b, &f, v, s, err)
                               : add_input(b, &f, v, NULL, DS_CAT_INPUT, &s->value, err);
     }
-    if (status == DS_OK)
-        status = block(b, &f, &func->body, NULL, results, func->n_results, err);
+    if (status == DS_OK) status = block(b, &f, &func->body, NULL, results, func->n_results, err);
     for (uint32_t i = 0; i < func->n_results && status == DS_OK; i++) mark_output(b, &results[i]);
     free(results);
     free(f.slots);

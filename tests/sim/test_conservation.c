@@ -1,11 +1,11 @@
-/* On every device of every scenario: compute + exposed communication + idle = step time, and folding
- * equal devices changes nothing but the number of tasks. */
+/* On every device of every scenario: compute + exposed communication + idle = step time, and
+ * folding equal devices changes nothing but the number of tasks. */
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
 
 static const char *const scenarios[] = {
-    "scenarios/distir-mlp.dir",   "scenarios/pipeline-2x4.dir",   "scenarios/gpt3-layer-tp8.dir",
+    "scenarios/distir-mlp.dir",   "scenarios/pipeline-2x4.dir",  "scenarios/gpt3-layer-tp8.dir",
     "scenarios/mixed-box-dp.dir", "scenarios/out-of-memory.dir",
 };
 
@@ -13,8 +13,8 @@ static void conserve(const sim_case *c, const char *name) {
     const ds_result *r = c->result;
     for (uint32_t i = 0; i < r->plan->n_classes; i++) {
         const ds_account *a = &r->accounts[i];
-        cr_expect_eq(a->compute_ps + a->exposed_comm_ps + a->idle_ps, r->run.step_ps, "%s, class %u",
-                     name, i);
+        cr_expect_eq(a->compute_ps + a->exposed_comm_ps + a->idle_ps, r->run.step_ps,
+                     "%s, class %u", name, i);
         cr_expect(a->idle_ps >= 0 && a->exposed_comm_ps >= 0 && a->hidden_comm_ps >= 0);
         int64_t origins = 0;
         for (int o = 0; o < DS_COST_ORIGIN_COUNT; o++) origins += a->origin_ps[o];
@@ -32,7 +32,8 @@ Test(conservation, holds_on_every_device_of_every_scenario) {
         cr_assert_eq(unfolded.status, DS_OK);
         conserve(&unfolded, scenarios[i]);
         const ds_result *f = folded.result, *u = unfolded.result;
-        cr_expect_eq(f->run.step_ps, u->run.step_ps, "%s: folded and unfolded differ", scenarios[i]);
+        cr_expect_eq(f->run.step_ps, u->run.step_ps, "%s: folded and unfolded differ",
+                     scenarios[i]);
         cr_expect_eq(f->op_instances, u->op_instances);
         cr_expect_eq(f->peak_bytes, u->peak_bytes);
         for (uint32_t d = 0; d < u->plan->n_devices; d++) {

@@ -60,13 +60,13 @@ Test(deadlock, mismatched_sizes) {
 }
 
 Test(deadlock, cycle_through_data) {
-    expect_deadlock(HEAD
-                    "program @p {\n"
-                    "  rank 0 { %a = recv tag 1 from 2 : f32[8]\n %b = relu(%a)\n send(%b) to 1 tag 1 }\n"
-                    "  rank 1 { %a = recv tag 1 from 0 : f32[8]\n %b = relu(%a)\n send(%b) to 2 tag 1 }\n"
-                    "  rank 2 { %a = recv tag 1 from 1 : f32[8]\n %b = relu(%a)\n send(%b) to 0 tag 1 }\n"
-                    "}\n" TAIL,
-                    WORDS("deadlock", "cycle", "rank 0", "rank 1", "rank 2", "needs the result of"));
+    expect_deadlock(
+        HEAD "program @p {\n"
+             "  rank 0 { %a = recv tag 1 from 2 : f32[8]\n %b = relu(%a)\n send(%b) to 1 tag 1 }\n"
+             "  rank 1 { %a = recv tag 1 from 0 : f32[8]\n %b = relu(%a)\n send(%b) to 2 tag 1 }\n"
+             "  rank 2 { %a = recv tag 1 from 1 : f32[8]\n %b = relu(%a)\n send(%b) to 0 tag 1 }\n"
+             "}\n" TAIL,
+        WORDS("deadlock", "cycle", "rank 0", "rank 1", "rank 2", "needs the result of"));
 }
 
 Test(deadlock, a_program_that_runs) {

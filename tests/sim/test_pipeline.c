@@ -1,21 +1,25 @@
 /* scenarios/pipeline-2x4.dir against a timeline worked out by hand.
  *
- * Device times are rooflines at catalogue peaks: max(FLOP / peak, bytes / bandwidth), rounded up. With
- * b = 1024 rows and w = 1024 columns in fp32 on a V100-PCIE-16GB (14.13 TFLOP/s, 897 GB/s):
+ * Device times are rooflines at catalogue peaks: max(FLOP / peak, bytes / bandwidth), rounded up.
+ * With b = 1024 rows and w = 1024 columns in fp32 on a V100-PCIE-16GB (14.13 TFLOP/s, 897 GB/s):
  *   matmul and its two gradients: 2·b·w·w FLOP            → M = 2^31 / 14.13e12 s
  *   relu: reads and writes b·w·4 bytes                    → R = 2 · 4 MiB / 897e9 s
  *   relu_grad, mse_grad, accumulate: reads two, writes one → T = 3 · 4 MiB / 897e9 s
  *   send over gpu → plx → gpu: S = 1000 ns + 4 MiB / (77/8 GB/s)
- * The recurrences below are the pipeline's, not the simulator's: each line is one op, max() only where
- * a device waits for the other. */
+ * The recurrences below are the pipeline's, not the simulator's: each line is one op, max() only
+ * where a device waits for the other. */
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
 
-static int64_t ceil_ps(double seconds) { return (int64_t)ceil(seconds * 1e12 - 1e-6); }
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t ceil_ps(double seconds) {
+    return (int64_t)ceil(seconds * 1e12 - 1e-6);
+}
+static int64_t later(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
 
 static int64_t end_of(const sim_case *c, const char *device, const char *name) {
     char suffix[64];

@@ -32,7 +32,8 @@ static const char program[] =
     "}\n"
     "mesh @m = [dp = 64] on @cluster\n"
     "func @step(%x: f32[batch@dp, width] on @m, %t: f32[batch@dp, width] on @m,\n"
-    "           %w{l: 0..layers}: f32[width, width] on @m) -> {l: 0..layers} f32[width, width] on @m {\n"
+    "           %w{l: 0..layers}: f32[width, width] on @m) -> {l: 0..layers} f32[width, width] on "
+    "@m {\n"
     "  %y, %ins, %outs = for l in 0..layers carry (%h = %x) {\n"
     "    %z = matmul(%h, %w{l})\n"
     "    %a = relu(%z)\n"
@@ -132,8 +133,9 @@ static void measure(const ds_plan *plan, const char *self) {
         printf("        %.0f instructions an instance (processor's counter)\n",
                (double)instructions / n);
     else
-        printf("        %.0f instructions an instance (callgrind, 100 layers; 0: no valgrind here)\n",
-               instructions_by_callgrind(self));
+        printf(
+            "        %.0f instructions an instance (callgrind, 100 layers; 0: no valgrind here)\n",
+            instructions_by_callgrind(self));
     if (counter >= 0) close(counter);
 }
 
