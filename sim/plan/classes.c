@@ -94,11 +94,12 @@ static void number_classes(ds_plan *plan, const uint64_t *colour, const bool *us
 }
 
 /* The classes of a record's devices; the lowest device of a class stands for it. */
-static void class_lists(ds_plan *plan, ds_record *r, uint32_t *position) {
+static void class_lists(ds_plan *plan, ds_record *r) {
     uint32_t n = 0;
     for (uint32_t k = 0; k < r->n_devices; k++)
         n += plan->classes[plan->class_of[r->devices[k]]].device == r->devices[k];
     r->classes = DS_NEW_N(&plan->arena, uint32_t, n);
+    r->class_member = DS_NEW_N(&plan->arena, uint32_t, n);
     r->class_variant = DS_NEW_N(&plan->arena, uint32_t, n);
     r->class_stream = DS_NEW_N(&plan->arena, uint32_t, n);
     /* Devices ascend and classes are numbered by lowest device, so classes come out ascending. */
@@ -108,18 +109,18 @@ static void class_lists(ds_plan *plan, ds_record *r, uint32_t *position) {
         r->classes[r->n_classes] = c;
         r->class_variant[r->n_classes] = r->variant_of[k];
         r->class_stream[r->n_classes] = DS_NONE;
-        position[c] = k;
+        r->class_member[r->n_classes] = k;
         r->n_classes++;
     }
 }
 
-static void meetings(ds_plan *plan, ds_record *r, const uint32_t *position) {
+static void meetings(ds_plan *plan, ds_record *r) {
     r->class_meeting = DS_NEW_N(&plan->arena, uint32_t, r->n_classes);
     r->meeting_group = DS_NEW_N(&plan->arena, uint32_t, r->n_classes);
     for (uint32_t i = 0; i < r->n_classes; i++) r->class_meeting[i] = DS_NONE;
     for (uint32_t i = 0; i < r->n_classes; i++) {
         if (r->class_meeting[i] != DS_NONE) continue;
-        uint32_t g = r->group_of[position[r->classes[i]]], m = r->n_meetings++;
+        uint32_t g = r->group_of[r->class_member[i]], m = r->n_meetings++;
         r->meeting_group[m] = g;
         for (uint32_t k = 0; k < r->groups[g].n_devices; k++) {
             uint32_t c = plan->class_of[r->groups[g].devices[k]];
@@ -149,12 +150,10 @@ ds_status ds_plan__classes(ds_builder *b, ds_error *err) {
         }
     }
     number_classes(plan, colour, used, b->options->unfold, &seen);
-    uint32_t *position = ds_xcalloc(n, sizeof *position);
     for (uint32_t i = 0; i < plan->records.n; i++) {
-        class_lists(plan, plan->records.at[i], position);
-        if (plan->records.at[i]->kind == DS_REC_COMM) meetings(plan, plan->records.at[i], position);
+        class_lists(plan, plan->records.at[i]);
+        if (plan->records.at[i]->kind == DS_REC_COMM) meetings(plan, plan->records.at[i]);
     }
-    free(position);
     free(colour);
     free(next);
     free(used);

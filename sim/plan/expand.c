@@ -64,9 +64,7 @@ static uint32_t stream_of(expander *x, ds_record *r, uint32_t pos) {
         uint64_t key = r->stream;
         if (!key && r->kind == DS_REC_HALF) key = r->groups[0].key;
         if (!key && r->kind == DS_REC_COMM) {
-            uint32_t device = x->plan->classes[cls].device, k = 0;
-            while (r->devices[k] != device) k++;
-            const ds_group *g = &r->groups[r->group_of[k]];
+            const ds_group *g = &r->groups[r->group_of[r->class_member[pos]]];
             key = g->terms.holds_compute ? 0 : g->key; /* the profile saw no compute beside it */
         }
         r->class_stream[pos] = stream_id(x, cls, key);

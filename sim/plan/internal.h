@@ -93,7 +93,7 @@ ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p,
 ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
                                ds_loc loc, int64_t *out, ds_error *err);
 bool ds_plan__is_uneven(const ds_type *type);
-/* Position of a device in a placement, DS_NONE if it is not there. O(n). */
+/* Position of a device in a placement, DS_NONE if it is not there. O(log n). */
 uint32_t ds_plan__position(const ds_placement *p, uint32_t device);
 
 /* comm.c */

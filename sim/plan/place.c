@@ -1,6 +1,7 @@
 /* Placements: meshes, mesh slices and single devices as interned, ordered lists of devices. */
 #include "sim/plan/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int64_t ds_plan__axis_size(const ds_placement *p, const char *axis) {
@@ -16,6 +17,24 @@ static bool same_placement(const ds_placement *a, const ds_placement *b) {
     return memcmp(a->devices, b->devices, a->n_devices * sizeof *a->devices) == 0;
 }
 
+typedef struct at_device {
+    uint32_t device, position;
+} at_device;
+
+static int compare_devices(const void *a, const void *b) {
+    const at_device *x = a, *y = b;
+    return x->device < y->device ? -1 : x->device > y->device;
+}
+
+static void index_devices(ds_builder *b, ds_placement *p) {
+    at_device *order = ds_xcalloc(p->n_devices, sizeof *order);
+    for (uint32_t i = 0; i < p->n_devices; i++) order[i] = (at_device){p->devices[i], i};
+    qsort(order, p->n_devices, sizeof *order, compare_devices);
+    p->by_device = DS_NEW_N(&b->plan->arena, uint32_t, p->n_devices);
+    for (uint32_t i = 0; i < p->n_devices; i++) p->by_device[i] = order[i].position;
+    free(order);
+}
+
 static uint32_t intern(ds_builder *b, ds_placement p) {
     uint64_t hash = ds_hash_bytes(p.devices, p.n_devices * sizeof *p.devices);
     for (uint32_t i = 0; i < p.n_axes; i++)
@@ -28,6 +47,7 @@ static uint32_t intern(ds_builder *b, ds_placement p) {
     uint32_t id = b->plan->placements.n;
     ds_placement *copy = DS_NEW(&b->plan->arena, ds_placement);
     *copy = p;
+    index_devices(b, copy);
     DS_PUSH(&b->plan->arena, &b->plan->placements, copy);
     ds_map_put(&b->placement_index, hash, id);
     return id;

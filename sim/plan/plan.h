@@ -27,6 +27,7 @@ typedef struct ds_placement {
     uint32_t n_axes;
     uint32_t *devices;
     uint32_t n_devices;
+    uint32_t *by_device; /* positions, ascending by device */
 } ds_placement;
 
 typedef enum ds_record_kind {
@@ -98,6 +99,7 @@ typedef struct ds_record {
     /* Filled by classes.c: the classes of `devices`, ascending, each with its variant and stream.
      */
     uint32_t *classes;
+    uint32_t *class_member; /* its representative's place in `devices` */
     uint32_t *class_variant;
     uint32_t *class_stream;
     uint32_t n_classes;

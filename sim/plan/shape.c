@@ -9,9 +9,16 @@ bool ds_plan__is_uneven(const ds_type *type) {
 }
 
 uint32_t ds_plan__position(const ds_placement *p, uint32_t device) {
-    for (uint32_t i = 0; i < p->n_devices; i++)
-        if (p->devices[i] == device) return i;
-    return DS_NONE;
+    uint32_t lo = 0, hi = p->n_devices;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (p->devices[p->by_device[mid]] < device)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == p->n_devices || p->devices[p->by_device[lo]] != device) return DS_NONE;
+    return p->by_device[lo];
 }
 
 static int64_t coordinate(const ds_placement *p, const char *axis, uint32_t pos) {
