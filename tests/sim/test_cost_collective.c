@@ -1,0 +1,137 @@
+/* Collective terms: worked out by hand, and against the committed measurements. */
+#include "ir/base/csv.h"
+#include "tests/support/cost_tree.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ONE (UINT64_C(1) << 32)
+
+static cost_tree tree;
+static ds_profiles *p;
+static uint32_t profile;
+
+/* Reference: 100 GB/s, 1 us a step, launch 10 us. Over 2: 2 steps, wire = S. 1e6 bytes in 32 us
+ * leave 20 us of flow for 10 us of wire: e = 0.5. 2e6 bytes in 52 us leave 40 us for 20 us: e =
+ * 0.5. */
+static void set_up(void) {
+    cost_tree_init(&tree);
+    cost_tree_put(&tree, "p/collectives.csv",
+                  "collective,group_size,size_bytes,time_us,source\n"
+                  "all_reduce,2,1000000,32,s\n"
+                  "all_reduce,2,2000000,52,s\n"
+                  "all_reduce,2,4000000,62,s\n");
+    cost_tree_put(&tree, "p/collective_fits.csv",
+                  "collective,group_size,capacity_gb_per_s,alpha_us,launch_us,step_us,e_max,s_half,"
+                  "holds_compute,n,median_error,p90_error,basis,source\n"
+                  "all_reduce,2,100,1,10,0,1,0,1,3,,,rows,s\n"
+                  "all_reduce,6,100,1,20,0.5,0.75,0,0,0,,,assumed: a test,s\n"
+                  "send,2,100,1,3,0,0.8,1000000,0,0,,,assumed: a test,s\n");
+    p = cost_tree_load(&tree);
+    cr_assert_eq(ds_profiles_find_profile(p, "P", DS_NOWHERE, &profile, NULL), DS_OK);
+}
+static void tear_down(void) {
+    ds_profiles_free(p);
+    cost_tree_deinit(&tree);
+}
+TestSuite(cost_collective, .init = set_up, .fini = tear_down);
+
+static ds_coll_cost terms(const char *collective, uint32_t group, int64_t bytes) {
+    ds_coll_cost cost;
+    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes, &cost, NULL, NULL),
+                 DS_OK);
+    cr_assert(cost.from_profile);
+    return cost;
+}
+
+static void expect_e(const char *collective, uint32_t group, int64_t bytes, double e) {
+    double got = (double)terms(collective, group, bytes).efficiency_q32 / (double)ONE;
+    cr_assert_float_eq(got, e, 1e-9, "%s over %u of %lld: %.12g", collective, group,
+                       (long long)bytes, got);
+}
+
+Test(cost_collective, without_a_profile_nothing_is_added) {
+    ds_coll_cost cost;
+    cr_assert_eq(ds_cost_collective(p, 0, "all_reduce", 8, 1000, &cost, NULL, NULL), DS_OK);
+    cr_assert_eq(cost.launch_ps, 0);
+    cr_assert_eq(cost.step_ps, 0);
+    cr_assert_eq(cost.efficiency_q32, ONE);
+    cr_assert_not(cost.from_profile);
+    cr_assert_not(cost.holds_compute);
+}
+
+Test(cost_collective, rows_become_efficiencies) {
+    expect_e("all_reduce", 2, 1000000, 0.5);
+    expect_e("all_reduce", 2, 2000000, 0.5);
+    expect_e("all_reduce", 2, 4000000, 0.8);       /* 50 us of flow, 40 us of wire */
+    expect_e("all_reduce", 2, 3000000, 30.0 / 45); /* 57 us between the rows */
+    expect_e("all_reduce", 2, 1000, 0.5);          /* below: the first row's */
+    expect_e("all_reduce", 2, 400000000, 0.8);     /* above: the last row's */
+    cr_assert_eq(terms("all_reduce", 2, 5).launch_ps, 10000000);
+    cr_assert(terms("all_reduce", 2, 5).holds_compute);
+}
+
+Test(cost_collective, curves_and_group_sizes) {
+    expect_e("all_reduce", 6, 12345, 0.75);
+    expect_e("all_reduce", 9, 12345, 0.75);
+    expect_e("all_reduce", 4, 1000000, 0.625); /* halfway from 0.5 over 2 to 0.75 over 6 */
+    cr_assert_eq(terms("all_reduce", 5, 1).launch_ps, 10000000, "launch of the smaller group");
+    cr_assert_eq(terms("all_reduce", 6, 1).step_ps, 500000);
+    cr_assert_not(terms("all_reduce", 7, 1).holds_compute);
+    expect_e("send", 2, 1000000, 0.4); /* 0.8 · 1/2 */
+}
+
+Test(cost_collective, other_collectives_by_bytes_on_the_wire) {
+    /* (n-1)/n · S of a gather are 2(n-1)/n · S/2 of an all_reduce: 8e6 as 4e6 */
+    expect_e("all_gather", 2, 8000000, 0.8);
+    expect_e("reduce_scatter", 2, 2000000, 0.5);
+    expect_e("recv", 2, 1000000, 0.4);
+    ds_coll_cost cost;
+    cr_assert_eq(ds_cost_collective(p, profile, "reshard", 2, 1, &cost, NULL, NULL), DS_OK);
+    cr_assert_not(cost.from_profile);
+}
+
+Test(cost_collective, the_explanation_names_sources) {
+    ds_buf text = {0};
+    ds_coll_cost cost;
+    cr_assert_eq(ds_cost_collective(p, profile, "all_gather", 2, 3000000, &cost, &text, NULL),
+                 DS_OK);
+    cr_assert_not_null(strstr(text.text, "as all_reduce of 1500000 bytes"), "%s", text.text);
+    cr_assert_not_null(strstr(text.text, "1000000 to 2000000 bytes [s: somewhere @r1]"), "%s",
+                       text.text);
+    ds_buf_deinit(&text);
+}
+
+/* launch + steps · alpha + wire/(capacity · e) gives each committed all-reduce time back to 1e-6.
+ */
+Test(cost_committed, a_ring_on_the_reference_links_takes_the_measured_time) {
+    ds_profiles *all = cost_tree_load_committed();
+    ds_csv csv;
+    ds_error err = {0};
+    uint32_t id;
+    cr_assert_eq(ds_profiles_find_profile(all, "A100-SXM4-80GB", DS_NOWHERE, &id, &err), DS_OK);
+    cr_assert_eq(
+        ds_csv_read(DS_SOURCE_DIR "/cost_profiles/A100-SXM4-80GB/collectives.csv", &csv, &err),
+        DS_OK);
+    uint32_t checked = 0;
+    for (uint32_t i = 0; i < csv.rows.n; i++) {
+        const char **row = csv.rows.at[i].cells;
+        if (strcmp(row[0], "all_reduce") != 0) continue;
+        uint32_t n = (uint32_t)atoi(row[1]);
+        double bytes = atof(row[2]), us = atof(row[3]), steps = 2.0 * (n - 1);
+        ds_coll_cost cost;
+        cr_assert_eq(ds_cost_collective(all, id, row[0], n, (int64_t)bytes, &cost, NULL, &err),
+                     DS_OK);
+        double e = (double)cost.efficiency_q32 / (double)ONE;
+        double predicted =
+            (double)cost.launch_ps * 1e-6 + steps * 0.47 + steps / n * bytes / (300e3 * e);
+        cr_assert_float_eq(predicted, us, us * 1e-6, "%s over %u of %s: %g", row[0], n, row[2],
+                           predicted);
+        checked++;
+    }
+    cr_assert_gt(checked, 200);
+    ds_csv_deinit(&csv);
+    ds_profiles_free(all);
+}
