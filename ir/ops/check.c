@@ -325,6 +325,18 @@ static bool axis_size(const ds_infer *ctx, const ds_type *type, const char *axis
     return ctx->axis_size && ctx->axis_size(ctx->context, &type->on, axis, size) && *size > 0;
 }
 
+/* "4 (dp) x 8 (tp)": the splits up to `last`. */
+static const char *parts_text(const ds_infer *ctx, const ds_type *type, const ds_dim *dim,
+                              uint32_t last) {
+    ds_buf buf = {0};
+    for (uint32_t i = 0; i <= last; i++) {
+        int64_t count = dim->splits[i].n_sizes;
+        if (!count) axis_size(ctx, type, dim->splits[i].axis, &count);
+        ds_buf_printf(&buf, "%s%lld (%s)", i ? " x " : "", (long long)count, dim->splits[i].axis);
+    }
+    return kept(ctx, &buf);
+}
+
 /* One dim of `block` elements over splits[0..n). Uneven sizes: the rest must divide each of them.
  */
 static ds_status divides(const ds_infer *ctx, const ds_type *type, uint32_t d, const char *what,
@@ -338,11 +350,10 @@ static ds_status divides(const ds_infer *ctx, const ds_type *type, uint32_t d, c
             if (!known) return DS_OK;
             if (block % count != 0)
                 return ds_error_set(err, DS_ERR_SHAPE, loc,
-                                    "%s is %s: dim %u has size %s, which axis %s of size %lld does "
-                                    "not divide",
+                                    "%s is %s: dim %u of size %s does not divide into %s parts",
                                     what, ds_ops__type_text(ctx, type), d,
-                                    ds_ops__expr_text(ctx, dim->size), split->axis,
-                                    (long long)count);
+                                    ds_ops__expr_text(ctx, dim->size),
+                                    parts_text(ctx, type, dim, i));
             block /= count;
             continue;
         }

@@ -188,30 +188,38 @@ static ds_status bind_product(ds_match *m, uint32_t i, uint32_t d, const ds_rule
         open < DS_MAX_FACTORS ? "a multiple of " : "", ds_ops__expr_text(m->ctx, known));
 }
 
-/* The size of a split outermost factor must be divisible, not only the dim's. */
-static ds_status check_outermost(const ds_match *m, ds_error *err) {
+/* The size of a split outermost factor must be divisible, not only that of the dim. */
+static ds_status check_factor(const ds_match *m, uint32_t f, ds_error *err) {
     const ds_infer *ctx = m->ctx;
-    if (!ctx->env || !ctx->axis_size) return DS_OK;
-    for (uint32_t f = 0; f < m->rule.n_factors; f++) {
-        if (!m->dim[f] || !m->outermost[f] || !DS_HAS_EXPR(m->size[f])) continue;
-        int64_t size, count;
-        DS_TRY(ds_expr_eval_int(ctx->env, m->size[f], ctx->op->loc, &size, err));
-        const ds_type *type = ctx->in[m->operand[f]];
-        for (uint32_t s = 0; s < m->dim[f]->n_splits; s++) {
-            const ds_split *split = &m->dim[f]->splits[s];
-            if (split->n_sizes || !ctx->axis_size(ctx->context, &type->on, split->axis, &count) ||
-                count < 1)
-                break;
-            if (size % count != 0)
-                return ds_error_set(
-                    err, DS_ERR_SHAPE, ctx->op->in[m->operand[f]].loc,
-                    "%s: dim %u of operand %u (%s) is split over %s, whose size %lld "
-                    "does not divide %s, the outer factor of the dim",
-                    op_name(m), m->index[f], m->operand[f], ds_ops__type_text(ctx, type),
-                    split->axis, (long long)count, ds_ops__expr_text(ctx, m->size[f]));
+    uint32_t i = m->operand[f], d = m->index[f];
+    const ds_type *type = ctx->in[i];
+    int64_t size, count;
+    DS_TRY(ds_expr_eval_int(ctx->env, m->size[f], ctx->op->loc, &size, err));
+    for (uint32_t s = 0; s < m->dim[f]->n_splits; s++) {
+        const ds_split *split = &m->dim[f]->splits[s];
+        if (split->n_sizes || !ctx->axis_size(ctx->context, &type->on, split->axis, &count) ||
+            count < 1)
+            break;
+        if (size % count == 0) {
             size /= count;
+            continue;
         }
+        bool product = ds_ops__term(m->rule.in, m->rule.n_in, i)->dims[d].n > 1;
+        return ds_error_set(err, DS_ERR_SHAPE, ctx->op->in[i].loc,
+                            "%s: dim %u of operand %u (%s) is split over %s, whose size %lld does "
+                            "not divide %lld%s",
+                            op_name(m), d, i, ds_ops__type_text(ctx, type), split->axis,
+                            (long long)count, (long long)size,
+                            product ? ", the outer factor of the dim" : "");
     }
+    return DS_OK;
+}
+
+static ds_status check_factors(const ds_match *m, ds_error *err) {
+    if (!m->ctx->env || !m->ctx->axis_size) return DS_OK;
+    for (uint32_t f = 0; f < m->rule.n_factors; f++)
+        if (m->dim[f] && m->outermost[f] && DS_HAS_EXPR(m->size[f]))
+            DS_TRY(check_factor(m, f, err));
     return DS_OK;
 }
 
@@ -335,7 +343,7 @@ ds_status ds_ops__match_run(ds_match *m, ds_error *err) {
     DS_TRY(bind_operands(m, false, err));
     if (m->desc->sizes) DS_TRY(m->desc->sizes(m, err));
     DS_TRY(bind_operands(m, true, err));
-    DS_TRY(check_outermost(m, err));
+    DS_TRY(check_factors(m, err));
     const ds_partial *passed;
     uint32_t n_passed;
     DS_TRY(ds_ops__passed_partials(ctx, m->desc, &passed, &n_passed, err));

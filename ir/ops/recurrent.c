@@ -8,7 +8,17 @@ ds_status ds_ops__lstm_sizes(ds_match *m, ds_error *err) {
     if (m->ctx->op->n_in == 5)
         return ds_error_set(err, DS_ERR_TYPE, m->ctx->op->loc,
                             "lstm takes both initial states, hidden and cell, or neither");
+    /* j, the rows of the recurrent weights, is the hidden size too: the columns are 4 times that.
+     */
     ds_ops__set_size(m, "g", ds_expr_int(&m->ctx->unit->exprs, 4));
+    ds_expr hidden = ds_ops__size(m, "j"), state = ds_ops__size(m, "h");
+    ds_tri same = DS_YES;
+    if (DS_HAS_EXPR(state)) DS_TRY(ds_ops__equal(m->ctx, hidden, state, &same, err));
+    if (same == DS_NO)
+        return ds_error_set(err, DS_ERR_SHAPE, m->ctx->op->loc,
+                            "lstm: the initial states have %s units, the recurrent weights %s",
+                            ds_ops__expr_text(m->ctx, state), ds_ops__expr_text(m->ctx, hidden));
+    ds_ops__set_size(m, "h", hidden);
     return DS_OK;
 }
 
