@@ -116,6 +116,21 @@ void ds_json_int(ds_json *json, int64_t value) {
     ds_buf_printf(json->out, "%" PRId64, value);
 }
 
+void ds_json_decimal(ds_json *json, int64_t value, uint32_t digits) {
+    assert(digits <= 18 && "10^19 is beyond 64 bits");
+    before_value(json);
+    uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value, scale = 1;
+    for (uint32_t i = 0; i < digits; i++) scale *= 10;
+    uint64_t rest = magnitude % scale;
+    ds_buf_printf(json->out, "%s%" PRIu64, value < 0 ? "-" : "", magnitude / scale);
+    if (!rest) return;
+    while (rest % 10 == 0) {
+        rest /= 10;
+        digits--;
+    }
+    ds_buf_printf(json->out, ".%0*" PRIu64, (int)digits, rest);
+}
+
 void ds_json_double(ds_json *json, double value) {
     if (!isfinite(value)) {
         ds_json_null(json);
@@ -151,6 +166,11 @@ void ds_json_key_string(ds_json *json, const char *key, const char *text) {
 void ds_json_key_int(ds_json *json, const char *key, int64_t value) {
     ds_json_key(json, key);
     ds_json_int(json, value);
+}
+
+void ds_json_key_decimal(ds_json *json, const char *key, int64_t value, uint32_t digits) {
+    ds_json_key(json, key);
+    ds_json_decimal(json, value, digits);
 }
 
 void ds_json_key_double(ds_json *json, const char *key, double value) {

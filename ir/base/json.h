@@ -42,6 +42,8 @@ void ds_json_key(ds_json *json, const char *key);
 /* Bytes that are not UTF-8 become U+FFFD. */
 void ds_json_string(ds_json *json, const char *text);
 void ds_json_int(ds_json *json, int64_t value);
+/* value / 10^digits, exactly, without trailing zeros: picoseconds with digits 6 are microseconds. */
+void ds_json_decimal(ds_json *json, int64_t value, uint32_t digits);
 /* The shortest of 15, 16 and 17 significant digits that reads back as the same double; NaN and the
  * infinities, which JSON cannot say, become null. */
 void ds_json_double(ds_json *json, double value);
@@ -51,6 +53,7 @@ void ds_json_null(ds_json *json);
 /* key and value at once. */
 void ds_json_key_string(ds_json *json, const char *key, const char *text);
 void ds_json_key_int(ds_json *json, const char *key, int64_t value);
+void ds_json_key_decimal(ds_json *json, const char *key, int64_t value, uint32_t digits);
 void ds_json_key_double(ds_json *json, const char *key, double value);
 void ds_json_key_bool(ds_json *json, const char *key, bool value);
 

@@ -100,11 +100,11 @@ static uint32_t ceil_log2(uint32_t n) {
     return log;
 }
 
-/* Parent of `i` in the in-order binary tree over 0 … n−1 (leaves are the even members), or n for
- * the root. Clearing the lowest set bit run moves towards the root; parents beyond the end are
- * replaced by the nearest ancestor inside. */
+/* Parent of `i` in the in-order binary tree over 1 … n−1, or n for the root; 0 hangs below the root.
+ * Odd members are leaves; the lowest set bit tells the height, and moving it up one place leads to
+ * the parent. A parent beyond the end is replaced by the nearest ancestor inside. */
 static uint32_t tree_parent(uint32_t i, uint32_t n) {
-    if (i == 0) { /* member 0 hangs below the highest power of two */
+    if (i == 0) { /* the root is the highest power of two below n */
         uint32_t top = 1;
         while (top * 2 < n) top *= 2;
         return n > 1 ? top : n;
@@ -259,8 +259,7 @@ static ds_status alone_by(ds_topo *topo, const ds_coll_request *request, const d
     return status;
 }
 
-/* Which algorithms compete when the program names none. */
-static const char *const *candidates(ds_opcode op, uint32_t *n) {
+const char *const *ds_coll_candidates(ds_opcode op, uint32_t *n) {
     static const char *const ring_tree[] = {"ring", "tree"};
     static const char *const direct[] = {"direct"};
     switch (op) {
@@ -286,7 +285,7 @@ ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request, const 
         return alone_by(topo, request, terms, request->algorithm, ps, err);
     }
     uint32_t n;
-    const char *const *names = candidates(request->op, &n);
+    const char *const *names = ds_coll_candidates(request->op, &n);
     for (uint32_t i = 0; i < n; i++) {
         int64_t this_ps;
         DS_TRY(alone_by(topo, request, terms, names[i], &this_ps, err));

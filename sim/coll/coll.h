@@ -42,6 +42,9 @@ ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const ch
 ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
                            int64_t *ps, const char **algorithm, ds_error *err);
 
+/* Which algorithms compete when the program names none; static. */
+const char *const *ds_coll_candidates(ds_opcode op, uint32_t *n);
+
 /* "ring", "tree", "direct": all names, for messages and help. */
 extern const char *const ds_coll_algorithms[];
 extern const uint32_t ds_coll_n_algorithms;

@@ -381,6 +381,15 @@ static void mark_output(ds_builder *b, const slot *s) {
         if (s->fam->at[i] != DS_NONE) b->plan->values.at[s->fam->at[i]].is_output = true;
 }
 
+/* "w{3}": which element of an input family, for reports. */
+static const char *element_name(ds_builder *b, const ds_value_info *v, const ds_index *at) {
+    const char *name = v->name;
+    for (uint32_t d = 0; d < v->n_binders; d++)
+        name = ds_arena_printf(&b->plan->arena, "%s%c%lld", name, d ? ',' : '{',
+                               (long long)at[d].value);
+    return ds_arena_printf(&b->plan->arena, "%s}", name);
+}
+
 static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, slot *out,
                               ds_error *err) {
     family *fam;
@@ -394,6 +403,7 @@ static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, s
         }
         for (uint32_t d = 0; d + 1 < fam->n_dims; d++) at[d + 1].up = &at[d];
         DS_TRY(add_input(b, f, v, &at[fam->n_dims - 1], DS_CAT_INPUT, &fam->at[i], err));
+        b->plan->values.at[fam->at[i]].name = element_name(b, v, at);
     }
     *out = (slot){.value = DS_NONE, .fam = fam};
     return DS_OK;

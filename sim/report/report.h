@@ -5,17 +5,17 @@
 #include "sim/engine/engine.h"
 #include "sim/mem/mem.h"
 
-/* Where a class's time goes. At each instant a device is computing, else in exposed communication (a
- * started transfer), else idle: compute + exposed + idle = step, exactly, on every device. */
+/* Where a class's time goes. At each instant a device is computing, else in exposed communication
+ * (a started transfer), else idle: compute + exposed + idle = step, exactly, on every device. */
 typedef struct ds_account {
     int64_t compute_ps;
     int64_t exposed_comm_ps;
     int64_t hidden_comm_ps; /* transfer time under compute */
     int64_t idle_ps;
-    int64_t end_ps;       /* its last task's end */
+    int64_t end_ps; /* its last task's end */
     int64_t n_tasks;
-    double flop;          /* sum over its compute tasks */
-    double peak_share;    /* sum of flop / peak of their dtype, in seconds at peak */
+    double flop;       /* sum over its compute tasks */
+    double peak_share; /* sum of flop / peak of their dtype, in seconds at peak */
     int64_t origin_ps[DS_COST_ORIGIN_COUNT]; /* compute_ps by where durations come from */
     int64_t extrapolated_ps;
 } ds_account;
@@ -27,21 +27,26 @@ typedef struct ds_sim_options {
     void *progress_context;
 } ds_sim_options;
 
+/* Sets what the unit's scenario says about a run (`cost`) and leaves the rest. Keys that this version
+ * cannot honour are DS_ERR_UNSUPPORTED (`network = stepwise`, `memory = allocator`, knobs of passes
+ * that it lacks). The unit must be verified and bound. */
+ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options, ds_error *err);
+
 /* Everything about one run. Owns what it points to but binding and profiles. */
 typedef struct ds_result {
     ds_plan *plan;
     ds_run run;
     ds_mem mem;
-    ds_account *accounts;      /* per class */
-    uint32_t critical;         /* the class whose last task ends last (ties: lowest device) */
-    int64_t op_instances;      /* tasks counted once per device */
-    double throughput_per_s;   /* samples (scenario's `batch`) or steps per second; 0 if step is 0 */
-    double mfu;                /* over all devices: Σ flop/peak / Σ step */
-    double bubble_fraction;    /* Σ idle / Σ step over all devices that take part */
-    int64_t peak_bytes;        /* of the device nearest to (or furthest over) its capacity */
-    int64_t capacity_bytes;    /* of that device; 0: not known */
-    uint32_t fullest;          /* its class */
-    bool fits;                 /* every device whose capacity is known holds its peak */
+    ds_account *accounts;    /* per class */
+    uint32_t critical;       /* the class whose last task ends last (ties: lowest device) */
+    int64_t op_instances;    /* tasks counted once per device */
+    double throughput_per_s; /* samples (scenario's `batch`) or steps per second; 0 if step is 0 */
+    double mfu;              /* over all devices: Σ flop/peak / Σ step */
+    double bubble_fraction;  /* Σ idle / Σ step over all devices that take part */
+    int64_t peak_bytes;      /* of the device nearest to (or furthest over) its capacity */
+    int64_t capacity_bytes;  /* of that device; 0: not known */
+    uint32_t fullest;        /* its class */
+    bool fits;               /* every device whose capacity is known holds its peak */
 } ds_result;
 
 /* Plans, runs, and accounts for the scenario of a verified, bound unit. O(tasks log tasks).
@@ -60,7 +65,8 @@ void ds_report_json(const ds_result *result, ds_buf *out);
 void ds_report_csv(const ds_result *result, ds_buf *out);
 /* Chrome/Perfetto trace: a process per class, a thread per stream, memory counters, flow arrows. */
 void ds_report_trace(const ds_result *result, ds_buf *out);
-/* How the cost of every record whose path or mnemonic matches `pattern` was found; false if none. */
+/* How the cost of every record whose path or mnemonic matches `pattern` was found; false if none.
+ */
 bool ds_report_explain(const ds_result *result, const char *pattern, ds_buf *out);
 
 #endif

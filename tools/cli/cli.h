@@ -21,6 +21,7 @@
 /* X(verb, one line for --help). The function is cmd_VERB(argc, argv); argv[0] is "distsim VERB".
  * It returns the exit code. */
 #define CLI_VERBS(X)                                                                               \
+    X(run, "simulate a scenario: step time, where it goes, memory, traces")                        \
     X(check, "verify a program and report everything that is wrong with it")                       \
     X(fmt, "print a program canonically")                                                          \
     X(topo, "the device graph: links, routes, bisection bandwidth, Graphviz, GraphML")

@@ -1,0 +1,224 @@
+/* How the cost of an op was found: work and look-up of a compute op on each kind of device it runs
+ * on; algorithm, phases and profile terms of a communication. */
+#include "ir/base/units.h"
+#include "sim/coll/coll.h"
+#include "sim/report/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_MEMBERS 8
+
+/* Glob with `*` (any run) and `?` (any one character). */
+static bool matches(const char *pattern, const char *text) {
+    const char *star = NULL, *retry = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = pattern++;
+            retry = text;
+        } else if (*pattern == *text || *pattern == '?') {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star + 1;
+            text = ++retry;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+/* The mnemonic, the path with or without loop indices, or its last part. */
+static bool is_meant(const ds_plan *plan, uint32_t inst, const char *pattern, ds_buf *scratch) {
+    const ds_record *r = plan->records.at[plan->insts.at[inst].record];
+    if (matches(pattern, r->label)) return true;
+    scratch->n = 0;
+    ds_plan_path(plan, inst, scratch);
+    const char *slash = strrchr(scratch->text, '/');
+    if (matches(pattern, scratch->text) || (slash && matches(pattern, slash + 1))) return true;
+    scratch->n = 0;
+    ds_report__short_path(plan, inst, scratch);
+    return matches(pattern, scratch->text);
+}
+
+static void put_class(const ds_plan *plan, uint32_t cls, ds_buf *out) {
+    ds_buf_printf(out, "on %s", ds_report__device(plan, cls));
+    if (plan->classes[cls].n_devices > 1)
+        ds_buf_printf(out, " (%u alike)", plan->classes[cls].n_devices);
+    ds_buf_put(out, ": ");
+}
+
+/* ---- compute ---- */
+
+static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out) {
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+        const ds_class *cls = &plan->classes[r->classes[pos]];
+        const ds_variant *v = &r->variants[r->class_variant[pos]];
+        put_class(plan, r->classes[pos], out);
+        if (v->cost.origin == DS_COST_GIVEN) {
+            ds_buf_printf(out, "%s, given in the program\n", ds_report__ps(v->ps).s);
+            continue;
+        }
+        ds_cost cost;
+        ds_cost_op(plan->profiles, cls->kind, cls->profile, plan->cost_mode, r->label, &v->work,
+                   r->op->loc, &cost, out, NULL);
+    }
+}
+
+/* ---- communication ---- */
+
+static void put_members(const ds_plan *plan, const ds_group *g, ds_buf *out) {
+    for (uint32_t i = 0; i < g->n_devices && i < MAX_MEMBERS; i++)
+        ds_buf_printf(out, "%s%s", i ? ", " : "", ds_topo_device_path(plan->topo, g->devices[i]));
+    if (g->n_devices > MAX_MEMBERS) ds_buf_printf(out, " and %u more", g->n_devices - MAX_MEMBERS);
+}
+
+/* The link that needs longest for its bytes; NULL if none carries any. */
+static const ds_load *bottleneck(const ds_plan *plan, const ds_phase *phase) {
+    const ds_load *worst = NULL;
+    double longest = 0;
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        const ds_topo_link *link = ds_topo_link_at(plan->topo, phase->loads[i].link);
+        double seconds = (double)phase->loads[i].bytes_q32 / (double)link->bytes_per_s;
+        if (worst && seconds <= longest) continue;
+        longest = seconds;
+        worst = &phase->loads[i];
+    }
+    return worst;
+}
+
+static void explain_phase(const ds_plan *plan, const ds_group *g, const ds_phase *phase,
+                          uint32_t number, ds_buf *out) {
+    ds_phase flow = *phase;
+    flow.steps = 0;
+    int64_t flow_ps = 0;
+    (void)ds_phase_alone_ps(plan->topo, &flow, g->terms.efficiency_q32, &flow_ps, NULL);
+    ds_buf_printf(out, "  phase %u: %lld step%s of %s", number, (long long)phase->steps,
+                  phase->steps == 1 ? "" : "s", ds_report__ps(phase->alpha_ps).s);
+    if (g->terms.step_ps)
+        ds_buf_printf(out, " (route) + %s (profile)", ds_report__ps(g->terms.step_ps).s);
+    const ds_load *load = bottleneck(plan, phase);
+    if (load) {
+        const ds_topo_link *link = ds_topo_link_at(plan->topo, load->link);
+        ds_buf_printf(out, "; then %s over the slowest link, %s to %s, at %s",
+                      ds_report__bytes((int64_t)(load->bytes_q32 >> 32)).s,
+                      ds_topo_vertex_path(plan->topo, link->from),
+                      ds_topo_vertex_path(plan->topo, link->to),
+                      ds_report__rate((double)link->bytes_per_s, "B/s").s);
+        if (g->terms.efficiency_q32 >> 32 == 0)
+            ds_buf_printf(out, " x efficiency %.4g",
+                          (double)g->terms.efficiency_q32 / 4294967296.0);
+        ds_buf_printf(out, ": %s", ds_report__ps(flow_ps).s);
+    }
+    ds_buf_putc(out, '\n');
+}
+
+static void explain_phases(const ds_plan *plan, const ds_group *g, ds_buf *out) {
+    ds_arena arena;
+    ds_arena_init(&arena);
+    ds_phase *phases;
+    uint32_t n;
+    ds_status status =
+        ds_coll_phases(plan->topo, g->request, g->algorithm, &arena, &phases, &n, NULL);
+    for (uint32_t i = 0; i < n && status == DS_OK; i++)
+        explain_phase(plan, g, &phases[i], i + 1, out);
+    ds_arena_deinit(&arena);
+}
+
+/* Where the program left the choice open: what the others would have taken. */
+static void explain_choice(const ds_plan *plan, const ds_group *g, ds_buf *out) {
+    if (g->request->algorithm) {
+        ds_buf_put(out, "  the program names the algorithm\n");
+        return;
+    }
+    uint32_t n;
+    const char *const *names = ds_coll_candidates(g->request->op, &n);
+    ds_buf_put(out, "  the fastest of ");
+    for (uint32_t i = 0; i < n; i++) {
+        ds_coll_request asked = *g->request;
+        asked.algorithm = names[i];
+        int64_t ps;
+        const char *taken;
+        if (ds_coll_alone_ps(plan->topo, &asked, &g->terms, &ps, &taken, NULL) == DS_OK)
+            ds_buf_printf(out, "%s%s %s", i ? ", " : "", taken, ds_report__ps(ps).s);
+    }
+    ds_buf_putc(out, '\n');
+}
+
+static void put_indented(const char *text, ds_buf *out) {
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        ds_buf_put(out, "  ");
+        ds_buf_put_n(out, text, n);
+        ds_buf_putc(out, '\n');
+        text += n + (text[n] == '\n');
+    }
+}
+
+/* The profiles' own words, once for each profile in the group. */
+static void explain_terms(const ds_plan *plan, const ds_group *g, ds_buf *out) {
+    uint32_t last = DS_NONE;
+    ds_buf text = {0};
+    for (uint32_t i = 0; i < g->n_devices; i++) {
+        uint32_t profile = plan->profile_of[g->devices[i]];
+        if (profile == last) continue;
+        last = profile;
+        ds_coll_cost cost;
+        ds_cost_collective(plan->profiles, profile, ds_op_name(g->request->op), g->n_devices,
+                           g->bytes, &cost, &text, NULL);
+    }
+    if (text.n) put_indented(text.text, out);
+    ds_buf_deinit(&text);
+}
+
+static void explain_group(const ds_plan *plan, const ds_record *r, const ds_group *g, ds_buf *out) {
+    if (r->n_groups > 1) ds_buf_printf(out, "one of %u groups: ", r->n_groups);
+    ds_buf_printf(out, "%s over %u (", ds_report__algorithm(g), g->n_devices);
+    put_members(plan, g, out);
+    ds_buf_printf(out, "), %lld bytes: %s (%lld ps)\n", (long long)g->bytes, ds_report__ps(g->ps).s,
+                  (long long)g->ps);
+    if (!g->request) {
+        ds_buf_put(out, "  given in the program\n");
+        return;
+    }
+    explain_choice(plan, g, out);
+    explain_terms(plan, g, out);
+    explain_phases(plan, g, out);
+    ds_buf_printf(out, "  links of topology @%s\n", ds_topo_name(plan->topo));
+}
+
+static void explain_comm(const ds_plan *plan, uint32_t inst, ds_buf *out) {
+    const ds_record *r = plan->records.at[plan->insts.at[inst].record];
+    const ds_group *last = NULL;
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+        const ds_group *g = ds_report__group(plan, plan->insts.at[inst].first_task + pos);
+        if (g == last) continue; /* classes that meet in one group */
+        last = g;
+        explain_group(plan, r, g, out);
+    }
+}
+
+bool ds_report_explain(const ds_result *r, const char *pattern, ds_buf *out) {
+    const ds_plan *plan = r->plan;
+    bool *done = ds_xcalloc(plan->records.n, sizeof *done), any = false;
+    ds_buf path = {0};
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_record *record = plan->records.at[plan->insts.at[i].record];
+        if (record->kind == DS_REC_INPUT || done[plan->insts.at[i].record]) continue;
+        if (!is_meant(plan, i, pattern, &path)) continue;
+        done[plan->insts.at[i].record] = true;
+        ds_buf_printf(out, "%s%s ", any ? "\n" : "", record->label);
+        ds_report__short_path(plan, i, out);
+        ds_buf_putc(out, '\n');
+        if (record->kind == DS_REC_COMPUTE)
+            explain_compute(plan, record, out);
+        else
+            explain_comm(plan, i, out);
+        any = true;
+    }
+    ds_buf_deinit(&path);
+    free(done);
+    return any;
+}

@@ -1,0 +1,67 @@
+/* Shared by the files of sim/report; not a public header. */
+#ifndef DS_REPORT_INTERNAL_H
+#define DS_REPORT_INTERNAL_H
+
+#include "sim/report/report.h"
+
+/* A number as people read it, by value: printf("%10s", ds_report__ps(t).s). */
+typedef struct ds_text {
+    char s[32];
+} ds_text;
+ds_text ds_report__ps(int64_t ps);
+ds_text ds_report__bytes(int64_t bytes);
+ds_text ds_report__rate(double per_s, const char *unit);
+ds_text ds_report__percent(double share);
+
+/* part / whole, 0 where the whole is 0. */
+static inline double ds_report__share(double part, double whole) {
+    return whole > 0 ? part / whole : 0;
+}
+
+/* Paths. `short`: without indices, "main/layers/fc1": one path for all turns of a loop. */
+void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out);
+/* The path of the op that makes a value; with the value's name where the op makes several. */
+void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out);
+const char *ds_report__device(const ds_plan *plan, uint32_t cls);
+const char *ds_report__kind(const ds_plan *plan, uint32_t cls);
+
+/* "compute", "dp of 4", "gpu[0] to gpu[1]", …: names of all streams, in plan order. Free the names
+ * with ds_report__free_names. */
+char **ds_report__stream_names(const ds_plan *plan);
+void ds_report__free_names(char **names, uint32_t n);
+
+/* Everything about one op of the text, summed over its executions. */
+typedef struct ds_op_total {
+    const ds_record *record; /* of the first execution */
+    uint32_t inst;           /* the first execution */
+    const ds_group *group;   /* of the first execution; NULL: compute */
+    int64_t n;
+    int64_t ps;
+    int64_t bytes;       /* communication: sum of sizes as nccl-tests counts them */
+    double bus_bytes;    /* sum of size · bus factor: over time, comparable with link bandwidth */
+    double flop;         /* compute */
+    double memory_bytes; /* compute: read and written */
+} ds_op_total;
+
+/* Ops of the text by time on one class, longest first; on the heap. O(tasks). */
+ds_op_total *ds_report__ops(const ds_result *result, uint32_t cls, uint32_t *n);
+/* Communicating ops, each execution counted once, as its lowest device sees it. O(instances). */
+ds_op_total *ds_report__collectives(const ds_result *result, uint32_t *n);
+
+/* Devices of one hardware kind. */
+typedef struct ds_kind_total {
+    uint32_t kind;
+    uint32_t profile; /* of the first class */
+    uint32_t n_devices;
+    double flop;   /* over all of them */
+    double peak_s; /* seconds at peak, over all of them */
+    bool peak_is_known;
+} ds_kind_total;
+/* In order of their first class; on the heap. O(classes · kinds). */
+ds_kind_total *ds_report__kinds(const ds_result *result, uint32_t *n);
+
+/* Which group a communicating task meets; NULL for compute. */
+const ds_group *ds_report__group(const ds_plan *plan, uint32_t task);
+const char *ds_report__algorithm(const ds_group *group); /* "" if there is none */
+
+#endif

@@ -1,0 +1,192 @@
+/* The result as one JSON object. Integers (ps, bytes) stay exact; scripts depend on these names. */
+#include "ir/base/json.h"
+
+#include "sim/report/internal.h"
+
+#include <stdlib.h>
+
+#define MAX_TENSORS 5
+
+static void put_times(ds_json *json, const ds_account *a) {
+    ds_json_key_int(json, "compute_ps", a->compute_ps);
+    ds_json_key_int(json, "exposed_comm_ps", a->exposed_comm_ps);
+    ds_json_key_int(json, "hidden_comm_ps", a->hidden_comm_ps);
+    ds_json_key_int(json, "idle_ps", a->idle_ps);
+}
+
+/* Shares of compute time by where the durations come from. */
+static void put_origins(ds_json *json, const ds_account *a) {
+    double whole = 0;
+    for (int o = 0; o < DS_COST_ORIGIN_COUNT; o++) whole += (double)a->origin_ps[o];
+    ds_json_key(json, "cost_origin");
+    ds_json_begin_object(json);
+    for (int o = 0; o < DS_COST_ORIGIN_COUNT; o++)
+        ds_json_key_double(json, ds_cost_origin_name((ds_cost_origin)o),
+                           ds_report__share((double)a->origin_ps[o], whole));
+    ds_json_end_object(json);
+    ds_json_key_double(json, "cost_extrapolated",
+                       ds_report__share((double)a->extrapolated_ps, whole));
+}
+
+static void put_capacity(ds_json *json, int64_t bytes) {
+    ds_json_key(json, "memory_capacity_bytes");
+    if (bytes)
+        ds_json_int(json, bytes);
+    else
+        ds_json_null(json); /* not known */
+}
+
+static void put_path(ds_json *json, const char *key, const ds_plan *plan, uint32_t inst) {
+    ds_buf path = {0};
+    ds_report__short_path(plan, inst, &path);
+    ds_json_key_string(json, key, path.text);
+    ds_buf_deinit(&path);
+}
+
+static void put_kinds(ds_json *json, const ds_result *r) {
+    uint32_t n;
+    ds_kind_total *kinds = ds_report__kinds(r, &n);
+    ds_json_key(json, "per_kind");
+    ds_json_begin_array(json);
+    for (uint32_t k = 0; k < n; k++) {
+        double device_s = (double)r->run.step_ps * 1e-12 * kinds[k].n_devices;
+        ds_json_begin_object(json);
+        ds_json_key_string(json, "kind", ds_profiles_kind(r->plan->profiles, kinds[k].kind)->name);
+        ds_json_key_int(json, "n_devices", kinds[k].n_devices);
+        ds_json_key_double(json, "flop_per_s_per_device",
+                           ds_report__share(kinds[k].flop, device_s));
+        ds_json_key_double(json, "mfu", ds_report__share(kinds[k].peak_s, device_s));
+        ds_json_end_object(json);
+    }
+    ds_json_end_array(json);
+    free(kinds);
+}
+
+static void put_class(ds_json *json, const ds_result *r, uint32_t c) {
+    const ds_class *cls = &r->plan->classes[c];
+    const ds_mem_class *mem = &r->mem.classes[c];
+    ds_json_begin_object(json);
+    ds_json_key_string(json, "device", ds_report__device(r->plan, c));
+    ds_json_key_int(json, "n_devices", cls->n_devices);
+    ds_json_key_string(json, "kind", ds_report__kind(r->plan, c));
+    ds_json_key_string(json, "profile", ds_profile_name(r->plan->profiles, cls->profile));
+    put_times(json, &r->accounts[c]);
+    ds_json_key_int(json, "end_ps", r->accounts[c].end_ps);
+    ds_json_key_int(json, "tasks", r->accounts[c].n_tasks);
+    ds_json_key_double(json, "flop", r->accounts[c].flop);
+    put_origins(json, &r->accounts[c]);
+    ds_json_key_int(json, "peak_memory_bytes", mem->peak_bytes);
+    ds_json_key_int(json, "peak_memory_at_ps", mem->peak_ps);
+    put_capacity(json, ds_profiles_kind(r->plan->profiles, cls->kind)->memory_bytes);
+    ds_json_key(json, "peak_by_category");
+    ds_json_begin_object(json);
+    for (int k = 0; k < DS_CATEGORY_COUNT; k++)
+        ds_json_key_int(json, ds_category_name((ds_category)k), mem->peak_by_category[k]);
+    ds_json_end_object(json);
+    ds_json_end_object(json);
+}
+
+/* The largest tensors at the peak of the fullest device. */
+static void put_tensors(ds_json *json, const ds_result *r) {
+    uint32_t n;
+    ds_mem_live *live = ds_mem_live_at_peak(&r->mem, r->fullest, &n);
+    ds_json_key(json, "largest_at_peak");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < n && i < MAX_TENSORS; i++) {
+        const ds_vinst *v = &r->plan->values.at[live[i].value];
+        const ds_record *record = r->plan->records.at[r->plan->insts.at[v->inst].record];
+        ds_buf path = {0};
+        ds_report__value_path(r->plan, live[i].value, &path);
+        ds_json_begin_object(json);
+        ds_json_key_string(json, "path", path.text);
+        ds_json_key_int(json, "bytes", live[i].bytes);
+        ds_json_key_string(json, "category", ds_category_name(record->category));
+        ds_json_end_object(json);
+        ds_buf_deinit(&path);
+    }
+    ds_json_end_array(json);
+    free(live);
+}
+
+static void put_ops(ds_json *json, const ds_result *r) {
+    uint32_t n;
+    ds_op_total *ops = ds_report__ops(r, r->critical, &n);
+    ds_json_key(json, "ops");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < n; i++) {
+        ds_json_begin_object(json);
+        ds_json_key_string(json, "op", ops[i].record->label);
+        put_path(json, "path", r->plan, ops[i].inst);
+        ds_json_key_int(json, "count", ops[i].n);
+        ds_json_key_int(json, "total_ps", ops[i].ps);
+        if (!ops[i].group) ds_json_key_double(json, "flop", ops[i].flop);
+        ds_json_end_object(json);
+    }
+    ds_json_end_array(json);
+    free(ops);
+}
+
+static void put_collectives(ds_json *json, const ds_result *r) {
+    uint32_t n;
+    ds_op_total *ops = ds_report__collectives(r, &n);
+    ds_json_key(json, "collectives");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < n; i++) {
+        ds_json_begin_object(json);
+        ds_json_key_string(json, "op", ops[i].record->label);
+        put_path(json, "path", r->plan, ops[i].inst);
+        ds_json_key_string(json, "algorithm", ds_report__algorithm(ops[i].group));
+        ds_json_key_int(json, "group_size", ops[i].group->n_devices);
+        ds_json_key_int(json, "count", ops[i].n);
+        ds_json_key_int(json, "bytes", ops[i].bytes);
+        ds_json_key_int(json, "total_ps", ops[i].ps);
+        ds_json_key_double(json, "bus_bytes_per_s",
+                           ds_report__share(ops[i].bus_bytes, (double)ops[i].ps * 1e-12));
+        ds_json_end_object(json);
+    }
+    ds_json_end_array(json);
+    free(ops);
+}
+
+static void put_head(ds_json *json, const ds_result *r) {
+    const ds_plan *plan = r->plan;
+    int64_t n_devices = 0;
+    for (uint32_t c = 0; c < plan->n_classes; c++) n_devices += plan->classes[c].n_devices;
+    ds_json_key_string(json, "version", DS_VERSION);
+    ds_json_key_string(json, "file", plan->binding->unit->modules.at[0]->path);
+    if (plan->title) ds_json_key_string(json, "title", plan->title);
+    ds_json_key_int(json, "step_time_ps", r->run.step_ps);
+    ds_json_key_double(json, "throughput_per_s", r->throughput_per_s);
+    ds_json_key_string(json, "throughput_unit", plan->samples ? "samples" : "steps");
+    ds_json_key_int(json, "devices", n_devices);
+    ds_json_key_int(json, "device_classes", plan->n_classes);
+    ds_json_key_int(json, "op_instances", r->op_instances);
+    ds_json_key_int(json, "tasks", plan->n_tasks);
+}
+
+void ds_report_json(const ds_result *r, ds_buf *out) {
+    ds_json json;
+    ds_json_init(&json, out, 2);
+    ds_json_begin_object(&json);
+    put_head(&json, r);
+    ds_json_key_int(&json, "peak_memory_bytes", r->peak_bytes);
+    put_capacity(&json, r->capacity_bytes);
+    ds_json_key_bool(&json, "fits", r->fits);
+    if (!r->fits) ds_json_key_int(&json, "missing_bytes", r->peak_bytes - r->capacity_bytes);
+    ds_json_key_string(&json, "fullest_device", ds_report__device(r->plan, r->fullest));
+    ds_json_key_double(&json, "mfu", r->mfu);
+    ds_json_key_double(&json, "bubble_fraction", r->bubble_fraction);
+    ds_json_key_string(&json, "critical_device", ds_report__device(r->plan, r->critical));
+    put_times(&json, &r->accounts[r->critical]);
+    put_origins(&json, &r->accounts[r->critical]);
+    put_kinds(&json, r);
+    ds_json_key(&json, "per_class");
+    ds_json_begin_array(&json);
+    for (uint32_t c = 0; c < r->plan->n_classes; c++) put_class(&json, r, c);
+    ds_json_end_array(&json);
+    put_ops(&json, r);
+    put_collectives(&json, r);
+    put_tensors(&json, r);
+    ds_json_end_object(&json);
+    ds_buf_putc(out, '\n');
+}

@@ -1,0 +1,254 @@
+/* The summary for a terminal: what a student asks first, in the order in which it is asked. */
+#include "ir/base/units.h"
+#include "sim/report/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BAR_WIDTH    24
+#define MAX_OPS      8
+#define MAX_CLASSES  8
+#define MAX_TENSORS  5
+#define MAX_OP_WIDTH 44
+
+/* " (4 alike)": how many devices one line stands for. */
+static void put_alike(const ds_plan *plan, uint32_t cls, ds_buf *out) {
+    uint32_t n = plan->classes[cls].n_devices;
+    if (n > 1) ds_buf_printf(out, " (%u alike)", n);
+}
+
+/* ---- head ---- */
+
+static void put_cluster(const ds_result *r, const ds_kind_total *kinds, uint32_t n, ds_buf *out) {
+    const ds_plan *plan = r->plan;
+    uint32_t used = 0;
+    ds_buf_put(out, "  cluster      ");
+    for (uint32_t k = 0; k < n; k++) {
+        used += kinds[k].n_devices;
+        ds_buf_printf(out, "%s%u x %s", k ? ", " : "", kinds[k].n_devices,
+                      ds_profiles_kind(plan->profiles, kinds[k].kind)->name);
+    }
+    ds_buf_printf(out, " on @%s", ds_topo_name(plan->topo));
+    if (used < plan->n_devices) ds_buf_printf(out, ", %u idle", plan->n_devices - used);
+    ds_buf_putc(out, '\n');
+}
+
+static void put_size(const ds_result *r, ds_buf *out) {
+    ds_buf_printf(out, "  simulated    %lld op instances", (long long)r->op_instances);
+    if (r->op_instances != r->plan->n_tasks)
+        ds_buf_printf(out, " as %u tasks: %u device class%s", r->plan->n_tasks, r->plan->n_classes,
+                      r->plan->n_classes == 1 ? "" : "es");
+    ds_buf_putc(out, '\n');
+}
+
+static void put_kind(const ds_result *r, const ds_kind_total *k, ds_buf *out) {
+    const ds_profiles *profiles = r->plan->profiles;
+    double device_s = (double)r->run.step_ps * 1e-12 * k->n_devices;
+    ds_buf_printf(out, "  %s: %s a device, ", ds_profiles_kind(profiles, k->kind)->name,
+                  ds_report__rate(ds_report__share(k->flop, device_s), "FLOP/s").s);
+    if (k->peak_is_known)
+        ds_buf_printf(out, "MFU %s", ds_report__percent(ds_report__share(k->peak_s, device_s)).s);
+    else
+        ds_buf_put(out, "peak not known");
+    if (k->profile)
+        ds_buf_printf(out, "; profile %s\n", ds_profile_name(profiles, k->profile));
+    else
+        ds_buf_put(out, "; no profile\n");
+}
+
+static void put_head(const ds_result *r, ds_buf *out) {
+    const ds_plan *plan = r->plan;
+    const char *path = plan->binding->unit->modules.at[0]->path;
+    uint32_t n;
+    ds_kind_total *kinds = ds_report__kinds(r, &n);
+    if (plan->title) ds_buf_printf(out, "%s\n", plan->title);
+    ds_buf_printf(out, "%s%s%s\n\n", plan->title ? "(" : "", path, plan->title ? ")" : "");
+    put_cluster(r, kinds, n, out);
+    put_size(r, out);
+    ds_buf_printf(out, "  step time    %s\n", ds_report__ps(r->run.step_ps).s);
+    ds_buf_put(out, "  throughput   ");
+    if (plan->samples)
+        ds_buf_printf(out, "%.4g samples/s (batch %lld)\n", r->throughput_per_s,
+                      (long long)plan->samples);
+    else
+        ds_buf_printf(out, "%.4g steps/s\n", r->throughput_per_s);
+    for (uint32_t k = 0; k < n; k++) put_kind(r, &kinds[k], out);
+    free(kinds);
+}
+
+/* ---- time ---- */
+
+static void put_bar(const char *what, int64_t ps, int64_t whole, ds_buf *out) {
+    double share = ds_report__share((double)ps, (double)whole);
+    int length = (int)(share * BAR_WIDTH + 0.5);
+    if (ps > 0 && length == 0) length = 1;
+    ds_buf_printf(out, "  %-22s%10s %9s%s", what, ds_report__ps(ps).s, ds_report__percent(share).s,
+                  length ? "  " : "");
+    for (int i = 0; i < length; i++) ds_buf_putc(out, '#');
+    ds_buf_putc(out, '\n');
+}
+
+static void put_time(const ds_result *r, ds_buf *out) {
+    const ds_account *a = &r->accounts[r->critical];
+    ds_buf_printf(out, "\nTime of %s, the last to end", ds_report__device(r->plan, r->critical));
+    put_alike(r->plan, r->critical, out);
+    ds_buf_putc(out, '\n');
+    put_bar("compute", a->compute_ps, r->run.step_ps, out);
+    put_bar("exposed communication", a->exposed_comm_ps, r->run.step_ps, out);
+    put_bar("idle", a->idle_ps, r->run.step_ps, out);
+    ds_buf_printf(out, "  %-22s%10s  (under compute)\n", "hidden communication",
+                  ds_report__ps(a->hidden_comm_ps).s);
+    ds_buf_printf(out, "  %-22s%20s  (bubble)\n", "idle, all devices",
+                  ds_report__percent(r->bubble_fraction).s);
+}
+
+static void put_origins(const ds_result *r, ds_buf *out) {
+    const ds_account *a = &r->accounts[r->critical];
+    double whole = 0;
+    for (int o = 0; o < DS_COST_ORIGIN_COUNT; o++) whole += (double)a->origin_ps[o];
+    if (!(whole > 0)) return;
+    ds_buf_put(out, "\nWhere its compute durations come from\n  ");
+    for (int o = 0, n = 0; o < DS_COST_ORIGIN_COUNT; o++) {
+        if (!a->origin_ps[o]) continue;
+        ds_buf_printf(out, "%s%s %s", n++ ? ", " : "", ds_cost_origin_name((ds_cost_origin)o),
+                      ds_report__percent((double)a->origin_ps[o] / whole).s);
+    }
+    if (a->extrapolated_ps)
+        ds_buf_printf(out, " (outside the fitted range: %s)",
+                      ds_report__percent((double)a->extrapolated_ps / whole).s);
+    ds_buf_putc(out, '\n');
+}
+
+/* ---- ops ---- */
+
+static void put_op(const ds_result *r, const ds_op_total *op, ds_buf *out) {
+    ds_buf name = {0};
+    ds_buf_printf(&name, "%s ", op->record->label);
+    ds_report__short_path(r->plan, op->inst, &name);
+    if (name.n > MAX_OP_WIDTH) { /* the end of a path says more than its beginning */
+        size_t label = strlen(op->record->label) + 1, keep = MAX_OP_WIDTH - label - 3;
+        memmove(name.text + label + 3, name.text + name.n - keep, keep + 1);
+        memcpy(name.text + label, "...", 3);
+    }
+    ds_buf_printf(out, "  %10s %9s %8lld  %s", ds_report__ps(op->ps).s,
+                  ds_report__percent(ds_report__share((double)op->ps, (double)r->run.step_ps)).s,
+                  (long long)op->n, name.text);
+    double seconds = (double)op->ps * 1e-12;
+    if (op->group && seconds > 0)
+        ds_buf_printf(out, "  %s, bus %s", ds_report__algorithm(op->group),
+                      ds_report__rate(op->bus_bytes / seconds, "B/s").s);
+    else if (seconds > 0 && op->record->variants[0].work.kind == DS_WORK_MEMORY)
+        ds_buf_printf(out, "  %s", ds_report__rate(op->memory_bytes / seconds, "B/s").s);
+    else if (seconds > 0 && op->flop > 0)
+        ds_buf_printf(out, "  %s", ds_report__rate(op->flop / seconds, "FLOP/s").s);
+    ds_buf_putc(out, '\n');
+    ds_buf_deinit(&name);
+}
+
+static void put_ops(const ds_result *r, ds_buf *out) {
+    uint32_t n;
+    ds_op_total *ops = ds_report__ops(r, r->critical, &n);
+    if (n) {
+        ds_buf_printf(out, "\nOps of %s by time\n", ds_report__device(r->plan, r->critical));
+        ds_buf_printf(out, "  %10s %9s %8s  op\n", "time", "of step", "count");
+    }
+    for (uint32_t i = 0; i < n && i < MAX_OPS; i++) put_op(r, &ops[i], out);
+    if (n > MAX_OPS) ds_buf_printf(out, "  and %u more\n", n - MAX_OPS);
+    free(ops);
+}
+
+/* ---- memory ---- */
+
+typedef struct fill {
+    double share;
+    int64_t peak;
+    uint32_t cls;
+} fill;
+
+static int fullest_first(const void *a, const void *b) {
+    const fill *x = a, *y = b;
+    if (x->share < y->share || x->share > y->share) return x->share > y->share ? -1 : 1;
+    if (x->peak != y->peak) return x->peak > y->peak ? -1 : 1;
+    return x->cls < y->cls ? -1 : x->cls > y->cls;
+}
+
+static int64_t capacity_of(const ds_plan *plan, uint32_t cls) {
+    return ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->memory_bytes;
+}
+
+static fill *sorted_classes(const ds_result *r) {
+    uint32_t n = r->plan->n_classes;
+    fill *fills = ds_xcalloc(n, sizeof *fills);
+    for (uint32_t c = 0; c < n; c++) {
+        int64_t peak = r->mem.classes[c].peak_bytes;
+        double share = ds_report__share((double)peak, (double)capacity_of(r->plan, c));
+        fills[c] = (fill){share, peak, c};
+    }
+    if (n) qsort(fills, n, sizeof *fills, fullest_first);
+    return fills;
+}
+
+static void put_class_memory(const ds_result *r, const fill *f, ds_buf *out) {
+    int64_t capacity = capacity_of(r->plan, f->cls);
+    ds_buf_printf(out, "  %s", ds_report__device(r->plan, f->cls));
+    put_alike(r->plan, f->cls, out);
+    ds_buf_printf(out, ": %s", ds_report__bytes(f->peak).s);
+    if (capacity)
+        ds_buf_printf(out, ", %s of %s", ds_report__percent(f->share).s,
+                      ds_report__bytes(capacity).s);
+    else
+        ds_buf_put(out, ", capacity not known");
+    const int64_t *by = r->mem.classes[f->cls].peak_by_category;
+    for (int c = 0, n = 0; c < DS_CATEGORY_COUNT; c++) {
+        if (!by[c]) continue;
+        ds_buf_printf(out, "%s%s %s", n++ ? ", " : "\n      ", ds_category_name((ds_category)c),
+                      ds_report__bytes(by[c]).s);
+    }
+    ds_buf_putc(out, '\n');
+}
+
+static void put_memory(const ds_result *r, ds_buf *out) {
+    uint32_t n = r->plan->n_classes;
+    fill *fills = sorted_classes(r);
+    ds_buf_put(out, "\nMemory at its peak\n");
+    for (uint32_t i = 0; i < n && i < MAX_CLASSES; i++) put_class_memory(r, &fills[i], out);
+    if (n > MAX_CLASSES) ds_buf_printf(out, "  and %u more classes, less full\n", n - MAX_CLASSES);
+    free(fills);
+}
+
+static void put_verdict(const ds_result *r, ds_buf *out) {
+    uint32_t n_over = 0, n_live;
+    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
+        int64_t capacity = capacity_of(r->plan, c);
+        if (capacity && r->mem.classes[c].peak_bytes > capacity)
+            n_over += r->plan->classes[c].n_devices;
+    }
+    int64_t missing = r->peak_bytes - r->capacity_bytes;
+    ds_buf_printf(out,
+                  "\nDOES NOT FIT: %s needs %s and has %s;\n  %lld bytes (%s) are missing, at %s. "
+                  "%u device%s too small.\n  The largest tensors then:\n",
+                  ds_report__device(r->plan, r->fullest), ds_report__bytes(r->peak_bytes).s,
+                  ds_report__bytes(r->capacity_bytes).s, (long long)missing,
+                  ds_report__bytes(missing).s, ds_report__ps(r->mem.classes[r->fullest].peak_ps).s,
+                  n_over, n_over == 1 ? " is" : "s are");
+    ds_mem_live *live = ds_mem_live_at_peak(&r->mem, r->fullest, &n_live);
+    for (uint32_t i = 0; i < n_live && i < MAX_TENSORS; i++) {
+        const ds_vinst *v = &r->plan->values.at[live[i].value];
+        const ds_record *record = r->plan->records.at[r->plan->insts.at[v->inst].record];
+        ds_buf_printf(out, "  %12s  %-11s ", ds_report__bytes(live[i].bytes).s,
+                      ds_category_name(record->category));
+        ds_report__value_path(r->plan, live[i].value, out);
+        ds_buf_putc(out, '\n');
+    }
+    if (n_live > MAX_TENSORS) ds_buf_printf(out, "  and %u smaller ones\n", n_live - MAX_TENSORS);
+    free(live);
+}
+
+void ds_report_summary(const ds_result *r, ds_buf *out) {
+    put_head(r, out);
+    put_time(r, out);
+    put_origins(r, out);
+    put_ops(r, out);
+    put_memory(r, out);
+    if (!r->fits) put_verdict(r, out);
+}

@@ -1,0 +1,229 @@
+/* What the reports share: texts of numbers, names of streams, sums over ops and kinds. */
+#include "ir/base/map.h"
+#include "ir/base/units.h"
+#include "sim/coll/coll.h"
+#include "sim/report/internal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+static ds_text take(ds_buf *buf) {
+    ds_text text;
+    snprintf(text.s, sizeof text.s, "%s", buf->text);
+    ds_buf_deinit(buf);
+    return text;
+}
+
+ds_text ds_report__ps(int64_t ps) {
+    ds_buf buf = {0};
+    ds_print_ps(ps, &buf);
+    return take(&buf);
+}
+
+ds_text ds_report__bytes(int64_t bytes) {
+    ds_buf buf = {0};
+    ds_print_bytes(bytes, &buf);
+    return take(&buf);
+}
+
+ds_text ds_report__rate(double per_s, const char *unit) {
+    ds_buf buf = {0};
+    ds_print_rate(per_s, unit, &buf);
+    return take(&buf);
+}
+
+ds_text ds_report__percent(double share) {
+    ds_text text;
+    snprintf(text.s, sizeof text.s, "%.1f %%", 100 * share);
+    return text;
+}
+
+/* ---- names ---- */
+
+/* Drops every "[digits]" that begins at `from` or later. */
+static void drop_indices(ds_buf *path, size_t from) {
+    size_t to = from;
+    for (size_t i = from; i < path->n; i++) {
+        size_t end = i + 1;
+        while (path->text[i] == '[' && (isdigit((unsigned char)path->text[end]) ||
+                                        (end == i + 1 && path->text[end] == '-')))
+            end++;
+        if (end > i + 1 && path->text[end] == ']')
+            i = end;
+        else
+            path->text[to++] = path->text[i];
+    }
+    path->n = to;
+    path->text[to] = '\0';
+}
+
+void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out) {
+    size_t from = out->n;
+    ds_plan_path(plan, inst, out);
+    drop_indices(out, from);
+}
+
+void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out) {
+    const ds_vinst *v = &plan->values.at[value];
+    const ds_record *r = plan->records.at[plan->insts.at[v->inst].record];
+    ds_plan_path(plan, v->inst, out);
+    if (r->n_out > 1 && v->name) ds_buf_printf(out, " (%%%s)", v->name);
+}
+
+const char *ds_report__device(const ds_plan *plan, uint32_t cls) {
+    return ds_topo_device_path(plan->topo, plan->classes[cls].device);
+}
+
+const char *ds_report__kind(const ds_plan *plan, uint32_t cls) {
+    return ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->name;
+}
+
+const ds_group *ds_report__group(const ds_plan *plan, uint32_t task) {
+    uint32_t activity = plan->task_activity[task];
+    return activity == DS_NONE ? NULL : plan->activities[activity].group;
+}
+
+const char *ds_report__algorithm(const ds_group *group) {
+    return group && group->algorithm ? group->algorithm : "";
+}
+
+/* The name that {stream = "x"} gave, or what the communicator is. */
+static void stream_name(const ds_plan *plan, uint32_t task, ds_buf *out) {
+    const ds_record *r = ds_plan_task_record(plan, task);
+    const ds_attr *named = ds_attr_find(r->op->attrs, r->op->n_attrs, "stream");
+    if (named && named->kind == DS_ATTR_WORD) {
+        ds_buf_put(out, named->word);
+        return;
+    }
+    if (named && named->kind == DS_ATTR_EXPR) {
+        const ds_expr_node *node = ds_expr_at(&plan->binding->unit->exprs, named->expr);
+        ds_buf_put(out, node->kind == DS_EXPR_STR ? node->name : "stream");
+        return;
+    }
+    const ds_group *g = ds_report__group(plan, task);
+    for (uint32_t i = 0; i < r->op->n_over; i++)
+        ds_buf_printf(out, "%s%s", i ? "," : "", r->op->over[i]);
+    if (r->op->n_over) {
+        ds_buf_printf(out, " of %u", g->n_devices);
+    } else if (g->n_devices == 2) {
+        ds_buf_printf(out, "%s to %s", ds_topo_device_path(plan->topo, g->devices[0]),
+                      ds_topo_device_path(plan->topo, g->devices[1]));
+    } else {
+        ds_buf_printf(out, "%s and %u more", ds_topo_device_path(plan->topo, g->devices[0]),
+                      g->n_devices - 1);
+    }
+}
+
+char **ds_report__stream_names(const ds_plan *plan) {
+    char **names = ds_xcalloc(plan->n_streams, sizeof *names);
+    for (uint32_t s = 0; s < plan->n_streams; s++) {
+        ds_buf name = {0};
+        if (plan->streams[s].key == 0)
+            ds_buf_put(&name, "compute");
+        else
+            stream_name(plan, plan->stream_tasks[plan->streams[s].first], &name);
+        names[s] = name.text;
+    }
+    return names;
+}
+
+void ds_report__free_names(char **names, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) free(names[i]);
+    free(names);
+}
+
+/* ---- sums over the ops of the text ---- */
+
+typedef struct table {
+    ds_map index; /* ds_op → row */
+    DS_VEC(ds_op_total) rows;
+} table;
+
+/* Bytes that pass a member's port, relative to the size of the collective.
+ * Source: nccl-tests PERFORMANCE.md, "bus bandwidth". */
+static double bus_factor(ds_opcode op, double n) {
+    if (op == DS_OP_ALL_REDUCE) return 2 * (n - 1) / n;
+    if (op == DS_OP_ALL_GATHER || op == DS_OP_REDUCE_SCATTER || op == DS_OP_ALL_TO_ALL ||
+        op == DS_OP_SCATTER || op == DS_OP_GATHER)
+        return (n - 1) / n;
+    return 1;
+}
+
+static void add(table *t, const ds_result *r, uint32_t task) {
+    const ds_plan *plan = r->plan;
+    const ds_record *record = ds_plan_task_record(plan, task);
+    const ds_group *group = ds_report__group(plan, task);
+    uint64_t *found = ds_map_find(&t->index, DS_KEY(record->op));
+    if (!found) {
+        ds_map_put(&t->index, DS_KEY(record->op), t->rows.n);
+        ds_op_total fresh = {.record = record, .inst = plan->task_inst[task], .group = group};
+        DS_HPUSH(&t->rows, fresh);
+    }
+    ds_op_total *row = &t->rows.at[found ? *found : t->rows.n - 1];
+    row->n++;
+    row->ps += r->run.end_ps[task] - r->run.start_ps[task];
+    if (!group) {
+        const ds_work *work = &ds_plan_task_variant(plan, task)->work;
+        row->flop += (double)work->flop;
+        row->memory_bytes += (double)work->bytes_read + (double)work->bytes_written;
+        return;
+    }
+    ds_opcode op = group->request ? group->request->op : record->op->code;
+    if (!ds_add_i64(row->bytes, group->bytes, &row->bytes)) row->bytes = INT64_MAX;
+    row->bus_bytes += bus_factor(op, group->n_devices) * (double)group->bytes;
+}
+
+static int by_time(const void *a, const void *b) {
+    const ds_op_total *x = a, *y = b;
+    if (x->ps != y->ps) return x->ps > y->ps ? -1 : 1;
+    return x->inst < y->inst ? -1 : x->inst > y->inst;
+}
+
+static ds_op_total *finish(table *t, uint32_t *n) {
+    ds_map_deinit(&t->index);
+    *n = t->rows.n;
+    if (*n) qsort(t->rows.at, *n, sizeof *t->rows.at, by_time);
+    return t->rows.at;
+}
+
+ds_op_total *ds_report__ops(const ds_result *r, uint32_t cls, uint32_t *n) {
+    table t = {0};
+    for (uint32_t task = 0; task < r->plan->n_tasks; task++)
+        if (r->plan->task_class[task] == cls) add(&t, r, task);
+    return finish(&t, n);
+}
+
+ds_op_total *ds_report__collectives(const ds_result *r, uint32_t *n) {
+    table t = {0};
+    for (uint32_t i = 0; i < r->plan->insts.n; i++) {
+        uint32_t task = r->plan->insts.at[i].first_task; /* classes ascend: its lowest device */
+        if (task != DS_NONE && r->plan->task_activity[task] != DS_NONE) add(&t, r, task);
+    }
+    return finish(&t, n);
+}
+
+/* ---- sums over hardware kinds ---- */
+
+ds_kind_total *ds_report__kinds(const ds_result *r, uint32_t *n) {
+    ds_kind_total *kinds = ds_xcalloc(r->plan->n_classes, sizeof *kinds);
+    *n = 0;
+    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
+        const ds_class *cls = &r->plan->classes[c];
+        uint32_t k = 0;
+        while (k < *n && kinds[k].kind != cls->kind) k++;
+        if (k == *n) {
+            kinds[(*n)++] = (ds_kind_total){.kind = cls->kind, .profile = cls->profile};
+            const ds_device_kind *kind = ds_profiles_kind(r->plan->profiles, cls->kind);
+            for (int d = 0; d < DS_DTYPE_COUNT; d++)
+                if (kind->peak_flop_per_s[d] > 0) kinds[k].peak_is_known = true;
+        }
+        kinds[k].n_devices += cls->n_devices;
+        kinds[k].flop += cls->n_devices * r->accounts[c].flop;
+        kinds[k].peak_s += cls->n_devices * r->accounts[c].peak_share;
+    }
+    return kinds;
+}

@@ -1,0 +1,212 @@
+/* The run in Chrome's trace event format, which ui.perfetto.dev opens.
+ *
+ * A process is a device class, a thread a stream: the compute stream first. Spans ("X") are tasks;
+ * a counter ("C") is a class's memory; arrows ("s" to "f") lead from a compute task to the transfer
+ * that waits for it, from a transfer to what waits for that, and from a sender to its receiver.
+ * Times are microseconds, written as decimals of the exact picoseconds.
+ *
+ * Source: "Trace Event Format", Google, 2016. An arrow end belongs to the span that encloses its
+ * time on its thread, so both ends lie at the start of their spans; viewers draw them from the end
+ * of the first to the start of the second. */
+#include "ir/base/json.h"
+#include "sim/coll/coll.h"
+#include "sim/report/internal.h"
+
+#include <stdlib.h>
+
+#define PS_DIGITS 6 /* a microsecond is 10^6 ps */
+
+typedef struct writer {
+    const ds_result *result;
+    const ds_plan *plan;
+    ds_json json;
+    uint32_t *thread; /* per stream: its number in its process, the compute stream 0 */
+    int64_t n_arrows;
+} writer;
+
+static void begin_event(writer *w, const char *phase, uint32_t cls) {
+    ds_buf_putc(w->json.out, '\n'); /* an event a line: such files are read by people too */
+    ds_json_begin_object(&w->json);
+    ds_json_key_string(&w->json, "ph", phase);
+    ds_json_key_int(&w->json, "pid", (int64_t)cls + 1);
+}
+
+static void number_threads(writer *w) {
+    const ds_plan *plan = w->plan;
+    uint32_t *next = ds_xcalloc(plan->n_classes, sizeof *next);
+    w->thread = ds_xcalloc(plan->n_streams, sizeof *w->thread);
+    for (uint32_t s = 0; s < plan->n_streams; s++)
+        w->thread[s] = plan->streams[s].key ? ++next[plan->streams[s].cls] : 0;
+    free(next);
+}
+
+/* {"ph": "M"}: names of processes and threads, and their order on the screen. */
+static void metadata(writer *w, uint32_t cls, int64_t thread, const char *what, const char *name,
+                     int64_t order) {
+    begin_event(w, "M", cls);
+    if (thread >= 0) ds_json_key_int(&w->json, "tid", thread);
+    ds_json_key_string(&w->json, "name", what);
+    ds_json_key(&w->json, "args");
+    ds_json_begin_object(&w->json);
+    if (name)
+        ds_json_key_string(&w->json, "name", name);
+    else
+        ds_json_key_int(&w->json, "sort_index", order);
+    ds_json_end_object(&w->json);
+    ds_json_end_object(&w->json);
+}
+
+static void names(writer *w) {
+    const ds_plan *plan = w->plan;
+    for (uint32_t c = 0; c < plan->n_classes; c++) {
+        ds_buf name = {0};
+        ds_buf_put(&name, ds_report__device(plan, c));
+        if (plan->classes[c].n_devices > 1)
+            ds_buf_printf(&name, " \xc3\x97%u", plan->classes[c].n_devices); /* U+00D7, times */
+        ds_buf_printf(&name, " (%s)", ds_report__kind(plan, c));
+        metadata(w, c, -1, "process_name", name.text, 0);
+        metadata(w, c, -1, "process_sort_index", NULL, c);
+        ds_buf_deinit(&name);
+    }
+    char **streams = ds_report__stream_names(plan);
+    for (uint32_t s = 0; s < plan->n_streams; s++) {
+        metadata(w, plan->streams[s].cls, w->thread[s], "thread_name", streams[s], 0);
+        metadata(w, plan->streams[s].cls, w->thread[s], "thread_sort_index", NULL, w->thread[s]);
+    }
+    ds_report__free_names(streams, plan->n_streams);
+}
+
+static void span_args(writer *w, uint32_t task, const char *path) {
+    const ds_group *group = ds_report__group(w->plan, task);
+    ds_json_key(&w->json, "args");
+    ds_json_begin_object(&w->json);
+    ds_json_key_string(&w->json, "path", path);
+    if (group) {
+        ds_json_key_string(&w->json, "algorithm", ds_report__algorithm(group));
+        ds_json_key_int(&w->json, "group_size", group->n_devices);
+        ds_json_key_int(&w->json, "bytes", group->bytes);
+    } else {
+        const ds_variant *v = ds_plan_task_variant(w->plan, task);
+        ds_json_key_string(&w->json, "origin", ds_cost_origin_name(v->cost.origin));
+        ds_json_key_int(&w->json, "flop", v->work.flop);
+        ds_json_key_int(&w->json, "bytes_read", v->work.bytes_read);
+        ds_json_key_int(&w->json, "bytes_written", v->work.bytes_written);
+    }
+    ds_json_end_object(&w->json);
+}
+
+static void span(writer *w, uint32_t task, const char *path) {
+    const ds_run *run = &w->result->run;
+    begin_event(w, "X", w->plan->task_class[task]);
+    ds_json_key_int(&w->json, "tid", w->thread[w->plan->task_stream[task]]);
+    ds_json_key_string(&w->json, "name", ds_plan_task_record(w->plan, task)->label);
+    ds_json_key_string(&w->json, "cat",
+                       w->plan->task_activity[task] == DS_NONE ? "compute" : "communication");
+    ds_json_key_decimal(&w->json, "ts", run->start_ps[task], PS_DIGITS);
+    ds_json_key_decimal(&w->json, "dur", run->end_ps[task] - run->start_ps[task], PS_DIGITS);
+    span_args(w, task, path);
+    ds_json_end_object(&w->json);
+}
+
+static void arrow_end(writer *w, const char *phase, uint32_t task, const char *name) {
+    begin_event(w, phase, w->plan->task_class[task]);
+    ds_json_key_int(&w->json, "tid", w->thread[w->plan->task_stream[task]]);
+    ds_json_key_int(&w->json, "id", w->n_arrows);
+    ds_json_key_string(&w->json, "name", name);
+    ds_json_key_string(&w->json, "cat", "flow");
+    if (*phase == 'f') ds_json_key_string(&w->json, "bp", "e");
+    ds_json_key_decimal(&w->json, "ts", w->result->run.start_ps[task], PS_DIGITS);
+    ds_json_end_object(&w->json);
+}
+
+static void arrow(writer *w, uint32_t from, uint32_t to, const char *name) {
+    w->n_arrows++;
+    arrow_end(w, "s", from, name);
+    arrow_end(w, "f", to, name);
+}
+
+/* Dependences that begin or end in a transfer; those between streams are all in plan->succ. */
+static void dependences(writer *w, uint32_t task) {
+    const ds_plan *plan = w->plan;
+    bool transfer = plan->task_activity[task] != DS_NONE;
+    uint32_t last = DS_NONE;
+    for (uint32_t i = plan->succ_first[task]; i < plan->succ_first[task + 1]; i++) {
+        uint32_t next = plan->succ[i];
+        if (next == last || (!transfer && plan->task_activity[next] == DS_NONE)) continue;
+        last = next; /* an op that reads a value twice depends on it once */
+        arrow(w, task, next, "data");
+    }
+}
+
+static void transfers(writer *w) {
+    const ds_plan *plan = w->plan;
+    for (uint32_t i = 0; i < plan->n_activities; i++) {
+        const ds_activity *a = &plan->activities[i];
+        if (a->n_members != 2 || !a->group->request || a->group->request->op != DS_OP_SEND)
+            continue;
+        uint32_t from = plan->members[a->first_member], to = plan->members[a->first_member + 1];
+        if (plan->task_class[from] != plan->class_of[a->group->devices[0]]) {
+            uint32_t swap = from;
+            from = to;
+            to = swap;
+        }
+        arrow(w, from, to, "send");
+    }
+}
+
+static void memory(writer *w, uint32_t cls) {
+    const ds_mem_class *m = &w->result->mem.classes[cls];
+    int64_t now = 0;
+    for (uint32_t i = 0; i < m->n_events; i++) {
+        now += m->events[i].delta_bytes;
+        if (i + 1 < m->n_events && m->events[i + 1].time_ps == m->events[i].time_ps) continue;
+        begin_event(w, "C", cls);
+        ds_json_key_string(&w->json, "name", "memory");
+        ds_json_key_decimal(&w->json, "ts", m->events[i].time_ps, PS_DIGITS);
+        ds_json_key(&w->json, "args");
+        ds_json_begin_object(&w->json);
+        ds_json_key_int(&w->json, "bytes", now);
+        ds_json_end_object(&w->json);
+        ds_json_end_object(&w->json);
+    }
+}
+
+static void events(writer *w) {
+    const ds_plan *plan = w->plan;
+    ds_buf path = {0};
+    uint32_t last = DS_NONE;
+    names(w);
+    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        if (plan->task_inst[t] != last) {
+            last = plan->task_inst[t];
+            path.n = 0;
+            ds_plan_path(plan, last, &path);
+        }
+        span(w, t, path.text);
+    }
+    for (uint32_t t = 0; t < plan->n_tasks; t++) dependences(w, t);
+    transfers(w);
+    for (uint32_t c = 0; c < plan->n_classes; c++) memory(w, c);
+    ds_buf_deinit(&path);
+}
+
+void ds_report_trace(const ds_result *r, ds_buf *out) {
+    writer w = {.result = r, .plan = r->plan};
+    ds_json_init(&w.json, out, 0);
+    number_threads(&w);
+    ds_json_begin_object(&w.json);
+    ds_json_key_string(&w.json, "displayTimeUnit", "ns");
+    ds_json_key(&w.json, "otherData");
+    ds_json_begin_object(&w.json);
+    ds_json_key_string(&w.json, "distsim", DS_VERSION);
+    ds_json_key_string(&w.json, "file", r->plan->binding->unit->modules.at[0]->path);
+    ds_json_key_int(&w.json, "step_time_ps", r->run.step_ps);
+    ds_json_end_object(&w.json);
+    ds_json_key(&w.json, "traceEvents");
+    ds_json_begin_array(&w.json);
+    events(&w);
+    ds_json_end_array(&w.json);
+    ds_json_end_object(&w.json);
+    ds_buf_putc(out, '\n');
+    free(w.thread);
+}
