@@ -139,6 +139,10 @@ int64_t ds_parser_expect_int(ds_parser *p, const char *purpose) {
     return ds_parser_expect(p, DS_TOK_INT, purpose).i;
 }
 
+const char *ds_parser_suggest(const char *name, const char *const *candidates, uint32_t n) {
+    return name[0] && name[1] ? ds_suggest(name, candidates, n) : NULL;
+}
+
 bool ds_parser_more(ds_parser *p, ds_token_kind end) {
     return !ds_parser_at(p, end) && !ds_parser_at(p, DS_TOK_EOF);
 }
@@ -319,7 +323,8 @@ enum { N_ITEMS = sizeof items / sizeof items[0] };
 static void unknown_item(ds_parser *p) {
     const char *words[N_ITEMS];
     for (uint32_t k = 0; k < N_ITEMS; k++) words[k] = items[k].word;
-    const char *near = p->tok.kind == DS_TOK_NAME ? ds_suggest(p->tok.name, words, N_ITEMS) : NULL;
+    const char *near =
+        p->tok.kind == DS_TOK_NAME ? ds_parser_suggest(p->tok.name, words, N_ITEMS) : NULL;
     if (near)
         ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "unknown declaration '%s'; did you mean '%s'?",
                        p->tok.name, near);

@@ -71,6 +71,9 @@ void ds_parser_expect_word(ds_parser *p, const char *word, const char *purpose);
 ds_token ds_parser_expect_new_name(ds_parser *p, const char *purpose);
 int64_t ds_parser_expect_int(ds_parser *p, const char *purpose);
 
+/* The candidate nearest to a mistyped name, or NULL; never for names so short that all are near. */
+const char *ds_parser_suggest(const char *name, const char *const *candidates, uint32_t n);
+
 /* Between a `{`, `(` or `[` and its end: true while another element follows. */
 bool ds_parser_more(ds_parser *p, ds_token_kind end);
 

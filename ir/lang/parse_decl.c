@@ -40,7 +40,7 @@ static ds_node_decl parse_node(ds_parser *p, ds_node_kind kind) {
 }
 
 /* In `device a[2], b[2] : "V100"` the type is that of both. */
-static void share_type(ds_topology *topology, uint32_t first) {
+static void share_type(ds_parser *p, ds_topology *topology, uint32_t first) {
     const char *type_name = NULL;
     for (uint32_t k = topology->nodes.n; k-- > first;) {
         ds_node_decl *node = &topology->nodes.at[k];
@@ -48,6 +48,9 @@ static void share_type(ds_topology *topology, uint32_t first) {
             type_name = node->type_name;
         else
             node->type_name = type_name;
+        if (node->kind == DS_NODE_INSTANCE && !node->type_name)
+            ds_parser_fail(p, DS_ERR_SYNTAX, node->loc,
+                           "a node says which topology it is: node %s : @name", node->name);
     }
 }
 
@@ -60,7 +63,7 @@ static void parse_nodes(ds_parser *p, ds_topology *topology, ds_node_kind kind, 
         DS_PUSH(p->arena, &topology->nodes, node);
     } while (ds_parser_accept(p, DS_TOK_COMMA));
     ds_parser_end(p, trivia);
-    share_type(topology, first);
+    share_type(p, topology, first);
     topology->nodes.at[first].trivia = *trivia;
     DS_PUSH(p->arena, &topology->items, ((ds_topology_item){false, first}));
 }

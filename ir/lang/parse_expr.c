@@ -32,7 +32,7 @@ static const char *suggest_name(const ds_parser *p, const char *name) {
     for (uint32_t k = 0; k < p->indices.n; k++) DS_HPUSH(&known, p->indices.at[k]);
     for (uint32_t k = 0; k < p->module->params.n; k++)
         DS_HPUSH(&known, p->module->params.at[k].name);
-    const char *near = ds_suggest(name, known.at, known.n);
+    const char *near = ds_parser_suggest(name, known.at, known.n);
     free(known.at);
     return near;
 }
@@ -138,10 +138,6 @@ static ds_expr parse_atom(ds_parser *p) {
         ds_parser_expect(p, DS_TOK_RPAREN, "to close the parenthesis");
         return e;
     }
-    case DS_TOK_DASHDASH:
-        ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc,
-                       "'--' connects the ends of a link; write -(-x) for a double minus");
-        return ds_expr_int(p->exprs, 0);
     default:
         ds_parser_expected(p, "an expression");
         return ds_expr_int(p->exprs, 0);
@@ -182,8 +178,12 @@ static ds_expr parse_binary(ds_parser *p, uint32_t least) {
     return left;
 }
 
-/* `i %n` reads as i and then the value %n: say so where that cannot be meant. */
-static void refuse_glued_remainder(ds_parser *p) {
+/* `i--1` is the token of links, and `i %n` reads as i and then the value %n: say so where that
+ * cannot be meant. */
+static void refuse_lookalikes(ds_parser *p) {
+    if (ds_parser_at(p, DS_TOK_DASHDASH) && !p->in_link)
+        ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc,
+                       "'--' connects the ends of a link; a double minus is written a - -b");
     if (!ds_parser_at(p, DS_TOK_VALUE) || p->tok.starts_line) return;
     ds_token_kind next = ds_parser_peek(p, 1)->kind;
     if (next == DS_TOK_ASSIGN || next == DS_TOK_COMMA) return; /* the results of another op */
@@ -195,7 +195,7 @@ static void refuse_glued_remainder(ds_parser *p) {
 ds_expr ds_parse_expr(ds_parser *p) {
     ds_loc loc = p->tok.loc;
     ds_expr e = parse_binary(p, PREC_LOWEST);
-    refuse_glued_remainder(p);
+    refuse_lookalikes(p);
     if (ds_expr_at(p->exprs, e)->size > DS_EXPR_MAX_SIZE)
         ds_parser_fail(p, DS_ERR_LIMIT, loc, "this expression has more than %u terms",
                        DS_EXPR_MAX_SIZE);
@@ -227,7 +227,7 @@ static const char *suggest_unit(const char *text) {
                  {"bytes", "B"},   {"seconds", "s"}};
     for (size_t k = 0; k < sizeof usual / sizeof usual[0]; k++)
         if (strcmp(usual[k].wrong, text) == 0) return usual[k].right;
-    return ds_suggest(text, units, sizeof units / sizeof units[0]);
+    return ds_parser_suggest(text, units, sizeof units / sizeof units[0]);
 }
 
 /* Bytes of a unit at the current name: `GB/s` is three tokens without anything between. */

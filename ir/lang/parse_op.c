@@ -13,24 +13,51 @@ typedef struct targets {
 
 /* ---- values ---- */
 
-static void undefined_value(ds_parser *p, const char *name, ds_loc loc) {
+/* Is the value what its name stands for now, and not hidden by a local region? */
+static bool is_visible(const ds_parser *p, uint32_t i) {
+    const uint64_t *at = ds_map_find(&p->values, DS_KEY(p->func->values.at[i].name));
+    return i >= p->visible_from && at && *at == (uint64_t)i + 1;
+}
+
+static const char *suggest_value(const ds_parser *p, const char *name) {
     DS_VEC(const char *) visible = {0};
-    for (uint32_t i = p->visible_from; i < p->func->values.n; i++) {
-        const uint64_t *at = ds_map_find(&p->values, DS_KEY(p->func->values.at[i].name));
-        if (at && *at == (uint64_t)i + 1) DS_HPUSH(&visible, p->func->values.at[i].name);
+    for (uint32_t i = p->visible_from; i < p->func->values.n; i++)
+        if (is_visible(p, i)) DS_HPUSH(&visible, p->func->values.at[i].name);
+    const char *near = ds_parser_suggest(name, visible.at, visible.n);
+    free(visible.at);
+    return near;
+}
+
+/* The last value of that name that is out of sight, or NULL. */
+static const ds_value_info *hidden_value(const ds_parser *p, const char *name, bool *outside) {
+    for (uint32_t i = p->func->values.n; i-- > 0;) {
+        if (p->func->values.at[i].name != name) continue;
+        *outside = i < p->visible_from;
+        return &p->func->values.at[i];
     }
-    const char *near = ds_suggest(name, visible.at, visible.n);
-    const uint64_t *hidden = ds_map_find(&p->values, DS_KEY(name));
-    if (hidden && *hidden)
+    return NULL;
+}
+
+static void undefined_value(ds_parser *p, const char *name, ds_loc loc) {
+    bool outside = false;
+    const ds_value_info *hidden = hidden_value(p, name, &outside);
+    const char *near = suggest_value(p, name);
+    if (hidden && outside)
         ds_parser_fail(p, DS_ERR_NAME, loc,
-                       "%%%s is defined outside; a local region sees only the operands it lists",
-                       name);
+                       "%%%s is defined outside, on line %u; a local region sees only the operands "
+                       "that it lists",
+                       name, hidden->loc.line);
+    else if (hidden)
+        ds_parser_fail(
+            p, DS_ERR_NAME, loc,
+            "%%%s is defined inside a region, on line %u, and ends with it; yield or keep "
+            "it there",
+            name, hidden->loc.line);
     else if (near)
         ds_parser_fail(p, DS_ERR_NAME, loc, "%%%s is not defined here; did you mean %%%s?", name,
                        near);
     else
         ds_parser_fail(p, DS_ERR_NAME, loc, "%%%s is not defined here", name);
-    free(visible.at);
 }
 
 static void parse_use_indices(ds_parser *p, ds_use *use) {
@@ -438,7 +465,7 @@ static void unknown_op(ds_parser *p, const ds_token *name) {
     for (; n < N_STRUCTURAL; n++) known[n] = structural[n].word;
     for (ds_opcode code = DS_OP_FIRST_TABLE_OP; code < DS_OP_COUNT; code++)
         known[n++] = ds_op_name(code);
-    const char *near = ds_suggest(name->name, known, n);
+    const char *near = ds_parser_suggest(name->name, known, n);
     if (near)
         ds_parser_fail(p, DS_ERR_NAME, name->loc, "unknown op '%.80s'; did you mean '%s'?",
                        name->name, near);

@@ -143,7 +143,7 @@ static ds_dtype parse_dtype(ds_parser *p) {
     }
     ds_dtype dtype = DS_F32;
     if (!ds_dtype_parse(p->tok.name, &dtype)) {
-        const char *near = ds_suggest(p->tok.name, names, DS_DTYPE_COUNT);
+        const char *near = ds_parser_suggest(p->tok.name, names, DS_DTYPE_COUNT);
         ds_parser_fail(p, DS_ERR_NAME, p->tok.loc, "unknown element type '%.40s'; %s%s%s",
                        p->tok.name,
                        near ? "did you mean '"
