@@ -82,13 +82,14 @@ static bool check_index_count(ds_walker *w, const ds_use *use, const ds_value_in
     if (use->n_index == info->n_binders) return true;
     if (!info->n_binders) {
         ds_verify__error(w->ck, DS_ERR_TYPE, use->loc, NULL,
-                         "%%%s is one value, not a family: it takes no `{...}`", info->name);
+                         "%%%s is one value, not a family: it takes no '{...}'", info->name);
         return false;
     }
     if (use->n_index) {
         ds_verify__error(w->ck, DS_ERR_TYPE, use->loc, NULL,
-                         "%%%s is a family over %s and takes %u indices; here it has %u",
-                         info->name, binders_text(w->ck, info), info->n_binders, use->n_index);
+                         "%%%s is a family over %s: it takes %u ind%s, not %u", info->name,
+                         binders_text(w->ck, info), info->n_binders,
+                         info->n_binders == 1 ? "ex" : "ices", use->n_index);
         return false;
     }
     if (family_is_fine) return true;
@@ -128,7 +129,7 @@ const ds_type *ds_verify__read(ds_walker *w, const ds_use *use, const ds_value_i
         return NULL;
     }
     info->n_uses++;
-    if (!info->type) return NULL;
+    if (!info->type || w->defined[use->value.i] == DS_WRONG) return NULL;
     if (!check_index_count(w, use, info, family != NULL)) return NULL;
     if (!check_ranges(w, use, info)) return NULL;
     if (info->n_binders && !use->n_index) *family = info;
@@ -150,13 +151,16 @@ void ds_verify__set_type(ds_walker *w, ds_value value, const ds_type *found, ds_
                          const char *by) {
     ds_checker *ck = w->ck;
     ds_value_info *info = ds_value_at(w->func, value);
-    w->defined[value.i] = 1;
+    w->defined[value.i] = DS_DEFINED;
     if (!info->type_written) {
         info->type = found ? ds_type_copy(&ck->unit->arena, found) : NULL;
         return;
     }
     const char *name = ds_verify__value_text(w, value);
-    if (!ds_verify__check_type(ck, w->func, info->type, name, info->loc)) return;
+    if (!ds_verify__check_type(ck, w->func, info->type, name, info->loc)) {
+        w->defined[value.i] = DS_WRONG;
+        return;
+    }
     if (!found) return;
     if (ds_verify__same_type(ck, w->func, NULL, info->type, found) == DS_NO) {
         ds_verify__error(ck, DS_ERR_TYPE, loc, NULL, "%s is written as %s, but %s %s", name,
@@ -178,6 +182,8 @@ void ds_verify__set_results(ds_walker *w, const ds_op *op, const ds_type *const 
 
 static bool check_over(ds_walker *w, const ds_op *op, const ds_place *on) {
     bool ok = true;
+    /* These start from one coordinate of the axis; the op table checks that. */
+    bool from_one = op->code == DS_OP_BROADCAST || op->code == DS_OP_SCATTER;
     for (uint32_t i = 0; i < op->n_over; i++) {
         const char *axis = op->over[i];
         if (!ds_verify__check_axis(w->ck, w->func->module, axis, op->loc)) {
@@ -187,13 +193,13 @@ static bool check_over(ds_walker *w, const ds_op *op, const ds_place *on) {
         for (uint32_t j = 0; j < i; j++)
             if (op->over[j] == axis) {
                 ds_verify__error(w->ck, DS_ERR_NAME, op->loc, NULL,
-                                 "`over` lists the axis `%s` twice", axis);
+                                 "'over' lists the axis '%s' twice", axis);
                 ok = false;
                 break;
             }
-        if (!on || !ds_verify__is_fixed(on, axis)) continue;
+        if (!on || from_one || !ds_verify__is_fixed(on, axis)) continue;
         ds_verify__error(w->ck, DS_ERR_SHARDING, op->loc, NULL,
-                         "%s over `%s`: its operand lives on %s, which has one coordinate of `%s` "
+                         "%s over '%s': its operand lives on %s, which has one coordinate of '%s' "
                          "only",
                          ds_op_name(op->code), axis, ds_verify__place_text(w->ck, on), axis);
         ok = false;
@@ -251,7 +257,7 @@ static void table_op(ds_walker *w, const ds_op *op) {
     if (known) {
         ds_verify__set_results(w, op, (const ds_type *const *)out, by);
     } else {
-        for (uint32_t i = 0; i < op->n_out; i++) w->defined[op->out[i].i] = 1;
+        for (uint32_t i = 0; i < op->n_out; i++) w->defined[op->out[i].i] = DS_WRONG;
     }
     free(in);
     free(out);
@@ -262,7 +268,7 @@ static void weight(ds_walker *w, const ds_op *op) {
     const ds_value_info *info = ds_value_at(w->func, op->out[0]);
     if (!info->type_written)
         ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
-                         "weight %%%s needs a type, as in `weight %%%s : f32[width, width]`",
+                         "weight %%%s needs a type, as in 'weight %%%s : f32[width, width]'",
                          info->name, info->name);
     ds_verify__set_results(w, op, NULL, "");
 }
@@ -284,12 +290,12 @@ static void check_end(ds_walker *w, const ds_op *op, bool last, ds_opcode end) {
     if (end != DS_OP_INVALID && op->code != end) {
         ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
                          op->code == DS_OP_RETURN
-                             ? "`%s` inside a loop or a local region: these end in `yield`"
-                             : "`%s` in a function's body: a function ends in `return`",
+                             ? "'%s' inside a loop or a local region: these end in 'yield'"
+                             : "'%s' in a function's body: a function ends in 'return'",
                          name);
     } else if (!last) {
         ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
-                         "`%s` must be the last op of its block: what follows could never run",
+                         "'%s' must be the last op of its block: what follows could never run",
                          name);
     }
 }
@@ -357,7 +363,7 @@ void ds_verify__binders(ds_checker *ck, const ds_func *func, const ds_binder *bi
         for (uint32_t j = 0; j < i; j++)
             if (binders[j].name == binders[i].name)
                 ds_verify__error(ck, DS_ERR_NAME, binders[i].loc, NULL,
-                                 "the index `%s` is listed twice", binders[i].name);
+                                 "the index '%s' is listed twice", binders[i].name);
     }
 }
 
@@ -376,7 +382,8 @@ static void check_signature(ds_walker *w) {
     for (uint32_t i = 0; i < func->n_results; i++) {
         const char *what =
             ds_arena_printf(&w->ck->diags->arena, "result %u of @%s", i + 1, func->name);
-        ds_verify__check_type(w->ck, func, func->results[i], what, func->loc);
+        w->wrong_results[i] =
+            !ds_verify__check_type(w->ck, func, func->results[i], what, func->loc);
         if (func->result_binders)
             ds_verify__binders(w->ck, func, func->result_binders[i], func->n_result_binders[i]);
     }
@@ -387,7 +394,7 @@ static void check_result(ds_walker *w, const ds_op *ret, uint32_t i) {
     ds_func *func = w->func;
     const ds_value_info *family;
     const ds_type *type = ds_verify__read(w, &ret->in[i], &family);
-    if (!type) return;
+    if (!type || w->wrong_results[i]) return;
     const char *name = ds_verify__value_text(w, ret->in[i].value);
     const ds_binder *binders = func->result_binders ? func->result_binders[i] : NULL;
     uint32_t n_binders = func->result_binders ? func->n_result_binders[i] : 0;
@@ -412,7 +419,7 @@ static void check_return(ds_walker *w, const ds_op *ret) {
     if (!ret && func->rank >= 0 && !func->n_results) return;
     if (!ret) {
         if (!ds_verify__has_end(&func->body))
-            ds_verify__error(w->ck, DS_ERR_TYPE, func->loc, NULL, "@%s does not end in `return`",
+            ds_verify__error(w->ck, DS_ERR_TYPE, func->loc, NULL, "@%s does not end in 'return'",
                              func->name);
         return;
     }
@@ -457,6 +464,7 @@ static void warn_unused(ds_walker *w) {
 void ds_verify__func(ds_checker *ck, ds_func *func, const ds_program *program) {
     ds_walker w = {.ck = ck, .func = func, .program = program};
     w.defined = ds_xcalloc(func->values.n + 1, 1);
+    w.wrong_results = ds_xcalloc(func->n_results + 1, sizeof *w.wrong_results);
     for (uint32_t i = 0; i < func->values.n; i++) {
         ds_value_info *info = &func->values.at[i];
         info->n_uses = 0;
@@ -468,5 +476,6 @@ void ds_verify__func(ds_checker *ck, ds_func *func, const ds_program *program) {
     check_return(&w, ret);
     if (func->rank < 0 && ck->diags->n_errors == errors) warn_unused(&w);
     free(w.manual);
+    free(w.wrong_results);
     free(w.defined);
 }
