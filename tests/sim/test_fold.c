@@ -51,6 +51,8 @@ static void program(shape *s, uint32_t pp, uint32_t dp, uint32_t tp, ds_buf *out
         ds_buf_printf(out, "  %%h%u, %%k%u = for l in 0..layers carry (%%c%u = %%x%u) {\n", p, p, p,
                       p);
         ds_buf_printf(out, "    %%z = matmul(%%c%u, %%u%u)\n    %%a = relu(%%z)\n", p, p);
+        if (draw(s, 2)) /* a second reader of z: relu may not take its buffer the first time */
+            ds_buf_put(out, "    %e = relu(%z)\n    %o = add(%e, %a)\n");
         ds_buf_printf(out, "    %%y = matmul(%%a, %%v%u)\n    %%r = all_reduce(%%y) over tp\n", p);
         if (draw(s, 2))
             ds_buf_put(out, "    %g = all_gather(%a) over tp dim 1\n    %q = relu(%g)\n");
