@@ -173,7 +173,8 @@ static void print_yield(ds_printer *p, const ds_op *op) {
     uint32_t yielded = op->n_in - op->n_keep;
     ds_printer_put(p, yielded ? "yield " : "yield");
     print_uses(p, op->in, yielded);
-    if (op->n_keep) ds_printer_put(p, " keep ");
+    if (!op->n_keep) return;
+    ds_printer_put(p, " keep ");
     print_uses(p, op->in + yielded, op->n_keep);
 }
 
