@@ -1,0 +1,75 @@
+/* Liveness by hand (SEMANTICS S7). Tensors of 64 × 64 f32: S = 16 KiB each. */
+#include "tests/support/sim.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define S INT64_C(16384)
+
+static int64_t peak(const char *body) {
+    char text[2048];
+    snprintf(
+        text, sizeof text,
+        "dir 1\n"
+        "topology @t { device d : \"A100-SXM4-80GB\" }\n"
+        "mesh @m = [dp = 1] on @t\n"
+        "func @f(%%x: f32[64, 64] on @m, %%w: f32[64, 64] on @m {role = weight}) -> f32[64, 64] "
+        "on @m {\n%s}\nscenario { program = @f }\n",
+        body);
+    sim_case c;
+    sim_run_text(&c, text, NULL, false);
+    cr_assert_eq(c.status, DS_OK);
+    int64_t bytes = c.result->mem.classes[0].peak_bytes, sum = 0;
+    for (int k = 0; k < DS_CATEGORY_COUNT; k++) sum += c.result->mem.classes[0].peak_by_category[k];
+    cr_expect_eq(sum, bytes, "categories add up to the peak");
+    cr_expect_eq(c.result->mem.classes[0].peak_by_category[DS_CAT_WEIGHT], S);
+    uint32_t n;
+    ds_mem_live *live = ds_mem_live_at_peak(&c.result->mem, 0, &n);
+    int64_t alive = 0;
+    for (uint32_t i = 0; i < n; i++) alive += live[i].bytes;
+    cr_expect_eq(alive, bytes, "the live tensors add up to the peak");
+    free(live);
+    sim_free(&c);
+    return bytes;
+}
+
+Test(mem, a_chain_frees_before_it_allocates) {
+    /* x, w, and two of the chain: z1 ends when z2 does, before z3 is allocated */
+    cr_expect_eq(peak("%z1 = matmul(%x, %w)\n%z2 = matmul(%z1, %w)\n%z3 = matmul(%z2, %w)\n"
+                      "%z4 = matmul(%z3, %w)\nreturn %z4\n"),
+                 4 * S);
+}
+
+Test(mem, an_op_in_place_takes_its_operands_buffer) {
+    cr_expect_eq(peak("%z = matmul(%x, %w)\n%a = relu(%z)\n%b = relu(%a)\nreturn %b\n"), 3 * S);
+}
+
+Test(mem, but_not_while_somebody_reads_it_later) {
+    /* a may not take z's buffer, e may; o takes e's */
+    cr_expect_eq(peak("%z = matmul(%x, %w)\n%a = relu(%z)\n%e = relu(%z)\n%o = add(%e, %a)\n"
+                      "return %o\n"),
+                 4 * S);
+}
+
+Test(mem, nor_the_buffer_of_a_program_input) {
+    cr_expect_eq(peak("%a = relu(%x)\nreturn %a\n"), 3 * S);
+}
+
+Test(mem, views_own_nothing) {
+    cr_expect_eq(peak("%z = matmul(%x, %w)\n%v = reshape(%z) {shape = [4096]}\n"
+                      "%u = reshape(%v) {shape = [64, 64]}\nreturn %u\n"),
+                 3 * S);
+}
+
+Test(mem, an_optimizer_updates_in_place) {
+    cr_expect_eq(peak("%g = matmul(%x, %w)\n%n = sgd(%w, %g) {lr = 0.1}\nreturn %n\n"), 3 * S);
+}
+
+Test(mem, outputs_live_to_the_end) {
+    /* a family of 3 kept values, all returned through their sum at the end */
+    cr_expect_eq(
+        peak("%h, %k = for l in 0..3 carry (%c = %x) {\n%z = matmul(%c, %w)\nyield %z keep "
+             "%z\n}\n%s1 = add(%k{0}, %k{1})\n%s2 = add(%s1, %k{2})\nreturn %s2\n"),
+        5 * S);
+}
