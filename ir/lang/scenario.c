@@ -26,8 +26,8 @@ static const ds_knob knobs[] = {
     KIND("", "program", ENTRY,
          "the program to run as it stands: a function, or a program with one body per rank"),
     KIND("", "on", PLACE, "the devices that a model runs on: a topology"),
-    KIND("", "mesh", MESH, "the mesh on which values without `on` live"),
-    KIND("", "train", SECTION, "how a model is trained; `train = off` runs the forward pass alone"),
+    KIND("", "mesh", MESH, "the mesh on which values without 'on' live"),
+    KIND("", "train", SECTION, "how a model is trained; 'train = off' runs the forward pass alone"),
     KIND("", "strategy", SECTION, "how the work is split over the devices"),
     KIND("", "profile", TEXT, "the measured device profile that gives op costs"),
     KIND("", "profiles", TEXTS, "one profile per kind of device, where there are several"),
@@ -42,7 +42,7 @@ static const ds_knob knobs[] = {
          "what counts as used memory: the live bytes, or what a caching allocator reserves"),
     INT("", "seed", 0, "seed of the random factors (jitter, dropout)"),
 
-    TEXT("train", "loss", "mse cross_entropy none", "the loss; `none` if the model returns it"),
+    TEXT("train", "loss", "mse cross_entropy none", "the loss; 'none' if the model returns it"),
     TEXT("train", "optimizer", "none sgd momentum adam adamw", "the optimizer of every weight"),
     REAL("train", "lr", 0, "learning rate"),
     REAL("train", "momentum", 0, "momentum of sgd with momentum"),
@@ -63,7 +63,8 @@ static const ds_knob knobs[] = {
     BOOL("strategy", "sp", "sequence parallelism: the parts between tp regions are split too"),
     INT("strategy", "microbatches", 1, "microbatches per step and pipeline"),
     KIND("strategy", "schedule", SCHEDULE,
-         "order of the pipeline's work: a generator's name, `\"file:PATH\"` or a schedule"),
+         "order of the pipeline's work: a generator such as \"1f1b\", \"file:PATH\", or a schedule "
+         "@s"),
     INT("strategy", "virtual_stages", 1, "chunks of the model per stage"),
     {"strategy", "zero", DS_KNOB_INT, 0, 'N', "0 1 2 3",
      "what the replicas share out: 1 optimizer state, 2 gradients too, 3 weights too"},
@@ -161,14 +162,14 @@ static ds_status check_min(const char *section, const char *name, double value, 
     const ds_knob *knob = ds_scenario_knob(section, name);
     char path[64];
     if (!knob || value >= (double)knob->min) return DS_OK;
-    return ds_error_set(err, DS_ERR_VALUE, loc, "`%s` is %.12g; it must be at least %lld",
+    return ds_error_set(err, DS_ERR_VALUE, loc, "'%s' is %.12g; it must be at least %lld",
                         path_text(section, name, path), value, (long long)knob->min);
 }
 
 static ds_status wrong_kind(const char *section, const char *name, ds_loc loc, const char *needed,
                             ds_error *err) {
     char path[64];
-    return ds_error_set(err, DS_ERR_TYPE, loc, "`%s` must be %s", path_text(section, name, path),
+    return ds_error_set(err, DS_ERR_TYPE, loc, "'%s' must be %s", path_text(section, name, path),
                         needed);
 }
 

@@ -80,9 +80,17 @@ const char *ds_verify__expr_text(ds_checker *ck, ds_expr e) {
 
 const char *ds_verify__hint(ds_checker *ck, const char *sigil, const char *name,
                             const char *const *candidates, uint32_t n) {
-    const char *near = ds_suggest(name, candidates, n);
+    /* Of equally near names the one with the same first letter is the likelier: tpp is tp, not pp.
+     */
+    ds_names sorted = {0};
+    for (uint32_t pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < n; i++)
+            if ((candidates[i][0] == name[0]) == (pass == 0))
+                DS_PUSH(&ck->diags->arena, &sorted.all, candidates[i]);
+    const char *near = ds_suggest(name, sorted.all.at, n);
     if (!near) return NULL;
-    return ds_arena_printf(&ck->diags->arena, "did you mean %s%s?", sigil, near);
+    return ds_arena_printf(&ck->diags->arena,
+                           *sigil ? "did you mean %s%s?" : "did you mean %s'%s'?", sigil, near);
 }
 
 /* ---- source order ---- */
@@ -107,6 +115,12 @@ static int compare_ranked(const void *pa, const void *pb) {
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
+/* Both ends of a link, both sides of an op may be wrong in one way. */
+static bool is_repeated(const ds_diag *a, const ds_diag *b) {
+    return a->loc.file == b->loc.file && a->loc.line == b->loc.line && a->loc.col == b->loc.col &&
+           strcmp(a->message, b->message) == 0;
+}
+
 static void sort_from(const ds_unit *unit, ds_diags *diags, uint32_t first) {
     uint32_t n = diags->all.n - first;
     if (n < 2) return;
@@ -116,7 +130,13 @@ static void sort_from(const ds_unit *unit, ds_diags *diags, uint32_t first) {
         ranked[i] = (ranked_diag){diag, module_of(unit, diag.loc.file), i};
     }
     qsort(ranked, n, sizeof *ranked, compare_ranked);
-    for (uint32_t i = 0; i < n; i++) diags->all.at[first + i] = ranked[i].diag;
+    uint32_t kept = first;
+    for (uint32_t i = 0; i < n; i++)
+        if (!i || !is_repeated(&ranked[i].diag, &ranked[i - 1].diag))
+            diags->all.at[kept++] = ranked[i].diag;
+        else if (ranked[i].diag.severity == DS_SEV_ERROR)
+            diags->n_errors--;
+    diags->all.n = kept;
     free(ranked);
 }
 

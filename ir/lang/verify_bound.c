@@ -9,24 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- meshes as numbers ---- */
-
-#define MAX_FIXED 16
-
-/* A mesh with some coordinates fixed. */
-typedef struct bound_mesh {
-    bool known;          /* false: whatever runs the function */
-    const ds_mesh *mesh; /* NULL: one device */
-    uint32_t n_fixed;
-    const char *axis[MAX_FIXED];
-    int64_t at[MAX_FIXED];
-} bound_mesh;
+/* ---- state ---- */
 
 /* A function with its mesh parameters bound. */
 typedef struct instance {
     ds_func *func;
-    bound_mesh *meshes; /* one per mesh parameter; heap */
-    bound_mesh here;    /* of values without `on` */
+    ds_bound_mesh *meshes; /* one per mesh parameter; heap */
+    ds_bound_mesh here;    /* of values without `on` */
 } instance;
 
 typedef struct loop_info {
@@ -36,59 +25,29 @@ typedef struct loop_info {
 
 typedef struct bound_walk {
     ds_checker *ck;
-    ds_map mesh_sizes; /* ds_mesh → int64_t* of its axes; 0: it is wrong (reported) */
-    ds_arena arena;    /* of mesh_sizes */
+    ds_mesh_table meshes;
     DS_VEC(instance) work;
     ds_map queued; /* hash of an instance */
+    ds_map said;   /* hash of a report about a type, without the value's name */
     const instance *at;
     ds_env env;
     uint64_t turns; /* product of the turns of the loops around */
     const char **manual;
     uint32_t n_manual;
+    uint8_t *wrong; /* per value of the function: reported, so that its readers are silent */
 } bound_walk;
 
-static const int64_t *sizes_of(bound_walk *w, const ds_mesh *mesh) {
-    const uint64_t *known = ds_map_find(&w->mesh_sizes, DS_KEY(mesh));
-    if (known) return (const int64_t *)(uintptr_t)*known;
-    int64_t *sizes = DS_NEW_N(&w->arena, int64_t, mesh->n_axes + 1);
-    ds_error err = {0};
-    if (ds_mesh_axis_sizes(w->ck->binding, mesh, sizes, &err) != DS_OK) {
-        ds_verify__pass_on(w->ck, &err);
-        sizes = NULL;
-    }
-    ds_map_put(&w->mesh_sizes, DS_KEY(mesh), DS_KEY(sizes));
-    return sizes;
-}
-
-static int64_t fixed_at(const bound_mesh *mesh, const char *axis) {
-    for (uint32_t i = 0; i < mesh->n_fixed; i++)
-        if (mesh->axis[i] == axis) return mesh->at[i];
-    return -1;
-}
-
-/* The size of an axis, 1 if the mesh lacks it or a coordinate fixes it; false if unknown. */
-static bool size_on(bound_walk *w, const bound_mesh *mesh, const char *axis, int64_t *size) {
-    *size = 1;
-    if (!mesh->known) return false;
-    if (!mesh->mesh || fixed_at(mesh, axis) >= 0) return true;
-    const int64_t *sizes = sizes_of(w, mesh->mesh);
-    if (!sizes) return false;
-    for (uint32_t i = 0; i < mesh->mesh->n_axes; i++)
-        if (mesh->mesh->axes[i].name == axis) *size = sizes[i];
-    return true;
-}
-
-static void whole_mesh(bound_walk *w, const ds_place *place, bound_mesh *out) {
+static void whole_mesh(bound_walk *w, const ds_place *place, ds_bound_mesh *out) {
     const ds_func *func = w->at->func;
     ds_resolved to;
-    *out = (bound_mesh){0};
+    *out = (ds_bound_mesh){0};
     if (!ds_verify__resolve(func, place, &to)) return;
     if (to.kind == DS_PLACE_NONE) {
         *out = w->at->here;
     } else if (to.kind == DS_PLACE_DEVICE) {
         out->known = true;
     } else if (to.mesh) {
-        *out = (bound_mesh){.known = true, .mesh = to.mesh};
+        *out = (ds_bound_mesh){.known = true, .mesh = to.mesh};
     } else {
         for (uint32_t i = 0; i < func->n_mesh_params; i++)
             if (func->mesh_params[i] == to.param) *out = w->at->meshes[i];
@@ -96,7 +55,7 @@ static void whole_mesh(bound_walk *w, const ds_place *place, bound_mesh *out) {
 }
 
 /* Puts the place's coordinates in; reports one that is out of range. */
-static bool bind_place(bound_walk *w, const ds_place *place, ds_loc loc, bound_mesh *out) {
+static bool bind_place(bound_walk *w, const ds_place *place, ds_loc loc, ds_bound_mesh *out) {
     if (place->loc.line) loc = place->loc;
     whole_mesh(w, place, out);
     for (uint32_t i = 0; i < place->n_coords; i++) {
@@ -107,14 +66,15 @@ static bool bind_place(bound_walk *w, const ds_place *place, ds_loc loc, bound_m
             return false;
         }
         const char *axis = place->coords[i].axis;
-        if (at < 0 || (size_on(w, out, axis, &size) && at >= size)) {
-            ds_verify__error(w->ck, DS_ERR_VALUE, loc, NULL,
-                             "there is no coordinate %s = %lld on @%s: the axis has size %lld",
-                             axis, (long long)at, place->name,
-                             (long long)(size_on(w, out, axis, &size) ? size : 1));
+        if (at < 0 || (ds_verify__size_on(&w->meshes, out, axis, &size) && at >= size)) {
+            ds_verify__error(
+                w->ck, DS_ERR_VALUE, loc, NULL,
+                "@%s has no coordinate %s = %lld: that axis goes from 0 to %lld", place->name, axis,
+                (long long)at,
+                (long long)(ds_verify__size_on(&w->meshes, out, axis, &size) ? size - 1 : 0));
             return false;
         }
-        if (out->n_fixed == MAX_FIXED) return false;
+        if (out->n_fixed == DS_MAX_FIXED) return false;
         out->axis[out->n_fixed] = axis;
         out->at[out->n_fixed++] = at;
     }
@@ -123,9 +83,10 @@ static bool bind_place(bound_walk *w, const ds_place *place, ds_loc loc, bound_m
 
 static bool axis_size(void *context, const ds_place *on, const char *axis, int64_t *size) {
     bound_walk *w = context;
-    bound_mesh mesh;
+    ds_bound_mesh mesh;
     whole_mesh(w, on, &mesh);
-    return ds_verify__is_fixed(on, axis) ? (*size = 1, true) : size_on(w, &mesh, axis, size);
+    return ds_verify__is_fixed(on, axis) ? (*size = 1, true)
+                                         : ds_verify__size_on(&w->meshes, &mesh, axis, size);
 }
 
 /* ---- reports ---- */
@@ -170,13 +131,25 @@ static ds_infer infer_context(bound_walk *w, const ds_op *op) {
                       .n_manual = w->n_manual};
 }
 
-static void check_type(bound_walk *w, const ds_type *type, const char *name, ds_loc loc) {
-    if (!type) return;
-    bound_mesh mesh;
-    if (!bind_place(w, &type->on, loc, &mesh)) return;
+/* One type is often written many times in a signature: what was said of it is said once. */
+static bool said_before(bound_walk *w, const char *message, const char *name) {
+    size_t n = strlen(name);
+    if (strncmp(message, name, n) != 0) n = 0;
+    uint64_t hash = ds_hash_bytes(message + n, strlen(message + n));
+    if (ds_map_find(&w->said, hash)) return true;
+    ds_map_put(&w->said, hash, 1);
+    return false;
+}
+
+static bool check_type(bound_walk *w, const ds_type *type, const char *name, ds_loc loc) {
+    if (!type) return true;
+    ds_bound_mesh mesh;
+    if (!bind_place(w, &type->on, loc, &mesh)) return false;
     ds_infer infer = infer_context(w, NULL);
     ds_error err = {0};
-    if (ds_op_check_type(&infer, type, name, loc, &err) != DS_OK) pass_on(w, &err);
+    if (ds_op_check_type(&infer, type, name, loc, &err) == DS_OK) return true;
+    if (!said_before(w, err.message, name)) pass_on(w, &err);
+    return false;
 }
 
 static const char *value_text(bound_walk *w, ds_value value) {
@@ -189,7 +162,7 @@ static bool binder_range(bound_walk *w, const ds_binder *binder, int64_t *lo, in
         return false;
     if (*lo <= *hi) return true;
     ds_verify__error(w->ck, DS_ERR_VALUE, binder->loc, NULL,
-                     "the range of `%s` is %lld..%lld: it ends before it begins", binder->name,
+                     "the range of '%s' is %lld..%lld: it ends before it begins", binder->name,
                      (long long)*lo, (long long)*hi);
     return false;
 }
@@ -217,16 +190,17 @@ static bool check_index(bound_walk *w, const ds_use *use, uint32_t i, const ds_v
     w->env = outer;
     first[i] = at;
     if (!ok || (at >= lo && end <= hi && at <= end)) return ok;
+    const char *text = ds_verify__expr_text(w->ck, use->index[i]);
     if (range)
         ds_verify__error(
             w->ck, DS_ERR_VALUE, use->loc, NULL,
-            "%%%s{%lld:%lld} reads outside the family, whose `%s` goes from %lld to %lld%s",
-            info->name, (long long)at, (long long)end, binder->name, (long long)lo,
-            (long long)hi - 1, turn_note(w));
+            "%%%s{%s:%s} reads %lld to %lld, but the family has indices %lld to %lld%s", info->name,
+            text, ds_verify__expr_text(w->ck, use->index_hi[i]), (long long)at, (long long)end - 1,
+            (long long)lo, (long long)hi - 1, turn_note(w));
     else
         ds_verify__error(w->ck, DS_ERR_VALUE, use->loc, NULL,
-                         "%%%s{%lld} is not in the family, whose `%s` goes from %lld to %lld%s",
-                         info->name, (long long)at, binder->name, (long long)lo, (long long)hi - 1,
+                         "%%%s{%s} reads index %lld, but the family has indices %lld to %lld%s",
+                         info->name, text, (long long)at, (long long)lo, (long long)hi - 1,
                          turn_note(w));
     return false;
 }
@@ -237,6 +211,7 @@ static bool check_index(bound_walk *w, const ds_use *use, uint32_t i, const ds_v
 static const ds_type *read_use(bound_walk *w, const ds_use *use) {
     const ds_value_info *info = ds_value_at(w->at->func, use->value);
     int64_t first[MAX_BINDERS] = {0};
+    if (w->wrong[use->value.i]) return NULL;
     for (uint32_t i = 0; i < use->n_index && i < MAX_BINDERS; i++)
         if (!check_index(w, use, i, info, first)) return NULL;
     return ds_verify__element(w->ck, w->at->func, use);
@@ -279,14 +254,19 @@ static void check_family(bound_walk *w, const ds_value_info *info, uint32_t i, u
     }
 }
 
-static void compare(bound_walk *w, const ds_type *recorded, const ds_type *found, ds_loc loc,
+static bool compare(bound_walk *w, const ds_type *recorded, const ds_type *found, ds_loc loc,
                     const char *name, const char *by) {
     if (!recorded || !found ||
         ds_verify__same_type(w->ck, w->at->func, &w->env, recorded, found) != DS_NO)
-        return;
+        return true;
     ds_verify__error(w->ck, DS_ERR_SHAPE, loc, NULL, "%s is %s = %s, but %s %s = %s%s", name,
                      ds_verify__type_text(w->ck, recorded), numbers_text(w, recorded), by,
                      ds_verify__type_text(w->ck, found), numbers_text(w, found), turn_note(w));
+    return false;
+}
+
+static void set_wrong(bound_walk *w, const ds_value *values, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) w->wrong[values[i].i] = 1;
 }
 
 /* ---- ops ---- */
@@ -298,8 +278,9 @@ static void check_results(bound_walk *w, const ds_op *op, ds_type **found) {
     for (uint32_t i = 0; i < op->n_out; i++) {
         const ds_value_info *info = ds_value_at(w->at->func, op->out[i]);
         const char *name = value_text(w, op->out[i]);
-        if (found) compare(w, info->type, found[i], info->loc, name, by);
-        check_type(w, info->type, name, info->loc);
+        if ((found && !compare(w, info->type, found[i], info->loc, name, by)) ||
+            !check_type(w, info->type, name, info->loc))
+            set_wrong(w, &op->out[i], 1);
     }
 }
 
@@ -312,7 +293,7 @@ static void table_op(bound_walk *w, const ds_op *op) {
         known = known && in[i];
     }
     for (uint32_t i = 0; i < op->n_to; i++) {
-        bound_mesh mesh;
+        ds_bound_mesh mesh;
         known = bind_place(w, &op->to[i], op->loc, &mesh) && known;
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
@@ -324,31 +305,21 @@ static void table_op(bound_walk *w, const ds_op *op) {
     infer.in = in;
     infer.out = out;
     ds_error err = {0};
-    if (known && ds_op_infer(&infer, &err) != DS_OK) {
-        pass_on(w, &err);
-    } else if (known) {
-        check_results(w, op, out);
-    }
+    bool inferred = known && ds_op_infer(&infer, &err) == DS_OK;
+    if (known && !inferred) pass_on(w, &err);
+    if (inferred) check_results(w, op, out);
+    if (!inferred) set_wrong(w, op->out, op->n_out);
     free(in);
     free(out);
 }
 
 /* ---- calls ---- */
 
-static uint64_t hash_mesh(uint64_t hash, const bound_mesh *mesh) {
-    hash = ds_hash_mix(hash, mesh->known);
-    hash = ds_hash_mix(hash, DS_KEY(mesh->mesh));
-    for (uint32_t i = 0; i < mesh->n_fixed; i++) {
-        hash = ds_hash_mix(hash, DS_KEY(mesh->axis[i]));
-        hash = ds_hash_mix(hash, (uint64_t)mesh->at[i]);
-    }
-    return hash;
-}
-
 /* Takes `meshes` over. */
-static void enqueue(bound_walk *w, ds_func *func, bound_mesh *meshes, bound_mesh here) {
-    uint64_t hash = hash_mesh(DS_KEY(func), &here);
-    for (uint32_t i = 0; i < func->n_mesh_params; i++) hash = hash_mesh(hash, &meshes[i]);
+static void enqueue(bound_walk *w, ds_func *func, ds_bound_mesh *meshes, ds_bound_mesh here) {
+    uint64_t hash = ds_verify__hash_mesh(DS_KEY(func), &here);
+    for (uint32_t i = 0; i < func->n_mesh_params; i++)
+        hash = ds_verify__hash_mesh(hash, &meshes[i]);
     if (ds_map_find(&w->queued, hash)) {
         free(meshes);
         return;
@@ -358,7 +329,7 @@ static void enqueue(bound_walk *w, ds_func *func, bound_mesh *meshes, bound_mesh
     DS_HPUSH(&w->work, next);
 }
 
-static void check_call_arg(bound_walk *w, const ds_op *op, uint32_t i) {
+static bool check_call_arg(bound_walk *w, const ds_op *op, uint32_t i) {
     ds_checker *ck = w->ck;
     const ds_func *func = w->at->func;
     const ds_value_info *param = ds_value_at(op->callee, op->callee->args[i]);
@@ -368,33 +339,35 @@ static void check_call_arg(bound_walk *w, const ds_op *op, uint32_t i) {
     const ds_binder *binders = family ? given->binders : NULL;
     uint32_t n = family ? given->n_binders : 0;
     const ds_type *need = ds_verify__callee_type(ck, func, op, param->type);
-    if (!found || !need) return;
+    if (!found || !need) return false;
     if (ds_verify__same_binders(ck, &w->env, param->binders, param->n_binders, binders, n) ==
         DS_NO) {
         ds_verify__error(ck, DS_ERR_SHAPE, op->in[i].loc, NULL,
                          "argument %u (%%%s) of @%s is a family over another range than %s%s",
                          i + 1, param->name, op->callee_name, value_text(w, op->in[i].value),
                          turn_note(w));
-        return;
+        return false;
     }
     need = ds_verify__rename(ck, need, param->binders, binders, n);
     const ds_type *plain = ds_verify__without_ones(ck, func, found);
     if (ds_verify__same_tensor(ck, &w->env, need, plain) != DS_NO &&
         ds_verify__same_place(ck, func, &w->env, &need->on, &found->on) != DS_NO)
-        return;
+        return true;
     ds_verify__error(ck, DS_ERR_SHAPE, op->in[i].loc, NULL,
                      "argument %u (%%%s) of @%s must be %s = %s, but %s is %s = %s%s", i + 1,
                      param->name, op->callee_name, ds_verify__type_text(ck, need),
                      numbers_text(w, need), value_text(w, op->in[i].value),
                      ds_verify__type_text(ck, found), numbers_text(w, found), turn_note(w));
+    return false;
 }
 
 static void call(bound_walk *w, const ds_op *op) {
     if (!op->callee || op->n_in != op->callee->n_args ||
         op->n_mesh_args != op->callee->n_mesh_params)
         return;
-    for (uint32_t i = 0; i < op->n_in; i++) check_call_arg(w, op, i);
-    bound_mesh *meshes = ds_xcalloc(op->n_mesh_args + 1, sizeof *meshes);
+    bool args = true;
+    for (uint32_t i = 0; i < op->n_in; i++) args = check_call_arg(w, op, i) && args;
+    ds_bound_mesh *meshes = ds_xcalloc(op->n_mesh_args + 1, sizeof *meshes);
     bool ok = true;
     for (uint32_t i = 0; i < op->n_mesh_args; i++)
         ok = bind_place(w, &op->mesh_args[i], op->loc, &meshes[i]) && ok;
@@ -403,7 +376,8 @@ static void call(bound_walk *w, const ds_op *op) {
     } else {
         free(meshes);
     }
-    check_results(w, op, NULL);
+    if (args) check_results(w, op, NULL);
+    if (!args) set_wrong(w, op->out, op->n_out);
 }
 
 /* ---- loops and regions ---- */
@@ -482,10 +456,11 @@ static void check_carries(bound_walk *w, const ds_op *loop) {
     for (uint32_t i = 0; i < loop->n_args; i++) {
         const ds_value_info *carry = ds_value_at(w->at->func, loop->args[i]);
         if (!carry->type || !yield || i >= yield->n_in) continue;
-        compare(w, ds_verify__carry_next(w->ck, loop, carry->type), read_use(w, &yield->in[i]),
-                yield->in[i].loc,
-                ds_arena_printf(&w->ck->unit->arena, "the next %%%s", carry->name),
-                "the loop yields");
+        const ds_type *next = ds_verify__carry_next(w->ck, loop, carry->type);
+        const char *what = ds_arena_printf(&w->ck->unit->arena, "the next %%%s", carry->name);
+        const ds_type *found = read_use(w, &yield->in[i]);
+        bool same = found && compare(w, next, found, yield->in[i].loc, what, "the loop yields");
+        if (!same && i < loop->n_out) set_wrong(w, &loop->out[i], 1);
     }
 }
 
@@ -509,6 +484,7 @@ static void check_start(bound_walk *w, const ds_op *loop) {
     for (uint32_t i = 0; i < loop->n_args; i++) {
         const ds_value_info *carry = ds_value_at(w->at->func, loop->args[i]);
         const ds_type *init = read_use(w, &loop->in[i]);
+        if (!init) set_wrong(w, &loop->args[i], 1);
         if (!carry->type || !init) continue;
         compare(w, ds_verify__carry_at(w->ck, loop, carry->type, loop->lo), init, carry->loc,
                 ds_arena_printf(&w->ck->unit->arena, "the first %%%s", carry->name),
@@ -536,6 +512,7 @@ static void for_loop(bound_walk *w, const ds_op *loop) {
     w->turns = before;
     for (uint32_t i = 0; i < loop->n_args && i < loop->n_out; i++) {
         const ds_value_info *info_out = ds_value_at(w->at->func, loop->out[i]);
+        if (w->wrong[loop->out[i].i]) continue;
         check_type(w, info_out->type, value_text(w, loop->out[i]), info_out->loc);
     }
 }
@@ -627,6 +604,7 @@ static void check_instance(bound_walk *w, const instance *at) {
     w->env = ds_binding_env(w->ck->binding, NULL);
     w->turns = 1;
     const ds_func *func = at->func;
+    uint32_t errors = w->ck->diags->n_errors;
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_value_info *info = ds_value_at(func, func->args[i]);
         if (info->type) check_family(w, info, 0, 1, value_text(w, func->args[i]));
@@ -641,110 +619,27 @@ static void check_instance(bound_walk *w, const instance *at) {
         }
         check_family(w, &result, 0, 1, name);
     }
+    if (w->ck->diags->n_errors > errors) return; /* the body would repeat it */
+    w->wrong = ds_xcalloc(func->values.n + 1, 1);
     walk_block(w, &func->body);
-}
-
-/* ---- meshes and topologies ---- */
-
-static void check_order(bound_walk *w, const ds_mesh *mesh, int64_t places, int64_t devices) {
-    if (mesh->n_order != places) {
-        ds_verify__error(w->ck, DS_ERR_SHAPE, mesh->loc, NULL,
-                         "the order of mesh @%s lists %u devices, but its axes have %lld places",
-                         mesh->name, mesh->n_order, (long long)places);
-        return;
-    }
-    ds_map seen;
-    ds_map_init(&seen);
-    for (uint32_t i = 0; i < mesh->n_order; i++) {
-        int64_t device;
-        if (!eval(w, mesh->order[i], mesh->loc, &device)) break;
-        if (device < 0 || device >= devices) {
-            ds_verify__error(w->ck, DS_ERR_VALUE, mesh->loc, NULL,
-                             "the order of mesh @%s lists device %lld; there are %lld, from 0",
-                             mesh->name, (long long)device, (long long)devices);
-            break;
-        }
-        if (ds_map_find(&seen, (uint64_t)device)) {
-            ds_verify__error(w->ck, DS_ERR_VALUE, mesh->loc, NULL,
-                             "the order of mesh @%s lists device %lld twice", mesh->name,
-                             (long long)device);
-            break;
-        }
-        ds_map_put(&seen, (uint64_t)device, 1);
-    }
-    ds_map_deinit(&seen);
-}
-
-static bool check_pick(bound_walk *w, const ds_mesh *mesh) {
-    const ds_mesh *base = ds_find_mesh(mesh->module, mesh->base);
-    int64_t hi, devices;
-    ds_error err = {0};
-    if (!base || !eval(w, mesh->pick_hi, mesh->loc, &hi)) return false;
-    if (ds_mesh_count_devices(w->ck->binding, base, &devices, &err) != DS_OK) return false;
-    if (hi <= devices) return true;
-    ds_verify__error(w->ck, DS_ERR_VALUE, mesh->loc, NULL,
-                     "mesh @%s picks devices up to %lld, but @%s has %lld, numbered from 0",
-                     mesh->name, (long long)hi - 1, mesh->base, (long long)devices);
-    return false;
-}
-
-static void check_mesh(bound_walk *w, const ds_mesh *mesh) {
-    const int64_t *sizes = sizes_of(w, mesh);
-    int64_t devices, product = 1;
-    ds_error err = {0};
-    if (!sizes || (mesh->kind == DS_MESH_PICK && !check_pick(w, mesh))) return;
-    if (ds_mesh_count_devices(w->ck->binding, mesh, &devices, &err) != DS_OK) {
-        ds_verify__pass_on(w->ck, &err);
-        return;
-    }
-    ds_buf text = {0};
-    for (uint32_t i = 0; i < mesh->n_axes; i++) {
-        product *= sizes[i]; /* within int64, see ds_mesh_axis_sizes */
-        ds_buf_printf(&text, "%s%s = %lld", i ? ", " : "", mesh->axes[i].name, (long long)sizes[i]);
-    }
-    if (mesh->n_order && mesh->kind == DS_MESH_ON)
-        check_order(w, mesh, product, devices);
-    else if (product != devices)
-        ds_verify__error(w->ck, DS_ERR_SHAPE, mesh->loc, NULL,
-                         "mesh @%s has %lld places (%s), but %s %lld device%s", mesh->name,
-                         (long long)product, text.n ? text.text : "no axes",
-                         mesh->kind == DS_MESH_PICK
-                             ? "the pick takes"
-                             : ds_arena_printf(&w->ck->diags->arena, "@%s has", mesh->base),
-                         (long long)devices, devices == 1 ? "" : "s");
-    ds_buf_deinit(&text);
-}
-
-static void check_declarations(bound_walk *w) {
-    const ds_unit *unit = w->ck->unit;
-    w->env = ds_binding_env(w->ck->binding, NULL);
-    for (uint32_t m = 0; m < unit->modules.n; m++) {
-        const ds_module *module = unit->modules.at[m];
-        for (uint32_t i = 0; i < module->topologies.n; i++) {
-            int64_t n;
-            ds_error err = {0};
-            if (ds_topology_count_devices(w->ck->binding, module->topologies.at[i], &n, &err))
-                ds_verify__pass_on(w->ck, &err);
-        }
-        for (uint32_t i = 0; i < module->meshes.n; i++) check_mesh(w, module->meshes.at[i]);
-    }
+    free(w->wrong);
 }
 
 void ds_verify__bound(ds_checker *ck) {
     bound_walk w = {.ck = ck};
-    ds_map_init(&w.mesh_sizes);
     ds_map_init(&w.queued);
-    ds_arena_init(&w.arena);
-    check_declarations(&w);
+    ds_map_init(&w.said);
+    ds_verify__meshes_init(&w.meshes, ck);
+    ds_verify__mesh_declarations(&w.meshes);
     const ds_mesh *mesh = ds_scenario_mesh(ck->unit);
-    bound_mesh here = {.known = mesh != NULL, .mesh = mesh};
+    ds_bound_mesh here = {.known = mesh != NULL, .mesh = mesh};
     for (uint32_t m = 0; m < ck->unit->modules.n; m++) {
         const ds_module *module = ck->unit->modules.at[m];
         for (uint32_t i = 0; i < module->funcs.n; i++)
             if (!module->funcs.at[i]->n_mesh_params) enqueue(&w, module->funcs.at[i], NULL, here);
         for (uint32_t i = 0; i < module->programs.n; i++)
             for (uint32_t r = 0; r < module->programs.at[i]->n_ranks; r++)
-                enqueue(&w, module->programs.at[i]->ranks[r], NULL, (bound_mesh){.known = true});
+                enqueue(&w, module->programs.at[i]->ranks[r], NULL, (ds_bound_mesh){.known = true});
     }
     for (uint32_t i = 0; i < w.work.n; i++) {
         instance at = w.work.at[i]; /* the list grows underneath */
@@ -754,7 +649,7 @@ void ds_verify__bound(ds_checker *ck) {
     ds_verify__scenario_bound(ck);
     free(w.work.at);
     free(w.manual);
-    ds_arena_deinit(&w.arena);
+    ds_verify__meshes_deinit(&w.meshes);
+    ds_map_deinit(&w.said);
     ds_map_deinit(&w.queued);
-    ds_map_deinit(&w.mesh_sizes);
 }

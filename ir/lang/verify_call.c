@@ -52,8 +52,8 @@ static bool join(ds_checker *ck, const ds_func *caller, const ds_op *call, const
         const char *axis = inner->coords[i].axis;
         if (ds_verify__is_fixed(arg, axis)) {
             ds_verify__error(ck, DS_ERR_SHARDING, call->loc, NULL,
-                             "@%s picks a coordinate of `%s` from its mesh, but the call gives it "
-                             "%s, where `%s` is fixed already",
+                             "@%s picks a coordinate of '%s' from its mesh, but the call gives it "
+                             "%s, where '%s' is fixed already",
                              call->callee_name, axis, ds_verify__place_text(ck, arg), axis);
             return false;
         }
@@ -155,10 +155,10 @@ static const char *place_hint(ds_checker *ck, const ds_func *caller, const ds_op
         if (need->on.kind == DS_PLACE_NONE)
             return ds_arena_printf(
                 &ck->diags->arena,
-                "give @%s a mesh parameter, as in `func @%s<mesh @s>(%%x: f32[8] "
-                "on @s)`, and call it with the mesh",
+                "give @%s a mesh parameter, as in 'func @%s<mesh @s>(%%x: f32[8] "
+                "on @s)', and call it with the mesh",
                 op->callee_name, op->callee_name);
-        return "a call never moves data: bring the value there first, with `send` or `reshard`";
+        return "a call never moves data: bring the value there first, with 'send' or 'reshard'";
     }
     ds_type a = *need, b = *found;
     a.n_partials = b.n_partials = 0;
@@ -168,12 +168,12 @@ static const char *place_hint(ds_checker *ck, const ds_func *caller, const ds_op
     return NULL;
 }
 
-static void check_arg(ds_walker *w, const ds_op *op, uint32_t i) {
+static bool check_arg(ds_walker *w, const ds_op *op, uint32_t i) {
     ds_checker *ck = w->ck;
     const ds_func *callee = op->callee;
     const ds_value_info *param = ds_value_at(callee, callee->args[i]), *family;
     const ds_type *found = ds_verify__read(w, &op->in[i], &family);
-    if (!found || !param->type_written) return;
+    if (!found || !param->type_written) return true;
     const char *name = ds_verify__value_text(w, op->in[i].value);
     const ds_binder *binders = family ? family->binders : NULL;
     uint32_t n = family ? family->n_binders : 0;
@@ -182,19 +182,20 @@ static void check_arg(ds_walker *w, const ds_op *op, uint32_t i) {
                          "argument %u (%%%s) of @%s is %s, but %s is %s", i + 1, param->name,
                          op->callee_name, family_note(ck, param->binders, param->n_binders), name,
                          family_note(ck, binders, n));
-        return;
+        return false;
     }
     const ds_type *need = ds_verify__callee_type(ck, w->func, op, param->type);
-    if (!need) return;
+    if (!need) return false;
     need = ds_verify__rename(ck, need, param->binders, binders, n);
     const ds_type *plain = ds_verify__without_ones(ck, w->func, found);
     if (ds_verify__same_tensor(ck, NULL, need, plain) != DS_NO &&
         ds_verify__same_place(ck, w->func, NULL, &need->on, &found->on) != DS_NO)
-        return;
+        return true;
     ds_verify__error(ck, DS_ERR_TYPE, op->in[i].loc, place_hint(ck, w->func, op, need, plain),
                      "argument %u (%%%s) of @%s must be %s, but %s is %s", i + 1, param->name,
                      op->callee_name, ds_verify__type_text(ck, need), name,
                      ds_verify__type_text(ck, found));
+    return false;
 }
 
 /* ---- results ---- */
@@ -229,11 +230,11 @@ void ds_verify__call(ds_walker *w, ds_op *op) {
     bool places = true;
     for (uint32_t i = 0; i < op->n_mesh_args; i++)
         places = ds_verify__check_place(w->ck, w->func, &op->mesh_args[i], op->loc) && places;
-    bool ok = op->callee && check_counts(w, op) && places;
+    bool known = op->callee && check_counts(w, op) && places, ok = known;
     for (uint32_t i = 0; i < op->n_in; i++) {
         const ds_value_info *family;
-        if (ok) {
-            check_arg(w, op, i);
+        if (known) {
+            ok = check_arg(w, op, i) && ok;
         } else {
             ds_verify__read(w, &op->in[i], &family);
         }
@@ -242,7 +243,7 @@ void ds_verify__call(ds_walker *w, ds_op *op) {
         if (ok) {
             set_result(w, op, i);
         } else {
-            ds_verify__set_type(w, op->out[i], NULL, op->loc, "");
+            w->defined[op->out[i].i] = DS_WRONG;
         }
     }
 }

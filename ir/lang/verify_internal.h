@@ -9,6 +9,7 @@
  *   verify_call.c     calls: a callee's types as its caller sees them
  *   verify_region.c   for and local
  *   verify_bound.c    the walk with numbers
+ *   verify_mesh.c     meshes with numbers
  *   verify_scenario.c the scenario: keys, values, a runnable entry
  *   scenario.c        the table of keys, and readers for everybody */
 #ifndef DS_LANG_VERIFY_INTERNAL_H
@@ -117,6 +118,34 @@ const ds_type *ds_verify__rename(ds_checker *ck, const ds_type *type, const ds_b
  */
 const ds_type *ds_verify__without_ones(ds_checker *ck, const ds_func *func, const ds_type *type);
 
+/* ---- meshes with numbers (verify_mesh.c) ---- */
+
+#define DS_MAX_FIXED 16
+
+/* A mesh with some coordinates fixed. */
+typedef struct ds_bound_mesh {
+    bool known;          /* false: whatever runs the function */
+    const ds_mesh *mesh; /* NULL: one device */
+    uint32_t n_fixed;
+    const char *axis[DS_MAX_FIXED];
+    int64_t at[DS_MAX_FIXED];
+} ds_bound_mesh;
+
+typedef struct ds_mesh_table {
+    ds_checker *ck;
+    ds_map sizes;   /* ds_mesh → int64_t* of its axes; 0: it is wrong (reported) */
+    ds_arena arena; /* of the sizes */
+} ds_mesh_table;
+
+void ds_verify__meshes_init(ds_mesh_table *t, ds_checker *ck);
+void ds_verify__meshes_deinit(ds_mesh_table *t);
+/* The size of an axis, 1 if the mesh lacks it or a coordinate fixes it; false if unknown. */
+bool ds_verify__size_on(ds_mesh_table *t, const ds_bound_mesh *mesh, const char *axis,
+                        int64_t *size);
+uint64_t ds_verify__hash_mesh(uint64_t hash, const ds_bound_mesh *mesh);
+/* Checks every topology's count and every mesh against its devices. */
+void ds_verify__mesh_declarations(ds_mesh_table *t);
+
 /* ---- the walk (verify_types.c) ---- */
 
 typedef struct ds_index_scope {
@@ -124,11 +153,15 @@ typedef struct ds_index_scope {
     const struct ds_index_scope *up;
 } ds_index_scope;
 
+/* A wrong value was reported, so that its readers are silent. */
+enum { DS_DEFINED = 1, DS_WRONG = 2 };
+
 typedef struct ds_walker {
     ds_checker *ck;
     ds_func *func;
     const ds_program *program;     /* the body is a rank of it; else NULL */
-    uint8_t *defined;              /* per value */
+    uint8_t *defined;              /* per value: 0, DS_DEFINED or DS_WRONG */
+    bool *wrong_results;           /* per declared result: its type is wrong, and that was said */
     const ds_index_scope *indices; /* open loops, innermost first */
     const char **manual;           /* axes of the open local regions */
     uint32_t n_manual;

@@ -46,10 +46,10 @@ bool ds_verify__check_axis(ds_checker *ck, const ds_module *module, const char *
         DS_PUSH(&ck->diags->arena, &names.all, builtin_axes[i]);
     add_axes(ck, module, &names, MAX_IMPORT_DEPTH);
     const char *hint = ds_verify__hint(ck, "", axis, names.all.at, names.all.n);
-    if (!hint) hint = ds_arena_printf(&ck->diags->arena, "write `axis %s` to declare it", axis);
+    if (!hint) hint = ds_arena_printf(&ck->diags->arena, "write 'axis %s' to declare it", axis);
     ds_verify__error(ck, DS_ERR_NAME, loc, hint,
-                     "unknown mesh axis `%s`: there are pp, dp, cp, tp, ep and those declared by "
-                     "`axis NAME`",
+                     "unknown mesh axis '%s': there are pp, dp, cp, tp, ep and those declared by "
+                     "'axis NAME'",
                      axis);
     return false;
 }
@@ -182,9 +182,16 @@ static void add_to_set(ds_checker *ck, name_set *set, const ds_module *module, d
         }
         ds_item_kind kind_before = (ds_item_kind)(*found >> 32);
         name_of(module, kind_before, (uint32_t)*found, &before);
-        ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
-                         "%s %s%s is declared twice: line %u has a %s of that name",
-                         kind_text(kind), sigil, name, before.line, kind_text(kind_before));
+        const char *what =
+            ds_arena_printf(&ck->diags->arena, *sigil ? "%s%s" : "%s'%s'", sigil, name);
+        if (kind == kind_before)
+            ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
+                             "%s %s is declared twice; the first one is on line %u",
+                             kind_text(kind), what, before.line);
+        else
+            ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
+                             "the name %s is taken by the %s on line %u", what,
+                             kind_text(kind_before), before.line);
     }
 }
 
@@ -210,7 +217,7 @@ static void check_duplicates(ds_checker *ck, const ds_module *module) {
     for (uint32_t i = 0; i < module->axes.n; i++)
         if (is_builtin_axis(module->axes.at[i].name))
             ds_verify__error(ck, DS_ERR_NAME, module->axes.at[i].loc, NULL,
-                             "axis `%s` needs no declaration: pp, dp, cp, tp and ep always exist",
+                             "axis '%s' needs no declaration: pp, dp, cp, tp and ep always exist",
                              module->axes.at[i].name);
     for (uint32_t i = 1; i < module->scenarios.n; i++)
         ds_verify__error(ck, DS_ERR_NAME, module->scenarios.at[i].loc, NULL,
@@ -232,14 +239,14 @@ static void check_with(ds_checker *ck, const ds_import *import) {
         for (uint32_t j = 0; j < i; j++)
             if (import->with[j].name == with->name)
                 ds_verify__error(ck, DS_ERR_NAME, with->loc, NULL,
-                                 "param `%s` is given twice for \"%s\"", with->name, import->path);
+                                 "param '%s' is given twice for \"%s\"", with->name, import->path);
         if (find_param(import->module, with->name)) continue;
         ds_names names = {0};
         for (uint32_t k = 0; k < import->module->params.n; k++)
             DS_PUSH(&ck->diags->arena, &names.all, import->module->params.at[k].name);
         ds_verify__error(ck, DS_ERR_NAME, with->loc,
                          ds_verify__hint(ck, "", with->name, names.all.at, names.all.n),
-                         "\"%s\" has no param `%s`", import->path, with->name);
+                         "\"%s\" has no param '%s'", import->path, with->name);
     }
 }
 
@@ -250,7 +257,7 @@ static void check_imports(ds_checker *ck, const ds_module *module) {
         for (uint32_t j = 0; j < i && import->alias; j++)
             if (module->imports.at[j].alias == import->alias)
                 ds_verify__error(ck, DS_ERR_NAME, import->loc, NULL,
-                                 "the alias `%s` is taken by the import on line %u", import->alias,
+                                 "the alias '%s' is taken by the import on line %u", import->alias,
                                  module->imports.at[j].loc.line);
     }
 }
@@ -268,7 +275,7 @@ static void count_param_uses(ds_checker *ck, const ds_module *module) {
     }
     for (uint32_t i = 0; i < module->params.n; i++)
         if (!module->params.at[i].n_uses)
-            ds_verify__warn(ck, module->params.at[i].loc, "param `%s` is never used",
+            ds_verify__warn(ck, module->params.at[i].loc, "param '%s' is never used",
                             module->params.at[i].name);
 }
 
@@ -276,7 +283,7 @@ void ds_verify__index_name(ds_checker *ck, const ds_module *module, const char *
     const ds_param *param = find_param(module, name);
     if (param)
         ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
-                         "the index `%s` hides the param of that name (line %u); take another name",
+                         "the index '%s' hides the param of that name (line %u); take another name",
                          name, param->loc.line);
 }
 
@@ -318,7 +325,7 @@ static void check_mesh(ds_checker *ck, const ds_mesh *mesh) {
         for (uint32_t j = 0; j < i; j++)
             if (mesh->axes[j].name == axis->name) {
                 ds_verify__error(ck, DS_ERR_NAME, axis->loc, NULL,
-                                 "mesh @%s has the axis `%s` twice", mesh->name, axis->name);
+                                 "mesh @%s has the axis '%s' twice", mesh->name, axis->name);
                 break;
             }
     }

@@ -50,8 +50,8 @@ bool ds_verify__mesh_has_axis(const ds_mesh *mesh, const char *axis) {
 static void unknown_mesh(ds_checker *ck, const ds_func *func, const ds_place *place, ds_loc loc) {
     if (ds_find_topology(func->module, place->name)) {
         ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
-                         "@%s is a topology; values live on a mesh over it (`mesh @m = [dp = 8] on "
-                         "@%s`) or on one of its devices (`@%s.gpu[0]`)",
+                         "@%s is a topology; values live on a mesh over it ('mesh @m = [dp = 8] on "
+                         "@%s') or on one of its devices ('@%s.gpu[0]')",
                          place->name, place->name, place->name);
         return;
     }
@@ -74,7 +74,7 @@ static bool check_coord(ds_checker *ck, const ds_func *func, const ds_place *pla
     if (!ds_verify__check_axis(ck, func->module, axis, loc)) return false;
     for (uint32_t i = 0; i < index; i++) {
         if (place->coords[i].axis != axis) continue;
-        ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "the place %s fixes the axis `%s` twice",
+        ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "the place %s fixes the axis '%s' twice",
                          ds_verify__place_text(ck, place), axis);
         return false;
     }
@@ -82,7 +82,7 @@ static bool check_coord(ds_checker *ck, const ds_func *func, const ds_place *pla
     ds_buf axes = {0};
     for (uint32_t i = 0; i < mesh->n_axes; i++)
         ds_buf_printf(&axes, "%s%s", i ? ", " : "", mesh->axes[i].name);
-    ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "mesh @%s has no axis `%s`; it has %s",
+    ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "mesh @%s has no axis '%s'; it has %s",
                      place->name, axis, axes.n ? axes.text : "none");
     ds_buf_deinit(&axes);
     return false;
@@ -94,7 +94,7 @@ static bool check_device(ds_checker *ck, const ds_place *place, const ds_topolog
     if (!node) return false;
     if (node->kind == DS_NODE_DEVICE || node->kind == DS_NODE_INSTANCE) return true;
     static const char *const kinds[] = {"device", "switch", "nic", "host", "instance"};
-    ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "values live on devices; `%s` of @%s is a %s",
+    ds_verify__error(ck, DS_ERR_NAME, loc, NULL, "values live on devices; '%s' of @%s is a %s",
                      node->name, topology->name, kinds[node->kind]);
     return false;
 }
@@ -131,7 +131,7 @@ static bool check_type_axis(const axis_use *u, const char *axis, const char *rol
     if (!ds_verify__check_axis(u->ck, u->func->module, axis, u->loc)) return false;
     if (!ds_verify__is_fixed(&u->type->on, axis)) return true;
     ds_verify__error(u->ck, DS_ERR_SHARDING, u->loc, NULL,
-                     "%s is %s `%s`, but lives on %s, where `%s` is fixed to one coordinate",
+                     "%s is %s '%s', but lives on %s, where '%s' is fixed to one coordinate",
                      u->what, role, axis, ds_verify__place_text(u->ck, &u->type->on), axis);
     return false;
 }
@@ -148,7 +148,7 @@ static bool check_once(const axis_use *u) {
         for (uint32_t j = 0; j < i; j++)
             if (seen[i] == seen[j]) {
                 ds_verify__error(u->ck, DS_ERR_SHARDING, u->loc, NULL,
-                                 "the type of %s uses the axis `%s` twice: %s", u->what, seen[i],
+                                 "the type of %s uses the axis '%s' twice: %s", u->what, seen[i],
                                  ds_verify__type_text(u->ck, u->type));
                 return false;
             }
@@ -170,8 +170,8 @@ bool ds_verify__check_type(ds_checker *ck, const ds_func *func, const ds_type *t
     for (uint32_t d = 0; d < type->rank; d++) split = split || type->dims[d].n_splits;
     if (!split && !type->n_partials && type->on.kind == DS_PLACE_NONE) return true;
     ds_verify__error(ck, DS_ERR_SHARDING, loc, NULL,
-                     "%s is %s; in a rank's body types are local: no mesh axes, no `partial`, no "
-                     "`on`",
+                     "%s is %s; in a rank's body types are local: no mesh axes, no 'partial', no "
+                     "'on'",
                      what, ds_verify__type_text(ck, type));
     return false;
 }

@@ -50,7 +50,7 @@ static void check_places(ds_checker *ck, const ds_schedule *schedule) {
     for (int64_t c = 0; schedule->n_place && c < schedule->chunks; c++) {
         if (ds_map_find(&placed, (uint64_t)c)) continue;
         ds_verify__error(ck, DS_ERR_VALUE, schedule->loc, NULL,
-                         "@%s does not place chunk %lld: write `%lld->STAGE` after `place`",
+                         "@%s does not place chunk %lld: write '%lld->STAGE' after 'place'",
                          schedule->name, (long long)c, (long long)c);
         break;
     }
@@ -92,7 +92,7 @@ static bool check_peer(ds_checker *ck, const ds_program *program, const ds_func 
     int64_t rank;
     if (!DS_HAS_EXPR(peer)) {
         ds_verify__error(ck, DS_ERR_TYPE, op->loc, NULL,
-                         "in a rank's body %s says its peer: `%s RANK tag NUMBER`",
+                         "in a rank's body %s says its peer: '%s RANK tag NUMBER'",
                          ds_op_name(op->code), word);
         return false;
     }
@@ -146,7 +146,7 @@ bool ds_verify__rank_op(ds_checker *ck, const ds_program *program, const ds_func
     if (op->n_over || op->across || op->n_to) {
         ds_verify__error(ck, DS_ERR_TYPE, op->loc, NULL,
                          "in a rank's body there are no mesh axes and no places: write %s with "
-                         "`group (0, 1, ...)`, `to RANK` or `from RANK`",
+                         "'group (0, 1, ...)', 'to RANK' or 'from RANK'",
                          ds_op_name(op->code));
         return false;
     }
@@ -157,7 +157,7 @@ bool ds_verify__rank_op(ds_checker *ck, const ds_program *program, const ds_func
             return false;
         if (DS_HAS_EXPR(op->tag)) return true;
         ds_verify__error(ck, DS_ERR_TYPE, op->loc, NULL,
-                         "%s needs a tag, so that it meets its partner: `tag 7`",
+                         "%s needs a tag, so that it meets its partner: 'tag 7'",
                          ds_op_name(op->code));
         return false;
     }

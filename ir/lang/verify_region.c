@@ -35,10 +35,10 @@ static void define_carry(ds_walker *w, const ds_op *loop, uint32_t i) {
         ds_verify__set_type(w, loop->args[i], init, carry->loc, "it starts as");
         return;
     }
-    w->defined[loop->args[i].i] = 1;
-    if (!ds_verify__check_type(ck, w->func, carry->type, ds_verify__value_text(w, loop->args[i]),
-                               carry->loc))
-        return;
+    bool ok = ds_verify__check_type(ck, w->func, carry->type,
+                                    ds_verify__value_text(w, loop->args[i]), carry->loc);
+    w->defined[loop->args[i].i] = ok ? DS_DEFINED : DS_WRONG;
+    if (!ok) return;
     const ds_type *first = at_turn(ck, loop, carry->type, loop->lo);
     if (ds_verify__same_type(ck, w->func, NULL, first, init) == DS_NO) {
         ds_verify__error(
@@ -62,6 +62,7 @@ static void check_next(ds_walker *w, const ds_op *loop, const ds_op *yield, uint
                      ds_verify__value_text(w, yield->in[i].value), ds_verify__type_text(ck, found),
                      carry->name, ds_verify__type_text(ck, next),
                      moves ? " at the next turn" : " at every turn");
+    w->defined[loop->args[i].i] = DS_WRONG; /* and so is what the loop ends with */
 }
 
 /* A kept value becomes a family over the loop's range; a family that is kept gains a binder. */
@@ -114,7 +115,7 @@ static void check_loop_index(ds_walker *w, const ds_op *loop) {
     for (const ds_index_scope *at = w->indices; at; at = at->up)
         if (at->name == loop->index) {
             ds_verify__error(w->ck, DS_ERR_NAME, loop->loc, NULL,
-                             "the index `%s` is already that of an enclosing loop", loop->index);
+                             "the index '%s' is already that of an enclosing loop", loop->index);
             return;
         }
 }
@@ -135,17 +136,21 @@ void ds_verify__for(ds_walker *w, ds_op *loop) {
         check_yield(w, loop, yield);
     } else if (!ds_verify__has_end(loop->body) && loop->n_args + loop->n_out) {
         ds_verify__error(w->ck, DS_ERR_TYPE, loop->loc, NULL,
-                         "the loop carries or keeps values, but its body does not end in `yield`");
+                         "the loop carries or keeps values, but its body does not end in 'yield'");
     }
     w->indices = scope.up;
-    ds_verify__leave(w, loop);
     for (uint32_t i = 0; i < loop->n_out; i++) {
         if (w->defined[loop->out[i].i]) continue;
         const ds_type *carry = i < loop->n_args ? ds_value_at(w->func, loop->args[i])->type : NULL;
+        if (!carry || w->defined[loop->args[i].i] == DS_WRONG) {
+            w->defined[loop->out[i].i] = DS_WRONG;
+            continue;
+        }
         const ds_value_info *info = ds_value_at(w->func, loop->out[i]);
-        ds_verify__set_type(w, loop->out[i], carry ? at_turn(w->ck, loop, carry, loop->hi) : NULL,
-                            info->loc, "the loop ends with");
+        ds_verify__set_type(w, loop->out[i], at_turn(w->ck, loop, carry, loop->hi), info->loc,
+                            "the loop ends with");
     }
+    ds_verify__leave(w, loop);
 }
 
 /* ---- local ---- */
@@ -225,14 +230,14 @@ static void check_local_yield(ds_walker *w, const ds_op *region, const ds_op *yi
     if (!yield) {
         if (!ds_verify__has_end(region->body) && region->n_out)
             ds_verify__error(w->ck, DS_ERR_TYPE, region->loc, NULL,
-                             "the local region gives %u value%s, but does not end in `yield`",
+                             "the local region gives %u value%s, but does not end in 'yield'",
                              region->n_out, region->n_out == 1 ? "" : "s");
         return;
     }
     if (yield->n_in != region->n_out || yield->n_keep) {
         ds_verify__error(w->ck, DS_ERR_TYPE, yield->loc, NULL,
                          yield->n_keep ? "a local region keeps nothing: it gives %u value%s, and "
-                                         "`keep` belongs to loops (%u yielded)"
+                                         "'keep' belongs to loops (%u yielded)"
                                        : "the local region gives %u value%s and yields %u",
                          region->n_out, region->n_out == 1 ? "" : "s", yield->n_in);
         return;
@@ -250,10 +255,10 @@ static void check_region_axes(ds_walker *w, const ds_op *region) {
         ds_verify__check_axis(w->ck, w->func->module, region->over[i], region->loc);
         if (is_listed(region->over[i], region->over, i))
             ds_verify__error(w->ck, DS_ERR_NAME, region->loc, NULL,
-                             "`over` lists the axis `%s` twice", region->over[i]);
+                             "'over' lists the axis '%s' twice", region->over[i]);
         if (is_listed(region->over[i], w->manual, w->n_manual))
             ds_verify__error(w->ck, DS_ERR_SHARDING, region->loc, NULL,
-                             "`%s` is local already: an enclosing region is over it",
+                             "'%s' is local already: an enclosing region is over it",
                              region->over[i]);
     }
 }

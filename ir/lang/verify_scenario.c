@@ -28,7 +28,7 @@ static bool may_be_text(const ds_checker *ck, const ds_attr *attr) {
 
 static void wrong_kind(ds_checker *ck, const ds_knob *knob, const ds_attr *attr,
                        const char *needed) {
-    ds_verify__error(ck, DS_ERR_TYPE, attr->loc, NULL, "`%s` must be %s: %s", knob->name, needed,
+    ds_verify__error(ck, DS_ERR_TYPE, attr->loc, NULL, "'%s' must be %s (%s)", knob->name, needed,
                      knob->doc);
 }
 
@@ -47,9 +47,10 @@ static void check_choice(ds_checker *ck, const ds_knob *knob, const ds_attr *att
         }
         at += n + (at[n] == ' ');
     }
-    ds_verify__error(ck, DS_ERR_VALUE, attr->loc,
-                     ds_verify__hint(ck, "", text, names.all.at, names.all.n),
-                     "`%s` cannot be %s; it is one of %s", knob->name, text, list.text);
+    const char *hint =
+        knob->kind == DS_KNOB_INT ? NULL : ds_verify__hint(ck, "", text, names.all.at, names.all.n);
+    ds_verify__error(ck, DS_ERR_VALUE, attr->loc, hint, "'%s' cannot be %s; it is one of %s",
+                     knob->name, text, list.text);
     ds_buf_deinit(&list);
 }
 
@@ -65,7 +66,7 @@ static void check_text(ds_checker *ck, const ds_knob *knob, const ds_attr *attr)
 static void check_reference(ds_checker *ck, const ds_module *module, const ds_knob *knob,
                             const ds_attr *attr) {
     if (attr->kind != DS_ATTR_PLACE || attr->place.kind != DS_PLACE_MESH || attr->place.n_coords) {
-        wrong_kind(ck, knob, attr, "a name, as in `@name`");
+        wrong_kind(ck, knob, attr, "a name, as in '@name'");
         return;
     }
     const char *name = attr->place.name;
@@ -94,12 +95,12 @@ static void check_quantity(ds_checker *ck, const ds_knob *knob, const ds_attr *a
     if (attr->kind != DS_ATTR_QUANTITY)
         wrong_kind(ck, knob, attr, "a number with a unit");
     else if (ds_unit_dimension(attr->unit) != knob->dimension)
-        ds_verify__error(ck, DS_ERR_VALUE, attr->loc, NULL, "`%s` cannot be given in `%s`: %s",
+        ds_verify__error(ck, DS_ERR_VALUE, attr->loc, NULL, "'%s' cannot be given in '%s' (%s)",
                          knob->name, ds_unit_text(attr->unit), knob->doc);
 }
 
-static void check_section(ds_checker *ck, const ds_module *module, const char *section,
-                          const ds_attr *entries, uint32_t n);
+static uint32_t check_section(ds_checker *ck, const ds_module *module, const char *section,
+                              const ds_attr *entries, uint32_t n);
 
 static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *knob,
                         const ds_attr *attr) {
@@ -141,7 +142,7 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
         if (attr->kind == DS_ATTR_BLOCK) {
             check_section(ck, module, knob->name, attr->items, attr->n_items);
         } else if (!is_on_off(attr) || strcmp(knob->name, "train") != 0) {
-            wrong_kind(ck, knob, attr, "a block `{ ... }`");
+            wrong_kind(ck, knob, attr, "a block '{ ... }'");
         }
         break;
     }
@@ -159,15 +160,15 @@ static void unknown_key(ds_checker *ck, const char *section, const ds_attr *attr
     for (uint32_t i = 0; i < n && !hint; i++)
         if (strcmp(all[i].name, attr->name) == 0)
             hint = *all[i].section
-                       ? ds_arena_printf(&ck->diags->arena, "`%s` belongs into `%s { ... }`",
+                       ? ds_arena_printf(&ck->diags->arena, "'%s' belongs into '%s { ... }'",
                                          attr->name, all[i].section)
-                       : ds_arena_printf(&ck->diags->arena, "`%s` belongs beside `%s`, not into it",
+                       : ds_arena_printf(&ck->diags->arena, "'%s' belongs beside '%s', not into it",
                                          attr->name, section);
     if (*section) {
-        ds_verify__error(ck, DS_ERR_NAME, attr->loc, hint, "unknown key `%s` in `%s`", attr->name,
+        ds_verify__error(ck, DS_ERR_NAME, attr->loc, hint, "unknown key '%s' in '%s'", attr->name,
                          section);
     } else {
-        ds_verify__error(ck, DS_ERR_NAME, attr->loc, hint, "unknown key `%s` in the scenario",
+        ds_verify__error(ck, DS_ERR_NAME, attr->loc, hint, "unknown key '%s' in the scenario",
                          attr->name);
     }
 }
@@ -177,17 +178,21 @@ static bool is_override(const char *section, const ds_attr *attr) {
     return attr->quoted_name && (strcmp(section, "strategy") == 0 || strcmp(section, "ops") == 0);
 }
 
-static void check_section(ds_checker *ck, const ds_module *module, const char *section,
-                          const ds_attr *entries, uint32_t n) {
+/* The number of unknown keys. */
+static uint32_t check_section(ds_checker *ck, const ds_module *module, const char *section,
+                              const ds_attr *entries, uint32_t n) {
+    uint32_t unknown = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (is_override(section, &entries[i])) continue;
         const ds_knob *knob = ds_scenario_knob(section, entries[i].name);
         if (!knob || entries[i].quoted_name) {
             unknown_key(ck, section, &entries[i]);
+            unknown++;
             continue;
         }
         check_value(ck, module, knob, &entries[i]);
     }
+    return unknown;
 }
 
 /* ---- the entry ---- */
@@ -199,9 +204,12 @@ static void refuse_weights(ds_checker *ck, const ds_func *entry, const ds_func *
         if (op->body) refuse_weights(ck, entry, func, op->body, visited);
         if (op->code == DS_OP_WEIGHT && op->n_out)
             ds_verify__error(ck, DS_ERR_TYPE, op->loc, NULL,
-                             "weight %%%s in @%s, which the scenario runs as a program: there, "
-                             "weights are arguments (`model =` takes functions with weights)",
-                             ds_value_at(func, op->out[0])->name, entry->name);
+                             "weight %%%s in @%s%s%s: a program takes its weights as arguments; "
+                             "functions with weights are run by 'model ='",
+                             ds_value_at(func, op->out[0])->name, func->name,
+                             func == entry ? ", which the scenario runs as a program"
+                                           : ", which is called by the program @",
+                             func == entry ? "" : entry->name);
         if (op->code != DS_OP_CALL || !op->callee || ds_map_find(visited, DS_KEY(op->callee)))
             continue;
         ds_map_put(visited, DS_KEY(op->callee), 1);
@@ -209,18 +217,20 @@ static void refuse_weights(ds_checker *ck, const ds_func *entry, const ds_func *
     }
 }
 
-static void check_entry(ds_checker *ck, const ds_module *module, const ds_scenario *scenario) {
+static void check_entry(ds_checker *ck, const ds_module *module, const ds_scenario *scenario,
+                        bool has_unknown) {
     const ds_attr *program = ds_attr_find(scenario->entries, scenario->n_entries, "program");
     const ds_attr *model = ds_attr_find(scenario->entries, scenario->n_entries, "model");
     if (program && model) {
         ds_verify__error(ck, DS_ERR_NAME, program->loc, NULL,
-                         "a scenario has a `model` or a `program`, not both");
+                         "a scenario has a 'model' or a 'program', not both");
         return;
     }
     const ds_attr *entry = program ? program : model;
+    if (!entry && has_unknown) return; /* one of them may be a misspelt entry */
     if (!entry) {
         ds_verify__error(ck, DS_ERR_NAME, scenario->loc, NULL,
-                         "the scenario says nothing to run: add `model = @f` or `program = @f`");
+                         "the scenario says nothing to run: add 'model = @f' or 'program = @f'");
         return;
     }
     if (entry->kind != DS_ATTR_PLACE) return;
@@ -242,8 +252,8 @@ static void check_entry(ds_checker *ck, const ds_module *module, const ds_scenar
 void ds_verify__scenario(ds_checker *ck, const ds_module *module) {
     if (!module->scenarios.n) return;
     const ds_scenario *scenario = &module->scenarios.at[0];
-    check_section(ck, module, "", scenario->entries, scenario->n_entries);
-    check_entry(ck, module, scenario);
+    uint32_t unknown = check_section(ck, module, "", scenario->entries, scenario->n_entries);
+    check_entry(ck, module, scenario, unknown > 0);
 }
 
 /* ---- with numbers ---- */
@@ -288,7 +298,7 @@ static void check_world(ds_checker *ck) {
     ds_loc loc = ds_scenario_find(ck->unit, "", "strategy")->loc;
     if (ds_scenario_int(ck->binding, "strategy", "ep", &ep, NULL) == DS_OK &&
         size[1] * size[2] % ep)
-        ds_verify__error(ck, DS_ERR_VALUE, loc, NULL,
+        ds_verify__error(ck, DS_ERR_VALUE, ds_scenario_find(ck->unit, "strategy", "ep")->loc, NULL,
                          "ep = %lld does not divide dp * cp = %lld: experts are split over the "
                          "devices of data and context parallelism",
                          (long long)ep, (long long)(size[1] * size[2]));

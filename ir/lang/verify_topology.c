@@ -18,7 +18,7 @@ static void check_node(ds_checker *ck, const ds_topology *topology, uint32_t ind
     const ds_node_decl *first = find_node(topology, node->name);
     if (first != node)
         ds_verify__error(ck, DS_ERR_NAME, node->loc, NULL,
-                         "topology @%s has two nodes named `%s`; the first is on line %u",
+                         "topology @%s has two nodes named '%s'; the first is on line %u",
                          topology->name, node->name, first->loc.line);
     if (node->kind == DS_NODE_INSTANCE && !ds_find_topology(topology->module, node->type_name))
         ds_verify__unknown(ck, topology->module, DS_ITEM_TOPOLOGY, node->loc, node->type_name);
@@ -32,7 +32,7 @@ static void unknown_node(ds_checker *ck, const ds_topology *topology, const char
     for (uint32_t i = 0; i < topology->nodes.n; i++)
         DS_PUSH(&ck->diags->arena, &names.all, topology->nodes.at[i].name);
     ds_verify__error(ck, DS_ERR_NAME, loc, ds_verify__hint(ck, "", name, names.all.at, names.all.n),
-                     "topology @%s has no node `%s`", topology->name, name);
+                     "topology @%s has no node '%s'", topology->name, name);
 }
 
 const ds_node_decl *ds_verify__path(ds_checker *ck, const ds_topology *topology,
@@ -41,8 +41,8 @@ const ds_node_decl *ds_verify__path(ds_checker *ck, const ds_topology *topology,
     for (uint32_t i = 0; i < n; i++) {
         if (node && node->kind != DS_NODE_INSTANCE) {
             ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
-                             "`%s` has nothing inside: it is no nested "
-                             "topology, so `.%s` leads nowhere",
+                             "'%s' has nothing inside: it is no nested "
+                             "topology, so '.%s' leads nowhere",
                              node->name, steps[i].name);
             return NULL;
         }
@@ -56,13 +56,13 @@ const ds_node_decl *ds_verify__path(ds_checker *ck, const ds_topology *topology,
         bool indexed = DS_HAS_EXPR(steps[i].index);
         if (DS_HAS_EXPR(node->count) && !indexed) {
             ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
-                             "there are several `%s` in @%s: say which one, as in `%s[0]`",
+                             "there are several '%s' in @%s: say which one, as in '%s[0]'",
                              node->name, topology->name, node->name);
             return NULL;
         }
         if (!DS_HAS_EXPR(node->count) && indexed) {
             ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
-                             "`%s` of @%s is a single node: write it without `[...]`", node->name,
+                             "'%s' of @%s is a single node: write it without '[...]'", node->name,
                              topology->name);
             return NULL;
         }
@@ -77,7 +77,7 @@ static void check_end(ds_checker *ck, const ds_topology *topology, const ds_link
     const ds_node_decl *node = ds_verify__path(ck, topology, steps, n, link->loc);
     if (node && node->kind == DS_NODE_INSTANCE)
         ds_verify__error(ck, DS_ERR_NAME, link->loc, NULL,
-                         "a link ends at a device, switch, nic or host; `%s` is a whole @%s: name "
+                         "a link ends at a device, switch, nic or host; '%s' is a whole @%s: name "
                          "one of the nodes inside it",
                          node->name, node->type_name);
 }
@@ -90,7 +90,7 @@ static void check_unit(ds_checker *ck, const ds_link_decl *link, ds_quantity q, 
                          what, example);
     } else if (ds_unit_dimension(q.unit) != dimension) {
         ds_verify__error(ck, DS_ERR_VALUE, link->loc, NULL,
-                         "a link's %s cannot be given in `%s`; write it as in %s", what,
+                         "a link's %s cannot be given in '%s'; write it as in %s", what,
                          ds_unit_text(q.unit), example);
     }
 }
@@ -101,49 +101,57 @@ static void check_link(ds_checker *ck, const ds_topology *topology, const ds_lin
         for (uint32_t j = 0; j < i; j++)
             if (link->loops[j].name == link->loops[i].name)
                 ds_verify__error(ck, DS_ERR_NAME, link->loops[i].loc, NULL,
-                                 "the index `%s` is already taken by an outer loop of this link",
+                                 "the index '%s' is already taken by an outer loop of this link",
                                  link->loops[i].name);
     }
     check_end(ck, topology, link, link->a, link->n_a);
     check_end(ck, topology, link, link->b, link->n_b);
-    check_unit(ck, link, link->bandwidth, 'R', "bandwidth", "`300 GB/s`");
-    check_unit(ck, link, link->latency, 'T', "latency", "`1.5 us`");
+    check_unit(ck, link, link->bandwidth, 'R', "bandwidth", "'300 GB/s'");
+    check_unit(ck, link, link->latency, 'T', "latency", "'1.5 us'");
 }
 
 /* ---- nesting ---- */
 
 #define MAX_NESTING 64 /* levels; a cluster has about five */
 
-/* Looks for `target` below `at`; *chain is the way to it. Every topology is visited once. */
-static bool nests(const ds_topology *at, const ds_topology *target, ds_map *visited, ds_buf *chain,
-                  uint32_t depth) {
+typedef struct nest_search {
+    const ds_topology *target;
+    ds_map visited;
+    ds_buf chain;
+    bool told; /* the cycle has an earlier topology, where it is reported */
+} nest_search;
+
+/* Looks for the target below `at`; the chain is the way to it. Every topology is visited once. */
+static bool nests(nest_search *s, const ds_topology *at, uint32_t depth) {
     for (uint32_t i = 0; i < at->nodes.n && depth; i++) {
         if (at->nodes.at[i].kind != DS_NODE_INSTANCE) continue;
         const ds_topology *inner = ds_find_topology(at->module, at->nodes.at[i].type_name);
         if (!inner) continue;
-        size_t n = chain->n;
-        ds_buf_printf(chain, " -> @%s", inner->name);
-        if (inner == target) return true;
-        if (!ds_map_find(visited, DS_KEY(inner))) {
-            ds_map_put(visited, DS_KEY(inner), 1);
-            if (nests(inner, target, visited, chain, depth - 1)) return true;
+        size_t n = s->chain.n;
+        ds_buf_printf(&s->chain, " -> @%s", inner->name);
+        if (inner == s->target) return true;
+        if (!ds_map_find(&s->visited, DS_KEY(inner))) {
+            ds_map_put(&s->visited, DS_KEY(inner), 1);
+            if (nests(s, inner, depth - 1)) {
+                s->told = s->told || inner->loc.line < s->target->loc.line;
+                return true;
+            }
         }
-        chain->n = n;
-        chain->text[n] = '\0';
+        s->chain.n = n;
+        s->chain.text[n] = '\0';
     }
     return false;
 }
 
 static void check_nesting(ds_checker *ck, const ds_topology *topology) {
-    ds_map visited;
-    ds_map_init(&visited);
-    ds_buf chain = {0};
-    ds_buf_printf(&chain, "@%s", topology->name);
-    if (nests(topology, topology, &visited, &chain, MAX_NESTING))
+    nest_search s = {.target = topology};
+    ds_map_init(&s.visited);
+    ds_buf_printf(&s.chain, "@%s", topology->name);
+    if (nests(&s, topology, MAX_NESTING) && !s.told)
         ds_verify__error(ck, DS_ERR_NAME, topology->loc, NULL, "topology @%s contains itself: %s",
-                         topology->name, chain.text);
-    ds_buf_deinit(&chain);
-    ds_map_deinit(&visited);
+                         topology->name, s.chain.text);
+    ds_buf_deinit(&s.chain);
+    ds_map_deinit(&s.visited);
 }
 
 void ds_verify__topology(ds_checker *ck, const ds_topology *topology) {
@@ -173,7 +181,7 @@ static ds_status count_node(counter *c, const ds_topology *topology, const ds_no
     if (DS_HAS_EXPR(node->count))
         DS_TRY(ds_expr_eval_int(&c->env, node->count, node->loc, &count, c->err));
     if (count < 0)
-        return ds_error_set(c->err, DS_ERR_VALUE, node->loc, "the count of `%s` is %lld, below 0",
+        return ds_error_set(c->err, DS_ERR_VALUE, node->loc, "the count of '%s' is %lld, below 0",
                             node->name, (long long)count);
     if (node->kind == DS_NODE_INSTANCE) {
         const ds_topology *inner = ds_find_topology(topology->module, node->type_name);
@@ -186,7 +194,7 @@ static ds_status count_node(counter *c, const ds_topology *topology, const ds_no
     }
     if (!ds_mul_i64(count, inside, out))
         return ds_error_set(c->err, DS_ERR_OVERFLOW, node->loc,
-                            "%lld times %lld devices in `%s` are beyond 64 bits", (long long)count,
+                            "%lld times %lld devices in '%s' are beyond 64 bits", (long long)count,
                             (long long)inside, node->name);
     return DS_OK;
 }
