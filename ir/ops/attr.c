@@ -194,6 +194,17 @@ ds_status ds_ops__int(const ds_exprs *exprs, const ds_env *env, ds_expr e, ds_lo
     return env ? ds_expr_eval_int(env, e, loc, out, err) : DS_OK;
 }
 
+ds_status ds_ops__at_least(const ds_infer *ctx, const char *name, ds_expr e, int64_t least,
+                           ds_error *err) {
+    int64_t value = 0;
+    bool known;
+    DS_TRY(ds_ops__int(&ctx->unit->exprs, ctx->env, e, ctx->op->loc, &value, &known, err));
+    if (!known || value >= least) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, ctx->op->loc,
+                        "%s: '%s' is %lld, but must be at least %lld", ds_op_name(ctx->op->code),
+                        name, (long long)value, (long long)least);
+}
+
 ds_status ds_op_attr_int(const ds_op *op, const ds_env *env, const char *name, int64_t *out,
                          ds_error *err) {
     const ds_attr *attr = attr_of(op, name);

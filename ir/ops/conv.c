@@ -32,26 +32,10 @@ typedef struct window {
 
 /* What cannot be decided yet passes; the result's own check finds sizes below 1. */
 static ds_status check_window(const ds_match *m, const window *w, ds_error *err) {
-    const ds_infer *ctx = m->ctx;
-    const struct {
-        const char *name;
-        ds_expr e;
-        int64_t least;
-    } checks[] = {{"window", w->size, 1},
-                  {"stride", w->stride, 1},
-                  {"dilation", w->dilation, 1},
-                  {"pad", w->pad, 0}};
-    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-        int64_t value = 0;
-        bool known;
-        DS_TRY(ds_ops__int(&ctx->unit->exprs, ctx->env, checks[i].e, ctx->op->loc, &value, &known,
-                           err));
-        if (known && value < checks[i].least)
-            return ds_error_set(err, DS_ERR_VALUE, ctx->op->loc,
-                                "%s: '%s' is %lld, but must be at least %lld", m->desc->name,
-                                checks[i].name, (long long)value, (long long)checks[i].least);
-    }
-    return DS_OK;
+    DS_TRY(ds_ops__at_least(m->ctx, "window", w->size, 1, err));
+    DS_TRY(ds_ops__at_least(m->ctx, "stride", w->stride, 1, err));
+    DS_TRY(ds_ops__at_least(m->ctx, "dilation", w->dilation, 1, err));
+    return ds_ops__at_least(m->ctx, "pad", w->pad, 0, err);
 }
 
 static ds_status output_size(const ds_match *m, ds_expr in, const window *w, ds_expr *out,
@@ -86,9 +70,9 @@ ds_status ds_ops__conv2d_sizes(ds_match *m, ds_error *err) {
         DS_TRY(output_size(m, ds_ops__size(m, names[i][0]), &w, &size, err));
         ds_ops__set_size(m, names[i][2], size);
     }
-    if (ds_ops__factor_named(&m->rule, "u") < DS_MAX_FACTORS)
-        ds_ops__set_size(m, "u", item(m, "groups", 0));
-    return DS_OK;
+    if (ds_ops__factor_named(&m->rule, "u") == DS_MAX_FACTORS) return DS_OK;
+    ds_ops__set_size(m, "u", item(m, "groups", 0));
+    return ds_ops__at_least(m->ctx, "groups", item(m, "groups", 0), 1, err);
 }
 
 ds_status ds_ops__conv2d_work(const ds_op *op, const ds_env *env, const ds_shape *in,

@@ -96,6 +96,9 @@ ds_status ds_ops__check_attrs(const ds_infer *ctx, const ds_op_desc *desc, ds_er
 /* A literal, or an expression with env. *known is false if it needs an env that is not there. */
 ds_status ds_ops__int(const ds_exprs *exprs, const ds_env *env, ds_expr e, ds_loc loc, int64_t *out,
                       bool *known, ds_error *err);
+/* Is an attribute's value `e` known and below `least`? Then an error that names it. */
+ds_status ds_ops__at_least(const ds_infer *ctx, const char *name, ds_expr e, int64_t least,
+                           ds_error *err);
 /* An integer attribute that must be known when types are inferred: dims, flags, counts. */
 ds_status ds_ops__attr_literal(const ds_rule_args *args, const char *name, int64_t *out,
                                ds_error *err);

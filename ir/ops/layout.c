@@ -131,12 +131,7 @@ ds_status ds_ops__pad_sizes(ds_match *m, ds_error *err) {
     static const char *const sides[] = {"lo", "hi"};
     for (uint32_t i = 0; i < 2; i++) {
         ds_expr side = ds_ops__attr_item(exprs, ctx->op, sides[i], 0);
-        int64_t value = 0;
-        bool known;
-        DS_TRY(ds_ops__int(exprs, ctx->env, side, ctx->op->loc, &value, &known, err));
-        if (known && value < 0)
-            return ds_error_set(err, DS_ERR_VALUE, ctx->op->loc, "pad: '%s' is %lld, below 0",
-                                sides[i], (long long)value);
+        DS_TRY(ds_ops__at_least(ctx, sides[i], side, 0, err));
         size = ds_expr_fold(exprs, DS_EXPR_ADD, size, side);
     }
     m->size[m->rule.out[0].dims[d].factors[0]] = size;

@@ -26,6 +26,12 @@ ds_status ds_ops__einsum_rule(const ds_rule_args *args, ds_rule *out, ds_error *
         return ds_error_set(err, DS_ERR_TYPE, loc,
                             "einsum: attribute 'rule' must be a literal string");
     DS_TRY(ds_rule_parse(text, loc, out, err));
+    for (uint32_t f = 0; f < out->n_factors; f++)
+        if (out->kinds[f] != DS_FACTOR_PAR && out->kinds[f] != DS_FACTOR_SUM &&
+            out->kinds[f] != DS_FACTOR_WHOLE)
+            return ds_error_set(err, DS_ERR_VALUE, loc,
+                                "einsum: factor '%s' of rule \"%s\" may be sum or whole only",
+                                out->names[f], text);
     if (out->n_in == args->n_in && out->n_out == 1) return DS_OK;
     return ds_error_set(err, DS_ERR_TYPE, loc,
                         "einsum: rule \"%s\" is for %u operands and %u results, but there are %u "

@@ -32,11 +32,13 @@ ds_status ds_ops__topk_work(const ds_op *op, const ds_env *env, const ds_shape *
 }
 
 ds_status ds_ops__dispatch_sizes(ds_match *m, ds_error *err) {
-    (void)err;
     ds_exprs *exprs = &m->ctx->unit->exprs;
-    ds_ops__set_size(m, "e", ds_ops__attr_item(exprs, m->ctx->op, "experts", 0));
-    ds_ops__set_size(m, "c", ds_ops__attr_item(exprs, m->ctx->op, "capacity", 0));
-    return DS_OK;
+    ds_expr experts = ds_ops__attr_item(exprs, m->ctx->op, "experts", 0);
+    ds_expr capacity = ds_ops__attr_item(exprs, m->ctx->op, "capacity", 0);
+    ds_ops__set_size(m, "e", experts);
+    ds_ops__set_size(m, "c", capacity);
+    DS_TRY(ds_ops__at_least(m->ctx, "experts", experts, 1, err));
+    return ds_ops__at_least(m->ctx, "capacity", capacity, 1, err);
 }
 
 /* A multiply-add per element of every chosen row; only chosen rows are read. */

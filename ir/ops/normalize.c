@@ -30,9 +30,9 @@ ds_status ds_ops__batch_norm_rule(const ds_rule_args *args, ds_rule *out, ds_err
 }
 
 ds_status ds_ops__batch_norm_sizes(ds_match *m, ds_error *err) {
-    (void)err;
-    ds_ops__set_size(m, "u", ds_ops__attr_item(&m->ctx->unit->exprs, m->ctx->op, "groups", 0));
-    return DS_OK;
+    ds_expr groups = ds_ops__attr_item(&m->ctx->unit->exprs, m->ctx->op, "groups", 0);
+    ds_ops__set_size(m, "u", groups);
+    return ds_ops__at_least(m->ctx, "groups", groups, 1, err);
 }
 
 ds_status ds_ops__norm_work(const ds_op *op, const ds_env *env, const ds_shape *in,

@@ -102,8 +102,8 @@ Test(ops_collectives, send_recv_permute_reshard) {
         "send is written");
     OK("%x: f32[64]", "send(%x) to 1 tag 7", "");
     BAD("%x: f32[64]", "%y = send(%x) to 1 tag 7", TYPE, "has no result");
-    OK("%x: f32[64]", "%y = recv() tag 7 from 0 : f32[8, 8]", "f32[8, 8]");
-    BAD("%x: f32[64]", "%y = recv() tag 7 from 0", TYPE, "recv is written");
+    OK("%x: f32[64]", "%y = recv tag 7 from 0 : f32[8, 8]", "f32[8, 8]");
+    BAD("%x: f32[64]", "%y = recv tag 7 from 0", TYPE, "recv is written");
     OK("%x: f32[64@dp] on @m", "%y = permute(%x) over dp {shift = 1}", "f32[64@dp] on @m");
     OK("%x: f32[64@dp] on @m", "%y = reshard(%x) : f32[64@tp] on @n{pp=1}",
        "f32[64@tp] on @n{pp=1}");

@@ -68,6 +68,8 @@ Test(ops_shapes, einsum_errors) {
     BAD(args, "%y = einsum(%x, %w) {rule = \"b k, k n -> b n; k: som\"}", NAME, "'sum'");
     BAD(args, "%y = einsum(%x, %w) {rule = \"b k, k (h d) -> b (h d)\"}", SHAPE,
         "nothing says how large the factors 'h' and 'd'");
+    BAD(args, "%y = einsum(%x, %w) {rule = \"b k, k n -> b n; k: max\"}", VALUE,
+        "sum or whole only");
     BAD(args, "%y = einsum(%x, %w)", TYPE, "needs the attribute 'rule'");
 }
 
@@ -116,6 +118,8 @@ Test(ops_shapes, normalisation_and_loss) {
        "%y = batch_norm(%x, %g, %b) {groups = 4}", "f32[32, 64, 7, 7]");
     OK("%x: f32[32, 64]", "%y = batch_norm(%x)", "f32[32, 64]");
     BAD("%x: f32[30, 64]", "%y = batch_norm(%x) {groups = 4}", SHAPE, "not a multiple of 4");
+    BAD("%x: f32[30, 64]", "%y = batch_norm(%x) {groups = -2}", VALUE, "'groups' is -2");
+    BAD("%x: f32[30, 64]", "%y = batch_norm(%x) {groups = 0}", VALUE, "'groups' is 0");
     OK("%i: i32[2, 5], %t: bf16[100, 16]", "%y = embedding(%i, %t)", "bf16[2, 5, 16]");
     BAD("%i: f32[2, 5], %t: bf16[100, 16]", "%y = embedding(%i, %t)", TYPE, "integer dtype");
     OK("%x: f32[2, 5, 100], %l: i32[2, 5]", "%y = cross_entropy(%x, %l)", "f32[]");
@@ -206,7 +210,7 @@ Test(ops_shapes, layout) {
     BAD("%x: f32[4, 12]", "%y = slice(%x) {dim = 1, lo = 3, hi = 13}", VALUE, "3 to 13");
     BAD("%x: f32[4, 12]", "%y = slice(%x) {dim = 1, lo = 3, hi = 3}", VALUE, "3 to 3");
     OK("%x: f32[4, 12]", "%y = pad(%x) {dim = 0, lo = 1, hi = 2}", "f32[7, 12]");
-    BAD("%x: f32[4, 12]", "%y = pad(%x) {lo = -1}", VALUE, "below 0");
+    BAD("%x: f32[4, 12]", "%y = pad(%x) {lo = -1}", VALUE, "'lo' is -1");
 }
 
 Test(ops_shapes, reductions) {
