@@ -37,14 +37,22 @@ static void find_last_reads(memory *m) {
     }
 }
 
-static bool same_bytes(const ds_plan *plan, uint32_t a, uint32_t b) {
-    const ds_record *ra = maker(plan, a), *rb = maker(plan, b);
-    if (ra->n_classes != rb->n_classes) return false;
-    for (uint32_t pos = 0; pos < ra->n_classes; pos++)
-        if (ra->classes[pos] != rb->classes[pos] ||
-            bytes_of(plan, a, pos) != bytes_of(plan, b, pos))
-            return false;
+static int64_t bytes_on(const ds_plan *plan, uint32_t value, uint32_t cls) {
+    uint32_t pos = ds_record_class_pos(maker(plan, value), cls);
+    return pos == DS_NONE ? 0 : bytes_of(plan, value, pos);
+}
+
+/* Are the bytes of `a` those of `b` wherever the op that makes `a` runs? */
+static bool has_bytes_of(const ds_plan *plan, uint32_t a, uint32_t b) {
+    const ds_record *r = maker(plan, a);
+    for (uint32_t pos = 0; pos < r->n_classes; pos++)
+        if (bytes_of(plan, a, pos) != bytes_on(plan, b, r->classes[pos])) return false;
     return true;
+}
+
+/* A received value lives on fewer devices than its send runs on, so both sides are asked. */
+static bool same_bytes(const ds_plan *plan, uint32_t a, uint32_t b) {
+    return has_bytes_of(plan, a, b) && has_bytes_of(plan, b, a);
 }
 
 /* May `value` take the buffer of the operand it aliases? */

@@ -34,7 +34,8 @@ static void put_cluster(const ds_result *r, const ds_kind_total *kinds, uint32_t
 }
 
 static void put_size(const ds_result *r, ds_buf *out) {
-    ds_buf_printf(out, "  simulated    %lld op instances", (long long)r->op_instances);
+    ds_buf_printf(out, "  simulated    %lld op instance%s", (long long)r->op_instances,
+                  r->op_instances == 1 ? "" : "s");
     if (r->op_instances != r->plan->n_tasks)
         ds_buf_printf(out, " as %u tasks: %u device class%s", r->plan->n_tasks, r->plan->n_classes,
                       r->plan->n_classes == 1 ? "" : "es");
@@ -67,11 +68,11 @@ static void put_head(const ds_result *r, ds_buf *out) {
     put_size(r, out);
     ds_buf_printf(out, "  step time    %s\n", ds_report__ps(r->run.step_ps).s);
     ds_buf_put(out, "  throughput   ");
+    ds_buf_printf(out, r->throughput_per_s < 1000 ? "%.4g" : "%.0f", r->throughput_per_s);
     if (plan->samples)
-        ds_buf_printf(out, "%.4g samples/s (batch %lld)\n", r->throughput_per_s,
-                      (long long)plan->samples);
+        ds_buf_printf(out, " samples/s (batch %lld)\n", (long long)plan->samples);
     else
-        ds_buf_printf(out, "%.4g steps/s\n", r->throughput_per_s);
+        ds_buf_put(out, " steps/s\n");
     for (uint32_t k = 0; k < n; k++) put_kind(r, &kinds[k], out);
     free(kinds);
 }

@@ -76,6 +76,9 @@ Test(report_json, is_the_timeline_worked_out_by_hand) {
     /* x and a at once on d[0] */
     cr_expect_eq(int_at(json, "peak_memory_bytes"), 2000);
     cr_expect(json_is_true(json_object_get(json, "fits")));
+    /* on d[1] relu takes the received buffer, which nobody reads later */
+    json_t *receiver = json_array_get(json_object_get(json, "per_class"), 1);
+    cr_expect_eq(int_at(receiver, "peak_memory_bytes"), 1000);
     json_t *send = json_array_get(json_object_get(json, "collectives"), 0);
     cr_expect_str_eq(text_at(send, "op"), "send");
     cr_expect_str_eq(text_at(send, "path"), "main/b");
