@@ -13,15 +13,25 @@ static bool at_glued(const ds_parser *p, ds_token_kind kind) {
     return p->tok.kind == kind && p->tok.glued;
 }
 
-const char *ds_parse_qualified(ds_parser *p, const char *purpose) {
-    ds_token name = ds_parser_expect(p, DS_TOK_SYMBOL, purpose);
-    if (!ds_parser_accept(p, DS_TOK_DOT)) return name.name;
+/* alias.member, interned; the '.' is already read. */
+static const char *qualify(ds_parser *p, const char *alias) {
     ds_token member = ds_parser_expect(p, DS_TOK_NAME, "after the '.'");
     ds_buf text = {0};
-    ds_buf_printf(&text, "%s.%s", name.name, member.name);
+    ds_buf_printf(&text, "%s.%s", alias, member.name);
     const char *qualified = ds_intern(&p->unit->strings, text.text);
     ds_buf_deinit(&text);
     return qualified;
+}
+
+const char *ds_parse_qualified(ds_parser *p, const char *purpose) {
+    ds_token name = ds_parser_expect(p, DS_TOK_SYMBOL, purpose);
+    return ds_parser_accept(p, DS_TOK_DOT) ? qualify(p, name.name) : name.name;
+}
+
+static bool is_alias(const ds_parser *p, const char *name) {
+    for (uint32_t k = 0; k < p->module->imports.n; k++)
+        if (p->module->imports.at[k].alias == name) return true;
+    return false;
 }
 
 void ds_parse_steps(ds_parser *p, ds_step **steps, uint32_t *n) {
@@ -52,10 +62,17 @@ static void parse_coords(ds_parser *p, ds_place *place) {
     place->n_coords = coords.n;
 }
 
+/* @m, @m{pp=1}, @box.gpu[0]; after an import's alias, which must stand above, @g.m and
+ * @g.box.gpu[0]. */
 ds_place ds_parse_place(ds_parser *p) {
     ds_token name = ds_parser_expect(p, DS_TOK_SYMBOL, "for a mesh or device");
     ds_place place = {.kind = DS_PLACE_MESH, .name = name.name, .loc = name.loc};
-    if (ds_parser_accept(p, DS_TOK_DOT)) {
+    bool dot = ds_parser_accept(p, DS_TOK_DOT);
+    if (dot && is_alias(p, name.name)) {
+        place.name = qualify(p, name.name);
+        dot = ds_parser_accept(p, DS_TOK_DOT);
+    }
+    if (dot) {
         place.kind = DS_PLACE_DEVICE;
         ds_parse_steps(p, &place.steps, &place.n_steps);
     } else if (at_glued(p, DS_TOK_LBRACE)) {

@@ -96,6 +96,25 @@ Test(parse, a_dot_makes_a_device) {
     ds_unit_free(unit);
 }
 
+Test(parse, an_alias_qualifies_a_place) {
+    ds_unit *unit = parse("dir 1\nimport \"m.dir\" as g\n"
+                          "func @f(%x: f32[] on @g.m{pp=1}, %y: f32[] on @g.box.gpu[0]) {\n"
+                          "  %z = call @g.h(%x)\n}\nscenario { model = @g.mlp }\n");
+    const ds_module *module = unit->modules.at[0];
+    const ds_func *f = module->funcs.at[0];
+    const ds_place *x = &ds_value_at(f, f->args[0])->type->on;
+    const ds_place *y = &ds_value_at(f, f->args[1])->type->on;
+    cr_assert_eq(x->kind, DS_PLACE_MESH);
+    cr_assert_str_eq(x->name, "g.m");
+    cr_assert_eq(x->n_coords, 1);
+    cr_assert_eq(y->kind, DS_PLACE_DEVICE);
+    cr_assert_str_eq(y->name, "g.box");
+    cr_assert_eq(y->n_steps, 1);
+    cr_assert_str_eq(f->body.ops[0]->callee_name, "g.h");
+    cr_assert_str_eq(module->scenarios.at[0].entries[0].place.name, "g.mlp");
+    ds_unit_free(unit);
+}
+
 Test(parse, loops_make_families) {
     ds_unit *unit = parse("dir 1\nfunc @f(%x: f32[2]) {\n"
                           "  %y, %zs = for l in 0..4 carry (%h: f32[2] = %x) {\n"
