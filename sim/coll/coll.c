@@ -100,9 +100,9 @@ static uint32_t ceil_log2(uint32_t n) {
     return log;
 }
 
-/* Parent of `i` in the in-order binary tree over 1 … n−1, or n for the root; 0 hangs below the root.
- * Odd members are leaves; the lowest set bit tells the height, and moving it up one place leads to
- * the parent. A parent beyond the end is replaced by the nearest ancestor inside. */
+/* Parent of `i` in the in-order binary tree over 1 … n−1, or n for the root; 0 hangs below the
+ * root. Odd members are leaves; the lowest set bit tells the height, and moving it up one place
+ * leads to the parent. A parent beyond the end is replaced by the nearest ancestor inside. */
 static uint32_t tree_parent(uint32_t i, uint32_t n) {
     if (i == 0) { /* the root is the highest power of two below n */
         uint32_t top = 1;

@@ -29,6 +29,7 @@ typedef struct ds_coll_request {
     uint32_t root;              /* member index, for rooted collectives */
     int64_t shift;              /* permute */
     int64_t bytes;              /* S */
+    bool single_route;          /* one path a pair instead of all equal-cost ones */
     const int64_t *shard_bytes; /* n entries, or NULL: S split as evenly as whole bytes allow */
     ds_loc loc;
 } ds_coll_request;

@@ -35,26 +35,55 @@ static ds_status profile_terms(ds_builder *b, ds_opcode op, const ds_group *g, d
     return DS_OK;
 }
 
-ds_status ds_plan__group_cost(ds_builder *b, ds_opcode op, const char *algorithm, ds_loc loc,
-                              uint32_t root, int64_t shift, const int64_t *shard_bytes, ds_group *g,
-                              ds_error *err) {
-    bool pair = op == DS_OP_SEND;
-    g->key = devices_key(g->devices, g->n_devices, pair);
+/* {shift = 1, route = "single", algorithm = "ring"}: how the group does it. */
+static ds_status read_options(ds_builder *b, const ds_op *op, const ds_env *env,
+                              ds_coll_request *request, ds_error *err) {
+    int64_t chunks = 1;
+    request->shift = 1;
+    DS_TRY(ds_op_attr_int(op, env, "chunks", &chunks, err));
+    if (chunks != 1)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
+                            "chunks = %lld: pipelined chunks are not simulated in this version",
+                            (long long)chunks);
+    if (op->code == DS_OP_PERMUTE) DS_TRY(ds_op_attr_int(op, env, "shift", &request->shift, err));
+    request->algorithm = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
+    const char *route = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "route"));
+    request->single_route = route && strcmp(route, "single") == 0;
+    if (route && !request->single_route)
+        return ds_error_set(err, DS_ERR_VALUE, op->loc,
+                            "route = \"%s\": the only choice is \"single\"; without it all equally "
+                            "good paths share the bytes",
+                            route);
+    return DS_OK;
+}
+
+ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
+                              const ds_index *indices, uint32_t root, const int64_t *shard_bytes,
+                              ds_group *g, ds_error *err) {
+    ds_env env = ds_binding_env(b->binding, indices);
+    const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
+    g->key = devices_key(g->devices, g->n_devices, code == DS_OP_SEND);
+    if (given) {
+        g->algorithm = "given";
+        return ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
+                                given->loc, &g->ps, err);
+    }
     if (g->n_devices < 2) return DS_OK;
-    int64_t *shards = shard_bytes ? DS_NEW_N(&b->plan->arena, int64_t, g->n_devices) : NULL;
-    if (shards) memcpy(shards, shard_bytes, g->n_devices * sizeof *shards);
     ds_coll_request *request = DS_NEW(&b->plan->arena, ds_coll_request);
-    *request = (ds_coll_request){.op = op,
-                                 .algorithm = algorithm,
+    *request = (ds_coll_request){.op = code,
                                  .devices = g->devices,
                                  .n = g->n_devices,
                                  .root = root,
-                                 .shift = shift,
                                  .bytes = g->bytes,
-                                 .shard_bytes = shards,
-                                 .loc = loc};
+                                 .loc = op->loc};
+    if (shard_bytes) {
+        int64_t *shards = DS_NEW_N(&b->plan->arena, int64_t, g->n_devices);
+        memcpy(shards, shard_bytes, g->n_devices * sizeof *shards);
+        request->shard_bytes = shards;
+    }
+    DS_TRY(read_options(b, op, &env, request, err));
     g->request = request;
-    DS_TRY(profile_terms(b, op, g, &g->terms, err));
+    DS_TRY(profile_terms(b, code, g, &g->terms, err));
     return ds_coll_alone_ps(b->plan->topo, request, &g->terms, &g->ps, &g->algorithm, err);
 }
 
@@ -235,11 +264,6 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
                              const uint32_t *out_places, const shape_of_comm *c, ds_record *r,
                              ds_error *err) {
     const ds_op *op = site->op;
-    ds_env env = ds_binding_env(b->binding, site->indices);
-    int64_t shift = 1;
-    if (c->op == DS_OP_PERMUTE) DS_TRY(ds_op_attr_int(op, &env, "shift", &shift, err));
-    const char *algorithm = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
-    const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
     uint32_t n = c->group_size;
     int64_t *in = DS_NEW_N(&b->plan->arena, int64_t, n),
             *out = DS_NEW_N(&b->plan->arena, int64_t, n);
@@ -260,15 +284,8 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
         group->bytes = size_of(c->op, in, out, n, shards);
         bool sharded = c->op == DS_OP_ALL_GATHER || c->op == DS_OP_GATHER ||
                        c->op == DS_OP_REDUCE_SCATTER || c->op == DS_OP_SCATTER;
-        if (given) {
-            group->key = devices_key(group->devices, n, c->op == DS_OP_SEND);
-            group->algorithm = "given";
-            DS_TRY(ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
-                                    given->loc, &group->ps, err));
-            continue;
-        }
-        DS_TRY(ds_plan__group_cost(b, c->op, algorithm, op->loc, root, shift,
-                                   sharded ? shards : NULL, group, err));
+        DS_TRY(ds_plan__group_cost(b, op, c->op, site->indices, root, sharded ? shards : NULL,
+                                   group, err));
     }
     return DS_OK;
 }
@@ -396,6 +413,5 @@ ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r,
         out += r->variants[0].out_bytes[i];
     }
     g->bytes = in > out ? in : out;
-    g->algorithm = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
     return DS_OK;
 }

@@ -184,18 +184,15 @@ static ds_status add_match(expander *x, const half *const *sides, const uint32_t
     ds_group *g = &r->groups[0];
     a.group = g;
     if (!a.orphan && !ds_map_find(known, DS_KEY(g))) {
-        int64_t root = 0, shift = 1;
+        int64_t root = 0;
         ds_env env = ds_binding_env(x->b->binding, NULL);
-        if (r->op->has_group) {
-            DS_TRY(ds_op_attr_int(r->op, &env, "root", &root, err));
-            DS_TRY(ds_op_attr_int(r->op, &env, "shift", &shift, err));
-        }
+        if (r->op->has_group) DS_TRY(ds_op_attr_int(r->op, &env, "root", &root, err));
         if (root < 0 || root >= g->n_devices)
             return ds_error_set(err, DS_ERR_VALUE, r->op->loc,
                                 "root %lld is outside the group of %u ranks", (long long)root,
                                 g->n_devices);
-        DS_TRY(ds_plan__group_cost(x->b, r->op->has_group ? r->op->code : DS_OP_SEND, g->algorithm,
-                                   r->op->loc, (uint32_t)root, shift, NULL, g, err));
+        ds_opcode code = r->op->has_group ? r->op->code : DS_OP_SEND;
+        DS_TRY(ds_plan__group_cost(x->b, r->op, code, NULL, (uint32_t)root, NULL, g, err));
         ds_map_put(known, DS_KEY(g), 1);
     }
     a.ps = g->ps;

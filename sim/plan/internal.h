@@ -101,8 +101,10 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
                                const uint32_t *out_places, ds_record *record, ds_error *err);
 ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *record,
                                ds_error *err);
-ds_status ds_plan__group_cost(ds_builder *b, ds_opcode op, const char *algorithm, ds_loc loc,
-                              uint32_t root, int64_t shift, const int64_t *shard_bytes,
+/* Time alone of one group (op's attributes, profiles of the members), which algorithm, which
+ * stream. */
+ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
+                              const ds_index *indices, uint32_t root, const int64_t *shard_bytes,
                               ds_group *group, ds_error *err);
 
 /* walk.c, classes.c, expand.c */

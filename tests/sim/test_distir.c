@@ -55,10 +55,10 @@ static void check(const row *rows, uint32_t n, const char *name) {
     cr_expect_geq(distir, 0.4, "%s: the rows are the published ones", name);
 }
 
-static const char *cell(const ds_csv *csv, uint32_t row, const char *column) {
+static const char *cell(const ds_csv *csv, uint32_t i, const char *column) {
     uint32_t at = ds_csv_find(csv, column);
     cr_assert_neq(at, DS_CSV_NO_COLUMN, "%s", column);
-    return csv->rows.at[row].cells[at];
+    return csv->rows.at[i].cells[at];
 }
 
 static row predict(const ds_csv *csv, uint32_t i) {
