@@ -112,6 +112,9 @@ static ds_status build(ds_builder *b, ds_error *err) {
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "the program names no devices: say `on = @topology` in the scenario");
     DS_TRY(ds_plan__classes(b, err));
+    if (!b->plan->n_classes)
+        return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
+                            "nothing to run: the program has neither values nor ops");
     return ds_plan__expand(b, err);
 }
 

@@ -39,6 +39,29 @@ Test(json, compact_text) {
     ds_buf_deinit(&buf);
 }
 
+Test(json, decimals_are_exact) {
+    static const struct {
+        int64_t value;
+        uint32_t digits;
+        const char *text;
+    } cases[] = {{0, 6, "0"},
+                 {1, 6, "0.000001"},
+                 {1500000, 6, "1.5"},
+                 {-1500000, 6, "-1.5"},
+                 {-1, 6, "-0.000001"},
+                 {42, 0, "42"},
+                 {INT64_MAX, 6, "9223372036854.775807"},
+                 {INT64_MIN, 18, "-9.223372036854775808"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ds_buf buf = {0};
+        ds_json json;
+        ds_json_init(&json, &buf, 0);
+        ds_json_decimal(&json, cases[i].value, cases[i].digits);
+        cr_expect_str_eq(buf.text, cases[i].text);
+        ds_buf_deinit(&buf);
+    }
+}
+
 Test(json, indented_text_is_the_same_document) {
     for (uint32_t indent = 0; indent <= 4; indent += 2) {
         ds_buf buf = {0};

@@ -46,7 +46,8 @@ Test(report_explain, names_ops_by_mnemonic_name_and_path) {
     sim_run_text(&c, program, NULL, false);
     cr_assert_eq(c.status, DS_OK);
     static const char *const patterns[] = {"relu", "re*u",       "act",           "a?t",
-                                           "*act", "main/l/act", "main/l[1]/act", "main/*/a*"};
+                                           "*act", "main/l/act", "main/l[1]/act", "main/*/a*",
+                                           "act*", "*"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         ds_buf text = {0};
         cr_expect(ds_report_explain(c.result, patterns[i], &text), "%s", patterns[i]);
