@@ -135,6 +135,7 @@ static void explain_choice(const ds_plan *plan, const ds_group *g, ds_buf *out) 
     }
     uint32_t n;
     const char *const *names = ds_coll_candidates(g->request->op, &n);
+    if (n == 1) return;
     ds_buf_put(out, "  the fastest of ");
     for (uint32_t i = 0; i < n; i++) {
         ds_coll_request asked = *g->request;
@@ -163,13 +164,13 @@ static void explain_terms(const ds_plan *plan, const ds_group *g, ds_buf *out) {
     ds_buf text = {0};
     for (uint32_t i = 0; i < g->n_devices; i++) {
         uint32_t profile = plan->profile_of[g->devices[i]];
-        if (profile == last) continue;
+        if (profile == last || profile == 0) continue;
         last = profile;
         ds_coll_cost cost;
         ds_cost_collective(plan->profiles, profile, ds_op_name(g->request->op), g->n_devices,
                            g->bytes, &cost, &text, NULL);
     }
-    if (text.n) put_indented(text.text, out);
+    put_indented(text.n ? text.text : "no profile: latency and bandwidth of the links alone", out);
     ds_buf_deinit(&text);
 }
 

@@ -21,6 +21,7 @@ typedef struct ds_account {
 } ds_account;
 
 typedef struct ds_sim_options {
+    uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;
     ds_cost_mode cost_mode;
     ds_progress progress;

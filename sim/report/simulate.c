@@ -133,7 +133,9 @@ ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err) {
     *out = NULL;
     ds_result *r = ds_xcalloc(1, sizeof *r);
-    ds_plan_options plan_options = {options->unfold, options->cost_mode};
+    ds_plan_options plan_options = {.max_instances = options->max_instances,
+                                    .unfold = options->unfold,
+                                    .cost_mode = options->cost_mode};
     ds_status status = ds_plan_build(binding, profiles, &plan_options, &r->plan, err);
     if (status == DS_OK)
         status = ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err);

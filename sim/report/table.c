@@ -91,17 +91,21 @@ const char *ds_report__algorithm(const ds_group *group) {
     return group && group->algorithm ? group->algorithm : "";
 }
 
-/* The name that {stream = "x"} gave, or what the communicator is. */
+/* The text of {stream = "x"}. */
+static const char *named_stream(const ds_plan *plan, const ds_attr *attr) {
+    if (attr->kind == DS_ATTR_WORD) return attr->word;
+    if (attr->kind != DS_ATTR_EXPR) return NULL;
+    const ds_expr_node *node = ds_expr_at(&plan->binding->unit->exprs, attr->expr);
+    return node->kind == DS_EXPR_STR ? node->name : NULL;
+}
+
+/* The name that the program gave, or what the communicator is. */
 static void stream_name(const ds_plan *plan, uint32_t task, ds_buf *out) {
     const ds_record *r = ds_plan_task_record(plan, task);
     const ds_attr *named = ds_attr_find(r->op->attrs, r->op->n_attrs, "stream");
-    if (named && named->kind == DS_ATTR_WORD) {
-        ds_buf_put(out, named->word);
-        return;
-    }
-    if (named && named->kind == DS_ATTR_EXPR) {
-        const ds_expr_node *node = ds_expr_at(&plan->binding->unit->exprs, named->expr);
-        ds_buf_put(out, node->kind == DS_EXPR_STR ? node->name : "stream");
+    const char *name = named ? named_stream(plan, named) : NULL;
+    if (name) {
+        ds_buf_put(out, name);
         return;
     }
     const ds_group *g = ds_report__group(plan, task);
@@ -109,7 +113,7 @@ static void stream_name(const ds_plan *plan, uint32_t task, ds_buf *out) {
         ds_buf_printf(out, "%s%s", i ? "," : "", r->op->over[i]);
     if (r->op->n_over) {
         ds_buf_printf(out, " of %u", g->n_devices);
-    } else if (g->n_devices == 2) {
+    } else if (r->op->code == DS_OP_SEND || r->op->code == DS_OP_RECV) {
         ds_buf_printf(out, "%s to %s", ds_topo_device_path(plan->topo, g->devices[0]),
                       ds_topo_device_path(plan->topo, g->devices[1]));
     } else {

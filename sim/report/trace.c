@@ -9,7 +9,6 @@
  * time on its thread, so both ends lie at the start of their spans; viewers draw them from the end
  * of the first to the start of the second. */
 #include "ir/base/json.h"
-#include "sim/coll/coll.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -142,9 +141,10 @@ static void transfers(writer *w) {
     const ds_plan *plan = w->plan;
     for (uint32_t i = 0; i < plan->n_activities; i++) {
         const ds_activity *a = &plan->activities[i];
-        if (a->n_members != 2 || !a->group->request || a->group->request->op != DS_OP_SEND)
-            continue;
-        uint32_t from = plan->members[a->first_member], to = plan->members[a->first_member + 1];
+        uint32_t from = plan->members[a->first_member];
+        ds_opcode op = ds_plan_task_record(plan, from)->op->code;
+        if (a->n_members != 2 || (op != DS_OP_SEND && op != DS_OP_RECV)) continue;
+        uint32_t to = plan->members[a->first_member + 1];
         if (plan->task_class[from] != plan->class_of[a->group->devices[0]]) {
             uint32_t swap = from;
             from = to;
