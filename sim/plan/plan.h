@@ -202,8 +202,12 @@ typedef struct ds_plan {
     const char *title;
 } ds_plan;
 
+/* About 6 GB of plan. A program beyond it is more likely a slip of the pen than a training step. */
+#define DS_PLAN_MAX_INSTANCES 100000000u
+
 typedef struct ds_plan_options {
-    bool unfold; /* every device is a class of its own */
+    uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
+    bool unfold;            /* every device is a class of its own */
     ds_cost_mode cost_mode;
 } ds_plan_options;
 

@@ -28,16 +28,20 @@ typedef struct frame {
 } frame;
 
 #define MAX_CALL_DEPTH 64
-#define MAX_INSTANCES  (UINT32_MAX / 4)
 
 static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_index *indices,
                        slot *out, uint32_t n_out, ds_error *err);
 
 /* ---- instances ---- */
 
-static ds_status too_large(const ds_op *op, ds_error *err) {
-    return ds_error_set(err, DS_ERR_LIMIT, op ? op->loc : DS_NOWHERE,
-                        "the unrolled program has more than %u op instances", MAX_INSTANCES);
+static uint32_t limit(const ds_builder *b) {
+    return b->options->max_instances ? b->options->max_instances : DS_PLAN_MAX_INSTANCES;
+}
+
+static ds_status too_large(const ds_builder *b, ds_loc loc, ds_error *err) {
+    return ds_error_set(err, DS_ERR_LIMIT, loc,
+                        "the unrolled program has more than %u op instances, inputs and loop turns",
+                        limit(b));
 }
 
 static uint32_t add_inst(ds_builder *b, uint32_t record, uint32_t scope, uint32_t n_out) {
@@ -56,11 +60,12 @@ static uint32_t add_inst(ds_builder *b, uint32_t record, uint32_t scope, uint32_
     return id;
 }
 
-static uint32_t add_scope(ds_builder *b, uint32_t up, const ds_op *op, const ds_func *func,
-                          int64_t index) {
-    uint32_t id = b->plan->scopes.n;
+static ds_status add_scope(ds_builder *b, uint32_t up, const ds_op *op, const ds_func *func,
+                           int64_t index, uint32_t *out, ds_error *err) {
+    *out = b->plan->scopes.n;
+    if (*out >= limit(b)) return too_large(b, op ? op->loc : func->loc, err);
     DS_HPUSH(&b->plan->scopes, ((ds_scope){up, op, func, index}));
-    return id;
+    return DS_OK;
 }
 
 static ds_status add_input(ds_builder *b, frame *f, const ds_value_info *value,
@@ -90,7 +95,8 @@ static ds_status new_family(ds_builder *b, const ds_binder *binders, uint32_t n,
         DS_TRY(ds_expr_eval_int(&env, binders[i].lo, binders[i].loc, &fam->lo[i], err));
         DS_TRY(ds_expr_eval_int(&env, binders[i].hi, binders[i].loc, &hi, err));
         fam->n[i] = hi > fam->lo[i] ? hi - fam->lo[i] : 0;
-        if (fam->n[i] && total > MAX_INSTANCES / fam->n[i]) return too_large(NULL, err);
+        if (fam->n[i] && total > limit(b) / fam->n[i])
+            return too_large(b, binders[i].loc, err);
         total *= fam->n[i];
     }
     fam->n_dims = n;
@@ -203,7 +209,7 @@ static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_ind
     uint32_t record = 0;
     bool view = desc && (desc->flags & DS_OPF_VIEW);
     if (status == DS_OK && !view) status = record_of(b, f, op, indices, &record, err);
-    if (status == DS_OK && b->plan->insts.n >= MAX_INSTANCES) status = too_large(op, err);
+    if (status == DS_OK && b->plan->insts.n >= limit(b)) status = too_large(b, op->loc, err);
     if (status == DS_OK) {
         const ds_record *r = view ? NULL : b->plan->records.at[record];
         if (view || (r->kind == DS_REC_COMM && !r->n_groups)) {
@@ -260,7 +266,7 @@ static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *
     for (int64_t l = lo; l < hi; l++) {
         for (uint32_t i = 0; i < op->n_args; i++) f->slots[op->args[i].i] = carried[i];
         ds_index here = {op->index, l, indices};
-        f->scope = add_scope(b, outer, op, f->ctx->func, l);
+        DS_TRY(add_scope(b, outer, op, f->ctx->func, l, &f->scope, err));
         DS_TRY(block(b, f, op->body, &here, carried, op->n_args + n_kept, err));
         for (uint32_t i = 0; i < n_kept; i++) {
             if (carried[op->n_args + i].fam)
@@ -322,9 +328,9 @@ static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *
     frame inner = {.ctx = context_of(b, func, mesh_args, default_place),
                    .rank_device = f->rank_device,
                    .depth = f->depth + 1};
+    DS_TRY(add_scope(b, f->scope, op, f->ctx->func, 0, &inner.scope, err));
     inner.slots = ds_xcalloc(func->values.n, sizeof *inner.slots);
     for (uint32_t i = 0; i < func->values.n; i++) inner.slots[i].value = DS_NONE;
-    inner.scope = add_scope(b, f->scope, op, f->ctx->func, 0);
     slot *results = ds_xcalloc(op->n_out, sizeof *results);
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++)
@@ -412,7 +418,7 @@ static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, s
 static ds_status run_body(ds_builder *b, const ds_func *func, uint32_t place, uint32_t rank_device,
                           ds_error *err) {
     frame f = {.ctx = context_of(b, func, NULL, place), .rank_device = rank_device};
-    f.scope = add_scope(b, DS_NONE, NULL, func, 0);
+    DS_TRY(add_scope(b, DS_NONE, NULL, func, 0, &f.scope, err));
     f.slots = ds_xcalloc(func->values.n, sizeof *f.slots);
     slot *results = ds_xcalloc(func->n_results, sizeof *results);
     for (uint32_t i = 0; i < func->values.n; i++) f.slots[i].value = DS_NONE;
