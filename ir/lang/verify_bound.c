@@ -153,7 +153,7 @@ static bool check_type(bound_walk *w, const ds_type *type, const char *name, ds_
 }
 
 static const char *value_text(bound_walk *w, ds_value value) {
-    return ds_arena_printf(&w->ck->unit->arena, "%%%s", ds_value_at(w->at->func, value)->name);
+    return ds_verify__name_text(&w->ck->unit->arena, '%', ds_value_at(w->at->func, value)->name);
 }
 
 /* lo..hi of a binder, with the outer ones in scope. */
@@ -255,12 +255,12 @@ static void check_family(bound_walk *w, const ds_value_info *info, uint32_t i, u
 }
 
 static bool compare(bound_walk *w, const ds_type *recorded, const ds_type *found, ds_loc loc,
-                    const char *name, const char *by) {
+                    const char *name, const char *who, const char *verb) {
     if (!recorded || !found ||
         ds_verify__same_type(w->ck, w->at->func, &w->env, recorded, found) != DS_NO)
         return true;
-    ds_verify__error(w->ck, DS_ERR_SHAPE, loc, NULL, "%s is %s = %s, but %s %s = %s%s", name,
-                     ds_verify__type_text(w->ck, recorded), numbers_text(w, recorded), by,
+    ds_verify__error(w->ck, DS_ERR_SHAPE, loc, NULL, "%s is %s = %s, but %s %s %s = %s%s", name,
+                     ds_verify__type_text(w->ck, recorded), numbers_text(w, recorded), who, verb,
                      ds_verify__type_text(w->ck, found), numbers_text(w, found), turn_note(w));
     return false;
 }
@@ -274,11 +274,11 @@ static void set_wrong(bound_walk *w, const ds_value *values, uint32_t n) {
 static void walk_block(bound_walk *w, const ds_block *block);
 
 static void check_results(bound_walk *w, const ds_op *op, ds_type **found) {
-    const char *by = ds_arena_printf(&w->ck->unit->arena, "%s gives", ds_op_name(op->code));
     for (uint32_t i = 0; i < op->n_out; i++) {
         const ds_value_info *info = ds_value_at(w->at->func, op->out[i]);
         const char *name = value_text(w, op->out[i]);
-        if ((found && !compare(w, info->type, found[i], info->loc, name, by)) ||
+        if ((found &&
+             !compare(w, info->type, found[i], info->loc, name, ds_op_name(op->code), "gives")) ||
             !check_type(w, info->type, name, info->loc))
             set_wrong(w, &op->out[i], 1);
     }
@@ -459,7 +459,7 @@ static void check_carries(bound_walk *w, const ds_op *loop) {
         const ds_type *next = ds_verify__carry_next(w->ck, loop, carry->type);
         const char *what = ds_arena_printf(&w->ck->unit->arena, "the next %%%s", carry->name);
         const ds_type *found = read_use(w, &yield->in[i]);
-        bool same = found && compare(w, next, found, yield->in[i].loc, what, "the loop yields");
+        bool same = found && compare(w, next, found, yield->in[i].loc, what, "the loop", "yields");
         if (!same && i < loop->n_out) set_wrong(w, &loop->out[i], 1);
     }
 }
@@ -487,8 +487,8 @@ static void check_start(bound_walk *w, const ds_op *loop) {
         if (!init) set_wrong(w, &loop->args[i], 1);
         if (!carry->type || !init) continue;
         compare(w, ds_verify__carry_at(w->ck, loop, carry->type, loop->lo), init, carry->loc,
-                ds_arena_printf(&w->ck->unit->arena, "the first %%%s", carry->name),
-                "it starts with");
+                ds_arena_printf(&w->ck->unit->arena, "the first %%%s", carry->name), "it",
+                "starts with");
     }
 }
 
@@ -537,7 +537,7 @@ static void local_region(bound_walk *w, const ds_op *region) {
         const ds_type *shard = ds_verify__shard_type(w->ck, w->at->func, region->result_types[i],
                                                      region->over, region->n_over);
         compare(w, shard, read_use(w, &yield->in[i]), yield->in[i].loc, "a shard of the result",
-                "the region yields");
+                "the region", "yields");
     }
     w->n_manual -= region->n_over;
     w->env.indices = up;
@@ -557,7 +557,7 @@ static void return_op(bound_walk *w, const ds_op *op) {
         if (found && !n)
             compare(w, func->results[i], found, op->in[i].loc,
                     ds_arena_printf(&w->ck->unit->arena, "result %u of @%s", i + 1, func->name),
-                    "what is returned is");
+                    "what is returned", "is");
     }
 }
 

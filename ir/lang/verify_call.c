@@ -220,8 +220,8 @@ static void set_result(ds_walker *w, const ds_op *op, uint32_t i) {
         type = NULL;
     }
     if (type) type = ds_verify__rename(ck, type, binders, info->binders, n);
-    const char *by = ds_arena_printf(&ck->diags->arena, "@%s gives", op->callee_name);
-    ds_verify__set_type(w, op->out[i], type, info->loc, by);
+    const char *who = ds_verify__name_text(&ck->diags->arena, '@', op->callee_name);
+    ds_verify__set_type(w, op->out[i], type, info->loc, who, "gives");
 }
 
 void ds_verify__call(ds_walker *w, ds_op *op) {

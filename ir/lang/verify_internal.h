@@ -167,14 +167,16 @@ typedef struct ds_walker {
     uint32_t n_manual;
 } ds_walker;
 
+/* A name with its sigil. */
+const char *ds_verify__name_text(ds_arena *arena, char sigil, const char *name);
 /* "%name" of a value, in the diagnostics' arena. */
 const char *ds_verify__value_text(ds_walker *w, ds_value value);
 /* Marks the op's results as defined and sets their types: found[i], or the written type where that
- * is NULL; a written type must agree. `by` says who found it: "matmul gives". */
+ * is NULL; a written type must agree. `who` and `verb` say who found it: "matmul", "gives". */
 void ds_verify__set_results(ds_walker *w, const ds_op *op, const ds_type *const *found,
-                            const char *by);
+                            const char *who, const char *verb);
 void ds_verify__set_type(ds_walker *w, ds_value value, const ds_type *found, ds_loc loc,
-                         const char *by);
+                         const char *who, const char *verb);
 /* The type of what a use reads, with its indices put in; NULL if unknown or wrong (then reported).
  * A whole family gives its element type and *family; where `family` is NULL it is an error. */
 const ds_type *ds_verify__read(ds_walker *w, const ds_use *use, const ds_value_info **family);

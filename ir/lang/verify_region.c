@@ -32,7 +32,7 @@ static void define_carry(ds_walker *w, const ds_op *loop, uint32_t i) {
     ds_value_info *carry = ds_value_at(w->func, loop->args[i]);
     const ds_type *init = ds_verify__read(w, &loop->in[i], NULL);
     if (!carry->type_written || !init) {
-        ds_verify__set_type(w, loop->args[i], init, carry->loc, "it starts as");
+        ds_verify__set_type(w, loop->args[i], init, carry->loc, "it", "starts as");
         return;
     }
     bool ok = ds_verify__check_type(ck, w->func, carry->type,
@@ -86,7 +86,7 @@ static void set_kept(ds_walker *w, const ds_op *loop, const ds_use *use, ds_valu
         type = NULL;
     }
     if (type) type = ds_verify__rename(ck, type, binders, info->binders, n);
-    ds_verify__set_type(w, result, type, info->loc, "each kept value is");
+    ds_verify__set_type(w, result, type, info->loc, "each kept value", "is");
 }
 
 static void check_yield(ds_walker *w, const ds_op *loop, const ds_op *yield) {
@@ -148,7 +148,7 @@ void ds_verify__for(ds_walker *w, ds_op *loop) {
         }
         const ds_value_info *info = ds_value_at(w->func, loop->out[i]);
         ds_verify__set_type(w, loop->out[i], at_turn(w->ck, loop, carry, loop->hi), info->loc,
-                            "the loop ends with");
+                            "the loop", "ends with");
     }
     ds_verify__leave(w, loop);
 }
@@ -209,7 +209,7 @@ static void define_operand(ds_walker *w, const ds_op *region, uint32_t i, const 
                          "sizes that only the caller knows",
                          ds_verify__value_text(w, region->in[i].value),
                          ds_verify__type_text(ck, outside));
-    ds_verify__set_type(w, region->args[i], shard, info->loc, "its shard is");
+    ds_verify__set_type(w, region->args[i], shard, info->loc, "its shard", "is");
 }
 
 static void check_local_result(ds_walker *w, const ds_op *region, const ds_op *yield, uint32_t i) {
@@ -297,5 +297,5 @@ void ds_verify__local(ds_walker *w, ds_op *region) {
     walk_body(w, region, outside);
     free(outside);
     ds_verify__set_results(w, region, ok ? (const ds_type *const *)region->result_types : NULL,
-                           "the region declares");
+                           "the region", "declares");
 }

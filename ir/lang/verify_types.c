@@ -10,8 +10,16 @@
 
 /* ---- reading ---- */
 
+const char *ds_verify__name_text(ds_arena *arena, char sigil, const char *name) {
+    size_t n = strlen(name);
+    char *text = ds_arena_alloc(arena, n + 2);
+    text[0] = sigil;
+    memcpy(text + 1, name, n);
+    return text;
+}
+
 const char *ds_verify__value_text(ds_walker *w, ds_value value) {
-    return ds_arena_printf(&w->ck->diags->arena, "%%%s", ds_value_at(w->func, value)->name);
+    return ds_verify__name_text(&w->ck->diags->arena, '%', ds_value_at(w->func, value)->name);
 }
 
 static const char *binders_text(ds_checker *ck, const ds_value_info *info) {
@@ -148,7 +156,7 @@ static void take_place(ds_walker *w, ds_value_info *info, const ds_type *found) 
 }
 
 void ds_verify__set_type(ds_walker *w, ds_value value, const ds_type *found, ds_loc loc,
-                         const char *by) {
+                         const char *who, const char *verb) {
     ds_checker *ck = w->ck;
     ds_value_info *info = ds_value_at(w->func, value);
     w->defined[value.i] = DS_DEFINED;
@@ -163,18 +171,19 @@ void ds_verify__set_type(ds_walker *w, ds_value value, const ds_type *found, ds_
     }
     if (!found) return;
     if (ds_verify__same_type(ck, w->func, NULL, info->type, found) == DS_NO) {
-        ds_verify__error(ck, DS_ERR_TYPE, loc, NULL, "%s is written as %s, but %s %s", name,
-                         ds_verify__type_text(ck, info->type), by, ds_verify__type_text(ck, found));
+        ds_verify__error(ck, DS_ERR_TYPE, loc, NULL, "%s is written as %s, but %s %s %s", name,
+                         ds_verify__type_text(ck, info->type), who, verb,
+                         ds_verify__type_text(ck, found));
         return;
     }
     take_place(w, info, found);
 }
 
 void ds_verify__set_results(ds_walker *w, const ds_op *op, const ds_type *const *found,
-                            const char *by) {
+                            const char *who, const char *verb) {
     for (uint32_t i = 0; i < op->n_out; i++) {
         ds_loc loc = ds_value_at(w->func, op->out[i])->loc;
-        ds_verify__set_type(w, op->out[i], found ? found[i] : NULL, loc, by);
+        ds_verify__set_type(w, op->out[i], found ? found[i] : NULL, loc, who, verb);
     }
 }
 
@@ -253,9 +262,8 @@ static void table_op(ds_walker *w, const ds_op *op) {
         ds_verify__pass_on(ck, &err);
         known = false;
     }
-    const char *by = ds_arena_printf(&ck->diags->arena, "%s gives", ds_op_name(op->code));
     if (known) {
-        ds_verify__set_results(w, op, (const ds_type *const *)out, by);
+        ds_verify__set_results(w, op, (const ds_type *const *)out, ds_op_name(op->code), "gives");
     } else {
         for (uint32_t i = 0; i < op->n_out; i++) w->defined[op->out[i].i] = DS_WRONG;
     }
@@ -270,7 +278,7 @@ static void weight(ds_walker *w, const ds_op *op) {
         ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
                          "weight %%%s needs a type, as in 'weight %%%s : f32[width, width]'",
                          info->name, info->name);
-    ds_verify__set_results(w, op, NULL, "");
+    ds_verify__set_results(w, op, NULL, "", "");
 }
 
 /* ---- blocks ---- */
@@ -373,7 +381,7 @@ static void check_signature(ds_walker *w) {
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_value_info *info = ds_value_at(func, func->args[i]);
         ds_verify__binders(w->ck, func, info->binders, info->n_binders);
-        ds_verify__set_type(w, func->args[i], NULL, info->loc, "");
+        ds_verify__set_type(w, func->args[i], NULL, info->loc, "", "");
         for (uint32_t j = 0; j < i; j++)
             if (ds_value_at(func, func->args[j])->name == info->name)
                 ds_verify__error(w->ck, DS_ERR_NAME, info->loc, NULL,
