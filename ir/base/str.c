@@ -91,6 +91,29 @@ void ds_buf_printf(ds_buf *buf, const char *format, ...) {
     va_end(again);
 }
 
+void ds_buf_put_quoted(ds_buf *buf, const char *text) {
+    ds_buf_putc(buf, '"');
+    for (const char *p = text; *p; p++) {
+        switch (*p) {
+        case '"':
+            ds_buf_put(buf, "\\\"");
+            break;
+        case '\\':
+            ds_buf_put(buf, "\\\\");
+            break;
+        case '\n':
+            ds_buf_put(buf, "\\n");
+            break;
+        case '\t':
+            ds_buf_put(buf, "\\t");
+            break;
+        default:
+            ds_buf_putc(buf, *p);
+        }
+    }
+    ds_buf_putc(buf, '"');
+}
+
 #define LONGEST 63u
 
 uint32_t ds_edit_distance(const char *a, const char *b) {

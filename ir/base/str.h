@@ -33,6 +33,9 @@ void ds_buf_put_n(ds_buf *buf, const char *text, size_t n);
 void ds_buf_putc(ds_buf *buf, char c);
 void ds_buf_printf(ds_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A string literal of the language: quotes around it, `\" \\ \n \t` escaped. */
+void ds_buf_put_quoted(ds_buf *buf, const char *text);
+
 /* Edit distance (Damerau-Levenshtein, adjacent transpositions) of two strings, for suggestions.
  * Strings over 63 bytes count as infinitely far. O(|a||b|). */
 uint32_t ds_edit_distance(const char *a, const char *b);

@@ -55,29 +55,6 @@ static int precedence(const ds_expr_node *node) {
     }
 }
 
-static void print_string(const char *text, ds_buf *out) {
-    ds_buf_putc(out, '"');
-    for (const char *p = text; *p; p++) {
-        switch (*p) {
-        case '"':
-            ds_buf_put(out, "\\\"");
-            break;
-        case '\\':
-            ds_buf_put(out, "\\\\");
-            break;
-        case '\n':
-            ds_buf_put(out, "\\n");
-            break;
-        case '\t':
-            ds_buf_put(out, "\\t");
-            break;
-        default:
-            ds_buf_putc(out, *p);
-        }
-    }
-    ds_buf_putc(out, '"');
-}
-
 /* The shortest decimal that reads back as r, and always as a real. */
 static void print_real(double r, ds_buf *out) {
     char text[40];
@@ -122,7 +99,7 @@ static void print_node(const ds_exprs *exprs, jobs *todo, const ds_expr_node *no
             print_real(node->r, out);
         return;
     case DS_EXPR_STR:
-        print_string(node->name, out);
+        ds_buf_put_quoted(out, node->name);
         return;
     case DS_EXPR_PARAM:
     case DS_EXPR_INDEX:

@@ -236,26 +236,3 @@ const char *ds_token_kind_text(ds_token_kind kind) {
     }
     return "?";
 }
-
-void ds_print_string(const char *text, ds_buf *out) {
-    ds_buf_putc(out, '"');
-    for (; *text; text++) {
-        switch (*text) {
-        case '"':
-            ds_buf_put(out, "\\\"");
-            break;
-        case '\\':
-            ds_buf_put(out, "\\\\");
-            break;
-        case '\n':
-            ds_buf_put(out, "\\n");
-            break;
-        case '\t':
-            ds_buf_put(out, "\\t");
-            break;
-        default:
-            ds_buf_putc(out, *text);
-        }
-    }
-    ds_buf_putc(out, '"');
-}

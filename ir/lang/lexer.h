@@ -94,7 +94,4 @@ ds_token ds_lexer_next(ds_lexer *lexer);
 /* "'->'", "a name", … for messages. Static string. */
 const char *ds_token_kind_text(ds_token_kind kind);
 
-/* Writes a string literal with quotes and escapes that the lexer reads back. */
-void ds_print_string(const char *text, ds_buf *out);
-
 #endif

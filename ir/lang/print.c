@@ -2,7 +2,6 @@
 #include "ir/lang/print_internal.h"
 
 #include "ir/lang/lang.h"
-#include "ir/lang/lexer.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -28,7 +27,7 @@ void ds_printer_range(ds_printer *p, ds_expr lo, ds_expr hi) {
 }
 
 void ds_printer_string(ds_printer *p, const char *text) {
-    ds_print_string(text, p->out);
+    ds_buf_put_quoted(p->out, text);
 }
 
 void ds_printer_comma(ds_printer *p, uint32_t k) {
