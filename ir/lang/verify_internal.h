@@ -8,6 +8,7 @@
  *   verify_types.c    the walk through a function that infers types
  *   verify_call.c     calls: a callee's types as its caller sees them
  *   verify_region.c   for and local
+ *   verify_attrs.c    attributes of what is not in the op table
  *   verify_bound.c    the walk with numbers
  *   verify_mesh.c     meshes with numbers
  *   verify_scenario.c the scenario: keys, values, a runnable entry
@@ -70,6 +71,9 @@ void ds_verify__scenario(ds_checker *ck, const ds_module *module);
 void ds_verify__scenario_bound(ds_checker *ck);
 void ds_verify__bound(ds_checker *ck);
 
+/* Attributes against a spec as in ir/ops/ops.h ("name:str cost:quantity"); `what` has them. */
+void ds_verify__attrs(ds_checker *ck, const ds_attr *attrs, uint32_t n, const char *spec,
+                      const char *what);
 /* A name that binds an index must not hide a param of its module. */
 void ds_verify__index_name(ds_checker *ck, const ds_module *module, const char *name, ds_loc loc);
 

@@ -283,34 +283,65 @@ static void check_number(ds_checker *ck, const ds_knob *knob) {
     }
 }
 
-/* dp·cp·tp·pp devices must be there (a strategy may leave some idle: it takes the first ones in order
- * of declaration); ep divides dp·cp. */
-static void check_world(ds_checker *ck) {
-    static const char *const degrees[] = {"pp", "dp", "cp", "tp"};
-    const ds_topology *topology = ds_scenario_topology(ck->unit);
-    if (!ds_scenario_model(ck->unit) || !ds_scenario_find(ck->unit, "", "strategy")) return;
-    int64_t world = 1, size[4], ep = 1, devices;
-    for (uint32_t i = 0; i < 4; i++) {
+static const char *const degrees[] = {"pp", "dp", "cp", "tp"};
+enum { PP, DP, CP, TP, N_DEGREES };
+
+static bool read_degrees(ds_checker *ck, int64_t size[N_DEGREES], int64_t *world) {
+    *world = 1;
+    for (uint32_t i = 0; i < N_DEGREES; i++) {
         size[i] = 1;
         if (ds_scenario_int(ck->binding, "strategy", degrees[i], &size[i], NULL) != DS_OK ||
-            __builtin_mul_overflow(world, size[i], &world))
-            return;
+            __builtin_mul_overflow(*world, size[i], world))
+            return false;
     }
-    ds_loc loc = ds_scenario_find(ck->unit, "", "strategy")->loc;
-    if (ds_scenario_int(ck->binding, "strategy", "ep", &ep, NULL) == DS_OK &&
-        size[1] * size[2] % ep)
-        ds_verify__error(ck, DS_ERR_VALUE, ds_scenario_find(ck->unit, "strategy", "ep")->loc, NULL,
-                         "ep = %lld does not divide dp * cp = %lld: experts are split over the "
-                         "devices of data and context parallelism",
-                         (long long)ep, (long long)(size[1] * size[2]));
+    return true;
+}
+
+static void check_ep(ds_checker *ck, const int64_t size[N_DEGREES]) {
+    int64_t ep = 1, groups = size[DP] * size[CP];
+    if (ds_scenario_int(ck->binding, "strategy", "ep", &ep, NULL) != DS_OK || groups % ep == 0)
+        return;
+    ds_verify__error(ck, DS_ERR_VALUE, ds_scenario_find(ck->unit, "strategy", "ep")->loc, NULL,
+                     "ep = %lld does not divide dp * cp = %lld: experts are split over the devices "
+                     "of data and context parallelism",
+                     (long long)ep, (long long)groups);
+}
+
+/* An explicit mesh must agree with the degrees that the strategy spells out (SEMANTICS L2). */
+static void check_mesh_agrees(ds_checker *ck, const int64_t size[N_DEGREES]) {
+    const ds_mesh *mesh = ds_scenario_mesh(ck->unit);
+    if (!mesh) return;
+    int64_t *sizes = DS_NEW_N(&ck->unit->arena, int64_t, mesh->n_axes + 1);
+    if (ds_mesh_axis_sizes(ck->binding, mesh, sizes, NULL) != DS_OK) return;
+    for (uint32_t i = 0; i < N_DEGREES; i++) {
+        const ds_attr *degree = ds_scenario_find(ck->unit, "strategy", degrees[i]);
+        int64_t on_mesh = 1;
+        for (uint32_t a = 0; a < mesh->n_axes; a++)
+            if (strcmp(mesh->axes[a].name, degrees[i]) == 0) on_mesh = sizes[a];
+        if (degree && on_mesh != size[i])
+            ds_verify__error(ck, DS_ERR_VALUE, degree->loc, NULL,
+                             "the strategy says %s = %lld, but on mesh @%s the axis has size %lld",
+                             degrees[i], (long long)size[i], mesh->name, (long long)on_mesh);
+    }
+}
+
+/* The devices must be there; a strategy may leave some idle: it takes the first ones in order of
+ * declaration. */
+static void check_world(ds_checker *ck) {
+    const ds_topology *topology = ds_scenario_topology(ck->unit);
+    const ds_attr *strategy = ds_scenario_find(ck->unit, "", "strategy");
+    int64_t size[N_DEGREES], world, devices;
+    if (!ds_scenario_model(ck->unit) || !strategy || !read_degrees(ck, size, &world)) return;
+    check_ep(ck, size);
+    check_mesh_agrees(ck, size);
     if (!topology || ds_topology_count_devices(ck->binding, topology, &devices, NULL) != DS_OK ||
         world <= devices)
         return;
     ds_verify__error(
-        ck, DS_ERR_VALUE, loc, NULL,
+        ck, DS_ERR_VALUE, strategy->loc, NULL,
         "the strategy uses pp * dp * cp * tp = %lld * %lld * %lld * %lld = %lld devices, "
         "and @%s has %lld",
-        (long long)size[0], (long long)size[1], (long long)size[2], (long long)size[3],
+        (long long)size[PP], (long long)size[DP], (long long)size[CP], (long long)size[TP],
         (long long)world, topology->name, (long long)devices);
 }
 

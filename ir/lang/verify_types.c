@@ -220,7 +220,15 @@ static bool check_clauses(ds_walker *w, const ds_op *op, const ds_place *on) {
     bool ok = check_over(w, op, on);
     for (uint32_t i = 0; i < op->n_to; i++)
         ok = ds_verify__check_place(w->ck, w->func, &op->to[i], op->loc) && ok;
-    return w->program ? ds_verify__rank_op(w->ck, w->program, w->func, op) && ok : ok;
+    if (w->program) return ds_verify__rank_op(w->ck, w->program, w->func, op) && ok;
+    if (!op->has_group && !DS_HAS_EXPR(op->to_rank) && !DS_HAS_EXPR(op->from_rank) &&
+        !DS_HAS_EXPR(op->tag))
+        return ok;
+    ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
+                     "ranks, tags and groups belong to the bodies of a per-rank program; in a "
+                     "function, %s names axes ('over dp') or places ('to @m{pp=1}')",
+                     ds_op_name(op->code));
+    return false;
 }
 
 /* Without numbers, the size of an axis is known where it is written as one. */
@@ -322,6 +330,9 @@ const ds_op *ds_verify__block(ds_walker *w, const ds_block *block, ds_opcode end
     const ds_op *found = NULL;
     for (uint32_t i = 0; i < block->n_ops; i++) {
         ds_op *op = block->ops[i];
+        if (op->code < DS_OP_FIRST_TABLE_OP)
+            ds_verify__attrs(w->ck, op->attrs, op->n_attrs, ds_op_common_attrs,
+                             ds_op_name(op->code));
         switch (op->code) {
         case DS_OP_FOR:
             ds_verify__for(w, op);
@@ -382,6 +393,7 @@ static void check_signature(ds_walker *w) {
         const ds_value_info *info = ds_value_at(func, func->args[i]);
         ds_verify__binders(w->ck, func, info->binders, info->n_binders);
         ds_verify__set_type(w, func->args[i], NULL, info->loc, "", "");
+        ds_verify__attrs(w->ck, info->attrs, info->n_attrs, "role:str", "an argument");
         for (uint32_t j = 0; j < i; j++)
             if (ds_value_at(func, func->args[j])->name == info->name)
                 ds_verify__error(w->ck, DS_ERR_NAME, info->loc, NULL,
