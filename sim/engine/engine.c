@@ -10,6 +10,7 @@
 #include "sim/engine/engine.h"
 
 #include "ir/base/heap.h"
+#include "ir/base/units.h"
 #include "sim/engine/internal.h"
 #include "sim/net/net.h"
 
@@ -27,13 +28,21 @@ typedef struct engine {
     int64_t *start_ps, *end_ps;
     int64_t now_ps;
     uint32_t n_done;
+    bool overflow; /* a time left int64 */
 } engine;
+
+static int64_t later(engine *e, int64_t at_ps, int64_t ps) {
+    int64_t end_ps;
+    if (ds_add_i64(at_ps, ps, &end_ps)) return end_ps;
+    e->overflow = true;
+    return INT64_MAX;
+}
 
 static void start_transfer(engine *e, uint32_t activity) {
     const ds_activity *a = &e->plan->activities[activity];
     for (uint32_t i = 0; i < a->n_members; i++)
         e->start_ps[e->plan->members[a->first_member + i]] = e->now_ps;
-    ds_net_add(e->net, activity, e->now_ps, a->ps);
+    ds_net_add(e->net, activity, e->now_ps, later(e, e->now_ps, a->ps) - e->now_ps);
 }
 
 /* The task heads its idle stream and all its dependences have ended. */
@@ -43,7 +52,7 @@ static void ready(engine *e, uint32_t task) {
     uint32_t activity = plan->task_activity[task];
     if (activity == DS_NONE) {
         e->start_ps[task] = at;
-        ds_heap_push(&e->heap, at + plan->task_ps[task], task);
+        ds_heap_push(&e->heap, later(e, at, plan->task_ps[task]), task);
         return;
     }
     if (at > e->ready_ps[activity]) e->ready_ps[activity] = at;
@@ -100,26 +109,9 @@ static void next_event(engine *e) {
     for (uint32_t i = 0; i < a->n_members; i++) end_task(e, plan->members[a->first_member + i]);
 }
 
-/* No end can lie beyond the sum of all durations and the last issue time: if that fits, so does
- * every sum in the loop, and the loop needs no checks. */
-static ds_status check_horizon(const ds_plan *plan, ds_error *err) {
-    ds_u128 total = 0, issue = 0;
-    for (uint32_t t = 0; t < plan->n_tasks; t++) {
-        total += (uint64_t)plan->task_ps[t];
-        ds_u128 this_issue = (uint64_t)plan->task_issue_ps[t];
-        if (this_issue > issue) issue = this_issue;
-    }
-    for (uint32_t a = 0; a < plan->n_activities; a++) total += (uint64_t)plan->activities[a].ps;
-    if (total + issue <= (ds_u128)INT64_MAX) return DS_OK;
-    return ds_error_set(
-        err, DS_ERR_OVERFLOW, DS_NOWHERE,
-        "the durations of all tasks add up to more than int64 picoseconds (106 days)");
-}
-
 ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context, ds_run *out,
                         ds_error *err) {
     *out = (ds_run){0};
-    DS_TRY(check_horizon(plan, err));
     engine e = {.plan = plan, .net = ds_net_new()};
     e.n_pred = ds_xcalloc(plan->n_tasks, sizeof *e.n_pred);
     if (plan->n_tasks) memcpy(e.n_pred, plan->task_n_pred, plan->n_tasks * sizeof *e.n_pred);
@@ -131,12 +123,16 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     for (uint32_t a = 0; a < plan->n_activities; a++) e.missing[a] = plan->activities[a].n_members;
     for (uint32_t t = 0; t < plan->n_tasks; t++) e.start_ps[t] = e.end_ps[t] = -1;
     begin(&e);
-    while (e.heap.n || ds_net_next_ps(e.net) != INT64_MAX) {
+    while (!e.overflow && (e.heap.n || ds_net_next_ps(e.net) != INT64_MAX)) {
         next_event(&e);
         if ((++out->n_events & 0xffff) == 0 && progress) progress(context, e.n_done, plan->n_tasks);
     }
     ds_status status = DS_OK;
-    if (e.n_done < plan->n_tasks)
+    if (e.overflow)
+        status =
+            ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
+                         "the step takes longer than 106 days, the range of int64 picoseconds");
+    else if (e.n_done < plan->n_tasks)
         status = ds_engine__deadlock(&(ds_stuck){plan, e.head, e.n_pred, e.end_ps}, err);
     out->start_ps = e.start_ps;
     out->end_ps = e.end_ps;

@@ -202,8 +202,8 @@ typedef struct ds_plan {
     const char *title;
 } ds_plan;
 
-/* About 6 GB of plan. A program beyond it is more likely a slip of the pen than a training step. */
-#define DS_PLAN_MAX_INSTANCES 100000000u
+/* About 2 GB of plan. A program beyond it is more likely a slip of the pen than a training step. */
+#define DS_PLAN_MAX_INSTANCES 20000000u
 
 typedef struct ds_plan_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */

@@ -40,7 +40,8 @@ static uint32_t limit(const ds_builder *b) {
 
 static ds_status too_large(const ds_builder *b, ds_loc loc, ds_error *err) {
     return ds_error_set(err, DS_ERR_LIMIT, loc,
-                        "the unrolled program has more than %u op instances, inputs and loop turns",
+                        "the unrolled program has more than %u op instances, inputs or loop turns; "
+                        "--max-instances sets another limit",
                         limit(b));
 }
 
@@ -95,8 +96,7 @@ static ds_status new_family(ds_builder *b, const ds_binder *binders, uint32_t n,
         DS_TRY(ds_expr_eval_int(&env, binders[i].lo, binders[i].loc, &fam->lo[i], err));
         DS_TRY(ds_expr_eval_int(&env, binders[i].hi, binders[i].loc, &hi, err));
         fam->n[i] = hi > fam->lo[i] ? hi - fam->lo[i] : 0;
-        if (fam->n[i] && total > limit(b) / fam->n[i])
-            return too_large(b, binders[i].loc, err);
+        if (fam->n[i] && total > limit(b) / fam->n[i]) return too_large(b, binders[i].loc, err);
         total *= fam->n[i];
     }
     fam->n_dims = n;
@@ -255,6 +255,7 @@ static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *
     int64_t lo, hi;
     DS_TRY(ds_expr_eval_int(&env, op->lo, op->loc, &lo, err));
     DS_TRY(ds_expr_eval_int(&env, op->hi, op->loc, &hi, err));
+    if (hi > lo && (uint64_t)hi - (uint64_t)lo > limit(b)) return too_large(b, op->loc, err);
     uint32_t n_kept = op->n_out - op->n_args;
     slot *carried = DS_NEW_N(&b->plan->arena, slot, op->n_args + n_kept);
     family **kept = DS_NEW_N(&b->plan->arena, family *, n_kept);

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OPT_JSON = 0x200, OPT_CSV, OPT_TRACE, OPT_UNFOLD, OPT_COST, OPT_EXPLAIN };
+enum { OPT_JSON = 0x200, OPT_CSV, OPT_TRACE, OPT_UNFOLD, OPT_COST, OPT_EXPLAIN, OPT_MAX_INSTANCES };
 
 typedef struct arguments {
     cli_options common;
@@ -16,6 +16,7 @@ typedef struct arguments {
     const char *explain;
     const char *cost; /* NULL: as the scenario says */
     bool unfold, quiet;
+    uint32_t max_instances;
 } arguments;
 
 static const struct argp_option options_table[] = {
@@ -30,6 +31,8 @@ static const struct argp_option options_table[] = {
     {"cost", OPT_COST, "measured|fitted", 0,
      "Measured rows first, or fitted curves alone; default: the scenario's, else measured", 0},
     {"unfold", OPT_UNFOLD, NULL, 0, "Simulate every device by itself, equal ones too", 0},
+    {"max-instances", OPT_MAX_INSTANCES, "N", 0,
+     "Refuse programs that unroll to more op instances; default: 20000000", 0},
     {"quiet", 'q', NULL, 0, "No summary", 0},
     {0}};
 
@@ -56,6 +59,15 @@ static void check(const arguments *args, struct argp_state *state) {
         argp_error(state, "--cost is measured or fitted, not '%s'", args->cost);
 }
 
+static uint32_t count(const char *arg, struct argp_state *state) {
+    char *end;
+    unsigned long long value = strtoull(arg, &end, 10);
+    if (*arg < '0' || *arg > '9' || *end || value < 1 || value > UINT32_MAX / 4)
+        argp_error(state, "--max-instances takes a number from 1 to %u, not '%s'", UINT32_MAX / 4,
+                   arg);
+    return (uint32_t)value;
+}
+
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     arguments *args = state->input;
     switch (key) {
@@ -79,6 +91,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_UNFOLD:
         args->unfold = true;
+        return 0;
+    case OPT_MAX_INSTANCES:
+        args->max_instances = count(arg, state);
         return 0;
     case 'q':
         args->quiet = true;
@@ -193,7 +208,7 @@ static ds_status simulate(const arguments *args, const ds_binding *binding,
                           const ds_profiles *profiles, ds_result **result, ds_error *err) {
     progress p = {.shown_s = 0};
     clock_gettime(CLOCK_MONOTONIC, &p.start);
-    ds_sim_options options = {.unfold = args->unfold};
+    ds_sim_options options = {.unfold = args->unfold, .max_instances = args->max_instances};
     if (isatty(STDERR_FILENO)) {
         options.progress = show_progress;
         options.progress_context = &p;

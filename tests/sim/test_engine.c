@@ -1,0 +1,135 @@
+/* Streams, rendezvous and host issue (SEMANTICS S1, S2, L11) with durations given by hand. */
+#include "tests/support/sim.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#define US INT64_C(1000000)
+
+#define HEAD                                                                                       \
+    "dir 1\n"                                                                                      \
+    "topology @t {\n"                                                                              \
+    "  device d[4] : \"V100-PCIE-16GB\"\n"                                                         \
+    "  switch s\n"                                                                                 \
+    "  link d[i] -- s : 10 GB/s, 1 us for i in 0..4\n"                                             \
+    "}\n"                                                                                          \
+    "mesh @m = [dp = 2, tp = 2] on @t\n"
+
+static void run(sim_case *c, const char *body, const char *scenario) {
+    char text[4096];
+    snprintf(text, sizeof text, HEAD "func @f(%s\nscenario { program = @f%s }\n", body, scenario);
+    sim_run_text(c, text, NULL, false);
+}
+
+static int64_t step(const char *body) {
+    sim_case c;
+    run(&c, body, "");
+    cr_assert_eq(c.status, DS_OK);
+    int64_t ps = c.result->run.step_ps;
+    sim_free(&c);
+    return ps;
+}
+
+Test(engine, communication_overlaps_independent_compute) {
+    /* a 3 us, then its all_reduce 5 us beside b 4 us; c needs both: 3 + 5 + 1 */
+    sim_case c;
+    run(&c,
+        "%x: f32[8] on @m) {\n"
+        "  %a = relu(%x) {cost = 3 us}\n"
+        "  %p = permute(%a) over dp {cost = 5 us}\n"
+        "  %b = relu(%a) {cost = 4 us}\n"
+        "  %c = add(%b, %p) {cost = 1 us}\n  return\n}",
+        "");
+    cr_assert_eq(c.status, DS_OK);
+    cr_expect_eq(c.result->run.step_ps, 9 * US);
+    const ds_account *a = &c.result->accounts[0];
+    cr_expect_eq(a->compute_ps, 8 * US);
+    cr_expect_eq(a->hidden_comm_ps, 4 * US);
+    cr_expect_eq(a->exposed_comm_ps, 1 * US);
+    cr_expect_eq(a->idle_ps, 0);
+    sim_free(&c);
+}
+
+Test(engine, one_communicator_is_one_stream_two_are_two) {
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %a = permute(%x) over dp {cost = 5 us}\n"
+                      "  %b = permute(%x) over dp {cost = 7 us}\n  return\n}"),
+                 12 * US);
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %a = permute(%x) over dp {cost = 5 us}\n"
+                      "  %b = permute(%x) over tp {cost = 7 us}\n  return\n}"),
+                 7 * US);
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %a = permute(%x) over dp {cost = 5 us, stream = s}\n"
+                      "  %b = permute(%x) over tp {cost = 7 us, stream = s}\n  return\n}"),
+                 12 * US);
+}
+
+Test(engine, sends_of_one_pair_queue_and_directions_do_not) {
+    cr_expect_eq(step("%x: f32[8] on @t.d[0], %y: f32[8] on @t.d[1]) {\n"
+                      "  %a = send(%x) to @t.d[1] {cost = 5 us}\n"
+                      "  %b = send(%x) to @t.d[1] {cost = 5 us}\n"
+                      "  %c = send(%y) to @t.d[0] {cost = 7 us}\n"
+                      "  %e = send(%x) to @t.d[2] {cost = 9 us}\n  return\n}"),
+                 10 * US);
+}
+
+Test(engine, a_rendezvous_waits_for_the_last_and_counts_as_idle) {
+    /* d0 reaches the meeting at 2 us, d1 at 6 us; it lasts 3 us */
+    sim_case c;
+    run(&c,
+        "%x: f32[8] on @t.d[0], %y: f32[8] on @t.d[1]) {\n"
+        "  %a = relu(%x) {cost = 2 us}\n  %b = relu(%y) {cost = 6 us}\n"
+        "  %g, %h = all_reduce(%a, %b) across {cost = 3 us}\n  return\n}",
+        "");
+    cr_assert_eq(c.status, DS_OK);
+    cr_expect_eq(c.result->run.step_ps, 9 * US);
+    const ds_account *d0 = &c.result->accounts[c.result->plan->class_of[0]];
+    cr_expect_eq(d0->compute_ps, 2 * US);
+    cr_expect_eq(d0->idle_ps, 4 * US);
+    cr_expect_eq(d0->exposed_comm_ps, 3 * US);
+    sim_free(&c);
+}
+
+Test(engine, the_host_issues_tasks_one_by_one) {
+    /* 27.5 us each by the profile: the k-th task of 1 us starts when the host has issued it */
+    sim_case c;
+    run(&c,
+        "%x: f32[8] on @m) {\n"
+        "  %y = for l in 0..5 carry (%h = %x) {\n    %a = relu(%h) {cost = 1 us}\n    yield %a\n  "
+        "}\n"
+        "  return\n}",
+        ", profile = \"V100-PCIE-16GB\"");
+    cr_assert_eq(c.status, DS_OK);
+    cr_expect_eq(c.result->plan->classes[0].issue_ps, 27500000);
+    cr_expect_eq(c.result->run.step_ps, 5 * 27500000 + US);
+    cr_expect_eq(c.result->accounts[0].idle_ps, 5 * 27500000 - 4 * US);
+    sim_free(&c);
+}
+
+Test(engine, time_beyond_int64_is_an_error) {
+    sim_case c;
+    run(&c,
+        "%x: f32[8] on @m) {\n  %a = relu(%x) {cost = 9000000 s}\n"
+        "  %b = relu(%a) {cost = 9000000 s}\n  return\n}",
+        "");
+    cr_expect_eq(c.status, DS_ERR_OVERFLOW);
+    sim_free(&c);
+}
+
+Test(engine, too_large_programs_are_refused) {
+    sim_case c;
+    run(&c,
+        "%x: f32[8] on @m) {\n  %y = for l in 0..4000000000000 carry (%h = %x) {\n"
+        "    %a = relu(%h)\n    yield %a\n  }\n  return\n}",
+        "");
+    cr_expect_eq(c.status, DS_ERR_LIMIT);
+    sim_free(&c);
+}
+
+/* A dead stretch in the host's order: a task of one stream does not wait for another stream's. */
+Test(engine, streams_block_each_other_only_through_data) {
+    cr_expect_eq(step("%x: f32[8] on @t.d[0], %y: f32[8] on @t.d[1]) {\n"
+                      "  %slow = relu(%y) {cost = 50 us}\n"
+                      "  %late = send(%slow) to @t.d[0] {cost = 1 us}\n"
+                      "  %a = relu(%x) {cost = 10 us}\n"
+                      "  %b = send(%a) to @t.d[2] {cost = 1 us}\n  return\n}"),
+                 51 * US);
+}
