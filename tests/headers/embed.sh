@@ -13,6 +13,6 @@ flags=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --define-variable=prefix="$s
     --cflags --libs distsim)
 # shellcheck disable=SC2086 # flags are words
 "$@" -std=c17 -Wall -Wextra -Werror "$source" -o "$scratch/embed" $flags
-"$scratch/embed"
+LD_LIBRARY_PATH=$(dirname "$pc")/.. "$scratch/embed" # where the shared library was built too
 test -x "$scratch/bin/distsim"
 "$scratch/bin/distsim" --version
