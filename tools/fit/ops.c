@@ -1,0 +1,336 @@
+/* fit-profiles ops: efficiency.csv from ops.csv.
+ *
+ * A row of efficiency.csv with n > 0 is fitted to the rows of ops.csv of its op or class, and of
+ * its dtype; a flop and a bytes row of one op together, as the roofline takes the longer of the
+ * two. A flop row with n = 0 is assumed to follow the fitted gemm curve: the same e_max and the
+ * same fixed time an op, so w_half goes with the reference rate. What was measured more than once
+ * counts as often. */
+#include "ir/base/str.h"
+#include "ir/core/ir.h"
+#include "sim/cost/fit.h"
+#include "tools/fit/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the fit sets in efficiency.csv. */
+static const char *const fitted_columns[] = {"e_max", "w_half",       "w_min",    "w_max",
+                                             "n",     "median_error", "p90_error"};
+enum { E_MAX, W_HALF, W_MIN, W_MAX, N, MEDIAN, P90, N_FITTED };
+
+typedef struct tables {
+    ds_csv ops, curves; /* ops.csv, efficiency.csv */
+    ds_error *err;
+} tables;
+
+/* ---- measured rows ---- */
+
+/* Tensors that a memory-bound op reads and writes, each tokens × width: operands and result of the
+ * op table; scales of a norm and rotary's angles, a row of their own at most, are left out. */
+static double tensors_of(const char *op) {
+    return strcmp(op, "add") == 0 || strcmp(op, "silu_mul") == 0 ? 3 : 2;
+}
+
+static ds_status gemm_work(tables *t, uint32_t row, double element_bytes, ds_fit_row *out) {
+    double batch, m, n, k;
+    DS_TRY(fit_number(&t->ops, row, "batch", &batch, t->err));
+    DS_TRY(fit_number(&t->ops, row, "m", &m, t->err));
+    DS_TRY(fit_number(&t->ops, row, "n", &n, t->err));
+    DS_TRY(fit_number(&t->ops, row, "k", &k, t->err));
+    out->flop = 2 * batch * m * n * k;
+    out->bytes = element_bytes * batch * (m * k + k * n + m * n);
+    return DS_OK;
+}
+
+static ds_status memory_work(tables *t, uint32_t row, const char *op, double element_bytes,
+                             ds_fit_row *out) {
+    double tokens, width;
+    DS_TRY(fit_number(&t->ops, row, "tokens", &tokens, t->err));
+    DS_TRY(fit_number(&t->ops, row, "width", &width, t->err));
+    out->bytes = tensors_of(op) * element_bytes * tokens * width;
+    return DS_OK;
+}
+
+static ds_status read_row(tables *t, uint32_t row, ds_fit_row *out) {
+    const char *class, *op, *name;
+    ds_dtype dtype;
+    DS_TRY(fit_cell(&t->ops, row, "class", &class, t->err));
+    DS_TRY(fit_cell(&t->ops, row, "op", &op, t->err));
+    DS_TRY(fit_cell(&t->ops, row, "dtype", &name, t->err));
+    DS_TRY(fit_number(&t->ops, row, "time_us", &out->seconds, t->err));
+    out->seconds *= 1e-6;
+    if (!ds_dtype_parse(name, &dtype))
+        return ds_csv_error(&t->ops, &t->ops.rows.at[row], t->err, "unknown dtype '%s'", name);
+    double element_bytes = ds_dtype_bits(dtype) / 8.0;
+    if (strcmp(class, "gemm") == 0) return gemm_work(t, row, element_bytes, out);
+    if (strcmp(class, "memory") == 0) return memory_work(t, row, op, element_bytes, out);
+    return ds_csv_error(&t->ops, &t->ops.rows.at[row], t->err,
+                        "class '%s': only gemm and memory can be fitted", class);
+}
+
+/* ---- groups of the cross-validation ---- */
+
+typedef struct groups {
+    ds_strtab names;
+    DS_VEC(const char *) seen;
+} groups;
+
+/* The number of a group, in order of appearance. */
+static uint32_t number_of(groups *g, const char *name) {
+    const char *interned = ds_intern(&g->names, name);
+    for (uint32_t i = 0; i < g->seen.n; i++)
+        if (g->seen.at[i] == interned) return i;
+    DS_HPUSH(&g->seen, interned);
+    return g->seen.n - 1;
+}
+
+/* All but the tokens of a shape: op, n, k, width. Or the tokens alone. */
+static ds_status put_shape(tables *t, uint32_t row, bool by_tokens, ds_buf *out) {
+    static const char *const shape[] = {"op", "n", "k", "width", NULL};
+    static const char *const tokens[] = {"m", "tokens", NULL};
+    for (const char *const *c = by_tokens ? tokens : shape; *c; c++) {
+        const char *text;
+        DS_TRY(fit_cell(&t->ops, row, *c, &text, t->err));
+        ds_buf_printf(out, "%s/", text);
+    }
+    return DS_OK;
+}
+
+static ds_status group(tables *t, const uint32_t *index, ds_fit_row *rows, uint32_t n,
+                       bool by_tokens, uint32_t *n_groups) {
+    groups g = {0};
+    ds_buf name = {0};
+    ds_strtab_init(&g.names);
+    ds_status status = DS_OK;
+    for (uint32_t i = 0; i < n && status == DS_OK; i++) {
+        name.n = 0;
+        status = put_shape(t, index[i], by_tokens, &name);
+        if (status == DS_OK) rows[i].group = number_of(&g, name.text);
+    }
+    *n_groups = g.seen.n;
+    ds_buf_deinit(&name);
+    free(g.seen.at);
+    ds_strtab_deinit(&g.names);
+    return status;
+}
+
+/* ---- one op ---- */
+
+/* The rows of efficiency.csv of one op that are fitted together. */
+typedef struct curves {
+    const char *op;
+    uint32_t row[2];   /* of flop and bytes in efficiency.csv, UINT32_MAX: none */
+    double rate[2];    /* reference, per s; 0: none */
+    const char *dtype; /* that measured rows must have, or "*" */
+} curves;
+
+static ds_status is_of(tables *t, uint32_t row, const curves *c, bool *out) {
+    const char *op, *class, *dtype;
+    DS_TRY(fit_cell(&t->ops, row, "op", &op, t->err));
+    DS_TRY(fit_cell(&t->ops, row, "class", &class, t->err));
+    DS_TRY(fit_cell(&t->ops, row, "dtype", &dtype, t->err));
+    *out = (strcmp(op, c->op) == 0 || strcmp(class, c->op) == 0) &&
+           (strcmp(c->dtype, "*") == 0 || strcmp(c->dtype, dtype) == 0);
+    return DS_OK;
+}
+
+/* rows[] and index[] have room for all rows of ops.csv. */
+static ds_status choose(tables *t, const curves *c, ds_fit_row *rows, uint32_t *index,
+                        uint32_t *n) {
+    *n = 0;
+    for (uint32_t i = 0; i < t->ops.rows.n; i++) {
+        bool mine;
+        DS_TRY(is_of(t, i, c, &mine));
+        if (!mine) continue;
+        index[*n] = i;
+        DS_TRY(read_row(t, i, &rows[(*n)++]));
+    }
+    uint32_t n_groups;
+    DS_TRY(group(t, index, rows, *n, false, &n_groups));
+    return n_groups < DS_FIT_FOLDS ? group(t, index, rows, *n, true, &n_groups) : DS_OK;
+}
+
+static ds_status fit_curves(tables *t, const curves *c, ds_fit_roofline *out) {
+    ds_fit_row *rows = ds_xcalloc(t->ops.rows.n, sizeof *rows);
+    uint32_t *index = ds_xcalloc(t->ops.rows.n, sizeof *index), n;
+    ds_status status = choose(t, c, rows, index, &n);
+    if (status == DS_OK) status = ds_fit_efficiency(rows, n, c->rate[0], c->rate[1], out, t->err);
+    free(index);
+    free(rows);
+    return status;
+}
+
+/* ---- efficiency.csv ---- */
+
+static ds_status set_cell(tables *t, uint32_t row, int column, const char *format, double value) {
+    uint32_t at;
+    DS_TRY(ds_csv_need(&t->curves, fitted_columns[column], &at, t->err));
+    char *text = ds_arena_printf(&t->curves.arena, format, value);
+    t->curves.rows.at[row].cells[at] = text;
+    return DS_OK;
+}
+
+/* Into the table in memory, 4 significant digits. */
+static ds_status set_row(tables *t, uint32_t row, const ds_fit_curve *curve,
+                         const ds_fit_roofline *fit) {
+    DS_TRY(set_cell(t, row, E_MAX, "%.4g", curve->e_max));
+    DS_TRY(set_cell(t, row, W_HALF, "%.4g", curve->w_half));
+    DS_TRY(set_cell(t, row, W_MIN, "%.4g", curve->w_min));
+    DS_TRY(set_cell(t, row, W_MAX, "%.4g", curve->w_max));
+    if (!fit) return DS_OK;
+    DS_TRY(set_cell(t, row, N, "%.0f", fit->n_rows));
+    DS_TRY(set_cell(t, row, MEDIAN, "%.4g", fit->seen.median));
+    return set_cell(t, row, P90, "%.4g", fit->seen.p90);
+}
+
+static ds_status print_row(tables *t, uint32_t row, const ds_fit_curve *curve,
+                           const ds_fit_roofline *fit) {
+    const char *op, *dtype, *resource;
+    double e_max, w_half;
+    DS_TRY(fit_cell(&t->curves, row, "op", &op, t->err));
+    DS_TRY(fit_cell(&t->curves, row, "dtype", &dtype, t->err));
+    DS_TRY(fit_cell(&t->curves, row, "resource", &resource, t->err));
+    DS_TRY(fit_number(&t->curves, row, "e_max", &e_max, t->err));
+    DS_TRY(fit_number(&t->curves, row, "w_half", &w_half, t->err));
+    printf("%-10s %-4s %-5s  %-9.4g %-9.4g %+6.1f %%  %-9.4g %-9.4g %+6.1f %%", op, dtype, resource,
+           curve->e_max, e_max, 100 * (curve->e_max / e_max - 1), curve->w_half, w_half,
+           100 * (curve->w_half / w_half - 1));
+    if (fit)
+        printf("  %5u  %5.1f %5.1f %5.1f  %5.1f %5.1f %5.1f", fit->n_rows, 100 * fit->seen.mean,
+               100 * fit->seen.median, 100 * fit->seen.p90, 100 * fit->unseen.mean,
+               100 * fit->unseen.median, 100 * fit->unseen.p90);
+    puts(fit ? "" : "  assumed");
+    return DS_OK;
+}
+
+static ds_status is_fitted(tables *t, uint32_t row, bool *fitted) {
+    double n;
+    DS_TRY(fit_number(&t->curves, row, "n", &n, t->err));
+    *fitted = n > 0;
+    return DS_OK;
+}
+
+/* The curves of the op of `row`; *first is false if an earlier row has that op. */
+static ds_status collect(tables *t, uint32_t row, curves *c, bool *first) {
+    *c = (curves){.row = {UINT32_MAX, UINT32_MAX}, .dtype = "*"};
+    DS_TRY(fit_cell(&t->curves, row, "op", &c->op, t->err));
+    *first = true;
+    for (uint32_t i = 0; i < t->curves.rows.n; i++) {
+        const char *op, *dtype, *resource;
+        bool fitted;
+        DS_TRY(fit_cell(&t->curves, i, "op", &op, t->err));
+        DS_TRY(is_fitted(t, i, &fitted));
+        if (!fitted || strcmp(op, c->op) != 0) continue;
+        if (i < row) *first = false;
+        DS_TRY(fit_cell(&t->curves, i, "dtype", &dtype, t->err));
+        DS_TRY(fit_cell(&t->curves, i, "resource", &resource, t->err));
+        int side = strcmp(resource, "flop") == 0 ? 0 : 1;
+        if (c->row[side] != UINT32_MAX)
+            return ds_csv_error(&t->curves, &t->curves.rows.at[i], t->err,
+                                "a second fitted %s row of %s", resource, op);
+        c->row[side] = i;
+        DS_TRY(fit_number(&t->curves, i, "reference_giga_per_s", &c->rate[side], t->err));
+        c->rate[side] *= 1e9;
+        if (strcmp(dtype, "*") != 0) c->dtype = dtype;
+    }
+    return DS_OK;
+}
+
+/* The flop rows with n = 0, after the fitted gemm curve. */
+static ds_status follow(tables *t, const ds_fit_curve *gemm) {
+    for (uint32_t i = 0; i < t->curves.rows.n; i++) {
+        const char *resource;
+        bool fitted;
+        double rate;
+        DS_TRY(is_fitted(t, i, &fitted));
+        DS_TRY(fit_cell(&t->curves, i, "resource", &resource, t->err));
+        if (fitted || strcmp(resource, "flop") != 0) continue;
+        DS_TRY(fit_number(&t->curves, i, "reference_giga_per_s", &rate, t->err));
+        ds_fit_curve curve = *gemm;
+        curve.w_half *= rate * 1e9 / gemm->reference_per_s;
+        DS_TRY(print_row(t, i, &curve, NULL));
+        DS_TRY(set_row(t, i, &curve, NULL));
+    }
+    return DS_OK;
+}
+
+static ds_status fit_table(tables *t) {
+    puts("                       e_max                          w_half                           "
+         "       error of its rows  left out, %\n"
+         "op         type of     fitted    in file   change    fitted    in file   change   "
+         "   rows   mean   med   p90   mean   med   p90");
+    for (uint32_t i = 0; i < t->curves.rows.n; i++) {
+        curves c;
+        bool fitted, first;
+        ds_fit_roofline fit;
+        DS_TRY(is_fitted(t, i, &fitted));
+        DS_TRY(collect(t, i, &c, &first));
+        if (!fitted || !first) continue;
+        DS_TRY(fit_curves(t, &c, &fit));
+        const ds_fit_curve *sides[] = {&fit.flop, &fit.bytes};
+        for (int s = 0; s < 2; s++) {
+            if (c.row[s] == UINT32_MAX) continue;
+            DS_TRY(print_row(t, c.row[s], sides[s], &fit));
+            DS_TRY(set_row(t, c.row[s], sides[s], &fit));
+        }
+        if (strcmp(c.op, "gemm") == 0 && fit.flop.reference_per_s > 0) DS_TRY(follow(t, &fit.flop));
+    }
+    return DS_OK;
+}
+
+/* ---- writing ---- */
+
+/* The text of efficiency.csv with the rows of the table; lines that are no rows stay. */
+static ds_status rewrite(const tables *t, FILE *in, ds_buf *out) {
+    char line[4096];
+    uint32_t number = 0, row = 0;
+    while (fgets(line, sizeof line, in)) {
+        number++;
+        if (!strchr(line, '\n'))
+            return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE, "%s:%u: a line over %zu bytes",
+                                t->curves.file, number, sizeof line - 2);
+        if (row == t->curves.rows.n || t->curves.rows.at[row].line != number)
+            ds_buf_put(out, line);
+        else
+            ds_csv_put_row(out, t->curves.rows.at[row++].cells, t->curves.n_columns);
+    }
+    return DS_OK;
+}
+
+static ds_status write_table(const tables *t) {
+    const char *path = t->curves.file;
+    ds_buf text = {0};
+    FILE *in = fopen(path, "r");
+    if (!in) return ds_error_set(t->err, DS_ERR_IO, DS_NOWHERE, "cannot read %s", path);
+    ds_status status = rewrite(t, in, &text);
+    fclose(in);
+    FILE *out = status == DS_OK ? fopen(path, "w") : NULL;
+    bool done = out && fwrite(text.text, 1, text.n, out) == text.n;
+    if (out && fclose(out) != 0) done = false;
+    if (status == DS_OK && !done)
+        status = ds_error_set(t->err, DS_ERR_IO, DS_NOWHERE, "cannot write %s", path);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+ds_status fit_ops(const char *folder, bool write, ds_error *err) {
+    tables t = {.err = err};
+    ds_buf path = {0};
+    ds_buf_printf(&path, "%s/ops.csv", folder);
+    ds_status status = ds_csv_read(path.text, &t.ops, err);
+    path.n = 0;
+    ds_buf_printf(&path, "%s/efficiency.csv", folder);
+    if (status == DS_OK) {
+        status = ds_csv_read(path.text, &t.curves, err);
+        if (status == DS_OK) {
+            status = fit_table(&t);
+            if (status == DS_OK && write) status = write_table(&t);
+            ds_csv_deinit(&t.curves);
+        }
+        ds_csv_deinit(&t.ops);
+    }
+    ds_buf_deinit(&path);
+    return status;
+}
