@@ -1,7 +1,7 @@
 #include "ir/base/arena.h"
 
-#include <stdarg.h>
 #include <stdalign.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,9 @@ void *ds_xrealloc(void *old, size_t size) {
     return p;
 }
 
-void ds_arena_init(ds_arena *arena) { *arena = (ds_arena){0}; }
+void ds_arena_init(ds_arena *arena) {
+    *arena = (ds_arena){0};
+}
 
 void ds_arena_deinit(ds_arena *arena) {
     for (ds_arena_chunk *c = arena->chunks; c;) {
@@ -73,7 +75,8 @@ void *ds_arena_alloc(ds_arena *arena, size_t size) {
     if (size > SIZE_MAX - alignof(max_align_t)) out_of_memory(size);
     size_t rounded = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
     if (rounded > (size_t)(arena->end - arena->at)) {
-        /* Chunks double up to 1 MiB, so small modules stay small and large ones take few mallocs. */
+        /* Chunks double up to 1 MiB, so small modules stay small and large ones take few mallocs.
+         */
         size_t chunk = FIRST_CHUNK;
         while (chunk < arena->bytes && chunk < LAST_CHUNK) chunk *= 2;
         if (chunk < rounded) chunk = rounded;

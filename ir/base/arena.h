@@ -38,8 +38,9 @@ void *ds_xmalloc(size_t size);
 void *ds_xcalloc(size_t count, size_t size);
 void *ds_xrealloc(void *old, size_t size);
 
-#define DS_NEW(arena, type)          ((type *)ds_arena_alloc((arena), sizeof(type)))
-#define DS_NEW_N(arena, type, count) ((type *)ds_arena_calloc((arena), (size_t)(count), sizeof(type)))
+#define DS_NEW(arena, type) ((type *)ds_arena_alloc((arena), sizeof(type)))
+#define DS_NEW_N(arena, type, count)                                                               \
+    ((type *)ds_arena_calloc((arena), (size_t)(count), sizeof(type)))
 
 /* A growing array. In an arena (DS_PUSH) outgrown copies stay until the arena ends; on the heap
  * (DS_HPUSH) it is freed with free(v.at). `v` is any struct { T *at; uint32_t n, cap; }. */
@@ -56,9 +57,8 @@ void *ds_xrealloc(void *old, size_t size);
      (v)->at[(v)->n++] = (item))
 
 #define DS_HPUSH(v, item)                                                                          \
-    ((v)->n == (v)->cap                                                                            \
-         ? (void)((v)->at = ds_vec_grow_heap((v)->at, &(v)->cap, sizeof *(v)->at))                 \
-         : (void)0,                                                                                \
+    ((v)->n == (v)->cap ? (void)((v)->at = ds_vec_grow_heap((v)->at, &(v)->cap, sizeof *(v)->at))  \
+                        : (void)0,                                                                 \
      (v)->at[(v)->n++] = (item))
 
 void *ds_vec_grow_arena(ds_arena *arena, void *old, uint32_t n, uint32_t *cap, size_t size);

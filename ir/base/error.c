@@ -21,9 +21,11 @@ ds_status ds_error_set(ds_error *err, ds_status code, ds_loc loc, const char *fo
 
 const char *ds_status_name(ds_status code) {
     switch (code) {
-    case DS_OK: return "OK";
+    case DS_OK:
+        return "OK";
 #define DS_X(name, exit_code, text)                                                                \
-    case DS_ERR_##name: return #name;
+    case DS_ERR_##name:                                                                            \
+        return #name;
         DS_ERROR_MAP(DS_X)
 #undef DS_X
     }
@@ -32,9 +34,11 @@ const char *ds_status_name(ds_status code) {
 
 const char *ds_status_text(ds_status code) {
     switch (code) {
-    case DS_OK: return "ok";
+    case DS_OK:
+        return "ok";
 #define DS_X(name, exit_code, text)                                                                \
-    case DS_ERR_##name: return text;
+    case DS_ERR_##name:                                                                            \
+        return text;
         DS_ERROR_MAP(DS_X)
 #undef DS_X
     }
@@ -43,9 +47,11 @@ const char *ds_status_text(ds_status code) {
 
 int ds_status_exit_code(ds_status code) {
     switch (code) {
-    case DS_OK: return 0;
+    case DS_OK:
+        return 0;
 #define DS_X(name, exit_code, text)                                                                \
-    case DS_ERR_##name: return exit_code;
+    case DS_ERR_##name:                                                                            \
+        return exit_code;
         DS_ERROR_MAP(DS_X)
 #undef DS_X
     }

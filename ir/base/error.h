@@ -59,8 +59,8 @@ typedef struct ds_error {
 #define DS_PRINTF(fmt_index, arg_index)
 #endif
 
-/* Fills *err (if err is not NULL) and returns `code`, so that `return ds_error_set(...)` reads well.
- * A message longer than the buffer is cut. */
+/* Fills *err (if err is not NULL) and returns `code`, so that `return ds_error_set(...)` reads
+ * well. A message longer than the buffer is cut. */
 ds_status ds_error_set(ds_error *err, ds_status code, ds_loc loc, const char *format, ...)
     DS_PRINTF(4, 5);
 ds_status ds_error_vset(ds_error *err, ds_status code, ds_loc loc, const char *format, va_list ap)

@@ -42,7 +42,8 @@ void ds_json_key(ds_json *json, const char *key);
 /* Bytes that are not UTF-8 become U+FFFD. */
 void ds_json_string(ds_json *json, const char *text);
 void ds_json_int(ds_json *json, int64_t value);
-/* value / 10^digits, exactly, without trailing zeros: picoseconds with digits 6 are microseconds. */
+/* value / 10^digits, exactly, without trailing zeros: picoseconds with digits 6 are microseconds.
+ */
 void ds_json_decimal(ds_json *json, int64_t value, uint32_t digits);
 /* The shortest of 15, 16 and 17 significant digits that reads back as the same double; NaN and the
  * infinities, which JSON cannot say, become null. */

@@ -24,7 +24,9 @@ uint64_t ds_hash_mix(uint64_t hash, uint64_t word) {
     return mix(hash * 0x9e3779b97f4a7c15u + word + 1);
 }
 
-void ds_map_init(ds_map *map) { *map = (ds_map){0}; }
+void ds_map_init(ds_map *map) {
+    *map = (ds_map){0};
+}
 
 void ds_map_deinit(ds_map *map) {
     free(map->keys);

@@ -73,9 +73,13 @@ void ds_buf_put_n(ds_buf *buf, const char *text, size_t n) {
     buf->text[buf->n] = '\0';
 }
 
-void ds_buf_put(ds_buf *buf, const char *text) { ds_buf_put_n(buf, text, strlen(text)); }
+void ds_buf_put(ds_buf *buf, const char *text) {
+    ds_buf_put_n(buf, text, strlen(text));
+}
 
-void ds_buf_putc(ds_buf *buf, char c) { ds_buf_put_n(buf, &c, 1); }
+void ds_buf_putc(ds_buf *buf, char c) {
+    ds_buf_put_n(buf, &c, 1);
+}
 
 void ds_buf_printf(ds_buf *buf, const char *format, ...) {
     va_list ap, again;

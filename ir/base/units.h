@@ -18,8 +18,8 @@ __extension__ typedef __int128 ds_i128;
  * 2^-50 over an integer, which is rounding noise); the one place where a double becomes a time.
  * DS_ERR_OVERFLOW if negative, not finite or beyond int64. */
 ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err);
-/* bytes / bytes_per_s in ps, rounded to nearest (ties up), exact in 128 bits. DS_ERR_VALUE if bytes < 0
- * or bytes_per_s <= 0, DS_ERR_OVERFLOW beyond int64. */
+/* bytes / bytes_per_s in ps, rounded to nearest (ties up), exact in 128 bits. DS_ERR_VALUE if bytes
+ * < 0 or bytes_per_s <= 0, DS_ERR_OVERFLOW beyond int64. */
 ds_status ds_ps_transfer(int64_t bytes, int64_t bytes_per_s, int64_t *ps, ds_error *err);
 
 /* a + b, a * b with overflow check: false on overflow. */
