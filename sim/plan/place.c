@@ -84,6 +84,12 @@ ds_status ds_plan__use_topology(ds_builder *b, const ds_topology *topology, ds_l
     b->plan->profile_of = DS_NEW_N(&b->plan->arena, uint32_t, n);
     for (uint32_t d = 0; d < n; d++) {
         const char *type = ds_topo_device_type(b->plan->topo, d);
+        if (!type)
+            return ds_error_set(err, DS_ERR_COST, topology->loc,
+                                "device %s of topology @%s names no hardware, so nothing is known "
+                                "of its speed: write `device %s : \"A100-SXM4-80GB\"`, say",
+                                ds_topo_device_path(b->plan->topo, d), topology->name,
+                                ds_topo_device_path(b->plan->topo, d));
         if (d && strcmp(type, ds_topo_device_type(b->plan->topo, d - 1)) == 0) {
             b->plan->kind_of[d] = b->plan->kind_of[d - 1];
             b->plan->profile_of[d] = b->plan->profile_of[d - 1];
