@@ -95,9 +95,18 @@ static double residual(const problem *p, const gsl_vector *x, uint32_t i, int *c
     return log_time(p->model, x, p->rows[i], curve) - log(p->rows[i]->seconds);
 }
 
-/* s(r) = sign(r) sqrt(c² log(1 + (r/c)²)), and ds/dr = r / (s (1 + (r/c)²)), 1 at 0. */
+static double loss_of(double r) {
+    double q = r / DS_FIT_SCALE;
+    return DS_FIT_SCALE * DS_FIT_SCALE * log1p(q * q);
+}
+
+double ds_fit_loss(double predicted, double measured) {
+    return loss_of(log(predicted / measured));
+}
+
+/* s(r) = sign(r) sqrt(loss(r)), and ds/dr = r / (s (1 + (r/c)²)), 1 at 0. */
 static double softened(double r, double *slope) {
-    double q = r / DS_FIT_SCALE, s = copysign(DS_FIT_SCALE * sqrt(log1p(q * q)), r);
+    double q = r / DS_FIT_SCALE, s = copysign(sqrt(loss_of(r)), r);
     if (slope) *slope = fabs(q) < 1e-8 ? 1 : r / (s * (1 + q * q));
     return s;
 }

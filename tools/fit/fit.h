@@ -4,11 +4,12 @@
 
 #include "ir/base/csv.h"
 
-#include <stdbool.h>
+typedef enum fit_mode { FIT_PRINT, FIT_WRITE, FIT_CHECK } fit_mode;
 
 /* Fits every row of FOLDER/efficiency.csv with n > 0 to FOLDER/ops.csv and prints the constants
- * next to those in the file; with `write`, puts them there. */
-ds_status fit_ops(const char *folder, bool write, ds_error *err);
+ * next to those in the file. FIT_WRITE puts them there; FIT_CHECK is DS_ERR_DATA if one is off by
+ * more than 1 %. */
+ds_status fit_ops(const char *folder, fit_mode mode, ds_error *err);
 
 /* Fits the constants of the profile that `scenario` names to the measured steps in `data`, rows
  * marked calib, by simulating each of them; prints errors of those and of the rows marked val. */

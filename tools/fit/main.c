@@ -3,6 +3,7 @@
 #include "tools/fit/fit.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,21 +27,31 @@ ds_status fit_number(const ds_csv *csv, uint32_t row, const char *column, double
 }
 
 static int usage(void) {
-    fputs("usage: fit-profiles ops cost_profiles/NAME [--write]\n"
+    fputs("usage: fit-profiles ops cost_profiles/NAME [--write | --check]\n"
           "       fit-profiles steps SCENARIO.dir DATA.csv\n"
-          "ops    fits efficiency.csv to ops.csv; --write puts the constants into efficiency.csv\n"
-          "steps  fits the scenario's profile to measured steps, by simulating them\n",
+          "ops    fits efficiency curves to ops.csv; --write puts the constants into\n"
+          "       efficiency.csv, --check fails if one there is off by more than 1 %\n"
+          "steps  fits the profile of a scenario to measured steps, by simulating them\n",
           stderr);
     return 2;
+}
+
+/* False if the word is no mode. */
+static bool mode_of(int argc, char **argv, fit_mode *mode) {
+    *mode = FIT_PRINT;
+    if (argc == 3) return true;
+    *mode = strcmp(argv[3], "--write") == 0 ? FIT_WRITE : FIT_CHECK;
+    return *mode == FIT_WRITE || strcmp(argv[3], "--check") == 0;
 }
 
 int main(int argc, char **argv) {
     ds_error err = {0};
     ds_status status;
-    bool write = argc == 4 && strcmp(argv[3], "--write") == 0;
-    if ((argc == 3 || write) && strcmp(argv[1], "ops") == 0)
-        status = fit_ops(argv[2], write, &err);
-    else if (argc == 4 && strcmp(argv[1], "steps") == 0)
+    fit_mode mode;
+    if (argc != 3 && argc != 4) return usage();
+    if (strcmp(argv[1], "ops") == 0 && mode_of(argc, argv, &mode))
+        status = fit_ops(argv[2], mode, &err);
+    else if (strcmp(argv[1], "steps") == 0 && argc == 4)
         status = fit_steps(argv[2], argv[3], &err);
     else
         return usage();

@@ -11,6 +11,7 @@
 #include "tools/fit/fit.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,13 @@ enum { E_MAX, W_HALF, W_MIN, W_MAX, N, MEDIAN, P90, N_FITTED };
 
 typedef struct tables {
     ds_csv ops, curves; /* ops.csv, efficiency.csv */
+    uint32_t n_off;     /* constants in the file that are not the fitted ones */
     ds_error *err;
 } tables;
+
+/* Further off than the fifth digit that is rounded away, and than what another mathematics library
+ * makes of the last digits. */
+#define OFF 0.01
 
 /* ---- measured rows ---- */
 
@@ -185,6 +191,17 @@ static ds_status set_row(tables *t, uint32_t row, const ds_fit_curve *curve,
     return set_cell(t, row, P90, "%.4g", fit->seen.p90);
 }
 
+static void print_constant(tables *t, double fitted, double in_file) {
+    double change = fitted / in_file - 1;
+    if (!(fabs(change) <= OFF)) t->n_off++;
+    printf("  %9.4g  %9.4g  %+6.1f", fitted, in_file, 100 * change);
+}
+
+static void print_errors(const ds_fit_errors *e) {
+    printf("  %5.1f %5.1f %5.1f", 100 * e->mean, 100 * e->median, 100 * e->p90);
+}
+
+/* `fit` is NULL for a row that follows another. */
 static ds_status print_row(tables *t, uint32_t row, const ds_fit_curve *curve,
                            const ds_fit_roofline *fit) {
     const char *op, *dtype, *resource;
@@ -194,14 +211,13 @@ static ds_status print_row(tables *t, uint32_t row, const ds_fit_curve *curve,
     DS_TRY(fit_cell(&t->curves, row, "resource", &resource, t->err));
     DS_TRY(fit_number(&t->curves, row, "e_max", &e_max, t->err));
     DS_TRY(fit_number(&t->curves, row, "w_half", &w_half, t->err));
-    printf("%-10s %-4s %-5s  %-9.4g %-9.4g %+6.1f %%  %-9.4g %-9.4g %+6.1f %%", op, dtype, resource,
-           curve->e_max, e_max, 100 * (curve->e_max / e_max - 1), curve->w_half, w_half,
-           100 * (curve->w_half / w_half - 1));
-    if (fit)
-        printf("  %5u  %5.1f %5.1f %5.1f  %5.1f %5.1f %5.1f", fit->n_rows, 100 * fit->seen.mean,
-               100 * fit->seen.median, 100 * fit->seen.p90, 100 * fit->unseen.mean,
-               100 * fit->unseen.median, 100 * fit->unseen.p90);
-    puts(fit ? "" : "  assumed");
+    printf("%-10s %-4s %-5s", op, dtype, resource);
+    print_constant(t, curve->e_max, e_max);
+    print_constant(t, curve->w_half, w_half);
+    printf(fit ? "  %5u" : "  as gemm", fit ? fit->n_rows : 0);
+    if (fit) print_errors(&fit->seen);
+    if (fit) print_errors(&fit->unseen);
+    puts("");
     return DS_OK;
 }
 
@@ -257,10 +273,10 @@ static ds_status follow(tables *t, const ds_fit_curve *gemm) {
 }
 
 static ds_status fit_table(tables *t) {
-    puts("                       e_max                          w_half                           "
-         "       error of its rows  left out, %\n"
-         "op         type of     fitted    in file   change    fitted    in file   change   "
-         "   rows   mean   med   p90   mean   med   p90");
+    puts("                       ------ e_max, change in % ----  ----- w_half, change in % ----"
+         "        -- rows seen, % -  -- left out, % -\n"
+         "op         dtype           fitted    in file             fitted    in file          "
+         "  rows   mean   med   p90   mean   med   p90");
     for (uint32_t i = 0; i < t->curves.rows.n; i++) {
         curves c;
         bool fitted, first;
@@ -315,7 +331,15 @@ static ds_status write_table(const tables *t) {
     return status;
 }
 
-ds_status fit_ops(const char *folder, bool write, ds_error *err) {
+static ds_status finish(const tables *t, fit_mode mode) {
+    if (mode == FIT_WRITE) return write_table(t);
+    if (mode == FIT_PRINT || t->n_off == 0) return DS_OK;
+    return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s: %u constants are not those of the fit; write them with --write",
+                        t->curves.file, t->n_off);
+}
+
+ds_status fit_ops(const char *folder, fit_mode mode, ds_error *err) {
     tables t = {.err = err};
     ds_buf path = {0};
     ds_buf_printf(&path, "%s/ops.csv", folder);
@@ -326,7 +350,7 @@ ds_status fit_ops(const char *folder, bool write, ds_error *err) {
         status = ds_csv_read(path.text, &t.curves, err);
         if (status == DS_OK) {
             status = fit_table(&t);
-            if (status == DS_OK && write) status = write_table(&t);
+            if (status == DS_OK) status = finish(&t, mode);
             ds_csv_deinit(&t.curves);
         }
         ds_csv_deinit(&t.ops);
