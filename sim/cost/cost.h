@@ -1,9 +1,10 @@
 /* What an operation costs on a device, and where the number comes from (SEMANTICS S2, S8).
  *
- * Everything is loaded from profiles.db into memory once; a loaded ds_profiles is immutable (but for its
- * owner, see sim/cost/constant.h) and may be shared between threads. A *profile* is a named set of measured rows and fitted constants for
- * one device kind and software stack (a folder of cost_profiles/). Without one, an op costs its
- * roofline at catalogue peaks and a collective its latency and bandwidth, nothing added. */
+ * Everything is loaded from profiles.db into memory once; a loaded ds_profiles is immutable (but
+ * for its owner, see sim/cost/constant.h) and may be shared between threads. A *profile* is a named
+ * set of measured rows and fitted constants for one device kind and software stack (a folder of
+ * cost_profiles/). Without one, an op costs its roofline at catalogue peaks and a collective its
+ * latency and bandwidth, nothing added. */
 #ifndef DS_COST_COST_H
 #define DS_COST_COST_H
 

@@ -89,7 +89,7 @@ Test(engine, a_rendezvous_waits_for_the_last_and_counts_as_idle) {
 }
 
 Test(engine, the_host_issues_tasks_one_by_one) {
-    /* 27.5 us each by the profile: the k-th task of 1 us starts when the host has issued it */
+    /* 26.65 us each by the profile: the k-th task of 1 us starts when the host has issued it */
     sim_case c;
     run(&c,
         "%x: f32[8] on @m) {\n"
@@ -98,9 +98,9 @@ Test(engine, the_host_issues_tasks_one_by_one) {
         "  return\n}",
         ", profile = \"V100-PCIE-16GB\"");
     cr_assert_eq(c.status, DS_OK);
-    cr_expect_eq(c.result->plan->classes[0].issue_ps, 27500000);
-    cr_expect_eq(c.result->run.step_ps, 5 * 27500000 + US);
-    cr_expect_eq(c.result->accounts[0].idle_ps, 5 * 27500000 - 4 * US);
+    cr_expect_eq(c.result->plan->classes[0].issue_ps, 26650000);
+    cr_expect_eq(c.result->run.step_ps, 5 * 26650000 + US);
+    cr_expect_eq(c.result->accounts[0].idle_ps, 5 * 26650000 - 4 * US);
     sim_free(&c);
 }
 

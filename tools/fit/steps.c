@@ -32,7 +32,7 @@ typedef struct variable {
 
 /* A data-parallel step of GEMMs in f32. Not fitted: the memory curve, of which these rows say too
  * little (its e_max trades against gemm's, its fixed time against the issue time), and the launch
- * over 2, which they put at 0. See cost_profiles/V100-PCIE-16GB/SOURCE.md. */
+ * over 2, which they do not tell from 0. See cost_profiles/V100-PCIE-16GB/SOURCE.md. */
 static const variable variables[] = {
     {"issue_us", PS_PER_US, 20, 0, {.name = DS_CONSTANT_ISSUE_PS}},
     {"gemm e_max", 1, 0.8, 1, {DS_CONSTANT_E_MAX, "gemm", "f32", true, 0}},
