@@ -41,11 +41,11 @@ typedef struct ds_expr {
 
 typedef enum ds_expr_kind {
     DS_EXPR_NONE,
-    DS_EXPR_INT,   /* i */
-    DS_EXPR_REAL,  /* r; `name` is the literal's text, so 0.1 prints as 0.1 */
-    DS_EXPR_STR,   /* name */
-    DS_EXPR_PARAM, /* name; i = module id << 32 | index into that module's params */
-    DS_EXPR_INDEX, /* name: a loop index, family binder or topology index, looked up by name */
+    DS_EXPR_INT,        /* i */
+    DS_EXPR_REAL,       /* r; `name` is the literal's text, so 0.1 prints as 0.1 */
+    DS_EXPR_STR,        /* name */
+    DS_EXPR_PARAM,      /* name; i = module id << 32 | index into that module's params */
+    DS_EXPR_INDEX,      /* name: a loop index, family binder or topology index, looked up by name */
     DS_EXPR_AXIS_INDEX, /* name: axis_index(cp), the rank's coordinate in a local region */
     DS_EXPR_NEG,        /* a */
     DS_EXPR_NOT,        /* a */

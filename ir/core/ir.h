@@ -112,10 +112,10 @@ typedef struct ds_attr {
     ds_place place;
     struct ds_attr *items; /* LIST, BLOCK */
     uint32_t n_items;
-    bool is_override;      /* `on @v [n: x, k: y]`: kind PLACE, and items named by factor, each a
-                              word or a list of words */
-    bool multiline;        /* a block written one entry a line prints so */
-    ds_trivia dangling;    /* comments before a block's closing brace */
+    bool is_override;   /* `on @v [n: x, k: y]`: kind PLACE, and items named by factor, each a
+                           word or a list of words */
+    bool multiline;     /* a block written one entry a line prints so */
+    ds_trivia dangling; /* comments before a block's closing brace */
 } ds_attr;
 
 const ds_attr *ds_attr_find(const ds_attr *attrs, uint32_t n, const char *name);
@@ -136,21 +136,21 @@ typedef struct ds_binder {
 typedef struct ds_value_info {
     const char *name; /* without '%' */
     ds_loc loc;
-    ds_type *type;        /* element type for a family; NULL until written or inferred */
-    bool type_written;    /* the source spelled it out */
-    ds_binder *binders;   /* n_binders > 0: a family, one value per index vector */
+    ds_type *type;      /* element type for a family; NULL until written or inferred */
+    bool type_written;  /* the source spelled it out */
+    ds_binder *binders; /* n_binders > 0: a family, one value per index vector */
     uint32_t n_binders;
-    ds_op *def;           /* the op or region op that defines it; NULL for a function argument */
-    bool is_arg;          /* of a function, a for (carry) or a local region */
-    ds_attr *attrs;       /* of a function argument: { role = "weight" } */
+    ds_op *def;     /* the op or region op that defines it; NULL for a function argument */
+    bool is_arg;    /* of a function, a for (carry) or a local region */
+    ds_attr *attrs; /* of a function argument: { role = "weight" } */
     uint32_t n_attrs;
-    uint32_t n_uses;      /* counted by the verifier */
+    uint32_t n_uses; /* counted by the verifier */
 } ds_value_info;
 
 /* A read: %x, %s{l}, %s{layers-1-l}, or the stacked range %k{0:t+1}. */
 typedef struct ds_use {
     ds_value value;
-    ds_expr *index; /* n_index = the family's binders, or 0 to name the whole family */
+    ds_expr *index;    /* n_index = the family's binders, or 0 to name the whole family */
     ds_expr *index_hi; /* NULL, or per index the exclusive end of a range (none: a point) */
     uint32_t n_index;
     ds_loc loc;
@@ -256,7 +256,7 @@ typedef struct ds_program {
 typedef struct ds_param {
     const char *name;
     ds_loc loc;
-    ds_expr init; /* over params declared earlier */
+    ds_expr init;   /* over params declared earlier */
     uint32_t group; /* params of one `param a = 1, b = 2` statement share a number */
     uint32_t n_uses;
     ds_trivia trivia;

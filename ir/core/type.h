@@ -44,7 +44,7 @@ typedef struct ds_split {
 } ds_split;
 
 typedef struct ds_dim {
-    ds_expr size; /* global size */
+    ds_expr size;     /* global size */
     ds_split *splits; /* major → minor */
     uint32_t n_splits;
 } ds_dim;

@@ -21,8 +21,8 @@ typedef struct ds_load_options {
 ds_status ds_load_file(const char *path, const ds_load_options *options, ds_unit **out,
                        ds_error *err);
 /* The same for a text that is already in memory; `path` names it in diagnostics. */
-ds_status ds_load_text(const char *path, const char *text, size_t n,
-                       const ds_load_options *options, ds_unit **out, ds_error *err);
+ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_load_options *options,
+                       ds_unit **out, ds_error *err);
 
 /* Prints a module canonically: ds_parse of the result gives an equal module, comments included.
  * Value types are printed wherever they are known. */

@@ -48,8 +48,8 @@ typedef struct ds_fit_roofline {
  * makes small, summed over its rows (Cauchy's loss). Relative residuals, since times span five
  * decades; logarithms of them, since |predicted/measured − 1| punishes too slow more than too fast;
  * and a loss that grows ever more slowly, since a few rows are off by a factor of ten, and times of
- * a few microseconds are rounded to whole ones. c is a tenth, about the error of a good curve; 0.05 and
- * 0.2 predict left-out GEMM shapes of the A100, A40 and H100 equally well. */
+ * a few microseconds are rounded to whole ones. c is a tenth, about the error of a good curve; 0.05
+ * and 0.2 predict left-out GEMM shapes of the A100, A40 and H100 equally well. */
 #define DS_FIT_SCALE 0.1
 double ds_fit_loss(double predicted, double measured);
 

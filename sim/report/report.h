@@ -28,9 +28,9 @@ typedef struct ds_sim_options {
     void *progress_context;
 } ds_sim_options;
 
-/* Sets what the unit's scenario says about a run (`cost`) and leaves the rest. Keys that this version
- * cannot honour are DS_ERR_UNSUPPORTED (`network = stepwise`, `memory = allocator`, knobs of passes
- * that it lacks). The unit must be verified and bound. */
+/* Sets what the unit's scenario says about a run (`cost`) and leaves the rest. Keys that this
+ * version cannot honour are DS_ERR_UNSUPPORTED (`network = stepwise`, `memory = allocator`, knobs
+ * of passes that it lacks). The unit must be verified and bound. */
 ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options, ds_error *err);
 
 /* Everything about one run. Owns what it points to but binding and profiles. */

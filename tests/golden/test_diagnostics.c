@@ -1,8 +1,9 @@
 /* Golden diagnostics: every malformed input of diagnostics/ against its whole expected output.
  *
- * A case is NAME.dir and NAME.expect beside it. A line `// SET: n=7` in the input is a setting of the
- * command line. Each input goes as far as it gets: load, verify, bind, verify with numbers, build its
- * topologies. Paths in the messages are relative to diagnostics/, so that they are the same everywhere.
+ * A case is NAME.dir and NAME.expect beside it. A line `// SET: n=7` in the input is a setting of
+ * the command line. Each input goes as far as it gets: load, verify, bind, verify with numbers,
+ * build its topologies. Paths in the messages are relative to diagnostics/, so that they are the
+ * same everywhere.
  *
  *     DISTSIM_REGENERATE=1 build/…/test_golden_diagnostics     rewrites the .expect files
  *

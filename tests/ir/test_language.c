@@ -1,5 +1,5 @@
-/* The reference (ir/lang/LANGUAGE.md) against the tables that it documents: one `### name` section for
- * every op of ops.def and no other, and every attribute of an op named in its section. */
+/* The reference (ir/lang/LANGUAGE.md) against the tables that it documents: one `### name` section
+ * for every op of ops.def and no other, and every attribute of an op named in its section. */
 #define _GNU_SOURCE
 #include "ir/ops/ops.h"
 

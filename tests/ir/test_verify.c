@@ -279,14 +279,15 @@ static char *print(const ds_unit *unit) {
 }
 
 Test(verify, is_idempotent_and_prints_what_it_found) {
-    const char *text = "dir 1\n" BOX "mesh @m = [pp = 2, dp = 2] on @box\n" STAGE
-                       "func @g(%x: f32[8@dp, 16] on @m{pp=0},\n"
-                       "        %w{l: 0..2}: f32[16, 16] on @m{pp=0}) -> f32[8@dp, 16] on @m{pp=0} {\n"
-                       "  %a, %k = call @stage<@m{pp=0}>(%x, %w)\n"
-                       "  %b = add(%a, %k{1})\n"
-                       "  %unused = relu(%b)\n"
-                       "  return %b\n"
-                       "}\n";
+    const char *text =
+        "dir 1\n" BOX "mesh @m = [pp = 2, dp = 2] on @box\n" STAGE
+        "func @g(%x: f32[8@dp, 16] on @m{pp=0},\n"
+        "        %w{l: 0..2}: f32[16, 16] on @m{pp=0}) -> f32[8@dp, 16] on @m{pp=0} {\n"
+        "  %a, %k = call @stage<@m{pp=0}>(%x, %w)\n"
+        "  %b = add(%a, %k{1})\n"
+        "  %unused = relu(%b)\n"
+        "  return %b\n"
+        "}\n";
     verified v = verify(text);
     char *once = print(v.unit);
     cr_assert_eq(v.diags.all.n, 1, "the warning about %%unused");
@@ -368,7 +369,8 @@ static void compare_count(const char *path) {
         ds_topo *topo = NULL;
         int64_t n = 0;
         cr_assert_eq(ds_topo_build(&binding, module->topologies.at[i], &topo, &err), DS_OK);
-        cr_assert_eq(ds_topology_count_devices(&binding, module->topologies.at[i], &n, &err), DS_OK);
+        cr_assert_eq(ds_topology_count_devices(&binding, module->topologies.at[i], &n, &err),
+                     DS_OK);
         cr_expect_eq(n, ds_topo_n_devices(topo), "%s: %lld", path, (long long)n);
         ds_topo_free(topo);
     }
@@ -376,8 +378,9 @@ static void compare_count(const char *path) {
 }
 
 Test(verify, device_counts_are_those_of_the_graph) {
-    static const char *const names[] = {"dgx1-v100", "dgx2",  "dgx-a100",  "dgx-h100",  "pcie-4xv100",
-                                        "mixed-box", "torus", "pod-128x8", "fat-tree"};
+    static const char *const names[] = {"dgx1-v100", "dgx2",        "dgx-a100",
+                                        "dgx-h100",  "pcie-4xv100", "mixed-box",
+                                        "torus",     "pod-128x8",   "fat-tree"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[512];
         snprintf(path, sizeof path, DS_SOURCE_DIR "/scenarios/topologies/%s.dir", names[i]);
@@ -403,8 +406,9 @@ Test(verify, device_counts_that_overflow) {
 }
 
 Test(verify, mesh_sizes) {
-    verified v = verify("dir 1\nparam k = 2\naxis x\n" BOX "mesh @m = [pp = k, dp = 4 / k] on @box\n"
-                        "mesh @v = view @m [x = 4]\nmesh @p = pick 1..4 of @m [x = 3]\n");
+    verified v =
+        verify("dir 1\nparam k = 2\naxis x\n" BOX "mesh @m = [pp = k, dp = 4 / k] on @box\n"
+               "mesh @v = view @m [x = 4]\nmesh @p = pick 1..4 of @m [x = 3]\n");
     const ds_module *module = v.unit->modules.at[0];
     static const int64_t devices[] = {4, 4, 3}, first[] = {2, 4, 3};
     for (uint32_t i = 0; i < 3; i++) {
@@ -423,8 +427,7 @@ Test(verify, mesh_sizes) {
 /* ---- the scenario ---- */
 
 Test(verify, scenario_readers) {
-    verified v = verify("dir 1\nparam k = 3, tag = \"adam\"\n" BOX
-                        "mesh @m = [dp = 4] on @box\n"
+    verified v = verify("dir 1\nparam k = 3, tag = \"adam\"\n" BOX "mesh @m = [dp = 4] on @box\n"
                         "func @f(%x: f32[4] on @m) -> f32[4] on @m {\n"
                         "  %y = relu(%x)\n  return %y\n}\n"
                         "scenario {\n  program = @f\n  on = @box\n  profiles = [\"a\", \"b\"]\n"

@@ -71,8 +71,8 @@ Test(coll, all_to_all_shares_the_ports) {
 }
 
 Test(coll, permute_and_broadcast) {
-    int64_t got = one("permute", "20000000@dp] on @m", "20000000@dp] on @m",
-                      "over dp {shift = 1}", NULL);
+    int64_t got =
+        one("permute", "20000000@dp] on @m", "20000000@dp] on @m", "over dp {shift = 1}", NULL);
     cr_expect_eq(got, HOP_PS + BYTES_PS / 8, "%lld", (long long)got);
     /* chain from the root: n−1 steps, all bytes over each hop; or tree: log2, 2 children a port */
     got = one("broadcast", "20000000] on @m{dp=0}", "20000000] on @m",
@@ -113,18 +113,20 @@ Test(coll, a_bucket_is_one_collective) {
 
 /* DistIR's style: one value a device, any number of them. */
 Test(coll, across_three_devices) {
-    int64_t got = step(STAR "func @f(%x0: f32[20000000] on @star.d[0], %x1: f32[20000000] on @star.d[1],\n"
-                            "        %x2: f32[20000000] on @star.d[2]) {\n"
-                            "  %a, %b, %c = all_reduce(%x0, %x1, %x2) across {algorithm = \"ring\"}\n"
-                            "  return\n}\n"
-                            "scenario { program = @f }\n",
-                       NULL);
+    int64_t got =
+        step(STAR "func @f(%x0: f32[20000000] on @star.d[0], %x1: f32[20000000] on @star.d[1],\n"
+                  "        %x2: f32[20000000] on @star.d[2]) {\n"
+                  "  %a, %b, %c = all_reduce(%x0, %x1, %x2) across {algorithm = \"ring\"}\n"
+                  "  return\n}\n"
+                  "scenario { program = @f }\n",
+             NULL);
     /* 20,000,000 floats do not divide by 3 in bytes: shards differ by one byte at most */
     int64_t exact = 4 * HOP_PS + BYTES_PS * 4 / 3;
     cr_expect(got >= exact - 1000 && got <= exact + 1000, "%lld", (long long)got);
 }
 
-/* The same program with one op more a layer: work is lowered once, whatever the number of layers. */
+/* The same program with one op more a layer: work is lowered once, whatever the number of layers.
+ */
 Test(coll, text_size_and_simulated_size_are_independent) {
     const char *text = STAR "param layers = 10\n"
                             "func @f(%x: f32[64, 64] on @m) -> f32[64, 64] on @m {\n"
