@@ -24,6 +24,10 @@ void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out);
 void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out);
 const char *ds_report__device(const ds_plan *plan, uint32_t cls);
 const char *ds_report__kind(const ds_plan *plan, uint32_t cls);
+/* Memory of a device of the class; 0: not known. */
+static inline int64_t ds_report__capacity(const ds_plan *plan, uint32_t cls) {
+    return ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->memory_bytes;
+}
 
 /* "compute", "dp of 4", "gpu[0] to gpu[1]", …: names of all streams, in plan order. Free the names
  * with ds_report__free_names. */

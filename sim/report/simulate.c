@@ -1,5 +1,5 @@
 /* The pipeline of a run: plan → engine → memory → accounts. */
-#include "sim/report/report.h"
+#include "sim/report/internal.h"
 
 #include <stdlib.h>
 
@@ -88,16 +88,12 @@ static void account(ds_result *r) {
     free(spans);
 }
 
-static int64_t capacity(const ds_result *r, uint32_t cls) {
-    return ds_profiles_kind(r->plan->profiles, r->plan->classes[cls].kind)->memory_bytes;
-}
-
 /* The class nearest to its capacity; unknown capacities come last, then the larger peak. */
 static void find_fullest(ds_result *r) {
     r->fits = true;
     double most = -1;
     for (uint32_t c = 0; c < r->plan->n_classes; c++) {
-        int64_t peak = r->mem.classes[c].peak_bytes, room = capacity(r, c);
+        int64_t peak = r->mem.classes[c].peak_bytes, room = ds_report__capacity(r->plan, c);
         double share = room ? (double)peak / (double)room : 0;
         if (room && peak > room) r->fits = false;
         if (share > most || (share == most && peak > r->peak_bytes)) {

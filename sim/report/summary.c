@@ -37,7 +37,8 @@ static void put_size(const ds_result *r, ds_buf *out) {
     ds_buf_printf(out, "  simulated    %lld op instance%s", (long long)r->op_instances,
                   r->op_instances == 1 ? "" : "s");
     if (r->op_instances != r->plan->n_tasks)
-        ds_buf_printf(out, " as %u tasks: %u device class%s", r->plan->n_tasks, r->plan->n_classes,
+        ds_buf_printf(out, " as %u task%s: %u device class%s", r->plan->n_tasks,
+                      r->plan->n_tasks == 1 ? "" : "s", r->plan->n_classes,
                       r->plan->n_classes == 1 ? "" : "es");
     ds_buf_putc(out, '\n');
 }
@@ -173,16 +174,12 @@ static int fullest_first(const void *a, const void *b) {
     return x->cls < y->cls ? -1 : x->cls > y->cls;
 }
 
-static int64_t capacity_of(const ds_plan *plan, uint32_t cls) {
-    return ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->memory_bytes;
-}
-
 static fill *sorted_classes(const ds_result *r) {
     uint32_t n = r->plan->n_classes;
     fill *fills = ds_xcalloc(n, sizeof *fills);
     for (uint32_t c = 0; c < n; c++) {
         int64_t peak = r->mem.classes[c].peak_bytes;
-        double share = ds_report__share((double)peak, (double)capacity_of(r->plan, c));
+        double share = ds_report__share((double)peak, (double)ds_report__capacity(r->plan, c));
         fills[c] = (fill){share, peak, c};
     }
     if (n) qsort(fills, n, sizeof *fills, fullest_first);
@@ -190,7 +187,7 @@ static fill *sorted_classes(const ds_result *r) {
 }
 
 static void put_class_memory(const ds_result *r, const fill *f, ds_buf *out) {
-    int64_t capacity = capacity_of(r->plan, f->cls);
+    int64_t capacity = ds_report__capacity(r->plan, f->cls);
     ds_buf_printf(out, "  %s", ds_report__device(r->plan, f->cls));
     put_alike(r->plan, f->cls, out);
     ds_buf_printf(out, ": %s", ds_report__bytes(f->peak).s);
@@ -220,7 +217,7 @@ static void put_memory(const ds_result *r, ds_buf *out) {
 static void put_verdict(const ds_result *r, ds_buf *out) {
     uint32_t n_over = 0, n_live;
     for (uint32_t c = 0; c < r->plan->n_classes; c++) {
-        int64_t capacity = capacity_of(r->plan, c);
+        int64_t capacity = ds_report__capacity(r->plan, c);
         if (capacity && r->mem.classes[c].peak_bytes > capacity)
             n_over += r->plan->classes[c].n_devices;
     }
