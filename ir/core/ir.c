@@ -131,6 +131,14 @@ ds_status ds_quantity_eval(const ds_env *env, ds_quantity q, char dimension, dou
 
 /* ---- attributes ---- */
 
+const char *ds_attr_text(const ds_exprs *exprs, const ds_attr *attr) {
+    if (!attr) return NULL;
+    if (attr->kind == DS_ATTR_WORD) return attr->word;
+    if (attr->kind != DS_ATTR_EXPR) return NULL;
+    const ds_expr_node *node = ds_expr_at(exprs, attr->expr);
+    return node->kind == DS_EXPR_STR ? node->name : NULL;
+}
+
 const ds_attr *ds_attr_find(const ds_attr *attrs, uint32_t n, const char *name) {
     for (uint32_t i = 0; i < n; i++)
         if (attrs[i].name && strcmp(attrs[i].name, name) == 0) return &attrs[i];

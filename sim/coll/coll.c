@@ -23,10 +23,13 @@ typedef struct builder {
     DS_VEC(ds_phase) phases;
 } builder;
 
+/* Adds a message of `bytes` to the links of the route from one member to another. */
 static ds_status hop(builder *b, uint32_t from, uint32_t to, int64_t bytes) {
     const ds_route *route;
-    ds_status status =
-        ds_topo_route(b->topo, b->request->devices[from], b->request->devices[to], &route, b->err);
+    uint32_t source = b->request->devices[from], target = b->request->devices[to];
+    ds_status status = b->request->single_route
+                           ? ds_topo_route_single(b->topo, source, target, &route, b->err)
+                           : ds_topo_route(b->topo, source, target, &route, b->err);
     if (status != DS_OK) {
         if (b->err && !b->err->loc.line) b->err->loc = b->request->loc;
         return status;
@@ -70,16 +73,17 @@ static int64_t shard(const ds_coll_request *r, uint32_t member) {
     return r->bytes / r->n + (member < r->bytes % r->n);
 }
 
-/* Every shard but one travels over each hop of the ring: in a reduce-scatter the hop i → i+1
- * carries all but what i owns in the end … the sums over a ring are the same for both halves. */
-static ds_status ring_pass(builder *b, uint32_t rounds) {
+/* Once around the ring, n − 1 steps. Reduce-scatter: the partial sum of member s's shard sets out
+ * at s + 1 and ends at s, so the hop i → i+1 carries every shard but i's. All-gather: shards travel
+ * until everybody has them, so it carries every shard but that of i+1. All-reduce is both. */
+static ds_status ring_passes(builder *b, bool reduce_scatter, bool all_gather) {
     const ds_coll_request *r = b->request;
     for (uint32_t i = 0; i < r->n; i++) {
         uint32_t next = (i + 1) % r->n;
-        int64_t bytes = (r->bytes - shard(r, next)) * rounds;
-        DS_TRY(hop(b, i, next, bytes));
+        if (reduce_scatter) DS_TRY(hop(b, i, next, r->bytes - shard(r, i)));
+        if (all_gather) DS_TRY(hop(b, i, next, r->bytes - shard(r, next)));
     }
-    end_phase(b, (int64_t)rounds * (r->n - 1), 1);
+    end_phase(b, (int64_t)(r->n - 1) * (reduce_scatter + all_gather), 1);
     return DS_OK;
 }
 
@@ -182,7 +186,7 @@ static ds_status build(builder *b, const char *algorithm) {
     const ds_coll_request *r = b->request;
     switch (r->op) {
     case DS_OP_ALL_REDUCE:
-        if (ring) return ring_pass(b, 2);
+        if (ring) return ring_passes(b, true, true);
         if (tree) return double_tree(b, true, true, 2);
         if (direct) {
             DS_TRY(all_pairs(b, false));
@@ -190,11 +194,11 @@ static ds_status build(builder *b, const char *algorithm) {
         }
         break;
     case DS_OP_ALL_GATHER:
-        if (ring) return ring_pass(b, 1);
+        if (ring) return ring_passes(b, false, true);
         if (direct) return all_pairs(b, true);
         break;
     case DS_OP_REDUCE_SCATTER:
-        if (ring) return ring_pass(b, 1);
+        if (ring) return ring_passes(b, true, false);
         if (direct) return all_pairs(b, false);
         break;
     case DS_OP_ALL_TO_ALL:
@@ -250,6 +254,7 @@ static ds_status alone_by(ds_topo *topo, const ds_coll_request *request, const d
         if (!ds_add_i64(phases[i].alpha_ps, terms->step_ps, &phases[i].alpha_ps))
             phases[i].alpha_ps = INT64_MAX;
         status = ds_phase_alone_ps(topo, &phases[i], terms->efficiency_q32, &phase_ps, err);
+        if (status != DS_OK && err) err->loc = request->loc;
         if (status == DS_OK && !ds_add_i64(total, phase_ps, &total))
             status = ds_error_set(err, DS_ERR_OVERFLOW, request->loc,
                                   "a collective takes longer than int64 picoseconds hold");

@@ -1,10 +1,11 @@
 /* The discrete-event engine: replays a plan's tasks and says when each starts and ends.
  *
- * Rules (SEMANTICS S1, S2): every stream runs its tasks one at a time, in issue order. A compute
+ * Rules: every stream runs its tasks one at a time, in issue order. A compute
  * task starts when it heads its stream, its dependences have ended and the host has issued it. A
  * communication starts when all its members head their streams so; until then they block those
- * streams and load no link. Time is int64 picoseconds; events are ordered by (time, sequence), so a
- * result depends on nothing but the plan. */
+ * streams and load no link. Time is int64 picoseconds; at equal times compute ends before
+ * transfers do, each in the order in which they were started, so a result depends on nothing but
+ * the plan. */
 #ifndef DS_ENGINE_ENGINE_H
 #define DS_ENGINE_ENGINE_H
 

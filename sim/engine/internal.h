@@ -13,6 +13,6 @@ typedef struct ds_stuck {
 } ds_stuck;
 
 /* Describes why nothing moves: always DS_ERR_DEADLOCK. */
-ds_status ds_engine__deadlock(const ds_stuck *stuck, ds_error *err);
+ds_status ds_engine__deadlock(const ds_stuck *x, ds_error *err);
 
 #endif

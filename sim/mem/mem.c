@@ -55,43 +55,52 @@ static bool same_bytes(const ds_plan *plan, uint32_t a, uint32_t b) {
     return has_bytes_of(plan, a, b) && has_bytes_of(plan, b, a);
 }
 
-/* May `value` take the buffer of the operand it aliases? */
+static int64_t *slot_of(const memory *m, uint32_t root, uint32_t cls) {
+    uint32_t pos = ds_record_class_pos(maker(m->plan, root), cls);
+    return pos == DS_NONE ? NULL : &m->free_ps[m->first[root] + pos];
+}
+
+/* Has everybody who used the operand's buffer so far let go of it when the op starts? Inputs and
+ * outputs are used to the end. */
+static bool is_idle(const memory *m, uint32_t root, uint32_t inst) {
+    const ds_record *r = m->plan->records.at[m->plan->insts.at[inst].record];
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+        const int64_t *busy = slot_of(m, root, r->classes[pos]);
+        if (busy && *busy > m->run->start_ps[m->plan->insts.at[inst].first_task + pos])
+            return false;
+    }
+    return true;
+}
+
+/* May `value` take the buffer of the operand it aliases? Nobody may read the operand later in the
+ * program, nor still be reading it on another stream. */
 static bool reuses(const memory *m, uint32_t value) {
     const ds_vinst *v = &m->plan->values.at[value];
     if (v->alias == DS_NONE) return false;
     if (v->is_state) return true;
-    const ds_vinst *operand = &m->plan->values.at[v->alias];
-    return m->last_read[v->alias] == v->inst && !operand->is_output &&
-           maker(m->plan, m->root[v->alias])->kind != DS_REC_INPUT &&
-           same_bytes(m->plan, value, v->alias);
-}
-
-static uint64_t lay_out(memory *m) {
-    uint64_t slots = 0;
-    for (uint32_t v = 0; v < m->plan->values.n; v++) {
-        bool reuse = reuses(m, v);
-        m->root[v] = reuse ? m->root[m->plan->values.at[v].alias] : v;
-        m->first[v] = slots;
-        if (!reuse) slots += maker(m->plan, v)->n_classes;
-    }
-    return slots;
+    return m->last_read[v->alias] == v->inst && same_bytes(m->plan, value, v->alias) &&
+           is_idle(m, m->root[v->alias], v->inst);
 }
 
 static void keep_until(memory *m, uint32_t value, uint32_t cls, int64_t end_ps) {
-    uint32_t root = m->root[value];
-    uint32_t pos = ds_record_class_pos(maker(m->plan, root), cls);
-    if (pos == DS_NONE) return;
-    int64_t *slot = &m->free_ps[m->first[root] + pos];
-    if (end_ps > *slot) *slot = end_ps;
+    int64_t *slot = slot_of(m, m->root[value], cls);
+    if (slot && end_ps > *slot) *slot = end_ps;
 }
 
-/* Every task keeps what it reads and makes until it ends. */
+/* Follows the program: each instance gives its results buffers, then keeps what it reads and makes
+ * until it ends. free_ps of a buffer is at any time the last end among its users so far. */
 static void find_lifetimes(memory *m) {
     const ds_plan *plan = m->plan;
+    uint64_t slots = 0;
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         const ds_inst *inst = &plan->insts.at[i];
         const ds_record *r = plan->records.at[inst->record];
         uint32_t n = ds_plan_n_operands(plan, i);
+        for (uint32_t v = inst->first_value; v < inst->first_value + r->n_out; v++) {
+            m->root[v] = reuses(m, v) ? m->root[plan->values.at[v].alias] : v;
+            m->first[v] = slots;
+            if (m->root[v] == v) slots += r->n_classes;
+        }
         for (uint32_t pos = 0; pos < r->n_classes; pos++) {
             bool input = r->kind == DS_REC_INPUT;
             int64_t end = input ? INT64_MAX : m->run->end_ps[inst->first_task + pos];
@@ -102,6 +111,12 @@ static void find_lifetimes(memory *m) {
                            plan->values.at[inst->first_value + k].is_output ? INT64_MAX : end);
         }
     }
+}
+
+static uint64_t most_slots(const ds_plan *plan) {
+    uint64_t slots = 0;
+    for (uint32_t v = 0; v < plan->values.n; v++) slots += maker(plan, v)->n_classes;
+    return slots;
 }
 
 static int event_order(const void *a, const void *b) {
@@ -162,7 +177,7 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem *out, ds
     m.last_read = ds_xcalloc(plan->values.n, sizeof *m.last_read);
     m.first = ds_xcalloc(plan->values.n, sizeof *m.first);
     find_last_reads(&m);
-    m.free_ps = ds_xcalloc(lay_out(&m), sizeof *m.free_ps);
+    m.free_ps = ds_xcalloc(most_slots(plan), sizeof *m.free_ps);
     find_lifetimes(&m);
     out->n_classes = plan->n_classes;
     out->classes = ds_xcalloc(plan->n_classes, sizeof *out->classes);

@@ -1,10 +1,10 @@
-/* Memory by liveness (SEMANTICS S7).
+/* Memory by liveness.
  *
  * A result is allocated when its task starts (a received one: when the transfer starts) and freed
  * when the last task that reads it ends, on any stream; at equal times frees come first. Inputs
- * live from 0 to the end of their last reader's step, that is for the whole step; outputs to the
- * end. An op marked in place takes its operand's buffer if nothing reads that later; optimizer
- * results always do. Views own no bytes. The peak excludes allocator rounding. */
+ * live for the whole step, outputs from their making to its end. An op marked in place takes its
+ * operand's buffer if nothing reads that later in the program or still reads it on another stream;
+ * optimizer results always do. Views own no bytes. The peak excludes allocator rounding. */
 #ifndef DS_MEM_MEM_H
 #define DS_MEM_MEM_H
 

@@ -1,6 +1,6 @@
 /* The network: what a transfer is made of, how long it takes alone, and when active ones end.
  *
- * A transfer is a list of fluid phases (SEMANTICS S3). A phase first waits steps · alpha without
+ * A transfer is a list of fluid phases. A phase first waits steps · alpha without
  * loading any link, then flows. Alone, it lasts
  *     steps · alpha + max over links of bytes / capacity,
  * rounded to picoseconds once. This version's solver gives every activity its time alone; the

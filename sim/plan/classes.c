@@ -1,11 +1,11 @@
 /* Device classes by colour refinement.
  *
  * Two devices may share a class if nothing that the simulation looks at tells them apart: hardware
- * kind and profile; which records they take part in, with which duration and result bytes; and, for
- * every rendezvous, its duration and the multiset of classes that they meet there. The last
- * condition refers to itself, so colours are refined until their number stays (an equitable
- * partition); then every member of a class sees the same sequence of starts and ends, and one
- * stands for all.
+ * kind and profile; which records they take part in, with which duration and result bytes; which of
+ * these share a stream; and, for every rendezvous, its duration and the multiset of classes that
+ * they meet there. The last condition refers to itself, so colours are refined until their number
+ * stays (an equitable partition); then every member of a class sees the same sequence of starts and
+ * ends, and one stands for all.
  *
  * Colours are 64-bit hashes: two unlike devices share one with probability about N² / 2^65. */
 #include "sim/plan/internal.h"
@@ -28,7 +28,20 @@ static bool is_pair(const ds_record *r) {
     return r->op && r->op->code == DS_OP_SEND;
 }
 
+/* The first record of the device whose task goes to the same stream: communicators have other keys
+ * on other devices, but which records share one must be alike. */
+static uint64_t stream_leader(ds_map *leaders, const ds_record *r, uint32_t member,
+                              uint32_t record) {
+    uint64_t key = ds_hash_mix(r->devices[member], ds_plan__stream_key(r, member));
+    uint64_t *found = ds_map_find(leaders, key);
+    if (found) return *found;
+    ds_map_put(leaders, key, record);
+    return record;
+}
+
 static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
+    ds_map leaders;
+    ds_map_init(&leaders);
     for (uint32_t d = 0; d < plan->n_devices; d++)
         colour[d] = ds_hash_mix(plan->kind_of[d], plan->profile_of[d]);
     for (uint32_t i = 0; i < plan->records.n; i++) {
@@ -38,12 +51,14 @@ static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
             if (r->kind == DS_REC_COMM) {
                 const ds_group *g = &r->groups[r->group_of[k]];
                 h = ds_hash_mix(h, (uint64_t)g->ps);
+                h = ds_hash_mix(h, stream_leader(&leaders, r, k, i));
                 if (is_pair(r)) h = ds_hash_mix(h, role(g, r->devices[k]));
             }
             colour[r->devices[k]] = ds_hash_mix(colour[r->devices[k]], h);
             used[r->devices[k]] = true;
         }
     }
+    ds_map_deinit(&leaders);
 }
 
 static void refine(const ds_plan *plan, const uint64_t *colour, uint64_t *next) {
@@ -129,8 +144,7 @@ static void meetings(ds_plan *plan, ds_record *r) {
     }
 }
 
-ds_status ds_plan__classes(ds_builder *b, ds_error *err) {
-    (void)err;
+void ds_plan__classes(ds_builder *b) {
     ds_plan *plan = b->plan;
     uint32_t n = plan->n_devices;
     uint64_t *colour = ds_xcalloc(n, sizeof *colour), *next = ds_xcalloc(n, sizeof *next);
@@ -158,5 +172,4 @@ ds_status ds_plan__classes(ds_builder *b, ds_error *err) {
     free(next);
     free(used);
     ds_map_deinit(&seen);
-    return DS_OK;
 }

@@ -46,8 +46,10 @@ static ds_status read_options(ds_builder *b, const ds_op *op, const ds_env *env,
                             "chunks = %lld: pipelined chunks are not simulated in this version",
                             (long long)chunks);
     if (op->code == DS_OP_PERMUTE) DS_TRY(ds_op_attr_int(op, env, "shift", &request->shift, err));
-    request->algorithm = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
-    const char *route = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "route"));
+    request->algorithm =
+        ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
+    const char *route =
+        ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "route"));
     request->single_route = route && strcmp(route, "single") == 0;
     if (route && !request->single_route)
         return ds_error_set(err, DS_ERR_VALUE, op->loc,
@@ -241,23 +243,28 @@ static ds_status member_bytes(ds_builder *b, const ds_site *site, const ds_typed
     return DS_OK;
 }
 
-/* The nccl-tests size of a group from what each member holds before and after. */
-static int64_t size_of(ds_opcode op, const int64_t *in, const int64_t *out, uint32_t n,
-                       int64_t *shards) {
-    int64_t most_in = 0, most_out = 0, sum_in = 0, sum_out = 0;
+static bool shards_in(ds_opcode op) {
+    return op == DS_OP_ALL_GATHER || op == DS_OP_GATHER;
+}
+
+static bool shards_out(ds_opcode op) {
+    return op == DS_OP_REDUCE_SCATTER || op == DS_OP_SCATTER;
+}
+
+/* The nccl-tests size of a group from what each member holds before and after: the sum of the
+ * shards, or the largest buffer. */
+static ds_status size_of(ds_opcode op, ds_loc loc, const int64_t *in, const int64_t *out,
+                         uint32_t n, int64_t *size, ds_error *err) {
+    const int64_t *held = shards_out(op) || op == DS_OP_BROADCAST ? out : in;
+    bool sum = shards_in(op) || shards_out(op);
+    *size = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (in[i] > most_in) most_in = in[i];
-        if (out[i] > most_out) most_out = out[i];
-        sum_in += in[i];
-        sum_out += out[i];
+        if (sum && !ds_add_i64(*size, held[i], size))
+            return ds_error_set(err, DS_ERR_OVERFLOW, loc, "%s moves more than 2^63 bytes",
+                                ds_op_name(op));
+        if (!sum && held[i] > *size) *size = held[i];
     }
-    bool sharded_in = op == DS_OP_ALL_GATHER || op == DS_OP_GATHER;
-    bool sharded_out = op == DS_OP_REDUCE_SCATTER || op == DS_OP_SCATTER;
-    for (uint32_t i = 0; i < n && (sharded_in || sharded_out); i++)
-        shards[i] = sharded_in ? in[i] : out[i];
-    if (sharded_in) return sum_in;
-    if (sharded_out) return sum_out;
-    return op == DS_OP_BROADCAST ? most_out : most_in;
+    return DS_OK;
 }
 
 static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t *in_places,
@@ -267,7 +274,6 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
     uint32_t n = c->group_size;
     int64_t *in = DS_NEW_N(&b->plan->arena, int64_t, n),
             *out = DS_NEW_N(&b->plan->arena, int64_t, n);
-    int64_t *shards = DS_NEW_N(&b->plan->arena, int64_t, n);
     const ds_placement *roots =
         c->root_place == DS_NONE ? NULL : ds_plan__placement(b, c->root_place);
     for (uint32_t g = 0; g < c->n_groups; g++) {
@@ -281,23 +287,11 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
                                 err));
             if (roots && ds_plan__position(roots, device) != DS_NONE) root = i;
         }
-        group->bytes = size_of(c->op, in, out, n, shards);
-        bool sharded = c->op == DS_OP_ALL_GATHER || c->op == DS_OP_GATHER ||
-                       c->op == DS_OP_REDUCE_SCATTER || c->op == DS_OP_SCATTER;
-        DS_TRY(ds_plan__group_cost(b, op, c->op, site->indices, root, sharded ? shards : NULL,
-                                   group, err));
+        DS_TRY(size_of(c->op, op->loc, in, out, n, &group->bytes, err));
+        const int64_t *shards = shards_in(c->op) ? in : shards_out(c->op) ? out : NULL;
+        DS_TRY(ds_plan__group_cost(b, op, c->op, site->indices, root, shards, group, err));
     }
     return DS_OK;
-}
-
-static int by_device(const void *a, const void *b) {
-    const uint32_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
-static uint32_t member_index(const ds_record *r, uint32_t device) {
-    const uint32_t *at = bsearch(&device, r->devices, r->n_devices, sizeof device, by_device);
-    return (uint32_t)(at - r->devices);
 }
 
 ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_t *in_places,
@@ -319,7 +313,7 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
     ds_plan__set_devices(b, r, c.devices, c.n_groups * c.group_size);
     r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
     for (uint32_t i = 0; i < c.n_groups * c.group_size; i++)
-        r->group_of[member_index(r, c.devices[i])] = i / c.group_size;
+        r->group_of[ds_plan__member(r, c.devices[i])] = i / c.group_size;
     /* Members differ in what they receive: at most one variant per distinct list of result bytes.
      */
     DS_VEC(ds_variant) variants = {0};
@@ -352,6 +346,58 @@ static ds_status rank_device(ds_builder *b, const ds_site *site, ds_expr rank, u
                             "rank %lld: the cluster has ranks 0 to %u", (long long)r,
                             b->n_rank_devices - 1);
     *device = b->rank_devices[r];
+    return DS_OK;
+}
+
+/* What both ends of a rendezvous must agree on, as text: "f32[8]", or
+ * "all_reduce f32[8] group (0, 1) algorithm=ring". */
+static ds_status half_terms(ds_builder *b, const ds_site *site, const ds_placement *p, ds_record *r,
+                            ds_error *err) {
+    static const char *const options[] = {"algorithm", "route", "op"};
+    const ds_op *op = site->op;
+    ds_env env = ds_binding_env(b->binding, site->indices);
+    ds_buf text = {0};
+    if (op->has_group) ds_buf_printf(&text, "%s ", ds_op_name(op->code));
+    const ds_typed *types = op->n_in ? site->in : site->out;
+    for (uint32_t i = 0; i < (op->n_in ? op->n_in : op->n_out); i++) {
+        ds_shape shape;
+        ds_status status = ds_plan__local_shape(b, types[i], p, 0, op->loc, &shape, err);
+        if (status != DS_OK) {
+            ds_buf_deinit(&text);
+            return status;
+        }
+        ds_buf_printf(&text, "%s%s[", i ? ", " : "", ds_dtype_name(shape.dtype));
+        for (uint32_t d = 0; d < shape.rank; d++)
+            ds_buf_printf(&text, "%s%lld", d ? ", " : "", (long long)shape.dims[d]);
+        ds_buf_put(&text, "]");
+    }
+    if (op->has_group) {
+        int64_t root = 0, shift = 1, dim = -1;
+        for (uint32_t i = 0; i < op->n_group; i++) {
+            int64_t rank = 0;
+            ds_expr_eval_int(&env, op->group[i], op->loc, &rank, NULL); /* evaluated before */
+            ds_buf_printf(&text, "%s%lld", i ? ", " : " group (", (long long)rank);
+        }
+        ds_buf_put(&text, ")");
+        if (ds_op_attr_int(op, &env, "root", &root, NULL) == DS_OK && root)
+            ds_buf_printf(&text, " root=%lld", (long long)root);
+        if (ds_op_attr_int(op, &env, "shift", &shift, NULL) == DS_OK && shift != 1)
+            ds_buf_printf(&text, " shift=%lld", (long long)shift);
+        if (DS_HAS_EXPR(op->dim) && ds_expr_eval_int(&env, op->dim, op->loc, &dim, NULL) == DS_OK)
+            ds_buf_printf(&text, " dim %lld", (long long)dim);
+    }
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const char *word =
+            ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, options[i]));
+        if (word) ds_buf_printf(&text, " %s=%s", options[i], word);
+    }
+    const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
+    int64_t ps = 0;
+    if (given && ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
+                                  given->loc, &ps, NULL) == DS_OK)
+        ds_buf_printf(&text, " cost=%lld ps", (long long)ps);
+    r->terms = ds_arena_strdup(&b->plan->arena, text.text);
+    ds_buf_deinit(&text);
     return DS_OK;
 }
 
@@ -401,17 +447,12 @@ ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r,
     r->n_variants = 1;
     r->variants = DS_NEW(&b->plan->arena, ds_variant);
     r->variants[0].out_bytes = DS_NEW_N(&b->plan->arena, int64_t, op->n_out);
-    int64_t in = 0, out = 0;
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        int64_t bytes;
-        DS_TRY(ds_plan__local_bytes(b, site->in[i], p, 0, op->loc, &bytes, err));
-        in += bytes;
-    }
-    for (uint32_t i = 0; i < op->n_out; i++) {
-        DS_TRY(ds_plan__local_bytes(b, site->out[i], p, 0, op->loc, &r->variants[0].out_bytes[i],
-                                    err));
-        out += r->variants[0].out_bytes[i];
-    }
+    int64_t in, out;
+    uint32_t *here = DS_NEW_N(&b->plan->arena, uint32_t, op->n_in + op->n_out);
+    for (uint32_t i = 0; i < op->n_in + op->n_out; i++) here[i] = ds_plan__single(b, self);
+    DS_TRY(member_bytes(b, site, site->in, op->n_in, here, self, NULL, &in, err));
+    DS_TRY(member_bytes(b, site, site->out, op->n_out, here, self, r->variants[0].out_bytes, &out,
+                        err));
     g->bytes = in > out ? in : out;
-    return DS_OK;
+    return half_terms(b, site, p, r, err);
 }

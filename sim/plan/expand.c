@@ -48,27 +48,31 @@ const ds_variant *ds_plan_task_variant(const ds_plan *plan, uint32_t task) {
 
 static uint32_t stream_id(expander *x, uint32_t cls, uint64_t key) {
     uint64_t hash = ds_hash_mix(cls, key);
-    uint64_t *found = ds_map_find(&x->stream_index, hash);
-    if (found) return (uint32_t)*found;
+    for (;; hash++) {
+        uint64_t *found = ds_map_find(&x->stream_index, hash);
+        if (!found) break;
+        if (x->streams.at[*found].cls == cls && x->streams.at[*found].key == key)
+            return (uint32_t)*found;
+    }
     uint32_t id = x->streams.n;
     DS_HPUSH(&x->streams, ((ds_stream){.cls = cls, .key = key}));
     ds_map_put(&x->stream_index, hash, id);
     return id;
 }
 
-/* The stream of a record on one of its classes: compute, or that of the communicator which the
- * class's representative belongs to. */
+uint64_t ds_plan__stream_key(const ds_record *r, uint32_t member) {
+    if (r->stream) return r->stream;
+    if (r->kind == DS_REC_HALF) return r->groups[0].key;
+    if (r->kind != DS_REC_COMM) return 0;
+    const ds_group *g = &r->groups[r->group_of[member]];
+    return g->terms.holds_compute ? 0 : g->key; /* the profile saw no compute beside it */
+}
+
+/* The stream of a record on one of its classes: that of the class's representative. */
 static uint32_t stream_of(expander *x, ds_record *r, uint32_t pos) {
-    if (r->class_stream[pos] == DS_NONE) {
-        uint32_t cls = r->classes[pos];
-        uint64_t key = r->stream;
-        if (!key && r->kind == DS_REC_HALF) key = r->groups[0].key;
-        if (!key && r->kind == DS_REC_COMM) {
-            const ds_group *g = &r->groups[r->group_of[r->class_member[pos]]];
-            key = g->terms.holds_compute ? 0 : g->key; /* the profile saw no compute beside it */
-        }
-        r->class_stream[pos] = stream_id(x, cls, key);
-    }
+    if (r->class_stream[pos] == DS_NONE)
+        r->class_stream[pos] =
+            stream_id(x, r->classes[pos], ds_plan__stream_key(r, r->class_member[pos]));
     return r->class_stream[pos];
 }
 
@@ -104,12 +108,14 @@ static void add_meetings(expander *x, const ds_record *r, uint32_t first_task) {
     }
 }
 
+/* Which side of its rendezvous a half is: sender or receiver, or the rank's place in the group in
+ * order of devices (two ranks may list the group differently; check_match refuses that). */
 static uint32_t side_of(const ds_record *r) {
     const ds_group *g = &r->groups[0];
     if (!r->op->has_group) return r->is_recv;
-    uint32_t k = 0;
-    while (g->devices[k] != r->devices[0]) k++;
-    return k;
+    uint32_t lower = 0;
+    for (uint32_t k = 0; k < g->n_devices; k++) lower += g->devices[k] < r->devices[0];
+    return lower;
 }
 
 static void add_tasks(expander *x, uint32_t inst) {
@@ -143,18 +149,17 @@ static int half_order(const void *a, const void *b) {
     return x->task < y->task ? -1 : x->task > y->task;
 }
 
+/* Both ends must mean the same: the same tensor, op and options, the group in the same order. */
 static ds_status check_match(expander *x, uint32_t a, uint32_t b, ds_error *err) {
     const ds_record *ra = ds_plan_task_record(x->plan, a), *rb = ds_plan_task_record(x->plan, b);
-    bool pair = !ra->op->has_group;
-    if ((pair || ra->op->code == rb->op->code) && ra->groups[0].bytes == rb->groups[0].bytes)
-        return DS_OK;
+    if (strcmp(ra->terms, rb->terms) == 0) return DS_OK;
     ds_buf la = {0}, lb = {0};
     ds_plan_task_label(x->plan, a, &la);
     ds_plan_task_label(x->plan, b, &lb);
     ds_status status =
         ds_error_set(err, DS_ERR_DEADLOCK, rb->op->loc,
-                     "mismatched communication: %s (%s of %lld bytes) meets %s (%s of %lld bytes)",
-                     la.text, ra->label, (long long)ra->groups[0].bytes, lb.text, rb->label,
+                     "mismatched communication: %s (%s, %lld bytes) meets %s (%s, %lld bytes)",
+                     la.text, ra->terms, (long long)ra->groups[0].bytes, lb.text, rb->terms,
                      (long long)rb->groups[0].bytes);
     ds_buf_deinit(&la);
     ds_buf_deinit(&lb);

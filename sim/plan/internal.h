@@ -79,13 +79,13 @@ ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_
 ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_value_info *value,
                                 const ds_index *indices, ds_category category, uint32_t *out,
                                 ds_error *err);
-/* The string or bare word of an attribute; NULL if it is absent or something else. */
-const char *ds_plan__word(ds_builder *b, const ds_attr *attr);
 /* {role = "weight"}: the memory category that an attribute list states, else `otherwise`. */
 ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_category otherwise,
                             ds_category *out, ds_error *err);
 /* Sets record->devices (ascending copy of `devices`) and allocates variant_of. */
 void ds_plan__set_devices(ds_builder *b, ds_record *record, const uint32_t *devices, uint32_t n);
+/* The place of a member device in record->devices. O(log n). */
+uint32_t ds_plan__member(const ds_record *record, uint32_t device);
 
 /* shape.c: local shapes */
 ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
@@ -109,7 +109,9 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
 
 /* walk.c, classes.c, expand.c */
 ds_status ds_plan__walk(ds_builder *b, ds_error *err);
-ds_status ds_plan__classes(ds_builder *b, ds_error *err);
+void ds_plan__classes(ds_builder *b);
 ds_status ds_plan__expand(ds_builder *b, ds_error *err);
+/* Which stream of a member device the record's task goes to: 0 is compute. */
+uint64_t ds_plan__stream_key(const ds_record *record, uint32_t member);
 
 #endif

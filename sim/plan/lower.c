@@ -14,20 +14,12 @@ const char *ds_category_name(ds_category category) {
     return names[category];
 }
 
-const char *ds_plan__word(ds_builder *b, const ds_attr *attr) {
-    if (!attr) return NULL;
-    if (attr->kind == DS_ATTR_WORD) return attr->word;
-    if (attr->kind != DS_ATTR_EXPR) return NULL;
-    const ds_expr_node *node = ds_expr_at(&b->unit->exprs, attr->expr);
-    return node->kind == DS_EXPR_STR ? node->name : NULL;
-}
-
 ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_category otherwise,
                             ds_category *out, ds_error *err) {
     const ds_attr *role = ds_attr_find(attrs, n, "role");
     *out = otherwise;
     if (!role) return DS_OK;
-    const char *word = ds_plan__word(b, role);
+    const char *word = ds_attr_text(&b->unit->exprs, role);
     for (uint32_t c = 0; c < DS_CATEGORY_COUNT; c++)
         if (word && strcmp(word, ds_category_name((ds_category)c)) == 0) {
             *out = (ds_category)c;
@@ -41,14 +33,63 @@ ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_
 
 /* ---- which sites share a record ---- */
 
-static uint64_t site_key(const ds_context *ctx, const ds_op *op) {
-    return ds_hash_mix(ctx->hash, DS_KEY(op));
+/* What tells records apart: the op (or input value) in its context, and the indices that its types
+ * mention, as names and values one after another. */
+typedef struct ds_record_site {
+    const ds_context *ctx;
+    const void *what;
+    int64_t *indices;
+    uint32_t n_indices;
+} ds_record_site;
+
+static uint64_t site_hash(const ds_record_site *site) {
+    uint64_t hash = ds_hash_mix(DS_KEY(site->ctx), DS_KEY(site->what));
+    return ds_hash_mix(hash, ds_hash_bytes(site->indices, site->n_indices * sizeof(int64_t)));
+}
+
+static bool same_site(const ds_record_site *a, const ds_record_site *b) {
+    return a->ctx == b->ctx && a->what == b->what && a->n_indices == b->n_indices &&
+           (!a->n_indices || memcmp(a->indices, b->indices, a->n_indices * sizeof(int64_t)) == 0);
+}
+
+/* The record of a site; if there is none, false and the free hash where it belongs. */
+static bool find_record(const ds_builder *b, const ds_record_site *site, uint64_t *hash,
+                        uint32_t *out) {
+    for (*hash = site_hash(site);; ++*hash) {
+        uint64_t *found = ds_map_find(&b->record_index, *hash);
+        if (!found) return false;
+        if (!same_site(b->plan->records.at[*found]->site, site)) continue;
+        *out = (uint32_t)*found;
+        return true;
+    }
+}
+
+static uint32_t add_record(ds_builder *b, ds_record *r, const ds_record_site *site, uint64_t hash) {
+    ds_record_site *copy = DS_NEW(&b->plan->arena, ds_record_site);
+    *copy = *site;
+    copy->indices = DS_NEW_N(&b->plan->arena, int64_t, site->n_indices);
+    if (site->n_indices)
+        memcpy(copy->indices, site->indices, site->n_indices * sizeof *copy->indices);
+    r->site = copy;
+    uint32_t id = b->plan->records.n;
+    DS_PUSH(&b->plan->arena, &b->plan->records, r);
+    ds_map_put(&b->record_index, hash, id);
+    return id;
 }
 
 bool ds_plan__cached(ds_builder *b, const ds_context *ctx, const ds_op *op, uint32_t *out) {
-    uint64_t *found = ds_map_find(&b->record_index, site_key(ctx, op));
-    if (found) *out = (uint32_t)*found;
-    return found != NULL;
+    uint64_t hash;
+    return find_record(b, &(ds_record_site){.ctx = ctx, .what = op}, &hash, out);
+}
+
+typedef DS_VEC(int64_t) index_list;
+
+static void put_indices(index_list *list, const ds_index *indices) {
+    for (const ds_index *i = indices; i; i = i->up) {
+        DS_HPUSH(list, (int64_t)(intptr_t)i->name);
+        DS_HPUSH(list, i->value);
+    }
+    DS_HPUSH(list, 0);
 }
 
 static bool attr_mentions_index(const ds_exprs *exprs, const ds_attr *attr) {
@@ -91,23 +132,17 @@ static bool varies(const ds_exprs *exprs, const ds_site *site) {
     return false;
 }
 
-static uint64_t hash_indices(uint64_t hash, const ds_index *indices) {
-    for (const ds_index *i = indices; i; i = i->up)
-        hash = ds_hash_mix(ds_hash_mix(hash, DS_KEY(i->name)), (uint64_t)i->value);
-    return hash;
-}
-
-static uint64_t varying_key(const ds_site *site) {
-    uint64_t hash = hash_indices(site_key(site->ctx, site->op) + 1, site->indices);
-    for (uint32_t i = 0; i < site->op->n_in; i++) hash = hash_indices(hash, site->in[i].indices);
-    return hash;
-}
-
 /* ---- making a record ---- */
 
 static int by_device(const void *a, const void *b) {
     const uint32_t *x = a, *y = b;
     return *x < *y ? -1 : *x > *y;
+}
+
+uint32_t ds_plan__member(const ds_record *record, uint32_t device) {
+    const uint32_t *at =
+        bsearch(&device, record->devices, record->n_devices, sizeof device, by_device);
+    return (uint32_t)(at - record->devices);
 }
 
 void ds_plan__set_devices(ds_builder *b, ds_record *record, const uint32_t *devices, uint32_t n) {
@@ -187,9 +222,7 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
             DS_PUSH(&b->plan->arena, &variants, fresh);
             ds_map_put(&known, key, v);
         }
-        const uint32_t *at =
-            bsearch(&device, r->devices, r->n_devices, sizeof *r->devices, by_device);
-        r->variant_of[at - r->devices] = v;
+        r->variant_of[ds_plan__member(r, device)] = v;
     }
     ds_map_deinit(&known);
     r->variants = variants.at;
@@ -199,7 +232,8 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
 
 /* {stream = "x"}: the key of a stream of that name; 0 without the attribute. */
 static uint64_t stream_of(ds_builder *b, const ds_op *op) {
-    const char *name = ds_plan__word(b, ds_attr_find(op->attrs, op->n_attrs, "stream"));
+    const char *name =
+        ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "stream"));
     return name ? ds_hash_bytes(name, strlen(name)) | 1 : 0;
 }
 
@@ -243,40 +277,12 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     return compute_record(b, site, place, ds_attr_find(op->attrs, op->n_attrs, "cost"), r, err);
 }
 
-ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_error *err) {
-    uint64_t key = site_key(site->ctx, site->op);
-    if (varies(&b->unit->exprs, site)) {
-        key = varying_key(site);
-        uint64_t *found = ds_map_find(&b->record_index, key);
-        if (found) {
-            *out = (uint32_t)*found;
-            return DS_OK;
-        }
-    }
-    ds_record *r = DS_NEW(&b->plan->arena, ds_record);
-    DS_TRY(make_record(b, site, r, err));
-    *out = b->plan->records.n;
-    DS_PUSH(&b->plan->arena, &b->plan->records, r);
-    ds_map_put(&b->record_index, key, *out);
-    return DS_OK;
-}
-
-ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_value_info *value,
-                                const ds_index *indices, ds_category category, uint32_t *out,
-                                ds_error *err) {
-    bool per_index = ds_type_mentions(&b->unit->exprs, value->type, NULL) ||
-                     place_mentions_index(&b->unit->exprs, &value->type->on);
-    uint64_t key = ds_hash_mix(ctx->hash, DS_KEY(value));
-    if (per_index) key = hash_indices(key, indices);
-    uint64_t *found = ds_map_find(&b->record_index, key);
-    if (found) {
-        *out = (uint32_t)*found;
-        return DS_OK;
-    }
+static ds_status input_record(ds_builder *b, const ds_context *ctx, const ds_value_info *value,
+                              const ds_index *indices, ds_category category, ds_record *r,
+                              ds_error *err) {
     uint32_t place;
     DS_TRY(ds_plan__place(b, ctx, &value->type->on, indices, &place, err));
     const ds_placement *p = ds_plan__placement(b, place);
-    ds_record *r = DS_NEW(&b->plan->arena, ds_record);
     r->kind = DS_REC_INPUT;
     r->func = ctx->func;
     r->label = "input";
@@ -293,8 +299,42 @@ ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_v
                                     r->variants[i].out_bytes, err));
         if (uneven) r->variant_of[i] = i;
     }
-    *out = b->plan->records.n;
-    DS_PUSH(&b->plan->arena, &b->plan->records, r);
-    ds_map_put(&b->record_index, key, *out);
     return DS_OK;
+}
+
+ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_error *err) {
+    index_list list = {0};
+    if (varies(&b->unit->exprs, site)) {
+        put_indices(&list, site->indices);
+        for (uint32_t i = 0; i < site->op->n_in; i++) put_indices(&list, site->in[i].indices);
+    }
+    ds_record_site key = {site->ctx, site->op, list.at, list.n};
+    uint64_t hash;
+    ds_status status = DS_OK;
+    if (!find_record(b, &key, &hash, out)) {
+        ds_record *r = DS_NEW(&b->plan->arena, ds_record);
+        status = make_record(b, site, r, err);
+        if (status == DS_OK) *out = add_record(b, r, &key, hash);
+    }
+    free(list.at);
+    return status;
+}
+
+ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_value_info *value,
+                                const ds_index *indices, ds_category category, uint32_t *out,
+                                ds_error *err) {
+    index_list list = {0};
+    if (ds_type_mentions(&b->unit->exprs, value->type, NULL) ||
+        place_mentions_index(&b->unit->exprs, &value->type->on))
+        put_indices(&list, indices);
+    ds_record_site key = {ctx, value, list.at, list.n};
+    uint64_t hash;
+    ds_status status = DS_OK;
+    if (!find_record(b, &key, &hash, out)) {
+        ds_record *r = DS_NEW(&b->plan->arena, ds_record);
+        status = input_record(b, ctx, value, indices, category, r, err);
+        if (status == DS_OK) *out = add_record(b, r, &key, hash);
+    }
+    free(list.at);
+    return status;
 }

@@ -111,7 +111,7 @@ static ds_status build(ds_builder *b, ds_error *err) {
     if (!b->plan->topo)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "the program names no devices: say `on = @topology` in the scenario");
-    DS_TRY(ds_plan__classes(b, err));
+    ds_plan__classes(b);
     if (!b->plan->n_classes)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "nothing to run: the program has neither values nor ops");
@@ -170,12 +170,9 @@ void ds_plan_free(ds_plan *plan) {
 /* ---- paths ---- */
 
 static const char *own_name(const ds_plan *plan, const ds_func *func, const ds_op *op) {
-    const ds_attr *name = ds_attr_find(op->attrs, op->n_attrs, "name");
-    if (name && name->kind == DS_ATTR_WORD) return name->word;
-    if (name && name->kind == DS_ATTR_EXPR) {
-        const ds_expr_node *node = ds_expr_at(&plan->binding->unit->exprs, name->expr);
-        if (node->kind == DS_EXPR_STR) return node->name;
-    }
+    const char *name =
+        ds_attr_text(&plan->binding->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "name"));
+    if (name) return name;
     return op->n_out ? ds_value_at(func, op->out[0])->name : ds_op_name(op->code);
 }
 

@@ -79,11 +79,12 @@ typedef struct ds_group {
 /* An op in one context: everything that its instances share. */
 typedef struct ds_record {
     ds_record_kind kind;
-    const ds_op *op;         /* NULL: an input */
-    const ds_func *func;     /* whose values `op` refers to */
-    const char *label;       /* mnemonic, or "input" */
-    ds_category category;    /* of its results */
-    const uint32_t *devices; /* members, ascending; variant_of[i] belongs to devices[i] */
+    const struct ds_record_site *site; /* what it was made for */
+    const ds_op *op;                   /* NULL: an input */
+    const ds_func *func;               /* whose values `op` refers to */
+    const char *label;                 /* mnemonic, or "input" */
+    ds_category category;              /* of its results */
+    const uint32_t *devices;           /* members, ascending; variant_of[i] belongs to devices[i] */
     uint32_t n_devices;
     uint32_t *variant_of;
     ds_variant *variants;
@@ -96,6 +97,7 @@ typedef struct ds_record {
     bool inplace;       /* DS_OPF_INPLACE */
     uint64_t match_key; /* HALF: hash of (source, destination, tag), or of the group */
     bool is_recv;       /* HALF */
+    const char *terms;  /* HALF: what both ends must agree on, as text */
     /* Filled by classes.c: the classes of `devices`, ascending, each with its variant and stream.
      */
     uint32_t *classes;

@@ -91,19 +91,11 @@ const char *ds_report__algorithm(const ds_group *group) {
     return group && group->algorithm ? group->algorithm : "";
 }
 
-/* The text of {stream = "x"}. */
-static const char *named_stream(const ds_plan *plan, const ds_attr *attr) {
-    if (attr->kind == DS_ATTR_WORD) return attr->word;
-    if (attr->kind != DS_ATTR_EXPR) return NULL;
-    const ds_expr_node *node = ds_expr_at(&plan->binding->unit->exprs, attr->expr);
-    return node->kind == DS_EXPR_STR ? node->name : NULL;
-}
-
 /* The name that the program gave, or what the communicator is. */
 static void stream_name(const ds_plan *plan, uint32_t task, ds_buf *out) {
     const ds_record *r = ds_plan_task_record(plan, task);
     const ds_attr *named = ds_attr_find(r->op->attrs, r->op->n_attrs, "stream");
-    const char *name = named ? named_stream(plan, named) : NULL;
+    const char *name = ds_attr_text(&plan->binding->unit->exprs, named);
     if (name) {
         ds_buf_put(out, name);
         return;

@@ -1,7 +1,7 @@
-/* Folding changes nothing: on 150 random programs, meshes and topologies, some symmetric, some with
- * a few odd links or devices, one class per device and classes by refinement give the same
- * picoseconds for every device and op, and the same bytes. The memory of each device is checked
- * besides against a walk of its own over the unfolded trace. */
+/* Folding changes nothing: on at least 150 of 220 random programs, meshes and topologies, some
+ * symmetric, some with a few odd links or devices, one class per device and classes by refinement
+ * give the same picoseconds for every device and op, and the same bytes. The memory of each device
+ * is checked besides against a walk of its own over the unfolded trace. */
 #include "tests/support/sim.h"
 
 #include "ir/base/rng.h"
@@ -37,16 +37,34 @@ static void topology(shape *s, uint32_t nodes, uint32_t per_node, ds_buf *out) {
     ds_buf_put(out, "}\n");
 }
 
+/* The same devices in another order under axes of its own: communicators that cross those of @m. */
+static void other_mesh(shape *s, uint32_t n, ds_buf *out) {
+    uint32_t x = n % 2 == 0 && draw(s, 2) ? 2 : 1;
+    uint32_t order[64];
+    for (uint32_t i = 0; i < n; i++) order[i] = i;
+    for (uint32_t i = n; i > 1 && draw(s, 2); i--) {
+        uint32_t k = draw(s, i), swap = order[k];
+        order[k] = order[i - 1];
+        order[i - 1] = swap;
+    }
+    ds_buf_printf(out, "axis x\naxis y\nmesh @o = [x = %u, y = %u] on @t order (", x, n / x);
+    for (uint32_t i = 0; i < n; i++) ds_buf_printf(out, "%s%u", i ? ", " : "", order[i]);
+    ds_buf_put(out, ")\n");
+}
+
 /* Two stages of a tensor-parallel block, data parallel, with a send between the stages. */
 static void program(shape *s, uint32_t pp, uint32_t dp, uint32_t tp, ds_buf *out) {
     ds_buf_printf(out, "param layers = %u, b = %u, w = %u\n", 1 + draw(s, 3),
                   dp * (1 + draw(s, 4)) * 8, tp * (1 + draw(s, 4)) * 16);
     ds_buf_printf(out, "mesh @m = [pp = %u, dp = %u, tp = %u] on @t\n", pp, dp, tp);
+    other_mesh(s, pp * dp * tp, out);
     ds_buf_put(out, "func @main(");
     for (uint32_t p = 0; p < pp; p++)
         ds_buf_printf(out, "%s%%u%u: f32[w, w@tp] on @m{pp=%u}, %%v%u: f32[w@tp, w] on @m{pp=%u}",
                       p ? ", " : "", p, p, p, p);
-    ds_buf_put(out, ", %x0: f32[b@dp, w] on @m{pp=0}) {\n");
+    ds_buf_put(out, ", %x0: f32[b@dp, w] on @m{pp=0}, %side: f32[4096] on @o) {\n");
+    ds_buf_printf(out, "  %%side1 = permute(%%side) over %s\n  %%side2 = permute(%%side) over %s\n",
+                  draw(s, 2) ? "x" : "y", draw(s, 2) ? "x" : "y");
     for (uint32_t p = 0; p < pp; p++) {
         ds_buf_printf(out, "  %%h%u, %%k%u = for l in 0..layers carry (%%c%u = %%x%u) {\n", p, p, p,
                       p);
@@ -75,6 +93,22 @@ static void generate(uint64_t seed, ds_buf *text) {
     program(&s, pp, dp, tp, text);
 }
 
+/* Does an instance before `inst` that reads a value of this buffer end after `start` on the class?
+ */
+static bool busy_after(const ds_result *r, uint32_t cls, const uint32_t *buffer, uint32_t root,
+                       uint32_t inst, int64_t start) {
+    const ds_plan *plan = r->plan;
+    for (uint32_t i = 0; i < inst; i++) {
+        const ds_inst *other = &plan->insts.at[i];
+        uint32_t pos = ds_record_class_pos(plan->records.at[other->record], cls);
+        if (pos == DS_NONE || other->first_task == DS_NONE) continue;
+        if (r->run.end_ps[other->first_task + pos] <= start) continue;
+        for (uint32_t k = 0; k < ds_plan_n_operands(plan, i); k++)
+            if (buffer[plan->operands.at[other->first_operand + k]] == root) return true;
+    }
+    return false;
+}
+
 /* Peak of one device, from the unfolded tasks alone: at every start, sum what is alive. O(n²). */
 static int64_t peak_by_hand(const ds_result *r, uint32_t cls) {
     const ds_plan *plan = r->plan;
@@ -97,13 +131,12 @@ static int64_t peak_by_hand(const ds_result *r, uint32_t cls) {
         to[v] = input || plan->values.at[v].is_output ? INT64_MAX
                                                       : r->run.end_ps[inst->first_task + pos];
         if (alias == DS_NONE || last[alias] != plan->values.at[v].inst) continue;
-        const ds_inst *maker = &plan->insts.at[plan->values.at[alias].inst];
         uint32_t root = buffer[alias];
         bool from_input =
             plan->records.at[plan->insts.at[plan->values.at[root].inst].record]->kind ==
             DS_REC_INPUT;
-        if (from_input || plan->values.at[alias].is_output || bytes[alias] != bytes[v] || !maker)
-            continue;
+        if (from_input || plan->values.at[alias].is_output || bytes[alias] != bytes[v]) continue;
+        if (busy_after(r, cls, buffer, root, plan->values.at[v].inst, from[v])) continue;
         buffer[v] = root;
     }
     for (uint32_t i = 0; i < plan->insts.n; i++) {

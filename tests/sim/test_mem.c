@@ -7,16 +7,17 @@
 
 #define S INT64_C(16384)
 
-static int64_t peak(const char *body) {
+static int64_t peak_on(int devices, const char *body) {
     char text[2048];
     snprintf(
         text, sizeof text,
         "dir 1\n"
-        "topology @t { device d : \"A100-SXM4-80GB\" }\n"
-        "mesh @m = [dp = 1] on @t\n"
+        "topology @t {\n  device d[2] : \"A100-SXM4-80GB\"\n"
+        "  link d[0] -- d[1] : 10 GB/s, 1 us\n}\n"
+        "mesh @all = [dp = 2] on @t\nmesh @m = pick 0..%d of @all [dp = %d]\n"
         "func @f(%%x: f32[64, 64] on @m, %%w: f32[64, 64] on @m {role = weight}) -> f32[64, 64] "
         "on @m {\n%s}\nscenario { program = @f }\n",
-        body);
+        devices, devices, body);
     sim_case c;
     sim_run_text(&c, text, NULL, false);
     cr_assert_eq(c.status, DS_OK);
@@ -32,6 +33,10 @@ static int64_t peak(const char *body) {
     free(live);
     sim_free(&c);
     return bytes;
+}
+
+static int64_t peak(const char *body) {
+    return peak_on(1, body);
 }
 
 Test(mem, a_chain_frees_before_it_allocates) {
@@ -72,4 +77,14 @@ Test(mem, outputs_live_to_the_end) {
         peak("%h, %k = for l in 0..3 carry (%c = %x) {\n%z = matmul(%c, %w)\nyield %z keep "
              "%z\n}\n%s1 = add(%k{0}, %k{1})\n%s2 = add(%s1, %k{2})\nreturn %s2\n"),
         5 * S);
+}
+
+Test(mem, a_buffer_in_use_on_another_stream_is_not_taken) {
+    /* x and w; a 0..101 us, p from 1 us, b from 1 us though relu is in place: the permute reads a
+     */
+    cr_expect_eq(peak_on(2, "%a = matmul(%x, %w) {cost = 1 us}\n"
+                            "%p = permute(%a) over dp {cost = 100 us}\n"
+                            "%b = relu(%a) {cost = 1 us}\n%c = add(%p, %b) {cost = 1 us}\n"
+                            "return %c\n"),
+                 5 * S);
 }
