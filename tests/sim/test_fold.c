@@ -37,17 +37,17 @@ static void topology(shape *s, uint32_t nodes, uint32_t per_node, ds_buf *out) {
     ds_buf_put(out, "}\n");
 }
 
-/* The same devices in another order under axes of its own: communicators that cross those of @m. */
-static void other_mesh(shape *s, uint32_t n, ds_buf *out) {
-    uint32_t x = n % 2 == 0 && draw(s, 2) ? 2 : 1;
+/* The same devices under axes of its own, some of them swapped: groups along y are those along tp
+ * for some devices and cross them for others, which then have one communication stream more. */
+static void other_mesh(shape *s, uint32_t n, uint32_t tp, ds_buf *out) {
     uint32_t order[64];
     for (uint32_t i = 0; i < n; i++) order[i] = i;
-    for (uint32_t i = n; i > 1 && draw(s, 2); i--) {
-        uint32_t k = draw(s, i), swap = order[k];
-        order[k] = order[i - 1];
-        order[i - 1] = swap;
+    for (uint32_t swaps = draw(s, 3); swaps > 0; swaps--) {
+        uint32_t i = draw(s, n), k = draw(s, n), device = order[k];
+        order[k] = order[i];
+        order[i] = device;
     }
-    ds_buf_printf(out, "axis x\naxis y\nmesh @o = [x = %u, y = %u] on @t order (", x, n / x);
+    ds_buf_printf(out, "axis x\naxis y\nmesh @o = [x = %u, y = %u] on @t order (", n / tp, tp);
     for (uint32_t i = 0; i < n; i++) ds_buf_printf(out, "%s%u", i ? ", " : "", order[i]);
     ds_buf_put(out, ")\n");
 }
@@ -57,14 +57,14 @@ static void program(shape *s, uint32_t pp, uint32_t dp, uint32_t tp, ds_buf *out
     ds_buf_printf(out, "param layers = %u, b = %u, w = %u\n", 1 + draw(s, 3),
                   dp * (1 + draw(s, 4)) * 8, tp * (1 + draw(s, 4)) * 16);
     ds_buf_printf(out, "mesh @m = [pp = %u, dp = %u, tp = %u] on @t\n", pp, dp, tp);
-    other_mesh(s, pp * dp * tp, out);
+    other_mesh(s, pp * dp * tp, tp, out);
     ds_buf_put(out, "func @main(");
     for (uint32_t p = 0; p < pp; p++)
         ds_buf_printf(out, "%s%%u%u: f32[w, w@tp] on @m{pp=%u}, %%v%u: f32[w@tp, w] on @m{pp=%u}",
                       p ? ", " : "", p, p, p, p);
-    ds_buf_put(out, ", %x0: f32[b@dp, w] on @m{pp=0}, %side: f32[4096] on @o) {\n");
+    ds_buf_put(out, ", %x0: f32[b@dp, w] on @m{pp=0}, %side: f32[1000000] on @o) {\n");
     ds_buf_printf(out, "  %%side1 = permute(%%side) over %s\n  %%side2 = permute(%%side) over %s\n",
-                  draw(s, 2) ? "x" : "y", draw(s, 2) ? "x" : "y");
+                  draw(s, 4) ? "y" : "x", draw(s, 2) ? "x" : "y");
     for (uint32_t p = 0; p < pp; p++) {
         ds_buf_printf(out, "  %%h%u, %%k%u = for l in 0..layers carry (%%c%u = %%x%u) {\n", p, p, p,
                       p);
