@@ -2,7 +2,8 @@
  * collected in a heap vector and copied once the record ends, so a table costs its own size. */
 #include "ir/base/csv.h"
 
-#include <errno.h>
+#include "ir/base/file.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,27 +157,10 @@ ds_status ds_csv_parse(const char *file, const char *text, size_t n, ds_csv *out
     return status;
 }
 
-static ds_status read_file(const char *path, ds_buf *text, ds_error *err) {
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot open %s: %s", path,
-                            strerror(errno));
-    char block[1 << 14];
-    size_t n;
-    while ((n = fread(block, 1, sizeof block, f)) > 0 && text->n <= MAX_BYTES)
-        ds_buf_put_n(text, block, n);
-    bool bad = ferror(f) != 0;
-    int why = errno;
-    fclose(f);
-    if (bad)
-        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read %s: %s", path, strerror(why));
-    return DS_OK;
-}
-
 ds_status ds_csv_read(const char *path, ds_csv *out, ds_error *err) {
     *out = (ds_csv){0};
     ds_buf text = {0};
-    ds_status status = read_file(path, &text, err);
+    ds_status status = ds_file_read(path, DS_NOWHERE, MAX_BYTES, &text, err);
     if (status == DS_OK) status = ds_csv_parse(path, text.n ? text.text : "", text.n, out, err);
     ds_buf_deinit(&text);
     return status;

@@ -2,10 +2,7 @@
  * they are not. */
 #include "ir/base/units.h"
 
-#include <inttypes.h>
 #include <math.h>
-
-__extension__ typedef unsigned __int128 u128;
 
 #define INT64_LIMIT 9223372036854775808.0 /* 2^63, the first double beyond int64 */
 
@@ -22,23 +19,6 @@ ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err) {
     if (rounded >= INT64_LIMIT)
         return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
                             "%g s does not fit in 64-bit picoseconds (about 9.2e6 s)", seconds);
-    *ps = (int64_t)rounded;
-    return DS_OK;
-}
-
-ds_status ds_ps_transfer(int64_t bytes, int64_t bytes_per_s, int64_t *ps, ds_error *err) {
-    if (bytes < 0 || bytes_per_s <= 0)
-        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
-                            "cannot time %" PRId64 " bytes at %" PRId64 " bytes/s", bytes,
-                            bytes_per_s);
-    u128 rate = (u128)(uint64_t)bytes_per_s;
-    u128 work = (u128)(uint64_t)bytes * (u128)DS_PS_PER_S; /* < 2^63 * 2^40 */
-    u128 rounded = (2 * work + rate) / (2 * rate);
-    if (rounded > (u128)INT64_MAX)
-        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
-                            "%" PRId64 " bytes at %" PRId64
-                            " bytes/s take longer than 64-bit picoseconds can count",
-                            bytes, bytes_per_s);
     *ps = (int64_t)rounded;
     return DS_OK;
 }
@@ -99,17 +79,4 @@ void ds_print_rate(double per_s, const char *unit, ds_buf *out) {
     }
     print_number(per_s, out);
     ds_buf_printf(out, " %s%s", prefixes[prefix], unit);
-}
-
-void ds_print_ps_as_seconds(int64_t ps, ds_buf *out) {
-    uint64_t magnitude = ps < 0 ? 0 - (uint64_t)ps : (uint64_t)ps;
-    uint64_t whole = magnitude / (uint64_t)DS_PS_PER_S;
-    uint64_t fraction = magnitude % (uint64_t)DS_PS_PER_S;
-    int digits = 12;
-    while (digits && fraction % 10 == 0) {
-        fraction /= 10;
-        digits--;
-    }
-    ds_buf_printf(out, "%s%" PRIu64, ps < 0 ? "-" : "", whole);
-    if (digits) ds_buf_printf(out, ".%0*" PRIu64, digits, fraction);
 }

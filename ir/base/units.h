@@ -18,9 +18,6 @@ __extension__ typedef __int128 ds_i128;
  * 2^-50 over an integer, which is rounding noise); the one place where a double becomes a time.
  * DS_ERR_OVERFLOW if negative, not finite or beyond int64. */
 ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err);
-/* bytes / bytes_per_s in ps, rounded to nearest (ties up), exact in 128 bits. DS_ERR_VALUE if bytes
- * < 0 or bytes_per_s <= 0, DS_ERR_OVERFLOW beyond int64. */
-ds_status ds_ps_transfer(int64_t bytes, int64_t bytes_per_s, int64_t *ps, ds_error *err);
 
 /* a + b, a * b with overflow check: false on overflow. */
 bool ds_add_i64(int64_t a, int64_t b, int64_t *out);
@@ -31,8 +28,6 @@ bool ds_mul_i64(int64_t a, int64_t b, int64_t *out);
 void ds_print_ps(int64_t ps, ds_buf *out);
 void ds_print_bytes(int64_t bytes, ds_buf *out);
 void ds_print_rate(double per_s, const char *unit, ds_buf *out);
-/* Exact decimal seconds of integer picoseconds, no trailing zeros beyond need: "0.035007". */
-void ds_print_ps_as_seconds(int64_t ps, ds_buf *out);
 
 /* floor(a / b), a - b*floor(a / b) for b != 0 (and not INT64_MIN / -1). */
 int64_t ds_floordiv(int64_t a, int64_t b);

@@ -9,16 +9,17 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "ir/lang/lang.h"
 
-#include <errno.h>
-#include <stdio.h>
+#include "ir/base/file.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Aliased imports are instances: without a limit a chain of files that import the next one twice
  * would double at each step. */
 #define MAX_MODULES    1024u
-#define MAX_FILE_BYTES (64u << 20)
+#define MAX_FILE_BYTES ((size_t)64 << 20)
 
 typedef struct file {
     char *real; /* heap: realpath, or NULL for a text in memory */
@@ -44,30 +45,6 @@ typedef struct loader {
 static bool is_file(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
-}
-
-static ds_status read_stream(FILE *stream, const char *path, ds_loc loc, ds_buf *out,
-                             ds_error *err) {
-    char chunk[1 << 16];
-    size_t n;
-    while ((n = fread(chunk, 1, sizeof chunk, stream)) > 0) {
-        ds_buf_put_n(out, chunk, n);
-        if (out->n > MAX_FILE_BYTES)
-            return ds_error_set(err, DS_ERR_LIMIT, loc, "%s has more than %u MiB", path,
-                                MAX_FILE_BYTES >> 20);
-    }
-    if (ferror(stream))
-        return ds_error_set(err, DS_ERR_IO, loc, "cannot read %s: %s", path, strerror(errno));
-    return DS_OK;
-}
-
-static ds_status read_file(const char *path, ds_loc loc, ds_buf *out, ds_error *err) {
-    FILE *stream = fopen(path, "rb");
-    if (!stream)
-        return ds_error_set(err, DS_ERR_IO, loc, "cannot open %s: %s", path, strerror(errno));
-    ds_status status = read_stream(stream, path, loc, out, err);
-    fclose(stream);
-    return status;
 }
 
 /* ---- search ---- */
@@ -143,6 +120,20 @@ static void search_list(search *s, const char *list) {
     }
 }
 
+#ifndef DS_SHARE_DIR
+#define DS_SHARE_DIR "."
+#endif
+
+/* The share folder of the program's own installation, then the one that was configured. */
+static void search_share(search *s) {
+    ds_buf own = {0};
+    bool known = ds_file_near_program("../share/distsim", &own) && access(own.text, F_OK) == 0;
+    if (known) try_folder(s, own.text, own.n);
+    if (!known || strcmp(own.text, DS_SHARE_DIR) != 0)
+        try_folder(s, DS_SHARE_DIR, strlen(DS_SHARE_DIR));
+    ds_buf_deinit(&own);
+}
+
 /* The path of an import, on the heap; an error that lists where it was looked for. */
 static ds_status find_import(loader *l, const char *importer, const ds_import *import, char **out) {
     search s = {.wanted = import->path};
@@ -153,9 +144,7 @@ static ds_status find_import(loader *l, const char *importer, const ds_import *i
         for (uint32_t k = 0; l->options && k < l->options->n_include_dirs; k++)
             try_folder(&s, l->options->include_dirs[k], strlen(l->options->include_dirs[k]));
         search_list(&s, getenv("DISTSIM_PATH"));
-#ifdef DS_SHARE_DIR
-        try_folder(&s, DS_SHARE_DIR, strlen(DS_SHARE_DIR));
-#endif
+        search_share(&s);
     }
     ds_status status = DS_OK;
     if (!s.found)
@@ -204,7 +193,7 @@ static ds_module *find_shared(const loader *l, const char *real) {
 
 static ds_status read_and_load(loader *l, const file *self, ds_module **out) {
     ds_buf text = {0};
-    ds_status status = read_file(self->shown, self->import_loc, &text, l->err);
+    ds_status status = ds_file_read(self->shown, self->import_loc, MAX_FILE_BYTES, &text, l->err);
     if (!status) status = load_module(l, self, text.text, text.n, out);
     ds_buf_deinit(&text);
     return status;
@@ -252,7 +241,7 @@ ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_lo
 ds_status ds_load_file(const char *path, const ds_load_options *options, ds_unit **out,
                        ds_error *err) {
     ds_buf text = {0};
-    ds_status status = read_file(path, DS_NOWHERE, &text, err);
+    ds_status status = ds_file_read(path, DS_NOWHERE, MAX_FILE_BYTES, &text, err);
     if (!status)
         status = ds_load_text(path, text.text ? text.text : "", text.n, options, out, err);
     else

@@ -5,6 +5,8 @@
  * The file is opened immutable: no locks, no journal, any number of readers. */
 #include "sim/cost/profiles_internal.h"
 
+#include "ir/base/file.h"
+
 #include <inttypes.h>
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -364,17 +366,24 @@ static void put_uri(const char *path, ds_buf *uri) {
     ds_buf_put(uri, "?mode=ro&immutable=1");
 }
 
-#ifndef DS_BUILD_PROFILES
-#define DS_BUILD_PROFILES "profiles.db"
-#endif
 #ifndef DS_SHARE_DIR
 #define DS_SHARE_DIR "."
 #endif
 
-static const char *default_path(void) {
+/* Where the database is when nobody names it: beside the program in a build tree, in the share
+ * folder of the program's own installation, or in the one that was configured. */
+static void put_default_path(ds_buf *out) {
+    static const char *const near[] = {"profiles.db", "../share/distsim/profiles.db"};
     const char *named = getenv("DISTSIM_PROFILES");
-    if (named && *named) return named;
-    return access(DS_BUILD_PROFILES, R_OK) == 0 ? DS_BUILD_PROFILES : DS_SHARE_DIR "/profiles.db";
+    if (named && *named) {
+        ds_buf_put(out, named);
+        return;
+    }
+    for (size_t i = 0; i < sizeof near / sizeof *near; i++) {
+        if (ds_file_near_program(near[i], out) && access(out->text, R_OK) == 0) return;
+        out->n = 0;
+    }
+    ds_buf_put(out, DS_SHARE_DIR "/profiles.db");
 }
 
 static ds_status load_file(loader *l) {
@@ -396,11 +405,14 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
     ds_profiles *p = ds_xcalloc(1, sizeof *p);
     ds_arena_init(&p->arena);
     *out = NULL;
-    loader l = {.path = path ? path : default_path(), .p = p, .arena = &p->arena, .err = err};
+    ds_buf found = {0};
+    if (!path) put_default_path(&found);
+    loader l = {.path = path ? path : found.text, .p = p, .arena = &p->arena, .err = err};
     ds_profile none = {
         .name = "none", .lower = "none", .kind = UINT32_MAX, .software = "", .source = ""};
     DS_PUSH(&p->arena, &p->profiles, none);
     ds_status status = load_file(&l);
+    ds_buf_deinit(&found);
     if (status != DS_OK) {
         ds_profiles_free(p);
         return status;

@@ -520,9 +520,6 @@ uint32_t ds_topo_n_links(const ds_topo *topo) {
 const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link) {
     return &topo->links[link];
 }
-uint32_t ds_topo_device_vertex(const ds_topo *topo, uint32_t device) {
-    return topo->device_vertex[device];
-}
 const char *ds_topo_device_type(const ds_topo *topo, uint32_t device) {
     return topo->device_type[device];
 }

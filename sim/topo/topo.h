@@ -36,7 +36,6 @@ uint32_t ds_topo_find_vertex(const ds_topo *topo, const char *path);
 uint32_t ds_topo_n_vertices(const ds_topo *topo);
 ds_node_kind ds_topo_vertex_kind(const ds_topo *topo, uint32_t vertex);
 const char *ds_topo_vertex_path(const ds_topo *topo, uint32_t vertex);
-uint32_t ds_topo_device_vertex(const ds_topo *topo, uint32_t device);
 
 /* A directed link. `--` makes two of them. */
 typedef struct ds_topo_link {

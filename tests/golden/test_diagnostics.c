@@ -2,8 +2,8 @@
  *
  * A case is NAME.dir and NAME.expect beside it. A line `// SET: n=7` in the input is a setting of
  * the command line. Each input goes as far as it gets: load, verify, bind, verify with numbers,
- * build its topologies. Paths in the messages are relative to diagnostics/, so that they are the
- * same everywhere.
+ * build its topologies. Paths in the messages are relative to diagnostics/, and SHARE stands for
+ * the configured share folder, so that they are the same everywhere.
  *
  *     DISTSIM_REGENERATE=1 build/…/test_golden_diagnostics     rewrites the .expect files
  *
@@ -47,6 +47,20 @@ static void write_file(const char *path, const char *text) {
 static int is_case(const struct dirent *entry) {
     const char *dot = strrchr(entry->d_name, '.');
     return dot && strcmp(dot, ".dir") == 0;
+}
+
+/* `text` with SHARE for the configured share folder; frees `text`. */
+static char *without_share(char *text) {
+    ds_buf out = {0};
+    const char *from = text;
+    for (const char *at; (at = strstr(from, DS_SHARE_DIR)) != NULL;
+         from = at + strlen(DS_SHARE_DIR)) {
+        ds_buf_put_n(&out, from, (size_t)(at - from));
+        ds_buf_put(&out, "SHARE");
+    }
+    ds_buf_put(&out, from);
+    free(text);
+    return out.text;
 }
 
 /* ---- one case ---- */
@@ -110,7 +124,7 @@ static char *diagnose(const char *path) {
     else
         ds_error_print(unit, &err, &out);
     ds_unit_free(unit);
-    return out.text;
+    return without_share(out.text);
 }
 
 static void check_case(const char *name, bool regenerate) {

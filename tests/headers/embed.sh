@@ -1,18 +1,43 @@
 #!/bin/sh
-# embed.sh BUILD_FOLDER COMPILER [flags…]: installs into a scratch folder and builds a program against
-# that, the way a user would: `pkg-config --cflags --libs distsim`.
+# embed.sh BUILD_FOLDER COMPILER [flags…]: installs into a scratch folder and uses that the way a user
+# would: builds a program with `pkg-config --cflags --libs distsim`, and runs scenarios elsewhere with
+# the installed distsim. Nothing of it may come from the trees that it was made in.
 set -eu
 build=$1
 shift
-source=$(dirname "$0")/embed.c
+here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cmake --install "$build" --prefix "$scratch" >/dev/null
-pc=$(find "$scratch" -name distsim.pc)
-flags=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --define-variable=prefix="$scratch" \
-    --cflags --libs distsim)
+prefix=$scratch/moved
+cmake --install "$build" --prefix "$prefix" >/dev/null
+pc=$(find "$prefix" -name distsim.pc)
+flags=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs distsim)
 # shellcheck disable=SC2086 # flags are words
-"$@" -std=c17 -Wall -Wextra -Werror "$source" -o "$scratch/embed" $flags
+"$@" -std=c17 -Wall -Wextra -Werror "$here/embed.c" -o "$scratch/embed" $flags
 LD_LIBRARY_PATH=$(dirname "$pc")/.. "$scratch/embed" # where the shared library was built too
-test -x "$scratch/bin/distsim"
-"$scratch/bin/distsim" --version
+distsim=$prefix/bin/distsim
+"$distsim" --version
+
+fail() {
+    echo "$1"
+    exit 1
+}
+
+root=${here%/tests/headers}
+for file in "$distsim" "$prefix"/lib*/libdistsim.a "$prefix"/lib/*/libdistsim.a "$pc"; do
+    [ -e "$file" ] || continue
+    case "$*" in *--coverage*) continue ;; esac # gcov's notes name the sources
+    ! grep -qF "$root" "$file" || fail "$file names $root"
+    ! grep -qF "$build/profiles.db" "$file" || fail "$file names $build/profiles.db"
+done
+
+unset DISTSIM_PROFILES DISTSIM_PATH
+mkdir "$scratch/work"
+cd "$scratch/work"
+cp "$prefix/share/distsim/distir-mlp.dir" mine.dir
+"$distsim" run mine.dir >summary || fail "the installed program does not run a scenario elsewhere"
+grep -q "step time" summary || fail "no step time"
+# An unreadable database of its own is an error: no other one is taken silently.
+: >"$prefix/share/distsim/profiles.db"
+! "$distsim" run mine.dir >summary 2>error || fail "another cost database than the installed one"
+grep -qF "$prefix/share/distsim/profiles.db" error || fail "$(cat error)"
