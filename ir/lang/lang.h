@@ -27,7 +27,6 @@ ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_lo
 /* Prints a module canonically: ds_parse of the result gives an equal module, comments included.
  * Value types are printed wherever they are known. */
 void ds_print_module(const ds_module *module, ds_buf *out);
-void ds_print_func(const ds_func *func, ds_buf *out);
 /* One op on one line, without its regions, e.g. for reports: "%y = matmul(%h, %w{l})". */
 void ds_print_op_head(const ds_func *func, const ds_op *op, ds_buf *out);
 

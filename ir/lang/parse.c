@@ -47,7 +47,9 @@ static void describe(const ds_parser *p, char *out, size_t n) {
 void ds_parser_expected(ds_parser *p, const char *what) {
     char found[64];
     describe(p, found, sizeof found);
-    ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "expected %s, found %s", what, found);
+    const char *habit =
+        ds_parser_at(p, DS_TOK_SEMI) ? "; statements need no terminator: leave it out" : "";
+    ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "expected %s, found %s%s", what, found, habit);
 }
 
 /* ---- tokens ---- */
@@ -257,6 +259,30 @@ static void parse_import(ds_parser *p) {
     add_item(p, DS_ITEM_IMPORT, p->module->imports.n - 1);
 }
 
+static bool at_item(const ds_parser *p);
+
+/* `20x48`, `256 MB`: a name right behind a param's value, where only the next item may begin. */
+static void refuse_after_value(ds_parser *p, const ds_param *param) {
+    if (!ds_parser_at(p, DS_TOK_NAME) || p->tok.starts_line || at_item(p)) return;
+    const char *name = p->tok.name;
+    ds_unit_id unit;
+    bool product = p->tok.glued && name[0] == 'x' && name[1];
+    if (product)
+        ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc,
+                       "'%.40s' behind the value of param '%s': a product is written a * b", name,
+                       param->name);
+    else if (ds_unit_parse(name, strlen(name), &unit))
+        ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc,
+                       "a param is a number without a unit; write the unit where the param is "
+                       "used, as in '%s %s'",
+                       param->name, name);
+    else
+        ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc,
+                       "expected an operator, ',' or the next declaration behind the value of "
+                       "param '%s', found '%.40s'",
+                       param->name, name);
+}
+
 static void parse_param(ds_parser *p, ds_param *param) {
     ds_token name = ds_parser_expect_new_name(p, "for the param");
     const uint64_t *old = ds_map_find(&p->params, DS_KEY(name.name));
@@ -267,6 +293,7 @@ static void parse_param(ds_parser *p, ds_param *param) {
     param->name = name.name;
     param->loc = name.loc;
     param->init = ds_parse_expr(p);
+    refuse_after_value(p, param);
 }
 
 static void parse_params(ds_parser *p) {
@@ -330,6 +357,12 @@ static void unknown_item(ds_parser *p) {
                        p->tok.name, near);
     ds_parser_expected(p,
                        "import, param, axis, topology, mesh, func, program, schedule or scenario");
+}
+
+static bool at_item(const ds_parser *p) {
+    for (uint32_t k = 0; k < N_ITEMS; k++)
+        if (ds_parser_at_word(p, items[k].word)) return true;
+    return false;
 }
 
 static void parse_item(ds_parser *p) {

@@ -366,16 +366,6 @@ void ds_printer_program(ds_printer *p, const ds_program *program) {
     ds_printer_end(p, &program->trivia);
 }
 
-void ds_print_func(const ds_func *func, ds_buf *out) {
-    ds_printer p = {.exprs = &func->module->unit->exprs, .out = out};
-    if (func->rank >= 0) {
-        p.func = func;
-        print_rank(&p, func);
-    } else {
-        ds_printer_func(&p, func);
-    }
-}
-
 void ds_print_op_head(const ds_func *func, const ds_op *op, ds_buf *out) {
     ds_printer p = {.exprs = &func->module->unit->exprs, .func = func, .out = out, .brief = true};
     print_head(&p, op);

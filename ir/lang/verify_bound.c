@@ -562,6 +562,7 @@ static void return_op(bound_walk *w, const ds_op *op) {
 }
 
 static void walk_op(bound_walk *w, const ds_op *op) {
+    if (op->code < DS_OP_FIRST_TABLE_OP) ds_verify__op_attrs(w->ck, &w->env, op);
     switch (op->code) {
     case DS_OP_FOR:
         for_loop(w, op);

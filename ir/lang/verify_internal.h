@@ -71,9 +71,9 @@ void ds_verify__scenario(ds_checker *ck, const ds_module *module);
 void ds_verify__scenario_bound(ds_checker *ck);
 void ds_verify__bound(ds_checker *ck);
 
-/* Attributes against a spec as in ir/ops/ops.h ("name:str cost:quantity"); `what` has them. */
-void ds_verify__attrs(ds_checker *ck, const ds_attr *attrs, uint32_t n, const char *spec,
-                      const char *what);
+/* Attributes of a structural op (with env, on numbers) and of a function's argument. */
+void ds_verify__op_attrs(ds_checker *ck, const ds_env *env, const ds_op *op);
+void ds_verify__arg_attrs(ds_checker *ck, const ds_value_info *arg);
 /* A name that binds an index must not hide a param of its module. */
 void ds_verify__index_name(ds_checker *ck, const ds_module *module, const char *name, ds_loc loc);
 
@@ -196,7 +196,7 @@ void ds_verify__leave(ds_walker *w, const ds_op *region);
 void ds_verify__binders(ds_checker *ck, const ds_func *func, const ds_binder *binders, uint32_t n);
 void ds_verify__call(ds_walker *w, ds_op *op);
 void ds_verify__for(ds_walker *w, ds_op *op);
-void ds_verify__local(ds_walker *w, ds_op *op);
+void ds_verify__local(ds_walker *w, ds_op *region);
 
 /* verify_call.c: a type of op->callee as the caller sees it: mesh arguments and mesh names put in.
  */

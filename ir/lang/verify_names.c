@@ -149,6 +149,20 @@ static const char *other_kind(const ds_module *module, const char *name) {
     return NULL;
 }
 
+/* A visible name that is meant though it is spelled otherwise: @dgx of an import with an alias is
+ * @d.dgx; and where there is only one, it. */
+static const char *hint_of_import(ds_checker *ck, ds_item_kind kind, const char *name,
+                                  const ds_names *names) {
+    ds_arena *arena = &ck->diags->arena;
+    for (uint32_t i = 0; i < names->all.n; i++) {
+        const char *dot = strrchr(names->all.at[i], '.');
+        if (dot && strcmp(dot + 1, name) == 0)
+            return ds_arena_printf(arena, "did you mean @%s?", names->all.at[i]);
+    }
+    if (names->all.n != 1) return NULL;
+    return ds_arena_printf(arena, "the only %s here is @%s", kind_text(kind), names->all.at[0]);
+}
+
 void ds_verify__unknown(ds_checker *ck, const ds_module *module, ds_item_kind kind, ds_loc loc,
                         const char *name) {
     const char *other = other_kind(module, name);
@@ -160,6 +174,7 @@ void ds_verify__unknown(ds_checker *ck, const ds_module *module, ds_item_kind ki
     ds_names names = {0};
     ds_verify__visible(ck, module, kind, &names);
     const char *hint = ds_verify__hint(ck, "@", name, names.all.at, names.all.n);
+    if (!hint) hint = hint_of_import(ck, kind, name, &names);
     ds_verify__error(ck, DS_ERR_NAME, loc, hint, "unknown %s @%s", kind_text(kind), name);
 }
 

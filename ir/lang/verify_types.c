@@ -330,9 +330,7 @@ const ds_op *ds_verify__block(ds_walker *w, const ds_block *block, ds_opcode end
     const ds_op *found = NULL;
     for (uint32_t i = 0; i < block->n_ops; i++) {
         ds_op *op = block->ops[i];
-        if (op->code < DS_OP_FIRST_TABLE_OP)
-            ds_verify__attrs(w->ck, op->attrs, op->n_attrs, ds_op_common_attrs,
-                             ds_op_name(op->code));
+        if (op->code < DS_OP_FIRST_TABLE_OP) ds_verify__op_attrs(w->ck, NULL, op);
         switch (op->code) {
         case DS_OP_FOR:
             ds_verify__for(w, op);
@@ -393,7 +391,7 @@ static void check_signature(ds_walker *w) {
         const ds_value_info *info = ds_value_at(func, func->args[i]);
         ds_verify__binders(w->ck, func, info->binders, info->n_binders);
         ds_verify__set_type(w, func->args[i], NULL, info->loc, "", "");
-        ds_verify__attrs(w->ck, info->attrs, info->n_attrs, "role:str", "an argument");
+        ds_verify__arg_attrs(w->ck, info);
         for (uint32_t j = 0; j < i; j++)
             if (ds_value_at(func, func->args[j])->name == info->name)
                 ds_verify__error(w->ck, DS_ERR_NAME, info->loc, NULL,

@@ -1,16 +1,20 @@
-/* Attributes: the spec "name:type=default name:type! …" of the table against what an op carries. */
+/* Attributes: the spec "name:type{choices}=default name:type! …" of the table against what an op
+ * carries. */
 #include "ir/ops/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const char ds_op_common_attrs[] = "name:str stream:str cost:quantity role:str";
-const char ds_op_collective_attrs[] = "algorithm:str route:str chunks:int=1";
+#define ROLE "role:str{weight,gradient,optimizer,activation,input,buffer}"
+
+const char ds_op_role_attr[] = ROLE;
+const char ds_op_common_attrs[] = "name:str stream:str cost:time " ROLE;
+const char ds_op_collective_attrs[] = "route:str{single} chunks:int=1";
 
 /* One entry of a spec; the texts point into it. */
 typedef struct entry {
-    const char *name, *type, *value; /* value: the default, or NULL */
-    size_t name_n, type_n, value_n;
+    const char *name, *type, *choices, *value; /* value: the default, or NULL; choices likewise */
+    size_t name_n, type_n, choices_n, value_n;
     bool required;
 } entry;
 
@@ -21,8 +25,13 @@ static bool next_entry(const char **at, entry *out) {
     *out = (entry){.name = p, .name_n = strcspn(p, ":")};
     p += out->name_n + 1;
     out->type = p;
-    out->type_n = strcspn(p, "=! ");
+    out->type_n = strcspn(p, "{=! ");
     p += out->type_n;
+    if (*p == '{') {
+        out->choices = ++p;
+        out->choices_n = strcspn(p, "}");
+        p += out->choices_n + 1;
+    }
     if (*p == '!') {
         out->required = true;
         p++;
@@ -43,6 +52,17 @@ static bool type_is(const entry *e, const char *type) {
     return strlen(type) == e->type_n && strncmp(type, e->type, e->type_n) == 0;
 }
 
+static const ds_attr *attr_of(const ds_op *op, const char *name) {
+    return ds_attr_find(op->attrs, op->n_attrs, name);
+}
+
+static bool find_in(const char *const *specs, uint32_t n, const char *name, entry *out) {
+    for (uint32_t s = 0; s < n; s++)
+        for (const char *at = specs[s]; next_entry(&at, out);)
+            if (entry_is(out, name)) return true;
+    return false;
+}
+
 #define N_SPECS 3
 static void specs_of(const ds_op_desc *desc, const char *specs[N_SPECS]) {
     specs[0] = desc->attrs ? desc->attrs : "";
@@ -53,45 +73,50 @@ static void specs_of(const ds_op_desc *desc, const char *specs[N_SPECS]) {
 static bool find_entry(const ds_op_desc *desc, const char *name, entry *out) {
     const char *specs[N_SPECS];
     specs_of(desc, specs);
-    for (uint32_t s = 0; s < N_SPECS; s++)
-        for (const char *at = specs[s]; next_entry(&at, out);)
-            if (entry_is(out, name)) return true;
-    return false;
+    return find_in(specs, N_SPECS, name, out);
 }
 
 /* ---- checking ---- */
 
-static ds_status unknown_attr(const ds_infer *ctx, const ds_op_desc *desc, const ds_attr *attr,
-                              ds_error *err) {
-    const char *names[32];
-    uint32_t n = 0;
-    const char *specs[N_SPECS];
-    specs_of(desc, specs);
-    entry e;
-    for (uint32_t s = 0; s < N_SPECS; s++)
-        for (const char *at = specs[s]; n < 32 && next_entry(&at, &e);)
-            names[n++] = ds_arena_strndup(&ctx->unit->arena, e.name, e.name_n);
-    const char *near = ds_suggest(attr->name, names, n);
-    if (near)
-        return ds_error_set(err, DS_ERR_NAME, attr->loc,
-                            "%s has no attribute '%s'; did you mean '%s'?", desc->name, attr->name,
-                            near);
-    ds_buf list = {0};
-    for (uint32_t i = 0; i < n; i++) ds_buf_printf(&list, "%s%s", i ? ", " : "", names[i]);
-    ds_error_set(err, DS_ERR_NAME, attr->loc, "%s has no attribute '%s'; it takes %s", desc->name,
-                 attr->name, list.text);
-    ds_buf_deinit(&list);
-    return DS_ERR_NAME;
+/* Names for a message: the nearest one, else all of them. */
+typedef struct names {
+    const char *at[32];
+    uint32_t n;
+} names;
+
+static void add_name(const ds_infer *ctx, names *list, const char *text, size_t n) {
+    if (list->n < 32) list->at[list->n++] = ds_arena_strndup(&ctx->unit->arena, text, n);
 }
 
-/* Whether an expression can be an integer, a real, a string. A param is decided when it is bound.
- */
+static const char *joined(const ds_infer *ctx, const names *list) {
+    ds_buf buf = {0};
+    for (uint32_t i = 0; i < list->n; i++) ds_buf_printf(&buf, "%s%s", i ? ", " : "", list->at[i]);
+    const char *text = ds_arena_strdup(&ctx->unit->arena, buf.text ? buf.text : "");
+    ds_buf_deinit(&buf);
+    return text;
+}
+
+static ds_status unknown_attr(const ds_infer *ctx, const ds_attr *attr, const char *const *specs,
+                              uint32_t n_specs, const char *who, ds_error *err) {
+    names known = {0};
+    entry e;
+    for (uint32_t s = 0; s < n_specs; s++)
+        for (const char *at = specs[s]; next_entry(&at, &e);)
+            add_name(ctx, &known, e.name, e.name_n);
+    const char *near = ds_suggest(attr->name, known.at, known.n);
+    if (near)
+        return ds_error_set(err, DS_ERR_NAME, attr->loc,
+                            "%s has no attribute '%s'; did you mean '%s'?", who, attr->name, near);
+    return ds_error_set(err, DS_ERR_NAME, attr->loc, "%s has no attribute '%s'; it takes %s", who,
+                        attr->name, joined(ctx, &known));
+}
+
+/* Whether an expression can be an integer or a real. A param is decided when it is bound. */
 static bool expr_may_be(const ds_infer *ctx, ds_expr e, ds_num_kind kind, ds_loc loc) {
     const ds_expr_node *node = ds_expr_at(&ctx->unit->exprs, e);
-    if (node->kind == DS_EXPR_STR) return kind == DS_NUM_STR;
-    if (node->kind == DS_EXPR_INT) return kind != DS_NUM_STR;
+    if (node->kind == DS_EXPR_STR) return false;
+    if (node->kind == DS_EXPR_INT) return true;
     if (node->kind == DS_EXPR_REAL) return kind == DS_NUM_REAL;
-    if (node->kind != DS_EXPR_PARAM && kind == DS_NUM_STR) return false;
     ds_num value;
     if (!ctx->env || ds_expr_eval(ctx->env, e, loc, &value, NULL) != DS_OK) return true;
     return value.kind == kind || (value.kind == DS_NUM_INT && kind == DS_NUM_REAL);
@@ -102,14 +127,13 @@ static bool attr_fits(const ds_infer *ctx, const ds_attr *attr, const entry *e) 
     if (type_is(e, "bool")) return attr->kind == DS_ATTR_BOOL;
     if (type_is(e, "int")) return is_expr && expr_may_be(ctx, attr->expr, DS_NUM_INT, attr->loc);
     if (type_is(e, "real")) return is_expr && expr_may_be(ctx, attr->expr, DS_NUM_REAL, attr->loc);
-    if (type_is(e, "str"))
-        return attr->kind == DS_ATTR_WORD ||
-               (is_expr && expr_may_be(ctx, attr->expr, DS_NUM_STR, attr->loc));
+    if (type_is(e, "str")) return ds_attr_text(&ctx->unit->exprs, attr) != NULL;
     if (type_is(e, "dtype")) {
         ds_dtype dtype;
         return attr->kind == DS_ATTR_WORD && ds_dtype_parse(attr->word, &dtype);
     }
-    if (type_is(e, "quantity")) return attr->kind == DS_ATTR_QUANTITY;
+    if (type_is(e, "time"))
+        return attr->kind == DS_ATTR_QUANTITY && ds_unit_dimension(attr->unit) == 'T';
     if (is_expr) return expr_may_be(ctx, attr->expr, DS_NUM_INT, attr->loc);
     if (attr->kind != DS_ATTR_LIST) return false;
     for (uint32_t i = 0; i < attr->n_items; i++)
@@ -128,7 +152,7 @@ static const char *type_phrase(const entry *e) {
         {"real", "a number"},
         {"str", "a word or a string"},
         {"dtype", "a dtype"},
-        {"quantity", "a quantity with a unit, such as 3 us"},
+        {"time", "a time, such as 3 us"},
         {"ints", "an integer or a list of integers"},
     };
     for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
@@ -136,20 +160,92 @@ static const char *type_phrase(const entry *e) {
     return "something else";
 }
 
+/* A str attribute is a word or a string as written; a param of that name hides the word. */
+static ds_status wrong_type(const ds_infer *ctx, const ds_attr *attr, const entry *e,
+                            const char *who, ds_error *err) {
+    const ds_expr_node *node =
+        attr->kind == DS_ATTR_EXPR ? ds_expr_at(&ctx->unit->exprs, attr->expr) : NULL;
+    if (type_is(e, "str") && node && node->kind == DS_EXPR_PARAM)
+        return ds_error_set(err, DS_ERR_TYPE, attr->loc,
+                            "%s: attribute '%s' must be a word or a string, but '%s' is a param; "
+                            "write %s = \"%s\"",
+                            who, attr->name, node->name, attr->name, node->name);
+    return ds_error_set(err, DS_ERR_TYPE, attr->loc, "%s: attribute '%s' must be %s", who,
+                        attr->name, type_phrase(e));
+}
+
+static ds_status check_choice(const ds_infer *ctx, const ds_attr *attr, const entry *e,
+                              const char *who, ds_error *err) {
+    names choices = {0};
+    const char *text = ds_attr_text(&ctx->unit->exprs, attr);
+    for (const char *at = e->choices, *end = at + e->choices_n; at < end;) {
+        size_t n = strcspn(at, ",}");
+        if (strlen(text) == n && strncmp(at, text, n) == 0) return DS_OK;
+        add_name(ctx, &choices, at, n);
+        at += n + 1;
+    }
+    if (choices.n == 1)
+        return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                            "%s: %s \"%.40s\" is unknown; the only choice is \"%s\"", who,
+                            attr->name, text, choices.at[0]);
+    const char *near = ds_suggest(text, choices.at, choices.n);
+    return ds_error_set(err, DS_ERR_VALUE, attr->loc, "%s: %s \"%.40s\" is none of %s%s%s%s", who,
+                        attr->name, text, joined(ctx, &choices), near ? "; did you mean '" : "",
+                        near ? near : "", near ? "'?" : "");
+}
+
+static bool is_literal(const ds_exprs *exprs, ds_expr e) {
+    const ds_expr_node *node = ds_expr_at(exprs, e);
+    if (node->kind == DS_EXPR_NEG) node = ds_expr_at(exprs, node->a);
+    return node->kind == DS_EXPR_INT || node->kind == DS_EXPR_REAL;
+}
+
+/* A time is at least a picosecond. Without an env, one that is no literal passes. */
+static ds_status check_time(const ds_infer *ctx, const ds_attr *attr, const char *who,
+                            ds_error *err) {
+    const ds_env literals = {.exprs = &ctx->unit->exprs};
+    if (!ctx->env && !is_literal(literals.exprs, attr->expr)) return DS_OK;
+    const ds_env *env = ctx->env ? ctx->env : &literals;
+    int64_t ps;
+    ds_error why = {0};
+    if (ds_quantity_eval(env, (ds_quantity){attr->expr, attr->unit}, 'T', 1e12, attr->loc, &ps,
+                         &why) != DS_OK)
+        return ds_error_set(err, why.code, attr->loc, "%s: '%s': %s", who, attr->name, why.message);
+    if (ps > 0) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                        "%s: '%s' is a time of 0 ps, but must be at least 1 ps", who, attr->name);
+}
+
+ds_status ds_op_check_attr(const ds_infer *ctx, const ds_attr *attr, const char *const *specs,
+                           uint32_t n_specs, const char *who, ds_error *err) {
+    entry e;
+    if (attr->quoted_name || !find_in(specs, n_specs, attr->name, &e))
+        return unknown_attr(ctx, attr, specs, n_specs, who, err);
+    if (!attr_fits(ctx, attr, &e)) return wrong_type(ctx, attr, &e, who, err);
+    if (e.choices) return check_choice(ctx, attr, &e, who, err);
+    return type_is(&e, "time") ? check_time(ctx, attr, who, err) : DS_OK;
+}
+
+static ds_status check_chunks(const ds_infer *ctx, const ds_attr *attr, ds_error *err) {
+    int64_t chunks = 1;
+    bool known;
+    if (!attr) return DS_OK;
+    DS_TRY(ds_ops__int(&ctx->unit->exprs, ctx->env, attr->expr, attr->loc, &chunks, &known, err));
+    if (!known || chunks == 1) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, attr->loc,
+                        "%s: chunks = %lld: pipelined chunks are not simulated in this version; "
+                        "leave 'chunks' out",
+                        ds_op_name(ctx->op->code), (long long)chunks);
+}
+
 ds_status ds_ops__check_attrs(const ds_infer *ctx, const ds_op_desc *desc, ds_error *err) {
     const ds_op *op = ctx->op;
+    const char *specs[N_SPECS];
+    specs_of(desc, specs);
+    for (uint32_t i = 0; i < op->n_attrs; i++)
+        DS_TRY(ds_op_check_attr(ctx, &op->attrs[i], specs, N_SPECS, desc->name, err));
+    if (desc->flags & DS_OPF_COLLECTIVE) DS_TRY(check_chunks(ctx, attr_of(op, "chunks"), err));
     entry e;
-    for (uint32_t i = 0; i < op->n_attrs; i++) {
-        const ds_attr *attr = &op->attrs[i];
-        if (!find_entry(desc, attr->name, &e)) return unknown_attr(ctx, desc, attr, err);
-        if (!attr_fits(ctx, attr, &e))
-            return ds_error_set(err, DS_ERR_TYPE, attr->loc, "%s: attribute '%s' must be %s",
-                                desc->name, attr->name, type_phrase(&e));
-        for (uint32_t j = 0; j < i; j++)
-            if (strcmp(op->attrs[j].name, attr->name) == 0)
-                return ds_error_set(err, DS_ERR_NAME, attr->loc,
-                                    "%s: attribute '%s' is given twice", desc->name, attr->name);
-    }
     for (const char *at = desc->attrs ? desc->attrs : ""; next_entry(&at, &e);) {
         bool given = false;
         for (uint32_t i = 0; i < op->n_attrs; i++) given |= entry_is(&e, op->attrs[i].name);
@@ -161,10 +257,6 @@ ds_status ds_ops__check_attrs(const ds_infer *ctx, const ds_op_desc *desc, ds_er
 }
 
 /* ---- reading ---- */
-
-static const ds_attr *attr_of(const ds_op *op, const char *name) {
-    return ds_attr_find(op->attrs, op->n_attrs, name);
-}
 
 /* The default's text, NULL if there is none. It ends at a blank or the end of the spec. */
 static const char *default_of(const ds_op *op, const char *name, size_t *n) {
@@ -237,12 +329,7 @@ bool ds_op_attr_bool(const ds_op *op, const char *name) {
 }
 
 const char *ds_ops__attr_text(const ds_op *op, const ds_exprs *exprs, const char *name) {
-    const ds_attr *attr = attr_of(op, name);
-    if (!attr) return NULL;
-    if (attr->kind == DS_ATTR_WORD) return attr->word;
-    if (attr->kind != DS_ATTR_EXPR) return NULL;
-    const ds_expr_node *node = ds_expr_at(exprs, attr->expr);
-    return node->kind == DS_EXPR_STR ? node->name : NULL;
+    return ds_attr_text(exprs, attr_of(op, name));
 }
 
 const char *ds_op_attr_str(const ds_op *op, const ds_unit *unit, const char *name) {

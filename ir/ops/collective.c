@@ -172,10 +172,10 @@ static ds_status same_reduction(const ds_coll *c, uint32_t i, ds_reduction have,
     if (!ds_attr_find(op->attrs, op->n_attrs, "op")) return DS_OK;
     const char *word = ds_ops__attr_text(op, &c->ctx->unit->exprs, "op");
     const char *want = have == DS_RED_MAX ? "max" : "sum";
-    if (word && strcmp(word, want) == 0) return DS_OK;
+    if (strcmp(word, want) == 0) return DS_OK;
     return ds_error_set(err, DS_ERR_SHARDING, op->loc,
                         "%s: operand %u (%s) is a term of a %s, not of a %s", c->name, i,
-                        ds_ops__type_text(c->ctx, c->ctx->in[i]), want, word ? word : "?");
+                        ds_ops__type_text(c->ctx, c->ctx->in[i]), want, word);
 }
 
 ds_status ds_ops__drop_partials(const ds_coll *c, uint32_t i, ds_type *type, ds_error *err) {
@@ -288,17 +288,9 @@ ds_expr ds_ops__sum_of_dims(const ds_coll *c, uint32_t d) {
 
 /* ---- the ops ---- */
 
-ds_status ds_ops__check_reduction(const ds_infer *ctx, ds_error *err) {
-    const char *word = ds_ops__attr_text(ctx->op, &ctx->unit->exprs, "op");
-    if (!word || strcmp(word, "sum") == 0 || strcmp(word, "max") == 0) return DS_OK;
-    return ds_error_set(err, DS_ERR_VALUE, ctx->op->loc, "%s: op '%s' is neither sum nor max",
-                        ds_op_name(ctx->op->code), word);
-}
-
 ds_status ds_ops__all_reduce_infer(const ds_infer *ctx, ds_error *err) {
     ds_coll c;
     DS_TRY(ds_ops__coll(ctx, 0, &c, err));
-    DS_TRY(ds_ops__check_reduction(ctx, err));
     DS_TRY(ds_ops__same_count(&c, err));
     if (c.form == DS_FORM_ACROSS)
         DS_TRY(ds_ops__across_operands(&c, DS_MAX_RANK, err));
@@ -336,7 +328,6 @@ ds_status ds_ops__all_gather_infer(const ds_infer *ctx, ds_error *err) {
 ds_status ds_ops__reduce_scatter_infer(const ds_infer *ctx, ds_error *err) {
     ds_coll c;
     DS_TRY(ds_ops__coll(ctx, DS_COLL_DIM, &c, err));
-    DS_TRY(ds_ops__check_reduction(ctx, err));
     DS_TRY(ds_ops__same_count(&c, err));
     if (c.form == DS_FORM_ACROSS)
         DS_TRY(ds_ops__across_operands(&c, DS_MAX_RANK, err));

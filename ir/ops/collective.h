@@ -46,8 +46,6 @@ ds_status ds_ops__add_splits(const ds_coll *c, uint32_t i, ds_type *type, uint32
  */
 ds_status ds_ops__grow(const ds_coll *c, uint32_t i, ds_type *type, uint32_t d, ds_error *err);
 ds_status ds_ops__shrink(const ds_coll *c, uint32_t i, ds_type *type, uint32_t d, ds_error *err);
-/* The attribute `op`: sum or max. */
-ds_status ds_ops__check_reduction(const ds_infer *ctx, ds_error *err);
 /* The sum over the operands of dim d. */
 ds_expr ds_ops__sum_of_dims(const ds_coll *c, uint32_t d);
 

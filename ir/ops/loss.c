@@ -12,10 +12,6 @@ static ds_status reduction_rule(const ds_rule_args *args, const char *rows, cons
                                 ds_rule *out, ds_error *err) {
     const char *text = ds_ops__attr_text(args->op, args->exprs, "reduction");
     bool none = text && strcmp(text, "none") == 0;
-    if (text && !none && strcmp(text, "mean") != 0 && strcmp(text, "sum") != 0)
-        return ds_error_set(err, DS_ERR_VALUE, args->op->loc,
-                            "%s: reduction '%s' is none of mean, sum, none",
-                            ds_op_name(args->op->code), text);
     return ds_rule_parse(none ? rows : sum, args->op->loc, out, err);
 }
 

@@ -102,7 +102,7 @@ typedef struct ds_op_desc {
                            I: any integer; F: any float, a variable too; _: any; or a dtype */
     int32_t flop_per_point; /* FLOPs per point of the rule's full iteration space */
     uint32_t flags;
-    const char *attrs;    /* "axis:int=-1 causal:bool=false eps:real=1e-5 rule:str" */
+    const char *attrs;    /* "axis:int=-1 causal:bool=false rule:str! op:str{sum,max}=sum" */
     const char *backward; /* how the gradient is made: an op name, or NULL where it follows from
                              the rule or where there is none */
     const char *doc;      /* one sentence for LANGUAGE.md */
@@ -144,11 +144,20 @@ ds_status ds_op_attr_real(const ds_op *op, const ds_env *env, const char *name, 
 bool ds_op_attr_bool(const ds_op *op, const char *name);
 const char *ds_op_attr_str(const ds_op *op, const ds_unit *unit, const char *name);
 
-/* Attribute specs: what every op takes (name, stream, cost) and what every collective takes besides
- * (algorithm, route, chunks). The syntax is that of ds_op_desc.attrs: `name:type`, then `=default`,
- * or `!` where the attribute must be given. Types: int real bool str ints dtype quantity. */
+/* Attribute specs: what every op takes (name, stream, cost, role) and what every communication
+ * takes besides (route, chunks; its algorithms are in its line of the table). The syntax is that of
+ * ds_op_desc.attrs: `name:type`, for a str perhaps `{its,only,values}`, then `=default`, or `!`
+ * where the attribute must be given. Types: int real bool str ints dtype time. */
+extern const char ds_op_role_attr[]; /* role alone: what a value is in memory */
 extern const char ds_op_common_attrs[];
 extern const char ds_op_collective_attrs[];
+
+/* Is the attribute in one of the specs, of its type, one of its values; is a time at least 1 ps?
+ * `who` has it, for messages: "matmul", "the argument %w". `ctx` needs unit and env only; without
+ * env, what depends on params passes. Errors: DS_ERR_NAME, DS_ERR_TYPE, DS_ERR_VALUE with what is
+ * legal or near. O(length of the specs). */
+ds_status ds_op_check_attr(const ds_infer *ctx, const ds_attr *attr, const char *const *specs,
+                           uint32_t n_specs, const char *who, ds_error *err);
 
 /* Is the type legal on its own? Each mesh axis is used once; with ctx->env every dim is at least 1,
  * divisible by the axes that split it (where ctx->axis_size knows them), and uneven sizes are one

@@ -181,7 +181,6 @@ ds_status ds_ops__gather_infer(const ds_infer *ctx, ds_error *err) {
 ds_status ds_ops__reduce_infer(const ds_infer *ctx, ds_error *err) {
     ds_coll c;
     DS_TRY(ds_ops__coll(ctx, DS_COLL_TO, &c, err));
-    DS_TRY(ds_ops__check_reduction(ctx, err));
     if (c.form == DS_FORM_ACROSS) return many_to_one(&c, false, err);
     DS_TRY(ds_ops__same_count(&c, err));
     DS_TRY(ds_ops__one_place(ctx, err));

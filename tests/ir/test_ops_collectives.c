@@ -1,4 +1,4 @@
-/* What each collective does to types, in its four forms (SEMANTICS L5-L7). */
+/* What each collective does to types, in its four forms (LANGUAGE.md, Communication). */
 #include "tests/support/op_text.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +21,7 @@ Test(ops_collectives, all_reduce) {
     BAD("%x: f32[8] partial(dp) on @m", "%y = all_reduce(%x) over dp {op = max}", SHARDING,
         "a term of a sum, not of a max");
     BAD("%x: f32[8] partial(dp) on @m", "%y = all_reduce(%x) over dp {op = min}", VALUE,
-        "neither sum nor max");
+        "op \"min\" is none of sum, max");
     BAD("%x: f32[8] partial(dp) on @m", "%y = all_reduce(%x)", TYPE, "needs one of 'over AXIS'");
     BAD("%x: f32[8] partial(dp) on @m", "%y = all_reduce(%x) over dp across", TYPE, "not several");
     BAD("%x: f32[8] partial(dp) on @m", "%y = all_reduce(%x) over (dp, dp)", SHARDING, "twice");

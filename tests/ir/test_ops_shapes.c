@@ -35,7 +35,7 @@ Test(ops_shapes, attributes) {
     BAD(args, "%y = matmul(%a, %b) {qqqqqq = true}", NAME,
         "it takes transpose_a, transpose_b, name");
     BAD(args, "%y = matmul(%a, %b) {transpose_a = 1}", TYPE, "must be true or false");
-    BAD(args, "%y = matmul(%a, %b) {cost = 3}", TYPE, "quantity with a unit");
+    BAD(args, "%y = matmul(%a, %b) {cost = 3}", TYPE, "a time, such as 3 us");
     OK(args, "%y = matmul(%a, %b) {cost = 3 us, name = \"fc1\", stream = side}", "f32[32, 16]");
     BAD(args, "%y = scale(%a)", TYPE, "scale needs the attribute 'factor' (a number)");
     OK(args, "%y = scale(%a) {factor = 0.5}", "f32[32, 64]");
