@@ -1,6 +1,8 @@
 /* The reference (ir/lang/LANGUAGE.md) against the tables that it documents: one `### name` section
- * for every op of ops.def and no other, and every attribute of an op named in its section. */
+ * for every op of ops.def and no other; every attribute of an op named in its section, with the
+ * values that it may have; every key of a scenario with its values in the tables there. */
 #define _GNU_SOURCE
+#include "ir/lang/scenario.h"
 #include "ir/ops/ops.h"
 
 #include <criterion/criterion.h>
@@ -64,9 +66,58 @@ Test(language, names_every_attribute) {
             snprintf(quoted, sizeof quoted, "`%s`", name);
             cr_expect(strstr(part, quoted), "%s: attribute %s is not in its section",
                       ds_op_name(code), name);
-            at += strcspn(at, " ");
+            const char *choices = at + strcspn(at, "{ ");
+            for (at += strcspn(at, " "); *choices == '{' || *choices == ',';) {
+                choices++;
+                snprintf(quoted, sizeof quoted, "`%.*s`", (int)strcspn(choices, ",}"), choices);
+                cr_expect(strstr(part, quoted), "%s: value %s of %s is not in its section",
+                          ds_op_name(code), quoted, name);
+                choices += strcspn(choices, ",}");
+            }
         }
         free(part);
+    }
+    free(text);
+}
+
+/* The scenario's tables up to the next chapter: one for the top level, one a block. */
+static char *knob_tables(const char *text, const char *block) {
+    const char *at = strstr(text, "\n## The scenario\n");
+    cr_assert_not_null(at);
+    char heading[64];
+    snprintf(heading, sizeof heading, "\nIn `%s`:\n", block);
+    at = *block ? strstr(at, heading) : at;
+    cr_assert_not_null(at, "no table for %s", block);
+    const char *end = strstr(at + 1, "\nIn `");
+    const char *chapter = strstr(at + 1, "\n## ");
+    if (!end || end > chapter) end = chapter;
+    return strndup(at, (size_t)(end - at));
+}
+
+/* A key opens a row, alone or in a list; its choices are in that row. Dtypes are listed once. */
+Test(language, names_every_key_of_a_scenario) {
+    char *text = read_reference();
+    uint32_t n;
+    const ds_knob *knobs = ds_scenario_knobs(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        char *table = knob_tables(text, knobs[i].section), quoted[70];
+        char *row = NULL;
+        snprintf(quoted, sizeof quoted, "`%s`", knobs[i].name);
+        for (char *at = strstr(table, "\n| `"); at && !row; at = strstr(at + 1, "\n| `")) {
+            char *cell = strndup(at, 3 + strcspn(at + 3, "|"));
+            if (strstr(cell, quoted)) row = strndup(at + 1, strcspn(at + 1, "\n"));
+            free(cell);
+        }
+        cr_expect_not_null(row, "%s.%s has no row", knobs[i].section, knobs[i].name);
+        const char *at =
+            knobs[i].choices && !strstr(knobs[i].name, "dtype") ? knobs[i].choices : "";
+        for (; row && *at; at += strspn(at, " ")) {
+            snprintf(quoted, sizeof quoted, "`%.*s`", (int)strcspn(at, " "), at);
+            cr_expect(strstr(row, quoted), "%s: value %s is not in its row", knobs[i].name, quoted);
+            at += strcspn(at, " ");
+        }
+        free(row);
+        free(table);
     }
     free(text);
 }
