@@ -43,6 +43,13 @@ ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const ch
 ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
                            int64_t *ps, const char **algorithm, ds_error *err);
 
+/* Capacity of the link that needs longest for its bytes, by the named algorithm or the first of the
+ * candidates; 0 if no link carries any. Whether a profile's fit knows these links
+ * (ds_cost_collective).
+ */
+ds_status ds_coll_slowest_link(ds_topo *topo, const ds_coll_request *request, int64_t *bytes_per_s,
+                               ds_error *err);
+
 /* Which algorithms compete when the program names none; static. */
 const char *const *ds_coll_candidates(ds_opcode op, uint32_t *n);
 

@@ -86,43 +86,96 @@ static double time_at(run rows, double bytes, ds_buf *explain) {
     return (double)a->ps + ((double)b->ps - (double)a->ps) * t;
 }
 
-/* The efficiency at which a ring on the reference links takes the measured time. */
-static double efficiency_of_rows(const ds_coll_fit *f, run rows, double bytes, ds_buf *explain) {
+/* Bytes on the wire of each member and direction, relative to S, of a ring over n members. */
+static double wire_factor(const ds_coll_fit *f, double n) {
+    const shape *s = shape_of(f->collective);
+    return s && s->steps_per_peer ? s->steps_per_peer * (n - 1) / n : 1;
+}
+
+/* The efficiency at which a ring on the fit's links takes the time `ps`. */
+static double efficiency_of(const ds_coll_fit *f, double bytes, double ps) {
     const shape *s = shape_of(f->collective);
     double n = (double)f->group;
     double steps = s && s->steps_per_peer ? s->steps_per_peer * (n - 1) : 1;
-    double factor = s && s->steps_per_peer ? steps / n : 1;
-    double least = (double)rows.at[0].bytes, most = (double)rows.at[rows.n - 1].bytes;
-    double size = bytes < least ? least : bytes > most ? most : bytes;
     double overhead = (double)f->launch_ps + steps * ((double)f->alpha_ps + (double)f->step_ps);
-    double flow_ps = time_at(rows, size, explain) - overhead;
-    if (flow_ps <= 0) return 1;
-    return factor * size / ((double)f->capacity_bytes_per_s * (flow_ps / (double)DS_PS_PER_S));
-}
-
-/* Efficiency by the fit's rows, or by its curve where it has none; at most 1. */
-static double efficiency(const ds_profiles *p, const ds_coll_fit *f, double bytes,
-                         ds_buf *explain) {
-    run rows = rows_of(p, f);
-    double e = f->e_max;
-    if (rows.n)
-        e = efficiency_of_rows(f, rows, bytes, explain);
-    else if (f->s_half > 0)
-        e = f->e_max * bytes / (bytes + f->s_half);
-    if (explain)
-        ds_buf_printf(explain, "  efficiency %.4g over %u; %s [%s]\n", e < 1 ? e : 1, f->group,
-                      f->basis, f->source);
+    double flow_s = (ps - overhead) / (double)DS_PS_PER_S;
+    if (flow_s <= 0) return 1;
+    double e = wire_factor(f, n) * bytes / ((double)f->capacity_bytes_per_s * flow_s);
     return e < 1 ? e : 1;
 }
 
+/* How well a collective uses links of the fit's capacity: at its size, and once it is so large that
+ * latencies no longer count. */
+typedef struct use {
+    double e, saturated;
+    bool outside; /* of the measured sizes */
+} use;
+
+/* By the fit's rows, or by its curve where it has none. */
+static use use_of(const ds_profiles *p, const ds_coll_fit *f, double bytes, ds_buf *explain) {
+    run rows = rows_of(p, f);
+    use u = {.saturated = f->e_max < 1 ? f->e_max : 1};
+    if (rows.n) {
+        const ds_coll_row *first = &rows.at[0], *last = &rows.at[rows.n - 1];
+        double least = (double)first->bytes, most = (double)last->bytes;
+        double size = bytes < least ? least : bytes > most ? most : bytes;
+        u.e = efficiency_of(f, size, time_at(rows, size, explain));
+        u.saturated = efficiency_of(f, most, (double)last->ps);
+        u.outside = bytes < least || bytes > most;
+    } else {
+        double e = f->s_half > 0 ? f->e_max * bytes / (bytes + f->s_half) : f->e_max;
+        u.e = e < 1 ? e : 1;
+    }
+    if (explain)
+        ds_buf_printf(explain, "  efficiency %.4g over %u; %s [%s]\n", u.e, f->group, f->basis,
+                      f->source);
+    return u;
+}
+
 /* Linear in the group size between the fits below and above. */
-static double efficiency_between(const ds_profiles *p, const ds_coll_fit *f,
-                                 const ds_coll_fit *above, uint32_t group, double bytes,
-                                 ds_buf *explain) {
-    double e = efficiency(p, f, bytes, explain);
-    if (!above) return e;
-    double more = efficiency(p, above, bytes, explain);
-    return e + (more - e) * (double)(group - f->group) / (double)(above->group - f->group);
+static use use_between(const ds_profiles *p, const ds_coll_fit *f, const ds_coll_fit *above,
+                       uint32_t group, double bytes, ds_buf *explain) {
+    use u = use_of(p, f, bytes, explain);
+    if (above) {
+        use more = use_of(p, above, bytes, explain);
+        double t = (double)(group - f->group) / (double)(above->group - f->group);
+        u.e += (more.e - u.e) * t;
+        u.saturated += (more.saturated - u.saturated) * t;
+        u.outside = u.outside || more.outside;
+    }
+    if (u.saturated < u.e) u.saturated = u.e;
+    return u;
+}
+
+static uint64_t to_q32(double e) {
+    uint64_t q32 = (uint64_t)(e * 4294967296.0);
+    return q32 ? q32 : 1;
+}
+
+/* On links of another capacity than the fit's: what its flow lost to latency is added to the launch
+ * as the time that it is. */
+static ds_status carry_over(const ds_coll_fit *f, const use *u, uint32_t group, double bytes,
+                            int64_t link_bytes_per_s, ds_coll_cost *out, ds_buf *explain,
+                            ds_error *err) {
+    double seconds = wire_factor(f, (double)group) * bytes / (double)f->capacity_bytes_per_s;
+    int64_t latency_ps = 0;
+    if (u->e > 0) /* a curve at 0 bytes */
+        DS_TRY(ds_ps_from_seconds(seconds / u->e - seconds / u->saturated, &latency_ps, err));
+    if (!ds_add_i64(out->launch_ps, latency_ps, &out->launch_ps))
+        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
+                            "the latency of a collective exceeds int64 picoseconds");
+    out->efficiency_q32 = to_q32(u->saturated);
+    out->extrapolated = true;
+    if (explain) {
+        ds_buf_put(explain, "  extrapolated: the slowest link has ");
+        ds_print_rate((double)link_bytes_per_s, "B/s", explain);
+        ds_buf_put(explain, ", those of the fit ");
+        ds_print_rate((double)f->capacity_bytes_per_s, "B/s", explain);
+        ds_buf_printf(explain, "; the efficiency of large sizes there, %.4g, and ", u->saturated);
+        ds_print_ps(latency_ps, explain);
+        ds_buf_put(explain, " of latency\n");
+    }
+    return DS_OK;
 }
 
 static void explain_terms(const ds_coll_cost *cost, ds_buf *out) {
@@ -134,16 +187,45 @@ static void explain_terms(const ds_coll_cost *cost, ds_buf *out) {
                   cost->holds_compute ? ", on the compute stream" : "");
 }
 
+/* A group smaller or larger than all that were profiled. Transfers between two have no group. */
+static bool is_group_outside(const ds_coll_fit *f, const ds_coll_fit *above, uint32_t group) {
+    const shape *s = shape_of(f->collective);
+    return s && s->steps_per_peer && !above && f->group != group;
+}
+
+static ds_status terms_of_fit(const ds_profiles *p, const ds_coll_fit *f, const ds_coll_fit *above,
+                              uint32_t group, double bytes, int64_t link_bytes_per_s,
+                              ds_coll_cost *out, ds_buf *explain, ds_error *err) {
+    use u = use_between(p, f, above, group, bytes, explain);
+    bool group_outside = is_group_outside(f, above, group);
+    *out = (ds_coll_cost){.launch_ps = f->launch_ps,
+                          .step_ps = f->step_ps,
+                          .efficiency_q32 = to_q32(u.e),
+                          .from_profile = true,
+                          .extrapolated = u.outside || group_outside,
+                          .holds_compute = f->holds_compute};
+    if (explain && u.outside)
+        ds_buf_put(explain, "  extrapolated: no row of that size; the efficiency of the nearest\n");
+    if (explain && group_outside)
+        ds_buf_printf(explain, "  extrapolated: a group of %u by the fit over %u\n", group,
+                      f->group);
+    if (link_bytes_per_s && link_bytes_per_s != f->capacity_bytes_per_s)
+        return carry_over(f, &u, group, bytes, link_bytes_per_s, out, explain, err);
+    return DS_OK;
+}
+
 ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
-                             uint32_t group, int64_t bytes, ds_coll_cost *out, ds_buf *explain,
-                             ds_error *err) {
+                             uint32_t group, int64_t bytes, int64_t link_bytes_per_s,
+                             ds_coll_cost *out, ds_buf *explain, ds_error *err) {
     *out = (ds_coll_cost){.efficiency_q32 = UINT64_C(1) << 32};
     if (bytes < 0)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s of %" PRId64 " bytes", collective,
                             bytes);
+    const char *software = profiles->profiles.at[profile].software;
     if (explain)
         ds_buf_printf(explain, "%s of %" PRId64 " bytes over %u, profile %s\n", collective, bytes,
                       group, profiles->profiles.at[profile].name);
+    if (explain && *software) ds_buf_printf(explain, "  software: %s\n", software);
     const shape *s = shape_of(collective);
     const ds_coll_fit *above = NULL, *f = NULL;
     double size = (double)bytes;
@@ -154,15 +236,8 @@ ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, cons
         if (f && explain)
             ds_buf_printf(explain, "  no rows; as %s of %.0f bytes\n", f->collective, size);
     }
-    if (f) {
-        double e = efficiency_between(profiles, f, above, group, size, explain);
-        uint64_t q32 = (uint64_t)(e * 4294967296.0);
-        *out = (ds_coll_cost){.launch_ps = f->launch_ps,
-                              .step_ps = f->step_ps,
-                              .efficiency_q32 = q32 ? q32 : 1,
-                              .from_profile = true,
-                              .holds_compute = f->holds_compute};
-    }
+    if (f)
+        DS_TRY(terms_of_fit(profiles, f, above, group, size, link_bytes_per_s, out, explain, err));
     if (explain) explain_terms(out, explain);
     return DS_OK;
 }

@@ -36,13 +36,12 @@ ds_status ds_profiles_find_kind(const ds_profiles *profiles, const char *name, d
                                 uint32_t *kind, ds_error *err);
 
 /* A profile by name, case-insensitive; profile id 0 is "none". It belongs to one device kind;
- * ds_profile_kind of "none" is UINT32_MAX. DS_ERR_NAME with a suggestion. */
+ * ds_profile_kind of "none" is UINT32_MAX. DS_ERR_NAME with what may be meant:
+ * profiles of the device that has this name, else names like it, else all there are. */
 ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name, ds_loc loc,
                                    uint32_t *profile, ds_error *err);
 uint32_t ds_profile_kind(const ds_profiles *profiles, uint32_t profile);
 const char *ds_profile_name(const ds_profiles *profiles, uint32_t profile);
-/* One line: where its numbers come from. "" for "none". */
-const char *ds_profile_source(const ds_profiles *profiles, uint32_t profile);
 uint32_t ds_profiles_n_profiles(const ds_profiles *profiles);
 /* Host time to issue one task, 0 without a profile. */
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile);
@@ -61,6 +60,7 @@ typedef enum ds_cost_mode { DS_COST_MEASURED, DS_COST_FITTED } ds_cost_mode;
 typedef struct ds_cost {
     int64_t ps; /* rounded up */
     ds_cost_origin origin;
+    bool fitted;       /* roofline: by a profile's fit, not by the catalogue's peak */
     bool extrapolated; /* outside the fitted range, clamped at its end */
 } ds_cost;
 
@@ -79,26 +79,37 @@ ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profil
                      ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
                      ds_cost *out, ds_buf *explain, ds_error *err);
 
-/* What a profile adds to a collective of `bytes` (the nccl-tests size) over `group` devices:
+/* What a profile adds to a collective of `bytes` (S, the nccl-tests size) over `group` devices:
  *   time = launch + Σ phases (steps·(alpha + step) + bytes/(capacity·efficiency))
- * launch in ps (0 without a profile), efficiency as a rational num/2^32 ≤ 1 (2^32 without), extra
- * per-step latency in ps. The terms come from the profile's fit for this collective and group size
- * and, where it has measured rows, from those: piecewise linear in time over size, turned into the
- * efficiency that gives that time for a ring on links of the reference capacity and latency. Sizes
+ * launch and extra per-step latency in ps, efficiency as a rational num/2^32 ≤ 1; 0, 0 and 2^32
+ * without a profile. The terms come from the profile's fit for this collective and group size and,
+ * where it has measured rows, from those: piecewise linear in time over size, turned into the
+ * efficiency e that gives that time for a ring on links of the fit's capacity C and latency. Sizes
  * outside the rows keep the efficiency of the nearest. A group size that was not profiled takes
  * launch and step of the largest smaller one (else of the smallest) and an efficiency linear in the
- * group size between its neighbours; a collective that was not profiled takes all_reduce's
- * terms at the size that puts the same bytes on the wire. `holds_compute`: on that stack no compute
- * ran beside this collective; it belongs on the members' compute stream. */
+ * group size between its neighbours; a collective that was not profiled takes all_reduce's terms at
+ * the size that puts the same bytes on the wire.
+ *
+ * That e holds on links of capacity C alone: at small sizes it is low because of time that passes
+ * whatever the bandwidth, and such a time is no factor on another link. `link_bytes_per_s` is the
+ * capacity of the slowest link that the group uses (0: the fit's own). Where it is not C,
+ *   launch grows by the latency wire/(C·e) − wire/(C·e_sat), and efficiency becomes e_sat,
+ * e_sat being the e of the largest measured size, e_max of a curve, and at least e; wire =
+ * 2(n−1)/n·S for an all_reduce, S for a send. At a capacity of C both forms take the same time.
+ *
+ * `extrapolated`: the links, the size or the group lie outside what the fit saw. `holds_compute`:
+ * on that stack no compute ran beside this collective; it belongs on the members' compute stream.
+ * Errors: DS_ERR_VALUE for negative bytes, DS_ERR_OVERFLOW. O(fits + rows). */
 typedef struct ds_coll_cost {
     int64_t launch_ps;
     int64_t step_ps;
     uint64_t efficiency_q32;
     bool from_profile;
+    bool extrapolated;
     bool holds_compute;
 } ds_coll_cost;
 ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
-                             uint32_t group, int64_t bytes, ds_coll_cost *out, ds_buf *explain,
-                             ds_error *err);
+                             uint32_t group, int64_t bytes, int64_t link_bytes_per_s,
+                             ds_coll_cost *out, ds_buf *explain, ds_error *err);
 
 #endif

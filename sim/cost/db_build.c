@@ -85,7 +85,6 @@ static int64_t find_device(builder *b, const char *name) {
 /* text × scale as an exact integer: "12.5" × 1000 = 12500. False if text is not a plain decimal
  * number ≥ 0, if a fraction would be lost or if it overflows. */
 static bool parse_scaled(const char *text, int64_t scale, int64_t *out) {
-    __extension__ typedef __int128 i128;
     int64_t digits = 0, power = 1; /* the number is digits / power */
     bool point = false;
     if (!isdigit((unsigned char)*text)) return false;
@@ -98,7 +97,7 @@ static bool parse_scaled(const char *text, int64_t scale, int64_t *out) {
             !ds_mul_i64(digits, 10, &digits) || !ds_add_i64(digits, *p - '0', &digits))
             return false;
     }
-    i128 scaled = (i128)digits * scale;
+    ds_i128 scaled = (ds_i128)digits * scale;
     if (scaled % power != 0 || scaled / power > INT64_MAX) return false;
     *out = (int64_t)(scaled / power);
     return true;

@@ -51,8 +51,11 @@ static ds_dtype stand_in(const ds_device_kind *kind, ds_dtype dtype) {
 static void explain_work(const query *q) {
     const ds_work *w = q->work;
     ds_buf *out = q->explain;
-    ds_buf_printf(out, "%s %s on %s, profile %s\n  work: ", q->op, ds_dtype_name(w->dtype),
-                  q->kind->name, q->p->profiles.at[q->profile].name);
+    const ds_profile *profile = &q->p->profiles.at[q->profile];
+    ds_buf_printf(out, "%s %s on %s, profile %s\n", q->op, ds_dtype_name(w->dtype), q->kind->name,
+                  profile->name);
+    if (*profile->software) ds_buf_printf(out, "  software: %s\n", profile->software);
+    ds_buf_put(out, "  work: ");
     switch (w->kind) {
     case DS_WORK_GEMM:
     case DS_WORK_CONV:
@@ -140,9 +143,8 @@ static uint32_t lower_bound(const ds_profiles *p, const ds_op_key *key) {
 
 /* t0 + (t1 − t0)(x − x0)/(x1 − x0), rounded up, exact in 128 bits. */
 static int64_t interpolate(const ds_op_row *r0, const ds_op_row *r1, int64_t x) {
-    __extension__ typedef __int128 i128;
     int64_t x0 = r0->key.x, x1 = r1->key.x;
-    i128 weighted = (i128)r0->ps * (x1 - x) + (i128)r1->ps * (x - x0);
+    ds_i128 weighted = (ds_i128)r0->ps * (x1 - x) + (ds_i128)r1->ps * (x - x0);
     return (int64_t)((weighted + (x1 - x0) - 1) / (x1 - x0));
 }
 
@@ -197,6 +199,7 @@ static const ds_fit *best_fit(const query *q, bool flop) {
 /* One side of the roofline. */
 typedef struct bound {
     double seconds; /* negative: not known */
+    bool fitted;
     bool extrapolated;
 } bound;
 
@@ -218,7 +221,7 @@ static bound bound_of(const query *q, const char *what, const ds_fit *f, double 
     bound none = {.seconds = -1};
     if (!f && !(peak > 0)) return none;
     double rate = f ? f->reference_per_s : peak, efficiency = 1;
-    bound b = {0};
+    bound b = {.fitted = f != NULL};
     if (f) {
         double w = work < f->w_min ? f->w_min : work > f->w_max ? f->w_max : work;
         efficiency = f->e_max * w / (w + f->w_half);
@@ -248,7 +251,8 @@ static ds_status roofline(const query *q, ds_cost *out) {
     if (!memory && w->flop > 0 && flop.seconds < 0) return no_cost(q, "peak");
     if (memory && bytes > 0 && traffic.seconds < 0) return no_cost(q, "memory bandwidth");
     bound larger = flop.seconds > traffic.seconds ? flop : traffic;
-    *out = (ds_cost){.origin = DS_COST_ROOFLINE, .extrapolated = larger.extrapolated};
+    *out = (ds_cost){
+        .origin = DS_COST_ROOFLINE, .fitted = larger.fitted, .extrapolated = larger.extrapolated};
     return ds_ps_from_seconds(larger.seconds < 0 ? 0 : larger.seconds, &out->ps, q->err);
 }
 

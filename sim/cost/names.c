@@ -28,48 +28,64 @@ int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
     return profiles->profiles.at[profile].issue_ps;
 }
 
-const char *ds_profile_source(const ds_profiles *profiles, uint32_t profile) {
-    return profiles->profiles.at[profile].source;
-}
-
 const char *ds_cost_origin_name(ds_cost_origin origin) {
     static const char *const names[] = {"exact", "interpolated", "roofline", "given"};
     return origin < DS_COST_ORIGIN_COUNT ? names[origin] : "?";
 }
 
-/* DS_ERR_NAME with the nearest of n lower-case names, spelt as `written` spells it. */
-static ds_status unknown(const char *what, const char *name, const char *const *lower,
-                         const char *const *written, uint32_t n, ds_loc loc, ds_error *err) {
-    char query[64] = "";
-    for (size_t i = 0; name[i] && i < sizeof query - 1; i++)
-        query[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] - 'A' + 'a') : name[i];
-    const char *near = ds_suggest(query, lower, n);
-    for (uint32_t i = 0; near && i < n; i++)
-        if (lower[i] == near)
-            return ds_error_set(err, DS_ERR_NAME, loc, "unknown %s \"%s\"; did you mean \"%s\"?",
-                                what, name, written[i]);
-    return ds_error_set(err, DS_ERR_NAME, loc, "unknown %s \"%s\"", what, name);
+/* Names in lower case, cut to what ds_suggest compares. */
+typedef struct query {
+    char lower[64];
+} query;
+
+static query query_of(const char *name) {
+    query q = {0};
+    for (size_t i = 0; name[i] && i < sizeof q.lower - 1; i++)
+        q.lower[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] - 'A' + 'a') : name[i];
+    return q;
+}
+
+/* The kind of that name or alias, UINT32_MAX if there is none. */
+static uint32_t kind_named(const ds_profiles *p, const char *name) {
+    for (uint32_t i = 0; i < p->kind_names.n; i++)
+        if (strcasecmp(p->kind_names.at[i].name, name) == 0) return p->kind_names.at[i].index;
+    return UINT32_MAX;
 }
 
 ds_status ds_profiles_find_kind(const ds_profiles *profiles, const char *name, ds_loc loc,
                                 uint32_t *kind, ds_error *err) {
+    *kind = kind_named(profiles, name);
+    if (*kind != UINT32_MAX) return DS_OK;
     uint32_t n = profiles->kind_names.n;
-    for (uint32_t i = 0; i < n; i++)
-        if (strcasecmp(profiles->kind_names.at[i].name, name) == 0) {
-            *kind = profiles->kind_names.at[i].index;
-            return DS_OK;
-        }
+    query q = query_of(name);
     ds_arena scratch;
     ds_arena_init(&scratch);
     const char **lower = DS_NEW_N(&scratch, const char *, n);
-    const char **written = DS_NEW_N(&scratch, const char *, n);
-    for (uint32_t i = 0; i < n; i++) {
-        lower[i] = profiles->kind_names.at[i].lower;
-        written[i] = profiles->kind_names.at[i].name;
-    }
-    ds_status status = unknown("device", name, lower, written, n, loc, err);
+    for (uint32_t i = 0; i < n; i++) lower[i] = profiles->kind_names.at[i].lower;
+    const char *near = ds_suggest(q.lower, lower, n), *written = NULL;
+    for (uint32_t i = 0; near && i < n; i++)
+        if (lower[i] == near) written = profiles->kind_names.at[i].name;
     ds_arena_deinit(&scratch);
-    return status;
+    if (!written) return ds_error_set(err, DS_ERR_NAME, loc, "unknown device \"%s\"", name);
+    return ds_error_set(err, DS_ERR_NAME, loc, "unknown device \"%s\"; did you mean \"%s\"?", name,
+                        written);
+}
+
+/* Why a profile may be meant by a name, best first. */
+typedef enum likeness { OF_THAT_DEVICE, ALIKE, ANY, LIKENESS_COUNT } likeness;
+
+static bool is_like(const ds_profiles *p, uint32_t i, const char *name, likeness how) {
+    const ds_profile *profile = &p->profiles.at[i];
+    query q = query_of(name);
+    switch (how) {
+    case OF_THAT_DEVICE:
+        return i && profile->kind == kind_named(p, name);
+    case ALIKE: /* a misspelling, or a part of the name */
+        return ds_suggest(q.lower, &profile->lower, 1) ||
+               (strlen(q.lower) > 1 && strstr(profile->lower, q.lower));
+    default:
+        return i > 0;
+    }
 }
 
 ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name, ds_loc loc,
@@ -80,15 +96,20 @@ ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name
             *profile = i;
             return DS_OK;
         }
-    ds_arena scratch;
-    ds_arena_init(&scratch);
-    const char **lower = DS_NEW_N(&scratch, const char *, n);
-    const char **written = DS_NEW_N(&scratch, const char *, n);
-    for (uint32_t i = 0; i < n; i++) {
-        written[i] = profiles->profiles.at[i].name;
-        lower[i] = profiles->profiles.at[i].lower;
+    ds_buf names = {0};
+    likeness how = OF_THAT_DEVICE;
+    for (; how < LIKENESS_COUNT; how++) {
+        for (uint32_t i = 0; i < n; i++)
+            if (is_like(profiles, i, name, how))
+                ds_buf_printf(&names, "%s\"%s\"", names.n ? ", " : "",
+                              profiles->profiles.at[i].name);
+        if (names.n) break;
     }
-    ds_status status = unknown("profile", name, lower, written, n, loc, err);
-    ds_arena_deinit(&scratch);
+    ds_status status = ds_error_set(err, DS_ERR_NAME, loc, "unknown profile \"%s\"%s%s%s", name,
+                                    !names.n     ? ""
+                                    : how == ANY ? "; there are "
+                                                 : "; did you mean ",
+                                    names.n ? names.text : "", names.n && how != ANY ? "?" : "");
+    ds_buf_deinit(&names);
     return status;
 }

@@ -36,6 +36,19 @@ ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t
     return DS_OK;
 }
 
+const ds_load *ds_phase_slowest(const ds_topo *topo, const ds_phase *phase) {
+    const ds_load *slowest = NULL;
+    double longest = 0;
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        const ds_topo_link *link = ds_topo_link_at(topo, phase->loads[i].link);
+        double seconds = (double)phase->loads[i].bytes_q32 / (double)link->bytes_per_s;
+        if (slowest && seconds <= longest) continue;
+        longest = seconds;
+        slowest = &phase->loads[i];
+    }
+    return slowest;
+}
+
 struct ds_net {
     ds_heap ends;
 };

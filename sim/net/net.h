@@ -33,6 +33,10 @@ typedef struct ds_phase {
 ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32,
                             int64_t *ps, ds_error *err);
 
+/* The load that needs longest alone (the first of equals); NULL if no link carries any. O(n_loads).
+ */
+const ds_load *ds_phase_slowest(const ds_topo *topo, const ds_phase *phase);
+
 /* The active transfers, by end time; ties end in the order in which they were added. */
 typedef struct ds_net ds_net;
 ds_net *ds_net_new(void);

@@ -75,20 +75,6 @@ static void put_members(const ds_plan *plan, const ds_group *g, ds_buf *out) {
     if (g->n_devices > MAX_MEMBERS) ds_buf_printf(out, " and %u more", g->n_devices - MAX_MEMBERS);
 }
 
-/* The link that needs longest for its bytes; NULL if none carries any. */
-static const ds_load *bottleneck(const ds_plan *plan, const ds_phase *phase) {
-    const ds_load *worst = NULL;
-    double longest = 0;
-    for (uint32_t i = 0; i < phase->n_loads; i++) {
-        const ds_topo_link *link = ds_topo_link_at(plan->topo, phase->loads[i].link);
-        double seconds = (double)phase->loads[i].bytes_q32 / (double)link->bytes_per_s;
-        if (worst && seconds <= longest) continue;
-        longest = seconds;
-        worst = &phase->loads[i];
-    }
-    return worst;
-}
-
 static void explain_phase(const ds_plan *plan, const ds_group *g, const ds_phase *phase,
                           uint32_t number, ds_buf *out) {
     ds_phase flow = *phase;
@@ -99,7 +85,7 @@ static void explain_phase(const ds_plan *plan, const ds_group *g, const ds_phase
                   phase->steps == 1 ? "" : "s", ds_report__ps(phase->alpha_ps).s);
     if (g->terms.step_ps)
         ds_buf_printf(out, " (route) + %s (profile)", ds_report__ps(g->terms.step_ps).s);
-    const ds_load *load = bottleneck(plan, phase);
+    const ds_load *load = ds_phase_slowest(plan->topo, phase);
     if (load) {
         const ds_topo_link *link = ds_topo_link_at(plan->topo, load->link);
         ds_buf_printf(out, "; then %s over the slowest link, %s to %s, at %s",
@@ -161,14 +147,16 @@ static void put_indented(const char *text, ds_buf *out) {
 /* The profiles' own words, once for each profile in the group. */
 static void explain_terms(const ds_plan *plan, const ds_group *g, ds_buf *out) {
     uint32_t last = DS_NONE;
+    int64_t link_bytes_per_s;
     ds_buf text = {0};
+    ds_coll_slowest_link(plan->topo, g->request, &link_bytes_per_s, NULL);
     for (uint32_t i = 0; i < g->n_devices; i++) {
         uint32_t profile = plan->profile_of[g->devices[i]];
         if (profile == last || profile == 0) continue;
         last = profile;
         ds_coll_cost cost;
         ds_cost_collective(plan->profiles, profile, ds_op_name(g->request->op), g->n_devices,
-                           g->bytes, &cost, &text, NULL);
+                           g->bytes, link_bytes_per_s, &cost, &text, NULL);
     }
     put_indented(text.n ? text.text : "no profile: latency and bandwidth of the links alone", out);
     ds_buf_deinit(&text);

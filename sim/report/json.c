@@ -14,7 +14,7 @@ static void put_times(ds_json *json, const ds_account *a) {
     ds_json_key_int(json, "idle_ps", a->idle_ps);
 }
 
-/* Shares of compute time by where the durations come from. */
+/* Shares of compute time, and of transfer time, by where the durations come from. */
 static void put_origins(ds_json *json, const ds_account *a) {
     double whole = 0;
     for (int o = 0; o < DS_COST_ORIGIN_COUNT; o++) whole += (double)a->origin_ps[o];
@@ -26,6 +26,17 @@ static void put_origins(ds_json *json, const ds_account *a) {
     ds_json_end_object(json);
     ds_json_key_double(json, "cost_extrapolated",
                        ds_report__share((double)a->extrapolated_ps, whole));
+    ds_json_key_double(json, "cost_fitted", ds_report__share((double)a->fitted_ps, whole));
+    whole = 0;
+    for (int o = 0; o < DS_COMM_ORIGIN_COUNT; o++) whole += (double)a->comm_origin_ps[o];
+    ds_json_key(json, "comm_origin");
+    ds_json_begin_object(json);
+    for (int o = 0; o < DS_COMM_ORIGIN_COUNT; o++)
+        ds_json_key_double(json, ds_comm_origin_name((ds_comm_origin)o),
+                           ds_report__share((double)a->comm_origin_ps[o], whole));
+    ds_json_end_object(json);
+    ds_json_key_double(json, "comm_extrapolated",
+                       ds_report__share((double)a->comm_extrapolated_ps, whole));
 }
 
 static void put_capacity(ds_json *json, int64_t bytes) {
@@ -142,6 +153,7 @@ static void put_collectives(ds_json *json, const ds_result *r) {
         ds_json_key_int(json, "total_ps", ops[i].ps);
         ds_json_key_double(json, "bus_bytes_per_s",
                            ds_report__share(ops[i].bus_bytes, (double)ops[i].ps * 1e-12));
+        ds_json_key_bool(json, "extrapolated", ops[i].group->terms.extrapolated);
         ds_json_end_object(json);
     }
     ds_json_end_array(json);

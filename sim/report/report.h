@@ -5,6 +5,16 @@
 #include "sim/engine/engine.h"
 #include "sim/mem/mem.h"
 
+/* What a communication's duration rests on: a profile's fit for such collectives, the links'
+ * latency and bandwidth alone, or the program's {cost = …}. */
+typedef enum ds_comm_origin {
+    DS_COMM_PROFILE,
+    DS_COMM_LINKS,
+    DS_COMM_GIVEN,
+    DS_COMM_ORIGIN_COUNT
+} ds_comm_origin;
+const char *ds_comm_origin_name(ds_comm_origin origin);
+
 /* Where a class's time goes. At each instant a device is computing, else in exposed communication
  * (a started transfer), else idle: compute + exposed + idle = step, exactly, on every device. */
 typedef struct ds_account {
@@ -17,7 +27,11 @@ typedef struct ds_account {
     double flop;       /* sum over its compute tasks */
     double peak_share; /* sum of flop / peak of their dtype, in seconds at peak */
     int64_t origin_ps[DS_COST_ORIGIN_COUNT]; /* compute_ps by where durations come from */
+    int64_t fitted_ps;                       /* of the roofline: by a profile's efficiency curves */
     int64_t extrapolated_ps;
+    int64_t
+        comm_origin_ps[DS_COMM_ORIGIN_COUNT]; /* its transfers' durations, overlaps counted twice */
+    int64_t comm_extrapolated_ps;
 } ds_account;
 
 typedef struct ds_sim_options {

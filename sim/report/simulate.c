@@ -50,11 +50,27 @@ static int64_t overlap(const span *a, uint32_t n_a, const span *b, uint32_t n_b)
 static void add_compute(const ds_result *r, uint32_t task, ds_account *a) {
     const ds_variant *v = ds_plan_task_variant(r->plan, task);
     a->origin_ps[v->cost.origin] += v->ps;
+    if (v->cost.fitted) a->fitted_ps += v->ps;
     if (v->cost.extrapolated) a->extrapolated_ps += v->ps;
     a->flop += (double)v->work.flop;
     const ds_class *c = &r->plan->classes[r->plan->task_class[task]];
     double peak = ds_profiles_kind(r->plan->profiles, c->kind)->peak_flop_per_s[v->work.dtype];
     if (peak > 0) a->peak_share += (double)v->work.flop / peak;
+}
+
+const char *ds_comm_origin_name(ds_comm_origin origin) {
+    static const char *const names[] = {"profile", "links", "given"};
+    return origin < DS_COMM_ORIGIN_COUNT ? names[origin] : "?";
+}
+
+static void add_comm(const ds_result *r, uint32_t task, ds_account *a) {
+    const ds_group *g = r->plan->activities[r->plan->task_activity[task]].group;
+    int64_t ps = r->run.end_ps[task] - r->run.start_ps[task];
+    ds_comm_origin origin = !g->request             ? DS_COMM_GIVEN
+                            : g->terms.from_profile ? DS_COMM_PROFILE
+                                                    : DS_COMM_LINKS;
+    a->comm_origin_ps[origin] += ps;
+    if (g->terms.extrapolated) a->comm_extrapolated_ps += ps;
 }
 
 /* Compute and communication spans of every class, in one pass over the tasks. */
@@ -72,7 +88,10 @@ static void account(ds_result *r) {
         ds_account *a = &r->accounts[plan->task_class[t]];
         a->n_tasks++;
         if (r->run.end_ps[t] > a->end_ps) a->end_ps = r->run.end_ps[t];
-        if (plan->task_activity[t] == DS_NONE) add_compute(r, t, a);
+        if (plan->task_activity[t] == DS_NONE)
+            add_compute(r, t, a);
+        else
+            add_comm(r, t, a);
     }
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         ds_account *a = &r->accounts[c];

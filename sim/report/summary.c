@@ -104,21 +104,59 @@ static void put_time(const ds_result *r, ds_buf *out) {
                   ds_report__percent(r->bubble_fraction).s);
 }
 
-static void put_origins(const ds_result *r, ds_buf *out) {
-    const ds_account *a = &r->accounts[r->critical];
+/* " (fitted curves)": what the roofline's rates are. */
+static void put_roofline(const ds_account *a, ds_buf *out) {
+    int64_t bare_ps = a->origin_ps[DS_COST_ROOFLINE] - a->fitted_ps;
+    double whole = (double)a->origin_ps[DS_COST_ROOFLINE];
+    if (!bare_ps)
+        ds_buf_put(out, " (fitted curves)");
+    else if (!a->fitted_ps)
+        ds_buf_put(out, " (catalogue peaks)");
+    else
+        ds_buf_printf(out, " (fitted curves %s, catalogue peaks %s)",
+                      ds_report__percent((double)a->fitted_ps / whole).s,
+                      ds_report__percent((double)bare_ps / whole).s);
+}
+
+static void put_compute_origins(const ds_account *a, ds_buf *out) {
     double whole = 0;
     for (int o = 0; o < DS_COST_ORIGIN_COUNT; o++) whole += (double)a->origin_ps[o];
     if (!(whole > 0)) return;
-    ds_buf_put(out, "\nWhere its compute durations come from\n  ");
+    ds_buf_put(out, "  compute        ");
     for (int o = 0, n = 0; o < DS_COST_ORIGIN_COUNT; o++) {
         if (!a->origin_ps[o]) continue;
         ds_buf_printf(out, "%s%s %s", n++ ? ", " : "", ds_cost_origin_name((ds_cost_origin)o),
                       ds_report__percent((double)a->origin_ps[o] / whole).s);
+        if (o == DS_COST_ROOFLINE) put_roofline(a, out);
     }
     if (a->extrapolated_ps)
-        ds_buf_printf(out, " (outside the fitted range: %s)",
+        ds_buf_printf(out, "; extrapolated %s",
                       ds_report__percent((double)a->extrapolated_ps / whole).s);
     ds_buf_putc(out, '\n');
+}
+
+static void put_comm_origins(const ds_account *a, ds_buf *out) {
+    static const char *const texts[] = {"fitted profile", "links alone", "given"};
+    double whole = 0;
+    for (int o = 0; o < DS_COMM_ORIGIN_COUNT; o++) whole += (double)a->comm_origin_ps[o];
+    if (!(whole > 0)) return;
+    ds_buf_put(out, "  communication  ");
+    for (int o = 0, n = 0; o < DS_COMM_ORIGIN_COUNT; o++)
+        if (a->comm_origin_ps[o])
+            ds_buf_printf(out, "%s%s %s", n++ ? ", " : "", texts[o],
+                          ds_report__percent((double)a->comm_origin_ps[o] / whole).s);
+    if (a->comm_extrapolated_ps)
+        ds_buf_printf(out, "; extrapolated %s",
+                      ds_report__percent((double)a->comm_extrapolated_ps / whole).s);
+    ds_buf_putc(out, '\n');
+}
+
+static void put_origins(const ds_result *r, ds_buf *out) {
+    ds_buf lines = {0};
+    put_compute_origins(&r->accounts[r->critical], &lines);
+    put_comm_origins(&r->accounts[r->critical], &lines);
+    if (lines.n) ds_buf_printf(out, "\nWhere its durations come from\n%s", lines.text);
+    ds_buf_deinit(&lines);
 }
 
 /* ---- ops ---- */
@@ -137,8 +175,9 @@ static void put_op(const ds_result *r, const ds_op_total *op, ds_buf *out) {
                   (long long)op->n, name.text);
     double seconds = (double)op->ps * 1e-12;
     if (op->group && seconds > 0)
-        ds_buf_printf(out, "  %s, bus %s", ds_report__algorithm(op->group),
-                      ds_report__rate(op->bus_bytes / seconds, "B/s").s);
+        ds_buf_printf(out, "  %s, bus %s%s", ds_report__algorithm(op->group),
+                      ds_report__rate(op->bus_bytes / seconds, "B/s").s,
+                      op->group->terms.extrapolated ? ", extrapolated" : "");
     else if (seconds > 0 && op->record->variants[0].work.kind == DS_WORK_MEMORY)
         ds_buf_printf(out, "  %s", ds_report__rate(op->memory_bytes / seconds, "B/s").s);
     else if (seconds > 0 && op->flop > 0)

@@ -40,7 +40,7 @@ TestSuite(cost_collective, .init = set_up, .fini = tear_down);
 
 static ds_coll_cost terms(const char *collective, uint32_t group, int64_t bytes) {
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes, &cost, NULL, NULL),
+    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes, 0, &cost, NULL, NULL),
                  DS_OK);
     cr_assert(cost.from_profile);
     return cost;
@@ -54,7 +54,7 @@ static void expect_e(const char *collective, uint32_t group, int64_t bytes, doub
 
 Test(cost_collective, without_a_profile_nothing_is_added) {
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, 0, "all_reduce", 8, 1000, &cost, NULL, NULL), DS_OK);
+    cr_assert_eq(ds_cost_collective(p, 0, "all_reduce", 8, 1000, 0, &cost, NULL, NULL), DS_OK);
     cr_assert_eq(cost.launch_ps, 0);
     cr_assert_eq(cost.step_ps, 0);
     cr_assert_eq(cost.efficiency_q32, ONE);
@@ -89,14 +89,66 @@ Test(cost_collective, other_collectives_by_bytes_on_the_wire) {
     expect_e("reduce_scatter", 2, 2000000, 0.5);
     expect_e("recv", 2, 1000000, 0.4);
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, "reshard", 2, 1, &cost, NULL, NULL), DS_OK);
+    cr_assert_eq(ds_cost_collective(p, profile, "reshard", 2, 1, 0, &cost, NULL, NULL), DS_OK);
     cr_assert_not(cost.from_profile);
+}
+
+static ds_coll_cost on_links(const char *collective, uint32_t group, int64_t bytes,
+                             int64_t link_bytes_per_s) {
+    ds_coll_cost cost;
+    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes, link_bytes_per_s, &cost,
+                                    NULL, NULL),
+                 DS_OK);
+    return cost;
+}
+
+/* 2e6 bytes take 40 us of flow at 100 GB/s where 2e6/(0.8 x 100 GB/s) = 25 us would do at the
+ * efficiency of 4e6 bytes: 15 us are latency, on whatever link. */
+Test(cost_collective, on_other_links_lost_time_stays_a_time) {
+    static const int64_t others[] = {25000000000, 99999999999, 900000000000};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        ds_coll_cost cost = on_links("all_reduce", 2, 2000000, others[i]);
+        cr_expect_eq(cost.launch_ps, 25000000, "%lld", (long long)cost.launch_ps);
+        cr_expect_float_eq((double)cost.efficiency_q32 / (double)ONE, 0.8, 1e-9);
+        cr_expect(cost.extrapolated && cost.from_profile && cost.holds_compute);
+    }
+    ds_coll_cost same = on_links("all_reduce", 2, 2000000, 100000000000);
+    cr_expect_eq(same.launch_ps, 10000000);
+    cr_expect_float_eq((double)same.efficiency_q32 / (double)ONE, 0.5, 1e-9);
+    cr_expect_not(same.extrapolated);
+    /* launch + 2 alpha + flow: the row's 52 us either way */
+    cr_expect_float_eq(10 + 2 + 20 / 0.5, 25 + 2 + 20 / 0.8, 1e-9);
+}
+
+/* send: e = 0.8 S/(S + 1e6) = 0.4 at 1e6, so 10 us/0.4 - 10 us/0.8 = 12.5 us of latency. */
+Test(cost_collective, on_other_links_a_curve_keeps_its_maximum) {
+    ds_coll_cost cost = on_links("recv", 2, 1000000, 10000000000);
+    cr_expect_eq(cost.launch_ps, 15500000, "%lld", (long long)cost.launch_ps);
+    cr_expect_float_eq((double)cost.efficiency_q32 / (double)ONE, 0.8, 1e-9);
+    cr_expect(cost.extrapolated);
+    cr_expect_eq(on_links("send", 2, 0, 10000000000).launch_ps, 3000000);
+    /* e is at its maximum: nothing to carry over */
+    cr_expect_eq(on_links("all_reduce", 8, 1000000, 10000000000).launch_ps, 20000000);
+    /* over 4, halfway: e = 0.625, e_sat = 0.775; wire = 1.5e6 B, 15 us at 100 GB/s */
+    double latency = 15 / 0.625 - 15 / 0.775;
+    cr_expect_float_eq((double)on_links("all_reduce", 4, 1000000, 1).launch_ps,
+                       (10 + latency) * 1e6, 1);
+}
+
+Test(cost_collective, beyond_what_was_measured_is_marked) {
+    cr_expect_not(terms("all_reduce", 2, 1000000).extrapolated);
+    cr_expect_not(terms("all_reduce", 4, 2000000).extrapolated, "between 2 and 6");
+    cr_expect(terms("all_reduce", 2, 999999).extrapolated, "smaller than the rows");
+    cr_expect(terms("all_gather", 2, 8000002).extrapolated, "as 4000001 bytes");
+    cr_expect(terms("all_reduce", 7, 2000000).extrapolated, "more than 6");
+    cr_expect_not(terms("permute", 7, 2000000).extrapolated, "pairs, however many");
+    cr_expect_not(on_links("all_reduce", 8, 1, 0).holds_compute);
 }
 
 Test(cost_collective, the_explanation_names_sources) {
     ds_buf text = {0};
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, "all_gather", 2, 3000000, &cost, &text, NULL),
+    cr_assert_eq(ds_cost_collective(p, profile, "all_gather", 2, 3000000, 0, &cost, &text, NULL),
                  DS_OK);
     cr_assert_not_null(strstr(text.text, "as all_reduce of 1500000 bytes"), "%s", text.text);
     cr_assert_not_null(strstr(text.text, "1000000 to 2000000 bytes [s: somewhere @r1]"), "%s",
@@ -122,7 +174,7 @@ Test(cost_committed, a_ring_on_the_reference_links_takes_the_measured_time) {
         uint32_t n = (uint32_t)atoi(row[1]);
         double bytes = atof(row[2]), us = atof(row[3]), steps = 2.0 * (n - 1);
         ds_coll_cost cost;
-        cr_assert_eq(ds_cost_collective(all, id, row[0], n, (int64_t)bytes, &cost, NULL, &err),
+        cr_assert_eq(ds_cost_collective(all, id, row[0], n, (int64_t)bytes, 0, &cost, NULL, &err),
                      DS_OK);
         double e = (double)cost.efficiency_q32 / (double)ONE;
         double predicted =

@@ -229,6 +229,12 @@ Test(cost_lookup, names) {
     cr_assert_eq(ds_profiles_find_profile(p, "none", DS_NOWHERE, &found, &err), DS_OK);
     cr_assert_eq(found, 0);
     cr_assert_eq(ds_profiles_find_profile(p, "Q", DS_NOWHERE, &found, &err), DS_ERR_NAME);
+    cr_assert_str_eq(err.message, "unknown profile \"Q\"; did you mean \"P\"?");
+    cr_assert_eq(ds_profiles_find_profile(p, "B1", DS_NOWHERE, &found, &err), DS_ERR_NAME);
+    cr_assert_str_eq(err.message, "unknown profile \"B1\"; did you mean \"P\"?", "%s", err.message);
+    cr_assert_eq(ds_profiles_find_profile(p, "elsewhere", DS_NOWHERE, &found, &err), DS_ERR_NAME);
+    cr_assert_str_eq(err.message, "unknown profile \"elsewhere\"; there are \"P\"", "%s",
+                     err.message);
     cr_assert_eq(ds_profile_issue_ps(p, profile), 2500000);
     cr_assert_eq(ds_profile_issue_ps(p, 0), 0);
     cr_assert_eq(ds_profile_kind(p, profile), box);
@@ -314,6 +320,24 @@ Test(cost_committed, rows_come_back_exactly) {
     check_rows("A100-SXM4-80GB", DS_SOURCE_DIR "/cost_profiles/A100-SXM4-80GB/ops.csv");
     check_rows("H100-SXM5-80GB", DS_SOURCE_DIR "/cost_profiles/H100-SXM5-80GB/ops.csv");
     check_rows("A40", DS_SOURCE_DIR "/cost_profiles/A40/ops.csv");
+    ds_profiles_free(p);
+}
+
+static void expect_meant(const char *name, const char *message) {
+    uint32_t found;
+    ds_error err = {0};
+    cr_assert_eq(ds_profiles_find_profile(p, name, DS_NOWHERE, &found, &err), DS_ERR_NAME);
+    cr_expect_str_eq(err.message, message, "%s", err.message);
+}
+
+Test(cost_committed, an_unknown_profile_brings_what_may_be_meant) {
+    p = cost_tree_load_committed();
+    expect_meant("A100", "unknown profile \"A100\"; did you mean \"A100-SXM4-80GB\"?");
+    expect_meant("h100-sxm-80gb",
+                 "unknown profile \"h100-sxm-80gb\"; did you mean \"H100-SXM5-80GB\"?");
+    expect_meant("V100", "unknown profile \"V100\"; did you mean \"V100-PCIE-16GB\"?");
+    expect_meant("SXM", "unknown profile \"SXM\"; did you mean \"A100-SXM4-80GB\", "
+                        "\"H100-SXM5-80GB\"?");
     ds_profiles_free(p);
 }
 

@@ -73,6 +73,8 @@ Test(report_json, is_the_timeline_worked_out_by_hand) {
     /* idle: 5 us of d[0] and 3 us of d[1], of 2 times 10 us */
     cr_expect_float_eq(number_at(json, "bubble_fraction"), 0.4, 1e-12);
     cr_expect_float_eq(number_at(json_object_get(json, "cost_origin"), "given"), 1, 0);
+    cr_expect_float_eq(number_at(json_object_get(json, "comm_origin"), "links"), 1, 0);
+    cr_expect_float_eq(number_at(json, "comm_extrapolated"), 0, 0);
     /* x and a at once on d[0] */
     cr_expect_eq(int_at(json, "peak_memory_bytes"), 2000);
     cr_expect(json_is_true(json_object_get(json, "fits")));
@@ -136,6 +138,12 @@ static void compare(json_t *json, const ds_result *r, const char *name) {
     for (int o = 0; o < 4; o++)
         shares += number_at(json_object_get(json, "cost_origin"), origins[o]);
     cr_expect_float_eq(shares, 1, 1e-12);
+    static const char *const comm_origins[] = {"profile", "links", "given"};
+    shares = 0;
+    for (int o = 0; o < 3; o++)
+        shares += number_at(json_object_get(json, "comm_origin"), comm_origins[o]);
+    bool communicates = a->exposed_comm_ps + a->hidden_comm_ps > 0;
+    cr_expect_float_eq(shares, communicates ? 1 : 0, 1e-12, "%s: %g", name, shares);
     int64_t devices = 0, instances = 0;
     size_t i;
     json_t *cls;

@@ -103,7 +103,8 @@ Test(report_summary, says_where_the_time_goes) {
     expect(&text, "8 op instances as 4 tasks: 1 device class\n");
     expect(&text, "Time of d[0], the last to end (2 alike)");
     expect(&text, "        3  relu main/l/act");
-    expect(&text, "given ");
+    expect(&text, "  compute        roofline ");
+    expect(&text, " (catalogue peaks), given ");
     cr_expect_not(strstr(text.text, "DOES NOT FIT"));
     for (const char *line = text.text; *line;) {
         size_t n = strcspn(line, "\n");
