@@ -1,8 +1,10 @@
 /* scenarios/distir-mlp.dir against the measured steps of DistIR's experiment
- * (tests/data/distir_mlp.csv): mean absolute error at most 8 % and rank correlation at least 0.98,
- * on the rows that the profile was fitted to and on those that it was not. DistIR's own simulator
- * is off by 46 % over the published experiment; its predictions stand in the same file, so its
- * error on these rows is checked too. */
+ * (tests/data/distir_mlp.csv): mean absolute error at most 8 % and rank correlation at least 0.98
+ * is what was promised, on the 45 rows that the profile was fitted to and on the 9 that it was not.
+ * What it reaches is 2.9 % and 2.8 %, so 4 % is the bound against getting worse. The 9 rows were
+ * looked at while the profile was made, not fitted to: they do not stand for data that nobody has
+ * seen. DistIR's own simulator is off by 46 % over the published experiment; its predictions stand
+ * in the same file, so its error on these rows is checked too. */
 #include "tests/support/sim.h"
 
 #include "ir/base/csv.h"
@@ -13,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ROWS 100
+#define MAX_ROWS       100
+#define PROMISED_ERROR 0.08
+#define REACHED_ERROR  0.04 /* 2.9 % and 2.8 %, and room for the choice of another constant */
 
 typedef struct row {
     double measured_ms, predicted_ms, distir_ms;
@@ -50,7 +54,8 @@ static void check(const row *rows, uint32_t n, const char *name) {
     double rho = spearman(x, y, n);
     printf("%s: %u rows, mean |error| %.2f %%, Spearman %.4f (DistIR's simulator: %.1f %%)\n", name,
            n, 100 * error, rho, 100 * distir);
-    cr_expect_leq(error, 0.08, "%s", name);
+    cr_expect_leq(error, PROMISED_ERROR, "%s", name);
+    cr_expect_leq(error, REACHED_ERROR, "%s: worse than it was", name);
     cr_expect_geq(rho, 0.98, "%s", name);
     cr_expect_geq(distir, 0.4, "%s: the rows are the published ones", name);
 }
@@ -94,6 +99,6 @@ Test(distir, predicts_the_measured_steps) {
     cr_assert_eq(n_calib, 45);
     cr_assert_eq(n_val, 9);
     check(calib, n_calib, "rows the profile was fitted to");
-    check(val, n_val, "rows it was not fitted to");
+    check(val, n_val, "rows it was not fitted to (looked at)");
     ds_csv_deinit(&csv);
 }

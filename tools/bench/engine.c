@@ -77,7 +77,7 @@ static uint64_t read_counter(int counter) {
     return value;
 }
 
-/* Runs this program once more, smaller, under callgrind; 0 if valgrind is not there. */
+/* Runs this program once more, smaller, under callgrind; 0 if there is no valgrind to count. */
 static double instructions_by_callgrind(const char *self) {
     char command[1024], line[256];
     snprintf(command, sizeof command,
@@ -129,13 +129,13 @@ static void measure(const ds_plan *plan, const char *self) {
     printf("        %.2f million op instances a second (median of %d runs; slowest %.2f, fastest "
            "%.2f)\n",
            n / times[RUNS / 2] * 1e-6, RUNS, n / times[RUNS - 1] * 1e-6, n / times[0] * 1e-6);
-    if (instructions)
-        printf("        %.0f instructions an instance (processor's counter)\n",
-               (double)instructions / n);
+    double an_instance = instructions ? (double)instructions / n : instructions_by_callgrind(self);
+    if (an_instance > 0)
+        printf("        %.0f instructions an instance (%s)\n", an_instance,
+               instructions ? "processor's counter" : "callgrind, 100 layers");
     else
         printf(
-            "        %.0f instructions an instance (callgrind, 100 layers; 0: no valgrind here)\n",
-            instructions_by_callgrind(self));
+            "        instructions are not counted: neither a processor's counter nor valgrind\n");
     if (counter >= 0) close(counter);
 }
 
