@@ -1,7 +1,7 @@
 /* Random numbers that are pure functions of what they belong to.
  *
  * A simulation draws by counter: the number for (seed, run, device, op instance) is the same
- * however many threads run and in whatever order they ask (SEMANTICS S6). Tests that just want a
+ * however many threads run and in whatever order they ask. Tests that just want a
  * stream use the sequential generator. Neither is for cryptography.
  *
  * Source: splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA

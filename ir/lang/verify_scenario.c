@@ -307,7 +307,7 @@ static void check_ep(ds_checker *ck, const int64_t size[N_DEGREES]) {
                      (long long)ep, (long long)groups);
 }
 
-/* An explicit mesh must agree with the degrees that the strategy spells out (SEMANTICS L2). */
+/* An explicit mesh must agree with the degrees that the strategy spells out. */
 static void check_mesh_agrees(ds_checker *ck, const int64_t size[N_DEGREES]) {
     const ds_mesh *mesh = ds_scenario_mesh(ck->unit);
     if (!mesh) return;

@@ -77,7 +77,7 @@ ds_status ds_ops__same_splits(const ds_infer *ctx, const ds_dim *a, const ds_dim
 /* Same dtype, rank and global sizes? If not, an error that shows both. */
 ds_status ds_ops__same_shape(const ds_infer *ctx, const ds_type *a, const ds_type *b,
                              ds_error *err);
-/* All operands on one place: SEMANTICS L2. */
+/* All operands on one place: an op never moves data. */
 ds_status ds_ops__one_place(const ds_infer *ctx, ds_error *err);
 /* Which partials of the operands the results inherit (at most DS_MAX_RANK); none if there are none.
  */

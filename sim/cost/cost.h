@@ -1,4 +1,4 @@
-/* What an operation costs on a device, and where the number comes from (SEMANTICS S2, S8).
+/* What an operation costs on a device, and where the number comes from.
  *
  * Everything is loaded from profiles.db into memory once; a loaded ds_profiles is immutable (but
  * for its owner, see sim/cost/constant.h) and may be shared between threads. A *profile* is a named
@@ -64,7 +64,7 @@ typedef struct ds_cost {
     bool extrapolated; /* outside the fitted range, clamped at its end */
 } ds_cost;
 
-/* Time of one op on one device (SEMANTICS S8), the first of these that there is:
+/* Time of one op on one device, the first of these that there is:
  *   exact         the profile's row of this shape (the median, if it was measured more than once)
  *   interpolated  t0 + (t1 - t0)(x - x0)/(x1 - x0) between rows whose keys differ in x alone, with
  *                 x0 < x < x1 <= 2 x0; x is m of a GEMM, tokens of a memory op, batch of attention

@@ -1,5 +1,5 @@
 /* profiles.db → memory. Every table is read once, front to back, into arrays of the arena; rows of
- * measurement are sorted and duplicates become their median (SEMANTICS S8). Row ids of devices and
+ * measurement are sorted and duplicates become their median. Row ids of devices and
  * profiles become indices; a source becomes one line of text.
  *
  * The file is opened immutable: no locks, no journal, any number of readers. */

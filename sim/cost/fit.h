@@ -1,5 +1,5 @@
 /* Fits: from measurements to the constants of cost_profiles/, by tools/fit. No run and no build
- * fits anything (SEMANTICS S4); what comes out of here is committed as numbers.
+ * fits anything; what comes out of here is committed as numbers.
  *
  * GSL's default error handler ends the process. The first call here switches it off, once, for the
  * whole process; every failure of GSL then is a ds_error. All functions may be called from several

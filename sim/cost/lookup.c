@@ -1,4 +1,4 @@
-/* The cost of one op: measured row, interpolation, roofline (SEMANTICS S8).
+/* The cost of one op: measured row, interpolation, roofline.
  *
  * Only + − × ÷ on doubles and 128-bit integers, so that every machine gives the same picoseconds; a
  * double becomes a time in ds_ps_from_seconds alone. */

@@ -1,7 +1,7 @@
 /* Device graphs: devices, switches, NICs, hosts and directed links, and the routes between devices.
  *
  * A topology stays a tree of templates: a template is built once, an instance is a (template,
- * path). Routing follows SEMANTICS S5: least total latency, then fewest links; all remaining equal
+ * path). Routing: least total latency, then fewest links; all remaining equal
  * paths share the bytes equally. Devices never forward traffic unless declared { forward = true }.
  */
 #ifndef DS_TOPO_TOPO_H

@@ -1,4 +1,5 @@
-/* What the factor rules say about shardings, partials and places (SEMANTICS L5, L9). */
+/* What the factor rules say about shardings, partials and places (LANGUAGE.md, Types and
+ * Operations). */
 #include "tests/support/op_text.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* Streams, rendezvous and host issue (SEMANTICS S1, S2, L11) with durations given by hand. */
+/* Streams, rendezvous and host issue (sim/README.md, Rules) with durations given by hand. */
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* fit-profiles: where the fitted constants of cost_profiles/ come from (SEMANTICS S4: they are
+/* fit-profiles: where the fitted constants of cost_profiles/ come from (they are
  * committed numbers; this tool is how to arrive at them again). See cost_profiles/README.md. */
 #include "tools/fit/fit.h"
 
