@@ -445,7 +445,6 @@ ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r,
         if (DS_HAS_EXPR(op->tag)) DS_TRY(ds_expr_eval_int(&env, op->tag, op->loc, &tag, err));
         r->match_key = ds_hash_mix(r->match_key, (uint64_t)tag);
     }
-    g->key = devices_key(devices, n, !op->has_group);
     ds_plan__set_devices(b, r, &self, 1);
     const ds_placement *p = ds_plan__placement(b, ds_plan__single(b, self));
     r->n_variants = 1;
@@ -458,5 +457,13 @@ ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r,
     DS_TRY(member_bytes(b, site, site->out, op->n_out, here, self, r->variants[0].out_bytes, &out,
                         err));
     g->bytes = in > out ? in : out;
-    return half_terms(b, site, p, r, err);
+    int64_t root = 0;
+    ds_env env = ds_binding_env(b->binding, site->indices);
+    if (op->has_group) DS_TRY(ds_op_attr_int(op, &env, "root", &root, err));
+    if (root < 0 || root >= n)
+        return ds_error_set(err, DS_ERR_VALUE, op->loc,
+                            "root %lld is outside the group of %u ranks", (long long)root, n);
+    DS_TRY(half_terms(b, site, p, r, err));
+    return ds_plan__group_cost(b, op, op->has_group ? op->code : DS_OP_SEND, site->indices,
+                               (uint32_t)root, NULL, g, err);
 }

@@ -62,9 +62,8 @@ static uint32_t stream_id(expander *x, uint32_t cls, uint64_t key) {
 
 uint64_t ds_plan__stream_key(const ds_record *r, uint32_t member) {
     if (r->stream) return r->stream;
-    if (r->kind == DS_REC_HALF) return r->groups[0].key;
-    if (r->kind != DS_REC_COMM) return 0;
-    const ds_group *g = &r->groups[r->group_of[member]];
+    if (r->kind != DS_REC_COMM && r->kind != DS_REC_HALF) return 0;
+    const ds_group *g = &r->groups[r->kind == DS_REC_COMM ? r->group_of[member] : 0];
     return g->terms.holds_compute ? 0 : g->key; /* the profile saw no compute beside it */
 }
 
@@ -168,7 +167,7 @@ static ds_status check_match(expander *x, uint32_t a, uint32_t b, ds_error *err)
 
 /* One rendezvous: the k-th entry of every side of one key. */
 static ds_status add_match(expander *x, const half *const *sides, const uint32_t *lengths,
-                           uint32_t n_sides, uint32_t k, ds_map *known, ds_error *err) {
+                           uint32_t n_sides, uint32_t k, ds_error *err) {
     uint32_t id = x->activities.n, first = DS_NONE;
     ds_activity a = {.first_member = x->members.n};
     for (uint32_t s = 0; s < n_sides; s++) {
@@ -185,22 +184,8 @@ static ds_status add_match(expander *x, const half *const *sides, const uint32_t
         x->plan->task_activity[task] = id;
         a.n_members++;
     }
-    const ds_record *r = ds_plan_task_record(x->plan, first);
-    ds_group *g = &r->groups[0];
-    a.group = g;
-    if (!a.orphan && !ds_map_find(known, DS_KEY(g))) {
-        int64_t root = 0;
-        ds_env env = ds_binding_env(x->b->binding, NULL);
-        if (r->op->has_group) DS_TRY(ds_op_attr_int(r->op, &env, "root", &root, err));
-        if (root < 0 || root >= g->n_devices)
-            return ds_error_set(err, DS_ERR_VALUE, r->op->loc,
-                                "root %lld is outside the group of %u ranks", (long long)root,
-                                g->n_devices);
-        ds_opcode code = r->op->has_group ? r->op->code : DS_OP_SEND;
-        DS_TRY(ds_plan__group_cost(x->b, r->op, code, NULL, (uint32_t)root, NULL, g, err));
-        ds_map_put(known, DS_KEY(g), 1);
-    }
-    a.ps = g->ps;
+    a.group = &ds_plan_task_record(x->plan, first)->groups[0];
+    a.ps = a.group->ps;
     DS_HPUSH(&x->activities, a);
     return DS_OK;
 }
@@ -208,8 +193,6 @@ static ds_status add_match(expander *x, const half *const *sides, const uint32_t
 static ds_status match_halves(expander *x, ds_error *err) {
     if (!x->halves.n) return DS_OK;
     qsort(x->halves.at, x->halves.n, sizeof *x->halves.at, half_order);
-    ds_map known;
-    ds_map_init(&known);
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < x->halves.n && status == DS_OK;) {
         const ds_record *r = ds_plan_task_record(x->plan, x->halves.at[i].task);
@@ -223,11 +206,10 @@ static ds_status match_halves(expander *x, ds_error *err) {
             if (++lengths[s] > longest) longest = lengths[s];
         }
         for (uint32_t k = 0; k < longest && status == DS_OK; k++)
-            status = add_match(x, sides, lengths, n_sides, k, &known, err);
+            status = add_match(x, sides, lengths, n_sides, k, err);
         free(sides);
         free(lengths);
     }
-    ds_map_deinit(&known);
     return status;
 }
 
