@@ -15,19 +15,19 @@ static void check(ds_checker *ck, const ds_env *env, const ds_attr *attrs, uint3
 
 void ds_verify__op_attrs(ds_checker *ck, const ds_env *env, const ds_op *op) {
     const char *const region[] = {"name:str"};
-    const char *const weight[] = {"name:str", ds_op_role_attr};
+    const char *const weight[] = {"name:str", ds_op_role_attr, ds_op_input_attrs};
     const char *const call[] = {ds_op_common_attrs};
     const char *who = ds_op_name(op->code);
     if (op->code == DS_OP_CALL)
         check(ck, env, op->attrs, op->n_attrs, call, 1, who);
     else if (op->code == DS_OP_WEIGHT)
-        check(ck, env, op->attrs, op->n_attrs, weight, 2, who);
+        check(ck, env, op->attrs, op->n_attrs, weight, 3, who);
     else
         check(ck, env, op->attrs, op->n_attrs, region, 1, who);
 }
 
 void ds_verify__arg_attrs(ds_checker *ck, const ds_value_info *arg) {
-    const char *const specs[] = {ds_op_role_attr};
+    const char *const specs[] = {ds_op_role_attr, ds_op_input_attrs};
     const char *who = ds_arena_printf(&ck->diags->arena, "the argument %%%s", arg->name);
-    check(ck, NULL, arg->attrs, arg->n_attrs, specs, 1, who);
+    check(ck, NULL, arg->attrs, arg->n_attrs, specs, 2, who);
 }

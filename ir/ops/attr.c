@@ -8,6 +8,7 @@
 #define ROLE "role:str{weight,gradient,optimizer,activation,input,buffer}"
 
 const char ds_op_role_attr[] = ROLE;
+const char ds_op_input_attrs[] = "range:int input:str of:ints at:ints";
 const char ds_op_common_attrs[] = "name:str stream:str cost:time " ROLE;
 const char ds_op_collective_attrs[] = "route:str{single} chunks:int=1";
 

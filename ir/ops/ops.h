@@ -148,7 +148,8 @@ const char *ds_op_attr_str(const ds_op *op, const ds_unit *unit, const char *nam
  * takes besides (route, chunks; its algorithms are in its line of the table). The syntax is that of
  * ds_op_desc.attrs: `name:type`, for a str perhaps `{its,only,values}`, then `=default`, or `!`
  * where the attribute must be given. Types: int real bool str ints dtype time. */
-extern const char ds_op_role_attr[]; /* role alone: what a value is in memory */
+extern const char ds_op_role_attr[];   /* role alone: what a value is in memory */
+extern const char ds_op_input_attrs[]; /* what exec gives an argument or a weight (ir/exec) */
 extern const char ds_op_common_attrs[];
 extern const char ds_op_collective_attrs[];
 

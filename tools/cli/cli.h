@@ -22,6 +22,7 @@
  * It returns the exit code. */
 #define CLI_VERBS(X)                                                                               \
     X(run, "simulate a scenario: step time, where it goes, memory, traces")                        \
+    X(exec, "run a program on real numbers; prove sharded equal to unsharded")                     \
     X(check, "verify a program and report everything that is wrong with it")                       \
     X(fmt, "print a program canonically")                                                          \
     X(topo, "the device graph: links, routes, bisection bandwidth, Graphviz, GraphML")

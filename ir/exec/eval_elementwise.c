@@ -1,0 +1,185 @@
+/* Elementwise ops, the right operand repeated where it is smaller. */
+#include "ir/exec/internal.h"
+
+#include "ir/base/rng.h"
+
+#include <math.h>
+
+/* Coefficients of gelu's tanh form: Hendrycks and Gimpel 2016, "Gaussian error linear units". */
+#define GELU_A 0.044715
+#define GELU_C 0.79788456080286535588 /* sqrt(2 / pi) */
+
+static double gelu(double x) {
+    return 0.5 * x * (1 + tanh(GELU_C * (x + GELU_A * x * x * x)));
+}
+
+static double gelu_slope(double x) {
+    double t = tanh(GELU_C * (x + GELU_A * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * GELU_C * (1 + 3 * GELU_A * x * x);
+}
+
+/* Without overflow for any x. */
+static double sigmoid(double x) {
+    if (x >= 0) return 1 / (1 + exp(-x));
+    double y = exp(x);
+    return y / (1 + y);
+}
+
+/* Toward zero, to the nearest value that the dtype has; NaN becomes 0. */
+static double to_integer(ds_dtype dtype, double x) {
+    if (dtype == DS_BOOL) return x != 0;
+    if (isnan(x)) return 0;
+    int bits = (int)ds_dtype_bits(dtype);
+    double low = dtype == DS_U8 ? 0 : -ldexp(1, bits - 1);
+    double high = dtype == DS_U8 ? 255 : ldexp(1, bits - 1) - 1;
+    return fmin(fmax(trunc(x), low), high);
+}
+
+static double unary(ds_opcode code, double x) {
+    switch (code) {
+    case DS_OP_RELU:
+        return x > 0 || isnan(x) ? x : 0;
+    case DS_OP_GELU:
+        return gelu(x);
+    case DS_OP_SILU:
+        return x * sigmoid(x);
+    case DS_OP_TANH:
+        return tanh(x);
+    case DS_OP_SIGMOID:
+        return sigmoid(x);
+    case DS_OP_EXP:
+        return exp(x);
+    case DS_OP_SQRT:
+        return sqrt(x);
+    case DS_OP_NEG:
+        return -x;
+    default:
+        return x;
+    }
+}
+
+static double binary(ds_opcode code, double x, double y) {
+    switch (code) {
+    case DS_OP_ADD:
+    case DS_OP_BIAS:
+    case DS_OP_ACCUMULATE:
+        return x + y;
+    case DS_OP_SUB:
+        return x - y;
+    case DS_OP_MUL:
+        return x * y;
+    case DS_OP_DIV:
+        return x / y;
+    case DS_OP_RELU_GRAD:
+        return y > 0 ? x : 0;
+    default: /* gelu_grad */
+        return x * gelu_slope(y);
+    }
+}
+
+/* Strides of the right operand along the left one's dims: 0 where it is repeated. */
+static ds_status right_strides(const ds_eval *e, int64_t stride[DS_MAX_RANK], ds_error *err) {
+    const ds_tensor *x = &e->in[0]->t, *y = &e->in[1]->t;
+    uint32_t first = x->rank - y->rank;
+    if (e->op->code == DS_OP_BIAS) DS_TRY(ds_eval_dim(e, "dim", x->rank, &first, err));
+    int64_t step = 1;
+    for (uint32_t d = 0; d < x->rank; d++) stride[d] = 0;
+    for (uint32_t d = y->rank; d-- > 0;) {
+        uint32_t to = first + d;
+        bool fits = to < x->rank && (y->dims[d] == x->dims[to] || y->dims[d] == 1);
+        char left[DS_DIMS_TEXT], right[DS_DIMS_TEXT];
+        if (!fits)
+            return ds_eval_fail(e, err, DS_ERR_SHAPE, "shards of %s and %s do not fit",
+                                ds_dims_text(x->rank, x->dims, left),
+                                ds_dims_text(y->rank, y->dims, right));
+        if (y->dims[d] == x->dims[to]) stride[to] = step;
+        step *= y->dims[d];
+    }
+    return DS_OK;
+}
+
+/* How near to 0, against the largest, a number was that a gradient's sign test looked at. */
+static void note_margin(const ds_eval *e, const ds_tensor *y) {
+    double least = INFINITY, most = 0;
+    for (int64_t i = 0; i < y->n; i++) {
+        double size = fabs(y->at[i]);
+        if (size > most) most = size;
+        if (size > 0 && size < least) least = size;
+    }
+    if (most > 0) ds_eval_margin(e, least / most);
+}
+
+static ds_status two(const ds_eval *e, ds_error *err) {
+    const ds_tensor *x = &e->in[0]->t, *y = &e->in[1]->t;
+    int64_t stride[DS_MAX_RANK], at[DS_MAX_RANK] = {0}, j = 0;
+    DS_TRY(right_strides(e, stride, err));
+    if (e->op->code == DS_OP_RELU_GRAD) note_margin(e, y);
+    for (int64_t i = 0; i < x->n; i++) {
+        e->out[0]->t.at[i] = binary(e->op->code, x->at[i], y->at[j]);
+        for (uint32_t d = x->rank; d-- > 0;) {
+            j += stride[d];
+            if (++at[d] < x->dims[d]) break;
+            j -= stride[d] * x->dims[d];
+            at[d] = 0;
+        }
+    }
+    return DS_OK;
+}
+
+/* Row-major index in the whole tensor of local element i. */
+static int64_t global_index(const ds_exec_part *part, int64_t i) {
+    int64_t at[DS_MAX_RANK], index = 0;
+    for (uint32_t d = part->t.rank; d-- > 0;) {
+        at[d] = part->lo[d] + i % part->t.dims[d];
+        i /= part->t.dims[d];
+    }
+    for (uint32_t d = 0; d < part->t.rank; d++) index = index * part->full[d] + at[d];
+    return index;
+}
+
+/* The mask of an element depends on names and the global index alone (SEMANTICS P2). */
+static ds_status dropout(const ds_eval *e, ds_error *err) {
+    double p = 0;
+    int64_t seed = 0;
+    DS_TRY(ds_eval_real(e, "p", &p, err));
+    DS_TRY(ds_eval_int(e, "seed", &seed, err));
+    if (!(p >= 0 && p < 1))
+        return ds_eval_fail(e, err, DS_ERR_VALUE, "p is %g, not in 0 <= p < 1", p);
+    uint64_t key = ds_hash_mix(e->run->options->seed, (uint64_t)seed);
+    for (int64_t i = 0; i < e->out[0]->t.n; i++) {
+        double u = ds_rng_uniform_at(key, e->mask_key, (uint64_t)e->run->options->step,
+                                     (uint64_t)global_index(e->in[0], i));
+        e->out[0]->t.at[i] = u < p ? 0 : e->in[0]->t.at[i] / (1 - p);
+    }
+    return DS_OK;
+}
+
+ds_status ds_exec__eval_elementwise(const ds_eval *e, ds_error *err) {
+    ds_tensor *out = &e->out[0]->t;
+    double value = 0;
+    switch (e->op->code) {
+    case DS_OP_DROPOUT:
+        return dropout(e, err);
+    case DS_OP_ZEROS:
+        return DS_OK;
+    case DS_OP_FILL:
+        DS_TRY(ds_eval_real(e, "value", &value, err));
+        for (int64_t i = 0; i < out->n; i++) out->at[i] = value;
+        return DS_OK;
+    case DS_OP_SCALE:
+        DS_TRY(ds_eval_real(e, "factor", &value, err));
+        for (int64_t i = 0; i < out->n; i++) out->at[i] = value * e->in[0]->t.at[i];
+        return DS_OK;
+    case DS_OP_CAST: {
+        ds_dtype to = e->out_dtype[0];
+        bool cuts = !ds_dtype_is_float(to) && (ds_dtype_is_float(e->in_dtype[0]) || to == DS_BOOL);
+        for (int64_t i = 0; i < out->n; i++)
+            out->at[i] = cuts ? to_integer(to, e->in[0]->t.at[i]) : e->in[0]->t.at[i];
+        return DS_OK;
+    }
+    default:
+        if (e->op->n_in == 2) return two(e, err);
+        for (int64_t i = 0; i < out->n; i++) out->at[i] = unary(e->op->code, e->in[0]->t.at[i]);
+        return DS_OK;
+    }
+}

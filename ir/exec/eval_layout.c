@@ -1,0 +1,145 @@
+/* Ops that move elements: reshape, transpose, concat, split, slice, pad; and reductions. */
+#include "ir/exec/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A split dim keeps its outermost factor, so shards are reshaped like the whole. */
+ds_status ds_exec__eval_reshape(const ds_eval *e, ds_error *err) {
+    const ds_tensor *x = &e->in[0]->t;
+    ds_tensor *y = &e->out[0]->t;
+    char from[DS_DIMS_TEXT], to[DS_DIMS_TEXT];
+    if (x->n != y->n)
+        return ds_eval_fail(e, err, DS_ERR_SHAPE, "a shard of %s cannot become one of %s",
+                            ds_dims_text(x->rank, x->dims, from),
+                            ds_dims_text(y->rank, y->dims, to));
+    memcpy(y->at, x->at, (size_t)x->n * sizeof(double));
+    return DS_OK;
+}
+
+ds_status ds_exec__eval_transpose(const ds_eval *e, ds_error *err) {
+    const ds_tensor *x = &e->in[0]->t;
+    ds_tensor *y = &e->out[0]->t;
+    int64_t stride[DS_MAX_RANK], at[DS_MAX_RANK] = {0}, from = 0;
+    bool given = ds_attr_find(e->op->attrs, e->op->n_attrs, "perm") != NULL;
+    for (uint32_t d = 0; d < x->rank; d++) {
+        int64_t p = d;
+        if (!given && d + 2 >= x->rank) p = d + 2 == x->rank ? d + 1 : d - 1;
+        if (given) DS_TRY(ds_eval_item(e, "perm", d, &p, err));
+        if (p < 0) p += x->rank;
+        if (p < 0 || p >= x->rank)
+            return ds_eval_fail(e, err, DS_ERR_VALUE, "there is no dim %lld", (long long)p);
+        stride[d] = ds_tensor_inner(x, (uint32_t)p);
+    }
+    for (int64_t i = 0; i < y->n; i++) {
+        y->at[i] = x->at[from];
+        for (uint32_t d = y->rank; d-- > 0;) {
+            from += stride[d];
+            if (++at[d] < y->dims[d]) break;
+            from -= stride[d] * y->dims[d];
+            at[d] = 0;
+        }
+    }
+    return DS_OK;
+}
+
+static ds_status copy_part(const ds_eval *e, ds_tensor *dst, int64_t dst_lo, const ds_tensor *src,
+                           int64_t src_lo, uint32_t dim, int64_t n, ds_error *err) {
+    int64_t to[DS_MAX_RANK] = {0}, from[DS_MAX_RANK] = {0}, extent[DS_MAX_RANK];
+    for (uint32_t d = 0; d < src->rank; d++) extent[d] = src->dims[d];
+    to[dim] = dst_lo;
+    from[dim] = src_lo;
+    extent[dim] = n;
+    if (dst_lo < 0 || src_lo < 0 || n < 0 || src_lo + n > src->dims[dim] ||
+        dst_lo + n > dst->dims[dim])
+        return ds_eval_fail(e, err, DS_ERR_SHAPE,
+                            "indices %lld to %lld of dim %u, which has %lld elements here, do not "
+                            "fit at %lld of %lld",
+                            (long long)src_lo, (long long)(src_lo + n), dim,
+                            (long long)src->dims[dim], (long long)dst_lo,
+                            (long long)dst->dims[dim]);
+    ds_tensor_copy_box(dst, to, src, from, extent, NULL);
+    return DS_OK;
+}
+
+/* concat, split, slice, pad: boxes along one dim, which no device shares. */
+ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err) {
+    const ds_tensor *x = &e->in[0]->t;
+    uint32_t dim;
+    int64_t at = 0;
+    DS_TRY(ds_eval_dim(e, "dim", x->rank, &dim, err));
+    switch (e->op->code) {
+    case DS_OP_CONCAT:
+        for (uint32_t i = 0; i < e->op->n_in; i++) {
+            int64_t n = e->in[i]->t.dims[dim];
+            DS_TRY(copy_part(e, &e->out[0]->t, at, &e->in[i]->t, 0, dim, n, err));
+            at += n;
+        }
+        return DS_OK;
+    case DS_OP_SPLIT:
+        for (uint32_t i = 0; i < e->op->n_out; i++) {
+            int64_t n = e->out[i]->t.dims[dim];
+            DS_TRY(copy_part(e, &e->out[i]->t, 0, x, at, dim, n, err));
+            at += n;
+        }
+        return DS_OK;
+    case DS_OP_SLICE:
+        DS_TRY(ds_eval_int(e, "lo", &at, err));
+        return copy_part(e, &e->out[0]->t, 0, x, at, dim, e->out[0]->t.dims[dim], err);
+    default: /* pad */
+        DS_TRY(ds_eval_int(e, "lo", &at, err));
+        return copy_part(e, &e->out[0]->t, at, x, 0, dim, x->dims[dim], err);
+    }
+}
+
+/* ---- reductions ---- */
+
+/* Which dims are reduced: those of the attribute, else all. */
+static ds_status reduced_dims(const ds_eval *e, bool reduced[DS_MAX_RANK], ds_error *err) {
+    const ds_attr *attr = ds_attr_find(e->op->attrs, e->op->n_attrs, "dims");
+    uint32_t rank = e->in[0]->t.rank, n = !attr                        ? 0
+                                          : attr->kind == DS_ATTR_LIST ? attr->n_items
+                                                                       : 1;
+    for (uint32_t d = 0; d < rank; d++) reduced[d] = !attr;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t dim = 0;
+        DS_TRY(ds_eval_item(e, "dims", i, &dim, err));
+        if (dim < 0) dim += rank;
+        if (dim < 0 || dim >= rank)
+            return ds_eval_fail(e, err, DS_ERR_VALUE, "there is no dim %lld", (long long)dim);
+        reduced[dim] = true;
+    }
+    return DS_OK;
+}
+
+ds_status ds_exec__eval_reduce(const ds_eval *e, ds_error *err) {
+    const ds_tensor *x = &e->in[0]->t;
+    ds_tensor *y = &e->out[0]->t;
+    bool reduced[DS_MAX_RANK], max = e->op->code == DS_OP_REDUCE_MAX;
+    int64_t stride[DS_MAX_RANK], at[DS_MAX_RANK] = {0}, step = 1, to = 0;
+    double count = 1; /* of the whole tensor, for the mean */
+    DS_TRY(reduced_dims(e, reduced, err));
+    for (uint32_t d = x->rank; d-- > 0;) {
+        stride[d] = reduced[d] ? 0 : step;
+        if (reduced[d])
+            count *= (double)e->in[0]->full[d];
+        else
+            step *= x->dims[d];
+    }
+    for (int64_t i = 0; i < y->n && max; i++) y->at[i] = -INFINITY;
+    for (int64_t i = 0; i < x->n; i++) {
+        double v = x->at[i];
+        if (max)
+            y->at[to] = isnan(v) || v > y->at[to] ? v : y->at[to];
+        else
+            y->at[to] += v;
+        for (uint32_t d = x->rank; d-- > 0;) {
+            to += stride[d];
+            if (++at[d] < x->dims[d]) break;
+            to -= stride[d] * x->dims[d];
+            at[d] = 0;
+        }
+    }
+    for (int64_t i = 0; i < y->n && e->op->code == DS_OP_REDUCE_MEAN; i++) y->at[i] /= count;
+    return DS_OK;
+}

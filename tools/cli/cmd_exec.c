@@ -1,0 +1,360 @@
+/* distsim exec FILE: runs the program of a file on real numbers, and compares two programs. */
+#include "ir/base/map.h"
+#include "ir/exec/exec.h"
+#include "ir/exec/npy.h"
+#include "ir/lang/scenario.h"
+#include "tools/cli/cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    OPT_SEED = 0x300,
+    OPT_STEP,
+    OPT_INPUT,
+    OPT_OUTPUT,
+    OPT_AGAINST,
+    OPT_EMULATE,
+    OPT_MAX_BYTES,
+    OPT_ENTRY
+};
+
+typedef struct arguments {
+    cli_options common;
+    const char *file, *against, *output, *entry;
+    DS_VEC(const char *) inputs; /* name=file.npy */
+    int64_t seed, step, max_bytes;
+    bool emulate, quiet, seed_given;
+} arguments;
+
+static const struct argp_option options_table[] = {
+    {"seed", OPT_SEED, "N", 0,
+     "Seed of generated inputs and dropout; default: the scenario's, or 0", 0},
+    {"step", OPT_STEP, "N", 0, "Number of the training step, for dropout; default 0", 0},
+    {"input", OPT_INPUT, "NAME=FILE.npy", 0, "Read an input instead of generating it; repeatable",
+     0},
+    {"output", OPT_OUTPUT, "FOLDER", 0, "Write every result as FOLDER/NAME.npy", 0},
+    {"against", OPT_AGAINST, "OTHER.dir", 0,
+     "Run OTHER.dir on the same inputs too and compare the results; exit code 1 if they differ", 0},
+    {"entry", OPT_ENTRY, "FUNCTION", 0, "Run this function, not the scenario's program", 0},
+    {"emulate", OPT_EMULATE, NULL, 0, "Round every result to its dtype (f16, bf16, ...)", 0},
+    {"max-bytes", OPT_MAX_BYTES, "N[GiB]", 0, "Refuse to hold more; default 4GiB", 0},
+    {"quiet", 'q', NULL, 0, "No table of results", 0},
+    {0}};
+
+static int64_t integer(const char *option, const char *text, struct argp_state *state) {
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno || end == text || *end || value < 0)
+        argp_error(state, "%s needs a number of 0 or more, got '%s'", option, text);
+    return value;
+}
+
+static int64_t bytes(const char *text, struct argp_state *state) {
+    char *end;
+    double value = strtod(text, &end);
+    ds_unit_id unit = DS_UNIT_BYTE;
+    end += strspn(end, " ");
+    bool known = !*end || ds_unit_parse(end, strlen(end), &unit);
+    if (!known || ds_unit_dimension(unit) != 'B' || !(value > 0) ||
+        value * ds_unit_scale(unit) >= 0x1p62)
+        argp_error(state, "--max-bytes needs a size such as 500MB or 8GiB, got '%s'", text);
+    return (int64_t)(value * ds_unit_scale(unit));
+}
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    arguments *args = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case OPT_SEED:
+        args->seed = integer("--seed", arg, state);
+        args->seed_given = true;
+        return 0;
+    case OPT_STEP:
+        args->step = integer("--step", arg, state);
+        return 0;
+    case OPT_INPUT:
+        if (!strchr(arg, '=')) argp_error(state, "--input needs NAME=FILE.npy, got '%s'", arg);
+        DS_HPUSH(&args->inputs, arg);
+        return 0;
+    case OPT_OUTPUT:
+        args->output = arg;
+        return 0;
+    case OPT_AGAINST:
+        args->against = arg;
+        return 0;
+    case OPT_ENTRY:
+        args->entry = arg + (*arg == '@');
+        return 0;
+    case OPT_EMULATE:
+        args->emulate = true;
+        return 0;
+    case OPT_MAX_BYTES:
+        args->max_bytes = bytes(arg, state);
+        return 0;
+    case 'q':
+        args->quiet = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
+        args->file = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_usage(state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp parser = {
+    .options = options_table,
+    .parser = parse_argument,
+    .args_doc = "FILE",
+    .doc =
+        "Run the program of a scenario on real numbers, device by device, and print its results. "
+        "Inputs are generated from their names, so that a sharded program and its unsharded "
+        "model get the same ones: --against proves them equal. FILE - is stdin. Exit code 1 if "
+        "the program is wrong or the results differ.",
+    .children = children};
+
+/* ---- running ---- */
+
+static ds_status read_inputs(const arguments *args, ds_exec_options *options, ds_arena *arena,
+                             ds_error *err) {
+    int64_t limit = options->max_bytes ? options->max_bytes : DS_EXEC_DEFAULT_MAX_BYTES;
+    ds_exec_tensor *tensors = DS_NEW_N(arena, ds_exec_tensor, args->inputs.n + 1);
+    options->inputs = tensors;
+    for (uint32_t i = 0; i < args->inputs.n; i++) {
+        const char *equals = strchr(args->inputs.at[i], '=');
+        DS_TRY(ds_npy_read(equals + 1, limit, &tensors[i], err));
+        tensors[i].name =
+            ds_arena_strndup(arena, args->inputs.at[i], (size_t)(equals - args->inputs.at[i]));
+        options->n_inputs = i + 1;
+    }
+    return DS_OK;
+}
+
+static ds_status execute(const arguments *args, const cli_source *source, const char *entry,
+                         ds_exec_options options, ds_exec_result **out, ds_error *err) {
+    if (entry) {
+        options.entry = ds_find_func(source->unit->modules.at[0], entry);
+        if (!options.entry)
+            return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE, "there is no function @%s", entry);
+    }
+    int64_t seed = args->seed;
+    if (!args->seed_given && ds_unit_scenario(source->unit))
+        DS_TRY(ds_scenario_int(&source->binding, "", "seed", &seed, err));
+    options.seed = (uint64_t)seed;
+    return ds_exec_run(&source->binding, &options, out, err);
+}
+
+/* ---- tables ---- */
+
+static void print_shape(const ds_exec_tensor *t, ds_buf *out) {
+    ds_buf_printf(out, "%s[", ds_dtype_name(t->dtype));
+    for (uint32_t d = 0; d < t->rank; d++)
+        ds_buf_printf(out, "%s%lld", d ? ", " : "", (long long)t->dims[d]);
+    ds_buf_putc(out, ']');
+}
+
+/* Of the doubles' bits; -0 counts as 0. Stable over machines. */
+static uint64_t checksum(const ds_exec_tensor *t) {
+    uint64_t hash = (uint64_t)t->n;
+    for (int64_t i = 0; i < t->n; i++) {
+        double x = t->at[i] == 0 ? 0 : t->at[i];
+        uint64_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        hash = ds_hash_mix(hash, bits);
+    }
+    return hash;
+}
+
+static void print_tensor(const ds_exec_tensor *t, ds_buf *out) {
+    double least = INFINITY, most = -INFINITY, sum = 0, square = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        least = fmin(least, t->at[i]);
+        most = fmax(most, t->at[i]);
+        sum += t->at[i];
+        square += t->at[i] * t->at[i];
+    }
+    ds_buf shape = {0};
+    print_shape(t, &shape);
+    ds_buf_printf(out, "%-12s %-20s %11.5g %11.5g %11.5g %11.5g  %016llx ", t->name, shape.text,
+                  least, most, sum / (double)t->n, sqrt(square), (unsigned long long)checksum(t));
+    ds_buf_deinit(&shape);
+    for (int64_t i = 0; i < t->n && i < 3; i++) ds_buf_printf(out, " %.6g", t->at[i]);
+    ds_buf_put(out, t->n > 3 ? " ...\n" : "\n");
+}
+
+static void print_results(const ds_exec_result *result, ds_buf *out) {
+    ds_buf_printf(out, "%-12s %-20s %11s %11s %11s %11s  %-16s  %s\n", "result", "type", "min",
+                  "max", "mean", "L2 norm", "checksum", "first values");
+    for (uint32_t i = 0; i < result->outputs.n; i++) print_tensor(&result->outputs.at[i], out);
+    ds_buf_printf(out, "%u input%s, %u device%s, %lld bytes at most\n", result->inputs.n,
+                  result->inputs.n == 1 ? "" : "s", result->n_devices,
+                  result->n_devices == 1 ? "" : "s", (long long)result->peak_bytes);
+    if (result->margin < 1e-6)
+        ds_buf_printf(out,
+                      "a choice was decided by %.2g of the largest number: rounding may turn it; "
+                      "take another seed to compare\n",
+                      result->margin);
+}
+
+static void print_pair(const ds_exec_pair *pair, double bound, ds_buf *out) {
+    const char *verdict = !pair->a            ? "only in the other"
+                          : !pair->b          ? "missing in the other"
+                          : !pair->same_shape ? "another shape"
+                          : pair->equal       ? "equal"
+                                              : "DIFFERENT";
+    const ds_exec_tensor *t = pair->a ? pair->a : pair->b;
+    ds_buf shape = {0};
+    print_shape(t, &shape);
+    ds_buf_printf(out, "%-12s %-12s %-20s ", pair->a ? pair->a->name : "-",
+                  pair->b ? pair->b->name : "-", shape.text);
+    ds_buf_deinit(&shape);
+    if (pair->same_shape)
+        ds_buf_printf(out, "%11.5g %11.3g %11.3g  ", pair->max_a, pair->max_difference,
+                      bound * pair->max_a);
+    else
+        ds_buf_printf(out, "%11s %11s %11s  ", "", "", "");
+    ds_buf_put(out, verdict);
+    if (pair->same_shape && !pair->equal)
+        ds_buf_printf(out, " at element %lld: %.17g and %.17g", (long long)pair->at,
+                      pair->a->at[pair->at], pair->b->at[pair->at]);
+    ds_buf_putc(out, '\n');
+}
+
+static void print_inputs(const ds_exec_comparison *c, ds_buf *out) {
+    for (uint32_t i = 0; i < c->inputs.n; i++) {
+        const ds_exec_pair *pair = &c->inputs.at[i];
+        if (pair->same_shape) continue;
+        const ds_exec_tensor *t = pair->a ? pair->a : pair->b;
+        ds_buf_printf(out, "input %s, ", t->name);
+        print_shape(t, out);
+        if (pair->a && pair->b) {
+            ds_buf_put(out, ", is ");
+            print_shape(pair->b, out);
+            ds_buf_put(out, " in the other: their numbers differ\n");
+        } else {
+            ds_buf_printf(out, ", is in %s only\n", pair->a ? "this program" : "the other");
+        }
+    }
+}
+
+static void print_comparison(const ds_exec_comparison *c, const char *other, ds_buf *out) {
+    ds_buf_printf(out, "against %s\n", other);
+    print_inputs(c, out);
+    ds_buf_printf(out, "%-12s %-12s %-20s %11s %11s %11s\n", "result", "other", "type", "max|a|",
+                  "max|a-b|", "bound");
+    for (uint32_t i = 0; i < c->outputs.n; i++) print_pair(&c->outputs.at[i], DS_EXEC_BOUND, out);
+    ds_buf_put(out, c->equal ? "equal\n" : "different\n");
+}
+
+/* ---- files ---- */
+
+static ds_status write_results(const ds_exec_result *result, const char *folder, ds_error *err) {
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot make the folder %s: %s", folder,
+                            strerror(errno));
+    ds_status status = DS_OK;
+    for (uint32_t i = 0; i < result->outputs.n && status == DS_OK; i++) {
+        ds_buf path = {0}, data = {0};
+        ds_buf_printf(&path, "%s/%s.npy", folder, result->outputs.at[i].name);
+        ds_npy_print(&result->outputs.at[i], &data);
+        status = cli_write(path.text, data.text, data.n, err);
+        ds_buf_deinit(&path);
+        ds_buf_deinit(&data);
+    }
+    return status;
+}
+
+/* ---- the verb ---- */
+
+static ds_status compare(const arguments *args, const ds_exec_options *options,
+                         const ds_exec_result *result, bool *equal, ds_error *err) {
+    cli_source other;
+    ds_exec_result *expected = NULL;
+    cli_options common = {.include_dirs = {args->common.include_dirs.at,
+                                           args->common.include_dirs.n,
+                                           args->common.include_dirs.cap}};
+    ds_status status = cli_open(args->against, &common, &other);
+    if (status != DS_OK)
+        ds_error_set(err, status, DS_NOWHERE, "%s is not a correct program", args->against);
+    if (status == DS_OK) {
+        status = execute(args, &other, NULL, *options, &expected, err);
+        if (status != DS_OK) {
+            cli_fail(other.unit, err);
+            ds_error_set(err, status, DS_NOWHERE, "%s cannot be executed", args->against);
+        }
+    }
+    if (status == DS_OK) {
+        ds_exec_comparison c;
+        ds_buf text = {0};
+        ds_exec_compare(result, expected, DS_EXEC_BOUND, &c);
+        print_comparison(&c, args->against, &text);
+        *equal = c.equal;
+        status = cli_write("-", text.text, text.n, err);
+        ds_exec_comparison_deinit(&c);
+        ds_buf_deinit(&text);
+    }
+    ds_exec_result_free(expected);
+    cli_close(&other);
+    return status;
+}
+
+static ds_status report(const arguments *args, const cli_source *source,
+                        const ds_exec_result *result, ds_error *err) {
+    if (args->output) DS_TRY(write_results(result, args->output, err));
+    if (args->quiet) return DS_OK;
+    ds_buf text = {0};
+    if (!args->entry && ds_scenario_model(source->unit) &&
+        !ds_scenario_program_func(source->unit) && !ds_scenario_ranks(source->unit))
+        ds_buf_put(&text, "the model's forward pass, unsharded\n");
+    print_results(result, &text);
+    ds_status status = cli_write("-", text.text, text.n, err);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+static int run(const arguments *args) {
+    cli_source source;
+    ds_exec_result *result = NULL;
+    ds_error err;
+    ds_arena arena;
+    ds_arena_init(&arena);
+    bool equal = true;
+    ds_exec_options options = {
+        .step = args->step, .emulate = args->emulate, .max_bytes = args->max_bytes};
+    int exit_code = ds_status_exit_code(cli_open(args->file, &args->common, &source));
+    if (exit_code == 0) {
+        ds_status status = read_inputs(args, &options, &arena, &err);
+        if (status == DS_OK) status = execute(args, &source, args->entry, options, &result, &err);
+        if (status == DS_OK) status = report(args, &source, result, &err);
+        if (status == DS_OK && args->against)
+            status = compare(args, &options, result, &equal, &err);
+        if (status != DS_OK) exit_code = cli_fail(source.unit, &err);
+    }
+    for (uint32_t i = 0; i < options.n_inputs; i++) free(options.inputs[i].at);
+    ds_exec_result_free(result);
+    cli_close(&source);
+    ds_arena_deinit(&arena);
+    return exit_code ? exit_code : !equal;
+}
+
+int cmd_exec(int argc, char **argv) {
+    arguments args = {0};
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    int exit_code = run(&args);
+    free(args.inputs.at);
+    cli_options_deinit(&args.common);
+    return exit_code;
+}
