@@ -584,7 +584,7 @@ static ds_status argument(ds_exec_thread *thread, ds_exec_open *open, ds_value v
     const ds_binder *binder = &info->binders[level];
     ds_env env = ds_binding_env(thread->run->binding, indices);
     int64_t lo, hi;
-    ds_exec_family *family;
+    ds_exec_family *family = NULL;
     DS_TRY(ds_expr_eval_int(&env, binder->lo, binder->loc, &lo, err));
     DS_TRY(ds_expr_eval_int(&env, binder->hi, binder->loc, &hi, err));
     DS_TRY(ds_exec__family_new(lo, hi - lo, binder->loc, &family, err));

@@ -104,6 +104,10 @@ static void check_link(ds_checker *ck, const ds_topology *topology, const ds_lin
                                  "the index '%s' is already taken by an outer loop of this link",
                                  link->loops[i].name);
     }
+    for (uint32_t i = 0; i < link->n_attrs; i++)
+        ds_verify__error(ck, DS_ERR_NAME, link->attrs[i].loc, NULL,
+                         "a link has no attribute '%s'; it has a bandwidth and a latency",
+                         link->attrs[i].name);
     check_end(ck, topology, link, link->a, link->n_a);
     check_end(ck, topology, link, link->b, link->n_b);
     check_unit(ck, link, link->bandwidth, 'R', "bandwidth", "'300 GB/s'");

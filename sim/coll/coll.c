@@ -144,7 +144,7 @@ static ds_status rooted_tree(builder *b, bool towards_root) {
         uint32_t c = (r->root + i) % r->n, p = (r->root + (i - 1) / 2) % r->n;
         DS_TRY(towards_root ? hop(b, c, p, r->bytes) : hop(b, p, c, r->bytes));
     }
-    end_phase(b, ceil_log2(r->n + 1), 1);
+    end_phase(b, ceil_log2(r->n + 1) - 1, 1); /* edges from the root to the deepest leaf */
     return DS_OK;
 }
 

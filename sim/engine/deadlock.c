@@ -58,16 +58,26 @@ static void describe(const ds_stuck *x, uint32_t task, const char *why, ds_buf *
 }
 
 static void describe_missing(const ds_stuck *x, uint32_t task, ds_buf *out) {
-    const ds_record *r = ds_plan_task_record(x->plan, task);
+    const ds_plan *plan = x->plan;
+    const ds_record *r = ds_plan_task_record(plan, task);
     const ds_group *g = &r->groups[0];
     if (!r->op || r->kind != DS_REC_HALF) return;
-    if (r->op->has_group) {
-        ds_buf_printf(out, ": not all of the %u ranks of its group issue it", g->n_devices);
+    if (!r->op->has_group) {
+        ds_buf_printf(out, ": rank %u has no matching %s", plan->rank_of[g->devices[!r->is_recv]],
+                      r->is_recv ? "send" : "recv");
         return;
     }
-    ds_buf_printf(out, ": %s %s has no matching %s",
-                  ds_topo_device_path(x->plan->topo, g->devices[r->is_recv ? 0 : 1]),
-                  "(the other end)", r->is_recv ? "send" : "recv");
+    ds_buf_printf(out, ": not all of the %u ranks of its group issue it; missing", g->n_devices);
+    const ds_activity *a = &plan->activities[plan->task_activity[task]];
+    for (uint32_t i = 0, listed = 0; i < g->n_devices; i++) {
+        bool there = false;
+        for (uint32_t k = 0; k < a->n_members; k++) {
+            uint32_t cls = plan->task_class[plan->members[a->first_member + k]];
+            there = there || plan->classes[cls].device == g->devices[i];
+        }
+        if (!there)
+            ds_buf_printf(out, "%s rank %u", listed++ ? "," : "", plan->rank_of[g->devices[i]]);
+    }
 }
 
 ds_status ds_engine__deadlock(const ds_stuck *x, ds_error *err) {

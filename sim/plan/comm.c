@@ -102,9 +102,16 @@ typedef struct shape_of_comm {
     uint32_t root_place; /* placement that holds the roots; DS_NONE: none */
 } shape_of_comm;
 
+static bool same_split(const ds_split *a, const ds_split *b) {
+    if (a->axis != b->axis || a->n_sizes != b->n_sizes) return false;
+    for (uint32_t i = 0; i < a->n_sizes; i++)
+        if (a->sizes[i].i != b->sizes[i].i) return false;
+    return true;
+}
+
 static bool splits_equal(const ds_dim *a, const ds_dim *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
-        if (a->splits[i].axis != b->splits[i].axis) return false;
+        if (!same_split(&a->splits[i], &b->splits[i])) return false;
     return true;
 }
 
@@ -113,7 +120,9 @@ static bool splits_equal(const ds_dim *a, const ds_dim *b, uint32_t n) {
 static ds_status classify_reshard(const ds_op *op, const ds_type *from, const ds_type *to,
                                   ds_opcode *code, const char ***axes, uint32_t *n_axes,
                                   ds_arena *arena, ds_error *err) {
-    uint32_t gathered = 0, cut = 0;
+    uint32_t gathered = 0, cut = 0, n_cut = 0;
+    bool same_axes =
+        true; /* those cut are those gathered, in order: a split moves to another dim */
     *axes = DS_NEW_N(arena, const char *, DS_MAX_RANK * 4 + from->n_partials);
     *n_axes = 0;
     for (uint32_t d = 0; d < from->rank; d++) {
@@ -127,6 +136,10 @@ static ds_status classify_reshard(const ds_op *op, const ds_type *from, const ds
         gathered += a->n_splits > common;
         cut += z->n_splits > common;
     }
+    for (uint32_t d = 0; d < from->rank; d++)
+        for (uint32_t s = from->dims[d].n_splits; s < to->dims[d].n_splits; s++, n_cut++)
+            same_axes =
+                same_axes && n_cut < *n_axes && to->dims[d].splits[s].axis == (*axes)[n_cut];
     bool sums = from->n_partials > to->n_partials;
     if (sums && !gathered && !cut && to->n_partials == 0) {
         for (uint32_t i = 0; i < from->n_partials; i++)
@@ -139,7 +152,7 @@ static ds_status classify_reshard(const ds_op *op, const ds_type *from, const ds
         *code = DS_OP_INVALID;
         return DS_OK;
     }
-    if (gathered == 1 && cut <= 1) {
+    if (gathered == 1 && (cut == 0 || (cut == 1 && same_axes && n_cut == *n_axes))) {
         *code = cut ? DS_OP_ALL_TO_ALL : DS_OP_ALL_GATHER;
         return DS_OK;
     }
@@ -223,9 +236,13 @@ static ds_status pairwise(ds_builder *b, const ds_site *site, const uint32_t *in
         c->devices[2 * c->n_groups] = from->devices[i];
         c->devices[2 * c->n_groups++ + 1] = to->devices[i];
     }
-    if (c->n_groups && c->n_groups != from->n_devices)
+    bool shared = c->n_groups && c->n_groups != from->n_devices;
+    for (uint32_t i = 0; c->n_groups && i < from->n_devices; i++)
+        shared |= ds_plan__position(to, from->devices[i]) != DS_NONE;
+    if (shared)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, site->op->loc,
-                            "send between slices that share some of their devices");
+                            "send between slices that share some of their devices: a device would "
+                            "send and receive in one op; send part by part, or use permute");
     return DS_OK;
 }
 
@@ -313,6 +330,13 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
         DS_TRY(over_axes(b, site, in_places, out_places, &c, err));
     r->n_groups = c.n_groups;
     if (!c.n_groups) return DS_OK;
+    if ((c.op == DS_OP_ALL_TO_ALL || c.op == DS_OP_PERMUTE) &&
+        (ds_plan__is_uneven(site->in[0].type) || ds_plan__is_uneven(site->out[0].type)))
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, op->loc,
+            "%s of uneven shards is not simulated in this version; gathers, scatters "
+            "and reduce_scatter are",
+            ds_op_name(c.op));
     r->groups = DS_NEW_N(&b->plan->arena, ds_group, c.n_groups);
     ds_plan__set_devices(b, r, c.devices, c.n_groups * c.group_size);
     r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
@@ -395,11 +419,6 @@ static ds_status half_terms(ds_builder *b, const ds_site *site, const ds_placeme
             ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, options[i]));
         if (word) ds_buf_printf(&text, " %s=%s", options[i], word);
     }
-    const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
-    int64_t ps = 0;
-    if (given && ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
-                                  given->loc, &ps, NULL) == DS_OK)
-        ds_buf_printf(&text, " cost=%lld ps", (long long)ps);
     r->terms = ds_arena_strdup(&b->plan->arena, text.text);
     ds_buf_deinit(&text);
     return DS_OK;

@@ -165,6 +165,26 @@ static ds_status check_match(expander *x, uint32_t a, uint32_t b, ds_error *err)
     return status;
 }
 
+/* The rendezvous takes the cost that a member states, else the predicted one. */
+static ds_status agree_on_cost(expander *x, ds_activity *a, uint32_t first, ds_error *err) {
+    a->group = &ds_plan_task_record(x->plan, first)->groups[0];
+    bool given = false;
+    for (uint32_t i = 0; i < a->n_members; i++) {
+        const ds_record *r = ds_plan_task_record(x->plan, x->members.at[a->first_member + i]);
+        if (!ds_attr_find(r->op->attrs, r->op->n_attrs, "cost")) continue;
+        if (given && r->groups[0].ps != a->group->ps)
+            return ds_error_set(
+                err, DS_ERR_DEADLOCK, r->op->loc,
+                "mismatched communication: one end of this %s costs %lld ps, another "
+                "%lld ps",
+                r->label, (long long)a->group->ps, (long long)r->groups[0].ps);
+        a->group = &r->groups[0];
+        given = true;
+    }
+    a->ps = a->group->ps;
+    return DS_OK;
+}
+
 /* One rendezvous: the k-th entry of every side of one key. */
 static ds_status add_match(expander *x, const half *const *sides, const uint32_t *lengths,
                            uint32_t n_sides, uint32_t k, ds_error *err) {
@@ -184,8 +204,7 @@ static ds_status add_match(expander *x, const half *const *sides, const uint32_t
         x->plan->task_activity[task] = id;
         a.n_members++;
     }
-    a.group = &ds_plan_task_record(x->plan, first)->groups[0];
-    a.ps = a.group->ps;
+    DS_TRY(agree_on_cost(x, &a, first, err));
     DS_HPUSH(&x->activities, a);
     return DS_OK;
 }

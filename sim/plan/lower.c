@@ -260,7 +260,12 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     uint32_t *in_places, *out_places;
     DS_TRY(places_of(b, site, site->in, op->n_in, &in_places, err));
     DS_TRY(places_of(b, site, site->out, op->n_out, &out_places, err));
-    if (collective) return ds_plan__comm_record(b, site, in_places, out_places, r, err);
+    const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
+    if (collective) {
+        DS_TRY(ds_plan__comm_record(b, site, in_places, out_places, r, err));
+        if (r->n_groups || !given) return DS_OK;
+        /* A collective over one device moves nothing, but its stated cost is still a task. */
+    }
     if (!op->n_in && !op->n_out)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
                             "an op without operands and results runs nowhere");
@@ -274,7 +279,7 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
                 "data: use send or reshard",
                 r->label);
     }
-    return compute_record(b, site, place, ds_attr_find(op->attrs, op->n_attrs, "cost"), r, err);
+    return compute_record(b, site, place, given, r, err);
 }
 
 static ds_status input_record(ds_builder *b, const ds_context *ctx, const ds_value_info *value,

@@ -94,6 +94,9 @@ static ds_status find_default_place(ds_builder *b, ds_error *err) {
     uint32_t place = mesh ? b->default_place : ds_plan__devices_in_order(b);
     b->rank_devices = ds_plan__placement(b, place)->devices;
     b->n_rank_devices = ds_plan__placement(b, place)->n_devices;
+    b->plan->rank_of = DS_NEW_N(&b->plan->arena, uint32_t, b->plan->n_devices);
+    for (uint32_t d = 0; d < b->plan->n_devices; d++) b->plan->rank_of[d] = DS_NONE;
+    for (uint32_t r = 0; r < b->n_rank_devices; r++) b->plan->rank_of[b->rank_devices[r]] = r;
     return DS_OK;
 }
 

@@ -178,6 +178,7 @@ typedef struct ds_plan {
     uint32_t n_devices;
     uint32_t *kind_of;
     uint32_t *profile_of;
+    uint32_t *rank_of;  /* per-rank programs: the device's rank, DS_NONE without; else NULL */
     uint32_t *class_of; /* DS_NONE: the program does not use the device */
     ds_class *classes;
     uint32_t n_classes;

@@ -207,7 +207,9 @@ static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_ind
     for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++)
         status = read_value(b, f, &op->in[i], indices, &operands[i], err);
     uint32_t record = 0;
-    bool view = desc && (desc->flags & DS_OPF_VIEW);
+    /* A view that states a cost is a task like any other. */
+    bool view =
+        desc && (desc->flags & DS_OPF_VIEW) && !ds_attr_find(op->attrs, op->n_attrs, "cost");
     if (status == DS_OK && !view) status = record_of(b, f, op, indices, &record, err);
     if (status == DS_OK && b->plan->insts.n >= limit(b)) status = too_large(b, op->loc, err);
     if (status == DS_OK) {

@@ -37,6 +37,20 @@ static ds_status check_strategy(const ds_binding *binding, ds_error *err) {
                                 "write the step out and give it as `program = @step`",
                                 numbers[i].name, (long long)value);
     }
+    static const char *const unused[] = {"order", "bucket_size"};
+    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++)
+        if (ds_scenario_find(unit, "strategy", unused[i]))
+            return refuse(ds_scenario_find(unit, "strategy", unused[i]),
+                          "this knob belongs to the shard pass, which this version does not have",
+                          err);
+    const ds_attr *schedule = ds_scenario_find(unit, "strategy", "schedule");
+    const char *name = ds_attr_text(&unit->exprs, schedule);
+    if (schedule && (!name || (strcmp(name, "1f1b") != 0 && strcmp(name, "gpipe") != 0)))
+        return refuse(
+            schedule,
+            "schedules come with the pipeline pass, which this version does not have; with "
+            "one stage and one microbatch \"1f1b\" and \"gpipe\" are the same",
+            err);
     bool sp = false;
     const char *recompute = "none";
     DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &sp, err));

@@ -144,3 +144,95 @@ Test(coll, text_size_and_simulated_size_are_independent) {
     sim_free(&few);
     sim_free(&many);
 }
+
+Test(coll, broadcast_over_a_tree) {
+    /* two members: one edge, one step, all bytes */
+    int64_t got = one("broadcast", "20000000] on @m{dp=0}", "20000000] on @m",
+                      "over dp {algorithm = \"tree\"}", "n=2");
+    cr_expect_eq(got, HOP_PS + BYTES_PS, "%lld", (long long)got);
+    /* three: the root sends to both children at once through one port */
+    got = one("broadcast", "20000000] on @m{dp=0}", "20000000] on @m",
+              "over dp {algorithm = \"tree\"}", "n=3");
+    cr_expect_eq(got, HOP_PS + 2 * BYTES_PS, "%lld", (long long)got);
+}
+
+/* A one-way ring whose link 0 → 1 is slow: reduce_scatter to shards of 6, 1 and 1 MiB sends all but
+ * shard 0 over it (its partial sums set out at 1 and end at 0), all_gather all but shard 1. */
+Test(coll, uneven_shards_load_the_right_hops) {
+    const char *ring = "dir 1\n"
+                       "topology @t {\n"
+                       "  device d[3] : \"A100-SXM4-80GB\"\n"
+                       "  link d[0] -> d[1] : 1 GB/s, 1 us\n"
+                       "  link d[1] -> d[2] : 1000 GB/s, 1 us\n"
+                       "  link d[2] -> d[0] : 1000 GB/s, 1 us\n"
+                       "}\n"
+                       "mesh @m = [dp = 3] on @t\n";
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "%sfunc @f(%%x: i8[8000000] on @m partial(dp)) -> i8[8000000@dp[6000000, 1000000, "
+        "1000000]] on @m {\n  %%y = reduce_scatter(%%x) over dp dim 0 : i8[8000000@dp[6000000, "
+        "1000000, 1000000]] on @m\n  return %%y\n}\nscenario { program = @f }\n",
+        ring);
+    int64_t got = step(text, NULL);
+    cr_expect_eq(got, 2 * 1000000 + INT64_C(2000000000), "%lld", (long long)got);
+    snprintf(
+        text, sizeof text,
+        "%sfunc @f(%%x: i8[8000000@dp[6000000, 1000000, 1000000]] on @m) -> i8[8000000] on @m "
+        "{\n  %%y = all_gather(%%x) over dp dim 0\n  return %%y\n}\nscenario { program = @f }\n",
+        ring);
+    got = step(text, NULL);
+    cr_expect_eq(got, 2 * 1000000 + INT64_C(7000000000), "%lld", (long long)got);
+}
+
+Test(coll, a_single_route_carries_everything) {
+    const char *text = "dir 1\n"
+                       "topology @t {\n"
+                       "  device d[2] : \"A100-SXM4-80GB\"\n"
+                       "  switch s[2]\n"
+                       "  link d[i] -- s[j] : 1 GB/s, 500 ns for i in 0..2, j in 0..2\n"
+                       "}\n"
+                       "func @f(%%x: i8[1000000] on @t.d[0]) -> i8[1000000] on @t.d[1] {\n"
+                       "  %%y = send(%%x) to @t.d[1]%s\n  return %%y\n}\n"
+                       "scenario { program = @f }\n";
+    char both[1024], single[1024];
+    snprintf(both, sizeof both, text, "");
+    snprintf(single, sizeof single, text, " {route = single}");
+    cr_expect_eq(step(both, NULL), 1000000 + INT64_C(500000000));
+    cr_expect_eq(step(single, NULL), 1000000 + INT64_C(1000000000));
+}
+
+/* What would be wrong if it were simulated is refused. */
+Test(coll, what_is_not_one_transfer_is_refused) {
+    static const char *const bodies[] = {
+        /* a device would send and receive in one op */
+        "func @f(%x: f32[8@dp] on @a) -> f32[8@dp] on @b {\n  %y = send(%x) to @b\n  return %y\n}",
+        /* from uneven to even shards */
+        "func @f(%x: f32[16@dp[10, 2, 2, 2]] on @m) -> f32[16@dp] on @m {\n"
+        "  %y = reshard(%x) : f32[16@dp] on @m\n  return %y\n}",
+        /* gathers one axis, cuts along another */
+        "func @f(%x: f32[16@dp, 16] on @o) -> f32[16, 16@tp] on @o {\n"
+        "  %y = reshard(%x) : f32[16, 16@tp] on @o\n  return %y\n}",
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 STAR "mesh @a = pick 0..2 of @m [dp = 2]\nmesh @b = pick 1..3 of @m [dp = 2]\n"
+                      "mesh @o = view @m [dp = 2, tp = 2]\n%s\nscenario { program = @f }\n",
+                 bodies[i]);
+        sim_case c;
+        sim_run_text(&c, text, "n=4", false);
+        cr_expect_eq(c.status, DS_ERR_UNSUPPORTED, "case %zu: %s %s", i, ds_status_name(c.status),
+                     c.err.message);
+        sim_free(&c);
+    }
+}
+
+Test(coll, a_stated_cost_counts_where_nothing_moves) {
+    cr_expect_eq(
+        one("permute", "20000000] on @m", "20000000] on @m", "over dp {cost = 5 us}", "n=1"),
+        5000000);
+    cr_expect_eq(one("reshape", "20000000] on @m", "20000000] on @m",
+                     "{shape = [20000000], cost = 7 us}", "n=1"),
+                 7000000);
+}

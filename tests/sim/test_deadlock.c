@@ -30,7 +30,7 @@ Test(deadlock, orphan_send) {
                          "  rank 0 (%x: f32[8]) { send(%x) to 1 tag 7 }\n"
                          "  rank 1 (%y: f32[8]) { %z = relu(%y) }\n"
                          "}\n" TAIL,
-                    WORDS("deadlock", "rank 0", "send", "no matching recv"));
+                    WORDS("deadlock", "rank 0", "send", "rank 1 has no matching recv"));
 }
 
 Test(deadlock, swapped_order) {
@@ -48,7 +48,7 @@ Test(deadlock, missing_rank) {
                          "  rank 1 (%x: f32[8]) { %g = all_reduce(%x) group (0, 1, 2) }\n"
                          "  rank 2 (%x: f32[8]) { %g = relu(%x) }\n"
                          "}\n" TAIL,
-                    WORDS("deadlock", "all_reduce", "not all of the 3 ranks"));
+                    WORDS("deadlock", "all_reduce", "not all of the 3 ranks", "missing rank 2"));
 }
 
 Test(deadlock, mismatched_sizes) {
@@ -67,6 +67,19 @@ Test(deadlock, cycle_through_data) {
              "  rank 2 { %a = recv tag 1 from 1 : f32[8]\n %b = relu(%a)\n send(%b) to 0 tag 1 }\n"
              "}\n" TAIL,
         WORDS("deadlock", "cycle", "rank 0", "rank 1", "rank 2", "needs the result of"));
+}
+
+Test(deadlock, ends_that_disagree) {
+    expect_deadlock(HEAD "program @p {\n"
+                         "  rank 0 (%x: f32[8]) { %g = all_reduce(%x) group (0, 1) }\n"
+                         "  rank 1 (%x: f32[8]) { %g = all_reduce(%x) group (1, 0) }\n"
+                         "}\n" TAIL,
+                    WORDS("mismatched", "group (0, 1)", "group (1, 0)"));
+    expect_deadlock(HEAD "program @p {\n"
+                         "  rank 0 (%x: f32[8]) { send(%x) to 1 tag 7 }\n"
+                         "  rank 1 { %y = recv tag 7 from 0 : f16[16] }\n"
+                         "}\n" TAIL,
+                    WORDS("mismatched", "f32[8]", "f16[16]"));
 }
 
 Test(deadlock, a_program_that_runs) {
