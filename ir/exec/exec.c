@@ -26,9 +26,9 @@ static ds_status only_function(const ds_unit *unit, const ds_func **out, ds_erro
     }
     if (n == 1) return DS_OK;
     return ds_error_set(err, DS_ERR_VALUE, (ds_loc){root->path, 1, 1, 1},
-                        "nothing to run: the file has no scenario, and %u functions without mesh "
-                        "parameters: say which",
-                        n);
+                        "nothing to run: the file has no scenario, and %u functions that could be "
+                        "meant%s",
+                        n, n ? "; say which (--entry)" : "");
 }
 
 static ds_status find_entry(const ds_binding *binding, const ds_func *chosen, entry *out,

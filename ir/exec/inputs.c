@@ -181,6 +181,11 @@ ds_status ds_exec__input_range(ds_exec_run_state *run, const ds_func *func, ds_v
 
 /* ---- filling ---- */
 
+/* The part of a larger tensor that an input is. */
+typedef struct box {
+    int64_t lo[DS_MAX_RANK], whole[DS_MAX_RANK];
+} box;
+
 /* Which term of a partial value this device holds, and of how many. */
 static void term_of(const ds_exec_value *value, uint32_t position, int64_t *term, int64_t *n) {
     *term = 0;
@@ -193,14 +198,15 @@ static void term_of(const ds_exec_value *value, uint32_t position, int64_t *term
 }
 
 /* A partial input's element i is whole in term i mod n; the others add 0 (or are less by 1). */
-static void fill_part(const generator *g, const ds_exec_value *value, uint32_t position) {
+static void fill_part(const generator *g, const box *in, const ds_exec_value *value,
+                      uint32_t position) {
     ds_exec_part *part = &value->parts[position];
     int64_t at[DS_MAX_RANK] = {0}, term, n_terms;
     term_of(value, position, &term, &n_terms);
     for (int64_t i = 0; i < part->t.n; i++) {
         int64_t index = 0;
         for (uint32_t d = 0; d < part->t.rank; d++)
-            index = index * part->full[d] + part->lo[d] + at[d];
+            index = index * in->whole[d] + in->lo[d] + part->lo[d] + at[d];
         double x = element(g, index);
         bool mine = index % n_terms == term;
         part->t.at[i] = mine ? x : value->max ? x - 1 : 0;
@@ -211,21 +217,21 @@ static void fill_part(const generator *g, const ds_exec_value *value, uint32_t p
     }
 }
 
-static ds_status find_given(const ds_exec_site *site, const char *name, const ds_exec_part *like,
-                            const ds_exec_tensor **out, ds_error *err) {
+static ds_status find_given(const ds_exec_site *site, const char *name, uint32_t rank,
+                            const int64_t *dims, const ds_exec_tensor **out, ds_error *err) {
     ds_exec_run_state *run = site->run;
     const char *plain = ds_exec__plain_name(&run->arena, name);
     *out = NULL;
     for (uint32_t i = 0; i < run->options->n_inputs; i++) {
         const ds_exec_tensor *t = &run->options->inputs[i];
         if (strcmp(ds_exec__plain_name(&run->arena, t->name), plain) != 0) continue;
-        bool same = t->rank == like->t.rank;
-        for (uint32_t d = 0; d < t->rank && same; d++) same = t->dims[d] == like->full[d];
+        bool same = t->rank == rank;
+        for (uint32_t d = 0; d < t->rank && same; d++) same = t->dims[d] == dims[d];
         char a[DS_DIMS_TEXT], b[DS_DIMS_TEXT];
         if (!same)
-            return ds_error_set(
-                err, DS_ERR_SHAPE, site->loc, "input %%%s is %s, but %s is given for it", name,
-                ds_dims_text(like->t.rank, like->full, a), ds_dims_text(t->rank, t->dims, b));
+            return ds_error_set(err, DS_ERR_SHAPE, site->loc,
+                                "input %%%s is %s, but %s is given for it", name,
+                                ds_dims_text(rank, dims, a), ds_dims_text(t->rank, t->dims, b));
         run->given_used[i] = true;
         *out = t;
     }
@@ -233,13 +239,12 @@ static ds_status find_given(const ds_exec_site *site, const char *name, const ds
 }
 
 static ds_status note_input(const ds_exec_site *site, const char *name, const ds_exec_value *value,
-                            const generator *g, ds_error *err) {
+                            const int64_t *dims, const generator *g, ds_error *err) {
     ds_exec_run_state *run = site->run;
-    const ds_exec_part *part = &value->parts[0];
     ds_exec_tensor t = {.name = ds_arena_strdup(&run->result->arena, name),
                         .dtype = value->dtype,
                         .rank = value->rank};
-    for (uint32_t d = 0; d < t.rank; d++) t.dims[d] = part->full[d];
+    for (uint32_t d = 0; d < t.rank; d++) t.dims[d] = dims[d];
     for (uint32_t i = 0; i < run->result->inputs.n; i++) { /* boxes of one input */
         const ds_exec_tensor *other = &run->result->inputs.at[i];
         if (strcmp(other->name, name) != 0) continue;
@@ -251,6 +256,9 @@ static ds_status note_input(const ds_exec_site *site, const char *name, const ds
     }
     DS_TRY(ds_tensor_count(t.rank, t.dims, site->loc, &t.n, err));
     if (run->options->keep_inputs) {
+        ds_tensor room; /* only asks whether there is that much */
+        DS_TRY(ds_tensor_new(&run->memory, t.rank, t.dims, site->loc, &room, err));
+        ds_tensor_drop(&room);
         t.at = ds_xcalloc((size_t)t.n + 1, sizeof *t.at);
         for (int64_t i = 0; i < t.n; i++) t.at[i] = element(g, i);
     }
@@ -269,27 +277,26 @@ static ds_status list_item(const ds_exec_site *site, const ds_attr *attr, uint32
     return ds_expr_eval_int(&env, attr->items[d].expr, attr->loc, out, err);
 }
 
-/* {of = [64, 8], at = [16, 0]}: the parts' boxes as parts of that larger tensor. */
-static ds_status enlarge(const ds_exec_site *site, const ds_attr *of, const ds_attr *at,
-                         ds_exec_value *value, ds_error *err) {
-    for (uint32_t d = 0; d < value->rank; d++) {
-        int64_t whole, lo = 0, own = value->parts[0].full[d];
-        DS_TRY(list_item(site, of, d, value->rank, &whole, err));
-        if (at) DS_TRY(list_item(site, at, d, value->rank, &lo, err));
-        if (lo < 0 || lo > whole || own > whole - lo)
-            return ds_error_set(err, DS_ERR_VALUE, of->loc,
+/* {of = [64, 8], at = [16, 0]}: the value's box of that larger tensor; without them all of it. */
+static ds_status read_box(const ds_exec_site *site, const ds_attr *of, const ds_attr *at,
+                          const ds_exec_part *part, box *out, ds_error *err) {
+    *out = (box){0};
+    for (uint32_t d = 0; d < part->t.rank; d++) {
+        out->whole[d] = part->full[d];
+        if (of) DS_TRY(list_item(site, of, d, part->t.rank, &out->whole[d], err));
+        if (at) DS_TRY(list_item(site, at, d, part->t.rank, &out->lo[d], err));
+        if (out->lo[d] < 0 || out->lo[d] > out->whole[d] ||
+            part->full[d] > out->whole[d] - out->lo[d])
+            return ds_error_set(err, DS_ERR_VALUE, (of ? of : at)->loc,
                                 "%lld elements at %lld are no part of dim %u, which has %lld",
-                                (long long)own, (long long)lo, d, (long long)whole);
-        for (uint32_t p = 0; p < value->place->n_devices; p++) {
-            value->parts[p].full[d] = whole;
-            value->parts[p].lo[d] += lo;
-        }
+                                (long long)part->full[d], (long long)out->lo[d], d,
+                                (long long)out->whole[d]);
     }
     return DS_OK;
 }
 
-static ds_status fill_parts(const ds_exec_site *site, const generator *g, ds_exec_value *value,
-                            ds_error *err) {
+static ds_status fill_parts(const ds_exec_site *site, const generator *g, const box *in,
+                            ds_exec_value *value, ds_error *err) {
     uint64_t own = value->split | value->sum | value->max;
     for (uint32_t p = 0; p < value->place->n_devices; p++) {
         uint32_t q = 0; /* devices that hold the same share it */
@@ -299,7 +306,7 @@ static ds_status fill_parts(const ds_exec_site *site, const generator *g, ds_exe
             continue;
         }
         DS_TRY(ds_exec__part_new(site, &value->parts[p], err));
-        fill_part(g, value, p);
+        fill_part(g, in, value, p);
     }
     return DS_OK;
 }
@@ -310,24 +317,24 @@ ds_status ds_exec__input_fill(const ds_exec_site *site, const char *name, const 
     const ds_attr *input = ds_attr_find(attrs, n_attrs, "input");
     const ds_attr *of = ds_attr_find(attrs, n_attrs, "of"),
                   *at = ds_attr_find(attrs, n_attrs, "at");
-    const ds_exec_part *first = &value->parts[0];
     if (input) {
         name = ds_attr_text(&site->run->binding->unit->exprs, input);
         if (!name)
             return ds_error_set(err, DS_ERR_TYPE, input->loc, "'input' must be a name or a string");
     }
-    if (of) DS_TRY(enlarge(site, of, at, value, err));
+    box in;
+    DS_TRY(read_box(site, of, at, &value->parts[0], &in, err));
     generator g = {.seed = site->run->options->seed,
                    .key = name_key(name),
-                   .scale = ds_exec_generated_scale(value->rank, first->full),
+                   .scale = ds_exec_generated_scale(value->rank, in.whole),
                    .integer = !ds_dtype_is_float(value->dtype),
                    .positive = range.positive,
                    .below = range.below && value->dtype != DS_BOOL ? (double)range.below : 2,
                    .emulate = site->run->options->emulate,
                    .dtype = value->dtype};
-    DS_TRY(find_given(site, name, first, &g.given, err));
-    DS_TRY(note_input(site, name, value, &g, err));
-    return fill_parts(site, &g, value, err);
+    DS_TRY(find_given(site, name, value->rank, in.whole, &g.given, err));
+    DS_TRY(note_input(site, name, value, in.whole, &g, err));
+    return fill_parts(site, &g, &in, value, err);
 }
 
 ds_status ds_exec__inputs_used(const ds_exec_run_state *run, ds_error *err) {

@@ -8,13 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_FAMILY (INT64_C(1) << 24) /* its slots take 256 MiB, beside the tensors */
+
 /* ---- slots ---- */
 
 ds_status ds_exec__family_new(int64_t lo, int64_t n, ds_loc loc, ds_exec_family **out,
                               ds_error *err) {
     if (n < 0) n = 0;
-    if (n > (INT64_C(1) << 32))
-        return ds_error_set(err, DS_ERR_LIMIT, loc, "a family of %lld values", (long long)n);
+    if (n > MAX_FAMILY)
+        return ds_error_set(err, DS_ERR_LIMIT, loc, "a family of %lld values; at most %lld",
+                            (long long)n, (long long)MAX_FAMILY);
     ds_exec_family *family = ds_xcalloc(1, sizeof *family + (size_t)n * sizeof *family->items);
     family->owners = 1;
     family->lo = lo;

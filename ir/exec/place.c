@@ -4,6 +4,7 @@
 #include "ir/base/units.h"
 #include "ir/lang/verify.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_DEVICES (INT64_C(1) << 20) /* of one placement: exec holds a tensor a device */
@@ -28,19 +29,27 @@ static bool same_place(const ds_exec_place *a, const ds_exec_place *b) {
     return memcmp(a->devices, b->devices, a->n_devices * sizeof *a->devices) == 0;
 }
 
+/* `p`'s arrays are copied if it is new. */
 static const ds_exec_place *intern(ds_exec_places *places, ds_exec_place p) {
     for (uint32_t i = 0; i < places->all.n; i++)
         if (same_place(places->all.at[i], &p)) return places->all.at[i];
-    ds_exec_place *copy = DS_NEW(&places->arena, ds_exec_place);
-    *copy = p;
-    DS_PUSH(&places->arena, &places->all, copy);
+    ds_arena *arena = &places->arena;
+    ds_exec_place *copy = DS_NEW(arena, ds_exec_place);
+    *copy = (ds_exec_place){.n_axes = p.n_axes, .n_devices = p.n_devices};
+    copy->axes = DS_NEW_N(arena, const char *, p.n_axes + 1);
+    copy->sizes = DS_NEW_N(arena, int64_t, p.n_axes + 1);
+    copy->devices = DS_NEW_N(arena, uint64_t, p.n_devices);
+    for (uint32_t a = 0; a < p.n_axes; a++) {
+        copy->axes[a] = p.axes[a];
+        copy->sizes[a] = p.sizes[a];
+    }
+    memcpy(copy->devices, p.devices, p.n_devices * sizeof *p.devices);
+    DS_PUSH(arena, &places->all, copy);
     return copy;
 }
 
 static const ds_exec_place *single(ds_exec_places *places, uint64_t device) {
-    ds_exec_place p = {.devices = DS_NEW(&places->arena, uint64_t), .n_devices = 1};
-    p.devices[0] = device;
-    return intern(places, p);
+    return intern(places, (ds_exec_place){.devices = &device, .n_devices = 1});
 }
 
 static uint64_t first_of(ds_exec_places *places, const ds_topology *topology) {
@@ -71,13 +80,12 @@ ds_status ds_exec_place_all(ds_exec_places *places, const ds_topology *topology,
     int64_t n;
     DS_TRY(ds_topology_count_devices(places->binding, topology, &n, err));
     if (n > MAX_DEVICES) return too_many(n, topology->loc, err);
-    ds_exec_place p = {.n_axes = 1, .n_devices = (uint32_t)n};
-    p.axes = DS_NEW(&places->arena, const char *);
-    p.sizes = DS_NEW(&places->arena, int64_t);
-    p.sizes[0] = n;
-    p.devices = DS_NEW_N(&places->arena, uint64_t, n);
+    const char *no_name = NULL;
+    ds_exec_place p = {.axes = &no_name, .sizes = &n, .n_axes = 1, .n_devices = (uint32_t)n};
+    p.devices = ds_xcalloc((size_t)n + 1, sizeof *p.devices);
     for (uint32_t i = 0; i < p.n_devices; i++) p.devices[i] = first_of(places, topology) + i;
     *out = intern(places, p);
+    free(p.devices);
     return DS_OK;
 }
 
@@ -184,10 +192,10 @@ static ds_status slice(ds_exec_places *places, const ds_exec_place *from, const 
                                 place->coords[c].axis, (long long)size);
         if (a < from->n_axes) fixed[a] = at;
     }
-    ds_exec_place p = {0};
-    p.axes = DS_NEW_N(&places->arena, const char *, from->n_axes + 1);
-    p.sizes = DS_NEW_N(&places->arena, int64_t, from->n_axes + 1);
-    p.devices = DS_NEW_N(&places->arena, uint64_t, from->n_devices);
+    const char *axes[DS_EXEC_MAX_AXES];
+    int64_t sizes[DS_EXEC_MAX_AXES];
+    ds_exec_place p = {.axes = axes, .sizes = sizes};
+    p.devices = ds_xcalloc(from->n_devices, sizeof *p.devices);
     for (uint32_t a = 0; a < from->n_axes; a++) {
         if (fixed[a] >= 0) continue;
         p.axes[p.n_axes] = from->axes[a];
@@ -200,6 +208,7 @@ static ds_status slice(ds_exec_places *places, const ds_exec_place *from, const 
         if (keep) p.devices[p.n_devices++] = from->devices[i];
     }
     *out = intern(places, p);
+    free(p.devices);
     return DS_OK;
 }
 

@@ -1,5 +1,6 @@
 /* distsim exec FILE: runs the program of a file on real numbers, and compares two programs. */
 #include "ir/base/map.h"
+#include "ir/base/units.h"
 #include "ir/exec/exec.h"
 #include "ir/exec/npy.h"
 #include "ir/lang/scenario.h"
@@ -178,30 +179,63 @@ static uint64_t checksum(const ds_exec_tensor *t) {
     return hash;
 }
 
-static void print_tensor(const ds_exec_tensor *t, ds_buf *out) {
+/* Widths of the name and type columns. */
+typedef struct widths {
+    int name, other, type;
+} widths;
+
+static int wider(int width, const char *text) {
+    return (int)strlen(text) > width ? (int)strlen(text) : width;
+}
+
+static int type_width(int width, const ds_exec_tensor *t) {
+    ds_buf shape = {0};
+    print_shape(t, &shape);
+    width = wider(width, shape.text);
+    ds_buf_deinit(&shape);
+    return width;
+}
+
+static void print_type(const ds_exec_tensor *t, int width, ds_buf *out) {
+    ds_buf shape = {0};
+    print_shape(t, &shape);
+    ds_buf_printf(out, "%-*s", width, shape.text);
+    ds_buf_deinit(&shape);
+}
+
+static void print_tensor(const ds_exec_tensor *t, const widths *w, ds_buf *out) {
     double least = INFINITY, most = -INFINITY, sum = 0, square = 0;
+    bool number = true;
     for (int64_t i = 0; i < t->n; i++) {
+        number = number && !isnan(t->at[i]);
         least = fmin(least, t->at[i]);
         most = fmax(most, t->at[i]);
         sum += t->at[i];
         square += t->at[i] * t->at[i];
     }
-    ds_buf shape = {0};
-    print_shape(t, &shape);
-    ds_buf_printf(out, "%-12s %-20s %11.5g %11.5g %11.5g %11.5g  %016llx ", t->name, shape.text,
-                  least, most, sum / (double)t->n, sqrt(square), (unsigned long long)checksum(t));
-    ds_buf_deinit(&shape);
+    ds_buf_printf(out, "%-*s  ", w->name, t->name);
+    print_type(t, w->type, out);
+    ds_buf_printf(out, " %11.5g %11.5g %11.5g %11.5g  %016llx ", number ? least : NAN,
+                  number ? most : NAN, sum / (double)t->n, sqrt(square),
+                  (unsigned long long)checksum(t));
     for (int64_t i = 0; i < t->n && i < 3; i++) ds_buf_printf(out, " %.6g", t->at[i]);
     ds_buf_put(out, t->n > 3 ? " ...\n" : "\n");
 }
 
 static void print_results(const ds_exec_result *result, ds_buf *out) {
-    ds_buf_printf(out, "%-12s %-20s %11s %11s %11s %11s  %-16s  %s\n", "result", "type", "min",
-                  "max", "mean", "L2 norm", "checksum", "first values");
-    for (uint32_t i = 0; i < result->outputs.n; i++) print_tensor(&result->outputs.at[i], out);
-    ds_buf_printf(out, "%u input%s, %u device%s, %lld bytes at most\n", result->inputs.n,
+    widths w = {.name = 6, .type = 4};
+    for (uint32_t i = 0; i < result->outputs.n; i++) {
+        w.name = wider(w.name, result->outputs.at[i].name);
+        w.type = type_width(w.type, &result->outputs.at[i]);
+    }
+    ds_buf_printf(out, "%-*s  %-*s %11s %11s %11s %11s  %-16s  %s\n", w.name, "result", w.type,
+                  "type", "min", "max", "mean", "L2 norm", "checksum", "first values");
+    for (uint32_t i = 0; i < result->outputs.n; i++) print_tensor(&result->outputs.at[i], &w, out);
+    ds_buf_printf(out, "%u input%s, %u device%s, at most ", result->inputs.n,
                   result->inputs.n == 1 ? "" : "s", result->n_devices,
-                  result->n_devices == 1 ? "" : "s", (long long)result->peak_bytes);
+                  result->n_devices == 1 ? "" : "s");
+    ds_print_bytes(result->peak_bytes, out);
+    ds_buf_put(out, " of tensors\n");
     if (result->margin < 1e-6)
         ds_buf_printf(out,
                       "a choice was decided by %.2g of the largest number: rounding may turn it; "
@@ -209,24 +243,23 @@ static void print_results(const ds_exec_result *result, ds_buf *out) {
                       result->margin);
 }
 
-static void print_pair(const ds_exec_pair *pair, double bound, ds_buf *out) {
-    const char *verdict = !pair->a            ? "only in the other"
-                          : !pair->b          ? "missing in the other"
-                          : !pair->same_shape ? "another shape"
-                          : pair->equal       ? "equal"
-                                              : "DIFFERENT";
-    const ds_exec_tensor *t = pair->a ? pair->a : pair->b;
-    ds_buf shape = {0};
-    print_shape(t, &shape);
-    ds_buf_printf(out, "%-12s %-12s %-20s ", pair->a ? pair->a->name : "-",
-                  pair->b ? pair->b->name : "-", shape.text);
-    ds_buf_deinit(&shape);
+static const char *verdict(const ds_exec_pair *pair) {
+    if (!pair->a) return "only in the other";
+    if (!pair->b) return "missing in the other";
+    if (!pair->same_shape) return "another shape";
+    return pair->equal ? "equal" : "DIFFERENT";
+}
+
+static void print_pair(const ds_exec_pair *pair, const widths *w, ds_buf *out) {
+    ds_buf_printf(out, "%-*s  %-*s  ", w->name, pair->a ? pair->a->name : "-", w->other,
+                  pair->b ? pair->b->name : "-");
+    print_type(pair->a ? pair->a : pair->b, w->type, out);
     if (pair->same_shape)
-        ds_buf_printf(out, "%11.5g %11.3g %11.3g  ", pair->max_a, pair->max_difference,
-                      bound * pair->max_a);
+        ds_buf_printf(out, " %11.5g %11.3g %11.3g  ", pair->max_a, pair->max_difference,
+                      DS_EXEC_BOUND * pair->max_a);
     else
-        ds_buf_printf(out, "%11s %11s %11s  ", "", "", "");
-    ds_buf_put(out, verdict);
+        ds_buf_printf(out, " %11s %11s %11s  ", "", "", "");
+    ds_buf_put(out, verdict(pair));
     if (pair->same_shape && !pair->equal)
         ds_buf_printf(out, " at element %lld: %.17g and %.17g", (long long)pair->at,
                       pair->a->at[pair->at], pair->b->at[pair->at]);
@@ -251,11 +284,18 @@ static void print_inputs(const ds_exec_comparison *c, ds_buf *out) {
 }
 
 static void print_comparison(const ds_exec_comparison *c, const char *other, ds_buf *out) {
+    widths w = {6, 5, 4};
+    for (uint32_t i = 0; i < c->outputs.n; i++) {
+        const ds_exec_pair *pair = &c->outputs.at[i];
+        if (pair->a) w.name = wider(w.name, pair->a->name);
+        if (pair->b) w.other = wider(w.other, pair->b->name);
+        w.type = type_width(w.type, pair->a ? pair->a : pair->b);
+    }
     ds_buf_printf(out, "against %s\n", other);
     print_inputs(c, out);
-    ds_buf_printf(out, "%-12s %-12s %-20s %11s %11s %11s\n", "result", "other", "type", "max|a|",
-                  "max|a-b|", "bound");
-    for (uint32_t i = 0; i < c->outputs.n; i++) print_pair(&c->outputs.at[i], DS_EXEC_BOUND, out);
+    ds_buf_printf(out, "%-*s  %-*s  %-*s %11s %11s %11s\n", w.name, "result", w.other, "other",
+                  w.type, "type", "max|a|", "max|a-b|", "bound");
+    for (uint32_t i = 0; i < c->outputs.n; i++) print_pair(&c->outputs.at[i], &w, out);
     ds_buf_put(out, c->equal ? "equal\n" : "different\n");
 }
 
@@ -279,23 +319,42 @@ static ds_status write_results(const ds_exec_result *result, const char *folder,
 
 /* ---- the verb ---- */
 
+/* The other program has params of its own: what --set names and it lacks is not meant for it. */
+static ds_status settings_for(const arguments *args, cli_options *out) {
+    cli_source probe;
+    out->include_dirs.at = args->common.include_dirs.at;
+    out->include_dirs.n = args->common.include_dirs.n;
+    ds_status status = cli_open_unbound(args->against, out, false, &probe);
+    for (uint32_t i = 0; i < args->common.settings.n && status == DS_OK; i++) {
+        ds_setting one = args->common.settings.at[i];
+        ds_binding ignored;
+        ds_error err;
+        if (ds_bind(probe.unit, &one, 1, &ignored, &err) != DS_ERR_NAME)
+            DS_HPUSH(&out->settings, one);
+    }
+    cli_close(&probe);
+    return status;
+}
+
+static ds_status run_other(const arguments *args, const ds_exec_options *options, cli_source *other,
+                           ds_exec_result **out, ds_error *err) {
+    cli_options common = {0};
+    ds_status status = settings_for(args, &common);
+    if (status == DS_OK) status = cli_open(args->against, &common, other);
+    free(common.settings.at);
+    if (status != DS_OK)
+        return ds_error_set(err, status, DS_NOWHERE, "%s is not a correct program", args->against);
+    status = execute(args, other, NULL, *options, out, err);
+    if (status == DS_OK) return DS_OK;
+    cli_fail(other->unit, err);
+    return ds_error_set(err, status, DS_NOWHERE, "%s cannot be executed", args->against);
+}
+
 static ds_status compare(const arguments *args, const ds_exec_options *options,
                          const ds_exec_result *result, bool *equal, ds_error *err) {
-    cli_source other;
+    cli_source other = {0};
     ds_exec_result *expected = NULL;
-    cli_options common = {.include_dirs = {args->common.include_dirs.at,
-                                           args->common.include_dirs.n,
-                                           args->common.include_dirs.cap}};
-    ds_status status = cli_open(args->against, &common, &other);
-    if (status != DS_OK)
-        ds_error_set(err, status, DS_NOWHERE, "%s is not a correct program", args->against);
-    if (status == DS_OK) {
-        status = execute(args, &other, NULL, *options, &expected, err);
-        if (status != DS_OK) {
-            cli_fail(other.unit, err);
-            ds_error_set(err, status, DS_NOWHERE, "%s cannot be executed", args->against);
-        }
-    }
+    ds_status status = run_other(args, options, &other, &expected, err);
     if (status == DS_OK) {
         ds_exec_comparison c;
         ds_buf text = {0};
