@@ -197,7 +197,11 @@ ds_op_total *ds_report__collectives(const ds_result *r, uint32_t *n) {
     table t = {0};
     for (uint32_t i = 0; i < r->plan->insts.n; i++) {
         uint32_t task = r->plan->insts.at[i].first_task; /* classes ascend: its lowest device */
-        if (task != DS_NONE && r->plan->task_activity[task] != DS_NONE) add(&t, r, task);
+        if (task == DS_NONE || r->plan->task_activity[task] == DS_NONE) continue;
+        /* In a per-rank program every rank has an instance of its own: the first counts. */
+        const ds_activity *a = &r->plan->activities[r->plan->task_activity[task]];
+        bool half = ds_plan_task_record(r->plan, task)->kind == DS_REC_HALF;
+        if (!half || r->plan->members[a->first_member] == task) add(&t, r, task);
     }
     return finish(&t, n);
 }
