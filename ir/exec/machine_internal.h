@@ -18,6 +18,7 @@ struct ds_exec_family {
     ds_exec_slot items[];
 };
 
+/* slots.c */
 ds_status ds_exec__family_new(int64_t lo, int64_t n, ds_loc loc, ds_exec_family **out,
                               ds_error *err);
 ds_exec_slot ds_exec__slot_share(ds_exec_slot slot);
@@ -59,6 +60,11 @@ typedef struct ds_exec_thread {
     const ds_op *waits_at;
     struct ds_exec_meetings *meetings; /* per-rank programs */
 } ds_exec_thread;
+
+/* slots.c: what a use reads, with one more owner. *waits becomes the pending value that it needs,
+ * if there is one. */
+ds_status ds_exec__read(ds_exec_thread *thread, const ds_exec_open *open, const ds_use *use,
+                        ds_exec_slot *out, const ds_exec_value **waits, ds_error *err);
 
 /* machine.c */
 ds_status ds_exec__thread_start(ds_exec_thread *thread, const ds_func *func,

@@ -1,0 +1,149 @@
+/* What SSA values are now, and reading them: a value, an element of a family, a stacked range. */
+#include "ir/exec/machine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FAMILY (INT64_C(1) << 24) /* its slots take 256 MiB, beside the tensors */
+
+/* ---- slots ---- */
+
+ds_status ds_exec__family_new(int64_t lo, int64_t n, ds_loc loc, ds_exec_family **out,
+                              ds_error *err) {
+    if (n < 0) n = 0;
+    if (n > MAX_FAMILY)
+        return ds_error_set(err, DS_ERR_LIMIT, loc, "a family of %lld values; at most %lld",
+                            (long long)n, (long long)MAX_FAMILY);
+    ds_exec_family *family = ds_xcalloc(1, sizeof *family + (size_t)n * sizeof *family->items);
+    family->owners = 1;
+    family->lo = lo;
+    family->n = n;
+    *out = family;
+    return DS_OK;
+}
+
+ds_exec_slot ds_exec__slot_share(ds_exec_slot slot) {
+    if (slot.value) slot.value->owners++;
+    if (slot.family) slot.family->owners++;
+    return slot;
+}
+
+void ds_exec__slot_drop(ds_exec_slot *slot) {
+    ds_exec_family *family = slot->family;
+    ds_exec__value_drop(slot->value);
+    *slot = (ds_exec_slot){0};
+    if (!family || --family->owners) return;
+    for (int64_t i = 0; i < family->n; i++) ds_exec__slot_drop(&family->items[i]);
+    free(family);
+}
+
+void ds_exec__slot_set(ds_exec_slot *to, ds_exec_slot slot) {
+    ds_exec__slot_drop(to);
+    *to = slot;
+}
+
+/* ---- reading ---- */
+
+static ds_status unset(const ds_value_info *info, const ds_use *use, ds_error *err) {
+    return ds_error_set(err, DS_ERR_NAME, use->loc, "%%%s is read before it is set", info->name);
+}
+
+/* The elements of a family in a range, and of the families in it, in order. */
+typedef struct stack {
+    DS_VEC(ds_exec_value *) all; /* heap; not owned */
+    uint32_t n_ranges;
+    int64_t counts[DS_MAX_RANK];
+} stack;
+
+static ds_status collect(const ds_exec_open *open, const ds_env *env, const ds_use *use,
+                         ds_exec_slot from, uint32_t level, uint32_t range, stack *out,
+                         ds_error *err) {
+    const ds_value_info *info = ds_value_at(open->frame->scope.func, use->value);
+    if (level == use->n_index) {
+        if (!from.value) return unset(info, use, err);
+        DS_HPUSH(&out->all, from.value);
+        return DS_OK;
+    }
+    int64_t lo, hi;
+    DS_TRY(ds_expr_eval_int(env, use->index[level], use->loc, &lo, err));
+    hi = lo + 1;
+    bool is_range = use->index_hi && DS_HAS_EXPR(use->index_hi[level]);
+    if (is_range) {
+        DS_TRY(ds_expr_eval_int(env, use->index_hi[level], use->loc, &hi, err));
+        if (range < DS_MAX_RANK) out->counts[range] = hi - lo;
+        if (range + 1 > out->n_ranges) out->n_ranges = range + 1;
+    }
+    if (!from.family) return unset(info, use, err);
+    if (lo < from.family->lo || hi > from.family->lo + from.family->n || hi <= lo)
+        return ds_error_set(err, DS_ERR_VALUE, use->loc,
+                            "%%%s{%lld:%lld} is outside the family's range %lld..%lld", info->name,
+                            (long long)lo, (long long)hi, (long long)from.family->lo,
+                            (long long)(from.family->lo + from.family->n));
+    for (int64_t i = lo; i < hi; i++)
+        DS_TRY(collect(open, env, use, from.family->items[i - from.family->lo], level + 1,
+                       range + is_range, out, err));
+    return DS_OK;
+}
+
+/* One value of one more leading dim a range, its parts those of the elements one after another. */
+static ds_status stacked(const ds_exec_thread *thread, const ds_exec_open *open, const stack *s,
+                         ds_loc loc, ds_exec_value **out, ds_error *err) {
+    const ds_exec_value *first = s->all.at[0];
+    ds_exec_site site = ds_exec__site(thread, open, loc);
+    ds_exec_value *v = ds_xcalloc(1, sizeof *v);
+    *v = *first;
+    v->owners = 1;
+    v->rank = first->rank + s->n_ranges;
+    v->parts = ds_xcalloc(v->place->n_devices, sizeof *v->parts);
+    *out = v;
+    if (v->rank > DS_MAX_RANK)
+        return ds_error_set(err, DS_ERR_LIMIT, loc, "stacking makes %u dims; at most %d", v->rank,
+                            DS_MAX_RANK);
+    for (uint32_t p = 0; p < v->place->n_devices; p++) {
+        const ds_exec_part *like = &first->parts[p];
+        ds_exec_part *part = &v->parts[p];
+        part->t.rank = v->rank;
+        for (uint32_t d = 0; d < v->rank; d++) {
+            bool leading = d < s->n_ranges;
+            uint32_t from = leading ? 0 : d - s->n_ranges;
+            part->lo[d] = leading ? 0 : like->lo[from];
+            part->full[d] = leading ? s->counts[d] : like->full[from];
+            part->t.dims[d] = leading ? s->counts[d] : like->t.dims[from];
+        }
+        DS_TRY(ds_exec__part_new(&site, part, err));
+        for (uint32_t i = 0; i < s->all.n; i++) {
+            const ds_exec_value *each = s->all.at[i];
+            if (each->place != v->place || !ds_tensor_same_shape(&each->parts[p].t, &like->t))
+                return ds_error_set(err, DS_ERR_SHAPE, loc,
+                                    "a range cannot be stacked: its values differ in shape or "
+                                    "place");
+            memcpy(part->t.at + i * like->t.n, each->parts[p].t.at,
+                   (size_t)like->t.n * sizeof(double));
+        }
+    }
+    return DS_OK;
+}
+
+ds_status ds_exec__read(ds_exec_thread *thread, const ds_exec_open *open, const ds_use *use,
+                        ds_exec_slot *out, const ds_exec_value **waits, ds_error *err) {
+    ds_exec_slot slot = open->frame->slots[use->value.i];
+    *out = (ds_exec_slot){0};
+    if (!slot.value && !slot.family)
+        return unset(ds_value_at(open->frame->scope.func, use->value), use, err);
+    if (!use->n_index) {
+        *out = ds_exec__slot_share(slot);
+        return DS_OK;
+    }
+    ds_env env = ds_binding_env(thread->run->binding, open->indices);
+    stack s = {0};
+    ds_status status = collect(open, &env, use, slot, 0, 0, &s, err);
+    for (uint32_t i = 0; i < s.all.n && s.n_ranges; i++)
+        if (s.all.at[i]->pending) *waits = s.all.at[i];
+    if (status == DS_OK && !s.n_ranges)
+        out->value = ds_exec__value_share(s.all.at[0]);
+    else if (status == DS_OK && !*waits)
+        status = stacked(thread, open, &s, use->loc, &out->value, err);
+    if (status != DS_OK) ds_exec__slot_drop(out);
+    free(s.all.at);
+    return status;
+}
