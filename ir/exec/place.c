@@ -146,8 +146,8 @@ ds_status ds_exec_place_mesh(ds_exec_places *places, const ds_mesh *mesh, const 
         return DS_OK;
     }
     ds_exec_place p = {0};
-    const uint64_t *base;
-    int64_t n_base;
+    const uint64_t *base = NULL;
+    int64_t n_base = 0;
     DS_TRY(axes_of(places, mesh, &p, err));
     DS_TRY(base_of(places, mesh, &base, &n_base, err));
     bool order_fits = !mesh->n_order || mesh->n_order == p.n_devices;
@@ -273,7 +273,7 @@ ds_status ds_exec_place_of(ds_exec_places *places, const ds_exec_scope *scope,
     }
     if (place->kind == DS_PLACE_DEVICE) {
         const ds_topology *topology = ds_find_topology(func->module, place->name);
-        uint64_t device;
+        uint64_t device = 0;
         if (!topology)
             return ds_error_set(err, DS_ERR_NAME, place->loc, "no topology @%s", place->name);
         DS_TRY(device_number(places, topology, place, indices, &device, err));
