@@ -64,7 +64,7 @@ static void make_template(generator *g, int index) {
         node->count = pick(g, 4);
         if (node->kind == 4) node->child = pick(g, index);
         while (node->count > 1 && t->size + node_size(g, node) > (root ? 40 : 14)) node->count--;
-        snprintf(node->name, sizeof node->name, "%c%d", letters[node->kind], i);
+        snprintf(node->name, sizeof node->name, "%c%u", letters[node->kind], (unsigned)i & 15u);
         t->size += node_size(g, node);
     }
     t->n_links = t->size < 2 ? 0 : t->size / 2 + pick(g, t->size);
