@@ -1,0 +1,121 @@
+/* Making functions: what passes write with.
+ *
+ * A builder holds one function that is being made and the blocks that are open in it. An op is
+ * created, given operands, attributes and results, and put: its result types are inferred by the op
+ * table, as the verifier would. What is made belongs to the unit's arena.
+ *
+ *     ds_builder b;
+ *     ds_build_func(&b, module, "step", true);
+ *     ds_value x = ds_build_arg(&b, "x", type, NULL, 0, NULL, 0);
+ *     ds_op *op = ds_build_op(&b, DS_OP_RELU);
+ *     ds_build_in(&b, op, ds_use_of(x));
+ *     ds_build_out(&b, op, "y", NULL);
+ *     DS_TRY(ds_build_put(&b, op, err));                  // ds_value: op->out[0]
+ *     DS_TRY(ds_build_return(&b, uses, n, err));
+ *     ds_func *f = ds_build_end(&b);                      // not yet among the module's functions
+ */
+#ifndef DS_PASSES_BUILD_H
+#define DS_PASSES_BUILD_H
+
+#include "ir/base/map.h"
+#include "ir/core/ir.h"
+#include "ir/ops/ops.h"
+
+typedef struct ds_build_block ds_build_block;
+
+typedef struct ds_builder {
+    ds_unit *unit;
+    ds_func *func;
+    bool hints;           /* a model: splits in types are hints, inference does not see them */
+    ds_build_block *open; /* innermost */
+    ds_map names;         /* interned name → taken */
+    const char **manual;  /* axes of the open local regions */
+    uint32_t n_manual;
+    /* Sizes of mesh axes where known, for inference (as in ds_infer); may be NULL. */
+    bool (*axis_size)(void *context, const ds_place *on, const char *axis, int64_t *size);
+    void *context;
+} ds_builder;
+
+/* Begins @name. `hints` as above. */
+void ds_build_func(ds_builder *b, ds_module *module, const char *name, bool hints);
+/* Ends the function and gives the builder's memory back; after an error likewise. */
+ds_func *ds_build_end(ds_builder *b);
+
+/* An interned name that no value of the function has yet: `wanted`, or wanted_2, wanted_3, … */
+const char *ds_build_name(ds_builder *b, const char *wanted);
+
+/* An argument, in order; a family if n_binders. */
+ds_value ds_build_arg(ds_builder *b, const char *name, const ds_type *type,
+                      const ds_binder *binders, uint32_t n_binders, const ds_attr *attrs,
+                      uint32_t n_attrs);
+
+/* ---- uses ---- */
+
+ds_use ds_use_of(ds_value value);
+/* %v{i} */
+ds_use ds_use_at(ds_arena *arena, ds_value value, const ds_expr *index, uint32_t n);
+/* The type of what a use reads, indices put in; a whole family: its element type. NULL where the
+ * value has no type. */
+const ds_type *ds_use_type(ds_unit *unit, const ds_func *func, const ds_use *use);
+
+/* ---- ops ---- */
+
+ds_op *ds_build_op(ds_builder *b, ds_opcode code);
+void ds_build_in(ds_builder *b, ds_op *op, ds_use use);
+/* Adds a result; its name is made unique. `type`: what is written (NULL: inferred). */
+ds_value ds_build_out(ds_builder *b, ds_op *op, const char *name, const ds_type *type);
+/* Infers the results' types and appends the op to the innermost open block. For a call: set callee
+ * first, and give every result its type. Errors: those of ds_op_infer. */
+ds_status ds_build_put(ds_builder *b, ds_op *op, ds_error *err);
+/* The common case: one result, no attributes. */
+ds_status ds_build_unary(ds_builder *b, ds_opcode code, const char *name, ds_use x, ds_value *out,
+                         ds_error *err);
+ds_status ds_build_binary(ds_builder *b, ds_opcode code, const char *name, ds_use x, ds_use y,
+                          ds_value *out, ds_error *err);
+
+/* Attributes; names and texts are interned. Setting one that is there replaces it. */
+void ds_build_attr(ds_builder *b, ds_op *op, ds_attr attr);
+void ds_build_attr_expr(ds_builder *b, ds_op *op, const char *name, ds_expr value);
+void ds_build_attr_int(ds_builder *b, ds_op *op, const char *name, int64_t value);
+void ds_build_attr_real(ds_builder *b, ds_op *op, const char *name, double value);
+void ds_build_attr_bool(ds_builder *b, ds_op *op, const char *name, bool value);
+void ds_build_attr_word(ds_builder *b, ds_op *op, const char *name, const char *word);
+void ds_build_attr_text(ds_builder *b, ds_op *op, const char *name, const char *text);
+void ds_build_attr_exprs(ds_builder *b, ds_op *op, const char *name, const ds_expr *items,
+                         uint32_t n);
+/* One attribute outside an op, e.g. of an argument: {role = weight}. */
+ds_attr ds_attr_of_word(ds_unit *unit, const char *name, const char *word);
+
+/* ---- regions ---- */
+
+/* for index in lo..hi; then its carries; then its body; then the yield, which ends it. Carries and
+ * results are op->args and op->out: first the carries' final values, then a family per kept value.
+ */
+ds_op *ds_build_for(ds_builder *b, const char *index, ds_expr lo, ds_expr hi);
+/* A carry; call before anything is put into the body. `type` NULL: that of init. */
+ds_value ds_build_carry(ds_builder *b, ds_op *loop, const char *name, const ds_type *type,
+                        ds_use init);
+/* Ends the loop: `next` one a carry, `kept` the values to keep. Results are named after the
+ * carries and the kept values, unless names are given (n_next + n_kept of them, may hold NULLs). */
+ds_status ds_build_yield(ds_builder *b, const ds_use *next, uint32_t n_next, const ds_use *kept,
+                         uint32_t n_kept, const char *const *names, ds_error *err);
+
+/* local over (axes) (operands) -> types; op->args are the operands inside, with shard types (the
+ * axes' sizes come from axis_size). Ends with ds_build_yield_local. */
+ds_status ds_build_local(ds_builder *b, const char *const *axes, uint32_t n_axes,
+                         const ds_use *operands, uint32_t n, ds_op **out, ds_error *err);
+ds_status ds_build_yield_local(ds_builder *b, const ds_use *results, const ds_type *const *types,
+                               uint32_t n, const char *const *names, ds_error *err);
+
+/* Ends the function's body; the function's result types are those of the uses, families included.
+ */
+ds_status ds_build_return(ds_builder *b, const ds_use *results, uint32_t n, ds_error *err);
+
+/* ---- types ---- */
+
+/* The type without splits and partials. Shares what does not change. */
+const ds_type *ds_type_unsplit(ds_arena *arena, const ds_type *type);
+/* dtype[dims], unsplit. */
+ds_type *ds_type_make(ds_arena *arena, ds_dtype dtype, const ds_expr *dims, uint32_t rank);
+
+#endif

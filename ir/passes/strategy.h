@@ -1,0 +1,53 @@
+/* What the scenario's `train` and `strategy` blocks say, as numbers.
+ *
+ * Texts are interned in the unit. Knobs that are absent have the defaults of LANGUAGE.md. */
+#ifndef DS_PASSES_STRATEGY_H
+#define DS_PASSES_STRATEGY_H
+
+#include "ir/core/ir.h"
+
+typedef enum ds_loss { DS_LOSS_NONE, DS_LOSS_MSE, DS_LOSS_CROSS_ENTROPY } ds_loss;
+typedef enum ds_optimizer {
+    DS_OPTIMIZER_NONE,
+    DS_OPTIMIZER_SGD,
+    DS_OPTIMIZER_MOMENTUM,
+    DS_OPTIMIZER_ADAM,
+    DS_OPTIMIZER_ADAMW
+} ds_optimizer;
+
+typedef struct ds_train {
+    bool on; /* false: the forward pass alone (`train = off`, or no train block) */
+    ds_loss loss;
+    ds_optimizer optimizer;
+    double lr, momentum, beta1, beta2, eps, weight_decay; /* NAN: the op table's default */
+    /* DS_DTYPE_COUNT: not given. dtype: of activations and the weights that ops read; if it is
+     * narrower than the model's f32, the optimizer keeps a master copy in master_dtype (default:
+     * f32). grad_dtype: default dtype. state_dtype: default master's. */
+    ds_dtype dtype, master_dtype, grad_dtype, state_dtype;
+    bool keep_gradients; /* gradients are results of the step too */
+} ds_train;
+
+typedef enum ds_cp_type { DS_CP_RING, DS_CP_ULYSSES, DS_CP_ALL_GATHER } ds_cp_type;
+
+#define DS_BUCKET_BYTES (INT64_C(25) * 1000 * 1000)
+
+typedef struct ds_strategy {
+    int64_t dp, tp, pp, cp, ep;
+    int64_t microbatches, virtual_stages;
+    int64_t zero;         /* 0 … 3 */
+    int64_t zero_group;   /* replicas that share out the state; divides dp; default dp */
+    int64_t prefetch;     /* layers ahead that zero = 3 gathers weights */
+    int64_t bucket_bytes; /* default 25 MB: PyTorch DistributedDataParallel's bucket_cap_mb */
+    bool sp;
+    ds_cp_type cp_type;
+    const char *order[4]; /* the axes pp dp cp tp, outer → inner */
+    const char *schedule, *recompute;
+    const ds_attr *ops; /* the block of per-op overrides, or NULL */
+} ds_strategy;
+
+/* Errors: evaluation, values out of range, combinations that contradict each other (ep does not
+ * divide dp·cp, zero_group does not divide dp, …), with the values. O(knobs). */
+ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err);
+ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err);
+
+#endif
