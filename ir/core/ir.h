@@ -240,6 +240,10 @@ struct ds_func {
     ds_block body;
     DS_VEC(ds_value_info) values;
     int64_t rank; /* of a per-rank program's body; else -1 */
+    /* Set by the verifier: it holds a weight, or calls (transitively) one that does, or is called
+     * from such a function, or the scenario says `model =` of it or of one that calls it. Splits in
+     * its written types are hints: its ops see, and give, ds_type_plain of them. */
+    bool is_model;
 };
 
 /* A distributed program as one body per rank. Rank i runs on the i-th device of the scenario's

@@ -137,6 +137,21 @@ ds_type *ds_type_copy(ds_arena *arena, const ds_type *type) {
     return copy;
 }
 
+bool ds_type_is_plain(const ds_type *type) {
+    for (uint32_t i = 0; i < type->rank; i++)
+        if (type->dims[i].n_splits) return false;
+    return !type->n_partials && type->on.kind == DS_PLACE_NONE;
+}
+
+ds_type *ds_type_plain(ds_arena *arena, const ds_type *type) {
+    if (ds_type_is_plain(type)) return (ds_type *)type;
+    ds_type *plain = DS_NEW(arena, ds_type);
+    *plain = (ds_type){.dtype = type->dtype, .rank = type->rank};
+    plain->dims = DS_NEW_N(arena, ds_dim, type->rank);
+    for (uint32_t i = 0; i < type->rank; i++) plain->dims[i].size = type->dims[i].size;
+    return plain;
+}
+
 /* ---- every expression of a type ---- */
 
 /* Calls visit on each; stops and returns true when it does. */

@@ -152,7 +152,7 @@ ds_status ds_verify(ds_unit *unit, ds_diags *diags) {
     ds_checker ck = {.unit = unit, .diags = diags};
     uint32_t first = diags->all.n;
     for (uint32_t m = 0; m < unit->modules.n; m++) ds_verify__names(&ck, unit->modules.at[m]);
-    ds_verify__recursion(&ck);
+    ds_verify__calls(&ck);
     for (uint32_t m = 0; m < unit->modules.n; m++) {
         ds_module *module = unit->modules.at[m];
         for (uint32_t i = 0; i < module->topologies.n; i++)

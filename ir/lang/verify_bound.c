@@ -143,6 +143,7 @@ static bool said_before(bound_walk *w, const char *message, const char *name) {
 
 static bool check_type(bound_walk *w, const ds_type *type, const char *name, ds_loc loc) {
     if (!type) return true;
+    type = ds_verify__seen(w->ck, w->at->func, type);
     ds_bound_mesh mesh;
     if (!bind_place(w, &type->on, loc, &mesh)) return false;
     ds_infer infer = infer_context(w, NULL);
@@ -256,6 +257,7 @@ static void check_family(bound_walk *w, const ds_value_info *info, uint32_t i, u
 
 static bool compare(bound_walk *w, const ds_type *recorded, const ds_type *found, ds_loc loc,
                     const char *name, const char *who, const char *verb) {
+    recorded = ds_verify__seen(w->ck, w->at->func, recorded);
     if (!recorded || !found ||
         ds_verify__same_type(w->ck, w->at->func, &w->env, recorded, found) != DS_NO)
         return true;
@@ -298,7 +300,7 @@ static void table_op(bound_walk *w, const ds_op *op) {
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         const ds_value_info *info = ds_value_at(w->at->func, op->out[i]);
-        if (info->type_written) out[i] = info->type;
+        if (info->type_written) out[i] = ds_verify__seen(w->ck, w->at->func, info->type);
         known = known && info->type;
     }
     ds_infer infer = infer_context(w, op);

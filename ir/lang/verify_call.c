@@ -91,6 +91,7 @@ static bool place_here(ds_checker *ck, const ds_func *caller, const ds_op *call,
 
 const ds_type *ds_verify__callee_type(ds_checker *ck, const ds_func *caller, const ds_op *call,
                                       const ds_type *type) {
+    if (call->callee->is_model) return ds_verify__seen(ck, call->callee, type);
     ds_place place;
     if (!place_here(ck, caller, call, &type->on, &place)) return NULL;
     ds_type *here = DS_NEW(&ck->unit->arena, ds_type);

@@ -1,7 +1,8 @@
 /* Shared by the files of the verifier; not a public header.
  *
  *   verify.c          the order of the phases, and how things are reported
- *   verify_names.c    declarations: duplicates, references, recursion, unused and shadowed names
+ *   verify_names.c    declarations: duplicates, references, unused and shadowed names
+ *   verify_calls.c    the call graph: recursion, and which functions belong to models
  *   verify_topology.c device graphs: paths, units; counting devices; mesh sizes
  *   verify_program.c  schedules and the ranks of per-rank programs
  *   verify_place.c    places and mesh axes; are two types the same?
@@ -56,7 +57,8 @@ void ds_verify__unknown(ds_checker *ck, const ds_module *module, ds_item_kind ki
 /* ---- phases ---- */
 
 void ds_verify__names(ds_checker *ck, const ds_module *module);
-void ds_verify__recursion(ds_checker *ck);
+/* Sets every call's callee and every function's is_model; reports cycles. O(functions + calls). */
+void ds_verify__calls(ds_checker *ck);
 void ds_verify__topology(ds_checker *ck, const ds_topology *topology);
 /* The node at the end of a path; NULL if the path is wrong (then reported). */
 const ds_node_decl *ds_verify__path(ds_checker *ck, const ds_topology *topology,
@@ -98,6 +100,8 @@ bool ds_verify__is_fixed(const ds_place *place, const char *axis);
 bool ds_verify__check_place(ds_checker *ck, const ds_func *func, const ds_place *place, ds_loc loc);
 bool ds_verify__check_type(ds_checker *ck, const ds_func *func, const ds_type *type,
                            const char *what, ds_loc loc);
+/* What ops see of a type of `func`: in a model without its hints (ds_type_plain). */
+ds_type *ds_verify__seen(ds_checker *ck, const ds_func *func, const ds_type *type);
 bool ds_verify__check_axis(ds_checker *ck, const ds_module *module, const char *axis, ds_loc loc);
 
 /* Both seen from inside `func`. With an env, what the symbols leave open is decided on numbers. */

@@ -155,9 +155,31 @@ static bool check_once(const axis_use *u) {
     return true;
 }
 
+ds_type *ds_verify__seen(ds_checker *ck, const ds_func *func, const ds_type *type) {
+    return func->is_model && type ? ds_type_plain(&ck->unit->arena, type) : (ds_type *)type;
+}
+
+/* In a model a split is a hint, and nothing else can be hinted. */
+static bool check_hints(const axis_use *u) {
+    const char *only = NULL;
+    if (u->type->n_partials) only = "no 'partial': which values are sums of terms follows from it";
+    if (u->type->on.kind != DS_PLACE_NONE) only = "no 'on': the strategy says where values live";
+    for (uint32_t d = 0; d < u->type->rank && !only; d++)
+        for (uint32_t s = 0; s < u->type->dims[d].n_splits; s++)
+            if (u->type->dims[d].splits[s].n_sizes)
+                only = "no shard sizes: they follow from the strategy";
+    if (!only) return true;
+    ds_verify__error(u->ck, DS_ERR_SHARDING, u->loc, NULL,
+                     "%s is %s; @%s is part of a model, where '@axis' hints what to split, and "
+                     "there is %s",
+                     u->what, ds_verify__type_text(u->ck, u->type), u->func->name, only);
+    return false;
+}
+
 bool ds_verify__check_type(ds_checker *ck, const ds_func *func, const ds_type *type,
                            const char *what, ds_loc loc) {
     axis_use u = {ck, func, type, what, loc};
+    if (func->is_model && !check_hints(&u)) return false;
     if (!ds_verify__check_place(ck, func, &type->on, loc)) return false;
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t s = 0; s < type->dims[d].n_splits; s++)

@@ -39,7 +39,7 @@ static void define_carry(ds_walker *w, const ds_op *loop, uint32_t i) {
                                     ds_verify__value_text(w, loop->args[i]), carry->loc);
     w->defined[loop->args[i].i] = ok ? DS_DEFINED : DS_WRONG;
     if (!ok) return;
-    const ds_type *first = at_turn(ck, loop, carry->type, loop->lo);
+    const ds_type *first = ds_verify__seen(ck, w->func, at_turn(ck, loop, carry->type, loop->lo));
     if (ds_verify__same_type(ck, w->func, NULL, first, init) == DS_NO) {
         ds_verify__error(
             ck, DS_ERR_TYPE, carry->loc, NULL,
@@ -54,7 +54,8 @@ static void check_next(ds_walker *w, const ds_op *loop, const ds_op *yield, uint
     const ds_type *found = ds_verify__read(w, &yield->in[i], NULL);
     const ds_value_info *carry = ds_value_at(w->func, loop->args[i]);
     if (!found || !carry->type) return;
-    const ds_type *next = ds_verify__carry_next(ck, loop, carry->type);
+    const ds_type *next =
+        ds_verify__seen(ck, w->func, ds_verify__carry_next(ck, loop, carry->type));
     if (ds_verify__same_type(ck, w->func, NULL, next, found) != DS_NO) return;
     bool moves = ds_type_mentions(&ck->unit->exprs, carry->type, loop->index);
     ds_verify__error(ck, DS_ERR_TYPE, yield->in[i].loc, NULL,
@@ -147,8 +148,8 @@ void ds_verify__for(ds_walker *w, ds_op *loop) {
             continue;
         }
         const ds_value_info *info = ds_value_at(w->func, loop->out[i]);
-        ds_verify__set_type(w, loop->out[i], at_turn(w->ck, loop, carry, loop->hi), info->loc,
-                            "the loop", "ends with");
+        carry = ds_verify__seen(w->ck, w->func, at_turn(w->ck, loop, carry, loop->hi));
+        ds_verify__set_type(w, loop->out[i], carry, info->loc, "the loop", "ends with");
     }
     ds_verify__leave(w, loop);
 }

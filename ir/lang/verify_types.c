@@ -80,8 +80,8 @@ static const ds_type *stack(ds_checker *ck, const ds_type *type, const ds_use *u
 
 const ds_type *ds_verify__element(ds_checker *ck, const ds_func *func, const ds_use *use) {
     const ds_value_info *info = ds_value_at(func, use->value);
-    if (!info->type || !use->n_index) return info->type;
-    const ds_type *type = put_indices(ck, info, use);
+    if (!info->type || !use->n_index) return ds_verify__seen(ck, func, info->type);
+    const ds_type *type = ds_verify__seen(ck, func, put_indices(ck, info, use));
     return count_ranges(use) ? stack(ck, type, use) : type;
 }
 
@@ -170,7 +170,8 @@ void ds_verify__set_type(ds_walker *w, ds_value value, const ds_type *found, ds_
         return;
     }
     if (!found) return;
-    if (ds_verify__same_type(ck, w->func, NULL, info->type, found) == DS_NO) {
+    const ds_type *seen = ds_verify__seen(ck, w->func, info->type);
+    if (ds_verify__same_type(ck, w->func, NULL, seen, found) == DS_NO) {
         ds_verify__error(ck, DS_ERR_TYPE, loc, NULL, "%s is written as %s, but %s %s %s", name,
                          ds_verify__type_text(ck, info->type), who, verb,
                          ds_verify__type_text(ck, found));
@@ -251,7 +252,7 @@ static void table_op(ds_walker *w, const ds_op *op) {
     for (uint32_t i = 0; i < op->n_out; i++) {
         const ds_value_info *info = ds_value_at(w->func, op->out[i]);
         if (!info->type_written) continue;
-        out[i] = info->type;
+        out[i] = ds_verify__seen(ck, w->func, info->type);
         known = ds_verify__check_type(ck, w->func, info->type, ds_verify__value_text(w, op->out[i]),
                                       info->loc) &&
                 known;
@@ -287,6 +288,24 @@ static void weight(ds_walker *w, const ds_op *op) {
                          "weight %%%s needs a type, as in 'weight %%%s : f32[width, width]'",
                          info->name, info->name);
     ds_verify__set_results(w, op, NULL, "", "");
+}
+
+/* ---- models ---- */
+
+static bool communicates(const ds_op *op) {
+    const ds_op_desc *desc = ds_op_desc_of(op->code);
+    return op->code == DS_OP_LOCAL || (desc && (desc->flags & DS_OPF_COLLECTIVE));
+}
+
+static void refuse_in_model(ds_walker *w, const ds_op *op) {
+    ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
+                     op->code == DS_OP_LOCAL
+                         ? "a '%s' region in @%s, which is part of a model: a model says what is "
+                           "computed; the shard pass makes what each device does"
+                         : "'%s' in @%s, which is part of a model: a model says what is computed; "
+                           "the shard pass makes the communication",
+                     ds_op_name(op->code), w->func->name);
+    for (uint32_t i = 0; i < op->n_out; i++) w->defined[op->out[i].i] = DS_WRONG;
 }
 
 /* ---- blocks ---- */
@@ -331,6 +350,10 @@ const ds_op *ds_verify__block(ds_walker *w, const ds_block *block, ds_opcode end
     for (uint32_t i = 0; i < block->n_ops; i++) {
         ds_op *op = block->ops[i];
         if (op->code < DS_OP_FIRST_TABLE_OP) ds_verify__op_attrs(w->ck, NULL, op);
+        if (w->func->is_model && communicates(op)) {
+            refuse_in_model(w, op);
+            continue;
+        }
         switch (op->code) {
         case DS_OP_FOR:
             ds_verify__for(w, op);
@@ -360,6 +383,11 @@ const ds_op *ds_verify__block(ds_walker *w, const ds_block *block, ds_opcode end
 /* ---- functions ---- */
 
 static void check_mesh_params(ds_checker *ck, const ds_func *func) {
+    if (func->is_model && func->n_mesh_params)
+        ds_verify__error(ck, DS_ERR_TYPE, func->loc, NULL,
+                         "@%s is part of a model and has mesh parameters: the strategy says where "
+                         "a model runs",
+                         func->name);
     for (uint32_t i = 0; i < func->n_mesh_params; i++) {
         const char *name = func->mesh_params[i];
         for (uint32_t j = 0; j < i; j++)
@@ -426,7 +454,8 @@ static void check_result(ds_walker *w, const ds_op *ret, uint32_t i) {
         return;
     }
     if (family) type = ds_verify__rename(ck, type, family->binders, binders, n_binders);
-    if (ds_verify__same_type(ck, func, NULL, func->results[i], type) == DS_NO)
+    const ds_type *declared = ds_verify__seen(ck, func, func->results[i]);
+    if (ds_verify__same_type(ck, func, NULL, declared, type) == DS_NO)
         ds_verify__error(ck, DS_ERR_TYPE, ret->in[i].loc, NULL, "%s is %s, but @%s declares %s",
                          name, ds_verify__type_text(ck, type), func->name,
                          ds_verify__type_text(ck, func->results[i]));
