@@ -135,13 +135,14 @@ Test(report_summary, says_what_does_not_fit_and_why) {
 
 static ds_status read_options(const char *scenario, ds_sim_options *options, ds_error *err) {
     ds_buf text = {0};
+    const char *on = strncmp(scenario, "model", 5) == 0 ? "" : " on @pair.d[0]";
     ds_buf_printf(&text,
-                  "%sfunc @main(%%x: f32[4] on @pair.d[0]) -> f32[4] on @pair.d[0] {\n"
+                  "%sfunc @main(%%x: f32[4]%s) -> f32[4]%s {\n"
                   "  %%y = relu(%%x)\n"
                   "  return %%y\n"
                   "}\n"
                   "scenario { %s }\n",
-                  PAIR, scenario);
+                  PAIR, on, on, scenario);
     sim_case c;
     sim_run_text(&c, text.text, NULL, false);
     ds_status status =
