@@ -8,9 +8,9 @@
  *     overlap    what waits for what: prefetch of gathered weights
  *     project    one body per rank
  *
- * All work on a ds_step. After each of them its module prints as text that parses, verifies, runs
- * and executes: until `shard` the scenario says `model = @step` and splits are hints; from then on
- * it says `program = @step`.
+ * All work on a ds_model_step. After each of them its module prints as text that parses, verifies,
+ * runs and executes: until `shard` the scenario says `model = @step` and splits are hints; from
+ * then on it says `program = @step`.
  *
  * Names. A weight's argument is named as exec names a model's weights (calls and name joined by
  * dots; one family binder a loop around it). With weight %w: gradient %w.grad, updated %w.new,
@@ -45,7 +45,7 @@ typedef enum ds_pass_id {
     DS_PASS_COUNT
 } ds_pass_id;
 
-typedef struct ds_step {
+typedef struct ds_model_step {
     ds_unit *unit;      /* owned; its root module holds everything, without imports */
     ds_binding binding; /* of that unit */
     ds_func *func;      /* @step, in the root module */
@@ -54,7 +54,7 @@ typedef struct ds_step {
     uint32_t n_model_results;       /* results that the model itself has; the loss is the first */
     DS_VEC(ds_step_weight) weights; /* in the unit's arena, in order of the arguments */
     uint32_t done;                  /* bit i: pass i has run */
-} ds_step;
+} ds_model_step;
 
 /* "lower", "grad", … and back; DS_PASS_COUNT if unknown. */
 const char *ds_pass_name(ds_pass_id pass);
@@ -62,28 +62,28 @@ ds_pass_id ds_pass_by_name(const char *name);
 
 /* lower: a step from a verified and bound unit whose scenario has a `model`. *out is NULL on error.
  * Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE with the place in the source. O(size of the model). */
-ds_status ds_step_new(const ds_binding *source, ds_step **out, ds_error *err);
-void ds_step_free(ds_step *step);
+ds_status ds_model_step_new(const ds_binding *source, ds_model_step **out, ds_error *err);
+void ds_model_step_free(ds_model_step *step);
 
 /* The passes. Each checks that what it needs has run. */
-ds_status ds_pass_grad(ds_step *step, ds_error *err);
-ds_status ds_pass_optimizer(ds_step *step, ds_error *err);
-ds_status ds_pass_shard(ds_step *step, ds_error *err);
-ds_status ds_pass_overlap(ds_step *step, ds_error *err);
-ds_status ds_pass_project(ds_step *step, ds_error *err);
+ds_status ds_pass_grad(ds_model_step *step, ds_error *err);
+ds_status ds_pass_optimizer(ds_model_step *step, ds_error *err);
+ds_status ds_pass_shard(ds_model_step *step, ds_error *err);
+ds_status ds_pass_overlap(ds_model_step *step, ds_error *err);
+ds_status ds_pass_project(ds_model_step *step, ds_error *err);
 
 /* Runs one pass by its id, then verifies the module anew (a finding is DS_ERR_INTERNAL with the
  * verifier's message: passes make legal programs). */
-ds_status ds_step_run(ds_step *step, ds_pass_id pass, ds_error *err);
+ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass, ds_error *err);
 /* All that the scenario asks for, up to and including `last`: grad and optimizer only if it trains,
  * overlap only if something was sharded. `observe` (may be NULL) is called after each pass. */
-ds_status ds_step_run_to(ds_step *step, ds_pass_id last,
-                         ds_status (*observe)(void *context, const ds_step *step, ds_pass_id pass,
-                                              ds_error *err),
-                         void *context, ds_error *err);
+ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
+                               ds_status (*observe)(void *context, const ds_model_step *step,
+                                                    ds_pass_id pass, ds_error *err),
+                               void *context, ds_error *err);
 
 /* Puts `func` in the place of the module's function of the same name, or adds it, and keeps the
  * module's items in order. */
-void ds_step_set_func(ds_step *step, ds_func *func);
+void ds_model_step_set_func(ds_model_step *step, ds_func *func);
 
 #endif
