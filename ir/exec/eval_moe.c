@@ -1,9 +1,9 @@
-/* Mixture of experts: top-k, and expert buffers [e, g, c, d] of tokens [g, s, d].
+/* Mixture of experts: top-k, and expert buffers [..., e, c, d] of tokens [..., s, d].
  *
- * Within a group, choices are placed in order of token, then of rank among the token's k; the
- * choice that comes c-th or later to an expert is dropped. Dispatch and combine count alike, so a
- * token is fetched from where it was put. After Lepikhin et al. 2020, "GShard", with the order of
- * the op table. */
+ * The leading dims are the groups. Within a group, choices are placed in order of token, then of
+ * rank among the token's k; the choice that comes c-th or later to an expert is dropped. All ops
+ * here count alike, so a token is fetched from where it was put. After Lepikhin et al. 2020,
+ * "GShard", with the order of the op table. */
 #include "ir/exec/internal.h"
 
 #include <math.h>
@@ -39,47 +39,76 @@ ds_status ds_exec__eval_topk(const ds_eval *e, ds_error *err) {
     return DS_OK;
 }
 
-/* Calls `place` for every choice that has room: its element offsets in the buffer [e, g, c, d] and
- * in the tokens [g, s, d], and its index in the choices [g, s, k]. */
+/* An index of one of n experts. */
+static ds_status read_expert(const ds_eval *e, double expert, int64_t n, int64_t *out,
+                             ds_error *err) {
+    if (!(expert >= 0 && expert < (double)n && expert == floor(expert)))
+        return ds_eval_fail(e, err, DS_ERR_VALUE, "expert %g is none of 0 .. %lld", expert,
+                            (long long)n - 1);
+    *out = (int64_t)expert;
+    return DS_OK;
+}
+
+ds_status ds_exec__eval_topk_grad(const ds_eval *e, ds_error *err) {
+    const ds_tensor *dv = &e->in[0]->t, *choices = &e->in[1]->t;
+    ds_tensor *dx = &e->out[0]->t;
+    int64_t k = dv->dims[dv->rank - 1], n = dx->dims[dx->rank - 1], expert = 0;
+    for (int64_t i = 0; i < dv->n; i++) {
+        DS_TRY(read_expert(e, choices->at[i], n, &expert, err));
+        dx->at[i / k * n + expert] += dv->at[i];
+    }
+    return DS_OK;
+}
+
+/* Calls `place` for every choice that has room: its element offsets in the buffers [..., e, c, d]
+ * and in the tokens [..., s, d], and its index in the choices [..., s, k]. */
 typedef void (*place_function)(const ds_eval *e, int64_t slot, int64_t token, int64_t choice,
                                int64_t width);
 
 static ds_status walk_choices(const ds_eval *e, const ds_tensor *buffers, const ds_tensor *choices,
                               place_function place, ds_error *err) {
-    int64_t experts = buffers->dims[0], groups = choices->dims[0], tokens = choices->dims[1];
-    int64_t k = choices->dims[2], capacity = buffers->dims[2], width = buffers->dims[3];
+    const int64_t *dims = &buffers->dims[buffers->rank - 3];
+    int64_t experts = dims[0], capacity = dims[1], width = dims[2];
+    int64_t k = choices->dims[choices->rank - 1];
+    int64_t per_group = choices->dims[choices->rank - 2] * k;
     ds_tensor filled;
     DS_TRY(ds_tensor_new(&e->run->memory, 1, &experts, e->op->loc, &filled, err));
     ds_status status = DS_OK;
-    for (int64_t g = 0; g < groups && status == DS_OK; g++) {
-        for (int64_t x = 0; x < experts; x++) filled.at[x] = 0;
-        for (int64_t i = 0; i < tokens * k && status == DS_OK; i++) {
-            int64_t choice = g * tokens * k + i;
-            double expert = choices->at[choice];
-            if (!(expert >= 0 && expert < (double)experts && expert == floor(expert))) {
-                status = ds_eval_fail(e, err, DS_ERR_VALUE, "expert %g is none of 0 .. %lld",
-                                      expert, (long long)experts - 1);
-                break;
-            }
-            int64_t x = (int64_t)expert, at = (int64_t)filled.at[x]++;
-            if (at >= capacity) continue;
-            place(e, ((x * groups + g) * capacity + at) * width, (g * tokens + i / k) * width,
-                  choice, width);
-        }
+    for (int64_t i = 0; i < choices->n && status == DS_OK; i++) {
+        int64_t group = i / per_group, expert = 0;
+        if (i % per_group == 0)
+            for (int64_t x = 0; x < experts; x++) filled.at[x] = 0;
+        status = read_expert(e, choices->at[i], experts, &expert, err);
+        if (status != DS_OK) break;
+        int64_t at = (int64_t)filled.at[expert]++;
+        if (at < capacity)
+            place(e, ((group * experts + expert) * capacity + at) * width, i / k * width, i, width);
     }
     ds_tensor_drop(&filled);
     return status;
 }
 
+/* The weight of a choice: the third operand's, where there is one. */
+static double weight_of(const ds_eval *e, int64_t choice) {
+    return e->op->n_in > 2 ? e->in[2]->t.at[choice] : 1;
+}
+
 static void put(const ds_eval *e, int64_t slot, int64_t token, int64_t choice, int64_t width) {
-    (void)choice;
-    for (int64_t i = 0; i < width; i++) e->out[0]->t.at[slot + i] = e->in[0]->t.at[token + i];
+    double weight = weight_of(e, choice);
+    for (int64_t i = 0; i < width; i++)
+        e->out[0]->t.at[slot + i] = weight * e->in[0]->t.at[token + i];
 }
 
 static void fetch(const ds_eval *e, int64_t slot, int64_t token, int64_t choice, int64_t width) {
-    double weight = e->op->n_in > 2 ? e->in[2]->t.at[choice] : 1;
+    double weight = weight_of(e, choice);
     for (int64_t i = 0; i < width; i++)
         e->out[0]->t.at[token + i] += weight * e->in[0]->t.at[slot + i];
+}
+
+static void multiply(const ds_eval *e, int64_t slot, int64_t token, int64_t choice, int64_t width) {
+    double sum = 0;
+    for (int64_t i = 0; i < width; i++) sum += e->in[0]->t.at[token + i] * e->in[1]->t.at[slot + i];
+    e->out[0]->t.at[choice] = sum;
 }
 
 ds_status ds_exec__eval_dispatch(const ds_eval *e, ds_error *err) {
@@ -88,4 +117,8 @@ ds_status ds_exec__eval_dispatch(const ds_eval *e, ds_error *err) {
 
 ds_status ds_exec__eval_combine(const ds_eval *e, ds_error *err) {
     return walk_choices(e, &e->in[0]->t, &e->in[1]->t, fetch, err);
+}
+
+ds_status ds_exec__eval_combine_grad(const ds_eval *e, ds_error *err) {
+    return walk_choices(e, &e->in[1]->t, &e->in[2]->t, multiply, err);
 }

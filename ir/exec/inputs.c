@@ -96,28 +96,38 @@ static const ds_type *type_of(const ds_func *func, const ds_use *use) {
     return ds_value_at(func, use->value)->type;
 }
 
+/* `from_end`: 1 for the last dim. */
 static void bound_by_dim(search *s, const ds_func *func, const ds_op *op, uint32_t operand,
-                         bool last) {
+                         uint32_t from_end) {
     const ds_type *type = operand < op->n_in ? type_of(func, &op->in[operand]) : NULL;
-    if (type && type->rank) bound_by(s, type->dims[last ? type->rank - 1 : 0].size);
+    if (type && type->rank >= from_end) bound_by(s, type->dims[type->rank - from_end].size);
+}
+
+static void bound_by_attr(search *s, const ds_op *op, const char *name) {
+    const ds_attr *attr = ds_attr_find(op->attrs, op->n_attrs, name);
+    if (attr) bound_by(s, attr->expr);
 }
 
 /* What table op `op` needs its operand i to be; follows the value on if it stays itself. */
 static void used_by(search *s, const ds_func *func, const ds_op *op, uint32_t i) {
-    const ds_attr *experts;
     switch (op->code) {
     case DS_OP_EMBEDDING:
-        if (i == 0) bound_by_dim(s, func, op, 1, false);
+        if (i == 0) bound_by_dim(s, func, op, 1, 2);
         return;
     case DS_OP_CROSS_ENTROPY:
-        if (i == 1) bound_by_dim(s, func, op, 0, true);
+        if (i == 1) bound_by_dim(s, func, op, 0, 1);
         return;
     case DS_OP_DISPATCH:
-        experts = ds_attr_find(op->attrs, op->n_attrs, "experts");
-        if (i == 1 && experts) bound_by(s, experts->expr);
+        if (i == 1) bound_by_attr(s, op, "experts");
         return;
     case DS_OP_COMBINE:
-        if (i == 1) bound_by_dim(s, func, op, 0, false);
+        if (i == 1) bound_by_dim(s, func, op, 0, 3);
+        return;
+    case DS_OP_COMBINE_GRAD:
+        if (i == 2) bound_by_dim(s, func, op, 1, 3);
+        return;
+    case DS_OP_TOPK_GRAD:
+        if (i == 1) bound_by_attr(s, op, "size");
         return;
     case DS_OP_ADAM:
     case DS_OP_ADAMW:

@@ -101,14 +101,18 @@ ds_status ds_exec__eval_conv2d(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_pool(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_lstm(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_attention(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_attention_merge(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_attention_grad(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_rotary(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_reshape(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_transpose(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_reduce(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_topk(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_topk_grad(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_dispatch(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_combine(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_combine_grad(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_optimizer(const ds_eval *e, ds_error *err);
 
 /* Attributes with the table's defaults. */

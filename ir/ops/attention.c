@@ -3,39 +3,70 @@
  *
  * FLOPs: the two products, 2·b·h·s·t·(d + e), which is 4·b·h·s·t·d for d = e; half of it if causal
  * (the diagonal's half is ignored; the convention of the FlashAttention papers, Dao 2023, section
- * 4). The softmax is not counted. Bytes: q, k, v and the result once; without flash the scores and
- * the probabilities, b·h·s·t each, are also written once and read once. */
+ * 4). The softmax is not counted. Bytes: q, k, v and the results once; without flash the scores and
+ * the probabilities, b·h·s·t each, are also written once and read once.
+ *
+ * The gradient recomputes the scores (Dao et al. 2022, algorithm 4): five products, q k', dy v',
+ * p' dy, ds k and ds' q, are 2·b·h·s·t·(3d + 2e), 2.5 times the forward pass for d = e.
+ *
+ * Where q_start or k_start says which block of a longer sequence this is, a causal block counts
+ * whole: which part of it is visible differs between devices. */
 #include "ir/ops/internal.h"
 
 /* With one key head the query heads may be split freely: every device has that head. */
 ds_status ds_ops__attention_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
-    bool one_head = (args->in_ones[1] & 4u) && (args->in_ones[2] & 4u);
-    const char *text = one_head ? "b s r d, b t 1 d, b t 1 e -> b s r e; t: whole, d: whole"
-                                : ds_op_desc_of(args->op->code)->rule;
+    bool backward = args->op->code == DS_OP_ATTENTION_GRAD;
+    uint32_t k = backward ? 2 : 1;
+    bool one_head = (args->in_ones[k] & 4u) && (args->in_ones[k + 1] & 4u);
+    const char *text = ds_op_desc_of(args->op->code)->rule;
+    if (one_head && backward)
+        text = "b s r e, b s r d, b t 1 d, b t 1 e, b s r e, b s r -> b s r d, b t 1 d, b t 1 e; "
+               "t: whole, d: whole, e: whole";
+    else if (one_head)
+        text = "b s r d, b t 1 d, b t 1 e -> b s r e, b s r; t: whole, d: whole";
     return ds_rule_parse(text, args->op->loc, out, err);
+}
+
+/* The shape of the attention over q, k and v; `d` and `e`: how many products of 2·b·h·s·t·d and
+ * 2·b·h·s·t·e FLOPs it takes. *scores is b·h·s·t. */
+static ds_status products(const ds_op *op, const ds_shape *q, const ds_shape *k, const ds_shape *v,
+                          int64_t d, int64_t e, ds_work *work, int64_t *scores, ds_error *err) {
+    bool ok = true, block = ds_attr_find(op->attrs, op->n_attrs, "q_start") ||
+                            ds_attr_find(op->attrs, op->n_attrs, "k_start");
+    work->kind = DS_WORK_ATTENTION;
+    work->batch = q->dims[0];
+    work->seq_q = q->dims[1];
+    work->heads = q->dims[2];
+    work->head_dim = q->dims[3];
+    work->seq_kv = k->dims[1];
+    work->kv_heads = k->dims[2];
+    work->causal = ds_op_attr_bool(op, "causal") && !block;
+    int64_t rows = ds_ops__mul(&ok, work->batch, ds_ops__mul(&ok, work->heads, work->seq_q));
+    *scores = ds_ops__mul(&ok, rows, work->seq_kv);
+    int64_t dims =
+        ds_ops__add(&ok, ds_ops__mul(&ok, d, work->head_dim), ds_ops__mul(&ok, e, v->dims[3]));
+    work->flop = ds_ops__mul(&ok, ds_ops__mul(&ok, *scores, dims), work->causal ? 1 : 2);
+    return ds_ops__overflow(op, ok, err);
 }
 
 ds_status ds_ops__attention_work(const ds_op *op, const ds_env *env, const ds_shape *in,
                                  const ds_shape *out, ds_work *work, ds_error *err) {
     (void)env;
+    int64_t scores;
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
+    DS_TRY(products(op, &in[0], &in[1], &in[2], 1, 1, work, &scores, err));
+    if (ds_op_attr_bool(op, "flash")) return DS_OK;
     bool ok = true;
-    work->kind = DS_WORK_ATTENTION;
-    work->batch = in[0].dims[0];
-    work->seq_q = in[0].dims[1];
-    work->heads = in[0].dims[2];
-    work->head_dim = in[0].dims[3];
-    work->seq_kv = in[1].dims[1];
-    work->kv_heads = in[1].dims[2];
-    work->causal = ds_op_attr_bool(op, "causal");
-    int64_t rows = ds_ops__mul(&ok, work->batch, ds_ops__mul(&ok, work->heads, work->seq_q));
-    int64_t scores = ds_ops__mul(&ok, rows, work->seq_kv);
-    int64_t dims = ds_ops__add(&ok, work->head_dim, in[2].dims[3]);
-    work->flop = ds_ops__mul(&ok, ds_ops__mul(&ok, scores, dims), work->causal ? 1 : 2);
-    if (!ds_op_attr_bool(op, "flash")) {
-        int64_t bytes = ds_ops__mul(&ok, scores, (int64_t)ds_dtype_bits(in[0].dtype)) / 8;
-        work->bytes_read = ds_ops__add(&ok, work->bytes_read, ds_ops__mul(&ok, 2, bytes));
-        work->bytes_written = ds_ops__add(&ok, work->bytes_written, ds_ops__mul(&ok, 2, bytes));
-    }
+    int64_t bytes = ds_ops__mul(&ok, scores, (int64_t)ds_dtype_bits(in[0].dtype)) / 8;
+    work->bytes_read = ds_ops__add(&ok, work->bytes_read, ds_ops__mul(&ok, 2, bytes));
+    work->bytes_written = ds_ops__add(&ok, work->bytes_written, ds_ops__mul(&ok, 2, bytes));
     return ds_ops__overflow(op, ok, err);
+}
+
+ds_status ds_ops__attention_grad_work(const ds_op *op, const ds_env *env, const ds_shape *in,
+                                      const ds_shape *out, ds_work *work, ds_error *err) {
+    (void)env;
+    int64_t scores;
+    DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
+    return products(op, &in[1], &in[2], &in[3], 3, 2, work, &scores, err);
 }

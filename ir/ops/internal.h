@@ -174,6 +174,7 @@ DS_RULE_HOOK(ds_ops__slice_rule);
 DS_SIZES_HOOK(ds_ops__slice_sizes);
 DS_SIZES_HOOK(ds_ops__pad_sizes);
 DS_RULE_HOOK(ds_ops__reduce_sum_rule);
+DS_WORK_HOOK(ds_ops__attention_grad_work);
 DS_RULE_HOOK(ds_ops__reduce_max_rule);
 DS_SIZES_HOOK(ds_ops__topk_sizes);
 DS_WORK_HOOK(ds_ops__topk_work);
@@ -192,6 +193,9 @@ DS_INFER_HOOK(ds_ops__send_infer);
 DS_INFER_HOOK(ds_ops__recv_infer);
 DS_INFER_HOOK(ds_ops__permute_infer);
 DS_INFER_HOOK(ds_ops__reshard_infer);
+DS_SIZES_HOOK(ds_ops__topk_grad_sizes);
 DS_WORK_HOOK(ds_ops__collective_work);
+DS_WORK_HOOK(ds_ops__dispatch_work);
 
+DS_WORK_HOOK(ds_ops__combine_grad_work);
 #endif

@@ -1,7 +1,7 @@
-/* Mixture of experts with an explicit group dim and a capacity, after GShard (Lepikhin et al.
- * 2020): tokens [g, s, d], choices [g, s, k], expert buffers [e, g, c, d]. What a token's place in
- * a buffer is depends on its group only, so splitting g changes nothing; an all_to_all of the
- * buffers from dim 1 to dim 0 then splits the experts. */
+/* Mixture of experts with explicit groups and a capacity, after GShard (Lepikhin et al. 2020):
+ * tokens [..., s, d], choices [..., s, k], expert buffers [..., e, c, d]; the leading dims are the
+ * groups. A token's place in a buffer depends on its group only, so splitting groups changes
+ * nothing; an all_to_all of the buffers from a leading dim to e then splits the experts. */
 #include "ir/ops/internal.h"
 
 ds_status ds_ops__topk_sizes(ds_match *m, ds_error *err) {
@@ -31,6 +31,12 @@ ds_status ds_ops__topk_work(const ds_op *op, const ds_env *env, const ds_shape *
     return ds_ops__overflow(op, ok, err);
 }
 
+ds_status ds_ops__topk_grad_sizes(ds_match *m, ds_error *err) {
+    ds_expr size = ds_ops__attr_item(&m->ctx->unit->exprs, m->ctx->op, "size", 0);
+    ds_ops__set_size(m, "e", size);
+    return ds_ops__at_least(m->ctx, "size", size, 1, err);
+}
+
 ds_status ds_ops__dispatch_sizes(ds_match *m, ds_error *err) {
     ds_exprs *exprs = &m->ctx->unit->exprs;
     ds_expr experts = ds_ops__attr_item(exprs, m->ctx->op, "experts", 0);
@@ -41,18 +47,41 @@ ds_status ds_ops__dispatch_sizes(ds_match *m, ds_error *err) {
     return ds_ops__at_least(m->ctx, "capacity", capacity, 1, err);
 }
 
-/* A multiply-add per element of every chosen row; only chosen rows are read. */
+/* Bytes, and `flop` per element of every chosen row. `buffers`: the operand of which only the
+ * chosen rows are read, UINT32_MAX if there is none. */
+static ds_status chosen_rows(const ds_op *op, const ds_shape *in, const ds_shape *out,
+                             const ds_shape *choices, const ds_shape *rows, int64_t flop,
+                             uint32_t buffers, ds_work *work, ds_error *err) {
+    DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
+    bool ok = true;
+    int64_t n;
+    DS_TRY(ds_shape_elements(choices, &n, err));
+    int64_t points = ds_ops__mul(&ok, n, rows->dims[rows->rank - 1]);
+    work->flop = ds_ops__mul(&ok, flop, points);
+    if (buffers < op->n_in) {
+        int64_t all, chosen = ds_ops__mul(&ok, points, (int64_t)ds_dtype_bits(rows->dtype)) / 8;
+        DS_TRY(ds_shape_bytes(&in[buffers], &all, err));
+        if (chosen < all) work->bytes_read += chosen - all;
+    }
+    return ds_ops__overflow(op, ok, err);
+}
+
+/* A copy, or a product with its weight, of every chosen row. */
+ds_status ds_ops__dispatch_work(const ds_op *op, const ds_env *env, const ds_shape *in,
+                                const ds_shape *out, ds_work *work, ds_error *err) {
+    (void)env;
+    return chosen_rows(op, in, out, &in[1], &in[0], op->n_in > 2 ? 1 : 0, UINT32_MAX, work, err);
+}
+
+/* A multiply-add per element of every chosen row. */
 ds_status ds_ops__combine_work(const ds_op *op, const ds_env *env, const ds_shape *in,
                                const ds_shape *out, ds_work *work, ds_error *err) {
     (void)env;
-    DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
-    bool ok = true;
-    int64_t choices, buffer;
-    DS_TRY(ds_shape_elements(&in[1], &choices, err));
-    DS_TRY(ds_shape_bytes(&in[0], &buffer, err));
-    int64_t points = ds_ops__mul(&ok, choices, out[0].dims[2]);
-    int64_t chosen = ds_ops__mul(&ok, points, (int64_t)ds_dtype_bits(in[0].dtype)) / 8;
-    if (chosen < buffer) work->bytes_read += chosen - buffer;
-    work->flop = ds_ops__mul(&ok, 2, points);
-    return ds_ops__overflow(op, ok, err);
+    return chosen_rows(op, in, out, &in[1], &in[0], 2, 0, work, err);
+}
+
+ds_status ds_ops__combine_grad_work(const ds_op *op, const ds_env *env, const ds_shape *in,
+                                    const ds_shape *out, ds_work *work, ds_error *err) {
+    (void)env;
+    return chosen_rows(op, in, out, &in[2], &in[0], 2, 1, work, err);
 }

@@ -118,7 +118,7 @@ Test(exec_moe, margin) {
  *   expert 0: 0, 1, (3)   expert 1: 0, 2   expert 2: 1, 2, (3) */
 static const char moe_text[] =
     "dir 1\nfunc @f(%x: f32[1, 4, 2], %i: i32[1, 4, 2], %w: f32[1, 4, 2]) -> "
-    "(f32[3, 1, 2, 2], f32[1, 4, 2], f32[1, 4, 2]) {\n"
+    "(f32[1, 3, 2, 2], f32[1, 4, 2], f32[1, 4, 2]) {\n"
     "%b = dispatch(%x, %i) {experts = 3, capacity = 2}\n"
     "%y = combine(%b, %i)\n%z = combine(%b, %i, %w)\nreturn %b, %y, %z\n}\n";
 

@@ -107,6 +107,34 @@ static const op_case cases[] = {
      "f32[2, 4@(dp, tp), 4, 3]", "%y = attention(%q, %k, %v) {causal = true}\nreturn %y"},
     {DS_OP_ATTENTION, "%q: f32[2@dp, 4, 4@tp, 3], %k: f32[2@dp, 4, 1, 3], %v: f32[2@dp, 4, 1, 3]",
      "f32[2@dp, 4, 4@tp, 3]", "%y = attention(%q, %k, %v)\nreturn %y"},
+    {DS_OP_ATTENTION,
+     "%q: f32[2@dp, 4, 4@tp, 3], %k: f32[2@dp, 4, 2@tp, 3], "
+     "%v: f32[2@dp, 4, 2@tp, 3]",
+     "f32[2@dp, 4, 4@tp, 3], f32[2@dp, 4, 4@tp]",
+     "%y, %l = attention(%q, %k, %v) {causal = true}\nreturn %y, %l"},
+    {DS_OP_ATTENTION_MERGE,
+     "%a: f32[2@dp, 4@tp, 2, 3], %i: f32[2@dp, 4@tp, 2], %b: f32[2@dp, 4@tp, 2, 3], "
+     "%j: f32[2@dp, 4@tp, 2]",
+     "f32[2@dp, 4@tp, 2, 3], f32[2@dp, 4@tp, 2]",
+     "%y, %l = attention_merge(%a, %i, %b, %j)\nreturn %y, %l"},
+    {DS_OP_ATTENTION_GRAD,
+     "%dy: f32[2@dp, 4, 4@tp, 2], %q: f32[2@dp, 4, 4@tp, 3], %k: f32[2@dp, 6, 2@tp, 3], "
+     "%v: f32[2@dp, 6, 2@tp, 2]",
+     "f32[2@dp, 4, 4@tp, 3], f32[2@dp, 6, 2@tp, 3], f32[2@dp, 6, 2@tp, 2]",
+     "%o, %l = attention(%q, %k, %v) {causal = true}\n"
+     "%x, %y, %z = attention_grad(%dy, %q, %k, %v, %o, %l) {causal = true}\nreturn %x, %y, %z"},
+    {DS_OP_ATTENTION_GRAD, /* queries split: keys and values get terms of sums */
+     "%dy: f32[2, 4@(dp, tp), 4, 3], %q: f32[2, 4@(dp, tp), 4, 3], %k: f32[2, 6, 2, 3], "
+     "%v: f32[2, 6, 2, 3]",
+     "f32[2, 4@(dp, tp), 4, 3], f32[2, 6, 2, 3] partial(dp, tp), f32[2, 6, 2, 3] partial(dp, tp)",
+     "%o, %l = attention(%q, %k, %v) {causal = true}\n"
+     "%x, %y, %z = attention_grad(%dy, %q, %k, %v, %o, %l) {causal = true}\nreturn %x, %y, %z"},
+    {DS_OP_ATTENTION_GRAD, /* one key head for all: split query heads do the same */
+     "%dy: f32[2@dp, 4, 4@tp, 3], %q: f32[2@dp, 4, 4@tp, 3], %k: f32[2@dp, 4, 1, 3], "
+     "%v: f32[2@dp, 4, 1, 3]",
+     "f32[2@dp, 4, 4@tp, 3], f32[2@dp, 4, 1, 3] partial(tp), f32[2@dp, 4, 1, 3] partial(tp)",
+     "%o, %l = attention(%q, %k, %v) {scale = 2.0}\n"
+     "%x, %y, %z = attention_grad(%dy, %q, %k, %v, %o, %l) {scale = 2.0}\nreturn %x, %y, %z"},
     {DS_OP_ROTARY, "%x: f32[2@dp, 4@tp, 3, 4]", "f32[2@dp, 4@tp, 3, 4]",
      "%y = rotary(%x)\nreturn %y"},
     {DS_OP_RESHAPE, "%x: f32[4@dp, 8@tp]", "f32[4@dp, 2@tp, 4]",
@@ -131,10 +159,18 @@ static const op_case cases[] = {
      "%y = reduce_max(%x) {dims = [1], keep = true}\nreturn %y"},
     {DS_OP_TOPK, "%x: f32[4@dp, 6@tp, 5]", "f32[4@dp, 6@tp, 2], i32[4@dp, 6@tp, 2]",
      "%y, %i = topk(%x) {k = 2}\nreturn %y, %i"},
-    {DS_OP_DISPATCH, "%x: f32[4@dp, 6, 2@tp], %i: i32[4@dp, 6, 2]", "f32[3, 4@dp, 3, 2@tp]",
+    {DS_OP_DISPATCH, "%x: f32[4@dp, 6, 2@tp], %i: i32[4@dp, 6, 2]", "f32[4@dp, 3, 3, 2@tp]",
      "%y = dispatch(%x, %i) {experts = 3, capacity = 3}\nreturn %y"},
-    {DS_OP_COMBINE, "%b: f32[3, 4@dp, 3, 2@tp], %i: i32[4@dp, 6, 2], %w: f32[4@dp, 6, 2]",
+    {DS_OP_DISPATCH,
+     "%x: f32[4@dp, 2@tp, 6, 2], %i: i32[4@dp, 2@tp, 6, 2], %w: f32[4@dp, 2@tp, 6, 2]",
+     "f32[4@dp, 2@tp, 3, 3, 2]",
+     "%y = dispatch(%x, %i, %w) {experts = 3, capacity = 3}\nreturn %y"},
+    {DS_OP_COMBINE, "%b: f32[4@dp, 3, 3, 2@tp], %i: i32[4@dp, 6, 2], %w: f32[4@dp, 6, 2]",
      "f32[4@dp, 6, 2@tp]", "%y = combine(%b, %i, %w)\nreturn %y"},
+    {DS_OP_COMBINE_GRAD, "%dy: f32[4@dp, 6, 2@tp], %b: f32[4@dp, 3, 3, 2@tp], %i: i32[4@dp, 6, 2]",
+     "f32[4@dp, 6, 2] partial(tp)", "%y = combine_grad(%dy, %b, %i)\nreturn %y"},
+    {DS_OP_TOPK_GRAD, "%dv: f32[4@dp, 6@tp, 2], %i: i32[4@dp, 6@tp, 2]", "f32[4@dp, 6@tp, 5]",
+     "%y = topk_grad(%dv, %i) {size = 5}\nreturn %y"},
     {DS_OP_SGD, "%w: f32[4@dp, 6@tp], %g: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
      "%y = sgd(%w, %g)\nreturn %y"},
     {DS_OP_MOMENTUM, "%w: f32[4@dp, 6@tp], %g: f32[4@dp, 6@tp], %m: f32[4@dp, 6@tp]",

@@ -210,7 +210,7 @@ Test(exec_sharded, ring_attention) {
 /* Experts on devices: buffers go to their experts by one all_to_all and come back by another. */
 #define MOE(dims_g, dims_e, there, back)                                                           \
     "%v, %i = topk(%r) {k = 2}\n%b = dispatch(%x, %i) {experts = 4, capacity = 3}\n" there         \
-    "%h = einsum(%b1, %w) {rule = \"e g c d, e d f -> e g c f\"}\n%u = relu(%h)\n" back            \
+    "%h = einsum(%b1, %w) {rule = \"g e c d, e d f -> g e c f\"}\n%u = relu(%h)\n" back            \
     "%y = combine(%u1, %i, %v)\nreturn %y\n}\n"
 
 Test(exec_sharded, experts) {
@@ -218,8 +218,8 @@ Test(exec_sharded, experts) {
                      4) "mesh @m = pick 0..ep of @all [ep = ep]\n"
                         "func @f(%x: f32[4@ep, 6, 3] on @m, %r: f32[4@ep, 6, 4] on @m, "
                         "%w: f32[4@ep, 3, 3] on @m) -> f32[4@ep, 6, 3] on @m {\n" MOE(
-                            , , "%b1 = all_to_all(%b) over ep dim 1 -> 0\n",
-                            "%u1 = all_to_all(%u) over ep dim 0 -> 1\n") "scenario { program = "
+                            , , "%b1 = all_to_all(%b) over ep dim 0 -> 1\n",
+                            "%u1 = all_to_all(%u) over ep dim 1 -> 0\n") "scenario { program = "
                                                                          "@f\n mesh = @m }\n",
                  "ep=4",
                  "dir 1\nfunc @f(%x: f32[4, 6, 3], %r: f32[4, 6, 4], %w: f32[4, 3, 3]) -> "

@@ -226,8 +226,8 @@ Test(ops_shapes, experts) {
     OK("%x: f32[8, 64, 16]", "%v, %i = topk(%x) {k = 2}", "f32[8, 64, 2]; i32[8, 64, 2]");
     BAD("%x: f32[8, 4]", "%v, %i = topk(%x) {k = 5}", VALUE, "k is 5");
     OK("%x: bf16[8, 64, 32], %i: i32[8, 64, 2]",
-       "%y = dispatch(%x, %i) {experts = 16, capacity = 10}", "bf16[16, 8, 10, 32]");
-    OK("%y: bf16[16, 8, 10, 32], %i: i32[8, 64, 2], %w: f32[8, 64, 2]", "%z = combine(%y, %i, %w)",
+       "%y = dispatch(%x, %i) {experts = 16, capacity = 10}", "bf16[8, 16, 10, 32]");
+    OK("%y: bf16[8, 16, 10, 32], %i: i32[8, 64, 2], %w: f32[8, 64, 2]", "%z = combine(%y, %i, %w)",
        "bf16[8, 64, 32]");
 }
 

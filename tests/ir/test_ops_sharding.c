@@ -189,11 +189,11 @@ Test(ops_sharding, places) {
 Test(ops_sharding, experts) {
     OK("%x: f32[8@ep, 64, 32] on @m, %i: i32[8@ep, 64, 2] on @m",
        "%b = dispatch(%x, %i) {experts = 16, capacity = 10}\n"
-       "%c = all_to_all(%b) over ep dim 1 -> 0",
-       "f32[16@ep, 8, 10, 32] on @m");
-    OK("%c: f32[16@ep, 8, 10, 32] on @m, %w: f32[16@ep, 32, 64] on @m, %i: i32[8@ep, 64, 2] on @m",
-       "%y = einsum(%c, %w) {rule = \"e g c d, e d f -> e g c f\"}\n"
-       "%b = all_to_all(%y) over ep dim 0 -> 1\n"
+       "%c = all_to_all(%b) over ep dim 0 -> 1",
+       "f32[8, 16@ep, 10, 32] on @m");
+    OK("%c: f32[8, 16@ep, 10, 32] on @m, %w: f32[16@ep, 32, 64] on @m, %i: i32[8@ep, 64, 2] on @m",
+       "%y = einsum(%c, %w) {rule = \"g e c d, e d f -> g e c f\"}\n"
+       "%b = all_to_all(%y) over ep dim 1 -> 0\n"
        "%z = combine(%b, %i)",
        "f32[8@ep, 64, 64] on @m");
     BAD("%x: f32[8, 64@tp, 32] on @m, %i: i32[8, 64@tp, 2] on @m",
