@@ -1,19 +1,39 @@
-/* distsim check FILE…: verifies programs, with the params' values, and reports everything found. */
+/* distsim check FILE…: verifies programs, with the params' values, and reports everything found;
+ * with --count also says how large the models in them are. */
+#include "ir/lang/scenario.h"
+#include "ir/passes/count.h"
 #include "tools/cli/cli.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { OPT_COUNT = 0x200, OPT_ENTRY };
+
 typedef struct arguments {
     cli_options common;
     DS_VEC(const char *) files;
+    bool count;
+    const char *entry;
 } arguments;
+
+static const struct argp_option options_table[] = {
+    {"count", OPT_COUNT, NULL, 0, "Print the model's parameters and the FLOPs of a forward pass",
+     0},
+    {"entry", OPT_ENTRY, "FUNCTION", 0,
+     "Count this function, not the scenario's or the last one in the file", 0},
+    {0}};
 
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     arguments *args = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &args->common;
+        return 0;
+    case OPT_COUNT:
+        args->count = true;
+        return 0;
+    case OPT_ENTRY:
+        args->entry = arg + (*arg == '@');
         return 0;
     case ARGP_KEY_ARG:
         DS_HPUSH(&args->files, arg);
@@ -28,19 +48,53 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
 
 static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
+    .options = options_table,
     .parser = parse_argument,
     .args_doc = "FILE...",
     .doc = "Verify programs: names, types, shapes, shardings, collectives, and with the params' "
-           "values divisibility and ranges. Reports everything that is wrong. FILE - is stdin.",
+           "values divisibility and ranges. Reports everything that is wrong. FILE - is stdin. "
+           "With --count, flop is the work of all operations of the function as it stands, "
+           "matmul_flop that of matrix products, convolutions, attention and LSTM cells.",
     .children = children};
 
 static void plural(uint32_t n, const char *what) {
     printf("%u %s%s", n, what, n == 1 ? "" : "s");
 }
 
-static int check_file(const char *path, const cli_options *options) {
+/* What --count counts: as --entry says, else the scenario's model or program, else the last
+ * function of the file, as the parts of a model come before the whole. */
+static ds_status find_entry(const ds_unit *unit, const char *name, const ds_func **out,
+                            ds_error *err) {
+    const ds_module *root = unit->modules.at[0];
+    *out = name ? ds_find_func(root, name) : ds_scenario_model(unit);
+    if (!*out && !name) *out = ds_scenario_program_func(unit);
+    if (!*out && !name && root->funcs.n) *out = root->funcs.at[root->funcs.n - 1];
+    if (*out) return DS_OK;
+    if (name) return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE, "there is no function @%s", name);
+    return ds_error_set(err, DS_ERR_VALUE, (ds_loc){root->path, 1, 1, 1}, "no function to count");
+}
+
+static ds_status print_counts(const cli_source *source, const char *name) {
+    ds_error err;
+    const ds_func *entry;
+    ds_model_counts counts;
+    ds_status status = find_entry(source->unit, name, &entry, &err);
+    if (status == DS_OK) status = ds_model_count(&source->binding, entry, &counts, &err);
+    if (status != DS_OK) {
+        cli_fail(source->unit, &err);
+        return status;
+    }
+    printf("  function     @%s\n", entry->name);
+    printf("  parameters   %lld\n", (long long)counts.parameters);
+    printf("  weights      %lld\n", (long long)counts.weights);
+    printf("  flop         %lld\n", (long long)counts.flop);
+    printf("  matmul_flop  %lld\n", (long long)counts.matmul_flop);
+    return DS_OK;
+}
+
+static int check_file(const char *path, const arguments *args) {
     cli_source source;
-    ds_status status = cli_open(path, options, &source);
+    ds_status status = cli_open(path, &args->common, &source);
     uint32_t n_errors = source.diags.n_errors, n_warnings = source.diags.all.n - n_errors;
     if (status != DS_OK && !n_errors) n_errors = 1; /* a text that could not be read or parsed */
     printf("%s: ", path);
@@ -53,6 +107,7 @@ static int check_file(const char *path, const cli_options *options) {
         plural(n_warnings, "warning");
     }
     putchar('\n');
+    if (args->count && status == DS_OK) status = print_counts(&source, args->entry);
     cli_close(&source);
     return ds_status_exit_code(status);
 }
@@ -62,7 +117,7 @@ int cmd_check(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &args);
     int worst = 0;
     for (uint32_t i = 0; i < args.files.n; i++) {
-        int exit_code = check_file(args.files.at[i], &args.common);
+        int exit_code = check_file(args.files.at[i], &args);
         if (exit_code > worst) worst = exit_code;
     }
     cli_options_deinit(&args.common);
