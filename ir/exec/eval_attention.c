@@ -201,14 +201,16 @@ ds_status ds_exec__eval_attention_grad(const ds_eval *e, ds_error *err) {
 ds_status ds_exec__eval_rotary(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[0]->t;
     int64_t sequence = x->dims[1], n_heads = x->dims[2], d = x->dims[3];
-    double base = 0;
+    double base = 0, sense = ds_op_attr_bool(e->op, "inverse") ? -1 : 1;
+    int64_t start = 0;
     DS_TRY(ds_eval_real(e, "base", &base, err));
+    DS_TRY(ds_eval_int(e, "start", &start, err));
     if (d % 2)
         return ds_eval_fail(e, err, DS_ERR_SHAPE, "the head dim is %lld; pairs need an even one",
                             (long long)d);
     for (int64_t at = 0; at < x->n; at += 2) {
         int64_t i = at % d, position = e->in[0]->lo[1] + at / d / n_heads % sequence;
-        double angle = (double)position * pow(base, -(double)i / (double)d);
+        double angle = sense * (double)(start + position) * pow(base, -(double)i / (double)d);
         double c = cos(angle), s = sin(angle), u = x->at[at], v = x->at[at + 1];
         e->out[0]->t.at[at] = u * c - v * s;
         e->out[0]->t.at[at + 1] = u * s + v * c;

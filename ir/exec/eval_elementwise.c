@@ -49,6 +49,8 @@ static double unary(ds_opcode code, double x) {
         return sigmoid(x);
     case DS_OP_EXP:
         return exp(x);
+    case DS_OP_LOG:
+        return log(x);
     case DS_OP_SQRT:
         return sqrt(x);
     case DS_OP_NEG:
@@ -56,6 +58,11 @@ static double unary(ds_opcode code, double x) {
     default:
         return x;
     }
+}
+
+static double silu_slope(double x) {
+    double s = sigmoid(x);
+    return s * (1 + x * (1 - s));
 }
 
 static double binary(ds_opcode code, double x, double y) {
@@ -72,6 +79,12 @@ static double binary(ds_opcode code, double x, double y) {
         return x / y;
     case DS_OP_RELU_GRAD:
         return y > 0 ? x : 0;
+    case DS_OP_SILU_GRAD:
+        return x * silu_slope(y);
+    case DS_OP_TANH_GRAD:
+        return x * (1 - y * y);
+    case DS_OP_SIGMOID_GRAD:
+        return x * y * (1 - y);
     default: /* gelu_grad */
         return x * gelu_slope(y);
     }
@@ -126,30 +139,53 @@ static ds_status two(const ds_eval *e, ds_error *err) {
     return DS_OK;
 }
 
-/* Row-major index in the whole tensor of local element i. */
-static int64_t global_index(const ds_exec_part *part, int64_t i) {
-    int64_t at[DS_MAX_RANK], index = 0;
-    for (uint32_t d = part->t.rank; d-- > 0;) {
-        at[d] = part->lo[d] + i % part->t.dims[d];
-        i /= part->t.dims[d];
+/* Where a device's part lies in the whole tensor: with `full` and `start` the value is itself a box
+ * of a larger one. */
+static ds_status box_of(const ds_eval *e, int64_t lo[DS_MAX_RANK], int64_t full[DS_MAX_RANK],
+                        ds_error *err) {
+    const ds_exec_part *part = e->in[0];
+    for (uint32_t d = 0; d < part->t.rank; d++) {
+        int64_t start = 0, end;
+        full[d] = part->full[d];
+        DS_TRY(ds_eval_item(e, "full", d, &full[d], err));
+        DS_TRY(ds_eval_item(e, "start", d, &start, err));
+        if (start < 0 || __builtin_add_overflow(start, part->full[d], &end) || end > full[d])
+            return ds_eval_fail(e, err, DS_ERR_VALUE,
+                                "dim %u: %lld elements at %lld are no part of %lld", d,
+                                (long long)part->full[d], (long long)start, (long long)full[d]);
+        lo[d] = start + part->lo[d];
     }
-    for (uint32_t d = 0; d < part->t.rank; d++) index = index * part->full[d] + at[d];
+    return DS_OK;
+}
+
+/* Row-major index in a tensor of `full` of element i of the box of `dims` at lo. */
+static int64_t global_index(uint32_t rank, const int64_t *dims, const int64_t *lo,
+                            const int64_t *full, int64_t i) {
+    int64_t index = 0, step = 1;
+    for (uint32_t d = rank; d-- > 0;) {
+        index += step * (lo[d] + i % dims[d]);
+        step *= full[d];
+        i /= dims[d];
+    }
     return index;
 }
 
 /* The mask of an element depends on names and the global index alone (SEMANTICS P2). */
 static ds_status dropout(const ds_eval *e, ds_error *err) {
     double p = 0;
-    int64_t seed = 0;
+    int64_t seed = 0, lo[DS_MAX_RANK], full[DS_MAX_RANK], n;
     DS_TRY(ds_eval_real(e, "p", &p, err));
     DS_TRY(ds_eval_int(e, "seed", &seed, err));
     if (!(p >= 0 && p < 1))
         return ds_eval_fail(e, err, DS_ERR_VALUE, "p is %g, not in 0 <= p < 1", p);
+    DS_TRY(box_of(e, lo, full, err));
+    const ds_tensor *x = &e->in[0]->t;
+    DS_TRY(ds_tensor_count(x->rank, full, e->op->loc, &n, err));
     uint64_t key = ds_hash_mix(e->run->options->seed, (uint64_t)seed);
-    for (int64_t i = 0; i < e->out[0]->t.n; i++) {
+    for (int64_t i = 0; i < x->n; i++) {
         double u = ds_rng_uniform_at(key, e->mask_key, (uint64_t)e->run->options->step,
-                                     (uint64_t)global_index(e->in[0], i));
-        e->out[0]->t.at[i] = u < p ? 0 : e->in[0]->t.at[i] / (1 - p);
+                                     (uint64_t)global_index(x->rank, x->dims, lo, full, i));
+        e->out[0]->t.at[i] = u < p ? 0 : x->at[i] / (1 - p);
     }
     return DS_OK;
 }

@@ -1,4 +1,5 @@
-/* Ops that move elements: reshape, transpose, concat, split, slice, pad; and reductions. */
+/* Ops that move elements: reshape, transpose, concat, split, slice, pad, expand, after; and
+ * reductions. */
 #include "ir/exec/internal.h"
 
 #include <math.h>
@@ -92,14 +93,47 @@ ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err) {
     }
 }
 
-/* ---- reductions ---- */
+/* The elements of the first operand. The others only had to be there. */
+ds_status ds_exec__eval_after(const ds_eval *e, ds_error *err) {
+    (void)err;
+    const ds_tensor *x = &e->in[0]->t;
+    memcpy(e->out[0]->t.at, x->at, (size_t)x->n * sizeof(double));
+    return DS_OK;
+}
 
-/* Which dims are reduced: those of the attribute, else all. */
-static ds_status reduced_dims(const ds_eval *e, bool reduced[DS_MAX_RANK], ds_error *err) {
+/* ---- dims that one side lacks: reductions and expand ---- */
+
+/* Walks the elements of t in order, and beside them a tensor that lacks some of its dims. */
+typedef struct beside {
+    const ds_tensor *t;
+    int64_t stride[DS_MAX_RANK], at[DS_MAX_RANK];
+    int64_t other; /* the element there */
+} beside;
+
+static beside beside_of(const ds_tensor *t, const bool lacks[DS_MAX_RANK]) {
+    beside b = {.t = t};
+    int64_t step = 1;
+    for (uint32_t d = t->rank; d-- > 0;) {
+        b.stride[d] = lacks[d] ? 0 : step;
+        if (!lacks[d]) step *= t->dims[d];
+    }
+    return b;
+}
+
+static void advance(beside *b) {
+    for (uint32_t d = b->t->rank; d-- > 0;) {
+        b->other += b->stride[d];
+        if (++b->at[d] < b->t->dims[d]) return;
+        b->other -= b->stride[d] * b->t->dims[d];
+        b->at[d] = 0;
+    }
+}
+
+/* Which dims of this rank the attribute names; all if there is none. */
+static ds_status named_dims(const ds_eval *e, uint32_t rank, bool reduced[DS_MAX_RANK],
+                            ds_error *err) {
     const ds_attr *attr = ds_attr_find(e->op->attrs, e->op->n_attrs, "dims");
-    uint32_t rank = e->in[0]->t.rank, n = !attr                        ? 0
-                                          : attr->kind == DS_ATTR_LIST ? attr->n_items
-                                                                       : 1;
+    uint32_t n = !attr ? 0 : attr->kind == DS_ATTR_LIST ? attr->n_items : 1;
     for (uint32_t d = 0; d < rank; d++) reduced[d] = !attr;
     for (uint32_t i = 0; i < n; i++) {
         int64_t dim = 0;
@@ -116,30 +150,60 @@ ds_status ds_exec__eval_reduce(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[0]->t;
     ds_tensor *y = &e->out[0]->t;
     bool reduced[DS_MAX_RANK], max = e->op->code == DS_OP_REDUCE_MAX;
-    int64_t stride[DS_MAX_RANK], at[DS_MAX_RANK] = {0}, step = 1, to = 0;
     double count = 1; /* of the whole tensor, for the mean */
-    DS_TRY(reduced_dims(e, reduced, err));
-    for (uint32_t d = x->rank; d-- > 0;) {
-        stride[d] = reduced[d] ? 0 : step;
-        if (reduced[d])
-            count *= (double)e->in[0]->full[d];
-        else
-            step *= x->dims[d];
-    }
+    DS_TRY(named_dims(e, x->rank, reduced, err));
+    for (uint32_t d = 0; d < x->rank; d++)
+        if (reduced[d]) count *= (double)e->in[0]->full[d];
     for (int64_t i = 0; i < y->n && max; i++) y->at[i] = -INFINITY;
-    for (int64_t i = 0; i < x->n; i++) {
-        double v = x->at[i];
+    beside b = beside_of(x, reduced);
+    for (int64_t i = 0; i < x->n; i++, advance(&b)) {
+        double v = x->at[i], *to = &y->at[b.other];
         if (max)
-            y->at[to] = isnan(v) || v > y->at[to] ? v : y->at[to];
+            *to = isnan(v) || v > *to ? v : *to;
         else
-            y->at[to] += v;
-        for (uint32_t d = x->rank; d-- > 0;) {
-            to += stride[d];
-            if (++at[d] < x->dims[d]) break;
-            to -= stride[d] * x->dims[d];
-            at[d] = 0;
-        }
+            *to += v;
     }
     for (int64_t i = 0; i < y->n && e->op->code == DS_OP_REDUCE_MEAN; i++) y->at[i] /= count;
+    return DS_OK;
+}
+
+ds_status ds_exec__eval_expand(const ds_eval *e, ds_error *err) {
+    const ds_tensor *y = &e->out[0]->t;
+    bool fresh[DS_MAX_RANK];
+    DS_TRY(named_dims(e, y->rank, fresh, err));
+    beside b = beside_of(y, fresh);
+    for (int64_t i = 0; i < y->n; i++, advance(&b)) y->at[i] = e->in[0]->t.at[b.other];
+    return DS_OK;
+}
+
+/* How near the second largest of a reduced group came to the largest, against the largest size. */
+static void note_margin(const ds_eval *e, const ds_tensor *x, const bool reduced[DS_MAX_RANK],
+                        const ds_tensor *first) {
+    double most = 0;
+    for (int64_t i = 0; i < x->n; i++) most = fmax(most, fabs(x->at[i]));
+    beside b = beside_of(x, reduced);
+    for (int64_t i = 0; i < x->n && most > 0; i++, advance(&b)) {
+        int64_t best = (int64_t)first->at[b.other];
+        if (i != best) ds_eval_margin(e, (x->at[best] - x->at[i]) / most);
+    }
+}
+
+/* dy at the first of the largest elements of each reduced group. */
+ds_status ds_exec__eval_reduce_max_grad(const ds_eval *e, ds_error *err) {
+    const ds_tensor *dy = &e->in[0]->t, *x = &e->in[1]->t;
+    ds_tensor first; /* of each group: the element that is its maximum */
+    bool reduced[DS_MAX_RANK];
+    DS_TRY(named_dims(e, x->rank, reduced, err));
+    DS_TRY(ds_tensor_new(&e->run->memory, dy->rank, dy->dims, e->op->loc, &first, err));
+    for (int64_t i = 0; i < first.n; i++) first.at[i] = -1;
+    beside b = beside_of(x, reduced);
+    for (int64_t i = 0; i < x->n; i++, advance(&b)) {
+        double *best = &first.at[b.other];
+        if (*best < 0 || x->at[i] > x->at[(int64_t)*best]) *best = (double)i;
+    }
+    note_margin(e, x, reduced, &first);
+    for (int64_t i = 0; i < first.n; i++)
+        if (first.at[i] >= 0) e->out[0]->t.at[(int64_t)first.at[i]] = dy->at[i];
+    ds_tensor_drop(&first);
     return DS_OK;
 }

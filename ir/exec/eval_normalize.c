@@ -80,18 +80,23 @@ static void normalize_channel(const ds_eval *e, int64_t first, int64_t images, i
         }
 }
 
-/* `groups` is the number in the whole batch; a split batch has some of them on each device. */
+ds_status ds_exec__batch_norm_images(const ds_eval *e, const ds_exec_part *x, int64_t *images,
+                                     ds_error *err) {
+    int64_t groups = 1;
+    DS_TRY(ds_eval_int(e, "groups", &groups, err));
+    *images = groups > 0 ? x->full[0] / groups : 0;
+    if (*images >= 1 && x->t.dims[0] % *images == 0) return DS_OK;
+    return ds_eval_fail(e, err, DS_ERR_SHAPE,
+                        "a shard of %lld images does not hold whole groups of %lld",
+                        (long long)x->t.dims[0], (long long)*images);
+}
+
 ds_status ds_exec__eval_batch_norm(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[0]->t;
-    int64_t groups = 1;
+    int64_t images;
     double eps = 0;
-    DS_TRY(ds_eval_int(e, "groups", &groups, err));
     DS_TRY(ds_eval_real(e, "eps", &eps, err));
-    int64_t images = groups > 0 ? e->in[0]->full[0] / groups : 0;
-    if (images < 1 || x->dims[0] % images)
-        return ds_eval_fail(e, err, DS_ERR_SHAPE,
-                            "a shard of %lld images does not hold whole groups of %lld",
-                            (long long)x->dims[0], (long long)images);
+    DS_TRY(ds_exec__batch_norm_images(e, e->in[0], &images, err));
     for (int64_t first = 0; first < x->dims[0]; first += images)
         for (int64_t c = 0; c < x->dims[1]; c++) normalize_channel(e, first, images, c, eps);
     return DS_OK;

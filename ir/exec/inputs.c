@@ -110,12 +110,21 @@ static void bound_by_attr(search *s, const ds_op *op, const char *name) {
 
 /* What table op `op` needs its operand i to be; follows the value on if it stays itself. */
 static void used_by(search *s, const ds_func *func, const ds_op *op, uint32_t i) {
+    bool whole = !ds_attr_find(op->attrs, op->n_attrs, "start"); /* else a part is indexed */
     switch (op->code) {
     case DS_OP_EMBEDDING:
-        if (i == 0) bound_by_dim(s, func, op, 1, 2);
+        if (i == 0 && whole) bound_by_dim(s, func, op, 1, 2);
+        return;
+    case DS_OP_EMBEDDING_GRAD:
+        if (i == 1 && whole) bound_by_attr(s, op, "rows");
         return;
     case DS_OP_CROSS_ENTROPY:
-        if (i == 1) bound_by_dim(s, func, op, 0, 1);
+    case DS_OP_CROSS_ENTROPY_GRAD:
+    case DS_OP_PICK:
+        if (i == 1 && whole) bound_by_dim(s, func, op, 0, 1);
+        return;
+    case DS_OP_AFTER:
+        if (i == 0) follow(s, func, op->out[0]);
         return;
     case DS_OP_DISPATCH:
         if (i == 1) bound_by_attr(s, op, "experts");

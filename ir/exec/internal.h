@@ -94,8 +94,13 @@ ds_status ds_exec__eval_elementwise(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_softmax(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_norm(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_batch_norm(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_norm_grad(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_batch_norm_grad(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_embedding(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_embedding_grad(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_pick(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_cross_entropy(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_cross_entropy_grad(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_mse(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_conv2d(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_pool(const ds_eval *e, ds_error *err);
@@ -107,6 +112,9 @@ ds_status ds_exec__eval_rotary(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_reshape(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_transpose(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_expand(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_after(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_reduce_max_grad(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_reduce(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_topk(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_topk_grad(const ds_eval *e, ds_error *err);
@@ -114,6 +122,11 @@ ds_status ds_exec__eval_dispatch(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_combine(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_combine_grad(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_optimizer(const ds_eval *e, ds_error *err);
+
+/* Images that share statistics in batch_norm. `groups` is the number in the whole batch; a split
+ * batch has some of them on each device. DS_ERR_SHAPE if that is no whole number of them. */
+ds_status ds_exec__batch_norm_images(const ds_eval *e, const ds_exec_part *x, int64_t *images,
+                                     ds_error *err);
 
 /* Attributes with the table's defaults. */
 ds_status ds_eval_int(const ds_eval *e, const char *name, int64_t *value, ds_error *err);

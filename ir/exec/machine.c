@@ -17,7 +17,7 @@ ds_exec_site ds_exec__site(const ds_exec_thread *thread, const ds_exec_open *ope
                           .loc = loc};
 }
 
-static const char *own_name(const ds_exec_thread *thread, const ds_func *func, const ds_op *op) {
+const char *ds_exec__own_name(const ds_exec_thread *thread, const ds_func *func, const ds_op *op) {
     const char *name = ds_op_attr_str(op, thread->run->binding->unit, "name");
     if (name) return name;
     return op->n_out ? ds_value_at(func, op->out[0])->name : ds_op_name(op->code);
@@ -35,14 +35,14 @@ static void scope_path(const ds_exec_thread *thread, const ds_exec_open *open, b
     } else if (open->op->code == DS_OP_FOR) {
         ds_buf_printf(out, "/%s[%lld]", open->op->index, (long long)open->turn.value);
     } else if (open->op->code == DS_OP_CALL) {
-        ds_buf_printf(out, "/%s", own_name(thread, open->up->frame->scope.func, open->op));
+        ds_buf_printf(out, "/%s", ds_exec__own_name(thread, open->up->frame->scope.func, open->op));
     }
 }
 
 void ds_exec__path(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
                    bool with_entry, ds_buf *out) {
     scope_path(thread, open, with_entry, out);
-    if (op) ds_buf_printf(out, "/%s", own_name(thread, open->frame->scope.func, op));
+    if (op) ds_buf_printf(out, "/%s", ds_exec__own_name(thread, open->frame->scope.func, op));
 }
 
 /* Puts "path: " (or "path, device 3 (tp=1): ") before a message. */
@@ -272,22 +272,6 @@ static bool same_devices(const ds_exec_place *a, const ds_exec_place *b) {
                       memcmp(a->devices, b->devices, a->n_devices * sizeof *a->devices) == 0);
 }
 
-static uint64_t mask_key(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
-                         const ds_exec_place *place, uint32_t position) {
-    uint64_t key = 1;
-    if (!ds_attr_find(op->attrs, op->n_attrs, "seed")) {
-        ds_buf path = {0};
-        ds_exec__path(thread, open, op, false, &path);
-        key = ds_hash_bytes(path.text, path.n);
-        ds_buf_deinit(&path);
-    }
-    for (uint32_t i = 0; i < open->manual.n; i++) { /* shards know only their own indices */
-        uint32_t axis = ds_exec_axis(place, open->manual.axes[i]);
-        key = ds_hash_mix(key, (uint64_t)ds_exec_coordinate(place, axis, position));
-    }
-    return thread->rank < 0 ? key : ds_hash_mix(key, (uint64_t)thread->rank);
-}
-
 static ds_status compute_on(ds_exec_thread *thread, ds_exec_open *open, const ds_op *op,
                             ds_exec_value *const *in, ds_exec_value *const *out, uint32_t position,
                             ds_eval *e, ds_index *room, ds_error *err) {
@@ -301,7 +285,8 @@ static ds_status compute_on(ds_exec_thread *thread, ds_exec_open *open, const ds
         e->out[i] = &out[i]->parts[position];
         DS_TRY(ds_exec__part_new(&site, e->out[i], err));
     }
-    if (op->code == DS_OP_DROPOUT) e->mask_key = mask_key(thread, open, op, place, position);
+    if (op->code == DS_OP_DROPOUT)
+        DS_TRY(ds_exec__mask_key(thread, open, op, place, position, &env, &e->mask_key, err));
     return ds_exec__evaluator(op->code)(e, err);
 }
 
@@ -395,7 +380,7 @@ static const char *weight_name(ds_exec_thread *thread, const ds_exec_open *open,
     for (uint32_t i = n; i-- > 0;)
         if (chain[i]->op && chain[i]->op->code == DS_OP_CALL)
             ds_buf_printf(&text, "%s.",
-                          own_name(thread, chain[i]->up->frame->scope.func, chain[i]->op));
+                          ds_exec__own_name(thread, chain[i]->up->frame->scope.func, chain[i]->op));
     ds_buf_put(&text, name);
     bool indexed = false;
     for (uint32_t i = n; i-- > 0;)

@@ -75,10 +75,17 @@ void ds_exec__thread_deinit(ds_exec_thread *thread);
 /* func/loop[index]/call/name */
 void ds_exec__path(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
                    bool with_entry, ds_buf *out);
+/* The attribute `name`, else the first result's name, else the mnemonic. */
+const char *ds_exec__own_name(const ds_exec_thread *thread, const ds_func *func, const ds_op *op);
 ds_exec_site ds_exec__site(const ds_exec_thread *thread, const ds_exec_open *open, ds_loc loc);
 /* Rounds if that is asked for, and checks replicas. */
 ds_status ds_exec__finish(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
                           ds_exec_value *value, ds_error *err);
+
+/* mask.c: hash of what names the mask of a dropout on the device at `position`. `env`: its own. */
+ds_status ds_exec__mask_key(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
+                            const ds_exec_place *place, uint32_t position, const ds_env *env,
+                            uint64_t *key, ds_error *err);
 
 /* ranks.c: what ranks have sent and not received, and collectives that wait for members. */
 typedef struct ds_exec_meetings ds_exec_meetings;

@@ -258,7 +258,7 @@ static ds_status check_dtype(const ds_infer *ctx, dtype_vars *vars, const char *
                             "%s: operand %u is %s, but an integer dtype is needed", name, i,
                             ds_dtype_name(dtype));
     }
-    if (*item == 'F' && !ds_dtype_is_float(dtype))
+    if ((*item == 'F' || *item == 'G') && !ds_dtype_is_float(dtype))
         return ds_error_set(err, DS_ERR_TYPE, ctx->op->in[i].loc,
                             "%s: operand %u is %s, but a float dtype is needed", name, i,
                             ds_dtype_name(dtype));

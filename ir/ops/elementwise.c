@@ -49,6 +49,25 @@ ds_status ds_ops__cast_infer(const ds_infer *ctx, ds_error *err) {
     return DS_OK;
 }
 
+/* A shard's mask needs the box that it is: one number a dim. */
+ds_status ds_ops__dropout_infer(const ds_infer *ctx, ds_error *err) {
+    static const char *const boxes[] = {"full", "start"};
+    const ds_attr *start = ds_attr_find(ctx->op->attrs, ctx->op->n_attrs, "start");
+    if (start && !ds_ops__attr_n(ctx->op, "full"))
+        return ds_error_set(err, DS_ERR_TYPE, start->loc,
+                            "dropout: 'start' says where a box lies in a tensor of the size "
+                            "'full', which is not given");
+    for (uint32_t i = 0; i < 2; i++) {
+        const ds_attr *attr = ds_attr_find(ctx->op->attrs, ctx->op->n_attrs, boxes[i]);
+        uint32_t n = ds_ops__attr_n(ctx->op, boxes[i]);
+        if (attr && n != ctx->in[0]->rank)
+            return ds_error_set(err, DS_ERR_TYPE, attr->loc,
+                                "dropout: '%s' has %u entries for %u dims", boxes[i], n,
+                                ctx->in[0]->rank);
+    }
+    return ds_ops__infer_by_rule(ctx, err);
+}
+
 ds_status ds_ops__fill_infer(const ds_infer *ctx, ds_error *err) {
     if (!ctx->out[0])
         return ds_error_set(err, DS_ERR_TYPE, ctx->op->loc, "%s: the result type must be written",

@@ -77,6 +77,21 @@ ds_status ds_ops__infer_by_rule(const ds_infer *ctx, ds_error *err) {
     return ds_ops__match_run(&match, err);
 }
 
+ds_status ds_ops__infer_making(const ds_infer *ctx, uint32_t made, ds_error *err) {
+    const ds_type *written = ctx->out[0];
+    DS_TRY(ds_ops__infer_by_rule(ctx, err));
+    ds_type *out = ctx->out[0];
+    if (!written || written->rank != out->rank) return DS_OK;
+    for (uint32_t d = 0; d < out->rank; d++) {
+        if (!(made & (1u << d))) continue;
+        out->dims[d].splits = written->dims[d].splits;
+        out->dims[d].n_splits = written->dims[d].n_splits;
+    }
+    char what[64];
+    snprintf(what, sizeof what, "%.40s: the result", ds_op_name(ctx->op->code));
+    return ds_op_check_type(ctx, out, what, ctx->op->loc, err);
+}
+
 ds_status ds_op_infer(const ds_infer *ctx, ds_error *err) {
     const ds_op_desc *desc = ds_op_desc_of(ctx->op->code);
     if (!desc)

@@ -59,6 +59,9 @@ ds_status ds_ops__match_run(ds_match *m, ds_error *err);
 
 /* The op's rule, then match_run (infer.c). */
 ds_status ds_ops__infer_by_rule(const ds_infer *ctx, ds_error *err);
+/* The same for an op whose result has dims that no operand has (set in `made`): there each device
+ * makes its own part, so the written type says how they are split. */
+ds_status ds_ops__infer_making(const ds_infer *ctx, uint32_t made, ds_error *err);
 /* Which groups of operand dims make which groups of result dims (layout.c). */
 ds_status ds_ops__reshape_rule(const ds_infer *ctx, ds_rule *out, ds_error *err);
 
@@ -148,13 +151,20 @@ DS_RULE_HOOK(ds_ops__bias_rule);
 DS_RULE_HOOK(ds_ops__binary_rule);
 DS_INFER_HOOK(ds_ops__cast_infer);
 DS_INFER_HOOK(ds_ops__fill_infer);
+DS_INFER_HOOK(ds_ops__dropout_infer);
 DS_RULE_HOOK(ds_ops__softmax_rule);
 DS_RULE_HOOK(ds_ops__batch_norm_rule);
 DS_SIZES_HOOK(ds_ops__batch_norm_sizes);
+DS_RULE_HOOK(ds_ops__batch_norm_grad_rule);
 DS_WORK_HOOK(ds_ops__norm_work);
+DS_WORK_HOOK(ds_ops__norm_grad_work);
 DS_RULE_HOOK(ds_ops__cross_entropy_rule);
 DS_RULE_HOOK(ds_ops__mse_rule);
 DS_WORK_HOOK(ds_ops__embedding_work);
+DS_SIZES_HOOK(ds_ops__embedding_grad_sizes);
+DS_INFER_HOOK(ds_ops__embedding_grad_infer);
+DS_WORK_HOOK(ds_ops__embedding_grad_work);
+DS_WORK_HOOK(ds_ops__pick_work);
 DS_RULE_HOOK(ds_ops__conv2d_rule);
 DS_SIZES_HOOK(ds_ops__conv2d_sizes);
 DS_WORK_HOOK(ds_ops__conv2d_work);
@@ -164,6 +174,7 @@ DS_SIZES_HOOK(ds_ops__lstm_sizes);
 DS_WORK_HOOK(ds_ops__lstm_work);
 DS_RULE_HOOK(ds_ops__attention_rule);
 DS_WORK_HOOK(ds_ops__attention_work);
+DS_WORK_HOOK(ds_ops__attention_grad_work);
 DS_INFER_HOOK(ds_ops__reshape_infer);
 DS_RULE_HOOK(ds_ops__transpose_rule);
 DS_RULE_HOOK(ds_ops__concat_rule);
@@ -173,13 +184,20 @@ DS_SIZES_HOOK(ds_ops__split_sizes);
 DS_RULE_HOOK(ds_ops__slice_rule);
 DS_SIZES_HOOK(ds_ops__slice_sizes);
 DS_SIZES_HOOK(ds_ops__pad_sizes);
+DS_RULE_HOOK(ds_ops__expand_rule);
+DS_SIZES_HOOK(ds_ops__expand_sizes);
+DS_INFER_HOOK(ds_ops__expand_infer);
+DS_INFER_HOOK(ds_ops__after_infer);
 DS_RULE_HOOK(ds_ops__reduce_sum_rule);
-DS_WORK_HOOK(ds_ops__attention_grad_work);
 DS_RULE_HOOK(ds_ops__reduce_max_rule);
+DS_RULE_HOOK(ds_ops__reduce_max_grad_rule);
 DS_SIZES_HOOK(ds_ops__topk_sizes);
 DS_WORK_HOOK(ds_ops__topk_work);
+DS_SIZES_HOOK(ds_ops__topk_grad_sizes);
 DS_SIZES_HOOK(ds_ops__dispatch_sizes);
+DS_WORK_HOOK(ds_ops__dispatch_work);
 DS_WORK_HOOK(ds_ops__combine_work);
+DS_WORK_HOOK(ds_ops__combine_grad_work);
 DS_INFER_HOOK(ds_ops__optimizer_infer);
 DS_INFER_HOOK(ds_ops__all_reduce_infer);
 DS_INFER_HOOK(ds_ops__all_gather_infer);
@@ -193,9 +211,6 @@ DS_INFER_HOOK(ds_ops__send_infer);
 DS_INFER_HOOK(ds_ops__recv_infer);
 DS_INFER_HOOK(ds_ops__permute_infer);
 DS_INFER_HOOK(ds_ops__reshard_infer);
-DS_SIZES_HOOK(ds_ops__topk_grad_sizes);
 DS_WORK_HOOK(ds_ops__collective_work);
-DS_WORK_HOOK(ds_ops__dispatch_work);
 
-DS_WORK_HOOK(ds_ops__combine_grad_work);
 #endif

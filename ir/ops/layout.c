@@ -1,7 +1,8 @@
 /* Ops that move or rename elements without arithmetic: reshape, transpose, concat, split, slice,
- * pad.
+ * pad, expand, after.
  *
- * In the last four the dim that changes is `*` in the operand: it takes any size and no split. */
+ * In concat, split, slice and pad the dim that changes is `*` in the operand: it takes any size and
+ * no split. */
 #include "ir/ops/internal.h"
 
 #include <string.h>
@@ -135,6 +136,65 @@ ds_status ds_ops__pad_sizes(ds_match *m, ds_error *err) {
         size = ds_expr_fold(exprs, DS_EXPR_ADD, size, side);
     }
     m->size[m->rule.out[0].dims[d].factors[0]] = size;
+    return DS_OK;
+}
+
+/* ---- expand, after ---- */
+
+/* The new dims, as a set of result dims, and the result's rank. */
+static ds_status new_dims(const ds_rule_args *args, uint32_t *rank, uint32_t dims[DS_MAX_RANK],
+                          uint32_t *n, ds_error *err) {
+    *rank = args->in_rank[0] + ds_ops__attr_n(args->op, "dims");
+    if (*rank > DS_MAX_RANK)
+        return ds_error_set(err, DS_ERR_LIMIT, args->op->loc, "expand: more than %d dims",
+                            DS_MAX_RANK);
+    return ds_ops__attr_dims(args, "dims", *rank, dims, n, err);
+}
+
+ds_status ds_ops__expand_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    uint32_t rank, dims[DS_MAX_RANK], n;
+    DS_TRY(new_dims(args, &rank, dims, &n, err));
+    ds_ops__rule_identity(out, rank);
+    out->in[0].n = 0;
+    for (uint32_t d = 0; d < rank; d++) {
+        bool fresh = false;
+        for (uint32_t i = 0; i < n; i++) fresh |= dims[i] == d;
+        if (!fresh) ds_ops__dim(&out->in[0], out->out[0].dims[d].factors[0]);
+    }
+    return DS_OK;
+}
+
+ds_status ds_ops__expand_sizes(ds_match *m, ds_error *err) {
+    const ds_infer *ctx = m->ctx;
+    uint32_t rank, dims[DS_MAX_RANK], n;
+    ds_rule_args args = {.op = ctx->op, .exprs = &ctx->unit->exprs, .env = ctx->env};
+    args.in_rank[0] = (uint8_t)ctx->in[0]->rank;
+    DS_TRY(new_dims(&args, &rank, dims, &n, err));
+    if (ds_ops__attr_n(ctx->op, "sizes") != n)
+        return ds_error_set(err, DS_ERR_TYPE, ctx->op->loc,
+                            "expand: %u sizes are given for %u new dims",
+                            ds_ops__attr_n(ctx->op, "sizes"), n);
+    for (uint32_t i = 0; i < n; i++) {
+        ds_expr size = ds_ops__attr_item(&ctx->unit->exprs, ctx->op, "sizes", i);
+        DS_TRY(ds_ops__at_least(ctx, "sizes", size, 1, err));
+        m->size[m->rule.out[0].dims[dims[i]].factors[0]] = size;
+    }
+    return DS_OK;
+}
+
+ds_status ds_ops__expand_infer(const ds_infer *ctx, ds_error *err) {
+    uint32_t rank, dims[DS_MAX_RANK], n, made = 0;
+    ds_rule_args args = {.op = ctx->op, .exprs = &ctx->unit->exprs, .env = ctx->env};
+    args.in_rank[0] = (uint8_t)ctx->in[0]->rank;
+    DS_TRY(new_dims(&args, &rank, dims, &n, err));
+    for (uint32_t i = 0; i < n; i++) made |= 1u << dims[i];
+    return ds_ops__infer_making(ctx, made, err);
+}
+
+/* The others are waited for, not read: any type will do. */
+ds_status ds_ops__after_infer(const ds_infer *ctx, ds_error *err) {
+    DS_TRY(ds_ops__one_place(ctx, err));
+    ctx->out[0] = ds_type_copy(&ctx->unit->arena, ctx->in[0]);
     return DS_OK;
 }
 

@@ -2,7 +2,11 @@
  *
  * FLOPs per element: softmax max, -, exp, +, / = 5; its gradient *, +, -, * = 4; layer_norm and
  * batch_norm + (mean), -, square, + (variance), * = 5; rms_norm square, +, * = 3; scale and shift 1
- * each where given. What is done once a row (division, square root) is left out. */
+ * each where given. The gradients of layer_norm and batch_norm find the normalised x again (5),
+ * then
+ * + (sum of dy), *, + (sum of dy x), -, *, -, * = 12; of rms_norm 3, then *, +, *, -, * = 8; 1 more
+ * for the scale, 2 for its gradient, 1 for that of the shift. What is done once a row (division,
+ * square root) is left out. */
 #include "ir/ops/internal.h"
 
 ds_status ds_ops__softmax_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
@@ -13,20 +17,34 @@ ds_status ds_ops__softmax_rule(const ds_rule_args *args, ds_rule *out, ds_error 
     return DS_OK;
 }
 
+/* The rule for images of rank 2, 3 or 4. */
+static ds_status rule_by_rank(const ds_rule_args *args, const char *const rules[3], ds_rule *out,
+                              ds_error *err) {
+    uint32_t rank = args->in_rank[0];
+    if (rank < 2 || rank > 4)
+        return ds_error_set(
+            err, DS_ERR_SHAPE, args->op->loc,
+            "%s: operand 0 has %u dims; [batch, channels] and up to two more are needed",
+            ds_op_name(args->op->code), rank);
+    return ds_rule_parse(rules[rank - 2], args->op->loc, out, err);
+}
+
 ds_status ds_ops__batch_norm_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
     static const char *const rules[] = {
         "(u n) c, c, c -> (u n) c; n: whole",
         "(u n) c l, c, c -> (u n) c l; n: whole, l: whole",
         "(u n) c h w, c, c -> (u n) c h w; n: whole, h: whole, w: whole",
     };
-    uint32_t rank = args->in_rank[0];
-    if (rank < 2 || rank > 4)
-        return ds_error_set(
-            err, DS_ERR_SHAPE, args->op->loc,
-            "batch_norm: operand 0 has %u dims; [batch, channels] and up to two more "
-            "are needed",
-            rank);
-    return ds_rule_parse(rules[rank - 2], args->op->loc, out, err);
+    return rule_by_rank(args, rules, out, err);
+}
+
+ds_status ds_ops__batch_norm_grad_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    static const char *const rules[] = {
+        "(u n) c, (u n) c, c -> (u n) c, c, c; u: sum, n: whole",
+        "(u n) c l, (u n) c l, c -> (u n) c l, c, c; u: sum, n: whole, l: whole",
+        "(u n) c h w, (u n) c h w, c -> (u n) c h w, c, c; u: sum, n: whole, h: whole, w: whole",
+    };
+    return rule_by_rank(args, rules, out, err);
 }
 
 ds_status ds_ops__batch_norm_sizes(ds_match *m, ds_error *err) {
@@ -35,14 +53,26 @@ ds_status ds_ops__batch_norm_sizes(ds_match *m, ds_error *err) {
     return ds_ops__at_least(m->ctx, "groups", groups, 1, err);
 }
 
-ds_status ds_ops__norm_work(const ds_op *op, const ds_env *env, const ds_shape *in,
-                            const ds_shape *out, ds_work *work, ds_error *err) {
-    (void)env;
+/* The table's FLOPs and so many more per element. */
+static ds_status work_with(const ds_op *op, const ds_shape *in, const ds_shape *out, int64_t more,
+                           ds_work *work, ds_error *err) {
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
     int64_t elements;
     DS_TRY(ds_shape_elements(&in[0], &elements, err));
     bool ok = true;
-    int64_t each = ds_op_desc_of(op->code)->flop_per_point + (int64_t)op->n_in - 1;
-    work->flop = ds_ops__mul(&ok, elements, each);
+    work->flop = ds_ops__mul(&ok, elements, ds_op_desc_of(op->code)->flop_per_point + more);
     return ds_ops__overflow(op, ok, err);
+}
+
+ds_status ds_ops__norm_work(const ds_op *op, const ds_env *env, const ds_shape *in,
+                            const ds_shape *out, ds_work *work, ds_error *err) {
+    (void)env;
+    return work_with(op, in, out, (int64_t)op->n_in - 1, work, err);
+}
+
+ds_status ds_ops__norm_grad_work(const ds_op *op, const ds_env *env, const ds_shape *in,
+                                 const ds_shape *out, ds_work *work, ds_error *err) {
+    (void)env;
+    int64_t more = (op->n_in > 2) + 2 * (op->n_out > 1) + (op->n_out > 2);
+    return work_with(op, in, out, more, work, err);
 }

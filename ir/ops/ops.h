@@ -99,7 +99,7 @@ typedef struct ds_op_desc {
     uint32_t min_out, max_out;
     const char *rule;   /* factor rule, or NULL where a hook makes it or infers without one */
     const char *dtypes; /* "T, T -> T": one item a value, the last one repeats. T U V: variables;
-                           I: any integer; F: any float, a variable too; _: any; or a dtype */
+                           I: any integer; F, G: any float, variables too; _: any; or a dtype */
     int32_t flop_per_point; /* FLOPs per point of the rule's full iteration space */
     uint32_t flags;
     const char *attrs;    /* "axis:int=-1 causal:bool=false rule:str! op:str{sum,max}=sum" */

@@ -1,9 +1,10 @@
-/* Reductions over dims of one operand. */
+/* Reductions over dims of one operand, and the gradient of a maximum. */
 #include "ir/ops/internal.h"
 
-static ds_status reduce_rule(const ds_rule_args *args, ds_factor_kind kind, ds_rule *out,
-                             ds_error *err) {
-    uint32_t rank = args->in_rank[0], n, dims[DS_MAX_RANK];
+/* The rule x -> y of reducing an x of this rank; a reduced dim's factor has this kind. */
+static ds_status reduce_rule(const ds_rule_args *args, uint32_t rank, ds_factor_kind kind,
+                             ds_rule *out, ds_error *err) {
+    uint32_t n, dims[DS_MAX_RANK];
     DS_TRY(ds_ops__attr_dims(args, "dims", rank, dims, &n, err));
     bool all = !ds_attr_find(args->op->attrs, args->op->n_attrs, "dims");
     bool keep = ds_op_attr_bool(args->op, "keep");
@@ -23,9 +24,19 @@ static ds_status reduce_rule(const ds_rule_args *args, ds_factor_kind kind, ds_r
 }
 
 ds_status ds_ops__reduce_sum_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
-    return reduce_rule(args, DS_FACTOR_SUM, out, err);
+    return reduce_rule(args, args->in_rank[0], DS_FACTOR_SUM, out, err);
 }
 
 ds_status ds_ops__reduce_max_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
-    return reduce_rule(args, DS_FACTOR_MAX, out, err);
+    return reduce_rule(args, args->in_rank[0], DS_FACTOR_MAX, out, err);
+}
+
+/* y, x -> x: which element is the maximum shows in the whole dims alone. */
+ds_status ds_ops__reduce_max_grad_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    DS_TRY(reduce_rule(args, args->in_rank[1], DS_FACTOR_WHOLE, out, err));
+    ds_rule_term x = out->in[0];
+    out->in[0] = out->out[0];
+    out->in[1] = out->out[0] = x;
+    out->n_in = 2;
+    return DS_OK;
 }
