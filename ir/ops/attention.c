@@ -13,7 +13,8 @@
  * whole: which part of it is visible differs between devices. */
 #include "ir/ops/internal.h"
 
-/* With one key head the query heads may be split freely: every device has that head. */
+/* With one key head the query heads may be split freely: every device has that head. The second
+ * result lacks e, so a device that has a part of e only would have all of it and not a term. */
 ds_status ds_ops__attention_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
     bool backward = args->op->code == DS_OP_ATTENTION_GRAD;
     uint32_t k = backward ? 2 : 1;
@@ -24,7 +25,9 @@ ds_status ds_ops__attention_rule(const ds_rule_args *args, ds_rule *out, ds_erro
                "t: whole, d: whole, e: whole";
     else if (one_head)
         text = "b s r d, b t 1 d, b t 1 e -> b s r e, b s r; t: whole, d: whole";
-    return ds_rule_parse(text, args->op->loc, out, err);
+    DS_TRY(ds_rule_parse(text, args->op->loc, out, err));
+    if (args->n_out > 1) out->kinds[ds_ops__factor_named(out, "e")] = DS_FACTOR_WHOLE;
+    return DS_OK;
 }
 
 /* The shape of the attention over q, k and v; `d` and `e`: how many products of 2·b·h·s·t·d and

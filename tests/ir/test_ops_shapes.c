@@ -179,6 +179,16 @@ Test(ops_shapes, recurrent_and_attention) {
        "%y = attention(%q, %k, %v)", "bf16[2, 128, 32, 64]");
     BAD("%q: bf16[2, 128, 30, 64], %k: bf16[2, 128, 8, 64], %v: bf16[2, 128, 8, 64]",
         "%y = attention(%q, %k, %v)", SHAPE, "is 30, which is not a multiple of 8");
+    OK("%q: bf16[2, 128, 32, 64], %k: bf16[2, 256, 8, 64], %v: bf16[2, 256, 8, 96]",
+       "%y, %l = attention(%q, %k, %v) {q_start = 128}", "bf16[2, 128, 32, 96]; f32[2, 128, 32]");
+    OK("%q: bf16[2, 128, 32, 64], %k: bf16[2, 256, 8, 64], %v: bf16[2, 256, 8, 96], "
+       "%y: bf16[2, 128, 32, 96], %l: f32[2, 128, 32]",
+       "%a, %b, %c = attention_grad(%y, %q, %k, %v, %y, %l)",
+       "bf16[2, 128, 32, 64]; bf16[2, 256, 8, 64]; bf16[2, 256, 8, 96]");
+    BAD("%q: bf16[2, 128, 32, 64], %k: bf16[2, 256, 8, 64], %l: f32[2, 128, 8]",
+        "%a, %b, %c = attention_grad(%q, %q, %k, %k, %q, %l)", SHAPE, "operand 5");
+    BAD("%q: bf16[2, 128, 32, 64]", "%a, %l = attention(%q, %q, %q) {q_start = 0.5}", TYPE,
+        "'q_start' must be an integer");
     OK("%x: bf16[2, 128, 32, 64]", "%y = rotary(%x)", "bf16[2, 128, 32, 64]");
 }
 
@@ -229,6 +239,18 @@ Test(ops_shapes, experts) {
        "%y = dispatch(%x, %i) {experts = 16, capacity = 10}", "bf16[8, 16, 10, 32]");
     OK("%y: bf16[8, 16, 10, 32], %i: i32[8, 64, 2], %w: f32[8, 64, 2]", "%z = combine(%y, %i, %w)",
        "bf16[8, 64, 32]");
+    OK("%x: bf16[64, 32], %i: i32[64, 2]", "%y = dispatch(%x, %i) {experts = 16, capacity = 10}",
+       "bf16[16, 10, 32]");
+    OK("%x: bf16[3, 8, 64, 32], %i: i32[3, 8, 64, 2], %y: bf16[3, 8, 16, 10, 32]",
+       "%w = combine_grad(%x, %y, %i)", "bf16[3, 8, 64, 2]");
+    BAD("%x: bf16[8, 64, 32], %i: i32[64, 2]",
+        "%y = dispatch(%x, %i) {experts = 16, capacity = 10}", SHAPE, "operand 1 has 2 dims");
+    BAD("%x: bf16[8, 64, 32], %i: i32[8, 64, 2], %w: f32[8, 64, 3]",
+        "%y = dispatch(%x, %i, %w) {experts = 16, capacity = 10}", SHAPE, "must be equal");
+    OK("%d: f32[8, 64, 2], %i: i32[8, 64, 2]", "%r = topk_grad(%d, %i) {size = 16}",
+       "f32[8, 64, 16]");
+    BAD("%d: f32[8, 64, 2], %i: i32[8, 64, 2]", "%r = topk_grad(%d, %i) {size = 0}", VALUE,
+        "'size' is 0");
 }
 
 Test(ops_shapes, optimizers) {

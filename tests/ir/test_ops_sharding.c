@@ -103,6 +103,36 @@ Test(ops_sharding, attention) {
        "f32[4, 16@cp, 32, 8] on @m");
     BAD("%q: f32[4, 16@cp, 32, 8] on @m, %k: f32[4, 16@cp, 8, 8] on @m",
         "%y = attention(%q, %k, %k)", SHARDING, "all_gather it over cp dim 1 first, or work on");
+    OK("%q: bf16[4@dp, 16@cp, 32@tp, 8] on @m, %k: bf16[4@dp, 16, 8@tp, 8] on @m",
+       "%y, %l = attention(%q, %k, %k)",
+       "bf16[4@dp, 16@cp, 32@tp, 8] on @m; f32[4@dp, 16@cp, 32@tp] on @m");
+}
+
+Test(ops_sharding, attention_grad) {
+    const char *back = "%a, %b, %c = attention_grad(%y, %q, %k, %v, %y, %l)";
+    OK("%y: bf16[4@dp, 16@cp, 32@tp, 6] on @m, %l: f32[4@dp, 16@cp, 32@tp] on @m, "
+       "%q: bf16[4@dp, 16@cp, 32@tp, 8] on @m, %k: bf16[4@dp, 16, 8@tp, 8] on @m, "
+       "%v: bf16[4@dp, 16, 8@tp, 6] on @m",
+       back,
+       "bf16[4@dp, 16@cp, 32@tp, 8] on @m; bf16[4@dp, 16, 8@tp, 8] partial(cp) on @m; "
+       "bf16[4@dp, 16, 8@tp, 6] partial(cp) on @m");
+    OK("%y: f32[4, 16, 32@tp, 8] on @m, %l: f32[4, 16, 32@tp] on @m, "
+       "%q: f32[4, 16, 32@tp, 8] on @m, %k: f32[4, 16, 1, 8] on @m, %v: f32[4, 16, 1, 8] on @m",
+       back,
+       "f32[4, 16, 32@tp, 8] on @m; f32[4, 16, 1, 8] partial(tp) on @m; "
+       "f32[4, 16, 1, 8] partial(tp) on @m");
+    BAD("%y: f32[4, 16, 32, 8] on @m, %l: f32[4, 16, 32] on @m, "
+        "%q: f32[4, 16, 32, 8] on @m, %k: f32[4, 16@cp, 8, 8] on @m, %v: f32[4, 16@cp, 8, 8] on @m",
+        back, SHARDING, "all_gather it over cp dim 1 first, or work on");
+    OK("%o: f32[4@dp, 16@cp, 32@tp, 8] on @m, %l: f32[4@dp, 16@cp, 32@tp] on @m",
+       "%a, %b = attention_merge(%o, %l, %o, %l)",
+       "f32[4@dp, 16@cp, 32@tp, 8] on @m; f32[4@dp, 16@cp, 32@tp] on @m");
+    /* A part of e is fine for o; lse does not have it, and is no sum over it. */
+    const char *args = "%q: f32[4, 16, 32, 8] on @m, %v: f32[4, 16, 32, 8@tp] on @m, "
+                       "%l: f32[4, 16, 32] on @m";
+    OK(args, "%o = attention(%q, %q, %v)", "f32[4, 16, 32, 8@tp] on @m");
+    BAD(args, "%o, %z = attention(%q, %q, %v)", SHARDING, "needs all of it");
+    BAD(args, "%o, %z = attention_merge(%v, %l, %v, %l)", SHARDING, "needs all of it");
 }
 
 Test(ops_sharding, reshape_and_transpose) {
@@ -198,6 +228,17 @@ Test(ops_sharding, experts) {
        "f32[8@ep, 64, 64] on @m");
     BAD("%x: f32[8, 64@tp, 32] on @m, %i: i32[8, 64@tp, 2] on @m",
         "%b = dispatch(%x, %i) {experts = 16, capacity = 10}", SHARDING, "needs all of it");
+    OK("%x: f32[8@dp, 4@ep, 64, 32@tp] on @m, %i: i32[8@dp, 4@ep, 64, 2] on @m, "
+       "%w: f32[8@dp, 4@ep, 64, 2] on @m",
+       "%b = dispatch(%x, %i, %w) {experts = 16, capacity = 10}",
+       "f32[8@dp, 4@ep, 16, 10, 32@tp] on @m");
+    OK("%x: f32[8@ep, 64, 32@tp] on @m, %b: f32[8@ep, 16, 10, 32@tp] on @m, "
+       "%i: i32[8@ep, 64, 2] on @m",
+       "%w = combine_grad(%x, %b, %i)", "f32[8@ep, 64, 2] partial(tp) on @m");
+    BAD("%x: f32[8, 64, 32] on @m, %b: f32[8, 16@ep, 10, 32] on @m, %i: i32[8, 64, 2] on @m",
+        "%w = combine_grad(%x, %b, %i)", SHARDING, "needs all of it");
+    OK("%d: f32[8@ep, 64@cp, 2] partial(tp) on @m, %i: i32[8@ep, 64@cp, 2] on @m",
+       "%r = topk_grad(%d, %i) {size = 16}", "f32[8@ep, 64@cp, 16] partial(tp) on @m");
 }
 
 /* One Megatron layer's MLP with sequence parallelism, start to end. */

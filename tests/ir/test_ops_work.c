@@ -123,6 +123,28 @@ Test(ops_work, attention) {
     cr_expect(w.kind == DS_WORK_ATTENTION && w.batch == 2 && w.heads == 16 && w.kv_heads == 4);
     cr_expect(w.seq_q == 1024 && w.seq_kv == 1024 && w.head_dim == 64 && w.causal);
     expect("%x: f32[2, 3, 4, 8]", "%y = rotary(%x)", 3 * 192, 768, 768);
+    int64_t lse = 4LL * 2 * 1024 * 16;
+    expect(args, "%y, %l = attention(%q, %k, %v)", 4LL * 2 * 16 * 1024 * 1024 * 64, q + 2 * kv,
+           q + lse);
+    expect(args, "%y = attention(%q, %k, %v) {causal = true, q_start = 0}",
+           4LL * 2 * 16 * 1024 * 1024 * 64, q + 2 * kv, q);
+}
+
+/* Five products for the forward pass's two. */
+Test(ops_work, attention_grad) {
+    const char *args = "%q: bf16[2, 1024, 16, 64], %k: bf16[2, 1024, 4, 64], %l: f32[2, 1024, 16]";
+    int64_t q = 2LL * 2 * 1024 * 16 * 64, kv = q / 4, lse = 4LL * 2 * 1024 * 16;
+    const char *line = "%a, %b, %c = attention_grad(%q, %q, %k, %k, %q, %l)";
+    expect(args, line, 10LL * 2 * 16 * 1024 * 1024 * 64, 3 * q + 2 * kv + lse, q + 2 * kv);
+    expect(args, "%a, %b, %c = attention_grad(%q, %q, %k, %k, %q, %l) {causal = true}",
+           5LL * 2 * 16 * 1024 * 1024 * 64, 3 * q + 2 * kv + lse, q + 2 * kv);
+    expect(args, "%a, %b, %c = attention_grad(%q, %q, %k, %k, %q, %l) {causal = true, k_start = 8}",
+           10LL * 2 * 16 * 1024 * 1024 * 64, 3 * q + 2 * kv + lse, q + 2 * kv);
+    ds_work w = op_text_work_of(args, line);
+    cr_expect(w.kind == DS_WORK_ATTENTION && w.batch == 2 && w.heads == 16 && w.kv_heads == 4);
+    cr_expect(w.seq_q == 1024 && w.seq_kv == 1024 && w.head_dim == 64 && !w.causal);
+    expect("%o: bf16[2, 8, 4, 16], %l: f32[2, 8, 4]", "%a, %b = attention_merge(%o, %l, %o, %l)",
+           3 * 1024, 2 * (2 * 1024 + 4 * 64), 2 * 1024 + 4 * 64);
 }
 
 Test(ops_work, lstm) {
@@ -157,6 +179,14 @@ Test(ops_work, experts) {
            16 * 8 * 10 * 64);
     expect("%y: bf16[8, 16, 10, 32], %i: i32[8, 64, 2], %w: f32[8, 64, 2]",
            "%z = combine(%y, %i, %w)", 2 * 8 * 64 * 2 * 32, 8 * 64 * 2 * (64 + 4 + 4), 8 * 64 * 64);
+    expect("%x: bf16[8, 64, 32], %i: i32[8, 64, 2], %w: f32[8, 64, 2]",
+           "%y = dispatch(%x, %i, %w) {experts = 16, capacity = 10}", 8 * 64 * 2 * 32,
+           8 * 64 * (64 + 8 + 8), 16 * 8 * 10 * 64);
+    expect("%x: bf16[8, 64, 32], %y: bf16[8, 16, 10, 32], %i: i32[8, 64, 2]",
+           "%w = combine_grad(%x, %y, %i)", 2 * 8 * 64 * 2 * 32,
+           8 * 64 * 64 + 8 * 64 * 2 * (64 + 4), 8 * 64 * 2 * 2);
+    expect("%d: f32[8, 64, 2], %i: i32[8, 64, 2]", "%r = topk_grad(%d, %i) {size = 16}", 0,
+           8 * 64 * 2 * 8, 8 * 64 * 16 * 4);
 }
 
 Test(ops_work, optimizers) {
