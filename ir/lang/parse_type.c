@@ -278,6 +278,26 @@ static void parse_block(ds_parser *p, ds_attr *attr, bool keep_comments) {
     }
 }
 
+/* x or [y, z]: words even where a param has the name. */
+static void parse_factor_axes(ds_parser *p, ds_attr *item) {
+    const char *purpose = "of a mesh axis";
+    if (!ds_parser_accept(p, DS_TOK_LBRACKET)) {
+        item->word = ds_parser_expect(p, DS_TOK_NAME, purpose).name;
+        return;
+    }
+    DS_VEC(ds_attr) list = {0};
+    item->kind = DS_ATTR_LIST;
+    while (ds_parser_more(p, DS_TOK_RBRACKET)) {
+        ds_token axis = ds_parser_expect(p, DS_TOK_NAME, purpose);
+        ds_attr word = {.kind = DS_ATTR_WORD, .word = axis.name, .loc = axis.loc};
+        DS_PUSH(p->arena, &list, word);
+        if (!ds_parser_accept(p, DS_TOK_COMMA)) break;
+    }
+    ds_parser_expect(p, DS_TOK_RBRACKET, "after the axes");
+    item->items = list.at;
+    item->n_items = list.n;
+}
+
 /* on @v [n: x, k: [y, z]] */
 static void parse_override(ds_parser *p, ds_attr *attr) {
     DS_VEC(ds_attr) list = {0};
@@ -290,10 +310,7 @@ static void parse_override(ds_parser *p, ds_attr *attr) {
         ds_token factor = ds_parser_expect(p, DS_TOK_NAME, "of a factor");
         ds_attr item = {.name = factor.name, .loc = factor.loc, .kind = DS_ATTR_WORD};
         ds_parser_expect(p, DS_TOK_COLON, "after the factor");
-        if (ds_parser_at(p, DS_TOK_LBRACKET))
-            parse_list(p, &item);
-        else
-            item.word = ds_parser_expect(p, DS_TOK_NAME, "of a mesh axis").name;
+        parse_factor_axes(p, &item);
         DS_PUSH(p->arena, &list, item);
         if (!ds_parser_accept(p, DS_TOK_COMMA)) break;
     }

@@ -138,8 +138,15 @@ static const char *annotation_text(ds_checker *ck, const ds_func *func) {
 /* In a program annotations are types, in a model hints: what both call must have none. */
 static void check_call_of_model(ds_checker *ck, const graph_node *from, const graph_node *to,
                                 const ds_op *call) {
-    if (from->func->is_model || !to->func->is_model || !to->annotated) return;
-    if (to->caller)
+    if (from->func->is_model || !to->func->is_model) return;
+    if (to->holds_weight)
+        ds_verify__error(ck, DS_ERR_TYPE, call->loc, NULL,
+                         "@%s holds weights, so it is part of a model: a program takes its weights "
+                         "as arguments",
+                         call->callee_name);
+    else if (!to->annotated)
+        return;
+    else if (to->caller)
         ds_verify__error(ck, DS_ERR_TYPE, call->loc, NULL,
                          "@%s belongs to a model, since @%s calls it: there its annotations%s are "
                          "hints, but here, in a program, they would be types; write a function of "

@@ -13,6 +13,7 @@
  *   verify_bound.c    the walk with numbers
  *   verify_mesh.c     meshes with numbers
  *   verify_scenario.c the scenario: keys, values, a runnable entry
+ *   verify_override.c the strategy's overrides of single ops
  *   scenario.c        the table of keys, and readers for everybody */
 #ifndef DS_LANG_VERIFY_INTERNAL_H
 #define DS_LANG_VERIFY_INTERNAL_H
@@ -71,6 +72,8 @@ bool ds_verify__rank_op(ds_checker *ck, const ds_program *program, const ds_func
 void ds_verify__func(ds_checker *ck, ds_func *func, const ds_program *program);
 void ds_verify__scenario(ds_checker *ck, const ds_module *module);
 void ds_verify__scenario_bound(ds_checker *ck);
+/* One entry of strategy { ops { … } }. */
+void ds_verify__override(ds_checker *ck, const ds_module *module, const ds_attr *attr);
 void ds_verify__bound(ds_checker *ck);
 
 /* Attributes of a structural op (with env, on numbers) and of a function's argument. */

@@ -161,18 +161,17 @@ ds_type *ds_verify__seen(ds_checker *ck, const ds_func *func, const ds_type *typ
 
 /* In a model a split is a hint, and nothing else can be hinted. */
 static bool check_hints(const axis_use *u) {
-    const char *only = NULL;
-    if (u->type->n_partials) only = "no 'partial': which values are sums of terms follows from it";
-    if (u->type->on.kind != DS_PLACE_NONE) only = "no 'on': the strategy says where values live";
-    for (uint32_t d = 0; d < u->type->rank && !only; d++)
+    const char *fault = NULL;
+    if (u->type->n_partials) fault = "'partial' follows from the operations";
+    if (u->type->on.kind != DS_PLACE_NONE) fault = "the strategy, not 'on', says where values live";
+    for (uint32_t d = 0; d < u->type->rank && !fault; d++)
         for (uint32_t s = 0; s < u->type->dims[d].n_splits; s++)
-            if (u->type->dims[d].splits[s].n_sizes)
-                only = "no shard sizes: they follow from the strategy";
-    if (!only) return true;
+            if (u->type->dims[d].splits[s].n_sizes) fault = "shard sizes follow from the strategy";
+    if (!fault) return true;
     ds_verify__error(u->ck, DS_ERR_SHARDING, u->loc, NULL,
-                     "%s is %s; @%s is part of a model, where '@axis' hints what to split, and "
-                     "there is %s",
-                     u->what, ds_verify__type_text(u->ck, u->type), u->func->name, only);
+                     "%s is %s, but @%s is part of a model: there '@axis' hints what may be split, "
+                     "and %s",
+                     u->what, ds_verify__type_text(u->ck, u->type), u->func->name, fault);
     return false;
 }
 

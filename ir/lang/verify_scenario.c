@@ -155,7 +155,11 @@ static void unknown_key(ds_checker *ck, const char *section, const ds_attr *attr
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(all[i].section, section) == 0)
             DS_PUSH(&ck->diags->arena, &names.all, all[i].name);
-    const char *hint = ds_verify__hint(ck, "", attr->name, names.all.at, names.all.n);
+    const char *hint = attr->quoted_name && strcmp(section, "strategy") == 0
+                           ? "patterns of ops belong into 'ops { ... }'"
+                       : strcmp(section, "ops") == 0
+                           ? "patterns of ops stand in quotes"
+                           : ds_verify__hint(ck, "", attr->name, names.all.at, names.all.n);
     /* `dp = 4` beside the strategy block instead of inside it */
     for (uint32_t i = 0; i < n && !hint; i++)
         if (strcmp(all[i].name, attr->name) == 0)
@@ -173,17 +177,15 @@ static void unknown_key(ds_checker *ck, const char *section, const ds_attr *attr
     }
 }
 
-/* In a strategy, a quoted key is the path of ops that it places or splits in their own way. */
-static bool is_override(const char *section, const ds_attr *attr) {
-    return attr->quoted_name && (strcmp(section, "strategy") == 0 || strcmp(section, "ops") == 0);
-}
-
 /* The number of unknown keys. */
 static uint32_t check_section(ds_checker *ck, const ds_module *module, const char *section,
                               const ds_attr *entries, uint32_t n) {
     uint32_t unknown = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (is_override(section, &entries[i])) continue;
+        if (entries[i].quoted_name && strcmp(section, "ops") == 0) {
+            ds_verify__override(ck, module, &entries[i]);
+            continue;
+        }
         const ds_knob *knob = ds_scenario_knob(section, entries[i].name);
         if (!knob || entries[i].quoted_name) {
             unknown_key(ck, section, &entries[i]);
@@ -297,6 +299,38 @@ static bool read_degrees(ds_checker *ck, int64_t size[N_DEGREES], int64_t *world
     return true;
 }
 
+/* "pp dp cp tp" in any order. */
+static void check_order(ds_checker *ck) {
+    const ds_attr *attr = ds_scenario_find(ck->unit, "strategy", "order");
+    const char *text = NULL;
+    if (!attr || ds_scenario_text(ck->binding, "strategy", "order", &text, NULL) != DS_OK) return;
+    uint32_t seen = 0, n = 0;
+    for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " "), n++) {
+        size_t length = strcspn(at, " ");
+        for (uint32_t i = 0; i < N_DEGREES; i++)
+            if (strlen(degrees[i]) == length && memcmp(at, degrees[i], length) == 0)
+                seen |= UINT32_C(1) << i;
+        at += length;
+    }
+    if (n == N_DEGREES && seen == (UINT32_C(1) << N_DEGREES) - 1) return;
+    ds_verify__error(ck, DS_ERR_VALUE, attr->loc, NULL,
+                     "'order' is \"%s\"; it must list pp, dp, cp and tp once each, from outer to "
+                     "inner, as in \"pp dp cp tp\"",
+                     text);
+}
+
+static void check_zero_group(ds_checker *ck, const int64_t size[N_DEGREES]) {
+    int64_t group = 1;
+    const ds_attr *attr = ds_scenario_find(ck->unit, "strategy", "zero_group");
+    if (!attr || ds_scenario_int(ck->binding, "strategy", "zero_group", &group, NULL) != DS_OK ||
+        size[DP] % group == 0)
+        return;
+    ds_verify__error(ck, DS_ERR_VALUE, attr->loc, NULL,
+                     "zero_group = %lld does not divide dp = %lld: groups of neighbouring replicas "
+                     "share out the state",
+                     (long long)group, (long long)size[DP]);
+}
+
 static void check_ep(ds_checker *ck, const int64_t size[N_DEGREES]) {
     int64_t ep = 1, groups = size[DP] * size[CP];
     if (ds_scenario_int(ck->binding, "strategy", "ep", &ep, NULL) != DS_OK || groups % ep == 0)
@@ -333,6 +367,7 @@ static void check_world(ds_checker *ck) {
     int64_t size[N_DEGREES], world, devices;
     if (!ds_scenario_model(ck->unit) || !strategy || !read_degrees(ck, size, &world)) return;
     check_ep(ck, size);
+    check_zero_group(ck, size);
     check_mesh_agrees(ck, size);
     if (!topology || ds_topology_count_devices(ck->binding, topology, &devices, NULL) != DS_OK ||
         world <= devices)
@@ -349,5 +384,6 @@ void ds_verify__scenario_bound(ds_checker *ck) {
     uint32_t n;
     const ds_knob *all = ds_scenario_knobs(&n);
     for (uint32_t i = 0; i < n; i++) check_number(ck, &all[i]);
+    check_order(ck);
     check_world(ck);
 }

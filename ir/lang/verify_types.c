@@ -282,6 +282,10 @@ static void table_op(ds_walker *w, const ds_op *op) {
 
 static void weight(ds_walker *w, const ds_op *op) {
     if (op->n_out != 1) return;
+    if (w->program)
+        ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
+                         "weight %%%s in a rank's body: a program takes its weights as arguments",
+                         ds_value_at(w->func, op->out[0])->name);
     const ds_value_info *info = ds_value_at(w->func, op->out[0]);
     if (!info->type_written)
         ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
