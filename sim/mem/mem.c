@@ -32,7 +32,7 @@ static int64_t bytes_of(const ds_plan *plan, uint32_t value, uint32_t pos) {
 static void find_last_reads(memory *m) {
     for (uint32_t v = 0; v < m->plan->values.n; v++) m->last_read[v] = DS_NONE;
     for (uint32_t i = 0; i < m->plan->insts.n; i++) {
-        uint32_t first = m->plan->insts.at[i].first_operand, n = ds_plan_n_operands(m->plan, i);
+        uint32_t first = m->plan->insts.at[i].first_operand, n = ds_plan_n_reads(m->plan, i);
         for (uint32_t k = 0; k < n; k++) m->last_read[m->plan->operands.at[first + k]] = i;
     }
 }
@@ -95,7 +95,7 @@ static void find_lifetimes(memory *m) {
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         const ds_inst *inst = &plan->insts.at[i];
         const ds_record *r = plan->records.at[inst->record];
-        uint32_t n = ds_plan_n_operands(plan, i);
+        uint32_t n = ds_plan_n_reads(plan, i);
         for (uint32_t v = inst->first_value; v < inst->first_value + r->n_out; v++) {
             m->root[v] = reuses(m, v) ? m->root[plan->values.at[v].alias] : v;
             m->first[v] = slots;

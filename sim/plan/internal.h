@@ -13,6 +13,13 @@ typedef struct ds_context {
     uint64_t hash;
 } ds_context;
 
+/* What `after` gives: a value for those who also wait for others. */
+typedef struct ds_join {
+    uint32_t value;
+    uint32_t *waits; /* value instances */
+    uint32_t n_waits;
+} ds_join;
+
 typedef struct ds_builder {
     ds_plan *plan;
     ds_unit *unit;
@@ -30,6 +37,7 @@ typedef struct ds_builder {
     ds_map mesh_index;      /* ds_mesh → placement id */
     ds_map record_index;    /* hash → id */
     DS_VEC(ds_context *) contexts;
+    DS_VEC(ds_join) joins;
     uint32_t *rank_devices; /* per-rank programs: the device of rank i */
     uint32_t n_rank_devices;
 } ds_builder;

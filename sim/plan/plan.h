@@ -119,7 +119,8 @@ typedef struct ds_scope {
     int64_t index;       /* FOR: the iteration */
 } ds_scope;
 
-/* One execution of one record. Operands and results are value instances. */
+/* One execution of one record. Operands and results are value instances. Operands beyond those of
+ * the op are not read but waited for (`after`). */
 typedef struct ds_inst {
     uint32_t record;
     uint32_t scope;
@@ -233,6 +234,12 @@ static inline uint32_t ds_plan_n_operands(const ds_plan *plan, uint32_t inst) {
     uint32_t end =
         inst + 1 < plan->insts.n ? plan->insts.at[inst + 1].first_operand : plan->operands.n;
     return end - plan->insts.at[inst].first_operand;
+}
+/* Operands that are read; the rest of ds_plan_n_operands are only waited for. */
+static inline uint32_t ds_plan_n_reads(const ds_plan *plan, uint32_t inst) {
+    uint32_t n = ds_plan_n_operands(plan, inst);
+    const ds_op *op = plan->records.at[plan->insts.at[inst].record]->op;
+    return op && op->n_in < n ? op->n_in : n;
 }
 /* Position of a class in record->classes, DS_NONE if it has no part. O(log classes). */
 uint32_t ds_record_class_pos(const ds_record *record, uint32_t cls);

@@ -2,7 +2,8 @@
  *
  * A frame is one function activation: a slot per SSA value, holding the value instance it has now
  * (a loop body overwrites its slots each iteration), or a family of them. Views and collectives
- * over one device leave no instance: their results are their operands. */
+ * over one device leave no instance: their results are their operands. `after` is a view that is
+ * there only once others are: whatever reads it depends on the others too, without reading them. */
 #include "sim/plan/internal.h"
 
 #include <stdlib.h>
@@ -80,6 +81,54 @@ static ds_status add_input(ds_builder *b, frame *f, const ds_value_info *value,
     *out = b->plan->insts.at[inst].first_value;
     b->plan->values.at[*out].name = value->name;
     return DS_OK;
+}
+
+/* ---- views that wait ---- */
+
+/* In a slot or family, this bit says that the number is not a value instance but what `after` gave:
+ * one of b->joins. */
+#define JOIN 0x80000000u
+
+static const ds_join *join_of(const ds_builder *b, uint32_t value) {
+    return value != DS_NONE && (value & JOIN) ? &b->joins.at[value & ~JOIN] : NULL;
+}
+
+static uint32_t instance_of(const ds_builder *b, uint32_t value) {
+    const ds_join *join = join_of(b, value);
+    return join ? join->value : value;
+}
+
+static uint32_t n_waits_of(const ds_builder *b, const uint32_t *operands, uint32_t n) {
+    uint32_t waits = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_join *join = join_of(b, operands[i]);
+        if (join) waits += join->n_waits;
+    }
+    return waits;
+}
+
+/* operands[0] once the others are there, and what any of them waits for. */
+static uint32_t add_join(ds_builder *b, const uint32_t *operands, uint32_t n) {
+    ds_join fresh = {.value = instance_of(b, operands[0])};
+    fresh.waits = DS_NEW_N(&b->plan->arena, uint32_t, n_waits_of(b, operands, n) + n);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_join *join = join_of(b, operands[i]);
+        for (uint32_t k = 0; join && k < join->n_waits; k++)
+            fresh.waits[fresh.n_waits++] = join->waits[k];
+        if (i) fresh.waits[fresh.n_waits++] = instance_of(b, operands[i]);
+    }
+    DS_PUSH(&b->plan->arena, &b->joins, fresh);
+    return (b->joins.n - 1) | JOIN;
+}
+
+/* An instance's operands, then what they wait for. */
+static void push_operands(ds_builder *b, const uint32_t *operands, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) DS_HPUSH(&b->plan->operands, instance_of(b, operands[i]));
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_join *join = join_of(b, operands[i]);
+        for (uint32_t k = 0; join && k < join->n_waits; k++)
+            DS_HPUSH(&b->plan->operands, join->waits[k]);
+    }
 }
 
 /* ---- families ---- */
@@ -214,20 +263,22 @@ static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_ind
     if (status == DS_OK && b->plan->insts.n >= limit(b)) status = too_large(b, op->loc, err);
     if (status == DS_OK) {
         const ds_record *r = view ? NULL : b->plan->records.at[record];
-        if (view || (r->kind == DS_REC_COMM && !r->n_groups)) {
+        if (view && op->code == DS_OP_AFTER) {
+            f->slots[op->out[0].i] = (slot){.value = add_join(b, operands, op->n_in)};
+        } else if (view || (r->kind == DS_REC_COMM && !r->n_groups)) {
             alias_results(f, op, operands);
         } else {
             uint32_t inst = add_inst(b, record, f->scope, op->n_out);
             uint32_t first = b->plan->insts.at[inst].first_value;
-            for (uint32_t i = 0; i < op->n_in; i++) DS_HPUSH(&b->plan->operands, operands[i]);
+            push_operands(b, operands, op->n_in);
             for (uint32_t i = 0; i < op->n_out; i++) {
                 ds_vinst *v = &b->plan->values.at[first + i];
                 v->name = ds_value_at(f->ctx->func, op->out[i])->name;
                 if (desc && (desc->flags & DS_OPF_OPTIMIZER)) {
                     v->is_state = true;
-                    v->alias = operands[ds_op_state_operand(op, i)];
+                    v->alias = instance_of(b, operands[ds_op_state_operand(op, i)]);
                 } else if (r->inplace && i < op->n_in) {
-                    v->alias = operands[i];
+                    v->alias = instance_of(b, operands[i]);
                 }
                 f->slots[op->out[i].i] = (slot){.value = first + i};
             }
@@ -381,13 +432,13 @@ static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_i
 
 /* ---- the entry ---- */
 
+static void mark_value(ds_builder *b, uint32_t value) {
+    if (value != DS_NONE) b->plan->values.at[instance_of(b, value)].is_output = true;
+}
+
 static void mark_output(ds_builder *b, const slot *s) {
-    if (!s->fam) {
-        if (s->value != DS_NONE) b->plan->values.at[s->value].is_output = true;
-        return;
-    }
-    for (int64_t i = 0; i < family_size(s->fam); i++)
-        if (s->fam->at[i] != DS_NONE) b->plan->values.at[s->fam->at[i]].is_output = true;
+    if (!s->fam) mark_value(b, s->value);
+    for (int64_t i = 0; s->fam && i < family_size(s->fam); i++) mark_value(b, s->fam->at[i]);
 }
 
 /* "w{3}": which element of an input family, for reports. */

@@ -104,6 +104,42 @@ Test(engine, the_host_issues_tasks_one_by_one) {
     sim_free(&c);
 }
 
+/* a 0 to 3, b 3 to 7: the permute of a starts at 3, after b at 7. */
+Test(engine, after_holds_a_communication_back) {
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %a = relu(%x) {cost = 3 us}\n"
+                      "  %b = relu(%x) {cost = 4 us}\n"
+                      "  %p = permute(%a) over dp {cost = 5 us}\n  return\n}"),
+                 8 * US);
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %a = relu(%x) {cost = 3 us}\n"
+                      "  %b = relu(%x) {cost = 4 us}\n  %h = after(%a, %b)\n"
+                      "  %p = permute(%h) over dp {cost = 5 us}\n  return\n}"),
+                 12 * US);
+}
+
+/* p 0 to 20 holds r back to 21; compute and what follows from it (10 + 12) do not wait. */
+Test(engine, after_blocks_no_stream) {
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %p = permute(%x) over dp {cost = 20 us}\n"
+                      "  %h = after(%x, %p)\n  %r = permute(%h) over tp {cost = 1 us}\n"
+                      "  %c = relu(%x) {cost = 10 us}\n"
+                      "  %q = permute(%c) over tp {cost = 12 us, stream = s}\n  return\n}"),
+                 22 * US);
+}
+
+/* Through loops, families, calls and views: each turn's gather waits for the one before it. */
+Test(engine, after_is_carried_along) {
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %y, %k = for l in 0..3 carry (%h = %x) {\n"
+                      "    %p = permute(%x) over dp {cost = 5 us}\n    %a = after(%x, %p, %h)\n"
+                      "    %v = reshape(%a) {shape = [2, 4]}\n    yield %p keep %v\n  }\n"
+                      "  %s = permute(%k{1}) over tp {cost = 1 us}\n"
+                      "  %z = after(%s, %s)\n  return\n}"),
+                 15 * US);
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %y, %k = for l in 0..3 carry (%h = %x) {\n"
+                      "    %p = permute(%x) over dp {cost = 5 us}\n    %a = after(%x, %p, %h)\n"
+                      "    %v = reshape(%a) {shape = [2, 4]}\n    yield %p keep %v\n  }\n"
+                      "  %s = permute(%k{1}) over tp {cost = 7 us}\n  return\n}"),
+                 17 * US);
+}
+
 Test(engine, time_beyond_int64_is_an_error) {
     sim_case c;
     run(&c,

@@ -46,6 +46,14 @@ Test(mem, a_chain_frees_before_it_allocates) {
                  4 * S);
 }
 
+/* z1 is waited for, not read: it ends with z2 as without `after`. */
+Test(mem, waiting_for_a_value_does_not_keep_it) {
+    cr_expect_eq(peak("%z1 = matmul(%x, %w)\n%z2 = matmul(%z1, %w)\n%h = after(%z2, %z1)\n"
+                      "%z3 = matmul(%h, %w)\n%z4 = matmul(%z3, %w)\n%o = after(%z4, %z1)\n"
+                      "return %o\n"),
+                 4 * S);
+}
+
 Test(mem, an_op_in_place_takes_its_operands_buffer) {
     cr_expect_eq(peak("%z = matmul(%x, %w)\n%a = relu(%z)\n%b = relu(%a)\nreturn %b\n"), 3 * S);
 }
