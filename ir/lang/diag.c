@@ -21,6 +21,7 @@ static const ds_module *find_module(const ds_unit *unit, const char *file) {
 
 /* The bytes of a line, without its end; false if the text has no such line. O(text). */
 static bool find_line(const ds_module *module, uint32_t line, const char **start, size_t *n) {
+    if (!module->text) return false;
     const char *at = module->text, *end = at + module->text_n;
     for (uint32_t k = 1; k < line; k++) {
         at = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;

@@ -116,6 +116,31 @@ static void print_block(ds_printer *p, const ds_attr *attr) {
     ds_printer_close(p, &attr->dangling);
 }
 
+/* Bare where it reads back as a word: a text that was parsed has no param of that name above it,
+ * but a module that passes made may. */
+static void print_word(ds_printer *p, const char *word) {
+    for (uint32_t k = 0; k < p->n_params; k++)
+        if (strcmp(p->params[k].name, word) == 0) {
+            ds_printer_string(p, word);
+            return;
+        }
+    ds_printer_put(p, word);
+}
+
+/* x or [x, y]: always words. */
+static void print_axes(ds_printer *p, const ds_attr *factor) {
+    if (factor->kind == DS_ATTR_WORD) {
+        ds_printer_put(p, factor->word);
+        return;
+    }
+    ds_printer_put(p, "[");
+    for (uint32_t k = 0; k < factor->n_items; k++) {
+        ds_printer_comma(p, k);
+        ds_printer_put(p, factor->items[k].word);
+    }
+    ds_printer_put(p, "]");
+}
+
 static void print_override(ds_printer *p, const ds_attr *attr) {
     ds_printer_put(p, "on ");
     ds_place_print(p->exprs, &attr->place, p->out);
@@ -125,7 +150,7 @@ static void print_override(ds_printer *p, const ds_attr *attr) {
         ds_printer_comma(p, k);
         ds_printer_put(p, attr->items[k].name);
         ds_printer_put(p, ": ");
-        print_value(p, &attr->items[k]);
+        print_axes(p, &attr->items[k]);
     }
     ds_printer_put(p, "]");
 }
@@ -139,7 +164,7 @@ static void print_value(ds_printer *p, const ds_attr *attr) {
         ds_printer_put(p, attr->flag ? "true" : "false");
         break;
     case DS_ATTR_WORD:
-        ds_printer_put(p, attr->word);
+        print_word(p, attr->word);
         break;
     case DS_ATTR_QUANTITY:
         ds_printer_expr(p, attr->expr);
@@ -211,13 +236,14 @@ static void print_import(ds_printer *p, const ds_import *import) {
 }
 
 static void print_params(ds_printer *p, const ds_module *module, uint32_t first) {
-    const ds_param *params = module->params.at;
+    const ds_param *params = p->params = module->params.at;
     ds_printer_begin(p, &params[first].trivia);
     ds_printer_put(p, "param ");
     for (uint32_t k = first; k < module->params.n && params[k].group == params[first].group; k++) {
         ds_printer_comma(p, k - first);
         ds_buf_printf(p->out, "%s = ", params[k].name);
         ds_printer_expr(p, params[k].init);
+        p->n_params = k + 1;
     }
     ds_printer_end(p, &params[first].trivia);
 }

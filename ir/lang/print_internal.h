@@ -9,6 +9,8 @@
 
 typedef struct ds_printer {
     const ds_exprs *exprs;
+    const ds_param *params; /* those printed so far */
+    uint32_t n_params;
     const ds_func *func; /* whose values the names are; NULL outside functions */
     ds_buf *out;
     uint32_t depth;

@@ -1,5 +1,7 @@
 /* The canonical text: the design's examples, layout, comments, and what fmt leaves alone. */
 #include "ir/lang/lang.h"
+#include "ir/lang/verify.h"
+#include "ir/ops/ops.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -229,4 +231,225 @@ Test(print, op_heads_are_short) {
     cr_assert_str_eq(out.text, "%y = all_reduce(%x) over dp\n%z = for l in 0..2 carry (%h = %y)");
     ds_buf_deinit(&out);
     ds_unit_free(unit);
+}
+
+/* ---- modules that no text was read for ---- */
+
+typedef struct maker {
+    ds_unit *unit;
+    ds_module *module;
+    ds_func *func;
+} maker;
+
+static const char *intern(maker *m, const char *text) {
+    return ds_intern(&m->unit->strings, text);
+}
+
+static ds_expr number(maker *m, int64_t value) {
+    return ds_expr_int(&m->unit->exprs, value);
+}
+
+static void add_item(maker *m, ds_item_kind kind, uint32_t index) {
+    DS_PUSH(&m->unit->arena, &m->module->items, ((ds_item){kind, index}));
+}
+
+static ds_value add_value(maker *m, ds_value_info info, const char *name) {
+    info.name = intern(m, name);
+    DS_PUSH(&m->unit->arena, &m->func->values, info);
+    return (ds_value){m->func->values.n - 1};
+}
+
+/* f32[size] or f32[size@axis] */
+static ds_type *vector(maker *m, ds_expr size, const char *axis) {
+    ds_type *type = DS_NEW(&m->unit->arena, ds_type);
+    *type = (ds_type){.dtype = DS_F32, .rank = 1, .dims = DS_NEW(&m->unit->arena, ds_dim)};
+    *type->dims = (ds_dim){.size = size};
+    if (!axis) return type;
+    type->dims->splits = DS_NEW(&m->unit->arena, ds_split);
+    *type->dims->splits = (ds_split){.axis = intern(m, axis)};
+    type->dims->n_splits = 1;
+    return type;
+}
+
+static ds_op *make_op(maker *m, ds_block *block, ds_opcode code, const ds_use *in, uint32_t n_in,
+                      const ds_value *out, uint32_t n_out) {
+    ds_arena *arena = &m->unit->arena;
+    ds_op *op = DS_NEW(arena, ds_op);
+    *op = (ds_op){.code = code, .n_in = n_in, .n_out = n_out};
+    op->in = DS_NEW_N(arena, ds_use, n_in + 1);
+    op->out = DS_NEW_N(arena, ds_value, n_out + 1);
+    for (uint32_t i = 0; i < n_in; i++) op->in[i] = in[i];
+    for (uint32_t i = 0; i < n_out; i++) op->out[i] = out[i];
+    ds_op **ops = DS_NEW_N(arena, ds_op *, block->n_ops + 1);
+    for (uint32_t i = 0; i < block->n_ops; i++) ops[i] = block->ops[i];
+    ops[block->n_ops++] = op;
+    block->ops = ops;
+    return op;
+}
+
+/* %v{index} */
+static ds_use element(maker *m, ds_value value, ds_expr index) {
+    ds_use use = {.value = value, .index = DS_NEW(&m->unit->arena, ds_expr), .n_index = 1};
+    *use.index = index;
+    return use;
+}
+
+static ds_attr word(maker *m, const char *name, const char *text) {
+    return (ds_attr){.name = intern(m, name), .kind = DS_ATTR_WORD, .word = intern(m, text)};
+}
+
+static void make_declarations(maker *m) {
+    ds_arena *arena = &m->unit->arena;
+    DS_PUSH(arena, &m->module->params,
+            ((ds_param){.name = intern(m, "weight"), .init = number(m, 4), .group = 1}));
+    DS_PUSH(arena, &m->module->params,
+            ((ds_param){.name = intern(m, "shift"), .init = number(m, -3), .group = 2}));
+    add_item(m, DS_ITEM_PARAMS, 0);
+    add_item(m, DS_ITEM_PARAMS, 1);
+}
+
+/* A block and a list are among its entries. */
+static void make_scenario(maker *m) {
+    ds_arena *arena = &m->unit->arena;
+    ds_attr *entries = DS_NEW_N(arena, ds_attr, 4);
+    entries[0] = (ds_attr){.name = intern(m, "model"), .kind = DS_ATTR_PLACE};
+    entries[0].place = (ds_place){.kind = DS_PLACE_MESH, .name = intern(m, "step")};
+    entries[1] = (ds_attr){.name = intern(m, "train"), .kind = DS_ATTR_BLOCK, .n_items = 2};
+    entries[1].items = DS_NEW_N(arena, ds_attr, 2);
+    entries[1].items[0] = word(m, "loss", "mse");
+    entries[1].items[1] = (ds_attr){.name = intern(m, "lr"), .kind = DS_ATTR_EXPR};
+    entries[1].items[1].expr =
+        ds_expr_make(&m->unit->exprs, (ds_expr_node){.kind = DS_EXPR_REAL, .r = 1e-3});
+    entries[2] = (ds_attr){.name = intern(m, "profiles"), .kind = DS_ATTR_LIST, .n_items = 2};
+    entries[2].items = DS_NEW_N(arena, ds_attr, 2);
+    entries[2].items[0] = word(m, "", "a");
+    entries[2].items[1] = word(m, "", "weight");
+    entries[2].items[0].name = entries[2].items[1].name = NULL;
+    entries[3] = (ds_attr){.name = intern(m, "batch"), .kind = DS_ATTR_EXPR, .expr = number(m, 8)};
+    DS_PUSH(arena, &m->module->scenarios, ((ds_scenario){.entries = entries, .n_entries = 4}));
+    add_item(m, DS_ITEM_SCENARIO, 0);
+}
+
+/* A loop over a family of weights that keeps its carries, and a value without a type. */
+static void make_step(maker *m) {
+    ds_arena *arena = &m->unit->arena;
+    ds_func *func = m->func = DS_NEW(arena, ds_func);
+    *func = (ds_func){.name = intern(m, "step"), .module = m->module, .rank = -1};
+    ds_expr width = number(m, 6), layers = number(m, 4);
+    ds_binder *binder = DS_NEW(arena, ds_binder);
+    *binder = (ds_binder){.name = intern(m, "l"), .lo = number(m, 0), .hi = layers};
+    ds_attr *role = DS_NEW(arena, ds_attr);
+    *role = word(m, "role", "weight");
+    ds_value x = add_value(
+        m, (ds_value_info){.type = vector(m, width, "dp"), .type_written = true, .is_arg = true},
+        "x");
+    ds_value w = add_value(m,
+                           (ds_value_info){.type = vector(m, width, NULL),
+                                           .type_written = true,
+                                           .is_arg = true,
+                                           .binders = binder,
+                                           .n_binders = 1,
+                                           .attrs = role,
+                                           .n_attrs = 1},
+                           "net.w");
+    func->args = DS_NEW_N(arena, ds_value, 2);
+    func->args[0] = x;
+    func->args[1] = w;
+    func->n_args = 2;
+    ds_value h = add_value(m, (ds_value_info){.is_arg = true}, "h");
+    ds_value y = add_value(m, (ds_value_info){0}, "y");
+    ds_value kept = add_value(m, (ds_value_info){0}, "h.kept");
+    ds_value s = add_value(m, (ds_value_info){0}, "s"), z = add_value(m, (ds_value_info){0}, "z");
+    ds_use initial = {.value = x};
+    ds_op *loop = make_op(m, &func->body, DS_OP_FOR, &initial, 1, (ds_value[]){y, kept}, 2);
+    loop->index = binder->name;
+    loop->lo = binder->lo;
+    loop->hi = binder->hi;
+    loop->args = DS_NEW(arena, ds_value);
+    *loop->args = h;
+    loop->n_args = 1;
+    loop->body = DS_NEW(arena, ds_block);
+    *loop->body = (ds_block){0};
+    ds_expr at = ds_expr_index(&m->unit->exprs, binder->name);
+    ds_use terms[2] = {{.value = h}, element(m, w, at)};
+    ds_op *add = make_op(m, loop->body, DS_OP_ADD, terms, 2, &s, 1);
+    add->attrs = role;
+    add->n_attrs = 1;
+    ds_use yielded[2] = {{.value = s}, {.value = h}};
+    make_op(m, loop->body, DS_OP_YIELD, yielded, 2, NULL, 0)->n_keep = 1;
+    ds_expr last = number(m, 3);
+    ds_use sum[2] = {{.value = y}, element(m, kept, last)};
+    make_op(m, &func->body, DS_OP_ADD, sum, 2, &z, 1);
+    ds_use result = {.value = z};
+    make_op(m, &func->body, DS_OP_RETURN, &result, 1, NULL, 0);
+    func->results = DS_NEW(arena, ds_type *);
+    *func->results = vector(m, width, NULL);
+    func->n_results = 1;
+    DS_PUSH(arena, &m->module->funcs, func);
+    add_item(m, DS_ITEM_FUNC, 0);
+}
+
+/* Nothing in it has a place in a text, and the role's word is a param's name. */
+Test(print, a_module_made_in_memory) {
+    maker m = {.unit = ds_unit_new()};
+    m.module = ds_unit_add_module(m.unit, "made", NULL, 0);
+    m.module->version = 1;
+    make_declarations(&m);
+    make_step(&m);
+    make_scenario(&m);
+    ds_buf untyped = {0}, typed = {0};
+    ds_print_module(m.module, &untyped);
+    check_kept(untyped.text);
+    ds_diags diags;
+    ds_diags_init(&diags);
+    cr_assert_eq(ds_verify(m.unit, &diags), DS_OK, "%s",
+                 diags.all.n ? diags.all.at[0].message : "");
+    ds_print_module(m.module, &typed);
+    check(typed.text,
+          "dir 1\n"
+          "param weight = 4\n"
+          "param shift = -3\n"
+          "func @step(%x: f32[6@dp], %net.w{l: 0..4}: f32[6] {role = \"weight\"}) -> f32[6] {\n"
+          "  %y, %h.kept = for l in 0..4 carry (%h: f32[6] = %x) {\n"
+          "    %s = add(%h, %net.w{l}) {role = \"weight\"} : f32[6]\n"
+          "    yield %s keep %h\n"
+          "  } : f32[6], f32[6]\n"
+          "  %z = add(%y, %h.kept{3}) : f32[6]\n"
+          "  return %z\n"
+          "}\n"
+          "scenario {\n"
+          "  model = @step\n"
+          "  train { loss = mse, lr = 0.001 }\n"
+          "  profiles = [a, \"weight\"]\n"
+          "  batch = 8\n"
+          "}\n");
+    ds_diags_deinit(&diags);
+    ds_buf_deinit(&untyped);
+    ds_buf_deinit(&typed);
+    ds_unit_free(m.unit);
+}
+
+/* A wrong module without text: its findings print, whatever line they claim. */
+Test(print, diagnostics_without_text) {
+    maker m = {.unit = ds_unit_new()};
+    m.module = ds_unit_add_module(m.unit, "made", "", 0);
+    m.module->version = 1;
+    make_step(&m);
+    make_scenario(&m);
+    *m.module->funcs.at[0]->results = vector(&m, number(&m, 7), NULL);
+    m.module->funcs.at[0]->body.ops[2]->in[0].loc = (ds_loc){m.module->path, 7, 3, 2};
+    ds_diags diags;
+    ds_diags_init(&diags);
+    cr_assert_eq(ds_verify(m.unit, &diags), DS_ERR_TYPE);
+    ds_buf out = {0};
+    for (uint32_t i = 0; i < diags.all.n; i++) ds_diag_print(m.unit, &diags.all.at[i], &out);
+    cr_assert_str_eq(out.text, "made:7:3: error: %z is f32[6], but @step declares f32[7]\n");
+    out.n = 0;
+    m.module->text = NULL;
+    ds_error err = {DS_ERR_TYPE, {m.module->path, 1, 1, 1}, "wrong"};
+    ds_error_print(m.unit, &err, &out);
+    cr_assert_str_eq(out.text, "made:1:1: error: wrong\n");
+    ds_diags_deinit(&diags);
+    ds_buf_deinit(&out);
+    ds_unit_free(m.unit);
 }

@@ -77,6 +77,12 @@ static void expect_type(const verified *v, const char *func, const char *name, c
     ds_buf_deinit(&buf);
 }
 
+static void expect_model(const verified *v, const char *name, bool is_model) {
+    const ds_func *func = ds_find_func(v->unit->modules.at[0], ds_intern(&v->unit->strings, name));
+    cr_assert_not_null(func);
+    cr_expect_eq(func->is_model, is_model, "@%s", name);
+}
+
 /* ---- inference ---- */
 
 Test(verify, megatron_column_then_row) {
@@ -94,6 +100,83 @@ Test(verify, megatron_column_then_row) {
     expect_type(&v, "mlp", "p", "f32[b, d] partial(tp) on @m");
     expect_type(&v, "mlp", "y", "f32[b, d] on @m");
     cr_expect_eq(v.diags.all.n, 0);
+    finish(&v);
+}
+
+/* Megatron's block again, as a model: what matmul sees has no splits, so that nothing is partial;
+ * what was written stays, a loop's families and a call's results included. */
+Test(verify, hints_of_a_model_are_no_types) {
+    verified v = verify("dir 1\nparam b = 8, d = 16\n"
+                        "func @mlp(%x: f32[b@dp, d]) -> f32[b@(dp, cp), d@tp] {\n"
+                        "  weight %w1 : f32[d, 4 * d@tp]\n"
+                        "  weight %w2 : f32[4 * d@tp, d]\n"
+                        "  %h = matmul(%x, %w1)\n"
+                        "  %a = gelu(%h) : f32[b@dp, 4 * d@tp]\n"
+                        "  %y = matmul(%a, %w2)\n"
+                        "  %r = reshape(%y) : f32[b * d@tp]\n"
+                        "  %s = reshape(%r) {shape = [b, d]}\n"
+                        "  return %s\n"
+                        "}\n"
+                        "func @net(%x: f32[b@dp, d]) -> f32[b, d] {\n"
+                        "  %y, %k = for l in 0..3 carry (%c: f32[b@cp, d@tp] = %x) {\n"
+                        "    %n = call @mlp(%c)\n"
+                        "    yield %n keep %c\n"
+                        "  }\n"
+                        "  %z = relu(%k{2})\n"
+                        "  %t = call @act(%z)\n"
+                        "  %u = add(%y, %t)\n"
+                        "  return %u\n"
+                        "}\n"
+                        "func @act(%x: f32[b@dp, d]) -> f32[b, d@tp] {\n"
+                        "  %y = relu(%x)\n"
+                        "  return %y\n"
+                        "}\n"
+                        "func @other(%x: f32[b@dp, d]) -> f32[b@dp, d] {\n"
+                        "  %y = relu(%x)\n"
+                        "  return %y\n"
+                        "}\n");
+    expect_type(&v, "mlp", "x", "f32[b@dp, d]");
+    expect_type(&v, "mlp", "w2", "f32[4 * d@tp, d]");
+    expect_type(&v, "mlp", "h", "f32[b, 4 * d]");
+    expect_type(&v, "mlp", "a", "f32[b@dp, 4 * d@tp]");
+    expect_type(&v, "mlp", "y", "f32[b, d]");
+    expect_type(&v, "mlp", "r", "f32[b * d@tp]");
+    expect_type(&v, "mlp", "s", "f32[b, d]");
+    expect_type(&v, "net", "c", "f32[b@cp, d@tp]");
+    expect_type(&v, "net", "n", "f32[b, d]");
+    expect_type(&v, "net", "k", "f32[b, d]");
+    expect_type(&v, "net", "t", "f32[b, d]");
+    expect_type(&v, "act", "y", "f32[b, d]");
+    expect_type(&v, "other", "y", "f32[b@dp, d]");
+    expect_model(&v, "mlp", true);
+    expect_model(&v, "net", true);
+    expect_model(&v, "act", true);
+    expect_model(&v, "other", false);
+    finish(&v);
+}
+
+/* Without a weight, `model =` makes a model, and of what it calls; functions that have no
+ * annotations may serve a program as well. */
+Test(verify, models_by_scenario_and_shared_functions) {
+    verified v =
+        verify("dir 1\n" BOX "mesh @m = [dp = 4] on @box\n"
+               "func @plain(%x: f32[8, 3]) -> f32[8, 3] {\n"
+               "  %y = relu(%x)\n  return %y\n}\n"
+               "func @inner(%x: f32[8, 3@tp]) -> f32[8, 3] {\n"
+               "  %y = call @plain(%x)\n  return %y\n}\n"
+               "func @step(%x: f32[8@dp, 3], %w: f32[3@tp, 5] {role = weight}) -> f32[8, 5] {\n"
+               "  %y = call @inner(%x)\n"
+               "  %z = matmul(%y, %w)\n  return %z\n}\n"
+               "func @program(%x: f32[8, 3]) -> f32[8, 3] {\n"
+               "  %y = call @plain(%x)\n  return %y\n}\n"
+               "scenario { model = @step\n on = @box\n strategy { dp = 2, tp = 2 } }\n");
+    expect_model(&v, "plain", true);
+    expect_model(&v, "inner", true);
+    expect_model(&v, "step", true);
+    expect_model(&v, "program", false);
+    expect_type(&v, "step", "z", "f32[8, 5]");
+    /* 3 is not divisible by tp = 2: that is for the strategy to decide. */
+    cr_expect_eq(v.diags.n_errors, 0);
     finish(&v);
 }
 
@@ -427,12 +510,14 @@ Test(verify, mesh_sizes) {
 /* ---- the scenario ---- */
 
 Test(verify, scenario_readers) {
-    verified v = verify("dir 1\nparam k = 3, tag = \"adam\"\n" BOX "mesh @m = [dp = 4] on @box\n"
-                        "func @f(%x: f32[4] on @m) -> f32[4] on @m {\n"
-                        "  %y = relu(%x)\n  return %y\n}\n"
-                        "scenario {\n  program = @f\n  on = @box\n  profiles = [\"a\", \"b\"]\n"
-                        "  batch = 2 * k\n  train { optimizer = tag, lr = 0.5 }\n"
-                        "  strategy { sp = on, bucket_size = 25 MiB, schedule = \"1f1b\" }\n}\n");
+    verified v = verify(
+        "dir 1\nparam k = 3, tag = \"adam\"\n" BOX "mesh @m = [dp = 4] on @box\n"
+        "func @f(%x: f32[4] on @m) -> f32[4] on @m {\n"
+        "  %y = relu(%x)\n  return %y\n}\n"
+        "scenario {\n  program = @f\n  on = @box\n  profiles = [\"a\", \"b\"]\n"
+        "  batch = 2 * k\n  train { optimizer = tag, lr = 0.5 }\n"
+        "  strategy { sp = on, bucket_size = 25 MiB, schedule = \"1f1b\",\n"
+        "    cp_type = all_gather, prefetch = 0, zero_group = 1, order = \"tp cp dp pp\" }\n}\n");
     int64_t i = 0;
     double r = 0;
     bool b = false;
@@ -453,6 +538,10 @@ Test(verify, scenario_readers) {
     cr_expect_eq(ds_scenario_text_count(v.unit, "", "profiles"), 2);
     cr_expect_eq(ds_scenario_text_at(&v.binding, "", "profiles", 1, &text, NULL), DS_OK);
     cr_expect_str_eq(text, "b");
+    cr_expect_eq(ds_scenario_text(&v.binding, "strategy", "cp_type", &text, NULL), DS_OK);
+    cr_expect_str_eq(text, "all_gather");
+    cr_expect_eq(ds_scenario_int(&v.binding, "strategy", "prefetch", &i, NULL), DS_OK);
+    cr_expect_eq(i, 0);
     cr_expect_str_eq(ds_scenario_program_func(v.unit)->name, "f");
     cr_expect_null(ds_scenario_model(v.unit));
     cr_expect_null(ds_scenario_ranks(v.unit));
