@@ -1,4 +1,4 @@
-/* Convolution and pooling over NCHW images.
+/* Convolution and pooling over NCHW images, and their gradients.
  *
  * Output size, per spatial dim: floor((h + 2 pad - dilation (r - 1) - 1) / stride) + 1.
  * FLOPs: 2 N K P Q (C / groups) R S; pooling: one comparison or addition per window element. */
@@ -10,11 +10,24 @@ static bool one_group(const ds_rule_args *args) {
     return !attr || (ds_expr_is_int(args->exprs, attr->expr, &groups) && groups == 1);
 }
 
+/* Channels in u groups: the c and k of a group stay together. */
+static const char *grouped_rule(ds_opcode code) {
+    switch (code) {
+    case DS_OP_CONV2D_GRAD_X:
+        return "n (u k) p q, (u k) c r s -> n (u c) h w; c: whole, k: whole, r: whole, s: whole, "
+               "p: window, q: window, h: whole, w: whole";
+    case DS_OP_CONV2D_GRAD_W:
+        return "n (u c) h w, n (u k) p q -> (u k) c r s; n: sum, c: whole, k: whole, r: whole, "
+               "s: whole, h: window, w: window, p: window, q: window";
+    default:
+        return "n (u c) h w, (u k) c r s -> n (u k) p q; "
+               "c: whole, k: whole, r: whole, s: whole, h: window, w: window";
+    }
+}
+
 ds_status ds_ops__conv2d_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
-    const char *text = one_group(args)
-                           ? ds_op_desc_of(args->op->code)->rule
-                           : "n (u c) h w, (u k) c r s -> n (u k) p q; "
-                             "c: whole, k: whole, r: whole, s: whole, h: window, w: window";
+    ds_opcode code = args->op->code;
+    const char *text = one_group(args) ? ds_op_desc_of(code)->rule : grouped_rule(code);
     return ds_rule_parse(text, args->op->loc, out, err);
 }
 
@@ -61,59 +74,124 @@ static ds_expr item(const ds_match *m, const char *name, uint32_t i) {
     return ds_ops__attr_item(&m->ctx->unit->exprs, m->ctx->op, name, i);
 }
 
-ds_status ds_ops__conv2d_sizes(ds_match *m, ds_error *err) {
-    static const char *const names[2][3] = {{"h", "r", "p"}, {"w", "s", "q"}};
-    for (uint32_t i = 0; i < 2; i++) {
-        window w = {ds_ops__size(m, names[i][1]), item(m, "stride", i), item(m, "pad", i),
-                    item(m, "dilation", i)};
-        ds_expr size;
-        DS_TRY(output_size(m, ds_ops__size(m, names[i][0]), &w, &size, err));
-        ds_ops__set_size(m, names[i][2], size);
-    }
+/* Factors of images, windows and results, along both spatial dims. */
+static const char *const names[2][3] = {{"h", "r", "p"}, {"w", "s", "q"}};
+
+static ds_status needs_items(const ds_match *m, const char *name, ds_error *err) {
+    if (DS_HAS_EXPR(item(m, name, 0))) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, m->ctx->op->loc, "%s: '%s' is an empty list",
+                        m->desc->name, name);
+}
+
+/* What the attributes say of spatial dim i, over windows of `size`. */
+static window window_of(const ds_match *m, uint32_t i, ds_expr size, bool pool) {
+    ds_expr one = ds_expr_int(&m->ctx->unit->exprs, 1);
+    window w = {size, item(m, "stride", i), item(m, "pad", i), pool ? one : item(m, "dilation", i)};
+    if (!DS_HAS_EXPR(w.stride)) w.stride = size;
+    return w;
+}
+
+static ds_status set_groups(ds_match *m, ds_error *err) {
     if (ds_ops__factor_named(&m->rule, "u") == DS_MAX_FACTORS) return DS_OK;
     ds_ops__set_size(m, "u", item(m, "groups", 0));
     return ds_ops__at_least(m->ctx, "groups", item(m, "groups", 0), 1, err);
 }
 
+/* dy's size along spatial dim i must be that of the forward op's result. */
+static ds_status check_output(const ds_match *m, uint32_t i, const window *w, ds_error *err) {
+    ds_expr in = ds_ops__size(m, names[i][0]), out = ds_ops__size(m, names[i][2]), want;
+    ds_tri same;
+    DS_TRY(output_size(m, in, w, &want, err));
+    DS_TRY(ds_ops__equal(m->ctx, out, want, &same, err));
+    if (same != DS_NO) return DS_OK;
+    return ds_error_set(err, DS_ERR_SHAPE, m->ctx->op->loc,
+                        "%s: %s = %s gives %s = %s in the forward op, but dy has %s", m->desc->name,
+                        names[i][0], ds_ops__expr_text(m->ctx, in), names[i][2],
+                        ds_ops__expr_text(m->ctx, want), ds_ops__expr_text(m->ctx, out));
+}
+
+ds_status ds_ops__conv2d_sizes(ds_match *m, ds_error *err) {
+    for (uint32_t i = 0; i < 2; i++) {
+        window w = window_of(m, i, ds_ops__size(m, names[i][1]), false);
+        ds_expr size;
+        DS_TRY(output_size(m, ds_ops__size(m, names[i][0]), &w, &size, err));
+        ds_ops__set_size(m, names[i][2], size);
+    }
+    return set_groups(m, err);
+}
+
+ds_status ds_ops__conv2d_grad_x_sizes(ds_match *m, ds_error *err) {
+    DS_TRY(needs_items(m, "size", err));
+    for (uint32_t i = 0; i < 2; i++) {
+        window w = window_of(m, i, ds_ops__size(m, names[i][1]), false);
+        ds_ops__set_size(m, names[i][0], item(m, "size", i));
+        DS_TRY(check_output(m, i, &w, err));
+    }
+    return set_groups(m, err);
+}
+
+ds_status ds_ops__conv2d_grad_w_sizes(ds_match *m, ds_error *err) {
+    DS_TRY(needs_items(m, "window", err));
+    for (uint32_t i = 0; i < 2; i++) {
+        window w = window_of(m, i, item(m, "window", i), false);
+        ds_ops__set_size(m, names[i][1], w.size);
+        DS_TRY(check_output(m, i, &w, err));
+    }
+    return set_groups(m, err);
+}
+
+/* The forward op's GEMM is [n p q] x [k] over [c r s]. By the images it is [n p q] x [c r s] over
+ * [k], scattered; by the filters [k] x [c r s] over [n p q]. All have the same FLOPs. */
 ds_status ds_ops__conv2d_work(const ds_op *op, const ds_env *env, const ds_shape *in,
                               const ds_shape *out, ds_work *work, ds_error *err) {
     (void)env;
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
-    bool ok = true;
-    const int64_t *w = in[1].dims, *y = out[0].dims;
+    bool ok = true, by_x = op->code == DS_OP_CONV2D_GRAD_X, by_w = op->code == DS_OP_CONV2D_GRAD_W;
+    const int64_t *y = by_x ? in[0].dims : by_w ? in[1].dims : out[0].dims;
+    const int64_t *w = by_w ? out[0].dims : in[1].dims;
+    int64_t pixels = ds_ops__mul(&ok, y[0], ds_ops__mul(&ok, y[2], y[3]));
+    int64_t taps = ds_ops__mul(&ok, w[1], ds_ops__mul(&ok, w[2], w[3]));
     work->kind = DS_WORK_CONV;
     work->batch = 1;
-    work->m = ds_ops__mul(&ok, y[0], ds_ops__mul(&ok, y[2], y[3]));
-    work->n = y[1];
-    work->k = ds_ops__mul(&ok, w[1], ds_ops__mul(&ok, w[2], w[3]));
+    work->m = by_w ? y[1] : pixels;
+    work->n = by_x || by_w ? taps : y[1];
+    work->k = by_x ? y[1] : by_w ? pixels : taps;
     work->flop = ds_ops__mul(&ok, 2, ds_ops__mul(&ok, work->m, ds_ops__mul(&ok, work->n, work->k)));
     return ds_ops__overflow(op, ok, err);
 }
 
 ds_status ds_ops__pool_sizes(ds_match *m, ds_error *err) {
-    static const char *const names[2][2] = {{"h", "p"}, {"w", "q"}};
-    ds_expr one = ds_expr_int(&m->ctx->unit->exprs, 1);
+    DS_TRY(needs_items(m, "window", err));
     for (uint32_t i = 0; i < 2; i++) {
-        window w = {item(m, "window", i), item(m, "stride", i), item(m, "pad", i), one};
-        if (!DS_HAS_EXPR(w.size))
-            return ds_error_set(err, DS_ERR_VALUE, m->ctx->op->loc, "%s: 'window' is an empty list",
-                                m->desc->name);
-        if (!DS_HAS_EXPR(w.stride)) w.stride = w.size;
+        window w = window_of(m, i, item(m, "window", i), true);
         ds_expr size;
         DS_TRY(output_size(m, ds_ops__size(m, names[i][0]), &w, &size, err));
-        ds_ops__set_size(m, names[i][1], size);
+        ds_ops__set_size(m, names[i][2], size);
     }
     return DS_OK;
 }
 
+ds_status ds_ops__pool_grad_sizes(ds_match *m, ds_error *err) {
+    bool sized = m->ctx->op->code == DS_OP_AVG_POOL_GRAD;
+    DS_TRY(needs_items(m, "window", err));
+    if (sized) DS_TRY(needs_items(m, "size", err));
+    for (uint32_t i = 0; i < 2; i++) {
+        window w = window_of(m, i, item(m, "window", i), true);
+        if (sized) ds_ops__set_size(m, names[i][0], item(m, "size", i));
+        DS_TRY(check_output(m, i, &w, err));
+    }
+    return DS_OK;
+}
+
+/* The forward op's result and dy have as many elements; each stands for a window. */
 ds_status ds_ops__pool_work(const ds_op *op, const ds_env *env, const ds_shape *in,
                             const ds_shape *out, ds_work *work, ds_error *err) {
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
+    bool ok = true, backward = op->code == DS_OP_MAX_POOL_GRAD || op->code == DS_OP_AVG_POOL_GRAD;
     int64_t elements, h = 1, w = 1;
-    DS_TRY(ds_shape_elements(&out[0], &elements, err));
+    DS_TRY(ds_shape_elements(backward ? &in[0] : &out[0], &elements, err));
     DS_TRY(ds_ops__attr_item_int(op, env, "window", 0, &h, err));
     DS_TRY(ds_ops__attr_item_int(op, env, "window", 1, &w, err));
-    bool ok = true;
     work->flop = ds_ops__mul(&ok, elements, ds_ops__mul(&ok, h, w));
     return ds_ops__overflow(op, ok, err);
 }

@@ -102,9 +102,16 @@ static void explain_total(const query *q, const ds_cost *cost) {
 
 /* ---- measured rows ---- */
 
+/* attention_grad does more than attention of the same shape: its rows go by its own name. */
+static bool is_backward(const char *op) {
+    const ds_op_desc *desc = ds_op_desc_of(ds_op_by_name(op));
+    return desc && (desc->flags & DS_OPF_BACKWARD);
+}
+
 static ds_op_key key_of(const query *q, ds_dtype dtype) {
     const ds_work *w = q->work;
-    ds_op_key key = {.profile = q->profile, .op = q->class, .dtype = dtype};
+    const char *op = is_backward(q->op) ? q->op : q->class;
+    ds_op_key key = {.profile = q->profile, .op = op, .dtype = dtype};
     switch (w->kind) {
     case DS_WORK_ATTENTION: {
         const int64_t fixed[] = {w->heads,  w->kv_heads, w->seq_q,

@@ -160,3 +160,64 @@ Test(exec_gradients, topk) {
     gradient_check("%x: f64[3, 5], %dy: f64[3, 2]",
                    "%y, %i = topk(%x) {k = 2}\n%dx = topk_grad(%dy, %i) {size = 5}", "x");
 }
+
+/* ---- convolution and pooling ---- */
+
+Test(exec_gradients, convolution) {
+    static const char args[] = "%x: f64[2, 3, 5, 6], %w: f64[4, 3, 2, 3], %dy: f64[2, 4, 3, 4]";
+    gradient_check(
+        args,
+        "%y = conv2d(%x, %w) {stride = [2, 1], pad = 1, dilation = 2}\n"
+        "%dx = conv2d_grad_x(%dy, %w) {size = [5, 6], stride = [2, 1], pad = 1, dilation = 2}\n"
+        "%dw = conv2d_grad_w(%x, %dy) {window = [2, 3], stride = [2, 1], pad = 1, dilation = 2}",
+        "x w");
+}
+
+Test(exec_gradients, grouped_convolution_that_leaves_pixels_out) {
+    gradient_check("%x: f64[2, 4, 6, 5], %w: f64[6, 2, 3, 3], %dy: f64[2, 6, 2, 2]",
+                   "%y = conv2d(%x, %w) {stride = 2, groups = 2}\n"
+                   "%dx = conv2d_grad_x(%dy, %w) {size = [6, 5], stride = 2, groups = 2}\n"
+                   "%dw = conv2d_grad_w(%x, %dy) {window = 3, stride = 2, groups = 2}",
+                   "x w");
+}
+
+Test(exec_gradients, pooling) {
+    static const char args[] = "%x: f64[2, 2, 5, 6], %dy: f64[2, 2, 3, 3]";
+    gradient_check(args,
+                   "%y = max_pool(%x) {window = [3, 2], stride = 2, pad = [1, 0]}\n"
+                   "%dx = max_pool_grad(%dy, %x) {window = [3, 2], stride = 2, pad = [1, 0]}",
+                   "x");
+    gradient_check(args,
+                   "%y = avg_pool(%x) {window = [3, 2], stride = 2, pad = [1, 0]}\n"
+                   "%dx = avg_pool_grad(%dy) {window = [3, 2], stride = 2, pad = [1, 0], "
+                   "size = [5, 6]}",
+                   "x");
+}
+
+/* Overlapping windows of equal pixels: the first one of each gets it all. */
+Test(exec_gradients, ties_of_max_pool_go_to_the_first) {
+    ds_exec_tensor given[] = {
+        {.name = "x", .rank = 4, .dims = {1, 1, 2, 3}, .n = 6, .at = (double[]){1, 1, 1, 0, 1, 1}},
+        {.name = "dy", .rank = 4, .dims = {1, 1, 1, 2}, .n = 2, .at = (double[]){3, 5}}};
+    ds_exec_options options = {.inputs = given, .n_inputs = 2};
+    exec_case c;
+    exec_text(&c,
+              "dir 1\nfunc @f(%x: f32[1, 1, 2, 3], %dy: f32[1, 1, 1, 2]) -> f32[1, 1, 2, 3] {\n"
+              "%dx = max_pool_grad(%dy, %x) {window = 2, stride = 1}\nreturn %dx\n}\n",
+              NULL, &options);
+    exec_expect(exec_out(&c, "dx"), (double[]){3, 5, 0, 0, 0, 0}, 6, "dx");
+    cr_expect_eq(c.result->margin, 0, "a tie decides nothing");
+    exec_free(&c);
+}
+
+/* ---- lstm ---- */
+
+Test(exec_gradients, lstm) {
+    gradient_check("%x: f64[2, 4, 3], %w: f64[3, 8], %r: f64[2, 8], %b: f64[8], %h: f64[2, 2], "
+                   "%c: f64[2, 2], %dy: f64[2, 4, 2]",
+                   "%y = lstm(%x, %w, %r, %b, %h, %c)\n"
+                   "%dx, %dw, %dr, %db, %dh, %dc = lstm_grad(%dy, %x, %w, %r, %b, %h, %c)",
+                   "x w r b h c");
+    gradient_check("%x: f64[3, 2, 2], %w: f64[2, 12], %r: f64[3, 12], %dy: f64[3, 2, 3]",
+                   "%y = lstm(%x, %w, %r)\n%dx, %dw, %dr = lstm_grad(%dy, %x, %w, %r)", "x w r");
+}

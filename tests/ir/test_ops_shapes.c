@@ -159,6 +159,34 @@ Test(ops_shapes, convolution) {
     BAD("%x: f32[1, 3, 9, 9]", "%y = max_pool(%x) {window = []}", VALUE, "empty list");
 }
 
+/* Sizes that the forward op floors away must be said; dy's are checked against them. */
+Test(ops_shapes, convolution_backward) {
+    const char *args = "%x: f32[8, 3, 224, 224], %w: f32[64, 3, 7, 7], %y: f32[8, 64, 112, 112]";
+    OK(args, "%d = conv2d_grad_x(%y, %w) {size = 224, stride = 2, pad = 3}", "f32[8, 3, 224, 224]");
+    OK(args, "%d = conv2d_grad_x(%y, %w) {size = [223, 224], stride = 2, pad = 3}",
+       "f32[8, 3, 223, 224]");
+    BAD(args, "%d = conv2d_grad_x(%y, %w) {size = [225, 224], stride = 2, pad = 3}", SHAPE,
+        "h = 225 gives p = 113 in the forward op, but dy has 112");
+    BAD(args, "%d = conv2d_grad_x(%y, %w) {stride = 2, pad = 3}", TYPE, "'size'");
+    BAD(args, "%d = conv2d_grad_x(%y, %w) {size = [], stride = 2}", VALUE, "'size' is an empty");
+    OK(args, "%d = conv2d_grad_w(%x, %y) {window = 7, stride = 2, pad = 3}", "f32[64, 3, 7, 7]");
+    OK(args, "%d = conv2d_grad_w(%x, %y) {window = [8, 7], stride = 2, pad = 3}",
+       "f32[64, 3, 8, 7]");
+    BAD(args, "%d = conv2d_grad_w(%x, %y) {window = 5, stride = 2, pad = 3}", SHAPE, "dy has 112");
+    BAD(args, "%d = conv2d_grad_w(%x, %y) {window = []}", VALUE, "'window' is an empty");
+    OK("%x: f32[1, 12, 8, 8], %y: f32[1, 6, 6, 6]",
+       "%d = conv2d_grad_w(%x, %y) {window = 3, groups = 3}", "f32[6, 4, 3, 3]");
+    BAD("%x: f32[1, 12, 8, 8], %y: f32[1, 6, 6, 6]",
+        "%d = conv2d_grad_w(%x, %y) {window = 3, groups = 5}", SHAPE, "a multiple of 5");
+    OK("%y: f32[1, 3, 4, 4], %x: f32[1, 3, 9, 8]", "%d = max_pool_grad(%y, %x) {window = 2}",
+       "f32[1, 3, 9, 8]");
+    BAD("%y: f32[1, 3, 4, 4], %x: f32[1, 3, 9, 10]", "%d = max_pool_grad(%y, %x) {window = 2}",
+        SHAPE, "w = 10 gives q = 5");
+    OK("%y: f32[1, 3, 4, 4]", "%d = avg_pool_grad(%y) {window = 2, size = [8, 9]}",
+       "f32[1, 3, 8, 9]");
+    BAD("%y: f32[1, 3, 4, 4]", "%d = avg_pool_grad(%y) {window = 2, size = 7}", SHAPE, "p = 3");
+}
+
 Test(ops_shapes, recurrent_and_attention) {
     const char *lstm = "%x: f32[16, 50, 512], %wx: f32[512, 4096], %wh: f32[1024, 4096], "
                        "%b: f32[4096], %h: f32[16, 1024], %c: f32[16, 1024]";
@@ -166,6 +194,17 @@ Test(ops_shapes, recurrent_and_attention) {
     OK(lstm, "%y, %hn, %cn = lstm(%x, %wx, %wh, %b, %h, %c)",
        "f32[16, 50, 1024]; f32[16, 1024]; f32[16, 1024]");
     BAD(lstm, "%y = lstm(%x, %wx, %wh, %b, %h)", TYPE, "both initial states");
+    const char *back = "%y: f32[16, 50, 1024], %x: f32[16, 50, 512], %wx: f32[512, 4096], "
+                       "%wh: f32[1024, 4096], %b: f32[4096], %h: f32[16, 1024], %c: f32[16, 1024]";
+    OK(back, "%dx, %dw, %dr = lstm_grad(%y, %x, %wx, %wh)",
+       "f32[16, 50, 512]; f32[512, 4096]; f32[1024, 4096]");
+    OK(back, "%dx, %dw, %dr, %db, %dh, %dc = lstm_grad(%y, %x, %wx, %wh, %b, %h, %c)",
+       "f32[16, 50, 512]; f32[512, 4096]; f32[1024, 4096]; f32[4096]; f32[16, 1024]; "
+       "f32[16, 1024]");
+    BAD(back, "%dx, %dw, %dr = lstm_grad(%y, %x, %wx, %wh, %b)", TYPE, "as many results, not 3");
+    BAD(back, "%dx, %dw, %dr, %db, %dh = lstm_grad(%y, %x, %wx, %wh, %b, %h)", TYPE,
+        "both initial states");
+    BAD(back, "%dx, %dw, %dr = lstm_grad(%x, %x, %wx, %wh)", SHAPE, "have 512 units");
     BAD("%x: f32[16, 50, 512], %wx: f32[512, 4096], %wh: f32[1000, 4096]",
         "%y = lstm(%x, %wx, %wh)", SHAPE, "dim 1 of operand 1");
     BAD("%x: f32[16, 50, 512], %wx: f32[512, 4096], %wh: f32[1024, 4096], %b: f32[4096], "

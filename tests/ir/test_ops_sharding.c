@@ -67,6 +67,30 @@ Test(ops_sharding, whole_dims) {
        "%y = conv2d(%x, %w) {groups = 16}", "f32[8, 16@tp, 6, 6] on @m");
     BAD("%x: f32[8, 16@tp, 8, 8] on @m, %w: f32[16@tp, 4, 3, 3] on @m",
         "%y = conv2d(%x, %w) {groups = 4}", SHAPE, "size 8 does not divide 4");
+    OK("%y: f32[8@dp, 8@tp, 30, 30] on @m, %w: f32[8@tp, 16, 3, 3] on @m",
+       "%x = conv2d_grad_x(%y, %w) {size = 32}", "f32[8@dp, 16, 32, 32] partial(tp) on @m");
+    OK("%y: f32[8@dp, 8, 30, 30] on @m, %w: f32[8, 16@tp, 3, 3] on @m",
+       "%x = conv2d_grad_x(%y, %w) {size = 32}", "f32[8@dp, 16@tp, 32, 32] on @m");
+    OK("%y: f32[8@dp, 16@tp, 6, 6] on @m, %w: f32[16@tp, 1, 3, 3] on @m",
+       "%x = conv2d_grad_x(%y, %w) {size = 8, groups = 16}", "f32[8@dp, 16@tp, 8, 8] on @m");
+    OK("%x: f32[8@dp, 16@cp, 32, 32] on @m, %y: f32[8@dp, 8@tp, 30, 30] on @m",
+       "%w = conv2d_grad_w(%x, %y) {window = 3}", "f32[8@tp, 16@cp, 3, 3] partial(dp) on @m");
+    OK("%x: f32[8@dp, 16@tp, 8, 8] on @m, %y: f32[8@dp, 16@tp, 6, 6] on @m",
+       "%w = conv2d_grad_w(%x, %y) {window = 3, groups = 16}",
+       "f32[16@tp, 1, 3, 3] partial(dp) on @m");
+    BAD("%x: f32[8, 16, 32@tp, 32] on @m, %y: f32[8, 8, 30, 30] on @m",
+        "%w = conv2d_grad_w(%x, %y) {window = 3}", SHARDING, "windows reach over the borders");
+    BAD("%y: f32[8, 8, 32@tp, 32] on @m, %w: f32[8, 16, 1, 1] on @m",
+        "%x = conv2d_grad_x(%y, %w) {size = 32}", SHARDING, "windows reach over the borders");
+    OK("%y: f32[8@dp, 16@tp, 4, 4] partial(cp) on @m, %x: f32[8@dp, 16@tp, 8, 8] on @m",
+       "%d = max_pool_grad(%y, %x) {window = 2}", "f32[8@dp, 16@tp, 8, 8] partial(cp) on @m");
+    OK("%y: f32[8@dp, 16@tp, 4, 4] partial(cp) on @m",
+       "%d = avg_pool_grad(%y) {window = 2, size = 8}", "f32[8@dp, 16@tp, 8, 8] partial(cp) on @m");
+    OK("%y: f32[16@dp, 48, 4] on @m, %x: f32[16@dp, 48, 8] on @m, %i: f32[8, 16] on @m, "
+       "%h: f32[4, 16] on @m, %b: f32[16] on @m",
+       "%dx, %di, %dh, %db = lstm_grad(%y, %x, %i, %h, %b)",
+       "f32[16@dp, 48, 8] on @m; f32[8, 16] partial(dp) on @m; f32[4, 16] partial(dp) on @m; "
+       "f32[16] partial(dp) on @m");
     BAD("%x: f32[16, 48@dp, 8] on @m, %i: f32[8, 16] on @m, %h: f32[4, 16] on @m",
         "%y = lstm(%x, %i, %h)", SHARDING, "its steps depend on each other");
     OK("%x: f32[16@dp, 48, 8] on @m, %i: f32[8, 16] on @m, %h: f32[4, 16] on @m",

@@ -109,6 +109,27 @@ Test(ops_work, convolution) {
     cr_expect_eq(w.flop, 2 * INT64_C(3612672));
 }
 
+/* Both gradients take the forward pass's FLOPs, as GEMMs of other shapes. */
+Test(ops_work, convolution_backward) {
+    const char *args = "%x: f32[8, 3, 224, 224], %w: f32[64, 3, 7, 7], %y: f32[8, 64, 112, 112]";
+    int64_t flop = 2LL * 8 * 64 * 112 * 112 * 3 * 49, x = 4LL * 8 * 3 * 224 * 224;
+    int64_t w = 4LL * 64 * 3 * 49, y = 4LL * 8 * 64 * 112 * 112;
+    const char *by_x = "%d = conv2d_grad_x(%y, %w) {size = 224, stride = 2, pad = 3}";
+    const char *by_w = "%d = conv2d_grad_w(%x, %y) {window = 7, stride = 2, pad = 3}";
+    expect("%w: f32[64, 3, 7, 7], %y: f32[8, 64, 112, 112]", by_x, flop, y + w, x);
+    expect("%x: f32[8, 3, 224, 224], %y: f32[8, 64, 112, 112]", by_w, flop, x + y, w);
+    ds_work a = op_text_work_of(args, by_x), b = op_text_work_of(args, by_w);
+    cr_expect(a.kind == DS_WORK_CONV && a.m == 8 * 112 * 112 && a.n == 147 && a.k == 64);
+    cr_expect(b.kind == DS_WORK_CONV && b.m == 64 && b.n == 147 && b.k == 8 * 112 * 112);
+    expect("%x: f32[1, 32, 112, 112], %y: f32[1, 32, 112, 112]",
+           "%d = conv2d_grad_w(%x, %y) {groups = 32, pad = 1, window = 3}", 2 * INT64_C(3612672),
+           2 * 4LL * 32 * 112 * 112, 4 * 32 * 9);
+    expect("%y: f32[2, 3, 4, 4], %x: f32[2, 3, 8, 8]", "%d = max_pool_grad(%y, %x) {window = 2}",
+           96 * 4, 4 * (96 + 384), 4 * 384);
+    expect("%y: f32[2, 3, 4, 4]", "%d = avg_pool_grad(%y) {window = 2, size = 8}", 96 * 4, 4 * 96,
+           4 * 384);
+}
+
 /* 4·b·h·s·t·d, half of it if causal; without flash the scores and probabilities cross memory. */
 Test(ops_work, attention) {
     const char *args =
@@ -156,6 +177,16 @@ Test(ops_work, lstm) {
     expect(args, "%y = lstm(%x, %wx, %wh, %b)", steps * (2LL * 4096 * 1536 + 22 * 1024),
            in + 4 * 4096, 4 * steps * 1024);
     ds_work w = op_text_work_of(args, "%y = lstm(%x, %wx, %wh)");
+    cr_expect(w.kind == DS_WORK_RECURRENT && w.batch == 50 && w.m == 16 && w.n == 4096 &&
+              w.k == 1536);
+    const char *back = "%y: f32[16, 50, 1024], %x: f32[16, 50, 512], %wx: f32[512, 4096], "
+                       "%wh: f32[1024, 4096], %b: f32[4096]";
+    const char *line = "%a, %d, %e = lstm_grad(%y, %x, %wx, %wh)";
+    int64_t dy = 4 * steps * 1024;
+    expect(back, line, steps * (6LL * 4096 * 1536 + 41 * 1024), dy + in, in);
+    expect(back, "%a, %d, %e, %f = lstm_grad(%y, %x, %wx, %wh, %b)",
+           steps * (6LL * 4096 * 1536 + 49 * 1024), dy + in + 4 * 4096, in + 4 * 4096);
+    w = op_text_work_of(back, line);
     cr_expect(w.kind == DS_WORK_RECURRENT && w.batch == 50 && w.m == 16 && w.n == 4096 &&
               w.k == 1536);
 }

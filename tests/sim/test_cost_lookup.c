@@ -26,7 +26,8 @@ static void set_up(void) {
                   "memory,relu,f32,,,,,,,,,,,10,8,3.000001,s\n"
                   "memory,relu,f32,,,,,,,,,,,20,8,5,s\n"
                   "attention,attention,f16,2,,,,8,8,128,128,64,1,,,7,s\n"
-                  "attention,attention,f16,4,,,,8,8,128,128,64,1,,,13,s\n");
+                  "attention,attention,f16,4,,,,8,8,128,128,64,1,,,13,s\n"
+                  "attention,attention_grad,f16,2,,,,8,8,128,128,64,1,,,18,s\n");
     cost_tree_put(&tree, "p/efficiency.csv",
                   "op,dtype,resource,reference_giga_per_s,e_max,w_half,w_min,w_max,n,median_error,"
                   "p90_error,basis,source\n"
@@ -112,6 +113,12 @@ Test(cost_lookup, interpolation) {
            DS_COST_INTERPOLATED, false);
     attention.causal = false; /* another kernel: no row; 1000 FLOP at 20 TFLOP/s */
     EXPECT(cost_of(profile, DS_COST_MEASURED, "attention", attention), 50, DS_COST_ROOFLINE, false);
+    attention.causal = true;
+    EXPECT(cost_of(profile, DS_COST_MEASURED, "attention_grad", attention), 50, DS_COST_ROOFLINE,
+           false);
+    attention.batch = 2;
+    EXPECT(cost_of(profile, DS_COST_MEASURED, "attention_grad", attention), 18000000, DS_COST_EXACT,
+           false);
 }
 
 Test(cost_lookup, no_interpolation_where_rows_are_far_or_differ) {
