@@ -61,26 +61,50 @@ ds_func *ds_build_end(ds_builder *b) {
     ds_block unfinished;
     while (b->open) close_block(b, b->open->up ? &unfinished : &b->func->body);
     ds_map_deinit(&b->names);
+    free(b->taken.at);
     free(b->manual);
     b->manual = NULL;
     return b->func;
 }
 
+static const char *take_name(ds_builder *b, const char *name) {
+    ds_map_put(&b->names, DS_KEY(name), 1);
+    DS_HPUSH(&b->taken, name);
+    return name;
+}
+
+static bool is_taken(const ds_builder *b, const char *name) {
+    const uint64_t *n = ds_map_find(&b->names, DS_KEY(name));
+    return n && *n;
+}
+
 const char *ds_build_name(ds_builder *b, const char *wanted) {
     const char *name = intern(b, wanted);
-    uint64_t *taken = ds_map_find(&b->names, DS_KEY(name));
-    if (!taken) {
-        ds_map_put(&b->names, DS_KEY(name), 1);
-        return name;
-    }
-    for (uint64_t i = *taken + 1;; i++) { /* the map remembers the last number given */
+    if (!is_taken(b, name)) return take_name(b, name);
+    for (uint64_t i = *ds_map_find(&b->names, DS_KEY(name)) + 1;; i++) {
         const char *numbered =
             intern(b, ds_arena_printf(arena_of(b), "%s_%llu", wanted, (unsigned long long)i));
-        if (ds_map_find(&b->names, DS_KEY(numbered))) continue;
-        ds_map_put(&b->names, DS_KEY(name), i);
-        ds_map_put(&b->names, DS_KEY(numbered), 1);
-        return numbered;
+        if (is_taken(b, numbered)) continue;
+        ds_map_put(&b->names, DS_KEY(name), i); /* the next one starts from here */
+        return take_name(b, numbered);
     }
+}
+
+ds_build_mark ds_build_here(const ds_builder *b) {
+    return (ds_build_mark){.n_values = b->func->values.n,
+                           .n_taken = b->taken.n,
+                           .n_ops = b->open->ops.n,
+                           .n_manual = b->n_manual,
+                           .open = b->open};
+}
+
+void ds_build_back(ds_builder *b, ds_build_mark mark) {
+    ds_block forgotten;
+    while (b->open != mark.open) close_block(b, &forgotten);
+    b->open->ops.n = mark.n_ops;
+    b->func->values.n = mark.n_values;
+    b->n_manual = mark.n_manual;
+    while (b->taken.n > mark.n_taken) ds_map_put(&b->names, DS_KEY(b->taken.at[--b->taken.n]), 0);
 }
 
 static ds_value define(ds_builder *b, const char *name, const ds_type *type, ds_op *def) {
@@ -346,6 +370,10 @@ static void end_block(ds_builder *b, ds_opcode code, const ds_use *a, uint32_t n
     end->n_in = n_a + n_c;
     end->n_keep = n_c;
     append(b, end);
+}
+
+ds_op *ds_build_last(const ds_builder *b) {
+    return b->open->ops.n ? b->open->ops.at[b->open->ops.n - 1] : NULL;
 }
 
 /* A kept value becomes a family over the loop's range; a family that is kept gains a binder. */

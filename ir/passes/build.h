@@ -28,8 +28,9 @@ typedef struct ds_builder {
     ds_func *func;
     bool hints;           /* a model: splits in types are hints, inference does not see them */
     ds_build_block *open; /* innermost */
-    ds_map names;         /* interned name → taken */
-    const char **manual;  /* axes of the open local regions */
+    ds_map names;         /* interned name → how many values wanted it; 0: free again */
+    DS_VEC(const char *) taken; /* the names in order of their taking */
+    const char **manual;        /* axes of the open local regions */
     uint32_t n_manual;
     /* Sizes of mesh axes where known, for inference (as in ds_infer); may be NULL. */
     bool (*axis_size)(void *context, const ds_place *on, const char *axis, int64_t *size);
@@ -48,6 +49,15 @@ const char *ds_build_name(ds_builder *b, const char *wanted);
 ds_value ds_build_arg(ds_builder *b, const char *name, const ds_type *type,
                       const ds_binder *binders, uint32_t n_binders, const ds_attr *attrs,
                       uint32_t n_attrs);
+
+/* A point to which the function can be taken back: what was made since is forgotten, its names are
+ * free again. The open blocks must be those of the mark, and others inside them. */
+typedef struct ds_build_mark {
+    uint32_t n_values, n_taken, n_ops, n_manual;
+    const ds_build_block *open;
+} ds_build_mark;
+ds_build_mark ds_build_here(const ds_builder *b);
+void ds_build_back(ds_builder *b, ds_build_mark mark);
 
 /* ---- uses ---- */
 
@@ -97,6 +107,8 @@ ds_value ds_build_carry(ds_builder *b, ds_op *loop, const char *name, const ds_t
                         ds_use init);
 /* Ends the loop: `next` one a carry, `kept` the values to keep. Results are named after the
  * carries and the kept values, unless names are given (n_next + n_kept of them, may hold NULLs). */
+/* The op that was put (or the region that was ended) last in the open block. */
+ds_op *ds_build_last(const ds_builder *b);
 ds_status ds_build_yield(ds_builder *b, const ds_use *next, uint32_t n_next, const ds_use *kept,
                          uint32_t n_kept, const char *const *names, ds_error *err);
 

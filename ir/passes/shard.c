@@ -1,0 +1,622 @@
+/* The SPMD partitioner: a model function with hints becomes a program with explicit splits and
+ * communication, in one walk in program order, backward ops like all others.
+ *
+ * Each op is given layouts for its operands (shard_choose.c), the operands are moved there
+ * (shard_move.c), the op table says what comes out. Sums over devices stay unsummed as long as only
+ * additions and changes of shape read them, so that the three input gradients of q, k and v are
+ * added first and reduced once. What Megatron's authors placed by hand (two all_reduces forward and
+ * two backward a layer; with sequence parallelism pairs of all_gather and reduce_scatter) follows
+ * from where the weights lie.
+ *
+ * Loops are kept. A carry has one layout at every turn: that of its initial value, or, where the
+ * body gives it another one, that; so a body may be walked twice, the second time for good. Zeros
+ * are made where it is known how they should lie, since they lie anywhere for nothing.
+ *
+ * What was moved is not moved again in the same block, but not from the forward to the backward
+ * pass: what is kept for the backward is the value before it was gathered. */
+#include "ir/passes/shard_internal.h"
+
+#include "ir/lang/scenario.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ds_status walk_block(ds_sharder *s, const ds_block *block, ds_error *err);
+
+/* ---- what is known of values ---- */
+
+const ds_type *ds_shard__type_of(const ds_sharder *s, const ds_use *use) {
+    return ds_use_type(s->unit, s->b.func, use);
+}
+
+ds_shard_value *ds_shard__value(ds_sharder *s, ds_value value) {
+    while (s->info.n <= value.i) DS_HPUSH(&s->info, ((ds_shard_value){0}));
+    return &s->info.at[value.i];
+}
+
+ds_status ds_shard__put(ds_sharder *s, ds_op *op, const ds_shard_value *like, ds_error *err) {
+    for (uint32_t i = 0; i < op->n_out; i++) *ds_shard__value(s, op->out[i]) = *like;
+    return ds_build_put(&s->b, op, err);
+}
+
+static ds_layout layout_of(ds_sharder *s, ds_use use) {
+    return ds_shard__layout(s, ds_shard__type_of(s, &use));
+}
+
+static void define(ds_sharder *s, ds_value old, ds_value made) {
+    s->to[old.i] = ds_use_of(made);
+    s->state[old.i] = DS_SHARD_MADE;
+}
+
+/* ---- reading ---- */
+
+static bool is_pending(const ds_sharder *s, ds_value old) {
+    for (uint32_t i = 0; i < s->pending.n; i++)
+        if (s->pending.at[i].old.i == old.i) return true;
+    return false;
+}
+
+static ds_status make_zeros(ds_sharder *s, ds_value old, const ds_layout *layout, ds_use *out,
+                            ds_error *err) {
+    const ds_value_info *info = ds_value_at(s->from, old);
+    ds_op *op = ds_build_op(&s->b, DS_OP_ZEROS);
+    ds_build_out(&s->b, op, info->name, ds_shard__type(s, info->type, layout));
+    *out = ds_use_of(op->out[0]);
+    return ds_shard__put(s, op, &(ds_shard_value){0}, err);
+}
+
+/* What an old use is now; zeros are made whole. */
+static ds_status read_use(ds_sharder *s, const ds_use *old, ds_use *out, ds_error *err) {
+    if (is_pending(s, old->value)) DS_TRY(ds_shard__flush(s, err));
+    if (s->state[old->value.i] == DS_SHARD_ZEROS) {
+        ds_layout whole = ds_shard__whole(ds_value_at(s->from, old->value)->type->rank);
+        return make_zeros(s, old->value, &whole, out, err);
+    }
+    *out = *old;
+    out->value = s->to[old->value.i].value;
+    return DS_OK;
+}
+
+/* ---- table ops ---- */
+
+/* The partial sums of a value that leaves its op are made, wherever such a value goes. */
+static ds_status resolve(ds_sharder *s, ds_use use, ds_use *out, ds_error *err) {
+    *out = ds_shard__resolved(s, use);
+    ds_layout now = layout_of(s, *out);
+    if (!now.sum && !now.max) return DS_OK;
+    ds_layout to = ds_shard__resolve_layout(s, &now, ds_shard__value(s, use.value)->seq,
+                                            ds_shard__type_of(s, out));
+    return ds_shard__move(s, *out, &to, out, err);
+}
+
+static bool is_optimizer(const ds_op *op) {
+    return ds_op_desc_of(op->code)->flags & DS_OPF_OPTIMIZER;
+}
+
+/* A weight that ZeRO splits is gathered to where its hint wants it. */
+static ds_status gather_weight(ds_sharder *s, ds_use *use, ds_error *err) {
+    const ds_shard_value *info = ds_shard__value(s, use->value);
+    if (!info->weight) return DS_OK;
+    ds_layout home = info->home;
+    return ds_shard__move(s, *use, &home, use, err);
+}
+
+static ds_status operands(ds_sharder *s, const ds_op *op, ds_use *in, ds_error *err) {
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        DS_TRY(read_use(s, &op->in[i], &in[i], err));
+        if (!is_optimizer(op)) DS_TRY(gather_weight(s, &in[i], err));
+        in[i] = ds_shard__is_lazy(op->code) ? in[i] : ds_shard__resolved(s, in[i]);
+    }
+    return DS_OK;
+}
+
+static ds_status move_operands(ds_sharder *s, const ds_op *op, const ds_shard_choice *choice,
+                               ds_use *in, ds_error *err) {
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        const ds_layout *to = &choice->in[i < DS_MAX_OPERANDS ? i : DS_MAX_OPERANDS - 1];
+        if (s->state[op->in[i].value.i] == DS_SHARD_ZEROS)
+            DS_TRY(make_zeros(s, op->in[i].value, to, &in[i], err));
+        else
+            DS_TRY(ds_shard__move(s, in[i], to, &in[i], err));
+    }
+    return DS_OK;
+}
+
+/* A result whose type inference takes from the text: made as it is wanted. */
+static bool takes_written_type(const ds_op *op) {
+    return op->code == DS_OP_CAST || op->code == DS_OP_EXPAND || op->code == DS_OP_EMBEDDING_GRAD;
+}
+
+static void copy_shape(ds_sharder *s, const ds_op *old, ds_op *op) {
+    if (old->code != DS_OP_RESHAPE || ds_attr_find(old->attrs, old->n_attrs, "shape")) return;
+    const ds_type *type = ds_value_at(s->from, old->out[0])->type;
+    ds_expr dims[DS_MAX_RANK];
+    for (uint32_t d = 0; d < type->rank; d++) dims[d] = type->dims[d].size;
+    ds_build_attr_exprs(&s->b, op, "shape", dims, type->rank);
+}
+
+static ds_status emit(ds_sharder *s, const ds_op *old, const ds_use *in,
+                      const ds_shard_choice *choice, ds_op **out, ds_error *err) {
+    ds_builder *b = &s->b;
+    ds_op *op = ds_build_op(b, old->code);
+    op->loc = old->loc;
+    op->attrs = old->attrs;
+    op->n_attrs = old->n_attrs;
+    for (uint32_t i = 0; i < old->n_in; i++) ds_build_in(b, op, in[i]);
+    for (uint32_t i = 0; i < old->n_out; i++) {
+        const ds_value_info *info = ds_value_at(s->from, old->out[i]);
+        ds_layout layout = choice->out[0];
+        if (old->code == DS_OP_CAST) layout.sum = choice->in[0].sum, layout.max = choice->in[0].max;
+        const ds_type *written =
+            takes_written_type(old) ? ds_shard__type(s, info->type, &layout) : NULL;
+        ds_build_out(b, op, info->name, written);
+    }
+    copy_shape(s, old, op);
+    *out = op;
+    return ds_shard__put(s, op, &(ds_shard_value){0}, err);
+}
+
+/* What is known of the operands holds for the results. */
+static ds_status know_results(ds_sharder *s, const ds_op *old, const ds_op *op,
+                              const ds_shard_choice *choice, ds_error *err) {
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        const ds_value_info *info = ds_value_at(s->from, old->out[i]);
+        ds_shard_value *value = ds_shard__value(s, op->out[i]);
+        ds_layout hint;
+        DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &hint, &value->seq, err));
+        if (i < DS_MAX_OPERANDS) value->seq |= choice->seq[i];
+        if (old->code != DS_OP_CAST) continue;
+        const ds_shard_value *from = ds_shard__value(s, op->in[0].value);
+        uint32_t weight = from->weight;
+        ds_layout home = from->home;
+        value = ds_shard__value(s, op->out[i]);
+        value->weight = weight;
+        value->home = home;
+    }
+    return DS_OK;
+}
+
+/* An updated weight lies as the weight did. */
+static ds_status settle_update(ds_sharder *s, const ds_op *old, const ds_op *op,
+                               const ds_layout *weight, ds_error *err) {
+    ds_use moved;
+    DS_TRY(ds_shard__move(s, ds_use_of(op->out[0]), weight, &moved, err));
+    s->to[old->out[0].i] = moved;
+    return DS_OK;
+}
+
+static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
+    ds_use *in = DS_NEW_N(&s->unit->arena, ds_use, old->n_in + 1);
+    ds_shard_choice choice = {0};
+    ds_op *op;
+    if (!s->backward && (ds_op_desc_of(old->code)->flags & DS_OPF_BACKWARD)) {
+        s->backward = true;
+        s->moved.n = 0;
+    }
+    if (old->code == DS_OP_ZEROS) {
+        s->state[old->out[0].i] = DS_SHARD_ZEROS;
+        return DS_OK;
+    }
+    /* Zeros stand in for themselves while layouts are chosen. */
+    ds_build_mark mark = ds_build_here(&s->b);
+    bool zeros = false;
+    for (uint32_t i = 0; i < old->n_in; i++)
+        zeros = zeros || s->state[old->in[i].value.i] == DS_SHARD_ZEROS;
+    DS_TRY(operands(s, old, in, err));
+    ds_layout first = old->n_in ? layout_of(s, in[0]) : ds_shard__whole(0);
+    if (old->n_in)
+        DS_TRY(ds_shard__choose(s, old, in, &choice, err));
+    else
+        choice.out[0] = ds_shard__whole(ds_value_at(s->from, old->out[0])->type->rank);
+    if (zeros) ds_build_back(&s->b, mark);
+    DS_TRY(move_operands(s, old, &choice, in, err));
+    DS_TRY(emit(s, old, in, &choice, &op, err));
+    DS_TRY(know_results(s, old, op, &choice, err));
+    for (uint32_t i = 0; i < old->n_out; i++) {
+        define(s, old->out[i], op->out[i]);
+        if (ds_map_find(&s->gradients, old->out[i].i))
+            DS_TRY(ds_shard__gradient(s, old->out[i], op->out[i], err));
+    }
+    return is_optimizer(old) ? settle_update(s, old, op, &first, err) : DS_OK;
+}
+
+/* ---- loops ---- */
+
+typedef struct carried {
+    ds_layout layout;
+    bool known; /* zeros whose layout the body has yet to say are not */
+    bool zeros; /* the initial value is zeros: it may lie anywhere, be partial too */
+    uint8_t seq;
+} carried;
+
+typedef struct saved {
+    ds_build_mark mark;
+    uint32_t n_moved, n_pending, n_path;
+    bool backward;
+} saved;
+
+static saved save(const ds_sharder *s) {
+    return (saved){ds_build_here(&s->b), s->moved.n, s->pending.n, s->path.n, s->backward};
+}
+
+static void go_back(ds_sharder *s, const saved *at) {
+    ds_build_back(&s->b, at->mark);
+    if (s->info.n > at->mark.n_values) s->info.n = at->mark.n_values;
+    s->moved.n = at->n_moved;
+    s->pending.n = at->n_pending;
+    s->path.n = at->n_path;
+    s->backward = at->backward;
+}
+
+static ds_status first_layouts(ds_sharder *s, const ds_op *loop, carried *carry, ds_error *err) {
+    for (uint32_t i = 0; i < loop->n_in; i++) {
+        ds_use init;
+        ds_layout hint;
+        const ds_value_info *arg = ds_value_at(s->from, loop->args[i]);
+        DS_TRY(ds_shard__hint(s, arg->type, arg->name, arg->loc, &hint, &carry[i].seq, err));
+        carry[i].zeros = s->state[loop->in[i].value.i] == DS_SHARD_ZEROS;
+        if (carry[i].zeros) continue;
+        DS_TRY(read_use(s, &loop->in[i], &init, err));
+        DS_TRY(resolve(s, init, &init, err));
+        carry[i].layout = layout_of(s, init);
+        carry[i].seq |= ds_shard__value(s, init.value)->seq;
+        carry[i].known = true;
+        for (uint32_t d = 0; d < hint.rank; d++)
+            if (hint.n[d] && ds_shard__dim_of(&carry[i].layout, hint.axis[d][0]) < 0)
+                carry[i].layout = hint;
+    }
+    return DS_OK;
+}
+
+static ds_status move_inits(ds_sharder *s, const ds_op *loop, const carried *carry, ds_use *init,
+                            ds_error *err) {
+    for (uint32_t i = 0; i < loop->n_in; i++) {
+        if (carry[i].zeros) {
+            ds_layout whole = ds_shard__whole(ds_value_at(s->from, loop->in[i].value)->type->rank);
+            const ds_layout *to = carry[i].known ? &carry[i].layout : &whole;
+            DS_TRY(make_zeros(s, loop->in[i].value, to, &init[i], err));
+        } else {
+            DS_TRY(read_use(s, &loop->in[i], &init[i], err));
+            DS_TRY(resolve(s, init[i], &init[i], err));
+            DS_TRY(ds_shard__move(s, init[i], &carry[i].layout, &init[i], err));
+        }
+    }
+    return DS_OK;
+}
+
+/* In the first walk a carry that starts from zeros is zeros itself: the body says how it lies. */
+static void open_loop(ds_sharder *s, const ds_op *old, const carried *carry, const ds_use *init) {
+    ds_op *loop = ds_build_for(&s->b, old->index, old->lo, old->hi);
+    loop->loc = old->loc;
+    loop->attrs = old->attrs;
+    loop->n_attrs = old->n_attrs;
+    for (uint32_t i = 0; i < old->n_in; i++) {
+        const ds_value_info *arg = ds_value_at(s->from, old->args[i]);
+        s->state[old->args[i].i] = DS_SHARD_ZEROS;
+        if (!carry[i].known) continue;
+        const ds_type *type = ds_shard__type(s, arg->type, &carry[i].layout);
+        ds_value value = ds_build_carry(&s->b, loop, arg->name, type, init[i]);
+        ds_shard__value(s, value)->seq = carry[i].seq;
+        define(s, old->args[i], value);
+    }
+}
+
+static const ds_op *end_of(const ds_block *block) {
+    return block->n_ops ? block->ops[block->n_ops - 1] : NULL;
+}
+
+/* Does each carry end a turn as it began it? If not, the layouts are set to what the body gave. */
+static ds_status settle(ds_sharder *s, const ds_op *yield, carried *carry, uint32_t n, bool *again,
+                        ds_error *err) {
+    *again = false;
+    for (uint32_t i = 0; i < n; i++) {
+        ds_use next;
+        bool zeros = s->state[yield->in[i].value.i] == DS_SHARD_ZEROS;
+        DS_TRY(read_use(s, &yield->in[i], &next, err));
+        next = ds_shard__resolved(s, next);
+        const ds_type *type = ds_shard__type_of(s, &next);
+        ds_layout now = ds_shard__layout(s, type);
+        uint8_t seq = ds_shard__value(s, next.value)->seq | carry[i].seq;
+        if (!carry[i].zeros) now = ds_shard__resolve_layout(s, &now, seq, type);
+        if (carry[i].known && (zeros || ds_shard__same_layout(&now, &carry[i].layout))) continue;
+        carry[i].layout = now;
+        carry[i].seq = seq;
+        carry[i].known = true;
+        *again = true;
+    }
+    return DS_OK;
+}
+
+/* What is kept stays as it is, also a term of a sum, unless the sum has been made already. */
+static ds_status end_loop(ds_sharder *s, const ds_op *old, const ds_op *yield, const carried *carry,
+                          ds_error *err) {
+    ds_use *uses = DS_NEW_N(&s->unit->arena, ds_use, yield->n_in + 1);
+    const char **names = DS_NEW_N(&s->unit->arena, const char *, yield->n_in + 1);
+    ds_shard_value *known = DS_NEW_N(&s->unit->arena, ds_shard_value, yield->n_in + 1);
+    uint32_t n_next = old->n_args;
+    for (uint32_t i = 0; i < yield->n_in; i++) {
+        DS_TRY(read_use(s, &yield->in[i], &uses[i], err));
+        uses[i] = ds_shard__resolved(s, uses[i]);
+        if (i < n_next) DS_TRY(ds_shard__move(s, uses[i], &carry[i].layout, &uses[i], err));
+        known[i].seq = i < n_next ? carry[i].seq : ds_shard__value(s, uses[i].value)->seq;
+        names[i] = ds_value_at(s->from, old->out[i])->name;
+    }
+    ds_op *loop = NULL;
+    DS_TRY(ds_build_yield(&s->b, uses, n_next, uses + n_next, yield->n_in - n_next, names, err));
+    loop = ds_build_last(&s->b);
+    for (uint32_t i = 0; i < loop->n_out; i++) {
+        *ds_shard__value(s, loop->out[i]) = known[i];
+        define(s, old->out[i], loop->out[i]);
+    }
+    return DS_OK;
+}
+
+#define MAX_WALKS 3 /* of a body: zeros, then layouts, then for good */
+
+static ds_status for_op(ds_sharder *s, const ds_op *old, ds_error *err) {
+    carried *carry = DS_NEW_N(&s->unit->arena, carried, old->n_in + 1);
+    ds_use *init = DS_NEW_N(&s->unit->arena, ds_use, old->n_in + 1);
+    const ds_op *yield = end_of(old->body);
+    DS_TRY(ds_shard__flush(s, err));
+    DS_TRY(first_layouts(s, old, carry, err));
+    saved before = save(s);
+    for (uint32_t walk = 0;; walk++) {
+        bool again = false;
+        DS_TRY(move_inits(s, old, carry, init, err));
+        uint32_t n_moved = s->moved.n;
+        open_loop(s, old, carry, init);
+        DS_TRY(walk_block(s, old->body, err));
+        DS_TRY(ds_shard__flush(s, err));
+        if (!yield || yield->code != DS_OP_YIELD)
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, old->loc, "a loop without a yield");
+        DS_TRY(settle(s, yield, carry, old->n_args, &again, err));
+        if (again && walk < MAX_WALKS) {
+            go_back(s, &before);
+            continue;
+        }
+        DS_TRY(end_loop(s, old, yield, carry, err));
+        s->moved.n = n_moved; /* what was moved inside is not known outside */
+        return DS_OK;
+    }
+}
+
+/* ---- calls ---- */
+
+static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *const *args,
+                           ds_func **out, ds_error *err);
+
+static ds_func *made_func(const ds_sharder *s, const ds_func *from) {
+    for (uint32_t i = 0; i < s->funcs.n; i++)
+        if (s->funcs.at[i].from == from) return s->funcs.at[i].to;
+    return NULL;
+}
+
+static ds_status call_args(ds_sharder *s, const ds_op *old, const ds_func *callee, ds_use *in,
+                           const ds_type **types, ds_error *err) {
+    for (uint32_t i = 0; i < old->n_in; i++) {
+        DS_TRY(read_use(s, &old->in[i], &in[i], err));
+        const ds_value_info *info = ds_value_at(s->b.func, in[i].value);
+        bool family = info->n_binders && !in[i].n_index;
+        types[i] = ds_shard__type_of(s, &in[i]);
+        if (!callee) continue;
+        ds_layout to = ds_shard__layout(s, ds_value_at(callee, callee->args[i])->type);
+        ds_layout now = ds_shard__layout(s, types[i]);
+        if (!family)
+            DS_TRY(ds_shard__move(s, in[i], &to, &in[i], err));
+        else if (!ds_shard__same_layout(&now, &to))
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, old->loc,
+                                "the family %%%s is split otherwise than at the first call of @%s",
+                                info->name, callee->name);
+    }
+    return DS_OK;
+}
+
+static ds_status call_op(ds_sharder *s, const ds_op *old, ds_error *err) {
+    ds_use *in = DS_NEW_N(&s->unit->arena, ds_use, old->n_in + 1);
+    const ds_type **types = DS_NEW_N(&s->unit->arena, const ds_type *, old->n_in + 1);
+    ds_func *callee = made_func(s, old->callee);
+    DS_TRY(ds_shard__flush(s, err));
+    DS_TRY(call_args(s, old, callee, in, types, err));
+    if (!callee) DS_TRY(make_func(s, old->callee, types, &callee, err));
+    ds_op *op = ds_build_op(&s->b, DS_OP_CALL);
+    op->loc = old->loc;
+    op->attrs = old->attrs;
+    op->n_attrs = old->n_attrs;
+    op->callee = callee;
+    op->callee_name = callee->name;
+    for (uint32_t i = 0; i < old->n_in; i++) ds_build_in(&s->b, op, in[i]);
+    for (uint32_t i = 0; i < old->n_out; i++) {
+        ds_value out =
+            ds_build_out(&s->b, op, ds_value_at(s->from, old->out[i])->name, callee->results[i]);
+        ds_value_info *info = ds_value_at(s->b.func, out);
+        info->binders = callee->result_binders[i];
+        info->n_binders = callee->n_result_binders[i];
+        define(s, old->out[i], out);
+    }
+    return ds_shard__put(s, op, &(ds_shard_value){0}, err);
+}
+
+/* ---- blocks and functions ---- */
+
+static ds_status walk_op(ds_sharder *s, const ds_op *op, ds_error *err) {
+    switch (op->code) {
+    case DS_OP_FOR:
+        return for_op(s, op, err);
+    case DS_OP_CALL:
+        return call_op(s, op, err);
+    case DS_OP_YIELD:
+    case DS_OP_RETURN:
+        return DS_OK;
+    case DS_OP_WEIGHT:
+    case DS_OP_LOCAL:
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
+                            "'%s' cannot be split: shard works on what `lower` makes",
+                            ds_op_name(op->code));
+    default:
+        return table_op(s, op, err);
+    }
+}
+
+static ds_status walk_block(ds_sharder *s, const ds_block *block, ds_error *err) {
+    for (uint32_t i = 0; i < block->n_ops; i++) DS_TRY(walk_op(s, block->ops[i], err));
+    return DS_OK;
+}
+
+/* The weight that an argument is or whose state or master copy it is; UINT32_MAX: none. */
+static uint32_t weight_of(const ds_sharder *s, const ds_value_info *arg, bool *is_weight) {
+    for (uint32_t w = 0; w < s->step->weights.n; w++) {
+        const char *name = s->step->weights.at[w].name;
+        size_t n = strlen(name);
+        *is_weight = arg->name == name;
+        if (*is_weight) return w;
+        if (strncmp(arg->name, name, n) == 0 &&
+            (strcmp(arg->name + n, ".m") == 0 || strcmp(arg->name + n, ".v") == 0 ||
+             strcmp(arg->name + n, ".master") == 0))
+            return w;
+    }
+    return UINT32_MAX;
+}
+
+static ds_status add_arg(ds_sharder *s, ds_value old, const ds_type *given, ds_error *err) {
+    const ds_value_info *info = ds_value_at(s->from, old);
+    ds_layout layout;
+    ds_shard_value known = {0};
+    bool is_weight = false;
+    uint32_t w = weight_of(s, info, &is_weight);
+    int64_t zero = s->step->strategy.zero;
+    DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &layout, &known.seq, err));
+    if (w != UINT32_MAX) {
+        known.weight = is_weight ? w + 1 : 0;
+        known.home = layout;
+        if (is_weight ? zero == 3 : zero >= 1)
+            layout = ds_shard__zero_layout(s, info->type, &layout);
+    } else if (given) {
+        layout = ds_shard__layout(s, given);
+    }
+    ds_value made = ds_build_arg(&s->b, info->name, ds_shard__type(s, info->type, &layout),
+                                 info->binders, info->n_binders, info->attrs, info->n_attrs);
+    *ds_shard__value(s, made) = known;
+    define(s, old, made);
+    return DS_OK;
+}
+
+/* The step's results are whole sums; a microbatch's stay terms, which the next one adds to. */
+static ds_status results(ds_sharder *s, const ds_op *ret, ds_error *err) {
+    ds_use *uses = DS_NEW_N(&s->unit->arena, ds_use, ret->n_in + 1);
+    DS_TRY(ds_shard__flush(s, err));
+    for (uint32_t i = 0; i < ret->n_in; i++) {
+        DS_TRY(read_use(s, &ret->in[i], &uses[i], err));
+        const ds_value_info *info = ds_value_at(s->b.func, uses[i].value);
+        bool family = info->n_binders && !uses[i].n_index;
+        if (s->from == s->step->func && !family) DS_TRY(resolve(s, uses[i], &uses[i], err));
+    }
+    return ds_build_return(&s->b, uses, ret->n_in, err);
+}
+
+static bool axis_size(void *context, const ds_place *on, const char *axis, int64_t *size) {
+    const ds_sharder *s = context;
+    *size = 1;
+    for (uint32_t m = 0; m < s->meshes.n; m++) {
+        const ds_shard_mesh *mesh = &s->meshes.at[m];
+        if (m ? on->kind != DS_PLACE_MESH || on->name != mesh->name
+              : on->kind == DS_PLACE_MESH && on->name != mesh->name)
+            continue;
+        for (uint32_t a = 0; a < mesh->n_axes; a++)
+            if (mesh->axes[a].name == axis) *size = mesh->axes[a].size;
+        return true;
+    }
+    return false;
+}
+
+static ds_status fill_func(ds_sharder *s, const ds_type *const *args, ds_error *err) {
+    const ds_op *ret = end_of(&s->from->body);
+    for (uint32_t i = 0; i < s->from->n_args; i++)
+        DS_TRY(add_arg(s, s->from->args[i], args ? args[i] : NULL, err));
+    ds_shard__find_gradients(s);
+    DS_TRY(walk_block(s, &s->from->body, err));
+    if (!ret || ret->code != DS_OP_RETURN)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, s->from->loc, "@%s has no results",
+                            s->from->name);
+    return results(s, ret, err);
+}
+
+/* A function of its own inside another one: what belongs to the outer one is put aside. */
+static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *const *args,
+                           ds_func **out, ds_error *err) {
+    ds_sharder outer = *s;
+    s->from = from;
+    s->final = from == s->step->func || strcmp(from->name, "last") == 0;
+    s->to = ds_xcalloc(from->values.n + 1, sizeof *s->to);
+    s->state = ds_xcalloc(from->values.n + 1, 1);
+    memset(&s->info, 0, sizeof s->info);
+    memset(&s->moved, 0, sizeof s->moved);
+    memset(&s->pending, 0, sizeof s->pending);
+    memset(&s->path, 0, sizeof s->path);
+    s->backward = false;
+    ds_map_init(&s->gradients);
+    ds_build_func(&s->b, s->module, from->name, false);
+    s->b.axis_size = axis_size;
+    s->b.context = s;
+    ds_status status = fill_func(s, args, err);
+    *out = ds_build_end(&s->b);
+    ds_map_deinit(&s->gradients);
+    free(s->to);
+    free(s->state);
+    free(s->info.at);
+    free(s->moved.at);
+    free(s->pending.at);
+    free(s->path.at);
+    memcpy(&outer.meshes, &s->meshes, sizeof s->meshes); /* what both share */
+    memcpy(&outer.funcs, &s->funcs, sizeof s->funcs);
+    *s = outer;
+    if (status == DS_OK) DS_PUSH(&s->unit->arena, &s->funcs, ((ds_shard_func){from, *out}));
+    return status;
+}
+
+/* ---- the scenario ---- */
+
+static bool is_entry(const ds_attr *attr, const char *name) {
+    return strcmp(attr->name, name) == 0;
+}
+
+/* model, on, train and strategy have been carried out: now it is a program on a mesh. */
+static void become_program(ds_sharder *s) {
+    ds_scenario *scenario = &s->module->scenarios.at[0];
+    ds_attr *entries = DS_NEW_N(&s->unit->arena, ds_attr, scenario->n_entries + 1);
+    uint32_t n = 0;
+    ds_attr mesh = {.name = ds_intern(&s->unit->strings, "mesh"),
+                    .kind = DS_ATTR_PLACE,
+                    .place = {.kind = DS_PLACE_MESH, .name = s->meshes.at[0].name}};
+    for (uint32_t i = 0; i < scenario->n_entries; i++) {
+        ds_attr entry = scenario->entries[i];
+        if (is_entry(&entry, "on") || is_entry(&entry, "train") || is_entry(&entry, "strategy") ||
+            is_entry(&entry, "mesh"))
+            continue;
+        bool model = is_entry(&entry, "model");
+        if (model) entry.name = ds_intern(&s->unit->strings, "program");
+        entries[n++] = entry;
+        if (model) entries[n++] = mesh;
+    }
+    scenario->entries = entries;
+    scenario->n_entries = n;
+}
+
+static ds_status shard(ds_sharder *s, ds_error *err) {
+    ds_func *func;
+    DS_TRY(ds_shard__mesh(s, err));
+    DS_TRY(make_func(s, s->step->func, NULL, &func, err));
+    for (uint32_t i = 0; i < s->funcs.n; i++) ds_model_step_set_func(s->step, s->funcs.at[i].to);
+    s->step->func = func;
+    become_program(s);
+    return DS_OK;
+}
+
+ds_status ds_pass_shard(ds_model_step *step, ds_error *err) {
+    if (step->strategy.pp > 1)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "strategy pp = %lld needs the pipeline pass, which this version does "
+                            "not have",
+                            (long long)step->strategy.pp);
+    ds_sharder s = {.step = step, .unit = step->unit, .module = step->unit->modules.at[0]};
+    return shard(&s, err);
+}

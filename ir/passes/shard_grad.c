@@ -1,0 +1,196 @@
+/* Gradients of weights: which ops make them, when they are summed over the replicas, and how ZeRO
+ * shares out what belongs to a weight.
+ *
+ *   zero = 0  all_reduce, in buckets, as soon as a bucket of final gradients is full
+ *   zero = 1  states are split; a gradient stays a partial sum until its optimizer, which wants
+ *             the part that fits its states: a reduce_scatter there; the new weight is gathered
+ *   zero = 2  the reduce_scatter is done where the gradient is made, for every microbatch
+ *   zero = 3  weights are split too, and gathered where they are read
+ *
+ * (Rajbhandari et al., ZeRO, arXiv:1910.02054, figure 1 and section 7.) States are split on a dim
+ * of the weight, so that a weight keeps its shape: the largest one that the replicas divide,
+ * preferring dims that nothing else splits. A weight that has no such dim keeps its states whole.
+ */
+#include "ir/passes/shard_internal.h"
+
+#include <stdlib.h>
+
+/* ---- where gradients are made ---- */
+
+static const ds_op *end_of(const ds_block *block) {
+    return block->n_ops ? block->ops[block->n_ops - 1] : NULL;
+}
+
+/* The result of a table op that the value is, through the loops that kept it; false: a sum over
+ * turns, an argument, the result of a call. */
+static bool made_by_op(const ds_func *func, ds_value *value) {
+    for (;;) {
+        const ds_value_info *info = ds_value_at(func, *value);
+        const ds_op *op = info->def;
+        if (info->is_arg || !op) return false;
+        if (op->code >= DS_OP_FIRST_TABLE_OP) return true;
+        if (op->code != DS_OP_FOR) return false;
+        uint32_t i = 0;
+        while (i < op->n_out && op->out[i].i != value->i) i++;
+        const ds_op *yield = end_of(op->body);
+        if (i < op->n_args || !yield || i >= yield->n_in) return false;
+        *value = yield->in[i].value;
+    }
+}
+
+static void note(ds_sharder *s, ds_value grad, uint32_t weight) {
+    if (made_by_op(s->from, &grad)) ds_map_put(&s->gradients, grad.i, weight + 1u);
+}
+
+static uint32_t weight_of_arg(const ds_sharder *s, ds_value value) {
+    const char *name = ds_value_at(s->from, value)->name;
+    for (uint32_t w = 0; w < s->step->weights.n; w++)
+        if (s->step->weights.at[w].name == name) return w;
+    return UINT32_MAX;
+}
+
+static void find_in(ds_sharder *s, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        if (op->body) find_in(s, op->body);
+        const ds_op_desc *desc = ds_op_desc_of(op->code);
+        if (!desc || !(desc->flags & DS_OPF_OPTIMIZER)) continue;
+        uint32_t w = weight_of_arg(s, op->in[0].value);
+        if (w != UINT32_MAX) note(s, op->in[1].value, w);
+    }
+}
+
+void ds_shard__find_gradients(ds_sharder *s) {
+    const ds_model_step *step = s->step;
+    find_in(s, &s->from->body);
+    const ds_op *ret = end_of(&s->from->body);
+    if (!ret || ret->code != DS_OP_RETURN) return;
+    for (uint32_t w = 0; w < step->weights.n; w++) {
+        /* A microbatch's function returns the model's results, then all gradients. */
+        uint32_t r =
+            s->from == step->func ? step->weights.at[w].grad_result : step->n_model_results + w;
+        if (r < ret->n_in) note(s, ret->in[r].value, w);
+    }
+}
+
+/* ---- ZeRO ---- */
+
+ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home) {
+    ds_layout out = *home;
+    uint8_t axes[DS_SHARD_AXES];
+    uint32_t n = 0;
+    int64_t parts = 1;
+    for (uint32_t i = 0; i < s->zero.n; i++) {
+        if (ds_shard__dim_of(home, s->zero.axis[i]) >= 0) continue; /* experts are split over it */
+        axes[n++] = s->zero.axis[i];
+        parts *= ds_shard__axis_size(s, 0, s->zero.axis[i]);
+    }
+    int best = -1;
+    int64_t best_size = 0;
+    for (uint32_t d = 0; d < home->rank && n; d++) {
+        int64_t size = ds_shard__size(s, type->dims[d].size);
+        if (size == 0 || size % (ds_shard__parts(s, home, d) * parts)) continue;
+        bool freer = best >= 0 && home->n[d] == 0 && home->n[best] > 0;
+        bool as_free = best < 0 || (home->n[d] == 0) == (home->n[best] == 0);
+        if (!freer && !(as_free && size > best_size)) continue;
+        best = (int)d;
+        best_size = size;
+    }
+    for (uint32_t i = 0; best >= 0 && i < n; i++) out.axis[best][out.n[best]++] = axes[i];
+    return out;
+}
+
+/* ---- buckets ---- */
+
+ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err) {
+    int64_t zero = s->step->strategy.zero;
+    const ds_type *type = ds_value_at(s->b.func, grad)->type;
+    ds_layout now = ds_shard__layout(s, type), to = now;
+    to.sum = to.max = 0;
+    if (!now.sum || zero == 1 || (zero == 0 && !s->final)) return DS_OK;
+    if (zero >= 2) to = ds_shard__zero_layout(s, type, &to);
+    int64_t bytes = (int64_t)ds_shard__local_bytes(s, type, &now), waiting = bytes;
+    for (uint32_t i = 0; i < s->pending.n; i++) waiting += s->pending.at[i].bytes;
+    DS_HPUSH(&s->pending, ((ds_shard_pending){old, grad, to, bytes}));
+    return waiting >= s->step->strategy.bucket_bytes ? ds_shard__flush(s, err) : DS_OK;
+}
+
+/* The first thing to do with a gradient: a reduce_scatter over `over` on `dim`, or an all_reduce.
+ */
+typedef struct first_step {
+    ds_opcode code; /* DS_OP_INVALID: nothing is left */
+    uint8_t over;   /* bits */
+    uint32_t dim;
+} first_step;
+
+static first_step next_step(const ds_layout *now, const ds_layout *to) {
+    first_step step = {.code = now->sum ? DS_OP_ALL_REDUCE : DS_OP_INVALID, .over = now->sum};
+    for (uint32_t d = 0; d < now->rank; d++) {
+        uint8_t over = 0;
+        for (uint32_t i = now->n[d]; i < to->n[d]; i++) over |= (uint8_t)(1u << to->axis[d][i]);
+        if (!(over & now->sum)) continue;
+        return (first_step){DS_OP_REDUCE_SCATTER, over & now->sum, d};
+    }
+    return step;
+}
+
+static bool same_step(const first_step *a, const first_step *b) {
+    return a->code == b->code && a->over == b->over && a->dim == b->dim;
+}
+
+static first_step step_of(const ds_sharder *s, const ds_shard_pending *p) {
+    const ds_use use = ds_use_of(p->grad);
+    ds_layout now = ds_shard__layout(s, ds_shard__type_of(s, &use));
+    return next_step(&now, &p->to);
+}
+
+/* One collective for all that wait for this step. */
+static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *first,
+                        ds_error *err) {
+    ds_builder *b = &s->b;
+    const ds_shard_mesh *mesh = &s->meshes.at[0];
+    ds_op *op = ds_build_op(b, step.code);
+    op->over = DS_NEW_N(&s->unit->arena, const char *, mesh->n_axes);
+    int d = step.code == DS_OP_REDUCE_SCATTER ? (int)step.dim : -1;
+    for (uint32_t a = 0; d < 0 && a < mesh->n_axes; a++)
+        if (step.over & (1u << a)) op->over[op->n_over++] = mesh->axes[a].name;
+    for (uint32_t i = 0; d >= 0 && i < first->to.n[d]; i++) /* in the order of the splits */
+        if (step.over & (1u << first->to.axis[d][i]))
+            op->over[op->n_over++] = mesh->axes[first->to.axis[d][i]].name;
+    if (d >= 0) op->dim = ds_expr_int(&s->unit->exprs, d);
+    ds_shard_value like = {0};
+    DS_VEC(uint32_t) members = {0};
+    for (uint32_t i = 0; i < s->pending.n; i++) {
+        ds_shard_pending *p = &s->pending.at[i];
+        first_step its = step_of(s, p);
+        if (!same_step(&its, &step)) continue;
+        ds_build_in(b, op, ds_use_of(p->grad));
+        DS_HPUSH(&members, i);
+    }
+    for (uint32_t k = 0; k < members.n; k++) {
+        const char *name = ds_value_at(b->func, s->pending.at[members.at[k]].grad)->name;
+        const char *text = ds_arena_printf(&s->unit->arena, "%s.%s", name, d >= 0 ? "part" : "sum");
+        ds_build_out(b, op, text, NULL);
+    }
+    ds_status status = ds_shard__put(s, op, &like, err);
+    for (uint32_t k = 0; k < members.n; k++) {
+        ds_shard_pending *p = &s->pending.at[members.at[k]];
+        p->grad = op->out[k];
+        s->to[p->old.i] = ds_use_of(p->grad);
+    }
+    free(members.at);
+    return status;
+}
+
+ds_status ds_shard__flush(ds_sharder *s, ds_error *err) {
+    for (uint32_t i = 0; i < s->pending.n;) {
+        first_step step = step_of(s, &s->pending.at[i]);
+        if (step.code == DS_OP_INVALID) {
+            i++;
+            continue;
+        }
+        DS_TRY(launch(s, step, &s->pending.at[i], err));
+    }
+    s->pending.n = 0;
+    return DS_OK;
+}

@@ -1,0 +1,190 @@
+/* Shared by the files of the partitioner; not a public header.
+ *
+ *   shard.c        the walk: a model function with hints becomes one with layouts and communication
+ *   shard_mesh.c   the strategy's mesh; what the model's logical axes are on it
+ *   shard_layout.c layouts of values: from types and back, sizes
+ *   shard_move.c   from one layout to another: the collectives, and what they cost
+ *   shard_choose.c which factor of an op takes which axis
+ *   shard_grad.c   where gradients are final, how they are reduced, how ZeRO splits states
+ *
+ * A *logical* axis is what a model's hints name: dp, cp, tp, ep. A *physical* axis is one of the
+ * mesh. They differ where experts or shard groups are made of replicas: with ep = 2 and dp = 4 the
+ * mesh has dp = 2 and ep = 2, and the model's dp is (dp, ep). */
+#ifndef DS_PASSES_SHARD_INTERNAL_H
+#define DS_PASSES_SHARD_INTERNAL_H
+
+#include "ir/passes/build.h"
+#include "ir/passes/passes.h"
+
+#define DS_SHARD_AXES 8u /* of one mesh */
+
+typedef struct ds_shard_axis {
+    const char *name; /* interned */
+    int64_t size;     /* > 1, but for the only axis of a mesh of one device */
+} ds_shard_axis;
+
+/* A mesh on which values live: the strategy's, or a view that an override names. */
+typedef struct ds_shard_mesh {
+    const char *name; /* interned, without '@' */
+    ds_shard_axis axes[DS_SHARD_AXES];
+    uint32_t n_axes;
+} ds_shard_mesh;
+
+/* How a value lies on its mesh. Axes are numbers in the mesh. */
+typedef struct ds_layout {
+    uint8_t mesh;
+    uint8_t rank;
+    uint8_t n[DS_MAX_RANK];                   /* axes of a dim */
+    uint8_t axis[DS_MAX_RANK][DS_SHARD_AXES]; /* major → minor */
+    uint8_t sum, max;                         /* bits: partial over these axes */
+} ds_layout;
+
+/* ---- logical axes ---- */
+
+typedef enum ds_logical { DS_L_DP, DS_L_CP, DS_L_TP, DS_L_EP, DS_L_COUNT } ds_logical;
+
+/* A logical axis is an ordered list of physical ones; empty: its degree is 1. */
+typedef struct ds_logical_axis {
+    uint8_t axis[DS_SHARD_AXES];
+    uint32_t n;
+} ds_logical_axis;
+
+/* ---- what is known of a value of the new function ---- */
+
+typedef struct ds_shard_value {
+    uint8_t seq;     /* bit d: dim d is a sequence dim (its hint says cp) */
+    uint32_t weight; /* 1 + index among step->weights: the weight itself or a cast or view of it */
+    ds_layout home;  /* of a weight: as its hint says, without ZeRO's splits */
+} ds_shard_value;
+
+/* A value that has been moved: `from` read at `index` is also `to`. Entries of a block end with it.
+ */
+typedef struct ds_shard_moved {
+    ds_use from;
+    ds_layout layout;
+    ds_value to;
+} ds_shard_moved;
+
+/* A gradient that waits for its bucket. */
+typedef struct ds_shard_pending {
+    ds_value old;  /* in the old function */
+    ds_value grad; /* in the new one, partial */
+    ds_layout to;
+    int64_t bytes;
+} ds_shard_pending;
+
+/* An old function and what became of it. */
+typedef struct ds_shard_func {
+    const ds_func *from;
+    ds_func *to;
+} ds_shard_func;
+
+typedef struct ds_sharder {
+    ds_model_step *step;
+    ds_unit *unit;
+    ds_module *module;
+    DS_VEC(ds_shard_mesh) meshes; /* [0]: the strategy's */
+    ds_logical_axis logical[DS_L_COUNT];
+    ds_logical_axis zero; /* over which ZeRO shares out states */
+    DS_VEC(ds_shard_func) funcs;
+    bool *override_used; /* one per entry of strategy.ops */
+
+    /* The function being made. */
+    const ds_func *from;
+    ds_builder b;
+    bool final;                   /* its weight gradients are final */
+    ds_use *to;                   /* old value → new; */
+    uint8_t *state;               /* DS_SHARD_NONE, … */
+    DS_VEC(ds_shard_value) info;  /* by new value; heap */
+    DS_VEC(ds_shard_moved) moved; /* heap, as the two below */
+    DS_VEC(ds_shard_pending) pending;
+    ds_map gradients;           /* old values that are a weight's gradient → 1 + the weight */
+    bool backward;
+    DS_VEC(const char *) path; /* names of the open regions */
+} ds_sharder;
+
+enum { DS_SHARD_NONE, DS_SHARD_MADE, DS_SHARD_ZEROS }; /* ZEROS: made where a layout is known */
+
+/* ---- shard_mesh.c ---- */
+
+/* Makes the mesh and declares it; fills meshes, logical, zero. */
+ds_status ds_shard__mesh(ds_sharder *s, ds_error *err);
+/* A mesh that an override names; its number in *out. */
+ds_status ds_shard__view(ds_sharder *s, const ds_place *place, ds_loc loc, uint8_t *out,
+                         ds_error *err);
+/* Physical axes of a hint's axis name; DS_L_COUNT in *logical for a physical name. */
+ds_status ds_shard__physical(const ds_sharder *s, const char *name, ds_loc loc,
+                             ds_logical_axis *out, ds_error *err);
+
+/* ---- shard_layout.c ---- */
+
+/* A hint: the layout that it asks for on mesh 0. Errors: sizes that do not divide. */
+ds_status ds_shard__hint(const ds_sharder *s, const ds_type *type, const char *who, ds_loc loc,
+                         ds_layout *out, uint8_t *seq, ds_error *err);
+ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type);
+/* dtype and dims of `like`, splits and place of the layout. */
+ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layout *layout);
+ds_layout ds_shard__whole(uint32_t rank); /* replicated on mesh 0 */
+bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b);
+/* Where is the axis: a dim, or -1. */
+int ds_shard__dim_of(const ds_layout *layout, uint32_t axis);
+static inline int64_t ds_shard__axis_size(const ds_sharder *s, uint8_t mesh, uint32_t axis) {
+    return s->meshes.at[mesh].axes[axis].size;
+}
+/* The product of the axes on a dim. */
+int64_t ds_shard__parts(const ds_sharder *s, const ds_layout *layout, uint32_t dim);
+/* A dim's size, or 0 where it depends on a loop's index. */
+int64_t ds_shard__size(const ds_sharder *s, ds_expr size);
+/* Bytes of the whole tensor, and of one device's part. */
+double ds_shard__bytes(const ds_sharder *s, const ds_type *type);
+double ds_shard__local_bytes(const ds_sharder *s, const ds_type *type, const ds_layout *layout);
+
+/* ---- shard_move.c ---- */
+
+/* Bytes that one device sends to get from `from` to `to`. */
+double ds_shard__move_cost(const ds_sharder *s, const ds_type *type, const ds_layout *from,
+                           const ds_layout *to);
+/* Emits the collectives; *out is the use moved. What was moved before is not moved again. */
+ds_status ds_shard__move(ds_sharder *s, ds_use use, const ds_layout *to, ds_use *out,
+                         ds_error *err);
+/* The use as it already was moved out of its partial sums, or itself. */
+ds_use ds_shard__resolved(ds_sharder *s, ds_use use);
+/* Sums over all partial axes, to where such a value usually goes (sequence parallel or replicated).
+ */
+ds_layout ds_shard__resolve_layout(const ds_sharder *s, const ds_layout *from, uint8_t seq,
+                                   const ds_type *type);
+
+/* ---- shard_choose.c ---- */
+
+typedef struct ds_shard_choice {
+    ds_layout in[DS_MAX_OPERANDS];
+    ds_layout out[DS_MAX_OPERANDS]; /* splits that follow; partial sums are inference's to say */
+    uint8_t seq[DS_MAX_OPERANDS];   /* sequence dims of the results */
+} ds_shard_choice;
+
+/* Layouts for an op's operands. `op` is the old op, `in` the new operands, `out` the old results'
+ * hints. Operands beyond DS_MAX_OPERANDS follow the last. */
+ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
+                           ds_shard_choice *choice, ds_error *err);
+/* Do partial sums pass through this op unsummed? */
+bool ds_shard__is_lazy(ds_opcode code);
+
+/* ---- shard_grad.c ---- */
+
+/* Finds the values of `from` that are gradients of weights, where ops make them. */
+void ds_shard__find_gradients(ds_sharder *s);
+/* The layout of a weight's states, and with zero = 3 of the weight. */
+ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home);
+/* A gradient has been made: puts it into the bucket (or does nothing if it stays partial). */
+ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err);
+/* Reduces all that waits. */
+ds_status ds_shard__flush(ds_sharder *s, ds_error *err);
+
+/* ---- shard.c ---- */
+
+const ds_type *ds_shard__type_of(const ds_sharder *s, const ds_use *use);
+ds_shard_value *ds_shard__value(ds_sharder *s, ds_value value);
+/* Puts an op that shard makes itself; its results are known as what `like` is known as. */
+ds_status ds_shard__put(ds_sharder *s, ds_op *op, const ds_shard_value *like, ds_error *err);
+
+#endif
