@@ -39,23 +39,23 @@ ds_status ds_exec__eval_topk(const ds_eval *e, ds_error *err) {
     return DS_OK;
 }
 
-/* An index of one of n experts. */
-static ds_status read_expert(const ds_eval *e, double expert, int64_t n, int64_t *out,
-                             ds_error *err) {
-    if (!(expert >= 0 && expert < (double)n && expert == floor(expert)))
-        return ds_eval_fail(e, err, DS_ERR_VALUE, "expert %g is none of 0 .. %lld", expert,
+/* An index that is one of n. */
+static ds_status read_index(const ds_eval *e, double index, int64_t n, const char *what,
+                            int64_t *out, ds_error *err) {
+    if (!(index >= 0 && index < (double)n && index == floor(index)))
+        return ds_eval_fail(e, err, DS_ERR_VALUE, "%s %g is none of 0 .. %lld", what, index,
                             (long long)n - 1);
-    *out = (int64_t)expert;
+    *out = (int64_t)index;
     return DS_OK;
 }
 
 ds_status ds_exec__eval_topk_grad(const ds_eval *e, ds_error *err) {
     const ds_tensor *dv = &e->in[0]->t, *choices = &e->in[1]->t;
     ds_tensor *dx = &e->out[0]->t;
-    int64_t k = dv->dims[dv->rank - 1], n = dx->dims[dx->rank - 1], expert = 0;
+    int64_t k = dv->dims[dv->rank - 1], n = dx->dims[dx->rank - 1], index = 0;
     for (int64_t i = 0; i < dv->n; i++) {
-        DS_TRY(read_expert(e, choices->at[i], n, &expert, err));
-        dx->at[i / k * n + expert] += dv->at[i];
+        DS_TRY(read_index(e, choices->at[i], n, "index", &index, err));
+        dx->at[i / k * n + index] += dv->at[i];
     }
     return DS_OK;
 }
@@ -78,7 +78,7 @@ static ds_status walk_choices(const ds_eval *e, const ds_tensor *buffers, const 
         int64_t group = i / per_group, expert = 0;
         if (i % per_group == 0)
             for (int64_t x = 0; x < experts; x++) filled.at[x] = 0;
-        status = read_expert(e, choices->at[i], experts, &expert, err);
+        status = read_index(e, choices->at[i], experts, "expert", &expert, err);
         if (status != DS_OK) break;
         int64_t at = (int64_t)filled.at[expert]++;
         if (at < capacity)

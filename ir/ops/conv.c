@@ -77,10 +77,17 @@ static ds_expr item(const ds_match *m, const char *name, uint32_t i) {
 /* Factors of images, windows and results, along both spatial dims. */
 static const char *const names[2][3] = {{"h", "r", "p"}, {"w", "s", "q"}};
 
-static ds_status needs_items(const ds_match *m, const char *name, ds_error *err) {
-    if (DS_HAS_EXPR(item(m, name, 0))) return DS_OK;
-    return ds_error_set(err, DS_ERR_VALUE, m->ctx->op->loc, "%s: '%s' is an empty list",
-                        m->desc->name, name);
+/* An attribute may be a number or a list; a list has items. */
+static ds_status check_lists(const ds_match *m, ds_error *err) {
+    static const char *const lists[] = {"size", "window", "stride", "pad", "dilation"};
+    const ds_op *op = m->ctx->op;
+    for (uint32_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const ds_attr *attr = ds_attr_find(op->attrs, op->n_attrs, lists[i]);
+        if (attr && attr->kind == DS_ATTR_LIST && attr->n_items == 0)
+            return ds_error_set(err, DS_ERR_VALUE, attr->loc, "%s: '%s' is an empty list",
+                                m->desc->name, lists[i]);
+    }
+    return DS_OK;
 }
 
 /* What the attributes say of spatial dim i, over windows of `size`. */
@@ -111,6 +118,7 @@ static ds_status check_output(const ds_match *m, uint32_t i, const window *w, ds
 }
 
 ds_status ds_ops__conv2d_sizes(ds_match *m, ds_error *err) {
+    DS_TRY(check_lists(m, err));
     for (uint32_t i = 0; i < 2; i++) {
         window w = window_of(m, i, ds_ops__size(m, names[i][1]), false);
         ds_expr size;
@@ -121,7 +129,7 @@ ds_status ds_ops__conv2d_sizes(ds_match *m, ds_error *err) {
 }
 
 ds_status ds_ops__conv2d_grad_x_sizes(ds_match *m, ds_error *err) {
-    DS_TRY(needs_items(m, "size", err));
+    DS_TRY(check_lists(m, err));
     for (uint32_t i = 0; i < 2; i++) {
         window w = window_of(m, i, ds_ops__size(m, names[i][1]), false);
         ds_ops__set_size(m, names[i][0], item(m, "size", i));
@@ -131,7 +139,7 @@ ds_status ds_ops__conv2d_grad_x_sizes(ds_match *m, ds_error *err) {
 }
 
 ds_status ds_ops__conv2d_grad_w_sizes(ds_match *m, ds_error *err) {
-    DS_TRY(needs_items(m, "window", err));
+    DS_TRY(check_lists(m, err));
     for (uint32_t i = 0; i < 2; i++) {
         window w = window_of(m, i, item(m, "window", i), false);
         ds_ops__set_size(m, names[i][1], w.size);
@@ -161,7 +169,7 @@ ds_status ds_ops__conv2d_work(const ds_op *op, const ds_env *env, const ds_shape
 }
 
 ds_status ds_ops__pool_sizes(ds_match *m, ds_error *err) {
-    DS_TRY(needs_items(m, "window", err));
+    DS_TRY(check_lists(m, err));
     for (uint32_t i = 0; i < 2; i++) {
         window w = window_of(m, i, item(m, "window", i), true);
         ds_expr size;
@@ -173,8 +181,7 @@ ds_status ds_ops__pool_sizes(ds_match *m, ds_error *err) {
 
 ds_status ds_ops__pool_grad_sizes(ds_match *m, ds_error *err) {
     bool sized = m->ctx->op->code == DS_OP_AVG_POOL_GRAD;
-    DS_TRY(needs_items(m, "window", err));
-    if (sized) DS_TRY(needs_items(m, "size", err));
+    DS_TRY(check_lists(m, err));
     for (uint32_t i = 0; i < 2; i++) {
         window w = window_of(m, i, item(m, "window", i), true);
         if (sized) ds_ops__set_size(m, names[i][0], item(m, "size", i));

@@ -128,6 +128,27 @@ Test(exec_gradients, ring_attention_forward_and_backward) {
     exec_free(&one);
 }
 
+/* Gathered keys and values: each device's queries start where its part of the sequence does. */
+Test(exec_gradients, gathered_keys_in_a_region) {
+    exec_case one, split;
+    exec_text(&one,
+              "dir 1\nfunc @f(%q: f64[2, 6, 2, 3], %k: f64[2, 6, 2, 3]) -> f64[2, 6, 2, 3] {\n"
+              "%o = attention(%q, %k, %k) {causal = true}\nreturn %o\n}\n",
+              NULL, NULL);
+    exec_text(
+        &split,
+        "dir 1\ntopology @box { device g[3] : \"V100-PCIE-16GB\" }\nmesh @m = [cp = 3] on @box\n"
+        "func @f(%q: f64[2, 6@cp, 2, 3] on @m, %k: f64[2, 6@cp, 2, 3] on @m) -> "
+        "f64[2, 6@cp, 2, 3] on @m {\n"
+        "%o = local over (cp) (%q, %k) -> f64[2, 6@cp, 2, 3] on @m {\n"
+        "%all = all_gather(%k) over cp dim 1\n"
+        "%o = attention(%q, %all, %all) {causal = true, q_start = 2 * axis_index(cp)}\n"
+        "yield %o\n}\nreturn %o\n}\nscenario { program = @f\n mesh = @m }\n",
+        NULL, NULL);
+    exec_expect_same(&one, &split, "gathered keys");
+    exec_free(&one), exec_free(&split);
+}
+
 /* ---- experts ---- */
 
 /* The choices do not move for small steps; expert 1 overflows, so a token is dropped. */

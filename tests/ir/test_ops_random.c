@@ -240,6 +240,15 @@ static void put_attrs(ds_buf *text, ds_rng *rng, const ds_op_desc *desc) {
                                         "reduction = none",
                                         "op = max",
                                         "stride = 2",
+                                        "stride = []",
+                                        "size = 8",
+                                        "size = [b, 4]",
+                                        "size = []",
+                                        "window = 2, size = 8",
+                                        "window = [], size = 8",
+                                        "window = 2, size = [-1, k]",
+                                        "q_start = b",
+                                        "k_start = -1",
                                         "pad = 1"};
     const uint32_t n = sizeof attrs / sizeof *attrs;
     if (!desc->attrs || !below(rng, 6)) return;

@@ -155,6 +155,8 @@ Test(ops_shapes, convolution) {
         "'stride' is 0, but must be at least 1");
     BAD("%x: f32[1, 3, 9, 9], %w: f32[6, 3, 3, 3]", "%y = conv2d(%x, %w) {pad = -1}", VALUE,
         "'pad' is -1");
+    BAD("%x: f32[1, 3, 9, 9], %w: f32[6, 3, 3, 3]", "%y = conv2d(%x, %w) {dilation = []}", VALUE,
+        "'dilation' is an empty list");
     BAD("%x: f32[1, 3, 9, 9]", "%y = max_pool(%x)", TYPE, "needs the attribute 'window'");
     BAD("%x: f32[1, 3, 9, 9]", "%y = max_pool(%x) {window = []}", VALUE, "empty list");
 }
