@@ -1,10 +1,11 @@
 #!/bin/sh
 # arrows.sh ROOT: holds every #include to the dependency direction of the rooms.
 #
-#   ir/base <- ir/core <- ir/ops <- ir/lang <- ir/passes, ir/exec <- sim/topo, sim/cost <- sim/* <- search <- tools
+#   ir/base <- ir/core <- ir/ops <- ir/lang <- ir/passes, ir/exec <- ir/import, sim/topo, sim/cost <- sim/* <- search <- tools
 #
 # and third-party headers to their rooms: igraph in sim/topo/*.c, SQLite and GSL numerics in
-# sim/cost/*.c (GSL also in search/*.c, its CBLAS in ir/exec/*.c), none in a header. Prints each offence, exits 1 if any.
+# sim/cost/*.c (GSL also in search/*.c, its CBLAS in ir/exec/*.c), jansson and protobuf-c in ir/import/*.c,
+# none in a header. Prints each offence, exits 1 if any.
 cd "$1" || exit 2
 
 includes() { # FOLDER PATTERN: file:line:text of the includes that match
@@ -24,6 +25,7 @@ offences=$(
     may ir/lang ir/base ir/core ir/ops ir/lang
     may ir/passes ir
     may ir/exec ir
+    may ir/import ir
     may sim/topo ir sim/topo
     may sim/cost ir sim/cost
     for folder in net coll plan engine mem report; do may "sim/$folder" ir sim; done
@@ -37,7 +39,8 @@ offences=$(
             ir/exec) includes "$folder" '<gsl/' | grep -v '<gsl/gsl_cblas\.h>' ;;
             *) includes "$folder" '<gsl/' ;;
         esac
-        includes "$folder" '<(igraph|sqlite3|gsl|jansson)' | grep -E '^[^:]*\.h:'
+        [ "$folder" = ir/import ] || includes "$folder" '<(jansson|protobuf-c|onnx)'
+        includes "$folder" '<(igraph|sqlite3|gsl|jansson|protobuf-c|onnx)' | grep -E '^[^:]*\.h:'
     done
 )
 [ -z "$offences" ] && exit 0

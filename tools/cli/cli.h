@@ -25,6 +25,7 @@
     X(exec, "run a program on real numbers; prove sharded equal to unsharded")                     \
     X(check, "verify a program and report everything that is wrong with it")                       \
     X(fmt, "print a program canonically")                                                          \
+    X(import, "models of Hugging Face (config.json) and ONNX as programs")                         \
     X(topo, "the device graph: links, routes, bisection bandwidth, Graphviz, GraphML")
 
 #define CLI_X(verb, text) int cmd_##verb(int argc, char **argv);

@@ -1,0 +1,41 @@
+/* Models of other tools as .dir text.
+ *
+ * Both importers write a whole file, canonical as `distsim fmt` prints it, that verifies. They read
+ * shapes, not weights: distsim asks how long a step takes, not what comes out.
+ *
+ * No input crashes them: what is malformed, too large or not known to distsim is an error that
+ * names the key, or the node and its op. */
+#ifndef DS_IMPORT_IMPORT_H
+#define DS_IMPORT_IMPORT_H
+
+#include "ir/core/ir.h"
+
+typedef struct ds_import_options {
+    const char *source;  /* the file's name, for the comment on top; NULL: none */
+    const char *on_file; /* import this file and run on its topology on_name: the scenario block. */
+    const char *on_name; /* NULL: no such block */
+    const ds_setting *settings; /* values for params that the written file has: --set batch=32 */
+    uint32_t n_settings;
+} ds_import_options;
+
+/* A config.json of Hugging Face transformers: gpt2, llama, mistral, qwen2, qwen3, mixtral. Appends
+ * a file that imports the model library's file for the family (scenarios/models) with the params
+ * that the config gives; its own params are batch and seq. Errors: DS_ERR_DATA (no JSON, a key that
+ * is missing or of the wrong type), DS_ERR_VALUE, DS_ERR_UNSUPPORTED (another model_type, a feature
+ * that changes shapes or costs), DS_ERR_NAME (a setting of no param). O(n). */
+ds_status ds_import_hf(const char *text, size_t n, const ds_import_options *options, ds_buf *out,
+                       ds_error *err);
+
+/* An ONNX model (ModelProto, opset 7 or newer), as one model function: inputs are arguments,
+ * initializers weights, nodes ops of the table; dims without a number are params. Results that only
+ * depend on shapes are folded, nodes that no output needs left out. Errors: DS_ERR_DATA (no
+ * ModelProto, an undefined name …), DS_ERR_LIMIT, DS_ERR_SHAPE, DS_ERR_UNSUPPORTED (a node that
+ * distsim has no op for), DS_ERR_NAME. O(n + nodes · operands). */
+ds_status ds_import_onnx(const uint8_t *bytes, size_t n, const ds_import_options *options,
+                         ds_buf *out, ds_error *err);
+
+/* Largest files read: a config is small; a protobuf message has at most 2 GiB. */
+#define DS_IMPORT_HF_MAX_BYTES   ((size_t)1 << 20)
+#define DS_IMPORT_ONNX_MAX_BYTES (((size_t)1 << 31) - 1)
+
+#endif
