@@ -185,6 +185,20 @@ static ds_status settle_update(ds_sharder *s, const ds_op *old, const ds_op *op,
     return DS_OK;
 }
 
+static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_shard_choice *choice,
+                        ds_error *err) {
+    const ds_attr *override = NULL;
+    uint8_t mesh = 0;
+    bool exact = false;
+    if (!old->n_in) {
+        choice->out[0] = ds_shard__whole(ds_value_at(s->from, old->out[0])->type->rank);
+        return DS_OK;
+    }
+    DS_TRY(ds_shard__override(s, old, s->loops, &override, &mesh, &exact, err));
+    if (override) return ds_shard__forced(s, old, override, mesh, exact, choice, err);
+    return ds_shard__choose(s, old, in, choice, err);
+}
+
 static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     ds_use *in = DS_NEW_N(&s->unit->arena, ds_use, old->n_in + 1);
     ds_shard_choice choice = {0};
@@ -231,12 +245,12 @@ typedef struct carried {
 
 typedef struct saved {
     ds_build_mark mark;
-    uint32_t n_moved, n_pending, n_path;
+    uint32_t n_moved, n_pending;
     bool backward;
 } saved;
 
 static saved save(const ds_sharder *s) {
-    return (saved){ds_build_here(&s->b), s->moved.n, s->pending.n, s->path.n, s->backward};
+    return (saved){ds_build_here(&s->b), s->moved.n, s->pending.n, s->backward};
 }
 
 static void go_back(ds_sharder *s, const saved *at) {
@@ -244,7 +258,6 @@ static void go_back(ds_sharder *s, const saved *at) {
     if (s->info.n > at->mark.n_values) s->info.n = at->mark.n_values;
     s->moved.n = at->n_moved;
     s->pending.n = at->n_pending;
-    s->path.n = at->n_path;
     s->backward = at->backward;
 }
 
@@ -365,7 +378,11 @@ static ds_status for_op(ds_sharder *s, const ds_op *old, ds_error *err) {
         DS_TRY(move_inits(s, old, carry, init, err));
         uint32_t n_moved = s->moved.n;
         open_loop(s, old, carry, init);
-        DS_TRY(walk_block(s, old->body, err));
+        const ds_path_loop inside = {ds_path_loop_name(s->from, old), DS_ANY_TURN, s->loops};
+        s->loops = &inside;
+        ds_status status = walk_block(s, old->body, err);
+        s->loops = inside.up;
+        if (status != DS_OK) return status;
         DS_TRY(ds_shard__flush(s, err));
         if (!yield || yield->code != DS_OP_YIELD)
             return ds_error_set(err, DS_ERR_UNSUPPORTED, old->loc, "a loop without a yield");
@@ -486,6 +503,8 @@ static ds_status add_arg(ds_sharder *s, ds_value old, const ds_type *given, ds_e
     int64_t zero = s->step->strategy.zero;
     DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &layout, &known.seq, err));
     if (w != UINT32_MAX) {
+        bool found = false;
+        DS_TRY(ds_shard__override_home(s, s->step->weights.at[w].name, &layout, &found, err));
         known.weight = is_weight ? w + 1 : 0;
         known.home = layout;
         if (is_weight ? zero == 3 : zero >= 1)
@@ -551,7 +570,7 @@ static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *co
     memset(&s->info, 0, sizeof s->info);
     memset(&s->moved, 0, sizeof s->moved);
     memset(&s->pending, 0, sizeof s->pending);
-    memset(&s->path, 0, sizeof s->path);
+    s->loops = NULL;
     s->backward = false;
     ds_map_init(&s->gradients);
     ds_build_func(&s->b, s->module, from->name, false);
@@ -565,7 +584,6 @@ static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *co
     free(s->info.at);
     free(s->moved.at);
     free(s->pending.at);
-    free(s->path.at);
     memcpy(&outer.meshes, &s->meshes, sizeof s->meshes); /* what both share */
     memcpy(&outer.funcs, &s->funcs, sizeof s->funcs);
     *s = outer;
@@ -603,8 +621,11 @@ static void become_program(ds_sharder *s) {
 
 static ds_status shard(ds_sharder *s, ds_error *err) {
     ds_func *func;
+    const ds_attr *ops = s->step->strategy.ops;
+    s->override_used = DS_NEW_N(&s->unit->arena, bool, ops ? ops->n_items + 1 : 1);
     DS_TRY(ds_shard__mesh(s, err));
     DS_TRY(make_func(s, s->step->func, NULL, &func, err));
+    DS_TRY(ds_shard__overrides_used(s, err));
     for (uint32_t i = 0; i < s->funcs.n; i++) ds_model_step_set_func(s->step, s->funcs.at[i].to);
     s->step->func = func;
     become_program(s);

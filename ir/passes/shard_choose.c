@@ -17,7 +17,8 @@
 typedef struct chooser {
     ds_sharder *s;
     const ds_op *op;
-    const ds_use *in;
+    const ds_use *in; /* NULL: an override says all */
+    uint8_t mesh;     /* where the op is done */
     uint32_t n_in;
     const ds_type *type[DS_MAX_OPERANDS];
     ds_layout now[DS_MAX_OPERANDS];
@@ -121,9 +122,9 @@ static bool is_legal(const chooser *c, uint32_t f, uint32_t axis) {
         if (is_inner(term_in(c, i), f)) return false;
     for (uint32_t i = 0; i < c->n_out; i++)
         if (is_inner(term_out(c, i), f)) return false;
-    int64_t parts = ds_shard__axis_size(c->s, 0, axis);
+    int64_t parts = ds_shard__axis_size(c->s, c->mesh, axis);
     for (uint32_t k = 0; k < c->n_axes[f]; k++)
-        parts *= ds_shard__axis_size(c->s, 0, c->axes[f][k]);
+        parts *= ds_shard__axis_size(c->s, c->mesh, c->axes[f][k]);
     return c->size[f] % parts == 0;
 }
 
@@ -144,10 +145,10 @@ static int wanted_dim(const chooser *c, uint32_t i, uint32_t f) {
 
 static double operand_cost(const chooser *c, uint32_t i, uint32_t f, uint32_t axis) {
     const ds_layout *now = &c->now[i];
-    double n = (double)ds_shard__axis_size(c->s, 0, axis);
+    double n = (double)ds_shard__axis_size(c->s, c->mesh, axis);
     double local = ds_shard__local_bytes(c->s, c->type[i], now);
     int want = wanted_dim(c, i, f);
-    if (now->mesh) return local;
+    if (now->mesh != c->mesh) return local;
     if ((now->sum | now->max) & (1u << axis)) {
         if (c->lazy && want < 0 && all_partial(c, axis)) return 0; /* it passes */
         return (want >= 0 ? 1 : 2) * (n - 1) / n * local;
@@ -161,13 +162,13 @@ static double operand_cost(const chooser *c, uint32_t i, uint32_t f, uint32_t ax
 static double result_cost(const chooser *c, uint32_t i, uint32_t f, uint32_t axis) {
     if (f == DS_MAX_FACTORS || !c->out_type[i] || dim_of(term_out(c, i), f) >= 0) return 0;
     if (ds_map_find(&c->s->gradients, c->op->out[i].i)) return 0; /* summed once in any case */
-    double n = (double)ds_shard__axis_size(c->s, 0, axis), bytes;
+    double n = (double)ds_shard__axis_size(c->s, c->mesh, axis), bytes;
     bytes = ds_shard__bytes(c->s, c->out_type[i]);
     const ds_rule_term *term = term_out(c, i);
     for (uint32_t d = 0; d < term->n; d++) {
         uint32_t g = outermost(&term->dims[d]);
         for (uint32_t k = 0; g < DS_MAX_FACTORS && k < c->n_axes[g]; k++)
-            bytes /= (double)ds_shard__axis_size(c->s, 0, c->axes[g][k]);
+            bytes /= (double)ds_shard__axis_size(c->s, c->mesh, c->axes[g][k]);
     }
     return 2 * (n - 1) / n * bytes;
 }
@@ -185,12 +186,14 @@ static double cost_of(const chooser *c, uint32_t f, uint32_t axis) {
 static uint32_t stationary(const chooser *c, uint32_t axis) {
     for (uint32_t i = 0; i < c->n_in; i++) {
         const ds_shard_value *info = ds_shard__value(c->s, c->in[i].value);
-        int d = info->weight ? ds_shard__dim_of(&info->home, axis) : -1;
+        bool here = info->weight && info->home.mesh == c->mesh;
+        int d = here ? ds_shard__dim_of(&info->home, axis) : -1;
         uint32_t f = d < 0 ? DS_MAX_FACTORS : outermost(&term_in(c, i)->dims[d]);
         if (is_legal(c, f, axis)) return f;
     }
     for (uint32_t i = 0; i < c->n_out; i++) {
-        int d = c->out_type[i] ? ds_shard__dim_of(&c->hint[i], axis) : -1;
+        bool here = c->out_type[i] && !c->mesh; /* hints speak of the strategy's mesh */
+        int d = here ? ds_shard__dim_of(&c->hint[i], axis) : -1;
         uint32_t f = d < 0 ? DS_MAX_FACTORS : outermost(&term_out(c, i)->dims[d]);
         if (is_legal(c, f, axis)) return f;
     }
@@ -200,7 +203,7 @@ static uint32_t stationary(const chooser *c, uint32_t axis) {
 /* A sequence-parallel sum may be scattered over the sequence. */
 static bool may_scatter(const chooser *c, uint32_t i, uint32_t d, uint32_t axis) {
     const ds_logical_axis *tp = &c->s->logical[DS_L_TP];
-    return c->s->step->strategy.sp && tp->n == 1 && tp->axis[0] == axis &&
+    return !c->mesh && c->s->step->strategy.sp && tp->n == 1 && tp->axis[0] == axis &&
            (c->now[i].sum & (1u << axis)) &&
            (ds_shard__value(c->s, c->in[i].value)->seq & (1u << d));
 }
@@ -219,7 +222,7 @@ static uint32_t cheapest(const chooser *c, uint32_t axis) {
     bool first = true;
     for (uint32_t i = 0; i < c->n_in; i++)
         for (uint32_t d = 0; d < c->now[i].rank; d++) {
-            bool here = !c->now[i].mesh && ds_shard__dim_of(&c->now[i], axis) == (int)d;
+            bool here = c->now[i].mesh == c->mesh && ds_shard__dim_of(&c->now[i], axis) == (int)d;
             if (!here && !may_scatter(c, i, d, axis)) continue;
             if (first) { /* splitting work is free where it costs as much as not to */
                 least = cost_of(c, DS_MAX_FACTORS, axis) * (1 + 1e-9) + 1e-9;
@@ -239,7 +242,7 @@ static void put_in_order(chooser *c, uint32_t f) {
     for (uint32_t i = 0; i < c->n_in; i++) {
         int d = dim_of(term_in(c, i), f);
         uint8_t order[DS_SHARD_AXES], n = 0;
-        for (uint32_t k = 0; d >= 0 && !c->now[i].mesh && k < c->now[i].n[d]; k++)
+        for (uint32_t k = 0; d >= 0 && c->now[i].mesh == c->mesh && k < c->now[i].n[d]; k++)
             if (bits & (1u << c->now[i].axis[d][k])) order[n++] = c->now[i].axis[d][k];
         if (n <= n_best) continue;
         memcpy(best, order, n);
@@ -258,9 +261,11 @@ static void put_in_order(chooser *c, uint32_t f) {
 static uint8_t passing(const chooser *c, bool max) {
     if (!c->lazy || c->n_in == 0) return 0;
     uint8_t bits = UINT8_MAX;
-    for (uint32_t i = 0; i < c->n_in; i++)
-        if (c->s->state[c->op->in[i].value.i] != DS_SHARD_ZEROS)
-            bits &= max ? c->now[i].max : c->now[i].sum;
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        if (c->s->state[c->op->in[i].value.i] == DS_SHARD_ZEROS) continue;
+        if (c->now[i].mesh != c->mesh) return 0;
+        bits &= max ? c->now[i].max : c->now[i].sum;
+    }
     if (max && c->op->code != DS_OP_RESHAPE && c->op->code != DS_OP_TRANSPOSE) return 0;
     for (uint32_t f = 0; f < c->rule.n_factors; f++) /* an axis that is used is not partial too */
         for (uint32_t k = 0; k < c->n_axes[f]; k++) bits &= (uint8_t) ~(1u << c->axes[f][k]);
@@ -269,6 +274,7 @@ static uint8_t passing(const chooser *c, bool max) {
 
 static ds_layout term_layout(const chooser *c, const ds_rule_term *term) {
     ds_layout layout = ds_shard__whole(term->n);
+    layout.mesh = c->mesh;
     for (uint32_t d = 0; d < term->n; d++) {
         uint32_t f = outermost(&term->dims[d]);
         if (f == DS_MAX_FACTORS) continue;
@@ -283,7 +289,7 @@ static uint8_t result_seq(const chooser *c, const ds_rule_term *term) {
     uint8_t seq = 0;
     for (uint32_t d = 0; d < term->n; d++) {
         uint32_t f = outermost(&term->dims[d]);
-        for (uint32_t i = 0; f < DS_MAX_FACTORS && i < c->n_in; i++) {
+        for (uint32_t i = 0; c->in && f < DS_MAX_FACTORS && i < c->n_in; i++) {
             int at = dim_of(term_in(c, i), f);
             if (at >= 0 && (ds_shard__value(c->s, c->in[i].value)->seq & (1u << at)))
                 seq |= (uint8_t)(1u << d);
@@ -295,6 +301,7 @@ static uint8_t result_seq(const chooser *c, const ds_rule_term *term) {
 static void answer(const chooser *c, ds_shard_choice *choice) {
     for (uint32_t i = 0; i < c->n_in; i++) {
         choice->in[i] = term_layout(c, term_in(c, i));
+        if (!c->in) continue;
         choice->in[i].sum = passing(c, false);
         choice->in[i].max = passing(c, true);
     }
@@ -327,7 +334,8 @@ static ds_status get_rule(chooser *c, ds_error *err) {
     const ds_type **in = DS_NEW_N(arena, const ds_type *, c->op->n_in + 1);
     ds_type **out = DS_NEW_N(arena, ds_type *, c->op->n_out + 1);
     for (uint32_t i = 0; i < c->op->n_in; i++)
-        in[i] = ds_type_unsplit(arena, ds_shard__type_of(s, &c->in[i]));
+        in[i] = ds_type_unsplit(arena, c->in ? ds_shard__type_of(s, &c->in[i])
+                                             : ds_use_type(s->unit, s->from, &c->op->in[i]));
     for (uint32_t i = 0; i < c->op->n_out; i++) {
         const ds_type *old = ds_value_at(s->from, c->op->out[i])->type;
         out[i] = old ? (ds_type *)ds_type_unsplit(arena, old) : NULL;
@@ -341,8 +349,9 @@ static ds_status look(chooser *c, ds_error *err) {
     c->n_in = c->op->n_in < DS_MAX_OPERANDS ? c->op->n_in : DS_MAX_OPERANDS;
     c->n_out = c->op->n_out < DS_MAX_OPERANDS ? c->op->n_out : DS_MAX_OPERANDS;
     for (uint32_t i = 0; i < c->n_in; i++) {
-        c->type[i] = ds_shard__type_of(s, &c->in[i]);
-        c->now[i] = ds_shard__layout(s, c->type[i]);
+        c->type[i] =
+            c->in ? ds_shard__type_of(s, &c->in[i]) : ds_use_type(s->unit, s->from, &c->op->in[i]);
+        if (c->in) c->now[i] = ds_shard__layout(s, c->type[i]);
     }
     for (uint32_t i = 0; i < c->n_out; i++) {
         const ds_value_info *info = ds_value_at(s->from, c->op->out[i]);
@@ -354,19 +363,75 @@ static ds_status look(chooser *c, ds_error *err) {
     return DS_OK;
 }
 
+/* An op whose operands all live on the mesh of an override stays there. */
+static uint8_t common_mesh(const chooser *c) {
+    for (uint32_t i = 1; i < c->n_in; i++)
+        if (c->now[i].mesh != c->now[0].mesh) return 0;
+    return c->n_in ? c->now[0].mesh : 0;
+}
+
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
                            ds_shard_choice *choice, ds_error *err) {
     chooser c = {.s = s, .op = op, .in = in, .lazy = ds_shard__is_lazy(op->code)};
     DS_TRY(look(&c, err));
     DS_TRY(get_rule(&c, err));
     find_sizes(&c);
-    for (uint32_t axis = 0; axis < s->meshes.at[0].n_axes; axis++) {
-        if (ds_shard__axis_size(s, 0, axis) == 1) continue;
+    c.mesh = common_mesh(&c);
+    for (uint32_t axis = 0; axis < s->meshes.at[c.mesh].n_axes; axis++) {
+        if (ds_shard__axis_size(s, c.mesh, axis) == 1) continue;
         uint32_t f = stationary(&c, axis);
         if (f == DS_MAX_FACTORS) f = cheapest(&c, axis);
         if (f < DS_MAX_FACTORS) c.axes[f][c.n_axes[f]++] = (uint8_t)axis;
     }
     for (uint32_t f = 0; f < c.rule.n_factors; f++) put_in_order(&c, f);
+    answer(&c, choice);
+    return DS_OK;
+}
+
+/* ---- overrides ---- */
+
+/* The axes that an item `n: x` or `n: [x, y]` gives, to factor f. */
+static ds_status force(chooser *c, const ds_attr *item, uint32_t f, ds_error *err) {
+    uint32_t n = item->kind == DS_ATTR_LIST ? item->n_items : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_attr *word = item->kind == DS_ATTR_LIST ? &item->items[i] : item;
+        ds_logical_axis axes;
+        DS_TRY(ds_shard__axes_named(c->s, c->mesh, word->word, word->loc, &axes, err));
+        for (uint32_t k = 0; k < axes.n; k++) {
+            if (!is_legal(c, f, axes.axis[k]))
+                return ds_error_set(
+                    err, DS_ERR_SHARDING, item->loc,
+                    "%s: factor %s of size %lld cannot be split over %s of size %lld",
+                    ds_op_name(c->op->code), item->name, (long long)c->size[f], word->word,
+                    (long long)ds_shard__axis_size(c->s, c->mesh, axes.axis[k]));
+            c->axes[f][c->n_axes[f]++] = axes.axis[k];
+        }
+    }
+    return DS_OK;
+}
+
+ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
+                           bool exact, ds_shard_choice *choice, ds_error *err) {
+    chooser c = {.s = s, .op = op, .mesh = mesh};
+    DS_TRY(look(&c, err));
+    DS_TRY(get_rule(&c, err));
+    find_sizes(&c);
+    for (uint32_t i = 0; i < override->n_items; i++) {
+        const ds_attr *item = &override->items[i];
+        uint32_t f = 0;
+        while (f < c.rule.n_factors && strcmp(c.rule.names[f], item->name) != 0) f++;
+        if (f < c.rule.n_factors) {
+            DS_TRY(force(&c, item, f, err));
+        } else if (exact) {
+            ds_buf text = {0};
+            ds_rule_print(&c.rule, &text);
+            ds_status status =
+                ds_error_set(err, DS_ERR_NAME, item->loc, "%s has no factor '%s'; its rule is %s",
+                             ds_op_name(op->code), item->name, text.text);
+            ds_buf_deinit(&text);
+            return status;
+        }
+    }
     answer(&c, choice);
     return DS_OK;
 }

@@ -77,6 +77,7 @@ void ds_shard__find_gradients(ds_sharder *s) {
 
 ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home) {
     ds_layout out = *home;
+    if (home->mesh) return out; /* an override says where the weight is */
     uint8_t axes[DS_SHARD_AXES];
     uint32_t n = 0;
     int64_t parts = 1;
@@ -119,23 +120,25 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
  */
 typedef struct first_step {
     ds_opcode code; /* DS_OP_INVALID: nothing is left */
-    uint8_t over;   /* bits */
+    uint8_t mesh;
+    uint8_t over; /* bits */
     uint32_t dim;
 } first_step;
 
 static first_step next_step(const ds_layout *now, const ds_layout *to) {
-    first_step step = {.code = now->sum ? DS_OP_ALL_REDUCE : DS_OP_INVALID, .over = now->sum};
+    first_step step = {
+        .code = now->sum ? DS_OP_ALL_REDUCE : DS_OP_INVALID, .mesh = now->mesh, .over = now->sum};
     for (uint32_t d = 0; d < now->rank; d++) {
         uint8_t over = 0;
         for (uint32_t i = now->n[d]; i < to->n[d]; i++) over |= (uint8_t)(1u << to->axis[d][i]);
         if (!(over & now->sum)) continue;
-        return (first_step){DS_OP_REDUCE_SCATTER, over & now->sum, d};
+        return (first_step){DS_OP_REDUCE_SCATTER, now->mesh, over & now->sum, d};
     }
     return step;
 }
 
 static bool same_step(const first_step *a, const first_step *b) {
-    return a->code == b->code && a->over == b->over && a->dim == b->dim;
+    return a->code == b->code && a->mesh == b->mesh && a->over == b->over && a->dim == b->dim;
 }
 
 static first_step step_of(const ds_sharder *s, const ds_shard_pending *p) {
@@ -148,7 +151,7 @@ static first_step step_of(const ds_sharder *s, const ds_shard_pending *p) {
 static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *first,
                         ds_error *err) {
     ds_builder *b = &s->b;
-    const ds_shard_mesh *mesh = &s->meshes.at[0];
+    const ds_shard_mesh *mesh = &s->meshes.at[step.mesh];
     ds_op *op = ds_build_op(b, step.code);
     op->over = DS_NEW_N(&s->unit->arena, const char *, mesh->n_axes);
     int d = step.code == DS_OP_REDUCE_SCATTER ? (int)step.dim : -1;

@@ -5,6 +5,7 @@
  *   shard_layout.c layouts of values: from types and back, sizes
  *   shard_move.c   from one layout to another: the collectives, and what they cost
  *   shard_choose.c which factor of an op takes which axis
+ *   shard_override.c  what the strategy says of single ops
  *   shard_grad.c   where gradients are final, how they are reduced, how ZeRO splits states
  *
  * A *logical* axis is what a model's hints name: dp, cp, tp, ep. A *physical* axis is one of the
@@ -15,6 +16,7 @@
 
 #include "ir/passes/build.h"
 #include "ir/passes/passes.h"
+#include "ir/passes/path.h"
 
 #define DS_SHARD_AXES 8u /* of one mesh */
 
@@ -98,9 +100,9 @@ typedef struct ds_sharder {
     DS_VEC(ds_shard_value) info;  /* by new value; heap */
     DS_VEC(ds_shard_moved) moved; /* heap, as the two below */
     DS_VEC(ds_shard_pending) pending;
-    ds_map gradients;           /* old values that are a weight's gradient → 1 + the weight */
+    ds_map gradients; /* old values that are a weight's gradient → 1 + the weight */
     bool backward;
-    DS_VEC(const char *) path; /* names of the open regions */
+    const ds_path_loop *loops; /* open */
 } ds_sharder;
 
 enum { DS_SHARD_NONE, DS_SHARD_MADE, DS_SHARD_ZEROS }; /* ZEROS: made where a layout is known */
@@ -112,7 +114,10 @@ ds_status ds_shard__mesh(ds_sharder *s, ds_error *err);
 /* A mesh that an override names; its number in *out. */
 ds_status ds_shard__view(ds_sharder *s, const ds_place *place, ds_loc loc, uint8_t *out,
                          ds_error *err);
-/* Physical axes of a hint's axis name; DS_L_COUNT in *logical for a physical name. */
+/* The axes of a mesh that a name stands for; on mesh 0 a logical name may be several. */
+ds_status ds_shard__axes_named(const ds_sharder *s, uint8_t mesh, const char *name, ds_loc loc,
+                               ds_logical_axis *out, ds_error *err);
+/* Physical axes of a hint's axis name. */
 ds_status ds_shard__physical(const ds_sharder *s, const char *name, ds_loc loc,
                              ds_logical_axis *out, ds_error *err);
 
@@ -166,8 +171,25 @@ typedef struct ds_shard_choice {
  * hints. Operands beyond DS_MAX_OPERANDS follow the last. */
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
                            ds_shard_choice *choice, ds_error *err);
+/* The layouts that an override gives an op, on `mesh`: axes that it does not name split nothing.
+ * `exact`: a factor that the op lacks is an error (else the op is the backward of the one meant).
+ */
+ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
+                           bool exact, ds_shard_choice *choice, ds_error *err);
 /* Do partial sums pass through this op unsummed? */
 bool ds_shard__is_lazy(ds_opcode code);
+
+/* ---- shard_override.c ---- */
+
+/* The override of strategy.ops that matches an op of `from` in `loops`, and its mesh; NULL: none.
+ * *exact: it names the op itself, not the forward op that this one is the backward of. */
+ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop *loops,
+                             const ds_attr **override, uint8_t *mesh, bool *exact, ds_error *err);
+/* The layout that overrides want for the weight of that name in `from`, if one does. */
+ds_status ds_shard__override_home(ds_sharder *s, const char *weight, ds_layout *home, bool *found,
+                                  ds_error *err);
+/* Every override matched something. */
+ds_status ds_shard__overrides_used(const ds_sharder *s, ds_error *err);
 
 /* ---- shard_grad.c ---- */
 

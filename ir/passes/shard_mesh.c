@@ -188,6 +188,31 @@ ds_status ds_shard__mesh(ds_sharder *s, ds_error *err) {
     return DS_OK;
 }
 
+/* Is the declared mesh what the strategy makes anyway? */
+static bool is_strategy_mesh(const ds_sharder *s, const ds_shard_mesh *view) {
+    const ds_shard_mesh *m = &s->meshes.at[0];
+    uint32_t k = 0;
+    for (uint32_t a = 0; a < view->n_axes; a++) {
+        if (view->axes[a].size == 1) continue;
+        if (k == m->n_axes || m->axes[k].name != view->axes[a].name ||
+            m->axes[k].size != view->axes[a].size)
+            return false;
+        k++;
+    }
+    return k == m->n_axes;
+}
+
+ds_status ds_shard__axes_named(const ds_sharder *s, uint8_t mesh, const char *name, ds_loc loc,
+                               ds_logical_axis *out, ds_error *err) {
+    if (mesh == 0) return ds_shard__physical(s, name, loc, out, err);
+    *out = (ds_logical_axis){0};
+    const ds_shard_mesh *m = &s->meshes.at[mesh];
+    for (uint32_t a = 0; a < m->n_axes; a++)
+        if (strcmp(m->axes[a].name, name) == 0 && m->axes[a].size > 1)
+            out->axis[out->n++] = (uint8_t)a;
+    return DS_OK;
+}
+
 ds_status ds_shard__view(ds_sharder *s, const ds_place *place, ds_loc loc, uint8_t *out,
                          ds_error *err) {
     *out = 0;
@@ -204,6 +229,9 @@ ds_status ds_shard__view(ds_sharder *s, const ds_place *place, ds_loc loc, uint8
     DS_TRY(ds_mesh_axis_sizes(&s->step->binding, mesh, sizes, err));
     for (uint32_t a = 0; a < mesh->n_axes; a++)
         view.axes[a] = (ds_shard_axis){mesh->axes[a].name, sizes[a]};
+    *out = 0;
+    if (is_strategy_mesh(s, &view)) return DS_OK;
+    *out = (uint8_t)s->meshes.n;
     DS_PUSH(&s->unit->arena, &s->meshes, view);
     return DS_OK;
 }
