@@ -82,6 +82,12 @@ ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
                                                     ds_pass_id pass, ds_error *err),
                                void *context, ds_error *err);
 
+/* Is the pass part of this version? */
+bool ds_pass_exists(ds_pass_id pass);
+/* Does the scenario ask for the pass? grad and optimizer only if it trains, overlap only on several
+ * devices. */
+bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass);
+
 /* Puts `func` in the place of the module's function of the same name, or adds it, and keeps the
  * module's items in order. */
 void ds_model_step_set_func(ds_model_step *step, ds_func *func);

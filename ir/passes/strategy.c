@@ -1,0 +1,180 @@
+/* The scenario's `train` and `strategy` blocks as numbers, with the defaults of LANGUAGE.md. */
+#include "ir/passes/strategy.h"
+
+#include "ir/lang/scenario.h"
+#include "ir/lang/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+static ds_status read_dtype(const ds_binding *binding, const char *name, ds_dtype *out,
+                            ds_error *err) {
+    const char *text = NULL;
+    *out = DS_DTYPE_COUNT;
+    DS_TRY(ds_scenario_text(binding, "train", name, &text, err));
+    if (!text || ds_dtype_parse(text, out)) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "train: %s = %s is no dtype", name, text);
+}
+
+/* The position of the word among `words`; n if it is none of them. */
+static uint32_t word_index(const char *text, const char *const *words, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(text, words[i]) == 0) return i;
+    return n;
+}
+
+static ds_status read_choice(const ds_binding *binding, const char *section, const char *name,
+                             const char *const *words, uint32_t n, uint32_t *out, ds_error *err) {
+    const char *text = NULL;
+    DS_TRY(ds_scenario_text(binding, section, name, &text, err));
+    if (!text) return DS_OK;
+    *out = word_index(text, words, n);
+    if (*out < n) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, ds_scenario_find(binding->unit, section, name)->loc,
+                        "%s: %s cannot be %s", section, name, text);
+}
+
+/* ---- train ---- */
+
+static bool trains(const ds_unit *unit) {
+    const ds_attr *train = ds_scenario_find(unit, "", "train");
+    if (!train) return false;
+    return train->kind != DS_ATTR_WORD || strcmp(train->word, "off") != 0;
+}
+
+ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err) {
+    static const char *const losses[] = {"none", "mse", "cross_entropy"};
+    static const char *const optimizers[] = {"none", "sgd", "momentum", "adam", "adamw"};
+    const struct {
+        const char *name;
+        double *value;
+    } reals[] = {{"lr", &out->lr},       {"momentum", &out->momentum},
+                 {"beta1", &out->beta1}, {"beta2", &out->beta2},
+                 {"eps", &out->eps},     {"weight_decay", &out->weight_decay}};
+    uint32_t loss = DS_LOSS_NONE, optimizer = DS_OPTIMIZER_NONE;
+    *out = (ds_train){.on = trains(binding->unit)};
+    DS_TRY(read_choice(binding, "train", "loss", losses, 3, &loss, err));
+    DS_TRY(read_choice(binding, "train", "optimizer", optimizers, 5, &optimizer, err));
+    out->loss = (ds_loss)loss;
+    out->optimizer = (ds_optimizer)optimizer;
+    for (uint32_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        *reals[i].value = NAN;
+        DS_TRY(ds_scenario_real(binding, "train", reals[i].name, reals[i].value, err));
+    }
+    DS_TRY(read_dtype(binding, "dtype", &out->dtype, err));
+    DS_TRY(read_dtype(binding, "master_dtype", &out->master_dtype, err));
+    DS_TRY(read_dtype(binding, "grad_dtype", &out->grad_dtype, err));
+    DS_TRY(read_dtype(binding, "state_dtype", &out->state_dtype, err));
+    return ds_scenario_bool(binding, "train", "keep_gradients", &out->keep_gradients, err);
+}
+
+/* ---- strategy ---- */
+
+static const char *const axes[] = {"pp", "dp", "cp", "tp"};
+enum { N_AXES = 4 };
+
+static ds_loc loc_of(const ds_binding *binding, const char *name) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", name);
+    return attr ? attr->loc : DS_NOWHERE;
+}
+
+/* What the strategy says; else the size that the scenario's mesh gives the axis; else 1. */
+static ds_status read_degree(const ds_binding *binding, const char *axis, int64_t *out,
+                             ds_error *err) {
+    const ds_mesh *mesh = ds_scenario_mesh(binding->unit);
+    *out = 1;
+    if (mesh && !ds_scenario_find(binding->unit, "strategy", axis)) {
+        int64_t *sizes = DS_NEW_N(&binding->unit->arena, int64_t, mesh->n_axes + 1);
+        DS_TRY(ds_mesh_axis_sizes(binding, mesh, sizes, err));
+        for (uint32_t a = 0; a < mesh->n_axes; a++)
+            if (strcmp(mesh->axes[a].name, axis) == 0) *out = sizes[a];
+    }
+    return ds_scenario_int(binding, "strategy", axis, out, err);
+}
+
+/* "dp, pp cp tp": every axis once. */
+static ds_status read_order(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    const char *text = "pp dp cp tp", *at;
+    DS_TRY(ds_scenario_text(binding, "strategy", "order", &text, err));
+    uint32_t n = 0, seen = 0;
+    for (at = text + strspn(text, " ,"); *at && n < N_AXES; at += strspn(at, " ,")) {
+        size_t length = strcspn(at, " ,");
+        const char *name = ds_intern_n(&binding->unit->strings, at, length);
+        uint32_t axis = word_index(name, axes, N_AXES);
+        if (axis < N_AXES) seen |= 1u << axis;
+        out->order[n++] = name;
+        at += length;
+    }
+    if (n == N_AXES && seen == (1u << N_AXES) - 1 && !*at) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "order"),
+                        "strategy: order = \"%s\" must name each of pp, dp, cp and tp once", text);
+}
+
+/* A generator's name, "file:PATH", or "@s". */
+static ds_status read_schedule(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", "schedule");
+    out->schedule = "1f1b";
+    if (!attr || attr->kind != DS_ATTR_PLACE)
+        return ds_scenario_text(binding, "strategy", "schedule", &out->schedule, err);
+    const char *text = ds_arena_printf(&binding->unit->arena, "@%s", attr->place.name);
+    out->schedule = ds_intern(&binding->unit->strings, text);
+    return DS_OK;
+}
+
+static ds_status read_numbers(const ds_binding *binding, ds_strategy *s, ds_error *err) {
+    DS_TRY(read_degree(binding, "dp", &s->dp, err));
+    DS_TRY(read_degree(binding, "tp", &s->tp, err));
+    DS_TRY(read_degree(binding, "pp", &s->pp, err));
+    DS_TRY(read_degree(binding, "cp", &s->cp, err));
+    s->ep = s->microbatches = s->virtual_stages = s->prefetch = 1;
+    s->zero = 0;
+    s->bucket_bytes = DS_BUCKET_BYTES;
+    s->zero_group = s->dp;
+    const struct {
+        const char *name;
+        int64_t *value;
+    } knobs[] = {{"ep", &s->ep},
+                 {"microbatches", &s->microbatches},
+                 {"virtual_stages", &s->virtual_stages},
+                 {"zero", &s->zero},
+                 {"zero_group", &s->zero_group},
+                 {"prefetch", &s->prefetch},
+                 {"bucket_size", &s->bucket_bytes}};
+    for (uint32_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
+        DS_TRY(ds_scenario_int(binding, "strategy", knobs[i].name, knobs[i].value, err));
+    return DS_OK;
+}
+
+static ds_status check(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    int64_t groups = s->dp * s->cp;
+    if (groups % s->ep != 0)
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "ep"),
+                            "ep = %lld does not divide dp * cp = %lld", (long long)s->ep,
+                            (long long)groups);
+    if (s->dp % s->zero_group != 0)
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "zero_group"),
+                            "zero_group = %lld does not divide dp = %lld", (long long)s->zero_group,
+                            (long long)s->dp);
+    if (s->zero < 0 || s->zero > 3)
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "zero"),
+                            "zero = %lld; it is one of 0, 1, 2, 3", (long long)s->zero);
+    return DS_OK;
+}
+
+ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    static const char *const cp_types[] = {"ring", "ulysses", "all_gather"};
+    uint32_t cp_type = DS_CP_RING;
+    *out = (ds_strategy){.recompute = "none"};
+    DS_TRY(read_numbers(binding, out, err));
+    DS_TRY(read_choice(binding, "strategy", "cp_type", cp_types, 3, &cp_type, err));
+    out->cp_type = (ds_cp_type)cp_type;
+    DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &out->sp, err));
+    DS_TRY(ds_scenario_text(binding, "strategy", "recompute", &out->recompute, err));
+    DS_TRY(read_schedule(binding, out, err));
+    DS_TRY(read_order(binding, out, err));
+    const ds_attr *ops = ds_scenario_find(binding->unit, "strategy", "ops");
+    out->ops = ops && ops->kind == DS_ATTR_BLOCK ? ops : NULL;
+    return check(binding, out, err);
+}

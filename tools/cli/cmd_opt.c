@@ -1,0 +1,173 @@
+/* distsim opt FILE: prints the program after passes. What mlir-opt is to MLIR. */
+#include "ir/lang/lang.h"
+#include "ir/lang/scenario.h"
+#include "ir/passes/passes.h"
+#include "tools/cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPT_PASSES = 0x400, OPT_AFTER };
+
+typedef struct arguments {
+    cli_options common;
+    const char *file, *output;
+    bool asked;      /* --passes was given */
+    uint32_t passes; /* bit i: pass i */
+    uint32_t after;  /* of --after */
+    ds_pass_id last; /* of `passes` */
+} arguments;
+
+static const struct argp_option options_table[] = {
+    {"passes", OPT_PASSES, "A,B,...", 0,
+     "Run these, in this order: lower, grad, optimizer, shard, overlap, project; default: all that "
+     "the scenario asks for",
+     0},
+    {"after", OPT_AFTER, "PASS", 0, "Print what it is after PASS too; repeatable", 0},
+    {"output", 'o', "FILE", 0, "Write there instead of stdout", 0},
+    {0}};
+
+static ds_pass_id pass_of(const char *text, size_t n, struct argp_state *state) {
+    const char *names[DS_PASS_COUNT];
+    char name[32];
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), text);
+    ds_pass_id pass = ds_pass_by_name(name);
+    if (pass < DS_PASS_COUNT) return pass;
+    for (uint32_t i = 0; i < DS_PASS_COUNT; i++) names[i] = ds_pass_name((ds_pass_id)i);
+    const char *near = ds_suggest(name, names, DS_PASS_COUNT);
+    argp_error(state, "there is no pass '%s'%s%s%s", name, near ? "; did you mean '" : "",
+               near ? near : "", near ? "'?" : "");
+    return pass;
+}
+
+/* "lower,grad": names in the order in which passes run. */
+static void read_passes(arguments *args, const char *text, struct argp_state *state) {
+    args->asked = true;
+    for (const char *at = text; *at;) {
+        size_t n = strcspn(at, ",");
+        ds_pass_id pass = pass_of(at, n, state);
+        if (pass < DS_PASS_COUNT && args->passes >> pass)
+            argp_error(state,
+                       "'%s' comes too late: the order is lower, grad, optimizer, shard, overlap, "
+                       "project, each once",
+                       ds_pass_name(pass));
+        if (pass < DS_PASS_COUNT) args->passes |= 1u << pass;
+        args->last = pass;
+        at += n + (at[n] == ',');
+    }
+    if (!args->passes) argp_error(state, "--passes needs a list such as lower,grad");
+    if (!(args->passes & 1u << DS_PASS_LOWER))
+        argp_error(state, "passes begin with lower, which makes the step that the others change");
+}
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    arguments *args = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case OPT_PASSES:
+        read_passes(args, arg, state);
+        return 0;
+    case OPT_AFTER:
+        args->after |= 1u << pass_of(arg, strlen(arg), state);
+        return 0;
+    case 'o':
+        args->output = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
+        args->file = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_usage(state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp parser = {
+    .options = options_table,
+    .parser = parse_argument,
+    .args_doc = "FILE",
+    .doc = "Print a model's program after passes, as text that parses, verifies, runs and executes "
+           "again: lower (one function, calls inlined), grad (backward pass), optimizer, shard "
+           "(mesh, shardings, communication), overlap, project (one body per rank). FILE - is "
+           "stdin.",
+    .children = children};
+
+/* ---- the passes ---- */
+
+typedef struct printer {
+    const arguments *args;
+    ds_buf text;
+    ds_pass_id last; /* that ran */
+} printer;
+
+static ds_status observe(void *context, const ds_model_step *step, ds_pass_id pass, ds_error *err) {
+    printer *p = context;
+    (void)err;
+    p->last = pass;
+    if (!(p->args->after >> pass & 1)) return DS_OK;
+    ds_buf_printf(&p->text, "// after %s\n", ds_pass_name(pass));
+    ds_print_module(step->unit->modules.at[0], &p->text);
+    ds_buf_putc(&p->text, '\n');
+    return DS_OK;
+}
+
+static ds_status run_named(const arguments *args, ds_model_step *step, printer *p, ds_error *err) {
+    for (uint32_t i = 0; i < DS_PASS_COUNT; i++) {
+        if (!(args->passes >> i & 1)) continue;
+        DS_TRY(ds_model_step_run(step, (ds_pass_id)i, err));
+        DS_TRY(observe(p, step, (ds_pass_id)i, err));
+    }
+    return DS_OK;
+}
+
+/* Everything but project, which is another view of the program. */
+static ds_status run_wanted(ds_model_step *step, printer *p, ds_error *err) {
+    return ds_model_step_run_to(step, DS_PASS_OVERLAP, observe, p, err);
+}
+
+static ds_status print(const arguments *args, const cli_source *source, ds_model_step *step,
+                       ds_error *err) {
+    printer p = {.args = args};
+    (void)source;
+    ds_status status = args->asked ? run_named(args, step, &p, err) : run_wanted(step, &p, err);
+    if (p.text.n) ds_buf_printf(&p.text, "// the result\n");
+    if (status == DS_OK) ds_print_module(step->unit->modules.at[0], &p.text);
+    if (p.text.n) { /* after an error too: what it was before */
+        ds_status written =
+            cli_write(args->output ? args->output : "-", p.text.text, p.text.n, err);
+        if (status == DS_OK) status = written;
+    }
+    ds_buf_deinit(&p.text);
+    return status;
+}
+
+static int run(const arguments *args) {
+    cli_source source;
+    ds_model_step *step = NULL;
+    ds_error err;
+    int exit_code = ds_status_exit_code(cli_open(args->file, &args->common, &source));
+    if (exit_code == 0) {
+        if (ds_model_step_new(&source.binding, &step, &err) != DS_OK)
+            exit_code = cli_fail(source.unit, &err);
+        else if (print(args, &source, step, &err) != DS_OK)
+            exit_code = cli_fail(step->unit, &err);
+    }
+    ds_model_step_free(step);
+    cli_close(&source);
+    return exit_code;
+}
+
+int cmd_opt(int argc, char **argv) {
+    arguments args = {0};
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    int exit_code = run(&args);
+    cli_options_deinit(&args.common);
+    return exit_code;
+}
