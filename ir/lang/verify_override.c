@@ -1,9 +1,8 @@
 /* Overrides of single ops: `"net/l[*]/fc1" = on @v [n: x, k: [y, z]]` in strategy { ops { … } }.
  *
  * A pattern stands for paths of ops (func/loop[index]/call/name): names in which `*` is any text
- * and
- * `?` any character, and after a name the turn of a loop, `[3]` or `[*]`. That it matches some op
- * is for the shard pass to see, which knows the paths. */
+ * and `?` any character, and after a name the turn of a loop, `[3]` or `[*]`; '.' separates as '/'
+ * does. That it matches some op is for the shard pass to see, which knows the paths. */
 #include "ir/lang/verify_internal.h"
 
 #include <ctype.h>
@@ -35,7 +34,7 @@ static const char *pattern_fault(const char *at) {
         while (*at == '[')
             if (!(at = skip_turn(at + 1))) return "brackets hold a turn, as in '[3]', or '[*]'";
         if (!*at) return NULL;
-        if (*at != '/') break;
+        if (*at != '/' && *at != '.') break; /* after a turn a dot separates too */
     }
     return !*at || *at == '/' || *at == '['
                ? "between its '/' stand names"

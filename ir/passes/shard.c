@@ -77,6 +77,26 @@ static ds_status read_use(ds_sharder *s, const ds_use *old, ds_use *out, ds_erro
     return DS_OK;
 }
 
+/* ---- going back ---- */
+
+typedef struct saved {
+    ds_build_mark mark;
+    uint32_t n_moved, n_pending;
+    bool backward;
+} saved;
+
+static saved save(const ds_sharder *s) {
+    return (saved){ds_build_here(&s->b), s->moved.n, s->pending.n, s->backward};
+}
+
+static void go_back(ds_sharder *s, const saved *at) {
+    ds_build_back(&s->b, at->mark);
+    if (s->info.n > at->mark.n_values) s->info.n = at->mark.n_values;
+    s->moved.n = at->n_moved;
+    s->pending.n = at->n_pending;
+    s->backward = at->backward;
+}
+
 /* ---- table ops ---- */
 
 /* The partial sums of a value that leaves its op are made, wherever such a value goes. */
@@ -101,8 +121,14 @@ static ds_status gather_weight(ds_sharder *s, ds_use *use, ds_error *err) {
     return ds_shard__move(s, *use, &home, use, err);
 }
 
-static ds_status operands(ds_sharder *s, const ds_op *op, ds_use *in, ds_error *err) {
+static bool is_zeros(const ds_sharder *s, const ds_use *old) {
+    return s->state[old->value.i] == DS_SHARD_ZEROS;
+}
+
+/* The operands as they lie; zeros only if they are wanted, as stand-ins. */
+static ds_status operands(ds_sharder *s, const ds_op *op, bool zeros, ds_use *in, ds_error *err) {
     for (uint32_t i = 0; i < op->n_in; i++) {
+        if (!zeros && is_zeros(s, &op->in[i])) continue;
         DS_TRY(read_use(s, &op->in[i], &in[i], err));
         if (!is_optimizer(op)) DS_TRY(gather_weight(s, &in[i], err));
         in[i] = ds_shard__is_lazy(op->code) ? in[i] : ds_shard__resolved(s, in[i]);
@@ -114,7 +140,7 @@ static ds_status move_operands(ds_sharder *s, const ds_op *op, const ds_shard_ch
                                ds_use *in, ds_error *err) {
     for (uint32_t i = 0; i < op->n_in; i++) {
         const ds_layout *to = &choice->in[i < DS_MAX_OPERANDS ? i : DS_MAX_OPERANDS - 1];
-        if (s->state[op->in[i].value.i] == DS_SHARD_ZEROS)
+        if (is_zeros(s, &op->in[i]))
             DS_TRY(make_zeros(s, op->in[i].value, to, &in[i], err));
         else
             DS_TRY(ds_shard__move(s, in[i], to, &in[i], err));
@@ -157,19 +183,19 @@ static ds_status emit(ds_sharder *s, const ds_op *old, const ds_use *in,
 }
 
 /* What is known of the operands holds for the results. */
-static ds_status know_results(ds_sharder *s, const ds_op *old, const ds_op *op,
-                              const ds_shard_choice *choice, ds_error *err) {
-    for (uint32_t i = 0; i < op->n_out; i++) {
+static ds_status know_results(ds_sharder *s, const ds_op *old, const ds_use *in,
+                              const ds_value *made, const ds_shard_choice *choice, ds_error *err) {
+    for (uint32_t i = 0; i < old->n_out; i++) {
         const ds_value_info *info = ds_value_at(s->from, old->out[i]);
-        ds_shard_value *value = ds_shard__value(s, op->out[i]);
+        ds_shard_value *value = ds_shard__value(s, made[i]);
         ds_layout hint;
         DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &hint, &value->seq, err));
         if (i < DS_MAX_OPERANDS) value->seq |= choice->seq[i];
         if (old->code != DS_OP_CAST) continue;
-        const ds_shard_value *from = ds_shard__value(s, op->in[0].value);
+        const ds_shard_value *from = ds_shard__value(s, in[0].value);
         uint32_t weight = from->weight;
         ds_layout home = from->home;
-        value = ds_shard__value(s, op->out[i]);
+        value = ds_shard__value(s, made[i]);
         value->weight = weight;
         value->home = home;
     }
@@ -177,10 +203,10 @@ static ds_status know_results(ds_sharder *s, const ds_op *old, const ds_op *op,
 }
 
 /* An updated weight lies as the weight did. */
-static ds_status settle_update(ds_sharder *s, const ds_op *old, const ds_op *op,
+static ds_status settle_update(ds_sharder *s, const ds_op *old, ds_value made,
                                const ds_layout *weight, ds_error *err) {
     ds_use moved;
-    DS_TRY(ds_shard__move(s, ds_use_of(op->out[0]), weight, &moved, err));
+    DS_TRY(ds_shard__move(s, ds_use_of(made), weight, &moved, err));
     s->to[old->out[0].i] = moved;
     return DS_OK;
 }
@@ -199,10 +225,24 @@ static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_sh
     return ds_shard__choose(s, old, in, choice, err);
 }
 
+/* What becomes several ops; *made stays NULL where the op is done as it is. */
+static ds_status rewrite(ds_sharder *s, const ds_op *old, ds_use *in, const ds_shard_choice *choice,
+                         const ds_value **made, ds_error *err) {
+    switch (old->code) {
+    case DS_OP_ATTENTION:
+    case DS_OP_ATTENTION_GRAD:
+        return ds_shard__attention(s, old, in, choice, made, err);
+    case DS_OP_CROSS_ENTROPY:
+        return ds_shard__loss(s, old, in, choice, made, err);
+    default:
+        return DS_OK;
+    }
+}
+
 static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     ds_use *in = DS_NEW_N(&s->unit->arena, ds_use, old->n_in + 1);
     ds_shard_choice choice = {0};
-    ds_op *op;
+    const ds_value *made = NULL;
     if (!s->backward && (ds_op_desc_of(old->code)->flags & DS_OPF_BACKWARD)) {
         s->backward = true;
         s->moved.n = 0;
@@ -211,27 +251,30 @@ static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
         s->state[old->out[0].i] = DS_SHARD_ZEROS;
         return DS_OK;
     }
-    /* Zeros stand in for themselves while layouts are chosen. */
-    ds_build_mark mark = ds_build_here(&s->b);
     bool zeros = false;
-    for (uint32_t i = 0; i < old->n_in; i++)
-        zeros = zeros || s->state[old->in[i].value.i] == DS_SHARD_ZEROS;
-    DS_TRY(operands(s, old, in, err));
+    for (uint32_t i = 0; i < old->n_in; i++) {
+        zeros = zeros || is_zeros(s, &old->in[i]);
+        if (is_pending(s, old->in[i].value)) DS_TRY(ds_shard__flush(s, err));
+    }
+    saved before = save(s);
+    DS_TRY(operands(s, old, true, in, err));
     ds_layout first = old->n_in ? layout_of(s, in[0]) : ds_shard__whole(0);
-    if (old->n_in)
-        DS_TRY(ds_shard__choose(s, old, in, &choice, err));
-    else
-        choice.out[0] = ds_shard__whole(ds_value_at(s->from, old->out[0])->type->rank);
-    if (zeros) ds_build_back(&s->b, mark);
+    DS_TRY(choose(s, old, in, &choice, err));
+    if (zeros) { /* they stood in while layouts were chosen */
+        go_back(s, &before);
+        DS_TRY(operands(s, old, false, in, err));
+    }
     DS_TRY(move_operands(s, old, &choice, in, err));
     DS_TRY(emit(s, old, in, &choice, &op, err));
-    DS_TRY(know_results(s, old, op, &choice, err));
-    for (uint32_t i = 0; i < old->n_out; i++) {
-        define(s, old->out[i], op->out[i]);
-        if (ds_map_find(&s->gradients, old->out[i].i))
-            DS_TRY(ds_shard__gradient(s, old->out[i], op->out[i], err));
-    }
-    return is_optimizer(old) ? settle_update(s, old, op, &first, err) : DS_OK;
+    made = op->out;
+}
+DS_TRY(know_results(s, old, in, made, &choice, err));
+for (uint32_t i = 0; i < old->n_out; i++) {
+    define(s, old->out[i], made[i]);
+    if (ds_map_find(&s->gradients, old->out[i].i))
+        DS_TRY(ds_shard__gradient(s, old->out[i], made[i], err));
+}
+return is_optimizer(old) ? settle_update(s, old, made[0], &first, err) : DS_OK;
 }
 
 /* ---- loops ---- */
@@ -243,31 +286,13 @@ typedef struct carried {
     uint8_t seq;
 } carried;
 
-typedef struct saved {
-    ds_build_mark mark;
-    uint32_t n_moved, n_pending;
-    bool backward;
-} saved;
-
-static saved save(const ds_sharder *s) {
-    return (saved){ds_build_here(&s->b), s->moved.n, s->pending.n, s->backward};
-}
-
-static void go_back(ds_sharder *s, const saved *at) {
-    ds_build_back(&s->b, at->mark);
-    if (s->info.n > at->mark.n_values) s->info.n = at->mark.n_values;
-    s->moved.n = at->n_moved;
-    s->pending.n = at->n_pending;
-    s->backward = at->backward;
-}
-
 static ds_status first_layouts(ds_sharder *s, const ds_op *loop, carried *carry, ds_error *err) {
     for (uint32_t i = 0; i < loop->n_in; i++) {
         ds_use init;
         ds_layout hint;
         const ds_value_info *arg = ds_value_at(s->from, loop->args[i]);
         DS_TRY(ds_shard__hint(s, arg->type, arg->name, arg->loc, &hint, &carry[i].seq, err));
-        carry[i].zeros = s->state[loop->in[i].value.i] == DS_SHARD_ZEROS;
+        carry[i].zeros = is_zeros(s, &loop->in[i]);
         if (carry[i].zeros) continue;
         DS_TRY(read_use(s, &loop->in[i], &init, err));
         DS_TRY(resolve(s, init, &init, err));
@@ -324,7 +349,7 @@ static ds_status settle(ds_sharder *s, const ds_op *yield, carried *carry, uint3
     *again = false;
     for (uint32_t i = 0; i < n; i++) {
         ds_use next;
-        bool zeros = s->state[yield->in[i].value.i] == DS_SHARD_ZEROS;
+        bool zeros = is_zeros(s, &yield->in[i]);
         DS_TRY(read_use(s, &yield->in[i], &next, err));
         next = ds_shard__resolved(s, next);
         const ds_type *type = ds_shard__type_of(s, &next);
@@ -624,6 +649,10 @@ static ds_status shard(ds_sharder *s, ds_error *err) {
     const ds_attr *ops = s->step->strategy.ops;
     s->override_used = DS_NEW_N(&s->unit->arena, bool, ops ? ops->n_items + 1 : 1);
     DS_TRY(ds_shard__mesh(s, err));
+    for (uint32_t i = 0; ops && i < ops->n_items; i++) { /* how many meshes there are is known */
+        uint8_t mesh;
+        DS_TRY(ds_shard__view(s, &ops->items[i].place, ops->items[i].loc, &mesh, err));
+    }
     DS_TRY(make_func(s, s->step->func, NULL, &func, err));
     DS_TRY(ds_shard__overrides_used(s, err));
     for (uint32_t i = 0; i < s->funcs.n; i++) ds_model_step_set_func(s->step, s->funcs.at[i].to);

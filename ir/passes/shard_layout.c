@@ -109,7 +109,8 @@ ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layou
         ds_reduction how = layout->max & (1u << a) ? DS_RED_MAX : DS_RED_SUM;
         type->partials[type->n_partials++] = (ds_partial){mesh->axes[a].name, how};
     }
-    if (layout->mesh) type->on = (ds_place){.kind = DS_PLACE_MESH, .name = mesh->name};
+    if (s->meshes.n > 1) /* with one mesh it goes without saying */
+        type->on = (ds_place){.kind = DS_PLACE_MESH, .name = mesh->name};
     return type;
 }
 

@@ -212,11 +212,6 @@ static ds_status emit(ds_sharder *s, ds_use from, const step *st, ds_use *out, d
         op->dim = ds_expr_int(exprs, st->dim);
     if (st->code == DS_OP_ALL_TO_ALL) op->dim_to = ds_expr_int(exprs, st->dim_to);
     const ds_type *written = st->code == DS_OP_RESHARD ? ds_shard__type(s, type, &st->after) : NULL;
-    if (st->code == DS_OP_RESHARD && st->after.mesh != now.mesh) {
-        op->to = DS_NEW(&s->unit->arena, ds_place);
-        *op->to = (ds_place){.kind = DS_PLACE_MESH, .name = s->meshes.at[st->after.mesh].name};
-        op->n_to = 1;
-    }
     const char *base = ds_value_at(b->func, from.value)->name;
     ds_build_out(b, op, ds_arena_printf(&s->unit->arena, "%s.%s", base, suffix_of(st->code)),
                  written);
