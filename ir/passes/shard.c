@@ -264,17 +264,20 @@ static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
         go_back(s, &before);
         DS_TRY(operands(s, old, false, in, err));
     }
-    DS_TRY(move_operands(s, old, &choice, in, err));
-    DS_TRY(emit(s, old, in, &choice, &op, err));
-    made = op->out;
-}
-DS_TRY(know_results(s, old, in, made, &choice, err));
-for (uint32_t i = 0; i < old->n_out; i++) {
-    define(s, old->out[i], made[i]);
-    if (ds_map_find(&s->gradients, old->out[i].i))
-        DS_TRY(ds_shard__gradient(s, old->out[i], made[i], err));
-}
-return is_optimizer(old) ? settle_update(s, old, made[0], &first, err) : DS_OK;
+    if (!zeros) DS_TRY(rewrite(s, old, in, &choice, &made, err));
+    if (!made) {
+        ds_op *op;
+        DS_TRY(move_operands(s, old, &choice, in, err));
+        DS_TRY(emit(s, old, in, &choice, &op, err));
+        made = op->out;
+    }
+    DS_TRY(know_results(s, old, in, made, &choice, err));
+    for (uint32_t i = 0; i < old->n_out; i++) {
+        define(s, old->out[i], made[i]);
+        if (ds_map_find(&s->gradients, old->out[i].i))
+            DS_TRY(ds_shard__gradient(s, old->out[i], made[i], err));
+    }
+    return is_optimizer(old) ? settle_update(s, old, made[0], &first, err) : DS_OK;
 }
 
 /* ---- loops ---- */

@@ -6,6 +6,8 @@
  *   shard_move.c   from one layout to another: the collectives, and what they cost
  *   shard_choose.c which factor of an op takes which axis
  *   shard_override.c  what the strategy says of single ops
+ *   shard_attention.c  attention over a split sequence: ring, all_to_all
+ *   shard_loss.c   the loss of logits whose vocabulary is split
  *   shard_grad.c   where gradients are final, how they are reduced, how ZeRO splits states
  *
  * A *logical* axis is what a model's hints name: dp, cp, tp, ep. A *physical* axis is one of the
@@ -190,6 +192,16 @@ ds_status ds_shard__override_home(ds_sharder *s, const char *weight, ds_layout *
                                   ds_error *err);
 /* Every override matched something. */
 ds_status ds_shard__overrides_used(const ds_sharder *s, ds_error *err);
+
+/* ---- shard_attention.c, shard_loss.c ---- */
+
+/* Attention, or its gradient, over a sequence that is split, and the loss of logits whose
+ * vocabulary is: *made gets the values of the results. It stays NULL where the op is done as it is,
+ * with `choice`. Errors: DS_ERR_VALUE for heads that cp_type = ulysses cannot split. */
+ds_status ds_shard__attention(ds_sharder *s, const ds_op *old, ds_use *in,
+                              const ds_shard_choice *choice, const ds_value **made, ds_error *err);
+ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
+                         const ds_shard_choice *choice, const ds_value **made, ds_error *err);
 
 /* ---- shard_grad.c ---- */
 
