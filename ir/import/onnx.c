@@ -286,6 +286,7 @@ static ds_status translate(ds_onnx *g, const Onnx__NodeProto *node, ds_error *er
     DS_TRY(check_node(rule, node, err));
     g->node = node;
     g->note = NULL;
+    g->first_value = g->b.func->values.n;
     g->n_in = (uint32_t)node->n_input;
     g->in = DS_NEW_N(&g->unit->arena, ds_onnx_name *, g->n_in + 1);
     for (uint32_t k = 0; k < g->n_in; k++)
@@ -432,5 +433,6 @@ ds_status ds_import_onnx(const uint8_t *bytes, size_t n, const ds_import_options
     free(g.params.at);
     ds_unit_free(g.unit);
     ds_onnx__free(model);
+    if (status != DS_OK && err) err->loc = DS_NOWHERE; /* it may point into the unit */
     return status;
 }

@@ -55,7 +55,8 @@ typedef struct ds_onnx {
     const Onnx__NodeProto *node; /* the one being translated */
     ds_onnx_name **in;           /* its inputs; NULL where one is left out */
     uint32_t n_in;
-    const char *note; /* a comment for the node's next op, or NULL */
+    uint32_t first_value; /* values from here on are the node's */
+    const char *note;     /* a comment for the node's next op, or NULL */
 } ds_onnx;
 
 /* The entry of a name, made if it is new: only while the graph is read. */

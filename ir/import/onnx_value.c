@@ -383,10 +383,25 @@ static const char *output_name(ds_onnx *g, uint32_t i) {
     return name ? value_name(g, name->name) : "v";
 }
 
+/* Sizes that are numbers are at least 1; others are looked at when params are bound. */
+static ds_status check_sizes(ds_onnx *g, const ds_op *op, ds_use use, ds_error *err) {
+    const ds_type *type = ds_onnx__type(g, &use);
+    int64_t size;
+    for (uint32_t d = 0; d < type->rank; d++)
+        if (ds_expr_is_int(g->exprs, type->dims[d].size, &size) && size < 1)
+            return ds_error_set(err, DS_ERR_SHAPE, DS_NOWHERE, "dim %u of what %s gives is %lld", d,
+                                ds_op_name(op->code), (long long)size);
+    return DS_OK;
+}
+
+/* A node may be several ops: y.pad, y.conv2d, and the last one becomes y by ds_onnx__out. */
 ds_status ds_onnx__put(ds_onnx *g, ds_op *op, ds_use *out, ds_error *err) {
-    *out = ds_use_of(ds_build_out(&g->b, op, output_name(g, 0), NULL));
+    const char *name =
+        ds_arena_printf(&g->unit->arena, "%s.%s", output_name(g, 0), ds_op_name(op->code));
+    *out = ds_use_of(ds_build_out(&g->b, op, name, NULL));
     add_note(g, op);
-    return ds_build_put(&g->b, op, err);
+    DS_TRY(ds_build_put(&g->b, op, err));
+    return check_sizes(g, op, *out, err);
 }
 
 void ds_onnx__out(ds_onnx *g, uint32_t i, ds_use value) {
@@ -394,6 +409,10 @@ void ds_onnx__out(ds_onnx *g, uint32_t i, ds_use value) {
     if (!name) return;
     name->has_value = true;
     name->value = value.value;
+    ds_value_info *info = ds_value_at(g->b.func, value.value);
+    bool made_here =
+        value.value.i >= g->first_value && info->def && info->def->code != DS_OP_WEIGHT;
+    if (made_here && name->is_needed) info->name = ds_build_name(&g->b, output_name(g, i));
 }
 
 void ds_onnx__out_items(ds_onnx *g, uint32_t i, const ds_expr *items, uint32_t n, uint32_t rank) {
