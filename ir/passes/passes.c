@@ -14,9 +14,12 @@ typedef struct pass {
 
 /* lower makes the step (ds_model_step_new). */
 static const pass passes[DS_PASS_COUNT] = {
-    [DS_PASS_LOWER] = {"lower", NULL},         [DS_PASS_GRAD] = {"grad", NULL},
-    [DS_PASS_OPTIMIZER] = {"optimizer", NULL}, [DS_PASS_SHARD] = {"shard", NULL},
-    [DS_PASS_OVERLAP] = {"overlap", NULL},     [DS_PASS_PROJECT] = {"project", NULL},
+    [DS_PASS_LOWER] = {"lower", NULL},
+    [DS_PASS_GRAD] = {"grad", ds_pass_grad},
+    [DS_PASS_OPTIMIZER] = {"optimizer", ds_pass_optimizer},
+    [DS_PASS_SHARD] = {"shard", ds_pass_shard},
+    [DS_PASS_OVERLAP] = {"overlap", NULL},
+    [DS_PASS_PROJECT] = {"project", NULL},
 };
 
 const char *ds_pass_name(ds_pass_id pass_id) {
@@ -44,6 +47,7 @@ static const ds_diag *first_error(const ds_diags *diags) {
 ds_status ds_step__verify(ds_model_step *step, const char *after, ds_status code, ds_error *err) {
     ds_diags diags;
     ds_diags_init(&diags);
+    ds_clone_order_items(step->unit->modules.at[0]);
     ds_status status = ds_verify(step->unit, &diags);
     if (status == DS_OK) {
         status = ds_bind(step->unit, NULL, 0, &step->binding, err);
@@ -87,7 +91,7 @@ bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass_id) {
     case DS_PASS_OPTIMIZER:
         return step->train.on && step->train.optimizer != DS_OPTIMIZER_NONE;
     case DS_PASS_OVERLAP:
-        return world > 1;
+        return world > 1 && ds_pass_exists(pass_id);
     default:
         return true;
     }
