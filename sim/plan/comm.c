@@ -255,8 +255,12 @@ static ds_status member_bytes(ds_builder *b, const ds_site *site, const ds_typed
         const ds_placement *p = ds_plan__placement(b, places[i]);
         uint32_t pos = ds_plan__position(p, device);
         int64_t bytes = 0;
+        ds_plan__enter(site->region, p, pos == DS_NONE ? 0 : pos);
+        ds_status status = DS_OK;
         if (pos != DS_NONE)
-            DS_TRY(ds_plan__local_bytes(b, types[i], p, pos, site->op->loc, &bytes, err));
+            status = ds_plan__local_bytes(b, types[i], p, pos, site->op->loc, &bytes, err);
+        ds_plan__enter(site->region, NULL, 0);
+        DS_TRY(status);
         if (each) each[i] = bytes;
         if (!ds_add_i64(*total, bytes, total))
             return ds_error_set(err, DS_ERR_OVERFLOW, site->op->loc, "more than 2^63 bytes");

@@ -38,6 +38,7 @@ typedef struct ds_builder {
     ds_map record_index;    /* hash → id */
     DS_VEC(ds_context *) contexts;
     DS_VEC(ds_join) joins;
+    DS_VEC(uint32_t) reads; /* heap: what the op in hand reads (values.c) */
     uint32_t *rank_devices; /* per-rank programs: the device of rank i */
     uint32_t n_rank_devices;
 } ds_builder;
@@ -68,6 +69,14 @@ typedef struct ds_typed {
     const ds_index *indices;
 } ds_typed;
 
+/* An open `local` region: its axis_index are among the indices in scope, at 0 unless a device is
+ * looked at (ds_plan__enter). */
+typedef struct ds_region {
+    ds_index *own; /* one an axis */
+    uint32_t n;
+    const struct ds_region *up;
+} ds_region;
+
 /* An op about to be lowered: its context, operands, results, and the indices in scope. */
 typedef struct ds_site {
     const ds_context *ctx;
@@ -75,6 +84,7 @@ typedef struct ds_site {
     const ds_index *indices;
     const ds_typed *in;
     const ds_typed *out;
+    const ds_region *region; /* innermost; NULL outside of all */
     uint32_t rank_device; /* per-rank programs: the device of this body; else DS_NONE */
 } ds_site;
 
@@ -92,10 +102,13 @@ ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_
                             ds_category *out, ds_error *err);
 /* Sets record->devices (ascending copy of `devices`) and allocates variant_of. */
 void ds_plan__set_devices(ds_builder *b, ds_record *record, const uint32_t *devices, uint32_t n);
-/* The place of a member device in record->devices. O(log n). */
+/* The place of a device in record->devices, DS_NONE if it is no member. O(log n). */
 uint32_t ds_plan__member(const ds_record *record, uint32_t device);
 
 /* shape.c: local shapes */
+
+/* Sets axis_index of all open regions to the coordinates of a position; back to 0 with p NULL. */
+void ds_plan__enter(const ds_region *region, const ds_placement *p, uint32_t pos);
 ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
                                ds_loc loc, ds_shape *out, ds_error *err);
 ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
@@ -116,6 +129,10 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
                               ds_group *group, ds_error *err);
 
 /* walk.c, classes.c, expand.c */
+
+/* How many instances (inputs, loop turns) a plan may have, and the refusal of more. */
+uint32_t ds_plan__limit(const ds_builder *b);
+ds_status ds_plan__too_large(const ds_builder *b, ds_loc loc, ds_error *err);
 ds_status ds_plan__walk(ds_builder *b, ds_error *err);
 void ds_plan__classes(ds_builder *b);
 ds_status ds_plan__expand(ds_builder *b, ds_error *err);

@@ -2,6 +2,8 @@
  * distinct site; a loop body whose types do not mention the index is one site. */
 #include "sim/plan/internal.h"
 
+#include "ir/base/units.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,7 +144,7 @@ static int by_device(const void *a, const void *b) {
 uint32_t ds_plan__member(const ds_record *record, uint32_t device) {
     const uint32_t *at =
         bsearch(&device, record->devices, record->n_devices, sizeof device, by_device);
-    return (uint32_t)(at - record->devices);
+    return at ? (uint32_t)(at - record->devices) : DS_NONE;
 }
 
 void ds_plan__set_devices(ds_builder *b, ds_record *record, const uint32_t *devices, uint32_t n) {
@@ -165,6 +167,29 @@ static bool any_uneven(const ds_site *site) {
     return false;
 }
 
+static bool stacks(const ds_op *op) {
+    for (uint32_t i = 0; i < op->n_in; i++)
+        for (uint32_t k = 0; k < op->in[i].n_index; k++)
+            if (op->in[i].index_hi && DS_HAS_EXPR(op->in[i].index_hi[k])) return true;
+    return false;
+}
+
+/* Stacking a range makes a copy, also for an op that else is a view: bytes read and written. */
+static ds_status work_of(const ds_op *op, const ds_env *env, const ds_shape *in,
+                         const ds_shape *out, ds_work *work, ds_error *err) {
+    DS_TRY(ds_op_work(op, env, in, out, work, err));
+    if (work->kind != DS_WORK_NONE || !stacks(op)) return DS_OK;
+    int64_t bytes;
+    *work = (ds_work){.kind = DS_WORK_MEMORY, .dtype = in[0].dtype, .tokens = 1, .width = 1};
+    for (uint32_t i = 0; i < op->n_in + op->n_out; i++) {
+        int64_t *sum = i < op->n_in ? &work->bytes_read : &work->bytes_written;
+        DS_TRY(ds_shape_bytes(i < op->n_in ? &in[i] : &out[i - op->n_in], &bytes, err));
+        if (!ds_add_i64(*sum, bytes, sum))
+            return ds_error_set(err, DS_ERR_OVERFLOW, op->loc, "more than 2^63 bytes");
+    }
+    return DS_OK;
+}
+
 /* Shapes, work and cost on the device at `pos` of the placement. */
 static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_placement *p,
                               uint32_t pos, const ds_attr *given, ds_variant *v, ds_error *err) {
@@ -180,7 +205,7 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
     }
     ds_env env = ds_binding_env(b->binding, site->indices);
     if (op->code >= DS_OP_FIRST_TABLE_OP) {
-        ds_status status = ds_op_work(op, &env, in, out, &v->work, err);
+        ds_status status = work_of(op, &env, in, out, &v->work, err);
         if (status != DS_OK) {
             if (err && !err->loc.line) err->loc = op->loc;
             return status;
@@ -204,8 +229,9 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
     const ds_placement *p = ds_plan__placement(b, place);
     r->kind = DS_REC_COMPUTE;
     ds_plan__set_devices(b, r, p->devices, p->n_devices);
-    bool uneven = any_uneven(site);
-    /* Even shards: one variant a (hardware kind, profile); uneven ones: one a device. */
+    bool each = any_uneven(site) || (site->region && varies(&b->unit->exprs, site));
+    /* Even shards: one variant a (hardware kind, profile); uneven ones, and what may depend on the
+     * coordinates in a local region: one a device. */
     ds_map known;
     ds_map_init(&known);
     DS_VEC(ds_variant) variants = {0};
@@ -213,12 +239,14 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
     for (uint32_t pos = 0; pos < p->n_devices && status == DS_OK; pos++) {
         uint32_t device = p->devices[pos];
         uint64_t key =
-            uneven ? pos : (uint64_t)b->plan->kind_of[device] << 32 | b->plan->profile_of[device];
+            each ? pos : (uint64_t)b->plan->kind_of[device] << 32 | b->plan->profile_of[device];
         uint64_t *found = ds_map_find(&known, key);
         uint32_t v = found ? (uint32_t)*found : variants.n;
         if (!found) {
             ds_variant fresh = {0};
+            ds_plan__enter(site->region, p, pos);
             status = make_variant(b, site, p, pos, given, &fresh, err);
+            ds_plan__enter(site->region, NULL, 0);
             DS_PUSH(&b->plan->arena, &variants, fresh);
             ds_map_put(&known, key, v);
         }

@@ -138,6 +138,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
     ds_map_deinit(&b.placement_index);
     ds_map_deinit(&b.mesh_index);
     ds_map_deinit(&b.record_index);
+    free(b.reads.at);
     if (status != DS_OK) {
         ds_plan_free(plan);
         plan = NULL;

@@ -119,12 +119,13 @@ typedef struct ds_scope {
     int64_t index;       /* FOR: the iteration */
 } ds_scope;
 
-/* One execution of one record. Operands and results are value instances. Operands beyond those of
- * the op are not read but waited for (`after`). */
+/* One execution of one record. Operands and results are value instances; an operand of the text
+ * that is a range of a family is several. */
 typedef struct ds_inst {
     uint32_t record;
     uint32_t scope;
     uint32_t first_operand; /* into plan->operands; ends where the next instance begins */
+    uint32_t n_reads;       /* of the operands; the others are only waited for (`after`) */
     uint32_t first_value;   /* results are first_value … + n_out */
     uint32_t first_task;    /* tasks of its classes, in record->classes order; DS_NONE: no task */
 } ds_inst;
@@ -134,8 +135,8 @@ typedef struct ds_vinst {
     uint32_t inst;
     uint16_t result;
     bool is_output; /* lives to the end */
-    bool is_state;  /* overwritten in place by an optimizer op: reuses operand `alias` */
-    uint32_t alias; /* DS_NONE, or the value whose buffer an optimizer result takes */
+    bool is_state;  /* overwrites `alias` whoever reads that: an optimizer's result */
+    uint32_t alias; /* the value whose buffer it takes (or may take: `inplace`); DS_NONE: none */
     const char *name;
 } ds_vinst;
 
@@ -235,11 +236,8 @@ static inline uint32_t ds_plan_n_operands(const ds_plan *plan, uint32_t inst) {
         inst + 1 < plan->insts.n ? plan->insts.at[inst + 1].first_operand : plan->operands.n;
     return end - plan->insts.at[inst].first_operand;
 }
-/* Operands that are read; the rest of ds_plan_n_operands are only waited for. */
 static inline uint32_t ds_plan_n_reads(const ds_plan *plan, uint32_t inst) {
-    uint32_t n = ds_plan_n_operands(plan, inst);
-    const ds_op *op = plan->records.at[plan->insts.at[inst].record]->op;
-    return op && op->n_in < n ? op->n_in : n;
+    return plan->insts.at[inst].n_reads;
 }
 /* Position of a class in record->classes, DS_NONE if it has no part. O(log classes). */
 uint32_t ds_record_class_pos(const ds_record *record, uint32_t cls);

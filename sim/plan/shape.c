@@ -31,6 +31,12 @@ static int64_t coordinate(const ds_placement *p, const char *axis, uint32_t pos)
     return 0;
 }
 
+void ds_plan__enter(const ds_region *region, const ds_placement *p, uint32_t pos) {
+    for (; region; region = region->up)
+        for (uint32_t i = 0; i < region->n; i++)
+            region->own[i].value = p ? coordinate(p, region->own[i].name, pos) : 0;
+}
+
 static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placement *p,
                            uint32_t pos, ds_loc loc, int64_t *out, ds_error *err) {
     int64_t size;

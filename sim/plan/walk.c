@@ -1,28 +1,19 @@
 /* Follows the program once in issue order and writes down its instances.
  *
  * A frame is one function activation: a slot per SSA value, holding the value instance it has now
- * (a loop body overwrites its slots each iteration), or a family of them. Views and collectives
- * over one device leave no instance: their results are their operands. `after` is a view that is
- * there only once others are: whatever reads it depends on the others too, without reading them. */
-#include "sim/plan/internal.h"
+ * (a loop body overwrites its slots each iteration), or a family of them (values.c). Views and
+ * collectives over one device leave no instance: their results are their operands. `after` is a
+ * view that is there only once others are: whatever reads it depends on the others too, without
+ * reading them. */
+#include "sim/plan/values.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct family {
-    uint32_t *at; /* value instances, row-major over the binders */
-    int64_t lo[4], n[4];
-    uint32_t n_dims;
-} family;
-
-typedef struct slot {
-    uint32_t value; /* DS_NONE: not set, or a family */
-    const family *fam;
-} slot;
-
 typedef struct frame {
     const ds_context *ctx;
-    slot *slots;
+    ds_slot *slots;
+    const ds_region *region; /* innermost */
     uint32_t scope;
     uint32_t rank_device;
     uint32_t depth;
@@ -31,19 +22,19 @@ typedef struct frame {
 #define MAX_CALL_DEPTH 64
 
 static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_index *indices,
-                       slot *out, uint32_t n_out, ds_error *err);
+                       ds_slot *out, uint32_t n_out, ds_error *err);
 
 /* ---- instances ---- */
 
-static uint32_t limit(const ds_builder *b) {
+uint32_t ds_plan__limit(const ds_builder *b) {
     return b->options->max_instances ? b->options->max_instances : DS_PLAN_MAX_INSTANCES;
 }
 
-static ds_status too_large(const ds_builder *b, ds_loc loc, ds_error *err) {
+ds_status ds_plan__too_large(const ds_builder *b, ds_loc loc, ds_error *err) {
     return ds_error_set(err, DS_ERR_LIMIT, loc,
                         "the unrolled program has more than %u op instances, inputs or loop turns; "
                         "--max-instances sets another limit",
-                        limit(b));
+                        ds_plan__limit(b));
 }
 
 static uint32_t add_inst(ds_builder *b, uint32_t record, uint32_t scope, uint32_t n_out) {
@@ -65,7 +56,7 @@ static uint32_t add_inst(ds_builder *b, uint32_t record, uint32_t scope, uint32_
 static ds_status add_scope(ds_builder *b, uint32_t up, const ds_op *op, const ds_func *func,
                            int64_t index, uint32_t *out, ds_error *err) {
     *out = b->plan->scopes.n;
-    if (*out >= limit(b)) return too_large(b, op ? op->loc : func->loc, err);
+    if (*out >= ds_plan__limit(b)) return ds_plan__too_large(b, op ? op->loc : func->loc, err);
     DS_HPUSH(&b->plan->scopes, ((ds_scope){up, op, func, index}));
     return DS_OK;
 }
@@ -83,152 +74,20 @@ static ds_status add_input(ds_builder *b, frame *f, const ds_value_info *value,
     return DS_OK;
 }
 
-/* ---- views that wait ---- */
-
-/* In a slot or family, this bit says that the number is not a value instance but what `after` gave:
- * one of b->joins. */
-#define JOIN 0x80000000u
-
-static const ds_join *join_of(const ds_builder *b, uint32_t value) {
-    return value != DS_NONE && (value & JOIN) ? &b->joins.at[value & ~JOIN] : NULL;
-}
-
-static uint32_t instance_of(const ds_builder *b, uint32_t value) {
-    const ds_join *join = join_of(b, value);
-    return join ? join->value : value;
-}
-
-static uint32_t n_waits_of(const ds_builder *b, const uint32_t *operands, uint32_t n) {
-    uint32_t waits = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const ds_join *join = join_of(b, operands[i]);
-        if (join) waits += join->n_waits;
-    }
-    return waits;
-}
-
-/* operands[0] once the others are there, and what any of them waits for. */
-static uint32_t add_join(ds_builder *b, const uint32_t *operands, uint32_t n) {
-    ds_join fresh = {.value = instance_of(b, operands[0])};
-    fresh.waits = DS_NEW_N(&b->plan->arena, uint32_t, n_waits_of(b, operands, n) + n);
-    for (uint32_t i = 0; i < n; i++) {
-        const ds_join *join = join_of(b, operands[i]);
-        for (uint32_t k = 0; join && k < join->n_waits; k++)
-            fresh.waits[fresh.n_waits++] = join->waits[k];
-        if (i) fresh.waits[fresh.n_waits++] = instance_of(b, operands[i]);
-    }
-    DS_PUSH(&b->plan->arena, &b->joins, fresh);
-    return (b->joins.n - 1) | JOIN;
-}
-
-/* An instance's operands, then what they wait for. */
-static void push_operands(ds_builder *b, const uint32_t *operands, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) DS_HPUSH(&b->plan->operands, instance_of(b, operands[i]));
-    for (uint32_t i = 0; i < n; i++) {
-        const ds_join *join = join_of(b, operands[i]);
-        for (uint32_t k = 0; join && k < join->n_waits; k++)
-            DS_HPUSH(&b->plan->operands, join->waits[k]);
-    }
-}
-
-/* ---- families ---- */
-
-static ds_status new_family(ds_builder *b, const ds_binder *binders, uint32_t n,
-                            const ds_index *indices, family **out, ds_error *err) {
-    family *fam = DS_NEW(&b->plan->arena, family);
-    if (n > 4)
-        return ds_error_set(err, DS_ERR_LIMIT, binders[0].loc, "a family has at most 4 indices");
-    ds_env env = ds_binding_env(b->binding, indices);
-    int64_t total = 1;
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t hi;
-        DS_TRY(ds_expr_eval_int(&env, binders[i].lo, binders[i].loc, &fam->lo[i], err));
-        DS_TRY(ds_expr_eval_int(&env, binders[i].hi, binders[i].loc, &hi, err));
-        fam->n[i] = hi > fam->lo[i] ? hi - fam->lo[i] : 0;
-        if (fam->n[i] && total > limit(b) / fam->n[i]) return too_large(b, binders[i].loc, err);
-        total *= fam->n[i];
-    }
-    fam->n_dims = n;
-    fam->at = DS_NEW_N(&b->plan->arena, uint32_t, total);
-    for (int64_t i = 0; i < total; i++) fam->at[i] = DS_NONE;
-    *out = fam;
-    return DS_OK;
-}
-
-static int64_t family_size(const family *fam) {
-    int64_t total = 1;
-    for (uint32_t i = 0; i < fam->n_dims; i++) total *= fam->n[i];
-    return total;
-}
-
-static ds_status family_at(ds_builder *b, const frame *f, const ds_use *use, const ds_value_info *v,
-                           const ds_index *indices, int64_t *index, uint32_t *out, ds_error *err) {
-    const family *fam = f->slots[use->value.i].fam;
-    ds_env env = ds_binding_env(b->binding, indices);
-    int64_t at = 0;
-    for (uint32_t i = 0; i < use->n_index; i++) {
-        if (use->index_hi && DS_HAS_EXPR(use->index_hi[i]))
-            return ds_error_set(err, DS_ERR_UNSUPPORTED, use->loc,
-                                "range reads like %%%s{a:b} are not simulated in this version",
-                                v->name);
-        DS_TRY(ds_expr_eval_int(&env, use->index[i], use->loc, &index[i], err));
-        if (index[i] < fam->lo[i] || index[i] >= fam->lo[i] + fam->n[i])
-            return ds_error_set(err, DS_ERR_VALUE, use->loc,
-                                "%%%s{%lld} is outside the family's range %lld..%lld", v->name,
-                                (long long)index[i], (long long)fam->lo[i],
-                                (long long)(fam->lo[i] + fam->n[i]));
-        at = at * fam->n[i] + (index[i] - fam->lo[i]);
-    }
-    *out = fam->at[at];
-    return DS_OK;
-}
-
-/* ---- reading operands ---- */
-
-static ds_status read_value(ds_builder *b, const frame *f, const ds_use *use,
-                            const ds_index *indices, uint32_t *out, ds_error *err) {
-    const ds_value_info *v = ds_value_at(f->ctx->func, use->value);
-    const slot *s = &f->slots[use->value.i];
-    if (s->fam) {
-        int64_t index[4];
-        if (!use->n_index)
-            return ds_error_set(err, DS_ERR_TYPE, use->loc, "%%%s is a family: say which element",
-                                v->name);
-        DS_TRY(family_at(b, f, use, v, indices, index, out, err));
-    } else {
-        *out = s->value;
-    }
-    if (*out == DS_NONE)
-        return ds_error_set(err, DS_ERR_NAME, use->loc, "%%%s is read before it is set", v->name);
-    return DS_OK;
-}
-
-/* The operand's type with its family indices in scope. `frames` has room for them. */
-static ds_status typed_operand(ds_builder *b, const frame *f, const ds_use *use,
-                               const ds_index *indices, ds_index *frames, ds_typed *out,
-                               ds_error *err) {
-    const ds_value_info *v = ds_value_at(f->ctx->func, use->value);
-    out->type = v->type;
-    out->indices = indices;
-    if (!f->slots[use->value.i].fam || !use->n_index) return DS_OK;
-    int64_t index[4];
-    uint32_t ignored;
-    DS_TRY(family_at(b, f, use, v, indices, index, &ignored, err));
-    for (uint32_t i = 0; i < use->n_index; i++) {
-        frames[i] = (ds_index){v->binders[i].name, index[i], out->indices};
-        out->indices = &frames[i];
-    }
-    return DS_OK;
-}
+/* ---- table ops ---- */
 
 static ds_status record_of(ds_builder *b, const frame *f, const ds_op *op, const ds_index *indices,
                            uint32_t *record, ds_error *err) {
     if (ds_plan__cached(b, f->ctx, op, record)) return DS_OK;
+    uint32_t n_frames = 0;
+    for (uint32_t i = 0; i < op->n_in; i++) n_frames += op->in[i].n_index;
     ds_typed *types = ds_xcalloc(op->n_in + op->n_out, sizeof *types);
-    ds_index *frames = ds_xcalloc(op->n_in * 4 + 1, sizeof *frames);
+    ds_index *frames = ds_xcalloc(n_frames + 1, sizeof *frames), *room = frames;
     ds_status status = DS_OK;
-    for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++)
-        status = typed_operand(b, f, &op->in[i], indices, &frames[4 * i], &types[i], err);
+    for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++) {
+        status = ds_plan__operand_type(b, f->ctx->func, &op->in[i], indices, room, &types[i], err);
+        room += op->in[i].n_index;
+    }
     for (uint32_t i = 0; i < op->n_out; i++)
         types[op->n_in + i] = (ds_typed){ds_value_at(f->ctx->func, op->out[i])->type, indices};
     ds_site site = {.ctx = f->ctx,
@@ -236,6 +95,7 @@ static ds_status record_of(ds_builder *b, const frame *f, const ds_op *op, const
                     .indices = indices,
                     .in = types,
                     .out = types + op->n_in,
+                    .region = f->region,
                     .rank_device = f->rank_device};
     if (status == DS_OK) status = ds_plan__record(b, &site, record, err);
     free(types);
@@ -245,61 +105,100 @@ static ds_status record_of(ds_builder *b, const frame *f, const ds_op *op, const
 
 static void alias_results(const frame *f, const ds_op *op, const uint32_t *operands) {
     for (uint32_t i = 0; i < op->n_out; i++)
-        f->slots[op->out[i].i] = (slot){.value = operands[i < op->n_in ? i : 0]};
+        f->slots[op->out[i].i] = (ds_slot){.value = operands[i < op->n_in ? i : 0]};
+}
+
+/* ZeRO updates a part of a weight and gathers the whole: it goes back to where the part was cut
+ * from, as the new weight takes the place of the old one. The value whose buffer that is, if it has
+ * as many bytes as the gathered one; else DS_NONE. */
+static uint32_t gathered_into(const ds_builder *b, const ds_record *r, uint32_t result,
+                              uint32_t operand) {
+    const ds_plan *plan = b->plan;
+    const ds_vinst *v = &plan->values.at[operand];
+    if (!v->is_state) return DS_NONE;
+    uint32_t home = v->alias;
+    while (plan->values.at[home].is_state) home = plan->values.at[home].alias;
+    const ds_record *owner = plan->records.at[plan->insts.at[plan->values.at[home].inst].record];
+    for (uint32_t i = 0; i < r->n_devices; i++) {
+        uint32_t k = ds_plan__member(owner, r->devices[i]);
+        if (k == DS_NONE ||
+            owner->variants[owner->variant_of[k]].out_bytes[plan->values.at[home].result] !=
+                r->variants[r->variant_of[i]].out_bytes[result])
+            return DS_NONE;
+    }
+    return home;
+}
+
+/* Whose buffer a result takes. With a range among the operands nothing is reused. */
+static void set_alias(const ds_builder *b, const ds_op *op, const ds_record *r, uint32_t result,
+                      const uint32_t *operands, ds_vinst *v) {
+    const ds_op_desc *desc = ds_op_desc_of(op->code);
+    if (desc && (desc->flags & DS_OPF_OPTIMIZER)) {
+        v->is_state = true;
+        v->alias = ds_plan__instance(b, operands[ds_op_state_operand(op, result)]);
+    } else if (r->inplace && result < op->n_in) {
+        v->alias = ds_plan__instance(b, operands[result]);
+    } else if (op->code == DS_OP_ALL_GATHER && r->kind == DS_REC_COMM && result < op->n_in) {
+        v->alias = gathered_into(b, r, result, ds_plan__instance(b, operands[result]));
+        v->is_state = v->alias != DS_NONE;
+    }
+}
+
+static ds_status add_results(ds_builder *b, frame *f, const ds_op *op, uint32_t record, bool ranges,
+                             ds_error *err) {
+    const ds_record *r = b->plan->records.at[record];
+    if (b->plan->insts.n >= ds_plan__limit(b)) return ds_plan__too_large(b, op->loc, err);
+    uint32_t inst = add_inst(b, record, f->scope, op->n_out);
+    uint32_t first = b->plan->insts.at[inst].first_value;
+    b->plan->insts.at[inst].n_reads = b->reads.n;
+    ds_plan__push_operands(b, b->reads.at, b->reads.n);
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        ds_vinst *v = &b->plan->values.at[first + i];
+        v->name = ds_value_at(f->ctx->func, op->out[i])->name;
+        if (!ranges) set_alias(b, op, r, i, b->reads.at, v);
+        f->slots[op->out[i].i] = (ds_slot){.value = first + i};
+    }
+    return DS_OK;
 }
 
 static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_index *indices,
                           ds_error *err) {
-    uint32_t few[8], *operands = op->n_in <= 8 ? few : ds_xcalloc(op->n_in, sizeof *operands);
     const ds_op_desc *desc = ds_op_desc_of(op->code);
-    ds_status status = DS_OK;
-    for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++)
-        status = read_value(b, f, &op->in[i], indices, &operands[i], err);
-    uint32_t record = 0;
-    /* A view that states a cost is a task like any other. */
-    bool view =
-        desc && (desc->flags & DS_OPF_VIEW) && !ds_attr_find(op->attrs, op->n_attrs, "cost");
-    if (status == DS_OK && !view) status = record_of(b, f, op, indices, &record, err);
-    if (status == DS_OK && b->plan->insts.n >= limit(b)) status = too_large(b, op->loc, err);
-    if (status == DS_OK) {
-        const ds_record *r = view ? NULL : b->plan->records.at[record];
-        if (view && op->code == DS_OP_AFTER) {
-            f->slots[op->out[0].i] = (slot){.value = add_join(b, operands, op->n_in)};
-        } else if (view || (r->kind == DS_REC_COMM && !r->n_groups)) {
-            alias_results(f, op, operands);
-        } else {
-            uint32_t inst = add_inst(b, record, f->scope, op->n_out);
-            uint32_t first = b->plan->insts.at[inst].first_value;
-            push_operands(b, operands, op->n_in);
-            for (uint32_t i = 0; i < op->n_out; i++) {
-                ds_vinst *v = &b->plan->values.at[first + i];
-                v->name = ds_value_at(f->ctx->func, op->out[i])->name;
-                if (desc && (desc->flags & DS_OPF_OPTIMIZER)) {
-                    v->is_state = true;
-                    v->alias = instance_of(b, operands[ds_op_state_operand(op, i)]);
-                } else if (r->inplace && i < op->n_in) {
-                    v->alias = instance_of(b, operands[i]);
-                }
-                f->slots[op->out[i].i] = (slot){.value = first + i};
-            }
-        }
+    bool ranges = false;
+    b->reads.n = 0;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        ranges = ranges || ds_plan__has_range(&op->in[i]);
+        DS_TRY(ds_plan__read_operand(b, f->ctx->func, f->slots, &op->in[i], indices, err));
     }
-    if (operands != few) free(operands);
-    return status;
+    bool view = desc && (desc->flags & DS_OPF_VIEW);
+    bool given = ds_attr_find(op->attrs, op->n_attrs, "cost") != NULL;
+    if (view && !given && op->code == DS_OP_AFTER && !ds_plan__has_range(&op->in[0])) {
+        f->slots[op->out[0].i] = (ds_slot){.value = ds_plan__join(b, b->reads.at, b->reads.n)};
+        return DS_OK;
+    }
+    /* A view that states a cost is a task like any other, and so is one that stacks a range. */
+    if (view && !given && !ranges) {
+        alias_results(f, op, b->reads.at);
+        return DS_OK;
+    }
+    uint32_t record;
+    DS_TRY(record_of(b, f, op, indices, &record, err));
+    const ds_record *r = b->plan->records.at[record];
+    if (r->kind != DS_REC_COMM || r->n_groups) return add_results(b, f, op, record, ranges, err);
+    if (ranges)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
+                            "%s of a range that moves nothing: stack the range first, with concat",
+                            ds_op_name(op->code));
+    alias_results(f, op, b->reads.at);
+    return DS_OK;
 }
 
 /* ---- structure ---- */
 
 /* A value, or a whole family, to pass on: call arguments, returned and yielded values. */
 static ds_status read_slot(ds_builder *b, const frame *f, const ds_use *use,
-                           const ds_index *indices, slot *out, ds_error *err) {
-    const slot *s = &f->slots[use->value.i];
-    if (s->fam && !use->n_index) {
-        *out = *s;
-        return DS_OK;
-    }
-    *out = (slot){0};
-    return read_value(b, f, use, indices, &out->value, err);
+                           const ds_index *indices, ds_slot *out, ds_error *err) {
+    return ds_plan__read_slot(b, f->ctx->func, f->slots, use, indices, out, err);
 }
 
 static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *indices,
@@ -308,12 +207,13 @@ static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *
     int64_t lo, hi;
     DS_TRY(ds_expr_eval_int(&env, op->lo, op->loc, &lo, err));
     DS_TRY(ds_expr_eval_int(&env, op->hi, op->loc, &hi, err));
-    if (hi > lo && (uint64_t)hi - (uint64_t)lo > limit(b)) return too_large(b, op->loc, err);
+    if (hi > lo && (uint64_t)hi - (uint64_t)lo > ds_plan__limit(b))
+        return ds_plan__too_large(b, op->loc, err);
     uint32_t n_kept = op->n_out - op->n_args;
-    slot *carried = DS_NEW_N(&b->plan->arena, slot, op->n_args + n_kept);
-    family **kept = DS_NEW_N(&b->plan->arena, family *, n_kept);
-    ds_binder range = {op->index, op->lo, op->hi, op->loc};
-    for (uint32_t i = 0; i < n_kept; i++) DS_TRY(new_family(b, &range, 1, indices, &kept[i], err));
+    ds_slot *carried = DS_NEW_N(&b->plan->arena, ds_slot, op->n_args + n_kept);
+    ds_family **kept = DS_NEW_N(&b->plan->arena, ds_family *, n_kept);
+    for (uint32_t i = 0; i < n_kept; i++)
+        DS_TRY(ds_plan__family(b, lo, hi > lo ? hi - lo : 0, op->loc, &kept[i], err));
     for (uint32_t i = 0; i < op->n_args; i++)
         DS_TRY(read_slot(b, f, &op->in[i], indices, &carried[i], err));
     uint32_t outer = f->scope;
@@ -322,26 +222,32 @@ static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *
         ds_index here = {op->index, l, indices};
         DS_TRY(add_scope(b, outer, op, f->ctx->func, l, &f->scope, err));
         DS_TRY(block(b, f, op->body, &here, carried, op->n_args + n_kept, err));
-        for (uint32_t i = 0; i < n_kept; i++) {
-            if (carried[op->n_args + i].fam)
-                return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
-                                    "keeping a whole family is not simulated in this version");
-            kept[i]->at[l - lo] = carried[op->n_args + i].value;
-        }
+        for (uint32_t i = 0; i < n_kept; i++) kept[i]->at[l - lo] = carried[op->n_args + i];
     }
     f->scope = outer;
     for (uint32_t i = 0; i < op->n_args; i++) f->slots[op->out[i].i] = carried[i];
     for (uint32_t i = 0; i < n_kept; i++)
-        f->slots[op->out[op->n_args + i].i] = (slot){.value = DS_NONE, .fam = kept[i]};
+        f->slots[op->out[op->n_args + i].i] = (ds_slot){.value = DS_NONE, .family = kept[i]};
     return DS_OK;
 }
 
+/* The region's axis_index are indices like those of loops; what depends on them is lowered for each
+ * device with that device's coordinates (ds_plan__enter). */
 static ds_status region(ds_builder *b, frame *f, const ds_op *op, const ds_index *indices,
                         ds_error *err) {
-    slot *results = DS_NEW_N(&b->plan->arena, slot, op->n_out);
+    ds_slot *results = DS_NEW_N(&b->plan->arena, ds_slot, op->n_out);
+    ds_index *own = DS_NEW_N(&b->plan->arena, ds_index, op->n_over);
+    ds_region here = {.own = own, .n = op->n_over, .up = f->region};
+    for (uint32_t i = 0; i < op->n_over; i++) {
+        own[i] = (ds_index){op->over[i], 0, indices};
+        indices = &own[i];
+    }
     for (uint32_t i = 0; i < op->n_args; i++)
         DS_TRY(read_slot(b, f, &op->in[i], indices, &f->slots[op->args[i].i], err));
-    DS_TRY(block(b, f, op->body, indices, results, op->n_out, err));
+    f->region = &here;
+    ds_status status = block(b, f, op->body, indices, results, op->n_out, err);
+    f->region = here.up;
+    DS_TRY(status);
     for (uint32_t i = 0; i < op->n_out; i++) f->slots[op->out[i].i] = results[i];
     return DS_OK;
 }
@@ -384,8 +290,8 @@ static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *
                    .depth = f->depth + 1};
     DS_TRY(add_scope(b, f->scope, op, f->ctx->func, 0, &inner.scope, err));
     inner.slots = ds_xcalloc(func->values.n, sizeof *inner.slots);
-    for (uint32_t i = 0; i < func->values.n; i++) inner.slots[i].value = DS_NONE;
-    slot *results = ds_xcalloc(op->n_out, sizeof *results);
+    for (uint32_t i = 0; i < func->values.n; i++) inner.slots[i] = DS_EMPTY_SLOT;
+    ds_slot *results = ds_xcalloc(op->n_out, sizeof *results);
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++)
         status = read_slot(b, f, &op->in[i], indices, &inner.slots[func->args[i].i], err);
@@ -397,7 +303,7 @@ static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *
 }
 
 static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_index *indices,
-                       slot *out, uint32_t n_out, ds_error *err) {
+                       ds_slot *out, uint32_t n_out, ds_error *err) {
     for (uint32_t i = 0; i < body->n_ops; i++) {
         const ds_op *op = body->ops[i];
         switch (op->code) {
@@ -414,7 +320,7 @@ static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_i
             uint32_t value;
             DS_TRY(add_input(b, f, ds_value_at(f->ctx->func, op->out[0]), indices, DS_CAT_WEIGHT,
                              &value, err));
-            f->slots[op->out[0].i] = (slot){.value = value};
+            f->slots[op->out[0].i] = (ds_slot){.value = value};
             break;
         }
         case DS_OP_YIELD:
@@ -432,40 +338,38 @@ static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_i
 
 /* ---- the entry ---- */
 
-static void mark_value(ds_builder *b, uint32_t value) {
-    if (value != DS_NONE) b->plan->values.at[instance_of(b, value)].is_output = true;
+static void mark_output(ds_builder *b, const ds_slot *s) {
+    for (int64_t i = 0; s->family && i < s->family->n; i++) mark_output(b, &s->family->at[i]);
+    if (s->value != DS_NONE) b->plan->values.at[ds_plan__instance(b, s->value)].is_output = true;
 }
 
-static void mark_output(ds_builder *b, const slot *s) {
-    if (!s->fam) mark_value(b, s->value);
-    for (int64_t i = 0; s->fam && i < family_size(s->fam); i++) mark_value(b, s->fam->at[i]);
-}
-
-/* "w{3}": which element of an input family, for reports. */
-static const char *element_name(ds_builder *b, const ds_value_info *v, const ds_index *at) {
-    const char *name = v->name;
-    for (uint32_t d = 0; d < v->n_binders; d++)
-        name = ds_arena_printf(&b->plan->arena, "%s%c%lld", name, d ? ',' : '{',
-                               (long long)at[d].value);
-    return ds_arena_printf(&b->plan->arena, "%s}", name);
-}
-
-static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, slot *out,
-                              ds_error *err) {
-    family *fam;
-    DS_TRY(new_family(b, v->binders, v->n_binders, NULL, &fam, err));
-    for (int64_t i = 0; i < family_size(fam); i++) {
-        ds_index at[4];
-        int64_t rest = i;
-        for (uint32_t d = fam->n_dims; d-- > 0;) {
-            at[d] = (ds_index){v->binders[d].name, fam->lo[d] + rest % fam->n[d], NULL};
-            rest /= fam->n[d];
-        }
-        for (uint32_t d = 0; d + 1 < fam->n_dims; d++) at[d + 1].up = &at[d];
-        DS_TRY(add_input(b, f, v, &at[fam->n_dims - 1], DS_CAT_INPUT, &fam->at[i], err));
-        b->plan->values.at[fam->at[i]].name = element_name(b, v, at);
+/* The elements of an input family, level by level. `name` is "w", then "w{3" or "w{3,1": what the
+ * element is called in reports, without the closing brace. */
+static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, uint32_t level,
+                              const ds_index *at, const char *name, ds_slot *out, ds_error *err) {
+    if (level == v->n_binders) {
+        *out = DS_EMPTY_SLOT;
+        if (b->plan->insts.n >= ds_plan__limit(b)) return ds_plan__too_large(b, v->loc, err);
+        DS_TRY(add_input(b, f, v, at, DS_CAT_INPUT, &out->value, err));
+        b->plan->values.at[out->value].name = ds_arena_printf(&b->plan->arena, "%s}", name);
+        return DS_OK;
     }
-    *out = (slot){.value = DS_NONE, .fam = fam};
+    const ds_binder *binder = &v->binders[level];
+    ds_env env = ds_binding_env(b->binding, at);
+    ds_family *family;
+    int64_t lo, hi;
+    DS_TRY(ds_expr_eval_int(&env, binder->lo, binder->loc, &lo, err));
+    DS_TRY(ds_expr_eval_int(&env, binder->hi, binder->loc, &hi, err));
+    if (hi > lo && (uint64_t)hi - (uint64_t)lo > ds_plan__limit(b))
+        return ds_plan__too_large(b, binder->loc, err);
+    DS_TRY(ds_plan__family(b, lo, hi > lo ? hi - lo : 0, binder->loc, &family, err));
+    for (int64_t i = 0; i < family->n; i++) {
+        ds_index here = {binder->name, lo + i, at};
+        const char *longer = ds_arena_printf(&b->plan->arena, "%s%c%lld", name, level ? ',' : '{',
+                                             (long long)(lo + i));
+        DS_TRY(input_family(b, f, v, level + 1, &here, longer, &family->at[i], err));
+    }
+    *out = (ds_slot){.value = DS_NONE, .family = family};
     return DS_OK;
 }
 
@@ -474,14 +378,14 @@ static ds_status run_body(ds_builder *b, const ds_func *func, uint32_t place, ui
     frame f = {.ctx = context_of(b, func, NULL, place), .rank_device = rank_device};
     DS_TRY(add_scope(b, DS_NONE, NULL, func, 0, &f.scope, err));
     f.slots = ds_xcalloc(func->values.n, sizeof *f.slots);
-    slot *results = ds_xcalloc(func->n_results, sizeof *results);
-    for (uint32_t i = 0; i < func->values.n; i++) f.slots[i].value = DS_NONE;
-    for (uint32_t i = 0; i < func->n_results; i++) results[i].value = DS_NONE;
+    ds_slot *results = ds_xcalloc(func->n_results, sizeof *results);
+    for (uint32_t i = 0; i < func->values.n; i++) f.slots[i] = DS_EMPTY_SLOT;
+    for (uint32_t i = 0; i < func->n_results; i++) results[i] = DS_EMPTY_SLOT;
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < func->n_args && status == DS_OK; i++) {
         const ds_value_info *v = ds_value_at(func, func->args[i]);
-        slot *s = &f.slots[func->args[i].i];
-        status = v->n_binders ? input_family(b, &f, v, s, err)
+        ds_slot *s = &f.slots[func->args[i].i];
+        status = v->n_binders ? input_family(b, &f, v, 0, NULL, v->name, s, err)
                               : add_input(b, &f, v, NULL, DS_CAT_INPUT, &s->value, err);
     }
     if (status == DS_OK) status = block(b, &f, &func->body, NULL, results, func->n_results, err);
