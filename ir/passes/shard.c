@@ -220,6 +220,11 @@ static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_sh
         choice->out[0] = ds_shard__whole(ds_value_at(s->from, old->out[0])->type->rank);
         return DS_OK;
     }
+    if (is_optimizer(old)) { /* where the states lie: they are not moved */
+        ds_layout states = layout_of(s, in[old->n_in > 2 ? old->n_in - 1 : 0]);
+        for (uint32_t i = 0; i < DS_MAX_OPERANDS; i++) choice->in[i] = choice->out[i] = states;
+        return DS_OK;
+    }
     DS_TRY(ds_shard__override(s, old, s->loops, &override, &mesh, &exact, err));
     if (override) return ds_shard__forced(s, old, override, mesh, exact, choice, err);
     return ds_shard__choose(s, old, in, choice, err);
@@ -237,6 +242,11 @@ static ds_status rewrite(ds_sharder *s, const ds_op *old, ds_use *in, const ds_s
     default:
         return DS_OK;
     }
+}
+
+static bool is_gradient(const ds_sharder *s, ds_value old) {
+    const uint64_t *found = ds_map_find(&s->gradients, old.i);
+    return found && *found != DS_SHARD_TERM;
 }
 
 static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
@@ -274,8 +284,7 @@ static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     DS_TRY(know_results(s, old, in, made, &choice, err));
     for (uint32_t i = 0; i < old->n_out; i++) {
         define(s, old->out[i], made[i]);
-        if (ds_map_find(&s->gradients, old->out[i].i))
-            DS_TRY(ds_shard__gradient(s, old->out[i], made[i], err));
+        if (is_gradient(s, old->out[i])) DS_TRY(ds_shard__gradient(s, old->out[i], made[i], err));
     }
     return is_optimizer(old) ? settle_update(s, old, made[0], &first, err) : DS_OK;
 }

@@ -38,8 +38,22 @@ static bool made_by_op(const ds_func *func, ds_value *value) {
     }
 }
 
+/* The terms that a gradient is added up from stay unsummed too. */
+static void note_terms(ds_sharder *s, ds_value sum) {
+    const ds_op *op = ds_value_at(s->from, sum)->def;
+    if (op->code != DS_OP_ADD && op->code != DS_OP_ACCUMULATE && op->code != DS_OP_CAST) return;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        ds_value term = op->in[i].value;
+        if (!made_by_op(s->from, &term) || ds_map_find(&s->gradients, term.i)) continue;
+        ds_map_put(&s->gradients, term.i, DS_SHARD_TERM);
+        note_terms(s, term);
+    }
+}
+
 static void note(ds_sharder *s, ds_value grad, uint32_t weight) {
-    if (made_by_op(s->from, &grad)) ds_map_put(&s->gradients, grad.i, weight + 1u);
+    if (!made_by_op(s->from, &grad)) return;
+    ds_map_put(&s->gradients, grad.i, weight + 1u);
+    note_terms(s, grad);
 }
 
 static uint32_t weight_of_arg(const ds_sharder *s, ds_value value) {

@@ -205,6 +205,8 @@ ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
 
 /* ---- shard_grad.c ---- */
 
+/* In `gradients`: a term of a gradient, not all of it. */
+#define DS_SHARD_TERM UINT64_MAX
 /* Finds the values of `from` that are gradients of weights, where ops make them. */
 void ds_shard__find_gradients(ds_sharder *s);
 /* The layout of a weight's states, and with zero = 3 of the weight. */
