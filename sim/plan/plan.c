@@ -28,42 +28,15 @@ static ds_status find_profiles(ds_builder *b, ds_error *err) {
     return DS_OK;
 }
 
-/* A model runs as it stands, forward, on one device. Training and sharding are made by passes that
- * this version does not have; saying so beats simulating something else. */
-static ds_status check_model(ds_builder *b, const ds_attr *model, ds_error *err) {
-    const ds_attr *train = ds_scenario_find(b->unit, "", "train");
-    if (train && !(train->kind == DS_ATTR_WORD && strcmp(train->word, "off") == 0) &&
-        !(train->kind == DS_ATTR_BOOL && !train->flag))
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, train->loc,
-                            "`train` needs the grad and optimizer passes, which this version does "
-                            "not have: say `train = off` for the forward pass, or write the step "
-                            "out and give it as `program = @step`");
-    static const char *const degrees[] = {"dp", "tp", "pp", "cp", "ep"};
-    for (uint32_t i = 0; i < sizeof degrees / sizeof *degrees; i++) {
-        int64_t degree = 1;
-        DS_TRY(ds_scenario_int(b->binding, "strategy", degrees[i], &degree, err));
-        if (degree != 1)
-            return ds_error_set(
-                err, DS_ERR_UNSUPPORTED, model->loc,
-                "strategy %s = %lld needs the shard and pipeline passes, which this "
-                "version does not have: a model runs on one device; write the "
-                "distributed step out and give it as `program = @step`",
-                degrees[i], (long long)degree);
-    }
-    return DS_OK;
-}
-
 static ds_status find_entry(ds_builder *b, ds_error *err) {
     if (!ds_unit_scenario(b->unit))
         return ds_error_set(err, DS_ERR_VALUE, (ds_loc){b->root->path, 1, 1, 1},
                             "nothing to run: the file has no scenario block");
     b->program = ds_scenario_ranks(b->unit);
     if (!b->program) b->entry = ds_scenario_program_func(b->unit);
-    ds_func *model = ds_scenario_model(b->unit);
-    if (!b->program && !b->entry && model) {
-        b->entry = model;
-        return check_model(b, ds_scenario_find(b->unit, "", "model"), err);
-    }
+    if (!b->program && !b->entry && ds_scenario_model(b->unit))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_unit_scenario(b->unit)->loc,
+                            "a model is no program yet: passes make one of it (ds_simulate)");
     if (!b->program && !b->entry)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "nothing to run: the scenario names neither a program nor a model");
@@ -79,13 +52,12 @@ static ds_status find_default_place(ds_builder *b, ds_error *err) {
     b->default_place = DS_NONE;
     ds_mesh *mesh = ds_scenario_mesh(b->unit);
     ds_topology *topology = ds_scenario_topology(b->unit);
-    bool model = ds_scenario_model(b->unit) && b->entry == ds_scenario_model(b->unit);
     if (mesh) DS_TRY(ds_plan__mesh(b, mesh, &b->default_place, err));
     if (topology) DS_TRY(ds_plan__use_topology(b, topology, topology->loc, err));
     if (!b->plan->topo && b->root->topologies.n == 1)
         DS_TRY(ds_plan__use_topology(b, b->root->topologies.at[0], b->root->topologies.at[0]->loc,
                                      err));
-    if (b->plan->topo && (model || (!mesh && topology))) b->default_place = ds_plan__single(b, 0);
+    if (b->plan->topo && !mesh && topology) b->default_place = ds_plan__single(b, 0);
     if (!b->program) return DS_OK;
     if (!b->plan->topo)
         return ds_error_set(err, DS_ERR_VALUE, b->program->loc,

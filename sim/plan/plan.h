@@ -216,9 +216,9 @@ typedef struct ds_plan_options {
     ds_cost_mode cost_mode;
 } ds_plan_options;
 
-/* Builds the plan of the unit's scenario. The unit must be verified and bound. Errors: a scenario
- * without an entry, unknown hardware or profile names, unreachable devices, missing costs, a
- * strategy that needs passes this version lacks (refused with its reason). O(instances + tasks). */
+/* Builds the plan of the unit's scenario, which must say `program`. The unit must be verified and
+ * bound. Errors: a scenario without a program, unknown hardware or profile names, unreachable
+ * devices, missing costs. O(instances + tasks). */
 ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                         const ds_plan_options *options, ds_plan **out, ds_error *err);
 void ds_plan_free(ds_plan *plan);

@@ -316,13 +316,6 @@ static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_i
         case DS_OP_LOCAL:
             DS_TRY(region(b, f, op, indices, err));
             break;
-        case DS_OP_WEIGHT: {
-            uint32_t value;
-            DS_TRY(add_input(b, f, ds_value_at(f->ctx->func, op->out[0]), indices, DS_CAT_WEIGHT,
-                             &value, err));
-            f->slots[op->out[0].i] = (ds_slot){.value = value};
-            break;
-        }
         case DS_OP_YIELD:
         case DS_OP_RETURN:
             for (uint32_t k = 0; k < op->n_in && k < n_out; k++)

@@ -34,6 +34,23 @@ static inline int64_t ds_report__capacity(const ds_plan *plan, uint32_t cls) {
 char **ds_report__stream_names(const ds_plan *plan);
 void ds_report__free_names(char **names, uint32_t n);
 
+/* ---- models (model.c) ---- */
+
+/* The step that a scenario's model becomes. Errors: those of passes, with their place in the
+ * source; knobs of passes that this version lacks. */
+ds_status ds_report__make_step(const ds_binding *source, ds_model_step **out, ds_error *err);
+/* Makes the place of an error in a step's unit one in the source; none if it is nowhere there. */
+void ds_report__move_place(const ds_unit *unit, ds_error *err);
+/* Samples a step, if *out is 0: the first dim of the first input that is split over dp. */
+ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *err);
+/* FLOPs of the model's matrix products, convolutions, attention and LSTM cells forward; three times
+ * that if it trains: each product has two in the backward pass, one by either operand. */
+ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, ds_error *err);
+/* "dp 8, tp 8, zero 1, 4 microbatches". */
+void ds_report__strategy(const ds_model_step *step, ds_buf *out);
+
+/* ---- sums ---- */
+
 /* Everything about one op of the text, summed over its executions. */
 typedef struct ds_op_total {
     const ds_record *record; /* of the first execution */

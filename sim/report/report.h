@@ -2,6 +2,7 @@
 #ifndef DS_REPORT_REPORT_H
 #define DS_REPORT_REPORT_H
 
+#include "ir/passes/passes.h"
 #include "sim/engine/engine.h"
 #include "sim/mem/mem.h"
 
@@ -24,8 +25,10 @@ typedef struct ds_account {
     int64_t idle_ps;
     int64_t end_ps; /* its last task's end */
     int64_t n_tasks;
-    double flop;       /* sum over its compute tasks */
-    double peak_share; /* sum of flop / peak of their dtype, in seconds at peak */
+    double flop;         /* sum over its compute tasks */
+    double peak_share;   /* sum of flop / peak of their dtype, in seconds at peak */
+    double product_flop; /* the same of matrix products, convolutions, … alone */
+    double product_share;
     int64_t origin_ps[DS_COST_ORIGIN_COUNT]; /* compute_ps by where durations come from */
     int64_t fitted_ps;                       /* of the roofline: by a profile's efficiency curves */
     int64_t extrapolated_ps;
@@ -43,12 +46,14 @@ typedef struct ds_sim_options {
 } ds_sim_options;
 
 /* Sets what the unit's scenario says about a run (`cost`) and leaves the rest. Keys that this
- * version cannot honour are DS_ERR_UNSUPPORTED (`network = stepwise`, `memory = allocator`, knobs
- * of passes that it lacks). The unit must be verified and bound. */
+ * version cannot honour are DS_ERR_UNSUPPORTED (`network = stepwise`, `memory = allocator`), and so
+ * are `train` and `strategy` beside a `program`. The unit must be verified and bound. */
 ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options, ds_error *err);
 
-/* Everything about one run. Owns what it points to but binding and profiles. */
+/* Everything about one run. Owns what it points to but source and profiles. */
 typedef struct ds_result {
+    const ds_binding *source; /* what was asked to run */
+    ds_model_step *step;      /* of a model: what passes made, which is what was run; else NULL */
     ds_plan *plan;
     ds_run run;
     ds_mem mem;
@@ -56,7 +61,9 @@ typedef struct ds_result {
     uint32_t critical;       /* the class whose last task ends last (ties: lowest device) */
     int64_t op_instances;    /* tasks counted once per device */
     double throughput_per_s; /* samples (scenario's `batch`) or steps per second; 0 if step is 0 */
-    double mfu;              /* over all devices: Σ flop/peak / Σ step */
+    double model_flop;       /* of a model: what a step must compute; 0 for a program */
+    double useful;           /* of a model: model_flop over the products that were executed */
+    double mfu;              /* over all devices: Σ flop/peak / Σ step (sim/report/README.md) */
     double bubble_fraction;  /* Σ idle / Σ step over all devices that take part */
     int64_t peak_bytes;      /* of the device nearest to (or furthest over) its capacity */
     int64_t capacity_bytes;  /* of that device; 0: not known */
@@ -65,7 +72,9 @@ typedef struct ds_result {
 } ds_result;
 
 /* Plans, runs, and accounts for the scenario of a verified, bound unit. O(tasks log tasks).
- * A program that does not fit in memory is a result with fits == false, not an error. */
+ * Of a `model` the passes make the step that `train` and `strategy` ask for, and that is run; the
+ * result keeps it. `binding` must outlive the result. A program that does not fit in memory is a
+ * result with fits == false, not an error. */
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err);
 void ds_result_free(ds_result *result);

@@ -1,4 +1,5 @@
-/* The pipeline of a run: plan → engine → memory → accounts. */
+/* The pipeline of a run: (passes →) plan → engine → memory → accounts. */
+#include "ir/lang/scenario.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -47,15 +48,25 @@ static int64_t overlap(const span *a, uint32_t n_a, const span *b, uint32_t n_b)
     return sum;
 }
 
+static bool is_product(ds_work_kind kind) {
+    return kind == DS_WORK_GEMM || kind == DS_WORK_CONV || kind == DS_WORK_ATTENTION ||
+           kind == DS_WORK_RECURRENT;
+}
+
 static void add_compute(const ds_result *r, uint32_t task, ds_account *a) {
     const ds_variant *v = ds_plan_task_variant(r->plan, task);
     a->origin_ps[v->cost.origin] += v->ps;
     if (v->cost.fitted) a->fitted_ps += v->ps;
     if (v->cost.extrapolated) a->extrapolated_ps += v->ps;
-    a->flop += (double)v->work.flop;
+    double flop = (double)v->work.flop;
     const ds_class *c = &r->plan->classes[r->plan->task_class[task]];
     double peak = ds_profiles_kind(r->plan->profiles, c->kind)->peak_flop_per_s[v->work.dtype];
-    if (peak > 0) a->peak_share += (double)v->work.flop / peak;
+    double share = peak > 0 ? flop / peak : 0;
+    a->flop += flop;
+    a->peak_share += share;
+    if (!is_product(v->work.kind)) return;
+    a->product_flop += flop;
+    a->product_share += share;
 }
 
 const char *ds_comm_origin_name(ds_comm_origin origin) {
@@ -127,14 +138,21 @@ static void find_fullest(ds_result *r) {
 static void summarise(ds_result *r) {
     const ds_plan *plan = r->plan;
     double step_s = (double)r->run.step_ps * 1e-12, devices = 0, idle = 0, peak_share = 0;
+    double product_flop = 0, product_share = 0;
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         const ds_account *a = &r->accounts[c];
         double n = plan->classes[c].n_devices;
         devices += n;
         idle += n * (double)a->idle_ps;
         peak_share += n * a->peak_share;
+        product_flop += n * a->product_flop;
+        product_share += n * a->product_share;
         r->op_instances += a->n_tasks * plan->classes[c].n_devices;
         if (a->end_ps > r->accounts[r->critical].end_ps) r->critical = c;
+    }
+    if (r->step) {
+        r->useful = ds_report__share(r->model_flop, product_flop);
+        peak_share = product_share * r->useful;
     }
     if (r->run.step_ps > 0) {
         r->throughput_per_s = (plan->samples > 0 ? (double)plan->samples : 1.0) / step_s;
@@ -144,25 +162,46 @@ static void summarise(ds_result *r) {
     find_fullest(r);
 }
 
+/* What is simulated: the program as it stands, or the step that passes make of the model. */
+static ds_status find_program(ds_result *r, const ds_binding **program, ds_error *err) {
+    *program = r->source;
+    if (!ds_scenario_model(r->source->unit) || ds_scenario_find(r->source->unit, "", "program"))
+        return DS_OK;
+    DS_TRY(ds_report__make_step(r->source, &r->step, err));
+    *program = &r->step->binding;
+    return ds_report__model_flop(r->source, r->step->train.on, &r->model_flop, err);
+}
+
+static ds_status simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
+                          const ds_sim_options *options, ds_error *err) {
+    ds_plan_options plan_options = {.max_instances = options->max_instances,
+                                    .unfold = options->unfold,
+                                    .cost_mode = options->cost_mode};
+    DS_TRY(ds_plan_build(program, profiles, &plan_options, &r->plan, err));
+    if (r->step) DS_TRY(ds_report__samples(r->source, &r->plan->samples, err));
+    DS_TRY(ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err));
+    DS_TRY(ds_mem_compute(r->plan, &r->run, &r->mem, err));
+    r->accounts = ds_xcalloc(r->plan->n_classes, sizeof *r->accounts);
+    account(r);
+    summarise(r);
+    return DS_OK;
+}
+
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err) {
     *out = NULL;
     ds_result *r = ds_xcalloc(1, sizeof *r);
-    ds_plan_options plan_options = {.max_instances = options->max_instances,
-                                    .unfold = options->unfold,
-                                    .cost_mode = options->cost_mode};
-    ds_status status = ds_plan_build(binding, profiles, &plan_options, &r->plan, err);
-    if (status == DS_OK)
-        status = ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err);
-    if (status == DS_OK) status = ds_mem_compute(r->plan, &r->run, &r->mem, err);
+    const ds_binding *program;
+    r->source = binding;
+    ds_status status = find_program(r, &program, err);
     if (status == DS_OK) {
-        r->accounts = ds_xcalloc(r->plan->n_classes, sizeof *r->accounts);
-        account(r);
-        summarise(r);
-        *out = r;
-        return DS_OK;
+        status = simulate(r, program, profiles, options, err);
+        if (status != DS_OK && r->step) ds_report__move_place(binding->unit, err);
     }
-    ds_result_free(r);
+    if (status == DS_OK)
+        *out = r;
+    else
+        ds_result_free(r);
     return status;
 }
 
@@ -171,6 +210,7 @@ void ds_result_free(ds_result *r) {
     ds_mem_deinit(&r->mem);
     ds_run_deinit(&r->run);
     ds_plan_free(r->plan);
+    ds_model_step_free(r->step);
     free(r->accounts);
     free(r);
 }

@@ -223,7 +223,8 @@ ds_kind_total *ds_report__kinds(const ds_result *r, uint32_t *n) {
         }
         kinds[k].n_devices += cls->n_devices;
         kinds[k].flop += cls->n_devices * r->accounts[c].flop;
-        kinds[k].peak_s += cls->n_devices * r->accounts[c].peak_share;
+        kinds[k].peak_s += cls->n_devices * (r->step ? r->useful * r->accounts[c].product_share
+                                                     : r->accounts[c].peak_share);
     }
     return kinds;
 }

@@ -1,0 +1,115 @@
+/* A scenario with a `model`: passes make the step, and that is simulated like any program.
+ *
+ * What `train` and `strategy` say is the passes' to read; what they cannot do yet is refused here,
+ * at its place in the source. Errors of passes point into the step's own unit, which is a copy: its
+ * files are named as in the source, so a place is moved there by its file's name. */
+#include "ir/lang/scenario.h"
+#include "ir/passes/count.h"
+#include "sim/report/internal.h"
+
+#include <string.h>
+
+/* ---- what passes cannot do yet ---- */
+
+static ds_status refuse(const ds_binding *binding, const char *knob, const char *why,
+                        ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", knob);
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, attr ? attr->loc : DS_NOWHERE, "%s", why);
+}
+
+static ds_status check_strategy(const ds_binding *binding, ds_error *err) {
+    ds_strategy s;
+    DS_TRY(ds_strategy_read(binding, &s, err));
+    if (s.pp > 1)
+        return refuse(binding, "pp",
+                      "pipeline stages (pp > 1) need the pipeline pass, which this version does "
+                      "not have",
+                      err);
+    if (s.virtual_stages > 1)
+        return refuse(binding, "virtual_stages",
+                      "virtual stages need the pipeline pass, which this version does not have",
+                      err);
+    if (strcmp(s.recompute, "none") != 0)
+        return refuse(binding, "recompute",
+                      "recomputation needs a pass that this version does not have", err);
+    bool one = strcmp(s.schedule, "1f1b") == 0;
+    bool all = strcmp(s.schedule, "gpipe") == 0 && s.microbatches == 1;
+    if (!one && !all)
+        return refuse(binding, "schedule",
+                      "schedules come with the pipeline pass, which this version does not have; "
+                      "one stage runs its microbatches one after another, as \"1f1b\" does, and "
+                      "with one microbatch \"gpipe\" is the same",
+                      err);
+    return DS_OK;
+}
+
+/* ---- the step ---- */
+
+void ds_report__move_place(const ds_unit *unit, ds_error *err) {
+    const char *file = err ? err->loc.file : NULL;
+    if (!file) return;
+    err->loc.file = NULL;
+    for (uint32_t i = 0; i < unit->modules.n; i++)
+        if (strcmp(unit->modules.at[i]->path, file) == 0) err->loc.file = unit->modules.at[i]->path;
+}
+
+ds_status ds_report__make_step(const ds_binding *source, ds_model_step **out, ds_error *err) {
+    *out = NULL;
+    DS_TRY(check_strategy(source, err));
+    DS_TRY(ds_model_step_new(source, out, err));
+    ds_pass_id last = ds_pass_exists(DS_PASS_OVERLAP) ? DS_PASS_OVERLAP : DS_PASS_SHARD;
+    ds_status status = ds_model_step_run_to(*out, last, NULL, NULL, err);
+    if (status == DS_OK) return DS_OK;
+    ds_report__move_place(source->unit, err);
+    ds_model_step_free(*out);
+    *out = NULL;
+    return status;
+}
+
+/* ---- what is known of the model ---- */
+
+static bool is_split_over_dp(const ds_type *type) {
+    for (uint32_t s = 0; type->rank && s < type->dims[0].n_splits; s++)
+        if (strcmp(type->dims[0].splits[s].axis, "dp") == 0) return true;
+    return false;
+}
+
+ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *err) {
+    const ds_func *model = ds_scenario_model(source->unit);
+    ds_env env = ds_binding_env(source, NULL);
+    for (uint32_t i = 0; i < model->n_args && *out == 0; i++) {
+        const ds_value_info *arg = ds_value_at(model, model->args[i]);
+        if (is_split_over_dp(arg->type))
+            DS_TRY(ds_expr_eval_int(&env, arg->type->dims[0].size, arg->loc, out, err));
+    }
+    return DS_OK;
+}
+
+ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, ds_error *err) {
+    ds_model_counts counts;
+    DS_TRY(ds_model_count(source, ds_scenario_model(source->unit), &counts, err));
+    *out = (trains ? 3.0 : 1.0) * (double)counts.matmul_flop;
+    return DS_OK;
+}
+
+/* ---- the strategy as text ---- */
+
+void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
+    const ds_strategy *s = &step->strategy;
+    const struct {
+        const char *name;
+        int64_t value;
+    } degrees[] = {{"dp", s->dp}, {"cp", s->cp}, {"tp", s->tp}, {"ep", s->ep}};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
+        if (degrees[i].value > 1)
+            ds_buf_printf(out, "%s%s %lld", n++ ? ", " : "", degrees[i].name,
+                          (long long)degrees[i].value);
+    if (!n) ds_buf_put(out, "one device");
+    if (s->sp) ds_buf_put(out, ", sequence parallel");
+    if (s->zero) ds_buf_printf(out, ", zero %lld", (long long)s->zero);
+    if (s->zero && s->zero_group < s->dp)
+        ds_buf_printf(out, " in groups of %lld", (long long)s->zero_group);
+    int64_t m = step->strategy.microbatches;
+    if (m > 1) ds_buf_printf(out, ", %lld microbatches", (long long)m);
+}
