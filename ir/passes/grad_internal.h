@@ -47,7 +47,8 @@ typedef struct ds_grad_span {
 } ds_grad_span;
 
 typedef struct ds_grad_part {
-    ds_value value;
+    ds_value value;            /* the family that was read */
+    ds_value target;           /* it, or the family of an inner loop that it is made of */
     ds_expr *index, *index_hi; /* which element turn (spans) has a term for */
     uint32_t n_index;
     ds_use use;
@@ -138,6 +139,8 @@ ds_status ds_grad__part_at(ds_grad *g, const ds_grad_part *part, const ds_expr *
 /* An interned name that cannot be written. */
 const char *ds_grad__hidden(ds_grad *g);
 const char *ds_grad__name(ds_grad *g, ds_value old, const char *suffix);
+/* What a term of a value's gradient is called: %v.grad, but %w.grad.part for a weight. */
+const char *ds_grad__term_name(ds_grad *g, ds_value old);
 
 /* ---- grad_walk.c ---- */
 

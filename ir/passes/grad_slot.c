@@ -68,6 +68,13 @@ const char *ds_grad__name(ds_grad *g, ds_value old, const char *suffix) {
     return ds_arena_printf(arena_of(g), "%s%s", ds_value_at(g->old, old)->name, suffix);
 }
 
+/* A weight's own %w.grad is the whole. */
+const char *ds_grad__term_name(ds_grad *g, ds_value old) {
+    bool weight = false;
+    for (uint32_t i = 0; i < g->n_weights; i++) weight |= g->weights[i].old.i == old.i;
+    return ds_grad__name(g, old, weight ? ".grad.part" : ".grad");
+}
+
 /* ---- what the forward pass keeps ---- */
 
 /* One more kept value of a loop that has been made. */
@@ -184,7 +191,7 @@ static ds_status sum(ds_grad *g, const ds_use *old, ds_grad_term *a, ds_grad_ter
         return DS_OK;
     }
     const ds_type *type = ds_grad__type(g, old);
-    const char *name = ds_grad__name(g, old->value, ".grad");
+    const char *name = ds_grad__term_name(g, old->value);
     DS_TRY(ds_grad__make(g, a, type, name, err));
     DS_TRY(ds_grad__make(g, &b, type, name, err));
     ds_op *op = ds_build_op(&g->b, DS_OP_ADD);
@@ -216,11 +223,12 @@ uint32_t ds_grad__parts_of(ds_grad *g, ds_value family, ds_grad_part **out) {
     ds_grad_part *parts = DS_NEW_N(arena_of(g), ds_grad_part, level->parts.n + level->slots.n + 1);
     uint32_t n = 0;
     for (uint32_t i = 0; i < level->parts.n; i++)
-        if (level->parts.at[i].value.i == family.i) parts[n++] = level->parts.at[i];
+        if (level->parts.at[i].target.i == family.i) parts[n++] = level->parts.at[i];
     for (uint32_t i = 0; i < level->slots.n; i++) {
         const ds_grad_slot *slot = &level->slots.at[i];
         if (slot->value.i != family.i || !slot->n_index || slot->term.is_const) continue;
         parts[n++] = (ds_grad_part){.value = family,
+                                    .target = family,
                                     .index = slot->index,
                                     .index_hi = slot->index_hi,
                                     .n_index = slot->n_index,
@@ -325,7 +333,7 @@ static ds_status solve_all(ds_grad *g, const ds_grad_part *part, const ds_expr *
 /* Row `at` of a stacked gradient. */
 static ds_status take_row(ds_grad *g, const ds_grad_part *part, ds_expr at, ds_use *use,
                           const ds_type *type, ds_error *err) {
-    const char *name = ds_grad__name(g, part->value, ".grad");
+    const char *name = ds_grad__term_name(g, part->value);
     ds_expr row = ds_grad__rev(g, at);
     ds_op *slice = ds_build_op(&g->b, DS_OP_SLICE);
     ds_build_in(&g->b, slice, *use);
@@ -374,7 +382,7 @@ ds_status ds_grad__part_at(ds_grad *g, const ds_grad_part *part, const ds_expr *
     ds_op *op = ds_build_op(&g->b, DS_OP_SCALE);
     ds_build_in(&g->b, op, *out);
     ds_build_attr_expr(&g->b, op, "factor", ds_grad__rev(g, s.when));
-    *out = ds_use_of(ds_build_out(&g->b, op, ds_grad__name(g, part->value, ".grad"), NULL));
+    *out = ds_use_of(ds_build_out(&g->b, op, ds_grad__term_name(g, part->value), NULL));
     *owned = true;
     return ds_build_put(&g->b, op, err);
 }

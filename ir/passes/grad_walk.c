@@ -42,7 +42,8 @@ static ds_status finish_term(ds_grad *g, const ds_grad_weight *w, const ds_use *
                              ds_grad_term *term, ds_error *err) {
     const ds_type *type = ds_grad__type(g, elem);
     ds_dtype dtype = grad_dtype(g, type);
-    const char *name = ds_grad__name(g, w->old, ".grad");
+    const char *name =
+        w->assembled ? ds_grad__term_name(g, w->old) : ds_grad__name(g, w->old, ".grad");
     DS_TRY(ds_grad__make(g, term, type, name, err));
     bool add = w->accumulator.i != UINT32_MAX, cast = !add && dtype != type->dtype;
     if (add || cast || !term->owned) {
@@ -116,7 +117,7 @@ static ds_status element_gradient(ds_grad *g, ds_grad_weight *w, const ds_expr *
     ds_grad_part *parts;
     uint32_t n_parts = ds_grad__parts_of(g, w->old, &parts);
     ds_grad_term total = {.is_const = true};
-    const char *name = ds_grad__name(g, w->old, ".grad");
+    const char *name = ds_grad__term_name(g, w->old);
     for (uint32_t i = 0; i < n_parts; i++) {
         bool none;
         ds_grad_term term = {0};
@@ -231,7 +232,7 @@ static ds_status loop_inits(ds_grad *g, loop_walk *w, ds_use *inits, ds_error *e
         const ds_use *use = w->outer.at[i].use;
         ds_grad_slot *slot = ds_grad__slot(g, use);
         ds_grad_term term = slot ? slot->term : (ds_grad_term){.is_const = true};
-        const char *name = ds_grad__name(g, use->value, ".grad");
+        const char *name = ds_grad__term_name(g, use->value);
         DS_TRY(ds_grad__make(g, &term, ds_grad__type(g, use), name, err));
         inits[w->n_carries + i] = term.use;
     }
@@ -262,7 +263,7 @@ static void begin_loop(ds_grad *g, loop_walk *w, const ds_use *inits, ds_grad_le
                        carry_type(g, w, w->carries[i]), inits[i]);
     for (uint32_t i = 0; i < w->outer.n; i++) {
         const ds_use *use = w->outer.at[i].use;
-        ds_value carry = ds_build_carry(&g->b, made, ds_grad__name(g, use->value, ".grad"),
+        ds_value carry = ds_build_carry(&g->b, made, ds_grad__term_name(g, use->value),
                                         ds_grad__written(g, use), inits[w->n_carries + i]);
         ds_grad_slot slot = {use->value, use->index, use->index_hi, use->n_index, {0}};
         slot.term.use = ds_use_of(carry);
@@ -282,6 +283,7 @@ static ds_status give_kept(ds_grad *g, const ds_grad_loop *loop, const ds_use *k
             part.fixed = DS_NEW_N(arena_of(g), ds_expr, part.n_fixed + 1);
             if (part.n_fixed) memcpy(part.fixed, parts[i].fixed, part.n_fixed * sizeof *part.fixed);
             part.fixed[part.n_fixed++] = turn;
+            part.target = kept->value;
             DS_HPUSH(&g->level->parts, part);
             continue;
         }
@@ -326,7 +328,7 @@ static ds_status check_moves(ds_grad *g, const ds_grad_loop *loop, const ds_grad
 static ds_status find_kept(ds_grad *g, const loop_walk *w, kept_list *list, ds_error *err) {
     const ds_grad_level *level = g->level;
     for (uint32_t i = 0; i < level->parts.n; i++) {
-        if (ds_grad__inside(g, level->parts.at[i].value, w->loop)) continue;
+        if (ds_grad__inside(g, level->parts.at[i].target, w->loop)) continue;
         DS_TRY(check_moves(g, w->loop, &level->parts.at[i], err));
         DS_HPUSH(&list->parts, level->parts.at[i]);
     }
@@ -337,9 +339,10 @@ static ds_status find_kept(ds_grad *g, const loop_walk *w, kept_list *list, ds_e
                       .index = slot->index,
                       .index_hi = slot->index_hi,
                       .n_index = slot->n_index};
-        const char *name = ds_grad__name(g, slot->value, ".grad");
+        const char *name = ds_grad__term_name(g, slot->value);
         DS_TRY(ds_grad__make(g, &slot->term, ds_grad__type(g, &use), name, err));
         ds_grad_part part = {.value = slot->value,
+                             .target = slot->value,
                              .index = slot->index,
                              .index_hi = slot->index_hi,
                              .n_index = slot->n_index,

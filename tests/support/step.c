@@ -1,0 +1,189 @@
+#include "tests/support/step.h"
+
+#include "ir/lang/lang.h"
+#include "ir/lang/verify.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SETTINGS 16
+
+static void first_diag(step_case *c, const ds_diags *diags) {
+    for (uint32_t i = 0; i < diags->all.n && c->status == DS_OK; i++)
+        if (diags->all.at[i].severity == DS_SEV_ERROR)
+            c->status = ds_error_set(&c->err, diags->all.at[i].code, diags->all.at[i].loc, "%s",
+                                     diags->all.at[i].message);
+}
+
+static void bind(step_case *c, const char *settings) {
+    char copy[512];
+    ds_setting list[MAX_SETTINGS];
+    uint32_t n = 0;
+    snprintf(copy, sizeof copy, "%s", settings ? settings : "");
+    for (char *word = strtok(copy, " "); word && n < MAX_SETTINGS; word = strtok(NULL, " ")) {
+        char *equals = strchr(word, '=');
+        *equals = '\0';
+        list[n++] = (ds_setting){word, equals + 1};
+    }
+    ds_diags diags;
+    ds_diags_init(&diags);
+    if (ds_verify(c->source, &diags) != DS_OK) first_diag(c, &diags);
+    if (c->status == DS_OK) c->status = ds_bind(c->source, list, n, &c->binding, &c->err);
+    if (c->status == DS_OK && ds_verify_bound(c->source, &c->binding, &diags) != DS_OK)
+        first_diag(c, &diags);
+    ds_diags_deinit(&diags);
+}
+
+void step_make(step_case *c, const char *text, const char *settings, ds_pass_id last) {
+    *c = (step_case){0};
+    c->status = ds_load_text(DS_SOURCE_DIR "/scenarios/test.dir", text, strlen(text), NULL,
+                             &c->source, &c->err);
+    if (c->status == DS_OK) bind(c, settings);
+    if (c->status == DS_OK) c->status = ds_model_step_new(&c->binding, &c->step, &c->err);
+    for (uint32_t p = DS_PASS_GRAD; p <= (uint32_t)last && c->status == DS_OK; p++)
+        c->status = ds_model_step_run(c->step, (ds_pass_id)p, &c->err);
+    if (c->status == DS_OK) return;
+    printf("%s: line %u: %s\n", ds_status_name(c->status), c->err.loc.line, c->err.message);
+}
+
+void step_free(step_case *c) {
+    ds_model_step_free(c->step);
+    ds_unit_free(c->source);
+}
+
+ds_exec_result *step_run(const step_case *c, uint64_t seed, const ds_exec_tensor *given,
+                         uint32_t n_given) {
+    ds_exec_options options = {
+        .seed = seed, .keep_inputs = true, .inputs = given, .n_inputs = n_given};
+    ds_exec_result *result;
+    ds_error err = {0};
+    cr_assert_eq(c->status, DS_OK, "%s", c->err.message);
+    ds_status status = ds_exec_run(&c->step->binding, &options, &result, &err);
+    cr_assert_eq(status, DS_OK, "exec: %s", err.message);
+    return result;
+}
+
+char *step_text(const step_case *c) {
+    ds_buf first = {0}, second = {0};
+    ds_unit *unit;
+    ds_error err = {0};
+    ds_print_module(c->step->unit->modules.at[0], &first);
+    ds_status status = ds_load_text("step.dir", first.text, first.n, NULL, &unit, &err);
+    cr_assert_eq(status, DS_OK, "line %u: %s\n%s", err.loc.line, err.message, first.text);
+    ds_diags diags;
+    ds_diags_init(&diags);
+    status = ds_verify(unit, &diags);
+    cr_assert_eq(status, DS_OK, "%s\n%s", diags.all.n ? diags.all.at[0].message : "", first.text);
+    ds_diags_deinit(&diags);
+    ds_print_module(unit->modules.at[0], &second);
+    cr_assert_str_eq(second.text, first.text, "fmt of fmt is the identity");
+    ds_buf_deinit(&second);
+    ds_unit_free(unit);
+    return first.text;
+}
+
+static const ds_op *find(const ds_func *func, const ds_block *block, const char *name) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        for (uint32_t k = 0; k < op->n_out; k++)
+            if (strcmp(ds_value_at(func, op->out[k])->name, name) == 0) return op;
+        const ds_op *inner = op->code == DS_OP_FOR ? find(func, op->body, name) : NULL;
+        if (inner) return inner;
+    }
+    return NULL;
+}
+
+const ds_op *step_find(const step_case *c, const char *result) {
+    return find(c->step->func, &c->step->func->body, result);
+}
+
+/* ---- finite differences ---- */
+
+#define DELTA      1e-4
+#define TOLERANCE  1e-5
+#define MAX_SAMPLE 24
+
+static double loss_at(const step_case *forward, uint64_t seed, const ds_exec_tensor *weight) {
+    ds_exec_result *result = step_run(forward, seed, weight, weight != NULL);
+    double loss = result->outputs.at[0].at[0];
+    ds_exec_result_free(result);
+    return loss;
+}
+
+/* Of fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, wrong by h^4 f^(5) / 30. */
+static double difference(const step_case *forward, uint64_t seed, ds_exec_tensor *w, int64_t i) {
+    double at = w->at[i], f[5];
+    for (int k = -2; k <= 2; k++) {
+        w->at[i] = at + k * DELTA;
+        if (k) f[k + 2] = loss_at(forward, seed, w);
+    }
+    w->at[i] = at;
+    return (8 * (f[3] - f[1]) - (f[4] - f[0])) / (12 * DELTA);
+}
+
+static const ds_exec_tensor *input_named(const ds_exec_result *result, const char *name) {
+    for (uint32_t i = 0; i < result->inputs.n; i++)
+        if (strcmp(result->inputs.at[i].name, name) == 0) return &result->inputs.at[i];
+    return NULL;
+}
+
+/* "w.grad{3}" is of "w{3}". */
+static bool weight_of(const char *gradient, char *name, size_t size) {
+    const char *at = strstr(gradient, ".grad");
+    if (!at) return false;
+    snprintf(name, size, "%.*s%s", (int)(at - gradient), gradient, at + strlen(".grad"));
+    return true;
+}
+
+static void expect_gradient(const step_case *forward, uint64_t seed, const ds_exec_tensor *got,
+                            const ds_exec_tensor *weight) {
+    ds_exec_tensor w = *weight;
+    int64_t stride = got->n > MAX_SAMPLE ? got->n / MAX_SAMPLE : 1;
+    double largest = 1e-3;
+    cr_assert_eq(got->n, w.n, "%s has the size of its weight", got->name);
+    for (int64_t i = 0; i < got->n; i++) largest = fmax(largest, fabs(got->at[i]));
+    for (int64_t i = 0; i < got->n; i += stride) {
+        double want = difference(forward, seed, &w, i);
+        cr_assert(fabs(got->at[i] - want) <= TOLERANCE * largest,
+                  "%s[%lld] is %.12g, the difference of the loss is %.12g", got->name, (long long)i,
+                  got->at[i], want);
+    }
+}
+
+static bool expect_all(const step_case *forward, const step_case *backward, uint64_t seed) {
+    ds_exec_result *result = step_run(backward, seed, NULL, 0);
+    uint32_t n = 0;
+    char name[256];
+    if (result->margin < 100 * DELTA && seed < 200) { /* a kink is near */
+        ds_exec_result_free(result);
+        return false;
+    }
+    cr_assert_float_eq(result->outputs.at[0].at[0], loss_at(forward, seed, NULL), 1e-12);
+    for (uint32_t i = 0; i < result->outputs.n; i++) {
+        const ds_exec_tensor *got = &result->outputs.at[i];
+        if (!weight_of(got->name, name, sizeof name)) continue;
+        const ds_exec_tensor *weight = input_named(result, name);
+        cr_assert_not_null(weight, "%s: no input %s", got->name, name);
+        expect_gradient(forward, seed, got, weight);
+        n++;
+    }
+    cr_assert_gt(n, 0, "no gradients");
+    ds_exec_result_free(result);
+    return true;
+}
+
+void step_expect_gradients(const char *text, const char *settings) {
+    step_case forward, backward;
+    step_make(&forward, text, settings, DS_PASS_LOWER);
+    step_make(&backward, text, settings, DS_PASS_GRAD);
+    cr_assert_eq(forward.status, DS_OK, "%s\n%s", forward.err.message, text);
+    cr_assert_eq(backward.status, DS_OK, "%s\n%s", backward.err.message, text);
+    uint64_t seed = 1;
+    while (!expect_all(&forward, &backward, seed)) seed++;
+    free(step_text(&backward));
+    step_free(&forward);
+    step_free(&backward);
+}
