@@ -376,6 +376,13 @@ ds_op *ds_build_last(const ds_builder *b) {
     return b->open->ops.n ? b->open->ops.at[b->open->ops.n - 1] : NULL;
 }
 
+bool ds_build_is_inner(const ds_builder *b, ds_value value) {
+    const ds_op *def = ds_value_at(b->func, value)->def;
+    for (uint32_t i = b->open->ops.n; i-- > 0;)
+        if (b->open->ops.at[i] == def) return true;
+    return false;
+}
+
 /* A kept value becomes a family over the loop's range; a family that is kept gains a binder. */
 static void set_kept(ds_builder *b, const ds_op *loop, const ds_use *use, ds_value result) {
     const ds_value_info *kept = ds_value_at(b->func, use->value);

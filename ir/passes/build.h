@@ -77,6 +77,10 @@ ds_value ds_build_out(ds_builder *b, ds_op *op, const char *name, const ds_type 
 /* Infers the results' types and appends the op to the innermost open block. For a call: set callee
  * first, and give every result its type. Errors: those of ds_op_infer. */
 ds_status ds_build_put(ds_builder *b, ds_op *op, ds_error *err);
+/* The op that was put (or the region that was ended) last in the open block. */
+ds_op *ds_build_last(const ds_builder *b);
+/* Is the value made in the innermost open block? O(ops of the block). */
+bool ds_build_is_inner(const ds_builder *b, ds_value value);
 /* The common case: one result, no attributes. */
 ds_status ds_build_unary(ds_builder *b, ds_opcode code, const char *name, ds_use x, ds_value *out,
                          ds_error *err);
@@ -107,8 +111,6 @@ ds_value ds_build_carry(ds_builder *b, ds_op *loop, const char *name, const ds_t
                         ds_use init);
 /* Ends the loop: `next` one a carry, `kept` the values to keep. Results are named after the
  * carries and the kept values, unless names are given (n_next + n_kept of them, may hold NULLs). */
-/* The op that was put (or the region that was ended) last in the open block. */
-ds_op *ds_build_last(const ds_builder *b);
 ds_status ds_build_yield(ds_builder *b, const ds_use *next, uint32_t n_next, const ds_use *kept,
                          uint32_t n_kept, const char *const *names, ds_error *err);
 

@@ -35,7 +35,11 @@ ds_shard_value *ds_shard__value(ds_sharder *s, ds_value value) {
 }
 
 ds_status ds_shard__put(ds_sharder *s, ds_op *op, const ds_shard_value *like, ds_error *err) {
-    for (uint32_t i = 0; i < op->n_out; i++) *ds_shard__value(s, op->out[i]) = *like;
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        ds_shard_value *value = ds_shard__value(s, op->out[i]);
+        *value = *like;
+        value->twin = 0;
+    }
     return ds_build_put(&s->b, op, err);
 }
 
@@ -377,24 +381,43 @@ static ds_status settle(ds_sharder *s, const ds_op *yield, carried *carry, uint3
     return DS_OK;
 }
 
+/* A value that the backward pass wants otherwise is kept so, or so too: then known->twin is the
+ * place among the results, of which there are *n. */
+static void keep_twin(ds_sharder *s, ds_use *use, ds_shard_value *known, ds_use *uses,
+                      uint32_t *n) {
+    const ds_shard_value *value = ds_shard__value(s, use->value);
+    if (!value->twin) return;
+    ds_use twin = *use;
+    twin.value.i = value->twin - 1;
+    known->keep_both = value->keep_both;
+    if (!value->keep_both) {
+        *use = twin;
+        return;
+    }
+    known->twin = *n;
+    uses[(*n)++] = twin;
+}
+
 /* What is kept stays as it is, also a term of a sum, unless the sum has been made already. */
 static ds_status end_loop(ds_sharder *s, const ds_op *old, const ds_op *yield, const carried *carry,
                           ds_error *err) {
-    ds_use *uses = DS_NEW_N(&s->unit->arena, ds_use, yield->n_in + 1);
-    const char **names = DS_NEW_N(&s->unit->arena, const char *, yield->n_in + 1);
+    ds_use *uses = DS_NEW_N(&s->unit->arena, ds_use, 2 * yield->n_in + 1);
+    const char **names = DS_NEW_N(&s->unit->arena, const char *, 2 * yield->n_in + 1);
     ds_shard_value *known = DS_NEW_N(&s->unit->arena, ds_shard_value, yield->n_in + 1);
-    uint32_t n_next = old->n_args;
+    uint32_t n_next = old->n_args, n = yield->n_in;
     for (uint32_t i = 0; i < yield->n_in; i++) {
         DS_TRY(read_use(s, &yield->in[i], &uses[i], err));
         uses[i] = ds_shard__resolved(s, uses[i]);
         if (i < n_next) DS_TRY(ds_shard__move(s, uses[i], &carry[i].layout, &uses[i], err));
         known[i].seq = i < n_next ? carry[i].seq : ds_shard__value(s, uses[i].value)->seq;
         names[i] = ds_value_at(s->from, old->out[i])->name;
+        if (i >= n_next) keep_twin(s, &uses[i], &known[i], uses, &n);
     }
     ds_op *loop = NULL;
-    DS_TRY(ds_build_yield(&s->b, uses, n_next, uses + n_next, yield->n_in - n_next, names, err));
+    DS_TRY(ds_build_yield(&s->b, uses, n_next, uses + n_next, n - n_next, names, err));
     loop = ds_build_last(&s->b);
-    for (uint32_t i = 0; i < loop->n_out; i++) {
+    for (uint32_t i = 0; i < yield->n_in; i++) {
+        if (known[i].twin) known[i].twin = loop->out[known[i].twin].i + 1;
         *ds_shard__value(s, loop->out[i]) = known[i];
         define(s, old->out[i], loop->out[i]);
     }

@@ -433,5 +433,6 @@ ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *overri
         }
     }
     answer(&c, choice);
+    choice->forced = true;
     return DS_OK;
 }

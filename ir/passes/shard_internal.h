@@ -59,6 +59,8 @@ typedef struct ds_shard_value {
     uint8_t seq;     /* bit d: dim d is a sequence dim (its hint says cp) */
     uint32_t weight; /* 1 + index among step->weights: the weight itself or a cast or view of it */
     ds_layout home;  /* of a weight: as its hint says, without ZeRO's splits */
+    uint32_t twin;   /* 1 + the same value laid out as the backward pass wants it; 0: none */
+    bool keep_both;  /* a loop keeps the twin beside the value, not in its place */
 } ds_shard_value;
 
 /* A value that has been moved: `from` read at `index` is also `to`. Entries of a block end with it.
@@ -167,6 +169,7 @@ typedef struct ds_shard_choice {
     ds_layout in[DS_MAX_OPERANDS];
     ds_layout out[DS_MAX_OPERANDS]; /* splits that follow; partial sums are inference's to say */
     uint8_t seq[DS_MAX_OPERANDS];   /* sequence dims of the results */
+    bool forced;                    /* by an override */
 } ds_shard_choice;
 
 /* Layouts for an op's operands. `op` is the old op, `in` the new operands, `out` the old results'
