@@ -8,9 +8,9 @@
  *   zero = 3  weights are split too, and gathered where they are read
  *
  * (Rajbhandari et al., ZeRO, arXiv:1910.02054, figure 1 and section 7.) States are split on a dim
- * of the weight, so that a weight keeps its shape: the largest one that the replicas divide,
- * preferring dims that nothing else splits. A weight that has no such dim keeps its states whole.
- */
+ * of the weight, so that a weight keeps its shape: the first one whose parts the replicas divide
+ * (dim 0 for most weights, as in PyTorch's fully_shard), so that all of a layer can be gathered by
+ * one collective. A weight that has no such dim keeps its states whole. */
 #include "ir/passes/shard_internal.h"
 
 #include <stdlib.h>
@@ -100,18 +100,12 @@ ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const 
         axes[n++] = s->zero.axis[i];
         parts *= ds_shard__axis_size(s, 0, s->zero.axis[i]);
     }
-    int best = -1;
-    int64_t best_size = 0;
     for (uint32_t d = 0; d < home->rank && n; d++) {
         int64_t size = ds_shard__size(s, type->dims[d].size);
         if (size == 0 || size % (ds_shard__parts(s, home, d) * parts)) continue;
-        bool freer = best >= 0 && home->n[d] == 0 && home->n[best] > 0;
-        bool as_free = best < 0 || (home->n[d] == 0) == (home->n[best] == 0);
-        if (!freer && !(as_free && size > best_size)) continue;
-        best = (int)d;
-        best_size = size;
+        for (uint32_t i = 0; i < n; i++) out.axis[d][out.n[d]++] = axes[i];
+        break;
     }
-    for (uint32_t i = 0; best >= 0 && i < n; i++) out.axis[best][out.n[best]++] = axes[i];
     return out;
 }
 

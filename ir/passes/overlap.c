@@ -1,0 +1,452 @@
+/* What waits for what, and what goes together: the communication of ZeRO.
+ *
+ * Shard gathers a weight that ZeRO splits (zero = 3) where it is read. Nothing would hold that
+ * gather back: its operand is there from the beginning, so all layers would be gathered as soon as
+ * the links are free, and the memory would be that of the whole model. And it would stand in line
+ * behind the reductions of gradients. This pass makes units of what is gathered together, as FSDP's
+ * wrapped modules are (Zhao et al., PyTorch FSDP, arXiv:2304.11277, sections 3.2 and 3.3):
+ *
+ *   unit     the weights that one turn of a loop reads; outside of loops neighbours, up to a
+ *            bucket's bytes. Those over the same axes and dim are gathered by one collective.
+ *   begin    when a unit begins: all that its loop carries is there; outside of loops, what the
+ *            first op reads that reads one of its weights.
+ *   wait     with prefetch = k a unit's gathers start no earlier than the k-th unit before it
+ *            begins, `after(%w, %begun)`: k + 1 units are in memory at most. k = 0: than itself.
+ *   stream   they run beside the reductions of gradients: {stream = "gather"}.
+ *
+ * A beginning is a value %begun that is a view of an argument: it owns no bytes and takes no time.
+ * The last k of them go round in the carries of the loops, from the forward to the backward pass.
+ *
+ * With zero = 1 and 2 new weights are gathered after the optimizer, with 1 gradients scattered
+ * before it: those of one turn, or neighbours, are put together up to a bucket's bytes.
+ *
+ * Works in place, on functions of explicit programs. */
+#include "ir/base/map.h"
+#include "ir/lang/scenario.h"
+#include "ir/passes/build.h"
+#include "ir/passes/passes.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct overlap {
+    ds_model_step *step;
+    ds_unit *unit;
+    ds_func *func;
+    ds_map names;   /* of the function's values */
+    ds_map weights; /* values that are weights, or casts and views of one */
+    ds_use base;    /* what beginnings are views of */
+    uint32_t k;     /* prefetch */
+} overlap;
+
+/* Beginnings of the last k units, the latest first; value UINT32_MAX: there was none. */
+typedef struct queue {
+    ds_use *at;
+} queue;
+
+static bool is_none(const ds_use *use) {
+    return use->value.i == UINT32_MAX;
+}
+
+/* ---- changing functions in place ---- */
+
+static ds_arena *arena_of(const overlap *o) {
+    return &o->unit->arena;
+}
+
+/* Makes room for one more element at `at`; *array moves. */
+static void *insert(ds_arena *arena, void *array, uint32_t n, uint32_t at, size_t size) {
+    char *grown = ds_arena_alloc(arena, (n + 1) * size);
+    if (at) memcpy(grown, array, at * size);
+    if (n > at) memcpy(grown + (at + 1) * size, (char *)array + at * size, (n - at) * size);
+    return grown;
+}
+
+static void insert_op(overlap *o, ds_block *block, uint32_t at, ds_op *op) {
+    block->ops = insert(arena_of(o), block->ops, block->n_ops, at, sizeof(ds_op *));
+    block->ops[at] = op;
+    block->n_ops++;
+}
+
+static void remove_op(ds_block *block, uint32_t at) {
+    block->n_ops--;
+    memmove(&block->ops[at], &block->ops[at + 1], (block->n_ops - at) * sizeof(ds_op *));
+}
+
+static void insert_use(overlap *o, ds_use **uses, uint32_t *n, uint32_t at, ds_use use) {
+    *uses = insert(arena_of(o), *uses, *n, at, sizeof(ds_use));
+    (*uses)[at] = use;
+    ++*n;
+}
+
+static void insert_value(overlap *o, ds_value **values, uint32_t *n, uint32_t at, ds_value value) {
+    *values = insert(arena_of(o), *values, *n, at, sizeof(ds_value));
+    (*values)[at] = value;
+    ++*n;
+}
+
+static ds_value new_value(overlap *o, const char *wanted, const ds_type *type, ds_op *def,
+                          bool is_arg) {
+    ds_arena *arena = arena_of(o);
+    const char *name = ds_intern(&o->unit->strings, wanted);
+    for (uint32_t i = 2; ds_map_find(&o->names, DS_KEY(name)); i++)
+        name = ds_intern(&o->unit->strings, ds_arena_printf(arena, "%s_%u", wanted, i));
+    ds_map_put(&o->names, DS_KEY(name), 1);
+    ds_value value = {o->func->values.n};
+    ds_value_info info = {.name = name,
+                          .type = (ds_type *)type,
+                          .type_written = is_arg,
+                          .def = def,
+                          .is_arg = is_arg};
+    DS_PUSH(arena, &o->func->values, info);
+    return value;
+}
+
+static const ds_type *type_of(const overlap *o, const ds_use *use) {
+    return ds_use_type(o->unit, o->func, use);
+}
+
+/* ---- weights ---- */
+
+static bool is_weight(const overlap *o, const ds_use *use) {
+    return ds_map_find(&o->weights, use->value.i) != NULL;
+}
+
+static void find_weights_in(overlap *o, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        bool same = op->code == DS_OP_CAST || op->code == DS_OP_RESHAPE || op->code == DS_OP_AFTER;
+        if (same && is_weight(o, &op->in[0])) ds_map_put(&o->weights, op->out[0].i, 1);
+        if (op->body) find_weights_in(o, op->body);
+    }
+}
+
+static void find_weights(overlap *o) {
+    for (uint32_t i = 0; i < o->func->n_args; i++) {
+        const ds_value_info *arg = ds_value_at(o->func, o->func->args[i]);
+        const ds_attr *role = ds_attr_find(arg->attrs, arg->n_attrs, "role");
+        if (role && role->word && strcmp(role->word, "weight") == 0)
+            ds_map_put(&o->weights, o->func->args[i].i, 1);
+    }
+    find_weights_in(o, &o->func->body);
+}
+
+static bool gathers_weights(const overlap *o, const ds_op *op) {
+    if (op->code != DS_OP_ALL_GATHER || !op->n_over) return false;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (!is_weight(o, &op->in[i])) return false;
+    return true;
+}
+
+static bool gathers_inside(const overlap *o, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        if (gathers_weights(o, op) || (op->code == DS_OP_FOR && gathers_inside(o, op->body)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- what goes together ---- */
+
+/* Bytes of one device's part; sizes that a loop's index changes count as 1. */
+static double local_bytes(const overlap *o, const ds_type *type) {
+    ds_env env = ds_binding_env(&o->step->binding, NULL);
+    double bytes = (double)ds_dtype_bits(type->dtype) / 8;
+    const ds_mesh *mesh = type->on.kind == DS_PLACE_MESH
+                              ? ds_find_mesh(o->func->module, type->on.name)
+                              : ds_scenario_mesh(o->unit);
+    for (uint32_t d = 0; d < type->rank; d++) {
+        int64_t size;
+        if (ds_expr_eval_int(&env, type->dims[d].size, DS_NOWHERE, &size, NULL) == DS_OK)
+            bytes *= (double)size;
+        for (uint32_t s = 0; mesh && s < type->dims[d].n_splits; s++)
+            for (uint32_t a = 0; a < mesh->n_axes; a++)
+                if (mesh->axes[a].name == type->dims[d].splits[s].axis &&
+                    ds_expr_eval_int(&env, mesh->axes[a].size, DS_NOWHERE, &size, NULL) == DS_OK)
+                    bytes /= (double)size;
+    }
+    return bytes;
+}
+
+/* The larger of what goes in and what comes out. */
+static double moved_bytes(const overlap *o, const ds_op *op) {
+    double in = 0, out = 0;
+    for (uint32_t i = 0; i < op->n_in; i++) in += local_bytes(o, type_of(o, &op->in[i]));
+    for (uint32_t i = 0; i < op->n_out; i++)
+        out += local_bytes(o, ds_value_at(o->func, op->out[i])->type);
+    return fmax(in, out);
+}
+
+static bool same_collective(const overlap *o, const ds_op *a, const ds_op *b) {
+    if (a->code != b->code || a->n_over != b->n_over) return false;
+    for (uint32_t i = 0; i < a->n_over; i++)
+        if (a->over[i] != b->over[i]) return false;
+    if (DS_HAS_EXPR(a->dim) && ds_expr_equal(&o->unit->exprs, a->dim, b->dim) != DS_YES)
+        return false;
+    return ds_place_equal(&o->unit->exprs, &type_of(o, &a->in[0])->on,
+                          &type_of(o, &b->in[0])->on) == DS_YES;
+}
+
+/* Is an operand of the op made by the block's ops from `from` on? */
+static bool reads_from(const ds_block *block, uint32_t from, uint32_t to, const ds_op *op) {
+    for (uint32_t i = from; i < to; i++)
+        for (uint32_t k = 0; k < block->ops[i]->n_out; k++)
+            for (uint32_t j = 0; j < op->n_in; j++)
+                if (op->in[j].value.i == block->ops[i]->out[k].i) return true;
+    return false;
+}
+
+static bool reads(const ds_op *op, const ds_op *made) {
+    for (uint32_t i = 0; i < op->n_in; i++)
+        for (uint32_t k = 0; k < made->n_out; k++)
+            if (op->in[i].value.i == made->out[k].i) return true;
+    for (uint32_t i = 0; op->body && i < op->body->n_ops; i++)
+        if (reads(op->body->ops[i], made)) return true;
+    return false;
+}
+
+static bool read_between(const ds_block *block, uint32_t a, uint32_t b) {
+    for (uint32_t i = a + 1; i < b; i++)
+        if (reads(block->ops[i], block->ops[a])) return true;
+    return false;
+}
+
+static void append(overlap *o, ds_op *to, const ds_op *op) {
+    for (uint32_t i = 0; i < op->n_in; i++) insert_use(o, &to->in, &to->n_in, to->n_in, op->in[i]);
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        insert_value(o, &to->out, &to->n_out, to->n_out, op->out[i]);
+        ds_value_at(o->func, op->out[i])->def = to;
+    }
+}
+
+/* Joins op j of the block to op i < j, there if its operands are there, else here if nobody needed
+ * the results of i before. */
+static bool join(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
+    ds_op *a = block->ops[i], *b = block->ops[j];
+    bool early = !reads_from(block, i, j, b);
+    if (!early && read_between(block, i, j)) return false;
+    append(o, a, b);
+    remove_op(block, j);
+    if (early) return true;
+    memmove(&block->ops[i], &block->ops[i + 1], (j - 1 - i) * sizeof(ds_op *));
+    block->ops[j - 1] = a;
+    return true;
+}
+
+typedef bool (*wanted_fn)(const overlap *o, const ds_op *op);
+
+/* Joins neighbours among the ops that are wanted, up to `limit` bytes. A loop between them parts
+ * them. */
+static void join_all(overlap *o, ds_block *block, wanted_fn wanted, double limit) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        if (!wanted(o, block->ops[i])) continue;
+        double bytes = moved_bytes(o, block->ops[i]);
+        for (uint32_t j = i + 1; j < block->n_ops && !block->ops[j]->body;) {
+            const ds_op *op = block->ops[j];
+            const ds_op *first = block->ops[i];
+            double more = wanted(o, op) && same_collective(o, first, op) ? moved_bytes(o, op) : 0;
+            if (more > 0 && bytes + more <= limit && join(o, block, i, j)) {
+                bytes += more;
+                if (block->ops[i] != first) break; /* it has moved on: it is met again */
+            } else {
+                j++;
+            }
+        }
+    }
+}
+
+static bool is_zero_collective(const overlap *o, const ds_op *op) {
+    (void)o;
+    return (op->code == DS_OP_ALL_GATHER || op->code == DS_OP_REDUCE_SCATTER ||
+            op->code == DS_OP_ALL_REDUCE) &&
+           op->n_over;
+}
+
+static bool updates(const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op_desc *desc = ds_op_desc_of(block->ops[i]->code);
+        if (desc && desc->flags & DS_OPF_OPTIMIZER) return true;
+    }
+    return false;
+}
+
+static void make_buckets(overlap *o, ds_block *block, bool turn) {
+    double bucket = (double)o->step->strategy.bucket_bytes;
+    join_all(o, block, gathers_weights, turn ? INFINITY : bucket);
+    if (updates(block)) join_all(o, block, is_zero_collective, bucket);
+    for (uint32_t i = 0; i < block->n_ops; i++)
+        if (block->ops[i]->code == DS_OP_FOR) make_buckets(o, block->ops[i]->body, true);
+}
+
+/* ---- what waits ---- */
+
+static ds_op *new_after(overlap *o, const char *name, ds_use use) {
+    ds_op *op = DS_NEW(arena_of(o), ds_op);
+    op->code = DS_OP_AFTER;
+    insert_use(o, &op->in, &op->n_in, 0, use);
+    insert_value(o, &op->out, &op->n_out, 0, new_value(o, name, type_of(o, &use), op, false));
+    return op;
+}
+
+static void wait_for(overlap *o, ds_op *after, ds_use use) {
+    insert_use(o, &after->in, &after->n_in, after->n_in, use);
+}
+
+/* The gather at `at` waits for `uses`, and runs on a stream of its own. Returns how many ops were
+ * put before it. */
+static uint32_t hold(overlap *o, ds_block *block, uint32_t at, const ds_use *uses, uint32_t n) {
+    ds_op *gather = block->ops[at];
+    ds_attr stream = {.name = ds_intern(&o->unit->strings, "stream"), .kind = DS_ATTR_EXPR};
+    stream.expr = ds_expr_make(
+        &o->unit->exprs,
+        (ds_expr_node){.kind = DS_EXPR_STR, .name = ds_intern(&o->unit->strings, "gather")});
+    gather->attrs =
+        insert(arena_of(o), gather->attrs, gather->n_attrs, gather->n_attrs, sizeof(ds_attr));
+    gather->attrs[gather->n_attrs++] = stream;
+    if (n == 0 || is_none(&uses[0])) return 0;
+    const char *name = ds_value_at(o->func, gather->in[0].value)->name;
+    ds_op *after = new_after(o, ds_arena_printf(arena_of(o), "%s.held", name), gather->in[0]);
+    for (uint32_t i = 0; i < n; i++) wait_for(o, after, uses[i]);
+    ds_map_put(&o->weights, after->out[0].i, 1);
+    gather->in[0] = ds_use_of(after->out[0]);
+    insert_op(o, block, at, after);
+    return 1;
+}
+
+/* A unit has begun once `uses` are there. */
+static void push(overlap *o, ds_block *block, uint32_t at, const ds_use *uses, uint32_t n,
+                 queue *q) {
+    ds_op *begun = new_after(o, "begun", o->base);
+    for (uint32_t i = 0; i < n; i++) wait_for(o, begun, uses[i]);
+    insert_op(o, block, at, begun);
+    memmove(q->at + 1, q->at, (o->k - 1) * sizeof *q->at);
+    q->at[0] = ds_use_of(begun->out[0]);
+}
+
+/* What an op reads that reads a gathered weight: the operand that is no weight. */
+static const ds_use *activation(const overlap *o, const ds_op *op) {
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        const ds_op *def = ds_value_at(o->func, op->in[i].value)->def;
+        bool gathered = def && gathers_weights(o, def);
+        if (!gathered && !is_weight(o, &op->in[i])) return &op->in[i];
+    }
+    return NULL;
+}
+
+/* The first op after `at` that reads what is gathered there and something else. */
+static uint32_t first_reader(const overlap *o, const ds_block *block, uint32_t at) {
+    uint32_t i = at + 1;
+    while (i < block->n_ops &&
+           !(block->ops[i]->code >= DS_OP_FIRST_TABLE_OP && reads(block->ops[i], block->ops[at]) &&
+             activation(o, block->ops[i])))
+        i++;
+    return i;
+}
+
+static void hold_loop(overlap *o, ds_op *loop, queue *q);
+
+/* Outside of loops: each gather is a unit. */
+static void hold_straight(overlap *o, ds_block *block, queue *q) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        ds_op *op = block->ops[i];
+        if (op->code == DS_OP_FOR && gathers_inside(o, op->body)) hold_loop(o, op, q);
+        if (!gathers_weights(o, op)) continue;
+        uint32_t reader = first_reader(o, block, i);
+        bool has_reader = reader < block->n_ops;
+        ds_use begin = has_reader ? *activation(o, block->ops[reader]) : o->base;
+        if (o->k == 0 && has_reader) { /* to where its beginning is known */
+            memmove(&block->ops[i], &block->ops[i + 1], (reader - 1 - i) * sizeof op);
+            block->ops[reader - 1] = op;
+            hold(o, block, reader - 1, &begin, 1);
+        } else if (o->k) {
+            uint32_t before = hold(o, block, i, &q->at[o->k - 1], 1);
+            if (has_reader) push(o, block, reader + before, &begin, 1, q);
+            i += before;
+        }
+    }
+}
+
+/* A turn is a unit: all its gathers wait alike. */
+static void hold_turn(overlap *o, ds_block *body, const ds_use *carries, uint32_t n, queue *q) {
+    bool direct = false;
+    const ds_use *wait = o->k ? &q->at[o->k - 1] : carries;
+    ds_use oldest = o->k ? *wait : (ds_use){{UINT32_MAX}, NULL, NULL, 0, DS_NOWHERE};
+    for (uint32_t i = 0; i < body->n_ops; i++) {
+        if (!gathers_weights(o, body->ops[i])) continue;
+        i += o->k ? hold(o, body, i, &oldest, 1) : hold(o, body, i, carries, n);
+        direct = true;
+    }
+    if (direct && o->k && n) push(o, body, 0, carries, n, q);
+    for (uint32_t i = 0; i < body->n_ops; i++)
+        if (body->ops[i]->code == DS_OP_FOR && gathers_inside(o, body->ops[i]->body))
+            hold_loop(o, body->ops[i], q);
+}
+
+/* The last k beginnings go round as carries. */
+static void hold_loop(overlap *o, ds_op *loop, queue *q) {
+    ds_block *body = loop->body;
+    ds_op *yield = body->ops[body->n_ops - 1];
+    uint32_t n = loop->n_args;
+    ds_use *carries = DS_NEW_N(arena_of(o), ds_use, n + 1);
+    const ds_type *type = type_of(o, &o->base);
+    for (uint32_t i = 0; i < n; i++) carries[i] = ds_use_of(loop->args[i]);
+    for (uint32_t i = 0; i < o->k; i++) {
+        insert_use(o, &loop->in, &loop->n_in, n + i, is_none(&q->at[i]) ? o->base : q->at[i]);
+        ds_value arg = new_value(o, "begun", type, loop, true);
+        insert_value(o, &loop->args, &loop->n_args, n + i, arg);
+        q->at[i] = ds_use_of(arg);
+    }
+    hold_turn(o, body, carries, n, q);
+    for (uint32_t i = 0; i < o->k; i++) {
+        insert_use(o, &yield->in, &yield->n_in, n + i, q->at[i]);
+        ds_value out = new_value(o, "begun", type, loop, false);
+        insert_value(o, &loop->out, &loop->n_out, n + i, out);
+        q->at[i] = ds_use_of(out);
+    }
+}
+
+/* ---- the pass ---- */
+
+/* An argument that is no family, so that its type is one everywhere; else a family's first. */
+static ds_use choose_base(overlap *o) {
+    const ds_func *func = o->func;
+    for (uint32_t i = 0; i < func->n_args; i++)
+        if (!ds_value_at(func, func->args[i])->n_binders) return ds_use_of(func->args[i]);
+    const ds_value_info *arg = ds_value_at(func, func->args[0]);
+    ds_expr *index = DS_NEW_N(arena_of(o), ds_expr, arg->n_binders);
+    for (uint32_t b = 0; b < arg->n_binders; b++) index[b] = arg->binders[b].lo;
+    return ds_use_at(arena_of(o), func->args[0], index, arg->n_binders);
+}
+
+static void hold_back(overlap *o) {
+    queue q = {DS_NEW_N(arena_of(o), ds_use, o->k + 1)};
+    if (!gathers_inside(o, &o->func->body)) return;
+    o->base = choose_base(o);
+    for (uint32_t i = 0; i < o->k; i++) q.at[i].value.i = UINT32_MAX;
+    hold_straight(o, &o->func->body, &q);
+}
+
+static void overlap_func(ds_model_step *step, ds_func *func) {
+    int64_t prefetch = step->strategy.prefetch;
+    overlap o = {.step = step, .unit = step->unit, .func = func};
+    o.k = prefetch < UINT8_MAX ? (uint32_t)prefetch : UINT8_MAX;
+    ds_map_init(&o.names);
+    ds_map_init(&o.weights);
+    for (uint32_t i = 0; i < func->values.n; i++)
+        ds_map_put(&o.names, DS_KEY(func->values.at[i].name), 1);
+    find_weights(&o);
+    make_buckets(&o, &func->body, false);
+    if (step->strategy.zero == 3) hold_back(&o);
+    ds_map_deinit(&o.names);
+    ds_map_deinit(&o.weights);
+}
+
+ds_status ds_pass_overlap(ds_model_step *step, ds_error *err) {
+    if (!(step->done & 1u << DS_PASS_SHARD))
+        return ds_error_set(err, DS_ERR_INTERNAL, DS_NOWHERE, "overlap comes after shard");
+    const ds_module *module = step->unit->modules.at[0];
+    if (step->strategy.zero == 0) return DS_OK;
+    for (uint32_t i = 0; i < module->funcs.n; i++) overlap_func(step, module->funcs.at[i]);
+    return DS_OK;
+}
