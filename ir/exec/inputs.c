@@ -336,10 +336,12 @@ ds_status ds_exec__input_fill(const ds_exec_site *site, const char *name, const 
     const ds_attr *input = ds_attr_find(attrs, n_attrs, "input");
     const ds_attr *of = ds_attr_find(attrs, n_attrs, "of"),
                   *at = ds_attr_find(attrs, n_attrs, "at");
-    if (input) {
+    if (input) { /* an element of a family is that element of the other */
+        const char *element = strchr(name, '{');
         name = ds_attr_text(&site->run->binding->unit->exprs, input);
         if (!name)
             return ds_error_set(err, DS_ERR_TYPE, input->loc, "'input' must be a name or a string");
+        if (element) name = ds_arena_printf(&site->run->arena, "%s%s", name, element);
     }
     box in;
     DS_TRY(read_box(site, of, at, &value->parts[0], &in, err));

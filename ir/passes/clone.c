@@ -17,6 +17,7 @@ void ds_clone_deinit(ds_cloner *c) {
     ds_map_deinit(&c->exprs[1]);
     ds_map_deinit(&c->params);
     ds_map_deinit(&c->replaced);
+    ds_map_deinit(&c->affected);
     ds_map_deinit(&c->places);
 }
 
@@ -90,14 +91,74 @@ ds_expr ds_clone_literal(ds_cloner *c, ds_num value) {
     return ds_expr_make(&c->unit->exprs, node);
 }
 
+static bool same_value(const ds_num *a, const ds_num *b) {
+    if (a->kind != b->kind) return false;
+    if (a->kind == DS_NUM_INT) return a->i == b->i;
+    return a->kind == DS_NUM_REAL ? !(a->r < b->r) && !(a->r > b->r) : a->s == b->s;
+}
+
+/* The last import that says so counts, as for binding they all agree. */
+static ds_expr given(const ds_unit *unit, const ds_module *module, const char *name) {
+    ds_expr e = DS_NO_EXPR;
+    for (uint32_t m = 0; m < unit->modules.n; m++)
+        for (uint32_t i = 0; i < unit->modules.at[m]->imports.n; i++) {
+            const ds_import *import = &unit->modules.at[m]->imports.at[i];
+            if (import->module != module) continue;
+            const ds_attr *with = ds_attr_find(import->with, import->n_with, name);
+            if (with && with->kind == DS_ATTR_EXPR) e = with->expr;
+        }
+    return e;
+}
+
+ds_expr ds_clone_origin(const ds_binding *source, const ds_module *module, uint32_t index) {
+    const ds_param *p = &module->params.at[index];
+    ds_expr e = given(source->unit, module, p->name);
+    ds_env env = ds_binding_env(source, NULL);
+    ds_num value;
+    if (!DS_HAS_EXPR(e)) e = p->init;
+    if (ds_expr_eval(&env, e, p->loc, &value, NULL) != DS_OK ||
+        !same_value(&value, &source->params[module->id][index]))
+        return DS_NO_EXPR;
+    return e;
+}
+
+static ds_expr copy_expr(ds_cloner *c, ds_expr e, bool replaced);
+
+enum { MAX_DEPTH = 64 }; /* of params made of params; deeper ones are their values */
+
+static bool is_taken(ds_cloner *c, const char *name) {
+    return ds_map_find(&c->names, DS_KEY(ds_clone_text(c, name))) != NULL;
+}
+
+static ds_expr copy_param(ds_cloner *c, const ds_expr_node *node, bool replaced, ds_num value) {
+    const ds_unit *from = c->source->unit;
+    const ds_module *module = from->modules.at[node->i >> 32];
+    ds_expr origin = ds_clone_origin(c->source, module, (uint32_t)node->i);
+    ds_expr init = DS_NO_EXPR;
+    if (DS_HAS_EXPR(origin) && c->depth < MAX_DEPTH) {
+        bool alias = ds_expr_at(&from->exprs, origin)->kind == DS_EXPR_PARAM;
+        if (!alias && is_taken(c, node->name)) return ds_clone_literal(c, value);
+        c->depth++;
+        init = copy_expr(c, origin, replaced);
+        c->depth--;
+        if (alias) return init;
+    }
+    if (is_taken(c, node->name)) return ds_clone_literal(c, value);
+    if (!DS_HAS_EXPR(init)) init = ds_clone_literal(c, value);
+    return ds_clone_new_param(c, node->name, init);
+}
+
 static ds_expr param(ds_cloner *c, const ds_expr_node *node, bool replaced) {
     uint64_t key = (uint64_t)node->i;
-    uint64_t *found = replaced ? ds_map_find(&c->replaced, key) : NULL;
-    if (!found) found = ds_map_find(&c->params, key);
-    if (found) return (ds_expr){(uint32_t)*found};
     ds_num value = c->source->params[key >> 32][(uint32_t)key];
-    ds_expr copy = ds_clone_new_param(c, node->name, ds_clone_literal(c, value));
-    ds_map_put(&c->params, key, copy.i);
+    const uint64_t *affected = replaced ? ds_map_find(&c->affected, key) : NULL;
+    ds_map *map =
+        replaced && (affected || ds_map_find(&c->replaced, key)) ? &c->replaced : &c->params;
+    const uint64_t *found = ds_map_find(map, key);
+    if (found) return (ds_expr){(uint32_t)*found};
+    if (affected) value = (ds_num){.kind = DS_NUM_INT, .i = (int64_t)*affected};
+    ds_expr copy = copy_param(c, node, affected != NULL, value);
+    ds_map_put(map, key, copy.i);
     return copy;
 }
 

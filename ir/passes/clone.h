@@ -1,9 +1,11 @@
 /* Copies of what one unit says in another unit: expressions, attributes, types, declarations.
  *
- * The copy has one module. A param of any module of the source becomes a param of that module, with
- * its bound value, when an expression that is copied first mentions it; it keeps its name unless
- * that is taken. Topologies, meshes and schedules come along when they are first named, with all
- * that they are made of. */
+ * The copy has one module. A param of any module of the source becomes a param of that module when
+ * an expression that is copied first mentions it. What is computed from other params stays so where
+ * that gives the bound value (else it has the value itself); what is another param under a new name
+ * (`with batch = batch`) is that param; and where the name is taken already, by a param of another
+ * import, the value itself stands in the copy. Topologies, meshes and schedules come along when
+ * they are first named, with all that they are made of. */
 #ifndef DS_PASSES_CLONE_H
 #define DS_PASSES_CLONE_H
 
@@ -18,6 +20,8 @@ typedef struct ds_cloner {
     ds_map exprs[2]; /* source expression → copy; [1]: with `replaced` put in */
     ds_map params;   /* source param → copy's expression */
     ds_map replaced; /* source param → what stands for it in the second kind of copies */
+    ds_map affected; /* source param that is computed from those → its value then */
+    uint32_t depth;  /* of params made of params that are being copied */
     ds_map places;   /* source topology, mesh or schedule → the copy's name */
 } ds_cloner;
 
@@ -35,8 +39,11 @@ ds_expr ds_clone_expr(ds_cloner *c, ds_expr e);
 /* With the params in `replaced` put in. */
 ds_expr ds_clone_expr_replaced(ds_cloner *c, ds_expr e);
 
-/* The key of a param in `params` and `replaced`. */
+/* The key of a param in `params`, `replaced` and `affected`. */
 uint64_t ds_clone_param_key(const ds_module *module, uint32_t index);
+/* What gives a param its value: an import's `with`, else its initial value. None if that is not the
+ * value that it is bound to (--set). */
+ds_expr ds_clone_origin(const ds_binding *source, const ds_module *module, uint32_t index);
 /* Declares a param; the name is made unique. `init` is over params of the copy. */
 ds_expr ds_clone_new_param(ds_cloner *c, const char *name, ds_expr init);
 /* A number or text as a literal. */
@@ -60,8 +67,8 @@ const char *ds_clone_schedule(ds_cloner *c, const ds_schedule *schedule);
 /* `axis` declarations of all modules of the source. */
 void ds_clone_axes(ds_cloner *c);
 
-/* The module's items in order: params, axes, topologies, meshes, schedules, functions, programs,
- * scenario, with a blank line before each that wants one. */
+/* The module's items in order (items.c): params that are mentioned, axes, topologies, meshes,
+ * schedules, functions, programs, scenario. O(module). */
 void ds_clone_order_items(ds_module *module);
 
 #endif

@@ -1,4 +1,4 @@
-/* Declarations from one unit to another: axes, topologies, meshes, schedules; and their order. */
+/* Declarations from one unit to another: axes, topologies, meshes, schedules. */
 #include "ir/passes/clone.h"
 
 #include <stdlib.h>
@@ -198,25 +198,4 @@ const char *ds_clone_schedule(ds_cloner *c, const ds_schedule *schedule) {
     ds_map_put(&c->places, DS_KEY(schedule), DS_KEY(copy->name));
     DS_PUSH(arena, &c->module->schedules, copy);
     return copy->name;
-}
-
-/* ---- order ---- */
-
-static void add_items(ds_module *module, ds_item_kind kind, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        DS_PUSH(&module->unit->arena, &module->items, ((ds_item){kind, i}));
-}
-
-void ds_clone_order_items(ds_module *module) {
-    module->items.n = 0;
-    for (uint32_t i = 0; i < module->params.n; i++)
-        if (i == 0 || module->params.at[i].group != module->params.at[i - 1].group)
-            DS_PUSH(&module->unit->arena, &module->items, ((ds_item){DS_ITEM_PARAMS, i}));
-    add_items(module, DS_ITEM_AXIS, module->axes.n);
-    add_items(module, DS_ITEM_TOPOLOGY, module->topologies.n);
-    add_items(module, DS_ITEM_MESH, module->meshes.n);
-    add_items(module, DS_ITEM_SCHEDULE, module->schedules.n);
-    add_items(module, DS_ITEM_FUNC, module->funcs.n);
-    add_items(module, DS_ITEM_PROGRAM, module->programs.n);
-    add_items(module, DS_ITEM_SCENARIO, module->scenarios.n);
 }

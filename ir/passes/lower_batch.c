@@ -91,24 +91,8 @@ static bool find_factor(batch *b, ds_expr e, param_ref *out) {
     return fit == 1 || named;
 }
 
-/* What gives the param its value: an import's `with`, or its initial value; none if --set does. */
 static ds_expr origin(const batch *b, param_ref ref) {
-    const ds_unit *unit = b->source->unit;
-    const ds_param *param = &ref.module->params.at[ref.index];
-    ds_expr e = param->init;
-    int64_t value;
-    for (uint32_t m = 0; m < unit->modules.n; m++)
-        for (uint32_t i = 0; i < unit->modules.at[m]->imports.n; i++) {
-            const ds_import *import = &unit->modules.at[m]->imports.at[i];
-            const ds_attr *with = import->module == ref.module
-                                      ? ds_attr_find(import->with, import->n_with, param->name)
-                                      : NULL;
-            if (with && with->kind == DS_ATTR_EXPR) e = with->expr;
-        }
-    const ds_num *bound = value_at(b->source->params, ref);
-    if (bound->kind != DS_NUM_INT || !eval(b, b->source->params, e, &value) || value != bound->i)
-        return DS_NO_EXPR;
-    return e;
+    return ds_clone_origin(b->source, ref.module, ref.index);
 }
 
 static bool is_split_over_dp(const ds_type *type) {
@@ -185,24 +169,20 @@ static void follow_up(batch *b) {
 static void replace(ds_lowering *l, const batch *b, param_ref of) {
     const ds_unit *unit = b->source->unit;
     ds_exprs *exprs = &l->c.unit->exprs;
-    ds_expr_node node = {.kind = DS_EXPR_PARAM,
-                         .name = name_of(of),
-                         .i = (int64_t)ds_clone_param_key(of.module, of.index)};
+    uint64_t key = ds_clone_param_key(of.module, of.index);
+    ds_expr_node node = {.kind = DS_EXPR_PARAM, .name = name_of(of), .i = (int64_t)key};
     ds_expr whole = ds_clone_expr(&l->c, ds_expr_make(&b->source->unit->exprs, node));
     ds_expr part = ds_clone_new_param(
         &l->c, "microbatch", ds_expr_binary(exprs, DS_EXPR_DIV, whole, ds_expr_int(exprs, b->m)));
+    ds_map_put(&l->c.replaced, key, part.i);
     for (uint32_t m = 0; m < unit->modules.n; m++)
         for (uint32_t i = 0; i < unit->modules.at[m]->params.n; i++) {
             param_ref ref = {unit->modules.at[m], i};
-            int64_t before = value_at(b->source->params, ref)->i;
             const ds_num *now = value_at(b->trial, ref);
-            if (now->kind != DS_NUM_INT || now->i == before) continue;
-            bool same =
-                now->i == value_at(b->trial, of)->i && before == value_at(b->source->params, of)->i;
-            ds_expr by =
-                same ? part
-                     : ds_clone_new_param(&l->c, name_of(ref), ds_clone_literal(&l->c, *now));
-            ds_map_put(&l->c.replaced, ds_clone_param_key(ref.module, i), by.i);
+            if (now->kind != DS_NUM_INT || now->i == value_at(b->source->params, ref)->i ||
+                (ref.module == of.module && ref.index == of.index))
+                continue;
+            ds_map_put(&l->c.affected, ds_clone_param_key(ref.module, i), (uint64_t)now->i);
         }
 }
 
