@@ -27,10 +27,12 @@ static ds_status put(const loss *l, ds_op *op, ds_value *out, ds_error *err) {
     return DS_OK;
 }
 
+/* what = "": the result's own name. */
 static ds_op *new_op(const loss *l, ds_opcode code, const char *what, const ds_type *written) {
     ds_builder *b = &l->s->b;
     ds_op *op = ds_build_op(b, code);
-    ds_build_out(b, op, ds_arena_printf(&l->s->unit->arena, "%s.%s", l->name, what), written);
+    const char *dot = what[0] ? "." : "";
+    ds_build_out(b, op, ds_arena_printf(&l->s->unit->arena, "%s%s%s", l->name, dot, what), written);
     return op;
 }
 
@@ -113,13 +115,16 @@ static ds_status picked(const loss *l, ds_value *out, ds_error *err) {
     return complete(l, *out, out, err);
 }
 
-/* The mean, the sum, or the rows themselves. */
-static ds_status reduce_rows(const loss *l, const ds_op *old, ds_value *value, ds_error *err) {
+/* The loss of each row; their mean or sum, if it is asked for. */
+static ds_status of_rows(const loss *l, const ds_op *old, ds_dtype dtype, ds_value lse,
+                         ds_value label, ds_value *out, ds_error *err) {
     const char *how = ds_op_attr_str(old, l->s->unit, "reduction");
-    if (how && strcmp(how, "none") == 0) return DS_OK;
-    bool sum = how && strcmp(how, "sum") == 0;
-    return unary(l, sum ? DS_OP_REDUCE_SUM : DS_OP_REDUCE_MEAN, sum ? "sum" : "mean", *value, value,
-                 err);
+    bool none = how && strcmp(how, "none") == 0, sum = how && strcmp(how, "sum") == 0;
+    bool last = dtype == l->dtype; /* no cast follows */
+    DS_TRY(binary(l, DS_OP_SUB, none && last ? "" : "row", lse, label, out, err));
+    if (none) return DS_OK;
+    const char *what = last ? "" : sum ? "total" : "mean";
+    return unary(l, sum ? DS_OP_REDUCE_SUM : DS_OP_REDUCE_MEAN, what, *out, out, err);
 }
 
 /* The logits with their vocabulary split as it is, in f32 at least. */
@@ -155,8 +160,7 @@ ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
     DS_TRY(read_logits(&l, in, err));
     DS_TRY(log_sum(&l, &lse, err));
     DS_TRY(picked(&l, &label, err));
-    DS_TRY(binary(&l, DS_OP_SUB, "row", lse, label, &row, err));
-    DS_TRY(reduce_rows(&l, old, &row, err));
+    DS_TRY(of_rows(&l, old, type->dtype, lse, label, &row, err));
     DS_TRY(cast(&l, row, type->dtype, l.name, &out[0], err));
     if (old->n_out > 1)
         DS_TRY(cast(&l, lse, DS_F32, ds_value_at(s->from, old->out[1])->name, &out[1], err));
