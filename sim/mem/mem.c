@@ -155,19 +155,24 @@ static void add_events(memory *m, ds_mem *out) {
 
 static ds_status find_peak(const ds_plan *plan, ds_mem_class *c, ds_error *err) {
     if (c->n_events) qsort(c->events, c->n_events, sizeof *c->events, event_order);
-    int64_t now = 0;
+    int64_t now = 0, by[DS_CATEGORY_COUNT] = {0};
     for (uint32_t i = 0; i < c->n_events; i++) {
+        uint32_t category = plan->values.at[c->events[i].value].category;
         if (!ds_add_i64(now, c->events[i].delta_bytes, &now))
             return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
                                 "a device holds more than 2^63 bytes");
+        by[category] += c->events[i].delta_bytes;
+        if (by[category] > c->most_by_category[category])
+            c->most_by_category[category] = by[category];
+        if (maker(plan, c->events[i].value)->kind == DS_REC_INPUT)
+            c->input_by_category[category] += c->events[i].delta_bytes;
         if (now > c->peak_bytes) {
             c->peak_bytes = now;
             c->peak_ps = c->events[i].time_ps;
             c->peak_event = i;
+            memcpy(c->peak_by_category, by, sizeof by);
         }
     }
-    for (uint32_t i = 0; i < c->n_events && i <= c->peak_event; i++)
-        c->peak_by_category[maker(plan, c->events[i].value)->category] += c->events[i].delta_bytes;
     return DS_OK;
 }
 

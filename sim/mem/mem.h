@@ -21,9 +21,11 @@ typedef struct ds_mem_class {
     ds_mem_event *events; /* by time, frees first */
     uint32_t n_events;
     int64_t peak_bytes;
-    int64_t peak_ps;     /* the first time at which the peak is reached */
-    uint32_t peak_event; /* events[0 … peak_event] lead to it */
-    int64_t peak_by_category[DS_CATEGORY_COUNT];
+    int64_t peak_ps;                              /* the first time at which the peak is reached */
+    uint32_t peak_event;                          /* events[0 … peak_event] lead to it */
+    int64_t peak_by_category[DS_CATEGORY_COUNT];  /* at the peak: their sum is the peak */
+    int64_t most_by_category[DS_CATEGORY_COUNT];  /* each at its own peak */
+    int64_t input_by_category[DS_CATEGORY_COUNT]; /* what is there from the start to the end */
 } ds_mem_class;
 
 typedef struct ds_mem {

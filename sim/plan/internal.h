@@ -85,7 +85,7 @@ typedef struct ds_site {
     const ds_typed *in;
     const ds_typed *out;
     const ds_region *region; /* innermost; NULL outside of all */
-    uint32_t rank_device; /* per-rank programs: the device of this body; else DS_NONE */
+    uint32_t rank_device;    /* per-rank programs: the device of this body; else DS_NONE */
 } ds_site;
 
 /* Looks up the record of an op that depends on no index; false if there is none yet. O(1). */

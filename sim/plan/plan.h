@@ -83,7 +83,7 @@ typedef struct ds_record {
     const ds_op *op;                   /* NULL: an input */
     const ds_func *func;               /* whose values `op` refers to */
     const char *label;                 /* mnemonic, or "input" */
-    ds_category category;              /* of its results */
+    ds_category category;              /* of its results, where nothing else says more (ds_vinst) */
     const uint32_t *devices;           /* members, ascending; variant_of[i] belongs to devices[i] */
     uint32_t n_devices;
     uint32_t *variant_of;
@@ -134,9 +134,10 @@ typedef struct ds_inst {
 typedef struct ds_vinst {
     uint32_t inst;
     uint16_t result;
-    bool is_output; /* lives to the end */
-    bool is_state;  /* overwrites `alias` whoever reads that: an optimizer's result */
-    uint32_t alias; /* the value whose buffer it takes (or may take: `inplace`); DS_NONE: none */
+    uint8_t category; /* ds_category */
+    bool is_output;   /* lives to the end */
+    bool is_state;    /* overwrites `alias` whoever reads that: an optimizer's result */
+    uint32_t alias;   /* the value whose buffer it takes (or may take: `inplace`); DS_NONE: none */
     const char *name;
 } ds_vinst;
 

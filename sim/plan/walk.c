@@ -47,7 +47,10 @@ static uint32_t add_inst(ds_builder *b, uint32_t record, uint32_t scope, uint32_
                     .first_task = DS_NONE};
     DS_HPUSH(&plan->insts, inst);
     for (uint32_t i = 0; i < n_out; i++) {
-        ds_vinst v = {.inst = id, .result = (uint16_t)i, .alias = DS_NONE};
+        ds_vinst v = {.inst = id,
+                      .result = (uint16_t)i,
+                      .category = (uint8_t)plan->records.at[record]->category,
+                      .alias = DS_NONE};
         DS_HPUSH(&plan->values, v);
     }
     return id;
@@ -144,6 +147,16 @@ static void set_alias(const ds_builder *b, const ds_op *op, const ds_record *r, 
     }
 }
 
+/* What is moved stays what it is, unless the op says otherwise; but a gathered weight is a buffer,
+ * since it is held for as long as it is read. */
+static void set_category(const ds_builder *b, const ds_op *op, const ds_record *r, uint32_t result,
+                         const uint32_t *operands, ds_vinst *v) {
+    if (r->kind != DS_REC_COMM || result >= op->n_in) return;
+    if (ds_attr_find(op->attrs, op->n_attrs, "role")) return;
+    v->category = b->plan->values.at[ds_plan__instance(b, operands[result])].category;
+    if (v->category == DS_CAT_WEIGHT && !v->is_state) v->category = DS_CAT_BUFFER;
+}
+
 static ds_status add_results(ds_builder *b, frame *f, const ds_op *op, uint32_t record, bool ranges,
                              ds_error *err) {
     const ds_record *r = b->plan->records.at[record];
@@ -156,6 +169,7 @@ static ds_status add_results(ds_builder *b, frame *f, const ds_op *op, uint32_t 
         ds_vinst *v = &b->plan->values.at[first + i];
         v->name = ds_value_at(f->ctx->func, op->out[i])->name;
         if (!ranges) set_alias(b, op, r, i, b->reads.at, v);
+        if (!ranges) set_category(b, op, r, i, b->reads.at, v);
         f->slots[op->out[i].i] = (ds_slot){.value = first + i};
     }
     return DS_OK;
@@ -271,6 +285,28 @@ static const ds_context *context_of(ds_builder *b, const ds_func *func, const ui
     return fresh;
 }
 
+/* A parameter's role is that of what is passed, where that has none of its own: the sums that one
+ * microbatch hands to the next are gradients. */
+static void give_role(ds_builder *b, const ds_slot *s, ds_category category) {
+    for (int64_t i = 0; s->family && i < s->family->n; i++)
+        give_role(b, &s->family->at[i], category);
+    if (s->value == DS_NONE) return;
+    ds_vinst *v = &b->plan->values.at[ds_plan__instance(b, s->value)];
+    if (v->category == DS_CAT_ACTIVATION) v->category = (uint8_t)category;
+}
+
+static ds_status pass_argument(ds_builder *b, const frame *f, const ds_op *op, uint32_t i,
+                               const ds_index *indices, frame *inner, ds_error *err) {
+    const ds_func *func = op->callee;
+    const ds_value_info *arg = ds_value_at(func, func->args[i]);
+    ds_slot *slot = &inner->slots[func->args[i].i];
+    ds_category category;
+    DS_TRY(read_slot(b, f, &op->in[i], indices, slot, err));
+    DS_TRY(ds_plan__category(b, arg->attrs, arg->n_attrs, DS_CAT_ACTIVATION, &category, err));
+    if (category != DS_CAT_ACTIVATION) give_role(b, slot, category);
+    return DS_OK;
+}
+
 static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *indices,
                       ds_error *err) {
     /* A call that states its cost is one opaque task: lessons and puzzles need it. */
@@ -294,7 +330,7 @@ static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *
     ds_slot *results = ds_xcalloc(op->n_out, sizeof *results);
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++)
-        status = read_slot(b, f, &op->in[i], indices, &inner.slots[func->args[i].i], err);
+        status = pass_argument(b, f, op, i, indices, &inner, err);
     if (status == DS_OK) status = block(b, &inner, &func->body, NULL, results, op->n_out, err);
     for (uint32_t i = 0; i < op->n_out && status == DS_OK; i++) f->slots[op->out[i].i] = results[i];
     free(results);

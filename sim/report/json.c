@@ -1,6 +1,6 @@
 /* The result as one JSON object. Integers (ps, bytes) stay exact; scripts depend on these names. */
 #include "ir/base/json.h"
-
+#include "ir/lang/scenario.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -73,6 +73,14 @@ static void put_kinds(ds_json *json, const ds_result *r) {
     free(kinds);
 }
 
+static void put_categories(ds_json *json, const char *key, const int64_t *bytes) {
+    ds_json_key(json, key);
+    ds_json_begin_object(json);
+    for (int k = 0; k < DS_CATEGORY_COUNT; k++)
+        ds_json_key_int(json, ds_category_name((ds_category)k), bytes[k]);
+    ds_json_end_object(json);
+}
+
 static void put_class(ds_json *json, const ds_result *r, uint32_t c) {
     const ds_class *cls = &r->plan->classes[c];
     const ds_mem_class *mem = &r->mem.classes[c];
@@ -89,11 +97,9 @@ static void put_class(ds_json *json, const ds_result *r, uint32_t c) {
     ds_json_key_int(json, "peak_memory_bytes", mem->peak_bytes);
     ds_json_key_int(json, "peak_memory_at_ps", mem->peak_ps);
     put_capacity(json, ds_profiles_kind(r->plan->profiles, cls->kind)->memory_bytes);
-    ds_json_key(json, "peak_by_category");
-    ds_json_begin_object(json);
-    for (int k = 0; k < DS_CATEGORY_COUNT; k++)
-        ds_json_key_int(json, ds_category_name((ds_category)k), mem->peak_by_category[k]);
-    ds_json_end_object(json);
+    put_categories(json, "peak_by_category", mem->peak_by_category);
+    put_categories(json, "most_by_category", mem->most_by_category);
+    put_categories(json, "input_by_category", mem->input_by_category);
     ds_json_end_object(json);
 }
 
@@ -105,13 +111,12 @@ static void put_tensors(ds_json *json, const ds_result *r) {
     ds_json_begin_array(json);
     for (uint32_t i = 0; i < n && i < MAX_TENSORS; i++) {
         const ds_vinst *v = &r->plan->values.at[live[i].value];
-        const ds_record *record = r->plan->records.at[r->plan->insts.at[v->inst].record];
         ds_buf path = {0};
         ds_report__value_path(r->plan, live[i].value, &path);
         ds_json_begin_object(json);
         ds_json_key_string(json, "path", path.text);
         ds_json_key_int(json, "bytes", live[i].bytes);
-        ds_json_key_string(json, "category", ds_category_name(record->category));
+        ds_json_key_string(json, "category", ds_category_name((ds_category)v->category));
         ds_json_end_object(json);
         ds_buf_deinit(&path);
     }
@@ -137,6 +142,19 @@ static void put_ops(ds_json *json, const ds_result *r) {
     free(ops);
 }
 
+/* Which axes, major first; null where members are given otherwise. */
+static void put_over(ds_json *json, const ds_op *op) {
+    ds_buf text = {0};
+    for (uint32_t i = 0; i < op->n_over; i++)
+        ds_buf_printf(&text, "%s%s", i ? " " : "", op->over[i]);
+    ds_json_key(json, "over");
+    if (text.n)
+        ds_json_string(json, text.text);
+    else
+        ds_json_null(json);
+    ds_buf_deinit(&text);
+}
+
 static void put_collectives(ds_json *json, const ds_result *r) {
     uint32_t n;
     ds_op_total *ops = ds_report__collectives(r, &n);
@@ -147,6 +165,7 @@ static void put_collectives(ds_json *json, const ds_result *r) {
         ds_json_key_string(json, "op", ops[i].record->label);
         put_path(json, "path", r->plan, ops[i].inst);
         ds_json_key_string(json, "algorithm", ds_report__algorithm(ops[i].group));
+        put_over(json, ops[i].record->op);
         ds_json_key_int(json, "group_size", ops[i].group->n_devices);
         ds_json_key_int(json, "count", ops[i].n);
         ds_json_key_int(json, "bytes", ops[i].bytes);
@@ -160,12 +179,38 @@ static void put_collectives(ds_json *json, const ds_result *r) {
     free(ops);
 }
 
+/* What passes made of a model. */
+static void put_model(ds_json *json, const ds_result *r) {
+    if (!r->step) return;
+    const ds_strategy *s = &r->step->strategy;
+    const struct {
+        const char *name;
+        int64_t value;
+    } knobs[] = {{"dp", s->dp},    {"tp", s->tp}, {"pp", s->pp},
+                 {"cp", s->cp},    {"ep", s->ep}, {"microbatches", s->microbatches},
+                 {"zero", s->zero}};
+    ds_json_key_string(json, "model", ds_scenario_model(r->source->unit)->name);
+    ds_json_key_bool(json, "trains", r->step->train.on);
+    ds_json_key(json, "strategy");
+    ds_json_begin_object(json);
+    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
+        ds_json_key_int(json, knobs[i].name, knobs[i].value);
+    ds_json_key_bool(json, "sp", s->sp);
+    ds_json_end_object(json);
+    ds_json_key(json, "passes");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < DS_PASS_COUNT; i++)
+        if (r->step->done >> i & 1) ds_json_string(json, ds_pass_name((ds_pass_id)i));
+    ds_json_end_array(json);
+    ds_json_key_double(json, "model_flop", r->model_flop);
+}
+
 static void put_head(ds_json *json, const ds_result *r) {
     const ds_plan *plan = r->plan;
     int64_t n_devices = 0;
     for (uint32_t c = 0; c < plan->n_classes; c++) n_devices += plan->classes[c].n_devices;
     ds_json_key_string(json, "version", DS_VERSION);
-    ds_json_key_string(json, "file", plan->binding->unit->modules.at[0]->path);
+    ds_json_key_string(json, "file", r->source->unit->modules.at[0]->path);
     if (plan->title) ds_json_key_string(json, "title", plan->title);
     ds_json_key_int(json, "step_time_ps", r->run.step_ps);
     ds_json_key_double(json, "throughput_per_s", r->throughput_per_s);
@@ -181,11 +226,14 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_init(&json, out, 2);
     ds_json_begin_object(&json);
     put_head(&json, r);
+    put_model(&json, r);
     ds_json_key_int(&json, "peak_memory_bytes", r->peak_bytes);
     put_capacity(&json, r->capacity_bytes);
     ds_json_key_bool(&json, "fits", r->fits);
     if (!r->fits) ds_json_key_int(&json, "missing_bytes", r->peak_bytes - r->capacity_bytes);
     ds_json_key_string(&json, "fullest_device", ds_report__device(r->plan, r->fullest));
+    put_categories(&json, "memory", r->mem.classes[r->fullest].peak_by_category);
+    put_categories(&json, "state", r->mem.classes[r->fullest].input_by_category);
     ds_json_key_double(&json, "mfu", r->mfu);
     ds_json_key_double(&json, "bubble_fraction", r->bubble_fraction);
     ds_json_key_string(&json, "critical_device", ds_report__device(r->plan, r->critical));

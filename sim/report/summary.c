@@ -33,6 +33,17 @@ static void put_cluster(const ds_result *r, const ds_kind_total *kinds, uint32_t
     ds_buf_putc(out, '\n');
 }
 
+/* What was made of a model: by which strategy, by which passes. */
+static void put_passes(const ds_result *r, ds_buf *out) {
+    if (!r->step) return;
+    ds_buf_put(out, "  strategy     ");
+    ds_report__strategy(r->step, out);
+    ds_buf_put(out, r->step->train.on ? "\n  passes      " : "; forward alone\n  passes      ");
+    for (uint32_t i = 0; i < DS_PASS_COUNT; i++)
+        if (r->step->done >> i & 1) ds_buf_printf(out, " %s", ds_pass_name((ds_pass_id)i));
+    ds_buf_putc(out, '\n');
+}
+
 static void put_size(const ds_result *r, ds_buf *out) {
     ds_buf_printf(out, "  simulated    %lld op instance%s", (long long)r->op_instances,
                   r->op_instances == 1 ? "" : "s");
@@ -60,12 +71,13 @@ static void put_kind(const ds_result *r, const ds_kind_total *k, ds_buf *out) {
 
 static void put_head(const ds_result *r, ds_buf *out) {
     const ds_plan *plan = r->plan;
-    const char *path = plan->binding->unit->modules.at[0]->path;
+    const char *path = r->source->unit->modules.at[0]->path;
     uint32_t n;
     ds_kind_total *kinds = ds_report__kinds(r, &n);
     if (plan->title) ds_buf_printf(out, "%s\n", plan->title);
     ds_buf_printf(out, "%s%s%s\n\n", plan->title ? "(" : "", path, plan->title ? ")" : "");
     put_cluster(r, kinds, n, out);
+    put_passes(r, out);
     put_size(r, out);
     ds_buf_printf(out, "  step time    %s\n", ds_report__ps(r->run.step_ps).s);
     ds_buf_put(out, "  throughput   ");
@@ -271,9 +283,8 @@ static void put_verdict(const ds_result *r, ds_buf *out) {
     ds_mem_live *live = ds_mem_live_at_peak(&r->mem, r->fullest, &n_live);
     for (uint32_t i = 0; i < n_live && i < MAX_TENSORS; i++) {
         const ds_vinst *v = &r->plan->values.at[live[i].value];
-        const ds_record *record = r->plan->records.at[r->plan->insts.at[v->inst].record];
         ds_buf_printf(out, "  %12s  %-11s ", ds_report__bytes(live[i].bytes).s,
-                      ds_category_name(record->category));
+                      ds_category_name((ds_category)v->category));
         ds_report__value_path(r->plan, live[i].value, out);
         ds_buf_putc(out, '\n');
     }

@@ -199,7 +199,7 @@ void ds_report_trace(const ds_result *r, ds_buf *out) {
     ds_json_key(&w.json, "otherData");
     ds_json_begin_object(&w.json);
     ds_json_key_string(&w.json, "distsim", DS_VERSION);
-    ds_json_key_string(&w.json, "file", r->plan->binding->unit->modules.at[0]->path);
+    ds_json_key_string(&w.json, "file", r->source->unit->modules.at[0]->path);
     ds_json_key_int(&w.json, "step_time_ps", r->run.step_ps);
     ds_json_end_object(&w.json);
     ds_json_key(&w.json, "traceEvents");
