@@ -29,5 +29,7 @@ const ds_op *step_find(const step_case *c, const char *result);
  * every element of small weights and at a sample of large ones, within 1e-5 of the tensor's largest
  * gradient; and unless the text of the step is canonical. */
 void step_expect_gradients(const char *text, const char *settings);
+/* The same for at most `sample` elements of each weight. */
+void step_expect_some_gradients(const char *text, const char *settings, int64_t sample);
 
 #endif
