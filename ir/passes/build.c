@@ -307,6 +307,10 @@ static ds_status infer(ds_builder *b, ds_op *op, ds_error *err) {
 
 ds_status ds_build_put(ds_builder *b, ds_op *op, ds_error *err) {
     if (op->code >= DS_OP_FIRST_TABLE_OP) DS_TRY(infer(b, op, err));
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        ds_loc *loc = &ds_value_at(b->func, op->out[i])->loc;
+        if (!loc->line) *loc = op->loc;
+    }
     append(b, op);
     return DS_OK;
 }

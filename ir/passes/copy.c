@@ -22,6 +22,7 @@ ds_value ds_copy_arg(ds_copy *c, uint32_t i) {
     const ds_value_info *info = ds_value_at(c->old, old);
     c->map[old.i] = ds_build_arg(c->b, info->name, info->type, info->binders, info->n_binders,
                                  info->attrs, info->n_attrs);
+    ds_value_at(c->b->func, c->map[old.i])->loc = info->loc;
     return c->map[old.i];
 }
 

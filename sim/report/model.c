@@ -57,8 +57,7 @@ ds_status ds_report__make_step(const ds_binding *source, ds_model_step **out, ds
     *out = NULL;
     DS_TRY(check_strategy(source, err));
     DS_TRY(ds_model_step_new(source, out, err));
-    ds_pass_id last = ds_pass_exists(DS_PASS_OVERLAP) ? DS_PASS_OVERLAP : DS_PASS_SHARD;
-    ds_status status = ds_model_step_run_to(*out, last, NULL, NULL, err);
+    ds_status status = ds_model_step_run_to(*out, DS_PASS_OVERLAP, NULL, NULL, err);
     if (status == DS_OK) return DS_OK;
     ds_report__move_place(source->unit, err);
     ds_model_step_free(*out);
