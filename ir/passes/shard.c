@@ -125,6 +125,12 @@ static ds_status gather_weight(ds_sharder *s, ds_use *use, ds_error *err) {
     return ds_shard__move(s, *use, &home, use, err);
 }
 
+static ds_use as_remembered(ds_sharder *s, ds_use use) {
+    const ds_shard_value *value = ds_shard__value(s, use.value);
+    if (value->twin && !value->keep_both) use.value.i = value->twin - 1;
+    return use;
+}
+
 static bool is_zeros(const ds_sharder *s, const ds_use *old) {
     return s->state[old->value.i] == DS_SHARD_ZEROS;
 }
@@ -134,6 +140,7 @@ static ds_status operands(ds_sharder *s, const ds_op *op, bool zeros, ds_use *in
     for (uint32_t i = 0; i < op->n_in; i++) {
         if (!zeros && is_zeros(s, &op->in[i])) continue;
         DS_TRY(read_use(s, &op->in[i], &in[i], err));
+        if (s->backward) in[i] = as_remembered(s, in[i]);
         if (!is_optimizer(op)) DS_TRY(gather_weight(s, &in[i], err));
         in[i] = ds_shard__is_lazy(op->code) ? in[i] : ds_shard__resolved(s, in[i]);
     }

@@ -170,31 +170,20 @@ static ds_status check_heads(const ds_sharder *s, const ds_op *old, const roles 
         (long long)all, (long long)heads, (long long)keys);
 }
 
-/* The backward op wants what the forward op had: q, k, v are kept by heads in their place, o as
- * well as by sequence, which the next product's gradient wants. */
-static void remember(ds_sharder *s, ds_use from, ds_value by_heads, bool both) {
-    if (from.n_index || !ds_build_is_inner(&s->b, from.value)) return;
-    ds_shard_value *value = ds_shard__value(s, from.value);
-    value->twin = by_heads.i + 1;
-    value->keep_both = both;
-}
-
+/* q, k and v are kept by heads for the backward op, as all that an all_to_all has moved; o as well
+ * as by sequence, which is what the next product's gradient wants. */
 static ds_status ulysses(ds_sharder *s, const ds_op *old, const roles *r, ds_use *in,
                          const split *over, ds_value *made, ds_error *err) {
-    ds_use before[DS_MAX_OPERANDS];
     ds_layout to[DS_MAX_OPERANDS];
     const ds_op *op;
     DS_TRY(check_heads(s, old, r, in, over, err));
     for (uint32_t i = 0; i < r->n_in; i++) {
         uint32_t twin = r->backward ? ds_shard__value(s, in[i].value)->twin : 0;
         if (twin) in[i].value.i = twin - 1;
-        before[i] = in[i];
         to[i] = by_heads(over->in[i], over);
     }
     DS_TRY(on_whole_sequences(s, old, in, to, over, made, &op, err));
-    if (r->backward || old->n_out < 2) return DS_OK;
-    for (uint32_t i = 0; i < r->n_in; i++) remember(s, before[i], in[i].value, false);
-    remember(s, ds_use_of(made[0]), op->out[0], true);
+    if (!r->backward && old->n_out > 1) ds_shard__remember(s, ds_use_of(made[0]), op->out[0], true);
     return DS_OK;
 }
 

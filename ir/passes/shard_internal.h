@@ -156,6 +156,10 @@ double ds_shard__move_cost(const ds_sharder *s, const ds_type *type, const ds_la
 /* Emits the collectives; *out is the use moved. What was moved before is not moved again. */
 ds_status ds_shard__move(ds_sharder *s, ds_use use, const ds_layout *to, ds_use *out,
                          ds_error *err);
+/* The backward pass reads `twin` in the place of `from`: the same value, as the forward op had it.
+ * For it an all_to_all need not be done again, and keeping the one takes as much memory as the
+ * other. With `both` the value is read too, and the twin only by those who ask for it. */
+void ds_shard__remember(ds_sharder *s, ds_use from, ds_value twin, bool both);
 /* The use as it already was moved out of its partial sums, or itself. */
 ds_use ds_shard__resolved(ds_sharder *s, ds_use use);
 /* Sums over all partial axes, to where such a value usually goes (sequence parallel or replicated).

@@ -220,6 +220,20 @@ static ds_status emit(ds_sharder *s, ds_use from, const step *st, ds_use *out, d
     return DS_OK;
 }
 
+void ds_shard__remember(ds_sharder *s, ds_use from, ds_value twin, bool both) {
+    if (s->backward || from.n_index || !ds_build_is_inner(&s->b, from.value)) return;
+    ds_shard_value *value = ds_shard__value(s, from.value);
+    value->twin = twin.i + 1;
+    value->keep_both = both;
+}
+
+/* Does the value have as many bytes afterwards? */
+static bool is_exchange(const steps *list) {
+    for (uint32_t i = 0; i < list->n; i++)
+        if (list->at[i].code != DS_OP_ALL_TO_ALL) return false;
+    return list->n > 0;
+}
+
 ds_status ds_shard__move(ds_sharder *s, ds_use use, const ds_layout *to, ds_use *out,
                          ds_error *err) {
     const ds_type *type = ds_shard__type_of(s, &use);
@@ -236,6 +250,7 @@ ds_status ds_shard__move(ds_sharder *s, ds_use use, const ds_layout *to, ds_use 
         DS_TRY(emit(s, *out, &list.at[i], out, err));
         DS_HPUSH(&s->moved, ((ds_shard_moved){use, list.at[i].after, out->value}));
     }
+    if (is_exchange(&list)) ds_shard__remember(s, use, out->value, false);
     return DS_OK;
 }
 
