@@ -57,15 +57,17 @@ void ds_import__put_on(const ds_import_options *options, ds_buf *out) {
 
 void ds_import__put_scenario(const ds_import_options *options, const char *title, const char *model,
                              const char *train, const char *batch, ds_buf *out) {
-    if (!options->on_file) return;
     ds_buf_put(out, "\nscenario {\n");
     if (title) {
         ds_buf_put(out, "  title = ");
         ds_buf_put_quoted(out, title);
         ds_buf_put(out, "\n");
     }
-    ds_buf_printf(out, "  model = @%s\n  on = @%s\n  %s\n", model, options->on_name, train);
-    ds_buf_put(out, "  strategy { dp = 1, tp = 1, pp = 1, cp = 1, ep = 1 }\n");
+    ds_buf_printf(out, "  model = @%s\n", model);
+    if (options->on_file) {
+        ds_buf_printf(out, "  on = @%s\n  %s\n", options->on_name, train);
+        ds_buf_put(out, "  strategy { dp = 1, tp = 1, pp = 1, cp = 1, ep = 1 }\n");
+    }
     if (batch) ds_buf_printf(out, "  batch = %s\n", batch);
     ds_buf_put(out, "}\n");
 }

@@ -11,9 +11,10 @@
 #include "ir/core/ir.h"
 
 typedef struct ds_import_options {
-    const char *source;  /* the file's name, for the comment on top; NULL: none */
-    const char *on_file; /* import this file and run on its topology on_name: the scenario block. */
-    const char *on_name; /* NULL: no such block */
+    const char *source; /* the file's name, for the comment on top; NULL: none */
+    const char
+        *on_file; /* import this file and run on its topology on_name, one device at first; */
+    const char *on_name;        /* NULL: the scenario block only names the model */
     const ds_setting *settings; /* values for params that the written file has: --set batch=32 */
     uint32_t n_settings;
 } ds_import_options;

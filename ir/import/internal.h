@@ -17,8 +17,8 @@ ds_status ds_import__set(const ds_import_options *options, ds_import_param *para
 void ds_import__put_params(const ds_import_param *params, uint32_t n, ds_buf *out);
 /* `import "topologies/…"\n`, or nothing without a topology. */
 void ds_import__put_on(const ds_import_options *options, ds_buf *out);
-/* The scenario block after a blank line, or nothing without a topology. `train` is a whole entry,
- * as "train = off"; `batch` the expression of the samples a step, or NULL. */
+/* The scenario block after a blank line; without a topology it only names the model. `train` is a
+ * whole entry, as "train = off"; `batch` the expression of the samples a step, or NULL. */
 void ds_import__put_scenario(const ds_import_options *options, const char *title, const char *model,
                              const char *train, const char *batch, ds_buf *out);
 /* Text from a file, made fit for a comment or a message: control characters become '?', at most

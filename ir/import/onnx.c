@@ -276,6 +276,9 @@ static ds_status check_node(const ds_onnx_rule *rule, const Onnx__NodeProto *nod
     if (!rule) return ds_onnx__refuse(err, "distsim's import does not know this op");
     if (node->n_input < rule->min_in || node->n_input > rule->max_in)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "it has %zu inputs", node->n_input);
+    for (uint32_t k = 0; k < rule->min_in; k++)
+        if (!*node->input[k])
+            return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "its input %u is missing", k);
     if (node->n_output < 1 || node->n_output > rule->max_out)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "it has %zu outputs", node->n_output);
     return DS_OK;
@@ -360,6 +363,28 @@ static void put_frame(ds_onnx *g, const ds_import_options *options, const Onnx__
     ds_import__put_scenario(options, NULL, function_name(g), "train = off", batch_name(g), out);
 }
 
+static bool is_read(const ds_op *op, const bool *read) {
+    bool any = op->code == DS_OP_RETURN;
+    for (uint32_t i = 0; i < op->n_out; i++) any = any || read[op->out[i].i];
+    return any;
+}
+
+/* Drops what nothing reads, as x/√2 where a gelu took its place. No op here has other effects. */
+static void drop_unread(ds_func *func) {
+    bool *read = ds_xcalloc(func->values.n + 1, sizeof *read);
+    ds_block *body = &func->body;
+    uint32_t kept = body->n_ops;
+    for (uint32_t i = body->n_ops; i-- > 0;) {
+        ds_op *op = body->ops[i];
+        if (!is_read(op, read)) continue;
+        for (uint32_t k = 0; k < op->n_in; k++) read[op->in[k].value.i] = true;
+        body->ops[--kept] = op;
+    }
+    body->n_ops -= kept;
+    memmove(body->ops, body->ops + kept, body->n_ops * sizeof(ds_op *));
+    free(read);
+}
+
 /* Sets the function into the module, before the scenario. */
 static void set_function(ds_onnx *g, ds_func *func) {
     ds_module *module = g->module;
@@ -415,6 +440,7 @@ static ds_status import(ds_onnx *g, const Onnx__ModelProto *model, const ds_impo
     ds_status status = build(g, err);
     ds_func *func = ds_build_end(&g->b);
     if (status != DS_OK) return status;
+    drop_unread(func);
     set_function(g, func);
     ds_print_module(g->module, out);
     return DS_OK;

@@ -26,6 +26,14 @@ void ds_onnx__free(Onnx__ModelProto *model);
 
 #define DS_ONNX_MAX_ITEMS 4096u /* of a known tensor */
 
+/* How much of x/2 (1 + erf(x/√2)) a name is (onnx_gelu.c). */
+typedef enum ds_onnx_gelu {
+    DS_GELU_NOT,
+    DS_GELU_ERF,      /* erf(x/√2) */
+    DS_GELU_ONE_PLUS, /* factor · (1 + erf(x/√2)) */
+    DS_GELU_PRODUCT   /* factor · x · (1 + erf(x/√2)) */
+} ds_onnx_gelu;
+
 typedef struct ds_onnx_name {
     const char *name; /* as the graph has it, interned */
     bool is_defined, is_needed;
@@ -40,6 +48,10 @@ typedef struct ds_onnx_name {
     bool has_real;
     double real;
     ds_dtype dtype; /* of known items and of a real */
+    bool is_scaled; /* a value that is `factor` times the value `of` */
+    ds_onnx_gelu gelu;
+    ds_value of; /* x */
+    double factor;
 } ds_onnx_name;
 
 typedef struct ds_onnx {
@@ -56,7 +68,8 @@ typedef struct ds_onnx {
     ds_onnx_name **in;           /* its inputs; NULL where one is left out */
     uint32_t n_in;
     uint32_t first_value; /* values from here on are the node's */
-    const char *note;     /* a comment for the node's next op, or NULL */
+    bool said_batch_norm; /* a comment on the first one is enough */
+    const char *note;     /* a comment for the next op, or NULL */
 } ds_onnx;
 
 /* The entry of a name, made if it is new: only while the graph is read. */
@@ -107,6 +120,8 @@ bool ds_onnx__wants(ds_onnx *g, uint32_t i);
 ds_op *ds_onnx__op(ds_onnx *g, ds_opcode code, const ds_use *in, uint32_t n);
 /* Puts it with one result. */
 ds_status ds_onnx__put(ds_onnx *g, ds_op *op, ds_use *out, ds_error *err);
+/* Output 0, a value, is `factor` times x: remembered for gelu. */
+void ds_onnx__out_scaled(ds_onnx *g, ds_use x, double factor);
 /* The node's output i is this value, these integers, another name's meaning. */
 void ds_onnx__out(ds_onnx *g, uint32_t i, ds_use value);
 void ds_onnx__out_items(ds_onnx *g, uint32_t i, const ds_expr *items, uint32_t n, uint32_t rank);
@@ -125,6 +140,14 @@ ds_status ds_onnx__refuse(ds_error *err, const char *format, ...) DS_PRINTF(2, 3
 /* A weight of this type named after input i: what the layouts of both sides leave in common. */
 ds_status ds_onnx__weight(ds_onnx *g, uint32_t i, ds_dtype dtype, const ds_expr *dims,
                           uint32_t rank, ds_use *out, ds_error *err);
+
+/* ---- gelu in pieces (onnx_gelu.c) ---- */
+
+ds_status ds_onnx__erf(ds_onnx *g, ds_error *err);
+/* For a name that is a piece of it and is read as anything else. */
+ds_status ds_onnx__refuse_erf(ds_error *err);
+/* A sum or product of inputs 0 and 1, of which one is a piece of gelu; *done: it was one. */
+ds_status ds_onnx__gelu_piece(ds_onnx *g, bool is_product, bool *done, ds_error *err);
 
 /* ---- translations ---- */
 

@@ -16,7 +16,7 @@ static ds_status unary(ds_onnx *g, ds_opcode code, ds_error *err) {
     return ds_onnx__finish(g, ds_onnx__op(g, code, &x, 1), err);
 }
 
-/* Relu is relu, and so on; an op that the table lacks (log, erf …) refuses the node. */
+/* Relu is relu, and so on. */
 static ds_status same_name(ds_onnx *g, ds_error *err) {
     char name[16] = {0};
     for (size_t i = 0; i + 1 < sizeof name && g->node->op_type[i]; i++) {
@@ -24,7 +24,6 @@ static ds_status same_name(ds_onnx *g, ds_error *err) {
         name[i] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     }
     ds_opcode code = ds_op_by_name(name);
-    if (code == DS_OP_INVALID) return ds_onnx__refuse(err, "distsim has no op '%s'", name);
     return unary(g, code, err);
 }
 
@@ -161,10 +160,14 @@ static ds_status with_constant(ds_onnx *g, arithmetic how, ds_use x, double c, b
     ds_use out = x, k;
     if (how == MUL) {
         DS_TRY(scale(g, x, c, &out, err));
+        ds_onnx__out_scaled(g, x, c);
     } else if (how == DIV && !constant_first) {
+        if (!ds_dtype_is_float(type->dtype))
+            return ds_onnx__refuse(err, "distsim divides real numbers only");
         if (c == 0 || !isfinite(1 / c))
             return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "a division by %g", c);
         DS_TRY(scale(g, x, 1 / c, &out, err));
+        ds_onnx__out_scaled(g, x, 1 / c);
     } else if (how == DIV) {
         DS_TRY(constant(g, type, true, c, &k, err));
         DS_TRY(two(g, DS_OP_DIV, k, x, &out, err));
@@ -205,6 +208,8 @@ static ds_status with_tensor(ds_onnx *g, arithmetic how, ds_use a, ds_use b, ds_
         }
     }
     const ds_type *type = ds_onnx__type(g, &b);
+    if (how == DIV && !ds_dtype_is_float(type->dtype))
+        return ds_onnx__refuse(err, "distsim divides real numbers only");
     ds_opcode code = codes[how];
     const ds_op *from = ds_value_at(g->b.func, b.value)->def;
     bool is_weight = from && from->code == DS_OP_WEIGHT;
@@ -232,9 +237,12 @@ static ds_status binary(ds_onnx *g, arithmetic how, ds_error *err) {
     ds_onnx_name *first = ds_onnx__in(g, 0), *second = ds_onnx__in(g, 1);
     ds_use a, b;
     double c;
-    if (first && second && first->has_items && second->has_items) return fold(g, how, err);
-    bool at_second = second && is_constant(g, second, &c);
-    bool at_first = !at_second && first && is_constant(g, first, &c);
+    bool done = false;
+    if (how == ADD || how == MUL) DS_TRY(ds_onnx__gelu_piece(g, how == MUL, &done, err));
+    if (done) return DS_OK;
+    if (first->has_items && second->has_items) return fold(g, how, err);
+    bool at_second = is_constant(g, second, &c);
+    bool at_first = !at_second && is_constant(g, first, &c);
     if (!at_first) DS_TRY(ds_onnx__use(g, 0, &a, err));
     if (!at_second) DS_TRY(ds_onnx__use(g, 1, &b, err));
     if (at_second && second->rank <= ds_onnx__type(g, &a)->rank)
@@ -312,8 +320,10 @@ static ds_status gemm(ds_onnx *g, ds_error *err) {
     DS_TRY(ds_onnx__put(g, op, &y, err));
     DS_TRY(scale(g, y, ds_onnx__float(g, "alpha", 1), &y, err));
     double beta = ds_onnx__float(g, "beta", 1);
-    ds_onnx__out(g, 0, y);
-    if (!ds_onnx__in(g, 2) || beta == 0) return DS_OK;
+    if (!ds_onnx__in(g, 2) || beta == 0) {
+        ds_onnx__out(g, 0, y);
+        return DS_OK;
+    }
     if (beta != 1) return ds_onnx__refuse(err, "beta = %g; 0 and 1 are known", beta);
     DS_TRY(ds_onnx__use(g, 2, &in[0], err));
     return with_tensor(g, ADD, y, in[0], err);
@@ -352,7 +362,7 @@ const ds_onnx_rule ds_onnx__math_rules[] = {
     {"Exp", same_name, 1, 1, 1},
     {"Log", same_name, 1, 1, 1},
     {"Sqrt", same_name, 1, 1, 1},
-    {"Erf", same_name, 1, 1, 1},
+    {"Erf", ds_onnx__erf, 1, 1, 1},
     {"Neg", negate, 1, 1, 1},
     {"Gelu", gelu, 1, 1, 1},
     {"Clip", clip, 1, 3, 1},

@@ -120,10 +120,9 @@ static ds_status conv(ds_onnx *g, ds_error *err) {
     put_pair(g, op, "dilation", w.dilation, 1);
     int64_t groups = ds_onnx__int(g, "group", 1);
     if (groups != 1) ds_build_attr_int(&g->b, op, "groups", groups);
+    if (!ds_onnx__in(g, 2)) return ds_onnx__finish(g, op, err);
     ds_use y;
     DS_TRY(ds_onnx__put(g, op, &y, err));
-    ds_onnx__out(g, 0, y);
-    if (!ds_onnx__in(g, 2)) return DS_OK;
     in[0] = y;
     DS_TRY(ds_onnx__use(g, 2, &in[1], err));
     op = ds_onnx__op(g, DS_OP_BIAS, in, 2);
@@ -241,6 +240,9 @@ static ds_status batch_norm(ds_onnx *g, ds_error *err) {
     for (uint32_t i = 1; i < 5; i++)
         if (ds_onnx__wants(g, i))
             return ds_onnx__refuse(err, "distsim gives no running statistics");
+    if (!g->said_batch_norm)
+        g->note = "batch_norm takes the batch's own statistics, as in training, here and below";
+    g->said_batch_norm = true;
     return norm(g, DS_OP_BATCH_NORM, 3, ds_onnx__float(g, "epsilon", 1e-5), err);
 }
 

@@ -170,6 +170,7 @@ ds_status ds_onnx__learn(ds_onnx *g, ds_onnx_name *name, const Onnx__TensorProto
     if (t->n_dims == 1 && t->dims[0] == 0) { /* the shape of a scalar */
         *name = (ds_onnx_name){.name = name->name, .dtype = DS_I64, .rank = 1, .has_items = true};
         name->dims[0] = ds_expr_int(g->exprs, 0);
+        name->items = DS_NEW(&g->unit->arena, ds_expr);
         return DS_OK;
     }
     DS_TRY(tensor_type(g, t, name->name, &name->dtype, name->dims, err));
@@ -260,6 +261,8 @@ static ds_status materialize(ds_onnx *g, ds_onnx_name *name, ds_error *err) {
         DS_TRY(put_weight(g, name->name, type, &use, err));
     } else if (name->tensor) {
         put_buffer(g, name, &use);
+    } else if (name->gelu) {
+        return ds_onnx__refuse_erf(err);
     } else {
         return ds_onnx__refuse(err, "'%s' is computed from shapes, and is read here as data",
                                shown(g, name));
@@ -285,6 +288,7 @@ ds_status ds_onnx__shape(ds_onnx *g, uint32_t i, ds_dtype *dtype, const ds_expr 
                          uint32_t *rank, ds_error *err) {
     const ds_onnx_name *name = ds_onnx__in(g, i);
     if (!name) return missing(i, err);
+    if (name->gelu) return ds_onnx__refuse_erf(err);
     if (!name->has_value) {
         *dtype = name->dtype;
         *dims = name->dims;
@@ -413,6 +417,14 @@ void ds_onnx__out(ds_onnx *g, uint32_t i, ds_use value) {
     bool made_here =
         value.value.i >= g->first_value && info->def && info->def->code != DS_OP_WEIGHT;
     if (made_here && name->is_needed) info->name = ds_build_name(&g->b, output_name(g, i));
+}
+
+void ds_onnx__out_scaled(ds_onnx *g, ds_use x, double factor) {
+    ds_onnx_name *name = output(g, 0);
+    if (!name) return;
+    name->is_scaled = true;
+    name->of = x.value;
+    name->factor = factor;
 }
 
 void ds_onnx__out_items(ds_onnx *g, uint32_t i, const ds_expr *items, uint32_t n, uint32_t rank) {

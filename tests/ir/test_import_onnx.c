@@ -271,6 +271,34 @@ Test(import_onnx, broadcasts_and_constants) {
     exec_free(&c);
 }
 
+/* x/2 (1 + erf(x/√2)) in the three orders in which exporters write it: gelu each time, and nothing
+ * else is left. */
+Test(import_onnx, gelu_in_pieces) {
+    static const char *const orders[][4] = {
+        {"x e1", "p", "p half", "y"}, {"half x", "h", "h e1", "y"}, {"e1 half", "h", "h x", "y"}};
+    for (size_t i = 0; i < 3; i++) {
+        onnx_model m;
+        ds_buf text = {0};
+        ds_error err = {0};
+        onnx_begin(&m, 13);
+        onnx_input(&m, "x", "2 3");
+        onnx_real(&m, "root", 1.41421356F, "");
+        onnx_real(&m, "one", 1, "");
+        onnx_real(&m, "half", 0.5F, "");
+        onnx_node(&m, "Div", "x root", "s", "");
+        onnx_node(&m, "Erf", "s", "e", "");
+        onnx_node(&m, "Add", "e one", "e1", "");
+        onnx_node(&m, "Mul", orders[i][0], orders[i][1], "");
+        onnx_node(&m, "Mul", orders[i][2], orders[i][3], "");
+        onnx_output(&m, "y");
+        cr_assert_eq(import(&m, &text, &err), DS_OK, "%zu: %s", i, err.message);
+        cr_expect(strstr(text.text, " {\n  // the exact gelu of the graph; distsim's is the tanh "
+                                    "form\n  %y = gelu(%x) : f32[2, 3]\n  return %y\n}"),
+                  "%s", text.text);
+        ds_buf_deinit(&text);
+    }
+}
+
 Test(import_onnx, reductions_and_activations) {
     onnx_model m;
     exec_case c;
@@ -445,6 +473,8 @@ Test(import_onnx, refusals_name_node_and_op) {
         {"LSTM", "x v v", "y", "direction:bidirectional", DS_ERR_UNSUPPORTED, "one direction"},
         {"Transpose", "x", "y", "perm=0,0,1,2", DS_ERR_DATA, "'perm' has dim 0 twice"},
         {"Pow", "x v", "y", "", DS_ERR_UNSUPPORTED, "0.5, 2 and 3"},
+        {"Erf", "x", "y", "", DS_ERR_UNSUPPORTED, "erf in gelu only"},
+        {"Identity", "-", "y", "", DS_ERR_DATA, "its input 0 is missing"},
         {"Cast", "x", "y", "to=4", DS_ERR_UNSUPPORTED, "ONNX data type 4"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
