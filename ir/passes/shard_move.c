@@ -227,13 +227,6 @@ void ds_shard__remember(ds_sharder *s, ds_use from, ds_value twin, bool both) {
     value->keep_both = both;
 }
 
-/* Does the value have as many bytes afterwards? */
-static bool is_exchange(const steps *list) {
-    for (uint32_t i = 0; i < list->n; i++)
-        if (list->at[i].code != DS_OP_ALL_TO_ALL) return false;
-    return list->n > 0;
-}
-
 ds_status ds_shard__move(ds_sharder *s, ds_use use, const ds_layout *to, ds_use *out,
                          ds_error *err) {
     const ds_type *type = ds_shard__type_of(s, &use);
@@ -246,11 +239,13 @@ ds_status ds_shard__move(ds_sharder *s, ds_use use, const ds_layout *to, ds_use 
     steps list;
     plan(&from, to, &list);
     *out = start;
+    bool exchanged = true; /* it has as many bytes as before */
     for (uint32_t i = 0; i < list.n; i++) {
         DS_TRY(emit(s, *out, &list.at[i], out, err));
         DS_HPUSH(&s->moved, ((ds_shard_moved){use, list.at[i].after, out->value}));
+        exchanged = exchanged && list.at[i].code == DS_OP_ALL_TO_ALL;
+        if (exchanged) ds_shard__remember(s, start, out->value, false);
     }
-    if (is_exchange(&list)) ds_shard__remember(s, use, out->value, false);
     return DS_OK;
 }
 
