@@ -161,7 +161,8 @@ static ds_status move_operands(ds_sharder *s, const ds_op *op, const ds_shard_ch
 
 /* A result whose type inference takes from the text: made as it is wanted. */
 static bool takes_written_type(const ds_op *op) {
-    return op->code == DS_OP_CAST || op->code == DS_OP_EXPAND || op->code == DS_OP_EMBEDDING_GRAD;
+    return op->code == DS_OP_CAST || op->code == DS_OP_EXPAND || op->code == DS_OP_FILL ||
+           op->code == DS_OP_EMBEDDING_GRAD;
 }
 
 static void copy_shape(ds_sharder *s, const ds_op *old, ds_op *op) {
