@@ -36,6 +36,13 @@ static const ds_type *with_dtype(ds_grad *g, const ds_type *type, ds_dtype dtype
     return copy;
 }
 
+/* A role is said of all results of an op. Beside the gradients of a norm's two vectors is that of
+ * its operand, an activation many times their size: such an op is not marked. An lstm's weights are
+ * what is large in its gradients. */
+static bool is_marked(const ds_op *op) {
+    return op->n_out == 1 || op->code == DS_OP_LSTM_GRAD;
+}
+
 /* The op behind the gradient of weight `elem`, the last one: summed with what earlier microbatches
  * gave, in the dtype of gradients, marked. */
 static ds_status finish_term(ds_grad *g, const ds_grad_weight *w, const ds_use *elem,
@@ -62,7 +69,7 @@ static ds_status finish_term(ds_grad *g, const ds_grad_weight *w, const ds_use *
         term->owned = true;
     }
     ds_op *op = ds_value_at(g->b.func, term->use.value)->def;
-    if (g->final) ds_build_attr_word(&g->b, op, "role", "gradient");
+    if (g->final && is_marked(op)) ds_build_attr_word(&g->b, op, "role", "gradient");
     return DS_OK;
 }
 
@@ -72,7 +79,9 @@ static void call_after_weight(ds_grad *g, const ds_grad_weight *w, ds_value made
     ds_op *op = info->def;
     const char *wanted = ds_grad__name(g, w->old, ".grad");
     if (strcmp(info->name, wanted) == 0) return;
-    if (op->out[0].i == made.i && !ds_attr_find(op->attrs, op->n_attrs, "name"))
+    const char *term = ds_grad__term_name(g, w->old);
+    bool is_term = strncmp(info->name, term, strlen(term)) == 0;
+    if (!is_term && op->out[0].i == made.i && !ds_attr_find(op->attrs, op->n_attrs, "name"))
         ds_build_attr_text(&g->b, op, "name", info->name);
     info->name = ds_build_name(&g->b, wanted);
 }

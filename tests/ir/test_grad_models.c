@@ -36,6 +36,18 @@ Test(grad_models, transformer) {
     expect("transformer", "layers=2 hidden=8 heads=2 ffn=6 vocab=11 seq=4 target_seq=3 batch=2");
 }
 
+Test(grad_models, bert) {
+    expect("bert", "layers=1 hidden=8 heads=2 seq=4 vocab=11 batch=2");
+}
+
+Test(grad_models, t5) {
+    expect("t5", "layers=2 hidden=8 heads=2 head_dim=4 ffn=6 seq=4 target_seq=3 vocab=11 batch=2");
+}
+
+Test(grad_models, alexnet) {
+    expect("alexnet", "batch=1 image=63 classes=4 width=1 hidden=6");
+}
+
 Test(grad_models, rnnlm) {
     expect("rnnlm", "batch=2 seq=3 vocab=7 hidden=4 layers=2");
 }
