@@ -102,6 +102,17 @@ static void compare_lists(ds_arena *arena, tensors a, tensors b, bool values, do
         DS_HPUSH(out, ((ds_exec_pair){.b = &b.at[i]}));
 }
 
+/* A tensor that is zero but for roundings (the gradient of a key's bias in a softmax) has no digits
+ * to compare: what differs by less than the roundings of the largest result is equal. */
+static void forgive_roundings(ds_exec_pairs *pairs) {
+    double largest = 0;
+    for (uint32_t i = 0; i < pairs->n; i++)
+        if (pairs->at[i].max_a > largest) largest = pairs->at[i].max_a;
+    for (uint32_t i = 0; i < pairs->n; i++)
+        if (pairs->at[i].same_shape && pairs->at[i].max_difference <= DS_EXEC_FLOOR * largest)
+            pairs->at[i].equal = true;
+}
+
 void ds_exec_compare(const ds_exec_result *a, const ds_exec_result *b, double bound,
                      ds_exec_comparison *out) {
     ds_arena arena;
@@ -109,6 +120,7 @@ void ds_exec_compare(const ds_exec_result *a, const ds_exec_result *b, double bo
     *out = (ds_exec_comparison){.equal = true, .same_inputs = true};
     compare_lists(&arena, tensors_of(&arena, a->outputs.at, a->outputs.n),
                   tensors_of(&arena, b->outputs.at, b->outputs.n), true, bound, &out->outputs);
+    if (bound > 0) forgive_roundings(&out->outputs);
     compare_lists(&arena, tensors_of(&arena, a->inputs.at, a->inputs.n),
                   tensors_of(&arena, b->inputs.at, b->inputs.n), false, bound, &out->inputs);
     for (uint32_t i = 0; i < out->outputs.n; i++)

@@ -78,6 +78,9 @@ double ds_exec_generated_scale(uint32_t rank, const int64_t *dims);
 
 /* Two sums of the same terms in other orders differ by roundings: SEMANTICS P2. */
 #define DS_EXEC_BOUND 1e-9
+/* Some five roundings of a double: a result that differs by less than this part of the largest
+ * result of the run is equal, however small it is itself. */
+#define DS_EXEC_FLOOR 1e-15
 
 typedef struct ds_exec_pair {
     const ds_exec_tensor *a, *b; /* b NULL: nothing to compare with; a NULL likewise */
@@ -85,7 +88,8 @@ typedef struct ds_exec_pair {
     bool same_shape;
     double max_a, max_difference; /* max|a|, max|a-b|; infinite where one is not a number */
     int64_t at;                   /* the element of max_difference */
-    bool equal;                   /* same shape and max|a-b| <= bound max|a| */
+    bool
+        equal; /* same shape, and max|a-b| <= bound max|a| or within DS_EXEC_FLOOR of the largest */
 } ds_exec_pair;
 
 typedef struct ds_exec_pairs {
