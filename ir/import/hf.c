@@ -472,7 +472,7 @@ static ds_status load(const char *text, size_t n, json_t **out, ds_error *err) {
 ds_status ds_import_hf(const char *text, size_t n, const ds_import_options *options, ds_buf *out,
                        ds_error *err) {
     json_t *json = NULL;
-    int64_t parameters;
+    int64_t parameters = 0;
     ds_status status = load(text, n, &json, err);
     config c = {.json = json, .dropout = 0.1};
     if (status == DS_OK) status = read_config(&c, options, err);
