@@ -18,7 +18,8 @@
  * The last k of them go round in the carries of the loops, from the forward to the backward pass.
  *
  * With zero = 1 and 2 new weights are gathered after the optimizer, with 1 gradients scattered
- * before it: those of one turn, or neighbours, are put together up to a bucket's bytes.
+ * before it, and with 2 and 3 those of a microbatch: neighbours are put together up to a bucket's
+ * bytes.
  *
  * Works in place, on functions of explicit programs. */
 #include "ir/base/map.h"
@@ -35,6 +36,7 @@ typedef struct overlap {
     ds_func *func;
     ds_map names;   /* of the function's values */
     ds_map weights; /* values that are weights, or casts and views of one */
+    ds_map terms;   /* values that are added to the gradients of earlier microbatches */
     ds_use base;    /* what beginnings are views of */
     uint32_t k;     /* prefetch */
 } overlap;
@@ -112,23 +114,24 @@ static bool is_weight(const overlap *o, const ds_use *use) {
     return ds_map_find(&o->weights, use->value.i) != NULL;
 }
 
-static void find_weights_in(overlap *o, const ds_block *block) {
+static void find_in(overlap *o, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
         bool same = op->code == DS_OP_CAST || op->code == DS_OP_RESHAPE || op->code == DS_OP_AFTER;
         if (same && is_weight(o, &op->in[0])) ds_map_put(&o->weights, op->out[0].i, 1);
-        if (op->body) find_weights_in(o, op->body);
+        if (op->code == DS_OP_ACCUMULATE) ds_map_put(&o->terms, op->in[1].value.i, 1);
+        if (op->body) find_in(o, op->body);
     }
 }
 
-static void find_weights(overlap *o) {
+static void find_values(overlap *o) {
     for (uint32_t i = 0; i < o->func->n_args; i++) {
         const ds_value_info *arg = ds_value_at(o->func, o->func->args[i]);
         const ds_attr *role = ds_attr_find(arg->attrs, arg->n_attrs, "role");
         if (role && role->word && strcmp(role->word, "weight") == 0)
             ds_map_put(&o->weights, o->func->args[i].i, 1);
     }
-    find_weights_in(o, &o->func->body);
+    find_in(o, &o->func->body);
 }
 
 static bool gathers_weights(const overlap *o, const ds_op *op) {
@@ -220,17 +223,39 @@ static void append(overlap *o, ds_op *to, const ds_op *op) {
     }
 }
 
-/* Joins op j of the block to op i < j, there if its operands are there, else here if nobody needed
+/* What reads the results of op i before op j: nothing, or sums that are not read before j either,
+ * which can wait. */
+static bool can_wait(const ds_block *block, uint32_t i, uint32_t j) {
+    for (uint32_t k = i + 1; k < j; k++) {
+        if (!reads(block->ops[k], block->ops[i])) continue;
+        if (block->ops[k]->code != DS_OP_ACCUMULATE || read_between(block, k, j)) return false;
+    }
+    return true;
+}
+
+/* Moves op i to where j is, and what reads it behind it. */
+static void sink(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
+    uint32_t n = 0, at = i;
+    ds_op *op = block->ops[i], **readers = DS_NEW_N(arena_of(o), ds_op *, j - i + 1);
+    for (uint32_t k = i + 1; k <= j; k++) {
+        if (reads(block->ops[k], op))
+            readers[n++] = block->ops[k];
+        else
+            block->ops[at++] = block->ops[k];
+    }
+    block->ops[at++] = op;
+    if (n) memcpy(&block->ops[at], readers, n * sizeof *readers);
+}
+
+/* Joins op j of the block to op i < j: there if its operands are there, else here if nobody needs
  * the results of i before. */
 static bool join(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
     ds_op *a = block->ops[i], *b = block->ops[j];
     bool early = !reads_from(block, i, j, b);
-    if (!early && read_between(block, i, j)) return false;
+    if (!early && !can_wait(block, i, j)) return false;
     append(o, a, b);
     remove_op(block, j);
-    if (early) return true;
-    memmove(&block->ops[i], &block->ops[i + 1], (j - 1 - i) * sizeof(ds_op *));
-    block->ops[j - 1] = a;
+    if (!early) sink(o, block, i, j - 1);
     return true;
 }
 
@@ -239,21 +264,30 @@ typedef bool (*wanted_fn)(const overlap *o, const ds_op *op);
 /* Joins neighbours among the ops that are wanted, up to `limit` bytes. A loop between them parts
  * them. */
 static void join_all(overlap *o, ds_block *block, wanted_fn wanted, double limit) {
-    for (uint32_t i = 0; i < block->n_ops; i++) {
-        if (!wanted(o, block->ops[i])) continue;
-        double bytes = moved_bytes(o, block->ops[i]);
-        for (uint32_t j = i + 1; j < block->n_ops && !block->ops[j]->body;) {
+    for (uint32_t i = 0; i < block->n_ops;) {
+        const ds_op *first = block->ops[i];
+        double bytes = wanted(o, first) ? moved_bytes(o, first) : INFINITY;
+        uint32_t j = i + 1;
+        while (bytes < limit && j < block->n_ops && !block->ops[j]->body) {
             const ds_op *op = block->ops[j];
-            const ds_op *first = block->ops[i];
-            double more = wanted(o, op) && same_collective(o, first, op) ? moved_bytes(o, op) : 0;
-            if (more > 0 && bytes + more <= limit && join(o, block, i, j)) {
+            double more = moved_bytes(o, op);
+            bool fits = wanted(o, op) && same_collective(o, first, op) && bytes + more <= limit;
+            if (fits && join(o, block, i, j))
                 bytes += more;
-                if (block->ops[i] != first) break; /* it has moved on: it is met again */
-            } else {
+            else
                 j++;
-            }
+            if (block->ops[i] != first) break; /* it has moved on, and is met again */
         }
+        if (block->ops[i] == first) i++;
     }
+}
+
+/* The scattering of one microbatch's gradient that is added to those before. */
+static bool scatters_term(const overlap *o, const ds_op *op) {
+    if (op->code != DS_OP_REDUCE_SCATTER || !op->n_over) return false;
+    for (uint32_t i = 0; i < op->n_out; i++)
+        if (!ds_map_find(&o->terms, op->out[i].i)) return false;
+    return true;
 }
 
 static bool is_zero_collective(const overlap *o, const ds_op *op) {
@@ -274,6 +308,7 @@ static bool updates(const ds_block *block) {
 static void make_buckets(overlap *o, ds_block *block, bool turn) {
     double bucket = (double)o->step->strategy.bucket_bytes;
     join_all(o, block, gathers_weights, turn ? INFINITY : bucket);
+    join_all(o, block, scatters_term, bucket);
     if (updates(block)) join_all(o, block, is_zero_collective, bucket);
     for (uint32_t i = 0; i < block->n_ops; i++)
         if (block->ops[i]->code == DS_OP_FOR) make_buckets(o, block->ops[i]->body, true);
@@ -324,6 +359,10 @@ static void push(overlap *o, ds_block *block, uint32_t at, const ds_use *uses, u
     q->at[0] = ds_use_of(begun->out[0]);
 }
 
+static bool is_held(const ds_op *gather) {
+    return ds_attr_find(gather->attrs, gather->n_attrs, "stream") != NULL;
+}
+
 /* What an op reads that reads a gathered weight: the operand that is no weight. */
 static const ds_use *activation(const overlap *o, const ds_op *op) {
     for (uint32_t i = 0; i < op->n_in; i++) {
@@ -346,24 +385,33 @@ static uint32_t first_reader(const overlap *o, const ds_block *block, uint32_t a
 
 static void hold_loop(overlap *o, ds_op *loop, queue *q);
 
+/* The gather at i waits for what its own reader waits for, and stands right before it. */
+static void hold_until_read(overlap *o, ds_block *block, uint32_t i, uint32_t reader) {
+    ds_op *gather = block->ops[i];
+    memmove(&block->ops[i], &block->ops[i + 1], (reader - 1 - i) * sizeof gather);
+    block->ops[reader - 1] = gather;
+    hold(o, block, reader - 1, activation(o, block->ops[reader]), 1);
+}
+
 /* Outside of loops: each gather is a unit. */
 static void hold_straight(overlap *o, ds_block *block, queue *q) {
-    for (uint32_t i = 0; i < block->n_ops; i++) {
+    for (uint32_t i = 0; i < block->n_ops;) {
         ds_op *op = block->ops[i];
+        bool is_unit = gathers_weights(o, op) && !is_held(op);
+        uint32_t reader = is_unit ? first_reader(o, block, i) : block->n_ops;
+        bool begins = reader < block->n_ops;
         if (op->code == DS_OP_FOR && gathers_inside(o, op->body)) hold_loop(o, op, q);
-        if (!gathers_weights(o, op)) continue;
-        uint32_t reader = first_reader(o, block, i);
-        bool has_reader = reader < block->n_ops;
-        ds_use begin = has_reader ? *activation(o, block->ops[reader]) : o->base;
-        if (o->k == 0 && has_reader) { /* to where its beginning is known */
-            memmove(&block->ops[i], &block->ops[i + 1], (reader - 1 - i) * sizeof op);
-            block->ops[reader - 1] = op;
-            hold(o, block, reader - 1, &begin, 1);
-        } else if (o->k) {
+        if (is_unit && o->k == 0 && begins) {
+            hold_until_read(o, block, i, reader);
+            continue; /* with what is now at i */
+        }
+        if (is_unit && o->k) {
+            ds_use begin = begins ? *activation(o, block->ops[reader]) : o->base;
             uint32_t before = hold(o, block, i, &q->at[o->k - 1], 1);
-            if (has_reader) push(o, block, reader + before, &begin, 1, q);
+            if (begins) push(o, block, reader + before, &begin, 1, q);
             i += before;
         }
+        i++;
     }
 }
 
@@ -433,13 +481,15 @@ static void overlap_func(ds_model_step *step, ds_func *func) {
     o.k = prefetch < UINT8_MAX ? (uint32_t)prefetch : UINT8_MAX;
     ds_map_init(&o.names);
     ds_map_init(&o.weights);
+    ds_map_init(&o.terms);
     for (uint32_t i = 0; i < func->values.n; i++)
         ds_map_put(&o.names, DS_KEY(func->values.at[i].name), 1);
-    find_weights(&o);
+    find_values(&o);
     make_buckets(&o, &func->body, false);
     if (step->strategy.zero == 3) hold_back(&o);
     ds_map_deinit(&o.names);
     ds_map_deinit(&o.weights);
+    ds_map_deinit(&o.terms);
 }
 
 ds_status ds_pass_overlap(ds_model_step *step, ds_error *err) {
