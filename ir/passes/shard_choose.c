@@ -313,7 +313,7 @@ static void answer(const chooser *c, ds_shard_choice *choice) {
 
 /* ---- an op ---- */
 
-/* A cast has no rule in the table: any dim may be split. */
+/* A cast, or an `after` of one operand, has no rule in the table: any dim may be split. */
 static void identity_rule(const chooser *c, ds_rule *rule) {
     *rule = (ds_rule){.n_in = 1, .n_out = 1};
     for (uint32_t d = 0; d < c->type[0]->rank; d++) {
@@ -326,7 +326,7 @@ static void identity_rule(const chooser *c, ds_rule *rule) {
 
 static ds_status get_rule(chooser *c, ds_error *err) {
     ds_sharder *s = c->s;
-    if (c->op->code == DS_OP_CAST) {
+    if (c->op->code == DS_OP_CAST || (c->op->code == DS_OP_AFTER && c->op->n_in == 1)) {
         identity_rule(c, &c->rule);
         return DS_OK;
     }

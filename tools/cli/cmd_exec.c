@@ -4,7 +4,9 @@
 #include "ir/exec/exec.h"
 #include "ir/exec/npy.h"
 #include "ir/lang/scenario.h"
+#include "ir/passes/passes.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/exec_verify.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,15 +23,17 @@ enum {
     OPT_AGAINST,
     OPT_EMULATE,
     OPT_MAX_BYTES,
-    OPT_ENTRY
+    OPT_ENTRY,
+    OPT_VERIFY,
+    OPT_TRAIN
 };
 
 typedef struct arguments {
     cli_options common;
-    const char *file, *against, *output, *entry;
+    const char *file, *against, *output, *entry, *pass;
     DS_VEC(const char *) inputs; /* name=file.npy */
     int64_t seed, step, max_bytes;
-    bool emulate, quiet, seed_given;
+    bool emulate, quiet, seed_given, verify, train;
 } arguments;
 
 static const struct argp_option options_table[] = {
@@ -41,6 +45,12 @@ static const struct argp_option options_table[] = {
     {"output", OPT_OUTPUT, "FOLDER", 0, "Write every result as FOLDER/NAME.npy", 0},
     {"against", OPT_AGAINST, "OTHER.dir", 0,
      "Run OTHER.dir on the same inputs too and compare the results; exit code 1 if they differ", 0},
+    {"verify", OPT_VERIFY, "PASS", OPTION_ARG_OPTIONAL,
+     "Run the passes on the scenario's model and compare what is executed before and after each of "
+     "them (of PASS alone): loss, gradients, updated weights; exit code 1 if they differ",
+     0},
+    {"train-step", OPT_TRAIN, NULL, 0,
+     "Run the sharded training step that the passes make of the model, not its forward pass", 0},
     {"entry", OPT_ENTRY, "FUNCTION", 0, "Run this function, not the scenario's program", 0},
     {"emulate", OPT_EMULATE, NULL, 0, "Round every result to its dtype (f16, bf16, ...)", 0},
     {"max-bytes", OPT_MAX_BYTES, "N[GiB]", 0, "Refuse to hold more; default 4GiB", 0},
@@ -91,6 +101,17 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     case OPT_AGAINST:
         args->against = arg;
         return 0;
+    case OPT_VERIFY:
+        args->verify = true;
+        args->pass = arg;
+        if (arg && ds_pass_by_name(arg) == DS_PASS_COUNT)
+            argp_error(state, "--verify=%s: there is no such pass", arg);
+        if (arg && ds_pass_by_name(arg) == DS_PASS_PROJECT)
+            argp_error(state, "--verify=project: compare `distsim project FILE` by --against");
+        return 0;
+    case OPT_TRAIN:
+        args->train = true;
+        return 0;
     case OPT_ENTRY:
         args->entry = arg + (*arg == '@');
         return 0;
@@ -109,6 +130,13 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_usage(state);
+        return 0;
+    case ARGP_KEY_END:
+        if (args->verify && (args->train || args->against || args->inputs.n || args->output ||
+                             args->entry || args->emulate || args->step))
+            argp_error(state, "--verify goes with --seed, --max-bytes and --quiet only");
+        if (args->train && args->entry)
+            argp_error(state, "--train-step and --entry exclude each other");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -144,6 +172,13 @@ static ds_status read_inputs(const arguments *args, ds_exec_options *options, ds
     return DS_OK;
 }
 
+static ds_status read_seed(const arguments *args, const cli_source *source, int64_t *out,
+                           ds_error *err) {
+    *out = args->seed;
+    if (args->seed_given || !ds_unit_scenario(source->unit)) return DS_OK;
+    return ds_scenario_int(&source->binding, "", "seed", out, err);
+}
+
 static ds_status execute(const arguments *args, const cli_source *source, const char *entry,
                          ds_exec_options options, ds_exec_result **out, ds_error *err) {
     if (entry) {
@@ -151,9 +186,8 @@ static ds_status execute(const arguments *args, const cli_source *source, const 
         if (!options.entry)
             return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE, "there is no function @%s", entry);
     }
-    int64_t seed = args->seed;
-    if (!args->seed_given && ds_unit_scenario(source->unit))
-        DS_TRY(ds_scenario_int(&source->binding, "", "seed", &seed, err));
+    int64_t seed;
+    DS_TRY(read_seed(args, source, &seed, err));
     options.seed = (uint64_t)seed;
     return ds_exec_run(&source->binding, &options, out, err);
 }
@@ -384,29 +418,64 @@ static ds_status report(const arguments *args, const cli_source *source,
     return status;
 }
 
-static int run(const arguments *args) {
-    cli_source source;
+static int verify(const arguments *args, const cli_source *source) {
+    cli_verify_options options = {
+        .pass = args->pass, .max_bytes = args->max_bytes, .quiet = args->quiet};
+    ds_error err;
+    int64_t seed;
+    if (read_seed(args, source, &seed, &err) != DS_OK) return cli_fail(source->unit, &err);
+    options.seed = (uint64_t)seed;
+    return cli_verify(source, &options);
+}
+
+static int run_program(const arguments *args, const cli_source *source) {
     ds_exec_result *result = NULL;
     ds_error err;
     ds_arena arena;
     ds_arena_init(&arena);
     bool equal = true;
+    int exit_code = 0;
     ds_exec_options options = {
         .step = args->step, .emulate = args->emulate, .max_bytes = args->max_bytes};
-    int exit_code = ds_status_exit_code(cli_open(args->file, &args->common, &source));
-    if (exit_code == 0) {
-        ds_status status = read_inputs(args, &options, &arena, &err);
-        if (status == DS_OK) status = execute(args, &source, args->entry, options, &result, &err);
-        if (status == DS_OK) status = report(args, &source, result, &err);
-        if (status == DS_OK && args->against)
-            status = compare(args, &options, result, &equal, &err);
-        if (status != DS_OK) exit_code = cli_fail(source.unit, &err);
-    }
+    ds_status status = read_inputs(args, &options, &arena, &err);
+    if (status == DS_OK) status = execute(args, source, args->entry, options, &result, &err);
+    if (status == DS_OK) status = report(args, source, result, &err);
+    if (status == DS_OK && args->against) status = compare(args, &options, result, &equal, &err);
+    if (status != DS_OK) exit_code = cli_fail(source->unit, &err);
     for (uint32_t i = 0; i < options.n_inputs; i++) free(options.inputs[i].at);
     ds_exec_result_free(result);
-    cli_close(&source);
     ds_arena_deinit(&arena);
     return exit_code ? exit_code : !equal;
+}
+
+/* The program that the passes leave, in the place of the model. */
+static int run_train_step(const arguments *args, const cli_source *source) {
+    ds_model_step *step = NULL;
+    ds_error err;
+    if (ds_model_step_new(&source->binding, &step, &err) != DS_OK)
+        return cli_fail(source->unit, &err);
+    int exit_code;
+    if (ds_model_step_run_to(step, DS_PASS_OVERLAP, NULL, NULL, &err) != DS_OK) {
+        exit_code = cli_fail(step->unit, &err);
+    } else {
+        cli_source made = {.unit = step->unit, .binding = step->binding};
+        exit_code = run_program(args, &made);
+    }
+    ds_model_step_free(step);
+    return exit_code;
+}
+
+static int run(const arguments *args) {
+    cli_source source;
+    int exit_code = ds_status_exit_code(cli_open(args->file, &args->common, &source));
+    if (exit_code == 0 && args->verify)
+        exit_code = verify(args, &source);
+    else if (exit_code == 0 && args->train)
+        exit_code = run_train_step(args, &source);
+    else if (exit_code == 0)
+        exit_code = run_program(args, &source);
+    cli_close(&source);
+    return exit_code;
 }
 
 int cmd_exec(int argc, char **argv) {

@@ -1,0 +1,266 @@
+/* Executes a step after every pass and compares neighbours. */
+#include "ir/passes/check.h"
+
+#include "ir/exec/exec.h"
+#include "ir/lang/scenario.h"
+#include "ir/ops/ops.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIN_MARGIN 1e-6 /* SEMANTICS P2 */
+
+typedef struct checker {
+    const ds_binding *source;
+    const ds_step_check_options *options;
+    ds_step_check *out;
+    ds_exec_result *before; /* what the last program gave */
+    double mean_loss;       /* over microbatches; NAN: one batch, or not known */
+} checker;
+
+const char *ds_check_kind_name(ds_check_kind kind) {
+    static const char *const names[] = {"result", "gradient", "weight", "state"};
+    return names[kind];
+}
+
+/* ---- comparison ---- */
+
+static bool ends_with(const char *name, size_t n, const char *end) {
+    size_t m = strlen(end);
+    return n >= m && memcmp(name + n - m, end, m) == 0;
+}
+
+/* By name: passes call what belongs to weight w w.grad, w.new, w.m.new (passes.h). */
+static ds_check_kind kind_of(const char *name) {
+    size_t n = strcspn(name, "{");
+    if (ends_with(name, n, ".grad")) return DS_CHECK_GRADIENT;
+    if (ends_with(name, n, ".m.new") || ends_with(name, n, ".v.new") ||
+        ends_with(name, n, ".master.new"))
+        return DS_CHECK_STATE;
+    return ends_with(name, n, ".new") ? DS_CHECK_WEIGHT : DS_CHECK_RESULT;
+}
+
+static bool same_shape(const ds_exec_tensor *a, const ds_exec_tensor *b) {
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
+static ds_step_check_row compare(const ds_exec_tensor *a, const ds_exec_tensor *b) {
+    ds_step_check_row row = {.name = a->name, .kind = kind_of(a->name), .equal = true};
+    if (!same_shape(a, b)) {
+        row.max_difference = INFINITY;
+        row.equal = false;
+        return row;
+    }
+    for (int64_t i = 0; i < a->n; i++) {
+        double size = fabs(a->at[i]), difference = fabs(a->at[i] - b->at[i]);
+        if (!(difference <= row.max_difference)) row.max_difference = difference; /* NaN stays */
+        if (size > row.max_a) row.max_a = size;
+    }
+    row.equal = row.max_difference <= DS_EXEC_BOUND * row.max_a;
+    return row;
+}
+
+static bool wanted(const checker *c, ds_pass_id pass) {
+    return !c->options->passes || c->options->passes >> pass & 1;
+}
+
+static void add_row(checker *c, ds_pass_id pass, ds_step_check_row row) {
+    row.pass = pass;
+    row.name = ds_arena_strdup(&c->out->arena, row.name);
+    DS_PUSH(&c->out->arena, &c->out->rows, row);
+}
+
+static double relative(const ds_step_check_row *row) {
+    if (!(row->max_difference > 0)) return isnan(row->max_difference) ? INFINITY : 0;
+    return row->max_a > 0 ? row->max_difference / row->max_a : INFINITY;
+}
+
+/* A tensor that is zero but for roundings has no digits to compare (DS_EXEC_FLOOR). */
+static void forgive_roundings(ds_step_check_row *rows, uint32_t n) {
+    double largest = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (rows[i].max_a > largest) largest = rows[i].max_a;
+    for (uint32_t i = 0; i < n; i++)
+        if (rows[i].max_difference <= DS_EXEC_FLOOR * largest) rows[i].equal = true;
+}
+
+/* The i-th result of one is the i-th of the other, passes being free to rename; those that only one
+ * has are added by the pass. */
+static void compare_results(checker *c, ds_pass_id pass, const ds_exec_result *a, uint32_t skip,
+                            const ds_exec_result *b) {
+    uint32_t n = a->outputs.n < b->outputs.n ? a->outputs.n : b->outputs.n;
+    uint32_t first = c->out->rows.n;
+    if (!wanted(c, pass)) return;
+    for (uint32_t i = skip; i < n; i++)
+        add_row(c, pass, compare(&a->outputs.at[i], &b->outputs.at[i]));
+    if (n > skip) forgive_roundings(c->out->rows.at + first, n - skip);
+}
+
+/* What shard reduces has other names afterwards; here it keeps the first. */
+static void keep_names(const ds_exec_result *before, ds_exec_result *after) {
+    for (uint32_t i = 0; i < after->outputs.n && before->outputs.n == after->outputs.n; i++)
+        after->outputs.at[i].name = ds_arena_strdup(&after->arena, before->outputs.at[i].name);
+}
+
+/* ---- execution ---- */
+
+static ds_status execute(checker *c, const ds_binding *binding, const char *what,
+                         ds_exec_result **out, ds_error *err) {
+    ds_exec_options options = {.seed = c->out->seed, .max_bytes = c->options->max_bytes};
+    ds_status status = ds_exec_run(binding, &options, out, err);
+    if (status != DS_OK) {
+        ds_error cause = err ? *err : (ds_error){0};
+        return ds_error_set(err, status, cause.loc, "%s: %s", what, cause.message);
+    }
+    if ((*out)->margin < c->out->margin) c->out->margin = (*out)->margin;
+    c->out->n_devices = (*out)->n_devices;
+    return DS_OK;
+}
+
+/* The model against the lowered step; where lower added the loss, result 0 is another. */
+static ds_status check_lower(checker *c, const ds_model_step *step, ds_error *err) {
+    ds_exec_result *model = NULL;
+    DS_TRY(execute(c, &step->binding, "after lower", &c->before, err));
+    if (step->strategy.microbatches > 1 || !wanted(c, DS_PASS_LOWER)) return DS_OK;
+    int64_t microbatches = 1; /* without training the loop over them is there already */
+    DS_TRY(ds_scenario_int(c->source, "strategy", "microbatches", &microbatches, err));
+    if (microbatches > 1) {
+        c->out->skipped = "the model runs on the whole batch, the step on microbatches";
+        return DS_OK;
+    }
+    DS_TRY(execute(c, c->source, "the model", &model, err));
+    bool own_loss = step->train.on && step->train.loss != DS_LOSS_NONE;
+    compare_results(c, DS_PASS_LOWER, model, own_loss, c->before);
+    ds_exec_result_free(model);
+    return DS_OK;
+}
+
+static bool has_dropout(const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        if (op->code == DS_OP_DROPOUT || (op->body && has_dropout(op->body))) return true;
+    }
+    return false;
+}
+
+static bool is_weight(const ds_model_step *step, ds_value value) {
+    for (uint32_t i = 0; i < step->weights.n; i++)
+        if (step->weights.at[i].arg.i == value.i) return true;
+    return false;
+}
+
+/* The step of one microbatch, on the inputs that the whole step has as %x{i}: exec draws an input
+ * from its name, so for the time of a run the arguments have those names. */
+static ds_status run_microbatch(checker *c, const ds_model_step *step, int64_t i,
+                                ds_exec_result **out, ds_error *err) {
+    const ds_func *func = step->func;
+    const char **names = ds_xcalloc(func->n_args + 1, sizeof *names);
+    for (uint32_t k = 0; k < func->n_args; k++) {
+        ds_value_info *info = ds_value_at(func, func->args[k]);
+        names[k] = info->name;
+        if (!is_weight(step, func->args[k]))
+            info->name = ds_arena_printf(&c->out->arena, "%s{%lld}", info->name, (long long)i);
+    }
+    ds_status status = execute(c, &step->binding, "after lower", out, err);
+    for (uint32_t k = 0; k < func->n_args; k++) ds_value_at(func, func->args[k])->name = names[k];
+    free(names);
+    return status;
+}
+
+static ds_status mean_loss(checker *c, const ds_model_step *step, ds_error *err) {
+    int64_t m = step->strategy.microbatches;
+    c->mean_loss = NAN;
+    if (m == 1 || !step->train.on) return DS_OK;
+    if (has_dropout(&step->func->body)) { /* masks differ by microbatch */
+        c->out->skipped =
+            "with dropout the loss over microbatches is not compared with the model's";
+        return DS_OK;
+    }
+    double sum = 0;
+    for (int64_t i = 0; i < m; i++) {
+        ds_exec_result *one = NULL;
+        DS_TRY(run_microbatch(c, step, i, &one, err));
+        sum += one->outputs.at[0].at[0];
+        ds_exec_result_free(one);
+    }
+    c->mean_loss = sum / (double)m;
+    return DS_OK;
+}
+
+/* After grad with microbatches only the loss is what it was. */
+static void compare_loss(checker *c, ds_pass_id pass, const ds_exec_result *after) {
+    if (isnan(c->mean_loss) || !wanted(c, pass) || !after->outputs.n) return;
+    ds_exec_tensor mean = after->outputs.at[0];
+    mean.at = &c->mean_loss;
+    if (mean.n == 1) add_row(c, pass, compare(&mean, &after->outputs.at[0]));
+}
+
+static ds_status observe(void *context, const ds_model_step *step, ds_pass_id pass, ds_error *err) {
+    checker *c = context;
+    if (pass == DS_PASS_LOWER) {
+        DS_TRY(check_lower(c, step, err));
+        return mean_loss(c, step, err);
+    }
+    ds_exec_result *after = NULL;
+    char what[32];
+    snprintf(what, sizeof what, "after %s", ds_pass_name(pass));
+    DS_TRY(execute(c, &step->binding, what, &after, err));
+    if (pass == DS_PASS_GRAD && step->strategy.microbatches > 1)
+        compare_loss(c, pass, after);
+    else
+        compare_results(c, pass, c->before, 0, after);
+    keep_names(c->before, after);
+    ds_exec_result_free(c->before);
+    c->before = after;
+    return DS_OK;
+}
+
+/* ---- the check ---- */
+
+static ds_pass_id last_pass(const checker *c) {
+    ds_pass_id last = DS_PASS_OVERLAP;
+    if (!c->options->passes) return last;
+    for (uint32_t i = 0; i <= DS_PASS_OVERLAP; i++)
+        if (c->options->passes >> i & 1) last = (ds_pass_id)i;
+    return last;
+}
+
+static ds_status check_once(checker *c, ds_error *err) {
+    ds_model_step *step = NULL;
+    ds_step_check *out = c->out;
+    out->rows.n = 0;
+    out->equal = true;
+    out->margin = INFINITY;
+    DS_TRY(ds_model_step_new(c->source, &step, err));
+    step->train.keep_gradients = true;
+    ds_status status = ds_model_step_run_to(step, last_pass(c), observe, c, err);
+    ds_exec_result_free(c->before);
+    c->before = NULL;
+    if (status != DS_OK && err) err->loc = DS_NOWHERE; /* the step's texts go with it */
+    ds_model_step_free(step);
+    return status;
+}
+
+ds_status ds_model_step_check(const ds_binding *binding, const ds_step_check_options *options,
+                              ds_step_check *out, ds_error *err) {
+    checker c = {.source = binding, .options = options, .out = out};
+    *out = (ds_step_check){.seed = options->seed};
+    ds_arena_init(&out->arena);
+    for (uint32_t i = 0; i < DS_CHECK_MAX_SEEDS; i++) {
+        out->seed = options->seed + i;
+        DS_TRY(check_once(&c, err));
+        if (out->margin >= MIN_MARGIN) break;
+    }
+    for (uint32_t i = 0; i < out->rows.n; i++) out->equal = out->equal && out->rows.at[i].equal;
+    for (uint32_t i = 0; i < out->rows.n; i++)
+        if (!out->worst || relative(&out->rows.at[i]) > relative(out->worst))
+            out->worst = &out->rows.at[i];
+    return DS_OK;
+}
+
+void ds_step_check_deinit(ds_step_check *check) {
+    ds_arena_deinit(&check->arena);
+    *check = (ds_step_check){0};
+}
