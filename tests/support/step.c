@@ -44,7 +44,8 @@ void step_make(step_case *c, const char *text, const char *settings, ds_pass_id 
     if (c->status == DS_OK) bind(c, settings);
     if (c->status == DS_OK) c->status = ds_model_step_new(&c->binding, &c->step, &c->err);
     for (uint32_t p = DS_PASS_GRAD; p <= (uint32_t)last && c->status == DS_OK; p++)
-        c->status = ds_model_step_run(c->step, (ds_pass_id)p, &c->err);
+        if (p == (uint32_t)last || ds_model_step_wants(c->step, (ds_pass_id)p))
+            c->status = ds_model_step_run(c->step, (ds_pass_id)p, &c->err);
     if (c->status == DS_OK) return;
     printf("%s: line %u: %s\n", ds_status_name(c->status), c->err.loc.line, c->err.message);
 }
@@ -90,7 +91,7 @@ static const ds_op *find(const ds_func *func, const ds_block *block, const char 
         const ds_op *op = block->ops[i];
         for (uint32_t k = 0; k < op->n_out; k++)
             if (strcmp(ds_value_at(func, op->out[k])->name, name) == 0) return op;
-        const ds_op *inner = op->code == DS_OP_FOR ? find(func, op->body, name) : NULL;
+        const ds_op *inner = op->body ? find(func, op->body, name) : NULL;
         if (inner) return inner;
     }
     return NULL;
