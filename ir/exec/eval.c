@@ -119,6 +119,16 @@ ds_status ds_eval_dim(const ds_eval *e, const char *name, uint32_t rank, uint32_
     return DS_OK;
 }
 
+ds_status ds_eval_count(const ds_eval *e, double *count, ds_error *err) {
+    int64_t given;
+    if (!ds_attr_find(e->op->attrs, e->op->n_attrs, "count")) return DS_OK;
+    DS_TRY(ds_eval_int(e, "count", &given, err));
+    if (given < 1)
+        return ds_eval_fail(e, err, DS_ERR_VALUE, "a mean over %lld elements", (long long)given);
+    *count = (double)given;
+    return DS_OK;
+}
+
 const char *ds_eval_text(const ds_eval *e, const char *name) {
     return ds_op_attr_str(e->op, e->run->binding->unit, name);
 }

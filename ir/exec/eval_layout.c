@@ -154,6 +154,7 @@ ds_status ds_exec__eval_reduce(const ds_eval *e, ds_error *err) {
     DS_TRY(named_dims(e, x->rank, reduced, err));
     for (uint32_t d = 0; d < x->rank; d++)
         if (reduced[d]) count *= (double)e->in[0]->full[d];
+    if (e->op->code == DS_OP_REDUCE_MEAN) DS_TRY(ds_eval_count(e, &count, err));
     for (int64_t i = 0; i < y->n && max; i++) y->at[i] = -INFINITY;
     beside b = beside_of(x, reduced);
     for (int64_t i = 0; i < x->n; i++, advance(&b)) {

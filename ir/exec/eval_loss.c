@@ -5,21 +5,19 @@
 #include <math.h>
 #include <string.h>
 
-/* mean: 1 / count; sum: 1. */
-static double weight_of(const ds_eval *e, double count) {
+/* mean: 1 / count; sum: 1. `n_dims`: the dims of x that are averaged over. */
+static ds_status weight_of(const ds_eval *e, uint32_t n_dims, double *weight, ds_error *err) {
     const char *reduction = ds_eval_text(e, "reduction");
-    return reduction && strcmp(reduction, "mean") != 0 ? 1 : 1 / count;
+    double count = 1;
+    for (uint32_t d = 0; d < n_dims; d++) count *= (double)e->in[0]->full[d];
+    DS_TRY(ds_eval_count(e, &count, err));
+    *weight = reduction && strcmp(reduction, "mean") != 0 ? 1 : 1 / count;
+    return DS_OK;
 }
 
 static bool keeps_rows(const ds_eval *e) {
     const char *reduction = ds_eval_text(e, "reduction");
     return reduction && strcmp(reduction, "none") == 0;
-}
-
-static double whole_count(const ds_exec_part *part, uint32_t n_dims) {
-    double count = 1;
-    for (uint32_t d = 0; d < n_dims; d++) count *= (double)part->full[d];
-    return count;
 }
 
 /* An index that must be an integer in 0 .. n-1. */
@@ -106,8 +104,9 @@ static double log_sum_exp(const double *x, int64_t n) {
 ds_status ds_exec__eval_cross_entropy(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[0]->t, *labels = &e->in[1]->t;
     int64_t n = x->dims[x->rank - 1];
-    double weight = weight_of(e, whole_count(e->in[0], x->rank - 1)), *out = e->out[0]->t.at;
+    double weight, *out = e->out[0]->t.at;
     bool rows = keeps_rows(e);
+    DS_TRY(weight_of(e, x->rank - 1, &weight, err));
     for (int64_t row = 0; row < labels->n; row++) {
         DS_TRY(check_index(e, labels->at[row], n, "label", err));
         double lse = log_sum_exp(x->at + row * n, n);
@@ -124,9 +123,10 @@ ds_status ds_exec__eval_cross_entropy(const ds_eval *e, ds_error *err) {
 /* (exp(x - lse) - onehot(label)) / count; a device that lacks the label's column has no onehot. */
 ds_status ds_exec__eval_cross_entropy_grad(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[0]->t, *labels = &e->in[1]->t, *lse = &e->in[2]->t;
-    double weight = weight_of(e, whole_count(e->in[0], x->rank - 1));
+    double weight;
     int64_t at;
     held columns;
+    DS_TRY(weight_of(e, x->rank - 1, &weight, err));
     DS_TRY(held_of(e, e->in[0], x->rank - 1, &columns, err));
     for (int64_t row = 0; row < labels->n; row++) {
         double *dx = e->out[0]->t.at + row * columns.n;
@@ -139,10 +139,10 @@ ds_status ds_exec__eval_cross_entropy_grad(const ds_eval *e, ds_error *err) {
 
 /* mse and mse_grad. */
 ds_status ds_exec__eval_mse(const ds_eval *e, ds_error *err) {
-    (void)err;
     const ds_tensor *x = &e->in[0]->t, *y = &e->in[1]->t;
-    double weight = weight_of(e, whole_count(e->in[0], x->rank)), *out = e->out[0]->t.at;
+    double weight, *out = e->out[0]->t.at;
     bool rows = keeps_rows(e);
+    DS_TRY(weight_of(e, x->rank, &weight, err));
     for (int64_t i = 0; i < x->n; i++) {
         double difference = x->at[i] - y->at[i];
         if (e->op->code == DS_OP_MSE_GRAD)

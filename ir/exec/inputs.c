@@ -198,6 +198,16 @@ ds_status ds_exec__input_range(ds_exec_run_state *run, const ds_func *func, ds_v
                         (long long)out->below);
 }
 
+ds_status ds_exec_input_range(const ds_binding *binding, const ds_func *func, ds_value value,
+                              int64_t *below, ds_error *err) {
+    const ds_value_info *info = ds_value_at(func, value);
+    ds_exec_run_state run = {.binding = binding};
+    ds_exec_range range;
+    DS_TRY(ds_exec__input_range(&run, func, value, info->attrs, info->n_attrs, NULL, &range, err));
+    *below = range.below;
+    return DS_OK;
+}
+
 /* ---- filling ---- */
 
 /* The part of a larger tensor that an input is. */

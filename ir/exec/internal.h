@@ -140,6 +140,8 @@ ds_status ds_eval_item(const ds_eval *e, const char *name, uint32_t i, int64_t *
 ds_status ds_eval_dim(const ds_eval *e, const char *name, uint32_t rank, uint32_t *dim,
                       ds_error *err);
 const char *ds_eval_text(const ds_eval *e, const char *name); /* NULL if absent */
+/* What a mean divides by, where the attribute `count` says it: a shard may not know. */
+ds_status ds_eval_count(const ds_eval *e, double *count, ds_error *err);
 /* An error at the op. */
 ds_status ds_eval_fail(const ds_eval *e, ds_error *err, ds_status code, const char *format, ...)
     DS_PRINTF(4, 5);

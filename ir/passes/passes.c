@@ -19,7 +19,7 @@ static const pass passes[DS_PASS_COUNT] = {
     [DS_PASS_OPTIMIZER] = {"optimizer", ds_pass_optimizer},
     [DS_PASS_SHARD] = {"shard", ds_pass_shard},
     [DS_PASS_OVERLAP] = {"overlap", ds_pass_overlap},
-    [DS_PASS_PROJECT] = {"project", NULL},
+    [DS_PASS_PROJECT] = {"project", ds_pass_project},
 };
 
 const char *ds_pass_name(ds_pass_id pass_id) {

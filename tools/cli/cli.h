@@ -24,6 +24,7 @@
     X(run, "simulate a scenario: step time, where it goes, memory, traces")                        \
     X(exec, "run a program on real numbers; prove sharded equal to unsharded")                     \
     X(opt, "print a model's program after passes: lower, grad, optimizer, shard, overlap")         \
+    X(project, "print a sharded program as one body per rank")                                     \
     X(check, "verify a program and report everything that is wrong with it")                       \
     X(fmt, "print a program canonically")                                                          \
     X(import, "models of Hugging Face (config.json) and ONNX as programs")                         \

@@ -1,0 +1,133 @@
+/* distsim project FILE: a sharded program as one body per rank. */
+#include "ir/lang/lang.h"
+#include "ir/lang/scenario.h"
+#include "ir/passes/passes.h"
+#include "ir/passes/project.h"
+#include "tools/cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { PROJECT_RANK = 0x500 };
+
+typedef struct arguments {
+    cli_options common;
+    const char *file, *output;
+    int64_t rank; /* -1: all */
+} arguments;
+
+static const struct argp_option options_table[] = {
+    {"rank", PROJECT_RANK, "R", 0, "Print rank R's body alone, for reading", 0},
+    {"output", 'o', "FILE", 0, "Write there instead of stdout", 0},
+    {0}};
+
+static int64_t read_rank(const char *text, struct argp_state *state) {
+    char *end;
+    errno = 0;
+    long long rank = strtoll(text, &end, 10);
+    if (errno || end == text || *end || rank < 0)
+        argp_error(state, "--rank needs the number of a rank, not '%s'", text);
+    return rank;
+}
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    arguments *args = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case PROJECT_RANK:
+        args->rank = read_rank(arg, state);
+        return 0;
+    case 'o':
+        args->output = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
+        args->file = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_usage(state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp parser = {
+    .options = options_table,
+    .parser = parse_argument,
+    .args_doc = "FILE",
+    .doc =
+        "Print a sharded program as one body per rank: local shapes, groups of ranks in place of "
+        "mesh axes, sends that meet receives. FILE has a program on a mesh, or a model with a "
+        "strategy, which passes make a program first. All ranks together are a program that "
+        "runs and executes; one alone (--rank) is text to read, since it waits for the others. "
+        "FILE - is stdin.",
+    .children = children};
+
+/* The program loses all bodies but one. */
+static ds_status keep_rank(ds_unit *unit, int64_t rank, ds_error *err) {
+    ds_program *program = ds_scenario_ranks(unit);
+    for (uint32_t i = 0; i < program->n_ranks; i++) {
+        if (program->ranks[i]->rank != rank) continue;
+        program->ranks[0] = program->ranks[i];
+        program->n_ranks = 1;
+        return DS_OK;
+    }
+    uint32_t n = program->n_ranks;
+    return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                        "there is no rank %lld; @%s has ranks %lld to %lld", (long long)rank,
+                        program->name, n ? (long long)program->ranks[0]->rank : 0,
+                        n ? (long long)program->ranks[n - 1]->rank : -1);
+}
+
+static ds_status print(const arguments *args, ds_unit *unit, ds_error *err) {
+    if (args->rank >= 0) DS_TRY(keep_rank(unit, args->rank, err));
+    ds_buf text = {0};
+    ds_print_module(unit->modules.at[0], &text);
+    ds_status status = cli_write(args->output ? args->output : "-", text.text, text.n, err);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+/* A program as it stands. */
+static int project_program(const arguments *args, const cli_source *source) {
+    ds_unit *unit = NULL;
+    ds_error err;
+    int exit_code = 0;
+    if (ds_project_program(&source->binding, &unit, NULL, &err) != DS_OK)
+        exit_code = cli_fail(source->unit, &err);
+    else if (print(args, unit, &err) != DS_OK)
+        exit_code = cli_fail(unit, &err);
+    ds_unit_free(unit);
+    return exit_code;
+}
+
+/* A model, after all passes that its scenario asks for. */
+static int project_model(const arguments *args, const cli_source *source) {
+    ds_model_step *step = NULL;
+    ds_error err;
+    int exit_code = 0;
+    if (ds_model_step_new(&source->binding, &step, &err) != DS_OK)
+        exit_code = cli_fail(source->unit, &err);
+    else if (ds_model_step_run_to(step, DS_PASS_PROJECT, NULL, NULL, &err) != DS_OK ||
+             print(args, step->unit, &err) != DS_OK)
+        exit_code = cli_fail(step->unit, &err);
+    ds_model_step_free(step);
+    return exit_code;
+}
+
+int cmd_project(int argc, char **argv) {
+    arguments args = {.rank = -1};
+    cli_source source;
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
+    if (exit_code == 0)
+        exit_code = ds_scenario_model(source.unit) ? project_model(&args, &source)
+                                                   : project_program(&args, &source);
+    cli_close(&source);
+    cli_options_deinit(&args.common);
+    return exit_code;
+}
