@@ -83,31 +83,35 @@ static ds_status expand_lost(ds_vjp *v, uint32_t i, const uint32_t *lost, uint32
 }
 
 static ds_status product(ds_vjp *v, const ds_rule *forward, uint32_t i, const char *suffix,
-                         ds_error *err) {
+                         ds_use *dx, ds_error *err) {
     ds_rule rule = *forward;
     uint32_t lost[DS_MAX_RANK], n_lost;
     rule.in[i] = forward->out[0];
     rule.out[0] = forward->in[i];
     DS_TRY(drop_lost(v, &rule, lost, &n_lost, err));
-    ds_use dy, dx;
+    ds_use dy;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
     ds_op *op = ds_vjp_op(v, DS_OP_EINSUM);
     for (uint32_t k = 0; k < v->op->n_in; k++) ds_vjp_read(v, op, k == i ? dy : ds_vjp_in(v, k));
     ds_build_attr_text(&v->g->b, op, "rule", rule_text(v, &rule));
-    DS_TRY(ds_vjp_put(v, op, suffix, n_lost ? DS_LIKE_NONE : i, &dx, err));
-    if (n_lost) DS_TRY(expand_lost(v, i, lost, n_lost, suffix, &dx, err));
-    return ds_vjp_give(v, i, dx, err);
+    DS_TRY(ds_vjp_put(v, op, suffix, n_lost ? DS_LIKE_NONE : i, dx, err));
+    return n_lost ? expand_lost(v, i, lost, n_lost, suffix, dx, err) : DS_OK;
 }
 
+/* All products first, then the sums that they go into: a sum may wait for a communication (of the
+ * input's gradient over tp), beside which the weight's product can be computed. */
 ds_status ds_vjp__einsum(ds_vjp *v, ds_error *err) {
     ds_rule rule;
+    ds_use dx[DS_MAX_OPERANDS];
     DS_TRY(rule_of(v, &rule, err));
     for (uint32_t i = 0; i < v->op->n_in; i++) {
         char suffix[8];
         snprintf(suffix, sizeof suffix, ".d%u", i % 1000);
         if (v->op->n_in <= 2) strcpy(suffix, i ? ".dw" : ".dx");
-        if (ds_vjp_wants(v, i)) DS_TRY(product(v, &rule, i, suffix, err));
+        if (ds_vjp_wants(v, i)) DS_TRY(product(v, &rule, i, suffix, &dx[i], err));
     }
+    for (uint32_t i = 0; i < v->op->n_in; i++)
+        if (ds_vjp_wants(v, i)) DS_TRY(ds_vjp_give(v, i, dx[i], err));
     return DS_OK;
 }
 
