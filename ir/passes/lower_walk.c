@@ -57,7 +57,8 @@ void ds_lower__hint(ds_lowering *l, const ds_lower_frame *frame, const ds_use *u
                     const ds_type *type) {
     ds_value_info *info = ds_value_at(l->b.func, use->value);
     if (!type || !has_hints(type) || use->n_index || info->n_binders) return;
-    if (!info->type || has_hints(info->type) || info->type->rank != type->rank) return;
+    if (!info->type || info->type->rank != type->rank) return;
+    if (info->type_written && has_hints(info->type)) return;
     ds_type *hinted = ds_lower__type_as_is(l, frame, type);
     hinted->dtype = info->type->dtype;
     info->type = hinted;
