@@ -269,8 +269,8 @@ static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
             type = ds_lower__type(l, frame, info->type);
         add_out(l, frame, op, from->out[i], type);
     }
-    name_op(l, frame, from, op);
     if (op->code == DS_OP_DROPOUT) name_mask(l, frame, from, op);
+    name_op(l, frame, from, op);
     if (l->narrow) DS_TRY(narrow_types(l, op, err));
     return ds_build_put(&l->b, op, err);
 }

@@ -317,7 +317,7 @@ Test(lower, an_override_of_one_turn_unrolls) {
     expect_model(OVERRIDE("l[1]/b2/z"));
     EXPECT_TEXT(OVERRIDE("l[1]/b2/z"), "%l0.a.z = matmul(%first.r, %a.w0) {name = \"l[0].a.z\"}",
                 "%l1.b2.z = matmul(%l1.a.r, %b2.w1) {name = \"l[1].b2.z\"}",
-                "dropout(%l2.a.z) {p = 0.5, name = \"l[2].a.d\", key = \"l.a.d\", turn = [2]}",
+                "dropout(%l2.a.z) {p = 0.5, key = \"l.a.d\", turn = [2], name = \"l[2].a.d\"}",
                 "mesh @v = [tp = 4] on @box");
     EXPECT_TEXT(OVERRIDE("net/l[*]/a/z"), "for l in 0..layers",
                 "\"step/l[*]/a/z\" = on @v [n: tp]");
