@@ -9,13 +9,14 @@
  *   unit     the weights that one turn of a loop reads; outside of loops neighbours, up to a
  *            bucket's bytes. Those over the same axes and dim are gathered by one collective.
  *   begin    when a unit begins: all that its loop carries is there; outside of loops, what the
- *            first op reads that reads one of its weights.
+ *            first op reads that reads one of its weights; and the microbatch before has ended.
  *   wait     with prefetch = k a unit's gathers start no earlier than the k-th unit before it
  *            begins, `after(%w, %begun)`: k + 1 units are in memory at most. k = 0: than itself.
  *   stream   they run beside the reductions of gradients: {stream = "gather"}.
  *
  * A beginning is a value %begun that is a view of an argument: it owns no bytes and takes no time.
- * The last k of them go round in the carries of the loops, from the forward to the backward pass.
+ * The last k of them go round in the carries of the loops, from the forward to the backward pass,
+ * and through the arguments and results of a microbatch's function to the next one.
  *
  * With zero = 1 and 2 new weights are gathered after the optimizer, with 1 gradients scattered
  * before it, and with 2 and 3 those of a microbatch: neighbours are put together up to a bucket's
@@ -30,6 +31,12 @@
 #include <math.h>
 #include <string.h>
 
+/* What is there when a unit has ended. */
+typedef struct ends {
+    const ds_use *at;
+    uint32_t n;
+} ends;
+
 typedef struct overlap {
     ds_model_step *step;
     ds_unit *unit;
@@ -37,7 +44,10 @@ typedef struct overlap {
     ds_map names;   /* of the function's values */
     ds_map weights; /* values that are weights, or casts and views of one */
     ds_map terms;   /* values that are added to the gradients of earlier microbatches */
+    ds_map *begins; /* functions that take and give beginnings → 1 + the argument that is base */
     ds_use base;    /* what beginnings are views of */
+    ds_use ready;   /* the microbatch before has ended; value UINT32_MAX: there is none */
+    ends end;       /* of the last unit so far */
     uint32_t k;     /* prefetch */
 } overlap;
 
@@ -141,10 +151,16 @@ static bool gathers_weights(const overlap *o, const ds_op *op) {
     return true;
 }
 
+/* A call of a function that takes and gives beginnings. */
+static bool calls_gathers(const overlap *o, const ds_op *op) {
+    return op->code == DS_OP_CALL && ds_map_find(o->begins, DS_KEY(op->callee));
+}
+
 static bool gathers_inside(const overlap *o, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
-        if (gathers_weights(o, op) || (op->code == DS_OP_FOR && gathers_inside(o, op->body)))
+        if (gathers_weights(o, op) || calls_gathers(o, op) ||
+            (op->code == DS_OP_FOR && gathers_inside(o, op->body)))
             return true;
     }
     return false;
@@ -385,99 +401,183 @@ static uint32_t first_reader(const overlap *o, const ds_block *block, uint32_t a
 
 static void hold_loop(overlap *o, ds_op *loop, queue *q);
 
-/* The gather at i waits for what its own reader waits for, and stands right before it. */
-static void hold_until_read(overlap *o, ds_block *block, uint32_t i, uint32_t reader) {
+static ds_use or_base(const overlap *o, ds_use use) {
+    return is_none(&use) ? o->base : use;
+}
+
+/* One more operand, and a result in its place. */
+static ds_use pass_through(overlap *o, ds_op *call, ds_use use) {
+    insert_use(o, &call->in, &call->n_in, call->n_in, or_base(o, use));
+    ds_value out = new_value(o, "begun", type_of(o, &o->base), call, false);
+    insert_value(o, &call->out, &call->n_out, call->n_out, out);
+    return ds_use_of(out);
+}
+
+/* A microbatch goes on with the beginnings of the one before it. */
+static void hold_call(overlap *o, ds_op *call, queue *q) {
+    for (uint32_t i = 0; i < o->k; i++) q->at[i] = pass_through(o, call, q->at[i]);
+    o->ready = pass_through(o, call, o->ready);
+}
+
+/* What holds back inside of it. */
+static void hold_region(overlap *o, ds_op *op, queue *q) {
+    if (calls_gathers(o, op)) hold_call(o, op, q);
+    if (op->code == DS_OP_FOR && gathers_inside(o, op->body)) hold_loop(o, op, q);
+}
+
+/* The gather at i stands right before its reader. */
+static void move_down(ds_block *block, uint32_t i, uint32_t reader) {
     ds_op *gather = block->ops[i];
     memmove(&block->ops[i], &block->ops[i + 1], (reader - 1 - i) * sizeof gather);
     block->ops[reader - 1] = gather;
-    hold(o, block, reader - 1, activation(o, block->ops[reader]), 1);
 }
 
-/* Outside of loops: each gather is a unit. */
+static void set_end(overlap *o, const ds_value *values, uint32_t n) {
+    ds_use *end = DS_NEW_N(arena_of(o), ds_use, n + 1);
+    for (uint32_t i = 0; i < n; i++) end[i] = ds_use_of(values[i]);
+    o->end = (ends){end, n};
+}
+
+/* Outside of loops: each gather is a unit. Returns where to go on. */
+static uint32_t hold_unit(overlap *o, ds_block *block, uint32_t i, queue *q) {
+    uint32_t reader = first_reader(o, block, i);
+    if (reader == block->n_ops) return i + 1 + (o->k ? hold(o, block, i, &q->at[o->k - 1], 1) : 0);
+    const ds_op *op = block->ops[reader];
+    const ds_use begin[] = {*activation(o, op), o->ready};
+    uint32_t n = is_none(&o->ready) ? 1 : 2;
+    set_end(o, op->out, 1);
+    if (o->k == 0) {
+        move_down(block, i, reader);
+        hold(o, block, reader - 1, begin, n);
+        return i; /* with what is there now */
+    }
+    uint32_t before = hold(o, block, i, &q->at[o->k - 1], 1);
+    push(o, block, reader + before, begin, n, q);
+    return i + before + 1;
+}
+
 static void hold_straight(overlap *o, ds_block *block, queue *q) {
     for (uint32_t i = 0; i < block->n_ops;) {
         ds_op *op = block->ops[i];
-        bool is_unit = gathers_weights(o, op) && !is_held(op);
-        uint32_t reader = is_unit ? first_reader(o, block, i) : block->n_ops;
-        bool begins = reader < block->n_ops;
-        if (op->code == DS_OP_FOR && gathers_inside(o, op->body)) hold_loop(o, op, q);
-        if (is_unit && o->k == 0 && begins) {
-            hold_until_read(o, block, i, reader);
-            continue; /* with what is now at i */
-        }
-        if (is_unit && o->k) {
-            ds_use begin = begins ? *activation(o, block->ops[reader]) : o->base;
-            uint32_t before = hold(o, block, i, &q->at[o->k - 1], 1);
-            if (begins) push(o, block, reader + before, &begin, 1, q);
-            i += before;
-        }
-        i++;
+        hold_region(o, op, q);
+        i = gathers_weights(o, op) && !is_held(op) ? hold_unit(o, block, i, q) : i + 1;
     }
 }
 
-/* A turn is a unit: all its gathers wait alike. */
-static void hold_turn(overlap *o, ds_block *body, const ds_use *carries, uint32_t n, queue *q) {
-    bool direct = false;
-    const ds_use *wait = o->k ? &q->at[o->k - 1] : carries;
-    ds_use oldest = o->k ? *wait : (ds_use){{UINT32_MAX}, NULL, NULL, 0, DS_NOWHERE};
+/* A turn is a unit: all its gathers wait alike, for the k-th turn before or for its own `begin`. */
+static void hold_turn(overlap *o, ds_block *body, const ds_use *begin, uint32_t n, queue *q) {
+    const ds_use *wait = o->k ? &q->at[o->k - 1] : begin;
+    uint32_t n_wait = o->k ? 1 : n;
+    bool is_unit = false;
     for (uint32_t i = 0; i < body->n_ops; i++) {
         if (!gathers_weights(o, body->ops[i])) continue;
-        i += o->k ? hold(o, body, i, &oldest, 1) : hold(o, body, i, carries, n);
-        direct = true;
+        i += hold(o, body, i, wait, n_wait);
+        is_unit = true;
     }
-    if (direct && o->k && n) push(o, body, 0, carries, n, q);
-    for (uint32_t i = 0; i < body->n_ops; i++)
-        if (body->ops[i]->code == DS_OP_FOR && gathers_inside(o, body->ops[i]->body))
-            hold_loop(o, body->ops[i], q);
+    if (is_unit && o->k && n) push(o, body, 0, begin, n, q);
+    for (uint32_t i = 0; i < body->n_ops; i++) hold_region(o, body->ops[i], q);
 }
 
-/* The last k beginnings go round as carries. */
+/* The last k beginnings go round as carries. A turn begins when its carries are there. */
 static void hold_loop(overlap *o, ds_op *loop, queue *q) {
-    ds_block *body = loop->body;
-    ds_op *yield = body->ops[body->n_ops - 1];
-    uint32_t n = loop->n_args;
-    ds_use *carries = DS_NEW_N(arena_of(o), ds_use, n + 1);
+    ds_op *yield = loop->body->ops[loop->body->n_ops - 1];
+    uint32_t n = loop->n_args, n_begin = n;
+    ds_use *begin = DS_NEW_N(arena_of(o), ds_use, n + 1);
     const ds_type *type = type_of(o, &o->base);
-    for (uint32_t i = 0; i < n; i++) carries[i] = ds_use_of(loop->args[i]);
+    for (uint32_t i = 0; i < n; i++) begin[i] = ds_use_of(loop->args[i]);
+    if (n && !is_none(&o->ready)) begin[n_begin++] = o->ready;
     for (uint32_t i = 0; i < o->k; i++) {
-        insert_use(o, &loop->in, &loop->n_in, n + i, is_none(&q->at[i]) ? o->base : q->at[i]);
+        insert_use(o, &loop->in, &loop->n_in, n + i, or_base(o, q->at[i]));
         ds_value arg = new_value(o, "begun", type, loop, true);
         insert_value(o, &loop->args, &loop->n_args, n + i, arg);
         q->at[i] = ds_use_of(arg);
     }
-    hold_turn(o, body, carries, n, q);
+    const ends before = o->end;
+    hold_turn(o, loop->body, begin, n_begin, q);
+    o->end = before; /* values inside end with the turn */
     for (uint32_t i = 0; i < o->k; i++) {
         insert_use(o, &yield->in, &yield->n_in, n + i, q->at[i]);
         ds_value out = new_value(o, "begun", type, loop, false);
         insert_value(o, &loop->out, &loop->n_out, n + i, out);
         q->at[i] = ds_use_of(out);
     }
+    if (n) set_end(o, loop->out, n);
 }
 
 /* ---- the pass ---- */
 
-/* An argument that is no family, so that its type is one everywhere; else a family's first. */
+/* An argument that is no family, so that its type is one everywhere. */
+static uint32_t plain_arg(const ds_func *func) {
+    uint32_t i = 0;
+    while (i < func->n_args && ds_value_at(func, func->args[i])->n_binders) i++;
+    return i;
+}
+
+/* The base of what is called; else a plain argument, else the first one's first element. */
 static ds_use choose_base(overlap *o) {
     const ds_func *func = o->func;
-    for (uint32_t i = 0; i < func->n_args; i++)
-        if (!ds_value_at(func, func->args[i])->n_binders) return ds_use_of(func->args[i]);
+    for (uint32_t i = 0; i < func->body.n_ops; i++) {
+        const ds_op *op = func->body.ops[i];
+        const uint64_t *arg =
+            calls_gathers(o, op) ? ds_map_find(o->begins, DS_KEY(op->callee)) : NULL;
+        if (arg) return op->in[*arg - 1];
+    }
+    uint32_t plain = plain_arg(func);
+    if (plain < func->n_args) return ds_use_of(func->args[plain]);
     const ds_value_info *arg = ds_value_at(func, func->args[0]);
     ds_expr *index = DS_NEW_N(arena_of(o), ds_expr, arg->n_binders);
     for (uint32_t b = 0; b < arg->n_binders; b++) index[b] = arg->binders[b].lo;
     return ds_use_at(arena_of(o), func->args[0], index, arg->n_binders);
 }
 
-static void hold_back(overlap *o) {
-    queue q = {DS_NEW_N(arena_of(o), ds_use, o->k + 1)};
-    if (!gathers_inside(o, &o->func->body)) return;
-    o->base = choose_base(o);
-    for (uint32_t i = 0; i < o->k; i++) q.at[i].value.i = UINT32_MAX;
-    hold_straight(o, &o->func->body, &q);
+static ds_use add_arg(overlap *o) {
+    ds_value arg = new_value(o, "begun", type_of(o, &o->base), NULL, true);
+    insert_value(o, &o->func->args, &o->func->n_args, o->func->n_args, arg);
+    return ds_use_of(arg);
 }
 
-static void overlap_func(ds_model_step *step, ds_func *func) {
+static void add_result(overlap *o, ds_use use) {
+    ds_func *func = o->func;
+    ds_arena *arena = arena_of(o);
+    ds_op *ret = func->body.ops[func->body.n_ops - 1];
+    uint32_t n = func->n_results++;
+    insert_use(o, &ret->in, &ret->n_in, n, use);
+    func->results = insert(arena, func->results, n, n, sizeof(ds_type *));
+    func->results[n] = (ds_type *)type_of(o, &use);
+    func->result_binders = insert(arena, func->result_binders, n, n, sizeof(ds_binder *));
+    func->result_binders[n] = NULL;
+    func->n_result_binders = insert(arena, func->n_result_binders, n, n, sizeof(uint32_t));
+    func->n_result_binders[n] = 0;
+}
+
+/* What a microbatch's function gives: its last beginnings, and that it has ended. */
+static void add_results(overlap *o, const queue *q) {
+    ds_op *ended = new_after(o, "begun", o->base);
+    for (uint32_t i = 0; i < o->end.n; i++) wait_for(o, ended, o->end.at[i]);
+    insert_op(o, &o->func->body, o->func->body.n_ops - 1, ended);
+    for (uint32_t i = 0; i < o->k; i++) add_result(o, q->at[i]);
+    add_result(o, ds_use_of(ended->out[0]));
+}
+
+static void hold_back(overlap *o) {
+    queue q = {DS_NEW_N(arena_of(o), ds_use, o->k + 1)};
+    uint32_t plain = plain_arg(o->func);
+    bool called = o->func != o->step->func && plain < o->func->n_args;
+    if (!gathers_inside(o, &o->func->body)) return;
+    o->base = choose_base(o);
+    o->ready.value.i = UINT32_MAX;
+    for (uint32_t i = 0; i < o->k; i++) q.at[i].value.i = UINT32_MAX;
+    for (uint32_t i = 0; called && i < o->k; i++) q.at[i] = add_arg(o);
+    if (called) o->ready = add_arg(o);
+    hold_straight(o, &o->func->body, &q);
+    if (!called) return;
+    add_results(o, &q);
+    ds_map_put(o->begins, DS_KEY(o->func), plain + 1u);
+}
+
+static void overlap_func(ds_model_step *step, ds_func *func, ds_map *begins) {
     int64_t prefetch = step->strategy.prefetch;
-    overlap o = {.step = step, .unit = step->unit, .func = func};
+    overlap o = {.step = step, .unit = step->unit, .func = func, .begins = begins};
     o.k = prefetch < UINT8_MAX ? (uint32_t)prefetch : UINT8_MAX;
     ds_map_init(&o.names);
     ds_map_init(&o.weights);
@@ -492,11 +592,17 @@ static void overlap_func(ds_model_step *step, ds_func *func) {
     ds_map_deinit(&o.terms);
 }
 
+/* The step comes last: it has to know what its microbatches' functions take and give. */
 ds_status ds_pass_overlap(ds_model_step *step, ds_error *err) {
+    const ds_module *module = step->unit->modules.at[0];
+    ds_map begins;
     if (!(step->done & 1u << DS_PASS_SHARD))
         return ds_error_set(err, DS_ERR_INTERNAL, DS_NOWHERE, "overlap comes after shard");
-    const ds_module *module = step->unit->modules.at[0];
     if (step->strategy.zero == 0) return DS_OK;
-    for (uint32_t i = 0; i < module->funcs.n; i++) overlap_func(step, module->funcs.at[i]);
+    ds_map_init(&begins);
+    for (uint32_t i = 0; i < module->funcs.n; i++)
+        if (module->funcs.at[i] != step->func) overlap_func(step, module->funcs.at[i], &begins);
+    overlap_func(step, step->func, &begins);
+    ds_map_deinit(&begins);
     return DS_OK;
 }
