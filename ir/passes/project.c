@@ -256,6 +256,7 @@ static ds_status note_output(returns *r, const char *name, const char *rank_name
         .rank = p->rank,
         .n_dims = box.rank,
         .first = is_first(type, place, at),
+        .partial = type->n_partials > 0,
         .max = type->n_partials && type->partials[0].reduction == DS_RED_MAX};
     for (uint32_t d = 0; d < box.rank; d++) {
         DS_TRY(ds_project__literal(p, box.lo[d], use->loc, &out.lo[d], err));

@@ -15,8 +15,9 @@ typedef struct ds_project_output {
     int64_t rank;
     uint32_t n_dims;
     int64_t lo[DS_MAX_RANK], dims[DS_MAX_RANK], full[DS_MAX_RANK]; /* the box, in what */
-    bool first; /* no rank before it holds the same: parts that are first make up the whole */
-    bool max;   /* overlapping parts are terms of a maximum, not of a sum */
+    bool first;   /* no rank before it holds the same: parts that are first make up the whole */
+    bool partial; /* a term: of a maximum if `max`, else of a sum */
+    bool max;
 } ds_project_output;
 
 typedef DS_VEC(ds_project_output) ds_project_outputs;

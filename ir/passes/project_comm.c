@@ -61,6 +61,14 @@ static void set_root(const meeting *m, ds_op *op, int64_t root) {
     if (root) ds_build_attr_int(&m->p->b, op, "root", root);
 }
 
+/* In a local region all members have operands and results, and the attribute counts them. */
+static void keep_root(const meeting *m, ds_op *op) {
+    const ds_attr *root = ds_attr_find(op->attrs, op->n_attrs, "root");
+    if (!root || root->kind != DS_ATTR_LIST) return;
+    ds_expr first = root->n_items ? root->items[0].expr : ds_project__number(m->p, 0);
+    ds_build_attr_expr(&m->p->b, op, "root", first);
+}
+
 /* What a member that has no operand of its own brings to a broadcast or scatter: it is not read. */
 static ds_status stand_in(const meeting *m, const char *name, ds_type *type, ds_use *out,
                           ds_error *err) {
@@ -169,7 +177,10 @@ static ds_status over_axes(meeting *m, ds_error *err) {
     ds_op *op;
     DS_TRY(begin(m, &op, err));
     DS_TRY(set_reduction(m, op, err));
-    if (from_root(code) || to_root(code)) set_root(m, op, root_of(m, from_root(code) ? in : out));
+    if (in == out)
+        keep_root(m, op);
+    else
+        set_root(m, op, root_of(m, from_root(code) ? in : out));
     for (uint32_t i = 0; i < from->n_in; i++) DS_TRY(add_operand(m, op, i, in, err));
     for (uint32_t i = 0; i < from->n_out; i++) {
         const ds_value_info *info = ds_value_at(m->f->scope.func, from->out[i]);
