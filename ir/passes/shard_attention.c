@@ -396,7 +396,8 @@ static ds_status open_region(ring *r, const ds_use *in, ds_error *err) {
             ds_value plain;
             DS_TRY(ds_build_unary(b, DS_OP_AFTER, ds_value_at(b->func, use.value)->name, use,
                                   &plain, err));
-            *ds_shard__value(r->s, plain) = *ds_shard__value(r->s, use.value);
+            uint8_t seq = ds_shard__value(r->s, use.value)->seq;
+            ds_shard__value(r->s, plain)->seq = seq;
             use = ds_use_of(plain);
         }
         for (at[i] = 0; at[i] < n && listed[at[i]].value.i != use.value.i;) at[i]++;
