@@ -277,18 +277,27 @@ static bool join(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
 
 typedef bool (*wanted_fn)(const overlap *o, const ds_op *op);
 
+/* Do they move the same value? The backward pass gathers a weight again. */
+static bool shares_operand(const ds_op *a, const ds_op *b) {
+    for (uint32_t i = 0; i < a->n_in; i++)
+        for (uint32_t j = 0; j < b->n_in; j++)
+            if (a->in[i].value.i == b->in[j].value.i) return true;
+    return false;
+}
+
 /* Joins neighbours among the ops that are wanted, up to `limit` bytes. A loop between them parts
  * them. */
 static void join_all(overlap *o, ds_block *block, wanted_fn wanted, double limit) {
     for (uint32_t i = 0; i < block->n_ops;) {
-        const ds_op *first = block->ops[i];
+        ds_op *first = block->ops[i];
         double bytes = wanted(o, first) ? moved_bytes(o, first) : INFINITY;
         uint32_t j = i + 1;
         while (bytes < limit && j < block->n_ops && !block->ops[j]->body) {
             const ds_op *op = block->ops[j];
-            double more = moved_bytes(o, op);
-            bool fits = wanted(o, op) && same_collective(o, first, op) && bytes + more <= limit;
-            if (fits && join(o, block, i, j))
+            bool joins = wanted(o, op) && same_collective(o, first, op);
+            if (joins && shares_operand(first, op)) break;
+            double more = joins ? moved_bytes(o, op) : 0;
+            if (joins && bytes + more <= limit && join(o, block, i, j))
                 bytes += more;
             else
                 j++;
