@@ -1,0 +1,368 @@
+/* The judge is the executor: everything is compared as whole tensors, by name, within
+ * max|a-b| <= 1e-9 max|a|. A refusal is one of four codes, and says something; whatever else goes
+ * wrong in a pass is a defect of it. */
+#include "tests/support/prove.h"
+
+#include "ir/base/str.h"
+#include "ir/exec/exec.h"
+#include "ir/lang/lang.h"
+#include "ir/lang/verify.h"
+#include "ir/passes/passes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MARGIN       1e-6
+#define MAX_SEEDS    12
+#define MAX_SETTINGS 24
+#define MAX_PARTS    64
+
+const char *proof_verdict_name(proof_verdict verdict) {
+    static const char *const names[] = {"equal", "refused", "undecided", "wrong"};
+    return names[verdict];
+}
+
+typedef struct prover {
+    const proof_options *options;
+    proof *out;
+    uint64_t seed;
+    ds_exec_result *whole; /* of the last pass before shard */
+} prover;
+
+static bool fail(prover *p, const char *what, const char *detail) {
+    p->out->verdict = PROOF_WRONG;
+    snprintf(p->out->what, sizeof p->out->what, "%s: %s", what, detail);
+    return false;
+}
+
+/* What a user may be told of a strategy that does not fit. */
+static bool is_refusal(const ds_error *err) {
+    bool code = err->code == DS_ERR_SHAPE || err->code == DS_ERR_VALUE ||
+                err->code == DS_ERR_SHARDING || err->code == DS_ERR_UNSUPPORTED;
+    return code && strlen(err->message) > 8;
+}
+
+static bool refused(prover *p, const char *pass, const ds_error *err) {
+    char what[64];
+    snprintf(what, sizeof what, "%s, %s", pass, ds_status_name(err->code));
+    if (!is_refusal(err)) return fail(p, what, err->message);
+    p->out->verdict = PROOF_REFUSED;
+    snprintf(p->out->what, sizeof p->out->what, "%s: %s", what, err->message);
+    return false;
+}
+
+/* ---- loading ---- */
+
+typedef struct loaded {
+    ds_unit *unit;
+    ds_binding binding;
+} loaded;
+
+static uint32_t split(char *text, ds_setting *list) {
+    uint32_t n = 0;
+    for (char *word = strtok(text, " "); word && n < MAX_SETTINGS; word = strtok(NULL, " ")) {
+        char *equals = strchr(word, '=');
+        *equals = '\0';
+        list[n++] = (ds_setting){word, equals + 1};
+    }
+    return n;
+}
+
+static void first_error(const ds_diags *diags, ds_error *err) {
+    for (uint32_t i = 0; i < diags->all.n; i++) {
+        const ds_diag *d = &diags->all.at[i];
+        if (d->severity != DS_SEV_ERROR) continue;
+        ds_error_set(err, d->code, d->loc, "%s", d->message);
+        return;
+    }
+}
+
+static ds_status load(const char *text, const char *settings, loaded *out, ds_error *err) {
+    char copy[512];
+    ds_setting list[MAX_SETTINGS];
+    ds_diags diags;
+    snprintf(copy, sizeof copy, "%s", settings ? settings : "");
+    uint32_t n = split(copy, list);
+    ds_status status = ds_load_text(DS_SOURCE_DIR "/scenarios/test.dir", text, strlen(text), NULL,
+                                    &out->unit, err);
+    if (status != DS_OK) return status;
+    ds_diags_init(&diags);
+    status = ds_verify(out->unit, &diags);
+    if (status == DS_OK) status = ds_bind(out->unit, list, n, &out->binding, err);
+    if (status == DS_OK) status = ds_verify_bound(out->unit, &out->binding, &diags);
+    first_error(&diags, err);
+    ds_diags_deinit(&diags);
+    return status;
+}
+
+/* ---- comparing ---- */
+
+static bool compare(prover *p, const char *what, const ds_exec_result *a, const ds_exec_result *b,
+                    double bound) {
+    ds_exec_comparison c;
+    bool ok = true;
+    ds_exec_compare(a, b, bound, &c);
+    if (!c.same_inputs) ok = fail(p, what, "the inputs are others");
+    if (!c.outputs.n) ok = fail(p, what, "there are no results");
+    for (uint32_t i = 0; ok && i < c.outputs.n; i++) {
+        const ds_exec_pair *pair = &c.outputs.at[i];
+        char text[256];
+        if (pair->equal) continue;
+        snprintf(text, sizeof text, "%s%s: max|a-b| = %g, max|a| = %g",
+                 pair->a ? pair->a->name : pair->b->name,
+                 pair->a && pair->b && pair->same_shape ? "" : " (no such result, or another shape)",
+                 pair->max_difference, pair->max_a);
+        ok = fail(p, what, text);
+    }
+    ds_exec_comparison_deinit(&c);
+    return ok;
+}
+
+static bool run(prover *p, const char *what, const ds_binding *binding, ds_exec_result **out) {
+    ds_exec_options options = {.seed = p->seed, .keep_inputs = true};
+    ds_error err = {0};
+    if (ds_exec_run(binding, &options, out, &err) == DS_OK) return true;
+    return fail(p, what, err.message);
+}
+
+/* The first seed, from the one that is asked for, at which no decision is close. */
+static bool run_decided(prover *p, const ds_binding *binding, ds_exec_result **out) {
+    for (uint32_t i = 0; i < MAX_SEEDS; i++, p->seed++) {
+        if (!run(p, "the unsharded step", binding, out)) return false;
+        if ((*out)->margin >= MARGIN) return true;
+        ds_exec_result_free(*out);
+        *out = NULL;
+    }
+    p->out->verdict = PROOF_UNDECIDED;
+    snprintf(p->out->what, sizeof p->out->what, "no margin above 1e-6 in %d seeds", MAX_SEEDS);
+    return false;
+}
+
+/* ---- texts ---- */
+
+static void print(const ds_unit *unit, ds_buf *out) {
+    ds_print_module(unit->modules.at[0], out);
+    ds_buf_put(out, "");
+}
+
+static bool same_again(prover *p, const char *pass, const ds_buf *text, const loaded *again,
+                       const ds_exec_result *result) {
+    ds_buf second = {0};
+    ds_exec_result *repeated = NULL;
+    print(again->unit, &second);
+    bool ok = strcmp(text->text, second.text) == 0 || fail(p, pass, "prints otherwise when parsed");
+    ok = ok && run(p, pass, &again->binding, &repeated) &&
+         compare(p, pass, result, repeated, 0.0);
+    ds_exec_result_free(repeated);
+    ds_buf_deinit(&second);
+    return ok;
+}
+
+/* The printed text parses, verifies, prints the same and executes the same. */
+static bool check_text(prover *p, const ds_model_step *step, ds_pass_id pass,
+                       const ds_exec_result *result) {
+    ds_buf text = {0};
+    loaded again = {0};
+    ds_error err = {0};
+    char what[64];
+    snprintf(what, sizeof what, "the text after %s", ds_pass_name(pass));
+    print(step->unit, &text);
+    bool ok = load(text.text, NULL, &again, &err) == DS_OK || fail(p, what, err.message);
+    ok = ok && same_again(p, what, &text, &again, result);
+    ds_unit_free(again.unit);
+    ds_buf_deinit(&text);
+    return ok;
+}
+
+static uint32_t count_words(const char *text, const char *word) {
+    uint32_t n = 0;
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) n++;
+    return n;
+}
+
+static uint32_t count_communications(const ds_model_step *step) {
+    static const char *const words[] = {"= all_reduce(", "= all_gather(", "= reduce_scatter(",
+                                        "= all_to_all(", "= permute(",    "= reshard("};
+    ds_buf text = {0};
+    uint32_t n = 0;
+    print(step->unit, &text);
+    for (uint32_t i = 0; i < sizeof words / sizeof *words; i++)
+        n += count_words(text.text, words[i]);
+    ds_buf_deinit(&text);
+    return n;
+}
+
+/* ---- gradients over microbatches ---- */
+
+/* Inputs "x{0}", "x{1}", … of the run, joined along dim 0, as "x"; elements are the caller's. */
+static uint32_t join_microbatches(const ds_exec_result *run_, int64_t m, ds_exec_tensor *out) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < run_->inputs.n && n < MAX_PARTS; i++) {
+        const ds_exec_tensor *first = &run_->inputs.at[i];
+        const char *brace = strstr(first->name, "{0}");
+        if (!brace || i + m > run_->inputs.n || strstr(first->name, ".") || first->rank == 0)
+            continue;
+        ds_exec_tensor *t = &out[n];
+        char *name = calloc(1, strlen(first->name) + 1);
+        memcpy(name, first->name, (size_t)(brace - first->name));
+        *t = *first;
+        t->name = name;
+        t->dims[0] *= m;
+        t->n *= m;
+        t->at = malloc((size_t)t->n * sizeof *t->at);
+        for (int64_t k = 0; k < m; k++)
+            memcpy(t->at + k * first->n, first[k].at, (size_t)first->n * sizeof *t->at);
+        n++;
+    }
+    return n;
+}
+
+/* Only inputs of the model itself are joined: families of weights are families there too. */
+static uint32_t keep_known(const ds_func *func, ds_exec_tensor *given, uint32_t n) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bool single = false;
+        for (uint32_t a = 0; a < func->n_args && !single; a++) {
+            const ds_value_info *info = ds_value_at(func, func->args[a]);
+            single = strcmp(info->name, given[i].name) == 0 && info->n_binders == 0;
+        }
+        if (single) {
+            ds_exec_tensor t = given[kept];
+            given[kept++] = given[i];
+            given[i] = t;
+        }
+    }
+    return kept;
+}
+
+static bool same_as_whole(prover *p, const ds_model_step *one, const ds_exec_result *parts,
+                          int64_t m) {
+    ds_exec_tensor given[MAX_PARTS];
+    uint32_t n = join_microbatches(parts, m, given), known = keep_known(one->func, given, n);
+    ds_exec_options options = {.seed = p->seed, .inputs = given, .n_inputs = known};
+    ds_exec_result *whole = NULL;
+    ds_error err = {0};
+    bool ok = ds_exec_run(&one->binding, &options, &whole, &err) == DS_OK ||
+              fail(p, "the whole batch", err.message);
+    if (ok && whole->margin >= MARGIN) {
+        ds_exec_comparison c;
+        ds_exec_compare(whole, parts, DS_EXEC_BOUND, &c);
+        for (uint32_t i = 0; ok && i < c.outputs.n; i++)
+            if (!c.outputs.at[i].equal)
+                ok = fail(p, "microbatches against the whole batch",
+                          c.outputs.at[i].a ? c.outputs.at[i].a->name : c.outputs.at[i].b->name);
+        ds_exec_comparison_deinit(&c);
+    }
+    ds_exec_result_free(whole);
+    for (uint32_t i = 0; i < n; i++) {
+        free((char *)(uintptr_t)given[i].name);
+        free(given[i].at);
+    }
+    return ok;
+}
+
+static bool whole_batch(prover *p, const char *text, const ds_exec_result *parts, int64_t m) {
+    char settings[560];
+    loaded source = {0};
+    ds_model_step *one = NULL;
+    ds_error err = {0};
+    const char *given = p->options->settings;
+    snprintf(settings, sizeof settings, "%s microbatches=1", given ? given : "");
+    bool ok = load(text, settings, &source, &err) == DS_OK &&
+              ds_model_step_new(&source.binding, &one, &err) == DS_OK &&
+              ds_model_step_run_to(one, DS_PASS_OPTIMIZER, NULL, NULL, &err) == DS_OK;
+    if (!ok) fail(p, "the whole batch", err.message);
+    ok = ok && same_as_whole(p, one, parts, m);
+    ds_model_step_free(one);
+    ds_unit_free(source.unit);
+    return ok;
+}
+
+/* ---- all passes ---- */
+
+static bool check_pass(prover *p, const ds_model_step *step, ds_pass_id pass,
+                       const ds_exec_result *result) {
+    return !p->options->texts || check_text(p, step, pass, result);
+}
+
+/* One pass, and what it leaves; a pass that is not part of this version leaves things alone. */
+static bool advance(prover *p, ds_model_step *step, ds_pass_id pass) {
+    ds_error err = {0};
+    if (ds_model_step_run(step, pass, &err) == DS_OK) return true;
+    return refused(p, ds_pass_name(pass), &err);
+}
+
+/* lower, grad, optimizer: leaves the result of the last in p->whole. */
+static bool make_step(prover *p, const char *text, const loaded *source, ds_model_step **out) {
+    ds_error err = {0};
+    ds_exec_result *first = NULL, *now = NULL;
+    if (ds_model_step_new(&source->binding, out, &err) != DS_OK) return refused(p, "lower", &err);
+    ds_model_step *step = *out;
+    int64_t m = step->strategy.microbatches;
+    bool ok = true;
+    if (p->options->texts) {
+        ok = run(p, "the text after lower", &step->binding, &now) &&
+             check_text(p, step, DS_PASS_LOWER, now);
+        if (ok && m == 1 && step->train.loss == DS_LOSS_NONE)
+            ok = run(p, "the model", &source->binding, &first) &&
+                 compare(p, "the model and what lower makes of it", first, now, DS_EXEC_BOUND);
+        ds_exec_result_free(first);
+        ds_exec_result_free(now);
+    }
+    for (uint32_t i = DS_PASS_GRAD; ok && i <= DS_PASS_OPTIMIZER; i++) {
+        if (!ds_model_step_wants(step, (ds_pass_id)i)) continue;
+        now = NULL;
+        ok = advance(p, step, (ds_pass_id)i);
+        if (!ok || !p->options->texts) continue;
+        ok = run(p, ds_pass_name((ds_pass_id)i), &step->binding, &now) &&
+             check_text(p, step, (ds_pass_id)i, now);
+        ds_exec_result_free(now);
+    }
+    ok = ok && run_decided(p, &step->binding, &p->whole);
+    return ok && (m == 1 || !p->options->whole_batch || whole_batch(p, text, p->whole, m));
+}
+
+static void count_zeros(proof *out, const ds_exec_result *result) {
+    for (uint32_t i = 0; i < result->outputs.n; i++) {
+        const ds_exec_tensor *t = &result->outputs.at[i];
+        int64_t k = 0;
+        while (k < t->n && t->at[k] == 0) k++;
+        out->zeros += k == t->n;
+    }
+    out->compared = result->outputs.n;
+    out->devices = result->n_devices;
+}
+
+static bool check_sharded(prover *p, ds_model_step *step) {
+    for (uint32_t i = DS_PASS_SHARD; i <= DS_PASS_OVERLAP; i++) {
+        ds_exec_result *now = NULL;
+        if (!ds_model_step_wants(step, (ds_pass_id)i)) continue;
+        if (!advance(p, step, (ds_pass_id)i)) return false;
+        const char *name = ds_pass_name((ds_pass_id)i);
+        bool ok = run(p, name, &step->binding, &now) &&
+                  compare(p, name, p->whole, now, DS_EXEC_BOUND) &&
+                  check_pass(p, step, (ds_pass_id)i, now);
+        p->out->compared = p->out->zeros = 0;
+        if (now) count_zeros(p->out, now);
+        ds_exec_result_free(now);
+        if (!ok) return false;
+    }
+    p->out->communications = count_communications(step);
+    return true;
+}
+
+void prove(const char *text, const proof_options *options, proof *out) {
+    prover p = {.options = options, .out = out, .seed = options->seed};
+    loaded source = {0};
+    ds_model_step *step = NULL;
+    ds_error err = {0};
+    *out = (proof){.verdict = PROOF_EQUAL};
+    if (load(text, options->settings, &source, &err) != DS_OK)
+        refused(&p, "the scenario", &err);
+    else if (make_step(&p, text, &source, &step))
+        check_sharded(&p, step);
+    ds_exec_result_free(p.whole);
+    ds_model_step_free(step);
+    ds_unit_free(source.unit);
+}
