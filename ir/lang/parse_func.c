@@ -47,8 +47,8 @@ static ds_value parse_arg(ds_parser *p) {
     ds_parser_expect(p, DS_TOK_COLON, "before the argument's type");
     info.type = ds_parse_type(p);
     info.type_written = true;
-    ds_parser_pop_indices(p, mark);
     if (ds_parser_at(p, DS_TOK_LBRACE)) ds_parse_attrs(p, &info.attrs, &info.n_attrs);
+    ds_parser_pop_indices(p, mark);
     *ds_value_at(p->func, value) = info;
     return value;
 }

@@ -350,9 +350,10 @@ static void print_rank(ds_printer *p, const ds_func *rank) {
     ds_buf_printf(p->out, "rank %" PRId64, rank->rank);
     if (rank->n_args) {
         ds_printer_put(p, " ");
-        print_args(p, rank, false);
+        print_header(p, rank);
+    } else {
+        print_results_of(p, rank, false);
     }
-    print_results_of(p, rank, false);
     print_block(p, &rank->body, &rank->trivia);
     ds_printer_end(p, &rank->trivia);
 }
