@@ -20,6 +20,8 @@ static inline double ds_report__share(double part, double whole) {
 
 /* Paths. `short`: without indices, "main/layers/fc1": one path for all turns of a loop. */
 void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out);
+/* The same, and of a model's step one path for all microbatches: "step/loss/layer/fc1". */
+void ds_report__op_path(const ds_result *result, uint32_t inst, ds_buf *out);
 /* The path of the op that makes a value; with the value's name where the op makes several. */
 void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out);
 const char *ds_report__device(const ds_plan *plan, uint32_t cls);
@@ -51,7 +53,8 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out);
 
 /* ---- sums ---- */
 
-/* Everything about one op of the text, summed over its executions. */
+/* Everything about one op of the text, summed over its executions; of a model's step also over the
+ * microbatches, which are functions of their own where their dropout differs. */
 typedef struct ds_op_total {
     const ds_record *record; /* of the first execution */
     uint32_t inst;           /* the first execution */

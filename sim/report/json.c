@@ -47,9 +47,9 @@ static void put_capacity(ds_json *json, int64_t bytes) {
         ds_json_null(json); /* not known */
 }
 
-static void put_path(ds_json *json, const char *key, const ds_plan *plan, uint32_t inst) {
+static void put_path(ds_json *json, const char *key, const ds_result *r, uint32_t inst) {
     ds_buf path = {0};
-    ds_report__short_path(plan, inst, &path);
+    ds_report__op_path(r, inst, &path);
     ds_json_key_string(json, key, path.text);
     ds_buf_deinit(&path);
 }
@@ -132,7 +132,7 @@ static void put_ops(ds_json *json, const ds_result *r) {
     for (uint32_t i = 0; i < n; i++) {
         ds_json_begin_object(json);
         ds_json_key_string(json, "op", ops[i].record->label);
-        put_path(json, "path", r->plan, ops[i].inst);
+        put_path(json, "path", r, ops[i].inst);
         ds_json_key_int(json, "count", ops[i].n);
         ds_json_key_int(json, "total_ps", ops[i].ps);
         if (!ops[i].group) ds_json_key_double(json, "flop", ops[i].flop);
@@ -163,8 +163,9 @@ static void put_collectives(ds_json *json, const ds_result *r) {
     for (uint32_t i = 0; i < n; i++) {
         ds_json_begin_object(json);
         ds_json_key_string(json, "op", ops[i].record->label);
-        put_path(json, "path", r->plan, ops[i].inst);
+        put_path(json, "path", r, ops[i].inst);
         ds_json_key_string(json, "algorithm", ds_report__algorithm(ops[i].group));
+        ds_json_key_int(json, "values", ops[i].record->n_out);
         put_over(json, ops[i].record->op);
         ds_json_key_int(json, "group_size", ops[i].group->n_devices);
         ds_json_key_int(json, "count", ops[i].n);

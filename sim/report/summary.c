@@ -176,7 +176,7 @@ static void put_origins(const ds_result *r, ds_buf *out) {
 static void put_op(const ds_result *r, const ds_op_total *op, ds_buf *out) {
     ds_buf name = {0};
     ds_buf_printf(&name, "%s ", op->record->label);
-    ds_report__short_path(r->plan, op->inst, &name);
+    ds_report__op_path(r, op->inst, &name);
     if (name.n > MAX_OP_WIDTH) { /* the end of a path says more than its beginning */
         size_t label = strlen(op->record->label) + 1, keep = MAX_OP_WIDTH - label - 3;
         memmove(name.text + label + 3, name.text + name.n - keep, keep + 1);
@@ -185,6 +185,7 @@ static void put_op(const ds_result *r, const ds_op_total *op, ds_buf *out) {
     ds_buf_printf(out, "  %10s %9s %8lld  %s", ds_report__ps(op->ps).s,
                   ds_report__percent(ds_report__share((double)op->ps, (double)r->run.step_ps)).s,
                   (long long)op->n, name.text);
+    if (op->group && op->record->n_out > 1) ds_buf_printf(out, " +%u", op->record->n_out - 1);
     double seconds = (double)op->ps * 1e-12;
     if (op->group && seconds > 0)
         ds_buf_printf(out, "  %s, bus %s%s", ds_report__algorithm(op->group),

@@ -67,6 +67,20 @@ void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out) {
     drop_indices(out, from);
 }
 
+void ds_report__op_path(const ds_result *r, uint32_t inst, ds_buf *out) {
+    size_t from = out->n;
+    ds_report__short_path(r->plan, inst, out);
+    if (!r->step || r->step->strategy.microbatches < 2) return;
+    /* "step/loss.3/layer/fc1": the second part is the call of microbatch 3. */
+    char *call = strchr(out->text + from, '/'), *end = call ? strchr(call + 1, '/') : NULL;
+    if (!end) return;
+    char *dot = end;
+    while (dot > call && isdigit((unsigned char)dot[-1])) dot--;
+    if (dot == end || dot[-1] != '.') return;
+    memmove(dot - 1, end, strlen(end) + 1);
+    out->n = strlen(out->text);
+}
+
 void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out) {
     const ds_vinst *v = &plan->values.at[value];
     const ds_record *r = plan->records.at[plan->insts.at[v->inst].record];
@@ -135,7 +149,8 @@ void ds_report__free_names(char **names, uint32_t n) {
 /* ---- sums over the ops of the text ---- */
 
 typedef struct table {
-    ds_map index; /* ds_op → row */
+    ds_map index;   /* ds_op → row */
+    ds_map by_path; /* hash of mnemonic and path → row: of a model's step */
     DS_VEC(ds_op_total) rows;
 } table;
 
@@ -149,17 +164,35 @@ static double bus_factor(ds_opcode op, double n) {
     return 1;
 }
 
+/* The row of another microbatch's copy of the op; a new row if there is none. */
+static uint32_t row_by_path(table *t, const ds_result *r, const ds_record *record, uint32_t inst) {
+    if (!r->step) return t->rows.n;
+    ds_buf path = {0};
+    ds_buf_printf(&path, "%s ", record->label);
+    ds_report__op_path(r, inst, &path);
+    uint64_t key = ds_hash_bytes(path.text, path.n), *found = ds_map_find(&t->by_path, key);
+    ds_buf_deinit(&path);
+    if (found) return (uint32_t)*found;
+    ds_map_put(&t->by_path, key, t->rows.n);
+    return t->rows.n;
+}
+
+static ds_op_total *row_of(table *t, const ds_result *r, uint32_t task) {
+    const ds_record *record = ds_plan_task_record(r->plan, task);
+    uint64_t *found = ds_map_find(&t->index, DS_KEY(record->op));
+    if (found) return &t->rows.at[*found];
+    uint32_t inst = r->plan->task_inst[task], row = row_by_path(t, r, record, inst);
+    ds_map_put(&t->index, DS_KEY(record->op), row);
+    ds_op_total fresh = {.record = record, .inst = inst, .group = ds_report__group(r->plan, task)};
+    if (row == t->rows.n) DS_HPUSH(&t->rows, fresh);
+    return &t->rows.at[row];
+}
+
 static void add(table *t, const ds_result *r, uint32_t task) {
     const ds_plan *plan = r->plan;
     const ds_record *record = ds_plan_task_record(plan, task);
     const ds_group *group = ds_report__group(plan, task);
-    uint64_t *found = ds_map_find(&t->index, DS_KEY(record->op));
-    if (!found) {
-        ds_map_put(&t->index, DS_KEY(record->op), t->rows.n);
-        ds_op_total fresh = {.record = record, .inst = plan->task_inst[task], .group = group};
-        DS_HPUSH(&t->rows, fresh);
-    }
-    ds_op_total *row = &t->rows.at[found ? *found : t->rows.n - 1];
+    ds_op_total *row = row_of(t, r, task);
     row->n++;
     row->ps += r->run.end_ps[task] - r->run.start_ps[task];
     if (!group) {
@@ -181,6 +214,7 @@ static int by_time(const void *a, const void *b) {
 
 static ds_op_total *finish(table *t, uint32_t *n) {
     ds_map_deinit(&t->index);
+    ds_map_deinit(&t->by_path);
     *n = t->rows.n;
     if (*n) qsort(t->rows.at, *n, sizeof *t->rows.at, by_time);
     return t->rows.at;
