@@ -3,7 +3,8 @@
  *
  *   zero = 0  all_reduce, in buckets, as soon as a bucket of final gradients is full
  *   zero = 1  states are split; a gradient stays a partial sum until its optimizer, which wants
- *             the part that fits its states: a reduce_scatter there; the new weight is gathered
+ *             the part that fits its states: a reduce_scatter there; the new weight is gathered.
+ *             A gradient that the step returns is scattered where it is final
  *   zero = 2  the reduce_scatter is done where the gradient is made, for every microbatch
  *   zero = 3  weights are split too, and gathered where they are read
  *
@@ -111,13 +112,19 @@ ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const 
 
 /* ---- buckets ---- */
 
+/* Does the step return the gradient? */
+static bool is_result(const ds_sharder *s, ds_value gradient) {
+    const uint64_t *weight = ds_map_find(&s->gradients, gradient.i);
+    return weight && s->step->weights.at[*weight - 1].grad_result != DS_NO_RESULT;
+}
+
 ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err) {
     int64_t zero = s->step->strategy.zero;
     const ds_type *type = ds_value_at(s->b.func, grad)->type;
     ds_layout now = ds_shard__layout(s, type), to = now;
     to.sum = to.max = 0;
-    if (!now.sum || zero == 1 || (zero == 0 && !s->final)) return DS_OK;
-    if (zero >= 2) to = ds_shard__zero_layout(s, type, &to);
+    if (!now.sum || (zero <= 1 && !s->final) || (zero == 1 && !is_result(s, old))) return DS_OK;
+    if (zero >= 1) to = ds_shard__zero_layout(s, type, &to);
     int64_t bytes = (int64_t)ds_shard__local_bytes(s, type, &now), waiting = bytes;
     for (uint32_t i = 0; i < s->pending.n; i++) waiting += s->pending.at[i].bytes;
     DS_HPUSH(&s->pending, ((ds_shard_pending){old, grad, to, bytes}));

@@ -350,6 +350,25 @@ Test(zero, groups_reduce_across) {
     }
 }
 
+/* Gradients that the step returns are sums, at every stage. */
+Test(zero, returned_gradients_are_whole_sums) {
+    for (int zero = 0; zero <= 3; zero++) {
+        step_case c;
+        char settings[64];
+        snprintf(settings, sizeof settings, "zero=%d m=%d", zero, 1 + zero % 2);
+        make(&c, odd, settings);
+        const ds_func *func = c.step->func;
+        for (uint32_t i = 0; i < func->n_results; i++)
+            cr_expect_eq(func->results[i]->n_partials, 0, "%s: result %u", settings, i);
+        step_free(&c);
+        make(&c, gpt, settings);
+        func = c.step->func;
+        for (uint32_t i = 0; i < func->n_results; i++)
+            cr_expect_eq(func->results[i]->n_partials, 0, "%s: result %u", settings, i);
+        step_free(&c);
+    }
+}
+
 /* One collective a turn: forward, backward, scattering; the bucket is larger than a layer. */
 Test(zero, a_turn_is_gathered_by_one_collective) {
     traffic t = traffic_of(mlp, "zero=3");
