@@ -463,32 +463,13 @@ static ds_status find_world(ds_projector *p, const ds_func *func, bool of_mesh, 
 
 /* ---- the whole ---- */
 
-static ds_status verify(ds_projector *p, ds_error *err) {
-    ds_diags diags;
-    ds_diags_init(&diags);
-    ds_binding binding;
-    ds_status status = ds_verify(p->unit, &diags);
-    if (status == DS_OK) {
-        status = ds_bind(p->unit, NULL, 0, &binding, err);
-        if (status == DS_OK) status = ds_verify_bound(p->unit, &binding, &diags);
-    }
-    for (uint32_t i = 0; i < diags.all.n; i++) {
-        const ds_diag *diag = &diags.all.at[i];
-        if (diag->severity != DS_SEV_ERROR) continue;
-        status = ds_error_set(err, DS_ERR_INTERNAL, DS_NOWHERE, "after project: %s", diag->message);
-        break;
-    }
-    ds_diags_deinit(&diags);
-    return status;
-}
-
 static ds_status project(ds_projector *p, const ds_func *func, bool of_mesh, ds_error *err) {
     const char *key = NULL, *world = NULL;
     DS_TRY(find_world(p, func, of_mesh, &key, &world, err));
     DS_TRY(all_ranks(p, func, !of_mesh, err));
     DS_TRY(scenario(p, func, key, world, err));
     ds_clone_order_items(p->clone.module);
-    return verify(p, err);
+    return DS_OK;
 }
 
 /* `outside`: the mesh does not have all devices that the program is on. */
@@ -515,8 +496,9 @@ static ds_status attempt(const ds_binding *source, const ds_func *func, bool of_
     return status;
 }
 
-ds_status ds_project_program(const ds_binding *source, ds_unit **out, ds_project_outputs *outputs,
-                             ds_error *err) {
+/* Without a last look by the verifier. */
+static ds_status ranks_of(const ds_binding *source, ds_unit **out, ds_project_outputs *outputs,
+                          ds_error *err) {
     const ds_func *func = ds_scenario_program_func(source->unit);
     bool mesh = ds_scenario_mesh(source->unit) != NULL, outside;
     *out = NULL;
@@ -535,11 +517,41 @@ ds_status ds_project_program(const ds_binding *source, ds_unit **out, ds_project
     return status;
 }
 
+static ds_status verify(ds_unit *unit, ds_error *err) {
+    ds_diags diags;
+    ds_diags_init(&diags);
+    ds_binding binding;
+    ds_status status = ds_verify(unit, &diags);
+    if (status == DS_OK) {
+        status = ds_bind(unit, NULL, 0, &binding, err);
+        if (status == DS_OK) status = ds_verify_bound(unit, &binding, &diags);
+    }
+    for (uint32_t i = 0; i < diags.all.n; i++) {
+        const ds_diag *diag = &diags.all.at[i];
+        if (diag->severity != DS_SEV_ERROR) continue;
+        status = ds_error_set(err, DS_ERR_INTERNAL, DS_NOWHERE, "after project: %s", diag->message);
+        break;
+    }
+    ds_diags_deinit(&diags);
+    return status;
+}
+
+ds_status ds_project_program(const ds_binding *source, ds_unit **out, ds_project_outputs *outputs,
+                             ds_error *err) {
+    DS_TRY(ranks_of(source, out, outputs, err));
+    ds_status status = verify(*out, err);
+    if (status == DS_OK) return DS_OK;
+    ds_unit_free(*out);
+    *out = NULL;
+    if (outputs) *outputs = (ds_project_outputs){0};
+    return status;
+}
+
 /* ---- the pass ---- */
 
 ds_status ds_pass_project(ds_model_step *step, ds_error *err) {
     ds_unit *unit;
-    DS_TRY(ds_project_program(&step->binding, &unit, NULL, err));
+    DS_TRY(ranks_of(&step->binding, &unit, NULL, err)); /* the driver verifies it */
     ds_unit_free(step->unit); /* its weights, values and texts end with it */
     step->unit = unit;
     step->func = NULL;
