@@ -100,8 +100,23 @@ static void name_loss(ds_lowering *l, const ds_use *result) {
     info->name = ds_build_name(&l->b, "loss");
 }
 
+/* A result that says nothing about its samples has them as the first input does. */
+static void hint_samples(ds_lowering *l, ds_type *type) {
+    const ds_func *func = l->b.func;
+    if (!type->rank || type->dims[0].n_splits) return;
+    for (uint32_t i = 0; i < func->n_args; i++) {
+        const ds_type *input = ds_value_at(func, func->args[i])->type;
+        if (!is_split_over_dp(input) ||
+            ds_expr_equal(&l->c.unit->exprs, input->dims[0].size, type->dims[0].size) != DS_YES)
+            continue;
+        type->dims[0] = input->dims[0];
+        return;
+    }
+}
+
 static ds_type *target_type(ds_lowering *l, const ds_type *of) {
     ds_type *type = ds_type_copy(arena_of(l), of);
+    hint_samples(l, type);
     type->partials = NULL;
     type->n_partials = 0;
     if (l->step->train.loss == DS_LOSS_MSE) return type;
