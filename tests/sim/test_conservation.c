@@ -9,6 +9,7 @@
 static const char *const scenarios[] = {
     "scenarios/distir-mlp.dir",   "scenarios/pipeline-2x4.dir",  "scenarios/gpt3-layer-tp8.dir",
     "scenarios/mixed-box-dp.dir", "scenarios/out-of-memory.dir", "scenarios/mlp-forward.dir",
+    "scenarios/mlp-training.dir", "scenarios/gpt2-dp4.dir",
 };
 
 typedef struct span {

@@ -119,8 +119,11 @@ static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
     .args_doc = "FILE",
-    .doc = "Simulate a scenario: how long a step takes, where the time goes, how much memory each "
-           "device needs. FILE - is stdin. Exit code 1 if the program is wrong or does not fit.",
+    .doc =
+        "Simulate a scenario: how long a step takes, where the time goes, how much memory each "
+        "device needs. Of a model the passes first make the step that `train` and `strategy` ask "
+        "for (distsim opt prints it). FILE - is stdin. Exit code 1 if the program is wrong or "
+        "does not fit.",
     .children = children};
 
 /* ---- progress: after a second, on a terminal ---- */

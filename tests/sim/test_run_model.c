@@ -1,0 +1,262 @@
+/* Models run: what `train` and `strategy` ask for is made by passes and simulated. Times and bytes
+ * by hand from the roofline (no profile) and the links. */
+#include "tests/support/sim.h"
+
+#include "ir/base/str.h"
+#include "sim/cost/cost.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LAYERS 4
+#define WIDTH  INT64_C(1024)
+#define BATCH  INT64_C(8192)
+#define WEIGHT (4 * WIDTH * WIDTH) /* bytes of one */
+#define GB_S   100                 /* of a link */
+
+static const char HEAD[] =
+    "dir 1\n"
+    "param layers = 4, width = 1024, batch = 8192, dp = 4, tp = 1, zero = 0, micro = 1\n"
+    "topology @t {\n"
+    "  device d[8] : \"A100-SXM4-80GB\"\n"
+    "  switch s\n"
+    "  link d[i] -- s : 100 GB/s, 1 us for i in 0..8\n"
+    "}\n"
+    "func @mlp(%x: f32[batch@dp, width]) -> f32[batch@dp, width] {\n"
+    "  %y = for l in 0..layers carry (%h = %x) {\n"
+    "    weight %w : f32[width, width]\n"
+    "    %z = matmul(%h, %w)\n"
+    "    %a = relu(%z)\n"
+    "    yield %a\n"
+    "  }\n"
+    "  return %y\n"
+    "}\n"
+    "func @pair(%x: f32[batch@dp, width]) -> f32[batch@dp, width] {\n"
+    "  weight %u : f32[width, width@tp]\n"
+    "  weight %v : f32[width@tp, width]\n"
+    "  %a = matmul(%x, %u)\n"
+    "  %b = relu(%a)\n"
+    "  %c = matmul(%b, %v)\n"
+    "  return %c\n"
+    "}\n";
+
+#define STRATEGY "  strategy { dp = dp, tp = tp, zero = zero, microbatches = micro }\n"
+
+static void run(sim_case *c, const char *model, const char *train, const char *more,
+                const char *settings) {
+    char text[4096];
+    snprintf(text, sizeof text, "%sscenario {\n  model = @%s\n  on = @t\n  train %s\n%s}\n", HEAD,
+             model, train, more);
+    sim_run_text(c, text, settings, false);
+}
+
+/* Duration of a product of 2·m·k·n FLOPs at the peak, rounded up as rooflines are. */
+static int64_t product_ps(const sim_case *c, int64_t m, int64_t k, int64_t n) {
+    const ds_plan *plan = c->result->plan;
+    double peak = ds_profiles_kind(plan->profiles, plan->classes[0].kind)->peak_flop_per_s[DS_F32];
+    return (int64_t)ceil(2.0 * (double)m * (double)k * (double)n / peak * 1e12);
+}
+
+/* A ring of n: 2 (n−1) steps over two links of 1 us, 2 (n−1)/n of the bytes through each link. */
+static int64_t ring_ps(int64_t n, int64_t bytes) {
+    return 2 * (n - 1) * 2000000 + (2 * (n - 1) * bytes / n) * (1000 / GB_S);
+}
+
+typedef struct totals {
+    int64_t n_products, product_ps;
+    int64_t n_reduces, reduced_bytes, reduce_ps;
+    int64_t n_comm;
+} totals;
+
+/* All tasks of class 0. */
+static totals add_up(const sim_case *c) {
+    const ds_plan *plan = c->result->plan;
+    totals sum = {0};
+    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        if (plan->task_class[t]) continue;
+        const ds_record *r = ds_plan_task_record(plan, t);
+        int64_t ps = c->result->run.end_ps[t] - c->result->run.start_ps[t];
+        if (plan->task_activity[t] != DS_NONE) sum.n_comm++;
+        if (r->op->code == DS_OP_MATMUL || r->op->code == DS_OP_EINSUM) {
+            sum.n_products++;
+            sum.product_ps += ps;
+        } else if (r->op->code == DS_OP_ALL_REDUCE) {
+            sum.n_reduces++;
+            sum.reduced_bytes += plan->activities[plan->task_activity[t]].group->bytes;
+            sum.reduce_ps += ps;
+        }
+    }
+    return sum;
+}
+
+/* Three products a layer; the gradients and the loss, 4 bytes, are reduced. */
+Test(run_model, data_parallel_step) {
+    sim_case c;
+    run(&c, "mlp", "{ loss = mse, optimizer = sgd }", STRATEGY "  name = \"x\"\n", NULL);
+    cr_assert_eq(c.status, DS_OK);
+    totals sum = add_up(&c);
+    cr_expect_eq(c.result->plan->n_classes, 1);
+    cr_expect_eq(c.result->plan->classes[0].n_devices, 4);
+    cr_expect_eq(sum.n_products, 3 * LAYERS, "that of the first layer's input among them");
+    cr_expect_eq(sum.product_ps, sum.n_products * product_ps(&c, BATCH / 4, WIDTH, WIDTH));
+    cr_expect_eq(sum.reduced_bytes, LAYERS * WEIGHT + 4);
+    cr_expect_eq(sum.n_reduces, LAYERS + 1);
+    sim_free(&c);
+}
+
+/* The gradient of layer l is reduced while those of the layers below are computed. SGD begins with
+ * the first layer, whose gradient is the last: its all_reduce is what nothing hides. The loss is
+ * reduced beside SGD. */
+Test(run_model, gradients_are_reduced_under_the_backward_pass) {
+    sim_case c;
+    run(&c, "mlp", "{ loss = mse, optimizer = sgd }", STRATEGY, NULL);
+    cr_assert_eq(c.status, DS_OK);
+    int64_t one = ring_ps(4, WEIGHT);
+    cr_assert_lt(one, 2 * product_ps(&c, BATCH / 4, WIDTH, WIDTH), "a layer hides an all_reduce");
+    const ds_account *a = &c.result->accounts[0];
+    totals sum = add_up(&c);
+    cr_expect_eq(a->exposed_comm_ps, one);
+    cr_expect_eq(a->hidden_comm_ps, sum.reduce_ps - one);
+    cr_expect_geq(a->hidden_comm_ps, (LAYERS - 1) * one);
+    cr_expect_eq(a->idle_ps, 0);
+    cr_expect_eq(c.result->run.step_ps, a->compute_ps + one);
+    sim_free(&c);
+}
+
+/* Megatron's pair: no communication between column and row, one all_reduce after. */
+Test(run_model, tensor_parallel_forward) {
+    sim_case c;
+    run(&c, "pair", "= off", STRATEGY, "dp=1 tp=8");
+    cr_assert_eq(c.status, DS_OK);
+    totals sum = add_up(&c);
+    cr_expect_eq(sum.n_products, 2);
+    cr_expect_eq(sum.product_ps, 2 * product_ps(&c, BATCH, WIDTH, WIDTH / 8));
+    cr_expect_eq(sum.n_comm, 1);
+    cr_expect_eq(sum.reduced_bytes, 4 * BATCH * WIDTH);
+    cr_expect_eq(sum.reduce_ps, ring_ps(8, 4 * BATCH * WIDTH));
+    cr_expect_eq(c.result->accounts[0].exposed_comm_ps, sum.reduce_ps);
+    sim_free(&c);
+}
+
+Test(run_model, without_train_and_strategy_one_device_goes_forward) {
+    sim_case c;
+    run(&c, "mlp", "= off", "", NULL);
+    cr_assert_eq(c.status, DS_OK);
+    totals sum = add_up(&c);
+    cr_expect_eq(sum.n_products, LAYERS);
+    cr_expect_eq(sum.n_comm, 0);
+    cr_expect_eq(c.result->plan->classes[0].n_devices, 1);
+    cr_expect_eq(c.result->model_flop, 2.0 * LAYERS * (double)(BATCH * WIDTH * WIDTH));
+    sim_free(&c);
+}
+
+/* MFU = 3 · forward FLOPs / (devices · peak · step), also where tensor parallelism does work twice
+ * (@mlp has nothing to split over tp). */
+Test(run_model, mfu_counts_what_the_model_needs) {
+    for (int tp = 1; tp <= 2; tp++) {
+        sim_case c;
+        run(&c, "mlp", "{ loss = mse, optimizer = adam }", STRATEGY, tp == 1 ? "tp=1" : "tp=2");
+        cr_assert_eq(c.status, DS_OK);
+        const ds_result *r = c.result;
+        double flop = 3 * 2.0 * LAYERS * (double)(BATCH * WIDTH * WIDTH);
+        double peak =
+            ds_profiles_kind(r->plan->profiles, r->plan->classes[0].kind)->peak_flop_per_s[DS_F32];
+        double wanted = flop / (4 * tp * peak * (double)r->run.step_ps * 1e-12);
+        cr_expect_eq(r->model_flop, flop);
+        cr_expect_float_eq(r->mfu, wanted, 1e-9 * wanted);
+        cr_expect_float_eq(r->useful, 1.0 / tp, 1e-9);
+        sim_free(&c);
+    }
+}
+
+Test(run_model, samples_are_the_models_batch) {
+    static const struct {
+        const char *more, *settings;
+        int64_t samples;
+    } cases[] = {{STRATEGY, NULL, BATCH},
+                 {STRATEGY, "micro=4", BATCH},
+                 {STRATEGY "  batch = 7\n", "micro=2", 7}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sim_case c;
+        run(&c, "mlp", "{ loss = mse, optimizer = sgd }", cases[i].more, cases[i].settings);
+        cr_assert_eq(c.status, DS_OK);
+        cr_expect_eq(c.result->plan->samples, cases[i].samples);
+        cr_expect_float_eq(c.result->throughput_per_s,
+                           (double)cases[i].samples / ((double)c.result->run.step_ps * 1e-12),
+                           1e-6);
+        sim_free(&c);
+    }
+}
+
+/* P parameters: 4 P of weights and 8 P of Adam's moments are there from the start, and the update
+ * makes no second copy of them; ZeRO divides its share by dp, weights gathered after the update
+ * go back into their places. The sums of microbatches are gradients. */
+Test(run_model, states_are_updated_in_place) {
+    for (int zero = 0; zero <= 3; zero++)
+        for (int micro = 1; micro <= 2; micro++) {
+            sim_case c;
+            char settings[64];
+            snprintf(settings, sizeof settings, "zero=%d micro=%d", zero, micro);
+            run(&c, "mlp", "{ loss = mse, optimizer = adam }", STRATEGY, settings);
+            cr_assert_eq(c.status, DS_OK);
+            const ds_mem_class *m = &c.result->mem.classes[0];
+            int64_t p = LAYERS * WEIGHT, weights = zero == 3 ? p / 4 : p;
+            cr_expect_eq(m->input_by_category[DS_CAT_WEIGHT], weights, "%s", settings);
+            cr_expect_eq(m->most_by_category[DS_CAT_WEIGHT], weights, "%s", settings);
+            cr_expect_eq(m->input_by_category[DS_CAT_OPTIMIZER], zero ? 2 * p / 4 : 2 * p, "%s",
+                         settings);
+            cr_expect_eq(m->most_by_category[DS_CAT_OPTIMIZER], zero ? 2 * p / 4 : 2 * p, "%s",
+                         settings);
+            cr_expect_geq(m->most_by_category[DS_CAT_GRADIENT], zero >= 2 ? p / 4 : p, "%s",
+                          settings);
+            if (zero < 3) cr_expect_eq(m->most_by_category[DS_CAT_BUFFER], 0, "%s", settings);
+            int64_t sum = 0;
+            for (int k = 0; k < DS_CATEGORY_COUNT; k++) sum += m->peak_by_category[k];
+            cr_expect_eq(sum, m->peak_bytes);
+            sim_free(&c);
+        }
+}
+
+/* ---- what is refused, and where ---- */
+
+static void expect_refusal(const char *strategy, const char *settings, ds_status status,
+                           const char *part, const char *at) {
+    char text[4096], more[256];
+    snprintf(more, sizeof more, "  strategy { dp = dp, %s }\n", strategy);
+    snprintf(text, sizeof text,
+             "%sscenario {\n  model = @mlp\n  on = @t\n  train { loss = mse, optimizer = sgd }\n"
+             "%s}\n",
+             HEAD, more);
+    sim_case c;
+    sim_run_text(&c, text, settings, false);
+    cr_expect_eq(c.status, status, "%s: %s", strategy, c.err.message);
+    cr_expect(strstr(c.err.message, part), "%s: %s", strategy, c.err.message);
+    uint32_t line = 1;
+    for (const char *p = text; p < strstr(text, at); p++) line += *p == '\n';
+    cr_expect_eq(c.err.loc.line, line, "%s: line %u, not %u", strategy, c.err.loc.line, line);
+    cr_expect(c.unit && c.err.loc.file == c.unit->modules.at[0]->path, "the place is the source's");
+    sim_free(&c);
+}
+
+Test(run_model, knobs_of_later_passes_are_refused) {
+    expect_refusal("pp = 2", NULL, DS_ERR_UNSUPPORTED, "pipeline pass", "strategy {");
+    expect_refusal("virtual_stages = 2", NULL, DS_ERR_UNSUPPORTED, "pipeline pass", "strategy {");
+    expect_refusal("recompute = full", NULL, DS_ERR_UNSUPPORTED, "recomputation", "strategy {");
+    expect_refusal("schedule = \"zb1\"", NULL, DS_ERR_UNSUPPORTED, "schedules come", "strategy {");
+    expect_refusal("schedule = \"gpipe\", microbatches = 2", NULL, DS_ERR_UNSUPPORTED,
+                   "schedules come", "strategy {");
+}
+
+Test(run_model, errors_of_passes_have_their_place_in_the_source) {
+    expect_refusal("tp = 1", "batch=10", DS_ERR_SHAPE, "do not divide", "func @mlp");
+}
+
+Test(run_model, trivial_schedules_are_taken) {
+    sim_case c;
+    run(&c, "mlp", "{ loss = mse, optimizer = sgd }",
+        "  strategy { dp = 2, pp = 1, schedule = \"gpipe\", recompute = none }\n", NULL);
+    cr_expect_eq(c.status, DS_OK);
+    sim_free(&c);
+}
