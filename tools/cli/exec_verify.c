@@ -49,12 +49,15 @@ static void print_different(const ds_step_check *check, ds_buf *out) {
     if (n > MAX_DIFFERENT) ds_buf_printf(out, "and %u more\n", n - MAX_DIFFERENT);
 }
 
-static void print_check(const ds_step_check *check, uint64_t seed, ds_buf *out) {
+static void print_table(const ds_step_check *check, ds_buf *out) {
     ds_buf_printf(out, "%-10s %-9s %8s %11s %11s %11s  %-9s  %s\n", "pass", "what", "tensors",
                   "max|a|", "max|a-b|", "bound", "", "the one that differs most");
     for (int pass = 0; pass < DS_PASS_COUNT; pass++)
         for (int kind = 0; kind <= DS_CHECK_STATE; kind++)
             print_group(check, (ds_pass_id)pass, (ds_check_kind)kind, out);
+}
+
+static void print_verdict(const ds_step_check *check, uint64_t seed, ds_buf *out) {
     print_different(check, out);
     if (check->skipped) ds_buf_printf(out, "%s\n", check->skipped);
     if (check->seed != seed)
@@ -92,8 +95,9 @@ int cli_verify(const cli_source *source, const cli_verify_options *options) {
     ds_error err = {0};
     ds_buf text = {0};
     ds_status status = verify(source, options, &check, &err);
-    if (status == DS_OK && !options->quiet) {
-        print_check(&check, options->seed, &text);
+    if (status == DS_OK) {
+        if (!options->quiet) print_table(&check, &text);
+        print_verdict(&check, options->seed, &text);
         status = cli_write("-", text.text, text.n, &err);
     }
     int exit_code = status == DS_OK ? !check.equal : cli_fail(source->unit, &err);
