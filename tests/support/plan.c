@@ -60,13 +60,11 @@ static bool says_something(const test_plan *plan, const test_space *space) {
     const struct {
         test_knob knob;
         bool matters;
-    } idle[] = {{KNOB_CP_TYPE, at[KNOB_CP] > 1},
-                {KNOB_SP, at[KNOB_TP] > 1},
-                {KNOB_ZERO, at[KNOB_DP] > 1},
-                {KNOB_SHARDS, at[KNOB_ZERO] > 0 && at[KNOB_DP] > 1},
-                {KNOB_PREFETCH, at[KNOB_ZERO] == 3},
-                {KNOB_ORDER, plan_world(plan) > 1},
-                {KNOB_BUCKET, plan_world(plan) > 1}};
+    } idle[] = {
+        {KNOB_CP_TYPE, at[KNOB_CP] > 1},     {KNOB_SP, at[KNOB_TP] > 1},
+        {KNOB_ZERO, at[KNOB_DP] > 1},        {KNOB_SHARDS, at[KNOB_ZERO] > 0 && at[KNOB_DP] > 1},
+        {KNOB_PREFETCH, at[KNOB_ZERO] == 3}, {KNOB_ORDER, plan_world(plan) > 1},
+        {KNOB_BUCKET, plan_world(plan) > 1}};
     for (uint32_t i = 0; i < sizeof idle / sizeof *idle; i++)
         if (!idle[i].matters && at[idle[i].knob] != space->values[idle[i].knob][0]) return false;
     return true;
@@ -132,8 +130,8 @@ static uint32_t visit(const test_space *space, const test_plan *plan, bool *cove
     return n;
 }
 
-/* The best of some that are drawn; if they cover nothing new, the next of all that does: what covers
- * nothing new now never will, so the cursor only moves on. */
+/* The best of some that are drawn; if they cover nothing new, the next of all that does: what
+ * covers nothing new now never will, so the cursor only moves on. */
 static bool next_best(const test_space *space, const test_plan *all, uint32_t n, bool *covered,
                       ds_rng *rng, uint32_t *cursor, uint32_t *best) {
     uint32_t best_gain = 0;

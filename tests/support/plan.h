@@ -47,8 +47,8 @@ typedef struct test_space {
 } test_space;
 
 /* Every combination that the strategy itself allows (ep divides dp cp, the world is small enough;
- * knobs that say nothing at these degrees stay at their first value). Returns how many; `out` (heap)
- * is the caller's. */
+ * knobs that say nothing at these degrees stay at their first value). Returns how many; `out`
+ * (heap) is the caller's. */
 uint32_t plan_product(const test_space *space, test_plan **out);
 /* Some of the product: each pair of values of two knobs that occurs in it occurs in one of these.
  * Nearly as few as can be: each is the best of many that were drawn. */
