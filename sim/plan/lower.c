@@ -1,8 +1,7 @@
 /* Lowering: an op at a site → a record with placement, local shapes, work and cost. Done once per
  * distinct site; a loop body whose types do not mention the index is one site. */
-#include "sim/plan/internal.h"
-
 #include "ir/base/units.h"
+#include "sim/plan/values.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -169,8 +168,7 @@ static bool any_uneven(const ds_site *site) {
 
 static bool stacks(const ds_op *op) {
     for (uint32_t i = 0; i < op->n_in; i++)
-        for (uint32_t k = 0; k < op->in[i].n_index; k++)
-            if (op->in[i].index_hi && DS_HAS_EXPR(op->in[i].index_hi[k])) return true;
+        if (ds_plan__has_range(&op->in[i])) return true;
     return false;
 }
 
