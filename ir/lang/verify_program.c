@@ -32,29 +32,46 @@ static void check_item(ds_checker *ck, const ds_schedule *schedule, const ds_sch
                      schedule->name, (long long)*before, (long long)rank->rank);
 }
 
+/* Every copy of the weights places each chunk once: all chunks equally often, on different stages.
+ */
 static void check_places(ds_checker *ck, const ds_schedule *schedule) {
-    ds_map placed;
-    ds_map_init(&placed);
+    ds_map places, counts;
+    ds_map_init(&places);
+    ds_map_init(&counts);
     for (uint32_t i = 0; i < schedule->n_place; i++) {
-        int64_t chunk = schedule->place_chunk[i];
+        int64_t chunk = schedule->place_chunk[i], stage = schedule->place_stage[i];
+        uint64_t key = ds_hash_mix((uint64_t)chunk, (uint64_t)stage);
         if (chunk < 0 || chunk >= schedule->chunks)
             ds_verify__error(ck, DS_ERR_VALUE, schedule->loc, NULL,
                              "@%s places chunk %lld, but has chunks 0 to %lld", schedule->name,
                              (long long)chunk, (long long)schedule->chunks - 1);
-        else if (ds_map_find(&placed, (uint64_t)chunk))
-            ds_verify__error(ck, DS_ERR_VALUE, schedule->loc, NULL, "@%s places chunk %lld twice",
-                             schedule->name, (long long)chunk);
-        ds_map_put(&placed, (uint64_t)chunk, 1);
+        else if (ds_map_find(&places, key))
+            ds_verify__error(ck, DS_ERR_VALUE, schedule->loc, NULL,
+                             "@%s places chunk %lld on stage %lld twice", schedule->name,
+                             (long long)chunk, (long long)stage);
+        uint64_t *count = ds_map_find(&counts, (uint64_t)chunk);
+        ds_map_put(&counts, (uint64_t)chunk, count ? *count + 1 : 1);
+        ds_map_put(&places, key, 1);
     }
-    /* At most n_place + 1 turns: the first gap is as good as any. */
+    uint64_t *first = ds_map_find(&counts, 0);
+    /* At most n_place + 1 turns: the first odd one is as good as any. */
     for (int64_t c = 0; schedule->n_place && c < schedule->chunks; c++) {
-        if (ds_map_find(&placed, (uint64_t)c)) continue;
-        ds_verify__error(ck, DS_ERR_VALUE, schedule->loc, NULL,
-                         "@%s does not place chunk %lld: write '%lld->STAGE' after 'place'",
-                         schedule->name, (long long)c, (long long)c);
+        uint64_t *count = ds_map_find(&counts, (uint64_t)c);
+        if (count && *count == *first) continue;
+        if (!count)
+            ds_verify__error(ck, DS_ERR_VALUE, schedule->loc, NULL,
+                             "@%s does not place chunk %lld: write '%lld->STAGE' after 'place'",
+                             schedule->name, (long long)c, (long long)c);
+        else
+            ds_verify__error(ck, DS_ERR_VALUE, schedule->loc, NULL,
+                             "@%s places chunk 0 %llu times, but chunk %lld %llu times: each copy "
+                             "of the weights places every chunk",
+                             schedule->name, (unsigned long long)*first, (long long)c,
+                             (unsigned long long)*count);
         break;
     }
-    ds_map_deinit(&placed);
+    ds_map_deinit(&counts);
+    ds_map_deinit(&places);
 }
 
 void ds_verify__schedule(ds_checker *ck, const ds_schedule *schedule) {

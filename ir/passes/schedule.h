@@ -39,7 +39,7 @@ typedef struct ds_schedule_options {
 typedef struct ds_schedule_form {
     const char *name;
     const char *bubble; /* span bubble per stage, F B W of a stage, B the input gradient */
-    const char *range;  /* for which the form holds */
+    const char *range;  /* where the form holds; "-": none is known */
     const char *memory; /* microbatches (of a whole stage) in flight at most */
     const char *kind;   /* "explicit": the published order; else how it is found */
     const char *source;

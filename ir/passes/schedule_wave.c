@@ -2,11 +2,10 @@
  * 0 1 … p−1 on stages 0 … p−1, the next p on p−1 … 0, and so on, so that one copy of the weights
  * does what Chimera does with two. v = 2 × waves chunks on a stage.
  *
- * The paper draws its order and publishes no rule; here the order comes from a simulation in which
- * a free rank takes, of what is there, a backward before a forward, an earlier microbatch before a
- * later one, and a later chunk before an earlier one; a new microbatch enters while fewer than p
- * are in flight (the paper's N = p; with more, 1F1B's limit). Durations are the options': F, and B
- * with W as the whole backward. */
+ * The paper draws its order and publishes no rule. Here the order is what comes out if F and the
+ * whole backward take one slot each and a free rank takes, of what is there, a backward before a
+ * forward, an earlier microbatch before a later one, a later chunk before an earlier one; a new
+ * microbatch enters while fewer than p are in flight (the paper's N = p, kept up for more). */
 #include "ir/passes/schedule_internal.h"
 
 #include <stdlib.h>
@@ -67,8 +66,7 @@ static void run(wave *w, int64_t rank) {
     ds_schedule_maker *maker = w->maker;
     wave_choice c = w->choice[rank];
     ds_schedule__put(maker, rank, c.backward ? 'B' : 'F', c.chunk, c.microbatch);
-    int64_t end = c.start + (c.backward ? maker->times.b + maker->times.w : maker->times.f);
-    w->now[rank] = w->end[c.backward][c.microbatch * w->chunks + c.chunk] = end;
+    w->now[rank] = w->end[c.backward][c.microbatch * w->chunks + c.chunk] = c.start + 1;
     w->next[c.backward][c.chunk]++;
     choose(w, rank);
     int64_t neighbour = c.chunk + (c.backward ? -1 : 1);
