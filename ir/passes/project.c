@@ -506,6 +506,8 @@ static ds_status ranks_of(const ds_binding *source, ds_unit **out, ds_project_ou
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             ds_scenario_ranks(source->unit)
                                 ? "the scenario's program is one body per rank already"
+                            : ds_scenario_model(source->unit)
+                                ? "the scenario has a model: shard makes a program of it first"
                                 : "the scenario names no program");
     if (func->n_mesh_params)
         return ds_error_set(err, DS_ERR_TYPE, func->loc,
@@ -557,7 +559,7 @@ ds_status ds_pass_project(ds_model_step *step, ds_error *err) {
     step->func = NULL;
     step->weights.n = 0;
     step->strategy.ops = NULL;
-    step->strategy.schedule = step->strategy.recompute = NULL;
+    step->strategy.schedule = NULL;
     memset(step->strategy.order, 0, sizeof step->strategy.order);
     return ds_bind(unit, NULL, 0, &step->binding, err);
 }

@@ -131,7 +131,7 @@ ds_status ds_project__table_op(ds_projector *p, ds_pj_frame *f, const ds_op *op,
 /* A new op of that code with the attributes of a source op. */
 ds_status ds_project__new_op(ds_projector *p, const ds_pj_frame *f, const ds_op *like,
                              ds_opcode code, ds_op **out, ds_error *err);
-/* Sets result i of `op`, if it has that, to what the new op's result is. */
+/* Copies with params and indices put in. */
 ds_status ds_project__attrs(ds_projector *p, const ds_pj_frame *f, const ds_attr *attrs, uint32_t n,
                             ds_attr **out, ds_error *err);
 void ds_project__drop_attr(ds_op *op, const char *name);
