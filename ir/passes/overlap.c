@@ -447,9 +447,26 @@ static void set_end(overlap *o, const ds_value *values, uint32_t n) {
     o->end = (ends){end, n};
 }
 
+/* Where in the block the value is made; n_ops: elsewhere. */
+static uint32_t made_at(const overlap *o, const ds_block *block, const ds_use *use) {
+    const ds_op *def = is_none(use) ? NULL : ds_value_at(o->func, use->value)->def;
+    uint32_t i = 0;
+    while (i < block->n_ops && block->ops[i] != def) i++;
+    return i;
+}
+
 /* Outside of loops: each gather is a unit. Returns where to go on. */
 static uint32_t hold_unit(overlap *o, ds_block *block, uint32_t i, queue *q) {
     uint32_t reader = first_reader(o, block, i);
+    uint32_t begun = o->k ? made_at(o, block, &q->at[o->k - 1]) : block->n_ops;
+    if (begun > i && begun < reader) { /* a unit that is read later stands before: go behind it */
+        move_down(block, i, begun + 1);
+        return i;
+    }
+    if (begun > i && begun < block->n_ops) { /* what it would wait for comes after its reader */
+        hold(o, block, i, NULL, 0);
+        return i + 1;
+    }
     if (reader == block->n_ops) return i + 1 + (o->k ? hold(o, block, i, &q->at[o->k - 1], 1) : 0);
     const ds_op *op = block->ops[reader];
     const ds_use begin[] = {*activation(o, op), o->ready};
