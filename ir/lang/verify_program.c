@@ -64,10 +64,10 @@ static void check_places(ds_checker *ck, const ds_schedule *schedule) {
                              schedule->name, (long long)c, (long long)c);
         else
             ds_verify__error(ck, DS_ERR_VALUE, schedule->loc, NULL,
-                             "@%s places chunk 0 %llu times, but chunk %lld %llu times: each copy "
+                             "@%s places chunk %lld on %llu stages, but chunk 0 on %llu: each copy "
                              "of the weights places every chunk",
-                             schedule->name, (unsigned long long)*first, (long long)c,
-                             (unsigned long long)*count);
+                             schedule->name, (long long)c, (unsigned long long)*count,
+                             (unsigned long long)*first);
         break;
     }
     ds_map_deinit(&counts);

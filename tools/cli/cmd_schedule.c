@@ -4,7 +4,6 @@
  * and this verb read it again. The drawing has one line a rank and one column a unit of time, the
  * greatest common divisor of all durations. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
 #include "ir/passes/schedule.h"
 #include "tools/cli/cli.h"
 
@@ -67,6 +66,19 @@ static void read_times(ds_schedule_durations *times, const char *text, struct ar
     argp_error(state, "--times needs F,B,W or F,B,W,R, not '%s'", text);
 }
 
+static bool is_file(const char *name) {
+    return strncmp(name, "file:", 5) == 0;
+}
+
+static void check_complete(const arguments *args, struct argp_state *state) {
+    if (args->list) return;
+    if (!args->name) argp_error(state, "which schedule? --list shows all");
+    if (args->name[0] == '@')
+        argp_error(state, "'%s' is a name in a file: say file:PATH", args->name);
+    if (!is_file(args->name) && (!args->options.stages || !args->options.microbatches))
+        argp_error(state, "%s needs --stages and --microbatches", args->name);
+}
+
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     arguments *args = state->input;
     switch (key) {
@@ -102,7 +114,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->name = arg;
         return 0;
     case ARGP_KEY_END:
-        if (!args->name && !args->list) argp_error(state, "which schedule? --list shows all");
+        check_complete(args, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -146,7 +158,7 @@ static void print_text(ds_unit *unit, const arguments *args, const ds_schedule *
     out->version = 1;
     ds_schedule *copy = DS_NEW(&unit->arena, ds_schedule);
     *copy = *schedule;
-    if (args->name[0] != '@' && strncmp(args->name, "file:", 5) != 0) {
+    if (!is_file(args->name)) {
         const char **comment = DS_NEW(&unit->arena, const char *);
         *comment =
             ds_arena_printf(&unit->arena, " %s: %" PRId64 " stages, %" PRId64 " microbatches",
