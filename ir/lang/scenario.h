@@ -19,7 +19,7 @@ typedef enum ds_knob_kind {
     DS_KNOB_REAL,     /* a number, at least `min` */
     DS_KNOB_BOOL,     /* true or false, on or off */
     DS_KNOB_TEXT,     /* a word or a string; one of `choices` unless that is NULL */
-    DS_KNOB_TEXTS,    /* one or a list of them */
+    DS_KNOB_TEXTS,    /* one, of `choices` unless that is NULL, or a list of any */
     DS_KNOB_ENTRY,    /* @f: a function, or a per-rank program */
     DS_KNOB_MESH,     /* @m */
     DS_KNOB_PLACE,    /* @box or @m: a topology or a mesh */
@@ -34,7 +34,7 @@ typedef struct ds_knob {
     ds_knob_kind kind;
     int64_t min;
     char dimension;
-    const char *choices; /* "mse cross_entropy none", or NULL */
+    const char *choices; /* "mse cross_entropy none", or NULL; "every:K": all that begin so */
     const char *doc;     /* one sentence */
 } ds_knob;
 

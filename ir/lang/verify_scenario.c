@@ -32,6 +32,13 @@ static void wrong_kind(ds_checker *ck, const ds_knob *knob, const ds_attr *attr,
                      knob->doc);
 }
 
+/* "every:K" stands for every text that begins so. */
+static bool is_choice(const char *choice, const char *text) {
+    const char *colon = strchr(choice, ':');
+    return colon ? strncmp(text, choice, (size_t)(colon + 1 - choice)) == 0
+                 : strcmp(text, choice) == 0;
+}
+
 static void check_choice(ds_checker *ck, const ds_knob *knob, const ds_attr *attr,
                          const char *text) {
     ds_names names = {0};
@@ -41,7 +48,7 @@ static void check_choice(ds_checker *ck, const ds_knob *knob, const ds_attr *att
         const char *choice = ds_arena_strndup(&ck->diags->arena, at, n);
         DS_PUSH(&ck->diags->arena, &names.all, choice);
         ds_buf_printf(&list, "%s%s", list.n ? ", " : "", choice);
-        if (strcmp(choice, text) == 0) {
+        if (is_choice(choice, text)) {
             ds_buf_deinit(&list);
             return;
         }
@@ -54,11 +61,14 @@ static void check_choice(ds_checker *ck, const ds_knob *knob, const ds_attr *att
     ds_buf_deinit(&list);
 }
 
+static bool check_any_text(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {
+    bool ok = may_be_text(ck, attr);
+    if (!ok) wrong_kind(ck, knob, attr, "a word or a \"text\"");
+    return ok;
+}
+
 static void check_text(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {
-    if (!may_be_text(ck, attr)) {
-        wrong_kind(ck, knob, attr, "a word or a \"text\"");
-        return;
-    }
+    if (!check_any_text(ck, knob, attr)) return;
     const char *text = literal_text(ck, attr);
     if (text && knob->choices) check_choice(ck, knob, attr, text);
 }
@@ -120,7 +130,7 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
         break;
     case DS_KNOB_TEXTS:
         for (uint32_t i = 0; attr->kind == DS_ATTR_LIST && i < attr->n_items; i++)
-            check_text(ck, knob, &attr->items[i]);
+            check_any_text(ck, knob, &attr->items[i]);
         if (attr->kind != DS_ATTR_LIST) check_text(ck, knob, attr);
         break;
     case DS_KNOB_SCHEDULE:
@@ -273,6 +283,7 @@ static void check_number(ds_checker *ck, const ds_knob *knob) {
     } else if (knob->kind == DS_KNOB_REAL) {
         status = ds_scenario_real(ck->binding, knob->section, knob->name, &r, &err);
     } else if (knob->kind == DS_KNOB_TEXT ||
+               (knob->kind == DS_KNOB_TEXTS && attr->kind != DS_ATTR_LIST) ||
                (knob->kind == DS_KNOB_SCHEDULE && attr->kind != DS_ATTR_PLACE)) {
         status = ds_scenario_text(ck->binding, knob->section, knob->name, &text, &err);
     }

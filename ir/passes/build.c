@@ -422,6 +422,18 @@ ds_status ds_build_yield(ds_builder *b, const ds_use *next, uint32_t n_next, con
     return DS_OK;
 }
 
+ds_value ds_build_keep(ds_builder *b, ds_op *loop, ds_value inner, const char *name) {
+    ds_op *yield = loop->body->ops[loop->body->n_ops - 1];
+    ds_use use = ds_use_of(inner);
+    assert(yield->code == DS_OP_YIELD);
+    ds_build_in(b, yield, use);
+    yield->n_keep++;
+    ds_value out = ds_build_out(b, loop, name, ds_value_at(b->func, inner)->type);
+    ds_value_at(b->func, out)->type_written = false;
+    set_kept(b, loop, &use, out);
+    return out;
+}
+
 /* ---- local regions ---- */
 
 static bool is_manual(const ds_builder *b, const char *axis) {

@@ -113,6 +113,8 @@ ds_value ds_build_carry(ds_builder *b, ds_op *loop, const char *name, const ds_t
  * carries and the kept values, unless names are given (n_next + n_kept of them, may hold NULLs). */
 ds_status ds_build_yield(ds_builder *b, const ds_use *next, uint32_t n_next, const ds_use *kept,
                          uint32_t n_kept, const char *const *names, ds_error *err);
+/* One more kept value of a loop that has ended: its family over the loop's turns. */
+ds_value ds_build_keep(ds_builder *b, ds_op *loop, ds_value inner, const char *name);
 
 /* local over (axes) (operands) -> types; op->args are the operands inside, with shard types (the
  * axes' sizes come from axis_size). Ends with ds_build_yield_local. */

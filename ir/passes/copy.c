@@ -56,10 +56,25 @@ static void copy_head(ds_copy *c, const ds_op *old, ds_op *op) {
     ds_map_put(&c->ops, DS_KEY(old), DS_KEY(op));
 }
 
+/* All that an op reads, in an array of the arena. */
+static ds_status read_all(ds_copy *c, const ds_op *reader, ds_use **out, ds_error *err) {
+    *out = DS_NEW_N(&c->b->unit->arena, ds_use, reader->n_in + 1);
+    for (uint32_t i = 0; i < reader->n_in; i++) {
+        const ds_use *use = &reader->in[i];
+        if (c->read)
+            DS_TRY(c->read(c->context, reader, use, &(*out)[i], err));
+        else
+            (*out)[i] = ds_copy_use(c, use);
+    }
+    return DS_OK;
+}
+
 static ds_status copy_table_op(ds_copy *c, const ds_op *old, ds_error *err) {
+    ds_use *in;
+    DS_TRY(read_all(c, old, &in, err));
     ds_op *op = ds_build_op(c->b, old->code);
     copy_head(c, old, op);
-    for (uint32_t i = 0; i < old->n_in; i++) ds_build_in(c->b, op, ds_copy_use(c, &old->in[i]));
+    for (uint32_t i = 0; i < old->n_in; i++) ds_build_in(c->b, op, in[i]);
     for (uint32_t i = 0; i < old->n_out; i++)
         c->map[old->out[i].i] =
             ds_build_out(c->b, op, ds_value_at(c->old, old->out[i])->name, written(c, old->out[i]));
@@ -67,34 +82,49 @@ static ds_status copy_table_op(ds_copy *c, const ds_op *old, ds_error *err) {
     return ds_build_put(c->b, op, err);
 }
 
-static ds_status copy_for(ds_copy *c, const ds_op *old, ds_error *err) {
+/* Ends the loop; `from` gets the old results that the new one has. */
+static ds_status copy_yield(ds_copy *c, const ds_op *old, uint32_t *from, uint32_t *n_from,
+                            ds_error *err) {
     ds_arena *arena = &c->b->unit->arena;
+    const ds_op *end = ds_block_end(old->body);
+    if (!end || end->code != DS_OP_YIELD) return ds_build_yield(c->b, NULL, 0, NULL, 0, NULL, err);
+    ds_use *uses = DS_NEW_N(arena, ds_use, end->n_in + 1);
+    const char **names = DS_NEW_N(arena, const char *, end->n_in + 1);
+    uint32_t n = 0, n_next = end->n_in - end->n_keep;
+    for (uint32_t i = 0; i < end->n_in; i++) {
+        if (i >= n_next && c->keeps && !c->keeps(c->context, old, i)) continue;
+        if (c->read)
+            DS_TRY(c->read(c->context, end, &end->in[i], &uses[n], err));
+        else
+            uses[n] = ds_copy_use(c, &end->in[i]);
+        names[n] = ds_value_at(c->old, old->out[i])->name;
+        from[n++] = i;
+    }
+    *n_from = n;
+    return ds_build_yield(c->b, uses, n_next, uses + n_next, n - n_next, names, err);
+}
+
+static ds_status copy_for(ds_copy *c, const ds_op *old, ds_error *err) {
+    ds_use *init;
+    DS_TRY(read_all(c, old, &init, err));
     ds_op *loop = ds_build_for(c->b, old->index, old->lo, old->hi);
     copy_head(c, old, loop);
     for (uint32_t i = 0; i < old->n_args; i++)
-        c->map[old->args[i].i] =
-            ds_build_carry(c->b, loop, ds_value_at(c->old, old->args[i])->name,
-                           written(c, old->args[i]), ds_copy_use(c, &old->in[i]));
+        c->map[old->args[i].i] = ds_build_carry(c->b, loop, ds_value_at(c->old, old->args[i])->name,
+                                                written(c, old->args[i]), init[i]);
     DS_TRY(ds_copy_block(c, old->body, err));
-    const ds_op *end = ds_block_end(old->body);
-    const ds_op *yield = end && end->code == DS_OP_YIELD ? end : NULL;
-    uint32_t n = yield ? yield->n_in : 0, n_keep = yield ? yield->n_keep : 0;
-    ds_use *uses = DS_NEW_N(arena, ds_use, n + 1);
-    const char **names = DS_NEW_N(arena, const char *, n + 1);
+    uint32_t *from = DS_NEW_N(&c->b->unit->arena, uint32_t, old->n_out + 1), n = 0;
+    DS_TRY(copy_yield(c, old, from, &n, err));
     for (uint32_t i = 0; i < n; i++) {
-        uses[i] = ds_copy_use(c, &yield->in[i]);
-        names[i] = ds_value_at(c->old, old->out[i])->name;
-    }
-    DS_TRY(ds_build_yield(c->b, uses, n - n_keep, uses + (n - n_keep), n_keep, names, err));
-    for (uint32_t i = 0; i < old->n_out; i++) {
-        c->map[old->out[i].i] = loop->out[i];
-        const ds_value_info *from = ds_value_at(c->old, old->out[i]);
-        if (!from->type_written) continue;
+        ds_value out = old->out[from[i]];
+        c->map[out.i] = loop->out[i];
+        const ds_value_info *was = ds_value_at(c->old, out);
+        if (!was->type_written) continue;
         ds_value_info *info = ds_value_at(c->b->func, loop->out[i]);
-        info->type = from->type;
+        info->type = was->type;
         info->type_written = true;
-        info->binders = from->binders;
-        info->n_binders = from->n_binders;
+        info->binders = was->binders;
+        info->n_binders = was->n_binders;
     }
     return DS_OK;
 }

@@ -15,6 +15,12 @@ typedef struct ds_copy {
     ds_map ops;    /* old op → new op */
     /* Called before an op is put, to add results or attributes; may be NULL. */
     ds_status (*extend)(void *context, const ds_op *old, ds_op *op, ds_error *err);
+    /* What `reader` reads in the place of an old use, in the copy; ops may be put before it. NULL:
+     * the same, ds_copy_use. */
+    ds_status (*read)(void *context, const ds_op *reader, const ds_use *use, ds_use *out,
+                      ds_error *err);
+    /* Does the copy of the loop keep what the old one keeps as result i? NULL: all. */
+    bool (*keeps)(void *context, const ds_op *loop, uint32_t i);
     void *context;
 } ds_copy;
 

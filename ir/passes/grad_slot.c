@@ -77,25 +77,6 @@ const char *ds_grad__term_name(ds_grad *g, ds_value old) {
 
 /* ---- what the forward pass keeps ---- */
 
-/* One more kept value of a loop that has been made. */
-static ds_value keep_in(ds_grad *g, const ds_grad_loop *loop, ds_value inner, const char *name) {
-    ds_builder *b = &g->b;
-    ds_op *made = loop->made;
-    ds_op *yield = (ds_op *)ds_block_end(made->body);
-    ds_build_in(b, yield, ds_use_of(inner));
-    yield->n_keep++;
-    ds_value out = ds_build_out(b, made, name, ds_value_at(b->func, inner)->type);
-    const ds_value_info *kept = ds_value_at(b->func, inner);
-    ds_value_info *info = ds_value_at(b->func, out);
-    info->type_written = false;
-    info->n_binders = kept->n_binders + 1;
-    info->binders = DS_NEW_N(arena_of(g), ds_binder, info->n_binders);
-    info->binders[0] = (ds_binder){made->index, made->lo, made->hi, made->loc};
-    if (kept->n_binders)
-        memcpy(info->binders + 1, kept->binders, kept->n_binders * sizeof *kept->binders);
-    return out;
-}
-
 /* The old family that the model itself keeps of a value, if it does. */
 static bool kept_already(const ds_grad_loop *home, ds_value old, ds_value *out) {
     const ds_op *yield = ds_block_end(home->op->body);
@@ -122,7 +103,7 @@ static ds_value save(ds_grad *g, ds_value old) {
     }
     const char *name = ds_arena_printf(arena_of(g), "%s.kept", ds_value_at(g->b.func, made)->name);
     for (const ds_grad_loop *at = g->home[old.i]; at; at = at->up)
-        made = keep_in(g, at, made, name);
+        made = ds_build_keep(&g->b, at->made, made, name);
     g->saved[old.i] = made;
     return made;
 }

@@ -257,7 +257,9 @@ static void keep_strategy(ds_lowering *l) {
     ds_strategy *s = &l->step->strategy;
     for (uint32_t i = 0; i < 4; i++) s->order[i] = ds_clone_text(&l->c, s->order[i]);
     s->schedule = ds_clone_text(&l->c, s->schedule);
-    s->recompute = ds_clone_text(&l->c, s->recompute);
+    const char **again = DS_NEW_N(arena_of(l), const char *, s->n_recompute_ops + 1);
+    for (uint32_t i = 0; i < s->n_recompute_ops; i++) again[i] = pattern(l, s->recompute_ops[i]);
+    s->recompute_ops = again;
     if (s->ops) s->ops = ds_scenario_find(l->c.unit, "strategy", "ops");
     if (l->micro_loop) s->microbatches = 1;
 }

@@ -1,9 +1,11 @@
 /* A first walk through the model, call by call, that copies nothing.
  *
- * It finds the names that weights will have, which no other value may take, and matches the
- * overrides: one that means a single turn of a loop makes that loop, and those around it, unroll;
- * one that means nothing is an error. */
+ * It finds the names that weights will have, which no other value may take, and matches the paths
+ * that the strategy names, in overrides and for recomputation: one that means a single turn of a
+ * loop makes that loop, and those around it, unroll; one that means nothing is an error. */
 #include "ir/passes/lower_internal.h"
+
+#include "ir/lang/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +15,15 @@ typedef struct scan_loop {
     const ds_op *op;
 } scan_loop;
 
+typedef struct path_pattern {
+    const char *text;
+    ds_loc loc;
+    bool matched;
+} path_pattern;
+
 typedef struct scanner {
     ds_lowering *l;
-    const ds_attr *overrides; /* NULL: none */
-    bool *matched;
+    DS_VEC(path_pattern) patterns;
     ds_arena arena;
     DS_VEC(const char *) paths; /* of all ops, for suggestions */
 } scanner;
@@ -41,13 +48,13 @@ static bool has_turn(const scanner *s, const ds_op *loop, const char *pattern) {
 
 static void match(scanner *s, const ds_path_loop *loops, const char *name) {
     const char *func = s->l->model->name;
-    for (uint32_t i = 0; s->overrides && i < s->overrides->n_items; i++) {
-        const char *pattern = s->overrides->items[i].name;
+    for (uint32_t i = 0; i < s->patterns.n; i++) {
+        const char *text = s->patterns.at[i].text;
         const ds_path_loop *innermost;
-        if (!ds_path_match(pattern, func, loops, name, &innermost)) continue;
-        if (innermost && !has_turn(s, ((const scan_loop *)(const void *)innermost)->op, pattern))
+        if (!ds_path_match(text, func, loops, name, &innermost)) continue;
+        if (innermost && !has_turn(s, ((const scan_loop *)(const void *)innermost)->op, text))
             continue;
-        s->matched[i] = true;
+        s->patterns.at[i].matched = true;
         for (const ds_path_loop *at = innermost; at; at = at->up) {
             const ds_op *op = ((const scan_loop *)(const void *)at)->op;
             ds_map_put(&s->l->unrolled, DS_KEY(op), 1);
@@ -123,31 +130,41 @@ static ds_status scan_block(scanner *s, const ds_func *func, const ds_block *blo
     return DS_OK;
 }
 
-/* ---- overrides that mean nothing ---- */
+/* ---- patterns that mean nothing ---- */
 
-static ds_status unmatched(const scanner *s, const ds_attr *override, ds_error *err) {
-    const char *near = ds_suggest(override->name, s->paths.at, s->paths.n);
+static ds_status unmatched(const scanner *s, const path_pattern *p, ds_error *err) {
+    const char *near = ds_suggest(p->text, s->paths.at, s->paths.n);
     ds_buf list = {0};
     if (near) ds_buf_printf(&list, "; did you mean \"%s\"?", near);
     for (uint32_t i = 0; i < s->paths.n && i < 6 && !near; i++)
         ds_buf_printf(&list, "%s%s", i ? ", " : "; there are ", s->paths.at[i]);
     if (s->paths.n > 6 && !near) ds_buf_put(&list, ", ...");
-    ds_error_set(err, DS_ERR_NAME, override->loc, "\"%s\" is the path of no operation of @%s%s",
-                 override->name, s->l->model->name, list.n ? list.text : "");
+    ds_error_set(err, DS_ERR_NAME, p->loc, "\"%s\" is the path of no operation of @%s%s", p->text,
+                 s->l->model->name, list.n ? list.text : "");
     ds_buf_deinit(&list);
     return DS_ERR_NAME;
 }
 
+static void find_patterns(scanner *s) {
+    const ds_strategy *strategy = &s->l->step->strategy;
+    const ds_attr *again = ds_scenario_find(s->l->source->unit, "strategy", "recompute");
+    for (uint32_t i = 0; strategy->ops && i < strategy->ops->n_items; i++) {
+        const ds_attr *item = &strategy->ops->items[i];
+        DS_PUSH(&s->arena, &s->patterns, ((path_pattern){.text = item->name, .loc = item->loc}));
+    }
+    for (uint32_t i = 0; i < strategy->n_recompute_ops; i++)
+        DS_PUSH(&s->arena, &s->patterns,
+                ((path_pattern){.text = strategy->recompute_ops[i], .loc = again->loc}));
+}
+
 ds_status ds_lower__scan(ds_lowering *l, ds_error *err) {
-    scanner s = {.l = l, .overrides = l->step->strategy.ops};
+    scanner s = {.l = l};
     ds_arena_init(&s.arena);
-    uint32_t n = s.overrides ? s.overrides->n_items : 0;
-    s.matched = ds_xcalloc(n + 1, sizeof *s.matched);
+    find_patterns(&s);
     ds_status status = scan_block(&s, l->model, &l->model->body, NULL, "", "", err);
-    for (uint32_t i = 0; i < n && status == DS_OK; i++)
-        if (!s.matched[i]) status = unmatched(&s, &s.overrides->items[i], err);
+    for (uint32_t i = 0; i < s.patterns.n && status == DS_OK; i++)
+        if (!s.patterns.at[i].matched) status = unmatched(&s, &s.patterns.at[i], err);
     l->n_ops = l->depth = 0;
-    free(s.matched);
     ds_arena_deinit(&s.arena);
     return status;
 }

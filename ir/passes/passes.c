@@ -17,6 +17,7 @@ static const pass passes[DS_PASS_COUNT] = {
     [DS_PASS_LOWER] = {"lower", NULL},
     [DS_PASS_GRAD] = {"grad", ds_pass_grad},
     [DS_PASS_OPTIMIZER] = {"optimizer", ds_pass_optimizer},
+    [DS_PASS_RECOMPUTE] = {"recompute", ds_pass_recompute},
     [DS_PASS_SHARD] = {"shard", ds_pass_shard},
     [DS_PASS_OVERLAP] = {"overlap", ds_pass_overlap},
     [DS_PASS_PROJECT] = {"project", ds_pass_project},
@@ -90,6 +91,8 @@ bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass_id) {
         return step->train.on;
     case DS_PASS_OPTIMIZER:
         return step->train.on && step->train.optimizer != DS_OPTIMIZER_NONE;
+    case DS_PASS_RECOMPUTE:
+        return step->train.on && s->recompute != DS_RECOMPUTE_NONE;
     case DS_PASS_OVERLAP:
         return world > 1 && ds_pass_exists(pass_id);
     default:

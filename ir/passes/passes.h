@@ -4,6 +4,7 @@
  *                loops kept, weights and dtypes as the training step will have them
  *     grad       the backward pass: gradients of all weights; microbatches
  *     optimizer  updated weights and states
+ *     recompute  forward ops again in the backward pass, in the place of values kept for it
  *     shard      the strategy's mesh, shardings and communication: model becomes program
  *     overlap    what waits for what: prefetch of gathered weights
  *     project    one body per rank
@@ -39,6 +40,7 @@ typedef enum ds_pass_id {
     DS_PASS_LOWER,
     DS_PASS_GRAD,
     DS_PASS_OPTIMIZER,
+    DS_PASS_RECOMPUTE,
     DS_PASS_SHARD,
     DS_PASS_OVERLAP,
     DS_PASS_PROJECT,
@@ -68,6 +70,7 @@ void ds_model_step_free(ds_model_step *step);
 /* The passes. Each checks that what it needs has run. */
 ds_status ds_pass_grad(ds_model_step *step, ds_error *err);
 ds_status ds_pass_optimizer(ds_model_step *step, ds_error *err);
+ds_status ds_pass_recompute(ds_model_step *step, ds_error *err);
 ds_status ds_pass_shard(ds_model_step *step, ds_error *err);
 ds_status ds_pass_overlap(ds_model_step *step, ds_error *err);
 ds_status ds_pass_project(ds_model_step *step, ds_error *err);
@@ -76,7 +79,7 @@ ds_status ds_pass_project(ds_model_step *step, ds_error *err);
  * verifier's message: passes make legal programs). */
 ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass, ds_error *err);
 /* All that the scenario asks for, up to and including `last`: grad and optimizer only if it trains,
- * overlap only if something was sharded. `observe` (may be NULL) is called after each pass. */
+ * recompute only if it says so, overlap only if something was sharded. `observe` (may be NULL) is called after each pass. */
 ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
                                ds_status (*observe)(void *context, const ds_model_step *step,
                                                     ds_pass_id pass, ds_error *err),
@@ -84,8 +87,8 @@ ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
 
 /* Is the pass part of this version? */
 bool ds_pass_exists(ds_pass_id pass);
-/* Does the scenario ask for the pass? grad and optimizer only if it trains, overlap only on several
- * devices. */
+/* Does the scenario ask for the pass? grad and optimizer only if it trains, recompute only if the
+ * strategy has some too, overlap only on several devices. */
 bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass);
 
 /* Puts `func` in the place of the module's function of the same name, or adds it, and keeps the

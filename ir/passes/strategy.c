@@ -4,7 +4,9 @@
 #include "ir/lang/scenario.h"
 #include "ir/lang/verify.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- reading ---- */
@@ -123,6 +125,36 @@ static ds_status read_schedule(const ds_binding *binding, ds_strategy *out, ds_e
     return DS_OK;
 }
 
+/* A word, "every:K", or a list of paths. */
+static ds_status read_recompute(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    static const char *const words[] = {"none", "selective", "full"};
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", "recompute");
+    const char *text = NULL;
+    if (!attr) return DS_OK;
+    if (attr->kind == DS_ATTR_LIST) {
+        out->n_recompute_ops = ds_scenario_text_count(binding->unit, "strategy", "recompute");
+        out->recompute_ops =
+            DS_NEW_N(&binding->unit->arena, const char *, out->n_recompute_ops + 1);
+        for (uint32_t i = 0; i < out->n_recompute_ops; i++)
+            DS_TRY(ds_scenario_text_at(binding, "strategy", "recompute", i, &out->recompute_ops[i],
+                                       err));
+        out->recompute = out->n_recompute_ops ? DS_RECOMPUTE_OPS : DS_RECOMPUTE_NONE;
+        return DS_OK;
+    }
+    DS_TRY(ds_scenario_text(binding, "strategy", "recompute", &text, err));
+    uint32_t word = word_index(text, words, 3);
+    out->recompute = word < 3 ? (ds_recompute)word : DS_RECOMPUTE_EVERY;
+    if (word < 3) return DS_OK;
+    char *end;
+    errno = 0;
+    out->recompute_every = strncmp(text, "every:", 6) == 0 ? strtoll(text + 6, &end, 10) : 0;
+    if (out->recompute_every > 0 && errno == 0 && *end == '\0') return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                        "strategy: recompute = \"%s\"; it is none, selective, full, \"every:K\" "
+                        "with K >= 1 layers, or a list of paths of operations",
+                        text);
+}
+
 static ds_status read_numbers(const ds_binding *binding, ds_strategy *s, ds_error *err) {
     DS_TRY(read_degree(binding, "dp", &s->dp, err));
     DS_TRY(read_degree(binding, "tp", &s->tp, err));
@@ -166,12 +198,12 @@ static ds_status check(const ds_binding *binding, const ds_strategy *s, ds_error
 ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err) {
     static const char *const cp_types[] = {"ring", "ulysses", "all_gather"};
     uint32_t cp_type = DS_CP_RING;
-    *out = (ds_strategy){.recompute = "none"};
+    *out = (ds_strategy){.recompute = DS_RECOMPUTE_NONE};
     DS_TRY(read_numbers(binding, out, err));
     DS_TRY(read_choice(binding, "strategy", "cp_type", cp_types, 3, &cp_type, err));
     out->cp_type = (ds_cp_type)cp_type;
     DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &out->sp, err));
-    DS_TRY(ds_scenario_text(binding, "strategy", "recompute", &out->recompute, err));
+    DS_TRY(read_recompute(binding, out, err));
     DS_TRY(read_schedule(binding, out, err));
     DS_TRY(read_order(binding, out, err));
     const ds_attr *ops = ds_scenario_find(binding->unit, "strategy", "ops");

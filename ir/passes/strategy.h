@@ -29,6 +29,16 @@ typedef struct ds_train {
 
 typedef enum ds_cp_type { DS_CP_RING, DS_CP_ULYSSES, DS_CP_ALL_GATHER } ds_cp_type;
 
+/* What is computed again in the backward pass (Chen et al. arXiv:1604.06174; Korthikanti et al.
+ * arXiv:2205.05198, section 5). */
+typedef enum ds_recompute {
+    DS_RECOMPUTE_NONE,
+    DS_RECOMPUTE_SELECTIVE, /* the core of attention: scores, softmax, its dropout */
+    DS_RECOMPUTE_FULL,      /* turns of loops, and calls outside of loops */
+    DS_RECOMPUTE_EVERY,     /* blocks of recompute_every turns of loops at once */
+    DS_RECOMPUTE_OPS        /* the results of the operations that recompute_ops name */
+} ds_recompute;
+
 #define DS_BUCKET_BYTES (INT64_C(25) * 1000 * 1000)
 
 typedef struct ds_strategy {
@@ -41,7 +51,11 @@ typedef struct ds_strategy {
     bool sp;
     ds_cp_type cp_type;
     const char *order[4]; /* the axes pp dp cp tp, outer → inner */
-    const char *schedule, *recompute;
+    const char *schedule;
+    ds_recompute recompute;
+    int64_t recompute_every;    /* ≥ 1 */
+    const char **recompute_ops; /* paths (path.h) */
+    uint32_t n_recompute_ops;
     const ds_attr *ops; /* the block of per-op overrides, or NULL */
 } ds_strategy;
 

@@ -29,9 +29,6 @@ static ds_status check_strategy(const ds_binding *binding, ds_error *err) {
         return refuse(binding, "virtual_stages",
                       "virtual stages need the pipeline pass, which this version does not have",
                       err);
-    if (strcmp(s.recompute, "none") != 0)
-        return refuse(binding, "recompute",
-                      "recomputation needs a pass that this version does not have", err);
     bool one = strcmp(s.schedule, "1f1b") == 0;
     bool all = strcmp(s.schedule, "gpipe") == 0 && s.microbatches == 1;
     if (!one && !all)

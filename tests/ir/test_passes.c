@@ -60,7 +60,7 @@ Test(strategy, defaults) {
     cr_expect_str_eq(strategy.order[0], "pp");
     cr_expect_str_eq(strategy.order[3], "tp");
     cr_expect_str_eq(strategy.schedule, "1f1b");
-    cr_expect_str_eq(strategy.recompute, "none");
+    cr_expect_eq(strategy.recompute, DS_RECOMPUTE_NONE);
     cr_expect_null(strategy.ops);
     ds_unit_free(s.unit);
 }
@@ -92,6 +92,7 @@ Test(strategy, everything) {
     cr_expect_eq(strategy.cp_type, DS_CP_ULYSSES);
     cr_expect_str_eq(strategy.order[0], "tp");
     cr_expect(strategy.sp);
+    cr_expect_eq(strategy.recompute, DS_RECOMPUTE_FULL);
     ds_unit_free(s.unit);
 }
 

@@ -340,9 +340,12 @@ static bool check_pass(prover *p, ds_model_step *step, ds_pass_id pass) {
     return ok;
 }
 
-/* shard and overlap; without texts only what is there in the end. */
+/* recompute, shard and overlap; without texts only what is there in the end. */
 static bool check_sharded(prover *p, ds_model_step *step) {
     bool more = ds_model_step_wants(step, DS_PASS_OVERLAP);
+    if (ds_model_step_wants(step, DS_PASS_RECOMPUTE) &&
+        !(advance(p, step, DS_PASS_RECOMPUTE) && check_pass(p, step, DS_PASS_RECOMPUTE)))
+        return false;
     if (!advance(p, step, DS_PASS_SHARD)) return false;
     if ((!more || p->options->texts) && !check_pass(p, step, DS_PASS_SHARD)) return false;
     if (more && !(advance(p, step, DS_PASS_OVERLAP) && check_pass(p, step, DS_PASS_OVERLAP)))

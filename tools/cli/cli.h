@@ -23,7 +23,7 @@
 #define CLI_VERBS(X)                                                                               \
     X(run, "simulate a scenario: step time, where it goes, memory, traces")                        \
     X(exec, "run a program on real numbers; prove sharded equal to unsharded")                     \
-    X(opt, "print a model's program after passes: lower, grad, optimizer, shard, overlap")         \
+    X(opt, "print a model's program after passes: lower, grad, optimizer, shard, ...")             \
     X(project, "print a sharded program as one body per rank")                                     \
     X(schedule, "pipeline schedules: their text, timeline, bubbles and microbatches in flight")    \
     X(check, "verify a program and report everything that is wrong with it")                       \
