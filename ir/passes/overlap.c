@@ -623,7 +623,8 @@ ds_status ds_pass_overlap(ds_model_step *step, ds_error *err) {
     const ds_module *module = step->unit->modules.at[0];
     ds_map begins;
     if (!(step->done & 1u << DS_PASS_SHARD))
-        return ds_error_set(err, DS_ERR_INTERNAL, DS_NOWHERE, "overlap comes after shard");
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                            "overlap: nothing is sharded: shard runs first");
     if (step->strategy.zero == 0) return DS_OK;
     ds_map_init(&begins);
     for (uint32_t i = 0; i < module->funcs.n; i++)
