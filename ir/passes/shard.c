@@ -93,10 +93,16 @@ static saved save(const ds_sharder *s) {
     return (saved){ds_build_here(&s->b), s->moved.n, s->pending.n, s->backward};
 }
 
+/* Where n moves were known: none of them any more if the backward pass has begun since, and others
+ * stand in their places. */
+static uint32_t moves_of(const ds_sharder *s, uint32_t n, bool backward) {
+    return s->backward == backward ? n : 0;
+}
+
 static void go_back(ds_sharder *s, const saved *at) {
     ds_build_back(&s->b, at->mark);
     if (s->info.n > at->mark.n_values) s->info.n = at->mark.n_values;
-    s->moved.n = at->n_moved;
+    s->moved.n = moves_of(s, at->n_moved, at->backward);
     s->pending.n = at->n_pending;
     s->backward = at->backward;
 }
@@ -460,7 +466,7 @@ static ds_status for_op(ds_sharder *s, const ds_op *old, ds_error *err) {
             continue;
         }
         DS_TRY(end_loop(s, old, yield, carry, err));
-        s->moved.n = n_moved; /* what was moved inside is not known outside */
+        s->moved.n = moves_of(s, n_moved, before.backward); /* not what was moved inside */
         return DS_OK;
     }
 }
