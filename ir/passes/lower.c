@@ -22,10 +22,14 @@ static ds_expr plain(void *context, ds_expr e) {
 
 /* ---- inputs ---- */
 
-static bool is_split_over_dp(const ds_type *type) {
-    for (uint32_t s = 0; type->rank && s < type->dims[0].n_splits; s++)
-        if (strcmp(type->dims[0].splits[s].axis, "dp") == 0) return true;
+static bool names_axis(const ds_dim *dim, const char *axis) {
+    for (uint32_t s = 0; s < dim->n_splits; s++)
+        if (strcmp(dim->splits[s].axis, axis) == 0) return true;
     return false;
+}
+
+static bool is_split_over_dp(const ds_type *type) {
+    return type->rank && names_axis(&type->dims[0], "dp");
 }
 
 static ds_binder micro_binder(ds_lowering *l) {
@@ -100,13 +104,21 @@ static void name_loss(ds_lowering *l, const ds_use *result) {
     info->name = ds_build_name(&l->b, "loss");
 }
 
+/* Does a type split two dims over one axis if its first is split as `first`? */
+static bool is_taken(const ds_type *type, const ds_dim *first) {
+    for (uint32_t d = 1; d < type->rank; d++)
+        for (uint32_t s = 0; s < first->n_splits; s++)
+            if (names_axis(&type->dims[d], first->splits[s].axis)) return true;
+    return false;
+}
+
 /* A result that says nothing about its samples has them as the first input does. */
 static void hint_samples(ds_lowering *l, ds_type *type) {
     const ds_func *func = l->b.func;
     if (!type->rank || type->dims[0].n_splits) return;
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_type *input = ds_value_at(func, func->args[i])->type;
-        if (!is_split_over_dp(input) ||
+        if (!is_split_over_dp(input) || is_taken(type, &input->dims[0]) ||
             ds_expr_equal(&l->c.unit->exprs, input->dims[0].size, type->dims[0].size) != DS_YES)
             continue;
         type->dims[0] = input->dims[0];
