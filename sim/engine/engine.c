@@ -26,6 +26,7 @@ typedef struct engine {
     uint32_t *missing; /* per activity: members not arrived */
     int64_t *ready_ps; /* per activity: latest arrival */
     int64_t *start_ps, *end_ps;
+    uint32_t *order;
     int64_t now_ps;
     uint32_t n_done;
     bool overflow; /* a time left int64 */
@@ -71,7 +72,7 @@ static bool heads_stream(const engine *e, uint32_t task) {
 static void end_task(engine *e, uint32_t task) {
     const ds_plan *plan = e->plan;
     e->end_ps[task] = e->now_ps;
-    e->n_done++;
+    e->order[e->n_done++] = task;
     uint32_t stream = plan->task_stream[task];
     const ds_stream *s = &plan->streams[stream];
     uint32_t head = ++e->head[stream];
@@ -120,6 +121,7 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     e.ready_ps = ds_xcalloc(plan->n_activities, sizeof *e.ready_ps);
     e.start_ps = ds_xcalloc(plan->n_tasks, sizeof *e.start_ps);
     e.end_ps = ds_xcalloc(plan->n_tasks, sizeof *e.end_ps);
+    e.order = ds_xcalloc(plan->n_tasks, sizeof *e.order);
     for (uint32_t a = 0; a < plan->n_activities; a++) e.missing[a] = plan->activities[a].n_members;
     for (uint32_t t = 0; t < plan->n_tasks; t++) e.start_ps[t] = e.end_ps[t] = -1;
     begin(&e);
@@ -136,6 +138,7 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
         status = ds_engine__deadlock(&(ds_stuck){plan, e.head, e.n_pred, e.end_ps}, err);
     out->start_ps = e.start_ps;
     out->end_ps = e.end_ps;
+    out->order = e.order;
     out->step_ps = e.now_ps;
     free(e.n_pred);
     free(e.head);
@@ -150,5 +153,6 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
 void ds_run_deinit(ds_run *run) {
     free(run->start_ps);
     free(run->end_ps);
+    free(run->order);
     *run = (ds_run){0};
 }

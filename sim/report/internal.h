@@ -2,7 +2,8 @@
 #ifndef DS_REPORT_INTERNAL_H
 #define DS_REPORT_INTERNAL_H
 
-#include "sim/report/report.h"
+#include "ir/base/json.h"
+#include "sim/report/analysis.h"
 
 /* A number as people read it, by value: printf("%10s", ds_report__ps(t).s). */
 typedef struct ds_text {
@@ -22,8 +23,14 @@ static inline double ds_report__share(double part, double whole) {
 void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out);
 /* The same, and of a model's step one path for all microbatches: "step/loss/layer/fc1". */
 void ds_report__op_path(const ds_result *result, uint32_t inst, ds_buf *out);
+/* "matmul step/loss/layer/fc1", shortened in its middle to fit a table. */
+void ds_report__op_title(const ds_result *result, uint32_t inst, ds_buf *out);
 /* The path of the op that makes a value; with the value's name where the op makes several. */
 void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out);
+/* The mesh axes of a communicating task, "dp,tp"; without any "send", or the op's mnemonic. */
+void ds_report__over(const ds_plan *plan, uint32_t task, ds_buf *out);
+/* "compute (linear)", "communication (dp)", "host issue", "idle". */
+void ds_report__cause(ds_time_kind kind, const char *what, ds_buf *out);
 const char *ds_report__device(const ds_plan *plan, uint32_t cls);
 const char *ds_report__kind(const ds_plan *plan, uint32_t cls);
 /* Memory of a device of the class; 0: not known. */
@@ -50,6 +57,17 @@ ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *e
 ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, ds_error *err);
 /* "dp 8, tp 8, zero 1, 4 microbatches". */
 void ds_report__strategy(const ds_model_step *step, ds_buf *out);
+
+/* ---- analyses (analysis_text.c): tables of the summary, members of the JSON object ---- */
+
+void ds_report__put_critical(const ds_result *result, ds_buf *out);
+/* Nothing if there is but one. */
+void ds_report__put_stages(const ds_result *result, ds_buf *out);
+void ds_report__json_critical(const ds_result *result, ds_json *json);
+void ds_report__json_stages(const ds_result *result, ds_json *json);
+
+/* The knobs and params in which two runs differ (knobs.c). */
+void ds_report__compare_knobs(ds_comparison *comparison);
 
 /* ---- sums ---- */
 

@@ -1,5 +1,4 @@
 /* The result as one JSON object. Integers (ps, bytes) stay exact; scripts depend on these names. */
-#include "ir/base/json.h"
 #include "ir/lang/scenario.h"
 #include "sim/report/internal.h"
 
@@ -240,6 +239,7 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_key_string(&json, "critical_device", ds_report__device(r->plan, r->critical));
     put_times(&json, &r->accounts[r->critical]);
     put_origins(&json, &r->accounts[r->critical]);
+    ds_report__json_stages(r, &json);
     put_kinds(&json, r);
     ds_json_key(&json, "per_class");
     ds_json_begin_array(&json);
@@ -248,6 +248,7 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     put_ops(&json, r);
     put_collectives(&json, r);
     put_tensors(&json, r);
+    ds_report__json_critical(r, &json);
     ds_json_end_object(&json);
     ds_buf_putc(out, '\n');
 }

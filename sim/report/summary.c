@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BAR_WIDTH    24
-#define MAX_OPS      8
-#define MAX_CLASSES  8
-#define MAX_TENSORS  5
-#define MAX_OP_WIDTH 44
+#define BAR_WIDTH   24
+#define MAX_OPS     8
+#define MAX_CLASSES 8
+#define MAX_TENSORS 5
 
 /* " (4 alike)": how many devices one line stands for. */
 static void put_alike(const ds_plan *plan, uint32_t cls, ds_buf *out) {
@@ -174,17 +173,10 @@ static void put_origins(const ds_result *r, ds_buf *out) {
 /* ---- ops ---- */
 
 static void put_op(const ds_result *r, const ds_op_total *op, ds_buf *out) {
-    ds_buf name = {0};
-    ds_buf_printf(&name, "%s ", op->record->label);
-    ds_report__op_path(r, op->inst, &name);
-    if (name.n > MAX_OP_WIDTH) { /* the end of a path says more than its beginning */
-        size_t label = strlen(op->record->label) + 1, keep = MAX_OP_WIDTH - label - 3;
-        memmove(name.text + label + 3, name.text + name.n - keep, keep + 1);
-        memcpy(name.text + label, "...", 3);
-    }
-    ds_buf_printf(out, "  %10s %9s %8lld  %s", ds_report__ps(op->ps).s,
+    ds_buf_printf(out, "  %10s %9s %8lld  ", ds_report__ps(op->ps).s,
                   ds_report__percent(ds_report__share((double)op->ps, (double)r->run.step_ps)).s,
-                  (long long)op->n, name.text);
+                  (long long)op->n);
+    ds_report__op_title(r, op->inst, out);
     if (op->group && op->record->n_out > 1) ds_buf_printf(out, " +%u", op->record->n_out - 1);
     double seconds = (double)op->ps * 1e-12;
     if (op->group && seconds > 0)
@@ -196,7 +188,6 @@ static void put_op(const ds_result *r, const ds_op_total *op, ds_buf *out) {
     else if (seconds > 0 && op->flop > 0)
         ds_buf_printf(out, "  %s", ds_report__rate(op->flop / seconds, "FLOP/s").s);
     ds_buf_putc(out, '\n');
-    ds_buf_deinit(&name);
 }
 
 static void put_ops(const ds_result *r, ds_buf *out) {
@@ -298,6 +289,8 @@ void ds_report_summary(const ds_result *r, ds_buf *out) {
     put_time(r, out);
     put_origins(r, out);
     put_ops(r, out);
+    ds_report__put_critical(r, out);
+    ds_report__put_stages(r, out);
     put_memory(r, out);
     if (!r->fits) put_verdict(r, out);
 }

@@ -81,6 +81,20 @@ void ds_report__op_path(const ds_result *r, uint32_t inst, ds_buf *out) {
     out->n = strlen(out->text);
 }
 
+#define MAX_OP_WIDTH 44
+
+void ds_report__op_title(const ds_result *r, uint32_t inst, ds_buf *out) {
+    const char *label = r->plan->records.at[r->plan->insts.at[inst].record]->label;
+    size_t from = out->n, path = from + strlen(label) + 1;
+    ds_buf_printf(out, "%s ", label);
+    ds_report__op_path(r, inst, out);
+    if (out->n - from <= MAX_OP_WIDTH) return;
+    size_t keep = MAX_OP_WIDTH - (path - from) - 3; /* its end says more than its beginning */
+    memmove(out->text + path + 3, out->text + out->n - keep, keep + 1);
+    memcpy(out->text + path, "...", 3);
+    out->n = from + MAX_OP_WIDTH;
+}
+
 void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out) {
     const ds_vinst *v = &plan->values.at[value];
     const ds_record *r = plan->records.at[plan->insts.at[v->inst].record];

@@ -3,12 +3,12 @@
  * A process is a device class, a thread a stream: the compute stream first. Spans ("X") are tasks;
  * a counter ("C") is a class's memory; arrows ("s" to "f") lead from a compute task to the transfer
  * that waits for it, from a transfer to what waits for that, and from a sender to its receiver.
+ * Process 0 is the critical path: at each time the task that the step waits for.
  * Times are microseconds, written as decimals of the exact picoseconds.
  *
  * Source: "Trace Event Format", Google, 2016. An arrow end belongs to the span that encloses its
  * time on its thread, so both ends lie at the start of their spans; viewers draw them from the end
  * of the first to the start of the second. */
-#include "ir/base/json.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -23,11 +23,17 @@ typedef struct writer {
     int64_t n_arrows;
 } writer;
 
-static void begin_event(writer *w, const char *phase, uint32_t cls) {
+/* Processes: the critical path, then the classes. */
+#define PATH_PROCESS 0
+static int64_t process(uint32_t cls) {
+    return (int64_t)cls + 1;
+}
+
+static void begin_event(writer *w, const char *phase, int64_t pid) {
     ds_buf_putc(w->json.out, '\n'); /* an event a line: such files are read by people too */
     ds_json_begin_object(&w->json);
     ds_json_key_string(&w->json, "ph", phase);
-    ds_json_key_int(&w->json, "pid", (int64_t)cls + 1);
+    ds_json_key_int(&w->json, "pid", pid);
 }
 
 static void number_threads(writer *w) {
@@ -40,9 +46,9 @@ static void number_threads(writer *w) {
 }
 
 /* {"ph": "M"}: names of processes and threads, and their order on the screen. */
-static void metadata(writer *w, uint32_t cls, int64_t thread, const char *what, const char *name,
+static void metadata(writer *w, int64_t pid, int64_t thread, const char *what, const char *name,
                      int64_t order) {
-    begin_event(w, "M", cls);
+    begin_event(w, "M", pid);
     if (thread >= 0) ds_json_key_int(&w->json, "tid", thread);
     ds_json_key_string(&w->json, "name", what);
     ds_json_key(&w->json, "args");
@@ -63,14 +69,15 @@ static void names(writer *w) {
         if (plan->classes[c].n_devices > 1)
             ds_buf_printf(&name, " \xc3\x97%u", plan->classes[c].n_devices); /* U+00D7, times */
         ds_buf_printf(&name, " (%s)", ds_report__kind(plan, c));
-        metadata(w, c, -1, "process_name", name.text, 0);
-        metadata(w, c, -1, "process_sort_index", NULL, c);
+        metadata(w, process(c), -1, "process_name", name.text, 0);
+        metadata(w, process(c), -1, "process_sort_index", NULL, c);
         ds_buf_deinit(&name);
     }
     char **streams = ds_report__stream_names(plan);
     for (uint32_t s = 0; s < plan->n_streams; s++) {
-        metadata(w, plan->streams[s].cls, w->thread[s], "thread_name", streams[s], 0);
-        metadata(w, plan->streams[s].cls, w->thread[s], "thread_sort_index", NULL, w->thread[s]);
+        metadata(w, process(plan->streams[s].cls), w->thread[s], "thread_name", streams[s], 0);
+        metadata(w, process(plan->streams[s].cls), w->thread[s], "thread_sort_index", NULL,
+                 w->thread[s]);
     }
     ds_report__free_names(streams, plan->n_streams);
 }
@@ -96,7 +103,7 @@ static void span_args(writer *w, uint32_t task, const char *path) {
 
 static void span(writer *w, uint32_t task, const char *path) {
     const ds_run *run = &w->result->run;
-    begin_event(w, "X", w->plan->task_class[task]);
+    begin_event(w, "X", process(w->plan->task_class[task]));
     ds_json_key_int(&w->json, "tid", w->thread[w->plan->task_stream[task]]);
     ds_json_key_string(&w->json, "name", ds_plan_task_record(w->plan, task)->label);
     ds_json_key_string(&w->json, "cat",
@@ -108,7 +115,7 @@ static void span(writer *w, uint32_t task, const char *path) {
 }
 
 static void arrow_end(writer *w, const char *phase, uint32_t task, const char *name) {
-    begin_event(w, phase, w->plan->task_class[task]);
+    begin_event(w, phase, process(w->plan->task_class[task]));
     ds_json_key_int(&w->json, "tid", w->thread[w->plan->task_stream[task]]);
     ds_json_key_int(&w->json, "id", w->n_arrows);
     ds_json_key_string(&w->json, "name", name);
@@ -160,7 +167,7 @@ static void memory(writer *w, uint32_t cls) {
     for (uint32_t i = 0; i < m->n_events; i++) {
         now += m->events[i].delta_bytes;
         if (i + 1 < m->n_events && m->events[i + 1].time_ps == m->events[i].time_ps) continue;
-        begin_event(w, "C", cls);
+        begin_event(w, "C", process(cls));
         ds_json_key_string(&w->json, "name", "memory");
         ds_json_key_decimal(&w->json, "ts", m->events[i].time_ps, PS_DIGITS);
         ds_json_key(&w->json, "args");
@@ -169,6 +176,35 @@ static void memory(writer *w, uint32_t cls) {
         ds_json_end_object(&w->json);
         ds_json_end_object(&w->json);
     }
+}
+
+/* A track of its own: which task the step waits for at each time, and what that waited for. */
+static void critical_path(writer *w) {
+    ds_critical_path path;
+    ds_critical_path_find(w->result, &path);
+    metadata(w, PATH_PROCESS, -1, "process_name", "critical path", 0);
+    metadata(w, PATH_PROCESS, -1, "process_sort_index", NULL, -1);
+    for (uint32_t i = 0; i < path.n; i++) {
+        const ds_segment *s = &path.at[i];
+        ds_buf text = {0};
+        begin_event(w, "X", PATH_PROCESS);
+        ds_json_key_int(&w->json, "tid", 0);
+        ds_json_key_string(&w->json, "name", ds_plan_task_record(w->plan, s->task)->label);
+        ds_json_key_string(&w->json, "cat", ds_time_kind_name(s->kind));
+        ds_json_key_decimal(&w->json, "ts", s->start_ps, PS_DIGITS);
+        ds_json_key_decimal(&w->json, "dur", s->end_ps - s->start_ps, PS_DIGITS);
+        ds_json_key(&w->json, "args");
+        ds_json_begin_object(&w->json);
+        ds_plan_path(w->plan, w->plan->task_inst[s->task], &text);
+        ds_json_key_string(&w->json, "path", text.text);
+        ds_json_key_string(&w->json, "device",
+                           ds_report__device(w->plan, w->plan->task_class[s->task]));
+        ds_json_key_string(&w->json, "waited_for", ds_wait_name(s->waited_for));
+        ds_json_end_object(&w->json);
+        ds_json_end_object(&w->json);
+        ds_buf_deinit(&text);
+    }
+    ds_critical_path_deinit(&path);
 }
 
 static void events(writer *w) {
@@ -187,6 +223,7 @@ static void events(writer *w) {
     for (uint32_t t = 0; t < plan->n_tasks; t++) dependences(w, t);
     transfers(w);
     for (uint32_t c = 0; c < plan->n_classes; c++) memory(w, c);
+    critical_path(w);
     ds_buf_deinit(&path);
 }
 

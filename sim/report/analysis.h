@@ -1,0 +1,156 @@
+/* Analyses of a finished run: what the step waited for, how busy its stages are, and what makes two
+ * runs differ. All are exact: their parts add up to the step, in picoseconds. */
+#ifndef DS_REPORT_ANALYSIS_H
+#define DS_REPORT_ANALYSIS_H
+
+#include "sim/report/report.h"
+
+/* What an interval of time is spent on. */
+typedef enum ds_time_kind {
+    DS_TIME_COMPUTE,
+    DS_TIME_COMM, /* a started transfer */
+    DS_TIME_HOST, /* the host has not issued the task yet */
+    DS_TIME_IDLE, /* nothing: waiting for others */
+    DS_TIME_KIND_COUNT
+} ds_time_kind;
+/* "compute", "communication", "host", "idle". */
+const char *ds_time_kind_name(ds_time_kind kind);
+
+/* ---- what tasks waited for ---- */
+
+/* What let a task start when it did: the last of what it needed. */
+#define DS_WAIT_MAP(X)                                                                             \
+    X(NOTHING, "nothing")           /* it could have started at 0 */                               \
+    X(DATA, "data")                 /* the task that makes one of its operands */                  \
+    X(STREAM, "stream")             /* the task before it on its compute stream */                 \
+    X(COMMUNICATOR, "communicator") /* the transfer before it on its communication stream */       \
+    X(HOST, "host")                 /* the host issuing it */                                      \
+    X(RENDEZVOUS, "rendezvous")     /* another member of its meeting */
+typedef enum ds_wait {
+#define DS_X(name, text) DS_WAIT_##name,
+    DS_WAIT_MAP(DS_X)
+#undef DS_X
+        DS_WAIT_COUNT
+} ds_wait;
+const char *ds_wait_name(ds_wait wait);
+
+/* Of several things that came at the same time: operands before the stream, the stream before the
+ * host, a task's own side before the other members of its meeting. */
+typedef struct ds_waits {
+    uint32_t *from; /* per task: at whose end its own side was ready; DS_NONE: at its issue, or 0 */
+    uint8_t *why;   /* per task: ds_wait of its own side, so never RENDEZVOUS */
+    uint32_t *last; /* per task: the member of its meeting that was ready last; often itself */
+} ds_waits;
+
+/* O(tasks + dependences). The same for folded and unfolded runs: of several other members that came
+ * last together the choice depends on their histories alone, not on their numbers. */
+void ds_waits_find(const ds_result *result, ds_waits *out);
+void ds_waits_deinit(ds_waits *waits);
+
+/* ---- the critical path ---- */
+
+typedef struct ds_segment {
+    int64_t start_ps, end_ps; /* start < end */
+    ds_time_kind kind;
+    ds_wait waited_for; /* why `task` did not start earlier; HOST, IDLE: NOTHING */
+    uint32_t task;      /* what ran; HOST: what was issued; IDLE: what had not started */
+} ds_segment;
+
+/* From the end of the step backwards through what each task really waited for. The segments are in
+ * order of time and cover [0, step) without gap or overlap, so the totals add up to the step. IDLE
+ * would be time in which a task had all it needed and still did not start. */
+typedef struct ds_critical_path {
+    ds_segment *at;
+    uint32_t n;
+    int64_t total_ps[DS_TIME_KIND_COUNT];
+} ds_critical_path;
+
+/* It ends in the last task of the critical device. O(tasks + dependences). */
+void ds_critical_path_find(const ds_result *result, ds_critical_path *out);
+void ds_critical_path_deinit(ds_critical_path *path);
+
+/* ---- where time goes, by cause ---- */
+
+/* Time by what caused it: compute by the op table's family ("linear", "attention", …),
+ * communication by mesh axes ("dp", "dp,tp"; "send" between two devices; else the op's mnemonic),
+ * host issue and idleness ("" both). */
+typedef struct ds_cause {
+    ds_time_kind kind;
+    const char *what;
+    int64_t ps;
+} ds_cause;
+
+typedef struct ds_causes {
+    DS_VEC(ds_cause) rows; /* distinct, ps > 0, longest first */
+    ds_strtab names;
+} ds_causes;
+
+/* Of one class's time: at each instant its compute (of several streams the task that started
+ * first), else its transfer that started first, else idle or, where the next task waits for its own
+ * host alone, host issue. The rows add up to the step; compute and communication to the account's
+ * compute_ps and exposed_comm_ps. O(tasks log tasks). */
+void ds_causes_of_class(const ds_result *result, uint32_t cls, ds_causes *out);
+/* Of the critical path. */
+void ds_causes_of_path(const ds_result *result, const ds_critical_path *path, ds_causes *out);
+void ds_causes_deinit(ds_causes *causes);
+
+/* ---- stages ---- */
+
+/* Devices with the same coordinate on the mesh axis pp, by the one of them that computes longest
+ * (ties: the lowest). compute + exposed + idle = step, as in its account. */
+typedef struct ds_stage {
+    uint32_t device;    /* that one */
+    uint32_t n_devices; /* of the stage */
+    int64_t compute_ps, exposed_comm_ps, idle_ps;
+    int64_t first_ps, last_ps; /* start of its first compute task, end of its last; tasks of no
+                                  length do not count */
+    int64_t bubble_ps;         /* last − first − compute */
+} ds_stage;
+
+typedef struct ds_stages {
+    ds_stage *at; /* by coordinate; by class where no mesh of the program has an axis pp above 1 */
+    uint32_t n;
+    bool by_class;
+    int64_t span_bubble_ps;   /* the most of the stages' bubble_ps */
+    int64_t makespan_idle_ps; /* the most of their idle_ps */
+} ds_stages;
+
+/* O(tasks + devices). Source: the span is the cost of Qi et al. arXiv:2401.10241, section 2.3,
+ * whose bubble rate is (span − busy) / span. */
+void ds_stages_find(const ds_result *result, ds_stages *out);
+void ds_stages_deinit(ds_stages *stages);
+
+/* ---- two runs ---- */
+
+/* One line of a difference: what it cost in A and in B. */
+typedef struct ds_difference {
+    ds_time_kind kind; /* of time */
+    const char *what;  /* of time: ds_cause.what; of memory: the category */
+    int64_t a, b;      /* ps or bytes */
+} ds_difference;
+
+/* A knob of the scenario or a param that the two do not share; NULL: one has no such entry. */
+typedef struct ds_knob_difference {
+    const char *name, *a, *b;
+} ds_knob_difference;
+
+typedef struct ds_comparison {
+    const ds_result *a, *b;
+    /* Of the critical device's time: Σ (b − a) is the difference of the steps. */
+    DS_VEC(ds_difference) time;
+    /* Of the fullest device's peak, by category: Σ (b − a) is the difference of the peaks. */
+    DS_VEC(ds_difference) memory;
+    DS_VEC(ds_knob_difference) knobs;
+    ds_strtab names;
+} ds_comparison;
+
+/* Rows that are 0 in both are left out; the others come by the size of their difference, largest
+ * first. Both results must outlive the comparison. O(tasks log tasks). */
+void ds_compare(const ds_result *a, const ds_result *b, ds_comparison *out);
+void ds_comparison_deinit(ds_comparison *comparison);
+
+/* As tables for a terminal, and as one JSON object (sim/report/README.md). */
+void ds_report_comparison(const ds_comparison *comparison, ds_buf *out);
+void ds_report_comparison_json(const ds_comparison *comparison, ds_buf *out);
+
+#endif

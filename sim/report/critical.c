@@ -1,0 +1,64 @@
+/* The critical path: from the end of the step backwards through what each task waited for. */
+#include "sim/report/analysis.h"
+
+#include <stdlib.h>
+
+const char *ds_time_kind_name(ds_time_kind kind) {
+    static const char *const names[] = {"compute", "communication", "host", "idle"};
+    return kind < DS_TIME_KIND_COUNT ? names[kind] : "?";
+}
+
+typedef struct walk {
+    ds_critical_path *path;
+    DS_VEC(ds_segment) segments; /* latest first */
+} walk;
+
+static void add(walk *w, ds_segment s) {
+    if (s.start_ps == s.end_ps) return;
+    w->path->total_ps[s.kind] += s.end_ps - s.start_ps;
+    DS_HPUSH(&w->segments, s);
+}
+
+/* The last of the critical device's tasks that end with the step. */
+static uint32_t last_task(const ds_result *r) {
+    for (uint32_t t = r->plan->n_tasks; t-- > 0;)
+        if (r->plan->task_class[t] == r->critical && r->run.end_ps[t] == r->run.step_ps) return t;
+    return DS_NONE;
+}
+
+/* What lies between the moment in which the task could start and the one in which it did, then,
+ * backwards, the host's issuing. Returns the task at whose end it could start. */
+static uint32_t step_back(walk *w, const ds_result *r, const ds_waits *waits, uint32_t task) {
+    uint32_t last = waits->last[task], from = waits->from[last];
+    bool host = waits->why[last] == DS_WAIT_HOST;
+    int64_t start = r->run.start_ps[task];
+    int64_t ready = host ? r->plan->task_issue_ps[last] : from == DS_NONE ? 0 : r->run.end_ps[from];
+    ds_wait why = last == task ? (ds_wait)waits->why[task] : DS_WAIT_RENDEZVOUS;
+    bool compute = r->plan->task_activity[task] == DS_NONE;
+    add(w, (ds_segment){start, r->run.end_ps[task], compute ? DS_TIME_COMPUTE : DS_TIME_COMM, why,
+                        task});
+    add(w, (ds_segment){ready, start, DS_TIME_IDLE, DS_WAIT_NOTHING, task});
+    if (host) add(w, (ds_segment){0, ready, DS_TIME_HOST, DS_WAIT_NOTHING, last});
+    return from;
+}
+
+void ds_critical_path_find(const ds_result *r, ds_critical_path *out) {
+    *out = (ds_critical_path){0};
+    walk w = {.path = out};
+    ds_waits waits;
+    ds_waits_find(r, &waits);
+    for (uint32_t task = last_task(r); task != DS_NONE;) task = step_back(&w, r, &waits, task);
+    ds_waits_deinit(&waits);
+    out->at = w.segments.at;
+    out->n = w.segments.n;
+    for (uint32_t i = 0, k = out->n; i + 1 < k; i++) { /* into order of time */
+        ds_segment swap = out->at[i];
+        out->at[i] = out->at[--k];
+        out->at[k] = swap;
+    }
+}
+
+void ds_critical_path_deinit(ds_critical_path *path) {
+    free(path->at);
+    *path = (ds_critical_path){0};
+}

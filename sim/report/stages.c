@@ -1,0 +1,99 @@
+/* Busy and idle time of pipeline stages. */
+#include "sim/report/analysis.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The largest mesh of the program with an axis pp above 1 (the first of equals), and the axis's
+ * number; NULL if there is none. */
+static const ds_placement *pipeline_mesh(const ds_plan *plan, uint32_t *axis) {
+    const ds_placement *best = NULL;
+    for (uint32_t i = 0; i < plan->placements.n; i++) {
+        const ds_placement *p = plan->placements.at[i];
+        for (uint32_t a = 0; a < p->n_axes; a++) {
+            if (strcmp(p->axes[a], "pp") != 0 || p->sizes[a] < 2) continue;
+            if (best && best->n_devices >= p->n_devices) continue;
+            best = p;
+            *axis = a;
+        }
+    }
+    return best;
+}
+
+/* Puts a device into a stage; of those that compute longest the lowest stands for it. */
+static void add_device(ds_stage *stage, const ds_result *r, uint32_t device) {
+    uint32_t cls = r->plan->class_of[device];
+    if (cls == DS_NONE) return; /* the program does not use it */
+    int64_t compute = r->accounts[cls].compute_ps;
+    bool first = stage->n_devices++ == 0;
+    if (!first && compute < stage->compute_ps) return;
+    if (!first && compute == stage->compute_ps && device > stage->device) return;
+    stage->device = device;
+    stage->compute_ps = compute;
+    stage->exposed_comm_ps = r->accounts[cls].exposed_comm_ps;
+    stage->idle_ps = r->accounts[cls].idle_ps;
+}
+
+static void group_by_coordinate(const ds_result *r, const ds_placement *mesh, uint32_t axis,
+                                ds_stages *out) {
+    uint32_t inner = 1;
+    for (uint32_t a = axis + 1; a < mesh->n_axes; a++) inner *= (uint32_t)mesh->sizes[a];
+    uint32_t n = (uint32_t)mesh->sizes[axis];
+    out->at = ds_xcalloc(n, sizeof *out->at);
+    for (uint32_t i = 0; i < mesh->n_devices; i++)
+        add_device(&out->at[i / inner % n], r, mesh->devices[i]);
+    for (uint32_t s = 0; s < n; s++) /* stages without work are left out */
+        if (out->at[s].n_devices) out->at[out->n++] = out->at[s];
+}
+
+static void group_by_class(const ds_result *r, ds_stages *out) {
+    out->by_class = true;
+    out->n = r->plan->n_classes;
+    out->at = ds_xcalloc(out->n, sizeof *out->at);
+    for (uint32_t c = 0; c < out->n; c++) {
+        add_device(&out->at[c], r, r->plan->classes[c].device);
+        out->at[c].n_devices = r->plan->classes[c].n_devices;
+    }
+}
+
+/* First start and last end of compute, for every class. */
+static void find_spans(const ds_result *r, ds_stages *out) {
+    const ds_plan *plan = r->plan;
+    int64_t *first = ds_xcalloc(plan->n_classes, sizeof *first);
+    int64_t *last = ds_xcalloc(plan->n_classes, sizeof *last);
+    for (uint32_t c = 0; c < plan->n_classes; c++) first[c] = INT64_MAX;
+    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        uint32_t c = plan->task_class[t];
+        int64_t start = r->run.start_ps[t], end = r->run.end_ps[t];
+        if (plan->task_activity[t] != DS_NONE || start == end) continue;
+        if (start < first[c]) first[c] = start;
+        if (end > last[c]) last[c] = end;
+    }
+    for (uint32_t s = 0; s < out->n; s++) {
+        ds_stage *stage = &out->at[s];
+        uint32_t c = plan->class_of[stage->device];
+        stage->first_ps = last[c] ? first[c] : 0;
+        stage->last_ps = last[c];
+        stage->bubble_ps = stage->last_ps - stage->first_ps - stage->compute_ps;
+        if (stage->bubble_ps > out->span_bubble_ps) out->span_bubble_ps = stage->bubble_ps;
+        if (stage->idle_ps > out->makespan_idle_ps) out->makespan_idle_ps = stage->idle_ps;
+    }
+    free(first);
+    free(last);
+}
+
+void ds_stages_find(const ds_result *r, ds_stages *out) {
+    *out = (ds_stages){0};
+    uint32_t axis;
+    const ds_placement *mesh = pipeline_mesh(r->plan, &axis);
+    if (mesh)
+        group_by_coordinate(r, mesh, axis, out);
+    else
+        group_by_class(r, out);
+    find_spans(r, out);
+}
+
+void ds_stages_deinit(ds_stages *stages) {
+    free(stages->at);
+    *stages = (ds_stages){0};
+}

@@ -1,0 +1,134 @@
+/* What every task waited for.
+ *
+ * A task's own side is ready when its operands' makers and its stream's predecessor have ended and
+ * the host has issued it: the last of these is what it waited for. A transfer starts when the last
+ * of its members is ready.
+ *
+ * Which of several members that came last together? Any choice is a right answer, but a folded run
+ * must give the same as an unfolded one, and there devices have other numbers. So each task gets a
+ * *history*: a hash of its instance and of the histories that it waited for, which is equal for
+ * devices of one class, and the least history wins. Tasks are visited as they ended, so what a task
+ * waited for is known before it. */
+#include "ir/base/map.h"
+#include "sim/report/analysis.h"
+
+#include <stdlib.h>
+
+const char *ds_wait_name(ds_wait wait) {
+    static const char *const names[] = {
+#define DS_X(name, text) text,
+        DS_WAIT_MAP(DS_X)
+#undef DS_X
+    };
+    return wait < DS_WAIT_COUNT ? names[wait] : "?";
+}
+
+typedef struct finder {
+    const ds_plan *plan;
+    const ds_run *run;
+    ds_waits *out;
+    uint32_t *before;  /* per task: the one before it on its stream; DS_NONE: the first */
+    int64_t *ready_ps; /* per task: when its own side was */
+    uint64_t *history;
+} finder;
+
+static void link_streams(finder *f) {
+    for (uint32_t s = 0; s < f->plan->n_streams; s++) {
+        uint32_t before = DS_NONE;
+        for (uint32_t i = 0; i < f->plan->streams[s].n; i++) {
+            uint32_t task = f->plan->stream_tasks[f->plan->streams[s].first + i];
+            f->before[task] = before;
+            before = task;
+        }
+    }
+}
+
+/* The task that makes the operand on the class; DS_NONE for inputs and what lives elsewhere. */
+static uint32_t maker_of(const ds_plan *plan, uint32_t value, uint32_t cls) {
+    const ds_inst *maker = &plan->insts.at[plan->values.at[value].inst];
+    if (maker->first_task == DS_NONE) return DS_NONE;
+    uint32_t pos = ds_record_class_pos(plan->records.at[maker->record], cls);
+    return pos == DS_NONE ? DS_NONE : maker->first_task + pos;
+}
+
+static void own_side(finder *f, uint32_t task) {
+    const ds_plan *plan = f->plan;
+    uint32_t inst = plan->task_inst[task], first = plan->insts.at[inst].first_operand;
+    uint32_t n = ds_plan_n_operands(plan, inst), from = DS_NONE, before = f->before[task];
+    int64_t ready = 0;
+    ds_wait why = DS_WAIT_NOTHING;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t maker = maker_of(plan, plan->operands.at[first + i], plan->task_class[task]);
+        if (maker == DS_NONE) continue;
+        int64_t end = f->run->end_ps[maker];
+        if (end == 0 || end < ready || (end == ready && maker < from)) continue;
+        ready = end;
+        from = maker;
+        why = DS_WAIT_DATA;
+    }
+    if (before != DS_NONE && f->run->end_ps[before] > ready) {
+        ready = f->run->end_ps[before];
+        from = before;
+        why = plan->streams[plan->task_stream[task]].key ? DS_WAIT_COMMUNICATOR : DS_WAIT_STREAM;
+    }
+    if (plan->task_issue_ps[task] > ready) {
+        ready = plan->task_issue_ps[task];
+        from = DS_NONE;
+        why = DS_WAIT_HOST;
+    }
+    f->ready_ps[task] = ready;
+    f->out->from[task] = from;
+    f->out->why[task] = (uint8_t)why;
+    f->out->last[task] = task;
+    uint64_t past = from == DS_NONE ? 0 : f->history[from];
+    f->history[task] = ds_hash_mix(ds_hash_mix(past, why), inst);
+}
+
+/* Whose side was ready last; all members have their own sides. */
+static void meet(finder *f, const ds_activity *a) {
+    const uint32_t *members = f->plan->members + a->first_member;
+    uint32_t best = members[0];
+    for (uint32_t i = 1; i < a->n_members; i++) {
+        uint32_t m = members[i];
+        if (f->ready_ps[m] > f->ready_ps[best] ||
+            (f->ready_ps[m] == f->ready_ps[best] && f->history[m] < f->history[best]))
+            best = m;
+    }
+    int64_t last_ps = f->ready_ps[best];
+    uint64_t past = f->history[best];
+    for (uint32_t i = 0; i < a->n_members; i++) {
+        uint32_t m = members[i];
+        if (f->ready_ps[m] == last_ps) continue;
+        f->out->last[m] = best;
+        f->history[m] = ds_hash_mix(past, f->plan->task_inst[m]);
+    }
+}
+
+void ds_waits_find(const ds_result *r, ds_waits *out) {
+    uint32_t n = r->plan->n_tasks;
+    finder f = {.plan = r->plan, .run = &r->run, .out = out};
+    out->from = ds_xcalloc(n, sizeof *out->from);
+    out->why = ds_xcalloc(n, sizeof *out->why);
+    out->last = ds_xcalloc(n, sizeof *out->last);
+    f.before = ds_xcalloc(n, sizeof *f.before);
+    f.ready_ps = ds_xcalloc(n, sizeof *f.ready_ps);
+    f.history = ds_xcalloc(n, sizeof *f.history);
+    link_streams(&f);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t task = r->run.order[i], activity = r->plan->task_activity[task];
+        own_side(&f, task);
+        if (activity == DS_NONE) continue;
+        const ds_activity *a = &r->plan->activities[activity];
+        if (r->plan->members[a->first_member + a->n_members - 1] == task) meet(&f, a);
+    }
+    free(f.before);
+    free(f.ready_ps);
+    free(f.history);
+}
+
+void ds_waits_deinit(ds_waits *waits) {
+    free(waits->from);
+    free(waits->why);
+    free(waits->last);
+    *waits = (ds_waits){0};
+}
