@@ -166,21 +166,22 @@ static const ds_type *stack(ds_unit *unit, const ds_type *type, const ds_use *us
     return stacked;
 }
 
+/* A name for binder i that no text has. Loops nest at most 200 deep. */
+static const char *hidden_name(ds_unit *unit, uint32_t i) {
+    const char text[] = {'\1', (char)('0' + i % 64), (char)('0' + i / 64), '\0'};
+    return ds_intern(&unit->strings, text);
+}
+
 const ds_type *ds_use_type(ds_unit *unit, const ds_func *func, const ds_use *use) {
     const ds_value_info *info = ds_value_at(func, use->value);
     const ds_type *type = info->type;
     if (!type || !use->n_index) return type;
     /* All indices are put in at once, since one may mention another binder's name. */
-    const char *hidden[DS_MAX_RANK * 2];
-    assert(use->n_index <= sizeof hidden / sizeof *hidden);
-    for (uint32_t i = 0; i < use->n_index; i++) {
-        const char text[] = {'\1', (char)('0' + i), '\0'};
-        hidden[i] = ds_intern(&unit->strings, text);
-        type = ds_type_subst(&unit->exprs, &unit->arena, type, info->binders[i].name,
-                             ds_expr_index(&unit->exprs, hidden[i]));
-    }
     for (uint32_t i = 0; i < use->n_index; i++)
-        type = ds_type_subst(&unit->exprs, &unit->arena, type, hidden[i], use->index[i]);
+        type = ds_type_subst(&unit->exprs, &unit->arena, type, info->binders[i].name,
+                             ds_expr_index(&unit->exprs, hidden_name(unit, i)));
+    for (uint32_t i = 0; i < use->n_index; i++)
+        type = ds_type_subst(&unit->exprs, &unit->arena, type, hidden_name(unit, i), use->index[i]);
     return stack(unit, type, use);
 }
 

@@ -15,6 +15,9 @@
 /* A model that is larger is not lowered: calls that call twice double at every level. */
 #define DS_LOWER_MAX_OPS   (UINT32_C(1) << 20)
 #define DS_LOWER_MAX_DEPTH 256u
+/* Loops around an op: a family that passes make has a binder for each, of which they hold
+ * 2 DS_MAX_RANK in place; the rest is for loops that passes add. */
+#define DS_LOWER_MAX_LOOPS (2u * DS_MAX_RANK - 4u)
 
 /* An open loop of the source; all of them, across calls, from the inside out. */
 typedef struct ds_lower_loop {

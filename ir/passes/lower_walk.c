@@ -418,8 +418,18 @@ static void hint_results(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
     }
 }
 
+static ds_status check_depth(const ds_lowering *l, const ds_op *loop, ds_error *err) {
+    uint32_t n = 1;
+    for (const ds_lower_loop *at = l->loops; at; at = at->up) n += !at->unrolled;
+    if (n <= DS_LOWER_MAX_LOOPS) return DS_OK;
+    return ds_error_set(err, DS_ERR_LIMIT, loop->loc,
+                        "loops are %u deep here, calls included; a model's are at most %u", n,
+                        DS_LOWER_MAX_LOOPS);
+}
+
 static ds_status keep_loop(ds_lowering *l, ds_lower_frame *frame, const ds_op *from,
                            ds_error *err) {
+    DS_TRY(check_depth(l, from, err));
     ds_use *init = DS_NEW_N(arena_of(l), ds_use, from->n_in + 1);
     for (uint32_t i = 0; i < from->n_in; i++)
         DS_TRY(ds_lower__use(l, frame, &from->in[i], &init[i], err));
