@@ -24,6 +24,20 @@ static const char *intern(ds_builder *b, const char *text) {
     return ds_intern(&b->unit->strings, text);
 }
 
+/* ---- arrays ---- */
+
+void *ds_room_insert(ds_room *room, ds_arena *arena, void *array, uint32_t n, uint32_t at,
+                     size_t size) {
+    char *old = array, *grown = array;
+    if (!array || array != room->array || n == room->n) {
+        room->n = n ? 2 * n : 1;
+        room->array = grown = ds_arena_calloc(arena, room->n, size);
+        if (at) memcpy(grown, old, at * size);
+    }
+    if (n > at) memmove(grown + (at + 1) * size, old + at * size, (n - at) * size);
+    return grown;
+}
+
 /* ---- functions and blocks ---- */
 
 static void open_block(ds_builder *b, ds_op *region) {
@@ -114,6 +128,12 @@ static ds_value define(ds_builder *b, const char *name, const ds_type *type, ds_
     return value;
 }
 
+static void push_value(ds_builder *b, ds_room *room, ds_value **values, uint32_t *n,
+                       ds_value value) {
+    *values = ds_room_insert(room, arena_of(b), *values, *n, *n, sizeof value);
+    (*values)[(*n)++] = value;
+}
+
 ds_value ds_build_arg(ds_builder *b, const char *name, const ds_type *type,
                       const ds_binder *binders, uint32_t n_binders, const ds_attr *attrs,
                       uint32_t n_attrs) {
@@ -125,10 +145,7 @@ ds_value ds_build_arg(ds_builder *b, const char *name, const ds_type *type,
     info->n_binders = n_binders;
     info->attrs = (ds_attr *)attrs;
     info->n_attrs = n_attrs;
-    ds_value *args = DS_NEW_N(arena_of(b), ds_value, func->n_args + 1);
-    if (func->n_args) memcpy(args, func->args, func->n_args * sizeof *args);
-    args[func->n_args++] = value;
-    func->args = args;
+    push_value(b, &b->room_args, &func->args, &func->n_args, value);
     return value;
 }
 
@@ -257,19 +274,14 @@ ds_op *ds_build_op(ds_builder *b, ds_opcode code) {
 }
 
 void ds_build_in(ds_builder *b, ds_op *op, ds_use use) {
-    ds_use *in = DS_NEW_N(arena_of(b), ds_use, op->n_in + 1);
-    if (op->n_in) memcpy(in, op->in, op->n_in * sizeof *in);
-    in[op->n_in++] = use;
-    op->in = in;
+    op->in = ds_room_insert(&b->room_in, arena_of(b), op->in, op->n_in, op->n_in, sizeof use);
+    op->in[op->n_in++] = use;
 }
 
 ds_value ds_build_out(ds_builder *b, ds_op *op, const char *name, const ds_type *type) {
     ds_value value = define(b, name, type, op);
     ds_value_at(b->func, value)->type_written = type != NULL;
-    ds_value *out = DS_NEW_N(arena_of(b), ds_value, op->n_out + 1);
-    if (op->n_out) memcpy(out, op->out, op->n_out * sizeof *out);
-    out[op->n_out++] = value;
-    op->out = out;
+    push_value(b, &b->room_out, &op->out, &op->n_out, value);
     return value;
 }
 
@@ -338,10 +350,7 @@ ds_status ds_build_binary(ds_builder *b, ds_opcode code, const char *name, ds_us
 static ds_value add_region_arg(ds_builder *b, ds_op *op, const char *name, const ds_type *type) {
     ds_value value = define(b, name, type, op);
     ds_value_at(b->func, value)->is_arg = true;
-    ds_value *args = DS_NEW_N(arena_of(b), ds_value, op->n_args + 1);
-    if (op->n_args) memcpy(args, op->args, op->n_args * sizeof *args);
-    args[op->n_args++] = value;
-    op->args = args;
+    push_value(b, &b->room_args, &op->args, &op->n_args, value);
     return value;
 }
 

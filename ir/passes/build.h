@@ -23,6 +23,17 @@
 
 typedef struct ds_build_block ds_build_block;
 
+/* Which array of its kind grew last, and for how many elements it has room. All others are copied
+ * when they grow, since they may be shared. */
+typedef struct ds_room {
+    void *array;
+    uint32_t n;
+} ds_room;
+/* Room for one more element before element `at` of an array of n, in the arena; returns the array,
+ * which may have moved. O(n − at) amortized while one array grows, O(n) for another one. */
+void *ds_room_insert(ds_room *room, ds_arena *arena, void *array, uint32_t n, uint32_t at,
+                     size_t size);
+
 typedef struct ds_builder {
     ds_unit *unit;
     ds_func *func;
@@ -32,6 +43,7 @@ typedef struct ds_builder {
     DS_VEC(const char *) taken; /* the names in order of their taking */
     const char **manual;        /* axes of the open local regions */
     uint32_t n_manual;
+    ds_room room_in, room_out, room_args;
     /* Sizes of mesh axes where known, for inference (as in ds_infer); may be NULL. */
     bool (*axis_size)(void *context, const ds_place *on, const char *axis, int64_t *size);
     void *context;

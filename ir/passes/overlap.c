@@ -49,6 +49,7 @@ typedef struct overlap {
     ds_use ready;   /* the microbatch before has ended; value UINT32_MAX: there is none */
     ends end;       /* of the last unit so far */
     uint32_t k;     /* prefetch */
+    ds_room room_ops, room_uses, room_values;
 } overlap;
 
 /* Beginnings of the last k units, the latest first; value UINT32_MAX: there was none. */
@@ -66,16 +67,14 @@ static ds_arena *arena_of(const overlap *o) {
     return &o->unit->arena;
 }
 
-/* Makes room for one more element at `at`; *array moves. */
-static void *insert(ds_arena *arena, void *array, uint32_t n, uint32_t at, size_t size) {
-    char *grown = ds_arena_alloc(arena, (n + 1) * size);
-    if (at) memcpy(grown, array, at * size);
-    if (n > at) memcpy(grown + (at + 1) * size, (char *)array + at * size, (n - at) * size);
-    return grown;
+/* A copy with room for one more at the end: of arrays that may be shared. */
+static void *one_more(ds_arena *arena, void *array, uint32_t n, size_t size) {
+    return ds_room_insert(&(ds_room){0}, arena, array, n, n, size);
 }
 
 static void insert_op(overlap *o, ds_block *block, uint32_t at, ds_op *op) {
-    block->ops = insert(arena_of(o), block->ops, block->n_ops, at, sizeof(ds_op *));
+    block->ops =
+        ds_room_insert(&o->room_ops, arena_of(o), block->ops, block->n_ops, at, sizeof(ds_op *));
     block->ops[at] = op;
     block->n_ops++;
 }
@@ -86,13 +85,13 @@ static void remove_op(ds_block *block, uint32_t at) {
 }
 
 static void insert_use(overlap *o, ds_use **uses, uint32_t *n, uint32_t at, ds_use use) {
-    *uses = insert(arena_of(o), *uses, *n, at, sizeof(ds_use));
+    *uses = ds_room_insert(&o->room_uses, arena_of(o), *uses, *n, at, sizeof use);
     (*uses)[at] = use;
     ++*n;
 }
 
 static void insert_value(overlap *o, ds_value **values, uint32_t *n, uint32_t at, ds_value value) {
-    *values = insert(arena_of(o), *values, *n, at, sizeof(ds_value));
+    *values = ds_room_insert(&o->room_values, arena_of(o), *values, *n, at, sizeof value);
     (*values)[at] = value;
     ++*n;
 }
@@ -361,8 +360,7 @@ static uint32_t hold(overlap *o, ds_block *block, uint32_t at, const ds_use *use
     stream.expr = ds_expr_make(
         &o->unit->exprs,
         (ds_expr_node){.kind = DS_EXPR_STR, .name = ds_intern(&o->unit->strings, "gather")});
-    gather->attrs =
-        insert(arena_of(o), gather->attrs, gather->n_attrs, gather->n_attrs, sizeof(ds_attr));
+    gather->attrs = one_more(arena_of(o), gather->attrs, gather->n_attrs, sizeof stream);
     gather->attrs[gather->n_attrs++] = stream;
     if (n == 0 || is_none(&uses[0])) return 0;
     const char *name = ds_value_at(o->func, gather->in[0].value)->name;
@@ -568,11 +566,11 @@ static void add_result(overlap *o, ds_use use) {
     ds_op *ret = func->body.ops[func->body.n_ops - 1];
     uint32_t n = func->n_results++;
     insert_use(o, &ret->in, &ret->n_in, n, use);
-    func->results = insert(arena, func->results, n, n, sizeof(ds_type *));
+    func->results = one_more(arena, func->results, n, sizeof(ds_type *));
     func->results[n] = (ds_type *)type_of(o, &use);
-    func->result_binders = insert(arena, func->result_binders, n, n, sizeof(ds_binder *));
+    func->result_binders = one_more(arena, func->result_binders, n, sizeof(ds_binder *));
     func->result_binders[n] = NULL;
-    func->n_result_binders = insert(arena, func->n_result_binders, n, n, sizeof(uint32_t));
+    func->n_result_binders = one_more(arena, func->n_result_binders, n, sizeof(uint32_t));
     func->n_result_binders[n] = 0;
 }
 
