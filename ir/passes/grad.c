@@ -86,9 +86,14 @@ static void grad_init(ds_grad *g, ds_model_step *step, const char *name) {
     ds_map_init(&g->extra);
     g->n_weights = step->weights.n;
     g->weights = ds_xcalloc(g->n_weights + 1, sizeof *g->weights);
-    for (uint32_t i = 0; i < g->n_weights; i++)
-        g->weights[i] = (ds_grad_weight){
-            .old = step->weights.at[i].arg, .accumulator = DS_NO_VALUE, .result = DS_NO_VALUE};
+    ds_map_init(&g->weight_of);
+    ds_map_init(&g->firsts);
+    for (uint32_t i = 0; i < g->n_weights; i++) {
+        ds_value old = step->weights.at[i].arg;
+        g->weights[i] =
+            (ds_grad_weight){.old = old, .accumulator = DS_NO_VALUE, .result = DS_NO_VALUE};
+        ds_map_put(&g->weight_of, old.i, i);
+    }
     ds_build_func(&g->b, step->unit->modules.at[0], name, true);
     g->b.func->loc = g->old->loc;
     ds_copy_init(&g->copy, &g->b, g->old);
@@ -101,6 +106,8 @@ static ds_func *grad_deinit(ds_grad *g) {
     free(g->home);
     free(g->saved);
     free(g->weights);
+    ds_map_deinit(&g->weight_of);
+    ds_map_deinit(&g->firsts);
     ds_map_deinit(&g->loops);
     ds_map_deinit(&g->extra);
     ds_copy_deinit(&g->copy);
@@ -175,10 +182,11 @@ typedef struct batches {
     ds_model_step *step;
     ds_builder b;
     int64_t m;
-    ds_func **parts; /* by microbatch; equal ones are one function */
-    ds_value *args;  /* of the step */
-    ds_use *sums;    /* gradients so far */
-    ds_use *results; /* [microbatch][model result] */
+    ds_func **parts;  /* by microbatch; equal ones are one function */
+    ds_value *args;   /* of the step */
+    uint32_t *weight; /* by argument: 1 + the weight that it is, or 0 */
+    ds_use *sums;     /* gradients so far */
+    ds_use *results;  /* [microbatch][model result] */
 } batches;
 
 static ds_status make_part(batches *x, const char *name, int64_t at, bool own_masks, ds_func **out,
@@ -210,10 +218,18 @@ static ds_status make_parts(batches *x, ds_error *err) {
     return DS_OK;
 }
 
-static bool is_weight(const ds_model_step *step, ds_value arg) {
+/* Fills x->weight. */
+static void find_weights(batches *x) {
+    const ds_model_step *step = x->step;
+    ds_map weights;
+    ds_map_init(&weights);
     for (uint32_t i = 0; i < step->weights.n; i++)
-        if (step->weights.at[i].arg.i == arg.i) return true;
-    return false;
+        ds_map_put(&weights, step->weights.at[i].arg.i, i + 1u);
+    for (uint32_t k = 0; k < step->func->n_args; k++) {
+        const uint64_t *weight = ds_map_find(&weights, step->func->args[k].i);
+        x->weight[k] = weight ? (uint32_t)*weight : 0;
+    }
+    ds_map_deinit(&weights);
 }
 
 /* An index that is no param: "m" or the like. */
@@ -238,7 +254,7 @@ static ds_status step_args(batches *x, ds_error *err) {
         (ds_binder){batch_index(step), ds_expr_int(exprs, 0), ds_expr_int(exprs, x->m), DS_NOWHERE};
     for (uint32_t i = 0; i < old->n_args; i++) {
         const ds_value_info *info = ds_value_at(old, old->args[i]);
-        bool weight = is_weight(step, old->args[i]);
+        bool weight = x->weight[i];
         if (!weight && info->n_binders)
             return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
                                 "microbatches: the input %%%s is a family already", info->name);
@@ -259,9 +275,8 @@ static ds_status call_part(batches *x, int64_t i, ds_error *err) {
     call->callee_name = part->name;
     for (uint32_t k = 0; k < old->n_args; k++)
         ds_build_in(&x->b, call,
-                    is_weight(step, old->args[k])
-                        ? ds_use_of(x->args[k])
-                        : ds_use_at(&step->unit->arena, x->args[k], &at, 1));
+                    x->weight[k] ? ds_use_of(x->args[k])
+                                 : ds_use_at(&step->unit->arena, x->args[k], &at, 1));
     for (uint32_t k = 0; k < step->weights.n && i; k++) ds_build_in(&x->b, call, x->sums[k]);
     for (uint32_t k = 0; k < part->n_results; k++) {
         bool last = i == x->m - 1, model = k < step->n_model_results;
@@ -323,15 +338,10 @@ static ds_status step_body(batches *x, ds_error *err) {
 
 static void update_weights(batches *x) {
     ds_model_step *step = x->step;
-    for (uint32_t i = 0; i < step->weights.n; i++) {
-        ds_step_weight *w = &step->weights.at[i];
-        for (uint32_t k = 0; k < step->func->n_args; k++)
-            if (step->func->args[k].i == w->arg.i) {
-                w->arg = x->args[k];
-                break;
-            }
-        w->grad_result = step->n_model_results + i;
-    }
+    for (uint32_t k = 0; k < step->func->n_args; k++)
+        if (x->weight[k]) step->weights.at[x->weight[k] - 1].arg = x->args[k];
+    for (uint32_t i = 0; i < step->weights.n; i++)
+        step->weights.at[i].grad_result = step->n_model_results + i;
 }
 
 static ds_status microbatches(ds_model_step *step, ds_error *err) {
@@ -339,6 +349,8 @@ static ds_status microbatches(ds_model_step *step, ds_error *err) {
     batches x = {.step = step, .m = step->strategy.microbatches};
     x.parts = DS_NEW_N(arena, ds_func *, x.m + 1);
     x.args = DS_NEW_N(arena, ds_value, step->func->n_args + 1);
+    x.weight = DS_NEW_N(arena, uint32_t, step->func->n_args + 1);
+    find_weights(&x);
     x.sums = DS_NEW_N(arena, ds_use, step->weights.n + 1);
     x.results = DS_NEW_N(arena, ds_use, x.m * (int64_t)step->n_model_results + 1);
     DS_TRY(make_parts(&x, err));

@@ -70,11 +70,12 @@ typedef struct ds_grad_level {
 /* A weight of the step. */
 typedef struct ds_grad_weight {
     ds_value old;
-    ds_grad_loop *home;   /* the loop in whose turns its gradients become final; NULL: none */
-    bool assembled;       /* a family whose elements are read in other ways: summed at the end */
-    const ds_op *first;   /* the first op of the home block that reads it; NULL: none */
-    ds_value accumulator; /* new: what to add the gradient to, or none */
-    ds_value result;      /* new: the gradient */
+    ds_grad_loop *home; /* the loop in whose turns its gradients become final; NULL: none */
+    bool assembled;     /* a family whose elements are read in other ways: summed at the end */
+    const ds_op *first; /* the first op of the home block that reads it; NULL: none */
+    struct ds_grad_weight *next; /* with the same `first` */
+    ds_value accumulator;        /* new: what to add the gradient to, or none */
+    ds_value result;             /* new: the gradient */
 } ds_grad_weight;
 
 typedef struct ds_grad {
@@ -94,6 +95,8 @@ typedef struct ds_grad {
     ds_grad_level *level;
     ds_grad_weight *weights;
     uint32_t n_weights;
+    ds_map weight_of; /* old value → the weight that it is */
+    ds_map firsts;    /* op → the first weight whose `first` it is */
     uint32_t n_hidden;
     double seed;           /* d result / d loss */
     bool final;            /* gradients are complete: mark them */
@@ -102,8 +105,11 @@ typedef struct ds_grad {
 
 /* ---- grad_scan.c ---- */
 
-/* Fills live, home, loops, weights' home and first. O(ops × depth of loops). */
+/* Fills live, home, loops, weights' home and first. O(ops × depth of loops), and once more for
+ * every carry of a loop that is live only through another one. */
 ds_status ds_grad__scan(ds_grad *g, ds_error *err);
+/* The weight that the old value is; n_weights: none. */
+uint32_t ds_grad__weight(const ds_grad *g, ds_value old);
 ds_grad_loop *ds_grad__loop(const ds_grad *g, const ds_op *loop);
 /* Is `loop` the home of the value, or around it? NULL is around everything. */
 bool ds_grad__inside(const ds_grad *g, ds_value value, const ds_grad_loop *loop);

@@ -10,12 +10,18 @@
 typedef struct scan {
     ds_grad *g;
     bool *active, *needed;
+    bool backward; /* which of the two is being found */
     bool changed;
 } scan;
 
 ds_grad_loop *ds_grad__loop(const ds_grad *g, const ds_op *loop) {
     uint64_t *slot = ds_map_find(&g->loops, DS_KEY(loop));
     return slot ? (ds_grad_loop *)(uintptr_t)*slot : NULL;
+}
+
+uint32_t ds_grad__weight(const ds_grad *g, ds_value old) {
+    const uint64_t *found = ds_map_find(&g->weight_of, old.i);
+    return found ? (uint32_t)*found : g->n_weights;
 }
 
 bool ds_grad__inside(const ds_grad *g, ds_value value, const ds_grad_loop *loop) {
@@ -62,36 +68,51 @@ static void set_if(scan *s, bool *flags, ds_value to, ds_value from) {
     if (flags[from.i]) set(s, flags, to);
 }
 
-/* One pair of equal values: `flow` of values forward, `need` of gradients backward. */
+/* What flows from `from` to `to`: values forward, the need of gradients backward. */
 static void link(scan *s, ds_value from, ds_value to) {
-    set_if(s, s->active, to, from);
-    set_if(s, s->needed, from, to);
+    if (s->backward)
+        set_if(s, s->needed, from, to);
+    else
+        set_if(s, s->active, to, from);
 }
 
-static void flow_loop(scan *s, const ds_op *loop);
+static void flow_block(scan *s, const ds_block *block);
 
-static void flow_block(scan *s, const ds_block *block) {
-    for (uint32_t i = 0; i < block->n_ops; i++) {
-        const ds_op *op = block->ops[i];
-        if (op->code == DS_OP_FOR) {
-            flow_loop(s, op);
-            continue;
-        }
-        if (op->code < DS_OP_FIRST_TABLE_OP) continue;
-        for (uint32_t k = 0; k < op->n_in; k++)
-            for (uint32_t r = 0; r < op->n_out; r++) link(s, op->in[k].value, op->out[r]);
-    }
-}
-
-static void flow_loop(scan *s, const ds_op *loop) {
+/* The links of a loop, what it carries from turn to turn included. */
+static void link_loop(scan *s, const ds_op *loop) {
     const ds_op *yield = ds_block_end(loop->body);
-    flow_block(s, loop->body);
     for (uint32_t k = 0; k < loop->n_args; k++) {
         link(s, loop->in[k].value, loop->args[k]);
         link(s, yield->in[k].value, loop->args[k]);
+        link(s, loop->in[k].value, loop->out[k]);
     }
     for (uint32_t k = 0; k < loop->n_out; k++) link(s, yield->in[k].value, loop->out[k]);
-    for (uint32_t k = 0; k < loop->n_args; k++) link(s, loop->in[k].value, loop->out[k]);
+}
+
+static void flow_op(scan *s, const ds_op *op) {
+    if (op->code == DS_OP_FOR) {
+        link_loop(s, op);
+        flow_block(s, op->body);
+        link_loop(s, op);
+        return;
+    }
+    if (op->code < DS_OP_FIRST_TABLE_OP) return;
+    for (uint32_t k = 0; k < op->n_in; k++)
+        for (uint32_t r = 0; r < op->n_out; r++) link(s, op->in[k].value, op->out[r]);
+}
+
+/* In the order in which it flows: without loops one walk finds all. */
+static void flow_block(scan *s, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++)
+        flow_op(s, block->ops[s->backward ? block->n_ops - 1 - i : i]);
+}
+
+static void flow(scan *s, bool backward) {
+    s->backward = backward;
+    do {
+        s->changed = false;
+        flow_block(s, &s->g->old->body);
+    } while (s->changed);
 }
 
 static ds_status check_block(const ds_block *block, ds_error *err) {
@@ -118,23 +139,22 @@ typedef struct use_site {
     const ds_op *op;
 } use_site;
 
+/* Where one weight is read, in the order of the text. */
 typedef struct sites {
-    const ds_grad *g;
-    ds_value value;
     DS_VEC(use_site) all;
 } sites;
 
-static void find_sites(sites *s, const ds_block *block, const ds_grad_loop *loop) {
+static void find_sites(const ds_grad *g, sites *by_weight, const ds_block *block,
+                       const ds_grad_loop *loop) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
-        bool reads =
-            op->code == DS_OP_YIELD || op->code == DS_OP_FOR || ds_grad__op_is_live(s->g, op);
-        for (uint32_t k = 0; reads && k < op->n_in; k++)
-            if (op->in[k].value.i == s->value.i) {
-                use_site site = {&op->in[k], loop, op};
-                DS_HPUSH(&s->all, site);
-            }
-        if (op->code == DS_OP_FOR) find_sites(s, op->body, ds_grad__loop(s->g, op));
+        bool reads = op->code == DS_OP_YIELD || op->code == DS_OP_FOR || ds_grad__op_is_live(g, op);
+        for (uint32_t k = 0; reads && k < op->n_in; k++) {
+            uint32_t w = ds_grad__weight(g, op->in[k].value);
+            const use_site site = {&op->in[k], loop, op};
+            if (w < g->n_weights) DS_HPUSH(&by_weight[w].all, site);
+        }
+        if (op->code == DS_OP_FOR) find_sites(g, by_weight, op->body, ds_grad__loop(g, op));
     }
 }
 
@@ -169,38 +189,38 @@ static bool in_turn(const ds_grad *g, const use_site *site, const ds_value_info 
 }
 
 /* The op of `block` that is, or holds, the reading op. */
-static const ds_op *in_block(const ds_grad *g, const use_site *site, const ds_grad_loop *block) {
+static const ds_op *in_block(const use_site *site, const ds_grad_loop *block) {
     const ds_op *op = site->op;
     for (const ds_grad_loop *at = site->loop; at != block; at = at->up) op = at->op;
-    (void)g;
     return op;
 }
 
-static uint32_t position(const ds_block *block, const ds_op *op) {
-    uint32_t i = 0;
-    while (i < block->n_ops && block->ops[i] != op) i++;
-    return i;
+static void place_weight(ds_grad *g, ds_grad_weight *w, const use_site *site, uint32_t n_sites) {
+    const ds_value_info *info = ds_value_at(g->old, w->old);
+    uint32_t n = info->n_binders;
+    const ds_grad_loop *home = n && n_sites ? loop_at(site[0].loop, n - 1) : NULL;
+    w->assembled = n > 0;
+    bool same = n > 0 && n_sites > 0;
+    for (uint32_t i = 0; i < n_sites && same; i++)
+        same = in_turn(g, &site[i], info) && loop_at(site[i].loop, n - 1) == home;
+    if (same) w->home = (ds_grad_loop *)home;
+    if (n_sites && (same || !n)) w->first = in_block(&site[0], w->home);
 }
 
-static void place_weight(ds_grad *g, ds_grad_weight *w) {
-    const ds_value_info *info = ds_value_at(g->old, w->old);
-    sites s = {.g = g, .value = w->old};
-    find_sites(&s, &g->old->body, NULL);
-    uint32_t n = info->n_binders;
-    const ds_grad_loop *home = n && s.all.n ? loop_at(s.all.at[0].loop, n - 1) : NULL;
-    w->assembled = n > 0;
-    bool same = n > 0 && s.all.n > 0;
-    for (uint32_t i = 0; i < s.all.n && same; i++)
-        same = in_turn(g, &s.all.at[i], info) && loop_at(s.all.at[i].loop, n - 1) == home;
-    if (same) w->home = (ds_grad_loop *)home;
-    const ds_block *block = w->home ? w->home->op->body : &g->old->body;
-    uint32_t first = UINT32_MAX;
-    for (uint32_t i = 0; i < s.all.n && (same || !n); i++) {
-        const ds_op *op = in_block(g, &s.all.at[i], w->home);
-        uint32_t at = position(block, op);
-        if (at < first) first = at, w->first = op;
+/* From the last to the first, so that the weights of an op are a list in their order. */
+static void place_weights(ds_grad *g) {
+    sites *by_weight = ds_xcalloc(g->n_weights + 1, sizeof *by_weight);
+    find_sites(g, by_weight, &g->old->body, NULL);
+    for (uint32_t i = g->n_weights; i-- > 0;) {
+        ds_grad_weight *w = &g->weights[i];
+        place_weight(g, w, by_weight[i].all.at, by_weight[i].all.n);
+        free(by_weight[i].all.at);
+        if (!w->first) continue;
+        const uint64_t *next = ds_map_find(&g->firsts, DS_KEY(w->first));
+        w->next = next ? (ds_grad_weight *)(uintptr_t)*next : NULL;
+        ds_map_put(&g->firsts, DS_KEY(w->first), DS_KEY(w));
     }
-    free(s.all.at);
+    free(by_weight);
 }
 
 ds_status ds_grad__scan(ds_grad *g, ds_error *err) {
@@ -218,13 +238,11 @@ ds_status ds_grad__scan(ds_grad *g, ds_error *err) {
     s.needed = ds_xcalloc(g->n_values + 1, sizeof *s.needed);
     for (uint32_t i = 0; i < g->n_weights; i++) set(&s, s.active, g->weights[i].old);
     set(&s, s.needed, end->in[0].value);
-    do {
-        s.changed = false;
-        flow_block(&s, &g->old->body);
-    } while (s.changed);
+    flow(&s, false);
+    flow(&s, true);
     for (uint32_t i = 0; i < g->n_values; i++) g->live[i] = s.active[i] && s.needed[i];
     free(s.active);
     free(s.needed);
-    for (uint32_t i = 0; i < g->n_weights; i++) place_weight(g, &g->weights[i]);
+    place_weights(g);
     return DS_OK;
 }

@@ -70,8 +70,7 @@ const char *ds_grad__name(ds_grad *g, ds_value old, const char *suffix) {
 
 /* A weight's own %w.grad is the whole. */
 const char *ds_grad__term_name(ds_grad *g, ds_value old) {
-    bool weight = false;
-    for (uint32_t i = 0; i < g->n_weights; i++) weight |= g->weights[i].old.i == old.i;
+    bool weight = ds_grad__weight(g, old) < g->n_weights;
     return ds_grad__name(g, old, weight ? ".grad.part" : ".grad");
 }
 

@@ -111,11 +111,11 @@ static ds_status finish_weight(ds_grad *g, ds_grad_weight *w, ds_error *err) {
 }
 
 static ds_status finish_weights(ds_grad *g, const ds_op *op, ds_error *err) {
-    for (uint32_t i = 0; i < g->n_weights; i++) {
-        ds_grad_weight *w = &g->weights[i];
-        if (w->first == op && w->home == g->level->loop && (w->home || !w->assembled))
+    const uint64_t *first = ds_map_find(&g->firsts, DS_KEY(op));
+    ds_grad_weight *w = first ? (ds_grad_weight *)(uintptr_t)*first : NULL;
+    for (; w; w = w->next)
+        if (w->home == g->level->loop && (w->home || !w->assembled))
             DS_TRY(finish_weight(g, w, err));
-    }
     return DS_OK;
 }
 
