@@ -243,7 +243,6 @@ static void expect_refusal(const char *strategy, const char *settings, ds_status
 Test(run_model, knobs_of_later_passes_are_refused) {
     expect_refusal("pp = 2", NULL, DS_ERR_UNSUPPORTED, "pipeline pass", "strategy {");
     expect_refusal("virtual_stages = 2", NULL, DS_ERR_UNSUPPORTED, "pipeline pass", "strategy {");
-    expect_refusal("recompute = full", NULL, DS_ERR_UNSUPPORTED, "recomputation", "strategy {");
     expect_refusal("schedule = \"zb1\"", NULL, DS_ERR_UNSUPPORTED, "schedules come", "strategy {");
     expect_refusal("schedule = \"gpipe\", microbatches = 2", NULL, DS_ERR_UNSUPPORTED,
                    "schedules come", "strategy {");
