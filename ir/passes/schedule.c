@@ -16,6 +16,8 @@
 
 /* ---- forms ---- */
 
+/* Chunk c stands on stage c mod p (a LINE has p chunks), or back and forth; of two ways a second
+ * copy stands on stage p − 1 − c. */
 typedef enum placement { LINE, LOOP, WAVE, TWO_WAYS } placement;
 
 typedef struct form {
@@ -65,7 +67,7 @@ static const form forms[] = {
     {{"chimera", "(p/2-1)(F+B+W)", "F = B+W, even p, p divides m", "p",
       "explicit", "arXiv 2107.06925"}, ds_schedule__chimera, TWO_WAYS, 1, 1},
     {{"hanayo", "(p-1)(F+B+W)/v", "F = B+W, p divides m", "p",
-      "by simulation", "arXiv 2308.15762"}, ds_schedule__hanayo, WAVE, 0, 2},
+      "list scheduling at F = B+W", "arXiv 2308.15762"}, ds_schedule__hanayo, WAVE, 0, 2},
 };
 // clang-format on
 enum { N_FORMS = sizeof forms / sizeof *forms };
@@ -101,10 +103,6 @@ void ds_schedule__join(ds_schedule_maker *maker, int64_t rank) {
     list->items[list->n_items - 1].with_next = true;
 }
 
-int64_t ds_schedule__loop(const ds_schedule_maker *maker, int64_t chunk) {
-    return chunk % maker->p;
-}
-
 int64_t ds_schedule__wave(const ds_schedule_maker *maker, int64_t chunk) {
     int64_t along = chunk % maker->p;
     return chunk / maker->p % 2 ? maker->p - 1 - along : along;
@@ -118,8 +116,7 @@ static void place(ds_schedule_maker *maker, placement how) {
     for (int64_t i = 0; i < s->n_place; i++) {
         int64_t chunk = i % s->chunks;
         s->place_chunk[i] = chunk;
-        s->place_stage[i] =
-            how == WAVE ? ds_schedule__wave(maker, chunk) : ds_schedule__loop(maker, chunk);
+        s->place_stage[i] = how == WAVE ? ds_schedule__wave(maker, chunk) : chunk % maker->p;
         if (i >= s->chunks) s->place_stage[i] = maker->p - 1 - chunk; /* the copy that runs back */
     }
 }

@@ -31,8 +31,8 @@ typedef struct ds_schedule_options {
     int64_t microbatches;     /* m, of one step */
     int64_t virtual_stages;   /* chunks on a stage; 0: what the form has by default. Forms with a
                                  fixed number take 1 for that too */
-    int64_t f_ps, b_ps, w_ps; /* one chunk's F, B (input gradient), W: only for generators that fill
-                                 gaps by simulation; all 0: 1, 1, 1 */
+    int64_t f_ps, b_ps, w_ps; /* one chunk's F, B (input gradient), W: only v-half and v-min use
+                                 them, to fill gaps with W; all 0: 1, 1, 1 */
 } ds_schedule_options;
 
 /* What a generator is, for tables and documentation. */

@@ -20,9 +20,8 @@ void ds_schedule__put(ds_schedule_maker *maker, int64_t rank, char kind, int64_t
 /* Issues the last item together with the next. */
 void ds_schedule__join(ds_schedule_maker *maker, int64_t rank);
 
-/* Where a chunk stands, by the shape of the placement. */
-int64_t ds_schedule__loop(const ds_schedule_maker *maker, int64_t chunk); /* 0 1 2 0 1 2 … */
-int64_t ds_schedule__wave(const ds_schedule_maker *maker, int64_t chunk); /* 0 1 2 2 1 0 0 1 … */
+/* The stage of a chunk of a model that runs along the pipeline and back: 0 1 2 2 1 0 0 1 2 … */
+int64_t ds_schedule__wave(const ds_schedule_maker *maker, int64_t chunk);
 
 typedef ds_status ds_schedule_generator(ds_schedule_maker *maker, ds_error *err);
 

@@ -375,6 +375,61 @@ Test(timeline, equals_a_naive_fixed_point_on_random_durations) {
         }
 }
 
+/* Can the lists be worked off at all? Again and again, any rank whose next item has what it needs.
+ */
+static bool naive_runs(const schedule_case *c) {
+    const ds_schedule_index *x = &c->index;
+    bool *done = calloc(x->n_items, 1);
+    uint32_t left = x->n_items;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t i = 0; i < x->n_items; i++) {
+            uint32_t rank, slot;
+            const ds_schedule_item *item = ds_schedule_item_at(x, i, &rank);
+            slot = (uint32_t)(item->microbatch * x->n_chunks + item->chunk);
+            bool first = item->chunk == 0, last = item->chunk + 1 == x->n_chunks;
+            bool ready = i == x->first[rank] || done[i - 1];
+            if (item->kind == 'F') ready &= first || done[x->item[0][slot - 1]];
+            if (item->kind == 'B') ready &= done[x->item[0][slot]];
+            if (item->kind == 'B') ready &= last || done[x->item[1][slot + 1]];
+            if (item->kind == 'W') ready &= done[x->item[1][slot]];
+            if (done[i] || !ready) continue;
+            done[i] = moved = true;
+            left--;
+        }
+    }
+    free(done);
+    return left == 0;
+}
+
+/* Two items of a rank change places; the verdict is the naive one's. */
+Test(timeline, finds_every_deadlock) {
+    static const char *names[] = {"1f1b", "zb-h1", "interleaved", "chimera"};
+    ds_rng rng = {5};
+    int dead = 0, alive = 0;
+    for (int turn = 0; turn < 2000; turn++) {
+        schedule_case c;
+        schedule_open(&c, names[turn % 4], 4, 4, 0, (times){1, 1, 1, 0});
+        for (int swaps = 1 + turn % 3; swaps > 0; swaps--) {
+            ds_schedule_rank *list = &c.schedule->ranks[ds_rng_below(&rng, 4)];
+            uint32_t i = (uint32_t)ds_rng_below(&rng, list->n_items - 1);
+            ds_schedule_item item = list->items[i];
+            list->items[i] = list->items[i + 1];
+            list->items[i + 1] = item;
+        }
+        cr_assert_eq(ds_schedule_check(c.schedule, &c.arena, &c.index, &c.err), DS_OK);
+        ds_schedule_costs costs = {&(times){1, 1, 1, 0}, 1, 0, 0};
+        ds_status status = ds_schedule_time(&c.index, &costs, &c.arena, &c.timing, &c.err);
+        bool runs = naive_runs(&c);
+        cr_assert_eq(status, runs ? DS_OK : DS_ERR_DEADLOCK);
+        dead += !runs;
+        alive += runs;
+        schedule_close(&c);
+    }
+    cr_expect_gt(dead, 200);
+    cr_expect_gt(alive, 200);
+}
+
 /* Eager warm-up hides communication that 1F1B waits for (arXiv 2211.05322, section 4.3). */
 Test(timeline, eager_1f1b_hides_communication) {
     times t = {10, 10, 10, 0};

@@ -240,9 +240,10 @@ static void draw_rank(const ds_schedule_index *index, const ds_schedule_timing *
 
 static void print_chart(const ds_schedule_index *index, const ds_schedule_timing *timing) {
     scale s = scale_of(index, timing);
-    int64_t columns = timing->makespan / s.unit * s.width;
+    int64_t units = timing->makespan / s.unit;
+    int64_t columns = units <= MAX_CHART_COLUMNS ? units * s.width : units;
     if (columns > MAX_CHART_COLUMNS) {
-        printf("(%" PRId64 " columns are too many to draw)\n", columns);
+        printf("(%" PRId64 " units of time are too many to draw)\n", units);
     } else {
         char *line = ds_xmalloc((size_t)columns + 1);
         for (uint32_t r = 0; r < index->n_ranks; r++) {
