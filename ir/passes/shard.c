@@ -369,10 +369,6 @@ static void open_loop(ds_sharder *s, const ds_op *old, const carried *carry, con
     }
 }
 
-static const ds_op *end_of(const ds_block *block) {
-    return block->n_ops ? block->ops[block->n_ops - 1] : NULL;
-}
-
 /* Does each carry end a turn as it began it? If not, the layouts are set to what the body gave. */
 static ds_status settle(ds_sharder *s, const ds_op *yield, carried *carry, uint32_t n, bool *again,
                         ds_error *err) {
@@ -443,7 +439,7 @@ static ds_status end_loop(ds_sharder *s, const ds_op *old, const ds_op *yield, c
 static ds_status for_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     carried *carry = DS_NEW_N(&s->unit->arena, carried, old->n_in + 1);
     ds_use *init = DS_NEW_N(&s->unit->arena, ds_use, old->n_in + 1);
-    const ds_op *yield = end_of(old->body);
+    const ds_op *yield = ds_block_end(old->body);
     DS_TRY(ds_shard__flush(s, err));
     DS_TRY(first_layouts(s, old, carry, err));
     saved before = save(s);
@@ -553,36 +549,21 @@ static ds_status walk_block(ds_sharder *s, const ds_block *block, ds_error *err)
     return DS_OK;
 }
 
-/* The weight that an argument is or whose state or master copy it is; UINT32_MAX: none. */
-static uint32_t weight_of(const ds_sharder *s, const ds_value_info *arg, bool *is_weight) {
-    for (uint32_t w = 0; w < s->step->weights.n; w++) {
-        const char *name = s->step->weights.at[w].name;
-        size_t n = strlen(name);
-        *is_weight = arg->name == name;
-        if (*is_weight) return w;
-        if (strncmp(arg->name, name, n) == 0 &&
-            (strcmp(arg->name + n, ".m") == 0 || strcmp(arg->name + n, ".v") == 0 ||
-             strcmp(arg->name + n, ".master") == 0))
-            return w;
-    }
-    return UINT32_MAX;
-}
-
 static ds_status add_arg(ds_sharder *s, ds_value old, const ds_type *given, ds_error *err) {
     const ds_value_info *info = ds_value_at(s->from, old);
     ds_layout layout;
     ds_shard_value known = {0};
-    bool is_weight = false;
-    uint32_t w = weight_of(s, info, &is_weight);
+    const uint64_t *weight = ds_map_find(&s->weights, old.i);
+    const uint64_t *owner = weight ? weight : ds_map_find(&s->states, old.i);
     int64_t zero = s->step->strategy.zero;
     DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &layout, &known.seq, err));
-    if (w != UINT32_MAX) {
+    if (owner) {
         bool found = false;
-        DS_TRY(ds_shard__override_home(s, s->step->weights.at[w].name, &layout, &found, err));
-        known.weight = is_weight ? w + 1 : 0;
+        const char *name = s->step->weights.at[*owner].name;
+        DS_TRY(ds_shard__override_home(s, name, &layout, &found, err));
+        known.weight = weight ? (uint32_t)*weight + 1 : 0;
         known.home = layout;
-        if (is_weight ? zero == 3 : zero >= 1)
-            layout = ds_shard__zero_layout(s, info->type, &layout);
+        if (weight ? zero == 3 : zero >= 1) layout = ds_shard__zero_layout(s, info->type, &layout);
     } else if (given) {
         layout = ds_shard__layout(s, given);
     }
@@ -622,7 +603,8 @@ static bool axis_size(void *context, const ds_place *on, const char *axis, int64
 }
 
 static ds_status fill_func(ds_sharder *s, const ds_type *const *args, ds_error *err) {
-    const ds_op *ret = end_of(&s->from->body);
+    const ds_op *ret = ds_block_end(&s->from->body);
+    ds_shard__find_weights(s);
     for (uint32_t i = 0; i < s->from->n_args; i++)
         DS_TRY(add_arg(s, s->from->args[i], args ? args[i] : NULL, err));
     ds_shard__find_gradients(s);
@@ -646,12 +628,16 @@ static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *co
     memset(&s->pending, 0, sizeof s->pending);
     s->loops = NULL;
     s->backward = false;
+    ds_map_init(&s->weights);
+    ds_map_init(&s->states);
     ds_map_init(&s->gradients);
     ds_build_func(&s->b, s->module, from->name, false);
     s->b.axis_size = axis_size;
     s->b.context = s;
     ds_status status = fill_func(s, args, err);
     *out = ds_build_end(&s->b);
+    ds_map_deinit(&s->weights);
+    ds_map_deinit(&s->states);
     ds_map_deinit(&s->gradients);
     free(s->to);
     free(s->state);

@@ -16,11 +16,40 @@
 
 #include <stdlib.h>
 
-/* ---- where gradients are made ---- */
+/* ---- weights and what belongs to them ---- */
 
-static const ds_op *end_of(const ds_block *block) {
-    return block->n_ops ? block->ops[block->n_ops - 1] : NULL;
+static void find_in_step(ds_sharder *s) {
+    for (uint32_t w = 0; w < s->step->weights.n; w++) {
+        const ds_step_weight *weight = &s->step->weights.at[w];
+        ds_map_put(&s->weights, weight->arg.i, w);
+        for (uint32_t k = 0; k < weight->n_states; k++)
+            ds_map_put(&s->states, weight->state[k].i, w);
+        if (weight->master.i != UINT32_MAX) ds_map_put(&s->states, weight->master.i, w);
+    }
 }
+
+/* In a microbatch's function weights have the names that they have in the step. */
+static void find_in_part(ds_sharder *s) {
+    ds_map names;
+    ds_map_init(&names);
+    for (uint32_t w = 0; w < s->step->weights.n; w++)
+        ds_map_put(&names, DS_KEY(s->step->weights.at[w].name), w);
+    for (uint32_t i = 0; i < s->from->n_args; i++) {
+        ds_value arg = s->from->args[i];
+        const uint64_t *w = ds_map_find(&names, DS_KEY(ds_value_at(s->from, arg)->name));
+        if (w) ds_map_put(&s->weights, arg.i, *w);
+    }
+    ds_map_deinit(&names);
+}
+
+void ds_shard__find_weights(ds_sharder *s) {
+    if (s->from == s->step->func)
+        find_in_step(s);
+    else
+        find_in_part(s);
+}
+
+/* ---- where gradients are made ---- */
 
 /* The result of a table op that the value is, through the loops that kept it; false: a sum over
  * turns, an argument, the result of a call. */
@@ -33,7 +62,7 @@ static bool made_by_op(const ds_func *func, ds_value *value) {
         if (op->code != DS_OP_FOR) return false;
         uint32_t i = 0;
         while (i < op->n_out && op->out[i].i != value->i) i++;
-        const ds_op *yield = end_of(op->body);
+        const ds_op *yield = ds_block_end(op->body);
         if (i < op->n_args || !yield || i >= yield->n_in) return false;
         *value = yield->in[i].value;
     }
@@ -57,28 +86,21 @@ static void note(ds_sharder *s, ds_value grad, uint32_t weight) {
     note_terms(s, grad);
 }
 
-static uint32_t weight_of_arg(const ds_sharder *s, ds_value value) {
-    const char *name = ds_value_at(s->from, value)->name;
-    for (uint32_t w = 0; w < s->step->weights.n; w++)
-        if (s->step->weights.at[w].name == name) return w;
-    return UINT32_MAX;
-}
-
 static void find_in(ds_sharder *s, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
         if (op->body) find_in(s, op->body);
         const ds_op_desc *desc = ds_op_desc_of(op->code);
         if (!desc || !(desc->flags & DS_OPF_OPTIMIZER)) continue;
-        uint32_t w = weight_of_arg(s, op->in[0].value);
-        if (w != UINT32_MAX) note(s, op->in[1].value, w);
+        const uint64_t *weight = ds_map_find(&s->weights, op->in[0].value.i);
+        if (weight) note(s, op->in[1].value, (uint32_t)*weight);
     }
 }
 
 void ds_shard__find_gradients(ds_sharder *s) {
     const ds_model_step *step = s->step;
     find_in(s, &s->from->body);
-    const ds_op *ret = end_of(&s->from->body);
+    const ds_op *ret = ds_block_end(&s->from->body);
     if (!ret || ret->code != DS_OP_RETURN) return;
     for (uint32_t w = 0; w < step->weights.n; w++) {
         /* A microbatch's function returns the model's results, then all gradients. */

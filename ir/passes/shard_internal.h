@@ -16,7 +16,7 @@
 #ifndef DS_PASSES_SHARD_INTERNAL_H
 #define DS_PASSES_SHARD_INTERNAL_H
 
-#include "ir/passes/build.h"
+#include "ir/passes/copy.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/path.h"
 
@@ -104,6 +104,8 @@ typedef struct ds_sharder {
     DS_VEC(ds_shard_value) info;  /* by new value; heap */
     DS_VEC(ds_shard_moved) moved; /* heap, as the two below */
     DS_VEC(ds_shard_pending) pending;
+    ds_map weights;   /* old arguments that are weights → number among step->weights */
+    ds_map states;    /* old arguments that are states or master copies → their weight's number */
     ds_map gradients; /* old values that are a weight's gradient → 1 + the weight */
     bool backward;
     const ds_path_loop *loops; /* open */
@@ -214,7 +216,9 @@ ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
 
 /* In `gradients`: a term of a gradient, not all of it. */
 #define DS_SHARD_TERM UINT64_MAX
-/* Finds the values of `from` that are gradients of weights, where ops make them. */
+/* Fills weights and states. O(arguments + weights). */
+void ds_shard__find_weights(ds_sharder *s);
+/* Finds the values of `from` that are gradients of weights, where ops make them. O(ops). */
 void ds_shard__find_gradients(ds_sharder *s);
 /* The layout of a weight's states, and with zero = 3 of the weight. */
 ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home);

@@ -165,9 +165,10 @@ static bool same_use(const ds_use *a, const ds_use *b) {
 static ds_use *find_moved(ds_sharder *s, const ds_use *use, const ds_layout *layout, ds_use *room) {
     for (uint32_t i = s->moved.n; i-- > 0;) {
         const ds_shard_moved *m = &s->moved.at[i];
+        if (!same_use(&m->from, use)) continue;
         bool fits =
             layout ? ds_shard__same_layout(&m->layout, layout) : !m->layout.sum && !m->layout.max;
-        if (!fits || !same_use(&m->from, use)) continue;
+        if (!fits) continue;
         *room = ds_use_of(m->to);
         return room;
     }
