@@ -45,6 +45,9 @@ typedef struct cli_options {
 
 extern const struct argp cli_argp; /* its input is a cli_options, zeroed at first */
 void cli_options_deinit(cli_options *options);
+/* One more setting, from PARAM=VALUE; `name` is the option that gave it, for a usage error. */
+void cli_add_setting(cli_options *options, const char *name, const char *text,
+                     struct argp_state *state);
 
 /* A program, loaded and checked as far as `status` says. */
 typedef struct cli_source {

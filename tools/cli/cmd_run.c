@@ -1,5 +1,5 @@
-/* distsim run FILE: simulates the scenario of a file and reports. */
-#include "sim/report/report.h"
+/* distsim run FILE: simulates the scenario of a file and reports; --compare: of two. */
+#include "sim/report/analysis.h"
 #include "tools/cli/cli.h"
 
 #include <stdio.h>
@@ -8,14 +8,28 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OPT_JSON = 0x200, OPT_CSV, OPT_TRACE, OPT_UNFOLD, OPT_COST, OPT_EXPLAIN, OPT_MAX_INSTANCES };
+enum {
+    OPT_JSON = 0x200,
+    OPT_CSV,
+    OPT_TRACE,
+    OPT_UNFOLD,
+    OPT_COST,
+    OPT_EXPLAIN,
+    OPT_MAX_INSTANCES,
+    OPT_COMPARE,
+    OPT_COMPARE_SET
+};
 
 typedef struct arguments {
     cli_options common;
     const char *file;
     const char *json, *csv, *trace; /* NULL: not asked for; "-": stdout */
     const char *explain;
-    const char *cost; /* NULL: as the scenario says */
+    const char *cost;   /* NULL: as the scenario says */
+    const char *memory; /* the same */
+    bool compares;    /* with `other`, or the same file if that is NULL */
+    const char *other;
+    cli_options other_only; /* its settings beyond the common ones */
     bool unfold, quiet;
     uint32_t max_instances;
 } arguments;
@@ -29,8 +43,18 @@ static const struct argp_option options_table[] = {
      "Say how the costs of some ops were found, in place of the summary. PATTERN is a mnemonic, a "
      "name or a path, with * and ?",
      0},
+    {"compare", OPT_COMPARE, "OTHER", 0,
+     "Simulate OTHER too and print the differences from FILE in time and memory by cause, in place "
+     "of the summary; also as --json",
+     0},
+    {"compare-set", OPT_COMPARE_SET, "PARAM=VALUE", 0,
+     "--set for OTHER alone; without --compare, OTHER is FILE; repeatable", 0},
     {"cost", OPT_COST, "measured|fitted", 0,
      "Measured rows first, or fitted curves alone; default: the scenario's, else measured", 0},
+    {"memory", OPT_MEMORY, "exact|rounded|allocator", 0,
+     "What counts as used memory: live bytes, the same in blocks of 512 bytes, or what a caching "
+     "allocator reserves with CUDA context and communicators; default: the scenario's, else exact",
+     0},
     {"unfold", OPT_UNFOLD, NULL, 0, "Simulate every device by itself, equal ones too", 0},
     {"max-instances", OPT_MAX_INSTANCES, "N", 0,
      "Refuse programs that unroll to more op instances; default: 20000000", 0},
@@ -56,8 +80,17 @@ static void check(const arguments *args, struct argp_state *state) {
     int n_stdout = args->explain != NULL;
     for (int i = 0; i < 3; i++) n_stdout += outputs[i] && strcmp(outputs[i], "-") == 0;
     if (n_stdout > 1) argp_error(state, "only one report can go to stdout");
+    if (args->compares && (args->csv || args->trace || args->explain))
+        argp_error(state, "a comparison is a table or --json, without --csv, --trace and "
+                          "--explain-cost");
+    if (args->compares && args->file && strcmp(args->file, "-") == 0 &&
+        (!args->other || strcmp(args->other, "-") == 0))
+        argp_error(state, "a comparison cannot read both programs from stdin");
     if (args->cost && strcmp(args->cost, "measured") != 0 && strcmp(args->cost, "fitted") != 0)
         argp_error(state, "--cost is measured or fitted, not '%s'", args->cost);
+    ds_mem_mode mode;
+    if (args->memory && !ds_mem_mode_parse(args->memory, &mode))
+        argp_error(state, "--memory is exact, rounded or allocator, not '%s'", args->memory);
 }
 
 static uint32_t count(const char *arg, struct argp_state *state) {
@@ -89,6 +122,17 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_COST:
         args->cost = arg;
+        return 0;
+    case OPT_COMPARE:
+        args->compares = true;
+        args->other = arg;
+        return 0;
+    case OPT_COMPARE_SET:
+        args->compares = true;
+        cli_add_setting(&args->other_only, "--compare-set", arg, state);
+        return 0;
+    case OPT_MEMORY:
+        args->memory = arg;
         return 0;
     case OPT_UNFOLD:
         args->unfold = true;
@@ -220,29 +264,103 @@ static ds_status simulate(const arguments *args, const ds_binding *binding,
     DS_TRY(ds_sim_options_read(binding, &options, err));
     if (args->cost)
         options.cost_mode = strcmp(args->cost, "fitted") == 0 ? DS_COST_FITTED : DS_COST_MEASURED;
+    if (args->memory) ds_mem_mode_parse(args->memory, &options.mem_mode);
     ds_status status = ds_simulate(binding, profiles, &options, result, err);
     end_progress(&p);
     return status;
 }
 
-static int run(const arguments *args) {
+/* One program and what became of it. */
+typedef struct side {
     cli_source source;
-    ds_profiles *profiles = NULL;
-    ds_result *result = NULL;
+    ds_result *result;
+} side;
+
+/* Loads and simulates; prints what is wrong with it. Returns the exit code. */
+static int simulate_file(const arguments *args, const char *file, const cli_options *options,
+                         const ds_profiles *profiles, side *out) {
     ds_error err;
-    int exit_code = ds_status_exit_code(cli_open(args->file, &args->common, &source));
-    if (exit_code == 0) {
-        ds_status status = ds_profiles_load(args->common.profiles, &profiles, &err);
-        if (status == DS_OK) status = simulate(args, &source.binding, profiles, &result, &err);
-        if (status == DS_OK) status = report(args, result, &err);
-        if (status != DS_OK)
-            exit_code = cli_fail(source.unit, &err);
-        else if (!result->fits)
-            exit_code = ds_status_exit_code(DS_ERR_MEMORY);
-    }
-    ds_result_free(result);
+    int exit_code = ds_status_exit_code(cli_open(file, options, &out->source));
+    if (exit_code) return exit_code;
+    ds_status status = simulate(args, &out->source.binding, profiles, &out->result, &err);
+    return status == DS_OK ? 0 : cli_fail(out->source.unit, &err);
+}
+
+static void close_side(side *s) {
+    ds_result_free(s->result);
+    cli_close(&s->source);
+}
+
+static int fits_code(const ds_result *result) {
+    return result->fits ? 0 : ds_status_exit_code(DS_ERR_MEMORY);
+}
+
+static int run_one(const arguments *args, const ds_profiles *profiles) {
+    side s = {.result = NULL};
+    ds_error err;
+    int exit_code = simulate_file(args, args->file, &args->common, profiles, &s);
+    if (!exit_code && report(args, s.result, &err) != DS_OK)
+        exit_code = cli_fail(s.source.unit, &err);
+    if (!exit_code) exit_code = fits_code(s.result);
+    close_side(&s);
+    return exit_code;
+}
+
+/* ---- comparison ---- */
+
+static ds_status report_comparison(const arguments *args, const side *a, const side *b,
+                                   ds_error *err) {
+    ds_comparison comparison;
+    ds_buf table = {0}, json = {0};
+    ds_compare(a->result, b->result, &comparison);
+    ds_report_comparison(&comparison, &table);
+    ds_report_comparison_json(&comparison, &json);
+    ds_comparison_deinit(&comparison);
+    ds_status status = args->json ? cli_write(args->json, json.text, json.n, err) : DS_OK;
+    if (status == DS_OK && !args->quiet && !stdout_is_taken(args))
+        status = cli_write("-", table.text, table.n, err);
+    ds_buf_deinit(&table);
+    ds_buf_deinit(&json);
+    return status;
+}
+
+/* The common options, then those of the other program alone; free its settings. */
+static cli_options other_options(const arguments *args) {
+    cli_options both = args->common;
+    both.settings.at = NULL;
+    both.settings.n = both.settings.cap = 0;
+    for (uint32_t i = 0; i < args->common.settings.n; i++)
+        DS_HPUSH(&both.settings, args->common.settings.at[i]);
+    for (uint32_t i = 0; i < args->other_only.settings.n; i++)
+        DS_HPUSH(&both.settings, args->other_only.settings.at[i]);
+    return both;
+}
+
+static int run_two(const arguments *args, const ds_profiles *profiles) {
+    side a = {.result = NULL}, b = {.result = NULL};
+    cli_options options = other_options(args);
+    ds_error err;
+    int exit_code = simulate_file(args, args->file, &args->common, profiles, &a);
+    if (!exit_code)
+        exit_code =
+            simulate_file(args, args->other ? args->other : args->file, &options, profiles, &b);
+    if (!exit_code && report_comparison(args, &a, &b, &err) != DS_OK)
+        exit_code = cli_fail(NULL, &err);
+    if (!exit_code) exit_code = fits_code(a.result);
+    if (!exit_code) exit_code = fits_code(b.result);
+    close_side(&a);
+    close_side(&b);
+    free(options.settings.at);
+    return exit_code;
+}
+
+static int run(const arguments *args) {
+    ds_profiles *profiles;
+    ds_error err;
+    if (ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
+        return cli_fail(NULL, &err);
+    int exit_code = args->compares ? run_two(args, profiles) : run_one(args, profiles);
     ds_profiles_free(profiles);
-    cli_close(&source);
     return exit_code;
 }
 
@@ -251,5 +369,6 @@ int cmd_run(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &args);
     int exit_code = run(&args);
     cli_options_deinit(&args.common);
+    cli_options_deinit(&args.other_only);
     return exit_code;
 }

@@ -18,17 +18,21 @@ static const struct argp_option options_table[] = {
     {"profiles", OPT_PROFILES, "FILE", 0, "Cost database to use", 1},
     {0}};
 
+void cli_add_setting(cli_options *options, const char *name, const char *text,
+                     struct argp_state *state) {
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text) argp_error(state, "%s needs PARAM=VALUE, got '%s'", name, text);
+    size_t n = equals ? (size_t)(equals - text) : 0;
+    const char *param = ds_arena_strndup(&options->arena, text, n);
+    DS_HPUSH(&options->settings, ((ds_setting){param, text + n + 1}));
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
     cli_options *options = state->input;
     switch (key) {
-    case 's': {
-        const char *equals = strchr(arg, '=');
-        if (!equals || equals == arg) argp_error(state, "--set needs PARAM=VALUE, got '%s'", arg);
-        size_t n = equals ? (size_t)(equals - arg) : 0;
-        const char *name = ds_arena_strndup(&options->arena, arg, n);
-        DS_HPUSH(&options->settings, ((ds_setting){name, arg + n + 1}));
+    case 's':
+        cli_add_setting(options, "--set", arg, state);
         return 0;
-    }
     case 'I':
         DS_HPUSH(&options->include_dirs, arg);
         return 0;
