@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '1');
+INSERT INTO meta VALUES ('schema_version', '2');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -39,6 +39,18 @@ CREATE TABLE device_peak (
     dtype      TEXT NOT NULL,
     flop_per_s INTEGER NOT NULL CHECK (flop_per_s > 0), -- multiply-add = 2
     PRIMARY KEY (device, dtype)
+) STRICT;
+
+-- Device memory that no tensor gets. No row: not known, and none is counted.
+CREATE TABLE device_memory (
+    device INTEGER NOT NULL REFERENCES device (id),
+    -- driver: never given to programs; context: a process and its kernels;
+    -- pair, group: each communicator of two, of more devices
+    what   TEXT NOT NULL CHECK (what IN ('driver', 'context', 'pair', 'group')),
+    bytes  INTEGER NOT NULL CHECK (bytes >= 0),
+    basis  TEXT NOT NULL CHECK (basis <> ''), -- "measured: how", or "assumed: why"
+    source INTEGER NOT NULL REFERENCES source (id),
+    PRIMARY KEY (device, what)
 ) STRICT;
 
 CREATE TABLE link_kind (

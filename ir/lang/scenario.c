@@ -38,8 +38,9 @@ static const ds_knob knobs[] = {
          "where op costs come from: profile rows first, or the fitted curves alone"),
     TEXT("", "network", "fluid stepwise",
          "how transfers are simulated: as fluid phases, or message by message"),
-    TEXT("", "memory", "exact allocator",
-         "what counts as used memory: the live bytes, or what a caching allocator reserves"),
+    TEXT("", "memory", "exact rounded allocator",
+         "what counts as used memory: the live bytes, the same in blocks of 512 bytes, or what a "
+         "caching allocator reserves and the process holds beside it"),
     INT("", "seed", 0, "seed of the random factors (jitter, dropout)"),
 
     TEXT("train", "loss", "mse cross_entropy none", "the loss; 'none' if the model returns it"),

@@ -20,12 +20,21 @@ typedef struct ds_profiles ds_profiles;
 ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err);
 void ds_profiles_free(ds_profiles *profiles);
 
+/* Device memory that no tensor gets (catalogue/memory.csv); 0: not known. */
+typedef struct ds_reserved_memory {
+    int64_t driver_bytes;  /* of the nominal size, what the driver never gives out */
+    int64_t context_bytes; /* a process: its context and the kernels that it loads */
+    int64_t pair_bytes;    /* each communicator of two devices */
+    int64_t group_bytes;   /* each communicator of more */
+} ds_reserved_memory;
+
 /* A device kind of the hardware catalogue. */
 typedef struct ds_device_kind {
     const char *name;                       /* canonical */
     int64_t memory_bytes;                   /* 0: not known */
     int64_t memory_bytes_per_s;             /* 0: not known */
     double peak_flop_per_s[DS_DTYPE_COUNT]; /* dense; 0: not known */
+    ds_reserved_memory reserved;
     const char *source;
 } ds_device_kind;
 

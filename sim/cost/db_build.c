@@ -358,6 +358,16 @@ static const column link_columns[] = {
 static const table links = {"links.csv",  "link_kind",         false,
                             link_columns, COUNT(link_columns), NULL};
 
+static const column memory_columns[] = {
+    {"device", "device", CELL_DEVICE, false, 0},
+    {"what", "what", CELL_KEY, false, 0},
+    {"mib", "bytes", CELL_SCALED, false, INT64_C(1) << 20},
+    {"basis", "basis", CELL_KEY, false, 0},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table device_memory = {
+    "memory.csv", "device_memory", false, memory_columns, COUNT(memory_columns), NULL};
+
 static ds_status remember_profile(builder *b, const ds_csv *csv, const ds_csv_row *row,
                                   int64_t id) {
     if (b->profile) return ds_csv_error(csv, row, b->err, "one folder holds one profile");
@@ -452,6 +462,7 @@ static const table collective_fits = {"collective_fits.csv",
 static ds_status import_catalogue(builder *b) {
     DS_TRY(import(b, "catalogue", &sources, true));
     DS_TRY(import(b, "catalogue", &devices, true));
+    DS_TRY(import(b, "catalogue", &device_memory, false));
     return import(b, "catalogue", &links, true);
 }
 

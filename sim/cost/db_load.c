@@ -142,6 +142,23 @@ static ds_status take_peak(loader *l, sqlite3_stmt *row) {
     return DS_OK;
 }
 
+static ds_status take_memory(loader *l, sqlite3_stmt *row) {
+    uint32_t kind;
+    DS_TRY(reference(l, row, 0, "device", l->p->kinds.n, &kind));
+    ds_reserved_memory *m = &l->p->kinds.at[kind].reserved;
+    const struct {
+        const char *what;
+        int64_t *bytes;
+    } places[] = {{"driver", &m->driver_bytes},
+                  {"context", &m->context_bytes},
+                  {"pair", &m->pair_bytes},
+                  {"group", &m->group_bytes}};
+    const char *what = text_at(l, row, 1);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (strcmp(what, places[i].what) == 0) *places[i].bytes = sqlite3_column_int64(row, 2);
+    return DS_OK;
+}
+
 static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     ds_profile profile = {.name = text_at(l, row, 1),
                           .issue_ps = sqlite3_column_int64(row, 3),
@@ -334,6 +351,7 @@ static ds_status load_tables(loader *l) {
                 take_device));
     DS_TRY(each(l, "SELECT alias, device FROM device_alias ORDER BY alias", take_alias));
     DS_TRY(each(l, "SELECT device, dtype, flop_per_s FROM device_peak", take_peak));
+    DS_TRY(each(l, "SELECT device, what, bytes FROM device_memory", take_memory));
     DS_TRY(each(l, "SELECT id, name, device, issue_ps, software, source FROM profile ORDER BY id",
                 take_profile));
     DS_TRY(each(l,

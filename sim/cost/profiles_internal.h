@@ -5,7 +5,7 @@
 #include "sim/cost/cost.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "1"
+#define DS_PROFILES_VERSION "2"
 
 typedef struct ds_alias {
     const char *name;  /* as written */

@@ -7,6 +7,7 @@
 
 #include "ir/base/map.h"
 #include "ir/base/units.h"
+#include "sim/mem/allocator.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -153,30 +154,142 @@ static void add_events(memory *m, ds_mem *out) {
     }
 }
 
-static ds_status find_peak(const ds_plan *plan, ds_mem_class *c, ds_error *err) {
-    if (c->n_events) qsort(c->events, c->n_events, sizeof *c->events, event_order);
-    int64_t now = 0, by[DS_CATEGORY_COUNT] = {0};
-    for (uint32_t i = 0; i < c->n_events; i++) {
-        uint32_t category = plan->values.at[c->events[i].value].category;
-        if (!ds_add_i64(now, c->events[i].delta_bytes, &now))
-            return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
-                                "a device holds more than 2^63 bytes");
-        by[category] += c->events[i].delta_bytes;
-        if (by[category] > c->most_by_category[category])
-            c->most_by_category[category] = by[category];
-        if (maker(plan, c->events[i].value)->kind == DS_REC_INPUT)
-            c->input_by_category[category] += c->events[i].delta_bytes;
-        if (now > c->peak_bytes) {
-            c->peak_bytes = now;
-            c->peak_ps = c->events[i].time_ps;
-            c->peak_event = i;
-            memcpy(c->peak_by_category, by, sizeof by);
+/* ---- modes ---- */
+
+static const char *const mode_names[] = {"exact", "rounded", "allocator"};
+
+const char *ds_mem_mode_name(ds_mem_mode mode) {
+    return mode_names[mode];
+}
+
+bool ds_mem_mode_parse(const char *text, ds_mem_mode *out) {
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, mode_names[i]) == 0) {
+            *out = (ds_mem_mode)i;
+            return true;
         }
+    return false;
+}
+
+const char *ds_mem_category_name(int category) {
+    static const char *const more[] = {"context", "communicator", "unused"};
+    return category < DS_CATEGORY_COUNT ? ds_category_name((ds_category)category)
+                                        : more[category - DS_CATEGORY_COUNT];
+}
+
+int ds_mem_n_categories(ds_mem_mode mode) {
+    return mode == DS_MEM_ALLOCATOR ? DS_MEM_CATEGORY_COUNT : DS_CATEGORY_COUNT;
+}
+
+static ds_status round_events(ds_mem_class *c, ds_error *err) {
+    for (uint32_t i = 0; i < c->n_events; i++) {
+        int64_t *delta = &c->events[i].delta_bytes, bytes;
+        DS_TRY(ds_alloc_round(*delta > 0 ? *delta : -*delta, &bytes, err));
+        *delta = *delta > 0 ? bytes : -bytes;
     }
     return DS_OK;
 }
 
-ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem *out, ds_error *err) {
+static ds_status allocate(ds_mem_class *c, ds_allocator *a, ds_map *held, ds_error *err) {
+    for (uint32_t i = 0; i < c->n_events; i++) {
+        ds_mem_event *e = &c->events[i];
+        uint32_t block;
+        if (e->delta_bytes > 0) {
+            DS_TRY(ds_allocator_take(a, e->delta_bytes, &block, err));
+            ds_map_put(held, e->value, block);
+            e->delta_bytes = ds_allocator_block_bytes(a, block);
+        } else {
+            block = (uint32_t)*ds_map_find(held, e->value);
+            e->delta_bytes = -ds_allocator_block_bytes(a, block);
+            ds_allocator_give(a, block);
+        }
+        c->reserved_bytes[i] = ds_allocator_reserved_bytes(a);
+    }
+    return DS_OK;
+}
+
+/* Replays the events through the allocator. What is left of the capacity beside the overheads is
+ * the allocator's; if that is nothing, no segment fits and none is kept back for others. */
+static ds_status allocate_events(ds_mem_class *c, int64_t capacity, int64_t overhead,
+                                 ds_error *err) {
+    ds_allocator *a = ds_allocator_new(capacity > overhead ? capacity - overhead
+                                       : capacity          ? 1
+                                                           : 0);
+    ds_map held;
+    ds_map_init(&held);
+    c->reserved_bytes = ds_xcalloc(c->n_events, sizeof *c->reserved_bytes);
+    ds_status status = allocate(c, a, &held, err);
+    ds_map_deinit(&held);
+    ds_allocator_free(a);
+    return status;
+}
+
+/* ---- the peak ---- */
+
+typedef struct level {
+    int64_t total, live; /* all that is used; buffers alone */
+    int64_t by[DS_MEM_CATEGORY_COUNT];
+} level;
+
+static ds_status apply(const ds_plan *plan, ds_mem_class *c, uint32_t event, level *now,
+                       ds_error *err) {
+    const ds_mem_event *e = &c->events[event];
+    uint32_t category = plan->values.at[e->value].category;
+    int64_t overhead = now->by[DS_MEM_CONTEXT] + now->by[DS_MEM_COMMUNICATOR];
+    bool fine = ds_add_i64(now->live, e->delta_bytes, &now->live);
+    int64_t used = c->reserved_bytes ? c->reserved_bytes[event] : now->live;
+    if (!fine || !ds_add_i64(overhead, used, &now->total))
+        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
+                            "a device holds more than 2^63 bytes");
+    now->by[category] += e->delta_bytes;
+    now->by[DS_MEM_UNUSED] = used - now->live;
+    for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++)
+        if (now->by[k] > c->most_by_category[k]) c->most_by_category[k] = now->by[k];
+    if (maker(plan, e->value)->kind == DS_REC_INPUT)
+        c->input_by_category[category] += e->delta_bytes;
+    return DS_OK;
+}
+
+static void note_peak(ds_mem_class *c, const level *now, uint32_t event) {
+    c->peak_bytes = now->total;
+    c->peak_ps = c->n_events ? c->events[event].time_ps : 0;
+    c->peak_event = event;
+    memcpy(c->peak_by_category, now->by, sizeof now->by);
+}
+
+static ds_status find_peak(const ds_plan *plan, ds_mem_class *c, int64_t capacity, level now,
+                           ds_error *err) {
+    note_peak(c, &now, 0);
+    memcpy(c->most_by_category, now.by, sizeof now.by);
+    memcpy(c->input_by_category, now.by, sizeof now.by);
+    c->over_event = DS_NONE;
+    for (uint32_t i = 0; i < c->n_events; i++) {
+        DS_TRY(apply(plan, c, i, &now, err));
+        if (now.live > c->allocated_bytes) c->allocated_bytes = now.live;
+        if (now.total > c->peak_bytes) note_peak(c, &now, i);
+        if (capacity && now.total > capacity && c->over_event == DS_NONE) c->over_event = i;
+    }
+    return DS_OK;
+}
+
+static ds_status finish_class(const ds_plan *plan, ds_mem *out, uint32_t cls,
+                              const int64_t *context, const int64_t *communicator, ds_error *err) {
+    ds_mem_class *c = &out->classes[cls];
+    int64_t capacity = ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->memory_bytes;
+    level now = {0};
+    if (c->n_events) qsort(c->events, c->n_events, sizeof *c->events, event_order);
+    if (out->mode == DS_MEM_ROUNDED) DS_TRY(round_events(c, err));
+    if (out->mode == DS_MEM_ALLOCATOR) {
+        now.by[DS_MEM_CONTEXT] = context[cls];
+        now.by[DS_MEM_COMMUNICATOR] = communicator[cls];
+        now.total = context[cls] + communicator[cls];
+        DS_TRY(allocate_events(c, capacity, now.total, err));
+    }
+    return find_peak(plan, c, capacity, now, err);
+}
+
+ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem_mode mode, ds_mem *out,
+                         ds_error *err) {
     memory m = {.plan = plan, .run = run};
     m.root = ds_xcalloc(plan->values.n, sizeof *m.root);
     m.last_read = ds_xcalloc(plan->values.n, sizeof *m.last_read);
@@ -184,12 +297,18 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem *out, ds
     find_last_reads(&m);
     m.free_ps = ds_xcalloc(most_slots(plan), sizeof *m.free_ps);
     find_lifetimes(&m);
+    out->mode = mode;
     out->n_classes = plan->n_classes;
     out->classes = ds_xcalloc(plan->n_classes, sizeof *out->classes);
     add_events(&m, out);
+    int64_t *context = ds_xcalloc(plan->n_classes, sizeof *context);
+    int64_t *communicator = ds_xcalloc(plan->n_classes, sizeof *communicator);
+    if (mode == DS_MEM_ALLOCATOR) ds_mem_overheads(plan, context, communicator);
     ds_status status = DS_OK;
     for (uint32_t c = 0; c < plan->n_classes && status == DS_OK; c++)
-        status = find_peak(plan, &out->classes[c], err);
+        status = finish_class(plan, out, c, context, communicator, err);
+    free(context);
+    free(communicator);
     free(m.root);
     free(m.last_read);
     free(m.first);
@@ -198,7 +317,10 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem *out, ds
 }
 
 void ds_mem_deinit(ds_mem *mem) {
-    for (uint32_t c = 0; c < mem->n_classes; c++) free(mem->classes[c].events);
+    for (uint32_t c = 0; c < mem->n_classes; c++) {
+        free(mem->classes[c].events);
+        free(mem->classes[c].reserved_bytes);
+    }
     free(mem->classes);
     *mem = (ds_mem){0};
 }

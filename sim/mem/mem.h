@@ -4,33 +4,61 @@
  * when the last task that reads it ends, on any stream; at equal times frees come first. Inputs
  * live for the whole step, outputs from their making to its end. An op marked in place takes its
  * operand's buffer if nothing reads that later in the program or still reads it on another stream;
- * optimizer results always do. Views own no bytes. The peak excludes allocator rounding. */
+ * optimizer results always do. Views own no bytes.
+ *
+ * What counts as used is a choice (ds_mem_mode): the live bytes; live bytes in whole blocks of an
+ * allocator; or what a caching allocator has reserved, with what the driver, the process and its
+ * communicators hold beside it. */
 #ifndef DS_MEM_MEM_H
 #define DS_MEM_MEM_H
 
 #include "sim/engine/engine.h"
 
+typedef enum ds_mem_mode {
+    DS_MEM_EXACT,    /* live bytes */
+    DS_MEM_ROUNDED,  /* every buffer in whole blocks of 512 B */
+    DS_MEM_ALLOCATOR /* segments of a caching allocator (allocator.h), and overheads */
+} ds_mem_mode;
+/* "exact", "rounded", "allocator"; the other way round false if it is none of them. */
+const char *ds_mem_mode_name(ds_mem_mode mode);
+bool ds_mem_mode_parse(const char *text, ds_mem_mode *out);
+
+/* Beside the categories of values: what DS_MEM_ALLOCATOR counts besides. */
+enum {
+    DS_MEM_CONTEXT = DS_CATEGORY_COUNT, /* the driver's share, the process and its kernels */
+    DS_MEM_COMMUNICATOR,                /* buffers of communicators */
+    DS_MEM_UNUSED,                      /* reserved by the allocator, held by nothing */
+    DS_MEM_CATEGORY_COUNT
+};
+const char *ds_mem_category_name(int category);
+/* How many of the categories a mode knows: DS_CATEGORY_COUNT or DS_MEM_CATEGORY_COUNT. */
+int ds_mem_n_categories(ds_mem_mode mode);
+
 /* One change of a class's memory. */
 typedef struct ds_mem_event {
     int64_t time_ps;
-    int64_t delta_bytes; /* > 0: allocation */
+    int64_t delta_bytes; /* > 0: allocation; in ROUNDED and ALLOCATOR whole blocks */
     uint32_t value;      /* the buffer's first value instance */
 } ds_mem_event;
 
 typedef struct ds_mem_class {
     ds_mem_event *events; /* by time, frees first */
     uint32_t n_events;
+    int64_t *reserved_bytes; /* ALLOCATOR: of all segments after each event; else NULL */
     int64_t peak_bytes;
-    int64_t peak_ps;                              /* the first time at which the peak is reached */
-    uint32_t peak_event;                          /* events[0 … peak_event] lead to it */
-    int64_t peak_by_category[DS_CATEGORY_COUNT];  /* at the peak: their sum is the peak */
-    int64_t most_by_category[DS_CATEGORY_COUNT];  /* each at its own peak */
-    int64_t input_by_category[DS_CATEGORY_COUNT]; /* what is there from the start to the end */
+    int64_t peak_ps;         /* the first time at which the peak is reached */
+    uint32_t peak_event;     /* events[0 … peak_event] lead to it */
+    uint32_t over_event;     /* the first event beyond the capacity; DS_NONE: none */
+    int64_t allocated_bytes; /* most that buffers held at once: below the peak in ALLOCATOR */
+    int64_t peak_by_category[DS_MEM_CATEGORY_COUNT];  /* at the peak: their sum is the peak */
+    int64_t most_by_category[DS_MEM_CATEGORY_COUNT];  /* each at its own peak */
+    int64_t input_by_category[DS_MEM_CATEGORY_COUNT]; /* what is there from the start to the end */
 } ds_mem_class;
 
 typedef struct ds_mem {
     ds_mem_class *classes; /* per class of the plan */
     uint32_t n_classes;
+    ds_mem_mode mode;
 } ds_mem;
 
 /* A buffer alive at a class's peak. */
@@ -39,11 +67,19 @@ typedef struct ds_mem_live {
     int64_t bytes;
 } ds_mem_live;
 
-/* O(values · classes + events · log events). DS_ERR_OVERFLOW beyond int64 bytes. */
-ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem *out, ds_error *err);
+/* O(values · classes + events · log events), in ALLOCATOR times free blocks.
+ * DS_ERR_OVERFLOW beyond int64 bytes; *out is then still to be deinitialised. */
+ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem_mode mode, ds_mem *out,
+                         ds_error *err);
 void ds_mem_deinit(ds_mem *mem);
 
 /* The buffers alive at the peak of a class, largest first (ties: earliest value), on the heap. */
 ds_mem_live *ds_mem_live_at_peak(const ds_mem *mem, uint32_t cls, uint32_t *n);
+
+/* Bytes beside tensors of a class: of the context (the driver's share included) and of its
+ * communicators, from the catalogue. A communicator is a set of devices that a communicating op
+ * brings together, whatever axes or group named it; both directions of a send are one.
+ * O(records · classes · members). */
+void ds_mem_overheads(const ds_plan *plan, int64_t *context_bytes, int64_t *communicator_bytes);
 
 #endif

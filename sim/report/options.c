@@ -44,8 +44,11 @@ ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options
                       err);
     DS_TRY(only(binding, "network", "fluid",
                 "this version simulates transfers as fluid phases only: `network = fluid`", err));
-    DS_TRY(only(binding, "memory", "exact", "this version counts live bytes only: `memory = exact`",
-                err));
+    const char *memory = "exact";
+    DS_TRY(ds_scenario_text(binding, "", "memory", &memory, err));
+    if (!ds_mem_mode_parse(memory, &options->mem_mode))
+        return refuse(ds_scenario_find(binding->unit, "", "memory"),
+                      "`memory` is exact, rounded or allocator", err);
     bool program = ds_scenario_find(binding->unit, "", "program") != NULL;
     return program ? check_program(binding, err) : DS_OK;
 }

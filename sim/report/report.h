@@ -41,13 +41,14 @@ typedef struct ds_sim_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;
     ds_cost_mode cost_mode;
+    ds_mem_mode mem_mode;
     ds_progress progress;
     void *progress_context;
 } ds_sim_options;
 
-/* Sets what the unit's scenario says about a run (`cost`) and leaves the rest. Keys that this
- * version cannot honour are DS_ERR_UNSUPPORTED (`network = stepwise`, `memory = allocator`), and so
- * are `train` and `strategy` beside a `program`. The unit must be verified and bound. */
+/* Sets what the unit's scenario says about a run (`cost`, `memory`) and leaves the rest. Keys that
+ * this version cannot honour are DS_ERR_UNSUPPORTED (`network = stepwise`), and so are `train` and
+ * `strategy` beside a `program`. The unit must be verified and bound. */
 ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options, ds_error *err);
 
 /* Everything about one run. Owns what it points to but source and profiles. */

@@ -15,6 +15,7 @@ enum {
     OPT_UNFOLD,
     OPT_COST,
     OPT_EXPLAIN,
+    OPT_MEMORY,
     OPT_MAX_INSTANCES,
     OPT_COMPARE,
     OPT_COMPARE_SET
@@ -27,7 +28,7 @@ typedef struct arguments {
     const char *explain;
     const char *cost;   /* NULL: as the scenario says */
     const char *memory; /* the same */
-    bool compares;    /* with `other`, or the same file if that is NULL */
+    bool compares;      /* with `other`, or the same file if that is NULL */
     const char *other;
     cli_options other_only; /* its settings beyond the common ones */
     bool unfold, quiet;
