@@ -148,7 +148,8 @@ static ds_status find_import(loader *l, const char *importer, const ds_import *i
     }
     ds_status status = DS_OK;
     if (!s.found)
-        status = ds_error_set(l->err, DS_ERR_IO, import->loc, "cannot find \"%s\"; looked in %s",
+        status = ds_error_set(l->err, DS_ERR_IO, import->loc,
+                              "cannot find \"%s\"; looked in %s; -I FOLDER adds a folder",
                               import->path, s.tried.n ? s.tried.text : "/");
     ds_buf_deinit(&s.tried);
     *out = s.found;

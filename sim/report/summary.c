@@ -53,6 +53,16 @@ static void put_size(const ds_result *r, ds_buf *out) {
     ds_buf_putc(out, '\n');
 }
 
+/* Times are those of the device's peaks: is that for want of measurements? Profile 0 is "none". */
+static void put_no_profile(const ds_profiles *profiles, uint32_t kind, ds_buf *out) {
+    const char *measured = NULL;
+    for (uint32_t p = ds_profiles_n_profiles(profiles) - 1; p > 0; p--)
+        if (ds_profile_kind(profiles, p) == kind) measured = ds_profile_name(profiles, p);
+    ds_buf_put(out, "; no profile");
+    if (measured) ds_buf_printf(out, " (there is %s)", measured);
+    ds_buf_putc(out, '\n');
+}
+
 static void put_kind(const ds_result *r, const ds_kind_total *k, ds_buf *out) {
     const ds_profiles *profiles = r->plan->profiles;
     double device_s = (double)r->run.step_ps * 1e-12 * k->n_devices;
@@ -65,7 +75,7 @@ static void put_kind(const ds_result *r, const ds_kind_total *k, ds_buf *out) {
     if (k->profile)
         ds_buf_printf(out, "; profile %s\n", ds_profile_name(profiles, k->profile));
     else
-        ds_buf_put(out, "; no profile\n");
+        put_no_profile(profiles, k->kind, out);
 }
 
 static void put_head(const ds_result *r, ds_buf *out) {
