@@ -120,7 +120,8 @@ static test_space space_of(const family *f) {
                                    [KNOB_ORDER] = {0, 1, 2, -1},
                                    [KNOB_OPTIMIZER] = {3, 0, 1, 2, 4, -1},
                                    [KNOB_BUCKET] = {0, 500, -1},
-                                   [KNOB_PREFETCH] = {1, 0, 2, -1}},
+                                   [KNOB_PREFETCH] = {1, 0, 2, -1},
+                                   [KNOB_RECOMPUTE] = {0, 1, 2, -1}},
                         .max_world = 16,
                         .legal = fits,
                         .context = f};
@@ -157,7 +158,8 @@ static void check_pairs(const family *f) {
 /* Every combination of the axes and of what is split over them. */
 static void check_product(const family *f, uint32_t part, uint32_t parts) {
     test_space space = space_of(f);
-    const test_knob fixed[] = {KNOB_ORDER, KNOB_OPTIMIZER, KNOB_BUCKET, KNOB_PREFETCH};
+    const test_knob fixed[] = {KNOB_ORDER, KNOB_OPTIMIZER, KNOB_BUCKET, KNOB_PREFETCH,
+                               KNOB_RECOMPUTE};
     for (uint32_t i = 0; i < sizeof fixed / sizeof *fixed; i++) space.values[fixed[i]][1] = -1;
     space.values[KNOB_OPTIMIZER][0] = 1; /* sgd: the pairs have the others */
     test_plan *plans;

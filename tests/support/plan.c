@@ -7,6 +7,7 @@
 
 static const char *const cp_types[] = {"ring", "ulysses", "all_gather"};
 static const char *const optimizers[] = {"none", "sgd", "momentum", "adam", "adamw"};
+static const char *const recomputes[] = {"none", "selective", "full"};
 static const char *const orders[] = {"pp dp cp tp", "tp cp dp pp", "cp tp pp dp"};
 
 test_plan plan_of_one(void) {
@@ -23,8 +24,8 @@ int plan_world(const test_plan *plan) {
 
 void plan_name(const test_plan *plan, ds_buf *out) {
     static const char *const names[KNOB_COUNT] = {
-        "dp",     "tp",           "cp",    "sp",        "cp_type", "ep",      "zero",
-        "shards", "microbatches", "order", "optimizer", "bucket",  "prefetch"};
+        "dp",     "tp",           "cp",    "sp",        "cp_type", "ep",       "zero",
+        "shards", "microbatches", "order", "optimizer", "bucket",  "prefetch", "recompute"};
     test_plan one = plan_of_one();
     for (uint32_t k = 0; k < KNOB_COUNT; k++)
         if (plan->at[k] != one.at[k])
@@ -49,6 +50,7 @@ void plan_scenario(const test_plan *plan, const char *model, const char *loss, d
     ds_buf_printf(out, "    zero = %d, zero_group = %d, prefetch = %d", at[KNOB_ZERO],
                   at[KNOB_DP] / at[KNOB_SHARDS], at[KNOB_PREFETCH]);
     if (at[KNOB_BUCKET]) ds_buf_printf(out, ", bucket_size = %d B", at[KNOB_BUCKET]);
+    if (at[KNOB_RECOMPUTE]) ds_buf_printf(out, ", recompute = %s", recomputes[at[KNOB_RECOMPUTE]]);
     ds_buf_put(out, "\n  }\n}\n");
 }
 

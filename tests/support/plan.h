@@ -22,6 +22,7 @@ typedef enum test_knob {
     KNOB_OPTIMIZER, /* none: gradients alone */
     KNOB_BUCKET,    /* small, or the default */
     KNOB_PREFETCH,
+    KNOB_RECOMPUTE, /* none, selective, full */
     KNOB_COUNT
 } test_knob;
 

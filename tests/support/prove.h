@@ -31,6 +31,7 @@ typedef struct proof {
     char what[2400];   /* the reason, the difference */
     uint32_t compared; /* tensors of the sharded step */
     uint32_t zeros;    /* of these, all zero: they prove nothing */
+    uint32_t rounded; /* beyond the bound, but no more than a change of all inputs by 1e-13 makes */
     uint32_t devices;
     uint32_t communications; /* collectives in the sharded text */
 } proof;
