@@ -348,7 +348,11 @@ static ds_op *new_after(overlap *o, const char *name, ds_use use) {
     return op;
 }
 
+/* What lies on another mesh (an override's) is not waited for: an op never moves data. */
 static void wait_for(overlap *o, ds_op *after, ds_use use) {
+    if (ds_place_equal(&o->unit->exprs, &type_of(o, &after->in[0])->on, &type_of(o, &use)->on) !=
+        DS_YES)
+        return;
     insert_use(o, &after->in, &after->n_in, after->n_in, use);
 }
 

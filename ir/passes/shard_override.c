@@ -20,16 +20,29 @@ ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop 
     if (!ops) return DS_OK;
     const char *name = ds_path_op_name(s->from, op);
     const char *forward = forward_name(&s->unit->arena, name);
+    const char *func = s->step->func->name; /* a microbatch's ops have the paths of the step's */
     for (uint32_t i = 0; i < ops->n_items && !*override; i++) {
         const char *pattern = ops->items[i].name;
-        *exact = ds_path_match(pattern, s->from->name, loops, name, NULL);
-        if (!*exact && !(forward && ds_path_match(pattern, s->from->name, loops, forward, NULL)))
-            continue;
+        *exact = ds_path_match(pattern, func, loops, name, NULL);
+        if (!*exact && !(forward && ds_path_match(pattern, func, loops, forward, NULL))) continue;
         *override = &ops->items[i];
         if (*exact) s->override_used[i] = true;
         DS_TRY(ds_shard__view(s, &ops->items[i].place, ops->items[i].loc, mesh, err));
     }
     return DS_OK;
+}
+
+static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_loop *loops,
+                           const char *weight, ds_layout *home, bool *found, ds_error *err);
+
+/* A microbatch's function has the weights by the step's names. */
+static ds_status find_home_in_callee(ds_sharder *s, const ds_func *callee, const char *weight,
+                                     ds_layout *home, bool *found, ds_error *err) {
+    const ds_func *caller = s->from;
+    s->from = callee;
+    ds_status status = find_home(s, &callee->body, NULL, weight, home, found, err);
+    s->from = caller;
+    return status;
 }
 
 static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_loop *loops,
@@ -40,6 +53,8 @@ static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_l
             const ds_path_loop inside = {ds_path_loop_name(s->from, op), DS_ANY_TURN, loops};
             DS_TRY(find_home(s, op->body, &inside, weight, home, found, err));
         }
+        if (op->code == DS_OP_CALL)
+            DS_TRY(find_home_in_callee(s, op->callee, weight, home, found, err));
         if (op->code < DS_OP_FIRST_TABLE_OP) continue;
         for (uint32_t k = 0; k < op->n_in && k < DS_MAX_OPERANDS && !*found; k++) {
             const ds_attr *override = NULL;

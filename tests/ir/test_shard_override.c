@@ -1,0 +1,68 @@
+/* Overrides of single ops, on the strategy's mesh and on views of it: the step stays the same. */
+#include "tests/support/prove.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+/* A tied weight read in a loop and behind it, a weight a turn, a call. */
+static const char model[] = "dir 1\nparam width = 12, batch = 12, layers = 2\n"
+                            "topology @box {\n"
+                            "  device gpu[6] : \"A100-SXM4-80GB\"\n"
+                            "  switch sw\n"
+                            "  link gpu[i] -- sw : 300 GB/s, 1 us for i in 0..6\n"
+                            "}\n"
+                            "mesh @base = [dp = 2, tp = 3] on @box\n"
+                            "mesh @v = view @base [cp = 6]\n"
+                            "func @half(%x: f32[batch@dp, width]) -> f32[batch, width] {\n"
+                            "  weight %w : f32[width, width@tp]\n"
+                            "  weight %c : f32[width@tp]\n"
+                            "  %z = matmul(%x, %w)\n"
+                            "  %b = bias(%z, %c)\n"
+                            "  return %b\n"
+                            "}\n"
+                            "func @net(%x: f32[batch@dp, width]) -> f32[batch, width] {\n"
+                            "  weight %tied : f32[width, width@tp]\n"
+                            "  %y = for l in 0..layers carry (%h = %x) {\n"
+                            "    %p = call @half(%h)\n"
+                            "    %a = tanh(%p)\n"
+                            "    %q = matmul(%a, %tied)\n"
+                            "    %n = rms_norm(%q)\n"
+                            "    yield %n\n"
+                            "  }\n"
+                            "  %t = matmul(%y, %tied)\n"
+                            "  return %t\n"
+                            "}\n";
+
+static void expect_equal(const char *ops, int zero, int microbatches) {
+    char text[4096];
+    proof_options options = {.seed = 1, .texts = true};
+    proof p;
+    snprintf(text, sizeof text,
+             "%sscenario {\n  model = @net\n  on = @box\n"
+             "  train { loss = mse, optimizer = adam, dtype = bf16, keep_gradients = true }\n"
+             "  strategy { dp = 2, tp = 3, zero = %d, microbatches = %d, ops {\n%s\n} }\n}\n",
+             model, zero, microbatches, ops);
+    prove(text, &options, &p);
+    cr_expect_eq(p.verdict, PROOF_EQUAL, "zero = %d, %d microbatches, %s: %s: %s", zero,
+                 microbatches, ops, proof_verdict_name(p.verdict), p.what);
+}
+
+static const char *const overrides[] = {
+    "\"t\" = on @v [k: cp]",                                /* a tied weight lies on the view */
+    "\"l[*].q\" = on @v [n: cp]",                           /* the same, from inside the loop */
+    "\"net/l[*]/p/z\" = on @base [k: tp]",                  /* the whole path */
+    "\"l[1].p.z\" = on @v [k: cp]\n\"n\" = on @v [_0: cp]", /* one turn */
+    "\"p.b\" = on @v [b: cp]\n\"a\" = on @base [_0: [dp, tp]]",
+};
+
+Test(shard_override, the_step_stays_the_same) {
+    for (int zero = 0; zero <= 3; zero++)
+        for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
+            expect_equal(overrides[i], zero, 1);
+}
+
+Test(shard_override, in_microbatches_too) {
+    for (int zero = 0; zero <= 3; zero++)
+        for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
+            expect_equal(overrides[i], zero, 2);
+}
