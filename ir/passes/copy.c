@@ -106,6 +106,7 @@ static ds_status copy_yield(ds_copy *c, const ds_op *old, uint32_t *from, uint32
 
 static ds_status copy_for(ds_copy *c, const ds_op *old, ds_error *err) {
     ds_use *init;
+    if (c->before) DS_TRY(c->before(c->context, old, err));
     DS_TRY(read_all(c, old, &init, err));
     ds_op *loop = ds_build_for(c->b, old->index, old->lo, old->hi);
     copy_head(c, old, loop);

@@ -21,6 +21,8 @@ typedef struct ds_copy {
                       ds_error *err);
     /* Does the copy of the loop keep what the old one keeps as result i? NULL: all. */
     bool (*keeps)(void *context, const ds_op *loop, uint32_t i);
+    /* Called before a loop is copied, to put ops before it; may be NULL. */
+    ds_status (*before)(void *context, const ds_op *loop, ds_error *err);
     void *context;
 } ds_copy;
 

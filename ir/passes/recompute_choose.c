@@ -63,6 +63,11 @@ static uint32_t end_of_call(const ds_again *a, uint32_t i, bool *result) {
     return i;
 }
 
+/* Of a block only what its first turn begins with is kept. */
+static void choose_carries(ds_again *a, const ds_op *loop) {
+    for (uint32_t i = 0; i < loop->n_args; i++) a->again[loop->args[i].i] = true;
+}
+
 static void choose_full(ds_again *a) {
     uint32_t group = 0;
     ds_map loops; /* loop → group */
@@ -74,6 +79,7 @@ static void choose_full(ds_again *a) {
             if (!ds_map_find(&loops, DS_KEY(info->home)))
                 ds_map_put(&loops, DS_KEY(info->home), ++group);
             choose(a, info, (uint32_t)*ds_map_find(&loops, DS_KEY(info->home)));
+            if (ds_map_find(&a->blocks, DS_KEY(info->home->op))) choose_carries(a, info->home->op);
         } else if (call_of(a, info)) {
             bool result;
             uint32_t end = end_of_call(a, i, &result);
