@@ -309,6 +309,7 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
     ds_model_step *step = l->step;
     DS_TRY(ds_train_read(l->source, &step->train, err));
     DS_TRY(ds_strategy_read(l->source, &step->strategy, err));
+    DS_TRY(ds_strategy_check(l->source, &step->strategy, err));
     int64_t m = step->strategy.microbatches;
     l->narrow =
         step->train.on && step->train.dtype != DS_DTYPE_COUNT && step->train.dtype != DS_F32;

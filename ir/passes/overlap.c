@@ -604,9 +604,8 @@ static void hold_back(overlap *o) {
 }
 
 static void overlap_func(ds_model_step *step, ds_func *func, ds_map *begins) {
-    int64_t prefetch = step->strategy.prefetch;
     overlap o = {.step = step, .unit = step->unit, .func = func, .begins = begins};
-    o.k = prefetch < UINT8_MAX ? (uint32_t)prefetch : UINT8_MAX;
+    o.k = (uint32_t)step->strategy.prefetch;
     ds_map_init(&o.names);
     ds_map_init(&o.weights);
     ds_map_init(&o.terms);

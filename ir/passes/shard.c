@@ -697,11 +697,6 @@ static ds_status shard(ds_sharder *s, ds_error *err) {
 }
 
 ds_status ds_pass_shard(ds_model_step *step, ds_error *err) {
-    if (step->strategy.pp > 1)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
-                            "strategy pp = %lld needs the pipeline pass, which this version does "
-                            "not have",
-                            (long long)step->strategy.pp);
     ds_sharder s = {.step = step, .unit = step->unit, .module = step->unit->modules.at[0]};
     return shard(&s, err);
 }

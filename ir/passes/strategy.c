@@ -192,7 +192,36 @@ static ds_status check(const ds_binding *binding, const ds_strategy *s, ds_error
     if (s->zero < 0 || s->zero > 3)
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "zero"),
                             "zero = %lld; it is one of 0, 1, 2, 3", (long long)s->zero);
+    if (s->prefetch > DS_MAX_PREFETCH)
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "prefetch"),
+                            "prefetch = %lld; at most %d layers can be gathered ahead",
+                            (long long)s->prefetch, DS_MAX_PREFETCH);
     return DS_OK;
+}
+
+static ds_status refuse(const ds_binding *binding, const char *knob, const char *why,
+                        ds_error *err) {
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, loc_of(binding, knob), "%s", why);
+}
+
+ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
+    bool one = strcmp(strategy->schedule, "1f1b") == 0;
+    bool all = strcmp(strategy->schedule, "gpipe") == 0 && strategy->microbatches == 1;
+    if (strategy->pp > 1)
+        return refuse(binding, "pp",
+                      "pipeline stages (pp > 1) need the pipeline pass, which this version does "
+                      "not have",
+                      err);
+    if (strategy->virtual_stages > 1)
+        return refuse(binding, "virtual_stages",
+                      "virtual stages need the pipeline pass, which this version does not have",
+                      err);
+    if (one || all) return DS_OK;
+    return refuse(binding, "schedule",
+                  "schedules come with the pipeline pass, which this version does not have; "
+                  "one stage runs its microbatches one after another, as \"1f1b\" does, and "
+                  "with one microbatch \"gpipe\" is the same",
+                  err);
 }
 
 ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err) {

@@ -63,5 +63,11 @@ typedef struct ds_strategy {
  * divide dp·cp, zero_group does not divide dp, …), with the values. O(knobs). */
 ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err);
 ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err);
+/* Is there a pass for everything that the strategy asks for? DS_ERR_UNSUPPORTED, at the knob: a
+ * step that leaves something out would be the step of another strategy. */
+ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err);
+
+/* Layers that may be gathered ahead: each has a value that every loop carries. */
+#define DS_MAX_PREFETCH 255
 
 #endif

@@ -1,44 +1,13 @@
 /* A scenario with a `model`: passes make the step, and that is simulated like any program.
  *
- * What `train` and `strategy` say is the passes' to read; what they cannot do yet is refused here,
- * at its place in the source. Errors of passes point into the step's own unit, which is a copy: its
- * files are named as in the source, so a place is moved there by its file's name. */
+ * What `train` and `strategy` say is the passes' to read. Errors of passes point into the step's
+ * own unit, which is a copy: its files are named as in the source, so a place is moved there by its
+ * file's name. */
 #include "ir/lang/scenario.h"
 #include "ir/passes/count.h"
 #include "sim/report/internal.h"
 
 #include <string.h>
-
-/* ---- what passes cannot do yet ---- */
-
-static ds_status refuse(const ds_binding *binding, const char *knob, const char *why,
-                        ds_error *err) {
-    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", knob);
-    return ds_error_set(err, DS_ERR_UNSUPPORTED, attr ? attr->loc : DS_NOWHERE, "%s", why);
-}
-
-static ds_status check_strategy(const ds_binding *binding, ds_error *err) {
-    ds_strategy s;
-    DS_TRY(ds_strategy_read(binding, &s, err));
-    if (s.pp > 1)
-        return refuse(binding, "pp",
-                      "pipeline stages (pp > 1) need the pipeline pass, which this version does "
-                      "not have",
-                      err);
-    if (s.virtual_stages > 1)
-        return refuse(binding, "virtual_stages",
-                      "virtual stages need the pipeline pass, which this version does not have",
-                      err);
-    bool one = strcmp(s.schedule, "1f1b") == 0;
-    bool all = strcmp(s.schedule, "gpipe") == 0 && s.microbatches == 1;
-    if (!one && !all)
-        return refuse(binding, "schedule",
-                      "schedules come with the pipeline pass, which this version does not have; "
-                      "one stage runs its microbatches one after another, as \"1f1b\" does, and "
-                      "with one microbatch \"gpipe\" is the same",
-                      err);
-    return DS_OK;
-}
 
 /* ---- the step ---- */
 
@@ -52,7 +21,6 @@ void ds_report__move_place(const ds_unit *unit, ds_error *err) {
 
 ds_status ds_report__make_step(const ds_binding *source, ds_model_step **out, ds_error *err) {
     *out = NULL;
-    DS_TRY(check_strategy(source, err));
     DS_TRY(ds_model_step_new(source, out, err));
     ds_status status = ds_model_step_run_to(*out, DS_PASS_OVERLAP, NULL, NULL, err);
     if (status == DS_OK) return DS_OK;
