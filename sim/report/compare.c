@@ -41,8 +41,8 @@ static void compare_time(ds_comparison *c) {
 static void compare_memory(ds_comparison *c) {
     const int64_t *a = c->a->mem.classes[c->a->fullest].peak_by_category;
     const int64_t *b = c->b->mem.classes[c->b->fullest].peak_by_category;
-    for (int k = 0; k < DS_CATEGORY_COUNT; k++) {
-        ds_difference d = {.what = ds_category_name((ds_category)k), .a = a[k], .b = b[k]};
+    for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++) {
+        ds_difference d = {.what = ds_mem_category_name(k), .a = a[k], .b = b[k]};
         if (d.a || d.b) DS_HPUSH(&c->memory, d);
     }
     if (c->memory.n) qsort(c->memory.at, c->memory.n, sizeof *c->memory.at, largest_first);

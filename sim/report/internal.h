@@ -43,6 +43,34 @@ static inline int64_t ds_report__capacity(const ds_plan *plan, uint32_t cls) {
 char **ds_report__stream_names(const ds_plan *plan);
 void ds_report__free_names(char **names, uint32_t n);
 
+/* " (4 alike)": how many devices one line stands for; nothing if it is one. */
+void ds_report__alike(const ds_plan *plan, uint32_t cls, ds_buf *out);
+
+/* ---- memory (memory.c) ---- */
+
+/* The buffers of one op of the text that are alive at a peak: all turns of its loops, of a model's
+ * step all microbatches. */
+typedef struct ds_live_group {
+    int category;     /* ds_category */
+    const char *path; /* interned in ds_live.names */
+    uint32_t n;
+    int64_t bytes;
+} ds_live_group;
+
+typedef struct ds_live {
+    DS_VEC(ds_live_group) groups; /* by category, largest first */
+    ds_strtab names;
+} ds_live;
+
+/* What a class holds at its peak. O(events + live buffers). */
+void ds_report__live(const ds_result *result, uint32_t cls, ds_live *out);
+void ds_report__live_deinit(ds_live *live);
+
+/* The sections of the summary, and the member "live_at_peak" of a JSON object. */
+void ds_report__memory(const ds_result *result, ds_buf *out);
+void ds_report__verdict(const ds_result *result, ds_buf *out);
+void ds_report__put_live(ds_json *json, const ds_result *result, uint32_t cls);
+
 /* ---- models (model.c) ---- */
 
 /* The step that a scenario's model becomes. Errors: those of passes, with their place in the

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-#define MAX_TENSORS 5
+#define MAX_TENSORS       5
+#define MAX_NAMED_CLASSES 64 /* with more, the object would be mostly names */
 
 static void put_times(ds_json *json, const ds_account *a) {
     ds_json_key_int(json, "compute_ps", a->compute_ps);
@@ -72,12 +73,27 @@ static void put_kinds(ds_json *json, const ds_result *r) {
     free(kinds);
 }
 
-static void put_categories(ds_json *json, const char *key, const int64_t *bytes) {
+static void put_categories(ds_json *json, const char *key, const ds_result *r,
+                           const int64_t *bytes) {
     ds_json_key(json, key);
     ds_json_begin_object(json);
-    for (int k = 0; k < DS_CATEGORY_COUNT; k++)
-        ds_json_key_int(json, ds_category_name((ds_category)k), bytes[k]);
+    for (int k = 0; k < ds_mem_n_categories(r->mem.mode); k++)
+        ds_json_key_int(json, ds_mem_category_name(k), bytes[k]);
     ds_json_end_object(json);
+}
+
+/* A caching allocator: what buffers hold at most, what is reserved for them at the peak, and the
+ * share of that which nothing uses then. */
+static void put_allocator(ds_json *json, const ds_result *r, const ds_mem_class *mem) {
+    if (r->mem.mode != DS_MEM_ALLOCATOR) return;
+    int64_t beside =
+        mem->peak_by_category[DS_MEM_CONTEXT] + mem->peak_by_category[DS_MEM_COMMUNICATOR];
+    int64_t reserved = mem->peak_bytes - beside;
+    ds_json_key_int(json, "allocated_peak_bytes", mem->allocated_bytes);
+    ds_json_key_int(json, "reserved_peak_bytes", reserved);
+    ds_json_key_double(
+        json, "fragmentation",
+        ds_report__share((double)mem->peak_by_category[DS_MEM_UNUSED], (double)reserved));
 }
 
 static void put_class(ds_json *json, const ds_result *r, uint32_t c) {
@@ -96,9 +112,11 @@ static void put_class(ds_json *json, const ds_result *r, uint32_t c) {
     ds_json_key_int(json, "peak_memory_bytes", mem->peak_bytes);
     ds_json_key_int(json, "peak_memory_at_ps", mem->peak_ps);
     put_capacity(json, ds_profiles_kind(r->plan->profiles, cls->kind)->memory_bytes);
-    put_categories(json, "peak_by_category", mem->peak_by_category);
-    put_categories(json, "most_by_category", mem->most_by_category);
-    put_categories(json, "input_by_category", mem->input_by_category);
+    put_categories(json, "peak_by_category", r, mem->peak_by_category);
+    put_categories(json, "most_by_category", r, mem->most_by_category);
+    put_categories(json, "input_by_category", r, mem->input_by_category);
+    put_allocator(json, r, mem);
+    if (r->plan->n_classes <= MAX_NAMED_CLASSES) ds_report__put_live(json, r, c);
     ds_json_end_object(json);
 }
 
@@ -121,6 +139,23 @@ static void put_tensors(ds_json *json, const ds_result *r) {
     }
     ds_json_end_array(json);
     free(live);
+}
+
+/* What is missing, and the first allocation that found no room. */
+static void put_overflow(ds_json *json, const ds_result *r) {
+    const ds_mem_class *mem = &r->mem.classes[r->fullest];
+    ds_json_key_int(json, "missing_bytes", r->peak_bytes - r->capacity_bytes);
+    if (mem->over_event == DS_NONE) return;
+    const ds_mem_event *e = &mem->events[mem->over_event];
+    ds_buf path = {0};
+    ds_report__value_path(r->plan, e->value, &path);
+    ds_json_key(json, "first_without_room");
+    ds_json_begin_object(json);
+    ds_json_key_string(json, "path", path.text);
+    ds_json_key_int(json, "bytes", e->delta_bytes);
+    ds_json_key_int(json, "at_ps", e->time_ps);
+    ds_json_end_object(json);
+    ds_buf_deinit(&path);
 }
 
 static void put_ops(ds_json *json, const ds_result *r) {
@@ -230,10 +265,11 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_key_int(&json, "peak_memory_bytes", r->peak_bytes);
     put_capacity(&json, r->capacity_bytes);
     ds_json_key_bool(&json, "fits", r->fits);
-    if (!r->fits) ds_json_key_int(&json, "missing_bytes", r->peak_bytes - r->capacity_bytes);
+    ds_json_key_string(&json, "memory_mode", ds_mem_mode_name(r->mem.mode));
+    if (!r->fits) put_overflow(&json, r);
     ds_json_key_string(&json, "fullest_device", ds_report__device(r->plan, r->fullest));
-    put_categories(&json, "memory", r->mem.classes[r->fullest].peak_by_category);
-    put_categories(&json, "state", r->mem.classes[r->fullest].input_by_category);
+    put_categories(&json, "memory", r, r->mem.classes[r->fullest].peak_by_category);
+    put_categories(&json, "state", r, r->mem.classes[r->fullest].input_by_category);
     ds_json_key_double(&json, "mfu", r->mfu);
     ds_json_key_double(&json, "bubble_fraction", r->bubble_fraction);
     ds_json_key_string(&json, "critical_device", ds_report__device(r->plan, r->critical));

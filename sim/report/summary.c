@@ -7,14 +7,6 @@
 
 #define BAR_WIDTH   24
 #define MAX_OPS     8
-#define MAX_CLASSES 8
-#define MAX_TENSORS 5
-
-/* " (4 alike)": how many devices one line stands for. */
-static void put_alike(const ds_plan *plan, uint32_t cls, ds_buf *out) {
-    uint32_t n = plan->classes[cls].n_devices;
-    if (n > 1) ds_buf_printf(out, " (%u alike)", n);
-}
 
 /* ---- head ---- */
 
@@ -114,7 +106,7 @@ static void put_bar(const char *what, int64_t ps, int64_t whole, ds_buf *out) {
 static void put_time(const ds_result *r, ds_buf *out) {
     const ds_account *a = &r->accounts[r->critical];
     ds_buf_printf(out, "\nTime of %s, the last to end", ds_report__device(r->plan, r->critical));
-    put_alike(r->plan, r->critical, out);
+    ds_report__alike(r->plan, r->critical, out);
     ds_buf_putc(out, '\n');
     put_bar("compute", a->compute_ps, r->run.step_ps, out);
     put_bar("exposed communication", a->exposed_comm_ps, r->run.step_ps, out);
@@ -212,88 +204,6 @@ static void put_ops(const ds_result *r, ds_buf *out) {
     free(ops);
 }
 
-/* ---- memory ---- */
-
-typedef struct fill {
-    double share;
-    int64_t peak;
-    uint32_t cls;
-} fill;
-
-static int fullest_first(const void *a, const void *b) {
-    const fill *x = a, *y = b;
-    if (x->share < y->share || x->share > y->share) return x->share > y->share ? -1 : 1;
-    if (x->peak != y->peak) return x->peak > y->peak ? -1 : 1;
-    return x->cls < y->cls ? -1 : x->cls > y->cls;
-}
-
-static fill *sorted_classes(const ds_result *r) {
-    uint32_t n = r->plan->n_classes;
-    fill *fills = ds_xcalloc(n, sizeof *fills);
-    for (uint32_t c = 0; c < n; c++) {
-        int64_t peak = r->mem.classes[c].peak_bytes;
-        double share = ds_report__share((double)peak, (double)ds_report__capacity(r->plan, c));
-        fills[c] = (fill){share, peak, c};
-    }
-    if (n) qsort(fills, n, sizeof *fills, fullest_first);
-    return fills;
-}
-
-static void put_class_memory(const ds_result *r, const fill *f, ds_buf *out) {
-    int64_t capacity = ds_report__capacity(r->plan, f->cls);
-    ds_buf_printf(out, "  %s", ds_report__device(r->plan, f->cls));
-    put_alike(r->plan, f->cls, out);
-    ds_buf_printf(out, ": %s", ds_report__bytes(f->peak).s);
-    if (capacity)
-        ds_buf_printf(out, ", %s of %s", ds_report__percent(f->share).s,
-                      ds_report__bytes(capacity).s);
-    else
-        ds_buf_put(out, ", capacity not known");
-    const int64_t *by = r->mem.classes[f->cls].peak_by_category;
-    for (int c = 0, n = 0; c < DS_CATEGORY_COUNT; c++) {
-        if (!by[c]) continue;
-        ds_buf_printf(out, "%s%s %s", n++ ? ", " : "\n      ", ds_category_name((ds_category)c),
-                      ds_report__bytes(by[c]).s);
-    }
-    ds_buf_putc(out, '\n');
-}
-
-static void put_memory(const ds_result *r, ds_buf *out) {
-    uint32_t n = r->plan->n_classes;
-    fill *fills = sorted_classes(r);
-    ds_buf_put(out, "\nMemory at its peak\n");
-    for (uint32_t i = 0; i < n && i < MAX_CLASSES; i++) put_class_memory(r, &fills[i], out);
-    if (n > MAX_CLASSES) ds_buf_printf(out, "  and %u more classes, less full\n", n - MAX_CLASSES);
-    free(fills);
-}
-
-static void put_verdict(const ds_result *r, ds_buf *out) {
-    uint32_t n_over = 0, n_live;
-    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
-        int64_t capacity = ds_report__capacity(r->plan, c);
-        if (capacity && r->mem.classes[c].peak_bytes > capacity)
-            n_over += r->plan->classes[c].n_devices;
-    }
-    int64_t missing = r->peak_bytes - r->capacity_bytes;
-    ds_buf_printf(out,
-                  "\nDOES NOT FIT: %s needs %s and has %s;\n  %lld bytes (%s) are missing, at %s. "
-                  "%u device%s too small.\n  The largest tensors then:\n",
-                  ds_report__device(r->plan, r->fullest), ds_report__bytes(r->peak_bytes).s,
-                  ds_report__bytes(r->capacity_bytes).s, (long long)missing,
-                  ds_report__bytes(missing).s, ds_report__ps(r->mem.classes[r->fullest].peak_ps).s,
-                  n_over, n_over == 1 ? " is" : "s are");
-    ds_mem_live *live = ds_mem_live_at_peak(&r->mem, r->fullest, &n_live);
-    for (uint32_t i = 0; i < n_live && i < MAX_TENSORS; i++) {
-        const ds_vinst *v = &r->plan->values.at[live[i].value];
-        ds_buf_printf(out, "  %12s  %-11s ", ds_report__bytes(live[i].bytes).s,
-                      ds_category_name((ds_category)v->category));
-        ds_report__value_path(r->plan, live[i].value, out);
-        ds_buf_putc(out, '\n');
-    }
-    if (n_live > MAX_TENSORS) ds_buf_printf(out, "  and %u smaller ones\n", n_live - MAX_TENSORS);
-    free(live);
-}
-
 void ds_report_summary(const ds_result *r, ds_buf *out) {
     put_head(r, out);
     put_time(r, out);
@@ -301,6 +211,6 @@ void ds_report_summary(const ds_result *r, ds_buf *out) {
     put_ops(r, out);
     ds_report__put_critical(r, out);
     ds_report__put_stages(r, out);
-    put_memory(r, out);
-    if (!r->fits) put_verdict(r, out);
+    ds_report__memory(r, out);
+    if (!r->fits) ds_report__verdict(r, out);
 }

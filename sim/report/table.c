@@ -110,6 +110,11 @@ const char *ds_report__kind(const ds_plan *plan, uint32_t cls) {
     return ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->name;
 }
 
+void ds_report__alike(const ds_plan *plan, uint32_t cls, ds_buf *out) {
+    uint32_t n = plan->classes[cls].n_devices;
+    if (n > 1) ds_buf_printf(out, " (%u alike)", n);
+}
+
 const ds_group *ds_report__group(const ds_plan *plan, uint32_t task) {
     uint32_t activity = plan->task_activity[task];
     return activity == DS_NONE ? NULL : plan->activities[activity].group;

@@ -161,20 +161,39 @@ static void transfers(writer *w) {
     }
 }
 
+static void begin_counter(writer *w, uint32_t cls, const char *name, int64_t time_ps) {
+    begin_event(w, "C", cls);
+    ds_json_key_string(&w->json, "name", name);
+    ds_json_key_decimal(&w->json, "ts", time_ps, PS_DIGITS);
+    ds_json_key(&w->json, "args");
+    ds_json_begin_object(&w->json);
+}
+
+static void end_counter(writer *w) {
+    ds_json_end_object(&w->json);
+    ds_json_end_object(&w->json);
+}
+
+/* Two counters: the sum, and what it consists of. A category that never has bytes is left out. */
 static void memory(writer *w, uint32_t cls) {
     const ds_mem_class *m = &w->result->mem.classes[cls];
-    int64_t now = 0;
+    int64_t by[DS_MEM_CATEGORY_COUNT] = {0}, live = 0;
+    by[DS_MEM_CONTEXT] = m->input_by_category[DS_MEM_CONTEXT];
+    by[DS_MEM_COMMUNICATOR] = m->input_by_category[DS_MEM_COMMUNICATOR];
     for (uint32_t i = 0; i < m->n_events; i++) {
-        now += m->events[i].delta_bytes;
-        if (i + 1 < m->n_events && m->events[i + 1].time_ps == m->events[i].time_ps) continue;
-        begin_event(w, "C", process(cls));
-        ds_json_key_string(&w->json, "name", "memory");
-        ds_json_key_decimal(&w->json, "ts", m->events[i].time_ps, PS_DIGITS);
-        ds_json_key(&w->json, "args");
-        ds_json_begin_object(&w->json);
-        ds_json_key_int(&w->json, "bytes", now);
-        ds_json_end_object(&w->json);
-        ds_json_end_object(&w->json);
+        const ds_mem_event *e = &m->events[i];
+        by[w->plan->values.at[e->value].category] += e->delta_bytes;
+        live += e->delta_bytes;
+        if (i + 1 < m->n_events && m->events[i + 1].time_ps == e->time_ps) continue;
+        by[DS_MEM_UNUSED] = m->reserved_bytes ? m->reserved_bytes[i] - live : 0;
+        begin_counter(w, cls, "memory", e->time_ps);
+        ds_json_key_int(&w->json, "bytes",
+                        by[DS_MEM_CONTEXT] + by[DS_MEM_COMMUNICATOR] + by[DS_MEM_UNUSED] + live);
+        end_counter(w);
+        begin_counter(w, cls, "memory by category", e->time_ps);
+        for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++)
+            if (m->most_by_category[k]) ds_json_key_int(&w->json, ds_mem_category_name(k), by[k]);
+        end_counter(w);
     }
 }
 
@@ -206,6 +225,7 @@ static void critical_path(writer *w) {
     }
     ds_critical_path_deinit(&path);
 }
+
 
 static void events(writer *w) {
     const ds_plan *plan = w->plan;

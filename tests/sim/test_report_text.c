@@ -158,9 +158,13 @@ Test(report_options, come_from_the_scenario) {
     cr_expect_eq(options.cost_mode, DS_COST_MEASURED);
     cr_expect_eq(read_options("program = @main, cost = fitted", &options, &err), DS_OK);
     cr_expect_eq(options.cost_mode, DS_COST_FITTED);
+    cr_expect_eq(options.mem_mode, DS_MEM_EXACT);
+    cr_expect_eq(read_options("program = @main, memory = rounded", &options, &err), DS_OK);
+    cr_expect_eq(options.mem_mode, DS_MEM_ROUNDED);
+    cr_expect_eq(read_options("program = @main, memory = allocator", &options, &err), DS_OK);
+    cr_expect_eq(options.mem_mode, DS_MEM_ALLOCATOR);
     static const char *const refused[][2] = {
         {"program = @main, network = stepwise", "network"},
-        {"program = @main, memory = allocator", "memory"},
         {"program = @main, strategy { dp = 2 }", "strategy"},
         {"program = @main, train { loss = mse }", "train"},
     };
