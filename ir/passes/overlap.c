@@ -457,11 +457,19 @@ static uint32_t made_at(const overlap *o, const ds_block *block, const ds_use *u
     return i;
 }
 
+/* The first op after `at` that reads what is made there, be it to gather it further. */
+static uint32_t first_use(const ds_block *block, uint32_t at) {
+    uint32_t i = at + 1;
+    while (i < block->n_ops && !reads(block->ops[i], block->ops[at])) i++;
+    return i;
+}
+
 /* Outside of loops: each gather is a unit. Returns where to go on. */
 static uint32_t hold_unit(overlap *o, ds_block *block, uint32_t i, queue *q) {
     uint32_t reader = first_reader(o, block, i);
     uint32_t begun = o->k ? made_at(o, block, &q->at[o->k - 1]) : block->n_ops;
-    if (begun > i && begun < reader) { /* a unit that is read later stands before: go behind it */
+    if (begun > i &&
+        begun < first_use(block, i)) { /* a unit that is read later stands before: go behind it */
         move_down(block, i, begun + 1);
         return i;
     }
