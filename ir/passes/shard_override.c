@@ -7,10 +7,12 @@
 
 #include <string.h>
 
-/* Where the name of the forward op ends in that of a backward op: fc1.dx → fc1; NULL: nowhere. */
+/* Where the name of the forward op ends in that of a backward op, or of a copy: fc1.dx, fc1.again →
+ * fc1; NULL: nowhere. */
 static const char *forward_name(ds_arena *arena, const char *name) {
     const char *dot = strrchr(name, '.');
-    return dot && dot[1] == 'd' ? ds_arena_strndup(arena, name, (size_t)(dot - name)) : NULL;
+    bool other = dot && (dot[1] == 'd' || strcmp(dot, ".again") == 0);
+    return other ? ds_arena_strndup(arena, name, (size_t)(dot - name)) : NULL;
 }
 
 ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop *loops,
