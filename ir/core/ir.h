@@ -457,6 +457,21 @@ static inline ds_value_info *ds_value_at(const ds_func *func, ds_value v) {
     return &func->values.at[v.i];
 }
 
+/* Is index i of the use a range, %k{0:t+1}? */
+static inline bool ds_use_is_range(const ds_use *use, uint32_t i) {
+    return use->index_hi && DS_HAS_EXPR(use->index_hi[i]);
+}
+/* Do they read the same, by the text of their indices? O(indices). */
+static inline bool ds_use_same(const ds_use *a, const ds_use *b) {
+    if (a->value.i != b->value.i || a->n_index != b->n_index) return false;
+    for (uint32_t i = 0; i < a->n_index; i++) {
+        ds_expr hi_a = a->index_hi ? a->index_hi[i] : DS_NO_EXPR;
+        ds_expr hi_b = b->index_hi ? b->index_hi[i] : DS_NO_EXPR;
+        if (a->index[i].i != b->index[i].i || hi_a.i != hi_b.i) return false;
+    }
+    return true;
+}
+
 /* ---- binding: the params' values ---- */
 
 typedef struct ds_binding {

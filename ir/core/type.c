@@ -143,6 +143,12 @@ bool ds_type_is_plain(const ds_type *type) {
     return !type->n_partials && type->on.kind == DS_PLACE_NONE;
 }
 
+bool ds_type_is_over(const ds_type *type, uint32_t dim, const char *axis) {
+    for (uint32_t s = 0; dim < type->rank && s < type->dims[dim].n_splits; s++)
+        if (strcmp(type->dims[dim].splits[s].axis, axis) == 0) return true;
+    return false;
+}
+
 ds_type *ds_type_plain(ds_arena *arena, const ds_type *type) {
     if (ds_type_is_plain(type)) return (ds_type *)type;
     ds_type *plain = DS_NEW(arena, ds_type);

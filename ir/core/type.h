@@ -100,6 +100,8 @@ ds_type *ds_type_copy(ds_arena *arena, const ds_type *type);
  * it has none of them, else a copy in `arena`. O(rank). */
 ds_type *ds_type_plain(ds_arena *arena, const ds_type *type);
 bool ds_type_is_plain(const ds_type *type);
+/* Is the dim split over an axis of that name? False for a dim that the type lacks. */
+bool ds_type_is_over(const ds_type *type, uint32_t dim, const char *axis);
 /* Substitutes an index in every expression of the type; shares what does not change. */
 ds_type *ds_type_subst(ds_exprs *exprs, ds_arena *arena, const ds_type *type, const char *name,
                        ds_expr by);

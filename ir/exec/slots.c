@@ -67,7 +67,7 @@ static ds_status collect(const ds_exec_open *open, const ds_env *env, const ds_u
     int64_t lo, hi;
     DS_TRY(ds_expr_eval_int(env, use->index[level], use->loc, &lo, err));
     hi = lo + 1;
-    bool is_range = use->index_hi && DS_HAS_EXPR(use->index_hi[level]);
+    bool is_range = ds_use_is_range(use, level);
     if (is_range) {
         DS_TRY(ds_expr_eval_int(env, use->index_hi[level], use->loc, &hi, err));
         if (range < DS_MAX_RANK) out->counts[range] = hi - lo;

@@ -140,7 +140,7 @@ static ds_status scale(ds_onnx *g, ds_use x, double factor, ds_use *out, ds_erro
 /* A constant as the second operand for x: a scalar, or like x where it is to come first. */
 static ds_status constant(ds_onnx *g, const ds_type *like, bool whole, double value, ds_use *out,
                           ds_error *err) {
-    ds_type *type = ds_type_copy(&g->unit->arena, ds_type_unsplit(&g->unit->arena, like));
+    ds_type *type = ds_type_copy(&g->unit->arena, ds_type_plain(&g->unit->arena, like));
     if (!whole) type->rank = 0;
     ds_op *op = ds_build_op(&g->b, DS_OP_FILL);
     ds_build_attr_real(&g->b, op, "value", value);

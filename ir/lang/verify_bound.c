@@ -171,7 +171,7 @@ static bool binder_range(bound_walk *w, const ds_binder *binder, int64_t *lo, in
 static bool check_index(bound_walk *w, const ds_use *use, uint32_t i, const ds_value_info *info,
                         int64_t *first) {
     const ds_binder *binder = &info->binders[i];
-    bool range = use->index_hi && DS_HAS_EXPR(use->index_hi[i]);
+    bool range = ds_use_is_range(use, i);
     ds_index *indices = NULL; /* the family's own: its bounds see only those to their left */
     int64_t lo, hi, at, end;
     if (!eval(w, use->index[i], use->loc, &at)) return false;

@@ -53,13 +53,9 @@ static const ds_type *put_indices(ds_checker *ck, const ds_value_info *info, con
     return type;
 }
 
-static bool is_range(const ds_use *use, uint32_t i) {
-    return use->index_hi && DS_HAS_EXPR(use->index_hi[i]);
-}
-
 static uint32_t count_ranges(const ds_use *use) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < use->n_index; i++) n += is_range(use, i);
+    for (uint32_t i = 0; i < use->n_index; i++) n += ds_use_is_range(use, i);
     return n;
 }
 
@@ -71,7 +67,7 @@ static const ds_type *stack(ds_checker *ck, const ds_type *type, const ds_use *u
     stacked->rank = type->rank + n;
     stacked->dims = DS_NEW_N(&ck->unit->arena, ds_dim, stacked->rank);
     for (uint32_t i = 0, d = 0; i < use->n_index; i++)
-        if (is_range(use, i))
+        if (ds_use_is_range(use, i))
             stacked->dims[d++].size =
                 ds_expr_fold(&ck->unit->exprs, DS_EXPR_SUB, use->index_hi[i], use->index[i]);
     if (type->rank) memcpy(stacked->dims + n, type->dims, type->rank * sizeof *type->dims);
@@ -117,7 +113,7 @@ static bool check_ranges(ds_walker *w, const ds_use *use, const ds_value_info *i
         return false;
     }
     for (uint32_t i = 0; i < use->n_index; i++) {
-        if (!is_range(use, i) ||
+        if (!ds_use_is_range(use, i) ||
             !ds_type_mentions(&w->ck->unit->exprs, info->type, info->binders[i].name))
             continue;
         ds_verify__error(w->ck, DS_ERR_SHAPE, use->loc, NULL,

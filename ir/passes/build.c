@@ -162,21 +162,17 @@ ds_use ds_use_at(ds_arena *arena, ds_value value, const ds_expr *index, uint32_t
     return use;
 }
 
-static bool is_range(const ds_use *use, uint32_t i) {
-    return use->index_hi && DS_HAS_EXPR(use->index_hi[i]);
-}
-
 /* %k{0:t+1}: one more leading dim for every range. */
 static const ds_type *stack(ds_unit *unit, const ds_type *type, const ds_use *use) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < use->n_index; i++) n += is_range(use, i);
+    for (uint32_t i = 0; i < use->n_index; i++) n += ds_use_is_range(use, i);
     if (!n || type->rank + n > DS_MAX_RANK) return type;
     ds_type *stacked = DS_NEW(&unit->arena, ds_type);
     *stacked = *type;
     stacked->rank = type->rank + n;
     stacked->dims = DS_NEW_N(&unit->arena, ds_dim, stacked->rank);
     for (uint32_t i = 0, d = 0; i < use->n_index; i++)
-        if (is_range(use, i))
+        if (ds_use_is_range(use, i))
             stacked->dims[d++].size =
                 ds_expr_fold(&unit->exprs, DS_EXPR_SUB, use->index_hi[i], use->index[i]);
     if (type->rank) memcpy(stacked->dims + n, type->dims, type->rank * sizeof *type->dims);
@@ -294,12 +290,12 @@ static ds_status infer(ds_builder *b, ds_op *op, ds_error *err) {
         if (!in[i])
             return ds_error_set(err, DS_ERR_INTERNAL, op->loc, "%s reads %%%s, which has no type",
                                 ds_op_name(op->code), ds_value_at(b->func, op->in[i].value)->name);
-        if (b->hints) in[i] = ds_type_unsplit(arena, in[i]);
+        if (b->hints) in[i] = ds_type_plain(arena, in[i]);
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         const ds_value_info *info = ds_value_at(b->func, op->out[i]);
         if (!info->type) continue;
-        out[i] = b->hints ? (ds_type *)ds_type_unsplit(arena, info->type) : info->type;
+        out[i] = b->hints ? ds_type_plain(arena, info->type) : info->type;
     }
     ds_infer ctx = {.unit = b->unit,
                     .func = b->func,
@@ -549,19 +545,6 @@ ds_status ds_build_return(ds_builder *b, const ds_use *results, uint32_t n, ds_e
 }
 
 /* ---- types ---- */
-
-const ds_type *ds_type_unsplit(ds_arena *arena, const ds_type *type) {
-    bool split = type->n_partials > 0;
-    for (uint32_t d = 0; d < type->rank; d++) split = split || type->dims[d].n_splits;
-    if (!split) return type;
-    ds_type *plain = DS_NEW(arena, ds_type);
-    *plain = *type;
-    plain->dims = DS_NEW_N(arena, ds_dim, type->rank + 1);
-    for (uint32_t d = 0; d < type->rank; d++) plain->dims[d].size = type->dims[d].size;
-    plain->partials = NULL;
-    plain->n_partials = 0;
-    return plain;
-}
 
 ds_type *ds_type_make(ds_arena *arena, ds_dtype dtype, const ds_expr *dims, uint32_t rank) {
     ds_type *type = DS_NEW(arena, ds_type);

@@ -141,9 +141,7 @@ ds_status ds_build_return(ds_builder *b, const ds_use *results, uint32_t n, ds_e
 
 /* ---- types ---- */
 
-/* The type without splits and partials. Shares what does not change. */
-const ds_type *ds_type_unsplit(ds_arena *arena, const ds_type *type);
-/* dtype[dims], unsplit. */
+/* dtype[dims], plain. */
 ds_type *ds_type_make(ds_arena *arena, ds_dtype dtype, const ds_expr *dims, uint32_t rank);
 
 #endif

@@ -181,21 +181,10 @@ typedef struct loop_walk {
 static bool index_mentions(ds_grad *g, const ds_use *use, const char *name) {
     for (uint32_t i = 0; i < use->n_index; i++) {
         if (ds_expr_mentions(&g->unit->exprs, use->index[i], name)) return true;
-        if (use->index_hi && DS_HAS_EXPR(use->index_hi[i]) &&
-            ds_expr_mentions(&g->unit->exprs, use->index_hi[i], name))
+        if (ds_use_is_range(use, i) && ds_expr_mentions(&g->unit->exprs, use->index_hi[i], name))
             return true;
     }
     return false;
-}
-
-static bool same_use(const ds_use *a, const ds_use *b) {
-    if (a->value.i != b->value.i || a->n_index != b->n_index) return false;
-    for (uint32_t i = 0; i < a->n_index; i++) {
-        uint32_t hi_a = a->index_hi ? a->index_hi[i].i : 0;
-        uint32_t hi_b = b->index_hi ? b->index_hi[i].i : 0;
-        if (a->index[i].i != b->index[i].i || hi_a != hi_b) return false;
-    }
-    return true;
 }
 
 static ds_status add_outer(ds_grad *g, loop_walk *w, const ds_use *use, const ds_grad_loop *inner,
@@ -208,7 +197,7 @@ static ds_status add_outer(ds_grad *g, loop_walk *w, const ds_use *use, const ds
     for (const ds_grad_loop *at = inner; at != w->loop->up; at = at->up)
         if (index_mentions(g, use, at->op->index)) return DS_OK; /* kept, not carried */
     for (uint32_t i = 0; i < w->outer.n; i++)
-        if (same_use(w->outer.at[i].use, use)) return DS_OK;
+        if (ds_use_same(w->outer.at[i].use, use)) return DS_OK;
     outer_use entry = {.use = use};
     DS_HPUSH(&w->outer, entry);
     return DS_OK;

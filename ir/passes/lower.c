@@ -22,16 +22,6 @@ static ds_expr plain(void *context, ds_expr e) {
 
 /* ---- inputs ---- */
 
-static bool names_axis(const ds_dim *dim, const char *axis) {
-    for (uint32_t s = 0; s < dim->n_splits; s++)
-        if (strcmp(dim->splits[s].axis, axis) == 0) return true;
-    return false;
-}
-
-static bool is_split_over_dp(const ds_type *type) {
-    return type->rank && names_axis(&type->dims[0], "dp");
-}
-
 static ds_binder micro_binder(ds_lowering *l) {
     ds_exprs *exprs = &l->c.unit->exprs;
     return (ds_binder){.name = l->micro_index,
@@ -43,7 +33,7 @@ static ds_binder micro_binder(ds_lowering *l) {
 static ds_status add_input(ds_lowering *l, ds_lower_frame *frame, ds_value value, ds_error *err) {
     const ds_value_info *info = ds_value_at(frame->func, value);
     uint32_t n = info->n_binders;
-    bool micro = l->micro_index && is_split_over_dp(info->type);
+    bool micro = l->micro_index && ds_type_is_over(info->type, 0, "dp");
     if (micro && n)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
                             "%%%s is a family: microbatches need inputs that are single values",
@@ -108,7 +98,7 @@ static void name_loss(ds_lowering *l, const ds_use *result) {
 static bool is_taken(const ds_type *type, const ds_dim *first) {
     for (uint32_t d = 1; d < type->rank; d++)
         for (uint32_t s = 0; s < first->n_splits; s++)
-            if (names_axis(&type->dims[d], first->splits[s].axis)) return true;
+            if (ds_type_is_over(type, d, first->splits[s].axis)) return true;
     return false;
 }
 
@@ -118,7 +108,7 @@ static void hint_samples(ds_lowering *l, ds_type *type) {
     if (!type->rank || type->dims[0].n_splits) return;
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_type *input = ds_value_at(func, func->args[i])->type;
-        if (!is_split_over_dp(input) || is_taken(type, &input->dims[0]) ||
+        if (!ds_type_is_over(input, 0, "dp") || is_taken(type, &input->dims[0]) ||
             ds_expr_equal(&l->c.unit->exprs, input->dims[0].size, type->dims[0].size) != DS_YES)
             continue;
         type->dims[0] = input->dims[0];

@@ -95,12 +95,6 @@ static ds_expr origin(const batch *b, param_ref ref) {
     return ds_clone_origin(b->source, ref.module, ref.index);
 }
 
-static bool is_split_over_dp(const ds_type *type) {
-    for (uint32_t s = 0; type->rank && s < type->dims[0].n_splits; s++)
-        if (strcmp(type->dims[0].splits[s].axis, "dp") == 0) return true;
-    return false;
-}
-
 static ds_status not_divisible(const batch *b, const ds_value_info *arg, ds_expr e, ds_error *err) {
     ds_buf text = {0};
     int64_t value = 0;
@@ -123,7 +117,7 @@ static ds_status find_batch(batch *b, const ds_func *model, param_ref *out, ds_e
     bool any = false;
     for (uint32_t i = 0; i < model->n_args; i++) {
         const ds_value_info *arg = ds_value_at(model, model->args[i]);
-        if (!arg->type || !is_split_over_dp(arg->type)) continue;
+        if (!arg->type || !ds_type_is_over(arg->type, 0, "dp")) continue;
         param_ref found;
         ds_expr e = arg->type->dims[0].size;
         if (!find_factor(b, e, &found)) return not_divisible(b, arg, e, err);

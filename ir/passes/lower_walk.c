@@ -89,7 +89,7 @@ static ds_status read_turn(ds_lowering *l, const ds_lower_frame *frame, const ds
                            const ds_use *use, ds_use *out, ds_error *err) {
     const char *name = ds_value_at(frame->func, use->value)->name;
     int64_t turn;
-    bool range = use->index_hi && DS_HAS_EXPR(use->index_hi[0]);
+    bool range = ds_use_is_range(use, 0);
     if (!use->n_index || range ||
         !ds_expr_is_int(&l->c.unit->exprs, ds_lower__expr(l, frame, use->index[0]), &turn))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, use->loc,
@@ -197,11 +197,11 @@ static ds_status infer(ds_lowering *l, const ds_op *op, ds_type **out, ds_error 
         if (!in[i])
             return ds_error_set(err, DS_ERR_INTERNAL, op->loc, "%s reads a value without a type",
                                 ds_op_name(op->code));
-        in[i] = ds_type_unsplit(arena, in[i]);
+        in[i] = ds_type_plain(arena, in[i]);
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         const ds_type *type = ds_value_at(l->b.func, op->out[i])->type;
-        out[i] = type ? (ds_type *)ds_type_unsplit(arena, type) : NULL;
+        out[i] = type ? ds_type_plain(arena, type) : NULL;
     }
     ds_infer ctx = {.unit = l->c.unit, .func = l->b.func, .op = op, .in = in, .out = out};
     return ds_op_infer(&ctx, err);

@@ -20,10 +20,6 @@ static ds_status absent(const ds_pj_frame *f, const ds_use *use, ds_error *err) 
                         ds_value_at(f->scope.func, use->value)->name);
 }
 
-static bool is_range(const ds_use *use, uint32_t i) {
-    return use->index_hi && DS_HAS_EXPR(use->index_hi[i]);
-}
-
 /* The use's indices from `level` on, on a family. */
 static ds_status read_family(ds_projector *p, const ds_pj_frame *f, const ds_use *use,
                              uint32_t level, const ds_pj_slot *family, ds_pj_slot *out,
@@ -35,7 +31,7 @@ static ds_status read_family(ds_projector *p, const ds_pj_frame *f, const ds_use
     if (use->index_hi) out->use.index_hi = DS_NEW_N(&p->unit->arena, ds_expr, n);
     for (uint32_t i = 0; i < n; i++) {
         DS_TRY(ds_project__expr(p, f, use->index[level + i], use->loc, &out->use.index[i], err));
-        if (is_range(use, level + i))
+        if (ds_use_is_range(use, level + i))
             DS_TRY(ds_project__expr(p, f, use->index_hi[level + i], use->loc, &out->use.index_hi[i],
                                     err));
     }
@@ -53,7 +49,7 @@ ds_status ds_project__read(ds_projector *p, const ds_pj_frame *f, const ds_use *
             ds_pj_slot family = *out;
             return read_family(p, f, use, i, &family, out, err);
         }
-        if (is_range(use, i))
+        if (ds_use_is_range(use, i))
             return ds_error_set(err, DS_ERR_UNSUPPORTED, use->loc,
                                 "%%%s is several values on a rank: a range of it cannot be stacked",
                                 info->name);

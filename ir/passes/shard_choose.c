@@ -334,11 +334,11 @@ static ds_status get_rule(chooser *c, ds_error *err) {
     const ds_type **in = DS_NEW_N(arena, const ds_type *, c->op->n_in + 1);
     ds_type **out = DS_NEW_N(arena, ds_type *, c->op->n_out + 1);
     for (uint32_t i = 0; i < c->op->n_in; i++)
-        in[i] = ds_type_unsplit(arena, c->in ? ds_shard__type_of(s, &c->in[i])
-                                             : ds_use_type(s->unit, s->from, &c->op->in[i]));
+        in[i] = ds_type_plain(arena, c->in ? ds_shard__type_of(s, &c->in[i])
+                                           : ds_use_type(s->unit, s->from, &c->op->in[i]));
     for (uint32_t i = 0; i < c->op->n_out; i++) {
         const ds_type *old = ds_value_at(s->from, c->op->out[i])->type;
-        out[i] = old ? (ds_type *)ds_type_unsplit(arena, old) : NULL;
+        out[i] = old ? ds_type_plain(arena, old) : NULL;
     }
     ds_infer ctx = {.unit = s->unit, .func = s->b.func, .op = c->op, .in = in, .out = out};
     return ds_op_rule(&ctx, &c->rule, err);

@@ -152,20 +152,10 @@ double ds_shard__move_cost(const ds_sharder *s, const ds_type *type, const ds_la
 
 /* ---- emission ---- */
 
-static bool same_use(const ds_use *a, const ds_use *b) {
-    if (a->value.i != b->value.i || a->n_index != b->n_index) return false;
-    for (uint32_t i = 0; i < a->n_index; i++) {
-        ds_expr hi_a = a->index_hi ? a->index_hi[i] : DS_NO_EXPR;
-        ds_expr hi_b = b->index_hi ? b->index_hi[i] : DS_NO_EXPR;
-        if (a->index[i].i != b->index[i].i || hi_a.i != hi_b.i) return false;
-    }
-    return true;
-}
-
 static ds_use *find_moved(ds_sharder *s, const ds_use *use, const ds_layout *layout, ds_use *room) {
     for (uint32_t i = s->moved.n; i-- > 0;) {
         const ds_shard_moved *m = &s->moved.at[i];
-        if (!same_use(&m->from, use)) continue;
+        if (!ds_use_same(&m->from, use)) continue;
         bool fits =
             layout ? ds_shard__same_layout(&m->layout, layout) : !m->layout.sum && !m->layout.max;
         if (!fits) continue;

@@ -187,7 +187,7 @@ ds_status ds_vjp_reshape(ds_vjp *v, ds_use x, const ds_type *type, const char *s
     ds_vjp_read(v, op, x);
     if (!type->rank) { /* a scalar's shape is best written as a type */
         *out = ds_use_of(ds_build_out(&v->g->b, op, ds_grad__name(v->g, v->op->out[0], suffix),
-                                      ds_type_unsplit(arena_of(v), type)));
+                                      ds_type_plain(arena_of(v), type)));
         return ds_build_put(&v->g->b, op, err);
     }
     ds_build_attr_exprs(&v->g->b, op, "shape", dims, type->rank);

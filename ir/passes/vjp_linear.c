@@ -25,7 +25,7 @@ static ds_status rule_of(ds_vjp *v, ds_rule *out, ds_error *err) {
     ds_unit *unit = v->g->unit;
     const ds_type *in[DS_MAX_OPERANDS];
     for (uint32_t i = 0; i < v->op->n_in; i++)
-        in[i] = ds_type_unsplit(&unit->arena, ds_use_type(unit, v->g->old, &v->op->in[i]));
+        in[i] = ds_type_plain(&unit->arena, ds_use_type(unit, v->g->old, &v->op->in[i]));
     ds_infer ctx = {.unit = unit, .func = v->g->old, .op = v->op, .in = in};
     return ds_op_rule(&ctx, out, err);
 }

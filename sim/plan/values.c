@@ -75,10 +75,10 @@ static ds_status level_range(const ds_env *env, const ds_use *use, const ds_valu
     if (*lo == INT64_MAX)
         return ds_error_set(err, DS_ERR_VALUE, use->loc, "%%%s: an index beyond 2^63", v->name);
     *hi = *lo + 1;
-    if (ds_plan__is_range(use, level))
+    if (ds_use_is_range(use, level))
         DS_TRY(ds_expr_eval_int(env, use->index_hi[level], use->loc, hi, err));
     if (*lo >= family->lo && *hi <= family->lo + family->n && *lo < *hi) return DS_OK;
-    bool range = ds_plan__is_range(use, level);
+    bool range = ds_use_is_range(use, level);
     ds_buf text = {0};
     ds_buf_printf(&text, "%lld", (long long)*lo);
     if (range) ds_buf_printf(&text, ":%lld", (long long)*hi);
@@ -142,7 +142,7 @@ static ds_status stack(ds_builder *b, const ds_use *use, const int64_t *counts, 
                        ds_error *err) {
     const ds_type *type = out->type;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < use->n_index; i++) n += ds_plan__is_range(use, i);
+    for (uint32_t i = 0; i < use->n_index; i++) n += ds_use_is_range(use, i);
     if (!n) return DS_OK;
     if (type->rank + n > DS_MAX_RANK)
         return ds_error_set(err, DS_ERR_LIMIT, use->loc, "stacking makes %u dims; at most %d",
@@ -152,7 +152,7 @@ static ds_status stack(ds_builder *b, const ds_use *use, const int64_t *counts, 
     stacked->rank = type->rank + n;
     stacked->dims = DS_NEW_N(&b->plan->arena, ds_dim, stacked->rank);
     for (uint32_t i = 0, d = 0; i < use->n_index; i++)
-        if (ds_plan__is_range(use, i))
+        if (ds_use_is_range(use, i))
             stacked->dims[d++].size = ds_expr_int(&b->unit->exprs, counts[i]);
     if (type->rank) memcpy(stacked->dims + n, type->dims, type->rank * sizeof *type->dims);
     out->type = stacked;
@@ -171,7 +171,7 @@ ds_status ds_plan__operand_type(ds_builder *b, const ds_func *func, const ds_use
         DS_TRY(ds_expr_eval_int(&env, use->index[i], use->loc, &at, err));
         frames[i] = (ds_index){v->binders[i].name, at, out->indices};
         out->indices = &frames[i];
-        if (!ds_plan__is_range(use, i)) continue;
+        if (!ds_use_is_range(use, i)) continue;
         DS_TRY(ds_expr_eval_int(&env, use->index_hi[i], use->loc, &hi, err));
         if (i < DS_MAX_RANK) counts[i] = hi - at;
     }

@@ -32,12 +32,9 @@ void ds_plan__push_operands(ds_builder *b, const uint32_t *operands, uint32_t n)
 ds_status ds_plan__family(ds_builder *b, int64_t lo, int64_t n, ds_loc loc, ds_family **out,
                           ds_error *err);
 
-static inline bool ds_plan__is_range(const ds_use *use, uint32_t i) {
-    return use->index_hi && DS_HAS_EXPR(use->index_hi[i]);
-}
 static inline bool ds_plan__has_range(const ds_use *use) {
     for (uint32_t i = 0; i < use->n_index; i++)
-        if (ds_plan__is_range(use, i)) return true;
+        if (ds_use_is_range(use, i)) return true;
     return false;
 }
 

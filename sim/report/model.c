@@ -32,18 +32,12 @@ ds_status ds_report__make_step(const ds_binding *source, ds_model_step **out, ds
 
 /* ---- what is known of the model ---- */
 
-static bool is_split_over_dp(const ds_type *type) {
-    for (uint32_t s = 0; type->rank && s < type->dims[0].n_splits; s++)
-        if (strcmp(type->dims[0].splits[s].axis, "dp") == 0) return true;
-    return false;
-}
-
 ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *err) {
     const ds_func *model = ds_scenario_model(source->unit);
     ds_env env = ds_binding_env(source, NULL);
     for (uint32_t i = 0; i < model->n_args && *out == 0; i++) {
         const ds_value_info *arg = ds_value_at(model, model->args[i]);
-        if (is_split_over_dp(arg->type))
+        if (ds_type_is_over(arg->type, 0, "dp"))
             DS_TRY(ds_expr_eval_int(&env, arg->type->dims[0].size, arg->loc, out, err));
     }
     return DS_OK;
