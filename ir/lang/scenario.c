@@ -126,6 +126,37 @@ const ds_attr *ds_scenario_find(const ds_unit *unit, const char *section, const 
                                                  : NULL;
 }
 
+/* A copy of `attrs` in which `entry` stands for the one of its name, or last. */
+static void put_entry(ds_arena *arena, ds_attr **attrs, uint32_t *n, const ds_attr *entry) {
+    const ds_attr *old = find_bare(*attrs, *n, entry->name);
+    uint32_t at = old ? (uint32_t)(old - *attrs) : *n;
+    ds_attr *fresh = DS_NEW_N(arena, ds_attr, *n + 1);
+    if (*n) memcpy(fresh, *attrs, *n * sizeof *fresh);
+    fresh[at] = *entry;
+    *attrs = fresh;
+    if (!old) ++*n;
+}
+
+void ds_scenario_set(ds_unit *unit, const char *section, const char *name, ds_attr entry) {
+    ds_scenario *scenario = &unit->modules.at[0]->scenarios.at[0];
+    entry.name = ds_intern(&unit->strings, name);
+    const ds_attr *old = ds_scenario_find(unit, section, name);
+    entry.loc = old ? old->loc : scenario->loc;
+    if (*section) {
+        const ds_attr *block = find_bare(scenario->entries, scenario->n_entries, section);
+        ds_attr fresh = {.kind = DS_ATTR_BLOCK, .loc = scenario->loc};
+        if (block && block->kind == DS_ATTR_BLOCK) fresh = *block;
+        fresh.name = ds_intern(&unit->strings, section);
+        put_entry(&unit->arena, &fresh.items, &fresh.n_items, &entry);
+        entry = fresh;
+    }
+    put_entry(&unit->arena, &scenario->entries, &scenario->n_entries, &entry);
+}
+
+void ds_scenario_restore(ds_unit *unit, const ds_scenario *old) {
+    unit->modules.at[0]->scenarios.at[0] = *old;
+}
+
 static const char *place_name(const ds_unit *unit, const char *entry) {
     const ds_attr *attr = ds_scenario_find(unit, "", entry);
     return attr && attr->kind == DS_ATTR_PLACE ? attr->place.name : NULL;

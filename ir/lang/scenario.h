@@ -48,6 +48,13 @@ const ds_scenario *ds_unit_scenario(const ds_unit *unit);
 /* The entry of that name in a section ("" for the scenario itself); NULL if absent. */
 const ds_attr *ds_scenario_find(const ds_unit *unit, const char *section, const char *name);
 
+/* Puts an entry (its name is set here) into the scenario, in the place of one of that name if there
+ * is one; a section that is missing is made. The unit must have a scenario. What was there before
+ * comes back with ds_scenario_restore of a copy of *ds_unit_scenario(unit) made before: entries are
+ * replaced, never written to. The unit is not verified anew. */
+void ds_scenario_set(ds_unit *unit, const char *section, const char *name, ds_attr entry);
+void ds_scenario_restore(ds_unit *unit, const ds_scenario *old);
+
 /* `program = @f`: the function, or NULL. `model = @f` likewise. */
 ds_func *ds_scenario_program_func(const ds_unit *unit);
 ds_func *ds_scenario_model(const ds_unit *unit);

@@ -69,6 +69,8 @@ void ds_report__live_deinit(ds_live *live);
 /* The sections of the summary, and the member "live_at_peak" of a JSON object. */
 void ds_report__memory(const ds_result *result, ds_buf *out);
 void ds_report__verdict(const ds_result *result, ds_buf *out);
+void ds_report__advice(const ds_result *result, ds_buf *out);
+void ds_report__put_advice(ds_json *json, const ds_result *result);
 void ds_report__put_live(ds_json *json, const ds_result *result, uint32_t cls);
 
 /* ---- models (model.c) ---- */

@@ -267,6 +267,7 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_key_bool(&json, "fits", r->fits);
     ds_json_key_string(&json, "memory_mode", ds_mem_mode_name(r->mem.mode));
     if (!r->fits) put_overflow(&json, r);
+    ds_report__put_advice(&json, r);
     ds_json_key_string(&json, "fullest_device", ds_report__device(r->plan, r->fullest));
     put_categories(&json, "memory", r, r->mem.classes[r->fullest].peak_by_category);
     put_categories(&json, "state", r, r->mem.classes[r->fullest].input_by_category);

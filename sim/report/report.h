@@ -51,6 +51,16 @@ typedef struct ds_sim_options {
  * `strategy` beside a `program`. The unit must be verified and bound. */
 ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options, ds_error *err);
 
+/* A change of the strategy of a step that does not fit, and what it would bring. */
+typedef struct ds_advice {
+    char change[160]; /* "zero = 3", "recompute = full, microbatches = 8" */
+    bool runs;        /* the passes accept it; else the rest is 0 */
+    bool fits;
+    int64_t step_ps;
+    double throughput_per_s;
+    int64_t peak_bytes, capacity_bytes; /* of the fullest device then */
+} ds_advice;
+
 /* Everything about one run. Owns what it points to but source and profiles. */
 typedef struct ds_result {
     const ds_binding *source; /* what was asked to run */
@@ -70,6 +80,8 @@ typedef struct ds_result {
     int64_t capacity_bytes;  /* of that device; 0: not known */
     uint32_t fullest;        /* its class */
     bool fits;               /* every device whose capacity is known holds its peak */
+    ds_advice *advice;       /* of ds_advise: single changes, then combinations; NULL: not asked */
+    uint32_t n_advice;
 } ds_result;
 
 /* Plans, runs, and accounts for the scenario of a verified, bound unit. O(tasks log tasks).
@@ -79,6 +91,15 @@ typedef struct ds_result {
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err);
 void ds_result_free(ds_result *result);
+
+/* Finds what would make a model's step fit, by simulating: ZeRO's higher stages, recomputation,
+ * sequence parallelism, twice the microbatches, twice the tensor parallelism on as many devices,
+ * half the batch, one change at a time; if none fits, the best of them together. Only what the
+ * model and the devices can take counts. Nothing where the result fits or is of a program.
+ * `settings` are those that its binding was made with. While it runs, the source's scenario is
+ * changed for each simulation; afterwards it is as before. At most 15 simulations. */
+void ds_advise(ds_result *result, const ds_profiles *profiles, const ds_sim_options *options,
+               const ds_setting *settings, uint32_t n_settings);
 
 /* ---- reports (summary.c, json.c, csv.c, trace.c) ---- */
 

@@ -212,5 +212,6 @@ void ds_result_free(ds_result *r) {
     ds_plan_free(r->plan);
     ds_model_step_free(r->step);
     free(r->accounts);
+    free(r->advice);
     free(r);
 }

@@ -18,8 +18,14 @@ enum {
     OPT_MEMORY,
     OPT_MAX_INSTANCES,
     OPT_COMPARE,
-    OPT_COMPARE_SET
+    OPT_COMPARE_SET,
+    OPT_ADVICE,
+    OPT_NO_ADVICE
 };
+
+/* A program of so many tasks simulates in about a second, so a dozen changes of it in a quarter of
+ * a minute: more than that only if asked for. */
+#define ADVICE_MAX_TASKS 100000u
 
 typedef struct arguments {
     cli_options common;
@@ -32,6 +38,7 @@ typedef struct arguments {
     const char *other;
     cli_options other_only; /* its settings beyond the common ones */
     bool unfold, quiet;
+    bool advice, no_advice;
     uint32_t max_instances;
 } arguments;
 
@@ -56,6 +63,11 @@ static const struct argp_option options_table[] = {
      "What counts as used memory: live bytes, the same in blocks of 512 bytes, or what a caching "
      "allocator reserves with CUDA context and communicators; default: the scenario's, else exact",
      0},
+    {"advice", OPT_ADVICE, NULL, 0,
+     "If a model does not fit, simulate changes of its strategy and say which would; by default up "
+     "to 100000 tasks",
+     0},
+    {"no-advice", OPT_NO_ADVICE, NULL, 0, "Never", 0},
     {"unfold", OPT_UNFOLD, NULL, 0, "Simulate every device by itself, equal ones too", 0},
     {"max-instances", OPT_MAX_INSTANCES, "N", 0,
      "Refuse programs that unroll to more op instances; default: 20000000", 0},
@@ -134,6 +146,12 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_MEMORY:
         args->memory = arg;
+        return 0;
+    case OPT_ADVICE:
+        args->advice = true;
+        return 0;
+    case OPT_NO_ADVICE:
+        args->no_advice = true;
         return 0;
     case OPT_UNFOLD:
         args->unfold = true;
@@ -253,19 +271,27 @@ static ds_status report(const arguments *args, const ds_result *result, ds_error
     return DS_OK;
 }
 
+/* The scenario's options, and what the command line says instead. */
+static ds_status read_options(const arguments *args, const ds_binding *binding,
+                              ds_sim_options *options, ds_error *err) {
+    *options = (ds_sim_options){.unfold = args->unfold, .max_instances = args->max_instances};
+    DS_TRY(ds_sim_options_read(binding, options, err));
+    if (args->cost)
+        options->cost_mode = strcmp(args->cost, "fitted") == 0 ? DS_COST_FITTED : DS_COST_MEASURED;
+    if (args->memory) ds_mem_mode_parse(args->memory, &options->mem_mode);
+    return DS_OK;
+}
+
 static ds_status simulate(const arguments *args, const ds_binding *binding,
                           const ds_profiles *profiles, ds_result **result, ds_error *err) {
     progress p = {.shown_s = 0};
     clock_gettime(CLOCK_MONOTONIC, &p.start);
-    ds_sim_options options = {.unfold = args->unfold, .max_instances = args->max_instances};
+    ds_sim_options options;
+    DS_TRY(read_options(args, binding, &options, err));
     if (isatty(STDERR_FILENO)) {
         options.progress = show_progress;
         options.progress_context = &p;
     }
-    DS_TRY(ds_sim_options_read(binding, &options, err));
-    if (args->cost)
-        options.cost_mode = strcmp(args->cost, "fitted") == 0 ? DS_COST_FITTED : DS_COST_MEASURED;
-    if (args->memory) ds_mem_mode_parse(args->memory, &options.mem_mode);
     ds_status status = ds_simulate(binding, profiles, &options, result, err);
     end_progress(&p);
     return status;
@@ -296,10 +322,18 @@ static int fits_code(const ds_result *result) {
     return result->fits ? 0 : ds_status_exit_code(DS_ERR_MEMORY);
 }
 
+static void advise(const arguments *args, const ds_profiles *profiles, side *s) {
+    ds_sim_options options;
+    if (args->no_advice || (!args->advice && s->result->plan->n_tasks > ADVICE_MAX_TASKS)) return;
+    if (read_options(args, &s->source.binding, &options, NULL) != DS_OK) return;
+    ds_advise(s->result, profiles, &options, args->common.settings.at, args->common.settings.n);
+}
+
 static int run_one(const arguments *args, const ds_profiles *profiles) {
     side s = {.result = NULL};
     ds_error err;
     int exit_code = simulate_file(args, args->file, &args->common, profiles, &s);
+    if (!exit_code) advise(args, profiles, &s);
     if (!exit_code && report(args, s.result, &err) != DS_OK)
         exit_code = cli_fail(s.source.unit, &err);
     if (!exit_code) exit_code = fits_code(s.result);
