@@ -127,6 +127,8 @@ static test_space space_of(const family *f) {
                         .context = f};
     if (!f->seq) space.values[KNOB_CP][1] = space.values[KNOB_CP_TYPE][1] = -1;
     if (!f->seq) space.values[KNOB_SP][1] = -1;
+    if (!f->heads) /* selective is of attention */
+        space.values[KNOB_RECOMPUTE][1] = 2, space.values[KNOB_RECOMPUTE][2] = -1;
     if (!f->experts) space.values[KNOB_EP][2] = -1;
     return space;
 }

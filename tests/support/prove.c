@@ -398,18 +398,54 @@ static bool check_pass(prover *p, ds_model_step *step, ds_pass_id pass) {
     return ok;
 }
 
+/* The argument of that name without ".new", or -1. */
+static int updated_argument(const ds_func *func, const char *result) {
+    size_t n = strlen(result);
+    if (n < 5 || strcmp(result + n - 4, ".new") != 0) return -1;
+    for (uint32_t a = 0; a < func->n_args; a++) {
+        const char *name = ds_value_at(func, func->args[a])->name;
+        if (strlen(name) == n - 4 && strncmp(name, result, n - 4) == 0) return (int)a;
+    }
+    return -1;
+}
+
+/* For each result the argument that it is the new value of. Heap. */
+static int *updates_of(const ds_func *func) {
+    int *argument = malloc((func->n_results + 1) * sizeof *argument);
+    const ds_op *ret = func->body.ops[func->body.n_ops - 1];
+    for (uint32_t i = 0; i < func->n_results; i++)
+        argument[i] = updated_argument(func, ds_value_at(func, ret->in[i].value)->name);
+    return argument;
+}
+
+/* The next step finds weights and states where this one did. */
+static bool check_places(prover *p, const ds_model_step *step, const int *argument) {
+    const ds_func *func = step->func;
+    for (uint32_t i = 0; i < func->n_results; i++) {
+        if (argument[i] < 0) continue;
+        const ds_value_info *before = ds_value_at(func, func->args[argument[i]]);
+        if (ds_type_equal(&step->unit->exprs, before->type, func->results[i]) == DS_NO)
+            return fail(p, "an update lies elsewhere", before->name);
+    }
+    return true;
+}
+
 /* What follows, up to overlap; without texts only what is there in the end. */
 static bool check_sharded(prover *p, ds_model_step *step) {
     ds_pass_id wanted[DS_PASS_COUNT];
     uint32_t n = 0;
     for (uint32_t i = DS_PASS_OPTIMIZER + 1; i <= DS_PASS_OVERLAP; i++)
         if (ds_model_step_wants(step, (ds_pass_id)i)) wanted[n++] = (ds_pass_id)i;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!advance(p, step, wanted[i])) return false;
-        if ((i + 1 == n || p->options->texts) && !check_pass(p, step, wanted[i])) return false;
+    int *updates = updates_of(step->func);
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < n; i++) {
+        ok = advance(p, step, wanted[i]);
+        if (i + 1 == n || p->options->texts) ok = ok && check_pass(p, step, wanted[i]);
     }
-    p->out->communications = count_communications(step);
-    return true;
+    ok = ok && check_places(p, step, updates);
+    free(updates);
+    if (ok) p->out->communications = count_communications(step);
+    return ok;
 }
 
 void prove(const char *text, const proof_options *options, proof *out) {
