@@ -101,7 +101,16 @@ static void size_of_term(chooser *c, const ds_rule_term *term, const ds_type *ty
     }
 }
 
+/* The groups of batch_norm are a factor that no dim has the size of. */
+static void size_of_groups(chooser *c) {
+    const ds_attr *groups = ds_attr_find(c->op->attrs, c->op->n_attrs, "groups");
+    for (uint32_t f = 0; f < c->rule.n_factors; f++)
+        if (strcmp(c->rule.names[f], "u") == 0)
+            c->size[f] = groups ? ds_shard__size(c->s, groups->expr) : 1;
+}
+
 static void find_sizes(chooser *c) {
+    if (c->op->code == DS_OP_BATCH_NORM || c->op->code == DS_OP_BATCH_NORM_GRAD) size_of_groups(c);
     for (int products = 0; products < 2; products++) {
         for (uint32_t i = 0; i < c->n_in; i++) size_of_term(c, term_in(c, i), c->type[i], products);
         for (uint32_t i = 0; i < c->n_out; i++)
@@ -391,14 +400,16 @@ ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
 /* ---- overrides ---- */
 
 /* The axes that an item `n: x` or `n: [x, y]` gives, to factor f. */
-static ds_status force(chooser *c, const ds_attr *item, uint32_t f, ds_error *err) {
+static ds_status force(chooser *c, const ds_attr *item, uint32_t f, bool exact, ds_error *err) {
     uint32_t n = item->kind == DS_ATTR_LIST ? item->n_items : 1;
     for (uint32_t i = 0; i < n; i++) {
         const ds_attr *word = item->kind == DS_ATTR_LIST ? &item->items[i] : item;
         ds_logical_axis axes;
         DS_TRY(ds_shard__axes_named(c->s, c->mesh, word->word, word->loc, &axes, err));
         for (uint32_t k = 0; k < axes.n; k++) {
-            if (!is_legal(c, f, axes.axis[k]))
+            bool legal = is_legal(c, f, axes.axis[k]);
+            if (!legal && !exact) continue; /* a backward op's letter may mean another dim */
+            if (!legal)
                 return ds_error_set(
                     err, DS_ERR_SHARDING, item->loc,
                     "%s: factor %s of size %lld cannot be split over %s of size %lld",
@@ -421,7 +432,7 @@ ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *overri
         uint32_t f = 0;
         while (f < c.rule.n_factors && strcmp(c.rule.names[f], item->name) != 0) f++;
         if (f < c.rule.n_factors) {
-            DS_TRY(force(&c, item, f, err));
+            DS_TRY(force(&c, item, f, exact, err));
         } else if (exact) {
             ds_buf text = {0};
             ds_rule_print(&c.rule, &text);

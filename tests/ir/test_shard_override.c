@@ -1,8 +1,11 @@
 /* Overrides of single ops, on the strategy's mesh and on views of it: the step stays the same. */
 #include "tests/support/prove.h"
+#include "tests/support/step.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* A tied weight read in a loop and behind it, a weight a turn, a call. */
 static const char model[] = "dir 1\nparam width = 12, batch = 12, layers = 2\n"
@@ -65,4 +68,50 @@ Test(shard_override, in_microbatches_too) {
     for (int zero = 0; zero <= 3; zero++)
         for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
             expect_equal(overrides[i], zero, 2);
+}
+
+/* A batch is split by the groups that its statistics are of; the letter b is the batch of the lstm,
+ * another dim in what its backward pass adds up. */
+static const char grouped[] =
+    "dir 1\nparam batch = 12\n"
+    "topology @box {\n"
+    "  device gpu[6] : \"A100-SXM4-80GB\"\n"
+    "  switch sw\n"
+    "  link gpu[i] -- sw : 300 GB/s, 1 us for i in 0..6\n"
+    "}\n"
+    "mesh @base = [dp = 2, tp = 3] on @box\n"
+    "mesh @v = view @base [cp = 6]\n"
+    "func @net(%x: f32[batch@dp, 4, 6]) -> f32[batch, 6] {\n"
+    "  weight %g : f32[4]\n"
+    "  weight %wx : f32[6, 24]\n"
+    "  weight %wh : f32[6, 24]\n"
+    "  %n = batch_norm(%x, %g) {groups = 6}\n"
+    "  %y, %h = lstm(%n, %wx, %wh)\n"
+    "  %s = reduce_mean(%y) {dims = 1}\n"
+    "  %z = mul(%s, %h)\n"
+    "  return %z\n"
+    "}\n"
+    "scenario {\n  model = @net\n  on = @box\n  train { loss = mse, optimizer = sgd }\n"
+    "  strategy { dp = 2, tp = 3";
+
+Test(shard_override, letters_of_the_backward_pass) {
+    char text[4096];
+    proof_options options = {.seed = 1, .texts = true};
+    proof p;
+    snprintf(text, sizeof text, "%s%s }\n}\n", grouped,
+             ", ops { \"y\" = on @v [b: cp]\n\"n\" = on @v [u: cp] }");
+    prove(text, &options, &p);
+    cr_expect_eq(p.verdict, PROOF_EQUAL, "%s: %s", proof_verdict_name(p.verdict), p.what);
+}
+
+Test(shard_override, groups_of_batch_norm_keep_the_batch_split) {
+    char text[4096];
+    step_case c;
+    snprintf(text, sizeof text, "%s }\n}\n", grouped);
+    step_make(&c, text, NULL, DS_PASS_SHARD);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    char *program = step_text(&c);
+    cr_expect_null(strstr(program, "all_gather"), "%s", program);
+    free(program);
+    step_free(&c);
 }
