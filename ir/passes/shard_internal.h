@@ -1,6 +1,7 @@
 /* Shared by the files of the partitioner; not a public header.
  *
- *   shard.c        the walk: a model function with hints becomes one with layouts and communication
+ *   shard.c        the pass: functions, calls between them, the scenario
+ *   shard_walk.c   the walk: ops with hints become ops with layouts and communication; loops
  *   shard_mesh.c   the strategy's mesh; what the model's logical axes are on it
  *   shard_layout.c layouts of values: from types and back, sizes
  *   shard_move.c   from one layout to another: the collectives, and what they cost
@@ -229,9 +230,22 @@ ds_status ds_shard__flush(ds_sharder *s, ds_error *err);
 
 /* ---- shard.c ---- */
 
+/* A call: what is called first is walked then, with arguments as they lie at that call. */
+ds_status ds_shard__call(ds_sharder *s, const ds_op *op, ds_error *err);
+
+/* ---- shard_walk.c ---- */
+
 const ds_type *ds_shard__type_of(const ds_sharder *s, const ds_use *use);
 ds_shard_value *ds_shard__value(ds_sharder *s, ds_value value);
 /* Puts an op that shard makes itself; its results are known as what `like` is known as. */
 ds_status ds_shard__put(ds_sharder *s, ds_op *op, const ds_shard_value *like, ds_error *err);
+/* The old value is `made` now. */
+void ds_shard__define(ds_sharder *s, ds_value old, ds_value made);
+/* What an old use is now; zeros are made whole. */
+ds_status ds_shard__read(ds_sharder *s, const ds_use *old, ds_use *out, ds_error *err);
+/* The partial sums of a value that leaves its op are made, wherever such a value goes. */
+ds_status ds_shard__resolve(ds_sharder *s, ds_use use, ds_use *out, ds_error *err);
+/* The ops of the block but its last. O(ops), times MAX_WALKS at most for each loop around them. */
+ds_status ds_shard__walk(ds_sharder *s, const ds_block *block, ds_error *err);
 
 #endif
