@@ -185,7 +185,8 @@ static const struct argp parser = {
     .doc =
         "Simulate a scenario: how long a step takes, where the time goes, how much memory each "
         "device needs. Of a model the passes first make the step that `train` and `strategy` ask "
-        "for (distsim opt prints it). FILE - is stdin. Exit code 1 if the program is wrong or "
+        "for (distsim opt prints it). With --compare or --compare-set two are simulated, and what "
+        "makes them differ is printed. FILE - is stdin. Exit code 1 if the program is wrong or "
         "does not fit.",
     .children = children};
 
