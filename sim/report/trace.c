@@ -162,7 +162,7 @@ static void transfers(writer *w) {
 }
 
 static void begin_counter(writer *w, uint32_t cls, const char *name, int64_t time_ps) {
-    begin_event(w, "C", cls);
+    begin_event(w, "C", process(cls));
     ds_json_key_string(&w->json, "name", name);
     ds_json_key_decimal(&w->json, "ts", time_ps, PS_DIGITS);
     ds_json_key(&w->json, "args");

@@ -78,6 +78,19 @@ static void check_spans(json_t *events, const ds_result *r, const char *name) {
     cr_expect_eq(end, r->run.step_ps, "%s", name);
 }
 
+/* The track of the critical path: from 0 to the end of the step, without gap or overlap. */
+static void check_path(json_t *events, const ds_result *r, const char *name) {
+    int64_t at = 0;
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event) {
+        if (!is(event, "ph", "X") || int_at(event, "pid") != 0) continue;
+        cr_expect_eq(ps_at(event, "ts"), at, "%s: the critical path has a gap", name);
+        at += ps_at(event, "dur");
+    }
+    cr_expect_eq(at, r->run.step_ps, "%s", name);
+}
+
 static uint32_t check_arrows(json_t *events, const char *name) {
     uint32_t n_begun = 0, n_ended = 0;
     int64_t begun_ps = 0;
@@ -145,6 +158,7 @@ Test(report_trace, is_well_formed_for_every_scenario) {
         cr_assert_eq(c.status, DS_OK, "%s", scenarios[i]);
         json_t *json = trace_of(c.result), *events = json_object_get(json, "traceEvents");
         check_spans(events, c.result, scenarios[i]);
+        check_path(events, c.result, scenarios[i]);
         check_arrows(events, scenarios[i]);
         check_memory(events, c.result, scenarios[i]);
         json_decref(json);
@@ -178,7 +192,7 @@ Test(report_trace, of_a_send_by_hand) {
     size_t i;
     json_t *event;
     json_array_foreach(events, i, event) {
-        if (*phase(event) == 'C')
+        if (*phase(event) == 'C' && is(event, "name", "memory"))
             end_bytes[int_at(event, "pid")] = int_at(json_object_get(event, "args"), "bytes");
         if (*phase(event) == 'X' && int_at(event, "pid")) n_spans++;
     }
