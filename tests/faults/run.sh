@@ -1,0 +1,87 @@
+#!/bin/sh
+# run.sh BUILD: does the suite of the passes see faults?
+#
+# Each *.patch here puts one fault into a copy of one file of the passes: an all_reduce left out, a wrong
+# axis, a missing scale, … The patched file is compiled and linked in front of the libraries of BUILD (a
+# release build), with the tests of tests/ir/test_families.c and test_property_passes.c. Without a patch
+# these must pass; with any of them one must fail. A patch that does not apply is a failure too: a fault
+# that is not there proves nothing.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(cd "${1:-$root/build}" && pwd)
+cc=${CC:-cc}
+flags="-std=c17 -D_POSIX_C_SOURCE=200809L -ffp-contract=off -O1 -w -I$root $(pkg-config --cflags criterion gsl)"
+rooms="$build/libds_passes.a $build/libds_lang.a $build/libds_ops.a $build/libds_core.a $build/libds_base.a"
+libraries="$rooms $(pkg-config --libs criterion gsl) -pthread -lm"
+work=${FAULTS_WORK:-$(mktemp -d)} # set for the patches that this script calls itself with
+[ "${FAULTS_WORK:-}" ] || trap 'rm -rf "$work"' EXIT
+
+# What is asked, the quick questions first. Of each pair of a binary and a filter one must fail.
+suite="families:families/micro* families:families/gpt families:families/llama families:families/mixtral
+property_passes:property_passes/random_pairs_0"
+
+compile() { # SOURCE OBJECT
+    $cc $flags -DDS_SOURCE_DIR="\"$root\"" -c "$1" -o "$2"
+}
+
+link() { # FOLDER [OBJECT]: the two test programs
+    support="$work/prove.o $work/plan.o $work/random_model.o $work/shrink.o"
+    for test in families property_passes; do
+        # shellcheck disable=SC2086
+        $cc -o "$1/$test" "$work/test_$test.o" $support ${2:-} $libraries || return 1
+    done
+}
+
+# Runs the suite up to the first test that fails; that one's first message is in FOLDER/why.
+passes() { # FOLDER
+    for question in $suite; do
+        if ! timeout 120 "$1/${question%%:*}" --jobs 1 --filter "${question#*:}" >"$1/out" 2>&1; then
+            grep -m1 -A2 'Assertion Failed' "$1/out" | tail -n 1 | cut -c1-200 >"$1/why"
+            [ -s "$1/why" ] && sed -i 's/^\[----\] *//' "$1/why" || tail -n 1 "$1/out" >"$1/why"
+            echo "(${question#*:})" >>"$1/why"
+            return 1
+        fi
+    done
+}
+
+check() { # PATCH
+    name=$(basename "$1" .patch)
+    folder="$work/$name"
+    file=$(sed -n 's|^+++ b/||p' "$1")
+    mkdir -p "$folder/$(dirname "$file")"
+    cp "$root/$file" "$folder/$file"
+    if ! patch -s -d "$folder" -p1 --fuzz=1 <"$1" >"$folder/log" 2>&1; then
+        echo "FAILED $name: the patch does not apply to $file any more: $(head -n 1 "$folder/log")"
+        return 1
+    fi
+    if ! compile "$folder/$file" "$folder/fault.o" || ! link "$folder" "$folder/fault.o"; then
+        echo "FAILED $name: does not compile"
+        return 1
+    fi
+    if passes "$folder"; then
+        echo "FAILED $name: nothing has seen it: $(head -n 1 "$1")"
+        return 1
+    fi
+    echo "seen   $name: $(head -n 1 "$1")"
+    sed 's/^/       /' "$folder/why"
+}
+
+if [ "${2:-}" ]; then
+    check "$2"
+    exit
+fi
+
+for source in support/prove support/plan support/random_model support/shrink ir/test_families \
+    ir/test_property_passes; do
+    compile "$root/tests/$source.c" "$work/$(basename $source).o" || exit 1
+done
+mkdir "$work/none"
+link "$work/none" || exit 1
+if ! passes "$work/none"; then
+    echo "FAILED without any fault:"
+    cat "$work/none/why"
+    exit 1
+fi
+echo "passed without any fault"
+export FAULTS_WORK="$work"
+printf '%s\n' "$root"/tests/faults/*.patch | xargs -P 2 -I '{}' "$0" "$build" '{}'
