@@ -414,17 +414,20 @@ void ds_verify__binders(ds_checker *ck, const ds_func *func, const ds_binder *bi
 
 static void check_signature(ds_walker *w) {
     ds_func *func = w->func;
+    ds_map names;
+    ds_map_init(&names);
     check_mesh_params(w->ck, func);
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_value_info *info = ds_value_at(func, func->args[i]);
         ds_verify__binders(w->ck, func, info->binders, info->n_binders);
         ds_verify__set_type(w, func->args[i], NULL, info->loc, "", "");
         ds_verify__arg_attrs(w->ck, info);
-        for (uint32_t j = 0; j < i; j++)
-            if (ds_value_at(func, func->args[j])->name == info->name)
-                ds_verify__error(w->ck, DS_ERR_NAME, info->loc, NULL,
-                                 "@%s has two arguments named %%%s", func->name, info->name);
+        if (ds_map_find(&names, DS_KEY(info->name)))
+            ds_verify__error(w->ck, DS_ERR_NAME, info->loc, NULL,
+                             "@%s has two arguments named %%%s", func->name, info->name);
+        ds_map_put(&names, DS_KEY(info->name), 1);
     }
+    ds_map_deinit(&names);
     for (uint32_t i = 0; i < func->n_results; i++) {
         const char *what =
             ds_arena_printf(&w->ck->diags->arena, "result %u of @%s", i + 1, func->name);

@@ -231,7 +231,7 @@ ds_status ds_shard__flush(ds_sharder *s, ds_error *err);
 /* ---- shard.c ---- */
 
 /* A call: what is called first is walked then, with arguments as they lie at that call. */
-ds_status ds_shard__call(ds_sharder *s, const ds_op *op, ds_error *err);
+ds_status ds_shard__call(ds_sharder *s, const ds_op *old, ds_error *err);
 
 /* ---- shard_walk.c ---- */
 
