@@ -150,7 +150,7 @@ Test(stages, bubble_of_gpipe_is_its_closed_form) {
             ds_stages s;
             ds_stages_find(c.result, &s);
             int64_t bubble = (p - 1) * (8 * US + 2);
-            cr_expect_eq(s.n, p);
+            cr_expect_eq(s.n, (uint32_t)p);
             cr_expect_eq(s.span_bubble_ps, bubble, "p %d, m %d", p, m);
             cr_expect_leq(s.makespan_idle_ps, bubble, "p %d, m %d", p, m);
             cr_expect_geq(s.makespan_idle_ps, bubble - 4 * m, "all but exposed transfers");
