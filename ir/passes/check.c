@@ -4,6 +4,7 @@
 #include "ir/exec/exec.h"
 #include "ir/lang/scenario.h"
 #include "ir/ops/ops.h"
+#include "ir/passes/project.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@ typedef struct checker {
     const ds_step_check_options *options;
     ds_step_check *out;
     ds_exec_result *before; /* what the last program gave */
+    const char **names;     /* of its results, where shard and overlap have renamed them */
     double mean_loss;       /* over microbatches; NAN: one batch, or not known */
 } checker;
 
@@ -211,10 +213,84 @@ static ds_status observe(void *context, const ds_model_step *step, ds_pass_id pa
         compare_loss(c, pass, after);
     else
         compare_results(c, pass, c->before, 0, after);
+    c->names = DS_NEW_N(&c->out->arena, const char *, after->outputs.n + 1);
+    for (uint32_t i = 0; i < after->outputs.n; i++)
+        c->names[i] = ds_arena_strdup(&c->out->arena, after->outputs.at[i].name);
     keep_names(c->before, after);
     ds_exec_result_free(c->before);
     c->before = after;
     return DS_OK;
+}
+
+/* ---- ranks ---- */
+
+/* Puts a rank's part into the whole; what is a term of a sum or maximum is added to it. */
+static void put_part(double *whole, const ds_project_output *o, const double *part) {
+    int64_t at[DS_MAX_RANK] = {0}, n = 1;
+    for (uint32_t d = 0; d < o->n_dims; d++) n *= o->dims[d];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t index = 0;
+        for (uint32_t d = 0; d < o->n_dims; d++) index = index * o->full[d] + o->lo[d] + at[d];
+        whole[index] = o->max ? fmax(whole[index], part[i]) : whole[index] + part[i];
+        for (uint32_t d = o->n_dims; d-- > 0;) {
+            if (++at[d] < o->dims[d]) break;
+            at[d] = 0;
+        }
+    }
+}
+
+/* One result of the program on its mesh, made of what the ranks return of it. */
+static void compare_ranks(checker *c, const ds_exec_tensor *before, const ds_exec_result *ranks,
+                          const ds_project_outputs *outputs, const char *name) {
+    ds_exec_tensor whole = *before;
+    bool complete = false;
+    whole.at = ds_xcalloc((size_t)before->n + 1, sizeof *whole.at);
+    for (uint32_t i = 0; i < outputs->n; i++) {
+        const ds_project_output *o = &outputs->at[i];
+        if (!o->first || strcmp(o->name, name) != 0) continue;
+        const ds_exec_tensor *part = ds_exec_output(ranks, o->rank_name);
+        for (int64_t k = 0; o->max && !complete && k < whole.n; k++) whole.at[k] = -INFINITY;
+        if (part) put_part(whole.at, o, part->at);
+        complete = part != NULL;
+    }
+    ds_step_check_row row = compare(before, &whole);
+    row.equal = row.equal && complete;
+    add_row(c, DS_PASS_PROJECT, row);
+    free(whole.at);
+}
+
+static ds_status run_ranks(checker *c, ds_unit *unit, const ds_project_outputs *outputs,
+                           ds_error *err) {
+    ds_binding binding;
+    ds_exec_result *ranks = NULL;
+    DS_TRY(ds_bind(unit, NULL, 0, &binding, err));
+    DS_TRY(execute(c, &binding, "after project", &ranks, err));
+    uint32_t first = c->out->rows.n, n = c->before->outputs.n;
+    for (uint32_t i = 0; i < n; i++)
+        compare_ranks(c, &c->before->outputs.at[i], ranks, outputs, c->names[i]);
+    if (n) forgive_roundings(c->out->rows.at + first, n);
+    ds_exec_result_free(ranks);
+    return DS_OK;
+}
+
+/* The program on its mesh against one body per rank. What ranks cannot say is no difference. */
+static ds_status check_project(checker *c, const ds_model_step *step, ds_error *err) {
+    ds_unit *unit = NULL;
+    ds_project_outputs outputs = {0};
+    ds_error why = {0};
+    ds_status status = ds_project_program(&step->binding, &unit, &outputs, &why);
+    if (status == DS_ERR_UNSUPPORTED && !c->options->passes) {
+        c->out->skipped =
+            ds_arena_printf(&c->out->arena, "project is not compared: %s", why.message);
+        return DS_OK;
+    }
+    if (status != DS_OK) {
+        if (err) *err = why;
+        return status;
+    }
+    status = run_ranks(c, unit, &outputs, err);
+    ds_unit_free(unit);
+    return status;
 }
 
 /* ---- the check ---- */
@@ -231,11 +307,14 @@ static ds_status check_once(checker *c, ds_error *err) {
     ds_model_step *step = NULL;
     ds_step_check *out = c->out;
     out->rows.n = 0;
+    c->names = NULL;
     out->equal = true;
     out->margin = INFINITY;
     DS_TRY(ds_model_step_new(c->source, &step, err));
     step->train.keep_gradients = true;
     ds_status status = ds_model_step_run_to(step, last_pass(c), observe, c, err);
+    if (status == DS_OK && c->names && wanted(c, DS_PASS_PROJECT))
+        status = check_project(c, step, err);
     ds_exec_result_free(c->before);
     c->before = NULL;
     if (status != DS_OK && err) err->loc = DS_NOWHERE; /* the step's texts go with it */

@@ -7,7 +7,7 @@
  *
  * Runs all passes that the scenario asks for, gradients being results, and executes what there is
  * after each (ir/exec, in f64, inputs generated from the seed): the model as it is written, the
- * lowered step, with gradients, with updated weights, sharded, overlapped.
+ * lowered step, with gradients, with updated weights, sharded, overlapped, one body per rank.
  * Neighbours must agree within max|a-b| <= 1e-9 max|a| for every tensor that both have (SEMANTICS
  * P2). With m microbatches the loss is compared with the mean over the lowered step's m losses. */
 #ifndef DS_PASSES_CHECK_H

@@ -68,7 +68,7 @@ static uint8_t axis_of(const ds_sharder *s, uint8_t mesh, const char *name) {
     const ds_shard_mesh *m = &s->meshes.at[mesh];
     for (uint32_t a = 0; a < m->n_axes; a++)
         if (m->axes[a].name == name) return (uint8_t)a;
-    assert(!"an axis of no mesh");
+    assert(false && "an axis of no mesh");
     return 0;
 }
 

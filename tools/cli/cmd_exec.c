@@ -106,8 +106,6 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->pass = arg;
         if (arg && ds_pass_by_name(arg) == DS_PASS_COUNT)
             argp_error(state, "--verify=%s: there is no such pass", arg);
-        if (arg && ds_pass_by_name(arg) == DS_PASS_PROJECT)
-            argp_error(state, "--verify=project: compare `distsim project FILE` by --against");
         return 0;
     case OPT_TRAIN:
         args->train = true;
