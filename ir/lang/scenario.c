@@ -41,6 +41,8 @@ static const ds_knob knobs[] = {
     TEXT("", "memory", "exact rounded allocator",
          "what counts as used memory: the live bytes, the same in blocks of 512 bytes, or what a "
          "caching allocator reserves and the process holds beside it"),
+    TEXT("", "masks", "drawn kept",
+         "dropout's masks: drawn again in the backward pass, or a byte an element kept for it"),
     INT("", "seed", 0, "seed of the random factors (jitter, dropout)"),
 
     TEXT("train", "loss", "mse cross_entropy none", "the loss; 'none' if the model returns it"),

@@ -120,6 +120,57 @@ static uint64_t most_slots(const ds_plan *plan) {
     return slots;
 }
 
+/* ---- masks ---- */
+
+/* The last two executions of the dropouts that share a mask: forward (or again) and backward. */
+typedef struct mask {
+    uint32_t from, to; /* instances; from DS_NONE: only one so far */
+} mask;
+
+typedef DS_VEC(mask) masks;
+
+static void find_masks(const ds_plan *plan, masks *out) {
+    ds_map index;
+    ds_map_init(&index);
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        uint64_t key = plan->records.at[plan->insts.at[i].record]->mask;
+        uint64_t *found = key ? ds_map_find(&index, key) : NULL;
+        if (!key) continue;
+        if (found) {
+            mask *m = &out->at[*found];
+            *m = (mask){m->to, i};
+        } else {
+            ds_map_put(&index, key, out->n);
+            DS_HPUSH(out, ((mask){DS_NONE, i}));
+        }
+    }
+    ds_map_deinit(&index);
+}
+
+/* Counts the mask's allocations and frees on every class, or writes them: a byte an element. */
+static void add_mask(const memory *m, const mask *k, ds_mem *out, bool fill) {
+    const ds_inst *from = &m->plan->insts.at[k->from], *to = &m->plan->insts.at[k->to];
+    const ds_record *r = m->plan->records.at[from->record];
+    const ds_record *last = m->plan->records.at[to->record];
+    uint32_t bits = ds_dtype_bits(ds_value_at(r->func, r->op->out[0])->type->dtype);
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+        uint32_t end = ds_record_class_pos(last, r->classes[pos]);
+        int64_t bytes = bytes_of(m->plan, from->first_value, pos);
+        bytes = bits < 8 ? bytes * (8 / bits) : bytes / (bits / 8);
+        if (end == DS_NONE || bytes == 0) continue;
+        int64_t start_ps = m->run->start_ps[from->first_task + pos];
+        int64_t end_ps = m->run->end_ps[to->first_task + end];
+        if (start_ps == end_ps) continue;
+        ds_mem_class *c = &out->classes[r->classes[pos]];
+        uint32_t value = from->first_value | DS_MEM_MASK;
+        if (fill) {
+            c->events[c->n_events] = (ds_mem_event){start_ps, bytes, value};
+            c->events[c->n_events + 1] = (ds_mem_event){end_ps, -bytes, value};
+        }
+        c->n_events += 2;
+    }
+}
+
 static int event_order(const void *a, const void *b) {
     const ds_mem_event *x = a, *y = b;
     if (x->time_ps != y->time_ps) return x->time_ps < y->time_ps ? -1 : 1;
@@ -127,8 +178,10 @@ static int event_order(const void *a, const void *b) {
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-static void add_events(memory *m, ds_mem *out) {
+static void add_events(memory *m, bool keep_masks, ds_mem *out) {
     const ds_plan *plan = m->plan;
+    masks kept = {0};
+    if (keep_masks) find_masks(plan, &kept);
     for (int pass = 0; pass < 2; pass++) { /* count, then fill */
         for (uint32_t v = 0; v < plan->values.n; v++) {
             if (m->root[v] != v) continue;
@@ -146,12 +199,15 @@ static void add_events(memory *m, ds_mem *out) {
                 c->n_events++;
             }
         }
+        for (uint32_t i = 0; i < kept.n; i++)
+            if (kept.at[i].from != DS_NONE) add_mask(m, &kept.at[i], out, pass);
         for (uint32_t c = 0; c < out->n_classes && !pass; c++) {
             out->classes[c].events =
                 ds_xcalloc(out->classes[c].n_events, sizeof *out->classes[c].events);
             out->classes[c].n_events = 0;
         }
     }
+    free(kept.at);
 }
 
 /* ---- modes ---- */
@@ -234,7 +290,7 @@ typedef struct level {
 static ds_status apply(const ds_plan *plan, ds_mem_class *c, uint32_t event, level *now,
                        ds_error *err) {
     const ds_mem_event *e = &c->events[event];
-    uint32_t category = plan->values.at[e->value].category;
+    uint32_t category = ds_mem_category(plan, e->value);
     int64_t overhead = now->by[DS_MEM_CONTEXT] + now->by[DS_MEM_COMMUNICATOR];
     bool fine = ds_add_i64(now->live, e->delta_bytes, &now->live);
     int64_t used = c->reserved_bytes ? c->reserved_bytes[event] : now->live;
@@ -245,7 +301,7 @@ static ds_status apply(const ds_plan *plan, ds_mem_class *c, uint32_t event, lev
     now->by[DS_MEM_UNUSED] = used - now->live;
     for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++)
         if (now->by[k] > c->most_by_category[k]) c->most_by_category[k] = now->by[k];
-    if (maker(plan, e->value)->kind == DS_REC_INPUT)
+    if (maker(plan, ds_mem_value(e->value))->kind == DS_REC_INPUT)
         c->input_by_category[category] += e->delta_bytes;
     return DS_OK;
 }
@@ -288,8 +344,8 @@ static ds_status finish_class(const ds_plan *plan, ds_mem *out, uint32_t cls,
     return find_peak(plan, c, capacity, now, err);
 }
 
-ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem_mode mode, ds_mem *out,
-                         ds_error *err) {
+ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_options *options,
+                         ds_mem *out, ds_error *err) {
     memory m = {.plan = plan, .run = run};
     m.root = ds_xcalloc(plan->values.n, sizeof *m.root);
     m.last_read = ds_xcalloc(plan->values.n, sizeof *m.last_read);
@@ -297,13 +353,13 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem_mode mod
     find_last_reads(&m);
     m.free_ps = ds_xcalloc(most_slots(plan), sizeof *m.free_ps);
     find_lifetimes(&m);
-    out->mode = mode;
+    out->mode = options->mode;
     out->n_classes = plan->n_classes;
     out->classes = ds_xcalloc(plan->n_classes, sizeof *out->classes);
-    add_events(&m, out);
+    add_events(&m, options->keep_masks, out);
     int64_t *context = ds_xcalloc(plan->n_classes, sizeof *context);
     int64_t *communicator = ds_xcalloc(plan->n_classes, sizeof *communicator);
-    if (mode == DS_MEM_ALLOCATOR) ds_mem_overheads(plan, context, communicator);
+    if (out->mode == DS_MEM_ALLOCATOR) ds_mem_overheads(plan, context, communicator);
     ds_status status = DS_OK;
     for (uint32_t c = 0; c < plan->n_classes && status == DS_OK; c++)
         status = finish_class(plan, out, c, context, communicator, err);

@@ -23,6 +23,14 @@ typedef enum ds_mem_mode {
 const char *ds_mem_mode_name(ds_mem_mode mode);
 bool ds_mem_mode_parse(const char *text, ds_mem_mode *out);
 
+typedef struct ds_mem_options {
+    ds_mem_mode mode;
+    /* A dropout keeps a byte an element from its last forward execution to its backward op, as
+     * frameworks do that store the mask; else masks are drawn again from their names and take
+     * nothing. */
+    bool keep_masks;
+} ds_mem_options;
+
 /* Beside the categories of values: what DS_MEM_ALLOCATOR counts besides. */
 enum {
     DS_MEM_CONTEXT = DS_CATEGORY_COUNT, /* the driver's share, the process and its kernels */
@@ -38,8 +46,18 @@ int ds_mem_n_categories(ds_mem_mode mode);
 typedef struct ds_mem_event {
     int64_t time_ps;
     int64_t delta_bytes; /* > 0: allocation; in ROUNDED and ALLOCATOR whole blocks */
-    uint32_t value;      /* the buffer's first value instance */
+    uint32_t value;      /* the buffer's first value instance; with DS_MEM_MASK: its mask */
 } ds_mem_event;
+
+/* In `value`: not the result of a dropout, but its mask. */
+#define DS_MEM_MASK 0x80000000u
+static inline uint32_t ds_mem_value(uint32_t value) {
+    return value & ~DS_MEM_MASK;
+}
+/* ds_category of what an event or a live buffer is. */
+static inline uint32_t ds_mem_category(const ds_plan *plan, uint32_t value) {
+    return value & DS_MEM_MASK ? DS_CAT_ACTIVATION : plan->values.at[value].category;
+}
 
 typedef struct ds_mem_class {
     ds_mem_event *events; /* by time, frees first */
@@ -63,14 +81,14 @@ typedef struct ds_mem {
 
 /* A buffer alive at a class's peak. */
 typedef struct ds_mem_live {
-    uint32_t value;
+    uint32_t value; /* with DS_MEM_MASK: its mask */
     int64_t bytes;
 } ds_mem_live;
 
 /* O(values · classes + events · log events), in ALLOCATOR times free blocks.
  * DS_ERR_OVERFLOW beyond int64 bytes; *out is then still to be deinitialised. */
-ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, ds_mem_mode mode, ds_mem *out,
-                         ds_error *err);
+ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_options *options,
+                         ds_mem *out, ds_error *err);
 void ds_mem_deinit(ds_mem *mem);
 
 /* The buffers alive at the peak of a class, largest first (ties: earliest value), on the heap. */

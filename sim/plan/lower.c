@@ -271,6 +271,24 @@ static ds_status places_of(ds_builder *b, const ds_site *site, const ds_typed *t
     return DS_OK;
 }
 
+/* A dropout and its backward op have one mask; its name is the key and the turns of the loops. */
+static ds_status mask_of(ds_builder *b, const ds_site *site, uint64_t *out, ds_error *err) {
+    const ds_op *op = site->op;
+    if (op->code != DS_OP_DROPOUT) return DS_OK;
+    const char *key = ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "key"));
+    if (!key) return DS_OK;
+    *out = ds_hash_bytes(key, strlen(key));
+    const ds_attr *turn = ds_attr_find(op->attrs, op->n_attrs, "turn");
+    ds_env env = ds_binding_env(b->binding, site->indices);
+    for (uint32_t i = 0; turn && i < turn->n_items; i++) {
+        int64_t at;
+        DS_TRY(ds_expr_eval_int(&env, turn->items[i].expr, op->loc, &at, err));
+        *out = ds_hash_mix(*out, (uint64_t)at);
+    }
+    *out |= 1;
+    return DS_OK;
+}
+
 static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, ds_error *err) {
     const ds_op *op = site->op;
     const ds_op_desc *desc = ds_op_desc_of(op->code);
@@ -279,6 +297,7 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     r->label = ds_op_name(op->code);
     r->n_out = op->n_out;
     r->stream = stream_of(b, op);
+    DS_TRY(mask_of(b, site, &r->mask, err));
     r->inplace = desc && (desc->flags & DS_OPF_INPLACE) != 0;
     bool collective = desc && (desc->flags & DS_OPF_COLLECTIVE) != 0;
     DS_TRY(ds_plan__category(b, op->attrs, op->n_attrs, DS_CAT_ACTIVATION, &r->category, err));

@@ -95,6 +95,7 @@ typedef struct ds_record {
     uint32_t *group_of; /* COMM: per member */
     uint64_t stream;    /* {stream = "x"}: hash of the name; else 0 */
     bool inplace;       /* DS_OPF_INPLACE */
+    uint64_t mask;      /* dropout: hash of what names its mask (key, turn); else 0 */
     uint64_t match_key; /* HALF: hash of (source, destination, tag), or of the group */
     bool is_recv;       /* HALF */
     const char *terms;  /* HALF: what both ends must agree on, as text */

@@ -25,7 +25,8 @@ void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out);
 void ds_report__op_path(const ds_result *result, uint32_t inst, ds_buf *out);
 /* "matmul step/loss/layer/fc1", shortened in its middle to fit a table. */
 void ds_report__op_title(const ds_result *result, uint32_t inst, ds_buf *out);
-/* The path of the op that makes a value; with the value's name where the op makes several. */
+/* The path of the op that makes a value, or its mask (DS_MEM_MASK); with the value's name where the
+ * op makes several. */
 void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out);
 /* The mesh axes of a communicating task, "dp,tp"; without any "send", or the op's mnemonic. */
 void ds_report__over(const ds_plan *plan, uint32_t task, ds_buf *out);

@@ -127,13 +127,13 @@ static void put_tensors(ds_json *json, const ds_result *r) {
     ds_json_key(json, "largest_at_peak");
     ds_json_begin_array(json);
     for (uint32_t i = 0; i < n && i < MAX_TENSORS; i++) {
-        const ds_vinst *v = &r->plan->values.at[live[i].value];
         ds_buf path = {0};
         ds_report__value_path(r->plan, live[i].value, &path);
         ds_json_begin_object(json);
         ds_json_key_string(json, "path", path.text);
         ds_json_key_int(json, "bytes", live[i].bytes);
-        ds_json_key_string(json, "category", ds_category_name((ds_category)v->category));
+        ds_json_key_string(json, "category",
+                           ds_mem_category_name((int)ds_mem_category(r->plan, live[i].value)));
         ds_json_end_object(json);
         ds_buf_deinit(&path);
     }

@@ -40,11 +40,12 @@ static void drop_braces(ds_buf *path) {
 
 /* "step/loss/layer/fc1"; with the result's name where the op makes several. */
 static void put_path(const ds_result *r, uint32_t value, ds_buf *out) {
-    const ds_vinst *v = &r->plan->values.at[value];
+    const ds_vinst *v = &r->plan->values.at[ds_mem_value(value)];
     ds_report__op_path(r, v->inst, out);
     drop_braces(out);
     if (r->plan->records.at[r->plan->insts.at[v->inst].record]->n_out > 1 && v->name)
         ds_buf_printf(out, " (%%%s)", v->name);
+    if (value & DS_MEM_MASK) ds_buf_put(out, " (mask)");
 }
 
 void ds_report__live(const ds_result *r, uint32_t cls, ds_live *out) {
@@ -55,7 +56,7 @@ void ds_report__live(const ds_result *r, uint32_t cls, ds_live *out) {
     *out = (ds_live){0};
     ds_strtab_init(&out->names);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t category = r->plan->values.at[live[i].value].category;
+        uint32_t category = ds_mem_category(r->plan, live[i].value);
         ds_buf path = {0};
         put_path(r, live[i].value, &path);
         const char *name = ds_intern(&out->names, path.text);
@@ -164,7 +165,7 @@ void ds_report__memory(const ds_result *r, ds_buf *out) {
 
 static void put_tensor(const ds_result *r, uint32_t value, int64_t bytes, ds_buf *out) {
     ds_buf_printf(out, "  %12s  %-11s ", ds_report__bytes(bytes).s,
-                  ds_mem_category_name(r->plan->values.at[value].category));
+                  ds_mem_category_name((int)ds_mem_category(r->plan, value)));
     ds_report__value_path(r->plan, value, out);
     ds_buf_putc(out, '\n');
 }

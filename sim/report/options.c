@@ -49,6 +49,9 @@ ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options
     if (!ds_mem_mode_parse(memory, &options->mem_mode))
         return refuse(ds_scenario_find(binding->unit, "", "memory"),
                       "`memory` is exact, rounded or allocator", err);
+    const char *masks = options->keep_masks ? "kept" : "drawn";
+    DS_TRY(ds_scenario_text(binding, "", "masks", &masks, err));
+    options->keep_masks = strcmp(masks, "kept") == 0;
     bool program = ds_scenario_find(binding->unit, "", "program") != NULL;
     return program ? check_program(binding, err) : DS_OK;
 }

@@ -96,10 +96,11 @@ void ds_report__op_title(const ds_result *r, uint32_t inst, ds_buf *out) {
 }
 
 void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out) {
-    const ds_vinst *v = &plan->values.at[value];
+    const ds_vinst *v = &plan->values.at[ds_mem_value(value)];
     const ds_record *r = plan->records.at[plan->insts.at[v->inst].record];
     ds_plan_path(plan, v->inst, out);
     if (r->n_out > 1 && v->name) ds_buf_printf(out, " (%%%s)", v->name);
+    if (value & DS_MEM_MASK) ds_buf_put(out, " (mask)");
 }
 
 const char *ds_report__device(const ds_plan *plan, uint32_t cls) {

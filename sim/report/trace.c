@@ -182,7 +182,7 @@ static void memory(writer *w, uint32_t cls) {
     by[DS_MEM_COMMUNICATOR] = m->input_by_category[DS_MEM_COMMUNICATOR];
     for (uint32_t i = 0; i < m->n_events; i++) {
         const ds_mem_event *e = &m->events[i];
-        by[w->plan->values.at[e->value].category] += e->delta_bytes;
+        by[ds_mem_category(w->plan, e->value)] += e->delta_bytes;
         live += e->delta_bytes;
         if (i + 1 < m->n_events && m->events[i + 1].time_ps == e->time_ps) continue;
         by[DS_MEM_UNUSED] = m->reserved_bytes ? m->reserved_bytes[i] - live : 0;
@@ -225,7 +225,6 @@ static void critical_path(writer *w) {
     }
     ds_critical_path_deinit(&path);
 }
-
 
 static void events(writer *w) {
     const ds_plan *plan = w->plan;

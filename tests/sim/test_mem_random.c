@@ -302,7 +302,9 @@ static void check(uint64_t seed, ds_mem_mode mode) {
                  (unsigned long long)seed, text.text);
     cr_assert_eq(c.result->plan->n_classes, 1);
     ds_mem mem = {0};
-    cr_assert_eq(ds_mem_compute(c.result->plan, &c.result->run, mode, &mem, NULL), DS_OK);
+    cr_assert_eq(
+        ds_mem_compute(c.result->plan, &c.result->run, &(ds_mem_options){.mode = mode}, &mem, NULL),
+        DS_OK);
     const ds_mem_class *m = &mem.classes[0];
     int64_t live = walk_peak(&p, mode ? 512 : 1), sum = 0;
     for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++) sum += m->peak_by_category[k];
