@@ -171,7 +171,8 @@ static void try(const adviser *a, const change *const *picked, uint32_t n, ds_ad
 
 /* ---- the search ---- */
 
-/* The change that leaves the least memory of those not yet used whose knobs are not set either. */
+/* Of the changes not yet used, whose knobs are not set either, the one that leaves the least
+ * memory; half the batch, which is another step, only when nothing else is left. */
 static uint32_t best_left(const adviser *a, const ds_result *r, const change *const *picked,
                           uint32_t n) {
     uint32_t best = DS_NONE;
@@ -183,7 +184,11 @@ static uint32_t best_left(const adviser *a, const ds_result *r, const change *co
                 const char *x = picked[k]->knobs[j / 2], *y = a->changes[i].knobs[j % 2];
                 clash = picked[k] == &a->changes[i] || (x && y && strcmp(x, y) == 0);
             }
-        if (!clash && (best == DS_NONE || trial->peak_bytes < r->advice[best].peak_bytes)) best = i;
+        if (clash) continue;
+        bool batch = a->changes[i].param, best_batch = best != DS_NONE && a->changes[best].param;
+        if (best == DS_NONE || (best_batch && !batch) ||
+            (best_batch == batch && trial->peak_bytes < r->advice[best].peak_bytes))
+            best = i;
     }
     return best;
 }
