@@ -93,7 +93,7 @@ static ds_status read_turn(ds_lowering *l, const ds_lower_frame *frame, const ds
     if (!use->n_index || range ||
         !ds_expr_is_int(&l->c.unit->exprs, ds_lower__expr(l, frame, use->index[0]), &turn))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, use->loc,
-                            "%%%s is kept by a loop of which an override names a single turn: the "
+                            "%%%s is kept by a loop of which the strategy names a single turn: the "
                             "loop is written out, so %%%s{...} can be read with a number only",
                             name, name);
     if (turn < kept->lo || turn >= kept->lo + kept->n_turns)

@@ -79,7 +79,8 @@ ds_status ds_pass_project(ds_model_step *step, ds_error *err);
  * verifier's message: passes make legal programs). */
 ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass, ds_error *err);
 /* All that the scenario asks for, up to and including `last`: grad and optimizer only if it trains,
- * recompute only if it says so, overlap only if something was sharded. `observe` (may be NULL) is called after each pass. */
+ * recompute only if it says so, overlap only if something was sharded. `observe` (may be NULL) is
+ * called after each pass. */
 ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
                                ds_status (*observe)(void *context, const ds_model_step *step,
                                                     ds_pass_id pass, ds_error *err),

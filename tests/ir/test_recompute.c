@@ -161,7 +161,7 @@ Test(recompute, fused_attention_keeps_no_scores) {
 Test(recompute, blocks_keep_their_first_input) {
     char names[512];
     for (int k = 2; k <= LAYERS; k += 2) {
-        char knob[16];
+        char knob[24];
         step_case c;
         snprintf(knob, sizeof knob, "\"every:%d\"", k);
         make(&c, gpt(knob, ""), NULL);

@@ -162,3 +162,38 @@ Test(recompute_models, overrides_are_of_copies) {
     cr_expect_str_eq(b->on.name, "v");
     step_free(&c);
 }
+
+/* Loops in loops, skips that the model keeps itself, a range of a family, values from around a
+ * loop, a loop that begins at 1. */
+static const char LOOPS[] =
+    "dir 1\nparam n = 4, w = 4, b = 4\n"
+    "topology @box {\n  device gpu[2]\n  switch hub\n"
+    "  link gpu[i] -- hub : 100 GB/s, 1 us for i in 0..2\n}\n"
+    "func @net(%%x: f32[b@dp, w]) -> f32[b@dp, w] {\n"
+    "  %%z = tanh(%%x)\n"
+    "  %%down, %%skip = for l in 0..n carry (%%h = %%z) {\n"
+    "    weight %%u : f32[w, w]\n    %%a = matmul(%%h, %%u)\n    %%s = tanh(%%a)\n"
+    "    %%t = for i in 1..3 carry (%%g = %%s) {\n"
+    "      weight %%v : f32[w, w]\n      %%c = matmul(%%g, %%v)\n      %%d = tanh(%%c)\n"
+    "      %%e = mul(%%d, %%z)\n      yield %%e\n    }\n"
+    "    %%o = add(%%t, %%s)\n    yield %%o keep %%s\n  }\n"
+    "  %%up = for l in 0..n carry (%%h = %%down) {\n"
+    "    weight %%r : f32[w, w]\n    %%p = mul(%%h, %%skip{n - 1 - l})\n"
+    "    %%q = matmul(%%p, %%r)\n    %%y = tanh(%%q)\n    yield %%y\n  }\n"
+    "  %%first = mul(%%up, %%skip{0})\n  %%last = tanh(%%first)\n  return %%last\n}\n"
+    "scenario { model = @net, on = @box, train { loss = mse, optimizer = adam, keep_gradients = "
+    "true }, strategy { dp = 2, zero = %d, microbatches = %d, recompute = %s } }\n";
+
+Test(recompute_models, loops_in_loops) {
+    static const char *const knobs[] = {"full", "[\"*\"]", "[\"l[*].i[*].d\"]", "[\"s\", \"y\"]"};
+    for (size_t k = 0; k < sizeof knobs / sizeof *knobs; k++)
+        for (int zero = 0; zero <= 3; zero++) {
+            char text[2048];
+            proof found;
+            proof_options options = {.seed = 1, .texts = true};
+            snprintf(text, sizeof text, LOOPS, zero, 1 + zero % 2, knobs[k]);
+            prove(text, &options, &found);
+            cr_expect_eq(found.verdict, PROOF_EQUAL, "%s, zero = %d: %s", knobs[k], zero,
+                         found.what);
+        }
+}
