@@ -173,8 +173,10 @@ static ds_status over_axes(ds_builder *b, const ds_site *site, const uint32_t *i
         if (in_places[0] != out_places[0])
             return ds_error_set(
                 err, DS_ERR_UNSUPPORTED, op->loc,
-                "reshard between different meshes: use send between slices of equal "
-                "size");
+                "%%%s: a reshard from one mesh to another is not simulated in this version "
+                "(exec runs it): give overrides axes of the strategy's own mesh, or write sends "
+                "between slices of equal size",
+                ds_value_at(site->ctx->func, op->out[0])->name);
         const char **named;
         DS_TRY(classify_reshard(op, site->in[0].type, site->out[0].type, &c->op, &named, &n_axes,
                                 &b->plan->arena, err));
