@@ -254,52 +254,41 @@ static uint32_t count_communications(const ds_model_step *step) {
 
 /* ---- gradients over microbatches ---- */
 
-/* Inputs "x{0}", "x{1}", … of the run, joined along dim 0, as "x"; elements are the caller's. */
-static uint32_t join_microbatches(const ds_exec_result *run_, int64_t m, ds_exec_tensor *out) {
+static const ds_exec_tensor *input_named(const ds_exec_result *parts, const char *name, int64_t k) {
+    char text[256];
+    snprintf(text, sizeof text, "%s{%lld}", name, (long long)k);
+    for (uint32_t i = 0; i < parts->inputs.n; i++)
+        if (strcmp(parts->inputs.at[i].name, text) == 0) return &parts->inputs.at[i];
+    return NULL;
+}
+
+/* Inputs of the whole batch: "x{0}", "x{1}", … of the run, joined along dim 0, as "x"; elements are
+ * the caller's. Families of weights are families there too. */
+static uint32_t join_microbatches(const ds_func *func, const ds_exec_result *parts, int64_t m,
+                                  ds_exec_tensor *out) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < run_->inputs.n && n < MAX_PARTS; i++) {
-        const ds_exec_tensor *first = &run_->inputs.at[i];
-        const char *brace = strstr(first->name, "{0}");
-        if (!brace || i + m > run_->inputs.n || strstr(first->name, ".") || first->rank == 0)
-            continue;
-        ds_exec_tensor *t = &out[n];
-        char *name = calloc(1, strlen(first->name) + 1);
-        memcpy(name, first->name, (size_t)(brace - first->name));
+    for (uint32_t a = 0; a < func->n_args && n < MAX_PARTS; a++) {
+        const ds_value_info *info = ds_value_at(func, func->args[a]);
+        const ds_exec_tensor *first = input_named(parts, info->name, 0);
+        if (info->n_binders || !first) continue;
+        ds_exec_tensor *t = &out[n++];
         *t = *first;
-        t->name = name;
+        t->name = info->name;
         t->dims[0] *= m;
         t->n *= m;
         t->at = malloc((size_t)t->n * sizeof *t->at);
         for (int64_t k = 0; k < m; k++)
-            memcpy(t->at + k * first->n, first[k].at, (size_t)first->n * sizeof *t->at);
-        n++;
+            memcpy(t->at + k * first->n, input_named(parts, info->name, k)->at,
+                   (size_t)first->n * sizeof *t->at);
     }
     return n;
-}
-
-/* Only inputs of the model itself are joined: families of weights are families there too. */
-static uint32_t keep_known(const ds_func *func, ds_exec_tensor *given, uint32_t n) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        bool single = false;
-        for (uint32_t a = 0; a < func->n_args && !single; a++) {
-            const ds_value_info *info = ds_value_at(func, func->args[a]);
-            single = strcmp(info->name, given[i].name) == 0 && info->n_binders == 0;
-        }
-        if (single) {
-            ds_exec_tensor t = given[kept];
-            given[kept++] = given[i];
-            given[i] = t;
-        }
-    }
-    return kept;
 }
 
 static bool same_as_whole(prover *p, const ds_model_step *one, const ds_exec_result *parts,
                           int64_t m) {
     ds_exec_tensor given[MAX_PARTS];
-    uint32_t n = join_microbatches(parts, m, given), known = keep_known(one->func, given, n);
-    ds_exec_options options = {.seed = p->seed, .inputs = given, .n_inputs = known};
+    uint32_t n = join_microbatches(one->func, parts, m, given);
+    ds_exec_options options = {.seed = p->seed, .inputs = given, .n_inputs = n};
     ds_exec_result *whole = NULL;
     ds_error err = {0};
     bool ok = ds_exec_run(&one->binding, &options, &whole, &err) == DS_OK ||
@@ -314,10 +303,7 @@ static bool same_as_whole(prover *p, const ds_model_step *one, const ds_exec_res
         ds_exec_comparison_deinit(&c);
     }
     ds_exec_result_free(whole);
-    for (uint32_t i = 0; i < n; i++) {
-        free((char *)(uintptr_t)given[i].name);
-        free(given[i].at);
-    }
+    for (uint32_t i = 0; i < n; i++) free(given[i].at);
     return ok;
 }
 
