@@ -154,8 +154,11 @@ static ds_status take_memory(loader *l, sqlite3_stmt *row) {
                   {"pair", &m->pair_bytes},
                   {"group", &m->group_bytes}};
     const char *what = text_at(l, row, 1);
+    int64_t bytes = sqlite3_column_int64(row, 2);
+    if (bytes < 0 || bytes >> 48) /* sums of some thousands of them stay within 2^63 */
+        return fail(l, "memory beside tensors outside 0 to 2^48 bytes");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (strcmp(what, places[i].what) == 0) *places[i].bytes = sqlite3_column_int64(row, 2);
+        if (strcmp(what, places[i].what) == 0) *places[i].bytes = bytes;
     return DS_OK;
 }
 

@@ -172,3 +172,24 @@ Test(cost_build, paths_with_special_characters_open) {
     ds_profiles_free(profiles);
     unlink(odd);
 }
+
+Test(cost_build, memory_beside_tensors) {
+    uint32_t kind;
+    cost_tree_put(&tree, "catalogue/memory.csv",
+                  "device,what,mib,basis,source\nb1,context,1.5,measured: here,s\n"
+                  "Box-1,group,7,assumed: why not,s\n");
+    ds_profiles *profiles = cost_tree_load(&tree);
+    cr_assert_eq(ds_profiles_find_kind(profiles, "Box-1", DS_NOWHERE, &kind, NULL), DS_OK);
+    const ds_reserved_memory *m = &ds_profiles_kind(profiles, kind)->reserved;
+    cr_expect_eq(m->context_bytes, 1572864);
+    cr_expect_eq(m->group_bytes, 7340032);
+    cr_expect_eq(m->driver_bytes + m->pair_bytes, 0, "not known");
+    ds_profiles_free(profiles);
+}
+
+Test(cost_build, refuses_memory_for_nothing_known) {
+    cost_tree_put(&tree, "catalogue/memory.csv",
+                  "device,what,mib,basis,source\nBox-1,kernels,7,measured: here,s\n");
+    cost_tree_refused(&tree, "DIR/catalogue/memory.csv:2: device_memory: CHECK constraint failed: "
+                             "what IN ('driver', 'context', 'pair', 'group')");
+}
