@@ -482,6 +482,10 @@ static uint32_t hold_unit(overlap *o, ds_block *block, uint32_t i, queue *q) {
     const ds_use begin[] = {*activation(o, op), o->ready};
     uint32_t n = is_none(&o->ready) ? 1 : 2;
     set_end(o, op->out, 1);
+    if (o->k == 0 && first_use(block, i) < reader) { /* moved further on the way: it stays */
+        uint32_t made = made_at(o, block, &begin[0]);
+        return i + 1 + hold(o, block, i, begin, made < i || made == block->n_ops ? n : 0);
+    }
     if (o->k == 0) {
         move_down(block, i, reader);
         hold(o, block, reader - 1, begin, n);
