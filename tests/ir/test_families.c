@@ -29,7 +29,7 @@
 
 typedef struct family {
     const char *model, *with; /* function and file; params */
-    const char *loss;         /* of train, or NULL: the model returns it */
+    const char *train;        /* what else its block says, or NULL */
     int batch;
     int tp;        /* what tp must divide */
     int seq;       /* what cp must divide; 0: no sequence is split */
@@ -69,7 +69,7 @@ static void write_scenario(const family *f, const test_plan *plan, ds_buf *out) 
     char model[64];
     ds_buf_printf(out, "dir 1\nimport \"models/%s.dir\" as m with %s\n", f->model, f->with);
     snprintf(model, sizeof model, "m.%s", f->model);
-    plan_scenario(plan, model, f->loss, out);
+    plan_scenario(plan, model, f->train, out);
 }
 
 typedef struct tally {
@@ -196,7 +196,7 @@ static void check_microbatches(const family *f) {
 
 /* clang-format off */
 #define ATTENTION "hidden = 24, heads = 12, seq = 12, vocab = 24, batch = 12, layers = 2"
-static const family mlp = {.model = "mlp", .with = "layers = 3, width = 12, batch = 12", .loss = "mse", .batch = 12, .tp = 12, .seq = 0};
+static const family mlp = {.model = "mlp", .with = "layers = 3, width = 12, batch = 12", .train = "loss = mse", .batch = 12, .tp = 12, .seq = 0};
 static const family gpt = {.model = "gpt", .with = ATTENTION, .batch = 12, .tp = 12, .seq = 12, .heads = 12};
 static const family tiny = {.model = "gpt", .with = "hidden = 12, heads = 12, seq = 12, vocab = 12, batch = 12, layers = 1", .batch = 12, .tp = 12, .seq = 12, .heads = 12};
 static const family llama = {.model = "llama", .with = ATTENTION ", kv_heads = 6, ffn = 24", .batch = 12, .tp = 6, .seq = 12, .heads = 6};
@@ -255,7 +255,7 @@ Test(families, inception_v3) {
 /* clang-format off */
 #define WITHOUT_DROPOUT ", dropout = 0"
 static const family whole[] = {
-    {.model = "mlp", .with = "layers = 3, width = 6, batch = 12", .loss = "mse", .batch = 12},
+    {.model = "mlp", .with = "layers = 3, width = 6, batch = 12", .train = "loss = mse", .batch = 12},
     {.model = "gpt", .with = ATTENTION WITHOUT_DROPOUT, .batch = 12},
     {.model = "mixtral", .with = "hidden = 24, heads = 12, kv_heads = 12, seq = 24, vocab = 24, batch = 12, layers = 2, ffn = 24, experts = 12, chunks = 12", .batch = 12},
     {.model = "t5", .with = "hidden = 12, heads = 2, head_dim = 2, ffn = 24, seq = 6, target_seq = 4, vocab = 24, batch = 12, layers = 2, head_scale = 0.25" WITHOUT_DROPOUT, .batch = 12},

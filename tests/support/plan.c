@@ -32,14 +32,14 @@ void plan_name(const test_plan *plan, ds_buf *out) {
             ds_buf_printf(out, "%s%s=%d", out->n ? " " : "", names[k], plan->at[k]);
 }
 
-void plan_scenario(const test_plan *plan, const char *model, const char *loss, ds_buf *out) {
+void plan_scenario(const test_plan *plan, const char *model, const char *train, ds_buf *out) {
     const int *at = plan->at;
     ds_buf_printf(out, "param microbatches = %d\n", at[KNOB_MICROBATCHES]);
     ds_buf_printf(out, "topology @box {\n  device gpu[%d]\n", plan_world(plan));
     ds_buf_printf(out, "  switch hub\n  link gpu[i] -- hub : 100 GB/s, 1 us for i in 0..%d\n}\n",
                   plan_world(plan));
     ds_buf_printf(out, "scenario {\n  model = @%s\n  on = @box\n  train {", model);
-    if (loss) ds_buf_printf(out, " loss = %s,", loss);
+    if (train) ds_buf_printf(out, " %s,", train);
     ds_buf_printf(out, " optimizer = %s, keep_gradients = true }\n",
                   optimizers[at[KNOB_OPTIMIZER]]);
     ds_buf_printf(out, "  strategy {\n    dp = %d, tp = %d, cp = %d, ep = %d, sp = %s\n",

@@ -35,9 +35,9 @@ test_plan plan_of_one(void);
 int plan_world(const test_plan *plan);
 /* "dp=2 tp=3 zero=1": knobs that are not as in plan_of_one. */
 void plan_name(const test_plan *plan, ds_buf *out);
-/* A box of as many devices, the param microbatches, and the scenario of the model. `loss`: of
- * `train`, or NULL. */
-void plan_scenario(const test_plan *plan, const char *model, const char *loss, ds_buf *out);
+/* A box of as many devices, the param microbatches, and the scenario of the model. `train`: what
+ * else its block says ("loss = mse"), or NULL. */
+void plan_scenario(const test_plan *plan, const char *model, const char *train, ds_buf *out);
 
 /* Values that a knob may take; ends with -1. */
 typedef struct test_space {

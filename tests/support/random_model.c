@@ -633,5 +633,7 @@ void random_model_print(const random_model *m, ds_buf *out) {
     put_params(m, out);
     for (uint32_t p = 0; p < m->n_parts; p++) put_function(&w, p);
     put_main(&w);
-    plan_scenario(&m->plan, "model", m->loss == LOSS_TRAIN ? "mse" : NULL, out);
+    const char *train = m->half ? "dtype = bf16, master_dtype = f32" : NULL;
+    if (m->loss == LOSS_TRAIN) train = m->half ? "loss = mse, dtype = bf16" : "loss = mse";
+    plan_scenario(&m->plan, "model", train, out);
 }
