@@ -91,7 +91,7 @@ static void simplify_knobs(shrinker *s) {
 /* Sizes down to 1. */
 static void simplify_sizes(shrinker *s) {
     for (uint32_t k = 0; k < SIZE_COUNT; k++)
-        for (int size = 1; size < s->m->size[k]; size++) {
+        for (int size = k == SIZE_HEAD_DIM ? 2 : 1; size < s->m->size[k]; size++) { /* pairs turn */
             random_model next = *s->m;
             next.size[k] = size;
             if (attempt(s, &next)) break;
