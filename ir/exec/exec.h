@@ -73,8 +73,8 @@ double ds_exec_generated(uint64_t seed, const char *name, int64_t element);
 /* sqrt(3 / fan): a product with a generated matrix keeps the size of what it multiplies. fan: dim 0
  * of 2 dims, dim 1 of 3, the product of dims 1.. of more; 1 below 2 dims gives scale 1. */
 double ds_exec_generated_scale(uint32_t rank, const int64_t *dims);
-/* The range that an integer argument of `func` is drawn from by what it indexes, or by its attribute
- * `range`: *below is 0 where neither says anything. O(ops that it reaches). */
+/* The range that an integer argument of `func` is drawn from by what it indexes, or by its
+ * attribute `range`: *below is 0 where neither says anything. O(ops that it reaches). */
 ds_status ds_exec_input_range(const ds_binding *binding, const ds_func *func, ds_value value,
                               int64_t *below, ds_error *err);
 

@@ -365,8 +365,8 @@ static const column memory_columns[] = {
     {"basis", "basis", CELL_KEY, false, 0},
     {"source", "source", CELL_SOURCE, false, 0},
 };
-static const table device_memory = {
-    "memory.csv", "device_memory", false, memory_columns, COUNT(memory_columns), NULL};
+static const table device_memory = {"memory.csv",   "device_memory",       false,
+                                    memory_columns, COUNT(memory_columns), NULL};
 
 static ds_status remember_profile(builder *b, const ds_csv *csv, const ds_csv_row *row,
                                   int64_t id) {

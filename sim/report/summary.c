@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BAR_WIDTH   24
-#define MAX_OPS     8
+#define BAR_WIDTH 24
+#define MAX_OPS   8
 
 /* ---- head ---- */
 

@@ -22,7 +22,8 @@ ds_exec_result *step_run(const step_case *c, uint64_t seed, const ds_exec_tensor
                          uint32_t n_given);
 /* The step's text, which must parse, verify and print as itself. Free it. */
 char *step_text(const step_case *c);
-/* The op that has a result of that name in @step, or NULL: it is looked for in loops and regions too. */
+/* The op that has a result of that name in @step, or NULL: it is looked for in loops and regions
+ * too. */
 const ds_op *step_find(const step_case *c, const char *result);
 
 /* Fails the test unless the gradient of every weight equals the central difference of the loss, at

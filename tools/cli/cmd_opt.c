@@ -21,7 +21,8 @@ typedef struct arguments {
 
 static const struct argp_option options_table[] = {
     {"passes", OPT_PASSES, "A,B,...", 0,
-     "Run these, in this order: lower, grad, optimizer, recompute, shard, overlap, project; default: "
+     "Run these, in this order: lower, grad, optimizer, recompute, shard, overlap, project; "
+     "default: "
      "all that the scenario asks for",
      0},
     {"after", OPT_AFTER, "PASS", 0, "Print what it is after PASS too; repeatable", 0},
@@ -48,10 +49,11 @@ static void read_passes(arguments *args, const char *text, struct argp_state *st
         size_t n = strcspn(at, ",");
         ds_pass_id pass = pass_of(at, n, state);
         if (pass < DS_PASS_COUNT && args->passes >> pass)
-            argp_error(state,
-                       "'%s' comes too late: the order is lower, grad, optimizer, recompute, shard, "
-                       "overlap, project, each once",
-                       ds_pass_name(pass));
+            argp_error(
+                state,
+                "'%s' comes too late: the order is lower, grad, optimizer, recompute, shard, "
+                "overlap, project, each once",
+                ds_pass_name(pass));
         if (pass < DS_PASS_COUNT) args->passes |= 1u << pass;
         args->last = pass;
         at += n + (at[n] == ',');
