@@ -8,6 +8,7 @@
 #include "ir/exec/exec.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
+#include "ir/passes/check.h"
 #include "ir/passes/passes.h"
 
 #include <math.h>
@@ -444,6 +445,20 @@ static bool check_sharded(prover *p, ds_model_step *step) {
     return ok;
 }
 
+/* One body per rank does what the program of all does; what ranks cannot say is refused. */
+static bool check_ranks(prover *p, const loaded *source) {
+    ds_step_check check;
+    ds_error err = {0};
+    ds_step_check_options options = {.seed = p->seed, .passes = 1u << DS_PASS_PROJECT};
+    ds_status status = ds_model_step_check(&source->binding, &options, &check, &err);
+    bool ok = status == DS_OK || is_refusal(&err) || fail(p, "project", err.message);
+    if (ok && status == DS_OK && !check.equal)
+        ok = fail(p, "project", check.worst ? check.worst->name : "nothing is compared");
+    p->out->ranks = status == DS_OK && !check.skipped && check.rows.n > 0;
+    ds_step_check_deinit(&check);
+    return ok;
+}
+
 void prove(const char *text, const proof_options *options, proof *out) {
     prover p = {.options = options, .out = out, .text = text, .seed = options->seed};
     loaded source = {0};
@@ -452,8 +467,8 @@ void prove(const char *text, const proof_options *options, proof *out) {
     *out = (proof){.verdict = PROOF_EQUAL};
     if (load(text, options->settings, &source, &err) != DS_OK)
         refused(&p, "the scenario", &err);
-    else if (make_step(&p, &source, &step))
-        check_sharded(&p, step);
+    else if (make_step(&p, &source, &step) && check_sharded(&p, step) && options->ranks)
+        check_ranks(&p, &source);
     ds_exec_result_free(p.whole);
     ds_model_step_free(step);
     ds_unit_free(source.unit);

@@ -24,6 +24,7 @@ typedef struct proof_options {
     /* Gradients over microbatches are those of the whole batch: for models whose results are means
      * over samples, without dropout and statistics of a batch. */
     bool whole_batch;
+    bool ranks; /* one body per rank too */
 } proof_options;
 
 typedef struct proof {
@@ -32,6 +33,7 @@ typedef struct proof {
     uint32_t compared; /* tensors of the sharded step */
     uint32_t zeros;    /* of these, all zero: they prove nothing */
     uint32_t rounded; /* beyond the bound, but no more than a change of all inputs by 1e-13 makes */
+    bool ranks;       /* one body per rank was compared */
     uint32_t devices;
     uint32_t communications; /* collectives in the sharded text */
 } proof;

@@ -38,7 +38,7 @@ static test_plan draw_plan(ds_rng *rng) {
     while (at[KNOB_DP] * at[KNOB_CP] % at[KNOB_EP]);
     at[KNOB_ZERO] = below(rng, 4);
     do at[KNOB_SHARDS] = ANY(rng, 1, 1, 1, 2, 3);
-    while (at[KNOB_DP] % at[KNOB_SHARDS]);
+    while (at[KNOB_DP] % at[KNOB_SHARDS] || (at[KNOB_SHARDS] > 1 && at[KNOB_EP] > 1));
     at[KNOB_MICROBATCHES] = ANY(rng, 1, 1, 2, 3);
     at[KNOB_ORDER] = below(rng, 3);
     at[KNOB_OPTIMIZER] = below(rng, 5);
@@ -85,6 +85,22 @@ static random_block draw_block(ds_rng *rng) {
     return b;
 }
 
+static bool has_block(const random_model *m, block_kind kind) {
+    for (uint32_t p = 0; p < m->n_parts; p++)
+        for (uint32_t i = 0; i < m->parts[p].n; i++)
+            if (m->parts[p].blocks[i].kind == kind) return true;
+    return false;
+}
+
+/* Recomputation that most models would refuse is drawn for those that have what it takes. */
+static int fitting_recompute(const random_model *m) {
+    int recompute = m->plan.at[KNOB_RECOMPUTE];
+    bool loops = false;
+    for (uint32_t p = 0; p < m->n_parts; p++) loops = loops || m->parts[p].form != PART_PLAIN;
+    if (recompute == 1 && !has_block(m, BLOCK_ATTENTION)) recompute = 2;
+    return recompute == 2 && !loops ? 0 : recompute;
+}
+
 random_model random_model_of(uint64_t seed) {
     ds_rng rng = {ds_rng_at(seed, 0, 0, 0)}; /* neighbours are streams of their own */
     random_model m;
@@ -106,6 +122,7 @@ random_model random_model_of(uint64_t seed) {
         part->values = draw_hints(&rng, 5, 3);
         for (uint32_t i = 0; i < part->n; i++) part->blocks[i] = draw_block(&rng);
     }
+    m.plan.at[KNOB_RECOMPUTE] = fitting_recompute(&m);
     return m;
 }
 
