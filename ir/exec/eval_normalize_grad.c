@@ -47,10 +47,8 @@ static void group_grad(const norm_grad *t, const group *g) {
     EACH(g, o, i, at) {
         int64_t param = g->param + i * g->param_step;
         double u = (t->x[at] - mean) * r;
-        t->dx[at] =
-            t->dy[at] * (t->scale
-                             ? t->scale[param]
-                             : 1); /* dy scale; what the mean and the variance give follows below */
+        /* dy scale; what the mean and the variance give is taken off below. */
+        t->dx[at] = t->dy[at] * (t->scale ? t->scale[param] : 1);
         sum += t->dx[at];
         dot += t->dx[at] * u;
         if (t->dscale) t->dscale[param] += t->dy[at] * u;
