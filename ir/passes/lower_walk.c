@@ -330,6 +330,8 @@ static ds_status lower_weight(ds_lowering *l, ds_lower_frame *frame, const ds_op
         made->n_attrs = at;
     }
     ds_step_weight weight = {.name = made->name,
+                             .base = made->name,
+                             .tied = l->step->weights.n,
                              .arg = arg,
                              .grad_result = DS_NO_RESULT,
                              .new_result = DS_NO_RESULT,

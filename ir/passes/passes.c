@@ -15,10 +15,12 @@ typedef struct pass {
 /* lower makes the step (ds_model_step_new). */
 static const pass passes[DS_PASS_COUNT] = {
     [DS_PASS_LOWER] = {"lower", NULL},
+    [DS_PASS_STAGE] = {"stage", NULL},
     [DS_PASS_GRAD] = {"grad", ds_pass_grad},
     [DS_PASS_OPTIMIZER] = {"optimizer", ds_pass_optimizer},
     [DS_PASS_RECOMPUTE] = {"recompute", ds_pass_recompute},
     [DS_PASS_SHARD] = {"shard", ds_pass_shard},
+    [DS_PASS_PIPELINE] = {"pipeline", NULL},
     [DS_PASS_OVERLAP] = {"overlap", ds_pass_overlap},
     [DS_PASS_PROJECT] = {"project", ds_pass_project},
 };
@@ -87,6 +89,9 @@ bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass_id) {
     const ds_strategy *s = &step->strategy;
     int64_t world = s->dp * s->tp * s->pp * s->cp;
     switch (pass_id) {
+    case DS_PASS_STAGE:
+    case DS_PASS_PIPELINE:
+        return s->pp > 1;
     case DS_PASS_GRAD:
         return step->train.on;
     case DS_PASS_OPTIMIZER:

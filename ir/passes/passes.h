@@ -2,10 +2,12 @@
  *
  *     lower      the scenario's model as one function @step in a module of its own: calls inlined,
  *                loops kept, weights and dtypes as the training step will have them
+ *     stage      with pp > 1: loops cut and weights shared out over the pipeline's chunks
  *     grad       the backward pass: gradients of all weights; microbatches
  *     optimizer  updated weights and states
  *     recompute  forward ops again in the backward pass, in the place of values kept for it
  *     shard      the strategy's mesh, shardings and communication: model becomes program
+ *     pipeline   with pp > 1: functions of chunks, in the schedule's order, with sends between them
  *     overlap    what waits for what: prefetch of gathered weights
  *     project    one body per rank
  *
@@ -19,12 +21,17 @@
 #ifndef DS_PASSES_PASSES_H
 #define DS_PASSES_PASSES_H
 
+#include "ir/passes/schedule.h"
 #include "ir/passes/strategy.h"
 
 /* One weight of the step and what belongs to it. Values are arguments of, or returned by,
  * step->func; i = UINT32_MAX: none. */
 typedef struct ds_step_weight {
     const char *name;
+    const char *base; /* its name in the model: `stage` makes several of one, %w.c0, %w.c1 … */
+    uint32_t chunk;   /* of the pipeline, whose ops read it */
+    uint32_t tied; /* index of the first weight that is the same one of the model, read in another
+                      chunk; its own where there is none */
     ds_value arg;
     uint32_t grad_result; /* index among the function's results; UINT32_MAX: none */
     ds_value state[3];    /* optimizer states as arguments: m, v */
@@ -38,10 +45,12 @@ typedef struct ds_step_weight {
 
 typedef enum ds_pass_id {
     DS_PASS_LOWER,
+    DS_PASS_STAGE,
     DS_PASS_GRAD,
     DS_PASS_OPTIMIZER,
     DS_PASS_RECOMPUTE,
     DS_PASS_SHARD,
+    DS_PASS_PIPELINE,
     DS_PASS_OVERLAP,
     DS_PASS_PROJECT,
     DS_PASS_COUNT
@@ -56,6 +65,8 @@ typedef struct ds_model_step {
     uint32_t n_model_results;       /* results that the model itself has; the loss is the first */
     DS_VEC(ds_step_weight) weights; /* in the unit's arena, in order of the arguments */
     uint32_t done;                  /* bit i: pass i has run */
+    /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
+    ds_schedule_index schedule;
 } ds_model_step;
 
 /* "lower", "grad", … and back; DS_PASS_COUNT if unknown. */
@@ -68,10 +79,12 @@ ds_status ds_model_step_new(const ds_binding *source, ds_model_step **out, ds_er
 void ds_model_step_free(ds_model_step *step);
 
 /* The passes. Each checks that what it needs has run. */
+ds_status ds_pass_stage(ds_model_step *step, ds_error *err);
 ds_status ds_pass_grad(ds_model_step *step, ds_error *err);
 ds_status ds_pass_optimizer(ds_model_step *step, ds_error *err);
 ds_status ds_pass_recompute(ds_model_step *step, ds_error *err);
 ds_status ds_pass_shard(ds_model_step *step, ds_error *err);
+ds_status ds_pass_pipeline(ds_model_step *step, ds_error *err);
 ds_status ds_pass_overlap(ds_model_step *step, ds_error *err);
 ds_status ds_pass_project(ds_model_step *step, ds_error *err);
 
