@@ -324,6 +324,10 @@ ds_status ds_build_put(ds_builder *b, ds_op *op, ds_error *err) {
     return DS_OK;
 }
 
+void ds_build_append(ds_builder *b, ds_op *op) {
+    append(b, op);
+}
+
 ds_status ds_build_unary(ds_builder *b, ds_opcode code, const char *name, ds_use x, ds_value *out,
                          ds_error *err) {
     ds_op *op = ds_build_op(b, code);

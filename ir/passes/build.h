@@ -89,6 +89,8 @@ ds_value ds_build_out(ds_builder *b, ds_op *op, const char *name, const ds_type 
 /* Infers the results' types and appends the op to the innermost open block. For a call: set callee
  * first, and give every result its type. Errors: those of ds_op_infer. */
 ds_status ds_build_put(ds_builder *b, ds_op *op, ds_error *err);
+/* Appends an op whose results have their types. */
+void ds_build_append(ds_builder *b, ds_op *op);
 /* The op that was put (or the region that was ended) last in the open block. */
 ds_op *ds_build_last(const ds_builder *b);
 /* Is the value made in the innermost open block? O(ops of the block). */

@@ -8,7 +8,8 @@
  * too, and its sums are the gradients of the step. The step's inputs are families over
  * microbatches; its loss, and other scalar results, are means; other results are concatenated along
  * dim 0. Where a model has dropout each microbatch is a function of its own, since masks are named
- * in the text.
+ * in the text. With pipeline stages a single microbatch is a function too, @last, and the gradients
+ * of a weight that several chunks read are summed behind the microbatches.
  */
 #include "ir/passes/grad_internal.h"
 
@@ -195,7 +196,7 @@ static ds_status make_part(batches *x, const char *name, int64_t at, bool own_ma
     grad_init(&g, x->step, name);
     g.seed = 1.0 / (double)x->m;
     g.final = at == x->m - 1;
-    if (own_masks) g.mask_call = g.b.func->name;
+    if (own_masks && x->m > 1) g.mask_call = g.b.func->name;
     ds_status status = make_body(&g, at > 0, err);
     *out = grad_deinit(&g);
     return status;
@@ -211,7 +212,7 @@ static ds_status make_parts(batches *x, ds_error *err) {
             x->parts[i] = x->parts[1];
             continue;
         }
-        const char *name = i == 0 ? "first" : middle ? "next" : "last";
+        const char *name = i == x->m - 1 ? "last" : i ? "next" : "first";
         if (middle && own) name = ds_arena_printf(arena, "next_%lld", (long long)i);
         DS_TRY(make_part(x, name, i, own, &x->parts[i], err));
     }
@@ -254,14 +255,21 @@ static ds_status step_args(batches *x, ds_error *err) {
         (ds_binder){batch_index(step), ds_expr_int(exprs, 0), ds_expr_int(exprs, x->m), DS_NOWHERE};
     for (uint32_t i = 0; i < old->n_args; i++) {
         const ds_value_info *info = ds_value_at(old, old->args[i]);
-        bool weight = x->weight[i];
-        if (!weight && info->n_binders)
+        bool weight = x->weight[i], own = weight || x->m == 1;
+        if (!own && info->n_binders)
             return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
                                 "microbatches: the input %%%s is a family already", info->name);
-        x->args[i] = ds_build_arg(&x->b, info->name, info->type, weight ? info->binders : binder,
-                                  weight ? info->n_binders : 1, info->attrs, info->n_attrs);
+        x->args[i] = ds_build_arg(&x->b, info->name, info->type, own ? info->binders : binder,
+                                  own ? info->n_binders : 1, info->attrs, info->n_attrs);
     }
     return DS_OK;
+}
+
+/* Is there another weight that is the same one of the model? */
+static bool is_tied(const ds_model_step *step, uint32_t w) {
+    for (uint32_t i = 0; i < step->weights.n; i++)
+        if (i != w && step->weights.at[i].tied == step->weights.at[w].tied) return true;
+    return false;
 }
 
 /* call @part(inputs of the microbatch, weights, sums) */
@@ -275,14 +283,16 @@ static ds_status call_part(batches *x, int64_t i, ds_error *err) {
     call->callee_name = part->name;
     for (uint32_t k = 0; k < old->n_args; k++)
         ds_build_in(&x->b, call,
-                    x->weight[k] ? ds_use_of(x->args[k])
-                                 : ds_use_at(&step->unit->arena, x->args[k], &at, 1));
+                    x->weight[k] || x->m == 1 ? ds_use_of(x->args[k])
+                                              : ds_use_at(&step->unit->arena, x->args[k], &at, 1));
     for (uint32_t k = 0; k < step->weights.n && i; k++) ds_build_in(&x->b, call, x->sums[k]);
     for (uint32_t k = 0; k < part->n_results; k++) {
         bool last = i == x->m - 1, model = k < step->n_model_results;
         const char *name = ds_value_at(part, end->in[k].value)->name;
-        if (model || !last)
+        if ((model && x->m > 1) || !last)
             name = ds_arena_printf(&step->unit->arena, "%s.%lld", name, (long long)i);
+        else if (!model && is_tied(step, k - step->n_model_results))
+            name = ds_arena_printf(&step->unit->arena, "%s.own", name);
         ds_value out = ds_build_out(&x->b, call, name, part->results[k]);
         ds_value_info *info = ds_value_at(x->b.func, out);
         info->type_written = false;
@@ -303,6 +313,8 @@ static ds_status join(batches *x, uint32_t k, ds_use *out, ds_error *err) {
     const ds_value_info *info = ds_value_at(step->func, end->in[k].value);
     const ds_use *first = &x->results[k];
     uint32_t stride = step->n_model_results;
+    *out = first[0];
+    if (x->m == 1) return DS_OK;
     if (info->n_binders && !end->in[k].n_index)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, info->loc,
                             "microbatches: the result %%%s is a family", info->name);
@@ -313,7 +325,6 @@ static ds_status join(batches *x, uint32_t k, ds_use *out, ds_error *err) {
         return ds_build_put(&x->b, op, err);
     }
     const char *sum = ds_arena_printf(&step->unit->arena, "%s.sum", info->name);
-    *out = first[0];
     for (int64_t i = 1; i < x->m; i++) {
         DS_TRY(ds_build_binary(&x->b, DS_OP_ADD, sum, *out, first[i * stride], &out->value, err));
         *out = ds_use_of(out->value);
@@ -325,6 +336,26 @@ static ds_status join(batches *x, uint32_t k, ds_use *out, ds_error *err) {
     return ds_build_put(&x->b, op, err);
 }
 
+/* The gradient of a weight that several chunks read: the sum, once for every one of them. */
+static ds_status sum_tied(batches *x, uint32_t w, ds_use *out, ds_error *err) {
+    const ds_model_step *step = x->step;
+    const ds_step_weight *weights = step->weights.at;
+    uint32_t left = 0;
+    *out = x->sums[w];
+    for (uint32_t i = 0; i < step->weights.n; i++) left += weights[i].tied == weights[w].tied;
+    if (left == 1) return DS_OK;
+    *out = x->sums[weights[w].tied];
+    left--;
+    for (uint32_t i = weights[w].tied + 1; left; i++) {
+        if (weights[i].tied != weights[w].tied) continue;
+        const char *name = ds_arena_printf(&step->unit->arena, --left ? "%s.grad.part" : "%s.grad",
+                                           weights[w].name);
+        DS_TRY(ds_build_binary(&x->b, DS_OP_ADD, name, *out, x->sums[i], &out->value, err));
+        *out = ds_use_of(out->value);
+    }
+    return DS_OK;
+}
+
 static ds_status step_body(batches *x, ds_error *err) {
     ds_model_step *step = x->step;
     uint32_t n = step->n_model_results, n_all = n + step->weights.n;
@@ -332,7 +363,7 @@ static ds_status step_body(batches *x, ds_error *err) {
     for (int64_t i = 0; i < x->m; i++) DS_TRY(call_part(x, i, err));
     ds_use *results = DS_NEW_N(&step->unit->arena, ds_use, n_all + 1);
     for (uint32_t k = 0; k < n; k++) DS_TRY(join(x, k, &results[k], err));
-    memcpy(results + n, x->sums, step->weights.n * sizeof *results);
+    for (uint32_t w = 0; w < step->weights.n; w++) DS_TRY(sum_tied(x, w, &results[n + w], err));
     return ds_build_return(&x->b, results, n_all, err);
 }
 
@@ -377,5 +408,6 @@ ds_status ds_pass_grad(ds_model_step *step, ds_error *err) {
         return ds_error_set(err, DS_ERR_LIMIT, step->func->loc,
                             "%lld microbatches: at most %d are supported",
                             (long long)step->strategy.microbatches, MAX_MICROBATCHES);
-    return step->strategy.microbatches > 1 ? microbatches(step, err) : whole_batch(step, err);
+    bool calls = step->strategy.microbatches > 1 || step->strategy.pp > 1;
+    return calls ? microbatches(step, err) : whole_batch(step, err);
 }

@@ -127,7 +127,7 @@ static const ds_value_info *info_of(const updater *u, const ds_step_weight *w) {
 
 static bool same_range(const updater *u, const ds_step_weight *a, const ds_step_weight *b) {
     const ds_value_info *x = info_of(u, a), *y = info_of(u, b);
-    if (x->n_binders != y->n_binders) return false;
+    if (x->n_binders != y->n_binders || a->chunk != b->chunk) return false;
     for (uint32_t i = 0; i < x->n_binders; i++)
         if (x->binders[i].name != y->binders[i].name || x->binders[i].lo.i != y->binders[i].lo.i ||
             x->binders[i].hi.i != y->binders[i].hi.i)
