@@ -103,7 +103,8 @@ ds_tri ds_place_equal(const ds_exprs *exprs, const ds_place *a, const ds_place *
 }
 
 ds_tri ds_type_equal(const ds_exprs *exprs, const ds_type *a, const ds_type *b) {
-    if (a->dtype != b->dtype || a->rank != b->rank || !partials_equal(a, b)) return DS_NO;
+    if (a->dtype != b->dtype || a->rank != b->rank || a->host != b->host) return DS_NO;
+    if (!partials_equal(a, b)) return DS_NO;
     ds_tri result = ds_place_equal(exprs, &a->on, &b->on);
     for (uint32_t i = 0; i < a->rank && result != DS_NO; i++)
         result = weakest(result, dim_equal(exprs, &a->dims[i], &b->dims[i]));
@@ -152,7 +153,7 @@ bool ds_type_is_over(const ds_type *type, uint32_t dim, const char *axis) {
 ds_type *ds_type_plain(ds_arena *arena, const ds_type *type) {
     if (ds_type_is_plain(type)) return (ds_type *)type;
     ds_type *plain = DS_NEW(arena, ds_type);
-    *plain = (ds_type){.dtype = type->dtype, .rank = type->rank};
+    *plain = (ds_type){.dtype = type->dtype, .rank = type->rank, .host = type->host};
     plain->dims = DS_NEW_N(arena, ds_dim, type->rank);
     for (uint32_t i = 0; i < type->rank; i++) plain->dims[i].size = type->dims[i].size;
     return plain;
@@ -256,9 +257,11 @@ void ds_type_print(const ds_exprs *exprs, const ds_type *type, ds_buf *out) {
     ds_buf_putc(out, ']');
     print_partials(type, DS_RED_SUM, out);
     print_partials(type, DS_RED_MAX, out);
-    if (type->on.kind == DS_PLACE_NONE) return;
-    ds_buf_put(out, " on ");
-    ds_place_print(exprs, &type->on, out);
+    if (type->on.kind != DS_PLACE_NONE) {
+        ds_buf_put(out, " on ");
+        ds_place_print(exprs, &type->on, out);
+    }
+    if (type->host) ds_buf_put(out, " host");
 }
 
 void ds_place_print(const ds_exprs *exprs, const ds_place *place, ds_buf *out) {

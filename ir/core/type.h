@@ -1,4 +1,4 @@
-/* Types: dtype[dim@axis, …] partial(axis) on @mesh{axis=coordinate}. */
+/* Types: dtype[dim@axis, …] partial(axis) on @mesh{axis=coordinate} host. */
 #ifndef DS_CORE_TYPE_H
 #define DS_CORE_TYPE_H
 
@@ -88,6 +88,7 @@ typedef struct ds_type {
     ds_partial *partials;
     uint32_t n_partials;
     ds_place on;
+    bool host; /* in the memory of the devices' hosts: there to be reloaded */
 } ds_type;
 
 /* Do the two types print the same? Symbolic sizes compare by ds_expr_equal; the tri-state is the
@@ -96,7 +97,7 @@ ds_tri ds_type_equal(const ds_exprs *exprs, const ds_type *a, const ds_type *b);
 ds_tri ds_place_equal(const ds_exprs *exprs, const ds_place *a, const ds_place *b);
 /* A copy whose arrays are in `arena`. */
 ds_type *ds_type_copy(ds_arena *arena, const ds_type *type);
-/* The type without splits, partials and place: dtype and sizes alone. Returns `type` itself where
+/* The type without splits, partials and place: dtype, sizes and which memory alone. Returns `type` itself where
  * it has none of them, else a copy in `arena`. O(rank). */
 ds_type *ds_type_plain(ds_arena *arena, const ds_type *type);
 bool ds_type_is_plain(const ds_type *type);

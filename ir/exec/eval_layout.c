@@ -93,7 +93,7 @@ ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err) {
     }
 }
 
-/* The elements of the first operand. The others only had to be there. */
+/* The elements of the first operand; for `after` the others only had to be there. */
 ds_status ds_exec__eval_after(const ds_eval *e, ds_error *err) {
     (void)err;
     const ds_tensor *x = &e->in[0]->t;

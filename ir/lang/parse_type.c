@@ -209,6 +209,10 @@ ds_type *ds_parse_type(ds_parser *p) {
                 ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "a type has one `on`");
             ds_parser_advance(p);
             type->on = ds_parse_place(p);
+        } else if (ds_parser_at_word(p, "host")) {
+            if (type->host) ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "a type has one `host`");
+            ds_parser_advance(p);
+            type->host = true;
         } else {
             return type;
         }

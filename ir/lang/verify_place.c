@@ -164,6 +164,7 @@ static bool check_hints(const axis_use *u) {
     const char *fault = NULL;
     if (u->type->n_partials) fault = "'partial' follows from the operations";
     if (u->type->on.kind != DS_PLACE_NONE) fault = "the strategy, not 'on', says where values live";
+    if (u->type->host) fault = "the strategy says what is offloaded";
     for (uint32_t d = 0; d < u->type->rank && !fault; d++)
         for (uint32_t s = 0; s < u->type->dims[d].n_splits; s++)
             if (u->type->dims[d].splits[s].n_sizes) fault = "shard sizes follow from the strategy";

@@ -294,7 +294,7 @@ static void weight(ds_walker *w, const ds_op *op) {
 
 static bool communicates(const ds_op *op) {
     const ds_op_desc *desc = ds_op_desc_of(op->code);
-    return op->code == DS_OP_LOCAL || (desc && (desc->flags & DS_OPF_COLLECTIVE));
+    return op->code == DS_OP_LOCAL || (desc && (desc->flags & (DS_OPF_COLLECTIVE | DS_OPF_HOST)));
 }
 
 static void refuse_in_model(ds_walker *w, const ds_op *op) {

@@ -92,6 +92,20 @@ ds_status ds_ops__infer_making(const ds_infer *ctx, uint32_t made, ds_error *err
     return ds_op_check_type(ctx, out, what, ctx->op->loc, err);
 }
 
+/* What is in a host's memory is reloaded before anything else is done with it. */
+static ds_status check_memories(const ds_infer *ctx, const ds_op_desc *desc, ds_error *err) {
+    const ds_op *op = ctx->op;
+    bool reloads = op->code == DS_OP_RELOAD;
+    for (uint32_t i = 0; i < op->n_in && op->code != DS_OP_AFTER; i++) {
+        if (ctx->in[i]->host == reloads) continue;
+        return ds_error_set(err, DS_ERR_TYPE, op->in[i].loc,
+                            reloads ? "%s: operand %u is %s, in the device's own memory"
+                                    : "%s: operand %u is %s, in the host's memory; reload it first",
+                            desc->name, i, ds_ops__type_text(ctx, ctx->in[i]));
+    }
+    return DS_OK;
+}
+
 ds_status ds_op_infer(const ds_infer *ctx, ds_error *err) {
     const ds_op_desc *desc = ds_op_desc_of(ctx->op->code);
     if (!desc)
@@ -100,6 +114,7 @@ ds_status ds_op_infer(const ds_infer *ctx, ds_error *err) {
     DS_TRY(check_arity(ctx, desc, err));
     DS_TRY(ds_ops__check_attrs(ctx, desc, err));
     if (!(desc->flags & DS_OPF_COLLECTIVE)) DS_TRY(no_clauses(ctx, desc, err));
+    DS_TRY(check_memories(ctx, desc, err));
     DS_TRY(ds_ops__dtypes(ctx, desc, NULL, err));
     return desc->infer ? desc->infer(ctx, err) : ds_ops__infer_by_rule(ctx, err);
 }

@@ -198,6 +198,17 @@ ds_status ds_ops__after_infer(const ds_infer *ctx, ds_error *err) {
     return DS_OK;
 }
 
+/* ---- host memory ---- */
+
+/* The same type in the other memory. */
+ds_status ds_ops__host_infer(const ds_infer *ctx, ds_error *err) {
+    (void)err;
+    ds_type *type = ds_type_copy(&ctx->unit->arena, ctx->in[0]);
+    type->host = ctx->op->code == DS_OP_OFFLOAD;
+    ctx->out[0] = type;
+    return DS_OK;
+}
+
 /* ---- reshape ---- */
 
 /* Source dims and target dims, literal 1s left out, with their indices. */

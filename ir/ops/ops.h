@@ -30,7 +30,9 @@ typedef enum ds_op_flag {
     DS_OPF_OPTIMIZER = 1 << 5, /* updates state in place: result i takes the buffer of operand
                                   state_operand(i) */
     DS_OPF_BACKWARD = 1 << 6,  /* a derivative of another op; not counted as model FLOPs forward */
-    DS_OPF_LINEAR_FIRST = 1 << 7 /* linear in operand 0 for fixed others: it alone may be partial */
+    DS_OPF_LINEAR_FIRST =
+        1 << 7,          /* linear in operand 0 for fixed others: it alone may be partial */
+    DS_OPF_HOST = 1 << 8 /* moves a value between a device's memory and its host's */
 } ds_op_flag;
 
 /* A tensor's concrete local shape on one device. */

@@ -111,7 +111,7 @@ static ds_status scan_op(scanner *s, const ds_func *func, const ds_op *op,
     }
     const ds_op_desc *desc = ds_op_desc_of(op->code);
     if (op->code == DS_OP_LOCAL || op->n_over || op->n_to || op->across || op->has_group ||
-        (desc && desc->flags & DS_OPF_COLLECTIVE))
+        (desc && desc->flags & (DS_OPF_COLLECTIVE | DS_OPF_HOST)))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
                             "%s in a model: the shard pass makes communication",
                             ds_op_name(op->code));

@@ -77,6 +77,7 @@ typedef struct ds_projector {
 /* Where a value lies in its whole tensor, dim by dim, in expressions of the new unit. */
 typedef struct ds_pj_box {
     ds_dtype dtype;
+    bool host;
     uint32_t rank;
     ds_expr full[DS_MAX_RANK], lo[DS_MAX_RANK], size[DS_MAX_RANK];
 } ds_pj_box;

@@ -194,7 +194,7 @@ static ds_status cut(ds_projector *p, const ds_pj_frame *f, const ds_dim *dim,
 ds_status ds_project__box(ds_projector *p, const ds_pj_frame *f, const ds_type *type,
                           const ds_exec_place *place, uint32_t position, ds_loc loc, ds_pj_box *out,
                           ds_error *err) {
-    *out = (ds_pj_box){.dtype = type->dtype, .rank = type->rank};
+    *out = (ds_pj_box){.dtype = type->dtype, .host = type->host, .rank = type->rank};
     for (uint32_t d = 0; d < type->rank; d++)
         DS_TRY(cut(p, f, &type->dims[d], place, position, loc, &out->full[d], &out->lo[d],
                    &out->size[d], err));
@@ -202,7 +202,9 @@ ds_status ds_project__box(ds_projector *p, const ds_pj_frame *f, const ds_type *
 }
 
 ds_type *ds_project__type_of_box(ds_projector *p, const ds_pj_box *box) {
-    return ds_type_make(&p->unit->arena, box->dtype, box->size, box->rank);
+    ds_type *type = ds_type_make(&p->unit->arena, box->dtype, box->size, box->rank);
+    type->host = box->host;
+    return type;
 }
 
 ds_status ds_project__type(ds_projector *p, const ds_pj_frame *f, const ds_type *type, ds_loc loc,
