@@ -72,6 +72,14 @@ static const ds_knob knobs[] = {
          "order of the pipeline's work: a generator such as \"1f1b\", \"file:PATH\", or a schedule "
          "@s"),
     INT("strategy", "virtual_stages", 1, "chunks of the model per stage"),
+    TEXT("strategy", "balance", "layers flops",
+         "what chunks are to have alike: turns of loops, or FLOPs of the forward pass"),
+    KIND("strategy", "stage_layers", INTS, "turns of loops in each chunk; overrides balance"),
+    TEXT("strategy", "p2p", "overlapped batched blocking",
+         "what stages send each other: beside compute, a send and a receive as one, or in its "
+         "order"),
+    BOOL("strategy", "scatter_gather",
+         "with tp: stages send each other a part of every activation, which is gathered there"),
     {"strategy", "zero", DS_KNOB_INT, 0, 'N', "0 1 2 3",
      "what the replicas share out: 1 optimizer state, 2 gradients too, 3 weights too"},
     INT("strategy", "zero_group", 1,
@@ -213,10 +221,8 @@ static ds_status wrong_kind(const char *section, const char *name, ds_loc loc, c
                         needed);
 }
 
-ds_status ds_scenario_int(const ds_binding *binding, const char *section, const char *name,
-                          int64_t *out, ds_error *err) {
-    const ds_attr *attr = ds_scenario_find(binding->unit, section, name);
-    if (!attr) return DS_OK;
+static ds_status int_of(const ds_binding *binding, const ds_attr *attr, const char *section,
+                        const char *name, int64_t *out, ds_error *err) {
     ds_env env = ds_binding_env(binding, NULL);
     if (attr->kind == DS_ATTR_QUANTITY)
         return ds_quantity_eval(&env, (ds_quantity){attr->expr, attr->unit},
@@ -227,6 +233,20 @@ ds_status ds_scenario_int(const ds_binding *binding, const char *section, const 
     DS_TRY(check_min(section, name, (double)value, attr->loc, err));
     *out = value;
     return DS_OK;
+}
+
+ds_status ds_scenario_int(const ds_binding *binding, const char *section, const char *name,
+                          int64_t *out, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, section, name);
+    return attr ? int_of(binding, attr, section, name, out, err) : DS_OK;
+}
+
+ds_status ds_scenario_int_at(const ds_binding *binding, const char *section, const char *name,
+                             uint32_t index, int64_t *out, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, section, name);
+    if (!attr) return DS_OK;
+    if (attr->kind == DS_ATTR_LIST) attr = &attr->items[index];
+    return int_of(binding, attr, section, name, out, err);
 }
 
 ds_status ds_scenario_real(const ds_binding *binding, const char *section, const char *name,

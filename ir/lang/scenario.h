@@ -16,6 +16,7 @@
 
 typedef enum ds_knob_kind {
     DS_KNOB_INT,      /* an integer expression, at least `min` */
+    DS_KNOB_INTS,     /* a list of them */
     DS_KNOB_REAL,     /* a number, at least `min` */
     DS_KNOB_BOOL,     /* true or false, on or off */
     DS_KNOB_TEXT,     /* a word or a string; one of `choices` unless that is NULL */
@@ -76,9 +77,11 @@ ds_status ds_scenario_text(const ds_binding *binding, const char *section, const
                            const char **out, ds_error *err);
 ds_status ds_scenario_bool(const ds_binding *binding, const char *section, const char *name,
                            bool *out, ds_error *err);
-/* The texts of a list entry (`profiles = ["a", "b"]`), or of a single one; index < count. */
+/* The items of a list entry (`profiles = ["a", "b"]`), or a single one; index < count. */
 uint32_t ds_scenario_text_count(const ds_unit *unit, const char *section, const char *name);
 ds_status ds_scenario_text_at(const ds_binding *binding, const char *section, const char *name,
                               uint32_t index, const char **out, ds_error *err);
+ds_status ds_scenario_int_at(const ds_binding *binding, const char *section, const char *name,
+                             uint32_t index, int64_t *out, ds_error *err);
 
 #endif

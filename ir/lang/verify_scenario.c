@@ -109,6 +109,12 @@ static void check_quantity(ds_checker *ck, const ds_knob *knob, const ds_attr *a
                          knob->name, ds_unit_text(attr->unit), knob->doc);
 }
 
+static void check_integers(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {
+    bool ok = attr->kind == DS_ATTR_LIST && attr->n_items;
+    for (uint32_t i = 0; ok && i < attr->n_items; i++) ok = is_number(ck, &attr->items[i]);
+    if (!ok) wrong_kind(ck, knob, attr, "a list of integers, as in [2, 3]");
+}
+
 static uint32_t check_section(ds_checker *ck, const ds_module *module, const char *section,
                               const ds_attr *entries, uint32_t n);
 
@@ -117,6 +123,9 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
     switch (knob->kind) {
     case DS_KNOB_INT:
         if (!is_number(ck, attr)) wrong_kind(ck, knob, attr, "an integer");
+        break;
+    case DS_KNOB_INTS:
+        check_integers(ck, knob, attr);
         break;
     case DS_KNOB_REAL:
         if (!is_number(ck, attr)) wrong_kind(ck, knob, attr, "a number");
@@ -280,6 +289,9 @@ static void check_number(ds_checker *ck, const ds_knob *knob) {
     if (!attr) return;
     if (knob->kind == DS_KNOB_INT || knob->kind == DS_KNOB_QUANTITY) {
         status = ds_scenario_int(ck->binding, knob->section, knob->name, &i, &err);
+    } else if (knob->kind == DS_KNOB_INTS) {
+        for (uint32_t k = 0; k < attr->n_items && status == DS_OK; k++)
+            status = ds_scenario_int_at(ck->binding, knob->section, knob->name, k, &i, &err);
     } else if (knob->kind == DS_KNOB_REAL) {
         status = ds_scenario_real(ck->binding, knob->section, knob->name, &r, &err);
     } else if (knob->kind == DS_KNOB_TEXT ||

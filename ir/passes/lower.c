@@ -262,6 +262,9 @@ static void keep_strategy(ds_lowering *l) {
     const char **again = DS_NEW_N(arena_of(l), const char *, s->n_recompute_ops + 1);
     for (uint32_t i = 0; i < s->n_recompute_ops; i++) again[i] = pattern(l, s->recompute_ops[i]);
     s->recompute_ops = again;
+    int64_t *layers = DS_NEW_N(arena_of(l), int64_t, s->n_stage_layers + 1);
+    if (s->n_stage_layers) memcpy(layers, s->stage_layers, s->n_stage_layers * sizeof *layers);
+    s->stage_layers = layers;
     if (s->ops) s->ops = ds_scenario_find(l->c.unit, "strategy", "ops");
     if (l->micro_loop) s->microbatches = 1;
 }

@@ -15,7 +15,7 @@ typedef struct pass {
 /* lower makes the step (ds_model_step_new). */
 static const pass passes[DS_PASS_COUNT] = {
     [DS_PASS_LOWER] = {"lower", NULL},
-    [DS_PASS_STAGE] = {"stage", NULL},
+    [DS_PASS_STAGE] = {"stage", ds_pass_stage},
     [DS_PASS_GRAD] = {"grad", ds_pass_grad},
     [DS_PASS_OPTIMIZER] = {"optimizer", ds_pass_optimizer},
     [DS_PASS_RECOMPUTE] = {"recompute", ds_pass_recompute},

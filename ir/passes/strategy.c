@@ -155,6 +155,29 @@ static ds_status read_recompute(const ds_binding *binding, ds_strategy *out, ds_
                         text);
 }
 
+static ds_status read_stage_layers(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    uint32_t n = ds_scenario_text_count(binding->unit, "strategy", "stage_layers");
+    int64_t *layers = DS_NEW_N(&binding->unit->arena, int64_t, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        DS_TRY(ds_scenario_int_at(binding, "strategy", "stage_layers", i, &layers[i], err));
+    out->stage_layers = layers;
+    out->n_stage_layers = n;
+    return DS_OK;
+}
+
+static ds_status read_pipeline(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    static const char *const balances[] = {"layers", "flops"};
+    static const char *const p2ps[] = {"overlapped", "batched", "blocking"};
+    uint32_t balance = DS_BALANCE_LAYERS, p2p = DS_P2P_OVERLAPPED;
+    DS_TRY(read_choice(binding, "strategy", "balance", balances, 2, &balance, err));
+    DS_TRY(read_choice(binding, "strategy", "p2p", p2ps, 3, &p2p, err));
+    out->balance = (ds_balance)balance;
+    out->p2p = (ds_p2p)p2p;
+    DS_TRY(ds_scenario_bool(binding, "strategy", "scatter_gather", &out->scatter_gather, err));
+    DS_TRY(read_stage_layers(binding, out, err));
+    return read_schedule(binding, out, err);
+}
+
 static ds_status read_numbers(const ds_binding *binding, ds_strategy *s, ds_error *err) {
     DS_TRY(read_degree(binding, "dp", &s->dp, err));
     DS_TRY(read_degree(binding, "tp", &s->tp, err));
@@ -204,23 +227,31 @@ static ds_status refuse(const ds_binding *binding, const char *knob, const char 
     return ds_error_set(err, DS_ERR_UNSUPPORTED, loc_of(binding, knob), "%s", why);
 }
 
-ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
+static ds_status check_one_stage(const ds_binding *binding, const ds_strategy *strategy,
+                                 ds_error *err) {
     bool one = strcmp(strategy->schedule, "1f1b") == 0;
     bool all = strcmp(strategy->schedule, "gpipe") == 0 && strategy->microbatches == 1;
-    if (strategy->pp > 1)
-        return refuse(binding, "pp",
-                      "pipeline stages (pp > 1) need the pipeline pass, which this version does "
-                      "not have",
-                      err);
     if (strategy->virtual_stages > 1)
         return refuse(binding, "virtual_stages",
-                      "virtual stages need the pipeline pass, which this version does not have",
+                      "virtual stages are the chunks of a pipeline's stages: they need pp > 1",
                       err);
+    if (strategy->n_stage_layers)
+        return refuse(binding, "stage_layers",
+                      "stage_layers says where a pipeline is cut: it needs pp > 1", err);
     if (one || all) return DS_OK;
     return refuse(binding, "schedule",
-                  "schedules come with the pipeline pass, which this version does not have; "
-                  "one stage runs its microbatches one after another, as \"1f1b\" does, and "
-                  "with one microbatch \"gpipe\" is the same",
+                  "schedules order the work of several stages (pp > 1); one stage runs its "
+                  "microbatches one after another, as \"1f1b\" does, and with one microbatch "
+                  "\"gpipe\" is the same",
+                  err);
+}
+
+ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
+    if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
+    if (trains(binding->unit)) return DS_OK;
+    return refuse(binding, "pp",
+                  "pipeline stages (pp > 1) run a schedule of forward and backward passes: the "
+                  "scenario must train, and it has 'train = off' or no 'train' block",
                   err);
 }
 
@@ -233,7 +264,7 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
     out->cp_type = (ds_cp_type)cp_type;
     DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &out->sp, err));
     DS_TRY(read_recompute(binding, out, err));
-    DS_TRY(read_schedule(binding, out, err));
+    DS_TRY(read_pipeline(binding, out, err));
     DS_TRY(read_order(binding, out, err));
     const ds_attr *ops = ds_scenario_find(binding->unit, "strategy", "ops");
     out->ops = ops && ops->kind == DS_ATTR_BLOCK ? ops : NULL;

@@ -41,6 +41,19 @@ typedef enum ds_recompute {
 
 #define DS_BUCKET_BYTES (INT64_C(25) * 1000 * 1000)
 
+/* What the pipeline's chunks are to have alike. */
+typedef enum ds_balance {
+    DS_BALANCE_LAYERS, /* turns of the loops outside of others */
+    DS_BALANCE_FLOPS   /* of the forward pass */
+} ds_balance;
+
+/* How the pipeline's stages send. */
+typedef enum ds_p2p {
+    DS_P2P_OVERLAPPED, /* beside compute */
+    DS_P2P_BATCHED,    /* a send and a receive as one */
+    DS_P2P_BLOCKING    /* in the order of compute */
+} ds_p2p;
+
 typedef struct ds_strategy {
     int64_t dp, tp, pp, cp, ep;
     int64_t microbatches, virtual_stages;
@@ -49,6 +62,11 @@ typedef struct ds_strategy {
     int64_t prefetch;     /* layers ahead that zero = 3 gathers weights */
     int64_t bucket_bytes; /* default 25 MB: PyTorch DistributedDataParallel's bucket_cap_mb */
     bool sp;
+    ds_balance balance;
+    const int64_t *stage_layers; /* turns of loops in each chunk; overrides balance */
+    uint32_t n_stage_layers;     /* 0: not given */
+    ds_p2p p2p;
+    bool scatter_gather; /* with tp: a stage sends parts, which the next one gathers */
     ds_cp_type cp_type;
     const char *order[4]; /* the axes pp dp cp tp, outer → inner */
     const char *schedule;

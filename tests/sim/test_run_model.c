@@ -240,12 +240,12 @@ static void expect_refusal(const char *strategy, const char *settings, ds_status
     sim_free(&c);
 }
 
-Test(run_model, knobs_of_later_passes_are_refused) {
-    expect_refusal("pp = 2", NULL, DS_ERR_UNSUPPORTED, "pipeline pass", "strategy {");
-    expect_refusal("virtual_stages = 2", NULL, DS_ERR_UNSUPPORTED, "pipeline pass", "strategy {");
-    expect_refusal("schedule = \"zb1\"", NULL, DS_ERR_UNSUPPORTED, "schedules come", "strategy {");
+Test(run_model, knobs_of_pipelines_are_refused_without_one) {
+    expect_refusal("virtual_stages = 2", NULL, DS_ERR_UNSUPPORTED, "need pp > 1", "strategy {");
+    expect_refusal("stage_layers = [2]", NULL, DS_ERR_UNSUPPORTED, "needs pp > 1", "strategy {");
+    expect_refusal("schedule = \"zb1\"", NULL, DS_ERR_UNSUPPORTED, "several stages", "strategy {");
     expect_refusal("schedule = \"gpipe\", microbatches = 2", NULL, DS_ERR_UNSUPPORTED,
-                   "schedules come", "strategy {");
+                   "several stages", "strategy {");
 }
 
 Test(run_model, errors_of_passes_have_their_place_in_the_source) {
