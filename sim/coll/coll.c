@@ -23,17 +23,13 @@ typedef struct builder {
     DS_VEC(ds_phase) phases;
 } builder;
 
-/* Adds a message of `bytes` to the links of the route from one member to another. */
-static ds_status hop(builder *b, uint32_t from, uint32_t to, int64_t bytes) {
-    const ds_route *route;
-    uint32_t source = b->request->devices[from], target = b->request->devices[to];
-    ds_status status = b->request->single_route
-                           ? ds_topo_route_single(b->topo, source, target, &route, b->err)
-                           : ds_topo_route(b->topo, source, target, &route, b->err);
-    if (status != DS_OK) {
-        if (b->err && !b->err->loc.line) b->err->loc = b->request->loc;
-        return status;
-    }
+static ds_status at_request(const builder *b, ds_status status) {
+    if (status != DS_OK && b->err && !b->err->loc.line) b->err->loc = b->request->loc;
+    return status;
+}
+
+/* Adds a message of `bytes` to the links of a route. */
+static ds_status load_route(builder *b, const ds_route *route, int64_t bytes) {
     if (route->latency_ps > b->alpha_ps) b->alpha_ps = route->latency_ps;
     if (bytes == 0) return DS_OK;
     for (uint32_t i = 0; i < route->n_links; i++) {
@@ -46,6 +42,26 @@ static ds_status hop(builder *b, uint32_t from, uint32_t to, int64_t bytes) {
         b->loads.at[at].bytes_q32 += (ds_u128)bytes * route->share_q32[i];
     }
     return DS_OK;
+}
+
+/* A message from one member to another. */
+static ds_status hop(builder *b, uint32_t from, uint32_t to, int64_t bytes) {
+    const ds_route *route;
+    uint32_t source = b->request->devices[from], target = b->request->devices[to];
+    DS_TRY(at_request(b, b->request->single_route
+                             ? ds_topo_route_single(b->topo, source, target, &route, b->err)
+                             : ds_topo_route(b->topo, source, target, &route, b->err)));
+    return load_route(b, route, bytes);
+}
+
+/* A message from the one device to its host, or back. */
+static ds_status host_hop(builder *b, bool back) {
+    const ds_coll_request *r = b->request;
+    const ds_route *route;
+    uint32_t device = ds_topo_device_vertex(b->topo, r->devices[0]);
+    uint32_t from = back ? r->host : device, to = back ? device : r->host;
+    DS_TRY(at_request(b, ds_topo_route_vertices(b->topo, from, to, &route, b->err)));
+    return load_route(b, route, r->bytes);
 }
 
 static int by_link(const void *a, const void *b) {
@@ -223,6 +239,14 @@ static ds_status build(builder *b, const char *algorithm) {
     case DS_OP_PERMUTE:
         if (direct) return shifted(b);
         break;
+    case DS_OP_OFFLOAD:
+    case DS_OP_RELOAD:
+        if (direct) {
+            DS_TRY(host_hop(b, r->op == DS_OP_RELOAD));
+            end_phase(b, 1, 1);
+            return DS_OK;
+        }
+        break;
     default:
         break;
     }
@@ -233,7 +257,8 @@ static ds_status build(builder *b, const char *algorithm) {
 ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
                          ds_arena *arena, ds_phase **phases, uint32_t *n_phases, ds_error *err) {
     builder b = {.topo = topo, .request = request, .arena = arena, .err = err};
-    ds_status status = request->n > 1 ? build(&b, algorithm) : DS_OK;
+    bool moves = request->n > 1 || ds_op_desc_of(request->op)->flags & DS_OPF_HOST;
+    ds_status status = moves ? build(&b, algorithm) : DS_OK;
     *phases = b.phases.at;
     *n_phases = b.phases.n;
     ds_map_deinit(&b.slot);

@@ -5,6 +5,7 @@
  *   all_gather      S = the gathered result        reduce_scatter  S = one member's input
  *   all_to_all      S = one member's send buffer   broadcast, reduce, send, permute  S = the buffer
  *   scatter, gather S = the whole at the root
+ *   offload, reload S = the buffer of the one device, to or from its host
  * Shards may be uneven: `shard_bytes[i]` is what member i owns (sum = S for gathers and scatters).
  *
  * Alone, with route latency a (the slowest hop) and bandwidth B on equal links, this gives
@@ -29,6 +30,7 @@ typedef struct ds_coll_request {
     uint32_t root;              /* member index, for rooted collectives */
     int64_t shift;              /* permute */
     int64_t bytes;              /* S */
+    uint32_t host;              /* offload, reload: vertex of the host of the one device */
     bool single_route;          /* one path a pair instead of all equal-cost ones */
     const int64_t *shard_bytes; /* n entries, or NULL: S split as evenly as whole bytes allow */
     ds_loc loc;

@@ -74,12 +74,14 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
         return ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
                                 given->loc, &g->ps, err);
     }
-    if (g->n_devices < 2) return DS_OK;
+    bool host = code == DS_OP_OFFLOAD || code == DS_OP_RELOAD;
+    if (g->n_devices < 2 && !host) return DS_OK;
     ds_coll_request *request = DS_NEW(&b->plan->arena, ds_coll_request);
     *request = (ds_coll_request){.op = code,
                                  .devices = g->devices,
                                  .n = g->n_devices,
                                  .root = root,
+                                 .host = host ? b->plan->host_of[g->devices[0]] : DS_NONE,
                                  .bytes = g->bytes,
                                  .loc = op->loc};
     if (shard_bytes) {
@@ -366,6 +368,60 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
     r->variants = variants.at;
     r->n_variants = variants.n;
     return cost_groups(b, site, in_places, out_places, &c, r, err);
+}
+
+/* ---- host memory ---- */
+
+/* Found when the first op asks. A device may have none as long as nothing of it is offloaded. */
+static void find_hosts(ds_builder *b) {
+    ds_plan *plan = b->plan;
+    if (plan->host_of) return;
+    plan->host_of = DS_NEW_N(&plan->arena, uint32_t, plan->n_devices);
+    ds_topo_nearest_hosts(plan->topo, plan->host_of);
+}
+
+static ds_status no_host(const ds_builder *b, const ds_site *site, uint32_t device, ds_error *err) {
+    return ds_error_set(err, DS_ERR_UNREACHABLE, site->op->loc,
+                        "%s: no host can be reached from %s of topology @%s: it needs a `host`, "
+                        "and links to it",
+                        ds_op_name(site->op->code), ds_topo_device_path(b->plan->topo, device),
+                        b->topology->name);
+}
+
+/* The transfer of the device at `pos`. Each way between a device and its host is a stream. */
+static ds_status host_group(ds_builder *b, const ds_site *site, const ds_placement *p, uint32_t pos,
+                            ds_group *group, int64_t *out_bytes, ds_error *err) {
+    ds_opcode code = site->op->code;
+    *group = (ds_group){.devices = &p->devices[pos], .n_devices = 1};
+    if (b->plan->host_of[p->devices[pos]] == DS_NONE) return no_host(b, site, p->devices[pos], err);
+    ds_plan__enter(site->region, p, pos);
+    ds_status status =
+        ds_plan__local_bytes(b, site->in[0], p, pos, site->op->loc, &group->bytes, err);
+    if (status == DS_OK)
+        status = ds_plan__group_cost(b, site->op, code, site->indices, 0, NULL, group, err);
+    ds_plan__enter(site->region, NULL, 0);
+    group->key = ds_hash_mix(group->key, code) | 1;
+    *out_bytes = group->bytes;
+    return status;
+}
+
+ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t place, ds_record *r,
+                               ds_error *err) {
+    const ds_placement *p = ds_plan__placement(b, place);
+    find_hosts(b);
+    r->kind = DS_REC_COMM;
+    r->n_groups = r->n_variants = p->n_devices;
+    r->groups = DS_NEW_N(&b->plan->arena, ds_group, p->n_devices);
+    r->variants = DS_NEW_N(&b->plan->arena, ds_variant, p->n_devices);
+    r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, p->n_devices);
+    ds_plan__set_devices(b, r, p->devices, p->n_devices);
+    for (uint32_t pos = 0; pos < p->n_devices; pos++) {
+        uint32_t member = ds_plan__member(r, p->devices[pos]);
+        r->group_of[member] = r->variant_of[member] = pos;
+        r->variants[pos].out_bytes = DS_NEW(&b->plan->arena, int64_t);
+        DS_TRY(host_group(b, site, p, pos, &r->groups[pos], r->variants[pos].out_bytes, err));
+    }
+    return DS_OK;
 }
 
 /* ---- per-rank programs ---- */

@@ -138,6 +138,7 @@ typedef struct ds_vinst {
     uint8_t category; /* ds_category */
     bool is_output;   /* lives to the end */
     bool is_state;    /* overwrites `alias` whoever reads that: an optimizer's result */
+    bool is_host;     /* in the memory of the devices' hosts */
     uint32_t alias;   /* the value whose buffer it takes (or may take: `inplace`); DS_NONE: none */
     const char *name;
 } ds_vinst;
@@ -184,6 +185,7 @@ typedef struct ds_plan {
     uint32_t *profile_of;
     uint32_t *rank_of;  /* per-rank programs: the device's rank, DS_NONE without; else NULL */
     uint32_t *class_of; /* DS_NONE: the program does not use the device */
+    uint32_t *host_of;  /* vertex of its host, DS_NONE: none; NULL: nothing is offloaded */
     ds_class *classes;
     uint32_t n_classes;
     /* tasks, structure of arrays */

@@ -74,6 +74,7 @@ static ds_status add_input(ds_builder *b, frame *f, const ds_value_info *value,
     uint32_t inst = add_inst(b, record, f->scope, 1);
     *out = b->plan->insts.at[inst].first_value;
     b->plan->values.at[*out].name = value->name;
+    b->plan->values.at[*out].is_host = value->type->host;
     return DS_OK;
 }
 
@@ -111,17 +112,27 @@ static void alias_results(const frame *f, const ds_op *op, const uint32_t *opera
         f->slots[op->out[i].i] = (ds_slot){.value = operands[i < op->n_in ? i : 0]};
 }
 
-/* ZeRO updates a part of a weight and gathers the whole: it goes back to where the part was cut
- * from, as the new weight takes the place of the old one. The value whose buffer that is, if it has
- * as many bytes as the gathered one; else DS_NONE. */
-static uint32_t gathered_into(const ds_builder *b, const ds_record *r, uint32_t result,
-                              uint32_t operand) {
+static const ds_record *maker(const ds_plan *plan, uint32_t value) {
+    return plan->records.at[plan->insts.at[plan->values.at[value].inst].record];
+}
+
+/* A new state goes back to where it came from. ZeRO updates a part of a weight and gathers the
+ * whole: that takes the place of what the part was cut from. What was reloaded from the host, to be
+ * updated, is offloaded to where it lay. The value whose buffer that is, if it has as many bytes as
+ * the result; else DS_NONE. */
+static uint32_t home_of(const ds_builder *b, const ds_op *op, const ds_record *r, uint32_t result,
+                        uint32_t operand) {
     const ds_plan *plan = b->plan;
     const ds_vinst *v = &plan->values.at[operand];
-    if (!v->is_state) return DS_NONE;
+    if (!v->is_state || maker(plan, operand)->op->code == DS_OP_AFTER) return DS_NONE;
     uint32_t home = v->alias;
     while (plan->values.at[home].is_state) home = plan->values.at[home].alias;
-    const ds_record *owner = plan->records.at[plan->insts.at[plan->values.at[home].inst].record];
+    if (op->code == DS_OP_OFFLOAD) {
+        const ds_record *reload = maker(plan, home);
+        if (!reload->op || reload->op->code != DS_OP_RELOAD) return DS_NONE;
+        home = plan->operands.at[plan->insts.at[plan->values.at[home].inst].first_operand];
+    }
+    const ds_record *owner = maker(plan, home);
     for (uint32_t i = 0; i < r->n_devices; i++) {
         uint32_t k = ds_plan__member(owner, r->devices[i]);
         if (k == DS_NONE ||
@@ -139,10 +150,14 @@ static void set_alias(const ds_builder *b, const ds_op *op, const ds_record *r, 
     if (desc && (desc->flags & DS_OPF_OPTIMIZER)) {
         v->is_state = true;
         v->alias = ds_plan__instance(b, operands[ds_op_state_operand(op, result)]);
+    } else if (op->code == DS_OP_AFTER) { /* with a cost: else it is no task */
+        v->is_state = true;
+        v->alias = ds_plan__instance(b, operands[0]);
     } else if (r->inplace && result < op->n_in) {
         v->alias = ds_plan__instance(b, operands[result]);
-    } else if (op->code == DS_OP_ALL_GATHER && r->kind == DS_REC_COMM && result < op->n_in) {
-        v->alias = gathered_into(b, r, result, ds_plan__instance(b, operands[result]));
+    } else if ((op->code == DS_OP_ALL_GATHER || op->code == DS_OP_OFFLOAD) &&
+               r->kind == DS_REC_COMM && result < op->n_in) {
+        v->alias = home_of(b, op, r, result, ds_plan__instance(b, operands[result]));
         v->is_state = v->alias != DS_NONE;
     }
 }
@@ -167,7 +182,9 @@ static ds_status add_results(ds_builder *b, frame *f, const ds_op *op, uint32_t 
     ds_plan__push_operands(b, b->reads.at, b->reads.n);
     for (uint32_t i = 0; i < op->n_out; i++) {
         ds_vinst *v = &b->plan->values.at[first + i];
-        v->name = ds_value_at(f->ctx->func, op->out[i])->name;
+        const ds_value_info *info = ds_value_at(f->ctx->func, op->out[i]);
+        v->name = info->name;
+        v->is_host = info->type->host;
         if (!ranges) set_alias(b, op, r, i, b->reads.at, v);
         if (!ranges) set_category(b, op, r, i, b->reads.at, v);
         f->slots[op->out[i].i] = (ds_slot){.value = first + i};
@@ -190,7 +207,8 @@ static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_ind
         f->slots[op->out[0].i] = (ds_slot){.value = ds_plan__join(b, b->reads.at, b->reads.n)};
         return DS_OK;
     }
-    /* A view that states a cost is a task like any other, and so is one that stacks a range. */
+    /* A view that states a cost is a task like any other, and so is one that stacks a range. The
+     * result of an `after` with a cost is still the operand, in its bytes. */
     if (view && !given && !ranges) {
         alias_results(f, op, b->reads.at);
         return DS_OK;

@@ -142,6 +142,8 @@ static void stream_name(const ds_plan *plan, uint32_t task, ds_buf *out) {
     } else if (r->op->code == DS_OP_SEND || r->op->code == DS_OP_RECV) {
         ds_buf_printf(out, "%s to %s", ds_topo_device_path(plan->topo, g->devices[0]),
                       ds_topo_device_path(plan->topo, g->devices[1]));
+    } else if (ds_op_desc_of(r->op->code)->flags & DS_OPF_HOST) {
+        ds_buf_printf(out, "%s host", r->op->code == DS_OP_OFFLOAD ? "to" : "from");
     } else {
         ds_buf_printf(out, "%s and %u more", ds_topo_device_path(plan->topo, g->devices[0]),
                       g->n_devices - 1);

@@ -33,6 +33,11 @@ ds_status ds_topo_find_device(const ds_topo *topo, const ds_env *env, const ds_s
 /* Any vertex by printed path "n[3].nic[1]", for the command line. UINT32_MAX if absent. */
 uint32_t ds_topo_find_vertex(const ds_topo *topo, const char *path);
 
+/* host[d], for every device d: the vertex of the host that is nearest to it by latency, of equals
+ * the first declared; UINT32_MAX: none can be reached. O(links + devices · links up to the host). */
+void ds_topo_nearest_hosts(const ds_topo *topo, uint32_t *host);
+uint32_t ds_topo_device_vertex(const ds_topo *topo, uint32_t device);
+
 uint32_t ds_topo_n_vertices(const ds_topo *topo);
 ds_node_kind ds_topo_vertex_kind(const ds_topo *topo, uint32_t vertex);
 const char *ds_topo_vertex_path(const ds_topo *topo, uint32_t vertex);
