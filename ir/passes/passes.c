@@ -20,7 +20,7 @@ static const pass passes[DS_PASS_COUNT] = {
     [DS_PASS_OPTIMIZER] = {"optimizer", ds_pass_optimizer},
     [DS_PASS_RECOMPUTE] = {"recompute", ds_pass_recompute},
     [DS_PASS_SHARD] = {"shard", ds_pass_shard},
-    [DS_PASS_PIPELINE] = {"pipeline", NULL},
+    [DS_PASS_PIPELINE] = {"pipeline", ds_pass_pipeline},
     [DS_PASS_OVERLAP] = {"overlap", ds_pass_overlap},
     [DS_PASS_PROJECT] = {"project", ds_pass_project},
 };

@@ -140,6 +140,19 @@ static bool is_result(const ds_sharder *s, ds_value gradient) {
     return weight && s->step->weights.at[*weight - 1].grad_result != DS_NO_RESULT;
 }
 
+/* The chunk of the gradient's weight. */
+static uint32_t chunk_of(const ds_sharder *s, ds_value gradient) {
+    const uint64_t *weight = ds_map_find(&s->gradients, gradient.i);
+    bool is = weight && *weight && *weight <= s->step->weights.n;
+    return is ? s->step->weights.at[*weight - 1].chunk : UINT32_MAX;
+}
+
+/* Chunks of a pipeline have buckets of their own. */
+static bool is_other_chunk(const ds_sharder *s, ds_value gradient) {
+    uint32_t n = s->pending.n;
+    return n && chunk_of(s, s->pending.at[n - 1].old) != chunk_of(s, gradient);
+}
+
 ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err) {
     int64_t zero = s->step->strategy.zero;
     const ds_type *type = ds_value_at(s->b.func, grad)->type;
@@ -147,6 +160,7 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
     to.sum = to.max = 0;
     if (!now.sum || (zero <= 1 && !s->final) || (zero == 1 && !is_result(s, old))) return DS_OK;
     if (zero >= 1) to = ds_shard__zero_layout(s, type, &to);
+    if (is_other_chunk(s, old)) DS_TRY(ds_shard__flush(s, err));
     int64_t bytes = (int64_t)ds_shard__local_bytes(s, type, &now), waiting = bytes;
     for (uint32_t i = 0; i < s->pending.n; i++) waiting += s->pending.at[i].bytes;
     DS_HPUSH(&s->pending, ((ds_shard_pending){old, grad, to, bytes}));

@@ -1,0 +1,76 @@
+/* The pipeline pass while it writes the program. */
+#ifndef DS_PASSES_PIPELINE_EMIT_H
+#define DS_PASSES_PIPELINE_EMIT_H
+
+#include "ir/passes/pipeline_internal.h"
+
+enum { DS_PIPE_FIRST, DS_PIPE_NEXT, DS_PIPE_LAST, DS_PIPE_VARIANTS = 6 };
+
+/* What an item's function takes and gives: values of the text that it was copied from. */
+typedef struct ds_pipe_func {
+    ds_func *func; /* NULL: nothing to do */
+    const ds_pipe_part *part;
+    const uint32_t *in, *out; /* values of the part's function */
+    uint32_t n_in, n_out;
+} ds_pipe_func;
+
+/* A value of the step on one of the stages. */
+typedef struct ds_pipe_place {
+    uint32_t key, stage;
+    ds_value value;
+} ds_pipe_place;
+typedef DS_VEC(ds_pipe_place) ds_pipe_places;
+
+typedef struct ds_pipe {
+    ds_model_step *step;
+    ds_unit *unit;
+    const ds_func *old; /* the step as it was */
+    const ds_schedule_index *index;
+    const char *mesh;
+    uint32_t m, n_chunks, n_copies, n_stages;
+    bool masks;          /* the model has dropout: each microbatch has its own texts */
+    bool splits;         /* some items are W */
+    const ds_op **parts; /* by microbatch: the call */
+    uint32_t tail;       /* first op behind the microbatches */
+    ds_pipe_arg *args;   /* of a call */
+    uint32_t n_args;
+    uint32_t *arg_number; /* value of the step → argument, or NONE */
+    uint32_t *arg_weight; /* argument → weight that it belongs to, states too, or NONE */
+    uint8_t *role;        /* [microbatch][chunk]: 2 · role + split: the variant of the text */
+    ds_pipe_part cut[DS_PIPE_VARIANTS];
+    uint32_t forward; /* the variant that F is copied from */
+    uint8_t ***destinations;
+
+    /* writing */
+    ds_builder b;
+    ds_map *types;        /* by stage: old type → placed */
+    ds_map funcs;         /* (variant, chunk, copy, kind, microbatch) → ds_pipe_func */
+    ds_value *input;      /* [argument][stage] */
+    ds_value **arg;       /* [copy][argument]: weights and states */
+    ds_value **made;      /* [microbatch · n_chunks + chunk] → [export] */
+    ds_pipe_places *sent; /* [microbatch · n_chunks + chunk]: key: number among the sends */
+    ds_use **sums;        /* [copy][weight] */
+    ds_value *results;    /* [microbatch][result of the model] */
+} ds_pipe;
+
+static inline uint32_t ds_pipe__stage(const ds_pipe *p, uint32_t chunk, uint32_t copy) {
+    return p->index->stage[copy * p->n_chunks + chunk];
+}
+ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage);
+/* The value on another stage. */
+ds_status ds_pipe__send(ds_pipe *p, ds_value value, uint32_t to, const char *name, ds_value *out,
+                        ds_error *err);
+
+/* What begins with a weight's name, for a copy of the weights: %w.m.new → %w.copy1.m.new. */
+const char *ds_pipe__rename(const ds_pipe *p, const char *name, uint32_t copy);
+
+/* The function of an item: `kind` F, B, W, or A for B and W in one. Its func is NULL if there is
+ * nothing to do. */
+ds_status ds_pipe__func(ds_pipe *p, char kind, uint32_t chunk, uint32_t mb,
+                        const ds_pipe_func **out, ds_error *err);
+
+/* The new step: arguments, items in the schedule's order, and what stood behind. */
+ds_status ds_pipe__emit(ds_pipe *p, ds_error *err);
+ds_status ds_pipe__tail(ds_pipe *p, ds_error *err);
+
+#endif

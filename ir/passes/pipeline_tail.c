@@ -1,0 +1,339 @@
+/* What stands behind the microbatches, on the stages.
+ *
+ * An op belongs to the chunk whose weights or states it reads; else to that of the gradient it
+ * leads to, or of the ops that read it; else to the latest of its operands. It is copied to that
+ * chunk's stage, with two copies of the weights to both; what it reads from elsewhere is sent
+ * there. What is made of the model's results alone (the mean of the losses) is wanted once. */
+#include "ir/ops/ops.h"
+#include "ir/passes/copy.h"
+#include "ir/passes/pipeline_emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct tail {
+    ds_pipe *p;
+    uint32_t n;           /* values of the step as it was */
+    uint32_t *home;       /* value → chunk */
+    uint32_t *goal;       /* value → chunk of what reads it */
+    bool *once;           /* value: made of results of the model alone */
+    ds_value **made;      /* [copy][value]: on its home's stage */
+    ds_value *map;        /* for one op's copy */
+    ds_pipe_places *sent; /* [copy]: key: value */
+    const ds_op *op;
+    ds_error *err;
+    ds_status status;
+} tail;
+
+static ds_arena *arena_of(const tail *t) {
+    return &t->p->unit->arena;
+}
+
+static bool is_outer(const tail *t, uint32_t v) {
+    return t->home[v] != DS_PIPE_NONE;
+}
+
+const char *ds_pipe__rename(const ds_pipe *p, const char *name, uint32_t copy) {
+    const ds_model_step *step = p->step;
+    size_t longest = 0;
+    for (uint32_t w = 0; copy && w < step->weights.n; w++) {
+        size_t n = strlen(step->weights.at[w].name);
+        bool begins = strncmp(name, step->weights.at[w].name, n) == 0;
+        if (begins && (name[n] == '.' || !name[n]) && n > longest) longest = n;
+    }
+    if (!longest) return name;
+    return ds_arena_printf(&p->unit->arena, "%.*s.copy%u%s", (int)longest, name, copy,
+                           name + longest);
+}
+
+/* ---- where ops belong ---- */
+
+typedef struct reads {
+    const tail *t;
+    uint32_t anchor, goal, operands;
+    bool once, any;
+} reads;
+
+static uint32_t later(uint32_t a, uint32_t b) {
+    if (a == DS_PIPE_NONE || b == DS_PIPE_NONE) return a == DS_PIPE_NONE ? b : a;
+    return a > b ? a : b;
+}
+
+static void read_value(void *context, const ds_use *use) {
+    reads *r = context;
+    const ds_pipe *p = r->t->p;
+    uint32_t v = use->value.i, arg = p->arg_number[v];
+    if (arg != DS_PIPE_NONE && p->arg_weight[arg] != DS_PIPE_NONE)
+        r->anchor = later(r->anchor, p->step->weights.at[p->arg_weight[arg]].chunk);
+    if (!is_outer(r->t, v)) return;
+    r->any = true;
+    r->once = r->once && r->t->once[v];
+    r->operands = later(r->operands, r->t->home[v]);
+}
+
+static void set_goal(void *context, const ds_use *use) {
+    reads *r = context;
+    uint32_t *goal = &r->t->goal[use->value.i];
+    if (*goal == DS_PIPE_NONE) *goal = r->goal;
+}
+
+/* From the end: what leads to which weights. */
+static void find_goals(tail *t) {
+    const ds_pipe *p = t->p;
+    const ds_block *body = &p->old->body;
+    const ds_op *ret = ds_block_end(body);
+    for (uint32_t w = 0; w < p->step->weights.n; w++) {
+        const ds_step_weight *weight = &p->step->weights.at[w];
+        if (weight->grad_result < ret->n_in)
+            t->goal[ret->in[weight->grad_result].value.i] = weight->chunk;
+    }
+    for (uint32_t i = body->n_ops - 1; i-- > p->tail;) {
+        reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
+        ds_pipe__uses(body->ops[i], read_value, &r);
+        r.goal = r.anchor;
+        for (uint32_t k = 0; k < body->ops[i]->n_out && r.anchor == DS_PIPE_NONE; k++)
+            r.goal = later(r.goal, t->goal[body->ops[i]->out[k].i]);
+        ds_pipe__uses(body->ops[i], set_goal, &r);
+    }
+}
+
+/* ---- what the microbatches gave ---- */
+
+static uint32_t chunk_of_result(const ds_pipe *p, uint32_t k) {
+    const ds_pipe_part *part = &p->cut[p->forward];
+    uint32_t v = ds_block_end(&part->func->body)->in[k].value.i;
+    return part->ops[part->def[v]].chunk;
+}
+
+/* A result of the model on the stage of copy 0. */
+static ds_status bring_result(tail *t, uint32_t mb, uint32_t k, ds_value *out) {
+    ds_pipe *p = t->p;
+    uint32_t chunk = chunk_of_result(p, k), copy = p->index->copy[mb];
+    uint32_t to = ds_pipe__stage(p, chunk, 0);
+    *out = p->results[mb * p->step->n_model_results + k];
+    if (ds_pipe__stage(p, chunk, copy) == to) return DS_OK;
+    const char *name = ds_value_at(p->b.func, *out)->name;
+    return ds_pipe__send(p, *out, to, ds_arena_printf(arena_of(t), "%s.s%u", name, to), out,
+                         t->err);
+}
+
+static ds_status take_results(tail *t) {
+    ds_pipe *p = t->p;
+    uint32_t n = p->step->n_model_results;
+    for (uint32_t mb = 0; mb < p->m; mb++)
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t v = p->parts[mb]->out[k].i;
+            t->home[v] = chunk_of_result(p, k);
+            t->once[v] = true;
+            DS_TRY(bring_result(t, mb, k, &t->made[0][v]));
+        }
+    return DS_OK;
+}
+
+/* %sum = a + b of the copies' gradients, family or not. */
+static ds_status add_copies(tail *t, ds_use a, ds_use b, const char *name, ds_value *out) {
+    ds_pipe *p = t->p;
+    const ds_value_info info = *ds_value_at(p->b.func, a.value);
+    if (!info.n_binders) return ds_build_binary(&p->b, DS_OP_ADD, name, a, b, out, t->err);
+    const ds_binder *binder = info.binders;
+    ds_build_for(&p->b, binder->name, binder->lo, binder->hi);
+    ds_expr index = ds_expr_index(&p->unit->exprs, binder->name);
+    const char *turn = ds_arena_printf(arena_of(t), "%s.turn", name);
+    DS_TRY(ds_build_binary(&p->b, DS_OP_ADD, turn, ds_use_at(arena_of(t), a.value, &index, 1),
+                           ds_use_at(arena_of(t), b.value, &index, 1), out, t->err));
+    ds_use kept = ds_use_of(*out);
+    DS_TRY(ds_build_yield(&p->b, NULL, 0, &kept, 1, &name, t->err));
+    *out = ds_build_last(&p->b)->out[0];
+    return DS_OK;
+}
+
+/* Both copies add the gradients in the same order, so that they stay equal. */
+static ds_status exchange(tail *t, uint32_t w, uint32_t v) {
+    ds_pipe *p = t->p;
+    uint32_t chunk = p->step->weights.at[w].chunk;
+    ds_value own[2] = {p->sums[0][w].value, p->sums[1][w].value};
+    const char *base = ds_value_at(p->old, (ds_value){v})->name;
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t here = ds_pipe__stage(p, chunk, k), there = ds_pipe__stage(p, chunk, 1 - k);
+        ds_value pair[2] = {own[0], own[1]};
+        const char *name = ds_value_at(p->b.func, own[1 - k])->name;
+        if (here != there)
+            DS_TRY(ds_pipe__send(p, own[1 - k], here,
+                                 ds_arena_printf(arena_of(t), "%s.s%u", name, here), &pair[1 - k],
+                                 t->err));
+        DS_TRY(add_copies(t, ds_use_of(pair[0]), ds_use_of(pair[1]), ds_pipe__rename(p, base, k),
+                          &t->made[k][v]));
+    }
+    return DS_OK;
+}
+
+static ds_status take_gradients(tail *t) {
+    ds_pipe *p = t->p;
+    const ds_op *last = p->parts[p->m - 1];
+    for (uint32_t w = 0; w < p->step->weights.n; w++) {
+        uint32_t v = last->out[p->step->n_model_results + w].i;
+        t->home[v] = p->step->weights.at[w].chunk;
+        t->made[0][v] = p->sums[0][w].value;
+        if (p->n_copies == 2) DS_TRY(exchange(t, w, v));
+    }
+    return DS_OK;
+}
+
+/* ---- copies of ops ---- */
+
+static ds_value read_at(tail *t, uint32_t v, uint32_t chunk, uint32_t copy) {
+    ds_pipe *p = t->p;
+    uint32_t from = t->once[v] ? 0 : copy, to = ds_pipe__stage(p, chunk, copy);
+    ds_value made = t->made[from][v];
+    if (ds_pipe__stage(p, t->home[v], from) == to) return made;
+    ds_pipe_places *places = &t->sent[copy];
+    for (uint32_t i = 0; i < places->n; i++)
+        if (places->at[i].key == v && places->at[i].stage == to) return places->at[i].value;
+    const char *name = ds_value_at(p->b.func, made)->name;
+    t->status =
+        ds_pipe__send(p, made, to, ds_arena_printf(arena_of(t), "%s.s%u", name, to), &made, t->err);
+    DS_PUSH(arena_of(t), places, ((ds_pipe_place){v, to, made}));
+    return made;
+}
+
+typedef struct bring {
+    tail *t;
+    uint32_t chunk, copy;
+} bring;
+
+static void bring_use(void *context, const ds_use *use) {
+    bring *x = context;
+    tail *t = x->t;
+    uint32_t v = use->value.i, arg = t->p->arg_number[v];
+    if (t->status != DS_OK) return;
+    if (arg != DS_PIPE_NONE)
+        t->map[v] = t->p->arg[x->copy][arg];
+    else if (is_outer(t, v))
+        t->map[v] = read_at(t, v, x->chunk, x->copy);
+}
+
+static ds_status copy_op(tail *t, const ds_op *op, uint32_t chunk, uint32_t copy) {
+    ds_pipe *p = t->p;
+    uint32_t stage = ds_pipe__stage(p, chunk, copy);
+    ds_pipe_copy c = {.b = &p->b,
+                      .old = p->old,
+                      .map = t->map,
+                      .place = ds_pipe__on(p, stage),
+                      .types = &p->types[stage],
+                      .pipe = p,
+                      .copy = copy};
+    bring x = {t, chunk, copy};
+    ds_pipe__uses(op, bring_use, &x);
+    if (t->status != DS_OK) return t->status;
+    ds_pipe__copy_op(&c, op);
+    for (uint32_t k = 0; k < op->n_out; k++) t->made[copy][op->out[k].i] = t->map[op->out[k].i];
+    return DS_OK;
+}
+
+static ds_status copy_ops(tail *t) {
+    const ds_pipe *p = t->p;
+    const ds_block *body = &p->old->body;
+    for (uint32_t i = p->tail; i + 1 < body->n_ops; i++) {
+        const ds_op *op = body->ops[i];
+        reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
+        ds_pipe__uses(op, read_value, &r);
+        uint32_t chunk = r.anchor;
+        for (uint32_t k = 0; k < op->n_out && r.anchor == DS_PIPE_NONE; k++)
+            chunk = later(chunk, t->goal[op->out[k].i]);
+        if (chunk == DS_PIPE_NONE) chunk = r.operands;
+        if (chunk == DS_PIPE_NONE) chunk = 0;
+        bool once = r.any && r.once && r.anchor == DS_PIPE_NONE;
+        for (uint32_t copy = 0; copy < (once ? 1 : p->n_copies); copy++)
+            DS_TRY(copy_op(t, op, chunk, copy));
+        for (uint32_t k = 0; k < op->n_out; k++) {
+            t->home[op->out[k].i] = chunk;
+            t->once[op->out[k].i] = once;
+        }
+    }
+    return DS_OK;
+}
+
+/* ---- results ---- */
+
+/* Those of the second copy come behind all others. */
+static ds_status put_results(tail *t) {
+    ds_pipe *p = t->p;
+    const ds_op *ret = ds_block_end(&p->old->body);
+    ds_use *results = DS_NEW_N(arena_of(t), ds_use, ret->n_in * p->n_copies + 1);
+    uint32_t n = 0;
+    for (uint32_t copy = 0; copy < p->n_copies; copy++)
+        for (uint32_t k = copy ? p->step->n_model_results : 0; k < ret->n_in; k++) {
+            ds_use use = ret->in[k];
+            uint32_t v = use.value.i, arg = p->arg_number[v];
+            use.value = arg == DS_PIPE_NONE ? t->made[copy][v] : p->arg[copy][arg];
+            results[n++] = use;
+        }
+    return ds_build_return(&p->b, results, n, t->err);
+}
+
+static uint32_t moved(const ds_pipe *p, uint32_t result, uint32_t copy) {
+    uint32_t n = ds_block_end(&p->old->body)->n_in, n_model = p->step->n_model_results;
+    return result == DS_NO_RESULT || !copy ? result : result + copy * (n - n_model);
+}
+
+static ds_value moved_arg(const ds_pipe *p, ds_value old, uint32_t copy) {
+    return old.i == DS_NO_VALUE.i ? old : p->arg[copy][p->arg_number[old.i]];
+}
+
+static void update_weights(tail *t) {
+    ds_pipe *p = t->p;
+    ds_model_step *step = p->step;
+    uint32_t n = step->weights.n;
+    for (uint32_t copy = 1; copy < p->n_copies; copy++)
+        for (uint32_t w = 0; w < n; w++) {
+            ds_step_weight weight = step->weights.at[w];
+            DS_PUSH(arena_of(t), &step->weights, weight);
+        }
+    for (uint32_t i = 0; i < step->weights.n; i++) {
+        ds_step_weight *weight = &step->weights.at[i];
+        uint32_t copy = i / n;
+        weight->arg = moved_arg(p, weight->arg, copy);
+        for (uint32_t s = 0; s < weight->n_states; s++)
+            weight->state[s] = moved_arg(p, weight->state[s], copy);
+        weight->master = moved_arg(p, weight->master, copy);
+        weight->grad_result = moved(p, weight->grad_result, copy);
+        weight->new_result = moved(p, weight->new_result, copy);
+        weight->name = ds_value_at(p->b.func, weight->arg)->name;
+    }
+}
+
+/* ---- all of it ---- */
+
+static ds_status write(tail *t) {
+    DS_TRY(take_results(t));
+    DS_TRY(take_gradients(t));
+    find_goals(t);
+    DS_TRY(copy_ops(t));
+    DS_TRY(put_results(t));
+    update_weights(t);
+    return DS_OK;
+}
+
+ds_status ds_pipe__tail(ds_pipe *p, ds_error *err) {
+    tail t = {.p = p, .n = p->old->values.n, .err = err};
+    size_t bytes = (t.n + 1) * sizeof(uint32_t);
+    t.home = ds_xmalloc(bytes);
+    t.goal = ds_xmalloc(bytes);
+    t.map = ds_xmalloc(bytes);
+    memset(t.home, 0xff, bytes);
+    memset(t.goal, 0xff, bytes);
+    memset(t.map, 0xff, bytes);
+    t.once = ds_xcalloc(t.n + 1, sizeof *t.once);
+    t.made = ds_xcalloc(p->n_copies, sizeof *t.made);
+    t.sent = ds_xcalloc(p->n_copies, sizeof *t.sent);
+    for (uint32_t k = 0; k < p->n_copies; k++) t.made[k] = ds_xcalloc(t.n + 1, sizeof **t.made);
+    ds_status status = write(&t);
+    for (uint32_t k = 0; k < p->n_copies; k++) free(t.made[k]);
+    free(t.home);
+    free(t.goal);
+    free(t.map);
+    free(t.once);
+    free(t.made);
+    free(t.sent);
+    return status;
+}
