@@ -87,15 +87,18 @@ static void set_rates(updater *u, ds_op *op) {
 
 /* ---- arguments ---- */
 
-static ds_value state_arg(updater *u, const ds_step_weight *w, const char *name, ds_dtype dtype) {
+/* %w.m; of a chunk's weight {input = "w.m"} too, since the model has one state for all chunks. */
+static ds_value state_arg(updater *u, const ds_step_weight *w, const char *part, ds_dtype dtype) {
     ds_arena *arena = &u->step->unit->arena;
     const ds_value_info *info = ds_value_at(u->b.func, w->arg);
     ds_type *type = DS_NEW(arena, ds_type);
-    ds_attr *role = DS_NEW(arena, ds_attr);
     *type = *info->type;
     type->dtype = dtype;
-    *role = ds_attr_of_word(u->step->unit, "role", "optimizer");
-    return ds_build_arg(&u->b, name, type, info->binders, info->n_binders, role, 1);
+    ds_op attrs = {0};
+    ds_build_attr(&u->b, &attrs, ds_attr_of_word(u->step->unit, "role", "optimizer"));
+    if (w->base != w->name) ds_build_attr_text(&u->b, &attrs, "input", join(u, w->base, part));
+    return ds_build_arg(&u->b, join(u, w->name, part), type, info->binders, info->n_binders,
+                        attrs.attrs, attrs.n_attrs);
 }
 
 /* Mixed precision: the weights that ops read are rounded from a wider copy. */
@@ -114,8 +117,8 @@ static void make_args(updater *u) {
                                                               : own;
         w->n_states = u->n_states;
         for (uint32_t k = 0; k < u->n_states; k++)
-            w->state[k] = state_arg(u, w, part_name(u, w, 1 + k), state);
-        w->master = mixed ? state_arg(u, w, join(u, w->name, ".master"), master) : DS_NO_VALUE;
+            w->state[k] = state_arg(u, w, state_names[k], state);
+        w->master = mixed ? state_arg(u, w, ".master", master) : DS_NO_VALUE;
     }
 }
 
