@@ -34,14 +34,22 @@ static bool ends_with(const char *name, size_t n, const char *end) {
     return n >= m && memcmp(name + n - m, end, m) == 0;
 }
 
-/* By name: passes call what belongs to weight w w.grad, w.new, w.m.new (passes.h). */
-static ds_check_kind kind_of(const char *name) {
+/* Passes call what belongs to weight w w.grad, w.new, w.m.new (passes.h). */
+typedef struct ending {
+    const char *text;
+    ds_check_kind kind;
+} ending;
+
+static const ending endings[] = {{".grad", DS_CHECK_GRADIENT}, {".m.new", DS_CHECK_STATE},
+                                 {".v.new", DS_CHECK_STATE},   {".master.new", DS_CHECK_STATE},
+                                 {".new", DS_CHECK_WEIGHT},    {"", DS_CHECK_RESULT}};
+
+/* The first that fits; all names end with "". */
+static const ending *ending_of(const char *name) {
     size_t n = strcspn(name, "{");
-    if (ends_with(name, n, ".grad")) return DS_CHECK_GRADIENT;
-    if (ends_with(name, n, ".m.new") || ends_with(name, n, ".v.new") ||
-        ends_with(name, n, ".master.new"))
-        return DS_CHECK_STATE;
-    return ends_with(name, n, ".new") ? DS_CHECK_WEIGHT : DS_CHECK_RESULT;
+    const ending *end = endings;
+    while (!ends_with(name, n, end->text)) end++;
+    return end;
 }
 
 static bool same_shape(const ds_exec_tensor *a, const ds_exec_tensor *b) {
@@ -49,7 +57,7 @@ static bool same_shape(const ds_exec_tensor *a, const ds_exec_tensor *b) {
 }
 
 static ds_step_check_row compare(const ds_exec_tensor *a, const ds_exec_tensor *b) {
-    ds_step_check_row row = {.name = a->name, .kind = kind_of(a->name), .equal = true};
+    ds_step_check_row row = {.name = a->name, .kind = ending_of(a->name)->kind, .equal = true};
     if (!same_shape(a, b)) {
         row.max_difference = INFINITY;
         row.equal = false;
@@ -199,12 +207,107 @@ static void compare_loss(checker *c, ds_pass_id pass, const ds_exec_result *afte
     if (mean.n == 1) add_row(c, pass, compare(&mean, &after->outputs.at[0]));
 }
 
+/* The next program is compared with this one. `same`: it has the results of the one before. */
+static void go_on(checker *c, ds_exec_result *after, bool same) {
+    c->names = DS_NEW_N(&c->out->arena, const char *, after->outputs.n + 1);
+    for (uint32_t i = 0; i < after->outputs.n; i++)
+        c->names[i] = ds_arena_strdup(&c->out->arena, after->outputs.at[i].name);
+    if (same) keep_names(c->before, after);
+    ds_exec_result_free(c->before);
+    c->before = after;
+}
+
+/* ---- the pipeline ---- */
+
+/* The same step without a pipeline: neither stages nor a schedule, and on one device. */
+static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err) {
+    ds_model_step *step = NULL;
+    DS_TRY(ds_model_step_new(c->source, &step, err));
+    step->train.keep_gradients = true;
+    step->strategy.pp = step->strategy.virtual_stages = 1;
+    step->strategy.schedule = "1f1b";
+    ds_status status = ds_model_step_run_to(step, DS_PASS_OPTIMIZER, NULL, NULL, err);
+    if (status == DS_OK) status = execute(c, &step->binding, "the sequential step", out, err);
+    if (status != DS_OK && err) err->loc = DS_NOWHERE;
+    ds_model_step_free(step);
+    return status;
+}
+
+/* What the sequential step calls a result: "w.grad{3}" for "w.c1.grad{3}", if %w.c1 is a weight of
+ * the step and %w what the model has for it. NULL: it belongs to no weight, and has its own name.
+ */
+static const char *sequential_name(checker *c, const ds_model_step *step, const char *name) {
+    size_t n = strcspn(name, "{") - strlen(ending_of(name)->text);
+    for (uint32_t i = 0; i < step->weights.n; i++) {
+        const ds_step_weight *w = &step->weights.at[i];
+        if (strlen(w->name) == n && memcmp(w->name, name, n) == 0)
+            return ds_arena_printf(&c->out->arena, "%s%s", w->base, name + n);
+    }
+    return NULL;
+}
+
+/* The position of what the pipeline's result i is compared with; n_outputs: there is nothing. */
+static uint32_t find_partner(checker *c, const ds_model_step *step,
+                             const ds_exec_result *sequential, const ds_exec_tensor *result,
+                             uint32_t i) {
+    if (i < step->n_model_results) return i;
+    const char *name = sequential_name(c, step, result->name);
+    if (!name) name = result->name;
+    uint32_t k = 0;
+    while (k < sequential->outputs.n && strcmp(sequential->outputs.at[k].name, name) != 0) k++;
+    return k;
+}
+
+static void add_unpaired(checker *c, const char *name) {
+    ds_step_check_row row = {
+        .name = name, .kind = ending_of(name)->kind, .max_difference = INFINITY};
+    add_row(c, DS_PASS_PIPELINE, row);
+}
+
+/* Every result of the pipeline against the sequential step's of its name, of which there may be
+ * several: a tied weight has one in each of its chunks, and so has a weight with two copies. All
+ * results of both sides must have a partner. */
+static void compare_sequential(checker *c, const ds_model_step *step,
+                               const ds_exec_result *sequential, const ds_exec_result *after) {
+    uint32_t n = sequential->outputs.n, first = c->out->rows.n;
+    bool *met = ds_xcalloc(n + 1u, sizeof *met);
+    for (uint32_t i = 0; i < after->outputs.n; i++) {
+        const ds_exec_tensor *result = &after->outputs.at[i];
+        uint32_t k = find_partner(c, step, sequential, result, i);
+        if (k >= n) {
+            add_unpaired(c, result->name);
+            continue;
+        }
+        ds_step_check_row row = compare(&sequential->outputs.at[k], result);
+        row.name = result->name;
+        add_row(c, DS_PASS_PIPELINE, row);
+        met[k] = true;
+    }
+    for (uint32_t k = 0; k < n; k++)
+        if (!met[k]) add_unpaired(c, sequential->outputs.at[k].name);
+    if (c->out->rows.n > first) forgive_roundings(c->out->rows.at + first, c->out->rows.n - first);
+    free(met);
+}
+
+/* After it a result may stand where it did not, and there may be more of them. */
+static ds_status check_pipeline(checker *c, const ds_model_step *step, ds_error *err) {
+    ds_exec_result *sequential = NULL, *after = NULL;
+    bool compared = wanted(c, DS_PASS_PIPELINE);
+    if (compared) DS_TRY(run_sequential(c, &sequential, err));
+    ds_status status = execute(c, &step->binding, "after pipeline", &after, err);
+    if (status == DS_OK && compared) compare_sequential(c, step, sequential, after);
+    ds_exec_result_free(sequential);
+    if (status == DS_OK) go_on(c, after, false);
+    return status;
+}
+
 static ds_status observe(void *context, const ds_model_step *step, ds_pass_id pass, ds_error *err) {
     checker *c = context;
     if (pass == DS_PASS_LOWER) {
         DS_TRY(check_lower(c, step, err));
         return mean_loss(c, step, err);
     }
+    if (pass == DS_PASS_PIPELINE) return check_pipeline(c, step, err);
     ds_exec_result *after = NULL;
     char what[32];
     snprintf(what, sizeof what, "after %s", ds_pass_name(pass));
@@ -213,12 +316,7 @@ static ds_status observe(void *context, const ds_model_step *step, ds_pass_id pa
         compare_loss(c, pass, after);
     else
         compare_results(c, pass, c->before, 0, after);
-    c->names = DS_NEW_N(&c->out->arena, const char *, after->outputs.n + 1);
-    for (uint32_t i = 0; i < after->outputs.n; i++)
-        c->names[i] = ds_arena_strdup(&c->out->arena, after->outputs.at[i].name);
-    keep_names(c->before, after);
-    ds_exec_result_free(c->before);
-    c->before = after;
+    go_on(c, after, true);
     return DS_OK;
 }
 

@@ -9,7 +9,11 @@
  * after each (ir/exec, in f64, inputs generated from the seed): the model as it is written, the
  * lowered step, with gradients, with updated weights, sharded, overlapped, one body per rank.
  * Neighbours must agree within max|a-b| <= 1e-9 max|a| for every tensor that both have (SEMANTICS
- * P2). With m microbatches the loss is compared with the mean over the lowered step's m losses. */
+ * P2). With m microbatches the loss is compared with the mean over the lowered step's m losses.
+ *
+ * A pipelined program is compared with no neighbour, but with the *sequential* step: the same model
+ * and microbatches with pp = 1, up to its optimizer, on one device. Results are found by name,
+ * %w.c1.grad{3} being %w.grad{3} there; every one on either side needs a partner. */
 #ifndef DS_PASSES_CHECK_H
 #define DS_PASSES_CHECK_H
 
@@ -27,7 +31,8 @@ typedef struct ds_step_check_row {
     ds_pass_id pass;
     ds_check_kind kind;
     const char *name;
-    double max_a, max_difference; /* max|a|, max|a-b|; infinite where the shapes differ */
+    double max_a, max_difference; /* max|a|, max|a-b|; infinite where the shapes differ, or where
+                                     one side has no such tensor */
     bool equal;
 } ds_step_check_row;
 

@@ -14,6 +14,7 @@
  * changes: the step still computes what it did, on one device. */
 #include "ir/passes/stage_internal.h"
 
+#include "ir/lang/scenario.h"
 #include "ir/passes/copy.h"
 #include "ir/passes/path.h"
 
@@ -40,13 +41,15 @@ static ds_arena *arena_of(const stager *s) {
 
 /* ---- schedule ---- */
 
-/* An error of the schedule is one of the strategy's knob. */
+/* Without virtual_stages a form has as many chunks as it usually has. An error of the schedule is
+ * one of the strategy's knob. */
 static ds_status make_schedule(ds_model_step *step, ds_error *err) {
     const ds_strategy *s = &step->strategy;
+    bool given = ds_scenario_find(step->unit, "strategy", "virtual_stages") != NULL;
     ds_schedule_options options = {.name = s->schedule,
                                    .stages = s->pp,
                                    .microbatches = s->microbatches,
-                                   .virtual_stages = s->virtual_stages > 1 ? s->virtual_stages : 0};
+                                   .virtual_stages = given ? s->virtual_stages : 0};
     const ds_schedule *schedule;
     ds_error why = {0};
     ds_status status = ds_schedule_make(step->unit, &options, &schedule, &why);

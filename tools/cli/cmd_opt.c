@@ -21,9 +21,9 @@ typedef struct arguments {
 
 static const struct argp_option options_table[] = {
     {"passes", OPT_PASSES, "A,B,...", 0,
-     "Run these, in this order: lower, grad, optimizer, recompute, shard, overlap, project; "
-     "default: "
-     "all that the scenario asks for",
+     "Run these, in this order: lower, stage, grad, optimizer, recompute, shard, pipeline, "
+     "overlap, "
+     "project; default: all that the scenario asks for",
      0},
     {"after", OPT_AFTER, "PASS", 0, "Print what it is after PASS too; repeatable", 0},
     {"output", 'o', "FILE", 0, "Write there instead of stdout", 0},
@@ -51,8 +51,8 @@ static void read_passes(arguments *args, const char *text, struct argp_state *st
         if (pass < DS_PASS_COUNT && args->passes >> pass)
             argp_error(
                 state,
-                "'%s' comes too late: the order is lower, grad, optimizer, recompute, shard, "
-                "overlap, project, each once",
+                "'%s' comes too late: the order is lower, stage, grad, optimizer, recompute, "
+                "shard, pipeline, overlap, project, each once",
                 ds_pass_name(pass));
         if (pass < DS_PASS_COUNT) args->passes |= 1u << pass;
         args->last = pass;
@@ -96,9 +96,10 @@ static const struct argp parser = {
     .parser = parse_argument,
     .args_doc = "FILE",
     .doc = "Print a model's program after passes, as text that parses, verifies, runs and executes "
-           "again: lower (one function, calls inlined), grad (backward pass), optimizer, "
-           "recompute (activations made again), shard (mesh, shardings, communication), overlap, "
-           "project (one body per rank). FILE - is stdin.",
+           "again: lower (one function, calls inlined), stage (cut for a pipeline), grad (backward "
+           "pass), optimizer, recompute (activations made again), shard (mesh, shardings, "
+           "communication), pipeline (the schedule of the stages), overlap, project (one body per "
+           "rank). FILE - is stdin.",
     .children = children};
 
 /* ---- the passes ---- */
