@@ -43,6 +43,8 @@ static const ds_knob knobs[] = {
          "caching allocator reserves and the process holds beside it"),
     TEXT("", "masks", "drawn kept",
          "dropout's masks: drawn again in the backward pass, or a byte an element kept for it"),
+    TEXT("", "framework", "none deepspeed",
+         "whose own buffers 'memory = allocator' counts beside the program's tensors"),
     INT("", "seed", 0, "seed of the random factors (jitter, dropout)"),
 
     TEXT("train", "loss", "mse cross_entropy none", "the loss; 'none' if the model returns it"),

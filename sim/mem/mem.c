@@ -228,7 +228,7 @@ bool ds_mem_mode_parse(const char *text, ds_mem_mode *out) {
 }
 
 const char *ds_mem_category_name(int category) {
-    static const char *const more[] = {"context", "communicator", "unused"};
+    static const char *const more[] = {"context", "communicator", "framework", "unused"};
     return category < DS_CATEGORY_COUNT ? ds_category_name((ds_category)category)
                                         : more[category - DS_CATEGORY_COUNT];
 }
@@ -291,7 +291,7 @@ static ds_status apply(const ds_plan *plan, ds_mem_class *c, uint32_t event, lev
                        ds_error *err) {
     const ds_mem_event *e = &c->events[event];
     uint32_t category = ds_mem_category(plan, e->value);
-    int64_t overhead = now->by[DS_MEM_CONTEXT] + now->by[DS_MEM_COMMUNICATOR];
+    int64_t overhead = ds_mem_beside(now->by);
     bool fine = ds_add_i64(now->live, e->delta_bytes, &now->live);
     int64_t used = c->reserved_bytes ? c->reserved_bytes[event] : now->live;
     if (!fine || !ds_add_i64(overhead, used, &now->total))
@@ -328,17 +328,23 @@ static ds_status find_peak(const ds_plan *plan, ds_mem_class *c, int64_t capacit
     return DS_OK;
 }
 
-static ds_status finish_class(const ds_plan *plan, ds_mem *out, uint32_t cls,
-                              const int64_t *context, const int64_t *communicator, ds_error *err) {
+/* Per class: bytes that no tensor holds. */
+typedef struct beside {
+    int64_t *context, *communicator, *framework;
+} beside;
+
+static ds_status finish_class(const ds_plan *plan, ds_mem *out, uint32_t cls, const beside *more,
+                              ds_error *err) {
     ds_mem_class *c = &out->classes[cls];
     int64_t capacity = ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->memory_bytes;
     level now = {0};
     if (c->n_events) qsort(c->events, c->n_events, sizeof *c->events, event_order);
     if (out->mode == DS_MEM_ROUNDED) DS_TRY(round_events(c, err));
     if (out->mode == DS_MEM_ALLOCATOR) {
-        now.by[DS_MEM_CONTEXT] = context[cls];
-        now.by[DS_MEM_COMMUNICATOR] = communicator[cls];
-        now.total = context[cls] + communicator[cls];
+        now.by[DS_MEM_CONTEXT] = more->context[cls];
+        now.by[DS_MEM_COMMUNICATOR] = more->communicator[cls];
+        now.by[DS_MEM_FRAMEWORK] = more->framework[cls];
+        now.total = ds_mem_beside(now.by);
         DS_TRY(allocate_events(c, capacity, now.total, err));
     }
     return find_peak(plan, c, capacity, now, err);
@@ -357,14 +363,19 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
     out->n_classes = plan->n_classes;
     out->classes = ds_xcalloc(plan->n_classes, sizeof *out->classes);
     add_events(&m, options->keep_masks, out);
-    int64_t *context = ds_xcalloc(plan->n_classes, sizeof *context);
-    int64_t *communicator = ds_xcalloc(plan->n_classes, sizeof *communicator);
-    if (out->mode == DS_MEM_ALLOCATOR) ds_mem_overheads(plan, context, communicator);
+    beside more = {ds_xcalloc(plan->n_classes, sizeof *more.context),
+                   ds_xcalloc(plan->n_classes, sizeof *more.communicator),
+                   ds_xcalloc(plan->n_classes, sizeof *more.framework)};
+    if (out->mode == DS_MEM_ALLOCATOR) {
+        ds_mem_overheads(plan, more.context, more.communicator);
+        ds_mem_framework_bytes(plan, options->framework, more.framework);
+    }
     ds_status status = DS_OK;
     for (uint32_t c = 0; c < plan->n_classes && status == DS_OK; c++)
-        status = finish_class(plan, out, c, context, communicator, err);
-    free(context);
-    free(communicator);
+        status = finish_class(plan, out, c, &more, err);
+    free(more.context);
+    free(more.communicator);
+    free(more.framework);
     free(m.root);
     free(m.last_read);
     free(m.first);

@@ -23,8 +23,14 @@ typedef enum ds_mem_mode {
 const char *ds_mem_mode_name(ds_mem_mode mode);
 bool ds_mem_mode_parse(const char *text, ds_mem_mode *out);
 
+/* What a framework allocates beside the program's tensors (framework.c). */
+typedef enum ds_mem_framework { DS_MEM_PLAIN, DS_MEM_DEEPSPEED } ds_mem_framework;
+/* "none", "deepspeed"; false if it is neither. */
+bool ds_mem_framework_parse(const char *text, ds_mem_framework *out);
+
 typedef struct ds_mem_options {
     ds_mem_mode mode;
+    ds_mem_framework framework; /* counted in DS_MEM_ALLOCATOR */
     /* A dropout keeps a byte an element from its last forward execution to its backward op, as
      * frameworks do that store the mask; else masks are drawn again from their names and take
      * nothing. */
@@ -35,10 +41,15 @@ typedef struct ds_mem_options {
 enum {
     DS_MEM_CONTEXT = DS_CATEGORY_COUNT, /* the driver's share, the process and its kernels */
     DS_MEM_COMMUNICATOR,                /* buffers of communicators */
+    DS_MEM_FRAMEWORK,                   /* the framework's own buffers */
     DS_MEM_UNUSED,                      /* reserved by the allocator, held by nothing */
     DS_MEM_CATEGORY_COUNT
 };
 const char *ds_mem_category_name(int category);
+/* Of bytes by category: those that are there from the start to the end without a tensor. */
+static inline int64_t ds_mem_beside(const int64_t *by) {
+    return by[DS_MEM_CONTEXT] + by[DS_MEM_COMMUNICATOR] + by[DS_MEM_FRAMEWORK];
+}
 /* How many of the categories a mode knows: DS_CATEGORY_COUNT or DS_MEM_CATEGORY_COUNT. */
 int ds_mem_n_categories(ds_mem_mode mode);
 
@@ -99,5 +110,9 @@ ds_mem_live *ds_mem_live_at_peak(const ds_mem *mem, uint32_t cls, uint32_t *n);
  * brings together, whatever axes or group named it; both directions of a send are one.
  * O(records · classes · members). */
 void ds_mem_overheads(const ds_plan *plan, int64_t *context_bytes, int64_t *communicator_bytes);
+
+/* Bytes of a framework's own buffers, per class (framework.c has the formulas and their sources).
+ * O(values · classes + instances · classes). */
+void ds_mem_framework_bytes(const ds_plan *plan, ds_mem_framework framework, int64_t *bytes);
 
 #endif

@@ -86,9 +86,7 @@ static void put_categories(ds_json *json, const char *key, const ds_result *r,
  * share of that which nothing uses then. */
 static void put_allocator(ds_json *json, const ds_result *r, const ds_mem_class *mem) {
     if (r->mem.mode != DS_MEM_ALLOCATOR) return;
-    int64_t beside =
-        mem->peak_by_category[DS_MEM_CONTEXT] + mem->peak_by_category[DS_MEM_COMMUNICATOR];
-    int64_t reserved = mem->peak_bytes - beside;
+    int64_t reserved = mem->peak_bytes - ds_mem_beside(mem->peak_by_category);
     ds_json_key_int(json, "allocated_peak_bytes", mem->allocated_bytes);
     ds_json_key_int(json, "reserved_peak_bytes", reserved);
     ds_json_key_double(

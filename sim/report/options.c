@@ -52,6 +52,9 @@ ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options
     const char *masks = options->keep_masks ? "kept" : "drawn";
     DS_TRY(ds_scenario_text(binding, "", "masks", &masks, err));
     options->keep_masks = strcmp(masks, "kept") == 0;
+    const char *framework = "none";
+    DS_TRY(ds_scenario_text(binding, "", "framework", &framework, err));
+    ds_mem_framework_parse(framework, &options->framework);
     bool program = ds_scenario_find(binding->unit, "", "program") != NULL;
     return program ? check_program(binding, err) : DS_OK;
 }

@@ -42,12 +42,13 @@ typedef struct ds_sim_options {
     bool unfold;
     ds_cost_mode cost_mode;
     ds_mem_mode mem_mode;
-    bool keep_masks; /* ds_mem_options */
+    bool keep_masks;            /* ds_mem_options */
+    ds_mem_framework framework; /* the same */
     ds_progress progress;
     void *progress_context;
 } ds_sim_options;
 
-/* Sets what the unit's scenario says about a run (`cost`, `memory`, `masks`) and leaves the rest.
+/* Sets what the unit's scenario says about a run (`cost`, `memory`, `masks`, `framework`) and leaves the rest.
  * Keys that this version cannot honour are DS_ERR_UNSUPPORTED (`network = stepwise`), and so are
  * `train` and `strategy` beside a `program`. The unit must be verified and bound. */
 ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options, ds_error *err);

@@ -180,7 +180,9 @@ static ds_status simulate(ds_result *r, const ds_binding *program, const ds_prof
     DS_TRY(ds_plan_build(program, profiles, &plan_options, &r->plan, err));
     if (r->step) DS_TRY(ds_report__samples(r->source, &r->plan->samples, err));
     DS_TRY(ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err));
-    ds_mem_options memory = {options->mem_mode, options->keep_masks};
+    ds_mem_options memory = {.mode = options->mem_mode,
+                             .framework = options->framework,
+                             .keep_masks = options->keep_masks};
     DS_TRY(ds_mem_compute(r->plan, &r->run, &memory, &r->mem, err));
     r->accounts = ds_xcalloc(r->plan->n_classes, sizeof *r->accounts);
     account(r);

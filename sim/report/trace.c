@@ -180,6 +180,7 @@ static void memory(writer *w, uint32_t cls) {
     int64_t by[DS_MEM_CATEGORY_COUNT] = {0}, live = 0;
     by[DS_MEM_CONTEXT] = m->input_by_category[DS_MEM_CONTEXT];
     by[DS_MEM_COMMUNICATOR] = m->input_by_category[DS_MEM_COMMUNICATOR];
+    by[DS_MEM_FRAMEWORK] = m->input_by_category[DS_MEM_FRAMEWORK];
     for (uint32_t i = 0; i < m->n_events; i++) {
         const ds_mem_event *e = &m->events[i];
         by[ds_mem_category(w->plan, e->value)] += e->delta_bytes;
@@ -187,8 +188,7 @@ static void memory(writer *w, uint32_t cls) {
         if (i + 1 < m->n_events && m->events[i + 1].time_ps == e->time_ps) continue;
         by[DS_MEM_UNUSED] = m->reserved_bytes ? m->reserved_bytes[i] - live : 0;
         begin_counter(w, cls, "memory", e->time_ps);
-        ds_json_key_int(&w->json, "bytes",
-                        by[DS_MEM_CONTEXT] + by[DS_MEM_COMMUNICATOR] + by[DS_MEM_UNUSED] + live);
+        ds_json_key_int(&w->json, "bytes", ds_mem_beside(by) + by[DS_MEM_UNUSED] + live);
         end_counter(w);
         begin_counter(w, cls, "memory by category", e->time_ps);
         for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++)
