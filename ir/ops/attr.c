@@ -201,20 +201,24 @@ static bool is_literal(const ds_exprs *exprs, ds_expr e) {
     return node->kind == DS_EXPR_INT || node->kind == DS_EXPR_REAL;
 }
 
-/* A time is at least a picosecond. Without an env, one that is no literal passes. */
+/* A time is 0, or at least a picosecond: one that rounds to 0 is a mistake in its unit. Without an
+ * env, one that is no literal passes. */
 static ds_status check_time(const ds_infer *ctx, const ds_attr *attr, const char *who,
                             ds_error *err) {
     const ds_env literals = {.exprs = &ctx->unit->exprs};
     if (!ctx->env && !is_literal(literals.exprs, attr->expr)) return DS_OK;
     const ds_env *env = ctx->env ? ctx->env : &literals;
     int64_t ps;
+    ds_num number;
     ds_error why = {0};
     if (ds_quantity_eval(env, (ds_quantity){attr->expr, attr->unit}, 'T', 1e12, attr->loc, &ps,
                          &why) != DS_OK)
         return ds_error_set(err, why.code, attr->loc, "%s: '%s': %s", who, attr->name, why.message);
     if (ps > 0) return DS_OK;
+    DS_TRY(ds_expr_eval(env, attr->expr, attr->loc, &number, err));
+    if (number.kind == DS_NUM_INT ? number.i == 0 : number.r == 0) return DS_OK;
     return ds_error_set(err, DS_ERR_VALUE, attr->loc,
-                        "%s: '%s' is a time of 0 ps, but must be at least 1 ps", who, attr->name);
+                        "%s: '%s' is less than 1 ps, the shortest time but 0", who, attr->name);
 }
 
 ds_status ds_op_check_attr(const ds_infer *ctx, const ds_attr *attr, const char *const *specs,

@@ -155,7 +155,7 @@ extern const char ds_op_input_attrs[]; /* what exec gives an argument or a weigh
 extern const char ds_op_common_attrs[];
 extern const char ds_op_collective_attrs[];
 
-/* Is the attribute in one of the specs, of its type, one of its values; is a time at least 1 ps?
+/* Is the attribute in one of the specs, of its type, one of its values; is a time 0 or at least 1 ps?
  * `who` has it, for messages: "matmul", "the argument %w". `ctx` needs unit and env only; without
  * env, what depends on params passes. Errors: DS_ERR_NAME, DS_ERR_TYPE, DS_ERR_VALUE with what is
  * legal or near. O(length of the specs). */

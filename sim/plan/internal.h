@@ -88,6 +88,10 @@ typedef struct ds_site {
     uint32_t rank_device;    /* per-rank programs: the device of this body; else DS_NONE */
 } ds_site;
 
+/* Is the op an `after` that states a cost: a task that reads its operands and makes nothing, for
+ * its result is the first of them? */
+bool ds_plan__is_work(const ds_op *op);
+
 /* Looks up the record of an op that depends on no index; false if there is none yet. O(1). */
 bool ds_plan__cached(ds_builder *b, const ds_context *ctx, const ds_op *op, uint32_t *out);
 /* The record of a table op (or of a call that carries its cost); made once per distinct site. A

@@ -188,6 +188,11 @@ static ds_status work_of(const ds_op *op, const ds_env *env, const ds_shape *in,
     return DS_OK;
 }
 
+bool ds_plan__is_work(const ds_op *op) {
+    return op->code == DS_OP_AFTER && ds_attr_find(op->attrs, op->n_attrs, "cost") &&
+           !ds_plan__has_range(&op->in[0]);
+}
+
 /* Shapes, work and cost on the device at `pos` of the placement. */
 static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_placement *p,
                               uint32_t pos, const ds_attr *given, ds_variant *v, ds_error *err) {
@@ -201,6 +206,7 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
         DS_TRY(ds_plan__local_shape(b, site->out[i], p, pos, op->loc, &out[i], err));
         DS_TRY(ds_shape_bytes(&out[i], &v->out_bytes[i], err));
     }
+    if (ds_plan__is_work(op)) v->out_bytes[0] = 0;
     ds_env env = ds_binding_env(b->binding, site->indices);
     if (op->code >= DS_OP_FIRST_TABLE_OP) {
         ds_status status = work_of(op, &env, in, out, &v->work, err);

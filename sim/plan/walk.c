@@ -124,7 +124,7 @@ static uint32_t home_of(const ds_builder *b, const ds_op *op, const ds_record *r
                         uint32_t operand) {
     const ds_plan *plan = b->plan;
     const ds_vinst *v = &plan->values.at[operand];
-    if (!v->is_state || maker(plan, operand)->op->code == DS_OP_AFTER) return DS_NONE;
+    if (!v->is_state) return DS_NONE;
     uint32_t home = v->alias;
     while (plan->values.at[home].is_state) home = plan->values.at[home].alias;
     if (op->code == DS_OP_OFFLOAD) {
@@ -150,9 +150,6 @@ static void set_alias(const ds_builder *b, const ds_op *op, const ds_record *r, 
     if (desc && (desc->flags & DS_OPF_OPTIMIZER)) {
         v->is_state = true;
         v->alias = ds_plan__instance(b, operands[ds_op_state_operand(op, result)]);
-    } else if (op->code == DS_OP_AFTER) { /* with a cost: else it is no task */
-        v->is_state = true;
-        v->alias = ds_plan__instance(b, operands[0]);
     } else if (r->inplace && result < op->n_in) {
         v->alias = ds_plan__instance(b, operands[result]);
     } else if ((op->code == DS_OP_ALL_GATHER || op->code == DS_OP_OFFLOAD) &&
@@ -192,6 +189,12 @@ static ds_status add_results(ds_builder *b, frame *f, const ds_op *op, uint32_t 
     return DS_OK;
 }
 
+/* The result of an `after` with a cost is its first operand, once the task has ended. */
+static void wait_for_work(ds_builder *b, ds_slot *slot) {
+    const uint32_t operand_and_task[] = {b->reads.at[0], slot->value};
+    slot->value = ds_plan__join(b, operand_and_task, 2);
+}
+
 static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_index *indices,
                           ds_error *err) {
     const ds_op_desc *desc = ds_op_desc_of(op->code);
@@ -207,8 +210,7 @@ static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_ind
         f->slots[op->out[0].i] = (ds_slot){.value = ds_plan__join(b, b->reads.at, b->reads.n)};
         return DS_OK;
     }
-    /* A view that states a cost is a task like any other, and so is one that stacks a range. The
-     * result of an `after` with a cost is still the operand, in its bytes. */
+    /* A view that states a cost is a task like any other, and so is one that stacks a range. */
     if (view && !given && !ranges) {
         alias_results(f, op, b->reads.at);
         return DS_OK;
@@ -216,7 +218,11 @@ static ds_status table_op(ds_builder *b, frame *f, const ds_op *op, const ds_ind
     uint32_t record;
     DS_TRY(record_of(b, f, op, indices, &record, err));
     const ds_record *r = b->plan->records.at[record];
-    if (r->kind != DS_REC_COMM || r->n_groups) return add_results(b, f, op, record, ranges, err);
+    if (r->kind != DS_REC_COMM || r->n_groups) {
+        DS_TRY(add_results(b, f, op, record, ranges, err));
+        if (ds_plan__is_work(op)) wait_for_work(b, &f->slots[op->out[0].i]);
+        return DS_OK;
+    }
     if (ranges)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
                             "%s of a range that moves nothing: stack the range first, with concat",

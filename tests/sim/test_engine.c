@@ -125,6 +125,20 @@ Test(engine, after_blocks_no_stream) {
                  22 * US);
 }
 
+/* a 0 to 3, b 3 to 7, the work 7 to 9, c 9 to 19: with a cost it does take the stream. And what
+ * takes no time still meets: p starts on all members when the last of them has its operand, and r
+ * is there at once. */
+Test(engine, work_takes_its_stream_and_its_time) {
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %a = relu(%x) {cost = 3 us}\n"
+                      "  %b = relu(%x) {cost = 4 us}\n  %h = after(%a, %b) {cost = 2 us}\n"
+                      "  %c = relu(%x) {cost = 10 us}\n  return\n}"),
+                 19 * US);
+    cr_expect_eq(step("%x: f32[8] on @m) {\n  %a = relu(%x) {cost = 3 us}\n"
+                      "  %h = after(%a) {cost = 2 us}\n  %p = permute(%h) over dp {cost = 0 us}\n"
+                      "  %r = relu(%p) {cost = 0 us}\n  %c = relu(%r) {cost = 10 us}\n  return\n}"),
+                 15 * US);
+}
+
 /* Through loops, families, calls and views: each turn's gather waits for the one before it. */
 Test(engine, after_is_carried_along) {
     cr_expect_eq(step("%x: f32[8] on @m) {\n  %y, %k = for l in 0..3 carry (%h = %x) {\n"

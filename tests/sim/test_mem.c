@@ -54,6 +54,32 @@ Test(mem, waiting_for_a_value_does_not_keep_it) {
                  4 * S);
 }
 
+/* The puzzles' accounting: what a step reads stays to its end, what it makes is there from then on.
+ * As one op: x, w, z and y. As work, then the result in no time: z goes before y comes. */
+Test(mem, work_makes_nothing_and_what_takes_no_time_frees_first) {
+    cr_expect_eq(peak("%z = matmul(%x, %w) {cost = 1 us}\n%y = matmul(%z, %w) {cost = 2 us}\n"
+                      "return %y\n"),
+                 4 * S);
+    cr_expect_eq(peak("%z = matmul(%x, %w) {cost = 1 us}\n%k = after(%z, %w) {cost = 2 us}\n"
+                      "%y = matmul(%k, %w) {cost = 0 us}\nreturn %y\n"),
+                 3 * S);
+}
+
+/* Work reads all its operands: u is held until it ends, 2 us later than its last other reader. */
+Test(mem, work_holds_what_it_reads) {
+    cr_expect_eq(peak("%u = matmul(%x, %w) {cost = 1 us}\n%z = matmul(%u, %w) {cost = 0 us}\n"
+                      "%k = after(%z, %u) {cost = 2 us}\n"
+                      "%y = matmul(%k, %w) {cost = 1 us}\nreturn %y\n"),
+                 4 * S);
+    /* k is z, so relu may take z's buffer only where z itself has no later reader */
+    cr_expect_eq(peak("%z = matmul(%x, %w)\n%k = after(%z) {cost = 2 us}\n%a = relu(%k)\n"
+                      "return %a\n"),
+                 3 * S);
+    cr_expect_eq(peak("%z = matmul(%x, %w)\n%k = after(%z) {cost = 2 us}\n%a = relu(%k)\n"
+                      "%o = add(%z, %a)\nreturn %o\n"),
+                 4 * S);
+}
+
 Test(mem, an_op_in_place_takes_its_operands_buffer) {
     cr_expect_eq(peak("%z = matmul(%x, %w)\n%a = relu(%z)\n%b = relu(%a)\nreturn %b\n"), 3 * S);
 }
