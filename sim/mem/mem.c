@@ -178,6 +178,20 @@ static int event_order(const void *a, const void *b) {
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
+/* Counts an event, or writes it. */
+static void put_event(ds_mem_class *c, bool host, ds_mem_event event, bool fill) {
+    ds_mem_event *events = host ? c->host_events : c->events;
+    uint32_t *n = host ? &c->n_host_events : &c->n_events;
+    if (fill) events[*n] = event;
+    ++*n;
+}
+
+static void make_room(ds_mem_class *c) {
+    c->events = ds_xcalloc(c->n_events, sizeof *c->events);
+    c->host_events = ds_xcalloc(c->n_host_events, sizeof *c->host_events);
+    c->n_events = c->n_host_events = 0;
+}
+
 static void add_events(memory *m, bool keep_masks, ds_mem *out) {
     const ds_plan *plan = m->plan;
     masks kept = {0};
@@ -192,21 +206,20 @@ static void add_events(memory *m, bool keep_masks, ds_mem *out) {
                 int64_t start = task == DS_NONE ? 0 : m->run->start_ps[task + pos];
                 if (bytes == 0 || start == end) continue;
                 ds_mem_class *c = &out->classes[r->classes[pos]];
-                if (pass) c->events[c->n_events] = (ds_mem_event){start, bytes, v};
-                c->n_events++;
+                bool host = plan->values.at[v].is_host;
+                put_event(c, host, (ds_mem_event){start, bytes, v}, pass);
                 if (end == INT64_MAX) continue;
-                if (pass) c->events[c->n_events] = (ds_mem_event){end, -bytes, v};
-                c->n_events++;
+                put_event(c, host, (ds_mem_event){end, -bytes, v}, pass);
             }
         }
         for (uint32_t i = 0; i < kept.n; i++)
             if (kept.at[i].from != DS_NONE) add_mask(m, &kept.at[i], out, pass);
-        for (uint32_t c = 0; c < out->n_classes && !pass; c++) {
-            out->classes[c].events =
-                ds_xcalloc(out->classes[c].n_events, sizeof *out->classes[c].events);
-            out->classes[c].n_events = 0;
-        }
+        for (uint32_t c = 0; c < out->n_classes && !pass; c++) make_room(&out->classes[c]);
     }
+    for (uint32_t c = 0; c < out->n_classes; c++)
+        if (out->classes[c].n_host_events)
+            qsort(out->classes[c].host_events, out->classes[c].n_host_events, sizeof(ds_mem_event),
+                  event_order);
     free(kept.at);
 }
 
@@ -386,6 +399,7 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
 void ds_mem_deinit(ds_mem *mem) {
     for (uint32_t c = 0; c < mem->n_classes; c++) {
         free(mem->classes[c].events);
+        free(mem->classes[c].host_events);
         free(mem->classes[c].reserved_bytes);
     }
     free(mem->classes);

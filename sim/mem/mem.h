@@ -4,7 +4,8 @@
  * when the last task that reads it ends, on any stream; at equal times frees come first. Inputs
  * live for the whole step, outputs from their making to its end. An op marked in place takes its
  * operand's buffer if nothing reads that later in the program or still reads it on another stream;
- * optimizer results always do. Views own no bytes.
+ * optimizer results always do. Views own no bytes. What is offloaded takes memory of the device's
+ * host by the same rules.
  *
  * What counts as used is a choice (ds_mem_mode): the live bytes; live bytes in whole blocks of an
  * allocator; or what a caching allocator has reserved, with what the driver, the process and its
@@ -82,7 +83,18 @@ typedef struct ds_mem_class {
     int64_t peak_by_category[DS_MEM_CATEGORY_COUNT];  /* at the peak: their sum is the peak */
     int64_t most_by_category[DS_MEM_CATEGORY_COUNT];  /* each at its own peak */
     int64_t input_by_category[DS_MEM_CATEGORY_COUNT]; /* what is there from the start to the end */
+    /* What one device keeps in its host's memory; whatever the mode, bytes as they are. */
+    ds_mem_event *host_events;
+    uint32_t n_host_events;
 } ds_mem_class;
+
+/* What all devices keep at one host. */
+typedef struct ds_mem_host {
+    uint32_t vertex;
+    uint32_t n_devices; /* whose host it is, and that keep something there */
+    int64_t peak_bytes;
+    int64_t peak_ps; /* the first time at which the peak is reached */
+} ds_mem_host;
 
 typedef struct ds_mem {
     ds_mem_class *classes; /* per class of the plan */
@@ -104,6 +116,14 @@ void ds_mem_deinit(ds_mem *mem);
 
 /* The buffers alive at the peak of a class, largest first (ties: earliest value), on the heap. */
 ds_mem_live *ds_mem_live_at_peak(const ds_mem *mem, uint32_t cls, uint32_t *n);
+
+/* The hosts at which something is kept, by vertex; on the heap. Hosts of as many devices of each
+ * class are counted once. DS_ERR_OVERFLOW beyond int64 bytes. O(devices · classes + events · log
+ * events). */
+ds_status ds_mem_hosts(const ds_plan *plan, const ds_mem *mem, ds_mem_host **out, uint32_t *n,
+                       ds_error *err);
+/* The most that one device of a class keeps at its host; INT64_MAX: more than that. O(events). */
+int64_t ds_mem_host_peak(const ds_mem_class *c);
 
 /* Bytes beside tensors of a class: of the context (the driver's share included) and of its
  * communicators, from the catalogue. A communicator is a set of devices that a communicating op

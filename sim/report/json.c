@@ -114,8 +114,24 @@ static void put_class(ds_json *json, const ds_result *r, uint32_t c) {
     put_categories(json, "most_by_category", r, mem->most_by_category);
     put_categories(json, "input_by_category", r, mem->input_by_category);
     put_allocator(json, r, mem);
+    ds_json_key_int(json, "host_peak_bytes", ds_mem_host_peak(mem));
     if (r->plan->n_classes <= MAX_NAMED_CLASSES) ds_report__put_live(json, r, c);
     ds_json_end_object(json);
+}
+
+/* What is kept in the memory of hosts, by all their devices together. */
+static void put_hosts(ds_json *json, const ds_result *r) {
+    ds_json_key(json, "hosts");
+    ds_json_begin_array(json);
+    for (uint32_t h = 0; h < r->n_hosts; h++) {
+        ds_json_begin_object(json);
+        ds_json_key_string(json, "host", ds_topo_vertex_path(r->plan->topo, r->hosts[h].vertex));
+        ds_json_key_int(json, "n_devices", r->hosts[h].n_devices);
+        ds_json_key_int(json, "peak_bytes", r->hosts[h].peak_bytes);
+        ds_json_key_int(json, "peak_at_ps", r->hosts[h].peak_ps);
+        ds_json_end_object(json);
+    }
+    ds_json_end_array(json);
 }
 
 /* The largest tensors at the peak of the fullest device. */
@@ -280,6 +296,7 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_begin_array(&json);
     for (uint32_t c = 0; c < r->plan->n_classes; c++) put_class(&json, r, c);
     ds_json_end_array(&json);
+    put_hosts(&json, r);
     put_ops(&json, r);
     put_collectives(&json, r);
     put_tensors(&json, r);

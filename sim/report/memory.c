@@ -8,6 +8,7 @@
 
 #define MAX_CLASSES 8
 #define MAX_GROUPS  6
+#define MAX_HOSTS   8
 #define MAX_TENSORS 5
 
 /* ---- groups ---- */
@@ -148,6 +149,17 @@ static void put_groups(const ds_result *r, uint32_t cls, ds_buf *out) {
     ds_report__live_deinit(&live);
 }
 
+static void put_hosts(const ds_result *r, ds_buf *out) {
+    for (uint32_t h = 0; h < r->n_hosts && h < MAX_HOSTS; h++) {
+        const ds_mem_host *host = &r->hosts[h];
+        ds_buf_printf(out, "  %s keeps %s for %u device%s\n",
+                      ds_topo_vertex_path(r->plan->topo, host->vertex),
+                      ds_report__bytes(host->peak_bytes).s, host->n_devices,
+                      host->n_devices == 1 ? "" : "s");
+    }
+    if (r->n_hosts > MAX_HOSTS) ds_buf_printf(out, "  and %u more hosts\n", r->n_hosts - MAX_HOSTS);
+}
+
 void ds_report__memory(const ds_result *r, ds_buf *out) {
     uint32_t n = r->plan->n_classes;
     fill *fills = sorted_classes(r);
@@ -158,6 +170,7 @@ void ds_report__memory(const ds_result *r, ds_buf *out) {
     for (uint32_t i = 0; i < n && i < MAX_CLASSES; i++) put_class(r, &fills[i], out);
     if (n > MAX_CLASSES) ds_buf_printf(out, "  and %u more classes, less full\n", n - MAX_CLASSES);
     if (n) put_groups(r, r->fullest, out);
+    put_hosts(r, out);
     free(fills);
 }
 

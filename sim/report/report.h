@@ -70,6 +70,8 @@ typedef struct ds_result {
     ds_plan *plan;
     ds_run run;
     ds_mem mem;
+    ds_mem_host *hosts;      /* at which something is kept */
+    uint32_t n_hosts;
     ds_account *accounts;    /* per class */
     uint32_t critical;       /* the class whose last task ends last (ties: lowest device) */
     int64_t op_instances;    /* tasks counted once per device */

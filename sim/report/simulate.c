@@ -184,6 +184,7 @@ static ds_status simulate(ds_result *r, const ds_binding *program, const ds_prof
                              .framework = options->framework,
                              .keep_masks = options->keep_masks};
     DS_TRY(ds_mem_compute(r->plan, &r->run, &memory, &r->mem, err));
+    DS_TRY(ds_mem_hosts(r->plan, &r->mem, &r->hosts, &r->n_hosts, err));
     r->accounts = ds_xcalloc(r->plan->n_classes, sizeof *r->accounts);
     account(r);
     summarise(r);
@@ -214,6 +215,7 @@ void ds_result_free(ds_result *r) {
     ds_run_deinit(&r->run);
     ds_plan_free(r->plan);
     ds_model_step_free(r->step);
+    free(r->hosts);
     free(r->accounts);
     free(r->advice);
     free(r);

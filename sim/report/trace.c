@@ -197,6 +197,20 @@ static void memory(writer *w, uint32_t cls) {
     }
 }
 
+/* What the class keeps in its host's memory. */
+static void host_memory(writer *w, uint32_t cls) {
+    const ds_mem_class *m = &w->result->mem.classes[cls];
+    int64_t kept = 0;
+    for (uint32_t i = 0; i < m->n_host_events; i++) {
+        kept += m->host_events[i].delta_bytes;
+        if (i + 1 < m->n_host_events && m->host_events[i + 1].time_ps == m->host_events[i].time_ps)
+            continue;
+        begin_counter(w, cls, "host memory", m->host_events[i].time_ps);
+        ds_json_key_int(&w->json, "bytes", kept);
+        end_counter(w);
+    }
+}
+
 /* A track of its own: which task the step waits for at each time, and what that waited for. */
 static void critical_path(writer *w) {
     ds_critical_path path;
@@ -241,7 +255,10 @@ static void events(writer *w) {
     }
     for (uint32_t t = 0; t < plan->n_tasks; t++) dependences(w, t);
     transfers(w);
-    for (uint32_t c = 0; c < plan->n_classes; c++) memory(w, c);
+    for (uint32_t c = 0; c < plan->n_classes; c++) {
+        memory(w, c);
+        host_memory(w, c);
+    }
     critical_path(w);
     ds_buf_deinit(&path);
 }
