@@ -1,12 +1,16 @@
 /* The event loop.
  *
- * Two sources of events: ends of compute tasks and host issue times, in a heap; ends of transfers,
- * in the network. A task is *ready* when it heads its idle stream and has no dependence left. A
- * ready compute task has a known start (now, or when the host has issued it) and so a known end: it
- * is one event. A ready communication arrives at its meeting; the last arrival starts the transfer.
+ * Two sources of events: ends of compute tasks and of waits of transfers, in a heap; ends of
+ * transfers and their flows, in the network. A task is *ready* when it heads its idle stream and
+ * has no dependence left. A ready compute task has a known start (now, or when the host has issued
+ * it) and so a known end: it is one event. A ready communication arrives at its meeting; the last
+ * arrival starts the transfer.
  *
- * The heap's ids are tasks (compute ends) or n_tasks + activity (a transfer whose last member is
- * still being issued by the host). */
+ * A transfer that shares no link with another one is one event, too. Else it goes through its
+ * flows: it waits, loads links until the network says that this flow has ended, and so on.
+ *
+ * The heap's ids are tasks (compute ends) or n_tasks + activity: a transfer whose last member is
+ * still being issued by the host, or whose wait before a flow ends. */
 #include "sim/engine/engine.h"
 
 #include "ir/base/heap.h"
@@ -25,6 +29,9 @@ typedef struct engine {
     uint32_t *head;    /* per stream: tasks ended */
     uint32_t *missing; /* per activity: members not arrived */
     int64_t *ready_ps; /* per activity: latest arrival */
+    uint32_t *place;   /* per activity: by which it was started among all; DS_NONE before */
+    uint32_t *flow;    /* per activity: the flow it is in or waits for; DS_NONE: none is left */
+    uint32_t n_started;
     int64_t *start_ps, *end_ps;
     uint32_t *order;
     int64_t now_ps;
@@ -39,11 +46,48 @@ static int64_t later(engine *e, int64_t at_ps, int64_t ps) {
     return INT64_MAX;
 }
 
+/* The transfer waits, and then for what its flow `next` waits, until the first of its flows that
+ * loads links which others may load; if there is none any more, it ends after the wait. */
+static void wait_for_flow(engine *e, uint32_t activity, uint32_t next, int64_t wait_ps) {
+    const ds_activity *a = &e->plan->activities[activity];
+    const ds_flow *flows = e->plan->flows;
+    for (uint32_t f = next; f < a->first_flow + a->n_flows; f++) {
+        wait_ps = later(e, wait_ps, flows[f].wait_ps);
+        if (!flows[f].share.n_uses) {
+            wait_ps = later(e, wait_ps, flows[f].alone_ps);
+            continue;
+        }
+        e->flow[activity] = f;
+        ds_heap_push(&e->heap, later(e, e->now_ps, wait_ps), e->plan->n_tasks + activity);
+        return;
+    }
+    e->flow[activity] = DS_NONE;
+    ds_net_wait(e->net, activity, e->place[activity], later(e, e->now_ps, wait_ps));
+}
+
+/* What the activity takes beyond its flows: nothing, unless somebody has changed it since the plan
+ * was made. */
+static int64_t extra_ps(const ds_plan *plan, const ds_activity *a) {
+    int64_t ps = a->ps;
+    for (uint32_t i = 0; i < a->n_flows; i++)
+        ps -= plan->flows[a->first_flow + i].wait_ps + plan->flows[a->first_flow + i].alone_ps;
+    return ps;
+}
+
 static void start_transfer(engine *e, uint32_t activity) {
     const ds_activity *a = &e->plan->activities[activity];
     for (uint32_t i = 0; i < a->n_members; i++)
         e->start_ps[e->plan->members[a->first_member + i]] = e->now_ps;
-    ds_net_add(e->net, activity, e->now_ps, later(e, e->now_ps, a->ps) - e->now_ps);
+    e->place[activity] = e->n_started++;
+    wait_for_flow(e, activity, a->first_flow, extra_ps(e->plan, a));
+}
+
+/* The wait of a transfer is over: for its last member to be issued, or for its flow to begin. */
+static void go_on(engine *e, uint32_t activity) {
+    if (e->place[activity] == DS_NONE)
+        start_transfer(e, activity);
+    else
+        ds_net_flow(e->net, activity, e->place[activity], e->flow[activity], e->now_ps);
 }
 
 /* The task heads its idle stream and all its dependences have ended. */
@@ -93,40 +137,65 @@ static void begin(engine *e) {
     }
 }
 
-static void next_event(engine *e) {
+/* A flow has ended, or the whole transfer. */
+static void end_flow(engine *e, uint32_t activity) {
     const ds_plan *plan = e->plan;
-    int64_t net_ps = ds_net_next_ps(e->net);
-    if (e->heap.n && e->heap.at[0].time_ps <= net_ps) {
-        e->now_ps = e->heap.at[0].time_ps;
-        uint32_t id = ds_heap_pop(&e->heap);
-        if (id < plan->n_tasks)
-            end_task(e, id);
-        else
-            start_transfer(e, id - plan->n_tasks);
+    const ds_activity *a = &plan->activities[activity];
+    uint32_t flow = e->flow[activity];
+    if (flow != DS_NONE && flow + 1 < a->first_flow + a->n_flows) {
+        wait_for_flow(e, activity, flow + 1, 0);
         return;
     }
-    e->now_ps = net_ps;
-    const ds_activity *a = &plan->activities[ds_net_pop(e->net)];
     for (uint32_t i = 0; i < a->n_members; i++) end_task(e, plan->members[a->first_member + i]);
+}
+
+/* Does what comes next; false if there is nothing. What happens now in the heap comes before the
+ * network is asked, which looks for rates once all that happens at one time has happened. */
+static bool next_event(engine *e) {
+    int64_t heap_ps = e->heap.n ? e->heap.at[0].time_ps : INT64_MAX;
+    int64_t net_ps =
+        e->heap.n && heap_ps == e->now_ps ? INT64_MAX : ds_net_next_ps(e->net, e->now_ps);
+    if (e->heap.n && heap_ps <= net_ps) {
+        e->now_ps = heap_ps;
+        uint32_t id = ds_heap_pop(&e->heap);
+        if (id < e->plan->n_tasks)
+            end_task(e, id);
+        else
+            go_on(e, id - e->plan->n_tasks);
+        return true;
+    }
+    if (net_ps == INT64_MAX) {
+        e->overflow = e->overflow || ds_net_n_active(e->net); /* flows that never end */
+        return false;
+    }
+    e->now_ps = net_ps;
+    end_flow(e, ds_net_pop(e->net));
+    return true;
 }
 
 ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context, ds_run *out,
                         ds_error *err) {
     *out = (ds_run){0};
-    engine e = {.plan = plan, .net = ds_net_new()};
+    engine e = {.plan = plan};
+    e.net = ds_net_new(plan->link_capacity_q20, plan->n_links, plan->flows, plan->n_flows,
+                       plan->n_activities);
     e.n_pred = ds_xcalloc(plan->n_tasks, sizeof *e.n_pred);
     if (plan->n_tasks) memcpy(e.n_pred, plan->task_n_pred, plan->n_tasks * sizeof *e.n_pred);
     e.head = ds_xcalloc(plan->n_streams, sizeof *e.head);
     e.missing = ds_xcalloc(plan->n_activities, sizeof *e.missing);
     e.ready_ps = ds_xcalloc(plan->n_activities, sizeof *e.ready_ps);
+    e.place = ds_xcalloc(plan->n_activities, sizeof *e.place);
+    e.flow = ds_xcalloc(plan->n_activities, sizeof *e.flow);
     e.start_ps = ds_xcalloc(plan->n_tasks, sizeof *e.start_ps);
     e.end_ps = ds_xcalloc(plan->n_tasks, sizeof *e.end_ps);
     e.order = ds_xcalloc(plan->n_tasks, sizeof *e.order);
-    for (uint32_t a = 0; a < plan->n_activities; a++) e.missing[a] = plan->activities[a].n_members;
+    for (uint32_t a = 0; a < plan->n_activities; a++) {
+        e.missing[a] = plan->activities[a].n_members;
+        e.place[a] = DS_NONE;
+    }
     for (uint32_t t = 0; t < plan->n_tasks; t++) e.start_ps[t] = e.end_ps[t] = -1;
     begin(&e);
-    while (!e.overflow && (e.heap.n || ds_net_next_ps(e.net) != INT64_MAX)) {
-        next_event(&e);
+    while (!e.overflow && next_event(&e)) {
         if ((++out->n_events & 0xffff) == 0 && progress) progress(context, e.n_done, plan->n_tasks);
     }
     ds_status status = DS_OK;
@@ -144,6 +213,8 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     free(e.head);
     free(e.missing);
     free(e.ready_ps);
+    free(e.place);
+    free(e.flow);
     ds_heap_deinit(&e.heap);
     ds_net_free(e.net);
     if (status != DS_OK) ds_run_deinit(out);

@@ -1,76 +1,175 @@
+/* Ends are kept in a heap that knows where each activity stands in it, because a change of rate
+ * moves an end both ways.
+ *
+ * A flow's remaining work is brought up to date only when its own rate changes, so the same history
+ * of rates gives the same picosecond, whatever else happened in between. Rates are not looked for
+ * before time goes on: of several starts and ends at one instant only what they add up to counts,
+ * not their order. */
 #include "sim/net/net.h"
 
-#include "ir/base/heap.h"
 #include "ir/base/units.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-/* bytes_q32 / (bytes_per_s · 2^32) seconds in ps, rounded to nearest; UINT64_MAX if it is too long.
- * The quotient is taken in whole seconds and a rest, so 128 bits are enough. */
-static uint64_t flow_ps(ds_u128 bytes_q32, ds_u128 bytes_per_s_q32) {
-    ds_u128 capacity = bytes_per_s_q32 ? bytes_per_s_q32 : 1;
-    ds_u128 whole = bytes_q32 / capacity, rest = bytes_q32 % capacity;
-    if (whole > INT64_MAX / DS_PS_PER_S) return UINT64_MAX;
-    while (rest >> 86) { /* 2^86 · 10^12 < 2^126; only beyond 2^54 B/s */
-        rest >>= 1;
-        capacity >>= 1;
-    }
-    return (uint64_t)(whole * DS_PS_PER_S + (rest * DS_PS_PER_S + capacity / 2) / capacity);
-}
+#define NONE UINT32_MAX
 
-ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32,
-                            int64_t *ps, ds_error *err) {
-    uint64_t slowest = 0;
-    for (uint32_t i = 0; i < phase->n_loads; i++) {
-        const ds_load *load = &phase->loads[i];
-        ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, load->link)->bytes_per_s * efficiency_q32;
-        uint64_t this_ps = flow_ps(load->bytes_q32, capacity);
-        if (this_ps > slowest) slowest = this_ps;
-    }
-    int64_t wait;
-    if (!ds_mul_i64(phase->steps, phase->alpha_ps, &wait) || slowest > INT64_MAX ||
-        !ds_add_i64(wait, (int64_t)slowest, ps))
-        return ds_error_set(
-            err, DS_ERR_OVERFLOW, DS_NOWHERE,
-            "a transfer takes longer than 106 days, the range of int64 picoseconds");
-    return DS_OK;
-}
+typedef struct active {
+    ds_u128 left; /* work at since_ps */
+    ds_u128 level_q20;
+    int64_t since_ps;
+    uint32_t activity;
+    bool fresh; /* has had no rate yet */
+} active;
 
-const ds_load *ds_phase_slowest(const ds_topo *topo, const ds_phase *phase) {
-    const ds_load *slowest = NULL;
-    double longest = 0;
-    for (uint32_t i = 0; i < phase->n_loads; i++) {
-        const ds_topo_link *link = ds_topo_link_at(topo, phase->loads[i].link);
-        double seconds = (double)phase->loads[i].bytes_q32 / (double)link->bytes_per_s;
-        if (slowest && seconds <= longest) continue;
-        longest = seconds;
-        slowest = &phase->loads[i];
-    }
-    return slowest;
-}
+typedef struct end {
+    int64_t ps;
+    uint32_t order; /* of equal times the transfer that started first ends first */
+    uint32_t activity;
+} end;
 
 struct ds_net {
-    ds_heap ends;
+    const ds_flow *flows;
+    ds_share_flow *specs;
+    ds_share *share;
+    active *active; /* per flow */
+    end *heap;
+    uint32_t n_heap, cap_heap;
+    uint32_t *place;   /* per activity: in the heap; NONE */
+    uint32_t *flow_of; /* per activity: the flow it is in; NONE: it just waits */
 };
 
-ds_net *ds_net_new(void) {
-    return ds_xcalloc(1, sizeof(ds_net));
+ds_net *ds_net_new(const ds_u128 *capacity_q20, uint32_t n_links, const ds_flow *flows,
+                   uint32_t n_flows, uint32_t n_activities) {
+    ds_net *net = ds_xcalloc(1, sizeof *net);
+    net->flows = flows;
+    net->place = ds_xcalloc(n_activities, sizeof *net->place);
+    net->flow_of = ds_xcalloc(n_activities, sizeof *net->flow_of);
+    for (uint32_t a = 0; a < n_activities; a++) net->place[a] = net->flow_of[a] = NONE;
+    if (!n_flows) return net;
+    net->active = ds_xcalloc(n_flows, sizeof *net->active);
+    net->specs = ds_xcalloc(n_flows, sizeof *net->specs);
+    for (uint32_t f = 0; f < n_flows; f++) net->specs[f] = flows[f].share;
+    net->share = ds_share_new(capacity_q20, n_links, net->specs, n_flows);
+    return net;
 }
 
 void ds_net_free(ds_net *net) {
     if (!net) return;
-    ds_heap_deinit(&net->ends);
+    ds_share_free(net->share);
+    free(net->specs);
+    free(net->active);
+    free(net->heap);
+    free(net->place);
+    free(net->flow_of);
     free(net);
 }
 
-void ds_net_add(ds_net *net, uint32_t id, int64_t now_ps, int64_t ps) {
-    ds_heap_push(&net->ends, now_ps + ps, id);
+/* ---- the heap ---- */
+
+static bool sooner(end a, end b) {
+    return a.ps != b.ps ? a.ps < b.ps : a.order < b.order;
 }
 
-int64_t ds_net_next_ps(const ds_net *net) {
-    return net->ends.n ? net->ends.at[0].time_ps : INT64_MAX;
+static void put(ds_net *net, uint32_t i, end e) {
+    net->heap[i] = e;
+    net->place[e.activity] = i;
+}
+
+static void sift(ds_net *net, uint32_t i, end e) {
+    while (i > 0 && sooner(e, net->heap[(i - 1) / 2])) {
+        put(net, i, net->heap[(i - 1) / 2]);
+        i = (i - 1) / 2;
+    }
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child >= net->n_heap) break;
+        if (child + 1 < net->n_heap && sooner(net->heap[child + 1], net->heap[child])) child++;
+        if (!sooner(net->heap[child], e)) break;
+        put(net, i, net->heap[child]);
+        i = child;
+    }
+    put(net, i, e);
+}
+
+static void push(ds_net *net, end e) {
+    if (net->n_heap == net->cap_heap)
+        net->heap = ds_vec_grow_heap(net->heap, &net->cap_heap, sizeof *net->heap);
+    net->n_heap++;
+    sift(net, net->n_heap - 1, e);
+}
+
+/* ---- starting, settling, ending ---- */
+
+void ds_net_wait(ds_net *net, uint32_t activity, uint32_t order, int64_t end_ps) {
+    push(net, (end){end_ps, order, activity});
+}
+
+void ds_net_flow(ds_net *net, uint32_t activity, uint32_t order, uint32_t flow, int64_t now_ps) {
+    assert(net->flow_of[activity] == NONE);
+    net->flow_of[activity] = flow;
+    net->active[flow] = (active){
+        .left = net->flows[flow].work, .since_ps = now_ps, .activity = activity, .fresh = true};
+    ds_share_start(net->share, flow);
+    push(net, (end){INT64_MAX, order, activity});
+}
+
+/* When `work` is done at `rate`, rounded up; INT64_MAX if never. */
+static int64_t done_at(int64_t now_ps, ds_u128 work, ds_u128 rate_q20) {
+    if (!rate_q20) return INT64_MAX;
+    ds_u128 ps = work / rate_q20;
+    if (ps >= INT64_MAX) return INT64_MAX;
+    ps += work % rate_q20 != 0;
+    return ps >= (ds_u128)(INT64_MAX - now_ps) ? INT64_MAX : now_ps + (int64_t)ps;
+}
+
+static void change_rate(ds_net *net, uint32_t flow, int64_t now_ps) {
+    const ds_flow *spec = &net->flows[flow];
+    active *a = &net->active[flow];
+    uint64_t elapsed_ps = (uint64_t)(now_ps - a->since_ps);
+    ds_u128 done = a->level_q20 * spec->share.weight * elapsed_ps;
+    a->left -= done < a->left ? done : a->left;
+    a->since_ps = now_ps;
+    a->level_q20 = ds_share_level_q20(net->share, flow);
+    int64_t end_ps = done_at(now_ps, a->left, a->level_q20 * spec->share.weight);
+    /* Never slowed so far: its time alone, which is rounded from the exact quotient. */
+    if (a->fresh && a->level_q20 == spec->alone_q20 && !ds_add_i64(now_ps, spec->alone_ps, &end_ps))
+        end_ps = INT64_MAX;
+    a->fresh = false;
+    end e = net->heap[net->place[a->activity]];
+    e.ps = end_ps;
+    sift(net, net->place[a->activity], e);
+}
+
+static void settle(ds_net *net, int64_t now_ps) {
+    const uint32_t *changed;
+    uint32_t n = ds_share_settle(net->share, &changed);
+    for (uint32_t i = 0; i < n; i++) change_rate(net, changed[i], now_ps);
+}
+
+int64_t ds_net_next_ps(ds_net *net, int64_t now_ps) {
+    if (!net->n_heap) return INT64_MAX;
+    if (net->heap[0].ps > now_ps && net->share && ds_share_unsettled(net->share))
+        settle(net, now_ps);
+    return net->heap[0].ps;
 }
 
 uint32_t ds_net_pop(ds_net *net) {
-    return ds_heap_pop(&net->ends);
+    uint32_t activity = net->heap[0].activity, flow = net->flow_of[activity];
+    end last = net->heap[--net->n_heap];
+    if (net->n_heap) sift(net, 0, last);
+    net->place[activity] = NONE;
+    if (flow != NONE) {
+        ds_share_stop(net->share, flow);
+        net->flow_of[activity] = NONE;
+    }
+    return activity;
+}
+
+uint32_t ds_net_n_active(const ds_net *net) {
+    return net->n_heap;
+}
+
+ds_u128 ds_net_rate_q20(const ds_net *net, uint32_t flow) {
+    return ds_share_level_q20(net->share, flow) * net->flows[flow].share.weight;
 }

@@ -3,15 +3,15 @@
  * A transfer is a list of fluid phases. A phase first waits steps · alpha without
  * loading any link, then flows. Alone, it lasts
  *     steps · alpha + max over links of bytes / capacity,
- * rounded to picoseconds once. This version's solver gives every activity its time alone; the
- * engine already speaks to it the way a fair-sharing solver needs: activities are added when they
- * start, and the solver says which ends next. */
+ * rounded to picoseconds once. Phases that flow at the same time over the same links share them
+ * max-min fairly (share.h); their rates change only when one of them begins or ends. */
 #ifndef DS_NET_NET_H
 #define DS_NET_NET_H
 
 #include "ir/base/arena.h"
 #include "ir/base/error.h"
 #include "ir/base/units.h"
+#include "sim/net/share.h"
 #include "sim/topo/topo.h"
 
 /* Bytes on a directed link, in 2^-32 bytes: equal-cost paths share bytes in fractions. */
@@ -37,15 +37,39 @@ ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t
  */
 const ds_load *ds_phase_slowest(const ds_topo *topo, const ds_phase *phase);
 
-/* The active transfers, by end time; ties end in the order in which they were added. */
+/* A phase as the solver takes it: the bytes of its most loaded link, at a rate that sharing sets.
+ * `work` is these bytes in 2^-20 B/s · ps, which is bytes_q32 · 5^12, exactly. As long as its level
+ * is alone_q20 from beginning to end, it takes alone_ps; otherwise until its work is done, rounded
+ * up to the next ps. */
+typedef struct ds_flow {
+    ds_share_flow share;
+    ds_u128 work;
+    ds_u128 alone_q20;
+    int64_t wait_ps; /* before it loads links */
+    int64_t alone_ps;
+} ds_flow;
+#define DS_WORK_PER_BYTE_Q32 UINT64_C(244140625) /* 10^12 · 2^20 / 2^32 */
+
+/* The active transfers, by end time; of equal times, by `order`: lower first. A transfer may wait
+ * (until a time that is known) or flow. */
 typedef struct ds_net ds_net;
-ds_net *ds_net_new(void);
+/* Links and flows must outlive the net. O(links + flows + uses + activities). */
+ds_net *ds_net_new(const ds_u128 *capacity_q20, uint32_t n_links, const ds_flow *flows,
+                   uint32_t n_flows, uint32_t n_activities);
 void ds_net_free(ds_net *net);
-/* Starts activity `id` at `now_ps`; alone it lasts `ps`. O(log active). */
-void ds_net_add(ds_net *net, uint32_t id, int64_t now_ps, int64_t ps);
-/* End of the activity that ends next; INT64_MAX if none is active. O(1). */
-int64_t ds_net_next_ps(const ds_net *net);
-/* Removes that activity and returns its id. O(log active). */
+/* An activity that ends at end_ps, whatever others do. O(log active). */
+void ds_net_wait(ds_net *net, uint32_t activity, uint32_t order, int64_t end_ps);
+/* An activity begins to flow; a flow is active once at a time. Its end is known once
+ * ds_net_next_ps has been asked. O(uses + log active). */
+void ds_net_flow(ds_net *net, uint32_t activity, uint32_t order, uint32_t flow, int64_t now_ps);
+/* When the next activity ends, all starts and pops up to now being at now_ps; INT64_MAX if none
+ * ever does. Ends at now_ps are told before rates are looked for again. Amortised over starts and
+ * ends: one solution of each connected component of links and instant. */
+int64_t ds_net_next_ps(ds_net *net, int64_t now_ps);
+/* Removes that activity and returns its id. O(uses + log active). */
 uint32_t ds_net_pop(ds_net *net);
+uint32_t ds_net_n_active(const ds_net *net);
+/* Rate of an active flow on its most loaded link since ds_net_next_ps was last asked. */
+ds_u128 ds_net_rate_q20(const ds_net *net, uint32_t flow);
 
 #endif

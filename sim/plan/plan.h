@@ -15,6 +15,7 @@
 #include "ir/core/ir.h"
 #include "ir/ops/ops.h"
 #include "sim/cost/cost.h"
+#include "sim/net/net.h"
 #include "sim/topo/topo.h"
 
 #define DS_NONE UINT32_MAX
@@ -145,10 +146,12 @@ typedef struct ds_vinst {
 
 /* A rendezvous of tasks, one per member class. */
 typedef struct ds_activity {
-    int64_t ps;
+    int64_t ps; /* while no other activity loads its links */
     const ds_group *group;
     uint32_t first_member; /* into plan->members */
     uint32_t n_members;
+    uint32_t first_flow; /* into plan->flows; its phases, in order */
+    uint32_t n_flows;    /* 0: it shares no link, and takes `ps` */
     bool orphan; /* a member is missing for good: never starts */
 } ds_activity;
 
@@ -202,6 +205,11 @@ typedef struct ds_plan {
     ds_activity *activities;
     uint32_t n_activities;
     uint32_t *members;
+    /* what activities share (flows.c) */
+    ds_flow *flows;
+    uint32_t n_flows;
+    ds_u128 *link_capacity_q20; /* per class of shared links */
+    uint32_t n_links;
     ds_stream *streams;
     uint32_t n_streams;
     uint32_t *stream_tasks;

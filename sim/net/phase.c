@@ -1,0 +1,46 @@
+/* How long a phase takes with the links to itself. */
+#include "sim/net/net.h"
+
+/* bytes_q32 / (bytes_per_s · 2^32) seconds in ps, rounded to nearest; UINT64_MAX if it is too long.
+ * The quotient is taken in whole seconds and a rest, so 128 bits are enough. */
+static uint64_t flow_ps(ds_u128 bytes_q32, ds_u128 bytes_per_s_q32) {
+    ds_u128 capacity = bytes_per_s_q32 ? bytes_per_s_q32 : 1;
+    ds_u128 whole = bytes_q32 / capacity, rest = bytes_q32 % capacity;
+    if (whole > INT64_MAX / DS_PS_PER_S) return UINT64_MAX;
+    while (rest >> 86) { /* 2^86 · 10^12 < 2^126; only beyond 2^54 B/s */
+        rest >>= 1;
+        capacity >>= 1;
+    }
+    return (uint64_t)(whole * DS_PS_PER_S + (rest * DS_PS_PER_S + capacity / 2) / capacity);
+}
+
+ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32,
+                            int64_t *ps, ds_error *err) {
+    uint64_t slowest = 0;
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        const ds_load *load = &phase->loads[i];
+        ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, load->link)->bytes_per_s * efficiency_q32;
+        uint64_t this_ps = flow_ps(load->bytes_q32, capacity);
+        if (this_ps > slowest) slowest = this_ps;
+    }
+    int64_t wait;
+    if (!ds_mul_i64(phase->steps, phase->alpha_ps, &wait) || slowest > INT64_MAX ||
+        !ds_add_i64(wait, (int64_t)slowest, ps))
+        return ds_error_set(
+            err, DS_ERR_OVERFLOW, DS_NOWHERE,
+            "a transfer takes longer than 106 days, the range of int64 picoseconds");
+    return DS_OK;
+}
+
+const ds_load *ds_phase_slowest(const ds_topo *topo, const ds_phase *phase) {
+    const ds_load *slowest = NULL;
+    double longest = 0;
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        const ds_topo_link *link = ds_topo_link_at(topo, phase->loads[i].link);
+        double seconds = (double)phase->loads[i].bytes_q32 / (double)link->bytes_per_s;
+        if (slowest && seconds <= longest) continue;
+        longest = seconds;
+        slowest = &phase->loads[i];
+    }
+    return slowest;
+}
