@@ -15,6 +15,7 @@
 typedef struct readers {
     int64_t lo, n; /* of a family */
     uint32_t *chunk;
+    uint32_t empty; /* of a family without elements: the chunk that names it */
     bool *reads;
 } readers;
 
@@ -57,6 +58,7 @@ static ds_status read_use(const walker *w, const ds_use *use, const ds_index *in
         r->reads[w->chunk] = true;
         return DS_OK;
     }
+    if (!r->n) r->empty = w->chunk;
     ds_env env = ds_binding_env(&w->step->binding, indices);
     int64_t lo = r->lo, hi = r->lo + r->n;
     if (use->n_index) {
@@ -96,12 +98,13 @@ static ds_status walk_block(walker *w, const ds_block *block, const ds_index *in
     return DS_OK;
 }
 
+/* A loop without turns is walked once too: what its text reads has to be in its chunk. */
 static ds_status walk_loop(walker *w, const ds_op *loop, const ds_index *indices, ds_error *err) {
     ds_env env = ds_binding_env(&w->step->binding, indices);
     int64_t lo, hi;
     DS_TRY(ds_expr_eval_int(&env, loop->lo, loop->loc, &lo, err));
     DS_TRY(ds_expr_eval_int(&env, loop->hi, loop->loc, &hi, err));
-    for (int64_t at = lo; at < hi; at++) {
+    for (int64_t at = lo; at < hi || at == lo; at++) {
         DS_TRY(step_once(w, loop, err));
         ds_index turn = {loop->index, at, indices};
         DS_TRY(walk_block(w, loop->body, &turn, err));
@@ -115,7 +118,7 @@ static ds_status walk_item(walker *w, const ds_stage_item *item, ds_error *err) 
     w->chunk = ds_stage__chunk(w->cut, item->first);
     DS_TRY(step_once(w, item->op, err));
     DS_TRY(read_uses(w, item->op, NULL, err));
-    for (int64_t k = 0; item->op->code == DS_OP_FOR && k < item->n; k++) {
+    for (int64_t k = 0; item->op->code == DS_OP_FOR && (k < item->n || k == 0); k++) {
         w->chunk = ds_stage__chunk(w->cut, item->first + k);
         DS_TRY(step_once(w, item->op, err));
         ds_index turn = {item->op->index, item->lo + k, NULL};
@@ -154,7 +157,7 @@ static ds_status share_family(const walker *w, uint32_t weight, ds_stage_weight 
                               ds_error *err) {
     const readers *r = &w->weights[weight];
     const ds_value_info *info = info_of(w, weight);
-    if (!r->n) add_part(w, out, (ds_stage_part){.chunk = 0});
+    if (!r->n) add_part(w, out, (ds_stage_part){.chunk = r->empty});
     fill_gaps(r);
     for (int64_t k = 0, from = 0; k < r->n; k++) {
         if (k + 1 < r->n && r->chunk[k + 1] == r->chunk[k]) continue;
@@ -176,7 +179,10 @@ static ds_status share_family(const walker *w, uint32_t weight, ds_stage_weight 
 static ds_status check_chunks(const walker *w, const ds_stage_weight *weights, ds_error *err) {
     bool *has = ds_xcalloc(w->cut->n_chunks + 1u, sizeof *has);
     for (uint32_t i = 0; i < w->step->weights.n; i++)
-        for (uint32_t p = 0; p < weights[i].n_parts; p++) has[weights[i].parts[p].chunk] = true;
+        for (uint32_t p = 0; p < weights[i].n_parts; p++) {
+            const ds_stage_part *part = &weights[i].parts[p];
+            if (w->weights[i].reads || part->hi > part->lo) has[part->chunk] = true;
+        }
     uint32_t c = 0;
     while (c < w->cut->n_chunks && has[c]) c++;
     free(has);

@@ -43,7 +43,7 @@ void step_make(step_case *c, const char *text, const char *settings, ds_pass_id 
                              &c->source, &c->err);
     if (c->status == DS_OK) bind(c, settings);
     if (c->status == DS_OK) c->status = ds_model_step_new(&c->binding, &c->step, &c->err);
-    for (uint32_t p = DS_PASS_GRAD; p <= (uint32_t)last && c->status == DS_OK; p++)
+    for (uint32_t p = DS_PASS_STAGE; p <= (uint32_t)last && c->status == DS_OK; p++)
         if (p == (uint32_t)last || ds_model_step_wants(c->step, (ds_pass_id)p))
             c->status = ds_model_step_run(c->step, (ds_pass_id)p, &c->err);
     if (c->status == DS_OK) return;
