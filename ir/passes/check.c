@@ -207,12 +207,15 @@ static void compare_loss(checker *c, ds_pass_id pass, const ds_exec_result *afte
     if (mean.n == 1) add_row(c, pass, compare(&mean, &after->outputs.at[0]));
 }
 
-/* The next program is compared with this one. `same`: it has the results of the one before. */
-static void go_on(checker *c, ds_exec_result *after, bool same) {
+/* The next program is compared with this one, whose results keep the names of the first that had
+ * them; project asks for those that they have now. */
+static void note_names(checker *c, const ds_exec_result *after) {
     c->names = DS_NEW_N(&c->out->arena, const char *, after->outputs.n + 1);
     for (uint32_t i = 0; i < after->outputs.n; i++)
         c->names[i] = ds_arena_strdup(&c->out->arena, after->outputs.at[i].name);
-    if (same) keep_names(c->before, after);
+}
+
+static void go_on(checker *c, ds_exec_result *after) {
     ds_exec_result_free(c->before);
     c->before = after;
 }
@@ -233,29 +236,46 @@ static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err)
     return status;
 }
 
-/* What the sequential step calls a result: "w.grad{3}" for "w.c1.grad{3}", if %w.c1 is a weight of
- * the step and %w what the model has for it. NULL: it belongs to no weight, and has its own name.
- */
-static const char *sequential_name(checker *c, const ds_model_step *step, const char *name) {
-    size_t n = strcspn(name, "{") - strlen(ending_of(name)->text);
-    for (uint32_t i = 0; i < step->weights.n; i++) {
-        const ds_step_weight *w = &step->weights.at[i];
-        if (strlen(w->name) == n && memcmp(w->name, name, n) == 0)
-            return ds_arena_printf(&c->out->arena, "%s%s", w->base, name + n);
+/* Is `name` the weight's name, one of the endings, and what passes have added (".whole", "_2")? */
+static const ending *ending_after(const ds_step_weight *weight, const char *name) {
+    size_t n = strlen(weight->name);
+    if (strncmp(name, weight->name, n) != 0) return NULL;
+    for (const ending *end = endings; *end->text; end++) {
+        size_t m = strlen(end->text);
+        if (strncmp(name + n, end->text, m) == 0 && strchr("{._", name[n + m])) return end;
     }
     return NULL;
 }
 
-/* The position of what the pipeline's result i is compared with; n_outputs: there is nothing. */
-static uint32_t find_partner(checker *c, const ds_model_step *step,
-                             const ds_exec_result *sequential, const ds_exec_tensor *result,
-                             uint32_t i) {
-    if (i < step->n_model_results) return i;
-    const char *name = sequential_name(c, step, result->name);
-    if (!name) name = result->name;
-    uint32_t k = 0;
-    while (k < sequential->outputs.n && strcmp(sequential->outputs.at[k].name, name) != 0) k++;
-    return k;
+/* The weight that a result belongs to; NULL: none. */
+static const ds_step_weight *weight_of(const ds_model_step *step, const char *name,
+                                       const ending **end) {
+    const ds_step_weight *found = NULL;
+    for (uint32_t i = 0; i < step->weights.n; i++) {
+        const ds_step_weight *w = &step->weights.at[i];
+        const ending *after = ending_after(w, name);
+        if (!after || (found && strlen(found->name) > strlen(w->name))) continue;
+        found = w;
+        *end = after;
+    }
+    return found;
+}
+
+/* Gives result i of the pipeline its plain name, "w.c1.grad{3}"; returns what the sequential step
+ * calls it, "w.grad{3}", where %w is what the model has for %w.c1. The model's own results are
+ * those of the same position. */
+static const char *name_result(checker *c, const ds_model_step *step, ds_exec_result *after,
+                               uint32_t i) {
+    const char **name = &after->outputs.at[i].name, *element = *name + strcspn(*name, "{");
+    const ending *end = NULL;
+    const ds_step_weight *weight = weight_of(step, *name, &end);
+    if (i < step->n_model_results && i < c->before->outputs.n) {
+        *name = ds_arena_strdup(&after->arena, c->before->outputs.at[i].name);
+    } else if (weight) {
+        *name = ds_arena_printf(&after->arena, "%s%s%s", weight->name, end->text, element);
+        return ds_arena_printf(&after->arena, "%s%s%s", weight->base, end->text, element);
+    }
+    return *name;
 }
 
 static void add_unpaired(checker *c, const char *name) {
@@ -267,14 +287,15 @@ static void add_unpaired(checker *c, const char *name) {
 /* Every result of the pipeline against the sequential step's of its name, of which there may be
  * several: a tied weight has one in each of its chunks, and so has a weight with two copies. All
  * results of both sides must have a partner. */
-static void compare_sequential(checker *c, const ds_model_step *step,
-                               const ds_exec_result *sequential, const ds_exec_result *after) {
+static void compare_sequential(checker *c, const ds_exec_result *sequential,
+                               const ds_exec_result *after, const char *const *partners) {
     uint32_t n = sequential->outputs.n, first = c->out->rows.n;
     bool *met = ds_xcalloc(n + 1u, sizeof *met);
     for (uint32_t i = 0; i < after->outputs.n; i++) {
         const ds_exec_tensor *result = &after->outputs.at[i];
-        uint32_t k = find_partner(c, step, sequential, result, i);
-        if (k >= n) {
+        uint32_t k = 0;
+        while (k < n && strcmp(sequential->outputs.at[k].name, partners[i]) != 0) k++;
+        if (k == n) {
             add_unpaired(c, result->name);
             continue;
         }
@@ -289,15 +310,20 @@ static void compare_sequential(checker *c, const ds_model_step *step,
     free(met);
 }
 
-/* After it a result may stand where it did not, and there may be more of them. */
+/* A pipeline has no neighbour: a result may stand where it did not, and there may be more. */
 static ds_status check_pipeline(checker *c, const ds_model_step *step, ds_error *err) {
     ds_exec_result *sequential = NULL, *after = NULL;
-    bool compared = wanted(c, DS_PASS_PIPELINE);
-    if (compared) DS_TRY(run_sequential(c, &sequential, err));
+    if (wanted(c, DS_PASS_PIPELINE)) DS_TRY(run_sequential(c, &sequential, err));
     ds_status status = execute(c, &step->binding, "after pipeline", &after, err);
-    if (status == DS_OK && compared) compare_sequential(c, step, sequential, after);
+    if (status == DS_OK) {
+        const char **partners = DS_NEW_N(&after->arena, const char *, after->outputs.n + 1);
+        note_names(c, after);
+        for (uint32_t i = 0; i < after->outputs.n; i++)
+            partners[i] = name_result(c, step, after, i);
+        if (sequential) compare_sequential(c, sequential, after, partners);
+        go_on(c, after);
+    }
     ds_exec_result_free(sequential);
-    if (status == DS_OK) go_on(c, after, false);
     return status;
 }
 
@@ -316,7 +342,9 @@ static ds_status observe(void *context, const ds_model_step *step, ds_pass_id pa
         compare_loss(c, pass, after);
     else
         compare_results(c, pass, c->before, 0, after);
-    go_on(c, after, true);
+    note_names(c, after);
+    keep_names(c->before, after);
+    go_on(c, after);
     return DS_OK;
 }
 
