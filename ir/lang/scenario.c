@@ -89,6 +89,8 @@ static const ds_knob knobs[] = {
     INT("strategy", "prefetch", 0, "with zero = 3: how many layers ahead weights are gathered"),
     {"strategy", "recompute", DS_KNOB_TEXTS, 0, 'N', "none selective full every:K",
      "which activations are computed again in the backward pass; a list names operations by path"},
+    {"strategy", "offload", DS_KNOB_TEXTS, 0, 'N', "none activations optimizer weights",
+     "what is kept in the memory of the hosts until it is needed"},
     QUANTITY("strategy", "bucket_size", 'B', "gradients are reduced in buckets of this many bytes"),
     TEXT("strategy", "order", NULL, "the mesh axes from outer to inner, as in \"pp dp cp tp\""),
     KIND("strategy", "ops", SECTION, "placements and splits of single ops, by path"),

@@ -25,7 +25,8 @@
  * Works in place, on functions of explicit programs. */
 #include "ir/base/map.h"
 #include "ir/lang/scenario.h"
-#include "ir/passes/build.h"
+#include "ir/passes/edit.h"
+#include "ir/passes/overlap_internal.h"
 #include "ir/passes/passes.h"
 
 #include <math.h>
@@ -39,17 +40,19 @@ typedef struct ends {
 
 typedef struct overlap {
     ds_model_step *step;
+    ds_edit edit;
     ds_unit *unit;
     ds_func *func;
-    ds_map names;   /* of the function's values */
     ds_map weights; /* values that are weights, or casts and views of one */
+    ds_map updates; /* values that updates read */
+    ds_map tokens;  /* carries that are beginnings */
+    ds_map held;    /* gathers and reloads that have been looked at */
     ds_map terms;   /* values that are added to the gradients of earlier microbatches */
     ds_map *begins; /* functions that take and give beginnings → 1 + the argument that is base */
     ds_use base;    /* what beginnings are views of */
     ds_use ready;   /* the microbatch before has ended; value UINT32_MAX: there is none */
     ends end;       /* of the last unit so far */
     uint32_t k;     /* prefetch */
-    ds_room room_ops, room_uses, room_values;
 } overlap;
 
 /* Beginnings of the last k units, the latest first; value UINT32_MAX: there was none. */
@@ -72,49 +75,8 @@ static void *one_more(ds_arena *arena, void *array, uint32_t n, size_t size) {
     return ds_room_insert(&(ds_room){0}, arena, array, n, n, size);
 }
 
-static void insert_op(overlap *o, ds_block *block, uint32_t at, ds_op *op) {
-    block->ops =
-        ds_room_insert(&o->room_ops, arena_of(o), block->ops, block->n_ops, at, sizeof(ds_op *));
-    block->ops[at] = op;
-    block->n_ops++;
-}
-
-static void remove_op(ds_block *block, uint32_t at) {
-    block->n_ops--;
-    memmove(&block->ops[at], &block->ops[at + 1], (block->n_ops - at) * sizeof(ds_op *));
-}
-
-static void insert_use(overlap *o, ds_use **uses, uint32_t *n, uint32_t at, ds_use use) {
-    *uses = ds_room_insert(&o->room_uses, arena_of(o), *uses, *n, at, sizeof use);
-    (*uses)[at] = use;
-    ++*n;
-}
-
-static void insert_value(overlap *o, ds_value **values, uint32_t *n, uint32_t at, ds_value value) {
-    *values = ds_room_insert(&o->room_values, arena_of(o), *values, *n, at, sizeof value);
-    (*values)[at] = value;
-    ++*n;
-}
-
-static ds_value new_value(overlap *o, const char *wanted, const ds_type *type, ds_op *def,
-                          bool is_arg) {
-    ds_arena *arena = arena_of(o);
-    const char *name = ds_intern(&o->unit->strings, wanted);
-    for (uint32_t i = 2; ds_map_find(&o->names, DS_KEY(name)); i++)
-        name = ds_intern(&o->unit->strings, ds_arena_printf(arena, "%s_%u", wanted, i));
-    ds_map_put(&o->names, DS_KEY(name), 1);
-    ds_value value = {o->func->values.n};
-    ds_value_info info = {.name = name,
-                          .type = (ds_type *)type,
-                          .type_written = is_arg,
-                          .def = def,
-                          .is_arg = is_arg};
-    DS_PUSH(arena, &o->func->values, info);
-    return value;
-}
-
 static const ds_type *type_of(const overlap *o, const ds_use *use) {
-    return ds_use_type(o->unit, o->func, use);
+    return ds_edit_type(&o->edit, use);
 }
 
 /* ---- weights ---- */
@@ -126,7 +88,8 @@ static bool is_weight(const overlap *o, const ds_use *use) {
 static void find_in(overlap *o, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
-        bool same = op->code == DS_OP_CAST || op->code == DS_OP_RESHAPE || op->code == DS_OP_AFTER;
+        bool same = op->code == DS_OP_CAST || op->code == DS_OP_RESHAPE ||
+                    op->code == DS_OP_AFTER || op->code == DS_OP_RELOAD;
         if (same && is_weight(o, &op->in[0])) ds_map_put(&o->weights, op->out[0].i, 1);
         if (op->code == DS_OP_ACCUMULATE) ds_map_put(&o->terms, op->in[1].value.i, 1);
         if (op->body) find_in(o, op->body);
@@ -150,16 +113,32 @@ static bool gathers_weights(const overlap *o, const ds_op *op) {
     return true;
 }
 
+/* Reloaded for a turn or an op of the model. What an update reads waits for other updates
+ * (overlap_host.c). */
+static bool reloads(const overlap *o, const ds_op *op) {
+    return op->code == DS_OP_RELOAD && !ds_map_find(&o->updates, op->out[0].i);
+}
+
+static bool fetches(const overlap *o, const ds_op *op) {
+    return reloads(o, op) || gathers_weights(o, op);
+}
+
+/* Gathers what has been reloaded: it waits for that, and for nothing else. */
+static bool gathers_reloaded(const overlap *o, const ds_op *op) {
+    const ds_op *def = gathers_weights(o, op) ? ds_value_at(o->func, op->in[0].value)->def : NULL;
+    return def && def->code == DS_OP_RELOAD;
+}
+
 /* A call of a function that takes and gives beginnings. */
-static bool calls_gathers(const overlap *o, const ds_op *op) {
+static bool calls_fetches(const overlap *o, const ds_op *op) {
     return op->code == DS_OP_CALL && ds_map_find(o->begins, DS_KEY(op->callee));
 }
 
-static bool gathers_inside(const overlap *o, const ds_block *block) {
+static bool fetches_inside(const overlap *o, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
-        if (gathers_weights(o, op) || calls_gathers(o, op) ||
-            (op->code == DS_OP_FOR && gathers_inside(o, op->body)))
+        if (fetches(o, op) || calls_fetches(o, op) ||
+            (op->code == DS_OP_FOR && fetches_inside(o, op->body)))
             return true;
     }
     return false;
@@ -231,9 +210,10 @@ static bool read_between(const ds_block *block, uint32_t a, uint32_t b) {
 }
 
 static void append(overlap *o, ds_op *to, const ds_op *op) {
-    for (uint32_t i = 0; i < op->n_in; i++) insert_use(o, &to->in, &to->n_in, to->n_in, op->in[i]);
+    for (uint32_t i = 0; i < op->n_in; i++)
+        ds_edit_insert_use(&o->edit, &to->in, &to->n_in, to->n_in, op->in[i]);
     for (uint32_t i = 0; i < op->n_out; i++) {
-        insert_value(o, &to->out, &to->n_out, to->n_out, op->out[i]);
+        ds_edit_insert_value(&o->edit, &to->out, &to->n_out, to->n_out, op->out[i]);
         ds_value_at(o->func, op->out[i])->def = to;
     }
 }
@@ -269,7 +249,7 @@ static bool join(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
     bool early = !reads_from(block, i, j, b);
     if (!early && !can_wait(block, i, j)) return false;
     append(o, a, b);
-    remove_op(block, j);
+    ds_edit_remove_op(block, j);
     if (!early) sink(o, block, i, j - 1);
     return true;
 }
@@ -340,72 +320,67 @@ static void make_buckets(overlap *o, ds_block *block, bool turn) {
 
 /* ---- what waits ---- */
 
-static ds_op *new_after(overlap *o, const char *name, ds_use use) {
-    ds_op *op = DS_NEW(arena_of(o), ds_op);
-    op->code = DS_OP_AFTER;
-    insert_use(o, &op->in, &op->n_in, 0, use);
-    insert_value(o, &op->out, &op->n_out, 0, new_value(o, name, type_of(o, &use), op, false));
-    return op;
-}
-
-/* What lies on another mesh (an override's) is not waited for: an op never moves data. */
-static void wait_for(overlap *o, ds_op *after, ds_use use) {
-    if (ds_place_equal(&o->unit->exprs, &type_of(o, &after->in[0])->on, &type_of(o, &use)->on) !=
-        DS_YES)
-        return;
-    insert_use(o, &after->in, &after->n_in, after->n_in, use);
-}
-
-/* The gather at `at` waits for `uses`, and runs on a stream of its own. Returns how many ops were
- * put before it. */
-static uint32_t hold(overlap *o, ds_block *block, uint32_t at, const ds_use *uses, uint32_t n) {
-    ds_op *gather = block->ops[at];
+static void set_stream(overlap *o, ds_op *gather) {
     ds_attr stream = {.name = ds_intern(&o->unit->strings, "stream"), .kind = DS_ATTR_EXPR};
     stream.expr = ds_expr_make(
         &o->unit->exprs,
         (ds_expr_node){.kind = DS_EXPR_STR, .name = ds_intern(&o->unit->strings, "gather")});
     gather->attrs = one_more(arena_of(o), gather->attrs, gather->n_attrs, sizeof stream);
     gather->attrs[gather->n_attrs++] = stream;
-    if (n == 0 || is_none(&uses[0])) return 0;
-    const char *name = ds_value_at(o->func, gather->in[0].value)->name;
-    ds_op *after = new_after(o, ds_arena_printf(arena_of(o), "%s.held", name), gather->in[0]);
-    for (uint32_t i = 0; i < n; i++) wait_for(o, after, uses[i]);
-    ds_map_put(&o->weights, after->out[0].i, 1);
-    gather->in[0] = ds_use_of(after->out[0]);
-    insert_op(o, block, at, after);
+}
+
+/* What is fetched at `at` waits for `uses`; a gather runs on a stream of its own. Returns how many
+ * ops were put before it. */
+static uint32_t hold(overlap *o, ds_block *block, uint32_t at, const ds_use *uses, uint32_t n) {
+    ds_op *fetch = block->ops[at];
+    ds_map_put(&o->held, DS_KEY(fetch), 1);
+    if (fetch->code == DS_OP_ALL_GATHER) set_stream(o, fetch);
+    if (n == 0 || is_none(&uses[0]) || gathers_reloaded(o, fetch)) return 0;
+    const char *name = ds_value_at(o->func, fetch->in[0].value)->name;
+    ds_op *after =
+        ds_edit_after(&o->edit, ds_arena_printf(arena_of(o), "%s.held", name), fetch->in[0]);
+    for (uint32_t i = 0; i < n; i++) ds_edit_wait(&o->edit, after, uses[i]);
+    if (is_weight(o, &fetch->in[0])) ds_map_put(&o->weights, after->out[0].i, 1);
+    fetch->in[0] = ds_use_of(after->out[0]);
+    ds_edit_insert_op(&o->edit, block, at, after);
     return 1;
 }
 
 /* A unit has begun once `uses` are there. */
 static void push(overlap *o, ds_block *block, uint32_t at, const ds_use *uses, uint32_t n,
                  queue *q) {
-    ds_op *begun = new_after(o, "begun", o->base);
-    for (uint32_t i = 0; i < n; i++) wait_for(o, begun, uses[i]);
-    insert_op(o, block, at, begun);
+    ds_op *begun = ds_edit_after(&o->edit, "begun", o->base);
+    for (uint32_t i = 0; i < n; i++) ds_edit_wait(&o->edit, begun, uses[i]);
+    ds_edit_insert_op(&o->edit, block, at, begun);
     memmove(q->at + 1, q->at, (o->k - 1) * sizeof *q->at);
     q->at[0] = ds_use_of(begun->out[0]);
 }
 
-static bool is_held(const ds_op *gather) {
-    return ds_attr_find(gather->attrs, gather->n_attrs, "stream") != NULL;
-}
-
-/* What an op reads that reads a gathered weight: the operand that is no weight. */
+/* What an op reads that reads a fetched weight: the operand that is no weight. */
 static const ds_use *activation(const overlap *o, const ds_op *op) {
     for (uint32_t i = 0; i < op->n_in; i++) {
         const ds_op *def = ds_value_at(o->func, op->in[i].value)->def;
-        bool gathered = def && gathers_weights(o, def);
-        if (!gathered && !is_weight(o, &op->in[i])) return &op->in[i];
+        bool fetched = def && fetches(o, def);
+        if (!fetched && !is_weight(o, &op->in[i])) return &op->in[i];
     }
     return NULL;
 }
 
-/* The first op after `at` that reads what is gathered there and something else. */
+/* Does op i read what is fetched at `at`, be it gathered in between? */
+static bool reads_fetched(const overlap *o, const ds_block *block, uint32_t at, uint32_t i) {
+    const ds_op *op = block->ops[i], *fetch = block->ops[at];
+    if (op->code < DS_OP_FIRST_TABLE_OP) return false;
+    bool does = reads(op, fetch);
+    for (uint32_t g = at + 1; g < i && !does; g++)
+        does = gathers_weights(o, block->ops[g]) && reads(block->ops[g], fetch) &&
+               reads(op, block->ops[g]);
+    return does;
+}
+
+/* The first op after `at` that reads what is fetched there and something else. */
 static uint32_t first_reader(const overlap *o, const ds_block *block, uint32_t at) {
     uint32_t i = at + 1;
-    while (i < block->n_ops &&
-           !(block->ops[i]->code >= DS_OP_FIRST_TABLE_OP && reads(block->ops[i], block->ops[at]) &&
-             activation(o, block->ops[i])))
+    while (i < block->n_ops && !(reads_fetched(o, block, at, i) && activation(o, block->ops[i])))
         i++;
     return i;
 }
@@ -418,9 +393,9 @@ static ds_use or_base(const overlap *o, ds_use use) {
 
 /* One more operand, and a result in its place. */
 static ds_use pass_through(overlap *o, ds_op *call, ds_use use) {
-    insert_use(o, &call->in, &call->n_in, call->n_in, or_base(o, use));
-    ds_value out = new_value(o, "begun", type_of(o, &o->base), call, false);
-    insert_value(o, &call->out, &call->n_out, call->n_out, out);
+    ds_edit_insert_use(&o->edit, &call->in, &call->n_in, call->n_in, or_base(o, use));
+    ds_value out = ds_edit_value(&o->edit, "begun", type_of(o, &o->base), call, false);
+    ds_edit_insert_value(&o->edit, &call->out, &call->n_out, call->n_out, out);
     return ds_use_of(out);
 }
 
@@ -432,8 +407,8 @@ static void hold_call(overlap *o, ds_op *call, queue *q) {
 
 /* What holds back inside of it. */
 static void hold_region(overlap *o, ds_op *op, queue *q) {
-    if (calls_gathers(o, op)) hold_call(o, op, q);
-    if (op->code == DS_OP_FOR && gathers_inside(o, op->body)) hold_loop(o, op, q);
+    if (calls_fetches(o, op)) hold_call(o, op, q);
+    if (op->code == DS_OP_FOR && fetches_inside(o, op->body)) hold_loop(o, op, q);
 }
 
 /* The gather at i stands right before its reader. */
@@ -464,8 +439,9 @@ static uint32_t first_use(const ds_block *block, uint32_t at) {
     return i;
 }
 
-/* Outside of loops: each gather is a unit. Returns where to go on. */
+/* Outside of loops: each gather, each reload is a unit. Returns where to go on. */
 static uint32_t hold_unit(overlap *o, ds_block *block, uint32_t i, queue *q) {
+    if (gathers_reloaded(o, block->ops[i])) return i + 1 + hold(o, block, i, NULL, 0);
     uint32_t reader = first_reader(o, block, i);
     uint32_t begun = o->k ? made_at(o, block, &q->at[o->k - 1]) : block->n_ops;
     if (begun > i &&
@@ -500,17 +476,19 @@ static void hold_straight(overlap *o, ds_block *block, queue *q) {
     for (uint32_t i = 0; i < block->n_ops;) {
         ds_op *op = block->ops[i];
         hold_region(o, op, q);
-        i = gathers_weights(o, op) && !is_held(op) ? hold_unit(o, block, i, q) : i + 1;
+        bool held = ds_map_find(&o->held, DS_KEY(op)) != NULL;
+        i = fetches(o, op) && !held ? hold_unit(o, block, i, q) : i + 1;
     }
 }
 
-/* A turn is a unit: all its gathers wait alike, for the k-th turn before or for its own `begin`. */
+/* A turn is a unit: all that it fetches waits alike, for the k-th turn before or for its own
+ * `begin`. */
 static void hold_turn(overlap *o, ds_block *body, const ds_use *begin, uint32_t n, queue *q) {
     const ds_use *wait = o->k ? &q->at[o->k - 1] : begin;
     uint32_t n_wait = o->k ? 1 : n;
     bool is_unit = false;
     for (uint32_t i = 0; i < body->n_ops; i++) {
-        if (!gathers_weights(o, body->ops[i])) continue;
+        if (!fetches(o, body->ops[i])) continue;
         i += hold(o, body, i, wait, n_wait);
         is_unit = true;
     }
@@ -520,27 +498,19 @@ static void hold_turn(overlap *o, ds_block *body, const ds_use *begin, uint32_t 
 
 /* The last k beginnings go round as carries. A turn begins when its carries are there. */
 static void hold_loop(overlap *o, ds_op *loop, queue *q) {
-    ds_op *yield = loop->body->ops[loop->body->n_ops - 1];
     uint32_t n = loop->n_args, n_begin = n;
     ds_use *begin = DS_NEW_N(arena_of(o), ds_use, n + 1);
-    const ds_type *type = type_of(o, &o->base);
     for (uint32_t i = 0; i < n; i++) begin[i] = ds_use_of(loop->args[i]);
     if (n && !is_none(&o->ready)) begin[n_begin++] = o->ready;
     for (uint32_t i = 0; i < o->k; i++) {
-        insert_use(o, &loop->in, &loop->n_in, n + i, or_base(o, q->at[i]));
-        ds_value arg = new_value(o, "begun", type, loop, true);
-        insert_value(o, &loop->args, &loop->n_args, n + i, arg);
-        q->at[i] = ds_use_of(arg);
+        q->at[i] = ds_edit_carry(&o->edit, loop, n + i, "begun", or_base(o, q->at[i]));
+        ds_map_put(&o->tokens, q->at[i].value.i, 1);
     }
     const ends before = o->end;
     hold_turn(o, loop->body, begin, n_begin, q);
     o->end = before; /* values inside end with the turn */
-    for (uint32_t i = 0; i < o->k; i++) {
-        insert_use(o, &yield->in, &yield->n_in, n + i, q->at[i]);
-        ds_value out = new_value(o, "begun", type, loop, false);
-        insert_value(o, &loop->out, &loop->n_out, n + i, out);
-        q->at[i] = ds_use_of(out);
-    }
+    for (uint32_t i = 0; i < o->k; i++)
+        q->at[i] = ds_edit_yield(&o->edit, loop, n + i, "begun", q->at[i]);
     if (n) set_end(o, loop->out, n);
 }
 
@@ -559,7 +529,7 @@ static ds_use choose_base(overlap *o) {
     for (uint32_t i = 0; i < func->body.n_ops; i++) {
         const ds_op *op = func->body.ops[i];
         const uint64_t *arg =
-            calls_gathers(o, op) ? ds_map_find(o->begins, DS_KEY(op->callee)) : NULL;
+            calls_fetches(o, op) ? ds_map_find(o->begins, DS_KEY(op->callee)) : NULL;
         if (arg) return op->in[*arg - 1];
     }
     uint32_t plain = plain_arg(func);
@@ -571,8 +541,8 @@ static ds_use choose_base(overlap *o) {
 }
 
 static ds_use add_arg(overlap *o) {
-    ds_value arg = new_value(o, "begun", type_of(o, &o->base), NULL, true);
-    insert_value(o, &o->func->args, &o->func->n_args, o->func->n_args, arg);
+    ds_value arg = ds_edit_value(&o->edit, "begun", type_of(o, &o->base), NULL, true);
+    ds_edit_insert_value(&o->edit, &o->func->args, &o->func->n_args, o->func->n_args, arg);
     return ds_use_of(arg);
 }
 
@@ -581,7 +551,7 @@ static void add_result(overlap *o, ds_use use) {
     ds_arena *arena = arena_of(o);
     ds_op *ret = func->body.ops[func->body.n_ops - 1];
     uint32_t n = func->n_results++;
-    insert_use(o, &ret->in, &ret->n_in, n, use);
+    ds_edit_insert_use(&o->edit, &ret->in, &ret->n_in, n, use);
     func->results = one_more(arena, func->results, n, sizeof(ds_type *));
     func->results[n] = (ds_type *)type_of(o, &use);
     func->result_binders = one_more(arena, func->result_binders, n, sizeof(ds_binder *));
@@ -592,9 +562,9 @@ static void add_result(overlap *o, ds_use use) {
 
 /* What a microbatch's function gives: its last beginnings, and that it has ended. */
 static void add_results(overlap *o, const queue *q) {
-    ds_op *ended = new_after(o, "begun", o->base);
-    for (uint32_t i = 0; i < o->end.n; i++) wait_for(o, ended, o->end.at[i]);
-    insert_op(o, &o->func->body, o->func->body.n_ops - 1, ended);
+    ds_op *ended = ds_edit_after(&o->edit, "begun", o->base);
+    for (uint32_t i = 0; i < o->end.n; i++) ds_edit_wait(&o->edit, ended, o->end.at[i]);
+    ds_edit_insert_op(&o->edit, &o->func->body, o->func->body.n_ops - 1, ended);
     for (uint32_t i = 0; i < o->k; i++) add_result(o, q->at[i]);
     add_result(o, ds_use_of(ended->out[0]));
 }
@@ -603,8 +573,7 @@ static void hold_back(overlap *o) {
     queue q = {DS_NEW_N(arena_of(o), ds_use, o->k + 1)};
     uint32_t plain = plain_arg(o->func);
     bool called = o->func != o->step->func && plain < o->func->n_args;
-    if (!gathers_inside(o, &o->func->body)) return;
-    o->base = choose_base(o);
+    if (!fetches_inside(o, &o->func->body)) return;
     o->ready.value.i = UINT32_MAX;
     for (uint32_t i = 0; i < o->k; i++) q.at[i].value.i = UINT32_MAX;
     for (uint32_t i = 0; called && i < o->k; i++) q.at[i] = add_arg(o);
@@ -616,19 +585,22 @@ static void hold_back(overlap *o) {
 }
 
 static void overlap_func(ds_model_step *step, ds_func *func, ds_map *begins) {
+    const ds_strategy *strategy = &step->strategy;
     overlap o = {.step = step, .unit = step->unit, .func = func, .begins = begins};
-    o.k = (uint32_t)step->strategy.prefetch;
-    ds_map_init(&o.names);
-    ds_map_init(&o.weights);
-    ds_map_init(&o.terms);
-    for (uint32_t i = 0; i < func->values.n; i++)
-        ds_map_put(&o.names, DS_KEY(func->values.at[i].name), 1);
+    ds_map *maps[] = {&o.weights, &o.terms, &o.updates, &o.tokens, &o.held};
+    o.k = (uint32_t)strategy->prefetch;
+    ds_edit_init(&o.edit, step->unit, func);
+    for (uint32_t i = 0; i < sizeof maps / sizeof *maps; i++) ds_map_init(maps[i]);
     find_values(&o);
-    make_buckets(&o, &func->body, false);
-    if (step->strategy.zero == 3) hold_back(&o);
-    ds_map_deinit(&o.names);
-    ds_map_deinit(&o.weights);
-    ds_map_deinit(&o.terms);
+    ds_mark_updates(&func->body, &o.updates);
+    if (strategy->zero) make_buckets(&o, &func->body, false);
+    if (strategy->zero == 3 || strategy->offload) {
+        o.base = choose_base(&o);
+        hold_back(&o);
+    }
+    if (strategy->offload) ds_overlap__hold_host(&o.edit, o.base, o.k, &o.updates, &o.tokens);
+    for (uint32_t i = 0; i < sizeof maps / sizeof *maps; i++) ds_map_deinit(maps[i]);
+    ds_edit_deinit(&o.edit);
 }
 
 /* The step comes last: it has to know what its microbatches' functions take and give. */
@@ -638,7 +610,7 @@ ds_status ds_pass_overlap(ds_model_step *step, ds_error *err) {
     if (!(step->done & 1u << DS_PASS_SHARD))
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "overlap: nothing is sharded: shard runs first");
-    if (step->strategy.zero == 0) return DS_OK;
+    if (step->strategy.zero == 0 && !step->strategy.offload) return DS_OK;
     ds_map_init(&begins);
     for (uint32_t i = 0; i < module->funcs.n; i++)
         if (module->funcs.at[i] != step->func) overlap_func(step, module->funcs.at[i], &begins);

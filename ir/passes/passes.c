@@ -20,6 +20,7 @@ static const pass passes[DS_PASS_COUNT] = {
     [DS_PASS_OPTIMIZER] = {"optimizer", ds_pass_optimizer},
     [DS_PASS_RECOMPUTE] = {"recompute", ds_pass_recompute},
     [DS_PASS_SHARD] = {"shard", ds_pass_shard},
+    [DS_PASS_OFFLOAD] = {"offload", ds_pass_offload},
     [DS_PASS_PIPELINE] = {"pipeline", ds_pass_pipeline},
     [DS_PASS_OVERLAP] = {"overlap", ds_pass_overlap},
     [DS_PASS_PROJECT] = {"project", ds_pass_project},
@@ -98,8 +99,10 @@ bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass_id) {
         return step->train.on && step->train.optimizer != DS_OPTIMIZER_NONE;
     case DS_PASS_RECOMPUTE:
         return step->train.on && s->recompute != DS_RECOMPUTE_NONE;
+    case DS_PASS_OFFLOAD:
+        return s->offload != 0;
     case DS_PASS_OVERLAP:
-        return world > 1 && ds_pass_exists(pass_id);
+        return world > 1 || s->offload;
     default:
         return true;
     }

@@ -7,6 +7,7 @@
  *     optimizer  updated weights and states
  *     recompute  forward ops again in the backward pass, in the place of values kept for it
  *     shard      the strategy's mesh, shardings and communication: model becomes program
+ *     offload    what is not needed now goes to the hosts' memory, and comes back
  *     pipeline   with pp > 1: functions of chunks, in the schedule's order, with sends between them
  *     overlap    what waits for what: prefetch of gathered weights
  *     project    one body per rank
@@ -50,6 +51,7 @@ typedef enum ds_pass_id {
     DS_PASS_OPTIMIZER,
     DS_PASS_RECOMPUTE,
     DS_PASS_SHARD,
+    DS_PASS_OFFLOAD,
     DS_PASS_PIPELINE,
     DS_PASS_OVERLAP,
     DS_PASS_PROJECT,
@@ -84,6 +86,7 @@ ds_status ds_pass_grad(ds_model_step *step, ds_error *err);
 ds_status ds_pass_optimizer(ds_model_step *step, ds_error *err);
 ds_status ds_pass_recompute(ds_model_step *step, ds_error *err);
 ds_status ds_pass_shard(ds_model_step *step, ds_error *err);
+ds_status ds_pass_offload(ds_model_step *step, ds_error *err);
 ds_status ds_pass_pipeline(ds_model_step *step, ds_error *err);
 ds_status ds_pass_overlap(ds_model_step *step, ds_error *err);
 ds_status ds_pass_project(ds_model_step *step, ds_error *err);

@@ -155,6 +155,24 @@ static ds_status read_recompute(const ds_binding *binding, ds_strategy *out, ds_
                         text);
 }
 
+/* none, or one or several of the words. */
+static ds_status read_offload(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    static const char *const words[] = {"activations", "optimizer", "weights"};
+    uint32_t n = ds_scenario_text_count(binding->unit, "strategy", "offload");
+    for (uint32_t i = 0; i < n; i++) {
+        const char *text;
+        DS_TRY(ds_scenario_text_at(binding, "strategy", "offload", i, &text, err));
+        uint32_t word = word_index(text, words, 3);
+        if (word < 3) out->offload |= 1u << word;
+        if (word < 3 || (n == 1 && strcmp(text, "none") == 0)) continue;
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "offload"),
+                            "strategy: offload = %s; it is none, or a list of activations, "
+                            "optimizer and weights",
+                            text);
+    }
+    return DS_OK;
+}
+
 static ds_status read_stage_layers(const ds_binding *binding, ds_strategy *out, ds_error *err) {
     uint32_t n = ds_scenario_text_count(binding->unit, "strategy", "stage_layers");
     int64_t *layers = DS_NEW_N(&binding->unit->arena, int64_t, n + 1);
@@ -246,7 +264,28 @@ static ds_status check_one_stage(const ds_binding *binding, const ds_strategy *s
                   err);
 }
 
+static ds_status check_offload(const ds_binding *binding, const ds_strategy *strategy,
+                               ds_error *err) {
+    const char *optimizer = "none";
+    bool train = trains(binding->unit);
+    if (train) DS_TRY(ds_scenario_text(binding, "train", "optimizer", &optimizer, err));
+    if (strategy->offload & DS_OFFLOAD_ACTIVATIONS && !train)
+        return refuse(binding, "offload",
+                      "offload = activations: without training nothing is kept for a backward pass",
+                      err);
+    if (strategy->offload & DS_OFFLOAD_OPTIMIZER && strcmp(optimizer, "none") == 0)
+        return refuse(binding, "offload",
+                      "offload = optimizer: without an optimizer there are no states", err);
+    if (strategy->offload && strategy->pp > 1)
+        return refuse(binding, "offload",
+                      "offload with pp > 1 is not part of this version: pipelines keep their "
+                      "activations on the devices",
+                      err);
+    return DS_OK;
+}
+
 ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
+    DS_TRY(check_offload(binding, strategy, err));
     if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
     if (trains(binding->unit)) return DS_OK;
     return refuse(binding, "pp",
@@ -264,6 +303,7 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
     out->cp_type = (ds_cp_type)cp_type;
     DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &out->sp, err));
     DS_TRY(read_recompute(binding, out, err));
+    DS_TRY(read_offload(binding, out, err));
     DS_TRY(read_pipeline(binding, out, err));
     DS_TRY(read_order(binding, out, err));
     const ds_attr *ops = ds_scenario_find(binding->unit, "strategy", "ops");

@@ -39,6 +39,9 @@ typedef enum ds_recompute {
     DS_RECOMPUTE_OPS        /* the results of the operations that recompute_ops name */
 } ds_recompute;
 
+/* What is kept in the memory of hosts: bits of ds_strategy.offload. */
+enum { DS_OFFLOAD_ACTIVATIONS = 1, DS_OFFLOAD_OPTIMIZER = 2, DS_OFFLOAD_WEIGHTS = 4 };
+
 #define DS_BUCKET_BYTES (INT64_C(25) * 1000 * 1000)
 
 /* What the pipeline's chunks are to have alike. */
@@ -74,6 +77,7 @@ typedef struct ds_strategy {
     int64_t recompute_every;    /* ≥ 1 */
     const char **recompute_ops; /* paths (path.h) */
     uint32_t n_recompute_ops;
+    uint32_t offload;
     const ds_attr *ops; /* the block of per-op overrides, or NULL */
 } ds_strategy;
 

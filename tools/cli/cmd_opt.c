@@ -21,9 +21,8 @@ typedef struct arguments {
 
 static const struct argp_option options_table[] = {
     {"passes", OPT_PASSES, "A,B,...", 0,
-     "Run these, in this order: lower, stage, grad, optimizer, recompute, shard, pipeline, "
-     "overlap, "
-     "project; default: all that the scenario asks for",
+     "Run these, in this order: lower, stage, grad, optimizer, recompute, shard, offload, "
+     "pipeline, overlap, project; default: all that the scenario asks for",
      0},
     {"after", OPT_AFTER, "PASS", 0, "Print what it is after PASS too; repeatable", 0},
     {"output", 'o', "FILE", 0, "Write there instead of stdout", 0},
@@ -52,7 +51,7 @@ static void read_passes(arguments *args, const char *text, struct argp_state *st
             argp_error(
                 state,
                 "'%s' comes too late: the order is lower, stage, grad, optimizer, recompute, "
-                "shard, pipeline, overlap, project, each once",
+                "shard, offload, pipeline, overlap, project, each once",
                 ds_pass_name(pass));
         if (pass < DS_PASS_COUNT) args->passes |= 1u << pass;
         args->last = pass;
@@ -98,8 +97,8 @@ static const struct argp parser = {
     .doc = "Print a model's program after passes, as text that parses, verifies, runs and executes "
            "again: lower (one function, calls inlined), stage (cut for a pipeline), grad (backward "
            "pass), optimizer, recompute (activations made again), shard (mesh, shardings, "
-           "communication), pipeline (the schedule of the stages), overlap, project (one body per "
-           "rank). FILE - is stdin.",
+           "communication), offload (what hosts keep), pipeline (the schedule of the stages), "
+           "overlap, project (one body per rank). FILE - is stdin.",
     .children = children};
 
 /* ---- the passes ---- */
