@@ -29,6 +29,7 @@
     X(check, "verify a program and report everything that is wrong with it")                       \
     X(fmt, "print a program canonically")                                                          \
     X(import, "models of Hugging Face (config.json) and ONNX as programs")                         \
+    X(validate, "predict published measurements and print the errors")                             \
     X(topo, "the device graph: links, routes, bisection bandwidth, Graphviz, GraphML")
 
 #define CLI_X(verb, text) int cmd_##verb(int argc, char **argv);

@@ -1,0 +1,332 @@
+/* distsim validate DATA.csv …: what was measured, and what is predicted for it.
+ *
+ * Every row that has a memory figure becomes a scenario (row.h) and is simulated. A figure read off
+ * nvidia-smi is what the process took: what the allocator reserved, the context, the communicators
+ * and the framework's buffers, but not what the driver keeps to itself. A "GB" of these tables is
+ * 1000 MiB, as one reads 47 GB off 47123MiB: their largest, 80 GB, is more than a card of 81251 MiB
+ * has in GiB. */
+#include "ir/lang/lang.h"
+#include "ir/lang/verify.h"
+#include "sim/report/report.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/row.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define GB (1000.0 * 1048576.0)
+
+enum { OPT_SCENARIO = 0x600, OPT_SPLIT, OPT_ALL };
+
+typedef struct arguments {
+    cli_options common;
+    DS_VEC(const char *) files;
+    const char *split; /* NULL: all but `exclude` */
+    uint32_t scenario; /* a line whose scenario is printed; 0: none */
+    bool all;
+} arguments;
+
+static const struct argp_option options_table[] = {
+    {"split", OPT_SPLIT, "NAME", 0,
+     "Only rows of this split (calib, val, …); default: all but `exclude`", 0},
+    {"scenario", OPT_SCENARIO, "LINE", 0,
+     "Print the scenario of the row in this line of the file, and do not simulate", 0},
+    {"all-microbatches", OPT_ALL, NULL, 0,
+     "Simulate all microbatches of a step; by default as many as are in flight at once, which hold "
+     "as "
+     "much",
+     0},
+    {0}};
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    arguments *args = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case OPT_SPLIT:
+        args->split = arg;
+        return 0;
+    case OPT_ALL:
+        args->all = true;
+        return 0;
+    case OPT_SCENARIO: {
+        char *end;
+        unsigned long line = strtoul(arg, &end, 10);
+        if (*arg < '0' || *arg > '9' || *end || line < 1 || line > UINT32_MAX)
+            argp_error(state, "--scenario takes the number of a line, not '%s'", arg);
+        args->scenario = (uint32_t)line;
+        return 0;
+    }
+    case ARGP_KEY_ARG:
+        DS_HPUSH(&args->files, arg);
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_usage(state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp parser = {
+    .options = options_table,
+    .parser = parse_argument,
+    .args_doc = "DATA.csv...",
+    .doc =
+        "Predict published measurements and print the errors: the memory of every row of a table "
+        "of training runs that has a figure for it."
+        "\vA row is left out, with the reason, where it does not say what a simulation needs. The "
+        "tables in tests/data list their columns. Scenarios import models/megatron.dir (-I).",
+    .children = children};
+
+/* ---- one row ---- */
+
+typedef enum outcome { PREDICTED, LEFT_OUT, FAILED } outcome;
+
+typedef struct prediction {
+    cli_row row;
+    outcome outcome;
+    ds_error why; /* LEFT_OUT, FAILED */
+    double predicted_gb, capacity_gb;
+    char what[160]; /* "weight 4.2, …" at the peak, in GB */
+} prediction;
+
+typedef DS_VEC(prediction) predictions;
+
+static void describe(const ds_result *r, prediction *p) {
+    const ds_mem_class *m = &r->mem.classes[r->fullest];
+    size_t n = 0;
+    for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++) {
+        double gb = (double)m->peak_by_category[k] / GB;
+        if (gb < 0.05 || k == DS_MEM_CONTEXT || n >= sizeof p->what) continue;
+        n += (size_t)snprintf(p->what + n, sizeof p->what - n, "%s%s %.1f", n ? ", " : "",
+                              ds_mem_category_name(k), gb);
+    }
+}
+
+static ds_status simulate(const ds_unit *unit, const ds_binding *binding,
+                          const ds_profiles *profiles, prediction *p, ds_error *err) {
+    (void)unit;
+    ds_sim_options options = {.max_instances = 0};
+    ds_result *r;
+    DS_TRY(ds_sim_options_read(binding, &options, err));
+    DS_TRY(ds_simulate(binding, profiles, &options, &r, err));
+    const ds_reserved_memory *reserved =
+        &ds_profiles_kind(profiles, r->plan->classes[r->fullest].kind)->reserved;
+    p->predicted_gb = (double)(r->peak_bytes - reserved->driver_bytes) / GB;
+    p->capacity_gb = (double)(r->capacity_bytes - reserved->driver_bytes) / GB;
+    describe(r, p);
+    ds_result_free(r);
+    return DS_OK;
+}
+
+static ds_status predict(const arguments *args, const ds_profiles *profiles, prediction *p,
+                         ds_error *err) {
+    ds_load_options load = {args->common.include_dirs.at, args->common.include_dirs.n};
+    ds_buf text = {0};
+    ds_unit *unit = NULL;
+    ds_diags diags;
+    ds_binding binding;
+    ds_diags_init(&diags);
+    cli_row_scenario(&p->row, args->all ? 0 : cli_row_memory_microbatches(&p->row), &text);
+    ds_status status = ds_load_text("row.dir", text.text, text.n, &load, &unit, err);
+    if (status == DS_OK) status = ds_verify(unit, &diags);
+    if (status == DS_OK) {
+        status = ds_bind(unit, NULL, 0, &binding, err);
+        if (status == DS_OK) status = ds_verify_bound(unit, &binding, &diags);
+    }
+    for (uint32_t i = 0; i < diags.all.n; i++)
+        if (diags.all.at[i].severity == DS_SEV_ERROR)
+            ds_error_set(err, diags.all.at[i].code, DS_NOWHERE, "%s", diags.all.at[i].message);
+    if (status == DS_OK) status = simulate(unit, &binding, profiles, p, err);
+    ds_diags_deinit(&diags);
+    if (unit) ds_unit_free(unit);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+/* A figure beyond the memory of the card (a date, say, in the wrong column) is none. */
+static bool is_wanted(const arguments *args, const cli_row *row) {
+    if (args->split ? strcmp(row->split, args->split) != 0 : strcmp(row->split, "exclude") == 0)
+        return false;
+    return row->memory_gb > 0 || strncasecmp(row->memory, "OOM", 3) == 0;
+}
+
+static ds_status check_figure(const ds_profiles *profiles, const cli_row *row, ds_error *err) {
+    uint32_t kind;
+    DS_TRY(ds_profiles_find_kind(profiles, row->gpu, DS_NOWHERE, &kind, err));
+    double capacity_gb = (double)ds_profiles_kind(profiles, kind)->memory_bytes / GB;
+    if (capacity_gb == 0 || row->memory_gb <= capacity_gb) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%g GB is more than a %s has", row->memory_gb,
+                        row->gpu);
+}
+
+static void add_row(const arguments *args, const ds_profiles *profiles, const cli_row *row,
+                    predictions *out) {
+    prediction p = {.row = *row};
+    ds_error err;
+    ds_status status = cli_row_complete(&p.row, &err);
+    if (status == DS_OK) status = check_figure(profiles, &p.row, &err);
+    p.outcome = status == DS_OK ? PREDICTED : LEFT_OUT;
+    if (status == DS_OK) status = predict(args, profiles, &p, &err);
+    if (status != DS_OK) p.why = err;
+    if (status != DS_OK && p.outcome == PREDICTED) p.outcome = FAILED;
+    DS_HPUSH(out, p);
+}
+
+/* ---- the table ---- */
+
+/* Another row of the same run with as many samples a microbatch or more took less by over 1 GB (the
+ * figures are whole): one of the two figures is wrong. */
+static const prediction *contradiction(const predictions *all, const prediction *p) {
+    for (uint32_t i = 0; i < all->n; i++) {
+        const cli_row *a = &p->row, *b = &all->at[i].row;
+        bool same = a->layers == b->layers && a->hidden == b->hidden && a->dp == b->dp &&
+                    a->tp == b->tp && a->pp == b->pp && a->vpp == b->vpp && a->zero == b->zero &&
+                    strcmp(a->gpu, b->gpu) == 0 && strcmp(a->precision, b->precision) == 0 &&
+                    strcmp(a->recompute, b->recompute) == 0;
+        if (!same || !b->memory_gb) continue;
+        if (b->mbs >= a->mbs && b->memory_gb < a->memory_gb - 1) return &all->at[i];
+    }
+    return NULL;
+}
+
+/* "chronicles-prequel.md:607" of "owner/repository folder/chronicles-prequel.md:607". */
+static const char *short_ref(const char *ref) {
+    const char *slash = strrchr(ref, '/');
+    return slash ? slash + 1 : ref;
+}
+
+static double error_of(const prediction *p) {
+    return p->predicted_gb / p->row.memory_gb - 1;
+}
+
+static void print_row(const predictions *all, const prediction *p) {
+    const cli_row *r = &p->row;
+    const prediction *other = contradiction(all, p);
+    printf("| %s | %s, %lld x %lld | %lld | %lld %lld %lld | %lld | ", short_ref(r->ref), r->model,
+           (long long)r->layers, (long long)r->hidden, (long long)r->heads, (long long)r->dp,
+           (long long)r->tp, (long long)r->pp, (long long)r->mbs);
+    if (r->memory_gb > 0)
+        printf("%g | %.1f | %+.1f %% | %s | %s", r->memory_gb, p->predicted_gb, 100 * error_of(p),
+               r->split, p->what);
+    else
+        printf("OOM | %.1f | %s | %s | %s", p->predicted_gb,
+               p->predicted_gb > p->capacity_gb ? "does not fit" : "fits", r->split, p->what);
+    if (other) printf("; but %s: %g", short_ref(other->row.ref), other->row.memory_gb);
+    printf(" |\n");
+}
+
+static void print_sum(const predictions *all, const char *split) {
+    double sum = 0, bias = 0, worst = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < all->n; i++) {
+        const prediction *p = &all->at[i];
+        if (p->outcome != PREDICTED || !(p->row.memory_gb > 0)) continue;
+        if (split && strcmp(p->row.split, split) != 0) continue;
+        double error = error_of(p);
+        n++;
+        sum += fabs(error);
+        bias += error;
+        if (fabs(error) > fabs(worst)) worst = error;
+    }
+    if (n)
+        printf("%s: n = %u, mean |error| %.1f %%, mean error %+.1f %%, largest %+.1f %%\n",
+               split ? split : "all", n, 100 * sum / n, 100 * bias / n, 100 * worst);
+}
+
+/* Rows without a prediction, by reason. */
+static void print_rest(const predictions *all, outcome which, const char *title) {
+    for (uint32_t i = 0; i < all->n; i++) {
+        const prediction *p = &all->at[i];
+        bool first = p->outcome == which;
+        for (uint32_t k = 0; k < i && first; k++)
+            first = all->at[k].outcome != which || strcmp(all->at[k].why.message, p->why.message);
+        if (!first) continue;
+        uint32_t n = 0;
+        for (uint32_t k = i; k < all->n; k++)
+            n += all->at[k].outcome == which && !strcmp(all->at[k].why.message, p->why.message);
+        printf("%s: %u rows (%s …): %s\n", title, n, short_ref(p->row.ref), p->why.message);
+    }
+}
+
+static void print_table(const predictions *all) {
+    static const char *const splits[] = {"calib", "val", "aux"};
+    printf("| row | layers x hidden | heads | dp tp pp | mbs | measured, GB | predicted | error | "
+           "split | at the peak, GB |\n|---|---|---|---|---|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < all->n; i++)
+        if (all->at[i].outcome == PREDICTED) print_row(all, &all->at[i]);
+    printf("\n");
+    print_sum(all, NULL);
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) print_sum(all, splits[i]);
+    print_rest(all, LEFT_OUT, "left out");
+    print_rest(all, FAILED, "failed");
+}
+
+/* ---- files ---- */
+
+static int print_scenario(const arguments *args, const ds_csv *csv) {
+    for (uint32_t i = 0; i < csv->rows.n; i++) {
+        if (csv->rows.at[i].line != args->scenario) continue;
+        cli_row row;
+        ds_error err;
+        ds_buf text = {0};
+        cli_row_read(csv, i, &row);
+        if (cli_row_complete(&row, &err) != DS_OK) return cli_fail(NULL, &err);
+        cli_row_scenario(&row, args->all ? 0 : cli_row_memory_microbatches(&row), &text);
+        fputs(text.text, stdout);
+        ds_buf_deinit(&text);
+        return 0;
+    }
+    ds_error err;
+    ds_error_set(&err, DS_ERR_DATA, DS_NOWHERE, "%s has no row in line %u", csv->file,
+                 args->scenario);
+    return cli_fail(NULL, &err);
+}
+
+static int validate(const arguments *args, const ds_profiles *profiles, const char *file) {
+    ds_csv csv;
+    ds_error err;
+    predictions all = {0};
+    if (ds_csv_read(file, &csv, &err) != DS_OK) return cli_fail(NULL, &err);
+    int exit_code = 0;
+    if (args->scenario) {
+        exit_code = print_scenario(args, &csv);
+    } else {
+        for (uint32_t i = 0; i < csv.rows.n; i++) {
+            cli_row row;
+            cli_row_read(&csv, i, &row);
+            if (is_wanted(args, &row)) add_row(args, profiles, &row, &all);
+        }
+        print_table(&all);
+    }
+    free(all.at);
+    ds_csv_deinit(&csv);
+    return exit_code;
+}
+
+static int run(const arguments *args) {
+    ds_profiles *profiles;
+    ds_error err;
+    if (ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
+        return cli_fail(NULL, &err);
+    int exit_code = 0;
+    for (uint32_t i = 0; i < args->files.n && !exit_code; i++)
+        exit_code = validate(args, profiles, args->files.at[i]);
+    ds_profiles_free(profiles);
+    return exit_code;
+}
+
+int cmd_validate(int argc, char **argv) {
+    arguments args = {0};
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    int exit_code = run(&args);
+    cli_options_deinit(&args.common);
+    free(args.files.at);
+    return exit_code;
+}
