@@ -2,10 +2,12 @@
  *
  * Two devices may share a class if nothing that the simulation looks at tells them apart: hardware
  * kind and profile; which records they take part in, with which duration and result bytes; which of
- * these share a stream; and, for every rendezvous, its duration and the multiset of classes that
- * they meet there. The last condition refers to itself, so colours are refined until their number
- * stays (an equitable partition); then every member of a class sees the same sequence of starts and
- * ends, and one stands for all.
+ * these share a stream; and, for every rendezvous, its duration, the multiset of classes that they
+ * meet there, and the multiset of (class, use) of the shared links that it loads. Two shared links
+ * are alike if their capacities are equal and so are the multisets of (class of rendezvous, phase,
+ * use) of what loads them. The last conditions refer to each other, so colours are refined until
+ * their number stays (an equitable partition); then every member of a class sees the same sequence
+ * of starts and ends, every link of a class the same rates, and one stands for all.
  *
  * Colours are 64-bit hashes: two unlike devices share one with probability about N² / 2^65. */
 #include "sim/plan/internal.h"
@@ -22,6 +24,21 @@ static uint64_t variant_hash(const ds_record *r, const ds_variant *v) {
 /* Role of a device in its group that the group's other data do not show: sender or receiver. */
 static uint64_t role(const ds_group *g, uint32_t device) {
     return g->n_devices == 2 ? 1 + (uint64_t)(g->devices[0] == device) : 0;
+}
+
+static uint64_t hash_u128(uint64_t h, ds_u128 value) {
+    return ds_hash_mix(ds_hash_mix(h, (uint64_t)(value >> 64)), (uint64_t)value);
+}
+
+/* What a rendezvous does, whoever takes part: how long alone, and in phases over shared links. */
+static uint64_t group_hash(const ds_group *g) {
+    uint64_t h = (uint64_t)g->ps;
+    for (uint32_t i = 0; i < g->n_phases; i++) {
+        const ds_flow *f = &g->phases[i];
+        h = ds_hash_mix(ds_hash_mix(h, (uint64_t)f->wait_ps), (uint64_t)f->alone_ps);
+        h = hash_u128(hash_u128(ds_hash_mix(h, f->share.weight), f->work), f->alone_q20);
+    }
+    return h;
 }
 
 static bool is_pair(const ds_record *r) {
@@ -50,7 +67,7 @@ static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
             uint64_t h = ds_hash_mix(i, variant_hash(r, &r->variants[r->variant_of[k]]));
             if (r->kind == DS_REC_COMM) {
                 const ds_group *g = &r->groups[r->group_of[k]];
-                h = ds_hash_mix(h, (uint64_t)g->ps);
+                h = ds_hash_mix(h, group_hash(g));
                 h = ds_hash_mix(h, stream_leader(&leaders, r, k, i));
                 if (is_pair(r)) h = ds_hash_mix(h, role(g, r->devices[k]));
             }
@@ -61,26 +78,53 @@ static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
     ds_map_deinit(&leaders);
 }
 
-static void refine(const ds_plan *plan, const uint64_t *colour, uint64_t *next) {
-    memcpy(next, colour, plan->n_devices * sizeof *next);
-    for (uint32_t i = 0; i < plan->records.n; i++) {
-        const ds_record *r = plan->records.at[i];
-        if (r->kind != DS_REC_COMM) continue;
-        for (uint32_t g = 0; g < r->n_groups; g++) {
-            const ds_group *group = &r->groups[g];
-            uint64_t met = 0; /* a sum: the order of members does not matter */
-            for (uint32_t k = 0; k < group->n_devices; k++)
-                met += ds_hash_mix(i, colour[group->devices[k]]);
-            for (uint32_t k = 0; k < group->n_devices; k++)
-                next[group->devices[k]] = ds_hash_mix(next[group->devices[k]], met);
-        }
+/* The colours of devices and of shared links, in one array: links after devices. */
+typedef struct colours {
+    uint64_t *now, *next;
+    uint32_t n_devices, n;
+} colours;
+
+/* One rendezvous: what it meets and loads is mixed into the next colour of each of its members, and
+ * what it is into that of each link. Sums: the order of members and links does not matter. */
+static void refine_group(colours *c, const ds_group *g, uint64_t record) {
+    uint64_t met = 0;
+    for (uint32_t k = 0; k < g->n_devices; k++) met += ds_hash_mix(record, c->now[g->devices[k]]);
+    for (uint32_t p = 0; p < g->n_phases; p++) {
+        const ds_share_flow *f = &g->phases[p].share;
+        uint64_t loads = 0;
+        for (uint32_t k = 0; k < f->n_uses; k++)
+            loads += ds_hash_mix(c->now[c->n_devices + f->uses[k].link], f->uses[k].use_q32);
+        met = ds_hash_mix(met, loads);
+    }
+    if (g->n_phases) met = ds_hash_mix(met, group_hash(g));
+    for (uint32_t k = 0; k < g->n_devices; k++)
+        c->next[g->devices[k]] = ds_hash_mix(c->next[g->devices[k]], met);
+    for (uint32_t p = 0; p < g->n_phases; p++) {
+        const ds_share_flow *f = &g->phases[p].share;
+        for (uint32_t k = 0; k < f->n_uses; k++)
+            c->next[c->n_devices + f->uses[k].link] +=
+                ds_hash_mix(ds_hash_mix(met, p), f->uses[k].use_q32);
     }
 }
 
-static uint32_t count_colours(const uint64_t *colour, const bool *used, uint32_t n, ds_map *seen) {
+static void refine(const ds_plan *plan, colours *c) {
+    memcpy(c->next, c->now, c->n * sizeof *c->next);
+    for (uint32_t l = c->n_devices; l < c->n; l++) c->next[l] = ds_hash_mix(c->next[l], 0);
+    for (uint32_t i = 0; i < plan->records.n; i++) {
+        const ds_record *r = plan->records.at[i];
+        if (r->kind != DS_REC_COMM) continue;
+        for (uint32_t g = 0; g < r->n_groups; g++) refine_group(c, &r->groups[g], i);
+    }
+    uint64_t *swap = c->now;
+    c->now = c->next;
+    c->next = swap;
+}
+
+static uint32_t count_colours(const colours *c, const bool *used, ds_map *seen) {
     ds_map_clear(seen);
-    for (uint32_t d = 0; d < n; d++)
-        if (used[d] && !ds_map_find(seen, colour[d])) ds_map_put(seen, colour[d], seen->n);
+    for (uint32_t i = 0; i < c->n; i++)
+        if ((i >= c->n_devices || used[i]) && !ds_map_find(seen, c->now[i]))
+            ds_map_put(seen, c->now[i], seen->n);
     return seen->n;
 }
 
@@ -146,30 +190,35 @@ static void meetings(ds_plan *plan, ds_record *r) {
 
 void ds_plan__classes(ds_builder *b) {
     ds_plan *plan = b->plan;
+    ds_sharing *sharing = &b->sharing;
     uint32_t n = plan->n_devices;
-    uint64_t *colour = ds_xcalloc(n, sizeof *colour), *next = ds_xcalloc(n, sizeof *next);
+    colours c = {.n_devices = n, .n = n + sharing->n};
+    c.now = ds_xcalloc(c.n, sizeof *c.now);
+    c.next = ds_xcalloc(c.n, sizeof *c.next);
     bool *used = ds_xcalloc(n, sizeof *used);
     ds_map seen;
     ds_map_init(&seen);
-    first_colours(plan, colour, used);
+    first_colours(plan, c.now, used);
+    for (uint32_t l = 0; l < sharing->n; l++) {
+        const ds_topo_link *link = ds_topo_link_at(plan->topo, sharing->links[l]);
+        c.now[n + l] = ds_hash_mix((uint64_t)link->bytes_per_s, b->options->unfold ? l : 0);
+    }
     if (!b->options->unfold) {
-        uint32_t before = 0, now = count_colours(colour, used, n, &seen);
+        uint32_t before = 0, now = count_colours(&c, used, &seen);
         while (now != before) {
-            refine(plan, colour, next);
-            uint64_t *swap = colour;
-            colour = next;
-            next = swap;
+            refine(plan, &c);
             before = now;
-            now = count_colours(colour, used, n, &seen);
+            now = count_colours(&c, used, &seen);
         }
     }
-    number_classes(plan, colour, used, b->options->unfold, &seen);
+    number_classes(plan, c.now, used, b->options->unfold, &seen);
+    if (sharing->n) memcpy(sharing->colour, c.now + n, sharing->n * sizeof *sharing->colour);
     for (uint32_t i = 0; i < plan->records.n; i++) {
         class_lists(plan, plan->records.at[i]);
         if (plan->records.at[i]->kind == DS_REC_COMM) meetings(plan, plan->records.at[i]);
     }
-    free(colour);
-    free(next);
+    free(c.now);
+    free(c.next);
     free(used);
     ds_map_deinit(&seen);
 }

@@ -20,6 +20,15 @@ typedef struct ds_join {
     uint32_t n_waits;
 } ds_join;
 
+/* The links that transfers of different streams may load at one time. Heap. */
+typedef struct ds_sharing {
+    uint32_t *links; /* of the topology, in order of discovery */
+    uint32_t n;
+    uint32_t *place;  /* per link of the topology: in `links`; DS_NONE: not shared */
+    uint64_t *colour; /* per place: equal for links that classes.c found alike */
+    ds_map patterns;  /* traffic.c: what groups of the same kind and members use */
+} ds_sharing;
+
 typedef struct ds_builder {
     ds_plan *plan;
     ds_unit *unit;
@@ -41,6 +50,7 @@ typedef struct ds_builder {
     DS_VEC(uint32_t) reads; /* heap: what the op in hand reads (values.c) */
     uint32_t *rank_devices; /* per-rank programs: the device of rank i */
     uint32_t n_rank_devices;
+    ds_sharing sharing;
 } ds_builder;
 
 static inline const ds_placement *ds_plan__placement(const ds_builder *b, uint32_t id) {
@@ -135,7 +145,15 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
                               const ds_index *indices, uint32_t root, const int64_t *shard_bytes,
                               ds_group *group, ds_error *err);
 
-/* walk.c, classes.c, expand.c */
+/* traffic.c */
+
+/* Finds the shared links, and the phases over them of all groups that meet as a whole. */
+ds_status ds_plan__sharing(ds_builder *b, ds_error *err);
+/* The phases of one group, if it loads shared links. */
+ds_status ds_plan__traffic(ds_builder *b, ds_group *group, ds_error *err);
+void ds_plan__sharing_deinit(ds_sharing *sharing);
+
+/* walk.c, classes.c, expand.c, flows.c */
 
 /* How many instances (inputs, loop turns) a plan may have, and the refusal of more. */
 uint32_t ds_plan__limit(const ds_builder *b);
@@ -143,6 +161,8 @@ ds_status ds_plan__too_large(const ds_builder *b, ds_loc loc, ds_error *err);
 ds_status ds_plan__walk(ds_builder *b, ds_error *err);
 void ds_plan__classes(ds_builder *b);
 ds_status ds_plan__expand(ds_builder *b, ds_error *err);
+/* Gives the activities that share links their flows. */
+ds_status ds_plan__flows(ds_builder *b, ds_error *err);
 /* Which stream of a member device the record's task goes to: 0 is compute. */
 uint64_t ds_plan__stream_key(const ds_record *record, uint32_t member);
 

@@ -86,11 +86,13 @@ static ds_status build(ds_builder *b, ds_error *err) {
     if (!b->plan->topo)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "the program names no devices: say `on = @topology` in the scenario");
+    DS_TRY(ds_plan__sharing(b, err));
     ds_plan__classes(b);
     if (!b->plan->n_classes)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "nothing to run: the program has neither values nor ops");
-    return ds_plan__expand(b, err);
+    DS_TRY(ds_plan__expand(b, err));
+    return ds_plan__flows(b, err);
 }
 
 ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
@@ -111,6 +113,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
     ds_map_deinit(&b.mesh_index);
     ds_map_deinit(&b.record_index);
     free(b.reads.at);
+    ds_plan__sharing_deinit(&b.sharing);
     if (status != DS_OK) {
         ds_plan_free(plan);
         plan = NULL;
@@ -137,6 +140,9 @@ void ds_plan_free(ds_plan *plan) {
     free(plan->succ);
     free(plan->activities);
     free(plan->members);
+    free(plan->flows);
+    free(plan->link_uses);
+    free(plan->link_capacity_q20);
     free(plan->streams);
     free(plan->stream_tasks);
     ds_arena_deinit(&plan->arena);

@@ -4,8 +4,10 @@
  *   walk.c     follows the program once, in issue order, and writes down *instances*: which op,
  * which value instances it reads and makes. An op is lowered (lower.c: placement, local shapes,
  *              work, cost) once per distinct call context into a *record*; its instances share it.
- *   classes.c  groups devices that provably behave alike (colour refinement over the records).
+ *   classes.c  groups devices, and links that transfers share (traffic.c), that provably behave
+ *              alike (colour refinement over the records).
  *   expand.c   stamps one *task* per instance and class, with streams, dependences and rendezvous.
+ *   flows.c    makes one flow per meeting of classes and phase, over classes of links.
  * Nothing below the class level exists in the task graph: 4,096 equal devices cost what one costs.
  *
  * Memory: everything lives in the plan and ends with ds_plan_free. */
@@ -75,6 +77,10 @@ typedef struct ds_group {
     /* What `ps` was computed from, for reports; NULL where the program states the cost. */
     const struct ds_coll_request *request;
     ds_coll_cost terms;
+    /* Its phases, if any of them loads a link that other traffic may load (traffic.c); `uses` are
+     * those of such links, numbered by ds_sharing. */
+    const ds_flow *phases;
+    uint32_t n_phases;
 } ds_group;
 
 /* An op in one context: everything that its instances share. */
@@ -152,7 +158,7 @@ typedef struct ds_activity {
     uint32_t n_members;
     uint32_t first_flow; /* into plan->flows; its phases, in order */
     uint32_t n_flows;    /* 0: it shares no link, and takes `ps` */
-    bool orphan; /* a member is missing for good: never starts */
+    bool orphan;         /* a member is missing for good: never starts */
 } ds_activity;
 
 typedef struct ds_class {
@@ -205,9 +211,10 @@ typedef struct ds_plan {
     ds_activity *activities;
     uint32_t n_activities;
     uint32_t *members;
-    /* what activities share (flows.c) */
+    /* what activities share (flows.c): a flow for each meeting and phase */
     ds_flow *flows;
     uint32_t n_flows;
+    ds_link_use *link_uses;     /* of all flows, in order */
     ds_u128 *link_capacity_q20; /* per class of shared links */
     uint32_t n_links;
     ds_stream *streams;

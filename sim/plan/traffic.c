@@ -1,0 +1,302 @@
+/* Which links transfers share, and what each group puts on them.
+ *
+ * The tasks of one stream never run together, so transfers that have a stream of a common device in
+ * common never load a link at one time. Each group is put down as the *user* (stream, lowest
+ * member) of the links of its phases; a link of two users is shared. All others are loaded by one
+ * transfer at a time, and only say how fast that is alone.
+ *
+ * What a phase takes of its links in proportion, its *pattern*, does not depend on how many bytes
+ * it moves, unless the program gives uneven shards: a byte that does not divide is not told from
+ * the others. So equal members stay equal, and groups of all sizes share patterns. Two things are
+ * rounded off for the same reason, that devices which differ in nothing that matters stay alike:
+ *   - A phase that flows for less than 1 ns loads no link; it delays nobody by more than that.
+ *   - A tree loads links of equal capacity and latency alike, by their mean. The two trees of an
+ *     all_reduce are there to load all members alike; what is left are the ends of the trees. */
+#include "sim/plan/internal.h"
+
+#include "sim/coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_USE_Q32 (UINT64_C(1) << 56) /* share.h */
+#define LEAST_PS     1000
+#define SMALL_BYTES  65536 /* more take longer than LEAST_PS on any link below 65 TB/s */
+
+/* What the phases of a group take; of shared links alone. */
+typedef struct pattern {
+    ds_share_flow *phases;
+    ds_u128 *alone_q20; /* per phase: level with all its links to itself */
+    uint32_t n;
+    bool shares; /* any of them */
+} pattern;
+
+/* The request with a size that divides as its shards are meant to. */
+static ds_coll_request divisible(const ds_coll_request *q) {
+    ds_coll_request even = *q;
+    if (!q->shard_bytes && q->bytes) even.bytes = (int64_t)q->n << 20;
+    return even;
+}
+
+/* ---- which links are shared ---- */
+
+typedef struct finder {
+    ds_builder *b;
+    uint64_t *user; /* per link of the topology: 0 none yet */
+    DS_VEC(uint32_t) shared;
+    ds_map seen; /* groups that load the same links for the same user */
+} finder;
+
+static uint64_t user_of(const ds_record *r, const ds_group *g) {
+    uint32_t lowest = g->devices[0];
+    for (uint32_t i = 1; i < g->n_devices; i++)
+        if (g->devices[i] < lowest) lowest = g->devices[i];
+    uint64_t stream = r->stream ? r->stream : g->terms.holds_compute ? 0 : g->key;
+    return ds_hash_mix(lowest, stream) | 1;
+}
+
+/* Equal for groups that do the same with the same members, whatever their bytes; 0: there may be
+ * none like it. */
+static uint64_t kind_of(const ds_group *g) {
+    const ds_coll_request *q = g->request;
+    if (q->shard_bytes) return 0;
+    uint64_t key = ds_hash_bytes(q->devices, q->n * sizeof *q->devices);
+    key = ds_hash_mix(key, ds_hash_bytes(g->algorithm, strlen(g->algorithm)));
+    key = ds_hash_mix(ds_hash_mix(key, q->op), (uint64_t)q->root << 1 | q->single_route);
+    return ds_hash_mix(ds_hash_mix(key, (uint64_t)q->shift), q->bytes == 0) | 1;
+}
+
+static bool seen_before(finder *f, const ds_group *g, uint64_t user) {
+    uint64_t key = kind_of(g);
+    if (!key) return false;
+    key = ds_hash_mix(key, user);
+    if (g->request->bytes <= SMALL_BYTES) key = ds_hash_mix(key, (uint64_t)g->request->bytes);
+    if (ds_map_find(&f->seen, key)) return true;
+    ds_map_put(&f->seen, key, 1);
+    return false;
+}
+
+/* How long the phase flows alone. */
+static ds_status flow_ps(const ds_builder *b, const ds_group *g, const ds_phase *phase, int64_t *ps,
+                         ds_error *err) {
+    ds_phase flow = *phase;
+    flow.steps = 0;
+    return ds_phase_alone_ps(b->plan->topo, &flow, g->terms.efficiency_q32, ps, err);
+}
+
+static void mark_phase(finder *f, const ds_phase *phase, uint64_t user) {
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        uint32_t link = phase->loads[i].link, *place = &f->b->sharing.place[link];
+        if (!f->user[link]) f->user[link] = user;
+        if (f->user[link] == user || *place != DS_NONE) continue;
+        *place = f->shared.n;
+        DS_HPUSH(&f->shared, link);
+    }
+}
+
+static ds_status mark_links(finder *f, const ds_record *r, const ds_group *g, ds_error *err) {
+    if (!g->request) return DS_OK;
+    uint64_t user = user_of(r, g);
+    if (seen_before(f, g, user)) return DS_OK;
+    bool small = g->request->bytes <= SMALL_BYTES;
+    ds_coll_request even = divisible(g->request);
+    ds_arena scratch;
+    ds_arena_init(&scratch);
+    ds_phase *phases, *whole = NULL;
+    uint32_t n;
+    ds_topo *topo = f->b->plan->topo;
+    ds_status status = ds_coll_phases(topo, g->request, g->algorithm, &scratch, &phases, &n, err);
+    if (status == DS_OK)
+        status = ds_coll_phases(topo, &even, g->algorithm, &scratch, &whole, &n, err);
+    for (uint32_t p = 0; p < n && status == DS_OK; p++) {
+        int64_t ps = LEAST_PS;
+        if (small) status = flow_ps(f->b, g, &phases[p], &ps, err);
+        if (ps >= LEAST_PS) mark_phase(f, &whole[p], user);
+    }
+    ds_arena_deinit(&scratch);
+    return status;
+}
+
+static ds_status find_shared(ds_builder *b, ds_error *err) {
+    ds_plan *plan = b->plan;
+    uint32_t n_links = ds_topo_n_links(plan->topo);
+    finder f = {.b = b, .user = ds_xcalloc(n_links, sizeof *f.user)};
+    b->sharing.place = ds_xmalloc(((size_t)n_links + 1) * sizeof *b->sharing.place);
+    memset(b->sharing.place, 0xff, n_links * sizeof *b->sharing.place); /* DS_NONE */
+    ds_status status = DS_OK;
+    for (uint32_t i = 0; i < plan->records.n; i++) {
+        const ds_record *r = plan->records.at[i];
+        if (r->kind != DS_REC_COMM && r->kind != DS_REC_HALF) continue;
+        for (uint32_t g = 0; g < r->n_groups && status == DS_OK; g++)
+            status = mark_links(&f, r, &r->groups[g], err);
+    }
+    b->sharing.links = f.shared.at;
+    b->sharing.n = f.shared.n;
+    b->sharing.colour = ds_xcalloc(f.shared.n, sizeof *b->sharing.colour);
+    ds_map_deinit(&f.seen);
+    free(f.user);
+    return status;
+}
+
+/* ---- patterns ---- */
+
+/* Sets the bytes on links of equal capacity and latency to their mean. */
+static void level_out(const ds_topo *topo, ds_phase *phase) {
+    typedef struct sum {
+        ds_u128 bytes_q32;
+        uint32_t n;
+    } sum;
+    sum *sums = ds_xcalloc(phase->n_loads, sizeof *sums);
+    uint32_t *of = ds_xcalloc(phase->n_loads, sizeof *of);
+    ds_map kinds;
+    ds_map_init(&kinds);
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        const ds_topo_link *link = ds_topo_link_at(topo, phase->loads[i].link);
+        uint64_t key = ds_hash_mix((uint64_t)link->bytes_per_s, (uint64_t)link->latency_ps);
+        const uint64_t *found = ds_map_find(&kinds, key);
+        of[i] = found ? (uint32_t)*found : kinds.n;
+        if (!found) ds_map_put(&kinds, key, of[i]);
+        sums[of[i]].bytes_q32 += phase->loads[i].bytes_q32;
+        sums[of[i]].n++;
+    }
+    for (uint32_t i = 0; i < phase->n_loads; i++)
+        phase->loads[i].bytes_q32 = sums[of[i]].bytes_q32 / sums[of[i]].n;
+    ds_map_deinit(&kinds);
+    free(sums);
+    free(of);
+}
+
+static ds_u128 most_bytes(const ds_phase *phase) {
+    ds_u128 most = 0;
+    for (uint32_t i = 0; i < phase->n_loads; i++)
+        if (phase->loads[i].bytes_q32 > most) most = phase->loads[i].bytes_q32;
+    return most;
+}
+
+/* What a link gives for each byte/s of the phase's most loaded link: its part of the bytes, and
+ * more where the profile says that the collective uses links badly. */
+static uint64_t use_of(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficiency_q32) {
+    ds_u128 part = ((bytes_q32 << DS_USE_BITS) + most_q32 / 2) / most_q32;
+    ds_u128 use = ((part << 32) + efficiency_q32 / 2) / efficiency_q32;
+    return use < MOST_USE_Q32 ? (uint64_t)use : MOST_USE_Q32;
+}
+
+static ds_u128 level_alone(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32) {
+    ds_u128 least = DS_NO_CAP, most = most_bytes(phase);
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        uint64_t use = use_of(phase->loads[i].bytes_q32, most, efficiency_q32);
+        if (!use) continue;
+        ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, phase->loads[i].link)->bytes_per_s;
+        capacity <<= DS_RATE_BITS + DS_USE_BITS;
+        ds_u128 level = capacity / ((ds_u128)use * (uint64_t)phase->weight);
+        if (level < least) least = level;
+    }
+    return least;
+}
+
+static void phase_pattern(ds_builder *b, const ds_group *g, ds_phase *phase, ds_share_flow *out,
+                          ds_u128 *alone_q20) {
+    const ds_sharing *sharing = &b->sharing;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < phase->n_loads; i++)
+        n += sharing->place[phase->loads[i].link] != DS_NONE;
+    ds_link_use *uses = DS_NEW_N(&b->plan->arena, ds_link_use, n);
+    *alone_q20 = level_alone(b->plan->topo, phase, g->terms.efficiency_q32);
+    *out = (ds_share_flow){.uses = uses, .weight = (uint32_t)phase->weight, .cap_q20 = *alone_q20};
+    if (strcmp(g->algorithm, "tree") == 0) level_out(b->plan->topo, phase);
+    ds_u128 most = most_bytes(phase);
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        uint32_t place = sharing->place[phase->loads[i].link];
+        uint64_t use = use_of(phase->loads[i].bytes_q32, most, g->terms.efficiency_q32);
+        if (place != DS_NONE && use) uses[out->n_uses++] = (ds_link_use){place, use};
+    }
+}
+
+static ds_status find_pattern(ds_builder *b, const ds_group *g, const pattern **out,
+                              ds_error *err) {
+    uint64_t key = kind_of(g);
+    if (key) key = ds_hash_mix(key, g->terms.efficiency_q32) | 1;
+    const uint64_t *found = key ? ds_map_find(&b->sharing.patterns, key) : NULL;
+    if (found) {
+        *out = (const pattern *)(uintptr_t)*found;
+        return DS_OK;
+    }
+    ds_coll_request even = divisible(g->request);
+    pattern *p = DS_NEW(&b->plan->arena, pattern);
+    ds_arena scratch;
+    ds_arena_init(&scratch);
+    ds_phase *phases;
+    ds_status status =
+        ds_coll_phases(b->plan->topo, &even, g->algorithm, &scratch, &phases, &p->n, err);
+    if (status == DS_OK) {
+        p->phases = DS_NEW_N(&b->plan->arena, ds_share_flow, p->n);
+        p->alone_q20 = DS_NEW_N(&b->plan->arena, ds_u128, p->n);
+        for (uint32_t i = 0; i < p->n; i++) {
+            phase_pattern(b, g, &phases[i], &p->phases[i], &p->alone_q20[i]);
+            p->shares = p->shares || p->phases[i].n_uses;
+        }
+        if (key) ds_map_put(&b->sharing.patterns, key, DS_KEY(p));
+    }
+    ds_arena_deinit(&scratch);
+    *out = p;
+    return status;
+}
+
+/* ---- the phases of a group as flows ---- */
+
+static ds_status make_flows(ds_builder *b, ds_group *g, const pattern *p, const ds_phase *phases,
+                            ds_error *err) {
+    ds_flow *flows = DS_NEW_N(&b->plan->arena, ds_flow, p->n);
+    bool shares = false;
+    for (uint32_t i = 0; i < p->n; i++) {
+        ds_flow *f = &flows[i];
+        f->share = p->phases[i];
+        f->alone_q20 = p->alone_q20[i];
+        f->work = most_bytes(&phases[i]) * DS_WORK_PER_BYTE_Q32;
+        DS_TRY(flow_ps(b, g, &phases[i], &f->alone_ps, err));
+        /* No overflow: g->ps holds the sum of all. */
+        f->wait_ps = phases[i].steps * (phases[i].alpha_ps + g->terms.step_ps);
+        if (f->alone_ps < LEAST_PS) f->share.n_uses = 0;
+        shares = shares || f->share.n_uses;
+    }
+    if (!shares) return DS_OK;
+    flows[0].wait_ps += g->terms.launch_ps;
+    g->phases = flows;
+    g->n_phases = p->n;
+    return DS_OK;
+}
+
+ds_status ds_plan__traffic(ds_builder *b, ds_group *g, ds_error *err) {
+    const pattern *p;
+    if (!g->request) return DS_OK;
+    DS_TRY(find_pattern(b, g, &p, err));
+    if (!p->shares) return DS_OK;
+    ds_arena scratch;
+    ds_arena_init(&scratch);
+    ds_phase *phases;
+    uint32_t n;
+    ds_status status =
+        ds_coll_phases(b->plan->topo, g->request, g->algorithm, &scratch, &phases, &n, err);
+    if (status == DS_OK) status = make_flows(b, g, p, phases, err);
+    ds_arena_deinit(&scratch);
+    return status;
+}
+
+ds_status ds_plan__sharing(ds_builder *b, ds_error *err) {
+    ds_plan *plan = b->plan;
+    DS_TRY(find_shared(b, err));
+    if (!b->sharing.n) return DS_OK;
+    for (uint32_t i = 0; i < plan->records.n; i++) {
+        ds_record *r = plan->records.at[i];
+        if (r->kind != DS_REC_COMM) continue; /* halves: those that meet, once it is known */
+        for (uint32_t g = 0; g < r->n_groups; g++) DS_TRY(ds_plan__traffic(b, &r->groups[g], err));
+    }
+    return DS_OK;
+}
+
+void ds_plan__sharing_deinit(ds_sharing *sharing) {
+    free(sharing->links);
+    free(sharing->place);
+    free(sharing->colour);
+    ds_map_deinit(&sharing->patterns);
+}
