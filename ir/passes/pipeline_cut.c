@@ -21,6 +21,7 @@ typedef struct cutter {
     bool *wgrad_op; /* by op: only gradients of weights depend on it */
     bool *wgrad;    /* by value */
     uint32_t *goal; /* by value: chunk of the gradients that depend on it, or NONE */
+    uint32_t *like; /* by value: chunk of the weights that it is made of and of nothing else */
 } cutter;
 
 static ds_arena *arena_of(const cutter *x) {
@@ -163,14 +164,28 @@ static uint32_t chunk_of_def(const cutter *x, uint32_t v) {
     return def == DS_PIPE_NONE ? DS_PIPE_NONE : x->part->ops[def].chunk;
 }
 
+/* The chunk of the weight or sum that it is, or is made of. */
+static uint32_t weight_chunk(const cutter *x, uint32_t v) {
+    uint32_t arg = x->part->arg[v];
+    if (arg == DS_PIPE_NONE) return x->like[v];
+    if (x->part->args[arg].kind == DS_PIPE_INPUT) return DS_PIPE_NONE;
+    return x->c->step->weights.at[x->part->args[arg].index].chunk;
+}
+
 static uint32_t anchor_of(const cutter *x, const ds_pipe_op *op) {
     uint32_t anchor = DS_PIPE_NONE;
-    for (uint32_t k = 0; k < op->n_reads; k++) {
-        uint32_t arg = x->part->arg[op->reads[k]];
-        if (arg == DS_PIPE_NONE || x->part->args[arg].kind == DS_PIPE_INPUT) continue;
-        anchor = later(anchor, x->c->step->weights.at[x->part->args[arg].index].chunk);
-    }
+    for (uint32_t k = 0; k < op->n_reads; k++)
+        anchor = later(anchor, weight_chunk(x, op->reads[k]));
     return anchor;
+}
+
+/* What is made of weights alone: gathered or cast ones. */
+static void note_like(cutter *x, uint32_t i) {
+    const ds_op *op = x->func->body.ops[i];
+    uint32_t chunk = anchor_of(x, &x->part->ops[i]);
+    for (uint32_t k = 0; k < x->part->ops[i].n_reads; k++)
+        if (weight_chunk(x, x->part->ops[i].reads[k]) == DS_PIPE_NONE) chunk = DS_PIPE_NONE;
+    for (uint32_t k = 0; k < op->n_out; k++) x->like[op->out[k].i] = chunk;
 }
 
 static uint32_t forward_chunk(const cutter *x, const ds_pipe_op *op) {
@@ -188,8 +203,8 @@ static uint32_t backward_chunk(const cutter *x, uint32_t i) {
     const ds_op *def = x->func->body.ops[i];
     uint32_t chunk = anchor_of(x, op), forward = DS_PIPE_NONE;
     if (chunk != DS_PIPE_NONE) return chunk;
-    for (uint32_t k = 0; k < def->n_out && x->wgrad_op[i]; k++)
-        chunk = later(chunk, x->goal[def->out[k].i]);
+    for (uint32_t k = 0; k < def->n_out; k++)
+        if (x->wgrad[def->out[k].i]) chunk = later(chunk, x->goal[def->out[k].i]);
     if (chunk != DS_PIPE_NONE) return chunk;
     for (uint32_t k = 0; k < op->n_reads; k++) {
         uint32_t from = x->part->def[op->reads[k]], at = chunk_of_def(x, op->reads[k]);
@@ -208,6 +223,7 @@ static void find_chunks(cutter *x) {
         bool forward = i < x->backward;
         op->phase = forward ? DS_PIPE_F : x->split && x->wgrad_op[i] ? DS_PIPE_W : DS_PIPE_B;
         op->chunk = forward ? forward_chunk(x, op) : backward_chunk(x, i);
+        note_like(x, i);
     }
 }
 
@@ -305,6 +321,7 @@ static void cutter_deinit(cutter *x) {
     free(x->wgrad_op);
     free(x->wgrad);
     free(x->goal);
+    free(x->like);
 }
 
 static ds_status cutter_init(cutter *x, const ds_func *func, ds_error *err) {
@@ -313,7 +330,9 @@ static ds_status cutter_init(cutter *x, const ds_func *func, ds_error *err) {
     x->wgrad_op = ds_xcalloc(func->body.n_ops + 1, sizeof *x->wgrad_op);
     x->wgrad = ds_xcalloc(func->values.n + 1, sizeof *x->wgrad);
     x->goal = ds_xmalloc((func->values.n + 1) * sizeof *x->goal);
+    x->like = ds_xmalloc((func->values.n + 1) * sizeof *x->like);
     memset(x->goal, 0xff, (func->values.n + 1) * sizeof *x->goal);
+    memset(x->like, 0xff, (func->values.n + 1) * sizeof *x->like);
     DS_TRY(find_values(x, err));
     find_reads(x);
     find_wgrads(x);

@@ -25,7 +25,7 @@ typedef struct splitter {
     const ds_op *loop;  /* that is being split */
     const ds_op *yield; /* of it */
     uint32_t *inner;    /* value → 1 + the body's op that makes it; 0: none of the body's */
-    bool *is_carry;     /* value: a carry of the loop, inside */
+    bool *is_carry;     /* value: a carry of the first loop, inside */
     bool *adds;         /* carry → it only adds up */
     bool *first;        /* op of the body → it is in the first loop */
     ds_map kept;        /* value of the first loop → the family that it keeps for the second */
@@ -203,7 +203,7 @@ static void scan_body(splitter *s) {
     for (uint32_t i = 0; i + 1 < loop->body->n_ops; i++)
         for (uint32_t k = 0; k < loop->body->ops[i]->n_out; k++)
             s->inner[loop->body->ops[i]->out[k].i] = i + 1;
-    for (uint32_t k = 0; k < loop->n_args; k++) s->is_carry[loop->args[k].i] = true;
+    for (uint32_t k = 0; k < loop->n_args; k++) s->is_carry[loop->args[k].i] = !s->adds[k];
 }
 
 static void split_loop(splitter *s, const bool *is_wgrad, ds_op **first, ds_op **second) {
