@@ -15,6 +15,7 @@
 #include "ir/passes/shard_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- weights and what belongs to them ---- */
 
@@ -127,6 +128,12 @@ ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const 
         int64_t size = ds_shard__size(s, type->dims[d].size);
         if (size == 0 || size % (ds_shard__parts(s, home, d) * parts)) continue;
         for (uint32_t i = 0; i < n; i++) out.axis[d][out.n[d]++] = axes[i];
+        return out;
+    }
+    /* Unequal parts cannot be split further, so it takes one axis and a dim without any. */
+    for (uint32_t d = 0; d < home->rank && n == 1 && s->step->strategy.zero_uneven; d++) {
+        if (home->n[d] || ds_shard__size(s, type->dims[d].size) <= parts) continue;
+        out.axis[d][out.n[d]++] = axes[0];
         break;
     }
     return out;
@@ -188,6 +195,16 @@ static first_step next_step(const ds_layout *now, const ds_layout *to) {
     return step;
 }
 
+/* What a scatter makes of a gradient; written out, since only that says that parts are unequal. */
+static ds_type *part_type(const ds_sharder *s, const ds_shard_pending *p, first_step step) {
+    const ds_type *type = ds_value_at(s->b.func, p->grad)->type;
+    ds_layout part = ds_shard__layout(s, type);
+    part.sum &= (uint8_t)~step.over;
+    part.n[step.dim] = p->to.n[step.dim];
+    memcpy(part.axis[step.dim], p->to.axis[step.dim], sizeof part.axis[step.dim]);
+    return ds_shard__type(s, type, &part);
+}
+
 static bool same_step(const first_step *a, const first_step *b) {
     return a->code == b->code && a->mesh == b->mesh && a->over == b->over && a->dim == b->dim;
 }
@@ -224,7 +241,9 @@ static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *
     for (uint32_t k = 0; k < members.n; k++) {
         const char *name = ds_value_at(b->func, s->pending.at[members.at[k]].grad)->name;
         const char *text = ds_arena_printf(&s->unit->arena, "%s.%s", name, d >= 0 ? "part" : "sum");
-        ds_build_out(b, op, text, NULL);
+        bool written = d >= 0 && s->step->strategy.zero_uneven;
+        ds_build_out(b, op, text,
+                     written ? part_type(s, &s->pending.at[members.at[k]], step) : NULL);
     }
     ds_status status = ds_shard__put(s, op, &like, err);
     for (uint32_t k = 0; k < members.n; k++) {

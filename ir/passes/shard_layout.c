@@ -88,6 +88,17 @@ ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type) {
     return layout;
 }
 
+/* Of a dim whose parts do not divide it, which only ZeRO makes: the first ones get one more. */
+static void put_sizes(const ds_sharder *s, ds_dim *dim, int64_t parts) {
+    int64_t size = ds_shard__size(s, dim->size);
+    if (dim->n_splits != 1 || size % parts == 0) return;
+    ds_expr *sizes = DS_NEW_N(&s->unit->arena, ds_expr, (uint32_t)parts);
+    for (int64_t i = 0; i < parts; i++)
+        sizes[i] = ds_expr_int(&s->unit->exprs, size / parts + (i < size % parts));
+    dim->splits[0].sizes = sizes;
+    dim->splits[0].n_sizes = (uint32_t)parts;
+}
+
 ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layout *layout) {
     ds_arena *arena = &s->unit->arena;
     const ds_shard_mesh *mesh = &s->meshes.at[layout->mesh];
@@ -102,6 +113,7 @@ ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layou
         dim->splits = DS_NEW_N(arena, ds_split, layout->n[d] + 1);
         for (uint32_t i = 0; i < layout->n[d]; i++)
             dim->splits[i].axis = mesh->axes[layout->axis[d][i]].name;
+        put_sizes(s, dim, ds_shard__parts(s, layout, d));
     }
     type->partials = DS_NEW_N(arena, ds_partial, mesh->n_axes + 1);
     for (uint32_t a = 0; a < mesh->n_axes; a++) {

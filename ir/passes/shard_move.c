@@ -202,7 +202,9 @@ static ds_status emit(ds_sharder *s, ds_use from, const step *st, ds_use *out, d
         st->code == DS_OP_ALL_TO_ALL)
         op->dim = ds_expr_int(exprs, st->dim);
     if (st->code == DS_OP_ALL_TO_ALL) op->dim_to = ds_expr_int(exprs, st->dim_to);
-    const ds_type *written = st->code == DS_OP_RESHARD ? ds_shard__type(s, type, &st->after) : NULL;
+    bool writes = st->code == DS_OP_RESHARD ||
+                  (st->code == DS_OP_REDUCE_SCATTER && s->step->strategy.zero_uneven);
+    const ds_type *written = writes ? ds_shard__type(s, type, &st->after) : NULL;
     const char *base = ds_value_at(b->func, from.value)->name;
     ds_build_out(b, op, ds_arena_printf(&s->unit->arena, "%s.%s", base, suffix_of(st->code)),
                  written);

@@ -233,6 +233,11 @@ static ds_status check(const ds_binding *binding, const ds_strategy *s, ds_error
     if (s->zero < 0 || s->zero > 3)
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "zero"),
                             "zero = %lld; it is one of 0, 1, 2, 3", (long long)s->zero);
+    if (s->zero_uneven && s->zero > 1)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, loc_of(binding, "zero_uneven"),
+                            "zero_uneven shares out states, with zero = 1; zero = %lld shares out "
+                            "gradients too, which must divide",
+                            (long long)s->zero);
     if (s->prefetch > DS_MAX_PREFETCH)
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "prefetch"),
                             "prefetch = %lld; at most %d layers can be gathered ahead",
@@ -302,6 +307,7 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
     DS_TRY(read_choice(binding, "strategy", "cp_type", cp_types, 3, &cp_type, err));
     out->cp_type = (ds_cp_type)cp_type;
     DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &out->sp, err));
+    DS_TRY(ds_scenario_bool(binding, "strategy", "zero_uneven", &out->zero_uneven, err));
     DS_TRY(read_recompute(binding, out, err));
     DS_TRY(read_offload(binding, out, err));
     DS_TRY(read_pipeline(binding, out, err));

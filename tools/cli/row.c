@@ -210,6 +210,7 @@ static void put_strategy(const cli_row *r, int64_t microbatches, ds_buf *out) {
                   "  strategy { dp = %" PRId64 ", tp = %" PRId64 ", pp = %" PRId64
                   ", microbatches = %" PRId64 ", zero = %" PRId64,
                   r->dp, r->tp, r->pp, microbatches, r->zero);
+    if (r->zero == 1) ds_buf_put(out, ", zero_uneven = true");
     if (r->sp > 0) ds_buf_put(out, ", sp = true");
     if (r->vpp > 1)
         ds_buf_printf(out, ", schedule = \"interleaved\", virtual_stages = %" PRId64, r->vpp);
