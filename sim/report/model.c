@@ -68,6 +68,10 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     if (s->zero) ds_buf_printf(out, ", zero %lld", (long long)s->zero);
     if (s->zero && s->zero_group < s->dp)
         ds_buf_printf(out, " in groups of %lld", (long long)s->zero_group);
+    static const char *const kept[] = {"activations", "optimizer", "weights"};
+    for (uint32_t i = 0, n_kept = 0; i < 3; i++)
+        if (s->offload >> i & 1)
+            ds_buf_printf(out, "%s%s", n_kept++ ? " + " : ", offload ", kept[i]);
     int64_t m = step->strategy.microbatches;
     if (m > 1) ds_buf_printf(out, ", %lld microbatches", (long long)m);
 }

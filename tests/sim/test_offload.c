@@ -185,6 +185,31 @@ Test(offload, both_ways_at_once) {
     sim_free(&c);
 }
 
+/* 13,015,864,320 parameters (models/llama.dir): 12 bytes of states each are on the host, whatever
+ * is done with the rest; activations where they are asked for. */
+Test(offload, what_does_not_fit_fits) {
+    const int64_t states = INT64_C(12) * 13015864320;
+    sim_case c;
+    sim_run_file(&c, "scenarios/offload.dir", NULL, false);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    cr_expect(c.result->fits);
+    moved out = moved_by(&c, DS_OP_OFFLOAD), in = moved_by(&c, DS_OP_RELOAD);
+    cr_expect_eq(out.bytes, in.bytes);
+    cr_assert_eq(c.result->n_hosts, 1);
+    cr_expect_eq(c.result->hosts[0].peak_bytes, out.bytes, "all that goes there is there at once");
+    int64_t layers = out.bytes - states;
+    sim_free(&c);
+
+    sim_run_file(&c, "scenarios/offload.dir", "also=weights", false);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    cr_expect(!c.result->fits);
+    cr_expect_geq(most(&c, DS_CAT_ACTIVATION), layers);
+    cr_expect_eq(moved_by(&c, DS_OP_OFFLOAD).bytes, states + states / 6);
+    /* forward, backward but for the table of embeddings, and for the update */
+    cr_expect_eq(moved_by(&c, DS_OP_RELOAD).bytes - states, 3 * (states / 6) - 2 * 32000 * 5120);
+    sim_free(&c);
+}
+
 /* ---- hosts ---- */
 
 static const char dgx[] =
