@@ -266,26 +266,40 @@ ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const ch
     return status;
 }
 
-static ds_status alone_by(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
-                          const char *algorithm, int64_t *ps, ds_error *err) {
+/* One phase's times; adds them to *total. */
+static ds_status phase_time(ds_topo *topo, const ds_coll_request *request, ds_phase *phase,
+                            const ds_coll_cost *terms, ds_phase_time *out, int64_t *total,
+                            ds_error *err) {
+    int64_t all_ps;
+    if (!ds_add_i64(phase->alpha_ps, terms->step_ps, &phase->alpha_ps)) phase->alpha_ps = INT64_MAX;
+    ds_status status = ds_phase_alone_ps(topo, phase, terms->efficiency_q32, &all_ps, err);
+    if (status != DS_OK) {
+        if (err) err->loc = request->loc;
+        return status;
+    }
+    if (!ds_add_i64(*total, all_ps, total))
+        return ds_error_set(err, DS_ERR_OVERFLOW, request->loc,
+                            "a collective takes longer than int64 picoseconds hold");
+    out->wait_ps = phase->steps * phase->alpha_ps;
+    out->flow_ps = all_ps - out->wait_ps;
+    for (uint32_t i = 0; i < phase->n_loads; i++)
+        if (phase->loads[i].bytes_q32 > out->most_q32) out->most_q32 = phase->loads[i].bytes_q32;
+    return DS_OK;
+}
+
+static ds_status choose_this(ds_topo *topo, const ds_coll_request *request,
+                             const ds_coll_cost *terms, const char *algorithm, ds_arena *arena,
+                             ds_coll_choice *out, ds_error *err) {
     ds_arena scratch;
     ds_arena_init(&scratch);
     ds_phase *phases;
-    uint32_t n;
-    ds_status status = ds_coll_phases(topo, request, algorithm, &scratch, &phases, &n, err);
-    int64_t total = terms->launch_ps;
-    for (uint32_t i = 0; i < n && status == DS_OK; i++) {
-        int64_t phase_ps;
-        if (!ds_add_i64(phases[i].alpha_ps, terms->step_ps, &phases[i].alpha_ps))
-            phases[i].alpha_ps = INT64_MAX;
-        status = ds_phase_alone_ps(topo, &phases[i], terms->efficiency_q32, &phase_ps, err);
-        if (status != DS_OK && err) err->loc = request->loc;
-        if (status == DS_OK && !ds_add_i64(total, phase_ps, &total))
-            status = ds_error_set(err, DS_ERR_OVERFLOW, request->loc,
-                                  "a collective takes longer than int64 picoseconds hold");
-    }
+    *out = (ds_coll_choice){.algorithm = algorithm, .ps = terms->launch_ps};
+    ds_status status =
+        ds_coll_phases(topo, request, algorithm, &scratch, &phases, &out->n_phases, err);
+    if (status == DS_OK) out->phases = DS_NEW_N(arena, ds_phase_time, out->n_phases);
+    for (uint32_t i = 0; i < out->n_phases && status == DS_OK; i++)
+        status = phase_time(topo, request, &phases[i], terms, &out->phases[i], &out->ps, err);
     ds_arena_deinit(&scratch);
-    *ps = total;
     return status;
 }
 
@@ -308,21 +322,16 @@ const char *const *ds_coll_candidates(ds_opcode op, uint32_t *n) {
     }
 }
 
-ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
-                           int64_t *ps, const char **algorithm, ds_error *err) {
-    if (request->algorithm) {
-        *algorithm = request->algorithm;
-        return alone_by(topo, request, terms, request->algorithm, ps, err);
-    }
+ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
+                         ds_arena *arena, ds_coll_choice *out, ds_error *err) {
+    if (request->algorithm)
+        return choose_this(topo, request, terms, request->algorithm, arena, out, err);
     uint32_t n;
     const char *const *names = ds_coll_candidates(request->op, &n);
     for (uint32_t i = 0; i < n; i++) {
-        int64_t this_ps;
-        DS_TRY(alone_by(topo, request, terms, names[i], &this_ps, err));
-        if (i == 0 || this_ps < *ps) {
-            *ps = this_ps;
-            *algorithm = names[i];
-        }
+        ds_coll_choice this_one;
+        DS_TRY(choose_this(topo, request, terms, names[i], arena, &this_one, err));
+        if (i == 0 || this_one.ps < out->ps) *out = this_one;
     }
     return DS_OK;
 }

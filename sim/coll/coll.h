@@ -41,9 +41,25 @@ typedef struct ds_coll_request {
 ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
                          ds_arena *arena, ds_phase **phases, uint32_t *n_phases, ds_error *err);
 
-/* Time alone, with a profile's launch, per-step and efficiency terms; which algorithm it took. */
-ds_status ds_coll_alone_ps(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
-                           int64_t *ps, const char **algorithm, ds_error *err);
+/* What a phase takes alone: its wait with a profile's step terms (the launch is not in it), and its
+ * flow at the profile's efficiency; the bytes of its most loaded link. */
+typedef struct ds_phase_time {
+    int64_t wait_ps, flow_ps;
+    ds_u128 most_q32;
+} ds_phase_time;
+
+/* How a collective is done, and how long that takes alone. */
+typedef struct ds_coll_choice {
+    const char *algorithm;
+    int64_t ps; /* launch + Σ wait + flow */
+    ds_phase_time *phases;
+    uint32_t n_phases;
+} ds_coll_choice;
+
+/* The named algorithm, or the fastest of the candidates, with a profile's launch, per-step and
+ * efficiency terms; phases in `arena`. */
+ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
+                         ds_arena *arena, ds_coll_choice *out, ds_error *err);
 
 /* Capacity of the link that needs longest for its bytes, by the named algorithm or the first of the
  * candidates; 0 if no link carries any. Whether a profile's fit knows these links

@@ -33,8 +33,8 @@ static uint64_t hash_u128(uint64_t h, ds_u128 value) {
 /* What a rendezvous does, whoever takes part: how long alone, and in phases over shared links. */
 static uint64_t group_hash(const ds_group *g) {
     uint64_t h = (uint64_t)g->ps;
-    for (uint32_t i = 0; i < g->n_phases; i++) {
-        const ds_flow *f = &g->phases[i];
+    for (uint32_t i = 0; i < g->n_flows; i++) {
+        const ds_flow *f = &g->flows[i];
         h = ds_hash_mix(ds_hash_mix(h, (uint64_t)f->wait_ps), (uint64_t)f->alone_ps);
         h = hash_u128(hash_u128(ds_hash_mix(h, f->share.weight), f->work), f->alone_q20);
     }
@@ -89,18 +89,18 @@ typedef struct colours {
 static void refine_group(colours *c, const ds_group *g, uint64_t record) {
     uint64_t met = 0;
     for (uint32_t k = 0; k < g->n_devices; k++) met += ds_hash_mix(record, c->now[g->devices[k]]);
-    for (uint32_t p = 0; p < g->n_phases; p++) {
-        const ds_share_flow *f = &g->phases[p].share;
+    for (uint32_t p = 0; p < g->n_flows; p++) {
+        const ds_share_flow *f = &g->flows[p].share;
         uint64_t loads = 0;
         for (uint32_t k = 0; k < f->n_uses; k++)
             loads += ds_hash_mix(c->now[c->n_devices + f->uses[k].link], f->uses[k].use_q32);
         met = ds_hash_mix(met, loads);
     }
-    if (g->n_phases) met = ds_hash_mix(met, group_hash(g));
+    if (g->n_flows) met = ds_hash_mix(met, group_hash(g));
     for (uint32_t k = 0; k < g->n_devices; k++)
         c->next[g->devices[k]] = ds_hash_mix(c->next[g->devices[k]], met);
-    for (uint32_t p = 0; p < g->n_phases; p++) {
-        const ds_share_flow *f = &g->phases[p].share;
+    for (uint32_t p = 0; p < g->n_flows; p++) {
+        const ds_share_flow *f = &g->flows[p].share;
         for (uint32_t k = 0; k < f->n_uses; k++)
             c->next[c->n_devices + f->uses[k].link] +=
                 ds_hash_mix(ds_hash_mix(met, p), f->uses[k].use_q32);

@@ -92,7 +92,13 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
     DS_TRY(read_options(b, op, &env, request, err));
     g->request = request;
     DS_TRY(profile_terms(b, code, g, &g->terms, err));
-    return ds_coll_alone_ps(b->plan->topo, request, &g->terms, &g->ps, &g->algorithm, err);
+    ds_coll_choice choice;
+    DS_TRY(ds_coll_choose(b->plan->topo, request, &g->terms, &b->plan->arena, &choice, err));
+    g->ps = choice.ps;
+    g->algorithm = choice.algorithm;
+    g->times = choice.phases;
+    g->n_phases = choice.n_phases;
+    return DS_OK;
 }
 
 /* What a communication does, whatever its spelling: the collective, its groups one after another,

@@ -52,15 +52,15 @@ static void class_links(maker *m) {
 }
 
 static void add_flows(maker *m, const ds_group *g) {
-    if (!g->n_phases) return;
+    if (!g->n_flows) return;
     ds_map_put(&m->first_flow, DS_KEY(g), m->flows.n);
-    for (uint32_t p = 0; p < g->n_phases; p++) DS_HPUSH(&m->flows, g->phases[p]);
+    for (uint32_t p = 0; p < g->n_flows; p++) DS_HPUSH(&m->flows, g->flows[p]);
 }
 
 /* What one group adds to the links that stand for classes. */
 static void add_edges(maker *m, const ds_group *g, uint32_t first_flow) {
-    for (uint32_t p = 0; p < g->n_phases; p++) {
-        const ds_share_flow *f = &g->phases[p].share;
+    for (uint32_t p = 0; p < g->n_flows; p++) {
+        const ds_share_flow *f = &g->flows[p].share;
         for (uint32_t i = 0; i < f->n_uses; i++) {
             uint32_t cls = m->class_of[f->uses[i].link];
             if (m->stands[cls] == f->uses[i].link)
@@ -73,7 +73,7 @@ static void add_meetings(maker *m, const ds_record *r) {
     for (uint32_t i = 0; i < r->n_meetings; i++) add_flows(m, &r->groups[r->meeting_group[i]]);
     for (uint32_t i = 0; i < r->n_groups; i++) {
         const ds_group *g = &r->groups[i];
-        if (!g->n_phases) continue;
+        if (!g->n_flows) continue;
         uint32_t cls = m->plan->class_of[g->devices[0]];
         uint32_t meeting = r->class_meeting[ds_record_class_pos(r, cls)];
         const ds_group *stands = &r->groups[r->meeting_group[meeting]];
@@ -93,7 +93,7 @@ static ds_status add_halves(maker *m, ds_error *err) {
         if (r->kind != DS_REC_HALF || !ds_map_find(&meets, DS_KEY(r->groups))) continue;
         status = ds_plan__traffic(m->b, r->groups, err);
         add_flows(m, r->groups);
-        if (r->groups->n_phases)
+        if (r->groups->n_flows)
             add_edges(m, r->groups, (uint32_t)*ds_map_find(&m->first_flow, DS_KEY(r->groups)));
     }
     ds_map_deinit(&meets);
@@ -239,7 +239,7 @@ static ds_status set_activity(const maker *m, ds_activity *a, ds_error *err) {
     if (!first) return DS_OK;
     bool shares = false;
     a->ps = 0;
-    for (uint32_t p = 0; p < a->group->n_phases; p++) {
+    for (uint32_t p = 0; p < a->group->n_flows; p++) {
         const ds_flow *f = &m->plan->flows[*first + p];
         shares = shares || f->share.n_uses;
         if (!ds_add_i64(a->ps, f->wait_ps, &a->ps) || !ds_add_i64(a->ps, f->alone_ps, &a->ps))
@@ -248,7 +248,7 @@ static ds_status set_activity(const maker *m, ds_activity *a, ds_error *err) {
                                 "picoseconds");
     }
     a->first_flow = (uint32_t)*first;
-    a->n_flows = shares ? a->group->n_phases : 0;
+    a->n_flows = shares ? a->group->n_flows : 0;
     return DS_OK;
 }
 

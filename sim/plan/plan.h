@@ -65,6 +65,7 @@ typedef struct ds_variant {
 } ds_variant;
 
 struct ds_coll_request; /* sim/coll/coll.h */
+struct ds_phase_time;
 
 /* One group of a communication: who takes part, in ring order, and what it costs alone. */
 typedef struct ds_group {
@@ -77,10 +78,10 @@ typedef struct ds_group {
     /* What `ps` was computed from, for reports; NULL where the program states the cost. */
     const struct ds_coll_request *request;
     ds_coll_cost terms;
-    /* Its phases, if any of them loads a link that other traffic may load (traffic.c); `uses` are
-     * those of such links, numbered by ds_sharing. */
-    const ds_flow *phases;
+    const struct ds_phase_time *times; /* of its phases alone */
     uint32_t n_phases;
+    uint32_t n_flows; /* n_phases, or 0 if no phase loads a link that others may load (traffic.c) */
+    const ds_flow *flows; /* `uses` as numbered by ds_sharing */
 } ds_group;
 
 /* An op in one context: everything that its instances share. */

@@ -21,7 +21,6 @@
 
 #define MOST_USE_Q32 (UINT64_C(1) << 56) /* share.h */
 #define LEAST_PS     1000
-#define SMALL_BYTES  65536 /* more take longer than LEAST_PS on any link below 65 TB/s */
 
 /* What the phases of a group take; of shared links alone. */
 typedef struct pattern {
@@ -70,18 +69,11 @@ static bool seen_before(finder *f, const ds_group *g, uint64_t user) {
     uint64_t key = kind_of(g);
     if (!key) return false;
     key = ds_hash_mix(key, user);
-    if (g->request->bytes <= SMALL_BYTES) key = ds_hash_mix(key, (uint64_t)g->request->bytes);
+    for (uint32_t i = 0; i < g->n_phases; i++)
+        key = ds_hash_mix(key, g->times[i].flow_ps < LEAST_PS);
     if (ds_map_find(&f->seen, key)) return true;
     ds_map_put(&f->seen, key, 1);
     return false;
-}
-
-/* How long the phase flows alone. */
-static ds_status flow_ps(const ds_builder *b, const ds_group *g, const ds_phase *phase, int64_t *ps,
-                         ds_error *err) {
-    ds_phase flow = *phase;
-    flow.steps = 0;
-    return ds_phase_alone_ps(b->plan->topo, &flow, g->terms.efficiency_q32, ps, err);
 }
 
 static void mark_phase(finder *f, const ds_phase *phase, uint64_t user) {
@@ -98,21 +90,15 @@ static ds_status mark_links(finder *f, const ds_record *r, const ds_group *g, ds
     if (!g->request) return DS_OK;
     uint64_t user = user_of(r, g);
     if (seen_before(f, g, user)) return DS_OK;
-    bool small = g->request->bytes <= SMALL_BYTES;
     ds_coll_request even = divisible(g->request);
     ds_arena scratch;
     ds_arena_init(&scratch);
-    ds_phase *phases, *whole = NULL;
+    ds_phase *phases;
     uint32_t n;
-    ds_topo *topo = f->b->plan->topo;
-    ds_status status = ds_coll_phases(topo, g->request, g->algorithm, &scratch, &phases, &n, err);
-    if (status == DS_OK)
-        status = ds_coll_phases(topo, &even, g->algorithm, &scratch, &whole, &n, err);
-    for (uint32_t p = 0; p < n && status == DS_OK; p++) {
-        int64_t ps = LEAST_PS;
-        if (small) status = flow_ps(f->b, g, &phases[p], &ps, err);
-        if (ps >= LEAST_PS) mark_phase(f, &whole[p], user);
-    }
+    ds_status status =
+        ds_coll_phases(f->b->plan->topo, &even, g->algorithm, &scratch, &phases, &n, err);
+    for (uint32_t p = 0; p < n && status == DS_OK; p++)
+        if (g->times[p].flow_ps >= LEAST_PS) mark_phase(f, &phases[p], user);
     ds_arena_deinit(&scratch);
     return status;
 }
@@ -244,42 +230,27 @@ static ds_status find_pattern(ds_builder *b, const ds_group *g, const pattern **
 
 /* ---- the phases of a group as flows ---- */
 
-static ds_status make_flows(ds_builder *b, ds_group *g, const pattern *p, const ds_phase *phases,
-                            ds_error *err) {
-    ds_flow *flows = DS_NEW_N(&b->plan->arena, ds_flow, p->n);
-    bool shares = false;
-    for (uint32_t i = 0; i < p->n; i++) {
-        ds_flow *f = &flows[i];
-        f->share = p->phases[i];
-        f->alone_q20 = p->alone_q20[i];
-        f->work = most_bytes(&phases[i]) * DS_WORK_PER_BYTE_Q32;
-        DS_TRY(flow_ps(b, g, &phases[i], &f->alone_ps, err));
-        /* No overflow: g->ps holds the sum of all. */
-        f->wait_ps = phases[i].steps * (phases[i].alpha_ps + g->terms.step_ps);
-        if (f->alone_ps < LEAST_PS) f->share.n_uses = 0;
-        shares = shares || f->share.n_uses;
-    }
-    if (!shares) return DS_OK;
-    flows[0].wait_ps += g->terms.launch_ps;
-    g->phases = flows;
-    g->n_phases = p->n;
-    return DS_OK;
-}
-
 ds_status ds_plan__traffic(ds_builder *b, ds_group *g, ds_error *err) {
     const pattern *p;
     if (!g->request) return DS_OK;
     DS_TRY(find_pattern(b, g, &p, err));
     if (!p->shares) return DS_OK;
-    ds_arena scratch;
-    ds_arena_init(&scratch);
-    ds_phase *phases;
-    uint32_t n;
-    ds_status status =
-        ds_coll_phases(b->plan->topo, g->request, g->algorithm, &scratch, &phases, &n, err);
-    if (status == DS_OK) status = make_flows(b, g, p, phases, err);
-    ds_arena_deinit(&scratch);
-    return status;
+    ds_flow *flows = DS_NEW_N(&b->plan->arena, ds_flow, p->n);
+    bool shares = false;
+    for (uint32_t i = 0; i < p->n; i++) {
+        flows[i] = (ds_flow){.share = p->phases[i],
+                             .alone_q20 = p->alone_q20[i],
+                             .work = g->times[i].most_q32 * DS_WORK_PER_BYTE_Q32,
+                             .wait_ps = g->times[i].wait_ps,
+                             .alone_ps = g->times[i].flow_ps};
+        if (flows[i].alone_ps < LEAST_PS) flows[i].share.n_uses = 0;
+        shares = shares || flows[i].share.n_uses;
+    }
+    flows[0].wait_ps += g->terms.launch_ps;
+    if (!shares) return DS_OK;
+    g->flows = flows;
+    g->n_flows = p->n;
+    return DS_OK;
 }
 
 ds_status ds_plan__sharing(ds_builder *b, ds_error *err) {

@@ -123,14 +123,17 @@ static void explain_choice(const ds_plan *plan, const ds_group *g, ds_buf *out) 
     const char *const *names = ds_coll_candidates(g->request->op, &n);
     if (n == 1) return;
     ds_buf_put(out, "  the fastest of ");
+    ds_arena arena;
+    ds_arena_init(&arena);
     for (uint32_t i = 0; i < n; i++) {
         ds_coll_request asked = *g->request;
         asked.algorithm = names[i];
-        int64_t ps;
-        const char *taken;
-        if (ds_coll_alone_ps(plan->topo, &asked, &g->terms, &ps, &taken, NULL) == DS_OK)
-            ds_buf_printf(out, "%s%s %s", i ? ", " : "", taken, ds_report__ps(ps).s);
+        ds_coll_choice choice;
+        if (ds_coll_choose(plan->topo, &asked, &g->terms, &arena, &choice, NULL) == DS_OK)
+            ds_buf_printf(out, "%s%s %s", i ? ", " : "", choice.algorithm,
+                          ds_report__ps(choice.ps).s);
     }
+    ds_arena_deinit(&arena);
     ds_buf_putc(out, '\n');
 }
 
