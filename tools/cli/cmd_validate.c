@@ -93,34 +93,34 @@ typedef struct prediction {
     outcome outcome;
     ds_error why; /* LEFT_OUT, FAILED */
     double predicted_gb, capacity_gb;
-    char what[160]; /* "weight 4.2, …" at the peak, in GB */
+    char what[240]; /* "weight 4.2, …" at the peak, in GB */
 } prediction;
 
 typedef DS_VEC(prediction) predictions;
 
-static void describe(const ds_result *r, prediction *p) {
+static void describe(const ds_result *r, int64_t driver_bytes, prediction *p) {
     const ds_mem_class *m = &r->mem.classes[r->fullest];
     size_t n = 0;
     for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++) {
-        double gb = (double)m->peak_by_category[k] / GB;
-        if (gb < 0.05 || k == DS_MEM_CONTEXT || n >= sizeof p->what) continue;
+        int64_t beyond = k == DS_MEM_CONTEXT ? driver_bytes : 0;
+        double gb = (double)(m->peak_by_category[k] - beyond) / GB;
+        if (gb < 0.05 || n >= sizeof p->what) continue;
         n += (size_t)snprintf(p->what + n, sizeof p->what - n, "%s%s %.1f", n ? ", " : "",
                               ds_mem_category_name(k), gb);
     }
 }
 
-static ds_status simulate(const ds_unit *unit, const ds_binding *binding,
-                          const ds_profiles *profiles, prediction *p, ds_error *err) {
-    (void)unit;
+static ds_status simulate(const ds_binding *binding, const ds_profiles *profiles, prediction *p,
+                          ds_error *err) {
     ds_sim_options options = {.max_instances = 0};
     ds_result *r;
     DS_TRY(ds_sim_options_read(binding, &options, err));
     DS_TRY(ds_simulate(binding, profiles, &options, &r, err));
-    const ds_reserved_memory *reserved =
-        &ds_profiles_kind(profiles, r->plan->classes[r->fullest].kind)->reserved;
-    p->predicted_gb = (double)(r->peak_bytes - reserved->driver_bytes) / GB;
-    p->capacity_gb = (double)(r->capacity_bytes - reserved->driver_bytes) / GB;
-    describe(r, p);
+    uint32_t kind = r->plan->classes[r->fullest].kind;
+    int64_t driver_bytes = ds_profiles_kind(profiles, kind)->reserved.driver_bytes;
+    p->predicted_gb = (double)(r->peak_bytes - driver_bytes) / GB;
+    p->capacity_gb = (double)(r->capacity_bytes - driver_bytes) / GB;
+    describe(r, driver_bytes, p);
     ds_result_free(r);
     return DS_OK;
 }
@@ -143,7 +143,7 @@ static ds_status predict(const arguments *args, const ds_profiles *profiles, pre
     for (uint32_t i = 0; i < diags.all.n; i++)
         if (diags.all.at[i].severity == DS_SEV_ERROR)
             ds_error_set(err, diags.all.at[i].code, DS_NOWHERE, "%s", diags.all.at[i].message);
-    if (status == DS_OK) status = simulate(unit, &binding, profiles, p, err);
+    if (status == DS_OK) status = simulate(&binding, profiles, p, err);
     ds_diags_deinit(&diags);
     if (unit) ds_unit_free(unit);
     ds_buf_deinit(&text);
@@ -196,10 +196,14 @@ static const prediction *contradiction(const predictions *all, const prediction 
     return NULL;
 }
 
-/* "chronicles-prequel.md:607" of "owner/repository folder/chronicles-prequel.md:607". */
-static const char *short_ref(const char *ref) {
-    const char *slash = strrchr(ref, '/');
-    return slash ? slash + 1 : ref;
+/* "chronicles-prequel.md:607" of "owner/repository folder/chronicles-prequel.md:607"; without a
+ * source the line of the table. */
+static const char *name_of(const cli_row *row, char *room, size_t n) {
+    const char *slash = strrchr(row->ref, '/');
+    if (slash) return slash + 1;
+    if (*row->ref) return row->ref;
+    snprintf(room, n, "line %u", row->line);
+    return room;
 }
 
 static double error_of(const prediction *p) {
@@ -209,16 +213,19 @@ static double error_of(const prediction *p) {
 static void print_row(const predictions *all, const prediction *p) {
     const cli_row *r = &p->row;
     const prediction *other = contradiction(all, p);
-    printf("| %s | %s, %lld x %lld | %lld | %lld %lld %lld | %lld | ", short_ref(r->ref), r->model,
-           (long long)r->layers, (long long)r->hidden, (long long)r->heads, (long long)r->dp,
-           (long long)r->tp, (long long)r->pp, (long long)r->mbs);
+    char room[32];
+    printf("| %s | %s, %lld x %lld | %lld | %lld %lld %lld | %lld | ",
+           name_of(r, room, sizeof room), r->model, (long long)r->layers, (long long)r->hidden,
+           (long long)r->heads, (long long)r->dp, (long long)r->tp, (long long)r->pp,
+           (long long)r->mbs);
     if (r->memory_gb > 0)
         printf("%g | %.1f | %+.1f %% | %s | %s", r->memory_gb, p->predicted_gb, 100 * error_of(p),
                r->split, p->what);
     else
         printf("OOM | %.1f | %s | %s | %s", p->predicted_gb,
                p->predicted_gb > p->capacity_gb ? "does not fit" : "fits", r->split, p->what);
-    if (other) printf("; but %s: %g", short_ref(other->row.ref), other->row.memory_gb);
+    if (other)
+        printf("; but %s: %g", name_of(&other->row, room, sizeof room), other->row.memory_gb);
     printf(" |\n");
 }
 
@@ -251,7 +258,9 @@ static void print_rest(const predictions *all, outcome which, const char *title)
         uint32_t n = 0;
         for (uint32_t k = i; k < all->n; k++)
             n += all->at[k].outcome == which && !strcmp(all->at[k].why.message, p->why.message);
-        printf("%s: %u rows (%s …): %s\n", title, n, short_ref(p->row.ref), p->why.message);
+        char room[32];
+        printf("%s: %u row%s (%s%s): %s\n", title, n, n > 1 ? "s" : "",
+               name_of(&p->row, room, sizeof room), n > 1 ? " …" : "", p->why.message);
     }
 }
 

@@ -22,9 +22,20 @@ static double number_of(const ds_csv *csv, uint32_t index, const char *column, d
     return end == text || *end || !(fabs(value) < 1e15) ? otherwise : value;
 }
 
+/* Sizes and degrees that no machine has count as not stated, so that their products fit. */
+#define MAX_SIZE   1000000000
+#define MAX_DEGREE 32767
+
+static int64_t count_of(const ds_csv *csv, uint32_t index, const char *column, int64_t most,
+                        int64_t otherwise) {
+    double value = number_of(csv, index, column, -1);
+    return value >= 0 && value <= (double)most ? (int64_t)value : otherwise;
+}
+
 void cli_row_read(const ds_csv *csv, uint32_t index, cli_row *out) {
-#define TEXT(column)          text_of(csv, index, column)
-#define COUNT(column, unless) (int64_t) number_of(csv, index, column, unless)
+#define TEXT(column)   text_of(csv, index, column)
+#define SIZE(column)   count_of(csv, index, column, MAX_SIZE, 0)
+#define DEGREE(column) count_of(csv, index, column, MAX_DEGREE, 0)
     *out = (cli_row){
         .line = csv->rows.at[index].line,
         .ref = TEXT("source_ref"),
@@ -37,28 +48,29 @@ void cli_row_read(const ds_csv *csv, uint32_t index, cli_row *out) {
         .memory = TEXT("mem_gb"),
         .notes = TEXT("notes"),
         .params_b = number_of(csv, index, "params_b", 0),
-        .layers = COUNT("layers", 0),
-        .hidden = COUNT("hidden", 0),
-        .heads = COUNT("heads", 0),
-        .ffn = COUNT("ffn", 0),
-        .vocab = COUNT("vocab", 0),
-        .seq = COUNT("seq", 0),
-        .gpus = COUNT("gpus", 0),
-        .gpus_per_node = COUNT("gpus_per_node", 0),
-        .dp = COUNT("dp", 0),
-        .tp = COUNT("tp", 0),
-        .pp = COUNT("pp", 0),
-        .cp = COUNT("cp", 0),
-        .ep = COUNT("ep", 0),
-        .vpp = COUNT("vpp", 0),
-        .mbs = COUNT("mbs", 0),
-        .gbs = COUNT("gbs", 0),
-        .zero = COUNT("zero_stage", -1),
-        .sp = COUNT("seq_parallel", -1),
+        .layers = SIZE("layers"),
+        .hidden = SIZE("hidden"),
+        .heads = SIZE("heads"),
+        .ffn = SIZE("ffn"),
+        .vocab = SIZE("vocab"),
+        .seq = SIZE("seq"),
+        .gpus = SIZE("gpus"),
+        .gpus_per_node = DEGREE("gpus_per_node"),
+        .dp = DEGREE("dp"),
+        .tp = DEGREE("tp"),
+        .pp = DEGREE("pp"),
+        .cp = DEGREE("cp"),
+        .ep = DEGREE("ep"),
+        .vpp = DEGREE("vpp"),
+        .mbs = DEGREE("mbs"),
+        .gbs = SIZE("gbs"),
+        .zero = count_of(csv, index, "zero_stage", 3, -1),
+        .sp = count_of(csv, index, "seq_parallel", 1, -1),
         .memory_gb = number_of(csv, index, "mem_gb", 0),
     };
 #undef TEXT
-#undef COUNT
+#undef SIZE
+#undef DEGREE
 }
 
 /* ---- what is missing ---- */
@@ -77,7 +89,9 @@ static bool prints_as(double value, double printed) {
 
 static int64_t layers_of(const cli_row *r) {
     double per_layer = params_of(r, 1) - params_of(r, 0);
-    int64_t near = (int64_t)((r->params_b * 1e9 - params_of(r, 0)) / per_layer), found = 0;
+    double guess = (r->params_b * 1e9 - params_of(r, 0)) / per_layer;
+    if (guess > MAX_DEGREE) return 0;
+    int64_t near = (int64_t)guess, found = 0;
     for (int64_t l = near > 0 ? near : 1; l <= near + 1; l++) {
         if (!prints_as(params_of(r, l) * 1e-9, r->params_b)) continue;
         if (found) return 0;
