@@ -101,14 +101,6 @@ const ds_type *ds_edit_type(const ds_edit *e, const ds_use *use) {
     return ds_use_type(e->unit, e->func, use);
 }
 
-bool ds_op_reads(const ds_op *op, ds_value value) {
-    for (uint32_t i = 0; i < op->n_in; i++)
-        if (op->in[i].value.i == value.i) return true;
-    for (uint32_t i = 0; op->body && i < op->body->n_ops; i++)
-        if (ds_op_reads(op->body->ops[i], value)) return true;
-    return false;
-}
-
 uint32_t ds_block_find(const ds_func *func, const ds_block *block, ds_value value) {
     const ds_value_info *info = ds_value_at(func, value);
     uint32_t i = 0;

@@ -38,8 +38,6 @@ ds_use ds_edit_yield(ds_edit *e, ds_op *loop, uint32_t at, const char *name, ds_
 
 /* The type of what a use reads, indices put in. */
 const ds_type *ds_edit_type(const ds_edit *e, const ds_use *use);
-/* Does the op, or one inside it, read the value? */
-bool ds_op_reads(const ds_op *op, ds_value value);
 /* Where in the block the value is made; n_ops: elsewhere. */
 uint32_t ds_block_find(const ds_func *func, const ds_block *block, ds_value value);
 

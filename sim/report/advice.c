@@ -117,6 +117,8 @@ static void find_changes(adviser *a) {
     if (s->recompute == DS_RECOMPUTE_NONE) add_word(a, "recompute", "selective");
     if (s->recompute == DS_RECOMPUTE_NONE || s->recompute == DS_RECOMPUTE_SELECTIVE)
         add_word(a, "recompute", "full");
+    if (!s->offload) add_word(a, "offload", "activations");
+    if (!s->offload) add_word(a, "offload", "optimizer");
     if (s->tp > 1 && !s->sp) add_word(a, "sp", "on");
     add_int(a, "microbatches", 2 * s->microbatches);
     add_tp(a);

@@ -48,9 +48,10 @@ typedef struct ds_sim_options {
     void *progress_context;
 } ds_sim_options;
 
-/* Sets what the unit's scenario says about a run (`cost`, `memory`, `masks`, `framework`) and leaves the rest.
- * Keys that this version cannot honour are DS_ERR_UNSUPPORTED (`network = stepwise`), and so are
- * `train` and `strategy` beside a `program`. The unit must be verified and bound. */
+/* Sets what the unit's scenario says about a run (`cost`, `memory`, `masks`, `framework`) and
+ * leaves the rest. Keys that this version cannot honour are DS_ERR_UNSUPPORTED (`network =
+ * stepwise`), and so are `train` and `strategy` beside a `program`. The unit must be verified and
+ * bound. */
 ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options, ds_error *err);
 
 /* A change of the strategy of a step that does not fit, and what it would bring. */
@@ -70,7 +71,7 @@ typedef struct ds_result {
     ds_plan *plan;
     ds_run run;
     ds_mem mem;
-    ds_mem_host *hosts;      /* at which something is kept */
+    ds_mem_host *hosts; /* at which something is kept */
     uint32_t n_hosts;
     ds_account *accounts;    /* per class */
     uint32_t critical;       /* the class whose last task ends last (ties: lowest device) */
@@ -97,9 +98,9 @@ ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
 void ds_result_free(ds_result *result);
 
 /* Finds what would make a model's step fit, by simulating: ZeRO's higher stages, recomputation,
- * sequence parallelism, twice the microbatches, twice the tensor parallelism on as many devices,
- * half the batch, one change at a time; if none fits, the best of them together. Only what the
- * model and the devices can take counts. Nothing where the result fits or is of a program.
+ * offload, sequence parallelism, twice the microbatches, twice the tensor parallelism on as many
+ * devices, half the batch, one change at a time; if none fits, the best of them together. Only what
+ * the model and the devices can take counts. Nothing where the result fits or is of a program.
  * `settings` are those that its binding was made with. While it runs, the source's scenario is
  * changed for each simulation; afterwards it is as before. At most 15 simulations. */
 void ds_advise(ds_result *result, const ds_profiles *profiles, const ds_sim_options *options,

@@ -1,6 +1,5 @@
 /* The offload pass: which values go to the host and come back, and that the numbers stay. */
-#include "ir/lang/verify.h"
-#include "ir/passes/edit.h"
+#include "ir/ops/ops.h"
 #include "tests/support/prove.h"
 #include "tests/support/step.h"
 
@@ -50,20 +49,21 @@ static void expect(const char *model, const char *with, const char *train, const
               "%s: %u of %u results are zeros", model, found.zeros, found.compared);
 }
 
-static void check(const char *model, const char *with, const char *train) {
+/* Every `step`-th plan for each choice, texts and ranks with some. */
+static void check(const char *model, const char *with, const char *train, size_t step) {
     for (size_t c = 0; c < sizeof choices / sizeof *choices; c++)
-        for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
+        for (size_t p = c % step; p < sizeof plans / sizeof *plans; p += step)
             expect(model, with, train, choices[c], &plans[p], p % 3 == 1);
 }
 
 #define SMALL "layers = 4, hidden = 8, heads = 4, seq = 4, vocab = 8, batch = 12"
 
 Test(offload, gpt_gives_the_same_numbers) {
-    check("gpt", SMALL, "optimizer = adam, dtype = bf16");
+    check("gpt", SMALL, "optimizer = adam, dtype = bf16", 1);
 }
 
 Test(offload, llama_gives_the_same_numbers) {
-    check("llama", SMALL ", kv_heads = 2, ffn = 16", "optimizer = momentum");
+    check("llama", SMALL ", kv_heads = 2, ffn = 16", "optimizer = momentum", 2);
 }
 
 /* Two loops, what the encoder made read by every turn of the decoder. */
@@ -71,7 +71,7 @@ Test(offload, t5_gives_the_same_numbers) {
     check("t5",
           "layers = 2, hidden = 8, heads = 4, head_dim = 2, ffn = 8, seq = 4, "
           "target_seq = 4, vocab = 8, batch = 12, head_scale = 0.25",
-          "optimizer = adamw");
+          "optimizer = adamw", 2);
 }
 
 /* What shard makes for attention over a split sequence is offloaded as it is read. */
