@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MAX_CHANGES  12
-#define MAX_COMBINED 4
+#define MAX_COMBINED 5
 
 /* One knob, or two that keep the number of devices (tp up, dp down), or the batch. */
 typedef struct change {
