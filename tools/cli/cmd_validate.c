@@ -214,10 +214,9 @@ static void print_row(const predictions *all, const prediction *p) {
     const cli_row *r = &p->row;
     const prediction *other = contradiction(all, p);
     char room[32];
-    printf("| %s | %s, %lld x %lld | %lld | %lld %lld %lld | %lld | ",
-           name_of(r, room, sizeof room), r->model, (long long)r->layers, (long long)r->hidden,
-           (long long)r->heads, (long long)r->dp, (long long)r->tp, (long long)r->pp,
-           (long long)r->mbs);
+    printf("| %s | %lld x %lld | %lld | %lld %lld %lld | %lld | ", name_of(r, room, sizeof room),
+           (long long)r->layers, (long long)r->hidden, (long long)r->heads, (long long)r->dp,
+           (long long)r->tp, (long long)r->pp, (long long)r->mbs);
     if (r->memory_gb > 0)
         printf("%g | %.1f | %+.1f %% | %s | %s", r->memory_gb, p->predicted_gb, 100 * error_of(p),
                r->split, p->what);
