@@ -4,6 +4,7 @@
  * index, and its own name, joined by dots; the turns of those loops are numbers beside it. So
  * `%d = dropout(%x)` in `for l` in a call named block has the key "block.l.d" and the turn [l], and
  * {key = "block.l.d", turn = [l]} says the same from anywhere. The entry's name is no part of it.
+ * To a key that is given so, the microbatches of the calls around it are added as further turns.
  *
  * A seed of the op's own takes the place of its path. A shard whose place in the whole is not known
  * has a mask of its own: its device's coordinates count. */
@@ -35,6 +36,20 @@ static uint64_t path_key(const ds_exec_thread *thread, const ds_exec_open *open,
     return with_turns(open, key);
 }
 
+/* call @f(…) {microbatch = 3}, outermost first. */
+static ds_status with_microbatches(const ds_exec_open *open, const ds_env *env, uint64_t *key,
+                                   ds_error *err) {
+    if (open->up) DS_TRY(with_microbatches(open->up, env, key, err));
+    bool call = open->op && open->op->code == DS_OP_CALL;
+    const ds_attr *attr =
+        call ? ds_attr_find(open->op->attrs, open->op->n_attrs, "microbatch") : NULL;
+    int64_t number;
+    if (!attr) return DS_OK;
+    DS_TRY(ds_expr_eval_int(env, attr->expr, attr->loc, &number, err));
+    *key = ds_hash_mix(*key, (uint64_t)number);
+    return DS_OK;
+}
+
 /* {key = "block.l.d", turn = [l]}, or a single number. */
 static ds_status given_key(const ds_op *op, const char *name, const ds_env *env, uint64_t *key,
                            ds_error *err) {
@@ -55,8 +70,9 @@ ds_status ds_exec__mask_key(const ds_exec_thread *thread, const ds_exec_open *op
                             uint64_t *key, ds_error *err) {
     const char *name = ds_op_attr_str(op, thread->run->binding->unit, "key");
     *key = 1;
+    if (name) DS_TRY(given_key(op, name, env, key, err));
     if (name)
-        DS_TRY(given_key(op, name, env, key, err));
+        DS_TRY(with_microbatches(open, env, key, err));
     else if (!ds_attr_find(op->attrs, op->n_attrs, "seed"))
         *key = path_key(thread, open, op);
     if (ds_attr_find(op->attrs, op->n_attrs, "full")) return DS_OK;

@@ -7,9 +7,9 @@
  * its own to those of the microbatches before (as many calls of one text as there are), @last does
  * too, and its sums are the gradients of the step. The step's inputs are families over
  * microbatches; its loss, and other scalar results, are means; other results are concatenated along
- * dim 0. Where a model has dropout each microbatch is a function of its own, since masks are named
- * in the text. With pipeline stages a single microbatch is a function too, @last, and the gradients
- * of a weight that several chunks read are summed behind the microbatches.
+ * dim 0. The calls say which microbatch they are, so that masks of dropout differ. With pipeline
+ * stages a single microbatch is a function too, @last, and the gradients of a weight that several
+ * chunks read are summed behind the microbatches.
  */
 #include "ir/passes/grad_internal.h"
 
@@ -49,7 +49,6 @@ static void name_mask(ds_grad *g, const ds_op *old, ds_op *op) {
             turn[--k] = ds_expr_index(&g->unit->exprs, at->op->index);
         if (n) ds_build_attr_exprs(&g->b, op, "turn", turn, n);
     }
-    if (g->mask_call) text = ds_arena_printf(arena, "%s.%s", g->mask_call, text);
     ds_build_attr_text(&g->b, op, "key", text);
 }
 
@@ -68,10 +67,6 @@ static uint32_t count(const ds_block *block, bool (*is)(const ds_op *op)) {
         if (block->ops[i]->code == DS_OP_FOR) n += count(block->ops[i]->body, is);
     }
     return n;
-}
-
-static bool is_dropout(const ds_op *op) {
-    return op->code == DS_OP_DROPOUT;
 }
 
 /* ---- one function ---- */
@@ -190,31 +185,24 @@ typedef struct batches {
     ds_use *results;  /* [microbatch][model result] */
 } batches;
 
-static ds_status make_part(batches *x, const char *name, int64_t at, bool own_masks, ds_func **out,
-                           ds_error *err) {
+static ds_status make_part(batches *x, const char *name, int64_t at, ds_func **out, ds_error *err) {
     ds_grad g;
     grad_init(&g, x->step, name);
     g.seed = 1.0 / (double)x->m;
     g.final = at == x->m - 1;
-    if (own_masks && x->m > 1) g.mask_call = g.b.func->name;
     ds_status status = make_body(&g, at > 0, err);
     *out = grad_deinit(&g);
     return status;
 }
 
-/* Calls cannot tell their masks apart, so with dropout there is one text a microbatch. */
 static ds_status make_parts(batches *x, ds_error *err) {
-    bool own = count(&x->step->func->body, is_dropout) > 0;
-    ds_arena *arena = &x->step->unit->arena;
     for (int64_t i = 0; i < x->m; i++) {
         bool middle = i && i < x->m - 1;
-        if (middle && i > 1 && !own) {
-            x->parts[i] = x->parts[1];
-            continue;
-        }
         const char *name = i == x->m - 1 ? "last" : i ? "next" : "first";
-        if (middle && own) name = ds_arena_printf(arena, "next_%lld", (long long)i);
-        DS_TRY(make_part(x, name, i, own, &x->parts[i], err));
+        if (middle && i > 1)
+            x->parts[i] = x->parts[1];
+        else
+            DS_TRY(make_part(x, name, i, &x->parts[i], err));
     }
     return DS_OK;
 }
@@ -281,6 +269,7 @@ static ds_status call_part(batches *x, int64_t i, ds_error *err) {
     ds_op *call = ds_build_op(&x->b, DS_OP_CALL);
     call->callee = (ds_func *)part;
     call->callee_name = part->name;
+    if (x->m > 1) ds_build_attr_int(&x->b, call, "microbatch", i);
     for (uint32_t k = 0; k < old->n_args; k++)
         ds_build_in(&x->b, call,
                     x->weight[k] || x->m == 1 ? ds_use_of(x->args[k])

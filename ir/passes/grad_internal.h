@@ -100,7 +100,6 @@ typedef struct ds_grad {
     uint32_t n_hidden;
     double seed;           /* d result / d loss */
     bool final;            /* gradients are complete: mark them */
-    const char *mask_call; /* the microbatch's name, in the key of dropout masks; or NULL */
 } ds_grad;
 
 /* ---- grad_scan.c ---- */

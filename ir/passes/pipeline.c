@@ -125,14 +125,6 @@ static ds_status find_roles(ds_pipe *p, ds_error *err) {
     return status;
 }
 
-static bool has_dropout(const ds_block *block) {
-    for (uint32_t i = 0; i < block->n_ops; i++) {
-        const ds_op *op = block->ops[i];
-        if (op->code == DS_OP_DROPOUT || (op->body && has_dropout(op->body))) return true;
-    }
-    return false;
-}
-
 static const ds_func *text_of(const ds_pipe *p, uint32_t role) {
     uint32_t i = role == DS_PIPE_FIRST ? 0 : role == DS_PIPE_LAST ? p->m - 1 : 1;
     return p->parts[i]->callee;
@@ -218,7 +210,6 @@ static ds_status pipe_init(ds_pipe *p, ds_model_step *step, ds_error *err) {
     DS_TRY(find_args(p, err));
     DS_TRY(find_roles(p, err));
     DS_TRY(cut_texts(p, err));
-    p->masks = p->m > 1 && has_dropout(&p->parts[0]->callee->body);
     find_destinations(p);
     return DS_OK;
 }

@@ -45,18 +45,6 @@ static ds_value *copy_values(ds_pipe_copy *c, const ds_value *old, uint32_t n, d
     return values;
 }
 
-/* A mask belongs to its microbatch, not to the text that was copied. */
-static void rename_key(ds_pipe_copy *c, ds_op *op) {
-    const ds_attr *key = ds_attr_find(op->attrs, op->n_attrs, "key");
-    const char *text = key ? ds_attr_text(&c->b->unit->exprs, key) : NULL;
-    size_t n = c->key_from ? strlen(c->key_from) : 0;
-    if (!text || !n || strncmp(text, c->key_from, n) != 0 || text[n] != '.') return;
-    ds_attr *attrs = DS_NEW_N(arena_of(c), ds_attr, op->n_attrs);
-    memcpy(attrs, op->attrs, op->n_attrs * sizeof *attrs);
-    op->attrs = attrs;
-    ds_build_attr_text(c->b, op, "key", ds_arena_printf(arena_of(c), "%s%s", c->key_to, text + n));
-}
-
 static ds_op *copy_op(ds_pipe_copy *c, const ds_op *old) {
     ds_op *op = DS_NEW(arena_of(c), ds_op);
     *op = *old;
@@ -78,7 +66,6 @@ static ds_op *copy_op(ds_pipe_copy *c, const ds_op *old) {
             op->body->ops[i] = copy_op(c, old->body->ops[i]);
     }
     op->out = copy_values(c, old->out, old->n_out, op);
-    rename_key(c, op);
     return op;
 }
 

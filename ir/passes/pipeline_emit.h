@@ -28,7 +28,6 @@ typedef struct ds_pipe {
     const ds_schedule_index *index;
     const char *mesh;
     uint32_t m, n_chunks, n_copies, n_stages;
-    bool masks;          /* the model has dropout: each microbatch has its own texts */
     bool splits;         /* some items are W */
     const ds_op **parts; /* by microbatch: the call */
     uint32_t tail;       /* first op behind the microbatches */

@@ -1,7 +1,7 @@
 /* The function of an item: the ops of a chunk and a phase, on their stage.
  *
- * Items whose functions have the same text share one. Forward functions are all copied from one
- * text; where a model has dropout each microbatch has its own, with its masks' keys. */
+ * Items whose functions have the same text share one; forward functions are all copied from one
+ * text. */
 #include "ir/passes/copy.h"
 #include "ir/passes/pipeline_emit.h"
 
@@ -116,7 +116,6 @@ static const char *name_of(const ds_pipe *p, char kind, uint32_t chunk, uint32_t
     ds_buf_printf(&text, "%s%u", kind == 'A' ? whole : (const char[]){kind, '\0'}, chunk);
     if (kind != 'F' && p->m > 1) ds_buf_put(&text, roles[p->role[mb * p->n_chunks + chunk] / 2]);
     if (p->n_copies > 1) ds_buf_printf(&text, "_copy%u", copy);
-    if (p->masks) ds_buf_printf(&text, "_%u", mb);
     const char *name = ds_intern(&p->unit->strings, text.text);
     ds_buf_deinit(&text);
     return name;
@@ -132,8 +131,6 @@ static ds_status make(ds_pipe *p, char kind, uint32_t chunk, uint32_t mb, ds_pip
         ds_pipe_copy c = {.old = old, .place = ds_pipe__on(p, stage), .types = &p->types[stage]};
         c.map = ds_xmalloc((old->values.n + 1) * sizeof *c.map);
         memset(c.map, 0xff, (old->values.n + 1) * sizeof *c.map);
-        c.key_from = p->masks ? old->name : NULL;
-        c.key_to = p->parts[mb]->callee->name;
         find_in(p, in, f);
         find_out(p, in, chunk, f);
         status = write(p, name_of(p, kind, chunk, mb, copy), &c, in, f, err);
@@ -148,8 +145,7 @@ ds_status ds_pipe__func(ds_pipe *p, char kind, uint32_t chunk, uint32_t mb,
     uint32_t variant = kind == 'F' ? p->forward : p->role[mb * p->n_chunks + chunk];
     uint64_t key =
         ((uint64_t)chunk * p->n_copies + p->index->copy[mb]) * DS_PIPE_VARIANTS + variant;
-    key = (key * 4 + (kind == 'F' ? 0 : kind == 'B' ? 1 : kind == 'W' ? 2 : 3)) * p->m;
-    if (p->masks) key += mb;
+    key = key * 4 + (kind == 'F' ? 0 : kind == 'B' ? 1 : kind == 'W' ? 2 : 3);
     const uint64_t *found = ds_map_find(&p->funcs, key);
     if (found) {
         *out = (const ds_pipe_func *)(uintptr_t)*found;

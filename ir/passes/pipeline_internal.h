@@ -81,8 +81,6 @@ typedef struct ds_pipe_copy {
     ds_value *map; /* by old value; UINT32_MAX: not made */
     ds_place place;
     ds_map *types;        /* old type → placed type; of this place */
-    const char *key_from; /* masks' keys that begin with key_from and '.' begin with key_to; or */
-    const char *key_to;   /* … NULL */
     const struct ds_pipe *pipe; /* renames what begins with a weight's name, for … */
     uint32_t copy;              /* … this copy of the weights; 0: not */
 } ds_pipe_copy;

@@ -43,6 +43,7 @@ typedef struct ds_pj_path {
     const char *name;
     ds_expr turn; /* of a loop */
     const struct ds_pj_path *up;
+    ds_expr microbatch; /* of a call that says so; else none */
 } ds_pj_path;
 
 /* An activation of a source function. */

@@ -175,7 +175,23 @@ static void path_names(const ds_pj_path *at, ds_buf *names, ds_expr *turns, uint
     if (DS_HAS_EXPR(at->turn)) turns[(*n)++] = at->turn;
 }
 
+/* The turns that the key has already, then the microbatches of the calls around the op. */
+static void add_microbatches(making *m) {
+    const ds_attr *turn = ds_attr_find(m->op->attrs, m->op->n_attrs, "turn");
+    uint32_t n = !turn ? 0 : turn->kind == DS_ATTR_LIST ? turn->n_items : 1, more = 0;
+    for (const ds_pj_path *at = m->f->path; at; at = at->up) more += DS_HAS_EXPR(at->microbatch);
+    if (!more) return;
+    ds_expr *turns = DS_NEW_N(&m->p->unit->arena, ds_expr, n + more);
+    for (uint32_t i = 0; i < n; i++)
+        turns[i] = turn->kind == DS_ATTR_LIST ? turn->items[i].expr : turn->expr;
+    uint32_t last = n + more;
+    for (const ds_pj_path *at = m->f->path; at; at = at->up)
+        if (DS_HAS_EXPR(at->microbatch)) turns[--last] = at->microbatch;
+    ds_build_attr_exprs(&m->p->b, m->op, "turn", turns, n + more);
+}
+
 static void set_key(making *m) {
+    if (has_attr(m->op, "key")) add_microbatches(m);
     if (has_attr(m->op, "key") || has_attr(m->op, "seed")) return;
     uint32_t depth = 0, n = 0;
     for (const ds_pj_path *at = m->f->path; at; at = at->up) depth++;

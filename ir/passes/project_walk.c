@@ -141,7 +141,7 @@ static ds_status keep_loop(ds_projector *p, ds_pj_frame *f, loop_state *l, const
     DS_TRY(ds_project__expr(p, f, op->hi, op->loc, &hi, err));
     const char *index = ds_clone_index_name(&p->clone, op->index, p->open.at, p->open.n);
     ds_pj_index inner = {op->index, ds_expr_index(&p->unit->exprs, index), false, f->indices};
-    ds_pj_path path = {op->index, inner.to, f->path};
+    ds_pj_path path = {op->index, inner.to, f->path, DS_NO_EXPR};
     const ds_pj_index *indices = f->indices;
     const ds_pj_path *outer = f->path;
     DS_HPUSH(&p->open, index);
@@ -183,7 +183,7 @@ static ds_status unroll_loop(ds_projector *p, ds_pj_frame *f, loop_state *l, ds_
     ds_status status = DS_OK;
     for (int64_t at = lo; at < hi && status == DS_OK; at++) {
         ds_pj_index inner = {op->index, ds_project__number(p, at), false, indices};
-        ds_pj_path path = {op->index, inner.to, outer};
+        ds_pj_path path = {op->index, inner.to, outer, DS_NO_EXPR};
         f->indices = &inner;
         f->path = &path;
         for (uint32_t i = 0; i < op->n_args; i++) f->slots[op->args[i].i] = carried[i];
@@ -254,6 +254,12 @@ static ds_status enter(ds_projector *p, const ds_pj_frame *f, const ds_op *op, d
     return DS_OK;
 }
 
+static ds_status microbatch_of(ds_projector *p, const ds_pj_frame *f, const ds_op *op, ds_expr *out,
+                               ds_error *err) {
+    const ds_attr *attr = ds_attr_find(op->attrs, op->n_attrs, "microbatch");
+    return attr ? ds_project__expr(p, f, attr->expr, attr->loc, out, err) : DS_OK;
+}
+
 static ds_status call(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error *err) {
     if (ds_attr_find(op->attrs, op->n_attrs, "cost"))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
@@ -262,7 +268,8 @@ static ds_status call(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error
     if (depth_of(f) >= MAX_DEPTH)
         return ds_error_set(err, DS_ERR_LIMIT, op->loc, "calls nest deeper than %d", MAX_DEPTH);
     const ds_func *func = op->callee;
-    ds_pj_path path = {ds_project__own_name(p, f->scope.func, op), DS_NO_EXPR, f->path};
+    ds_pj_path path = {ds_project__own_name(p, f->scope.func, op), DS_NO_EXPR, f->path, DS_NO_EXPR};
+    DS_TRY(microbatch_of(p, f, op, &path.microbatch, err));
     ds_pj_frame inner = {.scope = {.func = func, .here = f->scope.here},
                          .slots = ds_xcalloc(func->values.n + 1, sizeof *inner.slots),
                          .indices = axes_of(p, f->indices),

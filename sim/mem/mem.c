@@ -134,6 +134,8 @@ static void find_masks(const ds_plan *plan, masks *out) {
     ds_map_init(&index);
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         uint64_t key = plan->records.at[plan->insts.at[i].record]->mask;
+        uint32_t scope = plan->insts.at[i].scope;
+        if (key) key = ds_hash_mix(key, (uint64_t)plan->scopes.at[scope].microbatch);
         uint64_t *found = key ? ds_map_find(&index, key) : NULL;
         if (!key) continue;
         if (found) {

@@ -11,6 +11,7 @@ typedef struct ds_context {
     uint32_t *mesh_args;    /* placement ids, one per mesh parameter */
     uint32_t default_place; /* where values without `on` live */
     uint64_t hash;
+    const struct ds_context *next; /* of the same hash */
 } ds_context;
 
 /* What `after` gives: a value for those who also wait for others. */
@@ -45,7 +46,7 @@ typedef struct ds_builder {
     ds_map placement_index; /* hash → id */
     ds_map mesh_index;      /* ds_mesh → placement id */
     ds_map record_index;    /* hash → id */
-    DS_VEC(ds_context *) contexts;
+    ds_map context_of;      /* hash → the contexts that have it */
     DS_VEC(ds_join) joins;
     DS_VEC(uint32_t) reads; /* heap: what the op in hand reads (values.c) */
     uint32_t *rank_devices; /* per-rank programs: the device of rank i */

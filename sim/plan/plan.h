@@ -120,12 +120,15 @@ typedef struct ds_record {
     uint32_t n_meetings;
 } ds_record;
 
+#define DS_NO_MICROBATCH INT64_MIN
+
 /* Where an instance stands: a path of loop iterations and calls. */
 typedef struct ds_scope {
     uint32_t up;         /* DS_NONE at the top */
     const ds_op *op;     /* FOR or CALL; NULL for a rank body or the entry */
     const ds_func *func; /* whose body `op` is in */
     int64_t index;       /* FOR: the iteration */
+    int64_t microbatch;  /* of the call around it that says so; DS_NO_MICROBATCH: none does */
 } ds_scope;
 
 /* One execution of one record. Operands and results are value instances; an operand of the text

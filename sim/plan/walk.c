@@ -60,7 +60,11 @@ static ds_status add_scope(ds_builder *b, uint32_t up, const ds_op *op, const ds
                            int64_t index, uint32_t *out, ds_error *err) {
     *out = b->plan->scopes.n;
     if (*out >= ds_plan__limit(b)) return ds_plan__too_large(b, op ? op->loc : func->loc, err);
-    DS_HPUSH(&b->plan->scopes, ((ds_scope){up, op, func, index}));
+    int64_t microbatch = up == DS_NONE ? DS_NO_MICROBATCH : b->plan->scopes.at[up].microbatch;
+    const ds_attr *attr = op ? ds_attr_find(op->attrs, op->n_attrs, "microbatch") : NULL;
+    ds_env env = ds_binding_env(b->binding, NULL);
+    if (attr) DS_TRY(ds_expr_eval_int(&env, attr->expr, attr->loc, &microbatch, err));
+    DS_HPUSH(&b->plan->scopes, ((ds_scope){up, op, func, index, microbatch}));
     return DS_OK;
 }
 
@@ -294,18 +298,19 @@ static const ds_context *context_of(ds_builder *b, const ds_func *func, const ui
                                     uint32_t default_place) {
     uint64_t hash = ds_hash_mix(DS_KEY(func), default_place);
     for (uint32_t i = 0; i < func->n_mesh_params; i++) hash = ds_hash_mix(hash, mesh_args[i]);
-    for (uint32_t i = 0; i < b->contexts.n; i++) {
-        const ds_context *c = b->contexts.at[i];
-        if (c->hash == hash && c->func == func && c->default_place == default_place &&
+    const uint64_t *found = ds_map_find(&b->context_of, hash);
+    const ds_context *c = found ? (const ds_context *)(uintptr_t)*found : NULL;
+    for (; c; c = c->next)
+        if (c->func == func && c->default_place == default_place &&
             (!func->n_mesh_params ||
              memcmp(c->mesh_args, mesh_args, func->n_mesh_params * sizeof *mesh_args) == 0))
             return c;
-    }
     ds_context *fresh = DS_NEW(&b->plan->arena, ds_context);
     *fresh = (ds_context){.func = func, .default_place = default_place, .hash = hash};
     fresh->mesh_args = DS_NEW_N(&b->plan->arena, uint32_t, func->n_mesh_params);
     for (uint32_t i = 0; i < func->n_mesh_params; i++) fresh->mesh_args[i] = mesh_args[i];
-    DS_PUSH(&b->plan->arena, &b->contexts, fresh);
+    fresh->next = found ? (const ds_context *)(uintptr_t)*found : NULL;
+    ds_map_put(&b->context_of, hash, DS_KEY(fresh));
     return fresh;
 }
 
