@@ -190,7 +190,7 @@ static const prediction *contradiction(const predictions *all, const prediction 
                     a->tp == b->tp && a->pp == b->pp && a->vpp == b->vpp && a->zero == b->zero &&
                     strcmp(a->gpu, b->gpu) == 0 && strcmp(a->precision, b->precision) == 0 &&
                     strcmp(a->recompute, b->recompute) == 0;
-        if (!same || !b->memory_gb) continue;
+        if (!same || !(b->memory_gb > 0)) continue;
         if (b->mbs >= a->mbs && b->memory_gb < a->memory_gb - 1) return &all->at[i];
     }
     return NULL;

@@ -94,6 +94,7 @@ static int64_t layers_of(const cli_row *r) {
     int64_t near = (int64_t)guess, found = 0;
     for (int64_t l = near > 0 ? near : 1; l <= near + 1; l++) {
         if (!prints_as(params_of(r, l) * 1e-9, r->params_b)) continue;
+        if (l % (r->pp * r->vpp)) continue; /* the label was made with another formula */
         if (found) return 0;
         found = l;
     }
@@ -107,7 +108,8 @@ static void fill_in(cli_row *r) {
     if (!r->vpp) r->vpp = 1;
     if (!r->ffn) r->ffn = 4 * r->hidden;
     if (!r->gpus_per_node) r->gpus_per_node = r->gpus;
-    if (!r->layers && r->params_b > 0 && r->hidden && r->vocab) r->layers = layers_of(r);
+    bool sized = r->params_b > 0 && r->hidden && r->vocab && r->pp;
+    if (!r->layers && sized) r->layers = layers_of(r);
 }
 
 static ds_status find_missing(const cli_row *r, ds_error *err) {

@@ -27,8 +27,8 @@ typedef struct cli_row {
 void cli_row_read(const ds_csv *csv, uint32_t index, cli_row *out);
 
 /* Fills in what follows from the rest, and says what is missing or contradicts itself:
- *   layers  the only number of layers l of width h for which l (12 h² + 13 h) + (vocab + seq + 2) h
- *           is params_b to the digits given
+ *   layers  the only number of layers l of width h, the same for every stage, for which
+ *           l (12 h² + 13 h) + (vocab + seq + 2) h is params_b to the digits given
  *   ffn     4 h;  dp, tp, pp, cp, ep, vpp of one GPU, and blank cp, ep, vpp: 1
  * DS_ERR_UNSUPPORTED for a model or layout that there is no scenario for, DS_ERR_DATA else. */
 ds_status cli_row_complete(cli_row *row, ds_error *err);
