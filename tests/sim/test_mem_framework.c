@@ -1,0 +1,89 @@
+/* DeepSpeed's own buffers (sim/mem/framework.c) by closed form, for a GPT of
+ * P = l (12 h² + 13 h) + (V + s + 2) h parameters over dp replicas with ZeRO 1:
+ *
+ *     f16 gradients            2 P/dp + 4 P/dp + 2 · 5e8
+ *     f32 sums of f16 ones     2 P + 4 · 5e8
+ *     all in f32               4 · 5e8
+ *
+ * and shares of states that three replicas do not divide. */
+#include "tests/support/sim.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LAYERS = 2, HIDDEN = 64, VOCAB = 256, SEQ = 16 };
+#define PARAMS                                                                                     \
+    (INT64_C(1) * LAYERS * (12 * HIDDEN * HIDDEN + 13 * HIDDEN) + (VOCAB + SEQ + 2) * HIDDEN)
+
+static void simulate(sim_case *c, int dp, const char *train, const char *more) {
+    char text[1024];
+    snprintf(text, sizeof text,
+             "dir 1\nimport \"models/megatron.dir\" as m with layers = %d, hidden = %d, heads = 4, "
+             "seq = %d, vocab = %d, batch = %d\n"
+             "topology @box {\n  device d[%d] : \"A100-SXM4-80GB\"\n  switch s\n"
+             "  link d[i] -- s : 300 GB/s, 1 us for i in 0..%d\n}\n"
+             "scenario { model = @m.gpt, on = @box, train { optimizer = adam%s }, strategy { dp = "
+             "%d, zero = 1%s } }\n",
+             LAYERS, HIDDEN, SEQ, VOCAB, dp, dp, dp, train, dp, more);
+    sim_run_text(c, text, NULL, false);
+    cr_assert_eq(c->status, DS_OK, "%s\n%s", c->err.message, text);
+}
+
+static int64_t framework_bytes(const char *train) {
+    sim_case c;
+    ds_mem mem = {0};
+    simulate(&c, 4, train, "");
+    ds_mem_options options = {.mode = DS_MEM_ALLOCATOR, .framework = DS_MEM_DEEPSPEED};
+    cr_assert_eq(ds_mem_compute(c.result->plan, &c.result->run, &options, &mem, NULL), DS_OK);
+    cr_expect_eq(mem.n_classes, 1u);
+    int64_t bytes = mem.classes[0].peak_by_category[DS_MEM_FRAMEWORK];
+    ds_mem_deinit(&mem);
+    sim_free(&c);
+    return bytes;
+}
+
+Test(mem_framework, deepspeed_by_closed_form) {
+    const int64_t bucket = 500000000;
+    cr_expect_eq(framework_bytes(", dtype = f16"), (2 + 4) * PARAMS / 4 + 2 * bucket);
+    cr_expect_eq(framework_bytes(", dtype = bf16, grad_dtype = f32"), 2 * PARAMS + 4 * bucket);
+    cr_expect_eq(framework_bytes(""), 4 * bucket);
+}
+
+Test(mem_framework, none_counts_nothing) {
+    sim_case c;
+    ds_mem mem = {0};
+    simulate(&c, 4, ", dtype = f16", "");
+    ds_mem_options options = {.mode = DS_MEM_ALLOCATOR};
+    cr_assert_eq(ds_mem_compute(c.result->plan, &c.result->run, &options, &mem, NULL), DS_OK);
+    cr_expect_eq(mem.classes[0].peak_by_category[DS_MEM_FRAMEWORK], 0);
+    ds_mem_deinit(&mem);
+    sim_free(&c);
+}
+
+/* Bytes of the optimizer's inputs of a class. */
+static int64_t states(const sim_case *c, uint32_t cls) {
+    return c->result->mem.classes[cls].input_by_category[DS_CAT_OPTIMIZER];
+}
+
+/* All replicas' shares together are the states, once: 12 bytes a parameter. Whole without unequal
+ * parts, since 64, 256 and 4 have no third (the 3 of w_qkv has). */
+Test(mem_framework, unequal_shares_add_up) {
+    sim_case c;
+    simulate(&c, 3, ", dtype = f16", ", zero_uneven = true");
+    const ds_plan *plan = c.result->plan;
+    int64_t sum = 0, most = 0, least = INT64_MAX;
+    for (uint32_t k = 0; k < plan->n_classes; k++) {
+        int64_t bytes = states(&c, k);
+        sum += bytes * plan->classes[k].n_devices;
+        if (bytes > most) most = bytes;
+        if (bytes < least) least = bytes;
+    }
+    cr_expect_eq(sum, 12 * PARAMS);
+    cr_expect_leq((double)most, 1.1 * (double)least); /* parts differ by one row at most */
+    sim_free(&c);
+
+    simulate(&c, 3, ", dtype = f16", "");
+    cr_expect_gt(states(&c, 0), 12 * PARAMS / 2);
+    sim_free(&c);
+}
