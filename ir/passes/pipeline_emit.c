@@ -87,6 +87,15 @@ static void add_args(ds_pipe *p) {
 
 /* ---- sends ---- */
 
+/* Overlapped: the stream of the two devices. Batched: one stream for all that a device sends and
+ * receives, in the order of the text. Blocking: in line with compute. */
+static void set_stream(ds_pipe *p, ds_op *op) {
+    static const char *const streams[] = {
+        [DS_P2P_OVERLAPPED] = NULL, [DS_P2P_BATCHED] = "p2p", [DS_P2P_BLOCKING] = "compute"};
+    const char *stream = streams[p->step->strategy.p2p];
+    if (stream) ds_build_attr_text(&p->b, op, "stream", stream);
+}
+
 static ds_value send_use(ds_pipe *p, ds_use use, const ds_type *type, uint32_t to,
                          const char *name) {
     ds_op *op = ds_build_op(&p->b, DS_OP_SEND);
@@ -96,7 +105,60 @@ static ds_value send_use(ds_pipe *p, ds_use use, const ds_type *type, uint32_t t
     ds_build_in(&p->b, op, use);
     ds_value out = ds_build_out(&p->b, op, name, place(p, type, to));
     ds_value_at(p->b.func, out)->type_written = false;
+    set_stream(p, op);
     ds_build_append(&p->b, op);
+    return out;
+}
+
+/* The dim to split over tp, the last that divides; rank: none, or it is split already. */
+static uint32_t dim_to_scatter(const ds_pipe *p, const ds_type *type) {
+    int64_t tp = p->step->strategy.tp;
+    ds_env env = ds_binding_env(&p->step->binding, NULL);
+    const char *axis = ds_intern(&p->unit->strings, "tp");
+    for (uint32_t d = 0; d < type->rank; d++)
+        if (ds_type_is_over(type, d, axis)) return type->rank;
+    for (uint32_t i = 0; i < type->n_partials; i++)
+        if (type->partials[i].axis == axis) return type->rank;
+    for (uint32_t d = type->rank; d-- > 0;) {
+        int64_t size;
+        if (type->dims[d].n_splits) continue;
+        if (ds_expr_eval_int(&env, type->dims[d].size, DS_NOWHERE, &size, NULL) == DS_OK &&
+            size % tp == 0)
+            return d;
+    }
+    return type->rank;
+}
+
+static ds_type *split_over_tp(ds_pipe *p, const ds_type *type, uint32_t dim) {
+    ds_type *split = ds_type_copy(arena_of(p), type);
+    split->dims[dim].splits = DS_NEW(arena_of(p), ds_split);
+    split->dims[dim].splits[0].axis = ds_intern(&p->unit->strings, "tp");
+    split->dims[dim].n_splits = 1;
+    return split;
+}
+
+/* What all devices of tp hold alike goes in parts, one from each, and is gathered on arrival
+ * (Narayanan et al., arXiv:2104.04473, section 4.1). */
+static ds_value send_scattered(ds_pipe *p, ds_value value, uint32_t to, uint32_t dim,
+                               const char *name) {
+    const ds_value_info info = *ds_value_at(p->b.func, value);
+    ds_type *split = split_over_tp(p, info.type, dim);
+    ds_op *part = ds_build_op(&p->b, DS_OP_RESHARD);
+    ds_build_in(&p->b, part, ds_use_of(value));
+    const char *part_name = ds_arena_printf(arena_of(p), "%s.part", info.name);
+    ds_value cut = ds_build_out(&p->b, part, part_name, split);
+    ds_build_append(&p->b, part);
+    ds_value there =
+        send_use(p, ds_use_of(cut), split, to, ds_arena_printf(arena_of(p), "%s.part", name));
+    ds_op *gather = ds_build_op(&p->b, DS_OP_ALL_GATHER);
+    gather->over = DS_NEW(arena_of(p), const char *);
+    gather->over[0] = split->dims[dim].splits[0].axis;
+    gather->n_over = 1;
+    gather->dim = ds_expr_int(&p->unit->exprs, dim);
+    ds_build_in(&p->b, gather, ds_use_of(there));
+    ds_value out = ds_build_out(&p->b, gather, name, place(p, info.type, to));
+    ds_value_at(p->b.func, out)->type_written = false;
+    ds_build_append(&p->b, gather);
     return out;
 }
 
@@ -124,6 +186,12 @@ ds_status ds_pipe__send(ds_pipe *p, ds_value value, uint32_t to, const char *nam
                             "stage %u",
                             info->name, info->n_binders, to);
     if (info->n_binders) return send_family(p, value, to, name, out, err);
+    bool scatter = p->step->strategy.scatter_gather && p->step->strategy.tp > 1;
+    uint32_t dim = scatter ? dim_to_scatter(p, info->type) : info->type->rank;
+    if (dim < info->type->rank) {
+        *out = send_scattered(p, value, to, dim, name);
+        return DS_OK;
+    }
     *out = send_use(p, ds_use_of(value), info->type, to, name);
     return DS_OK;
 }

@@ -61,7 +61,7 @@ static uint32_t stream_id(expander *x, uint32_t cls, uint64_t key) {
 }
 
 uint64_t ds_plan__stream_key(const ds_record *r, uint32_t member) {
-    if (r->stream) return r->stream;
+    if (r->stream) return r->stream == DS_STREAM_COMPUTE ? 0 : r->stream;
     if (r->kind != DS_REC_COMM && r->kind != DS_REC_HALF) return 0;
     const ds_group *g = &r->groups[r->kind == DS_REC_COMM ? r->group_of[member] : 0];
     return g->terms.holds_compute ? 0 : g->key; /* the profile saw no compute beside it */

@@ -266,6 +266,7 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
 static uint64_t stream_of(ds_builder *b, const ds_op *op) {
     const char *name =
         ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "stream"));
+    if (name && strcmp(name, "compute") == 0) return DS_STREAM_COMPUTE;
     return name ? ds_hash_bytes(name, strlen(name)) | 1 : 0;
 }
 

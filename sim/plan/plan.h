@@ -101,7 +101,7 @@ typedef struct ds_record {
     ds_group *groups; /* COMM: a partition of the members; HALF: the one group */
     uint32_t n_groups;
     uint32_t *group_of; /* COMM: per member */
-    uint64_t stream;    /* {stream = "x"}: hash of the name; else 0 */
+    uint64_t stream;    /* {stream = "x"}: hash of the name, or DS_STREAM_COMPUTE; else 0 */
     bool inplace;       /* DS_OPF_INPLACE */
     uint64_t mask;      /* dropout: hash of what names its mask (key, turn); else 0 */
     uint64_t match_key; /* HALF: hash of (source, destination, tag), or of the group */
@@ -119,6 +119,9 @@ typedef struct ds_record {
     uint32_t *meeting_group; /* a group that stands for the meeting */
     uint32_t n_meetings;
 } ds_record;
+
+/* {stream = "compute"}: in line with compute. Other names have odd hashes. */
+#define DS_STREAM_COMPUTE UINT64_C(2)
 
 #define DS_NO_MICROBATCH INT64_MIN
 
