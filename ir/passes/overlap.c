@@ -30,6 +30,7 @@
 #include "ir/passes/passes.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What is there when a unit has ended. */
@@ -37,6 +38,19 @@ typedef struct ends {
     const ds_use *at;
     uint32_t n;
 } ends;
+
+/* Beginnings of the last k units, the latest first; value UINT32_MAX: there was none. */
+typedef struct queue {
+    ds_use *at;
+} queue;
+
+/* The beginnings of one stage of a pipeline, while another one's are in hand. */
+typedef struct chain {
+    bool begun;
+    ds_use base, ready;
+    ends end;
+    queue queue;
+} chain;
 
 typedef struct overlap {
     ds_model_step *step;
@@ -53,12 +67,9 @@ typedef struct overlap {
     ds_use ready;   /* the microbatch before has ended; value UINT32_MAX: there is none */
     ends end;       /* of the last unit so far */
     uint32_t k;     /* prefetch */
+    chain *chains;  /* by stage; NULL: one for all that the function holds back */
+    uint32_t stage; /* whose beginnings are in hand */
 } overlap;
-
-/* Beginnings of the last k units, the latest first; value UINT32_MAX: there was none. */
-typedef struct queue {
-    ds_use *at;
-} queue;
 
 static bool is_none(const ds_use *use) {
     return use->value.i == UINT32_MAX;
@@ -391,24 +402,72 @@ static ds_use or_base(const overlap *o, ds_use use) {
     return is_none(&use) ? o->base : use;
 }
 
-/* One more operand, and a result in its place. */
-static ds_use pass_through(overlap *o, ds_op *call, ds_use use) {
-    ds_edit_insert_use(&o->edit, &call->in, &call->n_in, call->n_in, or_base(o, use));
-    ds_value out = ds_edit_value(&o->edit, "begun", type_of(o, &o->base), call, false);
+/* One more operand, a view of `base`, and a result in its place. Beginnings that are views of
+ * something else become one, by an op before the call, which is at `*at`. */
+static ds_use pass_through(overlap *o, ds_block *block, uint32_t *at, ds_use base, ds_use use) {
+    ds_op *call = block->ops[*at];
+    const ds_type *type = type_of(o, &base);
+    use = is_none(&use) ? base : use;
+    if (ds_type_equal(&o->unit->exprs, type_of(o, &use), type) != DS_YES) {
+        ds_op *view = ds_edit_after(&o->edit, "begun", base);
+        ds_edit_wait(&o->edit, view, use);
+        ds_edit_insert_op(&o->edit, block, (*at)++, view);
+        use = ds_use_of(view->out[0]);
+    }
+    ds_edit_insert_use(&o->edit, &call->in, &call->n_in, call->n_in, use);
+    ds_value out = ds_edit_value(&o->edit, "begun", type, call, false);
     ds_edit_insert_value(&o->edit, &call->out, &call->n_out, call->n_out, out);
     return ds_use_of(out);
 }
 
 /* A microbatch goes on with the beginnings of the one before it. */
-static void hold_call(overlap *o, ds_op *call, queue *q) {
-    for (uint32_t i = 0; i < o->k; i++) q->at[i] = pass_through(o, call, q->at[i]);
-    o->ready = pass_through(o, call, o->ready);
+static void hold_call(overlap *o, ds_block *block, uint32_t *at, queue *q) {
+    const ds_op *call = block->ops[*at];
+    ds_use base = call->in[*ds_map_find(o->begins, DS_KEY(call->callee)) - 1];
+    for (uint32_t i = 0; i < o->k; i++) q->at[i] = pass_through(o, block, at, base, q->at[i]);
+    o->ready = pass_through(o, block, at, base, o->ready);
 }
 
-/* What holds back inside of it. */
-static void hold_region(overlap *o, ds_op *op, queue *q) {
-    if (calls_fetches(o, op)) hold_call(o, op, q);
+/* What holds back inside of the op at `*at`. */
+static void hold_region(overlap *o, ds_block *block, uint32_t *at, queue *q) {
+    ds_op *op = block->ops[*at];
+    if (calls_fetches(o, op)) hold_call(o, block, at, q);
     if (op->code == DS_OP_FOR && fetches_inside(o, op->body)) hold_loop(o, op, q);
+}
+
+/* ---- stages ---- */
+
+/* The stage of a call's function, or of what an op makes. */
+static uint32_t stage_of(const overlap *o, const ds_op *op) {
+    const ds_func *func = op->code == DS_OP_CALL ? op->callee : o->func;
+    const ds_value *values = op->code == DS_OP_CALL ? func->args : op->out;
+    uint32_t n = op->code == DS_OP_CALL ? func->n_args : op->n_out;
+    const ds_place *on = n ? &ds_value_at(func, values[0])->type->on : NULL;
+    ds_env env = ds_binding_env(&o->step->binding, NULL);
+    int64_t stage;
+    for (uint32_t i = 0; on && i < on->n_coords; i++)
+        if (strcmp(on->coords[i].axis, "pp") == 0 &&
+            ds_expr_eval_int(&env, on->coords[i].at, DS_NOWHERE, &stage, NULL) == DS_OK)
+            return (uint32_t)stage;
+    return o->stage;
+}
+
+/* Each stage has beginnings of its own: those of the op's are taken in hand. */
+static void enter_stage(overlap *o, const ds_op *op, queue *q) {
+    uint32_t stage = o->chains ? stage_of(o, op) : o->stage;
+    if (stage == o->stage) return;
+    o->chains[o->stage] = (chain){true, o->base, o->ready, o->end, *q};
+    o->stage = stage;
+    chain *next = &o->chains[stage];
+    if (!next->begun) {
+        *next = (chain){.queue = {DS_NEW_N(arena_of(o), ds_use, o->k + 1)}};
+        next->base = next->ready = (ds_use){.value = {UINT32_MAX}};
+        for (uint32_t i = 0; i < o->k; i++) next->queue.at[i].value.i = UINT32_MAX;
+    }
+    o->base = next->base;
+    o->ready = next->ready;
+    o->end = next->end;
+    *q = next->queue;
 }
 
 /* The gather at i stands right before its reader. */
@@ -474,8 +533,9 @@ static uint32_t hold_unit(overlap *o, ds_block *block, uint32_t i, queue *q) {
 
 static void hold_straight(overlap *o, ds_block *block, queue *q) {
     for (uint32_t i = 0; i < block->n_ops;) {
+        enter_stage(o, block->ops[i], q);
+        hold_region(o, block, &i, q);
         ds_op *op = block->ops[i];
-        hold_region(o, op, q);
         bool held = ds_map_find(&o->held, DS_KEY(op)) != NULL;
         i = fetches(o, op) && !held ? hold_unit(o, block, i, q) : i + 1;
     }
@@ -493,7 +553,7 @@ static void hold_turn(overlap *o, ds_block *body, const ds_use *begin, uint32_t 
         is_unit = true;
     }
     if (is_unit && o->k && n) push(o, body, 0, begin, n, q);
-    for (uint32_t i = 0; i < body->n_ops; i++) hold_region(o, body->ops[i], q);
+    for (uint32_t i = 0; i < body->n_ops; i++) hold_region(o, body, &i, q);
 }
 
 /* The last k beginnings go round as carries. A turn begins when its carries are there. */
@@ -578,7 +638,10 @@ static void hold_back(overlap *o) {
     for (uint32_t i = 0; i < o->k; i++) q.at[i].value.i = UINT32_MAX;
     for (uint32_t i = 0; called && i < o->k; i++) q.at[i] = add_arg(o);
     if (called) o->ready = add_arg(o);
+    if (o->func == o->step->func && o->step->strategy.pp > 1)
+        o->chains = ds_xcalloc((size_t)o->step->strategy.pp, sizeof *o->chains);
     hold_straight(o, &o->func->body, &q);
+    free(o->chains);
     if (!called) return;
     add_results(o, &q);
     ds_map_put(o->begins, DS_KEY(o->func), plain + 1u);
