@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '2');
+INSERT INTO meta VALUES ('schema_version', '3');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -66,6 +66,8 @@ CREATE TABLE profile (
     name     TEXT NOT NULL UNIQUE COLLATE NOCASE,
     device   INTEGER NOT NULL REFERENCES device (id),
     issue_ps INTEGER NOT NULL CHECK (issue_ps >= 0), -- host time to issue one task
+    -- compute takes 1 + interference times as long beside a transfer of the device; NULL: as long
+    interference REAL CHECK (interference >= 0 AND interference <= 1000),
     software TEXT NOT NULL,
     source   INTEGER NOT NULL REFERENCES source (id)
 ) STRICT;

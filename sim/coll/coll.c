@@ -282,8 +282,7 @@ static ds_status phase_time(ds_topo *topo, const ds_coll_request *request, ds_ph
                             "a collective takes longer than int64 picoseconds hold");
     out->wait_ps = phase->steps * phase->alpha_ps;
     out->flow_ps = all_ps - out->wait_ps;
-    for (uint32_t i = 0; i < phase->n_loads; i++)
-        if (phase->loads[i].bytes_q32 > out->most_q32) out->most_q32 = phase->loads[i].bytes_q32;
+    out->most_q32 = ds_phase_most_bytes_q32(phase);
     return DS_OK;
 }
 

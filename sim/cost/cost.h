@@ -52,6 +52,9 @@ ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name
 uint32_t ds_profile_kind(const ds_profiles *profiles, uint32_t profile);
 const char *ds_profile_name(const ds_profiles *profiles, uint32_t profile);
 uint32_t ds_profiles_n_profiles(const ds_profiles *profiles);
+/* 2^32 · (1 + interference): how much longer compute takes while a transfer of the device runs;
+ * 2^32 without a profile, or where the profile gives none. */
+uint64_t ds_profile_slow_q32(const ds_profiles *profiles, uint32_t profile);
 /* Host time to issue one task, 0 without a profile. */
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile);
 

@@ -379,6 +379,7 @@ static const column profile_columns[] = {
     {"name", "name", CELL_KEY, false, 0},
     {"device", "device", CELL_DEVICE, false, 0},
     {"issue_us", "issue_ps", CELL_SCALED, false, 1000000},
+    {"interference", "interference", CELL_REAL, true, 0},
     {"software", "software", CELL_KEY, false, 0},
     {"source", "source", CELL_SOURCE, false, 0},
 };

@@ -8,6 +8,7 @@
 #include "ir/base/file.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +167,9 @@ static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     ds_profile profile = {.name = text_at(l, row, 1),
                           .issue_ps = sqlite3_column_int64(row, 3),
                           .software = text_at(l, row, 4)};
+    double more = sqlite3_column_double(row, 6); /* 0 for NULL */
+    if (!(more >= 0 && more <= 1000)) return fail(l, "an interference outside 0 to 1000");
+    profile.slow_q32 = (uint64_t)llround((1 + more) * 0x1p32);
     if (sqlite3_column_int64(row, 0) != (int64_t)l->p->profiles.n)
         return fail(l, "profiles are not numbered 1, 2, 3 …");
     profile.lower = lower(l->arena, profile.name);
@@ -355,7 +359,9 @@ static ds_status load_tables(loader *l) {
     DS_TRY(each(l, "SELECT alias, device FROM device_alias ORDER BY alias", take_alias));
     DS_TRY(each(l, "SELECT device, dtype, flop_per_s FROM device_peak", take_peak));
     DS_TRY(each(l, "SELECT device, what, bytes FROM device_memory", take_memory));
-    DS_TRY(each(l, "SELECT id, name, device, issue_ps, software, source FROM profile ORDER BY id",
+    DS_TRY(each(l,
+                "SELECT id, name, device, issue_ps, software, source, interference FROM profile "
+                "ORDER BY id",
                 take_profile));
     DS_TRY(each(l,
                 "SELECT profile, class, op, dtype, batch, m, n, k, heads, kv_heads, seq_q, seq_kv,"
@@ -429,8 +435,12 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
     ds_buf found = {0};
     if (!path) put_default_path(&found);
     loader l = {.path = path ? path : found.text, .p = p, .arena = &p->arena, .err = err};
-    ds_profile none = {
-        .name = "none", .lower = "none", .kind = UINT32_MAX, .software = "", .source = ""};
+    ds_profile none = {.name = "none",
+                       .lower = "none",
+                       .kind = UINT32_MAX,
+                       .slow_q32 = UINT64_C(1) << 32,
+                       .software = "",
+                       .source = ""};
     DS_PUSH(&p->arena, &p->profiles, none);
     ds_status status = load_file(&l);
     ds_buf_deinit(&found);

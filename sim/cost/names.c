@@ -28,6 +28,10 @@ int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
     return profiles->profiles.at[profile].issue_ps;
 }
 
+uint64_t ds_profile_slow_q32(const ds_profiles *profiles, uint32_t profile) {
+    return profiles->profiles.at[profile].slow_q32;
+}
+
 const char *ds_cost_origin_name(ds_cost_origin origin) {
     static const char *const names[] = {"exact", "interpolated", "roofline", "given"};
     return origin < DS_COST_ORIGIN_COUNT ? names[origin] : "?";

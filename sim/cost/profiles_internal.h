@@ -5,7 +5,7 @@
 #include "sim/cost/cost.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "2"
+#define DS_PROFILES_VERSION "3"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -65,6 +65,7 @@ typedef struct ds_profile {
     const char *name, *lower;
     uint32_t kind;
     int64_t issue_ps;
+    uint64_t slow_q32;
     const char *software, *source;
 } ds_profile;
 

@@ -9,13 +9,18 @@
  * A transfer that shares no link with another one is one event, too. Else it goes through its
  * flows: it waits, loads links until the network says that this flow has ended, and so on.
  *
- * The heap's ids are tasks (compute ends) or n_tasks + activity: a transfer whose last member is
- * still being issued by the host, or whose wait before a flow ends. */
+ * Where transfers slow compute (pace.h), an end is not known for good: each change of pace puts the
+ * task into the heap once more, and what is there from before is stale.
+ *
+ * The heap's ids are tasks (compute ends); n_tasks + activity: a transfer whose last member is
+ * still being issued by the host, or whose wait before a flow ends; and n_tasks + n_activities +
+ * task: compute that is still being issued, where transfers may slow it. */
 #include "sim/engine/engine.h"
 
 #include "ir/base/heap.h"
 #include "ir/base/units.h"
 #include "sim/engine/internal.h"
+#include "sim/engine/pace.h"
 #include "sim/net/net.h"
 
 #include <stdlib.h>
@@ -25,6 +30,7 @@ typedef struct engine {
     const ds_plan *plan;
     ds_heap heap;
     ds_net *net;
+    ds_pace *pace;     /* NULL: transfers slow no compute */
     uint32_t *n_pred;  /* per task */
     uint32_t *head;    /* per stream: tasks ended */
     uint32_t *missing; /* per activity: members not arrived */
@@ -44,6 +50,11 @@ static int64_t later(engine *e, int64_t at_ps, int64_t ps) {
     if (ds_add_i64(at_ps, ps, &end_ps)) return end_ps;
     e->overflow = true;
     return INT64_MAX;
+}
+
+static void push_end(engine *e, uint32_t task, int64_t end_ps) {
+    if (end_ps == INT64_MAX) e->overflow = true;
+    ds_heap_push(&e->heap, end_ps, task);
 }
 
 /* The transfer waits, and then for what its flow `next` waits, until the first of its flows that
@@ -74,11 +85,22 @@ static int64_t extra_ps(const ds_plan *plan, const ds_activity *a) {
     return ps;
 }
 
+/* A transfer begins or ends on the devices of its members. */
+static void change_pace(engine *e, const ds_activity *a, bool begins) {
+    for (uint32_t i = 0; i < a->n_members; i++) {
+        uint32_t cls = e->plan->task_class[e->plan->members[a->first_member + i]];
+        if (!ds_pace_transfer(e->pace, cls, begins, e->now_ps)) continue;
+        for (uint32_t t = ds_pace_first(e->pace, cls); t != DS_NONE; t = ds_pace_next(e->pace, t))
+            push_end(e, t, ds_pace_due_ps(e->pace, t));
+    }
+}
+
 static void start_transfer(engine *e, uint32_t activity) {
     const ds_activity *a = &e->plan->activities[activity];
     for (uint32_t i = 0; i < a->n_members; i++)
         e->start_ps[e->plan->members[a->first_member + i]] = e->now_ps;
     e->place[activity] = e->n_started++;
+    if (e->pace) change_pace(e, a, true);
     wait_for_flow(e, activity, a->first_flow, extra_ps(e->plan, a));
 }
 
@@ -90,6 +112,14 @@ static void go_on(engine *e, uint32_t activity) {
         ds_net_flow(e->net, activity, e->place[activity], e->flow[activity], e->now_ps);
 }
 
+/* Compute that transfers may slow, once it is issued. */
+static void start_varying(engine *e, uint32_t task, int64_t at_ps) {
+    if (at_ps > e->now_ps)
+        ds_heap_push(&e->heap, at_ps, e->plan->n_tasks + e->plan->n_activities + task);
+    else
+        push_end(e, task, ds_pace_start(e->pace, task, at_ps));
+}
+
 /* The task heads its idle stream and all its dependences have ended. */
 static void ready(engine *e, uint32_t task) {
     const ds_plan *plan = e->plan;
@@ -97,7 +127,10 @@ static void ready(engine *e, uint32_t task) {
     uint32_t activity = plan->task_activity[task];
     if (activity == DS_NONE) {
         e->start_ps[task] = at;
-        ds_heap_push(&e->heap, later(e, at, plan->task_ps[task]), task);
+        if (e->pace && ds_pace_varies(e->pace, plan->task_class[task]))
+            start_varying(e, task, at);
+        else
+            ds_heap_push(&e->heap, later(e, at, plan->task_ps[task]), task);
         return;
     }
     if (at > e->ready_ps[activity]) e->ready_ps[activity] = at;
@@ -146,22 +179,47 @@ static void end_flow(engine *e, uint32_t activity) {
         wait_for_flow(e, activity, flow + 1, 0);
         return;
     }
+    if (e->pace) change_pace(e, a, false);
     for (uint32_t i = 0; i < a->n_members; i++) end_task(e, plan->members[a->first_member + i]);
+}
+
+/* A wait that the heap told is over. */
+static void end_wait(engine *e, uint32_t id) {
+    const ds_plan *plan = e->plan;
+    if (id < plan->n_tasks + plan->n_activities) {
+        go_on(e, id - plan->n_tasks);
+        return;
+    }
+    uint32_t task = id - plan->n_tasks - plan->n_activities;
+    push_end(e, task, ds_pace_start(e->pace, task, e->now_ps));
+}
+
+static void drop_stale(engine *e) {
+    while (e->heap.n) {
+        uint32_t id = (uint32_t)e->heap.at[0].sequence_and_id;
+        if (id >= e->plan->n_tasks || !ds_pace_varies(e->pace, e->plan->task_class[id]) ||
+            ds_pace_due_ps(e->pace, id) == e->heap.at[0].time_ps)
+            return;
+        ds_heap_pop(&e->heap);
+    }
 }
 
 /* Does what comes next; false if there is nothing. What happens now in the heap comes before the
  * network is asked, which looks for rates once all that happens at one time has happened. */
 static bool next_event(engine *e) {
+    if (e->pace) drop_stale(e);
     int64_t heap_ps = e->heap.n ? e->heap.at[0].time_ps : INT64_MAX;
     int64_t net_ps =
         e->heap.n && heap_ps == e->now_ps ? INT64_MAX : ds_net_next_ps(e->net, e->now_ps);
     if (e->heap.n && heap_ps <= net_ps) {
         e->now_ps = heap_ps;
         uint32_t id = ds_heap_pop(&e->heap);
-        if (id < e->plan->n_tasks)
-            end_task(e, id);
-        else
-            go_on(e, id - e->plan->n_tasks);
+        if (id >= e->plan->n_tasks) {
+            end_wait(e, id);
+            return true;
+        }
+        if (e->pace) ds_pace_end(e->pace, id);
+        end_task(e, id);
         return true;
     }
     if (net_ps == INT64_MAX) {
@@ -176,7 +234,7 @@ static bool next_event(engine *e) {
 ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context, ds_run *out,
                         ds_error *err) {
     *out = (ds_run){0};
-    engine e = {.plan = plan};
+    engine e = {.plan = plan, .pace = ds_pace_new(plan)};
     e.net = ds_net_new(plan->link_capacity_q20, plan->n_links, plan->flows, plan->n_flows,
                        plan->n_activities);
     e.n_pred = ds_xcalloc(plan->n_tasks, sizeof *e.n_pred);
@@ -217,6 +275,7 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     free(e.flow);
     ds_heap_deinit(&e.heap);
     ds_net_free(e.net);
+    ds_pace_free(e.pace);
     if (status != DS_OK) ds_run_deinit(out);
     return status;
 }

@@ -3,7 +3,8 @@
  * A transfer is a list of fluid phases. A phase first waits steps · alpha without
  * loading any link, then flows. Alone, it lasts
  *     steps · alpha + max over links of bytes / capacity,
- * rounded to picoseconds once. Phases that flow at the same time over the same links share them
+ * rounded to picoseconds once; no less than most bytes / (weight · cap) if a link caps what a
+ * message gets. Phases that flow at the same time over the same links share them
  * max-min fairly (share.h); their rates change only when one of them begins or ends. */
 #ifndef DS_NET_NET_H
 #define DS_NET_NET_H
@@ -28,10 +29,17 @@ typedef struct ds_phase {
     uint32_t n_loads;
 } ds_phase;
 
-/* Time of the phase with no other traffic; capacities are scaled by efficiency_q32 / 2^32.
+/* Time of the phase with no other traffic; capacities, but not caps, are scaled by
+ * efficiency_q32 / 2^32.
  * DS_ERR_OVERFLOW beyond int64 ps. O(n_loads). */
 ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32,
                             int64_t *ps, ds_error *err);
+
+/* Bytes of the most loaded link, 0 if none is. O(n_loads). */
+ds_u128 ds_phase_most_bytes_q32(const ds_phase *phase);
+/* The least cap of its links: with m messages in flight (`weight`) the most loaded link gets no
+ * more than m times that; 0: no cap. O(n_loads). */
+int64_t ds_phase_cap(const ds_topo *topo, const ds_phase *phase);
 
 /* The load that needs longest alone (the first of equals); NULL if no link carries any. O(n_loads).
  */

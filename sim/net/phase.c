@@ -14,6 +14,22 @@ static uint64_t flow_ps(ds_u128 bytes_q32, ds_u128 bytes_per_s_q32) {
     return (uint64_t)(whole * DS_PS_PER_S + (rest * DS_PS_PER_S + capacity / 2) / capacity);
 }
 
+ds_u128 ds_phase_most_bytes_q32(const ds_phase *phase) {
+    ds_u128 most = 0;
+    for (uint32_t i = 0; i < phase->n_loads; i++)
+        if (phase->loads[i].bytes_q32 > most) most = phase->loads[i].bytes_q32;
+    return most;
+}
+
+int64_t ds_phase_cap(const ds_topo *topo, const ds_phase *phase) {
+    int64_t least = 0;
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        int64_t cap = ds_topo_link_at(topo, phase->loads[i].link)->cap_bytes_per_s;
+        if (cap && (!least || cap < least)) least = cap;
+    }
+    return least;
+}
+
 ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32,
                             int64_t *ps, ds_error *err) {
     uint64_t slowest = 0;
@@ -21,6 +37,12 @@ ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t
         const ds_load *load = &phase->loads[i];
         ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, load->link)->bytes_per_s * efficiency_q32;
         uint64_t this_ps = flow_ps(load->bytes_q32, capacity);
+        if (this_ps > slowest) slowest = this_ps;
+    }
+    int64_t cap = ds_phase_cap(topo, phase);
+    if (cap) {
+        ds_u128 most = (ds_u128)cap * (uint64_t)phase->weight << 32;
+        uint64_t this_ps = flow_ps(ds_phase_most_bytes_q32(phase), most);
         if (this_ps > slowest) slowest = this_ps;
     }
     int64_t wait;

@@ -145,7 +145,8 @@ static void number_classes(ds_plan *plan, const uint64_t *colour, const bool *us
                 (ds_class){.device = d,
                            .kind = plan->kind_of[d],
                            .profile = plan->profile_of[d],
-                           .issue_ps = ds_profile_issue_ps(plan->profiles, plan->profile_of[d])};
+                           .issue_ps = ds_profile_issue_ps(plan->profiles, plan->profile_of[d]),
+                           .slow_q32 = ds_profile_slow_q32(plan->profiles, plan->profile_of[d])};
         }
         plan->class_of[d] = c;
         plan->classes[c].n_devices++;

@@ -174,6 +174,7 @@ typedef struct ds_class {
     uint32_t kind; /* hardware catalogue */
     uint32_t profile;
     int64_t issue_ps;
+    uint64_t slow_q32; /* 2^32 · how many times as long compute takes beside a transfer */
 } ds_class;
 
 typedef struct ds_stream {

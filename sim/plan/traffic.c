@@ -152,13 +152,6 @@ static void level_out(const ds_topo *topo, ds_phase *phase) {
     free(of);
 }
 
-static ds_u128 most_bytes(const ds_phase *phase) {
-    ds_u128 most = 0;
-    for (uint32_t i = 0; i < phase->n_loads; i++)
-        if (phase->loads[i].bytes_q32 > most) most = phase->loads[i].bytes_q32;
-    return most;
-}
-
 /* What a link gives for each byte/s of the phase's most loaded link: its part of the bytes, and
  * more where the profile says that the collective uses links badly. */
 static uint64_t use_of(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficiency_q32) {
@@ -168,7 +161,9 @@ static uint64_t use_of(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficiency_
 }
 
 static ds_u128 level_alone(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32) {
-    ds_u128 least = DS_NO_CAP, most = most_bytes(phase);
+    ds_u128 least = DS_NO_CAP, most = ds_phase_most_bytes_q32(phase);
+    int64_t cap = ds_phase_cap(topo, phase);
+    if (cap) least = (ds_u128)cap << DS_RATE_BITS;
     for (uint32_t i = 0; i < phase->n_loads; i++) {
         uint64_t use = use_of(phase->loads[i].bytes_q32, most, efficiency_q32);
         if (!use) continue;
@@ -190,7 +185,7 @@ static void phase_pattern(ds_builder *b, const ds_group *g, ds_phase *phase, ds_
     *alone_q20 = level_alone(b->plan->topo, phase, g->terms.efficiency_q32);
     *out = (ds_share_flow){.uses = uses, .weight = (uint32_t)phase->weight, .cap_q20 = *alone_q20};
     if (strcmp(g->algorithm, "tree") == 0) level_out(b->plan->topo, phase);
-    ds_u128 most = most_bytes(phase);
+    ds_u128 most = ds_phase_most_bytes_q32(phase);
     for (uint32_t i = 0; i < phase->n_loads; i++) {
         uint32_t place = sharing->place[phase->loads[i].link];
         uint64_t use = use_of(phase->loads[i].bytes_q32, most, g->terms.efficiency_q32);

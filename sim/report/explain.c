@@ -96,6 +96,10 @@ static void explain_phase(const ds_plan *plan, const ds_group *g, const ds_phase
         if (g->terms.efficiency_q32 >> 32 == 0)
             ds_buf_printf(out, " x efficiency %.4g",
                           (double)g->terms.efficiency_q32 / 4294967296.0);
+        int64_t cap = ds_phase_cap(plan->topo, phase);
+        if (cap)
+            ds_buf_printf(out, ", a message at no more than %s",
+                          ds_report__rate((double)cap, "B/s").s);
         ds_buf_printf(out, ": %s", ds_report__ps(flow_ps).s);
     }
     ds_buf_putc(out, '\n');

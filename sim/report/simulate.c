@@ -55,9 +55,10 @@ static bool is_product(ds_work_kind kind) {
 
 static void add_compute(const ds_result *r, uint32_t task, ds_account *a) {
     const ds_variant *v = ds_plan_task_variant(r->plan, task);
-    a->origin_ps[v->cost.origin] += v->ps;
-    if (v->cost.fitted) a->fitted_ps += v->ps;
-    if (v->cost.extrapolated) a->extrapolated_ps += v->ps;
+    int64_t ps = r->run.end_ps[task] - r->run.start_ps[task]; /* its cost, or slowed by transfers */
+    a->origin_ps[v->cost.origin] += ps;
+    if (v->cost.fitted) a->fitted_ps += ps;
+    if (v->cost.extrapolated) a->extrapolated_ps += ps;
     double flop = (double)v->work.flop;
     const ds_class *c = &r->plan->classes[r->plan->task_class[task]];
     double peak = ds_profiles_kind(r->plan->profiles, c->kind)->peak_flop_per_s[v->work.dtype];

@@ -19,25 +19,6 @@ typedef struct builder {
 
 /* ---- nodes ---- */
 
-static ds_status check_node_attrs(builder *b, const ds_node_decl *decl, bool *forwards) {
-    *forwards = decl->kind != DS_NODE_DEVICE;
-    for (uint32_t i = 0; i < decl->n_attrs; i++) {
-        const ds_attr *attr = &decl->attrs[i];
-        if (strcmp(attr->name, "forward") != 0 || decl->kind == DS_NODE_INSTANCE) {
-            return ds_error_set(
-                b->err, DS_ERR_NAME, attr->loc, "`%s` is not an attribute of %s `%s`%s", attr->name,
-                decl->kind == DS_NODE_INSTANCE ? "the instance" : "the node", decl->name,
-                decl->kind == DS_NODE_INSTANCE ? "" : "; there is `forward`");
-        }
-        if (attr->kind != DS_ATTR_BOOL) {
-            return ds_error_set(b->err, DS_ERR_TYPE, attr->loc,
-                                "`forward` of `%s` must be true or false", decl->name);
-        }
-        *forwards = attr->flag;
-    }
-    return DS_OK;
-}
-
 static ds_status eval_count(builder *b, const ds_node_decl *decl, uint32_t *count) {
     *count = 1;
     if (!DS_HAS_EXPR(decl->count)) return DS_OK;
@@ -80,8 +61,7 @@ static ds_status add_node(builder *b, ds_topo_template *t, uint32_t index, uint3
     const ds_node_decl *decl = &t->decl->nodes.at[index];
     ds_topo_node *node = &t->nodes[index];
     node->decl = decl;
-    bool forwards;
-    DS_TRY(check_node_attrs(b, decl, &forwards));
+    DS_TRY(ds_topo_node_attrs(decl, &node->forwards, b->err));
     if (ds_map_find(&t->node_of_name, DS_KEY(decl->name))) {
         return ds_error_set(b->err, DS_ERR_NAME, decl->loc, "`%s` is declared twice in @%s",
                             decl->name, t->decl->name);
@@ -113,9 +93,8 @@ static void fill_flags(builder *b, ds_topo_template *t) {
     t->flags = ds_arena_alloc(&b->topo->arena, t->n_vertices);
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         const ds_topo_node *node = &t->nodes[i];
-        bool forwards = true;
-        if (!node->child) check_node_attrs(b, node->decl, &forwards); /* checked before */
-        uint8_t own = (uint8_t)((uint32_t)node->decl->kind | (forwards ? DS_TOPO_FORWARDS : 0u));
+        uint8_t own =
+            (uint8_t)((uint32_t)node->decl->kind | (node->forwards ? DS_TOPO_FORWARDS : 0u));
         for (uint32_t e = 0; e < node->count; e++) {
             uint8_t *at = t->flags + ds_topo_vertex_base(node, e);
             if (!node->child) {
@@ -279,11 +258,14 @@ static ds_status add_link(builder *b, ds_topo_template *t, const ds_link_decl *d
                                 (long long)link.latency_ps, loop_note(indices, note, sizeof note));
         }
     }
+    DS_TRY(ds_topo_link_attrs(&env, decl, &link, b->err));
     mark_port(t, link.from);
     mark_port(t, link.to);
     DS_TRY(push_link(b, t, decl, link));
     if (!decl->duplex) return DS_OK;
-    ds_topo_link back = {link.to, link.from, link.bytes_per_s, link.latency_ps};
+    ds_topo_link back = link;
+    back.from = link.to;
+    back.to = link.from;
     return push_link(b, t, decl, back);
 }
 

@@ -34,7 +34,8 @@ ds_status ds_topo_find_device(const ds_topo *topo, const ds_env *env, const ds_s
 uint32_t ds_topo_find_vertex(const ds_topo *topo, const char *path);
 
 /* host[d], for every device d: the vertex of the host that is nearest to it by latency, of equals
- * the first declared; UINT32_MAX: none can be reached. O(links + devices · links up to the host). */
+ * the first declared; UINT32_MAX: none can be reached. O(links + devices · links up to the host).
+ */
 void ds_topo_nearest_hosts(const ds_topo *topo, uint32_t *host);
 uint32_t ds_topo_device_vertex(const ds_topo *topo, uint32_t device);
 
@@ -44,9 +45,10 @@ const char *ds_topo_vertex_path(const ds_topo *topo, uint32_t vertex);
 
 /* A directed link. `--` makes two of them. */
 typedef struct ds_topo_link {
-    uint32_t from, to; /* vertices */
-    int64_t bytes_per_s;
+    uint32_t from, to;   /* vertices */
+    int64_t bytes_per_s; /* what transfers get: the written bandwidth times `efficiency` */
     int64_t latency_ps;
+    int64_t cap_bytes_per_s; /* most that one message gets; 0: no cap */
 } ds_topo_link;
 
 uint32_t ds_topo_n_links(const ds_topo *topo);

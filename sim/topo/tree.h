@@ -27,6 +27,7 @@ typedef struct ds_topo_node {
     uint32_t count;
     ds_topo_template *child;                         /* of an instance, else NULL */
     uint32_t first_vertex, first_device, first_link; /* local numbers of element 0 */
+    bool forwards;
 } ds_topo_node;
 
 /* What a vertex is, in one byte. */
@@ -88,6 +89,12 @@ static inline uint32_t ds_topo_link_base(const ds_topo_node *node, uint32_t elem
 static inline ds_node_kind ds_topo_kind(uint8_t flags) {
     return (ds_node_kind)(flags & DS_TOPO_KIND_MASK);
 }
+
+/* attrs.c. What a node's attributes say; errors with their place. */
+ds_status ds_topo_node_attrs(const ds_node_decl *decl, bool *forwards, ds_error *err);
+/* Applies a link's attributes to its written bandwidth. */
+ds_status ds_topo_link_attrs(const ds_env *env, const ds_link_decl *decl, ds_topo_link *link,
+                             ds_error *err);
 
 /* Frees what the search cache holds. */
 void ds_topo_drop_searches(ds_topo *topo);

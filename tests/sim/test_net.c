@@ -2,10 +2,13 @@
  * integers from the rates; ends are those of a simulation of its own in long double; the order of
  * starts at one instant, and activities that load no common link, change nothing. */
 #include "ir/base/rng.h"
+#include "sim/coll/coll.h"
 #include "sim/net/net.h"
+#include "tests/support/topo_text.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MAX_LINKS 12
@@ -211,4 +214,36 @@ Test(net, ends_of_one_time_come_in_order) {
     uint32_t wanted[] = {0, 1, 2, 3};
     for (int i = 0; i < 4; i++) cr_expect_eq(ds_net_pop(net), wanted[i]);
     ds_net_free(net);
+}
+
+/* 40 kB over links of 10 GB/s at 0.8, where a message gets no more than 5 (or 20) GB/s: 8 us (or 5)
+ * after the 2 us of the route. A direct all_to_all of 4 has 3 messages at a port: their 30 kB are
+ * bound by the port, 3.75 us, not by 3 x 5 GB/s. */
+static int64_t alone_ps(ds_opcode op, const char *cap) {
+    char text[256];
+    snprintf(text, sizeof text,
+             "topology @t {\n  device d[4] : \"X\"\n  switch s\n"
+             "  link d[i] -- s : 10 GB/s, 1 us {efficiency = 0.8%s} for i in 0..4\n}\n",
+             cap);
+    topo_text t = topo_text_build(text);
+    uint32_t devices[] = {0, 1, 2, 3};
+    ds_coll_request request = {
+        .op = op, .devices = devices, .n = op == DS_OP_SEND ? 2 : 4, .bytes = 40000};
+    ds_coll_cost terms = {.efficiency_q32 = UINT64_C(1) << 32};
+    ds_arena arena;
+    ds_arena_init(&arena);
+    ds_coll_choice choice;
+    ds_error err;
+    cr_assert_eq(ds_coll_choose(t.topo, &request, &terms, &arena, &choice, &err), DS_OK);
+    ds_arena_deinit(&arena);
+    topo_text_free(&t);
+    return choice.ps;
+}
+
+Test(net, caps_bound_messages_and_efficiency_links) {
+    cr_expect_eq(alone_ps(DS_OP_SEND, ", cap = 5 GB/s"), 10000000);
+    cr_expect_eq(alone_ps(DS_OP_SEND, ", cap = 20 GB/s"), 7000000);
+    cr_expect_eq(alone_ps(DS_OP_SEND, ""), 7000000);
+    cr_expect_eq(alone_ps(DS_OP_ALL_TO_ALL, ", cap = 5 GB/s"), 2000000 + 3750000);
+    cr_expect_eq(alone_ps(DS_OP_ALL_TO_ALL, ", cap = 1 GB/s"), 2000000 + 10000000);
 }

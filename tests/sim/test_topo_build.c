@@ -148,6 +148,20 @@ Test(topo_build, finds_devices_by_path) {
     topo_text_free(&t);
 }
 
+/* 300 GB/s x 0.92; both directions; a link without attributes has no cap. */
+Test(topo_build, efficiency_and_cap_of_links) {
+    topo_text t = topo_text_build("topology @t {\n  device d[2] : \"X\"\n"
+                                  "  link d[0] -- d[1] : 300 GB/s, 1 us {efficiency = 0.92, cap = "
+                                  "12 GB/s}\n  link d[0] -> d[1] : 5 GB/s, 1 us\n}\n");
+    for (uint32_t l = 0; l < 2; l++) {
+        cr_expect_eq(ds_topo_link_at(t.topo, l)->bytes_per_s, INT64_C(276000000000));
+        cr_expect_eq(ds_topo_link_at(t.topo, l)->cap_bytes_per_s, INT64_C(12000000000));
+    }
+    cr_expect_eq(ds_topo_link_at(t.topo, 2)->bytes_per_s, INT64_C(5000000000));
+    cr_expect_eq(ds_topo_link_at(t.topo, 2)->cap_bytes_per_s, 0);
+    topo_text_free(&t);
+}
+
 /* ---- errors ---- */
 
 typedef struct broken {
@@ -172,6 +186,12 @@ static const broken broken_ones[] = {
          "0..2, j in 0..2\n}\n",
      DS_ERR_VALUE, 6, "to itself (j = 0, i = 0)"},
     {TWO " link d[0] -- s : 0 GB/s, 1 us\n}\n", DS_ERR_VALUE, 5, "bandwidth"},
+    {TWO " link d[0] -- s : 1 GB/s, 1 us {efficiency = 1.5}\n}\n", DS_ERR_VALUE, 5, "is 1.5"},
+    {TWO " link d[0] -- s : 1 GB/s, 1 us {efficiency = 0}\n}\n", DS_ERR_VALUE, 5, "above 0"},
+    {TWO " link d[0] -- s : 1 GB/s, 1 us {efficiency = 3 us}\n}\n", DS_ERR_TYPE, 5, "number"},
+    {TWO " link d[0] -- s : 1 GB/s, 1 us {cap = 5}\n}\n", DS_ERR_TYPE, 5, "must be a rate"},
+    {TWO " link d[0] -- s : 1 GB/s, 1 us {cap = 0 GB/s}\n}\n", DS_ERR_VALUE, 5, "at least 1"},
+    {TWO " link d[0] -- s : 1 GB/s, 1 us {duplex = true}\n}\n", DS_ERR_NAME, 5, "`duplex`"},
     {TWO " link d[0] -- s : 0 - 1 GB/s, 1 us\n}\n", DS_ERR_VALUE, 5, ""},
     {TWO " link d[0] -- s : 1 GB/s, 0 - 1 us\n}\n", DS_ERR_VALUE, 5, ""},
     {TWO " link d[0] -- s : 1 GB, 1 us\n}\n", DS_ERR_TYPE, 5, ""},
