@@ -437,31 +437,17 @@ static void hold_region(overlap *o, ds_block *block, uint32_t *at, queue *q) {
 
 /* ---- stages ---- */
 
-/* The stage of a call's function, or of what an op makes. */
-static uint32_t stage_of(const overlap *o, const ds_op *op) {
-    const ds_func *func = op->code == DS_OP_CALL ? op->callee : o->func;
-    const ds_value *values = op->code == DS_OP_CALL ? func->args : op->out;
-    uint32_t n = op->code == DS_OP_CALL ? func->n_args : op->n_out;
-    const ds_place *on = n ? &ds_value_at(func, values[0])->type->on : NULL;
-    ds_env env = ds_binding_env(&o->step->binding, NULL);
-    int64_t stage;
-    for (uint32_t i = 0; on && i < on->n_coords; i++)
-        if (strcmp(on->coords[i].axis, "pp") == 0 &&
-            ds_expr_eval_int(&env, on->coords[i].at, DS_NOWHERE, &stage, NULL) == DS_OK)
-            return (uint32_t)stage;
-    return o->stage;
-}
-
 /* Each stage has beginnings of its own: those of the op's are taken in hand. */
 static void enter_stage(overlap *o, const ds_op *op, queue *q) {
-    uint32_t stage = o->chains ? stage_of(o, op) : o->stage;
+    uint32_t stage = o->chains ? ds_overlap__stage(o->step, o->func, op, o->stage) : o->stage;
     if (stage == o->stage) return;
     o->chains[o->stage] = (chain){true, o->base, o->ready, o->end, *q};
     o->stage = stage;
     chain *next = &o->chains[stage];
     if (!next->begun) {
         *next = (chain){.queue = {DS_NEW_N(arena_of(o), ds_use, o->k + 1)}};
-        next->base = next->ready = (ds_use){.value = {UINT32_MAX}};
+        next->base = ds_overlap__base(o->step, o->func, stage);
+        next->ready.value.i = UINT32_MAX;
         for (uint32_t i = 0; i < o->k; i++) next->queue.at[i].value.i = UINT32_MAX;
     }
     o->base = next->base;
@@ -638,8 +624,11 @@ static void hold_back(overlap *o) {
     for (uint32_t i = 0; i < o->k; i++) q.at[i].value.i = UINT32_MAX;
     for (uint32_t i = 0; called && i < o->k; i++) q.at[i] = add_arg(o);
     if (called) o->ready = add_arg(o);
-    if (o->func == o->step->func && o->step->strategy.pp > 1)
-        o->chains = ds_xcalloc((size_t)o->step->strategy.pp, sizeof *o->chains);
+    uint32_t n_stages = ds_overlap__n_stages(o->step, o->func);
+    if (n_stages > 1) {
+        o->chains = ds_xcalloc(n_stages, sizeof *o->chains);
+        o->base = ds_overlap__base(o->step, o->func, 0);
+    }
     hold_straight(o, &o->func->body, &q);
     free(o->chains);
     if (!called) return;
@@ -661,7 +650,7 @@ static void overlap_func(ds_model_step *step, ds_func *func, ds_map *begins) {
         o.base = choose_base(&o);
         hold_back(&o);
     }
-    if (strategy->offload) ds_overlap__hold_host(&o.edit, o.base, o.k, &o.updates, &o.tokens);
+    if (strategy->offload) ds_overlap__hold_host(step, &o.edit, o.base, &o.updates, &o.tokens);
     for (uint32_t i = 0; i < sizeof maps / sizeof *maps; i++) ds_map_deinit(maps[i]);
     ds_edit_deinit(&o.edit);
 }

@@ -81,14 +81,22 @@ static void hold_sends(ds_edit *e, ds_block *block, ds_use base, uint32_t k, con
 
 /* ---- updates ---- */
 
-typedef struct updates {
-    ds_edit *edit;
-    const ds_map *read; /* values that updates read */
+/* The updates of one stage. */
+typedef struct line {
     ds_use base;
-    uint32_t k;
     ds_use *q; /* k + 1 tokens, the latest first */
     bool begun;
     DS_VEC(ds_use) sent; /* offloads since the last token; heap */
+} line;
+
+typedef struct updates {
+    const ds_model_step *step;
+    ds_edit *edit;
+    const ds_map *read; /* values that updates read */
+    uint32_t k;
+    line *lines; /* by stage */
+    uint32_t n_lines, stage;
+    line *now; /* that of the op in hand */
 } updates;
 
 static bool is_reload(const updates *u, const ds_op *op) {
@@ -114,27 +122,39 @@ static bool wait_for_results(ds_edit *e, ds_op *after, const ds_op *op) {
     return any;
 }
 
+static uint32_t stage_of(const updates *u, const ds_op *op) {
+    return u->n_lines > 1 ? ds_overlap__stage(u->step, u->edit->func, op, u->stage) : 0;
+}
+
+static void enter(updates *u, const ds_op *op) {
+    u->stage = stage_of(u, op);
+    u->now = &u->lines[u->stage];
+}
+
 /* The first updates wait for what stands before them. Returns how many ops were put at `at`. */
 static uint32_t begin(updates *u, ds_block *block, uint32_t at) {
-    if (u->begun) return 0;
-    ds_op *ready = ds_edit_after(u->edit, "done", u->base);
+    if (u->now->begun) return 0;
+    ds_op *ready = ds_edit_after(u->edit, "done", u->now->base);
     for (uint32_t i = at; i-- > 0;)
-        if (wait_for_results(u->edit, ready, block->ops[i])) break;
+        if (stage_of(u, block->ops[i]) == u->stage &&
+            wait_for_results(u->edit, ready, block->ops[i]))
+            break;
     ds_edit_insert_op(u->edit, block, at, ready);
-    for (uint32_t i = 0; i <= u->k; i++) u->q[i] = ds_use_of(ready->out[0]);
-    u->begun = true;
+    for (uint32_t i = 0; i <= u->k; i++) u->now->q[i] = ds_use_of(ready->out[0]);
+    u->now->begun = true;
     return 1;
 }
 
 /* What has been sent is an update's, or a turn's. */
 static uint32_t end(updates *u, ds_block *block, uint32_t at) {
-    if (!u->sent.n) return 0;
-    ds_op *done = ds_edit_after(u->edit, "done", u->base);
-    for (uint32_t i = 0; i < u->sent.n; i++) ds_edit_wait(u->edit, done, u->sent.at[i]);
+    line *now = u->now;
+    if (!now->sent.n) return 0;
+    ds_op *done = ds_edit_after(u->edit, "done", now->base);
+    for (uint32_t i = 0; i < now->sent.n; i++) ds_edit_wait(u->edit, done, now->sent.at[i]);
     ds_edit_insert_op(u->edit, block, at, done);
-    memmove(u->q + 1, u->q, u->k * sizeof *u->q);
-    u->q[0] = ds_use_of(done->out[0]);
-    u->sent.n = 0;
+    memmove(now->q + 1, now->q, u->k * sizeof *now->q);
+    now->q[0] = ds_use_of(done->out[0]);
+    now->sent.n = 0;
     return 1;
 }
 
@@ -142,19 +162,19 @@ static void hold_updates(updates *u, ds_block *block);
 
 static void hold_update_loop(updates *u, ds_op *loop) {
     uint32_t n = loop->n_args;
-    for (uint32_t i = 0; i <= u->k; i++)
-        u->q[i] = ds_edit_carry(u->edit, loop, n + i, "done", u->q[i]);
+    ds_use *q = u->now->q;
+    for (uint32_t i = 0; i <= u->k; i++) q[i] = ds_edit_carry(u->edit, loop, n + i, "done", q[i]);
     hold_updates(u, loop->body);
     end(u, loop->body, loop->body->n_ops - 1);
-    for (uint32_t i = 0; i <= u->k; i++)
-        u->q[i] = ds_edit_yield(u->edit, loop, n + i, "done", u->q[i]);
+    for (uint32_t i = 0; i <= u->k; i++) q[i] = ds_edit_yield(u->edit, loop, n + i, "done", q[i]);
 }
 
 static void hold_updates(updates *u, ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         ds_op *op = block->ops[i];
         bool loop = op->code == DS_OP_FOR && reloads_inside(u, op->body);
-        if (op->code == DS_OP_OFFLOAD) DS_HPUSH(&u->sent, ds_use_of(op->out[0]));
+        enter(u, op);
+        if (op->code == DS_OP_OFFLOAD) DS_HPUSH(&u->now->sent, ds_use_of(op->out[0]));
         if (!loop && !is_reload(u, op)) continue;
         i += begin(u, block, i);
         i += end(u, block, i);
@@ -165,17 +185,25 @@ static void hold_updates(updates *u, ds_block *block) {
         const char *name = ds_value_at(u->edit->func, op->in[0].value)->name;
         ds_op *held = ds_edit_after(
             u->edit, ds_arena_printf(&u->edit->unit->arena, "%s.held", name), op->in[0]);
-        ds_edit_wait(u->edit, held, u->q[u->k]);
+        ds_edit_wait(u->edit, held, u->now->q[u->k]);
         op->in[0] = ds_use_of(held->out[0]);
         ds_edit_insert_op(u->edit, block, i++, held);
     }
 }
 
-void ds_overlap__hold_host(ds_edit *edit, ds_use base, uint32_t prefetch, const ds_map *read,
-                           const ds_map *tokens) {
-    updates u = {.edit = edit, .read = read, .base = base, .k = prefetch};
-    u.q = DS_NEW_N(&edit->unit->arena, ds_use, prefetch + 1);
-    hold_sends(edit, &edit->func->body, base, prefetch, tokens);
+void ds_overlap__hold_host(const ds_model_step *step, ds_edit *edit, ds_use base,
+                           const ds_map *read, const ds_map *tokens) {
+    uint32_t k = (uint32_t)step->strategy.prefetch;
+    updates u = {.step = step, .edit = edit, .read = read, .k = k};
+    u.n_lines = ds_overlap__n_stages(step, edit->func);
+    u.lines = ds_xcalloc(u.n_lines, sizeof *u.lines);
+    u.now = u.lines;
+    for (uint32_t s = 0; s < u.n_lines; s++) {
+        u.lines[s].base = u.n_lines > 1 ? ds_overlap__base(step, edit->func, s) : base;
+        u.lines[s].q = DS_NEW_N(&edit->unit->arena, ds_use, k + 1);
+    }
+    if (u.n_lines == 1) hold_sends(edit, &edit->func->body, base, k, tokens);
     hold_updates(&u, &edit->func->body);
-    free(u.sent.at);
+    for (uint32_t s = 0; s < u.n_lines; s++) free(u.lines[s].sent.at);
+    free(u.lines);
 }

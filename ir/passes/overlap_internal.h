@@ -3,10 +3,19 @@
 #define DS_PASSES_OVERLAP_INTERNAL_H
 
 #include "ir/passes/edit.h"
+#include "ir/passes/passes.h"
+
+/* Stages that the step's function has: 1 where nothing is placed on stages. */
+uint32_t ds_overlap__n_stages(const ds_model_step *step, const ds_func *func);
+/* The stage of a call's function, or of what an op makes; `otherwise` if it has none. */
+uint32_t ds_overlap__stage(const ds_model_step *step, const ds_func *func, const ds_op *op,
+                           uint32_t otherwise);
+/* An argument that lives on the stage, or an element of one; value UINT32_MAX: there is none. */
+ds_use ds_overlap__base(const ds_model_step *step, const ds_func *func, uint32_t stage);
 
 /* What waits for offloads (overlap_host.c). `base`: what tokens are views of; `updates`: values
  * that updates read; `tokens`: carries that are no values of the model. O(ops). */
-void ds_overlap__hold_host(ds_edit *edit, ds_use base, uint32_t prefetch, const ds_map *updates,
-                           const ds_map *tokens);
+void ds_overlap__hold_host(const ds_model_step *step, ds_edit *edit, ds_use base,
+                           const ds_map *updates, const ds_map *tokens);
 
 #endif

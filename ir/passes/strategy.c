@@ -281,11 +281,6 @@ static ds_status check_offload(const ds_binding *binding, const ds_strategy *str
     if (strategy->offload & DS_OFFLOAD_OPTIMIZER && strcmp(optimizer, "none") == 0)
         return refuse(binding, "offload",
                       "offload = optimizer: without an optimizer there are no states", err);
-    if (strategy->offload && strategy->pp > 1)
-        return refuse(binding, "offload",
-                      "offload with pp > 1 is not part of this version: pipelines keep their "
-                      "activations on the devices",
-                      err);
     return DS_OK;
 }
 

@@ -173,6 +173,27 @@ Test(exec_masks, a_key_and_a_turn_are_the_ops_path) {
     exec_free(&c);
 }
 
+/* A call's microbatch is one more turn of the keys in it: the last one. */
+Test(exec_masks, calls_say_their_microbatch) {
+    exec_case c;
+    exec_text(&c,
+              "dir 1\nfunc @inner(%x: f32[200]) -> f32[200] {\n"
+              "%y, %k = for l in 0..2 carry (%h = %x) {\n"
+              "%d = dropout(%x) {p = 0.5, key = \"l.d\", turn = [l]}\nyield %h keep %d\n}\n"
+              "%o = scale(%k{1}) {factor = 1.0}\nreturn %o\n}\n"
+              "func @f(%x: f32[200]) -> (f32[200], f32[200], f32[200], f32[200], f32[200]) {\n"
+              "%a = call @inner(%x) {microbatch = 3}\n%b = call @inner(%x) {microbatch = 4}\n"
+              "%again = call @inner(%x) {microbatch = 3}\n%none = call @inner(%x)\n"
+              "%c = dropout(%x) {p = 0.5, key = \"l.d\", turn = [1, 3]}\n"
+              "return %a, %b, %again, %none, %c\n}\nscenario { program = @f }\n",
+              NULL, NULL);
+    exec_expect(exec_out(&c, "again"), exec_out(&c, "a"), 200, "the same microbatch");
+    exec_expect(exec_out(&c, "c"), exec_out(&c, "a"), 200, "as a turn");
+    cr_expect_gt(differences(exec_out(&c, "a"), exec_out(&c, "b"), 200), 60, "another one");
+    cr_expect_gt(differences(exec_out(&c, "a"), exec_out(&c, "none"), 200), 60, "none");
+    exec_free(&c);
+}
+
 Test(exec_masks, the_entrys_name_is_no_part_of_it) {
     exec_case a, b;
     exec_lines(&a, "%x: f32[100]", "f32[100]", "%y = dropout(%x) {p = 0.5}\nreturn %y");
