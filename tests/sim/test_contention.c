@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <string.h>
 
 #define US INT64_C(1000000)
 
@@ -257,4 +258,69 @@ Test(contention, what_is_stated_loads_no_link) {
     expect_end(&c, "d[1]", "/a", 6 * US);
     expect_end(&c, "d[2]", "/b", 5 * US);
     sim_free(&c);
+}
+
+/* ---- 1,024 GPUs under fat trees ---- */
+
+/* Between devices of a route stand no other devices. */
+static void passes_no_gpu(const sim_case *c, uint32_t from, uint32_t to) {
+    const ds_topo *topo = c->result->plan->topo;
+    const ds_route *route;
+    ds_error err;
+    cr_assert_eq(ds_topo_route(c->result->plan->topo, from, to, &route, &err), DS_OK);
+    for (uint32_t i = 0; i < route->n_links; i++) {
+        uint32_t ends[] = {ds_topo_link_at(topo, route->links[i])->from,
+                           ds_topo_link_at(topo, route->links[i])->to};
+        for (int k = 0; k < 2; k++) {
+            if (ds_topo_vertex_kind(topo, ends[k]) != DS_NODE_DEVICE) continue;
+            const char *path = ds_topo_vertex_path(topo, ends[k]);
+            cr_expect(strcmp(path, ds_topo_device_path(topo, from)) == 0 ||
+                          strcmp(path, ds_topo_device_path(topo, to)) == 0,
+                      "%s is on the way", path);
+        }
+    }
+}
+
+static void fat_tree(const char *import, const char *on, const char *mesh, const char *attrs,
+                     int64_t expected_ps) {
+    char text[1024];
+    snprintf(text, sizeof text,
+             "dir 1\nimport \"topologies/%s\n"
+             "mesh @m = %s on @%s\n"
+             "func @f(%%x: f32[96000000] on @m{pp=0}) {\n"
+             "  %%a = send(%%x) to @m{pp=1} %s\n  return\n}\nscenario { program = @f }\n",
+             import, mesh, on, attrs);
+    for (int unfold = 0; unfold < 2; unfold++) {
+        sim_case c;
+        run(&c, text, unfold);
+        cr_expect_eq(c.result->run.step_ps, expected_ps, "%s %s: %lld, not %lld", on, attrs,
+                     (long long)c.result->run.step_ps, (long long)expected_ps);
+        const ds_plan *plan = c.result->plan;
+        for (uint32_t a = 0; a < plan->n_activities; a++) {
+            const ds_group *g = plan->activities[a].group;
+            passes_no_gpu(&c, g->devices[0], g->devices[1]);
+        }
+        sim_free(&c);
+    }
+}
+
+/* 384 MB from each of the 64 GPUs under one leaf to those under the next. At 24 GB/s into each NIC
+ * that is 16 ms, and 1,536 GB/s of the 1,600 from a leaf to its eight spines: nobody is slowed.
+ * All over the lowest spine they would share 200 GB/s: 64 x 384 MB / 200 GB/s. */
+Test(contention, a_pod_of_1024_spreads_over_its_spines) {
+    const char *mesh = "[pp = 16, dp = 64]";
+    int64_t wait = 10 * US; /* 1 + 2 + 2 + 2 + 2 + 1 us */
+    fat_tree("pod-128x8.dir\"", "pod", mesh, "", wait + 16000 * US);
+    fat_tree("pod-128x8.dir\"", "pod", mesh, "{route = \"single\"}", wait + 122880 * US);
+}
+
+/* k = 16: 1,024 hosts at 25 GB/s, full bisection. The 64 hosts of a pod send to the next pod's: no
+ * link is short of room, 15.36 ms. With one path a pair all of an edge switch's 8 hosts take its
+ * first uplink, and all 8 edge switches' traffic one core switch's link: 64 times as long. */
+Test(contention, a_fat_tree_of_1024_has_full_bisection) {
+    const char *mesh = "[pp = 16, dp = 64]";
+    int64_t wait = 6 * 600000;
+    fat_tree("fat-tree.dir\" with k = 16", "fat_tree", mesh, "", wait + 15360 * US);
+    fat_tree("fat-tree.dir\" with k = 16", "fat_tree", mesh, "{route = \"single\"}",
+             wait + 64 * 15360 * US);
 }
