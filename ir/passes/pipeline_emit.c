@@ -256,6 +256,8 @@ static ds_status call_item(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_
     ds_op *call = ds_build_op(&p->b, DS_OP_CALL);
     call->callee = f->func;
     call->callee_name = f->func->name;
+    const char kind[] = {x->kind == 'A' ? 'B' : x->kind, '\0'};
+    ds_build_attr_text(&p->b, call, "name", ds_arena_printf(arena_of(p), "%s%u", kind, x->chunk));
     if (p->m > 1) ds_build_attr_int(&p->b, call, "microbatch", x->mb);
     call->in = DS_NEW_N(arena_of(p), ds_use, f->n_in + 1);
     for (uint32_t k = 0; k < f->n_in; k++) {
