@@ -76,6 +76,16 @@ const ds_schedule_form *ds_schedule_form_at(uint32_t i) {
     return i < N_FORMS ? &forms[i].doc : NULL;
 }
 
+int64_t ds_schedule_virtual_stages(const char *name, int64_t asked) {
+    for (int i = 0; i < N_FORMS; i++) {
+        const form *f = &forms[i];
+        if (strcmp(f->doc.name, name) != 0) continue;
+        bool takes = !f->v && asked >= 2 && (f->placement != WAVE || asked % 2 == 0);
+        return takes ? asked : f->usual;
+    }
+    return asked;
+}
+
 static ds_status find_form(const char *name, const form **out, ds_error *err) {
     const char *names[N_FORMS];
     for (int i = 0; i < N_FORMS; i++) {

@@ -48,6 +48,11 @@ typedef struct ds_schedule_form {
 /* The i-th form, in the order of the documentation; NULL after the last. */
 const ds_schedule_form *ds_schedule_form_at(uint32_t i);
 
+/* The chunks on a stage with which the form `name` can be made where `asked` are wanted: that many
+ * if it takes them and they are more than one (Hanayo's waves take an even number), else its usual
+ * number. `asked` for a name that is no form's. */
+int64_t ds_schedule_virtual_stages(const char *name, int64_t asked);
+
 /* Makes the schedule `options->name`, or finds it: "@s" among the unit's root module's names,
  * "file:PATH" in a .dir file that holds exactly one schedule (it becomes a module of the unit; PATH
  * is taken as it is). Such a schedule must have as many ranks and microbatches as the options say,

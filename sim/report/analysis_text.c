@@ -113,12 +113,13 @@ static const char *device_of(const ds_result *r, const ds_stage *stage) {
 static void put_stage(const ds_result *r, const ds_stages *stages, uint32_t i, ds_buf *out) {
     const ds_stage *s = &stages->at[i];
     double step = (double)r->run.step_ps;
-    ds_buf_printf(out, "  %5u %8u %10s %8s %8s %8s %10s  %s\n", i, s->n_devices,
+    ds_buf_printf(out, "  %5u %8u %10s %8s %8s %8s %10s %11s %11s  %s\n", i, s->n_devices,
                   ds_report__ps(s->compute_ps).s,
                   ds_report__percent(ds_report__share((double)s->compute_ps, step)).s,
                   ds_report__percent(ds_report__share((double)s->exposed_comm_ps, step)).s,
                   ds_report__percent(ds_report__share((double)s->idle_ps, step)).s,
-                  ds_report__ps(s->bubble_ps).s, device_of(r, s));
+                  ds_report__ps(s->bubble_ps).s, ds_report__bytes(s->peak_bytes).s,
+                  ds_report__bytes(s->sent_bytes).s, device_of(r, s));
 }
 
 void ds_report__put_stages(const ds_result *r, ds_buf *out) {
@@ -127,9 +128,9 @@ void ds_report__put_stages(const ds_result *r, ds_buf *out) {
     if (stages.n > 1) {
         ds_buf_put(out, stages.by_class ? "\nDevice classes\n"
                                         : "\nStages, each by its busiest device\n");
-        ds_buf_printf(out, "  %5s %8s %10s %8s %8s %8s %10s  device\n",
+        ds_buf_printf(out, "  %5s %8s %10s %8s %8s %8s %10s %11s %11s  device\n",
                       stages.by_class ? "class" : "stage", "devices", "compute", "busy", "exposed",
-                      "idle", "bubble");
+                      "idle", "bubble", "memory", "sends");
         for (uint32_t i = 0; i < stages.n && i < MAX_STAGES; i++) put_stage(r, &stages, i, out);
         if (stages.n > MAX_STAGES) ds_buf_printf(out, "  and %u more\n", stages.n - MAX_STAGES);
         ds_buf_printf(out, "  span bubble %s: the most of last end - first start - compute\n",
@@ -247,6 +248,10 @@ void ds_report__json_stages(const ds_result *r, ds_json *json) {
         ds_json_key_int(json, "first_start_ps", s->first_ps);
         ds_json_key_int(json, "last_end_ps", s->last_ps);
         ds_json_key_int(json, "span_bubble_ps", s->bubble_ps);
+        ds_json_key_int(json, "peak_memory_bytes", s->peak_bytes);
+        ds_json_key_int(json, "sent_bytes", s->sent_bytes);
+        ds_json_key_int(json, "sent_gradient_bytes", s->sent_grad_bytes);
+        ds_json_key_int(json, "sent_most_bytes", s->sent_most_bytes);
         ds_json_end_object(json);
     }
     ds_json_end_array(json);

@@ -86,8 +86,29 @@ ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *e
 /* FLOPs of the model's matrix products, convolutions, attention and LSTM cells forward; three times
  * that if it trains: each product has two in the backward pass, one by either operand. */
 ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, ds_error *err);
-/* "dp 8, tp 8, zero 1, 4 microbatches". */
+/* "pp 8, tp 8, zero 1, 4 microbatches, schedule 1f1b": what is not as it is by default. */
 void ds_report__strategy(const ds_model_step *step, ds_buf *out);
+/* "none", "full", "every:2", "3 ops". */
+void ds_report__recompute(const ds_strategy *strategy, ds_buf *out);
+/* What is offloaded, in words; returns how many there are. */
+uint32_t ds_report__offloaded(const ds_strategy *strategy, const char *out[3]);
+/* Chunks of the model on a stage. */
+int64_t ds_report__virtual_stages(const ds_model_step *step);
+
+/* ---- pipelined steps (items.c) ---- */
+
+/* An item of the schedule, as the pass pipeline names its functions: @F3, @B3_next, @BW3_last. */
+typedef struct ds_item_call {
+    char kind[4]; /* "F", "B", "W"; "BW": both in one where the schedule has W apart elsewhere */
+    int64_t chunk, microbatch;
+} ds_item_call;
+
+/* Which item a scope is in; false if it is in none. O(depth). */
+bool ds_report__item(const ds_result *result, uint32_t scope, ds_item_call *out);
+/* In a path of a pipelined step, from `from` on: the call becomes its item's kind, and names lose
+ * the numbers of chunks, so that all chunks of a stage have one path: "step/h.c3.grad.5/l/fc1.dx"
+ * becomes "step/B/l/fc1.dx". */
+void ds_report__item_path(const ds_result *result, uint32_t scope, size_t from, ds_buf *path);
 
 /* ---- analyses (analysis_text.c): tables of the summary, members of the JSON object ---- */
 

@@ -228,6 +228,24 @@ static void put_collectives(ds_json *json, const ds_result *r) {
     free(ops);
 }
 
+/* What is recomputed and offloaded; of a pipeline its schedule. */
+static void put_strategy_words(ds_json *json, const ds_model_step *step) {
+    const char *kept[3];
+    uint32_t n = ds_report__offloaded(&step->strategy, kept);
+    ds_buf text = {0};
+    ds_report__recompute(&step->strategy, &text);
+    ds_json_key_string(json, "recompute", text.text);
+    ds_buf_deinit(&text);
+    ds_json_key(json, "offload");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < n; i++) ds_json_string(json, kept[i]);
+    ds_json_end_array(json);
+    if (step->strategy.pp < 2) return;
+    ds_json_key_string(json, "schedule", step->strategy.schedule);
+    ds_json_key_int(json, "virtual_stages", ds_report__virtual_stages(step));
+    ds_json_key_int(json, "weight_copies", step->schedule.n_copies);
+}
+
 /* What passes made of a model. */
 static void put_model(ds_json *json, const ds_result *r) {
     if (!r->step) return;
@@ -245,6 +263,7 @@ static void put_model(ds_json *json, const ds_result *r) {
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         ds_json_key_int(json, knobs[i].name, knobs[i].value);
     ds_json_key_bool(json, "sp", s->sp);
+    put_strategy_words(json, r->step);
     ds_json_end_object(json);
     ds_json_key(json, "passes");
     ds_json_begin_array(json);

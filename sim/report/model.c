@@ -52,26 +52,74 @@ ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *o
 
 /* ---- the strategy as text ---- */
 
-void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
-    const ds_strategy *s = &step->strategy;
+static const char *const kept_kinds[] = {"activations", "optimizer", "weights"};
+
+static void put_degrees(const ds_strategy *s, ds_buf *out) {
     const struct {
         const char *name;
         int64_t value;
-    } degrees[] = {{"dp", s->dp}, {"cp", s->cp}, {"tp", s->tp}, {"ep", s->ep}};
+    } degrees[] = {{"pp", s->pp}, {"dp", s->dp}, {"cp", s->cp}, {"tp", s->tp}, {"ep", s->ep}};
     uint32_t n = 0;
     for (uint32_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].value > 1)
             ds_buf_printf(out, "%s%s %lld", n++ ? ", " : "", degrees[i].name,
                           (long long)degrees[i].value);
     if (!n) ds_buf_put(out, "one device");
+}
+
+void ds_report__recompute(const ds_strategy *s, ds_buf *out) {
+    static const char *const words[] = {"none", "selective", "full"};
+    if (s->recompute == DS_RECOMPUTE_EVERY)
+        ds_buf_printf(out, "every:%lld", (long long)s->recompute_every);
+    else if (s->recompute == DS_RECOMPUTE_OPS)
+        ds_buf_printf(out, "%u op%s", s->n_recompute_ops, s->n_recompute_ops == 1 ? "" : "s");
+    else
+        ds_buf_put(out, words[s->recompute]);
+}
+
+uint32_t ds_report__offloaded(const ds_strategy *s, const char *out[3]) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        if (s->offload >> i & 1) out[n++] = kept_kinds[i];
+    return n;
+}
+
+int64_t ds_report__virtual_stages(const ds_model_step *step) {
+    const ds_schedule_index *schedule = &step->schedule;
+    return schedule->n_ranks ? schedule->n_chunks / schedule->n_ranks : 1;
+}
+
+static void put_pipeline(const ds_model_step *step, ds_buf *out) {
+    static const char *const p2ps[] = {"overlapped", "batched", "blocking"};
+    const ds_strategy *s = &step->strategy;
+    if (s->pp < 2) return;
+    int64_t v = ds_report__virtual_stages(step);
+    ds_buf_printf(out, ", schedule %s", s->schedule);
+    if (v > 1) ds_buf_printf(out, " with %lld chunks a stage", (long long)v);
+    if (step->schedule.n_copies > 1)
+        ds_buf_printf(out, " and %u copies of the weights", step->schedule.n_copies);
+    if (s->n_stage_layers)
+        ds_buf_put(out, ", layers by hand");
+    else if (s->balance == DS_BALANCE_FLOPS)
+        ds_buf_put(out, ", balanced by flops");
+    if (s->p2p != DS_P2P_OVERLAPPED) ds_buf_printf(out, ", p2p %s", p2ps[s->p2p]);
+    if (s->scatter_gather) ds_buf_put(out, ", scatter and gather");
+}
+
+void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
+    const ds_strategy *s = &step->strategy;
+    put_degrees(s, out);
     if (s->sp) ds_buf_put(out, ", sequence parallel");
     if (s->zero) ds_buf_printf(out, ", zero %lld", (long long)s->zero);
     if (s->zero && s->zero_group < s->dp)
         ds_buf_printf(out, " in groups of %lld", (long long)s->zero_group);
-    static const char *const kept[] = {"activations", "optimizer", "weights"};
-    for (uint32_t i = 0, n_kept = 0; i < 3; i++)
-        if (s->offload >> i & 1)
-            ds_buf_printf(out, "%s%s", n_kept++ ? " + " : ", offload ", kept[i]);
-    int64_t m = step->strategy.microbatches;
-    if (m > 1) ds_buf_printf(out, ", %lld microbatches", (long long)m);
+    if (s->recompute != DS_RECOMPUTE_NONE) {
+        ds_buf_put(out, ", recompute ");
+        ds_report__recompute(s, out);
+    }
+    const char *kept[3];
+    uint32_t n = ds_report__offloaded(s, kept);
+    for (uint32_t i = 0; i < n; i++) ds_buf_printf(out, "%s%s", i ? " + " : ", offload ", kept[i]);
+    if (s->microbatches > 1) ds_buf_printf(out, ", %lld microbatches", (long long)s->microbatches);
+    put_pipeline(step, out);
 }

@@ -1,4 +1,5 @@
-/* Busy and idle time of pipeline stages. */
+/* Pipeline stages: busy and idle time, memory, and what they send each other. */
+#include "ir/base/units.h"
 #include "sim/report/analysis.h"
 
 #include <stdlib.h>
@@ -25,6 +26,8 @@ static void add_device(ds_stage *stage, const ds_result *r, uint32_t device) {
     uint32_t cls = r->plan->class_of[device];
     if (cls == DS_NONE) return; /* the program does not use it */
     int64_t compute = r->accounts[cls].compute_ps;
+    int64_t peak = r->mem.classes[cls].peak_bytes;
+    if (peak > stage->peak_bytes) stage->peak_bytes = peak;
     bool first = stage->n_devices++ == 0;
     if (!first && compute < stage->compute_ps) return;
     if (!first && compute == stage->compute_ps && device > stage->device) return;
@@ -42,11 +45,18 @@ static void group_by_coordinate(const ds_result *r, const ds_placement *mesh, ui
     out->at = ds_xcalloc(n, sizeof *out->at);
     for (uint32_t i = 0; i < mesh->n_devices; i++)
         add_device(&out->at[i / inner % n], r, mesh->devices[i]);
-    for (uint32_t s = 0; s < n; s++) /* stages without work are left out */
+    uint32_t *number = ds_xcalloc(n, sizeof *number);
+    for (uint32_t s = 0; s < n; s++) { /* stages without work are left out */
+        number[s] = out->at[s].n_devices ? out->n : DS_NONE;
         if (out->at[s].n_devices) out->at[out->n++] = out->at[s];
+    }
+    for (uint32_t i = 0; i < mesh->n_devices; i++)
+        out->of_device[mesh->devices[i]] = number[i / inner % n];
+    free(number);
 }
 
 static void group_by_class(const ds_result *r, ds_stages *out) {
+    memcpy(out->of_device, r->plan->class_of, r->plan->n_devices * sizeof *out->of_device);
     out->by_class = true;
     out->n = r->plan->n_classes;
     out->at = ds_xcalloc(out->n, sizeof *out->at);
@@ -82,18 +92,73 @@ static void find_spans(const ds_result *r, ds_stages *out) {
     free(last);
 }
 
+/* ---- sends ---- */
+
+static void add_product(int64_t *sum, int64_t n, int64_t bytes) {
+    int64_t product;
+    if (!ds_mul_i64(n, bytes, &product) || !ds_add_i64(*sum, product, sum)) *sum = INT64_MAX;
+}
+
+/* How often a send runs, and how often with gradients of weights. */
+typedef struct sends {
+    int64_t n, n_grad;
+} sends;
+
+static sends *count_sends(const ds_plan *plan) {
+    sends *of = ds_xcalloc(plan->records.n, sizeof *of);
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_inst *inst = &plan->insts.at[i];
+        const ds_record *record = plan->records.at[inst->record];
+        if (!record->op || record->op->code != DS_OP_SEND) continue;
+        of[inst->record].n++;
+        uint32_t value = plan->operands.at[inst->first_operand];
+        if (plan->values.at[value].category == DS_CAT_GRADIENT) of[inst->record].n_grad++;
+    }
+    return of;
+}
+
+/* Every group of a send is a pair: from, to. */
+static void find_sent(const ds_result *r, ds_stages *out) {
+    const ds_plan *plan = r->plan;
+    const uint32_t *stage_of = out->of_device;
+    sends *of = count_sends(plan);
+    int64_t *by_device = ds_xcalloc(plan->n_devices, sizeof *by_device);
+    for (uint32_t i = 0; i < plan->records.n; i++) {
+        const ds_record *record = plan->records.at[i];
+        for (uint32_t g = 0; of[i].n && g < record->n_groups; g++) {
+            const ds_group *group = &record->groups[g];
+            uint32_t from = group->devices[0];
+            if (group->n_devices < 2 || stage_of[from] == stage_of[group->devices[1]]) continue;
+            add_product(&by_device[from], of[i].n, group->bytes);
+            if (stage_of[from] == DS_NONE) continue;
+            add_product(&out->at[stage_of[from]].sent_bytes, of[i].n, group->bytes);
+            add_product(&out->at[stage_of[from]].sent_grad_bytes, of[i].n_grad, group->bytes);
+        }
+    }
+    for (uint32_t d = 0; d < plan->n_devices; d++) {
+        ds_stage *stage = stage_of[d] == DS_NONE ? NULL : &out->at[stage_of[d]];
+        if (stage && by_device[d] > stage->sent_most_bytes) stage->sent_most_bytes = by_device[d];
+    }
+    free(by_device);
+    free(of);
+}
+
 void ds_stages_find(const ds_result *r, ds_stages *out) {
     *out = (ds_stages){0};
-    uint32_t axis;
+    uint32_t axis, n = r->plan->n_devices;
+    out->of_device = ds_xmalloc((n + 1) * sizeof *out->of_device);
+    for (uint32_t d = 0; d < n; d++) out->of_device[d] = DS_NONE;
     const ds_placement *mesh = pipeline_mesh(r->plan, &axis);
     if (mesh)
         group_by_coordinate(r, mesh, axis, out);
     else
         group_by_class(r, out);
     find_spans(r, out);
+    find_sent(r, out);
 }
 
 void ds_stages_deinit(ds_stages *stages) {
     free(stages->at);
+    free(stages->of_device);
     *stages = (ds_stages){0};
 }

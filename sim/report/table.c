@@ -70,6 +70,10 @@ void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out) {
 void ds_report__op_path(const ds_result *r, uint32_t inst, ds_buf *out) {
     size_t from = out->n;
     ds_report__short_path(r->plan, inst, out);
+    if (r->step && r->step->strategy.pp > 1) {
+        ds_report__item_path(r, r->plan->insts.at[inst].scope, from, out);
+        return;
+    }
     if (!r->step || r->step->strategy.microbatches < 2) return;
     /* "step/loss.3/layer/fc1": the second part is the call of microbatch 3. */
     char *call = strchr(out->text + from, '/'), *end = call ? strchr(call + 1, '/') : NULL;

@@ -1,10 +1,12 @@
 /* The run in Chrome's trace event format, which ui.perfetto.dev opens.
  *
- * A process is a device class, a thread a stream: the compute stream first. Spans ("X") are tasks;
- * a counter ("C") is a class's memory; arrows ("s" to "f") lead from a compute task to the transfer
- * that waits for it, from a transfer to what waits for that, and from a sender to its receiver.
- * Process 0 is the critical path: at each time the task that the step waits for.
- * Times are microseconds, written as decimals of the exact picoseconds.
+ * A process is a device class, a thread a stream: the compute stream first. Above it, where the
+ * program's outermost ops are calls, is a thread of these: of a pipeline the schedule's items,
+ * "F3.5" for the forward pass of chunk 3 and microbatch 5. Spans ("X") are tasks; a counter ("C")
+ * is a class's memory; arrows ("s" to "f") lead from a compute task to the transfer that waits for
+ * it, from a transfer to what waits for that, and from a sender to its receiver. Process 0 is the
+ * critical path: at each time the task that the step waits for. Times are microseconds, written as
+ * decimals of the exact picoseconds.
  *
  * Source: "Trace Event Format", Google, 2016. An arrow end belongs to the span that encloses its
  * time on its thread, so both ends lie at the start of their spans; viewers draw them from the end
@@ -63,8 +65,12 @@ static void metadata(writer *w, int64_t pid, int64_t thread, const char *what, c
 
 static void names(writer *w) {
     const ds_plan *plan = w->plan;
+    ds_stages stages;
+    ds_stages_find(w->result, &stages);
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         ds_buf name = {0};
+        uint32_t stage = stages.of_device[plan->classes[c].device];
+        if (!stages.by_class && stage != DS_NONE) ds_buf_printf(&name, "stage %u: ", stage);
         ds_buf_put(&name, ds_report__device(plan, c));
         if (plan->classes[c].n_devices > 1)
             ds_buf_printf(&name, " \xc3\x97%u", plan->classes[c].n_devices); /* U+00D7, times */
@@ -73,6 +79,7 @@ static void names(writer *w) {
         metadata(w, process(c), -1, "process_sort_index", NULL, c);
         ds_buf_deinit(&name);
     }
+    ds_stages_deinit(&stages);
     char **streams = ds_report__stream_names(plan);
     for (uint32_t s = 0; s < plan->n_streams; s++) {
         metadata(w, process(plan->streams[s].cls), w->thread[s], "thread_name", streams[s], 0);
@@ -82,11 +89,24 @@ static void names(writer *w) {
     ds_report__free_names(streams, plan->n_streams);
 }
 
+/* "F3.5": chunk 3, microbatch 5. */
+static void put_item(const ds_item_call *item, ds_buf *out) {
+    ds_buf_printf(out, "%s%lld.%lld", item->kind, (long long)item->chunk,
+                  (long long)item->microbatch);
+}
+
 static void span_args(writer *w, uint32_t task, const char *path) {
     const ds_group *group = ds_report__group(w->plan, task);
+    ds_item_call item;
     ds_json_key(&w->json, "args");
     ds_json_begin_object(&w->json);
     ds_json_key_string(&w->json, "path", path);
+    if (ds_report__item(w->result, w->plan->insts.at[w->plan->task_inst[task]].scope, &item)) {
+        ds_buf name = {0};
+        put_item(&item, &name);
+        ds_json_key_string(&w->json, "item", name.text);
+        ds_buf_deinit(&name);
+    }
     if (group) {
         ds_json_key_string(&w->json, "algorithm", ds_report__algorithm(group));
         ds_json_key_int(&w->json, "group_size", group->n_devices);
@@ -112,6 +132,110 @@ static void span(writer *w, uint32_t task, const char *path) {
     ds_json_key_decimal(&w->json, "dur", run->end_ps[task] - run->start_ps[task], PS_DIGITS);
     span_args(w, task, path);
     ds_json_end_object(&w->json);
+}
+
+/* ---- the outermost calls ---- */
+
+/* From the start of its first compute task on a class to the end of its last. A compute stream runs
+ * its tasks in the order of the program, so those of two calls never mix. */
+typedef struct call_span {
+    uint32_t cls, scope;
+    int64_t start, end;
+} call_span;
+typedef DS_VEC(call_span) call_spans;
+
+/* By scope: the outermost call around it, or DS_NONE. Scopes stand behind those they are in. */
+static uint32_t *outer_calls(const ds_plan *plan) {
+    uint32_t *outer = ds_xcalloc(plan->scopes.n, sizeof *outer);
+    for (uint32_t i = 0; i < plan->scopes.n; i++) {
+        const ds_scope *s = &plan->scopes.at[i];
+        outer[i] = s->up == DS_NONE ? DS_NONE : outer[s->up];
+        if (outer[i] == DS_NONE && s->op && s->op->code == DS_OP_CALL) outer[i] = i;
+    }
+    return outer;
+}
+
+static void find_calls(const writer *w, call_spans *out) {
+    const ds_plan *plan = w->plan;
+    uint32_t *outer = outer_calls(plan);
+    uint32_t *last = ds_xcalloc(plan->n_classes, sizeof *last); /* by class: span + 1 */
+    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        uint32_t cls = plan->task_class[t], scope = outer[plan->insts.at[plan->task_inst[t]].scope];
+        int64_t start = w->result->run.start_ps[t], end = w->result->run.end_ps[t];
+        if (scope == DS_NONE || plan->task_activity[t] != DS_NONE || start == end ||
+            plan->streams[plan->task_stream[t]].key)
+            continue;
+        if (!last[cls] || out->at[last[cls] - 1].scope != scope) {
+            DS_HPUSH(out, ((call_span){cls, scope, start, end}));
+            last[cls] = out->n;
+        }
+        out->at[last[cls] - 1].end = end;
+    }
+    free(last);
+    free(outer);
+}
+
+/* Colours of chrome://tracing (catapult's color_scheme.html); ui.perfetto.dev goes by the name. */
+static const char *colour_of(const char *kind) {
+    return *kind == 'F' ? "rail_response" : *kind == 'W' ? "rail_load" : "rail_idle";
+}
+
+static void call_name(const writer *w, const ds_scope *scope, const ds_item_call *item,
+                      ds_buf *out) {
+    if (item)
+        put_item(item, out);
+    else if (w->result->step && scope->microbatch != DS_NO_MICROBATCH)
+        ds_buf_printf(out, "microbatch %lld", (long long)scope->microbatch);
+    else
+        ds_buf_put(out, scope->op->callee_name);
+}
+
+static void call(writer *w, const call_span *s, uint32_t thread) {
+    const ds_scope *scope = &w->plan->scopes.at[s->scope];
+    ds_item_call item;
+    bool is_item = ds_report__item(w->result, s->scope, &item);
+    ds_buf name = {0};
+    call_name(w, scope, is_item ? &item : NULL, &name);
+    begin_event(w, "X", process(s->cls));
+    ds_json_key_int(&w->json, "tid", thread);
+    ds_json_key_string(&w->json, "name", name.text);
+    ds_json_key_string(&w->json, "cat", is_item ? item.kind : "call");
+    if (is_item) ds_json_key_string(&w->json, "cname", colour_of(item.kind));
+    ds_json_key_decimal(&w->json, "ts", s->start, PS_DIGITS);
+    ds_json_key_decimal(&w->json, "dur", s->end - s->start, PS_DIGITS);
+    ds_json_key(&w->json, "args");
+    ds_json_begin_object(&w->json);
+    ds_json_key_string(&w->json, "function", scope->op->callee_name);
+    if (is_item) {
+        ds_json_key_int(&w->json, "chunk", item.chunk);
+        ds_json_key_int(&w->json, "microbatch", item.microbatch);
+    }
+    ds_json_end_object(&w->json);
+    ds_json_end_object(&w->json);
+    ds_buf_deinit(&name);
+}
+
+static void calls(writer *w) {
+    call_spans spans = {0};
+    find_calls(w, &spans);
+    uint32_t *thread = ds_xcalloc(w->plan->n_classes, sizeof *thread); /* behind the streams' */
+    bool *named = ds_xcalloc(w->plan->n_classes, sizeof *named);
+    for (uint32_t s = 0; s < w->plan->n_streams; s++)
+        if (w->thread[s] >= thread[w->plan->streams[s].cls])
+            thread[w->plan->streams[s].cls] = w->thread[s] + 1;
+    bool items = w->result->step && w->result->step->strategy.pp > 1;
+    for (uint32_t i = 0; i < spans.n; i++) {
+        uint32_t cls = spans.at[i].cls;
+        if (!named[cls]) {
+            metadata(w, process(cls), thread[cls], "thread_name", items ? "schedule" : "calls", 0);
+            metadata(w, process(cls), thread[cls], "thread_sort_index", NULL, -1);
+            named[cls] = true;
+        }
+        call(w, &spans.at[i], thread[cls]);
+    }
+    free(named);
+    free(thread);
+    free(spans.at);
 }
 
 static void arrow_end(writer *w, const char *phase, uint32_t task, const char *name) {
@@ -245,6 +369,7 @@ static void events(writer *w) {
     ds_buf path = {0};
     uint32_t last = DS_NONE;
     names(w);
+    calls(w);
     for (uint32_t t = 0; t < plan->n_tasks; t++) {
         if (plan->task_inst[t] != last) {
             last = plan->task_inst[t];

@@ -1,4 +1,5 @@
-/* distsim schedule NAME: a pipeline schedule as text, or its timeline drawn.
+/* distsim schedule NAME: a pipeline schedule as text, or its timeline drawn; --run FILE: a
+ * scenario's model under every schedule (schedule_run.c).
  *
  * The text is a whole .dir file that holds the schedule: `distsim check`, "file:PATH" in a strategy
  * and this verb read it again. The drawing has one line a rank and one column a unit of time, the
@@ -6,6 +7,7 @@
 #include "ir/lang/lang.h"
 #include "ir/passes/schedule.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/schedule_run.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,16 +15,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_VIRTUAL = 0x500, OPT_TIMES, OPT_PAIR, OPT_COMM, OPT_CHART, OPT_JSON, OPT_LIST };
+enum {
+    OPT_VIRTUAL = 0x500,
+    OPT_TIMES,
+    OPT_PAIR,
+    OPT_COMM,
+    OPT_CHART,
+    OPT_JSON,
+    OPT_CSV,
+    OPT_LIST,
+    OPT_RUN
+};
 
 #define MAX_CHART_COLUMNS 4000 /* characters of a line: more is of no use to anyone */
 
 typedef struct arguments {
+    cli_options common;
     const char *name;
+    const char *run; /* FILE */
     ds_schedule_options options;
     ds_schedule_durations times;
     int64_t pair, comm;
-    bool chart, json, list;
+    bool chart, json, csv, list;
 } arguments;
 
 static const struct argp_option options_table[] = {
@@ -38,7 +52,13 @@ static const struct argp_option options_table[] = {
     {"pair", OPT_PAIR, "T", 0, "Duration of F&B issued together (default: one after the other)", 0},
     {"comm", OPT_COMM, "T", 0, "Time between items on different ranks (default 0)", 0},
     {"chart", OPT_CHART, NULL, 0, "Draw the timeline; bubble and chunks in flight of each rank", 0},
-    {"json", OPT_JSON, NULL, 0, "Times, bubbles and chunks in flight as one JSON object", 0},
+    {"json", OPT_JSON, NULL, 0,
+     "Times, bubbles and chunks in flight as one JSON object; with --run: the table", 0},
+    {"run", OPT_RUN, "FILE", 0,
+     "Simulate the model of a scenario under every schedule: a table of time, bubble, memory and "
+     "what the stages send",
+     0},
+    {"csv", OPT_CSV, NULL, 0, "With --run: the table as records, picoseconds and bytes", 0},
     {"list", OPT_LIST, NULL, 0, "All schedules: bubble, where that holds, memory, source", 0},
     {0}};
 
@@ -72,6 +92,13 @@ static bool is_file(const char *name) {
 
 static void check_complete(const arguments *args, struct argp_state *state) {
     if (args->list) return;
+    if (args->run && (args->name || args->options.stages || args->options.microbatches ||
+                      args->options.virtual_stages || args->chart))
+        argp_error(state, "--run takes everything from FILE, --set changes it: NAME, --stages, "
+                          "--microbatches, --virtual and --chart are not for it");
+    if (args->csv && (!args->run || args->json))
+        argp_error(state, "--csv goes with --run, without --json");
+    if (args->run) return;
     if (!args->name) argp_error(state, "which schedule? --list shows all");
     if (args->name[0] == '@')
         argp_error(state, "'%s' is a name in a file: say file:PATH", args->name);
@@ -82,6 +109,9 @@ static void check_complete(const arguments *args, struct argp_state *state) {
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     arguments *args = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
     case 'p':
         args->options.stages = read_integer(arg, NULL, state);
         return 0;
@@ -106,6 +136,12 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     case OPT_JSON:
         args->json = true;
         return 0;
+    case OPT_CSV:
+        args->csv = true;
+        return 0;
+    case OPT_RUN:
+        args->run = arg;
+        return 0;
     case OPT_LIST:
         args->list = true;
         return 0;
@@ -121,14 +157,17 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
-    .args_doc = "NAME",
+    .args_doc = "NAME\n--run FILE",
     .doc =
         "Print a pipeline schedule as text: for each rank the order of its forwards, backwards "
         "and weight gradients; or draw its timeline. NAME is one of --list, or file:PATH for one "
-        "that is written out."};
+        "that is written out. With --run simulate a scenario's model under every schedule and "
+        "print a table; exit code 1 if none runs and fits.",
+    .children = children};
 
 /* ---- list ---- */
 
@@ -308,13 +347,27 @@ static ds_status show(ds_unit *unit, arguments *args, ds_error *err) {
     return DS_OK;
 }
 
+static int print_one(arguments *args) {
+    ds_unit *unit = ds_unit_new();
+    ds_error err = {0};
+    int exit_code = show(unit, args, &err) ? cli_fail(unit, &err) : 0;
+    ds_unit_free(unit);
+    return exit_code;
+}
+
 int cmd_schedule(int argc, char **argv) {
     arguments args = {.times = {1, 1, 1, 0}};
     argp_parse(&parser, argc, argv, 0, NULL, &args);
-    if (args.list) return print_list();
-    ds_unit *unit = ds_unit_new();
-    ds_error err = {0};
-    int exit_code = show(unit, &args, &err) ? cli_fail(unit, &err) : 0;
-    ds_unit_free(unit);
+    int exit_code;
+    if (args.list)
+        exit_code = print_list();
+    else if (args.run)
+        exit_code = cli_schedule_run(args.run, &args.common,
+                                     args.csv    ? ds_report_schedules_csv
+                                     : args.json ? ds_report_schedules_json
+                                                 : ds_report_schedules);
+    else
+        exit_code = print_one(&args);
+    cli_options_deinit(&args.common);
     return exit_code;
 }

@@ -1,0 +1,63 @@
+/* The items of a pipelined step: which call of the step something belongs to.
+ *
+ * The pass pipeline makes a function for every chunk and phase, and calls it once a microbatch:
+ * @F3, @B3_first, @W3_next, @BW3_last_copy1 (ir/passes/pipeline_func.c). */
+#include "sim/report/internal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The outermost call around a scope; DS_NONE: there is none. */
+static uint32_t outer_call(const ds_plan *plan, uint32_t scope) {
+    uint32_t call = DS_NONE;
+    for (uint32_t s = scope; s != DS_NONE; s = plan->scopes.at[s].up)
+        if (plan->scopes.at[s].op && plan->scopes.at[s].op->code == DS_OP_CALL) call = s;
+    return call;
+}
+
+bool ds_report__item(const ds_result *r, uint32_t scope, ds_item_call *out) {
+    if (!r->step || r->step->strategy.pp < 2) return false;
+    uint32_t call = outer_call(r->plan, scope);
+    if (call == DS_NONE) return false;
+    const ds_scope *s = &r->plan->scopes.at[call];
+    const char *name = s->op->callee_name;
+    size_t n = strspn(name, "FBWR");
+    if (n == 0 || n >= sizeof out->kind || !isdigit((unsigned char)name[n])) return false;
+    *out = (ds_item_call){.chunk = strtoll(name + n, NULL, 10), .microbatch = s->microbatch};
+    if (s->microbatch == DS_NO_MICROBATCH) out->microbatch = 0; /* the only one */
+    memcpy(out->kind, name, n);
+    return true;
+}
+
+/* The length of ".c" and a chunk's number, 0 if there is something else. */
+static size_t chunk_suffix(const char *text, int64_t n_chunks) {
+    if (text[0] != '.' || text[1] != 'c' || !isdigit((unsigned char)text[2])) return 0;
+    char *end;
+    long long chunk = strtoll(text + 2, &end, 10);
+    return chunk < n_chunks && (!*end || strchr("./{ ", *end)) ? (size_t)(end - text) : 0;
+}
+
+static void drop_chunks(ds_buf *path, size_t from, int64_t n_chunks) {
+    size_t to = from;
+    for (size_t i = from; i < path->n;) {
+        size_t n = chunk_suffix(path->text + i, n_chunks);
+        i += n;
+        if (!n) path->text[to++] = path->text[i++];
+    }
+    path->n = to;
+    path->text[to] = '\0';
+}
+
+void ds_report__item_path(const ds_result *r, uint32_t scope, size_t from, ds_buf *path) {
+    ds_item_call item;
+    char *call = strchr(path->text + from, '/'), *end = call ? strchr(call + 1, '/') : NULL;
+    if (end && ds_report__item(r, scope, &item)) {
+        ds_buf rest = {0};
+        ds_buf_put(&rest, end);
+        path->n = (size_t)(call + 1 - path->text);
+        ds_buf_printf(path, "%s%s", item.kind, rest.text);
+        ds_buf_deinit(&rest);
+    }
+    drop_chunks(path, from, r->step->schedule.n_chunks);
+}

@@ -1,0 +1,33 @@
+#include "tools/cli/schedule_run.h"
+
+static ds_status compare(const ds_binding *binding, const char *profiles_file,
+                         ds_schedule_table *table, ds_error *err) {
+    ds_profiles *profiles;
+    ds_sim_options options = {0};
+    DS_TRY(ds_sim_options_read(binding, &options, err));
+    DS_TRY(ds_profiles_load(profiles_file, &profiles, err));
+    ds_status status = ds_schedules_compare(binding, profiles, &options, table, err);
+    ds_profiles_free(profiles);
+    return status;
+}
+
+int cli_schedule_run(const char *file, const cli_options *options,
+                     void (*report)(const ds_schedule_table *, ds_buf *)) {
+    cli_source source;
+    ds_schedule_table table = {0};
+    ds_buf text = {0};
+    ds_error err;
+    int exit_code = ds_status_exit_code(cli_open(file, options, &source));
+    if (!exit_code && compare(&source.binding, options->profiles, &table, &err) != DS_OK)
+        exit_code = cli_fail(source.unit, &err);
+    if (!exit_code) {
+        report(&table, &text);
+        exit_code = ds_schedule_table_any(&table) ? 0 : 1;
+        if (cli_write("-", text.text, text.n, &err) != DS_OK)
+            exit_code = cli_fail(source.unit, &err);
+    }
+    ds_buf_deinit(&text);
+    ds_schedule_table_deinit(&table);
+    cli_close(&source);
+    return exit_code;
+}

@@ -1,0 +1,13 @@
+/* distsim schedule --run FILE. */
+#ifndef DS_CLI_SCHEDULE_RUN_H
+#define DS_CLI_SCHEDULE_RUN_H
+
+#include "sim/report/schedules.h"
+#include "tools/cli/cli.h"
+
+/* Simulates the model of the file's scenario under every schedule and prints `report` of them.
+ * Returns the exit code: 1 if none runs and fits. */
+int cli_schedule_run(const char *file, const cli_options *options,
+                     void (*report)(const ds_schedule_table *, ds_buf *));
+
+#endif
