@@ -1,0 +1,30 @@
+/* Pipelined programs under given times, in tests: a balanced model cut into stages, of which every
+ * call of an item takes what it is said to, and everything else (sends, sums, means) nothing. */
+#ifndef DS_TEST_PIPE_TIME_H
+#define DS_TEST_PIPE_TIME_H
+
+#include "sim/report/analysis.h"
+#include "tests/support/step.h"
+
+typedef struct pipe_program {
+    step_case c; /* up to the pipeline pass */
+    bool splits; /* some items are W */
+    ds_profiles *profiles;
+    ds_result *result; /* of the last simulation */
+    ds_stages stages;
+} pipe_program;
+
+/* An MLP with a layer for each chunk and one sample in a microbatch, without an optimizer. v = 0:
+ * the schedule's own number of chunks. */
+void pipe_open(pipe_program *p, const char *schedule, int64_t stages, int64_t microbatches,
+               int64_t v);
+void pipe_close(pipe_program *p);
+
+/* Simulates it with a chunk's F, B, W (B and W in one: b + w). Fails the test if that fails. */
+void pipe_simulate(pipe_program *p, ds_schedule_durations times);
+
+/* The most chunks that are in flight on a stage at once: of what F makes for W, or for B and W in
+ * one, buffers that are alive in the last simulation. */
+uint32_t pipe_in_flight(const pipe_program *p, uint32_t stage);
+
+#endif
