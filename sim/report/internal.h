@@ -97,17 +97,17 @@ int64_t ds_report__virtual_stages(const ds_model_step *step);
 
 /* ---- pipelined steps (items.c) ---- */
 
-/* An item of the schedule, as the pass pipeline names its functions: @F3, @B3_next, @BW3_last. */
+/* An item of the schedule. */
 typedef struct ds_item_call {
-    char kind[4]; /* "F", "B", "W"; "BW": both in one where the schedule has W apart elsewhere */
+    char kind; /* F, B, W or R */
     int64_t chunk, microbatch;
 } ds_item_call;
 
 /* Which item a scope is in; false if it is in none. O(depth). */
 bool ds_report__item(const ds_result *result, uint32_t scope, ds_item_call *out);
 /* In a path of a pipelined step, from `from` on: the call becomes its item's kind, and names lose
- * the numbers of chunks, so that all chunks of a stage have one path: "step/h.c3.grad.5/l/fc1.dx"
- * becomes "step/B/l/fc1.dx". */
+ * the numbers of chunks, so that all chunks of a stage have one path: "step/B3/l/fc1.c3.dx" becomes
+ * "step/B/l/fc1.dx". */
 void ds_report__item_path(const ds_result *result, uint32_t scope, size_t from, ds_buf *path);
 
 /* ---- analyses (analysis_text.c): tables of the summary, members of the JSON object ---- */

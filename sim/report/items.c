@@ -1,7 +1,7 @@
 /* The items of a pipelined step: which call of the step something belongs to.
  *
- * The pass pipeline makes a function for every chunk and phase, and calls it once a microbatch:
- * @F3, @B3_first, @W3_next, @BW3_last_copy1 (ir/passes/pipeline_func.c). */
+ * The pass pipeline makes a call for every item of the schedule, `{name = "F3", microbatch = 5}`
+ * (ir/passes/pipeline_emit.c). */
 #include "sim/report/internal.h"
 
 #include <ctype.h>
@@ -21,12 +21,11 @@ bool ds_report__item(const ds_result *r, uint32_t scope, ds_item_call *out) {
     uint32_t call = outer_call(r->plan, scope);
     if (call == DS_NONE) return false;
     const ds_scope *s = &r->plan->scopes.at[call];
-    const char *name = s->op->callee_name;
-    size_t n = strspn(name, "FBWR");
-    if (n == 0 || n >= sizeof out->kind || !isdigit((unsigned char)name[n])) return false;
-    *out = (ds_item_call){.chunk = strtoll(name + n, NULL, 10), .microbatch = s->microbatch};
+    const ds_attr *attr = ds_attr_find(s->op->attrs, s->op->n_attrs, "name");
+    const char *name = ds_attr_text(&r->plan->binding->unit->exprs, attr);
+    if (!name || !strchr("FBWR", *name) || !isdigit((unsigned char)name[1])) return false;
+    *out = (ds_item_call){*name, strtoll(name + 1, NULL, 10), s->microbatch};
     if (s->microbatch == DS_NO_MICROBATCH) out->microbatch = 0; /* the only one */
-    memcpy(out->kind, name, n);
     return true;
 }
 
@@ -56,7 +55,7 @@ void ds_report__item_path(const ds_result *r, uint32_t scope, size_t from, ds_bu
         ds_buf rest = {0};
         ds_buf_put(&rest, end);
         path->n = (size_t)(call + 1 - path->text);
-        ds_buf_printf(path, "%s%s", item.kind, rest.text);
+        ds_buf_printf(path, "%c%s", item.kind, rest.text);
         ds_buf_deinit(&rest);
     }
     drop_chunks(path, from, r->step->schedule.n_chunks);

@@ -91,7 +91,7 @@ static void names(writer *w) {
 
 /* "F3.5": chunk 3, microbatch 5. */
 static void put_item(const ds_item_call *item, ds_buf *out) {
-    ds_buf_printf(out, "%s%lld.%lld", item->kind, (long long)item->chunk,
+    ds_buf_printf(out, "%c%lld.%lld", item->kind, (long long)item->chunk,
                   (long long)item->microbatch);
 }
 
@@ -176,8 +176,8 @@ static void find_calls(const writer *w, call_spans *out) {
 }
 
 /* Colours of chrome://tracing (catapult's color_scheme.html); ui.perfetto.dev goes by the name. */
-static const char *colour_of(const char *kind) {
-    return *kind == 'F' ? "rail_response" : *kind == 'W' ? "rail_load" : "rail_idle";
+static const char *colour_of(char kind) {
+    return kind == 'F' ? "rail_response" : kind == 'W' ? "rail_load" : "rail_idle";
 }
 
 static void call_name(const writer *w, const ds_scope *scope, const ds_item_call *item,
@@ -199,7 +199,8 @@ static void call(writer *w, const call_span *s, uint32_t thread) {
     begin_event(w, "X", process(s->cls));
     ds_json_key_int(&w->json, "tid", thread);
     ds_json_key_string(&w->json, "name", name.text);
-    ds_json_key_string(&w->json, "cat", is_item ? item.kind : "call");
+    const char kind[] = {is_item ? item.kind : '\0', '\0'};
+    ds_json_key_string(&w->json, "cat", is_item ? kind : "call");
     if (is_item) ds_json_key_string(&w->json, "cname", colour_of(item.kind));
     ds_json_key_decimal(&w->json, "ts", s->start, PS_DIGITS);
     ds_json_key_decimal(&w->json, "dur", s->end - s->start, PS_DIGITS);
