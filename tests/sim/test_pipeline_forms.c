@@ -19,17 +19,16 @@
 
 /* Builds with sanitizers, some twenty times slower, have a few numbers of stages. */
 #if defined(__SANITIZE_ADDRESS__)
-#define MORE(p) (3 * (p))
+#define LEAST_STEP(p) (2 * (p))
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define MORE(p) (3 * (p))
+#define LEAST_STEP(p) (2 * (p))
 #endif
 #endif
-#ifndef MORE
-#define MORE(p) ((p) + 1)
+#ifndef LEAST_STEP
+#define LEAST_STEP(p) 1
 #endif
-/* p = 2 … 16: 2, and the multiples of `by` */
-#define EACH(p, by) (int64_t p = 2; p <= 16; p = (by) * ((MORE(p) + (by)-1) / (by)))
+enum { MOST = 16 };
 
 typedef ds_schedule_durations times;
 
@@ -38,6 +37,11 @@ static const times ratios[] = {
     {1, 50, 1, 0}, {123457, 131071, 99991, 0}, {3, 3, 4, 0}};
 enum { N_RATIOS = sizeof ratios / sizeof *ratios };
 static const times equal[] = {{1, 1, 1, 0}, {777, 777, 777, 0}};
+
+/* Numbers of stages: 2, and the multiples of `by` up to MOST. */
+static int64_t next(int64_t p, int64_t by) {
+    return (p + LEAST_STEP(p) + by - 1) / by * by;
+}
 
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -81,11 +85,10 @@ static int64_t of_1f1b(int64_t p, times t) {
 Test(pipeline_forms, one_forward_one_backward_wait_p_minus_1_times_all) {
     static const char *const names[] = {"gpipe", "1f1b", "eager-1f1b"};
     for (int i = 0; i < 3; i++)
-        for
-            EACH(p, 1) {
-                check(names[i], p, p % 3 + 1, 0, ratios, 3, of_1f1b);
-                check(names[i], p, 2 * p + i, 0, ratios, N_RATIOS, of_1f1b);
-            }
+        for (int64_t p = 2; p <= MOST; p = next(p, 1)) {
+            check(names[i], p, p % 3 + 1, 0, ratios, 3, of_1f1b);
+            check(names[i], p, 2 * p + i, 0, ratios, N_RATIOS, of_1f1b);
+        }
 }
 
 /* No stage waits longer for the end than between its own first and last item: of these schedules
@@ -93,27 +96,25 @@ Test(pipeline_forms, one_forward_one_backward_wait_p_minus_1_times_all) {
 Test(pipeline_forms, idle_time_of_the_makespan) {
     static const char *const names[] = {"gpipe", "1f1b", "eager-1f1b", "interleaved"};
     for (int i = 0; i < 4; i++)
-        for
-            EACH(p, 1) {
-                pipe_program q;
-                times t = ratios[p % N_RATIOS];
-                pipe_open(&q, names[i], p, 2 * p, 0);
-                pipe_simulate(&q, t);
-                cr_expect_eq(q.stages.makespan_idle_ps, (p - 1) * (t.f + t.b + t.w));
-                pipe_close(&q);
-            }
+        for (int64_t p = 2; p <= MOST; p = next(p, 1)) {
+            pipe_program q;
+            times t = ratios[p % N_RATIOS];
+            pipe_open(&q, names[i], p, 2 * p, 0);
+            pipe_simulate(&q, t);
+            cr_expect_eq(q.stages.makespan_idle_ps, (p - 1) * (t.f + t.b + t.w));
+            pipe_close(&q);
+        }
 }
 
 /* Of a stage's times, 1/v of it. */
 Test(pipeline_forms, chunks_divide_the_bubble) {
-    for
-        EACH(p, 1) {
-            int64_t v = 1 + p % 4;
-            check("interleaved", p, p, v, ratios, 3, of_1f1b);
-            check("interleaved", p, 3 * p, 2, ratios, N_RATIOS, of_1f1b);
-            check("breadth-first", p, p, v, ratios, 3, of_1f1b);
-            check("breadth-first", p, 2 * p + 1, 2, ratios, N_RATIOS, of_1f1b);
-        }
+    for (int64_t p = 2; p <= MOST; p = next(p, 1)) {
+        int64_t v = 1 + p % 4;
+        check("interleaved", p, p, v, ratios, 3, of_1f1b);
+        check("interleaved", p, 3 * p, 2, ratios, N_RATIOS, of_1f1b);
+        check("breadth-first", p, p, v, ratios, 3, of_1f1b);
+        check("breadth-first", p, 2 * p + 1, 2, ratios, N_RATIOS, of_1f1b);
+    }
 }
 
 static int64_t of_zb_h1(int64_t p, times t) {
@@ -125,19 +126,17 @@ static int64_t of_zb_h2(int64_t p, times t) {
 }
 
 Test(pipeline_forms, zb_h1_hides_w_once) {
-    for
-        EACH(p, 1) {
-            check("zb-h1", p, p, 0, ratios, N_RATIOS, of_zb_h1);
-            check("zb-h1", p, 3 * p + 1, 0, ratios, N_RATIOS, of_zb_h1);
-        }
+    for (int64_t p = 2; p <= MOST; p = next(p, 1)) {
+        check("zb-h1", p, p, 0, ratios, N_RATIOS, of_zb_h1);
+        check("zb-h1", p, 3 * p + 1, 0, ratios, N_RATIOS, of_zb_h1);
+    }
 }
 
 Test(pipeline_forms, zb_h2_hides_w_twice) {
-    for
-        EACH(p, 1) {
-            check("zb-h2", p, 2 * p - 1, 0, ratios, N_RATIOS, of_zb_h2);
-            check("zb-h2", p, 3 * p + 1, 0, ratios, N_RATIOS, of_zb_h2);
-        }
+    for (int64_t p = 2; p <= MOST; p = next(p, 1)) {
+        check("zb-h2", p, 2 * p - 1, 0, ratios, N_RATIOS, of_zb_h2);
+        check("zb-h2", p, 3 * p + 1, 0, ratios, N_RATIOS, of_zb_h2);
+    }
 }
 
 static int64_t none(int64_t p, times t) {
@@ -153,17 +152,15 @@ static int64_t of_v_min(int64_t p, times t) {
 }
 
 Test(pipeline_forms, v_schedules_with_equal_times) {
-    for
-        EACH(p, 1) {
-            check("zb-v", p, 2 * p - 1, 0, equal, 2, none);
-            check("zb-v", p, 3 * p + 1, 0, equal, 2, none);
-            check("v-min", p, 2 * p, 0, equal, 2, of_v_min);
-        }
-    for
-        EACH(p, 2) {
-            check("v-half", p, 2 * p, 0, equal, 2, of_v_half);
-            check("v-half", p, 3 * p, 0, equal, 2, of_v_half);
-        }
+    for (int64_t p = 2; p <= MOST; p = next(p, 1)) {
+        check("zb-v", p, 2 * p - 1, 0, equal, 2, none);
+        check("zb-v", p, 3 * p + 1, 0, equal, 2, none);
+        check("v-min", p, 2 * p, 0, equal, 2, of_v_min);
+    }
+    for (int64_t p = 2; p <= MOST; p = next(p, 2)) {
+        check("v-half", p, 2 * p, 0, equal, 2, of_v_half);
+        check("v-half", p, 3 * p, 0, equal, 2, of_v_half);
+    }
 }
 
 static int64_t of_chimera(int64_t p, times t) {
@@ -174,19 +171,17 @@ static int64_t of_chimera(int64_t p, times t) {
 static const times as_long[] = {{7, 7, 0, 0}, {7, 5, 2, 0}, {777, 111, 666, 0}};
 
 Test(pipeline_forms, chimera_waits_p_by_2_minus_1_times) {
-    for
-        EACH(p, 2) { /* each copy runs two microbatches at least */
-            check("chimera", p, p == 2 ? 4 : p, 0, as_long, 3, of_chimera);
-            check("chimera", p, 3 * p, 0, as_long, 3, of_chimera);
-        }
+    for (int64_t p = 2; p <= MOST; p = next(p, 2)) { /* each copy runs two microbatches at least */
+        check("chimera", p, p == 2 ? 4 : p, 0, as_long, 3, of_chimera);
+        check("chimera", p, 3 * p, 0, as_long, 3, of_chimera);
+    }
 }
 
 Test(pipeline_forms, hanayo_waves_divide_the_bubble) {
-    for
-        EACH(p, 1) {
-            check("hanayo", p, p, 2, as_long, 3, of_1f1b);
-            check("hanayo", p, 2 * p, p < 9 ? 4 : 2, as_long, 3, of_1f1b);
-        }
+    for (int64_t p = 2; p <= MOST; p = next(p, 1)) {
+        check("hanayo", p, p, 2, as_long, 3, of_1f1b);
+        check("hanayo", p, 2 * p, p < 9 ? 4 : 2, as_long, 3, of_1f1b);
+    }
 }
 
 /* ---- outside of the forms' ranges: the program is the schedule ---- */
@@ -214,19 +209,17 @@ static void expect_schedule(const char *name, int64_t p, int64_t m, times t) {
 Test(pipeline_forms, any_times_are_those_of_the_schedule) {
     ds_rng rng = {1};
     for (uint32_t i = 0; ds_schedule_form_at(i); i++)
-        for
-            EACH(p, 2) {
-                times t = {1 + (int64_t)ds_rng_below(&rng, 1000),
-                           1 + (int64_t)ds_rng_below(&rng, 1000),
-                           1 + (int64_t)ds_rng_below(&rng, 1000), 0};
-                expect_schedule(ds_schedule_form_at(i)->name, p, 2 * p, t);
-            }
+        for (int64_t p = 2; p <= MOST; p = next(p, 4)) {
+            times t = {1 + (int64_t)ds_rng_below(&rng, 1000), 1 + (int64_t)ds_rng_below(&rng, 1000),
+                       1 + (int64_t)ds_rng_below(&rng, 1000), 0};
+            expect_schedule(ds_schedule_form_at(i)->name, p, 2 * p, t);
+        }
 }
 
 /* ---- microbatches in flight, as the memory of the program has them ---- */
 
 typedef struct in_flight {
-    uint32_t on[16], most;
+    uint32_t on[MOST], most;
 } in_flight;
 
 static in_flight measure(const char *name, int64_t p, int64_t m, int64_t v) {
@@ -243,38 +236,33 @@ static in_flight measure(const char *name, int64_t p, int64_t m, int64_t v) {
 }
 
 Test(pipeline_forms, in_flight_on_each_stage) {
-    for
-        EACH(p, 1)
-    for (int64_t m = p / 2 + 1; m <= 3 * p; m += 2 * p - 1) {
-        in_flight all[] = {measure("gpipe", p, m, 0), measure("1f1b", p, m, 0),
-                           measure("eager-1f1b", p, m, 0), measure("zb-h1", p, m, 0),
-                           measure("zb-h2", p, m, 0)};
-        for (int64_t r = 0; r < p; r++) {
-            cr_expect_eq(all[0].on[r], m);
-            cr_expect_eq(all[1].on[r], least(m, p - r));
-            cr_expect_eq(all[2].on[r], least(m, 2 * (p - r) - 1));
-            cr_expect_eq(all[3].on[r], least(m, p));
-            cr_expect_eq(all[4].on[r], least(m, 2 * p - 1));
+    for (int64_t p = 2; p <= MOST; p = next(p, 3))
+        for (int64_t m = p / 2 + 1; m <= 3 * p; m += 2 * p - 1) {
+            in_flight all[] = {measure("gpipe", p, m, 0), measure("1f1b", p, m, 0),
+                               measure("eager-1f1b", p, m, 0), measure("zb-h1", p, m, 0),
+                               measure("zb-h2", p, m, 0)};
+            for (int64_t r = 0; r < p; r++) {
+                cr_expect_eq(all[0].on[r], m);
+                cr_expect_eq(all[1].on[r], least(m, p - r));
+                cr_expect_eq(all[2].on[r], least(m, 2 * (p - r) - 1));
+                cr_expect_eq(all[3].on[r], least(m, p));
+                cr_expect_eq(all[4].on[r], least(m, 2 * p - 1));
+            }
         }
-    }
 }
 
 /* Of chunks: 2p of a schedule with two on a stage are p stages' worth. */
 Test(pipeline_forms, in_flight_at_most) {
-    for
-        EACH(p, 1) {
-            int64_t v = 2 + p % 3;
-            cr_expect_eq(measure("interleaved", p, 3 * p, v).most, p * v + p - 1);
-            cr_expect_eq(measure("breadth-first", p, 2 * p, v).most, 2 * p * v);
-            cr_expect_eq(measure("zb-v", p, 3 * p, 0).most, 2 * p);
-            cr_expect_eq(measure("dualpipev", p, 3 * p, 0).most, 2 * p + 1);
-            cr_expect_leq(measure("v-half", p, 3 * p, 0).most, p + 2);
-            cr_expect_leq(3 * measure("v-min", p, 3 * p, 0).most, 2 * p + 8);
-            cr_expect_leq(measure("hanayo", p, 2 * p, 0).most, 2 * p);
-        }
-    for
-        EACH(p, 2) {
-            cr_expect_eq(measure("dualpipe", p, 3 * p, 0).most, p + 1);
-            cr_expect_eq(measure("chimera", p, 3 * p + p % 4, 0).most, p);
-        }
+    for (int64_t p = 2; p <= MOST; p = next(p, 4)) {
+        int64_t v = 2 + p % 3;
+        cr_expect_eq(measure("interleaved", p, 3 * p, v).most, p * v + p - 1);
+        cr_expect_eq(measure("breadth-first", p, 2 * p, v).most, 2 * p * v);
+        cr_expect_eq(measure("zb-v", p, 3 * p, 0).most, 2 * p);
+        cr_expect_eq(measure("dualpipev", p, 3 * p, 0).most, 2 * p + 1);
+        cr_expect_leq(measure("v-half", p, 3 * p, 0).most, p + 2);
+        cr_expect_leq(3 * measure("v-min", p, 3 * p, 0).most, 2 * p + 8);
+        cr_expect_leq(measure("hanayo", p, 2 * p, 0).most, 2 * p);
+        cr_expect_eq(measure("dualpipe", p, 3 * p, 0).most, p + 1);
+        cr_expect_eq(measure("chimera", p, 3 * p + p % 4, 0).most, p);
+    }
 }
