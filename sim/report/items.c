@@ -1,7 +1,8 @@
 /* The items of a pipelined step: which call of the step something belongs to.
  *
  * The pass pipeline makes a call for every item of the schedule, `{name = "F3", microbatch = 5}`
- * (ir/passes/pipeline_emit.c). */
+ * (ir/passes/pipeline_emit.c); a program that was printed, or written by hand, may have them too.
+ */
 #include "sim/report/internal.h"
 
 #include <ctype.h>
@@ -17,10 +18,11 @@ static uint32_t outer_call(const ds_plan *plan, uint32_t scope) {
 }
 
 bool ds_report__item(const ds_result *r, uint32_t scope, ds_item_call *out) {
-    if (!r->step || r->step->strategy.pp < 2) return false;
+    if (r->step && r->step->strategy.pp < 2) return false;
     uint32_t call = outer_call(r->plan, scope);
     if (call == DS_NONE) return false;
     const ds_scope *s = &r->plan->scopes.at[call];
+    if (!r->step && s->microbatch == DS_NO_MICROBATCH) return false;
     const ds_attr *attr = ds_attr_find(s->op->attrs, s->op->n_attrs, "name");
     const char *name = ds_attr_text(&r->plan->binding->unit->exprs, attr);
     if (!name || !strchr("FBWR", *name) || !isdigit((unsigned char)name[1])) return false;
@@ -48,15 +50,29 @@ static void drop_chunks(ds_buf *path, size_t from, int64_t n_chunks) {
     path->text[to] = '\0';
 }
 
-void ds_report__item_path(const ds_result *r, uint32_t scope, size_t from, ds_buf *path) {
-    ds_item_call item;
+/* A send's name, "last.c0.5.s1" of microbatch 5: without that. */
+static void drop_microbatch(ds_buf *path, size_t from) {
+    size_t end = path->n;
+    while (end > from && isdigit((unsigned char)path->text[end - 1])) end--;
+    if (end < from + 2 || path->text[end - 1] != 's' || path->text[end - 2] != '.') return;
+    size_t to = end -= 2;
+    while (to > from && isdigit((unsigned char)path->text[to - 1])) to--;
+    if (to == end || to == from || path->text[to - 1] != '.') return;
+    memmove(path->text + to - 1, path->text + end, path->n - end + 1);
+    path->n -= end - (to - 1);
+}
+
+void ds_report__item_path(const ds_result *r, uint32_t inst, size_t from, ds_buf *path) {
+    const ds_record *record = r->plan->records.at[r->plan->insts.at[inst].record];
     char *call = strchr(path->text + from, '/'), *end = call ? strchr(call + 1, '/') : NULL;
-    if (end && ds_report__item(r, scope, &item)) {
+    ds_item_call item;
+    if (end && ds_report__item(r, r->plan->insts.at[inst].scope, &item)) {
         ds_buf rest = {0};
         ds_buf_put(&rest, end);
         path->n = (size_t)(call + 1 - path->text);
         ds_buf_printf(path, "%c%s", item.kind, rest.text);
         ds_buf_deinit(&rest);
     }
+    if (record->op && record->op->code == DS_OP_SEND) drop_microbatch(path, from);
     drop_chunks(path, from, r->step->schedule.n_chunks);
 }

@@ -71,7 +71,7 @@ void ds_report__op_path(const ds_result *r, uint32_t inst, ds_buf *out) {
     size_t from = out->n;
     ds_report__short_path(r->plan, inst, out);
     if (r->step && r->step->strategy.pp > 1) {
-        ds_report__item_path(r, r->plan->insts.at[inst].scope, from, out);
+        ds_report__item_path(r, inst, from, out);
         return;
     }
     if (!r->step || r->step->strategy.microbatches < 2) return;

@@ -224,11 +224,13 @@ static void calls(writer *w) {
     for (uint32_t s = 0; s < w->plan->n_streams; s++)
         if (w->thread[s] >= thread[w->plan->streams[s].cls])
             thread[w->plan->streams[s].cls] = w->thread[s] + 1;
-    bool items = w->result->step && w->result->step->strategy.pp > 1;
     for (uint32_t i = 0; i < spans.n; i++) {
         uint32_t cls = spans.at[i].cls;
+        ds_item_call item;
         if (!named[cls]) {
-            metadata(w, process(cls), thread[cls], "thread_name", items ? "schedule" : "calls", 0);
+            bool is_item = ds_report__item(w->result, spans.at[i].scope, &item);
+            metadata(w, process(cls), thread[cls], "thread_name", is_item ? "schedule" : "calls",
+                     0);
             metadata(w, process(cls), thread[cls], "thread_sort_index", NULL, -1);
             named[cls] = true;
         }
