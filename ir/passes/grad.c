@@ -12,6 +12,7 @@
  * chunks read are summed behind the microbatches.
  */
 #include "ir/passes/grad_internal.h"
+#include "ir/passes/step_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -260,6 +261,12 @@ static bool is_tied(const ds_model_step *step, uint32_t w) {
     return false;
 }
 
+/* Of a brief step the calls between @next's first one and @last's say nothing but what the model
+ * gives: `pipeline` reads no more of them. */
+static bool is_brief(const batches *x, int64_t i) {
+    return ds_step__is_brief(x->step) && i > 1 && i < x->m - 1;
+}
+
 /* call @part(inputs of the microbatch, weights, sums) */
 static ds_status call_part(batches *x, int64_t i, ds_error *err) {
     ds_model_step *step = x->step;
@@ -270,12 +277,15 @@ static ds_status call_part(batches *x, int64_t i, ds_error *err) {
     call->callee = (ds_func *)part;
     call->callee_name = part->name;
     if (x->m > 1) ds_build_attr_int(&x->b, call, "microbatch", i);
-    for (uint32_t k = 0; k < old->n_args; k++)
+    bool brief = is_brief(x, i);
+    uint32_t n_out = brief ? step->n_model_results : part->n_results;
+    for (uint32_t k = 0; k < old->n_args && !brief; k++)
         ds_build_in(&x->b, call,
                     x->weight[k] || x->m == 1 ? ds_use_of(x->args[k])
                                               : ds_use_at(&step->unit->arena, x->args[k], &at, 1));
-    for (uint32_t k = 0; k < step->weights.n && i; k++) ds_build_in(&x->b, call, x->sums[k]);
-    for (uint32_t k = 0; k < part->n_results; k++) {
+    for (uint32_t k = 0; k < step->weights.n && i && !brief; k++)
+        ds_build_in(&x->b, call, x->sums[k]);
+    for (uint32_t k = 0; k < n_out; k++) {
         bool last = i == x->m - 1, model = k < step->n_model_results;
         const char *name = ds_value_at(part, end->in[k].value)->name;
         if ((model && x->m > 1) || !last)

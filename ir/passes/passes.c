@@ -83,6 +83,8 @@ ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass_id, ds_error *e
     if (!passes[pass_id].run) return missing(pass_id, err);
     DS_TRY(passes[pass_id].run(step, err));
     step->done |= 1u << pass_id;
+    if (ds_step__is_brief(step) && pass_id >= DS_PASS_GRAD && pass_id < DS_PASS_OVERLAP)
+        return ds_bind(step->unit, NULL, 0, &step->binding, err);
     return ds_step__verify(step, passes[pass_id].name, DS_ERR_INTERNAL, err);
 }
 

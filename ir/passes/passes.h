@@ -58,6 +58,14 @@ typedef enum ds_pass_id {
     DS_PASS_COUNT
 } ds_pass_id;
 
+/* Where a pipeline is cut, in turns of the loops that stand in no other. */
+typedef struct ds_step_cut {
+    const int64_t *loop_turns; /* of each loop, in the order in which they run */
+    uint32_t n_loops;
+    const int64_t *chunk_turns; /* of each chunk over all loops, as stage_layers has them; NULL
+                                   before `stage` */
+} ds_step_cut;
+
 typedef struct ds_model_step {
     ds_unit *unit;      /* owned; its root module holds everything, without imports */
     ds_binding binding; /* of that unit */
@@ -67,8 +75,14 @@ typedef struct ds_model_step {
     uint32_t n_model_results;       /* results that the model itself has; the loss is the first */
     DS_VEC(ds_step_weight) weights; /* in the unit's arena, in order of the arguments */
     uint32_t done;                  /* bit i: pass i has run */
+    /* Set it before `grad` runs if only the program behind `overlap` is wanted. Then a pipeline's
+     * step is written in brief between `grad` and `pipeline` (equal microbatches say nothing but
+     * which function they call, and what the model gives), and it is verified once, at the end. The
+     * program is the same. */
+    bool brief;
     /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
     ds_schedule_index schedule;
+    ds_step_cut cut; /* where `stage` has cut it */
 } ds_model_step;
 
 /* "lower", "grad", … and back; DS_PASS_COUNT if unknown. */
@@ -92,7 +106,7 @@ ds_status ds_pass_overlap(ds_model_step *step, ds_error *err);
 ds_status ds_pass_project(ds_model_step *step, ds_error *err);
 
 /* Runs one pass by its id, then verifies the module anew (a finding is DS_ERR_INTERNAL with the
- * verifier's message: passes make legal programs). */
+ * verifier's message: passes make legal programs); a brief step only once `overlap` has run. */
 ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass, ds_error *err);
 /* All that the scenario asks for, up to and including `last`: grad and optimizer only if it trains,
  * recompute only if it says so, overlap only if something was sharded. `observe` (may be NULL) is
