@@ -12,9 +12,9 @@ static void put_head(const ds_schedule_table *t, ds_buf *out) {
     ds_buf_printf(out, "%s: %lld stages, %lld microbatch%s\n\n",
                   t->source->unit->modules.at[0]->path, (long long)t->stages,
                   (long long)t->microbatches, t->microbatches == 1 ? "" : "es");
-    ds_buf_printf(out, "   %-13s %2s %10s %10s %7s %12s %5s %11s %11s %11s %6s  %s\n", "schedule",
-                  "v", "step", "bubble", "idle", "peak memory", "stage", "sent", "of it dW",
-                  "a device", "copies", "");
+    ds_buf_printf(out, "   %-13s %2s %10s %10s %7s %12s %5s %11s %11s %11s %6s\n", "schedule", "v",
+                  "step", "bubble", "idle", "peak memory", "stage", "sent", "of it dW", "a device",
+                  "copies");
 }
 
 static void put_row(const ds_schedule_row *row, ds_buf *out) {
