@@ -104,6 +104,34 @@ Test(schedules, send_what_their_chunks_say) {
     sim_free(&c);
 }
 
+/* Two devices a stage: 32 bytes from each to its neighbour on stage 1, twice; from d[2] to d[3]
+ * they stay on their stage. */
+Test(schedules, only_sends_between_stages_count) {
+    static const char text[] =
+        "dir 1\ntopology @t {\n  device d[4] : \"V100-PCIE-16GB\"\n  switch s\n"
+        "  link d[i] -- s : 10 GB/s, 1 us for i in 0..4\n}\n"
+        "mesh @m = [pp = 2, dp = 2] on @t\n"
+        "func @f(%x: f32[8] on @m{pp=0}, %g: f32[8] on @m{pp=0} {role = gradient}) {\n"
+        "  %a = relu(%x)\n  %s = send(%a) to @m{pp=1}\n  %b = relu(%s)\n"
+        "  %h = send(%g) to @m{pp=1}\n"
+        "  %z = zeros() : f32[4] on @t.d[2]\n"
+        "  %here = send(%z) to @t.d[3] : f32[4] on @t.d[3]\n  return\n}\n"
+        "scenario { program = @f }\n";
+    sim_case c;
+    ds_stages stages;
+    sim_run_text(&c, text, NULL, false);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    ds_stages_find(c.result, &stages);
+    cr_assert_eq(stages.n, 2);
+    cr_expect_eq(stages.at[0].sent_bytes, 128);
+    cr_expect_eq(stages.at[0].sent_grad_bytes, 64);
+    cr_expect_eq(stages.at[0].sent_most_bytes, 64);
+    cr_expect_eq(stages.at[1].sent_bytes, 0);
+    cr_expect_eq(stages.of_device[3], 1);
+    ds_stages_deinit(&stages);
+    sim_free(&c);
+}
+
 /* ---- memory and time ---- */
 
 /* All microbatches at once, 2 (p − r) − 1 of them, p − r; two chains of warm-up in place of one. */
