@@ -25,7 +25,7 @@
     X(exec, "run a program on real numbers; prove sharded equal to unsharded")                     \
     X(opt, "print a model's program after passes: lower, grad, optimizer, shard, ...")             \
     X(project, "print a sharded program as one body per rank")                                     \
-    X(schedule, "pipeline schedules: text, timeline, bubbles; a model under each of them")           \
+    X(schedule, "pipeline schedules: text, timeline, bubbles; a model under each of them")         \
     X(check, "verify a program and report everything that is wrong with it")                       \
     X(fmt, "print a program canonically")                                                          \
     X(import, "models of Hugging Face (config.json) and ONNX as programs")                         \
