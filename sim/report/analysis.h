@@ -106,7 +106,8 @@ typedef struct ds_stage {
                                   length do not count */
     int64_t bubble_ps;         /* last − first − compute */
     int64_t peak_bytes;        /* of memory, of its fullest device */
-    int64_t sent_bytes;        /* by its devices to those of other stages, by sends */
+    int64_t sent_bytes;        /* by its devices to those of other stages, by sends; of a mesh with
+                                  an axis pp also by collectives between stages, as bus bytes */
     int64_t sent_grad_bytes;   /* of these: gradients of weights, as of a table on two stages */
     int64_t sent_most_bytes;   /* by one of its devices */
 } ds_stage;

@@ -123,6 +123,10 @@ void ds_report__compare_knobs(ds_comparison *comparison);
 
 /* ---- sums ---- */
 
+/* Bytes that pass a member's port, relative to the size of the collective of n members.
+ * Source: nccl-tests PERFORMANCE.md, "bus bandwidth". */
+double ds_report__bus_factor(ds_opcode op, double n);
+
 /* Everything about one op of the text, summed over its executions; of a model's step also over the
  * microbatches, which are functions of their own where their dropout differs. */
 typedef struct ds_op_total {

@@ -1,7 +1,9 @@
 /* Pipeline stages: busy and idle time, memory, and what they send each other. */
 #include "ir/base/units.h"
-#include "sim/report/analysis.h"
+#include "sim/coll/coll.h"
+#include "sim/report/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,52 +94,75 @@ static void find_spans(const ds_result *r, ds_stages *out) {
     free(last);
 }
 
-/* ---- sends ---- */
+/* ---- what is sent ---- */
 
 static void add_product(int64_t *sum, int64_t n, int64_t bytes) {
     int64_t product;
     if (!ds_mul_i64(n, bytes, &product) || !ds_add_i64(*sum, product, sum)) *sum = INT64_MAX;
 }
 
-/* How often a send runs, and how often with gradients of weights. */
-typedef struct sends {
+/* How often a record runs, and how often with gradients of weights. */
+typedef struct runs {
     int64_t n, n_grad;
-} sends;
+} runs;
 
-static sends *count_sends(const ds_plan *plan) {
-    sends *of = ds_xcalloc(plan->records.n, sizeof *of);
+static runs *count_runs(const ds_plan *plan) {
+    runs *of = ds_xcalloc(plan->records.n, sizeof *of);
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         const ds_inst *inst = &plan->insts.at[i];
-        const ds_record *record = plan->records.at[inst->record];
-        if (!record->op || record->op->code != DS_OP_SEND) continue;
-        of[inst->record].n++;
+        if (!ds_plan_n_operands(plan, i)) continue;
         uint32_t value = plan->operands.at[inst->first_operand];
+        of[inst->record].n++;
         if (plan->values.at[value].category == DS_CAT_GRADIENT) of[inst->record].n_grad++;
     }
     return of;
 }
 
-/* Every group of a send is a pair: from, to. */
+/* What each of the first `*n` members of a group sends to other stages in one run; 0: nothing. Of a
+ * send that is the first one alone. A collective between stages counts as nccl-tests does, with
+ * what passes a member's port. */
+static int64_t sent_by_members(const ds_record *record, const ds_group *group, const ds_stages *s,
+                               uint32_t *n) {
+    bool crosses = false;
+    for (uint32_t i = 1; i < group->n_devices; i++)
+        crosses = crosses || s->of_device[group->devices[i]] != s->of_device[group->devices[0]];
+    bool send = record->op->code == DS_OP_SEND;
+    *n = send ? 1 : group->n_devices;
+    if (!crosses || (!send && s->by_class)) return 0;
+    ds_opcode op = group->request ? group->request->op : record->op->code;
+    return send ? group->bytes
+                : llround((double)group->bytes * ds_report__bus_factor(op, group->n_devices));
+}
+
+static void add_sent(const runs *of, int64_t bytes, uint32_t device, int64_t *by_device,
+                     ds_stages *out) {
+    uint32_t stage = out->of_device[device];
+    add_product(&by_device[device], of->n, bytes);
+    if (stage == DS_NONE) return;
+    add_product(&out->at[stage].sent_bytes, of->n, bytes);
+    add_product(&out->at[stage].sent_grad_bytes, of->n_grad, bytes);
+}
+
 static void find_sent(const ds_result *r, ds_stages *out) {
     const ds_plan *plan = r->plan;
-    const uint32_t *stage_of = out->of_device;
-    sends *of = count_sends(plan);
+    runs *of = count_runs(plan);
     int64_t *by_device = ds_xcalloc(plan->n_devices, sizeof *by_device);
     for (uint32_t i = 0; i < plan->records.n; i++) {
         const ds_record *record = plan->records.at[i];
+        /* a rank's half of a collective has the whole group: per-rank programs count sends alone */
+        if (!record->op || (record->kind == DS_REC_HALF && record->op->code != DS_OP_SEND))
+            continue;
         for (uint32_t g = 0; of[i].n && g < record->n_groups; g++) {
-            const ds_group *group = &record->groups[g];
-            uint32_t from = group->devices[0];
-            if (group->n_devices < 2 || stage_of[from] == stage_of[group->devices[1]]) continue;
-            add_product(&by_device[from], of[i].n, group->bytes);
-            if (stage_of[from] == DS_NONE) continue;
-            add_product(&out->at[stage_of[from]].sent_bytes, of[i].n, group->bytes);
-            add_product(&out->at[stage_of[from]].sent_grad_bytes, of[i].n_grad, group->bytes);
+            uint32_t n;
+            int64_t bytes = sent_by_members(record, &record->groups[g], out, &n);
+            for (uint32_t k = 0; bytes && k < n; k++)
+                add_sent(&of[i], bytes, record->groups[g].devices[k], by_device, out);
         }
     }
     for (uint32_t d = 0; d < plan->n_devices; d++) {
-        ds_stage *stage = stage_of[d] == DS_NONE ? NULL : &out->at[stage_of[d]];
-        if (stage && by_device[d] > stage->sent_most_bytes) stage->sent_most_bytes = by_device[d];
+        uint32_t stage = out->of_device[d];
+        if (stage != DS_NONE && by_device[d] > out->at[stage].sent_most_bytes)
+            out->at[stage].sent_most_bytes = by_device[d];
     }
     free(by_device);
     free(of);

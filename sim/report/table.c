@@ -180,9 +180,7 @@ typedef struct table {
     DS_VEC(ds_op_total) rows;
 } table;
 
-/* Bytes that pass a member's port, relative to the size of the collective.
- * Source: nccl-tests PERFORMANCE.md, "bus bandwidth". */
-static double bus_factor(ds_opcode op, double n) {
+double ds_report__bus_factor(ds_opcode op, double n) {
     if (op == DS_OP_ALL_REDUCE) return 2 * (n - 1) / n;
     if (op == DS_OP_ALL_GATHER || op == DS_OP_REDUCE_SCATTER || op == DS_OP_ALL_TO_ALL ||
         op == DS_OP_SCATTER || op == DS_OP_GATHER)
@@ -229,7 +227,7 @@ static void add(table *t, const ds_result *r, uint32_t task) {
     }
     ds_opcode op = group->request ? group->request->op : record->op->code;
     if (!ds_add_i64(row->bytes, group->bytes, &row->bytes)) row->bytes = INT64_MAX;
-    row->bus_bytes += bus_factor(op, group->n_devices) * (double)group->bytes;
+    row->bus_bytes += ds_report__bus_factor(op, group->n_devices) * (double)group->bytes;
 }
 
 static int by_time(const void *a, const void *b) {
