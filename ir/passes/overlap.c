@@ -47,7 +47,7 @@ typedef struct queue {
 /* The beginnings of one stage of a pipeline, while another one's are in hand. */
 typedef struct chain {
     bool begun;
-    ds_use base, ready;
+    ds_use ready;
     ends end;
     queue queue;
 } chain;
@@ -438,19 +438,19 @@ static void hold_region(overlap *o, ds_block *block, uint32_t *at, queue *q) {
 /* ---- stages ---- */
 
 /* Each stage has beginnings of its own: those of the op's are taken in hand. */
-static void enter_stage(overlap *o, const ds_op *op, queue *q) {
+static void enter_stage(overlap *o, const ds_block *block, uint32_t at, queue *q) {
+    const ds_op *op = block->ops[at];
     uint32_t stage = o->chains ? ds_overlap__stage(o->step, o->func, op, o->stage) : o->stage;
     if (stage == o->stage) return;
-    o->chains[o->stage] = (chain){true, o->base, o->ready, o->end, *q};
+    if (o->stage != UINT32_MAX) o->chains[o->stage] = (chain){true, o->ready, o->end, *q};
     o->stage = stage;
     chain *next = &o->chains[stage];
     if (!next->begun) {
         *next = (chain){.queue = {DS_NEW_N(arena_of(o), ds_use, o->k + 1)}};
-        next->base = ds_overlap__base(o->step, o->func, stage);
         next->ready.value.i = UINT32_MAX;
         for (uint32_t i = 0; i < o->k; i++) next->queue.at[i].value.i = UINT32_MAX;
     }
-    o->base = next->base;
+    o->base = ds_overlap__base(o->step, o->func, stage, at);
     o->ready = next->ready;
     o->end = next->end;
     *q = next->queue;
@@ -519,7 +519,7 @@ static uint32_t hold_unit(overlap *o, ds_block *block, uint32_t i, queue *q) {
 
 static void hold_straight(overlap *o, ds_block *block, queue *q) {
     for (uint32_t i = 0; i < block->n_ops;) {
-        enter_stage(o, block->ops[i], q);
+        enter_stage(o, block, i, q);
         hold_region(o, block, &i, q);
         ds_op *op = block->ops[i];
         bool held = ds_map_find(&o->held, DS_KEY(op)) != NULL;
@@ -627,7 +627,7 @@ static void hold_back(overlap *o) {
     uint32_t n_stages = ds_overlap__n_stages(o->step, o->func);
     if (n_stages > 1) {
         o->chains = ds_xcalloc(n_stages, sizeof *o->chains);
-        o->base = ds_overlap__base(o->step, o->func, 0);
+        o->stage = UINT32_MAX;
     }
     hold_straight(o, &o->func->body, &q);
     free(o->chains);

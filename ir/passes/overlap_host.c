@@ -134,6 +134,8 @@ static void enter(updates *u, const ds_op *op) {
 /* The first updates wait for what stands before them. Returns how many ops were put at `at`. */
 static uint32_t begin(updates *u, ds_block *block, uint32_t at) {
     if (u->now->begun) return 0;
+    if (u->now->base.value.i == UINT32_MAX)
+        u->now->base = ds_overlap__base(u->step, u->edit->func, u->stage, at);
     ds_op *ready = ds_edit_after(u->edit, "done", u->now->base);
     for (uint32_t i = at; i-- > 0;)
         if (stage_of(u, block->ops[i]) == u->stage &&
@@ -199,7 +201,7 @@ void ds_overlap__hold_host(const ds_model_step *step, ds_edit *edit, ds_use base
     u.lines = ds_xcalloc(u.n_lines, sizeof *u.lines);
     u.now = u.lines;
     for (uint32_t s = 0; s < u.n_lines; s++) {
-        u.lines[s].base = u.n_lines > 1 ? ds_overlap__base(step, edit->func, s) : base;
+        u.lines[s].base = u.n_lines > 1 ? ds_overlap__base(step, edit->func, s, 0) : base;
         u.lines[s].q = DS_NEW_N(&edit->unit->arena, ds_use, k + 1);
     }
     if (u.n_lines == 1) hold_sends(edit, &edit->func->body, base, k, tokens);

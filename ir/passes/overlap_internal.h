@@ -10,8 +10,10 @@ uint32_t ds_overlap__n_stages(const ds_model_step *step, const ds_func *func);
 /* The stage of a call's function, or of what an op makes; `otherwise` if it has none. */
 uint32_t ds_overlap__stage(const ds_model_step *step, const ds_func *func, const ds_op *op,
                            uint32_t otherwise);
-/* An argument that lives on the stage, or an element of one; value UINT32_MAX: there is none. */
-ds_use ds_overlap__base(const ds_model_step *step, const ds_func *func, uint32_t stage);
+/* What beginnings on the stage may be views of: an argument on its devices, or an element of one;
+ * else the nearest value that is made before the op at `at`; value UINT32_MAX: there is none. */
+ds_use ds_overlap__base(const ds_model_step *step, const ds_func *func, uint32_t stage,
+                        uint32_t at);
 
 /* What waits for offloads (overlap_host.c). `base`: what tokens are views of; `updates`: values
  * that updates read; `tokens`: carries that are no values of the model. O(ops). */

@@ -29,14 +29,28 @@ uint32_t ds_overlap__stage(const ds_model_step *step, const ds_func *func, const
     return n && coordinate(step, ds_value_at(of, values[0])->type, &stage) ? stage : otherwise;
 }
 
-ds_use ds_overlap__base(const ds_model_step *step, const ds_func *func, uint32_t stage) {
+static ds_use made_before(const ds_model_step *step, const ds_func *func, uint32_t stage,
+                          uint32_t at) {
+    for (uint32_t i = at; i-- > 0;) {
+        const ds_op *op = func->body.ops[i];
+        if (ds_overlap__stage(step, func, op, UINT32_MAX) != stage) continue;
+        for (uint32_t k = 0; k < op->n_out; k++) {
+            const ds_value_info *info = ds_value_at(func, op->out[k]);
+            if (!info->n_binders && !info->type->host) return ds_use_of(op->out[k]);
+        }
+    }
+    return (ds_use){.value = {UINT32_MAX}};
+}
+
+ds_use ds_overlap__base(const ds_model_step *step, const ds_func *func, uint32_t stage,
+                        uint32_t at) {
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_value_info *arg = ds_value_at(func, func->args[i]);
-        uint32_t at;
-        if (!coordinate(step, arg->type, &at) || at != stage || arg->type->host) continue;
+        uint32_t its;
+        if (!coordinate(step, arg->type, &its) || its != stage || arg->type->host) continue;
         ds_expr *index = DS_NEW_N(&step->unit->arena, ds_expr, arg->n_binders + 1);
         for (uint32_t b = 0; b < arg->n_binders; b++) index[b] = arg->binders[b].lo;
         return ds_use_at(&step->unit->arena, func->args[i], index, arg->n_binders);
     }
-    return (ds_use){.value = {UINT32_MAX}};
+    return made_before(step, func, stage, at);
 }

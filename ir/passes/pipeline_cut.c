@@ -227,6 +227,25 @@ static void find_chunks(cutter *x) {
     }
 }
 
+/* Sums that B adds to would be out of order: their first terms are made by a W. */
+static ds_status check_sums(const cutter *x, ds_error *err) {
+    const ds_pipe_part *p = x->part;
+    for (uint32_t i = 0; i < p->n_ops && x->split; i++)
+        for (uint32_t k = 0; k < p->ops[i].n_reads; k++) {
+            uint32_t arg = p->arg[p->ops[i].reads[k]];
+            if (arg == DS_PIPE_NONE || p->args[arg].kind != DS_PIPE_SUM ||
+                p->ops[i].phase == DS_PIPE_W)
+                continue;
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                                "schedule: it takes the gradients of weights apart (W), but those "
+                                "of %%%s are made in a loop inside of a loop, which stays whole: "
+                                "recompute = \"every:K\" makes such loops; choose another way to "
+                                "recompute, or a schedule without W",
+                                x->c->step->weights.at[p->args[arg].index].name);
+        }
+    return DS_OK;
+}
+
 static const char *name_of(const cutter *x, uint32_t v) {
     return x->func->values.at[v].name;
 }
@@ -352,6 +371,7 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
         find_chunks(&x);
         status = check_flow(&x, err);
     }
+    if (status == DS_OK) status = check_sums(&x, err);
     if (status == DS_OK) status = find_exports(&x, err);
     cutter_deinit(&x);
     return status;
