@@ -49,6 +49,9 @@ typedef struct ds_builder {
     ds_map context_of;      /* hash → the contexts that have it */
     DS_VEC(ds_join) joins;
     DS_VEC(uint32_t) reads; /* heap: what the op in hand reads (values.c) */
+    ds_map stamp_of;        /* context → its stamp, or 0: called once so far (stamp.c) */
+    DS_VEC(struct stamp *) stamps;
+    bool on_symbols; /* a stamp is being made: operands are no values */
     uint32_t *rank_devices; /* per-rank programs: the device of rank i */
     uint32_t n_rank_devices;
     ds_sharing sharing;

@@ -2,7 +2,7 @@
 #include "sim/plan/plan.h"
 
 #include "ir/lang/scenario.h"
-#include "sim/plan/internal.h"
+#include "sim/plan/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +114,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
     ds_map_deinit(&b.record_index);
     ds_map_deinit(&b.context_of);
     free(b.reads.at);
+    ds_plan__stamps_deinit(&b);
     ds_plan__sharing_deinit(&b.sharing);
     if (status != DS_OK) {
         ds_plan_free(plan);

@@ -5,24 +5,14 @@
  * collectives over one device leave no instance: their results are their operands. `after` is a
  * view that is there only once others are: whatever reads it depends on the others too, without
  * reading them. */
-#include "sim/plan/values.h"
+#include "sim/plan/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct frame {
-    const ds_context *ctx;
-    ds_slot *slots;
-    const ds_region *region; /* innermost */
-    uint32_t scope;
-    uint32_t rank_device;
-    uint32_t depth;
-} frame;
+typedef ds_frame frame;
 
 #define MAX_CALL_DEPTH 64
-
-static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_index *indices,
-                       ds_slot *out, uint32_t n_out, ds_error *err);
 
 /* ---- instances ---- */
 
@@ -173,6 +163,17 @@ static void set_category(const ds_builder *b, const ds_op *op, const ds_record *
     if (v->category == DS_CAT_WEIGHT && !v->is_state) v->category = DS_CAT_BUFFER;
 }
 
+bool ds_plan__inherits(const ds_op *op, const ds_record *r) {
+    const ds_op_desc *desc = ds_op_desc_of(op->code);
+    return r->inplace || r->kind == DS_REC_COMM || (desc && (desc->flags & DS_OPF_OPTIMIZER));
+}
+
+void ds_plan__inherit(const ds_builder *b, const ds_op *op, const ds_record *r, uint32_t result,
+                      const uint32_t *operands, ds_vinst *v) {
+    set_alias(b, op, r, result, operands, v);
+    set_category(b, op, r, result, operands, v);
+}
+
 static ds_status add_results(ds_builder *b, frame *f, const ds_op *op, uint32_t record, bool ranges,
                              ds_error *err) {
     const ds_record *r = b->plan->records.at[record];
@@ -186,8 +187,7 @@ static ds_status add_results(ds_builder *b, frame *f, const ds_op *op, uint32_t 
         const ds_value_info *info = ds_value_at(f->ctx->func, op->out[i]);
         v->name = info->name;
         v->is_host = info->type->host;
-        if (!ranges) set_alias(b, op, r, i, b->reads.at, v);
-        if (!ranges) set_category(b, op, r, i, b->reads.at, v);
+        if (!ranges && !b->on_symbols) ds_plan__inherit(b, op, r, i, b->reads.at, v);
         f->slots[op->out[i].i] = (ds_slot){.value = first + i};
     }
     return DS_OK;
@@ -263,7 +263,7 @@ static ds_status loop(ds_builder *b, frame *f, const ds_op *op, const ds_index *
         for (uint32_t i = 0; i < op->n_args; i++) f->slots[op->args[i].i] = carried[i];
         ds_index here = {op->index, l, indices};
         DS_TRY(add_scope(b, outer, op, f->ctx->func, l, &f->scope, err));
-        DS_TRY(block(b, f, op->body, &here, carried, op->n_args + n_kept, err));
+        DS_TRY(ds_plan__block(b, f, op->body, &here, carried, op->n_args + n_kept, err));
         for (uint32_t i = 0; i < n_kept; i++) kept[i]->at[l - lo] = carried[op->n_args + i];
     }
     f->scope = outer;
@@ -287,7 +287,7 @@ static ds_status region(ds_builder *b, frame *f, const ds_op *op, const ds_index
     for (uint32_t i = 0; i < op->n_args; i++)
         DS_TRY(read_slot(b, f, &op->in[i], indices, &f->slots[op->args[i].i], err));
     f->region = &here;
-    ds_status status = block(b, f, op->body, indices, results, op->n_out, err);
+    ds_status status = ds_plan__block(b, f, op->body, indices, results, op->n_out, err);
     f->region = here.up;
     DS_TRY(status);
     for (uint32_t i = 0; i < op->n_out; i++) f->slots[op->out[i].i] = results[i];
@@ -325,15 +325,25 @@ static void give_role(ds_builder *b, const ds_slot *s, ds_category category) {
 }
 
 static ds_status pass_argument(ds_builder *b, const frame *f, const ds_op *op, uint32_t i,
-                               const ds_index *indices, frame *inner, ds_error *err) {
+                               const ds_index *indices, ds_slot *slot, ds_error *err) {
     const ds_func *func = op->callee;
     const ds_value_info *arg = ds_value_at(func, func->args[i]);
-    ds_slot *slot = &inner->slots[func->args[i].i];
     ds_category category;
     DS_TRY(read_slot(b, f, &op->in[i], indices, slot, err));
     DS_TRY(ds_plan__category(b, arg->attrs, arg->n_attrs, DS_CAT_ACTIVATION, &category, err));
     if (category != DS_CAT_ACTIVATION) give_role(b, slot, category);
     return DS_OK;
+}
+
+static ds_status call_body(ds_builder *b, frame *inner, const ds_slot *args, ds_slot *results,
+                           uint32_t n_results, ds_error *err) {
+    const ds_func *func = inner->ctx->func;
+    inner->slots = ds_xmalloc((func->values.n + 1) * sizeof *inner->slots);
+    for (uint32_t i = 0; i < func->values.n; i++) inner->slots[i] = DS_EMPTY_SLOT;
+    for (uint32_t i = 0; i < func->n_args; i++) inner->slots[func->args[i].i] = args[i];
+    ds_status status = ds_plan__block(b, inner, &func->body, NULL, results, n_results, err);
+    free(inner->slots);
+    return status;
 }
 
 static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *indices,
@@ -354,21 +364,21 @@ static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *
                    .rank_device = f->rank_device,
                    .depth = f->depth + 1};
     DS_TRY(add_scope(b, f->scope, op, f->ctx->func, 0, &inner.scope, err));
-    inner.slots = ds_xcalloc(func->values.n, sizeof *inner.slots);
-    for (uint32_t i = 0; i < func->values.n; i++) inner.slots[i] = DS_EMPTY_SLOT;
-    ds_slot *results = ds_xcalloc(op->n_out, sizeof *results);
+    ds_slot *args = ds_xcalloc(op->n_in + op->n_out, sizeof *args), *results = args + op->n_in;
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++)
-        status = pass_argument(b, f, op, i, indices, &inner, err);
-    if (status == DS_OK) status = block(b, &inner, &func->body, NULL, results, op->n_out, err);
+        status = pass_argument(b, f, op, i, indices, &args[i], err);
+    bool stamps = f->rank_device == DS_NONE && op->n_in == func->n_args &&
+                  op->n_out == func->n_results && status == DS_OK;
+    if (!stamps || !ds_plan__stamp(b, inner.ctx, args, inner.scope, results))
+        if (status == DS_OK) status = call_body(b, &inner, args, results, op->n_out, err);
     for (uint32_t i = 0; i < op->n_out && status == DS_OK; i++) f->slots[op->out[i].i] = results[i];
-    free(results);
-    free(inner.slots);
+    free(args);
     return status;
 }
 
-static ds_status block(ds_builder *b, frame *f, const ds_block *body, const ds_index *indices,
-                       ds_slot *out, uint32_t n_out, ds_error *err) {
+ds_status ds_plan__block(ds_builder *b, frame *f, const ds_block *body, const ds_index *indices,
+                         ds_slot *out, uint32_t n_out, ds_error *err) {
     for (uint32_t i = 0; i < body->n_ops; i++) {
         const ds_op *op = body->ops[i];
         switch (op->code) {
@@ -446,7 +456,8 @@ static ds_status run_body(ds_builder *b, const ds_func *func, uint32_t place, ui
         status = v->n_binders ? input_family(b, &f, v, 0, NULL, v->name, s, err)
                               : add_input(b, &f, v, NULL, DS_CAT_INPUT, &s->value, err);
     }
-    if (status == DS_OK) status = block(b, &f, &func->body, NULL, results, func->n_results, err);
+    if (status == DS_OK)
+        status = ds_plan__block(b, &f, &func->body, NULL, results, func->n_results, err);
     for (uint32_t i = 0; i < func->n_results && status == DS_OK; i++) mark_output(b, &results[i]);
     free(results);
     free(f.slots);

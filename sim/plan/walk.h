@@ -1,0 +1,33 @@
+/* The walk inside: shared by walk.c and stamp.c; not a public header. */
+#ifndef DS_PLAN_WALK_INTERNAL_H
+#define DS_PLAN_WALK_INTERNAL_H
+
+#include "sim/plan/values.h"
+
+/* One activation of a function. */
+typedef struct ds_frame {
+    const ds_context *ctx;
+    ds_slot *slots;
+    const ds_region *region; /* innermost */
+    uint32_t scope;
+    uint32_t rank_device;
+    uint32_t depth;
+} ds_frame;
+
+/* Follows a block; its yield or return sets out[0 … n_out). */
+ds_status ds_plan__block(ds_builder *b, ds_frame *f, const ds_block *body, const ds_index *indices,
+                         ds_slot *out, uint32_t n_out, ds_error *err);
+/* Which buffer a result takes, and what it is, where that depends on the operands. */
+void ds_plan__inherit(const ds_builder *b, const ds_op *op, const ds_record *r, uint32_t result,
+                      const uint32_t *operands, ds_vinst *v);
+/* Could ds_plan__inherit change anything? */
+bool ds_plan__inherits(const ds_op *op, const ds_record *r);
+
+/* stamp.c: does what a call does, from the list that an earlier call in the same context left;
+ * false if there is none, or if it does not fit this call. `args` and `results` are those of the
+ * call. O(instances of the call). */
+bool ds_plan__stamp(ds_builder *b, const ds_context *ctx, const ds_slot *args, uint32_t scope,
+                    ds_slot *results);
+void ds_plan__stamps_deinit(ds_builder *b);
+
+#endif
