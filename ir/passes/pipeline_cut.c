@@ -21,6 +21,7 @@ typedef struct cutter {
     bool *wgrad_op; /* by op: only gradients of weights depend on it */
     bool *wgrad;    /* by value */
     uint32_t *goal; /* by value: chunk of the gradients that depend on it, or NONE */
+    ds_map seconds; /* loops that are W, whatever they carry */
     uint32_t *like; /* by value: chunk of the weights that it is made of and of nothing else */
 } cutter;
 
@@ -116,7 +117,7 @@ static ds_status find_values(cutter *x, ds_error *err) {
 
 /* A loop whose carries do more than add up is the way of the gradients to earlier ops. */
 static bool is_chain(const cutter *x, const ds_op *op) {
-    if (op->code != DS_OP_FOR) return false;
+    if (op->code != DS_OP_FOR || ds_map_find(&x->seconds, DS_KEY(op))) return false;
     for (uint32_t k = 0; k < op->n_args; k++)
         if (!x->wgrad[op->out[k].i] || !ds_pipe__carry_adds(op, k)) return true;
     return false;
@@ -361,9 +362,10 @@ static ds_status cutter_init(cutter *x, const ds_func *func, ds_error *err) {
 ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split, ds_pipe_part *out,
                        ds_error *err) {
     cutter x = {.c = c, .part = out, .split = split};
+    ds_map_init(&x.seconds);
     ds_status status = cutter_init(&x, func, err);
     if (status == DS_OK && split) {
-        ds_func *two = ds_pipe__split(c->unit, func, x.backward, x.wgrad);
+        ds_func *two = ds_pipe__split(c->unit, func, x.backward, x.wgrad, &x.seconds);
         cutter_deinit(&x);
         status = cutter_init(&x, two, err);
     }
@@ -373,6 +375,7 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
     }
     if (status == DS_OK) status = check_sums(&x, err);
     if (status == DS_OK) status = find_exports(&x, err);
+    ds_map_deinit(&x.seconds);
     cutter_deinit(&x);
     return status;
 }

@@ -68,8 +68,10 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
                        ds_error *err);
 /* A copy of the part's function in which the backward pass's loops are two: the chain of input
  * gradients, and behind it what is left, which reads families that the first one keeps. `is_wgrad`
- * by value: nothing but gradients of weights depends on it. */
-ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad);
+ * by value: nothing but gradients of weights depends on it. `seconds`: the loops of what is left → 1.
+ */
+ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad,
+                        ds_map *seconds);
 
 /* Is carry k of the loop read by nothing but the addition that makes its next value? */
 bool ds_pipe__carry_adds(const ds_op *loop, uint32_t k);

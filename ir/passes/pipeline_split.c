@@ -9,6 +9,10 @@
  *                                                       yield keep %dw
  *                                                     }
  *
+ * What the second loop gathers (kept activations that are split over tp) hangs on nothing in it, so
+ * all turns would be gathered at once: gathers wait for the end of the turn before last, as far as
+ * a loop can say it, by a view that the turns hand on.
+ *
  * The first loop has what its carries depend on, but for carries that only add up (the gradient of
  * a weight that all turns read); the second one has the rest, which leads to gradients of weights
  * alone. Loops inside such a loop stay whole, in the first one. */
@@ -157,8 +161,8 @@ static ds_op *new_loop(splitter *s, uint32_t n_ops) {
     const ds_op *old = s->loop;
     *op = *old;
     op->trivia = (ds_trivia){0};
-    op->in = DS_NEW_N(arena_of(s), ds_use, old->n_in + 1);
-    op->args = DS_NEW_N(arena_of(s), ds_value, old->n_args + 1);
+    op->in = DS_NEW_N(arena_of(s), ds_use, old->n_in + 3);
+    op->args = DS_NEW_N(arena_of(s), ds_value, old->n_args + 3);
     op->n_in = op->n_args = op->n_out = 0;
     op->body = DS_NEW(arena_of(s), ds_block);
     op->body->ops = DS_NEW_N(arena_of(s), ds_op *, n_ops + 1);
@@ -173,7 +177,7 @@ static void end_loop(splitter *s, ds_op *op, bool second, const bool *is_wgrad) 
     *yield = *s->yield;
     yield->in = DS_NEW_N(arena_of(s), ds_use, old->n_out + more + 1);
     yield->n_in = 0;
-    op->out = DS_NEW_N(arena_of(s), ds_value, old->n_out + more + 1);
+    op->out = DS_NEW_N(arena_of(s), ds_value, old->n_out + more + 3);
     for (uint32_t i = 0; i < old->n_out; i++) {
         bool carry = i < old->n_args;
         if ((carry ? s->adds[i] : is_wgrad[old->out[i].i]) != second) continue;
@@ -197,6 +201,114 @@ static void end_loop(splitter *s, ds_op *op, bool second, const bool *is_wgrad) 
     yield->n_keep = yield->n_in - op->n_args;
     op->body->ops[op->body->n_ops++] = yield;
 }
+
+/* ---- gathers of the second loop ---- */
+
+/* A collective of what the loop does not make. */
+static bool runs_ahead(const splitter *s, const ds_op *op) {
+    const ds_op_desc *desc = ds_op_desc_of(op->code);
+    if (!desc || !(desc->flags & DS_OPF_COLLECTIVE)) return false;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        uint32_t made_by = s->inner[op->in[i].value.i];
+        if (made_by && !s->first[made_by - 1]) return false;
+    }
+    return true;
+}
+
+/* The family of the least rank: what the waiting is a view of stays in memory. */
+static ds_value smallest_family(const splitter *s) {
+    ds_value best = s->families.at[0];
+    for (uint32_t i = 1; i < s->families.n; i++)
+        if (ds_value_at(s->func, s->families.at[i])->type->rank <
+            ds_value_at(s->func, best)->type->rank)
+            best = s->families.at[i];
+    return best;
+}
+
+static ds_value plain_value(splitter *s, const char *name, ds_value like, ds_op *def, bool is_arg) {
+    ds_value value = new_value(s, name, ds_value_at(s->func, like), def);
+    ds_value_info *info = ds_value_at(s->func, value);
+    info->binders = NULL;
+    info->n_binders = 0;
+    info->is_arg = is_arg;
+    return value;
+}
+
+static ds_op *new_after(splitter *s, const char *name, ds_use view, ds_use wait, ds_value like) {
+    ds_op *op = DS_NEW(arena_of(s), ds_op);
+    *op = (ds_op){.code = DS_OP_AFTER, .loc = s->loop->loc, .n_in = 2, .n_out = 1};
+    op->in = DS_NEW_N(arena_of(s), ds_use, 2);
+    op->in[0] = view;
+    op->in[1] = wait;
+    op->out = DS_NEW(arena_of(s), ds_value);
+    op->out[0] = plain_value(s, name, like, op, false);
+    return op;
+}
+
+/* Two more carries: %done of the turn before, and of the one before that. */
+static void add_carries(splitter *s, ds_op *loop, ds_value family, ds_value *carry) {
+    ds_use at = ds_use_at(arena_of(s), family, &loop->lo, 1);
+    uint32_t n = loop->n_args;
+    memmove(loop->out + n + 2, loop->out + n, (loop->n_out - n) * sizeof *loop->out);
+    for (uint32_t i = 0; i < 2; i++) {
+        const char *name = ds_value_at(s->func, family)->name;
+        carry[i] = plain_value(s, ds_arena_printf(arena_of(s), "%s.turn%u", name, i + 1), family,
+                               loop, true);
+        loop->args[loop->n_args++] = carry[i];
+        loop->in[loop->n_in++] = at;
+        loop->out[n + i] = plain_value(s, ds_arena_printf(arena_of(s), "%s.last%u", name, i + 1),
+                                       family, loop, false);
+    }
+    loop->n_out += 2;
+}
+
+/* Builds the body anew: gathers wait, the turn's end is handed on. */
+static void hold_gathers(splitter *s, ds_op *loop) {
+    ds_block *body = loop->body;
+    ds_op *yield = body->ops[--body->n_ops];
+    uint32_t n_ahead = 0;
+    for (uint32_t i = 0; i < body->n_ops; i++) n_ahead += runs_ahead(s, body->ops[i]);
+    if (!n_ahead || !s->families.n || n_ahead == body->n_ops) {
+        body->ops[body->n_ops++] = yield;
+        return;
+    }
+    ds_value carry[2], family = smallest_family(s);
+    add_carries(s, loop, family, carry);
+    ds_op **ops = DS_NEW_N(arena_of(s), ds_op *, body->n_ops + n_ahead + 2);
+    uint32_t n = 0;
+    ds_value last = {UINT32_MAX};
+    for (uint32_t i = 0; i < body->n_ops; i++) {
+        ds_op *op = body->ops[i];
+        if (runs_ahead(s, op)) {
+            const ds_value_info *out = ds_value_at(s->func, op->in[0].value);
+            ds_op *held = new_after(s, ds_arena_printf(arena_of(s), "%s.held", out->name),
+                                    op->in[0], ds_use_of(carry[1]), op->in[0].value);
+            op->in[0] = ds_use_of(held->out[0]);
+            ops[n++] = held;
+        } else if (op->n_out && !ds_value_at(s->func, op->out[0])->n_binders) {
+            last = op->out[0];
+        }
+        ops[n++] = op;
+    }
+    ds_expr index = ds_expr_index(&s->unit->exprs, loop->index);
+    ds_op *done =
+        new_after(s, ds_arena_printf(arena_of(s), "%s.done", ds_value_at(s->func, family)->name),
+                  ds_use_at(arena_of(s), family, &index, 1), ds_use_of(last), family);
+    ops[n++] = done;
+    uint32_t n_next = loop->n_args - 2;
+    ds_use *in = DS_NEW_N(arena_of(s), ds_use, yield->n_in + 2);
+    memcpy(in, yield->in, n_next * sizeof *in);
+    in[n_next] = ds_use_of(done->out[0]);
+    in[n_next + 1] = ds_use_of(carry[0]);
+    memcpy(in + n_next + 2, yield->in + n_next, (yield->n_in - n_next) * sizeof *in);
+    yield->in = in;
+    yield->n_in += 2;
+    ops[n++] = yield;
+    body->ops = ops;
+    body->n_ops = n;
+}
+
+/* ---- both ---- */
 
 static void scan_body(splitter *s) {
     const ds_op *loop = s->loop;
@@ -222,6 +334,7 @@ static void split_loop(splitter *s, const bool *is_wgrad, ds_op **first, ds_op *
         if (!s->first[i])
             (*second)->body->ops[(*second)->body->n_ops++] = second_copy(s, body->ops[i]);
     end_loop(s, *second, true, is_wgrad);
+    hold_gathers(s, *second);
     *first = new_loop(s, n);
     for (uint32_t i = 0; i < n; i++)
         if (s->first[i]) (*first)->body->ops[(*first)->body->n_ops++] = body->ops[i];
@@ -248,7 +361,8 @@ static ds_func *copy_func(ds_unit *unit, const ds_func *func) {
     return copy;
 }
 
-ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad) {
+ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad,
+                        ds_map *seconds) {
     ds_func *copy = copy_func(unit, func);
     for (uint32_t i = 0; i < func->body.n_ops; i++) {
         ds_op *op = func->body.ops[i];
@@ -269,7 +383,9 @@ ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const
             free(s.first);
         }
         copy->body.ops[copy->body.n_ops++] = op;
-        if (second) copy->body.ops[copy->body.n_ops++] = second;
+        if (!second) continue;
+        copy->body.ops[copy->body.n_ops++] = second;
+        ds_map_put(seconds, DS_KEY(second), 1);
     }
     return copy;
 }
