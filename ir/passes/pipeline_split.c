@@ -28,6 +28,7 @@ typedef struct splitter {
     ds_func *func;      /* the copy */
     const ds_op *loop;  /* that is being split */
     const ds_op *yield; /* of it */
+    uint32_t n_values;  /* of the function before */
     uint32_t *inner;    /* value → 1 + the body's op that makes it; 0: none of the body's */
     bool *is_carry;     /* value: a carry of the first loop, inside */
     bool *adds;         /* carry → it only adds up */
@@ -209,7 +210,8 @@ static bool runs_ahead(const splitter *s, const ds_op *op) {
     const ds_op_desc *desc = ds_op_desc_of(op->code);
     if (!desc || !(desc->flags & DS_OPF_COLLECTIVE)) return false;
     for (uint32_t i = 0; i < op->n_in; i++) {
-        uint32_t made_by = s->inner[op->in[i].value.i];
+        uint32_t value = op->in[i].value.i;
+        uint32_t made_by = value < s->n_values ? s->inner[value] : 0;
         if (made_by && !s->first[made_by - 1]) return false;
     }
     return true;
@@ -370,6 +372,7 @@ ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const
         if (i >= from && is_split(op, is_wgrad)) {
             splitter s = {.unit = unit, .func = copy, .loop = op};
             s.yield = ds_block_end(op->body);
+            s.n_values = func->values.n;
             s.inner = ds_xcalloc(func->values.n + 1, sizeof *s.inner);
             s.is_carry = ds_xcalloc(func->values.n + 1, sizeof *s.is_carry);
             s.adds = ds_xcalloc(op->n_args + 1, sizeof *s.adds);
