@@ -317,24 +317,24 @@ static ds_status over_axes(const ds_exec_site *site, const ds_op *op, const ds_e
 
 /* ---- across, send, reshard ---- */
 
+/* The i-th devices of all operands and results are a group. */
 static ds_status across(const ds_exec_site *site, const ds_op *op, ds_exec_value *const *in,
                         ds_exec_value **out, ds_error *err) {
-    for (uint32_t i = 0; i < op->n_in + op->n_out; i++) {
-        uint32_t n = (i < op->n_in ? in[i] : out[i - op->n_in])->place->n_devices;
-        if (n != 1)
-            return ds_error_set(err, DS_ERR_SHARDING, op->loc,
-                                "`across` takes values on single devices; %s %u is on %u",
-                                i < op->n_in ? "operand" : "result",
-                                i < op->n_in ? i : i - op->n_in, n);
-    }
+    uint32_t n = op->n_in + (op->n_to ? op->n_out : 0);
+    const ds_exec_place **places = ds_xcalloc(n, sizeof *places);
+    for (uint32_t i = 0; i < n; i++) places[i] = (i < op->n_in ? in[i] : out[i - op->n_in])->place;
+    ds_status status = ds_exec_places_across(places, op->n_in, n, op, err);
     ds_exec_group g = {.n_in = op->n_in,
                        .n_out = op->n_out,
                        .in = ds_xcalloc(op->n_in, sizeof *g.in),
                        .out = ds_xcalloc(op->n_out, sizeof *g.out)};
-    for (uint32_t i = 0; i < op->n_in; i++) g.in[i] = &in[i]->parts[0].t;
-    for (uint32_t i = 0; i < op->n_out; i++) g.out[i] = &out[i]->parts[0].t;
-    ds_status status = ds_exec__group_clauses(site, op, &g, err);
-    if (status == DS_OK) status = ds_exec__group(&site->run->memory, &g, op->loc, err);
+    for (uint32_t p = 0; p < places[0]->n_devices && status == DS_OK; p++) {
+        for (uint32_t i = 0; i < op->n_in; i++) g.in[i] = &in[i]->parts[p].t;
+        for (uint32_t i = 0; i < op->n_out; i++) g.out[i] = &out[i]->parts[p].t;
+        status = ds_exec__group_clauses(site, op, &g, err);
+        if (status == DS_OK) status = ds_exec__group(&site->run->memory, &g, op->loc, err);
+    }
+    free(places);
     free(g.in);
     free(g.out);
     return status;

@@ -3,6 +3,7 @@
 
 #include "ir/base/units.h"
 #include "ir/lang/verify.h"
+#include "ir/ops/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -328,4 +329,72 @@ void ds_exec_device_text(const ds_exec_place *place, uint32_t position, ds_buf *
         gap = ", ";
     }
     if (*gap == ',') ds_buf_putc(out, ')');
+}
+
+/* ---- places whose devices meet ---- */
+
+/* The next axis from *at on that is larger than 1; n_axes: none. */
+static uint32_t next_axis(const ds_exec_place *place, uint32_t *at) {
+    while (*at < place->n_axes && place->sizes[*at] == 1) ++*at;
+    return *at < place->n_axes ? (*at)++ : place->n_axes;
+}
+
+static bool same_axes(const ds_exec_place *a, const ds_exec_place *b) {
+    for (uint32_t i = 0, k = 0;;) {
+        uint32_t x = next_axis(a, &i), y = next_axis(b, &k);
+        if (x == a->n_axes || y == b->n_axes) return x == a->n_axes && y == b->n_axes;
+        if (a->axes[x] != b->axes[y] || a->sizes[x] != b->sizes[y]) return false;
+    }
+}
+
+static void put_shape(const ds_exec_place *place, ds_buf *out) {
+    const char *gap = "[";
+    for (uint32_t at = 0, a; (a = next_axis(place, &at)) < place->n_axes; gap = ", ")
+        ds_buf_printf(out, "%s%s = %lld", gap, place->axes[a] ? place->axes[a] : "devices",
+                      (long long)place->sizes[a]);
+    ds_buf_put(out, *gap == '[' ? "[]" : "]");
+}
+
+static ds_status other_shape(const ds_exec_place *a, const ds_exec_place *b, const ds_op *op,
+                             ds_error *err) {
+    ds_buf text = {0};
+    put_shape(a, &text);
+    ds_buf_put(&text, " and ");
+    put_shape(b, &text);
+    ds_status status =
+        ds_error_set(err, DS_ERR_SHARDING, op->loc,
+                     "%s across: slices %s have different shapes; their i-th devices form a group",
+                     ds_op_name(op->code), text.text);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+static ds_status twice(const ds_exec_place *place, uint32_t position, const ds_op *op,
+                       ds_error *err) {
+    ds_buf text = {0};
+    ds_exec_device_text(place, position, &text);
+    ds_status status =
+        ds_error_set(err, DS_ERR_SHARDING, op->loc, "%s across: %s is in two of the slices",
+                     ds_op_name(op->code), text.text);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+/* A root may be one of those that it sends to or gathers from, then at the same positions. */
+static ds_status meet(const ds_exec_place *a, const ds_exec_place *b, bool rooted, const ds_op *op,
+                      ds_error *err) {
+    if (!same_axes(a, b)) return other_shape(a, b, op, err);
+    if (rooted && memcmp(a->devices, b->devices, a->n_devices * sizeof *a->devices) == 0)
+        return DS_OK;
+    for (uint32_t p = 0; p < a->n_devices; p++)
+        if (ds_exec_position(b, a->devices[p]) != UINT32_MAX) return twice(a, p, op, err);
+    return DS_OK;
+}
+
+ds_status ds_exec_places_across(const ds_exec_place *const *places, uint32_t n_in, uint32_t n,
+                                const ds_op *op, ds_error *err) {
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < i; k++)
+            DS_TRY(meet(places[k], places[i], k < n_in && i >= n_in, op, err));
+    return DS_OK;
 }

@@ -59,6 +59,11 @@ int64_t ds_exec_axis_size(const ds_exec_place *place, const char *axis);
 int64_t ds_exec_coordinate(const ds_exec_place *place, uint32_t axis, uint32_t position);
 /* The position of a device; UINT32_MAX if it is not there. O(devices). */
 uint32_t ds_exec_position(const ds_exec_place *place, uint64_t device);
+/* The i-th devices of all places are a group of a collective `across`: n_in places of operands, and
+ * behind them those of results that live elsewhere, n in all. Errors: DS_ERR_SHARDING for places of
+ * different size, or a device that would be in it twice. O((n · devices)²). */
+ds_status ds_exec_places_across(const ds_exec_place *const *places, uint32_t n_in, uint32_t n,
+                                const ds_op *op, ds_error *err);
 /* "device 3 (dp=1, tp=1)" */
 void ds_exec_device_text(const ds_exec_place *place, uint32_t position, ds_buf *out);
 

@@ -62,7 +62,7 @@ void ds_exec__meetings_free(ds_exec_meetings *m) {
     free(m);
 }
 
-/* A result has come. */
+/* A result has come. `op` is of this thread, whose path messages begin with. */
 static ds_status arrive(ds_exec_thread *thread, ds_exec_value *value, const ds_op *op,
                         ds_error *err) {
     value->pending = false;
@@ -178,7 +178,7 @@ static ds_status take_place(ds_exec_thread *thread, gathering *g, const ds_op *o
         status = ds_exec__group_clauses(&site, op, &group, err);
         if (status == DS_OK) status = ds_exec__group(&thread->run->memory, &group, op->loc, err);
         for (uint32_t r = 0; r < g->n && status == DS_OK; r++)
-            status = arrive(thread, g->out[r * op->n_out + i], g->ops[r], err);
+            status = arrive(thread, g->out[r * op->n_out + i], op, err);
     }
     free(group.in);
     free(group.out);

@@ -5,7 +5,8 @@
  *   over      global types, any number     one each: the sharding changes, the shape does not
  *   manual    shard types in a local       one each: the sharding does not change, the shape does
  *   group     local types, per-rank        as manual
- *   across    one a device                 one a device */
+ *   across    one a device or mesh slice   one each, where its operand is; a slice's types stay
+ *                                          split and partial over the slice's own axes */
 #include "ir/ops/collective.h"
 
 #include <stdio.h>
@@ -110,40 +111,182 @@ ds_status ds_ops__same_count(const ds_coll *c, ds_error *err) {
                         c->name, op->n_in, op->n_in == 1 ? "" : "s", op->n_out);
 }
 
-static bool is_plain(const ds_type *type) {
-    for (uint32_t d = 0; d < type->rank; d++)
-        if (type->dims[d].n_splits) return false;
-    return type->n_partials == 0;
+/* ---- across ---- */
+
+const ds_mesh *ds_ops__mesh_of(const ds_infer *ctx, const ds_place *place) {
+    if (place->kind != DS_PLACE_MESH || !ctx->func || !ctx->func->module) return NULL;
+    for (uint32_t i = 0; i < ctx->func->n_mesh_params; i++)
+        if (ctx->func->mesh_params[i] == place->name) return NULL;
+    return ds_find_mesh(ctx->func->module, place->name);
+}
+
+bool ds_ops__is_fixed(const ds_place *place, const char *axis) {
+    for (uint32_t i = 0; i < place->n_coords; i++)
+        if (place->coords[i].axis == axis) return true;
+    return false;
+}
+
+/* The axes of a slice, one after the other: those that are not fixed and not of size 1. */
+typedef struct slice_axes {
+    const ds_place *place;
+    const ds_mesh *mesh; /* NULL: a single device */
+    uint32_t at;
+    const ds_mesh_axis *axis; /* the one in hand; NULL behind the last */
+    bool is_one_unknown;      /* nothing says yet whether its size is 1 */
+} slice_axes;
+
+static ds_status next_axis(const ds_infer *ctx, slice_axes *s, ds_error *err) {
+    for (s->axis = NULL; s->mesh && s->at < s->mesh->n_axes;) {
+        const ds_mesh_axis *axis = &s->mesh->axes[s->at++];
+        ds_tri one;
+        if (ds_ops__is_fixed(s->place, axis->name)) continue;
+        DS_TRY(ds_ops__equal(ctx, axis->size, ds_expr_int(&ctx->unit->exprs, 1), &one, err));
+        if (one == DS_YES) continue;
+        s->axis = axis;
+        s->is_one_unknown = one == DS_UNKNOWN;
+        return DS_OK;
+    }
+    s->is_one_unknown = false;
+    return DS_OK;
+}
+
+/* "[dp = 2, tp = 4]", with numbers where they are known. */
+static const char *shape_text(const ds_infer *ctx, const ds_place *place) {
+    slice_axes s = {.place = place, .mesh = ds_ops__mesh_of(ctx, place)};
+    const char *text = "[";
+    while (next_axis(ctx, &s, NULL) == DS_OK && s.axis) {
+        int64_t size;
+        ds_expr e = s.axis->size;
+        if (ctx->env && ds_expr_eval_int(ctx->env, e, ctx->op->loc, &size, NULL) == DS_OK)
+            e = ds_expr_int(&ctx->unit->exprs, size);
+        text = ds_arena_printf(&ctx->unit->arena, "%s%s%s = %s", text, text[1] ? ", " : "",
+                               s.axis->name, ds_ops__expr_text(ctx, e));
+    }
+    return ds_arena_printf(&ctx->unit->arena, "%s]", text);
+}
+
+/* Are the places slices with the same axes in the same order, so that devices at one position hold
+ * the same part? What depends on a mesh parameter is decided where the mesh is known. */
+static ds_status same_axes(const ds_infer *ctx, const ds_place *a, const ds_place *b, ds_tri *out,
+                           ds_error *err) {
+    slice_axes x = {.place = a, .mesh = ds_ops__mesh_of(ctx, a)};
+    slice_axes y = {.place = b, .mesh = ds_ops__mesh_of(ctx, b)};
+    *out = DS_UNKNOWN;
+    if ((!x.mesh && a->kind != DS_PLACE_DEVICE) || (!y.mesh && b->kind != DS_PLACE_DEVICE))
+        return DS_OK;
+    do {
+        DS_TRY(next_axis(ctx, &x, err));
+        DS_TRY(next_axis(ctx, &y, err));
+        bool same = x.axis && y.axis && x.axis->name == y.axis->name;
+        *out = !x.axis && !y.axis ? DS_YES : DS_NO;
+        if (same) DS_TRY(ds_ops__equal(ctx, x.axis->size, y.axis->size, out, err));
+        if (!same && (x.is_one_unknown || y.is_one_unknown)) *out = DS_UNKNOWN;
+    } while (*out == DS_YES && x.axis);
+    return DS_OK;
+}
+
+ds_status ds_ops__across_place(const ds_coll *c, const ds_place *on, ds_error *err) {
+    const ds_infer *ctx = c->ctx;
+    ds_place first = ds_ops__resolved_place(ctx, &ctx->in[0]->on);
+    ds_place place = ds_ops__resolved_place(ctx, on);
+    ds_tri same;
+    DS_TRY(same_axes(ctx, &first, &place, &same, err));
+    if (same != DS_NO) return DS_OK;
+    ds_type bare = {.dtype = ctx->in[0]->dtype, .on = *on};
+    const char *text = strstr(ds_ops__type_text(ctx, &bare), " on ");
+    return ds_error_set(err, DS_ERR_SHARDING, ctx->op->loc,
+                        "%s across: operand 0 (%s) is on a slice %s, but%s is a slice %s; the i-th "
+                        "devices of all slices form a group, so their shapes must be equal",
+                        c->name, ds_ops__type_text(ctx, ctx->in[0]), shape_text(ctx, &first),
+                        text ? text + 3 : " another place", shape_text(ctx, &place));
+}
+
+static bool has_partial(const ds_type *type, const ds_partial *p) {
+    for (uint32_t i = 0; i < type->n_partials; i++)
+        if (type->partials[i].axis == p->axis && type->partials[i].reduction == p->reduction)
+            return true;
+    return false;
+}
+
+/* Devices at one position must hold the same part, or the same term. */
+static ds_status same_sharding(const ds_coll *c, uint32_t i, ds_error *err) {
+    const ds_infer *ctx = c->ctx;
+    const ds_type *a = ctx->in[0], *b = ctx->in[i];
+    bool same = a->n_partials == b->n_partials;
+    for (uint32_t p = 0; p < a->n_partials && same; p++) same = has_partial(b, &a->partials[p]);
+    for (uint32_t d = 0; d < a->rank && same; d++)
+        DS_TRY(ds_ops__same_splits(ctx, &a->dims[d], &b->dims[d], &same, err));
+    if (same) return DS_OK;
+    return ds_error_set(err, DS_ERR_SHARDING, ctx->op->in[i].loc,
+                        "%s across: operands 0 (%s) and %u (%s) must be split, and partial, alike",
+                        c->name, ds_ops__type_text(ctx, a), i, ds_ops__type_text(ctx, b));
+}
+
+/* A dim that is gathered, cut or split anew lies whole on each device. */
+static ds_status whole_dim(const ds_coll *c, uint32_t d, ds_error *err) {
+    const ds_dim *dim = &c->ctx->in[0]->dims[d];
+    if (!dim->n_splits) return DS_OK;
+    return ds_error_set(err, DS_ERR_SHARDING, c->ctx->op->loc,
+                        "%s across: dim %u of operand 0 (%s) is split over %s; what is moved "
+                        "between slices must be whole in each of them",
+                        c->name, d, ds_ops__type_text(c->ctx, c->ctx->in[0]),
+                        ds_ops__axes_text(c->ctx, dim->splits, dim->n_splits));
+}
+
+/* What is partial may be reduced further, in the way in which it is partial. */
+static ds_status same_terms(const ds_coll *c, ds_error *err) {
+    const ds_op *op = c->ctx->op;
+    const ds_type *type = c->ctx->in[0];
+    if (op->code != DS_OP_ALL_REDUCE && op->code != DS_OP_REDUCE &&
+        op->code != DS_OP_REDUCE_SCATTER)
+        return DS_OK;
+    const char *word = ds_ops__attr_text(op, &c->ctx->unit->exprs, "op");
+    const char *does = word ? word : "sum";
+    for (uint32_t p = 0; p < type->n_partials; p++) {
+        const char *want = type->partials[p].reduction == DS_RED_MAX ? "max" : "sum";
+        if (strcmp(does, want) != 0)
+            return ds_error_set(err, DS_ERR_SHARDING, op->loc,
+                                "%s across: operand 0 (%s) is a term of a %s, not of a %s", c->name,
+                                ds_ops__type_text(c->ctx, type), want, does);
+    }
+    return DS_OK;
+}
+
+static ds_status own_place(const ds_coll *c, uint32_t i, ds_error *err) {
+    const ds_infer *ctx = c->ctx;
+    for (uint32_t j = 0; j < i; j++) {
+        ds_tri same;
+        DS_TRY(ds_ops__same_place(ctx, &ctx->in[j]->on, &ctx->in[i]->on, &same, err));
+        if (same == DS_YES)
+            return ds_error_set(err, DS_ERR_SHARDING, ctx->op->in[i].loc,
+                                "%s across: operands %u (%s) and %u (%s) are on one device or "
+                                "slice",
+                                c->name, j, ds_ops__type_text(ctx, ctx->in[j]), i,
+                                ds_ops__type_text(ctx, ctx->in[i]));
+    }
+    return ds_ops__across_place(c, &ctx->in[i]->on, err);
 }
 
 ds_status ds_ops__across_operands(const ds_coll *c, uint32_t free_dim, ds_error *err) {
     const ds_infer *ctx = c->ctx;
     for (uint32_t i = 0; i < ctx->op->n_in; i++) {
         const ds_type *type = ctx->in[i];
-        if (!is_plain(type))
-            return ds_error_set(err, DS_ERR_SHARDING, ctx->op->in[i].loc,
-                                "%s across: operand %u (%s) must be one device's value, neither "
-                                "split nor partial",
-                                c->name, i, ds_ops__type_text(ctx, type));
-        for (uint32_t j = 0; j < i; j++) {
-            ds_tri same;
-            DS_TRY(ds_ops__same_place(ctx, &ctx->in[j]->on, &type->on, &same, err));
-            if (same == DS_YES)
-                return ds_error_set(err, DS_ERR_SHARDING, ctx->op->in[i].loc,
-                                    "%s across: operands %u (%s) and %u (%s) are on one device",
-                                    c->name, j, ds_ops__type_text(ctx, ctx->in[j]), i,
-                                    ds_ops__type_text(ctx, type));
-        }
         ds_type like = *type;
+        DS_TRY(own_place(c, i, err));
         if (free_dim < type->rank && type->rank == ctx->in[0]->rank) {
             like.dims = DS_NEW_N(&ctx->unit->arena, ds_dim, type->rank);
             memcpy(like.dims, type->dims, type->rank * sizeof *like.dims);
             like.dims[free_dim].size = ctx->in[0]->dims[free_dim].size;
         }
         DS_TRY(ds_ops__same_shape(ctx, ctx->in[0], &like, err));
+        DS_TRY(same_sharding(c, i, err));
     }
-    return DS_OK;
+    if (DS_HAS_EXPR(ctx->op->dim)) DS_TRY(whole_dim(c, c->dim, err));
+    if (DS_HAS_EXPR(ctx->op->dim_to)) DS_TRY(whole_dim(c, c->dim_to, err));
+    return same_terms(c, err);
 }
+
+/* ---- types ---- */
 
 ds_type *ds_ops__copy(const ds_coll *c, uint32_t i) {
     return ds_type_copy(&c->ctx->unit->arena, c->ctx->in[i]);

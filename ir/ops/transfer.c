@@ -102,6 +102,7 @@ static ds_status one_to_many(const ds_coll *c, bool scatter, ds_error *err) {
                 return ds_error_set(err, DS_ERR_SHARDING, op->loc,
                                     "%s: places %u and %u after 'to' are the same", c->name, j, i);
         }
+        DS_TRY(ds_ops__across_place(c, &op->to[i], err));
         ds_type *type = ds_ops__copy(c, 0);
         if (scatter) DS_TRY(ds_ops__shrink(c, 0, type, c->dim, err));
         type->on = op->to[i];
@@ -118,6 +119,7 @@ static ds_status many_to_one(const ds_coll *c, bool gather, ds_error *err) {
                             c->name, op->n_to);
     DS_TRY(count_results(c, 0, 1, err));
     DS_TRY(ds_ops__across_operands(c, gather ? c->dim : DS_MAX_RANK, err));
+    DS_TRY(ds_ops__across_place(c, &op->to[0], err));
     ds_type *type = ds_ops__copy(c, 0);
     if (gather) type->dims[c->dim].size = ds_ops__sum_of_dims(c, c->dim);
     type->on = op->to[0];
@@ -225,21 +227,8 @@ static ds_status only_clauses(const ds_infer *ctx, bool to, bool ranks, const ch
 static const char send_usage[] =
     "'%y = send(%x) to PLACE', or 'send(%x) to RANK tag N' in a per-rank program";
 
-static const ds_mesh *mesh_of(const ds_infer *ctx, const ds_place *place) {
-    if (place->kind != DS_PLACE_MESH || !ctx->func || !ctx->func->module) return NULL;
-    for (uint32_t i = 0; i < ctx->func->n_mesh_params; i++)
-        if (ctx->func->mesh_params[i] == place->name) return NULL;
-    return ds_find_mesh(ctx->func->module, place->name);
-}
-
-static bool is_fixed(const ds_place *place, const char *axis) {
-    for (uint32_t i = 0; i < place->n_coords; i++)
-        if (place->coords[i].axis == axis) return true;
-    return false;
-}
-
 static const ds_mesh_axis *free_axis(const ds_mesh *mesh, const ds_place *place, const char *axis) {
-    if (is_fixed(place, axis)) return NULL;
+    if (ds_ops__is_fixed(place, axis)) return NULL;
     for (uint32_t i = 0; i < mesh->n_axes; i++)
         if (mesh->axes[i].name == axis) return &mesh->axes[i];
     return NULL;
@@ -255,11 +244,11 @@ static ds_status wrong_slice(const ds_infer *ctx, const char *axis, ds_error *er
 /* Every free axis of one place is a free axis of the other and as large. */
 static ds_status axes_within(const ds_infer *ctx, const ds_place *a, const ds_place *b,
                              ds_error *err) {
-    const ds_mesh *from = mesh_of(ctx, a), *to = mesh_of(ctx, b);
+    const ds_mesh *from = ds_ops__mesh_of(ctx, a), *to = ds_ops__mesh_of(ctx, b);
     if (!from || !to) return DS_OK;
     for (uint32_t i = 0; i < from->n_axes; i++) {
         const char *axis = from->axes[i].name;
-        if (is_fixed(a, axis)) continue;
+        if (ds_ops__is_fixed(a, axis)) continue;
         const ds_mesh_axis *other = free_axis(to, b, axis);
         ds_tri same = DS_YES;
         if (!other) {
@@ -283,7 +272,7 @@ static ds_status sharding_fits(const ds_infer *ctx, const ds_type *type, const d
         for (uint32_t s = 0; s < n; s++) {
             const char *axis =
                 d < type->rank ? type->dims[d].splits[s].axis : type->partials[s].axis;
-            if (to->kind == DS_PLACE_DEVICE || is_fixed(to, axis))
+            if (to->kind == DS_PLACE_DEVICE || ds_ops__is_fixed(to, axis))
                 return wrong_slice(ctx, axis, err);
         }
     }

@@ -60,6 +60,28 @@ ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage);
 ds_status ds_pipe__send(ds_pipe *p, ds_value value, uint32_t to, const char *name, ds_value *out,
                         ds_error *err);
 
+/* A term of a sum over stages; then the sum, on the same stage. */
+typedef struct ds_pipe_term {
+    ds_value value;
+    uint32_t stage;
+    const char *name; /* of the sum on this stage, where this is its first term */
+} ds_pipe_term;
+
+/* Adds the terms of each stage up, in place, and all_reduces them across the stages: every stage
+ * then has the sum of all. One term is left as it is. O(n²). */
+ds_status ds_pipe__sum(ds_pipe *p, ds_pipe_term *terms, uint32_t n, ds_error *err);
+
+/* What a value of the step as it was is to a weight that several chunks read. */
+typedef struct ds_pipe_tied {
+    uint32_t group;  /* the first of the weights that are one; NONE: nothing to such a weight */
+    uint32_t lo, hi; /* the sum of the gradients of its lo-th … hi-th argument */
+    bool is_total;   /* of all of them */
+} ds_pipe_tied;
+
+/* Finds, by value, gradients of weights that are one and the sums of them that `grad` wrote, where
+ * nothing else reads what these sums are made of. O(values + ops). */
+void ds_pipe__find_tied(const ds_pipe *p, ds_pipe_tied *of);
+
 /* What begins with a weight's name, for a copy of the weights: %w.m.new → %w.copy1.m.new. */
 const char *ds_pipe__rename(const ds_pipe *p, const char *name, uint32_t copy);
 

@@ -3,7 +3,8 @@
  * An op belongs to the chunk whose weights or states it reads; else to that of the gradient it
  * leads to, or of the ops that read it; else to the latest of its operands. It is copied to that
  * chunk's stage, with two copies of the weights to both; what it reads from elsewhere is sent
- * there. What is made of the model's results alone (the mean of the losses) is wanted once. */
+ * there. What is made of the model's results alone (the mean of the losses) is wanted once.
+ * Gradients that several stages have a part of come first, as one all_reduce (pipeline_sum.c). */
 #include "ir/ops/ops.h"
 #include "ir/passes/copy.h"
 #include "ir/passes/pipeline_emit.h"
@@ -20,6 +21,7 @@ typedef struct tail {
     ds_value **made;      /* [copy][value]: on its home's stage */
     ds_value *map;        /* for one op's copy */
     ds_pipe_places *sent; /* [copy]: key: value */
+    ds_pipe_tied *tied;   /* by value */
     const ds_op *op;
     ds_error *err;
     ds_status status;
@@ -130,52 +132,69 @@ static ds_status take_results(tail *t) {
     return DS_OK;
 }
 
-/* %sum = a + b of the copies' gradients, family or not. */
-static ds_status add_copies(tail *t, ds_use a, ds_use b, const char *name, ds_value *out) {
+/* ---- gradients ---- */
+
+static uint32_t gradient_of(const tail *t, uint32_t w) {
+    const ds_pipe *p = t->p;
+    return p->parts[p->m - 1]->out[p->step->n_model_results + w].i;
+}
+
+static bool is_in_group(const tail *t, uint32_t w, uint32_t first) {
+    return w == first || t->tied[gradient_of(t, w)].group == first;
+}
+
+/* What the gradient of the weight is called, once it is summed: the first sum that leads to it. */
+static const char *sum_name(const tail *t, uint32_t w) {
+    const ds_pipe *p = t->p;
+    uint32_t v = gradient_of(t, w), chunk = p->step->weights.at[w].chunk;
+    for (uint32_t i = 0; i < t->n && t->tied[v].group != DS_PIPE_NONE; i++)
+        if (t->tied[i].is_total && t->tied[i].group == t->tied[v].group && t->goal[i] == chunk)
+            return ds_value_at(p->old, (ds_value){i})->name;
+    return ds_value_at(p->old, (ds_value){v})->name;
+}
+
+/* The gradient of a weight, of all that are the same one of the model, and of all copies. */
+static ds_status sum_gradients(tail *t, uint32_t first) {
     ds_pipe *p = t->p;
-    const ds_value_info info = *ds_value_at(p->b.func, a.value);
-    if (!info.n_binders) return ds_build_binary(&p->b, DS_OP_ADD, name, a, b, out, t->err);
-    const ds_binder *binder = info.binders;
-    ds_build_for(&p->b, binder->name, binder->lo, binder->hi);
-    ds_expr index = ds_expr_index(&p->unit->exprs, binder->name);
-    const char *turn = ds_arena_printf(arena_of(t), "%s.turn", name);
-    DS_TRY(ds_build_binary(&p->b, DS_OP_ADD, turn, ds_use_at(arena_of(t), a.value, &index, 1),
-                           ds_use_at(arena_of(t), b.value, &index, 1), out, t->err));
-    ds_use kept = ds_use_of(*out);
-    DS_TRY(ds_build_yield(&p->b, NULL, 0, &kept, 1, &name, t->err));
-    *out = ds_build_last(&p->b)->out[0];
+    uint32_t n = p->step->weights.n, n_terms = 0;
+    ds_pipe_term *terms = DS_NEW_N(arena_of(t), ds_pipe_term, (size_t)(n - first) * p->n_copies);
+    for (uint32_t copy = 0; copy < p->n_copies; copy++)
+        for (uint32_t w = first; w < n; w++)
+            if (is_in_group(t, w, first))
+                terms[n_terms++] = (ds_pipe_term){
+                    p->sums[copy][w].value, ds_pipe__stage(p, p->step->weights.at[w].chunk, copy),
+                    ds_pipe__rename(p, sum_name(t, w), copy)};
+    DS_TRY(ds_pipe__sum(p, terms, n_terms, t->err));
+    const ds_pipe_term *term = terms;
+    for (uint32_t copy = 0; copy < p->n_copies; copy++)
+        for (uint32_t w = first; w < n; w++)
+            if (is_in_group(t, w, first)) t->made[copy][gradient_of(t, w)] = term++->value;
     return DS_OK;
 }
 
-/* Both copies add the gradients in the same order, so that they stay equal. */
-static ds_status exchange(tail *t, uint32_t w, uint32_t v) {
-    ds_pipe *p = t->p;
-    uint32_t chunk = p->step->weights.at[w].chunk;
-    ds_value own[2] = {p->sums[0][w].value, p->sums[1][w].value};
-    const char *base = ds_value_at(p->old, (ds_value){v})->name;
-    for (uint32_t k = 0; k < 2; k++) {
-        uint32_t here = ds_pipe__stage(p, chunk, k), there = ds_pipe__stage(p, chunk, 1 - k);
-        ds_value pair[2] = {own[0], own[1]};
-        const char *name = ds_value_at(p->b.func, own[1 - k])->name;
-        if (here != there)
-            DS_TRY(ds_pipe__send(p, own[1 - k], here,
-                                 ds_arena_printf(arena_of(t), "%s.s%u", name, here), &pair[1 - k],
-                                 t->err));
-        DS_TRY(add_copies(t, ds_use_of(pair[0]), ds_use_of(pair[1]), ds_pipe__rename(p, base, k),
-                          &t->made[k][v]));
-    }
-    return DS_OK;
+/* The sum that `grad` wrote is what its reader's stage has. */
+static void take_total(tail *t, uint32_t v) {
+    const ds_pipe *p = t->p;
+    uint32_t w = t->tied[v].group, first = w;
+    while (w < p->step->weights.n &&
+           (!is_in_group(t, w, first) || p->step->weights.at[w].chunk != t->goal[v]))
+        w++;
+    if (w == p->step->weights.n) w = first;
+    t->home[v] = p->step->weights.at[w].chunk;
+    for (uint32_t copy = 0; copy < p->n_copies; copy++)
+        t->made[copy][v] = t->made[copy][gradient_of(t, w)];
 }
 
 static ds_status take_gradients(tail *t) {
-    ds_pipe *p = t->p;
-    const ds_op *last = p->parts[p->m - 1];
+    const ds_pipe *p = t->p;
+    ds_pipe__find_tied(p, t->tied);
     for (uint32_t w = 0; w < p->step->weights.n; w++) {
-        uint32_t v = last->out[p->step->n_model_results + w].i;
+        uint32_t v = gradient_of(t, w), group = t->tied[v].group;
         t->home[v] = p->step->weights.at[w].chunk;
-        t->made[0][v] = p->sums[0][w].value;
-        if (p->n_copies == 2) DS_TRY(exchange(t, w, v));
+        if (group == DS_PIPE_NONE || group == w) DS_TRY(sum_gradients(t, w));
     }
+    for (uint32_t v = 0; v < t->n; v++)
+        if (t->tied[v].is_total) take_total(t, v);
     return DS_OK;
 }
 
@@ -235,6 +254,7 @@ static ds_status copy_ops(tail *t) {
     const ds_block *body = &p->old->body;
     for (uint32_t i = p->tail; i + 1 < body->n_ops; i++) {
         const ds_op *op = body->ops[i];
+        if (op->n_out && t->tied[op->out[0].i].group != DS_PIPE_NONE) continue; /* summed */
         reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
         ds_pipe__uses(op, read_value, &r);
         uint32_t chunk = r.anchor;
@@ -306,8 +326,8 @@ static void update_weights(tail *t) {
 
 static ds_status write(tail *t) {
     DS_TRY(take_results(t));
-    DS_TRY(take_gradients(t));
     find_goals(t);
+    DS_TRY(take_gradients(t));
     DS_TRY(copy_ops(t));
     DS_TRY(put_results(t));
     update_weights(t);
@@ -324,6 +344,7 @@ ds_status ds_pipe__tail(ds_pipe *p, ds_error *err) {
     memset(t.goal, 0xff, bytes);
     memset(t.map, 0xff, bytes);
     t.once = ds_xcalloc(t.n + 1, sizeof *t.once);
+    t.tied = ds_xcalloc(t.n + 1, sizeof *t.tied);
     t.made = ds_xcalloc(p->n_copies, sizeof *t.made);
     t.sent = ds_xcalloc(p->n_copies, sizeof *t.sent);
     for (uint32_t k = 0; k < p->n_copies; k++) t.made[k] = ds_xcalloc(t.n + 1, sizeof **t.made);
@@ -333,6 +354,7 @@ ds_status ds_pipe__tail(ds_pipe *p, ds_error *err) {
     free(t.goal);
     free(t.map);
     free(t.once);
+    free(t.tied);
     free(t.made);
     free(t.sent);
     return status;

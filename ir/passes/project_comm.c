@@ -199,18 +199,7 @@ static ds_status over_axes(meeting *m, ds_error *err) {
     return DS_OK;
 }
 
-/* ---- across devices ---- */
-
-static ds_status device_of(const meeting *m, const ds_type *type, uint64_t *device, ds_error *err) {
-    const ds_exec_place *place;
-    uint32_t ignored;
-    DS_TRY(ds_project__position(m->p, m->f, type, m->from->loc, &place, &ignored, err));
-    if (place->n_devices != 1)
-        return ds_error_set(err, DS_ERR_SHARDING, m->from->loc,
-                            "`across` takes values on single devices, not on %u", place->n_devices);
-    *device = place->devices[0];
-    return DS_OK;
-}
+/* ---- across devices and slices ---- */
 
 static void join(meeting *m, uint64_t device) {
     ds_expr rank = ds_project__number(m->p, ds_project__rank_of(m->p, device));
@@ -219,16 +208,26 @@ static void join(meeting *m, uint64_t device) {
     m->ranks[m->n++] = rank;
 }
 
-static bool is_member(const meeting *m) {
-    ds_expr me = ds_project__number(m->p, m->p->rank);
-    for (uint32_t i = 0; i < m->n; i++)
-        if (m->ranks[i].i == me.i) return true;
-    return false;
+/* The places of operands, and behind them those of results, and this rank's position in those that
+ * it is in: the same one in all of them. UINT32_MAX: in none. */
+static ds_status find_places(const meeting *m, const ds_exec_place **places, uint32_t *at,
+                             ds_error *err) {
+    const ds_op *op = m->from;
+    *at = UINT32_MAX;
+    for (uint32_t i = 0; i < op->n_in + op->n_out; i++) {
+        const ds_type *type = i < op->n_in
+                                  ? ds_project__use_type(m->p, m->f, &op->in[i])
+                                  : ds_value_at(m->f->scope.func, op->out[i - op->n_in])->type;
+        uint32_t here;
+        DS_TRY(ds_project__position(m->p, m->f, type, op->loc, &places[i], &here, err));
+        if (here != UINT32_MAX) *at = here;
+    }
+    return ds_exec_places_across(places, op->n_in, op->n_in + (op->n_to ? op->n_out : 0), op, err);
 }
 
 /* All operands' sizes must be equal, and a root one of those that hold operands: a group has one
  * operand and one result a member. */
-static ds_status check_across(const meeting *m, const uint64_t *devices, ds_error *err) {
+static ds_status check_across(const meeting *m, const ds_exec_place *const *places, ds_error *err) {
     const ds_op *op = m->from;
     for (uint32_t i = 1; i < op->n_in; i++) {
         const ds_type *a = ds_project__use_type(m->p, m->f, &op->in[0]);
@@ -241,11 +240,11 @@ static ds_status check_across(const meeting *m, const uint64_t *devices, ds_erro
         }
     }
     bool rooted = from_root(op->code) || to_root(op->code);
-    uint64_t root = devices[from_root(op->code) ? 0 : op->n_in];
+    const ds_exec_place *root = places[from_root(op->code) ? 0 : op->n_in];
     uint32_t lo = from_root(op->code) ? op->n_in : 0;
     uint32_t n = from_root(op->code) ? op->n_out : op->n_in;
     for (uint32_t i = lo; i < lo + n; i++)
-        if (rooted && devices[i] == root) return DS_OK;
+        if (rooted && places[i]->devices[0] == root->devices[0]) return DS_OK;
     if (!rooted || op->code == DS_OP_BROADCAST) return DS_OK;
     return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
                         "%s with a root that is no member: in a group of ranks it is one",
@@ -253,38 +252,34 @@ static ds_status check_across(const meeting *m, const uint64_t *devices, ds_erro
 }
 
 /* This rank's operand and result; UINT32_MAX: it has none. */
-static uint32_t mine(const meeting *m, const uint64_t *devices, uint32_t n) {
+static uint32_t mine(const meeting *m, const ds_exec_place *const *places, uint32_t n,
+                     uint32_t at) {
     for (uint32_t i = 0; i < n; i++)
-        if (devices[i] == m->p->device) return i;
+        if (places[i]->devices[at] == m->p->device) return i;
     return UINT32_MAX;
 }
 
 static ds_status across(meeting *m, ds_error *err) {
     const ds_op *from = m->from;
-    uint64_t *devices = DS_NEW_N(&m->p->unit->arena, uint64_t, from->n_in + from->n_out);
-    m->ranks = DS_NEW_N(&m->p->unit->arena, ds_expr, from->n_in + from->n_out);
-    for (uint32_t i = 0; i < from->n_in + from->n_out; i++) {
-        const ds_type *type = i < from->n_in
-                                  ? ds_project__use_type(m->p, m->f, &from->in[i])
-                                  : ds_value_at(m->f->scope.func, from->out[i - from->n_in])->type;
-        DS_TRY(device_of(m, type, &devices[i], err));
-    }
+    uint32_t n = from->n_in + from->n_out, at;
+    const ds_exec_place **places = DS_NEW_N(&m->p->unit->arena, const ds_exec_place *, n);
+    DS_TRY(find_places(m, places, &at, err));
+    if (at == UINT32_MAX) return DS_OK;
+    m->ranks = DS_NEW_N(&m->p->unit->arena, ds_expr, n);
     uint32_t first = from->code == DS_OP_SCATTER ? from->n_in : 0; /* whose order parts have */
-    for (uint32_t i = 0; i < from->n_in + from->n_out; i++)
-        join(m, devices[(first + i) % (from->n_in + from->n_out)]);
-    if (!is_member(m)) return DS_OK;
-    uint32_t in = mine(m, devices, from->n_in);
-    uint32_t out = mine(m, devices + from->n_in, from->n_out);
+    for (uint32_t i = 0; i < n; i++) join(m, places[(first + i) % n]->devices[at]);
+    uint32_t in = mine(m, places, from->n_in, at);
+    uint32_t out = mine(m, places + from->n_in, from->n_out, at);
     if (m->n == 1 && !ds_attr_find(from->attrs, from->n_attrs, "cost"))
         return ds_project__read(m->p, m->f, &from->in[0], &m->f->slots[from->out[0].i], err);
-    DS_TRY(check_across(m, devices, err));
+    DS_TRY(check_across(m, places, err));
     ds_op *op;
     ds_use use;
     ds_type *type = NULL;
     DS_TRY(begin(m, &op, err));
     if (from_root(from->code) || to_root(from->code)) {
-        ds_expr rank = ds_project__number(
-            m->p, ds_project__rank_of(m->p, devices[from_root(from->code) ? 0 : from->n_in]));
+        const ds_exec_place *holds = places[from_root(from->code) ? 0 : from->n_in];
+        ds_expr rank = ds_project__number(m->p, ds_project__rank_of(m->p, holds->devices[at]));
         int64_t root = 0;
         while (m->ranks[root].i != rank.i) root++;
         set_root(m, op, root);
@@ -294,7 +289,7 @@ static ds_status across(meeting *m, ds_error *err) {
     } else {
         ds_pj_box box;
         const ds_type *like = ds_project__use_type(m->p, m->f, &from->in[0]);
-        DS_TRY(ds_project__box(m->p, m->f, like, m->p->world, 0, from->loc, &box, err));
+        DS_TRY(ds_project__box(m->p, m->f, like, places[0], at, from->loc, &box, err));
         DS_TRY(stand_in(m, "nothing", ds_project__type_of_box(m->p, &box), &use, err));
     }
     ds_build_in(&m->p->b, op, use);

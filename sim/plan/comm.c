@@ -203,30 +203,80 @@ static ds_status over_axes(ds_builder *b, const ds_site *site, const uint32_t *i
     return DS_OK;
 }
 
-/* One value a device, as in DistIR: the operands' devices, and those of `to`, are one group. */
-static ds_status across_devices(ds_builder *b, const ds_site *site, const uint32_t *in_places,
-                                const uint32_t *out_places, shape_of_comm *c, ds_error *err) {
-    const ds_op *op = site->op;
-    c->op = op->code;
-    c->n_groups = 1;
-    c->devices = DS_NEW_N(&b->plan->arena, uint32_t, op->n_in + op->n_out);
-    bool rooted_in = op->code == DS_OP_BROADCAST || op->code == DS_OP_SCATTER;
-    bool rooted_out = op->code == DS_OP_GATHER || op->code == DS_OP_REDUCE;
-    uint32_t n_first = op->n_in, n_all = op->n_in + (rooted_in || rooted_out ? op->n_out : 0);
-    for (uint32_t i = 0; i < n_all; i++) {
-        uint32_t place = i < n_first ? in_places[i] : out_places[i - n_first];
-        const ds_placement *p = ds_plan__placement(b, place);
-        if (p->n_devices != 1)
-            return ds_error_set(err, DS_ERR_SHARDING, op->loc,
-                                "`across` takes values on single devices; operand %u is on %u", i,
-                                p->n_devices);
-        bool seen = false;
-        for (uint32_t k = 0; k < c->group_size; k++) seen |= c->devices[k] == p->devices[0];
-        if (!seen) c->devices[c->group_size++] = p->devices[0];
+/* The next axis from *at on that is larger than 1; n_axes: none. */
+static uint32_t next_axis(const ds_placement *p, uint32_t *at) {
+    while (*at < p->n_axes && p->sizes[*at] == 1) ++*at;
+    return *at < p->n_axes ? (*at)++ : p->n_axes;
+}
+
+static bool same_axes(const ds_placement *a, const ds_placement *b) {
+    for (uint32_t i = 0, k = 0;;) {
+        uint32_t x = next_axis(a, &i), y = next_axis(b, &k);
+        if (x == a->n_axes || y == b->n_axes) return x == a->n_axes && y == b->n_axes;
+        if (a->axes[x] != b->axes[y] || a->sizes[x] != b->sizes[y]) return false;
     }
-    if (rooted_in) c->root_place = in_places[0];
-    if (rooted_out) c->root_place = out_places[0];
-    if (c->group_size == 1) c->n_groups = 0;
+}
+
+static void put_shape(const ds_placement *p, ds_buf *out) {
+    const char *gap = "[";
+    for (uint32_t at = 0, a; (a = next_axis(p, &at)) < p->n_axes; gap = ", ")
+        ds_buf_printf(out, "%s%s = %lld", gap, p->axes[a], (long long)p->sizes[a]);
+    ds_buf_put(out, *gap == '[' ? "[]" : "]");
+}
+
+static ds_status other_shape(const ds_op *op, const ds_placement *x, const ds_placement *y,
+                             ds_error *err) {
+    ds_buf text = {0};
+    put_shape(x, &text);
+    ds_buf_put(&text, " and ");
+    put_shape(y, &text);
+    ds_status status =
+        ds_error_set(err, DS_ERR_SHARDING, op->loc,
+                     "%s across: slices %s have different shapes; their i-th devices form a group",
+                     ds_op_name(op->code), text.text);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+/* Two places of one `across`: of one shape, without a device in both. A root may be one of those
+ * that it sends to or gathers from, then at the same positions. */
+static ds_status meet(const ds_builder *b, const ds_op *op, const ds_placement *x,
+                      const ds_placement *y, bool rooted, bool *same, ds_error *err) {
+    *same = false;
+    if (!same_axes(x, y)) return other_shape(op, x, y, err);
+    *same = rooted && memcmp(x->devices, y->devices, x->n_devices * sizeof *x->devices) == 0;
+    for (uint32_t p = 0; p < x->n_devices && !*same; p++)
+        if (ds_plan__position(y, x->devices[p]) != DS_NONE)
+            return ds_error_set(err, DS_ERR_SHARDING, op->loc,
+                                "%s across: %s is in two of the slices", ds_op_name(op->code),
+                                ds_topo_device_path(b->plan->topo, x->devices[p]));
+    return DS_OK;
+}
+
+/* One value a device, as in DistIR, or a mesh slice: the i-th devices of all operands' places, and
+ * of those after `to`, are a group. */
+static ds_status across_places(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                               const uint32_t *out_places, shape_of_comm *c, ds_error *err) {
+    const ds_op *op = site->op;
+    uint32_t n_all = op->n_in + (op->n_to ? op->n_out : 0);
+    const ds_placement **members = DS_NEW_N(&b->plan->arena, const ds_placement *, n_all);
+    c->op = op->code;
+    for (uint32_t i = 0; i < n_all; i++) {
+        bool to = i >= op->n_in, known = false, same;
+        const ds_placement *p = ds_plan__placement(b, to ? out_places[i - op->n_in] : in_places[i]);
+        for (uint32_t k = 0; k < c->group_size; k++) {
+            DS_TRY(meet(b, op, members[k], p, to && k < op->n_in, &same, err));
+            known = known || same;
+        }
+        if (!known) members[c->group_size++] = p;
+    }
+    c->n_groups = c->group_size == 1 ? 0 : members[0]->n_devices;
+    c->devices = DS_NEW_N(&b->plan->arena, uint32_t, c->n_groups * c->group_size);
+    for (uint32_t g = 0; g < c->n_groups; g++)
+        for (uint32_t k = 0; k < c->group_size; k++)
+            c->devices[g * c->group_size + k] = members[k]->devices[g];
+    if (op->code == DS_OP_BROADCAST || op->code == DS_OP_SCATTER) c->root_place = in_places[0];
+    if (op->code == DS_OP_GATHER || op->code == DS_OP_REDUCE) c->root_place = out_places[0];
     return DS_OK;
 }
 
@@ -335,11 +385,11 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
     shape_of_comm c = {.root_place = DS_NONE};
     r->kind = DS_REC_COMM;
     if (op->across)
-        DS_TRY(across_devices(b, site, in_places, out_places, &c, err));
+        DS_TRY(across_places(b, site, in_places, out_places, &c, err));
     else if (op->code == DS_OP_SEND)
         DS_TRY(pairwise(b, site, in_places, out_places, &c, err));
     else if (op->n_to)
-        DS_TRY(across_devices(b, site, in_places, out_places, &c, err));
+        DS_TRY(across_places(b, site, in_places, out_places, &c, err));
     else
         DS_TRY(over_axes(b, site, in_places, out_places, &c, err));
     r->n_groups = c.n_groups;

@@ -147,8 +147,60 @@ Test(ops_collectives, across) {
     OK("%a: f32[6] on @box.gpu[0], %b: f32[8] on @box.gpu[1]",
        "%x, %y = all_gather(%a, %b) across dim 0",
        "f32[14] on @box.gpu[0]; f32[14] on @box.gpu[1]");
-    BAD("%a: f32[8@dp] on @m{pp=0}, %b: f32[8@dp] on @m{pp=1}",
-        "%x, %y = all_reduce(%a, %b) across", SHARDING, "neither split nor partial");
+}
+
+/* One operand a slice: types stay as they are, each on its own place. */
+Test(ops_collectives, across_slices) {
+    const char *two = "%a: f32[16@dp, 4] partial(tp) on @m{pp=0}, "
+                      "%b: f32[16@dp, 4] partial(tp) on @m{pp=3}";
+    OK(two, "%x, %y = all_reduce(%a, %b) across",
+       "f32[16@dp, 4] partial(tp) on @m{pp=0}; f32[16@dp, 4] partial(tp) on @m{pp=3}");
+    OK(two, "%x, %y = all_gather(%a, %b) across dim 1",
+       "f32[16@dp, 8] partial(tp) on @m{pp=0}; f32[16@dp, 8] partial(tp) on @m{pp=3}");
+    OK(two, "%x, %y = reduce_scatter(%a, %b) across dim 1",
+       "f32[16@dp, 2] partial(tp) on @m{pp=0}; f32[16@dp, 2] partial(tp) on @m{pp=3}");
+    OK(two, "%x, %y = permute(%a, %b) across",
+       "f32[16@dp, 4] partial(tp) on @m{pp=0}; f32[16@dp, 4] partial(tp) on @m{pp=3}");
+    OK(two, "%x = reduce(%a, %b) across to @m{pp=0}", "f32[16@dp, 4] partial(tp) on @m{pp=0}");
+    OK(two, "%x, %y = broadcast(%a) across to (@m{pp=1}, @m{pp=2})",
+       "f32[16@dp, 4] partial(tp) on @m{pp=1}; f32[16@dp, 4] partial(tp) on @m{pp=2}");
+    OK("%a: f32[16@dp[4, 4, 4, 4]] on @m{pp=0, tp=1}, %b: f32[16@dp[4, 4, 4, 4]] on @n{pp=1, tp=2}",
+       "%x, %y = all_reduce(%a, %b) across",
+       "f32[16@dp[4,4,4,4]] on @m{pp=0, tp=1}; f32[16@dp[4,4,4,4]] on @n{pp=1, tp=2}");
+    BAD(two, "%x, %y = all_gather(%a, %b) across dim 0", SHARDING, "dim 0 of operand 0");
+    BAD(two, "%x, %y = reduce_scatter(%a, %b) across dim 0", SHARDING, "is split over dp");
+    BAD(two, "%x, %y = all_reduce(%a, %b) across {op = max}", SHARDING,
+        "is a term of a sum, not of a max");
+    BAD("%a: f32[8] partial(dp, max) on @m{pp=0}, %b: f32[8] partial(dp, max) on @m{pp=1}",
+        "%x, %y = all_reduce(%a, %b) across", SHARDING, "is a term of a max, not of a sum");
+    BAD("%a: f32[8@dp] on @m{pp=0}, %b: f32[8@tp] on @m{pp=1}",
+        "%x, %y = all_reduce(%a, %b) across", SHARDING,
+        "operands 0 (f32[8@dp] on @m{pp=0}) and 1 (f32[8@tp] on @m{pp=1}) must be split");
+    BAD("%a: f32[8] partial(dp) on @m{pp=0}, %b: f32[8] on @m{pp=1}",
+        "%x, %y = all_reduce(%a, %b) across", SHARDING, "and partial, alike");
+    BAD("%a: f32[8] on @m{pp=0}, %b: f32[9] on @m{pp=1}", "%x, %y = all_reduce(%a, %b) across",
+        SHAPE, "differ in dtype or shape");
+    BAD("%a: f32[8] on @m{pp=0}, %b: bf16[8] on @m{pp=1}", "%x, %y = all_reduce(%a, %b) across",
+        SHAPE, "differ in dtype or shape");
+    BAD("%a: f32[8] on @m{pp=0}, %b: f32[8] on @m{pp=0}", "%x, %y = all_reduce(%a, %b) across",
+        SHARDING, "are on one device or slice");
+}
+
+/* The i-th devices meet: their slices have the same axes, in one order. */
+Test(ops_collectives, across_slices_of_one_shape) {
+    BAD("%a: f32[8] on @m{pp=0}, %b: f32[8] on @n{pp=1}", "%x, %y = all_reduce(%a, %b) across",
+        SHARDING, "is on a slice [dp = 4, tp = 8], but @n{pp=1} is a slice [dp = 4, tp = 4]");
+    BAD("%a: f32[8] on @m{pp=0}, %b: f32[8] on @m{dp=0}", "%x, %y = all_reduce(%a, %b) across",
+        SHARDING, "[dp = 4, tp = 8], but @m{dp=0} is a slice [pp = 4, tp = 8]");
+    BAD("%a: f32[8] on @m{pp=0, dp=0}, %b: f32[8] on @box.gpu[9]",
+        "%x, %y = all_reduce(%a, %b) across", SHARDING, "but @box.gpu[9] is a slice []");
+    BAD("%a: f32[8] on @m{pp=0}, %b: f32[8] on @m{pp=1}",
+        "%x = reduce(%a, %b) across to @box.gpu[0]", SHARDING, "@box.gpu[0] is a slice []");
+    BAD("%a: f32[8] on @m{pp=0}", "%x, %y = broadcast(%a) across to (@m{pp=1}, @n{pp=2})", SHARDING,
+        "@n{pp=2} is a slice [dp = 4, tp = 4]");
+    OK("%a: f32[8] on @m{pp=0, dp=0, tp=1}, %b: f32[8] on @box.gpu[9]",
+       "%x, %y = all_reduce(%a, %b) across",
+       "f32[8] on @m{pp=0, dp=0, tp=1}; f32[8] on @box.gpu[9]");
 }
 
 /* Per-rank programs: local shapes, the group's size is the number of ranks. */
