@@ -144,6 +144,10 @@ ds_status ds_ops__work_factors(const ds_op *op, const ds_env *env, const ds_shap
     ds_status name(const ds_op *op, const ds_env *env, const ds_shape *in, const ds_shape *out,    \
                    ds_work *work, ds_error *err)
 
+#define DS_SCRATCH_HOOK(name)                                                                      \
+    ds_status name(const ds_op *op, const ds_type *const *types, const ds_shape *in,               \
+                   const ds_shape *out, int64_t *bytes, ds_error *err)
+
 DS_RULE_HOOK(ds_ops__matmul_rule);
 DS_RULE_HOOK(ds_ops__einsum_rule);
 DS_WORK_HOOK(ds_ops__einsum_work);
@@ -217,5 +221,12 @@ DS_INFER_HOOK(ds_ops__recv_infer);
 DS_INFER_HOOK(ds_ops__permute_infer);
 DS_INFER_HOOK(ds_ops__reshard_infer);
 DS_WORK_HOOK(ds_ops__collective_work);
+DS_SCRATCH_HOOK(ds_ops__attention_scratch);
+DS_SCRATCH_HOOK(ds_ops__attention_grad_scratch);
+DS_SCRATCH_HOOK(ds_ops__cross_entropy_scratch);
+DS_SCRATCH_HOOK(ds_ops__cross_entropy_grad_scratch);
+DS_SCRATCH_HOOK(ds_ops__mse_scratch);
+DS_SCRATCH_HOOK(ds_ops__embedding_grad_scratch);
+DS_SCRATCH_HOOK(ds_ops__adam_scratch);
 
 #endif

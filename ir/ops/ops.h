@@ -116,6 +116,8 @@ typedef struct ds_op_desc {
     ds_status (*infer)(const ds_infer *ctx, ds_error *err); /* NULL: the generic rule */
     ds_status (*work)(const ds_op *op, const ds_env *env, const ds_shape *in, const ds_shape *out,
                       ds_work *work, ds_error *err); /* NULL: generic */
+    ds_status (*scratch)(const ds_op *op, const ds_type *const *types, const ds_shape *in,
+                         const ds_shape *out, int64_t *bytes, ds_error *err); /* NULL: none */
 } ds_op_desc;
 
 /* The line of an op; NULL for structural codes. O(1). */
@@ -133,6 +135,12 @@ ds_status ds_op_infer(const ds_infer *ctx, ds_error *err);
 /* Work of one device for local (shard) shapes. O(rank). */
 ds_status ds_op_work(const ds_op *op, const ds_env *env, const ds_shape *in, const ds_shape *out,
                      ds_work *work, ds_error *err);
+
+/* Bytes that the op's reference implementation allocates on one device beside operands and results
+ * while it runs, for operands of these types and local shapes (scratch.c has the formulas and their
+ * sources); 0 where none is known. DS_ERR_OVERFLOW. O(rank). */
+ds_status ds_op_scratch(const ds_op *op, const ds_type *const *types, const ds_shape *in,
+                        const ds_shape *out, int64_t *bytes, ds_error *err);
 
 /* For an OPTIMIZER op: which operand result `i` overwrites. */
 uint32_t ds_op_state_operand(const ds_op *op, uint32_t result);
@@ -155,10 +163,10 @@ extern const char ds_op_input_attrs[]; /* what exec gives an argument or a weigh
 extern const char ds_op_common_attrs[];
 extern const char ds_op_collective_attrs[];
 
-/* Is the attribute in one of the specs, of its type, one of its values; is a time 0 or at least 1 ps?
- * `who` has it, for messages: "matmul", "the argument %w". `ctx` needs unit and env only; without
- * env, what depends on params passes. Errors: DS_ERR_NAME, DS_ERR_TYPE, DS_ERR_VALUE with what is
- * legal or near. O(length of the specs). */
+/* Is the attribute in one of the specs, of its type, one of its values; is a time 0 or at least 1
+ * ps? `who` has it, for messages: "matmul", "the argument %w". `ctx` needs unit and env only;
+ * without env, what depends on params passes. Errors: DS_ERR_NAME, DS_ERR_TYPE, DS_ERR_VALUE with
+ * what is legal or near. O(length of the specs). */
 ds_status ds_op_check_attr(const ds_infer *ctx, const ds_attr *attr, const char *const *specs,
                            uint32_t n_specs, const char *who, ds_error *err);
 

@@ -26,6 +26,8 @@ typedef struct ds_reserved_memory {
     int64_t context_bytes; /* a process: its context and the kernels that it loads */
     int64_t pair_bytes;    /* each communicator of two devices */
     int64_t group_bytes;   /* each communicator of more */
+    int64_t blas_bytes;    /* workspace of the matrix library, a handle and stream */
+    int64_t blaslt_bytes;  /* of its products with a bias, a stream */
 } ds_reserved_memory;
 
 /* A device kind of the hardware catalogue. */

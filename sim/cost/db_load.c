@@ -150,10 +150,9 @@ static ds_status take_memory(loader *l, sqlite3_stmt *row) {
     const struct {
         const char *what;
         int64_t *bytes;
-    } places[] = {{"driver", &m->driver_bytes},
-                  {"context", &m->context_bytes},
-                  {"pair", &m->pair_bytes},
-                  {"group", &m->group_bytes}};
+    } places[] = {{"driver", &m->driver_bytes}, {"context", &m->context_bytes},
+                  {"pair", &m->pair_bytes},     {"group", &m->group_bytes},
+                  {"blas", &m->blas_bytes},     {"blaslt", &m->blaslt_bytes}};
     const char *what = text_at(l, row, 1);
     int64_t bytes = sqlite3_column_int64(row, 2);
     if (bytes < 0 || bytes >> 48) /* sums of some thousands of them stay within 2^63 */

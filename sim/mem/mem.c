@@ -8,6 +8,7 @@
 #include "ir/base/map.h"
 #include "ir/base/units.h"
 #include "sim/mem/allocator.h"
+#include "sim/mem/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -194,10 +195,20 @@ static void make_room(ds_mem_class *c) {
     c->n_events = c->n_host_events = 0;
 }
 
-static void add_events(memory *m, bool keep_masks, ds_mem *out) {
+static void add_scratch(const ds_mem_scratch *s, ds_mem *out, bool fill) {
+    ds_mem_class *c = &out->classes[s->cls];
+    put_event(c, false, (ds_mem_event){s->start_ps, s->bytes, s->value}, fill);
+    if (s->end_ps == INT64_MAX) return;
+    put_event(c, false, (ds_mem_event){s->end_ps, -s->bytes, s->value}, fill);
+}
+
+static void add_events(memory *m, const ds_mem_options *options, ds_mem *out) {
     const ds_plan *plan = m->plan;
     masks kept = {0};
-    if (keep_masks) find_masks(plan, &kept);
+    ds_mem_scratches scratch = {0};
+    if (options->keep_masks) find_masks(plan, &kept);
+    if (options->mode == DS_MEM_ALLOCATOR)
+        ds_mem__scratch(plan, m->run, options->framework, &scratch);
     for (int pass = 0; pass < 2; pass++) { /* count, then fill */
         for (uint32_t v = 0; v < plan->values.n; v++) {
             if (m->root[v] != v) continue;
@@ -216,6 +227,7 @@ static void add_events(memory *m, bool keep_masks, ds_mem *out) {
         }
         for (uint32_t i = 0; i < kept.n; i++)
             if (kept.at[i].from != DS_NONE) add_mask(m, &kept.at[i], out, pass);
+        for (uint32_t i = 0; i < scratch.n; i++) add_scratch(&scratch.at[i], out, pass);
         for (uint32_t c = 0; c < out->n_classes && !pass; c++) make_room(&out->classes[c]);
     }
     for (uint32_t c = 0; c < out->n_classes; c++)
@@ -223,6 +235,7 @@ static void add_events(memory *m, bool keep_masks, ds_mem *out) {
             qsort(out->classes[c].host_events, out->classes[c].n_host_events, sizeof(ds_mem_event),
                   event_order);
     free(kept.at);
+    free(scratch.at);
 }
 
 /* ---- modes ---- */
@@ -243,9 +256,23 @@ bool ds_mem_mode_parse(const char *text, ds_mem_mode *out) {
 }
 
 const char *ds_mem_category_name(int category) {
-    static const char *const more[] = {"context", "communicator", "framework", "unused"};
+    static const char *const more[] = {"context", "communicator", "framework", "workspace",
+                                       "unused"};
     return category < DS_CATEGORY_COUNT ? ds_category_name((ds_category)category)
                                         : more[category - DS_CATEGORY_COUNT];
+}
+
+const char *ds_mem_part_text(uint32_t value) {
+    switch (ds_mem_part(value)) {
+    case DS_MEM_MASK:
+        return " (mask)";
+    case DS_MEM_SCRATCH:
+        return " (scratch)";
+    case DS_MEM_LIBRARY:
+        return " (cuBLAS)";
+    default:
+        return "";
+    }
 }
 
 int ds_mem_n_categories(ds_mem_mode mode) {
@@ -316,7 +343,8 @@ static ds_status apply(const ds_plan *plan, ds_mem_class *c, uint32_t event, lev
     now->by[DS_MEM_UNUSED] = used - now->live;
     for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++)
         if (now->by[k] > c->most_by_category[k]) c->most_by_category[k] = now->by[k];
-    if (maker(plan, ds_mem_value(e->value))->kind == DS_REC_INPUT)
+    if (ds_mem_part(e->value) == DS_MEM_LIBRARY ||
+        maker(plan, ds_mem_value(e->value))->kind == DS_REC_INPUT)
         c->input_by_category[category] += e->delta_bytes;
     return DS_OK;
 }
@@ -377,7 +405,7 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
     out->mode = options->mode;
     out->n_classes = plan->n_classes;
     out->classes = ds_xcalloc(plan->n_classes, sizeof *out->classes);
-    add_events(&m, options->keep_masks, out);
+    add_events(&m, options, out);
     beside more = {ds_xcalloc(plan->n_classes, sizeof *more.context),
                    ds_xcalloc(plan->n_classes, sizeof *more.communicator),
                    ds_xcalloc(plan->n_classes, sizeof *more.framework)};

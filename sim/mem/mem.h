@@ -43,6 +43,7 @@ enum {
     DS_MEM_CONTEXT = DS_CATEGORY_COUNT, /* the driver's share, the process and its kernels */
     DS_MEM_COMMUNICATOR,                /* buffers of communicators */
     DS_MEM_FRAMEWORK,                   /* the framework's own buffers */
+    DS_MEM_WORKSPACE,                   /* scratch of ops, and of cuBLAS (workspace.c) */
     DS_MEM_UNUSED,                      /* reserved by the allocator, held by nothing */
     DS_MEM_CATEGORY_COUNT
 };
@@ -58,18 +59,28 @@ int ds_mem_n_categories(ds_mem_mode mode);
 typedef struct ds_mem_event {
     int64_t time_ps;
     int64_t delta_bytes; /* > 0: allocation; in ROUNDED and ALLOCATOR whole blocks */
-    uint32_t value;      /* the buffer's first value instance; with DS_MEM_MASK: its mask */
+    uint32_t value;      /* the buffer's first value instance, with what it is of that */
 } ds_mem_event;
 
-/* In `value`: not the result of a dropout, but its mask. */
-#define DS_MEM_MASK 0x80000000u
+/* In `value`: not the value, but what else the op that makes it has. */
+#define DS_MEM_MASK    0x80000000u /* a dropout's mask */
+#define DS_MEM_SCRATCH 0x40000000u /* scratch while the op runs */
+#define DS_MEM_LIBRARY 0xc0000000u /* workspace of the library that the op calls */
 static inline uint32_t ds_mem_value(uint32_t value) {
-    return value & ~DS_MEM_MASK;
+    return value & ~DS_MEM_LIBRARY;
 }
-/* ds_category of what an event or a live buffer is. */
+static inline uint32_t ds_mem_part(uint32_t value) {
+    return value & DS_MEM_LIBRARY;
+}
+/* The category of what an event or a live buffer is. */
 static inline uint32_t ds_mem_category(const ds_plan *plan, uint32_t value) {
-    return value & DS_MEM_MASK ? DS_CAT_ACTIVATION : plan->values.at[value].category;
+    uint32_t part = ds_mem_part(value);
+    return !part                 ? plan->values.at[value].category
+           : part == DS_MEM_MASK ? DS_CAT_ACTIVATION
+                                 : DS_MEM_WORKSPACE;
 }
+/* What stands behind the path of the op: "", " (mask)", " (scratch)", " (cuBLAS)". */
+const char *ds_mem_part_text(uint32_t value);
 
 typedef struct ds_mem_class {
     ds_mem_event *events; /* by time, frees first */
@@ -104,7 +115,7 @@ typedef struct ds_mem {
 
 /* A buffer alive at a class's peak. */
 typedef struct ds_mem_live {
-    uint32_t value; /* with DS_MEM_MASK: its mask */
+    uint32_t value; /* as in ds_mem_event */
     int64_t bytes;
 } ds_mem_live;
 

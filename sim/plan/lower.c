@@ -199,9 +199,12 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
     const ds_op *op = site->op;
     ds_shape *in = DS_NEW_N(&b->plan->arena, ds_shape, op->n_in);
     ds_shape *out = DS_NEW_N(&b->plan->arena, ds_shape, op->n_out);
+    const ds_type **types = DS_NEW_N(&b->plan->arena, const ds_type *, op->n_in);
     v->out_bytes = DS_NEW_N(&b->plan->arena, int64_t, op->n_out);
-    for (uint32_t i = 0; i < op->n_in; i++)
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        types[i] = site->in[i].type;
         DS_TRY(ds_plan__local_shape(b, site->in[i], p, pos, op->in[i].loc, &in[i], err));
+    }
     for (uint32_t i = 0; i < op->n_out; i++) {
         DS_TRY(ds_plan__local_shape(b, site->out[i], p, pos, op->loc, &out[i], err));
         DS_TRY(ds_shape_bytes(&out[i], &v->out_bytes[i], err));
@@ -210,6 +213,7 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
     ds_env env = ds_binding_env(b->binding, site->indices);
     if (op->code >= DS_OP_FIRST_TABLE_OP) {
         ds_status status = work_of(op, &env, in, out, &v->work, err);
+        if (status == DS_OK) status = ds_op_scratch(op, types, in, out, &v->scratch_bytes, err);
         if (status != DS_OK) {
             if (err && !err->loc.line) err->loc = op->loc;
             return status;

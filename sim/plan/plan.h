@@ -58,10 +58,11 @@ const char *ds_category_name(ds_category category);
 
 /* One way in which an op runs: one local shape and device setting. */
 typedef struct ds_variant {
-    int64_t ps;         /* COMPUTE: duration on this variant's devices */
-    ds_work work;       /* COMPUTE */
-    ds_cost cost;       /* COMPUTE: where `ps` comes from */
-    int64_t *out_bytes; /* per result: local bytes, 0 where the result does not live here */
+    int64_t ps;            /* COMPUTE: duration on this variant's devices */
+    ds_work work;          /* COMPUTE */
+    ds_cost cost;          /* COMPUTE: where `ps` comes from */
+    int64_t *out_bytes;    /* per result: local bytes, 0 where the result does not live here */
+    int64_t scratch_bytes; /* COMPUTE: ds_op_scratch */
 } ds_variant;
 
 struct ds_coll_request; /* sim/coll/coll.h */

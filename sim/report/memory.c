@@ -46,7 +46,7 @@ static void put_path(const ds_result *r, uint32_t value, ds_buf *out) {
     drop_braces(out);
     if (r->plan->records.at[r->plan->insts.at[v->inst].record]->n_out > 1 && v->name)
         ds_buf_printf(out, " (%%%s)", v->name);
-    if (value & DS_MEM_MASK) ds_buf_put(out, " (mask)");
+    ds_buf_put(out, ds_mem_part_text(value));
 }
 
 void ds_report__live(const ds_result *r, uint32_t cls, ds_live *out) {

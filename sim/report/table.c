@@ -104,7 +104,7 @@ void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out) {
     const ds_record *r = plan->records.at[plan->insts.at[v->inst].record];
     ds_plan_path(plan, v->inst, out);
     if (r->n_out > 1 && v->name) ds_buf_printf(out, " (%%%s)", v->name);
-    if (value & DS_MEM_MASK) ds_buf_put(out, " (mask)");
+    ds_buf_put(out, ds_mem_part_text(value));
 }
 
 const char *ds_report__device(const ds_plan *plan, uint32_t cls) {

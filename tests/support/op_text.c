@@ -98,17 +98,35 @@ static ds_shape local_shape(op_text *t, const ds_type *type) {
     return shape;
 }
 
-ds_work op_text_work(op_text *t) {
-    const ds_op *op = op_text_last(t);
+/* Operands' shapes, then results'. */
+static ds_shape *local_shapes(op_text *t, const ds_op *op) {
     ds_shape *shapes = ds_xcalloc(op->n_in + op->n_out + 1, sizeof *shapes);
     for (uint32_t i = 0; i < op->n_in; i++)
         shapes[i] = local_shape(t, ds_value_at(t->func, op->in[i].value)->type);
     for (uint32_t i = 0; i < op->n_out; i++)
         shapes[op->n_in + i] = local_shape(t, ds_value_at(t->func, op->out[i])->type);
+    return shapes;
+}
+
+ds_work op_text_work(op_text *t) {
+    const ds_op *op = op_text_last(t);
+    ds_shape *shapes = local_shapes(t, op);
     ds_work work = {0};
     ds_op_work(op, &t->env, shapes, shapes + op->n_in, &work, &t->err);
     free(shapes);
     return work;
+}
+
+int64_t op_text_scratch(op_text *t) {
+    const ds_op *op = op_text_last(t);
+    const ds_type *types[DS_MAX_OPERANDS];
+    cr_assert_leq(op->n_in, DS_MAX_OPERANDS);
+    for (uint32_t i = 0; i < op->n_in; i++) types[i] = ds_value_at(t->func, op->in[i].value)->type;
+    ds_shape *shapes = local_shapes(t, op);
+    int64_t bytes = -1;
+    ds_op_scratch(op, types, shapes, shapes + op->n_in, &bytes, &t->err);
+    free(shapes);
+    return bytes;
 }
 
 static void expect(const char *args, const char *lines, const char *want, unsigned mode) {

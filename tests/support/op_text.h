@@ -29,6 +29,9 @@ ds_op *op_text_last(const op_text *t);
 /* Work of the last op on one device: dims over the sizes of the axes that split them. */
 ds_work op_text_work(op_text *t);
 
+/* Scratch of the last op, likewise. */
+int64_t op_text_scratch(op_text *t);
+
 /* Asserts that symbolic and bound inference both give `want`. */
 void op_text_expect(const char *args, const char *lines, const char *want);
 /* Asserts that bound inference fails with this code and that the message holds `part`. */

@@ -1,0 +1,22 @@
+/* Shared by the files of sim/mem; not a public header. */
+#ifndef DS_MEM_INTERNAL_H
+#define DS_MEM_INTERNAL_H
+
+#include "ir/base/arena.h"
+#include "sim/mem/mem.h"
+
+/* A buffer of a class that no value of the program is. */
+typedef struct ds_mem_scratch {
+    uint32_t cls;
+    uint32_t value; /* of the op, with DS_MEM_SCRATCH or DS_MEM_LIBRARY */
+    int64_t bytes;
+    int64_t start_ps, end_ps; /* INT64_MAX: to the end */
+} ds_mem_scratch;
+
+typedef DS_VEC(ds_mem_scratch) ds_mem_scratches;
+
+/* The workspace of ops and libraries, on the heap (workspace.c). O(instances · classes). */
+void ds_mem__scratch(const ds_plan *plan, const ds_run *run, ds_mem_framework framework,
+                     ds_mem_scratches *out);
+
+#endif
