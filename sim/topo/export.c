@@ -1,4 +1,5 @@
-/* The whole graph as Graphviz (instances are boxes) and as GraphML (flat, integer attributes). */
+/* The whole graph as Graphviz (instances are boxes) and as GraphML (flat, integer attributes; what
+ * `distsim import graphml` reads). */
 #include "ir/base/units.h"
 #include "sim/topo/tree.h"
 
@@ -110,7 +111,7 @@ void ds_topo_print_dot(const ds_topo *topo, ds_buf *out) {
 
 /* ---- GraphML ---- */
 
-static void put_xml_text(ds_buf *out, const char *text) {
+void ds_topo_put_xml(ds_buf *out, const char *text) {
     for (; *text; text++) {
         switch (*text) {
         case '&':
@@ -133,7 +134,7 @@ static void put_xml_text(ds_buf *out, const char *text) {
 
 static void put_xml_data(ds_buf *out, const char *key, const char *text) {
     ds_buf_printf(out, "      <data key=\"%s\">", key);
-    put_xml_text(out, text);
+    ds_topo_put_xml(out, text);
     ds_buf_put(out, "</data>\n");
 }
 
@@ -145,10 +146,11 @@ ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err)
                "  <key id=\"name\" for=\"node\" attr.name=\"name\" attr.type=\"string\"/>\n"
                "  <key id=\"kind\" for=\"node\" attr.name=\"kind\" attr.type=\"string\"/>\n"
                "  <key id=\"type\" for=\"node\" attr.name=\"type\" attr.type=\"string\"/>\n"
+               "  <key id=\"forward\" for=\"node\" attr.name=\"forward\" attr.type=\"boolean\"/>\n"
                "  <key id=\"bw\" for=\"edge\" attr.name=\"bytes_per_s\" attr.type=\"long\"/>\n"
                "  <key id=\"lat\" for=\"edge\" attr.name=\"latency_ps\" attr.type=\"long\"/>\n");
     ds_buf_put(out, "  <graph id=\"");
-    put_xml_text(out, topo->decl->name);
+    ds_topo_put_xml(out, topo->decl->name);
     ds_buf_put(out, "\" edgedefault=\"directed\">\n");
     uint32_t next_device = 0;
     for (uint32_t v = 0; v < topo->root->n_vertices; v++) {
@@ -157,6 +159,8 @@ ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err)
         put_xml_data(out, "name", ds_topo_vertex_path(topo, v));
         put_xml_data(out, "kind", ds_topo_kind_name(ds_topo_vertex_kind(topo, v)));
         if (type) put_xml_data(out, "type", type);
+        bool forwards = (topo->root->flags[v] & DS_TOPO_FORWARDS) != 0;
+        if (forwards != !type) put_xml_data(out, "forward", forwards ? "true" : "false");
         ds_buf_put(out, "    </node>\n");
     }
     for (uint32_t i = 0; i < topo->root->n_links; i++) {

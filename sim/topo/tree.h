@@ -96,6 +96,9 @@ ds_status ds_topo_node_attrs(const ds_node_decl *decl, bool *forwards, ds_error 
 ds_status ds_topo_link_attrs(const ds_env *env, const ds_link_decl *decl, ds_topo_link *link,
                              ds_error *err);
 
+/* Text as XML has it, in attributes too (export.c). */
+void ds_topo_put_xml(ds_buf *out, const char *text);
+
 /* Frees what the search cache holds. */
 void ds_topo_drop_searches(ds_topo *topo);
 

@@ -28,9 +28,9 @@
     X(schedule, "pipeline schedules: text, timeline, bubbles; a model under each of them")         \
     X(check, "verify a program and report everything that is wrong with it")                       \
     X(fmt, "print a program canonically")                                                          \
-    X(import, "models of Hugging Face (config.json) and ONNX as programs")                         \
+    X(import, "models of Hugging Face and ONNX; topologies of NCCL, nvidia-smi, GraphML")          \
     X(validate, "predict published measurements and print the errors")                             \
-    X(topo, "the device graph: links, routes, bisection bandwidth, Graphviz, GraphML")
+    X(topo, "the device graph: links, routes, bisection; Graphviz, GraphML, SimGrid")
 
 #define CLI_X(verb, text) int cmd_##verb(int argc, char **argv);
 CLI_VERBS(CLI_X)

@@ -1,8 +1,9 @@
-/* distsim import hf|onnx FILE: models of other tools as .dir text. */
+/* distsim import FORMAT FILE: models and topologies of other tools as .dir text. */
 #include "ir/base/file.h"
 #include "ir/import/import.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
+#include "sim/cost/cost.h"
 #include "tools/cli/cli.h"
 
 #include <stdlib.h>
@@ -10,10 +11,11 @@
 
 #define DEFAULT_ON "topologies/dgx-a100.dir:@dgx_a100"
 
-enum { OPT_ON = 0x500 };
+enum { OPT_ON = 0x500, OPT_DEVICE, OPT_NAME };
 
 typedef struct format {
     const char *name;
+    bool is_topology;
     size_t max_bytes;
     ds_status (*import)(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
                         ds_error *err);
@@ -29,21 +31,45 @@ static ds_status import_onnx(const ds_buf *bytes, const ds_import_options *optio
     return ds_import_onnx((const uint8_t *)bytes->text, bytes->n, options, out, err);
 }
 
-static const format formats[] = {{"hf", DS_IMPORT_HF_MAX_BYTES, import_hf},
-                                 {"onnx", DS_IMPORT_ONNX_MAX_BYTES, import_onnx}};
+static ds_status import_nccl(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
+                             ds_error *err) {
+    return ds_import_nccl_topo(bytes->text, bytes->n, options, out, err);
+}
+
+static ds_status import_smi(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
+                            ds_error *err) {
+    return ds_import_nvidia_smi(bytes->text, bytes->n, options, out, err);
+}
+
+static ds_status import_graphml(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
+                                ds_error *err) {
+    return ds_import_graphml(bytes->text, bytes->n, options, out, err);
+}
+
+static const format formats[] = {{"hf", false, DS_IMPORT_HF_MAX_BYTES, import_hf},
+                                 {"onnx", false, DS_IMPORT_ONNX_MAX_BYTES, import_onnx},
+                                 {"nccl-topo", true, DS_IMPORT_NCCL_MAX_BYTES, import_nccl},
+                                 {"nvidia-smi", true, DS_IMPORT_SMI_MAX_BYTES, import_smi},
+                                 {"graphml", true, DS_IMPORT_GRAPHML_MAX_BYTES, import_graphml}};
 #define N_FORMATS ((int)(sizeof formats / sizeof *formats))
 
 typedef struct arguments {
     cli_options common;
     const format *format;
-    const char *file, *output, *on;
+    const char *file, *output, *on, *device, *name;
 } arguments;
 
 static const struct argp_option options_table[] = {
     {"output", 'o', "FILE", 0, "Write here; default stdout", 0},
     {"on", OPT_ON, "FILE:@NAME", 0,
-     "The topology that the scenario runs on; default " DEFAULT_ON ". `none`: no scenario block",
+     "Of a model: the topology that the scenario runs on; default " DEFAULT_ON
+     ". `none`: no scenario block",
      0},
+    {"device", OPT_DEVICE, "NAME", 0,
+     "Of a topology: what its GPUs are, by the hardware catalogue; default: what the file says or "
+     "suggests",
+     0},
+    {"name", OPT_NAME, "NAME", 0, "Of a topology: its name; default: by the file", 0},
     {0}};
 
 static void take_word(arguments *args, const char *word, struct argp_state *state) {
@@ -54,7 +80,16 @@ static void take_word(arguments *args, const char *word, struct argp_state *stat
     }
     for (int i = 0; i < N_FORMATS; i++)
         if (strcmp(formats[i].name, word) == 0) args->format = &formats[i];
-    if (!args->format) argp_error(state, "'%s' is neither hf nor onnx", word);
+    if (!args->format)
+        argp_error(state, "'%s' is none of hf, onnx, nccl-topo, nvidia-smi, graphml", word);
+}
+
+static void check_usage(const arguments *args, struct argp_state *state) {
+    if (!args->file) argp_usage(state);
+    bool topology = args->format->is_topology;
+    if (topology && args->on) argp_error(state, "--on is for models");
+    if (!topology && (args->device || args->name))
+        argp_error(state, "--device and --name are for topologies");
 }
 
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
@@ -74,8 +109,14 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     case ARGP_KEY_ARG:
         take_word(args, arg, state);
         return 0;
+    case OPT_DEVICE:
+        args->device = arg;
+        return 0;
+    case OPT_NAME:
+        args->name = arg;
+        return 0;
     case ARGP_KEY_END:
-        if (!args->file) argp_usage(state);
+        check_usage(args, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -86,14 +127,19 @@ static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
-    .args_doc = "hf CONFIG.json\nonnx MODEL.onnx",
+    .args_doc = "hf CONFIG.json\nonnx MODEL.onnx\nnccl-topo TOPO.xml\nnvidia-smi TOPO.txt\n"
+                "graphml GRAPH.graphml",
     .doc =
-        "Write a model of another tool as a .dir file that `distsim run` takes."
+        "Write a model or a topology of another tool as a .dir file."
         "\vhf: a Hugging Face config.json (gpt2, llama, mistral, qwen2, qwen3, mixtral) becomes a "
         "scenario over the model library; its params are batch and seq. onnx: an ONNX graph "
         "becomes a model function; its params are the sizes that the graph leaves open. --set "
         "gives them their values in the written file. Weights are imported as shapes. What "
-        "distsim has no op for is refused with the node's name.",
+        "distsim has no op for is refused with the node's name.\n\n"
+        "nccl-topo: what NCCL writes to $NCCL_TOPO_DUMP_FILE. nvidia-smi: what `nvidia-smi topo "
+        "-m` prints. graphml: what `distsim topo --graphml` writes. Bandwidths and latencies are "
+        "the file's where it has them, else the hardware catalogue's, else assumed: the comment on "
+        "top of the written file says which.",
     .children = children};
 
 /* Before anything is written it must verify, with the numbers put in. */
@@ -121,33 +167,68 @@ static int check(const ds_buf *text, const arguments *args) {
     return ds_status_exit_code(status);
 }
 
-static int run(const arguments *args, ds_arena *arena) {
-    const char *on = args->on ? args->on : DEFAULT_ON, *colon = strstr(on, ":@");
-    ds_import_options options = {.source = strrchr(args->file, '/') ? strrchr(args->file, '/') + 1
-                                                                    : args->file,
-                                 .settings = args->common.settings.at,
-                                 .n_settings = args->common.settings.n};
+/* Any name or alias of the catalogue → the catalogue's own. */
+static ds_status find_device(const arguments *args, ds_arena *arena, const char **name,
+                             ds_error *err) {
+    ds_profiles *profiles;
+    uint32_t kind;
+    *name = NULL;
+    if (!args->device) return DS_OK;
+    DS_TRY(ds_profiles_load(args->common.profiles, &profiles, err));
+    ds_status status = ds_profiles_find_kind(profiles, args->device, DS_NOWHERE, &kind, err);
+    if (status == DS_OK) *name = ds_arena_strdup(arena, ds_profiles_kind(profiles, kind)->name);
+    ds_profiles_free(profiles);
+    return status;
+}
+
+/* A GraphML file says its graph's name itself. */
+static ds_status fill_options(const arguments *args, ds_arena *arena, ds_import_options *options,
+                              ds_error *err) {
+    const char *on = args->on ? args->on : DEFAULT_ON, *colon = strstr(on, ":@"),
+               *slash = strrchr(args->file, '/'), *file = slash ? slash + 1 : args->file;
+    *options = (ds_import_options){.source = file,
+                                   .settings = args->common.settings.at,
+                                   .n_settings = args->common.settings.n,
+                                   .topology = args->name};
     if (colon) {
-        options.on_file = ds_arena_strndup(arena, on, (size_t)(colon - on));
-        options.on_name = colon + 2;
+        options->on_file = ds_arena_strndup(arena, on, (size_t)(colon - on));
+        options->on_name = colon + 2;
     }
-    ds_buf bytes = {0}, text = {0};
-    ds_error err;
+    if (!args->name && args->format->import != import_graphml)
+        options->topology = ds_arena_strndup(arena, file, strcspn(file, "."));
+    return find_device(args, arena, &options->device, err);
+}
+
+static ds_status import_file(const arguments *args, const ds_import_options *options, ds_buf *text,
+                             ds_error *err) {
+    ds_buf bytes = {0};
     ds_buf_put(&bytes, "");
-    ds_status status = ds_file_read(args->file, DS_NOWHERE, args->format->max_bytes, &bytes, &err);
+    ds_status status = ds_file_read(args->file, DS_NOWHERE, args->format->max_bytes, &bytes, err);
     if (status == DS_OK) {
-        status = args->format->import(&bytes, &options, &text, &err);
-        if (status != DS_OK) {
-            ds_error inner = err;
-            ds_error_set(&err, inner.code, DS_NOWHERE, "%s: %s", args->file, inner.message);
-        }
+        *err = (ds_error){0};
+        status = args->format->import(&bytes, options, text, err);
+        ds_error inner = *err;
+        if (status != DS_OK && inner.loc.line)
+            ds_error_set(err, status, DS_NOWHERE, "%s:%u:%u: %s", args->file, inner.loc.line,
+                         inner.loc.col, inner.message);
+        else if (status != DS_OK)
+            ds_error_set(err, status, DS_NOWHERE, "%s: %s", args->file, inner.message);
     }
+    ds_buf_deinit(&bytes);
+    return status;
+}
+
+static int run(const arguments *args, ds_arena *arena) {
+    ds_import_options options;
+    ds_buf text = {0};
+    ds_error err;
+    ds_status status = fill_options(args, arena, &options, &err);
+    if (status == DS_OK) status = import_file(args, &options, &text, &err);
     int exit_code = status == DS_OK ? check(&text, args) : cli_fail(NULL, &err);
     if (exit_code == 0) {
         status = cli_write(args->output ? args->output : "-", text.text, text.n, &err);
         if (status != DS_OK) exit_code = cli_fail(NULL, &err);
     }
-    ds_buf_deinit(&bytes);
     ds_buf_deinit(&text);
     return exit_code;
 }

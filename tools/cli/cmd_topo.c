@@ -1,4 +1,5 @@
-/* distsim topo FILE [@name]: what a topology consists of, routes, bisection bandwidth, drawings. */
+/* distsim topo FILE [@name]: what a topology consists of, routes, bisection bandwidth, drawings and
+ * exports. */
 #include "ir/base/json.h"
 #include "ir/base/units.h"
 #include "sim/topo/topo.h"
@@ -13,11 +14,11 @@ typedef struct arguments {
     cli_options common;
     const char *file, *name; /* name: without '@'; NULL: the obvious one */
     const char *from, *to;   /* --route */
-    const char *dot, *graphml;
+    const char *dot, *graphml, *simgrid;
     bool bisection, json;
 } arguments;
 
-enum { OPT_ROUTE = 0x200, OPT_BISECTION, OPT_DOT, OPT_GRAPHML, OPT_JSON };
+enum { OPT_ROUTE = 0x200, OPT_BISECTION, OPT_DOT, OPT_GRAPHML, OPT_SIMGRID, OPT_JSON };
 
 static const struct argp_option options_table[] = {
     {"route", OPT_ROUTE, "A B", 0, "The route from A to B, as in --route n[0].gpu[0] n[1].gpu[3]",
@@ -25,7 +26,10 @@ static const struct argp_option options_table[] = {
     {"bisection", OPT_BISECTION, NULL, 0,
      "Bandwidth from the first half of the devices to the second (max-flow)", 0},
     {"dot", OPT_DOT, "FILE", 0, "Write the graph for Graphviz (- is stdout)", 0},
-    {"graphml", OPT_GRAPHML, "FILE", 0, "Write the graph as GraphML (- is stdout)", 0},
+    {"graphml", OPT_GRAPHML, "FILE", 0,
+     "Write the graph as GraphML (- is stdout); `distsim import graphml` reads it", 0},
+    {"simgrid", OPT_SIMGRID, "FILE", 0,
+     "Write a SimGrid platform with the same links and routes (- is stdout)", 0},
     {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
     {0}};
 
@@ -63,6 +67,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_GRAPHML:
         args->graphml = arg;
+        return 0;
+    case OPT_SIMGRID:
+        args->simgrid = arg;
         return 0;
     case OPT_JSON:
         args->json = true;
@@ -369,7 +376,7 @@ static void put_json(const arguments *args, const facts *f, ds_buf *out) {
 
 /* ---- main ---- */
 
-static ds_status write_graphs(const arguments *args, const ds_topo *topo, ds_error *err) {
+static ds_status write_graphs(const arguments *args, ds_topo *topo, ds_error *err) {
     ds_status status = DS_OK;
     ds_buf text = {0};
     if (args->dot) {
@@ -380,6 +387,11 @@ static ds_status write_graphs(const arguments *args, const ds_topo *topo, ds_err
         text.n = 0;
         status = ds_topo_print_graphml(topo, &text, err);
         if (status == DS_OK) status = cli_write(args->graphml, text.text, text.n, err);
+    }
+    if (status == DS_OK && args->simgrid) {
+        text.n = 0;
+        status = ds_topo_print_simgrid(topo, &text, err);
+        if (status == DS_OK) status = cli_write(args->simgrid, text.text, text.n, err);
     }
     ds_buf_deinit(&text);
     return status;
@@ -403,7 +415,8 @@ static ds_status show(const arguments *args, const cli_source *source, ds_error 
     ds_strtab_init(&f.links.strings);
     ds_status status = gather(args, &f, err);
     if (status == DS_OK) status = write_graphs(args, f.topo, err);
-    if (status == DS_OK && !is_stdout(args->dot) && !is_stdout(args->graphml)) {
+    bool quiet = is_stdout(args->dot) || is_stdout(args->graphml) || is_stdout(args->simgrid);
+    if (status == DS_OK && !quiet) {
         ds_buf text = {0};
         if (args->json) {
             put_json(args, &f, &text);
