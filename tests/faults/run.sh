@@ -3,9 +3,9 @@
 #
 # Each *.patch here puts one fault into a copy of one file of the passes: an all_reduce left out, a wrong
 # axis, a missing scale, … The patched file is compiled and linked in front of the libraries of BUILD (a
-# release build), with the tests of tests/ir/test_families.c and test_property_passes.c. Without a patch
-# these must pass; with any of them one must fail. A patch that does not apply is a failure too: a fault
-# that is not there proves nothing.
+# release build), with the tests of tests/ir that are named below. Without a patch these must pass; with
+# any of them one must fail. A patch that does not apply is a failure too: a fault that is not there proves
+# nothing.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build}" && pwd)
@@ -17,16 +17,21 @@ work=${FAULTS_WORK:-$(mktemp -d)} # set for the patches that this script calls i
 [ "${FAULTS_WORK:-}" ] || trap 'rm -rf "$work"' EXIT
 
 # What is asked, the quick questions first. Of each pair of a binary and a filter one must fail.
-suite="families:families/micro* families:families/gpt families:families/llama families:families/mixtral
+suite="stage_verify:stage_verify/*
+pipeline_verify:pipeline_verify/mlp
+families:families/micro* families:families/gpt families:families/llama families:families/mixtral
 property_passes:property_passes/random_pairs_0"
+
+tests="stage_verify pipeline_verify families property_passes"
 
 compile() { # SOURCE OBJECT
     $cc $flags -DDS_SOURCE_DIR="\"$root\"" -c "$1" -o "$2"
 }
 
-link() { # FOLDER [OBJECT]: the two test programs
-    support="$work/prove.o $work/plan.o $work/random_model.o $work/shrink.o"
-    for test in families property_passes; do
+link() { # FOLDER [OBJECT]: the test programs
+    support="$work/prove.o $work/plan.o $work/random_model.o $work/shrink.o $work/pipe.o"
+    support="$support $work/stage.o $work/step.o"
+    for test in $tests; do
         # shellcheck disable=SC2086
         $cc -o "$1/$test" "$work/test_$test.o" $support ${2:-} $libraries || return 1
     done
@@ -71,8 +76,8 @@ if [ "${2:-}" ]; then
     exit
 fi
 
-for source in support/prove support/plan support/random_model support/shrink ir/test_families \
-    ir/test_property_passes; do
+for source in support/prove support/plan support/random_model support/shrink support/pipe support/stage \
+    support/step $(printf 'ir/test_%s ' $tests); do
     compile "$root/tests/$source.c" "$work/$(basename $source).o" || exit 1
 done
 mkdir "$work/none"

@@ -122,7 +122,11 @@ static test_space space_of(const family *f) {
                                    [KNOB_OPTIMIZER] = {3, 0, 1, 2, 4, -1},
                                    [KNOB_BUCKET] = {0, 500, -1},
                                    [KNOB_PREFETCH] = {1, 0, 2, -1},
-                                   [KNOB_RECOMPUTE] = {0, 1, 2, -1}},
+                                   [KNOB_RECOMPUTE] = {0, 1, 2, -1},
+                                   [KNOB_PP] = {1, -1},
+                                   [KNOB_SCHEDULE] = {0, -1},
+                                   [KNOB_VIRTUAL] = {0, -1},
+                                   [KNOB_BALANCE] = {0, -1}},
                         .max_world = 16,
                         .legal = fits,
                         .context = f};

@@ -86,6 +86,20 @@ Test(pipeline_knobs, shared_out_gradients) {
                "pp = 2, dp = 4, zero = 2, zero_group = 2, microbatches = 2");
 }
 
+/* Gathered on their stage, where they are read. */
+Test(pipeline_knobs, shared_out_weights) {
+    prove_each(&pipe_gpt, NULL, "dp = 2, zero = 3");
+    prove(&pipe_t5,
+          "pp = 2, dp = 2, microbatches = 4, zero = 3, prefetch = 2, schedule = \"zb-h1\"");
+    prove(&pipe_gpt, "pp = 2, dp = 2, microbatches = 4, zero = 3, recompute = full");
+}
+
+Test(pipeline_knobs, offload) {
+    prove_each(&pipe_gpt, NULL, "offload = activations");
+    prove(&pipe_llama, "pp = 2, dp = 2, microbatches = 4, zero = 1, schedule = \"chimera\", "
+                       "offload = [activations, optimizer, weights]");
+}
+
 Test(pipeline_knobs, small_buckets) {
     prove_each(&pipe_gpt, NULL, "dp = 2, bucket_size = 200 B");
 }
@@ -317,8 +331,13 @@ Test(pipeline_knobs, refused_schedules_that_are_written_out) {
     }
 }
 
+/* Loops in loops stay whole, and so do their sums of gradients. */
+Test(pipeline_knobs, refused_recomputation) {
+    refuse(&pipe_gpt, "pp = 2, microbatches = 2, recompute = \"every:2\", schedule = \"zb-h1\"",
+           "every:K", "a schedule without W");
+}
+
 Test(pipeline_knobs, refused_with_stages) {
     refuse(&pipe_gpt, "pp = 2, microbatches = 3", "3", "batch");
-    refuse(&pipe_gpt, "pp = 2, microbatches = 4, offload = activations", "offload", "pp > 1");
     refuse(&pipe_gpt, "pp = 3, microbatches = 4, tp = 8", "24", "16");
 }

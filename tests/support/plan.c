@@ -1,6 +1,7 @@
 #include "tests/support/plan.h"
 
 #include "ir/base/arena.h"
+#include "ir/passes/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,25 +12,40 @@ static const char *const recomputes[] = {"none", "selective", "full"};
 static const char *const orders[] = {"pp dp cp tp", "tp cp dp pp", "cp tp pp dp"};
 
 test_plan plan_of_one(void) {
-    test_plan plan = {{0}};
-    const test_knob ones[] = {KNOB_DP,     KNOB_TP,           KNOB_CP,        KNOB_EP,
-                              KNOB_SHARDS, KNOB_MICROBATCHES, KNOB_OPTIMIZER, KNOB_PREFETCH};
+    test_plan plan = {.n_layers = 0};
+    const test_knob ones[] = {KNOB_DP,        KNOB_TP,       KNOB_CP,
+                              KNOB_EP,        KNOB_SHARDS,   KNOB_MICROBATCHES,
+                              KNOB_OPTIMIZER, KNOB_PREFETCH, KNOB_PP};
     for (uint32_t i = 0; i < sizeof ones / sizeof *ones; i++) plan.at[ones[i]] = 1;
     return plan;
 }
 
 int plan_world(const test_plan *plan) {
-    return plan->at[KNOB_DP] * plan->at[KNOB_TP] * plan->at[KNOB_CP];
+    return plan->at[KNOB_PP] * plan->at[KNOB_DP] * plan->at[KNOB_TP] * plan->at[KNOB_CP];
 }
 
 void plan_name(const test_plan *plan, ds_buf *out) {
     static const char *const names[KNOB_COUNT] = {
-        "dp",     "tp",           "cp",    "sp",        "cp_type", "ep",       "zero",
-        "shards", "microbatches", "order", "optimizer", "bucket",  "prefetch", "recompute"};
+        "dp",       "tp",        "cp",           "sp",       "cp_type",   "ep",
+        "zero",     "shards",    "microbatches", "order",    "optimizer", "bucket",
+        "prefetch", "recompute", "pp",           "schedule", "virtual",   "balance"};
     test_plan one = plan_of_one();
     for (uint32_t k = 0; k < KNOB_COUNT; k++)
         if (plan->at[k] != one.at[k])
             ds_buf_printf(out, "%s%s=%d", out->n ? " " : "", names[k], plan->at[k]);
+    if (plan->n_layers) ds_buf_printf(out, " stage_layers=%d", plan->n_layers);
+}
+
+static void put_pipeline(const test_plan *plan, ds_buf *out) {
+    const int *at = plan->at;
+    if (at[KNOB_PP] == 1) return;
+    const ds_schedule_form *form = ds_schedule_form_at((uint32_t)at[KNOB_SCHEDULE]);
+    ds_buf_printf(out, "\n    pp = %d, schedule = \"%s\", balance = %s", at[KNOB_PP], form->name,
+                  at[KNOB_BALANCE] ? "flops" : "layers");
+    if (at[KNOB_VIRTUAL]) ds_buf_printf(out, ", virtual_stages = %d", at[KNOB_VIRTUAL]);
+    for (int i = 0; i < plan->n_layers; i++)
+        ds_buf_printf(out, "%s%d", i ? ", " : "\n    stage_layers = [", plan->layers[i]);
+    if (plan->n_layers) ds_buf_put(out, "]");
 }
 
 void plan_scenario(const test_plan *plan, const char *model, const char *train, ds_buf *out) {
@@ -51,6 +67,7 @@ void plan_scenario(const test_plan *plan, const char *model, const char *train, 
                   at[KNOB_DP] / at[KNOB_SHARDS], at[KNOB_PREFETCH]);
     if (at[KNOB_BUCKET]) ds_buf_printf(out, ", bucket_size = %d B", at[KNOB_BUCKET]);
     if (at[KNOB_RECOMPUTE]) ds_buf_printf(out, ", recompute = %s", recomputes[at[KNOB_RECOMPUTE]]);
+    put_pipeline(plan, out);
     ds_buf_put(out, "\n  }\n}\n");
 }
 
@@ -66,7 +83,8 @@ static bool says_something(const test_plan *plan, const test_space *space) {
         {KNOB_CP_TYPE, at[KNOB_CP] > 1},     {KNOB_SP, at[KNOB_TP] > 1},
         {KNOB_ZERO, at[KNOB_DP] > 1},        {KNOB_SHARDS, at[KNOB_ZERO] > 0 && at[KNOB_DP] > 1},
         {KNOB_PREFETCH, at[KNOB_ZERO] == 3}, {KNOB_ORDER, plan_world(plan) > 1},
-        {KNOB_BUCKET, plan_world(plan) > 1}};
+        {KNOB_BUCKET, plan_world(plan) > 1}, {KNOB_SCHEDULE, at[KNOB_PP] > 1},
+        {KNOB_VIRTUAL, at[KNOB_PP] > 1},     {KNOB_BALANCE, at[KNOB_PP] > 1}};
     for (uint32_t i = 0; i < sizeof idle / sizeof *idle; i++)
         if (!idle[i].matters && at[idle[i].knob] != space->values[idle[i].knob][0]) return false;
     return true;
@@ -99,7 +117,7 @@ uint32_t plan_product(const test_space *space, test_plan **out) {
     uint32_t position[KNOB_COUNT] = {0};
     DS_VEC(test_plan) all = {0};
     do {
-        test_plan plan;
+        test_plan plan = {.n_layers = 0};
         for (uint32_t k = 0; k < KNOB_COUNT; k++) plan.at[k] = space->values[k][position[k]];
         if (is_plan(&plan, space)) DS_HPUSH(&all, plan);
     } while (step(space, position));

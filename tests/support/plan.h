@@ -23,11 +23,19 @@ typedef enum test_knob {
     KNOB_BUCKET,    /* small, or the default */
     KNOB_PREFETCH,
     KNOB_RECOMPUTE, /* none, selective, full */
+    KNOB_PP,
+    KNOB_SCHEDULE, /* the number of its form; said with pp > 1, as what follows */
+    KNOB_VIRTUAL,  /* chunks of a stage; 0: not said */
+    KNOB_BALANCE,  /* layers, flops */
     KNOB_COUNT
 } test_knob;
 
+#define MAX_CHUNKS 12
+
 typedef struct test_plan {
     int at[KNOB_COUNT];
+    int n_layers; /* stage_layers; 0: not said */
+    int layers[MAX_CHUNKS];
 } test_plan;
 
 /* One device, sgd. */

@@ -111,12 +111,15 @@ static bool run(prover *p, const char *what, const ds_binding *binding, ds_exec_
     return fail(p, what, err.message);
 }
 
-/* The step before it is sharded, again; what is made is the caller's, also after an error. */
+/* The step before it is sharded, again, without stages; what is made is the caller's, also after an
+ * error. */
 static bool make_unsharded(const char *text, const char *settings, loaded *source,
                            ds_model_step **out, ds_error *err) {
-    return load(text, settings, source, err) == DS_OK &&
-           ds_model_step_new(&source->binding, out, err) == DS_OK &&
-           ds_model_step_run_to(*out, DS_PASS_OPTIMIZER, NULL, NULL, err) == DS_OK;
+    if (load(text, settings, source, err) != DS_OK ||
+        ds_model_step_new(&source->binding, out, err) != DS_OK)
+        return false;
+    (*out)->strategy.pp = 1;
+    return ds_model_step_run_to(*out, DS_PASS_OPTIMIZER, NULL, NULL, err) == DS_OK;
 }
 
 /* The unsharded run with its inputs changed by some 1e-13 of each; NULL if that fails. */
@@ -164,13 +167,14 @@ static double largest_change(const ds_exec_tensor *a, const ds_exec_tensor *b) {
 
 /* Is the difference one that roundings make? Then a change of the inputs in their last places makes
  * one like it, if not the first then another: a rounding may go the same way twice. */
-static bool is_rounding(const prover *p, const ds_exec_pair *pair, const ds_exec_result *whole) {
+static bool is_rounding(const prover *p, const ds_exec_pair *pair, const char *name,
+                        const ds_exec_result *whole) {
     bool is = false;
     if (!pair->a || !pair->b || !pair->same_shape) return false;
     for (uint64_t draw = 1; !is && draw <= MAX_DRAWS; draw++) {
         ds_exec_result *moved = run_moved(p, whole, draw);
         if (!moved) return false;
-        double most = largest_change(pair->a, ds_exec_output(moved, pair->a->name));
+        double most = largest_change(pair->a, ds_exec_output(moved, name));
         is = pair->max_difference <= ROUNDINGS * most;
         ds_exec_result_free(moved);
     }
@@ -187,12 +191,89 @@ static bool compare(prover *p, const char *what, const ds_exec_result *a, const 
     for (uint32_t i = 0; ok && i < c.outputs.n; i++) {
         const ds_exec_pair *pair = &c.outputs.at[i];
         if (pair->equal) continue;
-        if (roundings && is_rounding(p, pair, a))
+        if (roundings && is_rounding(p, pair, pair->a ? pair->a->name : "", a))
             p->out->rounded++;
         else
             ok = differs(p, what, pair);
     }
     ds_exec_comparison_deinit(&c);
+    return ok;
+}
+
+/* ---- stages: results have the names of their chunks and copies ---- */
+
+/* "w.c1.grad{3}" of %w.c1, which is the model's %w: "w.grad{3}". What passes have added to a name
+ * that shard or overlap changed (".whole", "_2") is dropped. NULL: nothing of the weight's. */
+static const char *name_in_model(ds_arena *arena, const ds_step_weight *weight, const char *name) {
+    static const char *const ends[] = {".grad", ".m.new", ".v.new", ".master.new", ".new"};
+    size_t n = strlen(weight->name);
+    const char *element = name + strcspn(name, "{");
+    if (strncmp(name, weight->name, n) != 0) return NULL;
+    for (uint32_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (strncmp(name + n, ends[i], strlen(ends[i])) == 0 &&
+            strchr("{._", name[n + strlen(ends[i])]))
+            return ds_arena_printf(arena, "%s%s%s", weight->base, ends[i], element);
+    return NULL;
+}
+
+static const char *name_of_result(ds_arena *arena, const ds_model_step *step, const char *name) {
+    const ds_step_weight *longest = NULL;
+    const char *found = name;
+    for (uint32_t i = 0; i < step->weights.n; i++) {
+        const ds_step_weight *weight = &step->weights.at[i];
+        const char *is = name_in_model(arena, weight, name);
+        if (!is || (longest && strlen(longest->name) > strlen(weight->name))) continue;
+        longest = weight;
+        found = is;
+    }
+    return found;
+}
+
+/* Each result's partner in the sequential run, under its own name, so that both can be compared;
+ * all of the sequential run's must be met. Names of that run in `names`. */
+static bool find_partners(prover *p, const char *what, const ds_model_step *step,
+                          const ds_exec_result *now, ds_exec_result *partners, const char **names) {
+    const ds_exec_result *whole = p->whole;
+    bool *met = DS_NEW_N(&partners->arena, bool, whole->outputs.n + 1);
+    for (uint32_t i = 0; i < now->outputs.n; i++) {
+        const char *own = now->outputs.at[i].name, *name = own;
+        uint32_t k = i;
+        if (i >= step->n_model_results) {
+            name = name_of_result(&partners->arena, step, own);
+            for (k = 0; k < whole->outputs.n; k++)
+                if (strcmp(whole->outputs.at[k].name, name) == 0) break;
+        }
+        if (k >= whole->outputs.n) return fail(p, what, own);
+        ds_exec_tensor partner = whole->outputs.at[k];
+        names[i] = partner.name;
+        partner.name = own;
+        DS_HPUSH(&partners->outputs, partner);
+        met[k] = true;
+    }
+    for (uint32_t k = 0; k < whole->outputs.n; k++)
+        if (!met[k]) return fail(p, what, whole->outputs.at[k].name);
+    return true;
+}
+
+static bool compare_staged(prover *p, const char *what, const ds_model_step *step,
+                           const ds_exec_result *now) {
+    ds_exec_result partners = {.n_devices = 1};
+    ds_exec_comparison c;
+    ds_arena_init(&partners.arena);
+    const char **names = DS_NEW_N(&partners.arena, const char *, now->outputs.n + 1);
+    bool ok = find_partners(p, what, step, now, &partners, names);
+    ds_exec_compare(&partners, now, DS_EXEC_BOUND, &c);
+    for (uint32_t i = 0; ok && i < c.outputs.n; i++) {
+        const ds_exec_pair *pair = &c.outputs.at[i];
+        if (pair->equal) continue;
+        if (is_rounding(p, pair, names[i], p->whole))
+            p->out->rounded++;
+        else
+            ok = differs(p, what, pair);
+    }
+    ds_exec_comparison_deinit(&c);
+    free(partners.outputs.at);
+    ds_arena_deinit(&partners.arena);
     return ok;
 }
 
@@ -341,7 +422,30 @@ static bool advance(prover *p, ds_model_step *step, ds_pass_id pass) {
     return refused(p, ds_pass_name(pass), &err);
 }
 
-/* lower, grad, optimizer: leaves the result of the last in p->whole. */
+/* The step without stages: leaves its result in p->whole. */
+static bool run_sequential(prover *p) {
+    loaded source = {0};
+    ds_model_step *step = NULL;
+    ds_error err = {0};
+    bool ok = make_unsharded(p->text, p->options->settings, &source, &step, &err) ||
+              fail(p, "the step without stages", err.message);
+    ok = ok && run_decided(p, &step->binding, &p->whole);
+    ds_model_step_free(step);
+    ds_unit_free(source.unit);
+    return ok;
+}
+
+/* What a step with stages gives on one device. */
+static bool check_staged(prover *p, const ds_model_step *step) {
+    ds_exec_result *now = NULL;
+    bool ok = run_sequential(p) && run(p, "with stages", &step->binding, &now) &&
+              compare_staged(p, "with stages", step, now);
+    ds_exec_result_free(now);
+    return ok;
+}
+
+/* lower, stage, grad, optimizer: leaves the result of the last, or of what it is without stages,
+ * in p->whole. */
 static bool make_step(prover *p, const loaded *source, ds_model_step **out) {
     ds_error err = {0};
     ds_exec_result *first = NULL, *now = NULL;
@@ -359,7 +463,7 @@ static bool make_step(prover *p, const loaded *source, ds_model_step **out) {
         ds_exec_result_free(first);
         ds_exec_result_free(now);
     }
-    for (uint32_t i = DS_PASS_GRAD; ok && i <= DS_PASS_OPTIMIZER; i++) {
+    for (uint32_t i = DS_PASS_STAGE; ok && i <= DS_PASS_OPTIMIZER; i++) {
         if (!ds_model_step_wants(step, (ds_pass_id)i)) continue;
         now = NULL;
         ok = advance(p, step, (ds_pass_id)i);
@@ -368,6 +472,7 @@ static bool make_step(prover *p, const loaded *source, ds_model_step **out) {
              check_text(p, step, (ds_pass_id)i, now);
         ds_exec_result_free(now);
     }
+    if (step->strategy.pp > 1) return ok && check_staged(p, step);
     ok = ok && run_decided(p, &step->binding, &p->whole);
     return ok && (m == 1 || !p->options->whole_batch || whole_batch(p, p->whole, m));
 }
@@ -387,12 +492,28 @@ static bool check_pass(prover *p, ds_model_step *step, ds_pass_id pass) {
     const char *name = ds_pass_name(pass);
     ds_exec_result *now = NULL;
     bool ok = run(p, name, &step->binding, &now) &&
-              compare(p, name, p->whole, now, DS_EXEC_BOUND, true) &&
+              (step->strategy.pp > 1 ? compare_staged(p, name, step, now)
+                                     : compare(p, name, p->whole, now, DS_EXEC_BOUND, true)) &&
               (!p->options->texts || check_text(p, step, pass, now));
     p->out->compared = p->out->zeros = 0;
     if (now) count_zeros(p->out, now);
     ds_exec_result_free(now);
     return ok;
+}
+
+/* Of a step with stages, whose weights say what belongs together. */
+static bool check_weights(prover *p, const ds_model_step *step) {
+    const ds_func *func = step->func;
+    for (uint32_t i = 0; i < step->weights.n; i++) {
+        const ds_step_weight *weight = &step->weights.at[i];
+        const ds_value_info *before = ds_value_at(func, weight->arg);
+        if (weight->new_result == DS_NO_RESULT) continue;
+        if (weight->master.i != DS_NO_VALUE.i) continue; /* the result may be the master's */
+        if (ds_type_equal(&step->unit->exprs, before->type, func->results[weight->new_result]) ==
+            DS_NO)
+            return fail(p, "an update lies elsewhere", weight->name);
+    }
+    return true;
 }
 
 /* The argument of that name without ".new", or -1. */
@@ -439,7 +560,7 @@ static bool check_sharded(prover *p, ds_model_step *step) {
         ok = advance(p, step, wanted[i]);
         if (i + 1 == n || p->options->texts) ok = ok && check_pass(p, step, wanted[i]);
     }
-    ok = ok && check_places(p, step, updates);
+    ok = ok && (step->strategy.pp > 1 ? check_weights(p, step) : check_places(p, step, updates));
     free(updates);
     if (ok) p->out->communications = count_communications(step);
     return ok;

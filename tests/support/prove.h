@@ -1,5 +1,6 @@
 /* Is a step, sharded, still the same step? Runs all passes on a model and its strategy, executes
- * what they leave, and holds it to the step before it was sharded. */
+ * what they leave, and holds it to the step before it was sharded; with stages, to the sequential
+ * one. */
 #ifndef DS_TEST_PROVE_H
 #define DS_TEST_PROVE_H
 

@@ -24,9 +24,24 @@ static int any(ds_rng *rng, const int *values, int n) {
 #define ANY(rng, ...)                                                                              \
     any(rng, (const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)))
 
-static test_plan draw_plan(ds_rng *rng) {
+/* Schedules whose B and W are one item; the last three have any number of chunks on a stage. */
+static const int schedules[] = {0, 1, 2, 12, 3, 4, 13};
+
+/* Every third plan has stages; what their schedule asks for is met more often than not. */
+static void draw_stages(ds_rng *rng, int *at) {
+    int schedule = below(rng, 7);
+    at[KNOB_TP] = at[KNOB_CP] = at[KNOB_EP] = 1;
+    at[KNOB_PP] = ANY(rng, 2, 2, 2, 2, 3, 4);
+    at[KNOB_SCHEDULE] = schedules[schedule];
+    at[KNOB_VIRTUAL] = schedule < 4 ? below(rng, 2) : ANY(rng, 2, 2, 2, 3, 4);
+    at[KNOB_BALANCE] = ANY(rng, 0, 1, 1);
+    at[KNOB_MICROBATCHES] = ANY(rng, 1, 2, 3, 4, 4, 6) * (one_in(rng, 2) ? 1 : at[KNOB_PP]);
+}
+
+static test_plan draw_plan(ds_rng *rng, bool stages) {
     test_plan plan = plan_of_one();
     int *at = plan.at;
+    if (stages) at[KNOB_PP] = 2; /* fewer of the others */
     do {
         at[KNOB_DP] = ANY(rng, 1, 1, 2, 2, 3, 4, 6, 8);
         at[KNOB_TP] = ANY(rng, 1, 1, 2, 2, 3, 4, 6);
@@ -45,6 +60,7 @@ static test_plan draw_plan(ds_rng *rng) {
     at[KNOB_BUCKET] = ANY(rng, 0, 0, 64, 300, 2000);
     at[KNOB_PREFETCH] = ANY(rng, 1, 0, 2, 3);
     at[KNOB_RECOMPUTE] = ANY(rng, 0, 0, 0, 1, 2);
+    if (stages) draw_stages(rng, at);
     return plan;
 }
 
@@ -101,12 +117,43 @@ static int fitting_recompute(const random_model *m) {
     return recompute == 2 && !loops ? 0 : recompute;
 }
 
+/* With stages the devices of one share out its batch, by the hints that the field writes. */
+static void simple_stages(random_model *m) {
+    m->hints = m->hints > 0;
+    for (uint32_t p = 0; p < m->n_parts; p++) {
+        m->parts[p].values = m->parts[p].values > 0;
+        for (uint32_t i = 0; i < m->parts[p].n; i++) {
+            m->parts[p].blocks[i].weights = m->parts[p].blocks[i].weights > 0;
+            m->parts[p].blocks[i].values = m->parts[p].blocks[i].values > 0;
+        }
+    }
+}
+
+static int count_turns(const random_model *m) {
+    int n = 0;
+    for (uint32_t p = 0; p < m->n_parts; p++) {
+        uint8_t form = m->parts[p].form;
+        bool loop = form != PART_PLAIN && form != PART_CALL;
+        n += form == PART_NEST ? 2 : loop ? m->parts[p].turns : 0;
+    }
+    return n;
+}
+
+/* Turns of loops shared out to the chunks, any way. */
+static void draw_layers(ds_rng *rng, random_model *m) {
+    const int *at = m->plan.at;
+    int chunks = at[KNOB_PP] * (at[KNOB_VIRTUAL] ? at[KNOB_VIRTUAL] : 1), turns = count_turns(m);
+    if (at[KNOB_PP] == 1 || turns < chunks || chunks > MAX_CHUNKS || one_in(rng, 3)) return;
+    m->plan.n_layers = chunks;
+    for (int i = 0; i < turns; i++) m->plan.layers[below(rng, chunks)]++;
+}
+
 random_model random_model_of(uint64_t seed) {
     ds_rng rng = {ds_rng_at(seed, 0, 0, 0)}; /* neighbours are streams of their own */
     random_model m;
     memset(&m, 0, sizeof m); /* records are compared as bytes */
     m.seed = seed;
-    m.plan = draw_plan(&rng);
+    m.plan = draw_plan(&rng, seed % 3 == 0);
     draw_sizes(&rng, &m);
     m.loss = (uint8_t)below(&rng, LOSS_KINDS);
     m.ids = below(&rng, 2);
@@ -123,6 +170,8 @@ random_model random_model_of(uint64_t seed) {
         for (uint32_t i = 0; i < part->n; i++) part->blocks[i] = draw_block(&rng);
     }
     m.plan.at[KNOB_RECOMPUTE] = fitting_recompute(&m);
+    if (m.plan.at[KNOB_PP] > 1) simple_stages(&m);
+    draw_layers(&rng, &m);
     return m;
 }
 
