@@ -10,7 +10,7 @@
 const char ds_op_role_attr[] = ROLE;
 const char ds_op_input_attrs[] = "range:int input:str of:ints at:ints";
 const char ds_op_common_attrs[] = "name:str stream:str cost:time " ROLE;
-const char ds_op_collective_attrs[] = "route:str{single} chunks:int=1";
+const char ds_op_collective_attrs[] = "route:str{single} chunks:int";
 
 /* One entry of a spec; the texts point into it. */
 typedef struct entry {
@@ -231,16 +231,16 @@ ds_status ds_op_check_attr(const ds_infer *ctx, const ds_attr *attr, const char 
     return type_is(&e, "time") ? check_time(ctx, attr, who, err) : DS_OK;
 }
 
+#define DS_OPS_MOST_CHUNKS 65536
+
 static ds_status check_chunks(const ds_infer *ctx, const ds_attr *attr, ds_error *err) {
     int64_t chunks = 1;
     bool known;
     if (!attr) return DS_OK;
     DS_TRY(ds_ops__int(&ctx->unit->exprs, ctx->env, attr->expr, attr->loc, &chunks, &known, err));
-    if (!known || chunks == 1) return DS_OK;
-    return ds_error_set(err, DS_ERR_UNSUPPORTED, attr->loc,
-                        "%s: chunks = %lld: pipelined chunks are not simulated in this version; "
-                        "leave 'chunks' out",
-                        ds_op_name(ctx->op->code), (long long)chunks);
+    if (!known || (chunks >= 1 && chunks <= DS_OPS_MOST_CHUNKS)) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, attr->loc, "%s: chunks = %lld: 1 to %d are possible",
+                        ds_op_name(ctx->op->code), (long long)chunks, DS_OPS_MOST_CHUNKS);
 }
 
 ds_status ds_ops__check_attrs(const ds_infer *ctx, const ds_op_desc *desc, ds_error *err) {

@@ -1,4 +1,4 @@
-/* Collective algorithms as fluid phases.
+/* Collective algorithms as fluid phases (and as messages: messages.h).
  *
  * Sizes follow nccl-tests: for n members,
  *   all_reduce      S = one member's buffer
@@ -8,13 +8,28 @@
  *   offload, reload S = the buffer of the one device, to or from its host
  * Shards may be uneven: `shard_bytes[i]` is what member i owns (sum = S for gathers and scatters).
  *
- * Alone, with route latency a (the slowest hop) and bandwidth B on equal links, this gives
- *   ring  all_reduce 2(n−1)a + 2(n−1)/n·S/B      all_gather, reduce_scatter (n−1)a + (n−1)/n·S/B
- *   tree  all_reduce 2⌈log2 n⌉a + ~2·S/B (double binary tree: each edge carries S/2 each way)
- *   direct all_to_all a + (n−1)/n·S/B at a port
- * Source: nccl-tests PERFORMANCE.md (sizes, bus factors); double binary trees: Sanders, Speck,
+ * Alone on one switch, with route latency a (the slowest hop) and bandwidth B on equal links:
+ *   ring      all_reduce 2(n−1)a + 2(n−1)/n·S/B      all_gather, reduce_scatter (n−1)a +
+ * (n−1)/n·S/B broadcast, reduce (n−1)a + S/B, a pipelined chain tree      all_reduce 2⌈log2 n⌉a +
+ * ~2·S/B (double binary tree: each edge carries S/2 each way) broadcast, reduce (⌈log2(n+1)⌉−1)a +
+ * 2·S/B gather, scatter ⌈log2 n⌉a + (n−1)/n·S/B, a binomial tree, n a power of two direct
+ * all_reduce 2a + 2(n−1)/n·S/B   all_gather, reduce_scatter, all_to_all, gather, scatter a +
+ * (n−1)/n·S/B   broadcast, reduce a + (n−1)·S/B   send, permute a + S/B halving_doubling all_reduce
+ * 2·log2(n)·a + 2(n−1)/n·S/B, the others half of it, n a power of two; beyond it the rest of the
+ * members first gives all to others: 2(a + S/B) more switch    a + S/B at a switch with {reduce =
+ * true}: in-switch reduction and multicast and over M nodes of k members, with latency and
+ * bandwidth a, B inside and A, C between them: ring      k rings, each over its own NICs: 2(n−1)A +
+ * max(NVLink, 2(n−1)/n·S/(kC)) nearly hierarchical  all_reduce 2((k−1)a + (k−1)/k·S/B) + 2(M−1)A +
+ * 2(M−1)/M·S/(kC): reduce-scatter inside, all-reduce between members of one rank, all-gather
+ * inside; the sum of phases pxn       all_to_all a + (k−1)/k·S/B + A + (M−1)/M·S/C, by way of the
+ * member of the sender's node that has the receiver's rank In c chunks a pipeline of depth D takes
+ * D·a + (D−1+c)/c of its bytes, and phases overlap: in slot s phase p works on chunk s − p. Without
+ * chunks, pipelines are cut ever finer, and phases follow one another.
+ *
+ * Sources: nccl-tests PERFORMANCE.md (sizes, bus factors); double binary trees: Sanders, Speck,
  * Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing
- * 2009. */
+ * 2009; halving and doubling: Thakur, Rabenseifner, Gropp, "Optimization of collective
+ * communication operations in MPICH", IJHPCA 2005; NVLS, SHARP, PXN: NVIDIA/nccl. */
 #ifndef DS_COLL_COLL_H
 #define DS_COLL_COLL_H
 
@@ -23,13 +38,14 @@
 #include "sim/net/net.h"
 
 typedef struct ds_coll_request {
-    ds_opcode op;            /* DS_OP_ALL_REDUCE … */
-    const char *algorithm;   /* "ring", "tree", "direct"; NULL: the cheapest by predicted time */
+    ds_opcode op;          /* DS_OP_ALL_REDUCE … */
+    const char *algorithm; /* a name; NULL: the cheapest by predicted time of those that compete */
     const uint32_t *devices; /* in group order: the ring's order; member 0 … */
     uint32_t n;
     uint32_t root;              /* member index, for rooted collectives */
     int64_t shift;              /* permute */
     int64_t bytes;              /* S */
+    int64_t chunks;             /* of pipelines and phases; 0: see above */
     uint32_t host;              /* offload, reload: vertex of the host of the one device */
     bool single_route;          /* one path a pair instead of all equal-cost ones */
     const int64_t *shard_bytes; /* n entries, or NULL: S split as evenly as whole bytes allow */
@@ -37,7 +53,8 @@ typedef struct ds_coll_request {
 } ds_coll_request;
 
 /* The phases of one algorithm, in `arena`. DS_ERR_UNSUPPORTED for an algorithm that the collective
- * does not have. O(sum of route lengths): n for rings and trees, n² for direct. */
+ * or the group does not have. O(sum of route lengths): n for rings and trees (n·k between nodes of
+ * k members), n log n for halving_doubling, n² for direct. */
 ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
                          ds_arena *arena, ds_phase **phases, uint32_t *n_phases, ds_error *err);
 
@@ -56,8 +73,8 @@ typedef struct ds_coll_choice {
     uint32_t n_phases;
 } ds_coll_choice;
 
-/* The named algorithm, or the fastest of the candidates, with a profile's launch, per-step and
- * efficiency terms; phases in `arena`. */
+/* The named algorithm, or the fastest of the candidates, of equal ones the first, with a profile's
+ * launch, per-step and efficiency terms; phases in `arena`. */
 ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
                          ds_arena *arena, ds_coll_choice *out, ds_error *err);
 
@@ -68,11 +85,13 @@ ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds
 ds_status ds_coll_slowest_link(ds_topo *topo, const ds_coll_request *request, int64_t *bytes_per_s,
                                ds_error *err);
 
-/* Which algorithms compete when the program names none; static. */
-const char *const *ds_coll_candidates(ds_opcode op, uint32_t *n);
+/* All names, for messages and help; NULL behind the last. */
+const char *ds_coll_algorithm(uint32_t i);
 
-/* "ring", "tree", "direct": all names, for messages and help. */
-extern const char *const ds_coll_algorithms[];
-extern const uint32_t ds_coll_n_algorithms;
+/* Which algorithms are looked at: the named one; those that compete where none is named; all that
+ * the collective has where "fastest" is. Some may turn out not to be there for this group
+ * (DS_ERR_UNSUPPORTED, DS_ERR_UNREACHABLE). Returns their number. */
+#define DS_COLL_MOST_ALGORITHMS 8
+uint32_t ds_coll_candidates(const ds_coll_request *request, const char **names);
 
 #endif

@@ -1,15 +1,25 @@
 /* Which link holds a collective up. */
 #include "sim/coll/coll.h"
 
+static ds_status phases_of_first(ds_topo *topo, const ds_coll_request *request, ds_arena *arena,
+                                 ds_phase **phases, uint32_t *n, ds_error *err) {
+    const char *names[DS_COLL_MOST_ALGORITHMS];
+    uint32_t n_names = ds_coll_candidates(request, names);
+    ds_error other;
+    ds_status status = ds_coll_phases(topo, request, names[0], arena, phases, n, err);
+    for (uint32_t i = 1; i < n_names && status == DS_ERR_UNREACHABLE; i++)
+        if (ds_coll_phases(topo, request, names[i], arena, phases, n, &other) == DS_OK)
+            return DS_OK;
+    return status;
+}
+
 ds_status ds_coll_slowest_link(ds_topo *topo, const ds_coll_request *request, int64_t *bytes_per_s,
                                ds_error *err) {
-    const char *algorithm = request->algorithm;
-    uint32_t n;
-    if (!algorithm) algorithm = ds_coll_candidates(request->op, &n)[0];
+    uint32_t n = 0;
     ds_arena scratch;
     ds_arena_init(&scratch);
     ds_phase *phases;
-    ds_status status = ds_coll_phases(topo, request, algorithm, &scratch, &phases, &n, err);
+    ds_status status = phases_of_first(topo, request, &scratch, &phases, &n, err);
     double longest = -1;
     *bytes_per_s = 0;
     for (uint32_t i = 0; i < n && status == DS_OK; i++) {

@@ -42,13 +42,8 @@ static ds_status profile_terms(ds_builder *b, ds_opcode op, const ds_group *g, d
 /* {shift = 1, route = "single", algorithm = "ring"}: how the group does it. */
 static ds_status read_options(ds_builder *b, const ds_op *op, const ds_env *env,
                               ds_coll_request *request, ds_error *err) {
-    int64_t chunks = 1;
     request->shift = 1;
-    DS_TRY(ds_op_attr_int(op, env, "chunks", &chunks, err));
-    if (chunks != 1)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
-                            "chunks = %lld: pipelined chunks are not simulated in this version",
-                            (long long)chunks);
+    DS_TRY(ds_op_attr_int(op, env, "chunks", &request->chunks, err));
     if (op->code == DS_OP_PERMUTE) DS_TRY(ds_op_attr_int(op, env, "shift", &request->shift, err));
     request->algorithm =
         ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));

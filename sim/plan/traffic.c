@@ -62,6 +62,7 @@ static uint64_t kind_of(const ds_group *g) {
     uint64_t key = ds_hash_bytes(q->devices, q->n * sizeof *q->devices);
     key = ds_hash_mix(key, ds_hash_bytes(g->algorithm, strlen(g->algorithm)));
     key = ds_hash_mix(ds_hash_mix(key, q->op), (uint64_t)q->root << 1 | q->single_route);
+    key = ds_hash_mix(key, (uint64_t)q->chunks);
     return ds_hash_mix(ds_hash_mix(key, (uint64_t)q->shift), q->bytes == 0) | 1;
 }
 

@@ -119,26 +119,26 @@ static void explain_phases(const ds_plan *plan, const ds_group *g, ds_buf *out) 
 
 /* Where the program left the choice open: what the others would have taken. */
 static void explain_choice(const ds_plan *plan, const ds_group *g, ds_buf *out) {
-    if (g->request->algorithm) {
+    const char *names[DS_COLL_MOST_ALGORITHMS];
+    uint32_t n = ds_coll_candidates(g->request, names);
+    if (n == 1 && g->request->algorithm) {
         ds_buf_put(out, "  the program names the algorithm\n");
         return;
     }
-    uint32_t n;
-    const char *const *names = ds_coll_candidates(g->request->op, &n);
-    if (n == 1) return;
-    ds_buf_put(out, "  the fastest of ");
     ds_arena arena;
     ds_arena_init(&arena);
-    for (uint32_t i = 0; i < n; i++) {
+    bool any = false;
+    for (uint32_t i = 0; i < n && n > 1; i++) {
         ds_coll_request asked = *g->request;
         asked.algorithm = names[i];
         ds_coll_choice choice;
-        if (ds_coll_choose(plan->topo, &asked, &g->terms, &arena, &choice, NULL) == DS_OK)
-            ds_buf_printf(out, "%s%s %s", i ? ", " : "", choice.algorithm,
-                          ds_report__ps(choice.ps).s);
+        if (ds_coll_choose(plan->topo, &asked, &g->terms, &arena, &choice, NULL) != DS_OK) continue;
+        ds_buf_printf(out, "%s%s %s", any ? ", " : "  the fastest of ", choice.algorithm,
+                      ds_report__ps(choice.ps).s);
+        any = true;
     }
     ds_arena_deinit(&arena);
-    ds_buf_putc(out, '\n');
+    if (any) ds_buf_putc(out, '\n');
 }
 
 static void put_indented(const char *text, ds_buf *out) {

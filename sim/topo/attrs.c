@@ -1,6 +1,7 @@
 /* What stands in braces behind nodes and links.
  *
  *   forward = true            a node: may traffic pass through (node's default by its kind)
+ *   reduce = true             a switch: adds up and multiplies what passes (NVLS, SHARP)
  *   efficiency = 0.92         a link: which part of its bandwidth transfers get
  *   cap = 12 GB/s             a link: most that one message gets of it, whatever else is free */
 #include "ir/base/units.h"
@@ -9,21 +10,28 @@
 #include <math.h>
 #include <string.h>
 
-ds_status ds_topo_node_attrs(const ds_node_decl *decl, bool *forwards, ds_error *err) {
+ds_status ds_topo_node_attrs(const ds_node_decl *decl, bool *forwards, bool *reduces,
+                             ds_error *err) {
+    bool instance = decl->kind == DS_NODE_INSTANCE;
     *forwards = decl->kind != DS_NODE_DEVICE;
+    *reduces = false;
     for (uint32_t i = 0; i < decl->n_attrs; i++) {
         const ds_attr *attr = &decl->attrs[i];
-        if (strcmp(attr->name, "forward") != 0 || decl->kind == DS_NODE_INSTANCE) {
+        bool forward = strcmp(attr->name, "forward") == 0 && !instance;
+        bool reduce = strcmp(attr->name, "reduce") == 0 && decl->kind == DS_NODE_SWITCH;
+        if (!forward && !reduce) {
             return ds_error_set(
                 err, DS_ERR_NAME, attr->loc, "`%s` is not an attribute of %s `%s`%s", attr->name,
-                decl->kind == DS_NODE_INSTANCE ? "the instance" : "the node", decl->name,
-                decl->kind == DS_NODE_INSTANCE ? "" : "; there is `forward`");
+                instance ? "the instance" : "the node", decl->name,
+                instance                       ? ""
+                : decl->kind == DS_NODE_SWITCH ? "; there are `forward` and `reduce`"
+                                               : "; there is `forward`");
         }
         if (attr->kind != DS_ATTR_BOOL) {
-            return ds_error_set(err, DS_ERR_TYPE, attr->loc,
-                                "`forward` of `%s` must be true or false", decl->name);
+            return ds_error_set(err, DS_ERR_TYPE, attr->loc, "`%s` of `%s` must be true or false",
+                                attr->name, decl->name);
         }
-        *forwards = attr->flag;
+        *(forward ? forwards : reduces) = attr->flag;
     }
     return DS_OK;
 }

@@ -61,7 +61,7 @@ static ds_status add_node(builder *b, ds_topo_template *t, uint32_t index, uint3
     const ds_node_decl *decl = &t->decl->nodes.at[index];
     ds_topo_node *node = &t->nodes[index];
     node->decl = decl;
-    DS_TRY(ds_topo_node_attrs(decl, &node->forwards, b->err));
+    DS_TRY(ds_topo_node_attrs(decl, &node->forwards, &node->reduces, b->err));
     if (ds_map_find(&t->node_of_name, DS_KEY(decl->name))) {
         return ds_error_set(b->err, DS_ERR_NAME, decl->loc, "`%s` is declared twice in @%s",
                             decl->name, t->decl->name);
@@ -94,7 +94,8 @@ static void fill_flags(builder *b, ds_topo_template *t) {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         const ds_topo_node *node = &t->nodes[i];
         uint8_t own =
-            (uint8_t)((uint32_t)node->decl->kind | (node->forwards ? DS_TOPO_FORWARDS : 0u));
+            (uint8_t)((uint32_t)node->decl->kind | (node->forwards ? DS_TOPO_FORWARDS : 0u) |
+                      (node->reduces ? DS_TOPO_REDUCES : 0u));
         for (uint32_t e = 0; e < node->count; e++) {
             uint8_t *at = t->flags + ds_topo_vertex_base(node, e);
             if (!node->child) {

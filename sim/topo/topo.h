@@ -39,6 +39,16 @@ uint32_t ds_topo_find_vertex(const ds_topo *topo, const char *path);
 void ds_topo_nearest_hosts(const ds_topo *topo, uint32_t *host);
 uint32_t ds_topo_device_vertex(const ds_topo *topo, uint32_t device);
 
+/* Devices of one island have fast links between them, as those of one node have; between islands
+ * there are NICs or slow links (island.c). Equal numbers: one island. The first call costs
+ * O(vertices + links) and, like a route's, is not thread-safe for one topo. */
+uint32_t ds_topo_island(ds_topo *topo, uint32_t device);
+/* Do fast links lead from the device to others without a switch between? As above. */
+bool ds_topo_has_peer_links(ds_topo *topo, uint32_t device);
+/* The switches with {reduce = true}, ascending; and is a vertex one of them? As above. */
+const uint32_t *ds_topo_reducing_switches(ds_topo *topo, uint32_t *n);
+bool ds_topo_reduces(const ds_topo *topo, uint32_t vertex);
+
 uint32_t ds_topo_n_vertices(const ds_topo *topo);
 ds_node_kind ds_topo_vertex_kind(const ds_topo *topo, uint32_t vertex);
 const char *ds_topo_vertex_path(const ds_topo *topo, uint32_t vertex);

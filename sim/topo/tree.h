@@ -27,13 +27,14 @@ typedef struct ds_topo_node {
     uint32_t count;
     ds_topo_template *child;                         /* of an instance, else NULL */
     uint32_t first_vertex, first_device, first_link; /* local numbers of element 0 */
-    bool forwards;
+    bool forwards, reduces;
 } ds_topo_node;
 
 /* What a vertex is, in one byte. */
 enum {
     DS_TOPO_KIND_MASK = 7, /* a ds_node_kind */
     DS_TOPO_FORWARDS = 8,  /* traffic may pass through */
+    DS_TOPO_REDUCES = 32, /* a switch that adds up and multiplies what passes */
     DS_TOPO_PORT = 16      /* a link of a template further up ends here; kept per template */
 };
 
@@ -68,6 +69,10 @@ struct ds_topo {
     size_t *path_at;          /* [n_vertices] offsets into paths */
     ds_map routes, singles;   /* from << 32 | to (vertices) → ds_route */
     uint64_t n_labels;        /* in all searches together */
+    uint32_t *islands;        /* per device, and whether links lead to other devices: island.c, when
+                                 first asked; NULL before */
+    bool *has_peers;
+    DS_VEC(uint32_t) reducing; /* switches, then too */
 };
 
 /* A local vertex or link as (node, element, number inside the element). A link of the template's
@@ -91,7 +96,8 @@ static inline ds_node_kind ds_topo_kind(uint8_t flags) {
 }
 
 /* attrs.c. What a node's attributes say; errors with their place. */
-ds_status ds_topo_node_attrs(const ds_node_decl *decl, bool *forwards, ds_error *err);
+ds_status ds_topo_node_attrs(const ds_node_decl *decl, bool *forwards, bool *reduces,
+                             ds_error *err);
 /* Applies a link's attributes to its written bandwidth. */
 ds_status ds_topo_link_attrs(const ds_env *env, const ds_link_decl *decl, ds_topo_link *link,
                              ds_error *err);

@@ -33,14 +33,16 @@ static bool simulated(const topo_text *t, ds_opcode op, const char *algorithm) {
 
 /* recv meets a send, reshard becomes whichever collective its types ask for. */
 Test(attrs, algorithms_are_those_of_the_collectives) {
-    topo_text t =
-        topo_text_build("topology @star {\n  device d[4] : \"V100-SXM2-16GB\"\n"
-                        "  switch s\n  link d[i] -- s : 10 GB/s, 1 us for i in 0..4\n}\n");
+    topo_text t = topo_text_build("topology @nodes {\n  device d[4] : \"V100-SXM2-16GB\"\n"
+                                  "  switch s[2], top {reduce = true}\n  nic n[4]\n"
+                                  "  link d[i] -- s[i / 2] : 10 GB/s, 1 us for i in 0..4\n"
+                                  "  link d[i] -- n[i] : 1 GB/s, 1 us for i in 0..4\n"
+                                  "  link n[i] -- top : 1 GB/s, 1 us for i in 0..4\n}\n");
     for (ds_opcode op = DS_OP_FIRST_TABLE_OP; op < DS_OP_COUNT; op++) {
         const ds_op_desc *desc = ds_op_desc_of(op);
         if (!(desc->flags & DS_OPF_COLLECTIVE) || op == DS_OP_RESHARD) continue;
-        for (uint32_t a = 0; a < ds_coll_n_algorithms; a++) {
-            const char *name = ds_coll_algorithms[a];
+        const char *name;
+        for (uint32_t a = 0; (name = ds_coll_algorithm(a)) != NULL; a++) {
             bool known = accepts(t.unit, desc->attrs, "algorithm", name, NULL);
             bool runs = simulated(&t, op == DS_OP_RECV ? (ds_opcode)DS_OP_SEND : op, name);
             cr_expect_eq(known, runs, "%s by %s: listed %d, simulated %d", desc->name, name, known,

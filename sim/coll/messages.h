@@ -1,0 +1,42 @@
+/* A collective as messages between two devices each, with what each waits for.
+ *
+ * The same algorithms as in phases: what a phase says of all messages at once, here every message
+ * does for itself. A message first waits for the messages whose data it passes on, then its route's
+ * latency, then for the one before it on the same edge of a pipeline, and then loads the links of
+ * its route. Members begin the next phase when all their own messages of the one before have ended.
+ */
+#ifndef DS_COLL_MESSAGES_H
+#define DS_COLL_MESSAGES_H
+
+#include "sim/coll/coll.h"
+
+typedef struct ds_message {
+    const ds_route *route; /* owned by the topology; NULL: no bytes of its own */
+    const ds_phase *phase; /* reduction in switches, offload: all members' in one; else NULL */
+    int64_t bytes;
+    uint32_t n_waits; /* messages that must have ended before its latency begins */
+    uint32_t after;   /* and one before it loads links; UINT32_MAX: none */
+} ds_message;
+
+typedef struct ds_message_edge {
+    uint32_t from, to;
+} ds_message_edge;
+
+/* In `arena`. Edges by `from`: each message ends before `to` may begin; every `to` is higher than
+ * its `from`, so the order of messages is one in which they could run. */
+typedef struct ds_message_graph {
+    ds_message *messages;
+    uint32_t n_messages;
+    uint32_t *first; /* n_messages + 1: edges[first[m] … first[m + 1]) go out from m */
+    uint32_t *edges; /* targets */
+} ds_message_graph;
+
+/* Chunks into which pipelines cut where the request says nothing (0). */
+#define DS_MESSAGE_CHUNKS 256
+
+/* The messages of the named algorithm. The same errors as ds_coll_phases, and DS_ERR_LIMIT beyond
+ * 2^26 messages or edges. O(messages): n² for a ring. */
+ds_status ds_coll_messages(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
+                           ds_arena *arena, ds_message_graph *out, ds_error *err);
+
+#endif
