@@ -74,8 +74,9 @@ static const ds_knob knobs[] = {
          "order of the pipeline's work: a generator such as \"1f1b\", \"file:PATH\", or a schedule "
          "@s"),
     INT("strategy", "virtual_stages", 1, "chunks of the model per stage"),
-    TEXT("strategy", "balance", "layers flops",
-         "what chunks are to have alike: turns of loops, or FLOPs of the forward pass"),
+    TEXT("strategy", "balance", "layers flops time",
+         "what chunks are to have alike: turns of loops, FLOPs of the forward pass, or simulated "
+         "time"),
     KIND("strategy", "stage_layers", INTS, "turns of loops in each chunk; overrides balance"),
     TEXT("strategy", "p2p", "overlapped batched blocking",
          "what stages send each other: beside compute, a send and a receive as one, or in its "

@@ -126,4 +126,10 @@ typedef struct ds_schedule_timing {
 ds_status ds_schedule_time(const ds_schedule_index *index, const ds_schedule_costs *costs,
                            ds_arena *arena, ds_schedule_timing *out, ds_error *err);
 
+/* The same for items that take `durations`, [n_items], each; pairs one after the other. Their sum
+ * with n_items times `comm` must be a 64-bit time. */
+ds_status ds_schedule_time_items(const ds_schedule_index *index, const int64_t *durations,
+                                 int64_t comm, ds_arena *arena, ds_schedule_timing *out,
+                                 ds_error *err);
+
 #endif

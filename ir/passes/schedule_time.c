@@ -13,7 +13,8 @@ enum { F, B, W, R };
 typedef struct timer {
     const ds_schedule_index *index;
     const ds_schedule_costs *costs;
-    int64_t *start, *end; /* of items; end −1: has not run */
+    const int64_t *durations; /* of items; NULL: by `costs` */
+    int64_t *start, *end;     /* of items; end −1: has not run */
     ds_schedule_rank_time *ranks;
     uint32_t *next;  /* [rank]: the item that it runs next */
     int64_t *now;    /* [rank] */
@@ -31,7 +32,9 @@ static uint32_t find(const timer *t, int kind, int64_t chunk, int64_t microbatch
     return t->index->item[kind][microbatch * t->index->n_chunks + chunk];
 }
 
-static int64_t duration_of(const timer *t, const ds_schedule_item *item) {
+static int64_t duration_of(const timer *t, uint32_t rank, uint32_t number) {
+    if (t->durations) return t->durations[number];
+    const ds_schedule_item *item = item_on(t, rank, number);
     const ds_schedule_durations *d = &t->costs->chunks[t->costs->n_chunks == 1 ? 0 : item->chunk];
     bool split = find(t, W, item->chunk, item->microbatch) != DS_NO_ITEM;
     switch (item->kind) {
@@ -107,7 +110,7 @@ static bool run_step(timer *t, uint32_t rank) {
         if (ready < 0) return false;
         if (ready > start) start = ready;
     }
-    int64_t duration = n == 2 ? t->costs->pair : duration_of(t, item_on(t, rank, number));
+    int64_t duration = n == 2 ? t->costs->pair : duration_of(t, rank, number);
     for (uint32_t i = 0; i < n; i++) {
         t->start[number + i] = start;
         t->end[number + i] = start + duration;
@@ -208,12 +211,11 @@ static ds_status check_costs(const ds_schedule_index *index, const ds_schedule_c
                         index->n_items, high);
 }
 
-ds_status ds_schedule_time(const ds_schedule_index *index, const ds_schedule_costs *costs,
-                           ds_arena *arena, ds_schedule_timing *out, ds_error *err) {
-    *out = (ds_schedule_timing){0};
-    DS_TRY(check_costs(index, costs, err));
+static ds_status time_items(const ds_schedule_index *index, const ds_schedule_costs *costs,
+                            const int64_t *durations, ds_arena *arena, ds_schedule_timing *out,
+                            ds_error *err) {
     uint32_t n = index->n_ranks;
-    timer t = {.index = index, .costs = costs};
+    timer t = {.index = index, .costs = costs, .durations = durations};
     t.start = DS_NEW_N(arena, int64_t, index->n_items);
     t.end = DS_NEW_N(arena, int64_t, index->n_items);
     t.ranks = DS_NEW_N(arena, ds_schedule_rank_time, n);
@@ -249,4 +251,19 @@ ds_status ds_schedule_time(const ds_schedule_index *index, const ds_schedule_cos
         if (rank->peak > out->peak) out->peak = rank->peak;
     }
     return DS_OK;
+}
+
+ds_status ds_schedule_time(const ds_schedule_index *index, const ds_schedule_costs *costs,
+                           ds_arena *arena, ds_schedule_timing *out, ds_error *err) {
+    *out = (ds_schedule_timing){0};
+    DS_TRY(check_costs(index, costs, err));
+    return time_items(index, costs, NULL, arena, out, err);
+}
+
+ds_status ds_schedule_time_items(const ds_schedule_index *index, const int64_t *durations,
+                                 int64_t comm, ds_arena *arena, ds_schedule_timing *out,
+                                 ds_error *err) {
+    ds_schedule_costs costs = {.comm = comm};
+    *out = (ds_schedule_timing){0};
+    return time_items(index, &costs, durations, arena, out, err);
 }

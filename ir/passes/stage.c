@@ -314,6 +314,7 @@ static ds_status stage(stager *s, ds_error *err) {
     s->used = ds_xcalloc(n + 1, sizeof *s->used);
     note_uses(s, &s->old->body);
     DS_TRY(ds_stage__cut(s->step, &s->names, &s->cut, err));
+    s->step->cut = ds_stage__turns(s->step, &s->cut);
     DS_TRY(ds_stage__weights(s->step, &s->names, &s->cut, &s->weights, err));
     return build(s, err);
 }

@@ -268,6 +268,31 @@ static ds_status cut_groups(const ds_model_step *step, ds_stage_cut *cut, groups
 
 /* ---- the cut ---- */
 
+/* The turns of the units from … to − 1. */
+static int64_t turns_between(const ds_stage_cut *cut, int64_t from, int64_t to) {
+    int64_t n = 0;
+    for (uint32_t i = 0; i < cut->n_items; i++) {
+        const ds_stage_item *item = &cut->items[i];
+        int64_t lo = from > item->first ? from : item->first;
+        int64_t hi = to < item->first + item->n ? to : item->first + item->n;
+        if (item->op->code == DS_OP_FOR && hi > lo) n += hi - lo;
+    }
+    return n;
+}
+
+ds_step_cut ds_stage__turns(const ds_model_step *step, const ds_stage_cut *cut) {
+    ds_step_cut out = {0};
+    int64_t *loops = DS_NEW_N(&step->unit->arena, int64_t, cut->n_items + 1u);
+    int64_t *chunks = DS_NEW_N(&step->unit->arena, int64_t, cut->n_chunks + 1u);
+    for (uint32_t i = 0; i < cut->n_items; i++)
+        if (cut->items[i].op->code == DS_OP_FOR) loops[out.n_loops++] = cut->items[i].n;
+    for (uint32_t c = 0; c < cut->n_chunks; c++)
+        chunks[c] = turns_between(cut, cut->begin[c], cut->begin[c + 1]);
+    out.loop_turns = loops;
+    out.chunk_turns = chunks;
+    return out;
+}
+
 ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, ds_stage_cut *out,
                         ds_error *err) {
     *out = (ds_stage_cut){.n_chunks = step->schedule.n_chunks};
@@ -275,6 +300,11 @@ ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, 
     out->begin = DS_NEW_N(&step->unit->arena, int64_t, out->n_chunks + 1u);
     out->begin[out->n_chunks] = out->n_units;
     if (step->strategy.n_stage_layers) return cut_as_told(step, out, err);
+    if (step->strategy.balance == DS_BALANCE_TIME)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_stage__knob(step, "balance"),
+                            "balance = time takes the cut that simulates fastest, and a pass does "
+                            "not simulate: it must be found before the passes run, and is then "
+                            "stage_layers");
     if (step->strategy.balance == DS_BALANCE_LAYERS && out->n_turns)
         return cut_by_layers(step, out, err);
     groups g = {0};

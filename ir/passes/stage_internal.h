@@ -38,6 +38,8 @@ uint32_t ds_stage__weight(const ds_stage_names *names, ds_value value);
  * Errors: DS_ERR_VALUE at the knob where the strategy's cut does not fit; those of counting. */
 ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, ds_stage_cut *out,
                         ds_error *err);
+/* The cut in turns, in the step's arena. O(items · chunks). */
+ds_step_cut ds_stage__turns(const ds_model_step *step, const ds_stage_cut *cut);
 /* The chunk of a unit; of what stands behind the last unit the last one. O(log chunks). */
 uint32_t ds_stage__chunk(const ds_stage_cut *cut, int64_t unit);
 /* Does the item run in more than one chunk? */

@@ -184,10 +184,10 @@ static ds_status read_stage_layers(const ds_binding *binding, ds_strategy *out, 
 }
 
 static ds_status read_pipeline(const ds_binding *binding, ds_strategy *out, ds_error *err) {
-    static const char *const balances[] = {"layers", "flops"};
+    static const char *const balances[] = {"layers", "flops", "time"};
     static const char *const p2ps[] = {"overlapped", "batched", "blocking"};
     uint32_t balance = DS_BALANCE_LAYERS, p2p = DS_P2P_OVERLAPPED;
-    DS_TRY(read_choice(binding, "strategy", "balance", balances, 2, &balance, err));
+    DS_TRY(read_choice(binding, "strategy", "balance", balances, 3, &balance, err));
     DS_TRY(read_choice(binding, "strategy", "p2p", p2ps, 3, &p2p, err));
     out->balance = (ds_balance)balance;
     out->p2p = (ds_p2p)p2p;

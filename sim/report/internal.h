@@ -95,6 +95,18 @@ uint32_t ds_report__offloaded(const ds_strategy *strategy, const char *out[3]);
 /* Chunks of the model on a stage. */
 int64_t ds_report__virtual_stages(const ds_model_step *step);
 
+/* ---- balance = time (balance.c) ---- */
+
+/* Searches, puts the cut into the source's scenario, and gives its result. */
+ds_status ds_report__balance(const ds_binding *source, const ds_profiles *profiles,
+                             const ds_sim_options *options, ds_result **out, ds_error *err);
+/* "5, 4, 4, 3": turns of loops by stage, "2+3, 4+1" with two chunks each, "1, 62 x 2, 1" where
+ * neighbours are alike. */
+void ds_report__layers(const ds_schedule_index *schedule, const int64_t *turns, ds_buf *out);
+/* What ds_balance_advise found, for the summary and as a member of a JSON object. */
+void ds_report__faster_cut(const ds_result *result, ds_buf *out);
+void ds_report__put_faster_cut(ds_json *json, const ds_result *result);
+
 /* ---- pipelined steps (items.c) ---- */
 
 /* An item of the schedule. */

@@ -230,6 +230,7 @@ static void put_collectives(ds_json *json, const ds_result *r) {
 
 /* What is recomputed and offloaded; of a pipeline its schedule. */
 static void put_strategy_words(ds_json *json, const ds_model_step *step) {
+    static const char *const balances[] = {"layers", "flops", "time"};
     const char *kept[3];
     uint32_t n = ds_report__offloaded(&step->strategy, kept);
     ds_buf text = {0};
@@ -244,6 +245,12 @@ static void put_strategy_words(ds_json *json, const ds_model_step *step) {
     ds_json_key_string(json, "schedule", step->strategy.schedule);
     ds_json_key_int(json, "virtual_stages", ds_report__virtual_stages(step));
     ds_json_key_int(json, "weight_copies", step->schedule.n_copies);
+    ds_json_key_string(json, "balance", balances[step->strategy.balance]);
+    ds_json_key(json, "stage_layers");
+    ds_json_begin_array(json);
+    for (uint32_t c = 0; step->cut.chunk_turns && c < step->schedule.n_chunks; c++)
+        ds_json_int(json, step->cut.chunk_turns[c]);
+    ds_json_end_array(json);
 }
 
 /* What passes made of a model. */
@@ -301,6 +308,7 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_key_string(&json, "memory_mode", ds_mem_mode_name(r->mem.mode));
     if (!r->fits) put_overflow(&json, r);
     ds_report__put_advice(&json, r);
+    ds_report__put_faster_cut(&json, r);
     ds_json_key_string(&json, "fullest_device", ds_report__device(r->plan, r->fullest));
     put_categories(&json, "memory", r, r->mem.classes[r->fullest].peak_by_category);
     put_categories(&json, "state", r, r->mem.classes[r->fullest].input_by_category);

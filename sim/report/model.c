@@ -98,6 +98,16 @@ int64_t ds_report__virtual_stages(const ds_model_step *step) {
     return schedule->n_ranks ? schedule->n_chunks / schedule->n_ranks : 1;
 }
 
+/* Where chunks differ in the turns that they have. */
+static void put_layers(const ds_model_step *step, ds_buf *out) {
+    const int64_t *turns = step->cut.chunk_turns;
+    uint32_t n = step->schedule.n_chunks, c = 1;
+    while (turns && c < n && turns[c] == turns[0]) c++;
+    if (!turns || c >= n) return;
+    ds_buf_put(out, ", layers ");
+    ds_report__layers(&step->schedule, turns, out);
+}
+
 static void put_pipeline(const ds_model_step *step, ds_buf *out) {
     static const char *const p2ps[] = {"overlapped", "batched", "blocking"};
     const ds_strategy *s = &step->strategy;
@@ -107,10 +117,13 @@ static void put_pipeline(const ds_model_step *step, ds_buf *out) {
     if (v > 1) ds_buf_printf(out, " with %lld chunks a stage", (long long)v);
     if (step->schedule.n_copies > 1)
         ds_buf_printf(out, " and %u copies of the weights", step->schedule.n_copies);
-    if (s->n_stage_layers)
-        ds_buf_put(out, ", layers by hand");
+    if (s->balance == DS_BALANCE_TIME)
+        ds_buf_put(out, ", balanced by time");
+    else if (s->n_stage_layers)
+        ds_buf_put(out, ", cut by hand");
     else if (s->balance == DS_BALANCE_FLOPS)
         ds_buf_put(out, ", balanced by flops");
+    put_layers(step, out);
     if (s->p2p != DS_P2P_OVERLAPPED) ds_buf_printf(out, ", p2p %s", p2ps[s->p2p]);
     if (s->scatter_gather) ds_buf_put(out, ", scatter and gather");
 }

@@ -64,6 +64,16 @@ typedef struct ds_advice {
     int64_t peak_bytes, capacity_bytes; /* of the fullest device then */
 } ds_advice;
 
+/* A cut of a pipeline that is faster than the one that was simulated. */
+typedef struct ds_faster_cut {
+    uint32_t stage; /* the busiest one */
+    double excess;  /* what it works more on a microbatch than stages do on the average: 0.12 */
+    int64_t *turns; /* of loops, in each chunk: stage_layers; owned */
+    uint32_t n_turns;
+    int64_t step_ps;
+    bool fits;
+} ds_faster_cut;
+
 /* Everything about one run. Owns what it points to but source and profiles. */
 typedef struct ds_result {
     const ds_binding *source; /* what was asked to run */
@@ -87,12 +97,14 @@ typedef struct ds_result {
     bool fits;               /* every device whose capacity is known holds its peak */
     ds_advice *advice;       /* of ds_advise: single changes, then combinations; NULL: not asked */
     uint32_t n_advice;
+    ds_faster_cut *cut; /* of ds_balance_advise; NULL: not asked, or there is none */
 } ds_result;
 
 /* Plans, runs, and accounts for the scenario of a verified, bound unit. O(tasks log tasks).
  * Of a `model` the passes make the step that `train` and `strategy` ask for, and that is run; the
- * result keeps it. `binding` must outlive the result. A program that does not fit in memory is a
- * result with fits == false, not an error. */
+ * result keeps it. With balance = time the scenario is given the stage_layers that are found
+ * (sim/report/balance.h). `binding` must outlive the result. A program that does not fit in memory
+ * is a result with fits == false, not an error. */
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err);
 void ds_result_free(ds_result *result);

@@ -1,5 +1,6 @@
 /* The pipeline of a run: (passes →) plan → engine → memory → accounts. */
 #include "ir/lang/scenario.h"
+#include "sim/report/balance.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -195,6 +196,8 @@ static ds_status simulate(ds_result *r, const ds_binding *program, const ds_prof
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err) {
     *out = NULL;
+    if (ds_balance_wanted(binding))
+        return ds_report__balance(binding, profiles, options, out, err);
     ds_result *r = ds_xcalloc(1, sizeof *r);
     const ds_binding *program;
     r->source = binding;
@@ -219,5 +222,7 @@ void ds_result_free(ds_result *r) {
     free(r->hosts);
     free(r->accounts);
     free(r->advice);
+    if (r->cut) free(r->cut->turns);
+    free(r->cut);
     free(r);
 }

@@ -214,4 +214,5 @@ void ds_report_summary(const ds_result *r, ds_buf *out) {
     ds_report__memory(r, out);
     if (!r->fits) ds_report__verdict(r, out);
     ds_report__advice(r, out);
+    ds_report__faster_cut(r, out);
 }

@@ -64,6 +64,9 @@ ds_status cli_open(const char *path, const cli_options *options, cli_source *sou
 ds_status cli_open_unbound(const char *path, const cli_options *options, bool warnings,
                            cli_source *source);
 void cli_close(cli_source *source);
+/* Finds the cut of a pipeline with balance = time, by simulation, and makes it the scenario's;
+ * nothing for other scenarios. */
+ds_status cli_balance(const cli_source *source, const cli_options *options, ds_error *err);
 
 /* Prints an error to stderr, with its source line if `unit` (may be NULL) knows it; returns the
  * exit code. */

@@ -423,7 +423,9 @@ static int verify(const arguments *args, const cli_source *source) {
         .pass = args->pass, .max_bytes = args->max_bytes, .quiet = args->quiet};
     ds_error err;
     int64_t seed;
-    if (read_seed(args, source, &seed, &err) != DS_OK) return cli_fail(source->unit, &err);
+    if (read_seed(args, source, &seed, &err) != DS_OK ||
+        cli_balance(source, &args->common, &err) != DS_OK)
+        return cli_fail(source->unit, &err);
     options.seed = (uint64_t)seed;
     return cli_verify(source, &options);
 }
@@ -452,7 +454,8 @@ static int run_program(const arguments *args, const cli_source *source) {
 static int run_train_step(const arguments *args, const cli_source *source) {
     ds_model_step *step = NULL;
     ds_error err;
-    if (ds_model_step_new(&source->binding, &step, &err) != DS_OK)
+    if (cli_balance(source, &args->common, &err) != DS_OK ||
+        ds_model_step_new(&source->binding, &step, &err) != DS_OK)
         return cli_fail(source->unit, &err);
     int exit_code;
     if (ds_model_step_run_to(step, DS_PASS_OVERLAP, NULL, NULL, &err) != DS_OK) {

@@ -156,7 +156,8 @@ static int run(const arguments *args) {
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open(args->file, &args->common, &source));
     if (exit_code == 0) {
-        if (ds_model_step_new(&source.binding, &step, &err) != DS_OK)
+        if (cli_balance(&source, &args->common, &err) != DS_OK ||
+            ds_model_step_new(&source.binding, &step, &err) != DS_OK)
             exit_code = cli_fail(source.unit, &err);
         else if (print(args, &source, step, &err) != DS_OK)
             exit_code = cli_fail(step->unit, &err);

@@ -110,7 +110,8 @@ static int project_model(const arguments *args, const cli_source *source) {
     ds_model_step *step = NULL;
     ds_error err;
     int exit_code = 0;
-    if (ds_model_step_new(&source->binding, &step, &err) != DS_OK)
+    if (cli_balance(source, &args->common, &err) != DS_OK ||
+        ds_model_step_new(&source->binding, &step, &err) != DS_OK)
         exit_code = cli_fail(source->unit, &err);
     else if (ds_model_step_run_to(step, DS_PASS_PROJECT, NULL, NULL, &err) != DS_OK ||
              print(args, step->unit, &err) != DS_OK)

@@ -1,5 +1,6 @@
 /* distsim run FILE: simulates the scenario of a file and reports; --compare: of two. */
 #include "sim/report/analysis.h"
+#include "sim/report/balance.h"
 #include "tools/cli/cli.h"
 
 #include <stdio.h>
@@ -65,7 +66,7 @@ static const struct argp_option options_table[] = {
      0},
     {"advice", OPT_ADVICE, NULL, 0,
      "If a model does not fit, simulate changes of its strategy and say which would; by default up "
-     "to 100000 tasks",
+     "to 100000 tasks. If a pipeline's stages have unequal work, simulate another cut",
      0},
     {"no-advice", OPT_NO_ADVICE, NULL, 0, "Never", 0},
     {"unfold", OPT_UNFOLD, NULL, 0, "Simulate every device by itself, equal ones too", 0},
@@ -327,6 +328,7 @@ static void advise(const arguments *args, const ds_profiles *profiles, side *s) 
     ds_sim_options options;
     if (args->no_advice || (!args->advice && s->result->plan->n_tasks > ADVICE_MAX_TASKS)) return;
     if (read_options(args, &s->source.binding, &options, NULL) != DS_OK) return;
+    if (args->advice) ds_balance_advise(s->result, profiles, &options);
     ds_advise(s->result, profiles, &options, args->common.settings.at, args->common.settings.n);
 }
 

@@ -1,6 +1,7 @@
 /* What the verbs share: options, loading with diagnostics, writing files. */
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
+#include "sim/report/balance.h"
 #include "tools/cli/cli.h"
 
 #include <errno.h>
@@ -132,6 +133,17 @@ void cli_close(cli_source *source) {
     ds_diags_deinit(&source->diags);
     if (source->unit) ds_unit_free(source->unit);
     *source = (cli_source){0};
+}
+
+ds_status cli_balance(const cli_source *source, const cli_options *options, ds_error *err) {
+    ds_profiles *profiles;
+    ds_sim_options how = {0};
+    if (!ds_balance_wanted(&source->binding)) return DS_OK;
+    DS_TRY(ds_sim_options_read(&source->binding, &how, err));
+    DS_TRY(ds_profiles_load(options->profiles, &profiles, err));
+    ds_status status = ds_balance_find(&source->binding, profiles, &how, err);
+    ds_profiles_free(profiles);
+    return status;
 }
 
 static ds_status io_error(const char *verb, const char *path, ds_error *err) {
