@@ -1,6 +1,7 @@
-/* Random models under random strategies: the sharded step is the unsharded one (every third strategy
- * has stages: the pipelined step is the sequential one), or is refused with a reason, and the text after every pass parses, verifies, prints as itself and executes to the
- * same bits; of every fourth pair the program of each rank too.
+/* Random models under random strategies: the sharded step is the unsharded one, the pipelined step
+ * (every third strategy has stages) the sequential one, or it is refused with a reason; and the
+ * text after every pass parses, verifies, prints as itself and executes to the same bits; of every
+ * fourth pair the program of each rank too.
  *
  * 1,000 pairs that are taken (and those that are refused in between), the same ones each time; 200
  * in builds with sanitizers, which say so. A pair that fails is made as small as it can be, and
