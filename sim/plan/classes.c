@@ -63,6 +63,7 @@ static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
         colour[d] = ds_hash_mix(plan->kind_of[d], plan->profile_of[d]);
     for (uint32_t i = 0; i < plan->records.n; i++) {
         const ds_record *r = plan->records.at[i];
+        if (r->like) continue; /* tells nothing apart that its first does not */
         for (uint32_t k = 0; k < r->n_devices; k++) {
             uint64_t h = ds_hash_mix(i, variant_hash(r, &r->variants[r->variant_of[k]]));
             if (r->kind == DS_REC_COMM) {
@@ -112,7 +113,7 @@ static void refine(const ds_plan *plan, colours *c) {
     for (uint32_t l = c->n_devices; l < c->n; l++) c->next[l] = ds_hash_mix(c->next[l], 0);
     for (uint32_t i = 0; i < plan->records.n; i++) {
         const ds_record *r = plan->records.at[i];
-        if (r->kind != DS_REC_COMM) continue;
+        if (r->kind != DS_REC_COMM || r->like) continue;
         for (uint32_t g = 0; g < r->n_groups; g++) refine_group(c, &r->groups[g], i);
     }
     uint64_t *swap = c->now;
@@ -189,6 +190,23 @@ static void meetings(ds_plan *plan, ds_record *r) {
     }
 }
 
+static void set_classes(ds_plan *plan, ds_record *r) {
+    const ds_record *first = r->like; /* has its own: it came before */
+    if (!first) {
+        class_lists(plan, r);
+        if (r->kind == DS_REC_COMM) meetings(plan, r);
+        return;
+    }
+    r->classes = first->classes;
+    r->n_classes = first->n_classes;
+    r->class_member = first->class_member;
+    r->class_variant = first->class_variant;
+    r->class_stream = first->class_stream;
+    r->class_meeting = first->class_meeting;
+    r->meeting_group = first->meeting_group;
+    r->n_meetings = first->n_meetings;
+}
+
 void ds_plan__classes(ds_builder *b) {
     ds_plan *plan = b->plan;
     ds_sharing *sharing = &b->sharing;
@@ -214,10 +232,7 @@ void ds_plan__classes(ds_builder *b) {
     }
     number_classes(plan, c.now, used, b->options->unfold, &seen);
     if (sharing->n) memcpy(sharing->colour, c.now + n, sharing->n * sizeof *sharing->colour);
-    for (uint32_t i = 0; i < plan->records.n; i++) {
-        class_lists(plan, plan->records.at[i]);
-        if (plan->records.at[i]->kind == DS_REC_COMM) meetings(plan, plan->records.at[i]);
-    }
+    for (uint32_t i = 0; i < plan->records.n; i++) set_classes(plan, plan->records.at[i]);
     free(c.now);
     free(c.next);
     free(used);

@@ -21,6 +21,13 @@ typedef struct ds_join {
     uint32_t n_waits;
 } ds_join;
 
+/* Ops that say the same, and the record of the first one. */
+typedef struct ds_alike {
+    uint64_t *words;
+    uint32_t n;
+    const ds_record *record; /* NULL: not made yet */
+} ds_alike;
+
 /* The links that transfers of different streams may load at one time. Heap. */
 typedef struct ds_sharing {
     uint32_t *links; /* of the topology, in order of discovery */
@@ -49,6 +56,7 @@ typedef struct ds_builder {
     ds_map context_of;      /* hash → the contexts that have it */
     DS_VEC(ds_join) joins;
     DS_VEC(uint32_t) reads; /* heap: what the op in hand reads (values.c) */
+    ds_map alike;           /* hash → ds_alike (alike.c) */
     ds_map stamp_of;        /* context → its stamp, or 0: called once so far (stamp.c) */
     DS_VEC(struct stamp *) stamps;
     bool on_symbols; /* a stamp is being made: operands are no values */
@@ -118,6 +126,9 @@ ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_v
 /* {role = "weight"}: the memory category that an attribute list states, else `otherwise`. */
 ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_category otherwise,
                             ds_category *out, ds_error *err);
+/* alike.c: where the record of the first communication is, or is to be, that says the same as this
+ * one; NULL where there can be no other. Valid for good. O(words of the op). */
+const ds_record **ds_plan__alike(ds_builder *b, const ds_site *site);
 /* Sets record->devices (ascending copy of `devices`) and allocates variant_of. */
 void ds_plan__set_devices(ds_builder *b, ds_record *record, const uint32_t *devices, uint32_t n);
 /* The place of a device in record->devices, DS_NONE if it is no member. O(log n). */

@@ -365,6 +365,19 @@ static ds_status input_record(ds_builder *b, const ds_context *ctx, const ds_val
     return DS_OK;
 }
 
+static ds_status make_or_copy(ds_builder *b, const ds_site *site, ds_record *r, ds_error *err) {
+    const ds_record **first = ds_plan__alike(b, site);
+    if (first && *first) {
+        *r = **first;
+        r->like = *first;
+        r->op = site->op;
+        return DS_OK;
+    }
+    DS_TRY(make_record(b, site, r, err));
+    if (first) *first = r;
+    return DS_OK;
+}
+
 ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_error *err) {
     index_list list = {0};
     if (varies(&b->unit->exprs, site)) {
@@ -376,7 +389,7 @@ ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_
     ds_status status = DS_OK;
     if (!find_record(b, &key, &hash, out)) {
         ds_record *r = DS_NEW(&b->plan->arena, ds_record);
-        status = make_record(b, site, r, err);
+        status = list.n ? make_record(b, site, r, err) : make_or_copy(b, site, r, err);
         if (status == DS_OK) *out = add_record(b, r, &key, hash);
     }
     free(list.at);

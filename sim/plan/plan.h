@@ -90,6 +90,8 @@ typedef struct ds_record {
     ds_record_kind kind;
     const struct ds_record_site *site; /* what it was made for */
     const ds_op *op;                   /* NULL: an input */
+    const struct ds_record *like;      /* differs from this one, which came before, in op and site
+                                          alone (alike.c); NULL: from all before */
     const ds_func *func;               /* whose values `op` refers to */
     const char *label;                 /* mnemonic, or "input" */
     ds_category category;              /* of its results, where nothing else says more (ds_vinst) */
