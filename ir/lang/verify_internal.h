@@ -61,6 +61,8 @@ void ds_verify__names(ds_checker *ck, const ds_module *module);
 /* Sets every call's callee and every function's is_model; reports cycles. O(functions + calls). */
 void ds_verify__calls(ds_checker *ck);
 void ds_verify__topology(ds_checker *ck, const ds_topology *topology);
+/* What the attributes of its links are, with numbers. */
+void ds_verify__link_numbers(ds_checker *ck, const ds_topology *topology);
 /* The node at the end of a path; NULL if the path is wrong (then reported). */
 const ds_node_decl *ds_verify__path(ds_checker *ck, const ds_topology *topology,
                                     const ds_step *steps, uint32_t n, ds_loc loc);
@@ -154,7 +156,7 @@ void ds_verify__meshes_deinit(ds_mesh_table *t);
 bool ds_verify__size_on(ds_mesh_table *t, const ds_bound_mesh *mesh, const char *axis,
                         int64_t *size);
 uint64_t ds_verify__hash_mesh(uint64_t hash, const ds_bound_mesh *mesh);
-/* Checks every topology's count and every mesh against its devices. */
+/* Checks every topology's count and links, and every mesh against its devices. */
 void ds_verify__mesh_declarations(ds_mesh_table *t);
 
 /* ---- the walk (verify_types.c) ---- */

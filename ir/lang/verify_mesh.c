@@ -145,6 +145,7 @@ void ds_verify__mesh_declarations(ds_mesh_table *t) {
             ds_error err = {0};
             if (ds_topology_count_devices(t->ck->binding, module->topologies.at[i], &n, &err))
                 ds_verify__pass_on(t->ck, &err);
+            ds_verify__link_numbers(t->ck, module->topologies.at[i]);
         }
         for (uint32_t i = 0; i < module->meshes.n; i++) check_mesh(t, module->meshes.at[i]);
     }

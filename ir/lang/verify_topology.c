@@ -5,6 +5,8 @@
 
 #include "ir/base/units.h"
 
+#include <string.h>
+
 /* ---- nodes ---- */
 
 static const ds_node_decl *find_node(const ds_topology *topology, const char *name) {
@@ -82,16 +84,35 @@ static void check_end(ds_checker *ck, const ds_topology *topology, const ds_link
                          node->name, node->type_name);
 }
 
-static void check_unit(ds_checker *ck, const ds_link_decl *link, ds_quantity q, char dimension,
-                       const char *what, const char *example) {
+static void check_unit(ds_checker *ck, ds_loc loc, ds_quantity q, char dimension, const char *what,
+                       const char *example) {
     if (!DS_HAS_EXPR(q.value)) return;
     if (q.unit == DS_UNIT_NONE) {
-        ds_verify__error(ck, DS_ERR_VALUE, link->loc, NULL, "a link's %s needs a unit, as in %s",
-                         what, example);
+        ds_verify__error(ck, DS_ERR_VALUE, loc, NULL, "a link's %s needs a unit, as in %s", what,
+                         example);
     } else if (ds_unit_dimension(q.unit) != dimension) {
-        ds_verify__error(ck, DS_ERR_VALUE, link->loc, NULL,
+        ds_verify__error(ck, DS_ERR_VALUE, loc, NULL,
                          "a link's %s cannot be given in '%s'; write it as in %s", what,
                          ds_unit_text(q.unit), example);
+    }
+}
+
+static const char *const link_attrs[] = {"efficiency", "cap"};
+
+static void check_link_attr(ds_checker *ck, const ds_attr *attr) {
+    if (strcmp(attr->name, "cap") == 0) {
+        bool number = attr->kind == DS_ATTR_EXPR || attr->kind == DS_ATTR_QUANTITY;
+        ds_unit_id unit = attr->kind == DS_ATTR_QUANTITY ? attr->unit : DS_UNIT_NONE;
+        ds_expr value = number ? attr->expr : ds_expr_int(&ck->unit->exprs, 0);
+        check_unit(ck, attr->loc, (ds_quantity){value, unit}, 'R', "cap", "'cap = 12 GB/s'");
+    } else if (strcmp(attr->name, "efficiency") != 0) {
+        ds_verify__error(ck, DS_ERR_NAME, attr->loc,
+                         ds_verify__hint(ck, "", attr->name, link_attrs, 2),
+                         "a link has no attribute '%s'; it takes efficiency and cap", attr->name);
+    } else if (attr->kind != DS_ATTR_EXPR) {
+        ds_verify__error(ck, DS_ERR_TYPE, attr->loc, NULL,
+                         "a link's efficiency is a part of its bandwidth, a number above 0 and at "
+                         "most 1, as in 'efficiency = 0.92'");
     }
 }
 
@@ -104,14 +125,48 @@ static void check_link(ds_checker *ck, const ds_topology *topology, const ds_lin
                                  "the index '%s' is already taken by an outer loop of this link",
                                  link->loops[i].name);
     }
-    for (uint32_t i = 0; i < link->n_attrs; i++)
-        ds_verify__error(ck, DS_ERR_NAME, link->attrs[i].loc, NULL,
-                         "a link has no attribute '%s'; it has a bandwidth and a latency",
-                         link->attrs[i].name);
+    for (uint32_t i = 0; i < link->n_attrs; i++) check_link_attr(ck, &link->attrs[i]);
     check_end(ck, topology, link, link->a, link->n_a);
     check_end(ck, topology, link, link->b, link->n_b);
-    check_unit(ck, link, link->bandwidth, 'R', "bandwidth", "'300 GB/s'");
-    check_unit(ck, link, link->latency, 'T', "latency", "'1.5 us'");
+    check_unit(ck, link->loc, link->bandwidth, 'R', "bandwidth", "'300 GB/s'");
+    check_unit(ck, link->loc, link->latency, 'T', "latency", "'1.5 us'");
+}
+
+/* With numbers; no index is in reach of a link's attributes. */
+static void check_efficiency(ds_checker *ck, const ds_env *env, const ds_attr *attr) {
+    double part;
+    ds_error err = {0};
+    if (ds_expr_eval_real(env, attr->expr, attr->loc, &part, &err) != DS_OK)
+        ds_verify__pass_on(ck, &err);
+    else if (!(part > 0 && part <= 1))
+        ds_verify__error(ck, DS_ERR_VALUE, attr->loc, NULL,
+                         "a link's efficiency is %g: it must be above 0 and at most 1", part);
+}
+
+static void check_cap(ds_checker *ck, const ds_env *env, const ds_attr *attr) {
+    int64_t bytes_per_s;
+    ds_error err = {0};
+    ds_quantity cap = {attr->expr, attr->unit};
+    if (ds_quantity_eval(env, cap, 'R', 1.0, attr->loc, &bytes_per_s, &err) != DS_OK)
+        ds_verify__pass_on(ck, &err);
+    else if (bytes_per_s < 1)
+        ds_verify__error(ck, DS_ERR_VALUE, attr->loc, NULL,
+                         "a link's cap is %lld B/s: it must be at least 1 B/s",
+                         (long long)bytes_per_s);
+}
+
+void ds_verify__link_numbers(ds_checker *ck, const ds_topology *topology) {
+    ds_env env = ds_binding_env(ck->binding, NULL);
+    for (uint32_t i = 0; i < topology->links.n; i++) {
+        const ds_link_decl *link = &topology->links.at[i];
+        for (uint32_t k = 0; k < link->n_attrs; k++) {
+            const ds_attr *attr = &link->attrs[k];
+            if (attr->kind == DS_ATTR_EXPR && strcmp(attr->name, "efficiency") == 0)
+                check_efficiency(ck, &env, attr);
+            else if (attr->kind == DS_ATTR_QUANTITY && strcmp(attr->name, "cap") == 0)
+                check_cap(ck, &env, attr);
+        }
+    }
 }
 
 /* ---- nesting ---- */
