@@ -414,6 +414,19 @@ bool ds_expr_mentions(const ds_exprs *exprs, ds_expr e, const char *name) {
     return found;
 }
 
+bool ds_expr_is_of(const ds_exprs *exprs, ds_expr e, uint32_t module) {
+    if (!DS_HAS_EXPR(e)) return true;
+    ds_expr_walk walk;
+    ds_expr__walk_init(&walk, exprs, e);
+    bool all = true;
+    for (uint32_t k = 0; k < walk.n && all; k++) {
+        const ds_expr_node *node = &exprs->nodes.at[walk.ids[k]];
+        all = node->kind != DS_EXPR_PARAM || node->i >> 32 == module;
+    }
+    ds_expr__walk_deinit(&walk);
+    return all;
+}
+
 /* Bottom-up; only nodes with a changed operand are built anew, so the rest prints as written. */
 static ds_expr subst_walk(ds_exprs *exprs, const ds_expr_walk *walk, const char *name, ds_expr by,
                           ds_expr *now) {

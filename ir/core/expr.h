@@ -96,6 +96,8 @@ ds_expr ds_expr_fold(ds_exprs *exprs, ds_expr_kind kind, ds_expr a, ds_expr b);
 ds_expr ds_expr_subst(ds_exprs *exprs, ds_expr e, const char *name, ds_expr by);
 /* Does the index `name` (any index or axis_index if name is NULL) occur in e? */
 bool ds_expr_mentions(const ds_exprs *exprs, ds_expr e, const char *name);
+/* Are all params in e those of the module with this id? O(size of e). */
+bool ds_expr_is_of(const ds_exprs *exprs, ds_expr e, uint32_t module);
 /* Is e a literal integer? Then *value is set. */
 bool ds_expr_is_int(const ds_exprs *exprs, ds_expr e, int64_t *value);
 

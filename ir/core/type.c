@@ -204,6 +204,21 @@ bool ds_type_mentions(const ds_exprs *exprs, const ds_type *type, const char *in
     return visit_exprs((ds_type *)type, visit_mentions, &m); /* this visitor changes nothing */
 }
 
+typedef struct owner {
+    const ds_exprs *exprs;
+    uint32_t module;
+} owner;
+
+static bool visit_others(void *context, ds_expr *e) {
+    const owner *o = context;
+    return !ds_expr_is_of(o->exprs, *e, o->module);
+}
+
+bool ds_type_is_of(const ds_exprs *exprs, const ds_type *type, uint32_t module) {
+    owner o = {exprs, module};
+    return !visit_exprs((ds_type *)type, visit_others, &o); /* this visitor changes nothing */
+}
+
 ds_type *ds_type_subst(ds_exprs *exprs, ds_arena *arena, const ds_type *type, const char *name,
                        ds_expr by) {
     if (!ds_type_mentions(exprs, type, name)) return (ds_type *)type;

@@ -107,6 +107,8 @@ bool ds_type_is_over(const ds_type *type, uint32_t dim, const char *axis);
 ds_type *ds_type_subst(ds_exprs *exprs, ds_arena *arena, const ds_type *type, const char *name,
                        ds_expr by);
 bool ds_type_mentions(const ds_exprs *exprs, const ds_type *type, const char *index_name);
+/* Are all params in the type those of the module with this id? */
+bool ds_type_is_of(const ds_exprs *exprs, const ds_type *type, uint32_t module);
 
 void ds_type_print(const ds_exprs *exprs, const ds_type *type, ds_buf *out);
 void ds_place_print(const ds_exprs *exprs, const ds_place *place, ds_buf *out);

@@ -57,11 +57,24 @@ static bool binder_is_implied(const ds_op *op, uint32_t result) {
     return op->code == DS_OP_FOR && result >= op->n_args;
 }
 
-/* " : T1, T2" if the types of all results are known. */
+/* Has the value a type, and can it be said here? What a function of another module gives may be
+ * made of that module's params, which have no name in this one (or mean something else). */
+static bool has_type_text(const ds_printer *p, ds_value value) {
+    const ds_value_info *info = ds_value_at(p->func, value);
+    uint32_t module = p->func->module->id;
+    if (!info->type || !ds_type_is_of(p->exprs, info->type, module)) return false;
+    for (uint32_t k = 0; k < info->n_binders; k++)
+        if (!ds_expr_is_of(p->exprs, info->binders[k].lo, module) ||
+            !ds_expr_is_of(p->exprs, info->binders[k].hi, module))
+            return false;
+    return true;
+}
+
+/* " : T1, T2" if there is text for the types of all results. */
 static void print_result_types(ds_printer *p, const ds_op *op) {
     if (p->brief || !op->n_out) return;
     for (uint32_t k = 0; k < op->n_out; k++)
-        if (!ds_value_at(p->func, op->out[k])->type) return;
+        if (!has_type_text(p, op->out[k])) return;
     ds_printer_put(p, " : ");
     for (uint32_t k = 0; k < op->n_out; k++) {
         const ds_value_info *info = ds_value_at(p->func, op->out[k]);
@@ -135,7 +148,7 @@ static void print_for_head(ds_printer *p, const ds_op *op) {
         const ds_value_info *info = ds_value_at(p->func, op->args[k]);
         ds_printer_put(p, k ? ", " : " carry (");
         print_value(p, op->args[k]);
-        if (info->type && !p->brief) {
+        if (!p->brief && has_type_text(p, op->args[k])) {
             ds_printer_put(p, ": ");
             print_type(p, info->type);
         }
