@@ -77,8 +77,8 @@ typedef struct ds_model_step {
     uint32_t done;                  /* bit i: pass i has run */
     /* Set it before `grad` runs if only the program behind `overlap` is wanted. Then a pipeline's
      * step is written in brief between `grad` and `pipeline` (equal microbatches say nothing but
-     * which function they call, and what the model gives), and it is verified once, at the end. The
-     * program is the same. */
+     * which function they call, and what the model gives), and it is verified once, at the end, if
+     * it is not very long (passes.c). The program is the same. */
     bool brief;
     /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
     ds_schedule_index schedule;
