@@ -18,7 +18,7 @@
  * copied to the stages whose weights it reads.
  *
  * A schedule with two copies of the weights has every chunk on two stages. Their gradients are
- * exchanged and added behind the last microbatch; both then make the same update. */
+ * all_reduced behind the last microbatch; both then make the same update. */
 #include "ir/lang/scenario.h"
 #include "ir/ops/ops.h"
 #include "ir/passes/pipeline_emit.h"
