@@ -14,6 +14,7 @@ struct ds_messages {
     DS_VEC(ds_message_edge) edges;
     DS_VEC(ds_message_edge) touched; /* this phase's (message, member) */
     uint32_t *ready;                 /* per member: what its messages of this phase wait for */
+    uint32_t n_phases;
     bool too_many;
 };
 
@@ -182,6 +183,7 @@ void ds_coll__end_messages(ds_coll_builder *b) {
     for (uint32_t i = 0; i < b->request->n; i++)
         if (join[i] != NONE) m->ready[i] = join[i];
     m->touched.n = 0;
+    m->n_phases++;
 }
 
 void ds_coll__phase_message(ds_coll_builder *b, const ds_phase *phase) {
@@ -221,6 +223,11 @@ ds_status ds_coll_messages(ds_topo *topo, const ds_coll_request *request, const 
         status = ds_error_set(err, DS_ERR_LIMIT, request->loc,
                               "a collective of %u members is more than %u messages", request->n,
                               MOST_RECORDS);
+    if (status == DS_OK && m.n_phases > 1 && request->chunks > 1)
+        status = ds_error_set(err, DS_ERR_UNSUPPORTED, request->loc,
+                              "message by message, the %u phases of %s are not cut into %lld chunks "
+                              "in this version; leave `chunks` out, or say `network = fluid`",
+                              m.n_phases, algorithm, (long long)request->chunks);
     if (status == DS_OK) finish(&b, out);
     free(m.list.at);
     free(m.edges.at);

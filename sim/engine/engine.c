@@ -12,15 +12,19 @@
  * Where transfers slow compute (pace.h), an end is not known for good: each change of pace puts the
  * task into the heap once more, and what is there from before is stale.
  *
+ * Where the network is stepwise, a transfer is its messages: each waits for those before it, for
+ * its latency, and for its turn on the edge of a pipeline, and then flows (steps.c).
+ *
  * The heap's ids are tasks (compute ends); n_tasks + activity: a transfer whose last member is
  * still being issued by the host, or whose wait before a flow ends; and n_tasks + n_activities +
- * task: compute that is still being issued, where transfers may slow it. */
+ * task: compute that is still being issued, where transfers may slow it; beyond these, messages. */
 #include "sim/engine/engine.h"
 
 #include "ir/base/heap.h"
 #include "ir/base/units.h"
 #include "sim/engine/internal.h"
 #include "sim/engine/pace.h"
+#include "sim/engine/steps.h"
 #include "sim/net/net.h"
 
 #include <stdlib.h>
@@ -31,6 +35,7 @@ typedef struct engine {
     ds_heap heap;
     ds_net *net;
     ds_pace *pace;     /* NULL: transfers slow no compute */
+    ds_steps *steps;   /* NULL: no transfer has messages */
     uint32_t *n_pred;  /* per task */
     uint32_t *head;    /* per stream: tasks ended */
     uint32_t *missing; /* per activity: members not arrived */
@@ -95,12 +100,27 @@ static void change_pace(engine *e, const ds_activity *a, bool begins) {
     }
 }
 
+/* Messages of which the heap has to be told when their latency is over. */
+static void wait_for_steps(engine *e) {
+    uint32_t base = 2 * e->plan->n_tasks + e->plan->n_activities, step;
+    int64_t at_ps;
+    while (ds_steps_take(e->steps, &step, &at_ps)) {
+        if (at_ps == INT64_MAX) e->overflow = true;
+        ds_heap_push(&e->heap, at_ps, base + step);
+    }
+}
+
 static void start_transfer(engine *e, uint32_t activity) {
     const ds_activity *a = &e->plan->activities[activity];
     for (uint32_t i = 0; i < a->n_members; i++)
         e->start_ps[e->plan->members[a->first_member + i]] = e->now_ps;
     e->place[activity] = e->n_started++;
     if (e->pace) change_pace(e, a, true);
+    if (a->n_steps) {
+        ds_steps_start(e->steps, activity, later(e, e->now_ps, a->group->terms.launch_ps));
+        wait_for_steps(e);
+        return;
+    }
     wait_for_flow(e, activity, a->first_flow, extra_ps(e->plan, a));
 }
 
@@ -170,9 +190,15 @@ static void begin(engine *e) {
     }
 }
 
-/* A flow has ended, or the whole transfer. */
+/* A flow has ended, or the whole transfer, or one of its messages. */
 static void end_flow(engine *e, uint32_t activity) {
     const ds_plan *plan = e->plan;
+    if (activity >= plan->n_activities) {
+        activity = ds_steps_end(e->steps, activity - plan->n_activities, e->now_ps);
+        wait_for_steps(e);
+        if (activity == DS_NONE) return;
+        e->flow[activity] = DS_NONE;
+    }
     const ds_activity *a = &plan->activities[activity];
     uint32_t flow = e->flow[activity];
     if (flow != DS_NONE && flow + 1 < a->first_flow + a->n_flows) {
@@ -191,6 +217,10 @@ static void end_wait(engine *e, uint32_t id) {
         return;
     }
     uint32_t task = id - plan->n_tasks - plan->n_activities;
+    if (task >= plan->n_tasks) {
+        ds_steps_waited(e->steps, task - plan->n_tasks, e->now_ps);
+        return;
+    }
     push_end(e, task, ds_pace_start(e->pace, task, e->now_ps));
 }
 
@@ -236,7 +266,8 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     *out = (ds_run){0};
     engine e = {.plan = plan, .pace = ds_pace_new(plan)};
     e.net = ds_net_new(plan->link_capacity_q20, plan->n_links, plan->flows, plan->n_flows,
-                       plan->n_activities);
+                       plan->n_activities + plan->n_steps);
+    e.steps = ds_steps_new(plan, e.net);
     e.n_pred = ds_xcalloc(plan->n_tasks, sizeof *e.n_pred);
     if (plan->n_tasks) memcpy(e.n_pred, plan->task_n_pred, plan->n_tasks * sizeof *e.n_pred);
     e.head = ds_xcalloc(plan->n_streams, sizeof *e.head);
@@ -276,6 +307,7 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     ds_heap_deinit(&e.heap);
     ds_net_free(e.net);
     ds_pace_free(e.pace);
+    ds_steps_free(e.steps);
     if (status != DS_OK) ds_run_deinit(out);
     return status;
 }

@@ -86,13 +86,13 @@ static ds_status build(ds_builder *b, ds_error *err) {
     if (!b->plan->topo)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "the program names no devices: say `on = @topology` in the scenario");
-    DS_TRY(ds_plan__sharing(b, err));
+    if (!b->options->stepwise) DS_TRY(ds_plan__sharing(b, err));
     ds_plan__classes(b);
     if (!b->plan->n_classes)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "nothing to run: the program has neither values nor ops");
     DS_TRY(ds_plan__expand(b, err));
-    return ds_plan__flows(b, err);
+    return b->options->stepwise ? ds_plan__stepwise(b, err) : ds_plan__flows(b, err);
 }
 
 ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
@@ -102,11 +102,13 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
     plan->binding = binding;
     plan->profiles = profiles;
     plan->cost_mode = options->cost_mode;
+    ds_plan_options own = *options;
+    own.unfold = own.unfold || own.stepwise;
     ds_builder b = {.plan = plan,
                     .unit = binding->unit,
                     .binding = binding,
                     .profiles = profiles,
-                    .options = options,
+                    .options = &own,
                     .root = binding->unit->modules.at[0]};
     ds_status status = build(&b, err);
     ds_map_deinit(&b.placement_index);
@@ -145,6 +147,8 @@ void ds_plan_free(ds_plan *plan) {
     free(plan->members);
     free(plan->flows);
     free(plan->link_uses);
+    free(plan->steps);
+    free(plan->step_succ);
     free(plan->link_capacity_q20);
     free(plan->streams);
     free(plan->stream_tasks);

@@ -7,7 +7,8 @@
  *   classes.c  groups devices, and links that transfers share (traffic.c), that provably behave
  *              alike (colour refinement over the records).
  *   expand.c   stamps one *task* per instance and class, with streams, dependences and rendezvous.
- *   flows.c    makes one flow per meeting of classes and phase, over classes of links.
+ *   flows.c    makes one flow per meeting of classes and phase, over classes of links;
+ *              (stepwise.c: one per message)
  * Nothing below the class level exists in the task graph: 4,096 equal devices cost what one costs.
  *
  * Memory: everything lives in the plan and ends with ds_plan_free. */
@@ -169,7 +170,20 @@ typedef struct ds_activity {
     uint32_t first_flow; /* into plan->flows; its phases, in order */
     uint32_t n_flows;    /* 0: it shares no link, and takes `ps` */
     bool orphan;         /* a member is missing for good: never starts */
+    uint32_t first_step; /* into plan->steps: its messages, where the network is stepwise */
+    uint32_t n_steps;
 } ds_activity;
+
+/* A message of a transfer (sim/coll/messages.h). */
+typedef struct ds_plan_step {
+    int64_t wait_ps;      /* latency, once what it waits for has ended */
+    uint32_t flow;        /* into plan->flows; DS_NONE: it loads no link */
+    uint32_t n_waits;     /* messages that must have ended before */
+    uint32_t after, next; /* its neighbours in a pipeline over the same edge; DS_NONE: none */
+    uint32_t first, n;    /* plan->step_succ[first … first + n) wait for it */
+} ds_plan_step;
+
+#define DS_PLAN_MOST_STEPS 30000000u
 
 typedef struct ds_class {
     uint32_t device; /* representative: the lowest device */
@@ -225,6 +239,9 @@ typedef struct ds_plan {
     /* what activities share (flows.c): a flow for each meeting and phase */
     ds_flow *flows;
     uint32_t n_flows;
+    ds_plan_step *steps; /* stepwise; else NULL */
+    uint32_t n_steps;
+    uint32_t *step_succ;
     ds_link_use *link_uses;     /* of all flows, in order */
     ds_u128 *link_capacity_q20; /* per class of shared links */
     uint32_t n_links;
@@ -243,6 +260,7 @@ typedef struct ds_plan {
 typedef struct ds_plan_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;            /* every device is a class of its own */
+    bool stepwise;          /* transfers message by message; implies unfold */
     ds_cost_mode cost_mode;
 } ds_plan_options;
 

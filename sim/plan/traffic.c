@@ -113,7 +113,7 @@ static ds_status find_shared(ds_builder *b, ds_error *err) {
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < plan->records.n; i++) {
         const ds_record *r = plan->records.at[i];
-        if (r->kind != DS_REC_COMM && r->kind != DS_REC_HALF) continue;
+        if ((r->kind != DS_REC_COMM && r->kind != DS_REC_HALF) || r->like) continue;
         for (uint32_t g = 0; g < r->n_groups && status == DS_OK; g++)
             status = mark_links(&f, r, &r->groups[g], err);
     }
@@ -153,20 +153,19 @@ static void level_out(const ds_topo *topo, ds_phase *phase) {
     free(of);
 }
 
-/* What a link gives for each byte/s of the phase's most loaded link: its part of the bytes, and
- * more where the profile says that the collective uses links badly. */
-static uint64_t use_of(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficiency_q32) {
+uint64_t ds_plan__link_use(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficiency_q32) {
     ds_u128 part = ((bytes_q32 << DS_USE_BITS) + most_q32 / 2) / most_q32;
     ds_u128 use = ((part << 32) + efficiency_q32 / 2) / efficiency_q32;
     return use < MOST_USE_Q32 ? (uint64_t)use : MOST_USE_Q32;
 }
 
-static ds_u128 level_alone(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32) {
+ds_u128 ds_plan__level_alone(const ds_topo *topo, const ds_phase *phase,
+                             uint64_t efficiency_q32) {
     ds_u128 least = DS_NO_CAP, most = ds_phase_most_bytes_q32(phase);
     int64_t cap = ds_phase_cap(topo, phase);
     if (cap) least = (ds_u128)cap << DS_RATE_BITS;
     for (uint32_t i = 0; i < phase->n_loads; i++) {
-        uint64_t use = use_of(phase->loads[i].bytes_q32, most, efficiency_q32);
+        uint64_t use = ds_plan__link_use(phase->loads[i].bytes_q32, most, efficiency_q32);
         if (!use) continue;
         ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, phase->loads[i].link)->bytes_per_s;
         capacity <<= DS_RATE_BITS + DS_USE_BITS;
@@ -183,13 +182,13 @@ static void phase_pattern(ds_builder *b, const ds_group *g, ds_phase *phase, ds_
     for (uint32_t i = 0; i < phase->n_loads; i++)
         n += sharing->place[phase->loads[i].link] != DS_NONE;
     ds_link_use *uses = DS_NEW_N(&b->plan->arena, ds_link_use, n);
-    *alone_q20 = level_alone(b->plan->topo, phase, g->terms.efficiency_q32);
+    *alone_q20 = ds_plan__level_alone(b->plan->topo, phase, g->terms.efficiency_q32);
     *out = (ds_share_flow){.uses = uses, .weight = (uint32_t)phase->weight, .cap_q20 = *alone_q20};
     if (strcmp(g->algorithm, "tree") == 0) level_out(b->plan->topo, phase);
     ds_u128 most = ds_phase_most_bytes_q32(phase);
     for (uint32_t i = 0; i < phase->n_loads; i++) {
         uint32_t place = sharing->place[phase->loads[i].link];
-        uint64_t use = use_of(phase->loads[i].bytes_q32, most, g->terms.efficiency_q32);
+        uint64_t use = ds_plan__link_use(phase->loads[i].bytes_q32, most, g->terms.efficiency_q32);
         if (place != DS_NONE && use) uses[out->n_uses++] = (ds_link_use){place, use};
     }
 }
@@ -255,7 +254,7 @@ ds_status ds_plan__sharing(ds_builder *b, ds_error *err) {
     if (!b->sharing.n) return DS_OK;
     for (uint32_t i = 0; i < plan->records.n; i++) {
         ds_record *r = plan->records.at[i];
-        if (r->kind != DS_REC_COMM) continue; /* halves: those that meet, once it is known */
+        if (r->kind != DS_REC_COMM || r->like) continue; /* halves: those that meet, once it is known */
         for (uint32_t g = 0; g < r->n_groups; g++) DS_TRY(ds_plan__traffic(b, &r->groups[g], err));
     }
     return DS_OK;

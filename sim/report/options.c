@@ -10,15 +10,6 @@ static ds_status refuse(const ds_attr *attr, const char *why, ds_error *err) {
     return ds_error_set(err, DS_ERR_UNSUPPORTED, attr->loc, "%s", why);
 }
 
-/* `key = value` where only the first choice can be simulated. */
-static ds_status only(const ds_binding *binding, const char *key, const char *can, const char *why,
-                      ds_error *err) {
-    const char *value = can;
-    DS_TRY(ds_scenario_text(binding, "", key, &value, err));
-    if (strcmp(value, can) == 0) return DS_OK;
-    return refuse(ds_scenario_find(binding->unit, "", key), why, err);
-}
-
 /* A program is run as it stands: nothing is trained, split or scheduled for it. */
 static ds_status check_program(const ds_binding *binding, ds_error *err) {
     static const char *const keys[] = {"train", "strategy"};
@@ -42,8 +33,9 @@ ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options
     else
         return refuse(ds_scenario_find(binding->unit, "", "cost"), "`cost` is measured or fitted",
                       err);
-    DS_TRY(only(binding, "network", "fluid",
-                "this version simulates transfers as fluid phases only: `network = fluid`", err));
+    const char *network = options->stepwise ? "stepwise" : "fluid";
+    DS_TRY(ds_scenario_text(binding, "", "network", &network, err));
+    options->stepwise = strcmp(network, "stepwise") == 0;
     const char *memory = "exact";
     DS_TRY(ds_scenario_text(binding, "", "memory", &memory, err));
     if (!ds_mem_mode_parse(memory, &options->mem_mode))

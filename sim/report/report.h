@@ -40,6 +40,7 @@ typedef struct ds_account {
 typedef struct ds_sim_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;
+    bool stepwise; /* transfers message by message */
     ds_cost_mode cost_mode;
     ds_mem_mode mem_mode;
     bool keep_masks;            /* ds_mem_options */
@@ -48,9 +49,9 @@ typedef struct ds_sim_options {
     void *progress_context;
 } ds_sim_options;
 
-/* Sets what the unit's scenario says about a run (`cost`, `memory`, `masks`, `framework`) and
- * leaves the rest. Keys that this version cannot honour are DS_ERR_UNSUPPORTED (`network =
- * stepwise`), and so are `train` and `strategy` beside a `program`. The unit must be verified and
+/* Sets what the unit's scenario says about a run (`cost`, `network`, `memory`, `masks`,
+ * `framework`) and leaves the rest. `train` and `strategy` beside a `program` are
+ * DS_ERR_UNSUPPORTED. The unit must be verified and
  * bound. */
 ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options, ds_error *err);
 

@@ -178,6 +178,7 @@ static ds_status simulate(ds_result *r, const ds_binding *program, const ds_prof
                           const ds_sim_options *options, ds_error *err) {
     ds_plan_options plan_options = {.max_instances = options->max_instances,
                                     .unfold = options->unfold,
+                                    .stepwise = options->stepwise,
                                     .cost_mode = options->cost_mode};
     DS_TRY(ds_plan_build(program, profiles, &plan_options, &r->plan, err));
     if (r->step) DS_TRY(ds_report__samples(r->source, &r->plan->samples, err));

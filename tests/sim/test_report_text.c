@@ -163,8 +163,10 @@ Test(report_options, come_from_the_scenario) {
     cr_expect_eq(options.mem_mode, DS_MEM_ROUNDED);
     cr_expect_eq(read_options("program = @main, memory = allocator", &options, &err), DS_OK);
     cr_expect_eq(options.mem_mode, DS_MEM_ALLOCATOR);
+    cr_expect_not(options.stepwise);
+    cr_expect_eq(read_options("program = @main, network = stepwise", &options, &err), DS_OK);
+    cr_expect(options.stepwise);
     static const char *const refused[][2] = {
-        {"program = @main, network = stepwise", "network"},
         {"program = @main, strategy { dp = 2 }", "strategy"},
         {"program = @main, train { loss = mse }", "train"},
     };

@@ -38,6 +38,8 @@ static void run(sim_case *c, const char *settings, bool unfold) {
     if (c->status == DS_OK) c->status = ds_profiles_load(DS_BUILD_PROFILES, &c->profiles, &c->err);
     ds_sim_options options = {.unfold = unfold};
     if (c->status == DS_OK)
+        c->status = ds_sim_options_read(&c->binding, &options, &c->err);
+    if (c->status == DS_OK)
         c->status = ds_simulate(&c->binding, c->profiles, &options, &c->result, &c->err);
     if (c->status != DS_OK)
         printf("%s: line %u: %s\n", ds_status_name(c->status), c->err.loc.line, c->err.message);

@@ -14,6 +14,7 @@ enum {
     OPT_CSV,
     OPT_TRACE,
     OPT_UNFOLD,
+    OPT_NETWORK,
     OPT_COST,
     OPT_EXPLAIN,
     OPT_MEMORY,
@@ -38,6 +39,7 @@ typedef struct arguments {
     bool compares;      /* with `other`, or the same file if that is NULL */
     const char *other;
     cli_options other_only; /* its settings beyond the common ones */
+    const char *network; /* the same */
     bool unfold, quiet;
     bool advice, no_advice;
     uint32_t max_instances;
@@ -70,6 +72,10 @@ static const struct argp_option options_table[] = {
      0},
     {"no-advice", OPT_NO_ADVICE, NULL, 0, "Never", 0},
     {"unfold", OPT_UNFOLD, NULL, 0, "Simulate every device by itself, equal ones too", 0},
+    {"network", OPT_NETWORK, "fluid|stepwise", 0,
+     "Transfers as fluid phases, or message by message (slower; every device by itself); default: "
+     "the scenario's, else fluid",
+     0},
     {"max-instances", OPT_MAX_INSTANCES, "N", 0,
      "Refuse programs that unroll to more op instances; default: 20000000", 0},
     {"quiet", 'q', NULL, 0, "No summary", 0},
@@ -153,6 +159,11 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_NO_ADVICE:
         args->no_advice = true;
+        return 0;
+    case OPT_NETWORK:
+        if (strcmp(arg, "fluid") != 0 && strcmp(arg, "stepwise") != 0)
+            argp_error(state, "--network is fluid or stepwise, not '%s'", arg);
+        args->network = arg;
         return 0;
     case OPT_UNFOLD:
         args->unfold = true;
@@ -281,6 +292,7 @@ static ds_status read_options(const arguments *args, const ds_binding *binding,
     if (args->cost)
         options->cost_mode = strcmp(args->cost, "fitted") == 0 ? DS_COST_FITTED : DS_COST_MEASURED;
     if (args->memory) ds_mem_mode_parse(args->memory, &options->mem_mode);
+    if (args->network) options->stepwise = strcmp(args->network, "stepwise") == 0;
     return DS_OK;
 }
 
