@@ -302,6 +302,23 @@ Test(timeline, of_two_stages_by_hand) {
     schedule_close(&c);
 }
 
+/* The same order, every item with a time of its own. */
+Test(timeline, of_single_items_by_hand) {
+    schedule_case c;
+    schedule_open(&c, "1f1b", 2, 2, 0, (times){0});
+    /*               F0.0 F0.1 B0.0 B0.1   F1.0 B1.0 F1.1 B1.1 */
+    int64_t takes[] = {2, 3, 4, 5, 3, 6, 1, 2};
+    int64_t starts[] = {0, 2, 13, 17, 3, 6, 12, 13};
+    cr_assert_eq(ds_schedule_time_items(&c.index, takes, 1, &c.arena, &c.timing, &c.err), DS_OK);
+    for (int i = 0; i < 8; i++) {
+        cr_expect_eq(c.timing.start[i], starts[i], "item %d starts at %" PRId64, i,
+                     c.timing.start[i]);
+        cr_expect_eq(c.timing.end[i], starts[i] + takes[i]);
+    }
+    cr_expect_eq(c.timing.makespan, 22);
+    schedule_close(&c);
+}
+
 /* A pair starts when both may and ends as one. */
 Test(timeline, of_a_pair) {
     schedule_case c;
