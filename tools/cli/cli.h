@@ -30,6 +30,7 @@
     X(fmt, "print a program canonically")                                                          \
     X(import, "models of Hugging Face and ONNX; topologies of NCCL, nvidia-smi, GraphML")          \
     X(validate, "predict published measurements and print the errors")                             \
+    X(collectives, "measured collectives beside predicted ones: bus bandwidth against size")       \
     X(topo, "the device graph: links, routes, bisection; Graphviz, GraphML, SimGrid")
 
 #define CLI_X(verb, text) int cmd_##verb(int argc, char **argv);
