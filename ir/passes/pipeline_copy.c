@@ -45,6 +45,13 @@ static ds_value *copy_values(ds_pipe_copy *c, const ds_value *old, uint32_t n, d
     return values;
 }
 
+/* Inside of a local region an operand has the name that it has outside. */
+static void name_operands(ds_pipe_copy *c, const ds_op *op) {
+    ds_func *func = c->b->func;
+    for (uint32_t i = 0; i < op->n_args; i++)
+        ds_value_at(func, op->args[i])->name = ds_value_at(func, op->in[i].value)->name;
+}
+
 static ds_op *copy_op(ds_pipe_copy *c, const ds_op *old) {
     ds_op *op = DS_NEW(arena_of(c), ds_op);
     *op = *old;
@@ -54,6 +61,7 @@ static ds_op *copy_op(ds_pipe_copy *c, const ds_op *old) {
         op->in[i].value = c->map[old->in[i].value.i];
     }
     op->args = copy_values(c, old->args, old->n_args, op);
+    if (op->code == DS_OP_LOCAL) name_operands(c, op);
     for (uint32_t i = 0; op->result_types && i < old->n_out; i++) {
         if (!i) op->result_types = DS_NEW_N(arena_of(c), ds_type *, old->n_out);
         op->result_types[i] = ds_pipe__place(c, old->result_types[i]);

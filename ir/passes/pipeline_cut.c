@@ -191,12 +191,8 @@ static void note_like(cutter *x, uint32_t i) {
 
 static uint32_t forward_chunk(const cutter *x, const ds_pipe_op *op) {
     uint32_t chunk = anchor_of(x, op);
-    bool reads_input = false;
-    for (uint32_t k = 0; k < op->n_reads; k++) {
-        reads_input = reads_input || x->part->arg[op->reads[k]] != DS_PIPE_NONE;
-        chunk = later(chunk, chunk_of_def(x, op->reads[k]));
-    }
-    return chunk == DS_PIPE_NONE && reads_input ? 0 : chunk;
+    for (uint32_t k = 0; k < op->n_reads; k++) chunk = later(chunk, chunk_of_def(x, op->reads[k]));
+    return chunk;
 }
 
 static uint32_t backward_chunk(const cutter *x, uint32_t i) {
@@ -245,6 +241,47 @@ static ds_status check_sums(const cutter *x, ds_error *err) {
                                 x->c->step->weights.at[p->args[arg].index].name);
         }
     return DS_OK;
+}
+
+/* What reads inputs alone belongs to its readers' chunk; where they are several, to none, so that
+ * it is made in each. What nobody reads is a result: of chunk 0. */
+static void place_free(cutter *x) {
+    enum { SEVERAL = DS_PIPE_NONE - 1 };
+    const ds_pipe_part *p = x->part;
+    uint32_t *reader = none(arena_of(x), x->func->values.n);
+    for (uint32_t i = p->n_ops; i-- > 0;) {
+        ds_pipe_op *op = &p->ops[i];
+        const ds_op *def = x->func->body.ops[i];
+        uint32_t chunk = DS_PIPE_NONE;
+        for (uint32_t k = 0; k < def->n_out; k++) {
+            uint32_t its = reader[def->out[k].i];
+            if (p->result[def->out[k].i] != DS_PIPE_NONE && its == DS_PIPE_NONE) its = 0;
+            if (its == DS_PIPE_NONE) continue;
+            chunk = chunk == DS_PIPE_NONE || chunk == its ? its : SEVERAL;
+        }
+        if (op->chunk == DS_PIPE_NONE && op->n_reads && chunk < SEVERAL) op->chunk = chunk;
+        for (uint32_t k = 0; k < op->n_reads; k++) {
+            uint32_t *at = &reader[op->reads[k]];
+            uint32_t mine = op->chunk == DS_PIPE_NONE ? SEVERAL : op->chunk;
+            *at = *at == DS_PIPE_NONE || *at == mine ? mine : SEVERAL;
+        }
+    }
+}
+
+/* What another chunk reads, or a B, has to be there after B. In reverse, as readers come behind. */
+static void pull_into_b(cutter *x) {
+    const ds_pipe_part *p = x->part;
+    bool *wanted = ds_xcalloc(x->func->values.n + 1, sizeof *wanted);
+    for (uint32_t i = p->n_ops; i-- > 0;) {
+        ds_pipe_op *op = &p->ops[i];
+        const ds_op *def = x->func->body.ops[i];
+        for (uint32_t k = 0; k < def->n_out && op->phase == DS_PIPE_W; k++)
+            if (wanted[def->out[k].i]) op->phase = DS_PIPE_B;
+        for (uint32_t k = 0; k < op->n_reads; k++)
+            if (op->phase == DS_PIPE_B || chunk_of_def(x, op->reads[k]) != op->chunk)
+                wanted[op->reads[k]] = true;
+    }
+    free(wanted);
 }
 
 static const char *name_of(const cutter *x, uint32_t v) {
@@ -344,6 +381,17 @@ static void cutter_deinit(cutter *x) {
     free(x->like);
 }
 
+/* What is made in one chunk and read in another is no part of W there. */
+static void keep_in_b(cutter *x) {
+    const ds_pipe_part *p = x->part;
+    find_chunks(x);
+    place_free(x);
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        for (uint32_t k = 0; k < p->ops[i].n_reads; k++)
+            if (chunk_of_def(x, p->ops[i].reads[k]) != p->ops[i].chunk)
+                x->wgrad[p->ops[i].reads[k]] = false;
+}
+
 static ds_status cutter_init(cutter *x, const ds_func *func, ds_error *err) {
     x->func = func;
     x->backward = 0;
@@ -365,12 +413,15 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
     ds_map_init(&x.seconds);
     ds_status status = cutter_init(&x, func, err);
     if (status == DS_OK && split) {
+        keep_in_b(&x);
         ds_func *two = ds_pipe__split(c->unit, func, x.backward, x.wgrad, &x.seconds);
         cutter_deinit(&x);
         status = cutter_init(&x, two, err);
     }
     if (status == DS_OK) {
         find_chunks(&x);
+        place_free(&x);
+        if (split) pull_into_b(&x);
         status = check_flow(&x, err);
     }
     if (status == DS_OK) status = check_sums(&x, err);

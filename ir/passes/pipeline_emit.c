@@ -36,6 +36,18 @@ static ds_value add_arg(ds_pipe *p, uint32_t number, uint32_t stage, const char 
     return value;
 }
 
+/* The stages on which an op is: of what has no chunk, those of its readers. */
+static void mark_stages(const ds_pipe *p, const ds_pipe_part *part, uint32_t i, bool *on) {
+    const ds_op *op = part->func->body.ops[i];
+    uint32_t chunk = part->ops[i].chunk;
+    for (uint32_t c = 0; c < p->n_copies && chunk != DS_PIPE_NONE; c++)
+        on[ds_pipe__stage(p, chunk, c)] = true;
+    for (uint32_t j = i + 1; j < part->n_ops && chunk == DS_PIPE_NONE; j++)
+        for (uint32_t k = 0; k < part->ops[j].n_reads; k++)
+            for (uint32_t r = 0; r < op->n_out; r++)
+                if (part->ops[j].reads[k] == op->out[r].i) mark_stages(p, part, j, on);
+}
+
 /* Marks the stages that read an input; returns how many they are. */
 static uint32_t stages_of_input(const ds_pipe *p, uint32_t number, bool *reads) {
     uint32_t n = 0;
@@ -46,10 +58,9 @@ static uint32_t stages_of_input(const ds_pipe *p, uint32_t number, bool *reads) 
             for (uint32_t k = 0; k < part->ops[i].n_reads; k++) {
                 uint32_t arg = part->arg[part->ops[i].reads[k]];
                 if (arg == DS_PIPE_NONE || part->args[arg].kind != DS_PIPE_INPUT ||
-                    part->args[arg].index != number || part->ops[i].chunk == DS_PIPE_NONE)
+                    part->args[arg].index != number)
                     continue;
-                for (uint32_t c = 0; c < p->n_copies; c++)
-                    reads[ds_pipe__stage(p, part->ops[i].chunk, c)] = true;
+                mark_stages(p, part, i, reads);
             }
     }
     for (uint32_t s = 0; s < p->n_stages; s++) n += reads[s];

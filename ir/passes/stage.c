@@ -41,6 +41,18 @@ static ds_arena *arena_of(const stager *s) {
 
 /* ---- schedule ---- */
 
+/* A schedule that stops half-way is named with its cycle. */
+static ds_status ends(ds_model_step *step, ds_error *err) {
+    const ds_schedule_durations one = {1, 1, 1, 1};
+    const ds_schedule_costs costs = {.chunks = &one, .n_chunks = 1};
+    ds_schedule_timing timing;
+    ds_arena arena;
+    ds_arena_init(&arena);
+    ds_status status = ds_schedule_time(&step->schedule, &costs, &arena, &timing, err);
+    ds_arena_deinit(&arena);
+    return status;
+}
+
 /* Without virtual_stages a form has as many chunks as it usually has. An error of the schedule is
  * one of the strategy's knob. */
 static ds_status make_schedule(ds_model_step *step, ds_error *err) {
@@ -59,6 +71,7 @@ static ds_status make_schedule(ds_model_step *step, ds_error *err) {
         status = ds_error_set(&why, DS_ERR_VALUE, DS_NOWHERE,
                               "the schedule %s has no backward passes, and the scenario trains",
                               s->schedule);
+    if (status == DS_OK) status = ends(step, &why);
     if (status == DS_OK) return DS_OK;
     return ds_error_set(err, status, ds_stage__knob(step, "schedule"), "%s", why.message);
 }

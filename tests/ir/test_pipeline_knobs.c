@@ -192,6 +192,7 @@ Test(pipeline_knobs, embedding_and_head_alone) {
         prove(&pipe_t5, text);
     }
     prove(&pipe_gpt, "pp = 2, microbatches = 4, stage_layers = [0, 4], schedule = \"zb-h1\"");
+    prove(&pipe_t5, "pp = 2, microbatches = 4, stage_layers = [0, 4], schedule = \"zb-h1\"");
     snprintf(text, sizeof text,
              "pp = 2, microbatches = 4, stage_layers = %s, schedule = \"interleaved\"", four[0]);
     prove(&pipe_gpt, text);
@@ -318,7 +319,7 @@ Test(pipeline_knobs, refused_schedules_that_are_written_out) {
                                   "  rank 0: F0.0 F0.1 B0.0 B0.1\n  rank 1: F1.0 B1.0 F1.1\n}\n";
     const struct {
         const char *schedule, *strategy, *a, *b;
-    } all[] = {{stops, "pp = 2, microbatches = 2, schedule = @s", "the schedule stops", ""},
+    } all[] = {{stops, "pp = 2, microbatches = 2, schedule = @s", "B0.0", "F0.0"},
                {without, "pp = 2, microbatches = 2, schedule = @s", "B1.1", ""},
                {falling, "pp = 2, microbatches = 4, schedule = @s", "3", "4"},
                {falling, "pp = 4, microbatches = 2, schedule = @s", "2", "4"},

@@ -65,13 +65,6 @@ Test(pipeline_verify, experts) {
     prove_in_turn(&pipe_mixtral, 2, "");
 }
 
-/* Schedules without W. */
 Test(pipeline_verify, no_loop) {
-    static const char *const names[] = {"gpipe",       "1f1b",          "eager-1f1b",
-                                        "interleaved", "breadth-first", "dualpipe",
-                                        "dualpipev",   "chimera",       "hanayo"};
-    for (uint32_t i = 0, n = 0; pipe_schedule(i); i++) {
-        if (n == sizeof names / sizeof *names || strcmp(pipe_schedule(i), names[n])) continue;
-        prove(&pipe_alexnet, i, n++ % 3, ", balance = flops");
-    }
+    prove_in_turn(&pipe_alexnet, 0, ", balance = flops");
 }

@@ -24,16 +24,12 @@ static int any(ds_rng *rng, const int *values, int n) {
 #define ANY(rng, ...)                                                                              \
     any(rng, (const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)))
 
-/* Schedules whose B and W are one item; the last three have any number of chunks on a stage. */
-static const int schedules[] = {0, 1, 2, 12, 3, 4, 13};
-
 /* Every third plan has stages; what their schedule asks for is met more often than not. */
 static void draw_stages(ds_rng *rng, int *at) {
-    int schedule = below(rng, 7);
-    at[KNOB_TP] = at[KNOB_CP] = at[KNOB_EP] = 1;
     at[KNOB_PP] = ANY(rng, 2, 2, 2, 2, 3, 4);
-    at[KNOB_SCHEDULE] = schedules[schedule];
-    at[KNOB_VIRTUAL] = schedule < 4 ? below(rng, 2) : ANY(rng, 2, 2, 2, 3, 4);
+    at[KNOB_SCHEDULE] = below(rng, 14);
+    bool loops = at[KNOB_SCHEDULE] == 3 || at[KNOB_SCHEDULE] == 4 || at[KNOB_SCHEDULE] == 13;
+    at[KNOB_VIRTUAL] = loops ? ANY(rng, 2, 2, 2, 3, 4) : 0;
     at[KNOB_BALANCE] = ANY(rng, 0, 1, 1);
     at[KNOB_MICROBATCHES] = ANY(rng, 1, 2, 3, 4, 4, 6) * (one_in(rng, 2) ? 1 : at[KNOB_PP]);
 }
@@ -117,18 +113,6 @@ static int fitting_recompute(const random_model *m) {
     return recompute == 2 && !loops ? 0 : recompute;
 }
 
-/* With stages the devices of one share out its batch, by the hints that the field writes. */
-static void simple_stages(random_model *m) {
-    m->hints = m->hints > 0;
-    for (uint32_t p = 0; p < m->n_parts; p++) {
-        m->parts[p].values = m->parts[p].values > 0;
-        for (uint32_t i = 0; i < m->parts[p].n; i++) {
-            m->parts[p].blocks[i].weights = m->parts[p].blocks[i].weights > 0;
-            m->parts[p].blocks[i].values = m->parts[p].blocks[i].values > 0;
-        }
-    }
-}
-
 static int count_turns(const random_model *m) {
     int n = 0;
     for (uint32_t p = 0; p < m->n_parts; p++) {
@@ -170,7 +154,6 @@ random_model random_model_of(uint64_t seed) {
         for (uint32_t i = 0; i < part->n; i++) part->blocks[i] = draw_block(&rng);
     }
     m.plan.at[KNOB_RECOMPUTE] = fitting_recompute(&m);
-    if (m.plan.at[KNOB_PP] > 1) simple_stages(&m);
     draw_layers(&rng, &m);
     return m;
 }
