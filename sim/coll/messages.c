@@ -224,10 +224,11 @@ ds_status ds_coll_messages(ds_topo *topo, const ds_coll_request *request, const 
                               "a collective of %u members is more than %u messages", request->n,
                               MOST_RECORDS);
     if (status == DS_OK && m.n_phases > 1 && request->chunks > 1)
-        status = ds_error_set(err, DS_ERR_UNSUPPORTED, request->loc,
-                              "message by message, the %u phases of %s are not cut into %lld chunks "
-                              "in this version; leave `chunks` out, or say `network = fluid`",
-                              m.n_phases, algorithm, (long long)request->chunks);
+        status =
+            ds_error_set(err, DS_ERR_UNSUPPORTED, request->loc,
+                         "message by message, the %u phases of %s are not cut into %lld chunks "
+                         "in this version; leave `chunks` out, or say `network = fluid`",
+                         m.n_phases, algorithm, (long long)request->chunks);
     if (status == DS_OK) finish(&b, out);
     free(m.list.at);
     free(m.edges.at);

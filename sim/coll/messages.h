@@ -35,7 +35,8 @@ typedef struct ds_message_graph {
 #define DS_MESSAGE_CHUNKS 256
 
 /* The messages of the named algorithm. The same errors as ds_coll_phases, and DS_ERR_LIMIT beyond
- * 2^26 messages or edges, DS_ERR_UNSUPPORTED for several phases in chunks. O(messages): n² for a ring. */
+ * 2^26 messages or edges, DS_ERR_UNSUPPORTED for several phases in chunks. O(messages): n² for a
+ * ring. */
 ds_status ds_coll_messages(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
                            ds_arena *arena, ds_message_graph *out, ds_error *err);
 
