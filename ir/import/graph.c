@@ -14,15 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COLUMNS 100
-#define MIN_RUN 3 /* shorter ones read better one by one */
+#define COLUMNS     100
+#define MIN_RUN     3  /* shorter ones read better one by one */
+#define MAX_DIVISOR 64 /* of an index in a loop; finding one costs as much a link */
 
 void ds_graph__init(ds_graph *graph, ds_arena *arena) {
     *graph = (ds_graph){.arena = arena};
+    ds_strtab_init(&graph->names);
 }
 
 void ds_graph__deinit(ds_graph *graph) {
     ds_buf_deinit(&graph->notes);
+    ds_map_deinit(&graph->taken);
+    ds_strtab_deinit(&graph->names);
 }
 
 /* ---- names ---- */
@@ -43,18 +47,30 @@ static const char *valid_name(ds_arena *arena, const char *name, const char *oth
     return prefixed ? ds_arena_printf(arena, "n_%s", valid) : valid;
 }
 
-static bool is_taken(const ds_graph *graph, const char *name) {
-    for (uint32_t i = 0; i < graph->groups.n; i++)
-        if (strcmp(graph->groups.at[i].name, name) == 0) return true;
-    return false;
+/* The name, or name_2, name_3, … */
+static const char *fresh_name(ds_graph *graph, const char *name) {
+    uint64_t base = DS_KEY(ds_intern(&graph->names, name));
+    const uint64_t *next = ds_map_find(&graph->taken, base);
+    if (!next) {
+        ds_map_put(&graph->taken, base, 2);
+        return name;
+    }
+    for (uint64_t i = *next;; i++) {
+        const char *fresh = ds_arena_printf(graph->arena, "%s_%" PRIu64, name, i);
+        uint64_t key = DS_KEY(ds_intern(&graph->names, fresh));
+        if (ds_map_find(&graph->taken, key)) continue;
+        ds_map_put(&graph->taken, base, i + 1);
+        ds_map_put(&graph->taken, key, 2);
+        return fresh;
+    }
 }
 
 uint32_t ds_graph__group(ds_graph *graph, const char *name, ds_node_kind kind, const char *type,
                          bool single) {
-    const char *valid = valid_name(graph->arena, name, "n"), *fresh = valid;
-    for (uint32_t i = 2; is_taken(graph, fresh); i++)
-        fresh = ds_arena_printf(graph->arena, "%s_%" PRIu32, valid, i);
-    ds_graph_group group = {.name = fresh, .kind = kind, .type = type, .single = single};
+    ds_graph_group group = {.name = fresh_name(graph, valid_name(graph->arena, name, "n")),
+                            .kind = kind,
+                            .type = type,
+                            .single = single};
     DS_PUSH(graph->arena, &graph->groups, group);
     return graph->groups.n - 1;
 }
@@ -67,7 +83,7 @@ uint32_t ds_graph__node(ds_graph *graph, uint32_t group) {
 
 void ds_graph__link(ds_graph *graph, uint32_t from, uint32_t to, int64_t bytes_per_s,
                     int64_t latency_ps, bool duplex) {
-    ds_graph_link link = {from, to, bytes_per_s, latency_ps, duplex};
+    ds_graph_link link = {from, to, bytes_per_s, latency_ps, 0, duplex};
     DS_PUSH(graph->arena, &graph->links, link);
 }
 
@@ -145,7 +161,9 @@ static void print_group(const ds_graph_group *group, ds_buf *out) {
         ds_buf_put_quoted(out, group->type);
     }
     if (group->forwards)
-        ds_buf_printf(out, " {forward = %s}", group->kind == DS_NODE_DEVICE ? "true" : "false");
+        ds_buf_printf(out, " {forward = %s", group->kind == DS_NODE_DEVICE ? "true" : "false");
+    if (group->reduces) ds_buf_put(out, group->forwards ? ", reduce = true" : " {reduce = true");
+    if (group->forwards || group->reduces) ds_buf_put(out, "}");
     ds_buf_put(out, "\n");
 }
 
@@ -160,7 +178,7 @@ static ds_graph_node end_of(const ds_graph *graph, uint32_t link, bool second) {
 static bool alike(const ds_graph *graph, uint32_t a, uint32_t b) {
     const ds_graph_link *x = &graph->links.at[a], *y = &graph->links.at[b];
     return x->bytes_per_s == y->bytes_per_s && x->latency_ps == y->latency_ps &&
-           x->duplex == y->duplex &&
+           x->cap_bytes_per_s == y->cap_bytes_per_s && x->duplex == y->duplex &&
            end_of(graph, a, false).group == end_of(graph, b, false).group &&
            end_of(graph, a, true).group == end_of(graph, b, true).group;
 }
@@ -197,10 +215,10 @@ static uint32_t run_length(const ds_graph *graph, uint32_t at, const run *r) {
     return n;
 }
 
-/* How many links from here on have the second end of this one. */
+/* How many links from here on have the second end of this one; at most MAX_DIVISOR. */
 static uint32_t fan_in(const ds_graph *graph, uint32_t at) {
     uint32_t n = 1, b = end_of(graph, at, true).index;
-    while (at + n < graph->links.n && alike(graph, at, at + n) &&
+    while (n < MAX_DIVISOR && at + n < graph->links.n && alike(graph, at, at + n) &&
            end_of(graph, at + n, true).index == b)
         n++;
     return n;
@@ -252,6 +270,10 @@ static void put_figures(const ds_graph_link *link, ds_buf *out) {
     ds_graph__put_rate(out, link->bytes_per_s);
     ds_buf_put(out, ", ");
     ds_graph__put_time(out, link->latency_ps);
+    if (!link->cap_bytes_per_s) return;
+    ds_buf_put(out, " {cap = ");
+    ds_graph__put_rate(out, link->cap_bytes_per_s);
+    ds_buf_put(out, "}");
 }
 
 /* `link A -- B : …`, with the ends' indices as the run has them. */

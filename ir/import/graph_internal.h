@@ -5,6 +5,7 @@
 #ifndef DS_IMPORT_GRAPH_INTERNAL_H
 #define DS_IMPORT_GRAPH_INTERNAL_H
 
+#include "ir/base/map.h"
 #include "ir/import/import.h"
 
 typedef struct ds_graph_group {
@@ -14,6 +15,7 @@ typedef struct ds_graph_group {
     uint32_t n;
     bool single;   /* no index, if there is one */
     bool forwards; /* other than by default: devices that do, others that do not */
+    bool reduces;  /* of switches */
 } ds_graph_group;
 
 typedef struct ds_graph_node {
@@ -23,6 +25,7 @@ typedef struct ds_graph_node {
 typedef struct ds_graph_link {
     uint32_t from, to; /* nodes */
     int64_t bytes_per_s, latency_ps;
+    int64_t cap_bytes_per_s; /* 0: none */
     bool duplex;
 } ds_graph_link;
 
@@ -31,22 +34,26 @@ typedef struct ds_graph {
     DS_VEC(ds_graph_group) groups; /* all in the arena */
     DS_VEC(ds_graph_node) nodes;
     DS_VEC(ds_graph_link) links;
-    ds_buf notes; /* comment lines; heap */
+    ds_strtab names; /* of the groups */
+    ds_map taken;    /* name → the number to try next behind it */
+    ds_buf notes;    /* comment lines; heap */
 } ds_graph;
 
-/* Most nodes and links that an importer takes. */
-#define DS_GRAPH_MAX_NODES (UINT32_C(1) << 18)
-#define DS_GRAPH_MAX_LINKS (UINT32_C(1) << 20)
+/* Most groups, nodes and links that an importer takes. */
+#define DS_GRAPH_MAX_GROUPS 4096u
+#define DS_GRAPH_MAX_NODES  (UINT32_C(1) << 17)
+#define DS_GRAPH_MAX_LINKS  (UINT32_C(1) << 19)
 
 void ds_graph__init(ds_graph *graph, ds_arena *arena);
 void ds_graph__deinit(ds_graph *graph);
 
-/* A new, empty group of nodes; `single`: without an index as long as it has one node. O(groups). */
+/* A new, empty group of nodes; `single`: without an index as long as it has one node. Expected
+ * O(1). */
 uint32_t ds_graph__group(ds_graph *graph, const char *name, ds_node_kind kind, const char *type,
                          bool single);
 /* One more node of a group; returns its number among all nodes. */
 uint32_t ds_graph__node(ds_graph *graph, uint32_t group);
-/* A link; duplex: this much each way. */
+/* A link without a cap; duplex: this much each way. */
 void ds_graph__link(ds_graph *graph, uint32_t from, uint32_t to, int64_t bytes_per_s,
                     int64_t latency_ps, bool duplex);
 /* One paragraph of the comment on top, printf and wrapped. */

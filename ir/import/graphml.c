@@ -1,5 +1,6 @@
-/* GraphML as a topology: nodes with kind, type, forward and name, edges with bytes_per_s and
- * latency_ps, as `distsim topo --graphml` writes them and other tools (igraph, networkx, yEd) can.
+/* GraphML as a topology: nodes with kind, type, forward, reduce and name, edges with bytes_per_s,
+ * latency_ps and cap_bytes_per_s, as `distsim topo --graphml` writes them and other tools (igraph,
+ * networkx, yEd) can.
  *
  * The topology is flat. A node's name says its group: n[3].gpu[2] becomes one of n_gpu. Devices are
  * numbered in order of declaration, so a group of devices ends where the file goes on with another
@@ -14,16 +15,17 @@
 
 #define MAX_FIGURE INT64_C(1000000000000000000)
 
-typedef enum key_id { NAME, KIND, TYPE, FORWARD, RATE, LATENCY, N_KEYS } key_id;
+typedef enum key_id { NAME, KIND, TYPE, FORWARD, REDUCE, RATE, LATENCY, CAP, N_KEYS } key_id;
 static const struct {
     const char *name, *of;
-} known_keys[N_KEYS] = {{"name", "node"},    {"kind", "node"},        {"type", "node"},
-                        {"forward", "node"}, {"bytes_per_s", "edge"}, {"latency_ps", "edge"}};
+} known_keys[N_KEYS] = {{"name", "node"},       {"kind", "node"},           {"type", "node"},
+                        {"forward", "node"},    {"reduce", "node"},         {"bytes_per_s", "edge"},
+                        {"latency_ps", "edge"}, {"cap_bytes_per_s", "edge"}};
 
 /* An edge, in one direction or both. */
 typedef struct edge {
     uint32_t from, to;
-    int64_t rate, latency;
+    int64_t rate, latency, cap;
     bool duplex;
 } edge;
 
@@ -94,17 +96,15 @@ static ds_status read_kind(const reader *r, const ds_xml *node, ds_node_kind *ki
                          plain(r, text ? text : ""));
 }
 
-/* Does it forward other than its kind does by default? */
-static ds_status read_forward(const reader *r, const ds_xml *node, ds_node_kind kind, bool *other) {
-    const char *text = data(r, node, FORWARD);
-    *other = false;
+static ds_status read_flag(const reader *r, const ds_xml *node, key_id key, bool absent,
+                           bool *flag) {
+    const char *text = data(r, node, key);
+    *flag = absent;
     if (!text || !*text) return DS_OK;
-    bool on = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
-    if (!on && strcmp(text, "false") != 0 && strcmp(text, "0") != 0)
-        return ds_xml__error(node, DS_ERR_DATA, r->err,
-                             "forward is \"%s\"; true or false is needed", plain(r, text));
-    *other = on == (kind == DS_NODE_DEVICE);
-    return DS_OK;
+    *flag = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    if (*flag || strcmp(text, "false") == 0 || strcmp(text, "0") == 0) return DS_OK;
+    return ds_xml__error(node, DS_ERR_DATA, r->err, "%s is \"%s\"; true or false is needed",
+                         known_keys[key].name, plain(r, text));
 }
 
 /* "n[3].gpu[2]" → "n.gpu"; the writer makes it a name. *indexed: were there any? */
@@ -124,16 +124,17 @@ static const char *without_indices(const reader *r, const char *path, bool *inde
     return text;
 }
 
-static uint32_t group_for(reader *r, const char *name, ds_node_kind kind, const char *type,
-                          bool forwards, bool single) {
-    const char *text =
-        ds_arena_printf(r->arena, "%d%d %s\n%s", kind, forwards, name, type ? type : "");
+/* The group of all nodes like this one; `single`: if it is new, without an index for one node. */
+static uint32_t group_for(reader *r, ds_graph_group like, bool single) {
+    const char *text = ds_arena_printf(r->arena, "%d%d%d %s\n%s", like.kind, like.forwards,
+                                       like.reduces, like.name, like.type ? like.type : "");
     uint64_t key = DS_KEY(ds_intern(&r->ids, text));
     const uint64_t *at = ds_map_find(&r->group_of, key);
-    bool device = kind == DS_NODE_DEVICE;
+    bool device = like.kind == DS_NODE_DEVICE;
     if (at && (!device || *at == r->devices)) return (uint32_t)*at;
-    uint32_t group = ds_graph__group(&r->graph, name, kind, type, single);
-    r->graph.groups.at[group].forwards = forwards;
+    uint32_t group = ds_graph__group(&r->graph, like.name, like.kind, like.type, single);
+    r->graph.groups.at[group].forwards = like.forwards;
+    r->graph.groups.at[group].reduces = like.reduces;
     ds_map_put(&r->group_of, key, group);
     if (device) r->devices = group;
     return group;
@@ -142,14 +143,23 @@ static uint32_t group_for(reader *r, const char *name, ds_node_kind kind, const 
 static ds_status read_node(reader *r, const ds_xml *node) {
     const char *id = ds_xml__attr(node, "id"), *name = data(r, node, NAME), *type = NULL;
     ds_node_kind kind;
-    bool forwards, indexed;
+    bool forwards, reduces, indexed;
     if (!id) return ds_xml__error(node, DS_ERR_DATA, r->err, "<node> has no id");
     if (r->graph.nodes.n == DS_GRAPH_MAX_NODES)
         return ds_xml__error(node, DS_ERR_LIMIT, r->err, "more than %u nodes", DS_GRAPH_MAX_NODES);
+    if (r->graph.groups.n == DS_GRAPH_MAX_GROUPS)
+        return ds_xml__error(
+            node, DS_ERR_LIMIT, r->err,
+            "more than %u groups of nodes; names like gpu[0], gpu[1] are one group",
+            DS_GRAPH_MAX_GROUPS);
     DS_TRY(unsupported(r, node));
     DS_TRY(read_kind(r, node, &kind));
-    DS_TRY(read_forward(r, node, kind, &forwards));
-    if (kind == DS_NODE_DEVICE) {
+    bool device = kind == DS_NODE_DEVICE;
+    DS_TRY(read_flag(r, node, FORWARD, !device, &forwards));
+    DS_TRY(read_flag(r, node, REDUCE, false, &reduces));
+    if (reduces && kind != DS_NODE_SWITCH)
+        return ds_xml__error(node, DS_ERR_DATA, r->err, "only switches reduce");
+    if (device) {
         type = r->options->device ? r->options->device : data(r, node, TYPE);
         if (!type || !*type)
             return ds_xml__error(node, DS_ERR_DATA, r->err,
@@ -161,7 +171,12 @@ static ds_status read_node(reader *r, const ds_xml *node) {
         return ds_xml__error(node, DS_ERR_DATA, r->err, "a second node with the id \"%s\"",
                              plain(r, id));
     const char *base = without_indices(r, name && *name ? name : id, &indexed);
-    uint32_t group = group_for(r, plain(r, base), kind, type, forwards, !indexed);
+    ds_graph_group like = {.name = plain(r, base),
+                           .kind = kind,
+                           .type = type,
+                           .forwards = forwards == device,
+                           .reduces = reduces};
+    uint32_t group = group_for(r, like, !indexed);
     ds_map_put(&r->node_of, key, ds_graph__node(&r->graph, group));
     return DS_OK;
 }
@@ -196,17 +211,20 @@ static ds_status read_edge(reader *r, const ds_xml *element, bool directed, edge
         return ds_xml__error(element, DS_ERR_DATA, r->err, "an edge from a node to itself");
     DS_TRY(read_figure(r, element, RATE, 1, &e->rate));
     DS_TRY(read_figure(r, element, LATENCY, 0, &e->latency));
+    e->cap = 0;
+    if (data(r, element, CAP)) DS_TRY(read_figure(r, element, CAP, 1, &e->cap));
     e->duplex = own ? strcmp(own, "true") != 0 : !directed;
     return DS_OK;
 }
 
 static bool are_reverse(const edge *a, const edge *b) {
     return !a->duplex && !b->duplex && a->from == b->to && a->to == b->from && a->rate == b->rate &&
-           a->latency == b->latency;
+           a->latency == b->latency && a->cap == b->cap;
 }
 
 static void write_edge(reader *r, const edge *e) {
     ds_graph__link(&r->graph, e->from, e->to, e->rate, e->latency, e->duplex);
+    r->graph.links.at[r->graph.links.n - 1].cap_bytes_per_s = e->cap;
 }
 
 static ds_status read_edges(reader *r, const ds_xml *graph) {

@@ -55,9 +55,9 @@ ds_status ds_import_nccl_topo(const char *text, size_t n, const ds_import_option
 ds_status ds_import_nvidia_smi(const char *text, size_t n, const ds_import_options *options,
                                ds_buf *out, ds_error *err);
 
-/* GraphML with the data that `distsim topo --graphml` writes: of nodes kind, type, forward, name;
- * of edges bytes_per_s, latency_ps. The topology is flat; devices and links keep their order.
- * Errors: as above. O(n). */
+/* GraphML with the data that `distsim topo --graphml` writes: of nodes kind, type, forward, reduce,
+ * name; of edges bytes_per_s, latency_ps, cap_bytes_per_s. The topology is flat; devices and links
+ * keep their order. Errors: as above. O(n). */
 ds_status ds_import_graphml(const char *text, size_t n, const ds_import_options *options,
                             ds_buf *out, ds_error *err);
 
@@ -66,6 +66,6 @@ ds_status ds_import_graphml(const char *text, size_t n, const ds_import_options 
 #define DS_IMPORT_ONNX_MAX_BYTES    (((size_t)1 << 31) - 1)
 #define DS_IMPORT_NCCL_MAX_BYTES    ((size_t)1 << 22)
 #define DS_IMPORT_SMI_MAX_BYTES     ((size_t)1 << 20)
-#define DS_IMPORT_GRAPHML_MAX_BYTES ((size_t)1 << 27)
+#define DS_IMPORT_GRAPHML_MAX_BYTES ((size_t)1 << 26)
 
 #endif

@@ -32,6 +32,7 @@ typedef struct writer {
     DS_VEC(nvlink) nvlinks;
     ds_map nvlink_of; /* from << 32 | to → index */
     const ds_hw_nvlink *nvlink_kind;
+    const ds_hw_cpu *cpu_kind; /* of a link between CPUs; NULL: assumed, or there is none */
     uint32_t n_slow_ports, n_ports, n_timed_ports, n_assumed_cpus;
 } writer;
 
@@ -256,12 +257,12 @@ static ds_status write_pcilinks(writer *w) {
 }
 
 static int64_t cpu_bytes_per_s(writer *w, const nccl_part *cpu) {
-    const ds_hw_cpu *kind = cpu->cpu;
-    if (!kind) {
-        w->n_assumed_cpus++;
-        kind = ds_hw__cpu_beside(4);
+    if (cpu->cpu) {
+        w->cpu_kind = cpu->cpu;
+        return cpu->cpu->bytes_per_s;
     }
-    return kind->bytes_per_s;
+    w->n_assumed_cpus++;
+    return ds_hw__cpu_beside(4)->bytes_per_s;
 }
 
 static void write_cpus(writer *w) {
@@ -377,13 +378,13 @@ static void note_links(writer *w) {
                        "assumed: 8 GT/s or 16 lanes for %" PRIu32 " links of unknown speed or "
                        "width, as NCCL does.",
                        w->n.n_unknown_pcie);
-    if (w->n.n_cpus > 1 && w->n_assumed_cpus)
-        ds_graph__note(&w->graph, "assumed: 16 GB/s between CPUs; the file does not say which they "
-                                  "are.");
-    else if (w->n.n_cpus > 1)
+    if (w->cpu_kind)
         ds_graph__note(&w->graph,
                        "Between CPUs, for GPU traffic: NVIDIA/nccl src/graph/topo.h, %s.",
-                       cpu_of(w->sorted.at[0])->cpu->name);
+                       w->cpu_kind->name);
+    if (w->n_assumed_cpus)
+        ds_graph__note(&w->graph, "assumed: 16 GB/s between CPUs where the file does not say which "
+                                  "they are.");
     if (w->n_ports)
         ds_graph__note(&w->graph, "port: the file's network ports and their speed; a topology "
                                   "around this one links them to its switches.");

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PARTS (UINT32_C(1) << 16)
+#define MAX_PARTS (UINT32_C(1) << 14)
 #define MAX_CPUS  512
 
 static const char *plain(nccl *n, const char *text) {

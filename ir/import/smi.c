@@ -86,11 +86,12 @@ static ds_status check_distances(writer *w) {
             w->n_stretched += level == SMI_SYS && together(w, BY_NODE, i, j);
             for (int c = BY_PIX; c <= BY_PXB; c++)
                 if (level > bound_of[c] && together(w, c, i, j))
-                    return smi_error(t, i, j, w->err,
-                                     "%s and %s are %s apart, but both within %s of another "
-                                     "device: no tree of PCIe switches has these distances",
-                                     t->devices[i].label, t->devices[j].label,
-                                     smi_level_name(level), smi_level_name(bound_of[c]));
+                    return ds_smi__error(t, i, j, w->err,
+                                         "%s and %s are %s apart, but both within %s of another "
+                                         "device: no tree of PCIe switches has these distances",
+                                         t->devices[i].label, t->devices[j].label,
+                                         ds_smi__level_name(level),
+                                         ds_smi__level_name(bound_of[c]));
         }
     return DS_OK;
 }
@@ -149,11 +150,11 @@ static ds_status check_fabric(writer *w, const uint32_t *fabric, uint32_t first)
             if (fabric[i] != first || fabric[j] != first) continue;
             uint32_t least = w->nvlinks[i] < w->nvlinks[j] ? w->nvlinks[i] : w->nvlinks[j];
             if (smi_at(t, i, j)->nvlinks != least)
-                return smi_error(t, i, j, w->err,
-                                 "with %" PRIu32 " NVLinks a GPU (%s) the GPUs hang on NVSwitch, "
-                                 "but then %s and %s are NV%" PRIu32,
-                                 w->gpu->nvlinks, w->type, t->devices[i].label, t->devices[j].label,
-                                 least);
+                return ds_smi__error(
+                    t, i, j, w->err,
+                    "with %" PRIu32 " NVLinks a GPU (%s) the GPUs hang on NVSwitch, "
+                    "but then %s and %s are NV%" PRIu32,
+                    w->gpu->nvlinks, w->type, t->devices[i].label, t->devices[j].label, least);
         }
     return DS_OK;
 }
@@ -175,9 +176,9 @@ static ds_status write_fabric(writer *w, const uint32_t *fabric, uint32_t first,
     for (uint32_t i = first; i < t->n; i++) {
         if (fabric[i] != first) continue;
         if (w->nvlinks[i] > w->gpu->nvlinks)
-            return smi_error(t, i, first, w->err,
-                             "%s has NV%" PRIu32 "; a %s has %" PRIu32 " NVLinks",
-                             t->devices[i].label, w->nvlinks[i], w->type, w->gpu->nvlinks);
+            return ds_smi__error(t, i, first, w->err,
+                                 "%s has NV%" PRIu32 "; a %s has %" PRIu32 " NVLinks",
+                                 t->devices[i].label, w->nvlinks[i], w->type, w->gpu->nvlinks);
         direct &= row_sum(t, i) <= w->gpu->nvlinks;
     }
     uint32_t nvswitch = UINT32_MAX;

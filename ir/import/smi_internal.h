@@ -41,10 +41,10 @@ static inline const smi_cell *smi_at(const smi_table *table, uint32_t i, uint32_
     return &table->cells[(size_t)i * table->n + j];
 }
 /* "PXB" */
-const char *smi_level_name(smi_level level);
+const char *ds_smi__level_name(smi_level level);
 /* Sets an error at the cell's place. */
-ds_status smi_error(const smi_table *table, uint32_t i, uint32_t j, ds_error *err,
-                    const char *format, ...) DS_PRINTF(5, 6);
+ds_status ds_smi__error(const smi_table *table, uint32_t i, uint32_t j, ds_error *err,
+                        const char *format, ...) DS_PRINTF(5, 6);
 
 /* Finds the table in the text and reads it into the arena; it is symmetric. */
 ds_status ds_smi__read(ds_arena *arena, const char *text, size_t n, smi_table *table,

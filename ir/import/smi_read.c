@@ -91,13 +91,13 @@ static ds_loc loc_of(uint32_t line_number, uint32_t col) {
     return (ds_loc){.line = line_number, .col = col, .len = 1};
 }
 
-const char *smi_level_name(smi_level level) {
+const char *ds_smi__level_name(smi_level level) {
     static const char *const names[] = {"X", "PIX", "PXB", "PHB", "NODE", "SYS", "NV#"};
     return names[level];
 }
 
-ds_status smi_error(const smi_table *table, uint32_t i, uint32_t j, ds_error *err,
-                    const char *format, ...) {
+ds_status ds_smi__error(const smi_table *table, uint32_t i, uint32_t j, ds_error *err,
+                        const char *format, ...) {
     va_list args;
     va_start(args, format);
     ds_error_vset(err, DS_ERR_DATA, loc_of(table->devices[i].line, smi_at(table, i, j)->col),
@@ -157,7 +157,7 @@ static ds_status read_header(reader *r, smi_table *table) {
 static bool read_cell(const word *w, smi_cell *cell) {
     cell->col = w->col;
     for (smi_level level = SMI_SELF; level < SMI_NVLINK; level++)
-        if (is(w, smi_level_name(level))) {
+        if (is(w, ds_smi__level_name(level))) {
             cell->level = level;
             return true;
         }
@@ -202,9 +202,9 @@ static ds_status read_row(reader *r, smi_table *table, uint32_t i) {
                                 "'%s' is none of X, PIX, PXB, PHB, NODE, SYS, NV1, NV2, ...",
                                 text_of(r, w));
         if ((cell->level == SMI_SELF) != (i == j))
-            return smi_error(table, i, j, r->err,
-                             "X stands for a device itself, here are %s and %s", device->label,
-                             table->devices[j].label);
+            return ds_smi__error(table, i, j, r->err,
+                                 "X stands for a device itself, here are %s and %s", device->label,
+                                 table->devices[j].label);
     }
     if (device->is_gpu) read_affinity(r, device, table->n + 1);
     return DS_OK;
@@ -225,14 +225,14 @@ static ds_status check_symmetry(reader *r, const smi_table *table) {
         for (uint32_t j = 0; j < i; j++) {
             const smi_cell *a = smi_at(table, i, j), *b = smi_at(table, j, i);
             if (a->level != b->level || a->nvlinks != b->nvlinks)
-                return smi_error(
+                return ds_smi__error(
                     table, i, j, r->err, "%s to %s is not what line %" PRIu32 " has for %s to %s",
                     table->devices[i].label, table->devices[j].label, table->devices[j].line,
                     table->devices[j].label, table->devices[i].label);
             bool gpus = table->devices[i].is_gpu && table->devices[j].is_gpu;
             if (a->level == SMI_NVLINK && !gpus)
-                return smi_error(table, i, j, r->err, "NVLinks join GPUs, and %s is none",
-                                 table->devices[table->devices[i].is_gpu ? j : i].label);
+                return ds_smi__error(table, i, j, r->err, "NVLinks join GPUs, and %s is none",
+                                     table->devices[table->devices[i].is_gpu ? j : i].label);
         }
     return DS_OK;
 }

@@ -58,7 +58,7 @@ static void XMLCALL on_start(void *data, const XML_Char *name, const XML_Char **
         return;
     }
     if (++r->n > DS_XML_MAX_ELEMENTS) {
-        stop(r, DS_ERR_LIMIT, "there are more than 4194304 elements");
+        stop(r, DS_ERR_LIMIT, "there are more than 2097152 elements");
         return;
     }
     ds_loc loc = here(r);

@@ -23,7 +23,7 @@ typedef struct ds_xml {
 } ds_xml;
 
 #define DS_XML_MAX_DEPTH    64
-#define DS_XML_MAX_ELEMENTS (UINT32_C(1) << 22)
+#define DS_XML_MAX_ELEMENTS (UINT32_C(1) << 21)
 #define DS_XML_MAX_ATTRS    64
 
 /* Parses a whole document into the arena. Errors carry line and column: DS_ERR_DATA (not

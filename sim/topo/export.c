@@ -140,15 +140,17 @@ static void put_xml_data(ds_buf *out, const char *key, const char *text) {
 
 ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err) {
     (void)err; /* nothing can go wrong in memory */
-    ds_buf_put(out,
-               "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-               "<graphml xmlns=\"http://graphml.graphdrawing.org/xmlns\">\n"
-               "  <key id=\"name\" for=\"node\" attr.name=\"name\" attr.type=\"string\"/>\n"
-               "  <key id=\"kind\" for=\"node\" attr.name=\"kind\" attr.type=\"string\"/>\n"
-               "  <key id=\"type\" for=\"node\" attr.name=\"type\" attr.type=\"string\"/>\n"
-               "  <key id=\"forward\" for=\"node\" attr.name=\"forward\" attr.type=\"boolean\"/>\n"
-               "  <key id=\"bw\" for=\"edge\" attr.name=\"bytes_per_s\" attr.type=\"long\"/>\n"
-               "  <key id=\"lat\" for=\"edge\" attr.name=\"latency_ps\" attr.type=\"long\"/>\n");
+    ds_buf_put(
+        out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+             "<graphml xmlns=\"http://graphml.graphdrawing.org/xmlns\">\n"
+             "  <key id=\"name\" for=\"node\" attr.name=\"name\" attr.type=\"string\"/>\n"
+             "  <key id=\"kind\" for=\"node\" attr.name=\"kind\" attr.type=\"string\"/>\n"
+             "  <key id=\"type\" for=\"node\" attr.name=\"type\" attr.type=\"string\"/>\n"
+             "  <key id=\"forward\" for=\"node\" attr.name=\"forward\" attr.type=\"boolean\"/>\n"
+             "  <key id=\"reduce\" for=\"node\" attr.name=\"reduce\" attr.type=\"boolean\"/>\n"
+             "  <key id=\"bw\" for=\"edge\" attr.name=\"bytes_per_s\" attr.type=\"long\"/>\n"
+             "  <key id=\"lat\" for=\"edge\" attr.name=\"latency_ps\" attr.type=\"long\"/>\n"
+             "  <key id=\"cap\" for=\"edge\" attr.name=\"cap_bytes_per_s\" attr.type=\"long\"/>\n");
     ds_buf_put(out, "  <graph id=\"");
     ds_topo_put_xml(out, topo->decl->name);
     ds_buf_put(out, "\" edgedefault=\"directed\">\n");
@@ -161,6 +163,7 @@ ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err)
         if (type) put_xml_data(out, "type", type);
         bool forwards = (topo->root->flags[v] & DS_TOPO_FORWARDS) != 0;
         if (forwards != !type) put_xml_data(out, "forward", forwards ? "true" : "false");
+        if (topo->root->flags[v] & DS_TOPO_REDUCES) put_xml_data(out, "reduce", "true");
         ds_buf_put(out, "    </node>\n");
     }
     for (uint32_t i = 0; i < topo->root->n_links; i++) {
@@ -168,9 +171,12 @@ ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err)
         ds_buf_printf(out,
                       "    <edge source=\"v%" PRIu32 "\" target=\"v%" PRIu32 "\">\n"
                       "      <data key=\"bw\">%" PRId64 "</data>\n"
-                      "      <data key=\"lat\">%" PRId64 "</data>\n"
-                      "    </edge>\n",
+                      "      <data key=\"lat\">%" PRId64 "</data>\n",
                       link->from, link->to, link->bytes_per_s, link->latency_ps);
+        if (link->cap_bytes_per_s)
+            ds_buf_printf(out, "      <data key=\"cap\">%" PRId64 "</data>\n",
+                          link->cap_bytes_per_s);
+        ds_buf_put(out, "    </edge>\n");
     }
     ds_buf_put(out, "  </graph>\n</graphml>\n");
     return DS_OK;

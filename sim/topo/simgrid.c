@@ -13,8 +13,9 @@
 
 #include <inttypes.h>
 
-/* Text grows with devices² times hops: 4 million links in routes are about 100 MB. */
-#define MAX_ROUTE_LINKS (UINT32_C(1) << 22)
+/* Time and text grow with devices² times links of a route: a quarter of a million routes are some
+ * seconds and 40 MB. */
+#define MAX_DEVICES 512
 
 static void put_prop(ds_buf *out, const char *id, const char *value) {
     ds_buf_printf(out, "<prop id=\"%s\" value=\"", id);
@@ -45,6 +46,13 @@ static void put_links(const ds_topo *topo, ds_buf *out) {
     }
 }
 
+static uint32_t count_caps(const ds_topo *topo) {
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < ds_topo_n_links(topo); l++)
+        n += ds_topo_link_at(topo, l)->cap_bytes_per_s != 0;
+    return n;
+}
+
 /* A single path's links, in the order of travel. */
 static void put_path(const ds_topo *topo, const ds_route *route, uint32_t from, ds_buf *out) {
     uint32_t at = ds_topo_device_vertex(topo, from);
@@ -59,7 +67,6 @@ static void put_path(const ds_topo *topo, const ds_route *route, uint32_t from, 
 }
 
 static ds_status put_routes(ds_topo *topo, ds_buf *out, uint32_t *n_shared, ds_error *err) {
-    uint32_t n_links = 0;
     for (uint32_t from = 0; from < ds_topo_n_devices(topo); from++)
         for (uint32_t to = 0; to < ds_topo_n_devices(topo); to++) {
             const ds_route *route, *all;
@@ -67,12 +74,6 @@ static ds_status put_routes(ds_topo *topo, ds_buf *out, uint32_t *n_shared, ds_e
             DS_TRY(ds_topo_route_single(topo, from, to, &route, err));
             DS_TRY(ds_topo_route(topo, from, to, &all, err));
             *n_shared += all->n_links > route->n_links;
-            n_links += route->n_links;
-            if (n_links > MAX_ROUTE_LINKS)
-                return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
-                                    "the routes between the %" PRIu32 " devices of @%s have more "
-                                    "than %u links; a SimGrid platform spells each of them out",
-                                    ds_topo_n_devices(topo), ds_topo_name(topo), MAX_ROUTE_LINKS);
             ds_buf_put(out, "    <route src=\"");
             ds_topo_put_xml(out, ds_topo_device_path(topo, from));
             ds_buf_put(out, "\" dst=\"");
@@ -85,6 +86,11 @@ static ds_status put_routes(ds_topo *topo, ds_buf *out, uint32_t *n_shared, ds_e
 }
 
 ds_status ds_topo_print_simgrid(ds_topo *topo, ds_buf *out, ds_error *err) {
+    if (ds_topo_n_devices(topo) > MAX_DEVICES)
+        return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
+                            "@%s has %" PRIu32 " devices; a SimGrid platform spells out the route "
+                            "of every pair, and is written for at most %d",
+                            ds_topo_name(topo), ds_topo_n_devices(topo), MAX_DEVICES);
     ds_buf routes = {0};
     uint32_t n_shared = 0;
     ds_buf_put(&routes, "");
@@ -100,6 +106,11 @@ ds_status ds_topo_print_simgrid(ds_topo *topo, ds_buf *out, ds_error *err) {
                           "<!-- %" PRIu32 " pairs of devices have several equally good paths, over "
                           "which distsim shares\n     the bytes; here each has one of them. -->\n",
                           n_shared);
+        if (count_caps(topo))
+            ds_buf_printf(out,
+                          "<!-- %" PRIu32 " links cap what one message gets; SimGrid's do not, so "
+                          "their caps are left out. -->\n",
+                          count_caps(topo));
         ds_buf_put(out, "<platform version=\"4.1\">\n  <zone id=\"");
         ds_topo_put_xml(out, ds_topo_name(topo));
         ds_buf_put(out, "\" routing=\"Full\">\n");

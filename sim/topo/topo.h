@@ -106,7 +106,7 @@ void ds_topo_print_dot(const ds_topo *topo, ds_buf *out);
 ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err);
 /* A SimGrid platform: devices as hosts, each direction of a link, the route of every ordered pair;
  * of equally good paths that of ds_topo_route_single. Errors: DS_ERR_UNREACHABLE, DS_ERR_LIMIT
- * (more than 2^22 links in routes). O(devices² · links of a route). */
+ * (more than 512 devices). O(devices² · links of a route). */
 ds_status ds_topo_print_simgrid(ds_topo *topo, ds_buf *out, ds_error *err);
 
 #endif
