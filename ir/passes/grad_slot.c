@@ -198,15 +198,21 @@ ds_status ds_grad__give(ds_grad *g, const ds_use *old, ds_grad_term term, ds_err
 
 /* ---- elements of families ---- */
 
+static bool is_part(const ds_grad_slot *slot, ds_value family) {
+    return slot->value.i == family.i && slot->n_index && !slot->term.is_const;
+}
+
 uint32_t ds_grad__parts_of(ds_grad *g, ds_value family, ds_grad_part **out) {
     const ds_grad_level *level = g->level;
-    ds_grad_part *parts = DS_NEW_N(arena_of(g), ds_grad_part, level->parts.n + level->slots.n + 1);
-    uint32_t n = 0;
+    uint32_t n = 0, most = 0;
+    for (uint32_t i = 0; i < level->parts.n; i++) most += level->parts.at[i].target.i == family.i;
+    for (uint32_t i = 0; i < level->slots.n; i++) most += is_part(&level->slots.at[i], family);
+    ds_grad_part *parts = DS_NEW_N(arena_of(g), ds_grad_part, most + 1);
     for (uint32_t i = 0; i < level->parts.n; i++)
         if (level->parts.at[i].target.i == family.i) parts[n++] = level->parts.at[i];
     for (uint32_t i = 0; i < level->slots.n; i++) {
         const ds_grad_slot *slot = &level->slots.at[i];
-        if (slot->value.i != family.i || !slot->n_index || slot->term.is_const) continue;
+        if (!is_part(slot, family)) continue;
         parts[n++] = (ds_grad_part){.value = family,
                                     .target = family,
                                     .index = slot->index,

@@ -39,8 +39,13 @@ static void find_last_reads(memory *m) {
     }
 }
 
+/* Most records of large programs run on one class. */
+static inline uint32_t pos_of(const ds_record *r, uint32_t cls) {
+    return r->n_classes && r->classes[0] == cls ? 0 : ds_record_class_pos(r, cls);
+}
+
 static int64_t bytes_on(const ds_plan *plan, uint32_t value, uint32_t cls) {
-    uint32_t pos = ds_record_class_pos(maker(plan, value), cls);
+    uint32_t pos = pos_of(maker(plan, value), cls);
     return pos == DS_NONE ? 0 : bytes_of(plan, value, pos);
 }
 
@@ -58,7 +63,7 @@ static bool same_bytes(const ds_plan *plan, uint32_t a, uint32_t b) {
 }
 
 static int64_t *slot_of(const memory *m, uint32_t root, uint32_t cls) {
-    uint32_t pos = ds_record_class_pos(maker(m->plan, root), cls);
+    uint32_t pos = pos_of(maker(m->plan, root), cls);
     return pos == DS_NONE ? NULL : &m->free_ps[m->first[root] + pos];
 }
 
@@ -181,6 +186,36 @@ static int event_order(const void *a, const void *b) {
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
+/* Few events by comparison; many by their times, byte by byte from the lowest (they come almost in
+ * order and by value, so little is left to compare: those of one time). O(events). */
+static void sort_events(ds_mem_event *events, uint32_t n) {
+    enum { FEW = 512, DIGIT = 11, DIGITS = 1 << DIGIT };
+    if (n < FEW) {
+        if (n) qsort(events, n, sizeof *events, event_order);
+        return;
+    }
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < n; i++) most |= (uint64_t)events[i].time_ps;
+    ds_mem_event *from = events, *to = ds_xcalloc(n, sizeof *to), *room = to;
+    for (uint32_t shift = 0; shift < 64 && most >> shift; shift += DIGIT) {
+        uint32_t at[DIGITS + 1] = {0};
+        for (uint32_t i = 0; i < n; i++) at[((uint64_t)from[i].time_ps >> shift) % DIGITS + 1]++;
+        for (uint32_t d = 0; d < DIGITS; d++) at[d + 1] += at[d];
+        for (uint32_t i = 0; i < n; i++)
+            to[at[((uint64_t)from[i].time_ps >> shift) % DIGITS]++] = from[i];
+        ds_mem_event *swap = from;
+        from = to;
+        to = swap;
+    }
+    for (uint32_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && from[end].time_ps == from[i].time_ps; end++) {
+        }
+        if (end > i + 1) qsort(from + i, end - i, sizeof *from, event_order);
+    }
+    if (from != events) memcpy(events, from, n * sizeof *events);
+    free(room);
+}
+
 /* Counts an event, or writes it. */
 static void put_event(ds_mem_class *c, bool host, ds_mem_event event, bool fill) {
     ds_mem_event *events = host ? c->host_events : c->events;
@@ -231,9 +266,7 @@ static void add_events(memory *m, const ds_mem_options *options, ds_mem *out) {
         for (uint32_t c = 0; c < out->n_classes && !pass; c++) make_room(&out->classes[c]);
     }
     for (uint32_t c = 0; c < out->n_classes; c++)
-        if (out->classes[c].n_host_events)
-            qsort(out->classes[c].host_events, out->classes[c].n_host_events, sizeof(ds_mem_event),
-                  event_order);
+        sort_events(out->classes[c].host_events, out->classes[c].n_host_events);
     free(kept.at);
     free(scratch.at);
 }
@@ -341,8 +374,10 @@ static ds_status apply(const ds_plan *plan, ds_mem_class *c, uint32_t event, lev
                             "a device holds more than 2^63 bytes");
     now->by[category] += e->delta_bytes;
     now->by[DS_MEM_UNUSED] = used - now->live;
-    for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++)
-        if (now->by[k] > c->most_by_category[k]) c->most_by_category[k] = now->by[k];
+    const uint32_t changed[] = {category, DS_MEM_UNUSED};
+    for (int i = 0; i < 2; i++)
+        if (now->by[changed[i]] > c->most_by_category[changed[i]])
+            c->most_by_category[changed[i]] = now->by[changed[i]];
     if (ds_mem_part(e->value) == DS_MEM_LIBRARY ||
         maker(plan, ds_mem_value(e->value))->kind == DS_REC_INPUT)
         c->input_by_category[category] += e->delta_bytes;
@@ -381,7 +416,7 @@ static ds_status finish_class(const ds_plan *plan, ds_mem *out, uint32_t cls, co
     ds_mem_class *c = &out->classes[cls];
     int64_t capacity = ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->memory_bytes;
     level now = {0};
-    if (c->n_events) qsort(c->events, c->n_events, sizeof *c->events, event_order);
+    sort_events(c->events, c->n_events);
     if (out->mode == DS_MEM_ROUNDED) DS_TRY(round_events(c, err));
     if (out->mode == DS_MEM_ALLOCATOR) {
         now.by[DS_MEM_CONTEXT] = more->context[cls];

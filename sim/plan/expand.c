@@ -31,6 +31,7 @@ typedef struct expander {
 
 uint32_t ds_record_class_pos(const ds_record *r, uint32_t cls) {
     uint32_t lo = 0, hi = r->n_classes;
+    if (hi && r->classes[0] == cls) return 0;
     while (lo < hi) {
         uint32_t mid = (lo + hi) / 2;
         if (r->classes[mid] < cls)

@@ -261,7 +261,7 @@ ds_status ds_plan__flows(ds_builder *b, ds_error *err) {
         status = add_halves(&m, err);
     else
         for (uint32_t i = 0; i < b->plan->records.n; i++)
-            if (b->plan->records.at[i]->kind == DS_REC_COMM)
+            if (b->plan->records.at[i]->kind == DS_REC_COMM && !b->plan->records.at[i]->like)
                 add_meetings(&m, b->plan->records.at[i]);
     sum_edges(&m);
     choose_links(&m);

@@ -18,7 +18,9 @@ static int by_start(const void *a, const void *b) {
 /* Sorts spans and merges those that touch; returns how many are left. */
 static uint32_t merge(span *spans, uint32_t n) {
     uint32_t kept = 0;
-    if (n) qsort(spans, n, sizeof *spans, by_start);
+    uint32_t sorted = 1; /* those of compute are in order as they come */
+    while (sorted < n && by_start(&spans[sorted - 1], &spans[sorted]) <= 0) sorted++;
+    if (sorted < n) qsort(spans, n, sizeof *spans, by_start);
     for (uint32_t i = 0; i < n; i++) {
         if (kept && spans[i].start <= spans[kept - 1].end) {
             if (spans[i].end > spans[kept - 1].end) spans[kept - 1].end = spans[i].end;
@@ -197,8 +199,7 @@ static ds_status simulate(ds_result *r, const ds_binding *program, const ds_prof
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err) {
     *out = NULL;
-    if (ds_balance_wanted(binding))
-        return ds_report__balance(binding, profiles, options, out, err);
+    if (ds_balance_wanted(binding)) return ds_report__balance(binding, profiles, options, out, err);
     ds_result *r = ds_xcalloc(1, sizeof *r);
     const ds_binding *program;
     r->source = binding;
