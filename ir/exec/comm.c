@@ -317,13 +317,23 @@ static ds_status over_axes(const ds_exec_site *site, const ds_op *op, const ds_e
 
 /* ---- across, send, reshard ---- */
 
+/* No device is in two groups, nor twice in one. */
+static ds_status check_places(const ds_exec_place *const *places, uint32_t n, const ds_op *op,
+                              ds_error *err) {
+    uint32_t at;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t p = 0; p < places[i]->n_devices; p++)
+            DS_TRY(ds_exec_places_across(places, op->n_in, n, places[i]->devices[p], op, &at, err));
+    return DS_OK;
+}
+
 /* The i-th devices of all operands and results are a group. */
 static ds_status across(const ds_exec_site *site, const ds_op *op, ds_exec_value *const *in,
                         ds_exec_value **out, ds_error *err) {
     uint32_t n = op->n_in + (op->n_to ? op->n_out : 0);
     const ds_exec_place **places = ds_xcalloc(n, sizeof *places);
     for (uint32_t i = 0; i < n; i++) places[i] = (i < op->n_in ? in[i] : out[i - op->n_in])->place;
-    ds_status status = ds_exec_places_across(places, op->n_in, n, op, err);
+    ds_status status = check_places(places, n, op, err);
     ds_exec_group g = {.n_in = op->n_in,
                        .n_out = op->n_out,
                        .in = ds_xcalloc(op->n_in, sizeof *g.in),

@@ -380,21 +380,23 @@ static ds_status twice(const ds_exec_place *place, uint32_t position, const ds_o
     return status;
 }
 
-/* A root may be one of those that it sends to or gathers from, then at the same positions. */
-static ds_status meet(const ds_exec_place *a, const ds_exec_place *b, bool rooted, const ds_op *op,
-                      ds_error *err) {
-    if (!same_axes(a, b)) return other_shape(a, b, op, err);
-    if (rooted && memcmp(a->devices, b->devices, a->n_devices * sizeof *a->devices) == 0)
-        return DS_OK;
-    for (uint32_t p = 0; p < a->n_devices; p++)
-        if (ds_exec_position(b, a->devices[p]) != UINT32_MAX) return twice(a, p, op, err);
-    return DS_OK;
+static bool same_devices(const ds_exec_place *a, const ds_exec_place *b) {
+    return memcmp(a->devices, b->devices, a->n_devices * sizeof *a->devices) == 0;
 }
 
+/* A root may be one of those that it sends to or gathers from, then at the same positions. */
 ds_status ds_exec_places_across(const ds_exec_place *const *places, uint32_t n_in, uint32_t n,
-                                const ds_op *op, ds_error *err) {
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < i; k++)
-            DS_TRY(meet(places[k], places[i], k < n_in && i >= n_in, op, err));
+                                uint64_t device, const ds_op *op, uint32_t *at, ds_error *err) {
+    uint32_t first = n;
+    *at = UINT32_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!same_axes(places[0], places[i])) return other_shape(places[0], places[i], op, err);
+        uint32_t here = ds_exec_position(places[i], device);
+        if (here == UINT32_MAX) continue;
+        bool rooted = first < n_in && i >= n_in && same_devices(places[first], places[i]);
+        if (first < n && !rooted) return twice(places[i], here, op, err);
+        first = i;
+        *at = here;
+    }
     return DS_OK;
 }

@@ -60,10 +60,11 @@ int64_t ds_exec_coordinate(const ds_exec_place *place, uint32_t axis, uint32_t p
 /* The position of a device; UINT32_MAX if it is not there. O(devices). */
 uint32_t ds_exec_position(const ds_exec_place *place, uint64_t device);
 /* The i-th devices of all places are a group of a collective `across`: n_in places of operands, and
- * behind them those of results that live elsewhere, n in all. Errors: DS_ERR_SHARDING for places of
- * different size, or a device that would be in it twice. O((n · devices)²). */
+ * behind them those of results that live elsewhere, n in all. Sets *at to the position of the device
+ * in those where it is; UINT32_MAX: nowhere. Errors: DS_ERR_SHARDING for places of different shape,
+ * or a device that would be in the group twice. O(n · devices). */
 ds_status ds_exec_places_across(const ds_exec_place *const *places, uint32_t n_in, uint32_t n,
-                                const ds_op *op, ds_error *err);
+                                uint64_t device, const ds_op *op, uint32_t *at, ds_error *err);
 /* "device 3 (dp=1, tp=1)" */
 void ds_exec_device_text(const ds_exec_place *place, uint32_t position, ds_buf *out);
 

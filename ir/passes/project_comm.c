@@ -213,16 +213,14 @@ static void join(meeting *m, uint64_t device) {
 static ds_status find_places(const meeting *m, const ds_exec_place **places, uint32_t *at,
                              ds_error *err) {
     const ds_op *op = m->from;
-    *at = UINT32_MAX;
+    uint32_t ignored, n = op->n_in + (op->n_to ? op->n_out : 0);
     for (uint32_t i = 0; i < op->n_in + op->n_out; i++) {
         const ds_type *type = i < op->n_in
                                   ? ds_project__use_type(m->p, m->f, &op->in[i])
                                   : ds_value_at(m->f->scope.func, op->out[i - op->n_in])->type;
-        uint32_t here;
-        DS_TRY(ds_project__position(m->p, m->f, type, op->loc, &places[i], &here, err));
-        if (here != UINT32_MAX) *at = here;
+        DS_TRY(ds_project__position(m->p, m->f, type, op->loc, &places[i], &ignored, err));
     }
-    return ds_exec_places_across(places, op->n_in, op->n_in + (op->n_to ? op->n_out : 0), op, err);
+    return ds_exec_places_across(places, op->n_in, n, m->p->device, op, at, err);
 }
 
 /* All operands' sizes must be equal, and a root one of those that hold operands: a group has one

@@ -62,6 +62,25 @@ Test(across, more_slices) {
     cr_expect_eq(got, 6 * HOP_PS + BYTES_PS * 6 / 4, "%" PRId64, got);
 }
 
+/* Position i of the mesh's slices are devices i, i + 4 and i + 8. */
+Test(across, who_meets) {
+    sim_case c;
+    simulate(&c,
+             STAR "func @f(%a: f32[8] on @m{pp=0}, %b: f32[8] on @m{pp=1}, %c: f32[8] on @m{pp=2}) "
+                  "{\n  %x, %y, %z = all_reduce(%c, %a, %b) across\n  return\n}\n" RUN,
+             "p=3", false);
+    const ds_plan *plan = c.result->plan;
+    const ds_record *r = plan->records.at[plan->insts.at[plan->insts.n - 1].record];
+    cr_assert_eq(r->kind, DS_REC_COMM);
+    cr_assert_eq(r->n_groups, 4u);
+    for (uint32_t g = 0; g < 4; g++) {
+        cr_assert_eq(r->groups[g].n_devices, 3u);
+        for (uint32_t k = 0; k < 3; k++)
+            cr_expect_eq(r->groups[g].devices[k], (k + 2) % 3 * 4 + g, "group %u", g);
+    }
+    sim_free(&c);
+}
+
 /* Two slices behind a switch each, one link between them: all four pairs send over it at once. */
 Test(across, groups_share_links) {
     int64_t got =
