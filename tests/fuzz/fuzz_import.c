@@ -35,7 +35,8 @@ static void check(const ds_buf *text, bool has_imports) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool is_hf = size && data[0] == '{';
-    ds_import_options hf = {"fuzz.json", "topologies/dgx-a100.dir", "dgx_a100", NULL, 0};
+    ds_import_options hf = {
+        .source = "fuzz.json", .on_file = "topologies/dgx-a100.dir", .on_name = "dgx_a100"};
     ds_import_options onnx = {.source = "fuzz.onnx"};
     ds_buf text = {0};
     ds_error err;
