@@ -41,6 +41,22 @@ static ds_arena *arena_of(const stager *s) {
 
 /* ---- schedule ---- */
 
+/* Recomputation is a matter of the pass, which puts it where the backward pass reads. */
+static ds_status refuse_recomputation(const ds_model_step *step, ds_error *err) {
+    const ds_schedule *schedule = step->schedule.schedule;
+    for (uint32_t r = 0; r < schedule->n_ranks; r++)
+        for (uint32_t i = 0; i < schedule->ranks[r].n_items; i++) {
+            const ds_schedule_item *item = &schedule->ranks[r].items[i];
+            if (item->kind != 'R') continue;
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, schedule->ranks[r].loc,
+                                "@%s lists R%lld.%lld: a run recomputes in B, as the knob "
+                                "`recompute` says; leave the R items out",
+                                schedule->name, (long long)item->chunk,
+                                (long long)item->microbatch);
+        }
+    return DS_OK;
+}
+
 /* A schedule that stops half-way is named with its cycle. */
 static ds_status ends(ds_model_step *step, ds_error *err) {
     const ds_schedule_durations one = {1, 1, 1, 1};
@@ -71,6 +87,7 @@ static ds_status make_schedule(ds_model_step *step, ds_error *err) {
         status = ds_error_set(&why, DS_ERR_VALUE, DS_NOWHERE,
                               "the schedule %s has no backward passes, and the scenario trains",
                               s->schedule);
+    if (status == DS_OK) status = refuse_recomputation(step, &why);
     if (status == DS_OK) status = ends(step, &why);
     if (status == DS_OK) return DS_OK;
     return ds_error_set(err, status, ds_stage__knob(step, "schedule"), "%s", why.message);

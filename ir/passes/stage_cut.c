@@ -133,7 +133,12 @@ static ds_status cut_as_told(const ds_model_step *step, ds_stage_cut *cut, ds_er
                             s->n_stage_layers, cut->n_chunks);
     for (uint32_t c = 0; c < cut->n_chunks; c++)
         fits = fits && !__builtin_add_overflow(sum, s->stage_layers[c], &sum);
-    if (!fits || sum != cut->n_turns)
+    if (!fits)
+        return ds_error_set(err, DS_ERR_VALUE, ds_stage__knob(step, "stage_layers"),
+                            "the numbers of stage_layers make more than 2^63, but @step has %lld "
+                            "turns of loops",
+                            (long long)cut->n_turns);
+    if (sum != cut->n_turns)
         return ds_error_set(err, DS_ERR_VALUE, ds_stage__knob(step, "stage_layers"),
                             "the numbers of stage_layers make %lld, but @step has %lld turns of "
                             "loops%s",
