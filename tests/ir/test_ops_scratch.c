@@ -24,7 +24,7 @@ static void expect(const char *args, const char *line, int64_t want) {
 Test(ops_scratch, flash_attention) {
     expect(QKV("bf16", "2048", "16", "16", "128"), GRAD,
            4 * 2 * 16 * 2048 + INT64_C(4) * 2 * 2048 * 16 * 128);
-    expect(QKV("f16", "100", "3", "3", "80"), GRAD, 4 * 2 * 3 * 128 + 4 * 2 * 128 * 3 * 96);
+    expect(QKV("f16", "130", "3", "3", "80"), GRAD, 4 * 2 * 3 * 256 + 4 * 2 * 256 * 3 * 96);
     expect(QKV("f16", "128", "3", "3", "200"), GRAD, 4 * 2 * 3 * 128 + 4 * 2 * 128 * 3 * 256);
     /* dk and dv for all 8 query heads, bf16. */
     expect(QKV("bf16", "256", "8", "2", "64"), GRAD,

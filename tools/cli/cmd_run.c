@@ -64,7 +64,8 @@ static const struct argp_option options_table[] = {
      "Measured rows first, or fitted curves alone; default: the scenario's, else measured", 0},
     {"memory", OPT_MEMORY, "exact|rounded|allocator", 0,
      "What counts as used memory: live bytes, the same in blocks of 512 bytes, or what a caching "
-     "allocator reserves with CUDA context and communicators; default: the scenario's, else exact",
+     "allocator reserves with workspace, CUDA context and communicators; default: the scenario's, "
+     "else exact",
      0},
     {"advice", OPT_ADVICE, NULL, 0,
      "If a model does not fit, simulate changes of its strategy and say which would; by default up "
