@@ -97,8 +97,8 @@ ds_tri ds_type_equal(const ds_exprs *exprs, const ds_type *a, const ds_type *b);
 ds_tri ds_place_equal(const ds_exprs *exprs, const ds_place *a, const ds_place *b);
 /* A copy whose arrays are in `arena`. */
 ds_type *ds_type_copy(ds_arena *arena, const ds_type *type);
-/* The type without splits, partials and place: dtype, sizes and which memory alone. Returns `type` itself where
- * it has none of them, else a copy in `arena`. O(rank). */
+/* The type without splits, partials and place: dtype, sizes and which memory alone. Returns `type`
+ * itself where it has none of them, else a copy in `arena`. O(rank). */
 ds_type *ds_type_plain(ds_arena *arena, const ds_type *type);
 bool ds_type_is_plain(const ds_type *type);
 /* Is the dim split over an axis of that name? False for a dim that the type lacks. */

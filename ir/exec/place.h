@@ -60,9 +60,9 @@ int64_t ds_exec_coordinate(const ds_exec_place *place, uint32_t axis, uint32_t p
 /* The position of a device; UINT32_MAX if it is not there. O(devices). */
 uint32_t ds_exec_position(const ds_exec_place *place, uint64_t device);
 /* The i-th devices of all places are a group of a collective `across`: n_in places of operands, and
- * behind them those of results that live elsewhere, n in all. Sets *at to the position of the device
- * in those where it is; UINT32_MAX: nowhere. Errors: DS_ERR_SHARDING for places of different shape,
- * or a device that would be in the group twice. O(n · devices). */
+ * behind them those of results that live elsewhere, n in all. Sets *at to the position of the
+ * device in those where it is; UINT32_MAX: nowhere. Errors: DS_ERR_SHARDING for places of different
+ * shape, or a device that would be in the group twice. O(n · devices). */
 ds_status ds_exec_places_across(const ds_exec_place *const *places, uint32_t n_in, uint32_t n,
                                 uint64_t device, const ds_op *op, uint32_t *at, ds_error *err);
 /* "device 3 (dp=1, tp=1)" */

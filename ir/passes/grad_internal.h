@@ -98,8 +98,8 @@ typedef struct ds_grad {
     ds_map weight_of; /* old value → the weight that it is */
     ds_map firsts;    /* op → the first weight whose `first` it is */
     uint32_t n_hidden;
-    double seed;           /* d result / d loss */
-    bool final;            /* gradients are complete: mark them */
+    double seed; /* d result / d loss */
+    bool final;  /* gradients are complete: mark them */
 } ds_grad;
 
 /* ---- grad_scan.c ---- */

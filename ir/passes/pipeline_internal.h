@@ -68,7 +68,8 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
                        ds_error *err);
 /* A copy of the part's function in which the backward pass's loops are two: the chain of input
  * gradients, and behind it what is left, which reads families that the first one keeps. `is_wgrad`
- * by value: nothing but gradients of weights depends on it. `seconds`: the loops of what is left → 1.
+ * by value: nothing but gradients of weights depends on it. `seconds`: the loops of what is left
+ * → 1.
  */
 ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad,
                         ds_map *seconds);
@@ -82,7 +83,7 @@ typedef struct ds_pipe_copy {
     const ds_func *old;
     ds_value *map; /* by old value; UINT32_MAX: not made */
     ds_place place;
-    ds_map *types;        /* old type → placed type; of this place */
+    ds_map *types;              /* old type → placed type; of this place */
     const struct ds_pipe *pipe; /* renames what begins with a weight's name, for … */
     uint32_t copy;              /* … this copy of the weights; 0: not */
 } ds_pipe_copy;

@@ -159,8 +159,7 @@ uint64_t ds_plan__link_use(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficie
     return use < MOST_USE_Q32 ? (uint64_t)use : MOST_USE_Q32;
 }
 
-ds_u128 ds_plan__level_alone(const ds_topo *topo, const ds_phase *phase,
-                             uint64_t efficiency_q32) {
+ds_u128 ds_plan__level_alone(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32) {
     ds_u128 least = DS_NO_CAP, most = ds_phase_most_bytes_q32(phase);
     int64_t cap = ds_phase_cap(topo, phase);
     if (cap) least = (ds_u128)cap << DS_RATE_BITS;
@@ -254,7 +253,8 @@ ds_status ds_plan__sharing(ds_builder *b, ds_error *err) {
     if (!b->sharing.n) return DS_OK;
     for (uint32_t i = 0; i < plan->records.n; i++) {
         ds_record *r = plan->records.at[i];
-        if (r->kind != DS_REC_COMM || r->like) continue; /* halves: those that meet, once it is known */
+        if (r->kind != DS_REC_COMM || r->like)
+            continue; /* halves: those that meet, once it is known */
         for (uint32_t g = 0; g < r->n_groups; g++) DS_TRY(ds_plan__traffic(b, &r->groups[g], err));
     }
     return DS_OK;

@@ -117,9 +117,9 @@ typedef struct ds_item_call {
 
 /* Which item a scope is in; false if it is in none. O(depth). */
 bool ds_report__item(const ds_result *result, uint32_t scope, ds_item_call *out);
-/* In an instance's path of a pipelined step, from `from` on: the call becomes its item's kind, names
- * lose the numbers of chunks, and a send's that of its microbatch, so that there is one path for all
- * chunks of a stage: "step/B3/l/fc1.c3.dx" becomes "step/B/l/fc1.dx". */
+/* In an instance's path of a pipelined step, from `from` on: the call becomes its item's kind,
+ * names lose the numbers of chunks, and a send's that of its microbatch, so that there is one path
+ * for all chunks of a stage: "step/B3/l/fc1.c3.dx" becomes "step/B/l/fc1.dx". */
 void ds_report__item_path(const ds_result *result, uint32_t inst, size_t from, ds_buf *path);
 
 /* ---- analyses (analysis_text.c): tables of the summary, members of the JSON object ---- */

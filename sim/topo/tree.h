@@ -34,7 +34,7 @@ typedef struct ds_topo_node {
 enum {
     DS_TOPO_KIND_MASK = 7, /* a ds_node_kind */
     DS_TOPO_FORWARDS = 8,  /* traffic may pass through */
-    DS_TOPO_REDUCES = 32, /* a switch that adds up and multiplies what passes */
+    DS_TOPO_REDUCES = 32,  /* a switch that adds up and multiplies what passes */
     DS_TOPO_PORT = 16      /* a link of a template further up ends here; kept per template */
 };
 

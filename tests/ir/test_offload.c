@@ -189,8 +189,6 @@ Test(offload, what_cannot_be_is_refused_with_a_reason) {
                    "", DS_ERR_UNSUPPORTED, "without an optimizer");
     expect_refusal(FLAT("train = off", "dp = 2, offload = activations"), "", DS_ERR_UNSUPPORTED,
                    "without training");
-    expect_refusal(FLAT("train { loss = mse, optimizer = adam }", "pp = 2, offload = weights"), "",
-                   DS_ERR_UNSUPPORTED, "pp > 1");
     expect_refusal(FLAT("train { loss = mse, optimizer = adam }", "dp = 2, offload = gradients"),
                    "", DS_ERR_VALUE, "gradients");
 }

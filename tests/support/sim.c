@@ -37,8 +37,7 @@ static void run(sim_case *c, const char *settings, bool unfold) {
     ds_diags_deinit(&diags);
     if (c->status == DS_OK) c->status = ds_profiles_load(DS_BUILD_PROFILES, &c->profiles, &c->err);
     ds_sim_options options = {.unfold = unfold};
-    if (c->status == DS_OK)
-        c->status = ds_sim_options_read(&c->binding, &options, &c->err);
+    if (c->status == DS_OK) c->status = ds_sim_options_read(&c->binding, &options, &c->err);
     if (c->status == DS_OK)
         c->status = ds_simulate(&c->binding, c->profiles, &options, &c->result, &c->err);
     if (c->status != DS_OK)

@@ -48,7 +48,8 @@ static const struct argp_option options_table[] = {
     {"verify", OPT_VERIFY, "PASS", OPTION_ARG_OPTIONAL,
      "Run the passes on the scenario's model and compare what is executed before and after each of "
      "them (of PASS alone: lower, stage, grad, optimizer, recompute, shard, offload, "
-     "pipeline, overlap, project): loss, gradients, updated weights; a pipeline's with those of the same step without "
+     "pipeline, overlap, project): loss, gradients, updated weights; a pipeline's with those of "
+     "the same step without "
      "one; exit code 1 if they differ",
      0},
     {"train-step", OPT_TRAIN, NULL, 0,

@@ -39,7 +39,7 @@ typedef struct arguments {
     bool compares;      /* with `other`, or the same file if that is NULL */
     const char *other;
     cli_options other_only; /* its settings beyond the common ones */
-    const char *network; /* the same */
+    const char *network;    /* the same */
     bool unfold, quiet;
     bool advice, no_advice;
     uint32_t max_instances;
