@@ -142,7 +142,7 @@ static uint32_t group_for(reader *r, ds_graph_group like, bool single) {
 
 static ds_status read_node(reader *r, const ds_xml *node) {
     const char *id = ds_xml__attr(node, "id"), *name = data(r, node, NAME), *type = NULL;
-    ds_node_kind kind;
+    ds_node_kind kind = DS_NODE_DEVICE;
     bool forwards, reduces, indexed;
     if (!id) return ds_xml__error(node, DS_ERR_DATA, r->err, "<node> has no id");
     if (r->graph.nodes.n == DS_GRAPH_MAX_NODES)

@@ -189,7 +189,7 @@ static ds_status find_end(writer *w, nccl_part *gpu, const ds_xml *link, uint32_
 
 static ds_status read_link(writer *w, nccl_part *gpu, const ds_xml *link) {
     int64_t count, mega;
-    uint32_t to;
+    uint32_t to = 0;
     if (strcmp(link->name, "c2c") == 0) {
         DS_TRY(ds_xml__int(link, "count", 1, 1, 1000, &count, w->n.err));
         DS_TRY(ds_xml__int(link, "bw", -1, 1, 10000000, &mega, w->n.err));
