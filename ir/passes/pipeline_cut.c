@@ -246,7 +246,7 @@ static ds_status check_sums(const cutter *x, ds_error *err) {
 /* What reads inputs alone belongs to its readers' chunk; where they are several, to none, so that
  * it is made in each. What nobody reads is a result: of chunk 0. */
 static void place_free(cutter *x) {
-    enum { SEVERAL = DS_PIPE_NONE - 1 };
+    const uint32_t several = DS_PIPE_NONE - 1;
     const ds_pipe_part *p = x->part;
     uint32_t *reader = none(arena_of(x), x->func->values.n);
     for (uint32_t i = p->n_ops; i-- > 0;) {
@@ -257,13 +257,13 @@ static void place_free(cutter *x) {
             uint32_t its = reader[def->out[k].i];
             if (p->result[def->out[k].i] != DS_PIPE_NONE && its == DS_PIPE_NONE) its = 0;
             if (its == DS_PIPE_NONE) continue;
-            chunk = chunk == DS_PIPE_NONE || chunk == its ? its : SEVERAL;
+            chunk = chunk == DS_PIPE_NONE || chunk == its ? its : several;
         }
-        if (op->chunk == DS_PIPE_NONE && op->n_reads && chunk < SEVERAL) op->chunk = chunk;
+        if (op->chunk == DS_PIPE_NONE && op->n_reads && chunk < several) op->chunk = chunk;
         for (uint32_t k = 0; k < op->n_reads; k++) {
             uint32_t *at = &reader[op->reads[k]];
-            uint32_t mine = op->chunk == DS_PIPE_NONE ? SEVERAL : op->chunk;
-            *at = *at == DS_PIPE_NONE || *at == mine ? mine : SEVERAL;
+            uint32_t mine = op->chunk == DS_PIPE_NONE ? several : op->chunk;
+            *at = *at == DS_PIPE_NONE || *at == mine ? mine : several;
         }
     }
 }
