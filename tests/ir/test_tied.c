@@ -176,3 +176,22 @@ Test(tied, sums_keep_the_gradients_names) {
     step_free(&c);
     ds_buf_deinit(&text);
 }
+
+/* Loops in loops: elements of two indices are summed nowhere yet. */
+Test(tied, copies_of_weights_of_two_indices_are_refused) {
+    static const char text[] =
+        "dir 1\nparam batch = 8\ntopology @box {\n  device gpu[2] : \"A100-SXM4-80GB\"\n"
+        "  link gpu[0] -- gpu[1] : 300 GB/s, 1 us\n}\n"
+        "func @net(%x: f32[batch@dp, 4]) -> f32[batch@dp, 4] {\n"
+        "  %y = for l in 0..2 carry (%h = %x) {\n    %z = for k in 0..2 carry (%g = %h) {\n"
+        "      weight %w : f32[4, 4]\n      %a = matmul(%g, %w)\n      yield %a\n    }\n"
+        "    yield %z\n  }\n  return %y\n}\n"
+        "scenario {\n  model = @net\n  on = @box\n  train { loss = mse, optimizer = sgd }\n"
+        "  strategy { pp = 2, microbatches = 4, schedule = \"chimera\" }\n}\n";
+    step_case c;
+    step_make(&c, text, NULL, DS_PASS_PIPELINE);
+    cr_expect_eq(c.status, DS_ERR_UNSUPPORTED, "%s", ds_status_name(c.status));
+    cr_expect(strstr(c.err.message, "%w.c0.grad.own is a family over 2 indices"), "%s",
+              c.err.message);
+    step_free(&c);
+}
