@@ -15,25 +15,36 @@ void ds_strtab_init(ds_strtab *tab) {
 void ds_strtab_deinit(ds_strtab *tab) {
     ds_arena_deinit(&tab->arena);
     free(tab->slots);
+    free(tab->hashes);
     *tab = (ds_strtab){0};
 }
 
-static uint32_t find_slot(const ds_strtab *tab, const char *text, size_t n) {
-    uint32_t mask = tab->cap - 1;
-    uint32_t at = (uint32_t)ds_hash_bytes(text, n) & mask;
-    while (tab->slots[at] && (strncmp(tab->slots[at], text, n) != 0 || tab->slots[at][n] != '\0'))
+static bool is_text(const char *string, const char *text, size_t n) {
+    return strncmp(string, text, n) == 0 && string[n] == '\0';
+}
+
+/* The slot of the text, or the free one where it belongs. */
+static uint32_t find_slot(const ds_strtab *tab, const char *text, size_t n, uint32_t hash) {
+    uint32_t mask = tab->cap - 1, at = hash & mask;
+    while (tab->slots[at] && (tab->hashes[at] != hash || !is_text(tab->slots[at], text, n)))
         at = (at + 1) & mask;
     return at;
 }
 
 static void grow(ds_strtab *tab) {
-    const char **old = tab->slots;
-    uint32_t old_cap = tab->cap;
-    tab->cap = old_cap ? old_cap * 2 : 64;
+    ds_strtab old = *tab;
+    tab->cap = old.cap ? old.cap * 2 : 64;
     tab->slots = ds_xcalloc(tab->cap, sizeof *tab->slots);
-    for (uint32_t i = 0; i < old_cap; i++)
-        if (old[i]) tab->slots[find_slot(tab, old[i], strlen(old[i]))] = old[i];
-    free(old);
+    tab->hashes = ds_xcalloc(tab->cap, sizeof *tab->hashes);
+    for (uint32_t i = 0; i < old.cap; i++) {
+        if (!old.slots[i]) continue;
+        uint32_t mask = tab->cap - 1, at = old.hashes[i] & mask;
+        while (tab->slots[at]) at = (at + 1) & mask;
+        tab->slots[at] = old.slots[i];
+        tab->hashes[at] = old.hashes[i];
+    }
+    free(old.slots);
+    free(old.hashes);
 }
 
 const char *ds_intern_n(ds_strtab *tab, const char *text, size_t n) {
@@ -41,9 +52,10 @@ const char *ds_intern_n(ds_strtab *tab, const char *text, size_t n) {
     /* A NUL inside the text would break pointer equality: the string ends there. */
     const char *nul = n ? memchr(text, '\0', n) : NULL;
     if (nul) n = (size_t)(nul - text);
-    uint32_t at = find_slot(tab, text, n);
+    uint32_t hash = (uint32_t)ds_hash_bytes(text, n), at = find_slot(tab, text, n, hash);
     if (!tab->slots[at]) {
         tab->slots[at] = ds_arena_strndup(&tab->arena, text, n);
+        tab->hashes[at] = hash;
         tab->n++;
     }
     return tab->slots[at];

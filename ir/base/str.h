@@ -12,7 +12,8 @@
 typedef struct ds_strtab {
     ds_arena arena;
     const char **slots;
-    uint32_t n, cap; /* cap is a power of two */
+    uint32_t *hashes; /* per slot: half of the string's hash, so that others are seldom looked at */
+    uint32_t n, cap;  /* cap is a power of two */
 } ds_strtab;
 
 void ds_strtab_init(ds_strtab *tab);

@@ -19,6 +19,7 @@ typedef struct memory {
     uint32_t *root;      /* per value */
     uint32_t *last_read; /* per value: the last instance that reads it; DS_NONE: nobody */
     uint64_t *first;     /* per value: its slots; valid for roots */
+    uint32_t *only;      /* per value: the class that its record runs on, if that is one */
     int64_t *free_ps;    /* per slot; INT64_MAX: lives to the end */
 } memory;
 
@@ -63,6 +64,8 @@ static bool same_bytes(const ds_plan *plan, uint32_t a, uint32_t b) {
 }
 
 static int64_t *slot_of(const memory *m, uint32_t root, uint32_t cls) {
+    if (m->only[root] == cls) return &m->free_ps[m->first[root]];
+    if (m->only[root] != DS_NONE) return NULL;
     uint32_t pos = pos_of(maker(m->plan, root), cls);
     return pos == DS_NONE ? NULL : &m->free_ps[m->first[root] + pos];
 }
@@ -120,9 +123,14 @@ static void find_lifetimes(memory *m) {
     }
 }
 
-static uint64_t most_slots(const ds_plan *plan) {
+/* Where values live; how many slots they may need. */
+static uint64_t find_classes(memory *m) {
     uint64_t slots = 0;
-    for (uint32_t v = 0; v < plan->values.n; v++) slots += maker(plan, v)->n_classes;
+    for (uint32_t v = 0; v < m->plan->values.n; v++) {
+        const ds_record *r = maker(m->plan, v);
+        m->only[v] = r->n_classes == 1 ? r->classes[0] : DS_NONE;
+        slots += r->n_classes;
+    }
     return slots;
 }
 
@@ -435,7 +443,8 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
     m.last_read = ds_xcalloc(plan->values.n, sizeof *m.last_read);
     m.first = ds_xcalloc(plan->values.n, sizeof *m.first);
     find_last_reads(&m);
-    m.free_ps = ds_xcalloc(most_slots(plan), sizeof *m.free_ps);
+    m.only = ds_xcalloc(plan->values.n, sizeof *m.only);
+    m.free_ps = ds_xcalloc(find_classes(&m), sizeof *m.free_ps);
     find_lifetimes(&m);
     out->mode = options->mode;
     out->n_classes = plan->n_classes;
@@ -457,6 +466,7 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
     free(m.root);
     free(m.last_read);
     free(m.first);
+    free(m.only);
     free(m.free_ps);
     return status;
 }

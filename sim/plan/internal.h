@@ -52,6 +52,7 @@ typedef struct ds_builder {
     uint32_t n_profiles_used;
     ds_map placement_index; /* hash → id */
     ds_map mesh_index;      /* ds_mesh → placement id */
+    ds_map slices;          /* hash → slices of placements (place.c) */
     ds_map record_index;    /* hash → id */
     ds_map context_of;      /* hash → the contexts that have it */
     DS_VEC(ds_join) joins;

@@ -190,6 +190,37 @@ ds_status ds_plan__mesh(ds_builder *b, const ds_mesh *mesh, uint32_t *out, ds_er
     return DS_OK;
 }
 
+/* A slice that was asked for before. */
+typedef struct ds_slice {
+    uint32_t whole, id;
+    const int64_t *fixed; /* per axis of the whole: the coordinate, or -1 */
+    const struct ds_slice *next;
+} ds_slice;
+
+static uint64_t slice_hash(uint32_t whole, const int64_t *fixed, uint32_t n) {
+    uint64_t hash = whole;
+    for (uint32_t a = 0; a < n; a++) hash = ds_hash_mix(hash, (uint64_t)fixed[a]);
+    return hash;
+}
+
+static bool find_slice(const ds_builder *b, uint32_t whole, const int64_t *fixed, uint32_t n,
+                       uint32_t *out) {
+    const uint64_t *found = ds_map_find(&b->slices, slice_hash(whole, fixed, n));
+    const ds_slice *s = found ? (const ds_slice *)(uintptr_t)*found : NULL;
+    while (s && (s->whole != whole || memcmp(s->fixed, fixed, n * sizeof *fixed) != 0)) s = s->next;
+    if (s) *out = s->id;
+    return s != NULL;
+}
+
+static void add_slice(ds_builder *b, uint32_t whole, const int64_t *fixed, uint32_t n,
+                      uint32_t id) {
+    uint64_t hash = slice_hash(whole, fixed, n);
+    const uint64_t *found = ds_map_find(&b->slices, hash);
+    ds_slice *s = DS_NEW(&b->plan->arena, ds_slice);
+    *s = (ds_slice){whole, id, fixed, found ? (const ds_slice *)(uintptr_t)*found : NULL};
+    ds_map_put(&b->slices, hash, DS_KEY(s));
+}
+
 /* Fixes coordinates: keeps the devices whose coordinates match, drops those axes. */
 static ds_status slice(ds_builder *b, uint32_t whole, const ds_place *place,
                        const ds_index *indices, uint32_t *out, ds_error *err) {
@@ -210,6 +241,7 @@ static ds_status slice(ds_builder *b, uint32_t whole, const ds_place *place,
                                 place->coords[c].axis, (long long)size);
         if (a < from->n_axes) fixed[a] = at;
     }
+    if (find_slice(b, whole, fixed, from->n_axes, out)) return DS_OK;
     ds_placement p = {0};
     p.axes = DS_NEW_N(&b->plan->arena, const char *, from->n_axes);
     p.sizes = DS_NEW_N(&b->plan->arena, int64_t, from->n_axes);
@@ -230,6 +262,7 @@ static ds_status slice(ds_builder *b, uint32_t whole, const ds_place *place,
         if (keep) p.devices[p.n_devices++] = from->devices[i];
     }
     *out = intern(b, p);
+    add_slice(b, whole, fixed, from->n_axes, *out);
     return DS_OK;
 }
 

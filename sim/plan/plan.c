@@ -113,6 +113,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
     ds_status status = build(&b, err);
     ds_map_deinit(&b.placement_index);
     ds_map_deinit(&b.mesh_index);
+    ds_map_deinit(&b.slices);
     ds_map_deinit(&b.record_index);
     ds_map_deinit(&b.context_of);
     ds_map_deinit(&b.alike);
