@@ -20,8 +20,8 @@ typedef struct entry {
     X(ALL_REDUCE)                                                                                  \
     X(ALL_GATHER)                                                                                  \
     X(REDUCE_SCATTER)                                                                              \
-    X(ALL_TO_ALL) X(BROADCAST) X(SCATTER) X(GATHER) X(REDUCE) X(SEND) X(PERMUTE) X(OFFLOAD)        \
-        X(RELOAD)
+    X(ALL_TO_ALL)                                                                                  \
+    X(BROADCAST) X(SCATTER) X(GATHER) X(REDUCE) X(SEND) X(PERMUTE) X(OFFLOAD) X(RELOAD)
 enum {
 #define X(op) INDEX_##op,
     COLLECTIVES(X)

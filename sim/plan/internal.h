@@ -60,7 +60,7 @@ typedef struct ds_builder {
     ds_map alike;           /* hash → ds_alike (alike.c) */
     ds_map stamp_of;        /* context → its stamp, or 0: called once so far (stamp.c) */
     DS_VEC(struct stamp *) stamps;
-    bool on_symbols; /* a stamp is being made: operands are no values */
+    bool on_symbols;        /* a stamp is being made: operands are no values */
     uint32_t *rank_devices; /* per-rank programs: the device of rank i */
     uint32_t n_rank_devices;
     ds_sharing sharing;
