@@ -104,13 +104,19 @@ char *ds_arena_strdup(ds_arena *arena, const char *text) {
 }
 
 char *ds_arena_printf(ds_arena *arena, const char *format, ...) {
+    char small[256]; /* nearly all are: one pass */
     va_list ap, again;
     va_start(ap, format);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, format, ap);
+    int n = vsnprintf(small, sizeof small, format, ap);
     va_end(ap);
-    char *text = ds_arena_alloc(arena, (size_t)(n < 0 ? 0 : n) + 1);
-    vsnprintf(text, (size_t)(n < 0 ? 0 : n) + 1, format, again);
+    char *text;
+    if (n < (int)sizeof small) {
+        text = ds_arena_strndup(arena, small, (size_t)(n < 0 ? 0 : n));
+    } else {
+        text = ds_arena_alloc(arena, (size_t)n + 1);
+        vsnprintf(text, (size_t)n + 1, format, again);
+    }
     va_end(again);
     return text;
 }

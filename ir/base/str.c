@@ -97,14 +97,26 @@ void ds_buf_printf(ds_buf *buf, const char *format, ...) {
     va_list ap, again;
     va_start(ap, format);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, format, ap);
+    reserve(buf, 64); /* more than most need: one pass */
+    int n = vsnprintf(buf->text + buf->n, buf->cap - buf->n, format, ap);
     va_end(ap);
-    if (n > 0) {
+    if (n > 0 && (size_t)n >= buf->cap - buf->n) {
         reserve(buf, (size_t)n);
         vsnprintf(buf->text + buf->n, (size_t)n + 1, format, again);
-        buf->n += (size_t)n;
     }
+    if (n > 0) buf->n += (size_t)n;
+    buf->text[buf->n] = '\0';
     va_end(again);
+}
+
+void ds_buf_put_int(ds_buf *buf, int64_t value) {
+    char text[20]; /* the digits of 2^63 and a sign */
+    size_t at = sizeof text;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do text[--at] = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (value < 0) text[--at] = '-';
+    ds_buf_put_n(buf, text + at, sizeof text - at);
 }
 
 void ds_buf_put_quoted(ds_buf *buf, const char *text) {

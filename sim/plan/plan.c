@@ -166,15 +166,23 @@ static const char *own_name(const ds_plan *plan, const ds_func *func, const ds_o
     return op->n_out ? ds_value_at(func, op->out[0])->name : ds_op_name(op->code);
 }
 
+static void put_part(const char *name, ds_buf *out) {
+    ds_buf_putc(out, '/');
+    ds_buf_put(out, name);
+}
+
 static void scope_path(const ds_plan *plan, uint32_t scope, ds_buf *out) {
     const ds_scope *s = &plan->scopes.at[scope];
     if (s->up != DS_NONE) scope_path(plan, s->up, out);
     if (!s->op) {
         ds_buf_put(out, s->func->name ? s->func->name : "rank");
     } else if (s->op->code == DS_OP_FOR) {
-        ds_buf_printf(out, "/%s[%lld]", s->op->index, (long long)s->index);
+        put_part(s->op->index, out);
+        ds_buf_putc(out, '[');
+        ds_buf_put_int(out, s->index);
+        ds_buf_putc(out, ']');
     } else {
-        ds_buf_printf(out, "/%s", own_name(plan, s->func, s->op));
+        put_part(own_name(plan, s->func, s->op), out);
     }
 }
 
@@ -182,10 +190,7 @@ void ds_plan_path(const ds_plan *plan, uint32_t inst, ds_buf *out) {
     const ds_inst *i = &plan->insts.at[inst];
     const ds_record *r = plan->records.at[i->record];
     scope_path(plan, i->scope, out);
-    if (r->op)
-        ds_buf_printf(out, "/%s", own_name(plan, r->func, r->op));
-    else
-        ds_buf_printf(out, "/%s", plan->values.at[i->first_value].name);
+    put_part(r->op ? own_name(plan, r->func, r->op) : plan->values.at[i->first_value].name, out);
 }
 
 void ds_plan_task_label(const ds_plan *plan, uint32_t task, ds_buf *out) {

@@ -30,7 +30,8 @@ static int longest_first(const void *a, const void *b) {
 
 static uint64_t key_of(const ds_result *r, uint32_t inst, ds_time_kind kind) {
     ds_buf text = {0};
-    ds_buf_printf(&text, "%s ", r->plan->records.at[r->plan->insts.at[inst].record]->label);
+    ds_buf_put(&text, r->plan->records.at[r->plan->insts.at[inst].record]->label);
+    ds_buf_putc(&text, ' ');
     ds_report__op_path(r, inst, &text);
     uint64_t key = ds_hash_mix(ds_hash_bytes(text.text, text.n), kind);
     ds_buf_deinit(&text);

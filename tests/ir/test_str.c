@@ -47,6 +47,31 @@ Test(buf, grows) {
 }
 
 /* Distances from the definition (optimal string alignment): one transposition is one edit. */
+Test(buf, integers_and_long_texts_print_as_printf_has_them) {
+    const int64_t values[] = {0, 7, -1, 10, 1234567890123456789, INT64_MAX, INT64_MIN};
+    char expected[32], wide[700];
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        ds_buf buf = {0};
+        ds_buf_put_int(&buf, values[i]);
+        snprintf(expected, sizeof expected, "%lld", (long long)values[i]);
+        cr_expect_str_eq(buf.text, expected);
+        ds_buf_deinit(&buf);
+    }
+    ds_arena arena;
+    ds_arena_init(&arena);
+    for (int n = 1; n < (int)sizeof wide; n += 7) { /* over all room that is kept for one pass */
+        ds_buf buf = {0};
+        snprintf(wide, sizeof wide, "%*d", n, 5);
+        ds_buf_put(&buf, "x");
+        ds_buf_printf(&buf, "%*d", n, 5);
+        cr_expect_eq(buf.n, strlen(wide) + 1);
+        cr_expect_str_eq(buf.text + 1, wide);
+        cr_expect_str_eq(ds_arena_printf(&arena, "%*d", n, 5), wide);
+        ds_buf_deinit(&buf);
+    }
+    ds_arena_deinit(&arena);
+}
+
 Test(suggest, edit_distance) {
     cr_assert_eq(ds_edit_distance("", ""), 0);
     cr_assert_eq(ds_edit_distance("", "abc"), 3);
