@@ -29,6 +29,7 @@ static const ds_knob knobs[] = {
     KIND("", "mesh", MESH, "the mesh on which values without 'on' live"),
     KIND("", "train", SECTION, "how a model is trained; 'train = off' runs the forward pass alone"),
     KIND("", "strategy", SECTION, "how the work is split over the devices"),
+    KIND("", "jobs", SECTION, "several programs on one cluster at a time, each a block"),
     KIND("", "profile", TEXT, "the measured device profile that gives op costs"),
     KIND("", "profiles", TEXTS, "one profile per kind of device, where there are several"),
     KIND("", "name", TEXT, "a short name for reports and file names"),
@@ -46,6 +47,9 @@ static const ds_knob knobs[] = {
     TEXT("", "framework", "none deepspeed",
          "whose own buffers 'memory = allocator' counts beside the program's tensors"),
     INT("", "seed", 0, "seed of the random factors (jitter, dropout)"),
+
+    QUANTITY("jobs", "start", 'T', "when the job's devices are free for it"),
+    INT("jobs", "steps", 1, "how many steps the job takes, one after another"),
 
     TEXT("train", "loss", "mse cross_entropy none", "the loss; 'none' if the model returns it"),
     TEXT("train", "optimizer", "none sgd momentum adam adamw", "the optimizer of every weight"),
@@ -78,6 +82,8 @@ static const ds_knob knobs[] = {
          "what chunks are to have alike: turns of loops, FLOPs of the forward pass, or simulated "
          "time"),
     KIND("strategy", "stage_layers", INTS, "turns of loops in each chunk; overrides balance"),
+    KIND("strategy", "stage_dp", INTS, "replicas of each stage, where they differ"),
+    KIND("strategy", "stage_tp", INTS, "shards of a layer in each stage, where they differ"),
     TEXT("strategy", "p2p", "overlapped batched blocking",
          "what stages send each other: beside compute, a send and a receive as one, or in its "
          "order"),

@@ -67,6 +67,36 @@ ds_mesh *ds_scenario_mesh(const ds_unit *unit);
 /* `on = @box`: the topology, or NULL. */
 ds_topology *ds_scenario_topology(const ds_unit *unit);
 
+/* ---- jobs (jobs.c): `jobs { train { model = @f … } other { program = @g, start = 5 ms } }` ----
+ */
+
+uint32_t ds_scenario_n_jobs(const ds_unit *unit);
+/* The block of a job, in written order; its name is the job's. */
+const ds_attr *ds_scenario_job(const ds_unit *unit, uint32_t job);
+/* Is it a key of the scenario that each job says for itself: `model`, `mesh`, `strategy` …? */
+bool ds_scenario_is_job_key(const char *name);
+/* The scenario as the job alone would have it: what all jobs have in common, and what this one
+ * says, without `start` and `steps`. Put it in place with ds_scenario_restore: then everything that
+ * reads a scenario reads the job's. In the unit's arena. */
+ds_scenario ds_scenario_of_job(ds_unit *unit, uint32_t job);
+/* When its devices are free for it, and how many steps it takes, one after another: 0 and 1 by
+ * default. Errors: evaluation, numbers out of range. */
+ds_status ds_scenario_job_times(const ds_binding *binding, uint32_t job, int64_t *start_ps,
+                                int64_t *steps, ds_error *err);
+/* Does the scenario, or one of its jobs, say `model = @func`? */
+bool ds_scenario_has_model(const ds_unit *unit, const ds_func *func);
+
+/* ---- `degrade` (degrade.c) ---- */
+
+/* The topology that the root module's degrades speak of: the scenario's, else its mesh's, else the
+ * only one that the root module declares; NULL: the one that is run, whichever it is. */
+const ds_topology *ds_degraded_topology(const ds_unit *unit);
+/* Factors are kept in 10^-9, so that 0.8 is exact. */
+#define DS_DEGRADE_WHOLE INT64_C(1000000000)
+/* What is left (compute, memory: 10^-6 … 1; bandwidth: 0 … 1), or how many times as long (latency:
+ * 1 … 10^6). DS_ERR_VALUE beyond. */
+ds_status ds_degrade_factor(const ds_env *env, const ds_attr *factor, int64_t *ppb, ds_error *err);
+
 /* Values by section and name; an absent entry leaves *out as it was. The unit must be verified.
  * Errors: evaluation, a number below the knob's minimum. */
 ds_status ds_scenario_int(const ds_binding *binding, const char *section, const char *name,

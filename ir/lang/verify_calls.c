@@ -118,11 +118,11 @@ static void look_up(call_graph *graph) {
 
 /* Callers first: what a model function calls belongs to the model. A rank's body never does. */
 static void mark_models(const ds_checker *ck, call_graph *graph) {
-    const ds_func *model = ds_scenario_model(ck->unit);
     for (uint32_t i = graph->order.n; i-- > 0;) {
         graph_node *node = &graph->nodes.at[graph->order.at[i]];
         node->func->is_model =
-            node->func->rank < 0 && (node->holds_weight || node->caller || node->func == model);
+            node->func->rank < 0 &&
+            (node->holds_weight || node->caller || ds_scenario_has_model(ck->unit, node->func));
         for (uint32_t e = 0; e < node->edges.n && node->func->is_model; e++)
             graph->nodes.at[node->edges.at[e].to].caller = node->func;
     }

@@ -118,6 +118,8 @@ static void check_integers(ds_checker *ck, const ds_knob *knob, const ds_attr *a
 static uint32_t check_section(ds_checker *ck, const ds_module *module, const char *section,
                               const ds_attr *entries, uint32_t n);
 
+static void check_jobs(ds_checker *ck, const ds_module *module, const ds_attr *jobs);
+
 static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *knob,
                         const ds_attr *attr) {
     switch (knob->kind) {
@@ -158,13 +160,20 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
         check_quantity(ck, knob, attr);
         break;
     case DS_KNOB_SECTION:
-        if (attr->kind == DS_ATTR_BLOCK) {
+        if (attr->kind == DS_ATTR_BLOCK && strcmp(knob->name, "jobs") == 0) {
+            check_jobs(ck, module, attr);
+        } else if (attr->kind == DS_ATTR_BLOCK) {
             check_section(ck, module, knob->name, attr->items, attr->n_items);
         } else if (!is_on_off(attr) || strcmp(knob->name, "train") != 0) {
             wrong_kind(ck, knob, attr, "a block '{ ... }'");
         }
         break;
     }
+}
+
+void ds_verify__knob_value(ds_checker *ck, const ds_module *module, const ds_knob *knob,
+                           const ds_attr *attr) {
+    check_value(ck, module, knob, attr);
 }
 
 static void unknown_key(ds_checker *ck, const char *section, const ds_attr *attr) {
@@ -196,6 +205,12 @@ static void unknown_key(ds_checker *ck, const char *section, const ds_attr *attr
     }
 }
 
+/* What is said of a job is what is said of a scenario, and when it runs. */
+static const ds_knob *knob_of(const char *section, const char *name) {
+    bool common = strcmp(section, "jobs") == 0 && ds_scenario_is_job_key(name);
+    return ds_scenario_knob(common ? "" : section, name);
+}
+
 /* The number of unknown keys. */
 static uint32_t check_section(ds_checker *ck, const ds_module *module, const char *section,
                               const ds_attr *entries, uint32_t n) {
@@ -205,7 +220,7 @@ static uint32_t check_section(ds_checker *ck, const ds_module *module, const cha
             ds_verify__override(ck, module, &entries[i]);
             continue;
         }
-        const ds_knob *knob = ds_scenario_knob(section, entries[i].name);
+        const ds_knob *knob = knob_of(section, entries[i].name);
         if (!knob || entries[i].quoted_name) {
             unknown_key(ck, section, &entries[i]);
             unknown++;
@@ -238,20 +253,22 @@ static void refuse_weights(ds_checker *ck, const ds_func *entry, const ds_func *
     }
 }
 
-static void check_entry(ds_checker *ck, const ds_module *module, const ds_scenario *scenario,
-                        bool has_unknown) {
-    const ds_attr *program = ds_attr_find(scenario->entries, scenario->n_entries, "program");
-    const ds_attr *model = ds_attr_find(scenario->entries, scenario->n_entries, "model");
+/* Of a scenario, or of the job of that name. */
+static void check_entry(ds_checker *ck, const ds_module *module, const ds_attr *entries, uint32_t n,
+                        const char *job, ds_loc loc, bool has_unknown) {
+    const ds_attr *program = ds_attr_find(entries, n, "program");
+    const ds_attr *model = ds_attr_find(entries, n, "model");
     if (program && model) {
         ds_verify__error(ck, DS_ERR_NAME, program->loc, NULL,
-                         "a scenario has a 'model' or a 'program', not both");
+                         "a %s has a 'model' or a 'program', not both", job ? "job" : "scenario");
         return;
     }
     const ds_attr *entry = program ? program : model;
     if (!entry && has_unknown) return; /* one of them may be a misspelt entry */
     if (!entry) {
-        ds_verify__error(ck, DS_ERR_NAME, scenario->loc, NULL,
-                         "the scenario says nothing to run: add 'model = @f' or 'program = @f'");
+        ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
+                         "%s%s%s says nothing to run: add 'model = @f' or 'program = @f'",
+                         job ? "job '" : "the scenario", job ? job : "", job ? "'" : "");
         return;
     }
     if (entry->kind != DS_ATTR_PLACE) return;
@@ -274,7 +291,36 @@ void ds_verify__scenario(ds_checker *ck, const ds_module *module) {
     if (!module->scenarios.n) return;
     const ds_scenario *scenario = &module->scenarios.at[0];
     uint32_t unknown = check_section(ck, module, "", scenario->entries, scenario->n_entries);
-    check_entry(ck, module, scenario, unknown > 0);
+    if (!ds_attr_find(scenario->entries, scenario->n_entries, "jobs"))
+        check_entry(ck, module, scenario->entries, scenario->n_entries, NULL, scenario->loc,
+                    unknown > 0);
+}
+
+/* ---- jobs ---- */
+
+static void check_job(ds_checker *ck, const ds_module *module, const ds_attr *job) {
+    if (job->kind != DS_ATTR_BLOCK) {
+        ds_verify__error(ck, DS_ERR_TYPE, job->loc, NULL,
+                         "job '%s' must be a block '{ ... }' with its model or program", job->name);
+        return;
+    }
+    uint32_t unknown = check_section(ck, module, "jobs", job->items, job->n_items);
+    check_entry(ck, module, job->items, job->n_items, job->name, job->loc, unknown > 0);
+}
+
+/* What each job says for itself cannot be said of all. */
+static void check_jobs(ds_checker *ck, const ds_module *module, const ds_attr *jobs) {
+    const ds_scenario *scenario = &module->scenarios.at[0];
+    for (uint32_t i = 0; i < scenario->n_entries; i++)
+        if (ds_scenario_is_job_key(scenario->entries[i].name))
+            ds_verify__error(ck, DS_ERR_NAME, scenario->entries[i].loc, NULL,
+                             "'%s' beside 'jobs': each job says its own",
+                             scenario->entries[i].name);
+    if (!jobs->n_items)
+        ds_verify__error(ck, DS_ERR_VALUE, jobs->loc, NULL,
+                         "'jobs' is empty: a job is a name and a block, as in "
+                         "'train { model = @f }'");
+    for (uint32_t i = 0; i < jobs->n_items; i++) check_job(ck, module, &jobs->items[i]);
 }
 
 /* ---- with numbers ---- */
@@ -403,10 +449,26 @@ static void check_world(ds_checker *ck) {
         (long long)world, topology->name, (long long)devices);
 }
 
-void ds_verify__scenario_bound(ds_checker *ck) {
+static void check_scenario(ds_checker *ck) {
     uint32_t n;
     const ds_knob *all = ds_scenario_knobs(&n);
     for (uint32_t i = 0; i < n; i++) check_number(ck, &all[i]);
     check_order(ck);
     check_world(ck);
+}
+
+/* Each job is checked as the scenario that it alone would be. */
+void ds_verify__scenario_bound(ds_checker *ck) {
+    uint32_t n = ds_scenario_n_jobs(ck->unit);
+    if (!n) check_scenario(ck);
+    for (uint32_t j = 0; j < n; j++) {
+        int64_t start_ps, steps;
+        ds_error err = {0};
+        if (ds_scenario_job_times(ck->binding, j, &start_ps, &steps, &err) != DS_OK)
+            ds_verify__pass_on(ck, &err);
+        ds_scenario all = *ds_unit_scenario(ck->unit), job = ds_scenario_of_job(ck->unit, j);
+        ds_scenario_restore(ck->unit, &job);
+        check_scenario(ck);
+        ds_scenario_restore(ck->unit, &all);
+    }
 }

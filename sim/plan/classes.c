@@ -60,7 +60,8 @@ static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
     ds_map leaders;
     ds_map_init(&leaders);
     for (uint32_t d = 0; d < plan->n_devices; d++)
-        colour[d] = ds_hash_mix(plan->kind_of[d], plan->profile_of[d]);
+        colour[d] = ds_hash_mix(ds_hash_mix(plan->kind_of[d], plan->profile_of[d]),
+                                plan->n_jobs ? plan->job_of[d] : 0);
     for (uint32_t i = 0; i < plan->records.n; i++) {
         const ds_record *r = plan->records.at[i];
         if (r->like) continue; /* tells nothing apart that its first does not */

@@ -123,6 +123,7 @@ static void add_tasks(expander *x, uint32_t inst) {
     ds_record *r = plan->records.at[plan->insts.at[inst].record];
     if (r->kind == DS_REC_INPUT) return;
     uint32_t first = plan->n_tasks;
+    int64_t start_ps = plan->n_jobs ? plan->jobs[ds_plan_job_of(plan, inst)].start_ps : 0;
     plan->insts.at[inst].first_task = first;
     for (uint32_t pos = 0; pos < r->n_classes; pos++) {
         uint32_t task = plan->n_tasks++, cls = r->classes[pos];
@@ -131,7 +132,7 @@ static void add_tasks(expander *x, uint32_t inst) {
         plan->task_stream[task] = stream_of(x, r, pos);
         plan->task_activity[task] = DS_NONE;
         plan->task_ps[task] = r->variants[r->class_variant[pos]].ps;
-        plan->task_issue_ps[task] = ++x->issued[cls] * plan->classes[cls].issue_ps;
+        plan->task_issue_ps[task] = start_ps + ++x->issued[cls] * plan->classes[cls].issue_ps;
         x->streams.at[plan->task_stream[task]].n++;
         if (r->kind == DS_REC_HALF) DS_HPUSH(&x->halves, ((half){r->match_key, side_of(r), task}));
     }

@@ -257,9 +257,8 @@ ds_status ds_plan__flows(ds_builder *b, ds_error *err) {
     maker m = {.b = b, .plan = b->plan};
     class_links(&m);
     ds_status status = DS_OK;
-    if (b->plan->per_rank)
-        status = add_halves(&m, err);
-    else
+    if (b->plan->per_rank) status = add_halves(&m, err);
+    if (!b->plan->per_rank || b->plan->n_jobs) /* jobs may be of either sort */
         for (uint32_t i = 0; i < b->plan->records.n; i++)
             if (b->plan->records.at[i]->kind == DS_REC_COMM && !b->plan->records.at[i]->like)
                 add_meetings(&m, b->plan->records.at[i]);

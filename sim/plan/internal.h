@@ -182,7 +182,10 @@ ds_status ds_plan__stepwise(ds_builder *b, ds_error *err);
 /* How many instances (inputs, loop turns) a plan may have, and the refusal of more. */
 uint32_t ds_plan__limit(const ds_builder *b);
 ds_status ds_plan__too_large(const ds_builder *b, ds_loc loc, ds_error *err);
-ds_status ds_plan__walk(ds_builder *b, ds_error *err);
+ds_status ds_plan__walk(ds_builder *b, int64_t steps, ds_error *err);
+/* jobs.c: each job's walk, on devices that no other job has; `plan` finds its entry first. */
+ds_status ds_plan__jobs(ds_builder *b, ds_status (*plan)(ds_builder *b, int64_t steps, ds_error *),
+                        ds_error *err);
 void ds_plan__classes(ds_builder *b);
 ds_status ds_plan__expand(ds_builder *b, ds_error *err);
 /* Gives the activities that share links their flows. */

@@ -66,10 +66,20 @@ uint32_t ds_plan__devices_in_order(ds_builder *b) {
     return intern(b, (ds_placement){.devices = devices, .n_devices = n});
 }
 
+/* Declared at one place: a model's step has a copy of the topology of the file that it came from.
+ */
+static bool is_same(const ds_topology *a, const ds_topology *b) {
+    return strcmp(a->name, b->name) == 0 && a->loc.line == b->loc.line &&
+           a->loc.col == b->loc.col && a->loc.file && b->loc.file &&
+           strcmp(a->loc.file, b->loc.file) == 0;
+}
+
 /* A run has one cluster: the first topology that the program names. */
 ds_status ds_plan__use_topology(ds_builder *b, const ds_topology *topology, ds_loc loc,
                                 ds_error *err) {
-    if (b->topology == topology) return DS_OK;
+    if (b->topology == topology ||
+        (b->topology && b->plan->n_jobs && is_same(b->topology, topology)))
+        return DS_OK;
     if (b->topology)
         return ds_error_set(
             err, DS_ERR_UNSUPPORTED, loc,

@@ -66,8 +66,10 @@ static ds_status find_default_place(ds_builder *b, ds_error *err) {
     uint32_t place = mesh ? b->default_place : ds_plan__devices_in_order(b);
     b->rank_devices = ds_plan__placement(b, place)->devices;
     b->n_rank_devices = ds_plan__placement(b, place)->n_devices;
-    b->plan->rank_of = DS_NEW_N(&b->plan->arena, uint32_t, b->plan->n_devices);
-    for (uint32_t d = 0; d < b->plan->n_devices; d++) b->plan->rank_of[d] = DS_NONE;
+    if (!b->plan->rank_of) {
+        b->plan->rank_of = DS_NEW_N(&b->plan->arena, uint32_t, b->plan->n_devices);
+        for (uint32_t d = 0; d < b->plan->n_devices; d++) b->plan->rank_of[d] = DS_NONE;
+    }
     for (uint32_t r = 0; r < b->n_rank_devices; r++) b->plan->rank_of[b->rank_devices[r]] = r;
     return DS_OK;
 }
@@ -77,12 +79,16 @@ static ds_status read_extras(ds_builder *b, ds_error *err) {
     return ds_scenario_text(b->binding, "", "title", &b->plan->title, err);
 }
 
-static ds_status build(ds_builder *b, ds_error *err) {
+static ds_status walk(ds_builder *b, int64_t steps, ds_error *err) {
     DS_TRY(find_entry(b, err));
     DS_TRY(find_profiles(b, err));
     DS_TRY(find_default_place(b, err));
+    return ds_plan__walk(b, steps, err);
+}
+
+static ds_status build(ds_builder *b, ds_error *err) {
+    DS_TRY(b->options->n_jobs ? ds_plan__jobs(b, walk, err) : walk(b, 1, err));
     DS_TRY(read_extras(b, err));
-    DS_TRY(ds_plan__walk(b, err));
     if (!b->plan->topo)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "the program names no devices: say `on = @topology` in the scenario");
@@ -95,6 +101,19 @@ static ds_status build(ds_builder *b, ds_error *err) {
     return b->options->stepwise ? ds_plan__stepwise(b, err) : ds_plan__flows(b, err);
 }
 
+/* Ranks' devices are never folded; beside them no others are. */
+static bool has_rank_job(const ds_plan_options *options) {
+    bool found = false;
+    for (uint32_t j = 0; j < options->n_jobs && !found; j++) {
+        const ds_plan_job *job = &options->jobs[j];
+        ds_scenario old = *ds_unit_scenario(job->binding->unit);
+        if (job->scenario) ds_scenario_restore(job->binding->unit, job->scenario);
+        found = ds_scenario_ranks(job->binding->unit) != NULL;
+        ds_scenario_restore(job->binding->unit, &old);
+    }
+    return found;
+}
+
 ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                         const ds_plan_options *options, ds_plan **out, ds_error *err) {
     ds_plan *plan = ds_xcalloc(1, sizeof *plan);
@@ -103,7 +122,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
     plan->profiles = profiles;
     plan->cost_mode = options->cost_mode;
     ds_plan_options own = *options;
-    own.unfold = own.unfold || own.stepwise;
+    own.unfold = own.unfold || own.stepwise || has_rank_job(options);
     ds_builder b = {.plan = plan,
                     .unit = binding->unit,
                     .binding = binding,
@@ -159,9 +178,9 @@ void ds_plan_free(ds_plan *plan) {
 
 /* ---- paths ---- */
 
-static const char *own_name(const ds_plan *plan, const ds_func *func, const ds_op *op) {
+static const char *own_name(const ds_func *func, const ds_op *op) {
     const char *name =
-        ds_attr_text(&plan->binding->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "name"));
+        ds_attr_text(&func->module->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "name"));
     if (name) return name;
     return op->n_out ? ds_value_at(func, op->out[0])->name : ds_op_name(op->code);
 }
@@ -182,22 +201,38 @@ static void scope_path(const ds_plan *plan, uint32_t scope, ds_buf *out) {
         ds_buf_put_int(out, s->index);
         ds_buf_putc(out, ']');
     } else {
-        put_part(own_name(plan, s->func, s->op), out);
+        put_part(own_name(s->func, s->op), out);
     }
+}
+
+uint32_t ds_plan_job_of(const ds_plan *plan, uint32_t inst) {
+    uint32_t job = 0;
+    while (job + 1 < plan->n_jobs && inst >= plan->jobs[job + 1].first_inst) job++;
+    return job;
+}
+
+static void job_path(const ds_plan *plan, uint32_t inst, ds_buf *out) {
+    const ds_plan_job *job = &plan->jobs[ds_plan_job_of(plan, inst)];
+    const ds_scope *s = &plan->scopes.at[plan->insts.at[inst].scope];
+    while (s->up != DS_NONE) s = &plan->scopes.at[s->up];
+    ds_buf_put(out, job->name);
+    if (job->steps > 1) ds_buf_printf(out, "[%lld]", (long long)s->index);
+    ds_buf_putc(out, '/');
 }
 
 void ds_plan_path(const ds_plan *plan, uint32_t inst, ds_buf *out) {
     const ds_inst *i = &plan->insts.at[inst];
     const ds_record *r = plan->records.at[i->record];
+    if (plan->n_jobs) job_path(plan, inst, out);
     scope_path(plan, i->scope, out);
-    put_part(r->op ? own_name(plan, r->func, r->op) : plan->values.at[i->first_value].name, out);
+    put_part(r->op ? own_name(r->func, r->op) : plan->values.at[i->first_value].name, out);
 }
 
 void ds_plan_task_label(const ds_plan *plan, uint32_t task, ds_buf *out) {
     const ds_class *c = &plan->classes[plan->task_class[task]];
     const ds_scope *s = &plan->scopes.at[plan->insts.at[plan->task_inst[task]].scope];
     while (s->up != DS_NONE) s = &plan->scopes.at[s->up];
-    if (plan->per_rank)
+    if (s->func->rank >= 0)
         ds_buf_printf(out, "rank %lld", (long long)s->func->rank);
     else
         ds_buf_put(out, ds_topo_device_path(plan->topo, c->device));

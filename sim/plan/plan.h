@@ -201,6 +201,19 @@ typedef struct ds_stream {
     uint32_t n;
 } ds_stream;
 
+/* One of several programs that share the cluster. */
+typedef struct ds_plan_job {
+    const char *name;
+    ds_loc loc;
+    const ds_binding *binding; /* of the unit that holds its program */
+    const ds_scenario
+        *scenario;    /* stands for that unit's while the job is planned; NULL: its own */
+    int64_t start_ps; /* its hosts issue nothing before */
+    int64_t steps;    /* how often its program runs; what an optimizer updates goes into the next */
+    uint32_t first_inst; /* set by ds_plan_build: its instances begin here, and its records */
+    uint32_t first_record;
+} ds_plan_job;
+
 typedef struct ds_plan {
     ds_arena arena;
     const ds_binding *binding;
@@ -217,9 +230,12 @@ typedef struct ds_plan {
     uint32_t n_devices;
     uint32_t *kind_of;
     uint32_t *profile_of;
-    uint32_t *rank_of;  /* per-rank programs: the device's rank, DS_NONE without; else NULL */
-    uint32_t *class_of; /* DS_NONE: the program does not use the device */
-    uint32_t *host_of;  /* vertex of its host, DS_NONE: none; NULL: nothing is offloaded */
+    uint32_t *rank_of;       /* per-rank programs: the device's rank, DS_NONE without; else NULL */
+    uint32_t *class_of;      /* DS_NONE: the program does not use the device */
+    const ds_plan_job *jobs; /* in order of their instances; NULL without */
+    uint32_t n_jobs;
+    uint32_t *job_of;  /* per device, DS_NONE: of none; NULL without jobs */
+    uint32_t *host_of; /* vertex of its host, DS_NONE: none; NULL: nothing is offloaded */
     ds_class *classes;
     uint32_t n_classes;
     /* tasks, structure of arrays */
@@ -262,16 +278,23 @@ typedef struct ds_plan_options {
     bool unfold;            /* every device is a class of its own */
     bool stepwise;          /* transfers message by message; implies unfold */
     ds_cost_mode cost_mode;
+    const ds_plan_job *jobs; /* what runs in place of the scenario's program */
+    uint32_t n_jobs;         /* 0: the scenario's program */
 } ds_plan_options;
 
 /* Builds the plan of the unit's scenario, which must say `program`. The unit must be verified and
- * bound. Errors: a scenario without a program, unknown hardware or profile names, unreachable
- * devices, missing costs. O(instances + tasks). */
+ * bound. With jobs, their programs run beside each other, each on devices of its own; what they
+ * call the cluster must be one topology, and `binding` is what the plan counts as its source.
+ * Errors: a scenario without a program, unknown hardware or profile names, unreachable devices,
+ * missing costs, a device of two jobs. O(instances + tasks). */
 ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                         const ds_plan_options *options, ds_plan **out, ds_error *err);
 void ds_plan_free(ds_plan *plan);
 
-/* "main/layers[3]/fc1": the path of an instance's op. */
+/* Which job an instance belongs to: an index into plan->jobs; 0 without. O(jobs). */
+uint32_t ds_plan_job_of(const ds_plan *plan, uint32_t inst);
+/* "main/layers[3]/fc1": the path of an instance's op; of a job "train/step/fc1", where it takes
+ * several steps "train[2]/step/fc1". */
 void ds_plan_path(const ds_plan *plan, uint32_t inst, ds_buf *out);
 /* The same with the device or rank in front: "gpu[0]: main/…". */
 void ds_plan_task_label(const ds_plan *plan, uint32_t task, ds_buf *out);

@@ -441,31 +441,71 @@ static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, u
     return DS_OK;
 }
 
+/* ---- several steps ---- */
+
+/* The input whose buffer a value takes, or itself. */
+static uint32_t home_of_state(const ds_builder *b, uint32_t value) {
+    uint32_t home = ds_plan__instance(b, value);
+    while (b->plan->values.at[home].is_state) home = b->plan->values.at[home].alias;
+    return home;
+}
+
+/* What optimizers made of inputs, by input. */
+static void find_updates(const ds_builder *b, const ds_slot *s, ds_map *updates) {
+    for (int64_t i = 0; s->family && i < s->family->n; i++)
+        find_updates(b, &s->family->at[i], updates);
+    if (s->value == DS_NONE || !b->plan->values.at[ds_plan__instance(b, s->value)].is_state) return;
+    ds_map_put(updates, home_of_state(b, s->value), s->value);
+}
+
+/* The argument of the next step. */
+static void update(const ds_builder *b, const ds_map *updates, ds_slot *s) {
+    for (int64_t i = 0; s->family && i < s->family->n; i++) update(b, updates, &s->family->at[i]);
+    if (s->value == DS_NONE) return;
+    const uint64_t *value = ds_map_find(updates, home_of_state(b, s->value));
+    if (value) s->value = (uint32_t)*value;
+}
+
+static void carry(const ds_builder *b, const ds_func *func, const ds_slot *results, ds_slot *args) {
+    ds_map updates;
+    ds_map_init(&updates);
+    for (uint32_t i = 0; i < func->n_results; i++) find_updates(b, &results[i], &updates);
+    for (uint32_t i = 0; i < func->n_args; i++) update(b, &updates, &args[i]);
+    ds_map_deinit(&updates);
+}
+
+static ds_status make_inputs(ds_builder *b, frame *f, ds_slot *args, ds_error *err) {
+    const ds_func *func = f->ctx->func;
+    for (uint32_t i = 0; i < func->n_args; i++) {
+        const ds_value_info *v = ds_value_at(func, func->args[i]);
+        args[i] = DS_EMPTY_SLOT;
+        DS_TRY(v->n_binders ? input_family(b, f, v, 0, NULL, v->name, &args[i], err)
+                            : add_input(b, f, v, NULL, DS_CAT_INPUT, &args[i].value, err));
+    }
+    return DS_OK;
+}
+
 static ds_status run_body(ds_builder *b, const ds_func *func, uint32_t place, uint32_t rank_device,
-                          ds_error *err) {
+                          int64_t steps, ds_error *err) {
     frame f = {.ctx = context_of(b, func, NULL, place), .rank_device = rank_device};
     DS_TRY(add_scope(b, DS_NONE, NULL, func, 0, &f.scope, err));
-    f.slots = ds_xcalloc(func->values.n, sizeof *f.slots);
+    ds_slot *args = ds_xcalloc(func->n_args, sizeof *args);
     ds_slot *results = ds_xcalloc(func->n_results, sizeof *results);
-    for (uint32_t i = 0; i < func->values.n; i++) f.slots[i] = DS_EMPTY_SLOT;
-    for (uint32_t i = 0; i < func->n_results; i++) results[i] = DS_EMPTY_SLOT;
-    ds_status status = DS_OK;
-    for (uint32_t i = 0; i < func->n_args && status == DS_OK; i++) {
-        const ds_value_info *v = ds_value_at(func, func->args[i]);
-        ds_slot *s = &f.slots[func->args[i].i];
-        status = v->n_binders ? input_family(b, &f, v, 0, NULL, v->name, s, err)
-                              : add_input(b, &f, v, NULL, DS_CAT_INPUT, &s->value, err);
+    ds_status status = make_inputs(b, &f, args, err);
+    for (int64_t step = 0; step < steps && status == DS_OK; step++) {
+        if (step) carry(b, func, results, args);
+        if (step) status = add_scope(b, DS_NONE, NULL, func, step, &f.scope, err);
+        for (uint32_t i = 0; i < func->n_results; i++) results[i] = DS_EMPTY_SLOT;
+        if (status == DS_OK) status = call_body(b, &f, args, results, func->n_results, err);
     }
-    if (status == DS_OK)
-        status = ds_plan__block(b, &f, &func->body, NULL, results, func->n_results, err);
     for (uint32_t i = 0; i < func->n_results && status == DS_OK; i++) mark_output(b, &results[i]);
     free(results);
-    free(f.slots);
+    free(args);
     return status;
 }
 
-ds_status ds_plan__walk(ds_builder *b, ds_error *err) {
-    if (!b->program) return run_body(b, b->entry, b->default_place, DS_NONE, err);
+ds_status ds_plan__walk(ds_builder *b, int64_t steps, ds_error *err) {
+    if (!b->program) return run_body(b, b->entry, b->default_place, DS_NONE, steps, err);
     b->plan->per_rank = true;
     for (uint32_t i = 0; i < b->program->n_ranks; i++) {
         const ds_func *func = b->program->ranks[i];
@@ -474,7 +514,7 @@ ds_status ds_plan__walk(ds_builder *b, ds_error *err) {
                                 "rank %lld: the cluster has ranks 0 to %u", (long long)func->rank,
                                 b->n_rank_devices - 1);
         uint32_t device = b->rank_devices[func->rank];
-        DS_TRY(run_body(b, func, ds_plan__single(b, device), device, err));
+        DS_TRY(run_body(b, func, ds_plan__single(b, device), device, steps, err));
     }
     return DS_OK;
 }

@@ -95,6 +95,20 @@ uint32_t ds_report__offloaded(const ds_strategy *strategy, const char *out[3]);
 /* Chunks of the model on a stage. */
 int64_t ds_report__virtual_stages(const ds_model_step *step);
 
+/* ---- jobs (jobs.c) ---- */
+
+/* The run of a plan, and what is known of it, into *r, which is empty but for source and step. */
+ds_status ds_report__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
+                              const ds_sim_options *options, const ds_plan_job *jobs,
+                              uint32_t n_jobs, ds_error *err);
+/* ds_simulate of a scenario with jobs. */
+ds_status ds_report__simulate_jobs(const ds_binding *source, const ds_profiles *profiles,
+                                   const ds_sim_options *options, ds_result **out, ds_error *err);
+/* The summary's table, and the members "jobs" and "shared_links" of a JSON object; nothing without
+ * jobs. */
+void ds_report__put_jobs(const ds_result *result, ds_buf *out);
+void ds_report__json_jobs(const ds_result *result, ds_json *json);
+
 /* ---- balance = time (balance.c) ---- */
 
 /* Searches, puts the cut into the source's scenario, and gives its result. */

@@ -24,7 +24,7 @@ bool ds_report__item(const ds_result *r, uint32_t scope, ds_item_call *out) {
     const ds_scope *s = &r->plan->scopes.at[call];
     if (!r->step && s->microbatch == DS_NO_MICROBATCH) return false;
     const ds_attr *attr = ds_attr_find(s->op->attrs, s->op->n_attrs, "name");
-    const char *name = ds_attr_text(&r->plan->binding->unit->exprs, attr);
+    const char *name = ds_attr_text(&s->func->module->unit->exprs, attr);
     if (!name || !strchr("FBWR", *name) || !isdigit((unsigned char)name[1])) return false;
     *out = (ds_item_call){*name, strtoll(name + 1, NULL, 10), s->microbatch};
     if (s->microbatch == DS_NO_MICROBATCH) out->microbatch = 0; /* the only one */

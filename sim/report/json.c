@@ -302,6 +302,7 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_begin_object(&json);
     put_head(&json, r);
     put_model(&json, r);
+    ds_report__json_jobs(r, &json);
     ds_json_key_int(&json, "peak_memory_bytes", r->peak_bytes);
     put_capacity(&json, r->capacity_bytes);
     ds_json_key_bool(&json, "fits", r->fits);

@@ -75,6 +75,22 @@ typedef struct ds_faster_cut {
     bool fits;
 } ds_faster_cut;
 
+/* One of the programs of a scenario with `jobs`. */
+typedef struct ds_job_result {
+    const char *name;
+    ds_model_step *step; /* of a model; else NULL; owned */
+    uint32_t n_devices;
+    int64_t steps;
+    int64_t start_ps, end_ps; /* when its devices are free for it; its last task's end */
+    int64_t alone_ps;         /* from one to the other, with the cluster to itself */
+    int64_t samples;          /* a step; 0: not stated */
+} ds_job_result;
+
+/* A link that transfers of several jobs load has an entry for each of them. */
+typedef struct ds_job_link {
+    uint32_t link, job;
+} ds_job_link;
+
 /* Everything about one run. Owns what it points to but source and profiles. */
 typedef struct ds_result {
     const ds_binding *source; /* what was asked to run */
@@ -98,13 +114,18 @@ typedef struct ds_result {
     bool fits;               /* every device whose capacity is known holds its peak */
     ds_advice *advice;       /* of ds_advise: single changes, then combinations; NULL: not asked */
     uint32_t n_advice;
-    ds_faster_cut *cut; /* of ds_balance_advise; NULL: not asked, or there is none */
+    ds_faster_cut *cut;  /* of ds_balance_advise; NULL: not asked, or there is none */
+    ds_job_result *jobs; /* NULL without */
+    uint32_t n_jobs;
+    ds_job_link *shared; /* ascending by link, then job */
+    uint32_t n_shared;
 } ds_result;
 
 /* Plans, runs, and accounts for the scenario of a verified, bound unit. O(tasks log tasks).
  * Of a `model` the passes make the step that `train` and `strategy` ask for, and that is run; the
  * result keeps it. With balance = time the scenario is given the stage_layers that are found
- * (sim/report/balance.h). `binding` must outlive the result. A program that does not fit in memory
+ * (sim/report/balance.h). Of `jobs` each is simulated alone first, then all of them together: that
+ * run is the result. `binding` must outlive the result. A program that does not fit in memory
  * is a result with fits == false, not an error. */
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err);

@@ -176,12 +176,15 @@ static ds_status find_program(ds_result *r, const ds_binding **program, ds_error
     return ds_report__model_flop(r->source, r->step->train.on, &r->model_flop, err);
 }
 
-static ds_status simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
-                          const ds_sim_options *options, ds_error *err) {
+ds_status ds_report__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
+                              const ds_sim_options *options, const ds_plan_job *jobs,
+                              uint32_t n_jobs, ds_error *err) {
     ds_plan_options plan_options = {.max_instances = options->max_instances,
                                     .unfold = options->unfold,
                                     .stepwise = options->stepwise,
-                                    .cost_mode = options->cost_mode};
+                                    .cost_mode = options->cost_mode,
+                                    .jobs = jobs,
+                                    .n_jobs = n_jobs};
     DS_TRY(ds_plan_build(program, profiles, &plan_options, &r->plan, err));
     if (r->step) DS_TRY(ds_report__samples(r->source, &r->plan->samples, err));
     DS_TRY(ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err));
@@ -199,13 +202,15 @@ static ds_status simulate(ds_result *r, const ds_binding *program, const ds_prof
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err) {
     *out = NULL;
+    if (ds_scenario_n_jobs(binding->unit))
+        return ds_report__simulate_jobs(binding, profiles, options, out, err);
     if (ds_balance_wanted(binding)) return ds_report__balance(binding, profiles, options, out, err);
     ds_result *r = ds_xcalloc(1, sizeof *r);
     const ds_binding *program;
     r->source = binding;
     ds_status status = find_program(r, &program, err);
     if (status == DS_OK) {
-        status = simulate(r, program, profiles, options, err);
+        status = ds_report__simulate(r, program, profiles, options, NULL, 0, err);
         if (status != DS_OK && r->step) ds_report__move_place(binding->unit, err);
     }
     if (status == DS_OK)
@@ -226,5 +231,8 @@ void ds_result_free(ds_result *r) {
     free(r->advice);
     if (r->cut) free(r->cut->turns);
     free(r->cut);
+    for (uint32_t j = 0; j < r->n_jobs; j++) ds_model_step_free(r->jobs[j].step);
+    free(r->jobs);
+    free(r->shared);
     free(r);
 }

@@ -70,6 +70,15 @@ static void put_kind(const ds_result *r, const ds_kind_total *k, ds_buf *out) {
         put_no_profile(profiles, k->kind, out);
 }
 
+static void put_throughput(const ds_result *r, ds_buf *out) {
+    ds_buf_put(out, "  throughput   ");
+    ds_buf_printf(out, r->throughput_per_s < 1000 ? "%.4g" : "%.0f", r->throughput_per_s);
+    if (r->plan->samples)
+        ds_buf_printf(out, " samples/s (batch %lld)\n", (long long)r->plan->samples);
+    else
+        ds_buf_put(out, " steps/s\n");
+}
+
 static void put_head(const ds_result *r, ds_buf *out) {
     const ds_plan *plan = r->plan;
     const char *path = r->source->unit->modules.at[0]->path;
@@ -80,13 +89,9 @@ static void put_head(const ds_result *r, ds_buf *out) {
     put_cluster(r, kinds, n, out);
     put_passes(r, out);
     put_size(r, out);
-    ds_buf_printf(out, "  step time    %s\n", ds_report__ps(r->run.step_ps).s);
-    ds_buf_put(out, "  throughput   ");
-    ds_buf_printf(out, r->throughput_per_s < 1000 ? "%.4g" : "%.0f", r->throughput_per_s);
-    if (plan->samples)
-        ds_buf_printf(out, " samples/s (batch %lld)\n", (long long)plan->samples);
-    else
-        ds_buf_put(out, " steps/s\n");
+    ds_buf_printf(out, "  %s    %s\n", r->n_jobs ? "all jobs " : "step time",
+                  ds_report__ps(r->run.step_ps).s);
+    if (!r->n_jobs) put_throughput(r, out);
     for (uint32_t k = 0; k < n; k++) put_kind(r, &kinds[k], out);
     free(kinds);
 }
@@ -206,6 +211,7 @@ static void put_ops(const ds_result *r, ds_buf *out) {
 
 void ds_report_summary(const ds_result *r, ds_buf *out) {
     put_head(r, out);
+    ds_report__put_jobs(r, out);
     put_time(r, out);
     put_origins(r, out);
     put_ops(r, out);

@@ -133,7 +133,7 @@ const char *ds_report__algorithm(const ds_group *group) {
 static void stream_name(const ds_plan *plan, uint32_t task, ds_buf *out) {
     const ds_record *r = ds_plan_task_record(plan, task);
     const ds_attr *named = ds_attr_find(r->op->attrs, r->op->n_attrs, "stream");
-    const char *name = ds_attr_text(&plan->binding->unit->exprs, named);
+    const char *name = ds_attr_text(&r->func->module->unit->exprs, named);
     if (name) {
         ds_buf_put(out, name);
         return;

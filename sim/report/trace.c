@@ -70,6 +70,8 @@ static void names(writer *w) {
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         ds_buf name = {0};
         uint32_t stage = stages.of_device[plan->classes[c].device];
+        if (plan->n_jobs)
+            ds_buf_printf(&name, "%s: ", plan->jobs[plan->job_of[plan->classes[c].device]].name);
         if (!stages.by_class && stage != DS_NONE) ds_buf_printf(&name, "stage %u: ", stage);
         ds_buf_put(&name, ds_report__device(plan, c));
         if (plan->classes[c].n_devices > 1)
