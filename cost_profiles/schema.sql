@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '3');
+INSERT INTO meta VALUES ('schema_version', '4');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -149,4 +149,25 @@ CREATE TABLE collective_fit (
     basis                TEXT NOT NULL CHECK (basis <> ''),
     source               INTEGER NOT NULL REFERENCES source (id),
     PRIMARY KEY (profile, collective, group_size)
+) STRICT;
+
+-- Protocols of a collective on links of one capacity, of which the fastest counts:
+--   time = launch + size / copy + steps * (alpha + step) + flow / e
+-- where steps, alpha and flow (the time that links of full capacity take) come from the simulated
+-- algorithm and topology: any group, any size.
+CREATE TABLE collective_protocol (
+    profile          INTEGER NOT NULL REFERENCES profile (id),
+    collective       TEXT NOT NULL,
+    link_bytes_per_s INTEGER NOT NULL CHECK (link_bytes_per_s > 0), -- the slowest link it uses
+    protocol         TEXT NOT NULL,
+    launch_ps        INTEGER NOT NULL CHECK (launch_ps >= 0),
+    step_ps          INTEGER NOT NULL CHECK (step_ps >= 0),
+    copy_bytes_per_s INTEGER NOT NULL CHECK (copy_bytes_per_s >= 0), -- 0: free
+    e                REAL NOT NULL CHECK (e > 0 AND e <= 1),
+    n                INTEGER NOT NULL CHECK (n >= 0),   -- measurements fitted; 0: assumed
+    median_error     REAL CHECK (median_error >= 0),
+    p90_error        REAL CHECK (p90_error >= 0),
+    basis            TEXT NOT NULL CHECK (basis <> ''),
+    source           INTEGER NOT NULL REFERENCES source (id),
+    PRIMARY KEY (profile, collective, link_bytes_per_s, protocol)
 ) STRICT;

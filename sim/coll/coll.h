@@ -42,12 +42,13 @@ typedef struct ds_coll_request {
     const char *algorithm; /* a name; NULL: the cheapest by predicted time of those that compete */
     const uint32_t *devices; /* in group order: the ring's order; member 0 … */
     uint32_t n;
-    uint32_t root;              /* member index, for rooted collectives */
-    int64_t shift;              /* permute */
-    int64_t bytes;              /* S */
-    int64_t chunks;             /* of pipelines and phases; 0: see above */
-    uint32_t host;              /* offload, reload: vertex of the host of the one device */
-    bool single_route;          /* one path a pair instead of all equal-cost ones */
+    uint32_t root;                    /* member index, for rooted collectives */
+    int64_t shift;                    /* permute */
+    int64_t bytes;                    /* S */
+    int64_t chunks;                   /* of pipelines and phases; 0: see above */
+    uint32_t host;                    /* offload, reload: vertex of the host of the one device */
+    bool single_route;                /* one path a pair instead of all equal-cost ones */
+    const struct ds_reshard *reshard; /* reshard.h; of DS_OP_RESHARD alone */
     const int64_t *shard_bytes; /* n entries, or NULL: S split as evenly as whole bytes allow */
     ds_loc loc;
 } ds_coll_request;
@@ -78,12 +79,11 @@ typedef struct ds_coll_choice {
 ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
                          ds_arena *arena, ds_coll_choice *out, ds_error *err);
 
-/* Capacity of the link that needs longest for its bytes, by the named algorithm or the first of the
- * candidates; 0 if no link carries any. Whether a profile's fit knows these links
- * (ds_cost_collective).
- */
-ds_status ds_coll_slowest_link(ds_topo *topo, const ds_coll_request *request, int64_t *bytes_per_s,
-                               ds_error *err);
+/* Capacity of the link that needs longest for its bytes, 0 if no link carries any, and what the
+ * phases' bytes take at full capacity, by the named algorithm or the first of the candidates: what
+ * ds_cost_collective asks for. */
+ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_coll_links *out,
+                           ds_error *err);
 
 /* All names, for messages and help; NULL behind the last. */
 const char *ds_coll_algorithm(uint32_t i);

@@ -28,6 +28,7 @@ static const shape shapes[] = {
     {"send", 0, NULL, 1},
     {"recv", 0, "send", 1},
     {"permute", 0, "send", 1},
+    {"reshard", 0, "send", 1},
 };
 
 static const shape *shape_of(const char *name) {
@@ -152,6 +153,97 @@ static uint64_t to_q32(double e) {
     return q32 ? q32 : 1;
 }
 
+/* ---- protocols ---- */
+
+/* How far the link that a protocol was fitted on may be from the one in use before the cost counts
+ * as extrapolated: one or two NVLinks between a pair are links of one kind, NVLink and a NIC are
+ * not. */
+#define SAME_KIND_OF_LINK 2.5
+
+static double ratio_of(int64_t a, int64_t b) {
+    return a < b ? (double)b / (double)a : (double)a / (double)b;
+}
+
+typedef struct protocols {
+    const ds_protocol *at;
+    uint32_t n;
+    double ratio; /* of their link's capacity to that in use, at least 1 */
+} protocols;
+
+/* Those of the collective on the nearest links; `link_bytes_per_s` 0: the fastest links there are.
+ */
+static protocols protocols_of(const ds_profiles *p, uint32_t profile, const char *collective,
+                              int64_t link_bytes_per_s) {
+    protocols best = {0};
+    for (uint32_t i = 0, n; i < p->protocols.n; i += n) {
+        const ds_protocol *first = &p->protocols.at[i];
+        for (n = 1; i + n < p->protocols.n; n++) {
+            const ds_protocol *next = &first[n];
+            if (next->profile != first->profile ||
+                next->link_bytes_per_s != first->link_bytes_per_s ||
+                strcmp(next->collective, first->collective) != 0)
+                break;
+        }
+        if (first->profile != profile || strcmp(first->collective, collective) != 0) continue;
+        double ratio = link_bytes_per_s ? ratio_of(first->link_bytes_per_s, link_bytes_per_s) : 1;
+        if (!best.n || ratio <= best.ratio) best = (protocols){first, n, ratio};
+    }
+    return best;
+}
+
+/* Steps of a ring, and its flow on the protocols' links where the caller does not say what the flow
+ * takes: what protocols are compared by. */
+typedef struct ring_use {
+    double steps, flow_ps;
+} ring_use;
+
+static ring_use ring_of(const shape *s, const ds_protocol *on, uint32_t group, double bytes,
+                        int64_t flow_ps) {
+    double n = (double)group;
+    bool ring = s && s->steps_per_peer;
+    double wire = ring ? s->steps_per_peer * (n - 1) / n * bytes : bytes;
+    ring_use u = {.steps = ring ? s->steps_per_peer * (n - 1) : 1, .flow_ps = (double)flow_ps};
+    if (!flow_ps) u.flow_ps = wire / (double)on->link_bytes_per_s * (double)DS_PS_PER_S;
+    return u;
+}
+
+static double copy_ps(const ds_protocol *f, double bytes) {
+    return f->copy_bytes_per_s ? bytes / (double)f->copy_bytes_per_s * (double)DS_PS_PER_S : 0;
+}
+
+static double protocol_ps(const ds_protocol *f, const ring_use *ring, double bytes) {
+    return (double)f->launch_ps + copy_ps(f, bytes) + ring->steps * (double)f->step_ps +
+           ring->flow_ps / f->e;
+}
+
+/* `copied`: bytes of the buffer as the protocol's own collective counts them. */
+static ds_status terms_of_protocols(const protocols *from, const ring_use *ring, double copied,
+                                    ds_coll_cost *out, ds_buf *explain, ds_error *err) {
+    const ds_protocol *f = from->at;
+    for (uint32_t i = 1; i < from->n; i++)
+        if (protocol_ps(&from->at[i], ring, copied) < protocol_ps(f, ring, copied))
+            f = &from->at[i];
+    int64_t copy;
+    DS_TRY(ds_ps_from_seconds(copy_ps(f, copied) / (double)DS_PS_PER_S, &copy, err));
+    *out = (ds_coll_cost){.step_ps = f->step_ps,
+                          .efficiency_q32 = to_q32(f->e),
+                          .from_profile = true,
+                          .extrapolated = from->ratio > SAME_KIND_OF_LINK};
+    if (!ds_add_i64(f->launch_ps, copy, &out->launch_ps))
+        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
+                            "the launch of a collective exceeds int64 picoseconds");
+    if (!explain) return DS_OK;
+    ds_buf_printf(explain, "  protocol %s of %u; %s [%s]\n", f->name, from->n, f->basis, f->source);
+    if (out->extrapolated) {
+        ds_buf_put(explain, "  extrapolated: fitted on links of ");
+        ds_print_rate((double)f->link_bytes_per_s, "B/s", explain);
+        ds_buf_putc(explain, '\n');
+    }
+    return DS_OK;
+}
+
+/* ---- rows and curves of one group and link ---- */
+
 /* On links of another capacity than the fit's: what its flow lost to latency is added to the launch
  * as the time that it is. */
 static ds_status carry_over(const ds_coll_fit *f, const use *u, uint32_t group, double bytes,
@@ -214,9 +306,32 @@ static ds_status terms_of_fit(const ds_profiles *p, const ds_coll_fit *f, const 
     return DS_OK;
 }
 
+/* What a profile has for a collective under the name of `of`: rows or a curve of groups, or
+ * protocols, those first that were fitted on links of the kind in use. */
+static ds_status try_terms(const ds_profiles *p, uint32_t profile, const char *collective,
+                           const shape *of, uint32_t group, double bytes,
+                           const ds_coll_links *links, ds_coll_cost *out, ds_buf *explain,
+                           bool *found, ds_error *err) {
+    const ds_coll_fit *above = NULL, *f = fit_of(p, profile, of->name, group, &above);
+    protocols fast = protocols_of(p, profile, of->name, links->slowest_bytes_per_s);
+    bool fits_here =
+        !f || !links->slowest_bytes_per_s || f->capacity_bytes_per_s == links->slowest_bytes_per_s;
+    *found = f || fast.n;
+    if (!*found) return DS_OK;
+    const shape *own = shape_of(collective);
+    double as = bytes * (own == of ? 1 : own->ratio);
+    if (explain && own != of)
+        ds_buf_printf(explain, "  no rows; as %s of %.0f bytes\n", of->name, as);
+    if (fast.n && (!f || (!fits_here && fast.ratio <= SAME_KIND_OF_LINK))) {
+        ring_use ring = ring_of(own, fast.at, group, bytes, links->flow_ps);
+        return terms_of_protocols(&fast, &ring, as, out, explain, err);
+    }
+    return terms_of_fit(p, f, above, group, as, links->slowest_bytes_per_s, out, explain, err);
+}
+
 ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
-                             uint32_t group, int64_t bytes, int64_t link_bytes_per_s,
-                             ds_coll_cost *out, ds_buf *explain, ds_error *err) {
+                             uint32_t group, int64_t bytes, ds_coll_links links, ds_coll_cost *out,
+                             ds_buf *explain, ds_error *err) {
     *out = (ds_coll_cost){.efficiency_q32 = UINT64_C(1) << 32};
     if (bytes < 0)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s of %" PRId64 " bytes", collective,
@@ -227,17 +342,13 @@ ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, cons
                       group, profiles->profiles.at[profile].name);
     if (explain && *software) ds_buf_printf(explain, "  software: %s\n", software);
     const shape *s = shape_of(collective);
-    const ds_coll_fit *above = NULL, *f = NULL;
-    double size = (double)bytes;
-    if (profile) f = fit_of(profiles, profile, collective, group, &above);
-    if (profile && !f && s && s->basis) {
-        f = fit_of(profiles, profile, s->basis, group, &above);
-        size *= s->ratio;
-        if (f && explain)
-            ds_buf_printf(explain, "  no rows; as %s of %.0f bytes\n", f->collective, size);
-    }
-    if (f)
-        DS_TRY(terms_of_fit(profiles, f, above, group, size, link_bytes_per_s, out, explain, err));
+    bool found = false;
+    if (profile && s)
+        DS_TRY(try_terms(profiles, profile, collective, s, group, (double)bytes, &links, out,
+                         explain, &found, err));
+    if (profile && s && !found && s->basis)
+        DS_TRY(try_terms(profiles, profile, collective, shape_of(s->basis), group, (double)bytes,
+                         &links, out, explain, &found, err));
     if (explain) explain_terms(out, explain);
     return DS_OK;
 }

@@ -93,6 +93,16 @@ ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profil
                      ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
                      ds_cost *out, ds_buf *explain, ds_error *err);
 
+/* The two sides of the roofline of an op, in seconds: its FLOPs and its bytes at the rates that
+ * ds_cost_op goes by; negative: not known, or there are none. */
+void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
+                   const ds_work *work, double *compute_s, double *memory_s);
+/* Makes a whole device's time that of one with these shares left, in 10^-9 (degrade.c):
+ * *ps · max(t_c/c, t_m/m) / max(t_c, t_m), rounded up; *ps / c where neither side is known.
+ * DS_ERR_OVERFLOW. */
+ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb,
+                          int64_t memory_ppb, int64_t *ps, ds_error *err);
+
 /* What a profile adds to a collective of `bytes` (S, the nccl-tests size) over `group` devices:
  *   time = launch + Σ phases (steps·(alpha + step) + bytes/(capacity·efficiency))
  * launch and extra per-step latency in ps, efficiency as a rational num/2^32 ≤ 1; 0, 0 and 2^32
@@ -105,15 +115,27 @@ ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profil
  * the size that puts the same bytes on the wire.
  *
  * That e holds on links of capacity C alone: at small sizes it is low because of time that passes
- * whatever the bandwidth, and such a time is no factor on another link. `link_bytes_per_s` is the
- * capacity of the slowest link that the group uses (0: the fit's own). Where it is not C,
+ * whatever the bandwidth, and such a time is no factor on another link. The slowest link
+ * that the group uses may have another capacity (links.slowest_bytes_per_s; 0: the fit's own):
  *   launch grows by the latency wire/(C·e) − wire/(C·e_sat), and efficiency becomes e_sat,
  * e_sat being the e of the largest measured size, e_max of a curve, and at least e; wire =
  * 2(n−1)/n·S for an all_reduce, S for a send. At a capacity of C both forms take the same time.
  *
+ * Or it has protocols (as NCCL's LL, LL128 and Simple), fitted on links of one kind for all groups
+ * and sizes. The one counts that is fastest for a ring,
+ *   launch + S/copy + steps·step + flow/e
+ * with the flow of the simulated phases; launch + S/copy, step and e are then the terms. They are
+ * used where no row or curve was made on these links. A capacity over 2.5 times off the fit's is
+ * extrapolation. Source: NVIDIA/nccl src/graph/tuning.cc (latencies and bandwidth a protocol).
+ *
  * `extrapolated`: the links, the size or the group lie outside what the fit saw. `holds_compute`:
  * on that stack no compute ran beside this collective; it belongs on the members' compute stream.
  * Errors: DS_ERR_VALUE for negative bytes, DS_ERR_OVERFLOW. O(fits + rows). */
+typedef struct ds_coll_links {
+    int64_t slowest_bytes_per_s; /* capacity of the link that holds the collective up; 0: unknown */
+    int64_t flow_ps; /* what the bytes take at full capacity; 0: as a ring on links of the fit's */
+} ds_coll_links;
+
 typedef struct ds_coll_cost {
     int64_t launch_ps;
     int64_t step_ps;
@@ -123,7 +145,7 @@ typedef struct ds_coll_cost {
     bool holds_compute;
 } ds_coll_cost;
 ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
-                             uint32_t group, int64_t bytes, int64_t link_bytes_per_s,
-                             ds_coll_cost *out, ds_buf *explain, ds_error *err);
+                             uint32_t group, int64_t bytes, ds_coll_links links, ds_coll_cost *out,
+                             ds_buf *explain, ds_error *err);
 
 #endif

@@ -458,6 +458,23 @@ static const table collective_fits = {"collective_fits.csv",
                                       COUNT(collective_fit_columns),
                                       NULL};
 
+static const column protocol_columns[] = {
+    {"collective", "collective", CELL_KEY, false, 0},
+    {"link_gb_per_s", "link_bytes_per_s", CELL_SCALED, false, 1000000000},
+    {"protocol", "protocol", CELL_KEY, false, 0},
+    {"launch_us", "launch_ps", CELL_SCALED, false, 1000000},
+    {"step_us", "step_ps", CELL_SCALED, false, 1000000},
+    {"copy_gb_per_s", "copy_bytes_per_s", CELL_SCALED, false, 1000000000},
+    {"e", "e", CELL_REAL, false, 0},
+    {"n", "n", CELL_INT, false, 0},
+    {"median_error", "median_error", CELL_REAL, true, 0},
+    {"p90_error", "p90_error", CELL_REAL, true, 0},
+    {"basis", "basis", CELL_KEY, false, 0},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table protocols = {"collective_protocols.csv", "collective_protocol",   true,
+                                protocol_columns,           COUNT(protocol_columns), NULL};
+
 /* ---- the whole tree ---- */
 
 static ds_status import_catalogue(builder *b) {
@@ -477,7 +494,8 @@ static ds_status import_profile(builder *b, const char *folder) {
     DS_TRY(import(b, folder, &ops, false));
     DS_TRY(import(b, folder, &efficiencies, false));
     DS_TRY(import(b, folder, &collectives, false));
-    return import(b, folder, &collective_fits, false);
+    DS_TRY(import(b, folder, &collective_fits, false));
+    return import(b, folder, &protocols, false);
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b) {

@@ -278,6 +278,24 @@ int ds_op_key_compare(const ds_op_key *a, const ds_op_key *b) {
     return c ? c : (a->x > b->x) - (a->x < b->x);
 }
 
+static ds_status take_protocol(loader *l, sqlite3_stmt *row) {
+    ds_protocol f = {.collective = text_at(l, row, 1),
+                     .link_bytes_per_s = sqlite3_column_int64(row, 2),
+                     .name = text_at(l, row, 3),
+                     .launch_ps = sqlite3_column_int64(row, 4),
+                     .step_ps = sqlite3_column_int64(row, 5),
+                     .copy_bytes_per_s = sqlite3_column_int64(row, 6),
+                     .e = sqlite3_column_double(row, 7),
+                     .basis = text_at(l, row, 8)};
+    DS_TRY(profile_at(l, row, 0, &f.profile));
+    if (f.link_bytes_per_s <= 0 || f.launch_ps < 0 || f.step_ps < 0 || f.copy_bytes_per_s < 0 ||
+        !(f.e > 0 && f.e <= 1))
+        return fail(l, "a protocol with a constant out of its range");
+    DS_TRY(source_at(l, row, 9, &f.source));
+    DS_PUSH(l->arena, &l->p->protocols, f);
+    return DS_OK;
+}
+
 static int by_op_key(const void *va, const void *vb) {
     const ds_op_row *a = va, *b = vb;
     int c = ds_op_key_compare(&a->key, &b->key);
@@ -307,6 +325,16 @@ static int by_coll_fit(const void *va, const void *vb) {
     if (a->profile != b->profile) return a->profile < b->profile ? -1 : 1;
     int c = strcmp(a->collective, b->collective);
     return c ? c : (a->group > b->group) - (a->group < b->group);
+}
+
+static int by_protocol(const void *va, const void *vb) {
+    const ds_protocol *a = va, *b = vb;
+    if (a->profile != b->profile) return a->profile < b->profile ? -1 : 1;
+    int c = strcmp(a->collective, b->collective);
+    if (c) return c;
+    if (a->link_bytes_per_s != b->link_bytes_per_s)
+        return a->link_bytes_per_s < b->link_bytes_per_s ? -1 : 1;
+    return strcmp(a->name, b->name);
 }
 
 /* Of a sorted run of n times: the middle one, or the mean of the middle two rounded up to a ps. */
@@ -344,6 +372,8 @@ static void merge_collectives(ds_profiles *p) {
     p->coll_rows.n = kept;
     if (p->coll_fits.n)
         qsort(p->coll_fits.at, p->coll_fits.n, sizeof *p->coll_fits.at, by_coll_fit);
+    if (p->protocols.n)
+        qsort(p->protocols.at, p->protocols.n, sizeof *p->protocols.at, by_protocol);
 }
 
 /* ---- opening ---- */
@@ -374,10 +404,14 @@ static ds_status load_tables(loader *l) {
                 "SELECT profile, collective, group_size, size_bytes, time_ps, source"
                 " FROM collective_profile",
                 take_coll_row));
-    return each(l,
+    DS_TRY(each(l,
                 "SELECT profile, collective, group_size, capacity_bytes_per_s, alpha_ps, launch_ps,"
                 " step_ps, e_max, s_half, holds_compute, basis, source FROM collective_fit",
-                take_coll_fit);
+                take_coll_fit));
+    return each(l,
+                "SELECT profile, collective, link_bytes_per_s, protocol, launch_ps, step_ps,"
+                " copy_bytes_per_s, e, basis, source FROM collective_protocol",
+                take_protocol);
 }
 
 /* "file:PATH?mode=ro&immutable=1" with the characters that mean something in a URI escaped. */

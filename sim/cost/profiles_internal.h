@@ -5,7 +5,7 @@
 #include "sim/cost/cost.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "3"
+#define DS_PROFILES_VERSION "4"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -61,6 +61,15 @@ typedef struct ds_coll_fit {
     const char *basis, *source;
 } ds_coll_fit;
 
+typedef struct ds_protocol {
+    uint32_t profile;
+    const char *collective, *name;
+    int64_t link_bytes_per_s, launch_ps, step_ps;
+    int64_t copy_bytes_per_s; /* 0: free */
+    double e;
+    const char *basis, *source;
+} ds_protocol;
+
 typedef struct ds_profile {
     const char *name, *lower;
     uint32_t kind;
@@ -78,6 +87,7 @@ struct ds_profiles {
     DS_VEC(ds_fit) fits;
     DS_VEC(ds_coll_row) coll_rows; /* sorted by profile, collective, group, bytes; no duplicates */
     DS_VEC(ds_coll_fit) coll_fits; /* sorted by profile, collective, group */
+    DS_VEC(ds_protocol) protocols; /* sorted by profile, collective, link, name */
 };
 
 /* Total order: profile, op, dtype, fixed, x. */

@@ -19,16 +19,16 @@ static ds_status profile_terms(ds_builder *b, ds_opcode op, const ds_group *g, d
                                ds_error *err) {
     *terms = (ds_coll_cost){.efficiency_q32 = (uint64_t)1 << 32};
     uint32_t last = DS_NONE;
-    int64_t link_bytes_per_s = -1;
+    ds_coll_links links = {.slowest_bytes_per_s = -1};
     for (uint32_t i = 0; i < g->n_devices; i++) {
         uint32_t profile = b->plan->profile_of[g->devices[i]];
         if (profile == last || profile == 0) continue;
         last = profile;
-        if (link_bytes_per_s < 0)
-            DS_TRY(ds_coll_slowest_link(b->plan->topo, g->request, &link_bytes_per_s, err));
+        if (links.slowest_bytes_per_s < 0)
+            DS_TRY(ds_coll_links_of(b->plan->topo, g->request, &links, err));
         ds_coll_cost one;
         DS_TRY(ds_cost_collective(b->profiles, profile, ds_op_name(op), g->n_devices, g->bytes,
-                                  link_bytes_per_s, &one, NULL, err));
+                                  links, &one, NULL, err));
         if (one.launch_ps > terms->launch_ps) terms->launch_ps = one.launch_ps;
         if (one.step_ps > terms->step_ps) terms->step_ps = one.step_ps;
         if (one.efficiency_q32 < terms->efficiency_q32) terms->efficiency_q32 = one.efficiency_q32;

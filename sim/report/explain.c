@@ -154,16 +154,16 @@ static void put_indented(const char *text, ds_buf *out) {
 /* The profiles' own words, once for each profile in the group. */
 static void explain_terms(const ds_plan *plan, const ds_group *g, ds_buf *out) {
     uint32_t last = DS_NONE;
-    int64_t link_bytes_per_s;
+    ds_coll_links links;
     ds_buf text = {0};
-    ds_coll_slowest_link(plan->topo, g->request, &link_bytes_per_s, NULL);
+    ds_coll_links_of(plan->topo, g->request, &links, NULL);
     for (uint32_t i = 0; i < g->n_devices; i++) {
         uint32_t profile = plan->profile_of[g->devices[i]];
         if (profile == last || profile == 0) continue;
         last = profile;
         ds_coll_cost cost;
         ds_cost_collective(plan->profiles, profile, ds_op_name(g->request->op), g->n_devices,
-                           g->bytes, link_bytes_per_s, &cost, &text, NULL);
+                           g->bytes, links, &cost, &text, NULL);
     }
     put_indented(text.n ? text.text : "no profile: latency and bandwidth of the links alone", out);
     ds_buf_deinit(&text);

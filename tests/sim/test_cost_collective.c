@@ -40,7 +40,8 @@ TestSuite(cost_collective, .init = set_up, .fini = tear_down);
 
 static ds_coll_cost terms(const char *collective, uint32_t group, int64_t bytes) {
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes, 0, &cost, NULL, NULL),
+    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes, (ds_coll_links){0}, &cost,
+                                    NULL, NULL),
                  DS_OK);
     cr_assert(cost.from_profile);
     return cost;
@@ -54,7 +55,9 @@ static void expect_e(const char *collective, uint32_t group, int64_t bytes, doub
 
 Test(cost_collective, without_a_profile_nothing_is_added) {
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, 0, "all_reduce", 8, 1000, 0, &cost, NULL, NULL), DS_OK);
+    cr_assert_eq(
+        ds_cost_collective(p, 0, "all_reduce", 8, 1000, (ds_coll_links){0}, &cost, NULL, NULL),
+        DS_OK);
     cr_assert_eq(cost.launch_ps, 0);
     cr_assert_eq(cost.step_ps, 0);
     cr_assert_eq(cost.efficiency_q32, ONE);
@@ -89,15 +92,17 @@ Test(cost_collective, other_collectives_by_bytes_on_the_wire) {
     expect_e("reduce_scatter", 2, 2000000, 0.5);
     expect_e("recv", 2, 1000000, 0.4);
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, "reshard", 2, 1, 0, &cost, NULL, NULL), DS_OK);
+    cr_assert_eq(
+        ds_cost_collective(p, profile, "reshard", 2, 1, (ds_coll_links){0}, &cost, NULL, NULL),
+        DS_OK);
     cr_assert_not(cost.from_profile);
 }
 
 static ds_coll_cost on_links(const char *collective, uint32_t group, int64_t bytes,
                              int64_t link_bytes_per_s) {
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes, link_bytes_per_s, &cost,
-                                    NULL, NULL),
+    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes,
+                                    (ds_coll_links){link_bytes_per_s, 0}, &cost, NULL, NULL),
                  DS_OK);
     return cost;
 }
@@ -148,7 +153,8 @@ Test(cost_collective, beyond_what_was_measured_is_marked) {
 Test(cost_collective, the_explanation_names_sources) {
     ds_buf text = {0};
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, "all_gather", 2, 3000000, 0, &cost, &text, NULL),
+    cr_assert_eq(ds_cost_collective(p, profile, "all_gather", 2, 3000000, (ds_coll_links){0}, &cost,
+                                    &text, NULL),
                  DS_OK);
     cr_assert_not_null(strstr(text.text, "as all_reduce of 1500000 bytes"), "%s", text.text);
     cr_assert_not_null(strstr(text.text, "1000000 to 2000000 bytes [s: somewhere @r1]"), "%s",
@@ -174,7 +180,8 @@ Test(cost_committed, a_ring_on_the_reference_links_takes_the_measured_time) {
         uint32_t n = (uint32_t)atoi(row[1]);
         double bytes = atof(row[2]), us = atof(row[3]), steps = 2.0 * (n - 1);
         ds_coll_cost cost;
-        cr_assert_eq(ds_cost_collective(all, id, row[0], n, (int64_t)bytes, 0, &cost, NULL, &err),
+        cr_assert_eq(ds_cost_collective(all, id, row[0], n, (int64_t)bytes, (ds_coll_links){0},
+                                        &cost, NULL, &err),
                      DS_OK);
         double e = (double)cost.efficiency_q32 / (double)ONE;
         double predicted =

@@ -104,10 +104,10 @@ static ds_status predict(ds_topo *topo, const ds_profiles *profiles, uint32_t pr
         .op = l->op, .devices = devices, .n = l->n, .bytes = l->bytes, .shift = 1};
     ds_coll_cost terms;
     ds_coll_choice choice = {0};
-    int64_t link = 0;
-    ds_status status = ds_coll_slowest_link(topo, &request, &link, err);
+    ds_coll_links links;
+    ds_status status = ds_coll_links_of(topo, &request, &links, err);
     if (status == DS_OK)
-        status = ds_cost_collective(profiles, profile, ds_op_name(l->op), l->n, l->bytes, link,
+        status = ds_cost_collective(profiles, profile, ds_op_name(l->op), l->n, l->bytes, links,
                                     &terms, NULL, err);
     if (status == DS_OK) status = ds_coll_choose(topo, &request, &terms, &arena, &choice, err);
     l->predicted_us = (double)choice.ps / 1e6;
