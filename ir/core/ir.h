@@ -387,6 +387,23 @@ typedef struct ds_schedule {
     ds_trivia dangling;
 } ds_schedule;
 
+/* What a device or link has left of what its topology says, for the topology of the run:
+ *   degrade n[i].gpu[3] compute = 0.8, memory = 0.9 for i in 0..4
+ *   degrade n[0].gpu[1] -- n[0].nvswitch bandwidth = 0.5, latency = 2     `->`: that way alone
+ * Only the root module's count. */
+typedef struct ds_degrade {
+    ds_step *a, *b; /* n_b 0: a node; else the links between two */
+    uint32_t n_a, n_b;
+    bool duplex;
+    ds_attr *factors; /* numbers: compute, memory, bandwidth, latency */
+    uint32_t n_factors;
+    ds_binder *loops;
+    uint32_t n_loops;
+    ds_expr where;
+    ds_loc loc;
+    ds_trivia trivia;
+} ds_degrade;
+
 typedef struct ds_scenario {
     ds_loc loc;
     ds_trivia trivia;
@@ -394,6 +411,48 @@ typedef struct ds_scenario {
     uint32_t n_entries;
     ds_trivia dangling;
 } ds_scenario;
+
+/* sweep { dp in divisors(world), tp in [1, 2] where dp * tp == world, minimize step_time }
+ *
+ * What an entry says is in its `name`, `a`, `b`, `step` and `list`:
+ *   DIM                 what varies (`name`: a param, a knob, or either after a dot) and its domain
+ *   MINIMIZE, MAXIMIZE  an objective (`name`)
+ *   WHERE, SUBJECT      a condition `a`; with a unit it is a comparison whose right side has it
+ *   PRICE               of a device and hour: `a` */
+typedef enum ds_sweep_kind {
+    DS_SWEEP_DIM,
+    DS_SWEEP_WHERE,
+    DS_SWEEP_MINIMIZE,
+    DS_SWEEP_MAXIMIZE,
+    DS_SWEEP_SUBJECT,
+    DS_SWEEP_PRICE
+} ds_sweep_kind;
+
+typedef enum ds_domain_kind {
+    DS_DOMAIN_RANGE,    /* a..b, b exclusive, `step` (none: 1) apart */
+    DS_DOMAIN_LIST,     /* list.items */
+    DS_DOMAIN_DIVISORS, /* of a, ascending */
+    DS_DOMAIN_POWERS    /* of two from a to b, both inclusive */
+} ds_domain_kind;
+
+typedef struct ds_sweep_entry {
+    ds_sweep_kind kind;
+    const char *name;
+    ds_domain_kind domain;
+    ds_expr a, b, step;
+    ds_attr list;
+    ds_unit_id unit;
+    ds_loc loc;
+    ds_trivia trivia;
+} ds_sweep_entry;
+
+typedef struct ds_sweep {
+    ds_loc loc;
+    ds_trivia trivia;
+    ds_sweep_entry *entries; /* in written order */
+    uint32_t n_entries;
+    ds_trivia dangling;
+} ds_sweep;
 
 typedef enum ds_item_kind {
     DS_ITEM_IMPORT,
@@ -404,7 +463,9 @@ typedef enum ds_item_kind {
     DS_ITEM_FUNC,
     DS_ITEM_PROGRAM,
     DS_ITEM_SCHEDULE,
-    DS_ITEM_SCENARIO
+    DS_ITEM_SCENARIO,
+    DS_ITEM_DEGRADE,
+    DS_ITEM_SWEEP
 } ds_item_kind;
 
 typedef struct ds_item {
@@ -429,6 +490,8 @@ struct ds_module {
     DS_VEC(ds_program *) programs;
     DS_VEC(ds_schedule *) schedules;
     DS_VEC(ds_scenario) scenarios; /* one at most is legal */
+    DS_VEC(ds_degrade) degrades;
+    DS_VEC(ds_sweep) sweeps;       /* likewise */
     DS_VEC(ds_item) items;         /* all of them in written order */
     ds_trivia dangling;            /* comments at the end of the file */
 };
@@ -495,9 +558,19 @@ typedef struct ds_setting {
 ds_status ds_bind(ds_unit *unit, const ds_setting *settings, uint32_t n_settings, ds_binding *out,
                   ds_error *err);
 
+/* The param that a `--set` of that path would set, looked up from the root module; false if there
+ * is none, or more than one. */
+bool ds_find_param(const ds_unit *unit, const char *path, const ds_module **module,
+                   uint32_t *index);
+/* The same as a `with` of an import of `from` looks it up. */
+bool ds_find_param_from(const ds_module *from, const char *path, const ds_module **module,
+                        uint32_t *index);
+
 /* The evaluation environment of a binding, with indices in scope. */
 static inline ds_env ds_binding_env(const ds_binding *binding, const ds_index *indices) {
-    return (ds_env){&binding->unit->exprs, (const ds_num *const *)binding->params, indices};
+    return (ds_env){.exprs = &binding->unit->exprs,
+                    .params = (const ds_num *const *)binding->params,
+                    .indices = indices};
 }
 
 #endif

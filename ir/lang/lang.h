@@ -10,6 +10,10 @@
  * `text` need not be NUL-terminated and may hold any bytes. O(n). */
 ds_status ds_parse(ds_module *module, ds_error *err);
 
+/* Adds a `degrade` to a module that was parsed, from its text without that word:
+ * "gpu[3] compute = 0.8". It comes after those of the file. */
+ds_status ds_parse_what_if(ds_module *module, const char *text, ds_error *err);
+
 typedef struct ds_load_options {
     const char *const *include_dirs; /* -I */
     uint32_t n_include_dirs;
@@ -27,6 +31,9 @@ ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_lo
 /* Prints a module canonically: ds_parse of the result gives an equal module, comments included.
  * Value types are printed wherever they are known. */
 void ds_print_module(const ds_module *module, ds_buf *out);
+/* What a module says to a run, for hashes: as above, without comments, blank lines, paths of imports,
+ * the scenario and the sweep. */
+void ds_print_module_content(const ds_module *module, ds_buf *out);
 /* One op on one line, without its regions, e.g. for reports: "%y = matmul(%h, %w{l})". */
 void ds_print_op_head(const ds_func *func, const ds_op *op, ds_buf *out);
 

@@ -326,11 +326,6 @@ static void parse_axis(ds_parser *p) {
     add_item(p, DS_ITEM_AXIS, p->module->axes.n - 1);
 }
 
-static void refuse_sweep(ds_parser *p) {
-    ds_parser_fail(p, DS_ERR_UNSUPPORTED, p->tok.loc,
-                   "sweep blocks come with `distsim sweep`, which this version does not have");
-}
-
 static const struct {
     const char *word;
     void (*parse)(ds_parser *p);
@@ -343,7 +338,8 @@ static const struct {
              {"program", ds_parse_program},
              {"schedule", ds_parse_schedule},
              {"scenario", ds_parse_scenario},
-             {"sweep", refuse_sweep}};
+             {"degrade", ds_parse_degrade},
+             {"sweep", ds_parse_sweep}};
 
 enum { N_ITEMS = sizeof items / sizeof items[0] };
 
@@ -356,7 +352,8 @@ static void unknown_item(ds_parser *p) {
         ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "unknown declaration '%s'; did you mean '%s'?",
                        p->tok.name, near);
     ds_parser_expected(p,
-                       "import, param, axis, topology, mesh, func, program, schedule or scenario");
+                       "import, param, axis, topology, mesh, func, program, schedule, scenario or "
+                       "degrade");
 }
 
 static bool at_item(const ds_parser *p) {
@@ -420,14 +417,15 @@ static void parse_file(ds_parser *p) {
     ds_parser_dangling(p, &p->module->dangling, false);
 }
 
-ds_status ds_parse(ds_module *module, ds_error *err) {
+static ds_status parse_text(ds_module *module, const char *path, const char *text, size_t n,
+                            void (*parse)(ds_parser *), ds_error *err) {
     ds_parser p = {.unit = module->unit,
                    .module = module,
                    .arena = &module->unit->arena,
                    .exprs = &module->unit->exprs,
                    .err = err};
-    ds_lexer_init(&p.lexer, module->unit, module->path, module->text, module->text_n);
-    parse_file(&p);
+    ds_lexer_init(&p.lexer, module->unit, path, text, n);
+    parse(&p);
     ds_lexer_deinit(&p.lexer);
     ds_map_deinit(&p.params);
     ds_map_deinit(&p.opcodes);
@@ -436,4 +434,27 @@ ds_status ds_parse(ds_module *module, ds_error *err) {
     free(p.open_names.at);
     free(p.undo.at);
     return p.status;
+}
+
+ds_status ds_parse(ds_module *module, ds_error *err) {
+    return parse_text(module, module->path, module->text, module->text_n, parse_file, err);
+}
+
+/* The text of a --degrade; all params of the module are above it. */
+static void parse_what_if(ds_parser *p) {
+    for (uint32_t k = 0; k < p->module->params.n; k++)
+        ds_map_put(&p->params, DS_KEY(p->module->params.at[k].name), k);
+    ds_parser_advance(p);
+    ds_degrade degrade = ds_parse_degradation(p);
+    if (!ds_parser_at(p, DS_TOK_EOF)) ds_parser_expected(p, "',' or `for`, or no more");
+    if (p->status) return;
+    DS_PUSH(p->arena, &p->module->degrades, degrade);
+    DS_PUSH(p->arena, &p->module->items,
+            ((ds_item){DS_ITEM_DEGRADE, p->module->degrades.n - 1}));
+}
+
+ds_status ds_parse_what_if(ds_module *module, const char *text, ds_error *err) {
+    size_t n = strlen(text);
+    return parse_text(module, "--degrade", ds_arena_strndup(&module->unit->arena, text, n), n,
+                      parse_what_if, err);
 }

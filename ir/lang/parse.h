@@ -118,6 +118,9 @@ void ds_parse_attrs(ds_parser *p, ds_attr **attrs, uint32_t *n);
 /* key = value pairs, one a line, up to the closing brace, each with its comments. */
 void ds_parse_entries(ds_parser *p, ds_attr **attrs, uint32_t *n, ds_trivia *dangling);
 ds_attr ds_parse_attr(ds_parser *p, bool keep_comments);
+/* [value, …], at its bracket. */
+void ds_parse_list(ds_parser *p, ds_attr *attr);
+
 
 /* ---- parse_func.c, parse_op.c ---- */
 
@@ -135,5 +138,12 @@ void ds_parse_topology(ds_parser *p);
 void ds_parse_mesh(ds_parser *p);
 void ds_parse_schedule(ds_parser *p);
 void ds_parse_scenario(ds_parser *p);
+void ds_parse_degrade(ds_parser *p);
+/* Without the word before it. */
+ds_degrade ds_parse_degradation(ds_parser *p);
+
+/* ---- parse_sweep.c ---- */
+
+void ds_parse_sweep(ds_parser *p);
 
 #endif

@@ -75,8 +75,16 @@ static ds_quantity parse_quantity(ds_parser *p, const char *what) {
     return q;
 }
 
-static void parse_loops(ds_parser *p, ds_link_decl *link) {
+/* What stands behind a link or a degrade: for i in 0..8, j in 0..4 where i < j */
+typedef struct link_loops {
+    ds_binder *at;
+    uint32_t n;
+    ds_expr where;
+} link_loops;
+
+static link_loops parse_loops(ds_parser *p) {
     DS_VEC(ds_binder) loops = {0};
+    ds_expr where = DS_NO_EXPR;
     if (ds_parser_accept_word(p, "for")) {
         do {
             ds_token name = ds_parser_expect_new_name(p, "for the link's index");
@@ -86,10 +94,9 @@ static void parse_loops(ds_parser *p, ds_link_decl *link) {
             ds_parser_push_index(p, name.name, name.loc);
             DS_PUSH(p->arena, &loops, loop);
         } while (ds_parser_accept(p, DS_TOK_COMMA));
-        if (ds_parser_accept_word(p, "where")) link->where = ds_parse_expr(p);
+        if (ds_parser_accept_word(p, "where")) where = ds_parse_expr(p);
     }
-    link->loops = loops.at;
-    link->n_loops = loops.n;
+    return (link_loops){loops.at, loops.n, where};
 }
 
 /* The paths were read before the `for`: now it is known which of their names are indices. */
@@ -127,7 +134,10 @@ static ds_link_decl parse_link(ds_parser *p) {
     link.latency = parse_quantity(p, "a unit like us after the latency");
     p->in_link = false;
     if (ds_parser_at(p, DS_TOK_LBRACE)) ds_parse_attrs(p, &link.attrs, &link.n_attrs);
-    parse_loops(p, &link);
+    link_loops loops = parse_loops(p);
+    link.loops = loops.at;
+    link.n_loops = loops.n;
+    link.where = loops.where;
     close_open_names(p);
     ds_parser_pop_indices(p, mark);
     return link;
@@ -169,6 +179,60 @@ void ds_parse_topology(ds_parser *p) {
     ds_parser_end(p, &topology->trivia);
     DS_PUSH(p->arena, &module->topologies, topology);
     add_item(p, DS_ITEM_TOPOLOGY, module->topologies.n - 1);
+}
+
+/* ---- degrade ---- */
+
+/* compute = 0.8, memory = 0.9 */
+static void parse_factors(ds_parser *p, ds_degrade *degrade) {
+    DS_VEC(ds_attr) list = {0};
+    do {
+        ds_token name = ds_parser_expect(
+            p, DS_TOK_NAME, "of what is degraded: compute, memory, bandwidth or latency");
+        ds_attr factor = {.name = name.name, .loc = name.loc, .kind = DS_ATTR_EXPR};
+        ds_parser_expect(p, DS_TOK_ASSIGN, "before the factor");
+        factor.expr = ds_parse_expr(p);
+        for (uint32_t k = 0; k < list.n; k++)
+            if (list.at[k].name == factor.name)
+                ds_parser_fail(p, DS_ERR_NAME, factor.loc, "'%.80s' is given twice", factor.name);
+        DS_PUSH(p->arena, &list, factor);
+    } while (ds_parser_accept(p, DS_TOK_COMMA));
+    degrade->factors = list.at;
+    degrade->n_factors = list.n;
+}
+
+ds_degrade ds_parse_degradation(ds_parser *p) {
+    ds_degrade degrade = {.loc = p->tok.loc};
+    uint32_t mark = p->indices.n;
+    p->in_link = true;
+    ds_parse_steps(p, &degrade.a, &degrade.n_a);
+    degrade.duplex = ds_parser_at(p, DS_TOK_DASHDASH);
+    if (degrade.duplex || ds_parser_at(p, DS_TOK_ARROW)) {
+        ds_parser_advance(p);
+        ds_parse_steps(p, &degrade.b, &degrade.n_b);
+    }
+    parse_factors(p, &degrade);
+    p->in_link = false;
+    link_loops loops = parse_loops(p);
+    degrade.loops = loops.at;
+    degrade.n_loops = loops.n;
+    degrade.where = loops.where;
+    close_open_names(p);
+    ds_parser_pop_indices(p, mark);
+    return degrade;
+}
+
+void ds_parse_degrade(ds_parser *p) {
+    ds_trivia trivia;
+    ds_parser_begin(p, &trivia, false);
+    ds_loc loc = p->tok.loc;
+    ds_parser_advance(p);
+    ds_degrade degrade = ds_parse_degradation(p);
+    ds_parser_end(p, &trivia);
+    degrade.trivia = trivia;
+    degrade.loc = loc;
+    DS_PUSH(p->arena, &p->module->degrades, degrade);
+    add_item(p, DS_ITEM_DEGRADE, p->module->degrades.n - 1);
 }
 
 /* ---- mesh ---- */

@@ -42,6 +42,7 @@ static void print_comment(ds_printer *p, const char *text) {
 }
 
 static void print_leading(ds_printer *p, const ds_trivia *trivia) {
+    if (p->plain) return;
     if (trivia->blank_before) ds_printer_put(p, "\n");
     for (uint32_t k = 0; k < trivia->n_comments; k++) {
         if (*trivia->comments[k]) {
@@ -53,7 +54,7 @@ static void print_leading(ds_printer *p, const ds_trivia *trivia) {
 }
 
 static void end_line(ds_printer *p, const char *comment) {
-    if (comment) {
+    if (comment && !p->plain) {
         ds_printer_put(p, "  ");
         print_comment(p, comment);
     }
@@ -84,8 +85,6 @@ void ds_printer_close(ds_printer *p, const ds_trivia *dangling) {
 
 /* ---- attributes ---- */
 
-static void print_value(ds_printer *p, const ds_attr *attr);
-
 static void print_items(ds_printer *p, const ds_attr *attrs, uint32_t n) {
     for (uint32_t k = 0; k < n; k++) {
         ds_printer_comma(p, k);
@@ -97,7 +96,7 @@ static void print_list(ds_printer *p, const ds_attr *attr) {
     ds_printer_put(p, "[");
     for (uint32_t k = 0; k < attr->n_items; k++) {
         ds_printer_comma(p, k);
-        print_value(p, &attr->items[k]);
+        ds_printer_value(p, &attr->items[k]);
     }
     ds_printer_put(p, "]");
 }
@@ -155,7 +154,7 @@ static void print_override(ds_printer *p, const ds_attr *attr) {
     ds_printer_put(p, "]");
 }
 
-static void print_value(ds_printer *p, const ds_attr *attr) {
+void ds_printer_value(ds_printer *p, const ds_attr *attr) {
     switch (attr->kind) {
     case DS_ATTR_EXPR:
         ds_printer_expr(p, attr->expr);
@@ -192,7 +191,7 @@ void ds_printer_attr(ds_printer *p, const ds_attr *attr) {
     else
         ds_printer_put(p, attr->name);
     ds_printer_put(p, attr->kind == DS_ATTR_BLOCK ? " " : " = ");
-    print_value(p, attr);
+    ds_printer_value(p, attr);
 }
 
 void ds_printer_attrs(ds_printer *p, const ds_attr *attrs, uint32_t n) {
@@ -226,7 +225,7 @@ void ds_printer_steps(ds_printer *p, const ds_step *steps, uint32_t n) {
 static void print_import(ds_printer *p, const ds_import *import) {
     ds_printer_begin(p, &import->trivia);
     ds_printer_put(p, "import ");
-    ds_printer_string(p, import->path);
+    if (!p->plain) ds_printer_string(p, import->path);
     if (import->alias) ds_buf_printf(p->out, " as %s", import->alias);
     if (import->n_with) {
         ds_printer_put(p, " with ");
@@ -283,6 +282,12 @@ static void print_item(ds_printer *p, const ds_module *module, ds_item item) {
     case DS_ITEM_SCENARIO:
         ds_printer_scenario(p, &module->scenarios.at[item.index]);
         break;
+    case DS_ITEM_SWEEP:
+        ds_printer_sweep(p, &module->sweeps.at[item.index]);
+        break;
+    case DS_ITEM_DEGRADE:
+        ds_printer_degrade(p, &module->degrades.at[item.index]);
+        break;
     }
 }
 
@@ -293,4 +298,14 @@ void ds_print_module(const ds_module *module, ds_buf *out) {
     ds_printer_end(&p, &module->trivia);
     for (uint32_t k = 0; k < module->items.n; k++) print_item(&p, module, module->items.at[k]);
     print_leading(&p, &module->dangling);
+}
+
+void ds_print_module_content(const ds_module *module, ds_buf *out) {
+    ds_printer p = {.exprs = &module->unit->exprs, .out = out, .plain = true};
+    ds_buf_printf(out, "dir %" PRId64 "\n", module->version);
+    for (uint32_t k = 0; k < module->items.n; k++) {
+        ds_item item = module->items.at[k];
+        if (item.kind != DS_ITEM_SCENARIO && item.kind != DS_ITEM_SWEEP)
+            print_item(&p, module, item);
+    }
 }

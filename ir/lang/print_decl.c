@@ -56,6 +56,16 @@ static void print_quantity(ds_printer *p, ds_quantity q) {
     ds_printer_put(p, ds_unit_text(q.unit));
 }
 
+static void print_loops(ds_printer *p, const ds_binder *loops, uint32_t n, ds_expr where) {
+    for (uint32_t k = 0; k < n; k++) {
+        ds_buf_printf(p->out, "%s%s in ", k ? ", " : " for ", loops[k].name);
+        ds_printer_range(p, loops[k].lo, loops[k].hi);
+    }
+    if (!DS_HAS_EXPR(where)) return;
+    ds_printer_put(p, " where ");
+    ds_printer_expr(p, where);
+}
+
 static void print_link(ds_printer *p, const ds_link_decl *link) {
     ds_printer_begin(p, &link->trivia);
     ds_printer_put(p, "link ");
@@ -67,15 +77,24 @@ static void print_link(ds_printer *p, const ds_link_decl *link) {
     ds_printer_put(p, ", ");
     print_quantity(p, link->latency);
     ds_printer_attrs(p, link->attrs, link->n_attrs);
-    for (uint32_t k = 0; k < link->n_loops; k++) {
-        ds_buf_printf(p->out, "%s%s in ", k ? ", " : " for ", link->loops[k].name);
-        ds_printer_range(p, link->loops[k].lo, link->loops[k].hi);
-    }
-    if (DS_HAS_EXPR(link->where)) {
-        ds_printer_put(p, " where ");
-        ds_printer_expr(p, link->where);
-    }
+    print_loops(p, link->loops, link->n_loops, link->where);
     ds_printer_end(p, &link->trivia);
+}
+
+void ds_printer_degrade(ds_printer *p, const ds_degrade *degrade) {
+    ds_printer_begin(p, &degrade->trivia);
+    ds_printer_put(p, "degrade ");
+    ds_printer_steps(p, degrade->a, degrade->n_a);
+    if (degrade->n_b) {
+        ds_printer_put(p, degrade->duplex ? " -- " : " -> ");
+        ds_printer_steps(p, degrade->b, degrade->n_b);
+    }
+    for (uint32_t k = 0; k < degrade->n_factors; k++) {
+        ds_printer_put(p, k ? ", " : " ");
+        ds_printer_attr(p, &degrade->factors[k]);
+    }
+    print_loops(p, degrade->loops, degrade->n_loops, degrade->where);
+    ds_printer_end(p, &degrade->trivia);
 }
 
 void ds_printer_topology(ds_printer *p, const ds_topology *topology) {

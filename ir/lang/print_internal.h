@@ -15,6 +15,7 @@ typedef struct ds_printer {
     ds_buf *out;
     uint32_t depth;
     bool brief; /* op heads for reports: no attributes, no types */
+    bool plain; /* content alone: no comments, no blank lines, no paths of imports */
 } ds_printer;
 
 /* ---- print.c ---- */
@@ -41,6 +42,7 @@ void ds_printer_close(ds_printer *p, const ds_trivia *dangling);
 void ds_printer_attrs(ds_printer *p, const ds_attr *attrs, uint32_t n);
 /* key = value, without indentation or line end. */
 void ds_printer_attr(ds_printer *p, const ds_attr *attr);
+void ds_printer_value(ds_printer *p, const ds_attr *attr);
 /* The entries of a block, one a line, each with its comments. */
 void ds_printer_entries(ds_printer *p, const ds_attr *attrs, uint32_t n);
 void ds_printer_steps(ds_printer *p, const ds_step *steps, uint32_t n);
@@ -56,5 +58,10 @@ void ds_printer_topology(ds_printer *p, const ds_topology *topology);
 void ds_printer_mesh(ds_printer *p, const ds_mesh *mesh);
 void ds_printer_schedule(ds_printer *p, const ds_schedule *schedule);
 void ds_printer_scenario(ds_printer *p, const ds_scenario *scenario);
+void ds_printer_degrade(ds_printer *p, const ds_degrade *degrade);
+
+/* ---- print_sweep.c ---- */
+
+void ds_printer_sweep(ds_printer *p, const ds_sweep *sweep);
 
 #endif

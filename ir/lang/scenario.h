@@ -86,17 +86,6 @@ ds_status ds_scenario_job_times(const ds_binding *binding, uint32_t job, int64_t
 /* Does the scenario, or one of its jobs, say `model = @func`? */
 bool ds_scenario_has_model(const ds_unit *unit, const ds_func *func);
 
-/* ---- `degrade` (degrade.c) ---- */
-
-/* The topology that the root module's degrades speak of: the scenario's, else its mesh's, else the
- * only one that the root module declares; NULL: the one that is run, whichever it is. */
-const ds_topology *ds_degraded_topology(const ds_unit *unit);
-/* Factors are kept in 10^-9, so that 0.8 is exact. */
-#define DS_DEGRADE_WHOLE INT64_C(1000000000)
-/* What is left (compute, memory: 10^-6 … 1; bandwidth: 0 … 1), or how many times as long (latency:
- * 1 … 10^6). DS_ERR_VALUE beyond. */
-ds_status ds_degrade_factor(const ds_env *env, const ds_attr *factor, int64_t *ppb, ds_error *err);
-
 /* Values by section and name; an absent entry leaves *out as it was. The unit must be verified.
  * Errors: evaluation, a number below the knob's minimum. */
 ds_status ds_scenario_int(const ds_binding *binding, const char *section, const char *name,

@@ -164,6 +164,8 @@ ds_status ds_verify(ds_unit *unit, ds_diags *diags) {
         for (uint32_t i = 0; i < module->schedules.n; i++)
             ds_verify__schedule(&ck, module->schedules.at[i]);
         ds_verify__scenario(&ck, module);
+        ds_verify__sweep(&ck, module);
+        ds_verify__degrades(&ck, module);
     }
     sort_from(unit, diags, first);
     return first_error(diags, first);

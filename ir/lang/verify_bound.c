@@ -674,6 +674,7 @@ void ds_verify__bound(ds_checker *ck) {
         free(at.meshes);
     }
     ds_verify__scenario_bound(ck);
+    ds_verify__degrade_numbers(ck);
     free(w.work.at);
     free(w.manual);
     ds_verify__meshes_deinit(&w.meshes);

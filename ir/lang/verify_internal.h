@@ -14,6 +14,7 @@
  *   verify_mesh.c     meshes with numbers
  *   verify_scenario.c the scenario: keys, values, a runnable entry
  *   verify_override.c the strategy's overrides of single ops
+ *   verify_sweep.c    the sweep: what varies, over which values, and its objectives
  *   scenario.c        the table of keys, and readers for everybody */
 #ifndef DS_LANG_VERIFY_INTERNAL_H
 #define DS_LANG_VERIFY_INTERNAL_H
@@ -74,9 +75,16 @@ bool ds_verify__rank_op(ds_checker *ck, const ds_program *program, const ds_func
 void ds_verify__func(ds_checker *ck, ds_func *func, const ds_program *program);
 void ds_verify__scenario(ds_checker *ck, const ds_module *module);
 void ds_verify__scenario_bound(ds_checker *ck);
+/* A value that the knob is to have. */
+void ds_verify__knob_value(ds_checker *ck, const ds_module *module, const ds_knob *knob,
+                           const ds_attr *attr);
+void ds_verify__sweep(ds_checker *ck, const ds_module *module);
 /* One entry of strategy { ops { … } }. */
 void ds_verify__override(ds_checker *ck, const ds_module *module, const ds_attr *attr);
 void ds_verify__bound(ds_checker *ck);
+/* degrade.c */
+void ds_verify__degrades(ds_checker *ck, const ds_module *module);
+void ds_verify__degrade_numbers(ds_checker *ck);
 
 /* Attributes of a structural op (with env, on numbers) and of a function's argument. */
 void ds_verify__op_attrs(ds_checker *ck, const ds_env *env, const ds_op *op);

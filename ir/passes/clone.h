@@ -66,6 +66,8 @@ const char *ds_clone_mesh(ds_cloner *c, const ds_mesh *mesh);
 const char *ds_clone_schedule(ds_cloner *c, const ds_schedule *schedule);
 /* `axis` declarations of all modules of the source. */
 void ds_clone_axes(ds_cloner *c);
+/* The source's degraded devices and links. */
+void ds_clone_degrades(ds_cloner *c);
 
 /* The module's items in order (items.c): params that are mentioned, axes, topologies, meshes,
  * schedules, functions, programs, scenario. O(module). */

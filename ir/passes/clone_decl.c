@@ -45,10 +45,10 @@ void ds_clone_axes(ds_cloner *c) {
 
 /* ---- topologies ---- */
 
-/* The loops of a link, whose indices may have to get other names; innermost last. */
+/* The loops of a link or a degrade, whose indices may have to get other names; innermost last. */
 typedef struct link_scope {
     ds_cloner *c;
-    const ds_link_decl *from;
+    const ds_binder *from;
     const ds_binder *to;
     uint32_t n;
 } link_scope;
@@ -57,7 +57,7 @@ static ds_expr in_link(void *context, ds_expr e) {
     const link_scope *s = context;
     ds_expr copy = ds_clone_expr(s->c, e);
     for (uint32_t i = s->n; i-- > 0;) {
-        const char *old = ds_clone_text(s->c, s->from->loops[i].name);
+        const char *old = ds_clone_text(s->c, s->from[i].name);
         if (old != s->to[i].name)
             copy = ds_expr_subst(&s->c->unit->exprs, copy, old,
                                  ds_expr_index(&s->c->unit->exprs, s->to[i].name));
@@ -78,20 +78,25 @@ static void copy_attrs(ds_cloner *c, const ds_module *module, const ds_attr *att
     for (uint32_t i = 0; i < n; i++) ds_clone_attr(c, module, &attrs[i], expr, context, &(*out)[i]);
 }
 
-static void copy_link(ds_cloner *c, const ds_topology *from, const ds_link_decl *link,
-                      ds_topology *out) {
-    ds_link_decl copy = *link;
-    const char **open = ds_xcalloc(link->n_loops + 1, sizeof *open);
-    ds_binder *loops = copy.loops = DS_NEW_N(&c->unit->arena, ds_binder, link->n_loops + 1);
-    link_scope scope = {c, link, loops, 0};
-    for (uint32_t i = 0; i < link->n_loops; i++) {
-        open[i] = ds_clone_index_name(c, link->loops[i].name, open, i);
-        loops[i] =
-            (ds_binder){open[i], in_link(&scope, link->loops[i].lo),
-                        in_link(&scope, link->loops[i].hi), ds_clone_loc(c, link->loops[i].loc)};
+/* Copies the loops, of which there are n. */
+static link_scope open_scope(ds_cloner *c, const ds_binder *from, uint32_t n, ds_binder **out) {
+    const char **open = ds_xcalloc(n + 1, sizeof *open);
+    ds_binder *to = *out = DS_NEW_N(&c->unit->arena, ds_binder, n + 1);
+    link_scope scope = {c, from, to, 0};
+    for (uint32_t i = 0; i < n; i++) {
+        open[i] = ds_clone_index_name(c, from[i].name, open, i);
+        to[i] = (ds_binder){open[i], in_link(&scope, from[i].lo), in_link(&scope, from[i].hi),
+                            ds_clone_loc(c, from[i].loc)};
         scope.n = i + 1;
     }
     free((void *)open);
+    return scope;
+}
+
+static void copy_link(ds_cloner *c, const ds_topology *from, const ds_link_decl *link,
+                      ds_topology *out) {
+    ds_link_decl copy = *link;
+    link_scope scope = open_scope(c, link->loops, link->n_loops, &copy.loops);
     copy.a = copy_steps(&scope, link->a, link->n_a);
     copy.b = copy_steps(&scope, link->b, link->n_b);
     copy.bandwidth.value = in_link(&scope, link->bandwidth.value);
@@ -134,6 +139,22 @@ const char *ds_clone_topology(ds_cloner *c, const ds_topology *topology) {
     ds_map_put(&c->places, DS_KEY(topology), DS_KEY(copy->name));
     DS_PUSH(&c->unit->arena, &c->module->topologies, copy);
     return copy->name;
+}
+
+void ds_clone_degrades(ds_cloner *c) {
+    const ds_module *root = c->source->unit->modules.at[0];
+    for (uint32_t i = 0; i < root->degrades.n; i++) {
+        const ds_degrade *from = &root->degrades.at[i];
+        ds_degrade copy = *from;
+        link_scope scope = open_scope(c, from->loops, from->n_loops, &copy.loops);
+        copy.a = copy_steps(&scope, from->a, from->n_a);
+        copy.b = copy_steps(&scope, from->b, from->n_b);
+        copy.where = in_link(&scope, from->where);
+        copy_attrs(c, root, from->factors, from->n_factors, in_link, &scope, &copy.factors);
+        copy.loc = ds_clone_loc(c, from->loc);
+        copy.trivia = (ds_trivia){.blank_before = i == 0};
+        DS_PUSH(&c->unit->arena, &c->module->degrades, copy);
+    }
 }
 
 /* ---- meshes and schedules ---- */

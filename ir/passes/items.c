@@ -116,6 +116,14 @@ static void mark_topology(marker *m, const ds_topology *topology) {
     }
 }
 
+static void mark_degrade(marker *m, const ds_degrade *degrade) {
+    for (uint32_t k = 0; k < degrade->n_a; k++) mark(m, degrade->a[k].index);
+    for (uint32_t k = 0; k < degrade->n_b; k++) mark(m, degrade->b[k].index);
+    mark(m, degrade->where);
+    mark_binders(m, degrade->loops, degrade->n_loops);
+    mark_attrs(m, degrade->factors, degrade->n_factors);
+}
+
 static void mark_mesh(marker *m, const ds_mesh *mesh) {
     for (uint32_t i = 0; i < mesh->n_axes; i++) mark(m, mesh->axes[i].size);
     mark(m, mesh->pick_lo);
@@ -131,6 +139,7 @@ static void mark_module(marker *m) {
     for (uint32_t i = 0; i < module->programs.n; i++)
         for (uint32_t k = 0; k < module->programs.at[i]->n_ranks; k++)
             mark_func(m, module->programs.at[i]->ranks[k]);
+    for (uint32_t i = 0; i < module->degrades.n; i++) mark_degrade(m, &module->degrades.at[i]);
     for (uint32_t i = 0; i < module->scenarios.n; i++)
         mark_attrs(m, module->scenarios.at[i].entries, module->scenarios.at[i].n_entries);
 }
@@ -177,6 +186,7 @@ void ds_clone_order_items(ds_module *module) {
     add_items(module, DS_ITEM_AXIS, module->axes.n);
     add_items(module, DS_ITEM_TOPOLOGY, module->topologies.n);
     add_items(module, DS_ITEM_MESH, module->meshes.n);
+    add_items(module, DS_ITEM_DEGRADE, module->degrades.n);
     add_items(module, DS_ITEM_SCHEDULE, module->schedules.n);
     add_items(module, DS_ITEM_FUNC, module->funcs.n);
     add_items(module, DS_ITEM_PROGRAM, module->programs.n);

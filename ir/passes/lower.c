@@ -254,6 +254,12 @@ static void add_scenario(ds_lowering *l) {
     DS_PUSH(arena_of(l), &l->c.module->scenarios, scenario);
 }
 
+static const int64_t *copy_widths(ds_lowering *l, const int64_t *widths) {
+    size_t n = (size_t)l->step->strategy.pp;
+    if (!widths) return NULL;
+    return memcpy(DS_NEW_N(arena_of(l), int64_t, n), widths, n * sizeof *widths);
+}
+
 /* The texts that were read belong to the source. */
 static void keep_strategy(ds_lowering *l) {
     ds_strategy *s = &l->step->strategy;
@@ -265,6 +271,8 @@ static void keep_strategy(ds_lowering *l) {
     int64_t *layers = DS_NEW_N(arena_of(l), int64_t, s->n_stage_layers + 1);
     if (s->n_stage_layers) memcpy(layers, s->stage_layers, s->n_stage_layers * sizeof *layers);
     s->stage_layers = layers;
+    s->stage_dp = copy_widths(l, s->stage_dp);
+    s->stage_tp = copy_widths(l, s->stage_tp);
     if (s->ops) s->ops = ds_scenario_find(l->c.unit, "strategy", "ops");
     if (l->micro_loop) s->microbatches = 1;
 }
@@ -308,6 +316,7 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
         step->train.on && step->train.dtype != DS_DTYPE_COUNT && step->train.dtype != DS_F32;
     DS_TRY(ds_lower__scan(l, err));
     ds_clone_axes(&l->c);
+    ds_clone_degrades(&l->c);
     DS_TRY(ds_lower__divide_batch(l, err));
     if (m > 1 && !step->train.on) l->micro_index = ds_clone_index_name(&l->c, "m", NULL, 0);
     DS_TRY(build_step(l, err));

@@ -442,6 +442,7 @@ static ds_status find_world(ds_projector *p, const ds_func *func, bool of_mesh, 
     const ds_mesh *mesh = of_mesh ? ds_scenario_mesh(p->source->unit) : NULL;
     const ds_topology *topology = mesh ? NULL : topology_of(p->source, func);
     ds_clone_axes(&p->clone);
+    ds_clone_degrades(&p->clone);
     *key = mesh ? "mesh" : "on";
     if (mesh) {
         *name = ds_clone_mesh(&p->clone, mesh);

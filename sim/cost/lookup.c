@@ -246,15 +246,22 @@ static ds_status no_cost(const query *q, const char *missing) {
                         q->p->profiles.at[q->profile].name);
 }
 
-static ds_status roofline(const query *q, ds_cost *out) {
+static void sides(const query *q, bound *flop, bound *traffic) {
     const ds_work *w = q->work;
-    bool memory = w->kind == DS_WORK_MEMORY;
     double peak = q->kind->peak_flop_per_s[w->dtype];
     double bandwidth = (double)q->kind->memory_bytes_per_s;
     double bytes = (double)w->bytes_read + (double)w->bytes_written;
-    bound flop = {.seconds = -1}, traffic = {.seconds = -1};
-    if (w->flop > 0) flop = bound_of(q, "compute", best_fit(q, true), peak, (double)w->flop);
-    if (bytes > 0) traffic = bound_of(q, "memory", best_fit(q, false), bandwidth, bytes);
+    *flop = *traffic = (bound){.seconds = -1};
+    if (w->flop > 0) *flop = bound_of(q, "compute", best_fit(q, true), peak, (double)w->flop);
+    if (bytes > 0) *traffic = bound_of(q, "memory", best_fit(q, false), bandwidth, bytes);
+}
+
+static ds_status roofline(const query *q, ds_cost *out) {
+    const ds_work *w = q->work;
+    bool memory = w->kind == DS_WORK_MEMORY;
+    double bytes = (double)w->bytes_read + (double)w->bytes_written;
+    bound flop, traffic;
+    sides(q, &flop, &traffic);
     if (!memory && w->flop > 0 && flop.seconds < 0) return no_cost(q, "peak");
     if (memory && bytes > 0 && traffic.seconds < 0) return no_cost(q, "memory bandwidth");
     bound larger = flop.seconds > traffic.seconds ? flop : traffic;
@@ -263,25 +270,41 @@ static ds_status roofline(const query *q, ds_cost *out) {
     return ds_ps_from_seconds(larger.seconds < 0 ? 0 : larger.seconds, &out->ps, q->err);
 }
 
+static query query_of(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
+                      const ds_work *work) {
+    if (profile && profiles->profiles.at[profile].kind != kind) profile = 0;
+    return (query){.p = profiles,
+                   .kind = &profiles->kinds.at[kind],
+                   .profile = profile,
+                   .op = op,
+                   .class = class_of(work->kind),
+                   .work = work};
+}
+
+void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
+                   const ds_work *work, double *compute_s, double *memory_s) {
+    *compute_s = *memory_s = -1;
+    if (work->kind == DS_WORK_NONE) return;
+    query q = query_of(profiles, kind, profile, op, work);
+    bound flop, traffic;
+    sides(&q, &flop, &traffic);
+    *compute_s = flop.seconds;
+    *memory_s = traffic.seconds;
+}
+
 ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
                      ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
                      ds_cost *out, ds_buf *explain, ds_error *err) {
-    if (profile && profiles->profiles.at[profile].kind != kind) profile = 0;
-    query q = {.p = profiles,
-               .kind = &profiles->kinds.at[kind],
-               .profile = profile,
-               .op = op,
-               .class = class_of(work->kind),
-               .work = work,
-               .loc = loc,
-               .explain = explain,
-               .err = err};
+    query q = query_of(profiles, kind, profile, op, work);
+    q.loc = loc;
+    q.explain = explain;
+    q.err = err;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE};
     if (explain) explain_work(&q);
     if (work->kind != DS_WORK_NONE) {
         ds_dtype other = stand_in(q.kind, work->dtype);
         bool found =
-            profile && mode == DS_COST_MEASURED &&
+            q.profile && mode == DS_COST_MEASURED &&
             (measured(&q, work->dtype, out) || (other != work->dtype && measured(&q, other, out)));
         if (!found) DS_TRY(roofline(&q, out));
     }

@@ -1,6 +1,7 @@
 /* Lowering: an op at a site → a record with placement, local shapes, work and cost. Done once per
  * distinct site; a loop body whose types do not mention the index is one site. */
 #include "ir/base/units.h"
+#include "ir/lang/degrade.h"
 #include "sim/plan/values.h"
 
 #include <stdlib.h>
@@ -193,6 +194,29 @@ bool ds_plan__is_work(const ds_op *op) {
            !ds_plan__has_range(&op->in[0]);
 }
 
+/* On a degraded device everything takes longer; what the program says of a duration, as compute
+ * does. */
+static ds_status degrade_variant(const ds_builder *b, const ds_op *op, uint32_t device,
+                                 ds_variant *v, ds_error *err) {
+    int64_t compute_ppb, memory_ppb;
+    double compute_s = -1, memory_s = -1;
+    ds_topo_device_shares(b->plan->topo, device, &compute_ppb, &memory_ppb);
+    if (compute_ppb == DS_DEGRADE_WHOLE && memory_ppb == DS_DEGRADE_WHOLE) return DS_OK;
+    if (v->cost.origin != DS_COST_GIVEN)
+        ds_cost_sides(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
+                      ds_op_name(op->code), &v->work, &compute_s, &memory_s);
+    return ds_cost_degrade(compute_s, memory_s, compute_ppb, memory_ppb, &v->ps, err);
+}
+
+/* What tells devices apart on which equal shards take unequal time. */
+static uint64_t device_key(const ds_plan *plan, uint32_t device) {
+    int64_t compute_ppb, memory_ppb;
+    uint64_t key = (uint64_t)plan->kind_of[device] << 32 | plan->profile_of[device];
+    ds_topo_device_shares(plan->topo, device, &compute_ppb, &memory_ppb);
+    if (compute_ppb == DS_DEGRADE_WHOLE && memory_ppb == DS_DEGRADE_WHOLE) return key;
+    return ds_hash_mix(ds_hash_mix(key, (uint64_t)compute_ppb), (uint64_t)memory_ppb);
+}
+
 /* Shapes, work and cost on the device at `pos` of the placement. */
 static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_placement *p,
                               uint32_t pos, const ds_attr *given, ds_variant *v, ds_error *err) {
@@ -219,17 +243,18 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
             return status;
         }
     }
+    uint32_t device = p->devices[pos];
     if (given) {
         v->cost = (ds_cost){.origin = DS_COST_GIVEN};
-        return ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
-                                given->loc, &v->ps, err);
+        DS_TRY(ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
+                                given->loc, &v->ps, err));
+    } else {
+        DS_TRY(ds_cost_op(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
+                          b->options->cost_mode, ds_op_name(op->code), &v->work, op->loc, &v->cost,
+                          NULL, err));
+        v->ps = v->cost.ps;
     }
-    uint32_t device = p->devices[pos];
-    DS_TRY(ds_cost_op(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
-                      b->options->cost_mode, ds_op_name(op->code), &v->work, op->loc, &v->cost,
-                      NULL, err));
-    v->ps = v->cost.ps;
-    return DS_OK;
+    return degrade_variant(b, op, device, v, err);
 }
 
 static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t place,
@@ -238,7 +263,7 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
     r->kind = DS_REC_COMPUTE;
     ds_plan__set_devices(b, r, p->devices, p->n_devices);
     bool each = any_uneven(site) || (site->region && varies(&b->unit->exprs, site));
-    /* Even shards: one variant a (hardware kind, profile); uneven ones, and what may depend on the
+    /* Even shards: one variant a (hardware kind, profile, shares left); uneven ones, and what may depend on the
      * coordinates in a local region: one a device. */
     ds_map known;
     ds_map_init(&known);
@@ -246,8 +271,7 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
     ds_status status = DS_OK;
     for (uint32_t pos = 0; pos < p->n_devices && status == DS_OK; pos++) {
         uint32_t device = p->devices[pos];
-        uint64_t key =
-            each ? pos : (uint64_t)b->plan->kind_of[device] << 32 | b->plan->profile_of[device];
+        uint64_t key = each ? pos : device_key(b->plan, device);
         uint64_t *found = ds_map_find(&known, key);
         uint32_t v = found ? (uint32_t)*found : variants.n;
         if (!found) {

@@ -41,7 +41,8 @@ static igraph_error_t find_components(const ds_topo *topo, uint32_t *component) 
     code = igraph_vector_int_reserve(&edges, 2 * (igraph_integer_t)topo->root->n_links);
     for (uint32_t i = 0; !code && i < topo->root->n_links; i++) {
         const ds_topo_link *link = &topo->links[i];
-        if (!forwards(topo, link->from) || !forwards(topo, link->to)) continue;
+        if (!link->bytes_per_s || !forwards(topo, link->from) || !forwards(topo, link->to))
+            continue;
         igraph_vector_int_push_back(&edges, link->from); /* reserved above */
         igraph_vector_int_push_back(&edges, link->to);
     }
@@ -73,6 +74,7 @@ static bool one_fabric(const ds_topo *topo, const uint32_t *component) {
     }
     for (uint32_t i = 0; i < topo->root->n_links; i++) {
         const ds_topo_link *link = &topo->links[i];
+        if (!link->bytes_per_s) continue;
         if (forwards(topo, link->to) && component[link->to] == fabric) touched[link->from] |= 1;
         if (forwards(topo, link->from) && component[link->from] == fabric) touched[link->to] |= 2;
     }
@@ -86,9 +88,11 @@ static bool one_fabric(const ds_topo *topo, const uint32_t *component) {
 /* Links by their start, over the whole graph: out[start[v] .. start[v + 1]) are ends. */
 static void flat_ends(const ds_topo *topo, uint32_t *start, uint32_t *out) {
     uint32_t n_links = topo->root->n_links, n_vertices = topo->root->n_vertices;
-    for (uint32_t i = 0; i < n_links; i++) start[topo->links[i].from + 2]++;
+    for (uint32_t i = 0; i < n_links; i++)
+        if (topo->links[i].bytes_per_s) start[topo->links[i].from + 2]++;
     for (uint32_t v = 0; v < n_vertices; v++) start[v + 2] += start[v + 1];
     for (uint32_t i = 0; i < n_links; i++) {
+        if (!topo->links[i].bytes_per_s) continue;
         out[start[topo->links[i].from + 1]++] = topo->links[i].to;
     }
 }
@@ -186,7 +190,7 @@ static bool collect_pipes(const ds_topo *topo, pipe **out, uint32_t *n_out) {
     for (uint32_t i = 0; i < topo->root->n_links; i++) {
         const ds_topo_link *link = &topo->links[i];
         pipe p = {role[link->from], role[link->to], link->bytes_per_s};
-        bool blocked = (p.from >= FIRST_OTHER && !forwards(topo, link->from)) ||
+        bool blocked = !p.bytes_per_s || (p.from >= FIRST_OTHER && !forwards(topo, link->from)) ||
                        (p.to >= FIRST_OTHER && !forwards(topo, link->to));
         if (blocked || p.from == p.to || p.from == SINK || p.to == SOURCE) continue;
         pipes[n++] = p;

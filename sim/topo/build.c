@@ -156,9 +156,9 @@ static ds_status resolve_step(const ds_topo_template *t, const ds_env *env, cons
 
 /* Walks a whole path; *inside is the template that the last step names an instance of, or NULL for
  * a vertex. `vertex` is the vertex, or the instance's first one. */
-static ds_status resolve_path(const ds_topo_template *t, const ds_env *env, const ds_step *steps,
-                              uint32_t n, ds_loc loc, uint32_t *vertex,
-                              const ds_topo_template **inside, ds_error *err) {
+ds_status ds_topo_resolve_path(const ds_topo_template *t, const ds_env *env, const ds_step *steps,
+                               uint32_t n, ds_loc loc, uint32_t *vertex,
+                               const ds_topo_template **inside, ds_error *err) {
     *vertex = 0;
     *inside = t;
     for (uint32_t i = 0; i < n; i++) {
@@ -197,7 +197,7 @@ static ds_status resolve_end(builder *b, const ds_topo_template *t, const ds_env
     const ds_step *steps = second ? link->b : link->a;
     uint32_t n = second ? link->n_b : link->n_a;
     const ds_topo_template *inside;
-    DS_TRY(resolve_path(t, env, steps, n, link->loc, vertex, &inside, b->err));
+    DS_TRY(ds_topo_resolve_path(t, env, steps, n, link->loc, vertex, &inside, b->err));
     if (!inside) return DS_OK;
     return ds_error_set(b->err, DS_ERR_NAME, link->loc,
                         "a link ends at a device, switch, nic or host; `%s` is a whole @%s: name "
@@ -260,6 +260,7 @@ static ds_status add_link(builder *b, ds_topo_template *t, const ds_link_decl *d
         }
     }
     DS_TRY(ds_topo_link_attrs(&env, decl, &link, b->err));
+    link.whole_bytes_per_s = link.bytes_per_s;
     mark_port(t, link.from);
     mark_port(t, link.to);
     DS_TRY(push_link(b, t, decl, link));
@@ -312,11 +313,20 @@ static void index_links(ds_arena *arena, const ds_topo_template *t, bool by_to, 
                         uint32_t **links) {
     uint32_t *at = *start = DS_NEW_N(arena, uint32_t, t->n_vertices + 2);
     *links = DS_NEW_N(arena, uint32_t, t->n_own + 1);
-    for (uint32_t i = 0; i < t->n_own; i++) at[(by_to ? t->own.at[i].to : t->own.at[i].from) + 2]++;
+    for (uint32_t i = 0; i < t->n_own; i++) {
+        const ds_topo_link *link = &t->own.at[i];
+        if (link->bytes_per_s) at[(by_to ? link->to : link->from) + 2]++;
+    }
     for (uint32_t v = 0; v < t->n_vertices; v++) at[v + 2] += at[v + 1];
     for (uint32_t i = 0; i < t->n_own; i++) {
-        (*links)[at[(by_to ? t->own.at[i].to : t->own.at[i].from) + 1]++] = i;
+        const ds_topo_link *link = &t->own.at[i];
+        if (link->bytes_per_s) (*links)[at[(by_to ? link->to : link->from) + 1]++] = i;
     }
+}
+
+void ds_topo_index_links(ds_arena *arena, ds_topo_template *t) {
+    index_links(arena, t, false, &t->out_start, &t->out_links);
+    index_links(arena, t, true, &t->in_start, &t->in_links);
 }
 
 static ds_status add_links(builder *b, ds_topo_template *t) {
@@ -325,8 +335,7 @@ static ds_status add_links(builder *b, ds_topo_template *t) {
         DS_TRY(run_loops(b, t, &t->decl->links.at[i], 0, NULL, &turns));
     }
     DS_TRY(number_links(b, t));
-    index_links(&b->topo->arena, t, false, &t->out_start, &t->out_links);
-    index_links(&b->topo->arena, t, true, &t->in_start, &t->in_links);
+    ds_topo_index_links(&b->topo->arena, t);
     return DS_OK;
 }
 
@@ -449,6 +458,11 @@ ds_status ds_topo_build(const ds_binding *binding, const ds_topology *topology, 
     }
     list_ports(topo);
     flatten(topo);
+    status = ds_topo_degrade(topo, binding, err);
+    if (status) {
+        ds_topo_free(topo);
+        return status;
+    }
     *out = topo;
     return DS_OK;
 }
@@ -517,7 +531,7 @@ ds_node_kind ds_topo_vertex_kind(const ds_topo *topo, uint32_t vertex) {
 }
 
 /* The first device at or after a vertex; devices are numbered in order of their vertices. */
-static uint32_t first_device_from(const ds_topo *topo, uint32_t vertex) {
+uint32_t ds_topo_first_device(const ds_topo *topo, uint32_t vertex) {
     uint32_t lo = 0, hi = topo->root->n_devices;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
@@ -534,7 +548,7 @@ ds_status ds_topo_find_device(const ds_topo *topo, const ds_env *env, const ds_s
                               uint32_t n_steps, ds_loc loc, uint32_t *device, ds_error *err) {
     uint32_t vertex;
     const ds_topo_template *inside;
-    DS_TRY(resolve_path(topo->root, env, steps, n_steps, loc, &vertex, &inside, err));
+    DS_TRY(ds_topo_resolve_path(topo->root, env, steps, n_steps, loc, &vertex, &inside, err));
     if (inside && inside->n_devices != 1) {
         return ds_error_set(err, DS_ERR_NAME, loc, "@%s%s%s has %u devices: name one of them",
                             n_steps ? inside->decl->name : topo->decl->name, n_steps ? " at " : "",
@@ -544,7 +558,7 @@ ds_status ds_topo_find_device(const ds_topo *topo, const ds_env *env, const ds_s
         return ds_error_set(err, DS_ERR_NAME, loc, "`%s` of @%s is not a device",
                             ds_topo_vertex_path(topo, vertex), topo->decl->name);
     }
-    *device = first_device_from(topo, vertex);
+    *device = ds_topo_first_device(topo, vertex);
     return DS_OK;
 }
 

@@ -98,6 +98,7 @@ void ds_topo_print_dot(const ds_topo *topo, ds_buf *out) {
     print_dot_level(topo, topo->root, 0, 1, &next_device, out);
     for (uint32_t i = 0; i < topo->root->n_links; i++) {
         const ds_topo_link *link = &topo->links[i];
+        if (!link->bytes_per_s) continue;
         bool duplex = ds_topo_is_duplex(topo, i);
         ds_buf_printf(out, "  v%" PRIu32 " -> v%" PRIu32 " [label=\"", link->from, link->to);
         ds_print_rate((double)link->bytes_per_s, "B/s", out);
@@ -168,6 +169,7 @@ ds_status ds_topo_print_graphml(const ds_topo *topo, ds_buf *out, ds_error *err)
     }
     for (uint32_t i = 0; i < topo->root->n_links; i++) {
         const ds_topo_link *link = &topo->links[i];
+        if (!link->bytes_per_s) continue;
         ds_buf_printf(out,
                       "    <edge source=\"v%" PRIu32 "\" target=\"v%" PRIu32 "\">\n"
                       "      <data key=\"bw\">%" PRId64 "</data>\n"

@@ -16,9 +16,11 @@ static leaving find_leaving(const ds_topo *topo) {
     uint32_t n = topo->root->n_vertices, n_links = topo->root->n_links;
     leaving l = {ds_xcalloc((size_t)n + 2, sizeof *l.start),
                  ds_xcalloc((size_t)n_links + 1, sizeof *l.links)};
-    for (uint32_t i = 0; i < n_links; i++) l.start[topo->links[i].from + 2]++;
+    for (uint32_t i = 0; i < n_links; i++)
+        if (topo->links[i].bytes_per_s) l.start[topo->links[i].from + 2]++;
     for (uint32_t v = 0; v < n; v++) l.start[v + 2] += l.start[v + 1];
-    for (uint32_t i = 0; i < n_links; i++) l.links[l.start[topo->links[i].from + 1]++] = i;
+    for (uint32_t i = 0; i < n_links; i++)
+        if (topo->links[i].bytes_per_s) l.links[l.start[topo->links[i].from + 1]++] = i;
     return l;
 }
 

@@ -3,7 +3,8 @@
  * Two vertices are in one island if links lead from one to the other none of which ends in a NIC
  * or has less than half of the bandwidth of the fastest link of the device where it ends. So a
  * node's NVSwitch or PCIe tree joins its devices, the network does not. In a network without NICs
- * and as fast as the devices' other links all devices are one island. */
+ * and as fast as the devices' other links all devices are one island. A link that is degraded is as
+ * fast here as it was whole: a node stays a node. One that is missing joins nothing. */
 #include "ir/base/units.h"
 #include "sim/topo/tree.h"
 
@@ -17,7 +18,7 @@ static bool is_fast(const ds_topo *topo, const int64_t *fastest, const ds_topo_l
     for (int i = 0; i < 2; i++) {
         ds_node_kind kind = ds_topo_vertex_kind(topo, ends[i]);
         if (kind == DS_NODE_NIC) return false;
-        if (kind == DS_NODE_DEVICE && link->bytes_per_s < fastest[ends[i]] / 2) return false;
+        if (kind == DS_NODE_DEVICE && link->whole_bytes_per_s < fastest[ends[i]] / 2) return false;
     }
     return true;
 }
@@ -35,13 +36,14 @@ static void find_islands(ds_topo *topo) {
     }
     for (uint32_t l = 0; l < n_links; l++) {
         const ds_topo_link *link = ds_topo_link_at(topo, l);
-        if (link->bytes_per_s > fastest[link->from]) fastest[link->from] = link->bytes_per_s;
-        if (link->bytes_per_s > fastest[link->to]) fastest[link->to] = link->bytes_per_s;
+        int64_t rate = link->bytes_per_s ? link->whole_bytes_per_s : 0;
+        if (rate > fastest[link->from]) fastest[link->from] = rate;
+        if (rate > fastest[link->to]) fastest[link->to] = rate;
     }
     bool *peers = DS_NEW_N(&topo->arena, bool, n);
     for (uint32_t l = 0; l < n_links; l++) {
         const ds_topo_link *link = ds_topo_link_at(topo, l);
-        if (!is_fast(topo, fastest, link)) continue;
+        if (!link->bytes_per_s || !is_fast(topo, fastest, link)) continue;
         up[root_of(up, link->from)] = root_of(up, link->to);
         if (ds_topo_vertex_kind(topo, link->from) == DS_NODE_DEVICE &&
             ds_topo_vertex_kind(topo, link->to) == DS_NODE_DEVICE)

@@ -80,8 +80,8 @@ static void leave_by_links(flow *f, const ds_topo_search *s, const ds_topo_label
 static void leave_through_instance(flow *f, ds_topo_search *s, const ds_topo_label *y, ds_u128 ways,
                                    uint32_t link_base, wave *w) {
     ds_topo_spot spot = ds_topo_locate(s->t, y->vertex), source;
-    ds_topo_template *child = spot.node->child;
-    if (!child) return;
+    if (!spot.node->child) return;
+    ds_topo_template *child = ds_topo_inside(spot);
     uint32_t base = y->vertex - spot.inner;
     uint32_t inner_links = link_base + ds_topo_link_base(spot.node, spot.element);
     for (uint32_t i = 0; i < child->n_ports; i++) {
@@ -103,7 +103,7 @@ static void leave_through_instance(flow *f, ds_topo_search *s, const ds_topo_lab
 static void enter_instance(flow *f, ds_topo_search *s, uint32_t vertex, ds_u128 ways,
                            uint32_t link_base, wave *w) {
     ds_topo_spot target = ds_topo_locate(s->t, vertex), source;
-    ds_topo_template *child = target.node->child;
+    ds_topo_template *child = ds_topo_inside(target);
     uint32_t base = vertex - target.inner;
     uint32_t inner_links = link_base + ds_topo_link_base(target.node, target.element);
     ds_topo_cost best = ds_topo_resolve(f->topo, s, vertex);
@@ -185,6 +185,16 @@ static const ds_route *make_route(ds_topo *topo, ds_topo_search *s, uint32_t to,
     return route;
 }
 
+static const char without_missing[] = " without the links that are missing (bandwidth = 0)";
+
+static bool some_missing(const ds_topo *topo) {
+    uint32_t n;
+    const ds_topo_degraded *all = ds_topo_degraded_all(topo, &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i].is_link && !all[i].bandwidth_ppb) return true;
+    return false;
+}
+
 static ds_status find_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
                             ds_error *err) {
     if (topo->n_labels > MAX_LABELS) ds_topo_drop_searches(topo);
@@ -193,9 +203,9 @@ static ds_status find_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_
     const char *a = ds_topo_vertex_path(topo, from), *b = ds_topo_vertex_path(topo, to);
     if (!cost.n_paths) {
         return ds_error_set(err, DS_ERR_UNREACHABLE, topo->decl->loc,
-                            "no route from %s to %s in @%s (devices pass no traffic on unless "
+                            "no route from %s to %s in @%s%s (devices pass no traffic on unless "
                             "declared { forward = true })",
-                            a, b, topo->decl->name);
+                            a, b, topo->decl->name, some_missing(topo) ? without_missing : "");
     }
     if (cost.latency_ps == INT64_MAX) {
         return ds_error_set(err, DS_ERR_OVERFLOW, topo->decl->loc,

@@ -161,7 +161,7 @@ static void expand(ds_topo *topo, ds_topo_search *s, uint32_t vertex, ds_topo_co
     }
     ds_topo_spot spot = ds_topo_locate(t, vertex);
     if (!spot.node->child) return;
-    relax_ports(topo, s, ds_topo_search_from(topo, spot.node->child, spot.inner),
+    relax_ports(topo, s, ds_topo_search_from(topo, ds_topo_inside(spot), spot.inner),
                 vertex - spot.inner, cost);
 }
 
@@ -178,8 +178,9 @@ static bool settle_next(ds_topo *topo, ds_topo_search *s, uint32_t *vertex) {
 
 ds_topo_search *ds_topo_source_search(ds_topo *topo, const ds_topo_search *s, ds_topo_spot *spot) {
     *spot = ds_topo_locate(s->t, s->source);
-    ds_topo_template *child = spot->node->child;
-    if (!child || child->flags[spot->inner] & DS_TOPO_PORT) return NULL;
+    if (!spot->node->child) return NULL;
+    ds_topo_template *child = ds_topo_inside(*spot);
+    if (child->flags[spot->inner] & DS_TOPO_PORT) return NULL;
     return ds_topo_search_from(topo, child, spot->inner);
 }
 
@@ -207,7 +208,7 @@ ds_topo_search *ds_topo_search_from(ds_topo *topo, ds_topo_template *t, uint32_t
 static void resolve_through(ds_topo *topo, ds_topo_search *s, ds_topo_spot target, uint32_t base,
                             uint32_t at, ds_topo_cost *best) {
     if (!ds_topo_passes(s, at)) return;
-    ds_topo_search *inside = ds_topo_search_from(topo, target.node->child, at - base);
+    ds_topo_search *inside = ds_topo_search_from(topo, ds_topo_inside(target), at - base);
     ds_topo_cost rest = ds_topo_resolve(topo, inside, target.inner);
     if (!rest.n_paths) return;
     ds_topo_cost whole = ds_topo_cost_join(ds_topo_settled(s, at)->cost, rest);

@@ -36,6 +36,7 @@ static void put_hosts(const ds_topo *topo, ds_buf *out) {
 static void put_links(const ds_topo *topo, ds_buf *out) {
     for (uint32_t l = 0; l < ds_topo_n_links(topo); l++) {
         const ds_topo_link *link = ds_topo_link_at(topo, l);
+        if (!link->bytes_per_s) continue;
         ds_buf_printf(out,
                       "    <link id=\"l%" PRIu32 "\" bandwidth=\"%" PRId64
                       "Bps\" latency=\"%" PRId64 "ps\">",

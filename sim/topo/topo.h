@@ -59,10 +59,27 @@ typedef struct ds_topo_link {
     int64_t bytes_per_s; /* what transfers get: the written bandwidth times `efficiency` */
     int64_t latency_ps;
     int64_t cap_bytes_per_s; /* most that one message gets; 0: no cap */
+    /* Before `degrade`; bytes_per_s is 0 on a link that is missing then: no route takes it. */
+    int64_t whole_bytes_per_s;
 } ds_topo_link;
 
 uint32_t ds_topo_n_links(const ds_topo *topo);
 const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link);
+
+/* What `degrade` says of devices and links, in 10^-9 (DS_DEGRADE_WHOLE of ir/lang/degrade.h). */
+typedef struct ds_topo_degraded {
+    bool is_link;
+    uint32_t i;                          /* device or link */
+    int64_t compute_ppb, memory_ppb;     /* of a device: what is left; else 10^9 */
+    int64_t bandwidth_ppb, latency_ppb;  /* of a link: what is left, how many times; else 10^9 */
+} ds_topo_degraded;
+/* Devices, then links, ascending; *n is 0 where nothing is degraded. */
+const ds_topo_degraded *ds_topo_degraded_all(const ds_topo *topo, uint32_t *n);
+/* What is left of a device's compute and memory bandwidth; 10^9 each if nothing is said. O(1). */
+void ds_topo_device_shares(const ds_topo *topo, uint32_t device, int64_t *compute_ppb,
+                           int64_t *memory_ppb);
+/* "gpu[3] compute 0.8, memory 0.9", "gpu[0] -> sw missing". */
+void ds_topo_print_degraded(const ds_topo *topo, const ds_topo_degraded *d, ds_buf *out);
 
 /* Is the next link this one's reverse, as the two halves of a `--` are? They are shown as one line.
  */

@@ -26,6 +26,7 @@ typedef struct ds_topo_node {
     const ds_node_decl *decl;
     uint32_t count;
     ds_topo_template *child;                         /* of an instance, else NULL */
+    ds_topo_template **own; /* [count], where elements are not alike: each one's (degrade.c) */
     uint32_t first_vertex, first_device, first_link; /* local numbers of element 0 */
     bool forwards, reduces;
 } ds_topo_node;
@@ -73,6 +74,8 @@ struct ds_topo {
                                  first asked; NULL before */
     bool *has_peers;
     DS_VEC(uint32_t) reducing; /* switches, then too */
+    DS_VEC(ds_topo_degraded) degraded;
+    int64_t *shares_ppb; /* compute, memory of each device; NULL: none is degraded */
 };
 
 /* A local vertex or link as (node, element, number inside the element). A link of the template's
@@ -91,6 +94,12 @@ static inline uint32_t ds_topo_link_base(const ds_topo_node *node, uint32_t elem
     return node->first_link + element * node->child->n_links;
 }
 
+/* The template of one element. What is numbered (nodes, ports, vertices) is as in node->child;
+ * links may be other. */
+static inline ds_topo_template *ds_topo_inside(ds_topo_spot spot) {
+    return spot.node->own ? spot.node->own[spot.element] : spot.node->child;
+}
+
 static inline ds_node_kind ds_topo_kind(uint8_t flags) {
     return (ds_node_kind)(flags & DS_TOPO_KIND_MASK);
 }
@@ -104,6 +113,19 @@ ds_status ds_topo_link_attrs(const ds_env *env, const ds_link_decl *decl, ds_top
 
 /* Text as XML has it, in attributes too (export.c). */
 void ds_topo_put_xml(ds_buf *out, const char *text);
+
+/* build.c: a path to a vertex, or to an instance: then *inside is its template and `vertex` its
+ * first one. */
+ds_status ds_topo_resolve_path(const ds_topo_template *t, const ds_env *env, const ds_step *steps,
+                               uint32_t n, ds_loc loc, uint32_t *vertex,
+                               const ds_topo_template **inside, ds_error *err);
+/* The first device at or after a vertex. */
+uint32_t ds_topo_first_device(const ds_topo *topo, uint32_t vertex);
+/* Sorts a template's own links by their ends; missing ones are left out. */
+void ds_topo_index_links(ds_arena *arena, ds_topo_template *t);
+/* degrade.c: what the root module says, to a topology that is laid out.
+ * O(links + turns · links of a node). */
+ds_status ds_topo_degrade(ds_topo *topo, const ds_binding *binding, ds_error *err);
 
 /* Frees what the search cache holds. */
 void ds_topo_drop_searches(ds_topo *topo);
