@@ -229,6 +229,7 @@ static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err)
     step->train.keep_gradients = true;
     step->strategy.pp = step->strategy.virtual_stages = 1;
     step->strategy.schedule = "1f1b";
+    step->strategy.stage_dp = step->strategy.stage_tp = NULL;
     ds_status status = ds_model_step_run_to(step, DS_PASS_OPTIMIZER, NULL, NULL, err);
     if (status == DS_OK) status = execute(c, &step->binding, "the sequential step", out, err);
     if (status != DS_OK && err) err->loc = DS_NOWHERE;

@@ -6,6 +6,11 @@
 static bool coordinate(const ds_model_step *step, const ds_type *type, uint32_t *out) {
     ds_env env = ds_binding_env(&step->binding, NULL);
     int64_t stage;
+    for (uint32_t s = 0; type && step->stage_mesh && s < step->strategy.pp; s++)
+        if (type->on.name == step->stage_mesh[s]) {
+            *out = s;
+            return true;
+        }
     for (uint32_t i = 0; type && i < type->on.n_coords; i++)
         if (strcmp(type->on.coords[i].axis, "pp") == 0 &&
             ds_expr_eval_int(&env, type->on.coords[i].at, DS_NOWHERE, &stage, NULL) == DS_OK) {

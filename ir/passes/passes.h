@@ -83,6 +83,8 @@ typedef struct ds_model_step {
     /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
     ds_schedule_index schedule;
     ds_step_cut cut; /* where `stage` has cut it */
+    /* With stages of several widths, from `shard` on: the mesh of each, [pp]; else NULL. */
+    const char **stage_mesh;
 } ds_model_step;
 
 /* "lower", "grad", … and back; DS_PASS_COUNT if unknown. */

@@ -170,11 +170,42 @@ static void find_destinations(ds_pipe *p) {
         for (uint32_t i = 0; part->func && i < part->n_ops; i++)
             for (uint32_t k = 0; k < part->ops[i].n_reads; k++) {
                 uint32_t value = part->ops[i].reads[k], def = part->def[value];
-                if (part->sent[value] == DS_PIPE_NONE || part->ops[i].chunk == DS_PIPE_NONE)
+                if (part->sent[value] == DS_PIPE_NONE || part->ops[i].chunk == DS_PIPE_NONE ||
+                    part->ops[i].crosses)
                     continue;
                 p->destinations[part->ops[def].chunk][part->sent[value]][part->ops[i].chunk] = 1;
             }
     }
+}
+
+/* ---- chunks of a step that is not sharded ---- */
+
+static void note_chunks(const ds_pipe_part *part, ds_map *of) {
+    for (uint32_t i = 0; i < part->n_ops; i++)
+        if (part->ops[i].chunk != DS_PIPE_NONE)
+            ds_map_put(of, DS_KEY(part->func->body.ops[i]), part->ops[i].chunk);
+}
+
+ds_status ds_pipe__chunks(ds_model_step *step, ds_map *of, ds_error *err) {
+    ds_pipe p = {.step = step,
+                 .unit = step->unit,
+                 .old = step->func,
+                 .index = &step->schedule,
+                 .m = step->schedule.n_microbatches,
+                 .n_chunks = step->schedule.n_chunks,
+                 .n_copies = 1,
+                 .n_stages = step->schedule.n_ranks};
+    DS_TRY(find_calls(&p, err));
+    DS_TRY(find_args(&p, err));
+    ds_pipe_context c = {p.step, p.unit, p.n_chunks, p.args, p.n_args};
+    for (uint32_t i = 0, n = 0; i < p.m; i++) { /* @first, @next, @last */
+        const ds_func *func = p.parts[i]->callee;
+        if (i && func == p.parts[i - 1]->callee) continue;
+        DS_TRY(ds_pipe__cut(&c, func, false, &p.cut[n], err));
+        note_chunks(&p.cut[n++], of);
+    }
+    ds_pipe__tail_chunks(&p, of);
+    return DS_OK;
 }
 
 /* ---- the pass ---- */

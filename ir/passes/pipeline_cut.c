@@ -72,6 +72,34 @@ static void find_reads(cutter *x) {
     }
 }
 
+/* ---- what crosses ---- */
+
+bool ds_pipe__crosses(const ds_func *func, const ds_op *op) {
+    if (op->code != DS_OP_RESHARD) return false;
+    const ds_place *from = &ds_value_at(func, op->in[0].value)->type->on;
+    const ds_place *to = &ds_value_at(func, op->out[0])->type->on;
+    return from->kind == DS_PLACE_MESH && to->kind == DS_PLACE_MESH && from->name != to->name;
+}
+
+/* An input is given to each stage as it wants it; else the result stands for what is sent. */
+static void find_crossing(cutter *x) {
+    ds_pipe_part *p = x->part;
+    p->source = DS_NEW_N(arena_of(x), uint32_t, x->func->values.n + 1);
+    for (uint32_t v = 0; v < x->func->values.n; v++) p->source[v] = v;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const ds_op *op = x->func->body.ops[i];
+        if (!x->c->step->stage_mesh || !ds_pipe__crosses(x->func, op)) continue;
+        uint32_t in = op->in[0].value.i, out = op->out[0].i;
+        p->ops[i].crosses = true;
+        if (p->arg[in] == DS_PIPE_NONE) {
+            p->source[out] = in;
+        } else {
+            p->arg[out] = p->arg[in];
+            p->def[out] = DS_PIPE_NONE;
+        }
+    }
+}
+
 /* ---- the function ---- */
 
 static ds_status find_values(cutter *x, ds_error *err) {
@@ -110,6 +138,7 @@ static ds_status find_values(cutter *x, ds_error *err) {
     for (uint32_t i = 0; i < p->n_ops; i++)
         for (uint32_t k = 0; k < func->body.ops[i]->n_out; k++)
             if (p->result[func->body.ops[i]->out[k].i] != DS_PIPE_NONE) x->backward = i + 1;
+    find_crossing(x);
     return DS_OK;
 }
 
@@ -218,6 +247,10 @@ static void find_chunks(cutter *x) {
     for (uint32_t i = 0; i < x->part->n_ops; i++) {
         ds_pipe_op *op = &x->part->ops[i];
         bool forward = i < x->backward;
+        if (op->crosses) {
+            op->chunk = chunk_of_def(x, x->func->body.ops[i]->in[0].value.i);
+            continue;
+        }
         op->phase = forward ? DS_PIPE_F : x->split && x->wgrad_op[i] ? DS_PIPE_W : DS_PIPE_B;
         op->chunk = forward ? forward_chunk(x, op) : backward_chunk(x, i);
         note_like(x, i);
@@ -243,8 +276,16 @@ static ds_status check_sums(const cutter *x, ds_error *err) {
     return DS_OK;
 }
 
+/* Of two chunks that read what belongs to none. */
+static uint32_t of_readers(const cutter *x, uint32_t i, uint32_t a, uint32_t b, uint32_t several) {
+    if (a == b || a == DS_PIPE_NONE) return b;
+    if (!x->c->step->strategy.stage_dp) return several;
+    return (i < x->backward) == (a < b) ? a : b; /* from where it flows to the other */
+}
+
 /* What reads inputs alone belongs to its readers' chunk; where they are several, to none, so that
- * it is made in each. What nobody reads is a result: of chunk 0. */
+ * it is made in each. On stages of several widths it would not be the same op in each: it is made
+ * in the first of them and sent. What nobody reads is a result: of chunk 0. */
 static void place_free(cutter *x) {
     const uint32_t several = DS_PIPE_NONE - 1;
     const ds_pipe_part *p = x->part;
@@ -257,13 +298,14 @@ static void place_free(cutter *x) {
             uint32_t its = reader[def->out[k].i];
             if (p->result[def->out[k].i] != DS_PIPE_NONE && its == DS_PIPE_NONE) its = 0;
             if (its == DS_PIPE_NONE) continue;
-            chunk = chunk == DS_PIPE_NONE || chunk == its ? its : several;
+            chunk = of_readers(x, i, chunk, its, several);
         }
+        if (op->crosses) continue;
         if (op->chunk == DS_PIPE_NONE && op->n_reads && chunk < several) op->chunk = chunk;
         for (uint32_t k = 0; k < op->n_reads; k++) {
             uint32_t *at = &reader[op->reads[k]];
             uint32_t mine = op->chunk == DS_PIPE_NONE ? several : op->chunk;
-            *at = *at == DS_PIPE_NONE || *at == mine ? mine : several;
+            *at = of_readers(x, i, *at, mine, several);
         }
     }
 }
@@ -278,10 +320,43 @@ static void pull_into_b(cutter *x) {
         for (uint32_t k = 0; k < def->n_out && op->phase == DS_PIPE_W; k++)
             if (wanted[def->out[k].i]) op->phase = DS_PIPE_B;
         for (uint32_t k = 0; k < op->n_reads; k++)
-            if (op->phase == DS_PIPE_B || chunk_of_def(x, op->reads[k]) != op->chunk)
+            if (op->phase == DS_PIPE_B || op->crosses || chunk_of_def(x, op->reads[k]) != op->chunk)
                 wanted[op->reads[k]] = true;
     }
     free(wanted);
+}
+
+/* A reshard is where its operand is made, be it read by an earlier phase's op first. */
+static void place_crossing(cutter *x) {
+    const ds_pipe_part *p = x->part;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        ds_pipe_op *op = &p->ops[i];
+        uint32_t def = op->crosses ? p->def[x->func->body.ops[i]->in[0].value.i] : DS_PIPE_NONE;
+        if (def == DS_PIPE_NONE) continue;
+        op->chunk = p->ops[def].chunk;
+        op->phase = p->ops[def].phase;
+    }
+}
+
+/* An op is on a mesh that is as wide as its chunk's stage. */
+static ds_status check_meshes(const cutter *x, ds_error *err) {
+    const ds_model_step *step = x->c->step;
+    const ds_pipe_part *p = x->part;
+    for (uint32_t i = 0; i < p->n_ops && step->stage_mesh; i++) {
+        const ds_op *op = x->func->body.ops[i];
+        if (p->ops[i].crosses || p->ops[i].chunk == DS_PIPE_NONE || !op->n_out) continue;
+        const ds_value_info *info = ds_value_at(x->func, op->out[0]);
+        uint32_t on = 0, of = step->schedule.stage[p->ops[i].chunk];
+        while (on < step->strategy.pp && step->stage_mesh[on] != info->type->on.name) on++;
+        if (on < step->strategy.pp && step->strategy.stage_dp[on] == step->strategy.stage_dp[of] &&
+            step->strategy.stage_tp[on] == step->strategy.stage_tp[of])
+            continue;
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
+                            "pipeline: %%%s was split for @%s, and belongs to chunk %u on stage "
+                            "%u, which is not as wide",
+                            info->name, info->type->on.name, p->ops[i].chunk, of);
+    }
+    return DS_OK;
 }
 
 static const char *name_of(const cutter *x, uint32_t v) {
@@ -293,7 +368,7 @@ static ds_status check_flow(const cutter *x, ds_error *err) {
     const ds_pipe_part *p = x->part;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const ds_pipe_op *op = &p->ops[i];
-        for (uint32_t k = 0; k < op->n_reads; k++) {
+        for (uint32_t k = 0; k < op->n_reads && !op->crosses; k++) {
             uint32_t v = op->reads[k], def = p->def[v];
             if (def == DS_PIPE_NONE || p->ops[def].chunk == DS_PIPE_NONE) continue;
             const ds_pipe_op *from = &p->ops[def];
@@ -321,10 +396,11 @@ static void mark_exports(const cutter *x, bool *saved, bool *sent) {
         for (uint32_t k = 0; k < p->ops[i].n_reads; k++) {
             uint32_t v = p->ops[i].reads[k], def = p->def[v];
             if (def == DS_PIPE_NONE || p->ops[def].chunk == DS_PIPE_NONE ||
-                p->ops[i].chunk == DS_PIPE_NONE)
+                p->ops[i].chunk == DS_PIPE_NONE || p->ops[i].crosses)
                 continue;
             bool same = p->ops[def].chunk == p->ops[i].chunk;
-            sent[v] = sent[v] || !same;
+            sent[v] = sent[v] || !same || p->ops[def].crosses;
+            v = p->source[v];
             saved[v] = saved[v] || !same || p->ops[def].phase != p->ops[i].phase;
         }
 }
@@ -346,9 +422,13 @@ static ds_status number_exports(cutter *x, const bool *saved, const bool *sent, 
         uint32_t chunk = p->ops[i].chunk;
         for (uint32_t k = 0; k < op->n_out && chunk != DS_PIPE_NONE; k++) {
             uint32_t v = op->out[k].i;
-            if (!saved[v]) continue;
-            p->exported[v] = p->n_exports[chunk]++;
-            if (i < x->backward) p->n_forward[chunk]++;
+            if (!saved[p->source[v]]) continue;
+            if (!p->ops[i].crosses) {
+                p->exported[v] = p->n_exports[chunk]++;
+                if (i < x->backward) p->n_forward[chunk]++;
+            } else {
+                p->exported[v] = p->exported[p->source[v]];
+            }
             if (!sent[v]) continue;
             if (ds_value_at(x->func, op->out[k])->n_binders)
                 return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
@@ -388,7 +468,7 @@ static void keep_in_b(cutter *x) {
     place_free(x);
     for (uint32_t i = 0; i < p->n_ops; i++)
         for (uint32_t k = 0; k < p->ops[i].n_reads; k++)
-            if (chunk_of_def(x, p->ops[i].reads[k]) != p->ops[i].chunk)
+            if (p->ops[i].crosses || chunk_of_def(x, p->ops[i].reads[k]) != p->ops[i].chunk)
                 x->wgrad[p->ops[i].reads[k]] = false;
 }
 
@@ -422,8 +502,10 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
         find_chunks(&x);
         place_free(&x);
         if (split) pull_into_b(&x);
+        place_crossing(&x);
         status = check_flow(&x, err);
     }
+    if (status == DS_OK) status = check_meshes(&x, err);
     if (status == DS_OK) status = check_sums(&x, err);
     if (status == DS_OK) status = find_exports(&x, err);
     ds_map_deinit(&x.seconds);

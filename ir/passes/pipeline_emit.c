@@ -28,9 +28,29 @@ static void set_input(ds_pipe *p, ds_value value, const char *input) {
     info->n_attrs = fake.n_attrs;
 }
 
+/* As a stage of another width wants an input: what a reshard made of it there; else as it is. */
+static const ds_type *type_on(const ds_pipe *p, uint32_t number, uint32_t stage) {
+    const ds_type *type = ds_value_at(p->old, p->old->args[number])->type;
+    for (uint32_t v = 0; v < DS_PIPE_VARIANTS && p->step->stage_mesh; v++) {
+        const ds_pipe_part *part = &p->cut[v];
+        for (uint32_t i = 0; part->func && i < part->n_ops; i++) {
+            if (!part->ops[i].crosses) continue;
+            ds_value out = part->func->body.ops[i]->out[0];
+            uint32_t arg = part->arg[out.i];
+            const ds_type *there = ds_value_at(part->func, out)->type;
+            if (arg != DS_PIPE_NONE && part->args[arg].kind == DS_PIPE_INPUT &&
+                part->args[arg].index == number && ds_pipe__as_wide(p, there, stage))
+                return there;
+        }
+    }
+    return type;
+}
+
 static ds_value add_arg(ds_pipe *p, uint32_t number, uint32_t stage, const char *name) {
     const ds_value_info *info = ds_value_at(p->old, p->old->args[number]);
-    ds_value value = ds_build_arg(&p->b, name, place(p, info->type, stage), info->binders,
+    bool input = p->arg_weight[number] == DS_PIPE_NONE;
+    const ds_type *type = input ? type_on(p, number, stage) : info->type;
+    ds_value value = ds_build_arg(&p->b, name, place(p, type, stage), info->binders,
                                   info->n_binders, info->attrs, info->n_attrs);
     if (name != info->name) set_input(p, value, info->name);
     return value;
@@ -207,6 +227,17 @@ ds_status ds_pipe__send(ds_pipe *p, ds_value value, uint32_t to, const char *nam
     return DS_OK;
 }
 
+ds_status ds_pipe__bring(ds_pipe *p, ds_value value, uint32_t to, const ds_type *as,
+                         const char *name, ds_value *out, ds_error *err) {
+    if (!as) return ds_pipe__send(p, value, to, name, out, err);
+    ds_op *op = ds_build_op(&p->b, DS_OP_RESHARD);
+    ds_build_in(&p->b, op, ds_use_of(value));
+    *out = ds_build_out(&p->b, op, name, place(p, as, to));
+    set_stream(p, op);
+    ds_build_append(&p->b, op);
+    return DS_OK;
+}
+
 /* ---- items ---- */
 
 typedef struct item {
@@ -290,26 +321,34 @@ static ds_status call_item(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_
     return ds_build_put(&p->b, call, err);
 }
 
+/* One of the values that other chunks read, to all their stages. */
+static ds_status send_result(ds_pipe *p, const item *x, const ds_pipe_part *part, uint32_t number,
+                             ds_error *err) {
+    uint32_t v = part->sends[x->chunk][number];
+    ds_value made = p->made[x->slot][part->exported[v]];
+    const ds_type *as = part->source[v] == v ? NULL : ds_value_at(part->func, (ds_value){v})->type;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        uint32_t to = ds_pipe__stage(p, c, x->copy);
+        ds_value there = made;
+        if (!p->destinations[x->chunk][number][c] ||
+            find_place(&p->sent[x->slot], number, to).i != DS_NO_VALUE.i)
+            continue;
+        if (to != x->stage) {
+            const char *name = ds_value_at(p->b.func, made)->name;
+            name = ds_arena_printf(arena_of(p), "%s.s%u", name, to);
+            DS_TRY(ds_pipe__bring(p, made, to, as, name, &there, err));
+        }
+        DS_PUSH(arena_of(p), &p->sent[x->slot], ((ds_pipe_place){number, to, there}));
+    }
+    return DS_OK;
+}
+
 /* To all stages whose chunks read what the call has made. */
 static ds_status send_results(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_error *err) {
-    for (uint32_t k = 0; k < f->n_out; k++) {
-        uint32_t number = f->part->sent[f->out[k]];
-        if (number == DS_PIPE_NONE) continue;
-        ds_value made = p->made[x->slot][f->part->exported[f->out[k]]], there = made;
-        for (uint32_t c = 0; c < p->n_chunks; c++) {
-            uint32_t to = ds_pipe__stage(p, c, x->copy);
-            if (!p->destinations[x->chunk][number][c] ||
-                find_place(&p->sent[x->slot], number, to).i != DS_NO_VALUE.i)
-                continue;
-            there = made;
-            if (to != x->stage) {
-                const char *name = ds_value_at(p->b.func, made)->name;
-                DS_TRY(ds_pipe__send(p, made, to, ds_arena_printf(arena_of(p), "%s.s%u", name, to),
-                                     &there, err));
-            }
-            DS_PUSH(arena_of(p), &p->sent[x->slot], ((ds_pipe_place){number, to, there}));
-        }
-    }
+    for (uint32_t k = 0; k < f->n_out; k++)
+        for (uint32_t number = 0; number < f->part->n_sends[x->chunk]; number++)
+            if (f->part->source[f->part->sends[x->chunk][number]] == f->out[k])
+                DS_TRY(send_result(p, x, f->part, number, err));
     return DS_OK;
 }
 

@@ -56,7 +56,12 @@ static inline uint32_t ds_pipe__stage(const ds_pipe *p, uint32_t chunk, uint32_t
     return p->index->stage[copy * p->n_chunks + chunk];
 }
 ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage);
-/* The value on another stage. */
+/* With stages of several widths: does the type live on a mesh that is as wide as the stage's? */
+bool ds_pipe__as_wide(const ds_pipe *p, const ds_type *type, uint32_t stage);
+/* The value on another stage, resharded to `as` where that is not NULL: the type of a value on a
+ * stage as wide as `to`. */
+ds_status ds_pipe__bring(ds_pipe *p, ds_value value, uint32_t to, const ds_type *as,
+                         const char *name, ds_value *out, ds_error *err);
 ds_status ds_pipe__send(ds_pipe *p, ds_value value, uint32_t to, const char *name, ds_value *out,
                         ds_error *err);
 
@@ -93,5 +98,8 @@ ds_status ds_pipe__func(ds_pipe *p, char kind, uint32_t chunk, uint32_t mb,
 /* The new step: arguments, items in the schedule's order, and what stood behind. */
 ds_status ds_pipe__emit(ds_pipe *p, ds_error *err);
 ds_status ds_pipe__tail(ds_pipe *p, ds_error *err);
+/* The chunks of ops behind the microbatches: op → chunk. `p` knows the calls, their arguments, and
+ * how the forward text is cut. */
+void ds_pipe__tail_chunks(ds_pipe *p, ds_map *of);
 
 #endif

@@ -13,15 +13,25 @@ static ds_arena *arena_of(const ds_pipe *p) {
 }
 
 ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage) {
+    if (p->step->stage_mesh)
+        return (ds_place){.kind = DS_PLACE_MESH, .name = p->step->stage_mesh[stage]};
     ds_coord *coord = DS_NEW(&p->unit->arena, ds_coord);
     *coord = (ds_coord){ds_intern(&p->unit->strings, "pp"), ds_expr_int(&p->unit->exprs, stage)};
     return (ds_place){.kind = DS_PLACE_MESH, .name = p->mesh, .coords = coord, .n_coords = 1};
 }
 
+bool ds_pipe__as_wide(const ds_pipe *p, const ds_type *type, uint32_t stage) {
+    const ds_strategy *s = &p->step->strategy;
+    uint32_t on = 0;
+    while (on < p->n_stages && p->step->stage_mesh[on] != type->on.name) on++;
+    return on < p->n_stages && s->stage_dp[on] == s->stage_dp[stage] &&
+           s->stage_tp[on] == s->stage_tp[stage];
+}
+
 /* ---- which ops ---- */
 
 static bool is_of(const ds_pipe_op *op, char kind, uint32_t chunk) {
-    if (op->chunk != chunk) return false;
+    if (op->chunk != chunk || op->crosses) return false;
     if (kind == 'A') return op->phase != DS_PIPE_F;
     return op->phase == (kind == 'F' ? DS_PIPE_F : kind == 'B' ? DS_PIPE_B : DS_PIPE_W);
 }

@@ -8,7 +8,8 @@
  *     W   what leads to gradients of weights and nowhere else
  *
  * The ops of one chunk and phase, in their order, are a *slice*, and become a function on the
- * chunk's stage. What a slice makes and others read are its exports. */
+ * chunk's stage. What a slice makes and others read are its exports. Between stages of several
+ * widths `shard` has put reshards, and others read those: they are what is sent. */
 #ifndef DS_PASSES_PIPELINE_INTERNAL_H
 #define DS_PASSES_PIPELINE_INTERNAL_H
 
@@ -29,6 +30,8 @@ typedef struct ds_pipe_arg {
 typedef struct ds_pipe_op {
     uint32_t chunk; /* DS_PIPE_NONE: a constant, made in every slice that reads it */
     ds_pipe_phase phase;
+    bool crosses;    /* to a stage of another width: a reshard, which is in no slice. Its chunk and
+                        phase are those of what makes its operand */
     uint32_t *reads; /* values of the function's own level, loops' bodies included */
     uint32_t n_reads;
 } ds_pipe_op;
@@ -44,8 +47,10 @@ typedef struct ds_pipe_part {
     uint32_t *def;       /* the op of the function's own level that makes it, or NONE */
     uint32_t *result;    /* the result of the model that it is, or NONE */
     uint32_t *gradient;  /* the weight whose gradient it is, or NONE */
-    uint32_t *exported;  /* number among the exports of its chunk, or NONE */
+    uint32_t *exported;  /* number among the exports of its chunk, or NONE; of a reshard that
+                            crosses, its operand's */
     uint32_t *sent;      /* number among those that other chunks read, or NONE */
+    uint32_t *source;    /* the operand of the reshard that made it, which crosses; else itself */
     uint32_t *n_exports; /* by chunk; those of F come first */
     uint32_t *n_forward; /* by chunk: exports of F */
     uint32_t **sends;    /* by chunk: the values that other chunks read, in their order */
@@ -73,6 +78,13 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
  */
 ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad,
                         ds_map *seconds);
+
+/* The chunk of every op of a step that is cut but not sharded yet, those of the microbatches'
+ * functions and those behind them: op → chunk. Constants are left out. Errors: those of cutting. */
+ds_status ds_pipe__chunks(ds_model_step *step, ds_map *of, ds_error *err);
+
+/* Does the op, of `func`, bring a value to another mesh? */
+bool ds_pipe__crosses(const ds_func *func, const ds_op *op);
 
 /* Is carry k of the loop read by nothing but the addition that makes its next value? */
 bool ds_pipe__carry_adds(const ds_op *loop, uint32_t k);

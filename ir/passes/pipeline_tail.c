@@ -249,26 +249,45 @@ static ds_status copy_op(tail *t, const ds_op *op, uint32_t chunk, uint32_t copy
     return DS_OK;
 }
 
+/* A reshard between stages of several widths: from where its operand is to where it is read. */
+static ds_status copy_crossing(tail *t, const ds_op *op, uint32_t chunk, uint32_t copy) {
+    ds_pipe *p = t->p;
+    uint32_t v = op->in[0].value.i, out = op->out[0].i;
+    ds_value made = t->made[t->once[v] ? 0 : copy][v];
+    const char *name = ds_value_at(p->b.func, made)->name;
+    uint32_t to = ds_pipe__stage(p, chunk, copy);
+    return ds_pipe__bring(p, made, to, ds_value_at(p->old, op->out[0])->type,
+                          ds_arena_printf(arena_of(t), "%s.s%u", name, to), &t->made[copy][out],
+                          t->err);
+}
+
+/* Where an op belongs; what it makes is there from now on. *once: it is done on one copy alone. */
+static uint32_t settle(tail *t, const ds_op *op, bool *once) {
+    reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
+    ds_pipe__uses(op, read_value, &r);
+    uint32_t chunk = r.anchor;
+    for (uint32_t k = 0; k < op->n_out && r.anchor == DS_PIPE_NONE; k++)
+        chunk = later(chunk, t->goal[op->out[k].i]);
+    if (chunk == DS_PIPE_NONE) chunk = r.operands;
+    if (chunk == DS_PIPE_NONE) chunk = 0;
+    *once = r.any && r.once && r.anchor == DS_PIPE_NONE;
+    for (uint32_t k = 0; k < op->n_out; k++) {
+        t->home[op->out[k].i] = chunk;
+        t->once[op->out[k].i] = *once;
+    }
+    return chunk;
+}
+
 static ds_status copy_ops(tail *t) {
     const ds_pipe *p = t->p;
     const ds_block *body = &p->old->body;
     for (uint32_t i = p->tail; i + 1 < body->n_ops; i++) {
         const ds_op *op = body->ops[i];
+        bool once, crosses = p->step->stage_mesh && ds_pipe__crosses(p->old, op);
         if (op->n_out && t->tied[op->out[0].i].group != DS_PIPE_NONE) continue; /* summed */
-        reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
-        ds_pipe__uses(op, read_value, &r);
-        uint32_t chunk = r.anchor;
-        for (uint32_t k = 0; k < op->n_out && r.anchor == DS_PIPE_NONE; k++)
-            chunk = later(chunk, t->goal[op->out[k].i]);
-        if (chunk == DS_PIPE_NONE) chunk = r.operands;
-        if (chunk == DS_PIPE_NONE) chunk = 0;
-        bool once = r.any && r.once && r.anchor == DS_PIPE_NONE;
+        uint32_t chunk = settle(t, op, &once);
         for (uint32_t copy = 0; copy < (once ? 1 : p->n_copies); copy++)
-            DS_TRY(copy_op(t, op, chunk, copy));
-        for (uint32_t k = 0; k < op->n_out; k++) {
-            t->home[op->out[k].i] = chunk;
-            t->once[op->out[k].i] = once;
-        }
+            DS_TRY(crosses ? copy_crossing(t, op, chunk, copy) : copy_op(t, op, chunk, copy));
     }
     return DS_OK;
 }
@@ -334,28 +353,59 @@ static ds_status write(tail *t) {
     return DS_OK;
 }
 
+static void tail_init(tail *t, ds_pipe *p, ds_error *err) {
+    *t = (tail){.p = p, .n = p->old->values.n, .err = err};
+    size_t bytes = (t->n + 1) * sizeof(uint32_t);
+    t->home = ds_xmalloc(bytes);
+    t->goal = ds_xmalloc(bytes);
+    t->map = ds_xmalloc(bytes);
+    memset(t->home, 0xff, bytes);
+    memset(t->goal, 0xff, bytes);
+    memset(t->map, 0xff, bytes);
+    t->once = ds_xcalloc(t->n + 1, sizeof *t->once);
+    t->tied = ds_xcalloc(t->n + 1, sizeof *t->tied);
+    t->made = ds_xcalloc(p->n_copies, sizeof *t->made);
+    t->sent = ds_xcalloc(p->n_copies, sizeof *t->sent);
+    for (uint32_t k = 0; k < p->n_copies; k++) t->made[k] = ds_xcalloc(t->n + 1, sizeof **t->made);
+}
+
+static void tail_deinit(tail *t) {
+    for (uint32_t k = 0; k < t->p->n_copies; k++) free(t->made[k]);
+    free(t->home);
+    free(t->goal);
+    free(t->map);
+    free(t->once);
+    free(t->tied);
+    free(t->made);
+    free(t->sent);
+}
+
 ds_status ds_pipe__tail(ds_pipe *p, ds_error *err) {
-    tail t = {.p = p, .n = p->old->values.n, .err = err};
-    size_t bytes = (t.n + 1) * sizeof(uint32_t);
-    t.home = ds_xmalloc(bytes);
-    t.goal = ds_xmalloc(bytes);
-    t.map = ds_xmalloc(bytes);
-    memset(t.home, 0xff, bytes);
-    memset(t.goal, 0xff, bytes);
-    memset(t.map, 0xff, bytes);
-    t.once = ds_xcalloc(t.n + 1, sizeof *t.once);
-    t.tied = ds_xcalloc(t.n + 1, sizeof *t.tied);
-    t.made = ds_xcalloc(p->n_copies, sizeof *t.made);
-    t.sent = ds_xcalloc(p->n_copies, sizeof *t.sent);
-    for (uint32_t k = 0; k < p->n_copies; k++) t.made[k] = ds_xcalloc(t.n + 1, sizeof **t.made);
+    tail t;
+    tail_init(&t, p, err);
     ds_status status = write(&t);
-    for (uint32_t k = 0; k < p->n_copies; k++) free(t.made[k]);
-    free(t.home);
-    free(t.goal);
-    free(t.map);
-    free(t.once);
-    free(t.tied);
-    free(t.made);
-    free(t.sent);
+    tail_deinit(&t);
     return status;
+}
+
+/* ---- chunks alone ---- */
+
+void ds_pipe__tail_chunks(ds_pipe *p, ds_map *of) {
+    const ds_block *body = &p->old->body;
+    tail t;
+    tail_init(&t, p, NULL);
+    for (uint32_t mb = 0; mb < p->m; mb++)
+        for (uint32_t k = 0; k < p->step->n_model_results; k++) {
+            uint32_t v = p->parts[mb]->out[k].i;
+            t.home[v] = chunk_of_result(p, k);
+            t.once[v] = true;
+        }
+    find_goals(&t);
+    for (uint32_t w = 0; w < p->step->weights.n; w++)
+        t.home[gradient_of(&t, w)] = p->step->weights.at[w].chunk;
+    for (uint32_t i = p->tail; i + 1 < body->n_ops; i++) {
+        bool once;
+        ds_map_put(of, DS_KEY(body->ops[i]), settle(&t, body->ops[i], &once));
+    }
+    tail_deinit(&t);
 }

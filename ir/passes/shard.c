@@ -85,6 +85,7 @@ static ds_status add_arg(ds_sharder *s, ds_value old, const ds_type *given, ds_e
     const uint64_t *weight = ds_map_find(&s->weights, old.i);
     const uint64_t *owner = weight ? weight : ds_map_find(&s->states, old.i);
     int64_t zero = s->step->strategy.zero;
+    s->here = owner ? ds_shard__home_mesh(s, (uint32_t)*owner) : 0;
     DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &layout, &known.seq, err));
     if (owner) {
         bool found = false;
@@ -156,6 +157,8 @@ static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *co
     memset(&s->info, 0, sizeof s->info);
     memset(&s->moved, 0, sizeof s->moved);
     memset(&s->pending, 0, sizeof s->pending);
+    memset(&s->imports, 0, sizeof s->imports);
+    memset(&s->stand_ins, 0, sizeof s->stand_ins);
     s->loops = NULL;
     s->backward = false;
     ds_map_init(&s->weights);
@@ -174,6 +177,8 @@ static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *co
     free(s->info.at);
     free(s->moved.at);
     free(s->pending.at);
+    free(s->imports.at);
+    free(s->stand_ins.at);
     memcpy(&outer.meshes, &s->meshes, sizeof s->meshes); /* what both share */
     memcpy(&outer.funcs, &s->funcs, sizeof s->funcs);
     *s = outer;
@@ -194,7 +199,7 @@ static void become_program(ds_sharder *s) {
     uint32_t n = 0;
     ds_attr mesh = {.name = ds_intern(&s->unit->strings, "mesh"),
                     .kind = DS_ATTR_PLACE,
-                    .place = {.kind = DS_PLACE_MESH, .name = s->meshes.at[0].name}};
+                    .place = {.kind = DS_PLACE_MESH, .name = s->program_mesh}};
     for (uint32_t i = 0; i < scenario->n_entries; i++) {
         ds_attr entry = scenario->entries[i];
         if (is_entry(&entry, "on") || is_entry(&entry, "train") || is_entry(&entry, "strategy") ||
@@ -220,6 +225,7 @@ static ds_status shard(ds_sharder *s, ds_error *err) {
     }
     DS_TRY(make_func(s, s->step->func, NULL, &func, err));
     DS_TRY(ds_shard__overrides_used(s, err));
+    if (s->mesh_of_chunk) ds_shard__narrow(s);
     for (uint32_t i = 0; i < s->funcs.n; i++) ds_model_step_set_func(s->step, s->funcs.at[i].to);
     s->step->func = func;
     become_program(s);
@@ -228,5 +234,8 @@ static ds_status shard(ds_sharder *s, ds_error *err) {
 
 ds_status ds_pass_shard(ds_model_step *step, ds_error *err) {
     ds_sharder s = {.step = step, .unit = step->unit, .module = step->unit->modules.at[0]};
-    return shard(&s, err);
+    ds_map_init(&s.chunk_of_op);
+    ds_status status = shard(&s, err);
+    ds_map_deinit(&s.chunk_of_op);
+    return status;
 }

@@ -201,7 +201,7 @@ static uint32_t stationary(const chooser *c, uint32_t axis) {
         if (is_legal(c, f, axis)) return f;
     }
     for (uint32_t i = 0; i < c->n_out; i++) {
-        bool here = c->out_type[i] && !c->mesh; /* hints speak of the strategy's mesh */
+        bool here = c->out_type[i] && c->mesh == c->s->here; /* of which hints speak */
         int d = here ? ds_shard__dim_of(&c->hint[i], axis) : -1;
         uint32_t f = d < 0 ? DS_MAX_FACTORS : outermost(&term_out(c, i)->dims[d]);
         if (is_legal(c, f, axis)) return f;
@@ -212,7 +212,7 @@ static uint32_t stationary(const chooser *c, uint32_t axis) {
 /* A sequence-parallel sum may be scattered over the sequence. */
 static bool may_scatter(const chooser *c, uint32_t i, uint32_t d, uint32_t axis) {
     const ds_logical_axis *tp = &c->s->logical[DS_L_TP];
-    return !c->mesh && c->s->step->strategy.sp && tp->n == 1 && tp->axis[0] == axis &&
+    return c->mesh == c->s->here && c->s->step->strategy.sp && tp->n == 1 && tp->axis[0] == axis &&
            (c->now[i].sum & (1u << axis)) &&
            (ds_shard__value(c->s, c->in[i].value)->seq & (1u << d));
 }
@@ -282,7 +282,7 @@ static uint8_t passing(const chooser *c, bool max) {
 }
 
 static ds_layout term_layout(const chooser *c, const ds_rule_term *term) {
-    ds_layout layout = ds_shard__whole(term->n);
+    ds_layout layout = ds_shard__whole(c->s, term->n);
     layout.mesh = c->mesh;
     for (uint32_t d = 0; d < term->n; d++) {
         uint32_t f = outermost(&term->dims[d]);
@@ -375,8 +375,8 @@ static ds_status look(chooser *c, ds_error *err) {
 /* An op whose operands all live on the mesh of an override stays there. */
 static uint8_t common_mesh(const chooser *c) {
     for (uint32_t i = 1; i < c->n_in; i++)
-        if (c->now[i].mesh != c->now[0].mesh) return 0;
-    return c->n_in ? c->now[0].mesh : 0;
+        if (c->now[i].mesh != c->now[0].mesh) return c->s->here;
+    return c->n_in ? c->now[0].mesh : c->s->here;
 }
 
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
@@ -387,7 +387,8 @@ ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
     find_sizes(&c);
     c.mesh = common_mesh(&c);
     for (uint32_t axis = 0; axis < s->meshes.at[c.mesh].n_axes; axis++) {
-        if (ds_shard__axis_size(s, c.mesh, axis) == 1) continue;
+        /* Between stages of several widths an axis of size 1 says what the next one splits. */
+        if (ds_shard__axis_size(s, c.mesh, axis) == 1 && s->n_own == 1) continue;
         uint32_t f = stationary(&c, axis);
         if (f == DS_MAX_FACTORS) f = cheapest(&c, axis);
         if (f < DS_MAX_FACTORS) c.axes[f][c.n_axes[f]++] = (uint8_t)axis;

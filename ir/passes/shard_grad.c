@@ -115,14 +115,14 @@ void ds_shard__find_gradients(ds_sharder *s) {
 
 ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home) {
     ds_layout out = *home;
-    if (home->mesh) return out; /* an override says where the weight is */
+    if (ds_shard__is_view(s, home->mesh)) return out; /* an override says where the weight is */
     uint8_t axes[DS_SHARD_AXES];
     uint32_t n = 0;
     int64_t parts = 1;
     for (uint32_t i = 0; i < s->zero.n; i++) {
         if (ds_shard__dim_of(home, s->zero.axis[i]) >= 0) continue; /* experts are split over it */
         axes[n++] = s->zero.axis[i];
-        parts *= ds_shard__axis_size(s, 0, s->zero.axis[i]);
+        parts *= ds_shard__axis_size(s, home->mesh, s->zero.axis[i]);
     }
     for (uint32_t d = 0; d < home->rank && n; d++) {
         int64_t size = ds_shard__size(s, type->dims[d].size);

@@ -3,6 +3,8 @@
  *   shard.c        the pass: functions, calls between them, the scenario
  *   shard_walk.c   the walk: ops with hints become ops with layouts and communication; loops
  *   shard_mesh.c   the strategy's mesh; what the model's logical axes are on it
+ *   shard_stage.c  stages of several widths: a mesh for each, what crosses from one to another
+ *   shard_narrow.c their axes of size 1, taken out again
  *   shard_layout.c layouts of values: from types and back, sizes
  *   shard_move.c   from one layout to another: the collectives, and what they cost
  *   shard_choose.c which factor of an op takes which axis
@@ -34,6 +36,18 @@ typedef struct ds_shard_mesh {
     ds_shard_axis axes[DS_SHARD_AXES];
     uint32_t n_axes;
 } ds_shard_mesh;
+
+/* A value brought to the mesh of another stage. */
+typedef struct ds_shard_import {
+    ds_value old, made;
+    uint8_t mesh;
+} ds_shard_import;
+
+/* An old value and what it stands for otherwise than now. */
+typedef struct ds_shard_stand_in {
+    ds_value old;
+    ds_use use;
+} ds_shard_stand_in;
 
 /* How a value lies on its mesh. Axes are numbers in the mesh. */
 typedef struct ds_layout {
@@ -90,7 +104,14 @@ typedef struct ds_sharder {
     ds_model_step *step;
     ds_unit *unit;
     ds_module *module;
-    DS_VEC(ds_shard_mesh) meshes; /* [0]: the strategy's */
+    /* [0]: the strategy's. With stages of several widths the first n_own are, one for each width:
+     * all have the same axes, be it of size 1, so that a layout means the same on each. */
+    DS_VEC(ds_shard_mesh) meshes;
+    uint32_t n_own;
+    uint8_t here;             /* of the strategy's: on which ops are done now */
+    const char *program_mesh; /* all devices */
+    uint8_t *mesh_of_chunk;   /* [chunks]; NULL where there is one width */
+    ds_map chunk_of_op;       /* old op → chunk; with several widths */
     ds_logical_axis logical[DS_L_COUNT];
     ds_logical_axis zero; /* over which ZeRO shares out states */
     DS_VEC(ds_shard_func) funcs;
@@ -109,10 +130,17 @@ typedef struct ds_sharder {
     ds_map states;    /* old arguments that are states or master copies → their weight's number */
     ds_map gradients; /* old values that are a weight's gradient → 1 + the weight */
     bool backward;
-    const ds_path_loop *loops; /* open */
+    const ds_path_loop *loops;           /* open */
+    DS_VEC(ds_shard_import) imports;     /* heap */
+    DS_VEC(ds_shard_stand_in) stand_ins; /* while an op is walked; heap */
 } ds_sharder;
 
 enum { DS_SHARD_NONE, DS_SHARD_MADE, DS_SHARD_ZEROS }; /* ZEROS: made where a layout is known */
+
+/* Is the mesh an override's? */
+static inline bool ds_shard__is_view(const ds_sharder *s, uint8_t mesh) {
+    return mesh >= s->n_own;
+}
 
 /* ---- shard_mesh.c ---- */
 
@@ -128,6 +156,35 @@ ds_status ds_shard__axes_named(const ds_sharder *s, uint8_t mesh, const char *na
 ds_status ds_shard__physical(const ds_sharder *s, const char *name, ds_loc loc,
                              ds_logical_axis *out, ds_error *err);
 
+/* A mesh that values of the module live on; `kind` says what `base` is. */
+ds_mesh *ds_shard__new_mesh(ds_sharder *s, const char *name, ds_mesh_kind kind, const char *base);
+void ds_shard__set_axes(ds_sharder *s, ds_mesh *mesh, const ds_shard_axis *axes, uint32_t n);
+/* A mesh over the first `world` of the devices that the scenario names. Errors: DS_ERR_VALUE where
+ * it names none, or fewer. */
+ds_status ds_shard__world(ds_sharder *s, int64_t world, const ds_shard_axis *axes, uint32_t n,
+                          ds_mesh **out, ds_error *err);
+/* Axes that nobody declared. */
+void ds_shard__declare_axes(ds_sharder *s, const ds_shard_axis *axes, uint32_t n);
+
+/* ---- shard_stage.c ---- */
+
+/* Meshes for stages of several widths, the mesh of each chunk, and the chunk of every op. Errors:
+ * DS_ERR_UNSUPPORTED for a schedule that runs a chunk on stages of two widths; those of cutting. */
+ds_status ds_shard__stages(ds_sharder *s, ds_error *err);
+/* Before an op of a function's own level is walked: `here` is the mesh of its chunk, and what it
+ * reads from stages of other widths is brought there, once for all that read it. Afterwards old
+ * values stand for what they stood for. O(uses). */
+ds_status ds_shard__enter(ds_sharder *s, const ds_op *op, ds_error *err);
+void ds_shard__leave(ds_sharder *s);
+/* The mesh of the chunk that the weight belongs to. */
+uint8_t ds_shard__home_mesh(const ds_sharder *s, uint32_t weight);
+
+/* ---- shard_narrow.c ---- */
+
+/* Splits and sums over axes of size 1, and collectives over nothing else, are taken out of what has
+ * been made. O(ops). */
+void ds_shard__narrow(ds_sharder *s);
+
 /* ---- shard_layout.c ---- */
 
 /* A hint: the layout that it asks for on mesh 0. Errors: sizes that do not divide. */
@@ -136,7 +193,7 @@ ds_status ds_shard__hint(const ds_sharder *s, const ds_type *type, const char *w
 ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type);
 /* dtype and dims of `like`, splits and place of the layout. */
 ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layout *layout);
-ds_layout ds_shard__whole(uint32_t rank); /* replicated on mesh 0 */
+ds_layout ds_shard__whole(const ds_sharder *s, uint32_t rank); /* replicated, on mesh `here` */
 bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b);
 /* Where is the axis: a dim, or -1. */
 int ds_shard__dim_of(const ds_layout *layout, uint32_t axis);

@@ -27,8 +27,8 @@ int ds_shard__dim_of(const ds_layout *layout, uint32_t axis) {
     return -1;
 }
 
-ds_layout ds_shard__whole(uint32_t rank) {
-    return (ds_layout){.rank = (uint8_t)rank};
+ds_layout ds_shard__whole(const ds_sharder *s, uint32_t rank) {
+    return (ds_layout){.mesh = s->here, .rank = (uint8_t)rank};
 }
 
 bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b) {
@@ -73,7 +73,7 @@ static uint8_t axis_of(const ds_sharder *s, uint8_t mesh, const char *name) {
 }
 
 ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type) {
-    ds_layout layout = ds_shard__whole(type->rank);
+    ds_layout layout = ds_shard__whole(s, type->rank);
     layout.mesh = mesh_of(s, &type->on);
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t i = 0; i < type->dims[d].n_splits; i++)
@@ -152,7 +152,7 @@ static ds_status add_hint(const ds_sharder *s, const ds_type *type, uint32_t d, 
 
 ds_status ds_shard__hint(const ds_sharder *s, const ds_type *type, const char *who, ds_loc loc,
                          ds_layout *out, uint8_t *seq, ds_error *err) {
-    *out = ds_shard__whole(type->rank);
+    *out = ds_shard__whole(s, type->rank);
     *seq = 0;
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t i = 0; i < type->dims[d].n_splits; i++) {

@@ -148,7 +148,7 @@ ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
     ds_layout now = ds_shard__layout(s, type);
     uint32_t last = type->rank - 1;
     loss l = {.s = s, .logits = choice->in[0], .rows = choice->in[1]};
-    if (now.mesh != l.logits.mesh || !now.n[last]) return DS_OK;
+    if (now.mesh != l.logits.mesh || ds_shard__parts(s, &now, last) == 1) return DS_OK;
     for (uint32_t i = 0; i < now.n[last]; i++) /* an axis that rows are to be split over moves */
         if (ds_shard__dim_of(&l.logits, now.axis[last][i]) < 0)
             l.logits.axis[last][l.logits.n[last]++] = now.axis[last][i];

@@ -119,7 +119,7 @@ static const char *free_mesh_name(ds_sharder *s, const char *wanted) {
     return name;
 }
 
-static ds_mesh *new_mesh(ds_sharder *s, const char *name, ds_mesh_kind kind, const char *base) {
+ds_mesh *ds_shard__new_mesh(ds_sharder *s, const char *name, ds_mesh_kind kind, const char *base) {
     ds_mesh *mesh = DS_NEW(&s->unit->arena, ds_mesh);
     mesh->name = free_mesh_name(s, name);
     mesh->module = s->module;
@@ -130,7 +130,7 @@ static ds_mesh *new_mesh(ds_sharder *s, const char *name, ds_mesh_kind kind, con
     return mesh;
 }
 
-static void set_axes(ds_sharder *s, ds_mesh *mesh, const ds_shard_axis *axes, uint32_t n) {
+void ds_shard__set_axes(ds_sharder *s, ds_mesh *mesh, const ds_shard_axis *axes, uint32_t n) {
     mesh->axes = DS_NEW_N(&s->unit->arena, ds_mesh_axis, n);
     mesh->n_axes = n;
     for (uint32_t a = 0; a < n; a++)
@@ -138,53 +138,62 @@ static void set_axes(ds_sharder *s, ds_mesh *mesh, const ds_shard_axis *axes, ui
                                        .size = ds_expr_int(&s->unit->exprs, axes[a].size)};
 }
 
-static void declare_axes(ds_sharder *s) {
-    const ds_shard_mesh *mesh = &s->meshes.at[0];
-    for (uint32_t a = 0; a < mesh->n_axes; a++) {
-        if (ds_axis_is_declared(s->module, mesh->axes[a].name)) continue;
+void ds_shard__declare_axes(ds_sharder *s, const ds_shard_axis *axes, uint32_t n) {
+    for (uint32_t a = 0; a < n; a++) {
+        if (ds_axis_is_declared(s->module, axes[a].name)) continue;
         declare(s->module, DS_ITEM_AXIS, s->module->axes.n);
-        DS_PUSH(&s->unit->arena, &s->module->axes, ((ds_axis_decl){.name = mesh->axes[a].name}));
+        DS_PUSH(&s->unit->arena, &s->module->axes, ((ds_axis_decl){.name = axes[a].name}));
     }
 }
 
-ds_status ds_shard__mesh(ds_sharder *s, ds_error *err) {
+static ds_status count_devices(const ds_sharder *s, const ds_mesh *given, const ds_topology *box,
+                               int64_t *n, ds_error *err) {
     const ds_binding *binding = &s->step->binding;
-    const char *first = ds_intern(&s->unit->strings, "dp");
-    DS_PUSH(&s->unit->arena, &s->meshes, (ds_shard_mesh){0});
-    DS_TRY(make_axes(s, err));
-    ds_shard_mesh *m = &s->meshes.at[0];
-    int64_t world = 1, devices = 0;
-    for (uint32_t a = 0; a < m->n_axes; a++) world *= m->axes[a].size;
-    if (!m->n_axes) m->axes[m->n_axes++] = (ds_shard_axis){first, 1};
-    declare_axes(s);
+    if (given) return ds_mesh_count_devices(binding, given, n, err);
+    if (box) return ds_topology_count_devices(binding, box, n, err);
+    return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                        "the scenario names no devices: say `on = @topology`");
+}
 
+ds_status ds_shard__world(ds_sharder *s, int64_t world, const ds_shard_axis *axes, uint32_t n,
+                          ds_mesh **out, ds_error *err) {
+    const char *first = ds_intern(&s->unit->strings, "dp");
     ds_mesh *given = ds_scenario_mesh(s->unit);
     ds_topology *box = ds_scenario_topology(s->unit);
-    if (given)
-        DS_TRY(ds_mesh_count_devices(binding, given, &devices, err));
-    else if (box)
-        DS_TRY(ds_topology_count_devices(binding, box, &devices, err));
-    else
-        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
-                            "the scenario names no devices: say `on = @topology`");
+    int64_t devices = 0;
+    DS_TRY(count_devices(s, given, box, &devices, err));
     if (world > devices)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "the strategy needs %lld devices, @%s has %lld", (long long)world,
                             given ? given->name : box->name, (long long)devices);
-    ds_mesh *mesh;
     if (!given && world == devices) {
-        mesh = new_mesh(s, "m", DS_MESH_ON, box->name);
+        *out = ds_shard__new_mesh(s, "m", DS_MESH_ON, box->name);
     } else {
         if (!given) {
-            given = new_mesh(s, "all", DS_MESH_ON, box->name);
-            set_axes(s, given, &(ds_shard_axis){first, devices}, 1);
+            given = ds_shard__new_mesh(s, "all", DS_MESH_ON, box->name);
+            ds_shard__set_axes(s, given, &(ds_shard_axis){first, devices}, 1);
         }
-        mesh = new_mesh(s, "m", DS_MESH_PICK, given->name);
-        mesh->pick_lo = ds_expr_int(&s->unit->exprs, 0);
-        mesh->pick_hi = ds_expr_int(&s->unit->exprs, world);
+        *out = ds_shard__new_mesh(s, "m", DS_MESH_PICK, given->name);
+        (*out)->pick_lo = ds_expr_int(&s->unit->exprs, 0);
+        (*out)->pick_hi = ds_expr_int(&s->unit->exprs, world);
     }
-    set_axes(s, mesh, m->axes, m->n_axes);
-    m->name = mesh->name;
+    ds_shard__set_axes(s, *out, axes, n);
+    return DS_OK;
+}
+
+ds_status ds_shard__mesh(ds_sharder *s, ds_error *err) {
+    if (s->step->strategy.stage_dp) return ds_shard__stages(s, err);
+    DS_PUSH(&s->unit->arena, &s->meshes, (ds_shard_mesh){0});
+    s->n_own = 1;
+    DS_TRY(make_axes(s, err));
+    ds_shard_mesh *m = &s->meshes.at[0];
+    ds_mesh *mesh;
+    int64_t world = 1;
+    for (uint32_t a = 0; a < m->n_axes; a++) world *= m->axes[a].size;
+    if (!m->n_axes) m->axes[m->n_axes++] = (ds_shard_axis){ds_intern(&s->unit->strings, "dp"), 1};
+    ds_shard__declare_axes(s, m->axes, m->n_axes);
+    DS_TRY(ds_shard__world(s, world, m->axes, m->n_axes, &mesh, err));
+    s->program_mesh = m->name = mesh->name;
     return DS_OK;
 }
 

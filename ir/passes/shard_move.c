@@ -247,12 +247,12 @@ ds_layout ds_shard__resolve_layout(const ds_sharder *s, const ds_layout *from, u
     ds_layout to = *from;
     const ds_logical_axis *tp = &s->logical[DS_L_TP];
     to.sum = to.max = 0;
-    if (!s->step->strategy.sp || tp->n != 1 || from->mesh) return to;
+    if (!s->step->strategy.sp || tp->n != 1 || ds_shard__is_view(s, from->mesh)) return to;
     uint8_t axis = tp->axis[0];
     if (!(from->sum & (1u << axis))) return to;
     for (uint32_t d = 0; d < from->rank; d++) {
         int64_t size = ds_shard__size(s, type->dims[d].size);
-        int64_t parts = ds_shard__parts(s, from, d) * ds_shard__axis_size(s, 0, axis);
+        int64_t parts = ds_shard__parts(s, from, d) * ds_shard__axis_size(s, from->mesh, axis);
         if (!(seq & (1u << d)) || size == 0 || size % parts) continue;
         to.axis[d][to.n[d]++] = axis;
         break;

@@ -58,7 +58,7 @@ static ds_status make_zeros(ds_sharder *s, ds_value old, const ds_layout *layout
 ds_status ds_shard__read(ds_sharder *s, const ds_use *old, ds_use *out, ds_error *err) {
     if (is_pending(s, old->value)) DS_TRY(ds_shard__flush(s, err));
     if (s->state[old->value.i] == DS_SHARD_ZEROS) {
-        ds_layout whole = ds_shard__whole(ds_value_at(s->from, old->value)->type->rank);
+        ds_layout whole = ds_shard__whole(s, ds_value_at(s->from, old->value)->type->rank);
         return make_zeros(s, old->value, &whole, out, err);
     }
     *out = *old;
@@ -220,7 +220,7 @@ static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_sh
     uint8_t mesh = 0;
     bool exact = false;
     if (!old->n_in) {
-        choice->out[0] = ds_shard__whole(ds_value_at(s->from, old->out[0])->type->rank);
+        choice->out[0] = ds_shard__whole(s, ds_value_at(s->from, old->out[0])->type->rank);
         return DS_OK;
     }
     if (is_optimizer(old)) { /* where the states lie: they are not moved */
@@ -271,7 +271,7 @@ static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     }
     saved before = save(s);
     DS_TRY(operands(s, old, true, in, err));
-    ds_layout first = old->n_in ? layout_of(s, in[0]) : ds_shard__whole(0);
+    ds_layout first = old->n_in ? layout_of(s, in[0]) : ds_shard__whole(s, 0);
     DS_TRY(choose(s, old, in, &choice, err));
     if (zeros) { /* they stood in while layouts were chosen */
         go_back(s, &before);
@@ -325,7 +325,8 @@ static ds_status move_inits(ds_sharder *s, const ds_op *loop, const carried *car
                             ds_error *err) {
     for (uint32_t i = 0; i < loop->n_in; i++) {
         if (carry[i].zeros) {
-            ds_layout whole = ds_shard__whole(ds_value_at(s->from, loop->in[i].value)->type->rank);
+            ds_layout whole =
+                ds_shard__whole(s, ds_value_at(s->from, loop->in[i].value)->type->rank);
             const ds_layout *to = carry[i].known ? &carry[i].layout : &whole;
             DS_TRY(make_zeros(s, loop->in[i].value, to, &init[i], err));
         } else {
@@ -474,6 +475,11 @@ static ds_status walk_op(ds_sharder *s, const ds_op *op, ds_error *err) {
 }
 
 ds_status ds_shard__walk(ds_sharder *s, const ds_block *block, ds_error *err) {
-    for (uint32_t i = 0; i < block->n_ops; i++) DS_TRY(walk_op(s, block->ops[i], err));
+    bool stages = s->mesh_of_chunk && !s->loops; /* loops are not cut: all of one is on a stage */
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        if (stages) DS_TRY(ds_shard__enter(s, block->ops[i], err));
+        DS_TRY(walk_op(s, block->ops[i], err));
+        if (stages) ds_shard__leave(s);
+    }
     return DS_OK;
 }

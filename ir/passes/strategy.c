@@ -183,6 +183,65 @@ static ds_status read_stage_layers(const ds_binding *binding, ds_strategy *out, 
     return DS_OK;
 }
 
+/* ---- stages of several widths ---- */
+
+static ds_status read_list(const ds_binding *binding, const char *name, uint32_t n, int64_t *out,
+                           ds_error *err) {
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = 1;
+        if (!ds_scenario_find(binding->unit, "strategy", name)) continue;
+        DS_TRY(ds_scenario_int_at(binding, "strategy", name, i, &out[i], err));
+        if (out[i] >= 1 && out[i] <= INT32_MAX) continue;
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, name),
+                            "strategy: %s: stage %u has %lld; each stage needs at least 1", name, i,
+                            (long long)out[i]);
+    }
+    return DS_OK;
+}
+
+/* Both lists have a number for each stage, and say all that there is to say about width. */
+static ds_status check_widths(const ds_binding *binding, const ds_strategy *s, uint32_t n_dp,
+                              uint32_t n_tp, ds_error *err) {
+    static const char *const others[] = {"dp", "tp"};
+    const char *name = n_dp ? "stage_dp" : "stage_tp";
+    if (n_dp && n_tp && n_dp != n_tp)
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "stage_tp"),
+                            "stage_dp has %u stages, stage_tp has %u", n_dp, n_tp);
+    for (uint32_t i = 0; i < 2; i++) {
+        int64_t degree = i ? s->tp : s->dp;
+        if (!ds_scenario_find(binding->unit, "strategy", others[i]) || degree == 1) continue;
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, others[i]),
+                            "%s = %lld beside %s, which says how wide each stage is: leave it out",
+                            others[i], (long long)degree, name);
+    }
+    if (ds_scenario_find(binding->unit, "strategy", "pp") && s->pp != (n_dp ? n_dp : n_tp))
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, name),
+                            "%s has %u stages, and pp = %lld", name, n_dp ? n_dp : n_tp,
+                            (long long)s->pp);
+    return DS_OK;
+}
+
+/* stage_dp, stage_tp. A list that is left out is all 1; lists that are all alike are dp and tp. */
+static ds_status read_widths(const ds_binding *binding, ds_strategy *s, ds_error *err) {
+    uint32_t n_dp = ds_scenario_text_count(binding->unit, "strategy", "stage_dp");
+    uint32_t n_tp = ds_scenario_text_count(binding->unit, "strategy", "stage_tp");
+    uint32_t n = n_dp ? n_dp : n_tp;
+    bool alike = true;
+    if (!n) return DS_OK;
+    DS_TRY(check_widths(binding, s, n_dp, n_tp, err));
+    int64_t *dp = DS_NEW_N(&binding->unit->arena, int64_t, n);
+    int64_t *tp = DS_NEW_N(&binding->unit->arena, int64_t, n);
+    DS_TRY(read_list(binding, "stage_dp", n, dp, err));
+    DS_TRY(read_list(binding, "stage_tp", n, tp, err));
+    for (uint32_t i = 1; i < n; i++) alike = alike && dp[i] == dp[0] && tp[i] == tp[0];
+    s->pp = n;
+    s->dp = alike ? dp[0] : 1;
+    s->tp = alike ? tp[0] : 1;
+    s->stage_dp = alike ? NULL : dp;
+    s->stage_tp = alike ? NULL : tp;
+    return DS_OK;
+}
+
 static ds_status read_pipeline(const ds_binding *binding, ds_strategy *out, ds_error *err) {
     static const char *const balances[] = {"layers", "flops", "time"};
     static const char *const p2ps[] = {"overlapped", "batched", "blocking"};
@@ -201,6 +260,7 @@ static ds_status read_numbers(const ds_binding *binding, ds_strategy *s, ds_erro
     DS_TRY(read_degree(binding, "tp", &s->tp, err));
     DS_TRY(read_degree(binding, "pp", &s->pp, err));
     DS_TRY(read_degree(binding, "cp", &s->cp, err));
+    DS_TRY(read_widths(binding, s, err));
     s->ep = s->microbatches = s->virtual_stages = s->prefetch = 1;
     s->zero = 0;
     s->bucket_bytes = DS_BUCKET_BYTES;
@@ -284,8 +344,42 @@ static ds_status check_offload(const ds_binding *binding, const ds_strategy *str
     return DS_OK;
 }
 
+/* What stages of several widths have no form of yet. */
+static ds_status check_widths_alone(const ds_binding *binding, const ds_strategy *s,
+                                    ds_error *err) {
+    if (!s->stage_dp) return DS_OK;
+    if (s->cp > 1)
+        return refuse(binding, "cp",
+                      "stages of several widths (stage_dp, stage_tp) split no sequences: cp = 1",
+                      err);
+    if (s->ep > 1)
+        return refuse(binding, "ep",
+                      "stages of several widths (stage_dp, stage_tp) keep experts whole: ep = 1",
+                      err);
+    if (ds_scenario_find(binding->unit, "strategy", "zero_group"))
+        return refuse(binding, "zero_group",
+                      "with stages of several widths each stage shares its states out over all of "
+                      "its own replicas: leave zero_group out",
+                      err);
+    if (s->scatter_gather)
+        return refuse(binding, "scatter_gather",
+                      "between stages of several widths a reshard says which part goes where: "
+                      "leave scatter_gather out",
+                      err);
+    if (s->offload)
+        return refuse(binding, "offload", "offload is for stages that are equally wide (dp and tp)",
+                      err);
+    if (s->ops && s->ops->n_items)
+        return refuse(binding, "ops",
+                      "with stages of several widths single ops follow their stage: leave `ops` "
+                      "out, or give all stages the same dp and tp",
+                      err);
+    return DS_OK;
+}
+
 ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
     DS_TRY(check_offload(binding, strategy, err));
+    DS_TRY(check_widths_alone(binding, strategy, err));
     if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
     if (trains(binding->unit)) return DS_OK;
     return refuse(binding, "pp",

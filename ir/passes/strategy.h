@@ -70,6 +70,9 @@ typedef struct ds_strategy {
     ds_balance balance;
     const int64_t *stage_layers; /* turns of loops in each chunk; overrides balance */
     uint32_t n_stage_layers;     /* 0: not given */
+    /* Stages of several widths: replicas and shards of each, [pp]; then dp = tp = 1. NULL: all
+     * stages have dp and tp. */
+    const int64_t *stage_dp, *stage_tp;
     ds_p2p p2p;
     bool scatter_gather; /* with tp: a stage sends parts, which the next one gathers */
     ds_cp_type cp_type;
