@@ -127,6 +127,20 @@ static ds_status find_param(const ds_module *from, const char *path, const char 
     return unknown_param(from, path, source, loc, err);
 }
 
+bool ds_find_param_from(const ds_module *from, const char *path, const ds_module **module,
+                        uint32_t *index) {
+    param_ref ref;
+    if (find_param(from, path, "", DS_NOWHERE, &ref, NULL) != DS_OK) return false;
+    *module = ref.module;
+    *index = ref.index;
+    return true;
+}
+
+bool ds_find_param(const ds_unit *unit, const char *path, const ds_module **module,
+                   uint32_t *index) {
+    return ds_find_param_from(unit->modules.at[0], path, module, index);
+}
+
 /* ---- values ---- */
 
 static bool looks_like_number(const char *text) {

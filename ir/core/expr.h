@@ -123,12 +123,21 @@ typedef struct ds_index {
     const struct ds_index *up;
 } ds_index;
 
-/* What evaluation looks at: the params' values by module id, the indices in scope. An unbound param
- * or index is DS_ERR_NAME. `loc` is where errors point. */
+/* A name with a value of any kind: those of a sweep. */
+typedef struct ds_named {
+    const char *name; /* interned */
+    ds_num value;
+} ds_named;
+
+/* What evaluation looks at: the params' values by module id, the indices in scope, and names that
+ * are looked up as indices are where no index has the name. An unbound param or index is
+ * DS_ERR_NAME. `loc` is where errors point. */
 typedef struct ds_env {
     const ds_exprs *exprs;
     const ds_num *const *params; /* params[module id][param index] */
     const ds_index *indices;
+    const ds_named *named;
+    uint32_t n_named;
 } ds_env;
 
 /* `and`, `or` look at the right side only where the left one leaves it open. O(distinct nodes). */

@@ -92,6 +92,11 @@ static ds_status eval_index(const step *s, ds_num *out) {
         *out = int_num(index->value);
         return DS_OK;
     }
+    for (uint32_t k = 0; k < s->env->n_named; k++) {
+        if (s->env->named[k].name != s->node->name) continue;
+        *out = s->env->named[k].value;
+        return DS_OK;
+    }
     if (s->node->kind == DS_EXPR_AXIS_INDEX)
         return ds_error_set(s->err, DS_ERR_NAME, s->loc,
                             "axis_index(%s) has no value here: it is known only inside a local "

@@ -243,7 +243,7 @@ static void parse_word(ds_parser *p, ds_attr *attr) {
     ds_parser_advance(p);
 }
 
-static void parse_list(ds_parser *p, ds_attr *attr) {
+void ds_parse_list(ds_parser *p, ds_attr *attr) {
     DS_VEC(ds_attr) list = {0};
     attr->kind = DS_ATTR_LIST;
     ds_parser_advance(p);
@@ -336,7 +336,7 @@ static void parse_value(ds_parser *p, ds_attr *attr, bool keep_comments) {
         attr->kind = DS_ATTR_PLACE;
         attr->place = ds_parse_place(p);
     } else if (ds_parser_at(p, DS_TOK_LBRACKET)) {
-        parse_list(p, attr);
+        ds_parse_list(p, attr);
     } else if (ds_parser_at(p, DS_TOK_LBRACE)) {
         parse_block(p, attr, keep_comments);
     } else if (ds_parser_at_word(p, "on") && ds_parser_peek(p, 1)->kind == DS_TOK_SYMBOL) {

@@ -28,7 +28,7 @@ static const char *name_of(param_ref ref) {
 }
 
 static bool eval(const batch *b, ds_num *const *params, ds_expr e, int64_t *out) {
-    ds_env env = {&b->source->unit->exprs, (const ds_num *const *)params, NULL};
+    ds_env env = {.exprs = &b->source->unit->exprs, .params = (const ds_num *const *)params};
     return ds_expr_eval_int(&env, e, DS_NOWHERE, out, NULL) == DS_OK;
 }
 

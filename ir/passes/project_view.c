@@ -86,7 +86,7 @@ ds_status ds_project__literal(ds_projector *p, ds_expr e, ds_loc loc, int64_t *o
         return ds_error_set(err, DS_ERR_UNSUPPORTED, loc, "what a rank does depends on '%s'",
                             ds_expr_at(&p->unit->exprs, p->unroll)->name);
     /* a literal expression that has no value, such as 1 / 0 */
-    ds_env env = {&p->unit->exprs, NULL, NULL};
+    ds_env env = {.exprs = &p->unit->exprs};
     return ds_expr_eval_int(&env, e, loc, out, err);
 }
 

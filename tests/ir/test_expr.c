@@ -48,7 +48,7 @@ static ds_status evaluate(const world *w, ds_expr e, ds_num *out, ds_error *err)
     const ds_num *modules[] = {params};
     ds_index outer = {w->indices[0], w->values[N_PARAMS], NULL};
     ds_index inner = {w->indices[1], w->values[N_PARAMS + 1], &outer};
-    ds_env env = {&w->exprs, modules, &inner};
+    ds_env env = {.exprs = &w->exprs, .params = modules, .indices = &inner};
     return ds_expr_eval(&env, e, DS_NOWHERE, out, err);
 }
 
