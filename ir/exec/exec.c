@@ -36,6 +36,10 @@ static ds_status find_entry(const ds_binding *binding, const ds_func *chosen, en
     const ds_unit *unit = binding->unit;
     const ds_scenario *scenario = ds_unit_scenario(unit);
     out->func = chosen;
+    if (!chosen && ds_scenario_n_jobs(unit))
+        return ds_error_set(err, DS_ERR_VALUE, scenario->loc,
+                            "the scenario has jobs: say which one (--job %s)",
+                            ds_scenario_job(unit, 0)->name);
     if (!chosen && !scenario) DS_TRY(only_function(unit, &out->func, err));
     if (!out->func) out->program = ds_scenario_ranks(unit);
     if (!out->func && !out->program) out->func = ds_scenario_program_func(unit);

@@ -45,6 +45,24 @@ ds_scenario ds_scenario_of_job(ds_unit *unit, uint32_t job) {
     return scenario;
 }
 
+ds_status ds_scenario_choose_job(ds_unit *unit, const char *name, ds_error *err) {
+    const ds_attr *jobs = jobs_of(unit);
+    if (!jobs)
+        return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE, "no job '%s': the scenario has no jobs",
+                            name);
+    const char **names = DS_NEW_N(&unit->arena, const char *, jobs->n_items);
+    for (uint32_t j = 0; j < jobs->n_items; j++) {
+        names[j] = jobs->items[j].name;
+        if (strcmp(names[j], name) != 0) continue;
+        ds_scenario own = ds_scenario_of_job(unit, j);
+        ds_scenario_restore(unit, &own);
+        return DS_OK;
+    }
+    const char *near = ds_suggest(name, names, jobs->n_items);
+    return ds_error_set(err, DS_ERR_NAME, jobs->loc, "no job '%s'%s%s%s", name,
+                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 static ds_status out_of_range(const ds_attr *attr, const char *job, int64_t most, ds_error *err) {
     return ds_error_set(err, DS_ERR_VALUE, attr->loc, "'%s' of job '%s' must be from %s to %lld%s",
                         attr->name, job, strcmp(attr->name, "steps") == 0 ? "1" : "0",

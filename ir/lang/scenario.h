@@ -26,6 +26,7 @@ typedef enum ds_knob_kind {
     DS_KNOB_PLACE,    /* @box or @m: a topology or a mesh */
     DS_KNOB_SCHEDULE, /* a text ("1f1b", "file:PATH") or @s */
     DS_KNOB_QUANTITY, /* a number with a unit of `dimension` (T, B, R, F; 'N': none) */
+    DS_KNOB_RANDOM,   /* a distribution: lognormal(sigma = 0.05) (ir/lang/jitter.h) */
     DS_KNOB_SECTION   /* a block of further knobs, or `off` */
 } ds_knob_kind;
 
@@ -79,6 +80,8 @@ bool ds_scenario_is_job_key(const char *name);
  * says, without `start` and `steps`. Put it in place with ds_scenario_restore: then everything that
  * reads a scenario reads the job's. In the unit's arena. */
 ds_scenario ds_scenario_of_job(ds_unit *unit, uint32_t job);
+/* Puts the scenario of the job of that name in place for good. DS_ERR_NAME, with a suggestion. */
+ds_status ds_scenario_choose_job(ds_unit *unit, const char *name, ds_error *err);
 /* When its devices are free for it, and how many steps it takes, one after another: 0 and 1 by
  * default. Errors: evaluation, numbers out of range. */
 ds_status ds_scenario_job_times(const ds_binding *binding, uint32_t job, int64_t *start_ps,

@@ -295,6 +295,10 @@ static ds_status find_model(const ds_binding *source, const ds_func **out, ds_er
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "there is no scenario that says `model = @f`: nothing to make a step "
                             "of");
+    if (ds_scenario_n_jobs(source->unit))
+        return ds_error_set(err, DS_ERR_VALUE, scenario->loc,
+                            "the scenario has jobs: say which one (--job %s)",
+                            ds_scenario_job(source->unit, 0)->name);
     if (!*out)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, scenario->loc,
                             "the scenario runs a program as it stands; passes make a step of a "

@@ -7,25 +7,37 @@
 
 #include "ir/lang/scenario.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* The devices of the records since `first` are the job's. */
-static ds_status claim_devices(ds_builder *b, uint32_t job, ds_error *err) {
+static ds_status claim(ds_builder *b, uint32_t job, const ds_record *r, ds_error *err) {
     ds_plan *plan = b->plan;
-    for (uint32_t i = plan->jobs[job].first_record; i < plan->records.n; i++) {
-        const ds_record *r = plan->records.at[i];
-        for (uint32_t k = 0; k < r->n_devices; k++) {
-            uint32_t *owner = &plan->job_of[r->devices[k]];
-            if (*owner != DS_NONE && *owner != job)
-                return ds_error_set(err, DS_ERR_VALUE, plan->jobs[job].loc,
-                                    "jobs '%s' and '%s' both use %s: give each devices of its own, "
-                                    "as `mesh = @m` with `mesh @m = pick 8..16 of @all [dp = 8]`",
-                                    plan->jobs[*owner].name, plan->jobs[job].name,
-                                    ds_topo_device_path(plan->topo, r->devices[k]));
-            *owner = job;
-        }
+    for (uint32_t k = 0; k < r->n_devices; k++) {
+        uint32_t *owner = &plan->job_of[r->devices[k]];
+        if (*owner != DS_NONE && *owner != job)
+            return ds_error_set(err, DS_ERR_VALUE, plan->jobs[job].loc,
+                                "jobs '%s' and '%s' both use %s: give each devices of its own, as "
+                                "`mesh = @m` with `mesh @m = pick 8..16 of @all [dp = 8]`",
+                                plan->jobs[*owner].name, plan->jobs[job].name,
+                                ds_topo_device_path(plan->topo, r->devices[k]));
+        *owner = job;
     }
     return DS_OK;
+}
+
+/* The devices of its instances are the job's. (Not of its records: two jobs that do the same on the
+ * same devices share those.) */
+static ds_status claim_devices(ds_builder *b, uint32_t job, ds_error *err) {
+    ds_plan *plan = b->plan;
+    bool *seen = ds_xcalloc(plan->records.n, sizeof *seen);
+    ds_status status = DS_OK;
+    for (uint32_t i = plan->jobs[job].first_inst; i < plan->insts.n && status == DS_OK; i++) {
+        uint32_t record = plan->insts.at[i].record;
+        if (!seen[record]) status = claim(b, job, plan->records.at[record], err);
+        seen[record] = true;
+    }
+    free(seen);
+    return status;
 }
 
 /* What was found out about the ops of one unit says nothing of another's. */

@@ -37,11 +37,13 @@
 CLI_VERBS(CLI_X)
 #undef CLI_X
 
-/* Options shared by the verbs that read a program: --set, -I, --profiles. */
+/* Options shared by the verbs that read a program: --set, -I, --profiles, --job. */
 typedef struct cli_options {
     DS_VEC(ds_setting) settings; /* heap */
     DS_VEC(const char *) include_dirs;
+    DS_VEC(const char *) degrades; /* --degrade, of the verbs that have it; heap */
     const char *profiles; /* NULL: the default (sim/cost/cost.h) */
+    const char *job;      /* the scenario becomes that of this job; NULL: as it is */
     ds_arena arena;
 } cli_options;
 

@@ -1,5 +1,6 @@
 /* What the verbs share: options, loading with diagnostics, writing files. */
 #include "ir/lang/lang.h"
+#include "ir/lang/scenario.h"
 #include "ir/lang/verify.h"
 #include "sim/report/balance.h"
 #include "tools/cli/cli.h"
@@ -11,12 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OPT_PROFILES = 0x100 };
+enum { OPT_PROFILES = 0x100, OPT_JOB };
 
 static const struct argp_option options_table[] = {
     {"set", 's', "PARAM=VALUE", 0, "Bind a param (of an import: ALIAS.PARAM=VALUE); repeatable", 1},
     {"include", 'I', "FOLDER", 0, "Look for imports there too; repeatable", 1},
     {"profiles", OPT_PROFILES, "FILE", 0, "Cost database to use", 1},
+    {"job", OPT_JOB, "NAME", 0, "Of a scenario's jobs this one alone, for one step from 0 on", 1},
     {0}};
 
 void cli_add_setting(cli_options *options, const char *name, const char *text,
@@ -40,6 +42,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case OPT_PROFILES:
         options->profiles = arg;
         return 0;
+    case OPT_JOB:
+        options->job = arg;
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -50,6 +55,7 @@ const struct argp cli_argp = {.options = options_table, .parser = parse_option};
 void cli_options_deinit(cli_options *options) {
     free(options->settings.at);
     free(options->include_dirs.at);
+    free(options->degrades.at);
     ds_arena_deinit(&options->arena);
     *options = (cli_options){0};
 }
@@ -100,6 +106,8 @@ static ds_status load_and_verify(const char *path, const cli_options *options, c
     ds_diags_init(&source->diags);
     ds_error err;
     ds_status status = load(path, options, &source->unit, &err);
+    for (uint32_t i = 0; i < options->degrades.n && status == DS_OK; i++)
+        status = ds_parse_what_if(source->unit->modules.at[0], options->degrades.at[i], &err);
     if (status != DS_OK) {
         cli_fail(source->unit, &err);
         return status;
@@ -116,8 +124,12 @@ ds_status cli_open_unbound(const char *path, const cli_options *options, bool wa
 
 ds_status cli_open(const char *path, const cli_options *options, cli_source *source) {
     ds_status status = load_and_verify(path, options, source);
+    ds_error err;
+    if (status == DS_OK && options->job) {
+        status = ds_scenario_choose_job(source->unit, options->job, &err);
+        if (status != DS_OK) ds_diags_add_error(&source->diags, &err);
+    }
     if (status == DS_OK) {
-        ds_error err;
         status = ds_bind(source->unit, options->settings.at, options->settings.n, &source->binding,
                          &err);
         if (status == DS_OK)
