@@ -233,7 +233,8 @@ static uint32_t backward_chunk(const cutter *x, uint32_t i) {
         if (x->wgrad[def->out[k].i]) chunk = later(chunk, x->goal[def->out[k].i]);
     if (chunk != DS_PIPE_NONE) return chunk;
     for (uint32_t k = 0; k < op->n_reads; k++) {
-        uint32_t from = x->part->def[op->reads[k]], at = chunk_of_def(x, op->reads[k]);
+        uint32_t from = x->part->def[x->part->source[op->reads[k]]],
+                 at = chunk_of_def(x, op->reads[k]);
         if (from == DS_PIPE_NONE || at == DS_PIPE_NONE) continue;
         if (from < x->backward)
             forward = later(forward, at);
@@ -241,6 +242,34 @@ static uint32_t backward_chunk(const cutter *x, uint32_t i) {
             chunk = earlier(chunk, at);
     }
     return earlier(chunk, forward);
+}
+
+/* Is the op on a mesh that is as wide as the chunk's stage? */
+static bool fits_stage(const cutter *x, const ds_op *op, uint32_t chunk) {
+    const ds_model_step *step = x->c->step;
+    const char *mesh = ds_value_at(x->func, op->out[0])->type->on.name;
+    uint32_t on = 0, of = step->schedule.stage[chunk];
+    while (on < step->strategy.pp && step->stage_mesh[on] != mesh) on++;
+    return on < step->strategy.pp && ds_strategy_same_width(&step->strategy, on, of);
+}
+
+/* On stages of several widths what but changes how a value lies is done where it is wanted, or else
+ * where the value is; after it came over from another stage, where it is read: NONE as yet. */
+static uint32_t move_chunk(const cutter *x, uint32_t i, uint32_t wanted) {
+    const ds_pipe_part *p = x->part;
+    const ds_op *op = x->func->body.ops[i];
+    uint32_t chunk = DS_PIPE_NONE;
+    bool move = op->n_over || op->code == DS_OP_RESHARD;
+    if (!x->c->step->stage_mesh || !move || anchor_of(x, &p->ops[i]) != DS_PIPE_NONE) return wanted;
+    for (uint32_t k = 0; k < p->ops[i].n_reads; k++) {
+        uint32_t def = p->def[p->ops[i].reads[k]];
+        if (def == DS_PIPE_NONE) continue;
+        if (p->ops[def].crosses || (p->ops[def].chunk == DS_PIPE_NONE && p->ops[def].n_reads))
+            return DS_PIPE_NONE;
+        chunk = later(chunk, p->ops[def].chunk);
+    }
+    bool fits = chunk == DS_PIPE_NONE || (wanted != DS_PIPE_NONE && fits_stage(x, op, wanted));
+    return fits ? wanted : chunk;
 }
 
 static void find_chunks(cutter *x) {
@@ -252,7 +281,7 @@ static void find_chunks(cutter *x) {
             continue;
         }
         op->phase = forward ? DS_PIPE_F : x->split && x->wgrad_op[i] ? DS_PIPE_W : DS_PIPE_B;
-        op->chunk = forward ? forward_chunk(x, op) : backward_chunk(x, i);
+        op->chunk = move_chunk(x, i, forward ? forward_chunk(x, op) : backward_chunk(x, i));
         note_like(x, i);
     }
 }
@@ -338,23 +367,20 @@ static void place_crossing(cutter *x) {
     }
 }
 
-/* An op is on a mesh that is as wide as its chunk's stage. */
+/* Every op fits its chunk's stage. */
 static ds_status check_meshes(const cutter *x, ds_error *err) {
-    const ds_model_step *step = x->c->step;
     const ds_pipe_part *p = x->part;
-    for (uint32_t i = 0; i < p->n_ops && step->stage_mesh; i++) {
+    for (uint32_t i = 0; i < p->n_ops && x->c->step->stage_mesh; i++) {
         const ds_op *op = x->func->body.ops[i];
-        if (p->ops[i].crosses || p->ops[i].chunk == DS_PIPE_NONE || !op->n_out) continue;
-        const ds_value_info *info = ds_value_at(x->func, op->out[0]);
-        uint32_t on = 0, of = step->schedule.stage[p->ops[i].chunk];
-        while (on < step->strategy.pp && step->stage_mesh[on] != info->type->on.name) on++;
-        if (on < step->strategy.pp && step->strategy.stage_dp[on] == step->strategy.stage_dp[of] &&
-            step->strategy.stage_tp[on] == step->strategy.stage_tp[of])
+        uint32_t chunk = p->ops[i].chunk;
+        if (p->ops[i].crosses || chunk == DS_PIPE_NONE || !op->n_out || fits_stage(x, op, chunk))
             continue;
+        const ds_value_info *info = ds_value_at(x->func, op->out[0]);
         return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
                             "pipeline: %%%s was split for @%s, and belongs to chunk %u on stage "
                             "%u, which is not as wide",
-                            info->name, info->type->on.name, p->ops[i].chunk, of);
+                            info->name, info->type->on.name, chunk,
+                            x->c->step->schedule.stage[chunk]);
     }
     return DS_OK;
 }

@@ -21,11 +21,9 @@ ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage) {
 }
 
 bool ds_pipe__as_wide(const ds_pipe *p, const ds_type *type, uint32_t stage) {
-    const ds_strategy *s = &p->step->strategy;
     uint32_t on = 0;
     while (on < p->n_stages && p->step->stage_mesh[on] != type->on.name) on++;
-    return on < p->n_stages && s->stage_dp[on] == s->stage_dp[stage] &&
-           s->stage_tp[on] == s->stage_tp[stage];
+    return on < p->n_stages && ds_strategy_same_width(&p->step->strategy, on, stage);
 }
 
 /* ---- which ops ---- */

@@ -33,10 +33,6 @@ static void set_logical(ds_sharder *s, ds_shard_mesh *mesh, uint32_t stage) {
     s->zero = s->logical[DS_L_DP];
 }
 
-static bool same_width(const ds_strategy *st, uint32_t a, uint32_t b) {
-    return st->stage_dp[a] == st->stage_dp[b] && st->stage_tp[a] == st->stage_tp[b];
-}
-
 /* The mesh of each stage, and in `own` which of `meshes` stands for it. */
 static ds_status make_meshes(ds_sharder *s, uint8_t *own, ds_error *err) {
     ds_model_step *step = s->step;
@@ -62,7 +58,7 @@ static ds_status make_meshes(ds_sharder *s, uint8_t *own, ds_error *err) {
         made->pick_lo = ds_expr_int(&s->unit->exprs, at);
         made->pick_hi = ds_expr_int(&s->unit->exprs, at += st->stage_dp[i] * st->stage_tp[i]);
         step->stage_mesh[i] = mesh.name = made->name;
-        while (!same_width(st, first, i)) first++;
+        while (!ds_strategy_same_width(st, first, i)) first++;
         own[i] = first < i ? own[first] : (uint8_t)s->meshes.n;
         if (first < i) continue;
         if (s->meshes.n == UINT8_MAX)

@@ -94,6 +94,11 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
  * step that leaves something out would be the step of another strategy. */
 ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err);
 
+/* Are two stages equally wide? */
+static inline bool ds_strategy_same_width(const ds_strategy *s, uint32_t a, uint32_t b) {
+    return !s->stage_dp || (s->stage_dp[a] == s->stage_dp[b] && s->stage_tp[a] == s->stage_tp[b]);
+}
+
 /* Layers that may be gathered ahead: each has a value that every loop carries. */
 #define DS_MAX_PREFETCH 255
 
