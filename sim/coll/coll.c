@@ -21,7 +21,7 @@ typedef struct entry {
     X(ALL_GATHER)                                                                                  \
     X(REDUCE_SCATTER)                                                                              \
     X(ALL_TO_ALL)                                                                                  \
-    X(BROADCAST) X(SCATTER) X(GATHER) X(REDUCE) X(SEND) X(PERMUTE) X(OFFLOAD) X(RELOAD)
+    X(BROADCAST) X(SCATTER) X(GATHER) X(REDUCE) X(SEND) X(PERMUTE) X(OFFLOAD) X(RELOAD) X(RESHARD)
 enum {
 #define X(op) INDEX_##op,
     COLLECTIVES(X)
@@ -44,6 +44,10 @@ static const entry algorithms[] = {
     {"halving_doubling", ds_coll__halving_algorithm, LEVELS, 0},
     {"hierarchical", ds_coll__hierarchical_algorithm, LEVELS, 0},
     {"pxn", ds_coll__pxn_algorithm, HAS(ALL_TO_ALL), HAS(ALL_TO_ALL)},
+    {"collectives", ds_coll__collectives_algorithm, HAS(RESHARD), HAS(RESHARD)},
+    {"send_recv", ds_coll__send_recv_algorithm, HAS(RESHARD), HAS(RESHARD)},
+    {"send_recv_gather", ds_coll__send_recv_gather_algorithm, HAS(RESHARD), HAS(RESHARD)},
+    {"broadcast", ds_coll__broadcast_algorithm, HAS(RESHARD), HAS(RESHARD)},
 };
 #define N_ALGORITHMS (sizeof algorithms / sizeof *algorithms)
 #define FASTEST      "fastest"
@@ -135,7 +139,7 @@ ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const ch
     ds_coll_builder b = {.topo = topo, .request = request, .arena = arena, .err = err};
     bool moves = request->n > 1 || ds_op_desc_of(request->op)->flags & DS_OPF_HOST;
     ds_status status = moves ? ds_coll__build(&b, name) : DS_OK;
-    if (status == DS_OK) pipeline(&b);
+    if (status == DS_OK && request->op != DS_OP_RESHARD) pipeline(&b); /* its chains are cut */
     *phases = b.phases.at;
     *n_phases = b.phases.n;
     ds_coll__deinit(&b);

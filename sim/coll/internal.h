@@ -89,6 +89,11 @@ ds_status ds_coll__halving_algorithm(ds_coll_builder *b);
 ds_status ds_coll__hierarchical_algorithm(ds_coll_builder *b);
 ds_status ds_coll__pxn_algorithm(ds_coll_builder *b);
 ds_status ds_coll__switch_algorithm(ds_coll_builder *b);
+/* reshard.c */
+ds_status ds_coll__collectives_algorithm(ds_coll_builder *b);
+ds_status ds_coll__send_recv_algorithm(ds_coll_builder *b);
+ds_status ds_coll__send_recv_gather_algorithm(ds_coll_builder *b);
+ds_status ds_coll__broadcast_algorithm(ds_coll_builder *b);
 
 /* messages.c: the primitives where every message is written down */
 ds_status ds_coll__post_message(ds_coll_builder *b, uint32_t from, uint32_t to, int64_t bytes);

@@ -1,5 +1,5 @@
 /* Communication records: which devices meet, how many bytes, how long alone. */
-#include "sim/plan/internal.h"
+#include "sim/plan/comm.h"
 
 #include "ir/base/units.h"
 #include "sim/coll/coll.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t devices_key(const uint32_t *devices, uint32_t n, bool ordered) {
+uint64_t ds_plan__devices_key(const uint32_t *devices, uint32_t n, bool ordered) {
     uint64_t key = n;
     if (ordered) return ds_hash_bytes(devices, n * sizeof *devices) | 1;
     for (uint32_t i = 0; i < n; i++) key += ds_hash_mix(0, devices[i]); /* any order */
@@ -47,6 +47,9 @@ static ds_status read_options(ds_builder *b, const ds_op *op, const ds_env *env,
     if (op->code == DS_OP_PERMUTE) DS_TRY(ds_op_attr_int(op, env, "shift", &request->shift, err));
     request->algorithm =
         ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
+    bool one_of_one = request->algorithm && request->op != DS_OP_RESHARD &&
+                      strcmp(request->algorithm, "collectives") == 0;
+    if (one_of_one) request->algorithm = NULL; /* a reshard that is one collective */
     const char *route =
         ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "route"));
     request->single_route = route && strcmp(route, "single") == 0;
@@ -58,12 +61,32 @@ static ds_status read_options(ds_builder *b, const ds_op *op, const ds_env *env,
     return DS_OK;
 }
 
+/* Equal shards need not be listed: they are what bytes split evenly gives. */
+static bool all_equal(const int64_t *shard_bytes, uint32_t n) {
+    for (uint32_t i = 1; i < n; i++)
+        if (shard_bytes[i] != shard_bytes[0]) return false;
+    return true;
+}
+
+/* Terms of profiles, algorithm and time alone of a group that has its request. */
+static ds_status cost_alone(ds_builder *b, ds_group *g, ds_error *err) {
+    DS_TRY(profile_terms(b, g->request->op, g, &g->terms, err));
+    ds_coll_choice choice;
+    DS_TRY(ds_coll_choose(b->plan->topo, g->request, &g->terms, &b->plan->arena, &choice, err));
+    g->ps = choice.ps;
+    g->algorithm = choice.algorithm;
+    g->times = choice.phases;
+    g->n_phases = choice.n_phases;
+    return DS_OK;
+}
+
 ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
                               const ds_index *indices, uint32_t root, const int64_t *shard_bytes,
-                              ds_group *g, ds_error *err) {
+                              const struct ds_reshard *reshard, ds_group *g, ds_error *err) {
     ds_env env = ds_binding_env(b->binding, indices);
     const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
-    g->key = devices_key(g->devices, g->n_devices, code == DS_OP_SEND);
+    bool one_way = code == DS_OP_SEND || code == DS_OP_RESHARD;
+    g->key = ds_plan__devices_key(g->devices, g->n_devices, one_way);
     if (given) {
         g->algorithm = "given";
         return ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
@@ -78,114 +101,25 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
                                  .root = root,
                                  .host = host ? b->plan->host_of[g->devices[0]] : DS_NONE,
                                  .bytes = g->bytes,
+                                 .reshard = reshard,
                                  .loc = op->loc};
-    if (shard_bytes) {
+    if (shard_bytes && !all_equal(shard_bytes, g->n_devices)) {
         int64_t *shards = DS_NEW_N(&b->plan->arena, int64_t, g->n_devices);
         memcpy(shards, shard_bytes, g->n_devices * sizeof *shards);
         request->shard_bytes = shards;
     }
     DS_TRY(read_options(b, op, &env, request, err));
     g->request = request;
-    DS_TRY(profile_terms(b, code, g, &g->terms, err));
-    ds_coll_choice choice;
-    DS_TRY(ds_coll_choose(b->plan->topo, request, &g->terms, &b->plan->arena, &choice, err));
-    g->ps = choice.ps;
-    g->algorithm = choice.algorithm;
-    g->times = choice.phases;
-    g->n_phases = choice.n_phases;
-    return DS_OK;
+    return cost_alone(b, g, err);
 }
 
-/* What a communication does, whatever its spelling: the collective, its groups one after another,
- * and in which placements its values lie. */
-typedef struct shape_of_comm {
-    ds_opcode op;
-    uint32_t *devices; /* n_groups × group_size */
-    uint32_t n_groups, group_size;
-    uint32_t root_place; /* placement that holds the roots; DS_NONE: none */
-} shape_of_comm;
-
-static bool same_split(const ds_split *a, const ds_split *b) {
-    if (a->axis != b->axis || a->n_sizes != b->n_sizes) return false;
-    for (uint32_t i = 0; i < a->n_sizes; i++)
-        if (a->sizes[i].i != b->sizes[i].i) return false;
-    return true;
-}
-
-static bool splits_equal(const ds_dim *a, const ds_dim *b, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        if (!same_split(&a->splits[i], &b->splits[i])) return false;
-    return true;
-}
-
-/* Reshard inside one placement, where it is one collective: a partial is summed, one dim is
- * gathered or cut, or a split moves between dims. Sets *op to DS_OP_INVALID where no data moves. */
-static ds_status classify_reshard(const ds_op *op, const ds_type *from, const ds_type *to,
-                                  ds_opcode *code, const char ***axes, uint32_t *n_axes,
-                                  ds_arena *arena, ds_error *err) {
-    uint32_t gathered = 0, cut = 0, n_cut = 0;
-    bool same_axes =
-        true; /* those cut are those gathered, in order: a split moves to another dim */
-    *axes = DS_NEW_N(arena, const char *, DS_MAX_RANK * 4 + from->n_partials);
-    *n_axes = 0;
-    for (uint32_t d = 0; d < from->rank; d++) {
-        const ds_dim *a = &from->dims[d], *z = &to->dims[d];
-        uint32_t common = a->n_splits < z->n_splits ? a->n_splits : z->n_splits;
-        if (!splits_equal(a, z, common)) goto refuse;
-        for (uint32_t s = common; s < a->n_splits; s++) {
-            if (*n_axes == DS_MAX_RANK * 4) goto refuse;
-            (*axes)[(*n_axes)++] = a->splits[s].axis;
-        }
-        gathered += a->n_splits > common;
-        cut += z->n_splits > common;
-    }
-    for (uint32_t d = 0; d < from->rank; d++)
-        for (uint32_t s = from->dims[d].n_splits; s < to->dims[d].n_splits; s++, n_cut++)
-            same_axes =
-                same_axes && n_cut < *n_axes && to->dims[d].splits[s].axis == (*axes)[n_cut];
-    bool sums = from->n_partials > to->n_partials;
-    if (sums && !gathered && !cut && to->n_partials == 0) {
-        for (uint32_t i = 0; i < from->n_partials; i++)
-            (*axes)[(*n_axes)++] = from->partials[i].axis;
-        *code = DS_OP_ALL_REDUCE;
-        return DS_OK;
-    }
-    if (sums) goto refuse;
-    if (gathered == 0) { /* nothing changes, or each device keeps a part of what it has */
-        *code = DS_OP_INVALID;
-        return DS_OK;
-    }
-    if (gathered == 1 && (cut == 0 || (cut == 1 && same_axes && n_cut == *n_axes))) {
-        *code = cut ? DS_OP_ALL_TO_ALL : DS_OP_ALL_GATHER;
-        return DS_OK;
-    }
-refuse:
-    return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
-                        "this reshard is more than one collective: write it as all_reduce, "
-                        "all_gather, all_to_all or slice steps");
-}
-
-static ds_status over_axes(ds_builder *b, const ds_site *site, const uint32_t *in_places,
-                           const uint32_t *out_places, shape_of_comm *c, ds_error *err) {
+static void over_axes(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                      const uint32_t *out_places, ds_comm_shape *c) {
     const ds_op *op = site->op;
     c->op = op->code;
     const char *const *axes = op->over;
     uint32_t n_axes = op->n_over;
     uint32_t members = in_places[0];
-    if (op->code == DS_OP_RESHARD) {
-        if (in_places[0] != out_places[0])
-            return ds_error_set(
-                err, DS_ERR_UNSUPPORTED, op->loc,
-                "%%%s: a reshard from one mesh to another is not simulated in this version "
-                "(exec runs it): give overrides axes of the strategy's own mesh, or write sends "
-                "between slices of equal size",
-                ds_value_at(site->ctx->func, op->out[0])->name);
-        const char **named;
-        DS_TRY(classify_reshard(op, site->in[0].type, site->out[0].type, &c->op, &named, &n_axes,
-                                &b->plan->arena, err));
-        axes = named;
-        if (c->op == DS_OP_INVALID) return DS_OK; /* no groups: an alias */
-    }
     if (op->code == DS_OP_BROADCAST || op->code == DS_OP_SCATTER) {
         members = out_places[0];
         c->root_place = in_places[0];
@@ -195,7 +129,6 @@ static ds_status over_axes(ds_builder *b, const ds_site *site, const uint32_t *i
     ds_plan__groups(b, ds_plan__placement(b, members), axes, n_axes, &c->devices, &c->n_groups,
                     &c->group_size);
     if (c->group_size == 1) c->n_groups = 0;
-    return DS_OK;
 }
 
 /* The next axis from *at on that is larger than 1; n_axes: none. */
@@ -251,7 +184,7 @@ static ds_status meet(const ds_builder *b, const ds_op *op, const ds_placement *
 /* One value a device, as in DistIR, or a mesh slice: the i-th devices of all operands' places, and
  * of those after `to`, are a group. */
 static ds_status across_places(ds_builder *b, const ds_site *site, const uint32_t *in_places,
-                               const uint32_t *out_places, shape_of_comm *c, ds_error *err) {
+                               const uint32_t *out_places, ds_comm_shape *c, ds_error *err) {
     const ds_op *op = site->op;
     uint32_t n_all = op->n_in + (op->n_to ? op->n_out : 0);
     const ds_placement **members = DS_NEW_N(&b->plan->arena, const ds_placement *, n_all);
@@ -276,7 +209,7 @@ static ds_status across_places(ds_builder *b, const ds_site *site, const uint32_
 }
 
 static ds_status pairwise(ds_builder *b, const ds_site *site, const uint32_t *in_places,
-                          const uint32_t *out_places, shape_of_comm *c, ds_error *err) {
+                          const uint32_t *out_places, ds_comm_shape *c, ds_error *err) {
     const ds_placement *from = ds_plan__placement(b, in_places[0]);
     const ds_placement *to = ds_plan__placement(b, out_places[0]);
     if (from->n_devices != to->n_devices)
@@ -301,10 +234,9 @@ static ds_status pairwise(ds_builder *b, const ds_site *site, const uint32_t *in
     return DS_OK;
 }
 
-/* Bytes of one member's operands or results; 0 where they do not live on the device. */
-static ds_status member_bytes(ds_builder *b, const ds_site *site, const ds_typed *types, uint32_t n,
-                              const uint32_t *places, uint32_t device, int64_t *each,
-                              int64_t *total, ds_error *err) {
+ds_status ds_plan__member_bytes(ds_builder *b, const ds_site *site, const ds_typed *types,
+                                uint32_t n, const uint32_t *places, uint32_t device, int64_t *each,
+                                int64_t *total, ds_error *err) {
     *total = 0;
     for (uint32_t i = 0; i < n; i++) {
         const ds_placement *p = ds_plan__placement(b, places[i]);
@@ -323,20 +255,18 @@ static ds_status member_bytes(ds_builder *b, const ds_site *site, const ds_typed
     return DS_OK;
 }
 
-static bool shards_in(ds_opcode op) {
+bool ds_plan__shards_in(ds_opcode op) {
     return op == DS_OP_ALL_GATHER || op == DS_OP_GATHER;
 }
 
-static bool shards_out(ds_opcode op) {
+bool ds_plan__shards_out(ds_opcode op) {
     return op == DS_OP_REDUCE_SCATTER || op == DS_OP_SCATTER;
 }
 
-/* The nccl-tests size of a group from what each member holds before and after: the sum of the
- * shards, or the largest buffer. */
-static ds_status size_of(ds_opcode op, ds_loc loc, const int64_t *in, const int64_t *out,
-                         uint32_t n, int64_t *size, ds_error *err) {
-    const int64_t *held = shards_out(op) || op == DS_OP_BROADCAST ? out : in;
-    bool sum = shards_in(op) || shards_out(op);
+ds_status ds_plan__size_of(ds_opcode op, ds_loc loc, const int64_t *in, const int64_t *out,
+                           uint32_t n, int64_t *size, ds_error *err) {
+    const int64_t *held = ds_plan__shards_out(op) || op == DS_OP_BROADCAST ? out : in;
+    bool sum = ds_plan__shards_in(op) || ds_plan__shards_out(op);
     *size = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (sum && !ds_add_i64(*size, held[i], size))
@@ -348,7 +278,7 @@ static ds_status size_of(ds_opcode op, ds_loc loc, const int64_t *in, const int6
 }
 
 static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t *in_places,
-                             const uint32_t *out_places, const shape_of_comm *c, ds_record *r,
+                             const uint32_t *out_places, const ds_comm_shape *c, ds_record *r,
                              ds_error *err) {
     const ds_op *op = site->op;
     uint32_t n = c->group_size;
@@ -362,31 +292,58 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
         uint32_t root = 0;
         for (uint32_t i = 0; i < n; i++) {
             uint32_t device = group->devices[i];
-            DS_TRY(member_bytes(b, site, site->in, op->n_in, in_places, device, NULL, &in[i], err));
-            DS_TRY(member_bytes(b, site, site->out, op->n_out, out_places, device, NULL, &out[i],
-                                err));
+            DS_TRY(ds_plan__member_bytes(b, site, site->in, op->n_in, in_places, device, NULL,
+                                         &in[i], err));
+            DS_TRY(ds_plan__member_bytes(b, site, site->out, op->n_out, out_places, device, NULL,
+                                         &out[i], err));
             if (roots && ds_plan__position(roots, device) != DS_NONE) root = i;
         }
-        DS_TRY(size_of(c->op, op->loc, in, out, n, &group->bytes, err));
-        const int64_t *shards = shards_in(c->op) ? in : shards_out(c->op) ? out : NULL;
-        DS_TRY(ds_plan__group_cost(b, op, c->op, site->indices, root, shards, group, err));
+        DS_TRY(ds_plan__size_of(c->op, op->loc, in, out, n, &group->bytes, err));
+        const int64_t *shards = ds_plan__shards_in(c->op)    ? in
+                                : ds_plan__shards_out(c->op) ? out
+                                                             : NULL;
+        DS_TRY(ds_plan__group_cost(b, op, c->op, site->indices, root, shards, NULL, group, err));
     }
+    return DS_OK;
+}
+
+ds_status ds_plan__comm_variants(ds_builder *b, const ds_site *site, const uint32_t *out_places,
+                                 ds_record *r, ds_error *err) {
+    uint32_t n_out = site->op->n_out;
+    DS_VEC(ds_variant) variants = {0};
+    for (uint32_t i = 0; i < r->n_devices; i++) {
+        int64_t *bytes = DS_NEW_N(&b->plan->arena, int64_t, n_out), total;
+        DS_TRY(ds_plan__member_bytes(b, site, site->out, n_out, out_places, r->devices[i], bytes,
+                                     &total, err));
+        uint32_t v = 0;
+        while (v < variants.n &&
+               memcmp(variants.at[v].out_bytes, bytes, n_out * sizeof *bytes) != 0)
+            v++;
+        if (v == variants.n)
+            DS_PUSH(&b->plan->arena, &variants, ((ds_variant){.out_bytes = bytes}));
+        r->variant_of[i] = v;
+    }
+    r->variants = variants.at;
+    r->n_variants = variants.n;
     return DS_OK;
 }
 
 ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_t *in_places,
                                const uint32_t *out_places, ds_record *r, ds_error *err) {
     const ds_op *op = site->op;
-    shape_of_comm c = {.root_place = DS_NONE};
+    ds_comm_shape c = {.root_place = DS_NONE};
     r->kind = DS_REC_COMM;
-    if (op->across)
+    if (op->code == DS_OP_RESHARD) {
+        DS_TRY(ds_plan__reshard(b, site, in_places, out_places, &c, r, err));
+        if (c.op == DS_OP_RESHARD) return DS_OK;
+    } else if (op->across)
         DS_TRY(across_places(b, site, in_places, out_places, &c, err));
     else if (op->code == DS_OP_SEND)
         DS_TRY(pairwise(b, site, in_places, out_places, &c, err));
     else if (op->n_to)
         DS_TRY(across_places(b, site, in_places, out_places, &c, err));
     else
-        DS_TRY(over_axes(b, site, in_places, out_places, &c, err));
+        over_axes(b, site, in_places, out_places, &c);
     r->n_groups = c.n_groups;
     if (!c.n_groups) return DS_OK;
     if ((c.op == DS_OP_ALL_TO_ALL || c.op == DS_OP_PERMUTE) &&
@@ -401,23 +358,7 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
     r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
     for (uint32_t i = 0; i < c.n_groups * c.group_size; i++)
         r->group_of[ds_plan__member(r, c.devices[i])] = i / c.group_size;
-    /* Members differ in what they receive: at most one variant per distinct list of result bytes.
-     */
-    DS_VEC(ds_variant) variants = {0};
-    for (uint32_t i = 0; i < r->n_devices; i++) {
-        int64_t *bytes = DS_NEW_N(&b->plan->arena, int64_t, op->n_out), total;
-        DS_TRY(member_bytes(b, site, site->out, op->n_out, out_places, r->devices[i], bytes, &total,
-                            err));
-        uint32_t v = 0;
-        while (v < variants.n &&
-               memcmp(variants.at[v].out_bytes, bytes, op->n_out * sizeof *bytes) != 0)
-            v++;
-        if (v == variants.n)
-            DS_PUSH(&b->plan->arena, &variants, ((ds_variant){.out_bytes = bytes}));
-        r->variant_of[i] = v;
-    }
-    r->variants = variants.at;
-    r->n_variants = variants.n;
+    DS_TRY(ds_plan__comm_variants(b, site, out_places, r, err));
     return cost_groups(b, site, in_places, out_places, &c, r, err);
 }
 
@@ -449,7 +390,7 @@ static ds_status host_group(ds_builder *b, const ds_site *site, const ds_placeme
     ds_status status =
         ds_plan__local_bytes(b, site->in[0], p, pos, site->op->loc, &group->bytes, err);
     if (status == DS_OK)
-        status = ds_plan__group_cost(b, site->op, code, site->indices, 0, NULL, group, err);
+        status = ds_plan__group_cost(b, site->op, code, site->indices, 0, NULL, NULL, group, err);
     ds_plan__enter(site->region, NULL, 0);
     group->key = ds_hash_mix(group->key, code) | 1;
     *out_bytes = group->bytes;
@@ -473,129 +414,4 @@ ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t plac
         DS_TRY(host_group(b, site, p, pos, &r->groups[pos], r->variants[pos].out_bytes, err));
     }
     return DS_OK;
-}
-
-/* ---- per-rank programs ---- */
-
-static ds_status rank_device(ds_builder *b, const ds_site *site, ds_expr rank, uint32_t *device,
-                             ds_error *err) {
-    ds_env env = ds_binding_env(b->binding, site->indices);
-    int64_t r;
-    DS_TRY(ds_expr_eval_int(&env, rank, site->op->loc, &r, err));
-    if (r < 0 || r >= b->n_rank_devices)
-        return ds_error_set(err, DS_ERR_VALUE, site->op->loc,
-                            "rank %lld: the cluster has ranks 0 to %u", (long long)r,
-                            b->n_rank_devices - 1);
-    *device = b->rank_devices[r];
-    return DS_OK;
-}
-
-/* What both ends of a rendezvous must agree on, as text: "f32[8]", or
- * "all_reduce f32[8] group (0, 1) algorithm=ring". */
-static ds_status half_terms(ds_builder *b, const ds_site *site, const ds_placement *p, ds_record *r,
-                            ds_error *err) {
-    static const char *const options[] = {"algorithm", "route", "op"};
-    const ds_op *op = site->op;
-    ds_env env = ds_binding_env(b->binding, site->indices);
-    ds_buf text = {0};
-    if (op->has_group) ds_buf_printf(&text, "%s ", ds_op_name(op->code));
-    const ds_typed *types = op->n_in ? site->in : site->out;
-    for (uint32_t i = 0; i < (op->n_in ? op->n_in : op->n_out); i++) {
-        ds_shape shape;
-        ds_status status = ds_plan__local_shape(b, types[i], p, 0, op->loc, &shape, err);
-        if (status != DS_OK) {
-            ds_buf_deinit(&text);
-            return status;
-        }
-        ds_buf_printf(&text, "%s%s[", i ? ", " : "", ds_dtype_name(shape.dtype));
-        for (uint32_t d = 0; d < shape.rank; d++)
-            ds_buf_printf(&text, "%s%lld", d ? ", " : "", (long long)shape.dims[d]);
-        ds_buf_put(&text, "]");
-    }
-    if (op->has_group) {
-        int64_t root = 0, shift = 1, dim = -1;
-        for (uint32_t i = 0; i < op->n_group; i++) {
-            int64_t rank = 0;
-            ds_expr_eval_int(&env, op->group[i], op->loc, &rank, NULL); /* evaluated before */
-            ds_buf_printf(&text, "%s%lld", i ? ", " : " group (", (long long)rank);
-        }
-        ds_buf_put(&text, ")");
-        if (ds_op_attr_int(op, &env, "root", &root, NULL) == DS_OK && root)
-            ds_buf_printf(&text, " root=%lld", (long long)root);
-        if (ds_op_attr_int(op, &env, "shift", &shift, NULL) == DS_OK && shift != 1)
-            ds_buf_printf(&text, " shift=%lld", (long long)shift);
-        if (DS_HAS_EXPR(op->dim) && ds_expr_eval_int(&env, op->dim, op->loc, &dim, NULL) == DS_OK)
-            ds_buf_printf(&text, " dim %lld", (long long)dim);
-    }
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        const char *word =
-            ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, options[i]));
-        if (word) ds_buf_printf(&text, " %s=%s", options[i], word);
-    }
-    r->terms = ds_arena_strdup(&b->plan->arena, text.text);
-    ds_buf_deinit(&text);
-    return DS_OK;
-}
-
-ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r, ds_error *err) {
-    const ds_op *op = site->op;
-    r->kind = DS_REC_HALF;
-    uint32_t self = site->rank_device;
-    ds_group *g = DS_NEW(&b->plan->arena, ds_group);
-    uint32_t n = op->has_group ? op->n_group : 2;
-    uint32_t *devices = DS_NEW_N(&b->plan->arena, uint32_t, n);
-    bool member = false;
-    if (op->has_group) {
-        for (uint32_t i = 0; i < n; i++) {
-            DS_TRY(rank_device(b, site, op->group[i], &devices[i], err));
-            member |= devices[i] == self;
-        }
-    } else if (op->code == DS_OP_SEND || op->code == DS_OP_RECV) {
-        r->is_recv = op->code == DS_OP_RECV;
-        uint32_t peer;
-        DS_TRY(rank_device(b, site, r->is_recv ? op->from_rank : op->to_rank, &peer, err));
-        devices[0] = r->is_recv ? peer : self;
-        devices[1] = r->is_recv ? self : peer;
-        member = peer != self;
-    } else {
-        return ds_error_set(err, DS_ERR_SHARDING, op->loc,
-                            "in a per-rank program %s needs `group (ranks)`", r->label);
-    }
-    if (!member)
-        return ds_error_set(err, DS_ERR_VALUE, op->loc,
-                            op->has_group ? "this rank is not in the group of its own %s"
-                                          : "this rank's %s is with itself",
-                            r->label);
-    g->devices = devices;
-    g->n_devices = n;
-    r->groups = g;
-    r->n_groups = 1;
-    r->match_key = devices_key(devices, n, !op->has_group);
-    if (!op->has_group) {
-        int64_t tag = 0;
-        ds_env env = ds_binding_env(b->binding, site->indices);
-        if (DS_HAS_EXPR(op->tag)) DS_TRY(ds_expr_eval_int(&env, op->tag, op->loc, &tag, err));
-        r->match_key = ds_hash_mix(r->match_key, (uint64_t)tag);
-    }
-    ds_plan__set_devices(b, r, &self, 1);
-    const ds_placement *p = ds_plan__placement(b, ds_plan__single(b, self));
-    r->n_variants = 1;
-    r->variants = DS_NEW(&b->plan->arena, ds_variant);
-    r->variants[0].out_bytes = DS_NEW_N(&b->plan->arena, int64_t, op->n_out);
-    int64_t in, out;
-    uint32_t *here = DS_NEW_N(&b->plan->arena, uint32_t, op->n_in + op->n_out);
-    for (uint32_t i = 0; i < op->n_in + op->n_out; i++) here[i] = ds_plan__single(b, self);
-    DS_TRY(member_bytes(b, site, site->in, op->n_in, here, self, NULL, &in, err));
-    DS_TRY(member_bytes(b, site, site->out, op->n_out, here, self, r->variants[0].out_bytes, &out,
-                        err));
-    g->bytes = in > out ? in : out;
-    int64_t root = 0;
-    ds_env env = ds_binding_env(b->binding, site->indices);
-    if (op->has_group) DS_TRY(ds_op_attr_int(op, &env, "root", &root, err));
-    if (root < 0 || root >= n)
-        return ds_error_set(err, DS_ERR_VALUE, op->loc,
-                            "root %lld is outside the group of %u ranks", (long long)root, n);
-    DS_TRY(half_terms(b, site, p, r, err));
-    return ds_plan__group_cost(b, op, op->has_group ? op->code : DS_OP_SEND, site->indices,
-                               (uint32_t)root, NULL, g, err);
 }

@@ -143,11 +143,16 @@ ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p,
                                ds_loc loc, ds_shape *out, ds_error *err);
 ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
                                ds_loc loc, int64_t *out, ds_error *err);
+/* The same, and where in the whole the device's part begins: lo[dim]. */
+ds_status ds_plan__local_box(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
+                             ds_loc loc, int64_t *lo, ds_shape *out, ds_error *err);
 bool ds_plan__is_uneven(const ds_type *type);
+/* Coordinate of a position along an axis; 0 if the placement lacks it. O(axes). */
+int64_t ds_plan__coordinate(const ds_placement *p, const char *axis, uint32_t pos);
 /* Position of a device in a placement, DS_NONE if it is not there. O(log n). */
 uint32_t ds_plan__position(const ds_placement *p, uint32_t device);
 
-/* comm.c */
+/* comm.c, comm_half.c */
 ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_t *in_places,
                                const uint32_t *out_places, ds_record *record, ds_error *err);
 /* Offload and reload: each device of the placement with its host. */
@@ -156,10 +161,11 @@ ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t plac
 ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *record,
                                ds_error *err);
 /* Time alone of one group (op's attributes, profiles of the members), which algorithm, which
- * stream. */
+ * stream. `reshard` (sim/coll/reshard.h) is what a DS_OP_RESHARD moves; else NULL. */
+struct ds_reshard;
 ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
                               const ds_index *indices, uint32_t root, const int64_t *shard_bytes,
-                              ds_group *group, ds_error *err);
+                              const struct ds_reshard *reshard, ds_group *group, ds_error *err);
 
 /* traffic.c */
 

@@ -1,6 +1,8 @@
 /* Local shapes: what one device holds of a sharded value. */
 #include "sim/plan/internal.h"
 
+#include "ir/base/units.h"
+
 bool ds_plan__is_uneven(const ds_type *type) {
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t s = 0; s < type->dims[d].n_splits; s++)
@@ -21,7 +23,7 @@ uint32_t ds_plan__position(const ds_placement *p, uint32_t device) {
     return p->by_device[lo];
 }
 
-static int64_t coordinate(const ds_placement *p, const char *axis, uint32_t pos) {
+int64_t ds_plan__coordinate(const ds_placement *p, const char *axis, uint32_t pos) {
     int64_t rest = pos;
     for (uint32_t a = p->n_axes; a-- > 0;) {
         int64_t at = rest % p->sizes[a];
@@ -34,12 +36,14 @@ static int64_t coordinate(const ds_placement *p, const char *axis, uint32_t pos)
 void ds_plan__enter(const ds_region *region, const ds_placement *p, uint32_t pos) {
     for (; region; region = region->up)
         for (uint32_t i = 0; i < region->n; i++)
-            region->own[i].value = p ? coordinate(p, region->own[i].name, pos) : 0;
+            region->own[i].value = p ? ds_plan__coordinate(p, region->own[i].name, pos) : 0;
 }
 
+/* Where the device's part begins, and its size. */
 static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placement *p,
-                           uint32_t pos, ds_loc loc, int64_t *out, ds_error *err) {
+                           uint32_t pos, ds_loc loc, int64_t *lo, int64_t *out, ds_error *err) {
     int64_t size;
+    *lo = 0;
     DS_TRY(ds_expr_eval_int(env, dim->size, loc, &size, err));
     if (size < 0)
         return ds_error_set(err, DS_ERR_SHAPE, loc, "a dim has size %lld", (long long)size);
@@ -51,27 +55,38 @@ static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placem
                 return ds_error_set(err, DS_ERR_SHAPE, loc,
                                     "%u shard sizes are given for axis %s of size %lld",
                                     split->n_sizes, split->axis, (long long)n);
-            DS_TRY(ds_expr_eval_int(env, split->sizes[coordinate(p, split->axis, pos)], loc, &size,
-                                    err));
+            int64_t at = ds_plan__coordinate(p, split->axis, pos);
+            for (int64_t i = 0; i <= at; i++) {
+                DS_TRY(ds_expr_eval_int(env, split->sizes[i], loc, &size, err));
+                if (i < at && !ds_add_i64(*lo, size, lo))
+                    return ds_error_set(err, DS_ERR_OVERFLOW, loc, "shard sizes beyond 2^63");
+            }
         } else if (size % n) {
             return ds_error_set(err, DS_ERR_SHAPE, loc,
                                 "a dim of %lld does not divide by axis %s of size %lld",
                                 (long long)size, split->axis, (long long)n);
         } else {
             size /= n;
+            *lo += size * ds_plan__coordinate(p, split->axis, pos);
         }
     }
     *out = size;
     return DS_OK;
 }
 
-ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
-                               ds_loc loc, ds_shape *out, ds_error *err) {
+ds_status ds_plan__local_box(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
+                             ds_loc loc, int64_t *lo, ds_shape *out, ds_error *err) {
     ds_env env = ds_binding_env(b->binding, t.indices);
     *out = (ds_shape){.dtype = t.type->dtype, .rank = t.type->rank};
     for (uint32_t d = 0; d < t.type->rank; d++)
-        DS_TRY(local_dim(&env, &t.type->dims[d], p, pos, loc, &out->dims[d], err));
+        DS_TRY(local_dim(&env, &t.type->dims[d], p, pos, loc, &lo[d], &out->dims[d], err));
     return DS_OK;
+}
+
+ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
+                               ds_loc loc, ds_shape *out, ds_error *err) {
+    int64_t lo[DS_MAX_RANK];
+    return ds_plan__local_box(b, t, p, pos, loc, lo, out, err);
 }
 
 ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,

@@ -15,6 +15,7 @@
 #include "sim/plan/internal.h"
 
 #include "sim/coll/coll.h"
+#include "sim/coll/reshard.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ static uint64_t kind_of(const ds_group *g) {
     key = ds_hash_mix(key, ds_hash_bytes(g->algorithm, strlen(g->algorithm)));
     key = ds_hash_mix(ds_hash_mix(key, q->op), (uint64_t)q->root << 1 | q->single_route);
     key = ds_hash_mix(key, (uint64_t)q->chunks);
+    if (q->reshard) key = ds_hash_mix(key, q->reshard->hash);
     return ds_hash_mix(ds_hash_mix(key, (uint64_t)q->shift), q->bytes == 0) | 1;
 }
 
