@@ -41,7 +41,8 @@ typedef enum ds_attr_kind {
     DS_ATTR_QUANTITY, /* expr with unit: 3 us, 300 GB/s */
     DS_ATTR_PLACE,    /* place: @name, @mesh{pp=1}, @box.gpu[0] */
     DS_ATTR_LIST,     /* items (their names are NULL): [1, 1] */
-    DS_ATTR_BLOCK     /* items: { a = 1, "layer[*].fc1" = on @v [n: x, k: y] } */
+    DS_ATTR_BLOCK     /* items: { a = 1, "layer[*].fc1" = on @v [n: x, k: y] }; with a word:
+                         lognormal(sigma = 0.05) */
 } ds_attr_kind;
 
 /* X(name, text, dimension letter, scale): T seconds·scale, B bytes, R bytes per second, F FLOP/s.

@@ -71,8 +71,7 @@ void ds_verify__degrades(ds_checker *ck, const ds_module *module) {
 
 /* ---- numbers ---- */
 
-ds_status ds_degrade_factor(const ds_env *env, const ds_attr *factor, int64_t *ppb,
-                            ds_error *err) {
+ds_status ds_degrade_factor(const ds_env *env, const ds_attr *factor, int64_t *ppb, ds_error *err) {
     double value;
     DS_TRY(ds_expr_eval_real(env, factor->expr, factor->loc, &value, err));
     uint32_t which = factor_of(factor->name);

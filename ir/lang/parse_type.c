@@ -282,6 +282,36 @@ static void parse_block(ds_parser *p, ds_attr *attr, bool keep_comments) {
     }
 }
 
+/* lognormal(sigma = 0.05): a name that is no function of expressions, and its brace. */
+static bool at_call(ds_parser *p) {
+    static const char *const functions[] = {"min", "max", "ceildiv", "axis_index", "not"};
+    if (!ds_parser_at(p, DS_TOK_NAME) || ds_parser_peek(p, 1)->kind != DS_TOK_LPAREN) return false;
+    for (size_t k = 0; k < sizeof functions / sizeof *functions; k++)
+        if (ds_parser_at_word(p, functions[k])) return false;
+    return true;
+}
+
+static void refuse_duplicate(ds_parser *p, ds_map *seen, const ds_attr *attr);
+
+static void parse_call(ds_parser *p, ds_attr *attr) {
+    DS_VEC(ds_attr) list = {0};
+    ds_map seen = {0};
+    attr->kind = DS_ATTR_BLOCK;
+    attr->word = p->tok.name;
+    ds_parser_advance(p);
+    ds_parser_expect(p, DS_TOK_LPAREN, "before the parameters");
+    while (ds_parser_more(p, DS_TOK_RPAREN)) {
+        ds_attr item = ds_parse_attr(p, false);
+        refuse_duplicate(p, &seen, &item);
+        DS_PUSH(p->arena, &list, item);
+        if (!ds_parser_accept(p, DS_TOK_COMMA)) break;
+    }
+    ds_parser_expect(p, DS_TOK_RPAREN, "after the parameters");
+    ds_map_deinit(&seen);
+    attr->items = list.at;
+    attr->n_items = list.n;
+}
+
 /* x or [y, z]: words even where a param has the name. */
 static void parse_factor_axes(ds_parser *p, ds_attr *item) {
     const char *purpose = "of a mesh axis";
@@ -341,6 +371,8 @@ static void parse_value(ds_parser *p, ds_attr *attr, bool keep_comments) {
         parse_block(p, attr, keep_comments);
     } else if (ds_parser_at_word(p, "on") && ds_parser_peek(p, 1)->kind == DS_TOK_SYMBOL) {
         parse_override(p, attr);
+    } else if (at_call(p)) {
+        parse_call(p, attr);
     } else if (at_plain_word(p)) {
         parse_word(p, attr);
     } else {

@@ -115,6 +115,13 @@ static void print_block(ds_printer *p, const ds_attr *attr) {
     ds_printer_close(p, &attr->dangling);
 }
 
+static void print_call(ds_printer *p, const ds_attr *attr) {
+    ds_printer_put(p, attr->word);
+    ds_printer_put(p, "(");
+    print_items(p, attr->items, attr->n_items);
+    ds_printer_put(p, ")");
+}
+
 /* Bare where it reads back as a word: a text that was parsed has no param of that name above it,
  * but a module that passes made may. */
 static void print_word(ds_printer *p, const char *word) {
@@ -180,7 +187,10 @@ void ds_printer_value(ds_printer *p, const ds_attr *attr) {
         print_list(p, attr);
         break;
     case DS_ATTR_BLOCK:
-        print_block(p, attr);
+        if (attr->word)
+            print_call(p, attr);
+        else
+            print_block(p, attr);
         break;
     }
 }
@@ -190,7 +200,7 @@ void ds_printer_attr(ds_printer *p, const ds_attr *attr) {
         ds_printer_string(p, attr->name);
     else
         ds_printer_put(p, attr->name);
-    ds_printer_put(p, attr->kind == DS_ATTR_BLOCK ? " " : " = ");
+    ds_printer_put(p, attr->kind == DS_ATTR_BLOCK && !attr->word ? " " : " = ");
     ds_printer_value(p, attr);
 }
 

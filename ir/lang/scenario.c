@@ -47,6 +47,13 @@ static const ds_knob knobs[] = {
     TEXT("", "framework", "none deepspeed",
          "whose own buffers 'memory = allocator' counts beside the program's tensors"),
     INT("", "seed", 0, "seed of the random factors (jitter, dropout)"),
+    KIND("", "jitter", SECTION, "which durations are random; Monte-Carlo runs tell what it does"),
+
+    KIND("jitter", "compute", RANDOM, "the factor of each op on each device"),
+    KIND("jitter", "device", RANDOM, "the factor of all compute of a device, drawn once a run"),
+    KIND("jitter", "network", RANDOM, "the factor of each transfer"),
+    KIND("jitter", "straggler", RANDOM, "one more factor of a device, drawn once a run"),
+    INT("jitter", "runs", 1, "how many runs"),
 
     QUANTITY("jobs", "start", 'T', "when the job's devices are free for it"),
     INT("jobs", "steps", 1, "how many steps the job takes, one after another"),
@@ -82,6 +89,8 @@ static const ds_knob knobs[] = {
          "what chunks are to have alike: turns of loops, FLOPs of the forward pass, or simulated "
          "time"),
     KIND("strategy", "stage_layers", INTS, "turns of loops in each chunk; overrides balance"),
+    {"strategy", "dp_shares", DS_KNOB_INTS, 1, 'N', "time",
+     "parts of a batch that each replica gets, as in [3, 1]; 'time': those that simulate fastest"},
     KIND("strategy", "stage_dp", INTS, "replicas of each stage, where they differ"),
     KIND("strategy", "stage_tp", INTS, "shards of a layer in each stage, where they differ"),
     TEXT("strategy", "p2p", "overlapped batched blocking",

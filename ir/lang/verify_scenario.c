@@ -1,4 +1,5 @@
 /* The scenario: known keys, values of the right kind, and an entry that can be run. */
+#include "ir/lang/jitter.h"
 #include "ir/lang/verify_internal.h"
 
 #include <stdlib.h>
@@ -115,6 +116,12 @@ static void check_integers(ds_checker *ck, const ds_knob *knob, const ds_attr *a
     if (!ok) wrong_kind(ck, knob, attr, "a list of integers, as in [2, 3]");
 }
 
+static void check_random(ds_checker *ck, const ds_attr *attr) {
+    ds_random random;
+    ds_error err = {0};
+    if (ds_random_read(NULL, attr, &random, &err) != DS_OK) ds_verify__pass_on(ck, &err);
+}
+
 static uint32_t check_section(ds_checker *ck, const ds_module *module, const char *section,
                               const ds_attr *entries, uint32_t n);
 
@@ -127,7 +134,10 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
         if (!is_number(ck, attr)) wrong_kind(ck, knob, attr, "an integer");
         break;
     case DS_KNOB_INTS:
-        check_integers(ck, knob, attr);
+        if (knob->choices && attr->kind != DS_ATTR_LIST)
+            check_text(ck, knob, attr);
+        else
+            check_integers(ck, knob, attr);
         break;
     case DS_KNOB_REAL:
         if (!is_number(ck, attr)) wrong_kind(ck, knob, attr, "a number");
@@ -159,8 +169,13 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
     case DS_KNOB_QUANTITY:
         check_quantity(ck, knob, attr);
         break;
+    case DS_KNOB_RANDOM:
+        check_random(ck, attr);
+        break;
     case DS_KNOB_SECTION:
-        if (attr->kind == DS_ATTR_BLOCK && strcmp(knob->name, "jobs") == 0) {
+        if (attr->word && attr->kind == DS_ATTR_BLOCK)
+            wrong_kind(ck, knob, attr, "a block '{ ... }'");
+        else if (attr->kind == DS_ATTR_BLOCK && strcmp(knob->name, "jobs") == 0) {
             check_jobs(ck, module, attr);
         } else if (attr->kind == DS_ATTR_BLOCK) {
             check_section(ck, module, knob->name, attr->items, attr->n_items);
@@ -335,12 +350,16 @@ static void check_number(ds_checker *ck, const ds_knob *knob) {
     if (!attr) return;
     if (knob->kind == DS_KNOB_INT || knob->kind == DS_KNOB_QUANTITY) {
         status = ds_scenario_int(ck->binding, knob->section, knob->name, &i, &err);
-    } else if (knob->kind == DS_KNOB_INTS) {
+    } else if (knob->kind == DS_KNOB_INTS && attr->kind == DS_ATTR_LIST) {
         for (uint32_t k = 0; k < attr->n_items && status == DS_OK; k++)
             status = ds_scenario_int_at(ck->binding, knob->section, knob->name, k, &i, &err);
+    } else if (knob->kind == DS_KNOB_RANDOM) {
+        ds_env env = ds_binding_env(ck->binding, NULL);
+        ds_random random;
+        status = ds_random_read(&env, attr, &random, &err);
     } else if (knob->kind == DS_KNOB_REAL) {
         status = ds_scenario_real(ck->binding, knob->section, knob->name, &r, &err);
-    } else if (knob->kind == DS_KNOB_TEXT ||
+    } else if (knob->kind == DS_KNOB_TEXT || knob->kind == DS_KNOB_INTS ||
                (knob->kind == DS_KNOB_TEXTS && attr->kind != DS_ATTR_LIST) ||
                (knob->kind == DS_KNOB_SCHEDULE && attr->kind != DS_ATTR_PLACE)) {
         status = ds_scenario_text(ck->binding, knob->section, knob->name, &text, &err);

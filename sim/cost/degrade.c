@@ -6,7 +6,8 @@
  *
  *     time · max(t_c/c, t_m/m) / max(t_c, t_m)
  *
- * rounded up to ps. Where the larger side stays the larger one that is time/c or time/m, exactly. */
+ * rounded up to ps. Where the larger side stays the larger one that is time/c or time/m, exactly.
+ */
 #include "ir/base/units.h"
 #include "sim/cost/cost.h"
 

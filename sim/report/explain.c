@@ -52,6 +52,18 @@ static void put_class(const ds_plan *plan, uint32_t cls, ds_buf *out) {
 
 /* ---- compute ---- */
 
+/* What is left of the device, and the time that this makes of the one above. */
+static void put_degraded(const ds_plan *plan, uint32_t device, int64_t ps, ds_buf *out) {
+    uint32_t n;
+    const ds_topo_degraded *all = ds_topo_degraded_all(plan->topo, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (all[i].is_link || all[i].i != device) continue;
+        ds_buf_put(out, "  degraded: ");
+        ds_topo_print_degraded(plan->topo, &all[i], out);
+        ds_buf_printf(out, ": %s (%lld ps)\n", ds_report__ps(ps).s, (long long)ps);
+    }
+}
+
 static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out) {
     for (uint32_t pos = 0; pos < r->n_classes; pos++) {
         const ds_class *cls = &plan->classes[r->classes[pos]];
@@ -64,6 +76,7 @@ static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out
         ds_cost cost;
         ds_cost_op(plan->profiles, cls->kind, cls->profile, plan->cost_mode, r->label, &v->work,
                    r->op->loc, &cost, out, NULL);
+        put_degraded(plan, cls->device, v->ps, out);
     }
 }
 

@@ -147,6 +147,11 @@ void ds_report__json_stages(const ds_result *result, ds_json *json);
 /* The knobs and params in which two runs differ (knobs.c). */
 void ds_report__compare_knobs(ds_comparison *comparison);
 
+/* ---- runs with jitter (montecarlo_text.c); nothing where there are none ---- */
+
+void ds_report__put_runs(const ds_result *result, ds_buf *out);
+void ds_report__json_runs(const ds_result *result, ds_json *json);
+
 /* ---- sums ---- */
 
 /* Bytes that pass a member's port, relative to the size of the collective of n members.

@@ -302,6 +302,8 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_begin_object(&json);
     put_head(&json, r);
     put_model(&json, r);
+    ds_topo_put_degraded(r->plan->topo, &json);
+    ds_report__json_runs(r, &json);
     ds_report__json_jobs(r, &json);
     ds_json_key_int(&json, "peak_memory_bytes", r->peak_bytes);
     put_capacity(&json, r->capacity_bytes);

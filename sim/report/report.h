@@ -114,6 +114,7 @@ typedef struct ds_result {
     bool fits;               /* every device whose capacity is known holds its peak */
     ds_advice *advice;       /* of ds_advise: single changes, then combinations; NULL: not asked */
     uint32_t n_advice;
+    struct ds_monte_carlo *monte_carlo; /* of ds_jitter_runs; NULL: not asked */
     ds_faster_cut *cut;  /* of ds_balance_advise; NULL: not asked, or there is none */
     ds_job_result *jobs; /* NULL without */
     uint32_t n_jobs;
@@ -130,6 +131,13 @@ typedef struct ds_result {
 ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err);
 void ds_result_free(ds_result *result);
+/* Adds the runs with jitter that the scenario asks for (sim/report/montecarlo.h). The result must
+ * have been simulated with `unfold`. */
+struct ds_jitter;
+ds_status ds_jitter_runs(ds_result *result, const struct ds_jitter *jitter, uint32_t threads,
+                         ds_error *err);
+/* One row a run of these: number, step time, the device that ended last. */
+void ds_report_runs_csv(const ds_result *result, ds_buf *out);
 
 /* Finds what would make a model's step fit, by simulating: ZeRO's higher stages, recomputation,
  * offload, sequence parallelism, twice the microbatches, twice the tensor parallelism on as many

@@ -2,6 +2,7 @@
 #include "ir/lang/scenario.h"
 #include "sim/report/balance.h"
 #include "sim/report/internal.h"
+#include "sim/report/montecarlo.h"
 
 #include <stdlib.h>
 
@@ -220,8 +221,18 @@ ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
     return status;
 }
 
+ds_status ds_jitter_runs(ds_result *r, const ds_jitter *jitter, uint32_t threads, ds_error *err) {
+    ds_monte_carlo runs;
+    DS_TRY(ds_monte_carlo_run(r->plan, jitter, r->run.step_ps, threads, &runs, err));
+    r->monte_carlo = ds_xcalloc(1, sizeof *r->monte_carlo);
+    *r->monte_carlo = runs;
+    return DS_OK;
+}
+
 void ds_result_free(ds_result *r) {
     if (!r) return;
+    if (r->monte_carlo) ds_monte_carlo_deinit(r->monte_carlo);
+    free(r->monte_carlo);
     ds_mem_deinit(&r->mem);
     ds_run_deinit(&r->run);
     ds_plan_free(r->plan);

@@ -87,6 +87,7 @@ static void put_head(const ds_result *r, ds_buf *out) {
     if (plan->title) ds_buf_printf(out, "%s\n", plan->title);
     ds_buf_printf(out, "%s%s%s\n\n", plan->title ? "(" : "", path, plan->title ? ")" : "");
     put_cluster(r, kinds, n, out);
+    ds_topo_list_degraded(plan->topo, "degraded", out);
     put_passes(r, out);
     put_size(r, out);
     ds_buf_printf(out, "  %s    %s\n", r->n_jobs ? "all jobs " : "step time",
@@ -212,6 +213,7 @@ static void put_ops(const ds_result *r, ds_buf *out) {
 void ds_report_summary(const ds_result *r, ds_buf *out) {
     put_head(r, out);
     ds_report__put_jobs(r, out);
+    ds_report__put_runs(r, out);
     put_time(r, out);
     put_origins(r, out);
     put_ops(r, out);

@@ -4,6 +4,7 @@
  * a template that is met while being built). Then its link loops run and every end is resolved to a
  * local vertex; ends inside an instance make that vertex a port of each template on the way down.
  * When all is known the root is laid out flat: links, devices and paths as arrays. */
+#include "sim/topo/symmetry.h"
 #include "sim/topo/tree.h"
 
 #include <stdio.h>
@@ -470,6 +471,7 @@ ds_status ds_topo_build(const ds_binding *binding, const ds_topology *topology, 
 void ds_topo_free(ds_topo *topo) {
     if (!topo) return;
     ds_topo_drop_searches(topo);
+    ds_symmetry_free(topo->symmetry);
     for (uint32_t i = 0; i < topo->templates.n; i++) {
         ds_topo_template *t = topo->templates.at[i];
         ds_map_deinit(&t->node_of_name);

@@ -8,8 +8,8 @@
  * that routes are searched by. Searches are cached per template and serve all its instances, so a
  * link inside an instance makes that instance's template, and those around it, copies of their own
  * (ds_topo_node.own); numbers of vertices, links and ports are the same in the copy. */
-#include "ir/base/units.h"
 #include "ir/lang/degrade.h"
+#include "ir/base/units.h"
 #include "sim/topo/tree.h"
 
 #include <inttypes.h>
@@ -125,9 +125,9 @@ static ds_status no_link(degrader *g, const ds_env *env, const span *a, const sp
         ds_buf_put(&text, g->decl->duplex ? " and " : " to ");
         put_path(exprs, b, env, &text);
     }
-    ds_status status = ds_error_set(g->err, DS_ERR_NAME, g->decl->loc,
-                                    "%s in @%s: there is nothing to degrade", text.text,
-                                    g->topo->decl->name);
+    ds_status status =
+        ds_error_set(g->err, DS_ERR_NAME, g->decl->loc, "%s in @%s: there is nothing to degrade",
+                     text.text, g->topo->decl->name);
     ds_buf_deinit(&text);
     return status;
 }
@@ -245,10 +245,9 @@ static ds_status apply_link(degrader *g, const ds_topo_degraded *d) {
     ds_topo_link *flat = &g->topo->links[d->i];
     ds_i128 latency_ps = ((ds_i128)flat->latency_ps * d->latency_ppb + WHOLE - 1) / WHOLE;
     if (latency_ps > INT64_MAX)
-        return ds_error_set(g->err, DS_ERR_OVERFLOW, DS_NOWHERE,
-                            "the latency from %s to %s is beyond 106 days",
-                            ds_topo_vertex_path(g->topo, flat->from),
-                            ds_topo_vertex_path(g->topo, flat->to));
+        return ds_error_set(
+            g->err, DS_ERR_OVERFLOW, DS_NOWHERE, "the latency from %s to %s is beyond 106 days",
+            ds_topo_vertex_path(g->topo, flat->from), ds_topo_vertex_path(g->topo, flat->to));
     int64_t rate = share_of(flat->bytes_per_s, d->bandwidth_ppb);
     if (!rate && d->bandwidth_ppb) rate = 1;
     ds_topo_link *own = own_link(g, d->i);
@@ -353,4 +352,57 @@ void ds_topo_print_degraded(const ds_topo *topo, const ds_topo_degraded *d, ds_b
     put_factor("memory", d->memory_ppb, &separator, out);
     put_factor("bandwidth", d->bandwidth_ppb, &separator, out);
     put_factor("latency", d->latency_ppb, &separator, out);
+}
+
+/* The two halves of a `--` are told in one line where they are alike. */
+static bool is_pair(const ds_topo *topo, uint32_t at) {
+    const ds_topo_degraded *a = &topo->degraded.at[at], *b = a + 1;
+    return at + 1 < topo->degraded.n && a->is_link && b->is_link && b->i == a->i + 1 &&
+           a->bandwidth_ppb == b->bandwidth_ppb && a->latency_ppb == b->latency_ppb &&
+           ds_topo_is_duplex(topo, a->i);
+}
+
+void ds_topo_list_degraded(const ds_topo *topo, const char *title, ds_buf *out) {
+    enum { MOST = 8 };
+    uint32_t n = 0, left_out = 0;
+    for (uint32_t i = 0; i < topo->degraded.n; i++, n++) {
+        bool pair = is_pair(topo, i);
+        left_out += n >= MOST;
+        if (n < MOST) {
+            ds_buf_printf(out, "  %-12s ", n ? "" : title);
+            size_t at = out->n;
+            ds_topo_print_degraded(topo, &topo->degraded.at[i], out);
+            if (pair) memcpy(strstr(out->text + at, " -> "), " -- ", 4);
+            ds_buf_putc(out, '\n');
+        }
+        i += pair;
+    }
+    if (left_out) ds_buf_printf(out, "  %-12s and %" PRIu32 " more\n", "", left_out);
+}
+
+static void put_share(ds_json *json, const char *key, int64_t ppb) {
+    ds_json_key_double(json, key, (double)ppb / (double)WHOLE);
+}
+
+void ds_topo_put_degraded(const ds_topo *topo, ds_json *json) {
+    if (!topo->degraded.n) return;
+    ds_json_key(json, "degraded");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < topo->degraded.n; i++) {
+        const ds_topo_degraded *d = &topo->degraded.at[i];
+        ds_json_begin_object(json);
+        if (d->is_link) {
+            const ds_topo_link *link = &topo->links[d->i];
+            ds_json_key_string(json, "from", ds_topo_vertex_path(topo, link->from));
+            ds_json_key_string(json, "to", ds_topo_vertex_path(topo, link->to));
+            put_share(json, "bandwidth", d->bandwidth_ppb);
+            put_share(json, "latency", d->latency_ppb);
+        } else {
+            ds_json_key_string(json, "device", ds_topo_device_path(topo, d->i));
+            put_share(json, "compute", d->compute_ppb);
+            put_share(json, "memory", d->memory_ppb);
+        }
+        ds_json_end_object(json);
+    }
+    ds_json_end_array(json);
 }

@@ -5,8 +5,12 @@
  * vertex, B. A link z → y on a best path is part of F(z)·B(y) of the F(target) paths, so its share
  * is that quotient: equal bytes on every path. Inner pieces of instances are unfolded by the same
  * procedure inside the instance, weighted with the number of whole paths that use them. All
- * numbers are exact integers; only the final quotient is rounded, to the nearest 2^-32. */
+ * numbers are exact integers; only the final quotient is rounded, to the nearest 2^-32.
+ *
+ * Of all pairs that an exchange of equal parts of the topology maps to each other (symmetry.h) one
+ * is searched; the others' routes are its images. */
 #include "sim/topo/search.h"
+#include "sim/topo/symmetry.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -162,6 +166,16 @@ static uint64_t quotient_q32(ds_u128 part, ds_u128 whole) {
     return q + (part * 2 >= whole);
 }
 
+typedef struct carried_link {
+    uint32_t link;
+    uint64_t share_q32;
+} carried_link;
+
+static int by_carried(const void *a, const void *b) {
+    const carried_link *x = a, *y = b;
+    return (x->link > y->link) - (x->link < y->link);
+}
+
 static int by_link(const void *a, const void *b) {
     const link_paths *x = a, *y = b;
     return (x->link > y->link) - (x->link < y->link);
@@ -182,6 +196,25 @@ static const ds_route *make_route(ds_topo *topo, ds_topo_search *s, uint32_t to,
     *route = (ds_route){cost->latency_ps, cost->hops, f.links.n, links, shares};
     free(f.links.at);
     ds_map_deinit(&f.index);
+    return route;
+}
+
+/* The image of a route at the canonical place of its ends (symmetry.h). */
+static const ds_route *carry_route(ds_topo *topo, const ds_route *from) {
+    uint32_t *links = DS_NEW_N(&topo->arena, uint32_t, from->n_links);
+    uint64_t *shares = DS_NEW_N(&topo->arena, uint64_t, from->n_links);
+    carried_link *list = ds_xcalloc(from->n_links, sizeof *list);
+    for (uint32_t i = 0; i < from->n_links; i++)
+        list[i] = (carried_link){ds_symmetry_carry_link(topo->symmetry, from->links[i]),
+                                 from->share_q32[i]};
+    if (from->n_links) qsort(list, from->n_links, sizeof *list, by_carried);
+    for (uint32_t i = 0; i < from->n_links; i++) {
+        links[i] = list[i].link;
+        shares[i] = list[i].share_q32;
+    }
+    free(list);
+    ds_route *route = DS_NEW(&topo->arena, ds_route);
+    *route = (ds_route){from->latency_ps, from->hops, from->n_links, links, shares};
     return route;
 }
 
@@ -230,7 +263,17 @@ ds_status ds_topo_route_vertices(ds_topo *topo, uint32_t from, uint32_t to, cons
         *out = (const ds_route *)(uintptr_t)*known;
         return DS_OK;
     }
-    DS_TRY(find_route(topo, from, to, out, err));
+    /* Searched once for all pairs that are images of each other. */
+    uint32_t ends[] = {from, to}, place[2];
+    ds_symmetry *symmetry = ds_topo_symmetry(topo);
+    ds_symmetry_canonical(symmetry, ends, 2, place);
+    bool at_place = place[0] == from && place[1] == to;
+    if (!at_place && ds_topo_route_vertices(topo, place[0], place[1], out, NULL) == DS_OK) {
+        ds_symmetry_canonical(symmetry, ends, 2, place);
+        *out = carry_route(topo, *out);
+    } else {
+        DS_TRY(find_route(topo, from, to, out, err));
+    }
     ds_map_put(&topo->routes, key, DS_KEY(*out));
     return DS_OK;
 }

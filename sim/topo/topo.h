@@ -7,6 +7,7 @@
 #ifndef DS_TOPO_TOPO_H
 #define DS_TOPO_TOPO_H
 
+#include "ir/base/json.h"
 #include "ir/base/str.h"
 #include "ir/core/ir.h"
 
@@ -38,6 +39,8 @@ uint32_t ds_topo_find_vertex(const ds_topo *topo, const char *path);
  */
 void ds_topo_nearest_hosts(const ds_topo *topo, uint32_t *host);
 uint32_t ds_topo_device_vertex(const ds_topo *topo, uint32_t device);
+/* The device at a vertex that is one. O(log devices). */
+uint32_t ds_topo_device_at(const ds_topo *topo, uint32_t vertex);
 
 /* Devices of one island have fast links between them, as those of one node have; between islands
  * there are NICs or slow links (island.c). Equal numbers: one island. The first call costs
@@ -69,9 +72,9 @@ const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link);
 /* What `degrade` says of devices and links, in 10^-9 (DS_DEGRADE_WHOLE of ir/lang/degrade.h). */
 typedef struct ds_topo_degraded {
     bool is_link;
-    uint32_t i;                          /* device or link */
-    int64_t compute_ppb, memory_ppb;     /* of a device: what is left; else 10^9 */
-    int64_t bandwidth_ppb, latency_ppb;  /* of a link: what is left, how many times; else 10^9 */
+    uint32_t i;                         /* device or link */
+    int64_t compute_ppb, memory_ppb;    /* of a device: what is left; else 10^9 */
+    int64_t bandwidth_ppb, latency_ppb; /* of a link: what is left, how many times; else 10^9 */
 } ds_topo_degraded;
 /* Devices, then links, ascending; *n is 0 where nothing is degraded. */
 const ds_topo_degraded *ds_topo_degraded_all(const ds_topo *topo, uint32_t *n);
@@ -80,6 +83,10 @@ void ds_topo_device_shares(const ds_topo *topo, uint32_t device, int64_t *comput
                            int64_t *memory_ppb);
 /* "gpu[3] compute 0.8, memory 0.9", "gpu[0] -> sw missing". */
 void ds_topo_print_degraded(const ds_topo *topo, const ds_topo_degraded *d, ds_buf *out);
+/* A line each under `title`, of many the first few; nothing where there are none. */
+void ds_topo_list_degraded(const ds_topo *topo, const char *title, ds_buf *out);
+/* All of them as the member "degraded" of an object; nothing where there are none. */
+void ds_topo_put_degraded(const ds_topo *topo, ds_json *json);
 
 /* Is the next link this one's reverse, as the two halves of a `--` are? They are shown as one line.
  */

@@ -68,6 +68,7 @@ struct ds_topo {
     const char **device_type; /* [n_devices] */
     char *paths;              /* all vertices' paths, each NUL-terminated */
     size_t *path_at;          /* [n_vertices] offsets into paths */
+    struct ds_symmetry *symmetry; /* symmetry.c; NULL: not asked for yet */
     ds_map routes, singles;   /* from << 32 | to (vertices) → ds_route */
     uint64_t n_labels;        /* in all searches together */
     uint32_t *islands;        /* per device, and whether links lead to other devices: island.c, when

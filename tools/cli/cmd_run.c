@@ -1,4 +1,5 @@
 /* distsim run FILE: simulates the scenario of a file and reports; --compare: of two. */
+#include "ir/lang/jitter.h"
 #include "sim/report/analysis.h"
 #include "sim/report/balance.h"
 #include "tools/cli/cli.h"
@@ -22,7 +23,13 @@ enum {
     OPT_COMPARE,
     OPT_COMPARE_SET,
     OPT_ADVICE,
-    OPT_NO_ADVICE
+    OPT_NO_ADVICE,
+    OPT_DEGRADE,
+    OPT_COMPARE_DEGRADE,
+    OPT_RUNS,
+    OPT_SEED,
+    OPT_THREADS,
+    OPT_RUNS_CSV
 };
 
 /* A program of so many tasks simulates in about a second, so a dozen changes of it in a quarter of
@@ -43,6 +50,9 @@ typedef struct arguments {
     bool unfold, quiet;
     bool advice, no_advice;
     uint32_t max_instances;
+    bool has_runs, has_seed;
+    uint32_t runs, seed, threads; /* of jitter; threads 0: one for each processor */
+    const char *runs_csv;
 } arguments;
 
 static const struct argp_option options_table[] = {
@@ -60,6 +70,16 @@ static const struct argp_option options_table[] = {
      0},
     {"compare-set", OPT_COMPARE_SET, "PARAM=VALUE", 0,
      "--set for OTHER alone; without --compare, OTHER is FILE; repeatable", 0},
+    {"degrade", OPT_DEGRADE, "WHAT", 0,
+     "What if: as after the word in the file, such as \"gpu[3] compute = 0.8\"; repeatable", 0},
+    {"compare-degrade", OPT_COMPARE_DEGRADE, "WHAT", 0,
+     "--degrade for OTHER alone; without --compare, OTHER is FILE; repeatable", 0},
+    {"runs", OPT_RUNS, "N", 0,
+     "How often to run with the scenario's jitter; 0: not at all; default: as the scenario says", 0},
+    {"seed", OPT_SEED, "S", 0, "Seed of the jitter; default: the scenario's, else 0", 0},
+    {"threads", OPT_THREADS, "N", 0,
+     "Threads for runs with jitter; the result is the same; default: one for each processor", 0},
+    {"runs-csv", OPT_RUNS_CSV, "FILE", 0, "Write one row per run with jitter", 0},
     {"cost", OPT_COST, "measured|fitted", 0,
      "Measured rows first, or fitted curves alone; default: the scenario's, else measured", 0},
     {"memory", OPT_MEMORY, "exact|rounded|allocator", 0,
@@ -97,9 +117,9 @@ static const char *json_file(char *arg, struct argp_state *state) {
 }
 
 static void check(const arguments *args, struct argp_state *state) {
-    const char *outputs[] = {args->json, args->csv, args->trace};
+    const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv};
     int n_stdout = args->explain != NULL;
-    for (int i = 0; i < 3; i++) n_stdout += outputs[i] && strcmp(outputs[i], "-") == 0;
+    for (int i = 0; i < 4; i++) n_stdout += outputs[i] && strcmp(outputs[i], "-") == 0;
     if (n_stdout > 1) argp_error(state, "only one report can go to stdout");
     if (args->compares && (args->csv || args->trace || args->explain))
         argp_error(state, "a comparison is a table or --json, without --csv, --trace and "
@@ -114,12 +134,13 @@ static void check(const arguments *args, struct argp_state *state) {
         argp_error(state, "--memory is exact, rounded or allocator, not '%s'", args->memory);
 }
 
-static uint32_t count(const char *arg, struct argp_state *state) {
+static uint32_t count(const char *option, const char *arg, uint32_t least,
+                      struct argp_state *state) {
     char *end;
     unsigned long long value = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || value < 1 || value > UINT32_MAX / 4)
-        argp_error(state, "--max-instances takes a number from 1 to %u, not '%s'", UINT32_MAX / 4,
-                   arg);
+    if (*arg < '0' || *arg > '9' || *end || value < least || value > UINT32_MAX / 4)
+        argp_error(state, "%s takes a number from %u to %u, not '%s'", option, least,
+                   UINT32_MAX / 4, arg);
     return (uint32_t)value;
 }
 
@@ -152,6 +173,13 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->compares = true;
         cli_add_setting(&args->other_only, "--compare-set", arg, state);
         return 0;
+    case OPT_DEGRADE:
+        DS_HPUSH(&args->common.degrades, arg);
+        return 0;
+    case OPT_COMPARE_DEGRADE:
+        args->compares = true;
+        DS_HPUSH(&args->other_only.degrades, arg);
+        return 0;
     case OPT_MEMORY:
         args->memory = arg;
         return 0;
@@ -170,7 +198,21 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->unfold = true;
         return 0;
     case OPT_MAX_INSTANCES:
-        args->max_instances = count(arg, state);
+        args->max_instances = count("--max-instances", arg, 1, state);
+        return 0;
+    case OPT_RUNS:
+        args->has_runs = true;
+        args->runs = count("--runs", arg, 0, state);
+        return 0;
+    case OPT_SEED:
+        args->has_seed = true;
+        args->seed = count("--seed", arg, 0, state);
+        return 0;
+    case OPT_THREADS:
+        args->threads = count("--threads", arg, 1, state);
+        return 0;
+    case OPT_RUNS_CSV:
+        args->runs_csv = arg;
         return 0;
     case 'q':
         args->quiet = true;
@@ -264,8 +306,8 @@ static ds_status explain(const ds_result *result, const char *pattern, ds_error 
 }
 
 static bool stdout_is_taken(const arguments *args) {
-    const char *outputs[] = {args->json, args->csv, args->trace};
-    for (int i = 0; i < 3; i++)
+    const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv};
+    for (int i = 0; i < 4; i++)
         if (outputs[i] && strcmp(outputs[i], "-") == 0) return true;
     return args->explain != NULL;
 }
@@ -274,6 +316,7 @@ static ds_status report(const arguments *args, const ds_result *result, ds_error
     DS_TRY(write_report(ds_report_json, result, args->json, err));
     DS_TRY(write_report(ds_report_csv, result, args->csv, err));
     DS_TRY(write_report(ds_report_trace, result, args->trace, err));
+    DS_TRY(write_report(ds_report_runs_csv, result, args->runs_csv, err));
     if (args->explain) DS_TRY(explain(result, args->explain, err));
     bool summary = !args->quiet && !stdout_is_taken(args);
     if (summary) DS_TRY(write_report(ds_report_summary, result, "-", err));
@@ -282,6 +325,20 @@ static ds_status report(const arguments *args, const ds_result *result, ds_error
             stderr, "distsim: the program does not fit: %lld bytes are missing on %s\n",
             (long long)(result->peak_bytes - result->capacity_bytes),
             ds_topo_device_path(result->plan->topo, result->plan->classes[result->fullest].device));
+    return DS_OK;
+}
+
+/* The scenario's jitter, and what the command line says instead; 0 runs: none. */
+static ds_status read_jitter(const arguments *args, const ds_binding *binding, ds_jitter *jitter,
+                             ds_error *err) {
+    DS_TRY(ds_jitter_read(binding, jitter, err));
+    if (!jitter->is_given || args->compares) jitter->runs = 0;
+    if (!jitter->is_given && (args->runs || args->has_seed || args->runs_csv))
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                            "--runs, --seed and --runs-csv are for scenarios with a `jitter` "
+                            "block: nothing is random in this one");
+    if (args->has_runs && jitter->is_given) jitter->runs = args->runs;
+    if (args->has_seed) jitter->seed = args->seed;
     return DS_OK;
 }
 
@@ -302,13 +359,18 @@ static ds_status simulate(const arguments *args, const ds_binding *binding,
     progress p = {.shown_s = 0};
     clock_gettime(CLOCK_MONOTONIC, &p.start);
     ds_sim_options options;
+    ds_jitter jitter;
     DS_TRY(read_options(args, binding, &options, err));
+    DS_TRY(read_jitter(args, binding, &jitter, err));
+    options.unfold = options.unfold || jitter.runs;
     if (isatty(STDERR_FILENO)) {
         options.progress = show_progress;
         options.progress_context = &p;
     }
     ds_status status = ds_simulate(binding, profiles, &options, result, err);
     end_progress(&p);
+    if (status == DS_OK && jitter.runs)
+        status = ds_jitter_runs(*result, &jitter, args->threads, err);
     return status;
 }
 
@@ -375,7 +437,7 @@ static ds_status report_comparison(const arguments *args, const side *a, const s
     return status;
 }
 
-/* The common options, then those of the other program alone; free its settings. */
+/* The common options, then those of the other program alone; free its settings and degrades. */
 static cli_options other_options(const arguments *args) {
     cli_options both = args->common;
     both.settings.at = NULL;
@@ -384,6 +446,12 @@ static cli_options other_options(const arguments *args) {
         DS_HPUSH(&both.settings, args->common.settings.at[i]);
     for (uint32_t i = 0; i < args->other_only.settings.n; i++)
         DS_HPUSH(&both.settings, args->other_only.settings.at[i]);
+    both.degrades.at = NULL;
+    both.degrades.n = both.degrades.cap = 0;
+    for (uint32_t i = 0; i < args->common.degrades.n; i++)
+        DS_HPUSH(&both.degrades, args->common.degrades.at[i]);
+    for (uint32_t i = 0; i < args->other_only.degrades.n; i++)
+        DS_HPUSH(&both.degrades, args->other_only.degrades.at[i]);
     return both;
 }
 
@@ -402,6 +470,7 @@ static int run_two(const arguments *args, const ds_profiles *profiles) {
     close_side(&a);
     close_side(&b);
     free(options.settings.at);
+    free(options.degrades.at);
     return exit_code;
 }
 

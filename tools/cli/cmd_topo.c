@@ -18,7 +18,7 @@ typedef struct arguments {
     bool bisection, json;
 } arguments;
 
-enum { OPT_ROUTE = 0x200, OPT_BISECTION, OPT_DOT, OPT_GRAPHML, OPT_SIMGRID, OPT_JSON };
+enum { OPT_ROUTE = 0x200, OPT_BISECTION, OPT_DOT, OPT_GRAPHML, OPT_SIMGRID, OPT_JSON, OPT_DEGRADE };
 
 static const struct argp_option options_table[] = {
     {"route", OPT_ROUTE, "A B", 0, "The route from A to B, as in --route n[0].gpu[0] n[1].gpu[3]",
@@ -31,6 +31,8 @@ static const struct argp_option options_table[] = {
     {"simgrid", OPT_SIMGRID, "FILE", 0,
      "Write a SimGrid platform with the same links and routes (- is stdout)", 0},
     {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
+    {"degrade", OPT_DEGRADE, "WHAT", 0,
+     "What if: as after the word in the file, such as \"sw -- nic bandwidth = 0\"; repeatable", 0},
     {0}};
 
 static error_t take_route(arguments *args, char *arg, struct argp_state *state) {
@@ -73,6 +75,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_JSON:
         args->json = true;
+        return 0;
+    case OPT_DEGRADE:
+        DS_HPUSH(&args->common.degrades, arg);
         return 0;
     case ARGP_KEY_ARG:
         return take_argument(args, arg, state);
@@ -179,6 +184,10 @@ static void put_without_indices(ds_buf *out, const char *path) {
 }
 
 static void put_link_figures(ds_buf *out, const ds_topo_link *link) {
+    if (!link->bytes_per_s) {
+        ds_buf_put(out, "missing");
+        return;
+    }
     ds_print_rate((double)link->bytes_per_s, "B/s", out);
     ds_buf_put(out, ", ");
     ds_print_ps(link->latency_ps, out);
@@ -293,6 +302,7 @@ static void put_text(const arguments *args, const facts *f, ds_buf *out) {
                   ds_topo_n_links(topo));
     put_census(out, "vertices", &f->kinds);
     put_census(out, "links", &f->links);
+    ds_topo_list_degraded(topo, "degraded", out);
     if (f->connected) {
         ds_buf_put(out, "  connected  every device reaches every other\n");
     } else {
@@ -360,6 +370,7 @@ static void put_json(const arguments *args, const facts *f, ds_buf *out) {
     ds_json_key_int(&json, "links", ds_topo_n_links(f->topo));
     put_json_census(&json, "vertex_kinds", &f->kinds);
     put_json_census(&json, "link_kinds", &f->links);
+    ds_topo_put_degraded(f->topo, &json);
     ds_json_key_bool(&json, "connected", f->connected);
     if (!f->connected) {
         ds_json_key(&json, "unreachable");
