@@ -99,7 +99,9 @@ static void name_case(const pipe_case *c, char *out, size_t n) {
 static uint32_t devices_of(const loaded *l) {
     ds_strategy s;
     cr_assert_eq(ds_strategy_read(&l->binding, &s, NULL), DS_OK);
-    return (uint32_t)(s.pp * s.dp * s.cp * s.tp);
+    int64_t n = 0;
+    for (int64_t i = 0; i < s.pp && s.stage_dp; i++) n += s.stage_dp[i] * s.stage_tp[i];
+    return (uint32_t)(s.stage_dp ? n : s.pp * s.dp * s.cp * s.tp);
 }
 
 static void expect_rows(const ds_step_check *check, const char *name) {

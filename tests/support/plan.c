@@ -20,7 +20,20 @@ test_plan plan_of_one(void) {
     return plan;
 }
 
+int plan_width(const test_plan *plan, test_knob knob, int stage) {
+    bool odd = stage % 2, tp = knob == KNOB_TP, one = false;
+    if (plan->widths == DP_THEN_TP) one = odd != tp;
+    if (plan->widths == NARROW_DP) one = odd && !tp;
+    if (plan->widths == NARROW_TP) one = odd && tp;
+    if (plan->widths == ONE_THEN_ALL) one = !odd;
+    return one ? 1 : plan->at[knob];
+}
+
 int plan_world(const test_plan *plan) {
+    int n = 0;
+    for (int i = 0; i < plan->at[KNOB_PP] && plan->widths; i++)
+        n += plan_width(plan, KNOB_DP, i) * plan_width(plan, KNOB_TP, i);
+    if (plan->widths) return n;
     return plan->at[KNOB_PP] * plan->at[KNOB_DP] * plan->at[KNOB_TP] * plan->at[KNOB_CP];
 }
 
@@ -34,6 +47,28 @@ void plan_name(const test_plan *plan, ds_buf *out) {
         if (plan->at[k] != one.at[k])
             ds_buf_printf(out, "%s%s=%d", out->n ? " " : "", names[k], plan->at[k]);
     if (plan->n_layers) ds_buf_printf(out, " stage_layers=%d", plan->n_layers);
+    if (plan->widths) ds_buf_printf(out, " widths=%d", plan->widths);
+}
+
+static void put_width(const test_plan *plan, const char *name, test_knob knob, ds_buf *out) {
+    ds_buf_printf(out, "%s = [", name);
+    for (int i = 0; i < plan->at[KNOB_PP]; i++)
+        ds_buf_printf(out, "%s%d", i ? ", " : "", plan_width(plan, knob, i));
+    ds_buf_put(out, "], ");
+}
+
+static void put_degrees(const test_plan *plan, ds_buf *out) {
+    const int *at = plan->at;
+    ds_buf_put(out, "  strategy {\n    ");
+    if (plan->widths) {
+        put_width(plan, "stage_dp", KNOB_DP, out);
+        put_width(plan, "stage_tp", KNOB_TP, out);
+    } else {
+        ds_buf_printf(out, "dp = %d, tp = %d, zero_group = %d, ", at[KNOB_DP], at[KNOB_TP],
+                      at[KNOB_DP] / at[KNOB_SHARDS]);
+    }
+    ds_buf_printf(out, "cp = %d, ep = %d, sp = %s\n", at[KNOB_CP], at[KNOB_EP],
+                  at[KNOB_SP] ? "true" : "false");
 }
 
 static void put_pipeline(const test_plan *plan, ds_buf *out) {
@@ -58,13 +93,10 @@ void plan_scenario(const test_plan *plan, const char *model, const char *train, 
     if (train) ds_buf_printf(out, " %s,", train);
     ds_buf_printf(out, " optimizer = %s, keep_gradients = true }\n",
                   optimizers[at[KNOB_OPTIMIZER]]);
-    ds_buf_printf(out, "  strategy {\n    dp = %d, tp = %d, cp = %d, ep = %d, sp = %s\n",
-                  at[KNOB_DP], at[KNOB_TP], at[KNOB_CP], at[KNOB_EP],
-                  at[KNOB_SP] ? "true" : "false");
+    put_degrees(plan, out);
     ds_buf_printf(out, "    cp_type = %s, order = \"%s\", microbatches = microbatches\n",
                   cp_types[at[KNOB_CP_TYPE]], orders[at[KNOB_ORDER]]);
-    ds_buf_printf(out, "    zero = %d, zero_group = %d, prefetch = %d", at[KNOB_ZERO],
-                  at[KNOB_DP] / at[KNOB_SHARDS], at[KNOB_PREFETCH]);
+    ds_buf_printf(out, "    zero = %d, prefetch = %d", at[KNOB_ZERO], at[KNOB_PREFETCH]);
     if (at[KNOB_BUCKET]) ds_buf_printf(out, ", bucket_size = %d B", at[KNOB_BUCKET]);
     if (at[KNOB_RECOMPUTE]) ds_buf_printf(out, ", recompute = %s", recomputes[at[KNOB_RECOMPUTE]]);
     put_pipeline(plan, out);

@@ -32,8 +32,12 @@ typedef enum test_knob {
 
 #define MAX_CHUNKS 12
 
+/* Stages of two widths, one after the other; the first is that of even stages. */
+enum { WIDTHS_ALIKE, DP_THEN_TP, NARROW_DP, NARROW_TP, ONE_THEN_ALL, WIDTHS_COUNT };
+
 typedef struct test_plan {
     int at[KNOB_COUNT];
+    int widths;   /* with pp > 1, cp = ep = 1 and one group of replicas */
     int n_layers; /* stage_layers; 0: not said */
     int layers[MAX_CHUNKS];
 } test_plan;
@@ -41,6 +45,8 @@ typedef struct test_plan {
 /* One device, sgd. */
 test_plan plan_of_one(void);
 int plan_world(const test_plan *plan);
+/* What a stage has of KNOB_DP or KNOB_TP. */
+int plan_width(const test_plan *plan, test_knob knob, int stage);
 /* "dp=2 tp=3 zero=1": knobs that are not as in plan_of_one. */
 void plan_name(const test_plan *plan, ds_buf *out);
 /* A box of as many devices, the param microbatches, and the scenario of the model. `train`: what

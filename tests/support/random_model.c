@@ -60,6 +60,14 @@ static test_plan draw_plan(ds_rng *rng, bool stages) {
     return plan;
 }
 
+/* Of every third pipeline stages differ. What else is drawn stays as it is without. */
+static void draw_widths(uint64_t seed, test_plan *plan) {
+    int *at = plan->at;
+    if (at[KNOB_PP] == 1 || at[KNOB_DP] * at[KNOB_TP] == 1 || ds_rng_at(seed, 1, 0, 0) % 3) return;
+    at[KNOB_CP] = at[KNOB_EP] = at[KNOB_SHARDS] = 1;
+    plan->widths = 1 + (int)(ds_rng_at(seed, 2, 0, 0) % (WIDTHS_COUNT - 1));
+}
+
 /* Mostly a multiple of what it may be split over; now and then any number. */
 static int draw_size(ds_rng *rng, int of, int most) {
     if (one_in(rng, 20)) return 1 + below(rng, 9);
@@ -138,6 +146,7 @@ random_model random_model_of(uint64_t seed) {
     memset(&m, 0, sizeof m); /* records are compared as bytes */
     m.seed = seed;
     m.plan = draw_plan(&rng, seed % 3 == 0);
+    draw_widths(seed, &m.plan);
     draw_sizes(&rng, &m);
     m.loss = (uint8_t)below(&rng, LOSS_KINDS);
     m.ids = below(&rng, 2);

@@ -82,6 +82,7 @@ static void simplify_knobs(shrinker *s) {
     test_plan one = plan_of_one();
     one.at[KNOB_OPTIMIZER] = 0; /* gradients alone are less still */
     TRY(s, plan.n_layers, 0);
+    TRY(s, plan.widths, WIDTHS_ALIKE);
     for (uint32_t k = 0; k < KNOB_COUNT; k++) {
         TRY(s, plan.at[k], one.at[k]);
         for (uint32_t i = 0; i < 3; i++)
