@@ -56,6 +56,7 @@ typedef struct ds_layout {
     uint8_t n[DS_MAX_RANK];                   /* axes of a dim */
     uint8_t axis[DS_MAX_RANK][DS_SHARD_AXES]; /* major → minor */
     uint8_t sum, max;                         /* bits: partial over these axes */
+    uint8_t shares; /* bits of dims: dp splits them by dp_shares (else, by ZeRO, evenly) */
 } ds_layout;
 
 /* ---- logical axes ---- */
@@ -195,6 +196,8 @@ ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type);
 ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layout *layout);
 ds_layout ds_shard__whole(const ds_sharder *s, uint32_t rank); /* replicated, on mesh `here` */
 bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b);
+/* Does the axis split batches by dp_shares? */
+bool ds_shard__has_shares(const ds_sharder *s, uint8_t mesh, uint32_t axis);
 /* Where is the axis: a dim, or -1. */
 int ds_shard__dim_of(const ds_layout *layout, uint32_t axis);
 static inline int64_t ds_shard__axis_size(const ds_sharder *s, uint8_t mesh, uint32_t axis) {

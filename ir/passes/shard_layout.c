@@ -31,11 +31,18 @@ ds_layout ds_shard__whole(const ds_sharder *s, uint32_t rank) {
     return (ds_layout){.mesh = s->here, .rank = (uint8_t)rank};
 }
 
+bool ds_shard__has_shares(const ds_sharder *s, uint8_t mesh, uint32_t axis) {
+    const ds_logical_axis *dp = &s->logical[DS_L_DP];
+    return s->step->strategy.dp_shares && mesh == 0 && dp->n == 1 && dp->axis[0] == axis;
+}
+
 bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b) {
     if (a->mesh != b->mesh || a->rank != b->rank || a->sum != b->sum || a->max != b->max)
         return false;
     for (uint32_t d = 0; d < a->rank; d++)
-        if (a->n[d] != b->n[d] || memcmp(a->axis[d], b->axis[d], a->n[d]) != 0) return false;
+        if (a->n[d] != b->n[d] || memcmp(a->axis[d], b->axis[d], a->n[d]) != 0 ||
+            (a->n[d] && (a->shares ^ b->shares) >> d & 1))
+            return false;
     return true;
 }
 
@@ -78,6 +85,9 @@ ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type) {
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t i = 0; i < type->dims[d].n_splits; i++)
             layout.axis[d][layout.n[d]++] = axis_of(s, layout.mesh, type->dims[d].splits[i].axis);
+    for (uint32_t d = 0; d < type->rank && s->step->strategy.dp_shares; d++)
+        if (type->dims[d].n_splits && type->dims[d].splits[0].n_sizes)
+            layout.shares |= (uint8_t)(1u << d);
     for (uint32_t p = 0; p < type->n_partials; p++) {
         uint8_t bit = (uint8_t)(1u << axis_of(s, layout.mesh, type->partials[p].axis));
         if (type->partials[p].reduction == DS_RED_MAX)
@@ -86,6 +96,17 @@ ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type) {
             layout.sum |= bit;
     }
     return layout;
+}
+
+/* Of a dim that dp splits by dp_shares. */
+static void put_shares(const ds_sharder *s, ds_dim *dim) {
+    const ds_strategy *st = &s->step->strategy;
+    int64_t part = ds_shard__size(s, dim->size) / st->dp_shares_sum;
+    ds_expr *sizes = DS_NEW_N(&s->unit->arena, ds_expr, (uint32_t)st->dp);
+    for (int64_t i = 0; i < st->dp; i++)
+        sizes[i] = ds_expr_int(&s->unit->exprs, part * st->dp_shares[i]);
+    dim->splits[0].sizes = sizes;
+    dim->splits[0].n_sizes = (uint32_t)st->dp;
 }
 
 /* Of a dim whose parts do not divide it, which only ZeRO makes: the first ones get one more. */
@@ -113,7 +134,10 @@ ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layou
         dim->splits = DS_NEW_N(arena, ds_split, layout->n[d] + 1);
         for (uint32_t i = 0; i < layout->n[d]; i++)
             dim->splits[i].axis = mesh->axes[layout->axis[d][i]].name;
-        put_sizes(s, dim, ds_shard__parts(s, layout, d));
+        if (layout->n[d] && layout->shares >> d & 1)
+            put_shares(s, dim);
+        else
+            put_sizes(s, dim, ds_shard__parts(s, layout, d));
     }
     type->partials = DS_NEW_N(arena, ds_partial, mesh->n_axes + 1);
     for (uint32_t a = 0; a < mesh->n_axes; a++) {
@@ -139,9 +163,23 @@ static ds_status add_hint(const ds_sharder *s, const ds_type *type, uint32_t d, 
                                 "%%%s: dims %d and %u are both split over mesh axis %s, which ep "
                                 "shares with dp and cp",
                                 who, at, d, s->meshes.at[0].axes[axes.axis[i]].name);
+        if (out->n[d] && (out->shares >> d & 1 || ds_shard__has_shares(s, 0, axes.axis[i])))
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
+                                "%%%s: dim %u is split over dp and another axis: with dp_shares it "
+                                "may be split over dp alone",
+                                who, d);
         out->axis[d][out->n[d]++] = axes.axis[i];
+        if (ds_shard__has_shares(s, 0, axes.axis[i])) out->shares |= (uint8_t)(1u << d);
     }
     int64_t size = ds_shard__size(s, type->dims[d].size), parts = ds_shard__parts(s, out, d);
+    int64_t sum = s->step->strategy.dp_shares_sum;
+    if (out->n[d] && out->shares >> d & 1) {
+        if (size && size % sum == 0) return DS_OK;
+        return ds_error_set(err, DS_ERR_SHAPE, loc,
+                            "%%%s: dim %u of size %lld cannot be split by dp_shares into whole "
+                            "parts: their sum, %lld without common divisors, does not divide it",
+                            who, d, (long long)size, (long long)sum);
+    }
     if (axes.n && (size == 0 || size % parts))
         return ds_error_set(err, DS_ERR_SHAPE, loc,
                             "%%%s: dim %u of size %lld is split over %s, but %lld parts do not "

@@ -29,6 +29,7 @@ typedef struct steps {
 
 /* Are the axes of the dim the first ones that it is to have? */
 static bool is_prefix(const ds_layout *layout, const ds_layout *to, uint32_t d) {
+    if (layout->n[d] && (layout->shares ^ to->shares) >> d & 1) return false;
     return layout->n[d] <= to->n[d] && memcmp(layout->axis[d], to->axis[d], layout->n[d]) == 0;
 }
 
@@ -47,6 +48,12 @@ static step *add_step(steps *list, ds_opcode code, uint32_t dim) {
     return st;
 }
 
+/* The dim, which nothing splits yet, is to be split as it is in `to`. */
+static void take_shares(ds_layout *now, const ds_layout *to, uint32_t d) {
+    uint8_t bit = (uint8_t)(1u << d);
+    now->shares = (uint8_t)((now->shares & ~bit) | (to->shares & bit));
+}
+
 /* Scatters what can go straight to its dim, major axes first; then one all_reduce of the rest. */
 static void reduce(const ds_layout *to, ds_layout *now, steps *list) {
     uint8_t todo = (uint8_t)((now->sum | now->max) & ~(to->sum | to->max));
@@ -57,6 +64,7 @@ static void reduce(const ds_layout *to, ds_layout *now, steps *list) {
             if (d < 0) continue;
             step *st = add_step(list, DS_OP_REDUCE_SCATTER, (uint32_t)d);
             st->axes[st->n_axes++] = (uint8_t)a;
+            if (!now->n[d]) take_shares(now, to, (uint32_t)d);
             now->axis[d][now->n[d]++] = (uint8_t)a;
             now->sum &= (uint8_t) ~(1u << a);
             now->max &= (uint8_t) ~(1u << a);
@@ -96,7 +104,8 @@ static void unsplit(const ds_layout *to, ds_layout *now, steps *list) {
         }
         uint8_t axis = now->axis[d][now->n[d] - 1];
         int e = next_home(now, to, axis);
-        if (e >= 0 && (uint32_t)e != d) {
+        bool equal = !((now->shares >> d | (e >= 0 ? to->shares >> e : 0)) & 1);
+        if (e >= 0 && (uint32_t)e != d && equal) {
             step *st = add_step(list, DS_OP_ALL_TO_ALL, d);
             st->axes[st->n_axes++] = axis;
             st->dim_to = (uint8_t)e;
@@ -202,8 +211,9 @@ static ds_status emit(ds_sharder *s, ds_use from, const step *st, ds_use *out, d
         st->code == DS_OP_ALL_TO_ALL)
         op->dim = ds_expr_int(exprs, st->dim);
     if (st->code == DS_OP_ALL_TO_ALL) op->dim_to = ds_expr_int(exprs, st->dim_to);
-    bool writes = st->code == DS_OP_RESHARD ||
-                  (st->code == DS_OP_REDUCE_SCATTER && s->step->strategy.zero_uneven);
+    bool writes =
+        st->code == DS_OP_RESHARD ||
+        (st->code == DS_OP_REDUCE_SCATTER && (s->step->strategy.zero_uneven || st->after.shares));
     const ds_type *written = writes ? ds_shard__type(s, type, &st->after) : NULL;
     const char *base = ds_value_at(b->func, from.value)->name;
     ds_build_out(b, op, ds_arena_printf(&s->unit->arena, "%s.%s", base, suffix_of(st->code)),

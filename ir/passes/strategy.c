@@ -183,6 +183,44 @@ static ds_status read_stage_layers(const ds_binding *binding, ds_strategy *out, 
     return DS_OK;
 }
 
+/* ---- unequal parts of a batch ---- */
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* dp_shares: a number for each replica, or `time`, which whoever simulates replaces by numbers. */
+static ds_status read_shares(const ds_binding *binding, ds_strategy *s, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", "dp_shares");
+    s->dp_shares_sum = s->dp;
+    if (!attr) return DS_OK;
+    s->dp_shares_by_time = attr->kind != DS_ATTR_LIST;
+    if (s->dp_shares_by_time) return DS_OK;
+    uint32_t n = attr->n_items;
+    if (n != s->dp)
+        return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                            "dp_shares has %u numbers for dp = %lld replicas", n, (long long)s->dp);
+    int64_t *shares = DS_NEW_N(&binding->unit->arena, int64_t, n), divisor = 0, sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        DS_TRY(ds_scenario_int_at(binding, "strategy", "dp_shares", i, &shares[i], err));
+        if (shares[i] < 1 || shares[i] > INT32_MAX)
+            return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                                "dp_shares: replica %u has %lld; each needs a positive part", i,
+                                (long long)shares[i]);
+        divisor = common_divisor(shares[i], divisor);
+    }
+    for (uint32_t i = 0; i < n; i++) sum += shares[i] /= divisor;
+    if (sum == n) return DS_OK; /* equal parts */
+    s->dp_shares = shares;
+    s->dp_shares_sum = sum;
+    return DS_OK;
+}
+
 /* ---- stages of several widths ---- */
 
 static ds_status read_list(const ds_binding *binding, const char *name, uint32_t n, int64_t *out,
@@ -261,6 +299,7 @@ static ds_status read_numbers(const ds_binding *binding, ds_strategy *s, ds_erro
     DS_TRY(read_degree(binding, "pp", &s->pp, err));
     DS_TRY(read_degree(binding, "cp", &s->cp, err));
     DS_TRY(read_widths(binding, s, err));
+    DS_TRY(read_shares(binding, s, err));
     s->ep = s->microbatches = s->virtual_stages = s->prefetch = 1;
     s->zero = 0;
     s->bucket_bytes = DS_BUCKET_BYTES;
@@ -344,6 +383,33 @@ static ds_status check_offload(const ds_binding *binding, const ds_strategy *str
     return DS_OK;
 }
 
+/* What has no form of unequal parts of a batch. */
+static ds_status check_shares(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    if (!s->dp_shares && !s->dp_shares_by_time) return DS_OK;
+    if (s->stage_dp)
+        return refuse(binding, "dp_shares",
+                      "dp_shares is for stages that all have the same dp, not for stage_dp and "
+                      "stage_tp",
+                      err);
+    if (s->ep > 1)
+        return refuse(binding, "ep", "experts are exchanged in equal parts: with dp_shares, ep = 1",
+                      err);
+    if (s->zero && s->zero_group < s->dp)
+        return refuse(binding, "zero_group",
+                      "with dp_shares all replicas share the states out: leave zero_group out",
+                      err);
+    if (s->zero_uneven)
+        return refuse(binding, "zero_uneven",
+                      "unequal parts of a batch (dp_shares) and of states (zero_uneven) cannot be "
+                      "told apart: leave one of them out",
+                      err);
+    if (s->ops && s->ops->n_items)
+        return refuse(binding, "ops",
+                      "with dp_shares single ops are split as their operands are: leave `ops` out",
+                      err);
+    return DS_OK;
+}
+
 /* What stages of several widths have no form of yet. */
 static ds_status check_widths_alone(const ds_binding *binding, const ds_strategy *s,
                                     ds_error *err) {
@@ -380,6 +446,7 @@ static ds_status check_widths_alone(const ds_binding *binding, const ds_strategy
 ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
     DS_TRY(check_offload(binding, strategy, err));
     DS_TRY(check_widths_alone(binding, strategy, err));
+    DS_TRY(check_shares(binding, strategy, err));
     if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
     if (trains(binding->unit)) return DS_OK;
     return refuse(binding, "pp",

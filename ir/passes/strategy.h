@@ -70,6 +70,10 @@ typedef struct ds_strategy {
     ds_balance balance;
     const int64_t *stage_layers; /* turns of loops in each chunk; overrides balance */
     uint32_t n_stage_layers;     /* 0: not given */
+    /* Unequal parts of a batch, [dp], without a common divisor; NULL: equal parts. */
+    const int64_t *dp_shares;
+    int64_t dp_shares_sum;  /* dp without */
+    bool dp_shares_by_time; /* to be found by simulation, by who runs the passes */
     /* Stages of several widths: replicas and shards of each, [pp]; then dp = tp = 1. NULL: all
      * stages have dp and tp. */
     const int64_t *stage_dp, *stage_tp;
