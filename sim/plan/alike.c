@@ -2,7 +2,11 @@
  *
  * Ops of one context that say the same but for the names of their values differ in nothing that a
  * record holds but the op. The first one's record is made in full; the others are copies of it that
- * share its groups, variants and classes, and say so (ds_record.like). */
+ * share its groups, variants and classes, and say so (ds_record.like).
+ *
+ * Further apart, ops of any context may do the same: gather as many bytes over the same groups, as
+ * every linear layer of a tensor-parallel stage does. Their records are made each for itself, but
+ * share what they do, and say so too. */
 #include "sim/plan/values.h"
 
 #include <stdlib.h>
@@ -104,4 +108,96 @@ const ds_record **ds_plan__alike(ds_builder *b, const ds_site *site) {
     }
     free(w.list.at);
     return a ? &a->record : NULL;
+}
+
+/* ---- what is done ---- */
+
+/* Two records of which one was made before: do they hold, and leave, the same on each device? */
+typedef struct body {
+    uint64_t *words;
+    uint32_t n;
+    const ds_record *record;
+    const struct body *next; /* of the same hash */
+} body;
+
+static uint64_t text_word(const ds_builder *b, const ds_op *op, const char *attr) {
+    const char *text = ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, attr));
+    return text ? ds_hash_bytes(text, strlen(text)) | 1 : 0;
+}
+
+/* Local bytes of a value; all devices that hold it have as many. */
+static void put_bytes(ds_builder *b, words *w, ds_typed t, uint32_t place, ds_loc loc) {
+    int64_t bytes;
+    put(w, place);
+    if (ds_plan__local_bytes(b, t, ds_plan__placement(b, place), 0, loc, &bytes, NULL) != DS_OK)
+        w->unlike = true;
+    else
+        put(w, (uint64_t)bytes);
+}
+
+static void put_body(ds_builder *b, words *w, const ds_site *site, const uint32_t *in_places,
+                     const uint32_t *out_places, uint64_t stream) {
+    static const char *const numbers[] = {"cost", "chunks", "shift"};
+    const ds_op *op = site->op;
+    if (op->code == DS_OP_RESHARD || op->across || op->n_to || site->rank_device != DS_NONE ||
+        !ds_plan__is_even(site)) {
+        w->unlike = true;
+        return;
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (ds_attr_find(op->attrs, op->n_attrs, numbers[i])) w->unlike = true;
+    put(w, (uint64_t)op->code << 32 | op->n_over);
+    for (uint32_t i = 0; i < op->n_over; i++) put(w, DS_KEY(op->over[i]));
+    put(w, text_word(b, op, "algorithm"));
+    put(w, text_word(b, op, "route"));
+    put(w, stream);
+    put(w, (uint64_t)op->n_in << 32 | op->n_out);
+    for (uint32_t i = 0; i < op->n_in; i++) put_bytes(b, w, site->in[i], in_places[i], op->loc);
+    for (uint32_t i = 0; i < op->n_out; i++) put_bytes(b, w, site->out[i], out_places[i], op->loc);
+}
+
+static const body *first_body(const ds_builder *b, const words *w, uint64_t *hash) {
+    *hash = w->list.n;
+    for (uint32_t i = 0; i < w->list.n; i++) *hash = ds_hash_mix(*hash, w->list.at[i]);
+    const uint64_t *found = ds_map_find(&b->bodies, *hash);
+    return found ? (const body *)(uintptr_t)*found : NULL;
+}
+
+bool ds_plan__take_body(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                        const uint32_t *out_places, ds_record *r) {
+    words w = {0};
+    uint64_t hash;
+    put_body(b, &w, site, in_places, out_places, r->stream);
+    const body *found = w.unlike ? NULL : first_body(b, &w, &hash);
+    while (found && (found->n != w.list.n ||
+                     memcmp(found->words, w.list.at, found->n * sizeof *found->words) != 0))
+        found = found->next;
+    free(w.list.at);
+    if (!found) return false;
+    const ds_record *first = found->record;
+    r->like = first;
+    r->devices = first->devices;
+    r->n_devices = first->n_devices;
+    r->variant_of = first->variant_of;
+    r->variants = first->variants;
+    r->n_variants = first->n_variants;
+    r->groups = first->groups;
+    r->n_groups = first->n_groups;
+    r->group_of = first->group_of;
+    return true;
+}
+
+void ds_plan__keep_body(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                        const uint32_t *out_places, const ds_record *r) {
+    words w = {0};
+    uint64_t hash;
+    put_body(b, &w, site, in_places, out_places, r->stream);
+    if (!w.unlike) {
+        body *fresh = DS_NEW(&b->plan->arena, body);
+        *fresh = (body){.n = w.list.n, .record = r, .next = first_body(b, &w, &hash)};
+        fresh->words = DS_NEW_N(&b->plan->arena, uint64_t, w.list.n);
+        memcpy(fresh->words, w.list.at, w.list.n * sizeof *fresh->words);
+        ds_map_put(&b->bodies, hash, DS_KEY(fresh));
+    }
+    free(w.list.at);
 }

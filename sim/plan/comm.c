@@ -110,7 +110,7 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
     }
     DS_TRY(read_options(b, op, &env, request, err));
     g->request = request;
-    return cost_alone(b, g, err);
+    return ds_plan__cost_once(b, cost_alone, g, err);
 }
 
 static void over_axes(ds_builder *b, const ds_site *site, const uint32_t *in_places,
@@ -277,6 +277,18 @@ ds_status ds_plan__size_of(ds_opcode op, ds_loc loc, const int64_t *in, const in
     return DS_OK;
 }
 
+/* Does the i-th member of every group hold what the i-th of the first does, if shards are even? */
+static bool hold_alike(const ds_site *site, const uint32_t *in_places, const uint32_t *out_places,
+                       const ds_comm_shape *c) {
+    if (c->root_place != DS_NONE || site->op->across) return false;
+    if (c->op == DS_OP_SEND) return true;
+    for (uint32_t i = 0; i < site->op->n_in; i++)
+        if (in_places[i] != in_places[0]) return false;
+    for (uint32_t i = 0; i < site->op->n_out; i++)
+        if (out_places[i] != in_places[0]) return false;
+    return true;
+}
+
 static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t *in_places,
                              const uint32_t *out_places, const ds_comm_shape *c, ds_record *r,
                              ds_error *err) {
@@ -286,11 +298,12 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
             *out = DS_NEW_N(&b->plan->arena, int64_t, n);
     const ds_placement *roots =
         c->root_place == DS_NONE ? NULL : ds_plan__placement(b, c->root_place);
+    bool once = ds_plan__is_even(site) && hold_alike(site, in_places, out_places, c);
     for (uint32_t g = 0; g < c->n_groups; g++) {
         ds_group *group = &r->groups[g];
         *group = (ds_group){.devices = c->devices + (size_t)g * n, .n_devices = n};
         uint32_t root = 0;
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < n && !(once && g); i++) {
             uint32_t device = group->devices[i];
             DS_TRY(ds_plan__member_bytes(b, site, site->in, op->n_in, in_places, device, NULL,
                                          &in[i], err));
@@ -309,9 +322,18 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
 
 ds_status ds_plan__comm_variants(ds_builder *b, const ds_site *site, const uint32_t *out_places,
                                  ds_record *r, ds_error *err) {
-    uint32_t n_out = site->op->n_out;
+    uint32_t n_out = site->op->n_out, last[2] = {DS_NONE, DS_NONE};
+    bool even = n_out == 1 && ds_plan__is_even(site);
     DS_VEC(ds_variant) variants = {0};
     for (uint32_t i = 0; i < r->n_devices; i++) {
+        /* An even result is on a device or not; that tells all. */
+        uint32_t *known = NULL;
+        if (even) {
+            const ds_placement *p = ds_plan__placement(b, out_places[0]);
+            known = &last[ds_plan__position(p, r->devices[i]) != DS_NONE];
+            r->variant_of[i] = *known;
+            if (*known != DS_NONE) continue;
+        }
         int64_t *bytes = DS_NEW_N(&b->plan->arena, int64_t, n_out), total;
         DS_TRY(ds_plan__member_bytes(b, site, site->out, n_out, out_places, r->devices[i], bytes,
                                      &total, err));
@@ -322,6 +344,7 @@ ds_status ds_plan__comm_variants(ds_builder *b, const ds_site *site, const uint3
         if (v == variants.n)
             DS_PUSH(&b->plan->arena, &variants, ((ds_variant){.out_bytes = bytes}));
         r->variant_of[i] = v;
+        if (known) *known = v;
     }
     r->variants = variants.at;
     r->n_variants = variants.n;
@@ -333,6 +356,7 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
     const ds_op *op = site->op;
     ds_comm_shape c = {.root_place = DS_NONE};
     r->kind = DS_REC_COMM;
+    if (ds_plan__take_body(b, site, in_places, out_places, r)) return DS_OK;
     if (op->code == DS_OP_RESHARD) {
         DS_TRY(ds_plan__reshard(b, site, in_places, out_places, &c, r, err));
         if (c.op == DS_OP_RESHARD) return DS_OK;
@@ -359,7 +383,9 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
     for (uint32_t i = 0; i < c.n_groups * c.group_size; i++)
         r->group_of[ds_plan__member(r, c.devices[i])] = i / c.group_size;
     DS_TRY(ds_plan__comm_variants(b, site, out_places, r, err));
-    return cost_groups(b, site, in_places, out_places, &c, r, err);
+    DS_TRY(cost_groups(b, site, in_places, out_places, &c, r, err));
+    ds_plan__keep_body(b, site, in_places, out_places, r);
+    return DS_OK;
 }
 
 /* ---- host memory ---- */

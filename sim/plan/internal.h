@@ -35,6 +35,8 @@ typedef struct ds_sharing {
     uint32_t *place;  /* per link of the topology: in `links`; DS_NONE: not shared */
     uint64_t *colour; /* per place: equal for links that classes.c found alike */
     ds_map patterns;  /* traffic.c: what groups of the same kind and members use */
+    ds_map shapes;    /* what congruent ones use, at their canonical place */
+    ds_map carried;   /* the links of that place, for the members in hand */
 } ds_sharing;
 
 typedef struct ds_builder {
@@ -64,6 +66,12 @@ typedef struct ds_builder {
     uint32_t *rank_devices; /* per-rank programs: the device of rank i */
     uint32_t n_rank_devices;
     ds_sharing sharing;
+    ds_map congruent;   /* congruent.c: hash of a canonical place → ds_congruent */
+    ds_map costs;       /* what is done at one → a ds_group with its cost */
+    ds_map bodies;      /* alike.c: what a communication does → the first record */
+    uint32_t *zeros;    /* one a device: where all are of variant 0 */
+    uint32_t *vertices; /* heap: scratch */
+    uint32_t n_vertices;
 } ds_builder;
 
 static inline const ds_placement *ds_plan__placement(const ds_builder *b, uint32_t id) {
@@ -130,6 +138,14 @@ ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_
 /* alike.c: where the record of the first communication is, or is to be, that says the same as this
  * one; NULL where there can be no other. Valid for good. O(words of the op). */
 const ds_record **ds_plan__alike(ds_builder *b, const ds_site *site);
+/* alike.c: of communication that does the same on the same devices, whatever it says, one record
+ * has the groups. Takes them, if there is one, and is `like` it; or keeps what this one has. */
+bool ds_plan__take_body(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                        const uint32_t *out_places, ds_record *record);
+void ds_plan__keep_body(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                        const uint32_t *out_places, const ds_record *record);
+/* Do all devices of a placement hold equal parts of all operands and results? */
+bool ds_plan__is_even(const ds_site *site);
 /* Sets record->devices (ascending copy of `devices`) and allocates variant_of. */
 void ds_plan__set_devices(ds_builder *b, ds_record *record, const uint32_t *devices, uint32_t n);
 /* The place of a device in record->devices, DS_NONE if it is no member. O(log n). */
@@ -166,6 +182,22 @@ struct ds_reshard;
 ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
                               const ds_index *indices, uint32_t root, const int64_t *shard_bytes,
                               const struct ds_reshard *reshard, ds_group *group, ds_error *err);
+
+/* congruent.c */
+
+/* Costs a group that has its request (`cost` does it for one), or finds what the same cost on a
+ * congruent one. */
+typedef ds_status ds_plan__group_coster(ds_builder *b, ds_group *group, ds_error *err);
+ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_group *group,
+                             ds_error *err);
+/* Phases of the request at the group's canonical place; and where that place's links are for the
+ * group itself. O(its members + n) look-ups. */
+ds_status ds_plan__phases_in_place(ds_builder *b, const ds_group *group,
+                                   const struct ds_coll_request *request, ds_arena *arena,
+                                   ds_phase **phases, uint32_t *n, ds_error *err);
+void ds_plan__carry_links(ds_builder *b, const ds_group *group, const uint32_t *links, uint32_t n,
+                          uint32_t *out);
+void ds_plan__congruent_deinit(ds_builder *b);
 
 /* traffic.c */
 

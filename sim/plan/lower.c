@@ -142,6 +142,8 @@ static int by_device(const void *a, const void *b) {
 }
 
 uint32_t ds_plan__member(const ds_record *record, uint32_t device) {
+    uint32_t guess = record->n_devices ? device - record->devices[0] : 0;
+    if (guess < record->n_devices && record->devices[guess] == device) return guess;
     const uint32_t *at =
         bsearch(&device, record->devices, record->n_devices, sizeof device, by_device);
     return at ? (uint32_t)(at - record->devices) : DS_NONE;
@@ -150,7 +152,9 @@ uint32_t ds_plan__member(const ds_record *record, uint32_t device) {
 void ds_plan__set_devices(ds_builder *b, ds_record *record, const uint32_t *devices, uint32_t n) {
     uint32_t *sorted = DS_NEW_N(&b->plan->arena, uint32_t, n);
     memcpy(sorted, devices, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_device);
+    bool in_order = true;
+    for (uint32_t i = 1; i < n; i++) in_order &= sorted[i - 1] <= sorted[i];
+    if (!in_order) qsort(sorted, n, sizeof *sorted, by_device);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++)
         if (!kept || sorted[kept - 1] != sorted[i]) sorted[kept++] = sorted[i];
@@ -165,6 +169,10 @@ static bool any_uneven(const ds_site *site) {
     for (uint32_t i = 0; i < site->op->n_out; i++)
         if (ds_plan__is_uneven(site->out[i].type)) return true;
     return false;
+}
+
+bool ds_plan__is_even(const ds_site *site) {
+    return !site->region && !any_uneven(site);
 }
 
 static bool stacks(const ds_op *op) {
@@ -257,14 +265,42 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
     return degrade_variant(b, op, device, v, err);
 }
 
+/* Looked at once a placement. */
+static bool are_alike(const ds_plan *plan, ds_placement *p) {
+    if (p->alike == DS_ALIKE_UNKNOWN) {
+        uint64_t key = device_key(plan, p->devices[0]);
+        p->alike = DS_ALIKE;
+        for (uint32_t i = 1; i < p->n_devices && p->alike == DS_ALIKE; i++)
+            if (device_key(plan, p->devices[i]) != key) p->alike = DS_NOT_ALIKE;
+    }
+    return p->alike == DS_ALIKE;
+}
+
+/* All devices of the placement, in one variant: records share these lists. */
+static void set_whole(ds_builder *b, const ds_placement *p, ds_record *r) {
+    if (!b->zeros) b->zeros = DS_NEW_N(&b->plan->arena, uint32_t, b->plan->n_devices);
+    r->devices = p->ascending;
+    r->n_devices = p->n_devices;
+    r->variant_of = b->zeros;
+    r->n_variants = 1;
+    r->variants = DS_NEW(&b->plan->arena, ds_variant);
+}
+
 static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t place,
                                 const ds_attr *given, ds_record *r, ds_error *err) {
     const ds_placement *p = ds_plan__placement(b, place);
     r->kind = DS_REC_COMPUTE;
-    ds_plan__set_devices(b, r, p->devices, p->n_devices);
     bool each = any_uneven(site) || (site->region && varies(&b->unit->exprs, site));
-    /* Even shards: one variant a (hardware kind, profile, shares left); uneven ones, and what may depend on the
-     * coordinates in a local region: one a device. */
+    if (!each && are_alike(b->plan, b->plan->placements.at[place])) {
+        set_whole(b, p, r);
+        ds_plan__enter(site->region, p, 0);
+        ds_status status = make_variant(b, site, p, 0, given, r->variants, err);
+        ds_plan__enter(site->region, NULL, 0);
+        return status;
+    }
+    ds_plan__set_devices(b, r, p->devices, p->n_devices);
+    /* Even shards: one variant a (hardware kind, profile, shares left); uneven ones, and what may
+     * depend on the coordinates in a local region: one a device. */
     ds_map known;
     ds_map_init(&known);
     DS_VEC(ds_variant) variants = {0};
@@ -375,10 +411,14 @@ static ds_status input_record(ds_builder *b, const ds_context *ctx, const ds_val
     r->label = "input";
     r->n_out = 1;
     r->category = category;
-    ds_plan__set_devices(b, r, p->devices, p->n_devices);
     bool uneven = ds_plan__is_uneven(value->type);
-    r->n_variants = uneven ? p->n_devices : 1;
-    r->variants = DS_NEW_N(&b->plan->arena, ds_variant, r->n_variants);
+    if (uneven) {
+        ds_plan__set_devices(b, r, p->devices, p->n_devices);
+        r->n_variants = p->n_devices;
+        r->variants = DS_NEW_N(&b->plan->arena, ds_variant, r->n_variants);
+    } else {
+        set_whole(b, p, r);
+    }
     for (uint32_t i = 0; i < r->n_variants; i++) {
         uint32_t pos = uneven ? ds_plan__position(p, r->devices[i]) : 0;
         r->variants[i].out_bytes = DS_NEW(&b->plan->arena, int64_t);

@@ -29,9 +29,15 @@ static int compare_devices(const void *a, const void *b) {
 static void index_devices(ds_builder *b, ds_placement *p) {
     at_device *order = ds_xcalloc(p->n_devices, sizeof *order);
     for (uint32_t i = 0; i < p->n_devices; i++) order[i] = (at_device){p->devices[i], i};
-    qsort(order, p->n_devices, sizeof *order, compare_devices);
+    bool sorted = true;
+    for (uint32_t i = 1; i < p->n_devices; i++) sorted &= p->devices[i - 1] < p->devices[i];
+    if (!sorted) qsort(order, p->n_devices, sizeof *order, compare_devices);
     p->by_device = DS_NEW_N(&b->plan->arena, uint32_t, p->n_devices);
-    for (uint32_t i = 0; i < p->n_devices; i++) p->by_device[i] = order[i].position;
+    p->ascending = DS_NEW_N(&b->plan->arena, uint32_t, p->n_devices);
+    for (uint32_t i = 0; i < p->n_devices; i++) {
+        p->by_device[i] = order[i].position;
+        p->ascending[i] = order[i].device;
+    }
     free(order);
 }
 

@@ -139,6 +139,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
     free(b.reads.at);
     ds_plan__stamps_deinit(&b);
     ds_plan__sharing_deinit(&b.sharing);
+    ds_plan__congruent_deinit(&b);
     if (status != DS_OK) {
         ds_plan_free(plan);
         plan = NULL;

@@ -31,7 +31,9 @@ typedef struct ds_placement {
     uint32_t n_axes;
     uint32_t *devices;
     uint32_t n_devices;
-    uint32_t *by_device; /* positions, ascending by device */
+    uint32_t *by_device;                                     /* positions, ascending by device */
+    uint32_t *ascending;                                     /* devices */
+    enum { DS_ALIKE_UNKNOWN, DS_ALIKE, DS_NOT_ALIKE } alike; /* its devices, in kind and profile */
 } ds_placement;
 
 typedef enum ds_record_kind {
@@ -66,7 +68,8 @@ typedef struct ds_variant {
     int64_t scratch_bytes; /* COMPUTE: ds_op_scratch */
 } ds_variant;
 
-struct ds_coll_request; /* sim/coll/coll.h */
+struct ds_coll_request;                   /* sim/coll/coll.h */
+typedef struct ds_congruent ds_congruent; /* congruent.c */
 struct ds_phase_time;
 
 /* One group of a communication: who takes part, in ring order, and what it costs alone. */
@@ -79,6 +82,8 @@ typedef struct ds_group {
     uint64_t key; /* hash of the devices: which communicator, which stream */
     /* What `ps` was computed from, for reports; NULL where the program states the cost. */
     const struct ds_coll_request *request;
+    const ds_congruent *congruent; /* groups that are images of each other have one; NULL: none is
+                                      looked for */
     ds_coll_cost terms;
     const struct ds_phase_time *times; /* of its phases alone */
     uint32_t n_phases;
@@ -91,8 +96,8 @@ typedef struct ds_record {
     ds_record_kind kind;
     const struct ds_record_site *site; /* what it was made for */
     const ds_op *op;                   /* NULL: an input */
-    const struct ds_record *like;      /* differs from this one, which came before, in op and site
-                                          alone (alike.c); NULL: from all before */
+    const struct ds_record *like;      /* does what this one, which came before, does on the same
+                                          devices, and shares its lists (alike.c); NULL: none */
     const ds_func *func;               /* whose values `op` refers to */
     const char *label;                 /* mnemonic, or "input" */
     ds_category category;              /* of its results, where nothing else says more (ds_vinst) */

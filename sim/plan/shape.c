@@ -11,15 +11,16 @@ bool ds_plan__is_uneven(const ds_type *type) {
 }
 
 uint32_t ds_plan__position(const ds_placement *p, uint32_t device) {
-    uint32_t lo = 0, hi = p->n_devices;
+    uint32_t lo = 0, hi = p->n_devices, guess = device - p->ascending[0];
+    if (guess < hi && p->ascending[guess] == device) return p->by_device[guess]; /* neighbours */
     while (lo < hi) {
         uint32_t mid = (lo + hi) / 2;
-        if (p->devices[p->by_device[mid]] < device)
+        if (p->ascending[mid] < device)
             lo = mid + 1;
         else
             hi = mid;
     }
-    if (lo == p->n_devices || p->devices[p->by_device[lo]] != device) return DS_NONE;
+    if (lo == p->n_devices || p->ascending[lo] != device) return DS_NONE;
     return p->by_device[lo];
 }
 

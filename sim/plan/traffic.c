@@ -23,6 +23,21 @@
 #define MOST_USE_Q32 (UINT64_C(1) << 56) /* share.h */
 #define LEAST_PS     1000
 
+/* What the phases of congruent groups take of the links at their canonical place (congruent.c). */
+typedef struct shape_phase {
+    uint32_t first, n; /* of `links` and `uses_q32` */
+    uint32_t weight;
+    ds_u128 alone_q20; /* level with all its links to itself */
+} shape_phase;
+
+typedef struct shape {
+    shape_phase *phases;
+    uint32_t n;
+    uint32_t *links;
+    uint64_t *uses_q32;
+    uint32_t n_links;
+} shape;
+
 /* What the phases of a group take; of shared links alone. */
 typedef struct pattern {
     ds_share_flow *phases;
@@ -38,96 +53,22 @@ static ds_coll_request divisible(const ds_coll_request *q) {
     return even;
 }
 
-/* ---- which links are shared ---- */
-
-typedef struct finder {
-    ds_builder *b;
-    uint64_t *user; /* per link of the topology: 0 none yet */
-    DS_VEC(uint32_t) shared;
-    ds_map seen; /* groups that load the same links for the same user */
-} finder;
-
-static uint64_t user_of(const ds_record *r, const ds_group *g) {
-    uint32_t lowest = g->devices[0];
-    for (uint32_t i = 1; i < g->n_devices; i++)
-        if (g->devices[i] < lowest) lowest = g->devices[i];
-    uint64_t stream = r->stream ? r->stream : g->terms.holds_compute ? 0 : g->key;
-    return ds_hash_mix(lowest, stream) | 1;
-}
-
 /* Equal for groups that do the same with the same members, whatever their bytes; 0: there may be
- * none like it. */
-static uint64_t kind_of(const ds_group *g) {
+ * none like it. With `congruent`, for groups that do the same at one canonical place. */
+static uint64_t kind_of(const ds_group *g, bool congruent) {
     const ds_coll_request *q = g->request;
-    if (q->shard_bytes) return 0;
-    uint64_t key = ds_hash_bytes(q->devices, q->n * sizeof *q->devices);
+    if (q->shard_bytes || q->reshard) return 0;
+    uint64_t key = congruent && g->congruent ? DS_KEY(g->congruent)
+                                             : ds_hash_bytes(q->devices, q->n * sizeof *q->devices);
     key = ds_hash_mix(key, ds_hash_bytes(g->algorithm, strlen(g->algorithm)));
     key = ds_hash_mix(ds_hash_mix(key, q->op), (uint64_t)q->root << 1 | q->single_route);
     key = ds_hash_mix(key, (uint64_t)q->chunks);
     if (q->reshard) key = ds_hash_mix(key, q->reshard->hash);
-    return ds_hash_mix(ds_hash_mix(key, (uint64_t)q->shift), q->bytes == 0) | 1;
+    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)q->shift), q->bytes == 0);
+    return ds_hash_mix(key, g->terms.efficiency_q32) | 1;
 }
 
-static bool seen_before(finder *f, const ds_group *g, uint64_t user) {
-    uint64_t key = kind_of(g);
-    if (!key) return false;
-    key = ds_hash_mix(key, user);
-    for (uint32_t i = 0; i < g->n_phases; i++)
-        key = ds_hash_mix(key, g->times[i].flow_ps < LEAST_PS);
-    if (ds_map_find(&f->seen, key)) return true;
-    ds_map_put(&f->seen, key, 1);
-    return false;
-}
-
-static void mark_phase(finder *f, const ds_phase *phase, uint64_t user) {
-    for (uint32_t i = 0; i < phase->n_loads; i++) {
-        uint32_t link = phase->loads[i].link, *place = &f->b->sharing.place[link];
-        if (!f->user[link]) f->user[link] = user;
-        if (f->user[link] == user || *place != DS_NONE) continue;
-        *place = f->shared.n;
-        DS_HPUSH(&f->shared, link);
-    }
-}
-
-static ds_status mark_links(finder *f, const ds_record *r, const ds_group *g, ds_error *err) {
-    if (!g->request) return DS_OK;
-    uint64_t user = user_of(r, g);
-    if (seen_before(f, g, user)) return DS_OK;
-    ds_coll_request even = divisible(g->request);
-    ds_arena scratch;
-    ds_arena_init(&scratch);
-    ds_phase *phases;
-    uint32_t n;
-    ds_status status =
-        ds_coll_phases(f->b->plan->topo, &even, g->algorithm, &scratch, &phases, &n, err);
-    for (uint32_t p = 0; p < n && status == DS_OK; p++)
-        if (g->times[p].flow_ps >= LEAST_PS) mark_phase(f, &phases[p], user);
-    ds_arena_deinit(&scratch);
-    return status;
-}
-
-static ds_status find_shared(ds_builder *b, ds_error *err) {
-    ds_plan *plan = b->plan;
-    uint32_t n_links = ds_topo_n_links(plan->topo);
-    finder f = {.b = b, .user = ds_xcalloc(n_links, sizeof *f.user)};
-    b->sharing.place = ds_xmalloc(((size_t)n_links + 1) * sizeof *b->sharing.place);
-    memset(b->sharing.place, 0xff, n_links * sizeof *b->sharing.place); /* DS_NONE */
-    ds_status status = DS_OK;
-    for (uint32_t i = 0; i < plan->records.n; i++) {
-        const ds_record *r = plan->records.at[i];
-        if ((r->kind != DS_REC_COMM && r->kind != DS_REC_HALF) || r->like) continue;
-        for (uint32_t g = 0; g < r->n_groups && status == DS_OK; g++)
-            status = mark_links(&f, r, &r->groups[g], err);
-    }
-    b->sharing.links = f.shared.at;
-    b->sharing.n = f.shared.n;
-    b->sharing.colour = ds_xcalloc(f.shared.n, sizeof *b->sharing.colour);
-    ds_map_deinit(&f.seen);
-    free(f.user);
-    return status;
-}
-
-/* ---- patterns ---- */
+/* ---- shapes ---- */
 
 /* Sets the bytes on links of equal capacity and latency to their mean. */
 static void level_out(const ds_topo *topo, ds_phase *phase) {
@@ -176,52 +117,171 @@ ds_u128 ds_plan__level_alone(const ds_topo *topo, const ds_phase *phase, uint64_
     return least;
 }
 
-static void phase_pattern(ds_builder *b, const ds_group *g, ds_phase *phase, ds_share_flow *out,
-                          ds_u128 *alone_q20) {
-    const ds_sharing *sharing = &b->sharing;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < phase->n_loads; i++)
-        n += sharing->place[phase->loads[i].link] != DS_NONE;
-    ds_link_use *uses = DS_NEW_N(&b->plan->arena, ds_link_use, n);
-    *alone_q20 = ds_plan__level_alone(b->plan->topo, phase, g->terms.efficiency_q32);
-    *out = (ds_share_flow){.uses = uses, .weight = (uint32_t)phase->weight, .cap_q20 = *alone_q20};
+static void add_phase(ds_builder *b, const ds_group *g, ds_phase *phase, shape *s) {
+    uint64_t efficiency_q32 = g->terms.efficiency_q32;
+    shape_phase *out = &s->phases[s->n++];
+    *out = (shape_phase){s->n_links, phase->n_loads, (uint32_t)phase->weight,
+                         ds_plan__level_alone(b->plan->topo, phase, efficiency_q32)};
     if (strcmp(g->algorithm, "tree") == 0) level_out(b->plan->topo, phase);
     ds_u128 most = ds_phase_most_bytes_q32(phase);
-    for (uint32_t i = 0; i < phase->n_loads; i++) {
-        uint32_t place = sharing->place[phase->loads[i].link];
-        uint64_t use = ds_plan__link_use(phase->loads[i].bytes_q32, most, g->terms.efficiency_q32);
-        if (place != DS_NONE && use) uses[out->n_uses++] = (ds_link_use){place, use};
+    for (uint32_t i = 0; i < phase->n_loads; i++, s->n_links++) {
+        s->links[s->n_links] = phase->loads[i].link;
+        s->uses_q32[s->n_links] =
+            ds_plan__link_use(phase->loads[i].bytes_q32, most, efficiency_q32);
     }
+}
+
+static ds_status make_shape(ds_builder *b, const ds_group *g, shape *s, ds_error *err) {
+    ds_coll_request even = divisible(g->request);
+    ds_arena scratch, *arena = &b->plan->arena;
+    ds_arena_init(&scratch);
+    ds_phase *phases;
+    uint32_t n, n_links = 0;
+    ds_status status = ds_plan__phases_in_place(b, g, &even, &scratch, &phases, &n, err);
+    if (status == DS_OK) {
+        for (uint32_t p = 0; p < n; p++) n_links += phases[p].n_loads;
+        s->phases = DS_NEW_N(arena, shape_phase, n);
+        s->links = DS_NEW_N(arena, uint32_t, n_links);
+        s->uses_q32 = DS_NEW_N(arena, uint64_t, n_links);
+        for (uint32_t p = 0; p < n; p++) add_phase(b, g, &phases[p], s);
+    }
+    ds_arena_deinit(&scratch);
+    return status;
+}
+
+/* The shape of a group, and where its links are for this group. */
+static ds_status look_at(ds_builder *b, const ds_group *g, const shape **out,
+                         const uint32_t **links, ds_error *err) {
+    uint64_t key = kind_of(g, true), own = kind_of(g, false);
+    const uint64_t *found = key ? ds_map_find(&b->sharing.shapes, key) : NULL;
+    shape *s = found ? (shape *)(uintptr_t)*found : DS_NEW(&b->plan->arena, shape);
+    if (!found) {
+        DS_TRY(make_shape(b, g, s, err));
+        if (key) ds_map_put(&b->sharing.shapes, key, DS_KEY(s));
+    }
+    *out = s;
+    found = own ? ds_map_find(&b->sharing.carried, own) : NULL;
+    if (found) {
+        *links = (const uint32_t *)(uintptr_t)*found;
+        return DS_OK;
+    }
+    uint32_t *carried = DS_NEW_N(&b->plan->arena, uint32_t, s->n_links);
+    ds_plan__carry_links(b, g, s->links, s->n_links, carried);
+    if (own) ds_map_put(&b->sharing.carried, own, DS_KEY(carried));
+    *links = carried;
+    return DS_OK;
+}
+
+/* ---- which links are shared ---- */
+
+typedef struct finder {
+    ds_builder *b;
+    uint64_t *user; /* per link of the topology: 0 none yet */
+    DS_VEC(uint32_t) shared;
+    ds_map seen; /* groups that load the same links for the same user */
+} finder;
+
+static uint64_t user_of(const ds_record *r, const ds_group *g) {
+    uint32_t lowest = g->devices[0];
+    for (uint32_t i = 1; i < g->n_devices; i++)
+        if (g->devices[i] < lowest) lowest = g->devices[i];
+    uint64_t stream = r->stream ? r->stream : g->terms.holds_compute ? 0 : g->key;
+    return ds_hash_mix(lowest, stream) | 1;
+}
+
+static bool seen_before(finder *f, const ds_group *g, uint64_t user) {
+    uint64_t key = kind_of(g, false);
+    if (!key) return false;
+    key = ds_hash_mix(key, user);
+    for (uint32_t i = 0; i < g->n_phases; i++)
+        key = ds_hash_mix(key, g->times[i].flow_ps < LEAST_PS);
+    if (ds_map_find(&f->seen, key)) return true;
+    ds_map_put(&f->seen, key, 1);
+    return false;
+}
+
+static void mark(finder *f, const uint32_t *links, uint32_t n, uint64_t user) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t link = links[i], *place = &f->b->sharing.place[link];
+        if (!f->user[link]) f->user[link] = user;
+        if (f->user[link] == user || *place != DS_NONE) continue;
+        *place = f->shared.n;
+        DS_HPUSH(&f->shared, link);
+    }
+}
+
+static ds_status mark_links(finder *f, const ds_record *r, const ds_group *g, ds_error *err) {
+    if (!g->request) return DS_OK;
+    uint64_t user = user_of(r, g);
+    if (seen_before(f, g, user)) return DS_OK;
+    const shape *s;
+    const uint32_t *links;
+    DS_TRY(look_at(f->b, g, &s, &links, err));
+    for (uint32_t p = 0; p < s->n; p++)
+        if (g->times[p].flow_ps >= LEAST_PS)
+            mark(f, links + s->phases[p].first, s->phases[p].n, user);
+    return DS_OK;
+}
+
+static ds_status find_shared(ds_builder *b, ds_error *err) {
+    ds_plan *plan = b->plan;
+    uint32_t n_links = ds_topo_n_links(plan->topo);
+    finder f = {.b = b, .user = ds_xcalloc(n_links, sizeof *f.user)};
+    b->sharing.place = ds_xmalloc(((size_t)n_links + 1) * sizeof *b->sharing.place);
+    memset(b->sharing.place, 0xff, n_links * sizeof *b->sharing.place); /* DS_NONE */
+    ds_status status = DS_OK;
+    for (uint32_t i = 0; i < plan->records.n; i++) {
+        const ds_record *r = plan->records.at[i];
+        if ((r->kind != DS_REC_COMM && r->kind != DS_REC_HALF) || r->like) continue;
+        for (uint32_t g = 0; g < r->n_groups && status == DS_OK; g++)
+            status = mark_links(&f, r, &r->groups[g], err);
+    }
+    b->sharing.links = f.shared.at;
+    b->sharing.n = f.shared.n;
+    b->sharing.colour = ds_xcalloc(f.shared.n, sizeof *b->sharing.colour);
+    ds_map_deinit(&f.seen);
+    free(f.user);
+    return status;
+}
+
+/* ---- patterns ---- */
+
+static ds_share_flow shared_uses(ds_builder *b, const shape *s, const shape_phase *phase,
+                                 const uint32_t *links) {
+    const uint32_t *place = b->sharing.place;
+    uint32_t n = 0, end = phase->first + phase->n;
+    for (uint32_t i = phase->first; i < end; i++) n += place[links[i]] != DS_NONE && s->uses_q32[i];
+    ds_link_use *uses = DS_NEW_N(&b->plan->arena, ds_link_use, n);
+    ds_share_flow flow = {.uses = uses, .weight = phase->weight, .cap_q20 = phase->alone_q20};
+    for (uint32_t i = phase->first; i < end; i++)
+        if (place[links[i]] != DS_NONE && s->uses_q32[i])
+            uses[flow.n_uses++] = (ds_link_use){place[links[i]], s->uses_q32[i]};
+    return flow;
 }
 
 static ds_status find_pattern(ds_builder *b, const ds_group *g, const pattern **out,
                               ds_error *err) {
-    uint64_t key = kind_of(g);
-    if (key) key = ds_hash_mix(key, g->terms.efficiency_q32) | 1;
+    uint64_t key = kind_of(g, false);
     const uint64_t *found = key ? ds_map_find(&b->sharing.patterns, key) : NULL;
     if (found) {
         *out = (const pattern *)(uintptr_t)*found;
         return DS_OK;
     }
-    ds_coll_request even = divisible(g->request);
+    const shape *s;
+    const uint32_t *links;
+    DS_TRY(look_at(b, g, &s, &links, err));
     pattern *p = DS_NEW(&b->plan->arena, pattern);
-    ds_arena scratch;
-    ds_arena_init(&scratch);
-    ds_phase *phases;
-    ds_status status =
-        ds_coll_phases(b->plan->topo, &even, g->algorithm, &scratch, &phases, &p->n, err);
-    if (status == DS_OK) {
-        p->phases = DS_NEW_N(&b->plan->arena, ds_share_flow, p->n);
-        p->alone_q20 = DS_NEW_N(&b->plan->arena, ds_u128, p->n);
-        for (uint32_t i = 0; i < p->n; i++) {
-            phase_pattern(b, g, &phases[i], &p->phases[i], &p->alone_q20[i]);
-            p->shares = p->shares || p->phases[i].n_uses;
-        }
-        if (key) ds_map_put(&b->sharing.patterns, key, DS_KEY(p));
+    p->n = s->n;
+    p->phases = DS_NEW_N(&b->plan->arena, ds_share_flow, p->n);
+    p->alone_q20 = DS_NEW_N(&b->plan->arena, ds_u128, p->n);
+    for (uint32_t i = 0; i < p->n; i++) {
+        p->phases[i] = shared_uses(b, s, &s->phases[i], links);
+        p->alone_q20[i] = s->phases[i].alone_q20;
+        p->shares = p->shares || p->phases[i].n_uses;
     }
-    ds_arena_deinit(&scratch);
+    if (key) ds_map_put(&b->sharing.patterns, key, DS_KEY(p));
     *out = p;
-    return status;
+    return DS_OK;
 }
 
 /* ---- the phases of a group as flows ---- */
@@ -267,4 +327,6 @@ void ds_plan__sharing_deinit(ds_sharing *sharing) {
     free(sharing->place);
     free(sharing->colour);
     ds_map_deinit(&sharing->patterns);
+    ds_map_deinit(&sharing->shapes);
+    ds_map_deinit(&sharing->carried);
 }
