@@ -1,0 +1,152 @@
+/* Groups that are images of each other: what one takes, and which links it loads, is looked at
+ * once.
+ *
+ * The members of a group have a canonical place in the topology (sim/topo/symmetry.h). Groups with
+ * one canonical place are congruent: an automorphism of the topology maps members to members in
+ * order, and with them islands, rings, trees and routes. So the same collective of the same size
+ * takes the same time on all of them, and loads the images of the same links. It is looked at on
+ * the canonical place; what differs from group to group is where its links are.
+ *
+ * Left as they are: {route = "single"}, which takes the lowest link ids; and transfers between
+ * meshes, whose order is their own. */
+#include "sim/plan/internal.h"
+
+#include "sim/coll/coll.h"
+#include "sim/topo/symmetry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A canonical place. */
+struct ds_congruent {
+    uint32_t *devices;
+    uint32_t n;
+    uint32_t host; /* vertex, or DS_NONE */
+    const struct ds_congruent *next;
+};
+
+void ds_plan__congruent_deinit(ds_builder *b) {
+    ds_map_deinit(&b->congruent);
+    ds_map_deinit(&b->costs);
+    ds_map_deinit(&b->bodies);
+    free(b->vertices);
+}
+
+static bool keeps_place(const ds_coll_request *q) {
+    return q->single_route || q->reshard;
+}
+
+/* The vertices of the members, and of a host, at their canonical place. Until the next call the
+ * symmetry carries links back to this group. */
+static const uint32_t *bring_to_place(ds_builder *b, const ds_coll_request *q) {
+    uint32_t n = q->n + (q->host != DS_NONE);
+    if (b->n_vertices < n) {
+        free(b->vertices);
+        b->n_vertices = 2 * n;
+        b->vertices = ds_xcalloc(2 * (size_t)n, sizeof *b->vertices);
+    }
+    for (uint32_t i = 0; i < q->n; i++)
+        b->vertices[i] = ds_topo_device_vertex(b->plan->topo, q->devices[i]);
+    if (q->host != DS_NONE) b->vertices[q->n] = q->host;
+    ds_symmetry_canonical(ds_topo_symmetry(b->plan->topo), b->vertices, n, b->vertices);
+    return b->vertices;
+}
+
+static bool is_at(const ds_builder *b, const ds_congruent *c, const ds_coll_request *q,
+                  const uint32_t *vertices) {
+    if (c->n != q->n || (c->host == DS_NONE) != (q->host == DS_NONE)) return false;
+    if (c->host != DS_NONE && c->host != vertices[q->n]) return false;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (ds_topo_device_vertex(b->plan->topo, c->devices[i]) != vertices[i]) return false;
+    return true;
+}
+
+static const ds_congruent *find_place(ds_builder *b, const ds_coll_request *q) {
+    const uint32_t *vertices = bring_to_place(b, q);
+    uint64_t hash = ds_hash_mix(q->n, q->host != DS_NONE ? vertices[q->n] : DS_NONE);
+    for (uint32_t i = 0; i < q->n; i++) hash = ds_hash_mix(hash, vertices[i]);
+    const uint64_t *found = ds_map_find(&b->congruent, hash);
+    const ds_congruent *first = found ? (const ds_congruent *)(uintptr_t)*found : NULL;
+    for (const ds_congruent *c = first; c; c = c->next)
+        if (is_at(b, c, q, vertices)) return c;
+    ds_congruent *c = DS_NEW(&b->plan->arena, ds_congruent);
+    *c = (ds_congruent){.n = q->n, .host = q->host, .next = first};
+    if (q->host != DS_NONE) c->host = vertices[q->n];
+    c->devices = DS_NEW_N(&b->plan->arena, uint32_t, q->n);
+    for (uint32_t i = 0; i < q->n; i++)
+        c->devices[i] = ds_topo_device_at(b->plan->topo, vertices[i]);
+    ds_map_put(&b->congruent, hash, DS_KEY(c));
+    return c;
+}
+
+static uint64_t text_hash(const char *text) {
+    return text ? ds_hash_bytes(text, strlen(text)) : 0;
+}
+
+/* What a cost depends on beside the place and the sizes of shards. */
+static uint64_t cost_key(const ds_builder *b, const ds_group *g) {
+    const ds_coll_request *q = g->request;
+    uint64_t key = ds_hash_mix(DS_KEY(g->congruent), q->op);
+    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)q->bytes), text_hash(q->algorithm));
+    key = ds_hash_mix(ds_hash_mix(key, q->root), (uint64_t)q->shift);
+    key = ds_hash_mix(key, (uint64_t)q->chunks);
+    for (uint32_t i = 0; i < q->n; i++) key = ds_hash_mix(key, b->plan->profile_of[q->devices[i]]);
+    return ds_hash_mix(key, q->host);
+}
+
+static void take_cost(ds_group *g, const ds_group *from) {
+    g->terms = from->terms;
+    g->ps = from->ps;
+    g->algorithm = from->algorithm;
+    g->times = from->times;
+    g->n_phases = from->n_phases;
+}
+
+/* The request of the canonical group. */
+static void set_place(const ds_congruent *c, ds_coll_request *q) {
+    q->devices = c->devices;
+    q->host = c->host;
+}
+
+ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_group *g,
+                             ds_error *err) {
+    if (keeps_place(g->request)) return cost(b, g, err);
+    g->congruent = find_place(b, g->request);
+    if (g->request->shard_bytes) return cost(b, g, err);
+    uint64_t key = cost_key(b, g);
+    const uint64_t *found = ds_map_find(&b->costs, key);
+    if (found) {
+        take_cost(g, (const ds_group *)(uintptr_t)*found);
+        return DS_OK;
+    }
+    /* What the canonical group is refused for, this one is, but the message names its devices. */
+    ds_group *once = DS_NEW(&b->plan->arena, ds_group);
+    ds_coll_request request = *g->request;
+    set_place(g->congruent, &request);
+    *once = *g;
+    once->request = &request;
+    once->devices = request.devices;
+    if (cost(b, once, NULL) != DS_OK) return cost(b, g, err);
+    once->request = NULL;
+    ds_map_put(&b->costs, key, DS_KEY(once));
+    take_cost(g, once);
+    return DS_OK;
+}
+
+ds_status ds_plan__phases_in_place(ds_builder *b, const ds_group *g, const ds_coll_request *request,
+                                   ds_arena *arena, ds_phase **phases, uint32_t *n, ds_error *err) {
+    ds_coll_request q = *request;
+    if (g->congruent) set_place(g->congruent, &q);
+    return ds_coll_phases(b->plan->topo, &q, g->algorithm, arena, phases, n, err);
+}
+
+void ds_plan__carry_links(ds_builder *b, const ds_group *g, const uint32_t *links, uint32_t n,
+                          uint32_t *out) {
+    if (!g->congruent) {
+        memcpy(out, links, n * sizeof *out);
+        return;
+    }
+    bring_to_place(b, g->request);
+    const ds_symmetry *symmetry = ds_topo_symmetry(b->plan->topo);
+    for (uint32_t i = 0; i < n; i++) out[i] = ds_symmetry_carry_link(symmetry, links[i]);
+}
