@@ -37,6 +37,16 @@ int plan_world(const test_plan *plan) {
     return plan->at[KNOB_PP] * plan->at[KNOB_DP] * plan->at[KNOB_TP] * plan->at[KNOB_CP];
 }
 
+static int share_of(const test_plan *plan, int replica) {
+    return 1 + (replica + plan->uneven) % 2;
+}
+
+int plan_parts(const test_plan *plan) {
+    int sum = 0;
+    for (int i = 0; i < plan->at[KNOB_DP]; i++) sum += plan->uneven ? share_of(plan, i) : 1;
+    return sum;
+}
+
 void plan_name(const test_plan *plan, ds_buf *out) {
     static const char *const names[KNOB_COUNT] = {
         "dp",       "tp",        "cp",           "sp",       "cp_type",   "ep",
@@ -48,6 +58,7 @@ void plan_name(const test_plan *plan, ds_buf *out) {
             ds_buf_printf(out, "%s%s=%d", out->n ? " " : "", names[k], plan->at[k]);
     if (plan->n_layers) ds_buf_printf(out, " stage_layers=%d", plan->n_layers);
     if (plan->widths) ds_buf_printf(out, " widths=%d", plan->widths);
+    if (plan->uneven) ds_buf_printf(out, " uneven=%d", plan->uneven);
 }
 
 static void put_width(const test_plan *plan, const char *name, test_knob knob, ds_buf *out) {
@@ -67,6 +78,9 @@ static void put_degrees(const test_plan *plan, ds_buf *out) {
         ds_buf_printf(out, "dp = %d, tp = %d, zero_group = %d, ", at[KNOB_DP], at[KNOB_TP],
                       at[KNOB_DP] / at[KNOB_SHARDS]);
     }
+    for (int i = 0; i < at[KNOB_DP] && plan->uneven; i++)
+        ds_buf_printf(out, "%s%d%s", i ? ", " : "dp_shares = [", share_of(plan, i),
+                      i + 1 == at[KNOB_DP] ? "], " : "");
     ds_buf_printf(out, "cp = %d, ep = %d, sp = %s\n", at[KNOB_CP], at[KNOB_EP],
                   at[KNOB_SP] ? "true" : "false");
 }

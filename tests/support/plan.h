@@ -37,7 +37,8 @@ enum { WIDTHS_ALIKE, DP_THEN_TP, NARROW_DP, NARROW_TP, ONE_THEN_ALL, WIDTHS_COUN
 
 typedef struct test_plan {
     int at[KNOB_COUNT];
-    int widths;   /* with pp > 1, cp = ep = 1 and one group of replicas */
+    int widths; /* with pp > 1, cp = ep = 1 and one group of replicas */
+    int uneven; /* dp_shares of 1 and 2 in turn, 1: the first is 2; with ep and shards 1; 0: none */
     int n_layers; /* stage_layers; 0: not said */
     int layers[MAX_CHUNKS];
 } test_plan;
@@ -45,6 +46,8 @@ typedef struct test_plan {
 /* One device, sgd. */
 test_plan plan_of_one(void);
 int plan_world(const test_plan *plan);
+/* Into how many equal parts a microbatch must divide: dp, or the sum of its shares. */
+int plan_parts(const test_plan *plan);
 /* What a stage has of KNOB_DP or KNOB_TP. */
 int plan_width(const test_plan *plan, test_knob knob, int stage);
 /* "dp=2 tp=3 zero=1": knobs that are not as in plan_of_one. */

@@ -68,6 +68,13 @@ static void draw_widths(uint64_t seed, test_plan *plan) {
     plan->widths = 1 + (int)(ds_rng_at(seed, 2, 0, 0) % (WIDTHS_COUNT - 1));
 }
 
+/* Every third model that has replicas gives them unequal parts of the batch. */
+static void draw_shares(uint64_t seed, test_plan *plan) {
+    if (plan->at[KNOB_DP] == 1 || plan->widths || ds_rng_at(seed, 3, 0, 0) % 3) return;
+    plan->at[KNOB_EP] = plan->at[KNOB_SHARDS] = 1;
+    plan->uneven = 1 + (int)(ds_rng_at(seed, 4, 0, 0) % 2);
+}
+
 /* Mostly a multiple of what it may be split over; now and then any number. */
 static int draw_size(ds_rng *rng, int of, int most) {
     if (one_in(rng, 20)) return 1 + below(rng, 9);
@@ -78,7 +85,7 @@ static int draw_size(ds_rng *rng, int of, int most) {
 static void draw_sizes(ds_rng *rng, random_model *m) {
     const int *at = m->plan.at;
     int tp = at[KNOB_TP], cp = at[KNOB_CP], heads = at[KNOB_CP_TYPE] == 1 ? tp * cp : tp;
-    m->size[SIZE_BATCH] = draw_size(rng, at[KNOB_DP] * at[KNOB_MICROBATCHES], 8);
+    m->size[SIZE_BATCH] = draw_size(rng, plan_parts(&m->plan) * at[KNOB_MICROBATCHES], 8);
     m->size[SIZE_SEQ] = draw_size(rng, one_in(rng, 2) ? cp : cp * tp, 8);
     m->size[SIZE_HIDDEN] = draw_size(rng, one_in(rng, 2) ? tp : 2 * tp, 8);
     m->size[SIZE_HEADS] = draw_size(rng, heads, 4);
@@ -147,6 +154,7 @@ random_model random_model_of(uint64_t seed) {
     m.seed = seed;
     m.plan = draw_plan(&rng, seed % 3 == 0);
     draw_widths(seed, &m.plan);
+    draw_shares(seed, &m.plan);
     draw_sizes(&rng, &m);
     m.loss = (uint8_t)below(&rng, LOSS_KINDS);
     m.ids = below(&rng, 2);

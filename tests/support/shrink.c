@@ -83,6 +83,7 @@ static void simplify_knobs(shrinker *s) {
     one.at[KNOB_OPTIMIZER] = 0; /* gradients alone are less still */
     TRY(s, plan.n_layers, 0);
     TRY(s, plan.widths, WIDTHS_ALIKE);
+    TRY(s, plan.uneven, 0);
     for (uint32_t k = 0; k < KNOB_COUNT; k++) {
         TRY(s, plan.at[k], one.at[k]);
         for (uint32_t i = 0; i < 3; i++)
