@@ -317,6 +317,7 @@ int64_t ds_reshard_order(const ds_reshard_item *items, uint32_t n, uint32_t n_re
     keep_if_better(&s, s.now);
     if (balance == DS_BALANCE_ORDER && n > 1) {
         for (uint32_t i = 0; i < n; i++) add_needs(&s, i, 1);
+        memset(s.free_ps, 0, n_resources * sizeof *s.free_ps);
         s.bound_ps = lower_bound(&s, 0);
         if (s.best_ps > s.bound_ps) randomised_greedy(&s);
         if (s.best_ps > s.bound_ps && n <= MOST_DEPTH) all_sequences(&s);

@@ -9,9 +9,11 @@
  *
  * Devices that exchange nothing, not even by way of others, need not meet: each connected set of
  * senders and receivers is a group of its own, all of those that hold a piece among its members,
- * whoever sends it in the end. Devices of the result that get nothing are alone in theirs, which
- * takes no time. Members are in order of the source's positions, then of the destination's; this
- * order is the group's key, so that what goes the other way has another stream. */
+ * whoever sends it in the end. Only those that may choose between senders in several islands, and
+ * who shares these islands with them, belong together, for the choice is made once for all. Devices
+ * of the result that get nothing are alone in theirs, which takes no time. Members are in order of
+ * the source's positions, then of the destination's; this order is the group's key, so that what
+ * goes the other way has another stream. */
 #include "ir/base/units.h"
 #include "sim/coll/reshard.h"
 #include "sim/plan/comm.h"
@@ -310,6 +312,34 @@ static ds_status find_pieces(mover *m, const tiles *source, const tiles *result,
     return status;
 }
 
+/* Do holders of the piece sit in several islands? */
+static bool has_choice(const mover *m, const ds_reshard_piece *p) {
+    ds_topo *topo = m->b->plan->topo;
+    for (uint32_t i = 1; i < p->n_senders; i++)
+        if (ds_topo_island(topo, m->members[p->senders[i]]) !=
+            ds_topo_island(topo, m->members[p->senders[0]]))
+            return true;
+    return false;
+}
+
+/* Senders in an island that some may choose or not are one group. */
+static void connect_choices(mover *m) {
+    ds_map first; /* island → a sender in it; only of those that may be chosen */
+    ds_map_init(&first);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < m->pieces.n; i++) {
+            const ds_reshard_piece *p = &m->pieces.at[i];
+            if (pass == 0 && !has_choice(m, p)) continue;
+            for (uint32_t k = 0; k < p->n_senders * p->n_terms; k++) {
+                uint64_t key = ds_topo_island(m->b->plan->topo, m->members[p->senders[k]]) + 1u;
+                const uint64_t *found = ds_map_find(&first, key);
+                if (found) connect(m, (uint32_t)*found, p->senders[k]);
+                if (!found && pass == 0) ds_map_put(&first, key, p->senders[k]);
+            }
+        }
+    ds_map_deinit(&first);
+}
+
 /* ---- sequences of collectives ---- */
 
 /* Groups and bytes of one step. Members are positions of the source: the same placement. */
@@ -526,6 +556,7 @@ static ds_status by_pieces(mover *m, const uint32_t *out_places, ds_comm_shape *
     if (status == DS_OK) status = find_tiles(m, true, &source, err);
     if (status == DS_OK) status = find_tiles(m, false, &result, err);
     if (status == DS_OK) status = find_pieces(m, &source, &result, err);
+    if (status == DS_OK) connect_choices(m);
     if (status == DS_OK && m->sequence.n_steps > 1) status = make_steps(m, err);
     if (status == DS_OK && !m->pieces.n) {
         c->op = DS_OP_INVALID; /* everybody has it: an alias */

@@ -207,12 +207,6 @@ Test(coll, what_is_not_one_transfer_is_refused) {
     static const char *const bodies[] = {
         /* a device would send and receive in one op */
         "func @f(%x: f32[8@dp] on @a) -> f32[8@dp] on @b {\n  %y = send(%x) to @b\n  return %y\n}",
-        /* from uneven to even shards */
-        "func @f(%x: f32[16@dp[10, 2, 2, 2]] on @m) -> f32[16@dp] on @m {\n"
-        "  %y = reshard(%x) : f32[16@dp] on @m\n  return %y\n}",
-        /* gathers one axis, cuts along another */
-        "func @f(%x: f32[16@dp, 16] on @o) -> f32[16, 16@tp] on @o {\n"
-        "  %y = reshard(%x) : f32[16, 16@tp] on @o\n  return %y\n}",
     };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         char text[1024];
