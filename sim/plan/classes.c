@@ -56,15 +56,53 @@ static uint64_t stream_leader(ds_map *leaders, const ds_record *r, uint32_t memb
     return record;
 }
 
+/* Records that run alike on all devices of a placement share its list of devices: what they are is
+ * summed up first, and then told to each device. */
+typedef struct whole {
+    const ds_record *record; /* one of them */
+    uint64_t hash;
+} whole;
+
+typedef DS_VEC(whole) wholes;
+
+static bool runs_alike(const ds_record *r) {
+    return r->kind != DS_REC_COMM && r->kind != DS_REC_HALF && r->n_variants == 1;
+}
+
+static void add_to_whole(wholes *all, ds_map *index, const ds_record *r, uint64_t hash) {
+    const uint64_t *found = ds_map_find(index, DS_KEY(r->devices));
+    if (!found) {
+        ds_map_put(index, DS_KEY(r->devices), all->n);
+        DS_HPUSH(all, ((whole){r, hash}));
+        return;
+    }
+    all->at[*found].hash = ds_hash_mix(all->at[*found].hash, hash);
+}
+
+static void colour_wholes(const wholes *all, uint64_t *colour, bool *used) {
+    for (uint32_t i = 0; i < all->n; i++)
+        for (uint32_t k = 0; k < all->at[i].record->n_devices; k++) {
+            uint32_t device = all->at[i].record->devices[k];
+            colour[device] = ds_hash_mix(colour[device], all->at[i].hash);
+            used[device] = true;
+        }
+}
+
 static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
-    ds_map leaders;
+    ds_map leaders, index;
+    wholes all = {0};
     ds_map_init(&leaders);
+    ds_map_init(&index);
     for (uint32_t d = 0; d < plan->n_devices; d++)
         colour[d] = ds_hash_mix(ds_hash_mix(plan->kind_of[d], plan->profile_of[d]),
                                 plan->n_jobs ? plan->job_of[d] : 0);
     for (uint32_t i = 0; i < plan->records.n; i++) {
         const ds_record *r = plan->records.at[i];
         if (r->like) continue; /* tells nothing apart that its first does not */
+        if (runs_alike(r)) {
+            add_to_whole(&all, &index, r, ds_hash_mix(i, variant_hash(r, r->variants)));
+            continue;
+        }
         for (uint32_t k = 0; k < r->n_devices; k++) {
             uint64_t h = ds_hash_mix(i, variant_hash(r, &r->variants[r->variant_of[k]]));
             if (r->kind == DS_REC_COMM) {
@@ -77,6 +115,9 @@ static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
             used[r->devices[k]] = true;
         }
     }
+    colour_wholes(&all, colour, used);
+    free(all.at);
+    ds_map_deinit(&index);
     ds_map_deinit(&leaders);
 }
 
@@ -155,6 +196,21 @@ static void number_classes(ds_plan *plan, const uint64_t *colour, const bool *us
     }
 }
 
+/* Records that run alike on the same list of devices have the same classes. */
+static bool known_lists(ds_plan *plan, ds_map *known, ds_record *r) {
+    uint64_t key = DS_KEY(r->devices), *found = runs_alike(r) ? ds_map_find(known, key) : NULL;
+    if (!found && runs_alike(r)) ds_map_put(known, key, DS_KEY(r));
+    if (!found) return false;
+    const ds_record *first = (const ds_record *)(uintptr_t)*found;
+    r->n_classes = first->n_classes;
+    r->classes = first->classes;
+    r->class_member = first->class_member;
+    r->class_variant = first->class_variant; /* all 0 */
+    r->class_stream = DS_NEW_N(&plan->arena, uint32_t, r->n_classes);
+    for (uint32_t c = 0; c < r->n_classes; c++) r->class_stream[c] = DS_NONE;
+    return true;
+}
+
 /* The classes of a record's devices; the lowest device of a class stands for it. */
 static void class_lists(ds_plan *plan, ds_record *r) {
     uint32_t n = 0;
@@ -191,10 +247,10 @@ static void meetings(ds_plan *plan, ds_record *r) {
     }
 }
 
-static void set_classes(ds_plan *plan, ds_record *r) {
+static void set_classes(ds_plan *plan, ds_map *known, ds_record *r) {
     const ds_record *first = r->like; /* has its own: it came before */
     if (!first) {
-        class_lists(plan, r);
+        if (!known_lists(plan, known, r)) class_lists(plan, r);
         if (r->kind == DS_REC_COMM) meetings(plan, r);
         return;
     }
@@ -233,7 +289,8 @@ void ds_plan__classes(ds_builder *b) {
     }
     number_classes(plan, c.now, used, b->options->unfold, &seen);
     if (sharing->n) memcpy(sharing->colour, c.now + n, sharing->n * sizeof *sharing->colour);
-    for (uint32_t i = 0; i < plan->records.n; i++) set_classes(plan, plan->records.at[i]);
+    ds_map_clear(&seen);
+    for (uint32_t i = 0; i < plan->records.n; i++) set_classes(plan, &seen, plan->records.at[i]);
     free(c.now);
     free(c.next);
     free(used);

@@ -147,6 +147,6 @@ void ds_plan__carry_links(ds_builder *b, const ds_group *g, const uint32_t *link
         return;
     }
     bring_to_place(b, g->request);
-    const ds_symmetry *symmetry = ds_topo_symmetry(b->plan->topo);
+    ds_symmetry *symmetry = ds_topo_symmetry(b->plan->topo);
     for (uint32_t i = 0; i < n; i++) out[i] = ds_symmetry_carry_link(symmetry, links[i]);
 }

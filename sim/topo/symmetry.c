@@ -41,6 +41,8 @@ struct ds_symmetry {
     uint32_t *taken_at; /* per set, at its begin: the turn of `taken` */
     uint32_t *taken;    /* per set, at its begin: how many places are taken */
     uint32_t *holder;   /* per place in `members`: the element that took it */
+    uint32_t *image_at; /* per vertex: the turn of `image` */
+    uint32_t *image;    /* per vertex: where the permutation takes it */
     /* links by their start, then end, figures, number */
     uint32_t *start, *links;
 };
@@ -234,6 +236,8 @@ ds_symmetry *ds_topo_symmetry(ds_topo *topo) {
                            &s->place, &s->taken_at, &s->taken,   &s->holder};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         *arrays[i] = ds_xcalloc(n, sizeof **arrays[i]);
+    s->image_at = ds_xcalloc(topo->root->n_vertices, sizeof *s->image_at);
+    s->image = ds_xcalloc(topo->root->n_vertices, sizeof *s->image);
     sign_instance(s, s->root, 0, 0, 0, NULL);
     signed_element *scratch = ds_xcalloc(n, sizeof *scratch);
     uint32_t at = 0;
@@ -247,8 +251,9 @@ ds_symmetry *ds_topo_symmetry(ds_topo *topo) {
 
 void ds_symmetry_free(ds_symmetry *s) {
     if (!s) return;
-    uint32_t *arrays[] = {s->set,      s->rank,  s->members, s->index, s->moved, s->place,
-                          s->taken_at, s->taken, s->holder,  s->start, s->links};
+    uint32_t *arrays[] = {s->set,   s->rank,     s->members, s->index,  s->moved,
+                          s->place, s->taken_at, s->taken,   s->holder, s->image_at,
+                          s->image, s->start,    s->links};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     ds_map_deinit(&s->plans);
     ds_arena_deinit(&s->arena);
@@ -304,7 +309,7 @@ static uint32_t brought_here(const ds_symmetry *s, uint32_t element) {
     return element;
 }
 
-uint32_t ds_symmetry_carry_vertex(const ds_symmetry *s, uint32_t vertex) {
+static uint32_t find_image(const ds_symmetry *s, uint32_t vertex) {
     uint32_t first_element = 0, to = 0;
     for (const plan_of *p = s->root; p;) {
         step_down down = go_down(p, vertex);
@@ -315,6 +320,14 @@ uint32_t ds_symmetry_carry_vertex(const ds_symmetry *s, uint32_t vertex) {
         p = p->inside[down.node];
     }
     return to;
+}
+
+uint32_t ds_symmetry_carry_vertex(ds_symmetry *s, uint32_t vertex) {
+    if (s->image_at[vertex] != s->turn) {
+        s->image_at[vertex] = s->turn;
+        s->image[vertex] = find_image(s, vertex);
+    }
+    return s->image[vertex];
 }
 
 /* The first link from a vertex that is no less than this one, but for where it starts. */
@@ -330,13 +343,15 @@ static uint32_t lowest(const ds_symmetry *s, uint32_t from, const ds_topo_link *
     return lo;
 }
 
-uint32_t ds_symmetry_carry_link(const ds_symmetry *s, uint32_t link) {
-    const ds_topo_link *canonical = &s->topo->links[link];
+uint32_t ds_symmetry_carry_link(ds_symmetry *s, uint32_t link) {
+    const ds_topo_link *all = s->topo->links, *canonical = &all[link];
     ds_topo_link image = *canonical;
     image.from = ds_symmetry_carry_vertex(s, image.from);
     image.to = ds_symmetry_carry_vertex(s, image.to);
     if (image.from == canonical->from && image.to == canonical->to) return link;
-    uint32_t at = lowest(s, image.from, &image), own = lowest(s, canonical->from, canonical);
+    uint32_t at = lowest(s, image.from, &image), end = s->start[image.from + 1];
+    if (at + 1 == end || all[s->links[at + 1]].to != image.to) return s->links[at];
+    uint32_t own = lowest(s, canonical->from, canonical);
     while (s->links[own] != link) { /* of parallel ones with equal figures the same in order */
         own++;
         at++;

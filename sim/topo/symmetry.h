@@ -30,8 +30,8 @@ void ds_symmetry_canonical(ds_symmetry *symmetry, const uint32_t *vertices, uint
                            uint32_t *canonical);
 /* Where the permutation takes a vertex, a link of the canonical place. O(depth), O(depth + log
  * links of a vertex). */
-uint32_t ds_symmetry_carry_vertex(const ds_symmetry *symmetry, uint32_t vertex);
-uint32_t ds_symmetry_carry_link(const ds_symmetry *symmetry, uint32_t link);
+uint32_t ds_symmetry_carry_vertex(ds_symmetry *symmetry, uint32_t vertex);
+uint32_t ds_symmetry_carry_link(ds_symmetry *symmetry, uint32_t link);
 
 /* Are the two vertices elements of one array and twins, or in twins at the same places? */
 bool ds_symmetry_are_alike(ds_symmetry *symmetry, uint32_t a, uint32_t b);
