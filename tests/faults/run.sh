@@ -19,10 +19,11 @@ work=${FAULTS_WORK:-$(mktemp -d)} # set for the patches that this script calls i
 # What is asked, the quick questions first. Of each pair of a binary and a filter one must fail.
 suite="stage_verify:stage_verify/*
 pipeline_verify:pipeline_verify/mlp
+pipeline_widths:pipeline_widths/mlp pipeline_widths:pipeline_widths/skips
 families:families/micro* families:families/gpt families:families/llama families:families/mixtral
 property_passes:property_passes/random_pairs_0"
 
-tests="stage_verify pipeline_verify families property_passes"
+tests="stage_verify pipeline_verify pipeline_widths families property_passes"
 
 compile() { # SOURCE OBJECT
     $cc $flags -DDS_SOURCE_DIR="\"$root\"" -c "$1" -o "$2"

@@ -85,6 +85,16 @@ Test(pipeline_widths, what_else_is_cut) {
     }
 }
 
+/* What the encoder gives goes to two stages of the decoder, each of its own width. */
+Test(pipeline_widths, skips) {
+    prove_with(&pipe_t5, NULL,
+               "stage_dp = [2, 1, 1], stage_tp = [1, 2, 1], microbatches = 4, "
+               "stage_layers = [2, 1, 1]");
+    prove_with(&pipe_t5, NULL,
+               "stage_dp = [1, 2, 1], stage_tp = [2, 1, 1], microbatches = 4, "
+               "stage_layers = [2, 1, 1], schedule = \"zb-h1\"");
+}
+
 Test(pipeline_widths, three_stages) {
     prove_with(&pipe_gpt, "layers=6",
                "stage_dp = [2, 1, 1], stage_tp = [1, 2, 1], microbatches = 4");
