@@ -113,14 +113,17 @@ typedef struct worker {
     const shared *s;
     uint32_t number;
     ds_plan plan; /* a shallow copy with the arrays below */
-    uint64_t *device_q32;
+    uint64_t *device_q32; /* per class */
+    int64_t *compute_ps;  /* the same */
     ds_status status;
     uint32_t failed_run;
     ds_error err;
 } worker;
 
-static void scale_compute(worker *w, uint32_t run) {
+/* Returns the class with the most compute, the first of equals. */
+static uint32_t scale_compute(worker *w, uint32_t run) {
     const ds_plan *plan = w->s->plan;
+    memset(w->compute_ps, 0, plan->n_classes * sizeof *w->compute_ps);
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         uint32_t device = plan->classes[c].device;
         w->device_q32[c] = product_q32(draw_q32(w->s, DS_JITTER_DEVICE, run, device, 0),
@@ -132,7 +135,12 @@ static void scale_compute(worker *w, uint32_t run) {
         uint64_t own_q32 =
             draw_q32(w->s, DS_JITTER_COMPUTE, run, plan->classes[cls].device, plan->task_inst[t]);
         w->plan.task_ps[t] = scale_ps(plan->task_ps[t], product_q32(w->device_q32[cls], own_q32));
+        w->compute_ps[cls] = sum_ps(w->compute_ps[cls], w->plan.task_ps[t]);
     }
+    uint32_t busiest = 0;
+    for (uint32_t c = 1; c < plan->n_classes; c++)
+        if (w->compute_ps[c] > w->compute_ps[busiest]) busiest = c;
+    return busiest;
 }
 
 static uint64_t transfer_factor_q32(const worker *w, const ds_activity *a, uint32_t run) {
@@ -171,20 +179,12 @@ static void scale_network(worker *w, uint32_t run) {
     }
 }
 
-static uint32_t last_class(const ds_plan *plan, const ds_run *run) {
-    uint32_t last = 0;
-    for (uint32_t t = 1; t < plan->n_tasks; t++)
-        if (run->end_ps[t] > run->end_ps[last]) last = t;
-    return plan->n_tasks ? plan->task_class[last] : 0;
-}
-
 static ds_status make_run(worker *w, uint32_t number) {
-    scale_compute(w, number);
+    w->s->out->busiest[number] = scale_compute(w, number);
     if (w->s->first_flow) scale_network(w, number);
     ds_run run;
     DS_TRY(ds_engine_run(&w->plan, NULL, NULL, &run, &w->err));
     w->s->out->step_ps[number] = run.step_ps;
-    w->s->out->critical[number] = last_class(&w->plan, &run);
     ds_run_deinit(&run);
     return DS_OK;
 }
@@ -211,6 +211,7 @@ static void worker_init(worker *w, const shared *s, uint32_t number) {
     const ds_plan *plan = s->plan;
     *w = (worker){.s = s, .number = number, .plan = *plan};
     w->device_q32 = ds_xcalloc((size_t)plan->n_classes + 1, sizeof *w->device_q32);
+    w->compute_ps = ds_xcalloc((size_t)plan->n_classes + 1, sizeof *w->compute_ps);
     w->plan.task_ps = copy_of(plan->task_ps, plan->n_tasks, sizeof *plan->task_ps);
     if (!s->first_flow) return;
     w->plan.activities = copy_of(plan->activities, plan->n_activities, sizeof *plan->activities);
@@ -222,6 +223,7 @@ static void worker_init(worker *w, const shared *s, uint32_t number) {
 
 static void worker_deinit(worker *w) {
     free(w->device_q32);
+    free(w->compute_ps);
     free(w->plan.task_ps);
     if (!w->s->first_flow) return;
     free(w->plan.activities);
@@ -312,7 +314,7 @@ ds_status ds_monte_carlo_run(const ds_plan *plan, const ds_jitter *jitter, int64
                             (long long)jitter->runs, INT32_MAX);
     out->n_runs = (uint32_t)jitter->runs;
     out->step_ps = ds_xcalloc(out->n_runs, sizeof *out->step_ps);
-    out->critical = ds_xcalloc(out->n_runs, sizeof *out->critical);
+    out->busiest = ds_xcalloc(out->n_runs, sizeof *out->busiest);
     shared s = {.plan = plan,
                 .jitter = jitter,
                 .n_threads = thread_count(threads, out->n_runs),
@@ -335,6 +337,6 @@ ds_status ds_monte_carlo_run(const ds_plan *plan, const ds_jitter *jitter, int64
 
 void ds_monte_carlo_deinit(ds_monte_carlo *mc) {
     free(mc->step_ps);
-    free(mc->critical);
+    free(mc->busiest);
     *mc = (ds_monte_carlo){0};
 }

@@ -25,7 +25,7 @@ typedef struct ds_monte_carlo {
     uint32_t n_runs;
     int64_t seed;
     int64_t *step_ps;   /* per run; heap */
-    uint32_t *critical; /* per run: the class whose last task ended last; heap */
+    uint32_t *busiest;  /* per run: the class with the most compute; heap */
     int64_t nominal_ps; /* without jitter */
     int64_t least_ps, most_ps, mean_ps;
     double sd_ps; /* of the sample: over n - 1; 0 of a single run */

@@ -9,17 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_LAST = 3 };
+enum { MOST_BUSIEST = 3 };
 
 static const uint32_t percents[] = DS_PERCENTILES;
 
-/* The classes that ended last most often. */
-static void put_last(const ds_result *r, const ds_monte_carlo *mc, ds_buf *out) {
+/* The classes that had the most compute most often. */
+static void put_busiest(const ds_result *r, const ds_monte_carlo *mc, ds_buf *out) {
     uint32_t n_classes = r->plan->n_classes;
     uint32_t *count = ds_xcalloc(n_classes, sizeof *count);
-    for (uint32_t i = 0; i < mc->n_runs; i++) count[mc->critical[i]]++;
-    ds_buf_put(out, "  last to end");
-    for (uint32_t k = 0; k < MOST_LAST; k++) {
+    for (uint32_t i = 0; i < mc->n_runs; i++) count[mc->busiest[i]]++;
+    ds_buf_put(out, "  most compute:");
+    for (uint32_t k = 0; k < MOST_BUSIEST; k++) {
         uint32_t most = 0;
         for (uint32_t c = 1; c < n_classes; c++)
             if (count[c] > count[most]) most = c;
@@ -48,7 +48,7 @@ void ds_report__put_runs(const ds_result *r, ds_buf *out) {
         ds_buf_printf(out, "  the mean is %.3g times the step without jitter, %s\n",
                       (double)mc->mean_ps / (double)mc->nominal_ps,
                       ds_report__ps(mc->nominal_ps).s);
-    put_last(r, mc, out);
+    put_busiest(r, mc, out);
 }
 
 void ds_report__json_runs(const ds_result *r, ds_json *json) {
@@ -72,14 +72,14 @@ void ds_report__json_runs(const ds_result *r, ds_json *json) {
 }
 
 void ds_report_runs_csv(const ds_result *r, ds_buf *out) {
-    static const char *const head[] = {"run", "step_time_ps", "last_device"};
+    static const char *const head[] = {"run", "step_time_ps", "busiest_device"};
     const ds_monte_carlo *mc = r->monte_carlo;
     ds_csv_put_row(out, head, 3);
     for (uint32_t i = 0; mc && i < mc->n_runs; i++) {
         char run[16], ps[24];
         snprintf(run, sizeof run, "%" PRIu32, i);
         snprintf(ps, sizeof ps, "%" PRId64, mc->step_ps[i]);
-        const char *cells[] = {run, ps, ds_report__device(r->plan, mc->critical[i])};
+        const char *cells[] = {run, ps, ds_report__device(r->plan, mc->busiest[i])};
         ds_csv_put_row(out, cells, 3);
     }
 }

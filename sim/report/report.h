@@ -136,7 +136,7 @@ void ds_result_free(ds_result *result);
 struct ds_jitter;
 ds_status ds_jitter_runs(ds_result *result, const struct ds_jitter *jitter, uint32_t threads,
                          ds_error *err);
-/* One row a run of these: number, step time, the device that ended last. */
+/* One row a run of these: number, step time, the device with the most compute. */
 void ds_report_runs_csv(const ds_result *result, ds_buf *out);
 
 /* Finds what would make a model's step fit, by simulating: ZeRO's higher stages, recomputation,

@@ -2,7 +2,8 @@
  *
  * A generator makes templates, prints them as text for the code under test, and lays the same
  * templates out flat by itself. The reference relaxes (latency, hops) over the flat links until
- * nothing changes, then walks every best path one by one and counts the links it uses. */
+ * nothing changes, then walks every best path one by one and counts the links it uses. A second
+ * sample has links degraded, in instances too: slower ones and missing ones. */
 #include "ir/base/rng.h"
 #include "tests/support/topo_text.h"
 
@@ -126,6 +127,7 @@ static void put_template(const generator *g, int template, ds_buf *out) {
 
 typedef struct flat_link {
     int from, to, latency_ns;
+    bool missing;
     int partner; /* link of the code under test */
 } flat_link;
 
@@ -143,7 +145,7 @@ static void lay_out(const generator *g, int template, int base, flat *f) {
             cr_assert_lt(f->n_links, MAX_FLAT_LINKS);
             f->links[f->n_links++] =
                 (flat_link){base + (back ? link->to : link->from),
-                            base + (back ? link->from : link->to), link->latency_ns, -1};
+                            base + (back ? link->from : link->to), link->latency_ns, false, -1};
         }
     }
     for (int i = 0; i < t->n_nodes; i++) {
@@ -169,7 +171,8 @@ static void match_links(flat *f, const topo_text *t) {
         for (int i = 0; i < f->n_links && found < 0; i++) {
             const flat_link *mine = &f->links[i];
             if (mine->partner < 0 && mine->from == (int)link->from && mine->to == (int)link->to &&
-                mine->latency_ns * 1000 == link->latency_ps) {
+                mine->latency_ns * 1000 == link->latency_ps &&
+                mine->missing == !link->bytes_per_s) {
                 found = i;
             }
         }
@@ -199,7 +202,7 @@ static void relax_all(reference *r) {
         changed = false;
         for (int i = 0; i < r->f->n_links; i++) {
             const flat_link *link = &r->f->links[i];
-            if (r->hops[link->from] < 0 || !passable(r, link->from)) continue;
+            if (link->missing || r->hops[link->from] < 0 || !passable(r, link->from)) continue;
             int latency = r->latency[link->from] + link->latency_ns;
             int hops = r->hops[link->from] + 1;
             bool better = r->hops[link->to] < 0 || latency < r->latency[link->to] ||
@@ -221,7 +224,8 @@ static void walk(reference *r, int vertex, int *trail, int depth) {
     }
     for (int i = 0; i < r->f->n_links; i++) {
         const flat_link *link = &r->f->links[i];
-        if (link->to != vertex || r->hops[link->from] < 0 || !passable(r, link->from)) continue;
+        if (link->missing || link->to != vertex || r->hops[link->from] < 0) continue;
+        if (!passable(r, link->from)) continue;
         if (r->latency[link->from] + link->latency_ns != r->latency[vertex]) continue;
         if (r->hops[link->from] + 1 != r->hops[vertex]) continue;
         trail[depth] = link->partner;
@@ -266,7 +270,33 @@ static void compare(reference *r, const topo_text *t, int to, const char *text, 
     seen->links += used;
 }
 
-static void one_topology(uint64_t seed, tally *seen) {
+/* One statement, in the text and in the flat graph: the links between the ends of one that there
+ * is, or all links of a vertex; the last that is said of a link holds. */
+static void degrade(generator *g, flat *f, const int *whole_ns, ds_buf *text) {
+    const flat_link *link = &f->links[pick(g, f->n_links)];
+    int root = g->n_templates - 1, a = link->from, b = link->to, form = pick(g, 3);
+    int latency = 1 + pick(g, 4); /* 1: missing */
+    ds_buf_put(text, "degrade ");
+    put_path(g, root, a, text);
+    if (form < 2) {
+        ds_buf_put(text, form ? " -- " : " -> ");
+        put_path(g, root, b, text);
+    }
+    if (latency == 1)
+        ds_buf_put(text, " bandwidth = 0\n");
+    else
+        ds_buf_printf(text, " latency = %d, bandwidth = 0.5\n", latency);
+    for (int i = 0; i < f->n_links; i++) {
+        flat_link *l = &f->links[i];
+        bool there = l->from == a && l->to == b, back = l->from == b && l->to == a;
+        if (!there && !(form == 1 && back) && !(form == 2 && (l->from == a || l->to == a)))
+            continue;
+        l->missing = latency == 1;
+        if (!l->missing) l->latency_ns = whole_ns[i] * latency;
+    }
+}
+
+static void one_topology(uint64_t seed, int n_degrades, tally *seen) {
     generator g = {.seed = seed};
     g.n_templates = 1 + pick(&g, MAX_TEMPLATES);
     ds_buf text = {0};
@@ -280,6 +310,9 @@ static void one_topology(uint64_t seed, tally *seen) {
     f.n = g.templates[g.n_templates - 1].size;
     cr_assert_leq(f.n, MAX_FLAT);
     lay_out(&g, g.n_templates - 1, 0, &f);
+    static int whole_ns[MAX_FLAT_LINKS];
+    for (int i = 0; i < f.n_links; i++) whole_ns[i] = f.links[i].latency_ns;
+    for (int i = 0; i < n_degrades && f.n_links; i++) degrade(&g, &f, whole_ns, &text);
     topo_text t = {0};
     ds_error err = {0};
     ds_status status = topo_text_try(text.text, &t, &err);
@@ -300,10 +333,21 @@ static void one_topology(uint64_t seed, tally *seen) {
 
 Test(topo_random, nested_routes_equal_exhaustive_search) {
     tally seen = {0};
-    for (uint64_t seed = 0; seed < 1000; seed++) one_topology(seed, &seen);
+    for (uint64_t seed = 0; seed < 1000; seed++) one_topology(seed, 0, &seen);
     /* the sample is worth something: many routes, with and without alternatives */
     cr_assert_gt(seen.routes - seen.unreachable, 30000, "%ld of %ld",
                  seen.routes - seen.unreachable, seen.routes);
     cr_assert_gt(seen.shared, 5000, "%ld", seen.shared);
     cr_assert_gt(seen.links, 100000, "%ld", seen.links);
+}
+
+/* Searches are shared by the instances of a template; those of an instance with a degraded link are
+ * its own. */
+Test(topo_random, degraded_routes_equal_exhaustive_search) {
+    tally seen = {0};
+    for (uint64_t seed = 5000; seed < 5600; seed++) one_topology(seed, 1 + (int)(seed % 4), &seen);
+    cr_assert_gt(seen.routes - seen.unreachable, 12000, "%ld of %ld",
+                 seen.routes - seen.unreachable, seen.routes);
+    cr_assert_gt(seen.unreachable, 5000, "%ld", seen.unreachable);
+    cr_assert_gt(seen.shared, 1500, "%ld", seen.shared);
 }
