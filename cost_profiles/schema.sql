@@ -164,6 +164,8 @@ CREATE TABLE collective_protocol (
     step_ps          INTEGER NOT NULL CHECK (step_ps >= 0),
     copy_bytes_per_s INTEGER NOT NULL CHECK (copy_bytes_per_s >= 0), -- 0: free
     e                REAL NOT NULL CHECK (e > 0 AND e <= 1),
+    least_bytes      INTEGER NOT NULL CHECK (least_bytes >= 0), -- sizes that it is used for
+    most_bytes       INTEGER NOT NULL CHECK (most_bytes >= 0),  -- 0: without an end
     n                INTEGER NOT NULL CHECK (n >= 0),   -- measurements fitted; 0: assumed
     median_error     REAL CHECK (median_error >= 0),
     p90_error        REAL CHECK (p90_error >= 0),

@@ -99,12 +99,26 @@ static ds_status tree_of_rail(ds_coll_builder *b, uint32_t r, uint32_t t, int64_
     return ds_coll__tree(b, &tree);
 }
 
+/* Up and down a chain of direct links. */
+static ds_status chain_tree(ds_coll_builder *b) {
+    const ds_coll_request *q = b->request;
+    uint32_t *parent = DS_NEW_N(b->arena, uint32_t, q->n);
+    for (uint32_t i = 0; i < q->n; i++) parent[i] = i ? i - 1 : q->n;
+    ds_tree chain = {.member = b->layout.chain, .parent = parent, .n = q->n, .depth = q->n - 1};
+    chain.bytes = q->bytes;
+    chain.up = chain.down = true;
+    DS_TRY(ds_coll__tree(b, &chain));
+    ds_coll__end_phase(b, 2 * (int64_t)(q->n - 1), 1);
+    return DS_OK;
+}
+
 /* Double binary trees: tree 1 over the islands, tree 2 over the islands shifted by one, each with
  * half of the bytes; as many pairs as an island has members (rails). In one island, and where each
  * has one member, the members are the trees' nodes. */
 static ds_status double_trees(ds_coll_builder *b) {
     const ds_coll_request *q = b->request;
     const ds_layout *l = ds_coll__layout(b);
+    if (l->chain) return chain_tree(b);
     if (l->n_islands == 1 || l->most == 1) {
         uint32_t *member = DS_NEW_N(b->arena, uint32_t, q->n);
         uint32_t *parent = DS_NEW_N(b->arena, uint32_t, q->n);

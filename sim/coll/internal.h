@@ -18,6 +18,7 @@ typedef struct ds_layout {
     bool even;        /* all islands are as large */
     uint32_t **rings; /* n members each; every ring has an equal part of the bytes */
     uint32_t n_rings;
+    uint32_t *chain; /* n members along direct links, where those close no ring; else NULL */
 } ds_layout;
 
 typedef struct ds_coll_builder {

@@ -8,7 +8,11 @@
  *
  * Where links join devices without a switch between, the order inside an island is searched: as
  * many directed cycles of direct links as there are, each with the bandwidth of the slowest direct
- * link (a DGX-1 has six); where there is none, the cycle whose slowest hop is fastest. The group's
+ * link (a DGX-1 has six); where there is none, the cycle whose slowest hop is fastest. A chain of
+ * direct links, if there is one, is kept then for a tree along it: five GPUs of a DGX-1 close no
+ * ring, the fifth hangs on the first alone. NCCL gives trees no more channels than rings, which is
+ * one there, over PCIe (NVIDIA/nccl src/init.cc: the smaller of the two numbers), and a channel
+ * uses one link of a pair; so of several chains one is taken with a hop of just one. The group's
  * own order stays where its hops are direct links as fast as any, and in islands of more than
  * MOST_SEARCHED members. */
 #include "sim/coll/internal.h"
@@ -33,6 +37,7 @@ typedef struct pairs {
     uint32_t path[MOST_SEARCHED], best[MOST_RINGS][MOST_SEARCHED], found[MOST_RINGS][MOST_SEARCHED];
     uint32_t n_best, n_found, most; /* rings; no more than `most` are possible */
     uint32_t tries;
+    bool closed; /* rings over direct links were found */
 } pairs;
 
 static int64_t rate_of(ds_coll_builder *b, uint32_t from, uint32_t to, bool *direct) {
@@ -151,6 +156,34 @@ static void search_one(pairs *p) {
     }
 }
 
+/* A path over direct links through all: the first one, or the first with a hop of a single link. */
+static bool search_chain(pairs *p, uint32_t at, bool narrow, uint32_t *found) {
+    if (at == p->n) {
+        if (narrow || !found[p->n]) memcpy(found, p->path, p->n * sizeof *found);
+        found[p->n] = 1;
+        return narrow;
+    }
+    uint32_t from = p->path[at - 1];
+    for (uint32_t v = 0; v < p->n; v++) {
+        if (!p->left[from][v] || on_path(p, at, v)) continue;
+        if (++p->tries > MOST_TRIES) return true;
+        p->path[at] = v;
+        if (search_chain(p, at + 1, narrow || p->left[from][v] == 1, found)) return true;
+    }
+    return false;
+}
+
+/* Indices of the members along a chain, or NULL. */
+static uint32_t *find_chain(ds_coll_builder *b, pairs *p) {
+    uint32_t *found = DS_NEW_N(b->arena, uint32_t, p->n + 1); /* the last: is there one? */
+    p->tries = 0;
+    for (uint32_t start = 0; start < p->n; start++) {
+        p->path[0] = start;
+        if (search_chain(p, 1, false, found)) break;
+    }
+    return found[p->n] ? found : NULL;
+}
+
 /* Orders of the members of an island; 0: as they are. */
 static uint32_t find_rings(ds_coll_builder *b, const uint32_t *member, uint32_t n, pairs *p) {
     bool peers = false;
@@ -160,6 +193,7 @@ static uint32_t find_rings(ds_coll_builder *b, const uint32_t *member, uint32_t 
     *p = (pairs){.n = n, .most = MOST_RINGS};
     if (look_at_pairs(b, member, p)) return 0;
     if (p->most) search_rings(p, 1);
+    p->closed = p->n_best > 0;
     if (!p->n_best) search_one(p);
     return p->n_best;
 }
@@ -167,6 +201,8 @@ static uint32_t find_rings(ds_coll_builder *b, const uint32_t *member, uint32_t 
 static void rings_of_one_island(ds_coll_builder *b, ds_layout *l) {
     pairs p;
     uint32_t n = l->count[0], found = find_rings(b, l->member[0], n, &p);
+    if (found && !p.closed) l->chain = find_chain(b, &p);
+    for (uint32_t i = 0; l->chain && i < n; i++) l->chain[i] = l->member[0][l->chain[i]];
     l->n_rings = found ? found : 1;
     l->rings = DS_NEW_N(b->arena, uint32_t *, l->n_rings);
     for (uint32_t r = 0; r < l->n_rings; r++) {

@@ -216,13 +216,26 @@ static double protocol_ps(const ds_protocol *f, const ring_use *ring, double byt
            ring->flow_ps / f->e;
 }
 
+static bool is_used_for(const ds_protocol *f, double bytes) {
+    return bytes >= (double)f->least_bytes && (!f->most_bytes || bytes <= (double)f->most_bytes);
+}
+
+/* The fastest of those that are used for so many bytes; of all, if none is. */
+static const ds_protocol *fastest(const protocols *from, const ring_use *ring, double bytes) {
+    const ds_protocol *best = NULL, *of_all = from->at;
+    for (uint32_t i = 0; i < from->n; i++) {
+        const ds_protocol *f = &from->at[i];
+        double ps = protocol_ps(f, ring, bytes);
+        if (ps < protocol_ps(of_all, ring, bytes)) of_all = f;
+        if (is_used_for(f, bytes) && (!best || ps < protocol_ps(best, ring, bytes))) best = f;
+    }
+    return best ? best : of_all;
+}
+
 /* `copied`: bytes of the buffer as the protocol's own collective counts them. */
 static ds_status terms_of_protocols(const protocols *from, const ring_use *ring, double copied,
                                     ds_coll_cost *out, ds_buf *explain, ds_error *err) {
-    const ds_protocol *f = from->at;
-    for (uint32_t i = 1; i < from->n; i++)
-        if (protocol_ps(&from->at[i], ring, copied) < protocol_ps(f, ring, copied))
-            f = &from->at[i];
+    const ds_protocol *f = fastest(from, ring, copied);
     int64_t copy;
     DS_TRY(ds_ps_from_seconds(copy_ps(f, copied) / (double)DS_PS_PER_S, &copy, err));
     *out = (ds_coll_cost){.step_ps = f->step_ps,

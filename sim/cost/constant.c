@@ -9,9 +9,9 @@
 /* Where a constant is stored: one of the two. */
 typedef struct slot {
     double *real;
-    int64_t *ps;
-    bool share; /* at most 1 */
-    bool zero;  /* may be 0 */
+    int64_t *whole; /* ps, bytes/s */
+    bool share;     /* at most 1 */
+    bool zero;      /* may be 0 */
 } slot;
 
 static bool same_dtype(const ds_fit *fit, const char *name) {
@@ -41,7 +41,24 @@ static bool find_collective(const ds_profiles *p, uint32_t profile, const ds_con
             strcmp(f->collective, which->op) != 0)
             continue;
         *out = which->name == DS_CONSTANT_COLL_E_MAX ? (slot){.real = &f->e_max, .share = true}
-                                                     : (slot){.ps = &f->launch_ps, .zero = true};
+                                                     : (slot){.whole = &f->launch_ps, .zero = true};
+        return true;
+    }
+    return false;
+}
+
+static bool find_protocol(const ds_profiles *p, uint32_t profile, const ds_constant *which,
+                          slot *out) {
+    for (uint32_t i = 0; i < p->protocols.n; i++) {
+        ds_protocol *f = &p->protocols.at[i];
+        if (f->profile != profile || f->link_bytes_per_s != which->link_bytes_per_s ||
+            strcmp(f->collective, which->op) != 0 || strcmp(f->name, which->protocol) != 0)
+            continue;
+        *out = (slot){.zero = true};
+        if (which->name == DS_CONSTANT_PROTOCOL_LAUNCH_PS) out->whole = &f->launch_ps;
+        if (which->name == DS_CONSTANT_PROTOCOL_STEP_PS) out->whole = &f->step_ps;
+        if (which->name == DS_CONSTANT_PROTOCOL_COPY_BYTES_PER_S) out->whole = &f->copy_bytes_per_s;
+        if (which->name == DS_CONSTANT_PROTOCOL_E) *out = (slot){.real = &f->e, .share = true};
         return true;
     }
     return false;
@@ -53,7 +70,7 @@ static ds_status find(const ds_profiles *p, uint32_t profile, const ds_constant 
     case DS_CONSTANT_ISSUE_PS:
         if (profile == 0)
             return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE, "profile none has no constants");
-        *out = (slot){.ps = &p->profiles.at[profile].issue_ps, .zero = true};
+        *out = (slot){.whole = &p->profiles.at[profile].issue_ps, .zero = true};
         return DS_OK;
     case DS_CONSTANT_E_MAX:
     case DS_CONSTANT_W_HALF:
@@ -66,6 +83,15 @@ static ds_status find(const ds_profiles *p, uint32_t profile, const ds_constant 
     case DS_CONSTANT_COLL_LAUNCH_PS:
         if (find_collective(p, profile, which, out)) return DS_OK;
         break;
+    case DS_CONSTANT_PROTOCOL_LAUNCH_PS:
+    case DS_CONSTANT_PROTOCOL_STEP_PS:
+    case DS_CONSTANT_PROTOCOL_COPY_BYTES_PER_S:
+    case DS_CONSTANT_PROTOCOL_E:
+        if (find_protocol(p, profile, which, out)) return DS_OK;
+        return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE,
+                            "profile %s has no protocol %s of %s on links of %lld bytes/s",
+                            p->profiles.at[profile].name, which->protocol, which->op,
+                            (long long)which->link_bytes_per_s);
     }
     return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE, "profile %s has no fit of %s over %u",
                         p->profiles.at[profile].name, which->op, which->group);
@@ -75,24 +101,24 @@ ds_status ds_constant_get(const ds_profiles *profiles, uint32_t profile, const d
                           double *value, ds_error *err) {
     slot s;
     DS_TRY(find(profiles, profile, which, &s, err));
-    *value = s.real ? *s.real : (double)*s.ps;
+    *value = s.real ? *s.real : (double)*s.whole;
     return DS_OK;
 }
 
-#define MOST_PS 1e18 /* 11 days, and an int64 */
+#define MOST_WHOLE 1e18 /* ps: 11 days; and an int64 */
 
 ds_status ds_constant_set(ds_profiles *profiles, uint32_t profile, const ds_constant *which,
                           double value, ds_error *err) {
     slot s;
     DS_TRY(find(profiles, profile, which, &s, err));
     bool good = (s.zero ? value >= 0 : value > 0) && isfinite(value);
-    if (!good || (s.share && value > 1) || (s.ps && value > MOST_PS))
+    if (!good || (s.share && value > 1) || (s.whole && value > MOST_WHOLE))
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "%g cannot be a constant of profile %s: out of its range", value,
                             profiles->profiles.at[profile].name);
     if (s.real)
         *s.real = value;
     else
-        *s.ps = (int64_t)llround(value);
+        *s.whole = (int64_t)llround(value);
     return DS_OK;
 }

@@ -13,23 +13,29 @@ typedef enum ds_constant_name {
     DS_CONSTANT_E_MAX,    /* efficiency.csv e_max, w_half of (op, dtype, resource) */
     DS_CONSTANT_W_HALF,
     DS_CONSTANT_COLL_E_MAX, /* collective_fits.csv e_max, launch_us of (collective, group) */
-    DS_CONSTANT_COLL_LAUNCH_PS
+    DS_CONSTANT_COLL_LAUNCH_PS,
+    DS_CONSTANT_PROTOCOL_LAUNCH_PS, /* collective_protocols.csv launch_us, step_us, copy_gb_per_s */
+    DS_CONSTANT_PROTOCOL_STEP_PS,   /* and e of (collective, link, protocol) */
+    DS_CONSTANT_PROTOCOL_COPY_BYTES_PER_S,
+    DS_CONSTANT_PROTOCOL_E
 } ds_constant_name;
 
 typedef struct ds_constant {
     ds_constant_name name;
-    const char *op;    /* of efficiency.csv, or the collective */
-    const char *dtype; /* of efficiency.csv: "f32", "*" */
-    bool flop;         /* resource of efficiency.csv */
-    uint32_t group;    /* of collective_fits.csv */
+    const char *op;       /* of efficiency.csv, or the collective */
+    const char *dtype;    /* of efficiency.csv: "f32", "*" */
+    bool flop;            /* resource of efficiency.csv */
+    uint32_t group;       /* of collective_fits.csv */
+    const char *protocol; /* of collective_protocols.csv */
+    int64_t link_bytes_per_s;
 } ds_constant;
 
-/* The value of a constant of `profile`; times in ps. Errors: DS_ERR_NAME if the profile has no such
- * row. O(fits). */
+/* The value of a constant of `profile`; times in ps, rates in bytes/s. Errors: DS_ERR_NAME if the
+ * profile has no such row. O(fits). */
 ds_status ds_constant_get(const ds_profiles *profiles, uint32_t profile, const ds_constant *which,
                           double *value, ds_error *err);
-/* The same, changed: times are rounded to whole ps. Besides DS_ERR_NAME: DS_ERR_VALUE if the loader
- * would refuse the value. */
+/* The same, changed: times and rates are rounded to whole ps and bytes/s. Besides DS_ERR_NAME:
+ * DS_ERR_VALUE if the loader would refuse the value. */
 ds_status ds_constant_set(ds_profiles *profiles, uint32_t profile, const ds_constant *which,
                           double value, ds_error *err);
 

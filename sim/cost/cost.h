@@ -122,7 +122,8 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  * 2(n−1)/n·S for an all_reduce, S for a send. At a capacity of C both forms take the same time.
  *
  * Or it has protocols (as NCCL's LL, LL128 and Simple), fitted on links of one kind for all groups
- * and sizes. The one counts that is fastest for a ring,
+ * and sizes. Of those that take the size the one
+ * counts that is fastest for a ring,
  *   launch + S/copy + steps·step + flow/e
  * with the flow of the simulated phases; launch + S/copy, step and e are then the terms. They are
  * used where no row or curve was made on these links. A capacity over 2.5 times off the fit's is

@@ -466,6 +466,8 @@ static const column protocol_columns[] = {
     {"step_us", "step_ps", CELL_SCALED, false, 1000000},
     {"copy_gb_per_s", "copy_bytes_per_s", CELL_SCALED, false, 1000000000},
     {"e", "e", CELL_REAL, false, 0},
+    {"least_bytes", "least_bytes", CELL_INT, false, 0},
+    {"most_bytes", "most_bytes", CELL_INT, false, 0},
     {"n", "n", CELL_INT, false, 0},
     {"median_error", "median_error", CELL_REAL, true, 0},
     {"p90_error", "p90_error", CELL_REAL, true, 0},

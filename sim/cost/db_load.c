@@ -286,12 +286,14 @@ static ds_status take_protocol(loader *l, sqlite3_stmt *row) {
                      .step_ps = sqlite3_column_int64(row, 5),
                      .copy_bytes_per_s = sqlite3_column_int64(row, 6),
                      .e = sqlite3_column_double(row, 7),
-                     .basis = text_at(l, row, 8)};
+                     .least_bytes = sqlite3_column_int64(row, 8),
+                     .most_bytes = sqlite3_column_int64(row, 9),
+                     .basis = text_at(l, row, 10)};
     DS_TRY(profile_at(l, row, 0, &f.profile));
     if (f.link_bytes_per_s <= 0 || f.launch_ps < 0 || f.step_ps < 0 || f.copy_bytes_per_s < 0 ||
-        !(f.e > 0 && f.e <= 1))
+        f.least_bytes < 0 || f.most_bytes < 0 || !(f.e > 0 && f.e <= 1))
         return fail(l, "a protocol with a constant out of its range");
-    DS_TRY(source_at(l, row, 9, &f.source));
+    DS_TRY(source_at(l, row, 11, &f.source));
     DS_PUSH(l->arena, &l->p->protocols, f);
     return DS_OK;
 }
@@ -408,10 +410,11 @@ static ds_status load_tables(loader *l) {
                 "SELECT profile, collective, group_size, capacity_bytes_per_s, alpha_ps, launch_ps,"
                 " step_ps, e_max, s_half, holds_compute, basis, source FROM collective_fit",
                 take_coll_fit));
-    return each(l,
-                "SELECT profile, collective, link_bytes_per_s, protocol, launch_ps, step_ps,"
-                " copy_bytes_per_s, e, basis, source FROM collective_protocol",
-                take_protocol);
+    return each(
+        l,
+        "SELECT profile, collective, link_bytes_per_s, protocol, launch_ps, step_ps,"
+        " copy_bytes_per_s, e, least_bytes, most_bytes, basis, source FROM collective_protocol",
+        take_protocol);
 }
 
 /* "file:PATH?mode=ro&immutable=1" with the characters that mean something in a URI escaped. */

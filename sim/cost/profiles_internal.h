@@ -65,7 +65,8 @@ typedef struct ds_protocol {
     uint32_t profile;
     const char *collective, *name;
     int64_t link_bytes_per_s, launch_ps, step_ps;
-    int64_t copy_bytes_per_s; /* 0: free */
+    int64_t copy_bytes_per_s;        /* 0: free */
+    int64_t least_bytes, most_bytes; /* sizes that it is used for; 0: without an end */
     double e;
     const char *basis, *source;
 } ds_protocol;

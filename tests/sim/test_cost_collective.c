@@ -29,6 +29,15 @@ static void set_up(void) {
                   "all_reduce,2,100,1,10,0,1,0,1,3,,,rows,s\n"
                   "all_reduce,6,100,1,20,0.5,0.75,0,0,0,,,assumed: a test,s\n"
                   "send,2,100,1,3,0,0.8,1000000,0,0,,,assumed: a test,s\n");
+    cost_tree_put(&tree, "p/collective_protocols.csv",
+                  "collective,link_gb_per_s,protocol,launch_us,step_us,copy_gb_per_s,e,least_bytes,"
+                  "most_bytes,n,median_error,p90_error,basis,source\n"
+                  "all_to_all,50,ll,5,1,0,0.25,0,0,0,,,assumed: a test,s\n"
+                  "all_to_all,50,simple,20,3,100,1,0,0,0,,,assumed: a test,s\n"
+                  "all_to_all,5,net,40,0,0,0.5,0,0,0,,,assumed: a test,s\n"
+                  "broadcast,50,small,5,0,0,0.5,0,1000,0,,,assumed: a test,s\n"
+                  "broadcast,50,large,9,0,0,0.5,1001,0,0,,,assumed: a test,s\n"
+                  "all_reduce,10,net,70,0,0,0.5,0,0,0,,,assumed: a test,s\n");
     p = cost_tree_load(&tree);
     cr_assert_eq(ds_profiles_find_profile(p, "P", DS_NOWHERE, &profile, NULL), DS_OK);
 }
@@ -93,7 +102,7 @@ Test(cost_collective, other_collectives_by_bytes_on_the_wire) {
     expect_e("recv", 2, 1000000, 0.4);
     ds_coll_cost cost;
     cr_assert_eq(
-        ds_cost_collective(p, profile, "reshard", 2, 1, (ds_coll_links){0}, &cost, NULL, NULL),
+        ds_cost_collective(p, profile, "offload", 2, 1, (ds_coll_links){0}, &cost, NULL, NULL),
         DS_OK);
     cr_assert_not(cost.from_profile);
 }
@@ -110,7 +119,7 @@ static ds_coll_cost on_links(const char *collective, uint32_t group, int64_t byt
 /* 2e6 bytes take 40 us of flow at 100 GB/s where 2e6/(0.8 x 100 GB/s) = 25 us would do at the
  * efficiency of 4e6 bytes: 15 us are latency, on whatever link. */
 Test(cost_collective, on_other_links_lost_time_stays_a_time) {
-    static const int64_t others[] = {25000000000, 99999999999, 900000000000};
+    static const int64_t others[] = {26000000000, 99999999999, 900000000000};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         ds_coll_cost cost = on_links("all_reduce", 2, 2000000, others[i]);
         cr_expect_eq(cost.launch_ps, 25000000, "%lld", (long long)cost.launch_ps);
@@ -133,11 +142,58 @@ Test(cost_collective, on_other_links_a_curve_keeps_its_maximum) {
     cr_expect(cost.extrapolated);
     cr_expect_eq(on_links("send", 2, 0, 10000000000).launch_ps, 3000000);
     /* e is at its maximum: nothing to carry over */
-    cr_expect_eq(on_links("all_reduce", 8, 1000000, 10000000000).launch_ps, 20000000);
+    cr_expect_eq(on_links("all_reduce", 8, 1000000, 40000000000).launch_ps, 20000000);
     /* over 4, halfway: e = 0.625, e_sat = 0.775; wire = 1.5e6 B, 15 us at 100 GB/s */
     double latency = 15 / 0.625 - 15 / 0.775;
-    cr_expect_float_eq((double)on_links("all_reduce", 4, 1000000, 1).launch_ps,
+    cr_expect_float_eq((double)on_links("all_reduce", 4, 1000000, 40000000000).launch_ps,
                        (10 + latency) * 1e6, 1);
+}
+
+static ds_coll_cost with_flow(uint32_t group, int64_t bytes, int64_t link, int64_t flow_ps) {
+    ds_coll_cost cost;
+    cr_assert_eq(ds_cost_collective(p, profile, "all_to_all", group, bytes,
+                                    (ds_coll_links){link, flow_ps}, &cost, NULL, NULL),
+                 DS_OK);
+    return cost;
+}
+
+#define LINK INT64_C(50000000000)
+
+/* Over 4, 3 steps: ll takes 5 + 3 + 4 f us, simple 20 + 9 + S/100 GB/s + f. With f = 10 us both are
+ * far apart in favour of simple once S is small: 48 against 39 + S; at f = 6 us 32 against 35. */
+Test(cost_collective, the_fastest_protocol_counts) {
+    ds_coll_cost fast = with_flow(4, 100, LINK, 6000000),
+                 full = with_flow(4, 100000, LINK, 10000000);
+    cr_expect_eq(fast.launch_ps, 5000000);
+    cr_expect_eq(fast.step_ps, 1000000);
+    cr_expect_float_eq((double)fast.efficiency_q32 / (double)ONE, 0.25, 1e-9);
+    cr_expect_eq(full.launch_ps, 21000000, "20 us and 1 us of copying: %lld",
+                 (long long)full.launch_ps);
+    cr_expect_eq(full.step_ps, 3000000);
+    cr_expect_eq(full.efficiency_q32, ONE);
+    cr_expect(full.from_profile && !full.extrapolated && !full.holds_compute);
+    /* 1 MB copied in 10 us: 48 us of ll against 49 */
+    cr_expect_eq(with_flow(4, 1000000, LINK, 10000000).launch_ps, 5000000);
+    /* no flow given: a ring's, 3/4 of 2e6 bytes at 50 GB/s, 30 us: 128 us against 20 + 9 + 20 + 30
+     */
+    cr_expect_eq(with_flow(4, 2000000, LINK, 0).launch_ps, 40000000);
+    /* the sevenfold of steps: 26 + 4 · 12 against 20 + 63 + 12 */
+    cr_expect_eq(with_flow(22, 100, LINK, 12000000).launch_ps, 5000000);
+}
+
+Test(cost_collective, protocols_belong_to_a_kind_of_link) {
+    cr_expect_not(with_flow(4, 100, LINK / 2, 1000).extrapolated, "one of two NVLinks");
+    cr_expect_eq(with_flow(4, 100, LINK / 2, 1000).launch_ps, 5000000);
+    cr_expect_eq(with_flow(4, 100, 6000000000, 1000).launch_ps, 40000000, "nearer to 5 GB/s");
+    cr_expect(with_flow(4, 100, LINK * 3, 1000).extrapolated);
+    /* the rows of all_reduce are for 100 GB/s; on a link of 9 the protocol for 10 is nearer */
+    cr_expect_eq(on_links("all_reduce", 2, 2000000, 9000000000).launch_ps, 70000000);
+    cr_expect_not(on_links("all_reduce", 2, 2000000, 9000000000).extrapolated);
+}
+
+Test(cost_collective, protocols_have_their_sizes) {
+    cr_expect_eq(terms("broadcast", 4, 1000).launch_ps, 5000000);
+    cr_expect_eq(terms("broadcast", 4, 1001).launch_ps, 9000000);
 }
 
 Test(cost_collective, beyond_what_was_measured_is_marked) {

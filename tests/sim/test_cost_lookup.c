@@ -339,12 +339,16 @@ static void expect_meant(const char *name, const char *message) {
 
 Test(cost_committed, an_unknown_profile_brings_what_may_be_meant) {
     p = cost_tree_load_committed();
-    expect_meant("A100", "unknown profile \"A100\"; did you mean \"A100-SXM4-80GB\"?");
+    expect_meant("A100",
+                 "unknown profile \"A100\"; did you mean \"A100-Galvatron\", \"A100-SXM4-80GB\", "
+                 "\"A100-Vidur-DGX\", \"A100-Vidur-pairs\"?");
     expect_meant("h100-sxm-80gb",
-                 "unknown profile \"h100-sxm-80gb\"; did you mean \"H100-SXM5-80GB\"?");
-    expect_meant("V100", "unknown profile \"V100\"; did you mean \"V100-PCIE-16GB\"?");
+                 "unknown profile \"h100-sxm-80gb\"; did you mean \"H100-SXM5-80GB\", "
+                 "\"H100-Vidur-DGX\"?");
+    expect_meant("V100", "unknown profile \"V100\"; did you mean \"V100-SXM2-16GB\"?");
     expect_meant("SXM", "unknown profile \"SXM\"; did you mean \"A100-SXM4-80GB\", "
-                        "\"H100-SXM5-80GB\"?");
+                        "\"B200-SXM-180GB\", \"H100-SXM5-80GB\", \"H200-SXM-141GB\", "
+                        "\"V100-SXM2-16GB\"?");
     ds_profiles_free(p);
 }
 

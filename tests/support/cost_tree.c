@@ -7,10 +7,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const files[] = {
-    "schema.sql",          "catalogue/sources.csv", "catalogue/memory.csv", "catalogue/devices.csv",
-    "catalogue/links.csv", "p/profile.csv",         "p/sources.csv",        "p/ops.csv",
-    "p/efficiency.csv",    "p/collectives.csv",     "p/collective_fits.csv"};
+static const char *const files[] = {"schema.sql",
+                                    "catalogue/sources.csv",
+                                    "catalogue/memory.csv",
+                                    "catalogue/devices.csv",
+                                    "catalogue/links.csv",
+                                    "p/profile.csv",
+                                    "p/sources.csv",
+                                    "p/ops.csv",
+                                    "p/efficiency.csv",
+                                    "p/collectives.csv",
+                                    "p/collective_fits.csv",
+                                    "p/collective_protocols.csv"};
 
 static void path_of(const cost_tree *tree, const char *file, char *path, size_t n) {
     snprintf(path, n, "%s/%s", tree->dir, file);

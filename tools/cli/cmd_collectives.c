@@ -1,13 +1,14 @@
-/* distsim collectives TOPOLOGY TABLE.csv --profile NAME: measured collectives beside predicted
- * ones.
+/* distsim collectives TOPOLOGY TABLE.csv --profile NAME, or distsim collectives --machines
+ * LIST.csv: measured collectives beside predicted ones.
  *
- * The table has the columns collective, group_size, size_bytes (as nccl-tests counts it) and
- * time_us. A group is the topology's first devices. Printed for each row: bus bandwidth, which is
- * the size over the time, times 2(n−1)/n for an all_reduce, (n−1)/n for gathers, scatters and
- * all_to_all, and 1 for the rest (nccl-tests PERFORMANCE.md). */
+ * The table is that of sim/coll/measured.h: collective, group_size, size_bytes (as nccl-tests
+ * counts it), time_us, and perhaps split and devices. Bus bandwidth is printed for each row, and
+ * the error of the predicted one for each collective, group and split. LIST.csv has the columns
+ * machine, topology, table and profile, paths from its own folder; after all machines comes one
+ * line each. */
 #include "ir/base/csv.h"
 #include "ir/base/units.h"
-#include "sim/coll/coll.h"
+#include "sim/coll/measured.h"
 #include "tools/cli/cli.h"
 
 #include <inttypes.h>
@@ -18,16 +19,18 @@
 
 typedef struct arguments {
     cli_options common;
-    const char *topology, *table, *profile;
+    const char *topology, *table, *profile, *machines;
     bool brief;
 } arguments;
 
-enum { OPT_PROFILE = 0x700, OPT_BRIEF };
+enum { OPT_PROFILE = 0x700, OPT_BRIEF, OPT_MACHINES };
 
 static const struct argp_option options_table[] = {
     {"profile", OPT_PROFILE, "NAME", 0,
      "Launch, step and efficiency of this profile; default: latency and bandwidth alone", 0},
-    {"brief", OPT_BRIEF, NULL, 0, "Only the errors of each collective and group size", 0},
+    {"machines", OPT_MACHINES, "LIST.csv", 0,
+     "Every machine of a list with the columns machine, topology, table and profile", 0},
+    {"brief", OPT_BRIEF, NULL, 0, "Only the errors of each collective, group and split", 0},
     {0}};
 
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
@@ -39,15 +42,18 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     case OPT_PROFILE:
         args->profile = arg;
         return 0;
+    case OPT_MACHINES:
+        args->machines = arg;
+        return 0;
     case OPT_BRIEF:
         args->brief = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (args->table) return ARGP_ERR_UNKNOWN;
+        if (args->table || args->machines) return ARGP_ERR_UNKNOWN;
         *(args->topology ? &args->table : &args->topology) = arg;
         return 0;
     case ARGP_KEY_END:
-        if (!args->table) argp_usage(state);
+        if (!args->table == !args->machines) argp_usage(state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -58,164 +64,285 @@ static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
-    .args_doc = "TOPOLOGY.dir TABLE.csv",
+    .args_doc = "TOPOLOGY.dir TABLE.csv\n--machines LIST.csv",
     .doc = "Predict measured collectives and print bus bandwidth against size."
-           "\vThe file's last topology counts; a group is its first devices. TABLE.csv has the "
-           "columns collective, group_size, size_bytes and time_us.",
+           "\vThe file's last topology counts. TABLE.csv has the columns collective, group_size, "
+           "size_bytes and time_us, and may have split (fit: the profile's constants saw the row; "
+           "held: they did not; aux: not counted) and devices (0-3 8-11; without them a group is "
+           "the first devices). LIST.csv has paths from its own folder.",
     .children = children};
 
-/* A row as numbers, and what is predicted for it. */
+/* A row, and what is predicted for it. */
 typedef struct line {
-    ds_opcode op;
-    uint32_t n;
-    int64_t bytes;
-    double measured_us, predicted_us;
+    ds_measured measured;
+    double predicted_us;
     const char *algorithm;
 } line;
 
-static ds_status read_row(const ds_csv *csv, const ds_csv_row *row, const uint32_t *column,
-                          uint32_t n_devices, line *out, ds_error *err) {
-    const char *name = row->cells[column[0]];
-    out->op = DS_OP_INVALID;
-    for (ds_opcode op = DS_OP_ALL_REDUCE; op <= DS_OP_PERMUTE; op++)
-        if (strcmp(ds_op_name(op), name) == 0 && op != DS_OP_RECV) out->op = op;
-    char *end[3];
-    unsigned long n = strtoul(row->cells[column[1]], &end[0], 10);
-    out->bytes = strtoll(row->cells[column[2]], &end[1], 10);
-    out->measured_us = strtod(row->cells[column[3]], &end[2]);
-    bool numbers = !*end[0] && !*end[1] && !*end[2];
-    if (out->op == DS_OP_INVALID) return ds_csv_error(csv, row, err, "'%s' is no collective", name);
-    if (!numbers || out->bytes <= 0 || !(out->measured_us > 0) || isinf(out->measured_us))
-        return ds_csv_error(csv, row, err, "a size or time that is no number above 0");
-    if (n < 2 || n > n_devices)
-        return ds_csv_error(csv, row, err, "a group of %lu: the topology has %u devices", n,
-                            n_devices);
-    out->n = (uint32_t)n;
-    return DS_OK;
-}
-
 static ds_status predict(ds_topo *topo, const ds_profiles *profiles, uint32_t profile, line *l,
                          ds_error *err) {
+    const ds_coll_request *q = &l->measured.request;
     ds_arena arena;
     ds_arena_init(&arena);
-    uint32_t *devices = DS_NEW_N(&arena, uint32_t, l->n);
-    for (uint32_t i = 0; i < l->n; i++) devices[i] = i;
-    ds_coll_request request = {
-        .op = l->op, .devices = devices, .n = l->n, .bytes = l->bytes, .shift = 1};
     ds_coll_cost terms;
     ds_coll_choice choice = {0};
     ds_coll_links links;
-    ds_status status = ds_coll_links_of(topo, &request, &links, err);
+    ds_status status = ds_coll_links_of(topo, q, &links, err);
     if (status == DS_OK)
-        status = ds_cost_collective(profiles, profile, ds_op_name(l->op), l->n, l->bytes, links,
+        status = ds_cost_collective(profiles, profile, ds_op_name(q->op), q->n, q->bytes, links,
                                     &terms, NULL, err);
-    if (status == DS_OK) status = ds_coll_choose(topo, &request, &terms, &arena, &choice, err);
+    if (status == DS_OK) status = ds_coll_choose(topo, q, &terms, &arena, &choice, err);
     l->predicted_us = (double)choice.ps / 1e6;
     l->algorithm = choice.algorithm;
     ds_arena_deinit(&arena);
     return status;
 }
 
-static double bus_gb_per_s(const line *l, double us) {
-    double n = l->n, factor = 1;
-    if (l->op == DS_OP_ALL_REDUCE) factor = 2 * (n - 1) / n;
-    if (l->op == DS_OP_ALL_GATHER || l->op == DS_OP_REDUCE_SCATTER || l->op == DS_OP_ALL_TO_ALL ||
-        l->op == DS_OP_GATHER || l->op == DS_OP_SCATTER)
-        factor = (n - 1) / n;
-    return (double)l->bytes * factor / us / 1e3;
-}
-
 static double error_of(const line *l) { /* of the bus bandwidth, so of 1 / time */
-    return l->measured_us / l->predicted_us - 1;
+    return l->measured.us / l->predicted_us - 1;
 }
 
-static void put_lines(const line *lines, uint32_t n, ds_buf *out) {
-    ds_buf_put(out,
-               "| collective | over | bytes | measured, GB/s | predicted, GB/s | error | by |\n"
-               "|---|---|---|---|---|---|---|\n");
+static const char *split_of(const ds_measured *m) {
+    return m->aux ? "aux" : m->held ? "held" : "fit";
+}
+
+/* The group as the table names it: its size, and where it is not simply the first devices, those
+ * of each run of indices. */
+static void put_group(const ds_measured *m, ds_buf *out) {
+    const ds_coll_request *q = &m->request;
+    ds_buf_printf(out, "%u", q->n);
+    for (uint32_t i = 0, n; m->has_groups && i < q->n; i += n) {
+        for (n = 1; i + n < q->n && q->devices[i + n] == q->devices[i] + n; n++) {
+        }
+        ds_buf_printf(out, "%s%u", i ? " " : " (", q->devices[i]);
+        if (n > 1) ds_buf_printf(out, "-%u", q->devices[i + n - 1]);
+    }
+    if (m->has_groups) ds_buf_putc(out, ')');
+}
+
+static void put_lines(const line *lines, uint32_t n, bool split, ds_buf *out) {
+    ds_buf_printf(out,
+                  "| collective | over | bytes | measured, us | predicted, us | measured, GB/s | "
+                  "predicted, GB/s | error | by |%s\n|---|---|---|---|---|---|---|---|---|%s\n",
+                  split ? " split |" : "", split ? "---|" : "");
     for (uint32_t i = 0; i < n; i++) {
         const line *l = &lines[i];
-        ds_buf_printf(out, "| %s | %u | %" PRId64 " | %.2f | %.2f | %+.1f %% | %s |\n",
-                      ds_op_name(l->op), l->n, l->bytes, bus_gb_per_s(l, l->measured_us),
-                      bus_gb_per_s(l, l->predicted_us), error_of(l) * 100, l->algorithm);
+        const ds_measured *m = &l->measured;
+        ds_buf_printf(out, "| %s | ", ds_op_name(m->request.op));
+        put_group(m, out);
+        ds_buf_printf(out, " | %" PRId64 " | %.2f | %.2f | %.2f | %.2f | %+.1f %% | %s |",
+                      m->request.bytes, m->us, l->predicted_us, ds_measured_bus_gb_per_s(m, m->us),
+                      ds_measured_bus_gb_per_s(m, l->predicted_us), error_of(l) * 100,
+                      l->algorithm);
+        if (split) ds_buf_printf(out, " %s |", split_of(m));
+        ds_buf_putc(out, '\n');
     }
     ds_buf_putc(out, '\n');
 }
 
-static void put_errors(const line *lines, uint32_t n, ds_opcode op, uint32_t group, ds_buf *out) {
-    double sum = 0, bias = 0, most = 0;
-    uint32_t count = 0;
+/* ---- errors ---- */
+
+typedef struct errors {
+    uint32_t n;
+    double sum, bias, most;
+} errors;
+
+static bool same_group(const ds_measured *a, const ds_measured *b) {
+    const ds_coll_request *p = &a->request, *q = &b->request;
+    return p->op == q->op && p->n == q->n &&
+           memcmp(p->devices, q->devices, p->n * sizeof *p->devices) == 0;
+}
+
+/* Of the rows of one group (NULL: all) that are held, fitted, or either (`split` NULL). */
+static errors errors_of(const line *lines, uint32_t n, const ds_measured *group,
+                        const char *split) {
+    errors e = {0};
     for (uint32_t i = 0; i < n; i++) {
-        if (op != DS_OP_INVALID && (lines[i].op != op || lines[i].n != group)) continue;
-        double e = error_of(&lines[i]);
-        sum += fabs(e);
-        bias += e;
-        if (fabs(e) > most) most = fabs(e);
-        count++;
+        const ds_measured *m = &lines[i].measured;
+        if (m->aux || (group && !same_group(group, m))) continue;
+        if (split && strcmp(split, split_of(m)) != 0) continue;
+        double error = error_of(&lines[i]);
+        e.n++;
+        e.sum += fabs(error);
+        e.bias += error;
+        if (fabs(error) > e.most) e.most = fabs(error);
     }
-    if (!count) return;
-    if (op == DS_OP_INVALID)
-        ds_buf_put(out, "all");
-    else
-        ds_buf_printf(out, "%s over %u", ds_op_name(op), group);
-    ds_buf_printf(out, ": n = %u, mean |error| %.1f %%, mean error %+.1f %%, largest %.1f %%\n",
-                  count, sum / count * 100, bias / count * 100, most * 100);
+    return e;
 }
 
-static ds_status fill(const arguments *args, ds_topo *topo, const ds_profiles *profiles,
-                      const ds_csv *csv, line *lines, ds_error *err) {
-    static const char *const names[] = {"collective", "group_size", "size_bytes", "time_us"};
-    uint32_t column[4], profile = 0;
-    for (int i = 0; i < 4; i++) DS_TRY(ds_csv_need(csv, names[i], &column[i], err));
-    if (args->profile)
-        DS_TRY(ds_profiles_find_profile(profiles, args->profile, DS_NOWHERE, &profile, err));
-    for (uint32_t i = 0; i < csv->rows.n; i++) {
-        DS_TRY(read_row(csv, &csv->rows.at[i], column, ds_topo_n_devices(topo), &lines[i], err));
-        DS_TRY(predict(topo, profiles, profile, &lines[i], err));
-    }
-    return DS_OK;
+static void put_errors(const errors *e, const char *split, ds_buf *out) {
+    if (!e->n) return;
+    ds_buf_printf(out, "%s%s: n = %u, mean |error| %.1f %%, mean error %+.1f %%, largest %.1f %%\n",
+                  split ? ", " : "", split ? split : "", e->n, e->sum / e->n * 100,
+                  e->bias / e->n * 100, e->most * 100);
 }
 
-static ds_status show(const arguments *args, const cli_source *source, ds_error *err) {
+static void put_errors_of(const line *lines, uint32_t n, const ds_measured *group, bool split,
+                          ds_buf *out) {
+    static const char *const splits[] = {"fit", "held"};
+    for (int i = 0; i < (split ? 2 : 1); i++) {
+        const char *which = split ? splits[i] : NULL;
+        errors e = errors_of(lines, n, group, which);
+        if (!e.n) continue;
+        if (group) {
+            ds_buf_printf(out, "%s over ", ds_op_name(group->request.op));
+            put_group(group, out);
+        } else
+            ds_buf_put(out, "all");
+        put_errors(&e, which, out);
+    }
+}
+
+/* ---- one machine ---- */
+
+typedef struct machine {
+    const char *name, *topology, *table, *profile; /* name NULL: the one of the command line */
+    const cli_options *common;
+    bool brief;
+    errors fit, held, all;
+} machine;
+
+static bool is_first_of_group(const line *lines, uint32_t i) {
+    for (uint32_t k = 0; k < i; k++)
+        if (same_group(&lines[k].measured, &lines[i].measured)) return false;
+    return true;
+}
+
+static void put_machine(machine *m, const line *lines, uint32_t n, bool split, ds_buf *out) {
+    if (m->name) ds_buf_printf(out, "## %s: %s\n\n", m->name, m->profile);
+    if (!m->brief) put_lines(lines, n, split, out);
+    for (uint32_t i = 0; i < n; i++)
+        if (is_first_of_group(lines, i)) put_errors_of(lines, n, &lines[i].measured, split, out);
+    put_errors_of(lines, n, NULL, split, out);
+    if (m->name) ds_buf_putc(out, '\n');
+    m->fit = errors_of(lines, n, NULL, "fit");
+    m->held = errors_of(lines, n, NULL, "held");
+    m->all = errors_of(lines, n, NULL, NULL);
+}
+
+static ds_status fill(machine *m, ds_topo *topo, const ds_csv *csv, ds_buf *out, ds_error *err) {
+    uint32_t profile = 0, n = csv->rows.n;
+    ds_profiles *profiles = NULL;
+    ds_measured *measured = NULL;
+    ds_arena arena;
+    ds_arena_init(&arena);
+    line *lines = ds_xcalloc(n, sizeof *lines);
+    ds_status status = ds_measured_read(csv, ds_topo_n_devices(topo), &arena, &measured, err);
+    if (status == DS_OK) status = ds_profiles_load(m->common->profiles, &profiles, err);
+    if (status == DS_OK && m->profile)
+        status = ds_profiles_find_profile(profiles, m->profile, DS_NOWHERE, &profile, err);
+    for (uint32_t i = 0; i < n && status == DS_OK; i++) {
+        lines[i].measured = measured[i];
+        status = predict(topo, profiles, profile, &lines[i], err);
+    }
+    bool split = ds_csv_find(csv, "split") != DS_CSV_NO_COLUMN;
+    if (status == DS_OK) put_machine(m, lines, n, split, out);
+    ds_profiles_free(profiles);
+    free(lines);
+    ds_arena_deinit(&arena);
+    return status;
+}
+
+static ds_status show(machine *m, const cli_source *source, ds_buf *out, ds_error *err) {
     const ds_module *module = source->unit->modules.at[0];
     if (!module->topologies.n)
-        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s has no topology", args->topology);
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s has no topology", m->topology);
     ds_topo *topo = NULL;
-    ds_profiles *profiles = NULL;
     ds_csv csv = {0};
-    DS_TRY(ds_csv_read(args->table, &csv, err));
-    line *lines = ds_xcalloc(csv.rows.n, sizeof *lines);
+    DS_TRY(ds_csv_read(m->table, &csv, err));
     ds_status status = ds_topo_build(&source->binding,
                                      module->topologies.at[module->topologies.n - 1], &topo, err);
-    if (status == DS_OK) status = ds_profiles_load(args->common.profiles, &profiles, err);
-    if (status == DS_OK) status = fill(args, topo, profiles, &csv, lines, err);
-    if (status == DS_OK) {
-        ds_buf text = {0};
-        if (!args->brief) put_lines(lines, csv.rows.n, &text);
-        for (ds_opcode op = DS_OP_ALL_REDUCE; op <= DS_OP_PERMUTE; op++)
-            for (uint32_t n = 2; n <= ds_topo_n_devices(topo); n++)
-                put_errors(lines, csv.rows.n, op, n, &text);
-        put_errors(lines, csv.rows.n, DS_OP_INVALID, 0, &text);
-        status = cli_write("-", text.text ? text.text : "", text.n, err);
-        ds_buf_deinit(&text);
-    }
-    ds_profiles_free(profiles);
+    if (status == DS_OK) status = fill(m, topo, &csv, out, err);
     ds_topo_free(topo);
     ds_csv_deinit(&csv);
-    free(lines);
     return status;
+}
+
+/* Returns the exit code. */
+static int run_machine(machine *m, ds_buf *out) {
+    cli_source source;
+    ds_error err = {0};
+    ds_status status = cli_open(m->topology, m->common, &source);
+    int exit_code = ds_status_exit_code(status);
+    if (status == DS_OK && show(m, &source, out, &err) != DS_OK)
+        exit_code = cli_fail(source.unit, &err);
+    cli_close(&source);
+    return exit_code;
+}
+
+/* ---- all machines ---- */
+
+static void put_summary(const machine *m, ds_buf *out) {
+    ds_buf_printf(out, "| %s | %s |", m->name, m->profile);
+    const errors *both[] = {&m->fit, &m->held};
+    for (int i = 0; i < 2; i++) {
+        const errors *e = both[i];
+        if (e->n)
+            ds_buf_printf(out, " %u | %.1f %% | %.1f %% |", e->n, e->sum / e->n * 100,
+                          e->most * 100);
+        else
+            ds_buf_put(out, " 0 | | |");
+    }
+    ds_buf_putc(out, '\n');
+}
+
+/* "folder of `list`/path", in `arena`. */
+static const char *beside(ds_arena *arena, const char *list, const char *path) {
+    const char *slash = strrchr(list, '/');
+    int folder = slash ? (int)(slash - list) + 1 : 0;
+    return *path == '/' ? path : ds_arena_printf(arena, "%.*s%s", folder, list, path);
+}
+
+static int run_list(const arguments *args, ds_csv *csv, const uint32_t *column, ds_buf *out) {
+    ds_buf summary = {0};
+    int exit_code = 0;
+    ds_buf_put(&summary,
+               "| machine | profile | rows fitted | mean error | largest | rows held back "
+               "| mean error | largest |\n|---|---|---|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < csv->rows.n && !exit_code; i++) {
+        const char **cells = csv->rows.at[i].cells;
+        machine m = {.name = cells[column[0]],
+                     .topology = beside(&csv->arena, args->machines, cells[column[1]]),
+                     .table = beside(&csv->arena, args->machines, cells[column[2]]),
+                     .profile = cells[column[3]],
+                     .common = &args->common,
+                     .brief = args->brief};
+        exit_code = run_machine(&m, out);
+        if (!exit_code) put_summary(&m, &summary);
+    }
+    ds_buf_put_n(out, summary.text, summary.n);
+    ds_buf_deinit(&summary);
+    return exit_code;
+}
+
+static int run_machines(const arguments *args, ds_buf *out) {
+    static const char *const names[] = {"machine", "topology", "table", "profile"};
+    ds_csv csv;
+    ds_error err = {0};
+    uint32_t column[4];
+    if (ds_csv_read(args->machines, &csv, &err) != DS_OK) return cli_fail(NULL, &err);
+    ds_status status = DS_OK;
+    for (int i = 0; i < 4 && status == DS_OK; i++)
+        status = ds_csv_need(&csv, names[i], &column[i], &err);
+    int exit_code = status == DS_OK ? run_list(args, &csv, column, out) : cli_fail(NULL, &err);
+    ds_csv_deinit(&csv);
+    return exit_code;
 }
 
 int cmd_collectives(int argc, char **argv) {
     arguments args = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
-    cli_source source;
+    ds_buf out = {0};
     ds_error err = {0};
-    ds_status status = cli_open(args.topology, &args.common, &source);
-    int exit_code = ds_status_exit_code(status);
-    if (status == DS_OK && show(&args, &source, &err) != DS_OK)
-        exit_code = cli_fail(source.unit, &err);
-    cli_close(&source);
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    machine m = {.topology = args.topology,
+                 .table = args.table,
+                 .profile = args.profile,
+                 .common = &args.common,
+                 .brief = args.brief};
+    int exit_code = args.machines ? run_machines(&args, &out) : run_machine(&m, &out);
+    if (!exit_code && cli_write("-", out.text ? out.text : "", out.n, &err) != DS_OK)
+        exit_code = cli_fail(NULL, &err);
+    ds_buf_deinit(&out);
     cli_options_deinit(&args.common);
     return exit_code;
 }

@@ -1,4 +1,4 @@
-/* The two commands of fit-profiles. Each prints a table to stdout. */
+/* The commands of fit-profiles. Each prints a table to stdout. */
 #ifndef DS_TOOLS_FIT_H
 #define DS_TOOLS_FIT_H
 
@@ -14,6 +14,17 @@ ds_status fit_ops(const char *folder, fit_mode mode, ds_error *err);
 /* Fits the constants of the profile that `scenario` names to the measured steps in `data`, rows
  * marked calib, by simulating each of them; prints errors of those and of the rows marked val. */
 ds_status fit_steps(const char *scenario, const char *data, ds_error *err);
+
+/* Fits the protocols of FOLDER/collective_protocols.csv with n > 0 to the rows of a table of
+ * measured collectives (sim/coll/measured.h) that are not held back; prints the constants and the
+ * errors of both kinds of rows. FIT_CHECK is DS_ERR_DATA if the file's constants fit worse than
+ * those found. */
+ds_status fit_collectives(const char *topology, const char *folder, const char *table,
+                          fit_mode mode, ds_error *err);
+
+/* Writes the rows of a table that was read from a file, and changed, back into it. Quoted cells
+ * must not span lines. */
+ds_status fit_write(const ds_csv *csv, ds_error *err);
 
 /* A cell by the name of its column, as text and as a number. Errors: DS_ERR_DATA. */
 ds_status fit_cell(const ds_csv *csv, uint32_t row, const char *column, const char **out,

@@ -28,31 +28,36 @@ ds_status fit_number(const ds_csv *csv, uint32_t row, const char *column, double
 
 static int usage(void) {
     fputs("usage: fit-profiles ops cost_profiles/NAME [--write | --check]\n"
+          "       fit-profiles collectives TOPOLOGY.dir cost_profiles/NAME TABLE.csv "
+          "[--write | --check]\n"
           "       fit-profiles steps SCENARIO.dir DATA.csv\n"
           "ops    fits efficiency curves to ops.csv; --write puts the constants into\n"
           "       efficiency.csv, --check fails if one there is off by more than 1 %\n"
+          "collectives  fits protocols to measured collectives\n"
           "steps  fits the profile of a scenario to measured steps, by simulating them\n",
           stderr);
     return 2;
 }
 
 /* False if the word is no mode. */
-static bool mode_of(int argc, char **argv, fit_mode *mode) {
+static bool mode_of(const char *word, fit_mode *mode) {
     *mode = FIT_PRINT;
-    if (argc == 3) return true;
-    *mode = strcmp(argv[3], "--write") == 0 ? FIT_WRITE : FIT_CHECK;
-    return *mode == FIT_WRITE || strcmp(argv[3], "--check") == 0;
+    if (!word) return true;
+    *mode = strcmp(word, "--write") == 0 ? FIT_WRITE : FIT_CHECK;
+    return *mode == FIT_WRITE || strcmp(word, "--check") == 0;
 }
 
 int main(int argc, char **argv) {
     ds_error err = {0};
     ds_status status;
     fit_mode mode;
-    if (argc != 3 && argc != 4) return usage();
-    if (strcmp(argv[1], "ops") == 0 && mode_of(argc, argv, &mode))
+    if (argc < 3 || argc > 6) return usage();
+    if (strcmp(argv[1], "ops") == 0 && argc < 5 && mode_of(argv[3], &mode))
         status = fit_ops(argv[2], mode, &err);
     else if (strcmp(argv[1], "steps") == 0 && argc == 4)
         status = fit_steps(argv[2], argv[3], &err);
+    else if (strcmp(argv[1], "collectives") == 0 && argc > 4 && mode_of(argv[5], &mode))
+        status = fit_collectives(argv[2], argv[3], argv[4], mode, &err);
     else
         return usage();
     if (status != DS_OK) fprintf(stderr, "fit-profiles: error: %s\n", err.message);

@@ -296,43 +296,8 @@ static ds_status fit_table(tables *t) {
     return DS_OK;
 }
 
-/* ---- writing ---- */
-
-/* The text of efficiency.csv with the rows of the table; lines that are no rows stay. */
-static ds_status rewrite(const tables *t, FILE *in, ds_buf *out) {
-    char line[4096];
-    uint32_t number = 0, row = 0;
-    while (fgets(line, sizeof line, in)) {
-        number++;
-        if (!strchr(line, '\n'))
-            return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE, "%s:%u: a line over %zu bytes",
-                                t->curves.file, number, sizeof line - 2);
-        if (row == t->curves.rows.n || t->curves.rows.at[row].line != number)
-            ds_buf_put(out, line);
-        else
-            ds_csv_put_row(out, t->curves.rows.at[row++].cells, t->curves.n_columns);
-    }
-    return DS_OK;
-}
-
-static ds_status write_table(const tables *t) {
-    const char *path = t->curves.file;
-    ds_buf text = {0};
-    FILE *in = fopen(path, "r");
-    if (!in) return ds_error_set(t->err, DS_ERR_IO, DS_NOWHERE, "cannot read %s", path);
-    ds_status status = rewrite(t, in, &text);
-    fclose(in);
-    FILE *out = status == DS_OK ? fopen(path, "w") : NULL;
-    bool done = out && fwrite(text.text, 1, text.n, out) == text.n;
-    if (out && fclose(out) != 0) done = false;
-    if (status == DS_OK && !done)
-        status = ds_error_set(t->err, DS_ERR_IO, DS_NOWHERE, "cannot write %s", path);
-    ds_buf_deinit(&text);
-    return status;
-}
-
 static ds_status finish(const tables *t, fit_mode mode) {
-    if (mode == FIT_WRITE) return write_table(t);
+    if (mode == FIT_WRITE) return fit_write(&t->curves, t->err);
     if (mode == FIT_PRINT || t->n_off == 0) return DS_OK;
     return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE,
                         "%s: %u constants are not those of the fit; write them with --write",

@@ -35,15 +35,23 @@ typedef struct variable {
  * over 2, which they do not tell from 0. See cost_profiles/V100-PCIE-16GB/SOURCE.md. */
 static const variable variables[] = {
     {"issue_us", PS_PER_US, 20, 0, {.name = DS_CONSTANT_ISSUE_PS}},
-    {"gemm e_max", 1, 0.8, 1, {DS_CONSTANT_E_MAX, "gemm", "f32", true, 0}},
-    {"gemm w_half", 1, 2e8, 0, {DS_CONSTANT_W_HALF, "gemm", "f32", true, 0}},
-    {"all_reduce 2 e_max", 1, 0.2, 1, {DS_CONSTANT_COLL_E_MAX, "all_reduce", "", false, 2}},
-    {"all_reduce 4 e_max", 1, 0.2, 1, {DS_CONSTANT_COLL_E_MAX, "all_reduce", "", false, 4}},
+    {"gemm e_max", 1, 0.8, 1, {DS_CONSTANT_E_MAX, "gemm", "f32", true, 0, NULL, 0}},
+    {"gemm w_half", 1, 2e8, 0, {DS_CONSTANT_W_HALF, "gemm", "f32", true, 0, NULL, 0}},
+    {"all_reduce 2 e_max",
+     1,
+     0.2,
+     1,
+     {DS_CONSTANT_COLL_E_MAX, "all_reduce", "", false, 2, NULL, 0}},
+    {"all_reduce 4 e_max",
+     1,
+     0.2,
+     1,
+     {DS_CONSTANT_COLL_E_MAX, "all_reduce", "", false, 4, NULL, 0}},
     {"all_reduce 4 launch_us",
      PS_PER_US,
      50,
      0,
-     {DS_CONSTANT_COLL_LAUNCH_PS, "all_reduce", "", false, 4}},
+     {DS_CONSTANT_COLL_LAUNCH_PS, "all_reduce", "", false, 4, NULL, 0}},
 };
 #define N_VARIABLES ((uint32_t)(sizeof variables / sizeof *variables))
 

@@ -1,0 +1,451 @@
+/* fit-profiles collectives: collective_protocols.csv from measured collectives.
+ *
+ * The protocols of one collective on one kind of link are fitted together, to the rows that these
+ * protocols serve and that are not held back. A prediction is the simulator's own: the phases of
+ * every algorithm that competes, of which steps, latency and flow are taken down once, and the
+ * terms of ds_cost_collective with the constants altered in memory. What is made small is the mean
+ * of |log(predicted/measured)|: as often too fast as too slow, whatever a few rows do. A constant
+ * that is 0 in the file stays 0; the others enter as logarithms; the starts come from the rows, so
+ * the same files give the same constants. */
+#include "ir/base/units.h"
+#include "ir/lang/lang.h"
+#include "ir/lang/verify.h"
+#include "sim/coll/measured.h"
+#include "sim/cost/constant.h"
+#include "sim/cost/fit.h"
+#include "tools/fit/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PS_PER_US 1e6
+
+/* One algorithm of one row: what of its time no constant changes. */
+typedef struct way {
+    double steps, wait_ps, flow_ps;
+} way;
+
+typedef struct row {
+    const ds_measured *measured;
+    ds_coll_links links;
+    way ways[DS_COLL_MOST_ALGORITHMS];
+    uint32_t n_ways;
+    uint32_t first; /* row of the file where its protocols begin; UINT32_MAX: none */
+} row;
+
+/* What of a protocol is fitted; the copy is the same for all protocols of a collective. */
+enum { LAUNCH, STEP, COPY, SHARE, N_KINDS };
+static const struct {
+    const char *column;
+    ds_constant_name name;
+    double unit;
+} kinds[N_KINDS] = {{"launch_us", DS_CONSTANT_PROTOCOL_LAUNCH_PS, PS_PER_US},
+                    {"step_us", DS_CONSTANT_PROTOCOL_STEP_PS, PS_PER_US},
+                    {"copy_gb_per_s", DS_CONSTANT_PROTOCOL_COPY_BYTES_PER_S, 1e9},
+                    {"e", DS_CONSTANT_PROTOCOL_E, 1}};
+
+#define MOST_PROTOCOLS 4
+#define MOST_VARIABLES (MOST_PROTOCOLS * N_KINDS)
+
+typedef struct fitting {
+    ds_csv csv; /* collective_protocols.csv */
+    ds_topo *topo;
+    ds_profiles *profiles;
+    uint32_t profile;
+    ds_arena arena;
+    row *rows;
+    uint32_t n;
+    double *predicted, *measured; /* scratch, n each */
+    uint32_t first, n_protocols;  /* what is being fitted: rows of the file */
+    int kind[MOST_VARIABLES];
+    uint32_t protocol[MOST_VARIABLES]; /* UINT32_MAX: of all (the copy) */
+    uint32_t n_variables;
+    bool worse; /* the file's constants fit worse than those found */
+} fitting;
+
+/* ---- measured rows ---- */
+
+static ds_status take_way(fitting *f, row *r, const char *algorithm, ds_error *err) {
+    ds_phase *phases;
+    uint32_t n;
+    ds_error refusal;
+    const ds_coll_request *q = &r->measured->request;
+    if (ds_coll_phases(f->topo, q, algorithm, &f->arena, &phases, &n, &refusal) != DS_OK)
+        return DS_OK; /* not every group has every algorithm */
+    way w = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t ps;
+        DS_TRY(ds_phase_alone_ps(f->topo, &phases[i], (uint64_t)1 << 32, &ps, err));
+        double wait = (double)phases[i].steps * (double)phases[i].alpha_ps;
+        w.steps += (double)phases[i].steps;
+        w.wait_ps += wait;
+        w.flow_ps += (double)ps - wait;
+    }
+    r->ways[r->n_ways++] = w;
+    return DS_OK;
+}
+
+static ds_status link_of(const fitting *f, uint32_t line, int64_t *bytes_per_s, ds_error *err) {
+    double gb_per_s;
+    DS_TRY(fit_number(&f->csv, line, "link_gb_per_s", &gb_per_s, err));
+    *bytes_per_s = llround(gb_per_s * 1e9);
+    return DS_OK;
+}
+
+/* Are two rows of the file protocols of the same collective and link? */
+static ds_status are_together(const fitting *f, uint32_t a, uint32_t b, bool *out, ds_error *err) {
+    const char *one, *other;
+    int64_t first, second;
+    DS_TRY(fit_cell(&f->csv, a, "collective", &one, err));
+    DS_TRY(fit_cell(&f->csv, b, "collective", &other, err));
+    DS_TRY(link_of(f, a, &first, err));
+    DS_TRY(link_of(f, b, &second, err));
+    *out = strcmp(one, other) == 0 && first == second;
+    return DS_OK;
+}
+
+/* The protocols on the links nearest to the row's. */
+static ds_status find_protocols(const fitting *f, row *r, ds_error *err) {
+    double best = HUGE_VAL;
+    r->first = UINT32_MAX;
+    for (uint32_t i = 0; i < f->csv.rows.n; i++) {
+        const char *collective;
+        int64_t link;
+        DS_TRY(fit_cell(&f->csv, i, "collective", &collective, err));
+        DS_TRY(link_of(f, i, &link, err));
+        if (strcmp(collective, ds_op_name(r->measured->request.op)) != 0) continue;
+        double off = fabs(log((double)link / (double)r->links.slowest_bytes_per_s));
+        if (off >= best) continue;
+        best = off;
+        r->first = i;
+    }
+    return DS_OK;
+}
+
+static ds_status read_rows(fitting *f, const char *table, ds_error *err) {
+    ds_csv csv;
+    ds_measured *measured;
+    DS_TRY(ds_csv_read(table, &csv, err));
+    f->n = csv.rows.n;
+    ds_status status =
+        ds_measured_read(&csv, ds_topo_n_devices(f->topo), &f->arena, &measured, err);
+    ds_csv_deinit(&csv);
+    DS_TRY(status);
+    f->rows = ds_xcalloc(f->n, sizeof *f->rows);
+    f->predicted = ds_xcalloc(f->n, sizeof *f->predicted);
+    f->measured = ds_xcalloc(f->n, sizeof *f->measured);
+    for (uint32_t i = 0; i < f->n; i++) {
+        row *r = &f->rows[i];
+        const char *names[DS_COLL_MOST_ALGORITHMS];
+        r->measured = &measured[i];
+        DS_TRY(ds_coll_links_of(f->topo, &r->measured->request, &r->links, err));
+        uint32_t n = ds_coll_candidates(&r->measured->request, names);
+        for (uint32_t k = 0; k < n; k++) DS_TRY(take_way(f, r, names[k], err));
+        DS_TRY(find_protocols(f, r, err));
+    }
+    return DS_OK;
+}
+
+/* ---- predictions ---- */
+
+static ds_status predict(const fitting *f, const row *r, double *us, ds_error *err) {
+    const ds_coll_request *q = &r->measured->request;
+    ds_coll_cost terms;
+    DS_TRY(ds_cost_collective(f->profiles, f->profile, ds_op_name(q->op), q->n, q->bytes, r->links,
+                              &terms, NULL, err));
+    double e = (double)terms.efficiency_q32 / 4294967296.0, best = HUGE_VAL;
+    for (uint32_t i = 0; i < r->n_ways; i++) {
+        const way *w = &r->ways[i];
+        double ps = (double)terms.launch_ps + w->steps * (double)terms.step_ps + w->wait_ps +
+                    w->flow_ps / e;
+        if (ps < best) best = ps;
+    }
+    *us = best / PS_PER_US;
+    return DS_OK;
+}
+
+/* Predicts the rows of the protocols in question, held back or not. */
+static ds_status predict_some(fitting *f, bool held, uint32_t *n, ds_error *err) {
+    *n = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const row *r = &f->rows[i];
+        if (r->first != f->first || r->measured->held != held || r->measured->aux) continue;
+        f->measured[*n] = r->measured->us;
+        DS_TRY(predict(f, r, &f->predicted[(*n)++], err));
+    }
+    return DS_OK;
+}
+
+/* ---- constants ---- */
+
+static ds_status constant_of(const fitting *f, uint32_t line, int kind, ds_constant *out,
+                             ds_error *err) {
+    *out = (ds_constant){.name = kinds[kind].name};
+    DS_TRY(fit_cell(&f->csv, line, "collective", &out->op, err));
+    DS_TRY(fit_cell(&f->csv, line, "protocol", &out->protocol, err));
+    return link_of(f, line, &out->link_bytes_per_s, err);
+}
+
+/* A variable's value, into the loaded profile and, rounded to the digits that the file has, into
+ * the table. */
+static ds_status set_variable(fitting *f, uint32_t v, double value, ds_error *err) {
+    int kind = f->kind[v];
+    for (uint32_t p = 0; p < f->n_protocols; p++) {
+        if (f->protocol[v] != UINT32_MAX && f->protocol[v] != p) continue;
+        ds_constant which;
+        DS_TRY(constant_of(f, f->first + p, kind, &which, err));
+        DS_TRY(ds_constant_set(f->profiles, f->profile, &which, value * kinds[kind].unit, err));
+    }
+    return DS_OK;
+}
+
+/* Four significant digits, and no finer than a nanosecond or a megabyte per second. */
+static double rounded(double value, int kind) {
+    char text[32];
+    snprintf(text, sizeof text, "%.4g", value);
+    value = strtod(text, NULL);
+    return kind == SHARE ? value : round(value * 1e3) / 1e3;
+}
+
+static ds_status write_variable(fitting *f, uint32_t v, double value, ds_error *err) {
+    uint32_t column;
+    char text[48];
+    DS_TRY(ds_csv_need(&f->csv, kinds[f->kind[v]].column, &column, err));
+    snprintf(text, sizeof text, "%.15g", value);
+    for (uint32_t p = 0; p < f->n_protocols; p++)
+        if (f->protocol[v] == UINT32_MAX || f->protocol[v] == p)
+            f->csv.rows.at[f->first + p].cells[column] = ds_arena_printf(&f->csv.arena, "%s", text);
+    return DS_OK;
+}
+
+static void add_variable(fitting *f, int kind, uint32_t protocol) {
+    f->kind[f->n_variables] = kind;
+    f->protocol[f->n_variables++] = protocol;
+}
+
+/* Which constants are free, and what the file has for them. */
+static ds_status find_variables(fitting *f, double *in_file, ds_error *err) {
+    f->n_variables = 0;
+    for (uint32_t p = 0; p < f->n_protocols; p++)
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            double value;
+            DS_TRY(fit_number(&f->csv, f->first + p, kinds[kind].column, &value, err));
+            if (value == 0 || (kind == COPY && p)) continue;
+            in_file[f->n_variables] = value;
+            add_variable(f, kind, kind == COPY ? UINT32_MAX : p);
+        }
+    return DS_OK;
+}
+
+/* ---- search ---- */
+
+#define BEYOND 1e3 /* instead of an error, for a point outside the limits */
+
+/* Rounded below 1 %, where all is well, so that a simplex can settle. */
+static double loss(double predicted, double measured) {
+    double r = log(predicted / measured);
+    return sqrt(r * r + 1e-4);
+}
+
+static ds_status mean_loss(void *context, const double *x, double *value, ds_error *err) {
+    fitting *f = context;
+    uint32_t n;
+    *value = BEYOND;
+    for (uint32_t v = 0; v < f->n_variables; v++) {
+        double constant = exp(x[v]);
+        if ((f->kind[v] == SHARE && constant > 1) || constant > 1e9 || constant < 1e-9)
+            return DS_OK;
+        DS_TRY(set_variable(f, v, constant, err));
+    }
+    DS_TRY(predict_some(f, false, &n, err));
+    *value = 0;
+    for (uint32_t i = 0; i < n; i++) *value += loss(f->predicted[i], f->measured[i]) / n;
+    return DS_OK;
+}
+
+/* The shortest time, and the largest share of the links that a row reached. */
+static void look_at_rows(const fitting *f, double *shortest_us, double *share) {
+    *shortest_us = HUGE_VAL;
+    *share = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const row *r = &f->rows[i];
+        if (r->first != f->first || r->measured->held || r->measured->aux) continue;
+        if (r->measured->us < *shortest_us) *shortest_us = r->measured->us;
+        double least = HUGE_VAL;
+        for (uint32_t k = 0; k < r->n_ways; k++)
+            if (r->ways[k].flow_ps < least) least = r->ways[k].flow_ps;
+        double e = least / (r->measured->us * PS_PER_US);
+        if (e > *share) *share = e;
+    }
+    if (*share > 0.97) *share = 0.97;
+}
+
+/* Of p protocols, each later one starts later and uses the links better. */
+static double start_of(const fitting *f, uint32_t v, double shortest_us, double share) {
+    double place =
+        f->protocol[v] == UINT32_MAX ? 1 : (double)(f->protocol[v] + 1) / (double)f->n_protocols;
+    switch (f->kind[v]) {
+    case LAUNCH:
+        return shortest_us * (0.4 + 0.8 * place);
+    case STEP:
+        return shortest_us * 0.1 * place;
+    case COPY:
+        return 1000;
+    default:
+        return share * place;
+    }
+}
+
+#define N_STARTS 16
+static ds_status search(fitting *f, double *best, double *value, ds_error *err) {
+    double starts[N_STARTS * MOST_VARIABLES], shortest_us, share;
+    look_at_rows(f, &shortest_us, &share);
+    for (uint32_t s = 0; s < N_STARTS; s++)
+        for (uint32_t v = 0; v < f->n_variables; v++) {
+            static const double factors[2][4] = {{1, 0.4, 2.5, 0.1}, {1, 0.6, 0.3, 0.8}};
+            uint32_t which = s == 0 ? 0 : (s * (2 * v + 3) / 3 + v) % 4;
+            double factor = factors[f->kind[v] == SHARE][which];
+            starts[s * f->n_variables + v] = log(start_of(f, v, shortest_us, share) * factor);
+        }
+    ds_fit_search how = {.n = f->n_variables,
+                         .starts = starts,
+                         .n_starts = N_STARTS,
+                         .step = 0.4,
+                         .tolerance = 1e-4,
+                         .max_iterations = 3000};
+    return ds_fit_minimize(&how, mean_loss, f, best, value, err);
+}
+
+/* ---- the report ---- */
+
+static ds_status print_errors(fitting *f, const char *label, bool held, ds_fit_errors *errors,
+                              uint32_t *n, ds_error *err) {
+    DS_TRY(predict_some(f, held, n, err));
+    if (!*n) return DS_OK;
+    *errors = ds_fit_errors_of(f->predicted, f->measured, *n);
+    printf("  %-6s %5u rows: mean %5.1f %%, median %5.1f %%, p90 %5.1f %%\n", label, *n,
+           100 * errors->mean, 100 * errors->median, 100 * errors->p90);
+    return DS_OK;
+}
+
+static ds_status set_statistics(fitting *f, uint32_t n, const ds_fit_errors *e, ds_error *err) {
+    const char *const columns[] = {"n", "median_error", "p90_error"};
+    const double values[] = {n, e->median, e->p90};
+    for (int c = 0; c < 3; c++) {
+        uint32_t at;
+        DS_TRY(ds_csv_need(&f->csv, columns[c], &at, err));
+        for (uint32_t p = 0; p < f->n_protocols; p++)
+            f->csv.rows.at[f->first + p].cells[at] =
+                ds_arena_printf(&f->csv.arena, "%.4g", values[c]);
+    }
+    return DS_OK;
+}
+
+static ds_status fit_together(fitting *f, ds_error *err) {
+    double x[MOST_VARIABLES], in_file[MOST_VARIABLES], found, kept;
+    const char *collective, *link;
+    uint32_t n;
+    DS_TRY(fit_cell(&f->csv, f->first, "collective", &collective, err));
+    DS_TRY(fit_cell(&f->csv, f->first, "link_gb_per_s", &link, err));
+    DS_TRY(find_variables(f, in_file, err));
+    printf("%s on links of %s GB/s\n", collective, link);
+    DS_TRY(predict_some(f, false, &n, err));
+    if (n < f->n_variables + 1)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "%s on links of %s GB/s: %u rows for %u constants", collective, link, n,
+                            f->n_variables);
+    for (uint32_t v = 0; v < f->n_variables; v++) x[v] = log(in_file[v]);
+    DS_TRY(mean_loss(f, x, &kept, err));
+    DS_TRY(search(f, x, &found, err));
+    f->worse = f->worse || kept > found * 1.01 + 1e-6;
+    printf("  loss of the file's constants %.6f, of those found %.6f\n", kept, found);
+    for (uint32_t v = 0; v < f->n_variables; v++) {
+        const char *protocol = "all";
+        uint32_t p = f->protocol[v] == UINT32_MAX ? 0 : f->protocol[v];
+        if (f->protocol[v] != UINT32_MAX)
+            DS_TRY(fit_cell(&f->csv, f->first + p, "protocol", &protocol, err));
+        double value = rounded(exp(x[v]), f->kind[v]);
+        printf("  %-8s %-14s %10.6g, in the file %10.6g\n", protocol, kinds[f->kind[v]].column,
+               value, in_file[v]);
+        DS_TRY(set_variable(f, v, value, err));
+        DS_TRY(write_variable(f, v, value, err));
+    }
+    ds_fit_errors seen, unseen;
+    DS_TRY(print_errors(f, "fit", false, &seen, &n, err));
+    DS_TRY(set_statistics(f, n, &seen, err));
+    return print_errors(f, "held", true, &unseen, &n, err);
+}
+
+static ds_status fit_all(fitting *f, ds_error *err) {
+    for (f->first = 0; f->first < f->csv.rows.n; f->first += f->n_protocols) {
+        double n;
+        bool together = true;
+        for (f->n_protocols = 1; f->first + f->n_protocols < f->csv.rows.n; f->n_protocols++) {
+            DS_TRY(are_together(f, f->first, f->first + f->n_protocols, &together, err));
+            if (!together) break;
+        }
+        if (f->n_protocols > MOST_PROTOCOLS)
+            return ds_csv_error(&f->csv, &f->csv.rows.at[f->first], err,
+                                "%u protocols: at most %u are fitted", f->n_protocols,
+                                MOST_PROTOCOLS);
+        DS_TRY(fit_number(&f->csv, f->first, "n", &n, err));
+        if (n > 0) DS_TRY(fit_together(f, err));
+    }
+    return DS_OK;
+}
+
+static ds_status run(fitting *f, const char *folder, const char *table, fit_mode mode,
+                     ds_error *err) {
+    const char *slash = strrchr(folder, '/');
+    DS_TRY(ds_profiles_load(NULL, &f->profiles, err));
+    DS_TRY(ds_profiles_find_profile(f->profiles, slash ? slash + 1 : folder, DS_NOWHERE,
+                                    &f->profile, err));
+    DS_TRY(read_rows(f, table, err));
+    DS_TRY(fit_all(f, err));
+    if (mode == FIT_WRITE) return fit_write(&f->csv, err);
+    if (mode == FIT_PRINT || !f->worse) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s: there are constants that fit better; write them with --write",
+                        f->csv.file);
+}
+
+static ds_status open_topology(const char *path, ds_unit **unit, ds_topo **topo, ds_error *err) {
+    ds_diags diags;
+    ds_binding binding;
+    DS_TRY(ds_load_file(path, NULL, unit, err));
+    ds_diags_init(&diags);
+    ds_status status = ds_verify(*unit, &diags);
+    ds_diags_deinit(&diags);
+    if (status != DS_OK)
+        return ds_error_set(err, status, DS_NOWHERE, "%s does not pass distsim check", path);
+    DS_TRY(ds_bind(*unit, NULL, 0, &binding, err));
+    const ds_module *module = (*unit)->modules.at[0];
+    if (!module->topologies.n)
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s has no topology", path);
+    return ds_topo_build(&binding, module->topologies.at[module->topologies.n - 1], topo, err);
+}
+
+ds_status fit_collectives(const char *topology, const char *folder, const char *table,
+                          fit_mode mode, ds_error *err) {
+    fitting f = {0};
+    ds_unit *unit = NULL;
+    ds_buf path = {0};
+    ds_arena_init(&f.arena);
+    ds_buf_printf(&path, "%s/collective_protocols.csv", folder);
+    ds_status status = ds_csv_read(path.text, &f.csv, err);
+    bool read = status == DS_OK;
+    if (status == DS_OK) status = open_topology(topology, &unit, &f.topo, err);
+    if (status == DS_OK) status = run(&f, folder, table, mode, err);
+    free(f.measured);
+    free(f.predicted);
+    free(f.rows);
+    ds_profiles_free(f.profiles);
+    ds_topo_free(f.topo);
+    if (unit) ds_unit_free(unit);
+    if (read) ds_csv_deinit(&f.csv);
+    ds_buf_deinit(&path);
+    ds_arena_deinit(&f.arena);
+    return status;
+}
