@@ -261,6 +261,14 @@ static ds_status copy_crossing(tail *t, const ds_op *op, uint32_t chunk, uint32_
                           t->err);
 }
 
+/* What is summed before it goes to a stage of another width is summed where it is. */
+static bool fits_stage(const tail *t, const ds_op *op, uint32_t chunk) {
+    const ds_pipe *p = t->p;
+    if (!p->step->stage_mesh || !op->n_out) return true;
+    const ds_type *type = ds_value_at(p->old, op->out[0])->type;
+    return ds_pipe__as_wide(p, type, ds_pipe__stage(p, chunk, 0));
+}
+
 /* Where an op belongs; what it makes is there from now on. *once: it is done on one copy alone. */
 static uint32_t settle(tail *t, const ds_op *op, bool *once) {
     reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
@@ -268,7 +276,7 @@ static uint32_t settle(tail *t, const ds_op *op, bool *once) {
     uint32_t chunk = r.anchor;
     for (uint32_t k = 0; k < op->n_out && r.anchor == DS_PIPE_NONE; k++)
         chunk = later(chunk, t->goal[op->out[k].i]);
-    if (chunk == DS_PIPE_NONE) chunk = r.operands;
+    if (chunk == DS_PIPE_NONE || !fits_stage(t, op, chunk)) chunk = r.operands;
     if (chunk == DS_PIPE_NONE) chunk = 0;
     *once = r.any && r.once && r.anchor == DS_PIPE_NONE;
     for (uint32_t k = 0; k < op->n_out; k++) {

@@ -138,6 +138,18 @@ Test(pipeline_widths, knobs) {
     }
 }
 
+/* A tied table on two stages that both have replicas: its parts are summed over them first. */
+Test(pipeline_widths, zero_on_both_sides) {
+    char text[256];
+    for (int zero = 0; zero <= 3; zero++) {
+        snprintf(text, sizeof text,
+                 "stage_dp = [2, 4], stage_tp = [2, 2], microbatches = 2, zero = %d", zero);
+        prove_with(&pipe_gpt, "batch=16", text);
+    }
+    prove_with(&pipe_gpt, NULL,
+               "stage_dp = [2, 2], stage_tp = [1, 2], microbatches = 4, zero = 1, sp = true");
+}
+
 Test(pipeline_widths, sixteen_bits) {
     pipe_expect_equal(&(pipe_case){
         .model = &pipe_gpt,
