@@ -34,6 +34,8 @@ void ds_print_module(const ds_module *module, ds_buf *out);
 /* What a module says to a run, for hashes: as above, without comments, blank lines, paths of imports,
  * the scenario and the sweep. */
 void ds_print_module_content(const ds_module *module, ds_buf *out);
+/* The sweep alone, likewise. */
+void ds_print_sweep_content(const ds_module *module, ds_buf *out);
 /* One op on one line, without its regions, e.g. for reports: "%y = matmul(%h, %w{l})". */
 void ds_print_op_head(const ds_func *func, const ds_op *op, ds_buf *out);
 

@@ -9,9 +9,9 @@
  *     }
  *
  * Its expressions see more names than others do: the dimensions above, what is derived of a
- * candidate (DS_SWEEP_DERIVED), the knobs of `strategy` and `train`. All of them are kept as indices
- * by name, and the search gives them values. In a list a knob's name is a word, as in the scenario:
- * `offload in [none, optimizer]`. */
+ * candidate (DS_SWEEP_DERIVED), the knobs of `strategy` and `train`. All of them are kept as
+ * indices by name, and the search gives them values. In a list a knob's name is a word, as in the
+ * scenario: `offload in [none, optimizer]`. */
 #include "ir/lang/parse.h"
 #include "ir/lang/sweep.h"
 
@@ -89,8 +89,7 @@ static void parse_list(ds_parser *p, const entries *all, ds_sweep_entry *entry) 
     ds_parse_list(p, &entry->list);
     ds_parser_pop_indices(p, mark);
     if (!p->status && !entry->list.n_items)
-        ds_parser_fail(p, DS_ERR_VALUE, entry->list.loc, "'%s' has no values to take",
-                       entry->name);
+        ds_parser_fail(p, DS_ERR_VALUE, entry->list.loc, "'%s' has no values to take", entry->name);
 }
 
 static void parse_domain(ds_parser *p, const entries *all, ds_sweep_entry *entry) {

@@ -1,4 +1,5 @@
 /* The sweep block, one entry a line. */
+#include "ir/lang/lang.h"
 #include "ir/lang/print_internal.h"
 
 static void print_domain(ds_printer *p, const ds_sweep_entry *entry) {
@@ -28,10 +29,11 @@ static void print_domain(ds_printer *p, const ds_sweep_entry *entry) {
 }
 
 static void print_entry(ds_printer *p, const ds_sweep_entry *entry) {
-    static const char *const words[] = {
-        [DS_SWEEP_WHERE] = "where ",       [DS_SWEEP_MINIMIZE] = "minimize ",
-        [DS_SWEEP_MAXIMIZE] = "maximize ", [DS_SWEEP_SUBJECT] = "subject to ",
-        [DS_SWEEP_PRICE] = "price "};
+    static const char *const words[] = {[DS_SWEEP_WHERE] = "where ",
+                                        [DS_SWEEP_MINIMIZE] = "minimize ",
+                                        [DS_SWEEP_MAXIMIZE] = "maximize ",
+                                        [DS_SWEEP_SUBJECT] = "subject to ",
+                                        [DS_SWEEP_PRICE] = "price "};
     if (entry->kind != DS_SWEEP_DIM) ds_printer_put(p, words[entry->kind]);
     if (entry->name) ds_printer_put(p, entry->name);
     if (entry->kind == DS_SWEEP_DIM) {
@@ -56,4 +58,9 @@ void ds_printer_sweep(ds_printer *p, const ds_sweep *sweep) {
     }
     ds_printer_close(p, &sweep->dangling);
     ds_printer_end(p, &sweep->trivia);
+}
+
+void ds_print_sweep_content(const ds_module *module, ds_buf *out) {
+    ds_printer p = {.exprs = &module->unit->exprs, .out = out, .plain = true};
+    for (uint32_t i = 0; i < module->sweeps.n; i++) ds_printer_sweep(&p, &module->sweeps.at[i]);
 }

@@ -22,7 +22,7 @@ typedef enum ds_derived {
 #define DS_X(name, is_objective, doc) DS_DERIVED_##name,
     DS_SWEEP_DERIVED(DS_X)
 #undef DS_X
-    DS_DERIVED_COUNT
+        DS_DERIVED_COUNT
 } ds_derived;
 #define DS_DERIVED_FIRST_SIMULATED DS_DERIVED_step_time
 

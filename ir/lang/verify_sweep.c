@@ -24,8 +24,8 @@ static void check_param_values(ds_checker *ck, const ds_sweep_entry *dim) {
     for (uint32_t i = 0; i < dim->list.n_items; i++) {
         const ds_attr *item = &dim->list.items[i];
         if (item->kind == DS_ATTR_EXPR || item->kind == DS_ATTR_WORD) continue;
-        ds_verify__error(ck, DS_ERR_TYPE, item->loc, NULL,
-                         "param '%s' takes numbers and strings", dim->name);
+        ds_verify__error(ck, DS_ERR_TYPE, item->loc, NULL, "param '%s' takes numbers and strings",
+                         dim->name);
     }
 }
 

@@ -19,6 +19,8 @@ typedef struct ds_profiles ds_profiles;
  * Errors: DS_ERR_IO, DS_ERR_DATA (a row without a source, an unknown version). */
 ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err);
 void ds_profiles_free(ds_profiles *profiles);
+/* A hash of all that was loaded, sources included; the same for every copy of a database. */
+uint64_t ds_profiles_hash(const ds_profiles *profiles);
 
 /* Device memory that no tensor gets (catalogue/memory.csv); 0: not known. */
 typedef struct ds_reserved_memory {

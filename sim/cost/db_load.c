@@ -6,6 +6,7 @@
 #include "sim/cost/profiles_internal.h"
 
 #include "ir/base/file.h"
+#include "ir/base/map.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,6 +35,25 @@ static const char *text_at(loader *l, sqlite3_stmt *row, int column) {
     return ds_arena_strdup(l->arena, text ? (const char *)text : "");
 }
 
+/* Every cell of every row that is loaded, in order: what ds_profiles_hash tells. */
+static void hash_row(loader *l, sqlite3_stmt *row) {
+    uint64_t hash = l->p->content;
+    for (int i = 0; i < sqlite3_column_count(row); i++) {
+        int type = sqlite3_column_type(row, i);
+        hash = ds_hash_mix(hash, (uint64_t)type);
+        if (type == SQLITE_INTEGER) {
+            hash = ds_hash_mix(hash, (uint64_t)sqlite3_column_int64(row, i));
+        } else if (type == SQLITE_FLOAT) {
+            double real = sqlite3_column_double(row, i);
+            hash = ds_hash_mix(hash, ds_hash_bytes(&real, sizeof real));
+        } else if (type == SQLITE_TEXT) {
+            const unsigned char *text = sqlite3_column_text(row, i);
+            hash = ds_hash_mix(hash, ds_hash_bytes(text, strlen((const char *)text)));
+        }
+    }
+    l->p->content = hash;
+}
+
 /* Calls take(l, row) for each row of the query. */
 static ds_status each(loader *l, const char *sql, ds_status (*take)(loader *, sqlite3_stmt *)) {
     sqlite3_stmt *stmt = NULL;
@@ -41,7 +61,10 @@ static ds_status each(loader *l, const char *sql, ds_status (*take)(loader *, sq
         return fail(l, sqlite3_errmsg(l->db));
     ds_status status = DS_OK;
     int rc = SQLITE_DONE;
-    while (status == DS_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) status = take(l, stmt);
+    while (status == DS_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+        hash_row(l, stmt);
+        status = take(l, stmt);
+    }
     if (status == DS_OK && rc != SQLITE_DONE) status = fail(l, sqlite3_errmsg(l->db));
     sqlite3_finalize(stmt);
     return status;
@@ -488,6 +511,10 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
     merge_collectives(p);
     *out = p;
     return DS_OK;
+}
+
+uint64_t ds_profiles_hash(const ds_profiles *profiles) {
+    return profiles->content;
 }
 
 void ds_profiles_free(ds_profiles *profiles) {

@@ -81,6 +81,7 @@ typedef struct ds_profile {
 
 struct ds_profiles {
     ds_arena arena;
+    uint64_t content; /* a hash of all that was loaded */
     DS_VEC(ds_device_kind) kinds;
     DS_VEC(ds_alias) kind_names; /* canonical names and aliases */
     DS_VEC(ds_profile) profiles; /* [0] is "none" */

@@ -22,6 +22,9 @@
  * It returns the exit code. */
 #define CLI_VERBS(X)                                                                               \
     X(run, "simulate a scenario: step time, where it goes, memory, traces")                        \
+    X(sweep, "explore a sweep's candidates; a table of rows, the best, the Pareto front")          \
+    X(replay, "run one row of a sweep's table again, with reports and traces")                     \
+    X(merge, "put the tables of a sweep's shards together")                                        \
     X(exec, "run a program on real numbers; prove sharded equal to unsharded")                     \
     X(opt, "print a model's program after passes: lower, grad, optimizer, shard, ...")             \
     X(project, "print a sharded program as one body per rank")                                     \
@@ -43,6 +46,8 @@ typedef struct cli_options {
     DS_VEC(const char *) include_dirs;
     DS_VEC(const char *) degrades; /* --degrade, of the verbs that have it; heap */
     const char *profiles; /* NULL: the default (sim/cost/cost.h) */
+    void (*change)(void *context, ds_unit *unit); /* by cli_open, before params are bound; or NULL */
+    void *change_context;
     const char *job;      /* the scenario becomes that of this job; NULL: as it is */
     ds_arena arena;
 } cli_options;
@@ -63,6 +68,8 @@ typedef struct cli_source {
 /* Reads `path` ("-": stdin) and what it imports, verifies it, binds the params under --set and
  * verifies it again with numbers. All diagnostics go to stderr. Close the source either way. */
 ds_status cli_open(const char *path, const cli_options *options, cli_source *source);
+/* The same up to the bound params: without a candidate a sweep's scenario need not be legal. */
+ds_status cli_open_sweep(const char *path, const cli_options *options, cli_source *source);
 /* Reads and verifies without binding; prints errors, and warnings only if asked to. */
 ds_status cli_open_unbound(const char *path, const cli_options *options, bool warnings,
                            cli_source *source);
@@ -70,6 +77,11 @@ void cli_close(cli_source *source);
 /* Finds the cut of a pipeline with balance = time, by simulation, and makes it the scenario's;
  * nothing for other scenarios. */
 ds_status cli_balance(const cli_source *source, const cli_options *options, ds_error *err);
+
+/* distsim run, by another verb: `prepare` (may be NULL) may change the parsed options before
+ * anything is loaded; what it returns ends the run unless it is 0. */
+int cli_run(int argc, char **argv, int (*prepare)(void *context, cli_options *options),
+            void *context);
 
 /* Prints an error to stderr, with its source line if `unit` (may be NULL) knows it; returns the
  * exit code. */

@@ -484,11 +484,17 @@ static int run(const arguments *args) {
     return exit_code;
 }
 
-int cmd_run(int argc, char **argv) {
+int cli_run(int argc, char **argv, int (*prepare)(void *context, cli_options *options),
+            void *context) {
     arguments args = {0};
     argp_parse(&parser, argc, argv, 0, NULL, &args);
-    int exit_code = run(&args);
+    int exit_code = prepare ? prepare(context, &args.common) : 0;
+    if (!exit_code) exit_code = run(&args);
     cli_options_deinit(&args.common);
     cli_options_deinit(&args.other_only);
     return exit_code;
+}
+
+int cmd_run(int argc, char **argv) {
+    return cli_run(argc, argv, NULL, NULL);
 }

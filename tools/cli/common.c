@@ -129,6 +129,7 @@ ds_status cli_open(const char *path, const cli_options *options, cli_source *sou
         status = ds_scenario_choose_job(source->unit, options->job, &err);
         if (status != DS_OK) ds_diags_add_error(&source->diags, &err);
     }
+    if (status == DS_OK && options->change) options->change(options->change_context, source->unit);
     if (status == DS_OK) {
         status = ds_bind(source->unit, options->settings.at, options->settings.n, &source->binding,
                          &err);
@@ -138,6 +139,18 @@ ds_status cli_open(const char *path, const cli_options *options, cli_source *sou
             ds_diags_add_error(&source->diags, &err);
     }
     print_diags(source, true);
+    return status;
+}
+
+ds_status cli_open_sweep(const char *path, const cli_options *options, cli_source *source) {
+    ds_error err;
+    DS_TRY(cli_open_unbound(path, options, true, source));
+    ds_status status = DS_OK;
+    if (options->job) status = ds_scenario_choose_job(source->unit, options->job, &err);
+    if (status == DS_OK)
+        status = ds_bind(source->unit, options->settings.at, options->settings.n, &source->binding,
+                         &err);
+    if (status != DS_OK) cli_fail(source->unit, &err);
     return status;
 }
 

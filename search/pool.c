@@ -1,0 +1,101 @@
+/* A ring with two semaphores: `ready` counts jobs that were submitted and not taken, `finished`
+ * wakes the owner. A worker that has got a unit of `ready` takes the next number; the owner reads
+ * done[slot], which a worker sets before it posts `finished`, so no wake-up is lost. */
+#include "search/pool.h"
+
+#include "ir/base/arena.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct worker {
+    ds_pool *pool;
+    uint32_t index;
+    pthread_t thread;
+} worker;
+
+struct ds_pool {
+    ds_pool_work work;
+    void *context;
+    uint32_t n_slots, n_workers;
+    worker *workers;
+    atomic_uint_fast64_t *done; /* per slot: 1 + the number of the job last done there */
+    sem_t ready, finished;
+    atomic_uint_fast64_t next;
+    atomic_bool stop;
+    uint64_t submitted, waited;
+};
+
+static void wait_for(sem_t *semaphore) {
+    while (sem_wait(semaphore) != 0 && errno == EINTR) continue;
+}
+
+static void *run(void *argument) {
+    worker *w = argument;
+    ds_pool *pool = w->pool;
+    for (;;) {
+        wait_for(&pool->ready);
+        if (atomic_load(&pool->stop)) return NULL;
+        uint64_t job = atomic_fetch_add(&pool->next, 1);
+        uint32_t slot = (uint32_t)(job % pool->n_slots);
+        pool->work(pool->context, w->index, slot);
+        atomic_store(&pool->done[slot], job + 1);
+        sem_post(&pool->finished);
+    }
+}
+
+ds_status ds_pool_new(uint32_t n_workers, uint32_t n_slots, ds_pool_work work, void *context,
+                      ds_pool **out, ds_error *err) {
+    ds_pool *pool = ds_xcalloc(1, sizeof *pool);
+    pool->work = work;
+    pool->context = context;
+    pool->n_slots = n_slots;
+    pool->workers = ds_xcalloc(n_workers, sizeof *pool->workers);
+    pool->done = ds_xcalloc(n_slots, sizeof *pool->done);
+    sem_init(&pool->ready, 0, 0);
+    sem_init(&pool->finished, 0, 0);
+    for (uint32_t i = 0; i < n_workers; i++) {
+        pool->workers[i] = (worker){.pool = pool, .index = i};
+        int rc = pthread_create(&pool->workers[i].thread, NULL, run, &pool->workers[i]);
+        if (rc != 0) {
+            *out = NULL;
+            ds_pool_free(pool);
+            return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE, "cannot start worker %u: %s", i,
+                                strerror(rc));
+        }
+        pool->n_workers++;
+    }
+    *out = pool;
+    return DS_OK;
+}
+
+void ds_pool_submit(ds_pool *pool) {
+    pool->submitted++;
+    sem_post(&pool->ready);
+}
+
+bool ds_pool_is_done(const ds_pool *pool) {
+    return atomic_load(&pool->done[pool->waited % pool->n_slots]) == pool->waited + 1;
+}
+
+uint32_t ds_pool_wait(ds_pool *pool) {
+    while (!ds_pool_is_done(pool)) wait_for(&pool->finished);
+    sem_trywait(&pool->finished); /* keeps its count small */
+    return (uint32_t)(pool->waited++ % pool->n_slots);
+}
+
+void ds_pool_free(ds_pool *pool) {
+    if (!pool) return;
+    atomic_store(&pool->stop, true);
+    for (uint32_t i = 0; i < pool->n_workers; i++) sem_post(&pool->ready);
+    for (uint32_t i = 0; i < pool->n_workers; i++) pthread_join(pool->workers[i].thread, NULL);
+    sem_destroy(&pool->ready);
+    sem_destroy(&pool->finished);
+    free(pool->done);
+    free(pool->workers);
+    free(pool);
+}

@@ -1,0 +1,47 @@
+/* The table that sweeps write: one row a candidate, comma-separated.
+ *
+ * Columns: DistIR's ten (model_size, world_size, batch_size, dp_degree, hp_degree, pp_degree,
+ * num_microbatches, latency in seconds, throughput, peak_memory in bytes; the last three are -1
+ * where nothing was simulated, as DistIR writes failures), every dimension under its name,
+ * step_time_ps, mfu, bubble, exposed_comm_ps, fits, with a price cost_per_hour and cost, then
+ * status, reason, hash, candidate (its number), sweep (which one made the row), source and settings
+ * (what `distsim replay` reads). A dimension that is named like another column is "sweep.NAME".
+ *
+ * Nothing depends on time, place or the number of workers. Times are exact decimals of integer
+ * picoseconds, other reals the shortest text that reads back as the same double. */
+#ifndef DS_SEARCH_ROWS_H
+#define DS_SEARCH_ROWS_H
+
+#include "search/eval.h"
+
+typedef struct ds_rows {
+    ds_arena arena;
+    const ds_space *space;
+    DS_VEC(const char *) columns;
+    DS_VEC(bool) is_text; /* per column */
+    uint32_t first_dim, first_result, first_price, status, hash, candidate, sweep, source, settings;
+    bool has_price;
+    const char *model, *sweep_id, *source_text, *settings_text; /* cells alike in all rows */
+} ds_rows;
+
+/* `binding` is the sweep's without a candidate; `method` goes into the sweep's identity. */
+void ds_rows_init(ds_rows *rows, const ds_space *space, const ds_binding *binding,
+                  const ds_eval_source *source, const ds_setting *settings, uint32_t n_settings,
+                  const char *method);
+void ds_rows_deinit(ds_rows *rows);
+
+void ds_rows_put_header(const ds_rows *rows, ds_buf *out);
+/* The row of a judged candidate. */
+void ds_rows_put(const ds_rows *rows, const ds_candidate *candidate, const ds_outcome *outcome,
+                 const ds_measures *measures, ds_buf *out);
+
+/* Measures of an outcome, before they are judged; 0 where nothing was simulated. */
+void ds_outcome_measures(const ds_outcome *outcome, ds_measures *out);
+
+/* Splits a line, whose newline may have been cut off, into its cells, in place. The number of
+ * cells, 0 if quotes do not match; no more than `max` are stored. */
+uint32_t ds_rows_split(char *line, char **cells, uint32_t max);
+/* The same measures, verdict, hash from a row's cells; false if they are no such row. */
+bool ds_rows_read(const ds_rows *rows, char *const *cells, ds_outcome *outcome, uint64_t *number);
+
+#endif

@@ -1,0 +1,336 @@
+/* The driver: method → ring of candidates → workers → rows in order.
+ *
+ * Two rounds of candidates are under way at most, so that workers find work while the first of them
+ * is written; a method that learns gets its results round by round (search/method.h). */
+#include "search/sweep.h"
+
+#include "search/pool.h"
+#include "search/sweep_file_internal.h"
+#include "sim/cost/table_db.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { N_SLOTS = 2 * DS_ROUND, PENDING_MAX = 1 << 16, DEFAULT_DRAWS = 1000 };
+
+typedef struct slot {
+    ds_candidate candidate;
+    ds_outcome outcome;
+} slot;
+
+typedef struct driver {
+    const ds_sweep_options *options;
+    ds_sweep_result *result;
+    ds_arena arena;
+    ds_space *space;
+    ds_eval_source source;
+    ds_rows rows;
+    ds_method *method;
+    ds_eval **evals;
+    uint32_t n_workers;
+    ds_pool *pool;
+    slot *slots;
+    ds_sweep_file file;
+    struct timespec start;
+    uint64_t max_rows, submitted;
+    bool ended;
+} driver;
+
+static double seconds_since(const struct timespec *start) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) * 1e-9;
+}
+
+/* ---- candidates ---- */
+
+static bool in_shard(const driver *d, uint64_t number) {
+    return !d->options->n_shards || number % d->options->n_shards == d->options->shard;
+}
+
+static ds_status next_candidate(driver *d, ds_candidate *candidate, bool *found, ds_error *err) {
+    do DS_TRY(d->method->next(d->method, candidate, found, err));
+    while (*found && !in_shard(d, candidate->number));
+    return DS_OK;
+}
+
+static const char *method_name(const ds_sweep_options *options) {
+    return options->method ? options->method : "grid";
+}
+
+static ds_status make_method(driver *d, ds_error *err) {
+    static const char *const names[] = {"grid", "random"};
+    const char *name = method_name(d->options);
+    d->max_rows = d->options->max_rows;
+    if (strcmp(name, "grid") == 0) {
+        d->method = ds_grid_new(d->space);
+    } else if (strcmp(name, "random") == 0) {
+        if (!d->max_rows) d->max_rows = DEFAULT_DRAWS;
+        d->method = ds_random_new(d->space, d->options->seed, d->max_rows);
+    } else {
+        const char *near = ds_suggest(name, names, 2);
+        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "unknown method '%s'; %s%s%s", name,
+                            near ? "did you mean '" : "", near ? near : "there are grid and random",
+                            near ? "'?" : "");
+    }
+    return DS_OK;
+}
+
+/* ---- rows ---- */
+
+/* Judges an outcome, counts it, and offers it to the best; the same for a row that was read. */
+static ds_status settle(driver *d, const ds_candidate *candidate, ds_outcome *outcome,
+                        ds_measures *measures, ds_error *err) {
+    const char *failed = NULL;
+    bool subject = true;
+    ds_arena scratch;
+    ds_arena_init(&scratch);
+    ds_outcome_measures(outcome, measures);
+    ds_status status = DS_OK;
+    if (ds_outcome_is_simulated(outcome))
+        status = ds_space_judge(d->space, candidate, measures, &scratch, &failed, &subject, err);
+    if (failed && outcome->verdict == DS_VERDICT_OK) {
+        outcome->verdict = DS_VERDICT_EXCLUDED;
+        ds_buf_printf(&outcome->reason, "where %s", failed);
+    }
+    ds_arena_deinit(&scratch);
+    DS_TRY(status);
+    bool accepted = outcome->verdict == DS_VERDICT_OK && subject;
+    if (accepted) ds_best_add(&d->result->best, d->space, candidate, outcome, measures);
+    if (d->method->tell) d->method->tell(d->method, candidate, outcome, measures, accepted);
+    d->result->n[outcome->verdict]++;
+    d->result->rows++;
+    return DS_OK;
+}
+
+static void report(driver *d) {
+    if (!d->options->progress) return;
+    const ds_best *best = &d->result->best;
+    ds_sweep_progress p = {.rows = d->result->rows,
+                           .here = d->result->here,
+                           .seconds = seconds_since(&d->start),
+                           .share = d->method->progress(d->method),
+                           .best_ps = best->top.n ? best->top.at[0].step_ps : 0};
+    d->options->progress(d->options->progress_context, &p);
+}
+
+static ds_status emit(driver *d, slot *s, ds_error *err) {
+    ds_measures measures;
+    DS_TRY(settle(d, &s->candidate, &s->outcome, &measures, err));
+    ds_rows_put(&d->rows, &s->candidate, &s->outcome, &measures, &d->file.pending);
+    d->result->here++;
+    bool idle = d->submitted == d->result->here || !ds_pool_is_done(d->pool);
+    if (idle || d->file.pending.n > PENDING_MAX) DS_TRY(ds_sweep_file_flush(&d->file, err));
+    report(d);
+    return DS_OK;
+}
+
+/* ---- resuming ---- */
+
+static ds_status not_ours(const driver *d, uint64_t line, const char *why, ds_error *err) {
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s:%" PRIu64 ": %s; it can be resumed only by the sweep that began it",
+                        d->file.path, line, why);
+}
+
+static ds_status take_header(driver *d, const char *line, ds_error *err) {
+    ds_buf header = {0};
+    ds_rows_put_header(&d->rows, &header);
+    bool same = strlen(line) + 1 == header.n && memcmp(line, header.text, header.n - 1) == 0;
+    ds_buf_deinit(&header);
+    return same ? DS_OK : not_ours(d, 1, "the columns are not this sweep's", err);
+}
+
+static ds_status take_line(void *context, char *line, uint64_t number, ds_error *err) {
+    driver *d = context;
+    if (number == 1) return take_header(d, line, err);
+    uint32_t n = d->rows.columns.n;
+    char **cells = ds_xcalloc(n, sizeof *cells);
+    ds_outcome outcome = {0};
+    ds_measures measures;
+    uint64_t candidate;
+    bool found = false;
+    ds_status status = DS_OK;
+    slot *s = &d->slots[0];
+    if (ds_rows_split(line, cells, n) != n || !ds_rows_read(&d->rows, cells, &outcome, &candidate))
+        status = not_ours(d, number, "this is no row of a sweep", err);
+    else if (strcmp(cells[d->rows.sweep], d->rows.sweep_id) != 0)
+        status = not_ours(d, number,
+                          "another sweep made this row: its program, settings, profiles or method "
+                          "differ",
+                          err);
+    else if (strcmp(cells[d->rows.source], d->rows.source_text) != 0 ||
+             strcmp(cells[d->rows.settings], d->rows.settings_text) != 0)
+        status = not_ours(d, number, "the row names another file or other settings", err);
+    if (status == DS_OK) status = next_candidate(d, &s->candidate, &found, err);
+    if (status == DS_OK && (!found || s->candidate.number != candidate))
+        status = not_ours(d, number, "the row is of another shard, or not in its place", err);
+    if (status == DS_OK) status = settle(d, &s->candidate, &outcome, &measures, err);
+    ds_outcome_deinit(&outcome);
+    free(cells);
+    return status;
+}
+
+static ds_status open_file(driver *d, ds_error *err) {
+    bool to_stdout = strcmp(d->options->path, "-") == 0;
+    if (to_stdout && (d->options->resume || d->options->db))
+        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                            "--resume and --db need a file: say -o out.csv");
+    DS_TRY(ds_sweep_file_open(&d->file, d->options->path, d->options->resume, d->options->overwrite,
+                              err));
+    if (d->options->resume) DS_TRY(ds_sweep_file_replay(&d->file, take_line, d, err));
+    if (d->options->resume && lseek(d->file.fd, 0, SEEK_CUR) > 0) return DS_OK;
+    ds_rows_put_header(&d->rows, &d->file.pending);
+    return ds_sweep_file_flush(&d->file, err);
+}
+
+/* ---- the loop ---- */
+
+static void work(void *context, uint32_t worker, uint32_t index) {
+    driver *d = context;
+    slot *s = &d->slots[index];
+    d->evals[worker]->run(d->evals[worker], &s->candidate, &s->outcome);
+}
+
+static bool at_limit(const driver *d) {
+    uint64_t rows = d->result->rows - d->result->here + d->submitted;
+    if (d->max_rows && rows >= d->max_rows) return true;
+    return d->options->max_seconds > 0 && seconds_since(&d->start) >= d->options->max_seconds;
+}
+
+/* Submits what may be begun now: as many as there are free slots, or a whole round. */
+static ds_status fill(driver *d, ds_error *err) {
+    uint64_t in_flight = d->submitted - d->result->here;
+    uint64_t room = d->method->tell ? (in_flight ? 0 : DS_ROUND) : N_SLOTS - in_flight;
+    for (; room && !d->ended; room--) {
+        slot *s = &d->slots[d->submitted % N_SLOTS];
+        bool found = false;
+        if (at_limit(d)) {
+            d->ended = true;
+            return DS_OK;
+        }
+        DS_TRY(next_candidate(d, &s->candidate, &found, err));
+        d->result->complete = d->ended = !found;
+        if (!found) return DS_OK;
+        d->submitted++;
+        ds_pool_submit(d->pool);
+    }
+    return DS_OK;
+}
+
+static ds_status loop(driver *d, ds_error *err) {
+    DS_TRY(fill(d, err));
+    while (d->result->here < d->submitted) {
+        uint32_t index = ds_pool_wait(d->pool);
+        DS_TRY(emit(d, &d->slots[index], err));
+        DS_TRY(fill(d, err));
+    }
+    return DS_OK;
+}
+
+/* ---- set-up ---- */
+
+static uint32_t default_workers(void) {
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > 256 ? 256 : (uint32_t)n;
+}
+
+static ds_status set_up(driver *d, const ds_sweep_subject *subject, ds_error *err) {
+    DS_TRY(ds_space_new(subject->binding, subject->settings, subject->n_settings, &d->space, err));
+    d->source = (ds_eval_source){.path = subject->path,
+                                 .text = subject->text,
+                                 .text_n = subject->text_n,
+                                 .load = subject->load,
+                                 .job = subject->job,
+                                 .space = d->space,
+                                 .profiles = subject->profiles};
+    d->source.content = ds_eval_content(subject->binding->unit, subject->profiles);
+    DS_TRY(make_method(d, err));
+    ds_buf name = {0};
+    ds_buf_printf(&name, "%s %" PRIu64, method_name(d->options), d->options->seed);
+    ds_rows_init(&d->rows, d->space, subject->binding, &d->source, subject->settings,
+                 subject->n_settings, name.text);
+    ds_buf_deinit(&name);
+    ds_best_init(&d->result->best, d->space);
+    d->slots = ds_xcalloc(N_SLOTS, sizeof *d->slots);
+    for (int i = 0; i < N_SLOTS; i++) d->slots[i].candidate = ds_candidate_new(d->space, &d->arena);
+    DS_TRY(open_file(d, err));
+    uint32_t wanted = d->options->n_workers ? d->options->n_workers : default_workers();
+    d->evals = ds_xcalloc(wanted, sizeof *d->evals);
+    for (; d->n_workers < wanted; d->n_workers++)
+        DS_TRY(ds_eval_new_simulation(&d->source, &d->evals[d->n_workers], err));
+    return ds_pool_new(wanted, N_SLOTS, work, d, &d->pool, err);
+}
+
+static ds_status tear_down(driver *d, ds_status status, ds_error *err) {
+    ds_error late;
+    ds_pool_free(d->pool);
+    ds_status closed = ds_sweep_file_close(&d->file, &late);
+    if (status == DS_OK && closed != DS_OK) {
+        if (err) *err = late;
+        status = closed;
+    }
+    for (uint32_t i = 0; i < d->n_workers; i++) d->evals[i]->free(d->evals[i]);
+    for (int i = 0; d->slots && i < N_SLOTS; i++) ds_outcome_deinit(&d->slots[i].outcome);
+    free(d->slots);
+    free(d->evals);
+    if (d->method) d->method->free(d->method);
+    return status;
+}
+
+static ds_status export_rows(const ds_rows *rows, const char *from, ds_table_db *db,
+                             ds_error *err) {
+    FILE *in = fopen(from, "rb");
+    if (!in) return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read %s", from);
+    char *line = NULL, **cells = ds_xcalloc(rows->columns.n, sizeof *cells);
+    size_t cap = 0;
+    ds_status status = DS_OK;
+    bool header = true;
+    while (status == DS_OK && ds_sweep_line(in, &line, &cap)) {
+        if (!header && ds_rows_split(line, cells, rows->columns.n) == rows->columns.n)
+            status = ds_table_db_put(db, (const char *const *)cells, err);
+        header = false;
+    }
+    free(cells);
+    free(line);
+    fclose(in);
+    return status;
+}
+
+static ds_status write_db(const driver *d, ds_error *err) {
+    const ds_rows *rows = &d->rows;
+    ds_table_column *columns = ds_xcalloc(rows->columns.n, sizeof *columns);
+    for (uint32_t i = 0; i < rows->columns.n; i++)
+        columns[i] = (ds_table_column){rows->columns.at[i], rows->is_text.at[i]};
+    ds_table_db *db;
+    ds_status status = ds_table_db_open(d->options->db, "rows", columns, rows->columns.n, &db, err);
+    free(columns);
+    DS_TRY(status);
+    status = export_rows(rows, d->options->path, db, err);
+    ds_status closed = ds_table_db_close(db, status == DS_OK, status == DS_OK ? err : NULL);
+    return status == DS_OK ? closed : status;
+}
+
+ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *options,
+                       ds_sweep_result *out, ds_error *err) {
+    *out = (ds_sweep_result){0};
+    driver d = {.options = options, .result = out, .file = {.fd = STDOUT_FILENO}};
+    ds_arena_init(&d.arena);
+    clock_gettime(CLOCK_MONOTONIC, &d.start);
+    ds_status status = set_up(&d, subject, err);
+    if (status == DS_OK) status = loop(&d, err);
+    status = tear_down(&d, status, err);
+    if (status == DS_OK && options->db) status = write_db(&d, err);
+    out->seconds = seconds_since(&d.start);
+    ds_rows_deinit(&d.rows);
+    ds_space_free(d.space);
+    ds_arena_deinit(&d.arena);
+    return status;
+}
+
+void ds_sweep_result_deinit(ds_sweep_result *result) {
+    ds_best_deinit(&result->best);
+}

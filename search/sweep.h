@@ -1,0 +1,84 @@
+/* A sweep: candidates in the order of a method, evaluated by workers, written as rows.
+ *
+ * The file that is written is the same for any number of workers: rows are in the order of
+ * candidates and hold nothing that depends on time. A row is written as soon as it and all before
+ * it are done, so a killed sweep has lost only what was not finished; `resume` goes on where it
+ * stopped, and ends with the file that an undisturbed sweep would have written. */
+#ifndef DS_SEARCH_SWEEP_H
+#define DS_SEARCH_SWEEP_H
+
+#include "search/best.h"
+#include "search/method.h"
+
+typedef struct ds_sweep_progress {
+    uint64_t rows;   /* in the file */
+    uint64_t here;   /* of these, evaluated by this process */
+    double seconds;  /* since it began */
+    double share;    /* of all candidates, 0 … 1 */
+    int64_t best_ps; /* step time of the best candidate so far; 0: none */
+} ds_sweep_progress;
+
+typedef struct ds_sweep_options {
+    const char *path;   /* "-": stdout */
+    const char *db;     /* SQLite file with the same rows, made at the end; NULL: none */
+    const char *method; /* "grid" or "random"; NULL: grid */
+    uint64_t seed;      /* of random */
+    uint32_t n_workers; /* 0: one a processor */
+    uint64_t max_rows;  /* of the file; 0: no limit, for random 1000 */
+    double max_seconds; /* no new candidate is begun after that; 0: no limit */
+    uint32_t shard;     /* candidates whose number is `shard` mod `n_shards` */
+    uint32_t n_shards;  /* 0: all of them */
+    bool resume;        /* go on with the file; one that is not there is begun */
+    bool overwrite;     /* without either of the two an existing file is DS_ERR_IO */
+    void (*progress)(void *context, const ds_sweep_progress *progress);
+    void *progress_context;
+} ds_sweep_options;
+
+typedef struct ds_sweep_result {
+    uint64_t n[DS_VERDICT_COUNT]; /* rows of the file by what became of them */
+    uint64_t rows, here;
+    double seconds;
+    bool complete; /* no limit ended it */
+    ds_best best;
+} ds_sweep_result;
+
+/* What is explored: the sweep of a verified and bound unit. `text` is the file's where it does not
+ * come from `path`. */
+typedef struct ds_sweep_subject {
+    const ds_binding *binding;
+    const ds_setting *settings;
+    uint32_t n_settings;
+    const char *path;
+    const char *text;
+    size_t text_n;
+    ds_load_options load;
+    const char *job; /* as in ds_eval_source */
+    const ds_profiles *profiles;
+} ds_sweep_subject;
+
+/* Runs it. Errors: those of ds_space_new and of its conditions; a file that is another sweep's
+ * (DS_ERR_DATA); files that cannot be written. What was written before an error stays. Free the
+ * result either way. O(candidates). */
+ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *options,
+                       ds_sweep_result *out, ds_error *err);
+void ds_sweep_result_deinit(ds_sweep_result *result);
+
+/* Puts the rows of shards together, in the order of candidates, as the whole sweep would have
+ * written them. Errors: files of different sweeps, a candidate twice, numbers that are missing
+ * between 0 and the last one (DS_ERR_DATA). O(rows), constant memory. */
+ds_status ds_sweep_merge(const char *const *paths, uint32_t n, const char *out_path, bool overwrite,
+                         uint64_t *n_rows, ds_error *err);
+
+/* A row of a sweep's file by its hash, or by the beginning of one, 4 digits at least. */
+typedef struct ds_sweep_row {
+    uint32_t n; /* cells */
+    const char **columns, **cells;
+} ds_sweep_row;
+/* Texts are in the arena. Errors: DS_ERR_IO; DS_ERR_DATA for a file that is no sweep's; DS_ERR_NAME
+ * if no row has the hash, or several that differ begin so. O(rows). */
+ds_status ds_sweep_find_row(const char *path, const char *hash, ds_arena *arena, ds_sweep_row *out,
+                            ds_error *err);
+/* A cell by its column; NULL if there is no such column. */
+const char *ds_sweep_cell(const ds_sweep_row *row, const char *column);
+
+#endif

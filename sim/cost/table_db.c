@@ -1,0 +1,106 @@
+/* Text rows into a SQLite file: one transaction in a temporary file, renamed at the end. */
+#include "sim/cost/table_db.h"
+
+#include "ir/base/arena.h"
+#include "ir/base/str.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct ds_table_db {
+    sqlite3 *db;
+    sqlite3_stmt *insert;
+    uint32_t n;
+    char *path, *temporary;
+};
+
+static ds_status fail(const ds_table_db *t, ds_error *err) {
+    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s: %s", t->temporary, sqlite3_errmsg(t->db));
+}
+
+/* An identifier in quotes, those inside doubled. */
+static void put_name(const char *name, ds_buf *out) {
+    ds_buf_putc(out, '"');
+    for (const char *at = name; *at; at++) {
+        if (*at == '"') ds_buf_putc(out, '"');
+        ds_buf_putc(out, *at);
+    }
+    ds_buf_putc(out, '"');
+}
+
+static bool run(ds_table_db *t, const char *sql) {
+    return sqlite3_exec(t->db, sql, NULL, NULL, NULL) == SQLITE_OK;
+}
+
+static bool begin(ds_table_db *t, const char *table, const ds_table_column *columns) {
+    ds_buf create = {0}, insert = {0};
+    ds_buf_put(&create, "CREATE TABLE ");
+    put_name(table, &create);
+    ds_buf_put(&insert, "INSERT INTO ");
+    put_name(table, &insert);
+    for (uint32_t i = 0; i < t->n; i++) {
+        ds_buf_put(&create, i ? ", " : " (");
+        put_name(columns[i].name, &create);
+        ds_buf_put(&create, columns[i].is_text ? " TEXT" : " NUMERIC");
+        ds_buf_put(&insert, i ? ", ?" : " VALUES (?");
+    }
+    ds_buf_put(&create, ")");
+    ds_buf_put(&insert, ")");
+    /* A temporary file needs no journal: if anything fails it is removed. */
+    bool ok = run(t, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN") &&
+              run(t, create.text) &&
+              sqlite3_prepare_v2(t->db, insert.text, -1, &t->insert, NULL) == SQLITE_OK;
+    ds_buf_deinit(&create);
+    ds_buf_deinit(&insert);
+    return ok;
+}
+
+ds_status ds_table_db_open(const char *path, const char *table, const ds_table_column *columns,
+                           uint32_t n, ds_table_db **out, ds_error *err) {
+    ds_table_db *t = ds_xcalloc(1, sizeof *t);
+    size_t length = strlen(path) + 1;
+    t->n = n;
+    t->path = ds_xmalloc(length);
+    memcpy(t->path, path, length);
+    t->temporary = ds_xmalloc(length + 4);
+    snprintf(t->temporary, length + 4, "%s.new", path);
+    *out = NULL;
+    unlink(t->temporary);
+    if (sqlite3_open(t->temporary, &t->db) != SQLITE_OK || !begin(t, table, columns)) {
+        ds_status status = fail(t, err);
+        ds_table_db_close(t, false, NULL);
+        return status;
+    }
+    *out = t;
+    return DS_OK;
+}
+
+ds_status ds_table_db_put(ds_table_db *t, const char *const *cells, ds_error *err) {
+    for (uint32_t i = 0; i < t->n; i++) {
+        int rc = *cells[i] ? sqlite3_bind_text(t->insert, (int)i + 1, cells[i], -1, SQLITE_STATIC)
+                           : sqlite3_bind_null(t->insert, (int)i + 1);
+        if (rc != SQLITE_OK) return fail(t, err);
+    }
+    bool ok = sqlite3_step(t->insert) == SQLITE_DONE;
+    sqlite3_reset(t->insert);
+    return ok ? DS_OK : fail(t, err);
+}
+
+ds_status ds_table_db_close(ds_table_db *t, bool keep, ds_error *err) {
+    ds_status status = DS_OK;
+    sqlite3_finalize(t->insert);
+    if (keep && !run(t, "COMMIT")) status = fail(t, err);
+    sqlite3_close(t->db);
+    if (keep && status == DS_OK && rename(t->temporary, t->path) != 0)
+        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot replace %s: %s", t->path,
+                              strerror(errno));
+    if (!keep || status != DS_OK) unlink(t->temporary);
+    free(t->path);
+    free(t->temporary);
+    free(t);
+    return status;
+}

@@ -1,0 +1,200 @@
+/* distsim replay HASH --from out.csv: one row of a sweep once more, with all that `run` can show.
+ *
+ * The row says which file it comes from and under which settings; its values are put in their
+ * places, and what would be run must have the row's hash. Then it is a `run`. */
+#include "ir/base/map.h"
+#include "search/sweep.h"
+#include "tools/cli/cli.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "Usage: distsim replay HASH --from out.csv [--file FILE] [OPTION of distsim run...]\n"
+    "Run the row of a sweep whose hash is, or begins with, HASH again. Every option of `distsim "
+    "run`\n"
+    "may follow: --json, --trace, --csv, --memory, ... `distsim run --help` lists them.\n\n"
+    "      --file=FILE       The sweep's file, where it is no longer what the row names\n"
+    "      --from=CSV        The rows that `distsim sweep -o` has written\n\n"
+    "The program and the profiles must be those of the sweep; else there is an error.\n";
+
+typedef struct replay {
+    const char *hash, *from, *file;
+    ds_arena arena;
+    ds_sweep_row row;
+    cli_source source; /* holds the space's sweep while the run goes on */
+    ds_space *space;
+    ds_candidate candidate;
+} replay;
+
+/* ---- arguments: those of replay are taken out, the rest goes to `run` ---- */
+
+typedef DS_VEC(char *) words;
+
+static int usage(const char *message) {
+    fprintf(stderr, "distsim replay: %s\nTry `distsim replay --help'.\n", message);
+    return 2;
+}
+
+/* --name VALUE or --name=VALUE at argv[*i]. */
+static bool take_option(int argc, char **argv, int *i, const char *name, const char **value) {
+    size_t n = strlen(name);
+    if (strncmp(argv[*i], name, n) != 0) return false;
+    if (argv[*i][n] == '=') {
+        *value = argv[*i] + n + 1;
+        return true;
+    }
+    if (argv[*i][n] || *i + 1 >= argc) return false;
+    *value = argv[++*i];
+    return true;
+}
+
+static void split(replay *r, int argc, char **argv, words *rest) {
+    DS_HPUSH(rest, argv[0]);
+    for (int i = 1; i < argc; i++) {
+        if (take_option(argc, argv, &i, "--from", &r->from)) continue;
+        if (take_option(argc, argv, &i, "--file", &r->file)) continue;
+        if (i == 1)
+            r->hash = argv[i];
+        else
+            DS_HPUSH(rest, argv[i]);
+    }
+}
+
+/* "dp=2;g.layers=4" as --set options. */
+static void add_settings(replay *r, words *rest) {
+    char *at = ds_arena_strdup(&r->arena, ds_sweep_cell(&r->row, "settings"));
+    while (*at) {
+        size_t n = strcspn(at, ";");
+        bool more = at[n] == ';';
+        at[n] = '\0';
+        DS_HPUSH(rest, ds_arena_printf(&r->arena, "--set=%s", at));
+        at += n + more;
+    }
+}
+
+/* ---- the candidate ---- */
+
+/* The dimensions' columns stand between DistIR's ten and step_time_ps. */
+static const char *const *values_of(const ds_sweep_row *row, uint32_t n_dims) {
+    enum { FIRST_DIM = 10 };
+    bool fits = row->n > FIRST_DIM + n_dims &&
+                strcmp(row->columns[FIRST_DIM + n_dims], "step_time_ps") == 0;
+    return fits ? row->cells + FIRST_DIM : NULL;
+}
+
+static ds_status find(replay *r, const cli_options *options, ds_error *err) {
+    bool found = false;
+    DS_TRY(ds_space_new(&r->source.binding, options->settings.at, options->settings.n, &r->space,
+                        err));
+    r->candidate = ds_candidate_new(r->space, &r->arena);
+    const char *const *values = values_of(&r->row, ds_space_n_dims(r->space));
+    if (values) DS_TRY(ds_space_find(r->space, values, &r->candidate, &found, err));
+    if (found) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "the sweep of %s has no candidate like this row of %s", r->file, r->from);
+}
+
+static bool has_same_sweep(const ds_unit *a, const ds_unit *b) {
+    ds_buf x = {0}, y = {0};
+    ds_print_sweep_content(a->modules.at[0], &x);
+    ds_print_sweep_content(b->modules.at[0], &y);
+    bool same = x.n == y.n && (!x.n || memcmp(x.text, y.text, x.n) == 0);
+    ds_buf_deinit(&x);
+    ds_buf_deinit(&y);
+    return same;
+}
+
+/* What the row is compared with (--compare OTHER) stays as it is. */
+static void set_knobs(void *context, ds_unit *unit) {
+    replay *r = context;
+    if (has_same_sweep(r->source.unit, unit)) ds_space_set_knobs(r->space, &r->candidate, unit);
+}
+
+/* What would be run has the row's hash. */
+static ds_status check_hash(replay *r, const cli_options *options, ds_error *err) {
+    ds_unit *unit = r->source.unit;
+    ds_profiles *profiles;
+    ds_binding binding;
+    ds_setting *settings;
+    uint32_t n;
+    char hash[20];
+    DS_TRY(ds_profiles_load(options->profiles, &profiles, err));
+    uint64_t content = ds_eval_content(unit, profiles);
+    ds_profiles_free(profiles);
+    ds_scenario scenario = *ds_unit_scenario(unit);
+    set_knobs(r, unit);
+    ds_space_settings(r->space, &r->candidate, &r->arena, &settings, &n);
+    DS_TRY(ds_bind(unit, settings, n, &binding, err));
+    snprintf(hash, sizeof hash, "%016" PRIx64, ds_eval_hash(&binding, content));
+    ds_scenario_restore(unit, &scenario);
+    const char *wanted = ds_sweep_cell(&r->row, "hash");
+    if (strcmp(hash, wanted) == 0) return DS_OK;
+    return ds_error_set(
+        err, DS_ERR_DATA, DS_NOWHERE,
+        "%s or the profiles have changed since the sweep: the row's hash is %s, and "
+        "now it would be %s",
+        r->file, wanted, hash);
+}
+
+/* A sweep takes fitted costs unless the scenario says something else. */
+static void change(void *context, ds_unit *unit) {
+    set_knobs(context, unit);
+    if (ds_scenario_find(unit, "", "cost")) return;
+    ds_attr fitted = {.kind = DS_ATTR_WORD, .word = ds_intern(&unit->strings, "fitted")};
+    ds_scenario_set(unit, "", "cost", fitted);
+}
+
+static int prepare(void *context, cli_options *options) {
+    replay *r = context;
+    ds_error err;
+    ds_setting *settings;
+    uint32_t n;
+    int exit_code = ds_status_exit_code(cli_open_sweep(r->file, options, &r->source));
+    if (exit_code) return exit_code;
+    ds_status status = find(r, options, &err);
+    if (status == DS_OK) status = check_hash(r, options, &err);
+    if (status != DS_OK) return cli_fail(r->source.unit, &err);
+    ds_space_settings(r->space, &r->candidate, &r->arena, &settings, &n);
+    for (uint32_t i = options->settings.n; i < n; i++) DS_HPUSH(&options->settings, settings[i]);
+    options->change = change;
+    options->change_context = r;
+    return 0;
+}
+
+static int run(replay *r, words *rest) {
+    ds_error err;
+    if (ds_sweep_find_row(r->from, r->hash, &r->arena, &r->row, &err) != DS_OK)
+        return cli_fail(NULL, &err);
+    const char *source = ds_sweep_cell(&r->row, "source");
+    if (!source || !ds_sweep_cell(&r->row, "settings"))
+        return usage("the rows do not say which file they come from");
+    if (!r->file) r->file = source;
+    add_settings(r, rest);
+    DS_HPUSH(rest, ds_arena_strdup(&r->arena, r->file));
+    int n = (int)rest->n;
+    DS_HPUSH(rest, NULL);
+    return cli_run(n, rest->at, prepare, r);
+}
+
+int cmd_replay(int argc, char **argv) {
+    replay r = {0};
+    words rest = {0};
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-?") == 0) {
+            fputs(help, stdout);
+            return 0;
+        }
+    ds_arena_init(&r.arena);
+    split(&r, argc, argv, &rest);
+    int exit_code = !r.hash || *r.hash == '-' ? usage("say HASH first, then --from out.csv")
+                    : !r.from                 ? usage("say which rows: --from out.csv")
+                                              : run(&r, &rest);
+    free(rest.at);
+    ds_space_free(r.space);
+    cli_close(&r.source);
+    ds_arena_deinit(&r.arena);
+    return exit_code;
+}

@@ -1,0 +1,256 @@
+/* distsim sweep FILE -o out.csv: every candidate of the file's sweep, simulated. */
+#include "search/sweep.h"
+#include "tools/cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    OPT_DB = 0x300,
+    OPT_RESUME,
+    OPT_OVERWRITE,
+    OPT_METHOD,
+    OPT_SEED,
+    OPT_TIME,
+    OPT_EVALS,
+    OPT_SHARD
+};
+
+typedef struct arguments {
+    cli_options common;
+    const char *file;
+    ds_sweep_options sweep;
+    bool quiet;
+} arguments;
+
+static const struct argp_option options_table[] = {
+    {"output", 'o', "FILE", 0,
+     "Write the rows there, as CSV; - is stdout. Without it none are kept", 0},
+    {"resume", OPT_RESUME, NULL, 0,
+     "Go on with the rows that FILE has; it must be the same sweep's. The result is what an "
+     "undisturbed sweep writes",
+     0},
+    {"overwrite", OPT_OVERWRITE, NULL, 0, "Begin anew although FILE exists", 0},
+    {"db", OPT_DB, "FILE", 0, "At the end, write the rows into a SQLite file too: table rows", 0},
+    {"method", OPT_METHOD, "grid|random", 0,
+     "Which candidates, in which order: all of them (the default), or a random sample", 0},
+    {"seed", OPT_SEED, "N", 0, "Of the random sample; default: 0", 0},
+    {"threads", 't', "N", 0, "Workers; default: one a processor. The rows do not depend on it", 0},
+    {"time", OPT_TIME, "SECONDS", 0, "Begin no candidate after so long", 0},
+    {"evals", OPT_EVALS, "N", 0, "Stop after N rows; default: all candidates, 1000 random ones", 0},
+    {"shard", OPT_SHARD, "I/N", 0,
+     "Only every N-th candidate, from the I-th on (1 to N); `distsim merge` puts shards together",
+     0},
+    {"quiet", 'q', NULL, 0, "No table at the end, no progress", 0},
+    {0}};
+
+static uint64_t number(const char *name, const char *arg, uint64_t least, uint64_t most,
+                       struct argp_state *state) {
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(arg, &end, 10);
+    if (*arg < '0' || *arg > '9' || *end || errno || value < least || value > most)
+        argp_error(state, "%s takes a number from %" PRIu64 " to %" PRIu64 ", not '%s'", name,
+                   least, most, arg);
+    return value;
+}
+
+static double seconds(const char *arg, struct argp_state *state) {
+    char *end;
+    double value = strtod(arg, &end);
+    if (end == arg || *end || !(value > 0) || value > 1e9)
+        argp_error(state, "--time takes a number of seconds, not '%s'", arg);
+    return value;
+}
+
+static void read_shard(const char *arg, ds_sweep_options *sweep, struct argp_state *state) {
+    unsigned i, n;
+    char rest;
+    if (sscanf(arg, "%u/%u%c", &i, &n, &rest) != 2 || i < 1 || i > n || n > 1000000)
+        argp_error(state, "--shard takes I/N with I from 1 to N, as in 2/8, not '%s'", arg);
+    sweep->shard = i - 1;
+    sweep->n_shards = n;
+}
+
+static void check(const arguments *args, struct argp_state *state) {
+    const ds_sweep_options *sweep = &args->sweep;
+    if (sweep->resume && sweep->overwrite)
+        argp_error(state, "--resume and --overwrite exclude each other");
+    if (!sweep->path && (sweep->resume || sweep->db))
+        argp_error(state, "--resume and --db need the file of rows: -o FILE");
+}
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    arguments *args = state->input;
+    ds_sweep_options *sweep = &args->sweep;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case 'o':
+        sweep->path = arg;
+        return 0;
+    case OPT_DB:
+        sweep->db = arg;
+        return 0;
+    case OPT_RESUME:
+        sweep->resume = true;
+        return 0;
+    case OPT_OVERWRITE:
+        sweep->overwrite = true;
+        return 0;
+    case OPT_METHOD:
+        sweep->method = arg;
+        return 0;
+    case OPT_SEED:
+        sweep->seed = number("--seed", arg, 0, UINT64_MAX, state);
+        return 0;
+    case 't':
+        sweep->n_workers = (uint32_t)number("--threads", arg, 1, 1024, state);
+        return 0;
+    case OPT_TIME:
+        sweep->max_seconds = seconds(arg, state);
+        return 0;
+    case OPT_EVALS:
+        sweep->max_rows = number("--evals", arg, 1, UINT64_MAX, state);
+        return 0;
+    case OPT_SHARD:
+        read_shard(arg, sweep, state);
+        return 0;
+    case 'q':
+        args->quiet = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
+        args->file = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_usage(state);
+        return 0;
+    case ARGP_KEY_END:
+        check(args, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp parser = {
+    .options = options_table,
+    .parser = parse_argument,
+    .args_doc = "FILE",
+    .doc =
+        "Explore the sweep of FILE: each candidate is simulated as `distsim run` does it, and is "
+        "a row with what became of it; those that are illegal, do not fit or fail are rows too. "
+        "At the end: the best candidates and, with several objectives, the Pareto front. Costs "
+        "are fitted ones unless the scenario says `cost = measured`. `distsim replay HASH --from "
+        "out.csv` runs a row again. Exit code 1 if no candidate fits and holds the conditions.",
+    .children = children};
+
+/* ---- progress: on a terminal, five times a second ---- */
+
+typedef struct progress {
+    double shown_s;
+} progress;
+
+static void show_progress(void *context, const ds_sweep_progress *p) {
+    progress *state = context;
+    if (p->seconds < 0.5 || p->seconds < state->shown_s + 0.2) return;
+    state->shown_s = p->seconds;
+    double rate = (double)p->here / p->seconds;
+    fprintf(stderr, "\r%" PRIu64 " rows, %.1f %%, %.*f/s", p->rows, 100 * p->share,
+            rate < 10 ? 2 : 0, rate);
+    if (p->share > 0.001 && p->share < 1)
+        fprintf(stderr, ", %.0f s left", p->seconds * (1 - p->share) / p->share);
+    ds_buf best = {0};
+    if (p->best_ps) {
+        ds_print_ps(p->best_ps, &best);
+        fprintf(stderr, ", best %s", best.text);
+    }
+    ds_buf_deinit(&best);
+    fputs("\033[K", stderr); /* ECMA-48: erase to the end of the line */
+}
+
+/* ---- the end ---- */
+
+static void print_summary(const ds_sweep_result *r, FILE *out) {
+    ds_buf text = {0};
+    ds_buf_printf(&text, "%" PRIu64 " candidates:", r->rows);
+    bool any = false;
+    for (int i = 0; i < DS_VERDICT_COUNT; i++) {
+        if (!r->n[i]) continue;
+        ds_buf_printf(&text, "%s %" PRIu64 " %s", any ? "," : "", r->n[i],
+                      ds_verdict_text((ds_verdict)i));
+        any = true;
+    }
+    ds_buf_printf(&text, "%s\n", r->complete ? "" : any ? " (not all of the space)" : "");
+    ds_best_print(&r->best, &text);
+    fputs(text.text, out);
+    ds_buf_deinit(&text);
+    if (r->here)
+        fprintf(stderr, "%.1f s, %.1f candidates/s\n", r->seconds, (double)r->here / r->seconds);
+}
+
+/* ---- the sweep ---- */
+
+static int explore(arguments *args, const cli_source *source, const ds_profiles *profiles) {
+    ds_sweep_subject subject = {.binding = &source->binding,
+                                .settings = args->common.settings.at,
+                                .n_settings = args->common.settings.n,
+                                .path = args->file,
+                                .load = {args->common.include_dirs.at, args->common.include_dirs.n},
+                                .job = args->common.job,
+                                .profiles = profiles};
+    const ds_module *root = source->unit->modules.at[0];
+    if (strcmp(args->file, "-") == 0) {
+        subject.path = root->path;
+        subject.text = root->text;
+        subject.text_n = root->text_n;
+    }
+    progress state = {0};
+    if (isatty(STDERR_FILENO) && !args->quiet) {
+        args->sweep.progress = show_progress;
+        args->sweep.progress_context = &state;
+    }
+    ds_sweep_result result;
+    ds_error err;
+    ds_status status = ds_sweep_run(&subject, &args->sweep, &result, &err);
+    if (state.shown_s > 0) fputs("\r\033[K", stderr);
+    bool to_stdout = strcmp(args->sweep.path, "-") == 0;
+    if (status == DS_OK && !args->quiet) print_summary(&result, to_stdout ? stderr : stdout);
+    int exit_code = status != DS_OK ? cli_fail(source->unit, &err) : result.best.top.n ? 0 : 1;
+    ds_sweep_result_deinit(&result);
+    return exit_code;
+}
+
+static int sweep(arguments *args) {
+    cli_source source;
+    ds_profiles *profiles;
+    ds_error err;
+    if (!args->sweep.path) {
+        args->sweep.path = "/dev/null";
+        args->sweep.overwrite = true;
+    }
+    int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, &source));
+    if (!exit_code && ds_profiles_load(args->common.profiles, &profiles, &err) == DS_OK) {
+        exit_code = explore(args, &source, profiles);
+        ds_profiles_free(profiles);
+    } else if (!exit_code) {
+        exit_code = cli_fail(NULL, &err);
+    }
+    cli_close(&source);
+    return exit_code;
+}
+
+int cmd_sweep(int argc, char **argv) {
+    arguments args = {0};
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    int exit_code = sweep(&args);
+    cli_options_deinit(&args.common);
+    return exit_code;
+}
