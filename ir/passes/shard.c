@@ -214,10 +214,20 @@ static void become_program(ds_sharder *s) {
     scenario->n_entries = n;
 }
 
+static ds_status check_shares(const ds_sharder *s, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(s->unit, "strategy", "dp_shares");
+    if (!s->step->strategy.dp_shares_by_time || s->step->strategy.dp == 1) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, attr ? attr->loc : DS_NOWHERE,
+                        "dp_shares = time takes the parts that simulate fastest, and a pass does "
+                        "not simulate: they must be found before the passes run, and are then "
+                        "numbers");
+}
+
 static ds_status shard(ds_sharder *s, ds_error *err) {
     ds_func *func;
     const ds_attr *ops = s->step->strategy.ops;
     s->override_used = DS_NEW_N(&s->unit->arena, bool, ops ? ops->n_items + 1 : 1);
+    DS_TRY(check_shares(s, err));
     DS_TRY(ds_shard__mesh(s, err));
     for (uint32_t i = 0; ops && i < ops->n_items; i++) { /* how many meshes there are is known */
         uint8_t mesh;

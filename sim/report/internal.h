@@ -114,6 +114,9 @@ void ds_report__json_jobs(const ds_result *result, ds_json *json);
 /* Searches, puts the cut into the source's scenario, and gives its result. */
 ds_status ds_report__balance(const ds_binding *source, const ds_profiles *profiles,
                              const ds_sim_options *options, ds_result **out, ds_error *err);
+/* The same for dp_shares = time (shares.c). */
+ds_status ds_report__shares(const ds_binding *source, const ds_profiles *profiles,
+                            const ds_sim_options *options, ds_result **out, ds_error *err);
 /* "5, 4, 4, 3": turns of loops by stage, "2+3, 4+1" with two chunks each, "1, 62 x 2, 1" where
  * neighbours are alike. */
 void ds_report__layers(const ds_schedule_index *schedule, const int64_t *turns, ds_buf *out);

@@ -228,6 +228,15 @@ static void put_collectives(ds_json *json, const ds_result *r) {
     free(ops);
 }
 
+/* Of stages of several widths. */
+static void put_widths(ds_json *json, const char *name, const int64_t *widths, int64_t n) {
+    if (!widths) return;
+    ds_json_key(json, name);
+    ds_json_begin_array(json);
+    for (int64_t i = 0; i < n; i++) ds_json_int(json, widths[i]);
+    ds_json_end_array(json);
+}
+
 /* What is recomputed and offloaded; of a pipeline its schedule. */
 static void put_strategy_words(ds_json *json, const ds_model_step *step) {
     static const char *const balances[] = {"layers", "flops", "time"};
@@ -251,6 +260,8 @@ static void put_strategy_words(ds_json *json, const ds_model_step *step) {
     for (uint32_t c = 0; step->cut.chunk_turns && c < step->schedule.n_chunks; c++)
         ds_json_int(json, step->cut.chunk_turns[c]);
     ds_json_end_array(json);
+    put_widths(json, "stage_dp", step->strategy.stage_dp, step->strategy.pp);
+    put_widths(json, "stage_tp", step->strategy.stage_tp, step->strategy.pp);
 }
 
 /* What passes made of a model. */
@@ -270,6 +281,12 @@ static void put_model(ds_json *json, const ds_result *r) {
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         ds_json_key_int(json, knobs[i].name, knobs[i].value);
     ds_json_key_bool(json, "sp", s->sp);
+    if (s->dp_shares) {
+        ds_json_key(json, "dp_shares");
+        ds_json_begin_array(json);
+        for (int64_t i = 0; i < s->dp; i++) ds_json_int(json, s->dp_shares[i]);
+        ds_json_end_array(json);
+    }
     put_strategy_words(json, r->step);
     ds_json_end_object(json);
     ds_json_key(json, "passes");

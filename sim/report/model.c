@@ -63,6 +63,17 @@ ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *o
 
 static const char *const kept_kinds[] = {"activations", "optimizer", "weights"};
 
+/* ", tp 8:4": what each stage has, at most 8 of them. */
+static void put_widths(const ds_strategy *s, const char *name, const int64_t *widths, ds_buf *out) {
+    bool alike = true;
+    for (int64_t i = 1; i < s->pp; i++) alike = alike && widths[i] == widths[0];
+    if (alike && widths[0] == 1) return;
+    for (int64_t i = 0; i < (alike ? 1 : s->pp) && i < 8; i++)
+        ds_buf_printf(out, "%s%s%s%lld", i ? ":" : ", ", i ? "" : name, i ? "" : " ",
+                      (long long)widths[i]);
+    if (!alike && s->pp > 8) ds_buf_put(out, ":...");
+}
+
 static void put_degrees(const ds_strategy *s, ds_buf *out) {
     const struct {
         const char *name;
@@ -74,6 +85,17 @@ static void put_degrees(const ds_strategy *s, ds_buf *out) {
             ds_buf_printf(out, "%s%s %lld", n++ ? ", " : "", degrees[i].name,
                           (long long)degrees[i].value);
     if (!n) ds_buf_put(out, "one device");
+    if (!s->stage_dp) return;
+    put_widths(s, "dp", s->stage_dp, out);
+    put_widths(s, "tp", s->stage_tp, out);
+}
+
+/* ", batch 3:1", at most 8 of the replicas' parts. */
+static void put_shares(const ds_strategy *s, ds_buf *out) {
+    for (int64_t i = 0; s->dp_shares && i < s->dp && i < 8; i++)
+        ds_buf_printf(out, "%s%lld", i ? ":" : ", batch ", (long long)s->dp_shares[i]);
+    if (s->dp_shares && s->dp > 8) ds_buf_put(out, ":...");
+    if (s->dp_shares_by_time) ds_buf_put(out, s->dp_shares ? " by time" : ", equal parts by time");
 }
 
 void ds_report__recompute(const ds_strategy *s, ds_buf *out) {
@@ -131,6 +153,7 @@ static void put_pipeline(const ds_model_step *step, ds_buf *out) {
 void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     const ds_strategy *s = &step->strategy;
     put_degrees(s, out);
+    put_shares(s, out);
     if (s->sp) ds_buf_put(out, ", sequence parallel");
     if (s->zero) ds_buf_printf(out, ", zero %lld", (long long)s->zero);
     if (s->zero && s->zero_group < s->dp)

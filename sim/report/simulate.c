@@ -3,6 +3,7 @@
 #include "sim/report/balance.h"
 #include "sim/report/internal.h"
 #include "sim/report/montecarlo.h"
+#include "sim/report/shares.h"
 
 #include <stdlib.h>
 
@@ -205,6 +206,7 @@ ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
     *out = NULL;
     if (ds_scenario_n_jobs(binding->unit))
         return ds_report__simulate_jobs(binding, profiles, options, out, err);
+    if (ds_shares_wanted(binding)) return ds_report__shares(binding, profiles, options, out, err);
     if (ds_balance_wanted(binding)) return ds_report__balance(binding, profiles, options, out, err);
     ds_result *r = ds_xcalloc(1, sizeof *r);
     const ds_binding *program;

@@ -74,7 +74,8 @@ ds_status cli_open_sweep(const char *path, const cli_options *options, cli_sourc
 ds_status cli_open_unbound(const char *path, const cli_options *options, bool warnings,
                            cli_source *source);
 void cli_close(cli_source *source);
-/* Finds the cut of a pipeline with balance = time, by simulation, and makes it the scenario's;
+/* Finds the cut of a pipeline with balance = time, and the parts of a batch with dp_shares = time,
+ * by simulation, and makes them the scenario's;
  * nothing for other scenarios. */
 ds_status cli_balance(const cli_source *source, const cli_options *options, ds_error *err);
 

@@ -3,6 +3,7 @@
 #include "ir/lang/scenario.h"
 #include "ir/lang/verify.h"
 #include "sim/report/balance.h"
+#include "sim/report/shares.h"
 #include "tools/cli/cli.h"
 
 #include <errno.h>
@@ -163,10 +164,11 @@ void cli_close(cli_source *source) {
 ds_status cli_balance(const cli_source *source, const cli_options *options, ds_error *err) {
     ds_profiles *profiles;
     ds_sim_options how = {0};
-    if (!ds_balance_wanted(&source->binding)) return DS_OK;
+    if (!ds_balance_wanted(&source->binding) && !ds_shares_wanted(&source->binding)) return DS_OK;
     DS_TRY(ds_sim_options_read(&source->binding, &how, err));
     DS_TRY(ds_profiles_load(options->profiles, &profiles, err));
-    ds_status status = ds_balance_find(&source->binding, profiles, &how, err);
+    ds_status status = ds_shares_find(&source->binding, profiles, &how, err);
+    if (status == DS_OK) status = ds_balance_find(&source->binding, profiles, &how, err);
     ds_profiles_free(profiles);
     return status;
 }

@@ -1,0 +1,234 @@
+/* The search for dp_shares = time. Like that of balance.c, it writes what it tries into the unit's
+ * scenario. */
+#include "sim/report/shares.h"
+
+#include "ir/lang/scenario.h"
+#include "sim/report/balance.h"
+#include "sim/report/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The parts and times of a replica in the last two simulations. */
+typedef struct replica {
+    int64_t part, before;
+    double time, time_before;
+} replica;
+
+typedef struct searcher {
+    const ds_binding *source;
+    const ds_profiles *profiles;
+    const ds_sim_options *options;
+    ds_arena arena;
+    uint32_t n; /* replicas */
+    int64_t samples;
+    replica *replicas;
+    int64_t *seen[DS_SHARES_MAX_RUNS];
+    uint32_t n_seen;
+    int64_t *best_parts;
+    ds_result *best;
+} searcher;
+
+bool ds_shares_wanted(const ds_binding *source) {
+    ds_strategy s;
+    const ds_unit *unit = source->unit;
+    if (!ds_scenario_find(unit, "strategy", "dp_shares") || !ds_scenario_model(unit)) return false;
+    if (ds_scenario_find(unit, "", "program")) return false;
+    if (ds_strategy_read(source, &s, NULL) != DS_OK) return false; /* the passes will say so */
+    return s.dp > 1 && s.dp_shares_by_time;
+}
+
+/* ---- parts ---- */
+
+static double time_of(const double *fixed, const double *each, uint32_t i, int64_t part) {
+    return fixed[i] + each[i] * (double)part;
+}
+
+/* The most samples that the replica does in that time, at least 1. */
+static int64_t most_within(double fixed, double each, double time, int64_t most) {
+    double n = (time - fixed) / each;
+    return n < 1 ? 1 : n > (double)most ? most : (int64_t)n;
+}
+
+static int64_t sum_within(const double *fixed, const double *each, uint32_t n, double time,
+                          int64_t most) {
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += most_within(fixed[i], each[i], time, most);
+    return sum;
+}
+
+/* All but a few samples by bisection for the time; the rest one by one to whom it delays least. */
+void ds_shares_choose(const double *fixed, const double *each, uint32_t n, int64_t n_samples,
+                      int64_t *parts) {
+    double low = 0, high = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double time = time_of(fixed, each, i, n_samples);
+        if (time > high) high = time;
+    }
+    for (int k = 0; k < 64; k++) {
+        double middle = (low + high) / 2;
+        if (sum_within(fixed, each, n, middle, n_samples) > n_samples)
+            high = middle;
+        else
+            low = middle;
+    }
+    int64_t left = n_samples;
+    for (uint32_t i = 0; i < n; i++)
+        left -= parts[i] = most_within(fixed[i], each[i], low, n_samples);
+    while (left-- > 0) {
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < n; i++)
+            if (time_of(fixed, each, i, parts[i] + 1) < time_of(fixed, each, best, parts[best] + 1))
+                best = i;
+        parts[best]++;
+    }
+}
+
+/* ---- measuring ---- */
+
+/* The mesh of the step, and its axis dp. */
+static const ds_placement *find_mesh(const ds_result *r, uint32_t *axis) {
+    const ds_strategy *s = &r->step->strategy;
+    int64_t world = s->pp * s->dp * s->cp * s->tp;
+    for (uint32_t i = 0; i < r->plan->placements.n; i++) {
+        const ds_placement *p = r->plan->placements.at[i];
+        for (uint32_t a = 0; a < p->n_axes && p->n_devices == world; a++) {
+            *axis = a;
+            if (strcmp(p->axes[a], "dp") == 0 && p->sizes[a] == s->dp) return p;
+        }
+    }
+    return NULL;
+}
+
+/* What the busiest device of each replica computes. */
+static void measure(searcher *s, const ds_result *r, const int64_t *parts) {
+    uint32_t axis = 0, inner = 1;
+    const ds_placement *mesh = find_mesh(r, &axis);
+    for (uint32_t i = 0; i < s->n; i++) {
+        replica *x = &s->replicas[i];
+        x->before = x->part;
+        x->time_before = x->time;
+        x->part = parts[i];
+        x->time = 0;
+    }
+    if (!mesh) return;
+    for (uint32_t a = axis + 1; a < mesh->n_axes; a++) inner *= (uint32_t)mesh->sizes[a];
+    for (uint32_t k = 0; k < mesh->n_devices; k++) {
+        replica *x = &s->replicas[k / inner % s->n];
+        uint32_t cls = r->plan->class_of[mesh->devices[k]];
+        double time = cls == DS_NONE ? 0 : (double)r->accounts[cls].compute_ps;
+        if (time > x->time) x->time = time;
+    }
+}
+
+static int64_t *choose(searcher *s) {
+    double *fixed = DS_NEW_N(&s->arena, double, s->n), *each = DS_NEW_N(&s->arena, double, s->n);
+    int64_t *parts = DS_NEW_N(&s->arena, int64_t, s->n);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const replica *x = &s->replicas[i];
+        double slope = x->before && x->before != x->part
+                           ? (x->time - x->time_before) / (double)(x->part - x->before)
+                           : 0;
+        each[i] = slope > 0 ? slope : x->time / (double)x->part;
+        if (!(each[i] > 0)) each[i] = 1;
+        fixed[i] = x->time - each[i] * (double)x->part;
+    }
+    ds_shares_choose(fixed, each, s->n, s->samples, parts);
+    return parts;
+}
+
+/* ---- the search ---- */
+
+static void set_shares(ds_unit *unit, const int64_t *parts, uint32_t n) {
+    ds_attr list = {.kind = DS_ATTR_LIST, .n_items = n};
+    list.items = DS_NEW_N(&unit->arena, ds_attr, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        list.items[i] =
+            (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_int(&unit->exprs, parts[i])};
+    ds_scenario_set(unit, "strategy", "dp_shares", list);
+}
+
+static bool is_seen(const searcher *s, const int64_t *parts) {
+    for (uint32_t i = 0; i < s->n_seen; i++)
+        if (memcmp(s->seen[i], parts, s->n * sizeof *parts) == 0) return true;
+    return false;
+}
+
+static bool is_better(const ds_result *a, const ds_result *b) {
+    if (!b || a->fits != b->fits) return !b || a->fits;
+    return a->run.step_ps < b->run.step_ps;
+}
+
+/* Simulates these parts; the better of two results stays. */
+static ds_status try_parts(searcher *s, int64_t *parts, ds_error *err) {
+    ds_result *result;
+    s->seen[s->n_seen++] = parts;
+    set_shares(s->source->unit, parts, s->n);
+    DS_TRY(ds_simulate(s->source, s->profiles, s->options, &result, err));
+    measure(s, result, parts);
+    if (!is_better(result, s->best)) {
+        ds_result_free(result);
+        return DS_OK;
+    }
+    ds_result_free(s->best);
+    s->best = result;
+    s->best_parts = parts;
+    return DS_OK;
+}
+
+static ds_status search(searcher *s, ds_error *err) {
+    int64_t *parts = DS_NEW_N(&s->arena, int64_t, s->n);
+    for (uint32_t i = 0; i < s->n; i++) parts[i] = s->samples / s->n + (i < s->samples % s->n);
+    DS_TRY(try_parts(s, parts, err));
+    for (parts = choose(s); s->n_seen < DS_SHARES_MAX_RUNS && !is_seen(s, parts); parts = choose(s))
+        if (try_parts(s, parts, NULL) != DS_OK) break;
+    return DS_OK;
+}
+
+static ds_status count_samples(searcher *s, ds_error *err) {
+    ds_strategy strategy;
+    DS_TRY(ds_strategy_read(s->source, &strategy, err));
+    DS_TRY(ds_report__samples(s->source, &s->samples, err));
+    s->n = (uint32_t)strategy.dp;
+    ds_loc loc = ds_scenario_find(s->source->unit, "strategy", "dp_shares")->loc;
+    s->samples /= strategy.microbatches;
+    if (s->samples < s->n)
+        return ds_error_set(err, DS_ERR_VALUE, loc,
+                            "dp_shares = time: a microbatch has %lld samples for %u replicas",
+                            (long long)s->samples, s->n);
+    s->replicas = DS_NEW_N(&s->arena, replica, s->n);
+    return DS_OK;
+}
+
+ds_status ds_report__shares(const ds_binding *source, const ds_profiles *profiles,
+                            const ds_sim_options *options, ds_result **out, ds_error *err) {
+    searcher s = {.source = source, .profiles = profiles, .options = options};
+    ds_scenario old = *ds_unit_scenario(source->unit);
+    ds_arena_init(&s.arena);
+    ds_status status = count_samples(&s, err);
+    if (status == DS_OK) status = search(&s, err);
+    ds_scenario_restore(source->unit, &old);
+    if (status == DS_OK) {
+        set_shares(source->unit, s.best_parts, s.n);
+        s.best->step->strategy.dp_shares_by_time = true;
+        *out = s.best;
+        /* what was found beside it goes into the scenario once more */
+        if (ds_balance_wanted(source)) {
+            ds_result_free(s.best);
+            status = ds_simulate(source, profiles, options, out, err);
+        }
+    } else {
+        ds_result_free(s.best);
+    }
+    ds_arena_deinit(&s.arena);
+    return status;
+}
+
+ds_status ds_shares_find(const ds_binding *source, const ds_profiles *profiles,
+                         const ds_sim_options *options, ds_error *err) {
+    ds_result *result = NULL;
+    if (!ds_shares_wanted(source)) return DS_OK;
+    DS_TRY(ds_simulate(source, profiles, options, &result, err));
+    ds_result_free(result);
+    return DS_OK;
+}
