@@ -111,6 +111,23 @@ static void read_scenario(const ds_binding *binding, ds_strtab *names, knobs *ou
     if (scenario) read_entries(&r, "", scenario->entries, scenario->n_entries);
 }
 
+/* Devices and links that are not whole, as far as the run's topology has them. */
+static void read_degraded(const ds_topo *topo, ds_strtab *names, knobs *out) {
+    uint32_t n;
+    const ds_topo_degraded *all = ds_topo_degraded_all(topo, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        ds_buf text = {0};
+        ds_topo_print_degraded(topo, &all[i], &text);
+        /* "n[0].gpu[1] -> sw bandwidth 0.5": names hold no blanks but around the arrow */
+        char *blank = strchr(text.text, ' ');
+        if (all[i].is_link) blank = strchr(blank + 4, ' ');
+        *blank = '\0';
+        knob k = {ds_intern(names, text.text), ds_intern(names, blank + 1)};
+        DS_HPUSH(out, k);
+        ds_buf_deinit(&text);
+    }
+}
+
 static void read_all_params(const ds_binding *binding, ds_strtab *names, knobs *out) {
     reader r = {binding, names, out};
     for (uint32_t i = 0; i < binding->unit->modules.n; i++)
@@ -155,6 +172,10 @@ void ds_report__compare_knobs(ds_comparison *c) {
         knobs a = {0}, b = {0};
         readers[params](c->a->source, &c->names, &a);
         readers[params](c->b->source, &c->names, &b);
+        if (!params) {
+            read_degraded(c->a->plan->topo, &c->names, &a);
+            read_degraded(c->b->plan->topo, &c->names, &b);
+        }
         add_differences(c, &a, &b, params);
         free(a.at);
         free(b.at);
