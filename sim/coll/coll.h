@@ -79,9 +79,9 @@ typedef struct ds_coll_choice {
 ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
                          ds_arena *arena, ds_coll_choice *out, ds_error *err);
 
-/* Capacity of the link that needs longest for its bytes, 0 if no link carries any, and what the
- * phases' bytes take at full capacity, by the named algorithm or the first of the candidates: what
- * ds_cost_collective asks for. */
+/* What ds_cost_collective asks for: the capacity of the link that needs longest for its bytes, by
+ * the named algorithm or the first of the candidates that there is (0 if no link carries any), and
+ * the least that the bytes of any candidate take at full capacity. */
 ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_coll_links *out,
                            ds_error *err);
 

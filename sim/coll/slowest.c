@@ -1,40 +1,57 @@
-/* Which link holds a collective up. */
+/* Which link holds a collective up, and for how long. */
 #include "ir/base/units.h"
 #include "sim/coll/coll.h"
 
-static ds_status phases_of_first(ds_topo *topo, const ds_coll_request *request, ds_arena *arena,
-                                 ds_phase **phases, uint32_t *n, ds_error *err) {
-    const char *names[DS_COLL_MOST_ALGORITHMS];
-    uint32_t n_names = ds_coll_candidates(request, names);
-    ds_error other;
-    ds_status status = ds_coll_phases(topo, request, names[0], arena, phases, n, err);
-    for (uint32_t i = 1;
-         i < n_names && (status == DS_ERR_UNREACHABLE || status == DS_ERR_UNSUPPORTED); i++)
-        if (ds_coll_phases(topo, request, names[i], arena, phases, n, &other) == DS_OK)
-            return DS_OK;
-    return status;
-}
+/* One algorithm's flow at full capacity in seconds, and its slowest link. */
+typedef struct flow {
+    double seconds;
+    int64_t slowest_bytes_per_s;
+} flow;
 
-ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_coll_links *out,
-                           ds_error *err) {
-    uint32_t n = 0;
+static ds_status flow_of(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
+                         flow *out, ds_error *err) {
     ds_arena scratch;
     ds_arena_init(&scratch);
     ds_phase *phases;
-    ds_status status = phases_of_first(topo, request, &scratch, &phases, &n, err);
-    double longest = -1, all = 0;
-    *out = (ds_coll_links){0};
+    uint32_t n = 0;
+    double longest = -1;
+    *out = (flow){0};
+    ds_status status = ds_coll_phases(topo, request, algorithm, &scratch, &phases, &n, err);
     for (uint32_t i = 0; i < n && status == DS_OK; i++) {
         const ds_load *load = ds_phase_slowest(topo, &phases[i]);
         if (!load) continue;
         int64_t capacity = ds_topo_link_at(topo, load->link)->bytes_per_s;
-        double seconds = (double)load->bytes_q32 / (double)capacity;
-        all += seconds / 4294967296.0;
+        double seconds = (double)load->bytes_q32 / 4294967296.0 / (double)capacity;
+        out->seconds += seconds;
         if (seconds <= longest) continue;
         longest = seconds;
         out->slowest_bytes_per_s = capacity;
     }
     ds_arena_deinit(&scratch);
-    if (status == DS_OK) status = ds_ps_from_seconds(all, &out->flow_ps, err);
     return status;
+}
+
+ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_coll_links *out,
+                           ds_error *err) {
+    const char *names[DS_COLL_MOST_ALGORITHMS];
+    uint32_t n = ds_coll_candidates(request, names);
+    double least = -1;
+    ds_status first = DS_OK;
+    *out = (ds_coll_links){0};
+    for (uint32_t i = 0; i < n; i++) {
+        flow f;
+        ds_error refusal = {0};
+        ds_status status = flow_of(topo, request, names[i], &f, &refusal);
+        if (status != DS_OK && first == DS_OK) {
+            first = status;
+            if (err) *err = refusal;
+        }
+        if (status != DS_OK && status != DS_ERR_UNSUPPORTED && status != DS_ERR_UNREACHABLE)
+            return status;
+        if (status != DS_OK) continue;
+        if (least < 0) out->slowest_bytes_per_s = f.slowest_bytes_per_s;
+        if (least < 0 || f.seconds < least) least = f.seconds;
+    }
+    if (least < 0) return first;
+    return ds_ps_from_seconds(least, &out->flow_ps, err);
 }
