@@ -509,8 +509,8 @@ ds_status ds_coll__collectives_algorithm(ds_coll_builder *b) {
     const ds_reshard *r = b->request->reshard;
     if (!r->n_steps)
         return ds_error_set(b->err, DS_ERR_UNSUPPORTED, b->request->loc,
-                            "reshard has \"collectives\" inside one mesh alone, where it needs two "
-                            "or more; here it has send_recv, send_recv_gather and broadcast");
+                            "reshard has \"collectives\" inside one mesh alone; here it has "
+                            "send_recv, send_recv_gather and broadcast");
     if (b->messages)
         return ds_error_set(b->err, DS_ERR_UNSUPPORTED, b->request->loc,
                             "message by message, a reshard of %u collectives is not expanded in "

@@ -47,9 +47,6 @@ static ds_status read_options(ds_builder *b, const ds_op *op, const ds_env *env,
     if (op->code == DS_OP_PERMUTE) DS_TRY(ds_op_attr_int(op, env, "shift", &request->shift, err));
     request->algorithm =
         ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "algorithm"));
-    bool one_of_one = request->algorithm && request->op != DS_OP_RESHARD &&
-                      strcmp(request->algorithm, "collectives") == 0;
-    if (one_of_one) request->algorithm = NULL; /* a reshard that is one collective */
     const char *route =
         ds_attr_text(&b->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, "route"));
     request->single_route = route && strcmp(route, "single") == 0;

@@ -47,6 +47,7 @@ typedef struct ds_relayout {
     bool found;
     ds_relayout_step *steps;
     uint32_t n_steps; /* 0: nothing moves */
+    bool cuts;        /* parts are cut out on the way */
 } ds_relayout;
 
 /* The shortest sequence of all_reduce, reduce_scatter, all_gather and all_to_all; of equally short

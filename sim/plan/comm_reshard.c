@@ -469,7 +469,7 @@ static ds_status make_group(mover *m, const parts *p, uint32_t group, const uint
                                 "reshard moves more than 2^63 bytes");
     }
     *r = (ds_reshard){.pieces = own, .n_pieces = n_pieces, .balance = m->balance};
-    if (m->sequence.n_steps > 1) steps_of(m, p, group, r);
+    if (m->sequence.n_steps) steps_of(m, p, group, r);
     ds_reshard_finish(r, arena);
     return ds_plan__group_cost(b, m->site->op, DS_OP_RESHARD, m->site->indices, 0, NULL, r, g, err);
 }
@@ -513,8 +513,10 @@ static ds_status make_groups(mover *m, ds_record *r, ds_error *err) {
 
 /* ---- the op ---- */
 
-static bool is_one_of(const char *word, const char *const *list, size_t n) {
-    for (size_t i = 0; word && i < n; i++)
+/* Is the word one of the algorithms of a reshard that is not one collective? */
+static bool is_own_algorithm(const char *word) {
+    static const char *const list[] = {"collectives", "send_recv", "send_recv_gather", "broadcast"};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (strcmp(word, list[i]) == 0) return true;
     return false;
 }
@@ -528,9 +530,9 @@ static void read_balance(mover *m) {
                                                      : DS_BALANCE_ORDER;
 }
 
-/* Inside one placement: one collective, or none. `true`: *c says which. */
+/* Inside one placement: one collective and nothing cut out, or none at all. `true`: *c says
+ * which. An algorithm that only collectives have asks for it too. */
 static bool is_one_collective(mover *m, ds_comm_shape *c) {
-    static const char *const by_pieces[] = {"send_recv", "send_recv_gather", "broadcast"};
     ds_builder *b = m->b;
     const ds_op *op = m->site->op;
     const char *named =
@@ -538,12 +540,10 @@ static bool is_one_collective(mover *m, ds_comm_shape *c) {
     if (m->from != m->to) return false;
     ds_plan__relayout(b, m->from, m->site->in[0].type, m->site->out[0].type, &m->sequence);
     if (!m->sequence.found || m->sequence.n_steps > 1) return false;
-    if (m->sequence.n_steps == 0) {
-        c->op = DS_OP_INVALID;
-        return true;
-    }
+    c->op = DS_OP_INVALID;
+    if (m->sequence.n_steps == 0) return true;
+    if (m->sequence.cuts || (named && is_own_algorithm(named))) return false;
     const ds_relayout_step *s = &m->sequence.steps[0];
-    if (is_one_of(named, by_pieces, sizeof by_pieces / sizeof *by_pieces)) return false;
     c->op = s->op;
     ds_plan__groups(b, m->from, s->axes, s->n_axes, &c->devices, &c->n_groups, &c->group_size);
     return true;
@@ -557,7 +557,7 @@ static ds_status by_pieces(mover *m, const uint32_t *out_places, ds_comm_shape *
     if (status == DS_OK) status = find_tiles(m, false, &result, err);
     if (status == DS_OK) status = find_pieces(m, &source, &result, err);
     if (status == DS_OK) connect_choices(m);
-    if (status == DS_OK && m->sequence.n_steps > 1) status = make_steps(m, err);
+    if (status == DS_OK && m->sequence.n_steps) status = make_steps(m, err);
     if (status == DS_OK && !m->pieces.n) {
         c->op = DS_OP_INVALID; /* everybody has it: an alias */
     } else if (status == DS_OK) {

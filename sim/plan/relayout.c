@@ -252,6 +252,7 @@ static void write_steps(walker *w, uint32_t end, ds_relayout *out) {
     uint32_t at = out->n_steps;
     for (uint32_t i = end; i; i = w->nodes.at[i].before) {
         const node *n = &w->nodes.at[i];
+        out->cuts = out->cuts || n->op == DS_OP_INVALID;
         if (n->op == DS_OP_INVALID) continue;
         ds_relayout_step *s = &out->steps[--at];
         s->op = n->op;

@@ -1,0 +1,318 @@
+/* Resharding against closed forms: bytes of the slices over the NIC's bandwidth. */
+#include "sim/coll/reshard.h"
+
+#include "ir/base/rng.h"
+#include "tests/support/sim.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Machines of two devices on a fast switch (100 GB/s, 1 us a link) and one port of 1 GB/s for both;
+ * between devices of two machines 2 + 10 us. */
+#define HEAD                                                                                       \
+    "dir 1\nparam machines = 4\n"                                                                  \
+    "topology @node {\n  device d[2] : \"A100-SXM4-80GB\"\n  switch s\n  nic nic\n"                \
+    "  link d[i] -- s : 100 GB/s, 1 us for i in 0..2\n  link s -- nic : 1 GB/s, 0 us\n}\n"         \
+    "topology @t {\n  node n[machines] : @node\n  switch net\n"                                    \
+    "  link n[i].nic -- net : 100 GB/s, 5 us for i in 0..machines\n}\n"                            \
+    "mesh @m = [dp = machines, tp = 2] on @t\n"                                                    \
+    "mesh @a = pick 0..4 of @m [dp = 2, tp = 2]\nmesh @b = pick 4..8 of @m [dp = 2, tp = 2]\n"     \
+    "mesh @one = pick 0..1 of @m [dp = 1]\nmesh @rest = pick 2..2 * machines of @m [dp = "         \
+    "machines "                                                                                    \
+    "- 1, tp = 2]\n"
+
+#define US    INT64_C(1000000)
+#define MB_PS (1000 * US) /* 10^6 bytes at 1 GB/s */
+
+static int64_t run_body(const char *body, const char *settings, bool unfold, const char *network) {
+    char text[4096];
+    snprintf(text, sizeof text, HEAD "%s\nscenario { program = @f, network = %s }\n", body,
+             network);
+    sim_case c;
+    sim_run_text(&c, text, settings, unfold);
+    int64_t ps = c.status == DS_OK ? c.result->run.step_ps : -1;
+    cr_expect_eq(c.status, DS_OK, "%s: %s", body, c.err.message);
+    sim_free(&c);
+    return ps;
+}
+
+/* i8 of `from` to `to`. */
+static int64_t move(const char *from, const char *to, const char *attrs, const char *settings) {
+    char body[1024];
+    snprintf(body, sizeof body,
+             "func @f(%%x: i8[%s) -> i8[%s {\n  %%y = reshard(%%x) {%s} : i8[%s\n  return %%y\n}",
+             from, to, attrs, to);
+    int64_t fluid = run_body(body, settings, false, "fluid");
+    cr_expect_eq(run_body(body, settings, true, "fluid"), fluid, "%s: unfolded", body);
+    return fluid;
+}
+
+/* One sender: m receivers elsewhere get m times the bytes, or once all in a row. */
+Test(reshard, one_to_many) {
+    for (int machines = 4; machines <= 6; machines++) {
+        char settings[32];
+        snprintf(settings, sizeof settings, "machines=%d", machines);
+        int64_t m = 2 * (machines - 1);
+        const char *from = "60000000] on @one", *to = "60000000] on @rest";
+        cr_expect_eq(move(from, to, "algorithm = \"send_recv\"", settings),
+                     12 * US + m * 60 * MB_PS);
+        /* m hops, the longest of 12 us */
+        cr_expect_eq(move(from, to, "algorithm = \"broadcast\"", settings),
+                     m * 12 * US + 60 * MB_PS);
+        /* half to each device, then one step in every machine: 2 us + 30 MB at 100 GB/s */
+        cr_expect_eq(move(from, to, "algorithm = \"send_recv_gather\"", settings),
+                     12 * US + m * 30 * MB_PS + 2 * US + 300 * US);
+    }
+}
+
+/* The fastest by name is what is chosen without one. */
+Test(reshard, the_fastest_is_chosen) {
+    const char *from = "60000000] on @one", *to = "60000000] on @rest";
+    int64_t best = move(from, to, "algorithm = \"broadcast\"", "machines=5");
+    cr_expect_eq(move(from, to, "", "machines=5"), best);
+    cr_expect_eq(move(from, to, "algorithm = fastest", "machines=5"), best);
+}
+
+/* Rows over machines to columns over machines: four quarters; two at a time, if in a good order. */
+Test(reshard, order_of_broadcasts) {
+    const char *from = "8000@dp, 1000] on @a", *to = "8000, 1000@dp] on @b";
+    int64_t quarter = 2 * MB_PS + 2 * 12 * US;
+    cr_expect_eq(move(from, to, "algorithm = \"broadcast\"", NULL), 2 * quarter);
+    cr_expect_eq(move(from, to, "algorithm = \"broadcast\", balance = none", NULL), 3 * quarter);
+    cr_expect_eq(move(from, to, "algorithm = \"send_recv\"", NULL), 8 * MB_PS + 12 * US);
+}
+
+/* Replicas on two machines: the first one sends all, or each half. */
+Test(reshard, senders_are_balanced) {
+    const char *from = "8000000] on @a", *to = "8000000@dp] on @b";
+    int64_t hops = 2 * 12 * US;
+    cr_expect_eq(move(from, to, "algorithm = \"broadcast\", balance = none", NULL),
+                 8 * MB_PS + 2 * hops);
+    cr_expect_eq(move(from, to, "algorithm = \"broadcast\", balance = size", NULL),
+                 4 * MB_PS + hops);
+    cr_expect_eq(move(from, to, "algorithm = \"send_recv\"", NULL), 8 * MB_PS + 12 * US);
+    /* other groups share the machines' ports: they choose together */
+    const char *quarters = "8000000@tp] on @a";
+    cr_expect_eq(move(quarters, to, "algorithm = \"broadcast\"", NULL), 4 * MB_PS + hops);
+}
+
+/* 3 : 1 to even on the same devices: 2 MB more for those of the second machine, not all to all. */
+Test(reshard, uneven_shards) {
+    const char *from = "8000000@dp[6000000, 2000000]] on @a", *to = "8000000@dp] on @a";
+    cr_expect_eq(move(from, to, "algorithm = send_recv", NULL), 12 * US + 2 * 2 * MB_PS);
+    cr_expect_eq(move(from, to, "algorithm = broadcast", NULL), 2 * 12 * US + 2 * MB_PS);
+    /* 1 MB to each, 1 MB at 100 GB/s between them */
+    cr_expect_eq(move(from, to, "algorithm = send_recv_gather", NULL),
+                 12 * US + 2 * MB_PS + 2 * US + 10 * US);
+    cr_expect_eq(move(from, to, "", NULL), 2 * 12 * US + 2 * MB_PS);
+    /* elsewhere: 6 and 2 MB to 4 and 4 */
+    cr_expect_eq(move(from, "8000000@dp] on @b", "algorithm = broadcast", NULL),
+                 2 * 2 * 12 * US + 6 * MB_PS);
+}
+
+/* Terms are summed where they are, then sent in parts. */
+Test(reshard, partials_are_summed) {
+    /* ring of 2 over the port: 12 us + half of the bytes; then halves from both machines */
+    cr_expect_eq(
+        move("8000000] on @a partial(dp)", "8000000@dp] on @b", "algorithm = broadcast", NULL),
+        12 * US + 2 * 4 * MB_PS + 2 * (2 * 12 * US) + 4 * MB_PS);
+}
+
+/* Sequences of collectives on one mesh. */
+Test(reshard, inside_one_mesh) {
+    /* one of them: as it is written by itself */
+    int64_t gathered = run_body("func @f(%x: i8[8000000@dp] on @m) -> i8[8000000] on @m {\n"
+                                "  %y = all_gather(%x) over dp dim 0\n  return %y\n}",
+                                NULL, false, "fluid");
+    cr_expect_eq(move("8000000@dp] on @m", "8000000] on @m", "", NULL), gathered);
+    int64_t scattered =
+        run_body("func @f(%x: i8[8000000] on @m partial(dp)) -> i8[8000000@dp] on @m {\n"
+                 "  %y = reduce_scatter(%x) over dp dim 0\n  return %y\n}",
+                 NULL, false, "fluid");
+    cr_expect_eq(move("8000000] on @m partial(dp)", "8000000@dp] on @m", "", NULL), scattered);
+    /* half of the columns cut out, and gathered along dp */
+    int64_t other = run_body("func @f(%x: i8[8000@dp, 500] on @m) -> i8[8000, 500] on @m {\n"
+                             "  %y = all_gather(%x) over dp dim 0\n  return %y\n}",
+                             NULL, false, "fluid");
+    cr_expect_eq(
+        move("8000@dp, 1000] on @m", "8000, 1000@tp] on @m", "algorithm = collectives", NULL),
+        other);
+    cr_expect_eq(
+        move("8000@dp, 1000] on @m", "8000, 1000@tp] on @m", "algorithm = send_recv", NULL),
+        12 * US + 6 * MB_PS);
+    /* two: the sum of both */
+    int64_t both =
+        run_body("func @f(%x: i8[8000@dp, 1000] on @m partial(tp)) -> i8[8000, 1000] on @m {\n"
+                 "  %s = all_reduce(%x) over tp\n  %y = all_gather(%s) over dp dim 0\n"
+                 "  return %y\n}",
+                 NULL, false, "fluid");
+    cr_expect_eq(move("8000@dp, 1000] on @m partial(tp)", "8000, 1000] on @m",
+                      "algorithm = collectives", NULL),
+                 both);
+    /* nothing */
+    cr_expect_eq(move("8000000] on @m", "8000000@dp] on @m", "", NULL), 0);
+}
+
+/* What goes the other way does not wait: each way is a stream. */
+Test(reshard, both_ways_at_once) {
+    static const char body[] = "func @f(%x: i8[8000000@dp] on @a, %z: i8[8000000@dp] on @b)\n"
+                               "    -> (i8[8000000@dp] on @b, i8[8000000@dp] on @a) {\n"
+                               "  %r = relu(%x) {cost = 100 us}\n"
+                               "  %y = reshard(%r) {algorithm = broadcast} : i8[8000000@dp] on @b\n"
+                               "  %w = reshard(%z) {algorithm = broadcast} : i8[8000000@dp] on @a\n"
+                               "  return %y, %w\n}";
+    cr_expect_eq(run_body(body, NULL, false, "fluid"), 100 * US + 2 * 12 * US + 4 * MB_PS);
+}
+
+/* Meshes that overlap: what a device holds already is not sent. */
+Test(reshard, overlapping_meshes) {
+    /* [0, 1 | 2, 3] to [2, 3 | 4, 5]: the first half goes to machine 1, the second to machine 2 */
+    char body[] =
+        "mesh @c = pick 2..6 of @m [dp = 2, tp = 2]\n"
+        "func @f(%x: i8[8000000@dp] on @a) -> i8[8000000@dp] on @c {\n"
+        "  %y = reshard(%x) {algorithm = broadcast} : i8[8000000@dp] on @c\n  return %y\n}";
+    cr_expect_eq(run_body(body, NULL, false, "fluid"), 2 * 12 * US + 4 * MB_PS);
+    char more[] = "mesh @c = pick 0..6 of @m [dp = 3, tp = 2]\n"
+                  "func @f(%x: i8[8000000] on @a) -> i8[8000000] on @c {\n"
+                  "  %y = reshard(%x) {algorithm = broadcast} : i8[8000000] on @c\n  return %y\n}";
+    cr_expect_eq(run_body(more, NULL, false, "fluid"), 2 * 12 * US + 8 * MB_PS);
+}
+
+/* The result takes memory on its devices alone, the operand where it is. */
+Test(reshard, memory_of_the_receivers) {
+    sim_case c;
+    sim_run_text(&c,
+                 HEAD "func @f(%x: i8[8000000@dp] on @a) -> i8[8000000] on @b {\n"
+                      "  %y = reshard(%x) : i8[8000000] on @b\n  return %y\n}\n"
+                      "scenario { program = @f }\n",
+                 NULL, true);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    for (uint32_t i = 0; i < c.result->plan->n_classes; i++) {
+        bool source = c.result->plan->classes[i].device < 4;
+        cr_expect_eq(c.result->mem.classes[i].peak_bytes, source ? 4000000 : 8000000);
+    }
+    sim_free(&c);
+}
+
+/* ---- the benchmark of arXiv 2211.05322 ---- */
+
+static void settings_of(char *out, size_t size, int machines, int gpus) {
+    snprintf(out, size,
+             "n0=268435456 n1=1 n2=1 gpus=%d from_machines=1 from0=1 from_inner=1 to_machines=%d "
+             "to0=1 to_inner=%d",
+             gpus, machines, machines * gpus);
+}
+
+static double seconds(const sim_case *c, const char *name) {
+    uint32_t t = sim_task(c, "n[0].gpu[0]", name);
+    cr_assert_neq(t, UINT32_MAX);
+    return (double)(c->result->run.end_ps[t] - c->result->run.start_ps[t]) / 1e12;
+}
+
+/* 1 → m: send_recv in proportion to the receivers, broadcast flat: 1 GiB at 1.25 GB/s. */
+Test(reshard, published_one_to_many) {
+    static const int shapes[][2] = {{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}, {4, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        char settings[256];
+        settings_of(settings, sizeof settings, shapes[i][0], shapes[i][1]);
+        sim_case c;
+        sim_run_file(&c, "scenarios/resharding.dir", settings, false);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        double once = 1073741824 / 1.25e9, m = shapes[i][0] * shapes[i][1];
+        cr_expect_float_eq(seconds(&c, "/send_recv"), m * once, 1e-4);
+        cr_expect_float_eq(seconds(&c, "/order"), once, 1e-4);
+        sim_free(&c);
+    }
+}
+
+/* Cases 1 to 9: no way can be faster than the busiest port; broadcast in order is as fast. */
+Test(reshard, published_many_to_many) {
+    static const struct {
+        const char *settings;
+        double gib_out, speed_up; /* of the busiest port; over send_recv */
+    } cases[] = {
+        {"from0=2 from_inner=4 to0=2 to_inner=4", 1, 4},
+        {"from0=1 from_inner=8 to0=2 to_inner=4", 1, 4},
+        {"from0=1 from1=2 from_inner=4 to0=2 to_inner=4", 1, 4},
+        {"from0=1 from1=8 from_inner=1 to0=8 to_inner=1", 1, 1},
+        {"from_outer=2 from0=4 from_inner=1 to0=2 to_inner=4", 1, 4},
+        {"n0=3072 n2=170 to_machines=3 from0=2 from_inner=4 to0=3 to_inner=4", 0.99609375, 4},
+        {"from_machines=1 from0=4 from_inner=1 to0=1 to_inner=8", 2, 8},
+        {"from_machines=1 from0=4 from_inner=1 to0=1 to_inner=8", 2, 8},
+        {"from0=1 from1=2 from_inner=4 to0=1 to2=2 to_inner=4", 1, 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sim_case c;
+        sim_run_file(&c, "scenarios/resharding.dir", cases[i].settings, false);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        double bound = cases[i].gib_out * 1073741824 / 1.25e9, order = seconds(&c, "/order");
+        cr_expect_float_eq(order / bound, 1, 1e-3, "case %zu: %g of %g s", i + 1, order, bound);
+        cr_expect_float_eq(seconds(&c, "/send_recv") / order, cases[i].speed_up, 0.01, "case %zu",
+                           i + 1);
+        cr_expect_leq(seconds(&c, "/order"), seconds(&c, "/size"));
+        cr_expect_leq(seconds(&c, "/size"), seconds(&c, "/none"));
+        cr_expect_leq(seconds(&c, "/fastest"), order);
+        sim_free(&c);
+    }
+}
+
+/* ---- who sends, and what goes first, by brute force ---- */
+
+typedef struct brute {
+    const ds_reshard_item *items;
+    uint32_t n, n_resources;
+    bool done[8];
+    int64_t free_ps[8], best_ps;
+} brute;
+
+static void try_all(brute *b, uint32_t depth, int64_t end_ps) {
+    if (end_ps >= b->best_ps) return;
+    if (depth == b->n) b->best_ps = end_ps;
+    for (uint32_t i = 0; i < b->n; i++)
+        for (uint32_t k = 0; !b->done[i] && k < b->items[i].n_options; k++) {
+            const ds_reshard_option *o = &b->items[i].options[k];
+            int64_t was[8], start_ps = 0;
+            memcpy(was, b->free_ps, sizeof was);
+            for (uint32_t r = 0; r < o->n_resources; r++)
+                if (was[o->resources[r]] > start_ps) start_ps = was[o->resources[r]];
+            for (uint32_t r = 0; r < o->n_resources; r++)
+                b->free_ps[o->resources[r]] = start_ps + o->ps;
+            b->done[i] = true;
+            try_all(b, depth + 1, start_ps + o->ps > end_ps ? start_ps + o->ps : end_ps);
+            b->done[i] = false;
+            memcpy(b->free_ps, was, sizeof was);
+        }
+}
+
+/* Senders 0 … 2, receivers 3 … 6: an option is one sender and the item's receivers. */
+Test(reshard, order_is_the_best_of_small_cases) {
+    ds_rng rng = {7};
+    uint32_t n_best = 0, n_cases = 200;
+    for (uint32_t c = 0; c < n_cases; c++) {
+        uint32_t n = 2 + (uint32_t)ds_rng_below(&rng, 4), resources[5][3][3];
+        ds_reshard_option options[5][3];
+        ds_reshard_item items[5];
+        for (uint32_t i = 0; i < n; i++) {
+            int64_t ps = 1 + (int64_t)ds_rng_below(&rng, 9);
+            uint32_t to = 3 + (uint32_t)ds_rng_below(&rng, 4),
+                     also = 3 + (uint32_t)ds_rng_below(&rng, 4);
+            items[i] = (ds_reshard_item){options[i], 1 + (uint32_t)ds_rng_below(&rng, 3)};
+            for (uint32_t k = 0; k < items[i].n_options; k++) {
+                uint32_t *r = resources[i][k];
+                r[0] = k, r[1] = to, r[2] = also;
+                options[i][k] = (ds_reshard_option){ps, r, also == to ? 2 : 3};
+            }
+        }
+        ds_reshard_slot slots[5];
+        brute b = {.items = items, .n = n, .n_resources = 7, .best_ps = INT64_MAX};
+        try_all(&b, 0, 0);
+        int64_t order = ds_reshard_order(items, n, 7, DS_BALANCE_ORDER, slots);
+        int64_t none = ds_reshard_order(items, n, 7, DS_BALANCE_NONE, slots);
+        cr_expect_geq(order, b.best_ps);
+        cr_expect_leq(order, none);
+        n_best += order == b.best_ps;
+    }
+    cr_expect_eq(n_best, n_cases);
+}
