@@ -1,6 +1,7 @@
 /* Pipeline stages: busy and idle time, memory, and what they send each other. */
 #include "ir/base/units.h"
 #include "sim/coll/coll.h"
+#include "sim/coll/reshard.h"
 #include "sim/report/internal.h"
 
 #include <math.h>
@@ -55,6 +56,31 @@ static void group_by_coordinate(const ds_result *r, const ds_placement *mesh, ui
     for (uint32_t i = 0; i < mesh->n_devices; i++)
         out->of_device[mesh->devices[i]] = number[i / inner % n];
     free(number);
+}
+
+/* All devices of a program on stages of several widths, in the order of the stages (`shard` made
+ * that mesh); NULL: it is none. */
+static const ds_placement *widths_mesh(const ds_result *r) {
+    const ds_strategy *s = r->step ? &r->step->strategy : NULL;
+    uint32_t n = 0;
+    for (int64_t i = 0; s && s->stage_dp && i < s->pp; i++)
+        n += (uint32_t)(s->stage_dp[i] * s->stage_tp[i]);
+    for (uint32_t i = 0; n && i < r->plan->placements.n; i++) {
+        const ds_placement *p = r->plan->placements.at[i];
+        if (p->n_devices == n && p->n_axes == 1 && strcmp(p->axes[0], "device") == 0) return p;
+    }
+    return NULL;
+}
+
+static void group_by_width(const ds_result *r, const ds_placement *mesh, ds_stages *out) {
+    const ds_strategy *s = &r->step->strategy;
+    out->n = (uint32_t)s->pp;
+    out->at = ds_xcalloc(out->n, sizeof *out->at);
+    for (uint32_t i = 0, at = 0; i < out->n; i++)
+        for (int64_t end = at + s->stage_dp[i] * s->stage_tp[i]; at < end; at++) {
+            add_device(&out->at[i], r, mesh->devices[at]);
+            out->of_device[mesh->devices[at]] = i;
+        }
 }
 
 static void group_by_class(const ds_result *r, ds_stages *out) {
@@ -127,6 +153,7 @@ static int64_t sent_by_members(const ds_record *record, const ds_group *group, c
     for (uint32_t i = 1; i < group->n_devices; i++)
         crosses = crosses || s->of_device[group->devices[i]] != s->of_device[group->devices[0]];
     bool send = record->op->code == DS_OP_SEND;
+    if (record->op->code == DS_OP_RESHARD) return 0; /* add_reshard */
     *n = send ? 1 : group->n_devices;
     if (!crosses || (!send && s->by_class)) return 0;
     ds_opcode op = group->request ? group->request->op : record->op->code;
@@ -143,6 +170,21 @@ static void add_sent(const runs *of, int64_t bytes, uint32_t device, int64_t *by
     add_product(&out->at[stage].sent_grad_bytes, of->n_grad, bytes);
 }
 
+/* Every piece of a reshard once, in equal parts from all who hold it. */
+static void add_reshard(const runs *of, const ds_group *group, int64_t *by_device, ds_stages *out) {
+    const ds_reshard *reshard = group->request ? group->request->reshard : NULL;
+    for (uint32_t i = 0; reshard && i < reshard->n_pieces; i++) {
+        const ds_reshard_piece *p = &reshard->pieces[i];
+        uint32_t n = p->n_senders * p->n_terms;
+        uint32_t to = out->of_device[group->devices[p->receivers[0]]];
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t device = group->devices[p->senders[k]];
+            int64_t bytes = p->bytes / p->n_senders + (k % p->n_senders < p->bytes % p->n_senders);
+            if (out->of_device[device] != to) add_sent(of, bytes, device, by_device, out);
+        }
+    }
+}
+
 static void find_sent(const ds_result *r, ds_stages *out) {
     const ds_plan *plan = r->plan;
     runs *of = count_runs(plan);
@@ -157,6 +199,8 @@ static void find_sent(const ds_result *r, ds_stages *out) {
             int64_t bytes = sent_by_members(record, &record->groups[g], out, &n);
             for (uint32_t k = 0; bytes && k < n; k++)
                 add_sent(&of[i], bytes, record->groups[g].devices[k], by_device, out);
+            if (record->op->code == DS_OP_RESHARD && !out->by_class)
+                add_reshard(&of[i], &record->groups[g], by_device, out);
         }
     }
     for (uint32_t d = 0; d < plan->n_devices; d++) {
@@ -173,8 +217,10 @@ void ds_stages_find(const ds_result *r, ds_stages *out) {
     uint32_t axis, n = r->plan->n_devices;
     out->of_device = ds_xmalloc((n + 1) * sizeof *out->of_device);
     for (uint32_t d = 0; d < n; d++) out->of_device[d] = DS_NONE;
-    const ds_placement *mesh = pipeline_mesh(r->plan, &axis);
-    if (mesh)
+    const ds_placement *mesh = pipeline_mesh(r->plan, &axis), *widths = widths_mesh(r);
+    if (widths)
+        group_by_width(r, widths, out);
+    else if (mesh)
         group_by_coordinate(r, mesh, axis, out);
     else
         group_by_class(r, out);
