@@ -8,4 +8,8 @@
 /* A whole file with a scenario. Sizes may not divide: then it is refused with DS_ERR_SHAPE. */
 void random_program(uint64_t seed, ds_buf *text);
 
+/* The same programs on clusters of templates: units of nodes of GPUs with a few NICs, rails, trunks
+ * to several spines; up to 512 devices, half of the cases more or less degraded somewhere. */
+void random_cluster(uint64_t seed, ds_buf *text);
+
 #endif
