@@ -269,7 +269,7 @@ Test(cost_fit, constants_are_read_and_changed_by_name) {
     static const ds_constant issue = {.name = DS_CONSTANT_ISSUE_PS};
     static const ds_constant launch = {
         .name = DS_CONSTANT_COLL_LAUNCH_PS, .op = "all_reduce", .group = 8};
-    ds_constant e_max = {DS_CONSTANT_E_MAX, "gemm", "f32", true, 0};
+    ds_constant e_max = {.name = DS_CONSTANT_E_MAX, .op = "gemm", .dtype = "f32", .flop = true};
     ds_profiles *p = cost_tree_load_committed();
     ds_error err = {0};
     uint32_t v100, a100;
