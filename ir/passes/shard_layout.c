@@ -3,6 +3,7 @@
  * A type says the same with names and expressions; layouts are what the partitioner compares,
  * changes and prices. */
 #include "ir/passes/shard_internal.h"
+#include "ir/passes/stage_internal.h"
 
 #include <assert.h>
 #include <string.h>
@@ -180,12 +181,14 @@ static ds_status add_hint(const ds_sharder *s, const ds_type *type, uint32_t d, 
                             "parts: their sum, %lld without common divisors, does not divide it",
                             who, d, (long long)size, (long long)sum);
     }
-    if (axes.n && (size == 0 || size % parts))
-        return ds_error_set(err, DS_ERR_SHAPE, loc,
-                            "%%%s: dim %u of size %lld is split over %s, but %lld parts do not "
-                            "divide it: choose another degree, or take the hint away",
-                            who, d, (long long)size, name, (long long)parts);
-    return DS_OK;
+    if (!axes.n || (size && size % parts == 0)) return DS_OK;
+    bool stage = s->mesh_of_chunk;
+    if (stage) loc = ds_stage__knob(s->step, strcmp(name, "dp") == 0 ? "stage_dp" : "stage_tp");
+    return ds_error_set(err, DS_ERR_SHAPE, loc,
+                        "%%%s: dim %u of size %lld is split over %s, but %lld parts%s%s do not "
+                        "divide it: choose another degree, or take the hint away",
+                        who, d, (long long)size, name, (long long)parts, stage ? " on @" : "",
+                        stage ? s->meshes.at[s->here].name : "");
 }
 
 ds_status ds_shard__hint(const ds_sharder *s, const ds_type *type, const char *who, ds_loc loc,

@@ -224,7 +224,8 @@ Test(pipeline_widths, refusals) {
     refuse("stage_dp = [1, 2], cp = 2", "split no sequences", "cp = 1");
     refuse("stage_dp = [1, 2], ep = 2", "ep", "");
     refuse("stage_dp = [1, 4], stage_tp = [4, 4], microbatches = 2", "needs 20 devices", "has 16");
-    refuse("stage_dp = [1, 3], microbatches = 2", "split over dp", "3 parts do not divide it");
+    refuse("stage_dp = [1, 3], microbatches = 2", "split over dp",
+           "3 parts on @s1 do not divide it");
     refuse("stage_dp = [1, 2], microbatches = 2, scatter_gather = true", "reshard",
            "leave scatter_gather out");
     refuse("stage_dp = [1, 2], microbatches = 2, offload = activations", "offload", "equally wide");

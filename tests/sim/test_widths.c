@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define FILE_NAME "scenarios/gpt3-13b-two-kinds.dir"
-#define SMALL     "gpt.layers=8 first=5 gpt.hidden=512 gpt.heads=8 gpt.seq=256 gpt.vocab=1024 "
+#define SMALL     "layers=8 first=5 gpt.hidden=512 gpt.heads=8 gpt.seq=256 gpt.vocab=1024 "
 
 static ds_stages simulate(sim_case *c, const char *settings, bool unfold) {
     ds_stages stages;
@@ -57,7 +57,7 @@ static void expect_folds(const char *settings) {
 Test(widths, folded_is_unfolded) {
     expect_folds("microbatches=4");
     expect_folds("microbatches=4 tp1=8 schedule=eager-1f1b");
-    expect_folds("microbatches=4 tp0=8 tp1=2 schedule=zb-h1");
+    expect_folds("microbatches=4 tp0=8 tp1=4 schedule=zb-h1");
 }
 
 /* With a slow network 1F1B waits for a reshard each way in every turn; one more microbatch in
