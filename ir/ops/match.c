@@ -108,17 +108,46 @@ static ds_status may_split(const ds_match *m, uint32_t i, uint32_t d, ds_error *
     case DS_FACTOR_LOOKUP:
         break;
     }
-    for (uint32_t s = 0; s < dim->n_splits && rd->n > 1; s++)
-        if (dim->splits[s].n_sizes)
-            return never_split(m, i, d, "a dim made of several factors takes even splits only",
-                               err);
     return DS_OK;
 }
 
-/* Operand i's dim d carries factor f: the splits must agree with those seen before. */
-static ds_status carry(ds_match *m, uint32_t i, uint32_t d, uint32_t f, bool outermost,
-                       ds_error *err) {
-    const ds_dim *dim = &m->ctx->in[i]->dims[d];
+/* The dim with its uneven sizes times, or over, `inner`: those of a dim made of the outermost
+ * factor and others, or of the outermost factor of such a dim. check_factor sees what does not
+ * divide. */
+static const ds_dim *scale_sizes(const ds_match *m, const ds_dim *dim, ds_expr_kind kind,
+                                 ds_expr inner) {
+    ds_arena *arena = &m->ctx->unit->arena;
+    ds_dim *scaled = DS_NEW(arena, ds_dim);
+    *scaled = *dim;
+    scaled->splits = DS_NEW_N(arena, ds_split, dim->n_splits + 1);
+    for (uint32_t s = 0; s < dim->n_splits; s++) {
+        ds_split *split = &scaled->splits[s];
+        *split = dim->splits[s];
+        if (split->n_sizes) split->sizes = DS_NEW_N(arena, ds_expr, split->n_sizes);
+        for (uint32_t k = 0; k < split->n_sizes; k++)
+            split->sizes[k] = ds_expr_fold(exprs_of(m), kind, dim->splits[s].sizes[k], inner);
+    }
+    return scaled;
+}
+
+static bool is_uneven(const ds_dim *dim) {
+    for (uint32_t s = 0; s < dim->n_splits; s++)
+        if (dim->splits[s].n_sizes) return true;
+    return false;
+}
+
+/* The product of the factors behind the outermost one. */
+static ds_expr inner_size(const ds_match *m, const ds_rule_dim *rd) {
+    ds_expr size = ds_expr_int(exprs_of(m), 1);
+    for (uint32_t k = 1; k < rd->n; k++)
+        size = ds_expr_fold(exprs_of(m), DS_EXPR_MUL, size, m->size[rd->factors[k]]);
+    return size;
+}
+
+/* Operand i's dim d carries factor f, with the splits of `dim`: they must agree with those seen
+ * before. */
+static ds_status carry(ds_match *m, uint32_t i, uint32_t d, const ds_dim *dim, uint32_t f,
+                       bool outermost, ds_error *err) {
     if (!m->dim[f]) {
         m->dim[f] = dim;
         m->outermost[f] = outermost;
@@ -151,7 +180,7 @@ static ds_status bind_simple(ds_match *m, uint32_t i, uint32_t d, const ds_rule_
         DS_TRY(ds_ops__equal(m->ctx, dim->size, m->size[f], &same, err));
         if (same == DS_NO) return sizes_differ(m, i, d, f, err);
     }
-    return carry(m, i, d, f, true, err);
+    return carry(m, i, d, dim, f, true, err);
 }
 
 static ds_status bind_product(ds_match *m, uint32_t i, uint32_t d, const ds_rule_dim *rd,
@@ -162,7 +191,7 @@ static ds_status bind_product(ds_match *m, uint32_t i, uint32_t d, const ds_rule
     uint32_t open = DS_MAX_FACTORS;
     for (uint32_t k = 0; k < rd->n; k++) {
         uint32_t f = rd->factors[k];
-        DS_TRY(carry(m, i, d, f, k == 0, err));
+        if (k) DS_TRY(carry(m, i, d, dim, f, false, err));
         if (DS_HAS_EXPR(m->size[f]))
             known = ds_expr_fold(exprs, DS_EXPR_MUL, known, m->size[f]);
         else if (open == DS_MAX_FACTORS)
@@ -178,6 +207,9 @@ static ds_status bind_product(ds_match *m, uint32_t i, uint32_t d, const ds_rule
         m->size[open] = ds_expr_fold(exprs, DS_EXPR_DIV, dim->size, known);
         whole = ds_expr_fold(exprs, DS_EXPR_MUL, known, m->size[open]);
     }
+    const ds_dim *outer =
+        is_uneven(dim) ? scale_sizes(m, dim, DS_EXPR_DIV, inner_size(m, rd)) : dim;
+    DS_TRY(carry(m, i, d, outer, rd->factors[0], true, err));
     ds_tri same;
     DS_TRY(ds_ops__equal(m->ctx, dim->size, whole, &same, err));
     if (same != DS_NO) return DS_OK;
@@ -186,6 +218,23 @@ static ds_status bind_product(ds_match *m, uint32_t i, uint32_t d, const ds_rule
         "%s: dim %u of operand %u (%s) is %s, which is not %s%s", op_name(m), d, i,
         ds_ops__type_text(m->ctx, m->ctx->in[i]), ds_ops__expr_text(m->ctx, dim->size),
         open < DS_MAX_FACTORS ? "a multiple of " : "", ds_ops__expr_text(m->ctx, known));
+}
+
+/* Whole blocks of the inner factors: else some were cut off above. */
+static ds_status check_uneven(const ds_match *m, uint32_t f, const ds_split *split, int64_t size,
+                              ds_error *err) {
+    const ds_infer *ctx = m->ctx;
+    int64_t sum = 0, part;
+    for (uint32_t k = 0; k < split->n_sizes; k++) {
+        DS_TRY(ds_expr_eval_int(ctx->env, split->sizes[k], ctx->op->loc, &part, err));
+        sum += part;
+    }
+    if (sum == size) return DS_OK;
+    return ds_error_set(err, DS_ERR_SHAPE, ctx->op->in[m->operand[f]].loc,
+                        "%s: the uneven sizes of dim %u of operand %u (%s) are not whole numbers "
+                        "of the inner part of the dim, whose outer factor is %lld",
+                        op_name(m), m->index[f], m->operand[f],
+                        ds_ops__type_text(ctx, ctx->in[m->operand[f]]), (long long)size);
 }
 
 /* The size of a split outermost factor must be divisible, not only that of the dim. */
@@ -197,6 +246,8 @@ static ds_status check_factor(const ds_match *m, uint32_t f, ds_error *err) {
     DS_TRY(ds_expr_eval_int(ctx->env, m->size[f], ctx->op->loc, &size, err));
     for (uint32_t s = 0; s < m->dim[f]->n_splits; s++) {
         const ds_split *split = &m->dim[f]->splits[s];
+        if (split->n_sizes && ds_ops__term(m->rule.in, m->rule.n_in, i)->dims[d].n > 1)
+            return check_uneven(m, f, split, size, err);
         if (split->n_sizes || !ctx->axis_size(ctx->context, &type->on, split->axis, &count) ||
             count < 1)
             break;
@@ -285,6 +336,7 @@ static ds_status result_dim(const ds_match *m, const ds_rule_dim *rd, uint32_t d
     }
     const ds_dim *from = factor_dim(m, rd->factors[0]);
     out->size = rd->n == 1 ? m->size[rd->factors[0]] : product_size(m, rd);
+    if (rd->n > 1 && is_uneven(from)) from = scale_sizes(m, from, DS_EXPR_MUL, inner_size(m, rd));
     out->splits = from->splits;
     out->n_splits = from->n_splits;
     return DS_OK;

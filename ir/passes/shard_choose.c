@@ -126,8 +126,7 @@ static bool splittable(ds_factor_kind kind) {
            kind == DS_FACTOR_LOOKUP;
 }
 
-/* Does an operand, or a result's hint, say that the axis splits the factor by dp_shares? Only a dim
- * of its own takes unequal parts. */
+/* Does an operand, or a result's hint, say that the axis splits the factor by dp_shares? */
 static bool by_shares(const chooser *c, uint32_t f, uint32_t axis) {
     if (!ds_shard__has_shares(c->s, c->mesh, axis)) return false;
     for (uint32_t i = 0; c->in && i < c->n_in; i++) {
@@ -141,21 +140,6 @@ static bool by_shares(const chooser *c, uint32_t f, uint32_t axis) {
     return false;
 }
 
-static bool is_in_product(const ds_rule_term *term, uint32_t f) {
-    for (uint32_t d = 0; d < term->n; d++)
-        if (outermost(&term->dims[d]) == f && term->dims[d].n > 1) return true;
-    return false;
-}
-
-/* Parts of a product of factors are no parts of one of them. */
-static bool stands_alone(const chooser *c, uint32_t f) {
-    for (uint32_t i = 0; i < c->n_in; i++)
-        if (is_in_product(term_in(c, i), f)) return false;
-    for (uint32_t i = 0; i < c->n_out; i++)
-        if (is_in_product(term_out(c, i), f)) return false;
-    return true;
-}
-
 static bool is_legal(const chooser *c, uint32_t f, uint32_t axis) {
     if (f >= c->rule.n_factors || !splittable(c->rule.kinds[f]) || c->size[f] == 0) return false;
     for (uint32_t i = 0; i < c->n_in; i++)
@@ -164,8 +148,7 @@ static bool is_legal(const chooser *c, uint32_t f, uint32_t axis) {
         if (is_inner(term_out(c, i), f)) return false;
     if (c->shares[f]) return false; /* nothing more beside them */
     if (by_shares(c, f, axis))
-        return !c->n_axes[f] && stands_alone(c, f) &&
-               c->size[f] % c->s->step->strategy.dp_shares_sum == 0;
+        return !c->n_axes[f] && c->size[f] % c->s->step->strategy.dp_shares_sum == 0;
     int64_t parts = ds_shard__axis_size(c->s, c->mesh, axis);
     for (uint32_t k = 0; k < c->n_axes[f]; k++)
         parts *= ds_shard__axis_size(c->s, c->mesh, c->axes[f][k]);
@@ -415,23 +398,6 @@ static uint8_t common_mesh(const chooser *c) {
     return c->n_in ? c->now[0].mesh : c->s->here;
 }
 
-/* Unequal parts that would be gathered because the op makes one dim of them and others, or needs a
- * split that they do not fit: that is no strategy that anybody wants. */
-static ds_status refuse_gather(const chooser *c, uint32_t axis, ds_error *err) {
-    if (!ds_shard__has_shares(c->s, c->mesh, axis)) return DS_OK;
-    for (uint32_t i = 0; i < c->n_in; i++) {
-        int d = ds_shard__dim_of(&c->now[i], axis);
-        if (d < 0 || !(c->now[i].shares >> d & 1)) continue;
-        uint32_t f = outermost(&term_in(c, i)->dims[d]);
-        if (f < DS_MAX_FACTORS && splittable(c->rule.kinds[f]) && c->size[f] && !stands_alone(c, f))
-            return ds_error_set(err, DS_ERR_UNSUPPORTED, c->op->loc,
-                                "%s makes one dim of the batch and others, which cannot be split "
-                                "in the unequal parts of dp_shares",
-                                ds_op_name(c->op->code));
-    }
-    return DS_OK;
-}
-
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
                            ds_shard_choice *choice, ds_error *err) {
     chooser c = {.s = s, .op = op, .in = in, .lazy = ds_shard__is_lazy(op->code)};
@@ -444,10 +410,7 @@ ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
         if (ds_shard__axis_size(s, c.mesh, axis) == 1 && s->n_own == 1) continue;
         uint32_t f = stationary(&c, axis);
         if (f == DS_MAX_FACTORS) f = cheapest(&c, axis);
-        if (f == DS_MAX_FACTORS) {
-            DS_TRY(refuse_gather(&c, axis, err));
-            continue;
-        }
+        if (f == DS_MAX_FACTORS) continue;
         c.shares[f] = by_shares(&c, f, axis);
         c.axes[f][c.n_axes[f]++] = (uint8_t)axis;
     }

@@ -48,6 +48,24 @@ Test(ops_sharding, uneven) {
     OK("%x: f32[32@(dp, tp), 8] on @m", "%z = relu(%x)", "f32[32@(dp,tp), 8] on @m");
 }
 
+/* A dim made of a split one and others, and back: sizes are those of whole blocks. */
+Test(ops_sharding, uneven_products) {
+    OK("%x: f32[16@dp[6, 6, 2, 2], 8] on @m", "%z = reshape(%x) {shape = [128]}",
+       "f32[128@dp[48,48,16,16]] on @m");
+    OK("%x: f32[128@dp[48, 48, 16, 16]] on @m", "%z = reshape(%x) {shape = [16, 8]}",
+       "f32[16@dp[6,6,2,2], 8] on @m");
+    OK("%x: f32[128@dp[48, 48, 16, 16], 3] on @m", "%z = reshape(%x) {shape = [16, 2, 4, 3]}",
+       "f32[16@dp[6,6,2,2], 2, 4, 3] on @m");
+    OK("%x: f32[8@dp[4, 2, 1, 1], 4, 2, 2] on @m, %s: f32[4] on @m, %b: f32[4] on @m",
+       "%z = batch_norm(%x, %s, %b) {groups = 8}", "f32[8@dp[4,2,1,1], 4, 2, 2] on @m");
+    OK("%x: f32[8@dp[4, 2, 2, 0], 4, 2, 2] on @m, %s: f32[4] on @m, %b: f32[4] on @m",
+       "%z = batch_norm(%x, %s, %b) {groups = 4}", "f32[8@dp[4,2,2,0], 4, 2, 2] on @m");
+    BAD("%x: f32[128@dp[52, 44, 16, 16]] on @m", "%z = reshape(%x) {shape = [16, 8]}", SHAPE,
+        "not whole numbers of the inner part");
+    BAD("%x: f32[8@dp[3, 3, 1, 1], 4, 2, 2] on @m, %s: f32[4] on @m, %b: f32[4] on @m",
+        "%z = batch_norm(%x, %s, %b) {groups = 4}", SHAPE, "whose outer factor is 4");
+}
+
 Test(ops_sharding, whole_dims) {
     OK("%x: f32[32@dp, 64] on @m", "%y = softmax(%x)", "f32[32@dp, 64] on @m");
     BAD("%x: f32[32, 64@tp] on @m", "%y = softmax(%x)", SHARDING,

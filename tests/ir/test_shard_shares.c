@@ -30,6 +30,17 @@ Test(shard_shares, zero) {
     prove(&pipe_alexnet, NULL, "dp = 2, dp_shares = [3, 1], zero = 1");
 }
 
+/* Statistics of groups of images, as many as the parts are made of: nothing is gathered. */
+Test(shard_shares, groups_of_a_batch) {
+    static const pipe_model resnet = {"resnet50",
+                                      "image = 32, width = 2, classes = 4, blocks1 = 1, blocks2 = "
+                                      "1, blocks3 = 1, blocks4 = 1, batch = 8, bn_groups = 4",
+                                      ""};
+    prove(&resnet, NULL, "dp = 2, dp_shares = [3, 1], zero = 1");
+    prove(&resnet, "bn_groups=8", "dp = 3, dp_shares = [2, 1, 1]");
+    prove(&pipe_mixtral, NULL, "dp = 2, dp_shares = [3, 1], tp = 2");
+}
+
 Test(shard_shares, microbatches) {
     prove(&pipe_gpt, "batch=24", "dp = 3, dp_shares = [3, 2, 1], microbatches = 4, zero = 1");
     prove(&pipe_mlp, "batch=24", "dp = 4, dp_shares = [1, 2, 1, 2], microbatches = 2");
