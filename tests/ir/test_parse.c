@@ -306,8 +306,18 @@ static const struct {
 } refused[] = {
     {"funk @f() {}", "2:1: unknown declaration 'funk'; did you mean 'func'?"},
     {"42",
-     "2:1: expected import, param, axis, topology, mesh, func, program, schedule or scenario, "
-     "found '42'"},
+     "2:1: expected import, param, axis, topology, mesh, func, program, schedule, scenario or "
+     "degrade, found '42'"},
+    {"degrade gpu[0]",
+     "2:15: expected a name of what is degraded: compute, memory, bandwidth or latency, found the "
+     "end of the file"},
+    {"degrade a -- b compute 0.5", "2:24: expected '=' before the factor, found '0.5'"},
+    {"degrade a -- compute = 1", "2:22: expected a name of what is degraded: compute, memory, "
+                                 "bandwidth or latency, found '='"},
+    {"degrade a[i] compute = 1 for j in 0..2",
+     "2:11: unknown name 'i': neither an index of this link's `for` nor a param"},
+    {"scenario { a = f(b = 1, b = 2) }", "2:25: 'b' is given twice"},
+    {"scenario { a = f(1) }", "2:18: expected a name or a quoted pattern before '=', found '1'"},
     {"param a 1", "2:9: expected '=' before the param's value, found '1'"},
     {"param a = ", "2:11: expected an expression, found the end of the file"},
     {"param a = 1, a = 2", "2:14: param 'a' is already declared on line 2"},

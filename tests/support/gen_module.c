@@ -523,6 +523,28 @@ static void put_topology(gen *g) {
     put(g, "topology @pod {\n  node n[128] : @box\n}");
 }
 
+static void put_degrade(gen *g) {
+    static const char *const ends[] = {"", " -- nvswitch", " -> nic[0].port"};
+    uint32_t i = g->next_index++;
+    bool loop = one_in(g, 2);
+    put(g, "degrade");
+    gap(g);
+    if (loop)
+        ds_buf_printf(g->out, "gpu[(i%u + 1) %% 8]", i);
+    else
+        put(g, "gpu[layers - 1]");
+    put(g, PICK(g, ends));
+    put(g, " compute = 0.8");
+    if (one_in(g, 2)) put(g, ", latency = 1 + dp");
+    if (loop) {
+        ds_buf_printf(g->out, " for i%u in 0..8", i);
+        g->indices[g->n_indices++] = i;
+        if (one_in(g, 3)) put(g, " where "), put_condition(g);
+        g->n_indices--;
+    }
+    line(g);
+}
+
 static void put_meshes(gen *g) {
     put(g, "mesh @m = [pp = 2, dp = dp] on @box");
     if (one_in(g, 2)) put(g, " order (1, 0, 3, 2)");
@@ -552,6 +574,10 @@ static void put_entries(gen *g, uint32_t depth) {
             if (one_in(g, 2)) line(g);
             put_entries(g, depth - 1);
             put(g, "}");
+        } else if (one_in(g, 8)) {
+            put(g, " = gamma(shape = 3,");
+            maybe_gap(g);
+            put(g, "min = 1 / dp)");
         } else if (one_in(g, 6)) {
             put(g, " = on @v [n: x, k: [y, z]]");
         } else {
@@ -580,6 +606,7 @@ void ds_test_gen_module(uint64_t seed, ds_buf *out) {
     put_topology(&g);
     line(&g);
     put_meshes(&g);
+    while (one_in(&g, 3)) put_degrade(&g);
     for (uint32_t k = 0, n = (uint32_t)below(&g, 4); k < n; k++) {
         put_func(&g);
         line(&g);

@@ -309,6 +309,16 @@ static bool scenario_same(pair *p, const ds_scenario *a, const ds_scenario *b) {
     return trivia_same(p, &a->trivia, &b->trivia) && trivia_same(p, &a->dangling, &b->dangling);
 }
 
+static bool degrade_same(pair *p, const ds_degrade *a, const ds_degrade *b) {
+    SAME(a->n_a == b->n_a && a->n_b == b->n_b && a->duplex == b->duplex);
+    SAME(a->n_loops == b->n_loops && a->n_factors == b->n_factors);
+    SAME_ARRAY(step_same, a->a, b->a, a->n_a);
+    SAME_ARRAY(step_same, a->b, b->b, a->n_b);
+    SAME_ARRAY(binder_same, a->loops, b->loops, a->n_loops);
+    SAME_ARRAY(attr_same, a->factors, b->factors, a->n_factors);
+    return expr_same(p, &a->where, &b->where) && trivia_same(p, &a->trivia, &b->trivia);
+}
+
 #define SAME_VEC(function, field)                                                                  \
     do {                                                                                           \
         SAME(a->field.n == b->field.n);                                                            \
@@ -329,6 +339,7 @@ static bool module_same(pair *p, const ds_module *a, const ds_module *b) {
     SAME_VEC(program_same, programs);
     SAME_VEC(schedule_same, schedules);
     SAME_VEC(scenario_same, scenarios);
+    SAME_VEC(degrade_same, degrades);
     return trivia_same(p, &a->trivia, &b->trivia) && trivia_same(p, &a->dangling, &b->dangling);
 }
 
