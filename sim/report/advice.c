@@ -59,7 +59,8 @@ static void add_word(adviser *a, const char *knob, const char *word) {
 
 static void add_tp(adviser *a) {
     int64_t tp = 2 * a->strategy->tp, dp = a->strategy->dp;
-    if (ds_scenario_mesh(a->unit)) return; /* its sizes are the file's */
+    /* sizes are the file's, or stages have their own */
+    if (ds_scenario_mesh(a->unit) || a->strategy->stage_tp) return;
     add_int(a, "tp", tp);
     if (dp % 2) return; /* twice the devices, if they are there */
     change *c = &a->changes[a->n_changes - 1];
@@ -113,7 +114,8 @@ static void add_batch(adviser *a) {
 
 static void find_changes(adviser *a) {
     const ds_strategy *s = a->strategy;
-    for (int64_t zero = s->zero + 1; zero <= 3 && s->dp > 1; zero++) add_int(a, "zero", zero);
+    for (int64_t zero = s->zero + 1; zero <= 3 && (s->dp > 1 || s->stage_dp); zero++)
+        add_int(a, "zero", zero);
     if (s->recompute == DS_RECOMPUTE_NONE) add_word(a, "recompute", "selective");
     if (s->recompute == DS_RECOMPUTE_NONE || s->recompute == DS_RECOMPUTE_SELECTIVE)
         add_word(a, "recompute", "full");
