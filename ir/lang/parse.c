@@ -352,8 +352,8 @@ static void unknown_item(ds_parser *p) {
         ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "unknown declaration '%s'; did you mean '%s'?",
                        p->tok.name, near);
     ds_parser_expected(p,
-                       "import, param, axis, topology, mesh, func, program, schedule, scenario or "
-                       "degrade");
+                       "import, param, axis, topology, mesh, func, program, schedule, scenario, "
+                       "degrade or sweep");
 }
 
 static bool at_item(const ds_parser *p) {

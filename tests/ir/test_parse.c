@@ -306,8 +306,8 @@ static const struct {
 } refused[] = {
     {"funk @f() {}", "2:1: unknown declaration 'funk'; did you mean 'func'?"},
     {"42",
-     "2:1: expected import, param, axis, topology, mesh, func, program, schedule, scenario or "
-     "degrade, found '42'"},
+     "2:1: expected import, param, axis, topology, mesh, func, program, schedule, scenario, "
+     "degrade or sweep, found '42'"},
     {"degrade gpu[0]",
      "2:15: expected a name of what is degraded: compute, memory, bandwidth or latency, found the "
      "end of the file"},
@@ -406,8 +406,21 @@ static const struct {
      "2:19: expected ',' or a new line before the next entry, found 'tp'"},
     {"scenario { lr = widht * 2 }",
      "2:17: unknown name 'widht': neither a loop index nor a param declared above"},
-    {"sweep { dp in divisors(world) }",
-     "2:1: sweep blocks come with `distsim sweep`, which this version does not have"},
+    {"sweep { dp in 4 }",
+     "2:17: expected '..' between the ends of the range (or write a list, divisors(n) or "
+     "powers_of_two(a, b)), found '}'"},
+    {"sweep { dp = [1] }", "2:12: expected 'in' between what varies and its domain, found '='"},
+    {"sweep { dp in [] }", "2:15: 'dp' has no values to take"},
+    {"sweep { dp in divisors(16) tp in [1] }",
+     "2:28: expected ',' or a new line before the next entry, found 'tp'"},
+    {"sweep { dp in divisors(wrold) }",
+     "2:24: unknown name 'wrold'; did you mean 'world'?"},
+    {"sweep { tp in [1] where tpp == 1 }", "2:25: unknown name 'tpp'; did you mean 'tp'?"},
+    {"sweep { dp in [1] where fits GiB }",
+     "2:19: a unit ends a comparison, as in peak_memory <= 30 GiB"},
+    {"sweep { dp in powers_of_two(8) }",
+     "2:30: expected ',' between the least and the greatest, found ')'"},
+    {"sweep { dp in [1], subject fits }", "2:28: expected 'to' after `subject`, found 'fits'"},
 };
 
 Test(parse, refuses_with_place_and_reason) {

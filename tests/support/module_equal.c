@@ -319,6 +319,21 @@ static bool degrade_same(pair *p, const ds_degrade *a, const ds_degrade *b) {
     return expr_same(p, &a->where, &b->where) && trivia_same(p, &a->trivia, &b->trivia);
 }
 
+static bool sweep_entry_same(pair *p, const ds_sweep_entry *a, const ds_sweep_entry *b) {
+    SAME(a->kind == b->kind && a->domain == b->domain && a->unit == b->unit);
+    SAME(text(a->name, b->name) && a->list.n_items == b->list.n_items);
+    SAME(expr_same(p, &a->a, &b->a) && expr_same(p, &a->b, &b->b));
+    SAME(expr_same(p, &a->step, &b->step));
+    SAME_ARRAY(attr_same, a->list.items, b->list.items, a->list.n_items);
+    return trivia_same(p, &a->trivia, &b->trivia);
+}
+
+static bool sweep_same(pair *p, const ds_sweep *a, const ds_sweep *b) {
+    SAME(a->n_entries == b->n_entries);
+    SAME_ARRAY(sweep_entry_same, a->entries, b->entries, a->n_entries);
+    return trivia_same(p, &a->trivia, &b->trivia) && trivia_same(p, &a->dangling, &b->dangling);
+}
+
 #define SAME_VEC(function, field)                                                                  \
     do {                                                                                           \
         SAME(a->field.n == b->field.n);                                                            \
@@ -340,6 +355,7 @@ static bool module_same(pair *p, const ds_module *a, const ds_module *b) {
     SAME_VEC(schedule_same, schedules);
     SAME_VEC(scenario_same, scenarios);
     SAME_VEC(degrade_same, degrades);
+    SAME_VEC(sweep_same, sweeps);
     return trivia_same(p, &a->trivia, &b->trivia) && trivia_same(p, &a->dangling, &b->dangling);
 }
 

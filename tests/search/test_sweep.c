@@ -1,0 +1,383 @@
+/* Sweeps: rows against single runs, the same bytes however they come about. */
+#include "tests/support/sim.h"
+#include "tests/support/sweep.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GRID DS_SOURCE_DIR "/scenarios/distir-grid.dir"
+enum { MAX_CELLS = 64 };
+
+/* Small enough for many sweeps, with every verdict: dp = 3 does not divide the batch (illegal), one
+ * device does not hold what two do, and a condition looks at the step time. */
+static const char small[] =
+    "dir 1\n"
+    "param dp = 1, tp = 1, batch = 64, width = 20000\n"
+    "import \"models/mlp.dir\" as mlp with layers = 4, batch = batch, width = width\n"
+    "topology @box { device gpu[8] : \"V100-SXM2-16GB\"\n"
+    "  switch s\n  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..8 }\n"
+    "scenario { model = @mlp.mlp, on = @box, train { loss = mse, optimizer = adam }\n"
+    "  strategy { dp = dp, tp = tp } }\n"
+    "sweep { dp in 1..5, tp in [1, 2, 4] where dp * tp <= world\n"
+    "  width in [2000, 20000], zero in [0, 1]\n"
+    "  where step_time > 1 ms, minimize step_time, minimize peak_memory subject to fits }\n";
+
+static char *sweep_text(const char *text, const ds_sweep_options *options, ds_sweep_result *out,
+                        size_t *n) {
+    sweep_case c;
+    sweep_open_text(&c, text, NULL);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    sweep_run(&c, options, out, DS_OK);
+    sweep_close(&c);
+    return sweep_read(options->path, n);
+}
+
+static int lines(const char *text) {
+    int n = 0;
+    for (; *text; text++) n += *text == '\n';
+    return n;
+}
+
+/* ---- rows ---- */
+
+static uint32_t split_row(char *row, char **cells) {
+    uint32_t n = ds_rows_split(row, cells, MAX_CELLS);
+    cr_assert(n > 0 && n <= MAX_CELLS);
+    return n;
+}
+
+/* Each row of DistIR's grid is what `distsim run --set …` gives, to the picosecond and byte. */
+Test(sweep, rows_are_runs, .timeout = 120) {
+    char folder[64], path[100];
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/grid.csv", folder);
+    sweep_case c;
+    ds_sweep_result result;
+    sweep_open_file(&c, GRID, NULL);
+    sweep_run(&c, &(ds_sweep_options){.path = path, .n_workers = 2}, &result, DS_OK);
+    cr_expect_eq(result.rows, 75);
+    cr_expect_eq(result.n[DS_VERDICT_OK], 75);
+    cr_expect(result.complete);
+    ds_sweep_result_deinit(&result);
+    sweep_close(&c);
+
+    char *text = sweep_read(path, NULL), *at = strchr(text, '\n') + 1;
+    cr_expect_eq(strncmp(text,
+                         "model_size,world_size,batch_size,dp_degree,hp_degree,pp_degree,"
+                         "num_microbatches,latency,throughput,peak_memory,",
+                         strlen("model_size,world_size,batch_size,dp_degree,hp_degree,pp_degree,"
+                                "num_microbatches,latency,throughput,peak_memory,")),
+                 0);
+    for (int row = 0; row < 75; row++) {
+        char *next = strchr(at, '\n') + 1, *cells[MAX_CELLS], settings[200];
+        at[next - at - 1] = '\0';
+        split_row(at, cells);
+        snprintf(settings, sizeof settings, "dp=%s tp=%s pp=%s microbatches=%s", cells[3], cells[4],
+                 cells[5], cells[6]);
+        sim_case s;
+        sim_run_file(&s, "scenarios/distir-grid.dir", settings, false);
+        cr_assert_eq(s.status, DS_OK);
+        cr_expect_eq(strtoll(cells[14], NULL, 10), s.result->run.step_ps, "%s", settings);
+        cr_expect_eq(strtoll(cells[9], NULL, 10), s.result->peak_bytes, "%s", settings);
+        cr_expect(!(strtod(cells[8], NULL) < s.result->throughput_per_s) &&
+                  !(strtod(cells[8], NULL) > s.result->throughput_per_s));
+        cr_expect_float_eq(strtod(cells[7], NULL), (double)s.result->run.step_ps * 1e-12, 1e-15);
+        cr_expect_str_eq(cells[0], "mlp-small");
+        cr_expect_str_eq(cells[1], "16");
+        cr_expect_str_eq(cells[2], "8192");
+        sim_free(&s);
+        at = next;
+    }
+    free(text);
+    sweep_remove_folder(folder);
+}
+
+/* What cannot run or does not fit is a row with its reason. */
+Test(sweep, every_candidate_is_a_row) {
+    char folder[64], path[100];
+    ds_sweep_result r;
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    char *text = sweep_text(small, &(ds_sweep_options){.path = path}, &r, NULL);
+    /* dp 1, 2: tp 1 2 4; dp 3, 4: tp 1 2; four rows each */
+    cr_expect_eq(r.rows, 40);
+    cr_expect_eq(lines(text), 41);
+    cr_expect_eq(r.n[DS_VERDICT_ILLEGAL], 8); /* dp = 3 */
+    cr_expect_gt(r.n[DS_VERDICT_DOES_NOT_FIT], 0);
+    cr_expect_gt(r.n[DS_VERDICT_EXCLUDED], 0);
+    cr_expect_gt(r.n[DS_VERDICT_OK], 0);
+    cr_expect_not_null(strstr(text, ",excluded,where step_time > 1 ms,"));
+    cr_expect_not_null(strstr(text, " bytes are missing on gpu[0],"));
+    cr_expect_not_null(strstr(text, ",-1,-1,-1,3,1,2000,0,"));
+    ds_sweep_result_deinit(&r);
+    free(text);
+    sweep_remove_folder(folder);
+}
+
+/* The best and the front, against all pairs of rows. */
+Test(sweep, best_and_front) {
+    char folder[64], path[100], *cells[MAX_CELLS];
+    double step[64], memory[64];
+    int n = 0, on_front = 0, best = 0;
+    ds_sweep_result r;
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    char *text = sweep_text(small, &(ds_sweep_options){.path = path}, &r, NULL);
+    for (char *at = strchr(text, '\n') + 1, *next; *at; at = next) {
+        next = strchr(at, '\n') + 1;
+        next[-1] = '\0';
+        split_row(at, cells);
+        if (strcmp(cells[19], "ok") != 0) continue;
+        step[n] = strtod(cells[14], NULL);
+        memory[n++] = strtod(cells[9], NULL);
+    }
+    for (int i = 0; i < n; i++) {
+        bool covered = false;
+        for (int k = 0; k < n; k++)
+            covered = covered || (step[k] <= step[i] && memory[k] <= memory[i] &&
+                                  (step[k] < step[i] || memory[k] < memory[i] || k < i));
+        on_front += !covered;
+        if (step[i] < step[best]) best = i;
+    }
+    cr_assert_gt(n, 5);
+    cr_expect_eq(r.best.front.n, (uint32_t)on_front);
+    cr_expect_eq(r.best.top.at[0].step_ps, (int64_t)step[best]);
+    for (uint32_t i = 1; i < r.best.top.n; i++)
+        cr_expect(r.best.top.at[i].step_ps >= r.best.top.at[i - 1].step_ps);
+    ds_sweep_result_deinit(&r);
+    free(text);
+    sweep_remove_folder(folder);
+}
+
+/* ---- the same bytes ---- */
+
+Test(sweep, any_number_of_workers) {
+    char folder[64], path[100];
+    size_t n, n_first = 0;
+    char *first = NULL;
+    sweep_folder(folder);
+    for (uint32_t workers = 1; workers <= 8; workers *= 2) {
+        ds_sweep_result r;
+        snprintf(path, sizeof path, "%s/%u.csv", folder, workers);
+        char *text =
+            sweep_text(small, &(ds_sweep_options){.path = path, .n_workers = workers}, &r, &n);
+        if (!first) {
+            first = text;
+            n_first = n;
+            ds_sweep_result_deinit(&r);
+            continue;
+        }
+        cr_expect(n == n_first && memcmp(text, first, n) == 0, "%u workers", workers);
+        ds_sweep_result_deinit(&r);
+        free(text);
+    }
+    free(first);
+    sweep_remove_folder(folder);
+}
+
+static void put_file(const char *path, const char *text, size_t n) {
+    FILE *file = fopen(path, "wb");
+    cr_assert(file && fwrite(text, 1, n, file) == n);
+    fclose(file);
+}
+
+/* Cut anywhere, be it in the header, a sweep goes on to the same file. */
+Test(sweep, resumes_wherever_it_was_cut, .timeout = 120) {
+    char folder[64], path[100];
+    size_t n, again;
+    ds_sweep_result r;
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    char *whole = sweep_text(small, &(ds_sweep_options){.path = path}, &r, &n);
+    uint64_t ok = r.n[DS_VERDICT_OK];
+    uint32_t front = r.best.front.n;
+    int64_t best_ps = r.best.top.at[0].step_ps;
+    ds_sweep_result_deinit(&r);
+    for (size_t cut = 0; cut <= n; cut = cut + 1 + n / 13) {
+        put_file(path, whole, cut);
+        char *text =
+            sweep_text(small, &(ds_sweep_options){.path = path, .resume = true}, &r, &again);
+        cr_expect(again == n && memcmp(text, whole, n) == 0, "cut at %zu", cut);
+        cr_expect_eq(r.n[DS_VERDICT_OK], ok);
+        cr_expect_eq(r.best.front.n, front);
+        cr_expect_eq(r.best.top.at[0].step_ps, best_ps);
+        ds_sweep_result_deinit(&r);
+        free(text);
+    }
+    free(whole);
+    sweep_remove_folder(folder);
+}
+
+static void nap(long ms) {
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+/* SIGKILL at some instant; what is there is a beginning of the whole, and is completed. */
+Test(sweep, survives_being_killed, .timeout = 120) {
+    char folder[64], path[100], killed[100];
+    size_t n, again;
+    ds_sweep_result r;
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/whole.csv", folder);
+    snprintf(killed, sizeof killed, "%s/killed.csv", folder);
+    char *whole = sweep_text(small, &(ds_sweep_options){.path = path}, &r, &n);
+    ds_sweep_result_deinit(&r);
+    for (long ms = 5; ms < 60; ms += 11) {
+        unlink(killed);
+        fflush(NULL);
+        pid_t child = fork();
+        cr_assert_geq(child, 0);
+        if (child == 0) {
+            free(sweep_text(small, &(ds_sweep_options){.path = killed, .n_workers = 2}, &r, &n));
+            _exit(0);
+        }
+        nap(ms);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        size_t left = 0;
+        char *part = sweep_read(killed, &left);
+        cr_expect(!part || (left <= n && memcmp(part, whole, left) == 0), "after %ld ms", ms);
+        free(part);
+        char *text =
+            sweep_text(small, &(ds_sweep_options){.path = killed, .resume = true}, &r, &again);
+        cr_expect(again == n && memcmp(text, whole, n) == 0, "after %ld ms", ms);
+        ds_sweep_result_deinit(&r);
+        free(text);
+    }
+    free(whole);
+    sweep_remove_folder(folder);
+}
+
+Test(sweep, shards_are_the_whole) {
+    char folder[64], paths[3][100], merged[100];
+    const char *list[] = {paths[0], paths[1], paths[2]};
+    size_t n, n_merged;
+    uint64_t rows;
+    ds_sweep_result r;
+    ds_error err;
+    sweep_folder(folder);
+    snprintf(merged, sizeof merged, "%s/whole.csv", folder);
+    char *whole = sweep_text(small, &(ds_sweep_options){.path = merged}, &r, &n);
+    ds_sweep_result_deinit(&r);
+    for (uint32_t i = 0; i < 3; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%u.csv", folder, i);
+        ds_sweep_options options = {.path = paths[i], .shard = i, .n_shards = 3};
+        free(sweep_text(small, &options, &r, NULL));
+        cr_expect_eq(r.rows, i == 0 ? 14 : 13); /* 40 rows */
+        ds_sweep_result_deinit(&r);
+    }
+    cr_assert_eq(ds_sweep_merge(list, 3, merged, true, &rows, &err), DS_OK);
+    char *text = sweep_read(merged, &n_merged);
+    cr_expect(rows == 40 && n == n_merged && memcmp(text, whole, n) == 0);
+    cr_expect_eq(ds_sweep_merge(list, 2, merged, true, &rows, &err), DS_ERR_DATA);
+    cr_expect_not_null(strstr(err.message, "candidate 2 is missing"), "%s", err.message);
+    const char *twice[] = {paths[0], paths[0]};
+    cr_expect_eq(ds_sweep_merge(twice, 2, merged, true, &rows, &err), DS_ERR_DATA);
+    cr_expect_not_null(strstr(err.message, "candidate 0 comes twice"), "%s", err.message);
+    free(text);
+    free(whole);
+    sweep_remove_folder(folder);
+}
+
+/* ---- whose rows ---- */
+
+static char *with(const char *text, const char *old, const char *new) {
+    const char *at = strstr(text, old);
+    ds_buf out = {0};
+    ds_buf_put_n(&out, text, (size_t)(at - text));
+    ds_buf_put(&out, new);
+    ds_buf_put(&out, at + strlen(old));
+    return out.text;
+}
+
+Test(sweep, refuses_what_another_sweep_wrote) {
+    static const char *const changes[][2] = {{"tp in [1, 2, 4]", "tp in [1, 2]"},
+                                             {"batch = 64", "batch = 128"},
+                                             {"100 GB/s", "200 GB/s"},
+                                             {"optimizer = adam", "optimizer = sgd"}};
+    char folder[64], path[100];
+    ds_sweep_result r;
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    free(sweep_text(small, &(ds_sweep_options){.path = path, .max_rows = 5}, &r, NULL));
+    cr_expect(r.rows == 5 && !r.complete);
+    ds_sweep_result_deinit(&r);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *other = with(small, changes[i][0], changes[i][1]);
+        sweep_case c;
+        sweep_open_text(&c, other, NULL);
+        sweep_run(&c, &(ds_sweep_options){.path = path, .resume = true}, &r, DS_ERR_DATA);
+        cr_expect_not_null(strstr(c.err.message, "another sweep made this row"), "%s",
+                           c.err.message);
+        ds_sweep_result_deinit(&r);
+        sweep_close(&c);
+        free(other);
+    }
+    sweep_case c; /* the same sweep, but its file is there */
+    sweep_open_text(&c, small, NULL);
+    sweep_run(&c, &(ds_sweep_options){.path = path}, &r, DS_ERR_IO);
+    ds_sweep_result_deinit(&r);
+    sweep_run(&c, &(ds_sweep_options){.path = path, .resume = true, .shard = 1, .n_shards = 2}, &r,
+              DS_ERR_DATA);
+    ds_sweep_result_deinit(&r);
+    put_file(path, "no,sweep\n1,2\n", 13);
+    sweep_run(&c, &(ds_sweep_options){.path = path, .resume = true}, &r, DS_ERR_DATA);
+    ds_sweep_result_deinit(&r);
+    sweep_close(&c);
+    sweep_remove_folder(folder);
+}
+
+/* Comments, blank lines and the order of entries do not change a row's hash; a number does. */
+Test(sweep, hashes_are_of_content) {
+    char folder[64], path[100];
+    ds_sweep_result r;
+    uint64_t hash[4];
+    char *texts[4] = {with(small, "dir 1\n", "dir 1\n"),
+                      with(small, "scenario {", "\n// a comment\nscenario {"),
+                      with(small, "model = @mlp.mlp, on = @box", "on = @box, model = @mlp.mlp"),
+                      with(small, "100 GB/s", "101 GB/s")};
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    for (int i = 0; i < 4; i++) {
+        ds_sweep_options options = {.path = path, .overwrite = true};
+        free(sweep_text(texts[i], &options, &r, NULL));
+        cr_assert(r.best.top.n > 0);
+        hash[i] = r.best.top.at[0].hash;
+        ds_sweep_result_deinit(&r);
+        free(texts[i]);
+    }
+    cr_expect(hash[0] == hash[1] && hash[0] == hash[2] && hash[0] != hash[3]);
+    sweep_remove_folder(folder);
+}
+
+/* ---- random ---- */
+
+Test(sweep, random_candidates_are_different_and_repeatable) {
+    char folder[64], path[100];
+    size_t n[2];
+    char *text[2];
+    ds_sweep_result r;
+    sweep_folder(folder);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%d.csv", folder, i);
+        ds_sweep_options options = {.path = path,
+                                    .method = "random",
+                                    .seed = 3,
+                                    .max_rows = 1000,
+                                    .n_workers = 1u + (uint32_t)i};
+        text[i] = sweep_text(small, &options, &r, &n[i]);
+        cr_expect_eq(r.rows, 40); /* all there are */
+        ds_sweep_result_deinit(&r);
+    }
+    cr_expect(n[0] == n[1] && memcmp(text[0], text[1], n[0]) == 0);
+    free(text[0]);
+    free(text[1]);
+    sweep_remove_folder(folder);
+}
