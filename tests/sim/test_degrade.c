@@ -154,7 +154,7 @@ Test(degrade, a_ring_goes_at_the_rate_of_its_slowest_link) {
  * s[1], 4 us and 50 GB/s. */
 Test(degrade, a_missing_link_is_routed_around) {
     char text[2048];
-    snprintf(text, sizeof text, "%sdegrade gpu[3] -- s[0] bandwidth = 0\n", STAR + 6);
+    snprintf(text, sizeof text, "%sdegrade gpu[3] -- s[0] bandwidth = 0\n", &STAR[6]);
     topo_text t = topo_text_build(text);
     const ds_route *route = topo_text_route(&t, "gpu[3]", "gpu[0]");
     cr_assert_not_null(route);
