@@ -316,3 +316,39 @@ Test(reshard, order_is_the_best_of_small_cases) {
     }
     cr_expect_eq(n_best, n_cases);
 }
+
+/* ---- eager 1F1B on two stages of different width ---- */
+
+static double step_seconds(const char *file, const char *settings) {
+    sim_case c;
+    sim_run_file(&c, file, settings, false);
+    cr_assert_eq(c.status, DS_OK, "%s %s: %s", file, settings, c.err.message);
+    double s = (double)c.result->run.step_ps / 1e12;
+    sim_free(&c);
+    return s;
+}
+
+/* Published: about 10 % for GPT-3, up to 50 % for a U-Transformer (arXiv 2211.05322). */
+Test(reshard, eager_hides_what_crosses) {
+    const char *by_hand = "scenarios/eager-two-widths.dir";
+    double gpt = step_seconds(by_hand, "ahead=0") / step_seconds(by_hand, "ahead=1");
+    double u = step_seconds(by_hand, "tensors=4 fwd=70 bwd=140 ahead=0") /
+               step_seconds(by_hand, "tensors=4 fwd=70 bwd=140 ahead=1");
+    cr_expect(gpt > 1.05 && gpt < 1.15, "GPT-3: %g", gpt);
+    cr_expect(u > 1.3 && u < 1.5, "U-Transformer: %g", u);
+}
+
+/* Closed form of the U-shape by hand: stage 0's loop of forward, over, forward and backward, back,
+ * backward holds two microbatches in 1F1B, three in eager 1F1B. */
+Test(reshard, loops_of_two_and_three) {
+    const char *by_hand = "scenarios/eager-two-widths.dir";
+    /* 4 · 16 · 1024 · 2048 elements of 2 bytes through one port at 1.25 GB/s, either way */
+    double over = 4.0 * 16 * 1024 * 2048 * 2 / 1.25e9;
+    double loop = 2 * (0.07 + 0.14) + 2 * over;
+    double more = step_seconds(by_hand, "tensors=4 fwd=70 bwd=140 microbatches=40") -
+                  step_seconds(by_hand, "tensors=4 fwd=70 bwd=140 microbatches=20");
+    cr_expect_float_eq(more / 20, loop / 2, 1e-3, "%g s a microbatch, %g", more / 20, loop / 2);
+    more = step_seconds(by_hand, "tensors=4 fwd=70 bwd=140 ahead=1 microbatches=40") -
+           step_seconds(by_hand, "tensors=4 fwd=70 bwd=140 ahead=1 microbatches=20");
+    cr_expect_float_eq(more / 20, loop / 3, 0.03, "%g s a microbatch, %g", more / 20, loop / 3);
+}
