@@ -348,13 +348,25 @@ ds_status ds_plan__comm_variants(ds_builder *b, const ds_site *site, const uint3
     return DS_OK;
 }
 
+static bool any_uneven(const ds_site *site) {
+    return ds_plan__is_uneven(site->in[0].type) || ds_plan__is_uneven(site->out[0].type);
+}
+
+/* An all_to_all of unequal shards, by no algorithm of its own: every pair exchanges something else,
+ * as in a reshard. */
+static bool is_uneven_exchange(const ds_site *site) {
+    const ds_op *op = site->op;
+    return op->code == DS_OP_ALL_TO_ALL && op->n_in == 1 && !op->across &&
+           !ds_attr_find(op->attrs, op->n_attrs, "algorithm") && any_uneven(site);
+}
+
 ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_t *in_places,
                                const uint32_t *out_places, ds_record *r, ds_error *err) {
     const ds_op *op = site->op;
     ds_comm_shape c = {.root_place = DS_NONE};
     r->kind = DS_REC_COMM;
     if (ds_plan__take_body(b, site, in_places, out_places, r)) return DS_OK;
-    if (op->code == DS_OP_RESHARD) {
+    if (op->code == DS_OP_RESHARD || is_uneven_exchange(site)) {
         DS_TRY(ds_plan__reshard(b, site, in_places, out_places, &c, r, err));
         if (c.op == DS_OP_RESHARD) return DS_OK;
     } else if (op->across)
@@ -367,13 +379,12 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
         over_axes(b, site, in_places, out_places, &c);
     r->n_groups = c.n_groups;
     if (!c.n_groups) return DS_OK;
-    if ((c.op == DS_OP_ALL_TO_ALL || c.op == DS_OP_PERMUTE) &&
-        (ds_plan__is_uneven(site->in[0].type) || ds_plan__is_uneven(site->out[0].type)))
-        return ds_error_set(
-            err, DS_ERR_UNSUPPORTED, op->loc,
-            "%s of uneven shards is not simulated in this version; gathers, scatters "
-            "and reduce_scatter are",
-            ds_op_name(c.op));
+    if ((c.op == DS_OP_ALL_TO_ALL || c.op == DS_OP_PERMUTE) && any_uneven(site))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
+                            "%s of uneven shards is not simulated; gathers, scatters, "
+                            "reduce_scatter, reshard and an all_to_all of one value without "
+                            "`algorithm` are",
+                            ds_op_name(c.op));
     r->groups = DS_NEW_N(&b->plan->arena, ds_group, c.n_groups);
     ds_plan__set_devices(b, r, c.devices, c.n_groups * c.group_size);
     r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
