@@ -90,7 +90,7 @@ void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candi
 
 /* ---- tables ---- */
 
-static void put_row(const ds_best_row *row, bool priced, ds_buf *out) {
+static void put_row(const ds_best_row *row, bool priced, bool hashes, ds_buf *out) {
     ds_buf step = {0}, rate = {0}, memory = {0};
     ds_print_ps(row->step_ps, &step);
     ds_print_rate(row->measures.at[DS_DERIVED_throughput], "/s", &rate);
@@ -98,22 +98,25 @@ static void put_row(const ds_best_row *row, bool priced, ds_buf *out) {
     ds_buf_printf(out, "  %12s  %14s  %12s  %5.1f %%", step.text, rate.text, memory.text,
                   100 * row->measures.at[DS_DERIVED_mfu]);
     if (priced) ds_buf_printf(out, "  %12.6g", row->measures.at[DS_DERIVED_cost]);
-    ds_buf_printf(out, "  %016" PRIx64 "  %s\n", row->hash, row->values);
+    if (hashes) ds_buf_printf(out, "  %016" PRIx64, row->hash);
+    ds_buf_printf(out, "  %s\n", row->values);
     ds_buf_deinit(&step);
     ds_buf_deinit(&rate);
     ds_buf_deinit(&memory);
 }
 
-static void put_table(const char *title, const ds_best_row *rows, uint32_t n, ds_buf *out) {
+static void put_table(const char *title, const ds_best_row *rows, uint32_t n, bool hashes,
+                      ds_buf *out) {
     bool priced = n && rows[0].measures.at[DS_DERIVED_cost_per_hour] > 0;
     ds_buf_printf(out, "\n%s\n  %12s  %14s  %12s  %7s", title, "step time", "throughput", "memory",
                   "MFU");
     if (priced) ds_buf_printf(out, "  %12s", "cost");
-    ds_buf_printf(out, "  %-16s  candidate\n", "hash");
-    for (uint32_t i = 0; i < n; i++) put_row(&rows[i], priced, out);
+    if (hashes) ds_buf_printf(out, "  %-16s", "hash");
+    ds_buf_put(out, "  candidate\n");
+    for (uint32_t i = 0; i < n; i++) put_row(&rows[i], priced, hashes, out);
 }
 
-void ds_best_print(const ds_best *best, ds_buf *out) {
+void ds_best_print(const ds_best *best, bool hashes, ds_buf *out) {
     if (!best->top.n) {
         ds_buf_put(out, "\nno candidate fits and holds the conditions\n");
         return;
@@ -121,13 +124,13 @@ void ds_best_print(const ds_best *best, ds_buf *out) {
     ds_buf title = {0};
     ds_buf_printf(&title, "best by %s %s", best->objectives[0].maximize ? "greatest" : "least",
                   ds_derived_name(best->objectives[0].what));
-    put_table(title.text, best->top.at, best->top.n, out);
+    put_table(title.text, best->top.at, best->top.n, hashes, out);
     title.n = 0;
     ds_buf_put(&title, "Pareto front:");
     for (uint32_t i = 0; i < best->n_objectives; i++)
         ds_buf_printf(&title, "%s %s %s", i ? "," : "",
                       best->objectives[i].maximize ? "greatest" : "least",
                       ds_derived_name(best->objectives[i].what));
-    if (best->front.n) put_table(title.text, best->front.at, best->front.n, out);
+    if (best->front.n) put_table(title.text, best->front.at, best->front.n, hashes, out);
     ds_buf_deinit(&title);
 }

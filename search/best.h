@@ -27,7 +27,7 @@ void ds_best_deinit(ds_best *best);
 void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candidate,
                  const ds_outcome *outcome, const ds_measures *measures);
 
-/* Tables for a terminal. */
-void ds_best_print(const ds_best *best, ds_buf *out);
+/* Tables for a terminal; hashes where there are rows that they lead to. */
+void ds_best_print(const ds_best *best, bool hashes, ds_buf *out);
 
 #endif

@@ -178,7 +178,7 @@ static void show_progress(void *context, const ds_sweep_progress *p) {
 
 /* ---- the end ---- */
 
-static void print_summary(const ds_sweep_result *r, FILE *out) {
+static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
     ds_buf text = {0};
     ds_buf_printf(&text, "%" PRIu64 " candidates:", r->rows);
     bool any = false;
@@ -189,7 +189,7 @@ static void print_summary(const ds_sweep_result *r, FILE *out) {
         any = true;
     }
     ds_buf_printf(&text, "%s\n", r->complete ? "" : any ? " (not all of the space)" : "");
-    ds_best_print(&r->best, &text);
+    ds_best_print(&r->best, hashes, &text);
     fputs(text.text, out);
     ds_buf_deinit(&text);
     if (r->here)
@@ -222,7 +222,9 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
     ds_status status = ds_sweep_run(&subject, &args->sweep, &result, &err);
     if (state.shown_s > 0) fputs("\r\033[K", stderr);
     bool to_stdout = strcmp(args->sweep.path, "-") == 0;
-    if (status == DS_OK && !args->quiet) print_summary(&result, to_stdout ? stderr : stdout);
+    if (status == DS_OK && !args->quiet)
+        print_summary(&result, strcmp(args->sweep.path, "/dev/null") != 0,
+                      to_stdout ? stderr : stdout);
     int exit_code = status != DS_OK ? cli_fail(source->unit, &err) : result.best.top.n ? 0 : 1;
     ds_sweep_result_deinit(&result);
     return exit_code;
