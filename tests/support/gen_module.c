@@ -591,6 +591,60 @@ static void put_entries(gen *g, uint32_t depth) {
     }
 }
 
+static void put_domain(gen *g) {
+    switch (below(g, 4)) {
+    case 0:
+        put(g, "[");
+        put_attr_value(g, 2);
+        for (uint64_t n = below(g, 3); n; n--) token(g, ","), put_attr_value(g, 1);
+        put(g, "]");
+        break;
+    case 1:
+        put(g, "divisors(");
+        put_expr(g, 2);
+        put(g, ")");
+        break;
+    case 2:
+        put(g, "powers_of_two(");
+        put_expr(g, 1);
+        token(g, ",");
+        put_expr(g, 2);
+        put(g, ")");
+        break;
+    default:
+        put_expr(g, 1);
+        put(g, "..");
+        put_expr(g, 1);
+        if (one_in(g, 2)) put(g, " step "), put_expr(g, 1);
+        break;
+    }
+}
+
+static void put_sweep(gen *g) {
+    static const char *const names[] = {"dp", "tp", "strategy.zero", "width", "on", "g.x.layers"};
+    static const char *const others[] = {"where dp * tp == world", "where peak_memory <= 30 GiB",
+                                         "where step_time < 1.5 ms", "subject to fits",
+                                         "minimize step_time", "maximize throughput", "price 2.5",
+                                         "where microbatches > pp or zero == 3"};
+    put(g, "sweep {");
+    line(g);
+    for (uint64_t n = below(g, 6); n; n--) {
+        if (one_in(g, 2)) {
+            put(g, PICK(g, names));
+            put(g, " in ");
+            put_domain(g);
+        } else {
+            put(g, PICK(g, others));
+        }
+        if (one_in(g, 3))
+            token(g, ",");
+        else
+            line(g);
+    }
+    put(g, "}");
+    line(g);
+}
+
 void ds_test_gen_module(uint64_t seed, ds_buf *out) {
     gen g = {.rng = {seed}, .out = out};
     while (one_in(&g, 3)) comment(&g);
@@ -613,6 +667,7 @@ void ds_test_gen_module(uint64_t seed, ds_buf *out) {
     }
     if (one_in(&g, 3)) put_program(&g), line(&g);
     if (one_in(&g, 3)) put_schedule(&g), line(&g);
+    if (one_in(&g, 3)) put_sweep(&g);
     put(&g, "scenario {");
     line(&g);
     put_entries(&g, 2);
