@@ -2,13 +2,15 @@
 #ifndef DS_PASSES_COUNT_H
 #define DS_PASSES_COUNT_H
 
+#include "ir/base/units.h"
 #include "ir/core/ir.h"
 
 typedef struct ds_model_counts {
     int64_t weights;     /* weight tensors */
     int64_t parameters;  /* their elements */
-    int64_t flop;        /* of all ops; a multiply-add is 2 */
-    int64_t matmul_flop; /* of them: matrix products, convolutions, attention, LSTM cells, which is
+    ds_i128 flop;        /* of all ops; a multiply-add is 2. Batches of a million devices have more
+                            than 2^63 */
+    ds_i128 matmul_flop; /* of them: matrix products, convolutions, attention, LSTM cells, which is
                             what papers count. Causal attention is half of the full one */
 } ds_model_counts;
 
@@ -22,7 +24,7 @@ typedef struct ds_model_counts {
  *
  * `binding`'s unit must be verified, ds_verify_bound included.
  * Errors: DS_ERR_UNSUPPORTED for rank-local regions, whose shapes are one device's; DS_ERR_LIMIT
- * beyond DS_COUNT_MAX_STEPS ops and turns, DS_ERR_OVERFLOW beyond int64, evaluation.
+ * beyond DS_COUNT_MAX_STEPS ops and turns, DS_ERR_OVERFLOW for parameters, or FLOPs of one op, beyond int64, evaluation.
  * O(ops · turns; each function once, however often it is called). */
 ds_status ds_model_count(const ds_binding *binding, const ds_func *model, ds_model_counts *out,
                          ds_error *err);

@@ -167,12 +167,12 @@ static ds_status cut_by_layers(const ds_model_step *step, ds_stage_cut *cut, ds_
 
 typedef struct group {
     int64_t first; /* unit */
-    int64_t flop;
+    ds_i128 flop;
 } group;
 
 /* The FLOPs of an op, or of one turn of a loop: those of a function that holds nothing else. */
 static ds_status count_unit(const ds_model_step *step, const ds_stage_item *item, int64_t turn,
-                            int64_t *out, ds_error *err) {
+                            ds_i128 *out, ds_error *err) {
     ds_exprs *exprs = &step->unit->exprs;
     ds_op op = *item->op, *ops[] = {&op};
     ds_func one = *step->func;
@@ -193,10 +193,11 @@ typedef struct groups {
     bool begun; /* the last one has a unit that reads a weight */
 } groups;
 
-static ds_status add_unit(groups *g, const ds_stage_item *item, int64_t unit, int64_t flop,
-                          int64_t *total, ds_error *err) {
+static ds_status add_unit(groups *g, const ds_stage_item *item, int64_t unit, ds_i128 flop,
+                          ds_i128 *total, ds_error *err) {
     if (__builtin_add_overflow(*total, flop, total))
-        return ds_error_set(err, DS_ERR_OVERFLOW, item->op->loc, "more than 2^63 FLOPs up to here");
+        return ds_error_set(err, DS_ERR_OVERFLOW, item->op->loc,
+                            "more than 2^127 FLOPs up to here");
     if (!g->all.n || (item->reads && g->begun)) {
         group fresh = {.first = unit};
         DS_HPUSH(&g->all, fresh);
@@ -207,11 +208,11 @@ static ds_status add_unit(groups *g, const ds_stage_item *item, int64_t unit, in
 }
 
 static ds_status make_groups(const ds_model_step *step, const ds_stage_cut *cut, groups *g,
-                             int64_t *total, ds_error *err) {
+                             ds_i128 *total, ds_error *err) {
     for (uint32_t i = 0; i < cut->n_items; i++) {
         const ds_stage_item *item = &cut->items[i];
         for (int64_t k = 0; k < item->n; k++) {
-            int64_t flop;
+            ds_i128 flop;
             DS_TRY(count_unit(step, item, item->lo + k, &flop, err));
             DS_TRY(add_unit(g, item, item->first + k, flop, total, err));
         }
@@ -220,9 +221,9 @@ static ds_status make_groups(const ds_model_step *step, const ds_stage_cut *cut,
 }
 
 /* How many runs there are if each takes what fits under the bound. */
-static uint32_t runs_under(const groups *g, int64_t bound) {
+static uint32_t runs_under(const groups *g, ds_i128 bound) {
     uint32_t n = 1;
-    int64_t sum = 0;
+    ds_i128 sum = 0;
     for (uint32_t i = 0; i < g->all.n; i++) {
         if (g->all.at[i].flop > bound - sum) {
             n++;
@@ -233,12 +234,12 @@ static uint32_t runs_under(const groups *g, int64_t bound) {
     return n;
 }
 
-static int64_t least_bound(const groups *g, uint32_t n_chunks, int64_t total) {
-    int64_t lo = 0, hi = total; /* hi is enough */
+static ds_i128 least_bound(const groups *g, uint32_t n_chunks, ds_i128 total) {
+    ds_i128 lo = 0, hi = total; /* hi is enough */
     for (uint32_t i = 0; i < g->all.n; i++)
         if (g->all.at[i].flop > lo) lo = g->all.at[i].flop;
     while (lo < hi) {
-        int64_t middle = lo + (hi - lo) / 2;
+        ds_i128 middle = lo + (hi - lo) / 2;
         if (runs_under(g, middle) <= n_chunks)
             hi = middle;
         else
@@ -249,10 +250,10 @@ static int64_t least_bound(const groups *g, uint32_t n_chunks, int64_t total) {
 
 /* From the last chunk on, each as large as it may be, so that cuts are as early as they can be;
  * chunks before it keep a group each. */
-static void cut_under(const groups *g, int64_t bound, ds_stage_cut *cut) {
+static void cut_under(const groups *g, ds_i128 bound, ds_stage_cut *cut) {
     uint32_t at = g->all.n;
     for (uint32_t c = cut->n_chunks; c-- > 1;) {
-        int64_t sum = 0;
+        ds_i128 sum = 0;
         while (at > c && g->all.at[at - 1].flop <= bound - sum) sum += g->all.at[--at].flop;
         cut->begin[c] = g->all.at[at].first;
     }
@@ -260,7 +261,7 @@ static void cut_under(const groups *g, int64_t bound, ds_stage_cut *cut) {
 
 static ds_status cut_groups(const ds_model_step *step, ds_stage_cut *cut, groups *g,
                             ds_error *err) {
-    int64_t total = 0;
+    ds_i128 total = 0;
     DS_TRY(make_groups(step, cut, g, &total, err));
     if (g->all.n < cut->n_chunks)
         return ds_error_set(err, DS_ERR_VALUE, ds_stage__knob(step, "pp"),

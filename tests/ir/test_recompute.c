@@ -210,17 +210,18 @@ static ds_model_counts counts(const char *text, const char *settings, ds_pass_id
 }
 
 static int64_t flop_again(const char *text) {
-    return counts(text, NULL, DS_PASS_RECOMPUTE).flop - counts(text, NULL, DS_PASS_OPTIMIZER).flop;
+    return (int64_t)(counts(text, NULL, DS_PASS_RECOMPUTE).flop -
+                     counts(text, NULL, DS_PASS_OPTIMIZER).flop);
 }
 
 Test(recompute, a_layer_runs_once_more) {
     const char *const knobs[] = {"full", "\"every:1\"", "\"every:2\"", "\"every:4\""};
-    int64_t layer = counts(gpt("none", ""), "layers=3", DS_PASS_LOWER).flop -
-                    counts(gpt("none", ""), "layers=2", DS_PASS_LOWER).flop;
+    int64_t layer = (int64_t)counts(gpt("none", ""), "layers=3", DS_PASS_LOWER).flop -
+                    (int64_t)counts(gpt("none", ""), "layers=2", DS_PASS_LOWER).flop;
     for (uint32_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
         cr_expect_eq(flop_again(gpt(knobs[i], "")), LAYERS * layer, "%s", knobs[i]);
-        int64_t products = counts(gpt(knobs[i], ""), NULL, DS_PASS_RECOMPUTE).matmul_flop -
-                           counts(gpt(knobs[i], ""), NULL, DS_PASS_OPTIMIZER).matmul_flop;
+        int64_t products = (int64_t)counts(gpt(knobs[i], ""), NULL, DS_PASS_RECOMPUTE).matmul_flop -
+                           (int64_t)counts(gpt(knobs[i], ""), NULL, DS_PASS_OPTIMIZER).matmul_flop;
         /* Megatron's 24 b s h^2 + 4 b s^2 h, of which causal attention does half */
         cr_expect_eq(products, LAYERS * (24ll * SBH * H + 2ll * SBH * S), "%s", knobs[i]);
     }
@@ -228,20 +229,20 @@ Test(recompute, a_layer_runs_once_more) {
 
 Test(recompute, the_core_alone_runs_once_more) {
     const char *text = gpt("selective", "");
-    int64_t products = counts(text, NULL, DS_PASS_RECOMPUTE).matmul_flop -
-                       counts(text, NULL, DS_PASS_OPTIMIZER).matmul_flop;
+    int64_t products = (int64_t)counts(text, NULL, DS_PASS_RECOMPUTE).matmul_flop -
+                       (int64_t)counts(text, NULL, DS_PASS_OPTIMIZER).matmul_flop;
     cr_expect_eq(products, LAYERS * 2ll * SBH * S);
     text = written_out("selective");
-    products = counts(text, NULL, DS_PASS_RECOMPUTE).matmul_flop -
-               counts(text, NULL, DS_PASS_OPTIMIZER).matmul_flop;
+    products = (int64_t)counts(text, NULL, DS_PASS_RECOMPUTE).matmul_flop -
+               (int64_t)counts(text, NULL, DS_PASS_OPTIMIZER).matmul_flop;
     cr_expect_eq(products, LAYERS * 2ll * SBH * S, "the scores; nobody needs their product with v");
 }
 
 /* A value is made once for all that read it in a turn: four read fc1_b, act or ln2. */
 Test(recompute, copies_are_shared) {
     const char *text = written_out("[\"ln2\", \"fc1\", \"act\"]");
-    int64_t products = counts(text, NULL, DS_PASS_RECOMPUTE).matmul_flop -
-                       counts(text, NULL, DS_PASS_OPTIMIZER).matmul_flop;
+    int64_t products = (int64_t)counts(text, NULL, DS_PASS_RECOMPUTE).matmul_flop -
+                       (int64_t)counts(text, NULL, DS_PASS_OPTIMIZER).matmul_flop;
     cr_expect_eq(products, LAYERS * 8ll * SBH * H);
     step_case c;
     make(&c, text, NULL);
@@ -337,7 +338,7 @@ Test(recompute, calls_are_segments) {
     }
     cr_expect(at_two < last_of_two && last_of_two < at_one, "one call after the other");
     step_free(&c);
-    int64_t forward = counts(calls("none"), NULL, DS_PASS_LOWER).flop;
+    int64_t forward = (int64_t)counts(calls("none"), NULL, DS_PASS_LOWER).flop;
     int64_t block = 2 * (2 * 8 * 16 * 16) + 2 * flop_of_tanh();
     cr_expect_eq(flop_again(calls("full")), 2 * block);
     cr_expect_lt(2 * block, forward, "the last tanh and the loss run once");

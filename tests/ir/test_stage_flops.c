@@ -124,7 +124,7 @@ static void check_chain(ds_rng *rng, int n_chunks, int n) {
     step_make(&c, text.text, NULL, DS_PASS_STAGE);
     cr_assert_eq(c.status, DS_OK, "%s", text.text);
     cr_assert_eq(ds_model_count(&c.step->binding, c.step->func, &counts, NULL), DS_OK);
-    u.flop[n] = counts.flop - sum(&u, 0, n); /* the loss; all else is products */
+    u.flop[n] = (int64_t)counts.flop - sum(&u, 0, n); /* the loss; all else is products */
     expect_best(&c, &u, n_chunks, text.text);
     ds_buf_deinit(&text);
     step_free(&c);

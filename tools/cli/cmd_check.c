@@ -74,6 +74,15 @@ static ds_status find_entry(const ds_unit *unit, const char *name, const ds_func
     return ds_error_set(err, DS_ERR_VALUE, (ds_loc){root->path, 1, 1, 1}, "no function to count");
 }
 
+/* All digits, also beyond 2^63. */
+static void print_count(const char *name, ds_i128 n) {
+    const long long half = 1000000000000000000;
+    if (n < half)
+        printf("  %-11s  %lld\n", name, (long long)n);
+    else
+        printf("  %-11s  %lld%018lld\n", name, (long long)(n / half), (long long)(n % half));
+}
+
 static ds_status print_counts(const cli_source *source, const char *name) {
     ds_error err;
     const ds_func *entry;
@@ -87,8 +96,8 @@ static ds_status print_counts(const cli_source *source, const char *name) {
     printf("  function     @%s\n", entry->name);
     printf("  parameters   %lld\n", (long long)counts.parameters);
     printf("  weights      %lld\n", (long long)counts.weights);
-    printf("  flop         %lld\n", (long long)counts.flop);
-    printf("  matmul_flop  %lld\n", (long long)counts.matmul_flop);
+    print_count("flop", counts.flop);
+    print_count("matmul_flop", counts.matmul_flop);
     return DS_OK;
 }
 
