@@ -196,6 +196,95 @@ Test(reshard, memory_of_the_receivers) {
     sim_free(&c);
 }
 
+/* ---- random ones ---- */
+
+/* i8[24, 1000000] over a mesh of `dp` x `tp` devices from `first` on; split[d]: 0 none, 1 dp, 2 tp.
+ */
+typedef struct spec {
+    int first, dp, tp, split[2];
+} spec;
+
+static spec random_spec(ds_rng *rng) {
+    static const int sizes[] = {1, 2, 3, 4};
+    spec s = {.dp = sizes[ds_rng_below(rng, 4)], .tp = 1 + (int)ds_rng_below(rng, 2)};
+    s.first = (int)ds_rng_below(rng, (uint64_t)(9 - s.dp * s.tp));
+    s.split[0] = (int)ds_rng_below(rng, 3);
+    s.split[1] = (int)ds_rng_below(rng, 3);
+    bool thirds = s.split[1] == 1 && s.dp == 3; /* 10^6 does not divide by 3 */
+    if (s.split[1] == s.split[0] || thirds) s.split[1] = 0;
+    return s;
+}
+
+static void put_spec(const spec *s, const char *mesh, char *type, char *pick, size_t size) {
+    static const char *const at[] = {"", "@dp", "@tp"};
+    snprintf(type, size, "i8[24%s, 1000000%s] on @%s", at[s->split[0]], at[s->split[1]], mesh);
+    snprintf(pick, size, "mesh @%s = pick %d..%d of @m [dp = %d, tp = %d]\n", mesh, s->first,
+             s->first + s->dp * s->tp, s->dp, s->tp);
+}
+
+/* Does a device hold the 1/12 x 1/4 of the value at (i, k)? */
+static bool has(const spec *s, int device, int i, int k) {
+    int pos = device - s->first, at[3] = {0, pos / s->tp, pos % s->tp}, n[3] = {1, s->dp, s->tp};
+    if (pos < 0 || pos >= s->dp * s->tp) return false;
+    int row = s->split[0], column = s->split[1];
+    return i / (12 / n[row]) == at[row] && k / (4 / n[column]) == at[column];
+}
+
+/* Bytes that enter the machine (2 devices) at least: what it wants and lacks. */
+static int64_t wanted(const spec *from, const spec *to, int machine) {
+    int64_t bytes = 0;
+    for (int i = 0; i < 12; i++)
+        for (int k = 0; k < 4; k++) {
+            bool lacks = false, held = false;
+            for (int d = 2 * machine; d < 2 * machine + 2; d++) {
+                lacks = lacks || has(to, d, i, k);
+                held = held || has(from, d, i, k);
+            }
+            bytes += lacks && !held ? 24 * 1000000 / 48 : 0;
+        }
+    return bytes;
+}
+
+/* Every way takes at least as long as the port of the machine that lacks most; folded and unfolded
+ * agree; it takes no time exactly where nobody lacks anything; messages take about as long. */
+Test(reshard, random_meshes, .timeout = 240) {
+    static const char *const ways[] = {"", "algorithm = send_recv", "algorithm = send_recv_gather",
+                                       "algorithm = broadcast"};
+    ds_rng rng = {11};
+    for (int c = 0; c < 40; c++) {
+        spec from = random_spec(&rng), to = random_spec(&rng);
+        char x[128], y[128], pick_x[128], pick_y[128];
+        put_spec(&from, "x", x, pick_x, sizeof x);
+        put_spec(&to, "y", y, pick_y, sizeof y);
+        int64_t most = 0;
+        bool lacks = false;
+        for (int m = 0; m < 4; m++)
+            if (wanted(&from, &to, m) > most) most = wanted(&from, &to, m);
+        for (int d = 0; d < 8; d++)
+            for (int p = 0; p < 48; p++)
+                lacks = lacks || (has(&to, d, p / 4, p % 4) && !has(&from, d, p / 4, p % 4));
+        int64_t fastest = 0;
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            char body[1024];
+            snprintf(body, sizeof body,
+                     "%s%sfunc @f(%%x: %s) -> %s {\n  %%y = reshard(%%x) {%s} : %s\n  return "
+                     "%%y\n}",
+                     pick_x, pick_y, x, y, ways[w], y);
+            int64_t fluid = run_body(body, NULL, false, "fluid");
+            int64_t steps = run_body(body, NULL, false, "stepwise");
+            cr_expect_eq(run_body(body, NULL, true, "fluid"), fluid, "%s", body);
+            cr_expect_eq(fluid > 0, lacks, "%s: %" PRId64 " ps", body, fluid);
+            cr_expect_geq(fluid, most * 1000, "%s: %" PRId64 " ps", body, fluid);
+            double ratio = lacks ? (double)fluid / (double)steps : 1;
+            /* a device of a message-wise broadcast begins the next when the one before is over */
+            double off = w == 0 || w == 3 ? 0.5 : 0.3;
+            cr_expect(ratio > 1 - off && ratio < 1 + off, "%s: %g of the messages'", body, ratio);
+            if (w == 0) fastest = fluid;
+            cr_expect_leq(fastest, fluid, "%s", body);
+        }
+    }
+}
+
 /* ---- the benchmark of arXiv 2211.05322 ---- */
 
 static void settings_of(char *out, size_t size, int machines, int gpus) {
