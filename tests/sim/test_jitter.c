@@ -45,7 +45,8 @@ Test(jitter, means_are_one_unless_said) {
     static const ds_random all[] = {
         {.kind = DS_RANDOM_NORMAL, .mean = 1, .sigma = 0.2},
         {.kind = DS_RANDOM_LOGNORMAL, .mean = 1, .sigma = 0.5},
-        {.kind = DS_RANDOM_GAMMA, .mean = 1, .shape = 0.7},
+        {.kind = DS_RANDOM_GAMMA, .mean = 1, .shape = 0.5},
+        {.kind = DS_RANDOM_GAMMA, .mean = 1, .shape = 200},
         {.kind = DS_RANDOM_EXPONENTIAL, .mean = 1, .min = 0.5},
         {.kind = DS_RANDOM_WEIBULL, .mean = 1, .shape = 0.8},
         {.kind = DS_RANDOM_PARETO, .mean = 1, .shape = 3},
