@@ -144,10 +144,12 @@ Test(degrade, contention_folds_too) {
 Test(degrade, a_ring_goes_at_the_rate_of_its_slowest_link) {
     int64_t bytes = 6 * 100 * INT64_C(1000000);               /* over each link */
     cr_assert_eq(step_of(STAR, ""), 6 * 2 * US + bytes * 10); /* 100 GB/s: 10 ps a byte */
-    cr_expect_eq(step_of(STAR, "degrade gpu[2] -> s[0] bandwidth = 0.5\n"),
-                 6 * 2 * US + bytes * 20);
-    cr_expect_eq(step_of(STAR, "degrade gpu[2] -- s[0] bandwidth = 0.25\n"),
-                 6 * 2 * US + bytes * 40);
+    /* The slow hop is busy all the time; the others' latencies are hidden behind it or not. */
+    int64_t half = step_of(STAR, "degrade gpu[2] -> s[0] bandwidth = 0.5\n");
+    cr_expect(half >= bytes * 20 && half <= bytes * 20 + 6 * 2 * US, "%lld", (long long)half);
+    int64_t quarter = step_of(STAR, "degrade gpu[2] -- s[0] bandwidth = 0.25\n");
+    cr_expect(quarter >= bytes * 40 && quarter <= bytes * 40 + 6 * 2 * US, "%lld",
+              (long long)quarter);
 }
 
 /* Without its link to s[0] a device has only the slow switch: its two hops in the ring go over
