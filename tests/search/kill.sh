@@ -4,14 +4,16 @@
 distsim=$1 file=$2 n=$3
 scratch=$(mktemp -d) || exit 3
 trap 'rm -rf "$scratch"' EXIT
-"$distsim" sweep "$file" -q -o "$scratch/whole.csv"
+before=$(date +%s%N)
+"$distsim" sweep "$file" -q -t 2 -o "$scratch/whole.csv"
+took=$(($(date +%s%N) - before))
 whole=$(wc -l <"$scratch/whole.csv")
 i=0
 while [ "$i" -lt "$n" ]; do
     rm -f "$scratch/killed.csv"
     "$distsim" sweep "$file" -q -t 2 -o "$scratch/killed.csv" &
     pid=$!
-    sleep "0.$(printf %03d $((i * 311 % 400)))"
+    sleep "$(echo "$took $i" | awk '{ print $1 * 1e-9 * ($2 * 311 % 400) / 400 }')"
     kill -9 "$pid" 2>/dev/null
     wait "$pid" 2>/dev/null
     left=0
