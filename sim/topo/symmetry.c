@@ -15,6 +15,10 @@
 
 #include <stdlib.h>
 
+/* With more elements (40 bytes each) nothing is exchanged: every place is canonical. Templates that
+ * nest 64 deep may have as many elements a vertex. */
+#define MOST_ELEMENTS (UINT32_C(1) << 25)
+
 /* How elements of a template are numbered, from its first child on. */
 typedef struct plan_of {
     const ds_topo_template *t;
@@ -231,6 +235,8 @@ ds_symmetry *ds_topo_symmetry(ds_topo *topo) {
     s->topo = topo;
     s->root = plan_template(s, topo->root);
     uint32_t n = s->root->n_elements;
+    if (n > MOST_ELEMENTS) s->root = NULL;
+    if (!s->root) return s;
     s->signature = ds_xcalloc(n, sizeof *s->signature);
     uint32_t **arrays[] = {&s->set,   &s->rank,     &s->members, &s->index, &s->moved,
                            &s->place, &s->taken_at, &s->taken,   &s->holder};
@@ -283,7 +289,8 @@ static uint32_t place_of(ds_symmetry *s, uint32_t element) {
 void ds_symmetry_canonical(ds_symmetry *s, const uint32_t *vertices, uint32_t n,
                            uint32_t *canonical) {
     s->turn++;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && !s->root; i++) canonical[i] = vertices[i];
+    for (uint32_t i = 0; i < n && s->root; i++) {
         uint32_t vertex = vertices[i], first_element = 0, to = 0;
         for (const plan_of *p = s->root; p;) {
             step_down down = go_down(p, vertex);
@@ -323,6 +330,7 @@ static uint32_t find_image(const ds_symmetry *s, uint32_t vertex) {
 }
 
 uint32_t ds_symmetry_carry_vertex(ds_symmetry *s, uint32_t vertex) {
+    if (!s->root) return vertex;
     if (s->image_at[vertex] != s->turn) {
         s->image_at[vertex] = s->turn;
         s->image[vertex] = find_image(s, vertex);
