@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+/* Of params made from params, and of nested topologies: each is a few calls deep. */
+enum { MAX_DEPTH = 1000 };
+
 ds_env ds_space__env(const ds_space *space, const ds_frame *frame) {
     return (ds_env){.exprs = &space->unit->exprs,
                     .params = (const ds_num *const *)frame->params,
@@ -93,24 +96,39 @@ static ds_status param_level(ds_space *s, uint32_t module, uint32_t param, ds_le
     for (uint32_t i = 0; i < s->dims.n; i++)
         if (s->dims.at[i].target.module == of && s->dims.at[i].target.param == param)
             *level = i + 1;
-    if (!*level) DS_TRY(derive_param(s, of, param, level, err));
+    if (!*level) {
+        if (s->depth == MAX_DEPTH)
+            return ds_error_set(err, DS_ERR_LIMIT, of->params.at[param].loc,
+                                "param '%s' is at the end of a chain of more than %d that are made "
+                                "from each other",
+                                of->params.at[param].name, MAX_DEPTH);
+        s->depth++;
+        ds_status status = derive_param(s, of, param, level, err);
+        s->depth--;
+        DS_TRY(status);
+    }
     ds_map_put(&s->param_levels, key, *level);
     return DS_OK;
 }
 
 /* ---- world ---- */
 
-static ds_status topology_level(ds_space *s, const ds_topology *topology, uint32_t depth,
+/* Each topology once, however often it is nested; `seen` stops circles, too, which counting
+ * refuses. */
+static ds_status topology_level(ds_space *s, const ds_topology *topology, ds_map *seen,
                                 ds_level *level, ds_error *err) {
-    enum { MAX_NESTING = 64 };
-    if (!topology || depth > MAX_NESTING) return DS_OK; /* counting says what is wrong */
+    if (!topology || ds_map_find(seen, DS_KEY(topology))) return DS_OK;
+    ds_map_put(seen, DS_KEY(topology), 1);
+    if (seen->n > MAX_DEPTH)
+        return ds_error_set(err, DS_ERR_LIMIT, topology->loc,
+                            "more than %d topologies are nested in each other", MAX_DEPTH);
     for (uint32_t i = 0; i < topology->nodes.n; i++) {
         const ds_node_decl *node = &topology->nodes.at[i];
         ds_level of = 0;
         if (DS_HAS_EXPR(node->count)) DS_TRY(ds_space__level(s, node->count, node->loc, &of, err));
         raise(level, of);
         if (node->kind == DS_NODE_INSTANCE)
-            DS_TRY(topology_level(s, ds_find_topology(topology->module, node->type_name), depth + 1,
+            DS_TRY(topology_level(s, ds_find_topology(topology->module, node->type_name), seen,
                                   level, err));
     }
     return DS_OK;
@@ -124,7 +142,8 @@ static uint32_t on_dim(const ds_space *s) {
     return UINT32_MAX;
 }
 
-static ds_status world_level(ds_space *s, ds_loc loc, ds_level *level, ds_error *err) {
+static ds_status find_world_level(ds_space *s, ds_loc loc, ds_map *seen, ds_level *level,
+                                  ds_error *err) {
     uint32_t on = on_dim(s);
     if (on == UINT32_MAX) {
         const ds_topology *topology = ds_scenario_topology(s->unit);
@@ -132,14 +151,24 @@ static ds_status world_level(ds_space *s, ds_loc loc, ds_level *level, ds_error 
             return ds_error_set(err, DS_ERR_VALUE, loc,
                                 "'world' is the number of devices of the topology that the "
                                 "scenario runs on, and it names none: say on = @topology");
-        return topology_level(s, topology, 0, level, err);
+        return topology_level(s, topology, seen, level, err);
     }
     *level = on + 1;
     const ds_attr *list = &s->dims.at[on].entry->list;
-    for (uint32_t i = 0; i < list->n_items; i++)
-        DS_TRY(topology_level(
-            s, ds_find_topology(s->unit->modules.at[0], list->items[i].place.name), 0, level, err));
+    for (uint32_t i = 0; i < list->n_items; i++) {
+        const char *name = list->items[i].place.name;
+        const ds_topology *topology = ds_find_topology(s->unit->modules.at[0], name);
+        DS_TRY(topology_level(s, topology, seen, level, err));
+    }
     return DS_OK;
+}
+
+static ds_status world_level(ds_space *s, ds_loc loc, ds_level *level, ds_error *err) {
+    ds_map seen;
+    ds_map_init(&seen);
+    ds_status status = find_world_level(s, loc, &seen, level, err);
+    ds_map_deinit(&seen);
+    return status;
 }
 
 /* `named` holds the name of the topology where `on` varies. */

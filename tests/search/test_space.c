@@ -173,3 +173,33 @@ Test(space, draws) {
     ds_space_free(space);
     sweep_close(&c);
 }
+
+/* Long chains and deep nesting are an answer or an error, not a crash; topologies that are nested
+ * twice in each other are looked at once. */
+Test(space, long_chains) {
+    for (int n = 500; n <= 5000; n *= 10) {
+        sweep_case c;
+        ds_buf text = {0};
+        ds_buf_put(&text, "dir 1\nparam p0 = 1\n");
+        for (int i = 1; i <= n; i++) ds_buf_printf(&text, "param p%d = p%d + 1\n", i, i - 1);
+        ds_buf_put(&text, "topology @t0 { device gpu : \"V100\" }\n");
+        for (int i = 1; i <= 30; i++)
+            ds_buf_printf(&text, "topology @t%d { node a : @t%d\n node b : @t%d }\n", i, i - 1,
+                          i - 1);
+        ds_buf_printf(&text,
+                      "func @f(%%x: f32[4]) -> f32[4] { return %%x }\n"
+                      "scenario { model = @f, on = @t30 }\n"
+                      "sweep { p0 in [1, 2, 3] where p%d == %d, where world == 1073741824 }\n",
+                      n, n + 2);
+        sweep_open_text(&c, text.text, NULL);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        char *found = sweep_candidates(&c);
+        if (n == 500)
+            cr_expect_str_eq(found ? found : c.err.message, "2\n");
+        else
+            cr_expect_eq(c.status, DS_ERR_LIMIT);
+        free(found);
+        ds_buf_deinit(&text);
+        sweep_close(&c);
+    }
+}
