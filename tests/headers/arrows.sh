@@ -4,7 +4,7 @@
 #   ir/base <- ir/core <- ir/ops <- ir/lang <- ir/passes, ir/exec <- ir/import, sim/topo, sim/cost <- sim/* <- search <- tools
 #
 # and third-party headers to their rooms: igraph in sim/topo/*.c, SQLite and GSL numerics in
-# sim/cost/*.c (GSL also in search/*.c, its CBLAS in ir/exec/*.c), jansson, protobuf-c and expat in ir/import/*.c,
+# sim/cost/*.c (GSL also in search and, for distributions, in sim/report, its CBLAS in ir/exec/*.c), jansson, protobuf-c and expat in ir/import/*.c,
 # none in a header. Prints each offence, exits 1 if any.
 cd "$1" || exit 2
 
@@ -30,12 +30,14 @@ offences=$(
     may sim/cost ir sim/cost
     for folder in net coll plan engine mem report; do may "sim/$folder" ir sim; done
     may search ir sim search
+    for folder in search/*/; do may "${folder%/}" ir sim search; done
 
-    for folder in ir/* sim/* search; do
+    for folder in ir/* sim/* search search/*/; do
+        folder=${folder%/}
         [ "$folder" = sim/topo ] || includes "$folder" '<igraph'
         [ "$folder" = sim/cost ] || includes "$folder" '<sqlite3'
         case $folder in
-            sim/cost | search) ;;
+            sim/cost | sim/report | search | search/*) ;;
             ir/exec) includes "$folder" '<gsl/' | grep -v '<gsl/gsl_cblas\.h>' ;;
             *) includes "$folder" '<gsl/' ;;
         esac
