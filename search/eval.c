@@ -138,7 +138,7 @@ typedef struct simulation {
 } simulation;
 
 ds_status ds_eval_options(const ds_binding *binding, ds_sim_options *options, ds_error *err) {
-    *options = (ds_sim_options){.cost_mode = DS_COST_FITTED};
+    *options = (ds_sim_options){.cost_mode = DS_COST_FITTED, .trust_passes = true};
     return ds_sim_options_read(binding, options, err);
 }
 

@@ -80,6 +80,9 @@ typedef struct ds_model_step {
      * which function they call, and what the model gives), and it is verified once, at the end, if
      * it is not very long (passes.c). The program is the same. */
     bool brief;
+    /* Set it to take it on trust that passes make legal programs: types are inferred behind each of
+     * them as ever, but nothing is verified with numbers. The program is the same. */
+    bool trusted;
     /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
     ds_schedule_index schedule;
     ds_step_cut cut; /* where `stage` has cut it */

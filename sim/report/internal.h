@@ -78,7 +78,8 @@ void ds_report__put_live(ds_json *json, const ds_result *result, uint32_t cls);
 
 /* The step that a scenario's model becomes. Errors: those of passes, with their place in the
  * source; knobs of passes that this version lacks. */
-ds_status ds_report__make_step(const ds_binding *source, ds_model_step **out, ds_error *err);
+ds_status ds_report__make_step(const ds_binding *source, bool trusted, ds_model_step **out,
+                               ds_error *err);
 /* Makes the place of an error in a step's unit one in the source; none if it is nowhere there. */
 void ds_report__move_place(const ds_unit *unit, ds_error *err);
 /* Samples a step, if *out is 0: the first dim of the first input that is split over dp. */

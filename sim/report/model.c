@@ -19,11 +19,12 @@ void ds_report__move_place(const ds_unit *unit, ds_error *err) {
         if (strcmp(unit->modules.at[i]->path, file) == 0) err->loc.file = unit->modules.at[i]->path;
 }
 
-static ds_status make_step(const ds_binding *source, bool brief, ds_model_step **out,
+static ds_status make_step(const ds_binding *source, bool brief, bool trusted, ds_model_step **out,
                            ds_error *err) {
     *out = NULL;
     DS_TRY(ds_model_step_new(source, out, err));
     (*out)->brief = brief;
+    (*out)->trusted = trusted;
     ds_status status = ds_model_step_run_to(*out, DS_PASS_OVERLAP, NULL, NULL, err);
     if (status == DS_OK) return DS_OK;
     ds_report__move_place(source->unit, err);
@@ -33,10 +34,11 @@ static ds_status make_step(const ds_binding *source, bool brief, ds_model_step *
 }
 
 /* What is wrong is said by the passes as they are proved: verified one by one. */
-ds_status ds_report__make_step(const ds_binding *source, ds_model_step **out, ds_error *err) {
+ds_status ds_report__make_step(const ds_binding *source, bool trusted, ds_model_step **out,
+                               ds_error *err) {
     ds_error unsaid;
-    if (make_step(source, true, out, &unsaid) == DS_OK) return DS_OK;
-    return make_step(source, false, out, err);
+    if (make_step(source, true, trusted, out, &unsaid) == DS_OK) return DS_OK;
+    return make_step(source, false, false, out, err);
 }
 
 /* ---- what is known of the model ---- */

@@ -41,6 +41,9 @@ typedef struct ds_sim_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;
     bool stepwise; /* transfers message by message */
+    /* What passes make of a model is not verified with numbers (ds_model_step.trusted): for sweeps,
+     * whose rows are run again by themselves before anybody relies on one. */
+    bool trust_passes;
     ds_cost_mode cost_mode;
     ds_mem_mode mem_mode;
     bool keep_masks;            /* ds_mem_options */

@@ -169,11 +169,12 @@ static void summarise(ds_result *r) {
 }
 
 /* What is simulated: the program as it stands, or the step that passes make of the model. */
-static ds_status find_program(ds_result *r, const ds_binding **program, ds_error *err) {
+static ds_status find_program(ds_result *r, bool trusted, const ds_binding **program,
+                              ds_error *err) {
     *program = r->source;
     if (!ds_scenario_model(r->source->unit) || ds_scenario_find(r->source->unit, "", "program"))
         return DS_OK;
-    DS_TRY(ds_report__make_step(r->source, &r->step, err));
+    DS_TRY(ds_report__make_step(r->source, trusted, &r->step, err));
     *program = &r->step->binding;
     return ds_report__model_flop(r->source, r->step->train.on, &r->model_flop, err);
 }
@@ -211,7 +212,7 @@ ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
     ds_result *r = ds_xcalloc(1, sizeof *r);
     const ds_binding *program;
     r->source = binding;
-    ds_status status = find_program(r, &program, err);
+    ds_status status = find_program(r, options->trust_passes, &program, err);
     if (status == DS_OK) {
         status = ds_report__simulate(r, program, profiles, options, NULL, 0, err);
         if (status != DS_OK && r->step) ds_report__move_place(binding->unit, err);
