@@ -61,6 +61,13 @@ static uint32_t ceil_log2(uint32_t n) {
     return log;
 }
 
+/* Edges from the root to the deepest member of that tree (tree_parent). */
+static uint32_t tree_depth(uint32_t n) {
+    uint32_t log = 0;
+    while (n > 2 && ((uint64_t)2 << log) <= n - 1) log++;
+    return log ? log : n > 1;
+}
+
 /* Parent of `i` in the in-order binary tree over 1 … n−1, or n for the root; 0 hangs below the
  * root. Odd members are leaves; the lowest set bit tells the height, and moving it up one place
  * leads to the parent. A parent beyond the end is replaced by the nearest ancestor inside. */
@@ -94,7 +101,7 @@ static ds_status tree_of_rail(ds_coll_builder *b, uint32_t r, uint32_t t, int64_
         }
     }
     ds_tree tree = {.member = member, .parent = parent, .n = n, .bytes = bytes};
-    tree.depth = ceil_log2(l->n_islands) + l->most - 1;
+    tree.depth = tree_depth(l->n_islands) + l->most - 1;
     tree.up = tree.down = true;
     return ds_coll__tree(b, &tree);
 }
@@ -122,7 +129,7 @@ static ds_status double_trees(ds_coll_builder *b) {
     if (l->n_islands == 1 || l->most == 1) {
         uint32_t *member = DS_NEW_N(b->arena, uint32_t, q->n);
         uint32_t *parent = DS_NEW_N(b->arena, uint32_t, q->n);
-        uint32_t depth = ceil_log2(q->n);
+        uint32_t depth = tree_depth(q->n);
         for (uint32_t t = 0; t < 2; t++) {
             for (uint32_t i = 0; i < q->n; i++) {
                 member[i] = (i + t) % q->n;
@@ -140,7 +147,7 @@ static ds_status double_trees(ds_coll_builder *b) {
             int64_t rail = ds_coll__part(q->bytes, r, l->most);
             DS_TRY(tree_of_rail(b, r, t, t ? rail - rail / 2 : rail / 2));
         }
-    ds_coll__end_phase(b, 2 * (int64_t)(ceil_log2(l->n_islands) + l->most - 1), 1);
+    ds_coll__end_phase(b, 2 * (int64_t)(tree_depth(l->n_islands) + l->most - 1), 1);
     return DS_OK;
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NONE UINT32_MAX
+
 ds_status ds_coll__at_request(const ds_coll_builder *b, ds_status status) {
     if (status != DS_OK && b->err && !b->err->loc.line) b->err->loc = b->request->loc;
     return status;
@@ -42,51 +44,142 @@ ds_status ds_coll__route(ds_coll_builder *b, uint32_t from, uint32_t to, const d
                                       : ds_topo_route(b->topo, source, target, route, b->err));
 }
 
+/* ---- what is timed ---- */
+
+static ds_part *new_part(ds_coll_builder *b, ds_part part) {
+    part.first = b->hops.n;
+    DS_HPUSH(&b->parts, part);
+    return &b->parts.at[b->parts.n - 1];
+}
+
+/* Loads a hop with all its bytes, and writes it down where times are asked for. */
+static ds_status add_hop(ds_coll_builder *b, uint32_t from, uint32_t to, int64_t bytes,
+                         uint32_t towards) {
+    ds_hop hop = {.bytes = bytes, .from = from, .to = to, .towards = towards};
+    DS_TRY(ds_coll__route(b, from, to, &hop.route));
+    if (b->terms) {
+        DS_HPUSH(&b->hops, hop);
+        b->parts.at[b->parts.n - 1].n++;
+    }
+    return ds_coll__load(b, hop.route, bytes, false);
+}
+
+/* ---- the primitives ---- */
+
 ds_status ds_coll__post(ds_coll_builder *b, uint32_t from, uint32_t to, int64_t bytes) {
     if (b->messages) return ds_coll__post_message(b, from, to, bytes);
-    const ds_route *route;
-    DS_TRY(ds_coll__route(b, from, to, &route));
-    return ds_coll__load(b, route, bytes, false);
+    if (b->terms && (!b->parts.n || b->parts.at[b->parts.n - 1].kind != DS_PART_POSTS))
+        new_part(b, (ds_part){.kind = DS_PART_POSTS});
+    b->n_messages++;
+    return add_hop(b, from, to, bytes, NONE);
+}
+
+/* Shards as equal as whole bytes allow? */
+static bool is_even(const ds_team *team) {
+    int64_t least = team->shard[0], most = least;
+    for (uint32_t i = 1; i < team->n; i++) {
+        if (team->shard[i] < least) least = team->shard[i];
+        if (team->shard[i] > most) most = team->shard[i];
+    }
+    return most - least <= 1;
 }
 
 ds_status ds_coll__ring(ds_coll_builder *b, const ds_team *team, bool reduce, bool gather) {
     if (b->messages) return ds_coll__ring_messages(b, team, reduce, gather);
-    int64_t whole = 0;
+    int64_t whole = 0, steps = (int64_t)(team->n - 1) * (reduce + gather);
+    if (team->n < 2) return DS_OK;
+    if (b->terms)
+        new_part(b, (ds_part){.kind = DS_PART_RING, .steps = steps, .uneven = !is_even(team)});
+    b->n_messages += (uint64_t)steps * team->n;
     for (uint32_t i = 0; i < team->n; i++) whole += team->shard[i];
     for (uint32_t i = 0; i < team->n; i++) {
         uint32_t next = i + 1 < team->n ? i + 1 : 0;
-        const ds_route *route;
-        DS_TRY(ds_coll__route(b, team->member[i], team->member[next], &route));
-        if (reduce) ds_coll__load(b, route, whole - team->shard[i], false);
-        if (gather) ds_coll__load(b, route, whole - team->shard[next], false);
+        int64_t bytes = (reduce ? whole - team->shard[i] : 0);
+        bytes += gather ? whole - team->shard[next] : 0;
+        DS_TRY(add_hop(b, team->member[i], team->member[next], bytes, NONE));
     }
     return DS_OK;
 }
 
-/* In c chunks the first reaches the end after `depth` times its own time, then the others follow:
- * links carry bytes for (depth − 1 + c)/c of the time that the bytes alone take. */
+/* Members so that parents come before their children. */
+uint32_t *ds_coll__top_down(ds_coll_builder *b, const ds_tree *t) {
+    uint32_t *order = DS_NEW_N(b->arena, uint32_t, t->n);
+    uint32_t *child = DS_NEW_N(b->arena, uint32_t, t->n);
+    uint32_t *next = DS_NEW_N(b->arena, uint32_t, t->n), n = 0;
+    for (uint32_t i = 0; i < t->n; i++) child[i] = next[i] = NONE;
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (t->parent[i] == t->n) {
+            order[n++] = i;
+            continue;
+        }
+        next[i] = child[t->parent[i]];
+        child[t->parent[i]] = i;
+    }
+    for (uint32_t at = 0; at < n; at++)
+        for (uint32_t c = child[order[at]]; c != NONE; c = next[c]) order[n++] = c;
+    return order;
+}
+
+/* All edges one way; `edge` is scratch for the members' hops. */
+static ds_status tree_edges(ds_coll_builder *b, const ds_tree *t, const uint32_t *order, bool up,
+                            int64_t bytes, uint32_t *edge) {
+    for (uint32_t k = 0; k < t->n; k++) {
+        uint32_t i = order[k], p = t->parent[i];
+        edge[i] = NONE;
+        if (p == t->n) continue;
+        uint32_t child = t->member[i], parent = t->member[p];
+        edge[i] = b->hops.n;
+        DS_TRY(add_hop(b, up ? child : parent, up ? parent : child, bytes, edge[p]));
+    }
+    return DS_OK;
+}
+
+/* Where nobody asks for the times of hops the fill of a chain in c chunks counts as bytes: links
+ * carry them for (depth − 1 + c)/c of the time that they alone take. */
 static int64_t with_fill(const ds_coll_builder *b, const ds_tree *tree) {
     int64_t depth = (int64_t)tree->depth * (tree->up + tree->down), chunks = b->request->chunks;
-    if (!chunks || depth < 2) return tree->bytes;
+    if (b->request->op != DS_OP_RESHARD || !chunks || depth < 2) return tree->bytes;
     ds_u128 more = (ds_u128)tree->bytes * (uint64_t)(depth - 1) / (uint64_t)chunks;
     return more < INT64_MAX / 2 ? tree->bytes + (int64_t)more : tree->bytes;
 }
 
 ds_status ds_coll__tree(ds_coll_builder *b, const ds_tree *tree) {
     if (b->messages) return ds_coll__tree_messages(b, tree);
+    if (tree->n < 2) return DS_OK;
     int64_t bytes = with_fill(b, tree);
-    for (uint32_t i = 0; i < tree->n; i++) {
-        if (tree->parent[i] == tree->n) continue;
-        uint32_t child = tree->member[i], parent = tree->member[tree->parent[i]];
-        if (tree->up) DS_TRY(ds_coll__post(b, child, parent, bytes));
-        if (tree->down) DS_TRY(ds_coll__post(b, parent, child, bytes));
-    }
+    const uint32_t *order = ds_coll__top_down(b, tree);
+    uint32_t *edge = DS_NEW_N(b->arena, uint32_t, tree->n);
+    if (b->terms) new_part(b, (ds_part){.kind = DS_PART_TREE, .two_ways = tree->up && tree->down});
+    b->n_messages += (uint64_t)(tree->n - 1) * (tree->up + tree->down) *
+                     (uint64_t)(b->request->chunks ? b->request->chunks : 1);
+    if (tree->up) DS_TRY(tree_edges(b, tree, order, true, bytes, edge));
+    if (tree->down) DS_TRY(tree_edges(b, tree, order, false, bytes, edge));
     return DS_OK;
 }
 
 static int by_link(const void *a, const void *b) {
     const ds_load *x = a, *y = b;
     return x->link < y->link ? -1 : x->link > y->link;
+}
+
+/* The wait is what the messages take beyond the flow of the phase's bytes. */
+static void time_phase(ds_coll_builder *b, ds_phase *phase) {
+    int64_t flow_ps, steps_ps, alpha_ps;
+    ds_phase flow = *phase;
+    flow.steps = 0;
+    if (ds_phase_alone_ps(b->topo, &flow, b->terms->efficiency_q32, &flow_ps, NULL) != DS_OK ||
+        !ds_add_i64(phase->alpha_ps, b->terms->step_ps, &alpha_ps) ||
+        !ds_mul_i64(phase->steps, alpha_ps, &steps_ps))
+        return; /* too long for any clock: told where times are added up */
+    int64_t all_ps = flow_ps + steps_ps;
+    ds_span span = {.least_ps = all_ps, .most_ps = all_ps, .first_ps = all_ps};
+    if (b->parts.n) span = ds_coll__alone(b, flow_ps);
+    if (span.most_ps < flow_ps) span.most_ps = flow_ps;
+    phase->more_ps = span.most_ps - flow_ps - steps_ps;
+    b->least_ps += span.least_ps;
+    b->most_ps += span.most_ps;
+    b->unsure = b->unsure || span.unsure;
+    if (span.first_ps < span.most_ps - span.most_ps / DS_COLL_CLOSE) b->uneven = true;
 }
 
 void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight) {
@@ -100,9 +193,11 @@ void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight) {
     if (b->loads.n) {
         memcpy(phase.loads, b->loads.at, b->loads.n * sizeof *phase.loads);
         qsort(phase.loads, phase.n_loads, sizeof *phase.loads, by_link);
+        if (b->terms) time_phase(b, &phase);
     }
     ds_map_clear(&b->slot);
     b->loads.n = 0;
+    b->hops.n = b->parts.n = 0;
     b->alpha_ps = 0;
     if (b->messages)
         ds_coll__phase_message(b, &phase);

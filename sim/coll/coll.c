@@ -79,6 +79,8 @@ const char *ds_coll_algorithm(uint32_t i) {
 void ds_coll__deinit(ds_coll_builder *b) {
     ds_map_deinit(&b->slot);
     free(b->loads.at);
+    free(b->hops.at);
+    free(b->parts.at);
 }
 
 /* ---- chunks ---- */
@@ -97,49 +99,120 @@ static void add_loads(ds_coll_builder *b, const ds_phase *from) {
     }
 }
 
-/* `times` slots in which the phases first … last work on different chunks, as one phase. */
-static void add_slots(ds_coll_builder *b, const ds_phase *phases, uint32_t first, uint32_t last,
-                      int64_t times) {
-    int64_t chunks = b->request->chunks, steps = 0, alpha_ps = 0, weight = 1;
-    for (uint32_t p = first; p <= last; p++) {
-        add_loads(b, &phases[p]);
-        if (phases[p].weight > weight) weight = phases[p].weight;
-        if (phases[p].steps * phases[p].alpha_ps < steps * alpha_ps) continue;
-        steps = phases[p].steps;
-        alpha_ps = phases[p].alpha_ps;
-    }
-    for (uint32_t i = 0; i < b->loads.n; i++) {
-        ds_u128 *bytes = &b->loads.at[i].bytes_q32;
-        *bytes = *bytes / (uint64_t)chunks * (uint64_t)times;
-    }
-    b->alpha_ps = alpha_ps;
-    ds_coll__end_phase(b, steps * times, weight);
+static int64_t step_ps(const ds_coll_builder *b) {
+    return b->terms ? b->terms->step_ps : 0;
 }
 
-/* Phases in c chunks: in slot s phase p works on chunk s − p, all at once; the slots in which all
- * phases work are one. */
-static void pipeline(ds_coll_builder *b) {
-    int64_t chunks = b->request->chunks;
-    uint32_t n = b->phases.n;
-    if (chunks < 2 || n < 2) return;
-    const ds_phase *phases = b->phases.at;
+/* What a phase waits; INT64_MAX beyond. */
+static int64_t wait_of(const ds_coll_builder *b, const ds_phase *phase) {
+    int64_t alpha_ps, ps;
+    if (!ds_add_i64(phase->alpha_ps, step_ps(b), &alpha_ps) ||
+        !ds_mul_i64(phase->steps, alpha_ps, &ps) || !ds_add_i64(ps, phase->more_ps, &ps))
+        return INT64_MAX;
+    return ps;
+}
+
+/* What `times` slots take in which the phases first … last work on different chunks: the longest
+ * wait and the slowest link of what a chunk has in them. */
+static int64_t slots_ps(ds_coll_builder *b, const ds_phase *chunk, uint32_t first, uint32_t last,
+                        int64_t times) {
+    int64_t wait_ps = 0, flow_ps = 0, ps;
+    for (uint32_t p = first; p <= last; p++) {
+        add_loads(b, &chunk[p]);
+        ps = wait_of(b, &chunk[p]);
+        if (ps > wait_ps) wait_ps = ps;
+    }
+    for (uint32_t i = 0; i < b->loads.n; i++) {
+        ps = ds_load_ps(b->topo, &b->loads.at[i], b->terms->efficiency_q32);
+        if (ps > flow_ps) flow_ps = ps;
+    }
+    ds_map_clear(&b->slot);
+    b->loads.n = 0;
+    if (!ds_add_i64(wait_ps, flow_ps, &ps) || !ds_mul_i64(ps, times, &ps)) return INT64_MAX / 4;
+    return ps;
+}
+
+/* The same phases for one chunk. */
+static ds_status phases_of_chunk(ds_coll_builder *b, const char *name, ds_phase **out) {
+    const ds_coll_request *whole = b->request;
+    ds_coll_request part = *whole;
+    int64_t *shard = DS_NEW_N(b->arena, int64_t, whole->n);
+    part.bytes = whole->bytes / whole->chunks;
+    for (uint32_t i = 0; i < whole->n && whole->shard_bytes; i++)
+        shard[i] = whole->shard_bytes[i] / whole->chunks;
+    if (whole->shard_bytes) part.shard_bytes = shard;
+    b->request = &part;
     b->phases.at = NULL;
     b->phases.n = b->phases.cap = 0;
+    ds_status status = ds_coll__build(b, name);
+    b->request = whole;
+    *out = b->phases.at;
+    return status;
+}
+
+/* Phases in c chunks: in slot s phase p works on chunk s − p, all at once. */
+static int64_t all_slots_ps(ds_coll_builder *b, const ds_phase *chunk, uint32_t n) {
+    int64_t chunks = b->request->chunks, sum_ps = 0;
     for (int64_t s = 0; s < n + chunks - 1; s++) {
         int64_t first = s < chunks ? 0 : s - chunks + 1, last = s < n ? s : n - 1;
-        bool full = first == 0 && last == n - 1;
+        bool full = first == 0 && last == n - 1; /* these slots are all alike */
         int64_t times = full ? chunks - n + 1 : 1;
-        add_slots(b, phases, (uint32_t)first, (uint32_t)last, times);
+        int64_t ps = slots_ps(b, chunk, (uint32_t)first, (uint32_t)last, times);
+        if (!ds_add_i64(sum_ps, ps, &sum_ps)) return INT64_MAX / 4;
         s += times - 1;
     }
+    return sum_ps;
+}
+
+/* All phases as one, of as much wait as slots take beyond the flow of all bytes. */
+static ds_status pipeline(ds_coll_builder *b, const char *name) {
+    uint32_t n = b->phases.n;
+    if (b->request->chunks < 2 || n < 2) return DS_OK;
+    ds_phase *phases = b->phases.at, *chunk;
+    int64_t steps = 0, alpha_ps = 0, weight = 1, ps = 0, flow_ps;
+    if (b->terms) {
+        DS_TRY(phases_of_chunk(b, name, &chunk));
+        ps = all_slots_ps(b, chunk, n);
+    }
+    for (uint32_t p = 0; p < n; p++) {
+        add_loads(b, &phases[p]);
+        if (phases[p].weight > weight) weight = phases[p].weight;
+        if (phases[p].alpha_ps > alpha_ps) alpha_ps = phases[p].alpha_ps;
+        steps += phases[p].steps;
+    }
+    const ds_coll_cost *terms = b->terms;
+    b->phases.at = NULL;
+    b->phases.n = b->phases.cap = 0;
+    b->alpha_ps = alpha_ps;
+    b->terms = NULL; /* timed already */
+    ds_coll__end_phase(b, steps, weight);
+    b->terms = terms;
+    if (!terms) return DS_OK;
+    ds_phase *all = &b->phases.at[0], flow = *all;
+    flow.steps = 0;
+    DS_TRY(ds_phase_alone_ps(b->topo, &flow, terms->efficiency_q32, &flow_ps, b->err));
+    all->more_ps = ps > flow_ps ? ps - flow_ps - wait_of(b, all) : -wait_of(b, all);
+    b->uneven = true; /* phases overlap further than slots say */
+    b->least_ps = b->most_ps = ps > flow_ps ? ps : flow_ps;
+    b->n_messages *= (uint64_t)b->request->chunks / 2 + 1;
+    return DS_OK;
+}
+
+/* With terms: the phases' times alone, too. */
+static ds_status make_phases(ds_coll_builder *b, const char *name) {
+    const ds_coll_request *q = b->request;
+    bool moves = q->n > 1 || ds_op_desc_of(q->op)->flags & DS_OPF_HOST;
+    bool reshard = q->op == DS_OP_RESHARD; /* times its chains itself, in slices, and cuts them */
+    if (!moves) return DS_OK;
+    if (reshard) b->terms = NULL;
+    DS_TRY(ds_coll__build(b, name));
+    return reshard ? DS_OK : pipeline(b, name);
 }
 
 ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const char *name,
                          ds_arena *arena, ds_phase **phases, uint32_t *n_phases, ds_error *err) {
     ds_coll_builder b = {.topo = topo, .request = request, .arena = arena, .err = err};
-    bool moves = request->n > 1 || ds_op_desc_of(request->op)->flags & DS_OPF_HOST;
-    ds_status status = moves ? ds_coll__build(&b, name) : DS_OK;
-    if (status == DS_OK && request->op != DS_OP_RESHARD) pipeline(&b); /* its chains are cut */
+    ds_status status = make_phases(&b, name);
     *phases = b.phases.at;
     *n_phases = b.phases.n;
     ds_coll__deinit(&b);
@@ -162,9 +235,64 @@ static ds_status phase_time(ds_topo *topo, const ds_coll_request *request, ds_ph
     if (!ds_add_i64(*total, all_ps, total))
         return ds_error_set(err, DS_ERR_OVERFLOW, request->loc,
                             "a collective takes longer than int64 picoseconds hold");
-    out->wait_ps = phase->steps * phase->alpha_ps;
+    out->wait_ps = phase->steps * phase->alpha_ps + phase->more_ps;
     out->flow_ps = all_ps - out->wait_ps;
     out->most_q32 = ds_phase_most_bytes_q32(phase);
+    return DS_OK;
+}
+
+/* Groups with more messages are timed by closed forms alone; a pipeline in chunks is one that the
+ * program asks for. */
+#define MOST_REHEARSED           (1 << 14)
+#define MOST_REHEARSED_IN_CHUNKS (1 << 16)
+
+static bool is_unsure(const ds_coll_builder *b) {
+    if (!b->terms || !b->n_messages) return false;
+    if (b->uneven && (b->phases.n > 1 || b->request->chunks > 1)) return true;
+    return b->unsure || b->most_ps - b->least_ps > b->least_ps / DS_COLL_CLOSE;
+}
+
+/* The time that its messages take. Of too many, an eighth of the way up between the bounds: those
+ * of rings through 8 and 12 nodes take 0 to 15 % of it (tests/sim/test_stepwise.c). */
+static ds_status time_messages(ds_coll_builder *b, const char *algorithm, int64_t *ps) {
+    uint64_t most = b->request->chunks > 1 ? MOST_REHEARSED_IN_CHUNKS : MOST_REHEARSED;
+    if (b->n_messages <= most)
+        return ds_coll__rehearse(b->topo, b->request, algorithm, b->terms, ps, b->err);
+    *ps = b->least_ps + (b->most_ps - b->least_ps) / 8;
+    return DS_OK;
+}
+
+/* The part of `whole` that belongs to `of` when `sum` does to it. */
+static int64_t in_proportion(int64_t whole, int64_t of, int64_t sum) {
+    return sum ? (int64_t)((ds_i128)whole * of / sum) : 0;
+}
+
+/* The phases take as long as the messages. What these take beyond the flows is waited, by each
+ * phase in proportion to its wait so far. Where members are through with phases at different times
+ * messages may take less than the flows: these get shorter, in proportion. */
+static ds_status fit_to_messages(ds_coll_builder *b, const char *algorithm, ds_coll_choice *out) {
+    int64_t ps, flows_ps = 0, waits_ps = 0;
+    DS_TRY(time_messages(b, algorithm, &ps));
+    for (uint32_t i = 0; i < out->n_phases; i++) {
+        flows_ps += out->phases[i].flow_ps;
+        waits_ps += out->phases[i].wait_ps;
+    }
+    int64_t flow_left_ps = ps < flows_ps ? ps : flows_ps, wait_left_ps = ps - flow_left_ps;
+    out->ps += ps - flows_ps - waits_ps;
+    for (uint32_t i = 0; i < out->n_phases; i++) {
+        ds_phase_time *t = &out->phases[i];
+        bool last = i + 1 == out->n_phases;
+        int64_t wait_ps = last ? wait_left_ps : in_proportion(wait_left_ps, t->wait_ps, waits_ps);
+        int64_t flow_ps = last ? flow_left_ps : in_proportion(flow_left_ps, t->flow_ps, flows_ps);
+        waits_ps -= t->wait_ps;
+        flows_ps -= t->flow_ps;
+        if (flow_ps < t->flow_ps)
+            t->most_q32 = t->most_q32 / (uint64_t)t->flow_ps * (uint64_t)flow_ps;
+        t->wait_ps = wait_ps;
+        t->flow_ps = flow_ps;
+        wait_left_ps -= wait_ps;
+        flow_left_ps -= flow_ps;
+    }
     return DS_OK;
 }
 
@@ -173,13 +301,16 @@ static ds_status choose_this(ds_topo *topo, const ds_coll_request *request,
                              ds_coll_choice *out, ds_error *err) {
     ds_arena scratch;
     ds_arena_init(&scratch);
-    ds_phase *phases;
+    ds_coll_builder b = {
+        .topo = topo, .request = request, .arena = &scratch, .err = err, .terms = terms};
     *out = (ds_coll_choice){.algorithm = algorithm, .ps = terms->launch_ps};
-    ds_status status =
-        ds_coll_phases(topo, request, algorithm, &scratch, &phases, &out->n_phases, err);
-    if (status == DS_OK) out->phases = DS_NEW_N(arena, ds_phase_time, out->n_phases);
-    for (uint32_t i = 0; i < out->n_phases && status == DS_OK; i++)
-        status = phase_time(topo, request, &phases[i], terms, &out->phases[i], &out->ps, err);
+    ds_status status = make_phases(&b, algorithm);
+    out->n_phases = b.phases.n;
+    if (status == DS_OK) out->phases = DS_NEW_N(arena, ds_phase_time, b.phases.n);
+    for (uint32_t i = 0; i < b.phases.n && status == DS_OK; i++)
+        status = phase_time(topo, request, &b.phases.at[i], terms, &out->phases[i], &out->ps, err);
+    if (status == DS_OK && is_unsure(&b)) status = fit_to_messages(&b, algorithm, out);
+    ds_coll__deinit(&b);
     ds_arena_deinit(&scratch);
     return status;
 }

@@ -8,22 +8,43 @@
  *   offload, reload S = the buffer of the one device, to or from its host
  * Shards may be uneven: `shard_bytes[i]` is what member i owns (sum = S for gathers and scatters).
  *
- * Alone on one switch, with route latency a (the slowest hop) and bandwidth B on equal links:
- *   ring      all_reduce 2(n−1)a + 2(n−1)/n·S/B      all_gather, reduce_scatter (n−1)a +
- * (n−1)/n·S/B broadcast, reduce (n−1)a + S/B, a pipelined chain tree      all_reduce 2⌈log2 n⌉a +
- * ~2·S/B (double binary tree: each edge carries S/2 each way) broadcast, reduce (⌈log2(n+1)⌉−1)a +
- * 2·S/B gather, scatter ⌈log2 n⌉a + (n−1)/n·S/B, a binomial tree, n a power of two direct
- * all_reduce 2a + 2(n−1)/n·S/B   all_gather, reduce_scatter, all_to_all, gather, scatter a +
- * (n−1)/n·S/B   broadcast, reduce a + (n−1)·S/B   send, permute a + S/B halving_doubling all_reduce
- * 2·log2(n)·a + 2(n−1)/n·S/B, the others half of it, n a power of two; beyond it the rest of the
- * members first gives all to others: 2(a + S/B) more switch    a + S/B at a switch with {reduce =
- * true}: in-switch reduction and multicast and over M nodes of k members, with latency and
- * bandwidth a, B inside and A, C between them: ring      k rings, each over its own NICs: 2(n−1)A +
- * max(NVLink, 2(n−1)/n·S/(kC)) nearly hierarchical  all_reduce 2((k−1)a + (k−1)/k·S/B) + 2(M−1)A +
- * 2(M−1)/M·S/(kC): reduce-scatter inside, all-reduce between members of one rank, all-gather
- * inside; the sum of phases pxn       all_to_all a + (k−1)/k·S/B + A + (M−1)/M·S/C, by way of the
- * member of the sender's node that has the receiver's rank In c chunks a pipeline of depth D takes
- * D·a + (D−1+c)/c of its bytes, and phases overlap: in slot s phase p works on chunk s − p. Without
+ * Alone on one switch, with route latency a and bandwidth B on equal links:
+ *   ring      all_reduce 2(n−1)a + 2(n−1)/n·S/B   all_gather, reduce_scatter (n−1)a + (n−1)/n·S/B
+ *             broadcast, reduce (n−1)a + S/B, a pipelined chain
+ *   tree      all_reduce 2d·a + ~2·S/B, d = ⌊log2(n−1)⌋, at least 1 (double binary tree: each edge
+ *             carries S/2 each way)   broadcast, reduce (⌈log2(n+1)⌉−1)a + 2·S/B
+ *             gather, scatter ⌈log2 n⌉a + (n−1)/n·S/B, a binomial tree, n a power of two
+ *   direct    all_reduce 2a + 2(n−1)/n·S/B   all_gather, reduce_scatter, all_to_all, gather,
+ * scatter a + (n−1)/n·S/B   broadcast, reduce a + (n−1)·S/B   send, permute a + S/B
+ *   halving_doubling   all_reduce 2·log2(n)·a + 2(n−1)/n·S/B, the others half of it, n a power of
+ *             two; beyond it the rest of the members first gives all to others: 2(a + S/B) more
+ *   switch    a + S/B at a switch with {reduce = true}: in-switch reduction and multicast
+ * and over M nodes of k members, with latency and bandwidth a, B inside and A, C between them:
+ *   hierarchical   all_reduce 2((k−1)a + (k−1)/k·S/B) + 2(M−1)A + 2(M−1)/M·S/(kC): reduce-scatter
+ *             inside, all-reduce between members of one rank, all-gather inside; the sum of phases
+ *   pxn       all_to_all a + (k−1)/k·S/B + A + (M−1)/M·S/C, by way of the member of the sender's
+ *             node that has the receiver's rank
+ *   ring      k rings, each over its own NICs; hops are unequal:
+ *
+ * Hops of unequal latency or bandwidth do not wait for each other: a message sets out when its data
+ * have come and the one before it on its hop has gone. In a ring of s steps whose hop i has latency
+ * a_i and bytes that take f_i in all, the last message ends after
+ *     T = max over runs of at most s hops in a row and the flows f* in the run of
+ *         f* + (Σ over the run of s·a_i + f_i − f*)/s:
+ * one latency and the bytes of the slowest link, 2(n−1)/n·S/(kC) + A, once that is slow enough to
+ * hide the others; the sum of the hops on the way around where latencies count. In a tree, Σ a on
+ * the longest path up, Σ a on the longest down, and the slowest link; in c chunks (Σ f on these
+ * paths − the slowest)/c more. The other messages wait for nothing: max over links and latencies of
+ * the latency and the bytes of all that come no sooner. Derivations and bounds: alone.c. Of a
+ * phase, what messages take beyond the flow of its bytes is its wait: steps·a of equal hops, less
+ * of others. So it contends as before, and takes as long as its messages when it does not.
+ *
+ * Where lower and upper bound differ by more than 1/256 (hops that share links with those of other
+ * rings, chunks in trees, phases through which members are at different times), its messages are
+ * run once, alone, and phases wait for as long as these take together (rehearse.c), up to 2^14
+ * messages, or 2^16 in chunks; beyond, an eighth of the way from the lower to the upper bound.
+ *
+ * In c chunks phases overlap, and are one phase: in slot s phase p works on chunk s − p. Without
  * chunks, pipelines are cut ever finer, and phases follow one another.
  *
  * Sources: nccl-tests PERFORMANCE.md (sizes, bus factors); double binary trees: Sanders, Speck,
@@ -55,7 +76,8 @@ typedef struct ds_coll_request {
 
 /* The phases of one algorithm, in `arena`. DS_ERR_UNSUPPORTED for an algorithm that the collective
  * or the group does not have. O(sum of route lengths): n for rings and trees (n·k between nodes of
- * k members), n log n for halving_doubling, n² for direct. */
+ * k members), n log n for halving_doubling, n² for direct. Their waits are those of equal hops:
+ * what unequal ones take depends on a profile's terms, and is in the times of a choice. */
 ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
                          ds_arena *arena, ds_phase **phases, uint32_t *n_phases, ds_error *err);
 
@@ -75,7 +97,8 @@ typedef struct ds_coll_choice {
 } ds_coll_choice;
 
 /* The named algorithm, or the fastest of the candidates, of equal ones the first, with a profile's
- * launch, per-step and efficiency terms; phases in `arena`. */
+ * launch, per-step and efficiency terms; phases in `arena`. O(phases), and up to 2^14 messages run
+ * where closed forms do not say enough. */
 ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds_coll_cost *terms,
                          ds_arena *arena, ds_coll_choice *out, ds_error *err);
 

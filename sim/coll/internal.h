@@ -9,6 +9,9 @@
 #include "ir/base/map.h"
 #include "sim/coll/coll.h"
 
+/* Bounds of a time that differ by less than 1/DS_COLL_CLOSE of it are good enough. */
+#define DS_COLL_CLOSE 256
+
 /* The members by islands (sim/topo/island.c), and in which orders rings go through them. */
 typedef struct ds_layout {
     uint32_t n_islands;
@@ -20,6 +23,28 @@ typedef struct ds_layout {
     uint32_t n_rings;
     uint32_t *chain; /* n members along direct links, where those close no ring; else NULL */
 } ds_layout;
+
+/* What the members of a phase do, for its time alone (alone.c). */
+typedef struct ds_hop {
+    const ds_route *route;
+    int64_t bytes; /* of all its messages */
+    uint32_t from, to;
+    uint32_t towards; /* tree: the next edge on the way to the root, an earlier one; UINT32_MAX */
+} ds_hop;
+
+typedef struct ds_part {
+    enum { DS_PART_POSTS, DS_PART_RING, DS_PART_TREE } kind;
+    uint32_t first, n; /* of hops; a tree of two ways has the edges up, then those down */
+    int64_t steps;     /* ring */
+    bool two_ways;
+    bool uneven; /* ring: shards differ, and so do steps */
+} ds_part;
+
+/* Bounds of a phase's time alone; all of its members are through no earlier than first_ps. */
+typedef struct ds_span {
+    int64_t least_ps, most_ps, first_ps;
+    bool unsure; /* no bounds, whatever they say */
+} ds_span;
 
 typedef struct ds_coll_builder {
     ds_topo *topo;
@@ -33,6 +58,13 @@ typedef struct ds_coll_builder {
     int64_t alpha_ps;
     DS_VEC(ds_phase) phases;
     struct ds_messages *messages; /* NULL: phases are made */
+    const ds_coll_cost *terms;    /* phases with their times alone; NULL: with the slowest hop's */
+    DS_VEC(ds_hop) hops;          /* of the phase that is being made, if there are terms */
+    DS_VEC(ds_part) parts;
+    int64_t least_ps, most_ps; /* sums over phases */
+    bool unsure;               /* a phase has no bounds */
+    bool uneven;               /* some members are through with a phase long before others */
+    uint64_t n_messages;
 } ds_coll_builder;
 
 /* Some members, and how many bytes of the collective each of them owns. */
@@ -69,6 +101,8 @@ typedef struct ds_tree {
     bool up, down;
 } ds_tree;
 ds_status ds_coll__tree(ds_coll_builder *b, const ds_tree *tree);
+/* The tree's edges so that those nearer to the root come first: edge[0 … n − 1), member indices. */
+uint32_t *ds_coll__top_down(ds_coll_builder *b, const ds_tree *tree);
 /* Ends the phase that all since the last one make up. */
 void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight);
 
@@ -78,6 +112,13 @@ void ds_coll__deinit(ds_coll_builder *b);
 
 ds_status ds_coll__route(ds_coll_builder *b, uint32_t from, uint32_t to, const ds_route **route);
 ds_status ds_coll__at_request(const ds_coll_builder *b, ds_status status);
+
+/* alone.c: bounds of the time that the parts of the phase being made take with the network to
+ * themselves; flow_ps: what its most loaded link needs. O(hops · length of routes). */
+ds_span ds_coll__alone(const ds_coll_builder *b, int64_t flow_ps);
+/* rehearse.c: the same time by running all messages, in *ps. */
+ds_status ds_coll__rehearse(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
+                            const ds_coll_cost *terms, int64_t *ps, ds_error *err);
 
 /* layout.c */
 const ds_layout *ds_coll__layout(ds_coll_builder *b);

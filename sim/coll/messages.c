@@ -15,6 +15,9 @@ struct ds_messages {
     DS_VEC(ds_message_edge) touched; /* this phase's (message, member) */
     uint32_t *ready;                 /* per member: what its messages of this phase wait for */
     uint32_t n_phases;
+    /* per phase and member: `ready` behind it, of the chunk before and of this one */
+    DS_VEC(uint32_t) before;
+    DS_VEC(uint32_t) behind;
     bool too_many;
 };
 
@@ -56,10 +59,17 @@ static ds_status new_message(ds_coll_builder *b, uint32_t from, uint32_t to, int
     return DS_OK;
 }
 
+/* Sender and receiver have both come to this phase: nothing is sent to one who is not there. */
+static void meet(ds_coll_builder *b, uint32_t message, uint32_t from, uint32_t to) {
+    const uint32_t *ready = b->messages->ready;
+    wait_for(b, message, ready[from]);
+    if (ready[to] != ready[from]) wait_for(b, message, ready[to]);
+}
+
 ds_status ds_coll__post_message(ds_coll_builder *b, uint32_t from, uint32_t to, int64_t bytes) {
     uint32_t message;
     DS_TRY(new_message(b, from, to, bytes, &message));
-    wait_for(b, message, b->messages->ready[from]);
+    meet(b, message, from, to);
     touch(b, message, from);
     touch(b, message, to);
     return DS_OK;
@@ -77,7 +87,10 @@ ds_status ds_coll__ring_messages(ds_coll_builder *b, const ds_team *team, bool r
             uint32_t message, next = i + 1 < n ? i + 1 : 0, before = i ? i - 1 : n - 1;
             int64_t bytes = team->shard[(i + n - back % n) % n];
             DS_TRY(new_message(b, team->member[i], team->member[next], bytes, &message));
-            wait_for(b, message, s ? first + before : b->messages->ready[team->member[i]]);
+            if (s)
+                wait_for(b, message, first + before);
+            else
+                meet(b, message, team->member[i], team->member[next]);
             if (s) b->messages->list.at[message].after = first + i;
             if (s + 1 < steps) continue;
             touch(b, message, team->member[i]);
@@ -86,25 +99,6 @@ ds_status ds_coll__ring_messages(ds_coll_builder *b, const ds_team *team, bool r
         first = begins;
     }
     return DS_OK;
-}
-
-/* Members so that parents come before their children. */
-static uint32_t *top_down(ds_coll_builder *b, const ds_tree *t) {
-    uint32_t *order = DS_NEW_N(b->arena, uint32_t, t->n),
-             *child = DS_NEW_N(b->arena, uint32_t, t->n);
-    uint32_t *next = DS_NEW_N(b->arena, uint32_t, t->n), n = 0;
-    for (uint32_t i = 0; i < t->n; i++) child[i] = next[i] = NONE;
-    for (uint32_t i = 0; i < t->n; i++) {
-        if (t->parent[i] == t->n) {
-            order[n++] = i;
-            continue;
-        }
-        next[i] = child[t->parent[i]];
-        child[t->parent[i]] = i;
-    }
-    for (uint32_t at = 0; at < n; at++)
-        for (uint32_t c = child[order[at]]; c != NONE; c = next[c]) order[n++] = c;
-    return order;
 }
 
 /* One chunk towards the root: up[i], the message of member i. */
@@ -143,7 +137,7 @@ static ds_status chunk_down(ds_coll_builder *b, const ds_tree *t, const uint32_t
 }
 
 ds_status ds_coll__tree_messages(ds_coll_builder *b, const ds_tree *t) {
-    uint32_t *order = top_down(b, t);
+    uint32_t *order = ds_coll__top_down(b, t);
     uint32_t *up = DS_NEW_N(b->arena, uint32_t, t->n), *down = DS_NEW_N(b->arena, uint32_t, t->n);
     uint32_t *last_up = DS_NEW_N(b->arena, uint32_t, t->n);
     uint32_t *last_down = DS_NEW_N(b->arena, uint32_t, t->n);
@@ -167,6 +161,22 @@ ds_status ds_coll__tree_messages(ds_coll_builder *b, const ds_tree *t) {
     return DS_OK;
 }
 
+/* A member begins a phase of a chunk once it is through with that phase of the chunk before. */
+static void line_up(ds_coll_builder *b) {
+    struct ds_messages *m = b->messages;
+    uint32_t n = b->request->n;
+    if (m->before.n < (m->n_phases + 1) * n) return;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t other = m->before.at[m->n_phases * n + i], ready = m->ready[i];
+        if (other == NONE) continue;
+        m->ready[i] = other;
+        if (ready == NONE) continue;
+        m->ready[i] = add(b, (ds_message){0});
+        wait_for(b, m->ready[i], ready);
+        wait_for(b, m->ready[i], other);
+    }
+}
+
 /* All of a member's messages of the phase meet in one without bytes. */
 void ds_coll__end_messages(ds_coll_builder *b) {
     struct ds_messages *m = b->messages;
@@ -180,10 +190,13 @@ void ds_coll__end_messages(ds_coll_builder *b) {
         }
         wait_for(b, join[member], m->touched.at[i].from);
     }
-    for (uint32_t i = 0; i < b->request->n; i++)
+    for (uint32_t i = 0; i < b->request->n; i++) {
         if (join[i] != NONE) m->ready[i] = join[i];
+        DS_HPUSH(&m->behind, m->ready[i]);
+    }
     m->touched.n = 0;
     m->n_phases++;
+    line_up(b);
 }
 
 void ds_coll__phase_message(ds_coll_builder *b, const ds_phase *phase) {
@@ -210,6 +223,39 @@ static void finish(ds_coll_builder *b, ds_message_graph *out) {
         out->edges[out->first[m->edges.at[i].from + 1]++] = m->edges.at[i].to;
 }
 
+static void forget(ds_coll_builder *b) {
+    struct ds_messages *m = b->messages;
+    m->list.n = m->edges.n = m->before.n = m->behind.n = 0;
+    m->n_phases = 0;
+    for (uint32_t i = 0; i < b->request->n; i++) m->ready[i] = NONE;
+}
+
+/* All phases for one chunk after the other, each behind the chunk before it. */
+static ds_status in_chunks(ds_coll_builder *b, const char *algorithm) {
+    struct ds_messages *m = b->messages;
+    const ds_coll_request *whole = b->request;
+    ds_coll_request part = *whole;
+    int64_t *shard = DS_NEW_N(b->arena, int64_t, whole->n);
+    uint32_t chunks = (uint32_t)whole->chunks;
+    ds_status status = DS_OK;
+    forget(b);
+    b->request = &part;
+    if (whole->shard_bytes) part.shard_bytes = shard;
+    for (uint32_t c = 0; c < chunks && status == DS_OK && !m->too_many; c++) {
+        part.bytes = ds_coll__part(whole->bytes, c, chunks);
+        for (uint32_t i = 0; i < whole->n && whole->shard_bytes; i++)
+            shard[i] = ds_coll__part(whole->shard_bytes[i], c, chunks);
+        for (uint32_t i = 0; i < whole->n; i++) m->ready[i] = NONE;
+        m->n_phases = m->behind.n = 0;
+        line_up(b);
+        status = ds_coll__build(b, algorithm);
+        m->before.n = 0;
+        for (uint32_t i = 0; i < m->behind.n; i++) DS_HPUSH(&m->before, m->behind.at[i]);
+    }
+    b->request = whole;
+    return status;
+}
+
 ds_status ds_coll_messages(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
                            ds_arena *arena, ds_message_graph *out, ds_error *err) {
     struct ds_messages m = {0};
@@ -219,20 +265,17 @@ ds_status ds_coll_messages(ds_topo *topo, const ds_coll_request *request, const 
     m.ready = DS_NEW_N(arena, uint32_t, request->n);
     for (uint32_t i = 0; i < request->n; i++) m.ready[i] = NONE;
     ds_status status = ds_coll__build(&b, algorithm);
+    if (status == DS_OK && m.n_phases > 1 && request->chunks > 1) status = in_chunks(&b, algorithm);
     if (status == DS_OK && m.too_many)
         status = ds_error_set(err, DS_ERR_LIMIT, request->loc,
                               "a collective of %u members is more than %u messages", request->n,
                               MOST_RECORDS);
-    if (status == DS_OK && m.n_phases > 1 && request->chunks > 1)
-        status =
-            ds_error_set(err, DS_ERR_UNSUPPORTED, request->loc,
-                         "message by message, the %u phases of %s are not cut into %lld chunks "
-                         "in this version; leave `chunks` out, or say `network = fluid`",
-                         m.n_phases, algorithm, (long long)request->chunks);
     if (status == DS_OK) finish(&b, out);
     free(m.list.at);
     free(m.edges.at);
     free(m.touched.at);
+    free(m.before.at);
+    free(m.behind.at);
     ds_coll__deinit(&b);
     return status;
 }

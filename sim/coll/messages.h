@@ -3,11 +3,14 @@
  * The same algorithms as in phases: what a phase says of all messages at once, here every message
  * does for itself. A message first waits for the messages whose data it passes on, then its route's
  * latency, then for the one before it on the same edge of a pipeline, and then loads the links of
- * its route. Members begin the next phase when all their own messages of the one before have ended.
- */
+ * its route. Members begin the next phase when all their own messages of the one before have ended,
+ * and a message begins when its sender and its receiver have: nothing is buffered. Several phases
+ * in chunks: a member begins a phase of a chunk when it is also through with that phase of the
+ * chunk before. */
 #ifndef DS_COLL_MESSAGES_H
 #define DS_COLL_MESSAGES_H
 
+#include "ir/base/map.h"
 #include "sim/coll/coll.h"
 
 typedef struct ds_message {
@@ -35,9 +38,21 @@ typedef struct ds_message_graph {
 #define DS_MESSAGE_CHUNKS 256
 
 /* The messages of the named algorithm. The same errors as ds_coll_phases, and DS_ERR_LIMIT beyond
- * 2^26 messages or edges, DS_ERR_UNSUPPORTED for several phases in chunks. O(messages): n² for a
- * ring. */
+ * 2^26 messages or edges. O(messages): n² for a ring. */
 ds_status ds_coll_messages(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
                            ds_arena *arena, ds_message_graph *out, ds_error *err);
+
+/* The links that messages load, numbered as they are met. */
+typedef struct ds_link_places {
+    ds_map place; /* link of the topology + 1 → index */
+    DS_VEC(uint32_t) links;
+} ds_link_places;
+void ds_link_places_deinit(ds_link_places *places);
+
+/* A message with a profile's terms: how long it waits, and whether and how it loads links; uses in
+ * `arena`. DS_ERR_OVERFLOW. O(links of its route). */
+ds_status ds_message_flow(const ds_topo *topo, const ds_message *message, const ds_coll_cost *terms,
+                          ds_link_places *places, ds_arena *arena, int64_t *wait_ps, bool *loads,
+                          ds_flow *out, ds_error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* The network: what a transfer is made of, how long it takes alone, and when active ones end.
  *
- * A transfer is a list of fluid phases. A phase first waits steps · alpha without
+ * A transfer is a list of fluid phases. A phase first waits steps · alpha + more without
  * loading any link, then flows. Alone, it lasts
- *     steps · alpha + max over links of bytes / capacity,
+ *     steps · alpha + more + max over links of bytes / capacity,
  * rounded to picoseconds once; no less than most bytes / (weight · cap) if a link caps what a
  * message gets. Phases that flow at the same time over the same links share them
  * max-min fairly (share.h); their rates change only when one of them begins or ends. */
@@ -24,6 +24,7 @@ typedef struct ds_load {
 typedef struct ds_phase {
     int64_t steps;
     int64_t alpha_ps; /* per step */
+    int64_t more_ps;  /* waited beyond steps · alpha, or less: what unequal hops make of it */
     int64_t weight;   /* messages in flight on a link: its share when links are contended */
     ds_load *loads;   /* ascending by link, each link once */
     uint32_t n_loads;
@@ -34,6 +35,14 @@ typedef struct ds_phase {
  * DS_ERR_OVERFLOW beyond int64 ps. O(n_loads). */
 ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32,
                             int64_t *ps, ds_error *err);
+
+/* What the load takes at capacity · efficiency_q32 / 2^32, to the nearest ps; INT64_MAX beyond. */
+int64_t ds_load_ps(const ds_topo *topo, const ds_load *load, uint64_t efficiency_q32);
+/* Level of the phase's flow with no other traffic, in 2^-20 B/s (share.h). O(n_loads). */
+ds_u128 ds_phase_level_alone_q20(const ds_topo *topo, const ds_phase *phase,
+                                 uint64_t efficiency_q32);
+/* What a flow takes of a link that carries `bytes` where its most loaded one carries `most`. */
+uint64_t ds_link_use_q32(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficiency_q32);
 
 /* Bytes of the most loaded link, 0 if none is. O(n_loads). */
 ds_u128 ds_phase_most_bytes_q32(const ds_phase *phase);

@@ -14,6 +14,12 @@ static uint64_t flow_ps(ds_u128 bytes_q32, ds_u128 bytes_per_s_q32) {
     return (uint64_t)(whole * DS_PS_PER_S + (rest * DS_PS_PER_S + capacity / 2) / capacity);
 }
 
+int64_t ds_load_ps(const ds_topo *topo, const ds_load *load, uint64_t efficiency_q32) {
+    ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, load->link)->bytes_per_s * efficiency_q32;
+    uint64_t ps = flow_ps(load->bytes_q32, capacity);
+    return ps < INT64_MAX ? (int64_t)ps : INT64_MAX;
+}
+
 ds_u128 ds_phase_most_bytes_q32(const ds_phase *phase) {
     ds_u128 most = 0;
     for (uint32_t i = 0; i < phase->n_loads; i++)
@@ -34,9 +40,7 @@ ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t
                             int64_t *ps, ds_error *err) {
     uint64_t slowest = 0;
     for (uint32_t i = 0; i < phase->n_loads; i++) {
-        const ds_load *load = &phase->loads[i];
-        ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, load->link)->bytes_per_s * efficiency_q32;
-        uint64_t this_ps = flow_ps(load->bytes_q32, capacity);
+        uint64_t this_ps = (uint64_t)ds_load_ps(topo, &phase->loads[i], efficiency_q32);
         if (this_ps > slowest) slowest = this_ps;
     }
     int64_t cap = ds_phase_cap(topo, phase);
@@ -46,8 +50,8 @@ ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t
         if (this_ps > slowest) slowest = this_ps;
     }
     int64_t wait;
-    if (!ds_mul_i64(phase->steps, phase->alpha_ps, &wait) || slowest > INT64_MAX ||
-        !ds_add_i64(wait, (int64_t)slowest, ps))
+    if (!ds_mul_i64(phase->steps, phase->alpha_ps, &wait) || slowest >= INT64_MAX ||
+        !ds_add_i64(wait, phase->more_ps, &wait) || !ds_add_i64(wait, (int64_t)slowest, ps))
         return ds_error_set(
             err, DS_ERR_OVERFLOW, DS_NOWHERE,
             "a transfer takes longer than 106 days, the range of int64 picoseconds");
@@ -65,4 +69,28 @@ const ds_load *ds_phase_slowest(const ds_topo *topo, const ds_phase *phase) {
         slowest = &phase->loads[i];
     }
     return slowest;
+}
+
+#define MOST_USE_Q32 (UINT64_C(1) << 56)
+
+uint64_t ds_link_use_q32(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficiency_q32) {
+    ds_u128 part = ((bytes_q32 << DS_USE_BITS) + most_q32 / 2) / most_q32;
+    ds_u128 use = ((part << 32) + efficiency_q32 / 2) / efficiency_q32;
+    return use < MOST_USE_Q32 ? (uint64_t)use : MOST_USE_Q32;
+}
+
+ds_u128 ds_phase_level_alone_q20(const ds_topo *topo, const ds_phase *phase,
+                                 uint64_t efficiency_q32) {
+    ds_u128 least = DS_NO_CAP, most = ds_phase_most_bytes_q32(phase);
+    int64_t cap = ds_phase_cap(topo, phase);
+    if (cap) least = (ds_u128)cap << DS_RATE_BITS;
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        uint64_t use = ds_link_use_q32(phase->loads[i].bytes_q32, most, efficiency_q32);
+        if (!use) continue;
+        ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, phase->loads[i].link)->bytes_per_s;
+        capacity <<= DS_RATE_BITS + DS_USE_BITS;
+        ds_u128 level = capacity / ((ds_u128)use * (uint64_t)phase->weight);
+        if (level < least) least = level;
+    }
+    return least;
 }

@@ -206,11 +206,6 @@ ds_status ds_plan__sharing(ds_builder *b, ds_error *err);
 /* The phases of one group, if it loads shared links. */
 ds_status ds_plan__traffic(ds_builder *b, ds_group *group, ds_error *err);
 void ds_plan__sharing_deinit(ds_sharing *sharing);
-/* What a link gives for each byte/s of the phase's most loaded link: its part of the bytes, and
- * more where the profile says that the collective uses links badly. */
-uint64_t ds_plan__link_use(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficiency_q32);
-/* The phase's level with all its links to itself. */
-ds_u128 ds_plan__level_alone(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32);
 
 /* stepwise.c: gives the activities their messages. */
 ds_status ds_plan__stepwise(ds_builder *b, ds_error *err);

@@ -13,70 +13,24 @@ typedef struct maker {
     ds_builder *b;
     ds_plan *plan;
     ds_map first_step; /* group → its first message, and how many << 32 */
-    ds_map link_place; /* link of the topology → in the network, + 1 */
-    DS_VEC(uint32_t) links;
+    ds_link_places places;
     DS_VEC(ds_plan_step) steps;
     DS_VEC(ds_flow) flows;
     DS_VEC(uint32_t) succ;
 } maker;
 
-static uint32_t place_of(maker *m, uint32_t link) {
-    const uint64_t *found = ds_map_find(&m->link_place, link + UINT64_C(1));
-    if (found) return (uint32_t)*found;
-    ds_map_put(&m->link_place, link + UINT64_C(1), m->links.n);
-    DS_HPUSH(&m->links, link);
-    return m->links.n - 1;
-}
-
-/* What the message loads, as a phase without latency. */
-static ds_phase phase_of(const ds_message *message, ds_arena *arena) {
-    if (message->phase) {
-        ds_phase phase = *message->phase;
-        phase.steps = 0;
-        return phase;
-    }
-    const ds_route *route = message->route;
-    ds_phase phase = {.weight = 1, .n_loads = message->bytes ? route->n_links : 0};
-    phase.loads = DS_NEW_N(arena, ds_load, phase.n_loads);
-    for (uint32_t i = 0; i < phase.n_loads; i++)
-        phase.loads[i] = (ds_load){.link = route->links[i],
-                                   .bytes_q32 = (ds_u128)message->bytes * route->share_q32[i]};
-    return phase;
-}
-
-static ds_status add_flow(maker *m, const ds_group *g, const ds_phase *phase, ds_error *err) {
-    ds_topo *topo = m->plan->topo;
-    uint64_t efficiency_q32 = g->terms.efficiency_q32;
-    ds_u128 most = ds_phase_most_bytes_q32(phase);
-    ds_link_use *uses = DS_NEW_N(&m->plan->arena, ds_link_use, phase->n_loads);
-    ds_flow flow = {.work = most * DS_WORK_PER_BYTE_Q32};
-    DS_TRY(ds_phase_alone_ps(topo, phase, efficiency_q32, &flow.alone_ps, err));
-    flow.alone_q20 = ds_plan__level_alone(topo, phase, efficiency_q32);
-    flow.share =
-        (ds_share_flow){.uses = uses, .weight = (uint32_t)phase->weight, .cap_q20 = flow.alone_q20};
-    for (uint32_t i = 0; i < phase->n_loads; i++) {
-        uint64_t use = ds_plan__link_use(phase->loads[i].bytes_q32, most, efficiency_q32);
-        uint32_t place = place_of(m, phase->loads[i].link);
-        if (use) uses[flow.share.n_uses++] = (ds_link_use){place, use};
-    }
-    DS_HPUSH(&m->flows, flow);
-    return DS_OK;
-}
-
 static ds_status add_step(maker *m, const ds_group *g, const ds_message_graph *graph, uint32_t i,
-                          uint32_t first, ds_arena *scratch, ds_error *err) {
+                          uint32_t first, ds_error *err) {
     const ds_message *message = &graph->messages[i];
     ds_plan_step step = {.flow = DS_NONE, .n_waits = message->n_waits, .next = DS_NONE};
     step.after = message->after == DS_NONE ? DS_NONE : first + message->after;
-    if (message->route) step.wait_ps = message->route->latency_ps + g->terms.step_ps;
-    if (message->phase)
-        step.wait_ps = message->phase->steps * (message->phase->alpha_ps + g->terms.step_ps);
-    if (message->route || message->phase) {
-        ds_phase phase = phase_of(message, scratch);
-        if (phase.n_loads) {
-            step.flow = m->flows.n;
-            DS_TRY(add_flow(m, g, &phase, err));
-        }
+    bool loads;
+    ds_flow flow;
+    DS_TRY(ds_message_flow(m->plan->topo, message, &g->terms, &m->places, &m->plan->arena,
+                           &step.wait_ps, &loads, &flow, err));
+    if (loads) {
+        step.flow = m->flows.n;
+        DS_HPUSH(&m->flows, flow);
     }
     step.first = m->succ.n;
     step.n = graph->first[i + 1] - graph->first[i];
@@ -96,7 +50,7 @@ static ds_status add_group(maker *m, const ds_group *g, ds_error *err) {
     ds_status status =
         ds_coll_messages(m->plan->topo, g->request, g->algorithm, &scratch, &graph, err);
     for (uint32_t i = 0; i < graph.n_messages && status == DS_OK; i++)
-        status = add_step(m, g, &graph, i, first, &scratch, err);
+        status = add_step(m, g, &graph, i, first, err);
     ds_arena_deinit(&scratch);
     ds_map_put(&m->first_step, DS_KEY(g), (uint64_t)(m->steps.n - first) << 32 | first);
     if (status == DS_OK && m->steps.n > DS_PLAN_MOST_STEPS)
@@ -119,18 +73,17 @@ ds_status ds_plan__stepwise(ds_builder *b, ds_error *err) {
         activity->first_step = (uint32_t)*steps;
         activity->n_steps = (uint32_t)(*steps >> 32);
     }
-    plan->link_capacity_q20 = ds_xcalloc(m.links.n, sizeof *plan->link_capacity_q20);
-    for (uint32_t l = 0; l < m.links.n; l++)
+    plan->link_capacity_q20 = ds_xcalloc(m.places.links.n, sizeof *plan->link_capacity_q20);
+    for (uint32_t l = 0; l < m.places.links.n; l++)
         plan->link_capacity_q20[l] =
-            (ds_u128)ds_topo_link_at(plan->topo, m.links.at[l])->bytes_per_s << DS_RATE_BITS;
-    plan->n_links = m.links.n;
+            (ds_u128)ds_topo_link_at(plan->topo, m.places.links.at[l])->bytes_per_s << DS_RATE_BITS;
+    plan->n_links = m.places.links.n;
     plan->flows = m.flows.at;
     plan->n_flows = m.flows.n;
     plan->steps = m.steps.at;
     plan->n_steps = m.steps.n;
     plan->step_succ = m.succ.at;
-    free(m.links.at);
     ds_map_deinit(&m.first_step);
-    ds_map_deinit(&m.link_place);
+    ds_link_places_deinit(&m.places);
     return status;
 }

@@ -20,8 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_USE_Q32 (UINT64_C(1) << 56) /* share.h */
-#define LEAST_PS     1000
+#define LEAST_PS 1000
 
 /* What the phases of congruent groups take of the links at their canonical place (congruent.c). */
 typedef struct shape_phase {
@@ -96,38 +95,16 @@ static void level_out(const ds_topo *topo, ds_phase *phase) {
     free(of);
 }
 
-uint64_t ds_plan__link_use(ds_u128 bytes_q32, ds_u128 most_q32, uint64_t efficiency_q32) {
-    ds_u128 part = ((bytes_q32 << DS_USE_BITS) + most_q32 / 2) / most_q32;
-    ds_u128 use = ((part << 32) + efficiency_q32 / 2) / efficiency_q32;
-    return use < MOST_USE_Q32 ? (uint64_t)use : MOST_USE_Q32;
-}
-
-ds_u128 ds_plan__level_alone(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32) {
-    ds_u128 least = DS_NO_CAP, most = ds_phase_most_bytes_q32(phase);
-    int64_t cap = ds_phase_cap(topo, phase);
-    if (cap) least = (ds_u128)cap << DS_RATE_BITS;
-    for (uint32_t i = 0; i < phase->n_loads; i++) {
-        uint64_t use = ds_plan__link_use(phase->loads[i].bytes_q32, most, efficiency_q32);
-        if (!use) continue;
-        ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, phase->loads[i].link)->bytes_per_s;
-        capacity <<= DS_RATE_BITS + DS_USE_BITS;
-        ds_u128 level = capacity / ((ds_u128)use * (uint64_t)phase->weight);
-        if (level < least) least = level;
-    }
-    return least;
-}
-
 static void add_phase(ds_builder *b, const ds_group *g, ds_phase *phase, shape *s) {
     uint64_t efficiency_q32 = g->terms.efficiency_q32;
     shape_phase *out = &s->phases[s->n++];
     *out = (shape_phase){s->n_links, phase->n_loads, (uint32_t)phase->weight,
-                         ds_plan__level_alone(b->plan->topo, phase, efficiency_q32)};
+                         ds_phase_level_alone_q20(b->plan->topo, phase, efficiency_q32)};
     if (strcmp(g->algorithm, "tree") == 0) level_out(b->plan->topo, phase);
     ds_u128 most = ds_phase_most_bytes_q32(phase);
     for (uint32_t i = 0; i < phase->n_loads; i++, s->n_links++) {
         s->links[s->n_links] = phase->loads[i].link;
-        s->uses_q32[s->n_links] =
-            ds_plan__link_use(phase->loads[i].bytes_q32, most, efficiency_q32);
+        s->uses_q32[s->n_links] = ds_link_use_q32(phase->loads[i].bytes_q32, most, efficiency_q32);
     }
 }
 

@@ -98,6 +98,9 @@ static void explain_phase(const ds_plan *plan, const ds_group *g, const ds_phase
                   phase->steps == 1 ? "" : "s", ds_report__ps(phase->alpha_ps).s);
     if (g->terms.step_ps)
         ds_buf_printf(out, " (route) + %s (profile)", ds_report__ps(g->terms.step_ps).s);
+    int64_t wait_ps = g->times[number - 1].wait_ps; /* of equal hops it is what the steps take */
+    if (wait_ps != phase->steps * (phase->alpha_ps + g->terms.step_ps))
+        ds_buf_printf(out, ", %s beyond the flow", ds_report__ps(wait_ps).s);
     const ds_load *load = ds_phase_slowest(plan->topo, phase);
     if (load) {
         const ds_topo_link *link = ds_topo_link_at(plan->topo, load->link);

@@ -6,6 +6,7 @@
 #include "tests/support/topo_text.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,12 +121,12 @@ Test(coll_algorithms, a_hierarchical_all_reduce_is_the_sum_of_its_phases) {
 Test(coll_algorithms, rings_use_all_rails) {
     number();
     topo_text t = topo_text_build(NODES("16"));
-    expect(&t, DS_OP_ALL_REDUCE, "ring", 128, GIB,
-           2 * 127 * 4e-6 + (double)GIB * 2 * 127 / 128 / 8 / 24e9);
-    expect(&t, DS_OP_ALL_GATHER, "ring", 128, GIB, 127 * 4e-6 + (double)GIB * 127 / 128 / 8 / 24e9);
-    /* a tree between nodes on every rail, chains inside: 2 (log2 16 + 7) steps, twice an eighth of
-     * the bytes at most over a NIC */
-    expect(&t, DS_OP_ALL_REDUCE, "tree", 128, GIB, 22 * 4e-6 + (double)GIB * 2 / 8 / 24e9);
+    expect(&t, DS_OP_ALL_REDUCE, "ring", 128, GIB, 4e-6 + (double)GIB * 2 * 127 / 128 / 8 / 24e9);
+    expect(&t, DS_OP_ALL_GATHER, "ring", 128, GIB, 4e-6 + (double)GIB * 127 / 128 / 8 / 24e9);
+    /* a tree between nodes on every rail, chains inside: 3 edges deep between nodes and 7 inside,
+     * twice an eighth of the bytes at most over a NIC */
+    expect(&t, DS_OP_ALL_REDUCE, "tree", 128, GIB,
+           2 * (3 * 4e-6 + 7 * 0.5e-6) + (double)GIB * 2 / 8 / 24e9);
     topo_text_free(&t);
 }
 
@@ -243,6 +244,45 @@ Test(coll_algorithms, messages_carry_what_phases_do) {
         cr_expect_eq(n, cases[i].messages, "%zu: %u", i, n);
         cr_expect_float_eq(bytes, cases[i].bytes * (8 << 20), 1, "%zu: %g", i, bytes);
         cr_expect_eq(g.first[g.n_messages], waits);
+        ds_arena_deinit(&arena);
+    }
+    topo_text_free(&t);
+}
+
+/* Phases in chunks, message by message: a hierarchical all_reduce over 2 x 8 in c chunks is c times
+ * as many messages of 1/c of the bytes, and takes what a pipeline of three stages does on links
+ * that no two stages share: (in + between + in)/c, and c − 1 times the slowest of them, the
+ * network. */
+Test(coll_algorithms, phases_in_chunks_as_messages) {
+    number();
+    topo_text t = topo_text_build(NODES("2"));
+    const int64_t bytes = INT64_C(1) << 28;
+    ds_coll_request request = {.op = DS_OP_ALL_REDUCE,
+                               .algorithm = "hierarchical",
+                               .devices = everybody,
+                               .n = 16,
+                               .bytes = bytes};
+    double in = 7 * 0.5e-6, between = 2 * 4e-6, nvlink = (double)bytes * 7 / 8 / 300e9,
+           nic = (double)bytes * 2 / 8 / 2 / 24e9;
+    for (int64_t chunks = 1; chunks <= 16; chunks *= 4) {
+        ds_arena arena;
+        ds_arena_init(&arena);
+        ds_message_graph g;
+        ds_error err;
+        request.chunks = chunks;
+        cr_assert_eq(ds_coll_messages(t.topo, &request, "hierarchical", &arena, &g, &err), DS_OK);
+        double sum = 0;
+        int64_t n = 0;
+        for (uint32_t m = 0; m < g.n_messages; m++) {
+            n += g.messages[m].route != NULL;
+            sum += (double)g.messages[m].bytes;
+        }
+        cr_expect_eq(n, chunks * (2 * 2 * 8 * 7 + 8 * 2 * 2));
+        cr_expect_float_eq(sum, (double)bytes * (2 * 2 * 7 + 2), 1);
+        double got = (double)time_of(&t, request, NULL) / 1e12, c = (double)chunks;
+        double pace = between + nic / c, one = 2 * (in + nvlink / c) + pace;
+        double wanted = one + (c - 1) * pace;
+        cr_expect(fabs(got - wanted) < 0.01 * wanted, "%g: %.9g, not %.9g", c, got, wanted);
         ds_arena_deinit(&arena);
     }
     topo_text_free(&t);

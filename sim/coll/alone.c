@@ -1,0 +1,266 @@
+/* How long the messages of a phase take with the network to themselves, by closed forms.
+ *
+ * A phase has parts that run side by side: messages that wait for nothing (posts), rings, trees. Of
+ * a hop, a is its latency (the route's and the profile's for a step), and its flow f lies between
+ * what it takes with its links to itself and what it takes when all hops of the phase that use them
+ * always share them; the upper bound on time takes the latter, the lower one the former. L is the
+ * most that any link of the phase needs for all its bytes.
+ *
+ *   posts  L cannot begin before the first message reaches the link: with messages by falling
+ *          latency, max over k of (a_k + bytes of 1 … k on a link / its capacity); no more than
+ *          max a + L.
+ *   ring   A message sets out when the one before it on its hop has ended and its data have come
+ *          in. So the last one ends after the longest path through hops and steps: it stays on a
+ *          hop (f/s more) or goes on to the next (a + f/s of that one), s messages in all:
+ *              T = max over runs of at most s hops in a row, and over the flows f* in the run:
+ *                  f* + (sum over the run of s·a + f − f*) / s.
+ *          For equal hops that is s·a + f; for one slow hop, its a + f while the others hide behind
+ *          it; for hops where latency counts, the sum of s hops on the way around.
+ *          Shards of unequal sizes count as their mean, and bound nothing.
+ *   tree   The first bytes go along the longest path up and then the longest down; then the rest
+ *          follows at the pace of the slowest link: sum of a on the paths + L, and in c chunks
+ *          (sum of f on the paths − the largest f)/c more, until all chunks are under way. */
+#include "ir/base/units.h"
+#include "sim/coll/internal.h"
+
+#include <stdlib.h>
+
+#define NONE UINT32_MAX
+#define LONG (INT64_MAX / 4)
+
+static int64_t at_most(ds_i128 ps) {
+    return ps > LONG ? LONG : ps < 0 ? 0 : (int64_t)ps;
+}
+
+/* What `bytes_q32` take on the link, caps apart. */
+static int64_t link_ps(const ds_coll_builder *b, uint32_t link, ds_u128 bytes_q32) {
+    ds_load load = {.link = link, .bytes_q32 = bytes_q32};
+    int64_t ps = ds_load_ps(b->topo, &load, b->terms->efficiency_q32);
+    return ps < LONG ? ps : LONG;
+}
+
+/* A hop's flow when it shares its links with all others of the phase, or has them to itself. */
+static int64_t hop_ps(const ds_coll_builder *b, const ds_hop *hop, bool shared) {
+    int64_t most = 0;
+    for (uint32_t i = 0; hop->bytes && i < hop->route->n_links; i++) {
+        uint32_t link = hop->route->links[i];
+        ds_u128 own = (ds_u128)hop->bytes * hop->route->share_q32[i];
+        const uint64_t *slot = shared ? ds_map_find(&b->slot, link) : NULL;
+        int64_t ps = link_ps(b, link, slot ? b->loads.at[*slot].bytes_q32 : own);
+        int64_t cap = ds_topo_link_at(b->topo, link)->cap_bytes_per_s;
+        if (cap) {
+            ds_i128 capped = (ds_i128)hop->bytes * DS_PS_PER_S / cap;
+            if (capped > ps) ps = at_most(capped);
+        }
+        if (ps > most) most = ps;
+    }
+    return most;
+}
+
+static int64_t latency_of(const ds_coll_builder *b, const ds_hop *hop) {
+    return at_most((ds_i128)hop->route->latency_ps + b->terms->step_ps);
+}
+
+/* ---- posts ---- */
+
+typedef struct post {
+    int64_t latency_ps;
+    uint32_t hop;
+} post;
+
+static int later_first(const void *a, const void *b) {
+    const post *x = a, *y = b;
+    if (x->latency_ps != y->latency_ps) return x->latency_ps > y->latency_ps ? -1 : 1;
+    return x->hop < y->hop ? -1 : x->hop > y->hop;
+}
+
+static void time_posts(const ds_coll_builder *b, const ds_part *part, int64_t slowest_ps,
+                       ds_span *out) {
+    post *posts = ds_xcalloc(part->n, sizeof *posts);
+    ds_u128 *sum = ds_xcalloc(b->loads.n, sizeof *sum);
+    for (uint32_t i = 0; i < part->n; i++)
+        posts[i] = (post){latency_of(b, &b->hops.at[part->first + i]), part->first + i};
+    qsort(posts, part->n, sizeof *posts, later_first);
+    out->first_ps = LONG;
+    for (uint32_t i = 0; i < part->n; i++) {
+        const ds_hop *hop = &b->hops.at[posts[i].hop];
+        int64_t longest = hop_ps(b, hop, false);
+        for (uint32_t k = 0; hop->bytes && k < hop->route->n_links; k++) {
+            uint64_t slot = *ds_map_find(&b->slot, hop->route->links[k]);
+            sum[slot] += (ds_u128)hop->bytes * hop->route->share_q32[k];
+            int64_t ps = link_ps(b, hop->route->links[k], sum[slot]);
+            if (ps > longest) longest = ps;
+        }
+        int64_t end_ps = at_most((ds_i128)posts[i].latency_ps + longest);
+        if (end_ps > out->least_ps) out->least_ps = end_ps;
+        int64_t shared_ps = at_most((ds_i128)posts[i].latency_ps + hop_ps(b, hop, true));
+        if (shared_ps < out->first_ps) out->first_ps = shared_ps;
+    }
+    out->most_ps = at_most((ds_i128)(part->n ? posts[0].latency_ps : 0) + slowest_ps);
+    free(posts);
+    free(sum);
+}
+
+/* ---- rings ---- */
+
+typedef struct ring {
+    const int64_t *latency, *flow; /* per hop */
+    ds_i128 *sums;   /* of s·a + f − f*, over the hops from 0 on, two times around */
+    uint32_t *queue; /* ascending sums: where the best run may begin */
+    uint32_t n;
+    int64_t steps;
+} ring;
+
+/* The longest path that stays on hops of flow `pace`. */
+static ds_i128 longest_at(const ring *r, int64_t pace) {
+    uint32_t rounds = (uint32_t)((r->steps + r->n - 1) / r->n) + 1, end = rounds * r->n;
+    r->sums[0] = 0;
+    for (uint32_t j = 0; j < end; j++) {
+        uint32_t i = j % r->n;
+        r->sums[j + 1] = r->sums[j] + (ds_i128)r->latency[i] * r->steps + (r->flow[i] - pace);
+    }
+    ds_i128 best = 0;
+    uint32_t head = 0, tail = 0, pushed = 0; /* beginnings before the last hop of that pace */
+    for (uint32_t j = 1; j <= end; j++) {
+        if (r->flow[(j - 1) % r->n] == pace)
+            for (; pushed < j; pushed++) {
+                while (tail > head && r->sums[r->queue[tail - 1]] >= r->sums[pushed]) tail--;
+                r->queue[tail++] = pushed;
+            }
+        while (head < tail && r->queue[head] + r->steps < j) head++;
+        if (head < tail && r->sums[j] - r->sums[r->queue[head]] > best)
+            best = r->sums[j] - r->sums[r->queue[head]];
+    }
+    return pace + best / r->steps;
+}
+
+#define MOST_PACES 8
+
+static int64_t longest_path(const ring *r) {
+    int64_t paces[MOST_PACES], slowest = 0;
+    uint32_t n_paces = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        uint32_t k = 0;
+        if (r->flow[i] > slowest) slowest = r->flow[i];
+        while (k < n_paces && paces[k] != r->flow[i]) k++;
+        if (k == n_paces && k < MOST_PACES) paces[n_paces++] = r->flow[i];
+    }
+    ds_i128 longest = longest_at(r, slowest);
+    for (uint32_t k = 0; k < n_paces; k++) {
+        ds_i128 path = paces[k] == slowest ? 0 : longest_at(r, paces[k]);
+        if (path > longest) longest = path;
+    }
+    return at_most(longest);
+}
+
+static int64_t ring_ps(const ds_coll_builder *b, const ds_part *part, bool shared, bool *equal) {
+    size_t most = ((size_t)part->steps / part->n + 2) * part->n + 1;
+    int64_t *latency = ds_xcalloc(part->n, sizeof *latency),
+            *flow = ds_xcalloc(part->n, sizeof *flow);
+    ring r = {
+        latency, flow,       ds_xcalloc(most, sizeof *r.sums), ds_xcalloc(most, sizeof *r.queue),
+        part->n, part->steps};
+    *equal = true;
+    for (uint32_t i = 0; i < part->n; i++) {
+        const ds_hop *hop = &b->hops.at[part->first + i];
+        latency[i] = latency_of(b, hop);
+        flow[i] = hop_ps(b, hop, shared);
+        *equal = *equal && latency[i] == latency[0] && flow[i] == flow[0];
+    }
+    int64_t ps = *equal ? at_most((ds_i128)latency[0] * part->steps + flow[0]) : longest_path(&r);
+    free(latency);
+    free(flow);
+    free(r.sums);
+    free(r.queue);
+    return ps;
+}
+
+static void time_ring(const ds_coll_builder *b, const ds_part *part, ds_span *out) {
+    bool equal;
+    out->unsure = part->uneven;
+    out->least_ps = ring_ps(b, part, false, &equal);
+    out->most_ps = ring_ps(b, part, true, &equal);
+    out->first_ps = equal ? out->most_ps : 0; /* who sends over fast hops is through earlier */
+}
+
+/* ---- trees ---- */
+
+typedef struct paths {
+    int64_t latency, flow, slowest,
+        first; /* longest sums; the slowest hop; the first chunk's end */
+} paths;
+
+static paths paths_of(const ds_coll_builder *b, uint32_t first, uint32_t n, int64_t chunks) {
+    paths p = {0};
+    int64_t *latency = ds_xcalloc(n, sizeof *latency), *flow = ds_xcalloc(n, sizeof *flow);
+    int64_t *alone = ds_xcalloc(n, sizeof *alone);
+    for (uint32_t i = 0; i < n; i++) { /* edges nearer to the root come first */
+        const ds_hop *hop = &b->hops.at[first + i];
+        int64_t own = hop_ps(b, hop, true);
+        uint32_t up = hop->towards == NONE ? NONE : hop->towards - first;
+        latency[i] = latency_of(b, hop) + (up == NONE ? 0 : latency[up]);
+        flow[i] = own + (up == NONE ? 0 : flow[up]);
+        alone[i] = latency_of(b, hop) + (up == NONE ? 0 : alone[up]);
+        if (chunks) alone[i] += hop_ps(b, hop, false) / chunks;
+        if (latency[i] > p.latency) p.latency = latency[i];
+        if (flow[i] > p.flow) p.flow = flow[i];
+        if (alone[i] > p.first) p.first = alone[i];
+        if (own > p.slowest) p.slowest = own;
+    }
+    free(latency);
+    free(flow);
+    free(alone);
+    return p;
+}
+
+static void time_tree(const ds_coll_builder *b, const ds_part *part, int64_t slowest_ps,
+                      ds_span *out) {
+    int64_t chunks = b->request->chunks;
+    uint32_t half = part->two_ways ? part->n / 2 : part->n;
+    paths up = paths_of(b, part->first, half, chunks), down = {0};
+    if (part->two_ways) down = paths_of(b, part->first + half, half, chunks);
+    int64_t slowest = up.slowest > down.slowest ? up.slowest : down.slowest;
+    int64_t fill = chunks ? (up.flow + down.flow - slowest) / chunks : 0;
+    out->most_ps = at_most((ds_i128)up.latency + down.latency + fill + slowest);
+    out->least_ps = at_most((ds_i128)up.first + down.first);
+    if (slowest_ps > out->least_ps) out->least_ps = slowest_ps;
+    if (!chunks) out->least_ps = out->most_ps; /* cut ever finer: no messages to compare with */
+    out->first_ps = out->most_ps;
+}
+
+/* ---- a phase ---- */
+
+/* Does every member take part? */
+static bool all_take_part(const ds_coll_builder *b) {
+    uint32_t n = b->request->n, seen = 0;
+    bool *has = ds_xcalloc(n, sizeof *has);
+    for (uint32_t i = 0; i < b->hops.n; i++)
+        for (int end = 0; end < 2; end++) {
+            uint32_t member = end ? b->hops.at[i].to : b->hops.at[i].from;
+            seen += !has[member];
+            has[member] = true;
+        }
+    free(has);
+    return seen == n;
+}
+
+ds_span ds_coll__alone(const ds_coll_builder *b, int64_t flow_ps) {
+    ds_span all = {.least_ps = flow_ps, .first_ps = LONG};
+    for (uint32_t p = 0; p < b->parts.n; p++) {
+        const ds_part *part = &b->parts.at[p];
+        ds_span span = {0};
+        if (part->kind == DS_PART_RING) {
+            time_ring(b, part, &span);
+        } else if (part->kind == DS_PART_TREE) {
+            time_tree(b, part, flow_ps, &span);
+        } else {
+            time_posts(b, part, flow_ps, &span);
+        }
+        all.unsure = all.unsure || span.unsure;
+        if (span.least_ps > all.least_ps) all.least_ps = span.least_ps;
+        if (span.most_ps > all.most_ps) all.most_ps = span.most_ps;
+        if (span.first_ps < all.first_ps) all.first_ps = span.first_ps;
+    }
+    if (all.first_ps == LONG || !all_take_part(b)) all.first_ps = 0;
+    return all;
+}
