@@ -78,11 +78,7 @@ static double seconds(const group *g, const spec *s, int64_t bytes, const char *
              "dir 1\n%s\nfunc @f(%%x: i8[%lld%s) -> i8[%lld%s {\n  %%y = %s(%%x) %s {algorithm = "
              "\"%s\"%s}\n  return %%y\n}\nscenario { program = @f, network = %s }\n",
              g->head, (long long)size, s->in, (long long)size, s->out, s->op, s->clauses,
-             s->algorithm,
-             s->chunks == NONE ? 0
-             : s->chunks       ? s->chunks
-                               : 1,
-             network);
+             s->algorithm, chunks, network);
     sim_case c;
     sim_run_text(&c, text, NULL, false);
     double got = c.status == DS_OK ? (double)c.result->run.step_ps / 1e12 : 0;
