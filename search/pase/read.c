@@ -1,0 +1,256 @@
+/* From a lowered model to its graph: the program is walked as it runs, loops turn by turn. What a
+ * value was when it was last made is what its readers get, since a name is made once a turn. */
+#include "search/pase/internal.h"
+
+#include "ir/base/map.h"
+#include "ir/passes/build.h"
+#include "ir/passes/path.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reader {
+    const ds_model_step *step;
+    ds_pase_graph *graph;
+    ds_pase_tensor *values; /* per value of the step's function */
+} reader;
+
+static ds_status read_block(reader *r, const ds_block *block, const ds_index *indices,
+                            const ds_path_loop *loops, ds_error *err);
+
+ds_pase_graph *ds_pase_graph_new(void) {
+    ds_pase_graph *graph = ds_xcalloc(1, sizeof *graph);
+    ds_arena_init(&graph->arena);
+    return graph;
+}
+
+void ds_pase_graph_free(ds_pase_graph *graph) {
+    if (!graph) return;
+    ds_arena_deinit(&graph->arena);
+    free(graph);
+}
+
+/* ---- an op's numbers ---- */
+
+static ds_status shape_of(const ds_env *env, const ds_type *type, ds_loc loc, ds_shape *out,
+                          ds_error *err) {
+    if (!type) return ds_error_set(err, DS_ERR_INTERNAL, loc, "a value has no type");
+    *out = (ds_shape){.dtype = type->dtype, .rank = type->rank};
+    for (uint32_t d = 0; d < type->rank; d++)
+        DS_TRY(ds_expr_eval_int(env, type->dims[d].size, loc, &out->dims[d], err));
+    return DS_OK;
+}
+
+static ds_status instance_of(reader *r, const ds_op *op, const ds_index *indices, ds_arena *arena,
+                             ds_pase_instance *out, ds_error *err) {
+    const ds_func *func = r->step->func;
+    *out = (ds_pase_instance){.unit = r->step->unit,
+                              .func = func,
+                              .op = op,
+                              .env = ds_binding_env(&r->step->binding, indices),
+                              .in_type = DS_NEW_N(arena, const ds_type *, op->n_in + 1),
+                              .in = DS_NEW_N(arena, ds_shape, op->n_in + 1),
+                              .out = DS_NEW_N(arena, ds_shape, op->n_out + 1)};
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        out->in_type[i] = ds_use_type(r->step->unit, func, &op->in[i]);
+        DS_TRY(shape_of(&out->env, out->in_type[i], op->loc, &out->in[i], err));
+    }
+    for (uint32_t i = 0; i < op->n_out; i++)
+        DS_TRY(
+            shape_of(&out->env, ds_value_at(func, op->out[i])->type, op->loc, &out->out[i], err));
+    return DS_OK;
+}
+
+/* "encoder[2].self.fc1" and "encoder[*].self.fc1" */
+static void put_loops(ds_buf *path, ds_buf *pattern, const ds_path_loop *loops) {
+    if (!loops) return;
+    put_loops(path, pattern, loops->up);
+    ds_buf_printf(path, "%s[%lld].", loops->name, (long long)loops->turn);
+    ds_buf_printf(pattern, "%s[*].", loops->name);
+}
+
+static void set_paths(reader *r, const ds_op *op, const ds_path_loop *loops, ds_pase_node *node) {
+    ds_buf path = {0}, pattern = {0};
+    const char *name = ds_path_op_name(r->step->func, op);
+    put_loops(&path, &pattern, loops);
+    ds_buf_put(&path, name);
+    ds_buf_put(&pattern, name);
+    node->path = ds_arena_strdup(&r->graph->arena, path.text);
+    node->pattern = ds_arena_strdup(&r->graph->arena, pattern.text);
+    ds_buf_deinit(&path);
+    ds_buf_deinit(&pattern);
+}
+
+/* ---- what is no node ---- */
+
+static ds_pase_tensor *tensor_of(reader *r, ds_value value) {
+    return &r->values[value.i];
+}
+
+/* Does the op only touch each element of what a node makes? */
+static bool is_fused(reader *r, const ds_op *op) {
+    if (op->n_in == 0 || !tensor_of(r, op->in[0].value)->is_made) return false;
+    const ds_op_desc *desc = ds_op_desc_of(op->code);
+    return strcmp(desc->family, "elementwise") == 0 && op->n_out == 1 &&
+           (op->n_in == 1 || op->code == DS_OP_BIAS);
+}
+
+static bool is_free(ds_opcode code) {
+    return code == DS_OP_BIAS || code == DS_OP_SCALE || code == DS_OP_CAST || code == DS_OP_NEG;
+}
+
+static bool fold_away(reader *r, const ds_pase_instance *at) {
+    const ds_op *op = at->op;
+    int8_t from[DS_MAX_RANK];
+    if (op->n_in == 0 || op->n_out == 0) return false;
+    const ds_pase_tensor *in = tensor_of(r, op->in[0].value);
+    ds_pase_tensor *out = tensor_of(r, op->out[0]);
+    if (is_fused(r, op)) {
+        *out = *in;
+        if (!is_free(op->code)) r->graph->nodes.at[in->node].pointwise++;
+        return true;
+    }
+    if (op->code != DS_OP_RESHAPE || !ds_pase__is_unit_reshape(&at->in[0], &at->out[0], from))
+        return false;
+    *out = *in;
+    for (uint32_t d = 0; d < at->out[0].rank; d++)
+        out->axis[d] = from[d] < 0 ? DS_PASE_NO_AXIS : in->axis[from[d]];
+    return true;
+}
+
+/* ---- nodes and edges ---- */
+
+static void add_edge(reader *r, const ds_pase_tensor *from, uint32_t to, const ds_shape *shape,
+                     const int8_t *to_axis) {
+    ds_pase_graph *graph = r->graph;
+    for (uint32_t e = graph->edges.n; e-- > 0 && graph->edges.at[e].to == to;)
+        if (graph->edges.at[e].from == from->node) graph->edges.at[e].shadowed = true;
+    ds_pase_edge edge = {.from = from->node, .to = to, .dtype = shape->dtype, .rank = shape->rank};
+    memcpy(edge.size, shape->dims, sizeof edge.size);
+    memcpy(edge.from_axis, from->axis, sizeof edge.from_axis);
+    memcpy(edge.to_axis, to_axis, sizeof edge.to_axis);
+    DS_PUSH(&graph->arena, &graph->edges, edge);
+}
+
+static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_loop *loops,
+                          ds_arena *arena, ds_error *err) {
+    const ds_op *op = at->op;
+    ds_pase_graph *graph = r->graph;
+    if (graph->nodes.n == DS_PASE_MAX_NODES)
+        return ds_error_set(err, DS_ERR_LIMIT, op->loc, "more than %u ops are too many to search",
+                            DS_PASE_MAX_NODES);
+    ds_pase_node node = {0};
+    int8_t(*maps)[DS_MAX_RANK] = ds_arena_calloc(arena, op->n_in + op->n_out + 1, sizeof *maps);
+    DS_TRY(ds_pase__node_of(at, &node, maps, err));
+    set_paths(r, op, loops, &node);
+    for (uint32_t i = 0; i < node.n_in; i++)
+        node.in_weight[i] = tensor_of(r, op->in[i].value)->is_weight;
+    uint32_t n = graph->nodes.n;
+    DS_PUSH(&graph->arena, &graph->nodes, node);
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        const ds_pase_tensor *in = tensor_of(r, op->in[i].value);
+        if (in->is_made) add_edge(r, in, n, &at->in[i], maps[i]);
+    }
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        ds_pase_tensor *out = tensor_of(r, op->out[i]);
+        *out = (ds_pase_tensor){.is_made = true, .node = n};
+        memcpy(out->axis, maps[op->n_in + i], sizeof out->axis);
+    }
+    return DS_OK;
+}
+
+/* ---- loops ---- */
+
+/* for l in … carry (%h = …) { %y = lstm(%h, …)  yield %y } */
+static const ds_op *lstm_stack(const ds_op *loop) {
+    const ds_block *body = loop->body;
+    if (loop->n_args != 1 || body->n_ops != 2 || body->ops[0]->code != DS_OP_LSTM) return NULL;
+    const ds_op *lstm = body->ops[0], *yield = body->ops[1];
+    bool plain = lstm->in[0].value.i == loop->args[0].i && yield->n_in == 1 &&
+                 yield->in[0].value.i == lstm->out[0].i;
+    return plain ? lstm : NULL;
+}
+
+static ds_status read_stack(reader *r, const ds_op *loop, const ds_op *lstm, int64_t layers,
+                            const ds_index *turn, const ds_path_loop *loops, ds_error *err) {
+    ds_arena arena;
+    ds_arena_init(&arena);
+    ds_pase_instance at;
+    *tensor_of(r, loop->args[0]) = *tensor_of(r, loop->in[0].value);
+    ds_status status = instance_of(r, lstm, turn, &arena, &at, err);
+    if (!status) status = add_node(r, &at, loops, &arena, err);
+    if (!status) {
+        ds_pase__lstm_layers(&r->graph->nodes.at[r->graph->nodes.n - 1], layers);
+        *tensor_of(r, loop->out[0]) = *tensor_of(r, lstm->out[0]);
+    }
+    ds_arena_deinit(&arena);
+    return status;
+}
+
+static ds_status read_loop(reader *r, const ds_op *loop, const ds_index *indices,
+                           const ds_path_loop *loops, ds_error *err) {
+    ds_env env = ds_binding_env(&r->step->binding, indices);
+    int64_t lo, hi;
+    DS_TRY(ds_expr_eval_int(&env, loop->lo, loop->loc, &lo, err));
+    DS_TRY(ds_expr_eval_int(&env, loop->hi, loop->loc, &hi, err));
+    const ds_op *yield = loop->body->ops[loop->body->n_ops - 1];
+    if (yield->n_keep)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, loop->loc,
+                            "the search takes no loop that keeps values of its turns");
+    ds_path_loop inside = {ds_path_loop_name(r->step->func, loop), lo, loops};
+    ds_index turn = {loop->index, lo, indices};
+    const ds_op *lstm = lstm_stack(loop);
+    if (lstm && hi > lo) return read_stack(r, loop, lstm, hi - lo, &turn, &inside, err);
+    ds_pase_tensor *carried = ds_xcalloc(loop->n_args + 1, sizeof *carried);
+    ds_status status = DS_OK;
+    for (uint32_t i = 0; i < loop->n_args; i++) carried[i] = *tensor_of(r, loop->in[i].value);
+    for (int64_t at = lo; at < hi && !status; at++) {
+        for (uint32_t i = 0; i < loop->n_args; i++) *tensor_of(r, loop->args[i]) = carried[i];
+        turn.value = inside.turn = at;
+        status = read_block(r, loop->body, &turn, &inside, err);
+        for (uint32_t i = 0; i < loop->n_args && !status; i++)
+            carried[i] = *tensor_of(r, yield->in[i].value);
+    }
+    for (uint32_t i = 0; i < loop->n_args; i++) *tensor_of(r, loop->out[i]) = carried[i];
+    free(carried);
+    return status;
+}
+
+static ds_status read_op(reader *r, const ds_op *op, const ds_index *indices,
+                         const ds_path_loop *loops, ds_error *err) {
+    if (op->code == DS_OP_FOR) return read_loop(r, op, indices, loops, err);
+    if (op->code == DS_OP_YIELD || op->code == DS_OP_RETURN) return DS_OK;
+    if (op->code < DS_OP_FIRST_TABLE_OP)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc, "the search takes no '%s' here",
+                            ds_op_name(op->code));
+    ds_arena arena;
+    ds_arena_init(&arena);
+    ds_pase_instance at;
+    ds_status status = instance_of(r, op, indices, &arena, &at, err);
+    if (!status && !fold_away(r, &at)) status = add_node(r, &at, loops, &arena, err);
+    ds_arena_deinit(&arena);
+    return status;
+}
+
+static ds_status read_block(reader *r, const ds_block *block, const ds_index *indices,
+                            const ds_path_loop *loops, ds_error *err) {
+    for (uint32_t i = 0; i < block->n_ops; i++)
+        DS_TRY(read_op(r, block->ops[i], indices, loops, err));
+    return DS_OK;
+}
+
+ds_status ds_pase_graph_read(const ds_model_step *step, ds_pase_graph **out, ds_error *err) {
+    reader r = {.step = step,
+                .graph = ds_pase_graph_new(),
+                .values = ds_xcalloc(step->func->values.n + 1, sizeof *r.values)};
+    for (uint32_t w = 0; w < step->weights.n; w++)
+        r.values[step->weights.at[w].arg.i].is_weight = true;
+    ds_status status = read_block(&r, &step->func->body, NULL, NULL, err);
+    free(r.values);
+    *out = NULL;
+    if (status)
+        ds_pase_graph_free(r.graph);
+    else
+        *out = r.graph;
+    return status;
+}

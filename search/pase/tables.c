@@ -1,0 +1,237 @@
+/* Makes each table once: what is equal is found by hashing what it depends on. */
+#include "search/pase/tables.h"
+
+#include "ir/base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct builder {
+    const ds_pase_graph *graph;
+    ds_pase_model *model;
+    const uint32_t *goes;
+    double max_bytes;
+    ds_pase_tables *tables;
+    ds_map nodes, sets, edges; /* hash of the key → first node or edge that has it */
+    uint32_t *alike;           /* per node: the first that is equal to it */
+} builder;
+
+/* ---- nodes ---- */
+
+/* All that costs look at, in one string of bytes: no padding, no paths. */
+static void node_key(const ds_pase_node *node, ds_buf *key) {
+#define PUT(field) ds_buf_put_n(key, (const char *)&node->field, sizeof node->field)
+    key->n = 0;
+    PUT(kind), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size);
+    PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise);
+    PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(out_axis);
+    for (uint32_t i = 0; i <= node->n_in && i < DS_MAX_OPERANDS; i++) {
+        const ds_shape *shape = i < node->n_in ? &node->in[i] : &node->out;
+        ds_buf_put_n(key, (const char *)&shape->dtype, sizeof shape->dtype);
+        ds_buf_put_n(key, (const char *)&shape->rank, sizeof shape->rank);
+        ds_buf_put_n(key, (const char *)shape->dims, sizeof shape->dims);
+        PUT(in_weight[i]);
+        ds_buf_put_n(key, (const char *)node->in_axis[i], sizeof node->in_axis[i]);
+    }
+    ds_opcode code = node->op ? node->op->code : 0;
+    ds_buf_put_n(key, (const char *)&code, sizeof code);
+#undef PUT
+}
+
+static bool same_op(const ds_pase_node *a, const ds_pase_node *b) {
+    if (a->op == b->op) return true;
+    if (!a->op || !b->op || a->op->n_attrs != b->op->n_attrs) return false;
+    for (uint32_t i = 0; i < a->op->n_attrs; i++) {
+        const ds_attr *x = &a->op->attrs[i], *y = &b->op->attrs[i];
+        if (x->name != y->name) return false;
+        if (strcmp(x->name, "name") == 0) continue;
+        if (x->kind != DS_ATTR_EXPR || y->kind != DS_ATTR_EXPR || x->expr.i != y->expr.i)
+            return false;
+    }
+    return true;
+}
+
+static bool find_alike(builder *b, uint32_t v, ds_buf *key, ds_buf *other) {
+    const ds_pase_node *node = &b->graph->nodes.at[v];
+    node_key(node, key);
+    uint64_t hash = ds_hash_bytes(key->text, key->n);
+    for (;; hash = ds_hash_mix(hash, 1)) {
+        const uint64_t *found = ds_map_find(&b->nodes, hash);
+        if (!found) break;
+        const ds_pase_node *old = &b->graph->nodes.at[*found];
+        node_key(old, other);
+        if (other->n != key->n || memcmp(other->text, key->text, key->n) != 0) continue;
+        if (!same_op(node, old)) continue;
+        b->alike[v] = (uint32_t)*found;
+        return true;
+    }
+    ds_map_put(&b->nodes, hash, v);
+    b->alike[v] = v;
+    return false;
+}
+
+static ds_status add_bytes(builder *b, double bytes, ds_error *err) {
+    b->tables->bytes += bytes;
+    if (b->tables->bytes <= b->max_bytes) return DS_OK;
+    return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
+                        "the tables of costs take more than %.0f MB; a larger cutoff or fewer "
+                        "devices make fewer configurations",
+                        b->max_bytes / 1e6);
+}
+
+/* Different layers often have the same configurations. */
+static const ds_pase_configs *known_set(builder *b, uint32_t v, const ds_pase_configs *set) {
+    size_t bytes = (size_t)set->n * set->n_axes * sizeof *set->split;
+    uint64_t hash = ds_hash_mix(ds_hash_bytes(set->split, bytes), set->n_axes);
+    for (;; hash = ds_hash_mix(hash, 1)) {
+        const uint64_t *found = ds_map_find(&b->sets, hash);
+        if (!found) break;
+        const ds_pase_configs *old = b->tables->set[*found];
+        if (old->n == set->n && old->n_axes == set->n_axes &&
+            memcmp(old->split, set->split, bytes) == 0)
+            return old;
+    }
+    ds_map_put(&b->sets, hash, v);
+    return set;
+}
+
+static ds_status make_node(builder *b, uint32_t v, ds_error *err) {
+    ds_pase_tables *t = b->tables;
+    const ds_pase_node *node = &b->graph->nodes.at[v];
+    ds_pase_configs *made = DS_NEW(&t->arena, ds_pase_configs);
+    DS_TRY(ds_pase_enumerate(node, &b->model->limits, &t->arena, made, err));
+    const ds_pase_configs *set = known_set(b, v, made);
+    DS_TRY(add_bytes(b, 8.0 * set->n, err));
+    double *cost = DS_NEW_N(&t->arena, double, set->n);
+    DS_TRY(b->model->node(b->model, node, set, cost, err));
+    t->set[v] = set;
+    t->cost[v] = cost;
+    if (!t->memory) return DS_OK;
+    double *memory = DS_NEW_N(&t->arena, double, set->n);
+    t->memory[v] = memory;
+    return b->model->memory(b->model, node, set, memory, err);
+}
+
+static ds_status make_nodes(builder *b, ds_error *err) {
+    ds_pase_tables *t = b->tables;
+    ds_buf key = {0}, other = {0};
+    ds_status status = DS_OK;
+    for (uint32_t v = 0; v < b->graph->nodes.n && !status; v++) {
+        if (!find_alike(b, v, &key, &other)) {
+            status = make_node(b, v, err);
+            continue;
+        }
+        t->set[v] = t->set[b->alike[v]];
+        t->cost[v] = t->cost[b->alike[v]];
+        if (t->memory) t->memory[v] = t->memory[b->alike[v]];
+    }
+    ds_buf_deinit(&key);
+    ds_buf_deinit(&other);
+    return status;
+}
+
+/* ---- edges ---- */
+
+static bool is_flipped(const builder *b, const ds_pase_edge *edge) {
+    return b->goes[edge->from] < b->goes[edge->to];
+}
+
+/* Ends by their sets: nodes that differ in costs alone need no other tables. */
+static bool same_table(const builder *b, const ds_pase_edge *x, const ds_pase_edge *y) {
+    const ds_pase_configs *const *sets = b->tables->set;
+    return sets[x->from] == sets[y->from] && sets[x->to] == sets[y->to] &&
+           is_flipped(b, x) == is_flipped(b, y) && x->dtype == y->dtype && x->rank == y->rank &&
+           memcmp(x->size, y->size, x->rank * sizeof *x->size) == 0 &&
+           memcmp(x->from_axis, y->from_axis, x->rank) == 0 &&
+           memcmp(x->to_axis, y->to_axis, x->rank) == 0;
+}
+
+static uint64_t edge_hash(const builder *b, const ds_pase_edge *e) {
+    uint64_t hash = ds_hash_bytes(e->size, e->rank * sizeof *e->size);
+    hash = ds_hash_mix(hash, ds_hash_bytes(e->from_axis, e->rank));
+    hash = ds_hash_mix(hash, ds_hash_bytes(e->to_axis, e->rank));
+    hash = ds_hash_mix(hash, DS_KEY(b->tables->set[e->from]));
+    hash = ds_hash_mix(hash, DS_KEY(b->tables->set[e->to]));
+    return ds_hash_mix(hash, is_flipped(b, e));
+}
+
+static const double *known_table(builder *b, uint32_t e) {
+    const ds_pase_edge *edge = &b->graph->edges.at[e];
+    uint64_t hash = edge_hash(b, edge);
+    for (;; hash = ds_hash_mix(hash, 1)) {
+        const uint64_t *found = ds_map_find(&b->edges, hash);
+        if (!found) break;
+        if (same_table(b, edge, &b->graph->edges.at[*found])) return b->tables->edge[*found];
+    }
+    ds_map_put(&b->edges, hash, e);
+    return NULL;
+}
+
+static void flip(const double *in, uint32_t rows, uint32_t columns, double *out) {
+    for (uint32_t i = 0; i < rows; i++)
+        for (uint32_t j = 0; j < columns; j++)
+            out[(size_t)j * rows + i] = in[(size_t)i * columns + j];
+}
+
+static ds_status make_edge(builder *b, uint32_t e, ds_error *err) {
+    ds_pase_tables *t = b->tables;
+    const ds_pase_edge *edge = &b->graph->edges.at[e];
+    const ds_pase_configs *from = t->set[edge->from], *to = t->set[edge->to];
+    size_t n = (size_t)from->n * to->n;
+    DS_TRY(add_bytes(b, 8.0 * (double)n, err));
+    double *table = DS_NEW_N(&t->arena, double, n);
+    t->edge[e] = table;
+    t->n_edge_tables++;
+    if (!is_flipped(b, edge)) return b->model->edge(b->model, edge, from, to, table, err);
+    double *forward = ds_xcalloc(n, sizeof *forward);
+    ds_status status = b->model->edge(b->model, edge, from, to, forward, err);
+    if (!status) flip(forward, from->n, to->n, table);
+    free(forward);
+    return status;
+}
+
+static ds_status make_edges(builder *b, ds_error *err) {
+    for (uint32_t e = 0; e < b->graph->edges.n; e++) {
+        if (b->model->last_edge_only && b->graph->edges.at[e].shadowed) continue;
+        b->tables->edge[e] = known_table(b, e);
+        if (!b->tables->edge[e]) DS_TRY(make_edge(b, e, err));
+    }
+    return DS_OK;
+}
+
+/* ---- all ---- */
+
+ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
+                              const uint32_t *goes, double max_bytes, ds_pase_tables **out,
+                              ds_error *err) {
+    ds_pase_tables *t = ds_xcalloc(1, sizeof *t);
+    ds_arena_init(&t->arena);
+    uint32_t n = graph->nodes.n;
+    t->set = DS_NEW_N(&t->arena, const ds_pase_configs *, n + 1);
+    t->cost = DS_NEW_N(&t->arena, const double *, n + 1);
+    t->edge = DS_NEW_N(&t->arena, const double *, graph->edges.n + 1);
+    if (model->memory) t->memory = DS_NEW_N(&t->arena, const double *, n + 1);
+    builder b = {.graph = graph, .model = model, .goes = goes, .max_bytes = max_bytes, .tables = t};
+    b.alike = ds_xcalloc((size_t)n + 1, sizeof *b.alike);
+    ds_map_init(&b.nodes);
+    ds_map_init(&b.sets);
+    ds_map_init(&b.edges);
+    ds_status status = make_nodes(&b, err);
+    if (!status) status = make_edges(&b, err);
+    ds_map_deinit(&b.nodes);
+    ds_map_deinit(&b.sets);
+    ds_map_deinit(&b.edges);
+    free(b.alike);
+    *out = NULL;
+    if (status)
+        ds_pase__tables_free(t);
+    else
+        *out = t;
+    return status;
+}
+
+void ds_pase__tables_free(ds_pase_tables *tables) {
+    if (!tables) return;
+    ds_arena_deinit(&tables->arena);
+    free(tables);
+}

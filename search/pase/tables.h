@@ -1,0 +1,27 @@
+/* The numbers of a search: configurations, costs of nodes, tables of edges. Internal to
+ * search/pase. */
+#ifndef DS_PASE_TABLES_H
+#define DS_PASE_TABLES_H
+
+#include "search/pase/pase.h"
+
+/* Nodes that are equal but for their place in the graph share set, costs and memory; so do edges
+ * their tables. A table is there in the direction that the elimination reads: [row][column], the
+ * column's node goes first. */
+typedef struct ds_pase_tables {
+    ds_arena arena;
+    const ds_pase_configs **set; /* per node */
+    const double **cost;         /* per node: [set->n] */
+    const double **memory;       /* likewise, or NULL */
+    const double **edge;         /* per edge; NULL: it costs nothing */
+    uint32_t n_edge_tables;
+    double bytes;
+} ds_pase_tables;
+
+/* goes[v]: the position of node v in the elimination. Errors: the model's, DS_ERR_LIMIT. */
+ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
+                              const uint32_t *goes, double max_bytes, ds_pase_tables **out,
+                              ds_error *err);
+void ds_pase__tables_free(ds_pase_tables *tables);
+
+#endif
