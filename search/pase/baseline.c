@@ -2,7 +2,6 @@
 #include "search/pase/pase.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- axes that run through the graph ---- */
 
@@ -55,7 +54,7 @@ static uint16_t largest(const ds_pase_node *node, int8_t axis, const ds_pase_lim
 
 static void all_whole(const ds_pase_graph *graph, ds_pase_splits *strategy) {
     for (uint32_t v = 0; v < graph->nodes.n; v++)
-        for (uint32_t a = 0; a < DS_PASE_MAX_AXES; a++) strategy[v][a] = 1;
+        for (uint32_t a = 0; a < DS_PASE_MAX_AXES; a++) strategy[v].of[a] = 1;
 }
 
 static void split_batch(const ds_pase_graph *graph, const ds_pase_limits *limits, int64_t parts,
@@ -63,7 +62,7 @@ static void split_batch(const ds_pase_graph *graph, const ds_pase_limits *limits
     all_whole(graph, strategy);
     for (uint32_t v = 0; v < graph->nodes.n; v++)
         if (batch[v] >= 0)
-            strategy[v][batch[v]] = largest(&graph->nodes.at[v], batch[v], limits, parts);
+            strategy[v].of[batch[v]] = largest(&graph->nodes.at[v], batch[v], limits, parts);
 }
 
 void ds_pase_data_parallel(const ds_pase_graph *graph, const ds_pase_limits *limits,
@@ -92,8 +91,8 @@ static void one_weird_trick(const ds_pase_graph *graph, const ds_pase_limits *li
         uint32_t out = node->kind == DS_PASE_LOSS ? node->along : node->n;
         if (!is_connected_layer(node) && node->kind != DS_PASE_LOSS) continue;
         int8_t axis = (int8_t)__builtin_ctz(out);
-        for (uint32_t a = 0; a < node->n_axes; a++) strategy[v][a] = 1;
-        strategy[v][axis] = largest(node, axis, limits, limits->devices);
+        for (uint32_t a = 0; a < node->n_axes; a++) strategy[v].of[a] = 1;
+        strategy[v].of[axis] = largest(node, axis, limits, limits->devices);
     }
 }
 
@@ -118,7 +117,7 @@ static void megatron(const ds_pase_graph *graph, const ds_pase_limits *limits, i
         if (axis[v] < 0 || axis[v] == batch[v] || largest(node, axis[v], limits, tp) != tp)
             axis[v] = -1;
         else
-            strategy[v][axis[v]] = (uint16_t)tp;
+            strategy[v].of[axis[v]] = (uint16_t)tp;
     }
     free(axis);
 }
@@ -141,22 +140,19 @@ ds_status ds_pase_cost_of(const ds_pase_graph *graph, ds_pase_model *model,
                           const ds_pase_splits *strategy, double *cost, ds_error *err) {
     *cost = 0;
     for (uint32_t v = 0; v < graph->nodes.n; v++) {
-        ds_pase_splits split;
+        ds_pase_splits split = strategy[v];
         double one;
-        memcpy(split, strategy[v], sizeof split);
-        ds_pase_configs set = {1, graph->nodes.at[v].n_axes, split};
+        ds_pase_configs set = {1, graph->nodes.at[v].n_axes, split.of};
         DS_TRY(model->node(model, &graph->nodes.at[v], &set, &one, err));
         *cost += one;
     }
     for (uint32_t e = 0; e < graph->edges.n; e++) {
         const ds_pase_edge *edge = &graph->edges.at[e];
-        ds_pase_splits from, to;
+        ds_pase_splits from = strategy[edge->from], to = strategy[edge->to];
         double one;
         if (model->last_edge_only && edge->shadowed) continue;
-        memcpy(from, strategy[edge->from], sizeof from);
-        memcpy(to, strategy[edge->to], sizeof to);
-        ds_pase_configs a = {1, graph->nodes.at[edge->from].n_axes, from};
-        ds_pase_configs b = {1, graph->nodes.at[edge->to].n_axes, to};
+        ds_pase_configs a = {1, graph->nodes.at[edge->from].n_axes, from.of};
+        ds_pase_configs b = {1, graph->nodes.at[edge->to].n_axes, to.of};
         DS_TRY(model->edge(model, edge, &a, &b, &one, err));
         *cost += one;
     }

@@ -25,7 +25,9 @@ typedef struct ds_pase_configs {
 } ds_pase_configs;
 
 /* Of one node, all its axes. */
-typedef uint16_t ds_pase_splits[DS_PASE_MAX_AXES];
+typedef struct ds_pase_splits {
+    uint16_t of[DS_PASE_MAX_AXES];
+} ds_pase_splits;
 
 static inline const uint16_t *ds_pase_config(const ds_pase_configs *set, uint32_t c) {
     return &set->split[(size_t)c * set->n_axes];

@@ -369,8 +369,8 @@ static void keep_strategy(search *x) {
     ds_pase_result *r = x->result;
     for (uint32_t v = 0; v < x->graph->nodes.n; v++) {
         const ds_pase_configs *set = x->tables->set[v];
-        memcpy(r->strategy[v], ds_pase_config(set, x->choice[v]),
-               set->n_axes * sizeof *r->strategy[v]);
+        memcpy(r->strategy[v].of, ds_pase_config(set, x->choice[v]),
+               set->n_axes * sizeof *r->strategy[v].of);
         r->node_cost += x->tables->cost[v][x->choice[v]];
     }
     for (uint32_t e = 0; e < x->graph->edges.n; e++) {
