@@ -11,6 +11,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { NAP_NS = 100000 };
 
 typedef struct worker {
     ds_pool *pool;
@@ -43,8 +46,7 @@ static void *run(void *argument) {
         uint64_t job = atomic_fetch_add(&pool->next, 1);
         uint32_t slot = (uint32_t)(job % pool->n_slots);
         pool->work(pool->context, w->index, slot);
-        atomic_store(&pool->done[slot], job + 1);
-        sem_post(&pool->finished);
+        ds_pool_finish(pool, job);
     }
 }
 
@@ -79,13 +81,45 @@ void ds_pool_submit(ds_pool *pool) {
 }
 
 bool ds_pool_is_done(const ds_pool *pool) {
-    return atomic_load(&pool->done[pool->waited % pool->n_slots]) == pool->waited + 1;
+    return ds_pool_has(pool, pool->waited);
 }
 
 uint32_t ds_pool_wait(ds_pool *pool) {
     while (!ds_pool_is_done(pool)) wait_for(&pool->finished);
     sem_trywait(&pool->finished); /* keeps its count small */
     return (uint32_t)(pool->waited++ % pool->n_slots);
+}
+
+bool ds_pool_take(ds_pool *pool, uint64_t *job) {
+    if (sem_trywait(&pool->ready) != 0) return false;
+    *job = atomic_fetch_add(&pool->next, 1);
+    return true;
+}
+
+uint32_t ds_pool_slot(const ds_pool *pool, uint64_t job) {
+    return (uint32_t)(job % pool->n_slots);
+}
+
+void ds_pool_finish(ds_pool *pool, uint64_t job) {
+    atomic_store(&pool->done[job % pool->n_slots], job + 1);
+    sem_post(&pool->finished);
+}
+
+bool ds_pool_has(const ds_pool *pool, uint64_t job) {
+    return atomic_load(&pool->done[job % pool->n_slots]) == job + 1;
+}
+
+void ds_pool_nap(ds_pool *pool) {
+    struct timespec until = {0, NAP_NS};
+    if (!pool) {
+        nanosleep(&until, NULL);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until); /* sem_timedwait's clock */
+    until.tv_nsec += NAP_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    sem_timedwait(&pool->finished, &until);
 }
 
 void ds_pool_free(ds_pool *pool) {

@@ -25,6 +25,19 @@ void ds_pool_submit(ds_pool *pool);
 bool ds_pool_is_done(const ds_pool *pool);
 /* Waits for it; its slot is free then. Returns the slot. */
 uint32_t ds_pool_wait(ds_pool *pool);
+
+/* ---- jobs that the owner has done elsewhere, while it waits ---- */
+
+/* The lowest job that nobody has becomes the owner's; false if there is none. */
+bool ds_pool_take(ds_pool *pool, uint64_t *job);
+uint32_t ds_pool_slot(const ds_pool *pool, uint64_t job);
+/* The owner's job is done: its slot holds what came of it. */
+void ds_pool_finish(ds_pool *pool, uint64_t job);
+/* Is this job, which was submitted and not waited for, done? */
+bool ds_pool_has(const ds_pool *pool, uint64_t job);
+/* Until some worker finishes a job, 100 microseconds at most; so long if pool is NULL. */
+void ds_pool_nap(ds_pool *pool);
+
 /* Jobs that nobody has begun are dropped; those that run are finished. */
 void ds_pool_free(ds_pool *pool);
 

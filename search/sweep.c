@@ -5,6 +5,7 @@
 #include "search/sweep.h"
 
 #include "search/pool.h"
+#include "search/remote_internal.h"
 #include "search/sweep_file_internal.h"
 #include "sim/cost/table_db.h"
 
@@ -14,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { N_SLOTS = 2 * DS_ROUND, PENDING_MAX = 1 << 16, DEFAULT_DRAWS = 1000 };
+enum { MIN_SLOTS = 2 * DS_ROUND, PENDING_MAX = 1 << 16, DEFAULT_DRAWS = 1000 };
 
 typedef struct slot {
     ds_candidate candidate;
@@ -32,7 +33,9 @@ typedef struct driver {
     ds_eval **evals;
     uint32_t n_workers;
     ds_pool *pool;
+    ds_remote *remote; /* of rank 0 of several; else NULL */
     slot *slots;
+    uint32_t n_slots;
     ds_sweep_file file;
     struct timespec start;
     uint64_t max_rows, submitted;
@@ -204,9 +207,9 @@ static bool at_limit(const driver *d) {
 /* Submits what may be begun now: as many as there are free slots, or a whole round. */
 static ds_status fill(driver *d, ds_error *err) {
     uint64_t in_flight = d->submitted - d->result->here;
-    uint64_t room = d->method->tell ? (in_flight ? 0 : DS_ROUND) : N_SLOTS - in_flight;
+    uint64_t room = d->method->tell ? (in_flight ? 0 : DS_ROUND) : d->n_slots - in_flight;
     for (; room && !d->ended; room--) {
-        slot *s = &d->slots[d->submitted % N_SLOTS];
+        slot *s = &d->slots[d->submitted % d->n_slots];
         bool found = false;
         if (at_limit(d)) {
             d->ended = true;
@@ -221,10 +224,33 @@ static ds_status fill(driver *d, ds_error *err) {
     return DS_OK;
 }
 
+static ds_candidate *slot_candidate(void *context, uint32_t index) {
+    return &((driver *)context)->slots[index].candidate;
+}
+
+static ds_outcome *slot_outcome(void *context, uint32_t index) {
+    return &((driver *)context)->slots[index].outcome;
+}
+
+static ds_remote_slots remote_slots(driver *d) {
+    return (ds_remote_slots){d, slot_candidate, slot_outcome};
+}
+
+/* The slot of the next candidate in order, once it is done. */
+static uint32_t await(driver *d) {
+    ds_remote_slots slots = remote_slots(d);
+    while (d->remote) {
+        bool any = ds_remote_exchange(d->remote, d->pool, &slots);
+        if (ds_pool_is_done(d->pool)) break;
+        if (!any) ds_pool_nap(d->pool);
+    }
+    return ds_pool_wait(d->pool);
+}
+
 static ds_status loop(driver *d, ds_error *err) {
     DS_TRY(fill(d, err));
     while (d->result->here < d->submitted) {
-        uint32_t index = ds_pool_wait(d->pool);
+        uint32_t index = await(d);
         DS_TRY(emit(d, &d->slots[index], err));
         DS_TRY(fill(d, err));
     }
@@ -238,7 +264,8 @@ static uint32_t default_workers(void) {
     return n < 1 ? 1 : n > 256 ? 256 : (uint32_t)n;
 }
 
-static ds_status set_up(driver *d, const ds_sweep_subject *subject, ds_error *err) {
+/* What is explored, and how a row of it is known: alike on all ranks. */
+static ds_status describe(driver *d, const ds_sweep_subject *subject, ds_error *err) {
     DS_TRY(ds_space_new(subject->binding, subject->settings, subject->n_settings, &d->space, err));
     d->source = (ds_eval_source){.path = subject->path,
                                  .text = subject->text,
@@ -248,33 +275,76 @@ static ds_status set_up(driver *d, const ds_sweep_subject *subject, ds_error *er
                                  .space = d->space,
                                  .profiles = subject->profiles};
     d->source.content = ds_eval_content(subject->binding->unit, subject->profiles);
-    DS_TRY(make_method(d, err));
     ds_buf name = {0};
     ds_buf_printf(&name, "%s %" PRIu64, method_name(d->options), d->options->seed);
     ds_rows_init(&d->rows, d->space, subject->binding, &d->source, subject->settings,
                  subject->n_settings, name.text);
     ds_buf_deinit(&name);
-    ds_best_init(&d->result->best, d->space);
-    d->slots = ds_xcalloc(N_SLOTS, sizeof *d->slots);
-    for (int i = 0; i < N_SLOTS; i++) d->slots[i].candidate = ds_candidate_new(d->space, &d->arena);
-    DS_TRY(open_file(d, err));
-    uint32_t wanted = d->options->n_workers ? d->options->n_workers : default_workers();
+    return DS_OK;
+}
+
+static void make_slots(driver *d, uint32_t n) {
+    d->n_slots = n;
+    d->slots = ds_xcalloc(n, sizeof *d->slots);
+    for (uint32_t i = 0; i < n; i++) d->slots[i].candidate = ds_candidate_new(d->space, &d->arena);
+}
+
+/* One a rank unless it is told: several ranks may be on one machine. */
+static uint32_t workers_wanted(const driver *d) {
+    if (d->options->n_workers) return d->options->n_workers;
+    return d->options->ranks ? 1 : default_workers();
+}
+
+static ds_status start_workers(driver *d, ds_error *err) {
+    uint32_t wanted = workers_wanted(d);
     d->evals = ds_xcalloc(wanted, sizeof *d->evals);
     for (; d->n_workers < wanted; d->n_workers++)
         DS_TRY(ds_eval_new_simulation(&d->source, &d->evals[d->n_workers], err));
-    return ds_pool_new(wanted, N_SLOTS, work, d, &d->pool, err);
+    return ds_pool_new(wanted, d->n_slots, work, d, &d->pool, err);
+}
+
+static ds_status set_up(driver *d, const ds_sweep_subject *subject, ds_error *err) {
+    if (ds_ranks_count(d->options->ranks) > 1) d->remote = ds_remote_new(d->options->ranks);
+    DS_TRY(describe(d, subject, err));
+    DS_TRY(make_method(d, err));
+    ds_best_init(&d->result->best, d->space);
+    uint32_t n_slots = MIN_SLOTS;
+    if (d->remote) {
+        DS_TRY(ds_remote_hear(d->remote, d->rows.sweep_id, ds_space_n_dims(d->space), err));
+        uint32_t all = 4 * (ds_remote_workers(d->remote) + workers_wanted(d));
+        if (all > n_slots) n_slots = all;
+    }
+    make_slots(d, n_slots);
+    DS_TRY(open_file(d, err));
+    return start_workers(d, err);
+}
+
+/* The part of all ranks but the first: to evaluate what they are given. */
+static ds_status serve(driver *d, const ds_sweep_subject *subject, ds_error *err) {
+    uint32_t n_workers = workers_wanted(d);
+    ds_remote_slots slots = remote_slots(d);
+    ds_status status = describe(d, subject, err);
+    if (status == DS_OK) {
+        make_slots(d, ds_remote_slots_wanted(n_workers));
+        status = start_workers(d, err);
+    }
+    ds_remote_greet(d->options->ranks, n_workers, d->rows.sweep_id, status == DS_OK ? NULL : err);
+    ds_remote_serve(d->options->ranks, d->pool, d->n_slots,
+                    d->space ? ds_space_n_dims(d->space) : 0, &slots);
+    return status;
 }
 
 static ds_status tear_down(driver *d, ds_status status, ds_error *err) {
     ds_error late;
     ds_pool_free(d->pool);
+    ds_remote_free(d->remote);
     ds_status closed = ds_sweep_file_close(&d->file, &late);
     if (status == DS_OK && closed != DS_OK) {
         if (err) *err = late;
         status = closed;
     }
     for (uint32_t i = 0; i < d->n_workers; i++) d->evals[i]->free(d->evals[i]);
-    for (int i = 0; d->slots && i < N_SLOTS; i++) ds_outcome_deinit(&d->slots[i].outcome);
+    for (uint32_t i = 0; i < d->n_slots; i++) ds_outcome_deinit(&d->slots[i].outcome);
     free(d->slots);
     free(d->evals);
     if (d->method) d->method->free(d->method);
@@ -320,10 +390,11 @@ ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *
     driver d = {.options = options, .result = out, .file = {.fd = STDOUT_FILENO}};
     ds_arena_init(&d.arena);
     clock_gettime(CLOCK_MONOTONIC, &d.start);
-    ds_status status = set_up(&d, subject, err);
-    if (status == DS_OK) status = loop(&d, err);
+    bool first = ds_ranks_self(options->ranks) == 0;
+    ds_status status = first ? set_up(&d, subject, err) : serve(&d, subject, err);
+    if (status == DS_OK && first) status = loop(&d, err);
     status = tear_down(&d, status, err);
-    if (status == DS_OK && options->db) status = write_db(&d, err);
+    if (status == DS_OK && first && options->db) status = write_db(&d, err);
     out->seconds = seconds_since(&d.start);
     ds_rows_deinit(&d.rows);
     ds_space_free(d.space);

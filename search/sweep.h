@@ -9,6 +9,7 @@
 
 #include "search/best.h"
 #include "search/method.h"
+#include "search/ranks.h"
 
 typedef struct ds_sweep_progress {
     uint64_t rows;   /* in the file */
@@ -23,7 +24,7 @@ typedef struct ds_sweep_options {
     const char *db;     /* SQLite file with the same rows, made at the end; NULL: none */
     const char *method; /* "grid" or "random"; NULL: grid */
     uint64_t seed;      /* of random */
-    uint32_t n_workers; /* 0: one a processor */
+    uint32_t n_workers; /* 0: one a processor; one if there are ranks */
     uint64_t max_rows;  /* of the file; 0: no limit, for random 1000 */
     double max_seconds; /* no new candidate is begun after that; 0: no limit */
     uint32_t shard;     /* candidates whose number is `shard` mod `n_shards` */
@@ -32,6 +33,8 @@ typedef struct ds_sweep_options {
     bool overwrite;     /* without either of the two an existing file is DS_ERR_IO */
     void (*progress)(void *context, const ds_sweep_progress *progress);
     void *progress_context;
+    ds_ranks *ranks; /* NULL: this process alone. Else all of them call with the same options; the
+                      * first writes rows and has the result, the others evaluate for it */
 } ds_sweep_options;
 
 typedef struct ds_sweep_result {

@@ -17,14 +17,15 @@ enum {
     OPT_SEED,
     OPT_TIME,
     OPT_EVALS,
-    OPT_SHARD
+    OPT_SHARD,
+    OPT_MPI
 };
 
 typedef struct arguments {
     cli_options common;
     const char *file;
     ds_sweep_options sweep;
-    bool quiet;
+    bool quiet, mpi;
 } arguments;
 
 static const struct argp_option options_table[] = {
@@ -39,11 +40,18 @@ static const struct argp_option options_table[] = {
     {"method", OPT_METHOD, "grid|random", 0,
      "Which candidates, in which order: all of them (the default), or a random sample", 0},
     {"seed", OPT_SEED, "N", 0, "Of the random sample; default: 0", 0},
-    {"threads", 't', "N", 0, "Workers; default: one a processor. The rows do not depend on it", 0},
+    {"threads", 't', "N", 0,
+     "Workers; default: one a processor, of several MPI ranks one each. The rows do not depend on "
+     "it",
+     0},
     {"time", OPT_TIME, "SECONDS", 0, "Begin no candidate after so long", 0},
     {"evals", OPT_EVALS, "N", 0, "Stop after N rows; default: all candidates, 1000 random ones", 0},
     {"shard", OPT_SHARD, "I/N", 0,
      "Only every N-th candidate, from the I-th on (1 to N); `distsim merge` puts shards together",
+     0},
+    {"mpi", OPT_MPI, NULL, 0,
+     "Share the candidates with the other MPI ranks. Without it too if mpirun or srun started "
+     "several and there is no --shard",
      0},
     {"quiet", 'q', NULL, 0, "No table at the end, no progress", 0},
     {0}};
@@ -120,6 +128,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_SHARD:
         read_shard(arg, sweep, state);
+        return 0;
+    case OPT_MPI:
+        args->mpi = true;
         return 0;
     case 'q':
         args->quiet = true;
@@ -213,7 +224,8 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
         subject.text_n = root->text_n;
     }
     progress state = {0};
-    if (isatty(STDERR_FILENO) && !args->quiet) {
+    bool first = ds_ranks_self(args->sweep.ranks) == 0;
+    if (isatty(STDERR_FILENO) && !args->quiet && first) {
         args->sweep.progress = show_progress;
         args->sweep.progress_context = &state;
     }
@@ -222,6 +234,10 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
     ds_status status = ds_sweep_run(&subject, &args->sweep, &result, &err);
     if (state.shown_s > 0) fputs("\r\033[K", stderr);
     bool to_stdout = strcmp(args->sweep.path, "-") == 0;
+    if (!first) { /* its errors are told by the first */
+        ds_sweep_result_deinit(&result);
+        return 0;
+    }
     if (status == DS_OK && !args->quiet)
         print_summary(&result, strcmp(args->sweep.path, "/dev/null") != 0,
                       to_stdout ? stderr : stdout);
@@ -230,22 +246,46 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
     return exit_code;
 }
 
-static int sweep(arguments *args) {
+static int load(arguments *args, cli_source *source, ds_profiles **profiles) {
+    ds_error err;
+    int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, source));
+    if (!exit_code && ds_profiles_load(args->common.profiles, profiles, &err) != DS_OK)
+        exit_code = cli_fail(NULL, &err);
+    return exit_code;
+}
+
+/* Of several ranks the first loads alone, so that what is wrong with the file is told once. */
+static int load_and_explore(arguments *args) {
     cli_source source;
-    ds_profiles *profiles;
+    ds_profiles *profiles = NULL;
+    ds_ranks *ranks = args->sweep.ranks;
+    bool first = ds_ranks_self(ranks) == 0;
+    if (!first && ds_ranks_share(ranks, 0) != 0) return 0;
+    int exit_code = load(args, &source, &profiles);
+    if (!first || ds_ranks_share(ranks, exit_code) == 0)
+        exit_code = ds_ranks_worst(ranks, exit_code);
+    if (!exit_code) exit_code = explore(args, &source, profiles);
+    ds_profiles_free(profiles);
+    cli_close(&source);
+    return exit_code;
+}
+
+static int sweep(arguments *args) {
     ds_error err;
     if (!args->sweep.path) {
         args->sweep.path = "/dev/null";
         args->sweep.overwrite = true;
     }
-    int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, &source));
-    if (!exit_code && ds_profiles_load(args->common.profiles, &profiles, &err) == DS_OK) {
-        exit_code = explore(args, &source, profiles);
-        ds_profiles_free(profiles);
-    } else if (!exit_code) {
-        exit_code = cli_fail(NULL, &err);
+    if (args->mpi || (ds_ranks_expected() > 1 && !args->sweep.n_shards)) {
+        if (strcmp(args->file, "-") == 0) {
+            ds_error_set(&err, DS_ERR_USAGE, DS_NOWHERE,
+                         "with MPI every rank reads the program: it must be a FILE, not stdin");
+            return cli_fail(NULL, &err);
+        }
+        if (ds_ranks_start(&args->sweep.ranks, &err) != DS_OK) return cli_fail(NULL, &err);
     }
-    cli_close(&source);
+    int exit_code = load_and_explore(args);
+    ds_ranks_end(args->sweep.ranks);
     return exit_code;
 }
 

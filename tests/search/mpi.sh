@@ -1,0 +1,75 @@
+#!/bin/sh
+# mpi.sh DISTSIM MPIRUN: sweeps by MPI ranks. 1, 2 and 4 ranks with 1 and 2 threads write the same bytes as one
+# process; what is wrong is told once, with the exit code that one process has; a rank that is killed ends the
+# job with exit code 3, and the file can be resumed.
+distsim=$1 mpirun=$2
+scratch=$(mktemp -d) || exit 3
+trap 'rm -rf "$scratch"' EXIT
+export OMPI_MCA_rmaps_base_oversubscribe=1 # --oversubscribe: more ranks than cores
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+file=scenarios/distir-grid.dir
+failed=0
+
+fail() {
+    echo "$*"
+    failed=1
+}
+
+"$distsim" sweep "$file" -q -t 1 -o "$scratch/one.csv" || exit 1
+"$distsim" sweep "$file" -q -t 1 --method random --evals 40 -o "$scratch/random.csv" || exit 1
+for ranks in 1 2 4; do
+    for threads in 1 2; do
+        out=$scratch/$ranks-$threads.csv
+        "$mpirun" -n "$ranks" "$distsim" sweep "$file" -q -t "$threads" -o "$out" || fail "$ranks ranks: exit code $?"
+        cmp "$scratch/one.csv" "$out" || fail "$ranks ranks with $threads threads: other rows"
+    done
+done
+"$mpirun" -n 3 "$distsim" sweep "$file" -q --method random --evals 40 -o "$scratch/random-3.csv"
+cmp "$scratch/random.csv" "$scratch/random-3.csv" || fail "a random sample: other rows"
+
+# A job array under mpirun is not a job of ranks.
+"$mpirun" -n 2 sh -c '"$0" sweep "$1" -q -t 1 --shard $((OMPI_COMM_WORLD_RANK + 1))/2 -o "$2/shard$OMPI_COMM_WORLD_RANK.csv"' \
+    "$distsim" "$file" "$scratch" || fail "shards: exit code $?"
+"$distsim" merge -o "$scratch/merged.csv" "$scratch/shard0.csv" "$scratch/shard1.csv" 2>"$scratch/log" || fail "merge"
+cmp "$scratch/one.csv" "$scratch/merged.csv" || fail "shards: other rows"
+
+"$mpirun" -n 2 "$distsim" sweep "$file" -q -o "$scratch/one.csv" 2>"$scratch/log"
+[ $? = 1 ] || fail "a file that exists: no exit code 1"
+[ "$(grep -c 'exists: --resume goes on' "$scratch/log")" = 1 ] || fail "a file that exists: not told once"
+"$mpirun" -n 2 "$distsim" sweep "$scratch/nothing.dir" -q 2>"$scratch/log"
+[ $? = 1 ] || fail "no file: no exit code 1"
+[ "$(grep -c 'cannot open' "$scratch/log")" = 1 ] || fail "no file: not told once"
+
+# The process of rank R that works: its parent, which watches it, has the same name.
+rank_of() {
+    for process in /proc/[0-9]*; do
+        tr '\0' '\n' 2>/dev/null <"$process/cmdline" | grep -qxF "$2" || continue
+        tr '\0' '\n' 2>/dev/null <"$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" || continue
+        parent=$(awk '/^PPid:/ { print $2 }' "$process/status")
+        [ "$(cat "/proc/$parent/comm")" = distsim ] && echo "${process#/proc/}"
+    done
+}
+
+# Long enough to be killed in: deeper pipelines of the same model, one worker a rank.
+long="--set mlp.layers=128 -q -t 1"
+# shellcheck disable=SC2086 # several options
+"$distsim" sweep "$file" $long -o "$scratch/long.csv"
+for rank in 1 0; do
+    out=$scratch/killed$rank.csv
+    # shellcheck disable=SC2086
+    "$mpirun" -n 2 "$distsim" sweep "$file" $long -o "$out" 2>"$scratch/log" &
+    job=$!
+    while kill -0 "$job" 2>/dev/null && ! [ "$(wc -l 2>/dev/null <"$out")" -ge 4 ] 2>/dev/null; do sleep 0.02; done
+    kill -9 "$(rank_of "$rank" "$out")" || fail "rank $rank was not found"
+    wait "$job"
+    code=$?
+    [ "$code" = 3 ] || fail "rank $rank killed: exit code $code, not 3"
+    grep -q 'was killed by signal 9' "$scratch/log" || fail "rank $rank killed: not told"
+    left=$(wc -l <"$out")
+    whole=$(wc -l <"$scratch/long.csv")
+    [ "$left" -lt "$whole" ] || fail "rank $rank was killed too late"
+    # shellcheck disable=SC2086
+    "$mpirun" -n 2 "$distsim" sweep "$file" $long --resume -o "$out" || fail "rank $rank killed: resume fails"
+    cmp "$scratch/long.csv" "$out" || fail "rank $rank killed after $left of $whole lines: other rows after --resume"
+done
+exit $failed
