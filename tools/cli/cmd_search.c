@@ -1,0 +1,235 @@
+/* distsim search FILE: the best split of every operation of the scenario's model. */
+#include "search/pase/report.h"
+#include "tools/cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    OPT_METHOD = 0x300,
+    OPT_COST_MODEL,
+    OPT_CUTOFF,
+    OPT_ORDER,
+    OPT_FLOPS,
+    OPT_BANDWIDTH,
+    OPT_JSON
+};
+
+#define MOST_RIVALS 2u
+
+typedef struct arguments {
+    cli_options common;
+    const char *file, *method, *cost_model;
+    int64_t devices, cutoff;
+    double flop_per_s, bytes_per_s;
+    ds_pase_options options;
+    bool json;
+} arguments;
+
+static const struct argp_option options_table[] = {
+    {"method", OPT_METHOD, "pase", 0,
+     "How: PaSE's dynamic programme, exact (the default and, so far, the only one)", 0},
+    {"devices", 'p', "N", 0, "Over how many devices", 0},
+    {"cost-model", OPT_COST_MODEL, "pase", 0,
+     "What a strategy costs: PaSE's own formulas (the default)", 0},
+    {"cutoff", OPT_CUTOFF, "N", 0,
+     "A part of a dim keeps at least N elements; default: 1. PaSE takes 4 for images", 0},
+    {"order", OPT_ORDER, "generate-seq|breadth-first", 0,
+     "In which order operations are eliminated; the first is the default, the second there to "
+     "compare with",
+     0},
+    {"tflops", OPT_FLOPS, "N", 0, "pase: TFLOP/s of a device; default: 10", 0},
+    {"bandwidth", OPT_BANDWIDTH, "N", 0, "pase: GB/s of a link; default: 16", 0},
+    {"json", OPT_JSON, NULL, 0, "One JSON object instead of tables", 0},
+    {0}};
+
+static int64_t number(const char *name, const char *arg, int64_t most, struct argp_state *state) {
+    char *end;
+    errno = 0;
+    long long value = strtoll(arg, &end, 10);
+    if (end == arg || *end || errno || value < 1 || value > most)
+        argp_error(state, "%s takes a number from 1 to %lld, not '%s'", name, (long long)most, arg);
+    return value;
+}
+
+static double rate(const char *name, const char *arg, struct argp_state *state) {
+    char *end;
+    double value = strtod(arg, &end);
+    if (end == arg || *end || !(value > 0) || value > 1e9)
+        argp_error(state, "%s takes a number above 0, not '%s'", name, arg);
+    return value;
+}
+
+/* One of the words, or a usage error. */
+static const char *word(const char *name, const char *arg, const char *const *words, uint32_t n,
+                        struct argp_state *state) {
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(arg, words[i]) == 0) return words[i];
+    const char *near = ds_suggest(arg, words, n);
+    argp_error(state, "%s does not know '%s'; it takes %s%s", name, arg,
+               near ? "perhaps " : words[0],
+               near    ? near
+               : n > 1 ? ", ..."
+                       : "");
+    return NULL;
+}
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    static const char *const methods[] = {"pase"}, *const models[] = {"pase"},
+                             *const orders[] = {"generate-seq", "breadth-first"};
+    arguments *args = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case OPT_METHOD:
+        args->method = word("--method", arg, methods, 1, state);
+        return 0;
+    case 'p':
+        args->devices = number("--devices", arg, DS_PASE_MAX_DEVICES, state);
+        return 0;
+    case OPT_COST_MODEL:
+        args->cost_model = word("--cost-model", arg, models, 1, state);
+        return 0;
+    case OPT_CUTOFF:
+        args->cutoff = number("--cutoff", arg, 1000000, state);
+        return 0;
+    case OPT_ORDER:
+        args->options.order = word("--order", arg, orders, 2, state) == orders[1]
+                                  ? DS_PASE_BREADTH_FIRST
+                                  : DS_PASE_GENERATE_SEQ;
+        return 0;
+    case OPT_FLOPS:
+        args->flop_per_s = rate("--tflops", arg, state) * 1e12;
+        return 0;
+    case OPT_BANDWIDTH:
+        args->bytes_per_s = rate("--bandwidth", arg, state) * 1e9;
+        return 0;
+    case OPT_JSON:
+        args->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
+        args->file = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_usage(state);
+        return 0;
+    case ARGP_KEY_END:
+        if (args->file && args->devices == 0) argp_error(state, "over how many devices? -p N");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp parser = {
+    .options = options_table,
+    .parser = parse_argument,
+    .args_doc = "FILE",
+    .doc =
+        "Find the best strategy for the model of FILE's scenario: into how many parts each "
+        "operation's dims are split over N devices, at the least sum of costs of operations and of "
+        "tensors between operations that are split differently. The result is exact. Printed are "
+        "a line an operation (turns of loops that are split alike share one), the cost, data "
+        "parallelism and an expert's strategy (convolutions by batch and fully connected layers by "
+        "outputs; else Megatron's) under the same costs, and the sizes of the tables.",
+    .children = children};
+
+/* ---- the search ---- */
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Megatron's with the best number of devices for a layer, up to 8: those of a node. */
+static ds_status expert(const ds_pase_graph *graph, ds_pase_model *model, ds_pase_splits *strategy,
+                        double *cost, ds_error *err) {
+    bool images = ds_pase_is_convolutional(graph);
+    *cost = 0;
+    for (int64_t tp = 1; tp <= 8 && tp <= model->limits.devices; tp *= 2) {
+        double one;
+        if (model->limits.devices % tp != 0) break;
+        ds_pase_expert(graph, &model->limits, tp, strategy);
+        DS_TRY(ds_pase_cost_of(graph, model, strategy, &one, err));
+        if (tp == 1 || one < *cost) *cost = one;
+        if (images) break;
+    }
+    return DS_OK;
+}
+
+static ds_status find_rivals(const ds_pase_graph *graph, ds_pase_model *model,
+                             ds_pase_rival *rivals, ds_error *err) {
+    ds_pase_splits *strategy = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *strategy);
+    rivals[0].name = "data parallel";
+    rivals[1].name = "expert";
+    ds_pase_data_parallel(graph, &model->limits, strategy);
+    ds_status status = ds_pase_cost_of(graph, model, strategy, &rivals[0].cost, err);
+    if (!status) status = expert(graph, model, strategy, &rivals[1].cost, err);
+    free(strategy);
+    return status;
+}
+
+static ds_status search(const arguments *args, const ds_pase_graph *graph, ds_pase_model *model,
+                        ds_buf *out, ds_error *err) {
+    ds_pase_result *result = NULL;
+    ds_pase_rival rivals[MOST_RIVALS];
+    double start = seconds_now();
+    DS_TRY(ds_pase_search(graph, model, &args->options, &result, err));
+    double seconds = seconds_now() - start;
+    ds_status status = find_rivals(graph, model, rivals, err);
+    if (!status && args->json) {
+        ds_pase_print_json(result, model, rivals, MOST_RIVALS, out);
+    } else if (!status) {
+        ds_pase_print_strategy(graph, result->strategy, out);
+        ds_buf_putc(out, '\n');
+        ds_pase_print_summary(result, model, rivals, MOST_RIVALS, out);
+        fprintf(stderr, "searched in %.4f s\n", seconds);
+    }
+    ds_pase_result_free(result);
+    return status;
+}
+
+static ds_status read_and_search(const arguments *args, const cli_source *source, ds_buf *out,
+                                 ds_error *err) {
+    ds_model_step *step = NULL;
+    ds_pase_graph *graph = NULL;
+    DS_TRY(ds_model_step_new(&source->binding, &step, err));
+    ds_status status = ds_pase_graph_read(step, &graph, err);
+    if (!status) {
+        ds_pase_model *model =
+            ds_pase_formulas_new(args->devices, args->cutoff, args->flop_per_s, args->bytes_per_s);
+        status = search(args, graph, model, out, err);
+        model->free(model);
+    }
+    ds_pase_graph_free(graph);
+    ds_model_step_free(step);
+    return status;
+}
+
+int cmd_search(int argc, char **argv) {
+    arguments args = {.method = "pase",
+                      .cost_model = "pase",
+                      .cutoff = 1,
+                      .flop_per_s = DS_PASE_FLOP_PER_S,
+                      .bytes_per_s = DS_PASE_BYTES_PER_S};
+    cli_source source;
+    ds_buf out = {0};
+    ds_error err;
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
+    if (!exit_code && read_and_search(&args, &source, &out, &err) != DS_OK)
+        exit_code = cli_fail(source.unit, &err);
+    if (!exit_code && cli_write("-", out.text ? out.text : "", out.n, &err) != DS_OK)
+        exit_code = cli_fail(source.unit, &err);
+    ds_buf_deinit(&out);
+    cli_close(&source);
+    cli_options_deinit(&args.common);
+    return exit_code;
+}
