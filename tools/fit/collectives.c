@@ -188,8 +188,15 @@ static ds_status constant_of(const fitting *f, uint32_t line, int kind, ds_const
     return link_of(f, line, &out->link_bytes_per_s, err);
 }
 
-/* A variable's value, into the loaded profile and, rounded to the digits that the file has, into
- * the table. */
+/* Four significant digits, and no finer than a nanosecond or a megabyte per second. */
+static double rounded(double value, int kind) {
+    char text[32];
+    snprintf(text, sizeof text, "%.4g", value);
+    value = strtod(text, NULL);
+    return kind == SHARE ? value : round(value * 1e3) / 1e3;
+}
+
+/* A variable's value, into the loaded profile. */
 static ds_status set_variable(fitting *f, uint32_t v, double value, ds_error *err) {
     int kind = f->kind[v];
     for (uint32_t p = 0; p < f->n_protocols; p++) {
@@ -201,14 +208,7 @@ static ds_status set_variable(fitting *f, uint32_t v, double value, ds_error *er
     return DS_OK;
 }
 
-/* Four significant digits, and no finer than a nanosecond or a megabyte per second. */
-static double rounded(double value, int kind) {
-    char text[32];
-    snprintf(text, sizeof text, "%.4g", value);
-    value = strtod(text, NULL);
-    return kind == SHARE ? value : round(value * 1e3) / 1e3;
-}
-
+/* The same, into the table. */
 static ds_status write_variable(fitting *f, uint32_t v, double value, ds_error *err) {
     uint32_t column;
     char text[48];
@@ -254,9 +254,8 @@ static ds_status mean_loss(void *context, const double *x, double *value, ds_err
     uint32_t n;
     *value = BEYOND;
     for (uint32_t v = 0; v < f->n_variables; v++) {
-        double constant = exp(x[v]);
-        if ((f->kind[v] == SHARE && constant > 1) || constant > 1e9 || constant < 1e-9)
-            return DS_OK;
+        double constant = rounded(exp(x[v]), f->kind[v]); /* what the table would say */
+        if ((f->kind[v] == SHARE && constant > 1) || constant > 1e9 || constant <= 0) return DS_OK;
         DS_TRY(set_variable(f, v, constant, err));
     }
     DS_TRY(predict_some(f, false, &n, err));
@@ -299,8 +298,11 @@ static double start_of(const fitting *f, uint32_t v, double shortest_us, double 
 }
 
 #define N_STARTS 16
-static ds_status search(fitting *f, double *best, double *value, ds_error *err) {
-    double starts[N_STARTS * MOST_VARIABLES], shortest_us, share;
+
+/* From the file's own constants too, so that fitting again never ends further off. */
+static ds_status search(fitting *f, const double *in_file, double *best, double *value,
+                        ds_error *err) {
+    double starts[(N_STARTS + 1) * MOST_VARIABLES], shortest_us, share;
     look_at_rows(f, &shortest_us, &share);
     for (uint32_t s = 0; s < N_STARTS; s++)
         for (uint32_t v = 0; v < f->n_variables; v++) {
@@ -309,9 +311,11 @@ static ds_status search(fitting *f, double *best, double *value, ds_error *err) 
             double factor = factors[f->kind[v] == SHARE][which];
             starts[s * f->n_variables + v] = log(start_of(f, v, shortest_us, share) * factor);
         }
+    for (uint32_t v = 0; v < f->n_variables; v++)
+        starts[N_STARTS * f->n_variables + v] = log(in_file[v]);
     ds_fit_search how = {.n = f->n_variables,
                          .starts = starts,
-                         .n_starts = N_STARTS,
+                         .n_starts = N_STARTS + 1,
                          .step = 0.4,
                          .tolerance = 1e-4,
                          .max_iterations = 3000};
@@ -358,7 +362,7 @@ static ds_status fit_together(fitting *f, ds_error *err) {
                             f->n_variables);
     for (uint32_t v = 0; v < f->n_variables; v++) x[v] = log(in_file[v]);
     DS_TRY(mean_loss(f, x, &kept, err));
-    DS_TRY(search(f, x, &found, err));
+    DS_TRY(search(f, in_file, x, &found, err));
     f->worse = f->worse || kept > found * 1.01 + 1e-6;
     printf("  loss of the file's constants %.6f, of those found %.6f\n", kept, found);
     for (uint32_t v = 0; v < f->n_variables; v++) {
