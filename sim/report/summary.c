@@ -45,11 +45,13 @@ static void put_size(const ds_result *r, ds_buf *out) {
     ds_buf_putc(out, '\n');
 }
 
-/* Times are those of the device's peaks: is that for want of measurements? Profile 0 is "none". */
+/* Times are those of the device's peaks: is that for want of measurements? Of several profiles the
+ * one named like the device has its ops, others a machine's links. Profile 0 is "none". */
 static void put_no_profile(const ds_profiles *profiles, uint32_t kind, ds_buf *out) {
-    const char *measured = NULL;
+    const char *measured = NULL, *name = ds_profiles_kind(profiles, kind)->name;
     for (uint32_t p = ds_profiles_n_profiles(profiles) - 1; p > 0; p--)
-        if (ds_profile_kind(profiles, p) == kind) measured = ds_profile_name(profiles, p);
+        if (ds_profile_kind(profiles, p) == kind && (!measured || strcmp(measured, name) != 0))
+            measured = ds_profile_name(profiles, p);
     ds_buf_put(out, "; no profile");
     if (measured) ds_buf_printf(out, " (there is %s)", measured);
     ds_buf_putc(out, '\n');
