@@ -1,0 +1,168 @@
+/* Compute, exposed communication and idleness of every class (sim/report/simulate.c). */
+#include "sim/compose/internal.h"
+
+#include <stdlib.h>
+
+static int by_start(const void *a, const void *b) {
+    const ds_span *x = a, *y = b;
+    if (x->start != y->start) return x->start < y->start ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+/* Sorts spans and merges those that touch; returns how many are left. */
+static uint32_t merge(ds_span *spans, uint32_t n) {
+    uint32_t kept = 0, sorted = 1;
+    while (sorted < n && by_start(&spans[sorted - 1], &spans[sorted]) <= 0) sorted++;
+    if (sorted < n) qsort(spans, n, sizeof *spans, by_start);
+    for (uint32_t i = 0; i < n; i++) {
+        if (kept && spans[i].start <= spans[kept - 1].end) {
+            if (spans[i].end > spans[kept - 1].end) spans[kept - 1].end = spans[i].end;
+        } else {
+            spans[kept++] = spans[i];
+        }
+    }
+    return kept;
+}
+
+static int64_t total(const ds_span *spans, uint32_t n) {
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += spans[i].end - spans[i].start;
+    return sum;
+}
+
+static int64_t overlap(const ds_span *a, uint32_t n_a, const ds_span *b, uint32_t n_b) {
+    int64_t sum = 0;
+    for (uint32_t i = 0, k = 0; i < n_a && k < n_b;) {
+        int64_t lo = a[i].start > b[k].start ? a[i].start : b[k].start;
+        int64_t hi = a[i].end < b[k].end ? a[i].end : b[k].end;
+        if (hi > lo) sum += hi - lo;
+        if (a[i].end < b[k].end)
+            i++;
+        else
+            k++;
+    }
+    return sum;
+}
+
+static bool is_on(const ds_sibling *s, const ds_part *part, const ds_unit_task *unit,
+                  uint32_t cls) {
+    for (uint32_t i = 0; i < unit->n_slots; i++)
+        if (s->plan->streams[part->streams.at[part->slots.at[unit->slot + i]]].cls == cls)
+            return true;
+    return false;
+}
+
+static void find_busy(const ds_sibling *s, const ds_part *part, const ds_timing *t, uint32_t cls,
+                      ds_busy *out) {
+    uint32_t n = part->units.n;
+    *out = (ds_busy){.cls = cls, .compute = ds_xcalloc((size_t)n * 2 + 1, sizeof *out->compute)};
+    out->comm = out->compute + n;
+    for (uint32_t u = 0; u < n; u++) {
+        const ds_unit_task *unit = &part->units.at[u];
+        if (!is_on(s, part, unit, cls)) continue;
+        ds_span span = {t->start[u], t->end[u]};
+        if (unit->activity == DS_NONE)
+            out->compute[out->n_compute++] = span;
+        else
+            out->comm[out->n_comm++] = span;
+        if (span.end > out->end_ps) out->end_ps = span.end;
+    }
+    out->n_compute = merge(out->compute, out->n_compute);
+    out->n_comm = merge(out->comm, out->n_comm);
+    out->compute_ps = total(out->compute, out->n_compute);
+}
+
+static void look_at(const ds_sibling *s, const ds_part *part, ds_timing *t) {
+    t->n_busy = part->classes.n;
+    t->busy = ds_xcalloc(t->n_busy, sizeof *t->busy);
+    for (uint32_t i = 0; i < t->n_busy; i++)
+        find_busy(s, part, t, part->classes.at[i], &t->busy[i]);
+}
+
+static uint32_t put(const ds_span *spans, uint32_t n, int64_t base_ps, ds_span *out) {
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (ds_span){base_ps + spans[i].start, base_ps + spans[i].end};
+    return n;
+}
+
+static void account(const ds_timeline *t, uint32_t cls, ds_composed_class *out) {
+    uint32_t n_compute = 0, n_comm = 0;
+    for (uint32_t i = 0; i < t->n_execs; i++)
+        for (uint32_t k = 0; k < t->execs[i].timing->n_busy; k++) {
+            const ds_busy *busy = &t->execs[i].timing->busy[k];
+            if (busy->cls != cls) continue;
+            n_compute += busy->n_compute;
+            n_comm += busy->n_comm;
+        }
+    ds_span *compute = ds_xcalloc((size_t)n_compute + n_comm, sizeof *compute);
+    ds_span *comm = compute + n_compute;
+    n_compute = n_comm = 0;
+    for (uint32_t i = 0; i < t->n_execs; i++)
+        for (uint32_t k = 0; k < t->execs[i].timing->n_busy; k++) {
+            const ds_busy *busy = &t->execs[i].timing->busy[k];
+            int64_t base = t->execs[i].base_ps;
+            if (busy->cls != cls) continue;
+            n_compute += put(busy->compute, busy->n_compute, base, compute + n_compute);
+            n_comm += put(busy->comm, busy->n_comm, base, comm + n_comm);
+            if (base + busy->end_ps > out->end_ps) out->end_ps = base + busy->end_ps;
+        }
+    n_compute = merge(compute, n_compute);
+    n_comm = merge(comm, n_comm);
+    out->compute_ps = total(compute, n_compute);
+    out->exposed_comm_ps = total(comm, n_comm) - overlap(compute, n_compute, comm, n_comm);
+    out->idle_ps = t->step_ps - out->compute_ps - out->exposed_comm_ps;
+    free(compute);
+}
+
+static bool is_product(ds_work_kind kind) {
+    return kind == DS_WORK_GEMM || kind == DS_WORK_CONV || kind == DS_WORK_ATTENTION ||
+           kind == DS_WORK_RECURRENT;
+}
+
+/* FLOPs of a part's products on all devices, and how long they take at peak. */
+static void add_products(const ds_plan *plan, const ds_part *part, double *flop, double *share) {
+    for (uint32_t u = 0; u < part->units.n; u++) {
+        const ds_unit_task *unit = &part->units.at[u];
+        const ds_inst *inst = &plan->insts.at[unit->inst];
+        const ds_record *r = plan->records.at[inst->record];
+        if (unit->activity != DS_NONE) continue;
+        const ds_class *c = &plan->classes[unit->cls];
+        const ds_variant *v = &r->variants[r->class_variant[ds_record_class_pos(r, unit->cls)]];
+        double peak = ds_profiles_kind(plan->profiles, c->kind)->peak_flop_per_s[v->work.dtype];
+        if (!is_product(v->work.kind)) continue;
+        *flop += c->n_devices * (double)v->work.flop;
+        *share += peak > 0 ? c->n_devices * (double)v->work.flop / peak : 0;
+    }
+}
+
+static double mfu(const ds_timeline *t, double model_flop, double devices) {
+    const ds_sibling *s = t->s;
+    double flop = 0, share = 0, *of = ds_xcalloc((size_t)s->n_parts * 2, sizeof *of);
+    for (uint32_t p = 0; p < s->n_parts; p++)
+        add_products(s->plan, &s->parts[p], &of[2 * p], &of[2 * p + 1]);
+    for (uint32_t i = 0; i < t->n_execs; i++) {
+        flop += of[2 * t->execs[i].part];
+        share += of[2 * t->execs[i].part + 1];
+    }
+    free(of);
+    if (!(flop > 0) || !(t->step_ps > 0)) return 0;
+    return share * (model_flop / flop) / (devices * (double)t->step_ps * 1e-12);
+}
+
+void ds_compose__account(const ds_timeline *t, double model_flop, ds_composed *out) {
+    const ds_plan *plan = t->s->plan;
+    for (uint32_t i = 0; i < t->n_execs; i++) {
+        ds_timing *timing = t->execs[i].timing;
+        if (!timing->busy) look_at(t->s, &t->s->parts[t->execs[i].part], timing);
+    }
+    double devices = 0, idle = 0;
+    for (uint32_t c = 0; c < plan->n_classes; c++) {
+        account(t, c, &out->classes[c]);
+        devices += plan->classes[c].n_devices;
+        idle += plan->classes[c].n_devices * (double)out->classes[c].idle_ps;
+        out->n_devices += plan->classes[c].n_devices;
+        if (out->classes[c].end_ps > out->classes[out->critical].end_ps) out->critical = c;
+    }
+    if (out->step_ps > 0) out->bubble_fraction = idle / (devices * (double)out->step_ps);
+    out->mfu = mfu(t, model_flop, devices);
+}

@@ -1,0 +1,225 @@
+/* The sibling, its plan, the schedule of the whole step, and what comes out. */
+#include "sim/compose/compose.h"
+
+#include "ir/lang/scenario.h"
+#include "sim/compose/internal.h"
+#include "sim/report/balance.h"
+#include "sim/report/internal.h"
+#include "sim/report/shares.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is known ---- */
+
+static bool refuse(const char **why, const char *text) {
+    *why = text;
+    return false;
+}
+
+bool ds_compose_can(const ds_binding *binding, const ds_sim_options *options, const char **why) {
+    const ds_unit *unit = binding->unit;
+    int64_t microbatches = 1;
+    *why = NULL;
+    if (!ds_unit_scenario(unit) || ds_scenario_n_jobs(unit)) return refuse(why, "jobs");
+    if (!ds_scenario_model(unit) || ds_scenario_find(unit, "", "program"))
+        return refuse(why, "a program");
+    if (options->unfold || options->stepwise) return refuse(why, "an unfolded network");
+    if (options->mem_mode != DS_MEM_EXACT) return refuse(why, "memory other than exact");
+    if (ds_shares_wanted(binding) || ds_balance_wanted(binding))
+        return refuse(why, "what is found by simulations");
+    if (ds_scenario_int(binding, "strategy", "microbatches", &microbatches, NULL) != DS_OK ||
+        microbatches <= DS_SIBLING)
+        return refuse(why, "few microbatches");
+    return true;
+}
+
+/* The form that the sibling's schedule has: the same chunks on the same stages, items of the same
+ * kinds, each chunk's microbatches in order, but any number of them. NULL: none is known. */
+static const char *sibling_form(const char *name) {
+    static const char *const own[] = {"1f1b", "gpipe", "eager-1f1b"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i]) == 0) return own[i];
+    return strcmp(name, "interleaved") == 0 ? "breadth-first" : NULL;
+}
+
+static const char *unknown_strategy(const ds_model_step *step) {
+    const ds_strategy *s = &step->strategy;
+    if (!step->train.on) return "no training";
+    if (s->offload) return "offload";
+    if (s->stage_dp || s->dp_shares) return "stages or replicas of several widths";
+    if (s->microbatches <= DS_SIBLING) return "few microbatches";
+    if (s->pp == 1) return NULL;
+    if (s->p2p != DS_P2P_OVERLAPPED || s->scatter_gather) return "p2p other than overlapped";
+    return sibling_form(s->schedule) ? NULL : "the schedule";
+}
+
+/* ---- the schedule of the whole step ---- */
+
+typedef struct plan_of_items {
+    ds_order *at;
+    uint32_t n;
+    uint32_t *rank_of; /* per group */
+    uint32_t n_chunks; /* 0: no pipeline */
+} plan_of_items;
+
+static uint32_t kind_of(char kind) {
+    return kind == 'F' ? 0 : kind == 'B' ? 1 : 2;
+}
+
+/* Each chunk's items of one kind come in the order of microbatches, or all in the reverse order, as
+ * the sibling's do. */
+static bool list_items(const ds_schedule_index *index, plan_of_items *out) {
+    bool reverse = strcmp(index->schedule->name, "gpipe") == 0;
+    uint32_t n_groups = 3 * index->n_chunks, *seen = ds_xcalloc(n_groups, sizeof *seen);
+    bool fine = index->n_copies == 1;
+    out->at = ds_xcalloc(index->n_items, sizeof *out->at);
+    out->rank_of = ds_xcalloc(n_groups, sizeof *out->rank_of);
+    out->n_chunks = index->n_chunks;
+    for (uint32_t r = 0; r < index->n_ranks; r++) {
+        const ds_schedule_rank *rank = &index->schedule->ranks[index->list[r]];
+        for (uint32_t i = 0; i < rank->n_items && fine; i++) {
+            const ds_schedule_item *item = &rank->items[i];
+            uint32_t group = kind_of(item->kind) * index->n_chunks + (uint32_t)item->chunk;
+            int64_t turn = seen[group]++, m = index->n_microbatches;
+            bool in_order = item->microbatch == turn;
+            if (item->kind == 'B' && reverse) in_order = item->microbatch == m - 1 - turn;
+            fine = item->kind != 'R' && !item->with_next && in_order;
+            out->at[out->n++] = (ds_order){group, (uint32_t)item->microbatch};
+            out->rank_of[group] = r;
+        }
+    }
+    free(seen);
+    return fine;
+}
+
+static ds_status order_items(ds_model_step *step, ds_arena *arena, plan_of_items *out,
+                             const char **why, ds_error *err) {
+    const ds_strategy *s = &step->strategy;
+    if (s->pp == 1) {
+        out->n = (uint32_t)s->microbatches;
+        out->at = ds_xcalloc(out->n, sizeof *out->at);
+        out->rank_of = ds_xcalloc(1, sizeof *out->rank_of);
+        for (uint32_t i = 0; i < out->n; i++) out->at[i] = (ds_order){0, i};
+        return DS_OK;
+    }
+    bool given = ds_scenario_find(step->unit, "strategy", "virtual_stages") != NULL;
+    ds_schedule_options options = {.name = s->schedule,
+                                   .stages = s->pp,
+                                   .microbatches = s->microbatches,
+                                   .virtual_stages = given ? s->virtual_stages : 0};
+    const ds_schedule *schedule;
+    ds_schedule_index index;
+    DS_TRY(ds_schedule_make(step->unit, &options, &schedule, err));
+    DS_TRY(ds_schedule_check(schedule, arena, &index, err));
+    if (!list_items(&index, out)) *why = "a schedule of another order";
+    return DS_OK;
+}
+
+/* ---- the run ---- */
+
+static void find_fullest(const ds_plan *plan, ds_composed *out) {
+    double fullest = -1;
+    out->fits = true;
+    for (uint32_t c = 0; c < plan->n_classes; c++) {
+        int64_t peak = out->classes[c].peak_bytes, room = ds_report__capacity(plan, c);
+        double share = room ? (double)peak / (double)room : 0;
+        if (room && peak > room) out->fits = false;
+        if (share < fullest || (share == fullest && peak <= out->peak_bytes)) continue;
+        fullest = share;
+        out->fullest = c;
+        out->peak_bytes = peak;
+        out->capacity_bytes = room;
+    }
+    ds_buf path = {0};
+    ds_buf_put(&path, ds_report__device(plan, out->fullest));
+    strncpy(out->fullest_path, path.text, sizeof out->fullest_path - 1);
+    ds_buf_deinit(&path);
+}
+
+/* In good faith first: then, if items were not alone on their links, unit by unit. */
+static bool find_times(ds_sibling *s, const plan_of_items *items, ds_timeline *out) {
+    if (ds_compose__timeline(s, items->at, items->n, items->rank_of, out) && ds_compose__apart(out))
+        return true;
+    ds_compose__timeline_deinit(out);
+    ds_compose__timings_deinit(s);
+    s->why = NULL;
+    s->cautious = true;
+    return ds_compose__timeline(s, items->at, items->n, items->rank_of, out);
+}
+
+static bool put_together(ds_sibling *s, const plan_of_items *items, bool keep_masks,
+                         double model_flop, ds_composed *out) {
+    ds_timeline timeline = {0};
+    bool fine = ds_compose__parts(s, items->n_chunks) && ds_compose__buffers(s, keep_masks) &&
+                find_times(s, items, &timeline);
+    if (fine) {
+        int64_t *peaks = ds_xcalloc(s->plan->n_classes, sizeof *peaks);
+        out->step_ps = timeline.step_ps;
+        out->n_items = items->n;
+        out->n_timed = timeline.n_timed;
+        out->n_classes = s->plan->n_classes;
+        out->classes = ds_xcalloc(out->n_classes, sizeof *out->classes);
+        fine = ds_compose__weigh(&timeline, peaks);
+        for (uint32_t c = 0; c < out->n_classes; c++) out->classes[c].peak_bytes = peaks[c];
+        free(peaks);
+        if (fine) ds_compose__account(&timeline, model_flop, out);
+        if (fine) find_fullest(s->plan, out);
+    }
+    ds_compose__timeline_deinit(&timeline);
+    return fine;
+}
+
+static ds_status run(ds_model_step *step, const ds_binding *binding, const ds_profiles *profiles,
+                     const ds_sim_options *options, const plan_of_items *items, ds_composed *out,
+                     const char **why, ds_error *err) {
+    int64_t m = step->strategy.microbatches;
+    step->strategy.microbatches = DS_SIBLING;
+    if (step->strategy.pp > 1) step->strategy.schedule = sibling_form(step->strategy.schedule);
+    step->brief = step->trusted = true;
+    DS_TRY(ds_model_step_run_to(step, DS_PASS_OVERLAP, NULL, NULL, err));
+    ds_plan_options plan_options = {.max_instances = options->max_instances,
+                                    .cost_mode = options->cost_mode};
+    ds_plan *plan;
+    double model_flop;
+    DS_TRY(ds_report__model_flop(binding, true, &model_flop, err));
+    DS_TRY(ds_plan_build(&step->binding, profiles, &plan_options, &plan, err));
+    ds_sibling s = {.plan = plan, .m = m};
+    out->samples = plan->samples;
+    ds_status status = ds_report__samples(binding, &out->samples, err);
+    if (status == DS_OK && put_together(&s, items, options->keep_masks, model_flop, out) &&
+        out->step_ps > 0)
+        out->throughput_per_s =
+            (out->samples > 0 ? (double)out->samples : 1.0) / ((double)out->step_ps * 1e-12);
+    *why = s.why;
+    ds_compose__parts_deinit(&s);
+    ds_plan_free(plan);
+    return status;
+}
+
+ds_status ds_compose(const ds_binding *binding, const ds_profiles *profiles,
+                     const ds_sim_options *options, ds_composed *out, const char **why,
+                     ds_error *err) {
+    *out = (ds_composed){0};
+    if (!ds_compose_can(binding, options, why)) return DS_OK;
+    ds_model_step *step;
+    ds_arena arena;
+    plan_of_items items = {0};
+    DS_TRY(ds_model_step_new(binding, &step, err));
+    ds_arena_init(&arena);
+    *why = unknown_strategy(step);
+    ds_status status = *why ? DS_OK : order_items(step, &arena, &items, why, err);
+    if (status == DS_OK && !*why)
+        status = run(step, binding, profiles, options, &items, out, why, err);
+    if (status != DS_OK || *why) ds_composed_deinit(out);
+    free(items.at);
+    free(items.rank_of);
+    ds_arena_deinit(&arena);
+    ds_model_step_free(step);
+    return status;
+}
+
+void ds_composed_deinit(ds_composed *composed) {
+    free(composed->classes);
+    *composed = (ds_composed){0};
+}

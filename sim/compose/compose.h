@@ -1,0 +1,52 @@
+/* What ds_simulate says of a model under a strategy, without following every microbatch.
+ *
+ * A step of m microbatches runs few different things: of each chunk of the model a forward and a
+ * backward item, the first, the second, one in the middle, the last; what they send; and what
+ * stands behind them all. So the passes and the plan make the step of a *sibling*: the same
+ * strategy, devices and microbatch size, but four microbatches. Its records, streams, flows and
+ * classes are those of the whole step. From them the step of m microbatches is put together in the
+ * order of its schedule, and timed and weighed exactly (README.md). */
+#ifndef DS_COMPOSE_COMPOSE_H
+#define DS_COMPOSE_COMPOSE_H
+
+#include "sim/report/report.h"
+
+/* Of a device class. compute + exposed + idle = step. */
+typedef struct ds_composed_class {
+    int64_t compute_ps, exposed_comm_ps, idle_ps;
+    int64_t end_ps;     /* its last task's end */
+    int64_t peak_bytes; /* ds_mem_class */
+} ds_composed_class;
+
+typedef struct ds_composed {
+    int64_t step_ps;
+    int64_t peak_bytes, capacity_bytes; /* of the fullest device; capacity 0: not known */
+    bool fits;
+    ds_composed_class *classes; /* those of the whole step, in its order */
+    uint32_t n_classes;
+    uint32_t critical, fullest; /* classes, as in ds_result */
+    int64_t n_devices;
+    char fullest_path[96]; /* a device of that class */
+    int64_t samples;       /* a step */
+    double throughput_per_s, bubble_fraction;
+    double mfu; /* summed in another order than ds_result's: equal but for its last bits */
+    uint64_t n_items, n_timed; /* items of the schedule; those that were not known already */
+} ds_composed;
+
+void ds_composed_deinit(ds_composed *composed);
+
+/* May this scenario be put together at all, as far as its text tells? Else *why says what stands
+ * against it: jobs, jitter, balance = time, fewer than five microbatches, a schedule or p2p that is
+ * not known here, stages of several widths, shares, offload, a stepwise network, memory other than
+ * exact. O(entries of the scenario). */
+bool ds_compose_can(const ds_binding *binding, const ds_sim_options *options, const char **why);
+
+/* The result of ds_simulate for the same scenario, to the picosecond and byte. *out is to be
+ * deinitialised if *why is NULL and the status DS_OK. If the step turns out not to be of the known
+ * kind the status is DS_OK and *why says how; then nothing is known, and ds_simulate is to be
+ * asked. Errors: those of the passes and the plan, for ds_simulate to say in its words. */
+ds_status ds_compose(const ds_binding *binding, const ds_profiles *profiles,
+                     const ds_sim_options *options, ds_composed *out, const char **why,
+                     ds_error *err);
+
+#endif

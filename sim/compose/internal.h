@@ -1,0 +1,185 @@
+#ifndef DS_COMPOSE_INTERNAL_H
+#define DS_COMPOSE_INTERNAL_H
+
+#include "ir/base/map.h"
+#include "sim/compose/compose.h"
+
+/* Microbatches of the sibling: the first, the second (whose sums come from the first), one in the
+ * middle (whose sums come from one of its text), the last. */
+enum { DS_SIBLING = 4, DS_MIDDLE = 2 };
+
+/* Another part, as seen from one of microbatch k. */
+typedef enum ds_when {
+    DS_SAME, /* of the same microbatch */
+    DS_PREV, /* the one before in the group */
+    DS_AT, /* from the tail: the sibling's `turn` of the group; DS_MIDDLE is each of 2 … m - 2 */
+} ds_when;
+
+typedef struct ds_source {
+    uint32_t group;
+    int32_t post; /* which of the item's sends; -1: the item */
+    uint8_t when, turn;
+} ds_source;
+
+/* One event of the timeline: a compute task, or a transfer with all its members. */
+typedef struct ds_unit_task {
+    int64_t ps;
+    uint32_t activity; /* DS_NONE: compute */
+    uint32_t copy;     /* tail: which of the microbatches 2 … m - 2 it is for; else 0 */
+    uint32_t cls;      /* of compute */
+    uint32_t inst;
+    uint32_t slot, n_slots; /* part->slots[slot …): its streams, as places in part->streams */
+    uint32_t pred, n_preds; /* part->preds[pred …): a unit of the part, or EXT + an external one */
+} ds_unit_task;
+#define DS_EXT 0x80000000u
+
+typedef struct ds_external {
+    ds_source source;
+    uint32_t unit; /* of the source's part */
+} ds_external;
+
+typedef struct ds_alloc {
+    uint32_t unit, cls;
+    int64_t bytes;
+} ds_alloc;
+
+/* At the latest end among users. */
+typedef struct ds_free {
+    uint32_t cls, first, n; /* part->users[first …) */
+    int64_t bytes;
+} ds_free;
+
+/* Must hold, or the sibling's buffers are not those of the step. */
+typedef struct ds_before {
+    bool local;
+    ds_source source; /* not local: of this part … */
+    uint32_t unit;    /* … the unit has ended … */
+    uint32_t until;   /* … when this unit starts, or (n_units + i) when frees[i] happens */
+} ds_before;
+
+/* Level of memory on one class, relative to what was there before the part: after each instant. */
+typedef struct ds_curve {
+    uint32_t cls, n;
+    int64_t *at_ps; /* ascending */
+    int64_t *level;
+    int64_t *most; /* of each block of 32 */
+} ds_curve;
+
+typedef struct ds_span {
+    int64_t start, end;
+} ds_span;
+
+/* Of one class in one record: when it computes, and when it communicates without. */
+typedef struct ds_busy {
+    uint32_t cls, n_compute, n_comm;
+    ds_span *compute, *comm;
+    int64_t end_ps;
+    int64_t compute_ps;
+} ds_busy;
+
+/* How a part went, given the state of its streams and inputs: relative to the executions' base. */
+typedef struct ds_timing {
+    uint64_t hash;
+    struct ds_timing *next;
+    int64_t *key;         /* [n_streams + n_exts]; NULL: not to be found again */
+    int64_t *start, *end; /* per unit */
+    int64_t *free_ps;     /* per stream */
+    int64_t all_end;
+    int64_t *freed_ps; /* per free of the part; with curves, made when asked for */
+    ds_curve *curves;
+    uint32_t n_curves;
+    ds_busy *busy;
+    uint32_t n_busy;
+} ds_timing;
+
+/* A run of instances of the sibling. */
+typedef struct ds_part {
+    uint32_t group;
+    uint8_t turn; /* which of its group, in the order of the program */
+    uint8_t mb;   /* microbatch of the sibling */
+    int32_t post; /* which of its item's sends; -1: an item */
+    bool tail;
+    bool opaque; /* may be timed as a whole */
+    bool flows;  /* … as long as nobody else loads the links of its transfers (links.c) */
+    const ds_func *callee;
+    uint32_t first_inst, end_inst;
+    DS_VEC(ds_unit_task) units;
+    DS_VEC(uint32_t) slots;
+    DS_VEC(uint32_t) preds;
+    DS_VEC(ds_external) exts;
+    DS_VEC(uint32_t) streams;
+    DS_VEC(uint32_t) classes; /* on which it has units, ascending */
+    DS_VEC(ds_alloc) allocs;
+    DS_VEC(ds_free) frees;
+    DS_VEC(uint32_t) users;
+    DS_VEC(ds_before) checks;
+    ds_map timings;
+} ds_part;
+
+typedef struct ds_sibling {
+    const ds_plan *plan;
+    ds_arena *arena;
+    int64_t m; /* of the whole step */
+    uint32_t n_groups;
+    ds_part *parts; /* items: group · DS_SIBLING + turn; then sends; the tail is the last */
+    uint32_t n_parts, cap_parts;
+    bool cautious;                  /* no item with flows is timed as a whole */
+    uint32_t *first_post, *n_posts; /* per item part */
+    uint32_t *owner;                /* per instance: part; DS_NONE: an input */
+    uint32_t *unit_of;              /* per task: unit of its owner (of a copied one: the last) */
+    uint32_t *copies_of;            /* per instance of the tail: how many; else 1 */
+    int64_t *input_bytes;           /* per class: inputs of the whole step */
+    const char *why;                /* NULL, or what is not of the known kind */
+} ds_sibling;
+
+bool ds_compose__unknown(ds_sibling *s, const char *why); /* false, for the caller to return */
+
+/* parts.c: parts, units, what waits for what. `groups`: 1 without a pipeline, else kinds F, B, W
+ * times chunks. */
+bool ds_compose__parts(ds_sibling *s, uint32_t n_chunks);
+/* buffers.c: which buffers parts take and free. */
+bool ds_compose__buffers(ds_sibling *s, bool keep_masks);
+/* links.c: which items may be timed as a whole, though their transfers may share links. */
+void ds_compose__opaque(ds_sibling *s);
+void ds_compose__parts_deinit(ds_sibling *s);
+void ds_compose__timings_deinit(ds_sibling *s);
+bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_source *out);
+
+/* One execution of a part. */
+typedef struct ds_exec {
+    uint32_t part, mb, turn;
+    int64_t base_ps;
+    ds_timing *timing;
+    bool opaque;        /* timed as a whole */
+    uint32_t node, ext; /* timeline.c */
+} ds_exec;
+
+typedef struct ds_timeline {
+    ds_sibling *s;
+    ds_exec *execs; /* items and sends, in the order of their ranks; the tail is the last */
+    uint32_t n_execs;
+    uint32_t *of_mb, *of_turn; /* per group · m + mb, and + turn: the item */
+    int64_t step_ps;
+    uint64_t n_timed;
+} ds_timeline;
+
+typedef struct ds_order {
+    uint32_t group, mb;
+} ds_order;
+
+/* The executions, rank by rank, and when they happen. */
+bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order,
+                          const uint32_t *rank_of, ds_timeline *out);
+void ds_compose__timeline_deinit(ds_timeline *t);
+/* The execution that a source is of; for DS_AT of the middle the last of them. */
+uint32_t ds_compose__exec(const ds_timeline *t, const ds_source *source, const ds_exec *from);
+
+/* links.c: has nobody loaded the links of those while they did? */
+bool ds_compose__apart(const ds_timeline *t);
+/* weigh.c: peaks per class, of inputs and what the executions hold. */
+bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes);
+/* account.c: accounts of the classes, the critical one, the bubble; MFU, if the model needs
+ * `model_flop` (0: not known). */
+void ds_compose__account(const ds_timeline *t, double model_flop, ds_composed *out);
+
+#endif

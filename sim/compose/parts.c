@@ -1,0 +1,377 @@
+/* The sibling's instances as parts: items (calls of a chunk's function for a microbatch), the sends
+ * behind them, and the tail; each with its units, their streams, and what they wait for. */
+#include "sim/compose/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool ds_compose__unknown(ds_sibling *s, const char *why) {
+    if (!s->why) s->why = why;
+    return false;
+}
+
+/* ---- which part an instance is in ---- */
+
+/* The call under the root that an instance is in; NULL: it stands by itself, or in a loop. */
+static const ds_scope *call_of(const ds_plan *plan, const ds_inst *inst) {
+    const ds_scope *at = &plan->scopes.at[inst->scope];
+    if (at->up == DS_NONE) return NULL;
+    while (plan->scopes.at[at->up].up != DS_NONE) at = &plan->scopes.at[at->up];
+    return at->op && at->op->code == DS_OP_CALL && at->microbatch != DS_NO_MICROBATCH ? at : NULL;
+}
+
+/* "F3", "B3_first", "W3_next" → kind · chunks + chunk; "first", "next", "last" → 0. */
+static uint32_t group_of(const char *name, uint32_t n_chunks) {
+    static const char kinds[] = "FBW";
+    if (!n_chunks) return 0;
+    const char *kind = *name ? strchr(kinds, *name) : NULL;
+    if (!kind) return DS_NONE;
+    unsigned long chunk = strtoul(name + 1, NULL, 10);
+    return chunk < n_chunks ? (uint32_t)(kind - kinds) * n_chunks + (uint32_t)chunk : DS_NONE;
+}
+
+static ds_part *add_part(ds_sibling *s) {
+    if (s->n_parts == s->cap_parts)
+        s->parts = ds_vec_grow_heap(s->parts, &s->cap_parts, sizeof *s->parts);
+    ds_part *part = &s->parts[s->n_parts++];
+    *part = (ds_part){.post = -1};
+    return part;
+}
+
+/* A send by itself, of what an item has made: the item's part. */
+static uint32_t sender_of(const ds_sibling *s, uint32_t inst) {
+    const ds_plan *plan = s->plan;
+    const ds_inst *i = &plan->insts.at[inst];
+    const ds_record *r = plan->records.at[i->record];
+    if (r->kind != DS_REC_COMM || r->op->code != DS_OP_SEND || ds_plan_n_operands(plan, inst) != 1)
+        return DS_NONE;
+    uint32_t maker = plan->values.at[plan->operands.at[i->first_operand]].inst;
+    uint32_t owner = s->owner[maker];
+    return owner < s->n_groups * DS_SIBLING ? owner : DS_NONE;
+}
+
+static bool own_item(ds_sibling *s, const ds_scope *call, uint32_t n_chunks, uint32_t inst) {
+    uint32_t group = group_of(call->op->callee->name, n_chunks), turn = 0;
+    if (group == DS_NONE || call->microbatch < 0 || call->microbatch >= DS_SIBLING)
+        return ds_compose__unknown(s, "a call that is no item of the schedule");
+    ds_part *parts = &s->parts[group * DS_SIBLING];
+    while (turn < DS_SIBLING && parts[turn].callee && parts[turn].mb != call->microbatch) turn++;
+    if (turn == DS_SIBLING) return ds_compose__unknown(s, "an item that comes twice");
+    if (parts[turn].callee && parts[turn].end_inst != inst)
+        return ds_compose__unknown(s, "an item in several pieces");
+    if (!parts[turn].callee) parts[turn].first_inst = inst;
+    parts[turn].callee = call->op->callee;
+    parts[turn].mb = (uint8_t)call->microbatch;
+    parts[turn].end_inst = inst + 1;
+    s->owner[inst] = group * DS_SIBLING + turn;
+    return true;
+}
+
+static bool own_post(ds_sibling *s, uint32_t sender, uint32_t inst) {
+    s->owner[inst] = s->n_parts;
+    ds_part *part = add_part(s);
+    part->group = s->parts[sender].group;
+    part->mb = s->parts[sender].mb;
+    part->turn = s->parts[sender].turn;
+    part->first_inst = inst;
+    part->end_inst = inst + 1;
+    if (!s->n_posts[sender]) s->first_post[sender] = s->n_parts - 1;
+    part->post = (int32_t)s->n_posts[sender]++;
+    if (s->first_post[sender] + (uint32_t)part->post != s->n_parts - 1)
+        return ds_compose__unknown(s, "sends of an item that do not stand together");
+    return true;
+}
+
+static bool find_owners(ds_sibling *s, uint32_t n_chunks) {
+    const ds_plan *plan = s->plan;
+    uint32_t tail_first = DS_NONE, tail_end = 0;
+    for (uint32_t g = 0; g < s->n_groups; g++)
+        for (uint8_t turn = 0; turn < DS_SIBLING; turn++) {
+            ds_part *part = add_part(s);
+            part->group = g;
+            part->turn = turn;
+        }
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_inst *inst = &plan->insts.at[i];
+        const ds_record *r = plan->records.at[inst->record];
+        s->owner[i] = DS_NONE;
+        if (r->kind == DS_REC_INPUT) continue;
+        const ds_scope *call = call_of(plan, inst);
+        uint32_t sender = call ? DS_NONE : sender_of(s, i);
+        if (call) {
+            if (tail_first != DS_NONE)
+                return ds_compose__unknown(s, "ops between the microbatches");
+            if (!own_item(s, call, n_chunks, i)) return false;
+        } else if (sender != DS_NONE) {
+            if (!own_post(s, sender, i)) return false;
+        } else {
+            if (tail_first == DS_NONE) tail_first = i;
+            tail_end = i + 1;
+        }
+    }
+    for (uint32_t i = tail_first; i < tail_end; i++)
+        if (s->owner[i] == DS_NONE) s->owner[i] = s->n_parts;
+    ds_part *tail = add_part(s);
+    tail->tail = true;
+    if (tail_first == DS_NONE) return true;
+    tail->first_inst = tail_first;
+    tail->end_inst = tail_end;
+    return true;
+}
+
+/* Are the four of a group what the whole step has: no item missing, one text for the middle? */
+static bool check_groups(ds_sibling *s) {
+    for (uint32_t g = 0; g < s->n_groups; g++) {
+        const ds_part *p = &s->parts[g * DS_SIBLING];
+        const uint32_t *n = &s->n_posts[g * DS_SIBLING];
+        uint32_t there = 0;
+        for (int k = 0; k < DS_SIBLING; k++) there += p[k].callee != NULL;
+        if (!there) continue;
+        if (there < DS_SIBLING) return ds_compose__unknown(s, "a microbatch without an item");
+        if (p[1].callee != p[2].callee || n[0] != n[1] || n[1] != n[2] || n[2] != n[3])
+            return ds_compose__unknown(s, "microbatches that differ");
+    }
+    return true;
+}
+
+bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_source *out) {
+    const ds_part *to = &s->parts[owner];
+    *out = (ds_source){.group = to->group, .post = to->post, .turn = to->turn};
+    if (to->tail) return ds_compose__unknown(s, "something waits for the tail");
+    if (from->tail)
+        out->when = DS_AT;
+    else if (to->mb == from->mb)
+        out->when = DS_SAME;
+    else if (to->group == from->group && to->post < 0 && from->post < 0 && to->turn < from->turn)
+        out->when = DS_PREV;
+    else
+        return ds_compose__unknown(s, "a microbatch that reads another one's values");
+    return true;
+}
+
+/* ---- units ---- */
+
+/* How often the tail has an instance: what reads something of the sibling's middle microbatch is
+ * there for each of the whole step's. */
+static bool count_copies(ds_sibling *s) {
+    const ds_plan *plan = s->plan;
+    const ds_part *tail = &s->parts[s->n_parts - 1];
+    for (uint32_t i = 0; i < plan->insts.n; i++) s->copies_of[i] = 1;
+    for (uint32_t i = tail->first_inst; i < tail->end_inst; i++) {
+        if (s->owner[i] != s->n_parts - 1) continue;
+        const ds_inst *inst = &plan->insts.at[i];
+        for (uint32_t k = 0; k < ds_plan_n_operands(plan, i); k++) {
+            uint32_t maker = plan->values.at[plan->operands.at[inst->first_operand + k]].inst;
+            uint32_t owner = s->owner[maker];
+            if (owner == DS_NONE || s->parts[owner].tail || s->parts[owner].turn != DS_MIDDLE)
+                continue;
+            if (plan->records.at[inst->record]->kind != DS_REC_COMPUTE ||
+                plan->records.at[inst->record]->n_out != 1)
+                return ds_compose__unknown(s, "a tail that gathers all microbatches");
+            s->copies_of[i] = (uint32_t)s->m - 3;
+        }
+        if (i > tail->first_inst && s->copies_of[i] > 1 && s->copies_of[i - 1] > 1)
+            return ds_compose__unknown(s, "a tail with several sums over microbatches");
+    }
+    return true;
+}
+
+static uint32_t slot_of(ds_part *part, uint32_t stream, uint32_t *place_of) {
+    if (place_of[stream] == DS_NONE) {
+        place_of[stream] = part->streams.n;
+        DS_HPUSH(&part->streams, stream);
+    }
+    return place_of[stream];
+}
+
+typedef struct waiter {
+    ds_sibling *s;
+    ds_part *part;
+    ds_map exts; /* (owner, unit) → place in part->exts */
+} waiter;
+
+static void add_pred(waiter *w, ds_unit_task *unit, uint32_t pred) {
+    for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++)
+        if (w->part->preds.at[i] == pred) return;
+    DS_HPUSH(&w->part->preds, pred);
+    unit->n_preds++;
+}
+
+static bool wait_for(waiter *w, ds_unit_task *unit, uint32_t maker, uint32_t task) {
+    uint32_t owner = w->s->owner[maker], from = w->s->unit_of[task];
+    if (&w->s->parts[owner] == w->part) {
+        if (unit->copy || w->s->copies_of[maker] > 1)
+            return ds_compose__unknown(w->s, "a sum over microbatches that waits for others");
+        add_pred(w, unit, from);
+        return true;
+    }
+    ds_source source;
+    if (!ds_compose__source(w->s, w->part, owner, &source)) return false;
+    if (source.when == DS_PREV && w->s->parts[owner].turn + 1 != w->part->turn)
+        return ds_compose__unknown(w->s, "a value that is read two microbatches later");
+    if (source.when == DS_AT && source.turn == DS_MIDDLE)
+        return ds_compose__unknown(w->s, "a tail that waits for each microbatch");
+    uint64_t key = (uint64_t)owner << 32 | from;
+    uint64_t *found = ds_map_find(&w->exts, key);
+    uint32_t ext = found ? (uint32_t)*found : w->part->exts.n;
+    if (!found) {
+        ds_map_put(&w->exts, key, ext);
+        DS_HPUSH(&w->part->exts, ((ds_external){source, from}));
+    }
+    add_pred(w, unit, DS_EXT | ext);
+    return true;
+}
+
+/* What the task waits for on other streams of its class (expand.c has the same rule). */
+static bool add_preds(waiter *w, ds_unit_task *unit, uint32_t task) {
+    const ds_plan *plan = w->s->plan;
+    uint32_t inst = unit->inst, cls = plan->task_class[task];
+    uint32_t first = plan->insts.at[inst].first_operand, n = ds_plan_n_operands(plan, inst);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t maker = plan->values.at[plan->operands.at[first + i]].inst;
+        const ds_record *r = plan->records.at[plan->insts.at[maker].record];
+        if (r->kind == DS_REC_INPUT) continue;
+        uint32_t pos = ds_record_class_pos(r, cls);
+        if (pos == DS_NONE) continue;
+        uint32_t from = plan->insts.at[maker].first_task + pos;
+        if (plan->task_stream[from] == plan->task_stream[task]) continue;
+        if (!wait_for(w, unit, maker, from)) return false;
+    }
+    return true;
+}
+
+static bool add_unit(waiter *w, uint32_t inst, const uint32_t *tasks, uint32_t n, uint32_t activity,
+                     uint32_t copy, uint32_t *place_of) {
+    const ds_plan *plan = w->s->plan;
+    ds_part *part = w->part;
+    ds_unit_task unit = {.activity = activity,
+                         .copy = copy,
+                         .inst = inst,
+                         .cls = plan->task_class[tasks[0]],
+                         .slot = part->slots.n,
+                         .n_slots = n,
+                         .pred = part->preds.n};
+    unit.ps = activity == DS_NONE ? plan->task_ps[tasks[0]] : plan->activities[activity].ps;
+    if (activity != DS_NONE && plan->activities[activity].n_flows) part->flows = true;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t slot = slot_of(part, plan->task_stream[tasks[i]], place_of);
+        DS_HPUSH(&part->slots, slot);
+        w->s->unit_of[tasks[i]] = part->units.n;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (!add_preds(w, &unit, tasks[i])) return false;
+    DS_HPUSH(&part->units, unit);
+    return true;
+}
+
+/* The units of an instance: one for each class that computes, one for each meeting. */
+static bool add_inst(waiter *w, uint32_t inst, uint32_t copy, uint32_t *place_of) {
+    const ds_plan *plan = w->s->plan;
+    const ds_record *r = plan->records.at[plan->insts.at[inst].record];
+    uint32_t first = plan->insts.at[inst].first_task;
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+        uint32_t task = first + pos, activity = plan->task_activity[task];
+        if (activity == DS_NONE) {
+            if (!add_unit(w, inst, &task, 1, activity, copy, place_of)) return false;
+            continue;
+        }
+        const ds_activity *a = &plan->activities[activity];
+        if (a->orphan || a->n_steps) return ds_compose__unknown(w->s, "messages");
+        if (plan->members[a->first_member] != task) continue;
+        if (!add_unit(w, inst, &plan->members[a->first_member], a->n_members, activity, copy,
+                      place_of))
+            return false;
+    }
+    return true;
+}
+
+static bool add_units(ds_sibling *s, ds_part *part, uint32_t *place_of) {
+    waiter w = {.s = s, .part = part};
+    uint32_t own = (uint32_t)(part - s->parts);
+    part->opaque = !part->tail && part->post < 0;
+    bool fine = true;
+    for (uint32_t i = part->first_inst; i < part->end_inst && fine; i++)
+        for (uint32_t k = 0; s->owner[i] == own && k < s->copies_of[i] && fine; k++)
+            fine = add_inst(&w, i, k, place_of);
+    for (uint32_t i = 0; i < part->streams.n; i++) {
+        uint32_t cls = s->plan->streams[part->streams.at[i]].cls;
+        uint32_t k = 0;
+        while (k < part->classes.n && part->classes.at[k] != cls) k++;
+        if (k == part->classes.n) DS_HPUSH(&part->classes, cls);
+        place_of[part->streams.at[i]] = DS_NONE;
+    }
+    ds_map_deinit(&w.exts);
+    return fine;
+}
+
+bool ds_compose__parts(ds_sibling *s, uint32_t n_chunks) {
+    const ds_plan *plan = s->plan;
+    if (plan->per_rank || plan->host_of || plan->n_jobs || plan->n_steps)
+        return ds_compose__unknown(s, "ranks, hosts, jobs or messages");
+    for (uint32_t c = 0; c < plan->n_classes; c++)
+        if (plan->classes[c].issue_ps || plan->classes[c].slow_q32 != UINT64_C(1) << 32)
+            return ds_compose__unknown(s, "hosts that issue tasks, transfers that slow compute");
+    s->n_groups = n_chunks ? 3 * n_chunks : 1;
+    s->owner = ds_xcalloc(plan->insts.n, sizeof *s->owner);
+    s->copies_of = ds_xcalloc(plan->insts.n, sizeof *s->copies_of);
+    s->unit_of = ds_xcalloc(plan->n_tasks, sizeof *s->unit_of);
+    s->first_post = ds_xcalloc((size_t)s->n_groups * DS_SIBLING, sizeof *s->first_post);
+    s->n_posts = ds_xcalloc((size_t)s->n_groups * DS_SIBLING, sizeof *s->n_posts);
+    if (!find_owners(s, n_chunks) || !check_groups(s) || !count_copies(s)) return false;
+    uint32_t *place_of = ds_xcalloc(plan->n_streams, sizeof *place_of);
+    for (uint32_t i = 0; i < plan->n_streams; i++) place_of[i] = DS_NONE;
+    bool fine = true; /* in order of the program, so that units are known before they are read */
+    for (uint32_t i = 0; i < plan->insts.n && fine; i++) {
+        uint32_t owner = s->owner[i];
+        if (owner != DS_NONE && s->parts[owner].first_inst == i)
+            fine = add_units(s, &s->parts[owner], place_of);
+    }
+    free(place_of);
+    if (fine) ds_compose__opaque(s);
+    return fine;
+}
+
+static void free_timings(ds_map *timings) {
+    for (uint32_t i = 0; i < timings->cap; i++) {
+        ds_timing *t = timings->used[i] ? (ds_timing *)(uintptr_t)timings->values[i] : NULL;
+        for (ds_timing *next; t; t = next) {
+            next = t->next;
+            for (uint32_t k = 0; k < t->n_curves; k++) free(t->curves[k].at_ps);
+            for (uint32_t k = 0; k < t->n_busy; k++) free(t->busy[k].compute);
+            free(t->freed_ps);
+            free(t->curves);
+            free(t->busy);
+            free(t->start);
+            free(t);
+        }
+    }
+    ds_map_deinit(timings);
+}
+
+void ds_compose__timings_deinit(ds_sibling *s) {
+    for (uint32_t i = 0; i < s->n_parts; i++) free_timings(&s->parts[i].timings);
+}
+
+void ds_compose__parts_deinit(ds_sibling *s) {
+    ds_compose__timings_deinit(s);
+    for (uint32_t i = 0; i < s->n_parts; i++) {
+        ds_part *p = &s->parts[i];
+        free(p->units.at);
+        free(p->slots.at);
+        free(p->preds.at);
+        free(p->exts.at);
+        free(p->streams.at);
+        free(p->classes.at);
+        free(p->allocs.at);
+        free(p->frees.at);
+        free(p->users.at);
+        free(p->checks.at);
+    }
+    free(s->parts);
+    free(s->first_post);
+    free(s->n_posts);
+    free(s->owner);
+    free(s->unit_of);
+    free(s->copies_of);
+    free(s->input_bytes);
+}

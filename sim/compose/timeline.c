@@ -1,0 +1,440 @@
+/* When everything happens.
+ *
+ * A part of which no transfer shares links is *opaque*: within it everything has a known duration,
+ * so that what it does follows from when its streams are free and what it reads is there. All times
+ * are kept relative to the earliest of its streams; the same relative state has the same outcome,
+ * which is looked up. Other parts (sends, the last backward items with their reductions, the tail)
+ * are followed unit by unit, transfers over shared links through their flows in the network, as the
+ * engine does.
+ *
+ * Nodes (opaque executions, units) wait for others: for those before them on their streams, and for
+ * what they read. What has a known duration is settled as soon as all it waits for is, in any
+ * order, with ends that may lie in the future; only flows are events in time. An opaque execution
+ * is settled late, when the last thing is known that it waits for: a transfer that something in it
+ * would have started before that was missed, and the answer is that nothing is known. */
+#include "sim/compose/internal.h"
+
+#include "ir/base/heap.h"
+#include "sim/net/net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define IN_ORDER UINT32_MAX /* an edge along a stream, which carries no value */
+
+typedef struct edge {
+    uint32_t to, ext, unit, next; /* ext: place among the target's externals; unit: which end */
+} edge;
+
+typedef struct node {
+    uint32_t exec, unit; /* unit DS_NONE: all of it */
+    uint32_t pending, edges;
+    int64_t ready_ps;
+    uint32_t flow; /* in the network: the flow it is in; DS_NONE */
+    bool started;
+} node;
+
+typedef struct solver {
+    ds_sibling *s;
+    ds_timeline *t;
+    const ds_plan *plan;
+    DS_VEC(node) nodes;
+    DS_VEC(edge) edges;
+    DS_VEC(uint32_t) ready;
+    uint32_t *last; /* per stream: the last node put on it */
+    int64_t *free_ps;
+    int64_t *ext_ps; /* of opaque executions, from exec->ext on */
+    int64_t *key;    /* room for one */
+    ds_heap heap;
+    ds_net *net;
+    int64_t now_ps;
+    uint32_t n_settled;
+    bool late;
+} solver;
+
+static ds_part *part_of(const solver *x, uint32_t exec) {
+    return &x->s->parts[x->t->execs[exec].part];
+}
+
+uint32_t ds_compose__exec(const ds_timeline *t, const ds_source *source, const ds_exec *from) {
+    uint32_t m = (uint32_t)t->s->m, turn = source->turn, item;
+    if (source->when == DS_SAME) {
+        item = t->of_mb[source->group * m + from->mb];
+    } else {
+        if (source->when == DS_PREV)
+            turn = from->turn - 1;
+        else if (turn >= DS_MIDDLE)
+            turn += m - DS_SIBLING;
+        item = t->of_turn[source->group * m + turn];
+    }
+    return item + (uint32_t)(source->post + 1);
+}
+
+/* ---- executions ---- */
+
+static uint32_t variant(uint32_t turn, uint32_t m) {
+    return turn == m - 1 ? DS_SIBLING - 1 : turn < DS_MIDDLE ? turn : DS_MIDDLE;
+}
+
+/* From the first item of a rank on that is followed unit by unit, all of the rank whose links may
+ * be loaded by what that one has left behind are, too. */
+static void list_execs(ds_timeline *t, const ds_order *order, uint32_t n, const uint32_t *rank_of) {
+    ds_sibling *s = t->s;
+    uint32_t open_rank = DS_NONE, m = (uint32_t)s->m, most = 0;
+    uint32_t *seen = ds_xcalloc(s->n_groups, sizeof *seen);
+    for (uint32_t i = 0; i < s->n_groups * DS_SIBLING; i++)
+        if (s->n_posts[i] > most) most = s->n_posts[i];
+    t->execs = ds_xcalloc((size_t)n * (1 + most) + 1, sizeof *t->execs);
+    t->of_mb = ds_xcalloc((size_t)s->n_groups * m * 2, sizeof *t->of_mb);
+    t->of_turn = t->of_mb + (size_t)s->n_groups * m;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t group = order[i].group, turn = seen[group]++, rank = rank_of[group];
+        uint32_t item = group * DS_SIBLING + variant(turn, m);
+        const ds_part *part = &s->parts[item];
+        bool opaque = part->opaque && !(part->flows && (s->cautious || open_rank == rank));
+        if (!opaque) open_rank = rank;
+        t->of_mb[group * m + order[i].mb] = t->of_turn[group * m + turn] = t->n_execs;
+        ds_exec exec = {.part = item, .mb = order[i].mb, .turn = turn, .opaque = opaque};
+        t->execs[t->n_execs++] = exec;
+        exec.opaque = false;
+        for (uint32_t q = 0; q < s->n_posts[item]; q++) {
+            exec.part = s->first_post[item] + q;
+            t->execs[t->n_execs++] = exec;
+        }
+    }
+    t->execs[t->n_execs++] = (ds_exec){.part = s->n_parts - 1};
+    free(seen);
+}
+
+static void add_edge(solver *x, uint32_t from, uint32_t to, uint32_t ext, uint32_t unit) {
+    node *n = &x->nodes.at[from];
+    if (ext == IN_ORDER && n->edges != DS_NONE && x->edges.at[n->edges].to == to &&
+        x->edges.at[n->edges].ext == IN_ORDER)
+        return;
+    DS_HPUSH(&x->edges, ((edge){to, ext, unit, n->edges}));
+    n->edges = x->edges.n - 1;
+    x->nodes.at[to].pending++;
+}
+
+static void put_on_stream(solver *x, uint32_t stream, uint32_t id) {
+    if (x->last[stream] != DS_NONE) add_edge(x, x->last[stream], id, IN_ORDER, 0);
+    x->last[stream] = id;
+}
+
+static ds_timing *new_timing(const ds_part *part, bool keyed) {
+    uint32_t n_key = keyed ? part->streams.n + part->exts.n : 0;
+    ds_timing *timing = ds_xcalloc(1, sizeof *timing);
+    int64_t *block =
+        ds_xcalloc((size_t)part->units.n * 2 + part->streams.n + n_key + 1, sizeof *block);
+    timing->start = block;
+    timing->end = block + part->units.n;
+    timing->free_ps = timing->end + part->units.n;
+    timing->key = keyed ? timing->free_ps + part->streams.n : NULL;
+    return timing;
+}
+
+static void keep_timing(ds_part *part, ds_timing *timing, uint64_t hash) {
+    const uint64_t *found = ds_map_find(&part->timings, hash);
+    timing->hash = hash;
+    timing->next = found ? (ds_timing *)(uintptr_t)*found : NULL;
+    ds_map_put(&part->timings, hash, DS_KEY(timing));
+}
+
+static void add_nodes(solver *x, uint32_t exec, uint32_t *n_exts) {
+    ds_exec *e = &x->t->execs[exec];
+    ds_part *part = part_of(x, exec);
+    e->node = x->nodes.n;
+    if (e->opaque) {
+        e->ext = *n_exts;
+        *n_exts += part->exts.n;
+        DS_HPUSH(&x->nodes, ((node){.exec = exec, .unit = DS_NONE, .edges = DS_NONE}));
+        for (uint32_t i = 0; i < part->streams.n; i++)
+            put_on_stream(x, part->streams.at[i], e->node);
+        return;
+    }
+    e->timing = new_timing(part, false);
+    keep_timing(part, e->timing, exec);
+    for (uint32_t u = 0; u < part->units.n; u++) {
+        const ds_unit_task *unit = &part->units.at[u];
+        DS_HPUSH(&x->nodes, ((node){.exec = exec, .unit = u, .edges = DS_NONE, .flow = DS_NONE}));
+        for (uint32_t i = 0; i < unit->n_slots; i++)
+            put_on_stream(x, part->streams.at[part->slots.at[unit->slot + i]], e->node + u);
+    }
+}
+
+static uint32_t node_of(const solver *x, uint32_t exec, uint32_t unit) {
+    return x->t->execs[exec].node + (x->t->execs[exec].opaque ? 0 : unit);
+}
+
+static void add_values(solver *x, uint32_t exec) {
+    const ds_exec *e = &x->t->execs[exec];
+    const ds_part *part = part_of(x, exec);
+    if (e->opaque) {
+        for (uint32_t i = 0; i < part->exts.n; i++) {
+            const ds_external *ext = &part->exts.at[i];
+            uint32_t from = ds_compose__exec(x->t, &ext->source, e);
+            add_edge(x, node_of(x, from, ext->unit), e->node, i, ext->unit);
+        }
+        return;
+    }
+    for (uint32_t u = 0; u < part->units.n; u++)
+        for (uint32_t k = 0; k < part->units.at[u].n_preds; k++) {
+            uint32_t pred = part->preds.at[part->units.at[u].pred + k];
+            if (!(pred & DS_EXT)) {
+                add_edge(x, e->node + pred, e->node + u, 0, pred);
+                continue;
+            }
+            const ds_external *ext = &part->exts.at[pred & ~DS_EXT];
+            uint32_t from = ds_compose__exec(x->t, &ext->source, e);
+            add_edge(x, node_of(x, from, ext->unit), e->node + u, 0, ext->unit);
+        }
+}
+
+/* Every stream is used by the items of one rank alone, or by what one rank sends. */
+static bool check_streams(solver *x, const uint32_t *rank_of) {
+    bool fine = true;
+    uint32_t *user = ds_xcalloc(x->plan->n_streams, sizeof *user);
+    for (uint32_t i = 0; i + 1 < x->t->n_execs && fine; i++) {
+        const ds_part *part = part_of(x, i);
+        uint32_t own = 2 * rank_of[part->group] + (part->post >= 0) + 1;
+        for (uint32_t k = 0; k < part->streams.n && fine; k++) {
+            uint32_t *of = &user[part->streams.at[k]];
+            fine = !*of || *of == own;
+            *of = own;
+        }
+    }
+    free(user);
+    return fine || ds_compose__unknown(x->s, "a stream of several stages");
+}
+
+/* ---- settling ---- */
+
+static void pass_on(solver *x, uint32_t id, const ds_exec *e) {
+    x->n_settled++;
+    for (uint32_t i = x->nodes.at[id].edges; i != DS_NONE; i = x->edges.at[i].next) {
+        const edge *to = &x->edges.at[i];
+        node *n = &x->nodes.at[to->to];
+        if (to->ext != IN_ORDER) {
+            int64_t end_ps = e->base_ps + e->timing->end[to->unit];
+            if (n->unit == DS_NONE)
+                x->ext_ps[x->t->execs[n->exec].ext + to->ext] = end_ps;
+            else if (end_ps > n->ready_ps)
+                n->ready_ps = end_ps;
+        }
+        if (!--n->pending) DS_HPUSH(&x->ready, to->to);
+    }
+}
+
+static void time_units(const ds_part *part, const int64_t *key, ds_timing *out) {
+    const int64_t *exts = key + part->streams.n;
+    for (uint32_t i = 0; i < part->streams.n; i++) out->free_ps[i] = key[i];
+    for (uint32_t u = 0; u < part->units.n; u++) {
+        const ds_unit_task *unit = &part->units.at[u];
+        const uint32_t *slots = &part->slots.at[unit->slot];
+        int64_t start = 0;
+        for (uint32_t i = 0; i < unit->n_slots; i++)
+            if (out->free_ps[slots[i]] > start) start = out->free_ps[slots[i]];
+        for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++) {
+            uint32_t pred = part->preds.at[i];
+            int64_t at = pred & DS_EXT ? exts[pred & ~DS_EXT] : out->end[pred];
+            if (at > start) start = at;
+        }
+        out->start[u] = start;
+        out->end[u] = start + unit->ps;
+        if (out->end[u] > out->all_end) out->all_end = out->end[u];
+        for (uint32_t i = 0; i < unit->n_slots; i++) out->free_ps[slots[i]] = out->end[u];
+    }
+}
+
+static ds_timing *timing_of(solver *x, ds_part *part, const int64_t *key) {
+    uint32_t n = part->streams.n + part->exts.n;
+    uint64_t hash = n;
+    for (uint32_t i = 0; i < n; i++)
+        hash = (hash ^ (uint64_t)key[i]) * UINT64_C(0x9e3779b97f4a7c15) ^ (hash >> 29);
+    const uint64_t *found = ds_map_find(&part->timings, hash);
+    for (ds_timing *t = found ? (ds_timing *)(uintptr_t)*found : NULL; t; t = t->next)
+        if (memcmp(t->key, key, n * sizeof *key) == 0) return t;
+    ds_timing *timing = new_timing(part, true);
+    memcpy(timing->key, key, n * sizeof *key);
+    time_units(part, key, timing);
+    keep_timing(part, timing, hash);
+    x->t->n_timed++;
+    return timing;
+}
+
+static void settle_whole(solver *x, uint32_t id) {
+    ds_exec *e = &x->t->execs[x->nodes.at[id].exec];
+    ds_part *part = part_of(x, x->nodes.at[id].exec);
+    int64_t base = INT64_MAX;
+    for (uint32_t i = 0; i < part->streams.n; i++)
+        if (x->free_ps[part->streams.at[i]] < base) base = x->free_ps[part->streams.at[i]];
+    for (uint32_t i = 0; i < part->streams.n; i++)
+        x->key[i] = x->free_ps[part->streams.at[i]] - base;
+    for (uint32_t i = 0; i < part->exts.n; i++) {
+        int64_t at = x->ext_ps[e->ext + i];
+        x->key[part->streams.n + i] = at > base ? at - base : 0;
+    }
+    e->base_ps = base;
+    e->timing = timing_of(x, part, x->key);
+    for (uint32_t i = 0; i < part->streams.n; i++)
+        x->free_ps[part->streams.at[i]] = base + e->timing->free_ps[i];
+    pass_on(x, id, e);
+}
+
+static void finish_unit(solver *x, uint32_t id, int64_t end_ps) {
+    const node *n = &x->nodes.at[id];
+    ds_exec *e = &x->t->execs[n->exec];
+    const ds_part *part = part_of(x, n->exec);
+    const ds_unit_task *unit = &part->units.at[n->unit];
+    e->timing->end[n->unit] = end_ps;
+    if (end_ps > e->timing->all_end) e->timing->all_end = end_ps;
+    for (uint32_t i = 0; i < unit->n_slots; i++)
+        x->free_ps[part->streams.at[part->slots.at[unit->slot + i]]] = end_ps;
+    pass_on(x, id, e);
+}
+
+static const ds_unit_task *unit_at(const solver *x, uint32_t id) {
+    return &part_of(x, x->nodes.at[id].exec)->units.at[x->nodes.at[id].unit];
+}
+
+static void settle_unit(solver *x, uint32_t id) {
+    node *n = &x->nodes.at[id];
+    const ds_part *part = part_of(x, n->exec);
+    const ds_unit_task *unit = unit_at(x, id);
+    int64_t start = n->ready_ps;
+    for (uint32_t i = 0; i < unit->n_slots; i++) {
+        int64_t at = x->free_ps[part->streams.at[part->slots.at[unit->slot + i]]];
+        if (at > start) start = at;
+    }
+    x->t->execs[n->exec].timing->start[n->unit] = start;
+    if (unit->activity == DS_NONE || !x->plan->activities[unit->activity].n_flows) {
+        finish_unit(x, id, start + unit->ps);
+        return;
+    }
+    if (start < x->now_ps) x->late = true;
+    ds_heap_push(&x->heap, start, id);
+}
+
+static void settle_ready(solver *x) {
+    while (x->ready.n) {
+        uint32_t id = x->ready.at[--x->ready.n];
+        if (x->nodes.at[id].unit == DS_NONE)
+            settle_whole(x, id);
+        else
+            settle_unit(x, id);
+    }
+}
+
+/* ---- transfers over shared links (engine.c) ---- */
+
+static void wait_for_flow(solver *x, uint32_t id, uint32_t next, int64_t wait_ps) {
+    const ds_activity *a = &x->plan->activities[unit_at(x, id)->activity];
+    const ds_flow *flows = x->plan->flows;
+    for (uint32_t f = next; f < a->first_flow + a->n_flows; f++) {
+        wait_ps += flows[f].wait_ps;
+        if (!flows[f].share.n_uses) {
+            wait_ps += flows[f].alone_ps;
+            continue;
+        }
+        x->nodes.at[id].flow = f;
+        ds_heap_push(&x->heap, x->now_ps + wait_ps, id);
+        return;
+    }
+    x->nodes.at[id].flow = DS_NONE;
+    ds_net_wait(x->net, id, id, x->now_ps + wait_ps);
+}
+
+static void go_on(solver *x, uint32_t id) {
+    node *n = &x->nodes.at[id];
+    if (n->started) {
+        ds_net_flow(x->net, id, id, n->flow, x->now_ps);
+        return;
+    }
+    const ds_activity *a = &x->plan->activities[unit_at(x, id)->activity];
+    int64_t more_ps = a->ps;
+    for (uint32_t i = 0; i < a->n_flows; i++)
+        more_ps -=
+            x->plan->flows[a->first_flow + i].wait_ps + x->plan->flows[a->first_flow + i].alone_ps;
+    n->started = true;
+    wait_for_flow(x, id, a->first_flow, more_ps);
+}
+
+static void end_flow(solver *x, uint32_t id) {
+    const ds_activity *a = &x->plan->activities[unit_at(x, id)->activity];
+    uint32_t flow = x->nodes.at[id].flow;
+    if (flow != DS_NONE && flow + 1 < a->first_flow + a->n_flows) {
+        wait_for_flow(x, id, flow + 1, 0);
+        return;
+    }
+    finish_unit(x, id, x->now_ps);
+    settle_ready(x);
+}
+
+static bool next_event(solver *x) {
+    int64_t heap_ps = x->heap.n ? x->heap.at[0].time_ps : INT64_MAX;
+    int64_t net_ps =
+        x->heap.n && heap_ps == x->now_ps ? INT64_MAX : ds_net_next_ps(x->net, x->now_ps);
+    if (x->heap.n && heap_ps <= net_ps) {
+        x->now_ps = heap_ps;
+        go_on(x, ds_heap_pop(&x->heap));
+        return true;
+    }
+    if (net_ps == INT64_MAX) return false;
+    x->now_ps = net_ps;
+    end_flow(x, ds_net_pop(x->net));
+    return true;
+}
+
+static bool solve(solver *x) {
+    for (uint32_t i = 0; i < x->nodes.n; i++)
+        if (!x->nodes.at[i].pending) DS_HPUSH(&x->ready, i);
+    settle_ready(x);
+    while (!x->late && next_event(x)) {
+    }
+    if (x->late) return ds_compose__unknown(x->s, "a transfer that starts within an item");
+    if (x->n_settled < x->nodes.n) return ds_compose__unknown(x->s, "a step that stops half-way");
+    for (uint32_t i = 0; i < x->t->n_execs; i++) {
+        const ds_exec *e = &x->t->execs[i];
+        int64_t end_ps = e->base_ps + e->timing->all_end;
+        if (end_ps > x->t->step_ps) x->t->step_ps = end_ps;
+    }
+    return true;
+}
+
+bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order,
+                          const uint32_t *rank_of, ds_timeline *out) {
+    *out = (ds_timeline){.s = s};
+    solver x = {.s = s, .t = out, .plan = s->plan};
+    list_execs(out, order, n_order, rank_of);
+    x.last = ds_xcalloc(s->plan->n_streams, sizeof *x.last);
+    for (uint32_t i = 0; i < s->plan->n_streams; i++) x.last[i] = DS_NONE;
+    x.free_ps = ds_xcalloc(s->plan->n_streams, sizeof *x.free_ps);
+    bool fine = check_streams(&x, rank_of);
+    uint32_t n_exts = 0, most = 1;
+    for (uint32_t i = 0; i < out->n_execs && fine; i++) {
+        const ds_part *part = part_of(&x, i);
+        add_nodes(&x, i, &n_exts);
+        if (part->streams.n + part->exts.n > most) most = part->streams.n + part->exts.n;
+    }
+    x.ext_ps = ds_xcalloc(n_exts, sizeof *x.ext_ps);
+    x.key = ds_xcalloc(most, sizeof *x.key);
+    for (uint32_t i = 0; i < out->n_execs && fine; i++) add_values(&x, i);
+    x.net = ds_net_new(s->plan->link_capacity_q20, s->plan->n_links, s->plan->flows,
+                       s->plan->n_flows, x.nodes.n);
+    fine = fine && solve(&x);
+    ds_net_free(x.net);
+    ds_heap_deinit(&x.heap);
+    free(x.nodes.at);
+    free(x.edges.at);
+    free(x.ready.at);
+    free(x.last);
+    free(x.free_ps);
+    free(x.ext_ps);
+    free(x.key);
+    return fine;
+}
+
+void ds_compose__timeline_deinit(ds_timeline *t) {
+    free(t->execs);
+    free(t->of_mb);
+}

@@ -1,0 +1,237 @@
+/* Peaks of memory.
+ *
+ * In every timing of a part the buffers that it takes and frees make a curve for each of its
+ * classes: the level, relative to that before the part, after each instant at which it changes. The
+ * level of a class is the sum of the curves of all executions, each moved to its base. Executions
+ * overlap a little (a send beside an item, the last collective of an item beside the next), so the
+ * curves are merged, but by leaps: as long as no other curve has anything to say, the most of the
+ * leading one up to there is looked up in blocks. */
+#include "sim/compose/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK 32u
+
+typedef struct change {
+    int64_t at_ps, bytes;
+} change;
+
+static int by_time(const void *a, const void *b) {
+    const change *x = a, *y = b;
+    return x->at_ps < y->at_ps ? -1 : x->at_ps > y->at_ps;
+}
+
+/* ---- curves ---- */
+
+static void find_freed(const ds_part *part, ds_timing *t) {
+    t->freed_ps = ds_xcalloc((size_t)part->frees.n + 1, sizeof *t->freed_ps);
+    for (uint32_t i = 0; i < part->frees.n; i++) {
+        const ds_free *f = &part->frees.at[i];
+        int64_t at = 0;
+        for (uint32_t k = f->first; k < f->first + f->n; k++)
+            if (t->end[part->users.at[k]] > at) at = t->end[part->users.at[k]];
+        t->freed_ps[i] = at;
+    }
+}
+
+static void make_curve(const ds_part *part, const ds_timing *t, uint32_t cls, change *room,
+                       ds_curve *out) {
+    uint32_t n = 0, kept = 0;
+    for (uint32_t i = 0; i < part->allocs.n; i++)
+        if (part->allocs.at[i].cls == cls)
+            room[n++] = (change){t->start[part->allocs.at[i].unit], part->allocs.at[i].bytes};
+    for (uint32_t i = 0; i < part->frees.n; i++)
+        if (part->frees.at[i].cls == cls)
+            room[n++] = (change){t->freed_ps[i], -part->frees.at[i].bytes};
+    if (n) qsort(room, n, sizeof *room, by_time);
+    uint32_t n_blocks = n / BLOCK + 1;
+    *out = (ds_curve){.cls = cls};
+    out->at_ps = ds_xcalloc((size_t)n * 2 + n_blocks, sizeof *out->at_ps);
+    out->level = out->at_ps + n;
+    out->most = out->level + n;
+    int64_t level = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        level += room[i].bytes;
+        if (!kept || out->at_ps[kept - 1] != room[i].at_ps) kept++;
+        out->at_ps[kept - 1] = room[i].at_ps;
+        out->level[kept - 1] = level;
+    }
+    out->n = kept;
+    for (uint32_t i = 0; i < kept; i++) {
+        int64_t *most = &out->most[i / BLOCK];
+        if (i % BLOCK == 0 || out->level[i] > *most) *most = out->level[i];
+    }
+}
+
+/* Does the sibling's use of buffers hold within such an execution? */
+static bool holds(const ds_part *part, const ds_timing *t) {
+    for (uint32_t i = 0; i < part->checks.n; i++) {
+        const ds_before *c = &part->checks.at[i];
+        if (!c->local) continue;
+        int64_t until =
+            c->until < part->units.n ? t->start[c->until] : t->freed_ps[c->until - part->units.n];
+        if (t->end[c->unit] > until) return false;
+    }
+    return true;
+}
+
+static bool weigh_timing(ds_sibling *s, const ds_part *part, ds_timing *t) {
+    find_freed(part, t);
+    if (!holds(part, t)) return ds_compose__unknown(s, "a buffer that is busy");
+    change *room = ds_xcalloc((size_t)part->allocs.n + part->frees.n, sizeof *room);
+    t->n_curves = part->classes.n;
+    t->curves = ds_xcalloc(t->n_curves, sizeof *t->curves);
+    for (uint32_t i = 0; i < t->n_curves; i++)
+        make_curve(part, t, part->classes.at[i], room, &t->curves[i]);
+    free(room);
+    return true;
+}
+
+/* What must have ended elsewhere. */
+static bool check_exec(const ds_timeline *t, const ds_exec *e) {
+    const ds_part *part = &t->s->parts[e->part];
+    for (uint32_t i = 0; i < part->checks.n; i++) {
+        const ds_before *c = &part->checks.at[i];
+        if (c->local) continue;
+        int64_t until = c->until < part->units.n ? e->timing->start[c->until]
+                                                 : e->timing->freed_ps[c->until - part->units.n];
+        const ds_exec *other = &t->execs[ds_compose__exec(t, &c->source, e)];
+        if (other->base_ps + other->timing->end[c->unit] > e->base_ps + until)
+            return ds_compose__unknown(t->s, "a buffer that is used on");
+    }
+    return true;
+}
+
+/* ---- merging ---- */
+
+typedef struct cursor {
+    const ds_curve *curve;
+    int64_t base_ps;
+    uint32_t next; /* events before it have happened */
+} cursor;
+
+static int64_t due(const cursor *c) {
+    return c->base_ps + c->curve->at_ps[c->next];
+}
+
+static int64_t level_of(const cursor *c) {
+    return c->next ? c->curve->level[c->next - 1] : 0;
+}
+
+static int by_due(const void *a, const void *b) {
+    const cursor *x = a, *y = b;
+    return due(x) < due(y) ? -1 : due(x) > due(y);
+}
+
+/* The most of level[from … to). */
+static int64_t most(const ds_curve *c, uint32_t from, uint32_t to) {
+    int64_t best = INT64_MIN;
+    for (uint32_t i = from; i < to;) {
+        bool whole = i % BLOCK == 0 && i + BLOCK <= to;
+        int64_t value = whole ? c->most[i / BLOCK] : c->level[i];
+        if (value > best) best = value;
+        i += whole ? BLOCK : 1;
+    }
+    return best;
+}
+
+/* The first event at or after a time. */
+static uint32_t seek(const cursor *c, int64_t until_ps) {
+    uint32_t lo = c->next, hi = c->curve->n;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (c->base_ps + c->curve->at_ps[mid] < until_ps)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Peak over all curves, that are in order of their first events, above `level`. */
+static int64_t merge(cursor *all, uint32_t n, int64_t level) {
+    cursor *active = ds_xcalloc(n, sizeof *active);
+    uint32_t n_active = 0, next = 0;
+    int64_t peak = level;
+    while (n_active || next < n) {
+        if (!n_active) active[n_active++] = all[next++];
+        int64_t first = INT64_MAX, second = INT64_MAX;
+        uint32_t leader = 0;
+        for (uint32_t i = 0; i < n_active; i++) {
+            int64_t at = due(&active[i]);
+            if (at < first) {
+                second = first;
+                first = at;
+                leader = i;
+            } else if (at < second) {
+                second = at;
+            }
+        }
+        if (next < n && due(&all[next]) <= (first == second ? first : second)) {
+            if (due(&all[next]) <= first) {
+                active[n_active++] = all[next++];
+                continue;
+            }
+            second = due(&all[next]);
+        }
+        if (first < second) {
+            cursor *c = &active[leader];
+            uint32_t end = seek(c, second);
+            int64_t before = level - level_of(c), high = before + most(c->curve, c->next, end);
+            if (high > peak) peak = high;
+            c->next = end;
+            level = before + level_of(c);
+        } else { /* all that happens at one instant */
+            for (uint32_t i = 0; i < n_active; i++) {
+                if (due(&active[i]) != first) continue;
+                level -= level_of(&active[i]);
+                active[i].next++;
+                level += level_of(&active[i]);
+            }
+            if (level > peak) peak = level;
+        }
+        for (uint32_t i = 0; i < n_active;) {
+            if (active[i].next == active[i].curve->n)
+                active[i] = active[--n_active];
+            else
+                i++;
+        }
+    }
+    free(active);
+    return peak;
+}
+
+bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes) {
+    ds_sibling *s = t->s;
+    uint32_t n_classes = s->plan->n_classes, *n = ds_xcalloc(n_classes + 1, sizeof *n), total = 0;
+    bool fine = true;
+    for (uint32_t i = 0; i < t->n_execs && fine; i++) {
+        const ds_part *part = &s->parts[t->execs[i].part];
+        if (!t->execs[i].timing->curves) fine = weigh_timing(s, part, t->execs[i].timing);
+        for (uint32_t k = 0; k < part->classes.n; k++) n[part->classes.at[k]]++;
+        total += part->classes.n;
+    }
+    for (uint32_t i = 0; i < t->n_execs && fine; i++) fine = check_exec(t, &t->execs[i]);
+    cursor *cursors = ds_xcalloc(total, sizeof *cursors), **at = ds_xcalloc(n_classes, sizeof *at);
+    for (uint32_t c = 0, first = 0; c < n_classes; c++) {
+        at[c] = cursors + first;
+        first += n[c];
+        n[c] = 0;
+    }
+    for (uint32_t i = 0; i < t->n_execs && fine; i++) {
+        const ds_timing *timing = t->execs[i].timing;
+        for (uint32_t k = 0; k < timing->n_curves; k++) {
+            const ds_curve *curve = &timing->curves[k];
+            if (curve->n) at[curve->cls][n[curve->cls]++] = (cursor){curve, t->execs[i].base_ps, 0};
+        }
+    }
+    for (uint32_t c = 0; c < n_classes && fine; c++) {
+        qsort(at[c], n[c], sizeof *at[c], by_due);
+        peak_bytes[c] = merge(at[c], n[c], s->input_bytes[c]);
+    }
+    free(cursors);
+    free(at);
+    free(n);
+    return fine;
+}

@@ -1,0 +1,126 @@
+/* Steps put together from a sibling of four microbatches against the simulation of the whole step:
+ * the same picosecond and byte on every class. */
+#include "ir/base/rng.h"
+#include "sim/compose/compose.h"
+#include "tests/support/sim.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Four nodes of eight; two leaves, whose links to the spine are narrower than what they carry. */
+static const char head[] =
+    "dir 1\n"
+    "topology @dgx { device gpu[8] : \"A100-SXM4-80GB\"\n  switch nvswitch\n  nic nic[8]\n"
+    "  link gpu[i] -- nvswitch : 300 GB/s, 1.2 us for i in 0..8\n"
+    "  link gpu[i] -- nic[i] : 24 GB/s, 1 us for i in 0..8 }\n"
+    "topology @pod { node n[4] : @dgx\n  switch leaf[2], spine\n"
+    "  link n[i].nic[j] -- leaf[i / 2] : 25 GB/s, 2 us for i in 0..4, j in 0..8\n"
+    "  link leaf[i] -- spine : 150 GB/s, 2 us for i in 0..2 }\n"
+    "param dp = 1, tp = 1, pp = 1, microbatches = 5, mbs = 1, layers = 4\n"
+    "param schedule = \"1f1b\", virtual_stages = 1, recompute = \"none\", zero = 0\n";
+
+static const char gpt[] =
+    "import \"models/gpt.dir\" as model with layers = layers, hidden = 256, heads = 8, seq = 128,"
+    " vocab = 1024, batch = dp * mbs * microbatches\n";
+static const char llama[] =
+    "import \"models/llama.dir\" as model with layers = layers, hidden = 256, heads = 8,"
+    " kv_heads = 8, ffn = 512, seq = 128, vocab = 1024, batch = dp * mbs * microbatches\n";
+
+static const char *const schedules[] = {"1f1b", "1f1b", "interleaved", "eager-1f1b", "gpipe"};
+static const char *const recomputes[] = {"none", "selective", "full"};
+
+static void compare(const sim_case *c, const ds_composed *x, const char *what) {
+    const ds_result *r = c->result;
+    cr_assert_eq(x->step_ps, r->run.step_ps, "%s: step %lld, not %lld", what, (long long)x->step_ps,
+                 (long long)r->run.step_ps);
+    cr_assert_eq(x->peak_bytes, r->peak_bytes, "%s: peak %lld, not %lld", what,
+                 (long long)x->peak_bytes, (long long)r->peak_bytes);
+    cr_assert_eq(x->n_classes, r->plan->n_classes, "%s", what);
+    cr_assert_eq(x->critical, r->critical, "%s", what);
+    cr_assert_eq(x->fullest, r->fullest, "%s", what);
+    cr_assert_eq(x->fits, r->fits, "%s", what);
+    cr_assert_eq(x->samples, r->plan->samples, "%s", what);
+    cr_assert_float_eq(x->mfu, r->mfu, 1e-12 * r->mfu, "%s", what);
+    cr_assert_float_eq(x->bubble_fraction, r->bubble_fraction, 1e-12, "%s", what);
+    cr_assert_float_eq(x->throughput_per_s, r->throughput_per_s, 1e-9 * r->throughput_per_s);
+    for (uint32_t k = 0; k < x->n_classes; k++) {
+        const ds_composed_class *a = &x->classes[k];
+        const ds_account *b = &r->accounts[k];
+        cr_assert_eq(a->peak_bytes, r->mem.classes[k].peak_bytes, "%s: class %u", what, k);
+        cr_assert_eq(a->end_ps, b->end_ps, "%s: class %u", what, k);
+        cr_assert_eq(a->compute_ps, b->compute_ps, "%s: class %u", what, k);
+        cr_assert_eq(a->exposed_comm_ps, b->exposed_comm_ps, "%s: class %u", what, k);
+        cr_assert_eq(a->idle_ps, b->idle_ps, "%s: class %u", what, k);
+    }
+}
+
+/* True if the step was put together, and then it is the simulated one. */
+static bool check(const char *text, const char *settings, bool masks) {
+    sim_case c;
+    ds_error err;
+    ds_composed composed;
+    const char *why;
+    sim_run_text(&c, text, settings, false);
+    if (c.status != DS_OK) {
+        sim_free(&c);
+        return false;
+    }
+    ds_sim_options options = {.cost_mode = DS_COST_MEASURED, .keep_masks = masks};
+    cr_assert_eq(ds_sim_options_read(&c.binding, &options, &err), DS_OK);
+    cr_assert_eq(ds_compose(&c.binding, c.profiles, &options, &composed, &why, &err), DS_OK,
+                 "%s: %s", settings, err.message);
+    if (why && getenv("DS_COMPOSE_WHY")) printf("%s: %s\n", settings, why);
+    if (!why) compare(&c, &composed, settings);
+    if (!why) ds_composed_deinit(&composed);
+    sim_free(&c);
+    return !why;
+}
+
+static void write_text(const char *model, bool masks, bool sp, char *out, size_t n) {
+    snprintf(out, n,
+             "%s%sscenario { model = @model.%s, on = @pod, profile = \"A100-SXM4-80GB\"\n"
+             "  masks = %s\n"
+             "  train { loss = none, optimizer = adam, dtype = f16, grad_dtype = f32 }\n"
+             "  strategy { dp = dp, tp = tp, pp = pp, microbatches = microbatches,\n"
+             "    schedule = schedule, virtual_stages = virtual_stages, recompute = recompute,\n"
+             "    zero = zero, sp = %s } }\n",
+             head, model == gpt ? gpt : llama, model == gpt ? "gpt" : "llama",
+             masks ? "kept" : "drawn", sp ? "on" : "off");
+}
+
+static void draw(ds_rng *rng, char *out, size_t n) {
+    int pp = 1 << ds_rng_below(rng, 3), tp = 1 << ds_rng_below(rng, 4), dp = 1;
+    while (pp * tp * dp < 32 && ds_rng_below(rng, 3)) dp *= 2;
+    const char *schedule = schedules[pp > 1 ? ds_rng_below(rng, 5) : 0];
+    bool loops = strcmp(schedule, "interleaved") == 0;
+    int m = 5 + (int)ds_rng_below(rng, 8), v = loops ? 2 : 1;
+    if (loops) m = (m + pp - 1) / pp * pp;
+    snprintf(out, n,
+             "pp=%d tp=%d dp=%d microbatches=%d mbs=%d layers=%d schedule=%s virtual_stages=%d "
+             "recompute=%s zero=%d",
+             pp, tp, dp, m, 1 + (int)ds_rng_below(rng, 2), pp * v * (1 + (int)ds_rng_below(rng, 2)),
+             schedule, v, recomputes[ds_rng_below(rng, 3)], dp > 1 ? (int)ds_rng_below(rng, 4) : 0);
+}
+
+static void draw_many(const char *model, uint64_t seed, int n, int least) {
+    char text[4096], settings[256];
+    ds_rng rng = {seed};
+    int done = 0;
+    for (int i = 0; i < n; i++) {
+        bool masks = ds_rng_below(&rng, 3) == 0;
+        write_text(model, masks, ds_rng_below(&rng, 2), text, sizeof text);
+        draw(&rng, settings, sizeof settings);
+        done += check(text, settings, masks);
+    }
+    cr_expect(done >= least, "%d of %d were put together, not %d", done, n, least);
+}
+
+Test(compose, gpt, .timeout = 300) {
+    draw_many(gpt, 1, 60, 48);
+}
+
+Test(compose, llama, .timeout = 300) {
+    draw_many(llama, 2, 60, 48);
+}
