@@ -41,7 +41,7 @@ static bool is_legal(const ds_pase_node *node, const ds_pase_limits *limits,
         product *= split[a];
         if (product > limits->devices) return false;
     }
-    if (limits->all_devices && product != 1 && product != limits->devices) return false;
+    if (limits->divides && limits->devices % product != 0) return false;
     return node->kind != DS_PASE_RESHAPE || is_contiguous(node, split);
 }
 

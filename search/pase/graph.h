@@ -68,7 +68,7 @@ typedef struct ds_pase_node {
     uint32_t n_in;
     ds_shape in[DS_MAX_OPERANDS], out;
     int8_t in_axis[DS_MAX_OPERANDS][DS_MAX_RANK], out_axis[DS_MAX_RANK];
-    bool in_weight[DS_MAX_OPERANDS];
+    bool in_weight[DS_MAX_OPERANDS], in_made[DS_MAX_OPERANDS]; /* neither: an argument */
 } ds_pase_node;
 
 /* A tensor that `to` reads from `from`: per dim the axis that splits it at either end, or

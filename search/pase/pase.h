@@ -35,10 +35,10 @@ static inline const uint16_t *ds_pase_config(const ds_pase_configs *set, uint32_
 
 /* What may be split, beside what a node forbids. */
 typedef struct ds_pase_limits {
-    int64_t devices;  /* p, 1 … DS_PASE_MAX_DEVICES */
-    int64_t cutoff;   /* a part of an axis keeps this many elements at least; 1 or more */
-    bool by_rule;     /* only what the op table's rules let a program split */
-    bool all_devices; /* Π c_i = p or 1, instead of anything up to p */
+    int64_t devices; /* p, 1 … DS_PASE_MAX_DEVICES */
+    int64_t cutoff;  /* a part of an axis keeps this many elements at least; 1 or more */
+    bool by_rule;    /* only what the op table's rules let a program split */
+    bool divides;    /* Π c_i divides p, so that a mesh of all devices has such axes */
 } ds_pase_limits;
 #define DS_PASE_MAX_DEVICES 4096
 

@@ -143,8 +143,10 @@ static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_l
     int8_t(*maps)[DS_MAX_RANK] = ds_arena_calloc(arena, op->n_in + op->n_out + 1, sizeof *maps);
     DS_TRY(ds_pase__node_of(at, &node, maps, err));
     set_paths(r, op, loops, &node);
-    for (uint32_t i = 0; i < node.n_in; i++)
+    for (uint32_t i = 0; i < node.n_in; i++) {
         node.in_weight[i] = tensor_of(r, op->in[i].value)->is_weight;
+        node.in_made[i] = tensor_of(r, op->in[i].value)->is_made;
+    }
     uint32_t n = graph->nodes.n;
     DS_PUSH(&graph->arena, &graph->nodes, node);
     for (uint32_t i = 0; i < op->n_in; i++) {

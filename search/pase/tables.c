@@ -25,13 +25,14 @@ static void node_key(const ds_pase_node *node, ds_buf *key) {
     PUT(kind), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size);
     PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise);
     PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(out_axis);
-    for (uint32_t i = 0; i <= node->n_in && i < DS_MAX_OPERANDS; i++) {
+    for (uint32_t i = 0; i <= node->n_in; i++) {
         const ds_shape *shape = i < node->n_in ? &node->in[i] : &node->out;
         ds_buf_put_n(key, (const char *)&shape->dtype, sizeof shape->dtype);
         ds_buf_put_n(key, (const char *)&shape->rank, sizeof shape->rank);
         ds_buf_put_n(key, (const char *)shape->dims, sizeof shape->dims);
-        PUT(in_weight[i]);
-        ds_buf_put_n(key, (const char *)node->in_axis[i], sizeof node->in_axis[i]);
+        if (i < node->n_in) PUT(in_weight[i]), PUT(in_made[i]);
+        if (i < node->n_in)
+            ds_buf_put_n(key, (const char *)node->in_axis[i], sizeof node->in_axis[i]);
     }
     ds_opcode code = node->op ? node->op->code : 0;
     ds_buf_put_n(key, (const char *)&code, sizeof code);

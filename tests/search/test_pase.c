@@ -96,7 +96,8 @@ static void open_network(const network *net, opened *o) {
     char path[512];
     snprintf(path, sizeof path, "%s/scenarios/models/pase/%s.dir", DS_SOURCE_DIR, net->file);
     ds_error err = {0};
-    ds_diags diags = {0};
+    ds_diags diags;
+    ds_diags_init(&diags);
     ds_binding binding;
     ds_load_options options = {0};
     cr_assert_eq(ds_load_file(path, &options, &o->unit, &err), DS_OK, "%s", err.message);

@@ -1,6 +1,7 @@
 /* distsim search FILE: the best split of every operation of the scenario's model. */
+#include "search/pase/costs.h"
 #include "search/pase/report.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/search_simulate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,26 +16,29 @@ enum {
     OPT_ORDER,
     OPT_FLOPS,
     OPT_BANDWIDTH,
-    OPT_JSON
+    OPT_JSON,
+    OPT_SIMULATE
 };
 
 #define MOST_RIVALS 2u
 
 typedef struct arguments {
     cli_options common;
-    const char *file, *method, *cost_model;
+    const char *file, *method, *cost_model, *output;
     int64_t devices, cutoff;
     double flop_per_s, bytes_per_s;
     ds_pase_options options;
-    bool json;
+    bool json, simulate;
 } arguments;
 
 static const struct argp_option options_table[] = {
     {"method", OPT_METHOD, "pase", 0,
      "How: PaSE's dynamic programme, exact (the default and, so far, the only one)", 0},
     {"devices", 'p', "N", 0, "Over how many devices", 0},
-    {"cost-model", OPT_COST_MODEL, "pase", 0,
-     "What a strategy costs: PaSE's own formulas (the default)", 0},
+    {"cost-model", OPT_COST_MODEL, "pase|distsim", 0,
+     "What a strategy costs: PaSE's own formulas in FLOPs (the default), or what the simulator "
+     "charges on the scenario's devices and links, in microseconds, within their memory",
+     0},
     {"cutoff", OPT_CUTOFF, "N", 0,
      "A part of a dim keeps at least N elements; default: 1. PaSE takes 4 for images", 0},
     {"order", OPT_ORDER, "generate-seq|breadth-first", 0,
@@ -43,6 +47,12 @@ static const struct argp_option options_table[] = {
      0},
     {"tflops", OPT_FLOPS, "N", 0, "pase: TFLOP/s of a device; default: 10", 0},
     {"bandwidth", OPT_BANDWIDTH, "N", 0, "pase: GB/s of a link; default: 16", 0},
+    {"output", 'o', "FILE", 0,
+     "Write the program with the strategy in its scenario, as overrides of operations; imports are "
+     "found if FILE is beside the program",
+     0},
+    {"simulate", OPT_SIMULATE, NULL, 0,
+     "Simulate the step with it, and with dp and tp as the model has them", 0},
     {"json", OPT_JSON, NULL, 0, "One JSON object instead of tables", 0},
     {0}};
 
@@ -78,7 +88,7 @@ static const char *word(const char *name, const char *arg, const char *const *wo
 }
 
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    static const char *const methods[] = {"pase"}, *const models[] = {"pase"},
+    static const char *const methods[] = {"pase"}, *const models[] = {"pase", "distsim"},
                              *const orders[] = {"generate-seq", "breadth-first"};
     arguments *args = state->input;
     switch (key) {
@@ -92,7 +102,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->devices = number("--devices", arg, DS_PASE_MAX_DEVICES, state);
         return 0;
     case OPT_COST_MODEL:
-        args->cost_model = word("--cost-model", arg, models, 1, state);
+        args->cost_model = word("--cost-model", arg, models, 2, state);
         return 0;
     case OPT_CUTOFF:
         args->cutoff = number("--cutoff", arg, 1000000, state);
@@ -107,6 +117,12 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_BANDWIDTH:
         args->bytes_per_s = rate("--bandwidth", arg, state) * 1e9;
+        return 0;
+    case 'o':
+        args->output = arg;
+        return 0;
+    case OPT_SIMULATE:
+        args->simulate = true;
         return 0;
     case OPT_JSON:
         args->json = true;
@@ -176,8 +192,30 @@ static ds_status find_rivals(const ds_pase_graph *graph, ds_pase_model *model,
     return status;
 }
 
-static ds_status search(const arguments *args, const ds_pase_graph *graph, ds_pase_model *model,
-                        ds_buf *out, ds_error *err) {
+/* The strategy as a program: written, simulated, or both. */
+static ds_status use(const arguments *args, const ds_profiles *profiles,
+                     const ds_pase_result *result, ds_buf *out, ds_error *err) {
+    cli_search_run run = {args->file, &args->common, profiles, args->devices};
+    ds_pase_applied applied;
+    ds_buf text = {0};
+    ds_status status = cli_search_text(&run, result->graph, result->strategy, &text, &applied, err);
+    if (!status && applied.n_varied + applied.n_reduced > 0)
+        fprintf(stderr,
+                "of %u operations %u take the split of most of their turns, and %u lose a split "
+                "that a program cannot have\n",
+                applied.overrides, applied.n_varied, applied.n_reduced);
+    if (!status && args->output) status = cli_write(args->output, text.text, text.n, err);
+    if (!status && args->simulate) {
+        ds_buf_putc(out, '\n');
+        cli_search_simulate(&run, text.text, out);
+    }
+    ds_buf_deinit(&text);
+    return status;
+}
+
+static ds_status search(const arguments *args, const ds_profiles *profiles,
+                        const ds_pase_graph *graph, ds_pase_model *model, ds_buf *out,
+                        ds_error *err) {
     ds_pase_result *result = NULL;
     ds_pase_rival rivals[MOST_RIVALS];
     double start = seconds_now();
@@ -192,24 +230,44 @@ static ds_status search(const arguments *args, const ds_pase_graph *graph, ds_pa
         ds_pase_print_summary(result, model, rivals, MOST_RIVALS, out);
         fprintf(stderr, "searched in %.4f s\n", seconds);
     }
+    if (!status && (args->output || args->simulate)) status = use(args, profiles, result, out, err);
     ds_pase_result_free(result);
     return status;
 }
 
-static ds_status read_and_search(const arguments *args, const cli_source *source, ds_buf *out,
-                                 ds_error *err) {
+static ds_status model_of(const arguments *args, const cli_source *source,
+                          const ds_model_step *step, const ds_profiles *profiles,
+                          ds_pase_model **out, ds_error *err) {
+    if (strcmp(args->cost_model, "distsim") == 0)
+        return ds_pase_costs_new(&source->binding, step, profiles, args->devices, args->cutoff, out,
+                                 err);
+    *out = ds_pase_formulas_new(args->devices, args->cutoff, args->flop_per_s, args->bytes_per_s);
+    return DS_OK;
+}
+
+static ds_status search_graph(const arguments *args, const cli_source *source,
+                              const ds_profiles *profiles, ds_buf *out, ds_error *err) {
     ds_model_step *step = NULL;
     ds_pase_graph *graph = NULL;
+    ds_pase_model *model = NULL;
     DS_TRY(ds_model_step_new(&source->binding, &step, err));
     ds_status status = ds_pase_graph_read(step, &graph, err);
-    if (!status) {
-        ds_pase_model *model =
-            ds_pase_formulas_new(args->devices, args->cutoff, args->flop_per_s, args->bytes_per_s);
-        status = search(args, graph, model, out, err);
-        model->free(model);
-    }
+    if (!status) status = model_of(args, source, step, profiles, &model, err);
+    if (!status) status = search(args, profiles, graph, model, out, err);
+    if (model) model->free(model);
     ds_pase_graph_free(graph);
     ds_model_step_free(step);
+    return status;
+}
+
+/* Profiles are read only if something costs time. */
+static ds_status read_and_search(const arguments *args, const cli_source *source, ds_buf *out,
+                                 ds_error *err) {
+    ds_profiles *profiles = NULL;
+    if (args->simulate || strcmp(args->cost_model, "distsim") == 0)
+        DS_TRY(ds_profiles_load(args->common.profiles, &profiles, err));
+    ds_status status = search_graph(args, source, profiles, out, err);
+    ds_profiles_free(profiles);
     return status;
 }
 

@@ -1,0 +1,211 @@
+/* Writes overrides: an attribute block for `ops`, a mesh for each way to factor the devices. */
+#include "search/pase/apply.h"
+
+#include "ir/lang/scenario.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_VIEW_AXES 4u
+
+typedef struct writer {
+    ds_unit *unit;
+    ds_module *root;
+    const ds_pase_graph *graph;
+    const ds_pase_splits *strategy;
+    int64_t devices;
+    const char *base; /* the mesh of all devices */
+    bool *done;       /* per node */
+    DS_VEC(ds_attr) overrides;
+    ds_pase_applied *out;
+} writer;
+
+static const char *intern(writer *w, const char *text) {
+    return ds_intern(&w->unit->strings, text);
+}
+
+/* ---- declarations ---- */
+
+static void add_item(writer *w, ds_item_kind kind, uint32_t index) {
+    DS_PUSH(&w->unit->arena, &w->root->items, ((ds_item){kind, index}));
+}
+
+static void declare_axis(writer *w, const char *name) {
+    for (uint32_t i = 0; i < w->root->axes.n; i++)
+        if (w->root->axes.at[i].name == name) return;
+    DS_PUSH(&w->unit->arena, &w->root->axes, ((ds_axis_decl){.name = name}));
+    add_item(w, DS_ITEM_AXIS, w->root->axes.n - 1);
+}
+
+static bool has_mesh(const writer *w, const char *name) {
+    for (uint32_t i = 0; i < w->root->meshes.n; i++)
+        if (w->root->meshes.at[i]->name == name) return true;
+    return false;
+}
+
+static void declare_mesh(writer *w, const char *name, ds_mesh_kind kind, const char *base,
+                         const char *const *axes, const int64_t *sizes, uint32_t n) {
+    if (has_mesh(w, name)) return;
+    ds_mesh *mesh = DS_NEW(&w->unit->arena, ds_mesh);
+    *mesh = (ds_mesh){.name = name, .module = w->root, .kind = kind, .base = base, .n_axes = n};
+    mesh->axes = DS_NEW_N(&w->unit->arena, ds_mesh_axis, n);
+    for (uint32_t i = 0; i < n; i++)
+        mesh->axes[i] =
+            (ds_mesh_axis){.name = axes[i], .size = ds_expr_int(&w->unit->exprs, sizes[i])};
+    DS_PUSH(&w->unit->arena, &w->root->meshes, mesh);
+    add_item(w, DS_ITEM_MESH, w->root->meshes.n - 1);
+    w->out->meshes++;
+}
+
+/* ---- one operation ---- */
+
+/* Splits as a program can have them. */
+static uint32_t legal_splits(writer *w, const ds_pase_node *node, const uint16_t *split,
+                             uint32_t *axes, int64_t *parts) {
+    uint32_t n = 0;
+    int64_t left = w->devices;
+    bool reduced = false;
+    for (uint32_t a = 0; a < node->n_axes; a++) {
+        if (split[a] == 1) continue;
+        bool fits = n < MOST_VIEW_AXES && node->rule_size[a] % split[a] == 0 &&
+                    left % split[a] == 0 && node->axis_name[a][0] != '-';
+        reduced |= !fits;
+        if (!fits) continue;
+        axes[n] = a;
+        parts[n++] = split[a];
+        left /= split[a];
+    }
+    w->out->n_reduced += reduced;
+    return n;
+}
+
+/* @s4x2, of [s0 = 4, s1 = 2], or with what is left of the devices @s4r2 of [s0 = 4, rest = 2]. */
+static const char *view_of(writer *w, const int64_t *parts, uint32_t n) {
+    const char *axes[MOST_VIEW_AXES + 1];
+    int64_t sizes[MOST_VIEW_AXES + 1], left = w->devices;
+    ds_buf name = {0};
+    uint32_t n_axes = n;
+    ds_buf_putc(&name, 's');
+    for (uint32_t i = 0; i < n; i++) {
+        char axis[8] = {'s', (char)('0' + i), 0};
+        axes[i] = intern(w, axis);
+        sizes[i] = parts[i];
+        left /= parts[i];
+        ds_buf_printf(&name, "%s%lld", i ? "x" : "", (long long)parts[i]);
+    }
+    if (left > 1 || n == 0) {
+        axes[n] = intern(w, "rest");
+        sizes[n_axes++] = left;
+        ds_buf_printf(&name, "r%lld", (long long)left);
+    }
+    const char *interned = intern(w, name.text);
+    ds_buf_deinit(&name);
+    for (uint32_t i = 0; i < n_axes; i++) declare_axis(w, axes[i]);
+    declare_mesh(w, interned, DS_MESH_VIEW, w->base, axes, sizes, n_axes);
+    return interned;
+}
+
+static void override_op(writer *w, const ds_pase_node *node, const uint16_t *split) {
+    ds_arena *arena = &w->unit->arena;
+    uint32_t axes[DS_PASE_MAX_AXES];
+    int64_t parts[DS_PASE_MAX_AXES];
+    uint32_t n = legal_splits(w, node, split, axes, parts);
+    ds_attr attr = {.name = intern(w, node->pattern),
+                    .quoted_name = true,
+                    .kind = DS_ATTR_PLACE,
+                    .is_override = true,
+                    .n_items = n};
+    attr.place = (ds_place){.kind = DS_PLACE_MESH, .name = view_of(w, parts, n)};
+    attr.items = DS_NEW_N(arena, ds_attr, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        char axis[8] = {'s', (char)('0' + i), 0};
+        attr.items[i] = (ds_attr){.name = intern(w, node->axis_name[axes[i]]),
+                                  .kind = DS_ATTR_WORD,
+                                  .word = intern(w, axis)};
+    }
+    DS_PUSH(arena, &w->overrides, attr);
+}
+
+/* ---- turns of a loop ---- */
+
+static bool same_split(const writer *w, uint32_t a, uint32_t b) {
+    size_t n = w->graph->nodes.at[a].n_axes;
+    return memcmp(w->strategy[a].of, w->strategy[b].of, n * sizeof *w->strategy[a].of) == 0;
+}
+
+/* The node of the pattern whose split most of its nodes have. */
+static uint32_t most_frequent(writer *w, uint32_t first) {
+    const char *pattern = w->graph->nodes.at[first].pattern;
+    DS_VEC(uint32_t) alike = {0};
+    for (uint32_t v = first; v < w->graph->nodes.n; v++) {
+        if (strcmp(w->graph->nodes.at[v].pattern, pattern) != 0) continue;
+        DS_HPUSH(&alike, v);
+        w->done[v] = true;
+    }
+    uint32_t best = first, best_n = 0;
+    for (uint32_t i = 0; i < alike.n; i++) {
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < alike.n; k++) n += same_split(w, alike.at[i], alike.at[k]);
+        if (n > best_n) {
+            best_n = n;
+            best = alike.at[i];
+        }
+    }
+    w->out->n_varied += best_n < alike.n;
+    free(alike.at);
+    return best;
+}
+
+/* ---- the scenario ---- */
+
+static ds_attr integer(writer *w, int64_t value) {
+    return (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_int(&w->unit->exprs, value)};
+}
+
+static void set_scenario(writer *w) {
+    ds_unit *unit = w->unit;
+    ds_attr strategy = {.kind = DS_ATTR_BLOCK, .multiline = true};
+    ds_attr ops = {.name = intern(w, "ops"),
+                   .kind = DS_ATTR_BLOCK,
+                   .items = w->overrides.at,
+                   .n_items = w->overrides.n,
+                   .multiline = true};
+    ds_attr mesh = {.kind = DS_ATTR_PLACE, .place = {.kind = DS_PLACE_MESH, .name = w->base}};
+    ds_attr dp = integer(w, w->devices);
+    dp.name = intern(w, "dp");
+    strategy.items = DS_NEW_N(&unit->arena, ds_attr, 2);
+    strategy.items[0] = dp;
+    strategy.items[1] = ops;
+    strategy.n_items = 2;
+    ds_scenario_set(unit, "", "mesh", mesh);
+    ds_scenario_set(unit, "", "strategy", strategy);
+}
+
+ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase_splits *strategy,
+                        int64_t devices, ds_pase_applied *out, ds_error *err) {
+    *out = (ds_pase_applied){0};
+    writer w = {.unit = unit,
+                .root = unit->modules.at[0],
+                .graph = graph,
+                .strategy = strategy,
+                .devices = devices,
+                .out = out};
+    const ds_attr *on = ds_scenario_find(unit, "", "on");
+    if (!on)
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                            "the scenario does not say `on`: a strategy needs devices");
+    const char *axis = intern(&w, "dp");
+    w.base = intern(&w, "all");
+    if (has_mesh(&w, w.base)) w.base = intern(&w, "all_devices");
+    declare_mesh(&w, w.base, DS_MESH_ON, on->place.name, &axis, &devices, 1);
+    w.done = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *w.done);
+    for (uint32_t v = 0; v < graph->nodes.n; v++) {
+        if (w.done[v]) continue;
+        uint32_t best = most_frequent(&w, v);
+        override_op(&w, &graph->nodes.at[best], strategy[best].of);
+    }
+    free(w.done);
+    out->overrides = w.overrides.n;
+    set_scenario(&w);
+    return DS_OK;
+}

@@ -1,0 +1,25 @@
+/* A strategy put into a scenario: per-op overrides, the meshes that they name, as the pass `shard`
+ * takes them. */
+#ifndef DS_PASE_APPLY_H
+#define DS_PASE_APPLY_H
+
+#include "search/pase/pase.h"
+
+typedef struct ds_pase_applied {
+    uint32_t overrides, meshes;
+    uint32_t n_varied;  /* operations in loops whose turns are split differently: the most frequent
+                           split, of equals the first turn's, became that of all */
+    uint32_t n_reduced; /* operations that lost a split which the op table's rule, or the number of
+                           devices, does not allow */
+} ds_pase_applied;
+
+/* Changes the scenario of `unit`, whose model `graph` was read from: `mesh` becomes all devices of
+ * its topology (which must be p) as one axis dp, strategy { dp = p, ops { … } } replaces what the
+ * strategy said. An operation with splits c_1, c_2, … is done on a view [s0 = c_1, s1 = c_2, …,
+ * rest = p/Π c], the first split outermost. The unit is then to be printed and read again: nothing
+ * is verified anew. Errors: DS_ERR_VALUE without `on`, or where the topology is aliased.
+ * O(nodes²) of a loop's turns. */
+ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase_splits *strategy,
+                        int64_t devices, ds_pase_applied *out, ds_error *err);
+
+#endif

@@ -1,0 +1,446 @@
+/* Costs as the simulator has them, one operation or tensor at a time. */
+#include "search/pase/costs.h"
+
+#include "ir/lang/scenario.h"
+#include "search/pase/groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct costs {
+    ds_pase_model base;
+    const ds_model_step *step;
+    const ds_profiles *profiles;
+    ds_topo *topo;
+    uint32_t kind, profile;
+    ds_pase_groups groups;
+} costs;
+
+/* ---- where parts lie ---- */
+
+/* Device d holds part d / stride % parts of an axis; the first axis is outermost, what is left of
+ * the devices innermost. */
+static void strides_of(const costs *m, const ds_pase_node *node, const uint16_t *split,
+                       uint32_t *stride) {
+    uint32_t product = 1;
+    for (uint32_t a = 0; a < node->n_axes; a++) product *= split[a];
+    uint32_t at = (uint32_t)m->base.limits.devices / product;
+    for (uint32_t a = node->n_axes; a-- > 0;) {
+        stride[a] = at;
+        at *= split[a];
+    }
+}
+
+static bool has_axis(const int8_t *axis, uint32_t rank, uint32_t a) {
+    for (uint32_t d = 0; d < rank; d++)
+        if (axis[d] == (int8_t)a) return true;
+    return false;
+}
+
+/* The axes over which a tensor's parts are terms of a sum, or copies. */
+static ds_pase_group axes_without(const costs *m, const ds_pase_node *node, const uint16_t *split,
+                                  const int8_t *axis, uint32_t rank) {
+    ds_pase_group group = {0};
+    uint32_t stride[DS_PASE_MAX_AXES];
+    strides_of(m, node, split, stride);
+    for (uint32_t a = 0; a < node->n_axes; a++) {
+        if (split[a] == 1 || has_axis(axis, rank, a)) continue;
+        group.size[group.n_axes] = split[a];
+        group.stride[group.n_axes++] = stride[a];
+    }
+    return group;
+}
+
+static ds_shape local_shape(const ds_shape *shape, const int8_t *axis, const uint16_t *split) {
+    ds_shape local = *shape;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        if (axis[d] >= 0) local.dims[d] = (shape->dims[d] + split[axis[d]] - 1) / split[axis[d]];
+    return local;
+}
+
+static double bytes_of(const ds_shape *shape) {
+    double bytes = ds_dtype_bits(shape->dtype) / 8.0;
+    for (uint32_t d = 0; d < shape->rank; d++) bytes *= (double)shape->dims[d];
+    return bytes;
+}
+
+/* ---- ops ---- */
+
+static ds_status op_us(const costs *m, const char *name, const ds_work *work, ds_loc loc,
+                       double *sum, ds_error *err) {
+    ds_cost cost;
+    if (work->kind == DS_WORK_NONE) return DS_OK;
+    DS_TRY(ds_cost_op(m->profiles, m->kind, m->profile, DS_COST_FITTED, name, work, loc, &cost,
+                      NULL, err));
+    *sum += (double)cost.ps * 1e-6;
+    return DS_OK;
+}
+
+/* Reads and writes `bytes` once, a few operations an element. */
+static ds_status memory_us(const costs *m, const char *name, const ds_shape *shape, int64_t reads,
+                           int64_t writes, ds_loc loc, double *sum, ds_error *err) {
+    int64_t width = shape->rank ? shape->dims[shape->rank - 1] : 1;
+    double bytes = bytes_of(shape), elements = bytes * 8 / ds_dtype_bits(shape->dtype);
+    ds_work work = {.kind = DS_WORK_MEMORY,
+                    .dtype = shape->dtype,
+                    .flop = (int64_t)elements,
+                    .bytes_read = (int64_t)bytes * reads,
+                    .bytes_written = (int64_t)bytes * writes,
+                    .tokens = (int64_t)elements / (width > 0 ? width : 1),
+                    .width = width};
+    return op_us(m, name, &work, loc, sum, err);
+}
+
+/* What the op's backward ops do, operand by operand: a product with two of its dims exchanged; for
+ * all else one op that reads what the op made too, with twice its arithmetic. */
+static ds_status backward_us(const costs *m, const ds_pase_node *node, const ds_work *work,
+                             const bool *wanted, double *sum, ds_error *err) {
+    const ds_op *op = node->op;
+    const ds_op_desc *desc = ds_op_desc_of(op->code);
+    ds_work back = *work;
+    if (node->kind == DS_PASE_GEMM && op->code != DS_OP_EMBEDDING) {
+        bool conv = op->code == DS_OP_CONV2D;
+        back.n = work->k;
+        back.k = work->n;
+        if (wanted[0])
+            DS_TRY(op_us(m, conv ? "conv2d_grad_x" : "einsum", &back, op->loc, sum, err));
+        back = *work;
+        back.m = conv ? work->n : work->k;
+        back.n = conv ? work->k : work->n;
+        back.k = work->m;
+        if (wanted[1])
+            DS_TRY(op_us(m, conv ? "conv2d_grad_w" : "einsum", &back, op->loc, sum, err));
+        return DS_OK;
+    }
+    bool any = false;
+    for (uint32_t i = 0; i < node->n_in; i++) any |= wanted[i];
+    if (!any || !desc->backward) return DS_OK;
+    back.flop *= 2;
+    back.bytes_read += work->bytes_written;
+    back.bytes_written = work->bytes_read;
+    return op_us(m, desc->backward, &back, op->loc, sum, err);
+}
+
+/* Reads of the weight, its gradient and states, writes of all but the gradient. */
+static int64_t states_of(const costs *m) {
+    switch (m->step->train.optimizer) {
+    case DS_OPTIMIZER_MOMENTUM:
+        return 1;
+    case DS_OPTIMIZER_ADAM:
+    case DS_OPTIMIZER_ADAMW:
+        return 2;
+    default:
+        return 0;
+    }
+}
+
+static ds_status update_us(const costs *m, const ds_shape *weight, ds_loc loc, double *sum,
+                           ds_error *err) {
+    static const char *const names[] = {NULL, "sgd", "momentum", "adam", "adamw"};
+    const char *name = names[m->step->train.optimizer];
+    if (!name) return DS_OK;
+    return memory_us(m, name, weight, 2 + states_of(m), 1 + states_of(m), loc, sum, err);
+}
+
+/* ---- one node under one configuration ---- */
+
+typedef struct local {
+    const ds_pase_node *node;
+    const uint16_t *split;
+    ds_shape in[DS_MAX_OPERANDS], out;
+    double turns; /* of a stack of LSTMs */
+} local;
+
+static local local_of(const ds_pase_node *node, const uint16_t *split) {
+    local l = {.node = node, .split = split, .turns = 1};
+    for (uint32_t i = 0; i < node->n_in; i++)
+        l.in[i] = local_shape(&node->in[i], node->in_axis[i], split);
+    l.out = local_shape(&node->out, node->out_axis, split);
+    if (node->kind == DS_PASE_LSTM) l.turns = (double)node->size[0];
+    return l;
+}
+
+static ds_status reduce_us(costs *m, const local *l, const ds_shape *shape, const int8_t *axis,
+                           double *us, ds_error *err) {
+    ds_pase_group group = axes_without(m, l->node, l->split, axis, shape->rank);
+    return ds_pase__group_us(&m->groups, DS_OP_ALL_REDUCE, &group, bytes_of(shape), us, err);
+}
+
+static bool is_differentiable(const ds_shape *shape) {
+    return ds_dtype_is_float(shape->dtype);
+}
+
+static ds_status gradients_us(costs *m, const local *l, const ds_work *work, double *sum,
+                              ds_error *err) {
+    const ds_pase_node *node = l->node;
+    bool wanted[DS_MAX_OPERANDS] = {false};
+    double backward = 0, beside = 0;
+    for (uint32_t i = 0; i < node->n_in; i++)
+        wanted[i] = (node->in_weight[i] || node->in_made[i]) && is_differentiable(&l->in[i]);
+    DS_TRY(backward_us(m, node, work, wanted, &backward, err));
+    for (uint32_t p = 0; p < node->pointwise; p++)
+        DS_TRY(memory_us(m, "relu_grad", &l->out, 2, 1, node->op->loc, &backward, err));
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        double us = 0;
+        if (!wanted[i]) continue;
+        DS_TRY(reduce_us(m, l, &l->in[i], node->in_axis[i], &us, err));
+        if (node->in_weight[i]) {
+            beside += us;
+            DS_TRY(update_us(m, &l->in[i], node->op->loc, sum, err));
+        } else {
+            *sum += us;
+        }
+    }
+    *sum += backward + (beside > backward ? beside - backward : 0);
+    return DS_OK;
+}
+
+static ds_status node_us(costs *m, const local *l, double *us, ds_error *err) {
+    const ds_pase_node *node = l->node;
+    const ds_op *op = node->op;
+    ds_env env = ds_binding_env(&m->step->binding, NULL);
+    ds_work work;
+    double reduce = 0;
+    *us = 0;
+    DS_TRY(ds_op_work(op, &env, l->in, &l->out, &work, err));
+    DS_TRY(op_us(m, ds_op_name(op->code), &work, op->loc, us, err));
+    for (uint32_t p = 0; p < node->pointwise; p++)
+        DS_TRY(memory_us(m, "relu", &l->out, 1, 1, op->loc, us, err));
+    DS_TRY(reduce_us(m, l, &l->out, node->out_axis, &reduce, err));
+    *us += reduce;
+    if (m->step->train.on) DS_TRY(gradients_us(m, l, &work, us, err));
+    *us *= l->turns;
+    return DS_OK;
+}
+
+static ds_status too_many_operands(const ds_pase_node *node, ds_error *err) {
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, node->op->loc,
+                        "the search costs ops of up to %d operands and one result, not this '%s'",
+                        DS_MAX_OPERANDS, ds_op_name(node->op->code));
+}
+
+static ds_status node_costs(ds_pase_model *model, const ds_pase_node *node,
+                            const ds_pase_configs *set, double *cost, ds_error *err) {
+    bool view = (ds_op_desc_of(node->op->code)->flags & DS_OPF_VIEW) != 0;
+    if (!view && (node->op->n_in > DS_MAX_OPERANDS || node->op->n_out > 1))
+        return too_many_operands(node, err);
+    for (uint32_t c = 0; c < set->n; c++) {
+        local l = local_of(node, ds_pase_config(set, c));
+        cost[c] = 0;
+        if (!view) DS_TRY(node_us((costs *)model, &l, &cost[c], err));
+    }
+    return DS_OK;
+}
+
+static ds_status node_memory(ds_pase_model *model, const ds_pase_node *node,
+                             const ds_pase_configs *set, double *bytes, ds_error *err) {
+    (void)err;
+    const costs *m = (const costs *)model;
+    bool train = m->step->train.on;
+    for (uint32_t c = 0; c < set->n; c++) {
+        local l = local_of(node, ds_pase_config(set, c));
+        bytes[c] = train ? bytes_of(&l.out) * (1 + node->pointwise) : 0;
+        for (uint32_t i = 0; i < node->n_in; i++)
+            if (node->in_weight[i])
+                bytes[c] += bytes_of(&l.in[i]) * (train ? 2 + (double)states_of(m) : 1);
+        bytes[c] *= l.turns;
+    }
+    return DS_OK;
+}
+
+/* ---- tensors ---- */
+
+/* How a tensor lies under a configuration of one end. */
+typedef struct layout {
+    uint32_t parts[DS_MAX_RANK], stride[DS_MAX_RANK];
+} layout;
+
+static layout layout_of(const costs *m, const ds_pase_node *node, const uint16_t *split,
+                        const int8_t *axis, uint32_t rank) {
+    layout l = {{0}, {0}};
+    uint32_t stride[DS_PASE_MAX_AXES];
+    strides_of(m, node, split, stride);
+    for (uint32_t d = 0; d < rank; d++) {
+        l.parts[d] = axis[d] < 0 ? 1 : split[axis[d]];
+        l.stride[d] = l.parts[d] == 1 ? 1 : stride[axis[d]];
+    }
+    return l;
+}
+
+static uint32_t part_at(const layout *l, uint32_t d, uint32_t device) {
+    return device / l->stride[d] % l->parts[d];
+}
+
+/* The share of the tensor that one device wants and another one has. */
+static double common(const layout *want, uint32_t wanting, const layout *have, uint32_t having,
+                     uint32_t rank) {
+    double share = 1;
+    for (uint32_t d = 0; d < rank; d++) {
+        double a = 1.0 / want->parts[d], b = 1.0 / have->parts[d];
+        double lo = a * part_at(want, d, wanting), hi = lo + a;
+        double from = b * part_at(have, d, having), to = from + b;
+        double width = (hi < to ? hi : to) - (lo > from ? lo : from);
+        if (width <= 1e-12) return 0;
+        share *= width;
+    }
+    return share;
+}
+
+static bool same_part(const layout *l, uint32_t rank, uint32_t a, uint32_t b) {
+    for (uint32_t d = 0; d < rank; d++)
+        if (part_at(l, d, a) != part_at(l, d, b)) return false;
+    return true;
+}
+
+static double part_share(const layout *l, uint32_t rank) {
+    double share = 1;
+    for (uint32_t d = 0; d < rank; d++) share /= l->parts[d];
+    return share;
+}
+
+/* Do the devices from `first` on, n of them, have all that the device wants? */
+static bool covers(const layout *want, const layout *have, uint32_t rank, uint32_t device,
+                   uint32_t first, uint32_t n) {
+    double sum = 0, whole = part_share(want, rank);
+    for (uint32_t e = first; e < first + n; e++) {
+        bool again = false;
+        for (uint32_t k = first; k < e && !again; k++) again = same_part(have, rank, k, e);
+        if (!again) sum += common(want, device, have, e, rank);
+    }
+    return sum >= whole * (1 - 1e-9);
+}
+
+/* Microseconds for every device to get what it wants of a tensor of so many bytes. */
+static ds_status move_us(costs *m, const layout *want, const layout *have, uint32_t rank,
+                         double bytes, double *us, ds_error *err) {
+    uint32_t p = (uint32_t)m->base.limits.devices, n = 1;
+    double lacking = 0, whole = part_share(want, rank);
+    *us = 0;
+    for (uint32_t d = 0; d < p; d++) {
+        double lacks = whole - common(want, d, have, d, rank);
+        if (lacks > lacking) lacking = lacks;
+    }
+    if (lacking < 1e-12) return DS_OK;
+    for (n = 2; n < p; n++) {
+        if (p % n != 0) continue;
+        if (covers(want, have, rank, 0, 0, n) && covers(want, have, rank, p - 1, p - n, n)) break;
+    }
+    ds_pase_group group = {.n_axes = 1, .size = {n}, .stride = {1}};
+    return ds_pase__group_us(&m->groups, DS_OP_ALL_TO_ALL, &group, lacking * bytes * n / (n - 1),
+                             us, err);
+}
+
+/* Configurations that put a tensor in the same places. */
+typedef struct places {
+    layout *at;
+    uint32_t n;
+    uint32_t *of; /* per configuration */
+} places;
+
+static places places_of(const costs *m, const ds_pase_node *node, const ds_pase_configs *set,
+                        const int8_t *axis, uint32_t rank, ds_arena *arena) {
+    places p = {.at = DS_NEW_N(arena, layout, set->n), .of = DS_NEW_N(arena, uint32_t, set->n)};
+    for (uint32_t c = 0; c < set->n; c++) {
+        layout l = layout_of(m, node, ds_pase_config(set, c), axis, rank);
+        uint32_t i = 0;
+        while (i < p.n && memcmp(&p.at[i], &l, sizeof l) != 0) i++;
+        if (i == p.n) p.at[p.n++] = l;
+        p.of[c] = i;
+    }
+    return p;
+}
+
+static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
+                            const ds_pase_configs *from, const ds_pase_configs *to, double *cost,
+                            ds_error *err) {
+    costs *m = (costs *)model;
+    ds_arena arena;
+    ds_arena_init(&arena);
+    ds_pase_node a = {.n_axes = from->n_axes}, b = {.n_axes = to->n_axes};
+    places have = places_of(m, &a, from, edge->from_axis, edge->rank, &arena);
+    places want = places_of(m, &b, to, edge->to_axis, edge->rank, &arena);
+    double *table = DS_NEW_N(&arena, double, (size_t)have.n *want.n + 1);
+    double bytes = ds_dtype_bits(edge->dtype) / 8.0;
+    for (uint32_t d = 0; d < edge->rank; d++) bytes *= (double)edge->size[d];
+    ds_status status = DS_OK;
+    for (uint32_t i = 0; i < have.n && !status; i++)
+        for (uint32_t k = 0; k < want.n && !status; k++) {
+            double forward, back = 0;
+            status = move_us(m, &want.at[k], &have.at[i], edge->rank, bytes, &forward, err);
+            if (!status && m->step->train.on)
+                status = move_us(m, &have.at[i], &want.at[k], edge->rank, bytes, &back, err);
+            table[(size_t)i * want.n + k] = forward + back;
+        }
+    for (uint32_t i = 0; i < from->n && !status; i++)
+        for (uint32_t k = 0; k < to->n; k++)
+            cost[(size_t)i * to->n + k] = table[(size_t)have.of[i] * want.n + want.of[k]];
+    ds_arena_deinit(&arena);
+    return status;
+}
+
+/* ---- the model ---- */
+
+static void costs_free(ds_pase_model *model) {
+    costs *m = (costs *)model;
+    ds_pase__groups_deinit(&m->groups);
+    ds_topo_free(m->topo);
+    free(m);
+}
+
+static ds_status find_devices(costs *m, const ds_binding *source, ds_error *err) {
+    const ds_topology *topology = ds_scenario_topology(source->unit);
+    uint32_t p = (uint32_t)m->base.limits.devices;
+    if (!topology)
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                            "the scenario does not say `on`: costs are those of devices and links");
+    DS_TRY(ds_topo_build(source, topology, &m->topo, err));
+    if (ds_topo_n_devices(m->topo) < p)
+        return ds_error_set(err, DS_ERR_VALUE, topology->loc, "@%s has %u devices, not %u",
+                            topology->name, ds_topo_n_devices(m->topo), p);
+    const char *type = ds_topo_device_type(m->topo, 0);
+    for (uint32_t d = 1; d < p; d++)
+        if (strcmp(ds_topo_device_type(m->topo, d), type) != 0)
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, topology->loc,
+                                "the search is for devices of one kind; @%s has \"%s\" and \"%s\"",
+                                topology->name, type, ds_topo_device_type(m->topo, d));
+    return ds_profiles_find_kind(m->profiles, type, topology->loc, &m->kind, err);
+}
+
+static ds_status find_profile(costs *m, const ds_binding *source, ds_error *err) {
+    uint32_t n = ds_scenario_text_count(source->unit, "", "profile");
+    for (uint32_t i = 0; i < n && m->profile == 0; i++) {
+        const char *name;
+        uint32_t profile;
+        DS_TRY(ds_scenario_text_at(source, "", "profile", i, &name, err));
+        DS_TRY(ds_profiles_find_profile(m->profiles, name, DS_NOWHERE, &profile, err));
+        if (ds_profile_kind(m->profiles, profile) == m->kind) m->profile = profile;
+    }
+    return DS_OK;
+}
+
+ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
+                            const ds_profiles *profiles, int64_t devices, int64_t cutoff,
+                            ds_pase_model **out, ds_error *err) {
+    costs *m = ds_xcalloc(1, sizeof *m);
+    m->base = (ds_pase_model){
+        .name = "distsim",
+        .unit = "us",
+        .limits = {.devices = devices, .cutoff = cutoff, .by_rule = true, .divides = true},
+        .node = node_costs,
+        .edge = edge_costs,
+        .memory = node_memory,
+        .free = costs_free};
+    m->step = step;
+    m->profiles = profiles;
+    ds_status status = find_devices(m, source, err);
+    if (!status) status = find_profile(m, source, err);
+    ds_pase__groups_init(&m->groups, m->topo, profiles, m->profile, (uint32_t)devices);
+    *out = NULL;
+    if (status) {
+        costs_free(&m->base);
+        return status;
+    }
+    m->base.memory_limit = (double)ds_profiles_kind(profiles, m->kind)->memory_bytes;
+    *out = &m->base;
+    return DS_OK;
+}

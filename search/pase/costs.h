@@ -1,0 +1,31 @@
+/* distsim's cost model for the search over splits: what the simulator would charge, op by op. */
+#ifndef DS_PASE_COSTS_H
+#define DS_PASE_COSTS_H
+
+#include "search/pase/pase.h"
+#include "sim/cost/cost.h"
+#include "sim/topo/topo.h"
+
+/* Microseconds of a training step (of a forward pass, if the scenario does not train) on the first
+ * `devices` devices of the scenario's topology, which must be of one kind.
+ *
+ * An operation under (c_1 …) lies on a mesh [c_1, c_2, …, rest] of consecutive devices, first axis
+ * outermost. It costs
+ *   the op and its backward ops on local shapes (ds_cost_op, fitted), fused elementwise ops with
+ *   them, and the update of its weights
+ * + an all_reduce of its result over the axes that are summed, and of the gradient of every operand
+ *   over those axes that the operand lacks, in all groups at once, on routed links; a weight's only
+ *   as far as it takes longer than the op's own backward ops (it runs beside those of the layer
+ *   below, which are taken to last as long: assumed, so that the sum stays one over operations).
+ * A tensor costs, forward and back, an all_to_all of the bytes that a device lacks among the fewest
+ * consecutive devices that together have them.
+ * Memory, for each operation: weights, gradients, states, and, in training, its result.
+ *
+ * What a split of a batch_norm, softmax … by the op table's rule cannot be is no configuration.
+ * `profiles` and `step` must outlive the model. Errors: no topology, fewer devices, kinds without a
+ * cost. Its own errors name operation and shape. */
+ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
+                            const ds_profiles *profiles, int64_t devices, int64_t cutoff,
+                            ds_pase_model **out, ds_error *err);
+
+#endif
