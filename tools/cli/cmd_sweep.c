@@ -1,4 +1,5 @@
 /* distsim sweep FILE -o out.csv: every candidate of the file's sweep, simulated. */
+#include "search/plot.h"
 #include "search/sweep.h"
 #include "tools/cli/cli.h"
 
@@ -18,7 +19,8 @@ enum {
     OPT_TIME,
     OPT_EVALS,
     OPT_SHARD,
-    OPT_MPI
+    OPT_MPI,
+    OPT_PLOT
 };
 
 typedef struct arguments {
@@ -27,7 +29,9 @@ typedef struct arguments {
     ds_sweep_options sweep;
     bool quiet, mpi;
 } arguments;
+    const char *plot;
 
+    bool done; /* there are rows to be drawn, and this process has them */
 static const struct argp_option options_table[] = {
     {"output", 'o', "FILE", 0,
      "Write the rows there, as CSV; - is stdout. Without it none are kept", 0},
@@ -58,6 +62,10 @@ static const struct argp_option options_table[] = {
 
 static uint64_t number(const char *name, const char *arg, uint64_t least, uint64_t most,
                        struct argp_state *state) {
+    {"plot", OPT_PLOT, "NAME.svg|NAME.png", 0,
+     "At the end, draw the rows by gnuplot: NAME-memory, NAME-best, NAME-scaling; the script "
+     "NAME.gp stays beside them",
+     0},
     char *end;
     errno = 0;
     unsigned long long value = strtoull(arg, &end, 10);
@@ -88,8 +96,10 @@ static void check(const arguments *args, struct argp_state *state) {
     const ds_sweep_options *sweep = &args->sweep;
     if (sweep->resume && sweep->overwrite)
         argp_error(state, "--resume and --overwrite exclude each other");
-    if (!sweep->path && (sweep->resume || sweep->db))
-        argp_error(state, "--resume and --db need the file of rows: -o FILE");
+    if (!sweep->path && (sweep->resume || sweep->db || args->plot))
+        argp_error(state, "--resume, --db and --plot need the file of rows: -o FILE");
+    if (args->plot && strcmp(sweep->path, "-") == 0)
+        argp_error(state, "--plot reads the rows again: -o FILE, not stdout");
 }
 
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
@@ -144,6 +154,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         check(args, state);
+    case OPT_PLOT:
+        args->plot = arg;
+        return 0;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -174,12 +187,24 @@ static void show_progress(void *context, const ds_sweep_progress *p) {
     if (p->seconds < 0.5 || p->seconds < state->shown_s + 0.2) return;
     state->shown_s = p->seconds;
     double rate = (double)p->here / p->seconds;
-    fprintf(stderr, "\r%" PRIu64 " rows, %.1f %%, %.*f/s", p->rows, 100 * p->share,
+    char bar[BAR_WIDTH + 1];
+    int full = (int)(BAR_WIDTH * (p->share > 1 ? 1 : p->share));
+    memset(bar, '#', (size_t)full);
+    memset(bar + full, '.', (size_t)(BAR_WIDTH - full));
+    bar[BAR_WIDTH] = '\0';
+    fprintf(stderr, "\r[%s] %.1f %%, %" PRIu64 " rows, %.*f/s", bar, 100 * p->share, p->rows,
             rate < 10 ? 2 : 0, rate);
-    if (p->share > 0.001 && p->share < 1)
-        fprintf(stderr, ", %.0f s left", p->seconds * (1 - p->share) / p->share);
+    if (p->share > 0.001 && p->share < 1) {
+        long left = (long)(p->seconds * (1 - p->share) / p->share);
+        if (left >= 3600)
+            fprintf(stderr, ", %ld:%02ld h left", left / 3600, left / 60 % 60);
+        else
+            fprintf(stderr, ", %ld:%02ld left", left / 60, left % 60);
+    }
     ds_buf best = {0};
     if (p->best_ps) {
+enum { BAR_WIDTH = 20 };
+
         ds_print_ps(p->best_ps, &best);
         fprintf(stderr, ", best %s", best.text);
     }
@@ -253,6 +278,7 @@ static int load(arguments *args, cli_source *source, ds_profiles **profiles) {
         exit_code = cli_fail(NULL, &err);
     return exit_code;
 }
+    args->done = status == DS_OK;
 
 /* Of several ranks the first loads alone, so that what is wrong with the file is told once. */
 static int load_and_explore(arguments *args) {
@@ -264,6 +290,8 @@ static int load_and_explore(arguments *args) {
     int exit_code = load(args, &source, &profiles);
     if (!first || ds_ranks_share(ranks, exit_code) == 0)
         exit_code = ds_ranks_worst(ranks, exit_code);
+    if (!exit_code && args->plot && ds_plot_check(args->plot, &err) != DS_OK)
+        exit_code = cli_fail(NULL, &err);
     if (!exit_code) exit_code = explore(args, &source, profiles);
     ds_profiles_free(profiles);
     cli_close(&source);
@@ -296,3 +324,5 @@ int cmd_sweep(int argc, char **argv) {
     cli_options_deinit(&args.common);
     return exit_code;
 }
+    if (args->done && args->plot && ds_plot_draw(args->sweep.path, args->plot, &err) != DS_OK)
+        return cli_fail(NULL, &err);
