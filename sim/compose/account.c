@@ -55,7 +55,9 @@ static bool is_on(const ds_sibling *s, const ds_part *part, const ds_unit_task *
 static void find_busy(const ds_sibling *s, const ds_part *part, const ds_timing *t, uint32_t cls,
                       ds_busy *out) {
     uint32_t n = part->units.n;
-    *out = (ds_busy){.cls = cls, .compute = ds_xcalloc((size_t)n * 2 + 1, sizeof *out->compute)};
+    *out = (ds_busy){.cls = cls,
+                     .start_ps = INT64_MAX,
+                     .compute = ds_xcalloc((size_t)n * 2 + 1, sizeof *out->compute)};
     out->comm = out->compute + n;
     for (uint32_t u = 0; u < n; u++) {
         const ds_unit_task *unit = &part->units.at[u];
@@ -66,10 +68,13 @@ static void find_busy(const ds_sibling *s, const ds_part *part, const ds_timing 
         else
             out->comm[out->n_comm++] = span;
         if (span.end > out->end_ps) out->end_ps = span.end;
+        if (span.start < out->start_ps) out->start_ps = span.start;
     }
     out->n_compute = merge(out->compute, out->n_compute);
     out->n_comm = merge(out->comm, out->n_comm);
     out->compute_ps = total(out->compute, out->n_compute);
+    out->exposed_ps = total(out->comm, out->n_comm) -
+                      overlap(out->compute, out->n_compute, out->comm, out->n_comm);
 }
 
 static void look_at(const ds_sibling *s, const ds_part *part, ds_timing *t) {
@@ -79,39 +84,84 @@ static void look_at(const ds_sibling *s, const ds_part *part, ds_timing *t) {
         find_busy(s, part, t, part->classes.at[i], &t->busy[i]);
 }
 
+/* ---- a class over all executions ---- */
+
+/* An execution on a class, and when it is there: from its first task to its last. */
+typedef struct visit {
+    const ds_busy *busy;
+    int64_t base_ps, start_ps, end_ps;
+} visit;
+
+static int by_visit(const void *a, const void *b) {
+    const visit *x = a, *y = b;
+    if (x->start_ps != y->start_ps) return x->start_ps < y->start_ps ? -1 : 1;
+    return x->end_ps < y->end_ps ? -1 : x->end_ps > y->end_ps;
+}
+
 static uint32_t put(const ds_span *spans, uint32_t n, int64_t base_ps, ds_span *out) {
     for (uint32_t i = 0; i < n; i++)
         out[i] = (ds_span){base_ps + spans[i].start, base_ps + spans[i].end};
     return n;
 }
 
-static void account(const ds_timeline *t, uint32_t cls, ds_composed_class *out) {
+/* Exposed communication of executions that overlap. `room` holds all their spans. */
+static int64_t exposed(const visit *visits, uint32_t n, ds_span *room) {
     uint32_t n_compute = 0, n_comm = 0;
-    for (uint32_t i = 0; i < t->n_execs; i++)
-        for (uint32_t k = 0; k < t->execs[i].timing->n_busy; k++) {
-            const ds_busy *busy = &t->execs[i].timing->busy[k];
-            if (busy->cls != cls) continue;
-            n_compute += busy->n_compute;
-            n_comm += busy->n_comm;
+    for (uint32_t i = 0; i < n; i++)
+        n_compute += put(visits[i].busy->compute, visits[i].busy->n_compute, visits[i].base_ps,
+                         room + n_compute);
+    ds_span *comm = room + n_compute;
+    for (uint32_t i = 0; i < n; i++)
+        n_comm +=
+            put(visits[i].busy->comm, visits[i].busy->n_comm, visits[i].base_ps, comm + n_comm);
+    n_compute = merge(room, n_compute);
+    n_comm = merge(comm, n_comm);
+    return total(comm, n_comm) - overlap(room, n_compute, comm, n_comm);
+}
+
+/* Executions that overlap no other are known; the others are put together in clusters. */
+static void account(const visit *visits, uint32_t n, int64_t step_ps, ds_composed_class *out) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < n; i++) most += visits[i].busy->n_compute + visits[i].busy->n_comm;
+    ds_span *room = ds_xcalloc(most, sizeof *room);
+    for (uint32_t i = 0, end; i < n; i = end) {
+        int64_t last_ps = visits[i].end_ps;
+        out->compute_ps += visits[i].busy->compute_ps;
+        for (end = i + 1; end < n && visits[end].start_ps < last_ps; end++) {
+            out->compute_ps += visits[end].busy->compute_ps;
+            if (visits[end].end_ps > last_ps) last_ps = visits[end].end_ps;
         }
-    ds_span *compute = ds_xcalloc((size_t)n_compute + n_comm, sizeof *compute);
-    ds_span *comm = compute + n_compute;
-    n_compute = n_comm = 0;
+        out->exposed_comm_ps +=
+            end == i + 1 ? visits[i].busy->exposed_ps : exposed(visits + i, end - i, room);
+        if (last_ps > out->end_ps) out->end_ps = last_ps;
+    }
+    out->idle_ps = step_ps - out->compute_ps - out->exposed_comm_ps;
+    free(room);
+}
+
+static void account_all(const ds_timeline *t, ds_composed *out) {
+    uint32_t n_classes = t->s->plan->n_classes, *n = ds_xcalloc(n_classes, sizeof *n), total_n = 0;
+    for (uint32_t i = 0; i < t->n_execs; i++)
+        for (uint32_t k = 0; k < t->execs[i].timing->n_busy; k++, total_n++)
+            n[t->execs[i].timing->busy[k].cls]++;
+    visit *all = ds_xcalloc(total_n, sizeof *all), **at = ds_xcalloc(n_classes, sizeof *at);
+    for (uint32_t c = 0, first = 0; c < n_classes; first += n[c], n[c] = 0, c++)
+        at[c] = all + first;
     for (uint32_t i = 0; i < t->n_execs; i++)
         for (uint32_t k = 0; k < t->execs[i].timing->n_busy; k++) {
             const ds_busy *busy = &t->execs[i].timing->busy[k];
             int64_t base = t->execs[i].base_ps;
-            if (busy->cls != cls) continue;
-            n_compute += put(busy->compute, busy->n_compute, base, compute + n_compute);
-            n_comm += put(busy->comm, busy->n_comm, base, comm + n_comm);
-            if (base + busy->end_ps > out->end_ps) out->end_ps = base + busy->end_ps;
+            if (busy->n_compute + busy->n_comm == 0) continue;
+            at[busy->cls][n[busy->cls]++] =
+                (visit){busy, base, base + busy->start_ps, base + busy->end_ps};
         }
-    n_compute = merge(compute, n_compute);
-    n_comm = merge(comm, n_comm);
-    out->compute_ps = total(compute, n_compute);
-    out->exposed_comm_ps = total(comm, n_comm) - overlap(compute, n_compute, comm, n_comm);
-    out->idle_ps = t->step_ps - out->compute_ps - out->exposed_comm_ps;
-    free(compute);
+    for (uint32_t c = 0; c < n_classes; c++) {
+        qsort(at[c], n[c], sizeof *at[c], by_visit);
+        account(at[c], n[c], t->step_ps, &out->classes[c]);
+    }
+    free(all);
+    free(at);
+    free(n);
 }
 
 static bool is_product(ds_work_kind kind) {
@@ -155,9 +205,9 @@ void ds_compose__account(const ds_timeline *t, double model_flop, ds_composed *o
         ds_timing *timing = t->execs[i].timing;
         if (!timing->busy) look_at(t->s, &t->s->parts[t->execs[i].part], timing);
     }
+    account_all(t, out);
     double devices = 0, idle = 0;
     for (uint32_t c = 0; c < plan->n_classes; c++) {
-        account(t, c, &out->classes[c]);
         devices += plan->classes[c].n_devices;
         idle += plan->classes[c].n_devices * (double)out->classes[c].idle_ps;
         out->n_devices += plan->classes[c].n_devices;

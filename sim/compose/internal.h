@@ -69,12 +69,12 @@ typedef struct ds_span {
     int64_t start, end;
 } ds_span;
 
-/* Of one class in one record: when it computes, and when it communicates without. */
+/* Of one class in one timing: when it computes, and when it communicates. */
 typedef struct ds_busy {
     uint32_t cls, n_compute, n_comm;
     ds_span *compute, *comm;
-    int64_t end_ps;
-    int64_t compute_ps;
+    int64_t start_ps, end_ps; /* its first task starts, its last one ends */
+    int64_t compute_ps, exposed_ps;
 } ds_busy;
 
 /* How a part went, given the state of its streams and inputs: relative to the executions' base. */

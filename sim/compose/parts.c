@@ -253,6 +253,8 @@ static bool add_unit(waiter *w, uint32_t inst, const uint32_t *tasks, uint32_t n
                          .pred = part->preds.n};
     unit.ps = activity == DS_NONE ? plan->task_ps[tasks[0]] : plan->activities[activity].ps;
     if (activity != DS_NONE && plan->activities[activity].n_flows) part->flows = true;
+    if (activity == DS_NONE && plan->streams[plan->task_stream[tasks[0]]].key)
+        return ds_compose__unknown(w->s, "compute on a stream of its own");
     for (uint32_t i = 0; i < n; i++) {
         uint32_t slot = slot_of(part, plan->task_stream[tasks[i]], place_of);
         DS_HPUSH(&part->slots, slot);
