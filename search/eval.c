@@ -9,6 +9,7 @@
 #include "ir/base/map.h"
 #include "ir/base/units.h"
 #include "ir/lang/verify.h"
+#include "sim/compose/compose.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +190,35 @@ static void read_result(const ds_result *r, ds_outcome *out) {
                   ds_topo_device_path(r->plan->topo, r->plan->classes[r->fullest].device));
 }
 
+static void read_composed(const ds_composed *r, ds_outcome *out) {
+    out->world = r->n_devices;
+    out->batch = r->samples;
+    out->step_ps = r->step_ps;
+    out->exposed_comm_ps = r->classes[r->critical].exposed_comm_ps;
+    out->peak_bytes = r->peak_bytes;
+    out->throughput_per_s = r->throughput_per_s;
+    out->mfu = r->mfu;
+    out->bubble = r->bubble_fraction;
+    out->fits = r->fits;
+    if (r->fits) return;
+    out->verdict = DS_VERDICT_DOES_NOT_FIT;
+    ds_buf_printf(&out->reason, "%lld bytes are missing on %s",
+                  (long long)(r->peak_bytes - r->capacity_bytes), r->fullest_path);
+}
+
+/* Put together from a few microbatches if that is known how; then it is what simulation says. */
+static bool compose(const ds_binding *binding, const ds_profiles *profiles,
+                    const ds_sim_options *options, ds_outcome *out) {
+    const char *why;
+    ds_composed composed;
+    ds_error unsaid; /* by simulation */
+    if (ds_compose(binding, profiles, options, &composed, &why, &unsaid) != DS_OK || why)
+        return false;
+    read_composed(&composed, out);
+    ds_composed_deinit(&composed);
+    return true;
+}
+
 static ds_status verify(const ds_binding *binding, ds_error *err) {
     ds_diags diags;
     ds_diags_init(&diags);
@@ -225,6 +255,7 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, ds
     read_knobs(&binding, out);
     DS_TRY(verify(&binding, err));
     DS_TRY(ds_eval_options(&binding, &options, err));
+    if (compose(&binding, s->source->profiles, &options, out)) return DS_OK;
     DS_TRY(ds_simulate(&binding, s->source->profiles, &options, &result, err));
     read_result(result, out);
     ds_result_free(result);
