@@ -200,7 +200,8 @@ ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase
     declare_mesh(&w, w.base, DS_MESH_ON, on->place.name, &axis, &devices, 1);
     w.done = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *w.done);
     for (uint32_t v = 0; v < graph->nodes.n; v++) {
-        if (w.done[v]) continue;
+        bool added = !graph->nodes.at[v].op->loc.file; /* the loss of `train` has no path */
+        if (w.done[v] || added) continue;
         uint32_t best = most_frequent(&w, v);
         override_op(&w, &graph->nodes.at[best], strategy[best].of);
     }

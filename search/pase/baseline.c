@@ -2,6 +2,7 @@
 #include "search/pase/pase.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- axes that run through the graph ---- */
 
@@ -19,8 +20,11 @@ static int8_t from_before(const ds_pase_graph *graph, const int8_t *axis, uint32
     return found;
 }
 
+/* By a node before it? */
 static bool is_fed(const ds_pase_graph *graph, uint32_t v, uint32_t edge) {
-    return edge < graph->edges.n && graph->edges.at[edge].to == v;
+    for (; edge < graph->edges.n && graph->edges.at[edge].to == v; edge++)
+        if (graph->edges.at[edge].from < v) return true;
+    return false;
 }
 
 /* The first dim of the first operand that is no weight. */
@@ -33,6 +37,7 @@ static int8_t of_arguments(const ds_pase_node *node) {
 static int8_t *batch_axes(const ds_pase_graph *graph) {
     int8_t *axis = ds_xcalloc((size_t)graph->nodes.n + 1, 1);
     uint32_t edge = 0;
+    memset(axis, -1, graph->nodes.n);
     for (uint32_t v = 0; v < graph->nodes.n; v++) {
         axis[v] = from_before(graph, axis, v, &edge);
         if (axis[v] < 0 && !is_fed(graph, v, edge)) axis[v] = of_arguments(&graph->nodes.at[v]);
@@ -110,6 +115,7 @@ static void megatron(const ds_pase_graph *graph, const ds_pase_limits *limits, i
                      const int8_t *batch, ds_pase_splits *strategy) {
     int8_t *axis = ds_xcalloc((size_t)graph->nodes.n + 1, 1);
     uint32_t edge = 0;
+    memset(axis, -1, graph->nodes.n);
     for (uint32_t v = 0; v < graph->nodes.n; v++) {
         const ds_pase_node *node = &graph->nodes.at[v];
         int8_t from = from_before(graph, axis, v, &edge);
@@ -144,7 +150,7 @@ ds_status ds_pase_cost_of(const ds_pase_graph *graph, ds_pase_model *model,
         double one;
         ds_pase_configs set = {1, graph->nodes.at[v].n_axes, split.of};
         DS_TRY(model->node(model, &graph->nodes.at[v], &set, &one, err));
-        *cost += one;
+        *cost += one * graph->nodes.at[v].times;
     }
     for (uint32_t e = 0; e < graph->edges.n; e++) {
         const ds_pase_edge *edge = &graph->edges.at[e];
@@ -154,7 +160,7 @@ ds_status ds_pase_cost_of(const ds_pase_graph *graph, ds_pase_model *model,
         ds_pase_configs a = {1, graph->nodes.at[edge->from].n_axes, from.of};
         ds_pase_configs b = {1, graph->nodes.at[edge->to].n_axes, to.of};
         DS_TRY(model->edge(model, edge, &a, &b, &one, err));
-        *cost += one;
+        *cost += one * edge->times;
     }
     return DS_OK;
 }

@@ -48,6 +48,7 @@ typedef struct ds_pase_node {
     const char *path;    /* "encoder[2].self.fc1": the op's, with the turns of its loops */
     const char *pattern; /* the same with [*]: what an override is called */
     const ds_op *op;     /* in the step's function */
+    double times;        /* how many operations it stands for: 1, but in a folded graph */
     uint32_t n_axes;
     int64_t size[DS_PASE_MAX_AXES];
     const char *axis_name[DS_PASE_MAX_AXES]; /* the rule's factor: what overrides name */
@@ -74,7 +75,8 @@ typedef struct ds_pase_node {
 /* A tensor that `to` reads from `from`: per dim the axis that splits it at either end, or
  * DS_PASE_NO_AXIS. */
 typedef struct ds_pase_edge {
-    uint32_t from, to;
+    uint32_t from, to; /* the same node: from one turn of a loop to the next, in a folded graph */
+    double times;
     ds_dtype dtype;
     uint32_t rank;
     int64_t size[DS_MAX_RANK];
@@ -93,6 +95,12 @@ typedef struct ds_pase_graph {
  * beyond DS_PASE_MAX_NODES. O(op instances). */
 #define DS_PASE_MAX_NODES 100000u
 ds_status ds_pase_graph_read(const ds_model_step *step, ds_pase_graph **out, ds_error *err);
+/* The graph in which all turns of a loop are one: nodes of one pattern and shape, and the edges
+ * between them, become one that counts `times`. A strategy of it splits every turn alike, as a
+ * program that keeps its loops must; its best is the best of all such strategies of the whole
+ * graph. Nodes' ops, paths and arena are those of `graph`, which must outlive it. O(nodes + edges).
+ */
+ds_pase_graph *ds_pase_graph_fold(const ds_pase_graph *graph);
 /* An empty graph to which nodes and edges are pushed by hand. */
 ds_pase_graph *ds_pase_graph_new(void);
 void ds_pase_graph_free(ds_pase_graph *graph);

@@ -33,6 +33,7 @@ static neighbours *neighbours_of(const ds_pase_graph *graph) {
     neighbours *sets = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *sets);
     for (uint32_t e = 0; e < graph->edges.n; e++) {
         const ds_pase_edge *edge = &graph->edges.at[e];
+        if (edge->from == edge->to) continue;
         insert(&sets[edge->from], edge->to);
         insert(&sets[edge->to], edge->from);
     }

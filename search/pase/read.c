@@ -125,7 +125,8 @@ static void add_edge(reader *r, const ds_pase_tensor *from, uint32_t to, const d
     ds_pase_graph *graph = r->graph;
     for (uint32_t e = graph->edges.n; e-- > 0 && graph->edges.at[e].to == to;)
         if (graph->edges.at[e].from == from->node) graph->edges.at[e].shadowed = true;
-    ds_pase_edge edge = {.from = from->node, .to = to, .dtype = shape->dtype, .rank = shape->rank};
+    ds_pase_edge edge = {
+        .from = from->node, .to = to, .times = 1, .dtype = shape->dtype, .rank = shape->rank};
     memcpy(edge.size, shape->dims, sizeof edge.size);
     memcpy(edge.from_axis, from->axis, sizeof edge.from_axis);
     memcpy(edge.to_axis, to_axis, sizeof edge.to_axis);
@@ -139,7 +140,7 @@ static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_l
     if (graph->nodes.n == DS_PASE_MAX_NODES)
         return ds_error_set(err, DS_ERR_LIMIT, op->loc, "more than %u ops are too many to search",
                             DS_PASE_MAX_NODES);
-    ds_pase_node node = {0};
+    ds_pase_node node = {.times = 1};
     int8_t(*maps)[DS_MAX_RANK] = ds_arena_calloc(arena, op->n_in + op->n_out + 1, sizeof *maps);
     DS_TRY(ds_pase__node_of(at, &node, maps, err));
     set_paths(r, op, loops, &node);

@@ -40,6 +40,7 @@ static void put_name(const ds_pase_node *node, uint32_t count, ds_buf *out) {
 static void put_line(const ds_pase_graph *graph, const ds_pase_splits *strategy, uint32_t v,
                      uint32_t count, ds_buf *out) {
     const ds_pase_node *node = &graph->nodes.at[v];
+    count *= (uint32_t)node->times;
     ds_buf name = {0}, split = {0}, space = {0};
     put_name(node, count, &name);
     ds_pase_put_split(node, strategy[v].of, &split);

@@ -22,7 +22,7 @@ typedef struct builder {
 static void node_key(const ds_pase_node *node, ds_buf *key) {
 #define PUT(field) ds_buf_put_n(key, (const char *)&node->field, sizeof node->field)
     key->n = 0;
-    PUT(kind), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size);
+    PUT(kind), PUT(times), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size);
     PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise);
     PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(out_axis);
     for (uint32_t i = 0; i <= node->n_in; i++) {
@@ -105,12 +105,15 @@ static ds_status make_node(builder *b, uint32_t v, ds_error *err) {
     DS_TRY(add_bytes(b, 8.0 * set->n, err));
     double *cost = DS_NEW_N(&t->arena, double, set->n);
     DS_TRY(b->model->node(b->model, node, set, cost, err));
+    for (uint32_t c = 0; c < set->n; c++) cost[c] *= node->times;
     t->set[v] = set;
     t->cost[v] = cost;
     if (!t->memory) return DS_OK;
     double *memory = DS_NEW_N(&t->arena, double, set->n);
     t->memory[v] = memory;
-    return b->model->memory(b->model, node, set, memory, err);
+    DS_TRY(b->model->memory(b->model, node, set, memory, err));
+    for (uint32_t c = 0; c < set->n; c++) memory[c] *= node->times;
+    return DS_OK;
 }
 
 static ds_status make_nodes(builder *b, ds_error *err) {
@@ -142,7 +145,7 @@ static bool same_table(const builder *b, const ds_pase_edge *x, const ds_pase_ed
     const ds_pase_configs *const *sets = b->tables->set;
     return sets[x->from] == sets[y->from] && sets[x->to] == sets[y->to] &&
            is_flipped(b, x) == is_flipped(b, y) && x->dtype == y->dtype && x->rank == y->rank &&
-           memcmp(x->size, y->size, x->rank * sizeof *x->size) == 0 &&
+           x->times == y->times && memcmp(x->size, y->size, x->rank * sizeof *x->size) == 0 &&
            memcmp(x->from_axis, y->from_axis, x->rank) == 0 &&
            memcmp(x->to_axis, y->to_axis, x->rank) == 0;
 }
@@ -174,6 +177,14 @@ static void flip(const double *in, uint32_t rows, uint32_t columns, double *out)
             out[(size_t)j * rows + i] = in[(size_t)i * columns + j];
 }
 
+static ds_status fill_edge(builder *b, const ds_pase_edge *edge, double *table, ds_error *err) {
+    const ds_pase_configs *from = b->tables->set[edge->from], *to = b->tables->set[edge->to];
+    size_t n = (size_t)from->n * to->n;
+    DS_TRY(b->model->edge(b->model, edge, from, to, table, err));
+    for (size_t i = 0; edge->times != 1 && i < n; i++) table[i] *= edge->times;
+    return DS_OK;
+}
+
 static ds_status make_edge(builder *b, uint32_t e, ds_error *err) {
     ds_pase_tables *t = b->tables;
     const ds_pase_edge *edge = &b->graph->edges.at[e];
@@ -183,17 +194,34 @@ static ds_status make_edge(builder *b, uint32_t e, ds_error *err) {
     double *table = DS_NEW_N(&t->arena, double, n);
     t->edge[e] = table;
     t->n_edge_tables++;
-    if (!is_flipped(b, edge)) return b->model->edge(b->model, edge, from, to, table, err);
+    if (!is_flipped(b, edge)) return fill_edge(b, edge, table, err);
     double *forward = ds_xcalloc(n, sizeof *forward);
-    ds_status status = b->model->edge(b->model, edge, from, to, forward, err);
+    ds_status status = fill_edge(b, edge, forward, err);
     if (!status) flip(forward, from->n, to->n, table);
     free(forward);
+    return status;
+}
+
+/* From one turn of a loop to the next: both ends are split alike, so it is a cost of the node. */
+static ds_status add_to_node(builder *b, const ds_pase_edge *edge, ds_error *err) {
+    ds_pase_tables *t = b->tables;
+    uint32_t n = t->set[edge->from]->n;
+    double *cost = DS_NEW_N(&t->arena, double, n);
+    double *table = ds_xcalloc((size_t)n * n, sizeof *table);
+    ds_status status = fill_edge(b, edge, table, err);
+    for (uint32_t c = 0; c < n; c++) cost[c] = t->cost[edge->from][c] + table[(size_t)c * n + c];
+    t->cost[edge->from] = cost;
+    free(table);
     return status;
 }
 
 static ds_status make_edges(builder *b, ds_error *err) {
     for (uint32_t e = 0; e < b->graph->edges.n; e++) {
         if (b->model->last_edge_only && b->graph->edges.at[e].shadowed) continue;
+        if (b->graph->edges.at[e].from == b->graph->edges.at[e].to) {
+            DS_TRY(add_to_node(b, &b->graph->edges.at[e], err));
+            continue;
+        }
         b->tables->edge[e] = known_table(b, e);
         if (!b->tables->edge[e]) DS_TRY(make_edge(b, e, err));
     }

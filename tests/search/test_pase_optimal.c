@@ -21,7 +21,7 @@ static const int64_t sizes[] = {2, 3, 4, 6, 8, 12};
 static void random_node(ds_rng *rng, ds_pase_node *node) {
     static const ds_pase_kind kinds[] = {DS_PASE_GEMM,    DS_PASE_ELEMENTWISE, DS_PASE_NORM,
                                          DS_PASE_SOFTMAX, DS_PASE_LAYOUT,      DS_PASE_LOSS};
-    *node = (ds_pase_node){.kind = kinds[draw(rng, 6)], .path = "op", .pattern = "op"};
+    *node = (ds_pase_node){.kind = kinds[draw(rng, 6)], .path = "op", .pattern = "op", .times = 1};
     node->n_axes = (uint32_t)(node->kind == DS_PASE_GEMM ? 3 : 2 + draw(rng, 2));
     for (uint32_t a = 0; a < node->n_axes; a++) {
         node->size[a] = sizes[draw(rng, 6)];
@@ -39,7 +39,7 @@ static void random_node(ds_rng *rng, ds_pase_node *node) {
 
 static void random_edge(ds_rng *rng, ds_pase_graph *graph, uint32_t from, uint32_t to) {
     const ds_pase_node *a = &graph->nodes.at[from], *b = &graph->nodes.at[to];
-    ds_pase_edge edge = {.from = from, .to = to, .dtype = DS_F32, .rank = 2};
+    ds_pase_edge edge = {.from = from, .to = to, .times = 1, .dtype = DS_F32, .rank = 2};
     for (uint32_t d = 0; d < 2; d++) {
         edge.from_axis[d] = (int8_t)d;
         edge.to_axis[d] =

@@ -17,7 +17,8 @@ enum {
     OPT_FLOPS,
     OPT_BANDWIDTH,
     OPT_JSON,
-    OPT_SIMULATE
+    OPT_SIMULATE,
+    OPT_ALIKE
 };
 
 #define MOST_RIVALS 2u
@@ -28,7 +29,7 @@ typedef struct arguments {
     int64_t devices, cutoff;
     double flop_per_s, bytes_per_s;
     ds_pase_options options;
-    bool json, simulate;
+    bool json, simulate, alike;
 } arguments;
 
 static const struct argp_option options_table[] = {
@@ -53,6 +54,10 @@ static const struct argp_option options_table[] = {
      0},
     {"simulate", OPT_SIMULATE, NULL, 0,
      "Simulate the step with it, and with dp and tp as the model has them", 0},
+    {"alike", OPT_ALIKE, NULL, 0,
+     "Split all turns of a loop alike, as a program with loops needs it: the best of such "
+     "strategies. -o and --simulate imply it",
+     0},
     {"json", OPT_JSON, NULL, 0, "One JSON object instead of tables", 0},
     {0}};
 
@@ -123,6 +128,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_SIMULATE:
         args->simulate = true;
+        return 0;
+    case OPT_ALIKE:
+        args->alike = true;
         return 0;
     case OPT_JSON:
         args->json = true;
@@ -253,8 +261,11 @@ static ds_status search_graph(const arguments *args, const cli_source *source,
     DS_TRY(ds_model_step_new(&source->binding, &step, err));
     ds_status status = ds_pase_graph_read(step, &graph, err);
     if (!status) status = model_of(args, source, step, profiles, &model, err);
-    if (!status) status = search(args, profiles, graph, model, out, err);
+    bool alike = args->alike || args->output || args->simulate;
+    ds_pase_graph *folded = !status && alike ? ds_pase_graph_fold(graph) : NULL;
+    if (!status) status = search(args, profiles, folded ? folded : graph, model, out, err);
     if (model) model->free(model);
+    ds_pase_graph_free(folded);
     ds_pase_graph_free(graph);
     ds_model_step_free(step);
     return status;
