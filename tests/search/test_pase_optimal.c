@@ -1,10 +1,12 @@
 /* The programme against brute force: on hundreds of small random graphs no strategy is cheaper, in
  * either order, and its cost is that of its strategy. */
 #include "ir/base/rng.h"
-#include "search/pase/pase.h"
+#include "search/pase/costs.h"
+#include "tests/support/step.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -223,6 +225,74 @@ Test(pase_optimal, random_tables) {
                                    .edge = random_edges},
                           .seed = 7};
     expect_least(&model.base, 1000, GRAPHS);
+}
+
+/* ---- distsim's costs: random models, read from text ---- */
+
+/* Matmuls, sums and softmaxes over [b, d], each of values made before it. */
+static void random_text(ds_rng *rng, char *text, size_t size) {
+    int64_t dims[8] = {0}, n = 3 + draw(rng, 3);
+    dims[0] = sizes[2 + draw(rng, 4)];
+    size_t at = (size_t)snprintf(
+        text, size,
+        "dir 1\ntopology @box {\n  device gpu[4] : \"A100-SXM4-80GB\"\n  switch s\n"
+        "  link gpu[i] -- s : 25 GB/s, 1 us for i in 0..4\n}\n"
+        "func @net(%%v0: f32[%d, %d]) -> f32[] {\n",
+        (int)sizes[2 + draw(rng, 4)] * 64, (int)dims[0] * 64);
+    for (int64_t v = 1; v <= n; v++) {
+        int64_t from = v == 1 ? 0 : draw(rng, v), kind = draw(rng, 4), other = -1;
+        for (int64_t u = 0; u < v; u++)
+            if (u != from && dims[u] == dims[from]) other = u;
+        dims[v] = dims[from];
+        if (kind == 0 && other >= 0) {
+            at += (size_t)snprintf(text + at, size - at, "  %%v%d = add(%%v%d, %%v%d)\n", (int)v,
+                                   (int)from, (int)other);
+        } else if (kind == 1) {
+            at += (size_t)snprintf(text + at, size - at, "  %%v%d = softmax(%%v%d)\n", (int)v,
+                                   (int)from);
+        } else {
+            dims[v] = sizes[2 + draw(rng, 4)];
+            at += (size_t)snprintf(text + at, size - at,
+                                   "  weight %%w%d : f32[%d, %d]\n"
+                                   "  %%v%d = matmul(%%v%d, %%w%d)\n",
+                                   (int)v, (int)dims[from] * 64, (int)dims[v] * 64, (int)v,
+                                   (int)from, (int)v);
+        }
+    }
+    snprintf(text + at, size - at,
+             "  %%l = reduce_sum(%%v%d)\n  return %%l\n}\n"
+             "scenario { model = @net, on = @box, train { optimizer = sgd } }\n",
+             (int)n);
+}
+
+Test(pase_optimal, simulated_costs) {
+    ds_profiles *profiles = NULL;
+    ds_error err = {0};
+    cr_assert_eq(ds_profiles_load(DS_BUILD_PROFILES, &profiles, &err), DS_OK, "%s", err.message);
+    int done = 0;
+    for (uint64_t i = 0; done < GRAPHS; i++) {
+        char text[4096];
+        step_case c;
+        ds_pase_graph *graph = NULL;
+        ds_pase_model *model = NULL;
+        ds_rng rng = {77000 + i};
+        random_text(&rng, text, sizeof text);
+        step_make(&c, text, NULL, DS_PASS_LOWER);
+        cr_assert_eq(c.status, DS_OK, "%s\n%s", c.err.message, text);
+        cr_assert_eq(ds_pase_graph_read(c.step, &graph, &err), DS_OK, "%s", err.message);
+        cr_assert_eq(ds_pase_costs_new(&c.binding, c.step, profiles, 4, 1, &model, &err), DS_OK,
+                     "%s", err.message);
+        brute b;
+        if (graph->nodes.n <= 8 && brute_force(graph, model, &b)) {
+            done++;
+            expect_optimal(graph, model, b.least, DS_PASE_GENERATE_SEQ);
+            expect_optimal(graph, model, b.least, DS_PASE_BREADTH_FIRST);
+        }
+        model->free(model);
+        ds_pase_graph_free(graph);
+        step_free(&c);
+    }
+    ds_profiles_free(profiles);
 }
 
 /* Under a memory limit: never beyond it, the bound below the true optimum, the cost above it. */
