@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* A change of what the same program means in time or memory changes this number. */
-#define SEMANTICS_VERSION 1
+#define SEMANTICS_VERSION 2
 
 const char *ds_verdict_text(ds_verdict verdict) {
     static const char *const texts[] = {

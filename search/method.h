@@ -13,7 +13,8 @@
 
 typedef struct ds_method ds_method;
 struct ds_method {
-    /* The next candidate, `number` and all; false: no more. */
+    /* The next candidate, `number` and all; false: no more, or, of one that learns, none before it
+     * has been told of all that it gave. */
     ds_status (*next)(ds_method *method, ds_candidate *candidate, bool *found, ds_error *err);
     /* May be NULL. `accepted`: it fits and holds all conditions. */
     void (*tell)(ds_method *method, const ds_candidate *candidate, const ds_outcome *outcome,

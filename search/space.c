@@ -385,6 +385,119 @@ ds_status ds_space_draw(ds_space *s, uint64_t seed, uint64_t k, ds_candidate *ca
     return DS_OK;
 }
 
+/* ---- for searches ---- */
+
+bool ds_choice_same(const ds_space *s, uint32_t dim, const ds_choice *a, const ds_choice *b) {
+    return s->dims.at[dim].entry->domain == DS_DOMAIN_LIST ? a->item == b->item
+                                                           : a->value.i == b->value.i;
+}
+
+uint64_t ds_candidate_hash(const ds_space *s, const ds_candidate *candidate) {
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < s->dims.n; i++) {
+        bool list = s->dims.at[i].entry->domain == DS_DOMAIN_LIST;
+        const ds_choice *at = &candidate->at[i];
+        hash = ds_hash_mix(hash, list ? at->item : (uint64_t)at->value.i);
+    }
+    return hash;
+}
+
+/* Sets the first `depth` dimensions, whose conditions are known to hold. */
+static ds_status set_prefix(ds_space *s, const ds_choice *prefix, uint32_t depth, ds_error *err) {
+    for (uint32_t dim = 0; dim < depth; dim++) {
+        s->current[dim] = prefix[dim];
+        DS_TRY(ds_space__set(s, &s->walk, dim, prefix[dim].value, prefix[dim].item, err));
+    }
+    return DS_OK;
+}
+
+ds_status ds_space_children(ds_space *s, const ds_choice *prefix, uint32_t depth, ds_arena *arena,
+                            ds_choice **out, uint32_t *n, ds_error *err) {
+    DS_VEC(ds_choice) children = {0};
+    bool ok;
+    DS_TRY(set_prefix(s, prefix, depth, err));
+    DS_TRY(check_level(s, 0, &ok, err));
+    DS_TRY(open_digit(s, depth, err));
+    for (ds_digit *digit = &s->digits[depth]; ok && digit->at < digit->n; digit->at++) {
+        bool holds_here;
+        DS_TRY(take_digit(s, depth, &holds_here, err));
+        if (holds_here) DS_PUSH(arena, &children, s->current[depth]);
+    }
+    *out = children.at;
+    *n = children.n;
+    return DS_OK;
+}
+
+/* Where the domain of the opened digit has the value; its size if it has not. */
+static uint64_t find_value(const ds_space *s, uint32_t dim, const ds_choice *value) {
+    const ds_digit *digit = &s->digits[dim];
+    int64_t v = value->value.i;
+    switch (s->dims.at[dim].entry->domain) {
+    case DS_DOMAIN_LIST:
+        return value->item;
+    case DS_DOMAIN_RANGE:
+        if (v < digit->first || (v - digit->first) % digit->step != 0) return digit->n;
+        return (uint64_t)((v - digit->first) / digit->step);
+    case DS_DOMAIN_POWERS:
+        for (uint64_t i = 0; i < digit->n; i++)
+            if (digit->first << i == v) return i;
+        return digit->n;
+    case DS_DOMAIN_DIVISORS:
+        for (uint64_t i = 0; i < digit->n; i++)
+            if (digit->divisors.at[i] == v) return i;
+        return digit->n;
+    }
+    return digit->n;
+}
+
+/* The order in which a digit's values are tried: the preferred one, then all from one that follows
+ * from `seed`, going round. */
+static uint64_t nth_value(const ds_digit *digit, uint64_t first, uint64_t seed, uint32_t dim,
+                          uint64_t k) {
+    if (first < digit->n && k == 0) return first;
+    uint64_t turned = k - (first < digit->n);
+    uint64_t at = (ds_hash_mix(seed, dim) % digit->n + turned) % digit->n;
+    return at;
+}
+
+ds_status ds_space_complete(ds_space *s, ds_candidate *candidate, uint32_t depth,
+                            const ds_choice *prefer, uint64_t seed, bool *found, ds_error *err) {
+    enum { MAX_VALUES = 100000 };
+    uint32_t n = s->dims.n, dim = depth, tried = 0;
+    uint64_t *next = ds_xcalloc(n + UINT32_C(1), sizeof *next);
+    ds_status status = set_prefix(s, candidate->at, depth, err);
+    bool opened = false;
+    while (status == DS_OK && dim < n && tried < MAX_VALUES) {
+        ds_digit *digit = &s->digits[dim];
+        if (!opened) {
+            next[dim] = 0;
+            status = open_digit(s, dim, err);
+            opened = true;
+            continue;
+        }
+        uint64_t first = prefer ? find_value(s, dim, &prefer[dim]) : digit->n;
+        bool ok = false;
+        while (status == DS_OK && !ok && next[dim] < digit->n + (first < digit->n) &&
+               tried++ < MAX_VALUES) {
+            digit->at = nth_value(digit, first, seed, dim, next[dim]++);
+            status = take_digit(s, dim, &ok, err);
+        }
+        if (ok) {
+            dim++;
+            opened = false;
+        } else if (dim == depth) {
+            break;
+        } else {
+            dim--;
+        }
+    }
+    free(next);
+    DS_TRY(status);
+    *found = dim == n;
+    if (*found) memcpy(candidate->at, s->current, n * sizeof *s->current);
+    return DS_OK;
+}
+
 /* ---- one candidate ---- */
 
 static const ds_attr *list_item(const ds_space *s, const ds_candidate *c, uint32_t dim) {

@@ -4,6 +4,9 @@
  * is written; a method that learns gets its results round by round (search/method.h). */
 #include "search/sweep.h"
 
+#include "search/anneal.h"
+#include "search/beam.h"
+#include "search/bound.h"
 #include "search/pool.h"
 #include "search/remote_internal.h"
 #include "search/sweep_file_internal.h"
@@ -64,21 +67,41 @@ static const char *method_name(const ds_sweep_options *options) {
     return options->method ? options->method : "grid";
 }
 
+static ds_status unknown_method(const char *name, ds_error *err) {
+    static const char *const names[] = {"grid", "random", "bound", "beam", "anneal", "mcmc"};
+    enum { N_NAMES = sizeof names / sizeof *names };
+    const char *near = ds_suggest(name, names, N_NAMES);
+    return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "unknown method '%s'; %s%s%s", name,
+                        near ? "did you mean '" : "",
+                        near ? near : "there are grid, random, bound, beam, anneal, and mcmc",
+                        near ? "'?" : "");
+}
+
 static ds_status make_method(driver *d, ds_error *err) {
-    static const char *const names[] = {"grid", "random"};
     const char *name = method_name(d->options);
+    uint64_t seed = d->options->seed;
     d->max_rows = d->options->max_rows;
     if (strcmp(name, "grid") == 0) {
         d->method = ds_grid_new(d->space);
     } else if (strcmp(name, "random") == 0) {
         if (!d->max_rows) d->max_rows = DEFAULT_DRAWS;
-        d->method = ds_random_new(d->space, d->options->seed, d->max_rows);
+        d->method = ds_random_new(d->space, seed, d->max_rows);
+    } else if (strcmp(name, "bound") == 0) {
+        DS_TRY(ds_bound_new(&d->source, d->space, &d->method, err));
+    } else if (strcmp(name, "beam") == 0) {
+        DS_TRY(ds_beam_new(&d->source, d->space, seed, d->options->width, &d->method, err));
+    } else if (strcmp(name, "anneal") == 0 || strcmp(name, "mcmc") == 0) {
+        if (!d->max_rows) d->max_rows = DEFAULT_DRAWS;
+        d->method = ds_anneal_new(d->space, seed, *name == 'm', d->max_rows);
     } else {
-        const char *near = ds_suggest(name, names, 2);
-        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "unknown method '%s'; %s%s%s", name,
-                            near ? "did you mean '" : "", near ? near : "there are grid and random",
-                            near ? "'?" : "");
+        return unknown_method(name, err);
     }
+    if (d->method->tell && d->options->n_shards)
+        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                            "--method %s learns from all candidates and has no shards", name);
+    if (d->options->certificate && strcmp(name, "bound") != 0)
+        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                            "--certificate needs --method bound: %s proves nothing", name);
     return DS_OK;
 }
 
@@ -216,6 +239,8 @@ static ds_status fill(driver *d, ds_error *err) {
             return DS_OK;
         }
         DS_TRY(next_candidate(d, &s->candidate, &found, err));
+        /* one that learns waits for the results of those that are under way */
+        if (!found && d->method->tell && d->submitted > d->result->here) return DS_OK;
         d->result->complete = d->ended = !found;
         if (!found) return DS_OK;
         d->submitted++;
@@ -277,6 +302,7 @@ static ds_status describe(driver *d, const ds_sweep_subject *subject, ds_error *
     d->source.content = ds_eval_content(subject->binding->unit, subject->profiles);
     ds_buf name = {0};
     ds_buf_printf(&name, "%s %" PRIu64, method_name(d->options), d->options->seed);
+    if (d->options->width) ds_buf_printf(&name, " %" PRIu32, d->options->width);
     ds_rows_init(&d->rows, d->space, subject->binding, &d->source, subject->settings,
                  subject->n_settings, name.text);
     ds_buf_deinit(&name);
@@ -370,6 +396,19 @@ static ds_status export_rows(const ds_rows *rows, const char *from, ds_table_db 
     return status;
 }
 
+static ds_status write_certificate(const driver *d, ds_error *err) {
+    ds_buf text = {0};
+    ds_status status =
+        ds_bound_certificate(d->method, d->rows.source_text, d->rows.settings_text, &text, err);
+    FILE *out = status == DS_OK ? fopen(d->options->certificate, "wb") : NULL;
+    bool ok = out && fwrite(text.text, 1, text.n, out) == text.n;
+    if (out) ok = fclose(out) == 0 && ok;
+    ds_buf_deinit(&text);
+    if (status == DS_OK && !ok)
+        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot write %s", d->options->certificate);
+    return status;
+}
+
 static ds_status write_db(const driver *d, ds_error *err) {
     const ds_rows *rows = &d->rows;
     ds_table_column *columns = ds_xcalloc(rows->columns.n, sizeof *columns);
@@ -393,6 +432,8 @@ ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *
     bool first = ds_ranks_self(options->ranks) == 0;
     ds_status status = first ? set_up(&d, subject, err) : serve(&d, subject, err);
     if (status == DS_OK && first) status = loop(&d, err);
+    if (status == DS_OK && first && options->certificate && out->complete)
+        status = write_certificate(&d, err);
     status = tear_down(&d, status, err);
     if (status == DS_OK && first && options->db) status = write_db(&d, err);
     out->seconds = seconds_since(&d.start);

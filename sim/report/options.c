@@ -24,7 +24,7 @@ static ds_status check_program(const ds_binding *binding, ds_error *err) {
 }
 
 ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options, ds_error *err) {
-    const char *cost = "measured";
+    const char *cost = options->cost_mode == DS_COST_FITTED ? "fitted" : "measured";
     DS_TRY(ds_scenario_text(binding, "", "cost", &cost, err));
     if (strcmp(cost, "fitted") == 0)
         options->cost_mode = DS_COST_FITTED;

@@ -15,6 +15,8 @@ enum {
     OPT_RESUME,
     OPT_OVERWRITE,
     OPT_METHOD,
+    OPT_WIDTH,
+    OPT_CERTIFICATE,
     OPT_SEED,
     OPT_TIME,
     OPT_EVALS,
@@ -27,11 +29,11 @@ typedef struct arguments {
     cli_options common;
     const char *file;
     ds_sweep_options sweep;
-    bool quiet, mpi;
-} arguments;
     const char *plot;
-
+    bool quiet, mpi;
     bool done; /* there are rows to be drawn, and this process has them */
+} arguments;
+
 static const struct argp_option options_table[] = {
     {"output", 'o', "FILE", 0,
      "Write the rows there, as CSV; - is stdout. Without it none are kept", 0},
@@ -41,17 +43,28 @@ static const struct argp_option options_table[] = {
      0},
     {"overwrite", OPT_OVERWRITE, NULL, 0, "Begin anew although FILE exists", 0},
     {"db", OPT_DB, "FILE", 0, "At the end, write the rows into a SQLite file too: table rows", 0},
-    {"method", OPT_METHOD, "grid|random", 0,
-     "Which candidates, in which order: all of them (the default), or a random sample", 0},
-    {"seed", OPT_SEED, "N", 0, "Of the random sample; default: 0", 0},
+    {"method", OPT_METHOD, "METHOD", 0,
+     "Which candidates, in which order: grid, all of them (the default); random, a sample; bound, "
+     "until the best is proved to be the best; beam, the most promising knob by knob; anneal and "
+     "mcmc, random walks that look for better ones",
+     0},
+    {"seed", OPT_SEED, "N", 0, "Of what is drawn at random; default: 0", 0},
+    {"width", OPT_WIDTH, "N", 0, "Of beam: how many answers to the knobs so far are kept; default: 16",
+     0},
+    {"certificate", OPT_CERTIFICATE, "FILE", 0,
+     "Of bound: write there, once the best candidate is proved, what `distsim certify` checks", 0},
     {"threads", 't', "N", 0,
      "Workers; default: one a processor, of several MPI ranks one each. The rows do not depend on "
      "it",
      0},
     {"time", OPT_TIME, "SECONDS", 0, "Begin no candidate after so long", 0},
-    {"evals", OPT_EVALS, "N", 0, "Stop after N rows; default: all candidates, 1000 random ones", 0},
+    {"evals", OPT_EVALS, "N", 0, "Stop after N rows; default: none; random, anneal, mcmc: 1000", 0},
     {"shard", OPT_SHARD, "I/N", 0,
      "Only every N-th candidate, from the I-th on (1 to N); `distsim merge` puts shards together",
+     0},
+    {"plot", OPT_PLOT, "NAME.svg|NAME.png", 0,
+     "At the end, draw the rows by gnuplot: NAME-memory, NAME-best, NAME-scaling; the script "
+     "NAME.gp stays beside them",
      0},
     {"mpi", OPT_MPI, NULL, 0,
      "Share the candidates with the other MPI ranks. Without it too if mpirun or srun started "
@@ -62,10 +75,6 @@ static const struct argp_option options_table[] = {
 
 static uint64_t number(const char *name, const char *arg, uint64_t least, uint64_t most,
                        struct argp_state *state) {
-    {"plot", OPT_PLOT, "NAME.svg|NAME.png", 0,
-     "At the end, draw the rows by gnuplot: NAME-memory, NAME-best, NAME-scaling; the script "
-     "NAME.gp stays beside them",
-     0},
     char *end;
     errno = 0;
     unsigned long long value = strtoull(arg, &end, 10);
@@ -124,6 +133,12 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     case OPT_METHOD:
         sweep->method = arg;
         return 0;
+    case OPT_WIDTH:
+        sweep->width = (uint32_t)number("--width", arg, 1, 100000, state);
+        return 0;
+    case OPT_CERTIFICATE:
+        sweep->certificate = arg;
+        return 0;
     case OPT_SEED:
         sweep->seed = number("--seed", arg, 0, UINT64_MAX, state);
         return 0;
@@ -138,6 +153,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_SHARD:
         read_shard(arg, sweep, state);
+        return 0;
+    case OPT_PLOT:
+        args->plot = arg;
         return 0;
     case OPT_MPI:
         args->mpi = true;
@@ -154,9 +172,6 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         check(args, state);
-    case OPT_PLOT:
-        args->plot = arg;
-        return 0;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -177,6 +192,8 @@ static const struct argp parser = {
     .children = children};
 
 /* ---- progress: on a terminal, five times a second ---- */
+
+enum { BAR_WIDTH = 20 };
 
 typedef struct progress {
     double shown_s;
@@ -203,8 +220,6 @@ static void show_progress(void *context, const ds_sweep_progress *p) {
     }
     ds_buf best = {0};
     if (p->best_ps) {
-enum { BAR_WIDTH = 20 };
-
         ds_print_ps(p->best_ps, &best);
         fprintf(stderr, ", best %s", best.text);
     }
@@ -263,6 +278,7 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
         ds_sweep_result_deinit(&result);
         return 0;
     }
+    args->done = status == DS_OK;
     if (status == DS_OK && !args->quiet)
         print_summary(&result, strcmp(args->sweep.path, "/dev/null") != 0,
                       to_stdout ? stderr : stdout);
@@ -274,11 +290,12 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
 static int load(arguments *args, cli_source *source, ds_profiles **profiles) {
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, source));
+    if (!exit_code && args->plot && ds_plot_check(args->plot, &err) != DS_OK)
+        exit_code = cli_fail(NULL, &err);
     if (!exit_code && ds_profiles_load(args->common.profiles, profiles, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
     return exit_code;
 }
-    args->done = status == DS_OK;
 
 /* Of several ranks the first loads alone, so that what is wrong with the file is told once. */
 static int load_and_explore(arguments *args) {
@@ -290,8 +307,6 @@ static int load_and_explore(arguments *args) {
     int exit_code = load(args, &source, &profiles);
     if (!first || ds_ranks_share(ranks, exit_code) == 0)
         exit_code = ds_ranks_worst(ranks, exit_code);
-    if (!exit_code && args->plot && ds_plot_check(args->plot, &err) != DS_OK)
-        exit_code = cli_fail(NULL, &err);
     if (!exit_code) exit_code = explore(args, &source, profiles);
     ds_profiles_free(profiles);
     cli_close(&source);
@@ -314,6 +329,8 @@ static int sweep(arguments *args) {
     }
     int exit_code = load_and_explore(args);
     ds_ranks_end(args->sweep.ranks);
+    if (args->done && args->plot && ds_plot_draw(args->sweep.path, args->plot, &err) != DS_OK)
+        return cli_fail(NULL, &err);
     return exit_code;
 }
 
@@ -324,5 +341,3 @@ int cmd_sweep(int argc, char **argv) {
     cli_options_deinit(&args.common);
     return exit_code;
 }
-    if (args->done && args->plot && ds_plot_draw(args->sweep.path, args->plot, &err) != DS_OK)
-        return cli_fail(NULL, &err);
