@@ -15,7 +15,7 @@ typedef struct writer {
     const ds_pase_splits *strategy;
     int64_t devices;
     const char *base; /* the mesh of all devices */
-    bool *done;       /* per node */
+    uint32_t *like;   /* per node: the one whose split it takes; UINT32_MAX: not known yet */
     DS_VEC(ds_attr) overrides;
     ds_pase_applied *out;
 } writer;
@@ -105,25 +105,49 @@ static const char *view_of(writer *w, const int64_t *parts, uint32_t n) {
     return interned;
 }
 
+/* An override; the caller adds which factor takes which axis. */
+static ds_attr *add_override(writer *w, const char *pattern, const char *view, uint32_t n) {
+    ds_attr attr = {.name = intern(w, pattern),
+                    .quoted_name = true,
+                    .kind = DS_ATTR_PLACE,
+                    .is_override = true};
+    attr.place = (ds_place){.kind = DS_PLACE_MESH, .name = view};
+    attr.items = DS_NEW_N(&w->unit->arena, ds_attr, n + 1);
+    DS_PUSH(&w->unit->arena, &w->overrides, attr);
+    return &w->overrides.at[w->overrides.n - 1];
+}
+
+static void add_factor(writer *w, ds_attr *override, const char *factor, uint32_t view_axis) {
+    char axis[8] = {'s', (char)('0' + view_axis), 0};
+    override->items[override->n_items++] =
+        (ds_attr){.name = intern(w, factor), .kind = DS_ATTR_WORD, .word = intern(w, axis)};
+}
+
 static void override_op(writer *w, const ds_pase_node *node, const uint16_t *split) {
-    ds_arena *arena = &w->unit->arena;
     uint32_t axes[DS_PASE_MAX_AXES];
     int64_t parts[DS_PASE_MAX_AXES];
     uint32_t n = legal_splits(w, node, split, axes, parts);
-    ds_attr attr = {.name = intern(w, node->pattern),
-                    .quoted_name = true,
-                    .kind = DS_ATTR_PLACE,
-                    .is_override = true,
-                    .n_items = n};
-    attr.place = (ds_place){.kind = DS_PLACE_MESH, .name = view_of(w, parts, n)};
-    attr.items = DS_NEW_N(arena, ds_attr, n + 1);
-    for (uint32_t i = 0; i < n; i++) {
-        char axis[8] = {'s', (char)('0' + i), 0};
-        attr.items[i] = (ds_attr){.name = intern(w, node->axis_name[axes[i]]),
-                                  .kind = DS_ATTR_WORD,
-                                  .word = intern(w, axis)};
-    }
-    DS_PUSH(arena, &w->overrides, attr);
+    ds_attr *override = add_override(w, node->pattern, view_of(w, parts, n), n);
+    for (uint32_t i = 0; i < n; i++) add_factor(w, override, node->axis_name[axes[i]], i);
+}
+
+static bool is_overridden(const writer *w, const char *pattern) {
+    for (uint32_t i = 0; i < w->overrides.n; i++)
+        if (strcmp(w->overrides.at[i].name, pattern) == 0) return true;
+    return false;
+}
+
+/* What is part of a node lies as the node's result. */
+static void override_fused(writer *w, const ds_pase_fused *fused) {
+    uint32_t v = w->like[fused->node], axes[DS_PASE_MAX_AXES], reduced = w->out->n_reduced;
+    int64_t parts[DS_PASE_MAX_AXES];
+    if (is_overridden(w, fused->pattern)) return;
+    uint32_t n = legal_splits(w, &w->graph->nodes.at[v], w->strategy[v].of, axes, parts);
+    w->out->n_reduced = reduced; /* told once, by the node */
+    ds_attr *override = add_override(w, fused->pattern, view_of(w, parts, n), fused->rank);
+    for (uint32_t d = 0; d < fused->rank; d++)
+        for (uint32_t i = 0; i < n; i++)
+            if (fused->axis[d] == (int8_t)axes[i]) add_factor(w, override, fused->factor[d], i);
 }
 
 /* ---- turns of a loop ---- */
@@ -140,7 +164,6 @@ static uint32_t most_frequent(writer *w, uint32_t first) {
     for (uint32_t v = first; v < w->graph->nodes.n; v++) {
         if (strcmp(w->graph->nodes.at[v].pattern, pattern) != 0) continue;
         DS_HPUSH(&alike, v);
-        w->done[v] = true;
     }
     uint32_t best = first, best_n = 0;
     for (uint32_t i = 0; i < alike.n; i++) {
@@ -152,6 +175,7 @@ static uint32_t most_frequent(writer *w, uint32_t first) {
         }
     }
     w->out->n_varied += best_n < alike.n;
+    for (uint32_t i = 0; i < alike.n; i++) w->like[alike.at[i]] = best;
     free(alike.at);
     return best;
 }
@@ -181,6 +205,11 @@ static void set_scenario(writer *w) {
     ds_scenario_set(unit, "", "strategy", strategy);
 }
 
+/* The loss of `train` has no path; a reshape stays where its operand is. */
+static bool has_path(const ds_pase_node *node) {
+    return node->op->loc.file && node->kind != DS_PASE_RESHAPE;
+}
+
 ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase_splits *strategy,
                         int64_t devices, ds_pase_applied *out, ds_error *err) {
     *out = (ds_pase_applied){0};
@@ -198,14 +227,16 @@ ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase
     w.base = intern(&w, "all");
     if (has_mesh(&w, w.base)) w.base = intern(&w, "all_devices");
     declare_mesh(&w, w.base, DS_MESH_ON, on->place.name, &axis, &devices, 1);
-    w.done = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *w.done);
+    w.like = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *w.like);
+    memset(w.like, 0xff, graph->nodes.n * sizeof *w.like);
     for (uint32_t v = 0; v < graph->nodes.n; v++) {
-        bool added = !graph->nodes.at[v].op->loc.file; /* the loss of `train` has no path */
-        if (w.done[v] || added) continue;
+        const ds_pase_node *node = &graph->nodes.at[v];
+        if (w.like[v] != UINT32_MAX) continue;
         uint32_t best = most_frequent(&w, v);
-        override_op(&w, &graph->nodes.at[best], strategy[best].of);
+        if (has_path(node)) override_op(&w, node, strategy[best].of);
     }
-    free(w.done);
+    for (uint32_t i = 0; i < graph->fused.n; i++) override_fused(&w, &graph->fused.at[i]);
+    free(w.like);
     out->overrides = w.overrides.n;
     set_scenario(&w);
     return DS_OK;

@@ -347,6 +347,22 @@ static ds_status reshape_node(const ds_pase_instance *at, ds_pase_node *node,
 
 /* ---- all ---- */
 
+static ds_status rule_of(const ds_pase_instance *at, ds_rule *rule, ds_error *err) {
+    ds_infer infer = {
+        .unit = at->unit, .func = at->func, .op = at->op, .in = at->in_type, .env = &at->env};
+    return ds_op_rule(&infer, rule, err);
+}
+
+ds_status ds_pase__factors(const ds_pase_instance *at, const char **factor, ds_error *err) {
+    ds_rule rule;
+    DS_TRY(rule_of(at, &rule, err));
+    for (uint32_t d = 0; d < rule.out[0].n; d++) {
+        uint32_t f = outermost(&rule.out[0].dims[d]);
+        factor[d] = ds_intern(&at->unit->strings, f == NO_FACTOR ? "-" : rule.names[f]);
+    }
+    return DS_OK;
+}
+
 static ds_status rule_node(const ds_pase_instance *at, ds_pase_node *node,
                            int8_t (*maps)[DS_MAX_RANK], ds_error *err) {
     maker m = {.at = at, .node = node};

@@ -74,6 +74,11 @@ ds_pase_graph *ds_pase_graph_fold(const ds_pase_graph *graph) {
     ds_map_init(&f.edges);
     for (uint32_t v = 0; v < graph->nodes.n; v++) fold_node(&f, v);
     for (uint32_t e = 0; e < graph->edges.n; e++) fold_edge(&f, &graph->edges.at[e]);
+    for (uint32_t i = 0; i < graph->fused.n; i++) {
+        ds_pase_fused fused = graph->fused.at[i];
+        fused.node = f.node[fused.node];
+        DS_PUSH(&f.to->arena, &f.to->fused, fused);
+    }
     if (f.to->edges.n) qsort(f.to->edges.at, f.to->edges.n, sizeof *f.to->edges.at, by_reader);
     ds_map_deinit(&f.nodes);
     ds_map_deinit(&f.edges);

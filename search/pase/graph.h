@@ -84,10 +84,19 @@ typedef struct ds_pase_edge {
     bool shadowed; /* a later edge joins the same two nodes */
 } ds_pase_edge;
 
+/* An op that is part of a node: where its result's dims lie, and their factors in its own rule. */
+typedef struct ds_pase_fused {
+    const char *pattern;
+    uint32_t node, rank;
+    int8_t axis[DS_MAX_RANK];
+    const char *factor[DS_MAX_RANK];
+} ds_pase_fused;
+
 typedef struct ds_pase_graph {
     ds_arena arena;
     DS_VEC(ds_pase_node) nodes; /* in the order of the program */
     DS_VEC(ds_pase_edge) edges; /* in the order of the program's reads */
+    DS_VEC(ds_pase_fused) fused;
 } ds_pase_graph;
 
 /* The graph of a step on which only `lower` has run, which must outlive it. Errors:

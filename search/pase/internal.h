@@ -29,6 +29,8 @@ ds_status ds_pase__node_of(const ds_pase_instance *at, ds_pase_node *node,
                            int8_t (*maps)[DS_MAX_RANK], ds_error *err);
 /* The node of a loop of `layers` LSTMs. */
 void ds_pase__lstm_layers(ds_pase_node *node, int64_t layers);
+/* The outermost factor of each dim of the op's first result, interned; "-": none. */
+ds_status ds_pase__factors(const ds_pase_instance *at, const char **factor, ds_error *err);
 /* Is the reshape only a view with other dims of size 1? Then the operand's dim for each dim of the
  * result, or -1. */
 bool ds_pase__is_unit_reshape(const ds_shape *in, const ds_shape *out, int8_t *from);

@@ -99,23 +99,41 @@ static bool is_free(ds_opcode code) {
     return code == DS_OP_BIAS || code == DS_OP_SCALE || code == DS_OP_CAST || code == DS_OP_NEG;
 }
 
-static bool fold_away(reader *r, const ds_pase_instance *at) {
+static ds_status add_fused(reader *r, const ds_pase_instance *at, const ds_path_loop *loops,
+                           const ds_pase_tensor *in, ds_error *err) {
+    ds_pase_graph *graph = r->graph;
+    ds_pase_node path;
+    ds_pase_fused fused = {.node = in->node, .rank = at->out[0].rank};
+    if (!is_free(at->op->code)) graph->nodes.at[in->node].pointwise++;
+    set_paths(r, at->op, loops, &path);
+    fused.pattern = path.pattern;
+    memcpy(fused.axis, in->axis, sizeof fused.axis);
+    DS_TRY(ds_pase__factors(at, fused.factor, err));
+    DS_PUSH(&graph->arena, &graph->fused, fused);
+    return DS_OK;
+}
+
+/* *done: it is part of the node that makes its operand, or a view. */
+static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_loop *loops,
+                           bool *done, ds_error *err) {
     const ds_op *op = at->op;
     int8_t from[DS_MAX_RANK];
-    if (op->n_in == 0 || op->n_out == 0) return false;
+    *done = false;
+    if (op->n_in == 0 || op->n_out == 0) return DS_OK;
     const ds_pase_tensor *in = tensor_of(r, op->in[0].value);
     ds_pase_tensor *out = tensor_of(r, op->out[0]);
     if (is_fused(r, op)) {
+        *done = true;
         *out = *in;
-        if (!is_free(op->code)) r->graph->nodes.at[in->node].pointwise++;
-        return true;
+        return add_fused(r, at, loops, in, err);
     }
     if (op->code != DS_OP_RESHAPE || !ds_pase__is_unit_reshape(&at->in[0], &at->out[0], from))
-        return false;
+        return DS_OK;
+    *done = true;
     *out = *in;
     for (uint32_t d = 0; d < at->out[0].rank; d++)
         out->axis[d] = from[d] < 0 ? DS_PASE_NO_AXIS : in->axis[from[d]];
-    return true;
+    return DS_OK;
 }
 
 /* ---- nodes and edges ---- */
@@ -230,7 +248,9 @@ static ds_status read_op(reader *r, const ds_op *op, const ds_index *indices,
     ds_arena_init(&arena);
     ds_pase_instance at;
     ds_status status = instance_of(r, op, indices, &arena, &at, err);
-    if (!status && !fold_away(r, &at)) status = add_node(r, &at, loops, &arena, err);
+    bool done = false;
+    if (!status) status = fold_away(r, &at, loops, &done, err);
+    if (!status && !done) status = add_node(r, &at, loops, &arena, err);
     ds_arena_deinit(&arena);
     return status;
 }
