@@ -136,6 +136,7 @@ typedef struct simulation {
     ds_eval eval;
     const ds_eval_source *source;
     ds_unit *unit;
+    ds_plan_ground *ground; /* what candidates have in common */
 } simulation;
 
 ds_status ds_eval_options(const ds_binding *binding, ds_sim_options *options, ds_error *err) {
@@ -255,6 +256,7 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, ds
     read_knobs(&binding, out);
     DS_TRY(verify(&binding, err));
     DS_TRY(ds_eval_options(&binding, &options, err));
+    options.ground = s->ground;
     if (compose(&binding, s->source->profiles, &options, out)) return DS_OK;
     DS_TRY(ds_simulate(&binding, s->source->profiles, &options, &result, err));
     read_result(result, out);
@@ -287,6 +289,7 @@ static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
 
 static void free_simulation(ds_eval *eval) {
     simulation *s = (simulation *)eval;
+    ds_plan_ground_free(s->ground);
     ds_unit_free(s->unit);
     free(s);
 }
@@ -311,14 +314,14 @@ ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds
     simulation *s = ds_xcalloc(1, sizeof *s);
     s->eval = (ds_eval){run, free_simulation};
     s->source = source;
+    s->ground = ds_plan_ground_new();
     ds_status status = load(s, err);
     *out = &s->eval;
     if (status == DS_OK && ds_eval_content(s->unit, source->profiles) != source->content)
         status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s changed while it was being read",
                               source->path);
     if (status != DS_OK) {
-        ds_unit_free(s->unit);
-        free(s);
+        free_simulation(&s->eval);
         *out = NULL;
     }
     return status;

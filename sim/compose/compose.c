@@ -180,7 +180,8 @@ static ds_status run(ds_model_step *step, const ds_binding *binding, const ds_pr
     step->brief = step->trusted = true;
     DS_TRY(ds_model_step_run_to(step, DS_PASS_OVERLAP, NULL, NULL, err));
     ds_plan_options plan_options = {.max_instances = options->max_instances,
-                                    .cost_mode = options->cost_mode};
+                                    .cost_mode = options->cost_mode,
+                                    .ground = options->ground};
     ds_plan *plan;
     double model_flop;
     DS_TRY(ds_report__model_flop(binding, true, &model_flop, err));

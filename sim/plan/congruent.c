@@ -22,6 +22,7 @@ struct ds_congruent {
     uint32_t *devices;
     uint32_t n;
     uint32_t host; /* vertex, or DS_NONE */
+    uint64_t hash;
     const struct ds_congruent *next;
 };
 
@@ -70,7 +71,7 @@ static const ds_congruent *find_place(ds_builder *b, const ds_coll_request *q) {
     for (const ds_congruent *c = first; c; c = c->next)
         if (is_at(b, c, q, vertices)) return c;
     ds_congruent *c = DS_NEW(&b->plan->arena, ds_congruent);
-    *c = (ds_congruent){.n = q->n, .host = q->host, .next = first};
+    *c = (ds_congruent){.n = q->n, .host = q->host, .hash = hash, .next = first};
     if (q->host != DS_NONE) c->host = vertices[q->n];
     c->devices = DS_NEW_N(&b->plan->arena, uint32_t, q->n);
     for (uint32_t i = 0; i < q->n; i++)
@@ -84,9 +85,9 @@ static uint64_t text_hash(const char *text) {
 }
 
 /* What a cost depends on beside the place and the sizes of shards. */
-static uint64_t cost_key(const ds_builder *b, const ds_group *g) {
+static uint64_t cost_key(const ds_builder *b, const ds_group *g, uint64_t place) {
     const ds_coll_request *q = g->request;
-    uint64_t key = ds_hash_mix(DS_KEY(g->congruent), q->op);
+    uint64_t key = ds_hash_mix(place, q->op);
     key = ds_hash_mix(ds_hash_mix(key, (uint64_t)q->bytes), text_hash(q->algorithm));
     key = ds_hash_mix(ds_hash_mix(key, q->root), (uint64_t)q->shift);
     key = ds_hash_mix(key, (uint64_t)q->chunks);
@@ -108,12 +109,20 @@ static void set_place(const ds_congruent *c, ds_coll_request *q) {
     q->host = c->host;
 }
 
+/* What a cost depends on, whatever the plan. */
+static uint64_t ground_key(ds_builder *b, const ds_group *g) {
+    if (!b->graph)
+        b->graph = ds_hash_mix(ds_topo_hash(b->plan->topo), ds_profiles_hash(b->profiles)) | 1;
+    return ds_hash_mix(cost_key(b, g, g->congruent->hash), b->graph);
+}
+
 ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_group *g,
                              ds_error *err) {
     if (keeps_place(g->request)) return cost(b, g, err);
     g->congruent = find_place(b, g->request);
     if (g->request->shard_bytes) return cost(b, g, err);
-    uint64_t key = cost_key(b, g);
+    ds_plan_ground *ground = b->options->ground;
+    uint64_t key = cost_key(b, g, DS_KEY(g->congruent)), kept = ground ? ground_key(b, g) : 0;
     const uint64_t *found = ds_map_find(&b->costs, key);
     if (found) {
         take_cost(g, (const ds_group *)(uintptr_t)*found);
@@ -126,7 +135,10 @@ ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_grou
     *once = *g;
     once->request = &request;
     once->devices = request.devices;
-    if (cost(b, once, NULL) != DS_OK) return cost(b, g, err);
+    if (!ground || !ds_ground__find(ground, kept, &b->plan->arena, once)) {
+        if (cost(b, once, NULL) != DS_OK) return cost(b, g, err);
+        if (ground) ds_ground__keep(ground, kept, once);
+    }
     once->request = NULL;
     ds_map_put(&b->costs, key, DS_KEY(once));
     take_cost(g, once);

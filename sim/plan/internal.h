@@ -68,6 +68,7 @@ typedef struct ds_builder {
     ds_sharing sharing;
     ds_map congruent;   /* congruent.c: hash of a canonical place → ds_congruent */
     ds_map costs;       /* what is done at one → a ds_group with its cost */
+    uint64_t graph;     /* hash of topology and profiles, for plan_options.ground; 0: not known */
     ds_map bodies;      /* alike.c: what a communication does → the first record */
     uint32_t *zeros;    /* one a device: where all are of variant 0 */
     uint32_t *vertices; /* heap: scratch */
@@ -225,5 +226,9 @@ ds_status ds_plan__expand(ds_builder *b, ds_error *err);
 ds_status ds_plan__flows(ds_builder *b, ds_error *err);
 /* Which stream of a member device the record's task goes to: 0 is compute. */
 uint64_t ds_plan__stream_key(const ds_record *record, uint32_t member);
+
+/* ground.c: a cost that another plan has left under the key; true if there is one. And leaves one. */
+bool ds_ground__find(const ds_plan_ground *ground, uint64_t key, ds_arena *arena, ds_group *out);
+void ds_ground__keep(ds_plan_ground *ground, uint64_t key, const ds_group *group);
 
 #endif

@@ -278,11 +278,19 @@ typedef struct ds_plan {
 /* About 2 GB of plan. A program beyond it is more likely a slip of the pen than a training step. */
 #define DS_PLAN_MAX_INSTANCES 20000000u
 
+/* What plans of one topology and set of profiles have in common, for who makes many of them: what
+ * collectives cost. Plans find there what others have left, so one thread at a time uses it. They
+ * are what they would be without, and do not need it once they are made. */
+typedef struct ds_plan_ground ds_plan_ground;
+ds_plan_ground *ds_plan_ground_new(void);
+void ds_plan_ground_free(ds_plan_ground *ground);
+
 typedef struct ds_plan_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;            /* every device is a class of its own */
     bool stepwise;          /* transfers message by message; implies unfold */
     ds_cost_mode cost_mode;
+    ds_plan_ground *ground;  /* NULL: none */
     const ds_plan_job *jobs; /* what runs in place of the scenario's program */
     uint32_t n_jobs;         /* 0: the scenario's program */
 } ds_plan_options;

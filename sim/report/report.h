@@ -44,6 +44,7 @@ typedef struct ds_sim_options {
     /* What passes make of a model is not verified with numbers (ds_model_step.trusted): for sweeps,
      * whose rows are run again by themselves before anybody relies on one. */
     bool trust_passes;
+    ds_plan_ground *ground; /* for many runs, one after the other; NULL: none */
     ds_cost_mode cost_mode;
     ds_mem_mode mem_mode;
     bool keep_masks;            /* ds_mem_options */

@@ -186,6 +186,7 @@ ds_status ds_report__simulate(ds_result *r, const ds_binding *program, const ds_
                                     .unfold = options->unfold,
                                     .stepwise = options->stepwise,
                                     .cost_mode = options->cost_mode,
+                                    .ground = options->ground,
                                     .jobs = jobs,
                                     .n_jobs = n_jobs};
     DS_TRY(ds_plan_build(program, profiles, &plan_options, &r->plan, err));

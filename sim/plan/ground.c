@@ -1,0 +1,50 @@
+/* What collectives cost, kept from plan to plan (congruent.c says what the keys hold). */
+#include "sim/plan/internal.h"
+
+#include "sim/coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ds_plan_ground {
+    ds_arena arena;
+    ds_map costs; /* key → ds_group */
+};
+
+ds_plan_ground *ds_plan_ground_new(void) {
+    ds_plan_ground *ground = ds_xcalloc(1, sizeof *ground);
+    ds_arena_init(&ground->arena);
+    ds_map_init(&ground->costs);
+    return ground;
+}
+
+void ds_plan_ground_free(ds_plan_ground *ground) {
+    if (!ground) return;
+    ds_map_deinit(&ground->costs);
+    ds_arena_deinit(&ground->arena);
+    free(ground);
+}
+
+/* Terms, time, algorithm and phases, with copies of what they point to. */
+static void copy_cost(const ds_group *from, ds_arena *arena, ds_group *out) {
+    ds_phase_time *times = DS_NEW_N(arena, ds_phase_time, from->n_phases);
+    if (from->n_phases) memcpy(times, from->times, from->n_phases * sizeof *times);
+    out->terms = from->terms;
+    out->ps = from->ps;
+    out->algorithm = from->algorithm ? ds_arena_strdup(arena, from->algorithm) : NULL;
+    out->times = times;
+    out->n_phases = from->n_phases;
+}
+
+bool ds_ground__find(const ds_plan_ground *ground, uint64_t key, ds_arena *arena, ds_group *out) {
+    const uint64_t *found = ds_map_find(&ground->costs, key);
+    if (found) copy_cost((const ds_group *)(uintptr_t)*found, arena, out);
+    return found != NULL;
+}
+
+void ds_ground__keep(ds_plan_ground *ground, uint64_t key, const ds_group *group) {
+    ds_group *kept = DS_NEW(&ground->arena, ds_group);
+    memset(kept, 0, sizeof *kept);
+    copy_cost(group, &ground->arena, kept);
+    ds_map_put(&ground->costs, key, DS_KEY(kept));
+}
