@@ -205,7 +205,7 @@ static void set_scenario(writer *w) {
     ds_scenario_set(unit, "", "strategy", strategy);
 }
 
-/* The loss of `train` has no path; a reshape stays where its operand is. */
+/* The loss of `train` has no path; a reshape is named by what it makes, as what is fused. */
 static bool has_path(const ds_pase_node *node) {
     return node->op->loc.file && node->kind != DS_PASE_RESHAPE;
 }

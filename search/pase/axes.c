@@ -241,6 +241,15 @@ static ds_status set_layout(maker *m, ds_error *err) {
     return DS_OK;
 }
 
+/* Attention is split by batch and heads alone: a part of the queries would need its place under the
+ * mask, and the gradient takes values whole. */
+static void keep_whole(maker *m) {
+    for (uint32_t a = 0; a < m->node->n_axes; a++) {
+        const char *name = m->node->axis_name[a];
+        if (strcmp(name, "b") != 0 && strcmp(name, "g") != 0) m->node->rule_size[a] = 1;
+    }
+}
+
 static ds_status set_kind(maker *m, int8_t (*maps)[DS_MAX_RANK], ds_error *err) {
     ds_pase_node *node = m->node;
     switch (node->kind) {
@@ -263,6 +272,7 @@ static ds_status set_kind(maker *m, int8_t (*maps)[DS_MAX_RANK], ds_error *err) 
         node->along = 1u << (node->n_axes - 1);
         return DS_OK;
     case DS_PASE_OTHER:
+        if (m->at->op->code == DS_OP_ATTENTION) keep_whole(m);
         for (uint32_t a = 0; a < node->n_axes; a++)
             if (node->rule_size[a] == 1) node->whole |= 1u << a;
         return DS_OK;
@@ -347,14 +357,27 @@ static ds_status reshape_node(const ds_pase_instance *at, ds_pase_node *node,
 
 /* ---- all ---- */
 
+/* A reshape's rule asks for the type that it makes. */
 static ds_status rule_of(const ds_pase_instance *at, ds_rule *rule, ds_error *err) {
-    ds_infer infer = {
-        .unit = at->unit, .func = at->func, .op = at->op, .in = at->in_type, .env = &at->env};
+    ds_type *out[DS_MAX_OPERANDS] = {0};
+    for (uint32_t i = 0; i < at->op->n_out && i < DS_MAX_OPERANDS; i++)
+        out[i] = ds_value_at(at->func, at->op->out[i])->type;
+    ds_infer infer = {.unit = at->unit,
+                      .func = at->func,
+                      .op = at->op,
+                      .in = at->in_type,
+                      .out = out,
+                      .env = &at->env};
     return ds_op_rule(&infer, rule, err);
 }
 
 ds_status ds_pase__factors(const ds_pase_instance *at, const char **factor, ds_error *err) {
     ds_rule rule;
+    if (at->op->code == DS_OP_CAST) { /* to overrides its dims are a, b, … */
+        for (uint32_t d = 0; d < at->out[0].rank; d++)
+            factor[d] = ds_intern_n(&at->unit->strings, &"abcdefgh"[d], 1);
+        return DS_OK;
+    }
     DS_TRY(rule_of(at, &rule, err));
     for (uint32_t d = 0; d < rule.out[0].n; d++) {
         uint32_t f = outermost(&rule.out[0].dims[d]);

@@ -84,7 +84,8 @@ typedef struct ds_pase_edge {
     bool shadowed; /* a later edge joins the same two nodes */
 } ds_pase_edge;
 
-/* An op that is part of a node: where its result's dims lie, and their factors in its own rule. */
+/* An op that is part of a node, a view of its result, or a reshape that is the node: where its
+ * result's dims lie, and their factors in its own rule. */
 typedef struct ds_pase_fused {
     const char *pattern;
     uint32_t node, rank;

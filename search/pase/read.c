@@ -87,9 +87,8 @@ static ds_pase_tensor *tensor_of(reader *r, ds_value value) {
     return &r->values[value.i];
 }
 
-/* Does the op only touch each element of what a node makes? */
-static bool is_fused(reader *r, const ds_op *op) {
-    if (op->n_in == 0 || !tensor_of(r, op->in[0].value)->is_made) return false;
+/* Does the op only touch each element of its operand? */
+static bool is_plain(const ds_op *op) {
     const ds_op_desc *desc = ds_op_desc_of(op->code);
     return strcmp(desc->family, "elementwise") == 0 && op->n_out == 1 &&
            (op->n_in == 1 || op->code == DS_OP_BIAS);
@@ -99,15 +98,25 @@ static bool is_free(ds_opcode code) {
     return code == DS_OP_BIAS || code == DS_OP_SCALE || code == DS_OP_CAST || code == DS_OP_NEG;
 }
 
+/* A cast that `lower` has added, to compute a loss in f32: overrides do not know it. */
+static bool is_added(const reader *r, const ds_op *op) {
+    const ds_func *func = r->step->func;
+    const char *from = ds_value_at(func, op->in[0].value)->name;
+    const char *to = ds_value_at(func, op->out[0])->name;
+    size_t n = strlen(from);
+    return op->code == DS_OP_CAST && strncmp(from, to, n) == 0 && to[n] == '.';
+}
+
+/* The op's result lies as `out` says. */
 static ds_status add_fused(reader *r, const ds_pase_instance *at, const ds_path_loop *loops,
-                           const ds_pase_tensor *in, ds_error *err) {
+                           const ds_pase_tensor *out, ds_error *err) {
     ds_pase_graph *graph = r->graph;
     ds_pase_node path;
-    ds_pase_fused fused = {.node = in->node, .rank = at->out[0].rank};
-    if (!is_free(at->op->code)) graph->nodes.at[in->node].pointwise++;
+    if (is_added(r, at->op)) return DS_OK;
+    ds_pase_fused fused = {.node = out->node, .rank = at->out[0].rank};
     set_paths(r, at->op, loops, &path);
     fused.pattern = path.pattern;
-    memcpy(fused.axis, in->axis, sizeof fused.axis);
+    memcpy(fused.axis, out->axis, sizeof fused.axis);
     DS_TRY(ds_pase__factors(at, fused.factor, err));
     DS_PUSH(&graph->arena, &graph->fused, fused);
     return DS_OK;
@@ -122,10 +131,12 @@ static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_
     if (op->n_in == 0 || op->n_out == 0) return DS_OK;
     const ds_pase_tensor *in = tensor_of(r, op->in[0].value);
     ds_pase_tensor *out = tensor_of(r, op->out[0]);
-    if (is_fused(r, op)) {
+    if (is_plain(op) && (in->is_made || in->is_weight)) {
         *done = true;
         *out = *in;
-        return add_fused(r, at, loops, in, err);
+        if (!in->is_made) return DS_OK; /* a weight in another dtype is a weight */
+        if (!is_free(op->code)) r->graph->nodes.at[in->node].pointwise++;
+        return add_fused(r, at, loops, out, err);
     }
     if (op->code != DS_OP_RESHAPE || !ds_pase__is_unit_reshape(&at->in[0], &at->out[0], from))
         return DS_OK;
@@ -133,7 +144,7 @@ static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_
     *out = *in;
     for (uint32_t d = 0; d < at->out[0].rank; d++)
         out->axis[d] = from[d] < 0 ? DS_PASE_NO_AXIS : in->axis[from[d]];
-    return DS_OK;
+    return in->is_made ? add_fused(r, at, loops, out, err) : DS_OK;
 }
 
 /* ---- nodes and edges ---- */
@@ -177,6 +188,7 @@ static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_l
         *out = (ds_pase_tensor){.is_made = true, .node = n};
         memcpy(out->axis, maps[op->n_in + i], sizeof out->axis);
     }
+    if (op->code == DS_OP_RESHAPE) return add_fused(r, at, loops, tensor_of(r, op->out[0]), err);
     return DS_OK;
 }
 
