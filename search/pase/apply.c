@@ -79,28 +79,32 @@ static uint32_t legal_splits(writer *w, const ds_pase_node *node, const uint16_t
     return n;
 }
 
-/* @s4x2, of [s0 = 4, s1 = 2], or with what is left of the devices @s4r2 of [s0 = 4, rest = 2]. */
+/* Axis i of a view; that of all devices is the strategy's own. */
+static const char *axis_of(writer *w, int64_t parts, uint32_t i) {
+    char axis[8] = {'s', (char)('0' + i), 0};
+    return intern(w, parts == w->devices ? "dp" : axis);
+}
+
+/* @s4x2 of [s0 = 4, s1 = 2]: the splits, then what is left of the devices. So what is split 4 ways
+ * and kept twice lies on the mesh of what is split 4 x 2 ways. */
 static const char *view_of(writer *w, const int64_t *parts, uint32_t n) {
     const char *axes[MOST_VIEW_AXES + 1];
     int64_t sizes[MOST_VIEW_AXES + 1], left = w->devices;
     ds_buf name = {0};
     uint32_t n_axes = n;
-    ds_buf_putc(&name, 's');
-    for (uint32_t i = 0; i < n; i++) {
-        char axis[8] = {'s', (char)('0' + i), 0};
-        axes[i] = intern(w, axis);
-        sizes[i] = parts[i];
-        left /= parts[i];
-        ds_buf_printf(&name, "%s%lld", i ? "x" : "", (long long)parts[i]);
+    for (uint32_t i = 0; i < n; i++) left /= sizes[i] = parts[i];
+    if (left > 1 || n == 0) sizes[n_axes++] = left;
+    if (n_axes == 1) {
+        ds_buf_deinit(&name);
+        return w->base;
     }
-    if (left > 1 || n == 0) {
-        axes[n] = intern(w, "rest");
-        sizes[n_axes++] = left;
-        ds_buf_printf(&name, "r%lld", (long long)left);
+    for (uint32_t i = 0; i < n_axes; i++) {
+        axes[i] = axis_of(w, sizes[i], i);
+        declare_axis(w, axes[i]);
+        ds_buf_printf(&name, "%s%lld", i ? "x" : "s", (long long)sizes[i]);
     }
     const char *interned = intern(w, name.text);
     ds_buf_deinit(&name);
-    for (uint32_t i = 0; i < n_axes; i++) declare_axis(w, axes[i]);
     declare_mesh(w, interned, DS_MESH_VIEW, w->base, axes, sizes, n_axes);
     return interned;
 }
@@ -117,10 +121,9 @@ static ds_attr *add_override(writer *w, const char *pattern, const char *view, u
     return &w->overrides.at[w->overrides.n - 1];
 }
 
-static void add_factor(writer *w, ds_attr *override, const char *factor, uint32_t view_axis) {
-    char axis[8] = {'s', (char)('0' + view_axis), 0};
+static void add_factor(writer *w, ds_attr *override, const char *factor, const char *axis) {
     override->items[override->n_items++] =
-        (ds_attr){.name = intern(w, factor), .kind = DS_ATTR_WORD, .word = intern(w, axis)};
+        (ds_attr){.name = intern(w, factor), .kind = DS_ATTR_WORD, .word = axis};
 }
 
 static void override_op(writer *w, const ds_pase_node *node, const uint16_t *split) {
@@ -128,7 +131,8 @@ static void override_op(writer *w, const ds_pase_node *node, const uint16_t *spl
     int64_t parts[DS_PASE_MAX_AXES];
     uint32_t n = legal_splits(w, node, split, axes, parts);
     ds_attr *override = add_override(w, node->pattern, view_of(w, parts, n), n);
-    for (uint32_t i = 0; i < n; i++) add_factor(w, override, node->axis_name[axes[i]], i);
+    for (uint32_t i = 0; i < n; i++)
+        add_factor(w, override, node->axis_name[axes[i]], axis_of(w, parts[i], i));
 }
 
 static bool is_overridden(const writer *w, const char *pattern) {
@@ -147,7 +151,8 @@ static void override_fused(writer *w, const ds_pase_fused *fused) {
     ds_attr *override = add_override(w, fused->pattern, view_of(w, parts, n), fused->rank);
     for (uint32_t d = 0; d < fused->rank; d++)
         for (uint32_t i = 0; i < n; i++)
-            if (fused->axis[d] == (int8_t)axes[i]) add_factor(w, override, fused->factor[d], i);
+            if (fused->axis[d] == (int8_t)axes[i])
+                add_factor(w, override, fused->factor[d], axis_of(w, parts[i], i));
 }
 
 /* ---- turns of a loop ---- */
@@ -184,6 +189,24 @@ static uint32_t most_frequent(writer *w, uint32_t first) {
 
 static ds_attr integer(writer *w, int64_t value) {
     return (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_int(&w->unit->exprs, value)};
+}
+
+static int n_parts(const char *pattern) {
+    int n = 1;
+    for (; *pattern; pattern++) n += *pattern == '.';
+    return n;
+}
+
+/* The first override that matches an op holds, and "y" matches "a.y" too: longer ones first, else
+ * in the order of the program. */
+static void sort_overrides(writer *w) {
+    ds_attr *at = w->overrides.at;
+    for (uint32_t i = 1; i < w->overrides.n; i++) {
+        ds_attr one = at[i];
+        uint32_t k = i;
+        for (; k > 0 && n_parts(at[k - 1].name) < n_parts(one.name); k--) at[k] = at[k - 1];
+        at[k] = one;
+    }
 }
 
 static void set_scenario(writer *w) {
@@ -238,6 +261,7 @@ ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase
     for (uint32_t i = 0; i < graph->fused.n; i++) override_fused(&w, &graph->fused.at[i]);
     free(w.like);
     out->overrides = w.overrides.n;
+    sort_overrides(&w);
     set_scenario(&w);
     return DS_OK;
 }

@@ -15,10 +15,10 @@ typedef struct ds_pase_applied {
 
 /* Changes the scenario of `unit`, whose model `graph` was read from: `mesh` becomes all devices of
  * its topology (which must be p) as one axis dp, strategy { dp = p, ops { … } } replaces what the
- * strategy said. An operation with splits c_1, c_2, … is done on a view [s0 = c_1, s1 = c_2, …,
- * rest = p/Π c], the first split outermost. The unit is then to be printed and read again: nothing
- * is verified anew. Errors: DS_ERR_VALUE without `on`, or where the topology is aliased.
- * O(nodes²) of a loop's turns. */
+ * strategy said. An operation with splits c_1, c_2, … is done on a view [s0 = c_1, s1 = c_2, …]
+ * with what is left, p/Π c, as its last axis; the first split is outermost. The unit is then to be
+ * printed and read again: nothing is verified anew. Errors: DS_ERR_VALUE without `on`, or where the
+ * topology is aliased. O(nodes²) of a loop's turns. */
 ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase_splits *strategy,
                         int64_t devices, ds_pase_applied *out, ds_error *err);
 

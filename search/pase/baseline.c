@@ -14,6 +14,7 @@ static int8_t from_before(const ds_pase_graph *graph, const int8_t *axis, uint32
     int8_t found = -1;
     for (uint32_t e = *edge; e < graph->edges.n && graph->edges.at[e].to == v && found < 0; e++) {
         const ds_pase_edge *at = &graph->edges.at[e];
+        if (at->tied) continue;
         for (uint32_t d = 0; d < at->rank && found < 0; d++)
             if (at->from_axis[d] >= 0 && at->from_axis[d] == axis[at->from]) found = at->to_axis[d];
     }
@@ -23,7 +24,7 @@ static int8_t from_before(const ds_pase_graph *graph, const int8_t *axis, uint32
 /* By a node before it? */
 static bool is_fed(const ds_pase_graph *graph, uint32_t v, uint32_t edge) {
     for (; edge < graph->edges.n && graph->edges.at[edge].to == v; edge++)
-        if (graph->edges.at[edge].from < v) return true;
+        if (graph->edges.at[edge].from < v && !graph->edges.at[edge].tied) return true;
     return false;
 }
 
@@ -156,7 +157,7 @@ ds_status ds_pase_cost_of(const ds_pase_graph *graph, ds_pase_model *model,
         const ds_pase_edge *edge = &graph->edges.at[e];
         ds_pase_splits from = strategy[edge->from], to = strategy[edge->to];
         double one;
-        if (model->last_edge_only && edge->shadowed) continue;
+        if (!ds_pase_counts(model, edge)) continue;
         ds_pase_configs a = {1, graph->nodes.at[edge->from].n_axes, from.of};
         ds_pase_configs b = {1, graph->nodes.at[edge->to].n_axes, to.of};
         DS_TRY(model->edge(model, edge, &a, &b, &one, err));

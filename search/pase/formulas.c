@@ -226,6 +226,7 @@ ds_pase_model *ds_pase_formulas_new(int64_t devices, int64_t cutoff, double flop
                               .unit = "FLOP",
                               .limits = {.devices = devices, .cutoff = cutoff},
                               .last_edge_only = true,
+                              .no_tied_edges = true,
                               .node = node_costs,
                               .edge = edge_costs,
                               .free = formulas_free};

@@ -82,6 +82,7 @@ typedef struct ds_pase_edge {
     int64_t size[DS_MAX_RANK];
     int8_t from_axis[DS_MAX_RANK], to_axis[DS_MAX_RANK];
     bool shadowed; /* a later edge joins the same two nodes */
+    bool tied;     /* a weight that both ends read: `from` is the first reader, where it lives */
 } ds_pase_edge;
 
 /* An op that is part of a node, a view of its result, or a reshape that is the node: where its

@@ -57,6 +57,7 @@ struct ds_pase_model {
     const char *name, *unit;
     ds_pase_limits limits;
     bool last_edge_only; /* of several edges between two nodes only the last costs anything */
+    bool no_tied_edges;  /* a weight that is read twice need not be in one place */
     /* cost[set->n] */
     ds_status (*node)(ds_pase_model *model, const ds_pase_node *node, const ds_pase_configs *set,
                       double *cost, ds_error *err);
@@ -132,6 +133,11 @@ void ds_pase_expert(const ds_pase_graph *graph, const ds_pase_limits *limits, in
                     ds_pase_splits *strategy);
 /* Does it have a convolution? */
 bool ds_pase_is_convolutional(const ds_pase_graph *graph);
+
+/* Does the edge count under the model? */
+static inline bool ds_pase_counts(const ds_pase_model *model, const ds_pase_edge *edge) {
+    return !(model->last_edge_only && edge->shadowed) && !(model->no_tied_edges && edge->tied);
+}
 
 /* The elimination order: order[i] is the node that goes i-th. O(nodes² + fill). */
 ds_status ds_pase_order_of(const ds_pase_graph *graph, ds_pase_order order, uint32_t *out,

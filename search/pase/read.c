@@ -153,13 +153,35 @@ static void add_edge(reader *r, const ds_pase_tensor *from, uint32_t to, const d
                      const int8_t *to_axis) {
     ds_pase_graph *graph = r->graph;
     for (uint32_t e = graph->edges.n; e-- > 0 && graph->edges.at[e].to == to;)
-        if (graph->edges.at[e].from == from->node) graph->edges.at[e].shadowed = true;
+        if (graph->edges.at[e].from == from->node && !graph->edges.at[e].tied)
+            graph->edges.at[e].shadowed = true;
     ds_pase_edge edge = {
         .from = from->node, .to = to, .times = 1, .dtype = shape->dtype, .rank = shape->rank};
     memcpy(edge.size, shape->dims, sizeof edge.size);
     memcpy(edge.from_axis, from->axis, sizeof edge.from_axis);
     memcpy(edge.to_axis, to_axis, sizeof edge.to_axis);
     DS_PUSH(&graph->arena, &graph->edges, edge);
+}
+
+/* A weight lives where its first reader wants it. */
+static void read_weight(reader *r, ds_pase_tensor *weight, uint32_t reader_node,
+                        const ds_shape *shape, const int8_t *axis) {
+    if (weight->is_read) {
+        ds_pase_edge edge = {.from = weight->node,
+                             .to = reader_node,
+                             .times = 1,
+                             .dtype = shape->dtype,
+                             .rank = shape->rank,
+                             .tied = true};
+        memcpy(edge.size, shape->dims, sizeof edge.size);
+        memcpy(edge.from_axis, weight->axis, sizeof edge.from_axis);
+        memcpy(edge.to_axis, axis, sizeof edge.to_axis);
+        DS_PUSH(&r->graph->arena, &r->graph->edges, edge);
+        return;
+    }
+    weight->is_read = true;
+    weight->node = reader_node;
+    memcpy(weight->axis, axis, sizeof weight->axis);
 }
 
 static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_loop *loops,
@@ -180,8 +202,10 @@ static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_l
     uint32_t n = graph->nodes.n;
     DS_PUSH(&graph->arena, &graph->nodes, node);
     for (uint32_t i = 0; i < op->n_in; i++) {
-        const ds_pase_tensor *in = tensor_of(r, op->in[i].value);
+        ds_pase_tensor *in = tensor_of(r, op->in[i].value);
+        bool one = op->in[i].n_index == 0; /* not one of each turn */
         if (in->is_made) add_edge(r, in, n, &at->in[i], maps[i]);
+        if (in->is_weight && one) read_weight(r, in, n, &at->in[i], maps[i]);
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         ds_pase_tensor *out = tensor_of(r, op->out[i]);

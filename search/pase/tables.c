@@ -145,7 +145,8 @@ static bool same_table(const builder *b, const ds_pase_edge *x, const ds_pase_ed
     const ds_pase_configs *const *sets = b->tables->set;
     return sets[x->from] == sets[y->from] && sets[x->to] == sets[y->to] &&
            is_flipped(b, x) == is_flipped(b, y) && x->dtype == y->dtype && x->rank == y->rank &&
-           x->times == y->times && memcmp(x->size, y->size, x->rank * sizeof *x->size) == 0 &&
+           x->times == y->times && x->tied == y->tied &&
+           memcmp(x->size, y->size, x->rank * sizeof *x->size) == 0 &&
            memcmp(x->from_axis, y->from_axis, x->rank) == 0 &&
            memcmp(x->to_axis, y->to_axis, x->rank) == 0;
 }
@@ -217,7 +218,7 @@ static ds_status add_to_node(builder *b, const ds_pase_edge *edge, ds_error *err
 
 static ds_status make_edges(builder *b, ds_error *err) {
     for (uint32_t e = 0; e < b->graph->edges.n; e++) {
-        if (b->model->last_edge_only && b->graph->edges.at[e].shadowed) continue;
+        if (!ds_pase_counts(b->model, &b->graph->edges.at[e])) continue;
         if (b->graph->edges.at[e].from == b->graph->edges.at[e].to) {
             DS_TRY(add_to_node(b, &b->graph->edges.at[e], err));
             continue;

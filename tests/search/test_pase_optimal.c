@@ -172,7 +172,7 @@ static bool brute_force(const ds_pase_graph *graph, ds_pase_model *model, brute 
     }
     for (uint32_t e = 0; e < graph->edges.n; e++) {
         const ds_pase_edge *edge = &graph->edges.at[e];
-        if (model->last_edge_only && edge->shadowed) continue;
+        if (!ds_pase_counts(model, edge)) continue;
         const ds_pase_configs *from = &b->sets[edge->from], *to = &b->sets[edge->to];
         b->edges[e] = DS_NEW_N(&arena, double, (size_t)from->n * to->n);
         model->edge(model, edge, from, to, b->edges[e], NULL);
