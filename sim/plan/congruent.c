@@ -109,11 +109,19 @@ static void set_place(const ds_congruent *c, ds_coll_request *q) {
     q->host = c->host;
 }
 
-/* What a cost depends on, whatever the plan. */
-static uint64_t ground_key(ds_builder *b, const ds_group *g) {
+uint64_t ds_plan__place_hash(const ds_congruent *c) {
+    return c->hash;
+}
+
+uint64_t ds_plan__graph(ds_builder *b) {
     if (!b->graph)
         b->graph = ds_hash_mix(ds_topo_hash(b->plan->topo), ds_profiles_hash(b->profiles)) | 1;
-    return ds_hash_mix(cost_key(b, g, g->congruent->hash), b->graph);
+    return b->graph;
+}
+
+/* What a cost depends on, whatever the plan. */
+static uint64_t ground_key(ds_builder *b, const ds_group *g) {
+    return ds_hash_mix(cost_key(b, g, g->congruent->hash), ds_plan__graph(b));
 }
 
 ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_group *g,

@@ -1,4 +1,5 @@
-/* What collectives cost, kept from plan to plan (congruent.c says what the keys hold). */
+/* What collectives cost and which links they load, kept from plan to plan (congruent.c and
+ * traffic.c say what the keys hold). */
 #include "sim/plan/internal.h"
 
 #include "sim/coll/coll.h"
@@ -8,19 +9,22 @@
 
 struct ds_plan_ground {
     ds_arena arena;
-    ds_map costs; /* key → ds_group */
+    ds_map costs;  /* key → ds_group */
+    ds_map shapes; /* key → ds_load_shape */
 };
 
 ds_plan_ground *ds_plan_ground_new(void) {
     ds_plan_ground *ground = ds_xcalloc(1, sizeof *ground);
     ds_arena_init(&ground->arena);
     ds_map_init(&ground->costs);
+    ds_map_init(&ground->shapes);
     return ground;
 }
 
 void ds_plan_ground_free(ds_plan_ground *ground) {
     if (!ground) return;
     ds_map_deinit(&ground->costs);
+    ds_map_deinit(&ground->shapes);
     ds_arena_deinit(&ground->arena);
     free(ground);
 }
@@ -47,4 +51,28 @@ void ds_ground__keep(ds_plan_ground *ground, uint64_t key, const ds_group *group
     memset(kept, 0, sizeof *kept);
     copy_cost(group, &ground->arena, kept);
     ds_map_put(&ground->costs, key, DS_KEY(kept));
+}
+
+static void copy_shape(const ds_load_shape *from, ds_arena *arena, ds_load_shape *out) {
+    *out = *from;
+    out->phases = DS_NEW_N(arena, ds_load_phase, from->n);
+    out->links = DS_NEW_N(arena, uint32_t, from->n_links);
+    out->uses_q32 = DS_NEW_N(arena, uint64_t, from->n_links);
+    if (from->n) memcpy(out->phases, from->phases, from->n * sizeof *out->phases);
+    if (!from->n_links) return;
+    memcpy(out->links, from->links, from->n_links * sizeof *out->links);
+    memcpy(out->uses_q32, from->uses_q32, from->n_links * sizeof *out->uses_q32);
+}
+
+bool ds_ground__find_shape(const ds_plan_ground *ground, uint64_t key, ds_arena *arena,
+                           ds_load_shape *out) {
+    const uint64_t *found = ds_map_find(&ground->shapes, key);
+    if (found) copy_shape((const ds_load_shape *)(uintptr_t)*found, arena, out);
+    return found != NULL;
+}
+
+void ds_ground__keep_shape(ds_plan_ground *ground, uint64_t key, const ds_load_shape *shape) {
+    ds_load_shape *kept = DS_NEW(&ground->arena, ds_load_shape);
+    copy_shape(shape, &ground->arena, kept);
+    ds_map_put(&ground->shapes, key, DS_KEY(kept));
 }

@@ -227,8 +227,31 @@ ds_status ds_plan__flows(ds_builder *b, ds_error *err);
 /* Which stream of a member device the record's task goes to: 0 is compute. */
 uint64_t ds_plan__stream_key(const ds_record *record, uint32_t member);
 
-/* ground.c: a cost that another plan has left under the key; true if there is one. And leaves one. */
+/* A hash of a group's canonical place; of the topology and the profiles. */
+uint64_t ds_plan__place_hash(const ds_congruent *c);
+uint64_t ds_plan__graph(ds_builder *b);
+
+/* What the phases of congruent groups take of the links at their canonical place (traffic.c). */
+typedef struct ds_load_phase {
+    uint32_t first, n; /* of `links` and `uses_q32` */
+    uint32_t weight;
+    ds_u128 alone_q20; /* level with all its links to itself */
+} ds_load_phase;
+
+typedef struct ds_load_shape {
+    ds_load_phase *phases;
+    uint32_t n;
+    uint32_t *links;
+    uint64_t *uses_q32;
+    uint32_t n_links;
+} ds_load_shape;
+
+/* ground.c: what another plan has left under the key, copied; false if there is nothing. And leaves
+ * a copy. */
 bool ds_ground__find(const ds_plan_ground *ground, uint64_t key, ds_arena *arena, ds_group *out);
 void ds_ground__keep(ds_plan_ground *ground, uint64_t key, const ds_group *group);
+bool ds_ground__find_shape(const ds_plan_ground *ground, uint64_t key, ds_arena *arena,
+                           ds_load_shape *out);
+void ds_ground__keep_shape(ds_plan_ground *ground, uint64_t key, const ds_load_shape *shape);
 
 #endif

@@ -279,8 +279,8 @@ typedef struct ds_plan {
 #define DS_PLAN_MAX_INSTANCES 20000000u
 
 /* What plans of one topology and set of profiles have in common, for who makes many of them: what
- * collectives cost. Plans find there what others have left, so one thread at a time uses it. They
- * are what they would be without, and do not need it once they are made. */
+ * collectives cost, which links they load. Plans find there what others have left, so one thread at
+ * a time uses it. They are what they would be without, and do not need it once they are made. */
 typedef struct ds_plan_ground ds_plan_ground;
 ds_plan_ground *ds_plan_ground_new(void);
 void ds_plan_ground_free(ds_plan_ground *ground);

@@ -22,20 +22,8 @@
 
 #define LEAST_PS 1000
 
-/* What the phases of congruent groups take of the links at their canonical place (congruent.c). */
-typedef struct shape_phase {
-    uint32_t first, n; /* of `links` and `uses_q32` */
-    uint32_t weight;
-    ds_u128 alone_q20; /* level with all its links to itself */
-} shape_phase;
-
-typedef struct shape {
-    shape_phase *phases;
-    uint32_t n;
-    uint32_t *links;
-    uint64_t *uses_q32;
-    uint32_t n_links;
-} shape;
+typedef ds_load_shape shape;
+typedef ds_load_phase shape_phase;
 
 /* What the phases of a group take; of shared links alone. */
 typedef struct pattern {
@@ -57,7 +45,7 @@ static ds_coll_request divisible(const ds_coll_request *q) {
 static uint64_t kind_of(const ds_group *g, bool congruent) {
     const ds_coll_request *q = g->request;
     if (q->shard_bytes || q->reshard) return 0;
-    uint64_t key = congruent && g->congruent ? DS_KEY(g->congruent)
+    uint64_t key = congruent && g->congruent ? ds_plan__place_hash(g->congruent)
                                              : ds_hash_bytes(q->devices, q->n * sizeof *q->devices);
     key = ds_hash_mix(key, ds_hash_bytes(g->algorithm, strlen(g->algorithm)));
     key = ds_hash_mix(ds_hash_mix(key, q->op), (uint64_t)q->root << 1 | q->single_route);
@@ -133,7 +121,12 @@ static ds_status look_at(ds_builder *b, const ds_group *g, const shape **out,
     const uint64_t *found = key ? ds_map_find(&b->sharing.shapes, key) : NULL;
     shape *s = found ? (shape *)(uintptr_t)*found : DS_NEW(&b->plan->arena, shape);
     if (!found) {
-        DS_TRY(make_shape(b, g, s, err));
+        ds_plan_ground *ground = key ? b->options->ground : NULL;
+        uint64_t kept = ground ? ds_hash_mix(key, ds_plan__graph(b)) : 0;
+        if (!ground || !ds_ground__find_shape(ground, kept, &b->plan->arena, s)) {
+            DS_TRY(make_shape(b, g, s, err));
+            if (ground) ds_ground__keep_shape(ground, kept, s);
+        }
         if (key) ds_map_put(&b->sharing.shapes, key, DS_KEY(s));
     }
     *out = s;
