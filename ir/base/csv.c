@@ -98,6 +98,7 @@ static const char **take_cells(reader *r) {
 static ds_status take_header(reader *r, uint32_t line) {
     ds_csv *csv = r->csv;
     csv->n_columns = r->cells.n;
+    csv->header_line = line;
     csv->columns = take_cells(r);
     for (uint32_t i = 0; i < csv->n_columns; i++) {
         if (!*csv->columns[i])
@@ -181,11 +182,9 @@ ds_status ds_csv_need(const ds_csv *csv, const char *column, uint32_t *index, ds
     *index = ds_csv_find(csv, column);
     if (*index != DS_CSV_NO_COLUMN) return DS_OK;
     const char *near = ds_suggest(column, csv->columns, csv->n_columns);
-    if (near)
-        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                            "%s: no column '%s' (is '%s' meant to be it?)", csv->file, column,
-                            near);
-    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s: no column '%s'", csv->file, column);
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s:%u: no column '%s'%s%s%s", csv->file,
+                        csv->header_line, column, near ? " (is '" : "", near ? near : "",
+                        near ? "' meant to be it?)" : "");
 }
 
 ds_status ds_csv_error(const ds_csv *csv, const ds_csv_row *row, ds_error *err, const char *format,

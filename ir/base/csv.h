@@ -24,6 +24,7 @@ typedef struct ds_csv {
     const char *file;
     const char **columns;
     uint32_t n_columns;
+    uint32_t header_line; /* where the columns are named */
     DS_VEC(ds_csv_row) rows;
 } ds_csv;
 

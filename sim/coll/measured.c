@@ -3,6 +3,7 @@
 
 #include "ir/ops/ops.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,7 @@ static ds_status read_split(const reader *r, const ds_csv_row *row, ds_measured 
 static ds_status read_row(const reader *r, const ds_csv_row *row, ds_measured *out) {
     const char *name = cell(r, row, COLLECTIVE);
     char *end[3];
+    errno = 0;
     unsigned long n = strtoul(cell(r, row, GROUP), &end[0], 10);
     out->request.op = opcode_of(name);
     out->request.bytes = strtoll(cell(r, row, SIZE), &end[1], 10);
@@ -86,6 +88,10 @@ static ds_status read_row(const reader *r, const ds_csv_row *row, ds_measured *o
     if (*end[0] || *end[1] || *end[2] || out->request.bytes <= 0 || !(out->us > 0) ||
         isinf(out->us))
         return ds_csv_error(r->csv, row, r->err, "a size or time that is no number above 0");
+    if (errno == ERANGE)
+        return ds_csv_error(r->csv, row, r->err,
+                            "%s bytes over %s in %s us: beyond what is counted", cell(r, row, SIZE),
+                            cell(r, row, GROUP), cell(r, row, TIME));
     if (n < 2 || n > r->n_devices)
         return ds_csv_error(r->csv, row, r->err, "a group of %lu: the topology has %u devices", n,
                             r->n_devices);

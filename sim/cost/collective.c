@@ -298,6 +298,18 @@ static bool is_group_outside(const ds_coll_fit *f, const ds_coll_fit *above, uin
     return s && s->steps_per_peer && !above && f->group != group;
 }
 
+/* Is the size beyond those of the fit's rows, and some protocol made for it? */
+static bool is_for_protocols(const ds_profiles *p, const ds_coll_fit *f, const protocols *fast,
+                             double bytes) {
+    run rows = rows_of(p, f);
+    if (!rows.n) return false;
+    if (bytes >= (double)rows.at[0].bytes && bytes <= (double)rows.at[rows.n - 1].bytes)
+        return false;
+    for (uint32_t i = 0; i < fast->n; i++)
+        if (is_used_for(&fast->at[i], bytes)) return true;
+    return false;
+}
+
 static ds_status terms_of_fit(const ds_profiles *p, const ds_coll_fit *f, const ds_coll_fit *above,
                               uint32_t group, double bytes, int64_t link_bytes_per_s,
                               ds_coll_cost *out, ds_buf *explain, ds_error *err) {
@@ -320,22 +332,25 @@ static ds_status terms_of_fit(const ds_profiles *p, const ds_coll_fit *f, const 
 }
 
 /* What a profile has for a collective under the name of `of`: rows or a curve of groups, or
- * protocols, those first that were fitted on links of the kind in use. */
+ * protocols, those first that were fitted on links of the kind in use, and there rows first within
+ * their sizes. */
 static ds_status try_terms(const ds_profiles *p, uint32_t profile, const char *collective,
                            const shape *of, uint32_t group, double bytes,
                            const ds_coll_links *links, ds_coll_cost *out, ds_buf *explain,
                            bool *found, ds_error *err) {
     const ds_coll_fit *above = NULL, *f = fit_of(p, profile, of->name, group, &above);
-    protocols fast = protocols_of(p, profile, of->name, links->slowest_bytes_per_s);
-    bool fits_here =
-        !f || !links->slowest_bytes_per_s || f->capacity_bytes_per_s == links->slowest_bytes_per_s;
+    int64_t link = links->slowest_bytes_per_s;
+    if (!link && f) link = f->capacity_bytes_per_s;
+    protocols fast = protocols_of(p, profile, of->name, link);
+    bool fits_here = !f || f->capacity_bytes_per_s == link;
     *found = f || fast.n;
     if (!*found) return DS_OK;
     const shape *own = shape_of(collective);
     double as = bytes * (own == of ? 1 : own->ratio);
     if (explain && own != of)
         ds_buf_printf(explain, "  no rows; as %s of %.0f bytes\n", of->name, as);
-    if (fast.n && (!f || (!fits_here && fast.ratio <= SAME_KIND_OF_LINK))) {
+    if (fast.n && (!f || (fast.ratio <= SAME_KIND_OF_LINK &&
+                          (!fits_here || is_for_protocols(p, f, &fast, as))))) {
         ring_use ring = ring_of(own, fast.at, group, bytes, links->flow_ps);
         return terms_of_protocols(&fast, &ring, as, out, explain, err);
     }

@@ -75,9 +75,9 @@ Test(csv, a_missing_column_suggests_a_near_one) {
     cr_assert_eq(ds_csv_need(&csv, "time_us", &at, &err), DS_OK);
     cr_assert_eq(at, 0);
     cr_assert_eq(ds_csv_need(&csv, "time_ms", &at, &err), DS_ERR_DATA);
-    cr_assert_str_eq(err.message, "t.csv: no column 'time_ms' (is 'time_us' meant to be it?)");
+    cr_assert_str_eq(err.message, "t.csv:1: no column 'time_ms' (is 'time_us' meant to be it?)");
     cr_assert_eq(ds_csv_need(&csv, "efficiency", &at, &err), DS_ERR_DATA);
-    cr_assert_str_eq(err.message, "t.csv: no column 'efficiency'");
+    cr_assert_str_eq(err.message, "t.csv:1: no column 'efficiency'");
     ds_csv_deinit(&csv);
 }
 

@@ -153,6 +153,7 @@ Test(collectives, tables_that_are_wrong_are_refused) {
                  {"all_reduce,2,8,1,seen,\n", "want fit, held or aux"},
                  {"all_reduce,9,8,1,fit,\n", "a group of 9: the topology has 8 devices"},
                  {"all_reduce,2,-8,1,fit,\n", "no number above 0"},
+                 {"all_reduce,2,99999999999999999999,1,fit,\n", "beyond what is counted"},
                  {"matmul,2,8,1,fit,\n", "'matmul' is no collective"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         ds_csv csv;

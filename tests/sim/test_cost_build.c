@@ -26,7 +26,7 @@ Test(cost_build, a_row_without_a_source_is_refused) {
     cost_tree_refused(&tree, "DIR/p/ops.csv:2: source = 'nowhere': no sources.csv read so far has "
                              "this key");
     cost_tree_put(&tree, "p/ops.csv", "class,op,dtype,m,n,k,time_us\ngemm,gemm,f16,1,2,3,5\n");
-    cost_tree_refused(&tree, "DIR/p/ops.csv: no column 'source'");
+    cost_tree_refused(&tree, "DIR/p/ops.csv:1: no column 'source'");
 }
 
 Test(cost_build, a_source_says_what_where_and_under_which_licence) {
@@ -52,7 +52,7 @@ Test(cost_build, every_cell_is_checked) {
     cost_tree_put(&tree, "p/ops.csv", OPS "gemm,gemm,f16,1,2,3,,,0,s\n");
     cost_tree_refused(&tree, "DIR/p/ops.csv:2: op_profile: CHECK constraint failed: time_ps > 0");
     cost_tree_put(&tree, "p/ops.csv", "klass,op,dtype,time_us,source\n");
-    cost_tree_refused(&tree, "DIR/p/ops.csv: no column 'class' (is 'klass' meant to be it?)");
+    cost_tree_refused(&tree, "DIR/p/ops.csv:1: no column 'class' (is 'klass' meant to be it?)");
     cost_tree_put(&tree, "p/ops.csv", "class,op,dtype,time_us,source,mm\n");
     cost_tree_refused(&tree, "DIR/p/ops.csv: unknown column 'mm'");
 }

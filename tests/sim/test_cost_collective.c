@@ -196,6 +196,29 @@ Test(cost_collective, protocols_have_their_sizes) {
     cr_expect_eq(terms("broadcast", 4, 1001).launch_ps, 9000000);
 }
 
+/* Rows from 1e6 to 4e6 bytes come first on their links; outside of them the protocols of that kind
+ * of link that are for the size do, where there are any; others take the nearest row's efficiency.
+ */
+Test(cost_collective, protocols_beyond_the_rows_sizes) {
+    ds_profiles_free(p);
+    cost_tree_put(&tree, "p/collective_protocols.csv",
+                  "collective,link_gb_per_s,protocol,launch_us,step_us,copy_gb_per_s,e,least_bytes,"
+                  "most_bytes,n,median_error,p90_error,basis,source\n"
+                  "all_reduce,100,small,25,0,0,0.125,0,1500000,0,,,assumed: a test,s\n");
+    p = cost_tree_load(&tree);
+    ds_coll_cost below = terms("all_reduce", 2, 999999), at = terms("all_reduce", 2, 1000000);
+    cr_expect_eq(below.launch_ps, 25000000);
+    cr_expect_float_eq((double)below.efficiency_q32 / (double)ONE, 0.125, 1e-9);
+    cr_expect_not(below.extrapolated);
+    cr_expect_eq(at.launch_ps, 10000000);
+    cr_expect_eq(terms("all_reduce", 2, 1200000).launch_ps, 10000000);
+    cr_expect_eq(terms("all_gather", 2, 1999998).launch_ps, 25000000, "as 999999 bytes");
+    cr_expect(terms("all_reduce", 2, 4000001).extrapolated, "above, where no protocol is used");
+    cr_expect_eq(terms("all_reduce", 6, 999999).launch_ps, 20000000, "6 has a curve, no rows");
+    /* on links of 9 GB/s the rows are carried over, as the protocol is for another kind */
+    cr_expect_eq(on_links("all_reduce", 2, 999999, 9000000000).extrapolated, true);
+}
+
 Test(cost_collective, beyond_what_was_measured_is_marked) {
     cr_expect_not(terms("all_reduce", 2, 1000000).extrapolated);
     cr_expect_not(terms("all_reduce", 4, 2000000).extrapolated, "between 2 and 6");

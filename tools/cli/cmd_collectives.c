@@ -54,6 +54,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (!args->table == !args->machines) argp_usage(state);
+        if (args->machines && args->profile)
+            argp_error(state, "--profile %s: every machine of --machines names its own",
+                       args->profile);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -153,14 +156,15 @@ static bool same_group(const ds_measured *a, const ds_measured *b) {
            memcmp(p->devices, q->devices, p->n * sizeof *p->devices) == 0;
 }
 
-/* Of the rows of one group (NULL: all) that are held, fitted, or either (`split` NULL). */
+/* Of the rows of one group (NULL: all) that are held, fitted, aux, or fitted or held (`split`
+ * NULL). */
 static errors errors_of(const line *lines, uint32_t n, const ds_measured *group,
                         const char *split) {
     errors e = {0};
     for (uint32_t i = 0; i < n; i++) {
         const ds_measured *m = &lines[i].measured;
-        if (m->aux || (group && !same_group(group, m))) continue;
-        if (split && strcmp(split, split_of(m)) != 0) continue;
+        if (group && !same_group(group, m)) continue;
+        if (split ? strcmp(split, split_of(m)) != 0 : m->aux) continue;
         double error = error_of(&lines[i]);
         e.n++;
         e.sum += fabs(error);
@@ -179,8 +183,8 @@ static void put_errors(const errors *e, const char *split, ds_buf *out) {
 
 static void put_errors_of(const line *lines, uint32_t n, const ds_measured *group, bool split,
                           ds_buf *out) {
-    static const char *const splits[] = {"fit", "held"};
-    for (int i = 0; i < (split ? 2 : 1); i++) {
+    static const char *const splits[] = {"fit", "held", "aux"};
+    for (int i = 0; i < (split ? 3 : 1); i++) {
         const char *which = split ? splits[i] : NULL;
         errors e = errors_of(lines, n, group, which);
         if (!e.n) continue;
@@ -199,7 +203,7 @@ typedef struct machine {
     const char *name, *topology, *table, *profile; /* name NULL: the one of the command line */
     const cli_options *common;
     bool brief;
-    errors fit, held, all;
+    errors fit, held, aux;
 } machine;
 
 static bool is_first_of_group(const line *lines, uint32_t i) {
@@ -217,7 +221,7 @@ static void put_machine(machine *m, const line *lines, uint32_t n, bool split, d
     if (m->name) ds_buf_putc(out, '\n');
     m->fit = errors_of(lines, n, NULL, "fit");
     m->held = errors_of(lines, n, NULL, "held");
-    m->all = errors_of(lines, n, NULL, NULL);
+    m->aux = errors_of(lines, n, NULL, "aux");
 }
 
 static ds_status fill(machine *m, ds_topo *topo, const ds_csv *csv, ds_buf *out, ds_error *err) {
@@ -234,6 +238,9 @@ static ds_status fill(machine *m, ds_topo *topo, const ds_csv *csv, ds_buf *out,
     for (uint32_t i = 0; i < n && status == DS_OK; i++) {
         lines[i].measured = measured[i];
         status = predict(topo, profiles, profile, &lines[i], err);
+        if (status == DS_OK) continue;
+        ds_error why = *err;
+        status = ds_csv_error(csv, &csv->rows.at[i], err, "%s", why.message);
     }
     bool split = ds_csv_find(csv, "split") != DS_CSV_NO_COLUMN;
     if (status == DS_OK) put_machine(m, lines, n, split, out);
@@ -274,9 +281,9 @@ static int run_machine(machine *m, ds_buf *out) {
 
 static void put_summary(const machine *m, ds_buf *out) {
     ds_buf_printf(out, "| %s | %s |", m->name, m->profile);
-    const errors *both[] = {&m->fit, &m->held};
-    for (int i = 0; i < 2; i++) {
-        const errors *e = both[i];
+    const errors *each[] = {&m->fit, &m->held, &m->aux};
+    for (int i = 0; i < 3; i++) {
+        const errors *e = each[i];
         if (e->n)
             ds_buf_printf(out, " %u | %.1f %% | %.1f %% |", e->n, e->sum / e->n * 100,
                           e->most * 100);
@@ -298,7 +305,8 @@ static int run_list(const arguments *args, ds_csv *csv, const uint32_t *column, 
     int exit_code = 0;
     ds_buf_put(&summary,
                "| machine | profile | rows fitted | mean error | largest | rows held back "
-               "| mean error | largest |\n|---|---|---|---|---|---|---|---|\n");
+               "| mean error | largest | rows not counted | mean error | largest |\n"
+               "|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < csv->rows.n && !exit_code; i++) {
         const char **cells = csv->rows.at[i].cells;
         machine m = {.name = cells[column[0]],
