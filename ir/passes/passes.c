@@ -89,8 +89,10 @@ ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass_id, ds_error *e
     DS_TRY(passes[pass_id].run(step, err));
     step->done |= 1u << pass_id;
     if (ds_step__is_brief(step) && pass_id >= DS_PASS_GRAD &&
-        (pass_id < DS_PASS_OVERLAP || step->func->body.n_ops > MOST_VERIFIED_OPS))
+        (pass_id < DS_PASS_OVERLAP || step->func->body.n_ops > MOST_VERIFIED_OPS)) {
+        if (pass_id == DS_PASS_OVERLAP) ds_clone_order_items(step->unit->modules.at[0]);
         return ds_bind(step->unit, NULL, 0, &step->binding, err);
+    }
     return ds_step__verify(step, passes[pass_id].name, DS_ERR_INTERNAL, err);
 }
 
@@ -141,5 +143,5 @@ void ds_model_step_set_func(ds_model_step *step, ds_func *func) {
     else
         DS_PUSH(&step->unit->arena, &module->funcs, func);
     if (step->func && func->name == step->func->name) step->func = func;
-    ds_clone_order_items(module);
+    if (!step->trusted) ds_clone_order_items(module); /* else when it is verified */
 }
