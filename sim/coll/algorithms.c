@@ -136,7 +136,13 @@ static ds_status double_trees(ds_coll_builder *b) {
                 parent[i] = tree_parent(i, q->n);
             }
             int64_t half = t ? q->bytes - q->bytes / 2 : q->bytes / 2;
-            ds_tree tree = {member, parent, q->n, depth, half, true, true};
+            ds_tree tree = {.member = member,
+                            .parent = parent,
+                            .n = q->n,
+                            .depth = depth,
+                            .bytes = half,
+                            .up = true,
+                            .down = true};
             DS_TRY(ds_coll__tree(b, &tree));
         }
         ds_coll__end_phase(b, 2 * (int64_t)depth, 1);
@@ -161,7 +167,13 @@ static ds_status rooted_tree(ds_coll_builder *b, bool up) {
         parent[i] = i ? (i - 1) / 2 : q->n;
     }
     uint32_t depth = ceil_log2(q->n + 1) - 1; /* edges from the root to the deepest leaf */
-    ds_tree tree = {member, parent, q->n, depth, q->bytes, up, !up};
+    ds_tree tree = {.member = member,
+                    .parent = parent,
+                    .n = q->n,
+                    .depth = depth,
+                    .bytes = q->bytes,
+                    .up = up,
+                    .down = !up};
     DS_TRY(ds_coll__tree(b, &tree));
     ds_coll__end_phase(b, depth, 1);
     return DS_OK;

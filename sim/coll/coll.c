@@ -202,11 +202,14 @@ static ds_status pipeline(ds_coll_builder *b, const char *name) {
 static ds_status make_phases(ds_coll_builder *b, const char *name) {
     const ds_coll_request *q = b->request;
     bool moves = q->n > 1 || ds_op_desc_of(q->op)->flags & DS_OPF_HOST;
-    bool reshard = q->op == DS_OP_RESHARD; /* times its chains itself, in slices, and cuts them */
+    const ds_coll_cost *terms = b->terms;
     if (!moves) return DS_OK;
-    if (reshard) b->terms = NULL;
+    if (q->op == DS_OP_RESHARD) b->terms = NULL; /* no bounds: bytes and senders are uneven */
     DS_TRY(ds_coll__build(b, name));
-    return reshard ? DS_OK : pipeline(b, name);
+    if (q->op != DS_OP_RESHARD) return pipeline(b, name);
+    b->terms = terms;
+    b->unsure = true;
+    return DS_OK;
 }
 
 ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const char *name,
@@ -255,7 +258,8 @@ static bool is_unsure(const ds_coll_builder *b) {
 /* The time that its messages take. Of too many, an eighth of the way up between the bounds: those
  * of rings through 8 and 12 nodes take 0 to 15 % of it (tests/sim/test_stepwise.c). */
 static ds_status time_messages(ds_coll_builder *b, const char *algorithm, int64_t *ps) {
-    uint64_t most = b->request->chunks > 1 ? MOST_REHEARSED_IN_CHUNKS : MOST_REHEARSED;
+    bool in_chunks = b->request->chunks > 1 || b->request->op == DS_OP_RESHARD;
+    uint64_t most = in_chunks ? MOST_REHEARSED_IN_CHUNKS : MOST_REHEARSED;
     if (b->n_messages <= most)
         return ds_coll__rehearse(b->topo, b->request, algorithm, b->terms, ps, b->err);
     *ps = b->least_ps + (b->most_ps - b->least_ps) / 8;

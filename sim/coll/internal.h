@@ -99,6 +99,10 @@ typedef struct ds_tree {
     uint32_t depth; /* edges from the root to the deepest member */
     int64_t bytes;
     bool up, down;
+    /* Messages alone, of the edge into each member; NULL: not asked for. Its first chunk loads
+     * links after gate[i], and last[i] is set to its last one. */
+    const uint32_t *gate;
+    uint32_t *last;
 } ds_tree;
 ds_status ds_coll__tree(ds_coll_builder *b, const ds_tree *tree);
 /* The tree's edges so that those nearer to the root come first: edge[0 … n − 1), member indices. */
@@ -142,6 +146,8 @@ ds_status ds_coll__post_message(ds_coll_builder *b, uint32_t from, uint32_t to, 
 ds_status ds_coll__ring_messages(ds_coll_builder *b, const ds_team *team, bool reduce, bool gather);
 ds_status ds_coll__tree_messages(ds_coll_builder *b, const ds_tree *tree);
 void ds_coll__end_messages(ds_coll_builder *b);
+/* One without bytes that ends when the others have; UINT32_MAX for none. */
+uint32_t ds_coll__join_messages(ds_coll_builder *b, const uint32_t *others, uint32_t n);
 /* What the loads of the phase hold becomes one message of all members. */
 void ds_coll__phase_message(ds_coll_builder *b, const ds_phase *phase);
 

@@ -101,6 +101,13 @@ ds_status ds_coll__ring_messages(ds_coll_builder *b, const ds_team *team, bool r
     return DS_OK;
 }
 
+uint32_t ds_coll__join_messages(ds_coll_builder *b, const uint32_t *others, uint32_t n) {
+    if (!n) return NONE;
+    uint32_t join = add(b, (ds_message){0});
+    for (uint32_t i = 0; i < n; i++) wait_for(b, join, others[i]);
+    return join;
+}
+
 /* One chunk towards the root: up[i], the message of member i. */
 static ds_status chunk_up(ds_coll_builder *b, const ds_tree *t, const uint32_t *order,
                           int64_t bytes, uint32_t *up, uint32_t *last) {
@@ -108,7 +115,7 @@ static ds_status chunk_up(ds_coll_builder *b, const ds_tree *t, const uint32_t *
         uint32_t i = order[k], p = t->parent[i];
         if (p == t->n) continue;
         DS_TRY(new_message(b, t->member[i], t->member[p], bytes, &up[i]));
-        wait_for(b, up[i], b->messages->ready[t->member[i]]);
+        meet(b, up[i], t->member[i], t->member[p]);
         b->messages->list.at[up[i]].after = last[i];
         last[i] = up[i];
     }
@@ -126,7 +133,7 @@ static ds_status chunk_down(ds_coll_builder *b, const ds_tree *t, const uint32_t
         uint32_t i = order[k], p = t->parent[i];
         if (p == t->n) continue;
         DS_TRY(new_message(b, t->member[p], t->member[i], bytes, &down[i]));
-        wait_for(b, down[i], b->messages->ready[t->member[p]]);
+        meet(b, down[i], t->member[p], t->member[i]);
         if (t->parent[p] != t->n) wait_for(b, down[i], down[p]);
         for (uint32_t c = 0; c < t->n && up && t->parent[p] == t->n; c++)
             if (t->parent[c] == p) wait_for(b, down[i], up[c]);
@@ -141,7 +148,10 @@ ds_status ds_coll__tree_messages(ds_coll_builder *b, const ds_tree *t) {
     uint32_t *up = DS_NEW_N(b->arena, uint32_t, t->n), *down = DS_NEW_N(b->arena, uint32_t, t->n);
     uint32_t *last_up = DS_NEW_N(b->arena, uint32_t, t->n);
     uint32_t *last_down = DS_NEW_N(b->arena, uint32_t, t->n);
-    for (uint32_t i = 0; i < t->n; i++) last_up[i] = last_down[i] = NONE;
+    for (uint32_t i = 0; i < t->n; i++) {
+        last_up[i] = NONE;
+        last_down[i] = t->gate ? t->gate[i] : NONE;
+    }
     uint32_t chunks = b->request->chunks ? (uint32_t)b->request->chunks : DS_MESSAGE_CHUNKS;
     if (chunks > t->bytes) chunks = t->bytes ? (uint32_t)t->bytes : 1;
     for (uint32_t c = 0; c < chunks; c++) {
@@ -151,6 +161,7 @@ ds_status ds_coll__tree_messages(ds_coll_builder *b, const ds_tree *t) {
     }
     for (uint32_t i = 0; i < t->n; i++) { /* a pipeline's last chunk ends last */
         if (t->parent[i] == t->n) continue;
+        if (t->last) t->last[i] = last_down[i];
         for (int way = 0; way < 2; way++) {
             uint32_t message = way ? last_down[i] : last_up[i];
             if (message == NONE) continue;

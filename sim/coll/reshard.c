@@ -3,12 +3,13 @@
  * An *item* is a piece that needs no sum any more. Broadcasts have a place in time: their order is
  * that of reshard_order.c, the resources being the links that a broadcast loads at least half as
  * long as its slowest one. A phase is then what happens between two instants at which broadcasts
- * begin or end, so that phases in a row move what the schedule moves. Message by message, all that
- * begin at one time are posted together, after those before. */
+ * begin or end, so that phases in a row move what the schedule moves. Message by message, each hop
+ * of a broadcast waits for those before it on the links that it needs most. */
 #include "sim/coll/reshard.h"
 
 #include "ir/base/units.h"
 #include "sim/coll/internal.h"
+#include "sim/coll/messages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -342,33 +343,33 @@ static ds_status options_of(ds_coll_builder *b, const senders *s, const item *it
 /* A broadcast in its place. */
 typedef struct cast {
     ds_tree chain;
+    const ds_reshard_option *option;
+    uint32_t item;
     int64_t start_ps, end_ps;
 } cast;
 
-static ds_status schedule(ds_coll_builder *b, const item_list *items, cast **out) {
+/* resource: link + 1 → number, of the links that broadcasts wait for. */
+static ds_status schedule(ds_coll_builder *b, const item_list *items, ds_map *resource,
+                          cast **out) {
     const ds_reshard *r = b->request->reshard;
     senders s = find_islands(b);
     ds_reshard_item *tasks = DS_NEW_N(b->arena, ds_reshard_item, items->n);
     uint32_t **from = DS_NEW_N(b->arena, uint32_t *, items->n);
-    ds_map resource;
-    ds_map_init(&resource);
-    ds_status status = DS_OK;
-    for (uint32_t i = 0; i < items->n && status == DS_OK; i++) {
+    for (uint32_t i = 0; i < items->n; i++) {
         from[i] = DS_NEW_N(b->arena, uint32_t, items->at[i].n_senders);
-        status = options_of(b, &s, &items->at[i], &resource, &tasks[i], from[i],
-                            INT64_MAX / 4 / items->n);
+        DS_TRY(options_of(b, &s, &items->at[i], resource, &tasks[i], from[i],
+                          INT64_MAX / 4 / items->n));
     }
-    if (status == DS_OK && !*r->has_slots)
-        ds_reshard_order(tasks, items->n, resource.n, r->balance, r->slots);
-    ds_map_deinit(&resource);
-    DS_TRY(status);
+    if (!*r->has_slots) ds_reshard_order(tasks, items->n, resource->n, r->balance, r->slots);
     *r->has_slots = true;
     cast *casts = *out = DS_NEW_N(b->arena, cast, items->n);
     for (uint32_t i = 0; i < items->n; i++) {
         uint32_t k = r->slots[i].option;
         casts[i].chain = chain_of(b, &s, &items->at[i], from[i][k]);
+        casts[i].item = i;
+        casts[i].option = &tasks[i].options[k];
         casts[i].start_ps = r->slots[i].start_ps;
-        casts[i].end_ps = casts[i].start_ps + tasks[i].options[k].ps;
+        casts[i].end_ps = casts[i].start_ps + casts[i].option->ps;
     }
     return DS_OK;
 }
@@ -419,28 +420,82 @@ static ds_status slice(ds_coll_builder *b, const cast *casts, uint32_t n, int64_
     return DS_OK;
 }
 
-static ds_status start_all(ds_coll_builder *b, const cast *casts, uint32_t n, int64_t now_ps) {
-    bool any = false;
-    for (uint32_t i = 0; i < n; i++) {
-        if (casts[i].start_ps != now_ps) continue;
-        DS_TRY(ds_coll__tree(b, &casts[i].chain));
-        any = true;
+/* ---- broadcast, message by message ---- */
+
+/* The resources of the broadcast that the hop into member i of its chain loads, into `found`. */
+static ds_status hop_resources(ds_coll_builder *b, const cast *c, uint32_t i, ds_map *resource,
+                               uint32_t *found, uint32_t *n) {
+    const ds_route *route;
+    *n = 0;
+    DS_TRY(ds_coll__route(b, c->chain.member[i - 1], c->chain.member[i], &route));
+    for (uint32_t k = 0; k < route->n_links; k++) {
+        const uint64_t *number = ds_map_find(resource, route->links[k] + UINT64_C(1));
+        if (number && holds(c->option->resources, c->option->n_resources, (uint32_t)*number))
+            found[(*n)++] = (uint32_t)*number;
     }
-    if (any) ds_coll__end_phase(b, 1, 1);
+    return DS_OK;
+}
+
+/* Every hop goes on when the broadcasts before it have left its links; last[resource]: the last
+ * message there. */
+static ds_status send_cast(ds_coll_builder *b, cast *c, ds_map *resource, uint32_t *last) {
+    uint32_t *gate = DS_NEW_N(b->arena, uint32_t, c->chain.n), n;
+    uint32_t *found = DS_NEW_N(b->arena, uint32_t, c->option->n_resources);
+    uint32_t *before = DS_NEW_N(b->arena, uint32_t, c->option->n_resources);
+    for (uint32_t i = 1; i < c->chain.n; i++) {
+        uint32_t n_before = 0;
+        DS_TRY(hop_resources(b, c, i, resource, found, &n));
+        for (uint32_t k = 0; k < n; k++)
+            if (last[found[k]] != NONE) before[n_before++] = last[found[k]];
+        gate[i] = ds_coll__join_messages(b, before, n_before);
+    }
+    c->chain.gate = gate;
+    c->chain.last = DS_NEW_N(b->arena, uint32_t, c->chain.n);
+    DS_TRY(ds_coll__tree(b, &c->chain));
+    for (uint32_t i = 1; i < c->chain.n; i++) { /* a later hop of the chain ends later */
+        DS_TRY(hop_resources(b, c, i, resource, found, &n));
+        for (uint32_t k = 0; k < n; k++) last[found[k]] = c->chain.last[i];
+    }
+    return DS_OK;
+}
+
+static int earlier_first(const void *a, const void *b) {
+    const cast *x = a, *y = b;
+    if (x->start_ps != y->start_ps) return x->start_ps < y->start_ps ? -1 : 1;
+    return x->item < y->item ? -1 : x->item > y->item;
+}
+
+static ds_status send_all(ds_coll_builder *b, cast *casts, uint32_t n, ds_map *resource) {
+    uint32_t *last = DS_NEW_N(b->arena, uint32_t, resource->n);
+    for (uint32_t i = 0; i < resource->n; i++) last[i] = NONE;
+    if (n) qsort(casts, n, sizeof *casts, earlier_first);
+    for (uint32_t i = 0; i < n; i++) DS_TRY(send_cast(b, &casts[i], resource, last));
+    ds_coll__end_phase(b, 1, 1);
+    return DS_OK;
+}
+
+static ds_status broadcast_items(ds_coll_builder *b, const item_list *items, ds_map *resource) {
+    cast *casts;
+    int64_t *at;
+    DS_TRY(schedule(b, items, resource, &casts));
+    if (b->messages) return send_all(b, casts, items->n, resource);
+    uint64_t n_messages = b->n_messages, chunks = (uint64_t)b->request->chunks;
+    uint32_t n = instants(b, casts, items->n, &at);
+    for (uint32_t i = 0; i + 1 < n; i++) DS_TRY(slice(b, casts, items->n, at[i], at[i + 1]));
+    b->n_messages = n_messages; /* slices have a chain's hops more than once */
+    for (uint32_t i = 0; i < items->n; i++)
+        b->n_messages += casts[i].chain.depth * (chunks ? chunks : DS_MESSAGE_CHUNKS);
     return DS_OK;
 }
 
 ds_status ds_coll__broadcast_algorithm(ds_coll_builder *b) {
     item_list items = {0};
-    cast *casts;
-    int64_t *at;
+    ds_map resource;
     DS_TRY(find_items(b, &items));
-    DS_TRY(schedule(b, &items, &casts));
-    uint32_t n = instants(b, casts, items.n, &at);
-    for (uint32_t i = 0; i + 1 < n; i++)
-        DS_TRY(b->messages ? start_all(b, casts, items.n, at[i])
-                           : slice(b, casts, items.n, at[i], at[i + 1]));
-    return DS_OK;
+    ds_map_init(&resource);
+    ds_status status = broadcast_items(b, &items, &resource);
+    ds_map_deinit(&resource);
+    return status;
 }
 
 /* ---- collectives ---- */

@@ -2,21 +2,32 @@
  *
  * What a tile of the source and one of the destination have in common is a *piece*: those that hold
  * the source tile can send it, those that shall hold the destination tile and lack it receive it.
+ *
  * Ways to move the pieces, each an algorithm of coll.c (NIC: the links of an island to the others):
- *   send_recv          every receiver gets each of its pieces whole from one sender, all at once:
- *                      a + (bytes over the busiest NIC)/B. One sender, m receivers elsewhere:
- *                      a + m·S/B.
- *   send_recv_gather   the k receivers of a piece in one island get 1/k of it each, then
- * all-gather: a + S/B + (k−1)a' + (k−1)/k·S/B' for those k. broadcast          each piece goes down
- * a chain through all its receivers in a pipeline, into every island once: d·a + S/B, however many
- * the receivers (d hops; in c chunks the bytes count (d−1+c)/c times). Pieces that need the same
- * links most go one after another. collectives        a sequence of collectives, given by who asks.
+ *
+ *   send_recv         every receiver gets each of its pieces whole from one sender, all at once:
+ *                     a + (bytes over the busiest NIC)/B where shares are equal. One sender,
+ *                     m receivers elsewhere: a + m·S/B.
+ *   send_recv_gather  the k receivers of a piece in one island get 1/k of it each, then gather:
+ *                     a + S/B + (k−1)a' + (k−1)/k·S/B' for those k.
+ *   broadcast         each piece goes down a chain through all its receivers in a pipeline, into
+ *                     every island once: over hops of latency a_i and bytes that take f_i, in c
+ *                     chunks, Σ a_i + max f + (Σ f_i − max f)/c, however many the receivers. A hop
+ *                     waits for the pieces before it on the links that both need most.
+ *   collectives       a sequence of collectives, given by who asks.
+ *
+ * Alone, each takes as long as its messages (rehearse.c) with as many chunks as these are cut into
+ * (256 where the request says nothing), up to 2^16 messages; beyond, as long as slices of the
+ * schedule (reshard.c).
+ *
  * Who sends, and what goes first (`balance`):
+ *
  *   none   the first of those that hold the piece; in order
  *   size   largest first, each from the one with the least to send so far; in order
  *   order  also the order: the best of randomised greedy choices and of a search, depth first, that
  *          ends after a number of nodes; the same on every machine. send_recv and send_recv_gather
  *          have no order: as `size`.
+ *
  * Terms of a sum are first reduced and scattered among one holder of each (a ring), so that each
  * has an equal part to send.
  *

@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Machines of two devices on a fast switch (100 GB/s, 1 us a link) and one port of 1 GB/s for both;
@@ -49,6 +50,23 @@ static int64_t move(const char *from, const char *to, const char *attrs, const c
     return fluid;
 }
 
+/* A chain over `ports` hops between machines and `local` ones inside, in 256 chunks: latencies, the
+ * slowest link, and of the other hops a chunk each. */
+static int64_t chain_ps(int64_t bytes, int64_t ports, int64_t local) {
+    int64_t hop_ps = bytes * 1000, fill_ps = (ports - 1) * hop_ps + local * (hop_ps / 100);
+    return (ports * 12 + local * 2) * US + hop_ps + fill_ps / 256;
+}
+
+/* Equal but for whole bytes of chunks. */
+static void expect_near(int64_t ps, int64_t want_ps) {
+    cr_expect_leq(llabs(ps - want_ps), 200 * 1000, "%" PRId64 ", not %" PRId64, ps, want_ps);
+}
+
+/* Equal but for shares of bandwidth rounded down. */
+static void expect_ps(int64_t ps, int64_t want_ps) {
+    cr_expect(ps >= want_ps && ps <= want_ps + 10, "%" PRId64 ", not %" PRId64, ps, want_ps);
+}
+
 /* One sender: m receivers elsewhere get m times the bytes, or once all in a row. */
 Test(reshard, one_to_many) {
     for (int machines = 4; machines <= 6; machines++) {
@@ -56,14 +74,12 @@ Test(reshard, one_to_many) {
         snprintf(settings, sizeof settings, "machines=%d", machines);
         int64_t m = 2 * (machines - 1);
         const char *from = "60000000] on @one", *to = "60000000] on @rest";
-        cr_expect_eq(move(from, to, "algorithm = \"send_recv\"", settings),
-                     12 * US + m * 60 * MB_PS);
-        /* m hops, the longest of 12 us */
-        cr_expect_eq(move(from, to, "algorithm = \"broadcast\"", settings),
-                     m * 12 * US + 60 * MB_PS);
+        expect_ps(move(from, to, "algorithm = \"send_recv\"", settings), 12 * US + m * 60 * MB_PS);
+        expect_near(move(from, to, "algorithm = \"broadcast\"", settings),
+                    chain_ps(60000000, m / 2, m / 2));
         /* half to each device, then one step in every machine: 2 us + 30 MB at 100 GB/s */
-        cr_expect_eq(move(from, to, "algorithm = \"send_recv_gather\"", settings),
-                     12 * US + m * 30 * MB_PS + 2 * US + 300 * US);
+        expect_ps(move(from, to, "algorithm = \"send_recv_gather\"", settings),
+                  12 * US + m * 30 * MB_PS + 2 * US + 300 * US);
     }
 }
 
@@ -78,46 +94,49 @@ Test(reshard, the_fastest_is_chosen) {
 /* Rows over machines to columns over machines: four quarters; two at a time, if in a good order. */
 Test(reshard, order_of_broadcasts) {
     const char *from = "8000@dp, 1000] on @a", *to = "8000, 1000@dp] on @b";
-    int64_t quarter = 2 * MB_PS + 2 * 12 * US;
-    cr_expect_eq(move(from, to, "algorithm = \"broadcast\"", NULL), 2 * quarter);
-    cr_expect_eq(move(from, to, "algorithm = \"broadcast\", balance = none", NULL), 3 * quarter);
+    /* each quarter through one port, where it waits for no more than that, and on to another device
+     */
+    int64_t quarter = chain_ps(2000000, 1, 1);
+    expect_near(move(from, to, "algorithm = \"broadcast\"", NULL), 2 * MB_PS + quarter);
+    expect_near(move(from, to, "algorithm = \"broadcast\", balance = none", NULL),
+                4 * MB_PS + quarter);
     cr_expect_eq(move(from, to, "algorithm = \"send_recv\"", NULL), 8 * MB_PS + 12 * US);
 }
 
 /* Replicas on two machines: the first one sends all, or each half. */
 Test(reshard, senders_are_balanced) {
     const char *from = "8000000] on @a", *to = "8000000@dp] on @b";
-    int64_t hops = 2 * 12 * US;
-    cr_expect_eq(move(from, to, "algorithm = \"broadcast\", balance = none", NULL),
-                 8 * MB_PS + 2 * hops);
-    cr_expect_eq(move(from, to, "algorithm = \"broadcast\", balance = size", NULL),
-                 4 * MB_PS + hops);
+    int64_t half = chain_ps(4000000, 1, 1);
+    expect_near(move(from, to, "algorithm = \"broadcast\", balance = none", NULL),
+                4 * MB_PS + half);
+    expect_near(move(from, to, "algorithm = \"broadcast\", balance = size", NULL), half);
     cr_expect_eq(move(from, to, "algorithm = \"send_recv\"", NULL), 8 * MB_PS + 12 * US);
     /* other groups share the machines' ports: they choose together */
     const char *quarters = "8000000@tp] on @a";
-    cr_expect_eq(move(quarters, to, "algorithm = \"broadcast\"", NULL), 4 * MB_PS + hops);
+    expect_near(move(quarters, to, "algorithm = \"broadcast\"", NULL),
+                2 * MB_PS + chain_ps(2000000, 1, 1));
 }
 
 /* 3 : 1 to even on the same devices: 2 MB more for those of the second machine, not all to all. */
 Test(reshard, uneven_shards) {
     const char *from = "8000000@dp[6000000, 2000000]] on @a", *to = "8000000@dp] on @a";
     cr_expect_eq(move(from, to, "algorithm = send_recv", NULL), 12 * US + 2 * 2 * MB_PS);
-    cr_expect_eq(move(from, to, "algorithm = broadcast", NULL), 2 * 12 * US + 2 * MB_PS);
+    expect_near(move(from, to, "algorithm = broadcast", NULL), chain_ps(2000000, 1, 1));
     /* 1 MB to each, 1 MB at 100 GB/s between them */
     cr_expect_eq(move(from, to, "algorithm = send_recv_gather", NULL),
                  12 * US + 2 * MB_PS + 2 * US + 10 * US);
-    cr_expect_eq(move(from, to, "", NULL), 2 * 12 * US + 2 * MB_PS);
+    expect_near(move(from, to, "", NULL), chain_ps(2000000, 1, 1));
     /* elsewhere: 6 and 2 MB to 4 and 4 */
-    cr_expect_eq(move(from, "8000000@dp] on @b", "algorithm = broadcast", NULL),
-                 2 * 2 * 12 * US + 6 * MB_PS);
+    expect_near(move(from, "8000000@dp] on @b", "algorithm = broadcast", NULL),
+                4 * MB_PS + chain_ps(2000000, 1, 1));
 }
 
 /* Terms are summed where they are, then sent in parts. */
 Test(reshard, partials_are_summed) {
     /* ring of 2 over the port: 12 us + half of the bytes; then halves from both machines */
-    cr_expect_eq(
+    expect_near(
         move("8000000] on @a partial(dp)", "8000000@dp] on @b", "algorithm = broadcast", NULL),
-        12 * US + 2 * 4 * MB_PS + 2 * (2 * 12 * US) + 4 * MB_PS);
+        12 * US + 2 * 4 * MB_PS + 2 * MB_PS + chain_ps(2000000, 1, 1));
 }
 
 /* Sequences of collectives on one mesh. */
@@ -139,9 +158,8 @@ Test(reshard, inside_one_mesh) {
     cr_expect_eq(
         move("8000@dp, 1000] on @m", "8000, 1000@tp] on @m", "algorithm = collectives", NULL),
         other);
-    cr_expect_eq(
-        move("8000@dp, 1000] on @m", "8000, 1000@tp] on @m", "algorithm = send_recv", NULL),
-        12 * US + 6 * MB_PS);
+    expect_ps(move("8000@dp, 1000] on @m", "8000, 1000@tp] on @m", "algorithm = send_recv", NULL),
+              12 * US + 6 * MB_PS);
     /* two: the sum of both */
     int64_t both =
         run_body("func @f(%x: i8[8000@dp, 1000] on @m partial(tp)) -> i8[8000, 1000] on @m {\n"
@@ -163,7 +181,7 @@ Test(reshard, both_ways_at_once) {
                                "  %y = reshard(%r) {algorithm = broadcast} : i8[8000000@dp] on @b\n"
                                "  %w = reshard(%z) {algorithm = broadcast} : i8[8000000@dp] on @a\n"
                                "  return %y, %w\n}";
-    cr_expect_eq(run_body(body, NULL, false, "fluid"), 100 * US + 2 * 12 * US + 4 * MB_PS);
+    expect_near(run_body(body, NULL, false, "fluid"), 100 * US + chain_ps(4000000, 1, 1));
 }
 
 /* Meshes that overlap: what a device holds already is not sent. */
@@ -173,11 +191,11 @@ Test(reshard, overlapping_meshes) {
         "mesh @c = pick 2..6 of @m [dp = 2, tp = 2]\n"
         "func @f(%x: i8[8000000@dp] on @a) -> i8[8000000@dp] on @c {\n"
         "  %y = reshard(%x) {algorithm = broadcast} : i8[8000000@dp] on @c\n  return %y\n}";
-    cr_expect_eq(run_body(body, NULL, false, "fluid"), 2 * 12 * US + 4 * MB_PS);
+    expect_near(run_body(body, NULL, false, "fluid"), chain_ps(4000000, 1, 1));
     char more[] = "mesh @c = pick 0..6 of @m [dp = 3, tp = 2]\n"
                   "func @f(%x: i8[8000000] on @a) -> i8[8000000] on @c {\n"
                   "  %y = reshard(%x) {algorithm = broadcast} : i8[8000000] on @c\n  return %y\n}";
-    cr_expect_eq(run_body(more, NULL, false, "fluid"), 2 * 12 * US + 8 * MB_PS);
+    expect_near(run_body(more, NULL, false, "fluid"), chain_ps(8000000, 1, 1));
 }
 
 /* The result takes memory on its devices alone, the operand where it is. */
@@ -246,7 +264,8 @@ static int64_t wanted(const spec *from, const spec *to, int machine) {
 }
 
 /* Every way takes at least as long as the port of the machine that lacks most; folded and unfolded
- * agree; it takes no time exactly where nobody lacks anything; messages take about as long. */
+ * agree; it takes no time exactly where nobody lacks anything; messages take as long, within 1 %.
+ */
 Test(reshard, random_meshes, .timeout = 240) {
     static const char *const ways[] = {"", "algorithm = send_recv", "algorithm = send_recv_gather",
                                        "algorithm = broadcast"};
@@ -276,9 +295,7 @@ Test(reshard, random_meshes, .timeout = 240) {
             cr_expect_eq(fluid > 0, lacks, "%s: %" PRId64 " ps", body, fluid);
             cr_expect_geq(fluid, most * 1000, "%s: %" PRId64 " ps", body, fluid);
             double ratio = lacks ? (double)fluid / (double)steps : 1;
-            /* a device of a message-wise broadcast begins the next when the one before is over */
-            double off = w == 0 || w == 3 ? 0.5 : 0.3;
-            cr_expect(ratio > 1 - off && ratio < 1 + off, "%s: %g of the messages'", body, ratio);
+            cr_expect(ratio > 0.99 && ratio < 1.01, "%s: %g of the messages'", body, ratio);
             if (w == 0) fastest = fluid;
             cr_expect_leq(fastest, fluid, "%s", body);
         }
@@ -311,7 +328,11 @@ Test(reshard, published_one_to_many) {
         cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
         double once = 1073741824 / 1.25e9, m = shapes[i][0] * shapes[i][1];
         cr_expect_float_eq(seconds(&c, "/send_recv"), m * once, 1e-4);
-        cr_expect_float_eq(seconds(&c, "/order"), once, 1e-4);
+        /* one after another through the port, a chunk later into each machine but the first, and
+         * at most three hops of NVLink at 22 GB/s or more in each */
+        double order = seconds(&c, "/order"), fill = once * (shapes[i][0] - 1) / 256;
+        cr_expect_geq(order, once + fill - 1e-6);
+        cr_expect_leq(order, once + fill + 3 * shapes[i][0] * once * 1.25 / 22 / 256 + 1e-4);
         sim_free(&c);
     }
 }
@@ -337,12 +358,83 @@ Test(reshard, published_many_to_many) {
         sim_run_file(&c, "scenarios/resharding.dir", cases[i].settings, false);
         cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
         double bound = cases[i].gib_out * 1073741824 / 1.25e9, order = seconds(&c, "/order");
-        cr_expect_float_eq(order / bound, 1, 1e-3, "case %zu: %g of %g s", i + 1, order, bound);
+        cr_expect_float_eq(order / bound, 1, 2e-3, "case %zu: %g of %g s", i + 1, order, bound);
         cr_expect_float_eq(seconds(&c, "/send_recv") / order, cases[i].speed_up, 0.01, "case %zu",
                            i + 1);
         cr_expect_leq(seconds(&c, "/order"), seconds(&c, "/size"));
         cr_expect_leq(seconds(&c, "/size"), seconds(&c, "/none"));
         cr_expect_leq(seconds(&c, "/fastest"), order);
+        sim_free(&c);
+    }
+}
+
+/* scenarios/resharding.dir, with messages instead of phases. */
+static void run_resharding(sim_case *c, const char *settings, bool stepwise) {
+    static const char end[] = "  program = @move\n}\n", more[] = "  network = stepwise\n}\n";
+    char text[8192];
+    FILE *f = fopen(DS_SOURCE_DIR "/scenarios/resharding.dir", "r");
+    cr_assert_not_null(f);
+    size_t n = fread(text, 1, sizeof text - sizeof more, f);
+    fclose(f);
+    text[n] = '\0';
+    cr_assert(n > sizeof end && strcmp(text + n - (sizeof end - 1), end) == 0);
+    if (stepwise) strcpy(text + n - 2, more);
+    sim_run_text(c, text, settings, false);
+}
+
+/* The same messages, one by one: within 1 % in every way, and the fastest is the fastest. */
+Test(reshard, published_message_by_message) {
+    static const char *const cases[] = {
+        "from0=1 from1=2 from_inner=4 to0=2 to_inner=4",
+        "from0=1 from1=8 from_inner=1 to0=8 to_inner=1",
+        "n0=3072 n2=170 to_machines=3 from0=2 from_inner=4 to0=3 to_inner=4",
+        "from_machines=1 from0=4 from_inner=1 to0=1 to_inner=8",
+        "from0=1 from1=2 from_inner=4 to0=1 to2=2 to_inner=4",
+    };
+    static const char *const ways[] = {"/send_recv", "/gather", "/none",
+                                       "/size",      "/order",  "/fastest"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double fluid[6], least = 1e9;
+        for (int stepwise = 0; stepwise < 2; stepwise++) {
+            sim_case c;
+            run_resharding(&c, cases[i], stepwise);
+            cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+            for (int w = 0; w < 6; w++) {
+                double s = seconds(&c, ways[w]);
+                if (s < least) least = s;
+                if (stepwise)
+                    cr_expect_float_eq(fluid[w] / s, 1, 0.01, "%s%s: %g, messages %g", cases[i],
+                                       ways[w], fluid[w], s);
+                fluid[w] = s;
+            }
+            cr_expect_leq(fluid[5], least * 1.000001);
+            sim_free(&c);
+        }
+    }
+}
+
+/* A star: both receivers want both halves, from a sender each. No order takes less than their
+ * ports, 100 MB at 10 GB/s; chunk by chunk, one more of each half. */
+Test(reshard, receivers_of_two_pieces) {
+    static const char text[] =
+        "dir 1\naxis p\naxis q\n"
+        "topology @t {\n  device d[4] : \"V100-SXM2-16GB\"\n  switch s\n"
+        "  link d[i] -- s : 10 GB/s, 0 ns for i in 0..4\n}\n"
+        "mesh @all = [p = 4] on @t\nmesh @a = pick 0..2 of @all [p = 2]\n"
+        "mesh @b = pick 2..4 of @all [q = 2]\n"
+        "func @f(%%x: u8[100000000@p] on @a) -> u8[100000000] on @b {\n"
+        "  %%y = reshard(%%x) {algorithm = broadcast} : u8[100000000] on @b\n  return %%y\n}\n"
+        "scenario { program = @f, network = %s }\n";
+    static const char *const networks[] = {"fluid", "stepwise"};
+    for (int i = 0; i < 2; i++) {
+        char program[1024];
+        sim_case c;
+        snprintf(program, sizeof program, text, networks[i]);
+        sim_run_text(&c, program, NULL, false);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        int64_t ps = c.result->run.step_ps, port_ps = INT64_C(10000000000);
+        cr_expect(ps >= port_ps && ps <= port_ps + 2 * port_ps / 2 / 256 + 1000,
+                  "%s: %" PRId64 " ps", networks[i], ps);
         sim_free(&c);
     }
 }
