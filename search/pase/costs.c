@@ -184,12 +184,10 @@ static ds_status gradients_us(costs *m, const local *l, const ds_work *work, dou
         double us = 0;
         if (!wanted[i]) continue;
         DS_TRY(reduce_us(m, l, &l->in[i], node->in_axis[i], &us, err));
-        if (node->in_weight[i]) {
-            beside += us;
+        bool waits = !node->in_weight[i] || node->in_tied[i];
+        *(waits ? sum : &beside) += us;
+        if (node->in_weight[i] && !node->in_reread[i])
             DS_TRY(update_us(m, &l->in[i], node->op->loc, sum, err));
-        } else {
-            *sum += us;
-        }
     }
     *sum += backward + (beside > backward ? beside - backward : 0);
     return DS_OK;
@@ -241,7 +239,7 @@ static ds_status node_memory(ds_pase_model *model, const ds_pase_node *node,
         local l = local_of(node, ds_pase_config(set, c));
         bytes[c] = train ? bytes_of(&l.out) * (1 + node->pointwise) : 0;
         for (uint32_t i = 0; i < node->n_in; i++)
-            if (node->in_weight[i])
+            if (node->in_weight[i] && !node->in_reread[i])
                 bytes[c] += bytes_of(&l.in[i]) * (train ? 2 + (double)states_of(m) : 1);
         bytes[c] *= l.turns;
     }
@@ -350,6 +348,30 @@ static places places_of(const costs *m, const ds_pase_node *node, const ds_pase_
     return p;
 }
 
+/* Terms of a tied weight's gradient that lie alike at both ends over the same groups are added up
+ * before they are reduced: one of the two reductions that the nodes have is given back. */
+static ds_status share_reduction(costs *m, const ds_pase_edge *edge, const ds_pase_node *a,
+                                 const ds_pase_node *b, const ds_pase_configs *from,
+                                 const ds_pase_configs *to, const places *have, const places *want,
+                                 double bytes, double *cost, ds_error *err) {
+    for (uint32_t i = 0; i < from->n; i++) {
+        const layout *l = &have->at[have->of[i]];
+        ds_pase_group one =
+            axes_without(m, a, ds_pase_config(from, i), edge->from_axis, edge->rank);
+        double us;
+        DS_TRY(ds_pase__group_us(&m->groups, DS_OP_ALL_REDUCE, &one,
+                                 bytes * part_share(l, edge->rank), &us, err));
+        for (uint32_t k = 0; k < to->n; k++) {
+            ds_pase_group other =
+                axes_without(m, b, ds_pase_config(to, k), edge->to_axis, edge->rank);
+            bool same = memcmp(l, &want->at[want->of[k]], sizeof *l) == 0 &&
+                        ds_pase__group_same(&one, &other);
+            if (same) cost[(size_t)i * to->n + k] -= us;
+        }
+    }
+    return DS_OK;
+}
+
 static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
                             const ds_pase_configs *from, const ds_pase_configs *to, double *cost,
                             ds_error *err) {
@@ -374,6 +396,8 @@ static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
     for (uint32_t i = 0; i < from->n && !status; i++)
         for (uint32_t k = 0; k < to->n; k++)
             cost[(size_t)i * to->n + k] = table[(size_t)have.of[i] * want.n + want.of[k]];
+    if (!status && edge->tied && m->step->train.on)
+        status = share_reduction(m, edge, &a, &b, from, to, &have, &want, bytes, cost, err);
     ds_arena_deinit(&arena);
     return status;
 }

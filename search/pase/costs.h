@@ -17,6 +17,8 @@
  *   over those axes that the operand lacks, in all groups at once, on routed links; a weight's only
  *   as far as it takes longer than the op's own backward ops (it runs beside those of the layer
  *   below, which are taken to last as long: assumed, so that the sum stays one over operations).
+ *   That of a weight that several operations read waits for the last of them, and is one where
+ *   their terms lie alike; where they do not, the weight moves between them.
  * A tensor costs, forward and back, an all_to_all of the bytes that a device lacks among the fewest
  * consecutive devices that together have them.
  * Memory, for each operation: weights, gradients, states, and, in training, its result.

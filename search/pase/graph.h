@@ -70,6 +70,8 @@ typedef struct ds_pase_node {
     ds_shape in[DS_MAX_OPERANDS], out;
     int8_t in_axis[DS_MAX_OPERANDS][DS_MAX_RANK], out_axis[DS_MAX_RANK];
     bool in_weight[DS_MAX_OPERANDS], in_made[DS_MAX_OPERANDS]; /* neither: an argument */
+    bool in_tied[DS_MAX_OPERANDS];   /* a weight that other ops read too, */
+    bool in_reread[DS_MAX_OPERANDS]; /* and a later one among them */
 } ds_pase_node;
 
 /* A tensor that `to` reads from `from`: per dim the axis that splits it at either end, or

@@ -134,7 +134,8 @@ static ds_status curve_of(ds_pase_groups *groups, ds_opcode op, const ds_pase_gr
 
 /* Neighbouring axes that follow each other are one: [4, 2] with strides 2 and 1 is [8]. */
 static ds_pase_group merged(const ds_pase_group *group) {
-    ds_pase_group out = {0};
+    ds_pase_group out;
+    memset(&out, 0, sizeof out);
     for (uint32_t a = 0; a < group->n_axes; a++) {
         if (group->size[a] == 1) continue;
         uint32_t last = out.n_axes - 1;
@@ -147,6 +148,11 @@ static ds_pase_group merged(const ds_pase_group *group) {
         out.stride[out.n_axes++] = group->stride[a];
     }
     return out;
+}
+
+bool ds_pase__group_same(const ds_pase_group *a, const ds_pase_group *b) {
+    ds_pase_group x = merged(a), y = merged(b);
+    return memcmp(&x, &y, sizeof x) == 0;
 }
 
 ds_status ds_pase__group_us(ds_pase_groups *groups, ds_opcode op, const ds_pase_group *group,

@@ -24,6 +24,8 @@ void ds_pase__groups_init(ds_pase_groups *groups, ds_topo *topo, const ds_profil
                           uint32_t profile, uint32_t devices);
 void ds_pase__groups_deinit(ds_pase_groups *groups);
 
+/* Have the groups the same members? */
+bool ds_pase__group_same(const ds_pase_group *a, const ds_pase_group *b);
 /* Microseconds of the collective (all_reduce, all_to_all; S as in coll.h) in every group of that
  * shape, all at once: per phase the most loaded link. Piecewise linear in the bytes between sizes
  * that are computed; 0 for groups of one. */

@@ -10,6 +10,7 @@ typedef struct ds_pase_tensor {
     bool is_made;
     uint32_t node;
     bool is_weight, is_read; /* a weight: `node` and `axis` are of its first reader */
+    uint32_t last_node, last_operand;
     int8_t axis[DS_MAX_RANK];
 } ds_pase_tensor;
 

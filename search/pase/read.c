@@ -164,8 +164,15 @@ static void add_edge(reader *r, const ds_pase_tensor *from, uint32_t to, const d
 }
 
 /* A weight lives where its first reader wants it. */
-static void read_weight(reader *r, ds_pase_tensor *weight, uint32_t reader_node,
+static void read_weight(reader *r, ds_pase_tensor *weight, uint32_t reader_node, uint32_t operand,
                         const ds_shape *shape, const int8_t *axis) {
+    if (weight->is_read) {
+        ds_pase_node *last = &r->graph->nodes.at[weight->last_node];
+        last->in_reread[weight->last_operand] = last->in_tied[weight->last_operand] = true;
+        r->graph->nodes.at[reader_node].in_tied[operand] = true;
+    }
+    weight->last_node = reader_node;
+    weight->last_operand = operand;
     if (weight->is_read) {
         ds_pase_edge edge = {.from = weight->node,
                              .to = reader_node,
@@ -205,7 +212,8 @@ static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_l
         ds_pase_tensor *in = tensor_of(r, op->in[i].value);
         bool one = op->in[i].n_index == 0; /* not one of each turn */
         if (in->is_made) add_edge(r, in, n, &at->in[i], maps[i]);
-        if (in->is_weight && one) read_weight(r, in, n, &at->in[i], maps[i]);
+        if (in->is_weight && one && i < DS_MAX_OPERANDS)
+            read_weight(r, in, n, i, &at->in[i], maps[i]);
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         ds_pase_tensor *out = tensor_of(r, op->out[i]);

@@ -30,7 +30,7 @@ static void node_key(const ds_pase_node *node, ds_buf *key) {
         ds_buf_put_n(key, (const char *)&shape->dtype, sizeof shape->dtype);
         ds_buf_put_n(key, (const char *)&shape->rank, sizeof shape->rank);
         ds_buf_put_n(key, (const char *)shape->dims, sizeof shape->dims);
-        if (i < node->n_in) PUT(in_weight[i]), PUT(in_made[i]);
+        if (i < node->n_in) PUT(in_weight[i]), PUT(in_made[i]), PUT(in_reread[i]), PUT(in_tied[i]);
         if (i < node->n_in)
             ds_buf_put_n(key, (const char *)node->in_axis[i], sizeof node->in_axis[i]);
     }
