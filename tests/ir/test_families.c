@@ -9,6 +9,7 @@
  * 49th, and say so. */
 #include "tests/support/plan.h"
 #include "tests/support/prove.h"
+#include "tests/support/sanitized.h"
 
 #include "ir/base/arena.h"
 
@@ -16,16 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define STRIDE 7u
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STRIDE 7u
-#endif
-#endif
-#ifndef STRIDE
-#define STRIDE 1u
-#endif
+#define STRIDE (SANITIZED ? 7u : 1u)
 
 typedef struct family {
     const char *model, *with; /* function and file; params */

@@ -5,21 +5,13 @@
  * things to cut (llama's head of its own, t5's two loops, mixtral's experts, a convnet without any
  * loop) run every schedule with the kinds in turn. Builds with sanitizers run every fifth. */
 #include "tests/support/pipe.h"
+#include "tests/support/sanitized.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define STRIDE 5u
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STRIDE 5u
-#endif
-#endif
-#ifndef STRIDE
-#define STRIDE 1u
-#endif
+#define STRIDE (SANITIZED ? 5u : 1u)
 
 enum { SCHEDULES = 14, KINDS = 4 };
 

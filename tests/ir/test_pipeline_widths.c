@@ -1,6 +1,7 @@
 /* Pipelines whose stages have different widths: equal to the sequential step in all that they
  * return (exec --verify), with exactly the reshards that cross; or refused with what to change. */
 #include "tests/support/pipe.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/step.h"
 
 #include <criterion/criterion.h>
@@ -8,16 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define STRIDE 5u
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STRIDE 5u
-#endif
-#endif
-#ifndef STRIDE
-#define STRIDE 1u
-#endif
+#define STRIDE (SANITIZED ? 5u : 1u)
 
 static void prove_with(const pipe_model *model, const char *set, const char *strategy) {
     pipe_expect_equal(&(pipe_case){.model = model, .strategy = strategy, .set = set});

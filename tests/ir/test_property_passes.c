@@ -8,22 +8,14 @@
  * printed with its seed. */
 #include "tests/support/prove.h"
 #include "tests/support/random_model.h"
+#include "tests/support/sanitized.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define PAIRS 200u
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define PAIRS 200u
-#endif
-#endif
-#ifndef PAIRS
-#define PAIRS 1000u
-#endif
+#define PAIRS (SANITIZED ? 200u : 1000u)
 #define PARTS 4u /* tests that run side by side */
 
 static void prove_model(const random_model *m, proof *out) {

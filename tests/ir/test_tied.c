@@ -4,6 +4,7 @@
  * schedule with zero = 2 and 3 here, with 0 and 1 in test_pipeline_verify.c. */
 #include "ir/ops/ops.h"
 #include "tests/support/pipe.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/step.h"
 
 #include <criterion/criterion.h>
@@ -13,16 +14,7 @@
 
 enum { SCHEDULES = 14 };
 
-#if defined(__SANITIZE_ADDRESS__)
-#define STRIDE 5u
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STRIDE 5u
-#endif
-#endif
-#ifndef STRIDE
-#define STRIDE 1u
-#endif
+#define STRIDE (SANITIZED ? 5u : 1u)
 
 /* ---- numbers ---- */
 

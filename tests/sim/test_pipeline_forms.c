@@ -10,6 +10,7 @@
  * cannot say how long two calls take together: of DualPipe and DualPipeV the program is held to the
  * timeline of the schedule with one after the other. */
 #include "tests/support/pipe_time.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/schedule.h"
 
 #include "ir/base/rng.h"
@@ -18,16 +19,7 @@
 #include <inttypes.h>
 
 /* Builds with sanitizers, some twenty times slower, have a few numbers of stages. */
-#if defined(__SANITIZE_ADDRESS__)
-#define LEAST_STEP(p) (2 * (p))
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define LEAST_STEP(p) (2 * (p))
-#endif
-#endif
-#ifndef LEAST_STEP
-#define LEAST_STEP(p) 1
-#endif
+#define LEAST_STEP(p) (SANITIZED ? 2 * (p) : 1)
 enum { MOST = 16 };
 
 typedef ds_schedule_durations times;

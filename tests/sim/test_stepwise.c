@@ -5,6 +5,7 @@
  * equal chunks, the times differ by less than 1 %; on 50 random asymmetric graphs and at small
  * sizes they are tabulated. */
 #include "ir/base/rng.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
@@ -57,6 +58,7 @@ static const spec specs[] = {
     {"all_reduce", "halving_doubling", SUM, ALL, "over dp", 8},
     {"all_to_all", "pxn", COLUMNS, ROWS, "over dp dim 1 -> 0", 8},
 };
+#define STRIDE  (SANITIZED ? 7 : 1)
 #define N_SPECS (sizeof specs / sizeof *specs)
 
 /* A group of n devices: the text before the function. */
@@ -142,7 +144,7 @@ Test(stepwise, collectives_alone_on_ready_made_topologies, .timeout = 300) {
     double worst = 0;
     int n = 0;
     for (size_t r = 0; r < N_GROUPS; r++)
-        for (size_t i = 0; i < N_SPECS; i++)
+        for (size_t i = r % STRIDE; i < N_SPECS; i += STRIDE)
             for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
                 const spec *s = &specs[i];
                 double d = difference(&groups[r], s, sizes[k]);
@@ -153,7 +155,7 @@ Test(stepwise, collectives_alone_on_ready_made_topologies, .timeout = 300) {
                 n += !isnan(d);
             }
     printf("%d collectives of 1, 16 and 64 MiB: at most %.2f %%\n", n, worst * 100);
-    cr_expect_geq(n, 1200);
+    cr_expect_geq(n, 1200 / STRIDE);
 }
 
 /* Devices on three switches at random bandwidths and latencies, other ones each way. */
@@ -200,7 +202,7 @@ Test(stepwise, random_graphs_and_small_sizes_are_tabulated, .timeout = 240) {
     ds_rng rng = {50};
     static char heads[50][2048];
     for (int g = 0; g < 50; g++) random_graph(&rng, heads[g], sizeof heads[g]);
-    for (size_t k = 0; k < N_SPECS; k++) {
+    for (size_t k = 0; k < N_SPECS; k += STRIDE) {
         const spec *s = &specs[k];
         double d[50], e[16];
         char what[96];
