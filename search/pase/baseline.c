@@ -53,7 +53,9 @@ static uint16_t largest(const ds_pase_node *node, int8_t axis, const ds_pase_lim
     int64_t cutoff = limits->cutoff > 1 ? limits->cutoff : 1;
     for (int64_t e = most; e > 1; e--) {
         bool divides = node->size[axis] % e == 0 && node->size[axis] / e >= cutoff;
-        if (divides && (!limits->by_rule || node->rule_size[axis] % e == 0)) return (uint16_t)e;
+        if (limits->by_rule && node->rule_size[axis] % e != 0) continue;
+        if (limits->divides && most % e != 0) continue;
+        if (divides) return (uint16_t)e;
     }
     return 1;
 }

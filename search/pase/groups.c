@@ -95,7 +95,7 @@ static ds_status compute(ds_pase_groups *groups, ds_opcode op, const ds_pase_gro
     a.loads = DS_NEW_N(arena, ds_u128, (size_t)a.n_phases * a.n_links + 1);
     a.wait_us = DS_NEW_N(arena, double, a.n_phases + 1);
     for (uint32_t first = 0; first < groups->devices; first++) {
-        if (!is_first(group, first)) continue;
+        if (!is_first(group, first) || first + offset_of(group, n - 1) >= groups->devices) continue;
         ds_phase *phases;
         uint32_t n_phases;
         for (uint32_t i = 0; i < n; i++) devices[i] = first + offset_of(group, i);

@@ -83,12 +83,10 @@ static const char *word(const char *name, const char *arg, const char *const *wo
                         struct argp_state *state) {
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(arg, words[i]) == 0) return words[i];
-    const char *near = ds_suggest(arg, words, n);
-    argp_error(state, "%s does not know '%s'; it takes %s%s", name, arg,
-               near ? "perhaps " : words[0],
-               near    ? near
-               : n > 1 ? ", ..."
-                       : "");
+    ds_buf all = {0};
+    for (uint32_t i = 0; i < n; i++) ds_buf_printf(&all, "%s%s", i ? " or " : "", words[i]);
+    argp_error(state, "%s takes %s, not '%s'", name, all.text, arg);
+    ds_buf_deinit(&all);
     return NULL;
 }
 
