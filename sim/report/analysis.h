@@ -8,12 +8,13 @@
 /* What an interval of time is spent on. */
 typedef enum ds_time_kind {
     DS_TIME_COMPUTE,
-    DS_TIME_COMM, /* a started transfer */
-    DS_TIME_HOST, /* the host has not issued the task yet */
-    DS_TIME_IDLE, /* nothing: waiting for others */
+    DS_TIME_COMM,  /* a started transfer */
+    DS_TIME_HOST,  /* the host has not issued the task yet */
+    DS_TIME_IDLE,  /* nothing: waiting for others */
+    DS_TIME_START, /* its job has not started yet */
     DS_TIME_KIND_COUNT
 } ds_time_kind;
-/* "compute", "communication", "host", "idle". */
+/* "compute", "communication", "host", "idle", "start". */
 const char *ds_time_kind_name(ds_time_kind kind);
 
 /* ---- what tasks waited for ---- */
@@ -52,8 +53,8 @@ void ds_waits_deinit(ds_waits *waits);
 typedef struct ds_segment {
     int64_t start_ps, end_ps; /* start < end */
     ds_time_kind kind;
-    ds_wait waited_for; /* why `task` did not start earlier; HOST, IDLE: NOTHING */
-    uint32_t task;      /* what ran; HOST: what was issued; IDLE: what had not started */
+    ds_wait waited_for; /* why `task` did not start earlier; else NOTHING */
+    uint32_t task;      /* what ran; HOST, START: what was issued; IDLE: what had not started */
 } ds_segment;
 
 /* From the end of the step backwards through what each task really waited for. The segments are in
@@ -73,7 +74,7 @@ void ds_critical_path_deinit(ds_critical_path *path);
 
 /* Time by what caused it: compute by the op table's family ("linear", "attention", …),
  * communication by mesh axes ("dp", "dp,tp"; "send" between two devices; else the op's mnemonic),
- * host issue and idleness ("" both). */
+ * host issue, idleness and the wait for a job's start ("" all). */
 typedef struct ds_cause {
     ds_time_kind kind;
     const char *what;

@@ -88,6 +88,7 @@ static void put_row(const ds_result *r, const row *op, ds_buf *out) {
                   (long long)op->n);
     if (op->kind == DS_TIME_HOST) ds_buf_put(out, "issue up to ");
     if (op->kind == DS_TIME_IDLE) ds_buf_put(out, "idle before ");
+    if (op->kind == DS_TIME_START) ds_buf_put(out, "job not started before ");
     ds_report__op_title(r, op->inst, out);
     ds_buf_putc(out, '\n');
 }
@@ -216,6 +217,7 @@ void ds_report__json_critical(const ds_result *r, ds_json *json) {
     ds_json_key_int(json, "communication_ps", path.total_ps[DS_TIME_COMM]);
     ds_json_key_int(json, "host_ps", path.total_ps[DS_TIME_HOST]);
     ds_json_key_int(json, "idle_ps", path.total_ps[DS_TIME_IDLE]);
+    if (r->n_jobs) ds_json_key_int(json, "start_ps", path.total_ps[DS_TIME_START]);
     json_causes(json, r, &path);
     json_ops(json, r, &path);
     ds_json_key(json, "segments");

@@ -25,7 +25,9 @@ void ds_report__over(const ds_plan *plan, uint32_t task, ds_buf *out) {
 }
 
 void ds_report__cause(ds_time_kind kind, const char *what, ds_buf *out) {
-    ds_buf_put(out, kind == DS_TIME_HOST ? "host issue" : ds_time_kind_name(kind));
+    ds_buf_put(out, kind == DS_TIME_HOST    ? "host issue"
+                    : kind == DS_TIME_START ? "job not started"
+                                            : ds_time_kind_name(kind));
     if (*what) ds_buf_printf(out, " (%s)", what);
 }
 
@@ -137,7 +139,10 @@ typedef struct timeline {
 static void gap(timeline *t, int64_t start, int64_t end, uint32_t task) {
     if (start == end) return;
     bool host = task != DS_NONE && waits_for_host(t->result, &t->waits, task);
-    add(t->out, t->result->plan, host ? DS_TIME_HOST : DS_TIME_IDLE, task, end - start);
+    int64_t begin = host ? ds_report__begin_ps(t->result, task) : start;
+    begin = begin < start ? start : begin > end ? end : begin;
+    add(t->out, t->result->plan, DS_TIME_START, task, begin - start);
+    add(t->out, t->result->plan, host ? DS_TIME_HOST : DS_TIME_IDLE, task, end - begin);
 }
 
 /* Nothing computes from `start` to `end`, when `task` starts to. */

@@ -72,7 +72,8 @@ void ds_report_comparison(const ds_comparison *c, ds_buf *out) {
     put_source("A", c->a, out);
     put_source("B", c->b, out);
     put_knobs(c, out);
-    put_title("Step time by cause", c, c->a->critical, c->b->critical, out);
+    put_title(c->a->n_jobs || c->b->n_jobs ? "Time by cause" : "Step time by cause", c,
+              c->a->critical, c->b->critical, out);
     put_table(c->time.at, c->time.n, true, ds_report__ps, out);
     put_title("Peak memory by category", c, c->a->fullest, c->b->fullest, out);
     put_table(c->memory.at, c->memory.n, false, ds_report__bytes, out);

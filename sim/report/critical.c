@@ -4,8 +4,13 @@
 #include <stdlib.h>
 
 const char *ds_time_kind_name(ds_time_kind kind) {
-    static const char *const names[] = {"compute", "communication", "host", "idle"};
+    static const char *const names[] = {"compute", "communication", "host", "idle", "start"};
     return kind < DS_TIME_KIND_COUNT ? names[kind] : "?";
+}
+
+int64_t ds_report__begin_ps(const ds_result *r, uint32_t task) {
+    const ds_plan *plan = r->plan;
+    return plan->n_jobs ? plan->jobs[ds_plan_job_of(plan, plan->task_inst[task])].start_ps : 0;
 }
 
 typedef struct walk {
@@ -38,7 +43,9 @@ static uint32_t step_back(walk *w, const ds_result *r, const ds_waits *waits, ui
     add(w, (ds_segment){start, r->run.end_ps[task], compute ? DS_TIME_COMPUTE : DS_TIME_COMM, why,
                         task});
     add(w, (ds_segment){ready, start, DS_TIME_IDLE, DS_WAIT_NOTHING, task});
-    if (host) add(w, (ds_segment){0, ready, DS_TIME_HOST, DS_WAIT_NOTHING, last});
+    int64_t begin = ds_report__begin_ps(r, last);
+    if (host) add(w, (ds_segment){begin, ready, DS_TIME_HOST, DS_WAIT_NOTHING, last});
+    if (host) add(w, (ds_segment){0, begin, DS_TIME_START, DS_WAIT_NOTHING, last});
     return from;
 }
 

@@ -32,6 +32,8 @@ void ds_report__value_path(const ds_plan *plan, uint32_t value, ds_buf *out);
 void ds_report__over(const ds_plan *plan, uint32_t task, ds_buf *out);
 /* "compute (linear)", "communication (dp)", "host issue", "idle". */
 void ds_report__cause(ds_time_kind kind, const char *what, ds_buf *out);
+/* When the job of the task starts; 0 without jobs. */
+int64_t ds_report__begin_ps(const ds_result *r, uint32_t task);
 const char *ds_report__device(const ds_plan *plan, uint32_t cls);
 const char *ds_report__kind(const ds_plan *plan, uint32_t cls);
 /* Memory of a device of the class; 0: not known. */

@@ -82,6 +82,21 @@ static void find_ends(ds_result *r) {
     }
 }
 
+/* What all jobs get done in a second, each over its own time: samples if all state them, else
+ * steps. */
+static void find_throughput(ds_result *r) {
+    bool samples = true;
+    for (uint32_t j = 0; j < r->n_jobs; j++) samples = samples && r->jobs[j].samples > 0;
+    r->throughput_per_s = 0;
+    for (uint32_t j = 0; j < r->n_jobs; j++) {
+        const ds_job_result *job = &r->jobs[j];
+        double done = (double)job->steps * (samples ? (double)job->samples : 1);
+        double seconds = (double)(job->end_ps - job->start_ps) * 1e-12;
+        if (seconds > 0) r->throughput_per_s += done / seconds;
+    }
+    r->counts_samples = samples;
+}
+
 /* ---- shared links ---- */
 
 static int by_link(const void *a, const void *b) {
@@ -151,6 +166,7 @@ static ds_status run_all(runner *x, ds_error *err) {
     DS_TRY(
         ds_report__simulate(x->r, x->source, x->profiles, x->options, x->plans, x->r->n_jobs, err));
     find_ends(x->r);
+    find_throughput(x->r);
     return find_shared(x->r, err);
 }
 

@@ -305,8 +305,9 @@ static void put_head(ds_json *json, const ds_result *r) {
     ds_json_key_string(json, "file", r->source->unit->modules.at[0]->path);
     if (plan->title) ds_json_key_string(json, "title", plan->title);
     ds_json_key_int(json, "step_time_ps", r->run.step_ps);
+    if (r->n_jobs) ds_json_key_int(json, "makespan_ps", r->run.step_ps);
     ds_json_key_double(json, "throughput_per_s", r->throughput_per_s);
-    ds_json_key_string(json, "throughput_unit", plan->samples ? "samples" : "steps");
+    ds_json_key_string(json, "throughput_unit", r->counts_samples ? "samples" : "steps");
     ds_json_key_int(json, "devices", n_devices);
     ds_json_key_int(json, "device_classes", plan->n_classes);
     ds_json_key_int(json, "op_instances", r->op_instances);

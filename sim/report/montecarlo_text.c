@@ -35,8 +35,9 @@ static void put_busiest(const ds_result *r, const ds_monte_carlo *mc, ds_buf *ou
 void ds_report__put_runs(const ds_result *r, ds_buf *out) {
     const ds_monte_carlo *mc = r->monte_carlo;
     if (!mc) return;
-    ds_buf_printf(out, "\nStep time over %" PRIu32 " run%s with jitter (seed %" PRId64 ")\n",
-                  mc->n_runs, mc->n_runs == 1 ? "" : "s", mc->seed);
+    ds_buf_printf(out, "\n%s over %" PRIu32 " run%s with jitter (seed %" PRId64 ")\n",
+                  r->n_jobs ? "Makespan of all jobs" : "Step time", mc->n_runs,
+                  mc->n_runs == 1 ? "" : "s", mc->seed);
     ds_buf_put(out, " ");
     for (uint32_t k = 0; k < DS_N_PERCENTILES; k++)
         ds_buf_printf(out, " p%" PRIu32 " %s%s", percents[k], ds_report__ps(mc->percentile_ps[k]).s,
@@ -45,8 +46,8 @@ void ds_report__put_runs(const ds_result *r, ds_buf *out) {
                   ds_report__ps(mc->mean_ps).s, ds_report__ps((int64_t)(mc->sd_ps + 0.5)).s,
                   ds_report__ps(mc->least_ps).s, ds_report__ps(mc->most_ps).s);
     if (mc->nominal_ps > 0)
-        ds_buf_printf(out, "  the mean is %.3g times the step without jitter, %s\n",
-                      (double)mc->mean_ps / (double)mc->nominal_ps,
+        ds_buf_printf(out, "  the mean is %.3g times the %s without jitter, %s\n",
+                      (double)mc->mean_ps / (double)mc->nominal_ps, r->n_jobs ? "makespan" : "step",
                       ds_report__ps(mc->nominal_ps).s);
     put_busiest(r, mc, out);
 }
@@ -56,6 +57,7 @@ void ds_report__json_runs(const ds_result *r, ds_json *json) {
     if (!mc) return;
     ds_json_key(json, "monte_carlo");
     ds_json_begin_object(json);
+    ds_json_key_string(json, "of", r->n_jobs ? "makespan" : "step_time");
     ds_json_key_int(json, "runs", mc->n_runs);
     ds_json_key_int(json, "seed", mc->seed);
     ds_json_key_int(json, "nominal_ps", mc->nominal_ps);

@@ -107,7 +107,9 @@ typedef struct ds_result {
     ds_account *accounts;    /* per class */
     uint32_t critical;       /* the class whose last task ends last (ties: lowest device) */
     int64_t op_instances;    /* tasks counted once per device */
-    double throughput_per_s; /* samples (scenario's `batch`) or steps per second; 0 if step is 0 */
+    double throughput_per_s; /* samples (scenario's `batch`) or steps per second; 0 if step is 0;
+                              * of jobs: the sum of what each gets done from its start to its end */
+    bool counts_samples;     /* throughput_per_s does; of jobs: if all of them state `batch` */
     double model_flop;       /* of a model: what a step must compute; 0 for a program */
     double useful;           /* of a model: model_flop over the products that were executed */
     double mfu;              /* over all devices: Σ flop/peak / Σ step (sim/report/README.md) */

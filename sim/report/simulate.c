@@ -160,6 +160,7 @@ static void summarise(ds_result *r) {
         r->useful = ds_report__share(r->model_flop, product_flop);
         peak_share = product_share * r->useful;
     }
+    r->counts_samples = plan->samples > 0;
     if (r->run.step_ps > 0) {
         r->throughput_per_s = (plan->samples > 0 ? (double)plan->samples : 1.0) / step_s;
         r->bubble_fraction = idle / (devices * (double)r->run.step_ps);

@@ -75,7 +75,10 @@ static void put_kind(const ds_result *r, const ds_kind_total *k, ds_buf *out) {
 static void put_throughput(const ds_result *r, ds_buf *out) {
     ds_buf_put(out, "  throughput   ");
     ds_buf_printf(out, r->throughput_per_s < 1000 ? "%.4g" : "%.0f", r->throughput_per_s);
-    if (r->plan->samples)
+    const char *what = r->counts_samples ? "samples" : "steps";
+    if (r->n_jobs)
+        ds_buf_printf(out, " %s/s (all jobs)\n", what);
+    else if (r->counts_samples)
         ds_buf_printf(out, " samples/s (batch %lld)\n", (long long)r->plan->samples);
     else
         ds_buf_put(out, " steps/s\n");
@@ -92,9 +95,9 @@ static void put_head(const ds_result *r, ds_buf *out) {
     ds_topo_list_degraded(plan->topo, "degraded", out);
     put_passes(r, out);
     put_size(r, out);
-    ds_buf_printf(out, "  %s    %s\n", r->n_jobs ? "all jobs " : "step time",
-                  ds_report__ps(r->run.step_ps).s);
-    if (!r->n_jobs) put_throughput(r, out);
+    ds_buf_printf(out, "  %s    %s%s\n", r->n_jobs ? "makespan " : "step time",
+                  ds_report__ps(r->run.step_ps).s, r->n_jobs ? " (until all jobs have ended)" : "");
+    put_throughput(r, out);
     for (uint32_t k = 0; k < n; k++) put_kind(r, &kinds[k], out);
     free(kinds);
 }

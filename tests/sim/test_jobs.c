@@ -1,6 +1,7 @@
 /* Several jobs on one cluster: closed forms of two rings over one link, the job alone against the
  * run of a scenario of its own, and folded against unfolded. */
 #include "ir/base/rng.h"
+#include "sim/report/analysis.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
@@ -63,6 +64,47 @@ Test(jobs, two_rings_get_half_of_the_link_each) {
 }
 
 /* The second starts after 50 ms: each has the link alone for 50 ms and shares it for 100. */
+/* Each job's rate is over its own time, and the wait for a start is the host's fault no more than
+ * the devices'. @one's ring of 4 MB takes a few us; @two computes from 1 ms to 11 ms. */
+#define STARTS(batch)                                                                              \
+    "dir 1\ntopology @c {\n  device g[4] : \"A100-SXM4-80GB\"\n  switch s\n"                       \
+    "  link g[i] -- s : 100 GB/s, 1 us for i in 0..4\n}\n"                                         \
+    "mesh @all = [dp = 4] on @c\nmesh @a = pick 0..2 of @all [dp = 2]\n"                           \
+    "mesh @b = pick 2..4 of @all [dp = 2]\n"                                                       \
+    "func @p(%x: f32[64@dp] on @a) -> f32[64@dp] on @a {\n"                                        \
+    "  %y = relu(%x) {cost = 2 ms}\n  return %y\n}\n"                                              \
+    "func @q(%x: f32[64@dp] on @b) -> f32[64@dp] on @b {\n"                                        \
+    "  %y = relu(%x) {cost = 5 ms}\n  return %y\n}\n"                                              \
+    "scenario { on = @c\n  jobs {\n    one { program = @p, steps = 3" batch " }\n"                 \
+    "    two { program = @q, start = 1 ms, steps = 2, batch = 5 }\n  }\n}\n"
+
+Test(jobs, throughput_and_the_wait_for_a_start) {
+    sim_case c;
+    run(&c, STARTS(", batch = 3"), NULL, false);
+    cr_expect_eq(c.result->run.step_ps, 11 * MS);
+    /* 3 steps of 3 samples in 6 ms, 2 of 5 in 10 ms */
+    cr_expect_float_eq(c.result->throughput_per_s, 9 / 6e-3 + 10 / 10e-3, 1e-6, "%g",
+                       c.result->throughput_per_s);
+    cr_expect(c.result->counts_samples);
+    ds_critical_path path;
+    ds_critical_path_find(c.result, &path);
+    cr_expect_eq(path.total_ps[DS_TIME_START], MS);
+    cr_expect_eq(path.total_ps[DS_TIME_HOST], 0);
+    cr_expect_eq(path.total_ps[DS_TIME_COMPUTE], 10 * MS);
+    ds_critical_path_deinit(&path);
+    ds_causes causes;
+    ds_causes_of_class(c.result, c.result->critical, &causes);
+    cr_assert_eq(causes.rows.n, 2);
+    cr_expect_eq(causes.rows.at[1].kind, DS_TIME_START);
+    cr_expect_eq(causes.rows.at[1].ps, MS);
+    ds_causes_deinit(&causes);
+    sim_free(&c);
+    run(&c, STARTS(""), NULL, false); /* one does not say how many samples: steps */
+    cr_expect_float_eq(c.result->throughput_per_s, 3 / 6e-3 + 2 / 10e-3, 1e-6);
+    cr_expect_not(c.result->counts_samples);
+    sim_free(&c);
+}
+
 Test(jobs, an_overlap_of_half) {
     sim_case c;
     run(&c, TWO, "start=50000", false);
