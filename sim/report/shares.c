@@ -6,6 +6,7 @@
 #include "sim/report/balance.h"
 #include "sim/report/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,9 @@ typedef struct searcher {
     uint32_t n; /* replicas */
     int64_t samples;
     replica *replicas;
+    double *fixed, *each; /* a replica's line: its time as its part goes */
     int64_t *seen[DS_SHARES_MAX_RUNS];
+    double step[DS_SHARES_MAX_RUNS]; /* of them; those that do not fit behind all that do */
     uint32_t n_seen;
     int64_t *best_parts;
     ds_result *best;
@@ -121,19 +124,25 @@ static void measure(searcher *s, const ds_result *r, const int64_t *parts) {
     }
 }
 
-static int64_t *choose(searcher *s) {
-    double *fixed = DS_NEW_N(&s->arena, double, s->n), *each = DS_NEW_N(&s->arena, double, s->n);
-    int64_t *parts = DS_NEW_N(&s->arena, int64_t, s->n);
+static void find_lines(searcher *s) {
     for (uint32_t i = 0; i < s->n; i++) {
         const replica *x = &s->replicas[i];
         double slope = x->before && x->before != x->part
                            ? (x->time - x->time_before) / (double)(x->part - x->before)
                            : 0;
-        each[i] = slope > 0 ? slope : x->time / (double)x->part;
-        if (!(each[i] > 0)) each[i] = 1;
-        fixed[i] = x->time - each[i] * (double)x->part;
+        s->each[i] = slope > 0 ? slope : x->time / (double)x->part;
+        if (!(s->each[i] > 0)) s->each[i] = 1;
+        s->fixed[i] = x->time - s->each[i] * (double)x->part;
     }
-    ds_shares_choose(fixed, each, s->n, s->samples, parts);
+}
+
+/* The best parts where this share of what is fixed counts: all of it where replicas meet once at
+ * the end of the step, none where it comes after they have met, as optimizers do. */
+static int64_t *choose(searcher *s, double share) {
+    double *fixed = DS_NEW_N(&s->arena, double, s->n);
+    int64_t *parts = DS_NEW_N(&s->arena, int64_t, s->n);
+    for (uint32_t i = 0; i < s->n; i++) fixed[i] = share * s->fixed[i];
+    ds_shares_choose(fixed, s->each, s->n, s->samples, parts);
     return parts;
 }
 
@@ -148,10 +157,11 @@ static void set_shares(ds_unit *unit, const int64_t *parts, uint32_t n) {
     ds_scenario_set(unit, "strategy", "dp_shares", list);
 }
 
-static bool is_seen(const searcher *s, const int64_t *parts) {
-    for (uint32_t i = 0; i < s->n_seen; i++)
-        if (memcmp(s->seen[i], parts, s->n * sizeof *parts) == 0) return true;
-    return false;
+/* Which simulation had these parts; n_seen: none. */
+static uint32_t find_seen(const searcher *s, const int64_t *parts) {
+    uint32_t i = 0;
+    while (i < s->n_seen && memcmp(s->seen[i], parts, s->n * sizeof *parts) != 0) i++;
+    return i;
 }
 
 static bool is_better(const ds_result *a, const ds_result *b) {
@@ -162,10 +172,12 @@ static bool is_better(const ds_result *a, const ds_result *b) {
 /* Simulates these parts; the better of two results stays. */
 static ds_status try_parts(searcher *s, int64_t *parts, ds_error *err) {
     ds_result *result;
-    s->seen[s->n_seen++] = parts;
+    s->seen[s->n_seen] = parts;
+    s->step[s->n_seen++] = HUGE_VAL;
     set_shares(s->source->unit, parts, s->n);
     DS_TRY(ds_simulate(s->source, s->profiles, s->options, &result, err));
     measure(s, result, parts);
+    s->step[s->n_seen - 1] = (double)result->run.step_ps * (result->fits ? 1 : 0x1p64);
     if (!is_better(result, s->best)) {
         ds_result_free(result);
         return DS_OK;
@@ -176,12 +188,49 @@ static ds_status try_parts(searcher *s, int64_t *parts, ds_error *err) {
     return DS_OK;
 }
 
+/* The step's time with that share; infinite for more simulations than there may be. */
+static double step_with(searcher *s, double share) {
+    int64_t *parts = choose(s, share);
+    uint32_t i = find_seen(s, parts);
+    if (i == s->n_seen && (i == DS_SHARES_MAX_RUNS || try_parts(s, parts, NULL) != DS_OK))
+        return HUGE_VAL;
+    return s->step[i];
+}
+
+/* Golden section for the share of what is fixed. */
+static void search_share(searcher *s) {
+    const double golden = 0.6180339887498949;
+    double low = 0, high = 1, left = 1 - golden, right = golden;
+    if (memcmp(choose(s, low), choose(s, high), s->n * sizeof(int64_t)) == 0) return;
+    double at_left = step_with(s, left), at_right = step_with(s, right);
+    while (s->n_seen < DS_SHARES_MAX_RUNS && high - low > 1e-3) {
+        if (at_left <= at_right) {
+            high = right;
+            right = left;
+            at_right = at_left;
+            left = high - golden * (high - low);
+            at_left = step_with(s, left);
+        } else {
+            low = left;
+            left = right;
+            at_left = at_right;
+            right = low + golden * (high - low);
+            at_right = step_with(s, right);
+        }
+    }
+}
+
 static ds_status search(searcher *s, ds_error *err) {
     int64_t *parts = DS_NEW_N(&s->arena, int64_t, s->n);
     for (uint32_t i = 0; i < s->n; i++) parts[i] = s->samples / s->n + (i < s->samples % s->n);
     DS_TRY(try_parts(s, parts, err));
-    for (parts = choose(s); s->n_seen < DS_SHARES_MAX_RUNS && !is_seen(s, parts); parts = choose(s))
-        if (try_parts(s, parts, NULL) != DS_OK) break;
+    while (s->n_seen < DS_SHARES_MAX_RUNS / 2) {
+        find_lines(s);
+        parts = choose(s, 1);
+        if (find_seen(s, parts) < s->n_seen) break;
+        if (try_parts(s, parts, NULL) != DS_OK) return DS_OK;
+    }
+    search_share(s);
     return DS_OK;
 }
 
@@ -197,6 +246,8 @@ static ds_status count_samples(searcher *s, ds_error *err) {
                             "dp_shares = time: a microbatch has %lld samples for %u replicas",
                             (long long)s->samples, s->n);
     s->replicas = DS_NEW_N(&s->arena, replica, s->n);
+    s->fixed = DS_NEW_N(&s->arena, double, s->n);
+    s->each = DS_NEW_N(&s->arena, double, s->n);
     return DS_OK;
 }
 

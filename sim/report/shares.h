@@ -9,7 +9,7 @@
 #include "sim/report/report.h"
 
 /* Simulations of one search at most; each costs what a run costs, and two results are in memory. */
-#define DS_SHARES_MAX_RUNS 6
+#define DS_SHARES_MAX_RUNS 14
 
 /* Does the scenario of a verified, bound unit ask for parts that have not been found: a model with
  * dp > 1 and dp_shares = time? */
@@ -25,7 +25,10 @@ void ds_shares_choose(const double *fixed, const double *each, uint32_t n, int64
  * they are not wanted. The first simulation is of parts as equal as can be. A replica's time is the
  * compute of its busiest device; taken as proportional to its part, later, once two parts of it
  * have been simulated, as a line through the last two. For these times the best parts are
- * simulated, and so on until parts come again. The fastest that was simulated is taken (those that
+ * simulated, and so on until parts come again or half of the simulations are made. What of a
+ * replica's line does not depend on its part delays the others only where it comes before they
+ * meet, so the share of it that counts is searched next, from none to all, by golden section. The
+ * fastest that was simulated is taken (those that
  * fit into memory before others; of equals the first). Errors: those of ds_simulate for the equal
  * parts; DS_ERR_VALUE for fewer samples in a microbatch than replicas, or if no input says how many
  * there are. */

@@ -80,6 +80,35 @@ Test(shares, time_finds_the_fastest) {
     sim_free(&c);
 }
 
+/* Adam comes after the replicas have met: parts with which all that they compute is as long (4541
+ * of 6000 samples) are not the fastest, nor those proportional to speed (4257). All parts of 50
+ * samples around them are simulated. */
+Test(shares, what_comes_after_the_meeting_does_not_count) {
+#define TRAINED(shares)                                                                            \
+    "dir 1\nparam a = 1, b = 1\n"                                                                  \
+    "import \"models/mlp.dir\" as m with layers = 4, width = 4096, batch = 6000\n"                 \
+    "topology @t {\n  device f : \"A100-SXM4-80GB\", s : \"V100-SXM2-32GB\"\n"                     \
+    "  link f -- s : 100 GB/s, 2 us\n}\n"                                                          \
+    "scenario { model = @m.mlp, on = @t, train { loss = mse, optimizer = adam, dtype = f16 }\n"    \
+    "  strategy { dp = 2, dp_shares = " shares " } }\n"
+    int64_t best = INT64_MAX, at = 0;
+    sim_case c;
+    for (int n = 4100; n <= 4700; n += 50) {
+        char settings[64];
+        snprintf(settings, sizeof settings, "a=%d b=%d", n, 6000 - n);
+        run(&c, TRAINED("[a, b]"), settings, false);
+        if (c.result->run.step_ps < best) {
+            best = c.result->run.step_ps;
+            at = n;
+        }
+        sim_free(&c);
+    }
+    run(&c, TRAINED("time"), NULL, false);
+    cr_expect_leq(c.result->run.step_ps, best, "%lld ps, but %lld with %lld samples",
+                  (long long)c.result->run.step_ps, (long long)best, (long long)at);
+    sim_free(&c);
+}
+
 Test(shares, too_few_samples) {
     sim_case c;
     sim_run_text(&c, MIXED("dp = 4, dp_shares = time"), "samples=3", false);
