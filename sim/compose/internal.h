@@ -85,7 +85,8 @@ typedef struct ds_timing {
     int64_t *start, *end; /* per unit */
     int64_t *free_ps;     /* per stream */
     int64_t all_end;
-    int64_t *freed_ps; /* per free of the part; with curves, made when asked for */
+    int64_t flows_from, flows_to; /* of an opaque part: its transfers load links only then */
+    int64_t *freed_ps;            /* per free of the part; with curves, made when asked for */
     ds_curve *curves;
     uint32_t n_curves;
     ds_busy *busy;
@@ -112,6 +113,7 @@ typedef struct ds_part {
     DS_VEC(ds_alloc) allocs;
     DS_VEC(ds_free) frees;
     DS_VEC(uint32_t) users;
+    DS_VEC(uint32_t) links; /* of an opaque part with flows: shared ones that these load */
     DS_VEC(ds_before) checks;
     ds_map timings;
 } ds_part;

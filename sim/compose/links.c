@@ -57,6 +57,13 @@ static void note_stream(finder *x, uint32_t part, uint32_t stream, uint32_t link
     x->stream[link] = stream;
 }
 
+static void list_link(finder *x, uint32_t part, uint32_t stream, uint32_t link) {
+    (void)stream;
+    if (x->part[link] == part || !x->s->parts[part].opaque) return;
+    x->part[link] = part;
+    DS_HPUSH(&x->s->parts[part].links, link);
+}
+
 static void avoid_shared(finder *x, uint32_t part, uint32_t stream, uint32_t link) {
     (void)stream;
     if (x->shared[link]) x->s->parts[part].opaque = false;
@@ -102,6 +109,8 @@ void ds_compose__opaque(ds_sibling *s) {
     for (uint32_t p = n_items; p + 1 < s->n_parts; p++) each_link(&x, p, note_send);
     for (uint32_t p = 0; p < n_items; p++) each_link(&x, p, avoid_shared);
     for (uint32_t p = 0; p < n_items; p++) avoid_slow(&x, p);
+    for (uint32_t i = 0; i < n; i++) x.part[i] = DS_NONE;
+    for (uint32_t p = 0; p < n_items; p++) each_link(&x, p, list_link);
     free(x.stream);
     free(x.part);
     free(x.shared);
@@ -112,19 +121,12 @@ void ds_compose__opaque(ds_sibling *s) {
 
 /* From when to when executions that were timed as a whole load links, at most. */
 static void mark(const ds_timeline *t, const ds_exec *e, int64_t *from, int64_t *to) {
-    const ds_plan *plan = t->s->plan;
     const ds_part *p = &t->s->parts[e->part];
-    for (uint32_t u = 0; u < p->units.n; u++) {
-        if (p->units.at[u].activity == DS_NONE) continue;
-        const ds_activity *a = &plan->activities[p->units.at[u].activity];
-        for (uint32_t f = a->first_flow; f < a->first_flow + a->n_flows; f++)
-            for (uint32_t i = 0; i < plan->flows[f].share.n_uses; i++) {
-                uint32_t link = plan->flows[f].share.uses[i].link;
-                int64_t start = e->base_ps + e->timing->start[u];
-                int64_t end = e->base_ps + e->timing->end[u];
-                if (start < from[link]) from[link] = start;
-                if (end > to[link]) to[link] = end;
-            }
+    int64_t start = e->base_ps + e->timing->flows_from, end = e->base_ps + e->timing->flows_to;
+    for (uint32_t i = 0; i < p->links.n; i++) {
+        uint32_t link = p->links.at[i];
+        if (start < from[link]) from[link] = start;
+        if (end > to[link]) to[link] = end;
     }
 }
 

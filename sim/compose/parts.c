@@ -367,6 +367,7 @@ void ds_compose__parts_deinit(ds_sibling *s) {
         free(p->allocs.at);
         free(p->frees.at);
         free(p->users.at);
+        free(p->links.at);
         free(p->checks.at);
     }
     free(s->parts);

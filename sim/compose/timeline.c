@@ -227,6 +227,7 @@ static void pass_on(solver *x, uint32_t id, const ds_exec *e) {
 
 static void time_units(const ds_part *part, const int64_t *key, ds_timing *out) {
     const int64_t *exts = key + part->streams.n;
+    out->flows_from = INT64_MAX;
     for (uint32_t i = 0; i < part->streams.n; i++) out->free_ps[i] = key[i];
     for (uint32_t u = 0; u < part->units.n; u++) {
         const ds_unit_task *unit = &part->units.at[u];
@@ -242,6 +243,10 @@ static void time_units(const ds_part *part, const int64_t *key, ds_timing *out) 
         out->start[u] = start;
         out->end[u] = start + unit->ps;
         if (out->end[u] > out->all_end) out->all_end = out->end[u];
+        if (unit->activity != DS_NONE) {
+            if (start < out->flows_from) out->flows_from = start;
+            if (out->end[u] > out->flows_to) out->flows_to = out->end[u];
+        }
         for (uint32_t i = 0; i < unit->n_slots; i++) out->free_ps[slots[i]] = out->end[u];
     }
 }
