@@ -81,7 +81,8 @@ typedef struct ds_model_step {
      * it is not very long (passes.c). The program is the same. */
     bool brief;
     /* Set it to take it on trust that passes make legal programs: types are inferred behind each of
-     * them as ever, but nothing is verified with numbers. The program is the same. */
+     * them as ever, but nothing is verified with numbers, and a brief step not at all. The program
+     * is the same. */
     bool trusted;
     /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
     ds_schedule_index schedule;
