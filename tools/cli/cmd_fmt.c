@@ -44,6 +44,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (args->in_place && args->check) argp_error(state, "-i and --check exclude each other");
+        if (args->common.job)
+            argp_error(state, "--job %s: fmt prints a file as it stands, all of its jobs",
+                       args->common.job);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -86,6 +86,8 @@ static void take_word(arguments *args, const char *word, struct argp_state *stat
 
 static void check_usage(const arguments *args, struct argp_state *state) {
     if (!args->file) argp_usage(state);
+    if (args->common.job)
+        argp_error(state, "--job %s: what is imported has no jobs", args->common.job);
     bool topology = args->format->is_topology;
     if (topology && args->on) argp_error(state, "--on is for models");
     if (!topology && (args->device || args->name))

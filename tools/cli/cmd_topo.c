@@ -53,6 +53,17 @@ static error_t take_argument(arguments *args, const char *arg, struct argp_state
     return 0;
 }
 
+static bool is_stdout(const char *path) {
+    return path && strcmp(path, "-") == 0;
+}
+
+static void check_usage(const arguments *args, struct argp_state *state) {
+    int n = is_stdout(args->dot) + is_stdout(args->graphml) + is_stdout(args->simgrid) + args->json;
+    if (n > 1)
+        argp_error(state, "only one of --dot -, --graphml -, --simgrid - and --json can go to "
+                          "stdout");
+}
+
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     arguments *args = state->input;
     switch (key) {
@@ -83,6 +94,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return take_argument(args, arg, state);
     case ARGP_KEY_NO_ARGS:
         argp_usage(state);
+        return 0;
+    case ARGP_KEY_END:
+        check_usage(args, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -406,10 +420,6 @@ static ds_status write_graphs(const arguments *args, ds_topo *topo, ds_error *er
     }
     ds_buf_deinit(&text);
     return status;
-}
-
-static bool is_stdout(const char *path) {
-    return path && strcmp(path, "-") == 0;
 }
 
 static ds_status show(const arguments *args, const cli_source *source, ds_error *err) {
