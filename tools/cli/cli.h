@@ -24,6 +24,7 @@
     X(run, "simulate a scenario: step time, where it goes, memory, traces")                        \
     X(sweep, "explore a sweep's candidates; a table of rows, the best, the Pareto front")          \
     X(search, "the best split of every operation of a model, exactly (PaSE)")                      \
+    X(plan, "the best ways to train a model on a cluster, why, and how to launch them")            \
     X(replay, "run one row of a sweep's table again, with reports and traces")                     \
     X(merge, "put the tables of a sweep's shards together")                                        \
     X(exec, "run a program on real numbers; prove sharded equal to unsharded")                     \

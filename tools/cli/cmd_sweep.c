@@ -2,13 +2,13 @@
 #include "search/plot.h"
 #include "search/sweep.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     OPT_DB = 0x300,
@@ -49,8 +49,8 @@ static const struct argp_option options_table[] = {
      "mcmc, random walks that look for better ones",
      0},
     {"seed", OPT_SEED, "N", 0, "Of what is drawn at random; default: 0", 0},
-    {"width", OPT_WIDTH, "N", 0, "Of beam: how many answers to the knobs so far are kept; default: 16",
-     0},
+    {"width", OPT_WIDTH, "N", 0,
+     "Of beam: how many answers to the knobs so far are kept; default: 16", 0},
     {"certificate", OPT_CERTIFICATE, "FILE", 0,
      "Of bound: write there, once the best candidate is proved, what `distsim certify` checks", 0},
     {"threads", 't', "N", 0,
@@ -191,42 +191,6 @@ static const struct argp parser = {
         "out.csv` runs a row again. Exit code 1 if no candidate fits and holds the conditions.",
     .children = children};
 
-/* ---- progress: on a terminal, five times a second ---- */
-
-enum { BAR_WIDTH = 20 };
-
-typedef struct progress {
-    double shown_s;
-} progress;
-
-static void show_progress(void *context, const ds_sweep_progress *p) {
-    progress *state = context;
-    if (p->seconds < 0.5 || p->seconds < state->shown_s + 0.2) return;
-    state->shown_s = p->seconds;
-    double rate = (double)p->here / p->seconds;
-    char bar[BAR_WIDTH + 1];
-    int full = (int)(BAR_WIDTH * (p->share > 1 ? 1 : p->share));
-    memset(bar, '#', (size_t)full);
-    memset(bar + full, '.', (size_t)(BAR_WIDTH - full));
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r[%s] %.1f %%, %" PRIu64 " rows, %.*f/s", bar, 100 * p->share, p->rows,
-            rate < 10 ? 2 : 0, rate);
-    if (p->share > 0.001 && p->share < 1) {
-        long left = (long)(p->seconds * (1 - p->share) / p->share);
-        if (left >= 3600)
-            fprintf(stderr, ", %ld:%02ld h left", left / 3600, left / 60 % 60);
-        else
-            fprintf(stderr, ", %ld:%02ld left", left / 60, left % 60);
-    }
-    ds_buf best = {0};
-    if (p->best_ps) {
-        ds_print_ps(p->best_ps, &best);
-        fprintf(stderr, ", best %s", best.text);
-    }
-    ds_buf_deinit(&best);
-    fputs("\033[K", stderr); /* ECMA-48: erase to the end of the line */
-}
-
 /* ---- the end ---- */
 
 static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
@@ -263,16 +227,13 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
         subject.text = root->text;
         subject.text_n = root->text_n;
     }
-    progress state = {0};
+    cli_progress progress = {0};
     bool first = ds_ranks_self(args->sweep.ranks) == 0;
-    if (isatty(STDERR_FILENO) && !args->quiet && first) {
-        args->sweep.progress = show_progress;
-        args->sweep.progress_context = &state;
-    }
+    if (!args->quiet && first) cli_progress_begin(&progress, &args->sweep);
     ds_sweep_result result;
     ds_error err;
     ds_status status = ds_sweep_run(&subject, &args->sweep, &result, &err);
-    if (state.shown_s > 0) fputs("\r\033[K", stderr);
+    cli_progress_end(&progress);
     bool to_stdout = strcmp(args->sweep.path, "-") == 0;
     if (!first) { /* its errors are told by the first */
         ds_sweep_result_deinit(&result);

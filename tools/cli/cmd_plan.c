@@ -1,0 +1,348 @@
+/* distsim plan MODEL --on TOPOLOGY: the best plans without writing a sweep. */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include "ir/base/units.h"
+#include "ir/lang/lang.h"
+#include "ir/lang/verify.h"
+#include "tools/cli/plan.h"
+#include "tools/cli/progress.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPT_ON = 0x400, OPT_OBJECTIVE, OPT_DTYPE, OPT_OPTIMIZER, OPT_EVALS, OPT_TOP, OPT_WRITE };
+enum { DEFAULT_EVALS = 1000, DEFAULT_TOP = 3 };
+
+typedef struct arguments {
+    cli_options common;
+    cli_plan plan;
+    ds_sweep_options sweep;
+    const char *write;
+    uint32_t top;
+} arguments;
+
+static const struct argp_option options_table[] = {
+    {"on", OPT_ON, "FILE[@NAME]", 0,
+     "The topology: the last one of the file, which the others are part of, or the one named", 0},
+    {"batch", 'b', "N", 0, "Samples a step; default: the model's, or one a device if that is more",
+     0},
+    {"objective", OPT_OBJECTIVE, "WHAT", 0,
+     "step_time (default), throughput, memory, mfu or bubble", 0},
+    {"dtype", OPT_DTYPE, "TYPE", 0, "bf16 (default), f16 or f32", 0},
+    {"optimizer", OPT_OPTIMIZER, "NAME", 0, "adam (default), sgd, ...", 0},
+    {"evals", OPT_EVALS, "N", 0,
+     "Simulate N candidates at most, a random sample if there are more; default: 1000", 0},
+    {"top", OPT_TOP, "N", 0, "Show the N best plans; default: 3, at most 10", 0},
+    {"threads", 't', "N", 0, "Workers; default: one a processor. Plans do not depend on it", 0},
+    {"output", 'o', "FILE", 0, "Keep the rows of all candidates, as `distsim sweep` does", 0},
+    {"write", OPT_WRITE, "FILE", 0,
+     "Write the best plan as a scenario, for `distsim run`; - is stdout", 0},
+    {0}};
+
+static uint64_t number(const char *name, const char *arg, uint64_t most, struct argp_state *state) {
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(arg, &end, 10);
+    if (*arg < '0' || *arg > '9' || *end || errno || value < 1 || value > most)
+        argp_error(state, "%s takes a number from 1 to %" PRIu64 ", not '%s'", name, most, arg);
+    return value;
+}
+
+static const char *one_of(const char *name, const char *arg, const char *const *choices, uint32_t n,
+                          struct argp_state *state) {
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(arg, choices[i]) == 0) return arg;
+    const char *near = ds_suggest(arg, choices, n);
+    argp_error(state, "%s does not take '%s'%s%s%s", name, arg, near ? "; did you mean '" : "",
+               near ? near : "", near ? "'?" : "");
+    return arg;
+}
+
+/* "FILE@NAME": the name is what follows the last @ that has no slash behind it. */
+static void split_name(arguments *args, const char *arg, const char **file, const char **name) {
+    const char *at = strrchr(arg, '@');
+    *file = arg;
+    if (!at || at == arg || strchr(at, '/')) return;
+    *file = ds_arena_strndup(&args->plan.arena, arg, (size_t)(at - arg));
+    *name = at + 1;
+}
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    static const char *const objectives[] = {"step_time", "throughput", "memory", "mfu", "bubble"};
+    static const char *const dtypes[] = {"bf16", "f16", "f32"};
+    arguments *args = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case OPT_ON:
+        split_name(args, arg, &args->plan.on_path, &args->plan.on_name);
+        return 0;
+    case 'b':
+        args->plan.batch = (int64_t)number("--batch", arg, 1000000000, state);
+        return 0;
+    case OPT_OBJECTIVE:
+        args->plan.objective = one_of("--objective", arg, objectives, 5, state);
+        return 0;
+    case OPT_DTYPE:
+        args->plan.dtype = one_of("--dtype", arg, dtypes, 3, state);
+        return 0;
+    case OPT_OPTIMIZER:
+        args->plan.optimizer = arg;
+        return 0;
+    case OPT_EVALS:
+        args->sweep.max_rows = number("--evals", arg, UINT64_MAX, state);
+        return 0;
+    case OPT_TOP:
+        args->top = (uint32_t)number("--top", arg, DS_BEST_KEPT, state);
+        return 0;
+    case 't':
+        args->sweep.n_workers = (uint32_t)number("--threads", arg, 1024, state);
+        return 0;
+    case 'o':
+        args->sweep.path = arg;
+        return 0;
+    case OPT_WRITE:
+        args->write = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->plan.model_path) argp_error(state, "one MODEL: '%s' is too many", arg);
+        split_name(args, arg, &args->plan.model_path, &args->plan.model_func);
+        return 0;
+    case ARGP_KEY_END:
+        if (!args->plan.model_path || !args->plan.on_path)
+            argp_error(state, "say what and where: MODEL.dir --on TOPOLOGY.dir");
+        if (args->sweep.path && strcmp(args->sweep.path, "-") == 0)
+            argp_error(state, "rows are kept in a file: -o FILE, not stdout");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp parser = {
+    .options = options_table,
+    .parser = parse_argument,
+    .args_doc = "MODEL.dir[@FUNCTION] --on TOPOLOGY.dir[@NAME]",
+    .doc =
+        "Plan the training of a model on a cluster. Candidates have tensor parallelism in powers "
+        "of two up to a node, pipelines of stages with equally many layers, data parallelism over "
+        "the rest, microbatches of every size, both usual schedules, ZeRO and recomputation; each "
+        "is simulated. Shown are the best, why the first of them is, and the options that "
+        "Megatron-LM and torchtitan take for it. --set PARAM=VALUE goes to the model or the "
+        "topology, whichever has the param. Exit code 1 if nothing fits.",
+    .children = children};
+
+/* ---- the sweep ---- */
+
+typedef struct sweep {
+    ds_buf text;
+    ds_unit *unit;
+    ds_binding binding;
+    uint64_t n_candidates;
+    ds_sweep_result result;
+} sweep;
+
+static ds_status open_sweep(const cli_plan *plan, sweep *s, ds_error *err) {
+    ds_diags diags;
+    cli_plan_put_sweep(plan, &s->text);
+    DS_TRY(ds_load_text("plan", s->text.text, s->text.n, &plan->load, &s->unit, err));
+    ds_diags_init(&diags);
+    ds_status status = ds_verify(s->unit, &diags);
+    for (uint32_t i = 0; i < diags.all.n && status != DS_OK; i++)
+        if (diags.all.at[i].severity == DS_SEV_ERROR)
+            ds_error_set(err, status, diags.all.at[i].loc, "%s", diags.all.at[i].message);
+    ds_diags_deinit(&diags);
+    DS_TRY(status);
+    return ds_bind(s->unit, NULL, 0, &s->binding, err);
+}
+
+static ds_status count(sweep *s, ds_error *err) {
+    ds_space *space;
+    ds_arena arena;
+    ds_arena_init(&arena);
+    ds_status status = ds_space_new(&s->binding, NULL, 0, &space, err);
+    bool found = status == DS_OK;
+    ds_candidate candidate = {0};
+    if (found) candidate = ds_candidate_new(space, &arena);
+    while (found && status == DS_OK) {
+        status = ds_space_next(space, &candidate, &found, err);
+        if (status == DS_OK && found) s->n_candidates++;
+    }
+    if (status == DS_OK) ds_space_free(space);
+    ds_arena_deinit(&arena);
+    return status;
+}
+
+static ds_status run_sweep(arguments *args, sweep *s, const ds_profiles *profiles, ds_error *err) {
+    DS_TRY(open_sweep(&args->plan, s, err));
+    DS_TRY(count(s, err));
+    ds_sweep_subject subject = {.binding = &s->binding,
+                                .path = "plan",
+                                .text = s->text.text,
+                                .text_n = s->text.n,
+                                .load = args->plan.load,
+                                .profiles = profiles};
+    bool all = s->n_candidates <= args->sweep.max_rows;
+    args->sweep.method = all ? "grid" : "random";
+    args->sweep.overwrite = true;
+    cli_progress progress = {0};
+    cli_progress_begin(&progress, &args->sweep);
+    ds_status status = ds_sweep_run(&subject, &args->sweep, &s->result, err);
+    cli_progress_end(&progress);
+    return status;
+}
+
+/* ---- what is shown ---- */
+
+static void put_head(const arguments *args, const sweep *s, ds_buf *out) {
+    const cli_plan *plan = &args->plan;
+    const ds_sweep_result *r = &s->result;
+    uint64_t simulated =
+        r->n[DS_VERDICT_OK] + r->n[DS_VERDICT_DOES_NOT_FIT] + r->n[DS_VERDICT_EXCLUDED];
+    ds_buf_printf(out,
+                  "@%s of %s on @%s of %s: %" PRIu32 " x %s, %" PRIu32 " a node; batch %" PRId64
+                  ", %s, %s\n",
+                  plan->model_func, plan->model_path, plan->on_name, plan->on_path, plan->world,
+                  plan->device, plan->node, plan->batch, plan->dtype, plan->optimizer);
+    ds_buf_printf(out, "%" PRIu64 " candidates%s", s->n_candidates,
+                  r->rows < s->n_candidates ? ", a random sample: " : ": ");
+    ds_buf_printf(out,
+                  "%" PRIu64 " simulated, of which %" PRIu64 " do not fit; %" PRIu64
+                  " not legal, %" PRIu64 " failed\n",
+                  simulated, r->n[DS_VERDICT_DOES_NOT_FIT], r->n[DS_VERDICT_ILLEGAL],
+                  r->n[DS_VERDICT_FAILED]);
+}
+
+static void put_plans(const arguments *args, const ds_best *best, ds_buf *out) {
+    ds_buf_printf(out, "\n     %12s  %14s  %12s  %7s  plan\n", "step time", "throughput", "memory",
+                  "MFU");
+    for (uint32_t i = 0; i < best->top.n && i < args->top; i++) {
+        const ds_best_row *row = &best->top.at[i];
+        ds_buf step = {0}, rate = {0}, memory = {0};
+        ds_print_ps(row->step_ps, &step);
+        ds_print_rate(row->measures.at[DS_DERIVED_throughput], "/s", &rate);
+        ds_print_bytes((int64_t)row->measures.at[DS_DERIVED_peak_memory], &memory);
+        ds_buf_printf(out, "%3" PRIu32 "  %12s  %14s  %12s  %5.1f %%  %s\n", i + 1, step.text,
+                      rate.text, memory.text, 100 * row->measures.at[DS_DERIVED_mfu], row->values);
+        ds_buf_deinit(&step);
+        ds_buf_deinit(&rate);
+        ds_buf_deinit(&memory);
+    }
+}
+
+/* Imports are looked for in the file's folder and those above it. */
+static bool is_below_here(arguments *args) {
+    const char *slash = strrchr(args->write, '/');
+    if (strcmp(args->write, "-") == 0 || !slash) return true;
+    char *folder = realpath(
+        ds_arena_printf(&args->plan.arena, "%.*s/", (int)(slash - args->write), args->write), NULL);
+    char *here = realpath(".", NULL);
+    bool below = folder && here && strncmp(folder, here, strlen(here)) == 0;
+    free(folder);
+    free(here);
+    return below;
+}
+
+static ds_status write_plan(arguments *args, const ds_sweep_row *row, ds_error *err) {
+    if (!args->write) return DS_OK;
+    ds_buf text = {0};
+    cli_plan plan = args->plan;
+    char *model = NULL, *on = NULL;
+    if (!is_below_here(args)) {
+        model = realpath(plan.model_path, NULL);
+        on = realpath(plan.on_path, NULL);
+        if (model) plan.model_path = model;
+        if (on) plan.on_path = on;
+    }
+    cli_plan_put_scenario(&plan, row, &text);
+    free(model);
+    free(on);
+    ds_status status = cli_write(args->write, text.text, text.n, err);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+static ds_status show(arguments *args, const sweep *s, const ds_profiles *profiles, ds_error *err) {
+    const ds_best *best = &s->result.best;
+    ds_buf out = {0};
+    char hash[20];
+    ds_sweep_row row;
+    put_head(args, s, &out);
+    ds_status status = DS_OK;
+    if (!best->top.n) {
+        ds_buf_put(&out, "\nnothing fits: more devices, a smaller batch or a smaller model\n");
+    } else {
+        put_plans(args, best, &out);
+        snprintf(hash, sizeof hash, "%016" PRIx64, best->top.at[0].hash);
+        status = ds_sweep_find_row(args->sweep.path, hash, &args->plan.arena, &row, err);
+        if (status == DS_OK)
+            status = cli_plan_put_why(&args->plan, &row, args->sweep.path, profiles, &out, err);
+        if (status == DS_OK) cli_plan_put_launch(&args->plan, &row, &out);
+        if (status == DS_OK) status = write_plan(args, &row, err);
+    }
+    if (status == DS_OK)
+        fputs(out.text, args->write && strcmp(args->write, "-") == 0 ? stderr : stdout);
+    ds_buf_deinit(&out);
+    fprintf(stderr, "%.1f s, %.1f candidates/s\n", s->result.seconds,
+            (double)s->result.rows / s->result.seconds);
+    return status;
+}
+
+static int search(arguments *args) {
+    sweep s = {0};
+    ds_profiles *profiles;
+    ds_error err;
+    ds_status status = ds_profiles_load(args->common.profiles, &profiles, &err);
+    if (status != DS_OK) return cli_fail(NULL, &err);
+    status = run_sweep(args, &s, profiles, &err);
+    if (status == DS_OK) status = show(args, &s, profiles, &err);
+    int exit_code = status != DS_OK ? cli_fail(s.unit, &err) : s.result.best.top.n ? 0 : 1;
+    ds_sweep_result_deinit(&s.result);
+    ds_profiles_free(profiles);
+    ds_unit_free(s.unit);
+    ds_buf_deinit(&s.text);
+    return exit_code;
+}
+
+/* Rows that nobody wants to keep lie in a file of their own meanwhile. */
+static int search_with_rows(arguments *args) {
+    if (args->sweep.path) {
+        if (access(args->sweep.path, F_OK) == 0) {
+            fprintf(stderr, "distsim: error: %s exists\n", args->sweep.path);
+            return 1;
+        }
+        return search(args);
+    }
+    const char *folder = getenv("TMPDIR");
+    char *path = ds_arena_printf(&args->plan.arena, "%s/distsim-plan-XXXXXX",
+                                 folder && *folder ? folder : "/tmp");
+    int fd = mkstemp(path);
+    if (fd < 0) {
+        fprintf(stderr, "distsim: error: cannot write %s: %s\n", path, strerror(errno));
+        return 1;
+    }
+    close(fd);
+    args->sweep.path = path;
+    int exit_code = search(args);
+    unlink(path);
+    return exit_code;
+}
+
+int cmd_plan(int argc, char **argv) {
+    arguments args = {.plan = {.objective = "step_time", .dtype = "bf16", .optimizer = "adam"},
+                      .sweep = {.max_rows = DEFAULT_EVALS},
+                      .top = DEFAULT_TOP};
+    ds_arena_init(&args.plan.arena);
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    args.plan.load = (ds_load_options){args.common.include_dirs.at, args.common.include_dirs.n};
+    int exit_code = cli_plan_look(&args.plan, args.common.settings.at, args.common.settings.n);
+    if (!exit_code) exit_code = search_with_rows(&args);
+    ds_arena_deinit(&args.plan.arena);
+    cli_options_deinit(&args.common);
+    return exit_code;
+}
