@@ -142,6 +142,8 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (args->file && args->devices == 0) argp_error(state, "over how many devices? -p N");
+        if (args->file && strcmp(args->file, "-") == 0 && (args->output || args->simulate))
+            argp_error(state, "-o and --simulate read FILE again: it cannot be stdin");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
