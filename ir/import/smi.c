@@ -4,7 +4,9 @@
  * behind one switch, those at most PXB apart behind one switch above these, those at most NODE
  * apart on one NUMA node. So there is one tree, and where a cell is farther than the tree has it
  * the table is no tree's, which is an error: but for GPUs whose NUMA affinity is the same and
- * adapters that the driver of a virtual machine calls SYS apart.
+ * adapters that the driver of a virtual machine calls SYS apart. A device with no other at most PIX
+ * apart is linked to the switch of those PXB apart, with the latency of a bridge between them: so
+ * a table's PXB is farther than its PIX.
  *
  * NVLinks: between GPUs that have as many as the table says they are direct. Where the sum over a
  * GPU's row is more than it has they all go to NVSwitch, as many as the row's largest. */
@@ -250,13 +252,20 @@ static uint32_t node_above(const writer *w, uint32_t device, int from) {
     return w->above[BY_NODE][w->cluster[BY_NODE][device]];
 }
 
+/* Of the link above a device: two steps where a bridge of its own lies between. */
+static int64_t latency_above(const writer *w, uint32_t device) {
+    bool bridge = w->above[BY_PIX][w->cluster[BY_PIX][device]] == UINT32_MAX &&
+                  w->above[BY_PXB][w->cluster[BY_PXB][device]] != UINT32_MAX;
+    return bridge ? 2 * DS_HW_PCIE_PS : DS_HW_PCIE_PS;
+}
+
 static void write_pci(writer *w, int64_t bytes_per_s) {
     const smi_table *t = &w->table;
     for (int gpus = 1; gpus >= 0; gpus--)
         for (uint32_t i = 0; i < t->n; i++)
             if (t->devices[i].is_gpu == (gpus == 1))
                 ds_graph__link(&w->graph, w->node[i], node_above(w, i, BY_PIX), bytes_per_s,
-                               DS_HW_PCIE_PS, true);
+                               latency_above(w, i), true);
     for (int c = BY_PIX; c < BY_NODE; c++)
         for (uint32_t i = 0; i < t->n; i++)
             if (w->above[c][i] != UINT32_MAX)
@@ -319,10 +328,11 @@ static void note_nvlinks(writer *w) {
 }
 
 static void note_pci(writer *w, const char *source) {
-    ds_graph__note(&w->graph,
-                   "assumed: PCIe %" PRIu32 " with 16 lanes everywhere (%s). PIX: one switch, PXB: "
-                   "one above it, PHB and NODE: the NUMA node, cpu.",
-                   w->gpu->pcie, source);
+    ds_graph__note(
+        &w->graph,
+        "assumed: PCIe %" PRIu32 " with 16 lanes everywhere (%s). PIX: one switch, PXB: "
+        "one above it, or a bridge (twice the latency), PHB and NODE: the NUMA node, cpu.",
+        w->gpu->pcie, source);
     if (w->n_hosts > 1)
         ds_graph__note(&w->graph,
                        "assumed: between CPUs what NCCL takes for %s (NVIDIA/nccl "

@@ -92,6 +92,10 @@ Test(import_topo, nvidia_smi_h100) {
     /* the table's NIC1 and NIC2 are two ports on one switch, and no GPU's */
     cr_expect_eq(topo_text_route(&t, "nic[1]", "nic[2]")->hops, 2);
     cr_expect_eq(topo_text_route(&t, "nic[1]", "nic[3]")->hops, 4);
+    /* PIX 1 us; PXB a bridge more on either side; NODE over the CPU */
+    cr_expect_eq(topo_text_route(&t, "nic[1]", "nic[2]")->latency_ps, 1000000);
+    cr_expect_eq(topo_text_route(&t, "gpu[0]", "nic[0]")->latency_ps, 2000000);
+    cr_expect_eq(topo_text_route(&t, "nic[1]", "nic[3]")->latency_ps, 2500000);
     topo_text_free(&t);
 }
 
