@@ -29,6 +29,17 @@ void ds_plan_ground_free(ds_plan_ground *ground) {
     free(ground);
 }
 
+/* All is thrown away beyond this: a sweep of millions of candidates runs in constant memory. */
+#define MOST_BYTES ((size_t)64 << 20)
+
+static void make_room(ds_plan_ground *ground) {
+    if (ground->arena.bytes < MOST_BYTES) return;
+    ds_map_clear(&ground->costs);
+    ds_map_clear(&ground->shapes);
+    ds_arena_deinit(&ground->arena);
+    ds_arena_init(&ground->arena);
+}
+
 /* Terms, time, algorithm and phases, with copies of what they point to. */
 static void copy_cost(const ds_group *from, ds_arena *arena, ds_group *out) {
     ds_phase_time *times = DS_NEW_N(arena, ds_phase_time, from->n_phases);
@@ -47,6 +58,7 @@ bool ds_ground__find(const ds_plan_ground *ground, uint64_t key, ds_arena *arena
 }
 
 void ds_ground__keep(ds_plan_ground *ground, uint64_t key, const ds_group *group) {
+    make_room(ground);
     ds_group *kept = DS_NEW(&ground->arena, ds_group);
     memset(kept, 0, sizeof *kept);
     copy_cost(group, &ground->arena, kept);
@@ -72,6 +84,7 @@ bool ds_ground__find_shape(const ds_plan_ground *ground, uint64_t key, ds_arena 
 }
 
 void ds_ground__keep_shape(ds_plan_ground *ground, uint64_t key, const ds_load_shape *shape) {
+    make_room(ground);
     ds_load_shape *kept = DS_NEW(&ground->arena, ds_load_shape);
     copy_shape(shape, &ground->arena, kept);
     ds_map_put(&ground->shapes, key, DS_KEY(kept));

@@ -28,7 +28,7 @@ offences=$(
     may ir/import ir
     may sim/topo ir sim/topo
     may sim/cost ir sim/cost
-    for folder in net coll plan engine mem report; do may "sim/$folder" ir sim; done
+    for folder in net coll plan engine mem report compose; do may "sim/$folder" ir sim; done
     may search ir sim search
     for folder in search/*/; do may "${folder%/}" ir sim search; done
 

@@ -127,3 +127,57 @@ Test(compose, gpt, .timeout = 300) {
 Test(compose, llama, .timeout = 300) {
     draw_many(llama, 2, 60, 48);
 }
+
+/* GPT-3 175B itself, as scenarios/gpt3-175b-pp8.dir has it: 1F1B, interleaved, without a pipeline;
+ * with masks that are kept. */
+Test(compose, gpt3, .timeout = 300) {
+    static const char *const settings[] = {
+        "microbatches=32 schedule=1f1b virtual_stages=1 dp=4 recompute=full",
+        "microbatches=16 dp=2",
+        "microbatches=9 pp=1 dp=8 schedule=1f1b virtual_stages=1 recompute=none",
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        sim_case c;
+        ds_error err;
+        ds_composed composed;
+        const char *why;
+        sim_run_file(&c, "scenarios/gpt3-175b-pp8.dir", settings[i], false);
+        cr_assert_eq(c.status, DS_OK);
+        ds_sim_options options = {.trust_passes = true};
+        cr_assert_eq(ds_sim_options_read(&c.binding, &options, &err), DS_OK);
+        cr_assert_eq(ds_compose(&c.binding, c.profiles, &options, &composed, &why, &err), DS_OK);
+        cr_assert_null(why, "%s: %s", settings[i], why);
+        compare(&c, &composed, settings[i]);
+        cr_assert(composed.n_timed < composed.n_items, "no item was known already");
+        ds_composed_deinit(&composed);
+        sim_free(&c);
+    }
+}
+
+/* What is not of the known kind is left to simulation, with a reason. */
+Test(compose, reasons, .timeout = 60) {
+    static const struct {
+        const char *settings, *why;
+    } cases[] = {
+        {"pp=2 microbatches=4", "few microbatches"},
+        {"pp=2 microbatches=8 schedule=zb-h1", "the schedule"},
+        {"dp=4 microbatches=8 zero=3", "gathers that run ahead of the microbatch"},
+    };
+    char text[4096];
+    write_text(gpt, false, false, text, sizeof text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sim_case c;
+        ds_error err;
+        ds_composed composed;
+        const char *why;
+        sim_run_text(&c, text, cases[i].settings, false);
+        cr_assert_eq(c.status, DS_OK);
+        ds_sim_options options = {0};
+        cr_assert_eq(ds_compose(&c.binding, c.profiles, &options, &composed, &why, &err), DS_OK);
+        cr_assert_not_null(why, "%s", cases[i].settings);
+        cr_expect_str_eq(why, cases[i].why);
+        options.stepwise = true;
+        cr_expect(!ds_compose_can(&c.binding, &options, &why));
+        sim_free(&c);
+    }
+}
