@@ -419,8 +419,11 @@ static ds_status keep_tensors(const ds_pase_instance *at, ds_pase_node *node,
         node->in[i] = at->in[i];
         memcpy(node->in_axis[i], maps[i], sizeof *maps);
     }
-    node->out = at->out[0];
-    memcpy(node->out_axis, maps[op->n_in], sizeof *maps);
+    node->n_out = op->n_out < DS_MAX_OPERANDS ? op->n_out : DS_MAX_OPERANDS;
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        node->out[i] = at->out[i];
+        memcpy(node->out_axis[i], maps[op->n_in + i], sizeof *maps);
+    }
     return DS_OK;
 }
 

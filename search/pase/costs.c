@@ -147,7 +147,7 @@ static ds_status update_us(const costs *m, const ds_shape *weight, ds_loc loc, d
 typedef struct local {
     const ds_pase_node *node;
     const uint16_t *split;
-    ds_shape in[DS_MAX_OPERANDS], out;
+    ds_shape in[DS_MAX_OPERANDS], out[DS_MAX_OPERANDS];
     double turns; /* of a stack of LSTMs */
 } local;
 
@@ -155,7 +155,8 @@ static local local_of(const ds_pase_node *node, const uint16_t *split) {
     local l = {.node = node, .split = split, .turns = 1};
     for (uint32_t i = 0; i < node->n_in; i++)
         l.in[i] = local_shape(&node->in[i], node->in_axis[i], split);
-    l.out = local_shape(&node->out, node->out_axis, split);
+    for (uint32_t i = 0; i < node->n_out; i++)
+        l.out[i] = local_shape(&node->out[i], node->out_axis[i], split);
     if (node->kind == DS_PASE_LSTM) l.turns = (double)node->size[0];
     return l;
 }
@@ -179,7 +180,7 @@ static ds_status gradients_us(costs *m, const local *l, const ds_work *work, dou
         wanted[i] = (node->in_weight[i] || node->in_made[i]) && is_differentiable(&l->in[i]);
     DS_TRY(backward_us(m, node, work, wanted, &backward, err));
     for (uint32_t p = 0; p < node->pointwise; p++)
-        DS_TRY(memory_us(m, "relu_grad", &l->out, 2, 1, node->op->loc, &backward, err));
+        DS_TRY(memory_us(m, "relu_grad", &l->out[0], 2, 1, node->op->loc, &backward, err));
     for (uint32_t i = 0; i < node->n_in; i++) {
         double us = 0;
         if (!wanted[i]) continue;
@@ -200,12 +201,14 @@ static ds_status node_us(costs *m, const local *l, double *us, ds_error *err) {
     ds_work work;
     double reduce = 0;
     *us = 0;
-    DS_TRY(ds_op_work(op, &env, l->in, &l->out, &work, err));
+    DS_TRY(ds_op_work(op, &env, l->in, l->out, &work, err));
     DS_TRY(op_us(m, ds_op_name(op->code), &work, op->loc, us, err));
     for (uint32_t p = 0; p < node->pointwise; p++)
-        DS_TRY(memory_us(m, "relu", &l->out, 1, 1, op->loc, us, err));
-    DS_TRY(reduce_us(m, l, &l->out, node->out_axis, &reduce, err));
-    *us += reduce;
+        DS_TRY(memory_us(m, "relu", &l->out[0], 1, 1, op->loc, us, err));
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        DS_TRY(reduce_us(m, l, &l->out[i], node->out_axis[i], &reduce, err));
+        *us += reduce;
+    }
     if (m->step->train.on) DS_TRY(gradients_us(m, l, &work, us, err));
     *us *= l->turns;
     return DS_OK;
@@ -213,14 +216,14 @@ static ds_status node_us(costs *m, const local *l, double *us, ds_error *err) {
 
 static ds_status too_many_operands(const ds_pase_node *node, ds_error *err) {
     return ds_error_set(err, DS_ERR_UNSUPPORTED, node->op->loc,
-                        "the search costs ops of up to %d operands and one result, not this '%s'",
+                        "the search costs ops of up to %d operands and results, not this '%s'",
                         DS_MAX_OPERANDS, ds_op_name(node->op->code));
 }
 
 static ds_status node_costs(ds_pase_model *model, const ds_pase_node *node,
                             const ds_pase_configs *set, double *cost, ds_error *err) {
     bool view = (ds_op_desc_of(node->op->code)->flags & DS_OPF_VIEW) != 0;
-    if (!view && (node->op->n_in > DS_MAX_OPERANDS || node->op->n_out > 1))
+    if (!view && (node->op->n_in > DS_MAX_OPERANDS || node->op->n_out > DS_MAX_OPERANDS))
         return too_many_operands(node, err);
     for (uint32_t c = 0; c < set->n; c++) {
         local l = local_of(node, ds_pase_config(set, c));
@@ -237,7 +240,8 @@ static ds_status node_memory(ds_pase_model *model, const ds_pase_node *node,
     bool train = m->step->train.on;
     for (uint32_t c = 0; c < set->n; c++) {
         local l = local_of(node, ds_pase_config(set, c));
-        bytes[c] = train ? bytes_of(&l.out) * (1 + node->pointwise) : 0;
+        bytes[c] = train ? bytes_of(&l.out[0]) * node->pointwise : 0;
+        for (uint32_t i = 0; train && i < node->n_out; i++) bytes[c] += bytes_of(&l.out[i]);
         for (uint32_t i = 0; i < node->n_in; i++)
             if (node->in_weight[i] && !node->in_reread[i])
                 bytes[c] += bytes_of(&l.in[i]) * (train ? 2 + (double)states_of(m) : 1);

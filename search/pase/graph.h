@@ -64,11 +64,11 @@ typedef struct ds_pase_node {
     uint8_t group[DS_PASE_MAX_AXES];   /* RESHAPE: axes that become or came from one dim share a
                                           number */
     double flop;                       /* of the op itself, forward; a multiply-add is 2 */
-    /* The op's operands and first result, whole: what distsim's costs are made from. Weights and
+    /* The op's operands and results, whole: what distsim's costs are made from. Weights and
      * arguments are among the operands. axis[d] as in an edge. */
-    uint32_t n_in;
-    ds_shape in[DS_MAX_OPERANDS], out;
-    int8_t in_axis[DS_MAX_OPERANDS][DS_MAX_RANK], out_axis[DS_MAX_RANK];
+    uint32_t n_in, n_out;
+    ds_shape in[DS_MAX_OPERANDS], out[DS_MAX_OPERANDS];
+    int8_t in_axis[DS_MAX_OPERANDS][DS_MAX_RANK], out_axis[DS_MAX_OPERANDS][DS_MAX_RANK];
     bool in_weight[DS_MAX_OPERANDS], in_made[DS_MAX_OPERANDS]; /* neither: an argument */
     bool in_tied[DS_MAX_OPERANDS];   /* a weight that other ops read too, */
     bool in_reread[DS_MAX_OPERANDS]; /* and a later one among them */

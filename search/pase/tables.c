@@ -18,22 +18,25 @@ typedef struct builder {
 
 /* ---- nodes ---- */
 
+static void put_shape(const ds_shape *shape, const int8_t *axis, ds_buf *key) {
+    ds_buf_put_n(key, (const char *)&shape->dtype, sizeof shape->dtype);
+    ds_buf_put_n(key, (const char *)&shape->rank, sizeof shape->rank);
+    ds_buf_put_n(key, (const char *)shape->dims, sizeof shape->dims);
+    ds_buf_put_n(key, (const char *)axis, DS_MAX_RANK);
+}
+
 /* All that costs look at, in one string of bytes: no padding, no paths. */
 static void node_key(const ds_pase_node *node, ds_buf *key) {
 #define PUT(field) ds_buf_put_n(key, (const char *)&node->field, sizeof node->field)
     key->n = 0;
     PUT(kind), PUT(times), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size);
     PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise);
-    PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(out_axis);
-    for (uint32_t i = 0; i <= node->n_in; i++) {
-        const ds_shape *shape = i < node->n_in ? &node->in[i] : &node->out;
-        ds_buf_put_n(key, (const char *)&shape->dtype, sizeof shape->dtype);
-        ds_buf_put_n(key, (const char *)&shape->rank, sizeof shape->rank);
-        ds_buf_put_n(key, (const char *)shape->dims, sizeof shape->dims);
-        if (i < node->n_in) PUT(in_weight[i]), PUT(in_made[i]), PUT(in_reread[i]), PUT(in_tied[i]);
-        if (i < node->n_in)
-            ds_buf_put_n(key, (const char *)node->in_axis[i], sizeof node->in_axis[i]);
+    PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(n_out);
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        put_shape(&node->in[i], node->in_axis[i], key);
+        PUT(in_weight[i]), PUT(in_made[i]), PUT(in_reread[i]), PUT(in_tied[i]);
     }
+    for (uint32_t i = 0; i < node->n_out; i++) put_shape(&node->out[i], node->out_axis[i], key);
     ds_opcode code = node->op ? node->op->code : 0;
     ds_buf_put_n(key, (const char *)&code, sizeof code);
 #undef PUT

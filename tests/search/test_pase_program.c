@@ -29,6 +29,22 @@ static const char *const models[][2] = {
     {"import \"models/transformer.dir\" as m with layers = 2, hidden = 16, heads = 4, ffn = 32, "
      "seq = 8, target_seq = 4, vocab = 64, batch = 4, embed_scale = 4.0",
      "model = @m.transformer, train { optimizer = adam, keep_gradients = true }"},
+    {"import \"models/llama.dir\" as m with layers = 2, hidden = 16, heads = 4, kv_heads = 2, "
+     "ffn = 32, seq = 8, vocab = 64, batch = 4",
+     "model = @m.llama, train { optimizer = sgd, keep_gradients = true }"},
+    {"import \"models/mixtral.dir\" as m with layers = 2, hidden = 16, heads = 4, kv_heads = 2, "
+     "ffn = 32, experts = 4, chunks = 2, seq = 8, vocab = 64, batch = 4",
+     "model = @m.mixtral, train { optimizer = sgd, keep_gradients = true }"},
+    {"import \"models/bert.dir\" as m with layers = 2, hidden = 16, heads = 4, seq = 8, vocab = "
+     "64, "
+     "batch = 4",
+     "model = @m.bert, train { optimizer = sgd, keep_gradients = true }"},
+    {"import \"models/t5.dir\" as m with layers = 2, hidden = 16, heads = 4, head_dim = 8, "
+     "ffn = 32, seq = 8, target_seq = 6, vocab = 64, batch = 4, head_scale = 0.25",
+     "model = @m.t5, train { optimizer = sgd, keep_gradients = true }"},
+    {"import \"models/resnet50.dir\" as m with batch = 4, image = 64, width = 2, classes = 8, "
+     "bn_groups = 4",
+     "model = @m.resnet50, train { optimizer = sgd, keep_gradients = true }"},
     {"import \"models/gpt.dir\" as m with layers = 2, hidden = 16, heads = 4, seq = 8, vocab = 64, "
      "batch = 4",
      "model = @m.gpt, train { optimizer = adam, dtype = bf16, keep_gradients = true }"},
