@@ -66,12 +66,6 @@ static known fill_in(const ds_bound_region *r) {
     return k;
 }
 
-static double fill_seconds(const ds_bound_region *r, double turn) {
-    double m = (double)r->microbatches, rest = 1;
-    for (int64_t i = 0; i < r->pp && rest > 0; i++) rest *= 1 - 1 / m;
-    return turn / (1 - rest);
-}
-
 /* What the gradients of a device, on the average over stages, take to leave it. */
 static double reduction_seconds(const ds_bound_region *r) {
     const ds_bound_table *t = r->table;
@@ -116,9 +110,17 @@ int64_t ds_bound_step_ps(const ds_bound_region *r) {
     double work = m * turn;
     if (r->tp == 1 && r->cp == 1) work += sum(t, t->memory.at, t->memory.n, k.replicas, true);
     double bound = work / k.stages;
-    if (k.all && r->in_order) bound = larger(bound, fill_seconds(r, turn));
-    if (k.all) bound = larger(bound, reduce_bound(r, turn, attention));
+    if (k.all) {
+        double chain = sum(t, t->chain.at, t->chain.n, k.replicas * m, attention);
+        bound = larger(larger(bound, chain), reduce_bound(r, turn, attention));
+    }
     return round_down(larger(bound, tp_seconds(r) + reduction_seconds(r)));
+}
+
+static int64_t saved_bytes(const ds_bound_region *r) {
+    if (!r->saves || !r->dp || !r->tp || !r->cp || !r->pp || !r->microbatches) return 0;
+    int64_t parts = r->dp * r->tp * r->cp * r->pp;
+    return r->table->saved_bytes / (r->at_once ? parts : parts * r->microbatches);
 }
 
 int64_t ds_bound_peak_bytes(const ds_bound_region *r) {
@@ -130,5 +132,5 @@ int64_t ds_bound_peak_bytes(const ds_bound_region *r) {
     if (shards < 1) shards = 1;
     if (r->experts) shards = all;
     int64_t weights = t->weight_bytes / (r->zero == 3 || r->zero < 0 ? all : shards);
-    return weights + t->state_bytes / (r->zero ? all : shards);
+    return weights + t->state_bytes / (r->zero ? all : shards) + saved_bytes(r);
 }

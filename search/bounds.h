@@ -27,8 +27,10 @@ typedef struct ds_bound_table {
     ds_bound_ops products;  /* matrix products, convolutions, attention, recurrences: their
                                       work is proportional to the batch */
     ds_bound_ops forward;   /* of them: the forward pass */
+    ds_bound_ops chain;     /* of them: a path, each needs the one before */
     ds_bound_ops memory;    /* everything else */
     int64_t weight_bytes, state_bytes; /* of the whole model: weights, optimizer states */
+    int64_t saved_bytes;        /* beside them, when the backward pass of the whole batch begins */
     int64_t gradient_bytes;     /* of the weights that are updated, in the narrower of both types */
     int64_t capacity_bytes;     /* of a device; 0: not known */
     int64_t egress_bytes_per_s; /* most that leaves any device at once; 0: not known */
@@ -47,29 +49,36 @@ typedef struct ds_bound_region {
         tp_bytes;  /* what the whole batch's collectives over tp make a device send, on tp devices
                       with one stage; with several groups of tp devices each has its part */
     bool experts;  /* ep is not known to be 1 */
+    bool saves;    /* the table's saved_bytes are those of the region's recomputation */
+    bool at_once;  /* known to be so: all microbatches go forwards before one goes backwards (gpipe)
+                    */
     bool in_order; /* known to be so: one chunk a stage, in which no work is put off to a later item
                       of the schedule (1f1b, gpipe) */
 } ds_bound_region;
 
-/* No candidate of the region has a step_time_ps below that.
- *
- *   t_o(k)   seconds of operation o on one device at 1/k of its work: the roofline, which grows
- * with the work, while its rate falls with smaller work T(k)     Σ over products n·t_o(k); M(k)
- * over all others; D = dp·tp·cp, m microbatches work     (m·T(D·m) + M(D)) / pp: some stage's
- * devices have the average at least; M only without tp and cp, which may put other operations in
- * their place fill     T(D·m) / (1 − (1 − 1/m)^pp): stage j starts after j others were passed
- * forwards, and is passed backwards after; the least of max_j (Σ_{i<j} t_i + m·t_j) over all cuts
- *   reduce   (m−1)·T(D·m)/pp (m = 1: the forward pass) before the last backward, whose gradients
- *            then leave the device: 2(n−1)/n of them, n = dp·cp, or (n−1)/n and (n−1)/n of the
- *            weights with ZeRO, over all that leaves a device at once
- *   wires    what collectives over tp and the reduction make a device send, on the average over
- *            stages, over all that leaves a device at once
+/* No candidate of the region has a step_time_ps below that. With D = dp·tp·cp, m microbatches, and
+ * t_o(k) the seconds of operation o on one device at 1/k of its work (the roofline: it grows with
+ * the work, while its rate falls with less of it), T(k) the sum of t_o(k) over all products, M(k)
+ * over all other operations, it is the largest of
+ *   work    (m·T(D·m) + M(D)) / pp: the devices of some stage have the average at least. Without M
+ *           where cp, or tp beyond the table's, may put other operations in their place
+ *   chain   the sum of t_o(D·m) over the products of one path through the program, each of which
+ *           needs the result of the one before: a microbatch's time
+ *   reduce  (m−1)·T(D·m)/pp (m = 1: the forward pass) comes before the last backward, whose
+ *           gradients then leave the device: 2(n−1)/n of them, n = dp·cp, or with ZeRO (n−1)/n of
+ *           them and of the weights, over all that leaves a device at once
+ *   wires   what collectives over tp and the reduction make a device send, on the average over
+ *           stages, over all that leaves a device at once
  * Where a degree is not known, D·pp is the number of devices of the topology at most; where m is
- * not, it is 1. Rounded down. O(1) amortised, O(operations) for the first of each D·m. */
+ * not, it is 1; chain and reduce need both. Rounded down. O(operations). */
 int64_t ds_bound_step_ps(const ds_bound_region *region);
 
-/* No candidate's fullest device holds less: weights over tp·pp (zero = 3: all devices), states over
- * tp·pp (zero > 0: all devices). Rounded down. O(1). */
+/* No candidate's fullest device holds less, that is the average over stages at least, while one
+ * microbatch turns from forwards to backwards there (at_once: all of them):
+ *   weights / (tp·pp)        zero = 3: over all devices
+ *   + states / (tp·pp)       zero > 0: over all devices
+ *   + saved / (dp·cp·pp·m)   at_once: not over m; if degrees, m or recomputation are not known, 0
+ * Each rounded down. O(1). */
 int64_t ds_bound_peak_bytes(const ds_bound_region *region);
 
 /* ---- bounds_table.c: from prefixes to regions ---- */

@@ -231,6 +231,44 @@ static void add_op(ds_bounds *b, ds_bound_ops *ops, const ds_bound_op *op) {
     DS_PUSH(&b->arena, ops, *op);
 }
 
+/* A product that all devices do alike, or NULL. */
+static const ds_variant *product_of(const ds_plan *plan, uint32_t inst) {
+    const ds_record *record = plan->records.at[plan->insts.at[inst].record];
+    if (record->kind != DS_REC_COMPUTE || record->n_variants != 1) return NULL;
+    const ds_variant *v = &record->variants[0];
+    return is_product(v->work.kind) && v->cost.origin != DS_COST_GIVEN ? v : NULL;
+}
+
+/* The path with the most time in products. Operands come from instances before. */
+static void add_chain(ds_bounds *b, ds_bound_table *t, const ds_plan *plan) {
+    uint32_t n = plan->insts.n, last = DS_NONE;
+    int64_t *until = ds_xcalloc(n + UINT32_C(1), sizeof *until);
+    uint32_t *before = ds_xcalloc(n + UINT32_C(1), sizeof *before);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_inst *inst = &plan->insts.at[i];
+        const ds_variant *v = product_of(plan, i);
+        before[i] = DS_NONE;
+        for (uint32_t k = 0; k < inst->n_reads; k++) {
+            uint32_t from = plan->values.at[plan->operands.at[inst->first_operand + k]].inst;
+            if (from >= i || until[from] <= until[i]) continue;
+            until[i] = until[from];
+            before[i] = from;
+        }
+        if (v) until[i] += v->ps;
+        if (last == DS_NONE || until[i] > until[last]) last = i;
+    }
+    for (uint32_t i = last; i != DS_NONE; i = before[i]) {
+        const ds_variant *v = product_of(plan, i);
+        if (!v) continue;
+        const char *label = plan->records.at[plan->insts.at[i].record]->label;
+        ds_bound_op op = {.op = ds_intern(&b->space->unit->strings, label), .n = 1};
+        op.work = (ds_work){.kind = v->work.kind, .dtype = v->work.dtype, .flop = v->work.flop};
+        add_op(b, &t->chain, &op);
+    }
+    free(before);
+    free(until);
+}
+
 /* What all devices of the plan do alike. */
 static void add_ops(ds_bounds *b, ds_bound_table *t, bool forward, const ds_plan *plan) {
     uint32_t n_devices = 0;
@@ -289,6 +327,32 @@ static void add_state(ds_bound_table *t, const ds_plan *plan) {
     }
 }
 
+/* When the first operation begins that only the backward pass has. */
+static int64_t turning_ps(const ds_result *r) {
+    int64_t first = INT64_MAX;
+    for (uint32_t i = 0; i < r->plan->n_tasks; i++) {
+        const ds_record *record = ds_plan_task_record(r->plan, i);
+        const ds_op_desc *desc = record->op ? ds_op_desc_of(record->op->code) : NULL;
+        if (desc && (desc->flags & DS_OPF_BACKWARD) && r->run.start_ps[i] < first)
+            first = r->run.start_ps[i];
+    }
+    return first;
+}
+
+/* What is held at that time, before that operation allocates anything. */
+static void find_saved(ds_bound_table *t, const ds_result *r) {
+    const ds_mem_class *c = &r->mem.classes[0];
+    int64_t turning = turning_ps(r), held = 0;
+    if (r->mem.mode != DS_MEM_EXACT || turning == INT64_MAX || r->plan->n_classes != 1) return;
+    for (uint32_t i = 0; i < c->n_events; i++) {
+        const ds_mem_event *e = &c->events[i];
+        if (e->time_ps < turning || (e->time_ps == turning && e->delta_bytes < 0))
+            held += e->delta_bytes;
+    }
+    held -= t->weight_bytes + t->state_bytes;
+    t->saved_bytes = held > 0 ? held : 0;
+}
+
 static bool find_gradients(ds_bound_table *t, const ds_model_step *step) {
     const ds_train *train = &step->train;
     bool narrow = train->grad_dtype != DS_DTYPE_COUNT && train->grad_dtype != train->dtype &&
@@ -339,7 +403,9 @@ static bool read_step(ds_bounds *b, ds_bound_table *t, const ds_result *r) {
     t->capacity_bytes = r->capacity_bytes;
     t->n_devices = plan->n_devices;
     add_ops(b, t, false, plan);
+    add_chain(b, t, plan);
     add_state(t, plan);
+    find_saved(t, r);
     find_links(t, plan->topo);
     return find_gradients(t, r->step);
 }
@@ -506,7 +572,10 @@ ds_status ds_bounds_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth
     out->zero = knob_int(b, KNOB_ZERO, prefix, depth, 0, -1);
     if (knob_int(b, KNOB_ZERO_GROUP, prefix, depth, 0, 1)) out->zero = -1;
     out->experts = knob_int(b, KNOB_EP, prefix, depth, 1, 0) != 1;
+    const char *recompute = knob_text(b, KNOB_RECOMPUTE, prefix, depth, "none");
+    out->saves = strcmp(recompute, known_recompute(b, prefix, depth)) == 0;
     const char *schedule = knob_text(b, KNOB_SCHEDULE, prefix, depth, "1f1b");
+    out->at_once = strcmp(schedule, "gpipe") == 0 && out->pp > 1;
     out->in_order = (strcmp(schedule, "1f1b") == 0 || strcmp(schedule, "gpipe") == 0) &&
                     knob_int(b, KNOB_VIRTUAL_STAGES, prefix, depth, 1, 0) == 1;
     return DS_OK;

@@ -26,6 +26,7 @@
     X(search, "the best split of every operation of a model, exactly (PaSE)")                      \
     X(plan, "the best ways to train a model on a cluster, why, and how to launch them")            \
     X(replay, "run one row of a sweep's table again, with reports and traces")                     \
+    X(certify, "check the certificate of a sweep by branch and bound")                             \
     X(merge, "put the tables of a sweep's shards together")                                        \
     X(exec, "run a program on real numbers; prove sharded equal to unsharded")                     \
     X(opt, "print a model's program after passes: lower, grad, optimizer, shard, ...")             \

@@ -1,0 +1,298 @@
+/* A certificate against the sweep that it speaks of.
+ *
+ * Regions stand in the order of the odometer, so one walk over the candidates meets them one after
+ * the other: each candidate must begin with the values of the present region or of the next one,
+ * and a region is never met again. */
+#include "search/certify.h"
+
+#include "search/bounds.h"
+#include "search/rows.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CELLS = 64 };
+
+typedef struct checker {
+    ds_arena arena;
+    char *at;         /* the next line of the certificate */
+    uint64_t line;    /* that was read last */
+    uint32_t n_cells; /* of it */
+    char *cells[MAX_CELLS];
+    ds_eval_source source;
+    ds_space *space, *other; /* the walk's; that of the tables */
+    ds_bounds *bounds;
+    ds_eval *eval;
+    ds_candidate candidate;
+    uint32_t n_dims;
+    bool of_time;
+    int64_t value; /* the incumbent's */
+    uint64_t hash;
+    char *best[MAX_CELLS]; /* its values */
+    bool met;
+    ds_certified *out;
+    ds_error *err;
+} checker;
+
+static ds_status wrong(checker *c, const char *what) {
+    return ds_error_set(c->err, DS_ERR_DATA, DS_NOWHERE, "certificate, line %" PRIu64 ": %s",
+                        c->line, what);
+}
+
+/* ---- text ---- */
+
+static bool next_line(checker *c) {
+    char *end = c->at ? strchr(c->at, '\n') : NULL;
+    c->line++;
+    c->n_cells = 0;
+    if (!end) return false;
+    *end = '\0';
+    for (char *cell = c->at; cell && c->n_cells < MAX_CELLS;) {
+        char *tab = strchr(cell, '\t');
+        if (tab) *tab = '\0';
+        c->cells[c->n_cells++] = cell;
+        cell = tab ? tab + 1 : NULL;
+    }
+    c->at = end + 1;
+    return true;
+}
+
+static bool is_field(checker *c, const char *name, uint32_t n_cells) {
+    return next_line(c) && c->n_cells == n_cells && strcmp(c->cells[0], name) == 0;
+}
+
+static bool read_number(const char *text, int64_t *out) {
+    char *end;
+    *out = strtoll(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end;
+}
+
+static ds_status read_head(checker *c) {
+    uint32_t n;
+    const ds_objective *objective = ds_space_objectives(c->space, &n);
+    c->of_time = objective->what == DS_DERIVED_step_time;
+    bool of_memory =
+        objective->what == DS_DERIVED_peak_memory || objective->what == DS_DERIVED_memory;
+    if (n != 1 || objective->maximize || !(c->of_time || of_memory))
+        return wrong(c, "there are no certificates for the sweep's objective");
+    const char *name = c->of_time ? "step_time" : "peak_memory";
+    if (!is_field(c, "distsim certificate 1", 1) || !is_field(c, "source", 2) ||
+        !is_field(c, "settings", 2))
+        return wrong(c, "this is no certificate");
+    if (!is_field(c, "content", 2) || strtoull(c->cells[1], NULL, 16) != c->source.content)
+        return wrong(c, "program or profiles have changed since");
+    if (!is_field(c, "objective", 2) || strcmp(c->cells[1], name) != 0)
+        return wrong(c, "the sweep has another objective");
+    if (!next_line(c) || c->n_cells < 3 || strcmp(c->cells[0], "incumbent") != 0)
+        return wrong(c, "the incumbent should stand here");
+    c->value = INT64_MAX;
+    if (strcmp(c->cells[1], "-") == 0) return DS_OK;
+    if (c->n_cells != 3 + c->n_dims || !read_number(c->cells[1], &c->value))
+        return wrong(c, "an incumbent has a value, a hash, and a value for each dimension");
+    c->hash = strtoull(c->cells[2], NULL, 16);
+    memcpy(c->best, c->cells + 3, c->n_dims * sizeof *c->best);
+    return DS_OK;
+}
+
+/* ---- bounds, once more ---- */
+
+static double cost_at(const ds_bound_table *t, const ds_bound_ops *ops, double part, bool all) {
+    double total = 0;
+    for (uint32_t i = 0; i < ops->n; i++) {
+        ds_work work = ops->at[i].work;
+        double flop_s, bytes_s;
+        if (!all && work.kind == DS_WORK_ATTENTION) continue;
+        work.flop = (int64_t)((double)work.flop / part);
+        work.bytes_read = (int64_t)((double)work.bytes_read / part);
+        ds_cost_sides(t->profiles, t->kind, t->profile, ops->at[i].op, &work, &flop_s, &bytes_s);
+        double s = flop_s > bytes_s ? flop_s : bytes_s;
+        if (s > 0) total += s * (double)ops->at[i].n;
+    }
+    return total;
+}
+
+/* What is not known is taken so that the bound is least: m = 1, spare devices to pp or else dp. */
+static double time_bound(const ds_bound_region *r) {
+    const ds_bound_table *t = r->table;
+    double m = r->microbatches ? (double)r->microbatches : 1;
+    double split = (double)((r->dp ? r->dp : 1) * (r->tp ? r->tp : 1) * (r->cp ? r->cp : 1));
+    double stages = r->pp ? (double)r->pp : 1, spare = (double)t->n_devices / (split * stages);
+    bool placed = r->dp && r->tp && r->cp && r->pp, known = placed && r->microbatches;
+    if (!placed && spare > 1) *(r->pp ? &split : &stages) *= spare;
+    double turn = cost_at(t, &t->products, split * m, r->cp == 1);
+    double rest = r->tp == 1 && r->cp == 1 ? cost_at(t, &t->memory, split, true) : 0;
+    double best = (m * turn + rest) / stages;
+    double chain = known ? cost_at(t, &t->chain, split * m, r->cp == 1) : 0;
+    if (chain > best) best = chain;
+    if (!t->egress_bytes_per_s) return best;
+    double rate = (double)t->egress_bytes_per_s, n = (double)(r->dp * r->cp), reduction = 0;
+    double tp_s = (double)t->sent_bytes / rate / (placed ? n * stages : (double)t->n_devices);
+    if (placed && n > 1 && r->zero >= 0 && !r->experts && t->gradient_bytes > 0) {
+        double g = (double)t->gradient_bytes, w = (double)t->weight_bytes;
+        double bytes = r->zero > 0 ? g + w : t->reduces ? g : 2 * g;
+        reduction = bytes * ((n - 1) / n) / ((double)r->tp * stages * rate);
+    }
+    if (reduction > 0 && known) {
+        double before = 0;
+        if (r->in_order && r->zero < 2)
+            before = m > 1 ? (m - 1) * turn : cost_at(t, &t->forward, split, r->cp == 1);
+        if (before / stages + reduction > best) best = before / stages + reduction;
+    }
+    return tp_s + reduction > best ? tp_s + reduction : best;
+}
+
+static double memory_bound(const ds_bound_region *r) {
+    const ds_bound_table *t = r->table;
+    bool placed = r->dp && r->tp && r->cp && r->pp;
+    double all = placed ? (double)(r->dp * r->tp * r->cp * r->pp) : (double)t->n_devices;
+    double shards = all / (double)((r->dp ? r->dp : 1) * (r->cp ? r->cp : 1));
+    if (r->tp && r->pp) shards = (double)(r->tp * r->pp);
+    if (r->experts) shards = all;
+    if (shards < 1) shards = 1;
+    double held = (double)t->weight_bytes / (r->zero == 3 || r->zero < 0 ? all : shards) +
+                  (double)t->state_bytes / (r->zero != 0 ? all : shards);
+    if (placed && r->microbatches && r->saves)
+        held += (double)t->saved_bytes / all / (r->at_once ? 1 : (double)r->microbatches);
+    return held;
+}
+
+/* The best bounds of the region of the first `depth` values and of those around it. */
+static ds_status find_bounds(checker *c, uint32_t depth, double *seconds, double *bytes,
+                             bool *fits) {
+    *seconds = *bytes = 0;
+    *fits = true;
+    for (uint32_t d = 0; d <= depth; d++) {
+        ds_bound_region region;
+        DS_TRY(ds_bounds_region(c->bounds, c->candidate.at, d, &region, c->err));
+        if (!region.table) continue;
+        double s = time_bound(&region), b = memory_bound(&region);
+        if (s > *seconds) *seconds = s;
+        if (b > *bytes) *bytes = b;
+        int64_t capacity = region.table->capacity_bytes;
+        if (capacity && b > (double)capacity) *fits = false;
+    }
+    return DS_OK;
+}
+
+/* ---- regions ---- */
+
+static ds_status check_bound(checker *c, uint32_t depth) {
+    double seconds, bytes;
+    bool fits;
+    int64_t stated = 0;
+    DS_TRY(find_bounds(c, depth, &seconds, &bytes, &fits));
+    if (strcmp(c->cells[0], "lacks_memory") == 0)
+        return fits ? wrong(c, "some candidates of the region may fit") : DS_OK;
+    if (!read_number(c->cells[1], &stated)) return wrong(c, "a bound is a number");
+    if (stated < c->value) return wrong(c, "the bound is less than the incumbent's value");
+    if ((double)stated > (c->of_time ? seconds * 1e12 : bytes))
+        return wrong(c, "the region's bound is less than that");
+    return DS_OK;
+}
+
+static bool is_best(const checker *c) {
+    uint32_t i = 0;
+    while (i < c->n_dims && c->best[i] && strcmp(c->best[i], c->cells[2 + i]) == 0) i++;
+    return i == c->n_dims;
+}
+
+static ds_status check_run(checker *c, ds_outcome *outcome) {
+    ds_measures measures;
+    const char *failed = NULL;
+    bool subject = true, is_run = strcmp(c->cells[0], "run") == 0;
+    int64_t stated = -1;
+    c->eval->run(c->eval, &c->candidate, outcome);
+    c->out->simulated++;
+    ds_outcome_measures(outcome, &measures);
+    if (ds_outcome_is_simulated(outcome))
+        DS_TRY(ds_space_judge(c->space, &c->candidate, &measures, &c->arena, &failed, &subject,
+                              c->err));
+    bool counts = outcome->verdict == DS_VERDICT_OK && !failed && subject;
+    int64_t value = c->of_time ? outcome->step_ps : outcome->peak_bytes;
+    if (counts != is_run)
+        return wrong(c, counts ? "the candidate counts" : "the candidate does not count");
+    if (!is_run) return DS_OK;
+    if (!read_number(c->cells[1], &stated) || stated != value)
+        return wrong(c, "the candidate's value is another one");
+    if (value < c->value) return wrong(c, "the candidate is better than the incumbent");
+    if (is_best(c)) c->met = value == c->value && outcome->hash == c->hash;
+    return DS_OK;
+}
+
+static ds_status check_region(checker *c) {
+    const char *kind = c->cells[0];
+    uint32_t depth = c->n_cells - 2;
+    c->out->regions++;
+    if (strcmp(kind, "bound") == 0 || strcmp(kind, "lacks_memory") == 0)
+        return check_bound(c, depth);
+    if (strcmp(kind, "run") != 0 && strcmp(kind, "rejected") != 0)
+        return wrong(c, "a region is bound, lacks_memory, run, or rejected");
+    if (depth != c->n_dims) return wrong(c, "only a single candidate can be run");
+    ds_outcome outcome = {0};
+    ds_status status = check_run(c, &outcome);
+    ds_outcome_deinit(&outcome);
+    return status;
+}
+
+static bool begins_so(checker *c) {
+    bool same = c->n_cells >= 2 && c->n_cells <= 2 + c->n_dims;
+    ds_buf text = {0};
+    for (uint32_t i = 0; same && i + 2 < c->n_cells; i++) {
+        text.n = 0;
+        ds_buf_put(&text, "");
+        ds_space_put_value(c->space, &c->candidate, i, &text);
+        same = text.text && strcmp(text.text, c->cells[i + 2]) == 0;
+    }
+    ds_buf_deinit(&text);
+    return same;
+}
+
+static ds_status check_regions(checker *c) {
+    bool found = true, any = false;
+    int64_t n = 0;
+    DS_TRY(read_head(c));
+    if (!is_field(c, "regions", 2) || !read_number(c->cells[1], &n))
+        return wrong(c, "the number of regions should stand here");
+    for (;;) {
+        DS_TRY(ds_space_next(c->space, &c->candidate, &found, c->err));
+        if (!found) break;
+        c->out->candidates++;
+        if (any && begins_so(c)) continue;
+        if (!next_line(c) || !begins_so(c))
+            return wrong(c, "a candidate is in no region, or in one that stands elsewhere");
+        any = true;
+        DS_TRY(check_region(c));
+    }
+    if (c->out->regions != (uint64_t)n) return wrong(c, "the number of regions is another one");
+    if (!is_field(c, "end", 1) || *c->at) return wrong(c, "the end should stand here");
+    if (c->value != INT64_MAX && !c->met) return wrong(c, "the incumbent is none of the runs");
+    c->out->value = c->value;
+    return DS_OK;
+}
+
+ds_status ds_certify(const char *text, const ds_binding *binding, const ds_setting *settings,
+                     uint32_t n_settings, const ds_eval_source *source, ds_certified *out,
+                     ds_error *err) {
+    checker c = {.source = *source, .out = out, .err = err};
+    const char *why;
+    *out = (ds_certified){0};
+    ds_arena_init(&c.arena);
+    c.at = ds_arena_strdup(&c.arena, text);
+    ds_status status = ds_space_new(binding, settings, n_settings, &c.space, err);
+    if (status == DS_OK) status = ds_space_new(binding, settings, n_settings, &c.other, err);
+    c.n_dims = status == DS_OK ? ds_space_n_dims(c.space) : 0;
+    if (c.n_dims + 3 > MAX_CELLS) status = wrong(&c, "the sweep has too many dimensions");
+    if (status == DS_OK) c.candidate = ds_candidate_new(c.space, &c.arena);
+    c.source.space = c.space;
+    c.source.content = ds_eval_content(binding->unit, source->profiles);
+    if (status == DS_OK) status = ds_bounds_new(&c.source, c.other, &c.bounds, &why, err);
+    if (status == DS_OK) status = ds_eval_new_simulation(&c.source, &c.eval, err);
+    if (status == DS_OK) status = check_regions(&c);
+    if (c.eval) c.eval->free(c.eval);
+    ds_bounds_free(c.bounds);
+    ds_space_free(c.other);
+    ds_space_free(c.space);
+    ds_arena_deinit(&c.arena);
+    return status;
+}

@@ -1,0 +1,307 @@
+/* Branch and bound: the grid's optimum, and certificates that are checked. */
+#include "search/bound.h"
+#include "search/certify.h"
+#include "tests/support/spaces.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GRID DS_SOURCE_DIR "/scenarios/distir-grid.dir"
+
+/* Runs a method; the number of candidates that it simulated, the best value, and the rows. */
+typedef struct run {
+    uint64_t rows;
+    double best; /* of the objective; -1: none counts */
+    char *csv, *certificate;
+} run;
+
+static run run_method(sweep_case *c, const char *method, uint32_t workers) {
+    char folder[64], path[100], proof[100];
+    ds_sweep_result r;
+    run out = {.best = -1};
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    snprintf(proof, sizeof proof, "%s/proof", folder);
+    bool bound = strcmp(method, "bound") == 0;
+    sweep_run(c,
+              &(ds_sweep_options){.path = path,
+                                  .method = method,
+                                  .n_workers = workers,
+                                  .certificate = bound ? proof : NULL},
+              &r, DS_OK);
+    cr_assert(r.complete);
+    out.rows = r.rows;
+    if (r.best.top.n) out.best = r.best.top.at[0].measures.at[r.best.objectives[0].what];
+    out.csv = sweep_read(path, NULL);
+    if (bound) out.certificate = sweep_read(proof, NULL);
+    ds_sweep_result_deinit(&r);
+    sweep_remove_folder(folder);
+    return out;
+}
+
+static void free_run(run *r) {
+    free(r->csv);
+    free(r->certificate);
+}
+
+static ds_status certify(sweep_case *c, const char *text, ds_certified *out, ds_error *err) {
+    ds_eval_source source = {.path = c->path,
+                             .text = c->text,
+                             .text_n = c->text ? strlen(c->text) : 0,
+                             .profiles = c->profiles};
+    return ds_certify(text, &c->binding, c->settings, c->n_settings, &source, out, err);
+}
+
+/* ---- the optimum ---- */
+
+/* The best value is the grid's, to the last bit, and the certificate is right. */
+static double compare(uint64_t seed, uint64_t least, uint64_t most) {
+    sweep_case c;
+    ds_certified certified;
+    ds_error err;
+    random_space(seed, least, most, &c);
+    run grid = run_method(&c, "grid", 2), bound = run_method(&c, "bound", 2);
+    cr_expect(!(grid.best < bound.best) && !(grid.best > bound.best), "space %d: %.17g, not %.17g",
+              (int)seed, bound.best, grid.best);
+    ds_status status = certify(&c, bound.certificate, &certified, &err);
+    cr_expect_eq(status, DS_OK, "space %d: %s", (int)seed, err.message);
+    if (status == DS_OK) {
+        cr_expect_eq(certified.candidates, grid.rows);
+        cr_expect_eq(certified.simulated, bound.rows);
+    }
+    double share = (double)bound.rows / (double)grid.rows;
+    printf("space %d: %d of %d candidates simulated (%.0f %%)\n", (int)seed, (int)bound.rows,
+           (int)grid.rows, 100 * share);
+    free_run(&grid);
+    free_run(&bound);
+    sweep_close(&c);
+    return share;
+}
+
+/* DISTSIM_TEST_SPACES=200 takes as many spaces of 200 to 2,000 candidates; by itself 20 small ones.
+ */
+Test(bound, finds_the_grids_optimum, .timeout = 0) {
+    const char *many = getenv("DISTSIM_TEST_SPACES");
+    int n = many ? atoi(many) : 20;
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += compare((uint64_t)i, many ? 200 : 40, many ? 2000 : 160);
+    printf("on the average %.1f %% are simulated\n", 100 * sum / n);
+    cr_expect_lt(sum / n, 0.6);
+}
+
+Test(bound, distirs_grid) {
+    sweep_case c;
+    sweep_open_file(&c, GRID, NULL);
+    run grid = run_method(&c, "grid", 2), bound = run_method(&c, "bound", 2);
+    cr_expect(!(grid.best < bound.best) && !(grid.best > bound.best));
+    cr_expect_leq(bound.rows, 30); /* of 75 */
+    free_run(&grid);
+    free_run(&bound);
+    sweep_close(&c);
+}
+
+/* Rows and certificate are the same bytes for any number of workers (SEMANTICS R2). */
+Test(bound, workers_do_not_matter) {
+    sweep_case c;
+    random_space(3, 60, 300, &c);
+    run one = run_method(&c, "bound", 1);
+    for (uint32_t n = 2; n <= 8; n *= 2) {
+        run other = run_method(&c, "bound", n);
+        cr_expect_str_eq(one.csv, other.csv);
+        cr_expect_str_eq(one.certificate, other.certificate);
+        free_run(&other);
+    }
+    free_run(&one);
+    sweep_close(&c);
+}
+
+/* ---- tampered certificates ---- */
+
+/* A copy in which the `nth` line that begins with `start` is `line` instead; NULL: is gone. */
+static char *replace_line(const char *text, const char *start, int nth, const char *line) {
+    ds_buf out = {0};
+    for (const char *at = text; *at;) {
+        size_t n = strcspn(at, "\n") + 1;
+        bool hit = strncmp(at, start, strlen(start)) == 0 && nth-- == 0;
+        if (!hit)
+            ds_buf_printf(&out, "%.*s", (int)n, at);
+        else if (line)
+            ds_buf_printf(&out, "%s\n", line);
+        at += n;
+    }
+    cr_assert_lt(nth, 0);
+    return out.text;
+}
+
+static char *line_of(const char *text, const char *start, int nth) {
+    for (const char *at = text; *at;) {
+        size_t n = strcspn(at, "\n");
+        if (strncmp(at, start, strlen(start)) == 0 && nth-- == 0) {
+            char *copy = ds_xcalloc(n + 1, 1);
+            memcpy(copy, at, n);
+            return copy;
+        }
+        at += n + 1;
+    }
+    cr_assert_fail();
+    return NULL;
+}
+
+/* The line with another second cell. */
+static char *with_cell(const char *line, const char *kind, const char *cell) {
+    ds_buf out = {0};
+    const char *rest = strchr(strchr(line, '\t') + 1, '\t');
+    ds_buf_printf(&out, "%s\t%s%s", kind, cell, rest);
+    return out.text;
+}
+
+static void refuse(sweep_case *c, char *text, const char *message) {
+    ds_certified certified;
+    ds_error err = {0};
+    ds_status status = certify(c, text, &certified, &err);
+    cr_expect_eq(status, DS_ERR_DATA, "%s", message);
+    cr_expect_not_null(strstr(err.message, message), "'%s' is not '%s'", err.message, message);
+    free(text);
+}
+
+Test(bound, tampered_certificates_are_rejected, .timeout = 120) {
+    sweep_case c;
+    ds_certified certified;
+    ds_error err;
+    sweep_open_file(&c, GRID, NULL);
+    run bound = run_method(&c, "bound", 1);
+    const char *text = bound.certificate;
+    cr_assert_eq(certify(&c, text, &certified, &err), DS_OK, "%s", err.message);
+    cr_expect_eq(certified.candidates, 75);
+
+    char *a_bound = line_of(text, "bound\t", 1), *a_run = line_of(text, "run\t", 0);
+    char *best = line_of(text, "incumbent\t", 0), *line;
+    /* 1: a region is missing */
+    refuse(&c, replace_line(text, "bound\t", 1, NULL), "a candidate is in no region");
+    /* 2: a region stands twice */
+    ds_buf twice = {0};
+    ds_buf_printf(&twice, "%s\n%s", a_bound, a_bound);
+    refuse(&c, replace_line(text, "bound\t", 1, twice.text), "a candidate is in no region");
+    ds_buf_deinit(&twice);
+    /* 3: a bound is said to be higher than it is */
+    line = with_cell(a_bound, "bound", "999999999999999");
+    refuse(&c, replace_line(text, "bound\t", 1, line), "the region's bound is less than that");
+    free(line);
+    /* 4: a bound that excludes nothing */
+    line = with_cell(a_bound, "bound", "1");
+    refuse(&c, replace_line(text, "bound\t", 1, line), "less than the incumbent's value");
+    free(line);
+    /* 5: a run is passed off as a region with a bound */
+    line = with_cell(a_run, "bound", "999999999999999");
+    refuse(&c, replace_line(text, "run\t", 0, line), "the region's bound is less than that");
+    free(line);
+    /* 6: a run has another value */
+    line = with_cell(a_run, "run", "999999999999999");
+    refuse(&c, replace_line(text, "run\t", 0, line), "the candidate's value is another one");
+    free(line);
+    /* 7: a run is said not to count */
+    line = with_cell(a_run, "rejected", "-1");
+    refuse(&c, replace_line(text, "run\t", 0, line), "the candidate counts");
+    free(line);
+    /* 8: a run is said to lack memory */
+    line = with_cell(a_run, "lacks_memory", "-");
+    refuse(&c, replace_line(text, "run\t", 0, line), "some candidates of the region may fit");
+    free(line);
+    /* 9: an incumbent that is better than it is */
+    line = with_cell(best, "incumbent", "1");
+    refuse(&c, replace_line(text, "incumbent\t", 0, line), "the incumbent is none of the runs");
+    free(line);
+    /* 10: an incumbent that is worse, so that more is excluded: the best run gives it away */
+    line = with_cell(best, "incumbent", "157321796573");
+    refuse(&c, replace_line(text, "incumbent\t", 0, line), "better than the incumbent");
+    free(line);
+    /* 11: another hash */
+    line = with_cell("x\ty\t0000000000000000\t1\t1\t16\t128", "incumbent", "157321796572");
+    refuse(&c, replace_line(text, "incumbent\t", 0, line), "the incumbent is none of the runs");
+    free(line);
+    /* 12: of another program */
+    refuse(&c, replace_line(text, "content\t", 0, "content\t0123456789abcdef"),
+           "program or profiles have changed since");
+    /* 13: of another objective */
+    refuse(&c, replace_line(text, "objective\t", 0, "objective\tpeak_memory"),
+           "the sweep has another objective");
+    /* 14: cut off */
+    refuse(&c, replace_line(text, "end", 0, NULL), "the end should stand here");
+    /* 15: an unknown kind */
+    line = with_cell(a_bound, "trust", "999999999999999");
+    refuse(&c, replace_line(text, "bound\t", 1, line), "a region is bound, lacks_memory");
+    free(line);
+    /* 16: the whole space as one region */
+    refuse(&c, replace_line(text, "bound\t", 1, "bound\t999999999999999"),
+           "the region's bound is less than that");
+    /* 17: not a certificate at all */
+    ds_buf other = {0};
+    ds_buf_put(&other, "distsim certificate 2\n");
+    refuse(&c, other.text, "this is no certificate");
+
+    free(a_bound);
+    free(a_run);
+    free(best);
+    free_run(&bound);
+    sweep_close(&c);
+}
+
+/* ---- what there are no bounds of ---- */
+
+static void refuse_sweep(const char *scenario, const char *sweep, const char *message) {
+    char text[1500];
+    sweep_case c;
+    ds_sweep_result r;
+    snprintf(text, sizeof text,
+             "dir 1\nparam dp = 1\nimport \"models/mlp.dir\" as m with layers = 2, batch = 64\n"
+             "topology @a { device gpu[4] : \"V100-SXM2-16GB\"\n  switch s\n"
+             "  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..4 }\n"
+             "scenario { model = @m.mlp, on = @a, train { loss = mse, optimizer = sgd }, %s }\n"
+             "sweep { %s }\n",
+             scenario, sweep);
+    sweep_open_text(&c, text, NULL);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    sweep_run(&c, &(ds_sweep_options){.path = "/dev/null", .method = "bound", .overwrite = true},
+              &r, DS_ERR_UNSUPPORTED);
+    cr_expect_not_null(strstr(c.err.message, message), "%s", c.err.message);
+    ds_sweep_result_deinit(&r);
+    sweep_close(&c);
+}
+
+Test(bound, says_what_it_has_no_bounds_of) {
+    refuse_sweep("strategy { dp = dp }", "dp in [1, 2], price 2, minimize cost",
+                 "minimize step_time and minimize peak_memory only");
+    refuse_sweep("strategy { dp = dp }", "dp in [1, 2], maximize throughput",
+                 "minimize step_time and minimize peak_memory only");
+    refuse_sweep("strategy { dp = dp }", "dp in [1, 2], minimize step_time, minimize peak_memory",
+                 "several objectives");
+    refuse_sweep("strategy { dp = dp }, cost = measured", "dp in [1, 2]", "measured costs");
+    refuse_sweep("strategy { dp = dp, offload = optimizer }", "dp in [1, 2]", "offload");
+}
+
+/* Half of the rows are read again, and the sweep goes on as if nothing had been. */
+Test(bound, resumes) {
+    sweep_case c;
+    char folder[64], path[100];
+    ds_sweep_result r;
+    random_space(6, 60, 300, &c);
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    run whole = run_method(&c, "bound", 2);
+    for (int part = 1; part < 4; part++) {
+        FILE *file = fopen(path, "wb");
+        fwrite(whole.csv, 1, strlen(whole.csv) * (size_t)part / 4, file);
+        fclose(file);
+        sweep_run(&c, &(ds_sweep_options){.path = path, .method = "bound", .resume = true}, &r,
+                  DS_OK);
+        char *csv = sweep_read(path, NULL);
+        cr_expect_str_eq(csv, whole.csv);
+        free(csv);
+        ds_sweep_result_deinit(&r);
+    }
+    sweep_remove_folder(folder);
+    free_run(&whole);
+    sweep_close(&c);
+}

@@ -1,0 +1,130 @@
+/* distsim certify CERTIFICATE: is it true that no candidate of the sweep is better? */
+#include "ir/base/file.h"
+#include "search/certify.h"
+#include "sim/cost/cost.h"
+#include "tools/cli/cli.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPT_FILE = 0x300, MAX_BYTES = 1 << 30 };
+
+typedef struct arguments {
+    cli_options common;
+    const char *certificate, *file;
+} arguments;
+
+static const struct argp_option options_table[] = {
+    {"file", OPT_FILE, "FILE", 0,
+     "The sweep's file, where it is no longer what the certificate names", 0},
+    {0}};
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    arguments *args = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case OPT_FILE:
+        args->file = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (args->certificate)
+            argp_error(state, "one certificate at a time: '%s' is too many", arg);
+        args->certificate = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_usage(state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp parser = {
+    .options = options_table,
+    .parser = parse_argument,
+    .args_doc = "CERTIFICATE",
+    .doc =
+        "Check what `distsim sweep --method bound --certificate` has written: that its regions are "
+        "the whole space, each once; that the bound of each region that was not simulated is "
+        "right, and no better than the best candidate; and, by simulating them again, that all "
+        "other candidates are what it says. Exit code 1 if something is not so.",
+    .children = children};
+
+/* "dp=2;g.layers=4", as rows have it, in the place of --set. */
+static void add_settings(cli_options *options, const char *text) {
+    char *rest = ds_arena_strdup(&options->arena, text);
+    for (char *at; (at = strtok_r(rest, ";", &rest));) {
+        char *equals = strchr(at, '=');
+        if (!equals) continue;
+        *equals = '\0';
+        DS_HPUSH(&options->settings, ((ds_setting){at, equals + 1}));
+    }
+}
+
+static void print(const ds_certified *c, const char *name) {
+    printf("%s is right: %" PRIu64 " candidates in %" PRIu64 " regions, %" PRIu64
+           " simulated again, the others excluded by their bounds\n",
+           name, c->candidates, c->regions, c->simulated);
+}
+
+static int check(arguments *args, const char *text, const char *path, ds_profiles *profiles) {
+    cli_source source;
+    ds_certified certified;
+    ds_error err;
+    int exit_code = ds_status_exit_code(cli_open_sweep(path, &args->common, &source));
+    ds_eval_source what = {.path = path,
+                           .load = {args->common.include_dirs.at, args->common.include_dirs.n},
+                           .job = args->common.job,
+                           .profiles = profiles};
+    if (!exit_code) {
+        ds_status status = ds_certify(text, &source.binding, args->common.settings.at,
+                                      args->common.settings.n, &what, &certified, &err);
+        if (status == DS_OK) print(&certified, args->certificate);
+        if (status != DS_OK) exit_code = cli_fail(source.unit, &err);
+    }
+    cli_close(&source);
+    return exit_code;
+}
+
+/* What follows the field's name on its line; "" if there is none. In the arena. */
+static const char *field(arguments *args, const char *text, const char *name) {
+    const char *at = strstr(text, name);
+    if (!at) return "";
+    at += strlen(name);
+    return ds_arena_strndup(&args->common.arena, at, strcspn(at, "\n"));
+}
+
+static int certify(arguments *args, const char *text) {
+    const char *path = field(args, text, "\nsource\t");
+    ds_profiles *profiles;
+    ds_error err;
+    if (!*path) {
+        ds_error_set(&err, DS_ERR_DATA, DS_NOWHERE, "%s is no certificate", args->certificate);
+        return cli_fail(NULL, &err);
+    }
+    add_settings(&args->common, field(args, text, "\nsettings\t"));
+    if (ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
+        return cli_fail(NULL, &err);
+    int exit_code = check(args, text, args->file ? args->file : path, profiles);
+    ds_profiles_free(profiles);
+    return exit_code;
+}
+
+int cmd_certify(int argc, char **argv) {
+    arguments args = {0};
+    ds_error err;
+    ds_buf text = {0};
+    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    ds_buf_put(&text, "");
+    int exit_code = ds_file_read(args.certificate, DS_NOWHERE, MAX_BYTES, &text, &err) == DS_OK
+                        ? certify(&args, text.text)
+                        : cli_fail(NULL, &err);
+    ds_buf_deinit(&text);
+    cli_options_deinit(&args.common);
+    return exit_code;
+}
