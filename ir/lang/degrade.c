@@ -79,13 +79,14 @@ ds_status ds_degrade_factor(const ds_env *env, const ds_attr *factor, int64_t *p
         return ds_error_set(err, DS_ERR_VALUE, factor->loc,
                             "latency = %.12g: a degraded link has 1 to 1000000 times its latency",
                             value);
-    double least = which == BANDWIDTH ? 0 : 1e-6;
-    if (which != LATENCY && !(value >= least && value <= 1))
+    bool missing = which == BANDWIDTH && value == 0;
+    double least = which == BANDWIDTH ? 1e-9 : 1e-6; /* 1e-9: what factors are counted in */
+    if (which != LATENCY && !missing && !(value >= least && value <= 1))
         return ds_error_set(err, DS_ERR_VALUE, factor->loc,
-                            "%s = %.12g: what is left is a share, %s and at most 1", factor->name,
-                            value, which == BANDWIDTH ? "at least 0" : "at least 0.000001");
+                            "%s = %.12g: what is left is a share, %sfrom %s to 1", factor->name,
+                            value, which == BANDWIDTH ? "0 (missing) or " : "",
+                            which == BANDWIDTH ? "0.000000001" : "0.000001");
     *ppb = (int64_t)(value * (double)DS_DEGRADE_WHOLE + 0.5);
-    if (value > 0 && *ppb == 0) *ppb = 1;
     return DS_OK;
 }
 

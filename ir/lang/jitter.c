@@ -124,9 +124,16 @@ ds_status ds_jitter_read(const ds_binding *binding, ds_jitter *out, ds_error *er
     out->is_given = block && block->kind == DS_ATTR_BLOCK;
     DS_TRY(ds_scenario_int(binding, "", "seed", &out->seed, err));
     DS_TRY(ds_scenario_int(binding, "jitter", "runs", &out->runs, err));
+    bool any = false;
     for (uint32_t k = 0; k < DS_JITTER_COUNT; k++) {
         const ds_attr *attr = ds_scenario_find(binding->unit, "jitter", sources[k]);
-        if (attr) DS_TRY(ds_random_read(&env, attr, &out->of[k], err));
+        if (!attr) continue;
+        any = true;
+        out->at[k] = attr->loc;
+        DS_TRY(ds_random_read(&env, attr, &out->of[k], err));
     }
-    return DS_OK;
+    if (!out->is_given || any) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, block->loc,
+                        "jitter says of nothing how random it is: give it a distribution for "
+                        "compute, device, network or straggler, or take the block away");
 }

@@ -60,12 +60,13 @@ const char *ds_jitter_name(ds_jitter_source source);
 typedef struct ds_jitter {
     bool is_given; /* the scenario has a `jitter` */
     ds_random of[DS_JITTER_COUNT];
-    int64_t runs; /* 100 unless said */
-    int64_t seed; /* the scenario's, else 0 */
+    ds_loc at[DS_JITTER_COUNT]; /* where they are said */
+    int64_t runs;               /* 100 unless said */
+    int64_t seed;               /* the scenario's, else 0 */
 } ds_jitter;
 
 /* Reads the scenario's. The unit must be verified and bound. Errors: a distribution or parameter
- * that there is not, a number out of range. */
+ * that there is not, a number out of range, a block without any distribution. */
 ds_status ds_jitter_read(const ds_binding *binding, ds_jitter *out, ds_error *err);
 /* One value of the block, `lognormal(sigma = 0.05)`; env NULL: names alone. */
 ds_status ds_random_read(const ds_env *env, const ds_attr *attr, ds_random *out, ds_error *err);

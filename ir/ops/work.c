@@ -41,18 +41,25 @@ ds_status ds_shape_bytes(const ds_shape *shape, int64_t *out, ds_error *err) {
     return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE, "a tensor of more than 2^63 bytes");
 }
 
+/* An error of one of the op's tensors is at the op. */
+static ds_status bytes_of(const ds_op *op, const ds_shape *shape, int64_t *out, ds_error *err) {
+    ds_status status = ds_shape_bytes(shape, out, err);
+    if (status != DS_OK && err && !err->loc.line) err->loc = op->loc;
+    return status;
+}
+
 ds_status ds_ops__work_bytes(const ds_op *op, const ds_shape *in, const ds_shape *out,
                              ds_work *work, ds_error *err) {
     bool ok = true;
     *work = (ds_work){.kind = DS_WORK_MEMORY, .tokens = 1, .width = 1};
     for (uint32_t i = 0; i < op->n_in; i++) {
         int64_t bytes;
-        DS_TRY(ds_shape_bytes(&in[i], &bytes, err));
+        DS_TRY(bytes_of(op, &in[i], &bytes, err));
         work->bytes_read = ds_ops__add(&ok, work->bytes_read, bytes);
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         int64_t bytes;
-        DS_TRY(ds_shape_bytes(&out[i], &bytes, err));
+        DS_TRY(bytes_of(op, &out[i], &bytes, err));
         work->bytes_written = ds_ops__add(&ok, work->bytes_written, bytes);
     }
     const ds_shape *main = op->n_in ? &in[0] : op->n_out ? &out[0] : NULL;

@@ -232,7 +232,7 @@ static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err)
     step->strategy.stage_dp = step->strategy.stage_tp = NULL;
     ds_status status = ds_model_step_run_to(step, DS_PASS_OPTIMIZER, NULL, NULL, err);
     if (status == DS_OK) status = execute(c, &step->binding, "the sequential step", out, err);
-    if (status != DS_OK && err) err->loc = DS_NOWHERE;
+    if (status != DS_OK) ds_model_step_move_place(c->source->unit, err);
     ds_model_step_free(step);
     return status;
 }
@@ -444,7 +444,7 @@ static ds_status check_once(checker *c, ds_error *err) {
         status = check_project(c, step, err);
     ds_exec_result_free(c->before);
     c->before = NULL;
-    if (status != DS_OK && err) err->loc = DS_NOWHERE; /* the step's texts go with it */
+    if (status != DS_OK) ds_model_step_move_place(c->source->unit, err);
     ds_model_step_free(step);
     return status;
 }

@@ -47,6 +47,10 @@ ds_status ds_project__new_op(ds_projector *p, const ds_pj_frame *f, const ds_op 
     *out = ds_build_op(&p->b, code);
     DS_TRY(ds_project__attrs(p, f, like->attrs, like->n_attrs, &(*out)->attrs, err));
     (*out)->n_attrs = like->n_attrs;
+    if (like->code == DS_OP_RESHARD) { /* how it was to be done; these are its steps */
+        ds_project__drop_attr(*out, "algorithm");
+        ds_project__drop_attr(*out, "balance");
+    }
     return DS_OK;
 }
 

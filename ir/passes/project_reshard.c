@@ -1,6 +1,8 @@
 /* reshard as the steps that it stands for: terms are summed, splits that the result lacks are
  * gathered (or move to another dim, by all_to_all), the rest is cut out of what a rank has. Between
- * meshes a value is made whole where it is, and sent to the devices that lack it. */
+ * meshes a value is made whole where it is, and sent to the devices that lack it. How the reshard
+ * was to be done (`algorithm`, `balance`) says nothing of these steps, and is left out
+ * (project_op.c). */
 #include "ir/passes/project_internal.h"
 
 #include <string.h>

@@ -168,10 +168,10 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
     if (!now.sum || (zero <= 1 && !s->final) || (zero == 1 && !is_result(s, old))) return DS_OK;
     if (zero >= 1) to = ds_shard__zero_layout(s, type, &to);
     if (is_other_chunk(s, old)) DS_TRY(ds_shard__flush(s, err));
-    int64_t bytes = (int64_t)ds_shard__local_bytes(s, type, &now), waiting = bytes;
+    double bytes = ds_shard__local_bytes(s, type, &now), waiting = bytes;
     for (uint32_t i = 0; i < s->pending.n; i++) waiting += s->pending.at[i].bytes;
     DS_HPUSH(&s->pending, ((ds_shard_pending){old, grad, to, bytes}));
-    return waiting >= s->step->strategy.bucket_bytes ? ds_shard__flush(s, err) : DS_OK;
+    return waiting >= (double)s->step->strategy.bucket_bytes ? ds_shard__flush(s, err) : DS_OK;
 }
 
 /* The first thing to do with a gradient: a reduce_scatter over `over` on `dim`, or an all_reduce.

@@ -92,7 +92,7 @@ typedef struct ds_shard_pending {
     ds_value old;  /* in the old function */
     ds_value grad; /* in the new one, partial */
     ds_layout to;
-    int64_t bytes;
+    double bytes;
 } ds_shard_pending;
 
 /* An old function and what became of it. */

@@ -210,8 +210,8 @@ static ds_status read_shares(const ds_binding *binding, ds_strategy *s, ds_error
         DS_TRY(ds_scenario_int_at(binding, "strategy", "dp_shares", i, &shares[i], err));
         if (shares[i] < 1 || shares[i] > INT32_MAX)
             return ds_error_set(err, DS_ERR_VALUE, attr->loc,
-                                "dp_shares: replica %u has %lld; each needs a positive part", i,
-                                (long long)shares[i]);
+                                "dp_shares: replica %u has %lld; a part is a number from 1 to %d",
+                                i, (long long)shares[i], INT32_MAX);
         divisor = common_divisor(shares[i], divisor);
     }
     for (uint32_t i = 0; i < n; i++) sum += shares[i] /= divisor;
@@ -259,6 +259,21 @@ static ds_status check_widths(const ds_binding *binding, const ds_strategy *s, u
     return DS_OK;
 }
 
+/* Devices of all stages; no more than are counted. */
+static ds_status check_sum(const ds_binding *binding, const int64_t *dp, const int64_t *tp,
+                           uint32_t n, const char *name, ds_error *err) {
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += dp[i] * tp[i]; /* at most 2^62 more than 2^31 */
+        if (sum <= INT32_MAX) continue;
+        return ds_error_set(err, DS_ERR_LIMIT, loc_of(binding, name),
+                            "strategy: stage %u has %lld * %lld devices: with it all stages have "
+                            "more than 2^31",
+                            i, (long long)dp[i], (long long)tp[i]);
+    }
+    return DS_OK;
+}
+
 /* stage_dp, stage_tp. A list that is left out is all 1; lists that are all alike are dp and tp. */
 static ds_status read_widths(const ds_binding *binding, ds_strategy *s, ds_error *err) {
     uint32_t n_dp = ds_scenario_text_count(binding->unit, "strategy", "stage_dp");
@@ -271,6 +286,7 @@ static ds_status read_widths(const ds_binding *binding, ds_strategy *s, ds_error
     int64_t *tp = DS_NEW_N(&binding->unit->arena, int64_t, n);
     DS_TRY(read_list(binding, "stage_dp", n, dp, err));
     DS_TRY(read_list(binding, "stage_tp", n, tp, err));
+    DS_TRY(check_sum(binding, dp, tp, n, n_dp ? "stage_dp" : "stage_tp", err));
     for (uint32_t i = 1; i < n; i++) alike = alike && dp[i] == dp[0] && tp[i] == tp[0];
     s->pp = n;
     s->dp = alike ? dp[0] : 1;
@@ -426,6 +442,11 @@ static ds_status check_widths_alone(const ds_binding *binding, const ds_strategy
         return refuse(binding, "zero_group",
                       "with stages of several widths each stage shares its states out over all of "
                       "its own replicas: leave zero_group out",
+                      err);
+    if (strcmp(s->order[0], axes[0]) != 0)
+        return refuse(binding, "order",
+                      "stages of several widths (stage_dp, stage_tp) take the devices one after "
+                      "another: order begins with pp",
                       err);
     if (s->scatter_gather)
         return refuse(binding, "scatter_gather",

@@ -319,9 +319,14 @@ static ds_status choose_this(ds_topo *topo, const ds_coll_request *request,
     return status;
 }
 
-/* Can it be done so? What only some groups have (levels, a switch) is passed over in a choice. */
-static bool is_passed_over(ds_status status) {
+bool ds_coll__is_passed_over(ds_status status) {
     return status == DS_ERR_UNSUPPORTED || status == DS_ERR_UNREACHABLE;
+}
+
+bool ds_coll__says_more(ds_status status, ds_status than) {
+    if (status == DS_OK || than == DS_OK) return status != DS_OK;
+    return !ds_coll__is_passed_over(status) ||
+           (status == DS_ERR_UNREACHABLE && than == DS_ERR_UNSUPPORTED);
 }
 
 uint32_t ds_coll_candidates(const ds_coll_request *request, const char **names) {
@@ -342,19 +347,19 @@ ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds
     const char *names[DS_COLL_MOST_ALGORITHMS];
     uint32_t n = ds_coll_candidates(request, names);
     bool found = false;
-    ds_status first = DS_OK;
+    ds_status why = DS_OK;
     for (uint32_t i = 0; i < n; i++) {
         ds_coll_choice this_one;
         ds_error refusal = {0};
         ds_status status = choose_this(topo, request, terms, names[i], arena, &this_one, &refusal);
-        if (status != DS_OK && first == DS_OK) {
-            first = status;
+        if (ds_coll__says_more(status, why)) {
+            why = status;
             if (err) *err = refusal;
         }
-        if (status != DS_OK && !is_passed_over(status)) return status;
+        if (status != DS_OK && !ds_coll__is_passed_over(status)) return status;
         if (status != DS_OK) continue;
         if (!found || this_one.ps < out->ps) *out = this_one;
         found = true;
     }
-    return found ? DS_OK : first;
+    return found ? DS_OK : why;
 }

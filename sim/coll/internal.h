@@ -113,6 +113,10 @@ void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight);
 /* coll.c: has the algorithm, or refuses it. */
 ds_status ds_coll__build(ds_coll_builder *b, const char *algorithm);
 void ds_coll__deinit(ds_coll_builder *b);
+/* Can it be done so? What only some groups have (levels, a switch) is passed over in a choice. */
+bool ds_coll__is_passed_over(ds_status status);
+/* Where nothing can be done, a way that is not there says more than a name that does not fit. */
+bool ds_coll__says_more(ds_status status, ds_status than);
 
 ds_status ds_coll__route(ds_coll_builder *b, uint32_t from, uint32_t to, const ds_route **route);
 ds_status ds_coll__at_request(const ds_coll_builder *b, ds_status status);

@@ -1,6 +1,6 @@
 /* Which link holds a collective up, and for how long. */
 #include "ir/base/units.h"
-#include "sim/coll/coll.h"
+#include "sim/coll/internal.h"
 
 /* One algorithm's flow at full capacity in seconds, and its slowest link. */
 typedef struct flow {
@@ -36,22 +36,21 @@ ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_col
     const char *names[DS_COLL_MOST_ALGORITHMS];
     uint32_t n = ds_coll_candidates(request, names);
     double least = -1;
-    ds_status first = DS_OK;
+    ds_status why = DS_OK;
     *out = (ds_coll_links){0};
     for (uint32_t i = 0; i < n; i++) {
         flow f;
         ds_error refusal = {0};
         ds_status status = flow_of(topo, request, names[i], &f, &refusal);
-        if (status != DS_OK && first == DS_OK) {
-            first = status;
+        if (ds_coll__says_more(status, why)) {
+            why = status;
             if (err) *err = refusal;
         }
-        if (status != DS_OK && status != DS_ERR_UNSUPPORTED && status != DS_ERR_UNREACHABLE)
-            return status;
+        if (status != DS_OK && !ds_coll__is_passed_over(status)) return status;
         if (status != DS_OK) continue;
         if (least < 0) out->slowest_bytes_per_s = f.slowest_bytes_per_s;
         if (least < 0 || f.seconds < least) least = f.seconds;
     }
-    if (least < 0) return first;
+    if (least < 0) return why;
     return ds_ps_from_seconds(least, &out->flow_ps, err);
 }

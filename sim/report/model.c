@@ -12,11 +12,7 @@
 /* ---- the step ---- */
 
 void ds_report__move_place(const ds_unit *unit, ds_error *err) {
-    const char *file = err ? err->loc.file : NULL;
-    if (!file) return;
-    err->loc.file = NULL;
-    for (uint32_t i = 0; i < unit->modules.n; i++)
-        if (strcmp(unit->modules.at[i]->path, file) == 0) err->loc.file = unit->modules.at[i]->path;
+    ds_model_step_move_place(unit, err);
 }
 
 static ds_status make_step(const ds_binding *source, bool brief, bool trusted, ds_model_step **out,

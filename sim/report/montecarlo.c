@@ -300,7 +300,7 @@ static ds_status check(const ds_plan *plan, const ds_jitter *jitter, ds_error *e
                                 "one stands for %u",
                                 plan->classes[c].n_devices);
     if (plan->n_steps && jitter->of[DS_JITTER_NETWORK].kind != DS_RANDOM_NONE)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, jitter->at[DS_JITTER_NETWORK],
                             "jitter of the network needs network = fluid: message by message there "
                             "is no one duration to draw a factor for");
     return DS_OK;

@@ -338,6 +338,25 @@ Test(project, reshard_of_terms) {
         NULL, false);
 }
 
+/* How a reshard is done is no word for its steps. */
+Test(project, reshard_by_an_algorithm) {
+    static const char *const how[] = {"algorithm = broadcast", "algorithm = send_recv_gather",
+                                      "balance = none",
+                                      "algorithm = broadcast, balance = size, stream = z"};
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        char text[1024];
+        snprintf(
+            text, sizeof text,
+            ON(4, "x = 4") "axis z\nmesh @a = pick 0..2 of @m [x = 2]\n"
+                           "mesh @b = pick 2..4 of @m [z = 2]\n"
+                           "func @f(%%a: f32[4@x, 8] on @a) -> (f32[4, 8@z] on @b, f32[4, 8] "
+                           "on @b) {\n%%y = reshard(%%a) : f32[4, 8@z] on @b\n"
+                           "%%w = reshard(%%a) {%s} : f32[4, 8] on @b\nreturn %%y, %%w\n}\n" RUN,
+            how[i]);
+        project_expect_same(text, NULL, false);
+    }
+}
+
 Test(project, reshard_between_meshes) {
     project_expect_same(
         ON(4,

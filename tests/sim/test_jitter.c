@@ -104,9 +104,10 @@ static ds_monte_carlo runs(uint32_t n, uint32_t layers, const char *jitter, uint
 
 Test(jitter, factors_of_one_are_the_plain_run) {
     sim_case folded;
-    load(&folded, 4, 3, "runs = 5", false);
+    load(&folded, 4, 3, "device = normal(sigma = 0), runs = 5", false);
     static const char *const ones[] = {
-        "runs = 5", "compute = normal(sigma = 0), network = lognormal(sigma = 0), runs = 5",
+        "compute = normal(sigma = 0), runs = 5",
+        "compute = normal(sigma = 0), network = lognormal(sigma = 0), runs = 5",
         "device = uniform(min = 1), straggler = bernoulli(probability = 0, factor = 9), runs = 5"};
     for (int k = 0; k < 3; k++) {
         ds_monte_carlo mc = runs(4, 3, ones[k], 2);

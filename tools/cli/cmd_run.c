@@ -1,5 +1,6 @@
 /* distsim run FILE: simulates the scenario of a file and reports; --compare: of two. */
 #include "ir/lang/jitter.h"
+#include "ir/lang/scenario.h"
 #include "sim/report/analysis.h"
 #include "sim/report/balance.h"
 #include "tools/cli/cli.h"
@@ -125,6 +126,11 @@ static void check(const arguments *args, struct argp_state *state) {
     if (args->compares && (args->csv || args->trace || args->explain))
         argp_error(state, "a comparison is a table or --json, without --csv, --trace and "
                           "--explain-cost");
+    if (args->compares && (args->runs || args->has_seed || args->threads || args->runs_csv))
+        argp_error(state, "a comparison is of steps without jitter: --runs, --seed, --threads and "
+                          "--runs-csv are for one program");
+    if (args->has_runs && !args->runs && args->runs_csv)
+        argp_error(state, "--runs 0 makes no rows for --runs-csv");
     if (args->compares && args->file && strcmp(args->file, "-") == 0 &&
         (!args->other || strcmp(args->other, "-") == 0))
         argp_error(state, "a comparison cannot read both programs from stdin");
@@ -333,11 +339,16 @@ static ds_status report(const arguments *args, const ds_result *result, ds_error
 static ds_status read_jitter(const arguments *args, const ds_binding *binding, ds_jitter *jitter,
                              ds_error *err) {
     DS_TRY(ds_jitter_read(binding, jitter, err));
-    if (!jitter->is_given || args->compares) jitter->runs = 0;
-    if (!jitter->is_given && (args->runs || args->has_seed || args->runs_csv))
+    if (!jitter->is_given) jitter->runs = 0;
+    if (!jitter->is_given && (args->runs || args->has_seed || args->threads || args->runs_csv))
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
-                            "--runs, --seed and --runs-csv are for scenarios with a `jitter` "
-                            "block: nothing is random in this one");
+                            "--runs, --seed, --threads and --runs-csv are for scenarios with a "
+                            "`jitter` block: nothing is random in this one");
+    if (args->compares && jitter->runs && !args->has_runs)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED,
+                            ds_scenario_find(binding->unit, "", "jitter")->loc,
+                            "a comparison is of steps without jitter, and this scenario has some: "
+                            "--runs 0 leaves it out");
     if (args->has_runs && jitter->is_given) jitter->runs = args->runs;
     if (args->has_seed) jitter->seed = args->seed;
     return DS_OK;
