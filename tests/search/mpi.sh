@@ -50,16 +50,17 @@ rank_of() {
     done
 }
 
-# Long enough to be killed in: deeper pipelines of the same model, one worker a rank.
-long="--set mlp.layers=128 -q -t 1"
-# shellcheck disable=SC2086 # several options
-"$distsim" sweep "$file" $long -o "$scratch/long.csv"
+# Long enough to be killed in: four times as many candidates.
+sed 's/^  minimize/  zero in 0..2\n  bucket_size in [5 MB, 25 MB]\n  minimize/' "$file" >"$scratch/long.dir"
+long="$scratch/long.dir -I scenarios -q -t 1"
+# shellcheck disable=SC2086 # several words
+"$distsim" sweep $long -o "$scratch/long.csv"
 for rank in 1 0; do
     out=$scratch/killed$rank.csv
     # shellcheck disable=SC2086
-    "$mpirun" -n 2 "$distsim" sweep "$file" $long -o "$out" 2>"$scratch/log" &
+    "$mpirun" -n 2 "$distsim" sweep $long -o "$out" 2>"$scratch/log" &
     job=$!
-    while kill -0 "$job" 2>/dev/null && ! [ "$(wc -l 2>/dev/null <"$out")" -ge 4 ] 2>/dev/null; do sleep 0.02; done
+    while kill -0 "$job" 2>/dev/null && ! [ "$(wc -l 2>/dev/null <"$out")" -ge 20 ] 2>/dev/null; do sleep 0.02; done
     kill -9 "$(rank_of "$rank" "$out")" || fail "rank $rank was not found"
     wait "$job"
     code=$?
@@ -69,7 +70,7 @@ for rank in 1 0; do
     whole=$(wc -l <"$scratch/long.csv")
     [ "$left" -lt "$whole" ] || fail "rank $rank was killed too late"
     # shellcheck disable=SC2086
-    "$mpirun" -n 2 "$distsim" sweep "$file" $long --resume -o "$out" || fail "rank $rank killed: resume fails"
+    "$mpirun" -n 2 "$distsim" sweep $long --resume -o "$out" || fail "rank $rank killed: resume fails"
     cmp "$scratch/long.csv" "$out" || fail "rank $rank killed after $left of $whole lines: other rows after --resume"
 done
 exit $failed

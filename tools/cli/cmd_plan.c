@@ -29,8 +29,7 @@ static const struct argp_option options_table[] = {
      "The topology: the last one of the file, which the others are part of, or the one named", 0},
     {"batch", 'b', "N", 0, "Samples a step; default: the model's, or one a device if that is more",
      0},
-    {"objective", OPT_OBJECTIVE, "WHAT", 0,
-     "step_time (default), throughput, memory, mfu or bubble", 0},
+    {"objective", OPT_OBJECTIVE, "WHAT", 0, "step_time (default), throughput, memory or mfu", 0},
     {"dtype", OPT_DTYPE, "TYPE", 0, "bf16 (default), f16 or f32", 0},
     {"optimizer", OPT_OPTIMIZER, "NAME", 0, "adam (default), sgd, ...", 0},
     {"evals", OPT_EVALS, "N", 0,
@@ -71,7 +70,7 @@ static void split_name(arguments *args, const char *arg, const char **file, cons
 }
 
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    static const char *const objectives[] = {"step_time", "throughput", "memory", "mfu", "bubble"};
+    static const char *const objectives[] = {"step_time", "throughput", "memory", "mfu"};
     static const char *const dtypes[] = {"bf16", "f16", "f32"};
     arguments *args = state->input;
     switch (key) {
@@ -85,7 +84,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->plan.batch = (int64_t)number("--batch", arg, 1000000000, state);
         return 0;
     case OPT_OBJECTIVE:
-        args->plan.objective = one_of("--objective", arg, objectives, 5, state);
+        args->plan.objective = one_of("--objective", arg, objectives, 4, state);
         return 0;
     case OPT_DTYPE:
         args->plan.dtype = one_of("--dtype", arg, dtypes, 3, state);

@@ -229,8 +229,7 @@ static const struct {
                   {"throughput", "throughput"},
                   {"memory", "peak_memory"},
                   {"peak_memory", "peak_memory"},
-                  {"mfu", "mfu"},
-                  {"bubble", "bubble"}};
+                  {"mfu", "mfu"}};
 
 static uint32_t column_of(const ds_sweep_row *row, const char *name) {
     for (uint32_t i = 0; i < row->n; i++)
