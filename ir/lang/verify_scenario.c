@@ -113,7 +113,11 @@ static void check_quantity(ds_checker *ck, const ds_knob *knob, const ds_attr *a
 static void check_integers(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {
     bool ok = attr->kind == DS_ATTR_LIST && attr->n_items;
     for (uint32_t i = 0; ok && i < attr->n_items; i++) ok = is_number(ck, &attr->items[i]);
-    if (!ok) wrong_kind(ck, knob, attr, "a list of integers, as in [2, 3]");
+    const char *or_word = knob->choices ? knob->choices : "";
+    if (!ok)
+        wrong_kind(ck, knob, attr,
+                   ds_arena_printf(&ck->diags->arena, "a list of integers, as in [2, 3]%s%s",
+                                   *or_word ? ", or " : "", or_word));
 }
 
 static void check_random(ds_checker *ck, const ds_attr *attr) {
@@ -134,7 +138,7 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
         if (!is_number(ck, attr)) wrong_kind(ck, knob, attr, "an integer");
         break;
     case DS_KNOB_INTS:
-        if (knob->choices && attr->kind != DS_ATTR_LIST)
+        if (knob->choices && may_be_text(ck, attr))
             check_text(ck, knob, attr);
         else
             check_integers(ck, knob, attr);

@@ -503,8 +503,14 @@ static ds_status ranks_of(const ds_binding *source, ds_unit **out, ds_project_ou
     const ds_func *func = ds_scenario_program_func(source->unit);
     bool mesh = ds_scenario_mesh(source->unit) != NULL, outside;
     *out = NULL;
+    uint32_t n_jobs = ds_scenario_n_jobs(source->unit);
+    const ds_scenario *scenario = ds_unit_scenario(source->unit);
+    if (!func && n_jobs)
+        return ds_error_set(err, DS_ERR_VALUE, scenario->loc,
+                            "the scenario has jobs: say which one (--job %s)",
+                            ds_scenario_job(source->unit, 0)->name);
     if (!func)
-        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+        return ds_error_set(err, DS_ERR_VALUE, scenario ? scenario->loc : DS_NOWHERE,
                             ds_scenario_ranks(source->unit)
                                 ? "the scenario's program is one body per rank already"
                             : ds_scenario_model(source->unit)

@@ -117,6 +117,15 @@ Test(shares, too_few_samples) {
     sim_free(&c);
 }
 
+Test(shares, a_part_beyond_what_is_counted) {
+    sim_case c;
+    sim_run_text(&c, MIXED("dp = 4, dp_shares = [9223372036854775807, 1, 1, 1]"), NULL, false);
+    cr_assert_eq(c.status, DS_ERR_VALUE);
+    cr_expect(strstr(c.err.message, "a part is a number from 1 to 2147483647") != NULL, "%s",
+              c.err.message);
+    sim_free(&c);
+}
+
 /* Trained, with what is sent: folded and unfolded agree. */
 Test(shares, folded_is_unfolded) {
     static const char *const strategies[] = {
