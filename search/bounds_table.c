@@ -353,19 +353,20 @@ static void find_saved(ds_bound_table *t, const ds_result *r) {
     t->saved_bytes = held > 0 ? held : 0;
 }
 
+/* False if weights are split over replicas by hand: then no bound of memory holds. */
 static bool find_gradients(ds_bound_table *t, const ds_model_step *step) {
     const ds_train *train = &step->train;
     bool narrow = train->grad_dtype != DS_DTYPE_COUNT && train->grad_dtype != train->dtype &&
                   train->grad_dtype != DS_F32;
-    if (!train->on || train->optimizer == DS_OPTIMIZER_NONE || narrow) return true;
+    bool updated = train->on && train->optimizer != DS_OPTIMIZER_NONE && !narrow;
     for (uint32_t i = 0; i < step->weights.n; i++) {
         const ds_step_weight *w = &step->weights.at[i];
         const ds_type *type = ds_value_at(step->func, w->arg)->type;
-        if (w->new_result == DS_NO_RESULT) return true;
+        updated = updated && w->new_result != DS_NO_RESULT;
         for (uint32_t d = 0; type && d < type->rank; d++)
             if (ds_type_is_over(type, d, "dp") || ds_type_is_over(type, d, "cp")) return false;
     }
-    t->gradient_bytes = t->weight_bytes;
+    if (updated) t->gradient_bytes = t->weight_bytes;
     return true;
 }
 
