@@ -37,7 +37,8 @@ bool ds_compose_can(const ds_binding *binding, const ds_sim_options *options, co
 /* The form that the sibling's schedule has: the same chunks on the same stages, items of the same
  * kinds, each chunk's microbatches in order, but any number of them. NULL: none is known. */
 static const char *sibling_form(const char *name) {
-    static const char *const own[] = {"1f1b", "gpipe", "eager-1f1b"};
+    static const char *const own[] = {"1f1b",  "gpipe", "eager-1f1b", "breadth-first", "zb-h1",
+                                      "zb-h2", "zb-v",  "v-half",     "v-min"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i]) == 0) return own[i];
     return strcmp(name, "interleaved") == 0 ? "breadth-first" : NULL;

@@ -28,7 +28,9 @@ static const char llama[] =
     "import \"models/llama.dir\" as model with layers = layers, hidden = 256, heads = 8,"
     " kv_heads = 8, ffn = 512, seq = 128, vocab = 1024, batch = dp * mbs * microbatches\n";
 
-static const char *const schedules[] = {"1f1b", "1f1b", "interleaved", "eager-1f1b", "gpipe"};
+static const char *const schedules[] = {"1f1b",  "interleaved",   "eager-1f1b", "gpipe",  "zb-h1",
+                                        "zb-h2", "breadth-first", "zb-v",       "v-half", "v-min"};
+enum { N_SCHEDULES = sizeof schedules / sizeof *schedules };
 static const char *const recomputes[] = {"none", "selective", "full"};
 
 static void compare(const sim_case *c, const ds_composed *x, const char *what) {
@@ -94,10 +96,10 @@ static void write_text(const char *model, bool masks, bool sp, char *out, size_t
 static void draw(ds_rng *rng, char *out, size_t n) {
     int pp = 1 << ds_rng_below(rng, 3), tp = 1 << ds_rng_below(rng, 4), dp = 1;
     while (pp * tp * dp < 32 && ds_rng_below(rng, 3)) dp *= 2;
-    const char *schedule = schedules[pp > 1 ? ds_rng_below(rng, 5) : 0];
-    bool loops = strcmp(schedule, "interleaved") == 0;
-    int m = 5 + (int)ds_rng_below(rng, 8), v = loops ? 2 : 1;
-    if (loops) m = (m + pp - 1) / pp * pp;
+    const char *schedule = schedules[pp > 1 ? ds_rng_below(rng, N_SCHEDULES) : 0];
+    int m = 5 + (int)ds_rng_below(rng, 8);
+    int v = (int)ds_schedule_virtual_stages(schedule, 1);
+    if (strcmp(schedule, "interleaved") == 0) m = (m + pp - 1) / pp * pp;
     snprintf(out, n,
              "pp=%d tp=%d dp=%d microbatches=%d mbs=%d layers=%d schedule=%s virtual_stages=%d "
              "recompute=%s zero=%d",
@@ -160,7 +162,7 @@ Test(compose, reasons, .timeout = 60) {
         const char *settings, *why;
     } cases[] = {
         {"pp=2 microbatches=4", "few microbatches"},
-        {"pp=2 microbatches=8 schedule=zb-h1", "the schedule"},
+        {"pp=2 microbatches=8 schedule=chimera", "the schedule"},
         {"dp=4 microbatches=8 zero=3", "gathers that run ahead of the microbatch"},
     };
     char text[4096];
