@@ -68,6 +68,11 @@ ds_status ds_coll__build(ds_coll_builder *b, const char *name) {
     for (size_t i = 0; i < N_ALGORITHMS; i++)
         if (strcmp(algorithms[i].name, name) == 0 && is_in(b->request->op, algorithms[i].ops))
             return algorithms[i].build(b);
+    if (b->request->op == DS_OP_RESHARD)
+        return ds_error_set(b->err, DS_ERR_UNSUPPORTED, b->request->loc,
+                            "reshard has \"%s\" where it is one collective inside one mesh alone; "
+                            "here it has send_recv, send_recv_gather and broadcast",
+                            name);
     return ds_error_set(b->err, DS_ERR_UNSUPPORTED, b->request->loc, "%s has no algorithm \"%s\"",
                         ds_op_name(b->request->op), name);
 }

@@ -276,7 +276,10 @@ ds_status ds_coll_messages(ds_topo *topo, const ds_coll_request *request, const 
     m.ready = DS_NEW_N(arena, uint32_t, request->n);
     for (uint32_t i = 0; i < request->n; i++) m.ready[i] = NONE;
     ds_status status = ds_coll__build(&b, algorithm);
-    if (status == DS_OK && m.n_phases > 1 && request->chunks > 1) status = in_chunks(&b, algorithm);
+    bool pipelined = m.n_phases > 1 && request->chunks > 1;
+    if (status == DS_OK && pipelined &&
+        request->op != DS_OP_RESHARD) /* that cuts its chains alone */
+        status = in_chunks(&b, algorithm);
     if (status == DS_OK && m.too_many)
         status = ds_error_set(err, DS_ERR_LIMIT, request->loc,
                               "a collective of %u members is more than %u messages", request->n,

@@ -131,6 +131,25 @@ Test(reshard, uneven_shards) {
                 4 * MB_PS + chain_ps(2000000, 1, 1));
 }
 
+/* Chunks cut chains, not what is sent at once: the second hop begins a fourth later. */
+Test(reshard, chunks) {
+    const char *terms = "8000000] on @a partial(dp)", *to = "8000000@dp] on @b";
+    static const char *const networks[] = {"fluid", "stepwise"};
+    for (int i = 0; i < 2; i++) {
+        char body[512];
+        snprintf(body, sizeof body,
+                 "func @f(%%x: i8[%s) -> i8[%s {\n  %%y = reshard(%%x) {algorithm = "
+                 "send_recv_gather, chunks = 4} : i8[%s\n  return %%y\n}",
+                 terms, to, to);
+        int64_t sums = 12 * US + 2 * 4 * MB_PS, sends = 12 * US + 4 * MB_PS,
+                gathers = 2 * US + 20 * US;
+        expect_ps(run_body(body, NULL, false, networks[i]), sums + sends + gathers);
+    }
+    expect_near(
+        move("8000000@dp] on @a", "8000000@dp] on @b", "algorithm = broadcast, chunks = 4", NULL),
+        14 * US + 4 * MB_PS + 10 * US); /* a fourth of 4 MB at 100 GB/s */
+}
+
 /* Terms are summed where they are, then sent in parts. */
 Test(reshard, partials_are_summed) {
     /* ring of 2 over the port: 12 us + half of the bytes; then halves from both machines */
