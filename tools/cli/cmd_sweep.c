@@ -243,6 +243,8 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
     if (status == DS_OK && !args->quiet)
         print_summary(&result, strcmp(args->sweep.path, "/dev/null") != 0,
                       to_stdout ? stderr : stdout);
+    if (status == DS_OK && args->sweep.certificate && !result.complete)
+        fprintf(stderr, "no certificate: the sweep was stopped before its best was proved\n");
     int exit_code = status != DS_OK ? cli_fail(source->unit, &err) : result.best.top.n ? 0 : 1;
     ds_sweep_result_deinit(&result);
     return exit_code;
