@@ -13,7 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_ON = 0x400, OPT_OBJECTIVE, OPT_DTYPE, OPT_OPTIMIZER, OPT_EVALS, OPT_TOP, OPT_WRITE };
+enum {
+    OPT_ON = 0x400,
+    OPT_OBJECTIVE,
+    OPT_DTYPE,
+    OPT_OPTIMIZER,
+    OPT_EVALS,
+    OPT_METHOD,
+    OPT_TOP,
+    OPT_WRITE
+};
 enum { DEFAULT_EVALS = 1000, DEFAULT_TOP = 3 };
 
 typedef struct arguments {
@@ -33,7 +42,14 @@ static const struct argp_option options_table[] = {
     {"dtype", OPT_DTYPE, "TYPE", 0, "bf16 (default), f16 or f32", 0},
     {"optimizer", OPT_OPTIMIZER, "NAME", 0, "adam (default), sgd, ...", 0},
     {"evals", OPT_EVALS, "N", 0,
-     "Simulate N candidates at most, a random sample if there are more; default: 1000", 0},
+     "Simulate N candidates at most; default: 1000, with --method what that method has", 0},
+    {"method", OPT_METHOD, "METHOD", 0,
+     "How to search, as in `distsim sweep`: bound proves its plan to be the best. Default: grid, "
+     "all "
+     "candidates; beam if they are more than --evals (random, if the objective is neither "
+     "step_time nor "
+     "throughput)",
+     0},
     {"top", OPT_TOP, "N", 0, "Show the N best plans; default: 3, at most 10", 0},
     {"threads", 't', "N", 0, "Workers; default: one a processor. Plans do not depend on it", 0},
     {"output", 'o', "FILE", 0, "Keep the rows of all candidates, as `distsim sweep` does", 0},
@@ -94,6 +110,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_EVALS:
         args->sweep.max_rows = number("--evals", arg, UINT64_MAX, state);
+        return 0;
+    case OPT_METHOD:
+        args->sweep.method = arg;
         return 0;
     case OPT_TOP:
         args->top = (uint32_t)number("--top", arg, DS_BEST_KEPT, state);
@@ -177,6 +196,16 @@ static ds_status count(sweep *s, ds_error *err) {
     return status;
 }
 
+/* Beam search is led by bounds, which there are for the step's time. */
+static void choose_method(arguments *args, const sweep *s) {
+    ds_sweep_options *options = &args->sweep;
+    const char *objective = args->plan.objective;
+    if (options->method) return;
+    if (!options->max_rows) options->max_rows = DEFAULT_EVALS;
+    bool timed = strcmp(objective, "step_time") == 0 || strcmp(objective, "throughput") == 0;
+    options->method = s->n_candidates <= options->max_rows ? "grid" : timed ? "beam" : "random";
+}
+
 static ds_status run_sweep(arguments *args, sweep *s, const ds_profiles *profiles, ds_error *err) {
     DS_TRY(open_sweep(&args->plan, s, err));
     DS_TRY(count(s, err));
@@ -186,8 +215,7 @@ static ds_status run_sweep(arguments *args, sweep *s, const ds_profiles *profile
                                 .text_n = s->text.n,
                                 .load = args->plan.load,
                                 .profiles = profiles};
-    bool all = s->n_candidates <= args->sweep.max_rows;
-    args->sweep.method = all ? "grid" : "random";
+    choose_method(args, s);
     args->sweep.overwrite = true;
     cli_progress progress = {0};
     cli_progress_begin(&progress, &args->sweep);
@@ -208,8 +236,8 @@ static void put_head(const arguments *args, const sweep *s, ds_buf *out) {
                   ", %s, %s\n",
                   plan->model_func, plan->model_path, plan->on_name, plan->on_path, plan->world,
                   plan->device, plan->node, plan->batch, plan->dtype, plan->optimizer);
-    ds_buf_printf(out, "%" PRIu64 " candidates%s", s->n_candidates,
-                  r->rows < s->n_candidates ? ", a random sample: " : ": ");
+    ds_buf_printf(out, "%" PRIu64 " candidates, searched by %s: ", s->n_candidates,
+                  args->sweep.method);
     ds_buf_printf(out,
                   "%" PRIu64 " simulated, of which %" PRIu64 " do not fit; %" PRIu64
                   " not legal, %" PRIu64 " failed\n",
@@ -334,7 +362,6 @@ static int search_with_rows(arguments *args) {
 
 int cmd_plan(int argc, char **argv) {
     arguments args = {.plan = {.objective = "step_time", .dtype = "bf16", .optimizer = "adam"},
-                      .sweep = {.max_rows = DEFAULT_EVALS},
                       .top = DEFAULT_TOP};
     ds_arena_init(&args.plan.arena);
     argp_parse(&parser, argc, argv, 0, NULL, &args);

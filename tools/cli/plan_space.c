@@ -250,12 +250,11 @@ void cli_plan_put_sweep(const cli_plan *plan, ds_buf *out) {
     if (plan->layers > 1) put_pipelines(plan, out);
     ds_buf_put(out, "  zero in [0, 1, 2, 3]\n  where dp > 1 or zero == 0\n"
                     "  where pp == 1 or zero <= 1\n");
+    bool timed = strcmp(plan->objective, "throughput") == 0; /* the same with a given batch */
+    bool most = strcmp(plan->objective, "mfu") == 0;
     ds_buf_printf(out, "  recompute in [none, %sfull]\n  %s %s\n  subject to fits\n}\n",
-                  plan->heads ? "selective, " : "",
-                  strcmp(plan->objective, "throughput") == 0 || strcmp(plan->objective, "mfu") == 0
-                      ? "maximize"
-                      : "minimize",
-                  plan->objective);
+                  plan->heads ? "selective, " : "", most ? "maximize" : "minimize",
+                  timed ? "step_time" : plan->objective);
 }
 
 const char *cli_plan_text(const ds_sweep_row *row, const char *column) {

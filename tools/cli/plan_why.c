@@ -304,7 +304,7 @@ static ds_status read_rows(survey *s, const char *csv, const ds_sweep_row *row, 
 
 static void put_knobs(const survey *s, const cli_plan *plan, const ds_sweep_row *row, ds_buf *out) {
     ds_buf_printf(out,
-                  "\nWhat each knob costs: the best %s with each of its values, against the "
+                  "\nWhat each knob costs: the best %s found with each of its values, against the "
                   "plan's (*); none: not legal, or nothing that fits\n",
                   plan->objective);
     for (uint32_t i = 0; i < s->n_knobs; i++) {
