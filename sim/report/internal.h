@@ -188,8 +188,9 @@ typedef struct ds_kind_total {
     uint32_t kind;
     uint32_t profile; /* of the first class */
     uint32_t n_devices;
-    double flop;   /* over all of them */
-    double peak_s; /* seconds at peak, over all of them */
+    ds_i128 flop_of[DS_DTYPE_COUNT], product_flop_of[DS_DTYPE_COUNT]; /* of all of them */
+    double flop, product_flop;                                        /* the sums */
+    double peak_s, product_s; /* seconds at peak; of a model, peak_s of its useful products */
     bool peak_is_known;
 } ds_kind_total;
 /* In order of their first class; on the heap. O(classes · kinds). */

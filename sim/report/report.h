@@ -2,6 +2,7 @@
 #ifndef DS_REPORT_REPORT_H
 #define DS_REPORT_REPORT_H
 
+#include "ir/base/units.h"
 #include "ir/passes/passes.h"
 #include "sim/engine/engine.h"
 #include "sim/mem/mem.h"
@@ -25,10 +26,9 @@ typedef struct ds_account {
     int64_t idle_ps;
     int64_t end_ps; /* its last task's end */
     int64_t n_tasks;
-    double flop;         /* sum over its compute tasks */
-    double peak_share;   /* sum of flop / peak of their dtype, in seconds at peak */
-    double product_flop; /* the same of matrix products, convolutions, … alone */
-    double product_share;
+    double flop;                             /* sum over its compute tasks */
+    ds_i128 flop_of[DS_DTYPE_COUNT];         /* the same exactly, by their dtype */
+    ds_i128 product_flop_of[DS_DTYPE_COUNT]; /* of matrix products, convolutions, … alone */
     int64_t origin_ps[DS_COST_ORIGIN_COUNT]; /* compute_ps by where durations come from */
     int64_t fitted_ps;                       /* of the roofline: by a profile's efficiency curves */
     int64_t extrapolated_ps;

@@ -64,15 +64,8 @@ static void add_compute(const ds_result *r, uint32_t task, ds_account *a) {
     a->origin_ps[v->cost.origin] += ps;
     if (v->cost.fitted) a->fitted_ps += ps;
     if (v->cost.extrapolated) a->extrapolated_ps += ps;
-    double flop = (double)v->work.flop;
-    const ds_class *c = &r->plan->classes[r->plan->task_class[task]];
-    double peak = ds_profiles_kind(r->plan->profiles, c->kind)->peak_flop_per_s[v->work.dtype];
-    double share = peak > 0 ? flop / peak : 0;
-    a->flop += flop;
-    a->peak_share += share;
-    if (!is_product(v->work.kind)) return;
-    a->product_flop += flop;
-    a->product_share += share;
+    a->flop_of[v->work.dtype] += v->work.flop;
+    if (is_product(v->work.kind)) a->product_flop_of[v->work.dtype] += v->work.flop;
 }
 
 const char *ds_comm_origin_name(ds_comm_origin origin) {
@@ -114,6 +107,9 @@ static void account(ds_result *r) {
         ds_account *a = &r->accounts[c];
         span *compute = spans + n_of[2 * c], *comm = spans + n_of[2 * c + 1];
         uint32_t n_compute = merge(compute, fill[2 * c]), n_comm = merge(comm, fill[2 * c + 1]);
+        ds_i128 flop = 0;
+        for (int d = 0; d < DS_DTYPE_COUNT; d++) flop += a->flop_of[d];
+        a->flop = (double)flop;
         a->compute_ps = total(compute, n_compute);
         a->hidden_comm_ps = overlap(compute, n_compute, comm, n_comm);
         a->exposed_comm_ps = total(comm, n_comm) - a->hidden_comm_ps;
@@ -141,30 +137,45 @@ static void find_fullest(ds_result *r) {
     }
 }
 
+static int by_kind(const void *a, const void *b) {
+    const ds_kind_total *x = a, *y = b;
+    return x->kind < y->kind ? -1 : x->kind > y->kind;
+}
+
+/* Seconds at peak of all devices: rounded in the order of kinds, which classes do not change. */
+static double peak_s_of(ds_result *r) {
+    uint32_t n;
+    double peak_s = 0, product_flop = 0, product_s = 0;
+    ds_kind_total *kinds = ds_report__kinds(r, &n);
+    qsort(kinds, n, sizeof *kinds, by_kind);
+    for (uint32_t k = 0; k < n; k++) {
+        peak_s += kinds[k].peak_s;
+        product_flop += kinds[k].product_flop;
+        product_s += kinds[k].product_s;
+    }
+    free(kinds);
+    if (!r->step) return peak_s;
+    r->useful = ds_report__share(r->model_flop, product_flop);
+    return product_s * r->useful;
+}
+
 static void summarise(ds_result *r) {
     const ds_plan *plan = r->plan;
-    double step_s = (double)r->run.step_ps * 1e-12, devices = 0, idle = 0, peak_share = 0;
-    double product_flop = 0, product_share = 0;
+    double step_s = (double)r->run.step_ps * 1e-12, devices = 0;
+    ds_i128 idle = 0;
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         const ds_account *a = &r->accounts[c];
-        double n = plan->classes[c].n_devices;
-        devices += n;
-        idle += n * (double)a->idle_ps;
-        peak_share += n * a->peak_share;
-        product_flop += n * a->product_flop;
-        product_share += n * a->product_share;
+        devices += plan->classes[c].n_devices;
+        idle += (ds_i128)plan->classes[c].n_devices * a->idle_ps;
         r->op_instances += a->n_tasks * plan->classes[c].n_devices;
         if (a->end_ps > r->accounts[r->critical].end_ps) r->critical = c;
     }
-    if (r->step) {
-        r->useful = ds_report__share(r->model_flop, product_flop);
-        peak_share = product_share * r->useful;
-    }
+    double peak_s = peak_s_of(r);
     r->counts_samples = plan->samples > 0;
     if (r->run.step_ps > 0) {
         r->throughput_per_s = (plan->samples > 0 ? (double)plan->samples : 1.0) / step_s;
-        r->bubble_fraction = idle / (devices * (double)r->run.step_ps);
-        r->mfu = peak_share / (devices * step_s);
+        r->bubble_fraction = (double)idle / (devices * (double)r->run.step_ps);
+        r->mfu = peak_s / (devices * step_s);
     }
     find_fullest(r);
 }
