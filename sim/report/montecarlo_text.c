@@ -57,9 +57,9 @@ void ds_report__json_runs(const ds_result *r, ds_json *json) {
     if (!mc) return;
     ds_json_key(json, "monte_carlo");
     ds_json_begin_object(json);
-    ds_json_key_string(json, "of", r->n_jobs ? "makespan" : "step_time");
     ds_json_key_int(json, "runs", mc->n_runs);
     ds_json_key_int(json, "seed", mc->seed);
+    ds_json_key_string(json, "of", r->n_jobs ? "makespan" : "step_time");
     ds_json_key_int(json, "nominal_ps", mc->nominal_ps);
     ds_json_key_int(json, "mean_ps", mc->mean_ps);
     ds_json_key_double(json, "sd_ps", mc->sd_ps);
