@@ -111,7 +111,7 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  * without a profile. The terms come from the profile's fit for this collective and group size and,
  * where it has measured rows, from those: piecewise linear in time over size, turned into the
  * efficiency e that gives that time for a ring on links of the fit's capacity C and latency. Sizes
- * outside the rows keep the efficiency of the nearest. A group size that was not profiled takes
+ * outside the rows keep the efficiency of the nearest, without a protocol for them. A group size that was not profiled takes
  * launch and step of the largest smaller one (else of the smallest) and an efficiency linear in the
  * group size between its neighbours; a collective that was not profiled takes all_reduce's terms at
  * the size that puts the same bytes on the wire.
@@ -128,7 +128,8 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  * counts that is fastest for a ring,
  *   launch + S/copy + steps·step + flow/e
  * with the flow of the simulated phases; launch + S/copy, step and e are then the terms. They are
- * used where no row or curve was made on these links. A capacity over 2.5 times off the fit's is
+ * used where no row or curve was made on these links, and on links of the rows for sizes outside of
+ * them that a protocol is for. A capacity over 2.5 times off the fit's is
  * extrapolation. Source: NVIDIA/nccl src/graph/tuning.cc (latencies and bandwidth a protocol).
  *
  * `extrapolated`: the links, the size or the group lie outside what the fit saw. `holds_compute`:
