@@ -111,10 +111,10 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  * without a profile. The terms come from the profile's fit for this collective and group size and,
  * where it has measured rows, from those: piecewise linear in time over size, turned into the
  * efficiency e that gives that time for a ring on links of the fit's capacity C and latency. Sizes
- * outside the rows keep the efficiency of the nearest, without a protocol for them. A group size that was not profiled takes
- * launch and step of the largest smaller one (else of the smallest) and an efficiency linear in the
- * group size between its neighbours; a collective that was not profiled takes all_reduce's terms at
- * the size that puts the same bytes on the wire.
+ * outside the rows keep the efficiency of the nearest, without a protocol for them. A group size
+ * that was not profiled takes launch and step of the largest smaller one (else of the smallest) and
+ * an efficiency linear in the group size between its neighbours; a collective that was not profiled
+ * takes all_reduce's terms at the size that puts the same bytes on the wire.
  *
  * That e holds on links of capacity C alone: at small sizes it is low because of time that passes
  * whatever the bandwidth, and such a time is no factor on another link. The slowest link
