@@ -103,7 +103,7 @@ Test(methods, resume, .timeout = 120) {
 /* Beside the grid: beam within 1 % on most spaces, the walks within 10 % on the average, with fewer
  * candidates. */
 Test(methods, find_good_candidates, .timeout = 280) {
-    enum { SPACES = 8 };
+    enum { SPACES = 5 };
     double excess[3] = {0}, share[3] = {0};
     int near = 0;
     for (int i = 0; i < SPACES; i++) {
