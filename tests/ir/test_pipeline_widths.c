@@ -121,7 +121,7 @@ Test(pipeline_widths, knobs) {
                                        "microbatches = 4, recompute = selective",
                                        "microbatches = 4, p2p = batched",
                                        "microbatches = 4, p2p = blocking",
-                                       "microbatches = 4, order = \"tp dp pp cp\"",
+                                       "microbatches = 4, order = \"pp tp dp cp\"",
                                        "microbatches = 2, bucket_size = 1 B"};
     char text[256];
     for (uint32_t i = 0; i < sizeof more / sizeof *more; i += STRIDE) {
