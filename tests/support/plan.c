@@ -10,6 +10,7 @@ static const char *const cp_types[] = {"ring", "ulysses", "all_gather"};
 static const char *const optimizers[] = {"none", "sgd", "momentum", "adam", "adamw"};
 static const char *const recomputes[] = {"none", "selective", "full"};
 static const char *const orders[] = {"pp dp cp tp", "tp cp dp pp", "cp tp pp dp"};
+static const char *const width_orders[] = {"pp dp cp tp", "pp tp cp dp", "pp cp tp dp"};
 
 test_plan plan_of_one(void) {
     test_plan plan = {.n_layers = 0};
@@ -109,7 +110,8 @@ void plan_scenario(const test_plan *plan, const char *model, const char *train, 
                   optimizers[at[KNOB_OPTIMIZER]]);
     put_degrees(plan, out);
     ds_buf_printf(out, "    cp_type = %s, order = \"%s\", microbatches = microbatches\n",
-                  cp_types[at[KNOB_CP_TYPE]], orders[at[KNOB_ORDER]]);
+                  cp_types[at[KNOB_CP_TYPE]],
+                  (plan->widths ? width_orders : orders)[at[KNOB_ORDER]]);
     ds_buf_printf(out, "    zero = %d, prefetch = %d", at[KNOB_ZERO], at[KNOB_PREFETCH]);
     if (at[KNOB_BUCKET]) ds_buf_printf(out, ", bucket_size = %d B", at[KNOB_BUCKET]);
     if (at[KNOB_RECOMPUTE]) ds_buf_printf(out, ", recompute = %s", recomputes[at[KNOB_RECOMPUTE]]);
