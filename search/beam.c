@@ -57,6 +57,7 @@ static ds_status bound_of(beam *b, const ds_choice *at, uint32_t depth, int64_t 
 }
 
 static bool is_hopeless(const beam *b, int64_t bound) {
+    if (!b->bounds) return false;
     double unit = b->memos.objective.what == DS_DERIVED_step_time ? 1e-12 : 1;
     return bound == INT64_MAX || (double)bound * unit * (1 - 1e-12) > b->memos.best;
 }

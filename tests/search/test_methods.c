@@ -129,6 +129,26 @@ Test(methods, find_good_candidates, .timeout = 280) {
     cr_expect_lt(excess[2] / SPACES, 0.1);
 }
 
+/* An objective without bounds: of a grid with one batch the most samples a second are the least
+ * time. */
+Test(methods, beam_without_bounds) {
+    const char *path = DS_SOURCE_DIR "/scenarios/distir-grid.dir";
+    sweep_case c;
+    uint64_t rows;
+    double least, most;
+    sweep_open_file(&c, path, NULL);
+    free(run(&c, "grid", 2, 0, &rows, &least));
+    sweep_close(&c);
+    char *text = sweep_read(path, NULL), *at = strstr(text, "minimize step_time");
+    cr_assert_not_null(at);
+    strcpy(at, "maximize throughput }"); /* the sweep is the file's last block */
+    sweep_open_text(&c, text, NULL);
+    free(run(&c, "beam", 2, 0, &rows, &most));
+    cr_expect_float_eq(most * least, 8192, 0.01, "%g samples/s, %g s", most, least);
+    sweep_close(&c);
+    free(text);
+}
+
 Test(methods, refuse_what_they_cannot_do) {
     sweep_case c;
     ds_sweep_result r;
