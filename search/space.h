@@ -54,8 +54,8 @@ ds_status ds_space_draw(ds_space *space, uint64_t seed, uint64_t k, ds_candidate
 bool ds_choice_same(const ds_space *space, uint32_t dim, const ds_choice *a, const ds_choice *b);
 /* The same for the same values, whatever the order of evaluation. O(dimensions). */
 uint64_t ds_candidate_hash(const ds_space *space, const ds_candidate *candidate);
-/* The values that dimension `depth` may take after `prefix`, the values of those before it, in order
- * and with the conditions of its level; in the arena. O(values of the dimension). */
+/* The values that dimension `depth` may take after `prefix`, the values of those before it, in
+ * order and with the conditions of its level; in the arena. O(values of the dimension). */
 ds_status ds_space_children(ds_space *space, const ds_choice *prefix, uint32_t depth,
                             ds_arena *arena, ds_choice **out, uint32_t *n, ds_error *err);
 /* Fills in candidate->at[depth] … so that all conditions hold: where it can a dimension keeps the

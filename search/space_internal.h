@@ -72,7 +72,7 @@ struct ds_space {
     /* the odometer */
     ds_digit *digits;
     ds_choice *current; /* what they stand for */
-    uint32_t depth; /* of the params that are being looked at */
+    uint32_t depth;     /* of the params that are being looked at */
     bool started, ended;
 };
 

@@ -20,19 +20,19 @@ typedef struct ds_sweep_progress {
 } ds_sweep_progress;
 
 typedef struct ds_sweep_options {
-    const char *path;   /* "-": stdout */
-    const char *db;     /* SQLite file with the same rows, made at the end; NULL: none */
-    const char *method; /* grid, random, bound, beam, anneal, mcmc; NULL: grid */
-    uint64_t seed;      /* of random, beam, anneal, mcmc */
-    uint32_t width;     /* of beam; 0: 16 */
+    const char *path;        /* "-": stdout */
+    const char *db;          /* SQLite file with the same rows, made at the end; NULL: none */
+    const char *method;      /* grid, random, bound, beam, anneal, mcmc; NULL: grid */
+    uint64_t seed;           /* of random, beam, anneal, mcmc */
+    uint32_t width;          /* of beam; 0: 16 */
     const char *certificate; /* of bound: written there once it is proved; NULL: none */
-    uint32_t n_workers; /* 0: one a processor; one if there are ranks */
-    uint64_t max_rows;  /* of the file; 0: no limit, for random, anneal, mcmc 1000 */
-    double max_seconds; /* no new candidate is begun after that; 0: no limit */
-    uint32_t shard;     /* candidates whose number is `shard` mod `n_shards` */
-    uint32_t n_shards;  /* 0: all of them */
-    bool resume;        /* go on with the file; one that is not there is begun */
-    bool overwrite;     /* without either of the two an existing file is DS_ERR_IO */
+    uint32_t n_workers;      /* 0: one a processor; one if there are ranks */
+    uint64_t max_rows;       /* of the file; 0: no limit, for random, anneal, mcmc 1000 */
+    double max_seconds;      /* no new candidate is begun after that; 0: no limit */
+    uint32_t shard;          /* candidates whose number is `shard` mod `n_shards` */
+    uint32_t n_shards;       /* 0: all of them */
+    bool resume;             /* go on with the file; one that is not there is begun */
+    bool overwrite;          /* without either of the two an existing file is DS_ERR_IO */
     void (*progress)(void *context, const ds_sweep_progress *progress);
     void *progress_context;
     ds_ranks *ranks; /* NULL: this process alone. Else all of them call with the same options; the

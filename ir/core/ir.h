@@ -492,9 +492,9 @@ struct ds_module {
     DS_VEC(ds_schedule *) schedules;
     DS_VEC(ds_scenario) scenarios; /* one at most is legal */
     DS_VEC(ds_degrade) degrades;
-    DS_VEC(ds_sweep) sweeps;       /* likewise */
-    DS_VEC(ds_item) items;         /* all of them in written order */
-    ds_trivia dangling;            /* comments at the end of the file */
+    DS_VEC(ds_sweep) sweeps; /* likewise */
+    DS_VEC(ds_item) items;   /* all of them in written order */
+    ds_trivia dangling;      /* comments at the end of the file */
 };
 
 struct ds_unit {

@@ -31,8 +31,8 @@ ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_lo
 /* Prints a module canonically: ds_parse of the result gives an equal module, comments included.
  * Value types are printed wherever they are known. */
 void ds_print_module(const ds_module *module, ds_buf *out);
-/* What a module says to a run, for hashes: as above, without comments, blank lines, paths of imports,
- * the scenario and the sweep. */
+/* What a module says to a run, for hashes: as above, without comments, blank lines, paths of
+ * imports, the scenario and the sweep. */
 void ds_print_module_content(const ds_module *module, ds_buf *out);
 /* The sweep alone, likewise. */
 void ds_print_sweep_content(const ds_module *module, ds_buf *out);

@@ -351,9 +351,8 @@ static void unknown_item(ds_parser *p) {
     if (near)
         ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "unknown declaration '%s'; did you mean '%s'?",
                        p->tok.name, near);
-    ds_parser_expected(p,
-                       "import, param, axis, topology, mesh, func, program, schedule, scenario, "
-                       "degrade or sweep");
+    ds_parser_expected(p, "import, param, axis, topology, mesh, func, program, schedule, scenario, "
+                          "degrade or sweep");
 }
 
 static bool at_item(const ds_parser *p) {
@@ -449,8 +448,7 @@ static void parse_what_if(ds_parser *p) {
     if (!ds_parser_at(p, DS_TOK_EOF)) ds_parser_expected(p, "',' or `for`, or no more");
     if (p->status) return;
     DS_PUSH(p->arena, &p->module->degrades, degrade);
-    DS_PUSH(p->arena, &p->module->items,
-            ((ds_item){DS_ITEM_DEGRADE, p->module->degrades.n - 1}));
+    DS_PUSH(p->arena, &p->module->items, ((ds_item){DS_ITEM_DEGRADE, p->module->degrades.n - 1}));
 }
 
 ds_status ds_parse_what_if(ds_module *module, const char *text, ds_error *err) {

@@ -121,7 +121,6 @@ ds_attr ds_parse_attr(ds_parser *p, bool keep_comments);
 /* [value, …], at its bracket. */
 void ds_parse_list(ds_parser *p, ds_attr *attr);
 
-
 /* ---- parse_func.c, parse_op.c ---- */
 
 void ds_parse_func(ds_parser *p);

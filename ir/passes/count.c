@@ -36,8 +36,7 @@ static ds_status add_counts(ds_model_counts *to, const ds_model_counts *more, ds
         __builtin_add_overflow(to->parameters, more->parameters, &to->parameters) ||
         __builtin_add_overflow(to->flop, more->flop, &to->flop) ||
         __builtin_add_overflow(to->matmul_flop, more->matmul_flop, &to->matmul_flop))
-        return ds_error_set(err, DS_ERR_OVERFLOW, loc,
-                            "more than 2^63 parameters up to here");
+        return ds_error_set(err, DS_ERR_OVERFLOW, loc, "more than 2^63 parameters up to here");
     return DS_OK;
 }
 

@@ -24,8 +24,8 @@ typedef struct ds_model_counts {
  *
  * `binding`'s unit must be verified, ds_verify_bound included.
  * Errors: DS_ERR_UNSUPPORTED for rank-local regions, whose shapes are one device's; DS_ERR_LIMIT
- * beyond DS_COUNT_MAX_STEPS ops and turns, DS_ERR_OVERFLOW for parameters, or FLOPs of one op, beyond int64, evaluation.
- * O(ops · turns; each function once, however often it is called). */
+ * beyond DS_COUNT_MAX_STEPS ops and turns, DS_ERR_OVERFLOW for parameters, or FLOPs of one op,
+ * beyond int64, evaluation. O(ops · turns; each function once, however often it is called). */
 ds_status ds_model_count(const ds_binding *binding, const ds_func *model, ds_model_counts *out,
                          ds_error *err);
 

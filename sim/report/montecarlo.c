@@ -113,7 +113,7 @@ static ds_u128 scale_work(ds_u128 work, uint64_t factor_q32) {
 typedef struct worker {
     const shared *s;
     uint32_t number;
-    ds_plan plan; /* a shallow copy with the arrays below */
+    ds_plan plan;         /* a shallow copy with the arrays below */
     uint64_t *device_q32; /* per class */
     int64_t *compute_ps;  /* the same */
     ds_status status;

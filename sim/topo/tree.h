@@ -25,8 +25,8 @@ typedef struct ds_topo_search ds_topo_search;
 typedef struct ds_topo_node {
     const ds_node_decl *decl;
     uint32_t count;
-    ds_topo_template *child;                         /* of an instance, else NULL */
-    ds_topo_template **own; /* [count], where elements are not alike: each one's (degrade.c) */
+    ds_topo_template *child; /* of an instance, else NULL */
+    ds_topo_template **own;  /* [count], where elements are not alike: each one's (degrade.c) */
     uint32_t first_vertex, first_device, first_link; /* local numbers of element 0 */
     bool forwards, reduces;
 } ds_topo_node;
@@ -63,16 +63,16 @@ struct ds_topo {
     const ds_topology *decl;
     DS_VEC(ds_topo_template *) templates;
     ds_topo_template *root;
-    ds_topo_link *links;      /* [root->n_links] */
-    uint32_t *device_vertex;  /* [n_devices] */
-    const char **device_type; /* [n_devices] */
-    char *paths;              /* all vertices' paths, each NUL-terminated */
-    size_t *path_at;          /* [n_vertices] offsets into paths */
+    ds_topo_link *links;          /* [root->n_links] */
+    uint32_t *device_vertex;      /* [n_devices] */
+    const char **device_type;     /* [n_devices] */
+    char *paths;                  /* all vertices' paths, each NUL-terminated */
+    size_t *path_at;              /* [n_vertices] offsets into paths */
     struct ds_symmetry *symmetry; /* symmetry.c; NULL: not asked for yet */
-    ds_map routes, singles;   /* from << 32 | to (vertices) → ds_route */
-    uint64_t n_labels;        /* in all searches together */
-    uint32_t *islands;        /* per device, and whether links lead to other devices: island.c, when
-                                 first asked; NULL before */
+    ds_map routes, singles;       /* from << 32 | to (vertices) → ds_route */
+    uint64_t n_labels;            /* in all searches together */
+    uint32_t *islands; /* per device, and whether links lead to other devices: island.c, when
+                          first asked; NULL before */
     bool *has_peers;
     DS_VEC(uint32_t) reducing; /* switches, then too */
     DS_VEC(ds_topo_degraded) degraded;

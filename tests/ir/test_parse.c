@@ -305,9 +305,8 @@ static const struct {
     const char *expected;
 } refused[] = {
     {"funk @f() {}", "2:1: unknown declaration 'funk'; did you mean 'func'?"},
-    {"42",
-     "2:1: expected import, param, axis, topology, mesh, func, program, schedule, scenario, "
-     "degrade or sweep, found '42'"},
+    {"42", "2:1: expected import, param, axis, topology, mesh, func, program, schedule, scenario, "
+           "degrade or sweep, found '42'"},
     {"degrade gpu[0]",
      "2:15: expected a name of what is degraded: compute, memory, bandwidth or latency, found the "
      "end of the file"},
@@ -413,8 +412,7 @@ static const struct {
     {"sweep { dp in [] }", "2:15: 'dp' has no values to take"},
     {"sweep { dp in divisors(16) tp in [1] }",
      "2:28: expected ',' or a new line before the next entry, found 'tp'"},
-    {"sweep { dp in divisors(wrold) }",
-     "2:24: unknown name 'wrold'; did you mean 'world'?"},
+    {"sweep { dp in divisors(wrold) }", "2:24: unknown name 'wrold'; did you mean 'world'?"},
     {"sweep { tp in [1] where tpp == 1 }", "2:25: unknown name 'tpp'; did you mean 'tp'?"},
     {"sweep { dp in [1] where fits GiB }",
      "2:19: a unit ends a comparison, as in peak_memory <= 30 GiB"},

@@ -49,7 +49,8 @@ Test(coll, ring_all_reduce) {
 
 Test(coll, tree_all_reduce) {
     /* Two trees with half of the bytes each: a member has at most 3 tree edges in one tree and 1 in
-     * the other, in both directions; two edges deep (1, 2, 4), so 4 steps. Its port carries at most (3 + 1)/2 · S. */
+     * the other, in both directions; two edges deep (1, 2, 4), so 4 steps. Its port carries at most
+     * (3 + 1)/2 · S. */
     int64_t got = one("all_reduce", "20000000] on @m partial(dp)", "20000000] on @m",
                       "over dp {algorithm = \"tree\"}", NULL);
     cr_expect_eq(got, 4 * HOP_PS + 2 * BYTES_PS, "%lld", (long long)got);

@@ -59,8 +59,9 @@ static double efficiency(double n, double bytes, double us) {
 
 /* Two nodes of two GPUs, 25 GB/s between them. Over 4: e halfway from 3 to 5, at 1 MiB 0.0971, at
  * 1 GiB 0.7283. 1.5 MiB on each wire: 5.24 us/0.0971 - 5.24 us/0.7283 = 46.8 us of latency; 2 us of
- * the link between, once: those of later messages pass while it is busy; 62.9 us/0.7283 = 86.4 us of flow; 7.53 us of launch: 142.7 us. The efficiency of 1 MiB
- * multiplied onto the slow link would give 667.7 us. */
+ * the link between, once: those of later messages pass while it is busy; 62.9 us/0.7283 = 86.4 us
+ * of flow; 7.53 us of launch: 142.7 us. The efficiency of 1 MiB multiplied onto the slow link would
+ * give 667.7 us. */
 Test(cost_links, between_nodes_latency_is_no_factor) {
     sim_case c;
     sim_run_text(&c, between, NULL, false);

@@ -27,8 +27,8 @@ static int64_t step(const char *topology, const char *func) {
 /* Within a thousandth of the bytes' time and the latencies. */
 static void expect_ps(int64_t got, double bytes_ps, int64_t latency_ps, const char *what) {
     double want = bytes_ps + (double)latency_ps;
-    cr_expect((double)got >= want * 0.999 && (double)got <= want * 1.001, "%s: %.3f us, not %.3f", what,
-              (double)got * 1e-6, want * 1e-6);
+    cr_expect((double)got >= want * 0.999 && (double)got <= want * 1.001, "%s: %.3f us, not %.3f",
+              what, (double)got * 1e-6, want * 1e-6);
 }
 
 /* Do all links of the route end at such vertices? */

@@ -622,9 +622,13 @@ static void put_domain(gen *g) {
 
 static void put_sweep(gen *g) {
     static const char *const names[] = {"dp", "tp", "strategy.zero", "width", "on", "g.x.layers"};
-    static const char *const others[] = {"where dp * tp == world", "where peak_memory <= 30 GiB",
-                                         "where step_time < 1.5 ms", "subject to fits",
-                                         "minimize step_time", "maximize throughput", "price 2.5",
+    static const char *const others[] = {"where dp * tp == world",
+                                         "where peak_memory <= 30 GiB",
+                                         "where step_time < 1.5 ms",
+                                         "subject to fits",
+                                         "minimize step_time",
+                                         "maximize throughput",
+                                         "price 2.5",
                                          "where microbatches > pp or zero == 3"};
     put(g, "sweep {");
     line(g);

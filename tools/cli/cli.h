@@ -48,10 +48,11 @@ typedef struct cli_options {
     DS_VEC(ds_setting) settings; /* heap */
     DS_VEC(const char *) include_dirs;
     DS_VEC(const char *) degrades; /* --degrade, of the verbs that have it; heap */
-    const char *profiles; /* NULL: the default (sim/cost/cost.h) */
-    void (*change)(void *context, ds_unit *unit); /* by cli_open, before params are bound; or NULL */
+    const char *profiles;          /* NULL: the default (sim/cost/cost.h) */
+    void (*change)(void *context,
+                   ds_unit *unit); /* by cli_open, before params are bound; or NULL */
     void *change_context;
-    const char *job;      /* the scenario becomes that of this job; NULL: as it is */
+    const char *job; /* the scenario becomes that of this job; NULL: as it is */
     ds_arena arena;
 } cli_options;
 
