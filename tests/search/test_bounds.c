@@ -76,7 +76,7 @@ static void check_space(sweep_case *c, const char *name, uint64_t n, tally *t) {
     ds_space_free(space);
 }
 
-Test(bounds, hold_in_random_spaces, .timeout = 280) {
+Test(bounds, hold_in_random_spaces) {
     tally t = {0};
     const char *many = getenv("DISTSIM_TEST_SPACES");
     int n = many ? atoi(many) : 40;

@@ -27,7 +27,7 @@ static char *run(sweep_case *c, const char *method, uint32_t workers, uint64_t e
     return csv;
 }
 
-Test(methods, workers_do_not_matter, .timeout = 120) {
+Test(methods, workers_do_not_matter) {
     sweep_case c;
     random_space(9, 60, 400, &c);
     for (int i = 0; i < 3; i++) {
@@ -70,7 +70,7 @@ Test(methods, ask_for_nothing_twice) {
 }
 
 /* A sweep that was stopped goes on as if it had not been. */
-Test(methods, resume, .timeout = 120) {
+Test(methods, resume) {
     sweep_case c;
     char folder[64], path[100];
     ds_sweep_result r;
@@ -102,7 +102,7 @@ Test(methods, resume, .timeout = 120) {
 
 /* Beside the grid: beam within 1 % on most spaces, the walks within 10 % on the average, with fewer
  * candidates. */
-Test(methods, find_good_candidates, .timeout = 280) {
+Test(methods, find_good_candidates) {
     enum { SPACES = 5 };
     double excess[3] = {0}, share[3] = {0};
     int near = 0;

@@ -54,7 +54,7 @@ static uint32_t split_row(char *row, char **cells) {
 }
 
 /* Each row of DistIR's grid is what `distsim run --set …` gives, to the picosecond and byte. */
-Test(sweep, rows_are_runs, .timeout = 120) {
+Test(sweep, rows_are_runs) {
     char folder[64], path[100];
     sweep_folder(folder);
     snprintf(path, sizeof path, "%s/grid.csv", folder);
@@ -197,7 +197,7 @@ static void put_file(const char *path, const char *text, size_t n) {
 }
 
 /* Cut anywhere, be it in the header, a sweep goes on to the same file. */
-Test(sweep, resumes_wherever_it_was_cut, .timeout = 120) {
+Test(sweep, resumes_wherever_it_was_cut) {
     char folder[64], path[100];
     size_t n, again;
     ds_sweep_result r;
@@ -233,7 +233,7 @@ static void nap(long ms) {
 }
 
 /* SIGKILL at some instant; what is there is a beginning of the whole, and is completed. */
-Test(sweep, survives_being_killed, .timeout = 120) {
+Test(sweep, survives_being_killed) {
     char folder[64], path[100], killed[100];
     size_t n, again;
     ds_sweep_result r;

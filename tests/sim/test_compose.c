@@ -122,17 +122,17 @@ static void draw_many(const char *model, uint64_t seed, int n, int least) {
     cr_expect(done >= least, "%d of %d were put together, not %d", done, n, least);
 }
 
-Test(compose, gpt, .timeout = 300) {
+Test(compose, gpt) {
     draw_many(gpt, 1, 60, 48);
 }
 
-Test(compose, llama, .timeout = 300) {
+Test(compose, llama) {
     draw_many(llama, 2, 60, 48);
 }
 
 /* GPT-3 175B itself, as scenarios/gpt3-175b-pp8.dir has it: 1F1B, interleaved, without a pipeline;
  * with masks that are kept. */
-Test(compose, gpt3, .timeout = 300) {
+Test(compose, gpt3) {
     static const char *const settings[] = {
         "microbatches=32 schedule=1f1b virtual_stages=1 dp=4 recompute=full",
         "microbatches=16 dp=2",
@@ -157,7 +157,7 @@ Test(compose, gpt3, .timeout = 300) {
 }
 
 /* What is not of the known kind is left to simulation, with a reason. */
-Test(compose, reasons, .timeout = 60) {
+Test(compose, reasons) {
     static const struct {
         const char *settings, *why;
     } cases[] = {

@@ -285,7 +285,7 @@ static int64_t wanted(const spec *from, const spec *to, int machine) {
 /* Every way takes at least as long as the port of the machine that lacks most; folded and unfolded
  * agree; it takes no time exactly where nobody lacks anything; messages take as long, within 1 %.
  */
-Test(reshard, random_meshes, .timeout = 240) {
+Test(reshard, random_meshes) {
     static const char *const ways[] = {"", "algorithm = send_recv", "algorithm = send_recv_gather",
                                        "algorithm = broadcast"};
     ds_rng rng = {11};

@@ -139,7 +139,7 @@ static const group groups[] = {
 };
 #define N_GROUPS (sizeof groups / sizeof *groups)
 
-Test(stepwise, collectives_alone_on_ready_made_topologies, .timeout = 300) {
+Test(stepwise, collectives_alone_on_ready_made_topologies) {
     static const int64_t sizes[] = {1 << 20, 16 << 20, 64 << 20};
     double worst = 0;
     int n = 0;
@@ -198,7 +198,7 @@ static const group large[] = {
 };
 
 /* Fluid minus stepwise, in parts of stepwise: mean of the absolute, least and greatest. */
-Test(stepwise, random_graphs_and_small_sizes_are_tabulated, .timeout = 240) {
+Test(stepwise, random_graphs_and_small_sizes_are_tabulated) {
     ds_rng rng = {50};
     static char heads[50][2048];
     for (int g = 0; g < 50; g++) random_graph(&rng, heads[g], sizeof heads[g]);
