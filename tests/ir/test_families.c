@@ -4,12 +4,11 @@
  *
  * The knobs are those of tests/support/plan.h. Each family runs a list in which every two values of
  * two knobs meet (zero = 3 with ulysses, a 6-way tp with microbatches, …), mlp and gpt all
- * combinations of dp, tp, sp, cp, cp_type, ep, zero, zero_group and microbatches. Builds with
- * sanitizers, which are some twenty times slower, run every seventh, of all combinations every
- * 49th, and say so. */
+ * combinations of dp, tp, sp, cp, cp_type, ep, zero, zero_group and microbatches. Builds that take
+ * few cases (tests/support/cases.h) run every 23rd, of all combinations every 161st. */
+#include "tests/support/cases.h"
 #include "tests/support/plan.h"
 #include "tests/support/prove.h"
-#include "tests/support/sanitized.h"
 
 #include "ir/base/arena.h"
 
@@ -17,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STRIDE (SANITIZED ? 7u : 1u)
+#define STRIDE (FEW_CASES ? 23u : 1u)
 
 typedef struct family {
     const char *model, *with; /* function and file; params */
@@ -164,7 +163,7 @@ static void check_product(const family *f) {
     test_plan *plans;
     tally t = {0};
     uint32_t n = plan_product(&space, &plans);
-    for (uint32_t i = 0; i < n; i += STRIDE * STRIDE) check(f, &plans[i], false, &t);
+    for (uint32_t i = 0; i < n; i += STRIDE * (FEW_CASES ? 7 : 1)) check(f, &plans[i], false, &t);
     free(plans);
     cr_expect(t.equal > 0 && t.refused == 0);
     report(f, n, " of the product", &t);

@@ -3,15 +3,15 @@
  *
  * mlp and gpt (a table that is embedding and head, dropout) run all combinations; models with other
  * things to cut (llama's head of its own, t5's two loops, mixtral's experts, a convnet without any
- * loop) run every schedule with the kinds in turn. Builds with sanitizers run every fifth. */
+ * loop) run every schedule with the kinds in turn. Builds that take few cases run every seventh. */
+#include "tests/support/cases.h"
 #include "tests/support/pipe.h"
-#include "tests/support/sanitized.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-#define STRIDE (SANITIZED ? 5u : 1u)
+#define STRIDE (FEW_CASES ? 7u : 1u)
 
 enum { SCHEDULES = 14, KINDS = 4 };
 

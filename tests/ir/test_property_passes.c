@@ -4,18 +4,18 @@
  * fourth pair the program of each rank too.
  *
  * 1,000 pairs that are taken (and those that are refused in between), the same ones each time; 200
- * in builds with sanitizers, which say so. A pair that fails is made as small as it can be, and
+ * in builds that take few cases, which say so. A pair that fails is made as small as it can be, and
  * printed with its seed. */
+#include "tests/support/cases.h"
 #include "tests/support/prove.h"
 #include "tests/support/random_model.h"
-#include "tests/support/sanitized.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIRS (SANITIZED ? 200u : 1000u)
+#define PAIRS (FEW_CASES ? 80u : 1000u)
 #define PARTS 4u /* tests that run side by side */
 
 static void prove_model(const random_model *m, proof *out) {

@@ -3,8 +3,8 @@
  * several, and no gradient is sent. That the numbers are the sequential step's is asked for every
  * schedule with zero = 2 and 3 here, with 0 and 1 in test_pipeline_verify.c. */
 #include "ir/ops/ops.h"
+#include "tests/support/cases.h"
 #include "tests/support/pipe.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/step.h"
 
 #include <criterion/criterion.h>
@@ -14,7 +14,7 @@
 
 enum { SCHEDULES = 14 };
 
-#define STRIDE (SANITIZED ? 5u : 1u)
+#define STRIDE (FEW_CASES ? 5u : 1u)
 
 /* ---- numbers ---- */
 

@@ -10,7 +10,7 @@
  * cannot say how long two calls take together: of DualPipe and DualPipeV the program is held to the
  * timeline of the schedule with one after the other. */
 #include "tests/support/pipe_time.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/cases.h"
 #include "tests/support/schedule.h"
 
 #include "ir/base/rng.h"
@@ -18,8 +18,8 @@
 #include <criterion/criterion.h>
 #include <inttypes.h>
 
-/* Builds with sanitizers, some twenty times slower, have a few numbers of stages. */
-#define LEAST_STEP(p) (SANITIZED ? 2 * (p) : 1)
+/* Builds that take few cases have a few numbers of stages. */
+#define LEAST_STEP(p) (FEW_CASES ? 2 * (p) : 1)
 enum { MOST = 16 };
 
 typedef ds_schedule_durations times;

@@ -5,7 +5,7 @@
  * equal chunks, the times differ by less than 1 %; on 50 random asymmetric graphs and at small
  * sizes they are tabulated. */
 #include "ir/base/rng.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/cases.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
@@ -58,7 +58,7 @@ static const spec specs[] = {
     {"all_reduce", "halving_doubling", SUM, ALL, "over dp", 8},
     {"all_to_all", "pxn", COLUMNS, ROWS, "over dp dim 1 -> 0", 8},
 };
-#define STRIDE  (SANITIZED ? 7 : 1)
+#define STRIDE  (FEW_CASES ? 7 : 1)
 #define N_SPECS (sizeof specs / sizeof *specs)
 
 /* A group of n devices: the text before the function. */
