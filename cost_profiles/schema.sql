@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '4');
+INSERT INTO meta VALUES ('schema_version', '5');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -110,6 +110,7 @@ CREATE TABLE efficiency_fit (
     w_half          REAL NOT NULL CHECK (w_half >= 0),
     w_min           REAL NOT NULL CHECK (w_min > 0),
     w_max           REAL NOT NULL CHECK (w_max >= w_min),
+    floor_ps        INTEGER CHECK (floor_ps >= 0),      -- no such op takes less; NULL: 0
     n               INTEGER NOT NULL CHECK (n >= 0),    -- measurements fitted; 0: assumed
     median_error    REAL CHECK (median_error >= 0),     -- |predicted / measured - 1|
     p90_error       REAL CHECK (p90_error >= 0),

@@ -28,6 +28,7 @@ static bool find_curve(const ds_profiles *p, uint32_t profile, const ds_constant
             continue;
         bool half = which->name == DS_CONSTANT_W_HALF;
         *out = (slot){.real = half ? &f->w_half : &f->e_max, .zero = half};
+        if (which->name == DS_CONSTANT_FLOOR_PS) *out = (slot){.whole = &f->floor_ps, .zero = true};
         return true;
     }
     return false;
@@ -74,6 +75,7 @@ static ds_status find(const ds_profiles *p, uint32_t profile, const ds_constant 
         return DS_OK;
     case DS_CONSTANT_E_MAX:
     case DS_CONSTANT_W_HALF:
+    case DS_CONSTANT_FLOOR_PS:
         if (find_curve(p, profile, which, out)) return DS_OK;
         return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE,
                             "profile %s has no efficiency curve of %s, dtype %s, resource %s",

@@ -416,6 +416,7 @@ static const column efficiency_columns[] = {
     {"w_half", "w_half", CELL_REAL, false, 0},
     {"w_min", "w_min", CELL_REAL, false, 0},
     {"w_max", "w_max", CELL_REAL, false, 0},
+    {"floor_us", "floor_ps", CELL_SCALED, true, 1000000},
     {"n", "n", CELL_INT, false, 0},
     {"median_error", "median_error", CELL_REAL, true, 0},
     {"p90_error", "p90_error", CELL_REAL, true, 0},

@@ -241,6 +241,8 @@ static ds_status take_fit(loader *l, sqlite3_stmt *row) {
     f.w_half = sqlite3_column_double(row, 6);
     f.w_min = sqlite3_column_double(row, 7);
     f.w_max = sqlite3_column_double(row, 8);
+    f.floor_ps = sqlite3_column_int64(row, 11); /* 0 for NULL */
+    if (f.floor_ps < 0) return fail(l, "an efficiency fit with a negative floor");
     if (!(f.reference_per_s > 0 && f.e_max > 0 && f.w_half >= 0 && f.w_min > 0 &&
           f.w_max >= f.w_min))
         return fail(l, "an efficiency fit with a constant out of its range");
@@ -423,7 +425,7 @@ static ds_status load_tables(loader *l) {
                 take_op));
     DS_TRY(each(l,
                 "SELECT profile, op, dtype, resource, reference_per_s, e_max, w_half, w_min, w_max,"
-                " basis, source FROM efficiency_fit",
+                " basis, source, floor_ps FROM efficiency_fit",
                 take_fit));
     DS_TRY(each(l,
                 "SELECT profile, collective, group_size, size_bytes, time_ps, source"

@@ -191,10 +191,19 @@ static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool 
     return NULL;
 }
 
+/* Tensor cores take whole vectors of 16 bytes: a product with a dim that is no multiple of them runs
+ * on other kernels (NVIDIA, Matrix Multiplication Background User's Guide, section "Requirements to
+ * use Tensor Cores"). */
+static bool is_unaligned(const ds_work *w) {
+    int64_t size = (int64_t)ds_dtype_bits(w->dtype) / 8, vector = size > 0 ? 16 / size : 0;
+    if (w->kind != DS_WORK_GEMM || vector < 8) return false;
+    return w->m % vector || w->n % vector || w->k % vector;
+}
+
 /* The most special fit: of the mnemonic before the class, of the dtype before any. */
 static const ds_fit *best_fit(const query *q, bool flop) {
-    const char *names[] = {q->op, q->class};
-    for (int i = 0; i < 2; i++) {
+    const char *names[] = {is_unaligned(q->work) ? "gemm_unaligned" : q->op, q->op, q->class};
+    for (int i = 0; i < 3; i++) {
         const ds_fit *f = fit_of(q, names[i], (int32_t)q->work->dtype, flop);
         if (!f) f = fit_of(q, names[i], (int32_t)stand_in(q->kind, q->work->dtype), flop);
         if (!f) f = fit_of(q, names[i], DS_ANY_DTYPE, flop);
@@ -216,9 +225,13 @@ static void explain_rate(const query *q, const char *what, const ds_fit *f, doub
     ds_buf_printf(q->explain, "  %s: ", what);
     ds_print_rate(rate, unit, q->explain);
     if (f) {
-        ds_buf_printf(q->explain, " x efficiency %.4g = %.4g w/(w + %.4g)%s; %s [%s]\n", efficiency,
-                      f->e_max, f->w_half, extrapolated ? ", w clamped to the fitted range" : "",
-                      f->basis, f->source);
+        ds_buf_printf(q->explain, " x efficiency %.4g = %.4g w/(w + %.4g)%s", efficiency, f->e_max,
+                      f->w_half, extrapolated ? ", w clamped to the fitted range" : "");
+        if (f->floor_ps) {
+            ds_buf_put(q->explain, ", at least ");
+            ds_print_ps(f->floor_ps, q->explain);
+        }
+        ds_buf_printf(q->explain, "; %s [%s]\n", f->basis, f->source);
     } else {
         ds_buf_printf(q->explain, " (catalogue, no fit) [%s]\n", q->kind->source);
     }
@@ -235,6 +248,8 @@ static bound bound_of(const query *q, const char *what, const ds_fit *f, double 
         b.extrapolated = work < f->w_min || work > f->w_max;
     }
     b.seconds = work / (rate * efficiency);
+    if (f && b.seconds < (double)f->floor_ps / (double)DS_PS_PER_S)
+        b.seconds = (double)f->floor_ps / (double)DS_PS_PER_S;
     if (q->explain) explain_rate(q, what, f, rate, efficiency, b.extrapolated);
     return b;
 }

@@ -5,7 +5,7 @@
 #include "sim/cost/cost.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "4"
+#define DS_PROFILES_VERSION "5"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -37,6 +37,7 @@ typedef struct ds_fit {
     int32_t dtype; /* ds_dtype, or DS_ANY_DTYPE */
     bool flop;     /* resource: FLOP, else bytes */
     double reference_per_s, e_max, w_half, w_min, w_max;
+    int64_t floor_ps; /* no such op takes less */
     const char *basis, *source;
 } ds_fit;
 #define DS_ANY_DTYPE (-1)
