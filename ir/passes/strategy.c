@@ -155,7 +155,7 @@ static ds_status read_recompute(const ds_binding *binding, ds_strategy *out, ds_
                         text);
 }
 
-/* none, or one or several of the words. */
+/* One or several of the words; none stands for nothing. */
 static ds_status read_offload(const ds_binding *binding, ds_strategy *out, ds_error *err) {
     static const char *const words[] = {"activations", "optimizer", "weights"};
     uint32_t n = ds_scenario_text_count(binding->unit, "strategy", "offload");
@@ -164,7 +164,7 @@ static ds_status read_offload(const ds_binding *binding, ds_strategy *out, ds_er
         DS_TRY(ds_scenario_text_at(binding, "strategy", "offload", i, &text, err));
         uint32_t word = word_index(text, words, 3);
         if (word < 3) out->offload |= 1u << word;
-        if (word < 3 || (n == 1 && strcmp(text, "none") == 0)) continue;
+        if (word < 3 || strcmp(text, "none") == 0) continue;
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "offload"),
                             "strategy: offload = %s; it is none, or a list of activations, "
                             "optimizer and weights",
