@@ -12,8 +12,7 @@ typedef struct builder {
     const uint32_t *goes;
     double max_bytes;
     ds_pase_tables *tables;
-    ds_map nodes, sets, edges; /* hash of the key → first node or edge that has it */
-    uint32_t *alike;           /* per node: the first that is equal to it */
+    ds_map sets, edges; /* hash of the key → first node or edge that has it */
 } builder;
 
 /* ---- nodes ---- */
@@ -42,36 +41,53 @@ static void node_key(const ds_pase_node *node, ds_buf *key) {
 #undef PUT
 }
 
+/* Numbers, words and lists of them; all else counts as different. */
+static bool same_attr(const ds_attr *x, const ds_attr *y) {
+    bool plain = x->kind == DS_ATTR_EXPR || x->kind == DS_ATTR_BOOL || x->kind == DS_ATTR_WORD ||
+                 x->kind == DS_ATTR_LIST;
+    if (!plain || x->kind != y->kind || x->name != y->name || x->expr.i != y->expr.i ||
+        x->flag != y->flag || x->word != y->word || x->n_items != y->n_items)
+        return false;
+    for (uint32_t i = 0; i < x->n_items; i++)
+        if (!same_attr(&x->items[i], &y->items[i])) return false;
+    return true;
+}
+
 static bool same_op(const ds_pase_node *a, const ds_pase_node *b) {
     if (a->op == b->op) return true;
     if (!a->op || !b->op || a->op->n_attrs != b->op->n_attrs) return false;
     for (uint32_t i = 0; i < a->op->n_attrs; i++) {
         const ds_attr *x = &a->op->attrs[i], *y = &b->op->attrs[i];
-        if (x->name != y->name) return false;
-        if (strcmp(x->name, "name") == 0) continue;
-        if (x->kind != DS_ATTR_EXPR || y->kind != DS_ATTR_EXPR || x->expr.i != y->expr.i)
-            return false;
+        bool named = strcmp(x->name, "name") == 0 && x->name == y->name;
+        if (!named && !same_attr(x, y)) return false;
     }
     return true;
 }
 
-static bool find_alike(builder *b, uint32_t v, ds_buf *key, ds_buf *other) {
-    const ds_pase_node *node = &b->graph->nodes.at[v];
-    node_key(node, key);
-    uint64_t hash = ds_hash_bytes(key->text, key->n);
-    for (;; hash = ds_hash_mix(hash, 1)) {
-        const uint64_t *found = ds_map_find(&b->nodes, hash);
-        if (!found) break;
-        const ds_pase_node *old = &b->graph->nodes.at[*found];
-        node_key(old, other);
-        if (other->n != key->n || memcmp(other->text, key->text, key->n) != 0) continue;
-        if (!same_op(node, old)) continue;
-        b->alike[v] = (uint32_t)*found;
-        return true;
+void ds_pase__find_alike(const ds_pase_graph *graph, uint32_t *alike) {
+    ds_map known; /* hash of the key → first node that has it */
+    ds_buf key = {0}, other = {0};
+    ds_map_init(&known);
+    for (uint32_t v = 0; v < graph->nodes.n; v++) {
+        const ds_pase_node *node = &graph->nodes.at[v];
+        node_key(node, &key);
+        uint64_t hash = ds_hash_bytes(key.text, key.n);
+        alike[v] = v;
+        for (;; hash = ds_hash_mix(hash, 1)) {
+            const uint64_t *found = ds_map_find(&known, hash);
+            if (!found) break;
+            const ds_pase_node *old = &graph->nodes.at[*found];
+            node_key(old, &other);
+            bool same = other.n == key.n && memcmp(other.text, key.text, key.n) == 0;
+            if (!same || !same_op(node, old)) continue;
+            alike[v] = (uint32_t)*found;
+            break;
+        }
+        if (alike[v] == v) ds_map_put(&known, hash, v);
     }
-    ds_map_put(&b->nodes, hash, v);
-    b->alike[v] = v;
-    return false;
+    ds_buf_deinit(&key);
+    ds_buf_deinit(&other);
+    ds_map_deinit(&known);
 }
 
 static ds_status add_bytes(builder *b, double bytes, ds_error *err) {
@@ -121,19 +137,19 @@ static ds_status make_node(builder *b, uint32_t v, ds_error *err) {
 
 static ds_status make_nodes(builder *b, ds_error *err) {
     ds_pase_tables *t = b->tables;
-    ds_buf key = {0}, other = {0};
+    uint32_t n = b->graph->nodes.n, *alike = ds_xcalloc((size_t)n + 1, sizeof *alike);
+    ds_pase__find_alike(b->graph, alike);
     ds_status status = DS_OK;
-    for (uint32_t v = 0; v < b->graph->nodes.n && !status; v++) {
-        if (!find_alike(b, v, &key, &other)) {
+    for (uint32_t v = 0; v < n && !status; v++) {
+        if (alike[v] == v) {
             status = make_node(b, v, err);
             continue;
         }
-        t->set[v] = t->set[b->alike[v]];
-        t->cost[v] = t->cost[b->alike[v]];
-        if (t->memory) t->memory[v] = t->memory[b->alike[v]];
+        t->set[v] = t->set[alike[v]];
+        t->cost[v] = t->cost[alike[v]];
+        if (t->memory) t->memory[v] = t->memory[alike[v]];
     }
-    ds_buf_deinit(&key);
-    ds_buf_deinit(&other);
+    free(alike);
     return status;
 }
 
@@ -245,16 +261,12 @@ ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
     t->edge = DS_NEW_N(&t->arena, const double *, graph->edges.n + 1);
     if (model->memory) t->memory = DS_NEW_N(&t->arena, const double *, n + 1);
     builder b = {.graph = graph, .model = model, .goes = goes, .max_bytes = max_bytes, .tables = t};
-    b.alike = ds_xcalloc((size_t)n + 1, sizeof *b.alike);
-    ds_map_init(&b.nodes);
     ds_map_init(&b.sets);
     ds_map_init(&b.edges);
     ds_status status = make_nodes(&b, err);
     if (!status) status = make_edges(&b, err);
-    ds_map_deinit(&b.nodes);
     ds_map_deinit(&b.sets);
     ds_map_deinit(&b.edges);
-    free(b.alike);
     *out = NULL;
     if (status)
         ds_pase__tables_free(t);

@@ -18,6 +18,10 @@ typedef struct ds_pase_tables {
     double bytes;
 } ds_pase_tables;
 
+/* alike[v]: the first node that is equal to v but for its place in the graph: by a hash of all that
+ * costs look at (op, shapes, attributes, kinds of operands), checked field by field. O(nodes). */
+void ds_pase__find_alike(const ds_pase_graph *graph, uint32_t *alike);
+
 /* goes[v]: the position of node v in the elimination. Errors: the model's, DS_ERR_LIMIT. */
 ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
                               const uint32_t *goes, double max_bytes, ds_pase_tables **out,
