@@ -421,6 +421,13 @@ ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
 
 /* ---- overrides ---- */
 
+/* By the rule; and the vocabulary of a loss, which becomes several ops (shard_loss.c). */
+static bool may_be_forced(const chooser *c, uint32_t f, uint32_t axis) {
+    if (c->op->code != DS_OP_CROSS_ENTROPY || c->rule.kinds[f] != DS_FACTOR_WHOLE)
+        return is_legal(c, f, axis);
+    return c->n_axes[f] == 0 && c->size[f] % ds_shard__axis_size(c->s, c->mesh, axis) == 0;
+}
+
 /* The axes that an item `n: x` or `n: [x, y]` gives, to factor f. */
 static ds_status force(chooser *c, const ds_attr *item, uint32_t f, bool exact, ds_error *err) {
     uint32_t n = item->kind == DS_ATTR_LIST ? item->n_items : 1;
@@ -429,7 +436,7 @@ static ds_status force(chooser *c, const ds_attr *item, uint32_t f, bool exact, 
         ds_logical_axis axes;
         DS_TRY(ds_shard__axes_named(c->s, c->mesh, word->word, word->loc, &axes, err));
         for (uint32_t k = 0; k < axes.n; k++) {
-            bool legal = is_legal(c, f, axes.axis[k]);
+            bool legal = may_be_forced(c, f, axes.axis[k]);
             if (!legal && !exact) continue; /* a backward op's letter may mean another dim */
             if (!legal)
                 return ds_error_set(

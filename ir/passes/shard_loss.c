@@ -148,8 +148,9 @@ ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
     ds_layout now = ds_shard__layout(s, type);
     uint32_t last = type->rank - 1;
     loss l = {.s = s, .logits = choice->in[0], .rows = choice->in[1]};
-    if (now.mesh != l.logits.mesh || ds_shard__parts(s, &now, last) == 1) return DS_OK;
-    for (uint32_t i = 0; i < now.n[last]; i++) /* an axis that rows are to be split over moves */
+    bool here = now.mesh == l.logits.mesh && ds_shard__parts(s, &now, last) > 1;
+    bool said = l.logits.n[last] > 0; /* by an override */
+    for (uint32_t i = 0; here && !said && i < now.n[last]; i++) /* but axes that rows take */
         if (ds_shard__dim_of(&l.logits, now.axis[last][i]) < 0)
             l.logits.axis[last][l.logits.n[last]++] = now.axis[last][i];
     if (!l.logits.n[last]) return DS_OK;

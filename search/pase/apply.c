@@ -209,8 +209,14 @@ static void sort_overrides(writer *w) {
     }
 }
 
+/* What a strategy says beside how the model is split, and that stays: how gradients are sent. */
+static const ds_attr *kept_bucket(const writer *w) {
+    return ds_scenario_find(w->unit, "strategy", "bucket_size");
+}
+
 static void set_scenario(writer *w) {
     ds_unit *unit = w->unit;
+    const ds_attr *bucket = kept_bucket(w);
     ds_attr strategy = {.kind = DS_ATTR_BLOCK, .multiline = true};
     ds_attr ops = {.name = intern(w, "ops"),
                    .kind = DS_ATTR_BLOCK,
@@ -220,10 +226,11 @@ static void set_scenario(writer *w) {
     ds_attr mesh = {.kind = DS_ATTR_PLACE, .place = {.kind = DS_PLACE_MESH, .name = w->base}};
     ds_attr dp = integer(w, w->devices);
     dp.name = intern(w, "dp");
-    strategy.items = DS_NEW_N(&unit->arena, ds_attr, 2);
+    strategy.items = DS_NEW_N(&unit->arena, ds_attr, 3);
     strategy.items[0] = dp;
     strategy.items[1] = ops;
     strategy.n_items = 2;
+    if (bucket) strategy.items[strategy.n_items++] = *bucket;
     ds_scenario_set(unit, "", "mesh", mesh);
     ds_scenario_set(unit, "", "strategy", strategy);
 }

@@ -268,8 +268,9 @@ static ds_status set_kind(maker *m, int8_t (*maps)[DS_MAX_RANK], ds_error *err) 
     case DS_PASE_NORM:
         node->along = m->at->op->code == DS_OP_BATCH_NORM ? 1u : 1u << (node->n_axes - 1);
         return DS_OK;
-    case DS_PASE_LOSS:
+    case DS_PASE_LOSS: /* words are split by `shard`, whatever the op's own rule says */
         node->along = 1u << (node->n_axes - 1);
+        node->rule_size[node->n_axes - 1] = node->size[node->n_axes - 1];
         return DS_OK;
     case DS_PASE_OTHER:
         if (m->at->op->code == DS_OP_ATTENTION) keep_whole(m);
