@@ -1,11 +1,14 @@
 /* Beam search.
  *
- * A pass begins with the empty prefix and the best candidate known, and sets one dimension a stage.
- * Each prefix in the beam has a candidate that begins with it, the best one known. A child that
+ * A pass begins with the empty prefix, once for each of the `width` best candidates known, and sets
+ * one dimension a stage. Each prefix in the beam has a candidate that begins with it. A child that
  * agrees with that candidate has it too; for any other child a candidate is made that begins with
  * it and agrees with the parent's in all that conditions allow, and that one is simulated. So a
  * stage asks "what if this knob were another one", for `width` different answers to the knobs
- * before. The first pass begins with the best of a few random candidates. */
+ * before. Of prefixes with the same value one is kept as long as there are others: mostly they
+ * differ in a knob that changes nothing there, and a beam of those would be a single candidate.
+ *
+ * The first pass begins with the best of a few random candidates. */
 #include "search/beam.h"
 
 #include "search/memo_internal.h"
@@ -13,12 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_WIDTH = 16, MAX_PASSES = 8 };
+enum { DEFAULT_WIDTH = 16, MAX_PASSES = 8, DRAWS = 4 /* for each prefix, at the start */ };
 
 typedef struct prefix {
     ds_choice *at;    /* the first `depth` of a pass count */
     uint32_t example; /* a candidate that begins so */
     int64_t bound;
+    double score; /* the example's, once it is known */
+    uint32_t place;
 } prefix;
 
 typedef DS_VEC(prefix) prefixes;
@@ -35,10 +40,6 @@ typedef struct beam {
     ds_candidate candidate;
     bool ended;
 } beam;
-
-static double score(const beam *b, const prefix *p) {
-    return b->memos.all.at[p->example].score;
-}
 
 /* ---- bounds ---- */
 
@@ -103,41 +104,46 @@ static ds_status ask_children(beam *b, ds_error *err) {
 }
 
 /* Best first; of equals the lower bound, then the one that came first. */
-static bool is_better(const beam *b, const prefix *x, const prefix *y) {
-    double sx = score(b, x), sy = score(b, y);
-    if (sx < sy || sy < sx) return sx < sy;
-    return x->bound < y->bound;
+static int compare(const void *x, const void *y) {
+    const prefix *p = x, *q = y;
+    if (p->score < q->score || p->score > q->score) return p->score < q->score ? -1 : 1;
+    if (p->bound != q->bound) return p->bound < q->bound ? -1 : 1;
+    return p->place < q->place ? -1 : 1;
 }
 
-static void keep_best(beam *b) {
-    b->kept.n = 0;
-    for (uint32_t i = 0; i < b->children.n; i++) {
-        uint32_t at = b->kept.n;
-        while (at > 0 && is_better(b, &b->children.at[i], &b->kept.at[at - 1])) at--;
-        if (at == b->width) continue;
-        if (b->kept.n < b->width) DS_HPUSH(&b->kept, b->children.at[i]);
-        for (uint32_t k = b->kept.n - 1; k > at; k--) b->kept.at[k] = b->kept.at[k - 1];
-        b->kept.at[at] = b->children.at[i];
+/* The best `width` of `all` become the beam. */
+static void keep_best(beam *b, prefixes *all) {
+    for (uint32_t i = 0; i < all->n; i++) {
+        all->at[i].score = b->memos.all.at[all->at[i].example].score;
+        all->at[i].place = i;
     }
+    if (all->n) qsort(all->at, all->n, sizeof *all->at, compare);
+    b->kept.n = 0;
+    for (int ties = 0; ties < 2; ties++)
+        for (uint32_t i = 0; i < all->n && b->kept.n < b->width; i++) {
+            bool tie = i > 0 && !(all->at[i].score > all->at[i - 1].score);
+            if (tie == ties) DS_HPUSH(&b->kept, all->at[i]);
+        }
 }
 
 /* A pass that brought something is followed by another. */
 static void begin_pass(beam *b) {
     bool better = b->pass == 0 || b->memos.best < b->best_before;
-    b->kept.n = b->depth = 0;
+    b->kept.n = b->children.n = b->depth = 0;
     if (!better || b->pass++ == MAX_PASSES || !b->memos.all.n) {
         b->ended = true;
         return;
     }
     b->best_before = b->memos.best;
-    prefix root = {.at = DS_NEW_N(&b->memos.arena, ds_choice, b->n_dims),
-                   .example = b->memos.best_at == UINT32_MAX ? 0 : b->memos.best_at};
-    memset(root.at, 0, b->n_dims * sizeof *root.at);
-    DS_HPUSH(&b->kept, root);
+    ds_choice *none = DS_NEW_N(&b->memos.arena, ds_choice, b->n_dims);
+    memset(none, 0, b->n_dims * sizeof *none);
+    for (uint32_t i = 0; i < b->memos.all.n; i++)
+        DS_HPUSH(&b->children, ((prefix){.at = none, .example = i}));
+    keep_best(b, &b->children);
 }
 
 static ds_status ask_first(beam *b, ds_error *err) {
-    for (uint32_t i = 0; i < b->width; i++) {
+    for (uint32_t i = 0; i < DRAWS * b->width; i++) {
         bool found;
         DS_TRY(ds_space_draw(b->space, b->seed, i, &b->candidate, &found, err));
         if (found) ds_memos_ask(&b->memos, b->space, &b->candidate);
@@ -152,7 +158,7 @@ static ds_status advance(beam *b, ds_error *err) {
         b->ended = !b->memos.all.n;
         return DS_OK;
     }
-    if (b->depth < b->n_dims && b->depth > 0) keep_best(b);
+    if (b->depth < b->n_dims && b->depth > 0) keep_best(b, &b->children);
     if (b->depth == b->n_dims) begin_pass(b);
     return b->ended ? DS_OK : ask_children(b, err);
 }

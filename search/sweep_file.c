@@ -14,6 +14,7 @@ static ds_status fail(const char *verb, const char *path, ds_error *err) {
                         strerror(errno));
 }
 
+/* Of a file that others may be writing: a device, like /dev/null, is anybody's. */
 static ds_status lock(const ds_sweep_file *file, ds_error *err) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(file->fd, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN)) return DS_OK;
@@ -22,9 +23,11 @@ static ds_status lock(const ds_sweep_file *file, ds_error *err) {
 
 static ds_status begin(ds_sweep_file *file, bool keep, bool overwrite, ds_error *err) {
     struct stat st;
-    DS_TRY(lock(file, err));
     if (fstat(file->fd, &st) != 0) return fail("read", file->path, err);
-    if (keep || !S_ISREG(st.st_mode) || st.st_size == 0) return DS_OK;
+    if (!S_ISREG(st.st_mode)) return DS_OK;
+    DS_TRY(lock(file, err));
+    if (fstat(file->fd, &st) != 0) return fail("read", file->path, err); /* locked: its size */
+    if (keep || st.st_size == 0) return DS_OK;
     if (!overwrite)
         return ds_error_set(err, DS_ERR_IO, DS_NOWHERE,
                             "%s exists: --resume goes on with it, --overwrite begins anew",

@@ -1,6 +1,6 @@
 #!/bin/sh
 # mpi.sh DISTSIM MPIRUN: sweeps by MPI ranks. 1, 2 and 4 ranks with 1 and 2 threads write the same bytes as one
-# process; what is wrong is told once, with the exit code that one process has; a rank that is killed ends the
+# process, methods that learn from results too; what is wrong is told once, with the exit code that one process has; a rank that is killed ends the
 # job with exit code 3, and the file can be resumed.
 distsim=$1 mpirun=$2
 scratch=$(mktemp -d) || exit 3
@@ -26,6 +26,19 @@ for ranks in 1 2 4; do
 done
 "$mpirun" -n 3 "$distsim" sweep "$file" -q --method random --evals 40 -o "$scratch/random-3.csv"
 cmp "$scratch/random.csv" "$scratch/random-3.csv" || fail "a random sample: other rows"
+
+# What is asked for next depends on results, and so on the order in which they are told.
+sed 's/layers = 16, width = 8192/layers = 4, width = 1024/; s/gpu\[16\]/gpu[8]/; s/0\.\.16/0..8/; s/128)/8)/' "$file" >"$scratch/small.dir"
+for method in bound beam anneal mcmc; do
+    few="$scratch/small.dir -I scenarios -q --method $method --evals 40 --seed 7"
+    # shellcheck disable=SC2086 # several words
+    "$distsim" sweep $few -t 1 -o "$scratch/$method.csv" || fail "$method: exit code $?"
+    for ranks in 1 2 4; do
+        # shellcheck disable=SC2086
+        "$mpirun" -n "$ranks" "$distsim" sweep $few -o "$scratch/$method-$ranks.csv" || fail "$method, $ranks ranks: exit code $?"
+        cmp "$scratch/$method.csv" "$scratch/$method-$ranks.csv" || fail "$method, $ranks ranks: other rows"
+    done
+done
 
 # A job array under mpirun is not a job of ranks.
 "$mpirun" -n 2 sh -c '"$0" sweep "$1" -q -t 1 --shard $((OMPI_COMM_WORLD_RANK + 1))/2 -o "$2/shard$OMPI_COMM_WORLD_RANK.csv"' \
