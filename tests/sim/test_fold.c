@@ -5,6 +5,7 @@
  * clusters of templates with up to 512 devices, half of them degraded somewhere, and on 1,024 GPUs
  * of which one is slow. How large a folded run is depends on what differs, not on how often it is
  * there. */
+#include "tests/support/cases.h"
 #include "tests/support/random_program.h"
 #include "tests/support/sim.h"
 
@@ -145,9 +146,11 @@ Test(fold, folded_equals_unfolded) {
     cr_expect_geq(smaller, 50, "folding folds: %u of %u", smaller, ran);
 }
 
+#define CLUSTERS (FEW_CASES ? 60u : 300u)
+
 Test(fold, clusters_of_templates) {
     uint32_t smaller = 0, split = 0, largest = 0;
-    for (uint64_t seed = 0, ran = 0; ran < 300; seed++) {
+    for (uint64_t seed = 0, ran = 0; ran < CLUSTERS; seed++) {
         ds_buf text = {0};
         random_cluster(seed, &text);
         sim_case folded, unfolded;
@@ -171,9 +174,9 @@ Test(fold, clusters_of_templates) {
         sim_free(&unfolded);
         ds_buf_deinit(&text);
     }
-    cr_expect_eq(largest, 512);
-    cr_expect_geq(smaller, 150, "folding folds: %u of 300", smaller);
-    cr_expect_geq(split, 40, "where one differs, too: %u", split);
+    cr_expect_geq(largest, FEW_CASES ? 256 : 512);
+    cr_expect_geq(smaller, CLUSTERS / 2, "folding folds: %u of %u", smaller, CLUSTERS);
+    cr_expect_geq(split, CLUSTERS / 8, "where one differs, too: %u", split);
 }
 
 /* ---- sizes ---- */

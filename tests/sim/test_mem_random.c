@@ -4,6 +4,7 @@
  * sim/README.md. */
 #include "ir/base/rng.h"
 #include "sim/mem/allocator.h"
+#include "tests/support/cases.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VALUES = 160, N_SIZES = 6, RUNS = 200 };
+enum { MAX_VALUES = 160, N_SIZES = 6, RUNS = FEW_CASES ? 60 : 200 };
 #define END INT64_MAX
 #define MIB INT64_C(1048576)
 

@@ -2,6 +2,7 @@
 #include "sim/coll/reshard.h"
 
 #include "ir/base/rng.h"
+#include "tests/support/cases.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
@@ -289,7 +290,7 @@ Test(reshard, random_meshes) {
     static const char *const ways[] = {"", "algorithm = send_recv", "algorithm = send_recv_gather",
                                        "algorithm = broadcast"};
     ds_rng rng = {11};
-    for (int c = 0; c < 40; c++) {
+    for (int c = 0; c < (FEW_CASES ? 12 : 40); c++) {
         spec from = random_spec(&rng), to = random_spec(&rng);
         char x[128], y[128], pick_x[128], pick_y[128];
         put_spec(&from, "x", x, pick_x, sizeof x);
