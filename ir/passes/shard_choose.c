@@ -392,10 +392,15 @@ static ds_status look(chooser *c, ds_error *err) {
 }
 
 /* An op whose operands all live on the mesh of an override stays there. */
+/* Zeros are on any. */
 static uint8_t common_mesh(const chooser *c) {
-    for (uint32_t i = 1; i < c->n_in; i++)
-        if (c->now[i].mesh != c->now[0].mesh) return c->s->here;
-    return c->n_in ? c->now[0].mesh : c->s->here;
+    int mesh = -1;
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        if (c->s->state[c->op->in[i].value.i] == DS_SHARD_ZEROS) continue;
+        if (mesh >= 0 && c->now[i].mesh != mesh) return c->s->here;
+        mesh = c->now[i].mesh;
+    }
+    return mesh >= 0 ? (uint8_t)mesh : c->s->here;
 }
 
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,

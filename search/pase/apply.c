@@ -13,6 +13,7 @@ typedef struct writer {
     ds_module *root;
     const ds_pase_graph *graph;
     const ds_pase_splits *strategy;
+    const ds_pase_nesting *nesting; /* NULL: as they come */
     int64_t devices;
     const char *base; /* the mesh of all devices */
     uint32_t *like;   /* per node: the one whose split it takes; UINT32_MAX: not known yet */
@@ -60,13 +61,15 @@ static void declare_mesh(writer *w, const char *name, ds_mesh_kind kind, const c
 /* ---- one operation ---- */
 
 /* Splits as a program can have them. */
-static uint32_t legal_splits(writer *w, const ds_pase_node *node, const uint16_t *split,
-                             uint32_t *axes, int64_t *parts) {
+static uint32_t legal_splits(writer *w, uint32_t v, uint32_t *axes, int64_t *parts) {
+    const ds_pase_node *node = &w->graph->nodes.at[v];
+    const uint16_t *split = w->strategy[v].of;
+    ds_pase_nesting nesting = w->nesting ? w->nesting[v] : ds_pase_nested(node, split);
     uint32_t n = 0;
     int64_t left = w->devices;
     bool reduced = false;
-    for (uint32_t a = 0; a < node->n_axes; a++) {
-        if (split[a] == 1) continue;
+    for (uint32_t i = 0; i < nesting.n; i++) {
+        uint32_t a = nesting.axis[i];
         bool fits = n < MOST_VIEW_AXES && node->rule_size[a] % split[a] == 0 &&
                     left % split[a] == 0 && node->axis_name[a][0] != '-';
         reduced |= !fits;
@@ -126,10 +129,11 @@ static void add_factor(writer *w, ds_attr *override, const char *factor, const c
         (ds_attr){.name = intern(w, factor), .kind = DS_ATTR_WORD, .word = axis};
 }
 
-static void override_op(writer *w, const ds_pase_node *node, const uint16_t *split) {
+/* `node` as the one that it is like is split. */
+static void override_op(writer *w, const ds_pase_node *node, uint32_t like) {
     uint32_t axes[DS_PASE_MAX_AXES];
     int64_t parts[DS_PASE_MAX_AXES];
-    uint32_t n = legal_splits(w, node, split, axes, parts);
+    uint32_t n = legal_splits(w, like, axes, parts);
     ds_attr *override = add_override(w, node->pattern, view_of(w, parts, n), n);
     for (uint32_t i = 0; i < n; i++)
         add_factor(w, override, node->axis_name[axes[i]], axis_of(w, parts[i], i));
@@ -146,7 +150,7 @@ static void override_fused(writer *w, const ds_pase_fused *fused) {
     uint32_t v = w->like[fused->node], axes[DS_PASE_MAX_AXES], reduced = w->out->n_reduced;
     int64_t parts[DS_PASE_MAX_AXES];
     if (is_overridden(w, fused->pattern)) return;
-    uint32_t n = legal_splits(w, &w->graph->nodes.at[v], w->strategy[v].of, axes, parts);
+    uint32_t n = legal_splits(w, v, axes, parts);
     w->out->n_reduced = reduced; /* told once, by the node */
     ds_attr *override = add_override(w, fused->pattern, view_of(w, parts, n), fused->rank);
     for (uint32_t d = 0; d < fused->rank; d++)
@@ -242,11 +246,18 @@ static bool has_path(const ds_pase_node *node) {
 
 ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase_splits *strategy,
                         int64_t devices, ds_pase_applied *out, ds_error *err) {
+    return ds_pase_apply_nested(unit, graph, strategy, NULL, devices, out, err);
+}
+
+ds_status ds_pase_apply_nested(ds_unit *unit, const ds_pase_graph *graph,
+                               const ds_pase_splits *strategy, const ds_pase_nesting *nesting,
+                               int64_t devices, ds_pase_applied *out, ds_error *err) {
     *out = (ds_pase_applied){0};
     writer w = {.unit = unit,
                 .root = unit->modules.at[0],
                 .graph = graph,
                 .strategy = strategy,
+                .nesting = nesting,
                 .devices = devices,
                 .out = out};
     const ds_attr *on = ds_scenario_find(unit, "", "on");
@@ -263,7 +274,7 @@ ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase
         const ds_pase_node *node = &graph->nodes.at[v];
         if (w.like[v] != UINT32_MAX) continue;
         uint32_t best = most_frequent(&w, v);
-        if (has_path(node)) override_op(&w, node, strategy[best].of);
+        if (has_path(node)) override_op(&w, node, best);
     }
     for (uint32_t i = 0; i < graph->fused.n; i++) override_fused(&w, &graph->fused.at[i]);
     free(w.like);

@@ -3,7 +3,7 @@
 #ifndef DS_PASE_APPLY_H
 #define DS_PASE_APPLY_H
 
-#include "search/pase/pase.h"
+#include "search/pase/align.h"
 
 typedef struct ds_pase_applied {
     uint32_t overrides, meshes;
@@ -21,5 +21,9 @@ typedef struct ds_pase_applied {
  * topology is aliased. O(nodes²) of a loop's turns. */
 ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase_splits *strategy,
                         int64_t devices, ds_pase_applied *out, ds_error *err);
+/* The same with splits nested otherwise (ds_pase_align): per node, outermost first. */
+ds_status ds_pase_apply_nested(ds_unit *unit, const ds_pase_graph *graph,
+                               const ds_pase_splits *strategy, const ds_pase_nesting *nesting,
+                               int64_t devices, ds_pase_applied *out, ds_error *err);
 
 #endif

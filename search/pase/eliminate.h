@@ -41,4 +41,13 @@ void ds_pase__gather(ds_pase_elimination *e, uint32_t group, const uint32_t *nod
 /* Given choice[] of D(v): the best configuration of v, of equal ones the first. */
 void ds_pase__choose(const ds_pase_elimination *e, uint32_t v, uint32_t *choice);
 
+/* Nodes of which a table will be made. */
+typedef struct ds_pase_clique {
+    uint32_t n;
+    const uint32_t *node;
+} ds_pase_clique;
+/* GenerateSeq, nodes of a lower stage first (order.c). O(nodes² + fill). */
+void ds_pase__order_in_stages(const ds_pase_graph *graph, const uint32_t *stage,
+                              const ds_pase_clique *cliques, uint32_t n_cliques, uint32_t *out);
+
 #endif

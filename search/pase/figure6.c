@@ -103,7 +103,7 @@ static ds_status simulate_splits(const cell *c, const char *path, const ds_pase_
     put_scenario(c, batch_of(c), "dp = 1", &text);
     ds_pase_source source = source_of(path, &text);
     ds_status status = ds_pase_simulate_strategy(&source, c->setup->profiles, graph, splits,
-                                                 c->devices, out, err);
+                                                 c->devices, true, out, err);
     ds_buf_deinit(&text);
     return status;
 }

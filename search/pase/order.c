@@ -3,7 +3,7 @@
  * GenerateSeq (PaSE, figure 3): always the node with the fewest neighbours, which are then joined
  * to each other; of equal ones the first. Breadth first is the order that the paper compares with.
  */
-#include "search/pase/pase.h"
+#include "search/pase/eliminate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,13 +45,25 @@ static void neighbours_free(neighbours *sets, uint32_t n) {
     free(sets);
 }
 
-static void generate_seq(const ds_pase_graph *graph, neighbours *sets, uint32_t *out) {
+/* Of the nodes of the earliest stage, if there are stages. */
+static uint32_t next_of(const neighbours *sets, const bool *gone, const uint32_t *stage,
+                        uint32_t n) {
+    uint32_t best = UINT32_MAX;
+    for (uint32_t u = 0; u < n; u++) {
+        if (gone[u]) continue;
+        bool first = best == UINT32_MAX || (stage && stage[u] < stage[best]);
+        bool same = !first && (!stage || stage[u] == stage[best]);
+        if (first || (same && sets[u].n < sets[best].n)) best = u;
+    }
+    return best;
+}
+
+static void generate_seq(const ds_pase_graph *graph, neighbours *sets, const uint32_t *stage,
+                         uint32_t *out) {
     uint32_t n = graph->nodes.n;
     bool *gone = ds_xcalloc((size_t)n + 1, sizeof *gone);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t v = UINT32_MAX;
-        for (uint32_t u = 0; u < n; u++)
-            if (!gone[u] && (v == UINT32_MAX || sets[u].n < sets[v].n)) v = u;
+        uint32_t v = next_of(sets, gone, stage, n);
         out[i] = v;
         gone[v] = true;
         for (uint32_t a = 0; a < sets[v].n; a++) {
@@ -88,11 +100,22 @@ ds_status ds_pase_order_of(const ds_pase_graph *graph, ds_pase_order order, uint
     (void)err;
     neighbours *sets = neighbours_of(graph);
     if (order == DS_PASE_GENERATE_SEQ)
-        generate_seq(graph, sets, out);
+        generate_seq(graph, sets, NULL, out);
     else
         breadth_first(graph, sets, out);
     neighbours_free(sets, graph->nodes.n);
     return DS_OK;
+}
+
+void ds_pase__order_in_stages(const ds_pase_graph *graph, const uint32_t *stage,
+                              const ds_pase_clique *cliques, uint32_t n_cliques, uint32_t *out) {
+    neighbours *sets = neighbours_of(graph);
+    for (uint32_t c = 0; c < n_cliques; c++)
+        for (uint32_t i = 0; i < cliques[c].n; i++)
+            for (uint32_t k = 0; k < cliques[c].n; k++)
+                if (i != k) insert(&sets[cliques[c].node[i]], cliques[c].node[k]);
+    generate_seq(graph, sets, stage, out);
+    neighbours_free(sets, graph->nodes.n);
 }
 
 void ds_pase_frontier(const ds_pase_graph *graph, const uint32_t *order, const uint32_t *n_configs,

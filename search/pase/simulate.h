@@ -41,10 +41,11 @@ typedef struct ds_pase_time {
  * simulator's. O(a simulation). */
 ds_status ds_pase_simulate(const ds_pase_source *source, const ds_profiles *profiles,
                            ds_pase_time *out, ds_error *err);
-/* The scenario with the strategy instead of its own (ds_pase_apply); `graph` is of a case of the
- * same model, of any batch, and `devices` all those of its topology. */
+/* The scenario with the strategy instead of its own (ds_pase_apply), `aligned` or not (align.h);
+ * `graph` is of a case of the same model, of any batch, and `devices` all those of its topology. */
 ds_status ds_pase_simulate_strategy(const ds_pase_source *source, const ds_profiles *profiles,
                                     const ds_pase_graph *graph, const ds_pase_splits *strategy,
-                                    int64_t devices, ds_pase_time *out, ds_error *err);
+                                    int64_t devices, bool aligned, ds_pase_time *out,
+                                    ds_error *err);
 
 #endif
