@@ -604,15 +604,27 @@ void ds_space_set_knobs(const ds_space *s, const ds_candidate *c, ds_unit *unit)
     }
 }
 
-static ds_status is_printed_as(ds_space *s, const ds_candidate *c, const char *const *values,
+static ds_status is_printed_as(ds_space *s, const ds_candidate *c, uint32_t dim, const char *value,
                                ds_buf *text, bool *same, ds_error *err) {
-    *same = true;
-    for (uint32_t i = 0; i < s->dims.n && *same; i++) {
-        DS_TRY(ds_space__set(s, &s->judge, i, c->at[i].value, c->at[i].item, err));
-        text->n = 0;
-        ds_buf_put(text, "");
-        ds_space_put_value(s, c, i, text);
-        *same = strcmp(text->text, values[i]) == 0;
+    DS_TRY(ds_space__set(s, &s->judge, dim, c->at[dim].value, c->at[dim].item, err));
+    text->n = 0;
+    ds_buf_put(text, "");
+    ds_space_put_value(s, c, dim, text);
+    *same = strcmp(text->text, value) == 0;
+    return DS_OK;
+}
+
+/* The value of a dimension behind those before it. */
+static ds_status find_digit(ds_space *s, ds_candidate *candidate, uint32_t dim, const char *value,
+                            ds_buf *text, bool *found, ds_error *err) {
+    DS_TRY(set_prefix(s, candidate->at, dim, err));
+    DS_TRY(open_digit(s, dim, err));
+    *found = false;
+    for (ds_digit *digit = &s->digits[dim]; !*found && digit->at < digit->n; digit->at++) {
+        DS_TRY(take_digit(s, dim, found, err));
+        if (!*found) continue;
+        candidate->at[dim] = s->current[dim];
+        DS_TRY(is_printed_as(s, candidate, dim, value, text, found, err));
     }
     return DS_OK;
 }
@@ -620,13 +632,10 @@ static ds_status is_printed_as(ds_space *s, const ds_candidate *c, const char *c
 ds_status ds_space_find(ds_space *s, const char *const *values, ds_candidate *candidate,
                         bool *found, ds_error *err) {
     ds_buf text = {0};
-    bool same = false;
-    ds_status status;
-    do {
-        status = ds_space_next(s, candidate, found, err);
-        if (status == DS_OK && *found)
-            status = is_printed_as(s, candidate, values, &text, &same, err);
-    } while (status == DS_OK && *found && !same);
+    candidate->number = 0;
+    ds_status status = check_level(s, 0, found, err);
+    for (uint32_t dim = 0; dim < s->dims.n && status == DS_OK && *found; dim++)
+        status = find_digit(s, candidate, dim, values[dim], &text, found, err);
     ds_buf_deinit(&text);
     return status;
 }

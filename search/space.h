@@ -67,8 +67,8 @@ ds_status ds_space_complete(ds_space *space, ds_candidate *candidate, uint32_t d
 /* Does the sweep give a price, or ask for a cost? */
 bool ds_space_has_price(const ds_space *space);
 
-/* The candidate whose values print as these, one text a dimension; from the beginning of the space,
- * which must not have been walked yet. O(candidates before it). */
+/* The candidate whose values print as these, one text a dimension; its number is not found.
+ * O(values of all dimensions). */
 ds_status ds_space_find(ds_space *space, const char *const *values, ds_candidate *candidate,
                         bool *found, ds_error *err);
 
