@@ -1,71 +1,86 @@
 /* distsim validate DATA.csv …: what was measured, and what is predicted for it.
  *
- * Every row that has a memory figure becomes a scenario (row.h) and is simulated. A figure read off
- * nvidia-smi is what the process took: what the allocator reserved, the context, the communicators
- * and the framework's buffers, but not what the driver keeps to itself. A "GB" of these tables is
- * 1000 MiB, as one reads 47 GB off 47123MiB: their largest, 80 GB, is more than a card of 81251 MiB
- * has in GiB. */
-#include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
-#include "sim/report/report.h"
-#include "tools/cli/cli.h"
-#include "tools/cli/row.h"
+ * Each row of a table of training runs becomes a scenario and is simulated (tools/validate).
+ * Printed are the errors of each set and split; --out has every row, with the reason of each that
+ * has no prediction. Nothing is fitted here: constants come from the cost database. */
+#include "ir/base/file.h"
+#include "ir/base/json.h"
+#include "ir/base/units.h"
+#include "tools/cli/validate.h"
+#include "tools/validate/errors.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include <unistd.h>
 
-#define GB (1000.0 * 1048576.0)
-
-enum { OPT_SCENARIO = 0x600, OPT_SPLIT, OPT_ALL };
-
-typedef struct arguments {
-    cli_options common;
-    DS_VEC(const char *) files;
-    const char *split; /* NULL: all but `exclude` */
-    uint32_t scenario; /* a line whose scenario is printed; 0: none */
-    bool all;
-} arguments;
+enum { OPT_SCENARIO = 0x600, OPT_SPLIT, OPT_ALL, OPT_JSON, OPT_MEMORY, OPT_LEDGER };
 
 static const struct argp_option options_table[] = {
-    {"split", OPT_SPLIT, "NAME", 0,
-     "Only rows of this split (calib, val, …); default: all but `exclude`", 0},
+    {"out", 'o', "FILE", 0, "Write a CSV with a line a row: prediction, error, reason of refusal",
+     0},
+    {"json", OPT_JSON, NULL, 0, "Print the errors as one JSON array, an object a set and split", 0},
+    {"ledger", OPT_LEDGER, NULL, 0, "Print the errors as a Markdown table", 0},
+    {"split", OPT_SPLIT, "NAME", 0, "Only rows of this split (calib, val, …)", 0},
     {"scenario", OPT_SCENARIO, "LINE", 0,
      "Print the scenario of the row in this line of the file, and do not simulate", 0},
+    {"jobs", 'j', "N", 0, "Rows predicted at a time; default: the number of processors", 0},
+    {"memory", OPT_MEMORY, NULL, 0,
+     "Predict memory instead, of the rows that have a figure for it, and print each", 0},
     {"all-microbatches", OPT_ALL, NULL, 0,
-     "Simulate all microbatches of a step; by default as many as are in flight at once, which hold "
-     "as "
-     "much",
+     "With --memory: simulate all microbatches of a step; by default as many as are in flight at "
+     "once, which hold as much",
      0},
     {0}};
 
+static uint32_t number(const char *arg, const char *option, struct argp_state *state) {
+    char *end;
+    unsigned long value = strtoul(arg, &end, 10);
+    if (*arg < '0' || *arg > '9' || *end || value < 1 || value > UINT32_MAX)
+        argp_error(state, "%s takes a number from 1 on, not '%s'", option, arg);
+    return (uint32_t)value;
+}
+
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
+    validate_arguments *args = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &args->common;
+        return 0;
+    case 'o':
+        args->out = arg;
+        return 0;
+    case OPT_JSON:
+        args->json = true;
+        return 0;
+    case OPT_LEDGER:
+        args->ledger = true;
+        return 0;
+    case OPT_MEMORY:
+        args->memory = true;
         return 0;
     case OPT_SPLIT:
         args->split = arg;
         return 0;
     case OPT_ALL:
-        args->all = true;
+        args->all_microbatches = true;
         return 0;
-    case OPT_SCENARIO: {
-        char *end;
-        unsigned long line = strtoul(arg, &end, 10);
-        if (*arg < '0' || *arg > '9' || *end || line < 1 || line > UINT32_MAX)
-            argp_error(state, "--scenario takes the number of a line, not '%s'", arg);
-        args->scenario = (uint32_t)line;
+    case OPT_SCENARIO:
+        args->scenario = number(arg, "--scenario", state);
         return 0;
-    }
+    case 'j':
+        args->workers = number(arg, "--jobs", state);
+        return 0;
     case ARGP_KEY_ARG:
         DS_HPUSH(&args->files, arg);
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_usage(state);
+        return 0;
+    case ARGP_KEY_END:
+        if (args->json && args->ledger) argp_error(state, "--json and --ledger exclude each other");
+        if (args->memory && (args->json || args->ledger || args->out))
+            argp_error(state, "--memory prints a table; it has no --json, --ledger or --out");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -78,263 +93,283 @@ static const struct argp parser = {
     .parser = parse_argument,
     .args_doc = "DATA.csv...",
     .doc =
-        "Predict published measurements and print the errors: the memory of every row of a table "
-        "of training runs that has a figure for it."
-        "\vA row is left out, with the reason, where it does not say what a simulation needs. The "
-        "tables in tests/data list their columns. Scenarios import models/megatron.dir (-I).",
+        "Predict published measurements and print the errors: the time of a training step for "
+        "every "
+        "row of tables like those in tests/data/e2e, by set and split."
+        "\vA row is refused, with the reason, where neither it nor what is known of its source "
+        "says what a simulation needs. Constants come from the cost database; nothing is fitted. "
+        "Models are imported from the folder scenarios (-I).",
     .children = children};
 
-/* ---- one row ---- */
+/* ---- rows ---- */
 
-typedef enum outcome { PREDICTED, LEFT_OUT, FAILED } outcome;
+typedef DS_VEC(val_prediction) predictions;
+typedef DS_VEC(ds_csv) tables;
 
-typedef struct prediction {
-    cli_row row;
-    outcome outcome;
-    ds_error why; /* LEFT_OUT, FAILED */
-    double predicted_gb, capacity_gb;
-    char what[240]; /* "weight 4.2, …" at the peak, in GB */
-} prediction;
-
-typedef DS_VEC(prediction) predictions;
-
-static void describe(const ds_result *r, int64_t driver_bytes, prediction *p) {
-    const ds_mem_class *m = &r->mem.classes[r->fullest];
-    size_t n = 0;
-    for (int k = 0; k < DS_MEM_CATEGORY_COUNT; k++) {
-        int64_t beyond = k == DS_MEM_CONTEXT ? driver_bytes : 0;
-        double gb = (double)(m->peak_by_category[k] - beyond) / GB;
-        if (gb < 0.05 || n >= sizeof p->what) continue;
-        n += (size_t)snprintf(p->what + n, sizeof p->what - n, "%s%s %.1f", n ? ", " : "",
-                              ds_mem_category_name(k), gb);
+static ds_status read_file(const validate_arguments *args, const char *file, tables *csvs,
+                           predictions *all, ds_error *err) {
+    ds_csv csv;
+    DS_TRY(ds_csv_read(file, &csv, err));
+    DS_HPUSH(csvs, csv);
+    for (uint32_t i = 0; i < csv.rows.n; i++) {
+        val_prediction p = {.file = file};
+        char room[64];
+        val_row_read(&csv, i, &p.row);
+        if (args->split && strcmp(p.row.split, args->split) != 0) continue;
+        snprintf(p.set, sizeof p.set, "%s", val_set_of(&p.row, file, room, sizeof room));
+        DS_HPUSH(all, p);
     }
-}
-
-static ds_status simulate(const ds_binding *binding, const ds_profiles *profiles, prediction *p,
-                          ds_error *err) {
-    ds_sim_options options = {.max_instances = 0};
-    ds_result *r;
-    DS_TRY(ds_sim_options_read(binding, &options, err));
-    DS_TRY(ds_simulate(binding, profiles, &options, &r, err));
-    uint32_t kind = r->plan->classes[r->fullest].kind;
-    int64_t driver_bytes = ds_profiles_kind(profiles, kind)->reserved.driver_bytes;
-    p->predicted_gb = (double)(r->peak_bytes - driver_bytes) / GB;
-    p->capacity_gb = (double)(r->capacity_bytes - driver_bytes) / GB;
-    describe(r, driver_bytes, p);
-    ds_result_free(r);
     return DS_OK;
 }
 
-static ds_status predict(const arguments *args, const ds_profiles *profiles, prediction *p,
-                         ds_error *err) {
-    ds_load_options load = {args->common.include_dirs.at, args->common.include_dirs.n};
-    ds_buf text = {0};
-    ds_unit *unit = NULL;
-    ds_diags diags;
-    ds_binding binding;
-    ds_diags_init(&diags);
-    cli_row_scenario(&p->row, args->all ? 0 : cli_row_memory_microbatches(&p->row), &text);
-    ds_status status = ds_load_text("row.dir", text.text, text.n, &load, &unit, err);
-    if (status == DS_OK) status = ds_verify(unit, &diags);
-    if (status == DS_OK) {
-        status = ds_bind(unit, NULL, 0, &binding, err);
-        if (status == DS_OK) status = ds_verify_bound(unit, &binding, &diags);
-    }
-    for (uint32_t i = 0; i < diags.all.n; i++)
-        if (diags.all.at[i].severity == DS_SEV_ERROR)
-            ds_error_set(err, diags.all.at[i].code, DS_NOWHERE, "%s", diags.all.at[i].message);
-    if (status == DS_OK) status = simulate(&binding, profiles, p, err);
-    ds_diags_deinit(&diags);
-    if (unit) ds_unit_free(unit);
-    ds_buf_deinit(&text);
-    return status;
-}
+/* ---- what is printed ---- */
 
-/* A figure beyond the memory of the card (a date, say, in the wrong column) is none. */
-static bool is_wanted(const arguments *args, const cli_row *row) {
-    if (args->split ? strcmp(row->split, args->split) != 0 : strcmp(row->split, "exclude") == 0)
-        return false;
-    return row->memory_gb > 0 || strncasecmp(row->memory, "OOM", 3) == 0;
-}
-
-static ds_status check_figure(const ds_profiles *profiles, const cli_row *row, ds_error *err) {
-    uint32_t kind;
-    DS_TRY(ds_profiles_find_kind(profiles, row->gpu, DS_NOWHERE, &kind, err));
-    double capacity_gb = (double)ds_profiles_kind(profiles, kind)->memory_bytes / GB;
-    if (capacity_gb == 0 || row->memory_gb <= capacity_gb) return DS_OK;
-    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%g GB is more than a %s has", row->memory_gb,
-                        row->gpu);
-}
-
-static void add_row(const arguments *args, const ds_profiles *profiles, const cli_row *row,
-                    predictions *out) {
-    prediction p = {.row = *row};
-    ds_error err;
-    ds_status status = cli_row_complete(&p.row, &err);
-    if (status == DS_OK) status = check_figure(profiles, &p.row, &err);
-    p.outcome = status == DS_OK ? PREDICTED : LEFT_OUT;
-    if (status == DS_OK) status = predict(args, profiles, &p, &err);
-    if (status != DS_OK) p.why = err;
-    if (status != DS_OK && p.outcome == PREDICTED) p.outcome = FAILED;
-    DS_HPUSH(out, p);
-}
-
-/* ---- the table ---- */
-
-/* Another row of the same run with as many samples a microbatch or more took less by over 1 GB (the
- * figures are whole): one of the two figures is wrong. */
-static const prediction *contradiction(const predictions *all, const prediction *p) {
-    for (uint32_t i = 0; i < all->n; i++) {
-        const cli_row *a = &p->row, *b = &all->at[i].row;
-        bool same = a->layers == b->layers && a->hidden == b->hidden && a->dp == b->dp &&
-                    a->tp == b->tp && a->pp == b->pp && a->vpp == b->vpp && a->zero == b->zero &&
-                    strcmp(a->gpu, b->gpu) == 0 && strcmp(a->precision, b->precision) == 0 &&
-                    strcmp(a->recompute, b->recompute) == 0;
-        if (!same || !(b->memory_gb > 0)) continue;
-        if (b->mbs >= a->mbs && b->memory_gb < a->memory_gb - 1) return &all->at[i];
-    }
-    return NULL;
-}
-
-/* "chronicles-prequel.md:607" of "owner/repository folder/chronicles-prequel.md:607"; without a
- * source the line of the table. */
-static const char *name_of(const cli_row *row, char *room, size_t n) {
-    const char *slash = strrchr(row->ref, '/');
-    if (slash) return slash + 1;
-    if (*row->ref) return row->ref;
-    snprintf(room, n, "line %u", row->line);
-    return room;
-}
-
-static double error_of(const prediction *p) {
-    return p->predicted_gb / p->row.memory_gb - 1;
-}
-
-static void print_row(const predictions *all, const prediction *p) {
-    const cli_row *r = &p->row;
-    const prediction *other = contradiction(all, p);
-    char room[32];
-    printf("| %s | %lld x %lld | %lld | %lld %lld %lld | %lld | ", name_of(r, room, sizeof room),
-           (long long)r->layers, (long long)r->hidden, (long long)r->heads, (long long)r->dp,
-           (long long)r->tp, (long long)r->pp, (long long)r->mbs);
-    if (r->memory_gb > 0)
-        printf("%g | %.1f | %+.1f %% | %s | %s", r->memory_gb, p->predicted_gb, 100 * error_of(p),
-               r->split, p->what);
+static void put_percent(double value, ds_buf *out) {
+    if (value < 0)
+        ds_buf_put(out, "-");
     else
-        printf("OOM | %.1f | %s | %s | %s", p->predicted_gb,
-               p->predicted_gb > p->capacity_gb ? "does not fit" : "fits", r->split, p->what);
-    if (other)
-        printf("; but %s: %g", name_of(&other->row, room, sizeof room), other->row.memory_gb);
-    printf(" |\n");
+        ds_buf_printf(out, "%.2f %%", value);
 }
 
-static void print_sum(const predictions *all, const char *split) {
-    double sum = 0, bias = 0, worst = 0;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < all->n; i++) {
-        const prediction *p = &all->at[i];
-        if (p->outcome != PREDICTED || !(p->row.memory_gb > 0)) continue;
-        if (split && strcmp(p->row.split, split) != 0) continue;
-        double error = error_of(p);
-        n++;
-        sum += fabs(error);
-        bias += error;
-        if (fabs(error) > fabs(worst)) worst = error;
+static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
+    ds_buf_put(out, "| set | split | n | refused | mean | median | p90 | max | bias | Spearman | "
+                    "constant TFLOP/s | regret within 2 % | worst regret |\n"
+                    "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < n; i++) {
+        const val_errors *e = &errors[i];
+        ds_buf_printf(out, "| %s | %s | %u | %u | ", e->set, e->split, e->n, e->refused);
+        const double shown[] = {e->mape, e->median, e->p90, e->max};
+        for (int k = 0; k < 4; k++) {
+            put_percent(shown[k], out);
+            ds_buf_put(out, " | ");
+        }
+        if (e->n)
+            ds_buf_printf(out, "%+.2f %% | ", e->bias);
+        else
+            ds_buf_put(out, "- | ");
+        if (e->spearman > -2)
+            ds_buf_printf(out, "%.3f | ", e->spearman);
+        else
+            ds_buf_put(out, "- | ");
+        put_percent(e->baseline_mape, out);
+        if (e->n) ds_buf_put(out, e->baseline_from_calib ? " (calib)" : " (all rows)");
+        if (e->groups)
+            ds_buf_printf(out, " | %.0f %% of %u | %.1f %% |\n", e->regret_within_2pct, e->groups,
+                          e->worst_regret);
+        else
+            ds_buf_put(out, " | - | - |\n");
     }
-    if (n)
-        printf("%s: n = %u, mean |error| %.1f %%, mean error %+.1f %%, largest %+.1f %%\n",
-               split ? split : "all", n, 100 * sum / n, 100 * bias / n, 100 * worst);
 }
 
-/* Rows without a prediction, by reason. */
-static void print_rest(const predictions *all, outcome which, const char *title) {
+static void json_number(ds_json *json, const char *key, double value, bool known) {
+    ds_json_key(json, key);
+    if (known)
+        ds_json_double(json, value);
+    else
+        ds_json_null(json);
+}
+
+static void put_json(const val_errors *errors, uint32_t n, ds_buf *out) {
+    ds_json json;
+    ds_json_init(&json, out, 2);
+    ds_json_begin_array(&json);
+    for (uint32_t i = 0; i < n; i++) {
+        const val_errors *e = &errors[i];
+        bool some = e->n > 0;
+        ds_json_begin_object(&json);
+        ds_json_key_string(&json, "set", e->set);
+        ds_json_key_string(&json, "split", e->split);
+        ds_json_key_int(&json, "n", e->n);
+        ds_json_key_int(&json, "refused", e->refused);
+        json_number(&json, "mape", e->mape, some);
+        json_number(&json, "median", e->median, some);
+        json_number(&json, "p90", e->p90, some);
+        json_number(&json, "max", e->max, some);
+        json_number(&json, "bias", e->bias, some);
+        json_number(&json, "spearman", e->spearman, e->spearman > -2);
+        json_number(&json, "baseline_mape", e->baseline_mape, e->baseline_mape >= 0);
+        ds_json_key_string(&json, "baseline_from", e->baseline_from_calib ? "calib" : "all");
+        json_number(&json, "regret_within_2pct", e->regret_within_2pct, e->groups > 0);
+        ds_json_key_int(&json, "regret_groups", e->groups);
+        ds_json_end_object(&json);
+    }
+    ds_json_end_array(&json);
+    ds_buf_putc(out, '\n');
+}
+
+/* Reasons of refusals, each once with the number of its rows. */
+static void put_refusals(const predictions *all, ds_buf *out) {
     for (uint32_t i = 0; i < all->n; i++) {
-        const prediction *p = &all->at[i];
-        bool first = p->outcome == which;
-        for (uint32_t k = 0; k < i && first; k++)
-            first = all->at[k].outcome != which || strcmp(all->at[k].why.message, p->why.message);
-        if (!first) continue;
+        const val_prediction *p = &all->at[i];
+        bool first = p->refused;
         uint32_t n = 0;
-        for (uint32_t k = i; k < all->n; k++)
-            n += all->at[k].outcome == which && !strcmp(all->at[k].why.message, p->why.message);
-        char room[32];
-        printf("%s: %u row%s (%s%s): %s\n", title, n, n > 1 ? "s" : "",
-               name_of(&p->row, room, sizeof room), n > 1 ? " …" : "", p->why.message);
+        for (uint32_t k = 0; k < all->n && first; k++) {
+            const val_prediction *q = &all->at[k];
+            bool same = q->refused && !strcmp(q->why, p->why) && !strcmp(q->set, p->set);
+            if (same && k < i) first = false;
+            n += same;
+        }
+        if (first)
+            ds_buf_printf(out, "refused: %s, %u row%s (line %u%s): %s\n", p->set, n,
+                          n > 1 ? "s" : "", p->row.line, n > 1 ? ", …" : "", p->why);
     }
 }
 
-static void print_table(const predictions *all) {
-    static const char *const splits[] = {"calib", "val", "aux"};
-    printf("| row | layers x hidden | heads | dp tp pp | mbs | measured, GB | predicted | error | "
-           "split | at the peak, GB |\n|---|---|---|---|---|---|---|---|---|---|\n");
-    for (uint32_t i = 0; i < all->n; i++)
-        if (all->at[i].outcome == PREDICTED) print_row(all, &all->at[i]);
-    printf("\n");
-    print_sum(all, NULL);
-    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) print_sum(all, splits[i]);
-    print_rest(all, LEFT_OUT, "left out");
-    print_rest(all, FAILED, "failed");
+static void put_rows(const predictions *all, ds_buf *out) {
+    static const char *const header[] = {
+        "set",       "split",    "line", "source_ref", "model",     "gpu",        "gpus",
+        "layers",    "hidden",   "seq",  "dp",         "tp",        "pp",         "cp",
+        "vpp",       "mbs",      "gbs",  "zero",       "recompute", "measured_s", "predicted_s",
+        "error_pct", "peak_gib", "fits", "refused"};
+    enum { N = sizeof header / sizeof *header };
+    ds_csv_put_row(out, header, N);
+    for (uint32_t i = 0; i < all->n; i++) {
+        const val_prediction *p = &all->at[i];
+        const val_row *r = &p->row;
+        char number[N][32] = {{0}};
+        const char *cells[N];
+        const int64_t counts[] = {r->gpus,
+                                  r->layers,
+                                  r->hidden,
+                                  r->seq,
+                                  r->dp,
+                                  r->tp,
+                                  r->pp,
+                                  r->cp,
+                                  p->refused ? r->vpp : p->vpp,
+                                  p->refused ? r->mbs : p->mbs,
+                                  r->gbs,
+                                  r->zero};
+        for (int k = 0; k < N; k++) cells[k] = number[k];
+        cells[0] = p->set;
+        cells[1] = r->split;
+        snprintf(number[2], sizeof number[2], "%u", r->line);
+        cells[3] = r->ref;
+        cells[4] = r->model;
+        cells[5] = r->gpu;
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+            snprintf(number[6 + k], sizeof number[0], "%lld", (long long)counts[k]);
+        cells[18] = r->recompute;
+        snprintf(number[19], sizeof number[0], "%.9g", r->seconds);
+        if (!p->refused) {
+            snprintf(number[20], sizeof number[0], "%.9g", p->seconds);
+            snprintf(number[21], sizeof number[0], "%.3f", val_error(p));
+            snprintf(number[22], sizeof number[0], "%.2f", p->peak_gib);
+            cells[23] = p->capacity_gib > 0 && p->peak_gib > p->capacity_gib ? "no" : "yes";
+        }
+        cells[24] = p->why;
+        ds_csv_put_row(out, cells, N);
+    }
 }
 
-/* ---- files ---- */
+static int print(const validate_arguments *args, const predictions *all) {
+    val_errors *errors;
+    ds_buf text = {0};
+    ds_error err;
+    uint32_t n = val_errors_of(all->at, all->n, &errors);
+    if (args->json) {
+        put_json(errors, n, &text);
+    } else {
+        put_ledger(errors, n, &text);
+        if (!args->ledger) put_refusals(all, &text);
+    }
+    fputs(text.text, stdout);
+    int exit_code = 0;
+    if (args->out) {
+        text.n = 0;
+        put_rows(all, &text);
+        if (cli_write(args->out, text.text, text.n, &err) != DS_OK)
+            exit_code = cli_fail(NULL, &err);
+    }
+    ds_buf_deinit(&text);
+    free(errors);
+    return exit_code;
+}
 
-static int print_scenario(const arguments *args, const ds_csv *csv) {
-    for (uint32_t i = 0; i < csv->rows.n; i++) {
-        if (csv->rows.at[i].line != args->scenario) continue;
-        cli_row row;
+static int print_scenario(const validate_arguments *args, const predictions *all) {
+    for (uint32_t i = 0; i < all->n; i++) {
+        val_row row = all->at[i].row;
         ds_error err;
         ds_buf text = {0};
-        cli_row_read(csv, i, &row);
-        if (cli_row_complete(&row, &err) != DS_OK) return cli_fail(NULL, &err);
-        cli_row_scenario(&row, args->all ? 0 : cli_row_memory_microbatches(&row), &text);
+        if (row.line != args->scenario) continue;
+        const val_testbed *testbed = val_testbed_of(&row),
+                          none = {.nvlink_gb_per_s = 300, .nic_mb_per_s = 25000};
+        if (!testbed) testbed = &none;
+        if (!args->memory) val_testbed_complete(testbed, &row);
+        if (val_row_complete(&row, &err) != DS_OK) return cli_fail(NULL, &err);
+        bool some = args->memory && !args->all_microbatches;
+        val_scenario(&row, testbed, args->memory ? VAL_MEMORY : VAL_TIME,
+                     some ? val_memory_microbatches(&row) : 0, &text);
         fputs(text.text, stdout);
         ds_buf_deinit(&text);
         return 0;
     }
     ds_error err;
-    ds_error_set(&err, DS_ERR_DATA, DS_NOWHERE, "%s has no row in line %u", csv->file,
-                 args->scenario);
+    ds_error_set(&err, DS_ERR_DATA, DS_NOWHERE, "no file has a row in line %u", args->scenario);
     return cli_fail(NULL, &err);
 }
 
-static int validate(const arguments *args, const ds_profiles *profiles, const char *file) {
-    ds_csv csv;
-    ds_error err;
+/* ---- the verb ---- */
+
+/* Where models lie when no -I says so: `scenarios` here, or beside the build folder. */
+static void add_scenarios(validate_arguments *args, ds_buf *near) {
+    DS_HPUSH(&args->common.include_dirs, "scenarios");
+    if (ds_file_near_program("../scenarios", near))
+        DS_HPUSH(&args->common.include_dirs, near->text);
+}
+
+static int validate(validate_arguments *args, const ds_profiles *profiles) {
+    tables csvs = {0};
     predictions all = {0};
-    if (ds_csv_read(file, &csv, &err) != DS_OK) return cli_fail(NULL, &err);
+    ds_error err;
     int exit_code = 0;
-    if (args->scenario) {
-        exit_code = print_scenario(args, &csv);
-    } else {
-        for (uint32_t i = 0; i < csv.rows.n; i++) {
-            cli_row row;
-            cli_row_read(&csv, i, &row);
-            if (is_wanted(args, &row)) add_row(args, profiles, &row, &all);
-        }
-        print_table(&all);
+    for (uint32_t i = 0; i < args->files.n && !exit_code; i++)
+        if (read_file(args, args->files.at[i], &csvs, &all, &err) != DS_OK)
+            exit_code = cli_fail(NULL, &err);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    val_job job = {.profiles = profiles,
+                   .load = {args->common.include_dirs.at, args->common.include_dirs.n},
+                   .n_workers = args->workers ? args->workers
+                                : cores > 0   ? (uint32_t)cores
+                                              : 1};
+    if (!exit_code && args->scenario) {
+        exit_code = print_scenario(args, &all);
+    } else if (!exit_code) {
+        if (val_predict(&job, all.at, all.n, &err) != DS_OK)
+            exit_code = cli_fail(NULL, &err);
+        else
+            exit_code = print(args, &all);
     }
+    for (uint32_t i = 0; i < csvs.n; i++) ds_csv_deinit(&csvs.at[i]);
+    free(csvs.at);
     free(all.at);
-    ds_csv_deinit(&csv);
     return exit_code;
 }
 
-static int run(const arguments *args) {
+static int run(validate_arguments *args) {
     ds_profiles *profiles;
     ds_error err;
     if (ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
         return cli_fail(NULL, &err);
     int exit_code = 0;
-    for (uint32_t i = 0; i < args->files.n && !exit_code; i++)
-        exit_code = validate(args, profiles, args->files.at[i]);
+    if (args->memory && !args->scenario) {
+        for (uint32_t i = 0; i < args->files.n && !exit_code; i++)
+            exit_code = validate_memory(args, profiles, args->files.at[i]);
+    } else {
+        exit_code = validate(args, profiles);
+    }
     ds_profiles_free(profiles);
     return exit_code;
 }
 
 int cmd_validate(int argc, char **argv) {
-    arguments args = {0};
+    validate_arguments args = {0};
+    ds_buf near = {0};
     argp_parse(&parser, argc, argv, 0, NULL, &args);
+    add_scenarios(&args, &near);
     int exit_code = run(&args);
     cli_options_deinit(&args.common);
+    ds_buf_deinit(&near);
     free(args.files.at);
     return exit_code;
 }

@@ -1,5 +1,5 @@
-/* From a row of measurements to a scenario text. */
-#include "tools/cli/row.h"
+/* Reading a row of measurements, and what follows from it. */
+#include "tools/validate/row.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,6 +8,8 @@
 #include <strings.h>
 
 /* ---- reading ---- */
+
+#define MLP "distir_mlp"
 
 static const char *text_of(const ds_csv *csv, uint32_t index, const char *column) {
     uint32_t at = ds_csv_find(csv, column);
@@ -32,12 +34,13 @@ static int64_t count_of(const ds_csv *csv, uint32_t index, const char *column, i
     return value >= 0 && value <= (double)most ? (int64_t)value : otherwise;
 }
 
-void cli_row_read(const ds_csv *csv, uint32_t index, cli_row *out) {
+void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
 #define TEXT(column)   text_of(csv, index, column)
 #define SIZE(column)   count_of(csv, index, column, MAX_SIZE, 0)
 #define DEGREE(column) count_of(csv, index, column, MAX_DEGREE, 0)
-    *out = (cli_row){
+    *out = (val_row){
         .line = csv->rows.at[index].line,
+        .source_id = TEXT("source_id"),
         .ref = TEXT("source_ref"),
         .model = TEXT("model"),
         .gpu = TEXT("gpu"),
@@ -51,6 +54,7 @@ void cli_row_read(const ds_csv *csv, uint32_t index, cli_row *out) {
         .layers = SIZE("layers"),
         .hidden = SIZE("hidden"),
         .heads = SIZE("heads"),
+        .kv_heads = SIZE("kv_heads"),
         .ffn = SIZE("ffn"),
         .vocab = SIZE("vocab"),
         .seq = SIZE("seq"),
@@ -67,15 +71,30 @@ void cli_row_read(const ds_csv *csv, uint32_t index, cli_row *out) {
         .zero = count_of(csv, index, "zero_stage", 3, -1),
         .sp = count_of(csv, index, "seq_parallel", 1, -1),
         .memory_gb = number_of(csv, index, "mem_gb", 0),
+        .seconds = number_of(csv, index, "iter_time_s", 0),
     };
+    if (!(out->seconds > 0)) out->seconds = number_of(csv, index, "iter_time_derived_s", 0);
+    if (ds_csv_find(csv, "world_size") == DS_CSV_NO_COLUMN) return;
+    out->source_id = MLP;
+    out->model = "MLP";
+    out->gpus = out->dp = DEGREE("world_size");
+    out->tp = out->pp = 1;
+    out->layers = SIZE("num_layers");
+    out->hidden = SIZE("hidden_dim");
+    out->gbs = SIZE("batch_size");
+    out->seconds = number_of(csv, index, "measured_ms", 0) * 1e-3;
 #undef TEXT
 #undef SIZE
 #undef DEGREE
 }
 
+bool val_row_is_mlp(const val_row *row) {
+    return strcmp(row->source_id, MLP) == 0;
+}
+
 /* ---- what is missing ---- */
 
-static double params_of(const cli_row *r, int64_t layers) {
+static double params_of(const val_row *r, int64_t layers) {
     double h = (double)r->hidden;
     return (double)layers * (12 * h * h + 13 * h) + (double)(r->vocab + r->seq + 2) * h;
 }
@@ -87,7 +106,7 @@ static bool prints_as(double value, double printed) {
     return fabs(value - printed) <= unit / 2;
 }
 
-static int64_t layers_of(const cli_row *r) {
+static int64_t layers_of(const val_row *r) {
     double per_layer = params_of(r, 1) - params_of(r, 0);
     double guess = (r->params_b * 1e9 - params_of(r, 0)) / per_layer;
     if (guess > MAX_DEGREE) return 0;
@@ -101,18 +120,20 @@ static int64_t layers_of(const cli_row *r) {
     return found;
 }
 
-static void fill_in(cli_row *r) {
+static void fill_in(val_row *r) {
     if (r->gpus == 1 && !r->dp && !r->tp && !r->pp) r->dp = r->tp = r->pp = 1;
     if (!r->cp) r->cp = 1;
     if (!r->ep) r->ep = 1;
     if (!r->vpp) r->vpp = 1;
     if (!r->ffn) r->ffn = 4 * r->hidden;
-    if (!r->gpus_per_node) r->gpus_per_node = r->gpus;
+    if (!r->kv_heads) r->kv_heads = r->heads;
+    if (!r->gpus_per_node || r->gpus_per_node > r->gpus) r->gpus_per_node = r->gpus;
+    if (!r->gbs) r->gbs = r->mbs * r->dp;
     bool sized = r->params_b > 0 && r->hidden && r->vocab && r->pp;
     if (!r->layers && sized) r->layers = layers_of(r);
 }
 
-static ds_status find_missing(const cli_row *r, ds_error *err) {
+static ds_status find_missing(const val_row *r, ds_error *err) {
     const struct {
         const char *name;
         int64_t value;
@@ -131,7 +152,7 @@ static ds_status find_missing(const cli_row *r, ds_error *err) {
     return status;
 }
 
-static ds_status find_contradictions(const cli_row *r, ds_error *err) {
+static ds_status find_contradictions(const val_row *r, ds_error *err) {
     if (r->dp * r->tp * r->pp * r->cp != r->gpus)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "dp %" PRId64 ", tp %" PRId64 ", pp %" PRId64 ", cp %" PRId64
@@ -153,116 +174,23 @@ static ds_status find_contradictions(const cli_row *r, ds_error *err) {
     return DS_OK;
 }
 
-ds_status cli_row_complete(cli_row *row, ds_error *err) {
-    if (strncasecmp(row->model, "gpt", 3) != 0)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no GPT: %s", row->model);
+ds_status val_row_complete(val_row *row, ds_error *err) {
     fill_in(row);
     DS_TRY(find_missing(row, err));
-    if (row->ffn != 4 * row->hidden)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "ffn is not 4 hidden");
-    if (row->ep != 1 || row->cp != 1)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "ep or cp above 1");
+    if (row->ep != 1)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "ep %" PRId64 ": no dense model",
+                            row->ep);
     return find_contradictions(row, err);
 }
 
-/* ---- the scenario ---- */
-
-int64_t cli_row_stage_layers(const cli_row *row, int64_t stage) {
-    int64_t pp = row->pp, layers = row->layers;
-    if (layers % pp == 0) return layers / pp;
-    if ((layers + 2) % pp == 0) {
-        int64_t each = (layers + 2) / pp;
-        return stage == 0 || stage == pp - 1 ? each - 1 : each;
-    }
-    int64_t each = (layers + pp - 1) / pp, left = layers - each * stage;
-    return left < 0 ? 0 : left < each ? left : each;
-}
-
-int64_t cli_row_memory_microbatches(const cli_row *row) {
-    int64_t most = row->vpp > 1 ? 2 * row->pp : row->pp;
-    return most < 3 ? 3 : most;
-}
-
-/* Bytes a second each way (cost_profiles/catalogue/links.csv), of NVLink 2 … 5. */
-static int64_t nvlink_gb_per_s(const char *gpu) {
-    static const struct {
-        const char *prefix;
-        int64_t gb_per_s;
-    } links[] = {{"P100", 80},  {"V100", 150}, {"A100", 300}, {"H100", 450},
-                 {"H200", 450}, {"B200", 900}, {"B300", 900}, {"GB", 900}};
-    for (size_t i = 0; i < sizeof links / sizeof *links; i++)
-        if (strncasecmp(gpu, links[i].prefix, strlen(links[i].prefix)) == 0)
-            return links[i].gb_per_s;
-    return 150;
-}
-
-static void put_topology(const cli_row *r, ds_buf *out) {
-    int64_t each = r->gpus_per_node;
-    ds_buf_printf(out, "topology @node {\n  device gpu[%" PRId64 "] : ", each);
-    ds_buf_put_quoted(out, r->gpu);
-    ds_buf_printf(out,
-                  "\n  switch nvswitch\n  nic nic[%" PRId64
-                  "]\n  link gpu[i] -- nvswitch : %" PRId64 " GB/s, 1 us for i in 0..%" PRId64
-                  "\n  link gpu[i] -- nic[i] : 31 GB/s, 1 us for "
-                  "i in 0..%" PRId64 "\n}\n\n",
-                  each, nvlink_gb_per_s(r->gpu), each, each);
-    ds_buf_printf(out,
-                  "topology @cluster {\n  node n[%" PRId64 "] : @node\n  switch fabric\n"
-                  "  link n[i].nic[j] -- fabric : 25 GB/s, 1 us for i in 0..%" PRId64
-                  ", j in 0..%" PRId64 "\n}\n\n",
-                  r->gpus / each, r->gpus / each, each);
-}
-
-static void put_stage_layers(const cli_row *r, ds_buf *out) {
-    if (r->pp == 1 || r->layers % (r->pp * r->vpp) == 0) return;
-    ds_buf_put(out, ", stage_layers = [");
-    for (int64_t i = 0; i < r->pp; i++)
-        ds_buf_printf(out, "%s%" PRId64, i ? ", " : "", cli_row_stage_layers(r, i));
-    ds_buf_put(out, "]");
-}
-
-static void put_strategy(const cli_row *r, int64_t microbatches, ds_buf *out) {
-    ds_buf_printf(out,
-                  "  strategy { dp = %" PRId64 ", tp = %" PRId64 ", pp = %" PRId64
-                  ", microbatches = %" PRId64 ", zero = %" PRId64,
-                  r->dp, r->tp, r->pp, microbatches, r->zero);
-    if (r->zero == 1) ds_buf_put(out, ", zero_uneven = true");
-    if (r->sp > 0) ds_buf_put(out, ", sp = true");
-    if (r->vpp > 1)
-        ds_buf_printf(out, ", schedule = \"interleaved\", virtual_stages = %" PRId64, r->vpp);
-    if (strncasecmp(r->recompute, "full", 4) == 0) ds_buf_put(out, ", recompute = full");
-    if (strncasecmp(r->recompute, "sel", 3) == 0) ds_buf_put(out, ", recompute = selective");
-    put_stage_layers(r, out);
-    ds_buf_put(out, " }\n");
-}
-
-/* "fp16", "bf16 (fp32 grad accum)", "fp32". */
-static void put_train(const cli_row *r, ds_buf *out) {
-    bool single = strncasecmp(r->precision, "fp32", 4) == 0;
-    bool wide = strstr(r->precision, "fp32 grad") != NULL;
-    const char *dtype = strncasecmp(r->precision, "bf16", 4) == 0 ? "bf16" : "f16";
-    ds_buf_put(out, "  train { optimizer = adam");
-    if (!single) ds_buf_printf(out, ", dtype = %s", dtype);
-    if (!single && wide) ds_buf_put(out, ", grad_dtype = f32");
-    ds_buf_put(out, " }\n");
-}
-
-void cli_row_scenario(const cli_row *row, int64_t max_microbatches, ds_buf *out) {
-    int64_t microbatches = row->gbs / (row->mbs * row->dp), pad = 128 * row->tp;
-    if (max_microbatches > 0 && microbatches > max_microbatches) microbatches = max_microbatches;
-    ds_buf_put(out, "dir 1\n\n");
-    ds_buf_printf(out, "// line %" PRIu32 ", %s\n", row->line, row->ref);
-    ds_buf_printf(out,
-                  "import \"models/megatron.dir\" as megatron with layers = %" PRId64
-                  ", hidden = %" PRId64 ", heads = %" PRId64 ", seq = %" PRId64 ", vocab = %" PRId64
-                  ", batch = %" PRId64 "\n\n",
-                  row->layers, row->hidden, row->heads, row->seq,
-                  (row->vocab + pad - 1) / pad * pad, row->mbs * row->dp * microbatches);
-    put_topology(row, out);
-    ds_buf_put(out, "scenario {\n  model = @megatron.gpt\n  on = @cluster\n  memory = allocator\n"
-                    "  masks = kept\n");
-    if (strstr(row->schedule, "DeepSpeed")) ds_buf_put(out, "  framework = deepspeed\n");
-    put_train(row, out);
-    put_strategy(row, microbatches, out);
-    ds_buf_put(out, "}\n");
+double val_row_flop(const val_row *r) {
+    if (val_row_is_mlp(r))
+        return 6.0 * (double)r->gbs * (double)r->layers * (double)r->hidden * (double)r->hidden;
+    double h = (double)r->hidden, l = (double)r->layers, s = (double)r->seq;
+    double kv = r->kv_heads && r->heads ? (double)r->kv_heads / (double)r->heads : 1;
+    double products = r->ffn == 4 * r->hidden ? 2 : 3; /* up and down, or gate, up and down */
+    double layer = h * h * (2 + 2 * kv) + products * h * (double)r->ffn;
+    double forward = 2 * s * (l * layer + h * (double)r->vocab) + 4 * l * s * s * h;
+    double passes = strncasecmp(r->recompute, "full", 4) == 0 ? 4 : 3;
+    return passes * (double)r->gbs * forward;
 }

@@ -1,0 +1,22 @@
+/* distsim validate: its two tables, of times and of memory. */
+#ifndef DS_CLI_VALIDATE_H
+#define DS_CLI_VALIDATE_H
+
+#include "tools/cli/cli.h"
+
+typedef struct validate_arguments {
+    cli_options common;
+    DS_VEC(const char *) files;
+    const char *split; /* NULL: all; of memory: all but `exclude` */
+    const char *out;   /* a row each; NULL: none */
+    uint32_t scenario; /* a line whose scenario is printed; 0: none */
+    uint32_t workers;  /* 0: as many as there are cores */
+    bool memory, json, ledger, all_microbatches;
+} validate_arguments;
+
+/* The memory of the rows of one file that have a figure for it; returns the exit code. */
+struct ds_profiles;
+int validate_memory(const validate_arguments *args, const struct ds_profiles *profiles,
+                    const char *file);
+
+#endif

@@ -1,0 +1,245 @@
+/* Rows to seconds: each becomes a scenario (scenario.h) and is simulated, a whole step, put
+ * together from a few microbatches where sim/compose knows how, which gives the same picoseconds.
+ *
+ * A microbatch size that the source does not say was chosen by those who measured, for speed: of
+ * 1, 2, 4, … the fastest that fits into memory is taken. */
+#include "tools/validate/predict.h"
+
+#include "ir/base/units.h"
+#include "ir/lang/verify.h"
+#include "search/pool.h"
+#include "sim/compose/compose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define MOST_MBS 16
+#define GIB      1073741824.0
+
+/* ---- one scenario ---- */
+
+static ds_status first_error(const ds_diags *diags, ds_status status, ds_error *err) {
+    for (uint32_t i = 0; i < diags->all.n; i++)
+        if (diags->all.at[i].severity == DS_SEV_ERROR)
+            return ds_error_set(err, diags->all.at[i].code, DS_NOWHERE, "%s",
+                                diags->all.at[i].message);
+    return status;
+}
+
+static ds_status check_unit(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
+                            ds_binding *binding, ds_error *err) {
+    ds_diags diags;
+    ds_diags_init(&diags);
+    ds_status status = ds_verify(unit, &diags);
+    if (status == DS_OK) {
+        status = ds_bind(unit, settings, n_settings, binding, err);
+        if (status == DS_OK) status = ds_verify_bound(unit, binding, &diags);
+    }
+    if (status != DS_OK) status = first_error(&diags, status, err);
+    ds_diags_deinit(&diags);
+    return status;
+}
+
+ds_status val_open(const char *text, size_t n, const ds_load_options *load, ds_unit **unit,
+                   ds_binding *binding, ds_error *err) {
+    DS_TRY(ds_load_text("row.dir", text, n, load, unit, err));
+    return check_unit(*unit, NULL, 0, binding, err);
+}
+
+/* ---- DistIR's table ---- */
+
+/* scenarios/distir-mlp.dir covers all of its rows. */
+static ds_status open_mlp(const val_row *row, const ds_load_options *load, ds_unit **unit,
+                          ds_binding *binding, ds_error *err) {
+    char values[4][24];
+    const int64_t numbers[] = {row->gpus, row->layers, row->gbs, row->hidden};
+    static const char *const names[] = {"world", "layers", "batch", "width"};
+    ds_setting settings[4];
+    for (int i = 0; i < 4; i++) {
+        snprintf(values[i], sizeof values[i], "%lld", (long long)numbers[i]);
+        settings[i] = (ds_setting){names[i], values[i]};
+    }
+    ds_buf path = {0};
+    ds_status status = DS_ERR_IO;
+    for (uint32_t i = 0; i < load->n_include_dirs && status != DS_OK; i++) {
+        path.n = 0;
+        ds_buf_printf(&path, "%s/distir-mlp.dir", load->include_dirs[i]);
+        if (*unit) ds_unit_free(*unit);
+        *unit = NULL;
+        status = ds_load_file(path.text, load, unit, err);
+    }
+    ds_buf_deinit(&path);
+    if (status != DS_OK)
+        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE,
+                            "distir-mlp.dir is in none of the folders of -I");
+    return check_unit(*unit, settings, 4, binding, err);
+}
+
+typedef struct timing {
+    int64_t step_ps, peak_bytes, capacity_bytes;
+    bool fits;
+} timing;
+
+static ds_status time_binding(const ds_binding *binding, const ds_profiles *profiles,
+                              ds_plan_ground *ground, timing *out, ds_error *err) {
+    ds_sim_options options = {.cost_mode = DS_COST_FITTED, .trust_passes = true, .ground = ground};
+    ds_composed composed;
+    ds_result *result;
+    ds_error unsaid;
+    const char *why;
+    DS_TRY(ds_sim_options_read(binding, &options, err));
+    if (ds_compose(binding, profiles, &options, &composed, &why, &unsaid) == DS_OK && !why) {
+        *out =
+            (timing){composed.step_ps, composed.peak_bytes, composed.capacity_bytes, composed.fits};
+        ds_composed_deinit(&composed);
+        return DS_OK;
+    }
+    DS_TRY(ds_simulate(binding, profiles, &options, &result, err));
+    *out = (timing){result->run.step_ps, result->peak_bytes, result->capacity_bytes, result->fits};
+    ds_result_free(result);
+    return DS_OK;
+}
+
+static ds_status time_text(const val_job *job, ds_plan_ground *ground, const ds_buf *text,
+                           timing *out, ds_error *err) {
+    ds_unit *unit = NULL;
+    ds_binding binding;
+    ds_status status = val_open(text->text, text->n, &job->load, &unit, &binding, err);
+    if (status == DS_OK) status = time_binding(&binding, job->profiles, ground, out, err);
+    if (unit) ds_unit_free(unit);
+    return status;
+}
+
+/* ---- one row ---- */
+
+static ds_status check_model(const val_row *row, const val_testbed *t, ds_error *err) {
+    static const char *const others[] = {"moe", "resnet", "expert"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (const char *at = row->model; *at; at++)
+            if (strncasecmp(at, others[i], strlen(others[i])) == 0)
+                return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
+                                    row->model);
+    if (t->model != VAL_LLAMA && row->ffn != 4 * row->hidden)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "ffn %lld is not 4 hidden",
+                            (long long)row->ffn);
+    return DS_OK;
+}
+
+static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_row *row,
+                          const val_testbed *testbed, val_prediction *p, ds_error *err) {
+    timing t;
+    ds_buf text = {0};
+    val_scenario(row, testbed, VAL_TIME, 0, &text);
+    ds_status status = time_text(job, ground, &text, &t, err);
+    ds_buf_deinit(&text);
+    DS_TRY(status);
+    double seconds = (double)t.step_ps / (double)DS_PS_PER_S;
+    bool first = !(p->seconds > 0);
+    if (!first && (!t.fits || seconds >= p->seconds)) return DS_OK;
+    p->seconds = seconds;
+    p->peak_gib = (double)t.peak_bytes / GIB;
+    p->capacity_gib = (double)t.capacity_bytes / GIB;
+    p->mbs = row->mbs;
+    p->vpp = row->vpp;
+    return DS_OK;
+}
+
+/* Of microbatch sizes that the row leaves open the best. */
+static ds_status time_open_row(const val_job *job, ds_plan_ground *ground, const val_row *open,
+                               const val_testbed *testbed, val_prediction *p, ds_error *err) {
+    ds_status status = DS_OK;
+    for (int64_t mbs = 1; mbs <= MOST_MBS; mbs *= 2) {
+        val_row row = *open;
+        row.mbs = mbs;
+        if (row.dp > 0 && row.gbs % (mbs * row.dp)) break;
+        status = val_row_complete(&row, err);
+        if (status == DS_OK) status = check_model(&row, testbed, err);
+        if (status == DS_OK) status = time_row(job, ground, &row, testbed, p, err);
+        if (status != DS_OK) break;
+        p->row = row;
+        p->row.mbs = 0;
+        if (p->capacity_gib > 0 && p->peak_gib > p->capacity_gib) break;
+    }
+    return p->seconds > 0 ? DS_OK : status;
+}
+
+static ds_status time_mlp(const val_job *job, ds_plan_ground *ground, val_prediction *p,
+                          ds_error *err) {
+    ds_unit *unit = NULL;
+    ds_binding binding;
+    timing t;
+    ds_status status = open_mlp(&p->row, &job->load, &unit, &binding, err);
+    if (status == DS_OK) status = time_binding(&binding, job->profiles, ground, &t, err);
+    if (status == DS_OK) {
+        p->seconds = (double)t.step_ps / (double)DS_PS_PER_S;
+        p->peak_gib = (double)t.peak_bytes / GIB;
+        p->capacity_gib = (double)t.capacity_bytes / GIB;
+        p->mbs = p->row.gbs / p->row.gpus;
+        p->vpp = 1;
+    }
+    if (unit) ds_unit_free(unit);
+    return status;
+}
+
+static ds_status predict(const val_job *job, ds_plan_ground *ground, val_prediction *p,
+                         ds_error *err) {
+    val_row row = p->row;
+    const val_testbed *testbed = val_testbed_of(&row);
+    if (strcmp(row.split, "exclude") == 0)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table excludes it");
+    if (!(row.seconds > 0)) return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "no measured time");
+    if (val_row_is_mlp(&row)) return time_mlp(job, ground, p, err);
+    if (!testbed)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no testbed for source '%s' on %s",
+                            row.source_id, row.gpu);
+    val_testbed_complete(testbed, &row);
+    if (!row.mbs && row.gbs && row.dp) return time_open_row(job, ground, &row, testbed, p, err);
+    DS_TRY(val_row_complete(&row, err));
+    DS_TRY(check_model(&row, testbed, err));
+    p->row = row;
+    return time_row(job, ground, &row, testbed, p, err);
+}
+
+/* ---- all rows ---- */
+
+typedef struct work {
+    const val_job *job;
+    val_prediction *rows;
+    ds_plan_ground **grounds; /* one a worker */
+    uint32_t *row_of_slot;
+} work;
+
+static void predict_slot(void *context, uint32_t worker, uint32_t slot) {
+    work *w = context;
+    val_prediction *p = &w->rows[w->row_of_slot[slot]];
+    ds_error err;
+    if (predict(w->job, w->grounds[worker], p, &err) == DS_OK) return;
+    p->refused = true;
+    p->seconds = 0;
+    snprintf(p->why, sizeof p->why, "%.*s", (int)sizeof p->why - 1, err.message);
+}
+
+#define SLOTS 64
+
+ds_status val_predict(const val_job *job, val_prediction *rows, uint32_t n, ds_error *err) {
+    uint32_t slots[SLOTS];
+    uint32_t workers = job->n_workers ? job->n_workers : 1, submitted = 0;
+    work w = {.job = job, .rows = rows, .row_of_slot = slots};
+    w.grounds = ds_xcalloc(workers, sizeof *w.grounds);
+    for (uint32_t i = 0; i < workers; i++) w.grounds[i] = ds_plan_ground_new();
+    ds_pool *pool;
+    ds_status status = ds_pool_new(workers, SLOTS, predict_slot, &w, &pool, err);
+    for (uint32_t done = 0; status == DS_OK && done < n; done++) {
+        for (; submitted < n && submitted < done + SLOTS; submitted++) {
+            slots[submitted % SLOTS] = submitted;
+            ds_pool_submit(pool);
+        }
+        ds_pool_wait(pool);
+    }
+    if (status == DS_OK) ds_pool_free(pool);
+    for (uint32_t i = 0; i < workers; i++) ds_plan_ground_free(w.grounds[i]);
+    free(w.grounds);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* Published steps, predicted. */
+#ifndef DS_VALIDATE_PREDICT_H
+#define DS_VALIDATE_PREDICT_H
+
+#include "ir/lang/lang.h"
+#include "sim/report/report.h"
+#include "tools/validate/scenario.h"
+
+typedef struct val_prediction {
+    val_row row;
+    const char *file;
+    char set[64];
+    bool refused; /* then `why` says for what reason, and the rest is 0 */
+    char why[240];
+    double seconds;                /* of a step */
+    double peak_gib, capacity_gib; /* of the fullest device; capacity 0: not known */
+    int64_t mbs, vpp;              /* used: the row's, or the best, where it does not say */
+} val_prediction;
+
+typedef struct val_job {
+    const ds_profiles *profiles;
+    ds_load_options load;
+    uint32_t n_workers;
+} val_job;
+
+/* Predicts the rows, each filled in but for what follows `file`; every row ends with a time or a
+ * reason. What comes out does not depend on the number of workers. DS_ERR_LIMIT: no threads. */
+ds_status val_predict(const val_job *job, val_prediction *rows, uint32_t n, ds_error *err);
+
+/* Loads, verifies and binds a scenario's text; the unit is to be freed either way. */
+ds_status val_open(const char *text, size_t n, const ds_load_options *load, ds_unit **unit,
+                   ds_binding *binding, ds_error *err);
+
+#endif

@@ -1,0 +1,136 @@
+/* From a complete row to the text of a scenario. */
+#include "tools/validate/scenario.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+
+int64_t val_stage_layers(const val_row *row, int64_t stage) {
+    int64_t pp = row->pp, layers = row->layers;
+    if (layers % pp == 0) return layers / pp;
+    if ((layers + 2) % pp == 0) {
+        int64_t each = (layers + 2) / pp;
+        return stage == 0 || stage == pp - 1 ? each - 1 : each;
+    }
+    int64_t each = (layers + pp - 1) / pp, left = layers - each * stage;
+    return left < 0 ? 0 : left < each ? left : each;
+}
+
+int64_t val_memory_microbatches(const val_row *row) {
+    int64_t most = row->vpp > 1 ? 2 * row->pp : row->pp;
+    return most < 3 ? 3 : most;
+}
+
+/* ---- the machine ---- */
+
+/* "a100_80gb", "V100-32GB (DGX-2)": as the catalogue writes it. */
+static void put_gpu(const char *gpu, ds_buf *out) {
+    char name[64];
+    size_t n = 0;
+    for (; gpu[n] && gpu[n] != ' ' && n + 1 < sizeof name; n++)
+        name[n] = gpu[n] == '_' ? '-' : gpu[n];
+    name[n] = '\0';
+    ds_buf_put_quoted(out, name);
+}
+
+/* GPUs on NVLink; NICs at the testbed's rate, shared by neighbours
+ * where there are fewer of them than GPUs; one switch without blocking between the nodes. */
+static void put_topology(const val_row *r, const val_testbed *t, ds_buf *out) {
+    int64_t each = r->gpus_per_node, nics = t->nics && t->nics < each ? t->nics : each;
+    while (each % nics) nics--;
+    ds_buf_printf(out, "topology @node {\n  device gpu[%" PRId64 "] : ", each);
+    put_gpu(r->gpu, out);
+    ds_buf_printf(out,
+                  "\n  switch nvswitch\n  nic nic[%" PRId64
+                  "]\n  link gpu[i] -- nvswitch : %" PRId64 " GB/s, 235 ns for i in 0..%" PRId64
+                  "\n  link gpu[i] -- nic[i / %" PRId64 "] : 31 GB/s, 1 us for i in 0..%" PRId64
+                  "\n}\n\n",
+                  nics, t->nvlink_gb_per_s, each, each / nics, each);
+    ds_buf_printf(out,
+                  "topology @cluster {\n  node n[%" PRId64 "] : @node\n  switch fabric\n"
+                  "  link n[i].nic[j] -- fabric : %" PRId64 " MB/s, 1 us for i in 0..%" PRId64
+                  ", j in 0..%" PRId64 "\n}\n\n",
+                  r->gpus / each, t->nic_mb_per_s, r->gpus / each, nics);
+}
+
+/* ---- the model ---- */
+
+static int64_t padded_vocab(const val_row *r, const val_testbed *t) {
+    int64_t pad = 128 * r->tp;
+    if (t->whole_vocab && r->tp == 1) return r->vocab;
+    return (r->vocab + pad - 1) / pad * pad;
+}
+
+static void put_model(const val_row *r, const val_testbed *t, int64_t microbatches, ds_buf *out) {
+    static const char *const files[] = {"megatron", "gpt", "llama"};
+    const char *file = files[t->model];
+    ds_buf_printf(out,
+                  "import \"models/%s.dir\" as %s with layers = %" PRId64 ", hidden = %" PRId64
+                  ", heads = %" PRId64 ", seq = %" PRId64 ", vocab = %" PRId64 ", batch = %" PRId64,
+                  file, file, r->layers, r->hidden, r->heads, r->seq, padded_vocab(r, t),
+                  r->mbs * r->dp * microbatches);
+    if (t->model == VAL_LLAMA)
+        ds_buf_printf(out, ", kv_heads = %" PRId64 ", ffn = %" PRId64, r->kv_heads, r->ffn);
+    ds_buf_put(out, "\n\n");
+}
+
+/* ---- the scenario ---- */
+
+static void put_stage_layers(const val_row *r, ds_buf *out) {
+    if (r->pp == 1 || r->layers % (r->pp * r->vpp) == 0) return;
+    ds_buf_put(out, ", stage_layers = [");
+    for (int64_t i = 0; i < r->pp; i++)
+        ds_buf_printf(out, "%s%" PRId64, i ? ", " : "", val_stage_layers(r, i));
+    ds_buf_put(out, "]");
+}
+
+static void put_strategy(const val_row *r, const val_testbed *t, val_purpose purpose,
+                         int64_t microbatches, ds_buf *out) {
+    ds_buf_printf(out,
+                  "  strategy { dp = %" PRId64 ", tp = %" PRId64 ", pp = %" PRId64
+                  ", microbatches = %" PRId64 ", zero = %" PRId64,
+                  r->dp, r->tp, r->pp, microbatches, r->zero);
+    if (r->cp > 1) ds_buf_printf(out, ", cp = %" PRId64, r->cp);
+    if (r->zero == 1 && (t->uneven || purpose == VAL_MEMORY))
+        ds_buf_put(out, ", zero_uneven = true");
+    if (r->sp > 0 && r->tp > 1) ds_buf_put(out, ", sp = true");
+    if (r->vpp > 1)
+        ds_buf_printf(out, ", schedule = \"interleaved\", virtual_stages = %" PRId64, r->vpp);
+    if (strncasecmp(r->recompute, "full", 4) == 0) ds_buf_put(out, ", recompute = full");
+    if (strncasecmp(r->recompute, "sel", 3) == 0) ds_buf_put(out, ", recompute = selective");
+    put_stage_layers(r, out);
+    ds_buf_put(out, " }\n");
+}
+
+/* "fp16", "bf16 (fp32 grad accum)", "fp32". */
+static void put_train(const val_row *r, ds_buf *out) {
+    bool single = strncasecmp(r->precision, "fp32", 4) == 0;
+    bool wide = strstr(r->precision, "fp32 grad") != NULL;
+    const char *dtype = strstr(r->precision, "bf16") ? "bf16" : "f16";
+    ds_buf_put(out, "  train { optimizer = adam");
+    if (!single) ds_buf_printf(out, ", dtype = %s", dtype);
+    if (!single && wide) ds_buf_put(out, ", grad_dtype = f32");
+    ds_buf_put(out, " }\n");
+}
+
+void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
+                  int64_t max_microbatches, ds_buf *out) {
+    static const char *const entries[] = {"megatron.gpt", "gpt.gpt", "llama.llama"};
+    int64_t microbatches = r->gbs / (r->mbs * r->dp);
+    if (max_microbatches > 0 && microbatches > max_microbatches) microbatches = max_microbatches;
+    ds_buf_printf(out, "dir 1\n\n// line %" PRIu32 ", ", r->line);
+    for (const char *at = r->ref; *at; at++)
+        ds_buf_putc(out, iscntrl((unsigned char)*at) ? ' ' : *at);
+    ds_buf_put(out, "\n");
+    put_model(r, t, microbatches, out);
+    put_topology(r, t, out);
+    ds_buf_printf(out, "scenario {\n  model = @%s\n  on = @cluster\n", entries[t->model]);
+    if (purpose == VAL_MEMORY) ds_buf_put(out, "  memory = allocator\n  masks = kept\n");
+    if (purpose == VAL_MEMORY && strstr(r->schedule, "DeepSpeed"))
+        ds_buf_put(out, "  framework = deepspeed\n");
+    if (purpose == VAL_TIME && t->profile) ds_buf_printf(out, "  profile = \"%s\"\n", t->profile);
+    put_train(r, out);
+    put_strategy(r, t, purpose, microbatches, out);
+    ds_buf_put(out, "}\n");
+}

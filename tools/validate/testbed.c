@@ -1,0 +1,211 @@
+/* The testbeds, one entry each, with where every figure comes from. */
+#include "tools/validate/testbed.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const val_testbed testbeds[] = {
+    {.source = "vtrain_single",
+     .gpu = "A100",
+     .set = "vtrain_single",
+     .profile = "A100-vTrain",
+     .nvlink_gb_per_s = 300,
+     .nic_mb_per_s = 12500,
+     .vocab = 50257,
+     .zero = 1,
+     .recompute = "full",
+     .precision = "fp16",
+     .whole_vocab = true,
+     .basis = "VIA-Research/vTrain config/validation: 8 GPUs a node, 800 Gb/s between nodes, "
+              "use_checkpoint, 1f1b; vocabulary of its simulator"},
+    {.source = "vtrain_multi",
+     .gpu = "A100",
+     .set = "vtrain_multi",
+     .profile = "A100-vTrain",
+     .nvlink_gb_per_s = 300,
+     .nics = 4,
+     .nic_mb_per_s = 25000,
+     .vocab = 50257,
+     .zero = 1,
+     .recompute = "full",
+     .precision = "fp16",
+     .basis = "the same; four HDR ports of 200 Gb/s a node are 800 Gb/s"},
+    {.source = "megatron_apr2021",
+     .gpu = "A100",
+     .set = "megatron_a100",
+     .profile = "A100-Selene-Megatron",
+     .nvlink_gb_per_s = 300,
+     .nic_mb_per_s = 25000,
+     .vocab = 51200,
+     .zero = 1,
+     .precision = "fp16",
+     .basis = "Narayanan et al. 2021, section 5: Selene, eight HDR ports of 200 Gb/s a node"},
+    {.source = "megatron_jan2021",
+     .gpu = "A100",
+     .set = "megatron_a100",
+     .profile = "A100-Selene-Megatron",
+     .nvlink_gb_per_s = 300,
+     .nic_mb_per_s = 25000,
+     .vocab = 51200,
+     .zero = 1,
+     .precision = "fp16",
+     .basis = "as megatron_apr2021"},
+    {.source = "megatron_",
+     .gpu = "A100",
+     .set = "megatron_a100",
+     .profile = "A100-Selene-Megatron",
+     .nvlink_gb_per_s = 300,
+     .nic_mb_per_s = 25000,
+     .vocab = 51200,
+     .seq = 1024,
+     .zero = 1,
+     .precision = "fp16",
+     .basis = "as megatron_apr2021"},
+    {.source = "seqsel",
+     .gpu = "A100",
+     .set = "megatron_seqsel",
+     .profile = "A100-Selene-Megatron",
+     .nvlink_gb_per_s = 300,
+     .nic_mb_per_s = 25000,
+     .vocab = 51200,
+     .zero = 1,
+     .basis = "Korthikanti et al. 2022, section 6: Selene"},
+    {.source = "bigscience_a100",
+     .gpu = "A100",
+     .set = "bigscience_a100",
+     .profile = "A100-JeanZay-DeepSpeed",
+     .nvlink_gb_per_s = 300,
+     .nics = 4,
+     .nic_mb_per_s = 12500,
+     .vocab = 250680,
+     .heads = 64,
+     .zero = 2,
+     .uneven = true,
+     .basis = "bigscience train/tr11-176B-ml: four Omni-Path ports of 100 Gb/s a node; \"all "
+              "NHEADS=64 (above too)\", chronicles-prequel.md:660; ZeRO-1"},
+    {.source = "bigscience_v100",
+     .gpu = "V100",
+     .set = "bigscience_v100",
+     .profile = "V100-JeanZay-DeepSpeed",
+     .nvlink_gb_per_s = 150,
+     .nics = 4,
+     .nic_mb_per_s = 12500,
+     .zero = 1,
+     .recompute = "full",
+     .precision = "fp16",
+     .uneven = true,
+     .basis = "bigscience experiments: four V100 a node, four Omni-Path ports of 100 Gb/s"},
+    {.source = "alpa",
+     .gpu = "V100",
+     .set = "alpa_v100",
+     .profile = "V100-p3-Megatron",
+     .nvlink_gb_per_s = 150,
+     .nics = 1,
+     .nic_mb_per_s = 3125,
+     .vocab = 51200,
+     .seq = 1024,
+     .zero = 1,
+     .recompute = "full",
+     .precision = "fp16",
+     .basis = "Zheng et al. 2022, section 8: p3.16xlarge, 25 Gb/s between nodes"},
+    {.source = "mpt",
+     .gpu = "A100",
+     .set = "mpt_fsdp",
+     .profile = "A100-MPT-FSDP",
+     .model = VAL_GPT_FLASH,
+     .nvlink_gb_per_s = 300,
+     .nic_mb_per_s = 25000,
+     .vocab = 50368,
+     .zero = 4,
+     .precision = "bf16",
+     .basis = "assumed: eight HDR ports of 200 Gb/s a node, which the source does not name"},
+    {.source = "mpt",
+     .gpu = "H100",
+     .set = "mpt_fsdp",
+     .profile = "H100-MPT-FSDP",
+     .model = VAL_GPT_FLASH,
+     .nvlink_gb_per_s = 450,
+     .nic_mb_per_s = 50000,
+     .vocab = 50368,
+     .zero = 4,
+     .precision = "bf16",
+     .basis = "assumed: eight NDR ports of 400 Gb/s a node, which the source does not name"},
+    {.source = "megatron_2020",
+     .gpu = "V100",
+     .set = "megatron_2020",
+     .profile = "V100-DGX2-Megatron",
+     .nvlink_gb_per_s = 150,
+     .nic_mb_per_s = 12500,
+     .vocab = 51200,
+     .seq = 1024,
+     .zero = 1,
+     .recompute = "full",
+     .precision = "fp16",
+     .basis = "Shoeybi et al. 2020, section 5: sequences of 1,024, vocabulary padded to 51,200"},
+    {.source = "megatron_h100",
+     .gpu = "H100",
+     .set = "megatron_h100",
+     .profile = "H100-Eos-Megatron",
+     .model = VAL_GPT_FLASH,
+     .nvlink_gb_per_s = 450,
+     .nic_mb_per_s = 50000,
+     .zero = 2,
+     .precision = "bf16",
+     .recompute = "none",
+     .basis = "Megatron-LM README: H100 clusters with NDR; flash attention; distributed optimizer"},
+    {.source = "",
+     .gpu = "H100",
+     .set = NULL,
+     .profile = "H100-Eos-Megatron",
+     .model = VAL_LLAMA,
+     .nvlink_gb_per_s = 450,
+     .nic_mb_per_s = 50000,
+     .zero = 2,
+     .precision = "bf16",
+     .recompute = "none",
+     .basis =
+         "assumed: a DGX H100 SuperPOD; distributed optimizer, fused attention, no recomputation, "
+         "the defaults of Megatron-Bridge's recipes"},
+};
+
+static bool begins(const char *text, const char *prefix) {
+    return strncasecmp(text, prefix, strlen(prefix)) == 0;
+}
+
+const val_testbed *val_testbed_of(const val_row *row) {
+    const val_testbed *best = NULL;
+    for (size_t i = 0; i < sizeof testbeds / sizeof *testbeds; i++) {
+        const val_testbed *t = &testbeds[i];
+        if (!begins(row->source_id, t->source) || !begins(row->gpu, t->gpu)) continue;
+        if (!best || strlen(t->source) > strlen(best->source)) best = t;
+    }
+    return best;
+}
+
+const char *val_set_of(const val_row *row, const char *file, char *room, size_t n) {
+    const val_testbed *testbed = val_testbed_of(row);
+    if (testbed && testbed->set) return testbed->set;
+    const char *name = strrchr(file, '/');
+    name = name ? name + 1 : file;
+    if (strncmp(name, "e2e_", 4) == 0) name += 4;
+    const char *dot = strrchr(name, '.');
+    snprintf(room, n, "%.*s", (int)(dot ? (size_t)(dot - name) : strlen(name)), name);
+    return room;
+}
+
+static void fill_number(int64_t *cell, int64_t value) {
+    if (!*cell && value) *cell = value;
+}
+static void fill_text(const char **cell, const char *value) {
+    if (!**cell && value) *cell = value;
+}
+
+void val_testbed_complete(const val_testbed *t, val_row *row) {
+    fill_number(&row->vocab, t->vocab);
+    fill_number(&row->heads, t->heads);
+    fill_number(&row->seq, t->seq);
+    if (row->zero < 0 && t->zero) row->zero = t->zero - 1;
+    fill_text(&row->recompute, t->recompute);
+    fill_text(&row->precision, t->precision);
+}

@@ -1,0 +1,44 @@
+/* What a table of measurements does not repeat in every row: the machine, its framework, and what
+ * the source says once for all of its runs.
+ *
+ * A testbed is a device, a fabric and a framework. Its measured and fitted constants are one
+ * profile of cost_profiles/; nothing here or there belongs to a model or a row. */
+#ifndef DS_VALIDATE_TESTBED_H
+#define DS_VALIDATE_TESTBED_H
+
+#include "tools/validate/row.h"
+
+/* Which model of the library a row is. */
+typedef enum val_model {
+    VAL_GPT,       /* models/megatron.dir: GPT with the core of attention written out */
+    VAL_GPT_FLASH, /* models/gpt.dir: GPT with fused attention */
+    VAL_LLAMA      /* models/llama.dir */
+} val_model;
+
+typedef struct val_testbed {
+    const char *source;  /* source_id begins so */
+    const char *gpu;     /* the cell gpu begins so, without case */
+    const char *set;     /* name in the ledger */
+    const char *profile; /* of cost_profiles; NULL: catalogue peaks */
+    val_model model;
+    int64_t nvlink_gb_per_s; /* a GPU, each way */
+    int64_t nics;            /* a node; 0: one a GPU */
+    int64_t nic_mb_per_s;    /* a NIC, each way */
+    /* What the source says once, or its framework does where nothing is said; 0, NULL: nothing. */
+    int64_t vocab, heads, seq;
+    int64_t zero; /* stage + 1 */
+    const char *recompute, *precision;
+    bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
+    bool uneven;      /* ZeRO 1 cuts a flat buffer: parts need not divide */
+    const char *basis;
+} val_testbed;
+
+/* The testbed of a row; NULL if none is known. */
+const val_testbed *val_testbed_of(const val_row *row);
+/* The name of the set that a row belongs to: its testbed's, else the file's name without folder,
+ * "e2e_" and ".csv". */
+const char *val_set_of(const val_row *row, const char *file, char *room, size_t n);
+/* Fills what the row leaves blank. */
+void val_testbed_complete(const val_testbed *testbed, val_row *row);
+
+#endif
