@@ -282,11 +282,12 @@ static void strides_in(const stage *st, const term *t, const uint32_t *node, uin
 /* out[…] += table[…] over the dims from `d` on. Returns the end of what was filled. */
 static double *add_spread(const ds_pase_elimination *e, const double *table, const size_t *stride,
                           const uint32_t *node, uint32_t n, uint32_t d, double *out) {
-    if (d == n) {
-        *out += *table;
-        return out + 1;
+    uint32_t choices = configs_of(e, node[d]);
+    if (d + 1 == n) {
+        for (uint32_t c = 0; c < choices; c++) out[c] += table[c * stride[d]];
+        return out + choices;
     }
-    for (uint32_t c = 0; c < configs_of(e, node[d]); c++)
+    for (uint32_t c = 0; c < choices; c++)
         out = add_spread(e, table + c * stride[d], stride, node, n, d + 1, out);
     return out;
 }

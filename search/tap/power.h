@@ -1,14 +1,14 @@
 /* (min,+) powers: what a chain of equal blocks costs. Internal to search/tap.
  *
- * A block costs A[in][out] between the states at its two ends, for each assignment g of what all
- * blocks have to do with: g slices of n x n. A chain of `copies` blocks costs the power under
+ * A block costs A[in][out] between the states at its two ends. A chain of `copies` blocks costs the
+ * power under
  *
  *     (A ⊗ B)[in][out] = min over mid of A[in][mid] + B[mid][out],
  *
  * which is associative, and to the last bit if the costs are whole numbers below 2^53. It is made
  * by squaring: A, A^2, A^4 … Most chains soon cost the same more for every further block whatever
- * the states at their ends: once A^2k = A^k + c, with one c a slice, all further powers are known
- * (A^mk = A^k + (m-1)c), and a longer chain takes no longer. */
+ * the states at their ends: once A^2k = A^k + c, all further powers are known (A^mk = A^k +
+ * (m-1)c), and a longer chain takes no longer. */
 #ifndef DS_TAP_POWER_H
 #define DS_TAP_POWER_H
 
@@ -19,27 +19,27 @@
 #define DS_TAP_MAX_LEVELS 32u
 
 typedef struct ds_tap_power {
-    uint32_t slices, n, copies;
+    uint32_t n, copies;
     uint32_t n_levels;
-    double *level[DS_TAP_MAX_LEVELS]; /* [slices][n][n]: A^(2^i) */
-    double *rise; /* [slices]: c, of as many blocks as the last level but one; NULL: never steady */
+    const double *level[DS_TAP_MAX_LEVELS]; /* [n][n]: A^(2^i) */
+    bool is_steady;                         /* the last level is the one before + rise */
+    double rise;
     /* The chain, in parts: part i is A^(2^part_level) `times` times. */
     uint32_t n_parts, part_level[DS_TAP_MAX_LEVELS + 1], times[DS_TAP_MAX_LEVELS + 1];
-    double *part[DS_TAP_MAX_LEVELS + 1];   /* what it costs */
-    double *prefix[DS_TAP_MAX_LEVELS + 1]; /* what the parts up to it cost; the last: the chain */
+    const double *part[DS_TAP_MAX_LEVELS + 1];   /* what it costs */
+    const double *prefix[DS_TAP_MAX_LEVELS + 1]; /* what the parts up to it cost */
 } ds_tap_power;
 
-/* block[slices][n][n], which must outlive the power; copies ≥ 1. Tables are in the arena.
- * O(slices · n³ · log copies). */
-void ds_tap__power_init(ds_tap_power *power, const double *block, uint32_t slices, uint32_t n,
-                        uint32_t copies, ds_arena *arena);
-/* [slices][n][n] */
+/* block[n][n], which must outlive the power, as the arena, where tables are; copies ≥ 1.
+ * O(n³ · log copies). */
+void ds_tap__power_init(ds_tap_power *power, const double *block, uint32_t n, uint32_t copies,
+                        ds_arena *arena);
+/* What the chain costs: [n][n]. */
 static inline const double *ds_tap__power_table(const ds_tap_power *power) {
     return power->prefix[power->n_parts - 1];
 }
 /* The states of a cheapest chain from `in` to `out`: state[0 … copies], the ends among them.
  * O(n · copies). */
-void ds_tap__power_states(const ds_tap_power *power, uint32_t slice, uint32_t in, uint32_t out,
-                          uint32_t *state);
+void ds_tap__power_states(const ds_tap_power *power, uint32_t in, uint32_t out, uint32_t *state);
 
 #endif

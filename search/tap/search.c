@@ -21,8 +21,8 @@ typedef struct block {
     uint32_t n_scope, *scope; /* global, in, state */
     uint32_t *in, *state;     /* parts of scope */
     uint32_t n_inner, *inner; /* in the order in which they go */
-    uint32_t slices, n;       /* of the table: n x n states in each slice */
-    ds_tap_power power;
+    uint32_t slices, n;       /* of the table: n x n states for each assignment of global nodes */
+    ds_tap_power *power;      /* of each slice */
 } block;
 
 typedef struct search {
@@ -176,11 +176,10 @@ static ds_status size_table(const search *x, block *b, ds_pase_elimination *e, d
 
 /* The power as a term: its dims in the order in which nodes go, the last first. */
 static void add_power(const search *x, const block *b, ds_pase_elimination *e) {
-    const double *table = ds_tap__power_table(&b->power);
     uint32_t n = b->n_scope;
-    size_t entries = (size_t)b->slices * b->n * b->n;
+    size_t slice = (size_t)b->n * b->n, entries = b->slices * slice;
     if (n == 0) {
-        e->total += table[0];
+        e->total += ds_tap__power_table(b->power)[0];
         return;
     }
     uint32_t *node = DS_NEW_N(&e->arena, uint32_t, n), *at = DS_NEW_N(&e->arena, uint32_t, n);
@@ -199,7 +198,7 @@ static void add_power(const search *x, const block *b, ds_pase_elimination *e) {
     for (size_t i = 0; i < entries; i++) {
         size_t to = 0;
         for (uint32_t d = 0; d < n; d++) to += at[d] * stride[d];
-        sorted[to] = table[i];
+        sorted[to] = ds_tap__power_table(&b->power[i / slice])[i % slice];
         for (uint32_t d = n; d-- > 0;) {
             if (++at[d] < configs_of(x, b->scope[d])) break;
             at[d] = 0;
@@ -220,7 +219,10 @@ static ds_status eliminate_block(const search *x, uint32_t r, ds_pase_eliminatio
     e->total = before;
     ds_pase__gather(e, r + 1, b->scope, b->n_scope, table);
     for (size_t i = 0; i < entries; i++) table[i] += apart;
-    ds_tap__power_init(&b->power, table, b->slices, b->n, b->run->copies, &e->arena);
+    b->power = DS_NEW_N(&e->arena, ds_tap_power, b->slices);
+    for (uint32_t i = 0; i < b->slices; i++)
+        ds_tap__power_init(&b->power[i], table + i * ((size_t)b->n * b->n), b->n, b->run->copies,
+                           &e->arena);
     add_power(x, b, e);
     return DS_OK;
 }
@@ -260,7 +262,8 @@ static void choose_run(const search *x, const block *b, const ds_pase_eliminatio
     const ds_tap_run *run = b->run;
     uint32_t in = number_of(x, b->in, run->n_state), last = number_of(x, b->state, run->n_state);
     uint32_t *state = ds_xcalloc((size_t)run->copies + 1, sizeof *state);
-    ds_tap__power_states(&b->power, number_of(x, b->scope, run->n_global), in, last, state);
+    const ds_tap_power *power = &b->power[number_of(x, b->scope, run->n_global)];
+    ds_tap__power_states(power, in, last, state);
     for (uint32_t j = 0; j < run->copies; j++) {
         uint32_t *out = &choice[run->start + j * run->period];
         const uint32_t *same = known_copy(b, state, j, choice);
