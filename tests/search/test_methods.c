@@ -1,4 +1,5 @@
 /* Methods that learn: as good as they say, and the same however they are run. */
+#include "tests/support/cases.h"
 #include "tests/support/spaces.h"
 
 #include <criterion/criterion.h>
@@ -29,13 +30,14 @@ static char *run(sweep_case *c, const char *method, uint32_t workers, uint64_t e
 
 Test(methods, workers_do_not_matter) {
     sweep_case c;
+    uint64_t evals = FEW_CASES ? 40 : 100;
     random_space(9, 60, 400, &c);
     for (int i = 0; i < 3; i++) {
         uint64_t rows;
         double best;
-        char *one = run(&c, methods[i], 1, 100, &rows, &best);
+        char *one = run(&c, methods[i], 1, evals, &rows, &best);
         for (uint32_t n = 2; n <= 8; n *= 2) {
-            char *other = run(&c, methods[i], n, 100, &rows, &best);
+            char *other = run(&c, methods[i], n, evals, &rows, &best);
             cr_expect_str_eq(one, other, "%s", methods[i]);
             free(other);
         }
@@ -103,14 +105,14 @@ Test(methods, resume) {
 /* Beside the grid: beam within 1 % on most spaces, the walks within 10 % on the average, with fewer
  * candidates. */
 Test(methods, find_good_candidates) {
-    enum { SPACES = 5 };
+    enum { SPACES = FEW_CASES ? 1 : 5 };
     double excess[3] = {0}, share[3] = {0};
     int near = 0;
     for (int i = 0; i < SPACES; i++) {
         sweep_case c;
         uint64_t all, rows;
         double best, found;
-        random_space((uint64_t)(i + 20), 150, 500, &c);
+        random_space((uint64_t)(i + 20), FEW_CASES ? 60 : 150, FEW_CASES ? 120 : 500, &c);
         free(run(&c, "grid", 2, 0, &all, &best));
         for (int k = 0; k < 3 && best > 0; k++) {
             free(run(&c, methods[k], 2, k ? all / 2 : 0, &rows, &found));

@@ -30,6 +30,8 @@ typedef struct arguments {
     cli_plan plan;
     ds_sweep_options sweep;
     const char *write;
+    const char *program; /* the sweep's file, or what it is called */
+    bool keeps;          /* rows and program */
     uint32_t top;
 } arguments;
 
@@ -52,7 +54,11 @@ static const struct argp_option options_table[] = {
      0},
     {"top", OPT_TOP, "N", 0, "Show the N best plans; default: 3, at most 10", 0},
     {"threads", 't', "N", 0, "Workers; default: one a processor. Plans do not depend on it", 0},
-    {"output", 'o', "FILE", 0, "Keep the rows of all candidates, as `distsim sweep` does", 0},
+    {"output", 'o', "FILE.csv", 0,
+     "Keep the rows of all candidates, as `distsim sweep` does, and in FILE.dir the sweep: "
+     "`distsim "
+     "replay` runs any of them again",
+     0},
     {"write", OPT_WRITE, "FILE", 0,
      "Write the best plan as a scenario, for `distsim run`; - is stdout", 0},
     {0}};
@@ -155,6 +161,37 @@ static const struct argp parser = {
         "topology, whichever has the param. Exit code 1 if nothing fits.",
     .children = children};
 
+/* ---- files that import model and topology ---- */
+
+/* Imports are looked for in the file's folder and those above it. */
+static bool is_below_here(arguments *args, const char *file) {
+    const char *slash = strrchr(file, '/');
+    if (strcmp(file, "-") == 0 || !slash) return true;
+    char *folder =
+        realpath(ds_arena_printf(&args->plan.arena, "%.*s/", (int)(slash - file), file), NULL);
+    char *here = realpath(".", NULL);
+    bool below = folder && here && strncmp(folder, here, strlen(here)) == 0;
+    free(folder);
+    free(here);
+    return below;
+}
+
+static const char *absolute(ds_arena *arena, const char *path) {
+    char *real = realpath(path, NULL);
+    const char *kept = real ? ds_arena_strdup(arena, real) : path;
+    free(real);
+    return kept;
+}
+
+/* The plan with paths that hold for imports of `file`. */
+static cli_plan seen_from(arguments *args, const char *file) {
+    cli_plan plan = args->plan;
+    if (is_below_here(args, file)) return plan;
+    plan.model_path = absolute(&args->plan.arena, plan.model_path);
+    plan.on_path = absolute(&args->plan.arena, plan.on_path);
+    return plan;
+}
+
 /* ---- the sweep ---- */
 
 typedef struct sweep {
@@ -165,10 +202,11 @@ typedef struct sweep {
     ds_sweep_result result;
 } sweep;
 
-static ds_status open_sweep(const cli_plan *plan, sweep *s, ds_error *err) {
+static ds_status open_sweep(arguments *args, sweep *s, ds_error *err) {
     ds_diags diags;
-    cli_plan_put_sweep(plan, &s->text);
-    DS_TRY(ds_load_text("plan", s->text.text, s->text.n, &plan->load, &s->unit, err));
+    const cli_plan plan = seen_from(args, args->program);
+    cli_plan_put_sweep(&plan, &s->text);
+    DS_TRY(ds_load_text(args->program, s->text.text, s->text.n, &plan.load, &s->unit, err));
     ds_diags_init(&diags);
     ds_status status = ds_verify(s->unit, &diags);
     for (uint32_t i = 0; i < diags.all.n && status != DS_OK; i++)
@@ -207,10 +245,11 @@ static void choose_method(arguments *args, const sweep *s) {
 }
 
 static ds_status run_sweep(arguments *args, sweep *s, const ds_profiles *profiles, ds_error *err) {
-    DS_TRY(open_sweep(&args->plan, s, err));
+    DS_TRY(open_sweep(args, s, err));
     DS_TRY(count(s, err));
+    if (args->keeps) DS_TRY(cli_write(args->program, s->text.text, s->text.n, err));
     ds_sweep_subject subject = {.binding = &s->binding,
-                                .path = "plan",
+                                .path = args->program,
                                 .text = s->text.text,
                                 .text_n = s->text.n,
                                 .load = args->plan.load,
@@ -262,33 +301,11 @@ static void put_plans(const arguments *args, const ds_best *best, ds_buf *out) {
     }
 }
 
-/* Imports are looked for in the file's folder and those above it. */
-static bool is_below_here(arguments *args) {
-    const char *slash = strrchr(args->write, '/');
-    if (strcmp(args->write, "-") == 0 || !slash) return true;
-    char *folder = realpath(
-        ds_arena_printf(&args->plan.arena, "%.*s/", (int)(slash - args->write), args->write), NULL);
-    char *here = realpath(".", NULL);
-    bool below = folder && here && strncmp(folder, here, strlen(here)) == 0;
-    free(folder);
-    free(here);
-    return below;
-}
-
 static ds_status write_plan(arguments *args, const ds_sweep_row *row, ds_error *err) {
     if (!args->write) return DS_OK;
     ds_buf text = {0};
-    cli_plan plan = args->plan;
-    char *model = NULL, *on = NULL;
-    if (!is_below_here(args)) {
-        model = realpath(plan.model_path, NULL);
-        on = realpath(plan.on_path, NULL);
-        if (model) plan.model_path = model;
-        if (on) plan.on_path = on;
-    }
+    const cli_plan plan = seen_from(args, args->write);
     cli_plan_put_scenario(&plan, row, &text);
-    free(model);
-    free(on);
     ds_status status = cli_write(args->write, text.text, text.n, err);
     ds_buf_deinit(&text);
     return status;
@@ -336,15 +353,28 @@ static int search(arguments *args) {
     return exit_code;
 }
 
-/* Rows that nobody wants to keep lie in a file of their own meanwhile. */
-static int search_with_rows(arguments *args) {
-    if (args->sweep.path) {
-        if (access(args->sweep.path, F_OK) == 0) {
-            fprintf(stderr, "distsim: error: %s exists\n", args->sweep.path);
+/* "rows.csv" → "rows.dir". */
+static const char *program_beside(arguments *args) {
+    const char *rows = args->sweep.path, *dot = strrchr(rows, '.');
+    int n = (int)(dot && strcmp(dot, ".csv") == 0 ? (size_t)(dot - rows) : strlen(rows));
+    return ds_arena_printf(&args->plan.arena, "%.*s.dir", n, rows);
+}
+
+static int search_and_keep(arguments *args) {
+    args->program = program_beside(args);
+    args->keeps = true;
+    const char *const files[] = {args->sweep.path, args->program};
+    for (int i = 0; i < 2; i++)
+        if (access(files[i], F_OK) == 0) {
+            fprintf(stderr, "distsim: error: %s exists\n", files[i]);
             return 1;
         }
-        return search(args);
-    }
+    return search(args);
+}
+
+/* Rows that nobody wants to keep lie in a file of their own meanwhile. */
+static int search_with_rows(arguments *args) {
+    if (args->sweep.path) return search_and_keep(args);
     const char *folder = getenv("TMPDIR");
     char *path = ds_arena_printf(&args->plan.arena, "%s/distsim-plan-XXXXXX",
                                  folder && *folder ? folder : "/tmp");
@@ -362,6 +392,7 @@ static int search_with_rows(arguments *args) {
 
 int cmd_plan(int argc, char **argv) {
     arguments args = {.plan = {.objective = "step_time", .dtype = "bf16", .optimizer = "adam"},
+                      .program = "plan",
                       .top = DEFAULT_TOP};
     ds_arena_init(&args.plan.arena);
     argp_parse(&parser, argc, argv, 0, NULL, &args);

@@ -1,8 +1,12 @@
 /* distsim plan: the same plan as options of two training programs.
  *
- * Names are those of NVIDIA/Megatron-LM megatron/training/arguments.py (commit 000c4ac2) and of
- * pytorch/torchtitan torchtitan/config/job_config.py (commit 000204a4). Where a program has no such
- * option the nearest is given, and a line says so. */
+ * Where the names and their meaning are from:
+ *   Megatron-LM  github.com/NVIDIA/Megatron-LM, megatron/training/arguments.py (commit 000c4ac2):
+ * all but those of Megatron-FSDP, which are the "Required Configurations" of
+ *                docs/discussions/megatron-fsdp-user-guide/megatron-fsdp-user-guide.md
+ *   torchtitan   github.com/pytorch/torchtitan, torchtitan/config/job_config.py (commit 000204a4),
+ *                classes Training, Parallelism, ActivationCheckpoint
+ * Where a program has no such option the nearest is given, and a line says so. */
 #include "tools/cli/plan.h"
 
 #include <inttypes.h>
@@ -50,15 +54,20 @@ static bool is_encoder(const cli_plan *plan) {
 
 /* ---- Megatron-LM ---- */
 
+/* arguments.py, "distributed": reductions beside the backward pass are off by default, and so are
+ * gathers of weights beside the forward pass. Megatron-FSDP overlaps both by itself. */
 static void megatron_state(launch *l) {
+    if (l->dp > 1 && l->zero < 2) option(l, "--overlap-grad-reduce", "");
     if (l->zero >= 1) option(l, "--use-distributed-optimizer", "");
-    if (l->zero == 1) option(l, "--overlap-grad-reduce --overlap-param-gather", "");
+    if (l->zero == 1) option(l, "--overlap-param-gather", "");
     if (l->zero < 2) return;
     option(l, "--use-megatron-fsdp", "");
     option(l, "--data-parallel-sharding-strategy",
            l->zero == 2 ? "optim_grads" : "optim_grads_params");
+    option(l, "--no-gradient-accumulation-fusion --ckpt-format fsdp_dtensor", "");
 }
 
+/* arguments.py, "training": full recomputation takes a method and how many layers make a unit. */
 static void megatron_recompute(launch *l) {
     if (strcmp(l->recompute, "none") == 0) return;
     option(l, "--recompute-granularity", l->recompute);
@@ -92,6 +101,8 @@ static void megatron(launch *l) {
 
 /* ---- torchtitan: FSDP2 with tensor and pipeline parallelism ---- */
 
+/* Parallelism: replicas are DDP, shards FSDP; `always` gathers weights again for the backward pass.
+ */
 static void titan_replicas(launch *l) {
     bool shards = l->zero > 0;
     number(l, "--parallelism.data_parallel_replicate_degree", shards ? 1 : l->dp);
@@ -100,6 +111,8 @@ static void titan_replicas(launch *l) {
         option(l, "--parallelism.fsdp_reshard_after_forward", l->zero == 3 ? "always" : "never");
 }
 
+/* Parallelism: unless told otherwise the first and the last stage get a layer less, for embedding
+ * and head, and layers a stage must then divide layers + 2. */
 static void titan_pipeline(launch *l) {
     if (l->pp == 1) return;
     number(l, "--parallelism.pipeline_parallel_degree", l->pp);
@@ -108,6 +121,8 @@ static void titan_pipeline(launch *l) {
     number(l, "--parallelism.pipeline_parallel_microbatch_size", l->size);
     number(l, "--parallelism.pipeline_parallel_layers_per_stage",
            l->plan->layers / (l->pp * l->chunks));
+    number(l, "--parallelism.pipeline_parallel_first_stage_less_layers", 0);
+    number(l, "--parallelism.pipeline_parallel_last_stage_less_layers", 0);
 }
 
 static void titan(launch *l) {
