@@ -34,6 +34,18 @@ static bool is_contiguous(const ds_pase_node *node, const uint16_t *split) {
     return true;
 }
 
+/* Are the n splits those of mesh axes that are not used yet? */
+static bool is_on_mesh(const int64_t *mesh, const uint16_t *split, uint32_t n, uint32_t used) {
+    if (n == 0) return true;
+    if (*split == 1) return is_on_mesh(mesh, split + 1, n - 1, used);
+    for (uint32_t take = 1; take < 4; take++) {
+        int64_t parts = (take & 1 ? mesh[0] : 1) * (take & 2 ? mesh[1] : 1);
+        if (take & used || parts != *split) continue;
+        if (is_on_mesh(mesh, split + 1, n - 1, used | take)) return true;
+    }
+    return false;
+}
+
 static bool is_legal(const ds_pase_node *node, const ds_pase_limits *limits,
                      const uint16_t *split) {
     int64_t product = 1;
@@ -42,6 +54,7 @@ static bool is_legal(const ds_pase_node *node, const ds_pase_limits *limits,
         if (product > limits->devices) return false;
     }
     if (limits->divides && limits->devices % product != 0) return false;
+    if (limits->mesh[0] > 0 && !is_on_mesh(limits->mesh, split, node->n_axes, 0)) return false;
     return node->kind != DS_PASE_RESHAPE || is_contiguous(node, split);
 }
 

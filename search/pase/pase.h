@@ -39,6 +39,8 @@ typedef struct ds_pase_limits {
     int64_t cutoff;  /* a part of an axis keeps this many elements at least; 1 or more */
     bool by_rule;    /* only what the op table's rules let a program split */
     bool divides;    /* Π c_i divides p, so that a mesh of all devices has such axes */
+    int64_t mesh[2]; /* above 0: an axis is split by one axis of this mesh, by the other, by both or
+                        not at all, and no two axes by the same one */
 } ds_pase_limits;
 #define DS_PASE_MAX_DEVICES 4096
 

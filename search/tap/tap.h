@@ -54,4 +54,35 @@ void ds_tap_fold_free(ds_tap_fold *fold);
 ds_status ds_tap_search(const ds_tap_fold *fold, ds_pase_model *model,
                         const ds_pase_options *options, ds_pase_result **out, ds_error *err);
 
+/* ---- meshes ---- */
+
+/* One way to lay p = dp·tp devices out, and the best strategy on it. */
+typedef struct ds_tap_mesh {
+    int64_t dp, tp;
+    double cost, memory_bytes;
+    bool fits;
+} ds_tap_mesh;
+
+typedef struct ds_tap_meshes {
+    ds_arena arena;
+    DS_VEC(ds_tap_mesh) meshes; /* by tp */
+    uint32_t best;              /* the cheapest that fits; if none fits, that of least memory */
+    ds_tap_fold *fold;          /* its */
+    ds_pase_result *result;     /* its */
+} ds_tap_meshes;
+
+/* The best strategy on each mesh dp x tp of the model's devices: operations are split along its two
+ * axes only (ds_pase_limits.mesh), which for a transformer are data and tensor parallelism and all
+ * between. As many searches as p has divisors. Errors: as ds_tap_search. */
+ds_status ds_tap_search_meshes(const ds_pase_graph *graph, ds_pase_model *model,
+                               const ds_pase_options *options, ds_tap_meshes **out, ds_error *err);
+void ds_tap_meshes_free(ds_tap_meshes *meshes);
+
+/* ---- reports ---- */
+
+/* A line a run: how many copies of how many operations, where from, and its boundary. */
+void ds_tap_print_fold(const ds_tap_fold *fold, ds_buf *out);
+/* A line a mesh. */
+void ds_tap_print_meshes(const ds_tap_meshes *meshes, const ds_pase_model *model, ds_buf *out);
+
 #endif
