@@ -35,7 +35,7 @@ static int8_t of_arguments(const ds_pase_node *node) {
     return -1;
 }
 
-static int8_t *batch_axes(const ds_pase_graph *graph) {
+int8_t *ds_pase_batch_axes(const ds_pase_graph *graph) {
     int8_t *axis = ds_xcalloc((size_t)graph->nodes.n + 1, 1);
     uint32_t edge = 0;
     memset(axis, -1, graph->nodes.n);
@@ -75,7 +75,7 @@ static void split_batch(const ds_pase_graph *graph, const ds_pase_limits *limits
 
 void ds_pase_data_parallel(const ds_pase_graph *graph, const ds_pase_limits *limits,
                            ds_pase_splits *strategy) {
-    int8_t *batch = batch_axes(graph);
+    int8_t *batch = ds_pase_batch_axes(graph);
     split_batch(graph, limits, limits->devices, batch, strategy);
     free(batch);
 }
@@ -133,7 +133,7 @@ static void megatron(const ds_pase_graph *graph, const ds_pase_limits *limits, i
 
 void ds_pase_expert(const ds_pase_graph *graph, const ds_pase_limits *limits, int64_t tp,
                     ds_pase_splits *strategy) {
-    int8_t *batch = batch_axes(graph);
+    int8_t *batch = ds_pase_batch_axes(graph);
     bool images = ds_pase_is_convolutional(graph);
     split_batch(graph, limits, images ? limits->devices : limits->devices / tp, batch, strategy);
     if (images)

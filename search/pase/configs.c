@@ -34,16 +34,19 @@ static bool is_contiguous(const ds_pase_node *node, const uint16_t *split) {
     return true;
 }
 
-/* Are the n splits those of mesh axes that are not used yet? */
-static bool is_on_mesh(const int64_t *mesh, const uint16_t *split, uint32_t n, uint32_t used) {
-    if (n == 0) return true;
-    if (*split == 1) return is_on_mesh(mesh, split + 1, n - 1, used);
-    for (uint32_t take = 1; take < 4; take++) {
-        int64_t parts = (take & 1 ? mesh[0] : 1) * (take & 2 ? mesh[1] : 1);
-        if (take & used || parts != *split) continue;
-        if (is_on_mesh(mesh, split + 1, n - 1, used | take)) return true;
+static bool is_on_mesh(const ds_pase_node *node, const int64_t *mesh, const uint16_t *split) {
+    int64_t dp = mesh[0], tp = mesh[1], data = 1;
+    bool taken = false; /* tp */
+    for (uint32_t a = 0; a < node->n_axes; a++) {
+        if (split[a] == 1) continue;
+        if ((node->data >> a) & 1) {
+            data = split[a];
+            continue;
+        }
+        if (split[a] != tp || taken) return false;
+        taken = true;
     }
-    return false;
+    return data == 1 || data == dp || (!taken && (data == tp || data == dp * tp));
 }
 
 static bool is_legal(const ds_pase_node *node, const ds_pase_limits *limits,
@@ -54,7 +57,7 @@ static bool is_legal(const ds_pase_node *node, const ds_pase_limits *limits,
         if (product > limits->devices) return false;
     }
     if (limits->divides && limits->devices % product != 0) return false;
-    if (limits->mesh[0] > 0 && !is_on_mesh(limits->mesh, split, node->n_axes, 0)) return false;
+    if (limits->mesh[0] > 0 && !is_on_mesh(node, limits->mesh, split)) return false;
     return node->kind != DS_PASE_RESHAPE || is_contiguous(node, split);
 }
 

@@ -56,6 +56,7 @@ typedef struct ds_pase_node {
                        along which a concat joins */
     int64_t rule_size[DS_PASE_MAX_AXES]; /* what a split must divide by the op's rule, which
                             PaSE's formulas do not look at: the outermost factor; 1: never split */
+    uint32_t data;                       /* the axis of the examples, if a mesh asks for it */
     uint32_t batch, m, n, k;             /* GEMM */
     uint32_t along;                    /* NORM, SOFTMAX, LOSS: the one axis; MEAN: those averaged */
     uint32_t pointwise;                /* elementwise ops that were put into the node */

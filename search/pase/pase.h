@@ -39,8 +39,8 @@ typedef struct ds_pase_limits {
     int64_t cutoff;  /* a part of an axis keeps this many elements at least; 1 or more */
     bool by_rule;    /* only what the op table's rules let a program split */
     bool divides;    /* Π c_i divides p, so that a mesh of all devices has such axes */
-    int64_t mesh[2]; /* above 0: an axis is split by one axis of this mesh, by the other, by both or
-                        not at all, and no two axes by the same one */
+    int64_t mesh[2]; /* above 0, dp and tp: examples (a node's `data`) are split by dp, tp or both,
+                        other axes by tp, one of them */
 } ds_pase_limits;
 #define DS_PASE_MAX_DEVICES 4096
 
@@ -133,6 +133,9 @@ void ds_pase_data_parallel(const ds_pase_graph *graph, const ds_pase_limits *lim
                            ds_pase_splits *strategy);
 void ds_pase_expert(const ds_pase_graph *graph, const ds_pase_limits *limits, int64_t tp,
                     ds_pase_splits *strategy);
+/* Per node the axis of the examples, which is what data parallelism splits; -1: it has none. Free
+ * it. O(nodes + edges). */
+int8_t *ds_pase_batch_axes(const ds_pase_graph *graph);
 /* Does it have a convolution? */
 bool ds_pase_is_convolutional(const ds_pase_graph *graph);
 

@@ -57,7 +57,7 @@ static bool same_tensor(const ds_pase_edge *a, const ds_pase_edge *b) {
 /* Do two nodes have the same configurations, whatever the limits? */
 static bool same_choices(const ds_pase_node *a, const ds_pase_node *b) {
     bool reshape = a->kind == DS_PASE_RESHAPE;
-    return a->n_axes == b->n_axes && a->whole == b->whole &&
+    return a->n_axes == b->n_axes && a->whole == b->whole && a->data == b->data &&
            reshape == (b->kind == DS_PASE_RESHAPE) &&
            memcmp(a->size, b->size, a->n_axes * sizeof *a->size) == 0 &&
            memcmp(a->rule_size, b->rule_size, a->n_axes * sizeof *a->rule_size) == 0 &&

@@ -65,15 +65,16 @@ typedef struct ds_tap_mesh {
 
 typedef struct ds_tap_meshes {
     ds_arena arena;
+    ds_pase_graph *graph;       /* with each node's axis of examples: what was searched */
     DS_VEC(ds_tap_mesh) meshes; /* by tp */
     uint32_t best;              /* the cheapest that fits; if none fits, that of least memory */
     ds_tap_fold *fold;          /* its */
     ds_pase_result *result;     /* its */
 } ds_tap_meshes;
 
-/* The best strategy on each mesh dp x tp of the model's devices: operations are split along its two
- * axes only (ds_pase_limits.mesh), which for a transformer are data and tensor parallelism and all
- * between. As many searches as p has divisors. Errors: as ds_tap_search. */
+/* The best strategy on each mesh dp x tp of the model's devices: dp splits the examples of a batch,
+ * tp one more axis of an operation, whichever costs least (for a matrix product columns, rows or
+ * examples again, TAP's patterns). As many searches as p has divisors. Errors: as ds_tap_search. */
 ds_status ds_tap_search_meshes(const ds_pase_graph *graph, ds_pase_model *model,
                                const ds_pase_options *options, ds_tap_meshes **out, ds_error *err);
 void ds_tap_meshes_free(ds_tap_meshes *meshes);
