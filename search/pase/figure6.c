@@ -13,14 +13,15 @@
 typedef struct network {
     const char *name, *import, *function;
     int64_t batch, cutoff;
+    int64_t share;   /* devices that share such a batch; 0: all do */
     bool normalizes; /* batches, each device its own part */
 } network;
 
 static const network networks[DS_FIGURE6_MODELS] = {
-    {"AlexNet", "models/pase/alexnet.dir", "alexnet", 128, 4, false},
-    {"Inception v3", "models/pase/inception_v3.dir", "inception_v3", 128, 4, true},
-    {"RNNLM", "models/rnnlm.dir", "rnnlm", 64, 1, false},
-    {"Transformer", "models/pase/transformer.dir", "transformer", 64, 1, false},
+    {"AlexNet", "models/pase/alexnet.dir", "alexnet", 128, 4, 4, false},
+    {"Inception v3", "models/pase/inception_v3.dir", "inception_v3", 128, 4, 4, true},
+    {"RNNLM", "models/rnnlm.dir", "rnnlm", 64, 1, 0, false},
+    {"Transformer", "models/pase/transformer.dir", "transformer", 64, 1, 0, false},
 };
 enum { RNNLM = 2, TRANSFORMER = 3 };
 
@@ -73,8 +74,7 @@ static void put_scenario(const cell *c, int64_t batch, const char *strategy, ds_
 }
 
 static int64_t batch_of(const cell *c) {
-    int64_t share = c->setup->batch_devices;
-    return share ? c->net->batch * c->devices / share : c->net->batch;
+    return c->net->share ? c->net->batch * c->devices / c->net->share : c->net->batch;
 }
 
 static ds_pase_source source_of(const char *path, const ds_buf *text) {
@@ -162,26 +162,85 @@ static ds_status found(const cell *c, const char *path, ds_pase_time *out, ds_er
     return named(status, "found", err);
 }
 
+static cell cell_of(const ds_figure6_setup *setup, uint32_t cluster, uint32_t model,
+                    uint32_t size) {
+    return (cell){.setup = setup,
+                  .net = &networks[model],
+                  .cluster = cluster,
+                  .model = model,
+                  .size = size,
+                  .devices = sizes[size]};
+}
+
+static void path_of(const ds_figure6_setup *setup, char *path, size_t n) {
+    snprintf(path, n, "%s/figure6.dir", setup->scenarios);
+}
+
 ds_status ds_figure6_run(const ds_figure6_setup *setup, uint32_t cluster, uint32_t model,
                          uint32_t size, ds_figure6_cell *out, ds_error *err) {
-    cell c = {.setup = setup,
-              .net = &networks[model],
-              .cluster = cluster,
-              .model = model,
-              .size = size,
-              .devices = sizes[size]};
+    cell c = cell_of(setup, cluster, model, size);
     char path[4096];
     ds_buf text = {0};
     ds_pase_case full;
-    snprintf(path, sizeof path, "%s/figure6.dir", setup->scenarios);
+    path_of(setup, path, sizeof path);
     put_scenario(&c, batch_of(&c), "dp = 1", &text);
     ds_pase_source source = source_of(path, &text);
     ds_status status = ds_pase_case_open(&source, &full, err);
     if (!status) status = data_parallel(&c, path, &out->data, err);
     if (!status) status = expert(&c, path, full.folded, &out->expert, err);
     if (!status) status = measured(&c, path, full.folded, out, err);
-    if (!status) status = found(&c, path, &out->found, err);
     ds_pase_case_close(&full);
     ds_buf_deinit(&text);
     return status;
+}
+
+ds_status ds_figure6_found(const ds_figure6_setup *setup, uint32_t cluster, uint32_t model,
+                           uint32_t size, ds_pase_time *out, ds_error *err) {
+    cell c = cell_of(setup, cluster, model, size);
+    char path[4096];
+    path_of(setup, path, sizeof path);
+    return found(&c, path, out, err);
+}
+
+/* ---- against what was measured ---- */
+
+ds_figure6_gain ds_figure6_gain_of(const ds_figure6_cell *times) {
+    double data = (double)times->data.step_ps;
+    return (ds_figure6_gain){data / (double)times->expert.step_ps,
+                             data / (double)times->pase.step_ps};
+}
+
+ds_status ds_figure6_measured(const ds_csv *figure, uint32_t cluster, uint32_t model, uint32_t size,
+                              ds_figure6_gain *out, ds_error *err) {
+    static const char *const names[] = {"cluster", "model", "devices", "expert", "pase"};
+    uint32_t at[5];
+    for (int i = 0; i < 5; i++) DS_TRY(ds_csv_need(figure, names[i], &at[i], err));
+    for (uint32_t i = 0; i < figure->rows.n; i++) {
+        const char *const *cells = (const char *const *)figure->rows.at[i].cells;
+        if (strcmp(cells[at[0]], clusters[cluster].name) != 0 ||
+            strcmp(cells[at[1]], networks[model].function) != 0 ||
+            strtoll(cells[at[2]], NULL, 10) != sizes[size])
+            continue;
+        *out = (ds_figure6_gain){strtod(cells[at[3]], NULL), strtod(cells[at[4]], NULL)};
+        return DS_OK;
+    }
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s has no %s on %" PRId64 " x %s",
+                        figure->file, networks[model].function, sizes[size],
+                        clusters[cluster].name);
+}
+
+static bool is_tie(double a, double b) {
+    return a < b * 1.03 && b < a * 1.03;
+}
+
+static bool same_side(double measured, double simulated, double of_measured, double of_simulated) {
+    return is_tie(measured, of_measured) || is_tie(simulated, of_simulated) ||
+           (measured > of_measured) == (simulated > of_simulated);
+}
+
+ds_figure6_verdict ds_figure6_judge(ds_figure6_gain measured, ds_figure6_gain simulated) {
+    return (ds_figure6_verdict){
+        .side = same_side(measured.pase, simulated.pase, 1, 1),
+        .expert_side = same_side(measured.expert, simulated.expert, 1, 1),
+        .winner = same_side(measured.pase, simulated.pase, measured.expert, simulated.expert)};
 }
