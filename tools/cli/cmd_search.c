@@ -1,6 +1,7 @@
 /* distsim search FILE: the best split of every operation of the scenario's model. */
 #include "search/pase/costs.h"
 #include "search/pase/report.h"
+#include "search/tap/tap.h"
 #include "tools/cli/search_simulate.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@ enum {
     OPT_BANDWIDTH,
     OPT_JSON,
     OPT_SIMULATE,
-    OPT_ALIKE
+    OPT_ALIKE,
+    OPT_MESHES
 };
 
 #define MOST_RIVALS 2u
@@ -29,12 +31,18 @@ typedef struct arguments {
     int64_t devices, cutoff;
     double flop_per_s, bytes_per_s;
     ds_pase_options options;
-    bool json, simulate, alike;
+    bool json, simulate, alike, meshes, ordered;
 } arguments;
 
 static const struct argp_option options_table[] = {
-    {"method", OPT_METHOD, "pase", 0,
-     "How: PaSE's dynamic programme, exact (the default and, so far, the only one)", 0},
+    {"method", OPT_METHOD, "pase|tap", 0,
+     "How: PaSE's dynamic programme (the default), or TAP's folding: equal blocks are found, one "
+     "of "
+     "each is searched, and copies are composed. Both are exact; tap's time does not grow with "
+     "depth",
+     0},
+    {"meshes", OPT_MESHES, NULL, 0,
+     "tap: try each mesh dp x tp of N devices, and split operations along its axes only", 0},
     {"devices", 'p', "N", 0, "Over how many devices", 0},
     {"cost-model", OPT_COST_MODEL, "pase|distsim", 0,
      "What a strategy costs: PaSE's own formulas in FLOPs (the default), or what the simulator "
@@ -43,7 +51,8 @@ static const struct argp_option options_table[] = {
     {"cutoff", OPT_CUTOFF, "N", 0,
      "A part of a dim keeps at least N elements; default: 1. PaSE takes 4 for images", 0},
     {"order", OPT_ORDER, "generate-seq|breadth-first", 0,
-     "In which order operations are eliminated; the first is the default, the second there to "
+     "pase: in which order operations are eliminated; the first is the default, the second there "
+     "to "
      "compare with",
      0},
     {"tflops", OPT_FLOPS, "N", 0, "pase: TFLOP/s of a device; default: 10", 0},
@@ -91,7 +100,7 @@ static const char *word(const char *name, const char *arg, const char *const *wo
 }
 
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    static const char *const methods[] = {"pase"}, *const models[] = {"pase", "distsim"},
+    static const char *const methods[] = {"pase", "tap"}, *const models[] = {"pase", "distsim"},
                              *const orders[] = {"generate-seq", "breadth-first"};
     arguments *args = state->input;
     switch (key) {
@@ -99,7 +108,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         state->child_inputs[0] = &args->common;
         return 0;
     case OPT_METHOD:
-        args->method = word("--method", arg, methods, 1, state);
+        args->method = word("--method", arg, methods, 2, state);
         return 0;
     case 'p':
         args->devices = number("--devices", arg, DS_PASE_MAX_DEVICES, state);
@@ -114,6 +123,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->options.order = word("--order", arg, orders, 2, state) == orders[1]
                                   ? DS_PASE_BREADTH_FIRST
                                   : DS_PASE_GENERATE_SEQ;
+        args->ordered = true;
         return 0;
     case OPT_FLOPS:
         args->flop_per_s = rate("--tflops", arg, state) * 1e12;
@@ -130,6 +140,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     case OPT_ALIKE:
         args->alike = true;
         return 0;
+    case OPT_MESHES:
+        args->meshes = true;
+        return 0;
     case OPT_JSON:
         args->json = true;
         return 0;
@@ -142,6 +155,10 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (args->file && args->devices == 0) argp_error(state, "over how many devices? -p N");
+        if (args->meshes && strcmp(args->method, "tap") != 0)
+            argp_error(state, "--meshes is for --method tap");
+        if (args->ordered && strcmp(args->method, "pase") != 0)
+            argp_error(state, "--order is for --method pase");
         if (args->file && strcmp(args->file, "-") == 0 && (args->output || args->simulate))
             argp_error(state, "-o and --simulate read FILE again: it cannot be stdin");
         return 0;
@@ -221,25 +238,66 @@ static ds_status use(const arguments *args, const ds_profiles *profiles,
     return status;
 }
 
+/* What a method found, and how long it took. */
+typedef struct found {
+    ds_tap_fold *fold;     /* tap; with --meshes the best one's */
+    ds_tap_meshes *meshes; /* --meshes; owns fold and result */
+    ds_pase_result *result;
+    double fold_s, search_s;
+} found;
+
+static void found_free(found *f) {
+    if (f->meshes) {
+        ds_tap_meshes_free(f->meshes);
+        return;
+    }
+    ds_pase_result_free(f->result);
+    ds_tap_fold_free(f->fold);
+}
+
+static ds_status find(const arguments *args, const ds_pase_graph *graph, ds_pase_model *model,
+                      found *f, ds_error *err) {
+    double start = seconds_now();
+    if (strcmp(args->method, "pase") == 0) {
+        DS_TRY(ds_pase_search(graph, model, &args->options, &f->result, err));
+    } else if (args->meshes) {
+        DS_TRY(ds_tap_search_meshes(graph, model, &args->options, &f->meshes, err));
+        f->fold = f->meshes->fold;
+        f->result = f->meshes->result;
+    } else {
+        DS_TRY(ds_tap_fold_new(graph, model, &f->fold, err));
+        f->fold_s = seconds_now() - start;
+        DS_TRY(ds_tap_search(f->fold, model, &args->options, &f->result, err));
+    }
+    f->search_s = seconds_now() - start - f->fold_s;
+    return DS_OK;
+}
+
+static void print_found(const found *f, const ds_pase_graph *graph, const ds_pase_model *model,
+                        const ds_pase_rival *rivals, ds_buf *out) {
+    ds_pase_print_strategy(graph, f->result->strategy, out);
+    ds_buf_putc(out, '\n');
+    ds_pase_print_summary(f->result, model, rivals, MOST_RIVALS, out);
+    if (f->meshes) ds_tap_print_meshes(f->meshes, model, out);
+    if (f->fold) ds_tap_print_fold(f->fold, out);
+    if (f->fold_s > 0) fprintf(stderr, "folded in %.4f s, ", f->fold_s);
+    fprintf(stderr, "searched in %.4f s\n", f->search_s);
+}
+
 static ds_status search(const arguments *args, const ds_profiles *profiles,
                         const ds_pase_graph *graph, ds_pase_model *model, ds_buf *out,
                         ds_error *err) {
-    ds_pase_result *result = NULL;
+    found f = {0};
     ds_pase_rival rivals[MOST_RIVALS];
-    double start = seconds_now();
-    DS_TRY(ds_pase_search(graph, model, &args->options, &result, err));
-    double seconds = seconds_now() - start;
-    ds_status status = find_rivals(graph, model, rivals, err);
-    if (!status && args->json) {
-        ds_pase_print_json(result, model, rivals, MOST_RIVALS, out);
-    } else if (!status) {
-        ds_pase_print_strategy(graph, result->strategy, out);
-        ds_buf_putc(out, '\n');
-        ds_pase_print_summary(result, model, rivals, MOST_RIVALS, out);
-        fprintf(stderr, "searched in %.4f s\n", seconds);
-    }
-    if (!status && (args->output || args->simulate)) status = use(args, profiles, result, out, err);
-    ds_pase_result_free(result);
+    ds_status status = find(args, graph, model, &f, err);
+    if (!status) status = find_rivals(graph, model, rivals, err);
+    if (!status && args->json)
+        ds_pase_print_json(f.result, model, rivals, MOST_RIVALS, out);
+    else if (!status)
+        print_found(&f, graph, model, rivals, out);
+    if (!status && (args->output || args->simulate))
+        status = use(args, profiles, f.result, out, err);
+    found_free(&f);
     return status;
 }
 
