@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '5');
+INSERT INTO meta VALUES ('schema_version', '6');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -114,9 +114,49 @@ CREATE TABLE efficiency_fit (
     n               INTEGER NOT NULL CHECK (n >= 0),    -- measurements fitted; 0: assumed
     median_error    REAL CHECK (median_error >= 0),     -- |predicted / measured - 1|
     p90_error       REAL CHECK (p90_error >= 0),
+    ratio_p05       REAL CHECK (ratio_p05 > 0),         -- quantiles of measured / predicted
+    ratio_p25       REAL CHECK (ratio_p25 > 0),
+    ratio_p50       REAL CHECK (ratio_p50 > 0),
+    ratio_p75       REAL CHECK (ratio_p75 > 0),
+    ratio_p95       REAL CHECK (ratio_p95 > 0),
     basis           TEXT NOT NULL CHECK (basis <> ''),  -- which rows, or "assumed: why"
     source          INTEGER NOT NULL REFERENCES source (id),
     PRIMARY KEY (profile, op, dtype, resource)
+) STRICT;
+
+-- Matrix products by tiles and waves (sim/cost/gemm.h has the formula). w is FLOP.
+CREATE TABLE gemm_fit (
+    profile         INTEGER NOT NULL REFERENCES profile (id),
+    dtype           TEXT NOT NULL,
+    processors      INTEGER NOT NULL CHECK (processors > 0), -- that work on a tile each
+    flop_per_s      INTEGER NOT NULL CHECK (flop_per_s > 0), -- of all of them where e_max = 1
+    bytes_per_s     INTEGER NOT NULL CHECK (bytes_per_s > 0), -- of memory where e_memory = 1
+    e_max           REAL NOT NULL CHECK (e_max > 0),
+    tail            REAL NOT NULL CHECK (tail >= 0 AND tail <= 1),
+    prologue        REAL NOT NULL CHECK (prologue >= 0),      -- in steps of k
+    port            REAL NOT NULL CHECK (port >= 0),
+    e_memory        REAL NOT NULL CHECK (e_memory > 0),
+    overlap         REAL NOT NULL CHECK (overlap >= 0 AND overlap <= 1),
+    launch_us       REAL NOT NULL CHECK (launch_us >= 0),
+    w_min           REAL NOT NULL CHECK (w_min > 0),
+    w_max           REAL NOT NULL CHECK (w_max >= w_min),
+    n               INTEGER NOT NULL CHECK (n >= 0),
+    median_error    REAL CHECK (median_error >= 0),     -- of the fitted rows
+    p90_error       REAL CHECK (p90_error >= 0),
+    shape_median_error  REAL, -- of rows predicted without those of their n and k,
+    shape_p90_error     REAL,
+    family_median_error REAL, -- without those of their source,
+    family_p90_error    REAL,
+    size_median_error   REAL, -- without those of their m
+    size_p90_error      REAL,
+    ratio_p05       REAL CHECK (ratio_p05 > 0),         -- quantiles of measured / predicted
+    ratio_p25       REAL CHECK (ratio_p25 > 0),
+    ratio_p50       REAL CHECK (ratio_p50 > 0),
+    ratio_p75       REAL CHECK (ratio_p75 > 0),
+    ratio_p95       REAL CHECK (ratio_p95 > 0),
+    basis           TEXT NOT NULL CHECK (basis <> ''),
+    source          INTEGER NOT NULL REFERENCES source (id),
+    PRIMARY KEY (profile, dtype)
 ) STRICT;
 
 -- Measured collectives inside one node; size as nccl-tests counts it.

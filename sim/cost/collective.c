@@ -241,7 +241,8 @@ static ds_status terms_of_protocols(const protocols *from, const ring_use *ring,
     *out = (ds_coll_cost){.step_ps = f->step_ps,
                           .efficiency_q32 = to_q32(f->e),
                           .from_profile = true,
-                          .extrapolated = from->ratio > SAME_KIND_OF_LINK};
+                          .extrapolated = from->ratio > SAME_KIND_OF_LINK,
+                          .spread = f->spread};
     if (!ds_add_i64(f->launch_ps, copy, &out->launch_ps))
         return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
                             "the launch of a collective exceeds int64 picoseconds");
@@ -320,7 +321,8 @@ static ds_status terms_of_fit(const ds_profiles *p, const ds_coll_fit *f, const 
                           .efficiency_q32 = to_q32(u.e),
                           .from_profile = true,
                           .extrapolated = u.outside || group_outside,
-                          .holds_compute = f->holds_compute};
+                          .holds_compute = f->holds_compute,
+                          .spread = f->spread};
     if (explain && u.outside)
         ds_buf_put(explain, "  extrapolated: no row of that size; the efficiency of the nearest\n");
     if (explain && group_outside)

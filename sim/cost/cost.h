@@ -19,6 +19,8 @@ typedef struct ds_profiles ds_profiles;
  * Errors: DS_ERR_IO, DS_ERR_DATA (a row without a source, an unknown version). */
 ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err);
 void ds_profiles_free(ds_profiles *profiles);
+/* Appends the path that NULL stands for. */
+void ds_profiles_default_path(ds_buf *out);
 /* A hash of all that was loaded, sources included; the same for every copy of a database. */
 uint64_t ds_profiles_hash(const ds_profiles *profiles);
 
@@ -73,11 +75,18 @@ const char *ds_cost_origin_name(ds_cost_origin origin);
 
 typedef enum ds_cost_mode { DS_COST_MEASURED, DS_COST_FITTED } ds_cost_mode;
 
+/* Where nine in ten measurements of what a fit predicts lie: from low to high times the prediction
+ * (the 5th and 95th percentile of its residuals). 0: nobody knows. */
+typedef struct ds_cost_spread {
+    double low, high;
+} ds_cost_spread;
+
 typedef struct ds_cost {
     int64_t ps; /* rounded up */
     ds_cost_origin origin;
-    bool fitted;       /* roofline: by a profile's fit, not by the catalogue's peak */
-    bool extrapolated; /* outside the fitted range, clamped at its end */
+    bool fitted;           /* roofline: by a profile's fit, not by the catalogue's peak */
+    bool extrapolated;     /* outside the fitted range, clamped at its end */
+    ds_cost_spread spread; /* of a fitted one */
 } ds_cost;
 
 /* Time of one op on one device, the first of these that there is:
@@ -88,15 +97,18 @@ typedef struct ds_cost {
  *                 the profile's fits with w clamped to the fitted range; without a fit F and B are
  *                 the catalogue's peaks and e = 1
  * DS_COST_FITTED goes straight to the roofline. A profile of another device kind than `kind` counts
- * as none. bf16 and f16 stand in for each other where the device's peaks for both are equal. `op`
- * is the mnemonic. If `explain` is not NULL the derivation is appended to it, with sources. Errors:
- * DS_ERR_COST when neither peak nor fit exists for the dtype. O(log rows + fits). */
+ * as none. Products of a dtype
+ * for which the profile has a fit by tiles and waves (gemm.h) take its time instead of the
+ * roofline's. bf16 and f16 stand in for each other where the device's peaks for both are equal.
+ * `op` is the mnemonic. If `explain` is not NULL the derivation is appended to it, with sources.
+ * Errors: DS_ERR_COST when neither peak nor fit exists for the dtype. O(log rows + fits). */
 ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
                      ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
                      ds_cost *out, ds_buf *explain, ds_error *err);
 
 /* The two sides of the roofline of an op, in seconds: its FLOPs and its bytes at the rates that
- * ds_cost_op goes by; negative: not known, or there are none. */
+ * ds_cost_op goes by; negative: not known, or there are none. Of a product by tiles and waves, what
+ * none with as many FLOPs and as many bytes takes less than. */
 void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
                    const ds_work *work, double *compute_s, double *memory_s);
 /* Makes a whole device's time that of one with these shares left, in 10^-9 (degrade.c):
@@ -147,6 +159,7 @@ typedef struct ds_coll_cost {
     bool from_profile;
     bool extrapolated;
     bool holds_compute;
+    ds_cost_spread spread; /* of the whole time, by a curve or protocol */
 } ds_coll_cost;
 ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
                              uint32_t group, int64_t bytes, ds_coll_links links, ds_coll_cost *out,

@@ -8,6 +8,7 @@
 #include "ir/base/csv.h"
 #include "ir/base/units.h"
 #include "sim/cost/profiles_internal.h"
+#include "sim/cost/tables_internal.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -19,34 +20,13 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef enum cell_kind {
-    CELL_TEXT,
-    CELL_KEY,    /* text that may not be empty */
-    CELL_DTYPE,  /* a dtype of the language */
-    CELL_DTYPES, /* the same, or '*' */
-    CELL_INT,    /* integer ≥ 0; empty: 0 */
-    CELL_SCALED, /* decimal × scale; must come out as an integer; empty: 0, or NULL if optional */
-    CELL_REAL,   /* finite; empty: NULL if optional */
-    CELL_BOOL,   /* 0 or 1; empty: 0 */
-    CELL_SOURCE, /* a key of a sources.csv */
-    CELL_DEVICE  /* a device or alias of the catalogue */
-} cell_kind;
-
-typedef struct column {
-    const char *csv;   /* in the file */
-    const char *table; /* in the database */
-    cell_kind kind;
-    bool optional; /* the file may lack it, the cell may be empty */
-    int64_t scale; /* SCALED */
-} column;
-
-typedef struct builder {
+struct builder {
     sqlite3 *db;
     const char *dir;
     ds_arena arena;
     int64_t profile; /* row id of the profile whose folder is being read; 0: the catalogue */
     ds_error *err;
-} builder;
+};
 
 /* ---- SQLite ---- */
 
@@ -179,16 +159,6 @@ static ds_status bind_cell(builder *b, const ds_csv *csv, const ds_csv_row *row,
 }
 
 /* ---- tables ---- */
-
-typedef struct table {
-    const char *file;
-    const char *name;
-    bool of_profile; /* has a column `profile` that every row sets to the folder's */
-    const column *columns;
-    uint32_t n_columns;
-    /* Called for each row after it is in; may be NULL. */
-    ds_status (*after)(builder *b, const ds_csv *csv, const ds_csv_row *row, int64_t id);
-} table;
 
 /* A column of the file that the table does not have is a typing error or a fact that would be lost.
  */
@@ -407,6 +377,15 @@ static const column op_columns[] = {
 };
 static const table ops = {"ops.csv", "op_profile", true, op_columns, COUNT(op_columns), NULL};
 
+/* The residuals of a fit: quantiles of measured/predicted. */
+#define RATIO_COLUMNS                                                                              \
+    {"ratio_p05", "ratio_p05", CELL_REAL, true, 0},                                                \
+        {"ratio_p25", "ratio_p25", CELL_REAL, true, 0},                                            \
+        {"ratio_p50", "ratio_p50", CELL_REAL, true, 0},                                            \
+        {"ratio_p75", "ratio_p75", CELL_REAL, true, 0}, {                                          \
+        "ratio_p95", "ratio_p95", CELL_REAL, true, 0                                               \
+    }
+
 static const column efficiency_columns[] = {
     {"op", "op", CELL_KEY, false, 0},
     {"dtype", "dtype", CELL_DTYPES, false, 0},
@@ -420,11 +399,42 @@ static const column efficiency_columns[] = {
     {"n", "n", CELL_INT, false, 0},
     {"median_error", "median_error", CELL_REAL, true, 0},
     {"p90_error", "p90_error", CELL_REAL, true, 0},
+    RATIO_COLUMNS,
     {"basis", "basis", CELL_KEY, false, 0},
     {"source", "source", CELL_SOURCE, false, 0},
 };
 static const table efficiencies = {"efficiency.csv",   "efficiency_fit",          true,
                                    efficiency_columns, COUNT(efficiency_columns), NULL};
+
+static const column gemm_columns[] = {
+    {"dtype", "dtype", CELL_DTYPE, false, 0},
+    {"processors", "processors", CELL_INT, false, 0},
+    {"flop_giga_per_s", "flop_per_s", CELL_SCALED, false, 1000000000},
+    {"memory_gb_per_s", "bytes_per_s", CELL_SCALED, false, 1000000000},
+    {"e_max", "e_max", CELL_REAL, false, 0},
+    {"tail", "tail", CELL_REAL, false, 0},
+    {"prologue", "prologue", CELL_REAL, false, 0},
+    {"port", "port", CELL_REAL, false, 0},
+    {"e_memory", "e_memory", CELL_REAL, false, 0},
+    {"overlap", "overlap", CELL_REAL, false, 0},
+    {"launch_us", "launch_us", CELL_REAL, false, 0},
+    {"w_min", "w_min", CELL_REAL, false, 0},
+    {"w_max", "w_max", CELL_REAL, false, 0},
+    {"n", "n", CELL_INT, false, 0},
+    {"median_error", "median_error", CELL_REAL, true, 0},
+    {"p90_error", "p90_error", CELL_REAL, true, 0},
+    {"shape_median_error", "shape_median_error", CELL_REAL, true, 0},
+    {"shape_p90_error", "shape_p90_error", CELL_REAL, true, 0},
+    {"family_median_error", "family_median_error", CELL_REAL, true, 0},
+    {"family_p90_error", "family_p90_error", CELL_REAL, true, 0},
+    {"size_median_error", "size_median_error", CELL_REAL, true, 0},
+    {"size_p90_error", "size_p90_error", CELL_REAL, true, 0},
+    RATIO_COLUMNS,
+    {"basis", "basis", CELL_KEY, false, 0},
+    {"source", "source", CELL_SOURCE, false, 0},
+};
+static const table gemm_fits = {"gemm_fits.csv", "gemm_fit",          true,
+                                gemm_columns,    COUNT(gemm_columns), NULL};
 
 static const column collective_columns[] = {
     {"collective", "collective", CELL_KEY, false, 0},
@@ -478,6 +488,10 @@ static const column protocol_columns[] = {
 static const table protocols = {"collective_protocols.csv", "collective_protocol",   true,
                                 protocol_columns,           COUNT(protocol_columns), NULL};
 
+const table *const ds_cost__profile_tables[DS_COST_PROFILE_TABLES] = {
+    &profiles, &ops, &efficiencies, &gemm_fits, &collectives, &collective_fits, &protocols};
+const table *const ds_cost__sources = &sources;
+
 /* ---- the whole tree ---- */
 
 static ds_status import_catalogue(builder *b) {
@@ -496,6 +510,7 @@ static ds_status import_profile(builder *b, const char *folder) {
                             folder);
     DS_TRY(import(b, folder, &ops, false));
     DS_TRY(import(b, folder, &efficiencies, false));
+    DS_TRY(import(b, folder, &gemm_fits, false));
     DS_TRY(import(b, folder, &collectives, false));
     DS_TRY(import(b, folder, &collective_fits, false));
     return import(b, folder, &protocols, false);

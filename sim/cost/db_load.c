@@ -225,6 +225,46 @@ static ds_status take_op(loader *l, sqlite3_stmt *row) {
     return DS_OK;
 }
 
+/* Of the 90th percentile of |predicted/measured - 1|: as far to both sides. */
+static ds_cost_spread spread_of_error(sqlite3_stmt *row, int column) {
+    double error = sqlite3_column_double(row, column);
+    if (sqlite3_column_type(row, column) == SQLITE_NULL) return (ds_cost_spread){0};
+    return (ds_cost_spread){1 / (1 + error), error < 0.9 ? 1 / (1 - error) : 10};
+}
+
+/* Of columns with the 5th and 95th percentile of measured/predicted and the 90th of |error|: where
+ * the first are missing, the last one stands for both sides. */
+static ds_cost_spread spread_at(sqlite3_stmt *row, int column) {
+    double low = sqlite3_column_double(row, column), high = sqlite3_column_double(row, column + 1);
+    if (low > 0 && high >= low) return (ds_cost_spread){low, high};
+    return spread_of_error(row, column + 2);
+}
+
+static ds_status take_gemm(loader *l, sqlite3_stmt *row) {
+    ds_gemm_fit f = {0};
+    DS_TRY(profile_at(l, row, 0, &f.profile));
+    DS_TRY(dtype_at(l, row, 1, &f.dtype));
+    f.model = (ds_gemm_model){.processors = sqlite3_column_int64(row, 2),
+                              .flop_per_s = sqlite3_column_double(row, 3),
+                              .bytes_per_s = sqlite3_column_double(row, 4),
+                              .e_max = sqlite3_column_double(row, 5),
+                              .tail = sqlite3_column_double(row, 6),
+                              .prologue = sqlite3_column_double(row, 7),
+                              .port = sqlite3_column_double(row, 8),
+                              .e_memory = sqlite3_column_double(row, 9),
+                              .overlap = sqlite3_column_double(row, 10),
+                              .launch_s = sqlite3_column_double(row, 11) * 1e-6};
+    f.w_min = sqlite3_column_double(row, 12);
+    f.w_max = sqlite3_column_double(row, 13);
+    f.basis = text_at(l, row, 14);
+    DS_TRY(source_at(l, row, 15, &f.source));
+    f.spread = spread_at(row, 16);
+    if (!ds_gemm_model_is_valid(&f.model))
+        return fail(l, "a gemm fit with a constant out of its range");
+    DS_PUSH(l->arena, &l->p->gemms, f);
+    return DS_OK;
+}
+
 static ds_status take_fit(loader *l, sqlite3_stmt *row) {
     ds_fit f = {.op = text_at(l, row, 1), .dtype = DS_ANY_DTYPE};
     DS_TRY(profile_at(l, row, 0, &f.profile));
@@ -242,6 +282,7 @@ static ds_status take_fit(loader *l, sqlite3_stmt *row) {
     f.w_min = sqlite3_column_double(row, 7);
     f.w_max = sqlite3_column_double(row, 8);
     f.floor_ps = sqlite3_column_int64(row, 11); /* 0 for NULL */
+    f.spread = spread_at(row, 12);
     if (f.floor_ps < 0) return fail(l, "an efficiency fit with a negative floor");
     if (!(f.reference_per_s > 0 && f.e_max > 0 && f.w_half >= 0 && f.w_min > 0 &&
           f.w_max >= f.w_min))
@@ -282,6 +323,7 @@ static ds_status take_coll_fit(loader *l, sqlite3_stmt *row) {
         !(f.s_half >= 0) || f.launch_ps < 0 || f.step_ps < 0 || f.alpha_ps < 0)
         return fail(l, "a collective fit with a constant out of its range");
     DS_TRY(source_at(l, row, 11, &f.source));
+    f.spread = spread_of_error(row, 12);
     DS_PUSH(l->arena, &l->p->coll_fits, f);
     return DS_OK;
 }
@@ -319,6 +361,7 @@ static ds_status take_protocol(loader *l, sqlite3_stmt *row) {
         f.least_bytes < 0 || f.most_bytes < 0 || !(f.e > 0 && f.e <= 1))
         return fail(l, "a protocol with a constant out of its range");
     DS_TRY(source_at(l, row, 11, &f.source));
+    f.spread = spread_of_error(row, 12);
     DS_PUSH(l->arena, &l->p->protocols, f);
     return DS_OK;
 }
@@ -425,21 +468,27 @@ static ds_status load_tables(loader *l) {
                 take_op));
     DS_TRY(each(l,
                 "SELECT profile, op, dtype, resource, reference_per_s, e_max, w_half, w_min, w_max,"
-                " basis, source, floor_ps FROM efficiency_fit",
+                " basis, source, floor_ps, ratio_p05, ratio_p95, p90_error FROM efficiency_fit",
                 take_fit));
+    DS_TRY(each(l,
+                "SELECT profile, dtype, processors, flop_per_s, bytes_per_s, e_max, tail, prologue,"
+                " port, e_memory, overlap, launch_us, w_min, w_max, basis, source, ratio_p05,"
+                " ratio_p95, p90_error FROM gemm_fit",
+                take_gemm));
     DS_TRY(each(l,
                 "SELECT profile, collective, group_size, size_bytes, time_ps, source"
                 " FROM collective_profile",
                 take_coll_row));
     DS_TRY(each(l,
                 "SELECT profile, collective, group_size, capacity_bytes_per_s, alpha_ps, launch_ps,"
-                " step_ps, e_max, s_half, holds_compute, basis, source FROM collective_fit",
+                " step_ps, e_max, s_half, holds_compute, basis, source, p90_error"
+                " FROM collective_fit",
                 take_coll_fit));
-    return each(
-        l,
-        "SELECT profile, collective, link_bytes_per_s, protocol, launch_ps, step_ps,"
-        " copy_bytes_per_s, e, least_bytes, most_bytes, basis, source FROM collective_protocol",
-        take_protocol);
+    return each(l,
+                "SELECT profile, collective, link_bytes_per_s, protocol, launch_ps, step_ps,"
+                " copy_bytes_per_s, e, least_bytes, most_bytes, basis, source, p90_error"
+                " FROM collective_protocol",
+                take_protocol);
 }
 
 /* "file:PATH?mode=ro&immutable=1" with the characters that mean something in a URI escaped. */
@@ -460,7 +509,7 @@ static void put_uri(const char *path, ds_buf *uri) {
 
 /* Where the database is when nobody names it: beside the program in a build tree, in the share
  * folder of the program's own installation, or in the one that was configured. */
-static void put_default_path(ds_buf *out) {
+void ds_profiles_default_path(ds_buf *out) {
     static const char *const near[] = {"profiles.db", "../share/distsim/profiles.db"};
     const char *named = getenv("DISTSIM_PROFILES");
     if (named && *named) {
@@ -494,7 +543,7 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
     ds_arena_init(&p->arena);
     *out = NULL;
     ds_buf found = {0};
-    if (!path) put_default_path(&found);
+    if (!path) ds_profiles_default_path(&found);
     loader l = {.path = path ? path : found.text, .p = p, .arena = &p->arena, .err = err};
     ds_profile none = {.name = "none",
                        .lower = "none",

@@ -48,6 +48,16 @@ ds_fit_errors ds_fit_errors_of(const double *predicted, const double *measured, 
     return e;
 }
 
+void ds_fit_ratios(const double *predicted, const double *measured, uint32_t n, double ratios[5]) {
+    static const double quantiles[5] = {0.05, 0.25, 0.5, 0.75, 0.95};
+    double *ratio = ds_xcalloc(n, sizeof *ratio);
+    for (uint32_t i = 0; i < n; i++) ratio[i] = measured[i] / predicted[i];
+    gsl_sort(ratio, 1, n);
+    for (int q = 0; q < 5; q++)
+        ratios[q] = gsl_stats_quantile_from_sorted_data(ratio, 1, n, quantiles[q]);
+    free(ratio);
+}
+
 /* ---- the model ---- */
 
 /* The curves of a fit with their places among the variables. */
@@ -313,6 +323,7 @@ static ds_status fit_all(work *w, const model *m, ds_fit_roofline *out, ds_error
     out->unseen = ds_fit_errors_of(w->predicted, w->measured, w->n);
     DS_TRY(fit_without(w, m, UINT32_MAX, err));
     out->seen = ds_fit_errors_of(w->predicted, w->measured, w->n);
+    ds_fit_ratios(w->predicted, w->measured, w->n, out->ratios);
     return DS_OK;
 }
 

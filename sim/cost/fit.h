@@ -38,6 +38,7 @@ typedef struct ds_fit_roofline {
     uint32_t n_folds;
     ds_fit_errors seen;   /* of the rows by the constants above */
     ds_fit_errors unseen; /* of each row by constants fitted without its fold */
+    double ratios[5];     /* ds_fit_ratios of the rows by the constants above */
 } ds_fit_roofline;
 
 /* Rows that each constant of a fit needs at least. */
@@ -70,6 +71,9 @@ ds_status ds_fit_efficiency(const ds_fit_row *rows, uint32_t n, double flop_per_
 /* Mean, median and 90th percentile (linear between order statistics) of |predicted/measured − 1|.
  * n ≥ 1, measured > 0. O(n log n). */
 ds_fit_errors ds_fit_errors_of(const double *predicted, const double *measured, uint32_t n);
+
+/* The 5th, 25th, 50th, 75th and 95th percentile of measured/predicted; n >= 1. O(n log n). */
+void ds_fit_ratios(const double *predicted, const double *measured, uint32_t n, double ratios[5]);
 
 /* A function of n variables to be made small; an error of it ends the search. */
 typedef ds_status (*ds_fit_objective)(void *context, const double *x, double *value, ds_error *err);

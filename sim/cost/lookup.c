@@ -191,9 +191,9 @@ static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool 
     return NULL;
 }
 
-/* Tensor cores take whole vectors of 16 bytes: a product with a dim that is no multiple of them runs
- * on other kernels (NVIDIA, Matrix Multiplication Background User's Guide, section "Requirements to
- * use Tensor Cores"). */
+/* Tensor cores take whole vectors of 16 bytes: a product with a dim that is no multiple of them
+ * runs on other kernels (NVIDIA, Matrix Multiplication Background User's Guide, section
+ * "Requirements to use Tensor Cores"). */
 static bool is_unaligned(const ds_work *w) {
     int64_t size = (int64_t)ds_dtype_bits(w->dtype) / 8, vector = size > 0 ? 16 / size : 0;
     if (w->kind != DS_WORK_GEMM || vector < 8) return false;
@@ -212,11 +212,26 @@ static const ds_fit *best_fit(const query *q, bool flop) {
     return NULL;
 }
 
+/* The products of the dtype by tiles and waves; NULL if the profile has no such fit, or an
+ * efficiency curve for just these. */
+static const ds_gemm_fit *gemm_of(const query *q) {
+    if (q->work->kind != DS_WORK_GEMM || !q->profile) return NULL;
+    const ds_fit *curve = best_fit(q, true);
+    if (curve && strcmp(curve->op, q->class) != 0) return NULL;
+    ds_dtype dtypes[] = {q->work->dtype, stand_in(q->kind, q->work->dtype)};
+    for (int d = 0; d < 2; d++)
+        for (uint32_t i = 0; i < q->p->gemms.n; i++)
+            if (q->p->gemms.at[i].profile == q->profile && q->p->gemms.at[i].dtype == dtypes[d])
+                return &q->p->gemms.at[i];
+    return NULL;
+}
+
 /* One side of the roofline. */
 typedef struct bound {
     double seconds; /* negative: not known */
     bool fitted;
     bool extrapolated;
+    ds_cost_spread spread;
 } bound;
 
 static void explain_rate(const query *q, const char *what, const ds_fit *f, double rate,
@@ -241,7 +256,7 @@ static bound bound_of(const query *q, const char *what, const ds_fit *f, double 
     bound none = {.seconds = -1};
     if (!f && !(peak > 0)) return none;
     double rate = f ? f->reference_per_s : peak, efficiency = 1;
-    bound b = {.fitted = f != NULL};
+    bound b = {.fitted = f != NULL, .spread = f ? f->spread : (ds_cost_spread){0}};
     if (f) {
         double w = work < f->w_min ? f->w_min : work > f->w_max ? f->w_max : work;
         efficiency = f->e_max * w / (w + f->w_half);
@@ -267,12 +282,39 @@ static void sides(const query *q, bound *flop, bound *traffic) {
     double bandwidth = (double)q->kind->memory_bytes_per_s;
     double bytes = (double)w->bytes_read + (double)w->bytes_written;
     *flop = *traffic = (bound){.seconds = -1};
+    const ds_gemm_fit *gemm = gemm_of(q);
+    if (gemm) {
+        flop->seconds = ds_gemm_least_compute(&gemm->model, (double)w->flop);
+        traffic->seconds = ds_gemm_least_memory(&gemm->model, bytes);
+        return;
+    }
     if (w->flop > 0) *flop = bound_of(q, "compute", best_fit(q, true), peak, (double)w->flop);
     if (bytes > 0) *traffic = bound_of(q, "memory", best_fit(q, false), bandwidth, bytes);
 }
 
+static ds_status tiled(const query *q, const ds_gemm_fit *f, ds_cost *out) {
+    const ds_work *w = q->work;
+    ds_gemm_shape shape = {w->batch, w->m, w->n, w->k, ds_dtype_bits(w->dtype) / 8.0};
+    ds_gemm_choice choice;
+    double seconds = ds_gemm_seconds(&f->model, &shape, &choice), flop = (double)w->flop;
+    *out = (ds_cost){.origin = DS_COST_ROOFLINE,
+                     .fitted = true,
+                     .extrapolated = flop < f->w_min || flop > f->w_max,
+                     .spread = f->spread};
+    if (q->explain)
+        ds_buf_printf(q->explain,
+                      "  tiles: %" PRId64 " x %" PRId64 ", k in %" PRId64
+                      ", %.4g waves over %" PRId64 " processors, %s; %s [%s]\n",
+                      choice.tile_m, choice.tile_n, choice.cuts, choice.waves, f->model.processors,
+                      choice.memory_bound ? "held up by memory" : "by compute", f->basis,
+                      f->source);
+    return ds_ps_from_seconds(seconds, &out->ps, q->err);
+}
+
 static ds_status roofline(const query *q, ds_cost *out) {
     const ds_work *w = q->work;
+    const ds_gemm_fit *gemm = gemm_of(q);
+    if (gemm) return tiled(q, gemm, out);
     bool memory = w->kind == DS_WORK_MEMORY;
     double bytes = (double)w->bytes_read + (double)w->bytes_written;
     bound flop, traffic;
@@ -280,8 +322,10 @@ static ds_status roofline(const query *q, ds_cost *out) {
     if (!memory && w->flop > 0 && flop.seconds < 0) return no_cost(q, "peak");
     if (memory && bytes > 0 && traffic.seconds < 0) return no_cost(q, "memory bandwidth");
     bound larger = flop.seconds > traffic.seconds ? flop : traffic;
-    *out = (ds_cost){
-        .origin = DS_COST_ROOFLINE, .fitted = larger.fitted, .extrapolated = larger.extrapolated};
+    *out = (ds_cost){.origin = DS_COST_ROOFLINE,
+                     .fitted = larger.fitted,
+                     .extrapolated = larger.extrapolated,
+                     .spread = larger.spread};
     return ds_ps_from_seconds(larger.seconds < 0 ? 0 : larger.seconds, &out->ps, q->err);
 }
 

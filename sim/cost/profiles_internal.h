@@ -3,9 +3,10 @@
 #define DS_COST_PROFILES_INTERNAL_H
 
 #include "sim/cost/cost.h"
+#include "sim/cost/gemm.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "5"
+#define DS_PROFILES_VERSION "6"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -38,8 +39,18 @@ typedef struct ds_fit {
     bool flop;     /* resource: FLOP, else bytes */
     double reference_per_s, e_max, w_half, w_min, w_max;
     int64_t floor_ps; /* no such op takes less */
+    ds_cost_spread spread;
     const char *basis, *source;
 } ds_fit;
+
+typedef struct ds_gemm_fit {
+    uint32_t profile;
+    ds_dtype dtype;
+    ds_gemm_model model;
+    double w_min, w_max;
+    ds_cost_spread spread;
+    const char *basis, *source;
+} ds_gemm_fit;
 #define DS_ANY_DTYPE (-1)
 
 typedef struct ds_coll_row {
@@ -59,6 +70,7 @@ typedef struct ds_coll_fit {
     int64_t capacity_bytes_per_s, alpha_ps, launch_ps, step_ps;
     double e_max, s_half;
     bool holds_compute;
+    ds_cost_spread spread;
     const char *basis, *source;
 } ds_coll_fit;
 
@@ -69,6 +81,7 @@ typedef struct ds_protocol {
     int64_t copy_bytes_per_s;        /* 0: free */
     int64_t least_bytes, most_bytes; /* sizes that it is used for; 0: without an end */
     double e;
+    ds_cost_spread spread;
     const char *basis, *source;
 } ds_protocol;
 
@@ -88,6 +101,7 @@ struct ds_profiles {
     DS_VEC(ds_profile) profiles; /* [0] is "none" */
     DS_VEC(ds_op_row) ops;       /* sorted by ds_op_key_compare, no duplicates */
     DS_VEC(ds_fit) fits;
+    DS_VEC(ds_gemm_fit) gemms;
     DS_VEC(ds_coll_row) coll_rows; /* sorted by profile, collective, group, bytes; no duplicates */
     DS_VEC(ds_coll_fit) coll_fits; /* sorted by profile, collective, group */
     DS_VEC(ds_protocol) protocols; /* sorted by profile, collective, link, name */

@@ -39,6 +39,18 @@ static void put_origins(ds_json *json, const ds_account *a) {
                        ds_report__share((double)a->comm_extrapolated_ps, whole));
 }
 
+/* Nine in ten; as certain as the fits' residuals are known. */
+static void put_uncertainty(ds_json *json, const ds_result *r) {
+    ds_uncertainty u = ds_result_uncertainty(r);
+    ds_json_key(json, "step_time_interval_ps");
+    ds_json_begin_object(json);
+    ds_json_key_int(json, "low", u.low_ps);
+    ds_json_key_int(json, "high", u.high_ps);
+    ds_json_key_int(json, "covered", u.covered_ps);
+    ds_json_key_int(json, "unknown", u.unknown_ps);
+    ds_json_end_object(json);
+}
+
 static void put_capacity(ds_json *json, int64_t bytes) {
     ds_json_key(json, "memory_capacity_bytes");
     if (bytes)
@@ -305,6 +317,7 @@ static void put_head(ds_json *json, const ds_result *r) {
     ds_json_key_string(json, "file", r->source->unit->modules.at[0]->path);
     if (plan->title) ds_json_key_string(json, "title", plan->title);
     ds_json_key_int(json, "step_time_ps", r->run.step_ps);
+    put_uncertainty(json, r);
     if (r->n_jobs) ds_json_key_int(json, "makespan_ps", r->run.step_ps);
     ds_json_key_double(json, "throughput_per_s", r->throughput_per_s);
     ds_json_key_string(json, "throughput_unit", r->counts_samples ? "samples" : "steps");

@@ -154,6 +154,20 @@ void ds_report_runs_csv(const ds_result *result, ds_buf *out);
 void ds_advise(ds_result *result, const ds_profiles *profiles, const ds_sim_options *options,
                const ds_setting *settings, uint32_t n_settings);
 
+/* How far measurement may lie from the predicted step: nine in ten do from low to high, if what the
+ * profile's fits were off by on their own rows holds here (uncertain.c). */
+typedef struct ds_uncertainty {
+    int64_t low_ps, high_ps;
+    int64_t covered_ps; /* time on the critical path by fits with known residuals */
+    int64_t unknown_ps; /* predicted without: peaks of the catalogue, links alone */
+} ds_uncertainty;
+
+/* step - sqrt(Σ (T (1 - low))²) and step + sqrt(Σ (T (high - 1))²) over the distinct works and
+ * collectives on the critical path, T the time of all that are the same. What was measured, given or
+ * is not compute or communication has no part. Bias of a whole fit (another software, another clock)
+ * is not in it. O(tasks + dependences). */
+ds_uncertainty ds_result_uncertainty(const ds_result *result);
+
 /* ---- reports (summary.c, json.c, csv.c, trace.c) ---- */
 
 /* For a terminal: step time, throughput, MFU per device kind, where time goes, memory, top ops. */

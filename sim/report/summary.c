@@ -84,6 +84,19 @@ static void put_throughput(const ds_result *r, ds_buf *out) {
         ds_buf_put(out, " steps/s\n");
 }
 
+/* Only where fits with known residuals have a part: "35.1 .. 37.2 ms for nine in ten". */
+static void put_uncertainty(const ds_result *r, ds_buf *out) {
+    ds_uncertainty u = ds_result_uncertainty(r);
+    if (!u.covered_ps) return;
+    ds_buf_printf(out, "  90 %% within   %s .. %s, by the residuals of the fits",
+                  ds_report__ps(u.low_ps).s, ds_report__ps(u.high_ps).s);
+    if (u.unknown_ps)
+        ds_buf_printf(
+            out, "; of %s of the step nobody knows them",
+            ds_report__percent(ds_report__share((double)u.unknown_ps, (double)r->run.step_ps)).s);
+    ds_buf_putc(out, '\n');
+}
+
 static void put_head(const ds_result *r, ds_buf *out) {
     const ds_plan *plan = r->plan;
     const char *path = r->source->unit->modules.at[0]->path;
@@ -97,6 +110,7 @@ static void put_head(const ds_result *r, ds_buf *out) {
     put_size(r, out);
     ds_buf_printf(out, "  %s    %s%s\n", r->n_jobs ? "makespan " : "step time",
                   ds_report__ps(r->run.step_ps).s, r->n_jobs ? " (until all jobs have ended)" : "");
+    put_uncertainty(r, out);
     put_throughput(r, out);
     for (uint32_t k = 0; k < n; k++) put_kind(r, &kinds[k], out);
     free(kinds);

@@ -36,6 +36,7 @@
     X(fmt, "print a program canonically")                                                          \
     X(import, "models of Hugging Face and ONNX; topologies of NCCL, nvidia-smi, GraphML")          \
     X(validate, "predict published measurements and print the errors")                             \
+    X(profile, "the cost database: list, show, diff, import, export, fit, build")                  \
     X(collectives, "measured collectives beside predicted ones: bus bandwidth against size")       \
     X(topo, "the device graph: links, routes, bisection; Graphviz, GraphML, SimGrid")
 

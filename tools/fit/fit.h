@@ -3,6 +3,7 @@
 #define DS_TOOLS_FIT_H
 
 #include "ir/base/csv.h"
+#include "ir/base/str.h"
 
 typedef enum fit_mode { FIT_PRINT, FIT_WRITE, FIT_CHECK } fit_mode;
 
@@ -31,5 +32,22 @@ ds_status fit_cell(const ds_csv *csv, uint32_t row, const char *column, const ch
                    ds_error *err);
 ds_status fit_number(const ds_csv *csv, uint32_t row, const char *column, double *out,
                      ds_error *err);
+
+/* Sets a cell in memory; `format` prints the value. */
+ds_status fit_set(ds_csv *csv, uint32_t row, const char *column, const char *format, double value,
+                  ds_error *err);
+
+/* Fits every row of FOLDER/gemm_fits.csv with n > 0 to the gemm rows of FOLDER/ops.csv, and prints
+ * what rows left out by shape, family and size are predicted to be. FIT_CHECK leaves nothing out
+ * and is DS_ERR_DATA if other constants fit over 1 % better. */
+ds_status fit_gemms(const char *folder, fit_mode mode, ds_error *err);
+
+/* Numbers of names, in order of appearance; names.slots zeroed by ds_strtab_init. */
+typedef struct fit_groups {
+    ds_strtab names;
+    DS_VEC(const char *) seen; /* heap */
+} fit_groups;
+uint32_t fit_group(fit_groups *groups, const char *name);
+void fit_groups_deinit(fit_groups *groups);
 
 #endif

@@ -16,11 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the fit sets in efficiency.csv. */
-static const char *const fitted_columns[] = {"e_max", "w_half",       "w_min",    "w_max",
-                                             "n",     "median_error", "p90_error"};
-enum { E_MAX, W_HALF, W_MIN, W_MAX, N, MEDIAN, P90, N_FITTED };
-
 typedef struct tables {
     ds_csv ops, curves; /* ops.csv, efficiency.csv */
     uint32_t n_off;     /* constants in the file that are not the fitted ones */
@@ -36,7 +31,11 @@ typedef struct tables {
 /* Tensors that a memory-bound op reads and writes, each tokens × width: operands and result of the
  * op table; scales of a norm and rotary's angles, a row of their own at most, are left out. */
 static double tensors_of(const char *op) {
-    return strcmp(op, "add") == 0 || strcmp(op, "silu_mul") == 0 ? 3 : 2;
+    static const char *const three[] = {"add",       "silu_mul", "relu_grad",
+                                        "gelu_grad", "mse_grad", "sgd"};
+    for (size_t i = 0; i < sizeof three / sizeof *three; i++)
+        if (strcmp(op, three[i]) == 0) return 3;
+    return 2;
 }
 
 static ds_status gemm_work(tables *t, uint32_t row, double element_bytes, ds_fit_row *out) {
@@ -78,20 +77,6 @@ static ds_status read_row(tables *t, uint32_t row, ds_fit_row *out) {
 
 /* ---- groups of the cross-validation ---- */
 
-typedef struct groups {
-    ds_strtab names;
-    DS_VEC(const char *) seen;
-} groups;
-
-/* The number of a group, in order of appearance. */
-static uint32_t number_of(groups *g, const char *name) {
-    const char *interned = ds_intern(&g->names, name);
-    for (uint32_t i = 0; i < g->seen.n; i++)
-        if (g->seen.at[i] == interned) return i;
-    DS_HPUSH(&g->seen, interned);
-    return g->seen.n - 1;
-}
-
 /* All but the tokens of a shape: op, n, k, width. Or the tokens alone. */
 static ds_status put_shape(tables *t, uint32_t row, bool by_tokens, ds_buf *out) {
     static const char *const shape[] = {"op", "n", "k", "width", NULL};
@@ -106,19 +91,18 @@ static ds_status put_shape(tables *t, uint32_t row, bool by_tokens, ds_buf *out)
 
 static ds_status group(tables *t, const uint32_t *index, ds_fit_row *rows, uint32_t n,
                        bool by_tokens, uint32_t *n_groups) {
-    groups g = {0};
+    fit_groups g = {0};
     ds_buf name = {0};
     ds_strtab_init(&g.names);
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < n && status == DS_OK; i++) {
         name.n = 0;
         status = put_shape(t, index[i], by_tokens, &name);
-        if (status == DS_OK) rows[i].group = number_of(&g, name.text);
+        if (status == DS_OK) rows[i].group = fit_group(&g, name.text);
     }
     *n_groups = g.seen.n;
     ds_buf_deinit(&name);
-    free(g.seen.at);
-    ds_strtab_deinit(&g.names);
+    fit_groups_deinit(&g);
     return status;
 }
 
@@ -170,25 +154,28 @@ static ds_status fit_curves(tables *t, const curves *c, ds_fit_roofline *out) {
 
 /* ---- efficiency.csv ---- */
 
-static ds_status set_cell(tables *t, uint32_t row, int column, const char *format, double value) {
-    uint32_t at;
-    DS_TRY(ds_csv_need(&t->curves, fitted_columns[column], &at, t->err));
-    char *text = ds_arena_printf(&t->curves.arena, format, value);
-    t->curves.rows.at[row].cells[at] = text;
+/* Files without these columns stay so. */
+static ds_status set_ratios(tables *t, uint32_t row, const double ratios[5]) {
+    static const char *const columns[] = {"ratio_p05", "ratio_p25", "ratio_p50", "ratio_p75",
+                                          "ratio_p95"};
+    for (int i = 0; i < 5; i++)
+        if (ds_csv_find(&t->curves, columns[i]) != DS_CSV_NO_COLUMN)
+            DS_TRY(fit_set(&t->curves, row, columns[i], "%.4g", ratios[i], t->err));
     return DS_OK;
 }
 
 /* Into the table in memory, 4 significant digits. */
 static ds_status set_row(tables *t, uint32_t row, const ds_fit_curve *curve,
                          const ds_fit_roofline *fit) {
-    DS_TRY(set_cell(t, row, E_MAX, "%.4g", curve->e_max));
-    DS_TRY(set_cell(t, row, W_HALF, "%.4g", curve->w_half));
-    DS_TRY(set_cell(t, row, W_MIN, "%.4g", curve->w_min));
-    DS_TRY(set_cell(t, row, W_MAX, "%.4g", curve->w_max));
+    DS_TRY(fit_set(&t->curves, row, "e_max", "%.4g", curve->e_max, t->err));
+    DS_TRY(fit_set(&t->curves, row, "w_half", "%.4g", curve->w_half, t->err));
+    DS_TRY(fit_set(&t->curves, row, "w_min", "%.4g", curve->w_min, t->err));
+    DS_TRY(fit_set(&t->curves, row, "w_max", "%.4g", curve->w_max, t->err));
     if (!fit) return DS_OK;
-    DS_TRY(set_cell(t, row, N, "%.0f", fit->n_rows));
-    DS_TRY(set_cell(t, row, MEDIAN, "%.4g", fit->seen.median));
-    return set_cell(t, row, P90, "%.4g", fit->seen.p90);
+    DS_TRY(fit_set(&t->curves, row, "n", "%.0f", fit->n_rows, t->err));
+    DS_TRY(fit_set(&t->curves, row, "median_error", "%.4g", fit->seen.median, t->err));
+    DS_TRY(fit_set(&t->curves, row, "p90_error", "%.4g", fit->seen.p90, t->err));
+    return set_ratios(t, row, fit->ratios);
 }
 
 static void print_constant(tables *t, double fitted, double in_file) {

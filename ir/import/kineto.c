@@ -1,0 +1,259 @@
+/* A trace is a list of events. Those of category `kernel` carry "External id", the number of the
+ * operator event (category `cpu_op`) that launched them; operators carry "Input Dims" and "Input
+ * type". Kernels are summed by that number first, then every operator that has a sum and is in the
+ * table below becomes a row.
+ *
+ * Numbers in a trace may be anything: what does not make a legal shape is passed over. */
+#include "ir/import/kineto.h"
+
+#include "ir/base/arena.h"
+#include "ir/base/file.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_BYTES ((size_t)1 << 30)
+#define MAX_DIM   ((int64_t)1 << 40)
+
+/* ---- kernels by operator ---- */
+
+typedef struct launch {
+    int64_t id; /* external id */
+    double us;
+} launch;
+
+typedef struct trace {
+    DS_VEC(launch) launches; /* heap; after merging sorted by id, each once */
+    ds_kineto_counts *counts;
+    ds_buf *rows;
+} trace;
+
+static int by_id(const void *a, const void *b) {
+    const launch *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static bool is_category(const json_t *event, const char *category) {
+    const char *cat = json_string_value(json_object_get(event, "cat"));
+    return cat && strcmp(cat, category) == 0;
+}
+
+static bool external_id(const json_t *event, int64_t *id) {
+    const json_t *args = json_object_get(event, "args");
+    const json_t *value = json_object_get(args, "External id");
+    if (!value) value = json_object_get(args, "external id");
+    if (!json_is_integer(value)) return false;
+    *id = json_integer_value(value);
+    return true;
+}
+
+static void take_kernel(trace *t, const json_t *event) {
+    double us = json_number_value(json_object_get(event, "dur"));
+    launch l;
+    if (!is_category(event, "kernel") || !(us > 0) || !(us < 1e12)) return;
+    t->counts->kernels++;
+    t->counts->all_us += us;
+    if (!external_id(event, &l.id)) return;
+    l.us = us;
+    DS_HPUSH(&t->launches, l);
+}
+
+static void merge(trace *t) {
+    uint32_t n = 0;
+    if (t->launches.n) qsort(t->launches.at, t->launches.n, sizeof *t->launches.at, by_id);
+    for (uint32_t i = 0; i < t->launches.n; i++) {
+        launch l = t->launches.at[i];
+        if (n && t->launches.at[n - 1].id == l.id)
+            t->launches.at[n - 1].us += l.us;
+        else
+            t->launches.at[n++] = l;
+    }
+    t->launches.n = n;
+}
+
+/* ---- operators ---- */
+
+#define MAX_RANK 6
+
+typedef struct tensor {
+    int64_t dim[MAX_RANK];
+    size_t rank;
+} tensor;
+
+typedef struct operator{
+    const json_t *dims, *types; /* arrays */
+    double us;
+    const char *op; /* the mnemonic, of memory-bound ones */
+    trace *trace;
+}
+operator;
+
+/* Input i of the operator; false if it is no tensor of at least `rank` dims. */
+static bool input(const operator* o, size_t i, size_t rank, tensor *out) {
+    const json_t *dims = json_array_get(o->dims, i);
+    *out = (tensor){.rank = json_array_size(dims)};
+    if (out->rank < rank || out->rank > MAX_RANK) return false;
+    for (size_t d = 0; d < out->rank; d++) {
+        const json_t *dim = json_array_get(dims, d);
+        out->dim[d] = json_is_integer(dim) ? json_integer_value(dim) : 0;
+        if (out->dim[d] < 1 || out->dim[d] > MAX_DIM) return false;
+    }
+    return true;
+}
+
+/* The language's name of the dtype of input i, NULL if it has none. */
+static const char *dtype_of(const operator* o, size_t i) {
+    static const struct {
+        const char *torch, *name;
+    } dtypes[] = {
+        {"c10::Half", "f16"}, {"c10::BFloat16", "bf16"}, {"float", "f32"}, {"double", "f64"}};
+    const char *type = json_string_value(json_array_get(o->types, i));
+    for (size_t d = 0; type && d < sizeof dtypes / sizeof *dtypes; d++)
+        if (strcmp(type, dtypes[d].torch) == 0) return dtypes[d].name;
+    return NULL;
+}
+
+static bool put_time(const operator* o) {
+    ds_buf_printf(o->trace->rows, "%.3f\n", o->us);
+    return true;
+}
+
+/* a [.., m, k] . b [.., k, n], operands `first` and the one after it. */
+static bool put_product(const operator* o, size_t first) {
+    tensor a, b;
+    const char *dtype = dtype_of(o, first);
+    if (!dtype || !input(o, first, 2, &a) || !input(o, first + 1, 2, &b)) return false;
+    int64_t batch = a.rank == 3 ? a.dim[0] : 1;
+    if (a.rank > 3 || a.rank != b.rank || a.dim[a.rank - 1] != b.dim[b.rank - 2]) return false;
+    ds_buf_printf(o->trace->rows,
+                  "gemm,gemm,%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",,,,,,,,,", dtype,
+                  batch, a.dim[a.rank - 2], b.dim[b.rank - 1], a.dim[a.rank - 1]);
+    return put_time(o);
+}
+
+static bool put_mm(const operator* o) {
+    return put_product(o, 0);
+}
+
+static bool put_addmm(const operator* o) { /* input 0 is what is added */
+    return put_product(o, 1);
+}
+
+/* q [batch, heads, seq, dim], k and v; input 5 or so says causal, which a trace does not: of equal
+ * lengths it is taken as causal, the usual case of training. */
+static bool put_attention(const operator* o) {
+    tensor q, k;
+    const char *dtype = dtype_of(o, 0);
+    if (!dtype || !input(o, 0, 4, &q) || !input(o, 1, 4, &k) || q.rank != 4 || k.rank != 4)
+        return false;
+    ds_buf_printf(o->trace->rows,
+                  "attention,attention,%s,%" PRId64 ",,,,%" PRId64 ",%" PRId64 ",%" PRId64
+                  ",%" PRId64 ",%" PRId64 ",%d,,,",
+                  dtype, q.dim[0], q.dim[1], k.dim[1], q.dim[2], k.dim[2], q.dim[3],
+                  q.dim[2] == k.dim[2]);
+    return put_time(o);
+}
+
+static bool put_memory(const operator* o) {
+    tensor x;
+    const char *dtype = dtype_of(o, 0);
+    int64_t tokens = 1;
+    if (!dtype || !input(o, 0, 1, &x)) return false;
+    for (size_t d = 0; d + 1 < x.rank; d++)
+        if (__builtin_mul_overflow(tokens, x.dim[d], &tokens)) return false;
+    ds_buf_printf(o->trace->rows, "memory,%s,%s,,,,,,,,,,,%" PRId64 ",%" PRId64 ",", o->op, dtype,
+                  tokens, x.dim[x.rank - 1]);
+    return put_time(o);
+}
+
+static const struct {
+    const char *torch;
+    bool (*put)(const operator* o);
+    const char *op;
+} operators[] = {
+    {"aten::mm", put_mm, NULL},
+    {"aten::bmm", put_mm, NULL},
+    {"aten::addmm", put_addmm, NULL},
+    {"aten::baddbmm", put_addmm, NULL},
+    {"aten::_scaled_dot_product_flash_attention", put_attention, NULL},
+    {"aten::_scaled_dot_product_efficient_attention", put_attention, NULL},
+    {"aten::_scaled_dot_product_cudnn_attention", put_attention, NULL},
+    {"aten::native_layer_norm", put_memory, "layer_norm"},
+    {"aten::_fused_rms_norm", put_memory, "rms_norm"},
+    {"aten::_softmax", put_memory, "softmax"},
+    {"aten::relu", put_memory, "relu"},
+    {"aten::gelu", put_memory, "gelu"},
+    {"aten::silu", put_memory, "silu"},
+    {"aten::add", put_memory, "add"},
+    {"aten::mul", put_memory, "mul"},
+};
+
+static void take_operator(trace *t, const json_t *event) {
+    const char *name = json_string_value(json_object_get(event, "name"));
+    const json_t *args = json_object_get(event, "args");
+    launch key;
+    if (!name || !is_category(event, "cpu_op") || !external_id(event, &key.id)) return;
+    if (!t->launches.n) return;
+    const launch *l = bsearch(&key, t->launches.at, t->launches.n, sizeof key, by_id);
+    for (size_t i = 0; l && i < sizeof operators / sizeof *operators; i++) {
+        if (strcmp(name, operators[i].torch) != 0) continue;
+        operator o = {.dims = json_object_get(args, "Input Dims"),
+                      .types = json_object_get(args, "Input type"),
+                      .us = l->us,
+                      .op = operators[i].op,
+                      .trace = t};
+        if (operators[i].put(&o)) {
+            t->counts->taken++;
+            t->counts->taken_us += l->us;
+        }
+        return;
+    }
+}
+
+/* ---- the file ---- */
+
+static ds_status read_events(const char *path, const json_t *events, trace *t, ds_error *err) {
+    for (size_t i = 0; i < json_array_size(events); i++) take_kernel(t, json_array_get(events, i));
+    if (!t->counts->kernels)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "%s: a trace without kernels: was the GPU profiled "
+                            "(ProfilerActivity.CUDA)?",
+                            path);
+    merge(t);
+    for (size_t i = 0; i < json_array_size(events); i++)
+        take_operator(t, json_array_get(events, i));
+    return DS_OK;
+}
+
+static ds_status parse(const char *path, const ds_buf *text, json_t **root, ds_error *err) {
+    json_error_t problem;
+    *root = json_loadb(text->n ? text->text : "", text->n, 0, &problem);
+    if (*root) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s:%d: %s", path, problem.line,
+                        problem.text);
+}
+
+ds_status ds_import_kineto(const char *path, ds_buf *rows, ds_kineto_counts *counts,
+                           ds_error *err) {
+    ds_buf text = {0};
+    json_t *root = NULL;
+    trace t = {.counts = counts, .rows = rows};
+    *counts = (ds_kineto_counts){0};
+    ds_status status = ds_file_read(path, DS_NOWHERE, MAX_BYTES, &text, err);
+    if (status == DS_OK) status = parse(path, &text, &root, err);
+    ds_buf_deinit(&text);
+    if (status == DS_OK) {
+        const json_t *events = json_is_array(root) ? root : json_object_get(root, "traceEvents");
+        status =
+            json_is_array(events)
+                ? read_events(path, events, &t, err)
+                : ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                               "%s: no list traceEvents: not a trace of PyTorch's profiler", path);
+    }
+    json_decref(root);
+    free(t.launches.at);
+    return status;
+}

@@ -1,0 +1,116 @@
+/* From the residuals of fits to an interval around the step time.
+ *
+ * Along the critical path every piece of time is some op's or collective's duration, predicted by a
+ * fit that knows how far measurements lay from it (ds_cost_spread). Pieces of the same work are off
+ * by the same factor: a product of one shape that is 5 % slower than predicted is so in every
+ * layer. Pieces of different work are off independently, so their deviations add as squares, those
+ * towards more and those towards less each by themselves. */
+#include "ir/base/map.h"
+#include "sim/report/analysis.h"
+#include "sim/report/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Time on the critical path that one fit gives to one kind of work. */
+typedef struct share {
+    double ps, low, high;
+} share;
+
+typedef struct shares {
+    DS_VEC(share) at; /* heap */
+    ds_map known;     /* hash of the work -> index */
+} shares;
+
+static void add(shares *s, uint64_t key, int64_t ps, ds_cost_spread spread) {
+    uint64_t *found = ds_map_find(&s->known, key);
+    if (!found) {
+        ds_map_put(&s->known, key, s->at.n);
+        share fresh = {.low = spread.low, .high = spread.high};
+        DS_HPUSH(&s->at, fresh);
+        found = ds_map_find(&s->known, key);
+    }
+    s->at.at[*found].ps += (double)ps;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    return ds_hash_mix(hash, ds_hash_bytes(text, strlen(text)));
+}
+
+/* Mnemonic and all keys of the work: rows of ops.csv that agree in these are one measurement. */
+static uint64_t key_of_work(const char *label, const ds_work *w) {
+    const int64_t fields[] = {w->kind,     w->dtype,  w->batch,    w->m,     w->n,
+                              w->k,        w->heads,  w->kv_heads, w->seq_q, w->seq_kv,
+                              w->head_dim, w->causal, w->tokens,   w->width};
+    return hash_text(ds_hash_bytes(fields, sizeof fields), label);
+}
+
+static uint64_t key_of_group(const char *label, const ds_group *g) {
+    const int64_t fields[] = {g->n_devices, g->bytes, g->ps};
+    return hash_text(ds_hash_bytes(fields, sizeof fields), label);
+}
+
+/* What spread the duration of a task has, and for which work; false: nobody knows, or it is exact.
+ */
+static bool spread_of(const ds_result *r, uint32_t task, ds_cost_spread *spread, uint64_t *key) {
+    const ds_record *record = ds_plan_task_record(r->plan, task);
+    if (r->plan->task_activity[task] == DS_NONE) {
+        const ds_variant *v = ds_plan_task_variant(r->plan, task);
+        *spread = v->cost.spread;
+        *key = key_of_work(record->label, &v->work);
+    } else {
+        const ds_group *g = r->plan->activities[r->plan->task_activity[task]].group;
+        *spread = g->terms.spread;
+        *key = key_of_group(record->label, g);
+    }
+    return spread->low > 0 && spread->high > 0;
+}
+
+/* Time that is exact by nature counts as known: measured rows, given costs, the host's issue. */
+static bool is_known(const ds_result *r, uint32_t task) {
+    if (r->plan->task_activity[task] != DS_NONE) {
+        const ds_group *g = r->plan->activities[r->plan->task_activity[task]].group;
+        return !g->request || g->terms.from_profile;
+    }
+    return ds_plan_task_variant(r->plan, task)->cost.origin != DS_COST_ROOFLINE;
+}
+
+static void collect(const ds_result *r, const ds_critical_path *path, shares *s,
+                    int64_t *unknown_ps) {
+    for (uint32_t i = 0; i < path->n; i++) {
+        const ds_segment *segment = &path->at[i];
+        int64_t ps = segment->end_ps - segment->start_ps;
+        ds_cost_spread spread;
+        uint64_t key;
+        if (segment->kind != DS_TIME_COMPUTE && segment->kind != DS_TIME_COMM) continue;
+        if (spread_of(r, segment->task, &spread, &key))
+            add(s, key, ps, spread);
+        else if (!is_known(r, segment->task))
+            *unknown_ps += ps;
+    }
+}
+
+ds_uncertainty ds_result_uncertainty(const ds_result *result) {
+    shares s = {0};
+    ds_critical_path path;
+    ds_map_init(&s.known);
+    ds_uncertainty u = {.low_ps = result->run.step_ps, .high_ps = result->run.step_ps};
+    ds_critical_path_find(result, &path);
+    collect(result, &path, &s, &u.unknown_ps);
+    double less = 0, more = 0;
+    for (uint32_t i = 0; i < s.at.n; i++) {
+        const share *part = &s.at.at[i];
+        double down = part->low < 1 ? part->ps * (1 - part->low) : 0;
+        double up = part->high > 1 ? part->ps * (part->high - 1) : 0;
+        less += down * down;
+        more += up * up;
+        u.covered_ps += (int64_t)part->ps;
+    }
+    u.low_ps -= (int64_t)sqrt(less);
+    u.high_ps += (int64_t)sqrt(more);
+    ds_critical_path_deinit(&path);
+    ds_map_deinit(&s.known);
+    free(s.at.at);
+    return u;
+}

@@ -1,0 +1,32 @@
+/* The parts of `distsim profile`. */
+#ifndef DS_CLI_PROFILE_H
+#define DS_CLI_PROFILE_H
+
+#include "ir/base/csv.h"
+#include "tools/cli/cli.h"
+
+/* One file of a profile (sim/cost/db_text.h), read as a table; *any is false, and nothing is there
+ * to free, if the profile has no rows of it. */
+ds_status profile_table(const char *db_path, const char *profile, const char *file, ds_csv *out,
+                        bool *any, ds_error *err);
+
+/* Prints how profile `b` differs from `a`: measured rows that both have, by op; constants of fits;
+ * collectives. */
+ds_status profile_diff(const char *db_path, const char *a, const char *b, ds_error *err);
+
+typedef struct profile_import_options {
+    const char *format; /* csv, nccl, kineto, nsys */
+    const char *file;
+    const char *folder;                   /* where the rows go */
+    const char *name, *device, *software; /* of the profile, if the folder has none */
+    const char *collective;               /* of an nccl-tests log that does not say; or NULL */
+    const char *group;                    /* its devices, as text; or NULL */
+    const char *shapes;                   /* of nsys: what each kernel computes */
+    const char *source, *title, *place, *licence; /* of the rows; source is the key */
+} profile_import_options;
+
+/* Measurements into ops.csv or collectives.csv of the folder, after the rows that are there; makes
+ * profile.csv and sources.csv where they are missing, and says what was read and left out. */
+ds_status profile_import(const profile_import_options *options, ds_error *err);
+
+#endif

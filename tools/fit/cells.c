@@ -1,0 +1,44 @@
+/* Cells of a table by the names of their columns. */
+#include "tools/fit/fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+ds_status fit_cell(const ds_csv *csv, uint32_t row, const char *column, const char **out,
+                   ds_error *err) {
+    uint32_t at;
+    DS_TRY(ds_csv_need(csv, column, &at, err));
+    *out = csv->rows.at[row].cells[at];
+    return DS_OK;
+}
+
+ds_status fit_number(const ds_csv *csv, uint32_t row, const char *column, double *out,
+                     ds_error *err) {
+    const char *text;
+    char *end;
+    DS_TRY(fit_cell(csv, row, column, &text, err));
+    *out = strtod(text, &end);
+    if (*text && !*end && isfinite(*out)) return DS_OK;
+    return ds_csv_error(csv, &csv->rows.at[row], err, "%s = '%s': not a number", column, text);
+}
+
+ds_status fit_set(ds_csv *csv, uint32_t row, const char *column, const char *format, double value,
+                  ds_error *err) {
+    uint32_t at;
+    DS_TRY(ds_csv_need(csv, column, &at, err));
+    csv->rows.at[row].cells[at] = ds_arena_printf(&csv->arena, format, value);
+    return DS_OK;
+}
+
+uint32_t fit_group(fit_groups *groups, const char *name) {
+    const char *interned = ds_intern(&groups->names, name);
+    for (uint32_t i = 0; i < groups->seen.n; i++)
+        if (groups->seen.at[i] == interned) return i;
+    DS_HPUSH(&groups->seen, interned);
+    return groups->seen.n - 1;
+}
+
+void fit_groups_deinit(fit_groups *groups) {
+    free(groups->seen.at);
+    ds_strtab_deinit(&groups->names);
+}

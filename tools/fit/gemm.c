@@ -1,0 +1,208 @@
+/* The constants of products by tiles and waves: gemm_fits.csv from ops.csv. */
+#include "ir/core/ir.h"
+#include "sim/cost/fit_gemm.h"
+#include "tools/fit/fit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct tables {
+    ds_csv ops, fits; /* ops.csv, gemm_fits.csv */
+    fit_mode mode;
+    uint32_t n_off;
+    ds_error *err;
+} tables;
+
+#define OFF 0.01 /* by which other constants may fit better */
+
+/* ---- measured rows ---- */
+
+typedef struct sample {
+    ds_gemm_row *rows;
+    uint32_t n;
+    fit_groups shapes, families, sizes;
+} sample;
+
+static ds_status dim(tables *t, uint32_t row, const char *column, int64_t *out) {
+    double value;
+    DS_TRY(fit_number(&t->ops, row, column, &value, t->err));
+    *out = (int64_t)value;
+    return DS_OK;
+}
+
+static ds_status take(tables *t, uint32_t row, double element_bytes, sample *s) {
+    ds_gemm_row r = {.shape.element_bytes = element_bytes};
+    const char *m, *n, *k, *source;
+    char name[128];
+    DS_TRY(dim(t, row, "batch", &r.shape.batch));
+    DS_TRY(dim(t, row, "m", &r.shape.m));
+    DS_TRY(dim(t, row, "n", &r.shape.n));
+    DS_TRY(dim(t, row, "k", &r.shape.k));
+    DS_TRY(fit_number(&t->ops, row, "time_us", &r.seconds, t->err));
+    DS_TRY(fit_cell(&t->ops, row, "m", &m, t->err));
+    DS_TRY(fit_cell(&t->ops, row, "n", &n, t->err));
+    DS_TRY(fit_cell(&t->ops, row, "k", &k, t->err));
+    DS_TRY(fit_cell(&t->ops, row, "source", &source, t->err));
+    r.seconds *= 1e-6;
+    snprintf(name, sizeof name, "%s/%s", n, k);
+    r.shape_group = fit_group(&s->shapes, name);
+    r.family = fit_group(&s->families, source);
+    r.size = fit_group(&s->sizes, m);
+    s->rows[s->n++] = r;
+    return DS_OK;
+}
+
+static ds_status collect(tables *t, const char *dtype, sample *s) {
+    ds_dtype type;
+    if (!ds_dtype_parse(dtype, &type))
+        return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE, "%s: unknown dtype '%s'", t->fits.file,
+                            dtype);
+    s->rows = ds_xcalloc(t->ops.rows.n + 1, sizeof *s->rows);
+    for (uint32_t i = 0; i < t->ops.rows.n; i++) {
+        const char *class, *of;
+        DS_TRY(fit_cell(&t->ops, i, "class", &class, t->err));
+        DS_TRY(fit_cell(&t->ops, i, "dtype", &of, t->err));
+        if (strcmp(class, "gemm") == 0 && strcmp(of, dtype) == 0)
+            DS_TRY(take(t, i, ds_dtype_bits(type) / 8.0, s));
+    }
+    return DS_OK;
+}
+
+/* ---- gemm_fits.csv ---- */
+
+static ds_status read_start(tables *t, uint32_t row, ds_gemm_model *m) {
+    double processors, flop, bytes, launch;
+    DS_TRY(fit_number(&t->fits, row, "processors", &processors, t->err));
+    DS_TRY(fit_number(&t->fits, row, "flop_giga_per_s", &flop, t->err));
+    DS_TRY(fit_number(&t->fits, row, "memory_gb_per_s", &bytes, t->err));
+    DS_TRY(fit_number(&t->fits, row, "e_max", &m->e_max, t->err));
+    DS_TRY(fit_number(&t->fits, row, "tail", &m->tail, t->err));
+    DS_TRY(fit_number(&t->fits, row, "prologue", &m->prologue, t->err));
+    DS_TRY(fit_number(&t->fits, row, "port", &m->port, t->err));
+    DS_TRY(fit_number(&t->fits, row, "e_memory", &m->e_memory, t->err));
+    DS_TRY(fit_number(&t->fits, row, "overlap", &m->overlap, t->err));
+    DS_TRY(fit_number(&t->fits, row, "launch_us", &launch, t->err));
+    m->processors = (int64_t)processors;
+    m->flop_per_s = flop * 1e9;
+    m->bytes_per_s = bytes * 1e9;
+    m->launch_s = launch * 1e-6;
+    return DS_OK;
+}
+
+static ds_status write_row(tables *t, uint32_t row, const ds_gemm_fit_result *r, uint32_t n) {
+    const struct {
+        const char *column;
+        double value;
+    } cells[] = {{"e_max", r->model.e_max},
+                 {"tail", r->model.tail},
+                 {"prologue", r->model.prologue},
+                 {"port", r->model.port},
+                 {"e_memory", r->model.e_memory},
+                 {"overlap", r->model.overlap},
+                 {"launch_us", r->model.launch_s * 1e6},
+                 {"w_min", r->w_min},
+                 {"w_max", r->w_max},
+                 {"median_error", r->seen.median},
+                 {"p90_error", r->seen.p90},
+                 {"shape_median_error", r->shape.median},
+                 {"shape_p90_error", r->shape.p90},
+                 {"family_median_error", r->family.median},
+                 {"family_p90_error", r->family.p90},
+                 {"size_median_error", r->size.median},
+                 {"size_p90_error", r->size.p90},
+                 {"ratio_p05", r->ratios[0]},
+                 {"ratio_p25", r->ratios[1]},
+                 {"ratio_p50", r->ratios[2]},
+                 {"ratio_p75", r->ratios[3]},
+                 {"ratio_p95", r->ratios[4]}};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        DS_TRY(fit_set(&t->fits, row, cells[i].column, "%.4g", cells[i].value, t->err));
+    return fit_set(&t->fits, row, "n", "%.0f", n, t->err);
+}
+
+static void print_errors(const char *what, const ds_fit_errors *e) {
+    printf("  %-28s mean %5.1f %%  median %5.1f %%  p90 %5.1f %%\n", what, 100 * e->mean,
+           100 * e->median, 100 * e->p90);
+}
+
+static void print_fit(const char *dtype, const sample *s, const ds_gemm_fit_result *r) {
+    const ds_gemm_model *m = &r->model;
+    printf("products in %s by tiles and waves, %u rows, %u shapes, %u families, %u sizes\n", dtype,
+           s->n, s->shapes.seen.n, s->families.seen.n, s->sizes.seen.n);
+    printf("  e_max %.4g, tail %.4g, prologue %.4g, port %.4g, e_memory %.4g, overlap %.4g, launch "
+           "%.4g us\n",
+           m->e_max, m->tail, m->prologue, m->port, m->e_memory, m->overlap, 1e6 * m->launch_s);
+    print_errors("rows seen", &r->seen);
+    print_errors("shapes left out", &r->shape);
+    print_errors("families left out", &r->family);
+    print_errors("sizes left out", &r->size);
+    printf("  measured/predicted: 5 %% below %.3f, half below %.3f, 95 %% below %.3f\n",
+           r->ratios[0], r->ratios[2], r->ratios[4]);
+}
+
+static void check_row(tables *t, const char *dtype, const sample *s, const ds_gemm_model *in_file,
+                      const ds_gemm_fit_result *r) {
+    double loss = ds_gemm_loss(s->rows, s->n, in_file);
+    printf("products in %s: loss %.6g with the constants in the file, %.6g with the best\n", dtype,
+           loss, r->loss);
+    if (loss > r->loss * (1 + OFF)) t->n_off++;
+}
+
+static ds_status fit_row(tables *t, uint32_t row) {
+    const char *dtype;
+    double n;
+    ds_gemm_model start = {0};
+    ds_gemm_fit_result r;
+    sample s = {0};
+    DS_TRY(fit_number(&t->fits, row, "n", &n, t->err));
+    if (!(n > 0)) return DS_OK;
+    DS_TRY(fit_cell(&t->fits, row, "dtype", &dtype, t->err));
+    DS_TRY(read_start(t, row, &start));
+    ds_strtab_init(&s.shapes.names);
+    ds_strtab_init(&s.families.names);
+    ds_strtab_init(&s.sizes.names);
+    ds_status status = collect(t, dtype, &s);
+    if (status == DS_OK)
+        status = ds_fit_gemm(s.rows, s.n, &start, t->mode != FIT_CHECK, &r, t->err);
+    if (status == DS_OK && t->mode == FIT_CHECK) check_row(t, dtype, &s, &start, &r);
+    if (status == DS_OK && t->mode != FIT_CHECK) print_fit(dtype, &s, &r);
+    if (status == DS_OK && t->mode == FIT_WRITE) status = write_row(t, row, &r, s.n);
+    fit_groups_deinit(&s.shapes);
+    fit_groups_deinit(&s.families);
+    fit_groups_deinit(&s.sizes);
+    free(s.rows);
+    return status;
+}
+
+static ds_status fit_rows(tables *t) {
+    for (uint32_t i = 0; i < t->fits.rows.n; i++) DS_TRY(fit_row(t, i));
+    if (t->mode == FIT_WRITE) return fit_write(&t->fits, t->err);
+    if (!t->n_off) return DS_OK;
+    return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s: other constants fit over %g %% better; write them with --write",
+                        t->fits.file, 100 * OFF);
+}
+
+ds_status fit_gemms(const char *folder, fit_mode mode, ds_error *err) {
+    tables t = {.mode = mode, .err = err};
+    ds_buf path = {0};
+    ds_buf_printf(&path, "%s/gemm_fits.csv", folder);
+    ds_status status = DS_OK;
+    if (access(path.text, F_OK) == 0) {
+        status = ds_csv_read(path.text, &t.fits, err);
+        if (status == DS_OK) {
+            path.n = 0;
+            ds_buf_printf(&path, "%s/ops.csv", folder);
+            status = ds_csv_read(path.text, &t.ops, err);
+            if (status == DS_OK) {
+                status = fit_rows(&t);
+                ds_csv_deinit(&t.ops);
+            }
+            ds_csv_deinit(&t.fits);
+        }
+    }
+    ds_buf_deinit(&path);
+    return status;
+}
