@@ -5,15 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct reader {
-    const ds_csv *table;
-    const ds_pase_graph *graph;
-    const ds_pase_limits *limits;
-    ds_pase_splits *strategy;
-    uint32_t *n_dropped;
-    ds_error *err;
-} reader;
-
 /* An asterisk stands for anything but a dot: "e1.*.conv" matches "e1.a2.conv"; that of "l[*]" is
  * matched by itself. */
 static bool matches(const char *pattern, const char *name) {
@@ -29,79 +20,138 @@ static bool matches(const char *pattern, const char *name) {
     return *name == 0;
 }
 
-static bool is_splittable(const reader *r, const ds_pase_node *node, uint32_t a, int64_t parts) {
-    if ((node->whole >> a) & 1 || node->size[a] % parts != 0) return false;
-    return !r->limits->by_rule || node->rule_size[a] % parts == 0;
+/* ---- rows ---- */
+
+typedef struct reader {
+    const ds_csv *table;
+    uint32_t model, devices, operation, split; /* columns */
+} reader;
+
+static ds_status open_table(const ds_csv *table, reader *r, ds_error *err) {
+    r->table = table;
+    DS_TRY(ds_csv_need(table, "model", &r->model, err));
+    DS_TRY(ds_csv_need(table, "devices", &r->devices, err));
+    DS_TRY(ds_csv_need(table, "operation", &r->operation, err));
+    return ds_csv_need(table, "split", &r->split, err);
+}
+
+static bool is_about(const reader *r, const ds_csv_row *row, const char *model, int64_t devices) {
+    return strcmp(row->cells[r->model], model) == 0 &&
+           strtoll(row->cells[r->devices], NULL, 10) == devices;
+}
+
+static bool is_base(const reader *r, const ds_csv_row *row) {
+    return strcmp(row->cells[r->operation], "*") == 0;
 }
 
 /* "k 8 n 4" for one node. */
-static ds_status split_node(reader *r, const ds_csv_row *row, const char *text, uint32_t v) {
-    const ds_pase_node *node = &r->graph->nodes.at[v];
-    ds_pase_splits splits;
-    bool legal = true;
-    for (uint32_t a = 0; a < DS_PASE_MAX_AXES; a++) splits.of[a] = 1;
-    while (*text) {
+static ds_status pin_node(const reader *r, const ds_csv_row *row, const ds_pase_node *node,
+                          ds_pase_splits *pins, ds_error *err) {
+    for (const char *text = row->cells[r->split]; *text;) {
         char name[16];
         int used = 0, parts = 0;
         if (sscanf(text, " %15s %d%n", name, &parts, &used) != 2 || parts < 1 || parts > 0xffff)
-            return ds_csv_error(r->table, row, r->err, "'%s' is no axis and parts", text);
+            return ds_csv_error(r->table, row, err, "'%s' is no axis and parts", text);
         text += used;
         uint32_t a = 0;
         while (a < node->n_axes && strcmp(node->axis_name[a], name) != 0) a++;
         if (a == node->n_axes)
-            return ds_csv_error(r->table, row, r->err, "%s has no axis '%s'", node->path, name);
-        legal = legal && is_splittable(r, node, a, parts);
-        splits.of[a] = (uint16_t)parts;
+            return ds_csv_error(r->table, row, err, "%s has no axis '%s'", node->path, name);
+        pins->of[a] = (uint16_t)parts;
     }
-    if (legal) r->strategy[v] = splits;
-    *r->n_dropped += !legal;
     return DS_OK;
 }
 
-static ds_status base(reader *r, const ds_csv_row *row, const char *text) {
+ds_status ds_pase_pins(const ds_csv *table, const char *model, int64_t devices,
+                       const ds_pase_graph *graph, ds_pase_splits *pins, ds_error *err) {
+    reader r;
+    bool any_row = false;
+    DS_TRY(open_table(table, &r, err));
+    memset(pins, 0, graph->nodes.n * sizeof *pins);
+    for (uint32_t i = 0; i < table->rows.n; i++) {
+        const ds_csv_row *row = &table->rows.at[i];
+        bool any = false;
+        if (!is_about(&r, row, model, devices) || is_base(&r, row)) continue;
+        for (uint32_t v = 0; v < graph->nodes.n; v++) {
+            const ds_pase_node *node = &graph->nodes.at[v];
+            if (!matches(row->cells[r.operation], node->pattern)) continue;
+            DS_TRY(pin_node(&r, row, node, &pins[v], err));
+            any = any_row = true;
+        }
+        if (!any)
+            return ds_csv_error(table, row, err, "'%s' matches no operation",
+                                row->cells[r.operation]);
+    }
+    if (any_row) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s has no strategy of %s over %lld devices",
+                        table->file, model, (long long)devices);
+}
+
+/* ---- whole strategies ---- */
+
+static ds_status base(const reader *r, const ds_csv_row *row, const ds_pase_graph *graph,
+                      const ds_pase_limits *limits, ds_pase_splits *strategy, ds_error *err) {
+    const char *text = row->cells[r->split];
     int tp = 0;
     if (strcmp(text, "dp") == 0) {
-        ds_pase_data_parallel(r->graph, r->limits, r->strategy);
+        ds_pase_data_parallel(graph, limits, strategy);
         return DS_OK;
     }
-    if (sscanf(text, "tp %d", &tp) != 1 || tp < 1 || r->limits->devices % tp != 0)
-        return ds_csv_error(r->table, row, r->err, "'%s' is neither dp nor tp and a divisor of %d",
-                            text, (int)r->limits->devices);
-    ds_pase_expert(r->graph, r->limits, tp, r->strategy);
+    if (sscanf(text, "tp %d", &tp) != 1 || tp < 1 || limits->devices % tp != 0)
+        return ds_csv_error(r->table, row, err,
+                            "'%s' is neither dp nor tp and a divisor of %lld", text,
+                            (long long)limits->devices);
+    ds_pase_expert(graph, limits, tp, strategy);
     return DS_OK;
 }
 
-static ds_status apply_row(reader *r, const ds_csv_row *row, const char *operation,
-                           const char *text) {
-    bool any = false;
-    if (strcmp(operation, "*") == 0) return base(r, row, text);
-    for (uint32_t v = 0; v < r->graph->nodes.n; v++) {
-        if (!matches(operation, r->graph->nodes.at[v].pattern)) continue;
-        DS_TRY(split_node(r, row, text, v));
-        any = true;
+static const ds_csv_row *base_row(const reader *r, const char *model, int64_t devices) {
+    for (uint32_t i = 0; i < r->table->rows.n; i++) {
+        const ds_csv_row *row = &r->table->rows.at[i];
+        if (is_about(r, row, model, devices) && is_base(r, row)) return row;
     }
-    if (any) return DS_OK;
-    return ds_csv_error(r->table, row, r->err, "'%s' matches no operation", operation);
+    return NULL;
+}
+
+/* Axes that are not named are whole; false: the limits do not allow it. */
+static bool complete(const ds_pase_node *node, const ds_pase_limits *limits, ds_pase_splits *pins) {
+    for (uint32_t a = 0; a < DS_PASE_MAX_AXES; a++) {
+        if (pins->of[a] <= 1) {
+            pins->of[a] = 1;
+            continue;
+        }
+        if ((node->whole >> a) & 1 || node->size[a] % pins->of[a] != 0) return false;
+        if (limits->by_rule && node->rule_size[a] % pins->of[a] != 0) return false;
+    }
+    return true;
+}
+
+static bool is_pinned(const ds_pase_splits *pins) {
+    for (uint32_t a = 0; a < DS_PASE_MAX_AXES; a++)
+        if (pins->of[a]) return true;
+    return false;
 }
 
 ds_status ds_pase_published(const ds_csv *table, const char *model, const ds_pase_graph *graph,
                             const ds_pase_limits *limits, ds_pase_splits *strategy,
                             uint32_t *n_dropped, ds_error *err) {
-    static const char *const names[] = {"model", "devices", "operation", "split"};
-    uint32_t at[4];
-    reader r = {table, graph, limits, strategy, n_dropped, err};
-    bool any = false;
+    reader r;
     *n_dropped = 0;
-    for (int i = 0; i < 4; i++) DS_TRY(ds_csv_need(table, names[i], &at[i], err));
-    for (uint32_t i = 0; i < table->rows.n; i++) {
-        const ds_csv_row *row = &table->rows.at[i];
-        if (strcmp(row->cells[at[0]], model) != 0 ||
-            strtoll(row->cells[at[1]], NULL, 10) != limits->devices)
-            continue;
-        DS_TRY(apply_row(&r, row, row->cells[at[2]], row->cells[at[3]]));
-        any = true;
+    DS_TRY(open_table(table, &r, err));
+    const ds_csv_row *row = base_row(&r, model, limits->devices);
+    if (!row)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s has no row * of %s over %lld devices",
+                            table->file, model, (long long)limits->devices);
+    DS_TRY(base(&r, row, graph, limits, strategy, err));
+    ds_pase_splits *pins = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *pins);
+    ds_status status = ds_pase_pins(table, model, limits->devices, graph, pins, err);
+    for (uint32_t v = 0; v < graph->nodes.n && !status; v++) {
+        if (!is_pinned(&pins[v])) continue;
+        if (complete(&graph->nodes.at[v], limits, &pins[v]))
+            strategy[v] = pins[v];
+        else
+            ++*n_dropped;
     }
-    if (any) return DS_OK;
-    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s has no strategy of %s over %d devices",
-                        table->file, model, (int)limits->devices);
+    free(pins);
+    return status;
 }
