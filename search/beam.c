@@ -50,7 +50,7 @@ static ds_status bound_of(beam *b, const ds_choice *at, uint32_t depth, int64_t 
     if (!b->bounds) return DS_OK;
     DS_TRY(ds_bounds_region(b->bounds, at, depth, &region, err));
     int64_t peak = ds_bound_peak_bytes(&region);
-    if (region.table && region.table->capacity_bytes && peak > region.table->capacity_bytes)
+    if (region.capacity_bytes && peak > region.capacity_bytes)
         *out = INT64_MAX;
     else
         *out = b->memos.objective.what == DS_DERIVED_step_time ? ds_bound_step_ps(&region) : peak;

@@ -96,7 +96,7 @@ static ds_status bound_of(search *s, uint32_t depth, int64_t *out, ds_error *err
     ds_bound_region region;
     DS_TRY(ds_bounds_region(s->bounds, s->prefix, depth, &region, err));
     int64_t peak = ds_bound_peak_bytes(&region);
-    if (region.table && region.table->capacity_bytes && peak > region.table->capacity_bytes)
+    if (region.capacity_bytes && peak > region.capacity_bytes)
         *out = INT64_MAX;
     else
         *out = s->objective.what == DS_DERIVED_step_time ? ds_bound_step_ps(&region) : peak;

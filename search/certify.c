@@ -97,64 +97,59 @@ static ds_status read_head(checker *c) {
 
 /* ---- bounds, once more ---- */
 
-static double cost_at(const ds_bound_table *t, const ds_bound_ops *ops, double part, bool all) {
-    double total = 0;
-    for (uint32_t i = 0; i < ops->n; i++) {
-        ds_work work = ops->at[i].work;
-        double flop_s, bytes_s;
-        if (!all && work.kind == DS_WORK_ATTENTION) continue;
-        work.flop = (int64_t)((double)work.flop / part);
-        work.bytes_read = (int64_t)((double)work.bytes_read / part);
-        ds_cost_sides(t->profiles, t->kind, t->profile, ops->at[i].op, &work, &flop_s, &bytes_s);
-        double s = flop_s > bytes_s ? flop_s : bytes_s;
-        if (s > 0) total += s * (double)ops->at[i].n;
+/* Stage by stage: `in` is when its first item can begin, `out` what is left once its last one has
+ * handed on. */
+static double time_bound(const ds_bound_region *r) {
+    if (!r->layers) return 0;
+    double best = (double)ds_bound_computation_ps(r) / (double)r->pp, in = 0, out = 0, home = 0;
+    const int64_t *sends = ds_bound_sends(r);
+    for (int64_t s = 0; s < r->pp && ds_bound_is_placed(r); s++) {
+        ds_bound_stage stage;
+        ds_bound_stage_of(r, s, &stage);
+        if (s == 0) home = stage.end_s * 1e12;
+        double last =
+            in + (double)(stage.items_ps - stage.early_ps) + (double)(sends ? sends[s] : 0);
+        double back = out + (double)(sends ? sends[r->pp + s] : 0) - (double)stage.late_ps;
+        const double ends[] = {last + stage.end_s * 1e12, last + back + home, stage.shards_s * 1e12,
+                               r->chunks > 1 || r->zero > 1
+                                   ? 0
+                                   : last - (double)stage.last_ps + stage.reduce_s * 1e12};
+        for (int i = 0; i < 4; i++) best = ends[i] > best ? ends[i] : best;
+        in += (double)stage.forward_ps;
+        out += (double)stage.backward_ps;
     }
-    return total;
+    return best * 1e-12;
 }
 
-/* What is not known is taken so that the bound is least: m = 1, spare devices to pp or else dp. */
-static double time_bound(const ds_bound_region *r) {
-    const ds_bound_table *t = r->table;
-    double m = r->microbatches ? (double)r->microbatches : 1;
-    double split = (double)((r->dp ? r->dp : 1) * (r->tp ? r->tp : 1) * (r->cp ? r->cp : 1));
-    double stages = r->pp ? (double)r->pp : 1, spare = (double)t->n_devices / (split * stages);
-    bool placed = r->dp && r->tp && r->cp && r->pp, known = placed && r->microbatches;
-    if (!placed && spare > 1) *(r->pp ? &split : &stages) *= spare;
-    double turn = cost_at(t, &t->products, split * m, r->cp == 1);
-    double rest = r->tp == 1 && r->cp == 1 ? cost_at(t, &t->memory, split, true) : 0;
-    double best = (m * turn + rest) / stages;
-    double chain = known ? cost_at(t, &t->chain, split * m, r->cp == 1) : 0;
-    if (chain > best) best = chain;
-    if (!t->egress_bytes_per_s) return best;
-    double rate = (double)t->egress_bytes_per_s, n = (double)(r->dp * r->cp), reduction = 0;
-    double tp_s = (double)t->sent_bytes / rate / (placed ? n * stages : (double)t->n_devices);
-    if (placed && n > 1 && r->zero >= 0 && !r->experts && t->gradient_bytes > 0) {
-        double g = (double)t->gradient_bytes, w = (double)t->weight_bytes;
-        double bytes = r->zero > 0 ? g + w : t->reduces ? g : 2 * g;
-        reduction = bytes * ((n - 1) / n) / ((double)r->tp * stages * rate);
-    }
-    if (reduction > 0 && known) {
-        double before = 0;
-        if (r->in_order && r->zero < 2)
-            before = m > 1 ? (m - 1) * turn : cost_at(t, &t->forward, split, r->cp == 1);
-        if (before / stages + reduction > best) best = before / stages + reduction;
-    }
-    return tp_s + reduction > best ? tp_s + reduction : best;
+/* Microbatches (of a chunk) that stage s holds when its k-th backward item begins, k from 0. */
+static int64_t in_flight(const ds_bound_region *r, int64_t s, int64_t k) {
+    int64_t all = r->microbatches * r->chunks, ahead = 1;
+    if (r->pp > 1 && r->form == DS_BOUND_1F1B) ahead = r->pp - s;
+    if (r->pp > 1 && r->form == DS_BOUND_EAGER) ahead = 2 * (r->pp - s) - 1;
+    if (r->pp > 1 && r->form == DS_BOUND_DEPTH_FIRST)
+        ahead = 2 * (r->pp - s) - 1 + (r->chunks - 1) * r->pp;
+    if (r->pp > 1 && (r->form == DS_BOUND_GPIPE || r->form == DS_BOUND_BREADTH_FIRST)) ahead = all;
+    return (ahead + k < all ? ahead + k : all) - k;
 }
 
 static double memory_bound(const ds_bound_region *r) {
-    const ds_bound_table *t = r->table;
-    bool placed = r->dp && r->tp && r->cp && r->pp;
-    double all = placed ? (double)(r->dp * r->tp * r->cp * r->pp) : (double)t->n_devices;
-    double shards = all / (double)((r->dp ? r->dp : 1) * (r->cp ? r->cp : 1));
-    if (r->tp && r->pp) shards = (double)(r->tp * r->pp);
-    if (r->experts) shards = all;
-    if (shards < 1) shards = 1;
-    double held = (double)t->weight_bytes / (r->zero == 3 || r->zero < 0 ? all : shards) +
-                  (double)t->state_bytes / (r->zero != 0 ? all : shards);
-    if (placed && r->microbatches && r->saves)
-        held += (double)t->saved_bytes / all / (r->at_once ? 1 : (double)r->microbatches);
-    return held;
+    double peak = 0;
+    bool ordered = r->pp > 1 && r->form != DS_BOUND_ANY && r->form != DS_BOUND_BREADTH_FIRST;
+    for (int64_t s = 0; r->layers && s < r->pp; s++) {
+        ds_bound_stage stage;
+        ds_bound_stage_of(r, s, &stage);
+        int64_t all = r->microbatches * r->chunks, summed = r->chunks == 1 ? 1 : r->chunks * r->pp;
+        double saved = (double)stage.saved_bytes, sums = (double)stage.gradient_bytes;
+        double live = saved * (double)in_flight(r, s, 0);
+        if (r->microbatches > 1 && saved + sums > live) live = saved + sums;
+        bool full = r->chunks == 1 || in_flight(r, s, summed) == in_flight(r, s, 0);
+        if (r->microbatches > 1 && ordered && summed < all && full) {
+            double then = saved * (double)in_flight(r, s, summed) + sums;
+            if (then > live) live = then;
+        }
+        if (live + (double)stage.held_bytes > peak) peak = live + (double)stage.held_bytes;
+    }
+    return peak;
 }
 
 /* The best bounds of the region of the first `depth` values and of those around it. */
@@ -165,11 +160,11 @@ static ds_status find_bounds(checker *c, uint32_t depth, double *seconds, double
     for (uint32_t d = 0; d <= depth; d++) {
         ds_bound_region region;
         DS_TRY(ds_bounds_region(c->bounds, c->candidate.at, d, &region, c->err));
-        if (!region.table) continue;
+        if (!region.layers) continue;
         double s = time_bound(&region), b = memory_bound(&region);
         if (s > *seconds) *seconds = s;
         if (b > *bytes) *bytes = b;
-        int64_t capacity = region.table->capacity_bytes;
+        int64_t capacity = region.capacity_bytes;
         if (capacity && b > (double)capacity) *fits = false;
     }
     return DS_OK;

@@ -76,6 +76,7 @@ static ds_status prepare(ds_space *s, ds_error *err) {
                             "nothing to explore: the file has no sweep block");
     s->walk = new_frame(s);
     s->judge = new_frame(s);
+    s->region = new_frame(s);
     read_entries(s);
     for (uint32_t i = 0; i < s->dims.n; i++) DS_TRY(check_domain(s, i, err));
     for (uint32_t i = 0; i < s->sweep->n_entries; i++) {

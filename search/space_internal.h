@@ -37,7 +37,7 @@ typedef struct ds_condition {
     ds_level level;
 } ds_condition;
 
-/* The current values: one set for the odometer, another for ds_space_judge. */
+/* The current values: one set for the odometer, others for ds_space_judge and for bounds. */
 typedef struct ds_frame {
     ds_num **params; /* [module id][param index] */
     ds_named *named;
@@ -68,7 +68,7 @@ struct ds_space {
     ds_map param_levels;                                /* module << 32 | param → level + 1 */
     uint32_t world, price, simulated[DS_DERIVED_COUNT]; /* places in `names`; UINT32_MAX: unused */
     const ds_sweep_entry *price_entry;
-    ds_frame walk, judge;
+    ds_frame walk, judge, region;
     /* the odometer */
     ds_digit *digits;
     ds_choice *current; /* what they stand for */

@@ -193,8 +193,8 @@ static ds_status count_world(const ds_space *s, const ds_frame *frame, int64_t *
 static uint32_t add_name(ds_space *s, const char *name, ds_level level, ds_num value) {
     DS_PUSH(&s->arena, &s->names, name);
     DS_PUSH(&s->arena, &s->name_levels, level);
-    ds_frame *frames[] = {&s->walk, &s->judge};
-    for (int f = 0; f < 2; f++) {
+    ds_frame *frames[] = {&s->walk, &s->judge, &s->region};
+    for (int f = 0; f < 3; f++) {
         ds_named *fresh = DS_NEW_N(&s->arena, ds_named, s->names.n);
         if (s->names.n > 1) memcpy(fresh, frames[f]->named, (s->names.n - 1) * sizeof *fresh);
         fresh[s->names.n - 1] = (ds_named){name, value};

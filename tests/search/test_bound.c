@@ -279,7 +279,7 @@ Test(bound, says_what_it_has_no_bounds_of) {
     refuse_sweep("strategy { dp = dp }", "dp in [1, 2], minimize step_time, minimize peak_memory",
                  "several objectives");
     refuse_sweep("strategy { dp = dp }, cost = measured", "dp in [1, 2]", "measured costs");
-    refuse_sweep("strategy { dp = dp, offload = optimizer }", "dp in [1, 2]", "offload");
+    refuse_sweep("strategy { dp = dp, dp_shares = [3, 1] }", "dp in [2]", "unequal replicas");
 }
 
 /* Half of the rows are read again, and the sweep goes on as if nothing had been. */

@@ -1,0 +1,504 @@
+/* The small step: how it is made, and what its instances are.
+ *
+ * The loop is found in the text. Its bound is a param that nothing else in its module mentions, so
+ * that setting it to three leaves all else as it is; its index is mentioned nowhere. In the plan a
+ * microbatch is a call, whose instances are in nine runs: before the loop, its turns, what stands
+ * between the loops of the forward and the backward pass, the turns backwards, what is left. */
+#include "search/bounds_layers.h"
+
+#include "ir/base/units.h"
+#include "ir/lang/verify.h"
+#include "ir/passes/passes.h"
+#include "sim/plan/plan.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS = 3, MIDDLE = 1, MICROBATCHES = 2 };
+/* Runs: PRE_F, three turns, BETWEEN, three turns, PRE_B; then those behind the microbatches. */
+enum {
+    PRE_F,
+    TURN_F,
+    BETWEEN = TURN_F + TURNS,
+    TURN_B,
+    PRE_B = TURN_B + TURNS,
+    N_RUNS,
+    NO_RUN = 99
+};
+
+/* ---- the loop, in the text ---- */
+
+static bool is_name(char c) {
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* How often a text has the word by itself: not as a part of another one, nor of @word, %word. */
+static uint32_t count_word(const char *text, const char *word) {
+    size_t n = strlen(word);
+    uint32_t count = 0;
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
+        char before = at > text ? at[-1] : ' ';
+        bool alone = !is_name(before) && !is_name(at[n]) && !strchr("@%", before);
+        /* `0..layers` is the word, `gpt.layers` is not */
+        if (alone && (before != '.' || (at > text + 1 && at[-2] == '.'))) count++;
+    }
+    return count;
+}
+
+/* `for i in 0..p`, where p is a param of the loop's module. */
+static const ds_op *find_loop(const ds_unit *unit, const ds_func *func, uint32_t *param) {
+    const ds_op *loop = NULL;
+    for (uint32_t i = 0; i < func->body.n_ops; i++) {
+        const ds_op *op = func->body.ops[i];
+        if (op->code != DS_OP_FOR) continue;
+        if (loop) return NULL;
+        loop = op;
+    }
+    if (!loop) return NULL;
+    const ds_expr_node *lo = ds_expr_at(&unit->exprs, loop->lo);
+    const ds_expr_node *hi = ds_expr_at(&unit->exprs, loop->hi);
+    if (lo->kind != DS_EXPR_INT || lo->i != 0 || hi->kind != DS_EXPR_PARAM) return NULL;
+    if ((uint32_t)((uint64_t)hi->i >> 32) != func->module->id) return NULL;
+    *param = (uint32_t)hi->i;
+    return loop;
+}
+
+static uint32_t count_text(const char *text, const char *before, const char *word,
+                           const char *after) {
+    ds_buf whole = {0};
+    uint32_t count = 0;
+    ds_buf_printf(&whole, "%s%s%s", before, word, after);
+    for (const char *at = strstr(text, whole.text); at; at = strstr(at + 1, whole.text)) count++;
+    ds_buf_deinit(&whole);
+    return count;
+}
+
+/* Is the param mentioned by its declaration and loops' bounds alone, the index by loops alone? */
+static bool stands_alone(const ds_func *func, const ds_op *loop, uint32_t param) {
+    ds_buf text = {0};
+    ds_print_module_content(func->module, &text);
+    const char *name = func->module->params.at[param].name;
+    bool alone =
+        text.text &&
+        count_word(text.text, name) == 1 + count_text(text.text, " in 0..", name, " ") &&
+        count_word(text.text, loop->index) == count_text(text.text, "for ", loop->index, " in ");
+    ds_buf_deinit(&text);
+    return alone;
+}
+
+/* ---- the plan ---- */
+
+static ds_attr word(ds_unit *unit, const char *text) {
+    return (ds_attr){.kind = DS_ATTR_WORD, .word = ds_intern(&unit->strings, text)};
+}
+
+static ds_attr number(ds_unit *unit, int64_t value) {
+    return (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_int(&unit->exprs, value)};
+}
+
+static ds_attr text(ds_unit *unit, const char *value) {
+    ds_expr_node node = {.kind = DS_EXPR_STR, .name = ds_intern(&unit->strings, value)};
+    return (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_make(&unit->exprs, node)};
+}
+
+static void set_strategy(ds_unit *unit, const ds_bound_sibling *s) {
+    ds_scenario_set(unit, "", "strategy", (ds_attr){.kind = DS_ATTR_BLOCK});
+    ds_scenario_set(unit, "strategy", "recompute", word(unit, s->recompute));
+    ds_scenario_set(unit, "strategy", "tp", number(unit, s->tp));
+    ds_scenario_set(unit, "strategy", "cp", number(unit, s->cp));
+    ds_scenario_set(unit, "strategy", "cp_type", word(unit, s->cp_type));
+    if (s->order) ds_scenario_set(unit, "strategy", "order", text(unit, s->order));
+    ds_scenario_set(unit, "strategy", "sp", (ds_attr){.kind = DS_ATTR_BOOL, .flag = s->sp});
+    ds_scenario_set(unit, "strategy", "microbatches", number(unit, s->parts));
+}
+
+static bool verifies(const ds_binding *binding) {
+    ds_diags diags;
+    ds_diags_init(&diags);
+    ds_status status = ds_verify_bound(binding->unit, binding, &diags);
+    ds_diags_deinit(&diags);
+    return status == DS_OK;
+}
+
+/* The plan looks at the step's unit. */
+static ds_plan *make_plan(ds_model_step *step, const ds_profiles *profiles,
+                          ds_plan_ground *ground) {
+    ds_plan *plan;
+    const ds_plan_options options = {.cost_mode = DS_COST_FITTED, .ground = ground};
+    step->strategy.microbatches = MICROBATCHES;
+    step->brief = step->trusted = true;
+    if (ds_model_step_run_to(step, DS_PASS_OVERLAP, NULL, NULL, NULL) != DS_OK ||
+        ds_plan_build(&step->binding, profiles, &options, &plan, NULL) != DS_OK)
+        return NULL;
+    return plan;
+}
+
+/* ---- which run an instance is in ---- */
+
+typedef struct reader {
+    const ds_plan *plan;
+    const ds_bound_sibling *sibling;
+    bool cut;            /* the model's loop has three turns now */
+    uint8_t *run;        /* per instance; NO_RUN: behind the microbatches, or an input */
+    uint8_t *microbatch; /* per instance */
+    bool *middle;        /* behind the microbatches: in a loop's middle turn */
+    bool *outside;       /* … and in no loop */
+    int64_t *start, *in; /* per instance: longest path to its end from the run's first start, and
+                            from what the run before has made; −1: there is none */
+} reader;
+
+/* The outermost loop under the microbatch's call, and the call. */
+static const ds_scope *loop_of(const ds_plan *plan, uint32_t scope, const ds_scope **call) {
+    const ds_scope *loop = NULL;
+    *call = NULL;
+    for (uint32_t at = scope; at != DS_NONE; at = plan->scopes.at[at].up) {
+        const ds_scope *s = &plan->scopes.at[at];
+        bool calls = s->op && s->op->code == DS_OP_CALL && s->microbatch != DS_NO_MICROBATCH;
+        const ds_scope *up = s->up == DS_NONE ? NULL : &plan->scopes.at[s->up];
+        if (s->op && s->op->code == DS_OP_FOR) loop = s;
+        if (!calls || (up && up->microbatch != DS_NO_MICROBATCH)) continue;
+        *call = s;
+        return loop;
+    }
+    return loop;
+}
+
+/* Instances of a microbatch come run by run. */
+static bool find_runs(reader *r) {
+    const ds_plan *plan = r->plan;
+    const ds_op *loops[MICROBATCHES][2] = {{NULL}};
+    const uint8_t begin = r->cut ? PRE_F : BETWEEN;
+    uint8_t at[MICROBATCHES] = {begin, begin};
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_inst *inst = &plan->insts.at[i];
+        const ds_scope *call, *loop = loop_of(plan, inst->scope, &call);
+        r->run[i] = NO_RUN;
+        if (plan->records.at[inst->record]->kind == DS_REC_INPUT) continue;
+        if (!r->cut) loop = NULL;
+        if (loop && (loop->index < 0 || loop->index >= TURNS)) return false;
+        r->middle[i] = !call && loop && loop->index == MIDDLE;
+        r->outside[i] = !call && !loop;
+        if (!call) continue;
+        if (call->microbatch < 0 || call->microbatch >= MICROBATCHES) return false;
+        uint32_t m = (uint32_t)call->microbatch;
+        uint8_t run = at[m] < TURN_F ? PRE_F : at[m] < TURN_B ? BETWEEN : PRE_B;
+        if (loop) {
+            uint32_t which = at[m] < BETWEEN ? 0 : 1;
+            if (!loops[m][which]) loops[m][which] = loop->op;
+            if (loops[m][which] != loop->op && which == 0) loops[m][which = 1] = loop->op;
+            if (loops[m][which] != loop->op) return false;
+            run = (uint8_t)((which ? TURN_B : TURN_F) + loop->index);
+        }
+        if (run < at[m]) return false;
+        r->run[i] = at[m] = run;
+        r->microbatch[i] = (uint8_t)m;
+    }
+    return !r->cut || (at[0] >= TURN_B && at[1] >= TURN_B);
+}
+
+/* ---- paths ---- */
+
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* The loss of one of several microbatches is scaled; that of one alone, for which the first stands
+ * too, is not. */
+static bool is_scaling(const reader *r, uint32_t inst, const ds_record *record) {
+    return r->run[inst] == BETWEEN && r->microbatch[inst] == 0 && record->op &&
+           record->op->code == DS_OP_SCALE;
+}
+
+/* Alone, on whichever devices it is fastest. */
+static int64_t duration(const reader *r, uint32_t inst) {
+    const ds_record *record = r->plan->records.at[r->plan->insts.at[inst].record];
+    int64_t ps = INT64_MAX;
+    if (is_scaling(r, inst, record)) return 0;
+    for (uint32_t i = 0; record->kind == DS_REC_COMPUTE && i < record->n_variants; i++)
+        ps = least(ps, record->variants[i].ps);
+    for (uint32_t i = 0; record->kind == DS_REC_COMM && i < record->n_groups; i++)
+        ps = least(ps, record->groups[i].ps);
+    bool free = record->kind == DS_REC_COMM && r->sibling->bare;
+    return ps == INT64_MAX || free || r->plan->insts.at[inst].first_task == DS_NONE ? 0 : ps;
+}
+
+static bool is_compute(const reader *r, uint32_t inst) {
+    const ds_inst *i = &r->plan->insts.at[inst];
+    return r->plan->records.at[i->record]->kind == DS_REC_COMPUTE && i->first_task != DS_NONE;
+}
+
+static uint32_t maker_of(const reader *r, uint32_t inst, uint32_t operand) {
+    const ds_inst *i = &r->plan->insts.at[inst];
+    return r->plan->values.at[r->plan->operands.at[i->first_operand + operand]].inst;
+}
+
+/* Is the instance in the run of that number in the same microbatch as `of`? */
+static bool is_in(const reader *r, uint32_t inst, const uint32_t of, uint32_t run) {
+    return r->run[inst] == run && r->microbatch[inst] == r->microbatch[of];
+}
+
+/* The longest paths to the ends of all instances. `last`: the last computation of each run. */
+static void find_paths(reader *r, uint32_t last[MICROBATCHES][N_RUNS]) {
+    memset(last, 0xff, sizeof(uint32_t[MICROBATCHES][N_RUNS]));
+    for (uint32_t i = 0; i < r->plan->insts.n; i++) {
+        uint32_t run = r->run[i];
+        r->start[i] = r->in[i] = -1;
+        if (run == NO_RUN) continue;
+        uint32_t *before = &last[r->microbatch[i]][run];
+        bool compute = is_compute(r, i);
+        if (compute) r->start[i] = *before == DS_NONE ? 0 : r->start[*before];
+        if (compute && *before != DS_NONE) r->in[i] = r->in[*before];
+        for (uint32_t k = 0; k < ds_plan_n_operands(r->plan, i); k++) {
+            uint32_t maker = maker_of(r, i, k);
+            if (is_in(r, maker, i, run)) {
+                r->start[i] = most(r->start[i], r->start[maker]);
+                r->in[i] = most(r->in[i], r->in[maker]);
+            } else if (run && is_in(r, maker, i, run - 1)) {
+                r->in[i] = most(r->in[i], 0);
+            }
+        }
+        int64_t ps = duration(r, i);
+        if (r->start[i] >= 0) r->start[i] += ps;
+        if (r->in[i] >= 0) r->in[i] += ps;
+        if (compute) *before = i;
+    }
+}
+
+/* One run of one microbatch. Of several values that go on, the first one counts. */
+static ds_bound_path read_path(const reader *r, uint32_t m, uint32_t run, uint32_t last) {
+    ds_bound_path path = {.out_ps = INT64_MAX, .through_ps = INT64_MAX};
+    const ds_plan *plan = r->plan;
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        if (r->microbatch[i] != m) continue;
+        if (r->run[i] == run && is_compute(r, i)) path.compute_ps += duration(r, i);
+        if (r->run[i] != run + 1) continue;
+        for (uint32_t k = 0; k < ds_plan_n_operands(plan, i); k++) {
+            uint32_t maker = maker_of(r, i, k);
+            if (!is_in(r, maker, i, run)) continue;
+            path.out_ps = least(path.out_ps, most(0, r->start[maker]));
+            path.through_ps = least(path.through_ps, most(0, r->in[maker]));
+        }
+    }
+    if (path.out_ps == INT64_MAX) path.out_ps = path.through_ps = 0;
+    if (last == DS_NONE) return path;
+    path.span_ps = most(0, r->start[last]);
+    path.in_ps = most(0, r->in[last]);
+    return path;
+}
+
+static void read_paths(reader *r, ds_bound_layers *out) {
+    uint32_t last[MICROBATCHES][N_RUNS];
+    find_paths(r, last);
+    ds_bound_part *pre = &out->part[DS_BOUND_PRE], *turn = &out->part[DS_BOUND_TURN];
+    pre->forward = read_path(r, 0, PRE_F, last[0][PRE_F]);
+    turn->forward = read_path(r, 0, TURN_F + MIDDLE, last[0][TURN_F + MIDDLE]);
+    for (uint32_t m = 0; m < MICROBATCHES; m++) {
+        const uint32_t *end = last[m];
+        out->part[DS_BOUND_POST].backward[m] = read_path(r, m, BETWEEN, end[BETWEEN]);
+        turn->backward[m] = read_path(r, m, TURN_B + MIDDLE, end[TURN_B + MIDDLE]);
+        pre->backward[m] = read_path(r, m, PRE_B, end[PRE_B]);
+    }
+    for (uint32_t i = 0; i < r->plan->insts.n; i++) {
+        const ds_op *op = r->plan->records.at[r->plan->insts.at[i].record]->op;
+        if ((!r->middle[i] && !r->outside[i]) || !is_compute(r, i)) continue;
+        ds_bound_part *part = r->middle[i] ? turn : pre;
+        part->update_ps[1] += duration(r, i);
+        if (op && strcmp(ds_op_desc_of(op->code)->family, "optimizer") == 0)
+            part->update_ps[0] += duration(r, i);
+    }
+}
+
+/* ---- bytes ---- */
+
+/* Bits of what reads a value. */
+enum {
+    BY_PRE_F = 1,
+    BY_F = 2, /* the middle turn */
+    BY_BETWEEN = 4,
+    BY_B = 8,        /* the turn backwards in the middle */
+    BY_B_LATER = 16, /* … of the layer behind it, which comes before */
+    BY_PRE_B = 32,
+    BY_OTHER_TURN = 64,
+    BY_NEXT = 128, /* the other microbatch */
+    BY_MIDDLE = 256,
+    BY_OUTSIDE = 512,
+    BY_REST = 1024
+};
+
+static uint32_t bit_of(const reader *r, uint32_t inst) {
+    uint32_t run = r->run[inst];
+    if (run == NO_RUN) return r->middle[inst] ? BY_MIDDLE : r->outside[inst] ? BY_OUTSIDE : BY_REST;
+    if (run == PRE_F) return BY_PRE_F;
+    if (run == TURN_F + MIDDLE) return BY_F;
+    if (run == BETWEEN) return BY_BETWEEN;
+    if (run == TURN_B + MIDDLE) return BY_B;
+    if (run == PRE_B) return BY_PRE_B;
+    return run == TURN_B + MIDDLE - 1 ? BY_B_LATER | BY_OTHER_TURN : BY_OTHER_TURN;
+}
+
+static int64_t bytes_of(const ds_plan *plan, uint32_t value) {
+    const ds_vinst *v = &plan->values.at[value];
+    const ds_record *record = plan->records.at[plan->insts.at[v->inst].record];
+    return record->n_variants == 1 && !v->is_host ? record->variants[0].out_bytes[v->result] : 0;
+}
+
+/* Whose buffer a value is in, as sim/mem has it: an operation that may work in place does if nobody
+ * reads the operand later. */
+static void find_roots(const ds_plan *plan, uint32_t *root) {
+    uint32_t *last_read = ds_xcalloc(plan->values.n + UINT32_C(1), sizeof *last_read);
+    for (uint32_t i = 0; i < plan->insts.n; i++)
+        for (uint32_t k = 0; k < ds_plan_n_reads(plan, i); k++)
+            last_read[plan->operands.at[plan->insts.at[i].first_operand + k]] = i;
+    for (uint32_t v = 0; v < plan->values.n; v++) {
+        const ds_vinst *value = &plan->values.at[v];
+        bool shares = value->alias != DS_NONE &&
+                      (value->is_state || (last_read[value->alias] == value->inst &&
+                                           bytes_of(plan, value->alias) == bytes_of(plan, v)));
+        root[v] = shares ? root[value->alias] : v;
+    }
+    free(last_read);
+}
+
+/* There from the beginning: whose it is follows from who reads it. */
+static void count_input(ds_bound_layers *out, const ds_vinst *v, uint32_t by, int64_t bytes) {
+    bool turn = by & (BY_F | BY_B | BY_MIDDLE);
+    if (!turn && by & (BY_OTHER_TURN | BY_REST)) return;
+    ds_bound_place place = turn                                               ? DS_BOUND_TURN
+                           : by & (BY_PRE_F | BY_PRE_B) || !(by & BY_BETWEEN) ? DS_BOUND_PRE
+                                                                              : DS_BOUND_POST;
+    if (v->category == DS_CAT_WEIGHT) out->part[place].weight_bytes += bytes;
+    if (v->category == DS_CAT_OPTIMIZER) out->part[place].state_bytes += bytes;
+}
+
+/* Made by the first microbatch. What two layers keep together counts for the later one. */
+static void count_made(const reader *r, ds_bound_layers *out, uint32_t maker, uint32_t by,
+                       int64_t bytes) {
+    uint32_t run = r->run[maker];
+    ds_bound_part *part = out->part;
+    bool forward = run < BETWEEN;
+    if (forward && by & BY_B && !(by & BY_B_LATER) && (run == TURN_F + MIDDLE || by & BY_F))
+        part[DS_BOUND_TURN].saved_bytes += bytes;
+    if (run == PRE_F && by & BY_PRE_B) part[DS_BOUND_PRE].saved_bytes += bytes;
+    if (run == TURN_F && by & BY_F) out->carried_bytes += bytes;
+    if (!(by & BY_NEXT)) return;
+    if (run == TURN_B + MIDDLE) part[DS_BOUND_TURN].gradient_bytes += bytes;
+    if (run == PRE_B) part[DS_BOUND_PRE].gradient_bytes += bytes;
+    if (run == BETWEEN) part[DS_BOUND_POST].gradient_bytes += bytes;
+}
+
+static void read_bytes(const reader *r, ds_bound_layers *out) {
+    const ds_plan *plan = r->plan;
+    uint32_t *by = ds_xcalloc(plan->values.n + UINT32_C(1), sizeof *by);
+    uint32_t *roots = ds_xcalloc(plan->values.n + UINT32_C(1), sizeof *roots);
+    find_roots(plan, roots);
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        for (uint32_t k = 0; k < ds_plan_n_reads(plan, i); k++) {
+            uint32_t value = plan->operands.at[plan->insts.at[i].first_operand + k];
+            uint32_t root = roots[value], maker = plan->values.at[root].inst;
+            bool made = r->run[maker] != NO_RUN;
+            bool next = made && r->run[i] != NO_RUN && r->microbatch[i] != r->microbatch[maker];
+            by[root] |= next ? BY_NEXT : bit_of(r, i);
+        }
+    }
+    for (uint32_t v = 0; v < plan->values.n; v++) {
+        uint32_t maker = plan->values.at[v].inst;
+        int64_t size = bytes_of(plan, v);
+        if (!by[v]) continue;
+        if (plan->records.at[plan->insts.at[maker].record]->kind == DS_REC_INPUT)
+            count_input(out, &plan->values.at[v], by[v], size);
+        else if (r->run[maker] != NO_RUN && r->microbatch[maker] == 0)
+            count_made(r, out, maker, by[v], size);
+    }
+    free(by);
+    free(roots);
+}
+
+/* Weights of turns are families of the step. False if some weight is split over replicas by hand:
+ * then what a device has of it is not known here. */
+static bool read_weights(const ds_model_step *step, int64_t tp, ds_bound_layers *out) {
+    ds_env env = ds_binding_env(&step->binding, NULL);
+    for (uint32_t i = 0; i < step->weights.n; i++) {
+        const ds_value_info *value = ds_value_at(step->func, step->weights.at[i].arg);
+        ds_bound_weight w = {.bytes = 1};
+        for (uint32_t d = 0; value->type && d < value->type->rank; d++)
+            if (ds_type_is_over(value->type, d, "dp") || ds_type_is_over(value->type, d, "cp"))
+                return false;
+        if (!value->n_binders || !value->type || out->n_weights == 24) continue;
+        bool known = true;
+        for (uint32_t d = 0; d < value->type->rank && known; d++) {
+            int64_t size;
+            bool split = ds_type_is_over(value->type, d, "tp");
+            known = ds_expr_eval_int(&env, value->type->dims[d].size, DS_NOWHERE, &size, NULL) ==
+                        DS_OK &&
+                    ds_mul_i64(w.bytes, split ? size / tp : size, &w.bytes);
+            if (known && !split && w.n_dims < 4) w.dims[w.n_dims++] = size;
+        }
+        w.bytes *= ds_dtype_bits(value->type->dtype) / 8;
+        if (known) out->weights[out->n_weights++] = w;
+    }
+    return true;
+}
+
+/* ---- together ---- */
+
+static bool read_plan(const ds_plan *plan, const ds_bound_sibling *sibling, bool cut,
+                      ds_bound_layers *out) {
+    size_t n = plan->insts.n + (size_t)1;
+    reader r = {.plan = plan,
+                .sibling = sibling,
+                .cut = cut,
+                .run = ds_xcalloc(n, 1),
+                .microbatch = ds_xcalloc(n, 1),
+                .middle = ds_xcalloc(n, sizeof(bool)),
+                .outside = ds_xcalloc(n, sizeof(bool)),
+                .start = ds_xcalloc(n, sizeof(int64_t)),
+                .in = ds_xcalloc(n, sizeof(int64_t))};
+    bool ok = find_runs(&r);
+    if (ok) read_paths(&r, out);
+    if (ok) read_bytes(&r, out);
+    free(r.run);
+    free(r.microbatch);
+    free(r.middle);
+    free(r.outside);
+    free(r.start);
+    free(r.in);
+    return ok;
+}
+
+static bool read_step(const ds_binding *binding, const ds_profiles *profiles,
+                      ds_plan_ground *ground, const ds_bound_sibling *sibling,
+                      ds_bound_layers *out) {
+    ds_model_step *step;
+    if (ds_model_step_new(binding, &step, NULL) != DS_OK) return false;
+    ds_plan *plan = step->train.on ? make_plan(step, profiles, ground) : NULL;
+    bool ok = plan && read_plan(plan, sibling, out->turns > 0, out) &&
+              read_weights(step, sibling->tp, out);
+    ds_plan_free(plan);
+    ds_model_step_free(step);
+    return ok;
+}
+
+bool ds_bound_layers_make(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
+                          const ds_profiles *profiles, ds_plan_ground *ground,
+                          const ds_bound_sibling *sibling, ds_bound_layers *out) {
+    *out = (ds_bound_layers){0};
+    ds_binding binding;
+    const ds_func *func = ds_scenario_model(unit);
+    if (!func) return false;
+    uint32_t param;
+    const ds_op *loop = find_loop(unit, func, &param);
+    set_strategy(unit, sibling);
+    if (ds_bind(unit, settings, n_settings, &binding, NULL) != DS_OK) return false;
+    ds_num *turns = loop ? &binding.params[func->module->id][param] : NULL;
+    if (turns && turns->kind == DS_NUM_INT && turns->i >= TURNS &&
+        stands_alone(func, loop, param)) {
+        out->turns = turns->i;
+        turns->i = TURNS;
+    }
+    return verifies(&binding) && read_step(&binding, profiles, ground, sibling, out);
+}

@@ -1,0 +1,40 @@
+/* Where a strategy's devices lie on a topology, as far as lower bounds look at it.
+ *
+ * One of these belongs to a topology; what it is asked for once it keeps. */
+#ifndef DS_SEARCH_BOUNDS_MESH_H
+#define DS_SEARCH_BOUNDS_MESH_H
+
+#include "search/eval.h"
+#include "sim/topo/topo.h"
+
+typedef struct ds_bound_machine ds_bound_machine;
+
+/* The topology of the scenario of a bound unit; NULL: its devices are of several kinds, or are
+ * degraded, or it cannot be built. O(vertices + links). */
+ds_bound_machine *ds_bound_machine_new(const ds_binding *binding, const ds_profiles *profiles);
+void ds_bound_machine_free(ds_bound_machine *machine);
+int64_t ds_bound_machine_capacity(const ds_bound_machine *machine); /* of a device; 0: not known */
+int64_t ds_bound_machine_devices(const ds_bound_machine *machine);
+
+/* Devices in the order of the axes `order` ("pp dp cp tp"). */
+typedef struct ds_bound_mesh {
+    int64_t dp, tp, pp, cp;
+    const char *order; /* interned */
+} ds_bound_mesh;
+
+/* Are the groups of tp·cp devices the first of them, moved by automorphisms of the topology? Then a
+ * transfer inside of one takes what it takes there. O(devices) once. */
+bool ds_bound_mesh_is_alike(ds_bound_machine *machine, const ds_bound_mesh *mesh);
+
+/* Seconds a byte of what the first replicas reduce, or gather, over dp (and cp), by whichever
+ * algorithm is fastest for `most` bytes; smaller ones take no less a byte. 0 where it is alone.
+ * O(dp·cp) once. */
+double ds_bound_mesh_per_byte(ds_bound_machine *machine, const ds_bound_mesh *mesh, ds_opcode op,
+                              int64_t most);
+
+/* sends[s]: what so many bytes take from the first device of stage 0 to that of stage 1, from there
+ * on, and so to stage s; sends[pp + s]: the same way back. O(pp) once. */
+const int64_t *ds_bound_mesh_sends(ds_bound_machine *machine, const ds_bound_mesh *mesh,
+                                   int64_t bytes);
+
+#endif

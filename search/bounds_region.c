@@ -1,0 +1,544 @@
+/* From prefixes of the odometer to what is known of them.
+ *
+ * Two questions. Which knobs of the strategy are known: each is a dimension, an expression with a
+ * level (search/space_names.c), or constant. And which dimensions the model depends on: those that
+ * are knobs outside of the strategy, those from which params of imported modules follow, and those
+ * that the text of the root module mentions outside of strategy and sweep. Their values, and those
+ * of the knobs that change a layer, are the key under which layers are found again. */
+#include "search/bounds.h"
+
+#include "ir/base/map.h"
+#include "ir/base/units.h"
+#include "ir/lang/verify.h"
+#include "ir/passes/passes.h"
+#include "search/space_internal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* X(place, name): knobs of the strategy that the bounds look at. */
+#define KNOBS(X)                                                                                   \
+    X(DP, "dp")                                                                                    \
+    X(TP, "tp")                                                                                    \
+    X(PP, "pp")                                                                                    \
+    X(CP, "cp")                                                                                    \
+    X(EP, "ep")                                                                                    \
+    X(MICROBATCHES, "microbatches")                                                                \
+    X(ZERO, "zero")                                                                                \
+    X(ZERO_GROUP, "zero_group")                                                                    \
+    X(VIRTUAL_STAGES, "virtual_stages")                                                            \
+    X(SCHEDULE, "schedule")                                                                        \
+    X(RECOMPUTE, "recompute")                                                                      \
+    X(SP, "sp")                                                                                    \
+    X(ORDER, "order")                                                                              \
+    X(BALANCE, "balance")                                                                          \
+    X(STAGE_LAYERS, "stage_layers")                                                                \
+    X(SCATTER_GATHER, "scatter_gather")                                                            \
+    X(OFFLOAD, "offload")                                                                          \
+    X(CP_TYPE, "cp_type")
+enum {
+#define DS_X(id, name) KNOB_##id,
+    KNOBS(DS_X)
+#undef DS_X
+        N_KNOBS
+};
+
+typedef struct knob {
+    const ds_attr *attr; /* NULL: the scenario does not say it */
+    uint32_t dim;        /* UINT32_MAX: it does not vary by itself */
+    ds_level level;
+} knob;
+
+struct ds_bounds {
+    ds_arena arena;
+    const ds_eval_source *source;
+    ds_space *space;
+    knob knobs[N_KNOBS];
+    bool *shapes; /* per dimension: the model, its training or the topology depend on it */
+    bool *places; /* … the topology */
+    bool *marks;  /* whichever of these is being found */
+    ds_level shaped, placed;
+    bool refused;
+    ds_map layers;                      /* key → ds_bound_layers, or 0: there are none */
+    ds_map machines;                    /* key → index */
+    DS_VEC(ds_bound_machine *) grounds; /* NULL: not of a kind that is known */
+    ds_plan_ground *ground;
+    ds_candidate candidate;
+    ds_choice *set; /* what the space's frame of regions holds: the first n_set dimensions */
+    uint32_t n_set;
+};
+
+/* ---- what depends on what ---- */
+
+static void mark_expr(ds_bounds *b, ds_expr e, uint32_t depth);
+
+static void mark_param(ds_bounds *b, uint32_t module, uint32_t param, uint32_t depth) {
+    const ds_space *s = b->space;
+    for (uint32_t i = 0; i < s->dims.n; i++) {
+        const ds_sweep_target *target = &s->dims.at[i].target;
+        if (target->module && target->module->id == module && target->param == param) {
+            b->marks[i] = true;
+            return;
+        }
+    }
+    for (uint32_t i = 0; i < s->recipes.n; i++) {
+        const ds_recipe *recipe = &s->recipes.at[i];
+        if (recipe->kind == DS_RECIPE_PARAM && recipe->module == module && recipe->param == param)
+            mark_expr(b, recipe->expr, depth + 1);
+    }
+}
+
+/* Chains are short; one that is not counts as depending on everything. */
+static void mark_expr(ds_bounds *b, ds_expr e, uint32_t depth) {
+    enum { MAX_DEPTH = 200 };
+    if (!DS_HAS_EXPR(e)) return;
+    if (depth > MAX_DEPTH) {
+        for (uint32_t i = 0; i < b->space->dims.n; i++) b->marks[i] = true;
+        return;
+    }
+    ds_expr_node node = *ds_expr_at(&b->space->unit->exprs, e);
+    if (node.kind == DS_EXPR_PARAM)
+        mark_param(b, (uint32_t)((uint64_t)node.i >> 32), (uint32_t)node.i, depth);
+    mark_expr(b, node.a, depth + 1);
+    mark_expr(b, node.b, depth + 1);
+}
+
+static ds_expr param_expr(ds_unit *unit, uint32_t module, uint32_t param) {
+    ds_expr_node node = {.kind = DS_EXPR_PARAM,
+                         .i = (int64_t)((uint64_t)module << 32 | param),
+                         .name = unit->modules.at[module]->params.at[param].name};
+    return ds_expr_make(&unit->exprs, node);
+}
+
+static bool is_word_in(const char *text, const char *word) {
+    size_t n = strlen(word);
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
+        bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        bool after = isalnum((unsigned char)at[n]) || at[n] == '_';
+        if (!before && !after) return true;
+    }
+    return false;
+}
+
+/* The root module as text without strategy, params, imports and sweep. */
+static void print_root(ds_unit *unit, ds_buf *out) {
+    ds_buf text = {0};
+    ds_scenario old = *ds_unit_scenario(unit);
+    ds_scenario_set(unit, "", "strategy", (ds_attr){.kind = DS_ATTR_BLOCK});
+    ds_print_module_content(unit->modules.at[0], &text);
+    ds_scenario_restore(unit, &old);
+    for (const char *line = text.text; line && *line;) {
+        const char *end = strchr(line, '\n');
+        size_t n = end ? (size_t)(end - line) + 1 : strlen(line);
+        if (strncmp(line, "param ", 6) != 0 && strncmp(line, "import ", 7) != 0)
+            ds_buf_printf(out, "%.*s", (int)n, line);
+        line += n;
+    }
+    ds_buf_deinit(&text);
+}
+
+/* Marks what the params of all modules, or of those with topologies, are made from. */
+static ds_status mark_modules(ds_bounds *b, bool topologies, ds_error *err) {
+    ds_unit *unit = b->space->unit;
+    ds_level level;
+    ds_buf text = {0};
+    ds_status status = DS_OK;
+    print_root(unit, &text);
+    for (uint32_t m = 0; m < unit->modules.n && status == DS_OK; m++) {
+        const ds_module *module = unit->modules.at[m];
+        if (topologies && !module->topologies.n) continue;
+        for (uint32_t i = 0; i < module->params.n && status == DS_OK; i++) {
+            if (m == 0 && (!text.text || !is_word_in(text.text, module->params.at[i].name)))
+                continue;
+            status = ds_space__level(b->space, param_expr(unit, m, i), DS_NOWHERE, &level, err);
+            if (status == DS_OK) mark_param(b, m, i, 0);
+        }
+    }
+    ds_buf_deinit(&text);
+    return status;
+}
+
+static ds_status find_shapes(ds_bounds *b, ds_error *err) {
+    b->marks = b->shapes;
+    DS_TRY(mark_modules(b, false, err));
+    b->marks = b->places;
+    DS_TRY(mark_modules(b, true, err));
+    for (uint32_t i = 0; i < b->space->dims.n; i++) {
+        const ds_knob *varied = b->space->dims.at[i].target.knob;
+        if (varied && strcmp(varied->section, "strategy") != 0) b->shapes[i] = true;
+        if (varied && !*varied->section && strcmp(varied->name, "on") == 0) b->places[i] = true;
+        if (b->shapes[i]) b->shaped = i + 1;
+        if (b->places[i]) b->placed = i + 1;
+    }
+    return DS_OK;
+}
+
+/* ---- knobs ---- */
+
+static ds_status find_knobs(ds_bounds *b, ds_error *err) {
+    static const char *const names[] = {
+#define DS_X(id, name) name,
+        KNOBS(DS_X)
+#undef DS_X
+    };
+    const ds_space *s = b->space;
+    for (uint32_t k = 0; k < N_KNOBS; k++) {
+        knob *found = &b->knobs[k];
+        *found = (knob){.attr = ds_scenario_find(s->unit, "strategy", names[k]), .dim = UINT32_MAX};
+        for (uint32_t i = 0; i < s->dims.n; i++)
+            if (s->dims.at[i].target.knob == ds_scenario_knob("strategy", names[k])) found->dim = i;
+        for (uint32_t i = 0; found->attr && i < found->attr->n_items; i++) {
+            const ds_attr *item = &found->attr->items[i];
+            ds_level level = 0;
+            if (item->kind == DS_ATTR_EXPR)
+                DS_TRY(ds_space__level(b->space, item->expr, item->loc, &level, err));
+            if (level > found->level) found->level = level;
+        }
+        if (found->dim != UINT32_MAX)
+            found->level = found->dim + 1;
+        else if (found->attr && found->attr->kind == DS_ATTR_EXPR)
+            DS_TRY(
+                ds_space__level(b->space, found->attr->expr, found->attr->loc, &found->level, err));
+    }
+    return DS_OK;
+}
+
+/* The value where it is known and one number or word; kind is 0xff where it is not. */
+enum { UNKNOWN = 0xff };
+
+static ds_num num_of_attr(const ds_bounds *b, const ds_attr *attr, ds_num value) {
+    ds_env env = ds_space__env(b->space, &b->space->region);
+    if (attr->kind == DS_ATTR_WORD) return (ds_num){.kind = DS_NUM_STR, .s = attr->word};
+    if (attr->kind == DS_ATTR_BOOL) return (ds_num){.kind = DS_NUM_INT, .i = attr->flag};
+    if (attr->kind == DS_ATTR_EXPR &&
+        ds_expr_eval(&env, attr->expr, attr->loc, &value, NULL) == DS_OK)
+        return value;
+    return (ds_num){.kind = (ds_num_kind)UNKNOWN};
+}
+
+static ds_num knob_value(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth,
+                         ds_num absent) {
+    const knob *it = &b->knobs[k];
+    if (it->level > depth) return (ds_num){.kind = (ds_num_kind)UNKNOWN};
+    if (it->dim == UINT32_MAX) return it->attr ? num_of_attr(b, it->attr, absent) : absent;
+    const ds_sweep_entry *entry = b->space->dims.at[it->dim].entry;
+    if (entry->domain == DS_DOMAIN_LIST &&
+        entry->list.items[prefix[it->dim].item].kind != DS_ATTR_EXPR)
+        return num_of_attr(b, &entry->list.items[prefix[it->dim].item], absent);
+    return prefix[it->dim].value;
+}
+
+static int64_t knob_int(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth,
+                        int64_t absent, int64_t unknown) {
+    ds_num value = knob_value(b, k, prefix, depth, (ds_num){.kind = DS_NUM_INT, .i = absent});
+    return value.kind == DS_NUM_INT && value.i >= 0 ? value.i : unknown;
+}
+
+static const char *knob_text(const ds_bounds *b, uint32_t k, const ds_choice *prefix,
+                             uint32_t depth, const char *absent) {
+    ds_num value = knob_value(b, k, prefix, depth, (ds_num){.kind = DS_NUM_STR, .s = absent});
+    return value.kind == DS_NUM_STR && value.s ? value.s : "";
+}
+
+/* Does the scenario say it, or may it? */
+static bool is_said(const ds_bounds *b, uint32_t k) {
+    return b->knobs[k].attr || b->knobs[k].dim != UINT32_MAX;
+}
+
+/* Bits of all that may be offloaded. */
+static uint32_t offload_bits(const ds_bounds *b, const ds_choice *prefix, uint32_t depth) {
+    static const char *const words[] = {"activations", "optimizer", "weights"};
+    const knob *it = &b->knobs[KNOB_OFFLOAD];
+    const ds_attr *attr = it->attr, *items = attr;
+    uint32_t bits = 0, all = DS_OFFLOAD_ACTIVATIONS | DS_OFFLOAD_OPTIMIZER | DS_OFFLOAD_WEIGHTS;
+    if (!is_said(b, KNOB_OFFLOAD)) return 0;
+    if (it->level > depth) return all;
+    if (it->dim != UINT32_MAX) {
+        const ds_sweep_entry *entry = b->space->dims.at[it->dim].entry;
+        items = attr = &entry->list.items[prefix[it->dim].item];
+    }
+    uint32_t n = 1;
+    if (attr->kind == DS_ATTR_LIST) {
+        items = attr->items;
+        n = attr->n_items;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        ds_num value = num_of_attr(b, &items[i], (ds_num){.kind = (ds_num_kind)UNKNOWN});
+        if (value.kind != DS_NUM_STR) return all;
+        for (uint32_t k = 0; k < 3; k++)
+            if (strcmp(value.s, words[k]) == 0) bits |= 1u << k;
+    }
+    return bits;
+}
+
+/* ---- layers and machines ---- */
+
+static void fill_candidate(ds_bounds *b, const ds_choice *prefix, uint32_t depth) {
+    const ds_space *s = b->space;
+    for (uint32_t i = 0; i < s->dims.n; i++) {
+        const ds_sweep_target *target = &s->dims.at[i].target;
+        ds_choice *choice = &b->candidate.at[i];
+        *choice = (ds_choice){.value = {.kind = DS_NUM_INT, .i = 1}};
+        if (i < depth && b->shapes[i])
+            *choice = prefix[i];
+        else if (target->module)
+            choice->value = s->base->params[target->module->id][target->param];
+    }
+}
+
+static uint64_t hash_choice(uint64_t hash, const ds_choice *choice) {
+    const ds_num *v = &choice->value;
+    hash = ds_hash_mix(hash, choice->item);
+    if (v->kind == DS_NUM_INT) return ds_hash_mix(hash, (uint64_t)v->i);
+    return ds_hash_mix(hash, v->kind == DS_NUM_REAL ? ds_hash_bytes(&v->r, sizeof v->r)
+                                                    : ds_hash_bytes(v->s, strlen(v->s)));
+}
+
+/* Of these kinds a small step says what each layer does. */
+static bool is_by_layer(const char *recompute) {
+    static const char *const kinds[] = {"none", "selective", "full"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(recompute, kinds[i]) == 0) return true;
+    return false;
+}
+
+static uint64_t key_of(const ds_bounds *b, const ds_choice *prefix, const char *recompute) {
+    uint64_t key = ds_hash_bytes(recompute, strlen(recompute));
+    for (uint32_t i = 0; i < b->shaped; i++)
+        if (b->shapes[i]) key = hash_choice(ds_hash_mix(key, i), &prefix[i]);
+    return key;
+}
+
+/* Under the candidate that fill_candidate has made, with an arena of its own for what binding
+ * makes. */
+static const ds_bound_layers *make_layers(ds_bounds *b, const ds_bound_sibling *sibling) {
+    ds_unit *unit = b->space->unit;
+    ds_scenario scenario = *ds_unit_scenario(unit);
+    ds_arena kept = unit->arena, own;
+    ds_setting *settings;
+    uint32_t n;
+    ds_bound_layers *layers = DS_NEW(&b->arena, ds_bound_layers);
+    ds_arena_init(&unit->arena);
+    ds_arena_init(&own);
+    ds_space_set_knobs(b->space, &b->candidate, unit);
+    ds_space_settings(b->space, &b->candidate, &own, &settings, &n);
+    bool ok =
+        ds_bound_layers_make(unit, settings, n, b->source->profiles, b->ground, sibling, layers);
+    ds_scenario_restore(unit, &scenario);
+    ds_arena_deinit(&own);
+    ds_arena_deinit(&unit->arena);
+    unit->arena = kept;
+    return ok ? layers : NULL;
+}
+
+static const ds_bound_layers *find_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                                          const ds_bound_sibling *sibling) {
+    uint64_t key = ds_hash_mix(key_of(b, prefix, sibling->recompute), (uint64_t)sibling->tp);
+    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)sibling->cp),
+                      ds_hash_bytes(sibling->cp_type, strlen(sibling->cp_type)));
+    if (sibling->order) key = ds_hash_mix(key, DS_KEY(sibling->order));
+    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)sibling->parts),
+                      (uint64_t)(sibling->sp + 2 * sibling->bare));
+    const uint64_t *at = ds_map_find(&b->layers, key);
+    if (at) return (const ds_bound_layers *)(uintptr_t)*at;
+    fill_candidate(b, prefix, depth);
+    const ds_bound_layers *layers = make_layers(b, sibling);
+    ds_map_put(&b->layers, key, DS_KEY(layers));
+    return layers;
+}
+
+static ds_bound_machine *make_machine(ds_bounds *b) {
+    ds_unit *unit = b->space->unit;
+    ds_scenario scenario = *ds_unit_scenario(unit);
+    ds_arena kept = unit->arena, own;
+    ds_setting *settings;
+    uint32_t n;
+    ds_binding binding;
+    ds_arena_init(&unit->arena);
+    ds_arena_init(&own);
+    ds_space_set_knobs(b->space, &b->candidate, unit);
+    ds_space_settings(b->space, &b->candidate, &own, &settings, &n);
+    bool ok = ds_bind(unit, settings, n, &binding, NULL) == DS_OK;
+    ds_bound_machine *machine = ok ? ds_bound_machine_new(&binding, b->source->profiles) : NULL;
+    ds_scenario_restore(unit, &scenario);
+    ds_arena_deinit(&own);
+    ds_arena_deinit(&unit->arena);
+    unit->arena = kept;
+    return machine;
+}
+
+static ds_bound_machine *find_machine(ds_bounds *b, const ds_choice *prefix, uint32_t depth) {
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < b->placed; i++)
+        if (b->places[i]) key = hash_choice(ds_hash_mix(key, i), &prefix[i]);
+    const uint64_t *at = ds_map_find(&b->machines, key);
+    if (at) return b->grounds.at[*at];
+    ds_map_put(&b->machines, key, b->grounds.n);
+    fill_candidate(b, prefix, depth);
+    DS_PUSH(&b->arena, &b->grounds, make_machine(b));
+    return b->grounds.at[b->grounds.n - 1];
+}
+
+/* ---- regions ---- */
+
+/* The frame of regions for the prefix, from the first dimension that differs. */
+static ds_status set_frame(ds_bounds *b, const ds_choice *prefix, uint32_t depth, ds_error *err) {
+    uint32_t same = 0;
+    while (same < depth && same < b->n_set &&
+           ds_choice_same(b->space, same, &b->set[same], &prefix[same]))
+        same++;
+    b->n_set = same;
+    for (; b->n_set < depth; b->n_set++) {
+        const ds_choice *choice = &prefix[b->n_set];
+        DS_TRY(
+            ds_space__set(b->space, &b->space->region, b->n_set, choice->value, choice->item, err));
+        b->set[b->n_set] = *choice;
+    }
+    return DS_OK;
+}
+
+static ds_bound_form form_of(const char *schedule, int64_t pp) {
+    static const struct {
+        const char *name;
+        ds_bound_form form;
+    } known[] = {{"1f1b", DS_BOUND_1F1B},
+                 {"eager-1f1b", DS_BOUND_EAGER},
+                 {"gpipe", DS_BOUND_GPIPE},
+                 {"interleaved", DS_BOUND_DEPTH_FIRST},
+                 {"breadth-first", DS_BOUND_BREADTH_FIRST}};
+    if (pp == 1) return DS_BOUND_1F1B;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(schedule, known[i].name) == 0) return known[i].form;
+    return DS_BOUND_ANY;
+}
+
+/* What only whole strategies have. */
+static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                          ds_bound_region *out) {
+    const char *schedule = knob_text(b, KNOB_SCHEDULE, prefix, depth, "1f1b");
+    const char *order = knob_text(b, KNOB_ORDER, prefix, depth, "pp dp cp tp");
+    const char *balance = knob_text(b, KNOB_BALANCE, prefix, depth, "layers");
+    bool given = is_said(b, KNOB_VIRTUAL_STAGES);
+    int64_t chunks = given ? knob_int(b, KNOB_VIRTUAL_STAGES, prefix, depth, 1, 0) : 0;
+    out->form = form_of(schedule, out->pp);
+    out->chunks = out->pp == 1 ? 1
+                  : given      ? ds_schedule_virtual_stages(schedule, chunks)
+                               : ds_schedule_virtual_stages(schedule, 0);
+    if (out->chunks < 1 || (given && !chunks)) out->form = DS_BOUND_ANY;
+    out->even = strcmp(balance, "layers") == 0 && !is_said(b, KNOB_STAGE_LAYERS);
+    out->order = *order ? ds_intern(&b->space->unit->strings, order) : NULL;
+    out->parts = out->tp > 1 && knob_int(b, KNOB_SCATTER_GATHER, prefix, depth, 0, 1);
+}
+
+/* The layers, once the whole strategy is known as far as they go. */
+static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                       ds_bound_region *out) {
+    const char *recompute = knob_text(b, KNOB_RECOMPUTE, prefix, depth, "none");
+    int64_t sp = knob_int(b, KNOB_SP, prefix, depth, 0, -1), parts;
+    const char *cp_type = knob_text(b, KNOB_CP_TYPE, prefix, depth, "ring");
+    bool known = out->dp && out->tp && out->pp && out->cp && out->microbatches && sp >= 0 &&
+                 *cp_type && knob_int(b, KNOB_EP, prefix, depth, 1, 0) == 1 &&
+                 is_by_layer(recompute);
+    if (!known || !out->machine || !ds_mul_i64(out->dp, out->microbatches, &parts)) return;
+    read_pipeline(b, prefix, depth, out);
+    const ds_bound_mesh mesh = {out->dp, out->tp, out->pp, out->cp, out->order};
+    ds_bound_sibling sibling = {.tp = out->tp,
+                                .cp = out->cp,
+                                .sp = sp > 0,
+                                .recompute = recompute,
+                                .cp_type = cp_type,
+                                .order = out->cp > 1 ? out->order : NULL,
+                                .parts = parts,
+                                .bare = true};
+    if (out->order) sibling.bare = !ds_bound_mesh_is_alike(out->machine, &mesh);
+    out->layers = find_layers(b, prefix, depth, &sibling);
+}
+
+ds_status ds_bounds_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                           ds_bound_region *out, ds_error *err) {
+    *out = (ds_bound_region){.zero = -1};
+    if (b->refused || depth < b->shaped) return DS_OK;
+    DS_TRY(set_frame(b, prefix, depth, err));
+    out->dp = knob_int(b, KNOB_DP, prefix, depth, 1, 0);
+    out->tp = knob_int(b, KNOB_TP, prefix, depth, 1, 0);
+    out->pp = knob_int(b, KNOB_PP, prefix, depth, 1, 0);
+    out->cp = knob_int(b, KNOB_CP, prefix, depth, 1, 0);
+    out->microbatches = knob_int(b, KNOB_MICROBATCHES, prefix, depth, 1, 0);
+    out->zero = knob_int(b, KNOB_ZERO, prefix, depth, 0, -1);
+    if (knob_int(b, KNOB_ZERO_GROUP, prefix, depth, 0, 1)) out->zero = -1;
+    out->offload = offload_bits(b, prefix, depth);
+    out->machine = find_machine(b, prefix, depth);
+    if (out->machine) out->capacity_bytes = ds_bound_machine_capacity(out->machine);
+    add_layers(b, prefix, depth, out);
+    return DS_OK;
+}
+
+/* ---- what there are no bounds of ---- */
+
+static bool varies(const ds_space *s, const char *section, const char *name) {
+    for (uint32_t i = 0; i < s->dims.n; i++)
+        if (s->dims.at[i].target.knob == ds_scenario_knob(section, name)) return true;
+    return false;
+}
+
+static const char *find_refusal(const ds_bounds *b) {
+    static const struct {
+        const char *section, *name, *why;
+    } unknown[] = {{"", "jobs", "several jobs share the cluster"},
+                   {"", "program", "the scenario runs a program, not a model"},
+                   {"", "mesh", "the scenario gives a mesh of its own"},
+                   {"strategy", "ops", "strategy.ops places single operations"},
+                   {"strategy", "dp_shares", "strategy.dp_shares makes unequal replicas"},
+                   {"strategy", "stage_dp", "strategy.stage_dp makes stages of several widths"},
+                   {"strategy", "stage_tp", "strategy.stage_tp makes stages of several widths"}};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (ds_scenario_find(b->space->unit, unknown[i].section, unknown[i].name) ||
+            varies(b->space, unknown[i].section, unknown[i].name))
+            return unknown[i].why;
+    const char *cost = "fitted";
+    const ds_attr *attr = ds_scenario_find(b->space->unit, "", "cost");
+    if (attr && ds_scenario_text(b->space->base, "", "cost", &cost, NULL) == DS_OK &&
+        strcmp(cost, "fitted") != 0)
+        return "measured costs follow no curve that could be bounded: say cost = fitted";
+    return varies(b->space, "", "cost") ? "the kind of costs varies" : NULL;
+}
+
+ds_status ds_bounds_new(const ds_eval_source *source, ds_space *space, ds_bounds **out,
+                        const char **why, ds_error *err) {
+    ds_bounds *b = ds_xcalloc(1, sizeof *b);
+    ds_arena_init(&b->arena);
+    ds_map_init(&b->layers);
+    ds_map_init(&b->machines);
+    b->ground = ds_plan_ground_new();
+    b->source = source;
+    b->space = space;
+    b->shapes = DS_NEW_N(&b->arena, bool, space->dims.n);
+    memset(b->shapes, 0, space->dims.n * sizeof *b->shapes);
+    b->places = DS_NEW_N(&b->arena, bool, space->dims.n);
+    memset(b->places, 0, space->dims.n * sizeof *b->places);
+    b->candidate = ds_candidate_new(space, &b->arena);
+    b->set = ds_candidate_new(space, &b->arena).at;
+    *why = find_refusal(b);
+    b->refused = *why != NULL;
+    ds_status status = b->refused ? DS_OK : find_knobs(b, err);
+    if (status == DS_OK && !b->refused) status = find_shapes(b, err);
+    if (status == DS_OK) status = ds_space__cook(space, &space->walk, 0, err);
+    if (status == DS_OK) status = ds_space__cook(space, &space->judge, 0, err);
+    if (status == DS_OK) status = ds_space__cook(space, &space->region, 0, err);
+    *out = b;
+    if (status == DS_OK) return DS_OK;
+    ds_bounds_free(b);
+    *out = NULL;
+    return status;
+}
+
+void ds_bounds_free(ds_bounds *b) {
+    if (!b) return;
+    for (uint32_t i = 0; i < b->grounds.n; i++) ds_bound_machine_free(b->grounds.at[i]);
+    ds_plan_ground_free(b->ground);
+    ds_map_deinit(&b->layers);
+    ds_map_deinit(&b->machines);
+    ds_arena_deinit(&b->arena);
+    free(b);
+}

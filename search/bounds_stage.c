@@ -1,0 +1,179 @@
+/* What each stage does and holds: what the bounds are put together from. */
+#include "search/bounds.h"
+
+#include "ir/passes/strategy.h"
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- turns ---- */
+
+bool ds_bound_is_placed(const ds_bound_region *r) {
+    if (r->pp == 1) return true;
+    return r->form != DS_BOUND_ANY && r->even && r->layers->turns >= r->pp * r->chunks;
+}
+
+/* What is left over goes to the chunks in the middle (ir/passes/stage_cut.c). */
+static int64_t turns_of(const ds_bound_region *r, int64_t chunk) {
+    int64_t n = r->layers->turns, chunks = r->pp * r->chunks;
+    int64_t rest = n % chunks, middle = (chunks - rest) / 2;
+    return n / chunks + (chunk >= middle && chunk < middle + rest);
+}
+
+/* Over all chunks of the stage. */
+static int64_t stage_turns(const ds_bound_region *r, int64_t stage) {
+    int64_t n = 0;
+    for (int64_t c = stage; c < r->pp * r->chunks; c += r->pp) n += turns_of(r, c);
+    return n;
+}
+
+/* Of so much before the loop, in each turn, behind it. */
+static int64_t of_stage(const ds_bound_region *r, int64_t stage, const int64_t each[3]) {
+    int64_t sum = each[DS_BOUND_TURN] * stage_turns(r, stage);
+    if (stage == 0) sum += each[DS_BOUND_PRE];
+    return stage == r->pp - 1 ? sum + each[DS_BOUND_POST] : sum;
+}
+
+/* ---- time ---- */
+
+/* Do later microbatches add up whole gradients? With ZeRO 2 and 3 they have parts of them. */
+static int adds_up(const ds_bound_region *r) {
+    return r->microbatches > 1 && (r->zero == 0 || r->zero == 1);
+}
+
+/* All microbatches of a part. */
+static int64_t all_ps(const ds_bound_region *r, int place) {
+    const ds_bound_part *p = &r->layers->part[place];
+    int64_t next = p->backward[adds_up(r)].span_ps;
+    return r->microbatches * (p->forward.span_ps + next) + p->backward[0].span_ps - next;
+}
+
+int64_t ds_bound_computation_ps(const ds_bound_region *r) {
+    int64_t sum = 0;
+    for (int i = 0; i < DS_BOUND_PLACES; i++) {
+        const ds_bound_part *p = &r->layers->part[i];
+        int64_t next = p->backward[adds_up(r)].compute_ps;
+        int64_t all =
+            r->microbatches * (p->forward.compute_ps + next) + p->backward[0].compute_ps - next;
+        sum += i == DS_BOUND_TURN ? all * r->layers->turns : all;
+    }
+    return sum;
+}
+
+/* n turns one after the other, from what comes in to what goes out. */
+static int64_t passage_ps(const ds_bound_path *p, int64_t n) {
+    return n == 1 ? p->through_ps : p->in_ps + (n - 2) * p->span_ps + p->out_ps;
+}
+
+static void read_items(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_part *p = r->layers->part, *turn = &p[DS_BOUND_TURN];
+    const ds_bound_path *f = &turn->forward, *b = &turn->backward[0];
+    const int64_t all[] = {all_ps(r, 0), all_ps(r, 1), all_ps(r, 2)};
+    int k = adds_up(r);
+    const int64_t last[] = {p[0].backward[k].span_ps, p[1].backward[k].span_ps,
+                            p[2].backward[k].span_ps};
+    int64_t n = turns_of(r, stage);
+    out->items_ps = of_stage(r, stage, all);
+    out->last_ps = of_stage(r, stage, last);
+    if (stage > 0) {
+        out->forward_ps = passage_ps(f, n);
+        out->backward_ps = passage_ps(b, n);
+        out->early_ps = f->span_ps - f->in_ps;
+        out->late_ps = b->span_ps - b->out_ps;
+        return;
+    }
+    out->forward_ps = p[DS_BOUND_PRE].forward.span_ps + (n - 1) * f->span_ps + f->out_ps;
+    out->backward_ps = b->in_ps + (n - 1) * b->span_ps + p[DS_BOUND_PRE].backward[0].span_ps;
+}
+
+/* ---- traffic over dp ---- */
+
+static double seconds_of(const ds_bound_region *r, ds_opcode op, int64_t bytes) {
+    const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
+    int64_t size = 1; /* few different ones */
+    while (size < bytes) size *= 2;
+    if (!r->machine || !r->order || r->dp * r->cp < 2 || !bytes) return 0;
+    return (double)bytes * ds_bound_mesh_per_byte(r->machine, &mesh, op, size);
+}
+
+/* Bytes of a turn's weights that dp shares out for certain. */
+static int64_t shared_bytes(const ds_bound_region *r) {
+    int64_t bytes = 0;
+    if (r->cp > 1) return 0;
+    for (uint32_t i = 0; i < r->layers->n_weights; i++) {
+        const ds_bound_weight *w = &r->layers->weights[i];
+        bool shared = false;
+        for (uint32_t d = 0; d < w->n_dims; d++) shared = shared || w->dims[d] % r->dp == 0;
+        if (shared) bytes += w->bytes;
+    }
+    return bytes;
+}
+
+static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_part *p = r->layers->part;
+    const int64_t each[] = {least(p[0].gradient_bytes, p[0].weight_bytes),
+                            least(p[1].gradient_bytes, p[1].weight_bytes),
+                            least(p[2].gradient_bytes, p[2].weight_bytes)};
+    int64_t gradients = of_stage(r, stage, each), n = stage_turns(r, stage);
+    int64_t shared = r->zero > 0 ? n * shared_bytes(r) : 0;
+    double m = (double)r->microbatches, gather = seconds_of(r, DS_OP_ALL_GATHER, shared);
+    int several = r->microbatches > 1;
+    int64_t update = n * p[DS_BOUND_TURN].update_ps[several];
+    if (r->pp == 1) update += p[DS_BOUND_PRE].update_ps[several];
+    out->end_s = (double)update * 1e-12 / (double)(r->zero ? r->dp * r->cp : 1);
+    if (r->zero < 0) return;
+    out->reduce_s = seconds_of(r, DS_OP_ALL_REDUCE, gradients);
+    if (r->zero > 0) {
+        double scatter = seconds_of(r, DS_OP_REDUCE_SCATTER, gradients);
+        if (scatter < out->reduce_s) out->reduce_s = scatter;
+    }
+    if (r->zero == 2) out->shards_s = m * out->reduce_s;
+    if (r->zero == 3)
+        out->shards_s = m * (2 * gather + seconds_of(r, DS_OP_REDUCE_SCATTER, shared));
+    else if (gather > out->end_s)
+        out->end_s = gather;
+}
+
+/* ---- memory ---- */
+
+/* Of stages that have who knows what, the average. */
+static int64_t of_some(const ds_bound_region *r, int64_t stage, const int64_t each[3]) {
+    if (ds_bound_is_placed(r)) return of_stage(r, stage, each);
+    return (each[0] + each[1] * r->layers->turns + each[2]) / r->pp;
+}
+
+static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_part *p = r->layers->part;
+    int64_t replicas = r->dp * r->cp, whole = r->pp == 1;
+    const int64_t weights[] = {p[0].weight_bytes, p[1].weight_bytes, p[2].weight_bytes};
+    const int64_t states[] = {whole * p[0].state_bytes, p[1].state_bytes, whole * p[2].state_bytes};
+    const int64_t sums[] = {p[0].gradient_bytes, p[1].gradient_bytes, p[2].gradient_bytes};
+    if (!(r->offload & DS_OFFLOAD_WEIGHTS))
+        out->held_bytes +=
+            of_some(r, stage, weights) / (r->zero == 3 || r->zero < 0 ? replicas : 1);
+    if (!(r->offload & DS_OFFLOAD_OPTIMIZER))
+        out->held_bytes += of_some(r, stage, states) / (r->zero ? replicas : 1);
+    if (!ds_bound_is_placed(r)) return;
+    int64_t n = turns_of(r, stage);
+    for (int64_t c = stage; c < r->pp * r->chunks; c += r->pp) n = least(n, turns_of(r, c));
+    if (!(r->offload & DS_OFFLOAD_ACTIVATIONS)) out->saved_bytes = n * p[1].saved_bytes;
+    if (stage == 0 && r->chunks == 1) out->saved_bytes += p[DS_BOUND_PRE].saved_bytes;
+    out->gradient_bytes = of_stage(r, stage, sums) / (r->zero == 0 || r->zero == 1 ? 1 : replicas);
+}
+
+void ds_bound_stage_of(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    *out = (ds_bound_stage){0};
+    if (ds_bound_is_placed(r)) {
+        read_items(r, stage, out);
+        read_traffic(r, stage, out);
+    }
+    read_bytes(r, stage, out);
+}
+
+const int64_t *ds_bound_sends(const ds_bound_region *r) {
+    const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
+    int64_t bytes = r->layers->carried_bytes;
+    if (!r->machine || !r->order || r->pp == 1) return NULL;
+    return ds_bound_mesh_sends(r->machine, &mesh, r->parts ? bytes / r->tp : bytes);
+}
