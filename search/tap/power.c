@@ -65,6 +65,17 @@ static void make_levels(ds_tap_power *p, ds_arena *arena) {
     }
 }
 
+/* Behind A^k, k = 2^top, one more block costs a constant: so do all further ones. */
+static bool lead_by_blocks(ds_tap_power *p, uint32_t top, ds_arena *arena) {
+    const double *last = p->level[top];
+    double rise;
+    if (!is_raised(last, multiply(p->level[0], last, p->n, arena), p->n, &rise)) return false;
+    p->n_lead = p->copies - (1u << top);
+    add_part(p, top, 1, arena);
+    p->table = raised(last, p->n, p->n_lead * rise, arena);
+    return true;
+}
+
 void ds_tap__power_init(ds_tap_power *power, const double *block, uint32_t n, uint32_t copies,
                         ds_arena *arena) {
     assert(copies >= 1);
@@ -73,11 +84,13 @@ void ds_tap__power_init(ds_tap_power *power, const double *block, uint32_t n, ui
     uint32_t left = copies;
     if (power->is_steady) { /* the constant is for 2^top more blocks */
         uint32_t top = power->n_levels - 2;
+        if (lead_by_blocks(power, top, arena)) return;
         add_part(power, top, left >> top, arena);
         left &= (1u << top) - 1;
     }
     for (uint32_t l = power->n_levels; l-- > 0;)
         if ((left >> l) & 1) add_part(power, l, 1, arena);
+    power->table = power->prefix[power->n_parts - 1];
 }
 
 /* ---- its states ---- */
@@ -124,6 +137,10 @@ static void expand_part(const ds_tap_power *p, uint32_t part, uint32_t in, uint3
 void ds_tap__power_states(const ds_tap_power *power, uint32_t in, uint32_t out, uint32_t *state) {
     uint32_t at = power->copies;
     state[0] = in;
+    for (uint32_t i = 0; i < power->n_lead; i++) {
+        in = middle(power->level[0], power->level[power->part_level[0]], power->n, in, out);
+        state[i + 1] = in;
+    }
     for (uint32_t i = power->n_parts; i-- > 0;) {
         uint32_t blocks = power->times[i] << power->part_level[i], from = in;
         if (i > 0) from = middle(power->prefix[i - 1], power->part[i], power->n, in, out);

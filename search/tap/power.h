@@ -24,20 +24,18 @@ typedef struct ds_tap_power {
     const double *level[DS_TAP_MAX_LEVELS]; /* [n][n]: A^(2^i) */
     bool is_steady;                         /* the last level is the one before + rise */
     double rise;
-    /* The chain, in parts: part i is A^(2^part_level) `times` times. */
+    uint32_t n_lead; /* blocks in front that cost a constant each: A^(k+1) = A^k + c' */
+    /* What is behind them, in parts: part i is A^(2^part_level) `times` times. */
     uint32_t n_parts, part_level[DS_TAP_MAX_LEVELS + 1], times[DS_TAP_MAX_LEVELS + 1];
     const double *part[DS_TAP_MAX_LEVELS + 1];   /* what it costs */
     const double *prefix[DS_TAP_MAX_LEVELS + 1]; /* what the parts up to it cost */
+    const double *table;                         /* what the chain costs: [n][n] */
 } ds_tap_power;
 
 /* block[n][n], which must outlive the power, as the arena, where tables are; copies ≥ 1.
  * O(n³ · log copies). */
 void ds_tap__power_init(ds_tap_power *power, const double *block, uint32_t n, uint32_t copies,
                         ds_arena *arena);
-/* What the chain costs: [n][n]. */
-static inline const double *ds_tap__power_table(const ds_tap_power *power) {
-    return power->prefix[power->n_parts - 1];
-}
 /* The states of a cheapest chain from `in` to `out`: state[0 … copies], the ends among them.
  * O(n · copies). */
 void ds_tap__power_states(const ds_tap_power *power, uint32_t in, uint32_t out, uint32_t *state);

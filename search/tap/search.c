@@ -179,7 +179,7 @@ static void add_power(const search *x, const block *b, ds_pase_elimination *e) {
     uint32_t n = b->n_scope;
     size_t slice = (size_t)b->n * b->n, entries = b->slices * slice;
     if (n == 0) {
-        e->total += ds_tap__power_table(b->power)[0];
+        e->total += b->power->table[0];
         return;
     }
     uint32_t *node = DS_NEW_N(&e->arena, uint32_t, n), *at = DS_NEW_N(&e->arena, uint32_t, n);
@@ -198,7 +198,7 @@ static void add_power(const search *x, const block *b, ds_pase_elimination *e) {
     for (size_t i = 0; i < entries; i++) {
         size_t to = 0;
         for (uint32_t d = 0; d < n; d++) to += at[d] * stride[d];
-        sorted[to] = ds_tap__power_table(&b->power[i / slice])[i % slice];
+        sorted[to] = b->power[i / slice].table[i % slice];
         for (uint32_t d = n; d-- > 0;) {
             if (++at[d] < configs_of(x, b->scope[d])) break;
             at[d] = 0;
