@@ -5,8 +5,9 @@
  * agrees with that candidate has it too; for any other child a candidate is made that begins with
  * it and agrees with the parent's in all that conditions allow, and that one is simulated. So a
  * stage asks "what if this knob were another one", for `width` different answers to the knobs
- * before. Of prefixes with the same value one is kept as long as there are others: mostly they
- * differ in a knob that changes nothing there, and a beam of those would be a single candidate.
+ * before. Two rules keep the beam from being one candidate sixteen times: the best prefix of each
+ * answer stays, as it may need another answer to a later knob before it is good, and of prefixes
+ * that are worth the same one stays, as mostly they differ in a knob that changes nothing there.
  *
  * The first pass begins with the best of a few random candidates. */
 #include "search/beam.h"
@@ -24,6 +25,7 @@ typedef struct prefix {
     int64_t bound;
     double score; /* the example's, once it is known */
     uint32_t place;
+    bool tie, kept; /* as good as the one before; in the beam */
 } prefix;
 
 typedef DS_VEC(prefix) prefixes;
@@ -111,19 +113,41 @@ static int compare(const void *x, const void *y) {
     return p->place < q->place ? -1 : 1;
 }
 
-/* The best `width` of `all` become the beam. */
-static void keep_best(beam *b, prefixes *all) {
+static void sort(beam *b, prefixes *all) {
     for (uint32_t i = 0; i < all->n; i++) {
-        all->at[i].score = b->memos.all.at[all->at[i].example].score;
-        all->at[i].place = i;
+        prefix *p = &all->at[i];
+        p->score = b->memos.all.at[p->example].score;
+        p->place = i;
+        p->kept = false;
     }
     if (all->n) qsort(all->at, all->n, sizeof *all->at, compare);
+    for (uint32_t i = 0; i < all->n; i++)
+        all->at[i].tie = i > 0 && !(all->at[i].score > all->at[i - 1].score);
+}
+
+static void keep(beam *b, prefix *p) {
+    p->kept = true;
+    DS_HPUSH(&b->kept, *p);
+}
+
+/* Has none in the beam this value of the dimension that was set last? */
+static bool is_new_value(const beam *b, const prefix *p) {
+    uint32_t dim = b->depth - 1;
+    for (uint32_t i = 0; i < b->kept.n; i++)
+        if (ds_choice_same(b->space, dim, &p->at[dim], &b->kept.at[i].at[dim])) return false;
+    return true;
+}
+
+/* The best `width` of `all` become the beam: the best of each value, in half of it at most, then
+ * those without a tie, then the others. */
+static void keep_best(beam *b, prefixes *all) {
+    sort(b, all);
     b->kept.n = 0;
+    for (uint32_t i = 0; b->depth && i < all->n && b->kept.n < (b->width + 1) / 2; i++)
+        if (is_new_value(b, &all->at[i])) keep(b, &all->at[i]);
     for (int ties = 0; ties < 2; ties++)
-        for (uint32_t i = 0; i < all->n && b->kept.n < b->width; i++) {
-            bool tie = i > 0 && !(all->at[i].score > all->at[i - 1].score);
-            if (tie == ties) DS_HPUSH(&b->kept, all->at[i]);
-        }
+        for (uint32_t i = 0; i < all->n && b->kept.n < b->width; i++)
+            if (!all->at[i].kept && all->at[i].tie == ties) keep(b, &all->at[i]);
 }
 
 /* A pass that brought something is followed by another. */
