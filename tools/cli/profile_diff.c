@@ -84,31 +84,68 @@ static void print_ratios(const char *what, double *ratios, uint32_t n) {
            ratios[0], ratios[n / 2], ratios[n - 1]);
 }
 
-/* Times of rows with equal keys, by the first key. */
-static void compare_times(const pair *p, const keys *k) {
+/* A measured shape: the median of the rows with its key. */
+typedef struct shape {
+    uint64_t hash;
+    double time;
+    uint32_t row; /* the first of them */
+} shape;
+
+static int by_hash(const void *a, const void *b) {
+    const shape *x = a, *y = b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return (x->time > y->time) - (x->time < y->time);
+}
+
+static int by_row(const void *a, const void *b) {
+    const shape *x = a, *y = b;
+    return (x->row > y->row) - (x->row < y->row);
+}
+
+/* Sorted by hash, each once; heap. */
+static shape *shapes_of(const ds_csv *csv, const keys *k, uint32_t *n) {
+    shape *all = ds_xcalloc(csv->rows.n + 1, sizeof *all);
     ds_buf key = {0};
-    rows_by_key others = index_of(&p->b, k);
-    double *ratios = ds_xcalloc(p->a.rows.n + 1, sizeof *ratios);
-    uint32_t n = 0, shared = 0;
-    for (uint32_t i = 0; i < p->a.rows.n; i++) {
-        const char *what = cell(&p->a, i, k->columns[0]);
-        put_key(&p->a, i, k, &key);
-        uint32_t other = find_row(&others, &key);
-        if (other != UINT32_MAX) {
-            double first = strtod(cell(&p->a, i, k->value), NULL);
-            ratios[n++] = strtod(cell(&p->b, other, k->value), NULL) / first;
-            shared++;
-        }
-        bool last = i + 1 == p->a.rows.n || strcmp(what, cell(&p->a, i + 1, k->columns[0])) != 0;
+    for (uint32_t i = 0; i < csv->rows.n; i++) {
+        put_key(csv, i, k, &key);
+        all[i] = (shape){ds_hash_bytes(key.text, key.n), strtod(cell(csv, i, k->value), NULL), i};
+    }
+    ds_buf_deinit(&key);
+    qsort(all, csv->rows.n, sizeof *all, by_hash);
+    *n = 0;
+    for (uint32_t i = 0, next; i < csv->rows.n; i = next) {
+        shape s = all[i];
+        for (next = i; next < csv->rows.n && all[next].hash == s.hash; next++)
+            if (all[next].row < s.row) s.row = all[next].row;
+        s.time = (all[(i + next - 1) / 2].time + all[(i + next) / 2].time) / 2;
+        all[(*n)++] = s;
+    }
+    return all;
+}
+
+/* Times of shapes that both have, by the first key. */
+static void compare_times(const pair *p, const keys *k) {
+    uint32_t n_a, n_b, n = 0, shared = 0;
+    shape *a = shapes_of(&p->a, k, &n_a), *b = shapes_of(&p->b, k, &n_b);
+    double *ratios = ds_xcalloc((size_t)n_a + 1, sizeof *ratios);
+    for (uint32_t i = 0, j = 0; i < n_a; i++) {
+        while (j < n_b && b[j].hash < a[i].hash) j++;
+        a[i].time = j < n_b && b[j].hash == a[i].hash ? b[j].time / a[i].time : 0;
+    }
+    qsort(a, n_a, sizeof *a, by_row); /* from here on `time` is the ratio, 0 without a partner */
+    for (uint32_t i = 0; i < n_a; i++) {
+        const char *what = cell(&p->a, a[i].row, k->columns[0]);
+        if (a[i].time > 0) ratios[n++] = a[i].time;
+        bool last = i + 1 == n_a || strcmp(what, cell(&p->a, a[i + 1].row, k->columns[0])) != 0;
         if (!last) continue;
         print_ratios(what, ratios, n);
+        shared += n;
         n = 0;
     }
-    printf("  %u rows in the first alone, %u in the second\n", p->a.rows.n - shared,
-           p->b.rows.n - shared);
+    printf("  %u shapes in the first alone, %u in the second\n", n_a - shared, n_b - shared);
     free(ratios);
-    ds_map_deinit(&others.map);
-    ds_buf_deinit(&key);
+    free(b);
+    free(a);
 }
 
 static void compare_cells(const pair *p, uint32_t a, uint32_t b, const char *key) {

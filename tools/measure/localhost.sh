@@ -27,13 +27,18 @@ if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 fi
 
+# Before other programs, where the user may: what they take of a core is no time of the machine.
+first=
+chrt -f 1 true 2>/dev/null && first="chrt -f 1"
+
 # One run: RUN/localhost is the profile, RUN/profiles.db the database, RUN/rows.csv a line a
 # configuration: layers,width,batch,measured_us,q25_us,q75_us,predicted_us.
 run() {
     rm -rf "$1"
     mkdir -p "$1/localhost"
     cp -r cost_profiles/schema.sql cost_profiles/catalogue "$1"
-    mpirun -n 2 --bind-to core "$build/measure-cpu" "$1/localhost" "$rounds"
+    # shellcheck disable=SC2086 # no word or three
+    mpirun -n 2 --bind-to core $first "$build/measure-cpu" "$1/localhost" "$rounds"
     mv "$1/localhost/steps.csv" "$1"
     "$build/distsim" profile fit "$1/localhost" --write >"$1/fit.txt"
     "$build/distsim" profile build "$1" -o "$1/profiles.db"
