@@ -104,6 +104,8 @@ static const ds_knob knobs[] = {
         "how many neighbouring replicas share out the state; divides dp, by default all of them"),
     BOOL("strategy", "zero_uneven",
          "with zero = 1: dims that the replicas do not divide are shared out in unequal parts"),
+    BOOL("strategy", "late_reduce",
+         "with zero = 0: gradients are reduced when the last backward pass has ended"),
     INT("strategy", "prefetch", 0, "with zero = 3: how many layers ahead weights are gathered"),
     {"strategy", "recompute", DS_KNOB_TEXTS, 0, 'N', "none selective full every:K",
      "which activations are computed again in the backward pass; a list names operations by path"},

@@ -1,7 +1,8 @@
 /* Gradients of weights: which ops make them, when they are summed over the replicas, and how ZeRO
  * shares out what belongs to a weight.
  *
- *   zero = 0  all_reduce, in buckets, as soon as a bucket of final gradients is full
+ *   zero = 0  all_reduce, in buckets, as soon as a bucket of final gradients is full; with
+ *             late_reduce only where its optimizer wants it, behind the whole backward pass
  *   zero = 1  states are split; a gradient stays a partial sum until its optimizer, which wants
  *             the part that fits its states: a reduce_scatter there; the new weight is gathered.
  *             A gradient that the step returns is scattered where it is final
@@ -165,7 +166,8 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
     const ds_type *type = ds_value_at(s->b.func, grad)->type;
     ds_layout now = ds_shard__layout(s, type), to = now;
     to.sum = to.max = 0;
-    if (!now.sum || (zero <= 1 && !s->final) || (zero == 1 && !is_result(s, old))) return DS_OK;
+    bool late = zero == 1 || (zero == 0 && s->step->strategy.late_reduce);
+    if (!now.sum || (zero <= 1 && !s->final) || (late && !is_result(s, old))) return DS_OK;
     if (zero >= 1) to = ds_shard__zero_layout(s, type, &to);
     if (is_other_chunk(s, old)) DS_TRY(ds_shard__flush(s, err));
     double bytes = ds_shard__local_bytes(s, type, &now), waiting = bytes;

@@ -485,6 +485,7 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
     out->cp_type = (ds_cp_type)cp_type;
     DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &out->sp, err));
     DS_TRY(ds_scenario_bool(binding, "strategy", "zero_uneven", &out->zero_uneven, err));
+    DS_TRY(ds_scenario_bool(binding, "strategy", "late_reduce", &out->late_reduce, err));
     DS_TRY(read_recompute(binding, out, err));
     DS_TRY(read_offload(binding, out, err));
     DS_TRY(read_pipeline(binding, out, err));

@@ -355,7 +355,7 @@ static ds_status try_terms(const ds_profiles *p, uint32_t profile, const char *c
                           (!fits_here || is_for_protocols(p, f, &fast, as))))) {
         ring_use ring = ring_of(own, fast.at, group, bytes, links->flow_ps);
         DS_TRY(terms_of_protocols(&fast, &ring, as, out, explain, err));
-        out->holds_compute = f && f->holds_compute;
+        out->holds_compute = f && fits_here && f->holds_compute;
         return DS_OK;
     }
     return terms_of_fit(p, f, above, group, as, links->slowest_bytes_per_s, out, explain, err);

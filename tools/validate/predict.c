@@ -146,6 +146,22 @@ static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_
     return DS_OK;
 }
 
+#define MOST_CHUNKS 3 /* of a stage: more than Megatron-LM's examples have */
+
+/* One microbatch size, and where the testbed interleaves the best number of chunks of a stage. */
+static ds_status time_chunks(const val_job *job, ds_plan_ground *ground, val_row *row,
+                             const val_testbed *testbed, val_prediction *p, ds_error *err) {
+    DS_TRY(time_row(job, ground, row, testbed, p, err));
+    int64_t most = testbed->interleaves && row->pp > 1 ? MOST_CHUNKS : 1;
+    for (int64_t v = 2; v <= most; v++) {
+        if (row->layers % (row->pp * v) || row->gbs / (row->mbs * row->dp) % row->pp) continue;
+        row->vpp = v;
+        DS_TRY(time_row(job, ground, row, testbed, p, err));
+    }
+    row->vpp = 1;
+    return DS_OK;
+}
+
 /* Of microbatch sizes that the row leaves open the best. */
 static ds_status time_open_row(const val_job *job, ds_plan_ground *ground, const val_row *open,
                                const val_testbed *testbed, val_prediction *p, ds_error *err) {
@@ -156,7 +172,7 @@ static ds_status time_open_row(const val_job *job, ds_plan_ground *ground, const
         if (row.dp > 0 && row.gbs % (mbs * row.dp)) break;
         status = val_row_complete(&row, err);
         if (status == DS_OK) status = check_model(&row, testbed, err);
-        if (status == DS_OK) status = time_row(job, ground, &row, testbed, p, err);
+        if (status == DS_OK) status = time_chunks(job, ground, &row, testbed, p, err);
         if (status != DS_OK) break;
         p->row = row;
         p->row.mbs = 0;

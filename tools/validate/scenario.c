@@ -91,6 +91,8 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
                   "  strategy { dp = %" PRId64 ", tp = %" PRId64 ", pp = %" PRId64
                   ", microbatches = %" PRId64 ", zero = %" PRId64,
                   r->dp, r->tp, r->pp, microbatches, r->zero);
+    if (r->zero == 0 && r->dp > 1 && t->late_reduce && purpose == VAL_TIME)
+        ds_buf_put(out, ", late_reduce = true");
     if (r->cp > 1) ds_buf_printf(out, ", cp = %" PRId64, r->cp);
     if (r->zero == 1 && (t->uneven || purpose == VAL_MEMORY))
         ds_buf_put(out, ", zero_uneven = true");

@@ -17,7 +17,7 @@ typedef enum val_model {
 
 typedef struct val_testbed {
     const char *source;  /* source_id begins so */
-    const char *gpu;     /* the cell gpu begins so, without case */
+    const char *gpu;     /* the cell gpu begins so, without case; the longest counts */
     const char *set;     /* name in the ledger */
     const char *profile; /* of cost_profiles; NULL: catalogue peaks */
     val_model model;
@@ -29,7 +29,9 @@ typedef struct val_testbed {
     int64_t zero; /* stage + 1 */
     const char *recompute, *precision;
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
+    bool late_reduce; /* gradients are reduced after the backward pass */
     bool uneven;      /* ZeRO 1 cuts a flat buffer: parts need not divide */
+    bool interleaves; /* where the row does not say, stages have as many chunks as is fastest */
     const char *basis;
 } val_testbed;
 
