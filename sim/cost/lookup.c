@@ -192,17 +192,22 @@ static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool 
 }
 
 /* Tensor cores take whole vectors of 16 bytes: a product with a dim that is no multiple of them
- * runs on other kernels (NVIDIA, Matrix Multiplication Background User's Guide, section
- * "Requirements to use Tensor Cores"). */
-static bool is_unaligned(const ds_work *w) {
+ * runs on other kernels; and memory is read in lines of 128 bytes, which dims of their multiples
+ * fill (NVIDIA, Matrix Multiplication Background User's Guide, section "Requirements to use Tensor
+ * Cores"). A single product whose dims lack that has a curve of its own, where the profile has one;
+ * of batches of small ones only what concerns the vectors counts. */
+static const char *grid_of(const ds_work *w) {
     int64_t size = (int64_t)ds_dtype_bits(w->dtype) / 8, vector = size > 0 ? 16 / size : 0;
-    if (w->kind != DS_WORK_GEMM || vector < 8) return false;
-    return w->m % vector || w->n % vector || w->k % vector;
+    if (w->kind != DS_WORK_GEMM || vector < 8) return NULL;
+    if (w->m % vector || w->n % vector || w->k % vector) return "gemm_unaligned";
+    int64_t line = 8 * vector;
+    bool ragged = w->m % line || w->n % line || w->k % line;
+    return ragged && w->batch == 1 ? "gemm_ragged" : NULL;
 }
 
 /* The most special fit: of the mnemonic before the class, of the dtype before any. */
 static const ds_fit *best_fit(const query *q, bool flop) {
-    const char *names[] = {is_unaligned(q->work) ? "gemm_unaligned" : q->op, q->op, q->class};
+    const char *grid = grid_of(q->work), *names[] = {grid ? grid : q->op, q->op, q->class};
     for (int i = 0; i < 3; i++) {
         const ds_fit *f = fit_of(q, names[i], (int32_t)q->work->dtype, flop);
         if (!f) f = fit_of(q, names[i], (int32_t)stand_in(q->kind, q->work->dtype), flop);
