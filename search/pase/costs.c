@@ -194,6 +194,36 @@ static ds_status gradients_us(costs *m, const local *l, const ds_work *work, dou
     return DS_OK;
 }
 
+/* A loss whose words are split is several ops over the logits in f32, and three all_reduces of a
+ * number a row (ir/passes/shard_loss.c). */
+static ds_status split_loss_us(costs *m, const local *l, double *us, ds_error *err) {
+    static const struct {
+        const char *op;
+        int64_t reads, writes;
+    } ops[] = {{"reduce_max", 1, 0}, {"expand", 0, 1}, {"sub", 2, 1}, {"exp", 1, 1},
+               {"reduce_sum", 1, 0}};
+    const ds_pase_node *node = l->node;
+    ds_shape logits = l->in[0], rows = l->in[0];
+    int8_t row_axis[DS_MAX_RANK];
+    double reduce = 0;
+    if (ds_dtype_bits(logits.dtype) < 32) logits.dtype = DS_F32;
+    rows.dtype = logits.dtype;
+    rows.rank--;
+    memcpy(row_axis, node->in_axis[0], sizeof row_axis);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        DS_TRY(memory_us(m, ops[i].op, &logits, ops[i].reads, ops[i].writes, node->op->loc, us,
+                         err));
+    DS_TRY(reduce_us(m, l, &rows, row_axis, &reduce, err));
+    *us += 3 * reduce;
+    return DS_OK;
+}
+
+static bool splits_words(const local *l) {
+    const ds_pase_node *node = l->node;
+    return node->kind == DS_PASE_LOSS && node->op->code == DS_OP_CROSS_ENTROPY &&
+           l->split[__builtin_ctz(node->along)] > 1;
+}
+
 static ds_status node_us(costs *m, const local *l, double *us, ds_error *err) {
     const ds_pase_node *node = l->node;
     const ds_op *op = node->op;
@@ -202,7 +232,10 @@ static ds_status node_us(costs *m, const local *l, double *us, ds_error *err) {
     double reduce = 0;
     *us = 0;
     DS_TRY(ds_op_work(op, &env, l->in, l->out, &work, err));
-    DS_TRY(op_us(m, ds_op_name(op->code), &work, op->loc, us, err));
+    if (splits_words(l))
+        DS_TRY(split_loss_us(m, l, us, err));
+    else
+        DS_TRY(op_us(m, ds_op_name(op->code), &work, op->loc, us, err));
     for (uint32_t p = 0; p < node->pointwise; p++)
         DS_TRY(memory_us(m, "relu", &l->out[0], 1, 1, op->loc, us, err));
     for (uint32_t i = 0; i < node->n_out; i++) {
