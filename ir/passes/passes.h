@@ -84,6 +84,9 @@ typedef struct ds_model_step {
      * them as ever, but nothing is verified with numbers, and a brief step not at all. The program
      * is the same. */
     bool trusted;
+    /* Set it before `shard` if the program is to be looked at, not run: its mesh may have more
+     * places than there are devices. */
+    bool schematic;
     /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
     ds_schedule_index schedule;
     ds_step_cut cut; /* where `stage` has cut it */

@@ -44,26 +44,23 @@ static int64_t overlap(const ds_span *a, uint32_t n_a, const ds_span *b, uint32_
     return sum;
 }
 
-static bool is_on(const ds_sibling *s, const ds_part *part, const ds_unit_task *unit,
-                  uint32_t cls) {
+static bool is_on(const ds_body *body, const ds_unit_task *unit, uint32_t cls) {
     for (uint32_t i = 0; i < unit->n_slots; i++)
-        if (s->plan->streams[part->streams.at[part->slots.at[unit->slot + i]]].cls == cls)
-            return true;
+        if (body->stream_cls.at[body->slots.at[unit->slot + i]] == cls) return true;
     return false;
 }
 
-static void find_busy(const ds_sibling *s, const ds_part *part, const ds_timing *t, uint32_t cls,
-                      ds_busy *out) {
-    uint32_t n = part->units.n;
+static void find_busy(const ds_body *body, const ds_timing *t, uint32_t cls, ds_busy *out) {
+    uint32_t n = body->units.n;
     *out = (ds_busy){.cls = cls,
                      .start_ps = INT64_MAX,
                      .compute = ds_xcalloc((size_t)n * 2 + 1, sizeof *out->compute)};
     out->comm = out->compute + n;
     for (uint32_t u = 0; u < n; u++) {
-        const ds_unit_task *unit = &part->units.at[u];
-        if (!is_on(s, part, unit, cls)) continue;
+        const ds_unit_task *unit = &body->units.at[u];
+        if (!is_on(body, unit, cls)) continue;
         ds_span span = {t->start[u], t->end[u]};
-        if (unit->activity == DS_NONE)
+        if (unit->transfer == DS_NONE)
             out->compute[out->n_compute++] = span;
         else
             out->comm[out->n_comm++] = span;
@@ -77,11 +74,10 @@ static void find_busy(const ds_sibling *s, const ds_part *part, const ds_timing 
                       overlap(out->compute, out->n_compute, out->comm, out->n_comm);
 }
 
-static void look_at(const ds_sibling *s, const ds_part *part, ds_timing *t) {
-    t->n_busy = part->classes.n;
+static void look_at(const ds_body *body, ds_timing *t) {
+    t->n_busy = body->n_classes;
     t->busy = ds_xcalloc(t->n_busy, sizeof *t->busy);
-    for (uint32_t i = 0; i < t->n_busy; i++)
-        find_busy(s, part, t, part->classes.at[i], &t->busy[i]);
+    for (uint32_t i = 0; i < t->n_busy; i++) find_busy(body, t, i, &t->busy[i]);
 }
 
 /* ---- a class over all executions ---- */
@@ -141,9 +137,10 @@ static void account(const visit *visits, uint32_t n, int64_t step_ps, ds_compose
 
 static void account_all(const ds_timeline *t, ds_composed *out) {
     uint32_t n_classes = t->s->plan->n_classes, *n = ds_xcalloc(n_classes, sizeof *n), total_n = 0;
-    for (uint32_t i = 0; i < t->n_execs; i++)
-        for (uint32_t k = 0; k < t->execs[i].timing->n_busy; k++, total_n++)
-            n[t->execs[i].timing->busy[k].cls]++;
+    for (uint32_t i = 0; i < t->n_execs; i++) {
+        const ds_part *part = &t->s->parts[t->execs[i].part];
+        for (uint32_t k = 0; k < part->classes.n; k++, total_n++) n[part->classes.at[k]]++;
+    }
     visit *all = ds_xcalloc(total_n, sizeof *all), **at = ds_xcalloc(n_classes, sizeof *at);
     for (uint32_t c = 0, first = 0; c < n_classes; first += n[c], n[c] = 0, c++)
         at[c] = all + first;
@@ -151,9 +148,9 @@ static void account_all(const ds_timeline *t, ds_composed *out) {
         for (uint32_t k = 0; k < t->execs[i].timing->n_busy; k++) {
             const ds_busy *busy = &t->execs[i].timing->busy[k];
             int64_t base = t->execs[i].base_ps;
+            uint32_t cls = t->s->parts[t->execs[i].part].classes.at[busy->cls];
             if (busy->n_compute + busy->n_comm == 0) continue;
-            at[busy->cls][n[busy->cls]++] =
-                (visit){busy, base, base + busy->start_ps, base + busy->end_ps};
+            at[cls][n[cls]++] = (visit){busy, base, base + busy->start_ps, base + busy->end_ps};
         }
     for (uint32_t c = 0; c < n_classes; c++) {
         qsort(at[c], n[c], sizeof *at[c], by_visit);
@@ -164,24 +161,15 @@ static void account_all(const ds_timeline *t, ds_composed *out) {
     free(n);
 }
 
-static bool is_product(ds_work_kind kind) {
-    return kind == DS_WORK_GEMM || kind == DS_WORK_CONV || kind == DS_WORK_ATTENTION ||
-           kind == DS_WORK_RECURRENT;
-}
-
 /* FLOPs of a part's products on all devices, and how long they take at peak. */
 static void add_products(const ds_plan *plan, const ds_part *part, double *flop, double *share) {
-    for (uint32_t u = 0; u < part->units.n; u++) {
-        const ds_unit_task *unit = &part->units.at[u];
-        const ds_inst *inst = &plan->insts.at[unit->inst];
-        const ds_record *r = plan->records.at[inst->record];
-        if (unit->activity != DS_NONE) continue;
-        const ds_class *c = &plan->classes[unit->cls];
-        const ds_variant *v = &r->variants[r->class_variant[ds_record_class_pos(r, unit->cls)]];
-        double peak = ds_profiles_kind(plan->profiles, c->kind)->peak_flop_per_s[v->work.dtype];
-        if (!is_product(v->work.kind)) continue;
-        *flop += c->n_devices * (double)v->work.flop;
-        *share += peak > 0 ? c->n_devices * (double)v->work.flop / peak : 0;
+    for (uint32_t u = 0; u < part->body->units.n; u++) {
+        const ds_unit_task *unit = &part->body->units.at[u];
+        if (!unit->flop) continue;
+        const ds_class *c = &plan->classes[part->classes.at[unit->cls]];
+        double peak = ds_profiles_kind(plan->profiles, c->kind)->peak_flop_per_s[unit->dtype];
+        *flop += c->n_devices * (double)unit->flop;
+        *share += peak > 0 ? c->n_devices * (double)unit->flop / peak : 0;
     }
 }
 
@@ -203,7 +191,7 @@ void ds_compose__account(const ds_timeline *t, double model_flop, ds_composed *o
     const ds_plan *plan = t->s->plan;
     for (uint32_t i = 0; i < t->n_execs; i++) {
         ds_timing *timing = t->execs[i].timing;
-        if (!timing->busy) look_at(t->s, &t->s->parts[t->execs[i].part], timing);
+        if (!timing->busy) look_at(t->s->parts[t->execs[i].part].body, timing);
     }
     account_all(t, out);
     double devices = 0, idle = 0;

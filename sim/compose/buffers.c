@@ -62,8 +62,6 @@ static void add_use(analysis *x, uint32_t root, uint32_t inst, bool takes) {
 
 /* ---- who takes whose buffer ---- */
 
-/* The unit of an instance's task; of an instance of the tail that is there several times the last.
- */
 static uint32_t unit_of(const analysis *x, uint32_t task) {
     return x->s->unit_of[task];
 }
@@ -77,7 +75,7 @@ static bool must_end(analysis *x, ds_part *part, uint32_t user, uint32_t task, u
         if (check.source.when == DS_PREV && x->s->parts[owner].turn + 1 != part->turn)
             return ds_compose__unknown(x->s, "a buffer that is used two microbatches later");
     }
-    DS_HPUSH(&part->checks, check);
+    DS_HPUSH(&part->body->checks, check);
     return true;
 }
 
@@ -158,27 +156,31 @@ static bool find_roots(analysis *x) {
 /* ---- events ---- */
 
 static bool free_there(analysis *x, ds_part *part, uint32_t root, uint32_t cls, int64_t bytes) {
-    uint32_t own = (uint32_t)(part - x->s->parts), n = part->frees.n;
-    ds_free event = {.cls = cls, .first = part->users.n, .bytes = bytes};
+    ds_body *body = part->body;
+    uint32_t own = (uint32_t)(part - x->s->parts), n = body->frees.n;
+    ds_free event = {
+        .cls = ds_compose__class_place(part, cls), .first = body->users.n, .bytes = bytes};
     uint32_t u = first_that_matters(x, root, cls);
     for (; u != DS_NONE; u = x->uses.at[u].next) {
         uint32_t inst = x->uses.at[u].inst, task = task_on(x->plan, inst, cls);
         if (task == DS_NONE) continue;
         if (x->s->owner[inst] == own) {
-            DS_HPUSH(&part->users, unit_of(x, task));
+            DS_HPUSH(&body->users, unit_of(x, task));
             event.n++;
         } else if (!is_superseded(x, u, cls, DS_NONE) &&
-                   !must_end(x, part, inst, task, part->units.n + n)) {
+                   !must_end(x, part, inst, task, body->units.n + n)) {
             return false;
         }
     }
-    DS_HPUSH(&part->frees, event);
+    DS_HPUSH(&body->frees, event);
     return true;
 }
 
 static void free_after(ds_part *part, uint32_t unit, uint32_t cls, int64_t bytes) {
-    DS_HPUSH(&part->frees, ((ds_free){cls, part->users.n, 1, bytes}));
-    DS_HPUSH(&part->users, unit);
+    ds_body *body = part->body;
+    DS_HPUSH(&body->frees,
+             ((ds_free){ds_compose__class_place(part, cls), body->users.n, 1, bytes}));
+    DS_HPUSH(&body->users, unit);
 }
 
 /* The part that uses the buffer last on a class; *inst: its last user there. */
@@ -192,53 +194,33 @@ static uint32_t last_owner(const analysis *x, uint32_t root, uint32_t cls, uint3
     return owner;
 }
 
-/* What each microbatch leaves for the tail's sum, and the sums on the way: freed copy by copy. */
-static bool free_copies(analysis *x, uint32_t root, uint32_t cls, uint32_t maker, uint32_t user,
-                        int64_t bytes) {
+/* What an op of the tail frees that is there for each microbatch is freed each time: that is right
+ * for what the microbatch has left, and for the sum so far, in whose place a new one comes. */
+static bool check_each(analysis *x, uint32_t maker, uint32_t user, uint32_t cls, int64_t bytes) {
     ds_sibling *s = x->s;
-    ds_part *tail = &s->parts[s->n_parts - 1];
-    uint32_t copies = s->copies_of[maker] > 1 ? s->copies_of[maker] : s->copies_of[user];
-    uint32_t n_users = 0, task = task_on(x->plan, user, cls);
-    for (uint32_t u = x->first[root]; u != DS_NONE; u = x->uses.at[u].next)
-        n_users += s->owner[x->uses.at[u].inst] == s->n_parts - 1;
-    if (s->copies_of[maker] > 1) { /* a sum: read by the next copy; the last one by `user` */
-        uint32_t own = unit_of(x, task_on(x->plan, maker, cls));
-        if (n_users != 2 || s->copies_of[user] > 1)
-            return ds_compose__unknown(s, "sums over microbatches of another kind");
-        for (uint32_t k = 0; k < copies; k++)
-            DS_HPUSH(&tail->allocs, ((ds_alloc){own - (copies - 1) + k, cls, bytes}));
-        for (uint32_t k = 0; k + 1 < copies; k++)
-            free_after(tail, own - (copies - 1) + k + 1, cls, bytes);
-        free_after(tail, unit_of(x, task), cls, bytes);
-        return true;
-    }
-    if (n_users != 1) return ds_compose__unknown(s, "a microbatch's value read twice in the tail");
-    for (uint32_t k = 0; k < copies; k++) free_after(tail, unit_of(x, task) - k, cls, bytes);
-    return true;
+    uint32_t task = task_on(x->plan, user, cls);
+    if (!s->parts[s->owner[maker]].tail)
+        return s->parts[s->owner[maker]].turn == DS_MIDDLE ||
+               ds_compose__unknown(s, "sums over microbatches of another kind");
+    uint32_t pos = task - x->plan->insts.at[user].first_task;
+    return bytes_of(x->plan, x->plan->insts.at[user].first_value, pos) == bytes ||
+           ds_compose__unknown(s, "sums over microbatches of another kind");
 }
 
 static bool add_buffer(analysis *x, uint32_t root, uint32_t pos) {
     ds_sibling *s = x->s;
     uint32_t maker = x->plan->values.at[root].inst, user = DS_NONE;
     const ds_record *r = record_of(x->plan, maker);
-    uint32_t cls = r->classes[pos], owner = s->owner[maker], tail = s->n_parts - 1;
+    uint32_t cls = r->classes[pos], last = last_owner(x, root, cls, &user);
+    ds_part *owner = &s->parts[s->owner[maker]];
     int64_t bytes = bytes_of(x->plan, root, pos);
     if (!bytes) return true;
-    uint32_t last = last_owner(x, root, cls, &user);
-    bool copied = s->copies_of[maker] > 1;
-    if (!copied)
-        DS_HPUSH(&s->parts[owner].allocs,
-                 ((ds_alloc){unit_of(x, x->plan->insts.at[maker].first_task + pos), cls, bytes}));
-    if (x->stays[root]) return !copied || ds_compose__unknown(s, "sums that are returned");
-    if (copied) return free_copies(x, root, cls, maker, user, bytes);
-    if (last == tail && owner != tail && s->parts[owner].turn == DS_MIDDLE)
-        return free_copies(x, root, cls, maker, user, bytes);
-    if (last == tail && owner == tail && s->copies_of[user] > 1 && user != maker) {
-        /* read by the first copy alone, unless that hands the buffer on */
-        free_after(&s->parts[tail],
-                   unit_of(x, task_on(x->plan, user, cls)) - (s->copies_of[user] - 1), cls, bytes);
-        return true;
-    }
+    DS_HPUSH(&owner->body->allocs,
+             ((ds_alloc){unit_of(x, x->plan->insts.at[maker].first_task + pos),
+                         ds_compose__class_place(owner, cls), bytes}));
+    if (x->stays[root])
+        return !s->is_each[maker] || ds_compose__unknown(s, "sums that are returned");
+    if (s->is_each[user] && user != maker && !check_each(x, maker, user, cls, bytes)) return false;
     return free_there(x, &s->parts[last], root, cls, bytes);
 }
 
@@ -249,6 +231,7 @@ static bool add_inputs(analysis *x) {
     ds_sibling *s = x->s;
     const ds_plan *plan = x->plan;
     s->input_bytes = ds_xcalloc(plan->n_classes, sizeof *s->input_bytes);
+    s->each_bytes = ds_xcalloc(plan->n_classes, sizeof *s->each_bytes);
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         const ds_record *r = record_of(plan, i);
         if (r->kind != DS_REC_INPUT) continue;
@@ -260,9 +243,10 @@ static bool add_inputs(analysis *x) {
             if (owner == DS_NONE) continue;
             seen |= s->parts[owner].tail ? 1u << DS_SIBLING : 1u << s->parts[owner].mb;
         }
-        int64_t times = seen == 1u << DS_MIDDLE ? s->m - 3 : 1;
+        bool each = s->n_turns == DS_SIBLING && seen == 1u << DS_MIDDLE;
+        int64_t *bytes = each ? s->each_bytes : s->input_bytes;
         for (uint32_t pos = 0; pos < r->n_classes; pos++)
-            s->input_bytes[r->classes[pos]] += times * bytes_of(plan, v, pos);
+            bytes[r->classes[pos]] += bytes_of(plan, v, pos);
     }
     return true;
 }
@@ -280,8 +264,9 @@ static bool add_mask(analysis *x, uint32_t from, uint32_t to) {
         int64_t bytes = bytes_of(x->plan, x->plan->insts.at[from].first_value, pos);
         bytes = bits < 8 ? bytes * (8 / bits) : bytes / (bits / 8);
         if (task == DS_NONE || !bytes) continue;
-        DS_HPUSH(&part->allocs, ((ds_alloc){unit_of(x, x->plan->insts.at[from].first_task + pos),
-                                            r->classes[pos], bytes}));
+        DS_HPUSH(&part->body->allocs,
+                 ((ds_alloc){unit_of(x, x->plan->insts.at[from].first_task + pos),
+                             ds_compose__class_place(part, r->classes[pos]), bytes}));
         free_after(end, unit_of(x, task), r->classes[pos], bytes);
     }
     return true;

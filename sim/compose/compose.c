@@ -2,13 +2,19 @@
 #include "sim/compose/compose.h"
 
 #include "ir/lang/scenario.h"
-#include "sim/compose/internal.h"
+#include "sim/compose/fold.h"
 #include "sim/report/balance.h"
 #include "sim/report/internal.h"
 #include "sim/report/shares.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct ds_composer {
+    const ds_profiles *profiles;
+    ds_fold fold;
+};
 
 /* ---- what is known ---- */
 
@@ -19,7 +25,6 @@ static bool refuse(const char **why, const char *text) {
 
 bool ds_compose_can(const ds_binding *binding, const ds_sim_options *options, const char **why) {
     const ds_unit *unit = binding->unit;
-    int64_t microbatches = 1;
     *why = NULL;
     if (!ds_unit_scenario(unit) || ds_scenario_n_jobs(unit)) return refuse(why, "jobs");
     if (!ds_scenario_model(unit) || ds_scenario_find(unit, "", "program"))
@@ -28,9 +33,6 @@ bool ds_compose_can(const ds_binding *binding, const ds_sim_options *options, co
     if (options->mem_mode != DS_MEM_EXACT) return refuse(why, "memory other than exact");
     if (ds_shares_wanted(binding) || ds_balance_wanted(binding))
         return refuse(why, "what is found by simulations");
-    if (ds_scenario_int(binding, "strategy", "microbatches", &microbatches, NULL) != DS_OK ||
-        microbatches <= DS_SIBLING)
-        return refuse(why, "few microbatches");
     return true;
 }
 
@@ -44,12 +46,10 @@ static const char *sibling_form(const char *name) {
     return strcmp(name, "interleaved") == 0 ? "breadth-first" : NULL;
 }
 
-static const char *unknown_strategy(const ds_model_step *step) {
-    const ds_strategy *s = &step->strategy;
-    if (!step->train.on) return "no training";
+static const char *unknown_strategy(const ds_strategy *s, bool trains) {
+    if (!trains) return "no training";
     if (s->offload) return "offload";
     if (s->stage_dp || s->dp_shares) return "stages or replicas of several widths";
-    if (s->microbatches <= DS_SIBLING) return "few microbatches";
     if (s->zero == 3 && s->dp > 1) return "gathers that run ahead of the microbatch";
     if (s->pp == 1) return NULL;
     if (s->p2p != DS_P2P_OVERLAPPED || s->scatter_gather) return "p2p other than overlapped";
@@ -58,20 +58,13 @@ static const char *unknown_strategy(const ds_model_step *step) {
 
 /* ---- the schedule of the whole step ---- */
 
-typedef struct plan_of_items {
-    ds_order *at;
-    uint32_t n;
-    uint32_t *rank_of; /* per group */
-    uint32_t n_chunks; /* 0: no pipeline */
-} plan_of_items;
-
 static uint32_t kind_of(char kind) {
     return kind == 'F' ? 0 : kind == 'B' ? 1 : 2;
 }
 
 /* Each chunk's items of one kind come in the order of microbatches, or all in the reverse order, as
  * the sibling's do. */
-static bool list_items(const ds_schedule_index *index, plan_of_items *out) {
+static bool list_items(const ds_schedule_index *index, ds_items *out) {
     bool reverse = strcmp(index->schedule->name, "gpipe") == 0;
     uint32_t n_groups = 3 * index->n_chunks, *seen = ds_xcalloc(n_groups, sizeof *seen);
     bool fine = index->n_copies == 1;
@@ -95,24 +88,24 @@ static bool list_items(const ds_schedule_index *index, plan_of_items *out) {
     return fine;
 }
 
-static ds_status order_items(ds_model_step *step, ds_arena *arena, plan_of_items *out,
-                             const char **why, ds_error *err) {
-    const ds_strategy *s = &step->strategy;
+static ds_status order_items(const ds_binding *binding, const ds_strategy *s, ds_arena *arena,
+                             ds_items *out, const char **why, ds_error *err) {
     if (s->pp == 1) {
-        out->n = (uint32_t)s->microbatches;
+        out->n =
+            s->microbatches > 1 ? (uint32_t)s->microbatches : 0; /* one is no call of its own */
         out->at = ds_xcalloc(out->n, sizeof *out->at);
         out->rank_of = ds_xcalloc(1, sizeof *out->rank_of);
         for (uint32_t i = 0; i < out->n; i++) out->at[i] = (ds_order){0, i};
         return DS_OK;
     }
-    bool given = ds_scenario_find(step->unit, "strategy", "virtual_stages") != NULL;
+    bool given = ds_scenario_find(binding->unit, "strategy", "virtual_stages") != NULL;
     ds_schedule_options options = {.name = s->schedule,
                                    .stages = s->pp,
                                    .microbatches = s->microbatches,
                                    .virtual_stages = given ? s->virtual_stages : 0};
     const ds_schedule *schedule;
     ds_schedule_index index;
-    DS_TRY(ds_schedule_make(step->unit, &options, &schedule, err));
+    DS_TRY(ds_schedule_make(binding->unit, &options, &schedule, err));
     DS_TRY(ds_schedule_check(schedule, arena, &index, err));
     if (!list_items(&index, out)) *why = "a schedule of another order";
     return DS_OK;
@@ -140,21 +133,20 @@ static void find_fullest(const ds_plan *plan, ds_composed *out) {
 }
 
 /* In good faith first: then, if items were not alone on their links, unit by unit. */
-static bool find_times(ds_sibling *s, const plan_of_items *items, ds_timeline *out) {
+static bool find_times(ds_sibling *s, const ds_items *items, ds_timeline *out) {
+    ds_compose__opaque(s);
     if (ds_compose__timeline(s, items->at, items->n, items->rank_of, out) && ds_compose__apart(out))
         return true;
     ds_compose__timeline_deinit(out);
-    ds_compose__timings_deinit(s);
     s->why = NULL;
     s->cautious = true;
     return ds_compose__timeline(s, items->at, items->n, items->rank_of, out);
 }
 
-static bool put_together(ds_sibling *s, const plan_of_items *items, bool keep_masks,
-                         double model_flop, ds_composed *out) {
+static bool put_together(ds_sibling *s, const ds_items *items, double model_flop,
+                         ds_composed *out) {
     ds_timeline timeline = {0};
-    bool fine = ds_compose__parts(s, items->n_chunks) && ds_compose__buffers(s, keep_masks) &&
-                find_times(s, items, &timeline);
+    bool fine = !s->why && find_times(s, items, &timeline);
     if (fine) {
         int64_t *peaks = ds_xcalloc(s->plan->n_classes, sizeof *peaks);
         out->step_ps = timeline.step_ps;
@@ -172,53 +164,147 @@ static bool put_together(ds_sibling *s, const plan_of_items *items, bool keep_ma
     return fine;
 }
 
-static ds_status run(ds_model_step *step, const ds_binding *binding, const ds_profiles *profiles,
-                     const ds_sim_options *options, const plan_of_items *items, ds_composed *out,
-                     const char **why, ds_error *err) {
-    int64_t m = step->strategy.microbatches;
-    step->strategy.microbatches = DS_SIBLING;
-    if (step->strategy.pp > 1) step->strategy.schedule = sibling_form(step->strategy.schedule);
-    step->brief = step->trusted = true;
-    DS_TRY(ds_model_step_run_to(step, DS_PASS_OVERLAP, NULL, NULL, err));
+/* ---- from the step of four microbatches ---- */
+
+static ds_status make_sibling(const ds_binding *binding, ds_model_step **out, ds_error *err) {
+    DS_TRY(ds_model_step_new(binding, out, err));
+    ds_strategy *s = &(*out)->strategy;
+    if (s->microbatches > DS_SIBLING) s->microbatches = DS_SIBLING;
+    if (s->pp > 1) s->schedule = sibling_form(s->schedule);
+    (*out)->brief = (*out)->trusted = true;
+    return ds_model_step_run_to(*out, DS_PASS_OVERLAP, NULL, NULL, err);
+}
+
+/* All its parts are the whole step's but the tail, which may have to have more. */
+static bool repeat(ds_template *t, int64_t m) {
+    bool any = false;
+    for (uint32_t i = 0; i < t->plan->insts.n; i++) any = any || t->s.is_each[i];
+    t->s.m = m;
+    if (any && m > DS_SIBLING) ds_template__each(t);
+    if (t->why) t->s.why = t->why;
+    return !t->s.why;
+}
+
+static ds_status from_sibling(const ds_binding *binding, const ds_profiles *profiles,
+                              const ds_sim_options *options, const ds_strategy *strategy,
+                              const ds_items *items, double model_flop, ds_composed *out,
+                              const char **why, ds_error *err) {
+    ds_template t = {0};
     ds_plan_options plan_options = {.max_instances = options->max_instances,
                                     .cost_mode = options->cost_mode,
                                     .ground = options->ground};
-    ds_plan *plan;
+    ds_status status = make_sibling(binding, &t.step, err);
+    if (status == DS_OK)
+        status = ds_plan_build(&t.step->binding, profiles, &plan_options, &t.plan, err);
+    if (status == DS_OK) {
+        out->samples = t.plan->samples;
+        int64_t m = strategy->microbatches;
+        if (ds_compose__parts(&t.s, t.plan, m < DS_SIBLING ? m : DS_SIBLING, items->n_chunks) &&
+            ds_compose__buffers(&t.s, options->keep_masks) && repeat(&t, m))
+            put_together(&t.s, items, model_flop, out);
+        *why = t.s.why;
+    }
+    ds_template__shape_deinit(&t);
+    ds_compose__parts_deinit(&t.s);
+    ds_plan_free(t.plan);
+    ds_model_step_free(t.step);
+    return status;
+}
+
+/* ---- from a template ---- */
+
+/* *done: it was possible. */
+static ds_status from_template(ds_composer *composer, const ds_binding *binding,
+                               const ds_sim_options *options, const ds_strategy *strategy,
+                               const ds_items *items, double model_flop, ds_composed *out,
+                               bool *done, ds_error *err) {
+    ds_fold_step step = {.binding = binding,
+                         .profiles = composer->profiles,
+                         .options = options,
+                         .strategy = strategy,
+                         .items = items,
+                         .n_chunks = items->n_chunks ? items->n_chunks : 1};
+    ds_template *t;
+    ds_sibling s = {0};
+    *done = false;
+    ds_status status = ds_fold_template(&composer->fold, &step, &t, err);
+    if (status == DS_OK && t) {
+        status = ds_fold_assemble(&composer->fold, &step, t, &s, err);
+        *done = status == DS_OK && put_together(&s, items, model_flop, out);
+        out->folded = *done;
+        if (s.why && getenv("DS_COMPOSE_WHY")) fprintf(stderr, "fold: %s\n", s.why);
+        if (!*done) ds_composed_deinit(out);
+    }
+    ds_compose__parts_deinit(&s);
+    free(step.turns);
+    return status;
+}
+
+/* ---- the run ---- */
+
+ds_composer *ds_composer_new(const ds_profiles *profiles) {
+    ds_composer *composer = ds_xcalloc(1, sizeof *composer);
+    composer->profiles = profiles;
+    return composer;
+}
+
+void ds_composer_free(ds_composer *composer) {
+    if (!composer) return;
+    ds_fold_deinit(&composer->fold);
+    free(composer);
+}
+
+static ds_status run(ds_composer *composer, const ds_binding *binding,
+                     const ds_sim_options *options, const ds_strategy *strategy,
+                     const ds_items *items, ds_composed *out, const char **why, ds_error *err) {
+    bool done;
     double model_flop;
     DS_TRY(ds_report__model_flop(binding, true, &model_flop, err));
-    DS_TRY(ds_plan_build(&step->binding, profiles, &plan_options, &plan, err));
-    ds_sibling s = {.plan = plan, .m = m};
-    out->samples = plan->samples;
-    ds_status status = ds_report__samples(binding, &out->samples, err);
-    if (status == DS_OK && put_together(&s, items, options->keep_masks, model_flop, out) &&
-        out->step_ps > 0)
+    DS_TRY(from_template(composer, binding, options, strategy, items, model_flop, out, &done, err));
+    if (!done)
+        DS_TRY(from_sibling(binding, composer->profiles, options, strategy, items, model_flop, out,
+                            why, err));
+    else
+        DS_TRY(ds_scenario_int(binding, "", "batch", &out->samples, err));
+    if (*why) return DS_OK;
+    DS_TRY(ds_report__samples(binding, &out->samples, err));
+    if (out->step_ps > 0)
         out->throughput_per_s =
             (out->samples > 0 ? (double)out->samples : 1.0) / ((double)out->step_ps * 1e-12);
-    *why = s.why;
-    ds_compose__parts_deinit(&s);
-    ds_plan_free(plan);
+    return DS_OK;
+}
+
+ds_status ds_composer_run(ds_composer *composer, const ds_binding *binding,
+                          const ds_sim_options *options, ds_composed *out, const char **why,
+                          ds_error *err) {
+    ds_strategy strategy;
+    ds_train train;
+    ds_arena arena;
+    ds_items items = {0};
+    *out = (ds_composed){0};
+    if (!ds_compose_can(binding, options, why)) return DS_OK;
+    DS_TRY(ds_train_read(binding, &train, err));
+    DS_TRY(ds_strategy_read(binding, &strategy, err));
+    DS_TRY(ds_strategy_check(binding, &strategy, err));
+    *why = unknown_strategy(&strategy, train.on);
+    if (*why) return DS_OK;
+    ds_arena_init(&arena);
+    ds_status status = order_items(binding, &strategy, &arena, &items, why, err);
+    if (status == DS_OK && !*why)
+        status = run(composer, binding, options, &strategy, &items, out, why, err);
+    if (status != DS_OK || *why) ds_composed_deinit(out);
+    free(items.at);
+    free(items.rank_of);
+    ds_arena_deinit(&arena);
     return status;
 }
 
 ds_status ds_compose(const ds_binding *binding, const ds_profiles *profiles,
                      const ds_sim_options *options, ds_composed *out, const char **why,
                      ds_error *err) {
-    *out = (ds_composed){0};
-    if (!ds_compose_can(binding, options, why)) return DS_OK;
-    ds_model_step *step;
-    ds_arena arena;
-    plan_of_items items = {0};
-    DS_TRY(ds_model_step_new(binding, &step, err));
-    ds_arena_init(&arena);
-    *why = unknown_strategy(step);
-    ds_status status = *why ? DS_OK : order_items(step, &arena, &items, why, err);
-    if (status == DS_OK && !*why)
-        status = run(step, binding, profiles, options, &items, out, why, err);
-    if (status != DS_OK || *why) ds_composed_deinit(out);
-    free(items.at);
-    free(items.rank_of);
-    ds_arena_deinit(&arena);
-    ds_model_step_free(step);
+    ds_composer *composer = ds_composer_new(profiles);
+    ds_status status = ds_composer_run(composer, binding, options, out, why, err);
+    ds_composer_free(composer);
     return status;
 }
 

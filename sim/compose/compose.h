@@ -29,22 +29,33 @@ typedef struct ds_composed {
     char fullest_path[96]; /* a device of that class */
     int64_t samples;       /* a step */
     double throughput_per_s, bubble_fraction;
-    double mfu; /* summed in another order than ds_result's: equal but for its last bits */
+    double mfu;  /* summed in another order than ds_result's: equal but for its last bits */
+    bool folded; /* from a template: alike layers and chunks were made once */
     uint64_t n_items, n_timed; /* items of the schedule; those that were not known already */
 } ds_composed;
 
 void ds_composed_deinit(ds_composed *composed);
 
 /* May this scenario be put together at all, as far as its text tells? Else *why says what stands
- * against it: jobs, jitter, balance = time, fewer than five microbatches, a schedule or p2p that is
- * not known here, stages of several widths, shares, offload, a stepwise network, memory other than
- * exact. O(entries of the scenario). */
+ * against it: jobs, a program, what is found by simulations, an unfolded or stepwise network,
+ * memory other than exact. O(entries of the scenario). */
 bool ds_compose_can(const ds_binding *binding, const ds_sim_options *options, const char **why);
+
+/* What candidates of one unit have in common: templates, and what their devices' communication
+ * takes. For one thread. The unit and the profiles must outlive it, and so must the ground of the
+ * options that it is run with. */
+typedef struct ds_composer ds_composer;
+ds_composer *ds_composer_new(const ds_profiles *profiles);
+void ds_composer_free(ds_composer *composer);
 
 /* The result of ds_simulate for the same scenario, to the picosecond and byte. *out is to be
  * deinitialised if *why is NULL and the status DS_OK. If the step turns out not to be of the known
  * kind the status is DS_OK and *why says how; then nothing is known, and ds_simulate is to be
  * asked. Errors: those of the passes and the plan, for ds_simulate to say in its words. */
+ds_status ds_composer_run(ds_composer *composer, const ds_binding *binding,
+                          const ds_sim_options *options, ds_composed *out, const char **why,
+                          ds_error *err);
+/* The same, for once. */
 ds_status ds_compose(const ds_binding *binding, const ds_profiles *profiles,
                      const ds_sim_options *options, ds_composed *out, const char **why,
                      ds_error *err);

@@ -4,8 +4,9 @@
 #include "ir/base/map.h"
 #include "sim/compose/compose.h"
 
-/* Microbatches of the sibling: the first, the second (whose sums come from the first), one in the
- * middle (whose sums come from one of its text), the last. */
+/* Items of a group that differ: those of the first microbatch, of the second (whose sums come from
+ * the first), of one in the middle (whose sums come from one of its text), of the last. A step of
+ * fewer microbatches has no more than these. */
 enum { DS_SIBLING = 4, DS_MIDDLE = 2 };
 
 /* Another part, as seen from one of microbatch k. */
@@ -16,20 +17,24 @@ typedef enum ds_when {
 } ds_when;
 
 typedef struct ds_source {
-    uint32_t group;
-    int32_t post; /* which of the item's sends; -1: the item */
+    uint8_t kind; /* F, B, W; 0 without a pipeline */
     uint8_t when, turn;
+    bool is_relative; /* chunk: counted from the part's own; else below 0 from the last one on */
+    int32_t chunk;
+    int32_t post; /* which of the item's sends; -1: the item */
 } ds_source;
 
 /* One event of the timeline: a compute task, or a transfer with all its members. */
 typedef struct ds_unit_task {
     int64_t ps;
-    uint32_t activity; /* DS_NONE: compute */
-    uint32_t copy;     /* tail: which of the microbatches 2 … m - 2 it is for; else 0 */
-    uint32_t cls;      /* of compute */
-    uint32_t inst;
-    uint32_t slot, n_slots; /* part->slots[slot …): its streams, as places in part->streams */
-    uint32_t pred, n_preds; /* part->preds[pred …): a unit of the part, or EXT + an external one */
+    uint32_t transfer;      /* into the part's transfers; DS_NONE: compute */
+    uint32_t cls;           /* of compute; into the part's classes, as all of them here */
+    uint32_t inst;          /* in the plan that the parts were read from */
+    uint32_t slot, n_slots; /* body->slots[slot …): its streams, as places in part->streams */
+    uint32_t pred, n_preds; /* body->preds[pred …): a unit of the part, or EXT + an external one */
+    uint8_t dtype;          /* of a product: ds_work */
+    bool each; /* of the tail: there for each of the microbatches 2 … m - 2, one after another */
+    int64_t flop; /* of a product; else 0 */
 } ds_unit_task;
 #define DS_EXT 0x80000000u
 
@@ -45,7 +50,7 @@ typedef struct ds_alloc {
 
 /* At the latest end among users. */
 typedef struct ds_free {
-    uint32_t cls, first, n; /* part->users[first …) */
+    uint32_t cls, first, n; /* body->users[first …) */
     int64_t bytes;
 } ds_free;
 
@@ -93,7 +98,27 @@ typedef struct ds_timing {
     uint32_t n_busy;
 } ds_timing;
 
-/* A run of instances of the sibling. */
+/* What a part does, wherever: parts of alike chunks have one body. */
+typedef struct ds_body {
+    DS_VEC(ds_unit_task) units;
+    DS_VEC(uint32_t) slots;
+    DS_VEC(uint32_t) preds;
+    DS_VEC(ds_external) exts;
+    DS_VEC(uint32_t) stream_cls; /* per stream of the part: its class there */
+    DS_VEC(ds_alloc) allocs;
+    DS_VEC(ds_free) frees;
+    DS_VEC(uint32_t) users;
+    DS_VEC(ds_before) checks;
+    uint32_t n_classes;
+    ds_map timings; /* of those timed as a whole */
+} ds_body;
+
+typedef struct ds_transfer {
+    uint32_t activity; /* of the plan */
+    uint32_t stream;   /* of its first member: place in part->streams */
+} ds_transfer;
+
+/* A run of instances of the sibling, and where it takes place. */
 typedef struct ds_part {
     uint32_t group;
     uint8_t turn; /* which of its group, in the order of the program */
@@ -104,47 +129,57 @@ typedef struct ds_part {
     bool flows;  /* … as long as nobody else loads the links of its transfers (links.c) */
     const ds_func *callee;
     uint32_t first_inst, end_inst;
-    DS_VEC(ds_unit_task) units;
-    DS_VEC(uint32_t) slots;
-    DS_VEC(uint32_t) preds;
-    DS_VEC(ds_external) exts;
+    ds_body *body;
     DS_VEC(uint32_t) streams;
-    DS_VEC(uint32_t) classes; /* on which it has units, ascending */
-    DS_VEC(ds_alloc) allocs;
-    DS_VEC(ds_free) frees;
-    DS_VEC(uint32_t) users;
+    DS_VEC(uint32_t) classes; /* on which it has units */
+    DS_VEC(ds_transfer) transfers;
     DS_VEC(uint32_t) links; /* of an opaque part with flows: shared ones that these load */
-    DS_VEC(ds_before) checks;
-    ds_map timings;
 } ds_part;
 
 typedef struct ds_sibling {
-    const ds_plan *plan;
-    ds_arena *arena;
-    int64_t m; /* of the whole step */
-    uint32_t n_groups;
-    ds_part *parts; /* items: group · DS_SIBLING + turn; then sends; the tail is the last */
+    const ds_plan *plan; /* whose activities, flows, streams and classes parts refer to */
+    int64_t m;           /* microbatches */
+    uint32_t n_turns;    /* items of a group that the parts tell apart: the least of m and 4 */
+    uint32_t n_chunks;   /* 1 without a pipeline */
+    uint32_t n_groups;   /* kinds F, B, W times chunks; 1 without a pipeline */
+    ds_part *parts;      /* items: group · DS_SIBLING + turn; then sends; the tail is the last */
     uint32_t n_parts, cap_parts;
+    DS_VEC(ds_body *) bodies;       /* all of them; owned */
     bool cautious;                  /* no item with flows is timed as a whole */
     uint32_t *first_post, *n_posts; /* per item part */
-    uint32_t *owner;                /* per instance: part; DS_NONE: an input */
-    uint32_t *unit_of;              /* per task: unit of its owner (of a copied one: the last) */
-    uint32_t *copies_of;            /* per instance of the tail: how many; else 1 */
-    int64_t *input_bytes;           /* per class: inputs of the whole step */
+    int64_t *input_bytes;           /* per class: inputs that are there all the time */
+    int64_t *each_bytes;            /* per class: those of one of the microbatches 2 … m - 2 */
     const char *why;                /* NULL, or what is not of the known kind */
+    /* of the plan that parts are read from */
+    uint32_t *owner;   /* per instance: part; DS_NONE: an input */
+    uint32_t *unit_of; /* per task: unit of its owner */
+    bool *is_each;     /* per instance of the tail */
 } ds_sibling;
+
+static inline const ds_activity *ds_compose__activity(const ds_sibling *s, const ds_part *part,
+                                                      const ds_unit_task *unit) {
+    return &s->plan->activities[part->transfers.at[unit->transfer].activity];
+}
+/* How often the tail has a unit that is there for each microbatch in the middle. */
+static inline uint32_t ds_compose__n_each(const ds_sibling *s) {
+    return s->m > DS_SIBLING ? (uint32_t)s->m - (DS_SIBLING - 1) : 1;
+}
 
 bool ds_compose__unknown(ds_sibling *s, const char *why); /* false, for the caller to return */
 
-/* parts.c: parts, units, what waits for what. `groups`: 1 without a pipeline, else kinds F, B, W
- * times chunks. */
-bool ds_compose__parts(ds_sibling *s, uint32_t n_chunks);
+/* parts.c: parts, units, what waits for what. n_chunks: 0 without a pipeline. */
+bool ds_compose__parts(ds_sibling *s, const ds_plan *plan, int64_t m, uint32_t n_chunks);
 /* buffers.c: which buffers parts take and free. */
 bool ds_compose__buffers(ds_sibling *s, bool keep_masks);
 /* links.c: which items may be timed as a whole, though their transfers may share links. */
 void ds_compose__opaque(ds_sibling *s);
+ds_part *ds_compose__add_part(ds_sibling *s);
+ds_body *ds_compose__add_body(ds_sibling *s);
 void ds_compose__parts_deinit(ds_sibling *s);
 void ds_compose__timings_deinit(ds_sibling *s);
+void ds_compose__timing_free(ds_timing *t);
+/* The place of a class of the plan among those of the part. */
+uint32_t ds_compose__class_place(const ds_part *part, uint32_t cls);
 bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_source *out);
 
 /* One execution of a part. */
@@ -163,6 +198,7 @@ typedef struct ds_timeline {
     uint32_t *of_mb, *of_turn; /* per group · m + mb, and + turn: the item */
     int64_t step_ps;
     uint64_t n_timed;
+    ds_timing *loose; /* of those followed unit by unit; owned */
 } ds_timeline;
 
 typedef struct ds_order {

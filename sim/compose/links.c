@@ -27,13 +27,11 @@ typedef void visit(finder *x, uint32_t part, uint32_t stream, uint32_t link);
 static void each_link(finder *x, uint32_t part, visit *what) {
     const ds_plan *plan = x->s->plan;
     const ds_part *p = &x->s->parts[part];
-    for (uint32_t u = 0; u < p->units.n; u++) {
-        const ds_unit_task *unit = &p->units.at[u];
-        if (unit->activity == DS_NONE) continue;
-        const ds_activity *a = &plan->activities[unit->activity];
+    for (uint32_t t = 0; t < p->transfers.n; t++) {
+        const ds_activity *a = &plan->activities[p->transfers.at[t].activity];
         for (uint32_t f = a->first_flow; f < a->first_flow + a->n_flows; f++)
             for (uint32_t i = 0; i < plan->flows[f].share.n_uses; i++)
-                what(x, part, p->streams.at[p->slots.at[unit->slot]],
+                what(x, part, p->streams.at[p->transfers.at[t].stream],
                      plan->flows[f].share.uses[i].link);
     }
 }
@@ -85,9 +83,8 @@ static void find_slow(finder *x) {
 static void avoid_slow(finder *x, uint32_t part) {
     const ds_plan *plan = x->s->plan;
     ds_part *p = &x->s->parts[part];
-    for (uint32_t u = 0; u < p->units.n && p->opaque; u++) {
-        if (p->units.at[u].activity == DS_NONE) continue;
-        const ds_activity *a = &plan->activities[p->units.at[u].activity];
+    for (uint32_t t = 0; t < p->transfers.n && p->opaque; t++) {
+        const ds_activity *a = &plan->activities[p->transfers.at[t].activity];
         for (uint32_t f = a->first_flow; f < a->first_flow + a->n_flows; f++)
             if (x->slow[f]) p->opaque = false;
     }
@@ -133,9 +130,9 @@ static void mark(const ds_timeline *t, const ds_exec *e, int64_t *from, int64_t 
 static bool meets(const ds_timeline *t, const ds_exec *e, const int64_t *from, const int64_t *to) {
     const ds_plan *plan = t->s->plan;
     const ds_part *p = &t->s->parts[e->part];
-    for (uint32_t u = 0; u < p->units.n; u++) {
-        if (p->units.at[u].activity == DS_NONE) continue;
-        const ds_activity *a = &plan->activities[p->units.at[u].activity];
+    for (uint32_t u = 0; u < p->body->units.n; u++) {
+        if (p->body->units.at[u].transfer == DS_NONE) continue;
+        const ds_activity *a = ds_compose__activity(t->s, p, &p->body->units.at[u]);
         for (uint32_t f = a->first_flow; f < a->first_flow + a->n_flows; f++)
             for (uint32_t i = 0; i < plan->flows[f].share.n_uses; i++) {
                 uint32_t link = plan->flows[f].share.uses[i].link;

@@ -30,12 +30,24 @@ static uint32_t group_of(const char *name, uint32_t n_chunks) {
     return chunk < n_chunks ? (uint32_t)(kind - kinds) * n_chunks + (uint32_t)chunk : DS_NONE;
 }
 
-static ds_part *add_part(ds_sibling *s) {
+ds_part *ds_compose__add_part(ds_sibling *s) {
     if (s->n_parts == s->cap_parts)
         s->parts = ds_vec_grow_heap(s->parts, &s->cap_parts, sizeof *s->parts);
     ds_part *part = &s->parts[s->n_parts++];
     *part = (ds_part){.post = -1};
     return part;
+}
+
+ds_body *ds_compose__add_body(ds_sibling *s) {
+    ds_body *body = ds_xcalloc(1, sizeof *body);
+    DS_HPUSH(&s->bodies, body);
+    return body;
+}
+
+uint32_t ds_compose__class_place(const ds_part *part, uint32_t cls) {
+    uint32_t k = 0;
+    while (k < part->classes.n && part->classes.at[k] != cls) k++;
+    return k;
 }
 
 /* A send by itself, of what an item has made: the item's part. */
@@ -52,7 +64,7 @@ static uint32_t sender_of(const ds_sibling *s, uint32_t inst) {
 
 static bool own_item(ds_sibling *s, const ds_scope *call, uint32_t n_chunks, uint32_t inst) {
     uint32_t group = group_of(call->op->callee->name, n_chunks), turn = 0;
-    if (group == DS_NONE || call->microbatch < 0 || call->microbatch >= DS_SIBLING)
+    if (group == DS_NONE || call->microbatch < 0 || call->microbatch >= s->n_turns)
         return ds_compose__unknown(s, "a call that is no item of the schedule");
     ds_part *parts = &s->parts[group * DS_SIBLING];
     while (turn < DS_SIBLING && parts[turn].callee && parts[turn].mb != call->microbatch) turn++;
@@ -69,7 +81,7 @@ static bool own_item(ds_sibling *s, const ds_scope *call, uint32_t n_chunks, uin
 
 static bool own_post(ds_sibling *s, uint32_t sender, uint32_t inst) {
     s->owner[inst] = s->n_parts;
-    ds_part *part = add_part(s);
+    ds_part *part = ds_compose__add_part(s);
     part->group = s->parts[sender].group;
     part->mb = s->parts[sender].mb;
     part->turn = s->parts[sender].turn;
@@ -87,7 +99,7 @@ static bool find_owners(ds_sibling *s, uint32_t n_chunks) {
     uint32_t tail_first = DS_NONE, tail_end = 0;
     for (uint32_t g = 0; g < s->n_groups; g++)
         for (uint8_t turn = 0; turn < DS_SIBLING; turn++) {
-            ds_part *part = add_part(s);
+            ds_part *part = ds_compose__add_part(s);
             part->group = g;
             part->turn = turn;
         }
@@ -111,7 +123,7 @@ static bool find_owners(ds_sibling *s, uint32_t n_chunks) {
     }
     for (uint32_t i = tail_first; i < tail_end; i++)
         if (s->owner[i] == DS_NONE) s->owner[i] = s->n_parts;
-    ds_part *tail = add_part(s);
+    ds_part *tail = ds_compose__add_part(s);
     tail->tail = true;
     if (tail_first == DS_NONE) return true;
     tail->first_inst = tail_first;
@@ -127,7 +139,8 @@ static bool check_groups(ds_sibling *s) {
         uint32_t there = 0;
         for (int k = 0; k < DS_SIBLING; k++) there += p[k].callee != NULL;
         if (!there) continue;
-        if (there < DS_SIBLING) return ds_compose__unknown(s, "a microbatch without an item");
+        if (there < s->n_turns) return ds_compose__unknown(s, "a microbatch without an item");
+        if (s->n_turns < DS_SIBLING) continue; /* all of them are there */
         if (p[1].callee != p[2].callee || n[0] != n[1] || n[1] != n[2] || n[2] != n[3])
             return ds_compose__unknown(s, "microbatches that differ");
     }
@@ -136,7 +149,10 @@ static bool check_groups(ds_sibling *s) {
 
 bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_source *out) {
     const ds_part *to = &s->parts[owner];
-    *out = (ds_source){.group = to->group, .post = to->post, .turn = to->turn};
+    *out = (ds_source){.kind = (uint8_t)(to->group / s->n_chunks),
+                       .chunk = (int32_t)(to->group % s->n_chunks),
+                       .post = to->post,
+                       .turn = to->turn};
     if (to->tail) return ds_compose__unknown(s, "something waits for the tail");
     if (from->tail)
         out->when = DS_AT;
@@ -151,13 +167,11 @@ bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_s
 
 /* ---- units ---- */
 
-/* How often the tail has an instance: what reads something of the sibling's middle microbatch is
- * there for each of the whole step's. */
-static bool count_copies(ds_sibling *s) {
+/* What of the tail reads something of the middle microbatch is there for each of these. */
+static bool find_each(ds_sibling *s) {
     const ds_plan *plan = s->plan;
     const ds_part *tail = &s->parts[s->n_parts - 1];
-    for (uint32_t i = 0; i < plan->insts.n; i++) s->copies_of[i] = 1;
-    for (uint32_t i = tail->first_inst; i < tail->end_inst; i++) {
+    for (uint32_t i = tail->first_inst; i < tail->end_inst && s->n_turns == DS_SIBLING; i++) {
         if (s->owner[i] != s->n_parts - 1) continue;
         const ds_inst *inst = &plan->insts.at[i];
         for (uint32_t k = 0; k < ds_plan_n_operands(plan, i); k++) {
@@ -168,18 +182,21 @@ static bool count_copies(ds_sibling *s) {
             if (plan->records.at[inst->record]->kind != DS_REC_COMPUTE ||
                 plan->records.at[inst->record]->n_out != 1)
                 return ds_compose__unknown(s, "a tail that gathers all microbatches");
-            s->copies_of[i] = (uint32_t)s->m - 3;
+            s->is_each[i] = true;
         }
-        if (i > tail->first_inst && s->copies_of[i] > 1 && s->copies_of[i - 1] > 1)
+        if (i > tail->first_inst && s->is_each[i] && s->is_each[i - 1])
             return ds_compose__unknown(s, "a tail with several sums over microbatches");
     }
     return true;
 }
 
-static uint32_t slot_of(ds_part *part, uint32_t stream, uint32_t *place_of) {
+static uint32_t slot_of(const ds_plan *plan, ds_part *part, uint32_t stream, uint32_t *place_of) {
     if (place_of[stream] == DS_NONE) {
+        uint32_t cls = plan->streams[stream].cls, at = ds_compose__class_place(part, cls);
+        if (at == part->classes.n) DS_HPUSH(&part->classes, cls);
         place_of[stream] = part->streams.n;
         DS_HPUSH(&part->streams, stream);
+        DS_HPUSH(&part->body->stream_cls, at);
     }
     return place_of[stream];
 }
@@ -192,15 +209,15 @@ typedef struct waiter {
 
 static void add_pred(waiter *w, ds_unit_task *unit, uint32_t pred) {
     for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++)
-        if (w->part->preds.at[i] == pred) return;
-    DS_HPUSH(&w->part->preds, pred);
+        if (w->part->body->preds.at[i] == pred) return;
+    DS_HPUSH(&w->part->body->preds, pred);
     unit->n_preds++;
 }
 
 static bool wait_for(waiter *w, ds_unit_task *unit, uint32_t maker, uint32_t task) {
     uint32_t owner = w->s->owner[maker], from = w->s->unit_of[task];
     if (&w->s->parts[owner] == w->part) {
-        if (unit->copy || w->s->copies_of[maker] > 1)
+        if (unit->each || w->s->is_each[maker])
             return ds_compose__unknown(w->s, "a sum over microbatches that waits for others");
         add_pred(w, unit, from);
         return true;
@@ -209,14 +226,14 @@ static bool wait_for(waiter *w, ds_unit_task *unit, uint32_t maker, uint32_t tas
     if (!ds_compose__source(w->s, w->part, owner, &source)) return false;
     if (source.when == DS_PREV && w->s->parts[owner].turn + 1 != w->part->turn)
         return ds_compose__unknown(w->s, "a value that is read two microbatches later");
-    if (source.when == DS_AT && source.turn == DS_MIDDLE)
+    if (source.when == DS_AT && source.turn == DS_MIDDLE && w->s->n_turns == DS_SIBLING)
         return ds_compose__unknown(w->s, "a tail that waits for each microbatch");
     uint64_t key = (uint64_t)owner << 32 | from;
     uint64_t *found = ds_map_find(&w->exts, key);
-    uint32_t ext = found ? (uint32_t)*found : w->part->exts.n;
+    uint32_t ext = found ? (uint32_t)*found : w->part->body->exts.n;
     if (!found) {
         ds_map_put(&w->exts, key, ext);
-        DS_HPUSH(&w->part->exts, ((ds_external){source, from}));
+        DS_HPUSH(&w->part->body->exts, ((ds_external){source, from}));
     }
     add_pred(w, unit, DS_EXT | ext);
     return true;
@@ -240,48 +257,67 @@ static bool add_preds(waiter *w, ds_unit_task *unit, uint32_t task) {
     return true;
 }
 
+static bool is_product(ds_work_kind kind) {
+    return kind == DS_WORK_GEMM || kind == DS_WORK_CONV || kind == DS_WORK_ATTENTION ||
+           kind == DS_WORK_RECURRENT;
+}
+
+static void set_work(const ds_plan *plan, uint32_t task, ds_unit_task *unit) {
+    const ds_work *work = &ds_plan_task_variant(plan, task)->work;
+    unit->ps = plan->task_ps[task];
+    if (!is_product(work->kind)) return;
+    unit->flop = work->flop;
+    unit->dtype = (uint8_t)work->dtype;
+}
+
 static bool add_unit(waiter *w, uint32_t inst, const uint32_t *tasks, uint32_t n, uint32_t activity,
-                     uint32_t copy, uint32_t *place_of) {
+                     uint32_t *place_of) {
     const ds_plan *plan = w->s->plan;
     ds_part *part = w->part;
-    ds_unit_task unit = {.activity = activity,
-                         .copy = copy,
+    ds_body *body = part->body;
+    ds_unit_task unit = {.transfer = DS_NONE,
+                         .each = w->s->is_each[inst],
                          .inst = inst,
-                         .cls = plan->task_class[tasks[0]],
-                         .slot = part->slots.n,
+                         .slot = body->slots.n,
                          .n_slots = n,
-                         .pred = part->preds.n};
-    unit.ps = activity == DS_NONE ? plan->task_ps[tasks[0]] : plan->activities[activity].ps;
-    if (activity != DS_NONE && plan->activities[activity].n_flows) part->flows = true;
+                         .pred = body->preds.n};
     if (activity == DS_NONE && plan->streams[plan->task_stream[tasks[0]]].key)
         return ds_compose__unknown(w->s, "compute on a stream of its own");
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t slot = slot_of(part, plan->task_stream[tasks[i]], place_of);
-        DS_HPUSH(&part->slots, slot);
-        w->s->unit_of[tasks[i]] = part->units.n;
+        uint32_t slot = slot_of(plan, part, plan->task_stream[tasks[i]], place_of);
+        DS_HPUSH(&body->slots, slot);
+        w->s->unit_of[tasks[i]] = body->units.n;
+    }
+    unit.cls = body->stream_cls.at[body->slots.at[unit.slot]];
+    if (activity == DS_NONE) {
+        set_work(plan, tasks[0], &unit);
+    } else {
+        unit.ps = plan->activities[activity].ps;
+        unit.transfer = part->transfers.n;
+        DS_HPUSH(&part->transfers, ((ds_transfer){activity, body->slots.at[unit.slot]}));
+        if (plan->activities[activity].n_flows) part->flows = true;
     }
     for (uint32_t i = 0; i < n; i++)
         if (!add_preds(w, &unit, tasks[i])) return false;
-    DS_HPUSH(&part->units, unit);
+    DS_HPUSH(&body->units, unit);
     return true;
 }
 
 /* The units of an instance: one for each class that computes, one for each meeting. */
-static bool add_inst(waiter *w, uint32_t inst, uint32_t copy, uint32_t *place_of) {
+static bool add_inst(waiter *w, uint32_t inst, uint32_t *place_of) {
     const ds_plan *plan = w->s->plan;
     const ds_record *r = plan->records.at[plan->insts.at[inst].record];
     uint32_t first = plan->insts.at[inst].first_task;
     for (uint32_t pos = 0; pos < r->n_classes; pos++) {
         uint32_t task = first + pos, activity = plan->task_activity[task];
         if (activity == DS_NONE) {
-            if (!add_unit(w, inst, &task, 1, activity, copy, place_of)) return false;
+            if (!add_unit(w, inst, &task, 1, activity, place_of)) return false;
             continue;
         }
         const ds_activity *a = &plan->activities[activity];
         if (a->orphan || a->n_steps) return ds_compose__unknown(w->s, "messages");
         if (plan->members[a->first_member] != task) continue;
-        if (!add_unit(w, inst, &plan->members[a->first_member], a->n_members, activity, copy,
-                      place_of))
+        if (!add_unit(w, inst, &plan->members[a->first_member], a->n_members, activity, place_of))
             return false;
     }
     return true;
@@ -293,21 +329,18 @@ static bool add_units(ds_sibling *s, ds_part *part, uint32_t *place_of) {
     part->opaque = !part->tail && part->post < 0;
     bool fine = true;
     for (uint32_t i = part->first_inst; i < part->end_inst && fine; i++)
-        for (uint32_t k = 0; s->owner[i] == own && k < s->copies_of[i] && fine; k++)
-            fine = add_inst(&w, i, k, place_of);
-    for (uint32_t i = 0; i < part->streams.n; i++) {
-        uint32_t cls = s->plan->streams[part->streams.at[i]].cls;
-        uint32_t k = 0;
-        while (k < part->classes.n && part->classes.at[k] != cls) k++;
-        if (k == part->classes.n) DS_HPUSH(&part->classes, cls);
-        place_of[part->streams.at[i]] = DS_NONE;
-    }
+        if (s->owner[i] == own) fine = add_inst(&w, i, place_of);
+    for (uint32_t i = 0; i < part->streams.n; i++) place_of[part->streams.at[i]] = DS_NONE;
+    part->body->n_classes = part->classes.n;
     ds_map_deinit(&w.exts);
     return fine;
 }
 
-bool ds_compose__parts(ds_sibling *s, uint32_t n_chunks) {
-    const ds_plan *plan = s->plan;
+bool ds_compose__parts(ds_sibling *s, const ds_plan *plan, int64_t m, uint32_t n_chunks) {
+    s->plan = plan;
+    s->m = m;
+    s->n_turns = m < DS_SIBLING ? (uint32_t)m : DS_SIBLING;
+    s->n_chunks = n_chunks ? n_chunks : 1;
     if (plan->per_rank || plan->host_of || plan->n_jobs || plan->n_steps)
         return ds_compose__unknown(s, "ranks, hosts, jobs or messages");
     for (uint32_t c = 0; c < plan->n_classes; c++)
@@ -315,11 +348,12 @@ bool ds_compose__parts(ds_sibling *s, uint32_t n_chunks) {
             return ds_compose__unknown(s, "hosts that issue tasks, transfers that slow compute");
     s->n_groups = n_chunks ? 3 * n_chunks : 1;
     s->owner = ds_xcalloc(plan->insts.n, sizeof *s->owner);
-    s->copies_of = ds_xcalloc(plan->insts.n, sizeof *s->copies_of);
+    s->is_each = ds_xcalloc(plan->insts.n, sizeof *s->is_each);
     s->unit_of = ds_xcalloc(plan->n_tasks, sizeof *s->unit_of);
     s->first_post = ds_xcalloc((size_t)s->n_groups * DS_SIBLING, sizeof *s->first_post);
     s->n_posts = ds_xcalloc((size_t)s->n_groups * DS_SIBLING, sizeof *s->n_posts);
-    if (!find_owners(s, n_chunks) || !check_groups(s) || !count_copies(s)) return false;
+    if (!find_owners(s, n_chunks) || !check_groups(s) || !find_each(s)) return false;
+    for (uint32_t i = 0; i < s->n_parts; i++) s->parts[i].body = ds_compose__add_body(s);
     uint32_t *place_of = ds_xcalloc(plan->n_streams, sizeof *place_of);
     for (uint32_t i = 0; i < plan->n_streams; i++) place_of[i] = DS_NONE;
     bool fine = true; /* in order of the program, so that units are known before they are read */
@@ -329,8 +363,17 @@ bool ds_compose__parts(ds_sibling *s, uint32_t n_chunks) {
             fine = add_units(s, &s->parts[owner], place_of);
     }
     free(place_of);
-    if (fine) ds_compose__opaque(s);
     return fine;
+}
+
+void ds_compose__timing_free(ds_timing *t) {
+    for (uint32_t k = 0; k < t->n_curves; k++) free(t->curves[k].at_ps);
+    for (uint32_t k = 0; k < t->n_busy; k++) free(t->busy[k].compute);
+    free(t->freed_ps);
+    free(t->curves);
+    free(t->busy);
+    free(t->start);
+    free(t);
 }
 
 static void free_timings(ds_map *timings) {
@@ -338,43 +381,46 @@ static void free_timings(ds_map *timings) {
         ds_timing *t = timings->used[i] ? (ds_timing *)(uintptr_t)timings->values[i] : NULL;
         for (ds_timing *next; t; t = next) {
             next = t->next;
-            for (uint32_t k = 0; k < t->n_curves; k++) free(t->curves[k].at_ps);
-            for (uint32_t k = 0; k < t->n_busy; k++) free(t->busy[k].compute);
-            free(t->freed_ps);
-            free(t->curves);
-            free(t->busy);
-            free(t->start);
-            free(t);
+            ds_compose__timing_free(t);
         }
     }
     ds_map_deinit(timings);
 }
 
 void ds_compose__timings_deinit(ds_sibling *s) {
-    for (uint32_t i = 0; i < s->n_parts; i++) free_timings(&s->parts[i].timings);
+    for (uint32_t i = 0; i < s->bodies.n; i++) free_timings(&s->bodies.at[i]->timings);
+}
+
+static void free_body(ds_body *body) {
+    free(body->units.at);
+    free(body->slots.at);
+    free(body->preds.at);
+    free(body->exts.at);
+    free(body->stream_cls.at);
+    free(body->allocs.at);
+    free(body->frees.at);
+    free(body->users.at);
+    free(body->checks.at);
+    free(body);
 }
 
 void ds_compose__parts_deinit(ds_sibling *s) {
     ds_compose__timings_deinit(s);
+    for (uint32_t i = 0; i < s->bodies.n; i++) free_body(s->bodies.at[i]);
+    free(s->bodies.at);
     for (uint32_t i = 0; i < s->n_parts; i++) {
         ds_part *p = &s->parts[i];
-        free(p->units.at);
-        free(p->slots.at);
-        free(p->preds.at);
-        free(p->exts.at);
         free(p->streams.at);
         free(p->classes.at);
-        free(p->allocs.at);
-        free(p->frees.at);
-        free(p->users.at);
+        free(p->transfers.at);
         free(p->links.at);
-        free(p->checks.at);
     }
     free(s->parts);
     free(s->first_post);
     free(s->n_posts);
     free(s->owner);
     free(s->unit_of);
-    free(s->copies_of);
+    free(s->is_each);
     free(s->input_bytes);
+    free(s->each_bytes);
 }

@@ -57,23 +57,31 @@ static ds_part *part_of(const solver *x, uint32_t exec) {
 }
 
 uint32_t ds_compose__exec(const ds_timeline *t, const ds_source *source, const ds_exec *from) {
-    uint32_t m = (uint32_t)t->s->m, turn = source->turn, item;
+    const ds_sibling *s = t->s;
+    uint32_t m = (uint32_t)s->m, turn = source->turn, item, n_chunks = s->n_chunks;
+    uint32_t chunk = (uint32_t)source->chunk;
+    if (source->is_relative)
+        chunk += s->parts[from->part].group % n_chunks;
+    else if (source->chunk < 0)
+        chunk += n_chunks;
+    uint32_t group = source->kind * n_chunks + chunk;
     if (source->when == DS_SAME) {
-        item = t->of_mb[source->group * m + from->mb];
+        item = t->of_mb[group * m + from->mb];
     } else {
         if (source->when == DS_PREV)
             turn = from->turn - 1;
         else if (turn >= DS_MIDDLE)
-            turn += m - DS_SIBLING;
-        item = t->of_turn[source->group * m + turn];
+            turn += m - s->n_turns;
+        item = t->of_turn[group * m + turn];
     }
     return item + (uint32_t)(source->post + 1);
 }
 
 /* ---- executions ---- */
 
-static uint32_t variant(uint32_t turn, uint32_t m) {
-    return turn == m - 1 ? DS_SIBLING - 1 : turn < DS_MIDDLE ? turn : DS_MIDDLE;
+static uint32_t variant(const ds_sibling *s, uint32_t turn) {
+    if (s->m <= DS_SIBLING) return turn;
+    return turn == s->m - 1 ? DS_SIBLING - 1 : turn < DS_MIDDLE ? turn : DS_MIDDLE;
 }
 
 /* From the first item of a rank on that is followed unit by unit, all of the rank whose links may
@@ -89,7 +97,7 @@ static void list_execs(ds_timeline *t, const ds_order *order, uint32_t n, const 
     t->of_turn = t->of_mb + (size_t)s->n_groups * m;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t group = order[i].group, turn = seen[group]++, rank = rank_of[group];
-        uint32_t item = group * DS_SIBLING + variant(turn, m);
+        uint32_t item = group * DS_SIBLING + variant(s, turn);
         const ds_part *part = &s->parts[item];
         bool opaque = part->opaque && !(part->flows && (s->cautious || open_rank == rank));
         if (!opaque) open_rank = rank;
@@ -121,44 +129,46 @@ static void put_on_stream(solver *x, uint32_t stream, uint32_t id) {
     x->last[stream] = id;
 }
 
-static ds_timing *new_timing(const ds_part *part, bool keyed) {
-    uint32_t n_key = keyed ? part->streams.n + part->exts.n : 0;
+static ds_timing *new_timing(const ds_body *body, bool keyed) {
+    uint32_t n = body->units.n, n_streams = body->stream_cls.n;
+    uint32_t n_key = keyed ? n_streams + body->exts.n : 0;
     ds_timing *timing = ds_xcalloc(1, sizeof *timing);
-    int64_t *block =
-        ds_xcalloc((size_t)part->units.n * 2 + part->streams.n + n_key + 1, sizeof *block);
+    int64_t *block = ds_xcalloc((size_t)n * 2 + n_streams + n_key + 1, sizeof *block);
     timing->start = block;
-    timing->end = block + part->units.n;
-    timing->free_ps = timing->end + part->units.n;
-    timing->key = keyed ? timing->free_ps + part->streams.n : NULL;
+    timing->end = block + n;
+    timing->free_ps = timing->end + n;
+    timing->key = keyed ? timing->free_ps + n_streams : NULL;
     return timing;
 }
 
-static void keep_timing(ds_part *part, ds_timing *timing, uint64_t hash) {
-    const uint64_t *found = ds_map_find(&part->timings, hash);
+static void keep_timing(ds_body *body, ds_timing *timing, uint64_t hash) {
+    const uint64_t *found = ds_map_find(&body->timings, hash);
     timing->hash = hash;
     timing->next = found ? (ds_timing *)(uintptr_t)*found : NULL;
-    ds_map_put(&part->timings, hash, DS_KEY(timing));
+    ds_map_put(&body->timings, hash, DS_KEY(timing));
 }
 
 static void add_nodes(solver *x, uint32_t exec, uint32_t *n_exts) {
     ds_exec *e = &x->t->execs[exec];
-    ds_part *part = part_of(x, exec);
+    const ds_part *part = part_of(x, exec);
+    const ds_body *body = part->body;
     e->node = x->nodes.n;
     if (e->opaque) {
         e->ext = *n_exts;
-        *n_exts += part->exts.n;
+        *n_exts += body->exts.n;
         DS_HPUSH(&x->nodes, ((node){.exec = exec, .unit = DS_NONE, .edges = DS_NONE}));
         for (uint32_t i = 0; i < part->streams.n; i++)
             put_on_stream(x, part->streams.at[i], e->node);
         return;
     }
-    e->timing = new_timing(part, false);
-    keep_timing(part, e->timing, exec);
-    for (uint32_t u = 0; u < part->units.n; u++) {
-        const ds_unit_task *unit = &part->units.at[u];
+    e->timing = new_timing(body, false);
+    e->timing->next = x->t->loose;
+    x->t->loose = e->timing;
+    for (uint32_t u = 0; u < body->units.n; u++) {
+        const ds_unit_task *unit = &body->units.at[u];
         DS_HPUSH(&x->nodes, ((node){.exec = exec, .unit = u, .edges = DS_NONE, .flow = DS_NONE}));
         for (uint32_t i = 0; i < unit->n_slots; i++)
-            put_on_stream(x, part->streams.at[part->slots.at[unit->slot + i]], e->node + u);
+            put_on_stream(x, part->streams.at[body->slots.at[unit->slot + i]], e->node + u);
     }
 }
 
@@ -168,7 +178,7 @@ static uint32_t node_of(const solver *x, uint32_t exec, uint32_t unit) {
 
 static void add_values(solver *x, uint32_t exec) {
     const ds_exec *e = &x->t->execs[exec];
-    const ds_part *part = part_of(x, exec);
+    const ds_body *part = part_of(x, exec)->body;
     if (e->opaque) {
         for (uint32_t i = 0; i < part->exts.n; i++) {
             const ds_external *ext = &part->exts.at[i];
@@ -225,10 +235,10 @@ static void pass_on(solver *x, uint32_t id, const ds_exec *e) {
     }
 }
 
-static void time_units(const ds_part *part, const int64_t *key, ds_timing *out) {
-    const int64_t *exts = key + part->streams.n;
+static void time_units(const ds_body *part, const int64_t *key, ds_timing *out) {
+    const int64_t *exts = key + part->stream_cls.n;
     out->flows_from = INT64_MAX;
-    for (uint32_t i = 0; i < part->streams.n; i++) out->free_ps[i] = key[i];
+    for (uint32_t i = 0; i < part->stream_cls.n; i++) out->free_ps[i] = key[i];
     for (uint32_t u = 0; u < part->units.n; u++) {
         const ds_unit_task *unit = &part->units.at[u];
         const uint32_t *slots = &part->slots.at[unit->slot];
@@ -243,7 +253,7 @@ static void time_units(const ds_part *part, const int64_t *key, ds_timing *out) 
         out->start[u] = start;
         out->end[u] = start + unit->ps;
         if (out->end[u] > out->all_end) out->all_end = out->end[u];
-        if (unit->activity != DS_NONE) {
+        if (unit->transfer != DS_NONE) {
             if (start < out->flows_from) out->flows_from = start;
             if (out->end[u] > out->flows_to) out->flows_to = out->end[u];
         }
@@ -251,8 +261,8 @@ static void time_units(const ds_part *part, const int64_t *key, ds_timing *out) 
     }
 }
 
-static ds_timing *timing_of(solver *x, ds_part *part, const int64_t *key) {
-    uint32_t n = part->streams.n + part->exts.n;
+static ds_timing *timing_of(solver *x, ds_body *part, const int64_t *key) {
+    uint32_t n = part->stream_cls.n + part->exts.n;
     uint64_t hash = n;
     for (uint32_t i = 0; i < n; i++)
         hash = (hash ^ (uint64_t)key[i]) * UINT64_C(0x9e3779b97f4a7c15) ^ (hash >> 29);
@@ -270,17 +280,18 @@ static ds_timing *timing_of(solver *x, ds_part *part, const int64_t *key) {
 static void settle_whole(solver *x, uint32_t id) {
     ds_exec *e = &x->t->execs[x->nodes.at[id].exec];
     ds_part *part = part_of(x, x->nodes.at[id].exec);
+    ds_body *body = part->body;
     int64_t base = INT64_MAX;
     for (uint32_t i = 0; i < part->streams.n; i++)
         if (x->free_ps[part->streams.at[i]] < base) base = x->free_ps[part->streams.at[i]];
     for (uint32_t i = 0; i < part->streams.n; i++)
         x->key[i] = x->free_ps[part->streams.at[i]] - base;
-    for (uint32_t i = 0; i < part->exts.n; i++) {
+    for (uint32_t i = 0; i < body->exts.n; i++) {
         int64_t at = x->ext_ps[e->ext + i];
         x->key[part->streams.n + i] = at > base ? at - base : 0;
     }
     e->base_ps = base;
-    e->timing = timing_of(x, part, x->key);
+    e->timing = timing_of(x, body, x->key);
     for (uint32_t i = 0; i < part->streams.n; i++)
         x->free_ps[part->streams.at[i]] = base + e->timing->free_ps[i];
     pass_on(x, id, e);
@@ -290,16 +301,21 @@ static void finish_unit(solver *x, uint32_t id, int64_t end_ps) {
     const node *n = &x->nodes.at[id];
     ds_exec *e = &x->t->execs[n->exec];
     const ds_part *part = part_of(x, n->exec);
-    const ds_unit_task *unit = &part->units.at[n->unit];
+    const ds_unit_task *unit = &part->body->units.at[n->unit];
     e->timing->end[n->unit] = end_ps;
     if (end_ps > e->timing->all_end) e->timing->all_end = end_ps;
     for (uint32_t i = 0; i < unit->n_slots; i++)
-        x->free_ps[part->streams.at[part->slots.at[unit->slot + i]]] = end_ps;
+        x->free_ps[part->streams.at[part->body->slots.at[unit->slot + i]]] = end_ps;
     pass_on(x, id, e);
 }
 
+static const ds_activity *activity_of(const solver *x, uint32_t id) {
+    const ds_part *part = part_of(x, x->nodes.at[id].exec);
+    return ds_compose__activity(x->s, part, &part->body->units.at[x->nodes.at[id].unit]);
+}
+
 static const ds_unit_task *unit_at(const solver *x, uint32_t id) {
-    return &part_of(x, x->nodes.at[id].exec)->units.at[x->nodes.at[id].unit];
+    return &part_of(x, x->nodes.at[id].exec)->body->units.at[x->nodes.at[id].unit];
 }
 
 static void settle_unit(solver *x, uint32_t id) {
@@ -308,11 +324,11 @@ static void settle_unit(solver *x, uint32_t id) {
     const ds_unit_task *unit = unit_at(x, id);
     int64_t start = n->ready_ps;
     for (uint32_t i = 0; i < unit->n_slots; i++) {
-        int64_t at = x->free_ps[part->streams.at[part->slots.at[unit->slot + i]]];
+        int64_t at = x->free_ps[part->streams.at[part->body->slots.at[unit->slot + i]]];
         if (at > start) start = at;
     }
     x->t->execs[n->exec].timing->start[n->unit] = start;
-    if (unit->activity == DS_NONE || !x->plan->activities[unit->activity].n_flows) {
+    if (unit->transfer == DS_NONE || !activity_of(x, id)->n_flows) {
         finish_unit(x, id, start + unit->ps);
         return;
     }
@@ -333,7 +349,7 @@ static void settle_ready(solver *x) {
 /* ---- transfers over shared links (engine.c) ---- */
 
 static void wait_for_flow(solver *x, uint32_t id, uint32_t next, int64_t wait_ps) {
-    const ds_activity *a = &x->plan->activities[unit_at(x, id)->activity];
+    const ds_activity *a = activity_of(x, id);
     const ds_flow *flows = x->plan->flows;
     for (uint32_t f = next; f < a->first_flow + a->n_flows; f++) {
         wait_ps += flows[f].wait_ps;
@@ -355,7 +371,7 @@ static void go_on(solver *x, uint32_t id) {
         ds_net_flow(x->net, id, id, n->flow, x->now_ps);
         return;
     }
-    const ds_activity *a = &x->plan->activities[unit_at(x, id)->activity];
+    const ds_activity *a = activity_of(x, id);
     int64_t more_ps = a->ps;
     for (uint32_t i = 0; i < a->n_flows; i++)
         more_ps -=
@@ -365,7 +381,7 @@ static void go_on(solver *x, uint32_t id) {
 }
 
 static void end_flow(solver *x, uint32_t id) {
-    const ds_activity *a = &x->plan->activities[unit_at(x, id)->activity];
+    const ds_activity *a = activity_of(x, id);
     uint32_t flow = x->nodes.at[id].flow;
     if (flow != DS_NONE && flow + 1 < a->first_flow + a->n_flows) {
         wait_for_flow(x, id, flow + 1, 0);
@@ -417,9 +433,9 @@ bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order
     bool fine = check_streams(&x, rank_of);
     uint32_t n_exts = 0, most = 1;
     for (uint32_t i = 0; i < out->n_execs && fine; i++) {
-        const ds_part *part = part_of(&x, i);
+        const ds_body *body = part_of(&x, i)->body;
         add_nodes(&x, i, &n_exts);
-        if (part->streams.n + part->exts.n > most) most = part->streams.n + part->exts.n;
+        if (body->stream_cls.n + body->exts.n > most) most = body->stream_cls.n + body->exts.n;
     }
     x.ext_ps = ds_xcalloc(n_exts, sizeof *x.ext_ps);
     x.key = ds_xcalloc(most, sizeof *x.key);
@@ -440,6 +456,10 @@ bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order
 }
 
 void ds_compose__timeline_deinit(ds_timeline *t) {
+    for (ds_timing *next; t->loose; t->loose = next) {
+        next = t->loose->next;
+        ds_compose__timing_free(t->loose);
+    }
     free(t->execs);
     free(t->of_mb);
 }

@@ -24,7 +24,7 @@ static int by_time(const void *a, const void *b) {
 
 /* ---- curves ---- */
 
-static void find_freed(const ds_part *part, ds_timing *t) {
+static void find_freed(const ds_body *part, ds_timing *t) {
     t->freed_ps = ds_xcalloc((size_t)part->frees.n + 1, sizeof *t->freed_ps);
     for (uint32_t i = 0; i < part->frees.n; i++) {
         const ds_free *f = &part->frees.at[i];
@@ -35,7 +35,7 @@ static void find_freed(const ds_part *part, ds_timing *t) {
     }
 }
 
-static void make_curve(const ds_part *part, const ds_timing *t, uint32_t cls, change *room,
+static void make_curve(const ds_body *part, const ds_timing *t, uint32_t cls, change *room,
                        ds_curve *out) {
     uint32_t n = 0, kept = 0;
     for (uint32_t i = 0; i < part->allocs.n; i++)
@@ -65,7 +65,7 @@ static void make_curve(const ds_part *part, const ds_timing *t, uint32_t cls, ch
 }
 
 /* Does the sibling's use of buffers hold within such an execution? */
-static bool holds(const ds_part *part, const ds_timing *t) {
+static bool holds(const ds_body *part, const ds_timing *t) {
     for (uint32_t i = 0; i < part->checks.n; i++) {
         const ds_before *c = &part->checks.at[i];
         if (!c->local) continue;
@@ -76,21 +76,20 @@ static bool holds(const ds_part *part, const ds_timing *t) {
     return true;
 }
 
-static bool weigh_timing(ds_sibling *s, const ds_part *part, ds_timing *t) {
+static bool weigh_timing(ds_sibling *s, const ds_body *part, ds_timing *t) {
     find_freed(part, t);
     if (!holds(part, t)) return ds_compose__unknown(s, "a buffer that is busy");
     change *room = ds_xcalloc((size_t)part->allocs.n + part->frees.n, sizeof *room);
-    t->n_curves = part->classes.n;
+    t->n_curves = part->n_classes;
     t->curves = ds_xcalloc(t->n_curves, sizeof *t->curves);
-    for (uint32_t i = 0; i < t->n_curves; i++)
-        make_curve(part, t, part->classes.at[i], room, &t->curves[i]);
+    for (uint32_t i = 0; i < t->n_curves; i++) make_curve(part, t, i, room, &t->curves[i]);
     free(room);
     return true;
 }
 
 /* What must have ended elsewhere. */
 static bool check_exec(const ds_timeline *t, const ds_exec *e) {
-    const ds_part *part = &t->s->parts[e->part];
+    const ds_body *part = t->s->parts[e->part].body;
     for (uint32_t i = 0; i < part->checks.n; i++) {
         const ds_before *c = &part->checks.at[i];
         if (c->local) continue;
@@ -208,7 +207,7 @@ bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes) {
     bool fine = true;
     for (uint32_t i = 0; i < t->n_execs && fine; i++) {
         const ds_part *part = &s->parts[t->execs[i].part];
-        if (!t->execs[i].timing->curves) fine = weigh_timing(s, part, t->execs[i].timing);
+        if (!t->execs[i].timing->curves) fine = weigh_timing(s, part->body, t->execs[i].timing);
         for (uint32_t k = 0; k < part->classes.n; k++) n[part->classes.at[k]]++;
         total += part->classes.n;
     }
@@ -221,14 +220,17 @@ bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes) {
     }
     for (uint32_t i = 0; i < t->n_execs && fine; i++) {
         const ds_timing *timing = t->execs[i].timing;
+        const ds_part *part = &s->parts[t->execs[i].part];
         for (uint32_t k = 0; k < timing->n_curves; k++) {
             const ds_curve *curve = &timing->curves[k];
-            if (curve->n) at[curve->cls][n[curve->cls]++] = (cursor){curve, t->execs[i].base_ps, 0};
+            uint32_t cls = part->classes.at[curve->cls];
+            if (curve->n) at[cls][n[cls]++] = (cursor){curve, t->execs[i].base_ps, 0};
         }
     }
     for (uint32_t c = 0; c < n_classes && fine; c++) {
         qsort(at[c], n[c], sizeof *at[c], by_due);
-        peak_bytes[c] = merge(at[c], n[c], s->input_bytes[c]);
+        peak_bytes[c] =
+            merge(at[c], n[c], s->input_bytes[c] + ds_compose__n_each(s) * s->each_bytes[c]);
     }
     free(cursors);
     free(at);

@@ -34,6 +34,9 @@ static ds_status profile_terms(ds_builder *b, ds_opcode op, const ds_group *g, d
         if (one.efficiency_q32 < terms->efficiency_q32) terms->efficiency_q32 = one.efficiency_q32;
         terms->from_profile = terms->from_profile || one.from_profile;
         terms->extrapolated = terms->extrapolated || one.extrapolated;
+        if (!(terms->spread.low > 0) ||
+            one.spread.high - one.spread.low > terms->spread.high - terms->spread.low)
+            terms->spread = one.spread; /* of the profile that is known least well */
         terms->holds_compute = terms->holds_compute || one.holds_compute;
     }
     return DS_OK;
@@ -366,6 +369,8 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
     ds_comm_shape c = {.root_place = DS_NONE};
     r->kind = DS_REC_COMM;
     if (ds_plan__take_body(b, site, in_places, out_places, r)) return DS_OK;
+    if (b->options->schematic)
+        return ds_plan__schematic_comm(b, site, in_places, out_places, r, err);
     if (op->code == DS_OP_RESHARD || is_uneven_exchange(site)) {
         DS_TRY(ds_plan__reshard(b, site, in_places, out_places, &c, r, err));
         if (c.op == DS_OP_RESHARD) return DS_OK;

@@ -79,7 +79,17 @@ static inline const ds_placement *ds_plan__placement(const ds_builder *b, uint32
     return b->plan->placements.at[id];
 }
 
+/* Most devices of a schematic plan. */
+#define DS_SCHEMATIC_DEVICES 16u
+
+/* plan.c */
+ds_status ds_plan__find_profiles(ds_builder *b, ds_error *err);
+void ds_plan__deinit(ds_builder *b);
+
 /* place.c */
+ds_status ds_plan__know_devices(ds_builder *b, ds_loc loc, ds_error *err);
+/* The placement with these axes, sizes and devices (in the plan's arena), by its number. */
+uint32_t ds_plan__intern(ds_builder *b, ds_placement p);
 ds_status ds_plan__use_topology(ds_builder *b, const ds_topology *topology, ds_loc loc,
                                 ds_error *err);
 ds_status ds_plan__place(ds_builder *b, const ds_context *ctx, const ds_place *place,
@@ -119,6 +129,10 @@ typedef struct ds_site {
     const ds_region *region; /* innermost; NULL outside of all */
     uint32_t rank_device;    /* per-rank programs: the device of this body; else DS_NONE */
 } ds_site;
+
+/* schematic.c: the record of a communication between devices that each stand for a slice. */
+ds_status ds_plan__schematic_comm(ds_builder *b, const ds_site *site, const uint32_t *in_places,
+                                  const uint32_t *out_places, ds_record *r, ds_error *err);
 
 /* Is the op an `after` that states a cost: a task that reads its operands and makes nothing, for
  * its result is the first of them? */

@@ -208,6 +208,7 @@ static ds_status degrade_variant(const ds_builder *b, const ds_op *op, uint32_t 
                                  ds_variant *v, ds_error *err) {
     int64_t compute_ppb, memory_ppb;
     double compute_s = -1, memory_s = -1;
+    if (!b->plan->topo) return DS_OK; /* schematic */
     ds_topo_device_shares(b->plan->topo, device, &compute_ppb, &memory_ppb);
     if (compute_ppb == DS_DEGRADE_WHOLE && memory_ppb == DS_DEGRADE_WHOLE) return DS_OK;
     if (v->cost.origin != DS_COST_GIVEN)
@@ -220,6 +221,7 @@ static ds_status degrade_variant(const ds_builder *b, const ds_op *op, uint32_t 
 static uint64_t device_key(const ds_plan *plan, uint32_t device) {
     int64_t compute_ppb, memory_ppb;
     uint64_t key = (uint64_t)plan->kind_of[device] << 32 | plan->profile_of[device];
+    if (!plan->topo) return key; /* schematic */
     ds_topo_device_shares(plan->topo, device, &compute_ppb, &memory_ppb);
     if (compute_ppb == DS_DEGRADE_WHOLE && memory_ppb == DS_DEGRADE_WHOLE) return key;
     return ds_hash_mix(ds_hash_mix(key, (uint64_t)compute_ppb), (uint64_t)memory_ppb);
@@ -376,6 +378,8 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     uint32_t *in_places, *out_places;
     DS_TRY(places_of(b, site, site->in, op->n_in, &in_places, err));
     DS_TRY(places_of(b, site, site->out, op->n_out, &out_places, err));
+    if (desc && desc->flags & DS_OPF_HOST && b->options->schematic)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc, "a schematic plan has no hosts");
     if (desc && desc->flags & DS_OPF_HOST)
         return ds_plan__host_record(b, site, in_places[0], r, err);
     const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");

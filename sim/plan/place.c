@@ -41,7 +41,7 @@ static void index_devices(ds_builder *b, ds_placement *p) {
     free(order);
 }
 
-static uint32_t intern(ds_builder *b, ds_placement p) {
+uint32_t ds_plan__intern(ds_builder *b, ds_placement p) {
     uint64_t hash = ds_hash_bytes(p.devices, p.n_devices * sizeof *p.devices);
     for (uint32_t i = 0; i < p.n_axes; i++)
         hash = ds_hash_mix(ds_hash_mix(hash, DS_KEY(p.axes[i])), (uint64_t)p.sizes[i]);
@@ -62,14 +62,14 @@ static uint32_t intern(ds_builder *b, ds_placement p) {
 uint32_t ds_plan__single(ds_builder *b, uint32_t device) {
     uint32_t *devices = DS_NEW(&b->plan->arena, uint32_t);
     *devices = device;
-    return intern(b, (ds_placement){.devices = devices, .n_devices = 1});
+    return ds_plan__intern(b, (ds_placement){.devices = devices, .n_devices = 1});
 }
 
 uint32_t ds_plan__devices_in_order(ds_builder *b) {
     uint32_t n = ds_topo_n_devices(b->plan->topo);
     uint32_t *devices = DS_NEW_N(&b->plan->arena, uint32_t, n);
     for (uint32_t i = 0; i < n; i++) devices[i] = i;
-    return intern(b, (ds_placement){.devices = devices, .n_devices = n});
+    return ds_plan__intern(b, (ds_placement){.devices = devices, .n_devices = n});
 }
 
 /* Declared at one place: a model's step has a copy of the topology of the file that it came from.
@@ -80,20 +80,20 @@ static bool is_same(const ds_topology *a, const ds_topology *b) {
            strcmp(a->loc.file, b->loc.file) == 0;
 }
 
-/* A run has one cluster: the first topology that the program names. */
-ds_status ds_plan__use_topology(ds_builder *b, const ds_topology *topology, ds_loc loc,
-                                ds_error *err) {
-    if (b->topology == topology ||
-        (b->topology && b->plan->n_jobs && is_same(b->topology, topology)))
-        return DS_OK;
-    if (b->topology)
-        return ds_error_set(
-            err, DS_ERR_UNSUPPORTED, loc,
-            "the program spans two topologies, @%s and @%s; a run has one: nest both "
-            "in a third",
-            b->topology->name, topology->name);
-    DS_TRY(ds_topo_build(b->binding, topology, &b->plan->topo, err));
-    b->topology = topology;
+/* Every device is of one kind, and there is no graph. */
+static void use_schematic(ds_builder *b) {
+    ds_plan *plan = b->plan;
+    plan->n_devices = DS_SCHEMATIC_DEVICES;
+    plan->kind_of = DS_NEW_N(&plan->arena, uint32_t, plan->n_devices);
+    plan->profile_of = DS_NEW_N(&plan->arena, uint32_t, plan->n_devices);
+    for (uint32_t d = 0; d < plan->n_devices; d++) {
+        plan->kind_of[d] = b->options->schematic->kind;
+        plan->profile_of[d] = b->options->schematic->profile;
+    }
+}
+
+/* Kinds and profiles of all devices of the plan's graph. */
+ds_status ds_plan__know_devices(ds_builder *b, ds_loc loc, ds_error *err) {
     uint32_t n = ds_topo_n_devices(b->plan->topo);
     b->plan->n_devices = n;
     b->plan->kind_of = DS_NEW_N(&b->plan->arena, uint32_t, n);
@@ -101,17 +101,17 @@ ds_status ds_plan__use_topology(ds_builder *b, const ds_topology *topology, ds_l
     for (uint32_t d = 0; d < n; d++) {
         const char *type = ds_topo_device_type(b->plan->topo, d);
         if (!type)
-            return ds_error_set(err, DS_ERR_COST, topology->loc,
+            return ds_error_set(err, DS_ERR_COST, loc,
                                 "device %s of topology @%s names no hardware, so nothing is known "
                                 "of its speed: write `device %s : \"A100-SXM4-80GB\"`, say",
-                                ds_topo_device_path(b->plan->topo, d), topology->name,
+                                ds_topo_device_path(b->plan->topo, d), ds_topo_name(b->plan->topo),
                                 ds_topo_device_path(b->plan->topo, d));
         if (d && strcmp(type, ds_topo_device_type(b->plan->topo, d - 1)) == 0) {
             b->plan->kind_of[d] = b->plan->kind_of[d - 1];
             b->plan->profile_of[d] = b->plan->profile_of[d - 1];
             continue;
         }
-        DS_TRY(ds_profiles_find_kind(b->profiles, type, topology->loc, &b->plan->kind_of[d], err));
+        DS_TRY(ds_profiles_find_kind(b->profiles, type, loc, &b->plan->kind_of[d], err));
         for (uint32_t p = 0; p < b->n_profiles_used; p++)
             if (ds_profile_kind(b->profiles, b->profiles_used[p]) == b->plan->kind_of[d])
                 b->plan->profile_of[d] = b->profiles_used[p];
@@ -127,9 +127,32 @@ ds_status ds_plan__use_topology(ds_builder *b, const ds_topology *topology, ds_l
                 ds_profile_name(b->profiles, b->profiles_used[p]),
                 ds_profiles_kind(b->profiles, ds_profile_kind(b->profiles, b->profiles_used[p]))
                     ->name,
-                topology->name);
+                ds_topo_name(b->plan->topo));
     }
     return DS_OK;
+}
+
+/* A run has one cluster: the first topology that the program names. */
+ds_status ds_plan__use_topology(ds_builder *b, const ds_topology *topology, ds_loc loc,
+                                ds_error *err) {
+    if (b->topology == topology ||
+        (b->topology && b->plan->n_jobs && is_same(b->topology, topology)))
+        return DS_OK;
+    if (b->topology)
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, loc,
+            "the program spans two topologies, @%s and @%s; a run has one: nest both "
+            "in a third",
+            b->topology->name, topology->name);
+    b->topology = topology;
+    if (b->options->schematic) {
+        use_schematic(b);
+        return DS_OK;
+    }
+    b->plan->topo = b->options->topo;
+    b->plan->borrows_topo = b->options->topo != NULL;
+    if (!b->plan->topo) DS_TRY(ds_topo_build(b->binding, topology, &b->plan->topo, err));
+    return ds_plan__know_devices(b, topology->loc, err);
 }
 
 static ds_status axes_of(ds_builder *b, const ds_mesh *mesh, ds_placement *p, ds_error *err) {
@@ -159,6 +182,15 @@ ds_status ds_plan__mesh(ds_builder *b, const ds_mesh *mesh, uint32_t *out, ds_er
     }
     ds_placement p = {0};
     DS_TRY(axes_of(b, mesh, &p, err));
+    if (b->options->schematic) {
+        if (!b->topology) use_schematic(b);
+        p.n_devices = 1;
+        p.devices = DS_NEW(&b->plan->arena, uint32_t);
+        *p.devices = 0;
+        *out = ds_plan__intern(b, p);
+        ds_map_put(&b->mesh_index, DS_KEY(mesh), *out);
+        return DS_OK;
+    }
     const uint32_t *base;
     int64_t n_base, first = 0;
     if (mesh->kind == DS_MESH_ON) {
@@ -201,7 +233,7 @@ ds_status ds_plan__mesh(ds_builder *b, const ds_mesh *mesh, uint32_t *out, ds_er
         }
         p.devices[i] = base[first + at];
     }
-    *out = intern(b, p);
+    *out = ds_plan__intern(b, p);
     ds_map_put(&b->mesh_index, DS_KEY(mesh), *out);
     return DS_OK;
 }
@@ -267,7 +299,16 @@ static ds_status slice(ds_builder *b, uint32_t whole, const ds_place *place,
             p.axes[p.n_axes] = from->axes[a];
             p.sizes[p.n_axes++] = from->sizes[a];
         }
-    for (uint32_t i = 0; i < from->n_devices; i++) {
+    if (b->options->schematic) {
+        int64_t at = 0;
+        for (uint32_t a = 0; a < from->n_axes; a++)
+            if (fixed[a] >= 0) at = at * from->sizes[a] + fixed[a];
+        if (at >= DS_SCHEMATIC_DEVICES)
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, place->loc,
+                                "more than %u slices in a schematic plan", DS_SCHEMATIC_DEVICES);
+        p.devices[p.n_devices++] = (uint32_t)at;
+    }
+    for (uint32_t i = 0; i < from->n_devices && !b->options->schematic; i++) {
         int64_t rest = i;
         bool keep = true;
         for (uint32_t a = from->n_axes; a-- > 0;) {
@@ -277,7 +318,7 @@ static ds_status slice(ds_builder *b, uint32_t whole, const ds_place *place,
         }
         if (keep) p.devices[p.n_devices++] = from->devices[i];
     }
-    *out = intern(b, p);
+    *out = ds_plan__intern(b, p);
     add_slice(b, whole, fixed, from->n_axes, *out);
     return DS_OK;
 }

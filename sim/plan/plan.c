@@ -9,7 +9,7 @@
 
 /* ---- from the scenario ---- */
 
-static ds_status find_profiles(ds_builder *b, ds_error *err) {
+ds_status ds_plan__find_profiles(ds_builder *b, ds_error *err) {
     for (int list = 0; list < 2; list++) {
         const char *key = list ? "profiles" : "profile";
         uint32_t n = ds_scenario_text_count(b->unit, "", key);
@@ -81,7 +81,7 @@ static ds_status read_extras(ds_builder *b, ds_error *err) {
 
 static ds_status walk(ds_builder *b, int64_t steps, ds_error *err) {
     DS_TRY(find_entry(b, err));
-    DS_TRY(find_profiles(b, err));
+    DS_TRY(ds_plan__find_profiles(b, err));
     DS_TRY(find_default_place(b, err));
     return ds_plan__walk(b, steps, err);
 }
@@ -89,10 +89,11 @@ static ds_status walk(ds_builder *b, int64_t steps, ds_error *err) {
 static ds_status build(ds_builder *b, ds_error *err) {
     DS_TRY(b->options->n_jobs ? ds_plan__jobs(b, walk, err) : walk(b, 1, err));
     DS_TRY(read_extras(b, err));
-    if (!b->plan->topo)
+    bool schematic = b->options->schematic != NULL;
+    if (!b->plan->topo && !schematic)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "the program names no devices: say `on = @topology` in the scenario");
-    if (!b->options->stepwise) DS_TRY(ds_plan__sharing(b, err));
+    if (!b->options->stepwise && !schematic) DS_TRY(ds_plan__sharing(b, err));
     ds_plan__classes(b);
     if (!b->plan->n_classes)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
@@ -114,6 +115,19 @@ static bool has_rank_job(const ds_plan_options *options) {
     return found;
 }
 
+void ds_plan__deinit(ds_builder *b) {
+    ds_map_deinit(&b->placement_index);
+    ds_map_deinit(&b->mesh_index);
+    ds_map_deinit(&b->slices);
+    ds_map_deinit(&b->record_index);
+    ds_map_deinit(&b->context_of);
+    ds_map_deinit(&b->alike);
+    free(b->reads.at);
+    ds_plan__stamps_deinit(b);
+    ds_plan__sharing_deinit(&b->sharing);
+    ds_plan__congruent_deinit(b);
+}
+
 ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                         const ds_plan_options *options, ds_plan **out, ds_error *err) {
     ds_plan *plan = ds_xcalloc(1, sizeof *plan);
@@ -130,16 +144,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                     .options = &own,
                     .root = binding->unit->modules.at[0]};
     ds_status status = build(&b, err);
-    ds_map_deinit(&b.placement_index);
-    ds_map_deinit(&b.mesh_index);
-    ds_map_deinit(&b.slices);
-    ds_map_deinit(&b.record_index);
-    ds_map_deinit(&b.context_of);
-    ds_map_deinit(&b.alike);
-    free(b.reads.at);
-    ds_plan__stamps_deinit(&b);
-    ds_plan__sharing_deinit(&b.sharing);
-    ds_plan__congruent_deinit(&b);
+    ds_plan__deinit(&b);
     if (status != DS_OK) {
         ds_plan_free(plan);
         plan = NULL;
@@ -150,7 +155,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
 
 void ds_plan_free(ds_plan *plan) {
     if (!plan) return;
-    ds_topo_free(plan->topo);
+    if (!plan->borrows_topo) ds_topo_free(plan->topo);
     free(plan->insts.at);
     free(plan->values.at);
     free(plan->operands.at);

@@ -223,7 +223,8 @@ typedef struct ds_plan {
     ds_arena arena;
     const ds_binding *binding;
     const ds_profiles *profiles;
-    ds_topo *topo; /* owned */
+    ds_topo *topo; /* owned, unless borrowed; NULL: schematic */
+    bool borrows_topo;
     DS_VEC(ds_placement *) placements;
     DS_VEC(ds_record *) records;
     /* Large arrays are on the heap, one block each. */
@@ -285,12 +286,21 @@ typedef struct ds_plan_ground ds_plan_ground;
 ds_plan_ground *ds_plan_ground_new(void);
 void ds_plan_ground_free(ds_plan_ground *ground);
 
+typedef struct ds_plan_schematic {
+    uint32_t kind, profile;
+} ds_plan_schematic;
+
 typedef struct ds_plan_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;            /* every device is a class of its own */
     bool stepwise;          /* transfers message by message; implies unfold */
     ds_cost_mode cost_mode;
-    ds_plan_ground *ground;  /* NULL: none */
+    ds_plan_ground *ground; /* NULL: none */
+    /* The structure alone: what each device of a mesh slice does is on one device, numbered by the
+     * slice's coordinates; collectives and sends are there, with their bytes, but take no time.
+     * For strategies' programs on equal devices of this kind (sim/compose). */
+    const struct ds_plan_schematic *schematic; /* NULL: a plan to be run */
+    ds_topo *topo; /* the scenario's, made before; must outlive the plan. NULL: it is made */
     const ds_plan_job *jobs; /* what runs in place of the scenario's program */
     uint32_t n_jobs;         /* 0: the scenario's program */
 } ds_plan_options;
@@ -303,6 +313,30 @@ typedef struct ds_plan_options {
 ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                         const ds_plan_options *options, ds_plan **out, ds_error *err);
 void ds_plan_free(ds_plan *plan);
+
+/* One communication of a skeleton: over axes of a stage, as its op says, or to another stage. */
+typedef struct ds_plan_meet {
+    const ds_op *op; /* its code, axes and attributes count */
+    int64_t bytes;   /* ds_group.bytes */
+    uint64_t stream; /* ds_record.stream */
+    uint32_t from, to;
+} ds_plan_meet;
+
+/* Stages of one shape: devices 0 … as a mesh with these axes, outer → inner, of which `pp` counts
+ * stages. Names belong to the binding's unit. */
+typedef struct ds_plan_grid {
+    const char *axes[4];
+    int64_t sizes[4];
+    uint32_t n_axes;
+} ds_plan_grid;
+
+/* The plan of the meetings alone, each once, in their order: instance i is meets[i]; behind them a
+ * compute task of no duration on each stage. Its classes, streams, flows and durations are those
+ * that these have in any program of theirs. The options have a topology; the binding's unit is that
+ * of the ops. Errors: as of ds_plan_build. O(devices · meets of a stage). */
+ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profiles,
+                           const ds_plan_options *options, const ds_plan_grid *grid,
+                           const ds_plan_meet *meets, uint32_t n, ds_plan **out, ds_error *err);
 
 /* Which job an instance belongs to: an index into plan->jobs; 0 without. O(jobs). */
 uint32_t ds_plan_job_of(const ds_plan *plan, uint32_t inst);

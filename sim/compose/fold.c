@@ -1,0 +1,406 @@
+/* Which steps are made from templates, and the templates.
+ *
+ * A model qualifies if its function has one loop over layers, 0 … N, and N is a param that nothing
+ * else mentions: then a model of fewer layers is made by another value of it. A strategy qualifies
+ * if it treats all chunks alike. What the passes see of the rest is the template's key: the params
+ * of the model's module and the scenario's entries by value, but for those that only say how many
+ * layers, stages and microbatches there are. */
+#include "sim/compose/fold.h"
+
+#include "ir/lang/scenario.h"
+#include "sim/report/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the model's loop ---- */
+
+typedef struct param {
+    const ds_module *module;
+    uint32_t index;
+} param;
+
+typedef struct counter {
+    const ds_exprs *exprs;
+    ds_expr what;
+    uint32_t n;
+} counter;
+
+static void count_expr(counter *c, ds_expr e) {
+    if (!DS_HAS_EXPR(e)) return;
+    const ds_expr_node *node = ds_expr_at(c->exprs, e);
+    const ds_expr_node *what = ds_expr_at(c->exprs, c->what);
+    if (node->kind == DS_EXPR_PARAM) {
+        c->n += node->i == what->i;
+        return;
+    }
+    count_expr(c, node->a);
+    count_expr(c, node->b);
+}
+
+static void count_type(counter *c, const ds_type *type) {
+    for (uint32_t d = 0; type && d < type->rank; d++) {
+        count_expr(c, type->dims[d].size);
+        for (uint32_t s = 0; s < type->dims[d].n_splits; s++)
+            for (uint32_t i = 0; i < type->dims[d].splits[s].n_sizes; i++)
+                count_expr(c, type->dims[d].splits[s].sizes[i]);
+    }
+}
+
+static void count_attrs(counter *c, const ds_attr *attrs, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (attrs[i].kind == DS_ATTR_EXPR || attrs[i].kind == DS_ATTR_QUANTITY)
+            count_expr(c, attrs[i].expr);
+        count_attrs(c, attrs[i].items, attrs[i].n_items);
+    }
+}
+
+static void count_block(counter *c, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        count_attrs(c, op->attrs, op->n_attrs);
+        for (uint32_t k = 0; k < op->n_in; k++)
+            for (uint32_t x = 0; x < op->in[k].n_index; x++) {
+                count_expr(c, op->in[k].index[x]);
+                if (op->in[k].index_hi) count_expr(c, op->in[k].index_hi[x]);
+            }
+        if (op->code == DS_OP_FOR) {
+            count_expr(c, op->lo);
+            count_expr(c, op->hi);
+        }
+        if (op->body) count_block(c, op->body);
+    }
+}
+
+static void count_func(counter *c, const ds_func *func) {
+    for (uint32_t v = 0; v < func->values.n; v++) {
+        const ds_value_info *info = &func->values.at[v];
+        count_type(c, info->type);
+        count_attrs(c, info->attrs, info->n_attrs);
+        for (uint32_t i = 0; i < info->n_binders; i++) {
+            count_expr(c, info->binders[i].lo);
+            count_expr(c, info->binders[i].hi);
+        }
+    }
+    count_block(c, &func->body);
+}
+
+static const ds_op *only_loop(const ds_func *model) {
+    const ds_op *found = NULL;
+    for (uint32_t i = 0; i < model->body.n_ops; i++) {
+        if (model->body.ops[i]->code != DS_OP_FOR) continue;
+        if (found) return NULL;
+        found = model->body.ops[i];
+    }
+    return found;
+}
+
+/* The loop over layers and its param; NULL: the model has none of the known form. */
+static const ds_op *find_loop(const ds_binding *binding, param *out) {
+    const ds_unit *unit = binding->unit;
+    const ds_func *model = ds_scenario_model(unit);
+    const ds_op *loop = only_loop(model);
+    ds_env env = ds_binding_env(binding, NULL);
+    int64_t lo;
+    if (!loop || ds_expr_at(&unit->exprs, loop->hi)->kind != DS_EXPR_PARAM ||
+        ds_expr_eval_int(&env, loop->lo, loop->loc, &lo, NULL) != DS_OK || lo != 0)
+        return NULL;
+    const ds_expr_node *node = ds_expr_at(&unit->exprs, loop->hi);
+    *out = (param){unit->modules.at[node->i >> 32], (uint32_t)node->i};
+    if (binding->params[out->module->id][out->index].kind != DS_NUM_INT) return NULL;
+    counter c = {.exprs = &unit->exprs, .what = loop->hi};
+    for (uint32_t m = 0; m < unit->modules.n; m++)
+        for (uint32_t f = 0; f < unit->modules.at[m]->funcs.n; f++)
+            count_func(&c, unit->modules.at[m]->funcs.at[f]);
+    /* models that share a module (gpt, gpt_untied) each have their loop */
+    uint32_t loops = 0;
+    for (uint32_t f = 0; f < out->module->funcs.n; f++) {
+        const ds_op *other = only_loop(out->module->funcs.at[f]);
+        loops += other && other->hi.i == loop->hi.i;
+    }
+    return c.n == loops ? loop : NULL;
+}
+
+/* ---- the strategy ---- */
+
+static bool treats_alike(const ds_fold_step *step) {
+    const ds_strategy *s = step->strategy;
+    static const char *const forms[] = {"1f1b",          "interleaved", "eager-1f1b", "gpipe",
+                                        "breadth-first", "zb-h1",       "zb-h2"};
+    if (s->ops || s->ep > 1 || s->cp > 1 || s->zero > 2 || s->zero_uneven || s->stage_dp ||
+        s->dp_shares || s->offload || s->balance != DS_BALANCE_LAYERS ||
+        (s->zero && s->zero_group != s->dp) || s->recompute > DS_RECOMPUTE_FULL)
+        return false;
+    if (s->pp == 1) return true;
+    if (s->p2p != DS_P2P_OVERLAPPED || s->scatter_gather) return false;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(s->schedule, forms[i]) == 0) return true;
+    return false;
+}
+
+/* The schedule that a template has: the order in which a stage runs items does not matter to what
+ * these are, but that B is split from W does, and that the last microbatch comes first. */
+static const char *form_of(const char *schedule) {
+    if (strncmp(schedule, "zb-", 3) == 0 || strcmp(schedule, "gpipe") == 0) return schedule;
+    return "1f1b";
+}
+
+/* Layers of each chunk, as `stage` cuts them. */
+static bool cut(ds_fold_step *step, int64_t n) {
+    const ds_strategy *s = step->strategy;
+    int64_t chunks = step->n_chunks, rest = n % chunks, middle = (chunks - rest) / 2, sum = 0;
+    step->turns = ds_xcalloc(step->n_chunks, sizeof *step->turns);
+    if (s->n_stage_layers && s->n_stage_layers != step->n_chunks) return false;
+    for (uint32_t c = 0; c < step->n_chunks; c++) {
+        step->turns[c] = s->n_stage_layers
+                             ? s->stage_layers[c]
+                             : n / chunks + (c >= middle && c < middle + rest ? 1 : 0);
+        if (step->turns[c] < 1) return false;
+        sum += step->turns[c];
+    }
+    return sum == n;
+}
+
+static int64_t few(int64_t turns) {
+    return turns < DS_FEW ? turns : DS_FEW;
+}
+
+/* Turns of the template's chunks; 0: chunks in the middle that no one stands for. */
+static uint32_t cut_template(const ds_fold_step *step, int64_t *turns) {
+    uint32_t n = step->n_chunks;
+    if (n < DS_FEW) {
+        for (uint32_t c = 0; c < n; c++) turns[c] = few(step->turns[c]);
+        return n;
+    }
+    turns[0] = few(step->turns[0]);
+    turns[DS_SECOND] = turns[DS_THIRD] = few(step->turns[1]);
+    turns[DS_FEW - 1] = few(step->turns[n - 1]);
+    for (uint32_t c = 1; c + 1 < n; c++)
+        if (few(step->turns[c]) != turns[DS_SECOND]) return 0;
+    return DS_FEW;
+}
+
+/* ---- keys ---- */
+
+static uint64_t mix_num(uint64_t hash, const ds_num *num) {
+    hash = ds_hash_mix(hash, (uint64_t)num->kind);
+    if (num->kind == DS_NUM_STR) return ds_hash_mix(hash, ds_hash_bytes(num->s, strlen(num->s)));
+    return ds_hash_mix(hash, num->kind == DS_NUM_INT ? (uint64_t)num->i
+                                                     : ds_hash_bytes(&num->r, sizeof num->r));
+}
+
+/* Values of the params of all modules that declare what `says` looks for; `without` is left out. */
+static uint64_t mix_params(uint64_t hash, const ds_binding *binding, bool topologies,
+                           const param *without) {
+    const ds_unit *unit = binding->unit;
+    for (uint32_t m = 0; m < unit->modules.n; m++) {
+        const ds_module *module = unit->modules.at[m];
+        if (topologies ? !module->topologies.n && !module->meshes.n : !module->funcs.n) continue;
+        for (uint32_t i = 0; i < module->params.n; i++)
+            if (!without || module != without->module || i != without->index)
+                hash = mix_num(ds_hash_mix(hash, m), &binding->params[m][i]);
+    }
+    return hash;
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text) {
+    return ds_hash_mix(hash, ds_hash_bytes(text, strlen(text)));
+}
+
+static uint64_t mix_attrs(uint64_t hash, const ds_binding *binding, const ds_attr *attrs,
+                          uint32_t n, const char *const *without) {
+    ds_env env = ds_binding_env(binding, NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_attr *attr = &attrs[i];
+        const char *const *skip = without;
+        while (attr->name && skip && *skip && strcmp(*skip, attr->name) != 0) skip++;
+        if (attr->name && skip && *skip) continue;
+        if (attr->name) hash = mix_text(hash, attr->name);
+        hash = ds_hash_mix(ds_hash_mix(hash, attr->kind), (uint64_t)attr->unit << 1 | attr->flag);
+        ds_num num;
+        if ((attr->kind == DS_ATTR_EXPR || attr->kind == DS_ATTR_QUANTITY) &&
+            ds_expr_eval(&env, attr->expr, attr->loc, &num, NULL) == DS_OK)
+            hash = mix_num(hash, &num);
+        if (attr->kind == DS_ATTR_WORD) hash = mix_text(hash, attr->word);
+        if (attr->kind == DS_ATTR_PLACE) hash = mix_text(hash, attr->place.name);
+        hash = mix_attrs(ds_hash_mix(hash, attr->n_items), binding, attr->items, attr->n_items,
+                         without);
+    }
+    return hash;
+}
+
+static uint64_t template_key(const ds_fold_step *step, const param *layers, uint32_t n_chunks,
+                             const int64_t *turns) {
+    static const char *const without[] = {"pp",    "microbatches", "schedule", "virtual_stages",
+                                          "order", "stage_layers", "title",    NULL};
+    const ds_strategy *s = step->strategy;
+    const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
+    uint64_t hash = mix_params(n_chunks, step->binding, false, layers);
+    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without);
+    for (uint32_t c = 0; c < n_chunks; c++) hash = ds_hash_mix(hash, (uint64_t)turns[c]);
+    hash = ds_hash_mix(hash, (uint64_t)s->microbatches);
+    if (s->pp > 1) hash = mix_text(hash, form_of(s->schedule));
+    hash = ds_hash_mix(hash, step->options->cost_mode);
+    return ds_hash_mix(hash, step->options->keep_masks);
+}
+
+/* ---- devices ---- */
+
+static void forget(ds_fold *fold);
+
+static bool are_of_one_kind(const ds_topo *topo) {
+    uint32_t n, n_devices = ds_topo_n_devices(topo);
+    ds_topo_degraded_all(topo, &n);
+    const char *type = n_devices ? ds_topo_device_type(topo, 0) : NULL;
+    for (uint32_t d = 1; d < n_devices && type; d++) {
+        const char *other = ds_topo_device_type(topo, d);
+        if (!other || (other != type && strcmp(other, type) != 0)) return false;
+    }
+    return type && n == 0;
+}
+
+static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error *err) {
+    uint64_t key = mix_params(1, step->binding, true, NULL);
+    const ds_topology *on = ds_scenario_topology(step->binding->unit);
+    key = on ? ds_hash_mix(key, DS_KEY(on)) : key;
+    if (fold->topo && fold->topo_key == key) return DS_OK;
+    forget(fold);
+    DS_TRY(ds_model_step_new(step->binding, &fold->topo_step, err));
+    const ds_topology *topology = ds_scenario_topology(fold->topo_step->unit);
+    fold->unequal = true;
+    fold->topo_key = key;
+    if (!topology || ds_scenario_mesh(fold->topo_step->unit)) return DS_OK;
+    DS_TRY(ds_topo_build(&fold->topo_step->binding, topology, &fold->topo, err));
+    if (!are_of_one_kind(fold->topo)) return DS_OK;
+    ds_plan *plan;
+    ds_plan_options options = {.topo = fold->topo};
+    DS_TRY(ds_plan_skeleton(&fold->topo_step->binding, step->profiles, &options, &(ds_plan_grid){0},
+                            NULL, 0, &plan, err));
+    fold->unequal = false;
+    fold->kind = plan->kind_of[0];
+    fold->profile = plan->profile_of[0];
+    ds_plan_free(plan);
+    return DS_OK;
+}
+
+/* ---- templates ---- */
+
+static void free_template(ds_template *t) {
+    ds_template__shape_deinit(t);
+    ds_compose__parts_deinit(&t->s);
+    ds_map_deinit(&t->bodies);
+    ds_plan_free(t->plan);
+    ds_model_step_free(t->step);
+    free(t);
+}
+
+static void forget(ds_fold *fold) {
+    for (uint32_t i = 0; i < fold->plans.n; i++) ds_plan_free(fold->plans.at[i]);
+    for (uint32_t i = 0; i < fold->all.n; i++) free_template(fold->all.at[i]);
+    fold->plans.n = fold->all.n = 0;
+    ds_map_clear(&fold->skeletons);
+    ds_map_clear(&fold->templates);
+    ds_topo_free(fold->topo);
+    ds_model_step_free(fold->topo_step);
+    fold->topo = NULL;
+    fold->topo_step = NULL;
+}
+
+void ds_fold_deinit(ds_fold *fold) {
+    forget(fold);
+    free(fold->plans.at);
+    free(fold->all.at);
+    ds_map_deinit(&fold->skeletons);
+    ds_map_deinit(&fold->templates);
+    ds_map_deinit(&fold->flops);
+}
+
+/* A binding with fewer layers; its arrays are on the heap. */
+static ds_binding shorten(const ds_binding *from, const param *layers, int64_t n) {
+    uint32_t n_modules = from->unit->modules.n;
+    ds_binding out = {.unit = from->unit};
+    out.params = ds_xcalloc(n_modules, sizeof *out.params);
+    for (uint32_t m = 0; m < n_modules; m++) out.params[m] = from->params[m];
+    uint32_t n_params = layers->module->params.n;
+    ds_num *own = ds_xcalloc(n_params, sizeof *own);
+    memcpy(own, from->params[layers->module->id], n_params * sizeof *own);
+    own[layers->index].i = n;
+    out.params[layers->module->id] = own;
+    return out;
+}
+
+static ds_status make_step(ds_template *t, const ds_fold_step *step, const param *layers,
+                           ds_error *err) {
+    int64_t n = 0;
+    for (uint32_t c = 0; c < t->n_chunks; c++) n += t->turns[c];
+    ds_binding binding = shorten(step->binding, layers, n);
+    ds_status status = ds_model_step_new(&binding, &t->step, err);
+    free(binding.params[layers->module->id]);
+    free(binding.params);
+    if (status != DS_OK) return status;
+    ds_strategy *s = &t->step->strategy;
+    if (s->microbatches > DS_SIBLING) s->microbatches = DS_SIBLING;
+    if (s->pp > 1) {
+        int64_t *turns = DS_NEW_N(&t->step->unit->arena, int64_t, t->n_chunks);
+        memcpy(turns, t->turns, t->n_chunks * sizeof *turns);
+        s->pp = t->n_chunks;
+        s->virtual_stages = 1;
+        s->schedule = form_of(s->schedule);
+        s->stage_layers = turns;
+        s->n_stage_layers = t->n_chunks;
+    }
+    t->step->brief = t->step->trusted = t->step->schematic = true;
+    return ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err);
+}
+
+static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const param *layers,
+                               ds_template *t, ds_error *err) {
+    DS_TRY(make_step(t, step, layers, err));
+    ds_plan_schematic schematic = {fold->kind, fold->profile};
+    ds_plan_options options = {.cost_mode = step->options->cost_mode, .schematic = &schematic};
+    ds_error unsaid;
+    if (ds_plan_build(&t->step->binding, step->profiles, &options, &t->plan, &unsaid) != DS_OK) {
+        ds_template__unknown(t, "communication of another kind");
+        if (getenv("DS_COMPOSE_WHY")) fprintf(stderr, "schematic: %s\n", unsaid.message);
+        return DS_OK;
+    }
+    bool fine = ds_compose__parts(&t->s, t->plan, t->step->strategy.microbatches,
+                                  step->strategy->pp > 1 ? t->n_chunks : 0) &&
+                ds_compose__buffers(&t->s, step->options->keep_masks) && ds_template__shape(t);
+    if (!fine && !t->why) t->why = t->s.why ? t->s.why : "a step of another kind";
+    return DS_OK;
+}
+
+ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out, ds_error *err) {
+    param layers;
+    int64_t turns[DS_FEW] = {0};
+    *out = NULL;
+    if (!treats_alike(step)) return DS_OK;
+    const ds_op *loop = find_loop(step->binding, &layers);
+    if (!loop) return DS_OK;
+    if (!cut(step, step->binding->params[layers.module->id][layers.index].i)) return DS_OK;
+    uint32_t n_chunks = cut_template(step, turns);
+    if (!n_chunks) return DS_OK;
+    DS_TRY(know_devices(fold, step, err));
+    if (fold->unequal) return DS_OK;
+    uint64_t key = template_key(step, &layers, n_chunks, turns);
+    const uint64_t *found = ds_map_find(&fold->templates, key);
+    ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
+    if (!t) {
+        t = ds_xcalloc(1, sizeof *t);
+        t->n_chunks = n_chunks;
+        t->loop = loop->index;
+        memcpy(t->turns, turns, sizeof turns);
+        ds_status status = fill_template(fold, step, &layers, t, err);
+        if (status != DS_OK) {
+            free_template(t);
+            return status;
+        }
+        ds_map_put(&fold->templates, key, DS_KEY(t));
+        DS_HPUSH(&fold->all, t);
+    }
+    if (!t->why) *out = t;
+    if (t->why && getenv("DS_COMPOSE_WHY")) fprintf(stderr, "template: %s\n", t->why);
+    return DS_OK;
+}

@@ -1,0 +1,103 @@
+/* Parts of a small step from which those of larger ones are made; not a public header.
+ *
+ * A template has at most four chunks with at most four turns each of the model's loop, four
+ * microbatches, and no devices: a schematic plan. What a larger step has more of is alike. */
+#ifndef DS_COMPOSE_TEMPLATE_H
+#define DS_COMPOSE_TEMPLATE_H
+
+#include "ir/passes/passes.h"
+#include "sim/compose/internal.h"
+
+/* Chunks and turns of a template: the first, two in the middle (which say how neighbours refer to
+ * each other), the last. In place of more chunks in the middle stands the first of the two. */
+enum { DS_FEW = 4, DS_SECOND = 1, DS_THIRD = 2 };
+
+/* A loop over layers within a part: its units follow each other, turn by turn. */
+typedef struct ds_loop {
+    uint32_t first, n_turns;
+    uint32_t chunk;       /* of the template */
+    uint32_t len[DS_FEW]; /* units of a turn */
+} ds_loop;
+
+/* Where a unit stands: in which turn of which loop of its part, and which unit of it. */
+typedef struct ds_where {
+    uint32_t loop; /* DS_NONE: in none */
+    uint32_t turn, at;
+} ds_where;
+
+/* What belongs to a unit: allocs, frees and checks of the part's body, by the unit at which they
+ * are; a free is at the last of its users. */
+typedef struct ds_belongings {
+    uint32_t *first; /* n_units + 1 */
+    uint32_t *list;
+} ds_belongings;
+
+typedef struct ds_outline {
+    ds_where *at; /* per unit */
+    DS_VEC(ds_loop) loops;
+    ds_belongings allocs, frees, checks;
+    uint32_t *kind_of; /* per transfer of the part: which kind of the template … */
+    uint32_t *own_of;  /* … and which of the part's kinds: */
+    DS_VEC(uint32_t) kinds;
+} ds_outline;
+
+/* A kind of communication of a chunk. */
+typedef struct ds_kind {
+    const ds_op *op;
+    int64_t bytes;
+    uint64_t stream;
+    uint32_t from, to; /* chunks of the template */
+} ds_kind;
+
+typedef struct ds_template {
+    ds_model_step *step;
+    ds_plan *plan;
+    ds_sibling s;
+    ds_outline *shapes; /* per part */
+    DS_VEC(ds_kind) kinds;
+    ds_map kind_index;
+    uint32_t n_chunks; /* at most DS_FEW */
+    int64_t turns[DS_FEW];
+    const char *loop; /* the index of the model's loop over layers */
+    /* per chunk: inputs that are there once, for each turn, for each middle microbatch */
+    int64_t once_bytes[DS_FEW], turn_bytes[DS_FEW], each_bytes[DS_FEW];
+    ds_map bodies; /* hash of part, turns and durations of transfers → ds_body, one of s.bodies */
+    const char *why; /* NULL, or why it is none */
+} ds_template;
+
+/* shape.c: what stands where; kinds of communication; inputs. */
+bool ds_template__shape(ds_template *t);
+void ds_template__shape_deinit(ds_template *t);
+bool ds_template__unknown(ds_template *t, const char *why);
+/* The part that a source means, seen from a part of the template. */
+uint32_t ds_template__source_part(const ds_sibling *s, const ds_part *from,
+                                  const ds_source *source);
+
+/* stretch.c */
+
+/* The body of an item or send for `turns` turns of its chunk; its transfers are the outline's
+ * kinds, with no durations yet. False if its turns are not of the known sort (t->why). */
+bool ds_template__stretch(ds_template *t, uint32_t part, int64_t turns, ds_body *out);
+
+/* The larger step, as far as the tail depends on it. */
+typedef struct ds_stretch {
+    ds_sibling *s;        /* of which the tail is to be: n_chunks, m, plan */
+    const int64_t *turns; /* per chunk */
+    /* The activity of a kind for a chunk of the larger step; the compute stream of a chunk. */
+    uint32_t (*activity)(void *context, uint32_t kind, uint32_t chunk);
+    uint32_t (*stream)(void *context, uint32_t chunk);
+    void *context;
+} ds_stretch;
+bool ds_template__tail(ds_template *t, const ds_stretch *to, ds_part *out);
+/* The tail of parts that are those of the whole step but for the number of microbatches, which is
+ * t->s.m: what is there for each of them comes as often. `t` holds nothing but the parts. */
+bool ds_template__each(ds_template *t);
+void ds_template__belongings(const ds_body *body, ds_outline *out);
+
+/* Which chunk of a template stands for a chunk of n. */
+static inline uint32_t ds_template__chunk(const ds_template *t, uint32_t chunk, uint32_t n) {
+    if (t->n_chunks < DS_FEW) return chunk;
+    return chunk == 0 ? 0 : chunk == n - 1 ? DS_FEW - 1 : DS_SECOND;
+}
+
+#endif
