@@ -137,6 +137,7 @@ typedef struct simulation {
     const ds_eval_source *source;
     ds_unit *unit;
     ds_plan_ground *ground; /* what candidates have in common */
+    ds_composer *composer;
 } simulation;
 
 ds_status ds_eval_options(const ds_binding *binding, ds_sim_options *options, ds_error *err) {
@@ -208,12 +209,12 @@ static void read_composed(const ds_composed *r, ds_outcome *out) {
 }
 
 /* Put together from a few microbatches if that is known how; then it is what simulation says. */
-static bool compose(const ds_binding *binding, const ds_profiles *profiles,
+static bool compose(ds_composer *composer, const ds_binding *binding,
                     const ds_sim_options *options, ds_outcome *out) {
     const char *why;
     ds_composed composed;
     ds_error unsaid; /* by simulation */
-    if (ds_compose(binding, profiles, options, &composed, &why, &unsaid) != DS_OK || why)
+    if (ds_composer_run(composer, binding, options, &composed, &why, &unsaid) != DS_OK || why)
         return false;
     read_composed(&composed, out);
     ds_composed_deinit(&composed);
@@ -257,7 +258,7 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, ds
     DS_TRY(verify(&binding, err));
     DS_TRY(ds_eval_options(&binding, &options, err));
     options.ground = s->ground;
-    if (compose(&binding, s->source->profiles, &options, out)) return DS_OK;
+    if (compose(s->composer, &binding, &options, out)) return DS_OK;
     DS_TRY(ds_simulate(&binding, s->source->profiles, &options, &result, err));
     read_result(result, out);
     ds_result_free(result);
@@ -289,6 +290,7 @@ static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
 
 static void free_simulation(ds_eval *eval) {
     simulation *s = (simulation *)eval;
+    ds_composer_free(s->composer);
     ds_plan_ground_free(s->ground);
     ds_unit_free(s->unit);
     free(s);
@@ -315,6 +317,7 @@ ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds
     s->eval = (ds_eval){run, free_simulation};
     s->source = source;
     s->ground = ds_plan_ground_new();
+    s->composer = ds_composer_new(source->profiles);
     ds_status status = load(s, err);
     *out = &s->eval;
     if (status == DS_OK && ds_eval_content(s->unit, source->profiles) != source->content)
