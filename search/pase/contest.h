@@ -11,8 +11,9 @@ typedef struct ds_pase_entry {
 } ds_pase_entry;
 
 typedef struct ds_pase_contest {
-    ds_pase_entry found; /* by distsim's costs, all turns of a loop alike */
-    double cost_us;      /* what they say of it */
+    /* By distsim's costs, all turns of a loop alike: the fastest of what is found with weights'
+     * reductions exposed, in part, and hidden (ds_pase_costs_expose). */
+    ds_pase_entry found;
     ds_pase_entry data, expert, grid;
 } ds_pase_contest;
 

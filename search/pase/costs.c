@@ -14,6 +14,7 @@ typedef struct costs {
     ds_topo *topo;
     uint32_t kind, profile;
     ds_pase_groups groups;
+    double exposed; /* share of the weights' reductions that counts */
 } costs;
 
 /* ---- where parts lie ---- */
@@ -185,12 +186,16 @@ static ds_status gradients_us(costs *m, const local *l, const ds_work *work, dou
         double us = 0;
         if (!wanted[i]) continue;
         DS_TRY(reduce_us(m, l, &l->in[i], node->in_axis[i], &us, err));
-        bool waits = !node->in_weight[i] || node->in_tied[i];
-        *(waits ? sum : &beside) += us;
+        if (!node->in_weight[i])
+            *sum += us;
+        else if (node->in_tied[i])
+            *sum += us * m->exposed;
+        else
+            beside += us;
         if (node->in_weight[i] && !node->in_reread[i])
             DS_TRY(update_us(m, &l->in[i], node->op->loc, sum, err));
     }
-    *sum += backward + (beside > backward ? beside - backward : 0);
+    *sum += backward + (beside > backward ? m->exposed * (beside - backward) : 0);
     return DS_OK;
 }
 
@@ -403,7 +408,7 @@ static ds_status share_reduction(costs *m, const ds_pase_edge *edge, const ds_pa
                 axes_without(m, b, ds_pase_config(to, k), edge->to_axis, edge->rank);
             bool same = memcmp(l, &want->at[want->of[k]], sizeof *l) == 0 &&
                         ds_pase__group_same(&one, &other);
-            if (same) cost[(size_t)i * to->n + k] -= us;
+            if (same) cost[(size_t)i * to->n + k] -= us * m->exposed;
         }
     }
     return DS_OK;
@@ -493,6 +498,7 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
         .free = costs_free};
     m->step = step;
     m->profiles = profiles;
+    m->exposed = 1;
     ds_status status = find_devices(m, source, err);
     if (!status) status = find_profile(m, source, err);
     ds_pase__groups_init(&m->groups, m->topo, profiles, m->profile, (uint32_t)devices);
@@ -504,4 +510,8 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
     m->base.memory_limit = (double)ds_profiles_kind(profiles, m->kind)->memory_bytes;
     *out = &m->base;
     return DS_OK;
+}
+
+void ds_pase_costs_expose(ds_pase_model *model, double share) {
+    ((costs *)model)->exposed = share;
 }

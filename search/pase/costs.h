@@ -29,5 +29,10 @@
 ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
                             const ds_profiles *profiles, int64_t devices, int64_t cutoff,
                             ds_pase_model **out, ds_error *err);
+/* How much of a weight's reduction that does not fit beside its own op's backward ops counts: 1 at
+ * first. What is hidden beside others is no sum over operations, so no share is right for all
+ * models; 0 is a bound from below for this term. Searching under several and simulating what they
+ * find is the way (contest.h). `model` is of ds_pase_costs_new. */
+void ds_pase_costs_expose(ds_pase_model *model, double share);
 
 #endif
