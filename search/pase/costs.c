@@ -195,7 +195,8 @@ static ds_status gradients_us(costs *m, const local *l, const ds_work *work, dou
         if (node->in_weight[i] && !node->in_reread[i])
             DS_TRY(update_us(m, &l->in[i], node->op->loc, sum, err));
     }
-    *sum += backward + (beside > backward ? m->exposed * (beside - backward) : 0);
+    double first = node->first / node->times, later = beside > backward ? beside - backward : 0;
+    *sum += backward + m->exposed * (first * beside + (1 - first) * later);
     return DS_OK;
 }
 

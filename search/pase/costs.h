@@ -16,7 +16,8 @@
  * + an all_reduce of its result over the axes that are summed, and of the gradient of every operand
  *   over those axes that the operand lacks, in all groups at once, on routed links; a weight's only
  *   as far as it takes longer than the op's own backward ops (it runs beside those of the layer
- *   below, which are taken to last as long: assumed, so that the sum stays one over operations).
+ *   below, which are taken to last as long: assumed, so that the sum stays one over operations; an
+ *   operation that reads nothing but arguments has none below).
  *   That of a weight that several operations read waits for the last of them, and is one where
  *   their terms lie alike; where they do not, the weight moves between them.
  * A tensor costs, forward and back, an all_to_all of the bytes that a device lacks among the fewest

@@ -28,6 +28,7 @@ static void fold_node(folder *f, uint32_t v) {
         ds_pase_node *old = &f->to->nodes.at[*found];
         if (!same_node(node, old)) continue;
         old->times += node->times;
+        old->first += node->first;
         for (uint32_t i = 0; i < node->n_in; i++) old->in_made[i] |= node->in_made[i];
         f->node[v] = (uint32_t)*found;
         return;

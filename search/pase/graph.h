@@ -49,6 +49,7 @@ typedef struct ds_pase_node {
     const char *pattern; /* the same with [*]: what an override is called */
     const ds_op *op;     /* in the step's function */
     double times;        /* how many operations it stands for: 1, but in a folded graph */
+    double first;        /* of those, how many read nothing that an operation made */
     uint32_t n_axes;
     int64_t size[DS_PASE_MAX_AXES];
     const char *axis_name[DS_PASE_MAX_AXES]; /* the rule's factor: what overrides name */

@@ -198,13 +198,14 @@ static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_l
     if (graph->nodes.n == DS_PASE_MAX_NODES)
         return ds_error_set(err, DS_ERR_LIMIT, op->loc, "more than %u ops are too many to search",
                             DS_PASE_MAX_NODES);
-    ds_pase_node node = {.times = 1};
+    ds_pase_node node = {.times = 1, .first = 1};
     int8_t(*maps)[DS_MAX_RANK] = ds_arena_calloc(arena, op->n_in + op->n_out + 1, sizeof *maps);
     DS_TRY(ds_pase__node_of(at, &node, maps, err));
     set_paths(r, op, loops, &node);
     for (uint32_t i = 0; i < node.n_in; i++) {
         node.in_weight[i] = tensor_of(r, op->in[i].value)->is_weight;
         node.in_made[i] = tensor_of(r, op->in[i].value)->is_made;
+        if (node.in_made[i]) node.first = 0;
     }
     uint32_t n = graph->nodes.n;
     DS_PUSH(&graph->arena, &graph->nodes, node);

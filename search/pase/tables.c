@@ -28,7 +28,7 @@ static void put_shape(const ds_shape *shape, const int8_t *axis, ds_buf *key) {
 static void node_key(const ds_pase_node *node, ds_buf *key) {
 #define PUT(field) ds_buf_put_n(key, (const char *)&node->field, sizeof node->field)
     key->n = 0;
-    PUT(kind), PUT(times), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size), PUT(data);
+    PUT(kind), PUT(times), PUT(first), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size), PUT(data);
     PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise);
     PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(n_out);
     for (uint32_t i = 0; i < node->n_in; i++) {
