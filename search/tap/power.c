@@ -68,8 +68,9 @@ static void make_levels(ds_tap_power *p, ds_arena *arena) {
 /* Behind A^k, k = 2^top, one more block costs a constant: so do all further ones. */
 static bool lead_by_blocks(ds_tap_power *p, uint32_t top, ds_arena *arena) {
     const double *last = p->level[top];
-    double rise;
-    if (!is_raised(last, multiply(p->level[0], last, p->n, arena), p->n, &rise)) return false;
+    double rise = p->rise;
+    if (top > 0 && !is_raised(last, multiply(p->level[0], last, p->n, arena), p->n, &rise))
+        return false;
     p->n_lead = p->copies - (1u << top);
     add_part(p, top, 1, arena);
     p->table = raised(last, p->n, p->n_lead * rise, arena);

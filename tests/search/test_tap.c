@@ -41,7 +41,7 @@ static void expect_states(const ds_tap_power *p, const double *block) {
 }
 
 Test(tap, powers) {
-    int steady = 0;
+    int steady = 0, led = 0;
     for (uint32_t seed = 0; seed < 100; seed++) {
         ds_rng rng = {seed};
         uint32_t n = 1 + draw(&rng, 6), copies = 1 + draw(&rng, 120);
@@ -61,9 +61,12 @@ Test(tap, powers) {
         cr_expect_arr_eq(p.table, sum, n * n * sizeof *sum, "seed %u", seed);
         expect_states(&p, block);
         steady += p.is_steady;
+        led += p.n_lead > 0;
         ds_arena_deinit(&arena);
     }
-    cr_expect(steady > 30 && steady < 98, "%d of 100 chains become steady", steady);
+    /* all ways to put a chain together are taken */
+    cr_expect(steady > 30 && steady < 98 && led > 10 && led < steady,
+              "%d of 100 chains become steady, %d block by block", steady, led);
 }
 
 /* ---- random graphs of repeated blocks ---- */

@@ -1,9 +1,10 @@
 /* Search that does not grow with depth (search/tap), beside the programme on the whole graph, and
- * beside methods that know nothing of the structure: plain enumeration, and branch and bound as a
- * solver of integer programmes does it, with what every operation and tensor costs at least as its
- * bound. Prints Markdown tables: CPU seconds of one thread, the best of a few runs, search alone
- * (reading and hashing of the graph apart). All costs are compared.
- * Arguments: seconds after which a method is given up (10). */
+ * beside methods that know nothing of the structure: plain enumeration, the same with what is left
+ * costs at least as a bound, and an integer programme as Alpa states it (Zheng et al., OSDI 2022,
+ * section 4.2: one binary variable a configuration, one variable a pair of configurations of an
+ * edge), solved by COIN-OR's cbc if that is installed. Prints Markdown tables: CPU seconds of one
+ * thread, the best of a few runs, search alone (reading and hashing of the graph apart). All costs
+ * are compared. Arguments: seconds after which a method is given up (10). */
 #define _GNU_SOURCE
 #include "search/tap/tap.h"
 #include "ir/lang/lang.h"
@@ -14,7 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 static double seconds(void) {
     struct timespec t;
@@ -130,7 +133,7 @@ static void bench_depths(const char *file, const char *func, const char *size, i
         else
             model = ds_pase_formulas_new(devices, 1, DS_PASE_FLOP_PER_S, DS_PASE_BYTES_PER_S);
         check(ds_tap_fold_new(o.graph, model, &fold, &err), &err);
-        time_tap(o.graph, model, 5, &t);
+        time_tap(o.graph, model, 9, &t);
         time_pase(o.graph, model, &t);
         if (i == 0) first = t.tap_s;
         printf("| %d | %u | %u | %.4f | %.4f | %.4f | %.1f | %.2f |\n", layers[i], o.graph->nodes.n,
@@ -227,23 +230,96 @@ static void print_blind(blind *b, bool bounded, double seconds_most, const times
     printf(" %.4f (%.0f x) |", took, took / t->tap_s);
 }
 
+/* ---- an integer programme ---- */
+
+/* Costs in units of 10^-6 of the whole, which solvers like better than FLOPs. */
+static void write_programme(const blind *b, double unit, FILE *f) {
+    const ds_pase_graph *graph = b->graph;
+    fprintf(f, "\\ search\nMinimize\n cost:");
+    for (uint32_t v = 0; v < graph->nodes.n; v++)
+        for (uint32_t c = 0; c < b->sets[v].n; c++)
+            fprintf(f, " + %.12g s%u_%u\n", b->node[v][c] / unit, v, c);
+    for (uint32_t e = 0; e < graph->edges.n; e++) {
+        uint32_t n = b->sets[graph->edges.at[e].from].n, m = b->sets[graph->edges.at[e].to].n;
+        for (uint32_t i = 0; b->edge[e] && i < n * m; i++)
+            if (b->edge[e][i] != 0)
+                fprintf(f, " + %.12g e%u_%u_%u\n", b->edge[e][i] / unit, e, i / m, i % m);
+    }
+    fprintf(f, "Subject To\n");
+    for (uint32_t v = 0; v < graph->nodes.n; v++) {
+        for (uint32_t c = 0; c < b->sets[v].n; c++) fprintf(f, " + s%u_%u\n", v, c);
+        fprintf(f, " = 1\n");
+    }
+    for (uint32_t e = 0; e < graph->edges.n; e++) {
+        uint32_t u = graph->edges.at[e].from, v = graph->edges.at[e].to;
+        for (uint32_t i = 0; b->edge[e] && i < b->sets[u].n; i++) {
+            for (uint32_t k = 0; k < b->sets[v].n; k++) fprintf(f, " + e%u_%u_%u\n", e, i, k);
+            fprintf(f, " - s%u_%u = 0\n", u, i);
+        }
+        for (uint32_t k = 0; b->edge[e] && k < b->sets[v].n; k++) {
+            for (uint32_t i = 0; i < b->sets[u].n; i++) fprintf(f, " + e%u_%u_%u\n", e, i, k);
+            fprintf(f, " - s%u_%u = 0\n", v, k);
+        }
+    }
+    fprintf(f, "Binary\n");
+    for (uint32_t v = 0; v < graph->nodes.n; v++)
+        for (uint32_t c = 0; c < b->sets[v].n; c++) fprintf(f, " s%u_%u\n", v, c);
+    fprintf(f, "End\n");
+}
+
+static double children_seconds(void) {
+    struct rusage use;
+    getrusage(RUSAGE_CHILDREN, &use);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
+}
+
+static void print_programme(const blind *b, double seconds_most, const times *t) {
+    char folder[] = "/tmp/bench-tap-XXXXXX", path[64], answer[64], command[256], line[256] = "";
+    if (!mkdtemp(folder)) fail("no folder in /tmp");
+    snprintf(path, sizeof path, "%s/in.lp", folder);
+    snprintf(answer, sizeof answer, "%s/out", folder);
+    snprintf(command, sizeof command, "cbc %s -sec %.0f -solve -solution %s >/dev/null 2>&1", path,
+             seconds_most, answer);
+    FILE *f = fopen(path, "w");
+    if (!f) fail("cannot write in /tmp");
+    double unit = t->cost * 1e-6, value = 0, start = children_seconds();
+    write_programme(b, unit, f);
+    fclose(f);
+    int rc = system(command);
+    double took = children_seconds() - start;
+    f = fopen(answer, "r");
+    bool solved = rc == 0 && f && fgets(line, sizeof line, f) &&
+                  sscanf(line, "Optimal - objective value %lf", &value) == 1;
+    if (f) fclose(f);
+    remove(path);
+    remove(answer);
+    remove(folder);
+    if (!solved) {
+        printf(rc == 0 ? " given up |" : " no cbc |");
+        return;
+    }
+    if (fabs(value * unit - t->cost) > 1e-6 * t->cost) fail("integer programme and TAP differ");
+    printf(" %.3f (%.0f x) |", took, took / t->tap_s);
+}
+
 static void bench_blind(const char *file, const char *func, const char *settings, int64_t devices,
-                        bool mesh, double seconds_most) {
+                        double seconds_most) {
     opened o = {0};
     times t;
     blind b;
     open_model(file, func, settings, &o);
     ds_pase_model *model =
         ds_pase_formulas_new(devices, 1, DS_PASE_FLOP_PER_S, DS_PASE_BYTES_PER_S);
-    if (mesh) model->limits.mesh[0] = 1, model->limits.mesh[1] = devices;
     time_tap(o.graph, model, 9, &t);
     blind_init(&b, o.graph, model);
     double digits = 0;
     for (uint32_t v = 0; v < o.graph->nodes.n; v++) digits += log10(b.sets[v].n);
-    printf("| %s, %s | %lld%s | %u | 10^%.1f | %.6f |", file, settings, (long long)devices,
-           mesh ? " in a row" : "", o.graph->nodes.n, digits, t.tap_s);
+    printf("| %s, %s | %lld | %u | 10^%.1f | %.6f |", file, settings, (long long)devices,
+           o.graph->nodes.n, digits, t.tap_s);
     print_blind(&b, false, seconds_most, &t);
     print_blind(&b, true, seconds_most, &t);
+    print_programme(&b, seconds_most, &t);
     printf("\n");
     fflush(stdout);
     ds_arena_deinit(&b.arena);
@@ -266,17 +342,21 @@ int main(int argc, char **argv) {
         bench_depths("t5", "t5", t5, 8, profiles);
         ds_profiles_free(profiles);
     }
-    printf(
-        "\n| model | devices | operations | strategies | TAP | enumeration | branch and bound |\n"
-        "|---|---|---|---|---|---|---|\n");
-    for (int l = 4; l <= 16; l += 2) {
+    printf("\n| model | devices | operations | strategies | TAP | enumeration | bounded | cbc |\n"
+           "|---|---|---|---|---|---|---|---|\n");
+    for (int l = 4; l <= 10; l += 2) {
         char settings[32];
         snprintf(settings, sizeof settings, "layers = %d", l);
-        bench_blind("mlp", "mlp", settings, 4, false, most);
+        bench_blind("mlp", "mlp", settings, 4, most);
     }
-    bench_blind("mlp", "mlp", "layers = 8", 8, false, most);
-    bench_blind("gpt", "gpt", "layers = 1", 2, true, most);
-    bench_blind("gpt", "gpt", "layers = 2", 2, true, most);
-    bench_blind("gpt", "gpt", "layers = 1", 8, true, most);
+    bench_blind("mlp", "mlp", "layers = 16", 8, most);
+    bench_blind("gpt", "gpt", "layers = 1", 2, most);
+    bench_blind("gpt", "gpt", "layers = 4", 2, most);
+    bench_blind("gpt", "gpt", "layers = 24", 2, most);
+    bench_blind("gpt", "gpt", "layers = 4", 4, most);
+    bench_blind("gpt", "gpt", "layers = 24", 4, most);
+    bench_blind("gpt", "gpt", "layers = 4", 8, most);
+    bench_blind("t5", "t5", "layers = 4, batch = 16", 2, most);
+    bench_blind("t5", "t5", "layers = 4, batch = 16", 4, most);
     return 0;
 }
