@@ -30,13 +30,13 @@ static char *run(sweep_case *c, const char *method, uint32_t workers, uint64_t e
 
 Test(methods, workers_do_not_matter) {
     sweep_case c;
-    uint64_t evals = FEW_CASES ? 40 : 100;
+    uint64_t evals = FEW_CASES ? 24 : 100;
     random_space(9, 60, 400, &c);
     for (int i = 0; i < 3; i++) {
         uint64_t rows;
         double best;
         char *one = run(&c, methods[i], 1, evals, &rows, &best);
-        for (uint32_t n = 2; n <= 8; n *= 2) {
+        for (uint32_t n = 2; n <= (FEW_CASES ? 2 : 8); n *= 2) {
             char *other = run(&c, methods[i], n, evals, &rows, &best);
             cr_expect_str_eq(one, other, "%s", methods[i]);
             free(other);
@@ -53,7 +53,7 @@ Test(methods, ask_for_nothing_twice) {
     for (int i = 0; i < 3; i++) {
         uint64_t rows;
         double best;
-        char *csv = run(&c, methods[i], 1, 500, &rows, &best), *hashes[100];
+        char *csv = run(&c, methods[i], 1, FEW_CASES ? 30 : 500, &rows, &best), *hashes[100];
         uint32_t n = 0;
         cr_expect_leq(rows, 75, "%s", methods[i]);
         for (char *at = strchr(csv, '\n') + 1, *end; *at && n < 100; at = end + 1) {
@@ -75,6 +75,7 @@ Test(methods, ask_for_nothing_twice) {
 Test(methods, resume) {
     sweep_case c;
     char folder[64], path[100];
+    uint64_t evals = FEW_CASES ? 20 : 40;
     ds_sweep_result r;
     sweep_open_file(&c, DS_SOURCE_DIR "/scenarios/distir-grid.dir", NULL);
     sweep_folder(folder);
@@ -82,14 +83,14 @@ Test(methods, resume) {
     for (int i = 0; i < 3; i++) {
         uint64_t rows;
         double best;
-        char *whole = run(&c, methods[i], 2, 40, &rows, &best);
-        for (size_t part = 1; part < 4; part++) {
+        char *whole = run(&c, methods[i], 2, evals, &rows, &best);
+        for (size_t part = 1; part < (FEW_CASES ? 2 : 4); part++) {
             FILE *file = fopen(path, "wb");
             fwrite(whole, 1, strlen(whole) * part / 4, file);
             fclose(file);
             sweep_run(&c,
                       &(ds_sweep_options){
-                          .path = path, .method = methods[i], .max_rows = 40, .resume = true},
+                          .path = path, .method = methods[i], .max_rows = evals, .resume = true},
                       &r, DS_OK);
             ds_sweep_result_deinit(&r);
             char *csv = sweep_read(path, NULL);
@@ -134,6 +135,7 @@ Test(methods, find_good_candidates) {
 /* An objective without bounds: of a grid with one batch the most samples a second are the least
  * time. */
 Test(methods, beam_without_bounds) {
+    if (FEW_CASES) cr_skip_test("150 simulations");
     const char *path = DS_SOURCE_DIR "/scenarios/distir-grid.dir";
     sweep_case c;
     uint64_t rows;
