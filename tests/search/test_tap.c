@@ -198,6 +198,17 @@ static ds_status random_edges(ds_pase_model *model, const ds_pase_edge *edge,
     return DS_OK;
 }
 
+static ds_status random_memory(ds_pase_model *model, const ds_pase_node *node,
+                               const ds_pase_configs *set, double *bytes, ds_error *err) {
+    (void)model, (void)err;
+    for (uint32_t c = 0; c < set->n; c++) {
+        bytes[c] = 1;
+        for (uint32_t a = 0; a < set->n_axes; a++)
+            bytes[c] *= (double)node->size[a] / ds_pase_config(set, c)[a];
+    }
+    return DS_OK;
+}
+
 static random_model model_of(int64_t devices, uint64_t seed) {
     return (random_model){.base = {.name = "random",
                                    .unit = "",
@@ -212,8 +223,9 @@ static random_model model_of(int64_t devices, uint64_t seed) {
 typedef struct brute {
     const ds_pase_graph *graph;
     ds_pase_configs sets[MOST_NODES];
-    double *nodes[MOST_NODES], *edges[4 * MOST_NODES];
+    double *nodes[MOST_NODES], *edges[4 * MOST_NODES], *memory[MOST_NODES];
     uint32_t at[MOST_NODES];
+    double limit, bytes; /* of memory; of the nodes so far */
     double least;
 } brute;
 
@@ -232,21 +244,29 @@ static void try_all(brute *b, uint32_t v, double cost) {
         if (cost < b->least) b->least = cost;
         return;
     }
-    for (b->at[v] = 0; b->at[v] < b->sets[v].n; b->at[v]++)
-        try_all(b, v + 1, cost + step_cost(b, v));
+    for (b->at[v] = 0; b->at[v] < b->sets[v].n; b->at[v]++) {
+        double bytes = b->memory[v] ? b->memory[v][b->at[v]] : 0;
+        b->bytes += bytes;
+        if (b->bytes <= b->limit + 1e-9) try_all(b, v + 1, cost + step_cost(b, v));
+        b->bytes -= bytes;
+    }
 }
 
 /* False: too many strategies. */
 static bool brute_force(const ds_pase_graph *graph, ds_pase_model *model, double *least) {
     ds_arena arena;
     ds_arena_init(&arena);
-    brute b = {.graph = graph, .least = INFINITY};
+    brute b = {.graph = graph, .least = INFINITY, .limit = INFINITY};
+    if (model->memory) b.limit = model->memory_limit;
     double strategies = 1;
     for (uint32_t v = 0; v < graph->nodes.n; v++) {
         ds_pase_enumerate(&graph->nodes.at[v], &model->limits, &arena, &b.sets[v], NULL);
         b.nodes[v] = DS_NEW_N(&arena, double, b.sets[v].n);
         model->node(model, &graph->nodes.at[v], &b.sets[v], b.nodes[v], NULL);
         strategies *= b.sets[v].n;
+        if (!model->memory) continue;
+        b.memory[v] = DS_NEW_N(&arena, double, b.sets[v].n);
+        model->memory(model, &graph->nodes.at[v], &b.sets[v], b.memory[v], NULL);
     }
     for (uint32_t e = 0; e < graph->edges.n; e++) {
         const ds_pase_edge *edge = &graph->edges.at[e];
@@ -327,4 +347,42 @@ Test(tap, unfolded) {
         ds_pase_graph_free(graph);
     }
     cr_expect_gt(folded, GRAPHS * 2 / 3, "only %d graphs were folded", folded);
+}
+
+/* Under a memory limit: never beyond it, the bound below the true optimum, the cost above it. */
+Test(tap, memory_limit) {
+    int done = 0, exact = 0, limited = 0;
+    for (uint64_t seed = 5000; done < GRAPHS / 3; seed++) {
+        ds_rng rng = {seed};
+        random_model model = model_of(2 + draw(&rng, 2), seed);
+        shape s = {.head = 1, .period = 1 + draw(&rng, 2), .copies = 3 + draw(&rng, 3), .tail = 1};
+        ds_pase_graph *graph = repeated_graph(&rng, &s);
+        double least = INFINITY, whole = 0;
+        bool small = graph->nodes.n < 12 && brute_force(graph, &model.base, &least);
+        double unlimited = least;
+        for (uint32_t v = 0; v < graph->nodes.n; v++) {
+            const ds_pase_node *node = &graph->nodes.at[v];
+            whole += (double)node->size[0] * (double)(node->n_axes > 1 ? node->size[1] : 1);
+        }
+        model.base.memory = random_memory;
+        model.base.memory_limit = whole * 0.6;
+        if (small && brute_force(graph, &model.base, &least) && isfinite(least)) {
+            ds_tap_fold *fold = NULL;
+            ds_pase_result *r = NULL;
+            done++;
+            cr_assert_eq(ds_tap_fold_new(graph, &model.base, &fold, NULL), DS_OK);
+            cr_assert_eq(ds_tap_search(fold, &model.base, &(ds_pase_options){0}, &r, NULL), DS_OK);
+            cr_expect(r->fits, "graph %d", (int)seed);
+            cr_expect_leq(r->memory_bytes, model.base.memory_limit + 1e-9);
+            cr_expect_leq(r->bound, least + 1e-6);
+            cr_expect_geq(r->cost, least - 1e-6);
+            exact += r->cost <= least + 1e-6;
+            limited += least > unlimited;
+            ds_pase_result_free(r);
+            ds_tap_fold_free(fold);
+        }
+        ds_pase_graph_free(graph);
+    }
+    cr_expect_gt(limited, 20, "the limit was in the way of %d graphs alone", limited);
+    cr_expect_gt(exact, GRAPHS / 6, "%d of %d are optimal", exact, GRAPHS / 3);
 }
