@@ -1,4 +1,5 @@
 /* distsim search FILE: the best split of every operation of the scenario's model. */
+#include "ir/lang/scenario.h"
 #include "search/pase/costs.h"
 #include "search/pase/report.h"
 #include "search/tap/tap.h"
@@ -43,7 +44,7 @@ static const struct argp_option options_table[] = {
      0},
     {"meshes", OPT_MESHES, NULL, 0,
      "tap: try each mesh dp x tp of N devices, and split operations along its axes only", 0},
-    {"devices", 'p', "N", 0, "Over how many devices", 0},
+    {"devices", 'p', "N", 0, "Over how many devices; default: those of the scenario's topology", 0},
     {"cost-model", OPT_COST_MODEL, "pase|distsim", 0,
      "What a strategy costs: PaSE's own formulas in FLOPs (the default), or what the simulator "
      "charges on the scenario's devices and links, in microseconds, within their memory",
@@ -154,7 +155,6 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         argp_usage(state);
         return 0;
     case ARGP_KEY_END:
-        if (args->file && args->devices == 0) argp_error(state, "over how many devices? -p N");
         if (args->meshes && strcmp(args->method, "tap") != 0)
             argp_error(state, "--meshes is for --method tap");
         if (args->ordered && strcmp(args->method, "pase") != 0)
@@ -311,11 +311,29 @@ static ds_status model_of(const arguments *args, const cli_source *source,
     return DS_OK;
 }
 
-static ds_status search_graph(const arguments *args, const cli_source *source,
+/* Without -p all devices. */
+static ds_status count_devices(arguments *args, const cli_source *source, ds_error *err) {
+    const ds_topology *topology = ds_scenario_topology(source->unit);
+    ds_topo *topo = NULL;
+    if (args->devices) return DS_OK;
+    if (!topology)
+        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                            "over how many devices? -p N, or a scenario that says `on`");
+    DS_TRY(ds_topo_build(&source->binding, topology, &topo, err));
+    args->devices = ds_topo_n_devices(topo);
+    ds_topo_free(topo);
+    if (args->devices <= DS_PASE_MAX_DEVICES) return DS_OK;
+    return ds_error_set(err, DS_ERR_LIMIT, topology->loc,
+                        "a search is for up to %d devices, not %lld", DS_PASE_MAX_DEVICES,
+                        (long long)args->devices);
+}
+
+static ds_status search_graph(arguments *args, const cli_source *source,
                               const ds_profiles *profiles, ds_buf *out, ds_error *err) {
     ds_model_step *step = NULL;
     ds_pase_graph *graph = NULL;
     ds_pase_model *model = NULL;
+    DS_TRY(count_devices(args, source, err));
     DS_TRY(ds_model_step_new(&source->binding, &step, err));
     ds_status status = ds_pase_graph_read(step, &graph, err);
     if (!status) status = model_of(args, source, step, profiles, &model, err);
@@ -330,7 +348,7 @@ static ds_status search_graph(const arguments *args, const cli_source *source,
 }
 
 /* Profiles are read only if something costs time. */
-static ds_status read_and_search(const arguments *args, const cli_source *source, ds_buf *out,
+static ds_status read_and_search(arguments *args, const cli_source *source, ds_buf *out,
                                  ds_error *err) {
     ds_profiles *profiles = NULL;
     if (args->simulate || strcmp(args->cost_model, "distsim") == 0)

@@ -46,7 +46,9 @@ static const struct argp_option options_table[] = {
     {"method", OPT_METHOD, "METHOD", 0,
      "Which candidates, in which order: grid, all of them (the default); random, a sample; bound, "
      "until the best is proved to be the best; beam, the most promising knob by knob; anneal and "
-     "mcmc, random walks that look for better ones",
+     "mcmc, random walks that look for better ones. pase and tap are no walks through candidates: "
+     "they find the best split of every operation over all devices, as `distsim search FILE "
+     "--method METHOD --cost-model distsim --simulate` does",
      0},
     {"seed", OPT_SEED, "N", 0, "Of what is drawn at random; default: 0", 0},
     {"width", OPT_WIDTH, "N", 0,
@@ -101,8 +103,18 @@ static void read_shard(const char *arg, ds_sweep_options *sweep, struct argp_sta
     sweep->n_shards = n;
 }
 
+/* Does the method split operations, instead of walking through candidates? */
+static bool is_search(const arguments *args) {
+    const char *method = args->sweep.method;
+    return method && (strcmp(method, "pase") == 0 || strcmp(method, "tap") == 0);
+}
+
 static void check(const arguments *args, struct argp_state *state) {
     const ds_sweep_options *sweep = &args->sweep;
+    if (is_search(args) && (sweep->path || sweep->certificate || sweep->n_shards || args->mpi))
+        argp_error(state,
+                   "--method %s has no rows; its program is written by `distsim search -o FILE`",
+                   sweep->method);
     if (sweep->resume && sweep->overwrite)
         argp_error(state, "--resume and --overwrite exclude each other");
     if (!sweep->path && (sweep->resume || sweep->db || args->plot))
@@ -297,10 +309,36 @@ static int sweep(arguments *args) {
     return exit_code;
 }
 
+/* ---- splits of operations ---- */
+
+/* distsim search, with the options that both verbs have. */
+static int search(const arguments *args) {
+    ds_arena arena;
+    DS_VEC(char *) words = {0};
+    ds_arena_init(&arena);
+    char *fixed[] = {"search",       (char *)args->file, "--method",  (char *)args->sweep.method,
+                     "--cost-model", "distsim",          "--simulate"};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) DS_PUSH(&arena, &words, fixed[i]);
+    for (uint32_t i = 0; i < args->common.settings.n; i++) {
+        const ds_setting *s = &args->common.settings.at[i];
+        DS_PUSH(&arena, &words, ds_arena_printf(&arena, "--set=%s=%s", s->path, s->text));
+    }
+    for (uint32_t i = 0; i < args->common.include_dirs.n; i++)
+        DS_PUSH(&arena, &words, ds_arena_printf(&arena, "-I%s", args->common.include_dirs.at[i]));
+    if (args->common.profiles)
+        DS_PUSH(&arena, &words, ds_arena_printf(&arena, "--profiles=%s", args->common.profiles));
+    if (args->common.job)
+        DS_PUSH(&arena, &words, ds_arena_printf(&arena, "--job=%s", args->common.job));
+    DS_PUSH(&arena, &words, NULL);
+    int exit_code = cmd_search((int)words.n - 1, words.at);
+    ds_arena_deinit(&arena);
+    return exit_code;
+}
+
 int cmd_sweep(int argc, char **argv) {
     arguments args = {0};
     argp_parse(&parser, argc, argv, 0, NULL, &args);
-    int exit_code = sweep(&args);
+    int exit_code = is_search(&args) ? search(&args) : sweep(&args);
     cli_options_deinit(&args.common);
     return exit_code;
 }
