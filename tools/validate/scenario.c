@@ -87,10 +87,11 @@ static void put_stage_layers(const val_row *r, ds_buf *out) {
 
 static void put_strategy(const val_row *r, const val_testbed *t, val_purpose purpose,
                          int64_t microbatches, ds_buf *out) {
+    int64_t zero = t->fsdp && r->zero == 2 ? 3 : r->zero;
     ds_buf_printf(out,
                   "  strategy { dp = %" PRId64 ", tp = %" PRId64 ", pp = %" PRId64
                   ", microbatches = %" PRId64 ", zero = %" PRId64,
-                  r->dp, r->tp, r->pp, microbatches, r->zero);
+                  r->dp, r->tp, r->pp, microbatches, zero);
     if (r->zero == 0 && r->dp > 1 && t->late_reduce && purpose == VAL_TIME)
         ds_buf_put(out, ", late_reduce = true");
     if (r->cp > 1) ds_buf_printf(out, ", cp = %" PRId64, r->cp);
