@@ -82,18 +82,6 @@ static void look_at(const ds_body *body, ds_timing *t) {
 
 /* ---- a class over all executions ---- */
 
-/* An execution on a class, and when it is there: from its first task to its last. */
-typedef struct visit {
-    const ds_busy *busy;
-    int64_t base_ps, start_ps, end_ps;
-} visit;
-
-static int by_visit(const void *a, const void *b) {
-    const visit *x = a, *y = b;
-    if (x->start_ps != y->start_ps) return x->start_ps < y->start_ps ? -1 : 1;
-    return x->end_ps < y->end_ps ? -1 : x->end_ps > y->end_ps;
-}
-
 static uint32_t put(const ds_span *spans, uint32_t n, int64_t base_ps, ds_span *out) {
     for (uint32_t i = 0; i < n; i++)
         out[i] = (ds_span){base_ps + spans[i].start, base_ps + spans[i].end};
@@ -101,64 +89,59 @@ static uint32_t put(const ds_span *spans, uint32_t n, int64_t base_ps, ds_span *
 }
 
 /* Exposed communication of executions that overlap. `room` holds all their spans. */
-static int64_t exposed(const visit *visits, uint32_t n, ds_span *room) {
+static int64_t exposed(const ds_visit *visits, uint32_t n, ds_span *room) {
     uint32_t n_compute = 0, n_comm = 0;
-    for (uint32_t i = 0; i < n; i++)
-        n_compute += put(visits[i].busy->compute, visits[i].busy->n_compute, visits[i].base_ps,
-                         room + n_compute);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_busy *busy = visits[i].of;
+        n_compute += put(busy->compute, busy->n_compute, visits[i].base_ps, room + n_compute);
+    }
     ds_span *comm = room + n_compute;
-    for (uint32_t i = 0; i < n; i++)
-        n_comm +=
-            put(visits[i].busy->comm, visits[i].busy->n_comm, visits[i].base_ps, comm + n_comm);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_busy *busy = visits[i].of;
+        n_comm += put(busy->comm, busy->n_comm, visits[i].base_ps, comm + n_comm);
+    }
     n_compute = merge(room, n_compute);
     n_comm = merge(comm, n_comm);
     return total(comm, n_comm) - overlap(room, n_compute, comm, n_comm);
 }
 
 /* Executions that overlap no other are known; the others are put together in clusters. */
-static void account(const visit *visits, uint32_t n, int64_t step_ps, ds_composed_class *out) {
+static void account(const ds_visit *visits, uint32_t n, int64_t step_ps, ds_composed_class *out) {
     uint32_t most = 0;
-    for (uint32_t i = 0; i < n; i++) most += visits[i].busy->n_compute + visits[i].busy->n_comm;
-    ds_span *room = ds_xcalloc(most, sizeof *room);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_busy *busy = visits[i].of;
+        most += busy->n_compute + busy->n_comm;
+    }
+    ds_span *room = ds_xmalloc((size_t)(most + 1) * sizeof *room);
     for (uint32_t i = 0, end; i < n; i = end) {
+        const ds_busy *busy = visits[i].of;
         int64_t last_ps = visits[i].end_ps;
-        out->compute_ps += visits[i].busy->compute_ps;
+        out->compute_ps += busy->compute_ps;
         for (end = i + 1; end < n && visits[end].start_ps < last_ps; end++) {
-            out->compute_ps += visits[end].busy->compute_ps;
+            out->compute_ps += ((const ds_busy *)visits[end].of)->compute_ps;
             if (visits[end].end_ps > last_ps) last_ps = visits[end].end_ps;
         }
         out->exposed_comm_ps +=
-            end == i + 1 ? visits[i].busy->exposed_ps : exposed(visits + i, end - i, room);
+            end == i + 1 ? busy->exposed_ps : exposed(visits + i, end - i, room);
         if (last_ps > out->end_ps) out->end_ps = last_ps;
     }
     out->idle_ps = step_ps - out->compute_ps - out->exposed_comm_ps;
     free(room);
 }
 
+static bool look_at_busy(const ds_exec *e, uint32_t k, ds_visit *out) {
+    const ds_busy *busy = &e->timing->busy[k];
+    *out = (ds_visit){e->base_ps + busy->start_ps, e->base_ps + busy->end_ps, e->base_ps, busy};
+    return busy->n_compute + busy->n_comm != 0;
+}
+
 static void account_all(const ds_timeline *t, ds_composed *out) {
-    uint32_t n_classes = t->s->plan->n_classes, *n = ds_xcalloc(n_classes, sizeof *n), total_n = 0;
-    for (uint32_t i = 0; i < t->n_execs; i++) {
-        const ds_part *part = &t->s->parts[t->execs[i].part];
-        for (uint32_t k = 0; k < part->classes.n; k++, total_n++) n[part->classes.at[k]]++;
-    }
-    visit *all = ds_xcalloc(total_n, sizeof *all), **at = ds_xcalloc(n_classes, sizeof *at);
-    for (uint32_t c = 0, first = 0; c < n_classes; first += n[c], n[c] = 0, c++)
-        at[c] = all + first;
-    for (uint32_t i = 0; i < t->n_execs; i++)
-        for (uint32_t k = 0; k < t->execs[i].timing->n_busy; k++) {
-            const ds_busy *busy = &t->execs[i].timing->busy[k];
-            int64_t base = t->execs[i].base_ps;
-            uint32_t cls = t->s->parts[t->execs[i].part].classes.at[busy->cls];
-            if (busy->n_compute + busy->n_comm == 0) continue;
-            at[cls][n[cls]++] = (visit){busy, base, base + busy->start_ps, base + busy->end_ps};
-        }
-    for (uint32_t c = 0; c < n_classes; c++) {
-        qsort(at[c], n[c], sizeof *at[c], by_visit);
-        account(at[c], n[c], t->step_ps, &out->classes[c]);
-    }
-    free(all);
-    free(at);
-    free(n);
+    ds_visits visits;
+    ds_compose__visits(t, look_at_busy, &visits);
+    for (uint32_t c = 0; c < t->s->plan->n_classes; c++)
+        account(visits.at + visits.first[c], visits.first[c + 1] - visits.first[c], t->step_ps,
+                &out->classes[c]);
+    ds_compose__visits_deinit(&visits);
 }
 
 /* FLOPs of a part's products on all devices, and how long they take at peak. */

@@ -49,12 +49,41 @@ static uint64_t signature(const ds_template *t, const ds_kind *kind) {
     return hash;
 }
 
+typedef struct named {
+    uint64_t hash;
+    uint32_t meet;
+} named;
+
+static int by_hash(const void *a, const void *b) {
+    const named *x = a, *y = b;
+    return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
+
+/* In an order that does not depend on the program's, so that skeletons are found again. */
+static void sort_meets(assembler *a, named *names, size_t n_of) {
+    uint32_t n = a->meets.n, *place_of = ds_xcalloc((size_t)n + 1, sizeof *place_of);
+    ds_plan_meet *sorted = ds_xcalloc((size_t)n + 1, sizeof *sorted);
+    if (n) qsort(names, n, sizeof *names, by_hash);
+    for (uint32_t i = 0; i < n; i++) {
+        sorted[i] = a->meets.at[names[i].meet];
+        place_of[names[i].meet] = i;
+        a->key = ds_hash_mix(a->key, names[i].hash);
+    }
+    for (size_t i = 0; i < n_of; i++)
+        if (a->meet_of[i] != DS_NONE) a->meet_of[i] = place_of[a->meet_of[i]];
+    free(a->meets.at);
+    a->meets.at = sorted;
+    a->meets.cap = n + 1;
+    free(place_of);
+}
+
 static void find_meets(assembler *a) {
     const ds_template *t = a->t;
     uint32_t n = a->step->n_chunks, n_kinds = t->kinds.n;
     ds_map seen;
     ds_map_init(&seen);
     a->meet_of = ds_xcalloc((size_t)n * n_kinds + 1, sizeof *a->meet_of);
+    DS_VEC(named) names = {0};
     uint64_t *signatures = ds_xcalloc(n_kinds + 1, sizeof *signatures);
     for (uint32_t k = 0; k < n_kinds; k++) signatures[k] = signature(t, &t->kinds.at[k]);
     for (uint32_t c = 0; c < n; c++)
@@ -70,10 +99,12 @@ static void find_meets(assembler *a) {
             const uint64_t *found = ds_map_find(&seen, hash);
             *of = found ? (uint32_t)*found : a->meets.n;
             if (found) continue;
-            a->key = ds_hash_mix(a->key, hash);
             ds_map_put(&seen, hash, *of);
+            DS_HPUSH(&names, ((named){hash, *of}));
             DS_HPUSH(&a->meets, meet);
         }
+    sort_meets(a, names.at, (size_t)n * n_kinds);
+    free(names.at);
     free(signatures);
     ds_map_deinit(&seen);
 }
@@ -185,7 +216,7 @@ static bool find_streams(assembler *a, uint32_t chunk, uint32_t from, ds_part *o
     uint32_t own = ds_template__chunk(a->t, chunk, a->step->n_chunks);
     for (uint32_t i = 0; i < body->stream_cls.n; i++) DS_HPUSH(&out->streams, DS_NONE);
     for (uint32_t i = 0; i < body->n_classes; i++) {
-        uint32_t label = a->t->plan->classes[part->classes.at[i]].device;
+        uint32_t label = a->t->label_of[part->classes.at[i]];
         uint32_t is = label == own ? chunk : other_chunk(a, chunk, own, label);
         DS_HPUSH(&out->classes, a->cls[is]);
     }

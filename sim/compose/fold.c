@@ -369,6 +369,10 @@ static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const pa
                                   step->strategy->pp > 1 ? t->n_chunks : 0) &&
                 ds_compose__buffers(&t->s, step->options->keep_masks) && ds_template__shape(t);
     if (!fine && !t->why) t->why = t->s.why ? t->s.why : "a step of another kind";
+    ds_plan_free(t->plan);
+    t->plan = NULL;
+    t->s.plan = NULL;
+    ds_compose__reading_deinit(&t->s);
     return DS_OK;
 }
 

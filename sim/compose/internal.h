@@ -175,6 +175,8 @@ bool ds_compose__buffers(ds_sibling *s, bool keep_masks);
 void ds_compose__opaque(ds_sibling *s);
 ds_part *ds_compose__add_part(ds_sibling *s);
 ds_body *ds_compose__add_body(ds_sibling *s);
+/* What is needed only while parts are read from a plan. */
+void ds_compose__reading_deinit(ds_sibling *s);
 void ds_compose__parts_deinit(ds_sibling *s);
 void ds_compose__timings_deinit(ds_sibling *s);
 void ds_compose__timing_free(ds_timing *t);
@@ -211,6 +213,22 @@ bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order
 void ds_compose__timeline_deinit(ds_timeline *t);
 /* The execution that a source is of; for DS_AT of the middle the last of them. */
 uint32_t ds_compose__exec(const ds_timeline *t, const ds_source *source, const ds_exec *from);
+
+/* An execution on a class: from when to when, and what it does there. */
+typedef struct ds_visit {
+    int64_t start_ps, end_ps, base_ps;
+    const void *of; /* ds_busy or ds_curve */
+} ds_visit;
+
+/* visits.c: executions by class, in order of start, then end. */
+typedef struct ds_visits {
+    ds_visit *at;
+    uint32_t *first; /* per class: at[first[c] … first[c + 1]) */
+} ds_visits;
+/* What an execution has for its k-th class; false: nothing. */
+typedef bool ds_visit_fn(const ds_exec *e, uint32_t k, ds_visit *out);
+void ds_compose__visits(const ds_timeline *t, ds_visit_fn *look, ds_visits *out);
+void ds_compose__visits_deinit(ds_visits *visits);
 
 /* links.c: has nobody loaded the links of those while they did? */
 bool ds_compose__apart(const ds_timeline *t);

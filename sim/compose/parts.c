@@ -404,6 +404,14 @@ static void free_body(ds_body *body) {
     free(body);
 }
 
+void ds_compose__reading_deinit(ds_sibling *s) {
+    free(s->owner);
+    free(s->unit_of);
+    free(s->is_each);
+    s->owner = s->unit_of = NULL;
+    s->is_each = NULL;
+}
+
 void ds_compose__parts_deinit(ds_sibling *s) {
     ds_compose__timings_deinit(s);
     for (uint32_t i = 0; i < s->bodies.n; i++) free_body(s->bodies.at[i]);
@@ -418,9 +426,7 @@ void ds_compose__parts_deinit(ds_sibling *s) {
     free(s->parts);
     free(s->first_post);
     free(s->n_posts);
-    free(s->owner);
-    free(s->unit_of);
-    free(s->is_each);
+    ds_compose__reading_deinit(s);
     free(s->input_bytes);
     free(s->each_bytes);
 }

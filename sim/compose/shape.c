@@ -38,7 +38,7 @@ static const ds_scope *loop_of(ds_template *t, uint32_t inst) {
 }
 
 static uint32_t chunk_of_class(const ds_template *t, uint32_t cls) {
-    return t->plan->classes[cls].device;
+    return t->label_of[cls];
 }
 
 static uint32_t chunk_of_unit(const ds_template *t, const ds_part *part, uint32_t unit) {
@@ -121,6 +121,12 @@ static uint64_t kind_hash(const ds_template *t, const ds_kind *kind) {
     return ds_hash_mix(hash, (uint64_t)kind->from << 32 | kind->to);
 }
 
+static bool is_over_replicas(const ds_op *op) {
+    for (uint32_t i = 0; i < op->n_over; i++)
+        if (strcmp(op->over[i], "dp") == 0) return true;
+    return false;
+}
+
 static bool find_kinds(ds_template *t, uint32_t p) {
     const ds_part *part = &t->s.parts[p];
     ds_outline *shape = &t->shapes[p];
@@ -139,6 +145,8 @@ static bool find_kinds(ds_template *t, uint32_t p) {
                         .to = g->devices[g->n_devices - 1]};
         if (ds_attr_find(r->op->attrs, r->op->n_attrs, "chunks"))
             return ds_template__unknown(t, "transfers in chunks");
+        if (t->few_replicas && r->op->code != DS_OP_ALL_REDUCE && is_over_replicas(r->op))
+            return ds_template__unknown(t, "replicas that share something out");
         uint64_t hash = kind_hash(t, &kind), *found = ds_map_find(&t->kind_index, hash);
         uint32_t k = found ? (uint32_t)*found : t->kinds.n;
         if (!found) {
@@ -203,6 +211,8 @@ void ds_template__belongings(const ds_body *body, ds_outline *out) {
 
 bool ds_template__shape(ds_template *t) {
     t->shapes = ds_xcalloc(t->s.n_parts, sizeof *t->shapes);
+    t->label_of = ds_xcalloc(t->plan->n_classes, sizeof *t->label_of);
+    for (uint32_t c = 0; c < t->plan->n_classes; c++) t->label_of[c] = t->plan->classes[c].device;
     ds_map_init(&t->kind_index);
     for (uint32_t p = 0; p < t->s.n_parts; p++) {
         const ds_body *body = t->s.parts[p].body;
@@ -228,6 +238,7 @@ void ds_template__shape_deinit(ds_template *t) {
         free(shape->kinds.at);
     }
     free(t->shapes);
+    free(t->label_of);
     free(t->kinds.at);
     ds_map_deinit(&t->kind_index);
 }

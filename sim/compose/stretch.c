@@ -89,7 +89,7 @@ static uint32_t place_in_turn(writer *w, const ds_loop *loop, const ds_where *wh
 
 /* In the tail: whose is a class of the template, seen from the unit in hand? */
 static uint32_t column_of(writer *w, uint32_t cls) {
-    uint32_t label = w->t->plan->classes[w->from->classes.at[cls]].device;
+    uint32_t label = w->t->label_of[w->from->classes.at[cls]];
     if (label == w->label) return w->column;
     if (w->t->n_chunks < DS_FEW || label == 0) return label;
     if (label != DS_FEW - 1) refuse(w, "stages whose updates depend on each other");
@@ -469,7 +469,7 @@ typedef struct tail {
 
 static uint32_t label_of(const writer *w, uint32_t unit) {
     const ds_unit_task *u = &w->from->body->units.at[unit];
-    return w->t->plan->classes[w->from->classes.at[u->cls]].device;
+    return w->t->label_of[w->from->classes.at[u->cls]];
 }
 
 /* Sends within the tail connect the first chunk with the last. */

@@ -51,14 +51,17 @@ typedef struct ds_kind {
 
 typedef struct ds_template {
     ds_model_step *step;
-    ds_plan *plan;
+    ds_plan *plan;      /* until its parts are known */
+    uint32_t *label_of; /* per class of the plan: the chunk */
     ds_sibling s;
     ds_outline *shapes; /* per part */
     DS_VEC(ds_kind) kinds;
     ds_map kind_index;
     uint32_t n_chunks; /* at most DS_FEW */
     int64_t turns[DS_FEW];
-    const char *loop; /* the index of the model's loop over layers */
+    bool few_replicas; /* it has two, whatever the step has: they do the same, and share nothing out
+                        */
+    const char *loop;  /* the index of the model's loop over layers */
     /* per chunk: inputs that are there once, for each turn, for each middle microbatch */
     int64_t once_bytes[DS_FEW], turn_bytes[DS_FEW], each_bytes[DS_FEW];
     ds_map bodies; /* hash of part, turns and durations of transfers → ds_body, one of s.bodies */

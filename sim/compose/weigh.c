@@ -118,11 +118,6 @@ static int64_t level_of(const cursor *c) {
     return c->next ? c->curve->level[c->next - 1] : 0;
 }
 
-static int by_due(const void *a, const void *b) {
-    const cursor *x = a, *y = b;
-    return due(x) < due(y) ? -1 : due(x) > due(y);
-}
-
 /* The most of level[from … to). */
 static int64_t most(const ds_curve *c, uint32_t from, uint32_t to) {
     int64_t best = INT64_MIN;
@@ -148,13 +143,17 @@ static uint32_t seek(const cursor *c, int64_t until_ps) {
     return lo;
 }
 
+static cursor begin(const ds_visit *visit) {
+    return (cursor){visit->of, visit->base_ps, 0};
+}
+
 /* Peak over all curves, that are in order of their first events, above `level`. */
-static int64_t merge(cursor *all, uint32_t n, int64_t level) {
-    cursor *active = ds_xcalloc(n, sizeof *active);
+static int64_t merge(const ds_visit *all, uint32_t n, int64_t level) {
+    cursor *active = ds_xmalloc(((size_t)n + 1) * sizeof *active);
     uint32_t n_active = 0, next = 0;
     int64_t peak = level;
     while (n_active || next < n) {
-        if (!n_active) active[n_active++] = all[next++];
+        if (!n_active) active[n_active++] = begin(&all[next++]);
         int64_t first = INT64_MAX, second = INT64_MAX;
         uint32_t leader = 0;
         for (uint32_t i = 0; i < n_active; i++) {
@@ -167,12 +166,12 @@ static int64_t merge(cursor *all, uint32_t n, int64_t level) {
                 second = at;
             }
         }
-        if (next < n && due(&all[next]) <= (first == second ? first : second)) {
-            if (due(&all[next]) <= first) {
-                active[n_active++] = all[next++];
+        if (next < n && all[next].start_ps <= second) {
+            if (all[next].start_ps <= first) {
+                active[n_active++] = begin(&all[next++]);
                 continue;
             }
-            second = due(&all[next]);
+            second = all[next].start_ps;
         }
         if (first < second) {
             cursor *c = &active[leader];
@@ -201,39 +200,29 @@ static int64_t merge(cursor *all, uint32_t n, int64_t level) {
     return peak;
 }
 
+static bool look_at_curve(const ds_exec *e, uint32_t k, ds_visit *out) {
+    const ds_curve *curve = &e->timing->curves[k];
+    if (!curve->n) return false;
+    *out = (ds_visit){e->base_ps + curve->at_ps[0], 0, e->base_ps, curve};
+    return true;
+}
+
 bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes) {
     ds_sibling *s = t->s;
-    uint32_t n_classes = s->plan->n_classes, *n = ds_xcalloc(n_classes + 1, sizeof *n), total = 0;
     bool fine = true;
     for (uint32_t i = 0; i < t->n_execs && fine; i++) {
         const ds_part *part = &s->parts[t->execs[i].part];
         if (!t->execs[i].timing->curves) fine = weigh_timing(s, part->body, t->execs[i].timing);
-        for (uint32_t k = 0; k < part->classes.n; k++) n[part->classes.at[k]]++;
-        total += part->classes.n;
     }
     for (uint32_t i = 0; i < t->n_execs && fine; i++) fine = check_exec(t, &t->execs[i]);
-    cursor *cursors = ds_xcalloc(total, sizeof *cursors), **at = ds_xcalloc(n_classes, sizeof *at);
-    for (uint32_t c = 0, first = 0; c < n_classes; c++) {
-        at[c] = cursors + first;
-        first += n[c];
-        n[c] = 0;
-    }
-    for (uint32_t i = 0; i < t->n_execs && fine; i++) {
-        const ds_timing *timing = t->execs[i].timing;
-        const ds_part *part = &s->parts[t->execs[i].part];
-        for (uint32_t k = 0; k < timing->n_curves; k++) {
-            const ds_curve *curve = &timing->curves[k];
-            uint32_t cls = part->classes.at[curve->cls];
-            if (curve->n) at[cls][n[cls]++] = (cursor){curve, t->execs[i].base_ps, 0};
-        }
-    }
-    for (uint32_t c = 0; c < n_classes && fine; c++) {
-        qsort(at[c], n[c], sizeof *at[c], by_due);
+    if (!fine) return false;
+    ds_visits visits;
+    ds_compose__visits(t, look_at_curve, &visits);
+    for (uint32_t c = 0; c < s->plan->n_classes; c++) {
+        int64_t inputs = s->input_bytes[c] + ds_compose__n_each(s) * s->each_bytes[c];
         peak_bytes[c] =
-            merge(at[c], n[c], s->input_bytes[c] + ds_compose__n_each(s) * s->each_bytes[c]);
+            merge(visits.at + visits.first[c], visits.first[c + 1] - visits.first[c], inputs);
     }
-    free(cursors);
-    free(at);
-    free(n);
-    return fine;
+    ds_compose__visits_deinit(&visits);
+    return true;
 }
