@@ -88,6 +88,7 @@ static int64_t lead_of(const ds_bound_region *r, int64_t stage) {
 static int64_t live_bytes(const ds_bound_region *r, int64_t s, const ds_bound_stage *stage) {
     int64_t m = r->microbatches, lead = lead_of(r, s), all = m * r->chunks;
     int64_t saved = stage->saved_bytes, gradients = stage->gradient_bytes, held = lead * saved;
+    if (r->zero == 0) held = most(held, gradients); /* before the first update */
     if (m < 2) return held;
     held = most(held, saved + gradients);
     if (r->pp == 1 || r->form == DS_BOUND_ANY || r->form == DS_BOUND_BREADTH_FIRST) return held;

@@ -29,13 +29,15 @@ typedef struct ds_bound_region {
     int64_t capacity_bytes;        /* of a device; 0: not known */
     int64_t dp, tp, pp, cp, microbatches;
     int64_t zero;     /* -1: not known */
-    uint32_t offload; /* bits of ds_strategy.offload that may be set */
+    uint32_t offload; /* bits of ds_strategy.offload that may be set … */
+    bool offloads;    /* … and are */
     /* with layers */
     ds_bound_form form;
     int64_t chunks;    /* of a stage */
     bool even;         /* chunks have the turns that balance = layers gives them */
     const char *order; /* of the mesh; NULL: not known */
     bool parts;        /* stages send parts (scatter_gather) */
+    bool late;         /* gradients are reduced after the last backward item */
 } ds_bound_region;
 
 /* No candidate of the region has a step_time_ps below that. With m microbatches, F and B the
@@ -47,6 +49,7 @@ typedef struct ds_bound_region {
  *   reduce  the items before the last backward one, then the gradients over dp (one chunk a stage)
  *   shards  with zero = 3 the gathering of weights, twice, with zero ≥ 2 the scattering of
  *           gradients, m times
+ *   host    what is offloaded, and back: weights 2m times, activations m times, states once
  * and, of orders and cuts that are not known too, the sum of all computation over pp. Rounded down.
  * O(C). */
 int64_t ds_bound_step_ps(const ds_bound_region *region);

@@ -214,17 +214,22 @@ static bool is_scaling(const reader *r, uint32_t inst, const ds_record *record) 
            record->op->code == DS_OP_SCALE;
 }
 
+/* Between all devices at once; anything else counts nothing. */
+static int64_t transfer_ps(const reader *r, const ds_record *record) {
+    const ds_bound_sibling *s = r->sibling;
+    const ds_group *group = &record->groups[0];
+    bool whole = record->n_groups == 1 && group->n_devices == s->tp * s->cp && group->request;
+    return whole && s->transfer_ps ? s->transfer_ps(s->context, record->op->code, group->bytes) : 0;
+}
+
 /* Alone, on whichever devices it is fastest. */
 static int64_t duration(const reader *r, uint32_t inst) {
     const ds_record *record = r->plan->records.at[r->plan->insts.at[inst].record];
     int64_t ps = INT64_MAX;
-    if (is_scaling(r, inst, record)) return 0;
-    for (uint32_t i = 0; record->kind == DS_REC_COMPUTE && i < record->n_variants; i++)
-        ps = least(ps, record->variants[i].ps);
-    for (uint32_t i = 0; record->kind == DS_REC_COMM && i < record->n_groups; i++)
-        ps = least(ps, record->groups[i].ps);
-    bool free = record->kind == DS_REC_COMM && r->sibling->bare;
-    return ps == INT64_MAX || free || r->plan->insts.at[inst].first_task == DS_NONE ? 0 : ps;
+    if (r->plan->insts.at[inst].first_task == DS_NONE || is_scaling(r, inst, record)) return 0;
+    if (record->kind == DS_REC_COMM) return transfer_ps(r, record);
+    for (uint32_t i = 0; i < record->n_variants; i++) ps = least(ps, record->variants[i].ps);
+    return ps == INT64_MAX ? 0 : ps;
 }
 
 static bool is_compute(const reader *r, uint32_t inst) {

@@ -56,7 +56,9 @@ typedef struct ds_bound_sibling {
     const char *recompute, *cp_type;
     const char *order; /* of the axes; NULL: the usual one */
     int64_t parts;     /* of the batch: replicas times microbatches */
-    bool bare;         /* transfers take no time */
+    /* What transfers take that all its devices are part of; NULL: nothing. */
+    int64_t (*transfer_ps)(void *context, ds_opcode op, int64_t bytes);
+    void *context;
 } ds_bound_sibling;
 
 /* Of the scenario of a verified unit under `binding`, whose strategy block is set anew (the caller

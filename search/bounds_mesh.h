@@ -22,9 +22,16 @@ typedef struct ds_bound_mesh {
     const char *order; /* interned */
 } ds_bound_mesh;
 
-/* Are the groups of tp·cp devices the first of them, moved by automorphisms of the topology? Then a
- * transfer inside of one takes what it takes there. O(devices) once. */
-bool ds_bound_mesh_is_alike(ds_bound_machine *machine, const ds_bound_mesh *mesh);
+/* The least that a transfer over tp and cp takes alone in any group, by whichever algorithm is
+ * fastest. Groups that are images of each other under automorphisms of the topology are looked at
+ * once; 0 if there are too many others. O(devices) once. */
+int64_t ds_bound_mesh_transfer_ps(ds_bound_machine *machine, const ds_bound_mesh *mesh,
+                                  ds_opcode op, int64_t bytes);
+/* A number for what the groups look like; 0: it is not known. */
+uint64_t ds_bound_mesh_group(ds_bound_machine *machine, const ds_bound_mesh *mesh);
+
+/* Seconds a byte from a device to its host, or back, where that is fastest; 0: not known. */
+double ds_bound_machine_host_per_byte(ds_bound_machine *machine, bool back);
 
 /* Seconds a byte of what the first replicas reduce, or gather, over dp (and cp), by whichever
  * algorithm is fastest for `most` bytes; smaller ones take no less a byte. 0 where it is alone.

@@ -36,7 +36,8 @@
     X(STAGE_LAYERS, "stage_layers")                                                                \
     X(SCATTER_GATHER, "scatter_gather")                                                            \
     X(OFFLOAD, "offload")                                                                          \
-    X(CP_TYPE, "cp_type")
+    X(CP_TYPE, "cp_type")                                                                          \
+    X(LATE_REDUCE, "late_reduce")
 enum {
 #define DS_X(id, name) KNOB_##id,
     KNOBS(DS_X)
@@ -246,12 +247,14 @@ static bool is_said(const ds_bounds *b, uint32_t k) {
     return b->knobs[k].attr || b->knobs[k].dim != UINT32_MAX;
 }
 
-/* Bits of all that may be offloaded. */
-static uint32_t offload_bits(const ds_bounds *b, const ds_choice *prefix, uint32_t depth) {
+/* Bits of all that may be offloaded; *surely if they are known. */
+static uint32_t offload_bits(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                             bool *surely) {
     static const char *const words[] = {"activations", "optimizer", "weights"};
     const knob *it = &b->knobs[KNOB_OFFLOAD];
     const ds_attr *attr = it->attr, *items = attr;
     uint32_t bits = 0, all = DS_OFFLOAD_ACTIVATIONS | DS_OFFLOAD_OPTIMIZER | DS_OFFLOAD_WEIGHTS;
+    *surely = false;
     if (!is_said(b, KNOB_OFFLOAD)) return 0;
     if (it->level > depth) return all;
     if (it->dim != UINT32_MAX) {
@@ -269,6 +272,7 @@ static uint32_t offload_bits(const ds_bounds *b, const ds_choice *prefix, uint32
         for (uint32_t k = 0; k < 3; k++)
             if (strcmp(value.s, words[k]) == 0) bits |= 1u << k;
     }
+    *surely = true;
     return bits;
 }
 
@@ -333,13 +337,13 @@ static const ds_bound_layers *make_layers(ds_bounds *b, const ds_bound_sibling *
 }
 
 static const ds_bound_layers *find_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
-                                          const ds_bound_sibling *sibling) {
+                                          const ds_bound_sibling *sibling, uint64_t group) {
     uint64_t key = ds_hash_mix(key_of(b, prefix, sibling->recompute), (uint64_t)sibling->tp);
     key = ds_hash_mix(ds_hash_mix(key, (uint64_t)sibling->cp),
                       ds_hash_bytes(sibling->cp_type, strlen(sibling->cp_type)));
     if (sibling->order) key = ds_hash_mix(key, DS_KEY(sibling->order));
-    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)sibling->parts),
-                      (uint64_t)(sibling->sp + 2 * sibling->bare));
+    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)sibling->parts), sibling->sp);
+    key = ds_hash_mix(key, group);
     const uint64_t *at = ds_map_find(&b->layers, key);
     if (at) return (const ds_bound_layers *)(uintptr_t)*at;
     fill_candidate(b, prefix, depth);
@@ -428,7 +432,20 @@ static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t 
     if (out->chunks < 1 || (given && !chunks)) out->form = DS_BOUND_ANY;
     out->even = strcmp(balance, "layers") == 0 && !is_said(b, KNOB_STAGE_LAYERS);
     out->order = *order ? ds_intern(&b->space->unit->strings, order) : NULL;
+    out->late = out->zero == 1 ||
+                (out->zero == 0 && knob_int(b, KNOB_LATE_REDUCE, prefix, depth, 0, 0) > 0);
     out->parts = out->tp > 1 && knob_int(b, KNOB_SCATTER_GATHER, prefix, depth, 0, 1);
+}
+
+/* Where the mesh of a region lies. */
+typedef struct placed {
+    ds_bound_machine *machine;
+    const ds_bound_mesh *mesh;
+} placed;
+
+static int64_t transfer_ps(void *context, ds_opcode op, int64_t bytes) {
+    const placed *p = context;
+    return ds_bound_mesh_transfer_ps(p->machine, p->mesh, op, bytes);
 }
 
 /* The layers, once the whole strategy is known as far as they go. */
@@ -443,6 +460,8 @@ static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
     if (!known || !out->machine || !ds_mul_i64(out->dp, out->microbatches, &parts)) return;
     read_pipeline(b, prefix, depth, out);
     const ds_bound_mesh mesh = {out->dp, out->tp, out->pp, out->cp, out->order};
+    placed place = {out->machine, &mesh};
+    uint64_t group = out->order ? ds_bound_mesh_group(out->machine, &mesh) : 0;
     ds_bound_sibling sibling = {.tp = out->tp,
                                 .cp = out->cp,
                                 .sp = sp > 0,
@@ -450,9 +469,9 @@ static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                                 .cp_type = cp_type,
                                 .order = out->cp > 1 ? out->order : NULL,
                                 .parts = parts,
-                                .bare = true};
-    if (out->order) sibling.bare = !ds_bound_mesh_is_alike(out->machine, &mesh);
-    out->layers = find_layers(b, prefix, depth, &sibling);
+                                .context = &place};
+    if (group) sibling.transfer_ps = transfer_ps;
+    out->layers = find_layers(b, prefix, depth, &sibling, group);
 }
 
 ds_status ds_bounds_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
@@ -467,7 +486,7 @@ ds_status ds_bounds_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth
     out->microbatches = knob_int(b, KNOB_MICROBATCHES, prefix, depth, 1, 0);
     out->zero = knob_int(b, KNOB_ZERO, prefix, depth, 0, -1);
     if (knob_int(b, KNOB_ZERO_GROUP, prefix, depth, 0, 1)) out->zero = -1;
-    out->offload = offload_bits(b, prefix, depth);
+    out->offload = offload_bits(b, prefix, depth, &out->offloads);
     out->machine = find_machine(b, prefix, depth);
     if (out->machine) out->capacity_bytes = ds_bound_machine_capacity(out->machine);
     add_layers(b, prefix, depth, out);

@@ -42,20 +42,27 @@ static int adds_up(const ds_bound_region *r) {
     return r->microbatches > 1 && (r->zero == 0 || r->zero == 1);
 }
 
+/* A part's backward pass. With stages, what comes before the loop is left out: weights that are
+ * read behind it too have gradients of their own then, which are added up elsewhere. */
+static ds_bound_path backward_of(const ds_bound_region *r, int place, int k) {
+    bool left_out = place == DS_BOUND_PRE && r->pp > 1;
+    return left_out ? (ds_bound_path){0} : r->layers->part[place].backward[k];
+}
+
 /* All microbatches of a part. */
 static int64_t all_ps(const ds_bound_region *r, int place) {
-    const ds_bound_part *p = &r->layers->part[place];
-    int64_t next = p->backward[adds_up(r)].span_ps;
-    return r->microbatches * (p->forward.span_ps + next) + p->backward[0].span_ps - next;
+    int64_t first = backward_of(r, place, 0).span_ps;
+    int64_t next = backward_of(r, place, adds_up(r)).span_ps;
+    return r->microbatches * (r->layers->part[place].forward.span_ps + next) + first - next;
 }
 
 int64_t ds_bound_computation_ps(const ds_bound_region *r) {
     int64_t sum = 0;
     for (int i = 0; i < DS_BOUND_PLACES; i++) {
         const ds_bound_part *p = &r->layers->part[i];
-        int64_t next = p->backward[adds_up(r)].compute_ps;
-        int64_t all =
-            r->microbatches * (p->forward.compute_ps + next) + p->backward[0].compute_ps - next;
+        int64_t first = backward_of(r, i, 0).compute_ps;
+        int64_t next = backward_of(r, i, adds_up(r)).compute_ps;
+        int64_t all = r->microbatches * (p->forward.compute_ps + next) + first - next;
         sum += i == DS_BOUND_TURN ? all * r->layers->turns : all;
     }
     return sum;
@@ -71,7 +78,7 @@ static void read_items(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     const ds_bound_path *f = &turn->forward, *b = &turn->backward[0];
     const int64_t all[] = {all_ps(r, 0), all_ps(r, 1), all_ps(r, 2)};
     int k = adds_up(r);
-    const int64_t last[] = {p[0].backward[k].span_ps, p[1].backward[k].span_ps,
+    const int64_t last[] = {backward_of(r, 0, k).span_ps, p[1].backward[k].span_ps,
                             p[2].backward[k].span_ps};
     int64_t n = turns_of(r, stage);
     out->items_ps = of_stage(r, stage, all);
@@ -84,7 +91,7 @@ static void read_items(const ds_bound_region *r, int64_t stage, ds_bound_stage *
         return;
     }
     out->forward_ps = p[DS_BOUND_PRE].forward.span_ps + (n - 1) * f->span_ps + f->out_ps;
-    out->backward_ps = b->in_ps + (n - 1) * b->span_ps + p[DS_BOUND_PRE].backward[0].span_ps;
+    out->backward_ps = b->in_ps + (n - 1) * b->span_ps + backward_of(r, 0, 0).span_ps;
 }
 
 /* ---- traffic over dp ---- */
@@ -131,8 +138,37 @@ static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage
     if (r->zero == 2) out->shards_s = m * out->reduce_s;
     if (r->zero == 3)
         out->shards_s = m * (2 * gather + seconds_of(r, DS_OP_REDUCE_SCATTER, shared));
-    else if (gather > out->end_s)
-        out->end_s = gather;
+    if (r->zero == 3) return;
+    if (gather > out->end_s) out->end_s = gather;
+    /* Late ones begin with those of the first turn, whose backward pass is the last. */
+    int64_t meanwhile = p[DS_BOUND_TURN].backward[adds_up(r)].span_ps;
+    if (stage == 0) meanwhile += p[DS_BOUND_PRE].backward[adds_up(r)].span_ps;
+    double late = gather + out->reduce_s - (double)meanwhile * 1e-12;
+    bool known = r->late && r->chunks == 1 && r->layers->turns > 0;
+    if (known && late > out->end_s) out->end_s = late;
+}
+
+/* Each way has a stream of its own. */
+static void read_host(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_part *turn = &r->layers->part[DS_BOUND_TURN];
+    double n = (double)stage_turns(r, stage), m = (double)r->microbatches, there = 0, back = 0;
+    if (!r->offloads || !r->offload || !r->machine) return;
+    if (r->offload & DS_OFFLOAD_WEIGHTS)
+        back += 2 * m * n * (double)turn->weight_bytes /
+                (double)(r->zero == 3 || r->zero < 0 ? r->dp * r->cp : 1);
+    if (r->offload & DS_OFFLOAD_ACTIVATIONS) {
+        there += m * (n - 1) * (double)turn->saved_bytes;
+        back += m * (n - 1) * (double)turn->saved_bytes;
+    }
+    if (r->offload & DS_OFFLOAD_OPTIMIZER) {
+        double states = n * (double)turn->state_bytes / (double)(r->zero ? r->dp * r->cp : 1);
+        there += states;
+        back += states;
+    }
+    there *= ds_bound_machine_host_per_byte(r->machine, false);
+    back *= ds_bound_machine_host_per_byte(r->machine, true);
+    if (there > out->shards_s) out->shards_s = there;
+    if (back > out->shards_s) out->shards_s = back;
 }
 
 /* ---- memory ---- */
@@ -167,6 +203,7 @@ void ds_bound_stage_of(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     if (ds_bound_is_placed(r)) {
         read_items(r, stage, out);
         read_traffic(r, stage, out);
+        read_host(r, stage, out);
     }
     read_bytes(r, stage, out);
 }

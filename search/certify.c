@@ -141,6 +141,7 @@ static double memory_bound(const ds_bound_region *r) {
         int64_t all = r->microbatches * r->chunks, summed = r->chunks == 1 ? 1 : r->chunks * r->pp;
         double saved = (double)stage.saved_bytes, sums = (double)stage.gradient_bytes;
         double live = saved * (double)in_flight(r, s, 0);
+        if (r->zero == 0 && sums > live) live = sums;
         if (r->microbatches > 1 && saved + sums > live) live = saved + sums;
         bool full = r->chunks == 1 || in_flight(r, s, summed) == in_flight(r, s, 0);
         if (r->microbatches > 1 && ordered && summed < all && full) {

@@ -51,7 +51,7 @@ void ds_outcome_deinit(ds_outcome *outcome) {
 }
 
 bool ds_outcome_is_simulated(const ds_outcome *outcome) {
-    return outcome->verdict <= DS_VERDICT_DOES_NOT_FIT;
+    return outcome->verdict <= DS_VERDICT_DOES_NOT_FIT && !outcome->unsimulated;
 }
 
 /* ---- hashes ---- */
@@ -242,8 +242,8 @@ static uint64_t hash_choices(const ds_eval_source *source, const ds_candidate *c
     return hash;
 }
 
-static ds_status evaluate(const simulation *s, const ds_candidate *candidate, ds_arena *arena,
-                          ds_outcome *out, ds_error *err) {
+static ds_status evaluate(const simulation *s, const ds_candidate *candidate, bool to_the_end,
+                          ds_arena *arena, ds_outcome *out, ds_error *err) {
     ds_setting *settings;
     uint32_t n;
     ds_binding binding;
@@ -255,6 +255,7 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, ds
     DS_TRY(ds_bind(s->unit, settings, n, &binding, err));
     out->hash = ds_eval_hash(&binding, s->source->content);
     read_knobs(&binding, out);
+    if (!to_the_end) return DS_OK;
     DS_TRY(verify(&binding, err));
     DS_TRY(ds_eval_options(&binding, &options, err));
     options.ground = s->ground;
@@ -265,8 +266,8 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, ds
     return DS_OK;
 }
 
-static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
-    simulation *s = (simulation *)eval;
+static void run_to(simulation *s, const ds_candidate *candidate, bool to_the_end,
+                   ds_outcome *out) {
     ds_buf reason = out->reason;
     reason.n = 0;
     if (reason.text) *reason.text = '\0';
@@ -277,7 +278,7 @@ static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
     ds_arena_init(&s->unit->arena);
     ds_arena_init(&own);
     ds_error err;
-    ds_status status = evaluate(s, candidate, &own, out, &err);
+    ds_status status = evaluate(s, candidate, to_the_end, &own, out, &err);
     if (status != DS_OK) {
         out->verdict = ds_verdict_of(status);
         put_reason(err.message, &out->reason);
@@ -288,6 +289,14 @@ static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
     s->unit->arena = kept;
 }
 
+static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
+    run_to((simulation *)eval, candidate, true, out);
+}
+
+void ds_eval_describe(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
+    run_to((simulation *)eval, candidate, false, out);
+}
+
 static void free_simulation(ds_eval *eval) {
     simulation *s = (simulation *)eval;
     ds_composer_free(s->composer);
@@ -296,17 +305,16 @@ static void free_simulation(ds_eval *eval) {
     free(s);
 }
 
-static ds_status load(simulation *s, ds_error *err) {
-    const ds_eval_source *source = s->source;
-    DS_TRY(source->text ? ds_load_text(source->path, source->text, source->text_n, &source->load,
-                                       &s->unit, err)
-                        : ds_load_file(source->path, &source->load, &s->unit, err));
+ds_status ds_eval_load(const ds_eval_source *source, ds_unit **out, ds_error *err) {
+    DS_TRY(source->text
+               ? ds_load_text(source->path, source->text, source->text_n, &source->load, out, err)
+               : ds_load_file(source->path, &source->load, out, err));
     ds_diags diags;
     ds_diags_init(&diags);
-    ds_status status = ds_verify(s->unit, &diags);
+    ds_status status = ds_verify(*out, &diags);
     ds_diags_deinit(&diags);
-    if (status == DS_OK && source->job) DS_TRY(ds_scenario_choose_job(s->unit, source->job, err));
-    if (status != DS_OK || !ds_unit_sweep(s->unit) || !ds_unit_scenario(s->unit))
+    if (status == DS_OK && source->job) DS_TRY(ds_scenario_choose_job(*out, source->job, err));
+    if (status != DS_OK || !ds_unit_sweep(*out) || !ds_unit_scenario(*out))
         return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s changed while it was being read",
                             source->path);
     return DS_OK;
@@ -318,7 +326,7 @@ ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds
     s->source = source;
     s->ground = ds_plan_ground_new();
     s->composer = ds_composer_new(source->profiles);
-    ds_status status = load(s, err);
+    ds_status status = ds_eval_load(source, &s->unit, err);
     *out = &s->eval;
     if (status == DS_OK && ds_eval_content(s->unit, source->profiles) != source->content)
         status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s changed while it was being read",

@@ -38,6 +38,7 @@ typedef struct ds_outcome {
     int64_t step_ps, exposed_comm_ps, peak_bytes;
     double throughput_per_s, mfu, bubble;
     bool fits;
+    bool unsimulated; /* does not fit, by a lower bound (search/reject.h) */
 } ds_outcome;
 void ds_outcome_deinit(ds_outcome *outcome);
 bool ds_outcome_is_simulated(const ds_outcome *outcome);
@@ -70,6 +71,12 @@ uint64_t ds_eval_hash(const ds_binding *binding, uint64_t content);
 /* Simulates each candidate from the start, as `distsim run --set …` does; costs are fitted ones
  * where the scenario does not say (SEMANTICS S8). Errors: those of loading and verifying. */
 ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds_error *err);
+
+/* Of an evaluator that simulates: all that is known of the candidate before. OK if it can be bound.
+ */
+void ds_eval_describe(ds_eval *eval, const ds_candidate *candidate, ds_outcome *outcome);
+/* The source's unit, verified, as workers have one each. */
+ds_status ds_eval_load(const ds_eval_source *source, ds_unit **out, ds_error *err);
 
 /* The options of a run of the scenario within a sweep. */
 ds_status ds_eval_options(const ds_binding *binding, ds_sim_options *options, ds_error *err);

@@ -311,8 +311,9 @@ bool ds_rows_read(const ds_rows *r, char *const *cells, ds_outcome *o, uint64_t 
     *number = (uint64_t)candidate;
     o->hash = strtoull(cells[r->hash], &end, 16);
     if (*end) return false;
-    if (!ds_outcome_is_simulated(o)) return true;
     char *const *result = cells + r->first_result;
+    o->unsimulated = o->verdict == DS_VERDICT_DOES_NOT_FIT && !*result[0];
+    if (!ds_outcome_is_simulated(o)) return true;
     ok = read_int(result[0], &o->step_ps) && read_real(result[1], &o->mfu) &&
          read_real(result[2], &o->bubble) && read_int(result[3], &o->exposed_comm_ps) &&
          read_int(result[4], &fits) && read_real(cells[8], &o->throughput_per_s) &&

@@ -128,6 +128,10 @@ bool ds_space_has_price(const ds_space *s) {
     return s->price != UINT32_MAX;
 }
 
+const ds_sweep *ds_space_sweep(const ds_space *s) {
+    return s->sweep;
+}
+
 uint32_t ds_space_n_dims(const ds_space *s) {
     return s->dims.n;
 }

@@ -33,6 +33,7 @@ ds_status ds_space_new(const ds_binding *binding, const ds_setting *settings, ui
                        ds_space **out, ds_error *err);
 void ds_space_free(ds_space *space);
 
+const ds_sweep *ds_space_sweep(const ds_space *space);
 uint32_t ds_space_n_dims(const ds_space *space);
 /* As written: "dp", "strategy.zero". */
 const char *ds_space_dim_name(const ds_space *space, uint32_t dim);

@@ -8,6 +8,7 @@
 #include "search/beam.h"
 #include "search/bound.h"
 #include "search/pool.h"
+#include "search/reject.h"
 #include "search/remote_internal.h"
 #include "search/sweep_file_internal.h"
 #include "sim/cost/table_db.h"
@@ -323,9 +324,11 @@ static uint32_t workers_wanted(const driver *d) {
 
 static ds_status start_workers(driver *d, ds_error *err) {
     uint32_t wanted = workers_wanted(d);
+    bool memory_first = ds_sweep_is_on(ds_space_sweep(d->space), "memory_first");
     d->evals = ds_xcalloc(wanted, sizeof *d->evals);
     for (; d->n_workers < wanted; d->n_workers++)
-        DS_TRY(ds_eval_new_simulation(&d->source, &d->evals[d->n_workers], err));
+        DS_TRY((memory_first ? ds_eval_new_memory_first : ds_eval_new_simulation)(
+            &d->source, &d->evals[d->n_workers], err));
     return ds_pool_new(wanted, d->n_slots, work, d, &d->pool, err);
 }
 

@@ -419,14 +419,16 @@ typedef struct ds_scenario {
  *   DIM                 what varies (`name`: a param, a knob, or either after a dot) and its domain
  *   MINIMIZE, MAXIMIZE  an objective (`name`)
  *   WHERE, SUBJECT      a condition `a`; with a unit it is a comparison whose right side has it
- *   PRICE               of a device and hour: `a` */
+ *   PRICE               of a device and hour: `a`
+ *   OPTION              how it is explored: `name` is `on` (or off) */
 typedef enum ds_sweep_kind {
     DS_SWEEP_DIM,
     DS_SWEEP_WHERE,
     DS_SWEEP_MINIMIZE,
     DS_SWEEP_MAXIMIZE,
     DS_SWEEP_SUBJECT,
-    DS_SWEEP_PRICE
+    DS_SWEEP_PRICE,
+    DS_SWEEP_OPTION
 } ds_sweep_kind;
 
 typedef enum ds_domain_kind {
@@ -443,6 +445,7 @@ typedef struct ds_sweep_entry {
     ds_expr a, b, step;
     ds_attr list;
     ds_unit_id unit;
+    bool on;
     ds_loc loc;
     ds_trivia trivia;
 } ds_sweep_entry;

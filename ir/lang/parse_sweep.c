@@ -138,6 +138,15 @@ static void parse_condition(ds_parser *p, const entries *all, ds_sweep_entry *en
                        "a unit ends a comparison, as in peak_memory <= 30 GiB");
 }
 
+/* memory_first = on */
+static void parse_option(ds_parser *p, ds_sweep_entry *entry) {
+    entry->kind = DS_SWEEP_OPTION;
+    entry->name = ds_parser_expect(p, DS_TOK_NAME, "of an option").name;
+    ds_parser_expect(p, DS_TOK_ASSIGN, "after the option's name");
+    entry->on = ds_parser_accept_word(p, "on");
+    if (!entry->on) ds_parser_expect_word(p, "off", "(or `on`): whether it is so");
+}
+
 static void parse_entry(ds_parser *p, const entries *all, ds_sweep_entry *entry) {
     static const struct {
         const char *word;
@@ -150,6 +159,10 @@ static void parse_entry(ds_parser *p, const entries *all, ds_sweep_entry *entry)
     entry->kind = DS_SWEEP_DIM;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (ds_parser_at_word(p, words[i].word)) entry->kind = words[i].kind;
+    if (entry->kind == DS_SWEEP_DIM && ds_parser_peek(p, 1)->kind == DS_TOK_ASSIGN) {
+        parse_option(p, entry);
+        return;
+    }
     if (entry->kind == DS_SWEEP_DIM) {
         parse_dim(p, all, entry);
         return;

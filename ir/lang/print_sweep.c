@@ -33,12 +33,15 @@ static void print_entry(ds_printer *p, const ds_sweep_entry *entry) {
                                         [DS_SWEEP_MINIMIZE] = "minimize ",
                                         [DS_SWEEP_MAXIMIZE] = "maximize ",
                                         [DS_SWEEP_SUBJECT] = "subject to ",
-                                        [DS_SWEEP_PRICE] = "price "};
+                                        [DS_SWEEP_PRICE] = "price ",
+                                        [DS_SWEEP_OPTION] = ""};
     if (entry->kind != DS_SWEEP_DIM) ds_printer_put(p, words[entry->kind]);
     if (entry->name) ds_printer_put(p, entry->name);
     if (entry->kind == DS_SWEEP_DIM) {
         ds_printer_put(p, " in ");
         print_domain(p, entry);
+    } else if (entry->kind == DS_SWEEP_OPTION) {
+        ds_printer_put(p, entry->on ? " = on" : " = off");
     } else if (DS_HAS_EXPR(entry->a)) {
         ds_printer_expr(p, entry->a);
     }

@@ -36,6 +36,14 @@ const ds_sweep *ds_unit_sweep(const ds_unit *unit) {
     return root && root->sweeps.n ? &root->sweeps.at[0] : NULL;
 }
 
+bool ds_sweep_is_on(const ds_sweep *sweep, const char *option) {
+    for (uint32_t i = 0; sweep && i < sweep->n_entries; i++)
+        if (sweep->entries[i].kind == DS_SWEEP_OPTION &&
+            strcmp(sweep->entries[i].name, option) == 0)
+            return sweep->entries[i].on;
+    return false;
+}
+
 /* "strategy.zero", or "zero" of the first section that has it. */
 static const ds_knob *find_knob(const char *name) {
     static const char *const sections[] = {"strategy", "train", ""};

@@ -36,6 +36,8 @@ bool ds_sweep_sees_knob(const ds_knob *knob);
 
 /* The root module's sweep; NULL if it has none. */
 const ds_sweep *ds_unit_sweep(const ds_unit *unit);
+/* Is the option on? They are off unless the sweep says so; NULL has none. */
+bool ds_sweep_is_on(const ds_sweep *sweep, const char *option);
 
 /* What a dimension varies: a param, or a knob of the scenario. "zero" is the param of that name, if
  * there is one, else the knob of `strategy`, else of `train`, else of the scenario itself;

@@ -115,6 +115,17 @@ static void check_objective(ds_checker *ck, const ds_sweep_entry *entry) {
     ds_buf_deinit(&list);
 }
 
+static void check_option(ds_checker *ck, const ds_sweep *sweep, uint32_t at) {
+    const ds_sweep_entry *entry = &sweep->entries[at];
+    if (strcmp(entry->name, "memory_first") != 0)
+        ds_verify__error(ck, DS_ERR_NAME, entry->loc, NULL,
+                         "a sweep has no option '%s'; there is memory_first", entry->name);
+    for (uint32_t i = 0; i < at; i++)
+        if (sweep->entries[i].kind == DS_SWEEP_OPTION && sweep->entries[i].name == entry->name)
+            ds_verify__error(ck, DS_ERR_NAME, entry->loc, NULL, "'%s' is said already (line %u)",
+                             entry->name, sweep->entries[i].loc.line);
+}
+
 void ds_verify__sweep(ds_checker *ck, const ds_module *module) {
     for (uint32_t i = 1; i < module->sweeps.n; i++)
         ds_verify__error(ck, DS_ERR_NAME, module->sweeps.at[i].loc, NULL,
@@ -133,6 +144,8 @@ void ds_verify__sweep(ds_checker *ck, const ds_module *module) {
             n_dims++;
         } else if (entry->kind == DS_SWEEP_MINIMIZE || entry->kind == DS_SWEEP_MAXIMIZE) {
             check_objective(ck, entry);
+        } else if (entry->kind == DS_SWEEP_OPTION) {
+            check_option(ck, sweep, i);
         }
     }
     if (!n_dims)

@@ -629,6 +629,7 @@ static void put_sweep(gen *g) {
                                          "minimize step_time",
                                          "maximize throughput",
                                          "price 2.5",
+                                         "memory_first = on",
                                          "where microbatches > pp or zero == 3"};
     put(g, "sweep {");
     line(g);

@@ -320,7 +320,7 @@ static bool degrade_same(pair *p, const ds_degrade *a, const ds_degrade *b) {
 }
 
 static bool sweep_entry_same(pair *p, const ds_sweep_entry *a, const ds_sweep_entry *b) {
-    SAME(a->kind == b->kind && a->domain == b->domain && a->unit == b->unit);
+    SAME(a->kind == b->kind && a->domain == b->domain && a->unit == b->unit && a->on == b->on);
     SAME(text(a->name, b->name) && a->list.n_items == b->list.n_items);
     SAME(expr_same(p, &a->a, &b->a) && expr_same(p, &a->b, &b->b));
     SAME(expr_same(p, &a->step, &b->step));

@@ -31,9 +31,10 @@ static void put_topology(ds_rng *rng, const char *name, int n, ds_buf *out) {
     static const char *const kinds[] = {"A100-SXM4-80GB", "V100-SXM2-16GB", "H100-SXM5-80GB"};
     static const int rates[] = {3, 25, 100, 300, 450};
     ds_buf_printf(out,
-                  "topology @%s { device gpu[%d] : \"%s\"\n  switch s\n"
-                  "  link gpu[i] -- s : %d GB/s, %d us for i in 0..%d }\n",
-                  name, n, kinds[pick(rng, 3)], rates[pick(rng, 5)], (int)pick(rng, 4), n);
+                  "topology @%s { device gpu[%d] : \"%s\"\n  switch s\n  host h\n"
+                  "  link gpu[i] -- s : %d GB/s, %d us for i in 0..%d\n"
+                  "  link gpu[i] -- h : 10 GB/s, 50 us for i in 0..%d }\n",
+                  name, n, kinds[pick(rng, 3)], rates[pick(rng, 5)], (int)pick(rng, 4), n, n);
 }
 
 static void put_sweep(ds_rng *rng, bool gpt, int64_t batch, bool memory, ds_buf *out) {
@@ -49,16 +50,22 @@ static void put_sweep(ds_rng *rng, bool gpt, int64_t batch, bool memory, ds_buf 
                          "mb in powers_of_two(1, 16)",
                          "zero in [0, 1, 2, 3]",
                          gpt ? "recompute in [none, selective, full]" : "recompute in [none, full]",
-                         "schedule in [\"1f1b\", gpipe]\n  where pp > 1 or schedule == \"1f1b\"",
+                         "schedule in [\"1f1b\", gpipe, \"eager-1f1b\", interleaved, "
+                         "\"breadth-first\", \"zb-h1\"]\n  where pp > 1 or schedule == \"1f1b\"",
                          gpt ? "sp in [false, true]\n  where tp > 1 or sp == 0"
                              : "optimizer in [sgd, adam]",
                          several,
-                         "on in [@a, @b]"};
-    bool taken[8] = {true, true};
-    for (int i = 0; i < 3; i++) taken[2 + pick(rng, 6)] = true;
+                         "on in [@a, @b]",
+                         "order in [\"pp dp cp tp\", \"tp dp cp pp\", \"dp tp cp pp\"]",
+                         "late_reduce in [false, true]",
+                         "offload in [none, activations, optimizer, weights]",
+                         "p2p in [overlapped, blocking]"};
+    enum { N = sizeof all / sizeof *all };
+    bool taken[N] = {true, true};
+    for (int i = 0; i < 3; i++) taken[2 + pick(rng, N - 2)] = true;
     ds_buf_put(out, "sweep {\n");
-    for (int left = 8; left > 0;) {
-        uint64_t i = pick(rng, 8);
+    for (int left = N; left > 0;) {
+        uint64_t i = pick(rng, N);
         if (!all[i]) continue;
         if (taken[i]) ds_buf_printf(out, "  %s\n", all[i]);
         all[i] = NULL;
