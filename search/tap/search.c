@@ -178,10 +178,7 @@ static ds_status size_table(const search *x, block *b, ds_pase_elimination *e, d
 static void add_power(const search *x, const block *b, ds_pase_elimination *e) {
     uint32_t n = b->n_scope;
     size_t slice = (size_t)b->n * b->n, entries = b->slices * slice;
-    if (n == 0) {
-        e->total += b->power->table[0];
-        return;
-    }
+    if (n == 0) return; /* it hangs together with nothing */
     uint32_t *node = DS_NEW_N(&e->arena, uint32_t, n), *at = DS_NEW_N(&e->arena, uint32_t, n);
     size_t *stride = DS_NEW_N(&e->arena, size_t, n);
     double *sorted = DS_NEW_N(&e->arena, double, entries);
@@ -210,15 +207,12 @@ static void add_power(const search *x, const block *b, ds_pase_elimination *e) {
 static ds_status eliminate_block(const search *x, uint32_t r, ds_pase_elimination *e,
                                  ds_error *err) {
     block *b = &x->blocks[r];
-    double before = e->total;
     DS_TRY(size_table(x, b, e, err));
     for (uint32_t i = 0; i < b->n_inner; i++)
         DS_TRY(ds_pase__eliminate(e, b->inner[i], r + 1, err));
     size_t entries = (size_t)b->slices * b->n * b->n;
-    double *table = DS_NEW_N(&e->arena, double, entries), apart = e->total - before;
-    e->total = before;
+    double *table = DS_NEW_N(&e->arena, double, entries);
     ds_pase__gather(e, r + 1, b->scope, b->n_scope, table);
-    for (size_t i = 0; i < entries; i++) table[i] += apart;
     b->power = DS_NEW_N(&e->arena, ds_tap_power, b->slices);
     for (uint32_t i = 0; i < b->slices; i++)
         ds_tap__power_init(&b->power[i], table + i * ((size_t)b->n * b->n), b->n, b->run->copies,
