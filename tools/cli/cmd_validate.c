@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_SCENARIO = 0x600, OPT_SPLIT, OPT_ALL, OPT_JSON, OPT_MEMORY, OPT_LEDGER };
+enum { OPT_SCENARIO = 0x600, OPT_SPLIT, OPT_ALL, OPT_JSON, OPT_MEMORY, OPT_LEDGER, OPT_EVERY };
 
 static const struct argp_option options_table[] = {
     {"out", 'o', "FILE", 0, "Write a CSV with a line a row: prediction, error, reason of refusal",
@@ -22,6 +22,7 @@ static const struct argp_option options_table[] = {
     {"json", OPT_JSON, NULL, 0, "Print the errors as one JSON array, an object a set and split", 0},
     {"ledger", OPT_LEDGER, NULL, 0, "Print the errors as a Markdown table", 0},
     {"split", OPT_SPLIT, "NAME", 0, "Only rows of this split (calib, val, …)", 0},
+    {"every", OPT_EVERY, "N", 0, "Only every N-th row of each file, from the first on", 0},
     {"scenario", OPT_SCENARIO, "LINE", 0,
      "Print the scenario of the row in this line of the file, and do not simulate", 0},
     {"jobs", 'j', "N", 0, "Rows predicted at a time; default: the number of processors", 0},
@@ -64,6 +65,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_ALL:
         args->all_microbatches = true;
+        return 0;
+    case OPT_EVERY:
+        args->every = number(arg, "--every", state);
         return 0;
     case OPT_SCENARIO:
         args->scenario = number(arg, "--scenario", state);
@@ -112,6 +116,7 @@ static ds_status read_file(const validate_arguments *args, const char *file, tab
     DS_TRY(ds_csv_read(file, &csv, err));
     DS_HPUSH(csvs, csv);
     for (uint32_t i = 0; i < csv.rows.n; i++) {
+        if (args->every && i % args->every) continue;
         val_prediction p = {.file = file};
         char room[64];
         val_row_read(&csv, i, &p.row);

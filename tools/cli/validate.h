@@ -11,6 +11,7 @@ typedef struct validate_arguments {
     const char *out;   /* a row each; NULL: none */
     uint32_t scenario; /* a line whose scenario is printed; 0: none */
     uint32_t workers;  /* 0: as many as there are cores */
+    uint32_t every;    /* only every so many-th row of a file; 0: each */
     bool memory, json, ledger, all_microbatches;
 } validate_arguments;
 
