@@ -7,6 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How a tensor lies under a configuration of one end. */
+typedef struct layout {
+    uint32_t parts[DS_MAX_RANK], stride[DS_MAX_RANK];
+} layout;
+
+/* What devices lack of a tensor that lies as `have`, and where they get it. */
+typedef struct move {
+    layout want, have; /* without dims that are whole on both sides */
+    uint32_t rank;
+    double lacking;  /* a share of the tensor, of the device that lacks most */
+    uint32_t within; /* the fewest consecutive devices that together have all they want */
+} move;
+
 typedef struct costs {
     ds_pase_model base;
     const ds_model_step *step;
@@ -14,7 +27,9 @@ typedef struct costs {
     ds_topo *topo;
     uint32_t kind, profile;
     ds_pase_groups groups;
-    double exposed; /* share of the weights' reductions that counts */
+    double exposed;     /* share of the weights' reductions that counts */
+    DS_VEC(move) moves; /* heap */
+    ds_map known_moves; /* hash of both layouts → moves */
 } costs;
 
 /* ---- where parts lie ---- */
@@ -206,8 +221,8 @@ static ds_status split_loss_us(costs *m, const local *l, double *us, ds_error *e
     static const struct {
         const char *op;
         int64_t reads, writes;
-    } ops[] = {{"reduce_max", 1, 0}, {"expand", 0, 1}, {"sub", 2, 1}, {"exp", 1, 1},
-               {"reduce_sum", 1, 0}};
+    } ops[] = {
+        {"reduce_max", 1, 0}, {"expand", 0, 1}, {"sub", 2, 1}, {"exp", 1, 1}, {"reduce_sum", 1, 0}};
     const ds_pase_node *node = l->node;
     ds_shape logits = l->in[0], rows = l->in[0];
     int8_t row_axis[DS_MAX_RANK];
@@ -217,8 +232,8 @@ static ds_status split_loss_us(costs *m, const local *l, double *us, ds_error *e
     rows.rank--;
     memcpy(row_axis, node->in_axis[0], sizeof row_axis);
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        DS_TRY(memory_us(m, ops[i].op, &logits, ops[i].reads, ops[i].writes, node->op->loc, us,
-                         err));
+        DS_TRY(
+            memory_us(m, ops[i].op, &logits, ops[i].reads, ops[i].writes, node->op->loc, us, err));
     DS_TRY(reduce_us(m, l, &rows, row_axis, &reduce, err));
     *us += 3 * reduce;
     return DS_OK;
@@ -291,11 +306,6 @@ static ds_status node_memory(ds_pase_model *model, const ds_pase_node *node,
 
 /* ---- tensors ---- */
 
-/* How a tensor lies under a configuration of one end. */
-typedef struct layout {
-    uint32_t parts[DS_MAX_RANK], stride[DS_MAX_RANK];
-} layout;
-
 static layout layout_of(const costs *m, const ds_pase_node *node, const uint16_t *split,
                         const int8_t *axis, uint32_t rank) {
     layout l = {{0}, {0}};
@@ -351,24 +361,58 @@ static bool covers(const layout *want, const layout *have, uint32_t rank, uint32
     return sum >= whole * (1 - 1e-9);
 }
 
+static void find_move(const costs *m, move *x) {
+    uint32_t p = (uint32_t)m->base.limits.devices;
+    double whole = part_share(&x->want, x->rank);
+    for (uint32_t d = 0; d < p; d++) {
+        double lacks = whole - common(&x->want, d, &x->have, d, x->rank);
+        if (lacks > x->lacking) x->lacking = lacks;
+    }
+    if (x->lacking < 1e-12) return;
+    for (x->within = 2; x->within < p; x->within++) {
+        uint32_t n = x->within;
+        if (p % n != 0) continue;
+        if (covers(&x->want, &x->have, x->rank, 0, 0, n) &&
+            covers(&x->want, &x->have, x->rank, p - 1, p - n, n))
+            break;
+    }
+}
+
+/* Many tensors move alike: each way is looked at once. */
+static const move *move_of(costs *m, const layout *want, const layout *have, uint32_t rank) {
+    move x = {.rank = 0};
+    for (uint32_t d = 0; d < rank; d++) {
+        if (want->parts[d] == 1 && have->parts[d] == 1) continue;
+        x.want.parts[x.rank] = want->parts[d];
+        x.want.stride[x.rank] = want->stride[d];
+        x.have.parts[x.rank] = have->parts[d];
+        x.have.stride[x.rank++] = have->stride[d];
+    }
+    uint64_t hash =
+        ds_hash_mix(ds_hash_bytes(&x.want, sizeof x.want), ds_hash_bytes(&x.have, sizeof x.have));
+    for (;; hash = ds_hash_mix(hash, 1)) {
+        const uint64_t *found = ds_map_find(&m->known_moves, hash);
+        if (!found) break;
+        const move *known = &m->moves.at[*found];
+        if (memcmp(&known->want, &x.want, sizeof x.want) == 0 &&
+            memcmp(&known->have, &x.have, sizeof x.have) == 0)
+            return known;
+    }
+    find_move(m, &x);
+    ds_map_put(&m->known_moves, hash, m->moves.n);
+    DS_HPUSH(&m->moves, x);
+    return &m->moves.at[m->moves.n - 1];
+}
+
 /* Microseconds for every device to get what it wants of a tensor of so many bytes. */
 static ds_status move_us(costs *m, const layout *want, const layout *have, uint32_t rank,
                          double bytes, double *us, ds_error *err) {
-    uint32_t p = (uint32_t)m->base.limits.devices, n = 1;
-    double lacking = 0, whole = part_share(want, rank);
+    const move *x = move_of(m, want, have, rank);
     *us = 0;
-    for (uint32_t d = 0; d < p; d++) {
-        double lacks = whole - common(want, d, have, d, rank);
-        if (lacks > lacking) lacking = lacks;
-    }
-    if (lacking < 1e-12) return DS_OK;
-    for (n = 2; n < p; n++) {
-        if (p % n != 0) continue;
-        if (covers(want, have, rank, 0, 0, n) && covers(want, have, rank, p - 1, p - n, n)) break;
-    }
-    ds_pase_group group = {.n_axes = 1, .size = {n}, .stride = {1}};
-    return ds_pase__group_us(&m->groups, DS_OP_ALL_TO_ALL, &group, lacking * bytes * n / (n - 1),
-                             us, err);
+    if (x->lacking < 1e-12) return DS_OK;
+    ds_pase_group group = {.n_axes = 1, .size = {x->within}, .stride = {1}};
+    return ds_pase__group_us(&m->groups, DS_OP_ALL_TO_ALL, &group,
+                             x->lacking * bytes * x->within / (x->within - 1), us, err);
 }
 
 /* Configurations that put a tensor in the same places. */
@@ -450,6 +494,8 @@ static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
 static void costs_free(ds_pase_model *model) {
     costs *m = (costs *)model;
     ds_pase__groups_deinit(&m->groups);
+    ds_map_deinit(&m->known_moves);
+    free(m->moves.at);
     ds_topo_free(m->topo);
     free(m);
 }
@@ -500,6 +546,7 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
     m->step = step;
     m->profiles = profiles;
     m->exposed = 1;
+    ds_map_init(&m->known_moves);
     ds_status status = find_devices(m, source, err);
     if (!status) status = find_profile(m, source, err);
     ds_pase__groups_init(&m->groups, m->topo, profiles, m->profile, (uint32_t)devices);
