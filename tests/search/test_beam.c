@@ -175,10 +175,11 @@ static double run(sweep_case *c, const char *method, uint64_t evals, uint64_t *r
                                   .max_rows = evals},
               &r, DS_OK);
     *rows = r.rows;
-    const ds_objective *o = &r.best.objectives[0];
-    double best = r.best.top.n ? r.best.top.at[0].measures.at[o->what] : -1;
+    cr_assert_gt(r.best.top.n, 0);
+    const ds_objective o = r.best.objectives[0];
+    double best = r.best.top.at[0].measures.at[o.what];
     ds_sweep_result_deinit(&r);
-    return o->maximize ? 1 / best : best;
+    return o.maximize ? 1 / best : best;
 }
 
 /* How far beam's best is above the optimum, with `share` of the evaluations. */
