@@ -127,6 +127,72 @@ Test(pase_program, simulated_costs) {
     ds_profiles_free(profiles);
 }
 
+static void expect_equal(int i, const found *f, const ds_pase_splits *splits, bool aligned,
+                         const char *what) {
+    char text[4096];
+    step_case plain;
+    ds_pase_applied applied;
+    ds_error err = {0};
+    ds_buf printed = {0};
+    proof p;
+    proof_options options = {.seed = 1};
+    ds_pase_nesting *nesting = calloc(f->folded->nodes.n, sizeof *nesting);
+    ds_pase_align(f->folded, splits, 4, nesting);
+    scenario_text(i, text, sizeof text);
+    step_make(&plain, text, NULL, DS_PASS_LOWER);
+    cr_assert_eq(ds_pase_apply_nested(plain.source, f->folded, splits, aligned ? nesting : NULL, 4,
+                                      &applied, &err),
+                 DS_OK, "%s", err.message);
+    ds_print_module(plain.source->modules.at[0], &printed);
+    prove(printed.text, &options, &p);
+    cr_expect_eq(p.verdict, PROOF_EQUAL, "%s: %s: %s: %s\n%s", models[i][0], what,
+                 proof_verdict_name(p.verdict), p.what, printed.text);
+    ds_buf_deinit(&printed);
+    step_free(&plain);
+    free(nesting);
+}
+
+/* Megatron's pattern as overrides, the words of the loss split with it; and splits nested so that
+ * tensors lie alike. */
+Test(pase_program, experts_and_nesting) {
+    for (int i = 0; i < N_MODELS; i++) {
+        found f;
+        find(i, NULL, &f);
+        ds_pase_limits limits = {.devices = 4, .cutoff = 1, .by_rule = true, .divides = true};
+        ds_pase_splits *splits = calloc(f.folded->nodes.n, sizeof *splits);
+        ds_pase_expert(f.folded, &limits, 2, splits);
+        expect_equal(i, &f, splits, false, "expert");
+        expect_equal(i, &f, f.result->strategy, true, "aligned");
+        free(splits);
+        found_free(&f);
+    }
+}
+
+/* A product by columns and the next by rows: the second's split of what is summed over lies as the
+ * first's columns do, whatever the order of its axes. */
+Test(pase_program, nestings_of_a_chain) {
+    ds_pase_graph *graph = ds_pase_graph_new();
+    ds_pase_node node = {.kind = DS_PASE_GEMM, .path = "op", .pattern = "op", .times = 1};
+    node.n_axes = 3;
+    for (int a = 0; a < 3; a++) node.size[a] = 64;
+    DS_PUSH(&graph->arena, &graph->nodes, node);
+    DS_PUSH(&graph->arena, &graph->nodes, node);
+    ds_pase_edge edge = {.from = 0, .to = 1, .times = 1, .dtype = DS_F32, .rank = 2};
+    edge.size[0] = edge.size[1] = 64;
+    edge.from_axis[0] = edge.to_axis[0] = DS_PASE_NO_AXIS;
+    edge.from_axis[1] = 1; /* n */
+    edge.to_axis[1] = 2;   /* k */
+    DS_PUSH(&graph->arena, &graph->edges, edge);
+    ds_pase_splits splits[2] = {{{1, 8, 4, 1, 1, 1, 1, 1}}, {{1, 4, 8, 1, 1, 1, 1, 1}}};
+    ds_pase_nesting nesting[2];
+    ds_pase_align(graph, splits, 32, nesting);
+    cr_expect_eq(nesting[0].n, 2);
+    cr_expect_eq(nesting[0].axis[0], 1); /* n 8 outermost, at strides of 4 */
+    cr_expect_eq(nesting[1].axis[0], 2); /* so is k 8 */
+    cr_expect_eq(nesting[1].axis[1], 1);
+    ds_pase_graph_free(graph);
+}
+
 /* The cost of a folded strategy is that of the same splits in the whole graph, turn by turn, and no
  * less than the best of all. */
 Test(pase_program, folding) {
