@@ -181,6 +181,46 @@ static uint32_t cut_template(const ds_fold_step *step, int64_t *turns) {
     return DS_FEW;
 }
 
+/* ---- the batch ---- */
+
+/* What a template's model has less of. */
+typedef struct shortening {
+    param layers;
+    param batch;     /* module NULL: as many samples as the step has */
+    int64_t samples; /* of a microbatch on one replica */
+} shortening;
+
+static bool is_param(const param *p, const ds_module *module, uint32_t index) {
+    return p->module == module && p->index == index;
+}
+
+/* Replicas that hold the same and do the same need not be as many: two have something to reduce.
+ * For that the batch must be a param, dim 0 of the inputs. */
+static void find_batch(const ds_fold_step *step, shortening *out) {
+    const ds_unit *unit = step->binding->unit;
+    const ds_func *model = ds_scenario_model(unit);
+    const ds_strategy *s = step->strategy;
+    int64_t parts = s->dp * s->microbatches;
+    out->batch = (param){0};
+    for (uint32_t i = 0; i < model->n_args && !s->zero; i++) {
+        const ds_value_info *info = ds_value_at(model, model->args[i]);
+        if (!ds_type_is_over(info->type, 0, "dp")) continue;
+        const ds_expr_node *node = ds_expr_at(&unit->exprs, info->type->dims[0].size);
+        param p = {0};
+        if (node->kind == DS_EXPR_PARAM)
+            p = (param){unit->modules.at[node->i >> 32], (uint32_t)node->i};
+        bool other = out->batch.module && !is_param(&out->batch, p.module, p.index);
+        out->batch = other ? (param){0} : p;
+        if (!out->batch.module) return;
+    }
+    if (!out->batch.module) return;
+    const ds_num *batch = &step->binding->params[out->batch.module->id][out->batch.index];
+    if (batch->kind != DS_NUM_INT || batch->i % parts)
+        out->batch.module = NULL;
+    else
+        out->samples = batch->i / parts;
+}
+
 /* ---- keys ---- */
 
 static uint64_t mix_num(uint64_t hash, const ds_num *num) {
@@ -190,15 +230,16 @@ static uint64_t mix_num(uint64_t hash, const ds_num *num) {
                                                      : ds_hash_bytes(&num->r, sizeof num->r));
 }
 
-/* Values of the params of all modules that declare what `says` looks for; `without` is left out. */
+/* Values of the params of all modules that have topologies, or functions; but for those in `less`.
+ */
 static uint64_t mix_params(uint64_t hash, const ds_binding *binding, bool topologies,
-                           const param *without) {
+                           const shortening *less) {
     const ds_unit *unit = binding->unit;
     for (uint32_t m = 0; m < unit->modules.n; m++) {
         const ds_module *module = unit->modules.at[m];
         if (topologies ? !module->topologies.n && !module->meshes.n : !module->funcs.n) continue;
         for (uint32_t i = 0; i < module->params.n; i++)
-            if (!without || module != without->module || i != without->index)
+            if (!less || !(is_param(&less->layers, module, i) || is_param(&less->batch, module, i)))
                 hash = mix_num(ds_hash_mix(hash, m), &binding->params[m][i]);
     }
     return hash;
@@ -230,16 +271,24 @@ static uint64_t mix_attrs(uint64_t hash, const ds_binding *binding, const ds_att
     return hash;
 }
 
-static uint64_t template_key(const ds_fold_step *step, const param *layers, uint32_t n_chunks,
+static uint64_t template_key(const ds_fold_step *step, const shortening *less, uint32_t n_chunks,
                              const int64_t *turns) {
+    /* the last two only where the batch is shortened */
     static const char *const without[] = {"pp",    "microbatches", "schedule", "virtual_stages",
                                           "order", "stage_layers", "title",    NULL};
+    static const char *const also[] = {
+        "pp",           "microbatches", "schedule", "virtual_stages", "order",
+        "stage_layers", "title",        "dp",       "batch",          NULL};
     const ds_strategy *s = step->strategy;
     const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
-    uint64_t hash = mix_params(n_chunks, step->binding, false, layers);
-    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without);
+    bool shorter = less->batch.module != NULL;
+    uint64_t hash = mix_params(n_chunks, step->binding, false, less);
+    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries,
+                     shorter ? also : without);
     for (uint32_t c = 0; c < n_chunks; c++) hash = ds_hash_mix(hash, (uint64_t)turns[c]);
-    hash = ds_hash_mix(hash, (uint64_t)s->microbatches);
+    if (shorter) hash = ds_hash_mix(hash, (uint64_t)(less->samples << 1 | (s->dp > 1)));
+    bool many = shorter && s->microbatches > DS_SIBLING;
+    hash = ds_hash_mix(hash, many ? DS_SIBLING : (uint64_t)s->microbatches);
     if (s->pp > 1) hash = mix_text(hash, form_of(s->schedule));
     hash = ds_hash_mix(hash, step->options->cost_mode);
     return ds_hash_mix(hash, step->options->keep_masks);
@@ -295,12 +344,21 @@ static void free_template(ds_template *t) {
     free(t);
 }
 
-static void forget(ds_fold *fold) {
-    for (uint32_t i = 0; i < fold->plans.n; i++) ds_plan_free(fold->plans.at[i]);
+static void forget_templates(ds_fold *fold) {
     for (uint32_t i = 0; i < fold->all.n; i++) free_template(fold->all.at[i]);
-    fold->plans.n = fold->all.n = 0;
-    ds_map_clear(&fold->skeletons);
+    fold->all.n = 0;
     ds_map_clear(&fold->templates);
+}
+
+static void forget_skeletons(ds_fold *fold) {
+    for (uint32_t i = 0; i < fold->plans.n; i++) ds_plan_free(fold->plans.at[i]);
+    fold->plans.n = 0;
+    ds_map_clear(&fold->skeletons);
+}
+
+static void forget(ds_fold *fold) {
+    forget_templates(fold);
+    forget_skeletons(fold);
     ds_topo_free(fold->topo);
     ds_model_step_free(fold->topo_step);
     fold->topo = NULL;
@@ -316,30 +374,40 @@ void ds_fold_deinit(ds_fold *fold) {
     ds_map_deinit(&fold->flops);
 }
 
-/* A binding with fewer layers; its arrays are on the heap. */
-static ds_binding shorten(const ds_binding *from, const param *layers, int64_t n) {
+/* Most templates and skeletons that are kept; then all are thrown away. Of a transformer a template
+ * takes about 2 MB, of 4,096 devices a skeleton about 3. */
+enum { MOST_TEMPLATES = 128, MOST_SKELETONS = 128 };
+
+/* A binding with fewer layers and replicas; its arrays are on the heap. */
+static ds_binding shorten(const ds_fold_step *step, const shortening *less, int64_t n) {
+    const ds_binding *from = step->binding;
+    const ds_strategy *s = step->strategy;
     uint32_t n_modules = from->unit->modules.n;
     ds_binding out = {.unit = from->unit};
     out.params = ds_xcalloc(n_modules, sizeof *out.params);
-    for (uint32_t m = 0; m < n_modules; m++) out.params[m] = from->params[m];
-    uint32_t n_params = layers->module->params.n;
-    ds_num *own = ds_xcalloc(n_params, sizeof *own);
-    memcpy(own, from->params[layers->module->id], n_params * sizeof *own);
-    own[layers->index].i = n;
-    out.params[layers->module->id] = own;
+    for (uint32_t m = 0; m < n_modules; m++) {
+        uint32_t n_params = from->unit->modules.at[m]->params.n;
+        out.params[m] = ds_xcalloc(n_params, sizeof **out.params);
+        if (n_params) memcpy(out.params[m], from->params[m], n_params * sizeof **out.params);
+    }
+    out.params[less->layers.module->id][less->layers.index].i = n;
+    if (less->batch.module)
+        out.params[less->batch.module->id][less->batch.index].i =
+            less->samples * (s->dp > 1 ? 2 : 1) * s->microbatches;
     return out;
 }
 
-static ds_status make_step(ds_template *t, const ds_fold_step *step, const param *layers,
+static ds_status make_step(ds_template *t, const ds_fold_step *step, const shortening *less,
                            ds_error *err) {
     int64_t n = 0;
     for (uint32_t c = 0; c < t->n_chunks; c++) n += t->turns[c];
-    ds_binding binding = shorten(step->binding, layers, n);
+    ds_binding binding = shorten(step, less, n);
     ds_status status = ds_model_step_new(&binding, &t->step, err);
-    free(binding.params[layers->module->id]);
+    for (uint32_t m = 0; m < binding.unit->modules.n; m++) free(binding.params[m]);
     free(binding.params);
     if (status != DS_OK) return status;
     ds_strategy *s = &t->step->strategy;
+    if (less->batch.module && s->dp > 1) s->dp = s->zero_group = 2;
     if (s->microbatches > DS_SIBLING) s->microbatches = DS_SIBLING;
     if (s->pp > 1) {
         int64_t *turns = DS_NEW_N(&t->step->unit->arena, int64_t, t->n_chunks);
@@ -354,9 +422,10 @@ static ds_status make_step(ds_template *t, const ds_fold_step *step, const param
     return ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err);
 }
 
-static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const param *layers,
+static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const shortening *less,
                                ds_template *t, ds_error *err) {
-    DS_TRY(make_step(t, step, layers, err));
+    t->few_replicas = less->batch.module != NULL;
+    DS_TRY(make_step(t, step, less, err));
     ds_plan_schematic schematic = {fold->kind, fold->profile};
     ds_plan_options options = {.cost_mode = step->options->cost_mode, .schematic = &schematic};
     ds_error unsaid;
@@ -377,18 +446,22 @@ static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const pa
 }
 
 ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out, ds_error *err) {
-    param layers;
+    shortening less = {0};
     int64_t turns[DS_FEW] = {0};
     *out = NULL;
     if (!treats_alike(step)) return DS_OK;
-    const ds_op *loop = find_loop(step->binding, &layers);
+    const ds_op *loop = find_loop(step->binding, &less.layers);
     if (!loop) return DS_OK;
-    if (!cut(step, step->binding->params[layers.module->id][layers.index].i)) return DS_OK;
+    if (!cut(step, step->binding->params[less.layers.module->id][less.layers.index].i))
+        return DS_OK;
+    find_batch(step, &less);
     uint32_t n_chunks = cut_template(step, turns);
     if (!n_chunks) return DS_OK;
     DS_TRY(know_devices(fold, step, err));
     if (fold->unequal) return DS_OK;
-    uint64_t key = template_key(step, &layers, n_chunks, turns);
+    if (fold->all.n >= MOST_TEMPLATES) forget_templates(fold);
+    if (fold->plans.n >= MOST_SKELETONS) forget_skeletons(fold);
+    uint64_t key = template_key(step, &less, n_chunks, turns);
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
     if (!t) {
@@ -396,7 +469,7 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
         t->n_chunks = n_chunks;
         t->loop = loop->index;
         memcpy(t->turns, turns, sizeof turns);
-        ds_status status = fill_template(fold, step, &layers, t, err);
+        ds_status status = fill_template(fold, step, &less, t, err);
         if (status != DS_OK) {
             free_template(t);
             return status;

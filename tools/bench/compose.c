@@ -1,4 +1,4 @@
-/* What a candidate of a sweep costs by simulation and put together from four microbatches: random
+/* What a candidate of a sweep costs by simulation and put together from templates: random
  * strategies of GPT-3 175B on 1,024 GPUs with 1,536 samples a step (scenarios/gpt3-175b-pp8.dir has
  * the model). CPU time of one thread; costs of collectives are kept from candidate to candidate, as
  * a sweep's workers do. Both results are compared. Arguments: how many candidates (12), the seed of
@@ -48,6 +48,7 @@ typedef struct bench {
     ds_unit *unit;
     ds_profiles *profiles;
     ds_plan_ground *grounds[2]; /* of either side */
+    ds_composer *composer;
     double composed_s, simulated_s;
     int n, known;
 } bench;
@@ -76,7 +77,7 @@ static ds_status measure(bench *b, const candidate *c, ds_error *err) {
     options.cost_mode = DS_COST_FITTED;
     options.ground = b->grounds[0];
     double start_s = seconds();
-    DS_TRY(ds_compose(&binding, b->profiles, &options, &composed, &why, err));
+    DS_TRY(ds_composer_run(b->composer, &binding, &options, &composed, &why, err));
     double middle_s = seconds();
     options.ground = b->grounds[1];
     DS_TRY(ds_simulate(&binding, b->profiles, &options, &result, err));
@@ -105,6 +106,7 @@ int main(int argc, char **argv) {
     ds_rng rng = {argc > 2 ? strtoull(argv[2], NULL, 10) : 1};
     ds_error err;
     ds_status status = load(&b, &err);
+    if (status == DS_OK) b.composer = ds_composer_new(b.profiles);
     printf("%-62s%12s%13s\n", "", "composed", "simulated");
     for (int i = 0; i < n && status == DS_OK; i++) {
         candidate c;
@@ -116,6 +118,7 @@ int main(int argc, char **argv) {
     if (b.n)
         printf("%d of %d equal: %.1f and %.1f candidates a second\n", b.known, b.n,
                b.n / b.composed_s, b.n / b.simulated_s);
+    ds_composer_free(b.composer);
     for (int i = 0; i < 2; i++) ds_plan_ground_free(b.grounds[i]);
     ds_profiles_free(b.profiles);
     ds_unit_free(b.unit);

@@ -1,0 +1,159 @@
+/* One composer for many strategies of one model, as a worker of a sweep has: what it keeps from one
+ * (templates, skeletons, timings) must be right for the next. Each is held to the simulation of the
+ * whole step. */
+#include "ir/base/rng.h"
+#include "ir/lang/lang.h"
+#include "ir/lang/verify.h"
+#include "sim/compose/compose.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char form[] =
+    "dir 1\n"
+    "topology @dgx { device gpu[8] : \"A100-SXM4-80GB\"\n  switch nvswitch\n  nic nic[8]\n"
+    "  link gpu[i] -- nvswitch : 300 GB/s, 1.2 us for i in 0..8\n"
+    "  link gpu[i] -- nic[i] : 24 GB/s, 1 us for i in 0..8 }\n"
+    "topology @pod { node n[4] : @dgx\n  switch leaf[2], spine\n"
+    "  link n[i].nic[j] -- leaf[i / 2] : 25 GB/s, 2 us for i in 0..4, j in 0..8\n"
+    "  link leaf[i] -- spine : 150 GB/s, 2 us for i in 0..2 }\n"
+    "param dp = 1, tp = 1, pp = 1, microbatches = 5, mbs = 1, layers = 4\n"
+    "param schedule = \"1f1b\", virtual_stages = 1, recompute = \"none\", zero = 0\n"
+    "param order = \"pp dp cp tp\"\n"
+    "import \"models/megatron.dir\" as model with layers = layers, hidden = 256, heads = 16,"
+    " seq = 128, vocab = 1024, batch = dp * mbs * microbatches\n"
+    "scenario { model = @model.gpt, on = @pod, profile = \"A100-SXM4-80GB\", masks = kept\n"
+    "  train { loss = none, optimizer = adam, dtype = f16, grad_dtype = f32 }\n"
+    "  strategy { dp = dp, tp = tp, pp = pp, microbatches = microbatches, order = order,\n"
+    "    schedule = schedule, virtual_stages = virtual_stages, recompute = recompute,\n"
+    "    zero = zero, sp = %s } }\n";
+
+enum { N_SETTINGS = 11 };
+
+typedef struct candidate {
+    char text[N_SETTINGS][24];
+    ds_setting settings[N_SETTINGS];
+    char all[400];
+} candidate;
+
+static void draw(ds_rng *rng, candidate *c) {
+    static const char *const names[N_SETTINGS] = {
+        "dp",        "tp",   "pp",   "microbatches", "mbs", "layers", "schedule", "virtual_stages",
+        "recompute", "zero", "order"};
+    static const char *const schedules[] = {"1f1b", "interleaved", "gpipe", "breadth-first",
+                                            "zb-h1"};
+    static const char *const recomputes[] = {"none", "selective", "full"};
+    static const char *const orders[] = {"pp dp cp tp", "dp pp cp tp", "tp dp cp pp"};
+    int pp = 1 << ds_rng_below(rng, 4), tp = 1 << ds_rng_below(rng, 5), dp = 1, v = 1;
+    if (pp * tp > 32) tp = 32 / pp;
+    while (pp * tp * dp < 32 && ds_rng_below(rng, 3)) dp *= 2;
+    const char *schedule = schedules[pp > 1 ? ds_rng_below(rng, 5) : 0];
+    int m = 1 + (int)ds_rng_below(rng, 20);
+    if (strcmp(schedule, "interleaved") == 0) m = (m + pp - 1) / pp * pp;
+    if (strcmp(schedule, "interleaved") == 0 || strcmp(schedule, "breadth-first") == 0)
+        v = 1 + (int)ds_rng_below(rng, 4);
+    int layers = pp * v + (int)ds_rng_below(rng, 40);
+    if (ds_rng_below(rng, 2)) layers = pp * v * (1 + (int)ds_rng_below(rng, 9));
+    const int numbers[] = {dp, tp, pp, m, 1 + (int)ds_rng_below(rng, 2), layers};
+    for (int i = 0; i < 6; i++) snprintf(c->text[i], sizeof c->text[i], "%d", numbers[i]);
+    snprintf(c->text[6], sizeof c->text[6], "%s", schedule);
+    snprintf(c->text[7], sizeof c->text[7], "%d", v);
+    snprintf(c->text[8], sizeof c->text[8], "%s", recomputes[ds_rng_below(rng, 3)]);
+    snprintf(c->text[9], sizeof c->text[9], "%d", dp > 1 ? (int)ds_rng_below(rng, 3) : 0);
+    snprintf(c->text[10], sizeof c->text[10], "%s", orders[ds_rng_below(rng, 3)]);
+    c->all[0] = '\0';
+    for (int i = 0; i < N_SETTINGS; i++) {
+        c->settings[i] = (ds_setting){names[i], c->text[i]};
+        size_t n = strlen(c->all);
+        snprintf(c->all + n, sizeof c->all - n, "%s=%s ", names[i], c->text[i]);
+    }
+}
+
+static void compare(const ds_composed *x, const ds_result *r, const char *what) {
+    cr_assert_eq(x->step_ps, r->run.step_ps, "%s: step %lld, not %lld", what, (long long)x->step_ps,
+                 (long long)r->run.step_ps);
+    cr_assert_eq(x->peak_bytes, r->peak_bytes, "%s: peak %lld, not %lld", what,
+                 (long long)x->peak_bytes, (long long)r->peak_bytes);
+    cr_assert_eq(x->fits, r->fits, "%s", what);
+    cr_assert_eq(x->samples, r->plan->samples, "%s", what);
+    cr_assert_str_eq(x->fullest_path,
+                     ds_topo_device_path(r->plan->topo, r->plan->classes[r->fullest].device), "%s",
+                     what);
+    cr_assert_eq(x->classes[x->critical].exposed_comm_ps, r->accounts[r->critical].exposed_comm_ps,
+                 "%s", what);
+    cr_assert_eq(x->classes[x->critical].compute_ps, r->accounts[r->critical].compute_ps, "%s",
+                 what);
+    cr_assert_float_eq(x->mfu, r->mfu, 1e-12 * r->mfu, "%s", what);
+    cr_assert_float_eq(x->bubble_fraction, r->bubble_fraction, 1e-12, "%s", what);
+}
+
+/* Returns 0 if it was not put together, 1 if it was, 2 if it was folded, -1 if it is illegal. */
+static int check(ds_composer *composer, ds_unit *unit, const ds_profiles *profiles,
+                 ds_plan_ground *ground, const candidate *c) {
+    ds_binding binding;
+    ds_composed composed;
+    ds_result *result;
+    ds_error err, unsaid;
+    const char *why;
+    cr_assert_eq(ds_bind(unit, c->settings, N_SETTINGS, &binding, &err), DS_OK, "%s", err.message);
+    ds_sim_options options = {.cost_mode = DS_COST_FITTED, .trust_passes = true};
+    cr_assert_eq(ds_sim_options_read(&binding, &options, &err), DS_OK);
+    ds_status status = ds_simulate(&binding, profiles, &options, &result, &err);
+    options.ground = ground;
+    ds_status own = ds_composer_run(composer, &binding, &options, &composed, &why, &unsaid);
+    if (status != DS_OK) {
+        cr_assert(own != DS_OK || why, "%s: put together, but %s", c->all, err.message);
+        return -1;
+    }
+    cr_assert_eq(own, DS_OK, "%s: %s", c->all, unsaid.message);
+    int known = why ? 0 : composed.folded ? 2 : 1;
+    if (why && getenv("DS_COMPOSE_WHY")) printf("%s: %s\n", c->all, why);
+    if (!why) compare(&composed, result, c->all);
+    if (!why) ds_composed_deinit(&composed);
+    ds_result_free(result);
+    return known;
+}
+
+static void draw_many(uint64_t seed, int n, bool sp) {
+    char text[2048];
+    ds_unit *unit;
+    ds_profiles *profiles;
+    ds_error err;
+    ds_diags diags;
+    ds_diags_init(&diags);
+    snprintf(text, sizeof text, form, sp ? "on" : "off");
+    cr_assert_eq(
+        ds_load_text(DS_SOURCE_DIR "/scenarios/test.dir", text, strlen(text), NULL, &unit, &err),
+        DS_OK, "%s", err.message);
+    cr_assert_eq(ds_verify(unit, &diags), DS_OK);
+    ds_diags_deinit(&diags);
+    cr_assert_eq(ds_profiles_load(NULL, &profiles, &err), DS_OK);
+    ds_plan_ground *ground = ds_plan_ground_new();
+    ds_composer *composer = ds_composer_new(profiles);
+    ds_rng rng = {seed};
+    int n_of[4] = {0};
+    for (int i = 0; i < n; i++) {
+        candidate c;
+        draw(&rng, &c);
+        n_of[1 + check(composer, unit, profiles, ground, &c)]++;
+    }
+    if (getenv("DS_COMPOSE_WHY"))
+        printf("illegal %d, simulated %d, put together %d, folded %d\n", n_of[0], n_of[1], n_of[2],
+               n_of[3]);
+    cr_expect(n_of[3] * 2 >= n, "%d of %d were folded", n_of[3], n);
+    ds_composer_free(composer);
+    ds_plan_ground_free(ground);
+    ds_profiles_free(profiles);
+    ds_unit_free(unit);
+}
+
+Test(compose_fold, many) {
+    const char *n = getenv("DISTSIM_TEST_FOLDS");
+    draw_many(1, n ? atoi(n) : 60, true);
+}
+
+Test(compose_fold, without_sp) {
+    draw_many(2, 40, false);
+}
