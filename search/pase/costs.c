@@ -388,8 +388,11 @@ static const move *move_of(costs *m, const layout *want, const layout *have, uin
         x.have.parts[x.rank] = have->parts[d];
         x.have.stride[x.rank++] = have->stride[d];
     }
-    uint64_t hash =
-        ds_hash_mix(ds_hash_bytes(&x.want, sizeof x.want), ds_hash_bytes(&x.have, sizeof x.have));
+    uint64_t hash = x.rank;
+    for (uint32_t d = 0; d < x.rank; d++) {
+        hash = ds_hash_mix(hash, (uint64_t)x.want.parts[d] << 32 | x.want.stride[d]);
+        hash = ds_hash_mix(hash, (uint64_t)x.have.parts[d] << 32 | x.have.stride[d]);
+    }
     for (;; hash = ds_hash_mix(hash, 1)) {
         const uint64_t *found = ds_map_find(&m->known_moves, hash);
         if (!found) break;
