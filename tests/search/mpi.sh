@@ -55,16 +55,15 @@ cmp "$scratch/one.csv" "$scratch/merged.csv" || fail "shards: other rows"
 
 # The process of rank R that works: its parent, which watches it, has the same name.
 rank_of() {
-    for process in /proc/[0-9]*; do
-        tr '\0' '\n' 2>/dev/null <"$process/cmdline" | grep -qxF "$2" || continue
-        tr '\0' '\n' 2>/dev/null <"$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" || continue
+    for process in $(grep -lsazxF -- "$2" /proc/[0-9]*/cmdline | xargs -r -n 1 dirname); do
+        grep -qsazxF "OMPI_COMM_WORLD_RANK=$1" "$process/environ" || continue
         parent=$(awk '/^PPid:/ { print $2 }' "$process/status")
         [ "$(cat "/proc/$parent/comm")" = distsim ] && echo "${process#/proc/}"
-    done
+    done 2>/dev/null
 }
 
-# Long enough to be killed in: four times as many candidates.
-sed 's/^  minimize/  zero in 0..2\n  bucket_size in [5 MB, 25 MB]\n  minimize/' "$file" >"$scratch/long.dir"
+# Long enough to be killed in: eight times as many candidates.
+sed 's/^  minimize/  zero in 0..2\n  optimizer in [sgd, adam]\n  bucket_size in [5 MB, 25 MB]\n  minimize/' "$file" >"$scratch/long.dir"
 long="$scratch/long.dir -I scenarios -q -t 1"
 # shellcheck disable=SC2086 # several words
 "$distsim" sweep $long -o "$scratch/long.csv"
@@ -73,8 +72,10 @@ for rank in 1 0; do
     # shellcheck disable=SC2086
     "$mpirun" -n 2 "$distsim" sweep $long -o "$out" 2>"$scratch/log" &
     job=$!
+    pid=
+    while kill -0 "$job" 2>/dev/null && [ -z "$pid" ]; do pid=$(rank_of "$rank" "$out"); done
     while kill -0 "$job" 2>/dev/null && ! [ "$(wc -l 2>/dev/null <"$out")" -ge 20 ] 2>/dev/null; do sleep 0.02; done
-    kill -9 "$(rank_of "$rank" "$out")" || fail "rank $rank was not found"
+    kill -9 "$pid" || fail "rank $rank was not found"
     wait "$job"
     code=$?
     [ "$code" = 3 ] || fail "rank $rank killed: exit code $code, not 3"
