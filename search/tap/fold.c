@@ -49,7 +49,8 @@ static const ds_pase_edge *in_edge(const finder *f, uint32_t v, uint32_t k) {
 
 static bool same_tensor(const ds_pase_edge *a, const ds_pase_edge *b) {
     return a->dtype == b->dtype && a->rank == b->rank && a->times == b->times &&
-           a->tied == b->tied && memcmp(a->size, b->size, a->rank * sizeof *a->size) == 0 &&
+           a->tied == b->tied && a->again == b->again &&
+           memcmp(a->size, b->size, a->rank * sizeof *a->size) == 0 &&
            memcmp(a->from_axis, b->from_axis, a->rank) == 0 &&
            memcmp(a->to_axis, b->to_axis, a->rank) == 0;
 }

@@ -18,17 +18,29 @@ static inline void multiply_columns(const double *a, const double *b, uint32_t n
     for (uint32_t j = 0; j < width; j++) to[j] = least[j];
 }
 
+/* A row of a ⊗ b: a's row with all of b. */
+static void multiply_row(const double *row, const double *b, uint32_t n, double *to) {
+    uint32_t whole = n / WIDTH * WIDTH;
+    for (uint32_t j = 0; j < whole; j += WIDTH) multiply_columns(row, &b[j], n, WIDTH, &to[j]);
+    if (whole < n) multiply_columns(row, &b[whole], n, n - whole, &to[whole]);
+}
+
 /* a ⊗ b */
 static const double *multiply(const double *a, const double *b, uint32_t n, ds_arena *arena) {
     double *to = DS_NEW_N(arena, double, (size_t)n *n);
-    uint32_t whole = n / WIDTH * WIDTH;
-    for (size_t i = 0; i < n; i++) {
-        const double *row = &a[i * n];
-        for (uint32_t j = 0; j < whole; j += WIDTH)
-            multiply_columns(row, &b[j], n, WIDTH, &to[i * n + j]);
-        if (whole < n) multiply_columns(row, &b[whole], n, n - whole, &to[i * n + whole]);
-    }
+    for (size_t i = 0; i < n; i++) multiply_row(&a[i * n], b, n, &to[i * n]);
     return to;
+}
+
+/* Is a ⊗ b = a + c? Most often the first rows tell that it is not. */
+static bool is_raised_by(const double *a, const double *b, uint32_t n, double *row, double *c) {
+    for (size_t i = 0; i < n; i++) {
+        multiply_row(&a[i * n], b, n, row);
+        if (i == 0) *c = row[0] - a[0];
+        for (uint32_t j = 0; j < n; j++)
+            if (row[j] - a[i * n + j] != *c) return false;
+    }
+    return true;
 }
 
 /* Is b = a + c? */
@@ -56,25 +68,23 @@ static void add_part(ds_tap_power *p, uint32_t level, uint32_t times, ds_arena *
     p->prefix[i] = i == 0 ? p->part[0] : multiply(p->prefix[i - 1], p->part[i], p->n, arena);
 }
 
-/* Squares up to the chain's length, or until nothing but the constant changes. */
+/* Squares up to the chain's length, or until nothing but a constant changes: with every block
+ * (n_lead, then), or at least with as many blocks as the last square has. */
 static void make_levels(ds_tap_power *p, ds_arena *arena) {
-    while (p->copies >> p->n_levels && !p->is_steady) {
-        const double *last = p->level[p->n_levels - 1], *square = multiply(last, last, p->n, arena);
+    double *row = DS_NEW_N(arena, double, p->n);
+    for (;;) {
+        const double *last = p->level[p->n_levels - 1];
+        uint32_t blocks = 1u << (p->n_levels - 1);
+        if (p->copies > blocks && is_raised_by(last, p->level[0], p->n, row, &p->rise)) {
+            p->n_lead = p->copies - blocks;
+            return;
+        }
+        if (p->copies >> p->n_levels == 0) return;
+        const double *square = multiply(last, last, p->n, arena);
         p->level[p->n_levels++] = square;
         p->is_steady = is_raised(last, square, p->n, &p->rise);
+        if (p->is_steady) return;
     }
-}
-
-/* Behind A^k, k = 2^top, one more block costs a constant: so do all further ones. */
-static bool lead_by_blocks(ds_tap_power *p, uint32_t top, ds_arena *arena) {
-    const double *last = p->level[top];
-    double rise = p->rise;
-    if (top > 0 && !is_raised(last, multiply(p->level[0], last, p->n, arena), p->n, &rise))
-        return false;
-    p->n_lead = p->copies - (1u << top);
-    add_part(p, top, 1, arena);
-    p->table = raised(last, p->n, p->n_lead * rise, arena);
-    return true;
 }
 
 void ds_tap__power_init(ds_tap_power *power, const double *block, uint32_t n, uint32_t copies,
@@ -82,16 +92,16 @@ void ds_tap__power_init(ds_tap_power *power, const double *block, uint32_t n, ui
     assert(copies >= 1);
     *power = (ds_tap_power){.n = n, .copies = copies, .n_levels = 1, .level = {block}};
     make_levels(power, arena);
-    uint32_t left = copies;
+    uint32_t left = copies - power->n_lead;
     if (power->is_steady) { /* the constant is for 2^top more blocks */
         uint32_t top = power->n_levels - 2;
-        if (lead_by_blocks(power, top, arena)) return;
         add_part(power, top, left >> top, arena);
         left &= (1u << top) - 1;
     }
     for (uint32_t l = power->n_levels; l-- > 0;)
         if ((left >> l) & 1) add_part(power, l, 1, arena);
     power->table = power->prefix[power->n_parts - 1];
+    if (power->n_lead) power->table = raised(power->table, n, power->n_lead * power->rise, arena);
 }
 
 /* ---- its states ---- */

@@ -7,8 +7,8 @@
  *
  * which is associative, and to the last bit if the costs are whole numbers below 2^53. It is made
  * by squaring: A, A^2, A^4 … Most chains soon cost the same more for every further block whatever
- * the states at their ends: once A^2k = A^k + c, all further powers are known (A^mk = A^k +
- * (m-1)c), and a longer chain takes no longer. */
+ * the states at their ends: once A^(k+1) = A^k + c, all further powers are known, and a longer
+ * chain takes no longer. Others only repeat with a longer period: A^2k = A^k + c tells A^mk. */
 #ifndef DS_TAP_POWER_H
 #define DS_TAP_POWER_H
 
@@ -22,10 +22,10 @@ typedef struct ds_tap_power {
     uint32_t n, copies;
     uint32_t n_levels;
     const double *level[DS_TAP_MAX_LEVELS]; /* [n][n]: A^(2^i) */
-    bool is_steady;                         /* the last level is the one before + rise */
+    uint32_t n_lead; /* blocks in front of all others that cost `rise` each */
+    bool is_steady;  /* the last level is the one before + rise */
     double rise;
-    uint32_t n_lead; /* blocks in front that cost a constant each: A^(k+1) = A^k + c' */
-    /* What is behind them, in parts: part i is A^(2^part_level) `times` times. */
+    /* The others, in parts: part i is A^(2^part_level) `times` times. */
     uint32_t n_parts, part_level[DS_TAP_MAX_LEVELS + 1], times[DS_TAP_MAX_LEVELS + 1];
     const double *part[DS_TAP_MAX_LEVELS + 1];   /* what it costs */
     const double *prefix[DS_TAP_MAX_LEVELS + 1]; /* what the parts up to it cost */
