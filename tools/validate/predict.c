@@ -2,7 +2,8 @@
  * together from a few microbatches where sim/compose knows how, which gives the same picoseconds.
  *
  * A microbatch size that the source does not say was chosen by those who measured, for speed: of
- * 1, 2, 4, … the fastest that fits into memory is taken. */
+ * 1, 2, 4, … the fastest that fits into memory is taken. Of a planner's rows (testbed.plans) the
+ * same holds for the layout. */
 #include "tools/validate/predict.h"
 
 #include "ir/base/units.h"
@@ -136,8 +137,10 @@ static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_
     ds_buf_deinit(&text);
     DS_TRY(status);
     double seconds = (double)t.step_ps / (double)DS_PS_PER_S;
-    bool first = !(p->seconds > 0);
-    if (!first && (!t.fits || seconds >= p->seconds)) return DS_OK;
+    p->fits_last = t.fits;
+    bool first = !(p->seconds > 0), other_fits = !first && p->peak_gib <= p->capacity_gib;
+    if (!first && (!t.fits || (other_fits && seconds >= p->seconds))) return DS_OK;
+    p->row = *row;
     p->seconds = seconds;
     p->peak_gib = (double)t.peak_bytes / GIB;
     p->capacity_gib = (double)t.capacity_bytes / GIB;
@@ -174,11 +177,53 @@ static ds_status time_open_row(const val_job *job, ds_plan_ground *ground, const
         if (status == DS_OK) status = check_model(&row, testbed, err);
         if (status == DS_OK) status = time_chunks(job, ground, &row, testbed, p, err);
         if (status != DS_OK) break;
-        p->row = row;
-        p->row.mbs = 0;
-        if (p->capacity_gib > 0 && p->peak_gib > p->capacity_gib) break;
+        if (!p->fits_last) break;
     }
     return p->seconds > 0 ? DS_OK : status;
+}
+
+/* Which layouts the method that is named beside a row tries, all of those with as many replicas,
+ * shards of a layer and stages as powers of two. */
+static bool is_tried(const val_row *row) {
+    if (row->tp > row->gpus_per_node || row->heads % row->tp || row->pp > row->layers) return false;
+    if (strstr(row->model, "inter_only")) return row->dp == 1 && row->tp == 1;
+    if (strstr(row->model, "intra_only")) return row->pp == 1;
+    return true;
+}
+
+/* 16 bytes a parameter for weights, gradients and Adam, of the blocks alone: what surely does not
+ * fit need not be simulated. */
+static bool is_too_large(const val_job *job, const val_row *row) {
+    double params = 12.0 * (double)row->layers * (double)row->hidden * (double)row->hidden;
+    uint32_t kind;
+    ds_error unsaid;
+    if (ds_profiles_find_kind(job->profiles, row->gpu, DS_NOWHERE, &kind, &unsaid) != DS_OK)
+        return false;
+    double room = (double)ds_profiles_kind(job->profiles, kind)->memory_bytes;
+    return room > 0 && 16 * params / (double)(row->tp * row->pp) > room;
+}
+
+/* A layout that the source does not say, of a planner or of those who measured, is the fastest. */
+static ds_status time_open_layout(const val_job *job, ds_plan_ground *ground, const val_row *open,
+                                  const val_testbed *testbed, val_prediction *p, ds_error *err) {
+    ds_status status = ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                                    "not stated: dp, tp, pp; and no layout fits");
+    for (int64_t pp = 1; pp <= open->gpus; pp *= 2) {
+        for (int64_t tp = 1; tp * pp <= open->gpus; tp *= 2) {
+            val_row row = *open;
+            row.pp = pp;
+            row.tp = tp;
+            row.dp = open->gpus / (tp * pp);
+            if (row.dp * tp * pp != open->gpus || !is_tried(&row) || is_too_large(job, &row))
+                continue;
+            ds_error why;
+            if (time_open_row(job, ground, &row, testbed, p, &why) == DS_OK)
+                status = DS_OK;
+            else if (status != DS_OK)
+                *err = why;
+        }
+    }
+    return status;
 }
 
 static ds_status time_mlp(const val_job *job, ds_plan_ground *ground, val_prediction *p,
@@ -211,10 +256,12 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no testbed for source '%s' on %s",
                             row.source_id, row.gpu);
     val_testbed_complete(testbed, &row);
+    bool sized = row.layers && row.hidden && row.heads && row.gbs && row.gpus_per_node;
+    if (testbed->plans && sized && !row.dp && !row.tp && !row.pp && !row.mbs)
+        return time_open_layout(job, ground, &row, testbed, p, err);
     if (!row.mbs && row.gbs && row.dp) return time_open_row(job, ground, &row, testbed, p, err);
     DS_TRY(val_row_complete(&row, err));
     DS_TRY(check_model(&row, testbed, err));
-    p->row = row;
     return time_row(job, ground, &row, testbed, p, err);
 }
 

@@ -14,6 +14,7 @@ typedef struct val_prediction {
     char why[240];
     double seconds;                /* of a step */
     double peak_gib, capacity_gib; /* of the fullest device; capacity 0: not known */
+    bool fits_last;                /* the last scenario that was simulated for it */
     int64_t mbs, vpp;              /* used: the row's, or the best, where it does not say */
 } val_prediction;
 

@@ -116,6 +116,7 @@ static const val_testbed testbeds[] = {
      .late_reduce = true,
      .recompute = "full",
      .precision = "fp16",
+     .plans = true,
      .basis = "Zheng et al. 2022, section 8: p3.16xlarge, 25 Gb/s between nodes"},
     {.source = "mpt",
      .gpu = "A100",

@@ -31,7 +31,8 @@ typedef struct val_testbed {
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
     bool late_reduce; /* gradients are reduced after the backward pass */
     bool uneven;      /* ZeRO 1 cuts a flat buffer: parts need not divide */
-    bool fsdp; /* SHARD_GRAD_OP (zero = 2) too gathers weights in the forward pass, as zero = 3 */
+    bool fsdp;  /* SHARD_GRAD_OP (zero = 2) too gathers weights in the forward pass, as zero = 3 */
+    bool plans; /* layouts that rows do not say were found by a planner, for speed */
     bool interleaves; /* where the row does not say, stages have as many chunks as is fastest */
     const char *basis;
 } val_testbed;
