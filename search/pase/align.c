@@ -19,7 +19,8 @@ ds_pase_nesting ds_pase_nested(const ds_pase_node *node, const uint16_t *split) 
 static void places_of(const uint16_t *split, const ds_pase_nesting *nesting, const int8_t *axis,
                       uint32_t rank, uint32_t devices, place *out) {
     uint32_t stride[DS_PASE_MAX_AXES] = {0}, left = devices;
-    for (uint32_t i = 0; i < nesting->n; i++) stride[nesting->axis[i]] = left /= split[nesting->axis[i]];
+    for (uint32_t i = 0; i < nesting->n; i++)
+        stride[nesting->axis[i]] = left /= split[nesting->axis[i]];
     for (uint32_t d = 0; d < rank; d++) {
         bool is_split = axis[d] >= 0 && split[axis[d]] > 1;
         out[d] = is_split ? (place){split[axis[d]], stride[axis[d]]} : (place){1, 1};
@@ -98,10 +99,8 @@ static void try_orders(aligner *a, ds_pase_nesting *nesting, uint32_t at) {
 
 void ds_pase_align(const ds_pase_graph *graph, const ds_pase_splits *strategy, int64_t devices,
                    ds_pase_nesting *nesting) {
-    aligner a = {.graph = graph,
-                 .strategy = strategy,
-                 .devices = (uint32_t)devices,
-                 .nesting = nesting};
+    aligner a = {
+        .graph = graph, .strategy = strategy, .devices = (uint32_t)devices, .nesting = nesting};
     for (a.v = 0; a.v < graph->nodes.n; a.v++) {
         ds_pase_nesting plain = ds_pase_nested(&graph->nodes.at[a.v], strategy[a.v].of);
         while (a.first_edge < graph->edges.n && graph->edges.at[a.first_edge].to < a.v)

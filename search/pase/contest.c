@@ -41,8 +41,8 @@ static ds_status simulate_uniform(const contest *c, const uniform *u, ds_pase_ti
     ds_attr items[4];
     uint32_t n = 0;
     ds_buf text = {0};
-    ds_status status = ds_load_text(c->source->path, c->source->text, c->source->n,
-                                    &c->source->load, &unit, err);
+    ds_status status =
+        ds_load_text(c->source->path, c->source->text, c->source->n, &c->source->load, &unit, err);
     if (!status) {
         put_knob(unit, items, &n, "dp", u->dp);
         put_knob(unit, items, &n, "tp", u->tp);
@@ -67,7 +67,8 @@ static void try_uniform(contest *c, const uniform *u) {
     char name[48];
     if (simulate_uniform(c, u, &time, &refused) != DS_OK) return;
     int used = snprintf(name, sizeof name, "dp %" PRId64, u->dp);
-    if (u->tp > 1) used += snprintf(name + used, sizeof name - (size_t)used, " x tp %" PRId64, u->tp);
+    if (u->tp > 1)
+        used += snprintf(name + used, sizeof name - (size_t)used, " x tp %" PRId64, u->tp);
     if (u->pp > 1)
         snprintf(name + used, sizeof name - (size_t)used, " x pp %" PRId64 ", %" PRId64, u->pp,
                  u->microbatches);
@@ -110,9 +111,10 @@ static void experts(contest *c, const ds_pase_case *cs) {
         if (c->devices % tp == 0) try_expert(c, cs, &limits, tp);
 }
 
-/* Under several shares of the weights' reductions that are not hidden; the fastest simulated. */
+/* Under several shares of what is not hidden: weights' reductions, and what is moved again; the
+ * fastest simulated. */
 static ds_status find(contest *c, const ds_pase_case *cs, ds_error *err) {
-    static const double shares[] = {1, 0.5, 0.25, 0};
+    static const double shares[][2] = {{1, 0}, {1, 1}, {0.5, 0.5}, {0.25, 0.25}, {0, 0}};
     ds_pase_model *model = NULL;
     ds_status status =
         ds_pase_costs_new(&cs->binding, cs->step, c->profiles, c->devices, 1, &model, err);
@@ -120,12 +122,12 @@ static ds_status find(contest *c, const ds_pase_case *cs, ds_error *err) {
         ds_pase_result *result = NULL;
         ds_pase_time time;
         char name[48];
-        ds_pase_costs_expose(model, shares[i]);
+        ds_pase_costs_expose(model, shares[i][0], shares[i][1]);
         status = ds_pase_search(cs->folded, model, &(ds_pase_options){0}, &result, err);
         if (!status)
             status = ds_pase_simulate_strategy(c->source, c->profiles, cs->folded, result->strategy,
                                                c->devices, false, &time, err);
-        snprintf(name, sizeof name, "exposed %.2f", shares[i]);
+        snprintf(name, sizeof name, "%g, %g", shares[i][0], shares[i][1]);
         if (!status) consider(&c->out->found, name, &time);
         ds_pase_result_free(result);
     }

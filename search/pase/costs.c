@@ -27,7 +27,8 @@ typedef struct costs {
     ds_topo *topo;
     uint32_t kind, profile;
     ds_pase_groups groups;
-    double exposed;     /* share of the weights' reductions that counts */
+    double exposed;     /* share of the weights' reductions that counts, */
+    double again;       /* and of what is moved again for backward ops */
     DS_VEC(move) moves; /* heap */
     ds_map known_moves; /* hash of both layouts → moves */
 } costs;
@@ -481,6 +482,7 @@ static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
             status = move_us(m, &want.at[k], &have.at[i], edge->rank, bytes, &forward, err);
             if (!status && m->step->train.on)
                 status = move_us(m, &have.at[i], &want.at[k], edge->rank, bytes, &back, err);
+            if (edge->again && m->step->train.on) forward *= 1 + m->again; /* not kept as it came */
             table[(size_t)i * want.n + k] = forward + back;
         }
     for (uint32_t i = 0; i < from->n && !status; i++)
@@ -549,6 +551,7 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
     m->step = step;
     m->profiles = profiles;
     m->exposed = 1;
+    m->again = 0;
     ds_map_init(&m->known_moves);
     ds_status status = find_devices(m, source, err);
     if (!status) status = find_profile(m, source, err);
@@ -563,6 +566,7 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
     return DS_OK;
 }
 
-void ds_pase_costs_expose(ds_pase_model *model, double share) {
-    ((costs *)model)->exposed = share;
+void ds_pase_costs_expose(ds_pase_model *model, double reductions, double moved_again) {
+    ((costs *)model)->exposed = reductions;
+    ((costs *)model)->again = moved_again;
 }

@@ -20,8 +20,8 @@
  *   operation that reads nothing but arguments has none below).
  *   That of a weight that several operations read waits for the last of them, and is one where
  *   their terms lie alike; where they do not, the weight moves between them.
- * A tensor costs, forward and back, an all_to_all of the bytes that a device lacks among the fewest
- * consecutive devices that together have them.
+ * A tensor costs, forward and back (ds_pase_costs_expose: again for backward), an all_to_all of the
+ * bytes that a device lacks among the fewest consecutive devices that together have them.
  * Memory, for each operation: weights, gradients, states, and, in training, its result.
  *
  * What a split of a batch_norm, softmax … by the op table's rule cannot be is no configuration.
@@ -30,10 +30,11 @@
 ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
                             const ds_profiles *profiles, int64_t devices, int64_t cutoff,
                             ds_pase_model **out, ds_error *err);
-/* How much of a weight's reduction that does not fit beside its own op's backward ops counts: 1 at
- * first. What is hidden beside others is no sum over operations, so no share is right for all
- * models; 0 is a bound from below for this term. Searching under several and simulating what they
- * find is the way (contest.h). `model` is of ds_pase_costs_new. */
-void ds_pase_costs_expose(ds_pase_model *model, double share);
+/* How much of a weight's reduction that does not fit beside its own op's backward ops counts, and
+ * how much of what is moved again for backward ops, which nothing but memory keeps from being moved
+ * early: 1 and 0 at first. What is hidden beside other operations is no sum over operations, so no
+ * shares are right for all models; 0 is a bound from below for these terms. Searching under several
+ * and simulating what they find is the way (contest.h). `model` is of ds_pase_costs_new. */
+void ds_pase_costs_expose(ds_pase_model *model, double reductions, double moved_again);
 
 #endif

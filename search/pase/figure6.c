@@ -148,12 +148,11 @@ static ds_status found(const cell *c, const char *path, ds_pase_time *out, ds_er
     ds_pase_result *result = NULL;
     put_scenario(c, c->net->batch, "dp = 1", &text);
     ds_pase_source source = source_of(path, &text);
-    ds_pase_model *model = ds_pase_formulas_new(c->devices, c->net->cutoff, DS_PASE_FLOP_PER_S,
-                                                DS_PASE_BYTES_PER_S);
+    ds_pase_model *model =
+        ds_pase_formulas_new(c->devices, c->net->cutoff, DS_PASE_FLOP_PER_S, DS_PASE_BYTES_PER_S);
     model->limits.by_rule = model->limits.divides = true;
     ds_status status = ds_pase_case_open(&source, &paper, err);
-    if (!status)
-        status = ds_pase_search(paper.folded, model, &(ds_pase_options){0}, &result, err);
+    if (!status) status = ds_pase_search(paper.folded, model, &(ds_pase_options){0}, &result, err);
     if (!status) status = simulate_splits(c, path, paper.folded, result->strategy, out, err);
     ds_pase_result_free(result);
     model->free(model);

@@ -40,7 +40,7 @@ static void fold_node(folder *f, uint32_t v) {
 
 static bool same_edge(const ds_pase_edge *a, const ds_pase_edge *b) {
     return a->from == b->from && a->to == b->to && a->dtype == b->dtype && a->rank == b->rank &&
-           a->shadowed == b->shadowed && a->tied == b->tied &&
+           a->shadowed == b->shadowed && a->again == b->again && a->tied == b->tied &&
            memcmp(a->size, b->size, sizeof a->size) == 0 &&
            memcmp(a->from_axis, b->from_axis, sizeof a->from_axis) == 0 &&
            memcmp(a->to_axis, b->to_axis, sizeof a->to_axis) == 0;

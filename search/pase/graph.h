@@ -86,6 +86,7 @@ typedef struct ds_pase_edge {
     int64_t size[DS_MAX_RANK];
     int8_t from_axis[DS_MAX_RANK], to_axis[DS_MAX_RANK];
     bool shadowed; /* a later edge joins the same two nodes */
+    bool again;    /* `to` reads it in its backward ops too */
     bool tied;     /* a weight that both ends read: `from` is the first reader, where it lives */
 } ds_pase_edge;
 

@@ -98,9 +98,8 @@ static ds_status base(const reader *r, const ds_csv_row *row, const ds_pase_grap
         return DS_OK;
     }
     if (sscanf(text, "tp %d", &tp) != 1 || tp < 1 || limits->devices % tp != 0)
-        return ds_csv_error(r->table, row, err,
-                            "'%s' is neither dp nor tp and a divisor of %lld", text,
-                            (long long)limits->devices);
+        return ds_csv_error(r->table, row, err, "'%s' is neither dp nor tp and a divisor of %lld",
+                            text, (long long)limits->devices);
     ds_pase_expert(graph, limits, tp, strategy);
     return DS_OK;
 }

@@ -149,6 +149,12 @@ static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_
 
 /* ---- nodes and edges ---- */
 
+/* Products and norms, attention, poolings and losses have gradients that read what they read. */
+static bool reads_again(ds_pase_kind kind) {
+    return kind == DS_PASE_GEMM || kind == DS_PASE_NORM || kind == DS_PASE_POOL ||
+           kind == DS_PASE_LOSS || kind == DS_PASE_LSTM || kind == DS_PASE_OTHER;
+}
+
 static void add_edge(reader *r, const ds_pase_tensor *from, uint32_t to, const ds_shape *shape,
                      const int8_t *to_axis) {
     ds_pase_graph *graph = r->graph;
@@ -157,6 +163,7 @@ static void add_edge(reader *r, const ds_pase_tensor *from, uint32_t to, const d
             graph->edges.at[e].shadowed = true;
     ds_pase_edge edge = {
         .from = from->node, .to = to, .times = 1, .dtype = shape->dtype, .rank = shape->rank};
+    edge.again = reads_again(graph->nodes.at[to].kind);
     memcpy(edge.size, shape->dims, sizeof edge.size);
     memcpy(edge.from_axis, from->axis, sizeof edge.from_axis);
     memcpy(edge.to_axis, to_axis, sizeof edge.to_axis);

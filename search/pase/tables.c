@@ -28,7 +28,8 @@ static void put_shape(const ds_shape *shape, const int8_t *axis, ds_buf *key) {
 static void node_key(const ds_pase_node *node, ds_buf *key) {
 #define PUT(field) ds_buf_put_n(key, (const char *)&node->field, sizeof node->field)
     key->n = 0;
-    PUT(kind), PUT(times), PUT(first), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size), PUT(data);
+    PUT(kind), PUT(times), PUT(first), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size),
+        PUT(data);
     PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise);
     PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(n_out);
     for (uint32_t i = 0; i < node->n_in; i++) {
@@ -164,7 +165,7 @@ static bool same_table(const builder *b, const ds_pase_edge *x, const ds_pase_ed
     const ds_pase_configs *const *sets = b->tables->set;
     return sets[x->from] == sets[y->from] && sets[x->to] == sets[y->to] &&
            is_flipped(b, x) == is_flipped(b, y) && x->dtype == y->dtype && x->rank == y->rank &&
-           x->times == y->times && x->tied == y->tied &&
+           x->times == y->times && x->tied == y->tied && x->again == y->again &&
            memcmp(x->size, y->size, x->rank * sizeof *x->size) == 0 &&
            memcmp(x->from_axis, y->from_axis, x->rank) == 0 &&
            memcmp(x->to_axis, y->to_axis, x->rank) == 0;

@@ -17,9 +17,9 @@ static void open_tables(tables *t) {
     ds_error err = {0};
     cr_assert_eq(ds_csv_read(DS_SOURCE_DIR "/tests/data/pase_figure6.csv", &t->figure, &err), DS_OK,
                  "%s", err.message);
-    cr_assert_eq(ds_csv_read(DS_SOURCE_DIR "/tests/data/pase_measured_strategies.csv",
-                             &t->strategies, &err),
-                 DS_OK, "%s", err.message);
+    cr_assert_eq(
+        ds_csv_read(DS_SOURCE_DIR "/tests/data/pase_measured_strategies.csv", &t->strategies, &err),
+        DS_OK, "%s", err.message);
     cr_assert_eq(ds_profiles_load(DS_BUILD_PROFILES, &t->profiles, &err), DS_OK, "%s", err.message);
     t->setup = (ds_figure6_setup){.scenarios = DS_SOURCE_DIR "/scenarios",
                                   .measured = &t->strategies,
@@ -42,8 +42,8 @@ static void run_cell(const tables *t, uint32_t cluster, uint32_t model, uint32_t
     ds_error err = {0};
     ds_figure6_cell cell;
     ds_figure6_gain measured;
-    cr_assert_eq(ds_figure6_measured(&t->figure, cluster, model, size, &measured, &err), DS_OK, "%s",
-                 err.message);
+    cr_assert_eq(ds_figure6_measured(&t->figure, cluster, model, size, &measured, &err), DS_OK,
+                 "%s", err.message);
     cr_assert_eq(ds_figure6_run(&t->setup, cluster, model, size, &cell, &err), DS_OK, "%s",
                  err.message);
     ds_figure6_gain simulated = ds_figure6_gain_of(&cell);

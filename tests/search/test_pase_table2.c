@@ -85,8 +85,8 @@ static void expect_no_dearer(const network *net, const ds_csv *table) {
     printf("%-12s found %.0f FLOP, with table II's splits %.0f, %.4f x\n", net->name, ours, theirs,
            theirs / ours);
     cr_expect_lt(theirs, FORBIDDEN, "%s: the table's splits are no configurations", net->name);
-    cr_expect_geq(theirs, ours * (1 - 1e-12), "%s: %.17g is dearer than table II's %.17g", net->name,
-                  ours, theirs);
+    cr_expect_geq(theirs, ours * (1 - 1e-12), "%s: %.17g is dearer than table II's %.17g",
+                  net->name, ours, theirs);
     free(with.pins);
     model->free(model);
     ds_pase_case_close(&c);
@@ -96,8 +96,8 @@ static void expect_no_dearer(const network *net, const ds_csv *table) {
 Test(pase_table2, found_is_no_dearer) {
     ds_csv table;
     ds_error err = {0};
-    cr_assert_eq(ds_csv_read(DS_SOURCE_DIR "/tests/data/pase_table2.csv", &table, &err), DS_OK, "%s",
-                 err.message);
+    cr_assert_eq(ds_csv_read(DS_SOURCE_DIR "/tests/data/pase_table2.csv", &table, &err), DS_OK,
+                 "%s", err.message);
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
         expect_no_dearer(&networks[i], &table);
     ds_csv_deinit(&table);

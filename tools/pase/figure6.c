@@ -90,7 +90,8 @@ int tables_figure6(const tables_options *options) {
                               .infiniband_gbit = options->infiniband_gbit};
     for (uint32_t c = 0; c < DS_FIGURE6_CLUSTERS; c++) cluster_table(&setup, &figure, c, &s);
     if (s.n)
-        printf("InfiniBand of %" PRId64 " Gb/s: side and winner right in %u of %u, the expert's side "
+        printf("InfiniBand of %" PRId64
+               " Gb/s: side and winner right in %u of %u, the expert's side "
                "too in %u; simulated over measured, geometric mean %.3f, spread %.3f\n",
                options->infiniband_gbit, s.right, s.n, s.right_with_expert, exp(s.log / s.n),
                exp(sqrt(s.log2 / s.n)));

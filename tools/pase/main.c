@@ -1,8 +1,10 @@
 /* pase-tables figure6 [GBIT]    figure 6 of PaSE: measured and simulated, with InfiniBand of GBIT
  *                               Gb/s a box (56)
- * pase-tables models DEVICES    the models of scenarios/models: found strategies and others, simulated
+ * pase-tables models DEVICES    the models of scenarios/models: found strategies and others,
+ * simulated
  *
- * From the repository's root; Markdown. Profiles are those of the build, or of $DISTSIM_PROFILES. */
+ * From the repository's root; Markdown. Profiles are those of the build, or of $DISTSIM_PROFILES.
+ */
 #include "tools/pase/tables.h"
 
 #include <stdio.h>
