@@ -149,7 +149,7 @@ ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
     uint32_t last = type->rank - 1;
     loss l = {.s = s, .logits = choice->in[0], .rows = choice->in[1]};
     bool here = now.mesh == l.logits.mesh && ds_shard__parts(s, &now, last) > 1;
-    bool said = l.logits.n[last] > 0; /* by an override */
+    bool said = l.logits.n[last] > 0;                           /* by an override */
     for (uint32_t i = 0; here && !said && i < now.n[last]; i++) /* but axes that rows take */
         if (ds_shard__dim_of(&l.logits, now.axis[last][i]) < 0)
             l.logits.axis[last][l.logits.n[last]++] = now.axis[last][i];
