@@ -3,6 +3,7 @@
  * The row says which file it comes from and under which settings; its values are put in their
  * places, and what would be run must have the row's hash. Then it is a `run`. */
 #include "ir/base/map.h"
+#include "search/reject.h"
 #include "search/sweep.h"
 #include "tools/cli/cli.h"
 
@@ -139,6 +140,33 @@ static ds_status check_hash(replay *r, const cli_options *options, ds_error *err
         r->file, wanted, hash);
 }
 
+/* A row that the sweep has not simulated: what it was told by. */
+static ds_status say_bound(replay *r, const cli_options *options, ds_error *err) {
+    ds_profiles *profiles;
+    ds_eval *eval;
+    ds_outcome outcome = {0};
+    const char *step = ds_sweep_cell(&r->row, "step_time_ps");
+    bool told = step && !*step && strcmp(ds_sweep_cell(&r->row, "status"), "does_not_fit") == 0;
+    if (!told) return DS_OK;
+    DS_TRY(ds_profiles_load(options->profiles, &profiles, err));
+    ds_eval_source source = {.path = r->file,
+                             .load = {options->include_dirs.at, options->include_dirs.n},
+                             .job = options->job,
+                             .space = r->space,
+                             .profiles = profiles,
+                             .content = ds_eval_content(r->source.unit, profiles)};
+    ds_status status = ds_eval_new_memory_first(&source, &eval, err);
+    if (status == DS_OK) {
+        eval->run(eval, &r->candidate, &outcome);
+        fprintf(stderr, "the sweep did not simulate it: %s\n",
+                outcome.reason.text ? outcome.reason.text : "");
+        eval->free(eval);
+    }
+    ds_outcome_deinit(&outcome);
+    ds_profiles_free(profiles);
+    return status;
+}
+
 /* A sweep takes fitted costs unless the scenario says something else. */
 static void change(void *context, ds_unit *unit) {
     set_knobs(context, unit);
@@ -156,6 +184,7 @@ static int prepare(void *context, cli_options *options) {
     if (exit_code) return exit_code;
     ds_status status = find(r, options, &err);
     if (status == DS_OK) status = check_hash(r, options, &err);
+    if (status == DS_OK) status = say_bound(r, options, &err);
     if (status != DS_OK) return cli_fail(r->source.unit, &err);
     ds_space_settings(r->space, &r->candidate, &r->arena, &settings, &n);
     for (uint32_t i = options->settings.n; i < n; i++) DS_HPUSH(&options->settings, settings[i]);
