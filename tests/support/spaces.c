@@ -15,35 +15,39 @@ static void put_model(ds_rng *rng, bool gpt, int64_t batch, ds_buf *out) {
     int n = layers[pick(rng, 4)];
     ds_buf_printf(out, "dir 1\nparam dp = 1, tp = 1, pp = 1, mb = 1, batch = %lld\n",
                   (long long)batch);
-    if (gpt)
-        ds_buf_printf(out,
-                      "import \"models/gpt.dir\" as m with layers = %d, hidden = %d, heads = 8, "
-                      "seq = %d, vocab = %d, batch = batch, dropout = %s\n",
-                      n, 64 << pick(rng, 4), 64 << pick(rng, 3), 1024 << pick(rng, 3),
-                      pick(rng, 2) ? "0.1" : "0.0");
-    else
+    if (!gpt) {
         ds_buf_printf(
             out, "import \"models/mlp.dir\" as m with layers = %d, width = %d, batch = batch\n",
             n + 2, 512 << pick(rng, 4));
+        return;
+    }
+    const char *dropout = pick(rng, 2) ? "0.1" : "0.0"; /* one after another: arguments are not */
+    int vocab = 1024 << pick(rng, 3), seq = 64 << pick(rng, 3), hidden = 64 << pick(rng, 4);
+    ds_buf_printf(out,
+                  "import \"models/gpt.dir\" as m with layers = %d, hidden = %d, heads = 8, "
+                  "seq = %d, vocab = %d, batch = batch, dropout = %s\n",
+                  n, hidden, seq, vocab, dropout);
 }
 
 static void put_topology(ds_rng *rng, const char *name, int n, ds_buf *out) {
     static const char *const kinds[] = {"A100-SXM4-80GB", "V100-SXM2-16GB", "H100-SXM5-80GB"};
     static const int rates[] = {3, 25, 100, 300, 450};
+    int delay = (int)pick(rng, 4), rate = rates[pick(rng, 5)];
     ds_buf_printf(out,
                   "topology @%s { device gpu[%d] : \"%s\"\n  switch s\n  host h\n"
                   "  link gpu[i] -- s : %d GB/s, %d us for i in 0..%d\n"
                   "  link gpu[i] -- h : 10 GB/s, 50 us for i in 0..%d }\n",
-                  name, n, kinds[pick(rng, 3)], rates[pick(rng, 5)], (int)pick(rng, 4), n, n);
+                  name, n, kinds[pick(rng, 3)], rate, delay, n, n);
 }
 
 static void put_sweep(ds_rng *rng, bool gpt, int64_t batch, bool memory, ds_buf *out) {
     char degrees[400], several[80];
     static const char *const tps[] = {"powers_of_two(1, world / dp)", "[1, 2, 4]"};
+    const char *whole = pick(rng, 3) ? "\n  where dp * tp * pp == world" : "";
     snprintf(degrees, sizeof degrees,
              "dp in powers_of_two(1, world), tp in %s where dp * tp <= world\n"
              "  pp in powers_of_two(1, world / (dp * tp))%s",
-             tps[pick(rng, 2)], pick(rng, 3) ? "\n  where dp * tp * pp == world" : "");
+             tps[pick(rng, 2)], whole);
     snprintf(several, sizeof several, "batch in [%lld, %lld]", (long long)batch,
              (long long)batch * 2);
     const char *all[] = {degrees,
@@ -82,11 +86,12 @@ static void make(uint64_t seed, ds_buf *out) {
     put_model(&rng, gpt, batch, out);
     put_topology(&rng, "a", 4 << pick(&rng, 3), out);
     put_topology(&rng, "b", 4 << pick(&rng, 3), out);
+    const char *dtype = pick(&rng, 2) ? ", dtype = f16" : "";
+    const char *optimizer = pick(&rng, 2) ? "adam" : "sgd";
     ds_buf_printf(out,
                   "scenario { model = @m.%s, on = @a, train { loss = %s, optimizer = %s%s }\n"
                   "  strategy { dp = dp, tp = tp, pp = pp, microbatches = mb } }\n",
-                  gpt ? "gpt" : "mlp", gpt ? "none" : "mse", pick(&rng, 2) ? "adam" : "sgd",
-                  pick(&rng, 2) ? ", dtype = f16" : "");
+                  gpt ? "gpt" : "mlp", gpt ? "none" : "mse", optimizer, dtype);
     put_sweep(&rng, gpt, batch, seed % 5 == 4, out);
 }
 
