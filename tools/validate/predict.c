@@ -115,13 +115,25 @@ static ds_status time_text(const val_job *job, ds_plan_ground *ground, const ds_
 
 /* ---- one row ---- */
 
+static bool contains(const char *text, const char *word) {
+    size_t n = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
 static ds_status check_model(const val_row *row, const val_testbed *t, ds_error *err) {
-    static const char *const others[] = {"moe", "resnet", "expert"};
+    static const char *const others[] = {"moe", "resnet", "expert"}, *const narrow[] = {"fp8",
+                                                                                        "fp4"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        for (const char *at = row->model; *at; at++)
-            if (strncasecmp(at, others[i], strlen(others[i])) == 0)
-                return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
-                                    row->model);
+        if (contains(row->model, others[i]))
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
+                                row->model);
+    for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
+        if (contains(row->precision, narrow[i]))
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                                "%s: products narrower than the activations between them",
+                                row->precision);
     if (t->model != VAL_LLAMA && row->ffn != 4 * row->hidden)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "ffn %lld is not 4 hidden",
                             (long long)row->ffn);
