@@ -7,7 +7,6 @@
 #include "sim/report/internal.h"
 #include "sim/report/shares.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,7 +231,7 @@ static ds_status from_template(ds_composer *composer, const ds_binding *binding,
         status = ds_fold_assemble(&composer->fold, &step, t, &s, err);
         *done = status == DS_OK && put_together(&s, items, model_flop, out);
         out->folded = *done;
-        if (s.why && getenv("DS_COMPOSE_WHY")) fprintf(stderr, "fold: %s\n", s.why);
+        ds_fold_note_timed(&composer->fold, s.timed);
         if (!*done) ds_composed_deinit(out);
     }
     ds_compose__parts_deinit(&s);

@@ -10,7 +10,6 @@
 #include "ir/lang/scenario.h"
 #include "sim/report/internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -313,8 +312,8 @@ static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error 
     uint64_t key = mix_params(1, step->binding, true, NULL);
     const ds_topology *on = ds_scenario_topology(step->binding->unit);
     key = on ? ds_hash_mix(key, DS_KEY(on)) : key;
-    if (fold->topo && fold->topo_key == key) return DS_OK;
-    forget(fold);
+    if (fold->topo_key != key) forget(fold);
+    if (fold->topo_step) return DS_OK;
     DS_TRY(ds_model_step_new(step->binding, &fold->topo_step, err));
     const ds_topology *topology = ds_scenario_topology(fold->topo_step->unit);
     fold->unequal = true;
@@ -350,19 +349,20 @@ static void forget_templates(ds_fold *fold) {
     ds_map_clear(&fold->templates);
 }
 
+/* With the graph, whose routes take most room by then. */
 static void forget_skeletons(ds_fold *fold) {
     for (uint32_t i = 0; i < fold->plans.n; i++) ds_plan_free(fold->plans.at[i]);
     fold->plans.n = 0;
     ds_map_clear(&fold->skeletons);
+    ds_topo_free(fold->topo);
+    ds_model_step_free(fold->topo_step);
+    fold->topo = NULL;
+    fold->topo_step = NULL;
 }
 
 static void forget(ds_fold *fold) {
     forget_templates(fold);
     forget_skeletons(fold);
-    ds_topo_free(fold->topo);
-    ds_model_step_free(fold->topo_step);
-    fold->topo = NULL;
-    fold->topo_step = NULL;
 }
 
 void ds_fold_deinit(ds_fold *fold) {
@@ -371,12 +371,19 @@ void ds_fold_deinit(ds_fold *fold) {
     free(fold->all.at);
     ds_map_deinit(&fold->skeletons);
     ds_map_deinit(&fold->templates);
-    ds_map_deinit(&fold->flops);
 }
 
-/* Most templates and skeletons that are kept; then all are thrown away. Of a transformer a template
- * takes about 2 MB, of 4,096 devices a skeleton about 3. */
-enum { MOST_TEMPLATES = 128, MOST_SKELETONS = 128 };
+/* Most templates and skeletons that are kept, and units in timings of items; then all are thrown
+ * away. Of a transformer a template takes about 1 MB, of 4,096 devices a skeleton about 3; a unit
+ * that is timed, weighed and accounted about 100 bytes. */
+enum { MOST_TEMPLATES = 64, MOST_SKELETONS = 32, MOST_TIMED = 1 << 20 };
+
+void ds_fold_note_timed(ds_fold *fold, uint64_t units) {
+    fold->timed += units;
+    if (fold->timed < MOST_TIMED) return;
+    for (uint32_t i = 0; i < fold->all.n; i++) ds_compose__timings_deinit(&fold->all.at[i]->s);
+    fold->timed = 0;
+}
 
 /* A binding with fewer layers and replicas; its arrays are on the heap. */
 static ds_binding shorten(const ds_fold_step *step, const shortening *less, int64_t n) {
@@ -431,7 +438,6 @@ static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const sh
     ds_error unsaid;
     if (ds_plan_build(&t->step->binding, step->profiles, &options, &t->plan, &unsaid) != DS_OK) {
         ds_template__unknown(t, "communication of another kind");
-        if (getenv("DS_COMPOSE_WHY")) fprintf(stderr, "schematic: %s\n", unsaid.message);
         return DS_OK;
     }
     bool fine = ds_compose__parts(&t->s, t->plan, t->step->strategy.microbatches,
@@ -457,10 +463,10 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     find_batch(step, &less);
     uint32_t n_chunks = cut_template(step, turns);
     if (!n_chunks) return DS_OK;
-    DS_TRY(know_devices(fold, step, err));
-    if (fold->unequal) return DS_OK;
     if (fold->all.n >= MOST_TEMPLATES) forget_templates(fold);
     if (fold->plans.n >= MOST_SKELETONS) forget_skeletons(fold);
+    DS_TRY(know_devices(fold, step, err));
+    if (fold->unequal) return DS_OK;
     uint64_t key = template_key(step, &less, n_chunks, turns);
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
@@ -478,6 +484,5 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
         DS_HPUSH(&fold->all, t);
     }
     if (!t->why) *out = t;
-    if (t->why && getenv("DS_COMPOSE_WHY")) fprintf(stderr, "template: %s\n", t->why);
     return DS_OK;
 }

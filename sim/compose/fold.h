@@ -18,15 +18,17 @@ typedef struct ds_fold {
     DS_VEC(ds_template *) all;
     ds_map skeletons; /* key → ds_plan */
     DS_VEC(ds_plan *) plans;
-    ds_map flops;             /* key → bits of a double */
     ds_model_step *topo_step; /* whose unit `topo` refers to */
     ds_topo *topo;            /* NULL: not made yet */
     uint64_t topo_key;
     uint32_t kind, profile; /* of all devices */
     bool unequal;           /* they are not of one kind */
+    uint64_t timed;         /* units in the templates' timings */
 } ds_fold;
 
 void ds_fold_deinit(ds_fold *fold);
+/* Items of so many units have been timed: forgets timings when there are too many of them. */
+void ds_fold_note_timed(ds_fold *fold, uint64_t units);
 
 /* What one step asks for. */
 typedef struct ds_fold_step {

@@ -150,6 +150,7 @@ typedef struct ds_sibling {
     int64_t *input_bytes;           /* per class: inputs that are there all the time */
     int64_t *each_bytes;            /* per class: those of one of the microbatches 2 … m - 2 */
     const char *why;                /* NULL, or what is not of the known kind */
+    uint64_t timed;                 /* units of items that were timed */
     /* of the plan that parts are read from */
     uint32_t *owner;   /* per instance: part; DS_NONE: an input */
     uint32_t *unit_of; /* per task: unit of its owner */
@@ -229,6 +230,8 @@ typedef struct ds_visits {
 typedef bool ds_visit_fn(const ds_exec *e, uint32_t k, ds_visit *out);
 void ds_compose__visits(const ds_timeline *t, ds_visit_fn *look, ds_visits *out);
 void ds_compose__visits_deinit(ds_visits *visits);
+/* By start, then end; fast where nearly sorted. `room` is for n of them. */
+void ds_compose__sort(ds_visit *at, uint32_t n, ds_visit *room);
 
 /* links.c: has nobody loaded the links of those while they did? */
 bool ds_compose__apart(const ds_timeline *t);

@@ -274,6 +274,7 @@ static ds_timing *timing_of(solver *x, ds_body *part, const int64_t *key) {
     time_units(part, key, timing);
     keep_timing(part, timing, hash);
     x->t->n_timed++;
+    x->s->timed += part->units.n;
     return timing;
 }
 

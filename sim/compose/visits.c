@@ -32,7 +32,7 @@ static void merge(ds_visit *at, uint32_t middle, uint32_t n, ds_visit *room) {
     memcpy(at + to, room + a, (n_a - a) * sizeof *room);
 }
 
-static void sort(ds_visit *at, uint32_t n, ds_visit *room) {
+void ds_compose__sort(ds_visit *at, uint32_t n, ds_visit *room) {
     for (uint32_t i = 0; i < n; i += BLOCK) insert(at + i, n - i < BLOCK ? n - i : BLOCK);
     for (uint32_t len = BLOCK; len < n; len *= 2)
         for (uint32_t i = 0; i + len < n; i += 2 * len)
@@ -66,7 +66,7 @@ void ds_compose__visits(const ds_timeline *t, ds_visit_fn *look, ds_visits *out)
     for (uint32_t c = 0; c < n_classes; c++) {
         uint32_t from = first[c + 1], n = end[c] - from;
         if (n) memmove(all + kept, all + from, n * sizeof *all);
-        sort(all + kept, n, room);
+        ds_compose__sort(all + kept, n, room);
         first[c] = kept;
         kept += n;
     }

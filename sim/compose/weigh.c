@@ -13,15 +13,6 @@
 
 #define BLOCK 32u
 
-typedef struct change {
-    int64_t at_ps, bytes;
-} change;
-
-static int by_time(const void *a, const void *b) {
-    const change *x = a, *y = b;
-    return x->at_ps < y->at_ps ? -1 : x->at_ps > y->at_ps;
-}
-
 /* ---- curves ---- */
 
 static void find_freed(const ds_body *part, ds_timing *t) {
@@ -35,16 +26,18 @@ static void find_freed(const ds_body *part, ds_timing *t) {
     }
 }
 
-static void make_curve(const ds_body *part, const ds_timing *t, uint32_t cls, change *room,
+/* `room` is for two times as many changes as there are. */
+static void make_curve(const ds_body *part, const ds_timing *t, uint32_t cls, ds_visit *room,
                        ds_curve *out) {
     uint32_t n = 0, kept = 0;
     for (uint32_t i = 0; i < part->allocs.n; i++)
         if (part->allocs.at[i].cls == cls)
-            room[n++] = (change){t->start[part->allocs.at[i].unit], part->allocs.at[i].bytes};
+            room[n++] = (ds_visit){.start_ps = t->start[part->allocs.at[i].unit],
+                                   .base_ps = part->allocs.at[i].bytes};
     for (uint32_t i = 0; i < part->frees.n; i++)
         if (part->frees.at[i].cls == cls)
-            room[n++] = (change){t->freed_ps[i], -part->frees.at[i].bytes};
-    if (n) qsort(room, n, sizeof *room, by_time);
+            room[n++] = (ds_visit){.start_ps = t->freed_ps[i], .base_ps = -part->frees.at[i].bytes};
+    ds_compose__sort(room, n, room + n);
     uint32_t n_blocks = n / BLOCK + 1;
     *out = (ds_curve){.cls = cls};
     out->at_ps = ds_xcalloc((size_t)n * 2 + n_blocks, sizeof *out->at_ps);
@@ -52,9 +45,9 @@ static void make_curve(const ds_body *part, const ds_timing *t, uint32_t cls, ch
     out->most = out->level + n;
     int64_t level = 0;
     for (uint32_t i = 0; i < n; i++) {
-        level += room[i].bytes;
-        if (!kept || out->at_ps[kept - 1] != room[i].at_ps) kept++;
-        out->at_ps[kept - 1] = room[i].at_ps;
+        level += room[i].base_ps; /* bytes */
+        if (!kept || out->at_ps[kept - 1] != room[i].start_ps) kept++;
+        out->at_ps[kept - 1] = room[i].start_ps;
         out->level[kept - 1] = level;
     }
     out->n = kept;
@@ -79,7 +72,8 @@ static bool holds(const ds_body *part, const ds_timing *t) {
 static bool weigh_timing(ds_sibling *s, const ds_body *part, ds_timing *t) {
     find_freed(part, t);
     if (!holds(part, t)) return ds_compose__unknown(s, "a buffer that is busy");
-    change *room = ds_xcalloc((size_t)part->allocs.n + part->frees.n, sizeof *room);
+    size_t most = (size_t)part->allocs.n + part->frees.n;
+    ds_visit *room = ds_xmalloc((2 * most + 1) * sizeof *room);
     t->n_curves = part->n_classes;
     t->curves = ds_xcalloc(t->n_curves, sizeof *t->curves);
     for (uint32_t i = 0; i < t->n_curves; i++) make_curve(part, t, i, room, &t->curves[i]);
