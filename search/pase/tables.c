@@ -160,15 +160,19 @@ static bool is_flipped(const builder *b, const ds_pase_edge *edge) {
     return b->goes[edge->from] < b->goes[edge->to];
 }
 
+bool ds_pase__same_tensor(const ds_pase_edge *a, const ds_pase_edge *b) {
+    return a->dtype == b->dtype && a->rank == b->rank && a->times == b->times &&
+           a->tied == b->tied && a->again == b->again &&
+           memcmp(a->size, b->size, a->rank * sizeof *a->size) == 0 &&
+           memcmp(a->from_axis, b->from_axis, a->rank) == 0 &&
+           memcmp(a->to_axis, b->to_axis, a->rank) == 0;
+}
+
 /* Ends by their sets: nodes that differ in costs alone need no other tables. */
 static bool same_table(const builder *b, const ds_pase_edge *x, const ds_pase_edge *y) {
     const ds_pase_configs *const *sets = b->tables->set;
     return sets[x->from] == sets[y->from] && sets[x->to] == sets[y->to] &&
-           is_flipped(b, x) == is_flipped(b, y) && x->dtype == y->dtype && x->rank == y->rank &&
-           x->times == y->times && x->tied == y->tied && x->again == y->again &&
-           memcmp(x->size, y->size, x->rank * sizeof *x->size) == 0 &&
-           memcmp(x->from_axis, y->from_axis, x->rank) == 0 &&
-           memcmp(x->to_axis, y->to_axis, x->rank) == 0;
+           is_flipped(b, x) == is_flipped(b, y) && ds_pase__same_tensor(x, y);
 }
 
 static uint64_t edge_hash(const builder *b, const ds_pase_edge *e) {

@@ -18,6 +18,9 @@ typedef struct ds_pase_tables {
     double bytes;
 } ds_pase_tables;
 
+/* Do two edges cost the same, if the nodes at their ends have the same configurations? */
+bool ds_pase__same_tensor(const ds_pase_edge *a, const ds_pase_edge *b);
+
 /* alike[v]: the first node that is equal to v but for its place in the graph: by a hash of all that
  * costs look at (op, shapes, attributes, kinds of operands), checked field by field. O(nodes). */
 void ds_pase__find_alike(const ds_pase_graph *graph, uint32_t *alike);

@@ -47,14 +47,6 @@ static const ds_pase_edge *in_edge(const finder *f, uint32_t v, uint32_t k) {
 
 /* ---- what is equal ---- */
 
-static bool same_tensor(const ds_pase_edge *a, const ds_pase_edge *b) {
-    return a->dtype == b->dtype && a->rank == b->rank && a->times == b->times &&
-           a->tied == b->tied && a->again == b->again &&
-           memcmp(a->size, b->size, a->rank * sizeof *a->size) == 0 &&
-           memcmp(a->from_axis, b->from_axis, a->rank) == 0 &&
-           memcmp(a->to_axis, b->to_axis, a->rank) == 0;
-}
-
 /* Do two nodes have the same configurations, whatever the limits? */
 static bool same_choices(const ds_pase_node *a, const ds_pase_node *b) {
     bool reshape = a->kind == DS_PASE_RESHAPE;
@@ -128,7 +120,7 @@ static bool same_copy(const finder *f, uint32_t s, uint32_t period, uint32_t j) 
         for (uint32_t k = 0; k < n_in(f, w); k++) {
             const ds_pase_edge *one = in_edge(f, w, k), *other = in_edge(f, v, k);
             uint32_t from = one->from < s ? one->from : one->from + shift;
-            if (other->from != from || !same_tensor(one, other)) return false;
+            if (other->from != from || !ds_pase__same_tensor(one, other)) return false;
         }
     }
     return true;
@@ -178,7 +170,7 @@ static bool has_first(const finder *f, uint32_t s, ds_tap_run *run) {
         if (f->taken[v] || f->alike[v] != f->alike[w] || n_in(f, v) != n_in(f, w)) return false;
         for (uint32_t k = 0; k < n_in(f, v); k++) {
             const ds_pase_edge *mine = in_edge(f, v, k), *next = in_edge(f, w, k);
-            if (!same_tensor(mine, next)) return false;
+            if (!ds_pase__same_tensor(mine, next)) return false;
             bool state = next->from >= s && next->from < s + period;
             if (!state) {
                 uint32_t from = next->from < s ? next->from : next->from - period;
@@ -215,7 +207,7 @@ static bool same_exits(const finder *f, uint32_t v, uint32_t w, uint32_t end) {
     for (uint32_t k = 0;; k++) {
         const ds_pase_edge *a = exit_of(f, v, end, k), *b = exit_of(f, w, end, k);
         if (!a && !b) return true;
-        if (!a || !b || a->to != b->to || !same_tensor(a, b)) return false;
+        if (!a || !b || a->to != b->to || !ds_pase__same_tensor(a, b)) return false;
     }
 }
 
