@@ -157,6 +157,52 @@ Test(tap_models, simulated_costs) {
     ds_profiles_free(profiles);
 }
 
+/* ---- the rest of the library ---- */
+
+typedef struct library {
+    const char *file;
+    uint32_t runs, unique, nodes;
+} library;
+
+/* Inception's blocks that occur twice, ResNet-101's stages, layers of transformers. */
+static const library models[] = {
+    {"bert", 1, 23, 177},        {"llama", 1, 34, 484},         {"mixtral", 1, 44, 644},
+    {"transformer", 2, 64, 180}, {"inception_v3", 2, 198, 224}, {"resnet101", 4, 70, 245},
+    {"vgg19", 3, 22, 26},
+};
+
+Test(tap_models, library) {
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char text[256];
+        opened o;
+        snprintf(text, sizeof text,
+                 "dir 1\nimport \"models/%s.dir\" as m\n"
+                 "scenario { model = @m.%s, train { optimizer = sgd } }\n",
+                 models[i].file, models[i].file);
+        open_text(text, 4, 4, NULL, &o);
+        cr_expect_eq(o.fold->runs.n, models[i].runs, "%s", models[i].file);
+        cr_expect_eq(o.fold->n_unique, models[i].unique, "%s", models[i].file);
+        cr_expect_eq(o.graph->nodes.n, models[i].nodes, "%s", models[i].file);
+        expect_unfolded(&o, models[i].file);
+        close_text(&o);
+    }
+}
+
+/* A block of one operation, 20,000 times: the cost is that of the strategy, turn by turn. */
+Test(tap_models, very_deep) {
+    opened o;
+    double again = 0;
+    open_text("dir 1\nimport \"models/mlp.dir\" as m with layers = 20000\n"
+              "scenario { model = @m.mlp, train { loss = mse, optimizer = sgd } }\n",
+              8, 1, NULL, &o);
+    cr_expect_eq(o.fold->n_unique, 3);
+    ds_pase_result *r = tap(&o);
+    cr_assert_eq(ds_pase_cost_of(o.graph, o.model, r->strategy, &again, NULL), DS_OK);
+    cr_expect_float_eq(again, r->cost, 1e-12 * r->cost);
+    ds_pase_result_free(r);
+    close_text(&o);
+}
+
 /* ---- a graph without names ---- */
 
 enum { ONNX_LAYERS = 6 };
