@@ -127,8 +127,8 @@ static bool treats_alike(const ds_fold_step *step) {
     const ds_strategy *s = step->strategy;
     static const char *const forms[] = {"1f1b",          "interleaved", "eager-1f1b", "gpipe",
                                         "breadth-first", "zb-h1",       "zb-h2"};
-    if (s->ops || s->ep > 1 || s->cp > 1 || s->zero > 2 || s->zero_uneven || s->stage_dp ||
-        s->dp_shares || s->offload || s->balance != DS_BALANCE_LAYERS ||
+    if (s->ops || s->ep > 1 || s->cp > 1 || s->zero > 2 || (s->zero && s->zero_uneven) ||
+        s->stage_dp || s->dp_shares || s->offload || s->balance != DS_BALANCE_LAYERS ||
         (s->zero && s->zero_group != s->dp) || s->recompute > DS_RECOMPUTE_FULL)
         return false;
     if (s->pp == 1) return true;
