@@ -107,8 +107,9 @@ double ms_mlp_step(ms_mlp *mlp) {
     float loss = ms_mse(y, mlp->target, n) / count;
     ms_mse_grad(y, mlp->target, mlp->d, 2 / count, n);
     backward(mlp, n);
+    float rate = RATE * count; /* of gradients of the sum: those of a mean over so much are tiny */
     for (int l = 0; l < mlp->shape.layers; l++)
-        ms_sgd(mlp->w[l], mlp->gradient[l], RATE * count, width * width);
+        ms_sgd(mlp->w[l], mlp->gradient[l], rate, width * width);
     sum_over_ranks(&loss, 1);
     return loss;
 }
