@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 # Why each is needed: CONTRIBUTING.md.
 packages="gcc libc6-dev cmake ninja-build pkg-config \
 libigraph-dev libgsl-dev libsqlite3-dev libcriterion-dev libjansson-dev \
-libprotobuf-c-dev protobuf-c-compiler libonnx-dev libexpat1-dev patch libopenmpi-dev openmpi-bin gnuplot-nox"
+libprotobuf-c-dev protobuf-c-compiler libonnx-dev libexpat1-dev libblas-dev patch libopenmpi-dev openmpi-bin gnuplot-nox"
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
