@@ -113,6 +113,46 @@ static void set_strategy(ds_unit *unit, const ds_bound_sibling *s) {
     ds_scenario_set(unit, "strategy", "microbatches", number(unit, s->parts));
 }
 
+/* A topology of the sibling's devices alone, put behind those of the root module. The module in
+ * which it is written stands at no index of the unit. NULL: the text is not understood. */
+#define SMALL "bounds__small"
+
+static ds_topology *parse_topology(ds_unit *unit, const ds_bound_sibling *s) {
+    ds_module **at = unit->modules.at;
+    uint32_t n = unit->modules.n, cap = unit->modules.cap;
+    ds_buf text = {0};
+    ds_buf_printf(&text,
+                  "dir 1\ntopology @" SMALL " { device gpu[%d] : \"%s\"\n switch s\n"
+                  " link gpu[i] -- s : 100 GB/s, 1 us for i in 0..%d }\n",
+                  (int)(s->tp * s->cp), s->device, (int)(s->tp * s->cp));
+    ds_module *module = ds_unit_add_module(unit, "", text.text, text.n);
+    ds_status status = ds_parse(module, NULL);
+    ds_buf_deinit(&text);
+    unit->modules.at = at;
+    unit->modules.n = n;
+    unit->modules.cap = cap;
+    return status == DS_OK ? module->topologies.at[0] : NULL;
+}
+
+/* The list of topologies is made anew in the arena of the moment. */
+static bool add_topology(ds_unit *unit, const ds_bound_sibling *s) {
+    ds_module *root = unit->modules.at[0];
+    ds_topology *small = parse_topology(unit, s), **old = root->topologies.at;
+    uint32_t n = root->topologies.n;
+    if (!small) return false;
+    root->topologies.at = NULL;
+    root->topologies.n = root->topologies.cap = 0;
+    for (uint32_t i = 0; i < n; i++) DS_PUSH(&unit->arena, &root->topologies, old[i]);
+    DS_PUSH(&unit->arena, &root->topologies, small);
+    return true;
+}
+
+static void set_topology(ds_unit *unit) {
+    ds_attr on = {.kind = DS_ATTR_PLACE};
+    on.place = (ds_place){.kind = DS_PLACE_MESH, .name = ds_intern(&unit->strings, SMALL)};
+    ds_scenario_set(unit, "", "on", on);
+}
+
 static bool verifies(const ds_binding *binding) {
     ds_diags diags;
     ds_diags_init(&diags);
@@ -488,15 +528,15 @@ static bool read_step(const ds_binding *binding, const ds_profiles *profiles,
     return ok;
 }
 
-bool ds_bound_layers_make(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
-                          const ds_profiles *profiles, ds_plan_ground *ground,
-                          const ds_bound_sibling *sibling, ds_bound_layers *out) {
-    *out = (ds_bound_layers){0};
+static bool make_layers(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
+                        const ds_profiles *profiles, ds_plan_ground *ground,
+                        const ds_bound_sibling *sibling, ds_bound_layers *out) {
     ds_binding binding;
     const ds_func *func = ds_scenario_model(unit);
-    if (!func) return false;
     uint32_t param;
+    if (!func || !add_topology(unit, sibling)) return false;
     const ds_op *loop = find_loop(unit, func, &param);
+    set_topology(unit);
     set_strategy(unit, sibling);
     if (ds_bind(unit, settings, n_settings, &binding, NULL) != DS_OK) return false;
     ds_num *turns = loop ? &binding.params[func->module->id][param] : NULL;
@@ -506,4 +546,18 @@ bool ds_bound_layers_make(ds_unit *unit, const ds_setting *settings, uint32_t n_
         turns->i = TURNS;
     }
     return verifies(&binding) && read_step(&binding, profiles, ground, sibling, out);
+}
+
+bool ds_bound_layers_make(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
+                          const ds_profiles *profiles, ds_plan_ground *ground,
+                          const ds_bound_sibling *sibling, ds_bound_layers *out) {
+    ds_module *root = unit->modules.at[0];
+    ds_topology **topologies = root->topologies.at;
+    uint32_t n = root->topologies.n, cap = root->topologies.cap;
+    *out = (ds_bound_layers){0};
+    bool ok = make_layers(unit, settings, n_settings, profiles, ground, sibling, out);
+    root->topologies.at = topologies;
+    root->topologies.n = n;
+    root->topologies.cap = cap;
+    return ok;
 }

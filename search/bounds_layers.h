@@ -52,6 +52,7 @@ typedef struct ds_bound_layers {
 /* The strategy of the small step, and how it is cut out of the whole one. */
 typedef struct ds_bound_sibling {
     int64_t tp, cp;
+    const char *device; /* the catalogue's name of all devices */
     bool sp;
     const char *recompute, *cp_type;
     const char *order; /* of the axes; NULL: the usual one */
@@ -62,8 +63,9 @@ typedef struct ds_bound_sibling {
 } ds_bound_sibling;
 
 /* Of the scenario of a verified unit under `binding`, whose strategy block is set anew (the caller
- * restores it). False if the model is not of that kind, does not train, or there is no such step.
- * O(instances of the small step). */
+ * restores it), on a switch of its own: what transfers take is the caller's to say. False if the
+ * model is not of that kind, does not train, or there is no such step. O(instances of the small
+ * step). */
 bool ds_bound_layers_make(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
                           const ds_profiles *profiles, ds_plan_ground *ground,
                           const ds_bound_sibling *sibling, ds_bound_layers *out);

@@ -81,6 +81,10 @@ int64_t ds_bound_machine_capacity(const ds_bound_machine *m) {
     return m->capacity_bytes;
 }
 
+const char *ds_bound_machine_device(const ds_bound_machine *m) {
+    return ds_topo_device_type(m->topo, 0);
+}
+
 int64_t ds_bound_machine_devices(const ds_bound_machine *m) {
     return ds_topo_n_devices(m->topo);
 }

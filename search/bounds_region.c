@@ -464,6 +464,7 @@ static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
     uint64_t group = out->order ? ds_bound_mesh_group(out->machine, &mesh) : 0;
     ds_bound_sibling sibling = {.tp = out->tp,
                                 .cp = out->cp,
+                                .device = ds_bound_machine_device(out->machine),
                                 .sp = sp > 0,
                                 .recompute = recompute,
                                 .cp_type = cp_type,
