@@ -8,6 +8,7 @@
 #include "ir/base/arena.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,14 +122,15 @@ static ds_status left_out_errors(const fitting *whole, int what, ds_fit_errors *
     f.fold = fold;
     to_variables(&whole->model, start);
     ds_status status = DS_OK;
-    for (f.left_out = 0; f.left_out <= most && status == DS_OK; f.left_out++) {
+    bool some = most > 0; /* of one fold nothing can be left out */
+    for (f.left_out = 0; some && f.left_out <= most && status == DS_OK; f.left_out++) {
         f.model = whole->model;
         status = search(&f, start, 1, 0.1, 100, &loss, err);
         for (uint32_t i = 0; i < f.n && status == DS_OK; i++)
             if (fold[i] == f.left_out)
                 predicted[i] = ds_gemm_seconds(&f.model, &f.rows[i].shape, NULL);
     }
-    if (status == DS_OK) *out = ds_fit_errors_of(predicted, measured, f.n);
+    if (some && status == DS_OK) *out = ds_fit_errors_of(predicted, measured, f.n);
     free(measured);
     free(predicted);
     free(fold);

@@ -26,10 +26,10 @@ typedef struct ds_gemm_fit_result {
 
 /* Makes the mean loss small by a simplex search from the constants of `start`, whose processors and
  * rates are kept, and from a usual set of constants. With `validate`, the fits for shape, family
- * and size too (they begin at the constants found); without, those errors are 0.
- * Errors: DS_ERR_VALUE for too few rows (DS_FIT_ROWS_PER_CONSTANT a constant), a row or a start
- * that is not valid; those of ds_fit_minimize. O(searches x iterations x rows): seconds for 2,000
- * rows, with `validate` a minute. */
+ * and size too (they begin at the constants found); without, or where there is one group only,
+ * those errors are 0. Errors: DS_ERR_VALUE for too few rows (DS_FIT_ROWS_PER_CONSTANT a constant),
+ * a row or a start that is not valid; those of ds_fit_minimize. O(searches x iterations x rows):
+ * seconds for 2,000 rows, with `validate` a minute. */
 ds_status ds_fit_gemm(const ds_gemm_row *rows, uint32_t n, const ds_gemm_model *start,
                       bool validate, ds_gemm_fit_result *out, ds_error *err);
 

@@ -49,6 +49,23 @@ static ds_status gemm_work(tables *t, uint32_t row, double element_bytes, ds_fit
     return DS_OK;
 }
 
+/* 4 b h s t d FLOPs, half of them if causal, as the op table counts; q, k, v and the result once.
+ */
+static ds_status attention_work(tables *t, uint32_t row, double element_bytes, ds_fit_row *out) {
+    double batch, heads, kv_heads, q, kv, dim;
+    const char *causal;
+    DS_TRY(fit_number(&t->ops, row, "batch", &batch, t->err));
+    DS_TRY(fit_number(&t->ops, row, "heads", &heads, t->err));
+    DS_TRY(fit_number(&t->ops, row, "kv_heads", &kv_heads, t->err));
+    DS_TRY(fit_number(&t->ops, row, "seq_q", &q, t->err));
+    DS_TRY(fit_number(&t->ops, row, "seq_kv", &kv, t->err));
+    DS_TRY(fit_number(&t->ops, row, "head_dim", &dim, t->err));
+    DS_TRY(fit_cell(&t->ops, row, "causal", &causal, t->err));
+    out->flop = (strcmp(causal, "1") == 0 ? 2 : 4) * batch * heads * q * kv * dim;
+    out->bytes = element_bytes * batch * dim * 2 * (heads * q + kv_heads * kv);
+    return DS_OK;
+}
+
 static ds_status memory_work(tables *t, uint32_t row, const char *op, double element_bytes,
                              ds_fit_row *out) {
     double tokens, width;
@@ -70,19 +87,21 @@ static ds_status read_row(tables *t, uint32_t row, ds_fit_row *out) {
         return ds_csv_error(&t->ops, &t->ops.rows.at[row], t->err, "unknown dtype '%s'", name);
     double element_bytes = ds_dtype_bits(dtype) / 8.0;
     if (strcmp(class, "gemm") == 0) return gemm_work(t, row, element_bytes, out);
+    if (strcmp(class, "attention") == 0) return attention_work(t, row, element_bytes, out);
     if (strcmp(class, "memory") == 0) return memory_work(t, row, op, element_bytes, out);
     return ds_csv_error(&t->ops, &t->ops.rows.at[row], t->err,
-                        "class '%s': only gemm and memory can be fitted", class);
+                        "class '%s': only gemm, attention and memory can be fitted", class);
 }
 
 /* ---- groups of the cross-validation ---- */
 
-/* All but the tokens of a shape: op, n, k, width. Or the tokens alone. */
+/* All but the tokens of a shape. Or the tokens alone. */
 static ds_status put_shape(tables *t, uint32_t row, bool by_tokens, ds_buf *out) {
-    static const char *const shape[] = {"op", "n", "k", "width", NULL};
-    static const char *const tokens[] = {"m", "tokens", NULL};
+    static const char *const shape[] = {"op", "n", "k", "width", "heads", "seq_kv", NULL};
+    static const char *const tokens[] = {"m", "tokens", "seq_q", NULL};
     for (const char *const *c = by_tokens ? tokens : shape; *c; c++) {
         const char *text;
+        if (ds_csv_find(&t->ops, *c) == DS_CSV_NO_COLUMN) continue; /* no attention there */
         DS_TRY(fit_cell(&t->ops, row, *c, &text, t->err));
         ds_buf_printf(out, "%s/", text);
     }
@@ -241,15 +260,28 @@ static ds_status collect(tables *t, uint32_t row, curves *c, bool *first) {
     return DS_OK;
 }
 
-/* The flop rows with n = 0, after the fitted gemm curve. */
+/* Whether an assumed row says that it is gemm's curve; others are assumptions of their own. */
+static ds_status is_as_gemm(tables *t, uint32_t row, bool *out) {
+    static const char *const texts[] = {"assumed: the gemm curve", "assumed: the f16 curve"};
+    const char *resource, *basis;
+    bool fitted;
+    DS_TRY(is_fitted(t, row, &fitted));
+    DS_TRY(fit_cell(&t->curves, row, "resource", &resource, t->err));
+    DS_TRY(fit_cell(&t->curves, row, "basis", &basis, t->err));
+    *out = false;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strncmp(basis, texts[i], strlen(texts[i])) == 0) *out = true;
+    *out = *out && !fitted && strcmp(resource, "flop") == 0;
+    return DS_OK;
+}
+
+/* The flop rows with n = 0 that are gemm's, after the fitted gemm curve. */
 static ds_status follow(tables *t, const ds_fit_curve *gemm) {
     for (uint32_t i = 0; i < t->curves.rows.n; i++) {
-        const char *resource;
-        bool fitted;
+        bool follows;
         double rate;
-        DS_TRY(is_fitted(t, i, &fitted));
-        DS_TRY(fit_cell(&t->curves, i, "resource", &resource, t->err));
-        if (fitted || strcmp(resource, "flop") != 0) continue;
+        DS_TRY(is_as_gemm(t, i, &follows));
+        if (!follows) continue;
         DS_TRY(fit_number(&t->curves, i, "reference_giga_per_s", &rate, t->err));
         ds_fit_curve curve = *gemm;
         curve.w_half *= rate * 1e9 / gemm->reference_per_s;
