@@ -12,7 +12,7 @@ typedef enum ds_constant_name {
     DS_CONSTANT_ISSUE_PS, /* profile.csv issue_us */
     DS_CONSTANT_E_MAX,    /* efficiency.csv e_max, w_half of (op, dtype, resource) */
     DS_CONSTANT_W_HALF,
-    DS_CONSTANT_FLOOR_PS, /* efficiency.csv floor_us */
+    DS_CONSTANT_FLOOR_PS,   /* efficiency.csv floor_us */
     DS_CONSTANT_COLL_E_MAX, /* collective_fits.csv e_max, launch_us of (collective, group) */
     DS_CONSTANT_COLL_LAUNCH_PS,
     DS_CONSTANT_PROTOCOL_LAUNCH_PS, /* collective_protocols.csv launch_us, step_us, copy_gb_per_s */
