@@ -140,11 +140,14 @@ static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage
         out->shards_s = m * (2 * gather + seconds_of(r, DS_OP_REDUCE_SCATTER, shared));
     if (r->zero == 3) return;
     if (gather > out->end_s) out->end_s = gather;
-    /* Late ones begin with those of the first turn, whose backward pass is the last. */
+    /* Late ones of one chunk begin with those of the first turn, whose backward pass is the last.
+     * Chunks go from the last to the first, so those of several may begin sooner; but not with
+     * zero = 1, where what is gathered waits for the first update, and stands before the second
+     * thing to be reduced. */
     int64_t meanwhile = p[DS_BOUND_TURN].backward[adds_up(r)].span_ps;
     if (stage == 0) meanwhile += p[DS_BOUND_PRE].backward[adds_up(r)].span_ps;
     double late = gather + out->reduce_s - (double)meanwhile * 1e-12;
-    bool known = r->late && r->chunks == 1 && r->layers->turns > 0;
+    bool known = r->late && r->layers->turns > 0 && (r->chunks == 1 || r->zero == 1);
     if (known && late > out->end_s) out->end_s = late;
 }
 
