@@ -129,7 +129,7 @@ static void draw_many(uint64_t seed, int n, bool sp) {
         DS_OK, "%s", err.message);
     cr_assert_eq(ds_verify(unit, &diags), DS_OK);
     ds_diags_deinit(&diags);
-    cr_assert_eq(ds_profiles_load(NULL, &profiles, &err), DS_OK);
+    cr_assert_eq(ds_profiles_load(DS_BUILD_PROFILES, &profiles, &err), DS_OK);
     ds_plan_ground *ground = ds_plan_ground_new();
     ds_composer *composer = ds_composer_new(profiles);
     ds_rng rng = {seed};
