@@ -212,6 +212,16 @@ static ds_status from_sibling(const ds_binding *binding, const ds_profiles *prof
 
 /* ---- from a template ---- */
 
+/* A template's collectives have streams of their own. */
+static bool holds_compute(const ds_binding *binding, const ds_profiles *profiles) {
+    const char *name = NULL;
+    uint32_t profile;
+    ds_error unsaid;
+    return ds_scenario_text(binding, "", "profile", &name, &unsaid) == DS_OK && name &&
+           ds_profiles_find_profile(profiles, name, DS_NOWHERE, &profile, &unsaid) == DS_OK &&
+           ds_profile_holds_compute(profiles, profile);
+}
+
 /* *done: it was possible. */
 static ds_status from_template(ds_composer *composer, const ds_binding *binding,
                                const ds_sim_options *options, const ds_strategy *strategy,
@@ -226,6 +236,7 @@ static ds_status from_template(ds_composer *composer, const ds_binding *binding,
     ds_template *t;
     ds_sibling s = {0};
     *done = false;
+    if (holds_compute(binding, composer->profiles)) return DS_OK;
     ds_status status = ds_fold_template(&composer->fold, &step, &t, err);
     if (status == DS_OK && t) {
         status = ds_fold_assemble(&composer->fold, &step, t, &s, err);

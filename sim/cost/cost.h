@@ -61,6 +61,8 @@ uint32_t ds_profiles_n_profiles(const ds_profiles *profiles);
 /* 2^32 · (1 + interference): how much longer compute takes while a transfer of the device runs;
  * 2^32 without a profile, or where the profile gives none. */
 uint64_t ds_profile_slow_q32(const ds_profiles *profiles, uint32_t profile);
+/* Does some collective of the profile go on the compute stream? */
+bool ds_profile_holds_compute(const ds_profiles *profiles, uint32_t profile);
 /* Host time to issue one task, 0 without a profile. */
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile);
 

@@ -32,6 +32,13 @@ uint64_t ds_profile_slow_q32(const ds_profiles *profiles, uint32_t profile) {
     return profiles->profiles.at[profile].slow_q32;
 }
 
+bool ds_profile_holds_compute(const ds_profiles *profiles, uint32_t profile) {
+    for (uint32_t i = 0; i < profiles->coll_fits.n; i++)
+        if (profiles->coll_fits.at[i].profile == profile && profiles->coll_fits.at[i].holds_compute)
+            return true;
+    return false;
+}
+
 const char *ds_cost_origin_name(ds_cost_origin origin) {
     static const char *const names[] = {"exact", "interpolated", "roofline", "given"};
     return origin < DS_COST_ORIGIN_COUNT ? names[origin] : "?";

@@ -199,7 +199,6 @@ static const val_testbed testbeds[] = {
      .nvlink_gb_per_s = 450,
      .nic_mb_per_s = 50000,
      .zero = 2,
-     .precision = "bf16",
      .recompute = "none",
      .basis =
          "assumed: a DGX H100 SuperPOD; distributed optimizer, fused attention, no recomputation, "
