@@ -1,8 +1,6 @@
-/* A certificate against the sweep that it speaks of.
- *
- * Regions stand in the order of the odometer, so one walk over the candidates meets them one after
- * the other: each candidate must begin with the values of the present region or of the next one,
- * and a region is never met again. */
+/* A certificate against the sweep that it speaks of. Regions stand in the order of the odometer, so
+ * one walk over the candidates meets them one after the other: each candidate must begin with the
+ * values of the present region or of the next one, and a region is never met again. */
 #include "search/certify.h"
 
 #include "search/bounds.h"
@@ -24,7 +22,7 @@ typedef struct checker {
     ds_space *space, *other; /* the walk's; that of the tables */
     ds_bounds *bounds;
     ds_eval *eval;
-    ds_candidate candidate;
+    ds_candidate candidate, met_last; /* the latter begins with the values of the line */
     uint32_t n_dims;
     bool of_time;
     int64_t value; /* the incumbent's */
@@ -97,8 +95,7 @@ static ds_status read_head(checker *c) {
 
 /* ---- bounds, once more ---- */
 
-/* Stage by stage: `in` is when its first item can begin, `out` what is left once its last one has
- * handed on. */
+/* `in` is when a stage's first item can begin, `out` what is left when its last has handed on. */
 static double time_bound(const ds_bound_region *r) {
     if (!r->layers) return 0;
     double best = (double)ds_bound_computation_ps(r) / (double)r->pp, in = 0, out = 0, home = 0;
@@ -110,10 +107,10 @@ static double time_bound(const ds_bound_region *r) {
         double last =
             in + (double)(stage.items_ps - stage.early_ps) + (double)(sends ? sends[s] : 0);
         double back = out + (double)(sends ? sends[r->pp + s] : 0) - (double)stage.late_ps;
+        double reduced = last - (double)stage.last_ps + stage.reduce_s * 1e12;
+        if (r->chunks > 1 || r->zero > 1) reduced = 0;
         const double ends[] = {last + stage.end_s * 1e12, last + back + home, stage.shards_s * 1e12,
-                               r->chunks > 1 || r->zero > 1
-                                   ? 0
-                                   : last - (double)stage.last_ps + stage.reduce_s * 1e12};
+                               reduced};
         for (int i = 0; i < 4; i++) best = ends[i] > best ? ends[i] : best;
         in += (double)stage.forward_ps;
         out += (double)stage.backward_ps;
@@ -144,10 +141,8 @@ static double memory_bound(const ds_bound_region *r) {
         if (r->zero == 0 && sums > live) live = sums;
         if (r->microbatches > 1 && saved + sums > live) live = saved + sums;
         bool full = r->chunks == 1 || in_flight(r, s, summed) == in_flight(r, s, 0);
-        if (r->microbatches > 1 && ordered && summed < all && full) {
-            double then = saved * (double)in_flight(r, s, summed) + sums;
-            if (then > live) live = then;
-        }
+        double then = saved * (double)in_flight(r, s, summed) + sums;
+        if (r->microbatches > 1 && ordered && summed < all && full && then > live) live = then;
         if (live + (double)stage.held_bytes > peak) peak = live + (double)stage.held_bytes;
     }
     return peak;
@@ -244,6 +239,13 @@ static bool begins_so(checker *c) {
     return same;
 }
 
+/* Of the line that was read last: only what has turned since is looked at. */
+static bool goes_on(checker *c) {
+    uint32_t depth = c->n_cells - 2, i = 0;
+    while (i < depth && ds_choice_same(c->space, i, &c->met_last.at[i], &c->candidate.at[i])) i++;
+    return i == depth;
+}
+
 static ds_status check_regions(checker *c) {
     bool found = true, any = false;
     int64_t n = 0;
@@ -254,10 +256,11 @@ static ds_status check_regions(checker *c) {
         DS_TRY(ds_space_next(c->space, &c->candidate, &found, c->err));
         if (!found) break;
         c->out->candidates++;
-        if (any && begins_so(c)) continue;
+        if (any && goes_on(c)) continue;
         if (!next_line(c) || !begins_so(c))
             return wrong(c, "a candidate is in no region, or in one that stands elsewhere");
         any = true;
+        memcpy(c->met_last.at, c->candidate.at, c->n_dims * sizeof *c->candidate.at);
         DS_TRY(check_region(c));
     }
     if (c->out->regions != (uint64_t)n) return wrong(c, "the number of regions is another one");
@@ -279,7 +282,8 @@ ds_status ds_certify(const char *text, const ds_binding *binding, const ds_setti
     if (status == DS_OK) status = ds_space_new(binding, settings, n_settings, &c.other, err);
     c.n_dims = status == DS_OK ? ds_space_n_dims(c.space) : 0;
     if (c.n_dims + 3 > MAX_CELLS) status = wrong(&c, "the sweep has too many dimensions");
-    if (status == DS_OK) c.candidate = ds_candidate_new(c.space, &c.arena);
+    ds_candidate *own[] = {&c.candidate, &c.met_last};
+    for (int i = 0; i < 2 && status == DS_OK; i++) *own[i] = ds_candidate_new(c.space, &c.arena);
     c.source.space = c.space;
     c.source.content = ds_eval_content(binding->unit, source->profiles);
     if (status == DS_OK) status = ds_bounds_new(&c.source, c.other, &c.bounds, &why, err);
