@@ -40,11 +40,11 @@ void ds_plan__enter(const ds_region *region, const ds_placement *p, uint32_t pos
             region->own[i].value = p ? ds_plan__coordinate(p, region->own[i].name, pos) : 0;
 }
 
-/* Where the device's part begins, and its size. */
+/* Where the device's part begins (unless lo is NULL), and its size. */
 static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placement *p,
                            uint32_t pos, ds_loc loc, int64_t *lo, int64_t *out, ds_error *err) {
     int64_t size;
-    *lo = 0;
+    if (lo) *lo = 0;
     DS_TRY(ds_expr_eval_int(env, dim->size, loc, &size, err));
     if (size < 0)
         return ds_error_set(err, DS_ERR_SHAPE, loc, "a dim has size %lld", (long long)size);
@@ -57,7 +57,7 @@ static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placem
                                     "%u shard sizes are given for axis %s of size %lld",
                                     split->n_sizes, split->axis, (long long)n);
             int64_t at = ds_plan__coordinate(p, split->axis, pos);
-            for (int64_t i = 0; i <= at; i++) {
+            for (int64_t i = lo ? 0 : at; i <= at; i++) {
                 DS_TRY(ds_expr_eval_int(env, split->sizes[i], loc, &size, err));
                 if (i < at && !ds_add_i64(*lo, size, lo))
                     return ds_error_set(err, DS_ERR_OVERFLOW, loc, "shard sizes beyond 2^63");
@@ -68,7 +68,7 @@ static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placem
                                 (long long)size, split->axis, (long long)n);
         } else {
             size /= n;
-            *lo += size * ds_plan__coordinate(p, split->axis, pos);
+            if (lo) *lo += size * ds_plan__coordinate(p, split->axis, pos);
         }
     }
     *out = size;
@@ -86,8 +86,11 @@ ds_status ds_plan__local_box(ds_builder *b, ds_typed t, const ds_placement *p, u
 
 ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
                                ds_loc loc, ds_shape *out, ds_error *err) {
-    int64_t lo[DS_MAX_RANK];
-    return ds_plan__local_box(b, t, p, pos, loc, lo, out, err);
+    ds_env env = ds_binding_env(b->binding, t.indices);
+    *out = (ds_shape){.dtype = t.type->dtype, .rank = t.type->rank};
+    for (uint32_t d = 0; d < t.type->rank; d++)
+        DS_TRY(local_dim(&env, &t.type->dims[d], p, pos, loc, NULL, &out->dims[d], err));
+    return DS_OK;
 }
 
 ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
