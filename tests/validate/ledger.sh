@@ -4,7 +4,7 @@
 # `sample` looks at every 20th row of each table. ledger.sh DISTSIM write: writes the ledger.
 cd "$(dirname "$0")/../.." || exit 2
 distsim=$1 which=${2:-sample}
-ledger=tests/data/e2e/LEDGER.md
+ledger=${LEDGER:-tests/data/e2e/LEDGER.md}
 tables=tests/data/e2e/e2e_*.csv
 
 measure() { # all|sample
