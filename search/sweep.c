@@ -327,8 +327,8 @@ static ds_status start_workers(driver *d, ds_error *err) {
     bool memory_first = ds_sweep_is_on(ds_space_sweep(d->space), "memory_first");
     d->evals = ds_xcalloc(wanted, sizeof *d->evals);
     for (; d->n_workers < wanted; d->n_workers++)
-        DS_TRY((memory_first ? ds_eval_new_memory_first : ds_eval_new_simulation)(
-            &d->source, &d->evals[d->n_workers], err));
+        DS_TRY((memory_first ? ds_eval_new_memory_first
+                             : ds_eval_new_simulation)(&d->source, &d->evals[d->n_workers], err));
     return ds_pool_new(wanted, d->n_slots, work, d, &d->pool, err);
 }
 

@@ -29,12 +29,10 @@ static void print_domain(ds_printer *p, const ds_sweep_entry *entry) {
 }
 
 static void print_entry(ds_printer *p, const ds_sweep_entry *entry) {
-    static const char *const words[] = {[DS_SWEEP_WHERE] = "where ",
-                                        [DS_SWEEP_MINIMIZE] = "minimize ",
-                                        [DS_SWEEP_MAXIMIZE] = "maximize ",
-                                        [DS_SWEEP_SUBJECT] = "subject to ",
-                                        [DS_SWEEP_PRICE] = "price ",
-                                        [DS_SWEEP_OPTION] = ""};
+    static const char *const words[] = {
+        [DS_SWEEP_WHERE] = "where ",       [DS_SWEEP_MINIMIZE] = "minimize ",
+        [DS_SWEEP_MAXIMIZE] = "maximize ", [DS_SWEEP_SUBJECT] = "subject to ",
+        [DS_SWEEP_PRICE] = "price ",       [DS_SWEEP_OPTION] = ""};
     if (entry->kind != DS_SWEEP_DIM) ds_printer_put(p, words[entry->kind]);
     if (entry->name) ds_printer_put(p, entry->name);
     if (entry->kind == DS_SWEEP_DIM) {
