@@ -180,7 +180,9 @@ static ds_status time_chunks(const val_job *job, ds_plan_ground *ground, val_row
 /* Of microbatch sizes that the row leaves open the best. */
 static ds_status time_open_row(const val_job *job, ds_plan_ground *ground, const val_row *open,
                                const val_testbed *testbed, val_prediction *p, ds_error *err) {
-    ds_status status = DS_OK;
+    ds_status status =
+        ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "a batch of %lld is no multiple of dp %lld",
+                     (long long)open->gbs, (long long)open->dp);
     for (int64_t mbs = 1; mbs <= MOST_MBS; mbs *= 2) {
         val_row row = *open;
         row.mbs = mbs;
