@@ -133,7 +133,9 @@ static ds_status find_skeleton(assembler *a, ds_error *err) {
     find_meets(a);
     const uint64_t *found = ds_map_find(&a->fold->skeletons, a->key);
     if (found) {
-        a->plan = (const ds_plan *)(uintptr_t)*found;
+        ds_plan *known = (ds_plan *)(uintptr_t)*found;
+        known->topo = a->fold->topo; /* which may have been made anew */
+        a->plan = known;
         return DS_OK;
     }
     ds_plan *plan;

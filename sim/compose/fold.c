@@ -13,6 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What is kept at most; then all of it is thrown away: bytes of templates (of a transformer one
+ * takes about 1 MB), skeletons (of 4,096 devices about 0.2 MB), skeletons for which one graph has
+ * found routes, units in timings of items (about 100 bytes each, weighed and accounted). */
+#define MOST_BYTES ((size_t)96 << 20)
+enum { MOST_SKELETONS = 256, MOST_ROUTED = 32, MOST_TIMED = 1 << 19 };
+
 /* ---- the model's loop ---- */
 
 typedef struct param {
@@ -326,8 +332,8 @@ static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error 
     DS_TRY(ds_plan_skeleton(&fold->topo_step->binding, step->profiles, &options, &(ds_plan_grid){0},
                             NULL, 0, &plan, err));
     fold->unequal = false;
-    fold->kind = plan->kind_of[0];
-    fold->profile = plan->profile_of[0];
+    fold->kind = plan->classes[0].kind;
+    fold->profile = plan->classes[0].profile;
     ds_plan_free(plan);
     return DS_OK;
 }
@@ -346,18 +352,23 @@ static void free_template(ds_template *t) {
 static void forget_templates(ds_fold *fold) {
     for (uint32_t i = 0; i < fold->all.n; i++) free_template(fold->all.at[i]);
     fold->all.n = 0;
+    fold->template_bytes = 0;
     ds_map_clear(&fold->templates);
 }
 
-/* With the graph, whose routes take most room by then. */
-static void forget_skeletons(ds_fold *fold) {
-    for (uint32_t i = 0; i < fold->plans.n; i++) ds_plan_free(fold->plans.at[i]);
-    fold->plans.n = 0;
-    ds_map_clear(&fold->skeletons);
+static void forget_routes(ds_fold *fold) {
     ds_topo_free(fold->topo);
     ds_model_step_free(fold->topo_step);
     fold->topo = NULL;
     fold->topo_step = NULL;
+    fold->routed = fold->plans.n;
+}
+
+static void forget_skeletons(ds_fold *fold) {
+    for (uint32_t i = 0; i < fold->plans.n; i++) ds_plan_free(fold->plans.at[i]);
+    fold->plans.n = 0;
+    ds_map_clear(&fold->skeletons);
+    forget_routes(fold);
 }
 
 static void forget(ds_fold *fold) {
@@ -372,11 +383,6 @@ void ds_fold_deinit(ds_fold *fold) {
     ds_map_deinit(&fold->skeletons);
     ds_map_deinit(&fold->templates);
 }
-
-/* Most templates and skeletons that are kept, and units in timings of items; then all are thrown
- * away. Of a transformer a template takes about 1 MB, of 4,096 devices a skeleton about 3; a unit
- * that is timed, weighed and accounted about 100 bytes. */
-enum { MOST_TEMPLATES = 64, MOST_SKELETONS = 32, MOST_TIMED = 1 << 20 };
 
 void ds_fold_note_timed(ds_fold *fold, uint64_t units) {
     fold->timed += units;
@@ -463,8 +469,9 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     find_batch(step, &less);
     uint32_t n_chunks = cut_template(step, turns);
     if (!n_chunks) return DS_OK;
-    if (fold->all.n >= MOST_TEMPLATES) forget_templates(fold);
+    if (fold->template_bytes >= MOST_BYTES) forget_templates(fold);
     if (fold->plans.n >= MOST_SKELETONS) forget_skeletons(fold);
+    if (fold->plans.n >= fold->routed + MOST_ROUTED) forget_routes(fold);
     DS_TRY(know_devices(fold, step, err));
     if (fold->unequal) return DS_OK;
     uint64_t key = template_key(step, &less, n_chunks, turns);
@@ -482,6 +489,7 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
         }
         ds_map_put(&fold->templates, key, DS_KEY(t));
         DS_HPUSH(&fold->all, t);
+        fold->template_bytes += 2 * t->step->unit->arena.bytes; /* about, with its parts */
     }
     if (!t->why) *out = t;
     return DS_OK;

@@ -23,7 +23,9 @@ typedef struct ds_fold {
     uint64_t topo_key;
     uint32_t kind, profile; /* of all devices */
     bool unequal;           /* they are not of one kind */
-    uint64_t timed;         /* units in the templates' timings */
+    size_t template_bytes;
+    uint32_t routed; /* plans that there were when the graph was made */
+    uint64_t timed;  /* units in the templates' timings */
 } ds_fold;
 
 void ds_fold_deinit(ds_fold *fold);

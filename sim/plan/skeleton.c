@@ -135,6 +135,23 @@ static ds_status build(maker *m, const ds_plan_meet *meets, uint32_t n, ds_error
     return ds_plan__flows(b, err);
 }
 
+/* Tasks, activities, flows, streams and classes stay; what they were made from goes. */
+static void keep_results(ds_plan *plan) {
+    ds_arena kept;
+    ds_arena_init(&kept);
+    ds_class *classes = DS_NEW_N(&kept, ds_class, plan->n_classes);
+    memcpy(classes, plan->classes, plan->n_classes * sizeof *classes);
+    for (uint32_t a = 0; a < plan->n_activities; a++) plan->activities[a].group = NULL;
+    plan->classes = classes;
+    plan->class_of = plan->kind_of = plan->profile_of = NULL;
+    plan->placements.n = plan->placements.cap = 0;
+    plan->placements.at = NULL;
+    plan->records.n = plan->records.cap = 0;
+    plan->records.at = NULL;
+    ds_arena_deinit(&plan->arena);
+    plan->arena = kept;
+}
+
 ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profiles,
                            const ds_plan_options *options, const ds_plan_grid *grid,
                            const ds_plan_meet *meets, uint32_t n, ds_plan **out, ds_error *err) {
@@ -152,6 +169,7 @@ ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profile
     maker m = {.b = &b, .grid = grid};
     ds_status status = build(&m, meets, n, err);
     ds_plan__deinit(&b);
+    if (status == DS_OK) keep_results(plan);
     if (status != DS_OK) {
         ds_plan_free(plan);
         plan = NULL;
