@@ -167,6 +167,9 @@ static void read_host(const ds_bound_region *r, int64_t stage, ds_bound_stage *o
         double states = n * (double)turn->state_bytes / (double)(r->zero ? r->dp * r->cp : 1);
         there += states;
         back += states;
+        /* reloaded when the backward pass has ended (ir/passes/overlap_host.c) */
+        double reload = states * ds_bound_machine_host_per_byte(r->machine, true);
+        if (reload > out->end_s) out->end_s = reload;
     }
     there *= ds_bound_machine_host_per_byte(r->machine, false);
     back *= ds_bound_machine_host_per_byte(r->machine, true);
