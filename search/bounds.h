@@ -42,11 +42,12 @@ typedef struct ds_bound_region {
 
 /* No candidate of the region has a step_time_ps below that. With m microbatches, F and B the
  * longest path through a chunk's forward and backward item (bounds_layers.h) and C = pp·chunks, it
- * is the largest over the stages s of items   Σ_{c<s}(F_c + send) + Σ_{c on s}(m·F_c + B_c' +
- * (m−1)·B_c) + end: on a stage one item follows the other. F_c and B_c of chunks before are from
- * what comes in to what goes out. `end` is the largest of the update of its weights (with ZeRO of
- * 1/dp), of what comes behind all items over dp (late reductions; zero = 1 and 2: weights that are
- * gathered) and from the host (states), and of Σ_{c<s}(B_c + send) and the same of stage 0
+ * is the largest over the stages s of
+ *   items   Σ_{c<s}(F_c + send) + Σ_{c on s}(m·F_c + B_c' + (m−1)·B_c) + end: one item follows the
+ *           other on a stage. F_c and B_c of chunks before are from what comes in to what goes out.
+ *           `end` is the largest of the update of its weights (with ZeRO of 1/dp), of what comes
+ *           behind all items over dp (late reductions; zero = 1 and 2: weights that are gathered)
+ *           and from the host (states), and of Σ_{c<s}(B_c + send) and the same of stage 0
  *   reduce  the items before the last backward one, then the gradients over dp (one chunk a stage)
  *   shards  with zero = 3 the gathering of weights, twice, with zero ≥ 2 the scattering of
  *           gradients, m times
