@@ -540,8 +540,7 @@ static bool make_layers(ds_unit *unit, const ds_setting *settings, uint32_t n_se
     set_strategy(unit, sibling);
     if (ds_bind(unit, settings, n_settings, &binding, NULL) != DS_OK) return false;
     ds_num *turns = loop ? &binding.params[func->module->id][param] : NULL;
-    if (turns && turns->kind == DS_NUM_INT && turns->i > 0 &&
-        stands_alone(func, loop, param)) {
+    if (turns && turns->kind == DS_NUM_INT && turns->i > 0 && stands_alone(func, loop, param)) {
         out->turns = turns->i;
         turns->i = TURNS;
     }

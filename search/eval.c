@@ -209,8 +209,8 @@ static void read_composed(const ds_composed *r, ds_outcome *out) {
 }
 
 /* Put together from a few microbatches if that is known how; then it is what simulation says. */
-static bool compose(ds_composer *composer, const ds_binding *binding,
-                    const ds_sim_options *options, ds_outcome *out) {
+static bool compose(ds_composer *composer, const ds_binding *binding, const ds_sim_options *options,
+                    ds_outcome *out) {
     const char *why;
     ds_composed composed;
     ds_error unsaid; /* by simulation */
@@ -266,8 +266,7 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, bo
     return DS_OK;
 }
 
-static void run_to(simulation *s, const ds_candidate *candidate, bool to_the_end,
-                   ds_outcome *out) {
+static void run_to(simulation *s, const ds_candidate *candidate, bool to_the_end, ds_outcome *out) {
     ds_buf reason = out->reason;
     reason.n = 0;
     if (reason.text) *reason.text = '\0';

@@ -163,9 +163,9 @@ typedef struct ds_uncertainty {
 } ds_uncertainty;
 
 /* step - sqrt(Σ (T (1 - low))²) and step + sqrt(Σ (T (high - 1))²) over the distinct works and
- * collectives on the critical path, T the time of all that are the same. What was measured, given or
- * is not compute or communication has no part. Bias of a whole fit (another software, another clock)
- * is not in it. O(tasks + dependences). */
+ * collectives on the critical path, T the time of all that are the same. What was measured, given
+ * or is not compute or communication has no part. Bias of a whole fit (another software, another
+ * clock) is not in it. O(tasks + dependences). */
 ds_uncertainty ds_result_uncertainty(const ds_result *result);
 
 /* ---- reports (summary.c, json.c, csv.c, trace.c) ---- */

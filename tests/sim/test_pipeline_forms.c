@@ -9,8 +9,8 @@
  * B and W are those of a chunk. DualPipe's form has F&B as a duration of its own, and a program
  * cannot say how long two calls take together: of DualPipe and DualPipeV the program is held to the
  * timeline of the schedule with one after the other. */
-#include "tests/support/pipe_time.h"
 #include "tests/support/cases.h"
+#include "tests/support/pipe_time.h"
 #include "tests/support/schedule.h"
 
 #include "ir/base/rng.h"
