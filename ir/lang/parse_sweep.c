@@ -159,7 +159,8 @@ static void parse_entry(ds_parser *p, const entries *all, ds_sweep_entry *entry)
     entry->kind = DS_SWEEP_DIM;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (ds_parser_at_word(p, words[i].word)) entry->kind = words[i].kind;
-    if (entry->kind == DS_SWEEP_DIM && ds_parser_peek(p, 1)->kind == DS_TOK_ASSIGN) {
+    if (entry->kind == DS_SWEEP_DIM && ds_parser_peek(p, 1)->kind == DS_TOK_ASSIGN &&
+        ds_parser_peek(p, 2)->kind == DS_TOK_NAME) {
         parse_option(p, entry);
         return;
     }
