@@ -285,6 +285,7 @@ static void settle_whole(solver *x, uint32_t id) {
     int64_t base = INT64_MAX;
     for (uint32_t i = 0; i < part->streams.n; i++)
         if (x->free_ps[part->streams.at[i]] < base) base = x->free_ps[part->streams.at[i]];
+    if (!part->streams.n) base = 0; /* an item without tasks: at no time */
     for (uint32_t i = 0; i < part->streams.n; i++)
         x->key[i] = x->free_ps[part->streams.at[i]] - base;
     for (uint32_t i = 0; i < body->exts.n; i++) {

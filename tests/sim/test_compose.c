@@ -138,6 +138,24 @@ Test(compose, llama) {
     draw_many(llama, 2, 60, 44);
 }
 
+/* A stage of one layer with one microbatch has items without any task: they happen at no time. */
+Test(compose, items_without_tasks) {
+    static const char text[] =
+        "dir 1\nparam dp = 8, microbatches = 1\n"
+        "import \"models/gpt.dir\" as model with layers = 2, hidden = 64, heads = 8, seq = 64, "
+        "vocab = 2048, batch = 32, dropout = 0.1\n"
+        "topology @box { device gpu[16] : \"A100-SXM4-80GB\"\n  switch s\n"
+        "  link gpu[i] -- s : 300 GB/s, 2 us for i in 0..16 }\n"
+        "scenario { model = @model.gpt, on = @box, train { loss = none, optimizer = adam }\n"
+        "  strategy { dp = dp, pp = 2, microbatches = microbatches } }\n";
+    ds_plan_ground *ground = ds_plan_ground_new();
+    int folded;
+    cr_expect(check(text, "", false, ground, &folded));
+    cr_expect(check(text, "dp=1", false, ground, &folded));
+    cr_expect(check(text, "dp=4 microbatches=4", false, ground, &folded));
+    ds_plan_ground_free(ground);
+}
+
 /* GPT-3 175B itself, as scenarios/gpt3-175b-pp8.dir has it: 1F1B, interleaved, without a pipeline;
  * with masks that are kept. */
 Test(compose, gpt3) {
