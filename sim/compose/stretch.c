@@ -542,7 +542,8 @@ static void put_of_tail(writer *w, void *context) {
         for (uint32_t i = pass ? old_frees : old_allocs; i < n; i++) {
             uint32_t *cls = pass ? &w->out->frees.at[i].cls : &w->out->allocs.at[i].cls;
             uint32_t stream = x->to->stream(x->to->context, column_of(w, *cls));
-            *cls = w->out->stream_cls.at[place_of_stream(x, w->out, stream)];
+            uint32_t at = place_of_stream(x, w->out, stream); /* may move what is indexed next */
+            *cls = w->out->stream_cls.at[at];
         }
     }
 }
