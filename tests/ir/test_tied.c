@@ -14,7 +14,7 @@
 
 enum { SCHEDULES = 14 };
 
-#define STRIDE (FEW_CASES ? 5u : 1u)
+#define STRIDE (FEW_CASES ? 7u : 1u)
 
 /* ---- numbers ---- */
 

@@ -1,5 +1,6 @@
 /* Memory first: what is told without simulation is what simulation tells. */
 #include "search/reject.h"
+#include "tests/support/cases.h"
 #include "tests/support/sweep.h"
 
 #include <criterion/criterion.h>
@@ -113,6 +114,7 @@ Test(reject, grid_tells_the_truth) {
 }
 
 Test(reject, random_tells_the_truth) {
+    if (FEW_CASES) cr_skip_test("as grid");
     compare("random");
 }
 

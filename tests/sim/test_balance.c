@@ -1,6 +1,7 @@
 /* balance = time against all cuts there are, each simulated. */
 #include "ir/lang/scenario.h"
 #include "sim/report/balance.h"
+#include "tests/support/cases.h"
 #include "tests/support/sim.h"
 #include "tests/support/step.h"
 
@@ -147,6 +148,7 @@ static void expect_best(const char *train, const char *strategy, const char *set
 
 /* 18 layers' work on 4 stages is 5 layers' on the busiest; the head is two of the last stage's. */
 Test(balance, a_head_of_two_layers) {
+    if (FEW_CASES) cr_skip_test("hundreds of simulations");
     sim_case c;
     run(&c, SGD, "pp = 4, microbatches = 16, balance = time", NULL);
     expect_near(&c, "1f1b", 0);
@@ -211,6 +213,7 @@ Test(balance, devices_of_two_kinds) {
 /* A table of words as large as the layers together, which the optimizer reads and writes for as
  * long as a microbatch takes: on the first stage and, for the head, on the last. */
 Test(balance, a_long_end) {
+    if (FEW_CASES) cr_skip_test("hundreds of simulations");
     static const char model[] = "import \"models/gpt.dir\" as gpt with layers = 12, hidden = 256, "
                                 "heads = 4, seq = 256, vocab = 25600, batch = 8\n";
     sim_case c;
@@ -222,6 +225,7 @@ Test(balance, a_long_end) {
 
 /* Encoder and decoder: a turn of one takes not as long as one of the other. */
 Test(balance, two_loops) {
+    if (FEW_CASES) cr_skip_test("hundreds of simulations");
     static const char model[] = "import \"models/t5.dir\" as t5 with layers = 5, hidden = 256, "
                                 "heads = 4, ffn = 1024, vocab = 4096, batch = 8\n";
     for (int pp = 2; pp <= 3; pp++) {

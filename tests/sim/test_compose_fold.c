@@ -5,6 +5,7 @@
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
 #include "sim/compose/compose.h"
+#include "tests/support/cases.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -151,9 +152,9 @@ static void draw_many(uint64_t seed, int n, bool sp) {
 
 Test(compose_fold, many) {
     const char *n = getenv("DISTSIM_TEST_FOLDS");
-    draw_many(1, n ? atoi(n) : 60, true);
+    draw_many(1, n ? atoi(n) : FEW_CASES ? 20 : 60, true);
 }
 
 Test(compose_fold, without_sp) {
-    draw_many(2, 40, false);
+    draw_many(2, FEW_CASES ? 10 : 40, false);
 }
