@@ -7,6 +7,7 @@
 # any of them one must fail. A patch that does not apply is a failure too: a fault that is not there proves
 # nothing.
 set -u
+export DISTSIM_TEST_ALL=1 # tests/support/cases.h
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build}" && pwd)
 cc=${CC:-cc}
