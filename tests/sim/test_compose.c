@@ -132,11 +132,11 @@ static void draw_many(const char *model, uint64_t seed, int n, int least) {
 }
 
 Test(compose, gpt) {
-    draw_many(gpt, 1, FEW_CASES ? 15 : 60, FEW_CASES ? 11 : 44);
+    draw_many(gpt, 1, FEW_CASES ? 15 : 60, FEW_CASES ? 8 : 44);
 }
 
 Test(compose, llama) {
-    draw_many(llama, 2, FEW_CASES ? 15 : 60, FEW_CASES ? 11 : 44);
+    draw_many(llama, 2, FEW_CASES ? 15 : 60, FEW_CASES ? 8 : 44);
 }
 
 /* A stage of one layer with one microbatch has items without any task: they happen at no time. */
