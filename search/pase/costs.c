@@ -18,6 +18,7 @@ typedef struct move {
     uint32_t rank;
     double lacking;  /* a share of the tensor, of the device that lacks most */
     uint32_t within; /* the fewest consecutive devices that together have all they want */
+    const ds_pase_curve *exchange; /* among so many; NULL: none lacks anything */
 } move;
 
 typedef struct costs {
@@ -27,10 +28,13 @@ typedef struct costs {
     ds_topo *topo;
     uint32_t kind, profile;
     ds_pase_groups groups;
-    double exposed;     /* share of the weights' reductions that counts, */
-    double again;       /* and of what is moved again for backward ops */
-    DS_VEC(move) moves; /* heap */
-    ds_map known_moves; /* hash of both layouts → moves */
+    double exposed;         /* share of the weights' reductions that counts, */
+    double again;           /* and of what is moved again for backward ops */
+    DS_VEC(layout) layouts; /* heap, as the next */
+    ds_map known_layouts;   /* hash → layouts */
+    DS_VEC(move) moves;
+    ds_map known_moves, known_ways; /* hash of two layouts without dims that are whole in both,
+                                       numbers of two layouts → moves */
 } costs;
 
 /* ---- where parts lie ---- */
@@ -380,10 +384,11 @@ static void find_move(const costs *m, move *x) {
 }
 
 /* Many tensors move alike: each way is looked at once. */
-static const move *move_of(costs *m, const layout *want, const layout *have, uint32_t rank) {
+static ds_status find_way(costs *m, const layout *want, const layout *have, uint32_t *way,
+                          ds_error *err) {
     move x = {.rank = 0};
-    for (uint32_t d = 0; d < rank; d++) {
-        if (want->parts[d] == 1 && have->parts[d] == 1) continue;
+    for (uint32_t d = 0; d < DS_MAX_RANK; d++) {
+        if (want->parts[d] <= 1 && have->parts[d] <= 1) continue;
         x.want.parts[x.rank] = want->parts[d];
         x.want.stride[x.rank] = want->stride[d];
         x.have.parts[x.rank] = have->parts[d];
@@ -398,42 +403,67 @@ static const move *move_of(costs *m, const layout *want, const layout *have, uin
         const uint64_t *found = ds_map_find(&m->known_moves, hash);
         if (!found) break;
         const move *known = &m->moves.at[*found];
+        *way = (uint32_t)*found;
         if (memcmp(&known->want, &x.want, sizeof x.want) == 0 &&
             memcmp(&known->have, &x.have, sizeof x.have) == 0)
-            return known;
+            return DS_OK;
     }
     find_move(m, &x);
+    if (x.lacking >= 1e-12) {
+        ds_pase_group group = {.n_axes = 1, .size = {x.within}, .stride = {1}};
+        DS_TRY(ds_pase__group_curve(&m->groups, DS_OP_ALL_TO_ALL, &group, &x.exchange, err));
+    }
+    *way = m->moves.n;
     ds_map_put(&m->known_moves, hash, m->moves.n);
     DS_HPUSH(&m->moves, x);
-    return &m->moves.at[m->moves.n - 1];
+    return DS_OK;
 }
 
-/* Microseconds for every device to get what it wants of a tensor of so many bytes. */
-static ds_status move_us(costs *m, const layout *want, const layout *have, uint32_t rank,
-                         double bytes, double *us, ds_error *err) {
-    const move *x = move_of(m, want, have, rank);
+/* Microseconds for every device to get what it wants of a tensor of so many bytes; layouts by
+ * number. */
+static ds_status move_us(costs *m, uint32_t want, uint32_t have, double bytes, double *us,
+                         ds_error *err) {
+    uint64_t key = (uint64_t)want << 32 | have;
     *us = 0;
-    if (x->lacking < 1e-12) return DS_OK;
-    ds_pase_group group = {.n_axes = 1, .size = {x->within}, .stride = {1}};
-    return ds_pase__group_us(&m->groups, DS_OP_ALL_TO_ALL, &group,
-                             x->lacking * bytes * x->within / (x->within - 1), us, err);
+    if (want == have) return DS_OK;
+    const uint64_t *found = ds_map_find(&m->known_ways, key);
+    uint32_t way = found ? (uint32_t)*found : 0;
+    if (!found) {
+        DS_TRY(find_way(m, &m->layouts.at[want], &m->layouts.at[have], &way, err));
+        ds_map_put(&m->known_ways, key, way);
+    }
+    const move *x = &m->moves.at[way];
+    if (x->exchange)
+        *us = ds_pase__curve_us(x->exchange, x->lacking * bytes * x->within / (x->within - 1));
+    return DS_OK;
+}
+
+static uint32_t layout_number(costs *m, const layout *l) {
+    uint64_t hash = ds_hash_bytes(l, sizeof *l);
+    for (;; hash = ds_hash_mix(hash, 1)) {
+        const uint64_t *found = ds_map_find(&m->known_layouts, hash);
+        if (!found) break;
+        if (memcmp(&m->layouts.at[*found], l, sizeof *l) == 0) return (uint32_t)*found;
+    }
+    ds_map_put(&m->known_layouts, hash, m->layouts.n);
+    DS_HPUSH(&m->layouts, *l);
+    return m->layouts.n - 1;
 }
 
 /* Configurations that put a tensor in the same places. */
 typedef struct places {
-    layout *at;
-    uint32_t n;
-    uint32_t *of; /* per configuration */
+    uint32_t n, *at; /* numbers of layouts */
+    uint32_t *of;    /* per configuration */
 } places;
 
-static places places_of(const costs *m, const ds_pase_node *node, const ds_pase_configs *set,
+static places places_of(costs *m, const ds_pase_node *node, const ds_pase_configs *set,
                         const int8_t *axis, uint32_t rank, ds_arena *arena) {
-    places p = {.at = DS_NEW_N(arena, layout, set->n), .of = DS_NEW_N(arena, uint32_t, set->n)};
+    places p = {.at = DS_NEW_N(arena, uint32_t, set->n), .of = DS_NEW_N(arena, uint32_t, set->n)};
     for (uint32_t c = 0; c < set->n; c++) {
         layout l = layout_of(m, node, ds_pase_config(set, c), axis, rank);
-        uint32_t i = 0;
-        while (i < p.n && memcmp(&p.at[i], &l, sizeof l) != 0) i++;
-        if (i == p.n) p.at[p.n++] = l;
+        uint32_t number = layout_number(m, &l), i = 0;
+        while (i < p.n && p.at[i] != number) i++;
+        if (i == p.n) p.at[p.n++] = number;
         p.of[c] = i;
     }
     return p;
@@ -446,17 +476,16 @@ static ds_status share_reduction(costs *m, const ds_pase_edge *edge, const ds_pa
                                  const ds_pase_configs *to, const places *have, const places *want,
                                  double bytes, double *cost, ds_error *err) {
     for (uint32_t i = 0; i < from->n; i++) {
-        const layout *l = &have->at[have->of[i]];
+        uint32_t here = have->at[have->of[i]];
         ds_pase_group one =
             axes_without(m, a, ds_pase_config(from, i), edge->from_axis, edge->rank);
         double us;
         DS_TRY(ds_pase__group_us(&m->groups, DS_OP_ALL_REDUCE, &one,
-                                 bytes * part_share(l, edge->rank), &us, err));
+                                 bytes * part_share(&m->layouts.at[here], edge->rank), &us, err));
         for (uint32_t k = 0; k < to->n; k++) {
             ds_pase_group other =
                 axes_without(m, b, ds_pase_config(to, k), edge->to_axis, edge->rank);
-            bool same = memcmp(l, &want->at[want->of[k]], sizeof *l) == 0 &&
-                        ds_pase__group_same(&one, &other);
+            bool same = here == want->at[want->of[k]] && ds_pase__group_same(&one, &other);
             if (same) cost[(size_t)i * to->n + k] -= us * m->exposed;
         }
     }
@@ -479,9 +508,9 @@ static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
     for (uint32_t i = 0; i < have.n && !status; i++)
         for (uint32_t k = 0; k < want.n && !status; k++) {
             double forward, back = 0;
-            status = move_us(m, &want.at[k], &have.at[i], edge->rank, bytes, &forward, err);
+            status = move_us(m, want.at[k], have.at[i], bytes, &forward, err);
             if (!status && m->step->train.on)
-                status = move_us(m, &have.at[i], &want.at[k], edge->rank, bytes, &back, err);
+                status = move_us(m, have.at[i], want.at[k], bytes, &back, err);
             if (edge->again && m->step->train.on) forward *= 1 + m->again; /* not kept as it came */
             table[(size_t)i * want.n + k] = forward + back;
         }
@@ -499,7 +528,10 @@ static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
 static void costs_free(ds_pase_model *model) {
     costs *m = (costs *)model;
     ds_pase__groups_deinit(&m->groups);
+    ds_map_deinit(&m->known_layouts);
     ds_map_deinit(&m->known_moves);
+    ds_map_deinit(&m->known_ways);
+    free(m->layouts.at);
     free(m->moves.at);
     ds_topo_free(m->topo);
     free(m);
@@ -552,7 +584,9 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
     m->profiles = profiles;
     m->exposed = 1;
     m->again = 0;
+    ds_map_init(&m->known_layouts);
     ds_map_init(&m->known_moves);
+    ds_map_init(&m->known_ways);
     ds_status status = find_devices(m, source, err);
     if (!status) status = find_profile(m, source, err);
     ds_pase__groups_init(&m->groups, m->topo, profiles, m->profile, (uint32_t)devices);

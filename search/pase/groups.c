@@ -10,9 +10,9 @@
 enum { N_POINTS = 5 };
 static const int64_t points[N_POINTS] = {4096, 65536, 1 << 20, 1 << 24, 1 << 28};
 
-typedef struct curve {
+struct ds_pase_curve {
     double us[N_POINTS];
-} curve;
+};
 
 void ds_pase__groups_init(ds_pase_groups *groups, ds_topo *topo, const ds_profiles *profiles,
                           uint32_t profile, uint32_t devices) {
@@ -110,16 +110,16 @@ static ds_status compute(ds_pase_groups *groups, ds_opcode op, const ds_pase_gro
 }
 
 static ds_status curve_of(ds_pase_groups *groups, ds_opcode op, const ds_pase_group *group,
-                          const curve **out, ds_error *err) {
+                          const ds_pase_curve **out, ds_error *err) {
     uint64_t hash = ds_hash_mix(op, group->n_axes);
     for (uint32_t a = 0; a < group->n_axes; a++)
         hash = ds_hash_mix(hash, (uint64_t)group->size[a] << 32 | group->stride[a]);
     const uint64_t *found = ds_map_find(&groups->known, hash);
     if (found) {
-        *out = (const curve *)(uintptr_t)*found;
+        *out = (const ds_pase_curve *)(uintptr_t)*found;
         return DS_OK;
     }
-    curve *made = DS_NEW(&groups->arena, curve);
+    ds_pase_curve *made = DS_NEW(&groups->arena, ds_pase_curve);
     ds_status status = DS_OK;
     for (int i = 0; i < N_POINTS && !status; i++) {
         ds_arena arena;
@@ -155,17 +155,28 @@ bool ds_pase__group_same(const ds_pase_group *a, const ds_pase_group *b) {
     return memcmp(&x, &y, sizeof x) == 0;
 }
 
-ds_status ds_pase__group_us(ds_pase_groups *groups, ds_opcode op, const ds_pase_group *group,
-                            double bytes, double *us, ds_error *err) {
+ds_status ds_pase__group_curve(ds_pase_groups *groups, ds_opcode op, const ds_pase_group *group,
+                               const ds_pase_curve **out, ds_error *err) {
     ds_pase_group g = merged(group);
-    const curve *c;
-    *us = 0;
-    if (g.n_axes == 0 || bytes <= 0) return DS_OK;
-    DS_TRY(curve_of(groups, op, &g, &c, err));
+    *out = NULL;
+    return g.n_axes ? curve_of(groups, op, &g, out, err) : DS_OK;
+}
+
+double ds_pase__curve_us(const ds_pase_curve *curve, double bytes) {
+    if (!curve || bytes <= 0) return 0;
+    if (bytes < (double)points[0]) return curve->us[0];
     int i = 0;
     while (i + 2 < N_POINTS && bytes > (double)points[i + 1]) i++;
     double share = (bytes - (double)points[i]) / (double)(points[i + 1] - points[i]);
-    *us = c->us[i] + share * (c->us[i + 1] - c->us[i]);
-    if (bytes < (double)points[0]) *us = c->us[0];
+    return curve->us[i] + share * (curve->us[i + 1] - curve->us[i]);
+}
+
+ds_status ds_pase__group_us(ds_pase_groups *groups, ds_opcode op, const ds_pase_group *group,
+                            double bytes, double *us, ds_error *err) {
+    const ds_pase_curve *curve = NULL;
+    *us = 0;
+    if (bytes <= 0) return DS_OK;
+    DS_TRY(ds_pase__group_curve(groups, op, group, &curve, err));
+    *us = ds_pase__curve_us(curve, bytes);
     return DS_OK;
 }
