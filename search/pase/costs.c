@@ -18,6 +18,7 @@ typedef struct move {
     uint32_t rank;
     double lacking;  /* a share of the tensor, of the device that lacks most */
     uint32_t within; /* the fewest consecutive devices that together have all they want */
+    double sent;     /* for what is lacking: the share of the tensor in an all_to_all of so many */
     const ds_pase_curve *exchange; /* among so many; NULL: none lacks anything */
 } move;
 
@@ -33,8 +34,8 @@ typedef struct costs {
     DS_VEC(layout) layouts; /* heap, as the next */
     ds_map known_layouts;   /* hash → layouts */
     DS_VEC(move) moves;
-    ds_map known_moves, known_ways; /* hash of two layouts without dims that are whole in both,
-                                       numbers of two layouts → moves */
+    ds_map known_moves; /* hash of two layouts without dims that are whole in both → moves */
+    ds_map known_ways;  /* numbers of two layouts → moves from the first and back, packed */
 } costs;
 
 /* ---- where parts lie ---- */
@@ -412,6 +413,7 @@ static ds_status find_way(costs *m, const layout *want, const layout *have, uint
     if (x.lacking >= 1e-12) {
         ds_pase_group group = {.n_axes = 1, .size = {x.within}, .stride = {1}};
         DS_TRY(ds_pase__group_curve(&m->groups, DS_OP_ALL_TO_ALL, &group, &x.exchange, err));
+        x.sent = x.lacking * x.within / (x.within - 1);
     }
     *way = m->moves.n;
     ds_map_put(&m->known_moves, hash, m->moves.n);
@@ -419,27 +421,37 @@ static ds_status find_way(costs *m, const layout *want, const layout *have, uint
     return DS_OK;
 }
 
-/* Microseconds for every device to get what it wants of a tensor of so many bytes; layouts by
- * number. */
-static ds_status move_us(costs *m, uint32_t want, uint32_t have, double bytes, double *us,
-                         ds_error *err) {
-    uint64_t key = (uint64_t)want << 32 | have;
-    *us = 0;
-    if (want == have) return DS_OK;
-    const uint64_t *found = ds_map_find(&m->known_ways, key);
-    uint32_t way = found ? (uint32_t)*found : 0;
-    if (!found) {
-        DS_TRY(find_way(m, &m->layouts.at[want], &m->layouts.at[have], &way, err));
-        ds_map_put(&m->known_ways, key, way);
-    }
+static double move_us(const costs *m, uint32_t way, double bytes) {
     const move *x = &m->moves.at[way];
-    if (x->exchange)
-        *us = ds_pase__curve_us(x->exchange, x->lacking * bytes * x->within / (x->within - 1));
+    return ds_pase__curve_us(x->exchange, x->sent * bytes);
+}
+
+/* Microseconds for every device to get what it wants of a tensor of so many bytes, and what it had
+ * of the tensor's gradient; layouts by number. */
+static ds_status moves_us(costs *m, uint32_t have, uint32_t want, double bytes, double *forward,
+                          double *back, ds_error *err) {
+    *forward = *back = 0;
+    if (want == have) return DS_OK;
+    uint64_t key = (uint64_t)have << 32 | want;
+    const uint64_t *found = ds_map_find(&m->known_ways, key);
+    uint64_t ways = found ? *found : 0;
+    if (!found) {
+        uint32_t there, again;
+        const layout from = m->layouts.at[have], to = m->layouts.at[want];
+        DS_TRY(find_way(m, &to, &from, &there, err));
+        DS_TRY(find_way(m, &from, &to, &again, err));
+        ways = (uint64_t)there << 32 | again;
+        ds_map_put(&m->known_ways, key, ways);
+    }
+    *forward = move_us(m, (uint32_t)(ways >> 32), bytes);
+    *back = move_us(m, (uint32_t)ways, bytes);
     return DS_OK;
 }
 
 static uint32_t layout_number(costs *m, const layout *l) {
-    uint64_t hash = ds_hash_bytes(l, sizeof *l);
+    uint64_t hash = 0;
+    for (uint32_t d = 0; d < DS_MAX_RANK && l->parts[d]; d++)
+        hash = ds_hash_mix(hash, (uint64_t)l->parts[d] << 32 | l->stride[d]);
     for (;; hash = ds_hash_mix(hash, 1)) {
         const uint64_t *found = ds_map_find(&m->known_layouts, hash);
         if (!found) break;
@@ -507,10 +519,9 @@ static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < have.n && !status; i++)
         for (uint32_t k = 0; k < want.n && !status; k++) {
-            double forward, back = 0;
-            status = move_us(m, want.at[k], have.at[i], bytes, &forward, err);
-            if (!status && m->step->train.on)
-                status = move_us(m, have.at[i], want.at[k], bytes, &back, err);
+            double forward, back;
+            status = moves_us(m, have.at[i], want.at[k], bytes, &forward, &back, err);
+            if (!m->step->train.on) back = 0;
             if (edge->again && m->step->train.on) forward *= 1 + m->again; /* not kept as it came */
             table[(size_t)i * want.n + k] = forward + back;
         }

@@ -11,7 +11,7 @@ enum { N_POINTS = 5 };
 static const int64_t points[N_POINTS] = {4096, 65536, 1 << 20, 1 << 24, 1 << 28};
 
 struct ds_pase_curve {
-    double us[N_POINTS];
+    double us[N_POINTS], slope[N_POINTS]; /* slope[i]: microseconds a byte behind points[i] */
 };
 
 void ds_pase__groups_init(ds_pase_groups *groups, ds_topo *topo, const ds_profiles *profiles,
@@ -127,6 +127,8 @@ static ds_status curve_of(ds_pase_groups *groups, ds_opcode op, const ds_pase_gr
         status = compute(groups, op, group, points[i], &arena, &made->us[i], err);
         ds_arena_deinit(&arena);
     }
+    for (int i = 0; i + 1 < N_POINTS; i++)
+        made->slope[i] = (made->us[i + 1] - made->us[i]) / (double)(points[i + 1] - points[i]);
     ds_map_put(&groups->known, hash, DS_KEY(made));
     *out = made;
     return status;
@@ -167,8 +169,7 @@ double ds_pase__curve_us(const ds_pase_curve *curve, double bytes) {
     if (bytes < (double)points[0]) return curve->us[0];
     int i = 0;
     while (i + 2 < N_POINTS && bytes > (double)points[i + 1]) i++;
-    double share = (bytes - (double)points[i]) / (double)(points[i + 1] - points[i]);
-    return curve->us[i] + share * (curve->us[i + 1] - curve->us[i]);
+    return curve->us[i] + (bytes - (double)points[i]) * curve->slope[i];
 }
 
 ds_status ds_pase__group_us(ds_pase_groups *groups, ds_opcode op, const ds_pase_group *group,
