@@ -32,9 +32,10 @@ static void skip_blanks(reader *r) {
 
 static bool take(reader *r, const char *token) {
     skip_blanks(r);
-    size_t n = strlen(token);
-    if (strncmp(r->at, token, n) != 0) return false;
-    r->at += n;
+    const char *at = r->at;
+    for (; *token; at++, token++)
+        if (*at != *token) return false;
+    r->at = at;
     return true;
 }
 
