@@ -43,7 +43,8 @@ typedef struct heads {
     int64_t per_key_head; /* query heads served by one key head */
     double scale;
     bool causal;
-    int64_t first; /* causal: query i sees the first first + i keys */
+    int64_t first;  /* causal: query i sees the first first + i keys */
+    int64_t window; /* causal: and of them the last so many */
 } heads;
 
 /* Causal: the last query sees all keys, the one before it one less, and so on (FlashAttention 2.1's
@@ -56,6 +57,10 @@ static ds_status read_positions(const ds_eval *e, const ds_exec_part *q, const d
     int64_t q_start = placed ? 0 : k->full[1] - q->full[1], k_start = 0;
     DS_TRY(ds_eval_int(e, "q_start", &q_start, err));
     DS_TRY(ds_eval_int(e, "k_start", &k_start, err));
+    a->window = INT64_MAX;
+    DS_TRY(ds_eval_int(e, "window", &a->window, err));
+    if (a->window < 1)
+        return ds_eval_fail(e, err, DS_ERR_VALUE, "a window of %lld keys", (long long)a->window);
     a->causal = ds_op_attr_bool(e->op, "causal");
     const int64_t far = INT64_C(1) << 60;
     if (q_start < -far || q_start > far || k_start < -far || k_start > far)
@@ -82,9 +87,16 @@ static ds_status read_heads(const ds_eval *e, uint32_t at, heads *a, ds_error *e
     return read_positions(e, e->in[at], e->in[at + 1], a, err);
 }
 
-static int64_t visible(const heads *a, int64_t query) {
-    int64_t keys = a->k->dims[1], n = a->causal ? a->first + query : keys;
-    return n < 0 ? 0 : n < keys ? n : keys;
+/* Keys lo to hi (exclusive) are seen by a query. */
+typedef struct keys {
+    int64_t lo, hi;
+} keys;
+
+static keys visible(const heads *a, int64_t query) {
+    int64_t n = a->k->dims[1], end = a->causal ? a->first + query : n;
+    int64_t begin = a->causal && end > a->window ? end - a->window : 0;
+    keys seen = {begin < n ? begin : n, end < 0 ? 0 : end < n ? end : n};
+    return seen;
 }
 
 /* scale · q k' of one head, [s, t]. */
@@ -101,14 +113,16 @@ static ds_status scores_new(const ds_eval *e, const heads *a, ds_tensor *out, ds
     return ds_tensor_new(&e->run->memory, 2, dims, e->op->loc, out, err);
 }
 
-/* A row of scores becomes probabilities: n are visible, the rest are 0. Returns log(sum(exp)). */
-static double soften(double *row, int64_t n, int64_t keys) {
+/* A row of n scores becomes probabilities, 0 of the keys that are not seen. Returns log(sum(exp)).
+ */
+static double soften(double *row, keys seen, int64_t n) {
     double most = -INFINITY, sum = 0;
-    for (int64_t t = 0; t < n; t++) most = fmax(most, row[t]);
-    for (int64_t t = 0; t < n; t++) sum += row[t] = exp(row[t] - most);
-    for (int64_t t = 0; t < n; t++) row[t] /= sum;
-    for (int64_t t = n; t < keys; t++) row[t] = 0;
-    return n ? most + log(sum) : log_zero;
+    for (int64_t t = 0; t < seen.lo; t++) row[t] = 0;
+    for (int64_t t = seen.lo; t < seen.hi; t++) most = fmax(most, row[t]);
+    for (int64_t t = seen.lo; t < seen.hi; t++) sum += row[t] = exp(row[t] - most);
+    for (int64_t t = seen.lo; t < seen.hi; t++) row[t] /= sum;
+    for (int64_t t = seen.hi; t < n; t++) row[t] = 0;
+    return seen.lo < seen.hi ? most + log(sum) : log_zero;
 }
 
 ds_status ds_exec__eval_attention(const ds_eval *e, ds_error *err) {
@@ -167,10 +181,10 @@ static void one_head_gradient(const ds_eval *e, const heads *a, ds_tensor *p_roo
     rows dy = head_of(&e->in[0]->t, b, h), o = head_of(&e->in[4]->t, b, h);
     for (int64_t s = 0; s < p.n; s++) {
         double lse = e->in[5]->t.at[(b * p.n + s) * n_heads + h];
-        int64_t n = visible(a, s);
+        keys seen = visible(a, s);
         for (int64_t t = 0; t < p.width; t++) {
             double *x = &p.at[s * p.step + t];
-            *x = t < n ? exp(*x - lse) : 0;
+            *x = t >= seen.lo && t < seen.hi ? exp(*x - lse) : 0;
         }
     }
     for (int64_t i = 0; i < dp_room->n; i++) dp_room->at[i] = 0;

@@ -70,6 +70,7 @@ static const ds_knob knobs[] = {
     TEXT("train", "master_dtype", DTYPES, "dtype of the weights that the optimizer keeps"),
     TEXT("train", "grad_dtype", DTYPES, "dtype in which gradients are summed"),
     TEXT("train", "state_dtype", DTYPES, "dtype of the optimizer's moments"),
+    TEXT("train", "product_dtype", DTYPES, "dtype of the layers' products with weights"),
     BOOL("train", "keep_gradients", "gradients are results of the step too"),
 
     INT("strategy", "dp", 1, "data-parallel replicas"),

@@ -9,8 +9,11 @@
  * The gradient recomputes the scores (Dao et al. 2022, algorithm 4): five products, q k', dy v',
  * p' dy, ds k and ds' q, are 2·b·h·s·t·(3d + 2e), 2.5 times the forward pass for d = e.
  *
+ * With a window of w keys, w < t, a query sees the last w of those: b·h·(s·w - w²/2) pairs, which
+ * are the half of b·h·s·t for w = s = t.
+ *
  * Where q_start or k_start says which block of a longer sequence this is, a causal block counts
- * whole: which part of it is visible differs between devices. */
+ * whole, with a window s·w pairs: which part of it is visible differs between devices. */
 #include "ir/ops/internal.h"
 
 /* With one key head the query heads may be split freely: every device has that head. The second
@@ -20,6 +23,11 @@ ds_status ds_ops__attention_rule(const ds_rule_args *args, ds_rule *out, ds_erro
     uint32_t k = backward ? 2 : 1;
     bool one_head = (args->in_ones[k] & 4u) && (args->in_ones[k + 1] & 4u);
     const char *text = ds_op_desc_of(args->op->code)->rule;
+    if (ds_attr_find(args->op->attrs, args->op->n_attrs, "window") &&
+        !ds_op_attr_bool(args->op, "causal"))
+        return ds_error_set(err, DS_ERR_VALUE, args->op->loc,
+                            "%s: a window of keys is for causal attention",
+                            ds_op_name(args->op->code));
     if (one_head && backward)
         text = "b s r e, b s r d, b t 1 d, b t 1 e, b s r e, b s r -> b s r d, b t 1 d, b t 1 e; "
                "t: whole, d: whole, e: whole";
@@ -30,10 +38,28 @@ ds_status ds_ops__attention_rule(const ds_rule_args *args, ds_rule *out, ds_erro
     return DS_OK;
 }
 
+/* Twice the pairs of a query and a key that are multiplied, of one head and sample. */
+static ds_status pairs_of(const ds_op *op, const ds_env *env, ds_work *work, bool *ok,
+                          int64_t *twice, ds_error *err) {
+    int64_t s = work->seq_q, t = work->seq_kv, window = t;
+    DS_TRY(ds_op_attr_int(op, env, "window", &window, err));
+    if (window < 1)
+        return ds_error_set(err, DS_ERR_VALUE, op->loc, "%s: a window of %lld keys",
+                            ds_op_name(op->code), (long long)window);
+    *twice = ds_ops__mul(ok, s, t);
+    if (!work->causal) *twice = ds_ops__mul(ok, *twice, 2);
+    work->windowed = window < t;
+    if (!work->windowed) return DS_OK;
+    *twice = ds_ops__mul(ok, 2, ds_ops__mul(ok, s, window));
+    if (work->causal && window <= s) *twice -= ds_ops__mul(ok, window, window);
+    return DS_OK;
+}
+
 /* The shape of the attention over q, k and v; `d` and `e`: how many products of 2·b·h·s·t·d and
  * 2·b·h·s·t·e FLOPs it takes. *scores is b·h·s·t. */
-static ds_status products(const ds_op *op, const ds_shape *q, const ds_shape *k, const ds_shape *v,
-                          int64_t d, int64_t e, ds_work *work, int64_t *scores, ds_error *err) {
+static ds_status products(const ds_op *op, const ds_env *env, const ds_shape *q, const ds_shape *k,
+                          const ds_shape *v, int64_t d, int64_t e, ds_work *work, int64_t *scores,
+                          ds_error *err) {
     bool ok = true, block = ds_attr_find(op->attrs, op->n_attrs, "q_start") ||
                             ds_attr_find(op->attrs, op->n_attrs, "k_start");
     work->kind = DS_WORK_ATTENTION;
@@ -48,16 +74,18 @@ static ds_status products(const ds_op *op, const ds_shape *q, const ds_shape *k,
     *scores = ds_ops__mul(&ok, rows, work->seq_kv);
     int64_t dims =
         ds_ops__add(&ok, ds_ops__mul(&ok, d, work->head_dim), ds_ops__mul(&ok, e, v->dims[3]));
-    work->flop = ds_ops__mul(&ok, ds_ops__mul(&ok, *scores, dims), work->causal ? 1 : 2);
+    int64_t twice = 0;
+    DS_TRY(pairs_of(op, env, work, &ok, &twice, err));
+    int64_t heads = ds_ops__mul(&ok, work->batch, work->heads);
+    work->flop = ds_ops__mul(&ok, ds_ops__mul(&ok, heads, twice), dims);
     return ds_ops__overflow(op, ok, err);
 }
 
 ds_status ds_ops__attention_work(const ds_op *op, const ds_env *env, const ds_shape *in,
                                  const ds_shape *out, ds_work *work, ds_error *err) {
-    (void)env;
     int64_t scores;
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
-    DS_TRY(products(op, &in[0], &in[1], &in[2], 1, 1, work, &scores, err));
+    DS_TRY(products(op, env, &in[0], &in[1], &in[2], 1, 1, work, &scores, err));
     if (ds_op_attr_bool(op, "flash")) return DS_OK;
     bool ok = true;
     int64_t bytes = ds_ops__mul(&ok, scores, (int64_t)ds_dtype_bits(in[0].dtype)) / 8;
@@ -68,8 +96,7 @@ ds_status ds_ops__attention_work(const ds_op *op, const ds_env *env, const ds_sh
 
 ds_status ds_ops__attention_grad_work(const ds_op *op, const ds_env *env, const ds_shape *in,
                                       const ds_shape *out, ds_work *work, ds_error *err) {
-    (void)env;
     int64_t scores;
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
-    return products(op, &in[1], &in[2], &in[3], 3, 2, work, &scores, err);
+    return products(op, env, &in[1], &in[2], &in[3], 3, 2, work, &scores, err);
 }

@@ -46,6 +46,46 @@ static bool term_has(const ds_rule_term *term, uint32_t f) {
     return false;
 }
 
+/* Products in a dtype of their own (attribute `products`): operands are read in it. Those that
+ * `converts` names come in another and are converted first, which reads them once and writes them
+ * twice, as they are and transposed for a product of the backward pass that sums over another dim
+ * (Micikevicius et al. 2022, arXiv:2209.05433; NVIDIA Transformer Engine does both at once, since
+ * products of 8 bits want the summed dim last in both operands). */
+static ds_status narrow_products(const ds_op *op, const ds_env *env, const ds_shape *in,
+                                 ds_work *work, ds_error *err) {
+    const char *word = ds_ops__attr_text(op, env->exprs, "products");
+    if (!word) return DS_OK;
+    bool ok = true;
+    ds_dtype dtype;
+    if (!ds_dtype_parse(word, &dtype))
+        return ds_error_set(err, DS_ERR_TYPE, op->loc, "%s: products in '%s', which is no dtype",
+                            ds_op_name(op->code), word);
+    work->dtype = dtype;
+    work->bytes_read = 0;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        ds_shape narrow = in[i];
+        int64_t bytes;
+        narrow.dtype = dtype;
+        DS_TRY(ds_shape_bytes(&narrow, &bytes, err));
+        work->bytes_read = ds_ops__add(&ok, work->bytes_read, bytes);
+    }
+    for (uint32_t k = 0; k < ds_ops__attr_n(op, "converts"); k++) {
+        int64_t i = -1, from = 0, to = 0;
+        DS_TRY(ds_ops__attr_item_int(op, env, "converts", k, &i, err));
+        if (i < 0 || i >= op->n_in)
+            return ds_error_set(err, DS_ERR_VALUE, op->loc,
+                                "%s: 'converts' has %lld, but there are %u operands",
+                                ds_op_name(op->code), (long long)i, op->n_in);
+        ds_shape narrow = in[i];
+        narrow.dtype = dtype;
+        DS_TRY(ds_shape_bytes(&in[i], &from, err));
+        DS_TRY(ds_shape_bytes(&narrow, &to, err));
+        int64_t moved = ds_ops__add(&ok, from, ds_ops__mul(&ok, 2, to));
+        work->bytes_converted = ds_ops__add(&ok, work->bytes_converted, moved);
+    }
+    return ds_ops__overflow(op, ok, err);
+}
+
 /* Per point of the space: one multiplication fewer than operands, and an addition if there is a
  * sum. Two operands and a sum: 2, a multiply-add. */
 ds_status ds_ops__einsum_work(const ds_op *op, const ds_env *env, const ds_shape *in,
@@ -69,6 +109,7 @@ ds_status ds_ops__einsum_work(const ds_op *op, const ds_env *env, const ds_shape
     if (op->n_in == 2 && sums) {
         work->kind = DS_WORK_GEMM;
         work->batch = batch, work->m = m, work->n = n, work->k = k;
+        DS_TRY(narrow_products(op, env, in, work, err));
     }
     return ds_ops__overflow(op, ok, err);
 }

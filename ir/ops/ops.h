@@ -58,13 +58,15 @@ typedef enum ds_work_kind {
 
 typedef struct ds_work {
     ds_work_kind kind;
-    ds_dtype dtype;                                   /* of the arithmetic */
-    int64_t flop;                                     /* multiply-add = 2 */
-    int64_t bytes_read;                               /* each operand once */
-    int64_t bytes_written;                            /* each result once */
-    int64_t batch, m, n, k;                           /* GEMM, CONV, RECURRENT */
+    ds_dtype dtype;          /* of the arithmetic */
+    int64_t flop;            /* multiply-add = 2 */
+    int64_t bytes_read;      /* each operand once */
+    int64_t bytes_written;   /* each result once */
+    int64_t bytes_converted; /* moved beforehand, by conversions to `dtype` of a product */
+    int64_t batch, m, n, k;  /* GEMM, CONV, RECURRENT */
     int64_t heads, kv_heads, seq_q, seq_kv, head_dim; /* ATTENTION, with `batch` */
     bool causal;
+    bool windowed;  /* a query sees a part of the keys before it */
     int64_t tokens; /* MEMORY: product of all dims but the last of operand 0; width: the last */
     int64_t width;
 } ds_work;

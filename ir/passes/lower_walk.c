@@ -251,6 +251,26 @@ static void name_op(ds_lowering *l, const ds_lower_frame *frame, const ds_op *fr
         ds_build_attr_text(&l->b, op, "name", path);
 }
 
+static bool is_weight(const ds_lowering *l, const ds_use *use) {
+    const ds_value_info *info = ds_value_at(l->b.func, use->value);
+    const ds_attr *role = ds_attr_find(info->attrs, info->n_attrs, "role");
+    return info->is_arg && role && role->kind == DS_ATTR_WORD && strcmp(role->word, "weight") == 0;
+}
+
+/* Products of an activation and a weight in a layer, which is a turn of a loop, are computed in
+ * train.product_dtype; a model's own `products` stays. Weights are converted once a step, beside
+ * the optimizer; activations for every product that reads them. */
+static void narrow_product(ds_lowering *l, ds_op *op) {
+    ds_dtype dtype = l->step->train.product_dtype;
+    bool is_product = op->code == DS_OP_MATMUL || op->code == DS_OP_EINSUM;
+    if (dtype == DS_DTYPE_COUNT || !is_product || op->n_in != 2 || !l->loops) return;
+    if (ds_attr_find(op->attrs, op->n_attrs, "products")) return;
+    bool first = is_weight(l, &op->in[0]);
+    if (first == is_weight(l, &op->in[1])) return;
+    ds_build_attr_word(&l->b, op, "products", ds_dtype_name(dtype));
+    ds_build_attr_int(&l->b, op, "converts", first);
+}
+
 static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, ds_error *err) {
     ds_op *op = ds_build_op(&l->b, from->code);
     op->loc = ds_clone_loc(&l->c, from->loc);
@@ -270,6 +290,7 @@ static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
         add_out(l, frame, op, from->out[i], type);
     }
     if (op->code == DS_OP_DROPOUT) name_mask(l, frame, from, op);
+    narrow_product(l, op);
     name_op(l, frame, from, op);
     if (l->narrow) DS_TRY(narrow_types(l, op, err));
     return ds_build_put(&l->b, op, err);

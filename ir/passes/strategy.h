@@ -24,6 +24,7 @@ typedef struct ds_train {
      * narrower than the model's f32, the optimizer keeps a master copy in master_dtype (default:
      * f32). grad_dtype: default dtype. state_dtype: default master's. */
     ds_dtype dtype, master_dtype, grad_dtype, state_dtype;
+    ds_dtype product_dtype; /* of products of an activation and a weight inside of loops */
     bool keep_gradients; /* gradients are results of the step too */
 } ds_train;
 

@@ -82,8 +82,17 @@ static ds_status expand_lost(ds_vjp *v, uint32_t i, const uint32_t *lost, uint32
     return ds_vjp_put(v, op, suffix, i, use, err);
 }
 
-static ds_status product(ds_vjp *v, const ds_rule *forward, uint32_t i, const char *suffix,
-                         ds_use *dx, ds_error *err) {
+/* Products in a dtype of their own stay so in the backward pass, where dy is converted for the
+ * first of them that reads it. */
+static void keep_products(ds_vjp *v, ds_op *op, uint32_t dy, bool converts) {
+    const ds_attr *products = ds_attr_find(v->op->attrs, v->op->n_attrs, "products");
+    if (!products) return;
+    ds_build_attr(&v->g->b, op, *products);
+    if (converts) ds_build_attr_int(&v->g->b, op, "converts", dy);
+}
+
+static ds_status product(ds_vjp *v, const ds_rule *forward, uint32_t i, bool converts,
+                         const char *suffix, ds_use *dx, ds_error *err) {
     ds_rule rule = *forward;
     uint32_t lost[DS_MAX_RANK], n_lost;
     rule.in[i] = forward->out[0];
@@ -94,6 +103,7 @@ static ds_status product(ds_vjp *v, const ds_rule *forward, uint32_t i, const ch
     ds_op *op = ds_vjp_op(v, DS_OP_EINSUM);
     for (uint32_t k = 0; k < v->op->n_in; k++) ds_vjp_read(v, op, k == i ? dy : ds_vjp_in(v, k));
     ds_build_attr_text(&v->g->b, op, "rule", rule_text(v, &rule));
+    keep_products(v, op, i, converts);
     DS_TRY(ds_vjp_put(v, op, suffix, n_lost ? DS_LIKE_NONE : i, dx, err));
     return n_lost ? expand_lost(v, i, lost, n_lost, suffix, dx, err) : DS_OK;
 }
@@ -103,12 +113,15 @@ static ds_status product(ds_vjp *v, const ds_rule *forward, uint32_t i, const ch
 ds_status ds_vjp__einsum(ds_vjp *v, ds_error *err) {
     ds_rule rule;
     ds_use dx[DS_MAX_OPERANDS];
+    bool converted = false;
     DS_TRY(rule_of(v, &rule, err));
     for (uint32_t i = 0; i < v->op->n_in; i++) {
         char suffix[8];
         snprintf(suffix, sizeof suffix, ".d%u", i % 1000);
         if (v->op->n_in <= 2) strcpy(suffix, i ? ".dw" : ".dx");
-        if (ds_vjp_wants(v, i)) DS_TRY(product(v, &rule, i, suffix, &dx[i], err));
+        if (!ds_vjp_wants(v, i)) continue;
+        DS_TRY(product(v, &rule, i, !converted, suffix, &dx[i], err));
+        converted = true;
     }
     for (uint32_t i = 0; i < v->op->n_in; i++)
         if (ds_vjp_wants(v, i)) DS_TRY(ds_vjp_give(v, i, dx[i], err));

@@ -356,6 +356,27 @@ void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
     *memory_s = traffic.seconds;
 }
 
+/* Conversions of a product's operands are kernels before it, bound by their bytes. */
+static ds_status add_conversions(const query *q, ds_cost *out) {
+    ds_work work = {.kind = DS_WORK_MEMORY,
+                    .dtype = q->work->dtype,
+                    .bytes_read = q->work->bytes_converted,
+                    .tokens = q->work->m,
+                    .width = q->work->k};
+    query cast = *q;
+    ds_cost more;
+    cast.op = "cast";
+    cast.class = class_of(work.kind);
+    cast.work = &work;
+    if (q->explain)
+        ds_buf_printf(q->explain, "  and operands converted, %" PRId64 " bytes moved:\n",
+                      work.bytes_read);
+    DS_TRY(roofline(&cast, &more));
+    if (__builtin_add_overflow(out->ps, more.ps, &out->ps))
+        return ds_error_set(q->err, DS_ERR_OVERFLOW, q->loc, "%s: a time beyond 2^63 ps", q->op);
+    return DS_OK;
+}
+
 ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
                      ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
                      ds_cost *out, ds_buf *explain, ds_error *err) {
@@ -368,9 +389,10 @@ ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profil
     if (work->kind != DS_WORK_NONE) {
         ds_dtype other = stand_in(q.kind, work->dtype);
         bool found =
-            q.profile && mode == DS_COST_MEASURED &&
+            q.profile && mode == DS_COST_MEASURED && !work->windowed &&
             (measured(&q, work->dtype, out) || (other != work->dtype && measured(&q, other, out)));
         if (!found) DS_TRY(roofline(&q, out));
+        if (work->bytes_converted) DS_TRY(add_conversions(&q, out));
     }
     if (explain) explain_total(&q, out);
     return DS_OK;
