@@ -25,6 +25,10 @@ static uint32_t stage_of(const assembler *a, uint32_t chunk) {
     return a->step->items->rank_of[chunk];
 }
 
+static uint32_t chunk_label(const assembler *a, uint32_t chunk) {
+    return ds_template__chunk(a->t, chunk, a->step->n_chunks, a->step->turns);
+}
+
 /* ---- the skeleton ---- */
 
 /* The chunk that a kind's end means, seen from a chunk whose label is the other end's. */
@@ -89,7 +93,7 @@ static void find_meets(assembler *a) {
     for (uint32_t c = 0; c < n; c++)
         for (uint32_t k = 0; k < n_kinds; k++) {
             const ds_kind *kind = &t->kinds.at[k];
-            uint32_t label = ds_template__chunk(t, c, n), *of = &a->meet_of[c * n_kinds + k];
+            uint32_t label = chunk_label(a, c), *of = &a->meet_of[c * n_kinds + k];
             *of = DS_NONE;
             if (kind->from != label) continue;
             uint32_t to = kind->to == label ? c : other_chunk(a, c, label, kind->to);
@@ -168,7 +172,7 @@ static bool find_classes(assembler *a) {
 static uint32_t activity_of(void *context, uint32_t kind, uint32_t chunk) {
     const assembler *a = context;
     const ds_kind *k = &a->t->kinds.at[kind];
-    uint32_t n = a->step->n_chunks, label = ds_template__chunk(a->t, chunk, n);
+    uint32_t label = chunk_label(a, chunk);
     if (k->from != label) chunk = other_chunk(a, chunk, label, k->from);
     uint32_t meet = a->meet_of[chunk * a->t->kinds.n + kind];
     return a->plan->task_activity[a->plan->insts.at[meet].first_task];
@@ -215,7 +219,7 @@ static bool find_streams(assembler *a, uint32_t chunk, uint32_t from, ds_part *o
     const ds_body *body = out->body;
     const ds_outline *shape = &a->t->shapes[from];
     const ds_part *part = &a->t->s.parts[from];
-    uint32_t own = ds_template__chunk(a->t, chunk, a->step->n_chunks);
+    uint32_t own = chunk_label(a, chunk);
     for (uint32_t i = 0; i < body->stream_cls.n; i++) DS_HPUSH(&out->streams, DS_NONE);
     for (uint32_t i = 0; i < body->n_classes; i++) {
         uint32_t label = a->t->label_of[part->classes.at[i]];
@@ -272,7 +276,7 @@ static bool place(assembler *a, uint32_t from, uint32_t group, uint32_t chunk) {
 static uint32_t template_part(const assembler *a, uint32_t group, uint32_t turn, uint32_t *chunk) {
     uint32_t n = a->s->n_chunks, kind = group / n;
     *chunk = group % n;
-    uint32_t label = ds_template__chunk(a->t, *chunk, n);
+    uint32_t label = chunk_label(a, *chunk);
     return (kind * a->t->s.n_chunks + label) * DS_SIBLING + turn;
 }
 
@@ -313,7 +317,7 @@ static void add_inputs(assembler *a) {
     s->input_bytes = ds_xcalloc(s->plan->n_classes, sizeof *s->input_bytes);
     s->each_bytes = ds_xcalloc(s->plan->n_classes, sizeof *s->each_bytes);
     for (uint32_t c = 0; c < a->step->n_chunks; c++) {
-        uint32_t label = ds_template__chunk(a->t, c, a->step->n_chunks);
+        uint32_t label = chunk_label(a, c);
         s->input_bytes[a->cls[c]] +=
             a->t->once_bytes[label] + a->step->turns[c] * a->t->turn_bytes[label];
         s->each_bytes[a->cls[c]] += a->t->each_bytes[label];

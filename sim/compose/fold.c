@@ -167,22 +167,22 @@ static bool cut(ds_fold_step *step, int64_t n) {
     return sum == n;
 }
 
-static int64_t few(int64_t turns) {
-    return turns < DS_FEW ? turns : DS_FEW;
-}
-
-/* Turns of the template's chunks; 0: chunks in the middle that no one stands for. */
+/* Turns of the template's chunks; 0: chunks in the middle of three sorts. */
 static uint32_t cut_template(const ds_fold_step *step, int64_t *turns) {
     uint32_t n = step->n_chunks;
     if (n < DS_FEW) {
-        for (uint32_t c = 0; c < n; c++) turns[c] = few(step->turns[c]);
+        for (uint32_t c = 0; c < n; c++) turns[c] = ds_template__few(step->turns[c]);
         return n;
     }
-    turns[0] = few(step->turns[0]);
-    turns[DS_SECOND] = turns[DS_THIRD] = few(step->turns[1]);
-    turns[DS_FEW - 1] = few(step->turns[n - 1]);
-    for (uint32_t c = 1; c + 1 < n; c++)
-        if (few(step->turns[c]) != turns[DS_SECOND]) return 0;
+    turns[0] = ds_template__few(step->turns[0]);
+    turns[DS_SECOND] = turns[DS_THIRD] = ds_template__few(step->turns[1]);
+    turns[DS_FEW - 1] = ds_template__few(step->turns[n - 1]);
+    for (uint32_t c = 2; c + 1 < n; c++) {
+        int64_t own = ds_template__few(step->turns[c]);
+        if (own == turns[DS_SECOND] || own == turns[DS_THIRD]) continue;
+        if (turns[DS_SECOND] != turns[DS_THIRD]) return 0;
+        turns[DS_THIRD] = own;
+    }
     return DS_FEW;
 }
 

@@ -590,15 +590,19 @@ static bool each_block(writer *w, tail *x, block_fn *what) {
             continue;
         }
         while (i + run < n && all[i + run].label == label) run++;
-        for (uint32_t k = 0; k < run; k++)
-            if (i + 2 * run > n || all[i + run + k].label != DS_FEW - 1 - label)
-                return refuse(w, "updates in another order");
-        const block *second = label == DS_SECOND ? all + i : all + i + run;
+        uint32_t other = 0; /* the same of the other one, where they have as many turns */
+        while (i + run + other < n && all[i + run + other].label == DS_FEW - 1 - label) other++;
+        bool alike = w->t->turns[DS_SECOND] == w->t->turns[DS_THIRD];
+        if (alike && other > run) other = run;
+        if (!other || (alike && other != run)) return refuse(w, "updates in another order");
         for (uint32_t k = 1; k + 1 < w->n_columns && w->fine; k++) {
             uint32_t column = label == DS_SECOND ? k : w->n_columns - 1 - k;
-            for (uint32_t q = 0; q < run && w->fine; q++) what(w, x, &second[q], column);
+            bool first = ds_template__chunk(w->t, column, w->n_columns, w->turns) == label;
+            const block *own = first ? all + i : all + i + run;
+            for (uint32_t q = 0; q < (first ? run : other) && w->fine; q++)
+                what(w, x, &own[q], column);
         }
-        i += 2 * run;
+        i += run + other;
     }
     return w->fine;
 }

@@ -9,7 +9,8 @@
 #include "sim/compose/internal.h"
 
 /* Chunks and turns of a template: the first, two in the middle (which say how neighbours refer to
- * each other), the last. In place of more chunks in the middle stands the first of the two. */
+ * each other), the last. In place of more chunks in the middle stands the first of the two, or, if
+ * they are of two sorts (of one layer and of two), one of either. */
 enum { DS_FEW = 4, DS_SECOND = 1, DS_THIRD = 2 };
 
 /* A loop over layers within a part: its units follow each other, turn by turn. */
@@ -97,10 +98,18 @@ bool ds_template__tail(ds_template *t, const ds_stretch *to, ds_part *out);
 bool ds_template__each(ds_template *t);
 void ds_template__belongings(const ds_body *body, ds_outline *out);
 
-/* Which chunk of a template stands for a chunk of n. */
-static inline uint32_t ds_template__chunk(const ds_template *t, uint32_t chunk, uint32_t n) {
+/* How many turns of a template stand for those of a chunk. */
+static inline int64_t ds_template__few(int64_t turns) {
+    return turns < DS_FEW ? turns : DS_FEW;
+}
+
+/* Which chunk of a template stands for a chunk of n, which have `turns` each: in the middle the
+ * second, or the third where that alone has as many turns. */
+static inline uint32_t ds_template__chunk(const ds_template *t, uint32_t chunk, uint32_t n,
+                                          const int64_t *turns) {
     if (t->n_chunks < DS_FEW) return chunk;
-    return chunk == 0 ? 0 : chunk == n - 1 ? DS_FEW - 1 : DS_SECOND;
+    if (chunk == 0 || chunk == n - 1) return chunk ? DS_FEW - 1 : 0;
+    return ds_template__few(turns[chunk]) == t->turns[DS_SECOND] ? DS_SECOND : DS_THIRD;
 }
 
 #endif
