@@ -4,7 +4,7 @@
  * taken out and its children put in, each with its own bound, or its parent's if that is better;
  * one that is a single candidate goes into the next round. Once the lowest bound is no less than
  * the best candidate's value, nothing that waits can be better. A region whose candidates lack
- * memory, all of them, has the bound INT64_MAX.
+ * memory or are refused by a pass, all of them, has the bound INT64_MAX.
  *
  * Rounds depend on what was told before, never on the number of workers: 4 candidates at first, an
  * eighth of all so far later, because a round begins before the results of its first candidate
@@ -23,7 +23,7 @@ typedef struct node {
     uint32_t first_child, n_children;
     ds_choice choice; /* of dimension depth − 1 */
     int64_t bound;
-    bool told;
+    bool told, illegal;
     ds_verdict verdict; /* once told */
     bool accepted;
     int64_t value;
@@ -92,14 +92,16 @@ static void read_prefix(const search *s, uint32_t index, ds_choice *out) {
         out[at->depth - 1] = at->choice;
 }
 
-static ds_status bound_of(search *s, uint32_t depth, int64_t *out, ds_error *err) {
+/* Of the first `depth` of the prefix. */
+static ds_status find_bound(search *s, uint32_t depth, node *out, ds_error *err) {
     ds_bound_region region;
     DS_TRY(ds_bounds_region(s->bounds, s->prefix, depth, &region, err));
     int64_t peak = ds_bound_peak_bytes(&region);
-    if (region.capacity_bytes && peak > region.capacity_bytes)
-        *out = INT64_MAX;
+    out->illegal = ds_bound_is_illegal(&region);
+    if (out->illegal || (region.capacity_bytes && peak > region.capacity_bytes))
+        out->bound = INT64_MAX;
     else
-        *out = s->objective.what == DS_DERIVED_step_time ? ds_bound_step_ps(&region) : peak;
+        out->bound = s->objective.what == DS_DERIVED_step_time ? ds_bound_step_ps(&region) : peak;
     return DS_OK;
 }
 
@@ -112,7 +114,7 @@ static ds_status add_children(search *s, uint32_t index, const ds_choice *childr
     for (uint32_t i = 0; i < n; i++) {
         node child = {.parent = index, .depth = depth + 1, .choice = children[i]};
         s->prefix[depth] = children[i];
-        DS_TRY(bound_of(s, depth + 1, &child.bound, err));
+        DS_TRY(find_bound(s, depth + 1, &child, err));
         if (child.bound < least) child.bound = least;
         DS_HPUSH(&s->nodes, child);
     }
@@ -279,7 +281,7 @@ static ds_status put_region(search *s, uint32_t index, ds_candidate *full, uint6
     DS_TRY(ds_space_complete(s->space, full, at->depth, NULL, 0, &found, err));
     if (!found) return DS_OK;
     if (!at->told && at->bound == INT64_MAX)
-        ds_buf_put(out, "lacks_memory\t-");
+        ds_buf_put(out, at->illegal ? "illegal\t-" : "lacks_memory\t-");
     else if (!at->told)
         ds_buf_printf(out, "bound\t%" PRId64, at->bound);
     else

@@ -27,6 +27,7 @@ bool ds_bound_is_proved(const ds_method *method);
  *     regions    N                 as many lines, in the order of the odometer:
  *     bound      B  v …            no candidate that begins with these values has less than B
  *     lacks_memory  -  v …         none of them fits, by the bound of memory
+ *     illegal    -  v …            a pass refuses all of them
  *     run        VALUE  v …        a candidate, simulated
  *     rejected   -1  v …           a candidate, simulated: it does not count
  *     end

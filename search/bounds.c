@@ -3,6 +3,8 @@
  * Doubles are good for 15 digits; a billionth is taken off before a time is rounded down. */
 #include "search/bounds.h"
 
+#include "ir/passes/strategy.h"
+
 /* Durations are rounded up to picoseconds, and sums of doubles err by far less than that. */
 static int64_t round_down(double seconds) {
     double ps = seconds * 1e12 * (1 - 1e-9);
@@ -60,6 +62,17 @@ static double step_seconds(const ds_bound_region *r) {
 
 int64_t ds_bound_step_ps(const ds_bound_region *r) {
     return r->layers ? round_down(step_seconds(r)) : 0;
+}
+
+/* ---- legality ---- */
+
+bool ds_bound_is_illegal(const ds_bound_region *r) {
+    if (!r->layers) return false;
+    bool few = r->even && r->named && r->layers->all_turns > 0 && r->pp > 1 &&
+               r->layers->all_turns < r->pp * r->chunks;
+    bool rest = r->form == DS_BOUND_DEPTH_FIRST && r->microbatches % r->pp != 0;
+    bool nothing = r->offloads && r->offload & DS_OFFLOAD_OPTIMIZER && !r->layers->has_states;
+    return few || rest || nothing;
 }
 
 /* ---- memory ---- */

@@ -34,6 +34,7 @@ typedef struct ds_bound_region {
     /* with layers */
     ds_bound_form form;
     int64_t chunks;    /* of a stage */
+    bool named;        /* `chunks` is that of a schedule which is known */
     bool even;         /* chunks have the turns that balance = layers gives them */
     const char *order; /* of the mesh; NULL: not known */
     bool parts;        /* stages send parts (scatter_gather) */
@@ -64,6 +65,12 @@ int64_t ds_bound_step_ps(const ds_bound_region *region);
  * dp) or, of orders and cuts that are not known, the average of weights and states; without what
  * may be offloaded. Each rounded down. O(C). */
 int64_t ds_bound_peak_bytes(const ds_bound_region *region);
+
+/* Does a pass refuse all of its candidates? That is so if balance = layers has more chunks than
+ * turns of loops (pp·chunks, ir/passes/stage_cut.c), if interleaved microbatches come in other
+ * groups than of one a stage (pp does not divide m, ir/passes/schedule_order.c), or if states are
+ * offloaded that there are none of (ir/passes/offload.c). O(1). */
+bool ds_bound_is_illegal(const ds_bound_region *region);
 
 /* ---- bounds_stage.c: what a stage does and holds ---- */
 

@@ -453,6 +453,7 @@ static void read_bytes(const reader *r, ds_bound_layers *out) {
     for (uint32_t v = 0; v < plan->values.n; v++) {
         uint32_t maker = plan->values.at[v].inst;
         int64_t size = bytes_of(plan, v);
+        out->has_states |= plan->values.at[v].category == DS_CAT_OPTIMIZER;
         if (!by[v]) continue;
         if (plan->records.at[plan->insts.at[maker].record]->kind == DS_REC_INPUT)
             count_input(out, &plan->values.at[v], by[v], size);
@@ -489,6 +490,22 @@ static bool read_weights(const ds_model_step *step, int64_t tp, ds_bound_layers 
     return true;
 }
 
+/* The turns of all loops of the step before any pass; the model's own has three for its own. */
+static bool count_turns(const ds_model_step *step, ds_bound_layers *out) {
+    ds_env env = ds_binding_env(&step->binding, NULL);
+    out->all_turns = out->turns ? out->turns - TURNS : 0;
+    for (uint32_t i = 0; i < step->func->body.n_ops; i++) {
+        const ds_op *op = step->func->body.ops[i];
+        int64_t lo, hi;
+        if (op->code != DS_OP_FOR) continue;
+        if (ds_expr_eval_int(&env, op->lo, op->loc, &lo, NULL) != DS_OK ||
+            ds_expr_eval_int(&env, op->hi, op->loc, &hi, NULL) != DS_OK ||
+            (hi > lo && !ds_add_i64(out->all_turns, hi - lo, &out->all_turns)))
+            return false;
+    }
+    return true;
+}
+
 /* ---- together ---- */
 
 static bool read_plan(const ds_plan *plan, const ds_bound_sibling *sibling, bool cut,
@@ -520,7 +537,8 @@ static bool read_step(const ds_binding *binding, const ds_profiles *profiles,
                       ds_bound_layers *out) {
     ds_model_step *step;
     if (ds_model_step_new(binding, &step, NULL) != DS_OK) return false;
-    ds_plan *plan = step->train.on ? make_plan(step, profiles, ground) : NULL;
+    bool counted = count_turns(step, out);
+    ds_plan *plan = counted && step->train.on ? make_plan(step, profiles, ground) : NULL;
     bool ok = plan && read_plan(plan, sibling, out->turns > 0, out) &&
               read_weights(step, sibling->tp, out);
     ds_plan_free(plan);

@@ -43,6 +43,8 @@ typedef struct ds_bound_weight {
 
 typedef struct ds_bound_layers {
     int64_t turns; /* of the model's loop; 0: it is none, and everything stands behind it (POST) */
+    int64_t all_turns; /* of all loops, between which a pipeline is cut (ir/passes/stage_cut.c) */
+    bool has_states;   /* the optimizer keeps states or master copies */
     ds_bound_part part[DS_BOUND_PLACES];
     int64_t carried_bytes; /* what one turn hands to the next one on a device; 0: not known */
     uint32_t n_weights;    /* of a turn; no more than there is room for */

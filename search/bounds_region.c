@@ -417,19 +417,35 @@ static ds_bound_form form_of(const char *schedule, int64_t pp) {
     return DS_BOUND_ANY;
 }
 
+static bool is_form(const char *schedule) {
+    const ds_schedule_form *form;
+    for (uint32_t i = 0; (form = ds_schedule_form_at(i)) != NULL; i++)
+        if (strcmp(form->name, schedule) == 0) return true;
+    return false;
+}
+
+/* Interleaved schedules of one chunk are those of plain pipelines. */
+static void read_chunks(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                        const char *schedule, ds_bound_region *out) {
+    bool given = is_said(b, KNOB_VIRTUAL_STAGES);
+    int64_t asked = given ? knob_int(b, KNOB_VIRTUAL_STAGES, prefix, depth, 1, 0) : 0;
+    bool known = !given || asked;
+    out->form = form_of(schedule, out->pp);
+    out->chunks = out->pp == 1 ? 1 : ds_schedule_virtual_stages(schedule, asked);
+    if (asked == 1 && out->form == DS_BOUND_DEPTH_FIRST) out->form = DS_BOUND_1F1B;
+    if (asked == 1 && out->form == DS_BOUND_BREADTH_FIRST) out->form = DS_BOUND_GPIPE;
+    if (asked == 1 && out->form != DS_BOUND_ANY) out->chunks = 1;
+    if (out->chunks < 1 || !known) out->form = DS_BOUND_ANY;
+    out->named = known && out->chunks > 0 && is_form(schedule);
+}
+
 /* What only whole strategies have. */
 static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                           ds_bound_region *out) {
     const char *schedule = knob_text(b, KNOB_SCHEDULE, prefix, depth, "1f1b");
     const char *order = knob_text(b, KNOB_ORDER, prefix, depth, "pp dp cp tp");
     const char *balance = knob_text(b, KNOB_BALANCE, prefix, depth, "layers");
-    bool given = is_said(b, KNOB_VIRTUAL_STAGES);
-    int64_t chunks = given ? knob_int(b, KNOB_VIRTUAL_STAGES, prefix, depth, 1, 0) : 0;
-    out->form = form_of(schedule, out->pp);
-    out->chunks = out->pp == 1 ? 1
-                  : given      ? ds_schedule_virtual_stages(schedule, chunks)
-                               : ds_schedule_virtual_stages(schedule, 0);
-    if (out->chunks < 1 || (given && !chunks)) out->form = DS_BOUND_ANY;
+    read_chunks(b, prefix, depth, schedule, out);
     out->even = strcmp(balance, "layers") == 0 && !is_said(b, KNOB_STAGE_LAYERS);
     out->order = *order ? ds_intern(&b->space->unit->strings, order) : NULL;
     out->late = out->zero == 1 ||

@@ -3,10 +3,12 @@
  * values of the present region or of the next one, and a region is never met again. */
 #include "search/certify.h"
 
+#include "ir/passes/strategy.h"
 #include "search/bounds.h"
 #include "search/rows.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,26 +16,28 @@ enum { MAX_CELLS = 64 };
 
 typedef struct checker {
     ds_arena arena;
-    char *at;         /* the next line of the certificate */
-    uint64_t line;    /* that was read last */
-    uint32_t n_cells; /* of it */
-    char *cells[MAX_CELLS];
+    char *at;                                 /* the next line of the certificate */
+    uint64_t line;                            /* that was read last */
+    uint32_t n_cells;                         /* of it */
+    char *cells[MAX_CELLS], *best[MAX_CELLS]; /* its text; the incumbent's values */
     ds_eval_source source;
     ds_space *space, *other; /* the walk's; that of the tables */
     ds_bounds *bounds;
     ds_eval *eval;
+    ds_outcome outcome;
     ds_candidate candidate, met_last; /* the latter begins with the values of the line */
     uint32_t n_dims;
-    bool of_time;
-    int64_t value; /* the incumbent's */
+    double seconds, bytes; /* the best bounds of the line's region */
+    bool fits, legal;
+    bool of_time, met; /* the incumbent is one of the runs */
+    int64_t value;     /* the incumbent's */
     uint64_t hash;
-    char *best[MAX_CELLS]; /* its values */
-    bool met;
     ds_certified *out;
     ds_error *err;
 } checker;
 
-static ds_status wrong(checker *c, const char *what) {
+static ds_status demand(checker *c, bool holds, const char *what) {
+    if (holds) return DS_OK;
     return ds_error_set(c->err, DS_ERR_DATA, DS_NOWHERE, "certificate, line %" PRIu64 ": %s",
                         c->line, what);
 }
@@ -70,24 +74,24 @@ static ds_status read_head(checker *c) {
     uint32_t n;
     const ds_objective *objective = ds_space_objectives(c->space, &n);
     c->of_time = objective->what == DS_DERIVED_step_time;
-    bool of_memory =
-        objective->what == DS_DERIVED_peak_memory || objective->what == DS_DERIVED_memory;
-    if (n != 1 || objective->maximize || !(c->of_time || of_memory))
-        return wrong(c, "there are no certificates for the sweep's objective");
-    const char *name = c->of_time ? "step_time" : "peak_memory";
-    if (!is_field(c, "distsim certificate 1", 1) || !is_field(c, "source", 2) ||
-        !is_field(c, "settings", 2))
-        return wrong(c, "this is no certificate");
-    if (!is_field(c, "content", 2) || strtoull(c->cells[1], NULL, 16) != c->source.content)
-        return wrong(c, "program or profiles have changed since");
-    if (!is_field(c, "objective", 2) || strcmp(c->cells[1], name) != 0)
-        return wrong(c, "the sweep has another objective");
-    if (!next_line(c) || c->n_cells < 3 || strcmp(c->cells[0], "incumbent") != 0)
-        return wrong(c, "the incumbent should stand here");
+    ds_derived what =
+        objective->what == DS_DERIVED_memory ? DS_DERIVED_peak_memory : objective->what;
+    bool known = c->of_time || what == DS_DERIVED_peak_memory;
+    DS_TRY(demand(c, n == 1 && !objective->maximize && known,
+                  "there are no certificates for the sweep's objective"));
+    bool ours = is_field(c, "distsim certificate 1", 1) && is_field(c, "source", 2) &&
+                is_field(c, "settings", 2);
+    DS_TRY(demand(c, ours, "this is no certificate"));
+    bool same = is_field(c, "content", 2) && strtoull(c->cells[1], NULL, 16) == c->source.content;
+    DS_TRY(demand(c, same, "program or profiles have changed since"));
+    same = is_field(c, "objective", 2) && strcmp(c->cells[1], ds_derived_name(what)) == 0;
+    DS_TRY(demand(c, same, "the sweep has another objective"));
+    bool best = next_line(c) && c->n_cells > 2 && strcmp(c->cells[0], "incumbent") == 0;
+    DS_TRY(demand(c, best, "the incumbent should stand here"));
     c->value = INT64_MAX;
     if (strcmp(c->cells[1], "-") == 0) return DS_OK;
-    if (c->n_cells != 3 + c->n_dims || !read_number(c->cells[1], &c->value))
-        return wrong(c, "an incumbent has a value, a hash, and a value for each dimension");
+    DS_TRY(demand(c, c->n_cells == 3 + c->n_dims && read_number(c->cells[1], &c->value),
+                  "an incumbent has a value, a hash, and a value for each dimension"));
     c->hash = strtoull(c->cells[2], NULL, 16);
     memcpy(c->best, c->cells + 3, c->n_dims * sizeof *c->best);
     return DS_OK;
@@ -109,9 +113,8 @@ static double time_bound(const ds_bound_region *r) {
         double back = out + (double)(sends ? sends[r->pp + s] : 0) - (double)stage.late_ps;
         double reduced = last - (double)stage.last_ps + stage.reduce_s * 1e12;
         if (r->chunks > 1 || r->zero > 1) reduced = 0;
-        const double ends[] = {last + stage.end_s * 1e12, last + back + home, stage.shards_s * 1e12,
-                               reduced};
-        for (int i = 0; i < 4; i++) best = ends[i] > best ? ends[i] : best;
+        best = fmax(best, fmax(last + stage.end_s * 1e12, last + back + home));
+        best = fmax(best, fmax(stage.shards_s * 1e12, reduced));
         in += (double)stage.forward_ps;
         out += (double)stage.backward_ps;
     }
@@ -120,12 +123,9 @@ static double time_bound(const ds_bound_region *r) {
 
 /* Microbatches (of a chunk) that stage s holds when its k-th backward item begins, k from 0. */
 static int64_t in_flight(const ds_bound_region *r, int64_t s, int64_t k) {
-    int64_t all = r->microbatches * r->chunks, ahead = 1;
-    if (r->pp > 1 && r->form == DS_BOUND_1F1B) ahead = r->pp - s;
-    if (r->pp > 1 && r->form == DS_BOUND_EAGER) ahead = 2 * (r->pp - s) - 1;
-    if (r->pp > 1 && r->form == DS_BOUND_DEPTH_FIRST)
-        ahead = 2 * (r->pp - s) - 1 + (r->chunks - 1) * r->pp;
-    if (r->pp > 1 && (r->form == DS_BOUND_GPIPE || r->form == DS_BOUND_BREADTH_FIRST)) ahead = all;
+    int64_t all = r->microbatches * r->chunks, left = r->pp - s, eager = 2 * left - 1;
+    const int64_t aheads[] = {1, left, eager, all, eager + (r->chunks - 1) * r->pp, all};
+    int64_t ahead = r->pp > 1 ? aheads[r->form] : 1; /* ds_bound_form has their order */
     return (ahead + k < all ? ahead + k : all) - k;
 }
 
@@ -138,30 +138,37 @@ static double memory_bound(const ds_bound_region *r) {
         int64_t all = r->microbatches * r->chunks, summed = r->chunks == 1 ? 1 : r->chunks * r->pp;
         double saved = (double)stage.saved_bytes, sums = (double)stage.gradient_bytes;
         double live = saved * (double)in_flight(r, s, 0);
-        if (r->zero == 0 && sums > live) live = sums;
-        if (r->microbatches > 1 && saved + sums > live) live = saved + sums;
+        if (r->zero == 0) live = fmax(live, sums);
+        if (r->microbatches > 1) live = fmax(live, saved + sums);
         bool full = r->chunks == 1 || in_flight(r, s, summed) == in_flight(r, s, 0);
         double then = saved * (double)in_flight(r, s, summed) + sums;
-        if (r->microbatches > 1 && ordered && summed < all && full && then > live) live = then;
-        if (live + (double)stage.held_bytes > peak) peak = live + (double)stage.held_bytes;
+        if (r->microbatches > 1 && ordered && summed < all && full) live = fmax(live, then);
+        peak = fmax(peak, live + (double)stage.held_bytes);
     }
     return peak;
 }
 
+/* Too few turns for the chunks, microbatches in other groups, states that there are none of. */
+static bool is_refused(const ds_bound_region *r) {
+    int64_t turns = r->layers->all_turns, chunks = r->even && r->named ? r->pp * r->chunks : 0;
+    bool groups = r->form == DS_BOUND_DEPTH_FIRST && r->microbatches % r->pp;
+    bool states = r->offloads && (r->offload & DS_OFFLOAD_OPTIMIZER) && !r->layers->has_states;
+    return (turns && r->pp > 1 && chunks > turns) || groups || states;
+}
+
 /* The best bounds of the region of the first `depth` values and of those around it. */
-static ds_status find_bounds(checker *c, uint32_t depth, double *seconds, double *bytes,
-                             bool *fits) {
-    *seconds = *bytes = 0;
-    *fits = true;
+static ds_status find_bounds(checker *c, uint32_t depth) {
+    c->seconds = c->bytes = 0;
+    c->fits = c->legal = true;
     for (uint32_t d = 0; d <= depth; d++) {
         ds_bound_region region;
         DS_TRY(ds_bounds_region(c->bounds, c->candidate.at, d, &region, c->err));
         if (!region.layers) continue;
-        double s = time_bound(&region), b = memory_bound(&region);
-        if (s > *seconds) *seconds = s;
-        if (b > *bytes) *bytes = b;
-        int64_t capacity = region.capacity_bytes;
-        if (capacity && b > (double)capacity) *fits = false;
+        double bytes = memory_bound(&region);
+        c->seconds = fmax(c->seconds, time_bound(&region));
+        c->bytes = fmax(c->bytes, bytes);
+        c->fits &= !region.capacity_bytes || bytes <= (double)region.capacity_bytes;
+        c->legal &= !is_refused(&region);
     }
     return DS_OK;
 }
@@ -169,26 +176,20 @@ static ds_status find_bounds(checker *c, uint32_t depth, double *seconds, double
 /* ---- regions ---- */
 
 static ds_status check_bound(checker *c, uint32_t depth) {
-    double seconds, bytes;
-    bool fits;
     int64_t stated = 0;
-    DS_TRY(find_bounds(c, depth, &seconds, &bytes, &fits));
+    DS_TRY(find_bounds(c, depth));
+    if (strcmp(c->cells[0], "illegal") == 0)
+        return demand(c, !c->legal, "some candidates of the region may be legal");
     if (strcmp(c->cells[0], "lacks_memory") == 0)
-        return fits ? wrong(c, "some candidates of the region may fit") : DS_OK;
-    if (!read_number(c->cells[1], &stated)) return wrong(c, "a bound is a number");
-    if (stated < c->value) return wrong(c, "the bound is less than the incumbent's value");
-    if ((double)stated > (c->of_time ? seconds * 1e12 : bytes))
-        return wrong(c, "the region's bound is less than that");
-    return DS_OK;
+        return demand(c, !c->fits, "some candidates of the region may fit");
+    DS_TRY(demand(c, read_number(c->cells[1], &stated), "a bound is a number"));
+    DS_TRY(demand(c, stated >= c->value, "the bound is less than the incumbent's value"));
+    return demand(c, (double)stated <= (c->of_time ? c->seconds * 1e12 : c->bytes),
+                  "the region's bound is less than that");
 }
 
-static bool is_best(const checker *c) {
-    uint32_t i = 0;
-    while (i < c->n_dims && c->best[i] && strcmp(c->best[i], c->cells[2 + i]) == 0) i++;
-    return i == c->n_dims;
-}
-
-static ds_status check_run(checker *c, ds_outcome *outcome) {
+static ds_status check_run(checker *c) {
+    ds_outcome *outcome = &c->outcome;
     ds_measures measures;
     const char *failed = NULL;
     bool subject = true, is_run = strcmp(c->cells[0], "run") == 0;
@@ -201,13 +202,16 @@ static ds_status check_run(checker *c, ds_outcome *outcome) {
                               c->err));
     bool counts = outcome->verdict == DS_VERDICT_OK && !failed && subject;
     int64_t value = c->of_time ? outcome->step_ps : outcome->peak_bytes;
-    if (counts != is_run)
-        return wrong(c, counts ? "the candidate counts" : "the candidate does not count");
+    DS_TRY(demand(c, counts == is_run,
+                  counts ? "the candidate counts" : "the candidate does not count"));
     if (!is_run) return DS_OK;
-    if (!read_number(c->cells[1], &stated) || stated != value)
-        return wrong(c, "the candidate's value is another one");
-    if (value < c->value) return wrong(c, "the candidate is better than the incumbent");
-    if (is_best(c)) c->met = value == c->value && outcome->hash == c->hash;
+    bool same = read_number(c->cells[1], &stated) && stated == value;
+    DS_TRY(demand(c, same, "the candidate's value is another one"));
+    DS_TRY(demand(c, value >= c->value, "the candidate is better than the incumbent"));
+    bool best = value == c->value && outcome->hash == c->hash;
+    for (uint32_t i = 0; i < c->n_dims; i++)
+        best = best && strcmp(c->best[i], c->cells[2 + i]) == 0;
+    c->met = c->met || best;
     return DS_OK;
 }
 
@@ -215,15 +219,12 @@ static ds_status check_region(checker *c) {
     const char *kind = c->cells[0];
     uint32_t depth = c->n_cells - 2;
     c->out->regions++;
-    if (strcmp(kind, "bound") == 0 || strcmp(kind, "lacks_memory") == 0)
+    if (!strcmp(kind, "bound") || !strcmp(kind, "lacks_memory") || !strcmp(kind, "illegal"))
         return check_bound(c, depth);
-    if (strcmp(kind, "run") != 0 && strcmp(kind, "rejected") != 0)
-        return wrong(c, "a region is bound, lacks_memory, run, or rejected");
-    if (depth != c->n_dims) return wrong(c, "only a single candidate can be run");
-    ds_outcome outcome = {0};
-    ds_status status = check_run(c, &outcome);
-    ds_outcome_deinit(&outcome);
-    return status;
+    DS_TRY(demand(c, !strcmp(kind, "run") || !strcmp(kind, "rejected"),
+                  "a region is bound, lacks_memory, illegal, run, or rejected"));
+    DS_TRY(demand(c, depth == c->n_dims, "only a single candidate can be run"));
+    return check_run(c);
 }
 
 static bool begins_so(checker *c) {
@@ -247,27 +248,25 @@ static bool goes_on(checker *c) {
 }
 
 static ds_status check_regions(checker *c) {
-    bool found = true, any = false;
+    bool found = true;
     int64_t n = 0;
     DS_TRY(read_head(c));
-    if (!is_field(c, "regions", 2) || !read_number(c->cells[1], &n))
-        return wrong(c, "the number of regions should stand here");
+    DS_TRY(demand(c, is_field(c, "regions", 2) && read_number(c->cells[1], &n),
+                  "the number of regions should stand here"));
     for (;;) {
         DS_TRY(ds_space_next(c->space, &c->candidate, &found, c->err));
         if (!found) break;
         c->out->candidates++;
-        if (any && goes_on(c)) continue;
-        if (!next_line(c) || !begins_so(c))
-            return wrong(c, "a candidate is in no region, or in one that stands elsewhere");
-        any = true;
+        if (c->out->regions && goes_on(c)) continue;
+        DS_TRY(demand(c, next_line(c) && begins_so(c),
+                      "a candidate is in no region, or in one that stands elsewhere"));
         memcpy(c->met_last.at, c->candidate.at, c->n_dims * sizeof *c->candidate.at);
         DS_TRY(check_region(c));
     }
-    if (c->out->regions != (uint64_t)n) return wrong(c, "the number of regions is another one");
-    if (!is_field(c, "end", 1) || *c->at) return wrong(c, "the end should stand here");
-    if (c->value != INT64_MAX && !c->met) return wrong(c, "the incumbent is none of the runs");
+    DS_TRY(demand(c, c->out->regions == (uint64_t)n, "the number of regions is another one"));
+    DS_TRY(demand(c, is_field(c, "end", 1) && !*c->at, "the end should stand here"));
     c->out->value = c->value;
-    return DS_OK;
+    return demand(c, c->value == INT64_MAX || c->met, "the incumbent is none of the runs");
 }
 
 ds_status ds_certify(const char *text, const ds_binding *binding, const ds_setting *settings,
@@ -281,15 +280,17 @@ ds_status ds_certify(const char *text, const ds_binding *binding, const ds_setti
     ds_status status = ds_space_new(binding, settings, n_settings, &c.space, err);
     if (status == DS_OK) status = ds_space_new(binding, settings, n_settings, &c.other, err);
     c.n_dims = status == DS_OK ? ds_space_n_dims(c.space) : 0;
-    if (c.n_dims + 3 > MAX_CELLS) status = wrong(&c, "the sweep has too many dimensions");
-    ds_candidate *own[] = {&c.candidate, &c.met_last};
-    for (int i = 0; i < 2 && status == DS_OK; i++) *own[i] = ds_candidate_new(c.space, &c.arena);
+    if (status == DS_OK)
+        status = demand(&c, c.n_dims + 3 <= MAX_CELLS, "the sweep has too many dimensions");
+    if (status == DS_OK) c.candidate = ds_candidate_new(c.space, &c.arena);
+    if (status == DS_OK) c.met_last = ds_candidate_new(c.space, &c.arena);
     c.source.space = c.space;
     c.source.content = ds_eval_content(binding->unit, source->profiles);
     if (status == DS_OK) status = ds_bounds_new(&c.source, c.other, &c.bounds, &why, err);
     if (status == DS_OK) status = ds_eval_new_simulation(&c.source, &c.eval, err);
     if (status == DS_OK) status = check_regions(&c);
     if (c.eval) c.eval->free(c.eval);
+    ds_outcome_deinit(&c.outcome);
     ds_bounds_free(c.bounds);
     ds_space_free(c.other);
     ds_space_free(c.space);

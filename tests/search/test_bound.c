@@ -211,6 +211,10 @@ Test(bound, tampered_certificates_are_rejected) {
     line = with_cell(a_run, "lacks_memory", "-");
     refuse(&c, replace_line(text, "run\t", 0, line), "some candidates of the region may fit");
     free(line);
+    /* … or to be illegal */
+    line = with_cell(a_run, "illegal", "-");
+    refuse(&c, replace_line(text, "run\t", 0, line), "some candidates of the region may be legal");
+    free(line);
     /* 9: an incumbent that is better than it is */
     line = with_cell(best, "incumbent", "1");
     refuse(&c, replace_line(text, "incumbent\t", 0, line), "the incumbent is none of the runs");

@@ -62,7 +62,7 @@ static void put_sweep(ds_rng *rng, bool gpt, int64_t batch, bool memory, ds_buf 
                          "on in [@a, @b]",
                          "order in [\"pp dp cp tp\", \"tp dp cp pp\", \"dp tp cp pp\"]",
                          "late_reduce in [false, true]",
-                         "offload in [none, activations, optimizer, weights]",
+                         "offload in [none, activations, \"optimizer\", weights]",
                          "p2p in [overlapped, blocking]"};
     enum { N = sizeof all / sizeof *all };
     bool taken[N] = {true, true};
