@@ -2,6 +2,7 @@
 #ifndef DS_PASE_REPORT_H
 #define DS_PASE_REPORT_H
 
+#include "ir/base/json.h"
 #include "search/pase/pase.h"
 
 /* A strategy beside the found one. */
@@ -10,16 +11,18 @@ typedef struct ds_pase_rival {
     double cost;
 } ds_pase_rival;
 
-/* One line an operation: how its axes are split, for all turns of its loops that are split alike.
+/* One line an operation: how its axes are split, for all turns of its loops that are split alike,
+ * which the line names if they are not all.
  * O(nodes²) of one pattern at most. */
 void ds_pase_print_strategy(const ds_pase_graph *graph, const ds_pase_splits *strategy,
                             ds_buf *out);
 /* Costs, rivals, sizes of tables. */
-void ds_pase_print_summary(const ds_pase_result *result, const ds_pase_model *model,
+void ds_pase_print_summary(const ds_pase_result *result, ds_pase_model *model,
                            const ds_pase_rival *rivals, uint32_t n_rivals, ds_buf *out);
-/* One JSON object: cost, bound, sizes, rivals, and the splits of every node. */
-void ds_pase_print_json(const ds_pase_result *result, const ds_pase_model *model,
-                        const ds_pase_rival *rivals, uint32_t n_rivals, ds_buf *out);
+/* The same and the splits of every node, as keys of the JSON object that is open. Costs are numbers
+ * in the model's `unit`, counts and bytes integers. */
+void ds_pase_put_json(const ds_pase_result *result, const ds_pase_model *model,
+                      const ds_pase_rival *rivals, uint32_t n_rivals, ds_json *json);
 
 /* "b 8 x n 4": the axes that are split; "-" for none. */
 void ds_pase_put_split(const ds_pase_node *node, const uint16_t *split, ds_buf *out);

@@ -54,15 +54,16 @@ static ds_status try_mesh(ds_pase_model *model, int64_t tp, const ds_pase_option
     return DS_OK;
 }
 
-ds_status ds_tap_search_meshes(const ds_pase_graph *graph, ds_pase_model *model,
+ds_status ds_tap_search_meshes(const ds_pase_graph *graph, ds_pase_model *model, int64_t tp,
                                const ds_pase_options *options, ds_tap_meshes **out, ds_error *err) {
     ds_tap_meshes *all = ds_xcalloc(1, sizeof *all);
     ds_pase_limits limits = model->limits;
     ds_status status = DS_OK;
     ds_arena_init(&all->arena);
     all->graph = marked(graph);
-    for (int64_t tp = 1; tp <= limits.devices && !status; tp++)
-        if (limits.devices % tp == 0) status = try_mesh(model, tp, options, all, err);
+    int64_t first = tp > 0 ? tp : 1, last = tp > 0 ? tp : limits.devices;
+    for (int64_t t = first; t <= last && !status; t++)
+        if (limits.devices % t == 0) status = try_mesh(model, t, options, all, err);
     model->limits = limits;
     *out = NULL;
     if (status)

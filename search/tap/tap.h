@@ -11,6 +11,7 @@
 #ifndef DS_TAP_TAP_H
 #define DS_TAP_TAP_H
 
+#include "ir/base/json.h"
 #include "search/pase/pase.h"
 
 /* A run of equal blocks: `copies` times `period` nodes, from node `start` on in the order of the
@@ -74,8 +75,9 @@ typedef struct ds_tap_meshes {
 
 /* The best strategy on each mesh dp x tp of the model's devices: dp splits the examples of a batch,
  * tp one more axis of an operation, whichever costs least (for a matrix product columns, rows or
- * examples again, TAP's patterns). As many searches as p has divisors. Errors: as ds_tap_search. */
-ds_status ds_tap_search_meshes(const ds_pase_graph *graph, ds_pase_model *model,
+ * examples again, TAP's patterns). As many searches as p has divisors; with `tp` above 0, which
+ * must divide p, on that mesh alone. Errors: as ds_tap_search. */
+ds_status ds_tap_search_meshes(const ds_pase_graph *graph, ds_pase_model *model, int64_t tp,
                                const ds_pase_options *options, ds_tap_meshes **out, ds_error *err);
 void ds_tap_meshes_free(ds_tap_meshes *meshes);
 
@@ -85,5 +87,7 @@ void ds_tap_meshes_free(ds_tap_meshes *meshes);
 void ds_tap_print_fold(const ds_tap_fold *fold, ds_buf *out);
 /* A line a mesh. */
 void ds_tap_print_meshes(const ds_tap_meshes *meshes, const ds_pase_model *model, ds_buf *out);
+/* Both, as keys of the JSON object that is open; meshes may be NULL. */
+void ds_tap_put_json(const ds_tap_fold *fold, const ds_tap_meshes *meshes, ds_json *json);
 
 #endif

@@ -21,7 +21,8 @@ enum {
     OPT_JSON,
     OPT_SIMULATE,
     OPT_ALIKE,
-    OPT_MESHES
+    OPT_MESHES,
+    OPT_MESH
 };
 
 #define MOST_RIVALS 2u
@@ -29,8 +30,8 @@ enum {
 typedef struct arguments {
     cli_options common;
     const char *file, *method, *cost_model, *output;
-    int64_t devices, cutoff;
-    double flop_per_s, bytes_per_s;
+    int64_t devices, cutoff, dp, tp; /* dp and tp: of --mesh */
+    double flop_per_s, bytes_per_s;  /* 0: PaSE's */
     ds_pase_options options;
     bool json, simulate, alike, meshes, ordered;
 } arguments;
@@ -38,12 +39,12 @@ typedef struct arguments {
 static const struct argp_option options_table[] = {
     {"method", OPT_METHOD, "pase|tap", 0,
      "How: PaSE's dynamic programme (the default), or TAP's folding: equal blocks are found, one "
-     "of "
-     "each is searched, and copies are composed. Both are exact; tap's time does not grow with "
+     "of each is searched, and copies are composed. Both are exact; tap's time does not grow with "
      "depth",
      0},
     {"meshes", OPT_MESHES, NULL, 0,
      "tap: try each mesh dp x tp of N devices, and split operations along its axes only", 0},
+    {"mesh", OPT_MESH, "DPxTP", 0, "tap: as --meshes, with this mesh alone, like 1x8", 0},
     {"devices", 'p', "N", 0, "Over how many devices; default: those of the scenario's topology", 0},
     {"cost-model", OPT_COST_MODEL, "pase|distsim", 0,
      "What a strategy costs: PaSE's own formulas in FLOPs (the default), or what the simulator "
@@ -53,17 +54,19 @@ static const struct argp_option options_table[] = {
      "A part of a dim keeps at least N elements; default: 1. PaSE takes 4 for images", 0},
     {"order", OPT_ORDER, "generate-seq|breadth-first", 0,
      "pase: in which order operations are eliminated; the first is the default, the second there "
-     "to "
-     "compare with",
+     "to compare with",
      0},
-    {"tflops", OPT_FLOPS, "N", 0, "pase: TFLOP/s of a device; default: 10", 0},
-    {"bandwidth", OPT_BANDWIDTH, "N", 0, "pase: GB/s of a link; default: 16", 0},
+    {"tflops", OPT_FLOPS, "N", 0, "PaSE's costs: TFLOP/s of a device; default: 10", 0},
+    {"bandwidth", OPT_BANDWIDTH, "N", 0, "PaSE's costs: GB/s of a link; default: 16", 0},
     {"output", 'o', "FILE", 0,
-     "Write the program with the strategy in its scenario, as overrides of operations; imports are "
-     "found if FILE is beside the program",
+     "Write the program with the strategy in its scenario, as overrides of operations. Imports are "
+     "found if FILE is beside the program, or with -I; values of --set are not written, so give "
+     "them again",
      0},
     {"simulate", OPT_SIMULATE, NULL, 0,
-     "Simulate the step with it, and with dp and tp as the model has them", 0},
+     "Simulate the step with it, with the expert's strategy, and with dp and tp as the model has "
+     "them",
+     0},
     {"alike", OPT_ALIKE, NULL, 0,
      "Split all turns of a loop alike, as a program with loops needs it: the best of such "
      "strategies. -o and --simulate imply it",
@@ -86,6 +89,33 @@ static double rate(const char *name, const char *arg, struct argp_state *state) 
     if (end == arg || *end || !(value > 0) || value > 1e9)
         argp_error(state, "%s takes a number above 0, not '%s'", name, arg);
     return value;
+}
+
+/* "2x4" */
+static void mesh(const char *arg, arguments *args, struct argp_state *state) {
+    char *end;
+    errno = 0;
+    args->dp = strtoll(arg, &end, 10);
+    if (end != arg && *end == 'x') args->tp = strtoll(end + 1, &end, 10);
+    bool whole = *end == 0 && errno == 0;
+    if (!whole || args->dp < 1 || args->tp < 1 || args->dp > DS_PASE_MAX_DEVICES ||
+        args->tp > DS_PASE_MAX_DEVICES)
+        argp_error(state, "--mesh takes two numbers like 1x8, not '%s'", arg);
+    args->meshes = true;
+}
+
+static void check_together(const arguments *args, struct argp_state *state) {
+    bool tap = strcmp(args->method, "tap") == 0, pase = strcmp(args->cost_model, "pase") == 0;
+    if (args->meshes && !tap)
+        argp_error(state, "--%s is for --method tap", args->tp ? "mesh" : "meshes");
+    if (args->ordered && tap) argp_error(state, "--order is for --method pase");
+    if ((args->flop_per_s > 0 || args->bytes_per_s > 0) && !pase)
+        argp_error(state,
+                   "--%s is for --cost-model pase: distsim's costs are those of the scenario's "
+                   "devices and links",
+                   args->flop_per_s > 0 ? "tflops" : "bandwidth");
+    if (args->file && strcmp(args->file, "-") == 0 && (args->output || args->simulate))
+        argp_error(state, "-o and --simulate read FILE again: it cannot be stdin");
 }
 
 /* One of the words, or a usage error. */
@@ -144,6 +174,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     case OPT_MESHES:
         args->meshes = true;
         return 0;
+    case OPT_MESH:
+        mesh(arg, args, state);
+        return 0;
     case OPT_JSON:
         args->json = true;
         return 0;
@@ -155,12 +188,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         argp_usage(state);
         return 0;
     case ARGP_KEY_END:
-        if (args->meshes && strcmp(args->method, "tap") != 0)
-            argp_error(state, "--meshes is for --method tap");
-        if (args->ordered && strcmp(args->method, "pase") != 0)
-            argp_error(state, "--order is for --method pase");
-        if (args->file && strcmp(args->file, "-") == 0 && (args->output || args->simulate))
-            argp_error(state, "-o and --simulate read FILE again: it cannot be stdin");
+        check_together(args, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -178,7 +206,10 @@ static const struct argp parser = {
         "tensors between operations that are split differently. The result is exact. Printed are "
         "a line an operation (turns of loops that are split alike share one), the cost, data "
         "parallelism and an expert's strategy (convolutions by batch and fully connected layers by "
-        "outputs; else Megatron's) under the same costs, and the sizes of the tables.",
+        "outputs; else Megatron's) under the same costs, and the sizes of the tables. Exit code 1 "
+        "if nothing was found that fits into the devices' memory.\v"
+        "distsim search scenarios/models/pase/alexnet.dir -p 32 --cutoff 4\n"
+        "distsim search scenarios/mlp-training.dir --cost-model distsim --simulate",
     .children = children};
 
 /* ---- the search ---- */
@@ -189,53 +220,39 @@ static double seconds_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* A strategy beside the found one. */
+typedef struct rivals {
+    ds_pase_rival of[2]; /* data parallel, expert */
+    ds_pase_splits *expert;
+} rivals;
+#define N_RIVALS 2u
+
 /* Megatron's with the best number of devices for a layer, up to 8: those of a node. */
-static ds_status expert(const ds_pase_graph *graph, ds_pase_model *model, ds_pase_splits *strategy,
-                        double *cost, ds_error *err) {
+static ds_status find_expert(const ds_pase_graph *graph, ds_pase_model *model, rivals *r,
+                             ds_error *err) {
     bool images = ds_pase_is_convolutional(graph);
-    *cost = 0;
-    for (int64_t tp = 1; tp <= 8 && tp <= model->limits.devices; tp *= 2) {
+    int64_t best = 1, most = images ? 1 : 8;
+    for (int64_t tp = 1; tp <= most && tp <= model->limits.devices; tp *= 2) {
         double one;
         if (model->limits.devices % tp != 0) break;
-        ds_pase_expert(graph, &model->limits, tp, strategy);
-        DS_TRY(ds_pase_cost_of(graph, model, strategy, &one, err));
-        if (tp == 1 || one < *cost) *cost = one;
-        if (images) break;
+        ds_pase_expert(graph, &model->limits, tp, r->expert);
+        DS_TRY(ds_pase_cost_of(graph, model, r->expert, &one, err));
+        if (tp > 1 && one >= r->of[1].cost) continue;
+        r->of[1].cost = one;
+        best = tp;
     }
+    ds_pase_expert(graph, &model->limits, best, r->expert);
     return DS_OK;
 }
 
-static ds_status find_rivals(const ds_pase_graph *graph, ds_pase_model *model,
-                             ds_pase_rival *rivals, ds_error *err) {
-    ds_pase_splits *strategy = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *strategy);
-    rivals[0].name = "data parallel";
-    rivals[1].name = "expert";
-    ds_pase_data_parallel(graph, &model->limits, strategy);
-    ds_status status = ds_pase_cost_of(graph, model, strategy, &rivals[0].cost, err);
-    if (!status) status = expert(graph, model, strategy, &rivals[1].cost, err);
-    free(strategy);
-    return status;
-}
-
-/* The strategy as a program: written, simulated, or both. */
-static ds_status use(const arguments *args, const ds_profiles *profiles,
-                     const ds_pase_result *result, ds_buf *out, ds_error *err) {
-    cli_search_run run = {args->file, &args->common, profiles, args->devices};
-    ds_pase_applied applied;
-    ds_buf text = {0};
-    ds_status status = cli_search_text(&run, result->graph, result->strategy, &text, &applied, err);
-    if (!status && applied.n_varied + applied.n_reduced > 0)
-        fprintf(stderr,
-                "of %u operations %u take the split of most of their turns, and %u lose a split "
-                "that a program cannot have\n",
-                applied.overrides, applied.n_varied, applied.n_reduced);
-    if (!status && args->output) status = cli_write(args->output, text.text, text.n, err);
-    if (!status && args->simulate) {
-        ds_buf_putc(out, '\n');
-        cli_search_simulate(&run, text.text, out);
-    }
-    ds_buf_deinit(&text);
-    return status;
+static ds_status find_rivals(const ds_pase_graph *graph, ds_pase_model *model, rivals *r,
+                             ds_error *err) {
+    r->of[0].name = "data parallel";
+    r->of[1].name = "expert";
+    r->expert = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *r->expert);
+    ds_pase_data_parallel(graph, &model->limits, r->expert);
+    DS_TRY(ds_pase_cost_of(graph, model, r->expert, &r->of[0].cost, err));
+    return find_expert(graph, model, r, err);
 }
 
 /* What a method found, and how long it took. */
@@ -261,7 +278,7 @@ static ds_status find(const arguments *args, const ds_pase_graph *graph, ds_pase
     if (strcmp(args->method, "pase") == 0) {
         DS_TRY(ds_pase_search(graph, model, &args->options, &f->result, err));
     } else if (args->meshes) {
-        DS_TRY(ds_tap_search_meshes(graph, model, &args->options, &f->meshes, err));
+        DS_TRY(ds_tap_search_meshes(graph, model, args->tp, &args->options, &f->meshes, err));
         f->fold = f->meshes->fold;
         f->result = f->meshes->result;
     } else {
@@ -273,30 +290,88 @@ static ds_status find(const arguments *args, const ds_pase_graph *graph, ds_pase
     return DS_OK;
 }
 
-static void print_found(const found *f, const ds_pase_graph *graph, const ds_pase_model *model,
-                        const ds_pase_rival *rivals, ds_buf *out) {
-    ds_pase_print_strategy(graph, f->result->strategy, out);
+/* ---- as a program ---- */
+
+static ds_status simulate(const cli_search_run *run, const found *f, const rivals *r,
+                          const char *text, cli_search_steps *steps, ds_error *err) {
+    ds_pase_applied applied;
+    ds_buf expert = {0};
+    cli_search_simulate(run, "found", text, steps);
+    DS_TRY(cli_search_text(run, f->result->graph, r->expert, &expert, &applied, err));
+    cli_search_simulate(run, "expert", expert.text, steps);
+    ds_buf_deinit(&expert);
+    cli_search_simulate_meshes(run, steps);
+    return DS_OK;
+}
+
+/* The strategy as a program: written, simulated, or both. */
+static ds_status use(const arguments *args, const ds_profiles *profiles, const found *f,
+                     const rivals *r, cli_search_steps *steps, ds_error *err) {
+    cli_search_run run = {args->file, &args->common, profiles, args->devices};
+    ds_pase_applied applied;
+    ds_buf text = {0};
+    ds_status status =
+        cli_search_text(&run, f->result->graph, f->result->strategy, &text, &applied, err);
+    if (!status && applied.n_varied + applied.n_reduced > 0)
+        fprintf(stderr,
+                "of %u operations %u take the split of most of their turns, and %u lose a split "
+                "that a program cannot have\n",
+                applied.overrides, applied.n_varied, applied.n_reduced);
+    if (!status && args->output) status = cli_write(args->output, text.text, text.n, err);
+    if (!status && args->simulate) status = simulate(&run, f, r, text.text, steps, err);
+    ds_buf_deinit(&text);
+    return status;
+}
+
+/* ---- reports ---- */
+
+static void print_found(const found *f, ds_pase_model *model, const rivals *r,
+                        const cli_search_steps *steps, ds_buf *out) {
+    ds_pase_print_strategy(f->result->graph, f->result->strategy, out);
     ds_buf_putc(out, '\n');
-    ds_pase_print_summary(f->result, model, rivals, MOST_RIVALS, out);
+    ds_pase_print_summary(f->result, model, r->of, N_RIVALS, out);
     if (f->meshes) ds_tap_print_meshes(f->meshes, model, out);
     if (f->fold) ds_tap_print_fold(f->fold, out);
+    if (steps->n) ds_buf_putc(out, '\n');
+    cli_search_print_steps(steps, out);
     if (f->fold_s > 0) fprintf(stderr, "folded in %.4f s, ", f->fold_s);
     fprintf(stderr, "searched in %.4f s\n", f->search_s);
 }
 
+static void print_json(const arguments *args, const found *f, const ds_pase_model *model,
+                       const rivals *r, const cli_search_steps *steps, ds_buf *out) {
+    ds_json json;
+    ds_json_init(&json, out, 0);
+    ds_json_begin_object(&json);
+    ds_json_key_string(&json, "method", args->method);
+    ds_json_key_double(&json, "search_s", f->search_s);
+    if (f->fold_s > 0) ds_json_key_double(&json, "fold_s", f->fold_s);
+    ds_pase_put_json(f->result, model, r->of, N_RIVALS, &json);
+    if (f->fold) ds_tap_put_json(f->fold, f->meshes, &json);
+    if (steps->n) cli_search_put_steps(steps, &json);
+    ds_json_end_object(&json);
+    ds_buf_putc(out, '\n');
+}
+
 static ds_status search(const arguments *args, const ds_profiles *profiles,
-                        const ds_pase_graph *graph, ds_pase_model *model, ds_buf *out,
+                        const ds_pase_graph *graph, ds_pase_model *model, ds_buf *out, bool *fits,
                         ds_error *err) {
     found f = {0};
-    ds_pase_rival rivals[MOST_RIVALS];
+    rivals r = {0};
+    cli_search_steps *steps = ds_xcalloc(1, sizeof *steps);
     ds_status status = find(args, graph, model, &f, err);
-    if (!status) status = find_rivals(graph, model, rivals, err);
-    if (!status && args->json)
-        ds_pase_print_json(f.result, model, rivals, MOST_RIVALS, out);
-    else if (!status)
-        print_found(&f, graph, model, rivals, out);
+    if (!status) status = find_rivals(graph, model, &r, err);
     if (!status && (args->output || args->simulate))
-        status = use(args, profiles, f.result, out, err);
+        status = use(args, profiles, &f, &r, steps, err);
+    if (!status) {
+        *fits = f.result->fits;
+        if (args->json)
+            print_json(args, &f, model, &r, steps, out);
+        else
+            print_found(&f, model, &r, steps, out);
+    }
+    free(steps);
+    free(r.expert);
     found_free(&f);
     return status;
 }
@@ -307,7 +382,9 @@ static ds_status model_of(const arguments *args, const cli_source *source,
     if (strcmp(args->cost_model, "distsim") == 0)
         return ds_pase_costs_new(&source->binding, step, profiles, args->devices, args->cutoff, out,
                                  err);
-    *out = ds_pase_formulas_new(args->devices, args->cutoff, args->flop_per_s, args->bytes_per_s);
+    *out = ds_pase_formulas_new(args->devices, args->cutoff,
+                                args->flop_per_s > 0 ? args->flop_per_s : DS_PASE_FLOP_PER_S,
+                                args->bytes_per_s > 0 ? args->bytes_per_s : DS_PASE_BYTES_PER_S);
     return DS_OK;
 }
 
@@ -329,17 +406,22 @@ static ds_status count_devices(arguments *args, const cli_source *source, ds_err
 }
 
 static ds_status search_graph(arguments *args, const cli_source *source,
-                              const ds_profiles *profiles, ds_buf *out, ds_error *err) {
+                              const ds_profiles *profiles, ds_buf *out, bool *fits, ds_error *err) {
     ds_model_step *step = NULL;
     ds_pase_graph *graph = NULL;
     ds_pase_model *model = NULL;
     DS_TRY(count_devices(args, source, err));
+    if (args->tp && args->dp * args->tp != args->devices)
+        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                            "--mesh %lldx%lld has %lld places, but there are %lld devices",
+                            (long long)args->dp, (long long)args->tp,
+                            (long long)(args->dp * args->tp), (long long)args->devices);
     DS_TRY(ds_model_step_new(&source->binding, &step, err));
     ds_status status = ds_pase_graph_read(step, &graph, err);
     if (!status) status = model_of(args, source, step, profiles, &model, err);
     bool alike = args->alike || args->output || args->simulate;
     ds_pase_graph *folded = !status && alike ? ds_pase_graph_fold(graph) : NULL;
-    if (!status) status = search(args, profiles, folded ? folded : graph, model, out, err);
+    if (!status) status = search(args, profiles, folded ? folded : graph, model, out, fits, err);
     if (model) model->free(model);
     ds_pase_graph_free(folded);
     ds_pase_graph_free(graph);
@@ -348,31 +430,29 @@ static ds_status search_graph(arguments *args, const cli_source *source,
 }
 
 /* Profiles are read only if something costs time. */
-static ds_status read_and_search(arguments *args, const cli_source *source, ds_buf *out,
+static ds_status read_and_search(arguments *args, const cli_source *source, ds_buf *out, bool *fits,
                                  ds_error *err) {
     ds_profiles *profiles = NULL;
     if (args->simulate || strcmp(args->cost_model, "distsim") == 0)
         DS_TRY(ds_profiles_load(args->common.profiles, &profiles, err));
-    ds_status status = search_graph(args, source, profiles, out, err);
+    ds_status status = search_graph(args, source, profiles, out, fits, err);
     ds_profiles_free(profiles);
     return status;
 }
 
 int cmd_search(int argc, char **argv) {
-    arguments args = {.method = "pase",
-                      .cost_model = "pase",
-                      .cutoff = 1,
-                      .flop_per_s = DS_PASE_FLOP_PER_S,
-                      .bytes_per_s = DS_PASE_BYTES_PER_S};
+    arguments args = {.method = "pase", .cost_model = "pase", .cutoff = 1};
     cli_source source;
     ds_buf out = {0};
     ds_error err;
+    bool fits = true;
     argp_parse(&parser, argc, argv, 0, NULL, &args);
     int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
-    if (!exit_code && read_and_search(&args, &source, &out, &err) != DS_OK)
+    if (!exit_code && read_and_search(&args, &source, &out, &fits, &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);
     if (!exit_code && cli_write("-", out.text ? out.text : "", out.n, &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);
+    if (!exit_code && !fits) exit_code = ds_status_exit_code(DS_ERR_MEMORY);
     ds_buf_deinit(&out);
     cli_close(&source);
     cli_options_deinit(&args.common);

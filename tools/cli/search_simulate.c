@@ -13,6 +13,64 @@ static ds_load_options load_options(const cli_search_run *run) {
     return (ds_load_options){run->options->include_dirs.at, run->options->include_dirs.n};
 }
 
+/* ---- params that nothing reads any more ---- */
+
+static bool is_set(const cli_search_run *run, const char *name) {
+    for (uint32_t i = 0; i < run->options->settings.n; i++)
+        if (strcmp(run->options->settings.at[i].path, name) == 0) return true;
+    return false;
+}
+
+/* Statements of params as they are printed: from an item's param to the last of its group. Each run
+ * of params that stay becomes a group and an item of its own; expressions know params by index, so
+ * the others remain in the module, but no item names them. */
+static void drop_params(const cli_search_run *run, ds_unit *unit, ds_module *root) {
+    DS_VEC(ds_item) kept = {0};
+    uint32_t group = UINT32_MAX;
+    for (uint32_t i = 0; i < root->items.n; i++) {
+        ds_item item = root->items.at[i];
+        if (item.kind != DS_ITEM_PARAMS) {
+            DS_PUSH(&unit->arena, &kept, item);
+            continue;
+        }
+        const ds_trivia trivia = root->params.at[item.index].trivia;
+        uint32_t statement = root->params.at[item.index].group;
+        bool any = false, before = false;
+        for (uint32_t k = item.index; k < root->params.n; k++) {
+            ds_param *param = &root->params.at[k];
+            if (param->group != statement) break;
+            bool stays = param->n_uses > 0 || is_set(run, param->name);
+            group -= !(stays && before);
+            param->group = group;
+            before = stays;
+            if (!stays || (k > item.index && root->params.at[k - 1].group == group)) continue;
+            param->trivia = any ? (ds_trivia){0} : trivia;
+            any = true;
+            DS_PUSH(&unit->arena, &kept, ((ds_item){DS_ITEM_PARAMS, k}));
+        }
+    }
+    root->items.at = kept.at;
+    root->items.n = kept.n;
+    root->items.cap = kept.cap;
+}
+
+/* The text without them. It is read again, as the verifier counts what a text mentions. */
+static ds_status drop_unused(const cli_search_run *run, ds_buf *text, ds_error *err) {
+    ds_unit *unit = NULL;
+    ds_load_options options = load_options(run);
+    ds_diags diags;
+    ds_diags_init(&diags);
+    ds_status status = ds_load_text(run->file, text->text, text->n, &options, &unit, err);
+    if (!status && ds_verify(unit, &diags) == DS_OK) {
+        drop_params(run, unit, unit->modules.at[0]);
+        text->n = 0;
+        ds_print_module(unit->modules.at[0], text);
+    }
+    ds_diags_deinit(&diags);
+    ds_unit_free(unit);
+    return status;
+}
+
 ds_status cli_search_text(const cli_search_run *run, const ds_pase_graph *graph,
                           const ds_pase_splits *strategy, ds_buf *text, ds_pase_applied *applied,
                           ds_error *err) {
@@ -22,7 +80,7 @@ ds_status cli_search_text(const cli_search_run *run, const ds_pase_graph *graph,
     if (!status) status = ds_pase_apply(unit, graph, strategy, run->devices, applied, err);
     if (!status) ds_print_module(unit->modules.at[0], text);
     ds_unit_free(unit);
-    return status;
+    return status ? status : drop_unused(run, text, err);
 }
 
 /* ---- one simulation ---- */
@@ -52,22 +110,21 @@ static ds_status run_unit(const cli_search_run *run, ds_unit *unit, ds_result **
     return ds_simulate(binding, run->profiles, &options, result, err);
 }
 
-static void simulate_text(const cli_search_run *run, const char *name, const char *text, size_t n,
-                          ds_buf *out) {
+void cli_search_simulate(const cli_search_run *run, const char *name, const char *text,
+                         cli_search_steps *steps) {
+    cli_search_step *step = &steps->at[steps->n++];
     ds_unit *unit = NULL;
     ds_result *result = NULL;
     ds_binding binding;
-    ds_error err = {0};
     ds_load_options options = load_options(run);
-    ds_status status = ds_load_text(run->file, text, n, &options, &unit, &err);
-    if (!status) status = run_unit(run, unit, &result, &binding, &err);
-    ds_buf_printf(out, "%-34s ", name);
-    if (status) {
-        ds_buf_printf(out, "refused: %s\n", err.message);
-    } else {
-        ds_print_ps(result->run.step_ps, out);
-        ds_buf_printf(out, ", peak memory %.3f GB%s\n", (double)result->peak_bytes / 1e9,
-                      result->fits ? "" : ", does not fit");
+    *step = (cli_search_step){0};
+    snprintf(step->name, sizeof step->name, "%s", name);
+    step->status = ds_load_text(run->file, text, strlen(text), &options, &unit, &step->err);
+    if (!step->status) step->status = run_unit(run, unit, &result, &binding, &step->err);
+    if (!step->status) {
+        step->step_ps = result->run.step_ps;
+        step->peak_bytes = result->peak_bytes;
+        step->fits = result->fits;
     }
     ds_result_free(result);
     ds_unit_free(unit);
@@ -81,14 +138,13 @@ static ds_attr integer(ds_unit *unit, const char *name, int64_t value) {
                      .expr = ds_expr_int(&unit->exprs, value)};
 }
 
-static void simulate_mesh(const cli_search_run *run, int64_t tp, ds_buf *out) {
+static void simulate_mesh(const cli_search_run *run, int64_t tp, cli_search_steps *steps) {
     ds_unit *unit = NULL;
     ds_error err = {0};
     ds_load_options options = load_options(run);
-    char name[64];
+    char name[48];
     if (run->devices % tp != 0) return;
-    snprintf(name, sizeof name,
-             tp == 1 ? "simulated: data parallel" : "simulated: dp %lld x tp %lld",
+    snprintf(name, sizeof name, tp == 1 ? "data parallel" : "dp %lld x tp %lld",
              (long long)(run->devices / tp), (long long)tp);
     if (ds_load_file(run->file, &options, &unit, &err) == DS_OK) {
         ds_attr items[2] = {integer(unit, "dp", run->devices / tp), integer(unit, "tp", tp)};
@@ -96,13 +152,47 @@ static void simulate_mesh(const cli_search_run *run, int64_t tp, ds_buf *out) {
         ds_buf text = {0};
         ds_scenario_set(unit, "", "strategy", block);
         ds_print_module(unit->modules.at[0], &text);
-        simulate_text(run, name, text.text, text.n, out);
+        cli_search_simulate(run, name, text.text, steps);
         ds_buf_deinit(&text);
     }
     ds_unit_free(unit);
 }
 
-void cli_search_simulate(const cli_search_run *run, const char *found, ds_buf *out) {
-    simulate_text(run, "simulated: found", found, strlen(found), out);
-    for (int64_t tp = 1; tp <= 8 && tp <= run->devices; tp *= 2) simulate_mesh(run, tp, out);
+void cli_search_simulate_meshes(const cli_search_run *run, cli_search_steps *steps) {
+    for (int64_t tp = 1; tp <= 8 && tp <= run->devices; tp *= 2) simulate_mesh(run, tp, steps);
+}
+
+/* ---- reports ---- */
+
+void cli_search_print_steps(const cli_search_steps *steps, ds_buf *out) {
+    for (uint32_t i = 0; i < steps->n; i++) {
+        const cli_search_step *step = &steps->at[i];
+        ds_buf_printf(out, "simulated: %-23s ", step->name);
+        if (step->status) {
+            ds_buf_printf(out, "refused: %s\n", step->err.message);
+            continue;
+        }
+        ds_print_ps(step->step_ps, out);
+        ds_buf_printf(out, ", peak memory %.3f GB%s\n", (double)step->peak_bytes / 1e9,
+                      step->fits ? "" : ", does not fit");
+    }
+}
+
+void cli_search_put_steps(const cli_search_steps *steps, ds_json *json) {
+    ds_json_key(json, "simulated");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < steps->n; i++) {
+        const cli_search_step *step = &steps->at[i];
+        ds_json_begin_object(json);
+        ds_json_key_string(json, "strategy", step->name);
+        if (step->status) {
+            ds_json_key_string(json, "refused", step->err.message);
+        } else {
+            ds_json_key_int(json, "step_time_ps", step->step_ps);
+            ds_json_key_int(json, "peak_memory_bytes", step->peak_bytes);
+            ds_json_key_bool(json, "fits", step->fits);
+        }
+        ds_json_end_object(json);
+    }
+    ds_json_end_array(json);
 }

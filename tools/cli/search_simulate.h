@@ -3,6 +3,7 @@
 #ifndef DS_CLI_SEARCH_SIMULATE_H
 #define DS_CLI_SEARCH_SIMULATE_H
 
+#include "ir/base/json.h"
 #include "search/pase/apply.h"
 #include "sim/cost/cost.h"
 #include "tools/cli/cli.h"
@@ -14,12 +15,36 @@ typedef struct cli_search_run {
     int64_t devices;
 } cli_search_run;
 
-/* The file with the strategy in its scenario, as text. */
+/* The file with the strategy in its scenario, as text. Params that only the file's own strategy
+ * reads are left out, but for those that --set names. */
 ds_status cli_search_text(const cli_search_run *run, const ds_pase_graph *graph,
                           const ds_pase_splits *strategy, ds_buf *text, ds_pase_applied *applied,
                           ds_error *err);
-/* Simulated step times: of that text, of data parallelism, and of the model's own dp x tp for
- * tp = 2, 4, 8. A line each; one that is refused says why. */
-void cli_search_simulate(const cli_search_run *run, const char *found, ds_buf *out);
+
+/* One simulated step, or why there is none. */
+typedef struct cli_search_step {
+    char name[48]; /* "data parallel" */
+    ds_status status;
+    ds_error err;
+    int64_t step_ps, peak_bytes;
+    bool fits;
+} cli_search_step;
+
+/* Found, expert, and dp x tp for tp = 1, 2, 4, 8. */
+#define CLI_SEARCH_MAX_STEPS 6u
+typedef struct cli_search_steps {
+    uint32_t n;
+    cli_search_step at[CLI_SEARCH_MAX_STEPS];
+} cli_search_steps;
+
+/* Simulates a text of cli_search_text, and adds it to `steps`. */
+void cli_search_simulate(const cli_search_run *run, const char *name, const char *text,
+                         cli_search_steps *steps);
+/* Likewise data parallelism, and the model's own dp x tp for tp = 2, 4, 8. */
+void cli_search_simulate_meshes(const cli_search_run *run, cli_search_steps *steps);
+
+/* A line each; "simulated": [{"strategy", "step_time_ps", …} or {"strategy", "refused"}]. */
+void cli_search_print_steps(const cli_search_steps *steps, ds_buf *out);
+void cli_search_put_steps(const cli_search_steps *steps, ds_json *json);
 
 #endif
