@@ -168,10 +168,10 @@ static ds_type *split_over_tp(ds_pipe *p, const ds_type *type, uint32_t dim) {
     return split;
 }
 
-/* What all devices of tp hold alike goes in parts, one from each, and is gathered on arrival
+/* What all devices of tp hold alike goes in parts, one from each, and is gathered where it is read
  * (Narayanan et al., arXiv:2104.04473, section 4.1). */
-static ds_value send_scattered(ds_pipe *p, ds_value value, uint32_t to, uint32_t dim,
-                               const char *name) {
+static ds_value send_parts(ds_pipe *p, ds_value value, uint32_t to, uint32_t dim, const char *name,
+                           ds_pipe_parts *parts) {
     const ds_value_info info = *ds_value_at(p->b.func, value);
     ds_type *split = split_over_tp(p, info.type, dim);
     ds_op *part = ds_build_op(&p->b, DS_OP_RESHARD);
@@ -179,18 +179,28 @@ static ds_value send_scattered(ds_pipe *p, ds_value value, uint32_t to, uint32_t
     const char *part_name = ds_arena_printf(arena_of(p), "%s.part", info.name);
     ds_value cut = ds_build_out(&p->b, part, part_name, split);
     ds_build_append(&p->b, part);
-    ds_value there =
-        send_use(p, ds_use_of(cut), split, to, ds_arena_printf(arena_of(p), "%s.part", name));
+    *parts = (ds_pipe_parts){info.type, dim, name};
+    return send_use(p, ds_use_of(cut), split, to, ds_arena_printf(arena_of(p), "%s.part", name));
+}
+
+static ds_value gather_parts(ds_pipe *p, ds_value there, uint32_t stage,
+                             const ds_pipe_parts *parts) {
     ds_op *gather = ds_build_op(&p->b, DS_OP_ALL_GATHER);
     gather->over = DS_NEW(arena_of(p), const char *);
-    gather->over[0] = split->dims[dim].splits[0].axis;
+    gather->over[0] = ds_intern(&p->unit->strings, "tp");
     gather->n_over = 1;
-    gather->dim = ds_expr_int(&p->unit->exprs, dim);
+    gather->dim = ds_expr_int(&p->unit->exprs, parts->dim);
     ds_build_in(&p->b, gather, ds_use_of(there));
-    ds_value out = ds_build_out(&p->b, gather, name, place(p, info.type, to));
+    ds_value out = ds_build_out(&p->b, gather, parts->name, place(p, parts->whole, stage));
     ds_value_at(p->b.func, out)->type_written = false;
     ds_build_append(&p->b, gather);
     return out;
+}
+
+/* The dim in which a value goes in parts; its rank: it goes as a whole. */
+static uint32_t dim_of_parts(const ds_pipe *p, const ds_value_info *info) {
+    bool scatter = p->step->strategy.scatter_gather && p->step->strategy.tp > 1;
+    return scatter && !info->n_binders ? dim_to_scatter(p, info->type) : info->type->rank;
 }
 
 /* A family goes element by element. */
@@ -217,10 +227,11 @@ ds_status ds_pipe__send(ds_pipe *p, ds_value value, uint32_t to, const char *nam
                             "stage %u",
                             info->name, info->n_binders, to);
     if (info->n_binders) return send_family(p, value, to, name, out, err);
-    bool scatter = p->step->strategy.scatter_gather && p->step->strategy.tp > 1;
-    uint32_t dim = scatter ? dim_to_scatter(p, info->type) : info->type->rank;
+    uint32_t dim = dim_of_parts(p, info);
     if (dim < info->type->rank) {
-        *out = send_scattered(p, value, to, dim, name);
+        ds_pipe_parts parts;
+        ds_value there = send_parts(p, value, to, dim, name, &parts);
+        *out = gather_parts(p, there, to, &parts);
         return DS_OK;
     }
     *out = send_use(p, ds_use_of(value), info->type, to, name);
@@ -245,10 +256,18 @@ typedef struct item {
     uint32_t chunk, mb, copy, stage, slot;
 } item;
 
-static ds_value find_place(const ds_pipe_places *places, uint32_t key, uint32_t stage) {
+static ds_pipe_place *find_place(const ds_pipe_places *places, uint32_t key, uint32_t stage) {
     for (uint32_t i = 0; i < places->n; i++)
-        if (places->at[i].key == key && places->at[i].stage == stage) return places->at[i].value;
-    return DS_NO_VALUE;
+        if (places->at[i].key == key && places->at[i].stage == stage) return &places->at[i];
+    return NULL;
+}
+
+/* The value there, whole. */
+static ds_use read_place(ds_pipe *p, ds_pipe_place *there) {
+    if (!there) return ds_use_of(DS_NO_VALUE);
+    if (there->parts) there->value = gather_parts(p, there->value, there->stage, there->parts);
+    there->parts = NULL;
+    return ds_use_of(there->value);
 }
 
 static ds_use read_value(ds_pipe *p, const ds_pipe_part *part, const item *x, uint32_t v) {
@@ -257,7 +276,7 @@ static ds_use read_value(ds_pipe *p, const ds_pipe_part *part, const item *x, ui
         uint32_t chunk = part->ops[part->def[v]].chunk;
         if (chunk == x->chunk) return ds_use_of(p->made[x->slot][part->exported[v]]);
         const ds_pipe_places *places = &p->sent[x->mb * p->n_chunks + chunk];
-        return ds_use_of(find_place(places, part->sent[v], x->stage));
+        return read_place(p, find_place(places, part->sent[v], x->stage));
     }
     const ds_pipe_arg *a = &part->args[arg];
     if (a->kind == DS_PIPE_SUM) return p->sums[x->copy][a->index];
@@ -321,6 +340,20 @@ static ds_status call_item(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_
     return ds_build_put(&p->b, call, err);
 }
 
+/* In parts where that is wanted: the first item that reads it gathers them. */
+static ds_status send_to(ds_pipe *p, ds_value made, const ds_type *as, ds_pipe_place *there,
+                         ds_error *err) {
+    const ds_value_info *info = ds_value_at(p->b.func, made);
+    const char *name = ds_arena_printf(arena_of(p), "%s.s%u", info->name, there->stage);
+    uint32_t dim = dim_of_parts(p, info);
+    if (as || dim == info->type->rank)
+        return ds_pipe__bring(p, made, there->stage, as, name, &there->value, err);
+    ds_pipe_parts *parts = DS_NEW(arena_of(p), ds_pipe_parts);
+    there->value = send_parts(p, made, there->stage, dim, name, parts);
+    there->parts = parts;
+    return DS_OK;
+}
+
 /* One of the values that other chunks read, to all their stages. */
 static ds_status send_result(ds_pipe *p, const item *x, const ds_pipe_part *part, uint32_t number,
                              ds_error *err) {
@@ -329,16 +362,11 @@ static ds_status send_result(ds_pipe *p, const item *x, const ds_pipe_part *part
     const ds_type *as = part->source[v] == v ? NULL : ds_value_at(part->func, (ds_value){v})->type;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         uint32_t to = ds_pipe__stage(p, c, x->copy);
-        ds_value there = made;
-        if (!p->destinations[x->chunk][number][c] ||
-            find_place(&p->sent[x->slot], number, to).i != DS_NO_VALUE.i)
+        ds_pipe_place there = {number, to, made, NULL};
+        if (!p->destinations[x->chunk][number][c] || find_place(&p->sent[x->slot], number, to))
             continue;
-        if (to != x->stage) {
-            const char *name = ds_value_at(p->b.func, made)->name;
-            name = ds_arena_printf(arena_of(p), "%s.s%u", name, to);
-            DS_TRY(ds_pipe__bring(p, made, to, as, name, &there, err));
-        }
-        DS_PUSH(arena_of(p), &p->sent[x->slot], ((ds_pipe_place){number, to, there}));
+        if (to != x->stage) DS_TRY(send_to(p, made, as, &there, err));
+        DS_PUSH(arena_of(p), &p->sent[x->slot], there);
     }
     return DS_OK;
 }

@@ -18,6 +18,7 @@ typedef struct ds_pipe_func {
 typedef struct ds_pipe_place {
     uint32_t key, stage;
     ds_value value;
+    const struct ds_pipe_parts *parts; /* NULL: whole, or gathered by now */
 } ds_pipe_place;
 typedef DS_VEC(ds_pipe_place) ds_pipe_places;
 
@@ -64,6 +65,16 @@ ds_status ds_pipe__bring(ds_pipe *p, ds_value value, uint32_t to, const ds_type 
                          const char *name, ds_value *out, ds_error *err);
 ds_status ds_pipe__send(ds_pipe *p, ds_value value, uint32_t to, const char *name, ds_value *out,
                         ds_error *err);
+
+/* With scatter_gather: what came in parts, one on each device of tp, and is gathered when the
+ * first item reads it, as DeepSpeed and Megatron-LM do. Right behind the send the gather would
+ * stand in front of items that the stage has still to run, which it would hold up until the parts
+ * are there. */
+typedef struct ds_pipe_parts {
+    const ds_type *whole;
+    uint32_t dim;
+    const char *name; /* of the whole */
+} ds_pipe_parts;
 
 /* A term of a sum over stages; then the sum, on the same stage. */
 typedef struct ds_pipe_term {

@@ -211,7 +211,7 @@ static ds_value read_at(tail *t, uint32_t v, uint32_t chunk, uint32_t copy) {
     const char *name = ds_value_at(p->b.func, made)->name;
     t->status =
         ds_pipe__send(p, made, to, ds_arena_printf(arena_of(t), "%s.s%u", name, to), &made, t->err);
-    DS_PUSH(arena_of(t), places, ((ds_pipe_place){v, to, made}));
+    DS_PUSH(arena_of(t), places, ((ds_pipe_place){v, to, made, NULL}));
     return made;
 }
 

@@ -51,7 +51,7 @@ static const char *unknown_strategy(const ds_strategy *s, bool trains) {
     if (s->stage_dp || s->dp_shares) return "stages or replicas of several widths";
     if (s->zero == 3 && s->dp > 1) return "gathers that run ahead of the microbatch";
     if (s->pp == 1) return NULL;
-    if (s->p2p != DS_P2P_OVERLAPPED || s->scatter_gather) return "p2p other than overlapped";
+    if (s->p2p != DS_P2P_OVERLAPPED) return "p2p other than overlapped";
     return sibling_form(s->schedule) ? NULL : "the schedule";
 }
 

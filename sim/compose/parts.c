@@ -50,16 +50,26 @@ uint32_t ds_compose__class_place(const ds_part *part, uint32_t cls) {
     return k;
 }
 
-/* A send by itself, of what an item has made: the item's part. */
-static uint32_t sender_of(const ds_sibling *s, uint32_t inst) {
+/* The part of what an op by itself reads; NONE: it is no op of `code`, or reads more. */
+static uint32_t maker_of(const ds_sibling *s, uint32_t inst, ds_opcode code) {
     const ds_plan *plan = s->plan;
     const ds_inst *i = &plan->insts.at[inst];
     const ds_record *r = plan->records.at[i->record];
-    if (r->kind != DS_REC_COMM || r->op->code != DS_OP_SEND || ds_plan_n_operands(plan, inst) != 1)
-        return DS_NONE;
+    if (!r->op || r->op->code != code || ds_plan_n_operands(plan, inst) != 1) return DS_NONE;
     uint32_t maker = plan->values.at[plan->operands.at[i->first_operand]].inst;
-    uint32_t owner = s->owner[maker];
+    return s->owner[maker];
+}
+
+/* A send by itself, or a part cut for one, of what an item has made: the item's part. */
+static uint32_t sender_of(const ds_sibling *s, uint32_t inst, ds_opcode code) {
+    uint32_t owner = maker_of(s, inst, code);
     return owner < s->n_groups * DS_SIBLING ? owner : DS_NONE;
+}
+
+/* Does the op gather what came in parts, for the item that is called next? */
+static bool is_gather(const ds_sibling *s, uint32_t inst) {
+    uint32_t owner = maker_of(s, inst, DS_OP_ALL_GATHER);
+    return owner != DS_NONE && s->parts[owner].post >= 0;
 }
 
 static bool own_item(ds_sibling *s, const ds_scope *call, uint32_t n_chunks, uint32_t inst) {
@@ -96,7 +106,7 @@ static bool own_post(ds_sibling *s, uint32_t sender, uint32_t inst) {
 
 static bool find_owners(ds_sibling *s, uint32_t n_chunks) {
     const ds_plan *plan = s->plan;
-    uint32_t tail_first = DS_NONE, tail_end = 0;
+    uint32_t tail_first = DS_NONE, tail_end = 0, gathers = 0;
     for (uint32_t g = 0; g < s->n_groups; g++)
         for (uint8_t turn = 0; turn < DS_SIBLING; turn++) {
             ds_part *part = ds_compose__add_part(s);
@@ -109,11 +119,19 @@ static bool find_owners(ds_sibling *s, uint32_t n_chunks) {
         s->owner[i] = DS_NONE;
         if (r->kind == DS_REC_INPUT) continue;
         const ds_scope *call = call_of(plan, inst);
-        uint32_t sender = call ? DS_NONE : sender_of(s, i);
+        uint32_t sender = call ? DS_NONE : sender_of(s, i, DS_OP_SEND);
+        uint32_t cutter = call ? DS_NONE : sender_of(s, i, DS_OP_RESHARD);
         if (call) {
             if (tail_first != DS_NONE)
                 return ds_compose__unknown(s, "ops between the microbatches");
+            for (; gathers; gathers--)
+                if (!own_item(s, call, n_chunks, i - gathers)) return false;
             if (!own_item(s, call, n_chunks, i)) return false;
+        } else if (!call && is_gather(s, i)) {
+            gathers++;
+        } else if (cutter != DS_NONE) {
+            s->owner[i] = cutter;
+            s->parts[cutter].end_inst = i + 1;
         } else if (sender != DS_NONE) {
             if (!own_post(s, sender, i)) return false;
         } else {

@@ -84,16 +84,16 @@ static bool check(const char *text, const char *settings, bool masks, ds_plan_gr
     return !why;
 }
 
-static void write_text(const char *model, bool masks, bool sp, char *out, size_t n) {
+static void write_text(const char *model, bool masks, bool sp, bool parts, char *out, size_t n) {
     snprintf(out, n,
              "%s%sscenario { model = @model.%s, on = @pod, profile = \"A100-SXM4-80GB\"\n"
              "  masks = %s\n"
              "  train { loss = none, optimizer = adam, dtype = f16, grad_dtype = f32 }\n"
              "  strategy { dp = dp, tp = tp, pp = pp, microbatches = microbatches,\n"
              "    schedule = schedule, virtual_stages = virtual_stages, recompute = recompute,\n"
-             "    zero = zero, sp = %s } }\n",
+             "    zero = zero, sp = %s, scatter_gather = %s } }\n",
              head, model == gpt ? gpt : llama, model == gpt ? "gpt" : "llama",
-             masks ? "kept" : "drawn", sp ? "on" : "off");
+             masks ? "kept" : "drawn", sp ? "on" : "off", parts ? "on" : "off");
 }
 
 static void draw(ds_rng *rng, char *out, size_t n) {
@@ -124,7 +124,7 @@ static void draw_many(const char *model, uint64_t seed, int n, int least) {
     int done = 0, folded = 0;
     for (int i = 0; i < n; i++) {
         bool masks = ds_rng_below(&rng, 3) == 0;
-        write_text(model, masks, ds_rng_below(&rng, 2), text, sizeof text);
+        write_text(model, masks, ds_rng_below(&rng, 2), i % 3 == 1, text, sizeof text);
         draw(&rng, settings, sizeof settings);
         done += check(text, settings, masks, ground, &folded);
     }
@@ -157,6 +157,22 @@ Test(compose, items_without_tasks) {
     cr_expect(check(text, "", false, ground, &folded));
     cr_expect(check(text, "dp=1", false, ground, &folded));
     cr_expect(check(text, "dp=4 microbatches=4", false, ground, &folded));
+    ds_plan_ground_free(ground);
+}
+
+/* Stages that send parts: cut behind an item, gathered in front of the one that reads them. */
+Test(compose, parts) {
+    static const char *const settings[] = {
+        "pp=4 tp=2 dp=2 microbatches=8 layers=12 recompute=full",
+        "pp=2 tp=4 microbatches=6 layers=4 schedule=interleaved virtual_stages=2",
+        "pp=2 tp=8 dp=2 microbatches=5 layers=6 schedule=zb-h1",
+    };
+    char text[4096];
+    int folded;
+    ds_plan_ground *ground = ds_plan_ground_new();
+    write_text(gpt, false, false, true, text, sizeof text);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        cr_expect(check(text, settings[i], false, ground, &folded), "%s", settings[i]);
     ds_plan_ground_free(ground);
 }
 
@@ -195,7 +211,7 @@ Test(compose, reasons) {
         {"dp=4 microbatches=8 zero=3", "gathers that run ahead of the microbatch"},
     };
     char text[4096];
-    write_text(gpt, false, false, text, sizeof text);
+    write_text(gpt, false, false, false, text, sizeof text);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sim_case c;
         ds_error err;
