@@ -192,6 +192,7 @@ static bool same_collective(const overlap *o, const ds_op *a, const ds_op *b) {
         if (a->over[i] != b->over[i]) return false;
     if (DS_HAS_EXPR(a->dim) && ds_expr_equal(&o->unit->exprs, a->dim, b->dim) != DS_YES)
         return false;
+    if (ds_op_attr_bool(a, "padded") != ds_op_attr_bool(b, "padded")) return false;
     return ds_place_equal(&o->unit->exprs, &type_of(o, &a->in[0])->on,
                           &type_of(o, &b->in[0])->on) == DS_YES;
 }

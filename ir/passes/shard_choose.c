@@ -140,6 +140,15 @@ static bool by_shares(const chooser *c, uint32_t f, uint32_t axis) {
     return false;
 }
 
+/* Is an operand split so, in unequal parts? Those that ZeRO makes stay where they are. */
+static bool in_parts(const chooser *c, uint32_t f, uint32_t axis) {
+    for (uint32_t i = 0; i < c->n_in && c->s->step->strategy.zero_uneven; i++) {
+        int d = dim_of(term_in(c, i), f);
+        if (d >= 0 && c->now[i].n[d] == 1 && c->now[i].axis[d][0] == axis) return true;
+    }
+    return false;
+}
+
 static bool is_legal(const chooser *c, uint32_t f, uint32_t axis) {
     if (f >= c->rule.n_factors || !splittable(c->rule.kinds[f]) || c->size[f] == 0) return false;
     for (uint32_t i = 0; i < c->n_in; i++)
@@ -152,7 +161,7 @@ static bool is_legal(const chooser *c, uint32_t f, uint32_t axis) {
     int64_t parts = ds_shard__axis_size(c->s, c->mesh, axis);
     for (uint32_t k = 0; k < c->n_axes[f]; k++)
         parts *= ds_shard__axis_size(c->s, c->mesh, c->axes[f][k]);
-    return c->size[f] % parts == 0;
+    return c->size[f] % parts == 0 || (!c->n_axes[f] && in_parts(c, f, axis));
 }
 
 /* ---- prices ---- */
@@ -387,6 +396,7 @@ static ds_status look(chooser *c, ds_error *err) {
         c->out_type[i] = info->type;
         if (info->type)
             DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &c->hint[i], &seq, err));
+        if (ds_shard__follows(s)) c->hint[i] = ds_shard__whole(s, c->hint[i].rank);
     }
     return DS_OK;
 }

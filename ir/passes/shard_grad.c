@@ -161,6 +161,28 @@ static bool is_other_chunk(const ds_sharder *s, ds_value gradient) {
     return n && chunk_of(s, s->pending.at[n - 1].old) != chunk_of(s, gradient);
 }
 
+/* Unequal parts of a gradient are those of its states, or none: they cannot move to another dim.
+ * The layouts differ where sequence parallelism has split the gradient of a whole weight. */
+static ds_status follow_states(ds_sharder *s, ds_value old, const ds_layout *whole, ds_layout *to,
+                               ds_error *err) {
+    const uint64_t *weight = ds_map_find(&s->gradients, old.i);
+    ds_layout home;
+    uint8_t seq;
+    bool found;
+    if (!s->step->strategy.zero_uneven || !weight || !*weight || *weight > s->step->weights.n)
+        return DS_OK;
+    const ds_step_weight *w = &s->step->weights.at[*weight - 1];
+    const ds_value_info *info = ds_value_at(s->step->func, w->arg);
+    DS_TRY(ds_shard__hint(s, info->type, w->name, info->loc, &home, &seq, err));
+    DS_TRY(ds_shard__override_home(s, w->name, &home, &found, err));
+    home.mesh = to->mesh;
+    home = ds_shard__zero_layout(s, info->type, &home);
+    for (uint32_t i = 0; i < s->zero.n; i++)
+        if (ds_shard__dim_of(to, s->zero.axis[i]) != ds_shard__dim_of(&home, s->zero.axis[i]))
+            *to = *whole;
+    return DS_OK;
+}
+
 ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err) {
     int64_t zero = s->step->strategy.zero;
     const ds_type *type = ds_value_at(s->b.func, grad)->type;
@@ -168,7 +190,9 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
     to.sum = to.max = 0;
     bool late = zero == 1 || (zero == 0 && s->step->strategy.late_reduce);
     if (!now.sum || (zero <= 1 && !s->final) || (late && !is_result(s, old))) return DS_OK;
+    ds_layout whole = to;
     if (zero >= 1) to = ds_shard__zero_layout(s, type, &to);
+    DS_TRY(follow_states(s, old, &whole, &to, err));
     if (is_other_chunk(s, old)) DS_TRY(ds_shard__flush(s, err));
     double bytes = ds_shard__local_bytes(s, type, &now), waiting = bytes;
     for (uint32_t i = 0; i < s->pending.n; i++) waiting += s->pending.at[i].bytes;
@@ -240,13 +264,16 @@ static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *
         ds_build_in(b, op, ds_use_of(p->grad));
         DS_HPUSH(&members, i);
     }
+    bool padded = false;
     for (uint32_t k = 0; k < members.n; k++) {
         const char *name = ds_value_at(b->func, s->pending.at[members.at[k]].grad)->name;
         const char *text = ds_arena_printf(&s->unit->arena, "%s.%s", name, d >= 0 ? "part" : "sum");
         bool written = d >= 0 && s->step->strategy.zero_uneven;
-        ds_build_out(b, op, text,
-                     written ? part_type(s, &s->pending.at[members.at[k]], step) : NULL);
+        ds_type *type = written ? part_type(s, &s->pending.at[members.at[k]], step) : NULL;
+        padded = padded || (type && ds_shard__is_cut_unequally(type));
+        ds_build_out(b, op, text, type);
     }
+    if (padded) ds_build_attr_bool(b, op, "padded", true);
     ds_status status = ds_shard__put(s, op, &like, err);
     for (uint32_t k = 0; k < members.n; k++) {
         ds_shard_pending *p = &s->pending.at[members.at[k]];

@@ -200,6 +200,8 @@ bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b);
 bool ds_shard__has_shares(const ds_sharder *s, uint8_t mesh, uint32_t axis);
 /* Where is the axis: a dim, or -1. */
 int ds_shard__dim_of(const ds_layout *layout, uint32_t axis);
+/* Are the sizes of its parts written out? */
+bool ds_shard__is_cut_unequally(const ds_type *type);
 static inline int64_t ds_shard__axis_size(const ds_sharder *s, uint8_t mesh, uint32_t axis) {
     return s->meshes.at[mesh].axes[axis].size;
 }
@@ -252,6 +254,12 @@ ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *overri
 bool ds_shard__is_lazy(ds_opcode code);
 
 /* ---- shard_override.c ---- */
+
+/* Sums of gradients have no overrides of their own. Where the strategy has some, they go where the
+ * ops around them leave their terms, not where the model's hints would put them. */
+static inline bool ds_shard__follows(const ds_sharder *s) {
+    return s->backward && s->step->strategy.ops;
+}
 
 /* The override of strategy.ops that matches an op of `from` in `loops`, and its mesh; NULL: none.
  * *exact: it names the op itself, not the forward op that this one is the backward of. */

@@ -121,6 +121,12 @@ static void put_sizes(const ds_sharder *s, ds_dim *dim, int64_t parts) {
     dim->splits[0].n_sizes = (uint32_t)parts;
 }
 
+bool ds_shard__is_cut_unequally(const ds_type *type) {
+    for (uint32_t d = 0; d < type->rank; d++)
+        if (type->dims[d].n_splits && type->dims[d].splits[0].n_sizes) return true;
+    return false;
+}
+
 ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layout *layout) {
     ds_arena *arena = &s->unit->arena;
     const ds_shard_mesh *mesh = &s->meshes.at[layout->mesh];

@@ -215,6 +215,10 @@ static ds_status emit(ds_sharder *s, ds_use from, const step *st, ds_use *out, d
         st->code == DS_OP_RESHARD ||
         (st->code == DS_OP_REDUCE_SCATTER && (s->step->strategy.zero_uneven || st->after.shares));
     const ds_type *written = writes ? ds_shard__type(s, type, &st->after) : NULL;
+    const ds_type *parts = st->code == DS_OP_ALL_GATHER ? type : written;
+    bool moves = st->code == DS_OP_ALL_GATHER || st->code == DS_OP_REDUCE_SCATTER;
+    if (moves && s->step->strategy.zero_uneven && parts && ds_shard__is_cut_unequally(parts))
+        ds_build_attr_bool(b, op, "padded", true);
     const char *base = ds_value_at(b->func, from.value)->name;
     ds_build_out(b, op, ds_arena_printf(&s->unit->arena, "%s.%s", base, suffix_of(st->code)),
                  written);

@@ -64,7 +64,7 @@ typedef struct ds_strategy {
     int64_t microbatches, virtual_stages;
     int64_t zero;         /* 0 … 3 */
     int64_t zero_group;   /* replicas that share out the state; divides dp; default dp */
-    bool zero_uneven;     /* zero = 1: where nothing divides, in unequal parts */
+    bool zero_uneven;     /* zero = 1, 2: where nothing divides, in unequal parts */
     bool late_reduce;     /* zero = 0: gradients are reduced after the last backward pass */
     int64_t prefetch;     /* layers ahead that zero = 3 gathers weights */
     int64_t bucket_bytes; /* default 25 MB: PyTorch DistributedDataParallel's bucket_cap_mb */

@@ -125,10 +125,24 @@ static uint64_t text_word(const ds_builder *b, const ds_op *op, const char *attr
     return text ? ds_hash_bytes(text, strlen(text)) | 1 : 0;
 }
 
-/* Local bytes of a value; all devices that hold it have as many. */
+/* Which devices hold how much of unequal parts, if that is the same in all turns of loops. */
+static void put_sizes(const ds_builder *b, words *w, const ds_type *type) {
+    for (uint32_t d = 0; d < type->rank; d++)
+        for (uint32_t s = 0; s < type->dims[d].n_splits; s++) {
+            const ds_split *split = &type->dims[d].splits[s];
+            if (!split->n_sizes) continue;
+            put(w, ds_hash_bytes(split->sizes, split->n_sizes * sizeof *split->sizes));
+            for (uint32_t i = 0; i < split->n_sizes; i++)
+                if (ds_expr_at(&b->unit->exprs, split->sizes[i])->kind != DS_EXPR_INT)
+                    w->unlike = true;
+        }
+}
+
+/* Local bytes of a value; devices that hold parts of equal sizes have as many. */
 static void put_bytes(ds_builder *b, words *w, ds_typed t, uint32_t place, ds_loc loc) {
     int64_t bytes;
     put(w, place);
+    put_sizes(b, w, t.type);
     if (ds_plan__local_bytes(b, t, ds_plan__placement(b, place), 0, loc, &bytes, NULL) != DS_OK)
         w->unlike = true;
     else
@@ -140,7 +154,7 @@ static void put_body(ds_builder *b, words *w, const ds_site *site, const uint32_
     static const char *const numbers[] = {"cost", "chunks", "shift"};
     const ds_op *op = site->op;
     if (op->code == DS_OP_RESHARD || op->across || op->n_to || site->rank_device != DS_NONE ||
-        !ds_plan__is_even(site)) {
+        site->region) {
         w->unlike = true;
         return;
     }
@@ -150,6 +164,7 @@ static void put_body(ds_builder *b, words *w, const ds_site *site, const uint32_
     for (uint32_t i = 0; i < op->n_over; i++) put(w, DS_KEY(op->over[i]));
     put(w, text_word(b, op, "algorithm"));
     put(w, text_word(b, op, "route"));
+    put(w, ds_op_attr_bool(op, "padded"));
     put(w, stream);
     put(w, (uint64_t)op->n_in << 32 | op->n_out);
     for (uint32_t i = 0; i < op->n_in; i++) put_bytes(b, w, site->in[i], in_places[i], op->loc);

@@ -289,6 +289,18 @@ static bool hold_alike(const ds_site *site, const uint32_t *in_places, const uin
     return true;
 }
 
+/* All parts have the size of the largest. */
+static ds_status pad(const ds_op *op, uint32_t n, const int64_t **shards, int64_t *bytes,
+                     ds_error *err) {
+    int64_t most = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if ((*shards)[i] > most) most = (*shards)[i];
+    *shards = NULL;
+    if (ds_mul_i64(most, n, bytes)) return DS_OK;
+    return ds_error_set(err, DS_ERR_OVERFLOW, op->loc, "%s moves more than 2^63 bytes",
+                        ds_op_name(op->code));
+}
+
 static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t *in_places,
                              const uint32_t *out_places, const ds_comm_shape *c, ds_record *r,
                              ds_error *err) {
@@ -299,6 +311,7 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
     const ds_placement *roots =
         c->root_place == DS_NONE ? NULL : ds_plan__placement(b, c->root_place);
     bool once = ds_plan__is_even(site) && hold_alike(site, in_places, out_places, c);
+    bool padded = ds_op_attr_bool(op, "padded");
     for (uint32_t g = 0; g < c->n_groups; g++) {
         ds_group *group = &r->groups[g];
         *group = (ds_group){.devices = c->devices + (size_t)g * n, .n_devices = n};
@@ -315,6 +328,7 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
         const int64_t *shards = ds_plan__shards_in(c->op)    ? in
                                 : ds_plan__shards_out(c->op) ? out
                                                              : NULL;
+        if (padded) DS_TRY(pad(op, n, &shards, &group->bytes, err));
         DS_TRY(ds_plan__group_cost(b, op, c->op, site->indices, root, shards, NULL, group, err));
     }
     return DS_OK;
@@ -441,6 +455,7 @@ ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t plac
     const ds_placement *p = ds_plan__placement(b, place);
     find_hosts(b);
     r->kind = DS_REC_COMM;
+    if (ds_plan__take_body(b, site, &place, &place, r)) return DS_OK;
     r->n_groups = r->n_variants = p->n_devices;
     r->groups = DS_NEW_N(&b->plan->arena, ds_group, p->n_devices);
     r->variants = DS_NEW_N(&b->plan->arena, ds_variant, p->n_devices);
@@ -452,5 +467,6 @@ ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t plac
         r->variants[pos].out_bytes = DS_NEW(&b->plan->arena, int64_t);
         DS_TRY(host_group(b, site, p, pos, &r->groups[pos], r->variants[pos].out_bytes, err));
     }
+    ds_plan__keep_body(b, site, &place, &place, r);
     return DS_OK;
 }

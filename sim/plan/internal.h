@@ -178,6 +178,8 @@ ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p,
 ds_status ds_plan__local_box(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
                              ds_loc loc, int64_t *lo, ds_shape *out, ds_error *err);
 bool ds_plan__is_uneven(const ds_type *type);
+/* Devices of a placement with the same key have uneven shards of the same sizes. */
+uint64_t ds_plan__part_key(const ds_type *type, const ds_placement *p, uint32_t pos);
 /* Coordinate of a position along an axis; 0 if the placement lacks it. O(axes). */
 int64_t ds_plan__coordinate(const ds_placement *p, const char *axis, uint32_t pos);
 /* Position of a device in a placement, DS_NONE if it is not there. O(log n). */

@@ -175,6 +175,16 @@ bool ds_plan__is_even(const ds_site *site) {
     return !site->region && !any_uneven(site);
 }
 
+/* What tells the shards of devices apart. */
+static uint64_t part_key(const ds_site *site, const ds_placement *p, uint32_t pos) {
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < site->op->n_in; i++)
+        key = ds_hash_mix(key, ds_plan__part_key(site->in[i].type, p, pos));
+    for (uint32_t i = 0; i < site->op->n_out; i++)
+        key = ds_hash_mix(key, ds_plan__part_key(site->out[i].type, p, pos));
+    return key;
+}
+
 static bool stacks(const ds_op *op) {
     for (uint32_t i = 0; i < op->n_in; i++)
         if (ds_plan__has_range(&op->in[i])) return true;
@@ -292,8 +302,8 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
                                 const ds_attr *given, ds_record *r, ds_error *err) {
     const ds_placement *p = ds_plan__placement(b, place);
     r->kind = DS_REC_COMPUTE;
-    bool each = any_uneven(site) || (site->region && varies(&b->unit->exprs, site));
-    if (!each && are_alike(b->plan, b->plan->placements.at[place])) {
+    bool uneven = any_uneven(site), each = site->region && varies(&b->unit->exprs, site);
+    if (!each && !uneven && are_alike(b->plan, b->plan->placements.at[place])) {
         set_whole(b, p, r);
         ds_plan__enter(site->region, p, 0);
         ds_status status = make_variant(b, site, p, 0, given, r->variants, err);
@@ -301,7 +311,7 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
         return status;
     }
     ds_plan__set_devices(b, r, p->devices, p->n_devices);
-    /* Even shards: one variant a (hardware kind, profile, shares left); uneven ones, and what may
+    /* One variant a (hardware kind, profile, shares left), and sizes of uneven shards; of what may
      * depend on the coordinates in a local region: one a device. */
     ds_map known;
     ds_map_init(&known);
@@ -310,6 +320,7 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
     for (uint32_t pos = 0; pos < p->n_devices && status == DS_OK; pos++) {
         uint32_t device = p->devices[pos];
         uint64_t key = each ? pos : device_key(b->plan, device);
+        if (uneven && !each) key = ds_hash_mix(key, part_key(site, p, pos));
         uint64_t *found = ds_map_find(&known, key);
         uint32_t v = found ? (uint32_t)*found : variants.n;
         if (!found) {
@@ -404,6 +415,30 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     return compute_record(b, site, place, given, r, err);
 }
 
+/* A variant a size. */
+static ds_status uneven_input(ds_builder *b, ds_typed t, const ds_placement *p, ds_loc loc,
+                              ds_record *r, ds_error *err) {
+    ds_map known;
+    DS_VEC(ds_variant) variants = {0};
+    ds_status status = DS_OK;
+    ds_map_init(&known);
+    ds_plan__set_devices(b, r, p->devices, p->n_devices);
+    for (uint32_t i = 0; i < r->n_devices && status == DS_OK; i++) {
+        uint32_t pos = ds_plan__position(p, r->devices[i]);
+        uint64_t key = ds_plan__part_key(t.type, p, pos), *found = ds_map_find(&known, key);
+        r->variant_of[i] = found ? (uint32_t)*found : variants.n;
+        if (found) continue;
+        ds_variant fresh = {.out_bytes = DS_NEW(&b->plan->arena, int64_t)};
+        status = ds_plan__local_bytes(b, t, p, pos, loc, fresh.out_bytes, err);
+        ds_map_put(&known, key, variants.n);
+        DS_PUSH(&b->plan->arena, &variants, fresh);
+    }
+    ds_map_deinit(&known);
+    r->variants = variants.at;
+    r->n_variants = variants.n;
+    return status;
+}
+
 static ds_status input_record(ds_builder *b, const ds_context *ctx, const ds_value_info *value,
                               const ds_index *indices, ds_category category, ds_record *r,
                               ds_error *err) {
@@ -415,22 +450,12 @@ static ds_status input_record(ds_builder *b, const ds_context *ctx, const ds_val
     r->label = "input";
     r->n_out = 1;
     r->category = category;
-    bool uneven = ds_plan__is_uneven(value->type);
-    if (uneven) {
-        ds_plan__set_devices(b, r, p->devices, p->n_devices);
-        r->n_variants = p->n_devices;
-        r->variants = DS_NEW_N(&b->plan->arena, ds_variant, r->n_variants);
-    } else {
-        set_whole(b, p, r);
-    }
-    for (uint32_t i = 0; i < r->n_variants; i++) {
-        uint32_t pos = uneven ? ds_plan__position(p, r->devices[i]) : 0;
-        r->variants[i].out_bytes = DS_NEW(&b->plan->arena, int64_t);
-        DS_TRY(ds_plan__local_bytes(b, (ds_typed){value->type, indices}, p, pos, value->loc,
-                                    r->variants[i].out_bytes, err));
-        if (uneven) r->variant_of[i] = i;
-    }
-    return DS_OK;
+    if (ds_plan__is_uneven(value->type))
+        return uneven_input(b, (ds_typed){value->type, indices}, p, value->loc, r, err);
+    set_whole(b, p, r);
+    r->variants->out_bytes = DS_NEW(&b->plan->arena, int64_t);
+    return ds_plan__local_bytes(b, (ds_typed){value->type, indices}, p, 0, value->loc,
+                                r->variants->out_bytes, err);
 }
 
 static ds_status make_or_copy(ds_builder *b, const ds_site *site, ds_record *r, ds_error *err) {

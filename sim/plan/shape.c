@@ -10,6 +10,18 @@ bool ds_plan__is_uneven(const ds_type *type) {
     return false;
 }
 
+uint64_t ds_plan__part_key(const ds_type *type, const ds_placement *p, uint32_t pos) {
+    uint64_t key = 0;
+    for (uint32_t d = 0; d < type->rank; d++)
+        for (uint32_t s = 0; s < type->dims[d].n_splits; s++) {
+            const ds_split *split = &type->dims[d].splits[s];
+            int64_t at = split->n_sizes ? ds_plan__coordinate(p, split->axis, pos) : 0;
+            if (at < split->n_sizes)
+                key = ds_hash_mix(key, split->sizes[at].i); /* equal sizes: one expression */
+        }
+    return key;
+}
+
 uint32_t ds_plan__position(const ds_placement *p, uint32_t device) {
     uint32_t lo = 0, hi = p->n_devices, guess = device - p->ascending[0];
     if (guess < hi && p->ascending[guess] == device) return p->by_device[guess]; /* neighbours */
