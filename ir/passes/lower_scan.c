@@ -162,6 +162,10 @@ ds_status ds_lower__scan(ds_lowering *l, ds_error *err) {
     ds_arena_init(&s.arena);
     find_patterns(&s);
     ds_status status = scan_block(&s, l->model, &l->model->body, NULL, "", "", err);
+    if (l->step->train.on && l->step->train.loss != DS_LOSS_NONE) { /* what `lower` adds */
+        match(&s, NULL, "loss");
+        DS_PUSH(&s.arena, &s.paths, "loss");
+    }
     for (uint32_t i = 0; i < s.patterns.n && status == DS_OK; i++)
         if (!s.patterns.at[i].matched) status = unmatched(&s, &s.patterns.at[i], err);
     l->n_ops = l->depth = 0;

@@ -19,7 +19,8 @@ ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop 
                              const ds_attr **override, uint8_t *mesh, bool *exact, ds_error *err) {
     const ds_attr *ops = s->step->strategy.ops;
     *override = NULL;
-    if (!ops) return DS_OK;
+    bool joins = s->step->strategy.microbatches > 1 && s->from == s->step->func;
+    if (!ops || joins) return DS_OK; /* what puts microbatches together is no op of the model */
     const char *name = ds_path_op_name(s->from, op);
     const char *forward = forward_name(&s->unit->arena, name);
     const char *func = s->step->func->name; /* a microbatch's ops have the paths of the step's */

@@ -315,7 +315,8 @@ static ds_status first_layouts(ds_sharder *s, const ds_op *loop, carried *carry,
         carry[i].seq |= ds_shard__value(s, init.value)->seq;
         carry[i].known = true;
         for (uint32_t d = 0; d < hint.rank; d++)
-            if (hint.n[d] && ds_shard__dim_of(&carry[i].layout, hint.axis[d][0]) < 0)
+            if (hint.n[d] && ds_shard__dim_of(&carry[i].layout, hint.axis[d][0]) < 0 &&
+                !ds_shard__follows(s))
                 carry[i].layout = hint;
     }
     return DS_OK;

@@ -15,7 +15,7 @@ typedef struct writer {
     const ds_pase_splits *strategy;
     const ds_pase_nesting *nesting; /* NULL: as they come */
     int64_t devices;
-    const char *base; /* the mesh of all devices */
+    const char *base; /* the mesh of all devices, or of the first of them */
     uint32_t *like;   /* per node: the one whose split it takes; UINT32_MAX: not known yet */
     DS_VEC(ds_attr) overrides;
     ds_pase_applied *out;
@@ -44,9 +44,8 @@ static bool has_mesh(const writer *w, const char *name) {
     return false;
 }
 
-static void declare_mesh(writer *w, const char *name, ds_mesh_kind kind, const char *base,
-                         const char *const *axes, const int64_t *sizes, uint32_t n) {
-    if (has_mesh(w, name)) return;
+static ds_mesh *declare_mesh(writer *w, const char *name, ds_mesh_kind kind, const char *base,
+                             const char *const *axes, const int64_t *sizes, uint32_t n) {
     ds_mesh *mesh = DS_NEW(&w->unit->arena, ds_mesh);
     *mesh = (ds_mesh){.name = name, .module = w->root, .kind = kind, .base = base, .n_axes = n};
     mesh->axes = DS_NEW_N(&w->unit->arena, ds_mesh_axis, n);
@@ -56,6 +55,7 @@ static void declare_mesh(writer *w, const char *name, ds_mesh_kind kind, const c
     DS_PUSH(&w->unit->arena, &w->root->meshes, mesh);
     add_item(w, DS_ITEM_MESH, w->root->meshes.n - 1);
     w->out->meshes++;
+    return mesh;
 }
 
 /* ---- one operation ---- */
@@ -108,7 +108,8 @@ static const char *view_of(writer *w, const int64_t *parts, uint32_t n) {
     }
     const char *interned = intern(w, name.text);
     ds_buf_deinit(&name);
-    declare_mesh(w, interned, DS_MESH_VIEW, w->base, axes, sizes, n_axes);
+    if (!has_mesh(w, interned))
+        declare_mesh(w, interned, DS_MESH_VIEW, w->base, axes, sizes, n_axes);
     return interned;
 }
 
@@ -213,14 +214,18 @@ static void sort_overrides(writer *w) {
     }
 }
 
-/* What a strategy says beside how the model is split, and that stays: how gradients are sent. */
-static const ds_attr *kept_bucket(const writer *w) {
-    return ds_scenario_find(w->unit, "strategy", "bucket_size");
+/* What a strategy says beside how the model is split, and that stays: how gradients are sent, and
+ * how much of the batch is done at a time, which the costs count. */
+static void keep_knobs(const writer *w, ds_attr *strategy) {
+    static const char *const kept[] = {"bucket_size", "microbatches"};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        const ds_attr *knob = ds_scenario_find(w->unit, "strategy", kept[i]);
+        if (knob) strategy->items[strategy->n_items++] = *knob;
+    }
 }
 
 static void set_scenario(writer *w) {
     ds_unit *unit = w->unit;
-    const ds_attr *bucket = kept_bucket(w);
     ds_attr strategy = {.kind = DS_ATTR_BLOCK, .multiline = true};
     ds_attr ops = {.name = intern(w, "ops"),
                    .kind = DS_ATTR_BLOCK,
@@ -230,18 +235,53 @@ static void set_scenario(writer *w) {
     ds_attr mesh = {.kind = DS_ATTR_PLACE, .place = {.kind = DS_PLACE_MESH, .name = w->base}};
     ds_attr dp = integer(w, w->devices);
     dp.name = intern(w, "dp");
-    strategy.items = DS_NEW_N(&unit->arena, ds_attr, 3);
-    strategy.items[0] = dp;
-    strategy.items[1] = ops;
-    strategy.n_items = 2;
-    if (bucket) strategy.items[strategy.n_items++] = *bucket;
+    strategy.items = DS_NEW_N(&unit->arena, ds_attr, 4);
+    strategy.items[strategy.n_items++] = dp;
+    keep_knobs(w, &strategy);
+    strategy.items[strategy.n_items++] = ops;
     ds_scenario_set(unit, "", "mesh", mesh);
     ds_scenario_set(unit, "", "strategy", strategy);
 }
 
-/* The loss of `train` has no path; a reshape is named by what it makes, as what is fused. */
+/* A reshape is named by what it makes, as what is fused. */
 static bool has_path(const ds_pase_node *node) {
-    return node->op->loc.file && node->kind != DS_PASE_RESHAPE;
+    bool is_loss = strcmp(node->pattern, "loss") == 0; /* that of `train` */
+    return (node->op->loc.file || is_loss) && node->kind != DS_PASE_RESHAPE;
+}
+
+/* @all, or the first devices of @every. */
+static void declare_base(writer *w, const ds_attr *on) {
+    const char *axis = intern(w, "dp"), *every = intern(w, "every_device");
+    int64_t all = w->graph->all_devices;
+    w->base = intern(w, "all");
+    if (has_mesh(w, w->base)) w->base = intern(w, "all_devices");
+    if (w->devices >= all) {
+        declare_mesh(w, w->base, DS_MESH_ON, on->place.name, &axis, &w->devices, 1);
+        return;
+    }
+    declare_mesh(w, every, DS_MESH_ON, on->place.name, &axis, &all, 1);
+    ds_mesh *first = declare_mesh(w, w->base, DS_MESH_PICK, every, &axis, &w->devices, 1);
+    first->pick_lo = ds_expr_int(&w->unit->exprs, 0);
+    first->pick_hi = ds_expr_int(&w->unit->exprs, w->devices);
+}
+
+ds_status ds_pase_check_devices(const ds_unit *unit, ds_error *err) {
+    const ds_attr *mesh = ds_scenario_find(unit, "", "mesh");
+    if (ds_scenario_n_jobs(unit) > 0)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "the scenario has jobs: the search takes one, with all devices of a "
+                            "topology");
+    for (uint32_t m = 0; mesh && m < unit->modules.n; m++)
+        for (uint32_t i = 0; i < unit->modules.at[m]->meshes.n; i++) {
+            const ds_mesh *one = unit->modules.at[m]->meshes.at[i];
+            if (one->name != mesh->place.name || one->kind != DS_MESH_PICK) continue;
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, mesh->loc,
+                                "@%s is a part of its devices: the search is for all devices of a "
+                                "topology, or the first of them; give the model a topology of its "
+                                "own",
+                                one->name);
+        }
+    return DS_OK;
 }
 
 ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase_splits *strategy,
@@ -264,10 +304,8 @@ ds_status ds_pase_apply_nested(ds_unit *unit, const ds_pase_graph *graph,
     if (!on)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "the scenario does not say `on`: a strategy needs devices");
-    const char *axis = intern(&w, "dp");
-    w.base = intern(&w, "all");
-    if (has_mesh(&w, w.base)) w.base = intern(&w, "all_devices");
-    declare_mesh(&w, w.base, DS_MESH_ON, on->place.name, &axis, &devices, 1);
+    DS_TRY(ds_pase_check_devices(unit, err));
+    declare_base(&w, on);
     w.like = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *w.like);
     memset(w.like, 0xff, graph->nodes.n * sizeof *w.like);
     for (uint32_t v = 0; v < graph->nodes.n; v++) {

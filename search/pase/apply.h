@@ -13,12 +13,16 @@ typedef struct ds_pase_applied {
                            devices, does not allow */
 } ds_pase_applied;
 
+/* Is the scenario for all devices of its topology? DS_ERR_UNSUPPORTED where it has jobs, or a mesh
+ * that is a part. */
+ds_status ds_pase_check_devices(const ds_unit *unit, ds_error *err);
+
 /* Changes the scenario of `unit`, whose model `graph` was read from: `mesh` becomes all devices of
- * its topology (which must be p) as one axis dp, strategy { dp = p, ops { … } } replaces what the
- * strategy said. An operation with splits c_1, c_2, … is done on a view [s0 = c_1, s1 = c_2, …]
- * with what is left, p/Π c, as its last axis; the first split is outermost. The unit is then to be
- * printed and read again: nothing is verified anew. Errors: DS_ERR_VALUE without `on`, or where the
- * topology is aliased. O(nodes²) of a loop's turns. */
+ * its topology, or the first p, as one axis dp, strategy { dp = p, ops { … } } replaces what the
+ * strategy said, but bucket_size and microbatches. An operation with splits c_1, c_2, … is done on
+ * a view [s0 = c_1, s1 = c_2, …] with what is left, p/Π c, as its last axis; the first split is
+ * outermost. The unit is then to be printed and read again: nothing is verified anew. Errors:
+ * DS_ERR_VALUE without `on`, or where the topology is aliased. O(nodes²) of a loop's turns. */
 ds_status ds_pase_apply(ds_unit *unit, const ds_pase_graph *graph, const ds_pase_splits *strategy,
                         int64_t devices, ds_pase_applied *out, ds_error *err);
 /* The same with splits nested otherwise (ds_pase_align): per node, outermost first. */

@@ -2,6 +2,7 @@
 #include "search/pase/costs.h"
 
 #include "ir/lang/scenario.h"
+#include "search/pase/apply.h"
 #include "search/pase/groups.h"
 
 #include <stdlib.h>
@@ -29,6 +30,7 @@ typedef struct costs {
     ds_topo *topo;
     uint32_t kind, profile;
     ds_pase_groups groups;
+    double batches;         /* microbatches of a step, each as large as the graph is */
     double exposed;         /* share of the weights' reductions that counts, */
     double again;           /* and of what is moved again for backward ops */
     DS_VEC(layout) layouts; /* heap, as the next */
@@ -114,33 +116,43 @@ static ds_status memory_us(const costs *m, const char *name, const ds_shape *sha
 }
 
 /* What the op's backward ops do, operand by operand: a product with two of its dims exchanged; for
- * all else one op that reads what the op made too, with twice its arithmetic. */
+ * all else one op that reads what the op made too, with twice its arithmetic. share[operand]: how
+ * many of the turns that the node stands for want its gradient, 0 … 1. *last: of a product, what
+ * it does for the second operand, after the first. */
 static ds_status backward_us(const costs *m, const ds_pase_node *node, const ds_work *work,
-                             const bool *wanted, double *sum, ds_error *err) {
+                             const double *share, double *sum, double *last, ds_error *err) {
     const ds_op *op = node->op;
     const ds_op_desc *desc = ds_op_desc_of(op->code);
     ds_work back = *work;
+    double us = 0;
+    *last = 0;
     if (node->kind == DS_PASE_GEMM && op->code != DS_OP_EMBEDDING) {
         bool conv = op->code == DS_OP_CONV2D;
         back.n = work->k;
         back.k = work->n;
-        if (wanted[0])
-            DS_TRY(op_us(m, conv ? "conv2d_grad_x" : "einsum", &back, op->loc, sum, err));
+        if (share[0] > 0)
+            DS_TRY(op_us(m, conv ? "conv2d_grad_x" : "einsum", &back, op->loc, &us, err));
+        *sum += us * share[0];
         back = *work;
         back.m = conv ? work->n : work->k;
         back.n = conv ? work->k : work->n;
         back.k = work->m;
-        if (wanted[1])
-            DS_TRY(op_us(m, conv ? "conv2d_grad_w" : "einsum", &back, op->loc, sum, err));
+        us = 0;
+        if (share[1] > 0)
+            DS_TRY(op_us(m, conv ? "conv2d_grad_w" : "einsum", &back, op->loc, &us, err));
+        *sum += us * share[1];
+        *last = us * share[1];
         return DS_OK;
     }
-    bool any = false;
-    for (uint32_t i = 0; i < node->n_in; i++) any |= wanted[i];
-    if (!any || !desc->backward) return DS_OK;
+    double most = 0;
+    for (uint32_t i = 0; i < node->n_in; i++) most = share[i] > most ? share[i] : most;
+    if (most <= 0 || !desc->backward) return DS_OK;
     back.flop *= 2;
     back.bytes_read += work->bytes_written;
     back.bytes_written = work->bytes_read;
-    return op_us(m, desc->backward, &back, op->loc, sum, err);
+    DS_TRY(op_us(m, desc->backward, &back, op->loc, &us, err));
+    *sum += us * most;
+    return DS_OK;
 }
 
 /* Reads of the weight, its gradient and states, writes of all but the gradient. */
@@ -164,153 +176,7 @@ static ds_status update_us(const costs *m, const ds_shape *weight, ds_loc loc, d
     return memory_us(m, name, weight, 2 + states_of(m), 1 + states_of(m), loc, sum, err);
 }
 
-/* ---- one node under one configuration ---- */
-
-typedef struct local {
-    const ds_pase_node *node;
-    const uint16_t *split;
-    ds_shape in[DS_MAX_OPERANDS], out[DS_MAX_OPERANDS];
-    double turns; /* of a stack of LSTMs */
-} local;
-
-static local local_of(const ds_pase_node *node, const uint16_t *split) {
-    local l = {.node = node, .split = split, .turns = 1};
-    for (uint32_t i = 0; i < node->n_in; i++)
-        l.in[i] = local_shape(&node->in[i], node->in_axis[i], split);
-    for (uint32_t i = 0; i < node->n_out; i++)
-        l.out[i] = local_shape(&node->out[i], node->out_axis[i], split);
-    if (node->kind == DS_PASE_LSTM) l.turns = (double)node->size[0];
-    return l;
-}
-
-static ds_status reduce_us(costs *m, const local *l, const ds_shape *shape, const int8_t *axis,
-                           double *us, ds_error *err) {
-    ds_pase_group group = axes_without(m, l->node, l->split, axis, shape->rank);
-    return ds_pase__group_us(&m->groups, DS_OP_ALL_REDUCE, &group, bytes_of(shape), us, err);
-}
-
-static bool is_differentiable(const ds_shape *shape) {
-    return ds_dtype_is_float(shape->dtype);
-}
-
-static ds_status gradients_us(costs *m, const local *l, const ds_work *work, double *sum,
-                              ds_error *err) {
-    const ds_pase_node *node = l->node;
-    bool wanted[DS_MAX_OPERANDS] = {false};
-    double backward = 0, beside = 0;
-    for (uint32_t i = 0; i < node->n_in; i++)
-        wanted[i] = (node->in_weight[i] || node->in_made[i]) && is_differentiable(&l->in[i]);
-    DS_TRY(backward_us(m, node, work, wanted, &backward, err));
-    for (uint32_t p = 0; p < node->pointwise; p++)
-        DS_TRY(memory_us(m, "relu_grad", &l->out[0], 2, 1, node->op->loc, &backward, err));
-    for (uint32_t i = 0; i < node->n_in; i++) {
-        double us = 0;
-        if (!wanted[i]) continue;
-        DS_TRY(reduce_us(m, l, &l->in[i], node->in_axis[i], &us, err));
-        if (!node->in_weight[i])
-            *sum += us;
-        else if (node->in_tied[i])
-            *sum += us * m->exposed;
-        else
-            beside += us;
-        if (node->in_weight[i] && !node->in_reread[i])
-            DS_TRY(update_us(m, &l->in[i], node->op->loc, sum, err));
-    }
-    double first = node->first / node->times, later = beside > backward ? beside - backward : 0;
-    *sum += backward + m->exposed * (first * beside + (1 - first) * later);
-    return DS_OK;
-}
-
-/* A loss whose words are split is several ops over the logits in f32, and three all_reduces of a
- * number a row (ir/passes/shard_loss.c). */
-static ds_status split_loss_us(costs *m, const local *l, double *us, ds_error *err) {
-    static const struct {
-        const char *op;
-        int64_t reads, writes;
-    } ops[] = {
-        {"reduce_max", 1, 0}, {"expand", 0, 1}, {"sub", 2, 1}, {"exp", 1, 1}, {"reduce_sum", 1, 0}};
-    const ds_pase_node *node = l->node;
-    ds_shape logits = l->in[0], rows = l->in[0];
-    int8_t row_axis[DS_MAX_RANK];
-    double reduce = 0;
-    if (ds_dtype_bits(logits.dtype) < 32) logits.dtype = DS_F32;
-    rows.dtype = logits.dtype;
-    rows.rank--;
-    memcpy(row_axis, node->in_axis[0], sizeof row_axis);
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        DS_TRY(
-            memory_us(m, ops[i].op, &logits, ops[i].reads, ops[i].writes, node->op->loc, us, err));
-    DS_TRY(reduce_us(m, l, &rows, row_axis, &reduce, err));
-    *us += 3 * reduce;
-    return DS_OK;
-}
-
-static bool splits_words(const local *l) {
-    const ds_pase_node *node = l->node;
-    return node->kind == DS_PASE_LOSS && node->op->code == DS_OP_CROSS_ENTROPY &&
-           l->split[__builtin_ctz(node->along)] > 1;
-}
-
-static ds_status node_us(costs *m, const local *l, double *us, ds_error *err) {
-    const ds_pase_node *node = l->node;
-    const ds_op *op = node->op;
-    ds_env env = ds_binding_env(&m->step->binding, NULL);
-    ds_work work;
-    double reduce = 0;
-    *us = 0;
-    DS_TRY(ds_op_work(op, &env, l->in, l->out, &work, err));
-    if (splits_words(l))
-        DS_TRY(split_loss_us(m, l, us, err));
-    else
-        DS_TRY(op_us(m, ds_op_name(op->code), &work, op->loc, us, err));
-    for (uint32_t p = 0; p < node->pointwise; p++)
-        DS_TRY(memory_us(m, "relu", &l->out[0], 1, 1, op->loc, us, err));
-    for (uint32_t i = 0; i < node->n_out; i++) {
-        DS_TRY(reduce_us(m, l, &l->out[i], node->out_axis[i], &reduce, err));
-        *us += reduce;
-    }
-    if (m->step->train.on) DS_TRY(gradients_us(m, l, &work, us, err));
-    *us *= l->turns;
-    return DS_OK;
-}
-
-static ds_status too_many_operands(const ds_pase_node *node, ds_error *err) {
-    return ds_error_set(err, DS_ERR_UNSUPPORTED, node->op->loc,
-                        "the search costs ops of up to %d operands and results, not this '%s'",
-                        DS_MAX_OPERANDS, ds_op_name(node->op->code));
-}
-
-static ds_status node_costs(ds_pase_model *model, const ds_pase_node *node,
-                            const ds_pase_configs *set, double *cost, ds_error *err) {
-    bool view = (ds_op_desc_of(node->op->code)->flags & DS_OPF_VIEW) != 0;
-    if (!view && (node->op->n_in > DS_MAX_OPERANDS || node->op->n_out > DS_MAX_OPERANDS))
-        return too_many_operands(node, err);
-    for (uint32_t c = 0; c < set->n; c++) {
-        local l = local_of(node, ds_pase_config(set, c));
-        cost[c] = 0;
-        if (!view) DS_TRY(node_us((costs *)model, &l, &cost[c], err));
-    }
-    return DS_OK;
-}
-
-static ds_status node_memory(ds_pase_model *model, const ds_pase_node *node,
-                             const ds_pase_configs *set, double *bytes, ds_error *err) {
-    (void)err;
-    const costs *m = (const costs *)model;
-    bool train = m->step->train.on;
-    for (uint32_t c = 0; c < set->n; c++) {
-        local l = local_of(node, ds_pase_config(set, c));
-        bytes[c] = train ? bytes_of(&l.out[0]) * node->pointwise : 0;
-        for (uint32_t i = 0; train && i < node->n_out; i++) bytes[c] += bytes_of(&l.out[i]);
-        for (uint32_t i = 0; i < node->n_in; i++)
-            if (node->in_weight[i] && !node->in_reread[i])
-                bytes[c] += bytes_of(&l.in[i]) * (train ? 2 + (double)states_of(m) : 1);
-        bytes[c] *= l.turns;
-    }
-    return DS_OK;
-}
-
-/* ---- tensors ---- */
+/* ---- tensors on their way ---- */
 
 static layout layout_of(const costs *m, const ds_pase_node *node, const uint16_t *split,
                         const int8_t *axis, uint32_t rank) {
@@ -462,6 +328,204 @@ static uint32_t layout_number(costs *m, const layout *l) {
     return m->layouts.n - 1;
 }
 
+/* ---- one node under one configuration ---- */
+
+typedef struct local {
+    const ds_pase_node *node;
+    const uint16_t *split;
+    ds_shape in[DS_MAX_OPERANDS], out[DS_MAX_OPERANDS];
+    double turns; /* of a stack of LSTMs */
+} local;
+
+static local local_of(const ds_pase_node *node, const uint16_t *split) {
+    local l = {.node = node, .split = split, .turns = 1};
+    for (uint32_t i = 0; i < node->n_in; i++)
+        l.in[i] = local_shape(&node->in[i], node->in_axis[i], split);
+    for (uint32_t i = 0; i < node->n_out; i++)
+        l.out[i] = local_shape(&node->out[i], node->out_axis[i], split);
+    if (node->kind == DS_PASE_LSTM) l.turns = (double)node->size[0];
+    return l;
+}
+
+static ds_status reduce_us(costs *m, const local *l, const ds_shape *shape, const int8_t *axis,
+                           double *us, ds_error *err) {
+    ds_pase_group group = axes_without(m, l->node, l->split, axis, shape->rank);
+    return ds_pase__group_us(&m->groups, DS_OP_ALL_REDUCE, &group, bytes_of(shape), us, err);
+}
+
+static bool is_differentiable(const ds_shape *shape) {
+    return ds_dtype_is_float(shape->dtype);
+}
+
+/* Of each microbatch, and of the step: gradients of weights are added up over the microbatches,
+ * then reduced once. */
+typedef struct times {
+    double each, once;
+} times;
+
+static ds_status weight_us(costs *m, const local *l, uint32_t i, double *beside, times *sum,
+                           ds_error *err) {
+    const ds_pase_node *node = l->node;
+    double us = 0, add = 0;
+    DS_TRY(reduce_us(m, l, &l->in[i], node->in_axis[i], &us, err));
+    if (node->in_tied[i])
+        sum->once += us * m->exposed;
+    else
+        *beside += us;
+    if (m->batches > 1)
+        DS_TRY(memory_us(m, "accumulate", &l->in[i], 2, 1, node->op->loc, &add, err));
+    sum->once += (m->batches - 1) * add;
+    if (node->in_reread[i]) return DS_OK;
+    return update_us(m, &l->in[i], node->op->loc, &sum->once, err);
+}
+
+static ds_status gradients_us(costs *m, const local *l, const ds_work *work, times *sum,
+                              ds_error *err) {
+    const ds_pase_node *node = l->node;
+    double share[DS_MAX_OPERANDS] = {0}, full[DS_MAX_OPERANDS] = {0};
+    double backward = 0, last, work_beside = 0, pointwise = 0, beside = 0;
+    bool differ = false;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        if (!is_differentiable(&l->in[i])) continue;
+        full[i] = node->in_weight[i] || node->in_made[i];
+        share[i] = node->in_weight[i] ? 1 : node->made[i] / node->times;
+        differ |= full[i] > share[i];
+    }
+    DS_TRY(backward_us(m, node, work, share, &backward, &last, err));
+    work_beside = backward;
+    if (differ) {
+        work_beside = 0;
+        DS_TRY(backward_us(m, node, work, full, &work_beside, &last, err));
+    }
+    for (uint32_t p = 0; p < node->pointwise; p++)
+        DS_TRY(memory_us(m, "relu_grad", &l->out[0], 2, 1, node->op->loc, &pointwise, err));
+    work_beside += pointwise;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        double us = 0;
+        if (share[i] <= 0) continue;
+        if (node->in_weight[i]) {
+            DS_TRY(weight_us(m, l, i, &beside, sum, err));
+            continue;
+        }
+        DS_TRY(reduce_us(m, l, &l->in[i], node->in_axis[i], &us, err));
+        if (i == 0) us = us > last ? us - last : 0;
+        sum->each += us * share[i];
+    }
+    double first = node->first / node->times;
+    double later = beside > work_beside ? beside - work_beside : 0;
+    sum->each += backward + pointwise;
+    sum->once += m->exposed * (first * beside + (1 - first) * later);
+    return DS_OK;
+}
+
+/* A loss whose words are split is several ops over the logits in f32, and three all_reduces of a
+ * number a row (ir/passes/shard_loss.c). */
+static ds_status split_loss_us(costs *m, const local *l, double *us, ds_error *err) {
+    static const struct {
+        const char *op;
+        int64_t reads, writes;
+    } ops[] = {
+        {"reduce_max", 1, 0}, {"expand", 0, 1}, {"sub", 2, 1}, {"exp", 1, 1}, {"reduce_sum", 1, 0}};
+    const ds_pase_node *node = l->node;
+    ds_shape logits = l->in[0], rows = l->in[0];
+    int8_t row_axis[DS_MAX_RANK];
+    double reduce = 0;
+    if (ds_dtype_bits(logits.dtype) < 32) logits.dtype = DS_F32;
+    rows.dtype = logits.dtype;
+    rows.rank--;
+    memcpy(row_axis, node->in_axis[0], sizeof row_axis);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        DS_TRY(
+            memory_us(m, ops[i].op, &logits, ops[i].reads, ops[i].writes, node->op->loc, us, err));
+    DS_TRY(reduce_us(m, l, &rows, row_axis, &reduce, err));
+    *us += 3 * reduce;
+    return DS_OK;
+}
+
+static bool splits_words(const local *l) {
+    const ds_pase_node *node = l->node;
+    return node->kind == DS_PASE_LOSS && node->op->code == DS_OP_CROSS_ENTROPY &&
+           l->split[__builtin_ctz(node->along)] > 1;
+}
+
+/* An argument lies as the model splits it over dp, all devices: to where the op wants it. */
+static ds_status arguments_us(costs *m, const local *l, double *sum, ds_error *err) {
+    const ds_pase_node *node = l->node;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        double us, back, share = 1 - node->made[i] / node->times;
+        if (node->in_data[i] < 0 || share <= 0) continue;
+        uint32_t rank = node->in[i].rank;
+        layout have = {{0}, {0}}, want = layout_of(m, node, l->split, node->in_axis[i], rank);
+        for (uint32_t d = 0; d < rank; d++) have.parts[d] = have.stride[d] = 1;
+        have.parts[node->in_data[i]] = (uint32_t)m->base.limits.devices;
+        DS_TRY(moves_us(m, layout_number(m, &have), layout_number(m, &want), bytes_of(&node->in[i]),
+                        &us, &back, err));
+        *sum += m->batches * share * us;
+    }
+    return DS_OK;
+}
+
+static ds_status node_us(costs *m, const local *l, double *us, ds_error *err) {
+    const ds_pase_node *node = l->node;
+    const ds_op *op = node->op;
+    ds_env env = ds_binding_env(&m->step->binding, NULL);
+    ds_work work;
+    double reduce = 0;
+    times sum = {0, 0};
+    DS_TRY(ds_op_work(op, &env, l->in, l->out, &work, err));
+    if (splits_words(l))
+        DS_TRY(split_loss_us(m, l, &sum.each, err));
+    else
+        DS_TRY(op_us(m, ds_op_name(op->code), &work, op->loc, &sum.each, err));
+    for (uint32_t p = 0; p < node->pointwise; p++)
+        DS_TRY(memory_us(m, "relu", &l->out[0], 1, 1, op->loc, &sum.each, err));
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        DS_TRY(reduce_us(m, l, &l->out[i], node->out_axis[i], &reduce, err));
+        sum.each += reduce;
+    }
+    if (m->step->train.on) DS_TRY(gradients_us(m, l, &work, &sum, err));
+    *us = l->turns * (m->batches * sum.each + sum.once);
+    return arguments_us(m, l, us, err);
+}
+
+static ds_status too_many_operands(const ds_pase_node *node, ds_error *err) {
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, node->op->loc,
+                        "the search costs ops of up to %d operands and results, not this '%s'",
+                        DS_MAX_OPERANDS, ds_op_name(node->op->code));
+}
+
+static ds_status node_costs(ds_pase_model *model, const ds_pase_node *node,
+                            const ds_pase_configs *set, double *cost, ds_error *err) {
+    bool view = (ds_op_desc_of(node->op->code)->flags & DS_OPF_VIEW) != 0;
+    if (!view && (node->op->n_in > DS_MAX_OPERANDS || node->op->n_out > DS_MAX_OPERANDS))
+        return too_many_operands(node, err);
+    for (uint32_t c = 0; c < set->n; c++) {
+        local l = local_of(node, ds_pase_config(set, c));
+        cost[c] = 0;
+        if (!view) DS_TRY(node_us((costs *)model, &l, &cost[c], err));
+    }
+    return DS_OK;
+}
+
+static ds_status node_memory(ds_pase_model *model, const ds_pase_node *node,
+                             const ds_pase_configs *set, double *bytes, ds_error *err) {
+    (void)err;
+    const costs *m = (const costs *)model;
+    bool train = m->step->train.on;
+    for (uint32_t c = 0; c < set->n; c++) {
+        local l = local_of(node, ds_pase_config(set, c));
+        bytes[c] = train ? bytes_of(&l.out[0]) * node->pointwise : 0;
+        for (uint32_t i = 0; train && i < node->n_out; i++) bytes[c] += bytes_of(&l.out[i]);
+        for (uint32_t i = 0; i < node->n_in; i++)
+            if (node->in_weight[i] && !node->in_reread[i])
+                bytes[c] += bytes_of(&l.in[i]) * (train ? 2 + (double)states_of(m) : 1);
+        bytes[c] *= l.turns;
+    }
+    return DS_OK;
+}
+
+/* ---- tensors between nodes ---- */
+
 /* Configurations that put a tensor in the same places. */
 typedef struct places {
     uint32_t n, *at; /* numbers of layouts */
@@ -523,7 +587,7 @@ static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
             status = moves_us(m, have.at[i], want.at[k], bytes, &forward, &back, err);
             if (!m->step->train.on) back = 0;
             if (edge->again && m->step->train.on) forward *= 1 + m->again; /* not kept as it came */
-            table[(size_t)i * want.n + k] = forward + back;
+            table[(size_t)i * want.n + k] = m->batches * (forward + back);
         }
     for (uint32_t i = 0; i < from->n && !status; i++)
         for (uint32_t k = 0; k < to->n; k++)
@@ -554,6 +618,7 @@ static ds_status find_devices(costs *m, const ds_binding *source, ds_error *err)
     if (!topology)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "the scenario does not say `on`: costs are those of devices and links");
+    DS_TRY(ds_pase_check_devices(source->unit, err));
     DS_TRY(ds_topo_build(source, topology, &m->topo, err));
     if (ds_topo_n_devices(m->topo) < p)
         return ds_error_set(err, DS_ERR_VALUE, topology->loc, "@%s has %u devices, not %u",
@@ -593,6 +658,7 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
         .free = costs_free};
     m->step = step;
     m->profiles = profiles;
+    m->batches = (double)step->strategy.microbatches;
     m->exposed = 1;
     m->again = 0;
     ds_map_init(&m->known_layouts);

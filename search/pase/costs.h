@@ -14,15 +14,16 @@
  *   the op and its backward ops on local shapes (ds_cost_op, fitted), fused elementwise ops with
  *   them, and the update of its weights
  * + an all_reduce of its result over the axes that are summed, and of the gradient of every operand
- *   over those axes that the operand lacks, in all groups at once, on routed links; a weight's only
- *   as far as it takes longer than the op's own backward ops (it runs beside those of the layer
- *   below, which are taken to last as long: assumed, so that the sum stays one over operations; an
- *   operation that reads nothing but arguments has none below).
- *   That of a weight that several operations read waits for the last of them, and is one where
- *   their terms lie alike; where they do not, the weight moves between them.
- * A tensor costs, forward and back (ds_pase_costs_expose: again for backward), an all_to_all of the
- * bytes that a device lacks among the fewest consecutive devices that together have them.
- * Memory, for each operation: weights, gradients, states, and, in training, its result.
+ *   over those axes that the operand lacks, in all groups at once, on routed links; of a product's
+ *   first operand only as far as it takes longer than the product for the second, which comes next;
+ *   a weight's only as far as it takes longer than the op's own backward ops (it runs beside those
+ * of the layer below, which are taken to last as long: assumed, so that the sum stays one over
+ * operations; an operation that reads nothing but arguments has none below). That of a weight that
+ * several operations read waits for the last of them, and is one where their terms lie alike; where
+ * they do not, the weight moves between them. A tensor costs, forward and back
+ * (ds_pase_costs_expose: again for backward), an all_to_all of the bytes that a device lacks among
+ * the fewest consecutive devices that together have them. Memory, for each operation: weights,
+ * gradients, states, and, in training, its result.
  *
  * What a split of a batch_norm, softmax … by the op table's rule cannot be is no configuration.
  * `profiles` and `step` must outlive the model. Errors: no topology, fewer devices, kinds without a

@@ -29,7 +29,11 @@ static void fold_node(folder *f, uint32_t v) {
         if (!same_node(node, old)) continue;
         old->times += node->times;
         old->first += node->first;
-        for (uint32_t i = 0; i < node->n_in; i++) old->in_made[i] |= node->in_made[i];
+        for (uint32_t i = 0; i < node->n_in; i++) {
+            old->in_made[i] |= node->in_made[i];
+            old->made[i] += node->made[i];
+            if (old->in_data[i] < 0) old->in_data[i] = node->in_data[i];
+        }
         f->node[v] = (uint32_t)*found;
         return;
     }
@@ -71,6 +75,7 @@ static int by_reader(const void *a, const void *b) {
 
 ds_pase_graph *ds_pase_graph_fold(const ds_pase_graph *graph) {
     folder f = {.from = graph, .to = ds_pase_graph_new()};
+    f.to->all_devices = graph->all_devices;
     f.node = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *f.node);
     ds_map_init(&f.nodes);
     ds_map_init(&f.edges);

@@ -72,6 +72,9 @@ typedef struct ds_pase_node {
     ds_shape in[DS_MAX_OPERANDS], out[DS_MAX_OPERANDS];
     int8_t in_axis[DS_MAX_OPERANDS][DS_MAX_RANK], out_axis[DS_MAX_OPERANDS][DS_MAX_RANK];
     bool in_weight[DS_MAX_OPERANDS], in_made[DS_MAX_OPERANDS]; /* neither: an argument */
+    double made[DS_MAX_OPERANDS];    /* of `times`, how many read there what an operation made */
+    int8_t in_data[DS_MAX_OPERANDS]; /* of an argument: the dim that the model splits over dp,
+                                        which is where it lies; or DS_PASE_NO_AXIS */
     bool in_tied[DS_MAX_OPERANDS];   /* a weight that other ops read too, */
     bool in_reread[DS_MAX_OPERANDS]; /* and a later one among them */
 } ds_pase_node;
@@ -101,6 +104,7 @@ typedef struct ds_pase_fused {
 
 typedef struct ds_pase_graph {
     ds_arena arena;
+    int64_t all_devices;        /* of the scenario's topology; 0: it does not say `on` */
     DS_VEC(ds_pase_node) nodes; /* in the order of the program */
     DS_VEC(ds_pase_edge) edges; /* in the order of the program's reads */
     DS_VEC(ds_pase_fused) fused;

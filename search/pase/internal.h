@@ -11,6 +11,7 @@ typedef struct ds_pase_tensor {
     uint32_t node;
     bool is_weight, is_read; /* a weight: `node` and `axis` are of its first reader */
     uint32_t last_node, last_operand;
+    const ds_value_info *argument; /* of the step, if it is one */
     int8_t axis[DS_MAX_RANK];
 } ds_pase_tensor;
 

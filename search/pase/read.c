@@ -3,6 +3,8 @@
 #include "search/pase/internal.h"
 
 #include "ir/base/map.h"
+#include "ir/lang/scenario.h"
+#include "ir/lang/verify.h"
 #include "ir/passes/build.h"
 #include "ir/passes/path.h"
 
@@ -198,6 +200,16 @@ static void read_weight(reader *r, ds_pase_tensor *weight, uint32_t reader_node,
     memcpy(weight->axis, axis, sizeof weight->axis);
 }
 
+/* Which dim of an argument the model splits over dp. */
+static int8_t data_dim(reader *r, const ds_use *use) {
+    const ds_pase_tensor *tensor = tensor_of(r, use->value);
+    const ds_type *type = tensor->argument ? tensor->argument->type : NULL;
+    if (tensor->is_made || tensor->is_weight || !type) return DS_PASE_NO_AXIS;
+    for (uint32_t d = 0; d < type->rank; d++)
+        if (ds_type_is_over(type, d, "dp")) return (int8_t)d;
+    return DS_PASE_NO_AXIS;
+}
+
 static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_loop *loops,
                           ds_arena *arena, ds_error *err) {
     const ds_op *op = at->op;
@@ -212,6 +224,8 @@ static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_l
     for (uint32_t i = 0; i < node.n_in; i++) {
         node.in_weight[i] = tensor_of(r, op->in[i].value)->is_weight;
         node.in_made[i] = tensor_of(r, op->in[i].value)->is_made;
+        node.made[i] = node.in_made[i];
+        node.in_data[i] = data_dim(r, &op->in[i]);
         if (node.in_made[i]) node.first = 0;
     }
     uint32_t n = graph->nodes.n;
@@ -314,13 +328,22 @@ static ds_status read_block(reader *r, const ds_block *block, const ds_index *in
     return DS_OK;
 }
 
+static ds_status count_devices(reader *r, ds_error *err) {
+    const ds_topology *topology = ds_scenario_topology(r->step->unit);
+    if (!topology) return DS_OK;
+    return ds_topology_count_devices(&r->step->binding, topology, &r->graph->all_devices, err);
+}
+
 ds_status ds_pase_graph_read(const ds_model_step *step, ds_pase_graph **out, ds_error *err) {
     reader r = {.step = step,
                 .graph = ds_pase_graph_new(),
                 .values = ds_xcalloc(step->func->values.n + 1, sizeof *r.values)};
+    for (uint32_t i = 0; i < step->func->n_args; i++)
+        r.values[step->func->args[i].i].argument = ds_value_at(step->func, step->func->args[i]);
     for (uint32_t w = 0; w < step->weights.n; w++)
         r.values[step->weights.at[w].arg.i].is_weight = true;
-    ds_status status = read_block(&r, &step->func->body, NULL, NULL, err);
+    ds_status status = count_devices(&r, err);
+    if (!status) status = read_block(&r, &step->func->body, NULL, NULL, err);
     free(r.values);
     *out = NULL;
     if (status)

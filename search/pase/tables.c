@@ -35,6 +35,7 @@ static void node_key(const ds_pase_node *node, ds_buf *key) {
     for (uint32_t i = 0; i < node->n_in; i++) {
         put_shape(&node->in[i], node->in_axis[i], key);
         PUT(in_weight[i]), PUT(in_made[i]), PUT(in_reread[i]), PUT(in_tied[i]);
+        PUT(made[i]), PUT(in_data[i]);
     }
     for (uint32_t i = 0; i < node->n_out; i++) put_shape(&node->out[i], node->out_axis[i], key);
     ds_opcode code = node->op ? node->op->code : 0;

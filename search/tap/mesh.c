@@ -5,6 +5,7 @@
 
 static ds_pase_graph *marked(const ds_pase_graph *graph) {
     ds_pase_graph *copy = ds_pase_graph_new();
+    copy->all_devices = graph->all_devices;
     int8_t *batch = ds_pase_batch_axes(graph);
     for (uint32_t v = 0; v < graph->nodes.n; v++) {
         ds_pase_node node = graph->nodes.at[v];
