@@ -161,7 +161,8 @@ static ds_status size_table(const search *x, block *b, ds_pase_elimination *e, d
     double slices = 1, n = 1;
     for (uint32_t i = 0; i < b->run->n_global; i++) slices *= configs_of(x, b->scope[i]);
     for (uint32_t i = 0; i < b->run->n_state; i++) n *= configs_of(x, b->in[i]);
-    double levels = 2 + log2(b->run->copies);
+    double levels = 2; /* squares, and products of those that make up the chain */
+    for (uint32_t left = b->run->copies; left > 1; left /= 2) levels++;
     e->sizes.table_bytes += 8 * slices * n * n * levels;
     e->sizes.combinations += slices * n * n * n * levels;
     if (e->sizes.table_bytes > x->max_bytes)
