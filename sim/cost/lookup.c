@@ -205,9 +205,18 @@ static const char *grid_of(const ds_work *w) {
     return ragged && w->batch == 1 ? "gemm_ragged" : NULL;
 }
 
+/* A score costs one exponential, whatever the head's dims, and 2(d + e) FLOPs: heads narrower than
+ * 128 are bound by exponentials (Shah et al. 2024, arXiv:2407.08608, section 3.2) and have a curve
+ * of their own, where the profile has one. */
+static const char *narrow_heads(const query *q) {
+    if (q->work->kind != DS_WORK_ATTENTION || q->work->head_dim >= 128) return NULL;
+    return is_backward(q->op) ? "attention_grad_narrow" : "attention_narrow";
+}
+
 /* The most special fit: of the mnemonic before the class, of the dtype before any. */
 static const ds_fit *best_fit(const query *q, bool flop) {
-    const char *grid = grid_of(q->work), *names[] = {grid ? grid : q->op, q->op, q->class};
+    const char *special = q->work->kind == DS_WORK_GEMM ? grid_of(q->work) : narrow_heads(q);
+    const char *names[] = {special ? special : q->op, q->op, q->class};
     for (int i = 0; i < 3; i++) {
         const ds_fit *f = fit_of(q, names[i], (int32_t)q->work->dtype, flop);
         if (!f) f = fit_of(q, names[i], (int32_t)stand_in(q->kind, q->work->dtype), flop);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -32,6 +33,25 @@ static int64_t count_of(const ds_csv *csv, uint32_t index, const char *column, i
                         int64_t otherwise) {
     double value = number_of(csv, index, column, -1);
     return value >= 0 && value <= (double)most ? (int64_t)value : otherwise;
+}
+
+/* "… [26.06.01 NeMo Container; …": 2606. */
+static int64_t release_of(const char *ref) {
+    const char *at = strchr(ref, '[');
+    int year = 0, month = 0;
+    if (!at || sscanf(at, "[%2d.%2d", &year, &month) != 2) return 0;
+    return 100 * year + month;
+}
+
+static void fill_known(val_row *r) {
+    const val_known_model *m = r->known = val_known_model_of(r->model);
+    if (!m || m->refused) return;
+    const struct {
+        int64_t *cell, value;
+    } dims[] = {{&r->layers, m->layers}, {&r->hidden, m->hidden},     {&r->heads, m->heads},
+                {&r->ffn, m->ffn},       {&r->kv_heads, m->kv_heads}, {&r->vocab, m->vocab}};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        if (!*dims[i].cell) *dims[i].cell = dims[i].value;
 }
 
 void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
@@ -74,6 +94,9 @@ void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
         .seconds = number_of(csv, index, "iter_time_s", 0),
     };
     if (!(out->seconds > 0)) out->seconds = number_of(csv, index, "iter_time_derived_s", 0);
+    out->flawed = strstr(TEXT("tflops_per_gpu"), "[^gpt-oss-note]") != NULL;
+    out->release = release_of(out->ref);
+    fill_known(out);
     if (ds_csv_find(csv, "world_size") == DS_CSV_NO_COLUMN) return;
     out->source_id = MLP;
     out->model = "MLP";
@@ -163,7 +186,12 @@ static ds_status find_contradictions(const val_row *r, ds_error *err) {
                             "a batch of %" PRId64 " is no multiple of mbs %" PRId64
                             " times dp %" PRId64,
                             r->gbs, r->mbs, r->dp);
-    if (r->hidden % r->heads || r->heads % r->tp)
+    if (r->known && r->dp * r->cp % r->ep)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "ep %" PRId64 " does not divide dp %" PRId64 " times cp %" PRId64
+                            ": experts across tp",
+                            r->ep, r->dp, r->cp);
+    if ((!r->known && r->hidden % r->heads) || r->heads % r->tp)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "%" PRId64 " heads do not divide hidden %" PRId64 ", or tp %" PRId64
                             " them",
@@ -176,8 +204,17 @@ static ds_status find_contradictions(const val_row *r, ds_error *err) {
 
 ds_status val_row_complete(val_row *row, ds_error *err) {
     fill_in(row);
+    if (row->known && row->known->refused)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "%s", row->known->refused);
+    if (row->flawed)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "its source marks the figure as a regression of that container's cuDNN "
+                            "(performance-summary.md, gpt-oss-note)");
+    if (strstr(row->notes, "LoRA"))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "LoRA: most weights have no gradients");
     DS_TRY(find_missing(row, err));
-    if (row->ep != 1)
+    if (row->ep != 1 && !row->known)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "ep %" PRId64 ": no dense model",
                             row->ep);
     return find_contradictions(row, err);
@@ -187,6 +224,12 @@ double val_row_flop(const val_row *r) {
     if (val_row_is_mlp(r))
         return 6.0 * (double)r->gbs * (double)r->layers * (double)r->hidden * (double)r->hidden;
     double h = (double)r->hidden, l = (double)r->layers, s = (double)r->seq;
+    if (r->known && !r->known->refused) {
+        const val_known_model *m = r->known;
+        double token = l * val_known_active_params(m) + h * (double)r->vocab;
+        double scores = l * s * (double)(m->heads * m->head_dim);
+        return 6 * (double)r->gbs * s * (token + scores);
+    }
     double kv = r->kv_heads && r->heads ? (double)r->kv_heads / (double)r->heads : 1;
     double products = r->ffn == 4 * r->hidden ? 2 : 3; /* up and down, or gate, up and down */
     double layer = h * h * (2 + 2 * kv) + products * h * (double)r->ffn;

@@ -11,6 +11,7 @@
 
 #include "ir/base/csv.h"
 #include "ir/base/str.h"
+#include "tools/validate/zoo.h"
 
 /* Texts belong to the table and are never NULL; a number that is blank or no number is 0, or -1
  * where 0 means something. */
@@ -21,10 +22,13 @@ typedef struct val_row {
     double params_b;
     int64_t layers, hidden, heads, kv_heads, ffn, vocab, seq;
     int64_t gpus, gpus_per_node, dp, tp, pp, cp, ep, vpp, mbs, gbs;
-    int64_t zero;     /* -1: not stated */
-    int64_t sp;       /* -1: not stated, which counts as off */
-    double memory_gb; /* 0: not stated, or no number (OOM) */
-    double seconds;   /* a step: iter_time_s, else iter_time_derived_s; 0: not stated */
+    int64_t zero;                 /* -1: not stated */
+    int64_t sp;                   /* -1: not stated, which counts as off */
+    double memory_gb;             /* 0: not stated, or no number (OOM) */
+    const val_known_model *known; /* NULL: the row has its dims itself */
+    bool flawed;                  /* the source marks its figure as a known regression */
+    int64_t release; /* of the software, as 2606 of "[26.06.01 NeMo Container"; 0: not stated */
+    double seconds;  /* a step: iter_time_s, else iter_time_derived_s; 0: not stated */
 } val_row;
 
 /* DistIR's table of an MLP has columns of its own: world_size num_layers batch_size hidden_dim

@@ -6,15 +6,25 @@
 #include <string.h>
 #include <strings.h>
 
-int64_t val_stage_layers(const val_row *row, int64_t stage) {
-    int64_t pp = row->pp, layers = row->layers;
-    if (layers % pp == 0) return layers / pp;
-    if ((layers + 2) % pp == 0) {
-        int64_t each = (layers + 2) / pp;
-        return stage == 0 || stage == pp - 1 ? each - 1 : each;
+/* Turns of the model's loops in the part `i` of n. */
+static int64_t part_of(int64_t turns, int64_t n, int64_t i) {
+    if (turns % n == 0) return turns / n;
+    if ((turns + 2) % n == 0) {
+        int64_t each = (turns + 2) / n;
+        return i == 0 || i == n - 1 ? each - 1 : each;
     }
-    int64_t each = (layers + pp - 1) / pp, left = layers - each * stage;
+    int64_t each = (turns + n - 1) / n, left = turns - each * i;
     return left < 0 ? 0 : left < each ? left : each;
+}
+
+int64_t val_stage_layers(const val_row *row, int64_t stage) {
+    return part_of(row->layers, row->pp, stage);
+}
+
+static int64_t turns_of(const val_row *r) {
+    if (!r->known) return r->layers;
+    int64_t each = r->known->layers_a_turn ? r->known->layers_a_turn : 1;
+    return r->layers / each + r->known->more_turns;
 }
 
 int64_t val_memory_microbatches(const val_row *row) {
@@ -44,9 +54,10 @@ static void put_topology(const val_row *r, const val_testbed *t, ds_buf *out) {
     ds_buf_printf(out,
                   "\n  switch nvswitch\n  nic nic[%" PRId64
                   "]\n  link gpu[i] -- nvswitch : %" PRId64 " GB/s, 235 ns for i in 0..%" PRId64
-                  "\n  link gpu[i] -- nic[i / %" PRId64 "] : 31 GB/s, 1 us for i in 0..%" PRId64
-                  "\n}\n\n",
-                  nics, t->nvlink_gb_per_s, each, each / nics, each);
+                  "\n  link gpu[i] -- nic[i / %" PRId64 "] : %" PRId64
+                  " GB/s, 1 us for i in 0..%" PRId64 "\n}\n\n",
+                  nics, t->nvlink_gb_per_s, each, each / nics,
+                  t->pcie_gb_per_s ? t->pcie_gb_per_s : 31, each);
     ds_buf_printf(out,
                   "topology @cluster {\n  node n[%" PRId64 "] : @node\n  switch fabric\n"
                   "  link n[i].nic[j] -- fabric : %" PRId64 " MB/s, 1 us for i in 0..%" PRId64
@@ -56,6 +67,16 @@ static void put_topology(const val_row *r, const val_testbed *t, ds_buf *out) {
 
 /* ---- the model ---- */
 
+static const char *model_file(const val_row *r, const val_testbed *t) {
+    static const char *const files[] = {"megatron", "gpt", "llama"};
+    return r->known ? "moe" : files[t->model];
+}
+
+static const char *model_entry(const val_row *r, const val_testbed *t) {
+    static const char *const entries[] = {"gpt", "gpt", "llama"};
+    return r->known ? r->known->entry : entries[t->model];
+}
+
 static int64_t padded_vocab(const val_row *r, const val_testbed *t) {
     int64_t pad = 128 * r->tp;
     if (t->whole_vocab && r->tp == 1) return r->vocab;
@@ -63,25 +84,29 @@ static int64_t padded_vocab(const val_row *r, const val_testbed *t) {
 }
 
 static void put_model(const val_row *r, const val_testbed *t, int64_t microbatches, ds_buf *out) {
-    static const char *const files[] = {"megatron", "gpt", "llama"};
-    const char *file = files[t->model];
+    const char *file = model_file(r, t);
     ds_buf_printf(out,
                   "import \"models/%s.dir\" as %s with layers = %" PRId64 ", hidden = %" PRId64
                   ", heads = %" PRId64 ", seq = %" PRId64 ", vocab = %" PRId64 ", batch = %" PRId64,
                   file, file, r->layers, r->hidden, r->heads, r->seq, padded_vocab(r, t),
                   r->mbs * r->dp * microbatches);
-    if (t->model == VAL_LLAMA)
+    if (r->known || t->model == VAL_LLAMA)
         ds_buf_printf(out, ", kv_heads = %" PRId64 ", ffn = %" PRId64, r->kv_heads, r->ffn);
+    if (r->known)
+        ds_buf_printf(out, ", head_dim = %" PRId64 ", experts = %" PRId64 ", top = %" PRId64 "%s",
+                      r->known->head_dim, r->known->experts, r->known->top,
+                      r->known->with ? r->known->with : "");
     ds_buf_put(out, "\n\n");
 }
 
 /* ---- the scenario ---- */
 
 static void put_stage_layers(const val_row *r, ds_buf *out) {
-    if (r->pp == 1 || r->layers % (r->pp * r->vpp) == 0) return;
+    int64_t turns = turns_of(r), chunks = r->pp * r->vpp;
+    if (r->pp == 1 || turns % chunks == 0) return;
     ds_buf_put(out, ", stage_layers = [");
-    for (int64_t i = 0; i < r->pp; i++)
-        ds_buf_printf(out, "%s%" PRId64, i ? ", " : "", val_stage_layers(r, i));
+    for (int64_t i = 0; i < chunks; i++)
+        ds_buf_printf(out, "%s%" PRId64, i ? ", " : "", part_of(turns, chunks, i));
     ds_buf_put(out, "]");
 }
 
@@ -94,7 +119,9 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
                   r->dp, r->tp, r->pp, microbatches, zero);
     if (r->zero == 0 && r->dp > 1 && t->late_reduce && purpose == VAL_TIME)
         ds_buf_put(out, ", late_reduce = true");
+    if (t->parts && r->pp > 1 && r->tp > 1) ds_buf_put(out, ", scatter_gather = true");
     if (r->cp > 1) ds_buf_printf(out, ", cp = %" PRId64, r->cp);
+    if (r->ep > 1) ds_buf_printf(out, ", ep = %" PRId64, r->ep);
     if (r->zero == 1 && (t->uneven || purpose == VAL_MEMORY))
         ds_buf_put(out, ", zero_uneven = true");
     if (r->sp > 0 && r->tp > 1) ds_buf_put(out, ", sp = true");
@@ -106,20 +133,31 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
     ds_buf_put(out, " }\n");
 }
 
-/* "fp16", "bf16 (fp32 grad accum)", "fp32". */
+static bool mentions(const char *text, const char *word) {
+    size_t n = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
+/* "fp16", "bf16 (fp32 grad accum)", "fp32"; "FP8-CS", "MXFP8", "NVFP4": products in it, and bf16
+ * between them. */
 static void put_train(const val_row *r, ds_buf *out) {
+    const char *narrow = mentions(r->precision, "fp8")   ? "f8e4m3"
+                         : mentions(r->precision, "fp4") ? "f4e2m1"
+                                                         : NULL;
     bool single = strncasecmp(r->precision, "fp32", 4) == 0;
     bool wide = strstr(r->precision, "fp32 grad") != NULL;
-    const char *dtype = strstr(r->precision, "bf16") ? "bf16" : "f16";
+    const char *dtype = narrow || mentions(r->precision, "bf16") ? "bf16" : "f16";
     ds_buf_put(out, "  train { optimizer = adam");
     if (!single) ds_buf_printf(out, ", dtype = %s", dtype);
     if (!single && wide) ds_buf_put(out, ", grad_dtype = f32");
+    if (narrow) ds_buf_printf(out, ", product_dtype = %s", narrow);
     ds_buf_put(out, " }\n");
 }
 
 void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
                   int64_t max_microbatches, ds_buf *out) {
-    static const char *const entries[] = {"megatron.gpt", "gpt.gpt", "llama.llama"};
     int64_t microbatches = r->gbs / (r->mbs * r->dp);
     if (max_microbatches > 0 && microbatches > max_microbatches) microbatches = max_microbatches;
     ds_buf_printf(out, "dir 1\n\n// line %" PRIu32 ", ", r->line);
@@ -128,7 +166,8 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     ds_buf_put(out, "\n");
     put_model(r, t, microbatches, out);
     put_topology(r, t, out);
-    ds_buf_printf(out, "scenario {\n  model = @%s\n  on = @cluster\n", entries[t->model]);
+    ds_buf_printf(out, "scenario {\n  model = @%s.%s\n  on = @cluster\n", model_file(r, t),
+                  model_entry(r, t));
     if (purpose == VAL_MEMORY) ds_buf_put(out, "  memory = allocator\n  masks = kept\n");
     if (purpose == VAL_MEMORY && strstr(r->schedule, "DeepSpeed"))
         ds_buf_put(out, "  framework = deepspeed\n");

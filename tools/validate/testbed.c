@@ -31,7 +31,9 @@ static const val_testbed testbeds[] = {
      .late_reduce = true,
      .recompute = "full",
      .precision = "fp16",
-     .basis = "the same; four HDR ports of 200 Gb/s a node are 800 Gb/s"},
+     .parts = true,
+     .basis = "the same; four HDR ports of 200 Gb/s a node are 800 Gb/s; DeepSpeed's pipeline "
+              "(runtime/pipe/engine.py: is_pipe_partitioned, is_grad_partitioned) sends parts"},
     {.source = "megatron_apr2021",
      .gpu = "A100",
      .set = "megatron_a100",
@@ -43,7 +45,9 @@ static const val_testbed testbeds[] = {
      .late_reduce = true,
      .precision = "fp16",
      .interleaves = true,
-     .basis = "Narayanan et al. 2021, section 5: Selene, eight HDR ports of 200 Gb/s a node"},
+     .parts = true,
+     .basis = "Narayanan et al. 2021, section 5: Selene, eight HDR ports of 200 Gb/s a node; "
+              "section 4.1: scatter and gather"},
     {.source = "megatron_jan2021",
      .gpu = "A100",
      .set = "megatron_a100",
@@ -54,6 +58,7 @@ static const val_testbed testbeds[] = {
      .zero = 1,
      .late_reduce = true,
      .precision = "fp16",
+     .parts = true,
      .basis = "as megatron_apr2021"},
     {.source = "megatron_",
      .gpu = "A100",
@@ -88,6 +93,7 @@ static const val_testbed testbeds[] = {
      .heads = 64,
      .zero = 2,
      .uneven = true,
+     .parts = true,
      .basis = "bigscience train/tr11-176B-ml: four Omni-Path ports of 100 Gb/s a node; \"all "
               "NHEADS=64 (above too)\", chronicles-prequel.md:660; ZeRO-1"},
     {.source = "bigscience_v100",
@@ -102,6 +108,7 @@ static const val_testbed testbeds[] = {
      .recompute = "full",
      .precision = "fp16",
      .uneven = true,
+     .parts = true,
      .basis = "bigscience experiments: four V100 a node, four Omni-Path ports of 100 Gb/s"},
     {.source = "alpa",
      .gpu = "V100",
@@ -178,46 +185,34 @@ static const val_testbed testbeds[] = {
      .recompute = "full",
      .precision = "fp16",
      .basis = "Shoeybi et al. 2020, section 5: sequences of 1,024, vocabulary padded to 51,200"},
-    {.source = "megatron_h100",
-     .gpu = "H100",
-     .set = "megatron_h100",
-     .profile = "H100-Eos-Megatron",
-     .model = VAL_GPT_FLASH,
-     .nvlink_gb_per_s = 450,
-     .nic_mb_per_s = 50000,
-     .zero = 1,
-     .precision = "bf16",
-     .recompute = "none",
-     .basis = "Megatron-LM README: NDR, flash attention, --overlap-grad-reduce and "
-              "--overlap-param-gather, "
-              "so as much is moved beside compute as by all-reduces"},
-    {.source = "",
-     .gpu = "H100",
-     .set = NULL,
-     .profile = "H100-Eos-Megatron",
-     .model = VAL_LLAMA,
-     .nvlink_gb_per_s = 450,
-     .nic_mb_per_s = 50000,
-     .zero = 2,
-     .recompute = "none",
-     .basis =
-         "assumed: a DGX H100 SuperPOD; distributed optimizer, fused attention, no recomputation, "
-         "the defaults of Megatron-Bridge's recipes"},
 };
 
 static bool begins(const char *text, const char *prefix) {
     return strncasecmp(text, prefix, strlen(prefix)) == 0;
 }
 
-const val_testbed *val_testbed_of(const val_row *row) {
-    const val_testbed *best = NULL;
-    for (size_t i = 0; i < sizeof testbeds / sizeof *testbeds; i++) {
-        const val_testbed *t = &testbeds[i];
+/* The longest source counts first, then the longest device, then the latest release. */
+static bool is_closer(const val_testbed *t, const val_testbed *than) {
+    if (!than) return true;
+    size_t source = strlen(t->source), gpu = strlen(t->gpu);
+    if (source != strlen(than->source)) return source > strlen(than->source);
+    if (gpu != strlen(than->gpu)) return gpu > strlen(than->gpu);
+    return t->since > than->since;
+}
+
+static const val_testbed *closest(const val_row *row, const val_testbed *all, size_t n,
+                                  const val_testbed *best) {
+    for (size_t i = 0; i < n; i++) {
+        const val_testbed *t = &all[i];
         if (!begins(row->source_id, t->source) || !begins(row->gpu, t->gpu)) continue;
-        size_t n = strlen(t->source) * 64 + strlen(t->gpu);
-        if (!best || n > strlen(best->source) * 64 + strlen(best->gpu)) best = t;
+        if (row->release >= t->since && is_closer(t, best)) best = t;
     }
     return best;
+}
+
+const val_testbed *val_testbed_of(const val_row *row) {
+    const val_testbed *best = closest(row, testbeds, sizeof testbeds / sizeof *testbeds, NULL);
+    return closest(row, val_recent_testbeds, val_n_recent_testbeds, best);
 }
 
 const char *val_set_of(const val_row *row, const char *file, char *room, size_t n) {
@@ -242,6 +237,8 @@ void val_testbed_complete(const val_testbed *t, val_row *row) {
     fill_number(&row->vocab, t->vocab);
     fill_number(&row->heads, t->heads);
     fill_number(&row->seq, t->seq);
+    if (t->domain) fill_number(&row->gpus_per_node, row->gpus < t->domain ? row->gpus : t->domain);
+    if (row->zero < 0 && strcasecmp(row->schedule, "FSDP") == 0) row->zero = 3;
     if (row->zero < 0 && t->zero) row->zero = t->zero - 1;
     fill_text(&row->recompute, t->recompute);
     fill_text(&row->precision, t->precision);

@@ -8,7 +8,7 @@
 
 #include "tools/validate/row.h"
 
-/* Which model of the library a row is. */
+/* Which model of the library a row is, if it is none of tools/validate/zoo.h. */
 typedef enum val_model {
     VAL_GPT,       /* models/megatron.dir: GPT with the core of attention written out */
     VAL_GPT_FLASH, /* models/gpt.dir: GPT with fused attention */
@@ -18,10 +18,13 @@ typedef enum val_model {
 typedef struct val_testbed {
     const char *source;  /* source_id begins so */
     const char *gpu;     /* the cell gpu begins so, without case; the longest counts */
+    int64_t since;       /* rows of a release from it on (val_row.release); the latest counts */
     const char *set;     /* name in the ledger */
     const char *profile; /* of cost_profiles; NULL: catalogue peaks */
     val_model model;
     int64_t nvlink_gb_per_s; /* a GPU, each way */
+    int64_t domain;          /* GPUs on it, where the row says no gpus_per_node; 0: not known */
+    int64_t pcie_gb_per_s;   /* between a GPU and its NIC; 0: 31, PCIe 4 */
     int64_t nics;            /* a node; 0: one a GPU */
     int64_t nic_mb_per_s;    /* a NIC, each way */
     /* What the source says once, or its framework does where nothing is said; 0, NULL: nothing. */
@@ -30,6 +33,7 @@ typedef struct val_testbed {
     const char *recompute, *precision;
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
     bool late_reduce; /* gradients are reduced after the backward pass */
+    bool parts;       /* stages send each shard of a layer a part, which is gathered on arrival */
     bool uneven;      /* ZeRO 1 cuts a flat buffer: parts need not divide */
     bool fsdp;  /* SHARD_GRAD_OP (zero = 2) too gathers weights in the forward pass, as zero = 3 */
     bool plans; /* layouts that rows do not say were found by a planner, for speed */
@@ -44,5 +48,9 @@ const val_testbed *val_testbed_of(const val_row *row);
 const char *val_set_of(const val_row *row, const char *file, char *room, size_t n);
 /* Fills what the row leaves blank. */
 void val_testbed_complete(const val_testbed *testbed, val_row *row);
+
+/* Testbeds from Hopper on, which have a table of their own (testbed_recent.c). */
+extern const val_testbed val_recent_testbeds[];
+extern const size_t val_n_recent_testbeds;
 
 #endif
