@@ -1,7 +1,8 @@
-/* pase-tables figure6 [GBIT]    figure 6 of PaSE: measured and simulated, with InfiniBand of GBIT
+/* pase-tables search            25 searches: least costs and seconds beside PaSE's own program
+ * pase-tables figure6 [GBIT]    figure 6 of PaSE: measured and simulated, with InfiniBand of GBIT
  *                               Gb/s a box (56)
  * pase-tables models DEVICES    the models of scenarios/models: found strategies and others,
- * simulated
+ *                               simulated
  *
  * From the repository's root; Markdown. Profiles are those of the build, or of $DISTSIM_PROFILES.
  */
@@ -12,7 +13,7 @@
 #include <string.h>
 
 static int usage(void) {
-    fprintf(stderr, "usage: pase-tables figure6 [GBIT] | models DEVICES\n");
+    fprintf(stderr, "usage: pase-tables search | figure6 [GBIT] | models DEVICES\n");
     return 2;
 }
 
@@ -32,6 +33,8 @@ int main(int argc, char **argv) {
     int failures = 0;
     if (strcmp(argv[1], "figure6") == 0)
         failures = tables_figure6(&options);
+    else if (strcmp(argv[1], "search") == 0)
+        failures = tables_search(&options);
     else if (strcmp(argv[1], "models") == 0)
         failures = tables_models(&options);
     else

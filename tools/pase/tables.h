@@ -14,5 +14,6 @@ typedef struct tables_options {
 /* Markdown on standard output; the number of failures that they print. */
 int tables_figure6(const tables_options *options);
 int tables_models(const tables_options *options);
+int tables_search(const tables_options *options);
 
 #endif
