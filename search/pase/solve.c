@@ -110,7 +110,7 @@ ds_status ds_pase_search(const ds_pase_graph *graph, ds_pase_model *model,
     ds_pase_tables *tables = NULL;
     ds_status status = ds_pase_order_of(graph, options->order, order, err);
     for (uint32_t i = 0; i < n && !status; i++) goes[order[i]] = i;
-    if (!status) status = ds_pase__tables_new(graph, model, goes, max_bytes, &tables, err);
+    if (!status) status = ds_pase__tables_new(graph, model, goes, NULL, max_bytes, &tables, err);
     if (!status) {
         search x = {.pricer = {solve},
                     .graph = graph,

@@ -137,20 +137,24 @@ static ds_status make_node(builder *b, uint32_t v, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status make_nodes(builder *b, ds_error *err) {
+static ds_status make_nodes(builder *b, const uint32_t *alike, ds_error *err) {
     ds_pase_tables *t = b->tables;
-    uint32_t n = b->graph->nodes.n, *alike = ds_xcalloc((size_t)n + 1, sizeof *alike);
-    ds_pase__find_alike(b->graph, alike);
-    ds_status status = DS_OK;
-    for (uint32_t v = 0; v < n && !status; v++) {
+    for (uint32_t v = 0; v < b->graph->nodes.n; v++) {
         if (alike[v] == v) {
-            status = make_node(b, v, err);
+            DS_TRY(make_node(b, v, err));
             continue;
         }
         t->set[v] = t->set[alike[v]];
         t->cost[v] = t->cost[alike[v]];
         if (t->memory) t->memory[v] = t->memory[alike[v]];
     }
+    return DS_OK;
+}
+
+static ds_status hash_and_make_nodes(builder *b, ds_error *err) {
+    uint32_t *alike = ds_xcalloc((size_t)b->graph->nodes.n + 1, sizeof *alike);
+    ds_pase__find_alike(b->graph, alike);
+    ds_status status = make_nodes(b, alike, err);
     free(alike);
     return status;
 }
@@ -257,8 +261,8 @@ static ds_status make_edges(builder *b, ds_error *err) {
 /* ---- all ---- */
 
 ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
-                              const uint32_t *goes, double max_bytes, ds_pase_tables **out,
-                              ds_error *err) {
+                              const uint32_t *goes, const uint32_t *alike, double max_bytes,
+                              ds_pase_tables **out, ds_error *err) {
     ds_pase_tables *t = ds_xcalloc(1, sizeof *t);
     ds_arena_init(&t->arena);
     uint32_t n = graph->nodes.n;
@@ -269,7 +273,7 @@ ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
     builder b = {.graph = graph, .model = model, .goes = goes, .max_bytes = max_bytes, .tables = t};
     ds_map_init(&b.sets);
     ds_map_init(&b.edges);
-    ds_status status = make_nodes(&b, err);
+    ds_status status = alike ? make_nodes(&b, alike, err) : hash_and_make_nodes(&b, err);
     if (!status) status = make_edges(&b, err);
     ds_map_deinit(&b.sets);
     ds_map_deinit(&b.edges);

@@ -25,10 +25,11 @@ bool ds_pase__same_tensor(const ds_pase_edge *a, const ds_pase_edge *b);
  * costs look at (op, shapes, attributes, kinds of operands), checked field by field. O(nodes). */
 void ds_pase__find_alike(const ds_pase_graph *graph, uint32_t *alike);
 
-/* goes[v]: the position of node v in the elimination. Errors: the model's, DS_ERR_LIMIT. */
+/* goes[v]: the position of node v in the elimination; alike: what ds_pase__find_alike finds, NULL:
+ * not known yet. Errors: the model's, DS_ERR_LIMIT. */
 ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
-                              const uint32_t *goes, double max_bytes, ds_pase_tables **out,
-                              ds_error *err);
+                              const uint32_t *goes, const uint32_t *alike, double max_bytes,
+                              ds_pase_tables **out, ds_error *err);
 void ds_pase__tables_free(ds_pase_tables *tables);
 
 #endif

@@ -404,7 +404,7 @@ ds_status ds_tap_fold_new(const ds_pase_graph *graph, const ds_pase_model *model
     ds_status status = look(&f, err);
     if (!status) {
         find_runs(&f, fold);
-        fold->shortened = ds_tap__short_new(fold, model);
+        fold->shortened = ds_tap__short_new(fold, model, f.alike);
     }
     ds_arena_deinit(&arena);
     *out = NULL;

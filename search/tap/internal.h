@@ -20,10 +20,13 @@ typedef struct ds_tap_short {
     /* Of the short graph: 0, or 1 + the run whose block it belongs to. A block's edges are all that
      * its nodes read, and those to global nodes behind the run. */
     uint32_t *node_run, *edge_run;
+    uint32_t *alike; /* per node: the first that is equal but for its place */
 } ds_tap_short;
 #define DS_TAP_NO_EDGE UINT32_MAX
 
-ds_tap_short *ds_tap__short_new(const ds_tap_fold *fold, const ds_pase_model *model);
+/* alike: of the whole graph. */
+ds_tap_short *ds_tap__short_new(const ds_tap_fold *fold, const ds_pase_model *model,
+                                const uint32_t *alike);
 void ds_tap__short_free(ds_tap_short *s);
 
 #endif

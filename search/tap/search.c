@@ -353,7 +353,8 @@ static void keep_strategy(const search *x) {
 
 static ds_status run_search(search *x, ds_error *err) {
     find_order(x);
-    DS_TRY(ds_pase__tables_new(x->s->graph, x->model, x->goes, x->max_bytes, &x->tables, err));
+    DS_TRY(ds_pase__tables_new(x->s->graph, x->model, x->goes, x->s->alike, x->max_bytes,
+                               &x->tables, err));
     DS_TRY(ds_pase__keep_limit(&x->pricer, x->model->memory_limit, x->fold->graph->nodes.n,
                                x->choice, x->result, err));
     keep_strategy(x);

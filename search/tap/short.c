@@ -98,7 +98,21 @@ static void add_edges(maker *m) {
         if (ds_pase_counts(m->model, &m->from->edges.at[e])) s->edge[e] = s->edge[first_edge(m, e)];
 }
 
-ds_tap_short *ds_tap__short_new(const ds_tap_fold *fold, const ds_pase_model *model) {
+/* Of equal nodes the first that is left may be another one than in the whole graph. */
+static void find_alike(const maker *m, const uint32_t *alike) {
+    ds_tap_short *s = m->s;
+    uint32_t *first = ds_xcalloc((size_t)m->from->nodes.n + 1, sizeof *first);
+    for (uint32_t v = 0; v < m->from->nodes.n; v++) {
+        if (first_of(m, v) != v) continue;
+        uint32_t *known = &first[alike[v]], at = s->node[v];
+        if (!*known) *known = at + 1;
+        s->alike[at] = *known - 1;
+    }
+    free(first);
+}
+
+ds_tap_short *ds_tap__short_new(const ds_tap_fold *fold, const ds_pase_model *model,
+                                const uint32_t *alike) {
     const ds_pase_graph *from = fold->graph;
     ds_tap_short *s = ds_xcalloc(1, sizeof *s);
     ds_arena scratch;
@@ -108,6 +122,7 @@ ds_tap_short *ds_tap__short_new(const ds_tap_fold *fold, const ds_pase_model *mo
     s->node = DS_NEW_N(&s->arena, uint32_t, from->nodes.n + 1);
     s->edge = DS_NEW_N(&s->arena, uint32_t, from->edges.n + 1);
     s->node_run = DS_NEW_N(&s->arena, uint32_t, fold->n_unique + 1);
+    s->alike = DS_NEW_N(&s->arena, uint32_t, fold->n_unique + 1);
     s->edge_run = DS_NEW_N(&s->arena, uint32_t, from->edges.n + 1);
     maker m = {.from = from, .fold = fold, .model = model, .s = s};
     m.in = ds_tap__edges_of(from, model, true, &scratch);
@@ -118,6 +133,7 @@ ds_tap_short *ds_tap__short_new(const ds_tap_fold *fold, const ds_pase_model *mo
             m.run[v] = r + 1;
     add_nodes(&m);
     add_edges(&m);
+    find_alike(&m, alike);
     ds_arena_deinit(&scratch);
     return s;
 }
