@@ -1,5 +1,7 @@
 /* The strategies that PaSE's paper prints in its table II, under the same costs as ours: what the
- * table leaves open is made the best of, and still the search finds nothing dearer. */
+ * table leaves open is made the best of, and still the search finds something cheaper: what the
+ * released program finds. By how much, is held to what it was; a strategy that is read from the
+ * table in another way costs something else. */
 #include "ir/base/file.h"
 #include "search/pase/published.h"
 #include "search/pase/simulate.h"
@@ -43,10 +45,14 @@ static ds_status edge_costs(ds_pase_model *model, const ds_pase_edge *edge,
 typedef struct network {
     const char *name;
     int64_t cutoff;
+    double least; /* FLOP: of the released program, for the Transformer of a programme in C */
+    double table; /* of the table's strategy */
 } network;
 
-static const network networks[] = {
-    {"alexnet", 4}, {"inception_v3", 4}, {"rnnlm", 1}, {"transformer", 1}};
+static const network networks[] = {{"alexnet", 4, 53136349552, 54579410800},
+                                   {"inception_v3", 4, 602425599824, 661788503376},
+                                   {"rnnlm", 1, 1491938058240, 1907149602816},
+                                   {"transformer", 1, 727566614528, 783202697216}};
 
 static ds_pase_case open_network(const network *net, char *path, size_t n, ds_buf *text) {
     ds_pase_case c;
@@ -84,9 +90,9 @@ static void expect_no_dearer(const network *net, const ds_csv *table) {
     double ours = best(c.graph, model), theirs = best(c.graph, &with.base);
     printf("%-12s found %.0f FLOP, with table II's splits %.0f, %.4f x\n", net->name, ours, theirs,
            theirs / ours);
+    cr_expect_eq(ours, net->least, "%s: %.17g", net->name, ours);
+    cr_expect_float_eq(theirs, net->table, 0.5, "%s: %.17g", net->name, theirs);
     cr_expect_lt(theirs, FORBIDDEN, "%s: the table's splits are no configurations", net->name);
-    cr_expect_geq(theirs, ours * (1 - 1e-12), "%s: %.17g is dearer than table II's %.17g",
-                  net->name, ours, theirs);
     free(with.pins);
     model->free(model);
     ds_pase_case_close(&c);

@@ -81,7 +81,8 @@ static void time_tap(const ds_pase_graph *graph, ds_pase_model *model, int runs,
     ds_pase_options options = {.max_table_bytes = 16e9};
     ds_error err = {0};
     t->fold_s = t->tap_s = INFINITY;
-    for (int i = 0; i < runs; i++) {
+    double begin = seconds();
+    for (int i = 0; i < runs && (i < 9 || seconds() < begin + 0.3); i++) {
         ds_tap_fold *fold;
         ds_pase_result *r;
         double start = seconds();
@@ -101,7 +102,8 @@ static void time_pase(const ds_pase_graph *graph, ds_pase_model *model, times *t
     ds_pase_options options = {.max_table_bytes = 16e9};
     ds_error err = {0};
     t->pase_s = INFINITY;
-    for (int i = 0; i < 3; i++) {
+    double begin = seconds();
+    for (int i = 0; i < 99 && (i < 3 || seconds() < begin + 0.3); i++) {
         ds_pase_result *r;
         double start = seconds();
         check(ds_pase_search(graph, model, &options, &r, &err), &err);
@@ -134,7 +136,7 @@ static void bench_depths(const char *file, const char *func, const char *size, i
         else
             model = ds_pase_formulas_new(devices, 1, DS_PASE_FLOP_PER_S, DS_PASE_BYTES_PER_S);
         check(ds_tap_fold_new(o.graph, model, &fold, &err), &err);
-        time_tap(o.graph, model, 9, &t);
+        time_tap(o.graph, model, 99, &t);
         time_pase(o.graph, model, &t);
         if (i == 0) first = t.tap_s;
         printf("| %d | %u | %u | %.4f | %.4f | %.4f | %.1f | %.2f |\n", layers[i], o.graph->nodes.n,
