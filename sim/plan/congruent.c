@@ -9,7 +9,7 @@
  *
  * Left as they are: {route = "single"}, which takes the lowest link ids; and transfers between
  * meshes, whose order is their own. */
-#include "sim/plan/internal.h"
+#include "sim/plan/comm.h"
 
 #include "sim/coll/coll.h"
 #include "sim/topo/symmetry.h"
@@ -151,6 +151,26 @@ ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_grou
     ds_map_put(&b->costs, key, DS_KEY(once));
     take_cost(g, once);
     return DS_OK;
+}
+
+bool ds_plan__cost_alike(ds_builder *b, const ds_group *first, ds_group *g) {
+    const ds_coll_request *q = first->request;
+    if (!first->congruent || q->shard_bytes || q->host != DS_NONE || g->bytes != first->bytes ||
+        g->n_devices != first->n_devices)
+        return false;
+    for (uint32_t i = 0; i < g->n_devices; i++)
+        if (b->plan->profile_of[g->devices[i]] != b->plan->profile_of[first->devices[i]])
+            return false;
+    ds_coll_request request = *q;
+    request.devices = g->devices;
+    if (find_place(b, &request) != first->congruent) return false;
+    ds_coll_request *own = DS_NEW(&b->plan->arena, ds_coll_request);
+    *own = request;
+    g->request = own;
+    g->congruent = first->congruent;
+    g->key = ds_plan__devices_key(g->devices, g->n_devices, q->op == DS_OP_SEND);
+    take_cost(g, first);
+    return true;
 }
 
 ds_status ds_plan__phases_in_place(ds_builder *b, const ds_group *g, const ds_coll_request *request,

@@ -154,12 +154,16 @@ static bool tighter(const maker *m, const column *x, const column *y) {
     return true;
 }
 
+void ds_flow_set_alone(ds_flow *f) {
+    ds_u128 rate = f->alone_q20 * f->share.weight;
+    ds_u128 ps = rate ? f->work / rate + (f->work % rate != 0) : INT64_MAX;
+    f->alone_ps = ps < INT64_MAX ? (int64_t)ps : INT64_MAX;
+}
+
 static void cap_flow(ds_flow *f, ds_u128 level_q20) {
     if (level_q20 >= f->share.cap_q20) return;
     f->share.cap_q20 = f->alone_q20 = level_q20;
-    ds_u128 rate = level_q20 * f->share.weight;
-    ds_u128 ps = rate ? f->work / rate + (f->work % rate != 0) : INT64_MAX;
-    f->alone_ps = ps < INT64_MAX ? (int64_t)ps : INT64_MAX;
+    ds_flow_set_alone(f);
 }
 
 /* Keeps the links that several flows use and that may be the tightest for them; at most this many

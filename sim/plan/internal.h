@@ -207,6 +207,8 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
 typedef ds_status ds_plan__group_coster(ds_builder *b, ds_group *group, ds_error *err);
 ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_group *group,
                              ds_error *err);
+/* Is the group congruent to one that has its cost, of the same op and bytes? Then it takes it. */
+bool ds_plan__cost_alike(ds_builder *b, const ds_group *first, ds_group *g);
 /* Phases of the request at the group's canonical place; and where that place's links are for the
  * group itself. O(its members + n) look-ups. */
 ds_status ds_plan__phases_in_place(ds_builder *b, const ds_group *group,
@@ -217,6 +219,9 @@ void ds_plan__carry_links(ds_builder *b, const ds_group *group, const uint32_t *
 void ds_plan__congruent_deinit(ds_builder *b);
 
 /* traffic.c */
+
+/* A phase that flows for less loads no link. */
+#define DS_PLAN_LEAST_PS 1000
 
 /* Finds the shared links, and the phases over them of all groups that meet as a whole. */
 ds_status ds_plan__sharing(ds_builder *b, ds_error *err);
@@ -237,6 +242,8 @@ ds_status ds_plan__walk(ds_builder *b, int64_t steps, ds_error *err);
 ds_status ds_plan__jobs(ds_builder *b, ds_status (*plan)(ds_builder *b, int64_t steps, ds_error *),
                         ds_error *err);
 void ds_plan__classes(ds_builder *b);
+/* The time that its work takes at the level that it has alone. */
+void ds_flow_set_alone(ds_flow *flow);
 ds_status ds_plan__expand(ds_builder *b, ds_error *err);
 /* Gives the activities that share links their flows. */
 ds_status ds_plan__flows(ds_builder *b, ds_error *err);

@@ -2,6 +2,7 @@
  * asks how long its transfers take, and which of them share links. Records are made by hand, from
  * groups; costs, sharing, classes, tasks and flows are those of any plan. */
 #include "sim/plan/comm.h"
+#include "sim/plan/skeleton_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@ typedef struct maker {
     const ds_plan_grid *grid;
     uint32_t *stages; /* placements */
     uint32_t n_stages;
+    ds_skeleton_copies copies;
 } maker;
 
 /* The slices of the grid along pp. */
@@ -94,7 +96,28 @@ static const uint32_t *list_members(const maker *m, const ds_plan_meet *meet, ui
     return devices;
 }
 
-static ds_status add_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
+/* Does it differ from one that was made in its bytes alone? Then its cost is kept. */
+static ds_status find_first(maker *m, uint32_t meet, const ds_plan_meet *meets, uint32_t *of,
+                            ds_error *err) {
+    ds_builder *b = m->b;
+    const uint64_t *found = ds_map_find(&m->copies.first, ds_skeleton__alike(b, &meets[meet]));
+    *of = DS_NONE;
+    if (!found) return DS_OK;
+    const ds_inst *inst = &b->plan->insts.at[*found >> 32];
+    const ds_record *first = b->plan->records.at[inst->record];
+    if (!first->n_groups) return DS_OK;
+    ds_group own = {.devices = first->groups[0].devices,
+                    .n_devices = first->groups[0].n_devices,
+                    .bytes = meets[meet].bytes};
+    const ds_op *op = meets[meet].op;
+    DS_TRY(ds_plan__group_cost(b, op, op->code, NULL, 0, NULL, NULL, &own, err));
+    if (!ds_skeleton__is_copy(first, &own)) return DS_OK;
+    *of = (uint32_t)*found;
+    DS_HPUSH(&m->copies.costs, own);
+    return DS_OK;
+}
+
+static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
     ds_builder *b = m->b;
     uint32_t size;
     ds_record *r = DS_NEW(&b->plan->arena, ds_record);
@@ -113,11 +136,20 @@ static ds_status add_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
     for (uint32_t g = 0; g < r->n_groups; g++) {
         r->groups[g] = (ds_group){
             .devices = devices + (size_t)g * size, .n_devices = size, .bytes = meet->bytes};
+        if (g && ds_plan__cost_alike(b, &r->groups[0], &r->groups[g])) continue;
         DS_TRY(ds_plan__group_cost(b, meet->op, meet->op->code, NULL, 0, NULL, NULL, &r->groups[g],
                                    err));
     }
     add_inst(b, r);
     return DS_OK;
+}
+
+static ds_status add_meet(maker *m, uint32_t i, const ds_plan_meet *meets, ds_error *err) {
+    DS_TRY(find_first(m, i, meets, &m->copies.of[i], err));
+    if (m->copies.of[i] != DS_NONE) return DS_OK;
+    ds_map_put(&m->copies.first, ds_skeleton__alike(m->b, &meets[i]),
+               (uint64_t)m->b->plan->insts.n << 32 | i);
+    return make_meet(m, &meets[i], err);
 }
 
 static ds_status build(maker *m, const ds_plan_meet *meets, uint32_t n, ds_error *err) {
@@ -127,12 +159,14 @@ static ds_status build(maker *m, const ds_plan_meet *meets, uint32_t n, ds_error
     DS_TRY(ds_plan__find_profiles(b, err));
     DS_TRY(ds_plan__know_devices(b, DS_NOWHERE, err));
     DS_TRY(slice(m, err));
-    for (uint32_t i = 0; i < n; i++) DS_TRY(add_meet(m, &meets[i], err));
+    m->copies.of = ds_xcalloc(n, sizeof *m->copies.of);
+    for (uint32_t i = 0; i < n; i++) DS_TRY(add_meet(m, i, meets, err));
     for (uint32_t s = 0; s < m->n_stages; s++) add_compute(b, ds_plan__placement(b, m->stages[s]));
     DS_TRY(ds_plan__sharing(b, err));
     ds_plan__classes(b);
     DS_TRY(ds_plan__expand(b, err));
-    return ds_plan__flows(b, err);
+    DS_TRY(ds_plan__flows(b, err));
+    return ds_skeleton__add_copies(b, &m->copies, n, err);
 }
 
 /* Tasks, activities, flows, streams and classes stay; what they were made from goes. */
@@ -169,6 +203,7 @@ ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profile
     maker m = {.b = &b, .grid = grid};
     ds_status status = build(&m, meets, n, err);
     ds_plan__deinit(&b);
+    ds_skeleton__copies_deinit(&m.copies);
     if (status == DS_OK) keep_results(plan);
     if (status != DS_OK) {
         ds_plan_free(plan);

@@ -20,8 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_PS 1000
-
 typedef ds_load_shape shape;
 typedef ds_load_phase shape_phase;
 
@@ -164,7 +162,7 @@ static bool seen_before(finder *f, const ds_group *g, uint64_t user) {
     if (!key) return false;
     key = ds_hash_mix(key, user);
     for (uint32_t i = 0; i < g->n_phases; i++)
-        key = ds_hash_mix(key, g->times[i].flow_ps < LEAST_PS);
+        key = ds_hash_mix(key, g->times[i].flow_ps < DS_PLAN_LEAST_PS);
     if (ds_map_find(&f->seen, key)) return true;
     ds_map_put(&f->seen, key, 1);
     return false;
@@ -188,7 +186,7 @@ static ds_status mark_links(finder *f, const ds_record *r, const ds_group *g, ds
     const uint32_t *links;
     DS_TRY(look_at(f->b, g, &s, &links, err));
     for (uint32_t p = 0; p < s->n; p++)
-        if (g->times[p].flow_ps >= LEAST_PS)
+        if (g->times[p].flow_ps >= DS_PLAN_LEAST_PS)
             mark(f, links + s->phases[p].first, s->phases[p].n, user);
     return DS_OK;
 }
@@ -269,7 +267,7 @@ ds_status ds_plan__traffic(ds_builder *b, ds_group *g, ds_error *err) {
                              .work = g->times[i].most_q32 * DS_WORK_PER_BYTE_Q32,
                              .wait_ps = g->times[i].wait_ps,
                              .alone_ps = g->times[i].flow_ps};
-        if (flows[i].alone_ps < LEAST_PS) flows[i].share.n_uses = 0;
+        if (flows[i].alone_ps < DS_PLAN_LEAST_PS) flows[i].share.n_uses = 0;
         shares = shares || flows[i].share.n_uses;
     }
     flows[0].wait_ps += g->terms.launch_ps;
