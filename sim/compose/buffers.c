@@ -2,7 +2,7 @@
  *
  * A buffer is freed by the part that is the last one to use it, at the latest end among its users
  * there; that the users elsewhere have ended by then, and that an op which takes its operand's
- * buffer finds it idle, is checked for every execution (ds_before). */
+ * buffer finds it idle, is checked for every execution (ds_before). What hosts keep is left out. */
 #include "sim/compose/internal.h"
 
 #include <stdlib.h>
@@ -19,6 +19,7 @@ typedef struct analysis {
     uint32_t *root, *last_read; /* per value */
     uint32_t *first, *last;     /* per root: its uses, in order of the program */
     bool *stays;                /* per root: an output */
+    uint32_t *taker;            /* per root: instance that takes it if nobody uses it any more */
     DS_VEC(use) uses;
 } analysis;
 
@@ -72,8 +73,6 @@ static bool must_end(analysis *x, ds_part *part, uint32_t user, uint32_t task, u
         .local = &x->s->parts[owner] == part, .unit = unit_of(x, task), .until = until};
     if (!check.local) {
         if (!ds_compose__source(x->s, part, owner, &check.source)) return false;
-        if (check.source.when == DS_PREV && x->s->parts[owner].turn + 1 != part->turn)
-            return ds_compose__unknown(x->s, "a buffer that is used two microbatches later");
     }
     DS_HPUSH(&part->body->checks, check);
     return true;
@@ -98,6 +97,25 @@ static uint32_t first_that_matters(const analysis *x, uint32_t root, uint32_t cl
     for (uint32_t u = first; u != DS_NONE; u = x->uses.at[u].next)
         if (x->uses.at[u].takes && task_on(x->plan, x->uses.at[u].inst, cls) != DS_NONE) first = u;
     return first;
+}
+
+/* Do only ops of the same part use the buffer on other streams, as what copies it to a host does?
+ * Then it depends on when they end who has it. */
+static bool is_contended(const analysis *x, uint32_t root, uint32_t inst) {
+    const ds_record *r = record_of(x->plan, inst);
+    bool any = false;
+    for (uint32_t pos = 0; pos < r->n_classes; pos++) {
+        uint32_t task = x->plan->insts.at[inst].first_task + pos;
+        uint32_t u = first_that_matters(x, root, r->classes[pos]);
+        for (; u != DS_NONE; u = x->uses.at[u].next) {
+            uint32_t user = task_on(x->plan, x->uses.at[u].inst, r->classes[pos]);
+            if (user == DS_NONE || is_superseded(x, u, r->classes[pos], x->plan->task_stream[task]))
+                continue;
+            if (x->s->owner[x->uses.at[u].inst] != x->s->owner[inst]) return false;
+            any = true;
+        }
+    }
+    return any;
 }
 
 /* The op takes the buffer: those who used it on other streams must be done. */
@@ -130,7 +148,7 @@ static bool may_reuse(const analysis *x, uint32_t value) {
 static bool find_roots(analysis *x) {
     const ds_plan *plan = x->plan;
     for (uint32_t v = 0; v < plan->values.n; v++)
-        x->last_read[v] = x->first[v] = x->last[v] = DS_NONE;
+        x->last_read[v] = x->first[v] = x->last[v] = x->taker[v] = DS_NONE;
     for (uint32_t i = 0; i < plan->insts.n; i++)
         for (uint32_t k = 0; k < ds_plan_n_reads(plan, i); k++)
             x->last_read[plan->operands.at[plan->insts.at[i].first_operand + k]] = i;
@@ -139,6 +157,11 @@ static bool find_roots(analysis *x) {
         const ds_record *r = record_of(plan, i);
         for (uint32_t v = inst->first_value; v < inst->first_value + r->n_out; v++) {
             bool reuses = may_reuse(x, v);
+            if (reuses && !plan->values.at[v].is_state &&
+                is_contended(x, x->root[plan->values.at[v].alias], i)) {
+                x->taker[x->root[plan->values.at[v].alias]] = i;
+                reuses = false;
+            }
             x->root[v] = reuses ? x->root[plan->values.at[v].alias] : v;
             if (reuses && !plan->values.at[v].is_state && !must_be_idle(x, x->root[v], i))
                 return false;
@@ -158,8 +181,12 @@ static bool find_roots(analysis *x) {
 static bool free_there(analysis *x, ds_part *part, uint32_t root, uint32_t cls, int64_t bytes) {
     ds_body *body = part->body;
     uint32_t own = (uint32_t)(part - x->s->parts), n = body->frees.n;
-    ds_free event = {
-        .cls = ds_compose__class_place(part, cls), .first = body->users.n, .bytes = bytes};
+    uint32_t taker = x->taker[root];
+    ds_free event = {.cls = ds_compose__class_place(part, cls),
+                     .first = body->users.n,
+                     .bytes = bytes,
+                     .taker = taker == DS_NONE ? DS_NONE : unit_of(x, task_on(x->plan, taker, cls)),
+                     .value = root};
     uint32_t u = first_that_matters(x, root, cls);
     for (; u != DS_NONE; u = x->uses.at[u].next) {
         uint32_t inst = x->uses.at[u].inst, task = task_on(x->plan, inst, cls);
@@ -178,8 +205,11 @@ static bool free_there(analysis *x, ds_part *part, uint32_t root, uint32_t cls, 
 
 static void free_after(ds_part *part, uint32_t unit, uint32_t cls, int64_t bytes) {
     ds_body *body = part->body;
-    DS_HPUSH(&body->frees,
-             ((ds_free){ds_compose__class_place(part, cls), body->users.n, 1, bytes}));
+    DS_HPUSH(&body->frees, ((ds_free){.cls = ds_compose__class_place(part, cls),
+                                      .first = body->users.n,
+                                      .n = 1,
+                                      .bytes = bytes,
+                                      .taker = DS_NONE}));
     DS_HPUSH(&body->users, unit);
 }
 
@@ -214,7 +244,7 @@ static bool add_buffer(analysis *x, uint32_t root, uint32_t pos) {
     uint32_t cls = r->classes[pos], last = last_owner(x, root, cls, &user);
     ds_part *owner = &s->parts[s->owner[maker]];
     int64_t bytes = bytes_of(x->plan, root, pos);
-    if (!bytes) return true;
+    if (!bytes || x->plan->values.at[root].is_host) return true;
     DS_HPUSH(&owner->body->allocs,
              ((ds_alloc){unit_of(x, x->plan->insts.at[maker].first_task + pos),
                          ds_compose__class_place(owner, cls), bytes}));
@@ -245,7 +275,7 @@ static bool add_inputs(analysis *x) {
         }
         bool each = s->n_turns == DS_SIBLING && seen == 1u << DS_MIDDLE;
         int64_t *bytes = each ? s->each_bytes : s->input_bytes;
-        for (uint32_t pos = 0; pos < r->n_classes; pos++)
+        for (uint32_t pos = 0; pos < r->n_classes && !plan->values.at[v].is_host; pos++)
             bytes[r->classes[pos]] += bytes_of(plan, v, pos);
     }
     return true;
@@ -302,11 +332,12 @@ static bool add_masks(analysis *x) {
 bool ds_compose__buffers(ds_sibling *s, bool keep_masks) {
     const ds_plan *plan = s->plan;
     analysis x = {.s = s, .plan = plan};
-    uint32_t *block = ds_xcalloc((size_t)plan->values.n * 4, sizeof *block);
+    uint32_t *block = ds_xcalloc((size_t)plan->values.n * 5, sizeof *block);
     x.root = block;
     x.last_read = block + plan->values.n;
     x.first = x.last_read + plan->values.n;
     x.last = x.first + plan->values.n;
+    x.taker = x.last + plan->values.n;
     x.stays = ds_xcalloc(plan->values.n, sizeof *x.stays);
     bool fine = find_roots(&x) && add_inputs(&x);
     for (uint32_t v = 0; v < plan->values.n && fine; v++) {

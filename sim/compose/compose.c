@@ -47,7 +47,6 @@ static const char *sibling_form(const char *name) {
 
 static const char *unknown_strategy(const ds_strategy *s, bool trains) {
     if (!trains) return "no training";
-    if (s->offload) return "offload";
     if (s->stage_dp || s->dp_shares) return "stages or replicas of several widths";
     if (s->zero == 3 && s->dp > 1) return "gathers that run ahead of the microbatch";
     if (s->pp == 1) return NULL;
@@ -198,6 +197,9 @@ static ds_status from_sibling(const ds_binding *binding, const ds_profiles *prof
     if (status == DS_OK) {
         out->samples = t.plan->samples;
         int64_t m = strategy->microbatches;
+        t.s.whole =
+            m <= DS_SIBLING && (strategy->pp == 1 ||
+                                strcmp(sibling_form(strategy->schedule), strategy->schedule) == 0);
         if (ds_compose__parts(&t.s, t.plan, m < DS_SIBLING ? m : DS_SIBLING, items->n_chunks) &&
             ds_compose__buffers(&t.s, options->keep_masks) && repeat(&t, m))
             put_together(&t.s, items, model_flop, out);

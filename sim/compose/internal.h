@@ -12,14 +12,15 @@ enum { DS_SIBLING = 4, DS_MIDDLE = 2 };
 /* Another part, as seen from one of microbatch k. */
 typedef enum ds_when {
     DS_SAME, /* of the same microbatch */
-    DS_PREV, /* the one before in the group */
-    DS_AT, /* from the tail: the sibling's `turn` of the group; DS_MIDDLE is each of 2 … m - 2 */
+    DS_PREV, /* `turn` before it, 1 or 2, in the order of its kind */
+    DS_AT, /* the sibling's `turn` of the group; from the tail, where DS_MIDDLE is each of 2 … m -
+              2, and from anywhere in a whole step */
 } ds_when;
 
 typedef struct ds_source {
-    uint8_t kind; /* F, B, W; 0 without a pipeline */
-    uint8_t when, turn;
-    bool is_relative; /* chunk: counted from the part's own; else below 0 from the last one on */
+    uint8_t kind;       /* F, B, W; 0 without a pipeline */
+    uint8_t when, turn; /* 0 of DS_SAME */
+    bool is_relative;   /* chunk: counted from the part's own; else below 0 from the last one on */
     int32_t chunk;
     int32_t post; /* which of the item's sends; -1: the item */
 } ds_source;
@@ -48,10 +49,13 @@ typedef struct ds_alloc {
     int64_t bytes;
 } ds_alloc;
 
-/* At the latest end among users. */
+/* At the latest end among users. Or, if all others have ended when the user `taker` starts, then:
+ * its result takes the buffer. That is so on all classes of a value, or on none. */
 typedef struct ds_free {
     uint32_t cls, first, n; /* body->users[first …) */
     int64_t bytes;
+    uint32_t taker; /* unit; DS_NONE: nobody takes it */
+    uint32_t value; /* frees of one value stand together */
 } ds_free;
 
 /* Must hold, or the sibling's buffers are not those of the step. */
@@ -146,6 +150,7 @@ typedef struct ds_sibling {
     uint32_t n_parts, cap_parts;
     DS_VEC(ds_body *) bodies;       /* all of them; owned */
     bool cautious;                  /* no item with flows is timed as a whole */
+    bool whole;                     /* it is the step itself, in the order of its schedule */
     uint32_t *first_post, *n_posts; /* per item part */
     int64_t *input_bytes;           /* per class: inputs that are there all the time */
     int64_t *each_bytes;            /* per class: those of one of the microbatches 2 … m - 2 */

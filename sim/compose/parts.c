@@ -12,14 +12,6 @@ bool ds_compose__unknown(ds_sibling *s, const char *why) {
 
 /* ---- which part an instance is in ---- */
 
-/* The call under the root that an instance is in; NULL: it stands by itself, or in a loop. */
-static const ds_scope *call_of(const ds_plan *plan, const ds_inst *inst) {
-    const ds_scope *at = &plan->scopes.at[inst->scope];
-    if (at->up == DS_NONE) return NULL;
-    while (plan->scopes.at[at->up].up != DS_NONE) at = &plan->scopes.at[at->up];
-    return at->op && at->op->code == DS_OP_CALL && at->microbatch != DS_NO_MICROBATCH ? at : NULL;
-}
-
 /* "F3", "B3_first", "W3_next" → kind · chunks + chunk; "first", "next", "last" → 0. */
 static uint32_t group_of(const char *name, uint32_t n_chunks) {
     static const char kinds[] = "FBW";
@@ -28,6 +20,23 @@ static uint32_t group_of(const char *name, uint32_t n_chunks) {
     if (!kind) return DS_NONE;
     unsigned long chunk = strtoul(name + 1, NULL, 10);
     return chunk < n_chunks ? (uint32_t)(kind - kinds) * n_chunks + (uint32_t)chunk : DS_NONE;
+}
+
+/* Which microbatch a call under the root is for; NO_MICROBATCH: it is no item. Where there is only
+ * one the text does not say so. */
+static int64_t microbatch_of(const ds_sibling *s, const ds_scope *call, uint32_t n_chunks) {
+    if (!call->op || call->op->code != DS_OP_CALL) return DS_NO_MICROBATCH;
+    bool alone = n_chunks && s->m == 1 && group_of(call->op->callee->name, n_chunks) != DS_NONE;
+    return alone ? 0 : call->microbatch;
+}
+
+/* The call under the root that an instance is in; NULL: it stands by itself, or in a loop. */
+static const ds_scope *call_of(const ds_sibling *s, const ds_inst *inst, uint32_t n_chunks) {
+    const ds_plan *plan = s->plan;
+    const ds_scope *at = &plan->scopes.at[inst->scope];
+    if (at->up == DS_NONE) return NULL;
+    while (plan->scopes.at[at->up].up != DS_NONE) at = &plan->scopes.at[at->up];
+    return microbatch_of(s, at, n_chunks) != DS_NO_MICROBATCH ? at : NULL;
 }
 
 ds_part *ds_compose__add_part(ds_sibling *s) {
@@ -74,16 +83,17 @@ static bool is_gather(const ds_sibling *s, uint32_t inst) {
 
 static bool own_item(ds_sibling *s, const ds_scope *call, uint32_t n_chunks, uint32_t inst) {
     uint32_t group = group_of(call->op->callee->name, n_chunks), turn = 0;
-    if (group == DS_NONE || call->microbatch < 0 || call->microbatch >= s->n_turns)
+    int64_t mb = microbatch_of(s, call, n_chunks);
+    if (group == DS_NONE || mb < 0 || mb >= s->n_turns)
         return ds_compose__unknown(s, "a call that is no item of the schedule");
     ds_part *parts = &s->parts[group * DS_SIBLING];
-    while (turn < DS_SIBLING && parts[turn].callee && parts[turn].mb != call->microbatch) turn++;
+    while (turn < DS_SIBLING && parts[turn].callee && parts[turn].mb != mb) turn++;
     if (turn == DS_SIBLING) return ds_compose__unknown(s, "an item that comes twice");
     if (parts[turn].callee && parts[turn].end_inst != inst)
         return ds_compose__unknown(s, "an item in several pieces");
     if (!parts[turn].callee) parts[turn].first_inst = inst;
     parts[turn].callee = call->op->callee;
-    parts[turn].mb = (uint8_t)call->microbatch;
+    parts[turn].mb = (uint8_t)mb;
     parts[turn].end_inst = inst + 1;
     s->owner[inst] = group * DS_SIBLING + turn;
     return true;
@@ -118,7 +128,7 @@ static bool find_owners(ds_sibling *s, uint32_t n_chunks) {
         const ds_record *r = plan->records.at[inst->record];
         s->owner[i] = DS_NONE;
         if (r->kind == DS_REC_INPUT) continue;
-        const ds_scope *call = call_of(plan, inst);
+        const ds_scope *call = call_of(s, inst, n_chunks);
         uint32_t sender = call ? DS_NONE : sender_of(s, i, DS_OP_SEND);
         uint32_t cutter = call ? DS_NONE : sender_of(s, i, DS_OP_RESHARD);
         if (call) {
@@ -167,20 +177,20 @@ static bool check_groups(ds_sibling *s) {
 
 bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_source *out) {
     const ds_part *to = &s->parts[owner];
-    *out = (ds_source){.kind = (uint8_t)(to->group / s->n_chunks),
+    uint8_t kind = (uint8_t)(to->group / s->n_chunks);
+    *out = (ds_source){.kind = kind,
                        .chunk = (int32_t)(to->group % s->n_chunks),
                        .post = to->post,
-                       .turn = to->turn};
+                       .when = DS_SAME};
     if (to->tail) return ds_compose__unknown(s, "something waits for the tail");
-    if (from->tail)
-        out->when = DS_AT;
-    else if (to->mb == from->mb)
-        out->when = DS_SAME;
-    else if (to->group == from->group && to->post < 0 && from->post < 0 && to->turn < from->turn)
-        out->when = DS_PREV;
-    else
-        return ds_compose__unknown(s, "a microbatch that reads another one's values");
-    return true;
+    if (!from->tail && to->mb == from->mb) return true;
+    bool alike = kind == from->group / s->n_chunks || /* in one order */
+                 (to->mb == to->turn && from->mb == from->turn);
+    bool there = from->tail || s->whole;
+    out->when = there ? DS_AT : DS_PREV;
+    out->turn = there ? to->turn : (uint8_t)(from->turn - to->turn);
+    if (there || (alike && to->turn < from->turn && out->turn <= 2)) return true;
+    return ds_compose__unknown(s, "a microbatch that reads another one's values");
 }
 
 /* ---- units ---- */
@@ -242,9 +252,8 @@ static bool wait_for(waiter *w, ds_unit_task *unit, uint32_t maker, uint32_t tas
     }
     ds_source source;
     if (!ds_compose__source(w->s, w->part, owner, &source)) return false;
-    if (source.when == DS_PREV && w->s->parts[owner].turn + 1 != w->part->turn)
-        return ds_compose__unknown(w->s, "a value that is read two microbatches later");
-    if (source.when == DS_AT && source.turn == DS_MIDDLE && w->s->n_turns == DS_SIBLING)
+    if (source.when == DS_AT && source.turn == DS_MIDDLE && w->s->n_turns == DS_SIBLING &&
+        !w->s->whole)
         return ds_compose__unknown(w->s, "a tail that waits for each microbatch");
     uint64_t key = (uint64_t)owner << 32 | from;
     uint64_t *found = ds_map_find(&w->exts, key);
@@ -359,8 +368,8 @@ bool ds_compose__parts(ds_sibling *s, const ds_plan *plan, int64_t m, uint32_t n
     s->m = m;
     s->n_turns = m < DS_SIBLING ? (uint32_t)m : DS_SIBLING;
     s->n_chunks = n_chunks ? n_chunks : 1;
-    if (plan->per_rank || plan->host_of || plan->n_jobs || plan->n_steps)
-        return ds_compose__unknown(s, "ranks, hosts, jobs or messages");
+    if (plan->per_rank || plan->n_jobs || plan->n_steps)
+        return ds_compose__unknown(s, "ranks, jobs or messages");
     for (uint32_t c = 0; c < plan->n_classes; c++)
         if (plan->classes[c].issue_ps || plan->classes[c].slow_q32 != UINT64_C(1) << 32)
             return ds_compose__unknown(s, "hosts that issue tasks, transfers that slow compute");

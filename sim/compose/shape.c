@@ -13,7 +13,7 @@ bool ds_template__unknown(ds_template *t, const char *why) {
 uint32_t ds_template__source_part(const ds_sibling *s, const ds_part *from,
                                   const ds_source *source) {
     uint32_t group = source->kind * s->n_chunks + (uint32_t)source->chunk, turn = source->turn;
-    if (source->when == DS_PREV) turn = from->turn - 1u;
+    if (source->when == DS_PREV) turn = (uint32_t)from->turn - source->turn;
     if (source->when == DS_SAME)
         for (turn = 0; turn < s->n_turns; turn++)
             if (s->parts[group * DS_SIBLING + turn].mb == from->mb) break;

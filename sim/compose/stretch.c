@@ -279,6 +279,10 @@ static void put_frees(writer *w) {
             uint32_t user = own_unit(w, body->users.at[old->first + k], twins);
             DS_HPUSH(&w->out->users, user);
         }
+        if ((old->taker == DS_NONE) != (twin->taker == DS_NONE)) refuse(w, "layers that differ");
+        if (old->taker != DS_NONE)
+            out.taker = own_unit(w, old->taker, w->twin == DS_NONE ? DS_NONE : twin->taker);
+        out.value = w->out->frees.n; /* templates have one class a chunk */
         w->new_free[own] = w->out->frees.n;
         DS_HPUSH(&w->out->frees, out);
     }

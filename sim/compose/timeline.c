@@ -69,7 +69,7 @@ uint32_t ds_compose__exec(const ds_timeline *t, const ds_source *source, const d
         item = t->of_mb[group * m + from->mb];
     } else {
         if (source->when == DS_PREV)
-            turn = from->turn - 1;
+            turn = from->turn - turn;
         else if (turn >= DS_MIDDLE)
             turn += m - s->n_turns;
         item = t->of_turn[group * m + turn];

@@ -15,14 +15,31 @@
 
 /* ---- curves ---- */
 
+/* The last end among users, but for one. */
+static int64_t last_end(const ds_body *part, const ds_timing *t, const ds_free *f,
+                        uint32_t without) {
+    int64_t at = 0;
+    for (uint32_t k = f->first; k < f->first + f->n; k++)
+        if (part->users.at[k] != without && t->end[part->users.at[k]] > at)
+            at = t->end[part->users.at[k]];
+    return at;
+}
+
+static bool is_idle(const ds_body *part, const ds_timing *t, const ds_free *f) {
+    return last_end(part, t, f, f->taker) <= t->start[f->taker];
+}
+
 static void find_freed(const ds_body *part, ds_timing *t) {
     t->freed_ps = ds_xcalloc((size_t)part->frees.n + 1, sizeof *t->freed_ps);
-    for (uint32_t i = 0; i < part->frees.n; i++) {
+    for (uint32_t i = 0, end; i < part->frees.n; i = end) {
         const ds_free *f = &part->frees.at[i];
-        int64_t at = 0;
-        for (uint32_t k = f->first; k < f->first + f->n; k++)
-            if (t->end[part->users.at[k]] > at) at = t->end[part->users.at[k]];
-        t->freed_ps[i] = at;
+        bool taken = f->taker != DS_NONE;
+        for (end = i + 1; end < part->frees.n && f[end - i].taker != DS_NONE && taken &&
+                          f[end - i].value == f->value;)
+            end++;
+        for (uint32_t k = i; k < end && taken; k++) taken = is_idle(part, t, &part->frees.at[k]);
+        for (uint32_t k = i; k < end; k++, f++)
+            t->freed_ps[k] = taken ? t->start[f->taker] : last_end(part, t, f, DS_NONE);
     }
 }
 
