@@ -8,14 +8,12 @@ ds_status ds_ops__matmul_rule(const ds_rule_args *args, ds_rule *out, ds_error *
          tb = ds_op_attr_bool(args->op, "transpose_b");
     bool batched = args->in_rank[1] > 2;
     /* Without batching every leading dim of a is a row; transposing needs to know which is k. */
-    const char *a = ta ? (batched ? "... k m" : "k m") : batched ? "... m k" : "... k";
-    const char *b = tb ? "n k" : "k n";
-    char text[64];
-    snprintf(text, sizeof text, "%s, %s%s -> %s n; k: sum", a, batched ? "... " : "", b,
-             batched ? "... m"
-             : ta    ? "m"
-                     : "...");
-    return ds_rule_parse(text, args->op->loc, out, err);
+    static const char *const rules[2][2][2] = {
+        {{"... k, k n -> ... n; k: sum", "... k, n k -> ... n; k: sum"},
+         {"k m, k n -> m n; k: sum", "k m, n k -> m n; k: sum"}},
+        {{"... m k, ... k n -> ... m n; k: sum", "... m k, ... n k -> ... m n; k: sum"},
+         {"... k m, ... k n -> ... m n; k: sum", "... k m, ... n k -> ... m n; k: sum"}}};
+    return ds_rule_parse(rules[batched][ta][tb], args->op->loc, out, err);
 }
 
 ds_status ds_ops__einsum_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {

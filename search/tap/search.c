@@ -39,6 +39,9 @@ typedef struct search {
     double max_bytes;
     ds_pase_result *result;
     uint32_t *choice; /* per node of the whole graph */
+    /* What the last strategy that was added up costs. */
+    uint32_t *summed;
+    double nodes, edges, bytes;
 } search;
 
 static uint32_t configs_of(const search *x, uint32_t v) {
@@ -297,15 +300,15 @@ static double edge_cost(const search *x, uint32_t e, const uint32_t *choice) {
 }
 
 /* In the order in which ds_pase_search adds them up. */
-static void add_up(const search *x, const uint32_t *choice, double *nodes, double *edges,
-                   double *bytes) {
+static void add_up(search *x, const uint32_t *choice) {
     const ds_pase_graph *graph = x->fold->graph;
-    *nodes = *edges = *bytes = 0;
+    x->nodes = x->edges = x->bytes = 0;
     for (uint32_t v = 0; v < graph->nodes.n; v++) {
-        *nodes += x->tables->cost[x->s->node[v]][choice[v]];
-        if (x->tables->memory) *bytes += x->tables->memory[x->s->node[v]][choice[v]];
+        x->nodes += x->tables->cost[x->s->node[v]][choice[v]];
+        if (x->tables->memory) x->bytes += x->tables->memory[x->s->node[v]][choice[v]];
     }
-    for (uint32_t e = 0; e < graph->edges.n; e++) *edges += edge_cost(x, e, choice);
+    for (uint32_t e = 0; e < graph->edges.n; e++) x->edges += edge_cost(x, e, choice);
+    memcpy(x->summed, choice, graph->nodes.n * sizeof *choice);
 }
 
 static ds_status solve(ds_pase_pricer *pricer, double price, uint32_t *choice, double *total,
@@ -313,7 +316,7 @@ static ds_status solve(ds_pase_pricer *pricer, double price, uint32_t *choice, d
     search *x = (search *)pricer;
     uint32_t n_runs = x->fold->runs.n, first = 0;
     ds_pase_elimination e;
-    double scale = scale_of(x, price), nodes, edges;
+    double scale = scale_of(x, price);
     ds_pase__elimination_init(&e, x->s->graph, x->tables->set, x->goes, x->tables->bytes,
                               x->max_bytes);
     add_nodes(x, price, scale, &e);
@@ -327,8 +330,9 @@ static ds_status solve(ds_pase_pricer *pricer, double price, uint32_t *choice, d
         status = ds_pase__eliminate(&e, x->order[i], 0, err);
     if (!status) {
         choose_all(x, first, &e, choice);
-        add_up(x, choice, &nodes, &edges, bytes);
-        *total = nodes + edges + price * *bytes;
+        add_up(x, choice);
+        *bytes = x->bytes;
+        *total = x->nodes + x->edges + price * *bytes;
     }
     x->result->sizes = e.sizes;
     ds_pase__elimination_deinit(&e);
@@ -337,15 +341,17 @@ static ds_status solve(ds_pase_pricer *pricer, double price, uint32_t *choice, d
 
 /* ---- all ---- */
 
-static void keep_strategy(const search *x) {
+static void keep_strategy(search *x) {
     ds_pase_result *r = x->result;
-    double bytes;
     for (uint32_t v = 0; v < x->fold->graph->nodes.n; v++) {
         const ds_pase_configs *set = x->tables->set[x->s->node[v]];
         memcpy(r->strategy[v].of, ds_pase_config(set, x->choice[v]),
                set->n_axes * sizeof *r->strategy[v].of);
     }
-    add_up(x, x->choice, &r->node_cost, &r->edge_cost, &bytes);
+    size_t n = x->fold->graph->nodes.n * sizeof *x->choice;
+    if (memcmp(x->summed, x->choice, n) != 0) add_up(x, x->choice);
+    r->node_cost = x->nodes;
+    r->edge_cost = x->edges;
     for (uint32_t e = 0; e < x->fold->graph->edges.n; e++)
         r->sizes.edges += x->s->edge[e] != DS_TAP_NO_EDGE;
     r->sizes.edge_tables = x->tables->n_edge_tables;
@@ -377,6 +383,7 @@ ds_status ds_tap_search(const ds_tap_fold *fold, ds_pase_model *model,
     r->graph = fold->graph;
     r->strategy = DS_NEW_N(&r->arena, ds_pase_splits, n + 1);
     x.choice = DS_NEW_N(&x.arena, uint32_t, n + 1);
+    x.summed = DS_NEW_N(&x.arena, uint32_t, n + 1);
     x.order = DS_NEW_N(&x.arena, uint32_t, n_short + 1);
     x.goes = DS_NEW_N(&x.arena, uint32_t, n_short + 1);
     x.short_choice = DS_NEW_N(&x.arena, uint32_t, n_short + 1);
