@@ -374,7 +374,7 @@ static ds_status add_conversions(const query *q, ds_cost *out) {
                     .width = q->work->k};
     query cast = *q;
     ds_cost more;
-    cast.op = "cast";
+    cast.op = "convert";
     cast.class = class_of(work.kind);
     cast.work = &work;
     if (q->explain)

@@ -135,14 +135,27 @@ static ds_status check_model(const val_row *row, const val_testbed *t, ds_error 
     return DS_OK;
 }
 
+static ds_status time_scenario(const val_job *job, ds_plan_ground *ground, const val_row *row,
+                               const val_testbed *testbed, timing *out, ds_error *err) {
+    ds_buf text = {0};
+    val_scenario(row, testbed, VAL_TIME, 0, &text);
+    ds_status status = time_text(job, ground, &text, out, err);
+    ds_buf_deinit(&text);
+    return status;
+}
+
 static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_row *row,
                           const val_testbed *testbed, val_prediction *p, ds_error *err) {
     timing t;
-    ds_buf text = {0};
-    val_scenario(row, testbed, VAL_TIME, 0, &text);
-    ds_status status = time_text(job, ground, &text, &t, err);
-    ds_buf_deinit(&text);
-    DS_TRY(status);
+    DS_TRY(time_scenario(job, ground, row, testbed, &t, err));
+    if (testbed->gathers_ahead && row->zero == 0) {
+        val_row sharded = *row;
+        timing memory;
+        sharded.zero = 1;
+        DS_TRY(time_scenario(job, ground, &sharded, testbed, &memory, err));
+        memory.step_ps = t.step_ps;
+        t = memory;
+    }
     double seconds = (double)t.step_ps / (double)DS_PS_PER_S;
     p->fits_last = t.fits;
     bool first = !(p->seconds > 0), other_fits = !first && p->peak_gib <= p->capacity_gib;
@@ -156,13 +169,11 @@ static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_
     return DS_OK;
 }
 
-#define MOST_CHUNKS 3 /* of a stage: more than Megatron-LM's examples have */
-
 /* One microbatch size, and where the testbed interleaves the best number of chunks of a stage. */
 static ds_status time_chunks(const val_job *job, ds_plan_ground *ground, val_row *row,
                              const val_testbed *testbed, val_prediction *p, ds_error *err) {
     DS_TRY(time_row(job, ground, row, testbed, p, err));
-    int64_t most = testbed->interleaves && row->pp > 1 ? MOST_CHUNKS : 1;
+    int64_t most = row->pp > 1 ? testbed->chunks : 1;
     for (int64_t v = 2; v <= most; v++) {
         if (row->layers % (row->pp * v) || row->gbs / (row->mbs * row->dp) % row->pp) continue;
         row->vpp = v;

@@ -44,7 +44,7 @@ static const val_testbed testbeds[] = {
      .zero = 1,
      .late_reduce = true,
      .precision = "fp16",
-     .interleaves = true,
+     .chunks = 3, /* more than Megatron-LM's examples of that time have */
      .parts = true,
      .basis = "Narayanan et al. 2021, section 5: Selene, eight HDR ports of 200 Gb/s a node; "
               "section 4.1: scatter and gather"},
@@ -238,6 +238,7 @@ void val_testbed_complete(const val_testbed *t, val_row *row) {
     fill_number(&row->heads, t->heads);
     fill_number(&row->seq, t->seq);
     if (t->domain) fill_number(&row->gpus_per_node, row->gpus < t->domain ? row->gpus : t->domain);
+    if (row->sp < 0 && t->sp) row->sp = 1;
     if (row->zero < 0 && strcasecmp(row->schedule, "FSDP") == 0) row->zero = 3;
     if (row->zero < 0 && t->zero) row->zero = t->zero - 1;
     fill_text(&row->recompute, t->recompute);

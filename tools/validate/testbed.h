@@ -31,13 +31,18 @@ typedef struct val_testbed {
     int64_t vocab, heads, seq;
     int64_t zero; /* stage + 1 */
     const char *recompute, *precision;
+    bool sp;          /* with tp > 1 what lies between its regions is split too */
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
     bool late_reduce; /* gradients are reduced after the backward pass */
     bool parts;       /* stages send each shard of a layer a part, which is gathered on arrival */
     bool uneven;      /* ZeRO 1 cuts a flat buffer: parts need not divide */
     bool fsdp;  /* SHARD_GRAD_OP (zero = 2) too gathers weights in the forward pass, as zero = 3 */
     bool plans; /* layouts that rows do not say were found by a planner, for speed */
-    bool interleaves; /* where the row does not say, stages have as many chunks as is fastest */
+    int64_t
+        chunks; /* where the row does not say, stages have as many as is fastest, up to so many */
+    /* A distributed optimizer whose gathers run beside the next forward pass: in time as
+     * all-reduces beside the backward pass, which move the same bytes; in memory as zero = 1. */
+    bool gathers_ahead;
     const char *basis;
 } val_testbed;
 

@@ -12,11 +12,11 @@
 #define GB300_RACK                                                                                 \
     .domain = 64, .nvlink_gb_per_s = 900, .nic_mb_per_s = 100000, .pcie_gb_per_s = 121
 
-/* Megatron-Bridge's recipes: distributed optimizer, fused attention; recomputation is not in the
- * tables. */
+/* Megatron-Bridge's recipes: distributed optimizer, fused attention, sequence parallel with tp; its
+ * tables do not say what is recomputed. */
 #define BRIDGE                                                                                     \
     .source = "megatron_bridge", .set = "megatron_bridge", .model = VAL_LLAMA, .zero = 2,          \
-    .recompute = "none",                                                                           \
+    .sp = true, .recompute = "none",                                                               \
     .basis =                                                                                       \
         "NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md (force-balanced, dropless), "     \
         "scripts/performance/configs"
@@ -29,11 +29,14 @@ const val_testbed val_recent_testbeds[] = {
      .model = VAL_GPT_FLASH,
      HOPPER_NODE,
      .zero = 1,
+     .sp = true,
+     .chunks = 32,
+     .gathers_ahead = true,
      .precision = "bf16",
      .recompute = "none",
-     .basis = "Megatron-LM README: NDR, flash attention, --overlap-grad-reduce and "
-              "--overlap-param-gather, "
-              "so as much is moved beside compute as by all-reduces"},
+     .basis = "Megatron-LM README, core_r0.8.0: NDR, flash attention, --overlap-grad-reduce and "
+              "--overlap-param-gather (a distributed optimizer), --tp-comm-overlap, which wants "
+              "sequence parallelism; stages overlap their sends, which interleaved ones do"},
     {.source = "megatron_llama_fp8",
      .gpu = "H100",
      .set = "llama3_h100",
@@ -41,6 +44,7 @@ const val_testbed val_recent_testbeds[] = {
      .model = VAL_LLAMA,
      HOPPER_NODE,
      .zero = 2,
+     .sp = true,
      .recompute = "none",
      .basis = "assumed: as Megatron-Bridge's; both are Megatron-Core with Transformer Engine"},
     /* Products of the tables without a column for the precision: their footnote names the blocks
