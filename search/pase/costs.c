@@ -21,6 +21,7 @@ typedef struct move {
     uint32_t within; /* the fewest consecutive devices that together have all they want */
     double sent;     /* for what is lacking: the share of the tensor in an all_to_all of so many */
     const ds_pase_curve *exchange; /* among so many; NULL: none lacks anything */
+    double last_bytes, last_us;    /* the same tensor moves alike between many pairs of splits */
 } move;
 
 typedef struct costs {
@@ -287,9 +288,13 @@ static ds_status find_way(costs *m, const layout *want, const layout *have, uint
     return DS_OK;
 }
 
-static double move_us(const costs *m, uint32_t way, double bytes) {
-    const move *x = &m->moves.at[way];
-    return ds_pase__curve_us(x->exchange, x->sent * bytes);
+static double move_us(costs *m, uint32_t way, double bytes) {
+    move *x = &m->moves.at[way];
+    if (x->last_bytes != bytes) {
+        x->last_bytes = bytes;
+        x->last_us = ds_pase__curve_us(x->exchange, x->sent * bytes);
+    }
+    return x->last_us;
 }
 
 /* Microseconds for every device to get what it wants of a tensor of so many bytes, and what it had
