@@ -4,6 +4,7 @@
 #include "ir/lang/scenario.h"
 #include "search/pase/apply.h"
 #include "search/pase/groups.h"
+#include "search/pase/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -512,21 +513,65 @@ static ds_status node_costs(ds_pase_model *model, const ds_pase_node *node,
     return DS_OK;
 }
 
+/* ---- memory ---- */
+
+/* A weight and its states. */
+static double stays_of(const costs *m, const ds_shape *weight) {
+    const ds_train *train = &m->step->train;
+    double own = ds_dtype_bits(weight->dtype);
+    ds_dtype master = train->master_dtype == DS_DTYPE_COUNT ? DS_F32 : train->master_dtype;
+    bool mixed = train->dtype != DS_DTYPE_COUNT && own < ds_dtype_bits(master);
+    ds_dtype state = train->state_dtype != DS_DTYPE_COUNT ? train->state_dtype
+                     : mixed                              ? master
+                                                          : weight->dtype;
+    double bits = own;
+    if (train->on) bits += (double)states_of(m) * ds_dtype_bits(state);
+    if (train->on && mixed && train->optimizer != DS_OPTIMIZER_NONE) bits += ds_dtype_bits(master);
+    return bytes_of(weight) * bits / own;
+}
+
+/* `late`: where the backward pass is fullest, if nothing but the batch is split: with the gradients
+ * that are there, and what is still to be read. Else before it, with all that it reads and the
+ * gradients of the microbatches before. Per turn of the node. */
+static double memory_at(const costs *m, const local *l, bool late) {
+    const ds_pase_node *node = l->node;
+    double bytes = 0, held = 0, before = late ? node->before / node->times : 1;
+    double gradients = m->batches > 1 ? 1 : late ? node->behind / node->times : 0;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        if (!node->in_weight[i] || node->in_reread[i]) continue;
+        bytes += stays_of(m, &l->in[i]);
+        if (m->step->train.on)
+            bytes += gradients * ds_pase__gradient_bytes(&m->step->train, &l->in[i]);
+    }
+    for (uint32_t i = 0; i < DS_PASE_HELD; i++) {
+        double parts = 1;
+        for (uint32_t a = 0; a < node->n_axes; a++)
+            if ((node->held[i].axes >> a) & 1) parts *= l->split[a];
+        held += before * node->held[i].bytes / parts;
+    }
+    held += m->batches * (node->argument_bytes + node->data_bytes / (double)m->base.limits.devices);
+    return l->turns * (bytes + held / node->times);
+}
+
+static ds_status fill_memory(const costs *m, const ds_pase_node *node, const ds_pase_configs *set,
+                             bool late, double *bytes) {
+    for (uint32_t c = 0; c < set->n; c++) {
+        local l = local_of(node, ds_pase_config(set, c));
+        bytes[c] = memory_at(m, &l, late);
+    }
+    return DS_OK;
+}
+
 static ds_status node_memory(ds_pase_model *model, const ds_pase_node *node,
                              const ds_pase_configs *set, double *bytes, ds_error *err) {
     (void)err;
-    const costs *m = (const costs *)model;
-    bool train = m->step->train.on;
-    for (uint32_t c = 0; c < set->n; c++) {
-        local l = local_of(node, ds_pase_config(set, c));
-        bytes[c] = train ? bytes_of(&l.out[0]) * node->pointwise : 0;
-        for (uint32_t i = 0; train && i < node->n_out; i++) bytes[c] += bytes_of(&l.out[i]);
-        for (uint32_t i = 0; i < node->n_in; i++)
-            if (node->in_weight[i] && !node->in_reread[i])
-                bytes[c] += bytes_of(&l.in[i]) * (train ? 2 + (double)states_of(m) : 1);
-        bytes[c] *= l.turns;
-    }
-    return DS_OK;
+    return fill_memory((const costs *)model, node, set, false, bytes);
+}
+
+static ds_status late_memory(ds_pase_model *model, const ds_pase_node *node,
+                             const ds_pase_configs *set, double *bytes, ds_error *err) {
+    (void)err;
+    return fill_memory((const costs *)model, node, set, true, bytes);
 }
 
 /* ---- tensors between nodes ---- */
@@ -660,6 +705,8 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
         .node = node_costs,
         .edge = edge_costs,
         .memory = node_memory,
+        .late_memory = late_memory,
+        .prefers_data = true,
         .free = costs_free};
     m->step = step;
     m->profiles = profiles;

@@ -254,7 +254,8 @@ void ds_pase__choose(const ds_pase_elimination *e, uint32_t v, uint32_t *choice)
     double *sum = ds_xcalloc(n, sizeof *sum);
     for (uint32_t i = 0; i < st->n_dependent; i++) w.at[i] = choice[st->dependent[i]];
     for (uint32_t t = 0; t < st->terms.n; t++) add_row(sum, row_of(&w, st->terms.at[t]), n);
-    for (uint32_t c = 1; c < n; c++)
+    if (e->prefer && e->prefer[v] != UINT32_MAX) best = e->prefer[v];
+    for (uint32_t c = 0; c < n; c++)
         if (sum[c] < sum[best]) best = c;
     choice[v] = best;
     free(sum);

@@ -15,6 +15,8 @@ typedef struct ds_pase_elimination {
     const ds_pase_graph *graph;   /* for messages of errors */
     const ds_pase_configs **sets; /* per node */
     const uint32_t *goes;         /* per node: its position in the order */
+    const uint32_t *prefer;       /* per node: the configuration to take if no other one is better;
+                                     NULL, or UINT32_MAX: the first */
     struct ds_pase_stage *stages; /* per node */
     double total;                 /* of what has gone and hangs together with nothing any more */
     double max_bytes;             /* of tables; DS_ERR_LIMIT beyond */

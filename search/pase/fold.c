@@ -1,5 +1,5 @@
 /* One node for all turns of a loop. */
-#include "search/pase/graph.h"
+#include "search/pase/internal.h"
 
 #include "ir/base/map.h"
 
@@ -18,6 +18,15 @@ static bool same_node(const ds_pase_node *a, const ds_pase_node *b) {
            strcmp(a->pattern, b->pattern) == 0 && memcmp(a->size, b->size, sizeof a->size) == 0;
 }
 
+static void add_memory(const ds_pase_node *from, ds_pase_node *to) {
+    for (uint32_t i = 0; i < DS_PASE_HELD; i++)
+        if (from->held[i].bytes > 0) ds_pase__hold(to, from->held[i].axes, from->held[i].bytes);
+    to->data_bytes += from->data_bytes;
+    to->argument_bytes += from->argument_bytes;
+    to->before += from->before;
+    to->behind += from->behind;
+}
+
 /* A key that is free, or that of an equal one. */
 static void fold_node(folder *f, uint32_t v) {
     const ds_pase_node *node = &f->from->nodes.at[v];
@@ -34,6 +43,7 @@ static void fold_node(folder *f, uint32_t v) {
             old->made[i] += node->made[i];
             if (old->in_data[i] < 0) old->in_data[i] = node->in_data[i];
         }
+        add_memory(node, old);
         f->node[v] = (uint32_t)*found;
         return;
     }

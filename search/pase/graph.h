@@ -42,6 +42,13 @@ typedef enum ds_pase_kind {
 } ds_pase_kind;
 const char *ds_pase_kind_text(ds_pase_kind kind);
 
+/* Bytes of whole tensors that the axes split. */
+#define DS_PASE_HELD 4u
+typedef struct ds_pase_held {
+    uint32_t axes;
+    double bytes;
+} ds_pase_held;
+
 /* Sets of axes are bit masks. */
 typedef struct ds_pase_node {
     ds_pase_kind kind;
@@ -75,6 +82,14 @@ typedef struct ds_pase_node {
     double made[DS_MAX_OPERANDS];    /* of `times`, how many read there what an operation made */
     int8_t in_data[DS_MAX_OPERANDS]; /* of an argument: the dim that the model splits over dp,
                                         which is where it lies; or DS_PASE_NO_AXIS */
+    /* Memory, all turns together: tensors that are held where the step is fullest, with the axes
+     * that split them; arguments that the node reads first, those that lie split over dp and
+     * others. */
+    ds_pase_held held[DS_PASE_HELD];
+    double data_bytes, argument_bytes;
+    /* How many go before the one at which the backward pass is fullest, how many behind it; that
+     * one counts as both. */
+    double before, behind;
     bool in_tied[DS_MAX_OPERANDS];   /* a weight that other ops read too, */
     bool in_reread[DS_MAX_OPERANDS]; /* and a later one among them */
 } ds_pase_node;

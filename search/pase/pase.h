@@ -66,10 +66,14 @@ struct ds_pase_model {
     /* cost[from->n][to->n] */
     ds_status (*edge)(ds_pase_model *model, const ds_pase_edge *edge, const ds_pase_configs *from,
                       const ds_pase_configs *to, double *cost, ds_error *err);
-    /* bytes[set->n] of a device's memory; NULL: not looked at */
+    /* bytes[set->n] of a device's memory where a step is fullest; NULL: not looked at. There may be
+     * a second moment at which it can be: the larger sum over nodes is what a strategy takes. */
     ds_status (*memory)(ds_pase_model *model, const ds_pase_node *node, const ds_pase_configs *set,
                         double *bytes, ds_error *err);
+    ds_status (*late_memory)(ds_pase_model *model, const ds_pase_node *node,
+                             const ds_pase_configs *set, double *bytes, ds_error *err);
     double memory_limit; /* bytes; 0: none */
+    bool prefers_data;   /* of equally good configurations data parallelism's, not the first */
     void (*free)(ds_pase_model *model);
 };
 
@@ -101,13 +105,15 @@ typedef struct ds_pase_sizes {
 typedef struct ds_pase_result {
     ds_arena arena;
     const ds_pase_graph *graph;
-    ds_pase_splits *strategy; /* per node */
-    double cost, node_cost, edge_cost;
+    ds_pase_splits *strategy;          /* per node */
+    double cost, node_cost, edge_cost; /* sums in the order of nodes, of edges; cost: of both */
     /* Under a memory limit: what the strategy takes, and a bound below the cost of all strategies
-     * that keep the limit (Lagrangian); equal to cost where no limit is in the way. `fits`: it
-     * keeps the limit; false if none was found that does. */
+     * that keep the limit; equal to cost where no limit is in the way, and where the limit is part
+     * of the state (pareto.h). Where that would take too much, the bound is Lagrangian, and `exact`
+     * is false. `fits`: it keeps the limit. If not, none was found that does (`exact`: none does),
+     * and the strategy is the one found that takes least. */
     double memory_bytes, bound;
-    bool fits;
+    bool fits, exact;
     ds_pase_sizes sizes;
 } ds_pase_result;
 

@@ -15,6 +15,9 @@ typedef struct reader {
     const ds_model_step *step;
     ds_pase_graph *graph;
     ds_pase_tensor *values; /* per value of the step's function */
+    ds_pase_buffers buffers;
+    ds_map counted; /* arguments that a node has read */
+    bool widened;   /* `lower` has cast what the loss reads */
 } reader;
 
 static ds_status read_block(reader *r, const ds_block *block, const ds_index *indices,
@@ -124,9 +127,31 @@ static ds_status add_fused(reader *r, const ds_pase_instance *at, const ds_path_
     return DS_OK;
 }
 
+/* The op's reads, and its result as a buffer of its own, or as a view of the first operand. */
+static void use_operands(reader *r, const ds_pase_instance *at, bool view, ds_arena *arena) {
+    const ds_op *op = at->op;
+    const ds_pase_tensor **in = DS_NEW_N(arena, const ds_pase_tensor *, op->n_in + 1);
+    for (uint32_t i = 0; i < op->n_in; i++) in[i] = tensor_of(r, op->in[i].value);
+    for (uint32_t i = 0; i < op->n_out; i++) {
+        ds_pase_tensor *out = tensor_of(r, op->out[i]);
+        if (view && in[0]->is_made)
+            out->buffer = in[0]->buffer;
+        else
+            out->buffer = ds_pase__new_buffer(&r->buffers, out->node, &at->out[i], out->axis);
+    }
+    ds_pase__use_operands(&r->buffers, op->code, in, op->n_in,
+                          view || !op->n_out ? NULL : tensor_of(r, op->out[0]));
+}
+
+/* A loss in f32 of narrower logits: when its gradient is cast back, both are there. */
+static void widen(reader *r, const ds_pase_instance *at, const ds_pase_tensor *in) {
+    r->widened = true;
+    r->buffers.all.at[ds_pase__new_buffer(&r->buffers, in->node, &at->in[0], in->axis)].kept = true;
+}
+
 /* *done: it is part of the node that makes its operand, or a view. */
 static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_loop *loops,
-                           bool *done, ds_error *err) {
+                           ds_arena *arena, bool *done, ds_error *err) {
     const ds_op *op = at->op;
     int8_t from[DS_MAX_RANK];
     *done = false;
@@ -137,6 +162,8 @@ static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_
         *done = true;
         *out = *in;
         if (!in->is_made) return DS_OK; /* a weight in another dtype is a weight */
+        use_operands(r, at, false, arena);
+        if (is_added(r, op)) widen(r, at, in);
         if (!is_free(op->code)) r->graph->nodes.at[in->node].pointwise++;
         return add_fused(r, at, loops, out, err);
     }
@@ -146,7 +173,9 @@ static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_
     *out = *in;
     for (uint32_t d = 0; d < at->out[0].rank; d++)
         out->axis[d] = from[d] < 0 ? DS_PASE_NO_AXIS : in->axis[from[d]];
-    return in->is_made ? add_fused(r, at, loops, out, err) : DS_OK;
+    if (!in->is_made) return DS_OK;
+    use_operands(r, at, true, arena);
+    return add_fused(r, at, loops, out, err);
 }
 
 /* ---- nodes and edges ---- */
@@ -210,6 +239,16 @@ static int8_t data_dim(reader *r, const ds_use *use) {
     return DS_PASE_NO_AXIS;
 }
 
+/* Arguments are there from the start to the end of a step. */
+static void count_argument(reader *r, ds_pase_node *node, uint32_t i, const ds_pase_tensor *in) {
+    if (!in->argument || in->is_made || in->is_weight) return;
+    if (ds_map_find(&r->counted, DS_KEY(in->argument))) return;
+    ds_map_put(&r->counted, DS_KEY(in->argument), 1);
+    double bytes = ds_dtype_bits(node->in[i].dtype) / 8.0;
+    for (uint32_t d = 0; d < node->in[i].rank; d++) bytes *= (double)node->in[i].dims[d];
+    *(node->in_data[i] < 0 ? &node->argument_bytes : &node->data_bytes) += bytes;
+}
+
 static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_loop *loops,
                           ds_arena *arena, ds_error *err) {
     const ds_op *op = at->op;
@@ -227,6 +266,7 @@ static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_l
         node.made[i] = node.in_made[i];
         node.in_data[i] = data_dim(r, &op->in[i]);
         if (node.in_made[i]) node.first = 0;
+        count_argument(r, &node, i, tensor_of(r, op->in[i].value));
     }
     uint32_t n = graph->nodes.n;
     DS_PUSH(&graph->arena, &graph->nodes, node);
@@ -242,6 +282,7 @@ static ds_status add_node(reader *r, const ds_pase_instance *at, const ds_path_l
         *out = (ds_pase_tensor){.is_made = true, .node = n};
         memcpy(out->axis, maps[op->n_in + i], sizeof out->axis);
     }
+    use_operands(r, at, (ds_op_desc_of(op->code)->flags & DS_OPF_VIEW) != 0, arena);
     if (op->code == DS_OP_RESHAPE) return add_fused(r, at, loops, tensor_of(r, op->out[0]), err);
     return DS_OK;
 }
@@ -315,7 +356,7 @@ static ds_status read_op(reader *r, const ds_op *op, const ds_index *indices,
     ds_pase_instance at;
     ds_status status = instance_of(r, op, indices, &arena, &at, err);
     bool done = false;
-    if (!status) status = fold_away(r, &at, loops, &done, err);
+    if (!status) status = fold_away(r, &at, loops, &arena, &done, err);
     if (!status && !done) status = add_node(r, &at, loops, &arena, err);
     ds_arena_deinit(&arena);
     return status;
@@ -343,7 +384,11 @@ ds_status ds_pase_graph_read(const ds_model_step *step, ds_pase_graph **out, ds_
     for (uint32_t w = 0; w < step->weights.n; w++)
         r.values[step->weights.at[w].arg.i].is_weight = true;
     ds_status status = count_devices(&r, err);
+    ds_map_init(&r.counted);
     if (!status) status = read_block(&r, &step->func->body, NULL, NULL, err);
+    if (!status) ds_pase__hold_buffers(r.graph, &r.buffers, &step->train, r.widened);
+    ds_map_deinit(&r.counted);
+    free(r.buffers.all.at);
     free(r.values);
     *out = NULL;
     if (status)

@@ -25,12 +25,14 @@ static void put_shape(const ds_shape *shape, const int8_t *axis, ds_buf *key) {
 }
 
 /* All that costs look at, in one string of bytes: no padding, no paths. */
-static void node_key(const ds_pase_node *node, ds_buf *key) {
+static void node_key(const ds_pase_node *node, bool memory, ds_buf *key) {
 #define PUT(field) ds_buf_put_n(key, (const char *)&node->field, sizeof node->field)
     key->n = 0;
     PUT(kind), PUT(times), PUT(first), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size),
         PUT(data);
     PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise);
+    for (uint32_t i = 0; memory && i < DS_PASE_HELD; i++) PUT(held[i].axes), PUT(held[i].bytes);
+    if (memory) PUT(data_bytes), PUT(argument_bytes), PUT(before), PUT(behind);
     PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(n_out);
     for (uint32_t i = 0; i < node->n_in; i++) {
         put_shape(&node->in[i], node->in_axis[i], key);
@@ -66,20 +68,20 @@ static bool same_op(const ds_pase_node *a, const ds_pase_node *b) {
     return true;
 }
 
-void ds_pase__find_alike(const ds_pase_graph *graph, uint32_t *alike) {
+void ds_pase__find_alike(const ds_pase_graph *graph, const ds_pase_model *model, uint32_t *alike) {
     ds_map known; /* hash of the key → first node that has it */
     ds_buf key = {0}, other = {0};
     ds_map_init(&known);
     for (uint32_t v = 0; v < graph->nodes.n; v++) {
         const ds_pase_node *node = &graph->nodes.at[v];
-        node_key(node, &key);
+        node_key(node, model->memory != NULL, &key);
         uint64_t hash = ds_hash_bytes(key.text, key.n);
         alike[v] = v;
         for (;; hash = ds_hash_mix(hash, 1)) {
             const uint64_t *found = ds_map_find(&known, hash);
             if (!found) break;
             const ds_pase_node *old = &graph->nodes.at[*found];
-            node_key(old, &other);
+            node_key(old, model->memory != NULL, &other);
             bool same = other.n == key.n && memcmp(other.text, key.text, key.n) == 0;
             if (!same || !same_op(node, old)) continue;
             alike[v] = (uint32_t)*found;
@@ -117,6 +119,19 @@ static const ds_pase_configs *known_set(builder *b, uint32_t v, const ds_pase_co
     return set;
 }
 
+static ds_status make_memory(builder *b, uint32_t v,
+                             ds_status (*of)(ds_pase_model *, const ds_pase_node *,
+                                             const ds_pase_configs *, double *, ds_error *),
+                             const double **out, ds_error *err) {
+    const ds_pase_node *node = &b->graph->nodes.at[v];
+    const ds_pase_configs *set = b->tables->set[v];
+    double *bytes = DS_NEW_N(&b->tables->arena, double, set->n);
+    DS_TRY(of(b->model, node, set, bytes, err));
+    for (uint32_t c = 0; c < set->n; c++) bytes[c] *= node->times;
+    *out = bytes;
+    return DS_OK;
+}
+
 static ds_status make_node(builder *b, uint32_t v, ds_error *err) {
     ds_pase_tables *t = b->tables;
     const ds_pase_node *node = &b->graph->nodes.at[v];
@@ -129,12 +144,8 @@ static ds_status make_node(builder *b, uint32_t v, ds_error *err) {
     for (uint32_t c = 0; c < set->n; c++) cost[c] *= node->times;
     t->set[v] = set;
     t->cost[v] = cost;
-    if (!t->memory) return DS_OK;
-    double *memory = DS_NEW_N(&t->arena, double, set->n);
-    t->memory[v] = memory;
-    DS_TRY(b->model->memory(b->model, node, set, memory, err));
-    for (uint32_t c = 0; c < set->n; c++) memory[c] *= node->times;
-    return DS_OK;
+    if (t->memory) DS_TRY(make_memory(b, v, b->model->memory, &t->memory[v], err));
+    return t->late ? make_memory(b, v, b->model->late_memory, &t->late[v], err) : DS_OK;
 }
 
 static ds_status make_nodes(builder *b, const uint32_t *alike, ds_error *err) {
@@ -147,13 +158,14 @@ static ds_status make_nodes(builder *b, const uint32_t *alike, ds_error *err) {
         t->set[v] = t->set[alike[v]];
         t->cost[v] = t->cost[alike[v]];
         if (t->memory) t->memory[v] = t->memory[alike[v]];
+        if (t->late) t->late[v] = t->late[alike[v]];
     }
     return DS_OK;
 }
 
 static ds_status hash_and_make_nodes(builder *b, ds_error *err) {
     uint32_t *alike = ds_xcalloc((size_t)b->graph->nodes.n + 1, sizeof *alike);
-    ds_pase__find_alike(b->graph, alike);
+    ds_pase__find_alike(b->graph, b->model, alike);
     ds_status status = make_nodes(b, alike, err);
     free(alike);
     return status;
@@ -270,6 +282,7 @@ ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
     t->cost = DS_NEW_N(&t->arena, const double *, n + 1);
     t->edge = DS_NEW_N(&t->arena, const double *, graph->edges.n + 1);
     if (model->memory) t->memory = DS_NEW_N(&t->arena, const double *, n + 1);
+    if (model->late_memory) t->late = DS_NEW_N(&t->arena, const double *, n + 1);
     builder b = {.graph = graph, .model = model, .goes = goes, .max_bytes = max_bytes, .tables = t};
     ds_map_init(&b.sets);
     ds_map_init(&b.edges);

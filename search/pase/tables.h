@@ -13,6 +13,7 @@ typedef struct ds_pase_tables {
     const ds_pase_configs **set; /* per node */
     const double **cost;         /* per node: [set->n] */
     const double **memory;       /* likewise, or NULL */
+    const double **late;         /* likewise: at the second moment */
     const double **edge;         /* per edge; NULL: it costs nothing */
     uint32_t n_edge_tables;
     double bytes;
@@ -23,7 +24,7 @@ bool ds_pase__same_tensor(const ds_pase_edge *a, const ds_pase_edge *b);
 
 /* alike[v]: the first node that is equal to v but for its place in the graph: by a hash of all that
  * costs look at (op, shapes, attributes, kinds of operands), checked field by field. O(nodes). */
-void ds_pase__find_alike(const ds_pase_graph *graph, uint32_t *alike);
+void ds_pase__find_alike(const ds_pase_graph *graph, const ds_pase_model *model, uint32_t *alike);
 
 /* goes[v]: the position of node v in the elimination; alike: what ds_pase__find_alike finds, NULL:
  * not known yet. Errors: the model's, DS_ERR_LIMIT. */

@@ -95,7 +95,7 @@ static ds_status look(finder *f, ds_error *err) {
     f->taken = DS_NEW_N(f->arena, bool, n + 1);
     f->in = ds_tap__edges_of(f->graph, f->model, true, f->arena);
     f->out = ds_tap__edges_of(f->graph, f->model, false, f->arena);
-    ds_pase__find_alike(f->graph, f->alike);
+    ds_pase__find_alike(f->graph, f->model, f->alike);
     for (uint32_t v = 0; v < n; v++) {
         f->local[v] = local_hash(f, v);
         if (f->alike[v] != v) {

@@ -357,6 +357,20 @@ static void keep_strategy(search *x) {
     r->sizes.edge_tables = x->tables->n_edge_tables;
 }
 
+/* Prices were those of one moment; memory has to suffice at the other one too. */
+static void check_limit(const search *x) {
+    ds_pase_result *r = x->result;
+    double late = 0, limit = x->model->memory_limit;
+    bool closed = r->bound >= r->cost - 1e-12 * fabs(r->cost);
+    for (uint32_t v = 0; x->tables->late && v < x->fold->graph->nodes.n; v++)
+        late += x->tables->late[x->s->node[v]][x->choice[v]];
+    r->memory_bytes = fmax(r->memory_bytes, late);
+    r->fits = limit <= 0 || r->memory_bytes <= limit;
+    r->cost = r->node_cost + r->edge_cost;
+    if (closed) r->bound = r->cost;
+    r->exact = closed && r->fits;
+}
+
 static ds_status run_search(search *x, ds_error *err) {
     find_order(x);
     DS_TRY(ds_pase__tables_new(x->s->graph, x->model, x->goes, x->s->alike, x->max_bytes,
@@ -364,6 +378,7 @@ static ds_status run_search(search *x, ds_error *err) {
     DS_TRY(ds_pase__keep_limit(&x->pricer, x->model->memory_limit, x->fold->graph->nodes.n,
                                x->choice, x->result, err));
     keep_strategy(x);
+    check_limit(x);
     return DS_OK;
 }
 
