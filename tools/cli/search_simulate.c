@@ -164,7 +164,19 @@ void cli_search_simulate_meshes(const cli_search_run *run, cli_search_steps *ste
 
 /* ---- reports ---- */
 
+/* Of those that fit, the first of the fastest; NULL: none does. */
+static const cli_search_step *fastest(const cli_search_steps *steps) {
+    const cli_search_step *best = NULL;
+    for (uint32_t i = 0; i < steps->n; i++) {
+        const cli_search_step *step = &steps->at[i];
+        if (step->status || !step->fits) continue;
+        if (!best || step->step_ps < best->step_ps) best = step;
+    }
+    return best;
+}
+
 void cli_search_print_steps(const cli_search_steps *steps, ds_buf *out) {
+    const cli_search_step *best = fastest(steps);
     for (uint32_t i = 0; i < steps->n; i++) {
         const cli_search_step *step = &steps->at[i];
         ds_buf_printf(out, "simulated: %-23s ", step->name);
@@ -174,7 +186,9 @@ void cli_search_print_steps(const cli_search_steps *steps, ds_buf *out) {
         }
         ds_print_ps(step->step_ps, out);
         ds_buf_printf(out, ", peak memory %.3f GB%s\n", (double)step->peak_bytes / 1e9,
-                      step->fits ? "" : ", does not fit");
+                      step == best ? ", the fastest"
+                      : step->fits ? ""
+                                   : ", does not fit");
     }
 }
 
@@ -195,4 +209,6 @@ void cli_search_put_steps(const cli_search_steps *steps, ds_json *json) {
         ds_json_end_object(json);
     }
     ds_json_end_array(json);
+    const cli_search_step *best = fastest(steps);
+    if (best) ds_json_key_string(json, "fastest", best->name);
 }

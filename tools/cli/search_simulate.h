@@ -43,7 +43,8 @@ void cli_search_simulate(const cli_search_run *run, const char *name, const char
 /* Likewise data parallelism, and the model's own dp x tp for tp = 2, 4, 8. */
 void cli_search_simulate_meshes(const cli_search_run *run, cli_search_steps *steps);
 
-/* A line each; "simulated": [{"strategy", "step_time_ps", …} or {"strategy", "refused"}]. */
+/* A line each; "simulated": [{"strategy", "step_time_ps", …} or {"strategy", "refused"}], and which
+ * of those that fit is the fastest. */
 void cli_search_print_steps(const cli_search_steps *steps, ds_buf *out);
 void cli_search_put_steps(const cli_search_steps *steps, ds_json *json);
 
