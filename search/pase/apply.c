@@ -214,12 +214,10 @@ static void sort_overrides(writer *w) {
     }
 }
 
-/* What a strategy says beside how the model is split, and that stays: how gradients are sent, and
- * how much of the batch is done at a time, which the costs count. */
-static void keep_knobs(const writer *w, ds_attr *strategy) {
-    static const char *const kept[] = {"bucket_size", "microbatches"};
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        const ds_attr *knob = ds_scenario_find(w->unit, "strategy", kept[i]);
+void ds_pase_keep_knobs(const ds_unit *unit, ds_attr *strategy) {
+    static const char *const kept[DS_PASE_KEPT_KNOBS] = {"bucket_size", "microbatches"};
+    for (size_t i = 0; i < DS_PASE_KEPT_KNOBS; i++) {
+        const ds_attr *knob = ds_scenario_find(unit, "strategy", kept[i]);
         if (knob) strategy->items[strategy->n_items++] = *knob;
     }
 }
@@ -235,9 +233,9 @@ static void set_scenario(writer *w) {
     ds_attr mesh = {.kind = DS_ATTR_PLACE, .place = {.kind = DS_PLACE_MESH, .name = w->base}};
     ds_attr dp = integer(w, w->devices);
     dp.name = intern(w, "dp");
-    strategy.items = DS_NEW_N(&unit->arena, ds_attr, 4);
+    strategy.items = DS_NEW_N(&unit->arena, ds_attr, 2 + DS_PASE_KEPT_KNOBS);
     strategy.items[strategy.n_items++] = dp;
-    keep_knobs(w, &strategy);
+    ds_pase_keep_knobs(unit, &strategy);
     strategy.items[strategy.n_items++] = ops;
     ds_scenario_set(unit, "", "mesh", mesh);
     ds_scenario_set(unit, "", "strategy", strategy);

@@ -30,4 +30,10 @@ ds_status ds_pase_apply_nested(ds_unit *unit, const ds_pase_graph *graph,
                                const ds_pase_splits *strategy, const ds_pase_nesting *nesting,
                                int64_t devices, ds_pase_applied *out, ds_error *err);
 
+/* What the scenario's strategy says beside how the model is split, and that stays, behind the items
+ * of `strategy`, which has room for them: how gradients are sent, and how much of the batch is done
+ * at a time, which the costs count. */
+#define DS_PASE_KEPT_KNOBS 2u
+void ds_pase_keep_knobs(const ds_unit *unit, ds_attr *strategy);
+
 #endif

@@ -177,7 +177,8 @@ void ds_pase_print_summary(const ds_pase_result *result, ds_pase_model *model,
                            const ds_pase_rival *rivals, uint32_t n_rivals, ds_buf *out) {
     const ds_pase_sizes *s = &result->sizes;
     double tied = tied_cost(result, model), moved = result->edge_cost - tied;
-    put_rival(model, "least cost", result->cost, 0, out);
+    put_rival(model, result->fits ? "least cost" : "cost of the least memory", result->cost, 0,
+              out);
     ds_buf_printf(out, "%-34s %.2f and %.2f\n", "  of operations, of tensors", result->node_cost,
                   moved > -0.005 && moved < 0 ? 0 : moved);
     if (tied != 0)

@@ -147,9 +147,11 @@ static void simulate_mesh(const cli_search_run *run, int64_t tp, cli_search_step
     snprintf(name, sizeof name, tp == 1 ? "data parallel" : "dp %lld x tp %lld",
              (long long)(run->devices / tp), (long long)tp);
     if (ds_load_file(run->file, &options, &unit, &err) == DS_OK) {
-        ds_attr items[2] = {integer(unit, "dp", run->devices / tp), integer(unit, "tp", tp)};
+        ds_attr items[2 + DS_PASE_KEPT_KNOBS] = {integer(unit, "dp", run->devices / tp),
+                                                 integer(unit, "tp", tp)};
         ds_attr block = {.kind = DS_ATTR_BLOCK, .items = items, .n_items = 2};
         ds_buf text = {0};
+        ds_pase_keep_knobs(unit, &block);
         ds_scenario_set(unit, "", "strategy", block);
         ds_print_module(unit->modules.at[0], &text);
         cli_search_simulate(run, name, text.text, steps);
