@@ -157,7 +157,6 @@ static ds_status backward_us(const costs *m, const ds_pase_node *node, const ds_
     return DS_OK;
 }
 
-/* Reads of the weight, its gradient and states, writes of all but the gradient. */
 static int64_t states_of(const costs *m) {
     switch (m->step->train.optimizer) {
     case DS_OPTIMIZER_MOMENTUM:
@@ -170,12 +169,41 @@ static int64_t states_of(const costs *m) {
     }
 }
 
+/* Bytes of a weight and its states; *narrow: beside a master copy, which the optimizer reads in its
+ * place. */
+static double stays_of(const costs *m, const ds_shape *weight, bool *narrow) {
+    const ds_train *train = &m->step->train;
+    double own = ds_dtype_bits(weight->dtype);
+    ds_dtype master = train->master_dtype == DS_DTYPE_COUNT ? DS_F32 : train->master_dtype;
+    bool mixed = train->dtype != DS_DTYPE_COUNT && own < ds_dtype_bits(master);
+    ds_dtype state = train->state_dtype != DS_DTYPE_COUNT ? train->state_dtype
+                     : mixed                              ? master
+                                                          : weight->dtype;
+    double bits = own;
+    if (train->on) bits += (double)states_of(m) * ds_dtype_bits(state);
+    *narrow = train->on && mixed && train->optimizer != DS_OPTIMIZER_NONE;
+    if (*narrow) bits += ds_dtype_bits(master);
+    return bytes_of(weight) * bits / own;
+}
+
 static ds_status update_us(const costs *m, const ds_shape *weight, ds_loc loc, double *sum,
                            ds_error *err) {
     static const char *const names[] = {NULL, "sgd", "momentum", "adam", "adamw"};
     const char *name = names[m->step->train.optimizer];
     if (!name) return DS_OK;
-    return memory_us(m, name, weight, 2 + states_of(m), 1 + states_of(m), loc, sum, err);
+    bool narrow;
+    double own = bytes_of(weight), stays = stays_of(m, weight, &narrow);
+    double reads = ds_pase__gradient_bytes(&m->step->train, weight) + stays - (narrow ? own : 0);
+    double elements = own * 8 / ds_dtype_bits(weight->dtype);
+    int64_t width = weight->rank ? weight->dims[weight->rank - 1] : 1;
+    ds_work work = {.kind = DS_WORK_MEMORY,
+                    .dtype = weight->dtype,
+                    .flop = (int64_t)elements,
+                    .bytes_read = (int64_t)reads,
+                    .bytes_written = (int64_t)stays,
+                    .tokens = (int64_t)elements / (width > 0 ? width : 1),
+                    .width = width};
+    return op_us(m, name, &work, loc, sum, err);
 }
 
 /* ---- tensors on their way ---- */
@@ -359,6 +387,16 @@ static ds_status reduce_us(costs *m, const local *l, const ds_shape *shape, cons
     return ds_pase__group_us(&m->groups, DS_OP_ALL_REDUCE, &group, bytes_of(shape), us, err);
 }
 
+/* Small gradients are reduced together, in buckets: each takes its share of one. */
+static ds_status bucket_us(costs *m, const ds_pase_group *group, double bytes, double *us,
+                           ds_error *err) {
+    double bucket = (double)m->step->strategy.bucket_bytes;
+    double whole = bytes < bucket ? bucket : bytes;
+    DS_TRY(ds_pase__group_us(&m->groups, DS_OP_ALL_REDUCE, group, whole, us, err));
+    *us *= bytes / (whole > 0 ? whole : 1);
+    return DS_OK;
+}
+
 static bool is_differentiable(const ds_shape *shape) {
     return ds_dtype_is_float(shape->dtype);
 }
@@ -373,7 +411,8 @@ static ds_status weight_us(costs *m, const local *l, uint32_t i, double *beside,
                            ds_error *err) {
     const ds_pase_node *node = l->node;
     double us = 0, add = 0;
-    DS_TRY(reduce_us(m, l, &l->in[i], node->in_axis[i], &us, err));
+    ds_pase_group group = axes_without(m, node, l->split, node->in_axis[i], node->in[i].rank);
+    DS_TRY(bucket_us(m, &group, bytes_of(&l->in[i]), &us, err));
     if (node->in_tied[i])
         sum->once += us * m->exposed;
     else
@@ -405,6 +444,8 @@ static ds_status gradients_us(costs *m, const local *l, const ds_work *work, tim
     }
     for (uint32_t p = 0; p < node->pointwise; p++)
         DS_TRY(memory_us(m, "relu_grad", &l->out[0], 2, 1, node->op->loc, &pointwise, err));
+    for (uint32_t p = 0; p < node->light; p++)
+        DS_TRY(memory_us(m, "reduce_sum", &l->out[0], 1, 0, node->op->loc, &pointwise, err));
     work_beside += pointwise;
     for (uint32_t i = 0; i < node->n_in; i++) {
         double us = 0;
@@ -485,6 +526,8 @@ static ds_status node_us(costs *m, const local *l, double *us, ds_error *err) {
         DS_TRY(op_us(m, ds_op_name(op->code), &work, op->loc, &sum.each, err));
     for (uint32_t p = 0; p < node->pointwise; p++)
         DS_TRY(memory_us(m, "relu", &l->out[0], 1, 1, op->loc, &sum.each, err));
+    for (uint32_t p = 0; p < node->light; p++)
+        DS_TRY(memory_us(m, "bias", &l->out[0], 1, 1, op->loc, &sum.each, err));
     for (uint32_t i = 0; i < node->n_out; i++) {
         DS_TRY(reduce_us(m, l, &l->out[i], node->out_axis[i], &reduce, err));
         sum.each += reduce;
@@ -515,31 +558,17 @@ static ds_status node_costs(ds_pase_model *model, const ds_pase_node *node,
 
 /* ---- memory ---- */
 
-/* A weight and its states. */
-static double stays_of(const costs *m, const ds_shape *weight) {
-    const ds_train *train = &m->step->train;
-    double own = ds_dtype_bits(weight->dtype);
-    ds_dtype master = train->master_dtype == DS_DTYPE_COUNT ? DS_F32 : train->master_dtype;
-    bool mixed = train->dtype != DS_DTYPE_COUNT && own < ds_dtype_bits(master);
-    ds_dtype state = train->state_dtype != DS_DTYPE_COUNT ? train->state_dtype
-                     : mixed                              ? master
-                                                          : weight->dtype;
-    double bits = own;
-    if (train->on) bits += (double)states_of(m) * ds_dtype_bits(state);
-    if (train->on && mixed && train->optimizer != DS_OPTIMIZER_NONE) bits += ds_dtype_bits(master);
-    return bytes_of(weight) * bits / own;
-}
-
 /* `late`: where the backward pass is fullest, if nothing but the batch is split: with the gradients
  * that are there, and what is still to be read. Else before it, with all that it reads and the
  * gradients of the microbatches before. Per turn of the node. */
 static double memory_at(const costs *m, const local *l, bool late) {
     const ds_pase_node *node = l->node;
+    bool narrow;
     double bytes = 0, held = 0, before = late ? node->before / node->times : 1;
     double gradients = m->batches > 1 ? 1 : late ? node->behind / node->times : 0;
     for (uint32_t i = 0; i < node->n_in; i++) {
         if (!node->in_weight[i] || node->in_reread[i]) continue;
-        bytes += stays_of(m, &l->in[i]);
+        bytes += stays_of(m, &l->in[i], &narrow);
         if (m->step->train.on)
             bytes += gradients * ds_pase__gradient_bytes(&m->step->train, &l->in[i]);
     }
@@ -606,8 +635,7 @@ static ds_status share_reduction(costs *m, const ds_pase_edge *edge, const ds_pa
         ds_pase_group one =
             axes_without(m, a, ds_pase_config(from, i), edge->from_axis, edge->rank);
         double us;
-        DS_TRY(ds_pase__group_us(&m->groups, DS_OP_ALL_REDUCE, &one,
-                                 bytes * part_share(&m->layouts.at[here], edge->rank), &us, err));
+        DS_TRY(bucket_us(m, &one, bytes * part_share(&m->layouts.at[here], edge->rank), &us, err));
         for (uint32_t k = 0; k < to->n; k++) {
             ds_pase_group other =
                 axes_without(m, b, ds_pase_config(to, k), edge->to_axis, edge->rank);

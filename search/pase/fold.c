@@ -15,7 +15,8 @@ typedef struct folder {
 
 static bool same_node(const ds_pase_node *a, const ds_pase_node *b) {
     return a->op == b->op && a->n_axes == b->n_axes && a->pointwise == b->pointwise &&
-           strcmp(a->pattern, b->pattern) == 0 && memcmp(a->size, b->size, sizeof a->size) == 0;
+           a->light == b->light && strcmp(a->pattern, b->pattern) == 0 &&
+           memcmp(a->size, b->size, sizeof a->size) == 0;
 }
 
 static void add_memory(const ds_pase_node *from, ds_pase_node *to) {

@@ -68,6 +68,7 @@ typedef struct ds_pase_node {
     uint32_t batch, m, n, k;             /* GEMM */
     uint32_t along;                    /* NORM, SOFTMAX, LOSS: the one axis; MEAN: those averaged */
     uint32_t pointwise;                /* elementwise ops that were put into the node */
+    uint32_t light;                    /* bias, scale, cast, which PaSE's formulas take for free */
     int64_t in_size[DS_PASE_MAX_AXES]; /* POOL: the operand's dims, axis by axis */
     int64_t window[2];                 /* POOL: of the last two axes */
     uint8_t group[DS_PASE_MAX_AXES];   /* RESHAPE: axes that become or came from one dim share a

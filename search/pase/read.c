@@ -164,7 +164,10 @@ static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_
         if (!in->is_made) return DS_OK; /* a weight in another dtype is a weight */
         use_operands(r, at, false, arena);
         if (is_added(r, op)) widen(r, at, in);
-        if (!is_free(op->code)) r->graph->nodes.at[in->node].pointwise++;
+        if (is_free(op->code))
+            r->graph->nodes.at[in->node].light++;
+        else
+            r->graph->nodes.at[in->node].pointwise++;
         return add_fused(r, at, loops, out, err);
     }
     if (op->code != DS_OP_RESHAPE || !ds_pase__is_unit_reshape(&at->in[0], &at->out[0], from))

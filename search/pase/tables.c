@@ -30,7 +30,7 @@ static void node_key(const ds_pase_node *node, bool memory, ds_buf *key) {
     key->n = 0;
     PUT(kind), PUT(times), PUT(first), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size),
         PUT(data);
-    PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise);
+    PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise), PUT(light);
     for (uint32_t i = 0; memory && i < DS_PASE_HELD; i++) PUT(held[i].axes), PUT(held[i].bytes);
     if (memory) PUT(data_bytes), PUT(argument_bytes), PUT(before), PUT(behind);
     PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(n_out);
