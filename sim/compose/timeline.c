@@ -11,50 +11,16 @@
  * what they read. What has a known duration is settled as soon as all it waits for is, in any
  * order, with ends that may lie in the future; only flows are events in time. An opaque execution
  * is settled late, when the last thing is known that it waits for: a transfer that something in it
- * would have started before that was missed, and the answer is that nothing is known. */
-#include "sim/compose/internal.h"
-
-#include "ir/base/heap.h"
-#include "sim/net/net.h"
+ * would have started before that was missed, and the answer is that nothing is known.
+ *
+ * Nodes are made for an item when few of its rank are left to be run before it, and for all that is
+ * left once a rank has come to its last item. What starts before it was made shows as a transfer
+ * that starts in the past; then all nodes are made beforehand. So a period of the schedule that
+ * goes as the one before has gone needs no nodes (period.c). */
+#include "sim/compose/solver.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define IN_ORDER UINT32_MAX /* an edge along a stream, which carries no value */
-
-typedef struct edge {
-    uint32_t to, ext, unit, next; /* ext: place among the target's externals; unit: which end */
-} edge;
-
-typedef struct node {
-    uint32_t exec, unit; /* unit DS_NONE: all of it */
-    uint32_t pending, edges;
-    int64_t ready_ps;
-    uint32_t flow; /* in the network: the flow it is in; DS_NONE */
-    bool started;
-} node;
-
-typedef struct solver {
-    ds_sibling *s;
-    ds_timeline *t;
-    const ds_plan *plan;
-    DS_VEC(node) nodes;
-    DS_VEC(edge) edges;
-    DS_VEC(uint32_t) ready;
-    uint32_t *last; /* per stream: the last node put on it */
-    int64_t *free_ps;
-    int64_t *ext_ps; /* of opaque executions, from exec->ext on */
-    int64_t *key;    /* room for one */
-    ds_heap heap;
-    ds_net *net;
-    int64_t now_ps;
-    uint32_t n_settled;
-    bool late;
-} solver;
-
-static ds_part *part_of(const solver *x, uint32_t exec) {
-    return &x->s->parts[x->t->execs[exec].part];
-}
 
 uint32_t ds_compose__exec(const ds_timeline *t, const ds_source *source, const ds_exec *from) {
     const ds_sibling *s = t->s;
@@ -102,7 +68,8 @@ static void list_execs(ds_timeline *t, const ds_order *order, uint32_t n, const 
         bool opaque = part->opaque && !(part->flows && (s->cautious || open_rank == rank));
         if (!opaque) open_rank = rank;
         t->of_mb[group * m + order[i].mb] = t->of_turn[group * m + turn] = t->n_execs;
-        ds_exec exec = {.part = item, .mb = order[i].mb, .turn = turn, .opaque = opaque};
+        ds_exec exec = {
+            .part = item, .mb = order[i].mb, .turn = turn, .opaque = opaque, .node = DS_NONE};
         t->execs[t->n_execs++] = exec;
         exec.opaque = false;
         for (uint32_t q = 0; q < s->n_posts[item]; q++) {
@@ -110,22 +77,23 @@ static void list_execs(ds_timeline *t, const ds_order *order, uint32_t n, const 
             t->execs[t->n_execs++] = exec;
         }
     }
-    t->execs[t->n_execs++] = (ds_exec){.part = s->n_parts - 1};
+    t->execs[t->n_execs++] = (ds_exec){.part = s->n_parts - 1, .node = DS_NONE};
     free(seen);
 }
 
-static void add_edge(solver *x, uint32_t from, uint32_t to, uint32_t ext, uint32_t unit) {
-    node *n = &x->nodes.at[from];
-    if (ext == IN_ORDER && n->edges != DS_NONE && x->edges.at[n->edges].to == to &&
-        x->edges.at[n->edges].ext == IN_ORDER)
+static void add_edge(ds_solver *x, uint32_t from, uint32_t to, uint32_t ext, uint32_t unit) {
+    ds_solver_node *n = &x->nodes.at[from];
+    if (ext == DS_IN_ORDER && n->edges != DS_NONE && x->edges.at[n->edges].to == to &&
+        x->edges.at[n->edges].ext == DS_IN_ORDER)
         return;
-    DS_HPUSH(&x->edges, ((edge){to, ext, unit, n->edges}));
+    DS_HPUSH(&x->edges, ((ds_solver_edge){to, ext, unit, n->edges}));
     n->edges = x->edges.n - 1;
     x->nodes.at[to].pending++;
 }
 
-static void put_on_stream(solver *x, uint32_t stream, uint32_t id) {
-    if (x->last[stream] != DS_NONE) add_edge(x, x->last[stream], id, IN_ORDER, 0);
+static void put_on_stream(ds_solver *x, uint32_t stream, uint32_t id) {
+    uint32_t last = x->last[stream];
+    if (last != DS_NONE && !x->nodes.at[last].settled) add_edge(x, last, id, DS_IN_ORDER, 0);
     x->last[stream] = id;
 }
 
@@ -148,15 +116,16 @@ static void keep_timing(ds_body *body, ds_timing *timing, uint64_t hash) {
     ds_map_put(&body->timings, hash, DS_KEY(timing));
 }
 
-static void add_nodes(solver *x, uint32_t exec, uint32_t *n_exts) {
+static void add_nodes(ds_solver *x, uint32_t exec) {
     ds_exec *e = &x->t->execs[exec];
-    const ds_part *part = part_of(x, exec);
+    const ds_part *part = ds_solver__part(x, exec);
     const ds_body *body = part->body;
+    ds_solver_node node = {.exec = exec, .unit = DS_NONE, .edges = DS_NONE, .flow = DS_NONE};
     e->node = x->nodes.n;
     if (e->opaque) {
-        e->ext = *n_exts;
-        *n_exts += body->exts.n;
-        DS_HPUSH(&x->nodes, ((node){.exec = exec, .unit = DS_NONE, .edges = DS_NONE}));
+        e->ext = x->exts.n;
+        for (uint32_t i = 0; i < body->exts.n; i++) DS_HPUSH(&x->exts, 0);
+        DS_HPUSH(&x->nodes, node);
         for (uint32_t i = 0; i < part->streams.n; i++)
             put_on_stream(x, part->streams.at[i], e->node);
         return;
@@ -166,24 +135,47 @@ static void add_nodes(solver *x, uint32_t exec, uint32_t *n_exts) {
     x->t->loose = e->timing;
     for (uint32_t u = 0; u < body->units.n; u++) {
         const ds_unit_task *unit = &body->units.at[u];
-        DS_HPUSH(&x->nodes, ((node){.exec = exec, .unit = u, .edges = DS_NONE, .flow = DS_NONE}));
+        node.unit = u;
+        DS_HPUSH(&x->nodes, node);
         for (uint32_t i = 0; i < unit->n_slots; i++)
             put_on_stream(x, part->streams.at[body->slots.at[unit->slot + i]], e->node + u);
     }
 }
 
-static uint32_t node_of(const solver *x, uint32_t exec, uint32_t unit) {
+static uint32_t node_of(const ds_solver *x, uint32_t exec, uint32_t unit) {
     return x->t->execs[exec].node + (x->t->execs[exec].opaque ? 0 : unit);
 }
 
-static void add_values(solver *x, uint32_t exec) {
+/* What a node waits for has ended. */
+static void take_end(ds_solver *x, uint32_t id, uint32_t ext, int64_t end_ps) {
+    ds_solver_node *n = &x->nodes.at[id];
+    if (n->unit == DS_NONE)
+        x->exts.at[x->t->execs[n->exec].ext + ext] = end_ps;
+    else if (end_ps > n->ready_ps)
+        n->ready_ps = end_ps;
+}
+
+static void add_value(ds_solver *x, uint32_t exec, uint32_t unit, uint32_t id, uint32_t ext) {
+    const ds_exec *from = &x->t->execs[exec];
+    bool made = from->node != DS_NONE, known = !made && from->timing;
+    if (made && !x->nodes.at[node_of(x, exec, unit)].settled) {
+        add_edge(x, node_of(x, exec, unit), id, ext, unit);
+    } else if (made || known) {
+        take_end(x, id, ext, from->base_ps + from->timing->end[unit]);
+    } else {
+        DS_HPUSH(&x->edges, ((ds_solver_edge){id, ext, unit, x->waiting[exec]}));
+        x->waiting[exec] = x->edges.n - 1;
+        x->nodes.at[id].pending++;
+    }
+}
+
+static void add_values(ds_solver *x, uint32_t exec) {
     const ds_exec *e = &x->t->execs[exec];
-    const ds_body *part = part_of(x, exec)->body;
+    const ds_body *part = ds_solver__part(x, exec)->body;
     if (e->opaque) {
         for (uint32_t i = 0; i < part->exts.n; i++) {
             const ds_external *ext = &part->exts.at[i];
-            uint32_t from = ds_compose__exec(x->t, &ext->source, e);
-            add_edge(x, node_of(x, from, ext->unit), e->node, i, ext->unit);
+            add_value(x, ds_compose__exec(x->t, &ext->source, e), ext->unit, e->node, i);
         }
         return;
     }
@@ -195,17 +187,64 @@ static void add_values(solver *x, uint32_t exec) {
                 continue;
             }
             const ds_external *ext = &part->exts.at[pred & ~DS_EXT];
-            uint32_t from = ds_compose__exec(x->t, &ext->source, e);
-            add_edge(x, node_of(x, from, ext->unit), e->node + u, 0, ext->unit);
+            add_value(x, ds_compose__exec(x->t, &ext->source, e), ext->unit, e->node + u, 0);
         }
 }
 
+/* What has waited for the execution's nodes. */
+static void meet_waiting(ds_solver *x, uint32_t exec) {
+    for (uint32_t i = x->waiting[exec], next; i != DS_NONE; i = next) {
+        ds_solver_edge *edge = &x->edges.at[i];
+        ds_solver_node *from = &x->nodes.at[node_of(x, exec, edge->unit)];
+        next = edge->next;
+        edge->next = from->edges;
+        from->edges = i;
+    }
+}
+
+static void make_nodes(ds_solver *x, uint32_t exec) {
+    const ds_part *part = ds_solver__part(x, exec);
+    uint32_t first = x->nodes.n;
+    add_nodes(x, exec);
+    add_values(x, exec);
+    meet_waiting(x, exec);
+    x->n_left[exec] = x->nodes.n - first;
+    if (!part->tail && part->post < 0 && x->nodes.n > first)
+        x->ranks[ds_solver__rank(x, exec)].n_open++;
+    for (uint32_t i = first; i < x->nodes.n; i++)
+        if (!x->nodes.at[i].pending) DS_HPUSH(&x->ready, i);
+}
+
+/* The rank's next item with what it sends. */
+static void make_item(ds_solver *x, ds_solver_rank *rank) {
+    do make_nodes(x, rank->made++);
+    while (rank->made < rank->end && ds_solver__part(x, rank->made)->post >= 0);
+}
+
+static void make_rest(ds_solver *x) {
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        while (x->ranks[r].made < x->ranks[r].end) make_item(x, &x->ranks[r]);
+    make_nodes(x, x->t->n_execs - 1);
+    x->complete = true;
+}
+
+/* How many items of a rank have nodes and are not settled. */
+enum { AHEAD = 3 };
+
+static void make_more(ds_solver *x, uint32_t rank) {
+    ds_solver_rank *r = &x->ranks[rank];
+    while (!x->complete && r->n_open < AHEAD) {
+        if (r->made < r->end) make_item(x, r);
+        if (r->made == r->end) make_rest(x);
+    }
+}
+
 /* Every stream is used by the items of one rank alone, or by what one rank sends. */
-static bool check_streams(solver *x, const uint32_t *rank_of) {
+static bool check_streams(ds_solver *x, const uint32_t *rank_of) {
     bool fine = true;
     uint32_t *user = ds_xcalloc(x->plan->n_streams, sizeof *user);
     for (uint32_t i = 0; i + 1 < x->t->n_execs && fine; i++) {
-        const ds_part *part = part_of(x, i);
+        const ds_part *part = ds_solver__part(x, i);
         uint32_t own = 2 * rank_of[part->group] + (part->post >= 0) + 1;
         for (uint32_t k = 0; k < part->streams.n && fine; k++) {
             uint32_t *of = &user[part->streams.at[k]];
@@ -219,20 +258,22 @@ static bool check_streams(solver *x, const uint32_t *rank_of) {
 
 /* ---- settling ---- */
 
-static void pass_on(solver *x, uint32_t id, const ds_exec *e) {
+static void pass_on(ds_solver *x, uint32_t id, const ds_exec *e) {
+    uint32_t exec = x->nodes.at[id].exec;
+    x->nodes.at[id].settled = true;
     x->n_settled++;
     for (uint32_t i = x->nodes.at[id].edges; i != DS_NONE; i = x->edges.at[i].next) {
-        const edge *to = &x->edges.at[i];
-        node *n = &x->nodes.at[to->to];
-        if (to->ext != IN_ORDER) {
-            int64_t end_ps = e->base_ps + e->timing->end[to->unit];
-            if (n->unit == DS_NONE)
-                x->ext_ps[x->t->execs[n->exec].ext + to->ext] = end_ps;
-            else if (end_ps > n->ready_ps)
-                n->ready_ps = end_ps;
-        }
-        if (!--n->pending) DS_HPUSH(&x->ready, to->to);
+        const ds_solver_edge *to = &x->edges.at[i];
+        if (to->ext != DS_IN_ORDER)
+            take_end(x, to->to, to->ext, e->base_ps + e->timing->end[to->unit]);
+        if (!--x->nodes.at[to->to].pending) DS_HPUSH(&x->ready, to->to);
     }
+    const ds_part *part = ds_solver__part(x, exec);
+    if (--x->n_left[exec] || part->tail || part->post >= 0) return;
+    uint32_t rank = ds_solver__rank(x, exec);
+    x->ranks[rank].n_open--;
+    if (rank == x->first_rank) x->n_items++;
+    if (!x->complete) DS_HPUSH(&x->hungry, rank);
 }
 
 static void time_units(const ds_body *part, const int64_t *key, ds_timing *out) {
@@ -261,7 +302,7 @@ static void time_units(const ds_body *part, const int64_t *key, ds_timing *out) 
     }
 }
 
-static ds_timing *timing_of(solver *x, ds_body *part, const int64_t *key) {
+static ds_timing *timing_of(ds_solver *x, ds_body *part, const int64_t *key) {
     uint32_t n = part->stream_cls.n + part->exts.n;
     uint64_t hash = n;
     for (uint32_t i = 0; i < n; i++)
@@ -278,9 +319,9 @@ static ds_timing *timing_of(solver *x, ds_body *part, const int64_t *key) {
     return timing;
 }
 
-static void settle_whole(solver *x, uint32_t id) {
+static void settle_whole(ds_solver *x, uint32_t id) {
     ds_exec *e = &x->t->execs[x->nodes.at[id].exec];
-    ds_part *part = part_of(x, x->nodes.at[id].exec);
+    ds_part *part = ds_solver__part(x, x->nodes.at[id].exec);
     ds_body *body = part->body;
     int64_t base = INT64_MAX;
     for (uint32_t i = 0; i < part->streams.n; i++)
@@ -289,7 +330,7 @@ static void settle_whole(solver *x, uint32_t id) {
     for (uint32_t i = 0; i < part->streams.n; i++)
         x->key[i] = x->free_ps[part->streams.at[i]] - base;
     for (uint32_t i = 0; i < body->exts.n; i++) {
-        int64_t at = x->ext_ps[e->ext + i];
+        int64_t at = x->exts.at[e->ext + i];
         x->key[part->streams.n + i] = at > base ? at - base : 0;
     }
     e->base_ps = base;
@@ -299,58 +340,71 @@ static void settle_whole(solver *x, uint32_t id) {
     pass_on(x, id, e);
 }
 
-static void finish_unit(solver *x, uint32_t id, int64_t end_ps) {
-    const node *n = &x->nodes.at[id];
+static void finish_unit(ds_solver *x, uint32_t id, int64_t end_ps) {
+    const ds_solver_node *n = &x->nodes.at[id];
     ds_exec *e = &x->t->execs[n->exec];
-    const ds_part *part = part_of(x, n->exec);
+    const ds_part *part = ds_solver__part(x, n->exec);
     const ds_unit_task *unit = &part->body->units.at[n->unit];
-    e->timing->end[n->unit] = end_ps;
-    if (end_ps > e->timing->all_end) e->timing->all_end = end_ps;
+    e->timing->end[n->unit] = end_ps - e->base_ps;
+    if (e->timing->end[n->unit] > e->timing->all_end) e->timing->all_end = e->timing->end[n->unit];
     for (uint32_t i = 0; i < unit->n_slots; i++)
         x->free_ps[part->streams.at[part->body->slots.at[unit->slot + i]]] = end_ps;
     pass_on(x, id, e);
 }
 
-static const ds_activity *activity_of(const solver *x, uint32_t id) {
-    const ds_part *part = part_of(x, x->nodes.at[id].exec);
+static const ds_activity *activity_of(const ds_solver *x, uint32_t id) {
+    const ds_part *part = ds_solver__part(x, x->nodes.at[id].exec);
     return ds_compose__activity(x->s, part, &part->body->units.at[x->nodes.at[id].unit]);
 }
 
-static const ds_unit_task *unit_at(const solver *x, uint32_t id) {
-    return &part_of(x, x->nodes.at[id].exec)->body->units.at[x->nodes.at[id].unit];
+static const ds_unit_task *unit_at(const ds_solver *x, uint32_t id) {
+    return &ds_solver__part(x, x->nodes.at[id].exec)->body->units.at[x->nodes.at[id].unit];
 }
 
-static void settle_unit(solver *x, uint32_t id) {
-    node *n = &x->nodes.at[id];
-    const ds_part *part = part_of(x, n->exec);
+static void settle_unit(ds_solver *x, uint32_t id) {
+    ds_solver_node *n = &x->nodes.at[id];
+    const ds_part *part = ds_solver__part(x, n->exec);
     const ds_unit_task *unit = unit_at(x, id);
     int64_t start = n->ready_ps;
     for (uint32_t i = 0; i < unit->n_slots; i++) {
         int64_t at = x->free_ps[part->streams.at[part->body->slots.at[unit->slot + i]]];
         if (at > start) start = at;
     }
-    x->t->execs[n->exec].timing->start[n->unit] = start;
+    ds_exec *e = &x->t->execs[n->exec];
+    e->timing->start[n->unit] = start - e->base_ps;
     if (unit->transfer == DS_NONE || !activity_of(x, id)->n_flows) {
         finish_unit(x, id, start + unit->ps);
         return;
     }
     if (start < x->now_ps) x->late = true;
+    n->next_ps = start;
     ds_heap_push(&x->heap, start, id);
 }
 
-static void settle_ready(solver *x) {
-    while (x->ready.n) {
-        uint32_t id = x->ready.at[--x->ready.n];
-        if (x->nodes.at[id].unit == DS_NONE)
-            settle_whole(x, id);
-        else
-            settle_unit(x, id);
-    }
+static void settle_ready(ds_solver *x) {
+    do {
+        while (x->hungry.n) make_more(x, x->hungry.at[--x->hungry.n]);
+        while (x->ready.n) {
+            uint32_t id = x->ready.at[--x->ready.n];
+            if (x->nodes.at[id].unit == DS_NONE)
+                settle_whole(x, id);
+            else
+                settle_unit(x, id);
+        }
+    } while (x->hungry.n);
 }
 
 /* ---- transfers over shared links (engine.c) ---- */
 
-static void wait_for_flow(solver *x, uint32_t id, uint32_t next, int64_t wait_ps) {
+/* The network knows a transfer by its stream, where it is alone. */
+static uint32_t stream_of(ds_solver *x, uint32_t id) {
+    const ds_part *part = ds_solver__part(x, x->nodes.at[id].exec);
+    uint32_t stream = ds_solver__activity(part, unit_at(x, id));
+    x->on_stream[stream] = id;
+    return stream;
+}
+
+static void wait_for_flow(ds_solver *x, uint32_t id, uint32_t next, int64_t wait_ps) {
     const ds_activity *a = activity_of(x, id);
     const ds_flow *flows = x->plan->flows;
     for (uint32_t f = next; f < a->first_flow + a->n_flows; f++) {
@@ -360,17 +414,20 @@ static void wait_for_flow(solver *x, uint32_t id, uint32_t next, int64_t wait_ps
             continue;
         }
         x->nodes.at[id].flow = f;
+        x->nodes.at[id].next_ps = x->now_ps + wait_ps;
         ds_heap_push(&x->heap, x->now_ps + wait_ps, id);
         return;
     }
     x->nodes.at[id].flow = DS_NONE;
-    ds_net_wait(x->net, id, id, x->now_ps + wait_ps);
+    x->nodes.at[id].next_ps = x->now_ps + wait_ps;
+    ds_net_wait(x->net, stream_of(x, id), id, x->now_ps + wait_ps);
 }
 
-static void go_on(solver *x, uint32_t id) {
-    node *n = &x->nodes.at[id];
+static void go_on(ds_solver *x, uint32_t id) {
+    ds_solver_node *n = &x->nodes.at[id];
     if (n->started) {
-        ds_net_flow(x->net, id, id, n->flow, x->now_ps);
+        n->next_ps = DS_FLOWING;
+        ds_net_flow(x->net, stream_of(x, id), id, n->flow, x->now_ps);
         return;
     }
     const ds_activity *a = activity_of(x, id);
@@ -382,7 +439,7 @@ static void go_on(solver *x, uint32_t id) {
     wait_for_flow(x, id, a->first_flow, more_ps);
 }
 
-static void end_flow(solver *x, uint32_t id) {
+static void end_flow(ds_solver *x, uint32_t id) {
     const ds_activity *a = activity_of(x, id);
     uint32_t flow = x->nodes.at[id].flow;
     if (flow != DS_NONE && flow + 1 < a->first_flow + a->n_flows) {
@@ -393,7 +450,7 @@ static void end_flow(solver *x, uint32_t id) {
     settle_ready(x);
 }
 
-static bool next_event(solver *x) {
+static bool next_event(ds_solver *x) {
     int64_t heap_ps = x->heap.n ? x->heap.at[0].time_ps : INT64_MAX;
     int64_t net_ps =
         x->heap.n && heap_ps == x->now_ps ? INT64_MAX : ds_net_next_ps(x->net, x->now_ps);
@@ -404,18 +461,23 @@ static bool next_event(solver *x) {
     }
     if (net_ps == INT64_MAX) return false;
     x->now_ps = net_ps;
-    end_flow(x, ds_net_pop(x->net));
+    end_flow(x, x->on_stream[ds_net_pop(x->net)]);
     return true;
 }
 
-static bool solve(solver *x) {
-    for (uint32_t i = 0; i < x->nodes.n; i++)
-        if (!x->nodes.at[i].pending) DS_HPUSH(&x->ready, i);
+static bool solve(ds_solver *x) {
+    uint32_t n_items = 0;
+    for (uint32_t r = 0; r < x->n_ranks; r++) DS_HPUSH(&x->hungry, r);
+    if (!x->ahead) make_rest(x);
     settle_ready(x);
     while (!x->late && next_event(x)) {
+        if (x->complete || x->n_items == n_items) continue;
+        n_items = x->n_items;
+        ds_period_skip(x);
     }
     if (x->late) return ds_compose__unknown(x->s, "a transfer that starts within an item");
-    if (x->n_settled < x->nodes.n) return ds_compose__unknown(x->s, "a step that stops half-way");
+    if (x->n_settled < x->nodes.n || !x->complete)
+        return ds_compose__unknown(x->s, "a step that stops half-way");
     for (uint32_t i = 0; i < x->t->n_execs; i++) {
         const ds_exec *e = &x->t->execs[i];
         int64_t end_ps = e->base_ps + e->timing->all_end;
@@ -424,37 +486,82 @@ static bool solve(solver *x) {
     return true;
 }
 
-bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order,
-                          const uint32_t *rank_of, ds_timeline *out) {
-    *out = (ds_timeline){.s = s};
-    solver x = {.s = s, .t = out, .plan = s->plan};
-    list_execs(out, order, n_order, rank_of);
-    x.last = ds_xcalloc(s->plan->n_streams, sizeof *x.last);
-    for (uint32_t i = 0; i < s->plan->n_streams; i++) x.last[i] = DS_NONE;
-    x.free_ps = ds_xcalloc(s->plan->n_streams, sizeof *x.free_ps);
-    bool fine = check_streams(&x, rank_of);
-    uint32_t n_exts = 0, most = 1;
-    for (uint32_t i = 0; i < out->n_execs && fine; i++) {
-        const ds_body *body = part_of(&x, i)->body;
-        add_nodes(&x, i, &n_exts);
+/* Executions stand rank by rank; the tail is no rank's. */
+static void list_ranks(ds_solver *x) {
+    uint32_t n = x->t->n_execs - 1, *most = &x->n_ranks;
+    for (uint32_t i = 0; i < n; i++)
+        if (ds_solver__rank(x, i) >= *most) *most = ds_solver__rank(x, i) + 1;
+    x->ranks = ds_xcalloc(x->n_ranks, sizeof *x->ranks);
+    if (n) x->first_rank = ds_solver__rank(x, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        ds_solver_rank *r = &x->ranks[ds_solver__rank(x, i)];
+        if (!r->end) r->made = r->past = i;
+        r->end = i + 1;
+    }
+}
+
+static uint32_t *nones(uint32_t n) {
+    uint32_t *out = ds_xmalloc(((size_t)n + 1) * sizeof *out);
+    memset(out, 0xff, n * sizeof *out); /* DS_NONE */
+    return out;
+}
+
+static void solver_init(ds_solver *x) {
+    const ds_plan *plan = x->plan;
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < x->t->n_execs; i++) {
+        const ds_body *body = ds_solver__part(x, i)->body;
         if (body->stream_cls.n + body->exts.n > most) most = body->stream_cls.n + body->exts.n;
     }
-    x.ext_ps = ds_xcalloc(n_exts, sizeof *x.ext_ps);
-    x.key = ds_xcalloc(most, sizeof *x.key);
-    for (uint32_t i = 0; i < out->n_execs && fine; i++) add_values(&x, i);
-    x.net = ds_net_new(s->plan->link_capacity_q20, s->plan->n_links, s->plan->flows,
-                       s->plan->n_flows, x.nodes.n);
-    fine = fine && solve(&x);
-    ds_net_free(x.net);
-    ds_heap_deinit(&x.heap);
-    free(x.nodes.at);
-    free(x.edges.at);
-    free(x.ready.at);
-    free(x.last);
-    free(x.free_ps);
-    free(x.ext_ps);
-    free(x.key);
+    x->key = ds_xcalloc(most, sizeof *x->key);
+    x->last = nones(plan->n_streams);
+    x->on_stream = nones(plan->n_streams);
+    x->waiting = nones(x->t->n_execs);
+    x->n_left = ds_xcalloc(x->t->n_execs, sizeof *x->n_left);
+    x->free_ps = ds_xcalloc(plan->n_streams, sizeof *x->free_ps);
+    x->net = ds_net_new(plan->link_capacity_q20, plan->n_links, plan->flows, plan->n_flows,
+                        plan->n_streams);
+    list_ranks(x);
+}
+
+static void solver_deinit(ds_solver *x) {
+    ds_period_free(x->period);
+    ds_net_free(x->net);
+    ds_heap_deinit(&x->heap);
+    free(x->nodes.at);
+    free(x->edges.at);
+    free(x->ready.at);
+    free(x->hungry.at);
+    free(x->exts.at);
+    free(x->ranks);
+    free(x->waiting);
+    free(x->n_left);
+    free(x->last);
+    free(x->on_stream);
+    free(x->free_ps);
+    free(x->key);
+}
+
+static bool find_timeline(ds_sibling *s, const ds_order *order, uint32_t n_order,
+                          const uint32_t *rank_of, bool ahead, bool *late, ds_timeline *out) {
+    *out = (ds_timeline){.s = s};
+    ds_solver x = {.s = s, .t = out, .plan = s->plan, .rank_of = rank_of, .ahead = ahead};
+    list_execs(out, order, n_order, rank_of);
+    solver_init(&x);
+    bool fine = check_streams(&x, rank_of) && solve(&x);
+    *late = x.late;
+    solver_deinit(&x);
     return fine;
+}
+
+bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order,
+                          const uint32_t *rank_of, ds_timeline *out) {
+    bool late;
+    if (find_timeline(s, order, n_order, rank_of, true, &late, out)) return true;
+    if (!late) return false;
+    ds_compose__timeline_deinit(out);
+    s->why = NULL;
+    return find_timeline(s, order, n_order, rank_of, false, &late, out);
 }
 
 void ds_compose__timeline_deinit(ds_timeline *t) {

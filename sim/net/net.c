@@ -7,6 +7,7 @@
  * not their order. */
 #include "sim/net/net.h"
 
+#include "ir/base/map.h"
 #include "ir/base/units.h"
 
 #include <assert.h>
@@ -172,4 +173,20 @@ uint32_t ds_net_n_active(const ds_net *net) {
 
 ds_u128 ds_net_rate_q20(const ds_net *net, uint32_t flow) {
     return ds_share_level_q20(net->share, flow) * net->flows[flow].share.weight;
+}
+
+uint64_t ds_net_state(const ds_net *net, uint32_t flow, int64_t now_ps) {
+    const active *a = &net->active[flow];
+    uint64_t hash = ds_hash_mix((uint64_t)(now_ps - a->since_ps), a->fresh);
+    hash = ds_hash_mix(ds_hash_mix(hash, (uint64_t)(a->left >> 64)), (uint64_t)a->left);
+    hash = ds_hash_mix(hash, (uint64_t)(a->level_q20 >> 64));
+    return ds_hash_mix(hash, (uint64_t)a->level_q20);
+}
+
+void ds_net_shift(ds_net *net, int64_t by_ps) {
+    for (uint32_t i = 0; i < net->n_heap; i++) {
+        uint32_t flow = net->flow_of[net->heap[i].activity];
+        if (net->heap[i].ps != INT64_MAX) net->heap[i].ps += by_ps;
+        if (flow != NONE) net->active[flow].since_ps += by_ps;
+    }
 }

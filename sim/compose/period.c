@@ -1,0 +1,266 @@
+/* Periods of the schedule that go as the one before has gone (SEMANTICS S6).
+ *
+ * Whenever an item of the first rank has been settled, the state of all ranks is hashed: which of
+ * their units are settled, when those end that have not ended yet, until when transfers wait, and
+ * how far flows are, all relative to the present. Where the state has been the same before, each
+ * rank has since run some executions. If those that follow are again of the same parts, and read
+ * what those read, as many executions later, then they will happen as those did, so much later; and
+ * so will the next ones. What has ended by then matters to nobody any more, so that a source may as
+ * well be any other one of that time.
+ *
+ * The executions that are passed over have the timings of those that they repeat. What is under way
+ * moves to the executions that it will be of; times move with it.
+ *
+ * States are told apart by 128 bits of hashes. */
+#include "sim/compose/solver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the ranks were in a state. */
+typedef struct mark {
+    uint64_t second;
+    int64_t now_ps;
+    uint32_t places; /* per rank two: past, made */
+} mark;
+
+struct ds_period {
+    ds_map found; /* hash → mark */
+    DS_VEC(mark) marks;
+    DS_VEC(uint32_t) places;
+    ds_map sources_of; /* body → where its sources begin */
+    DS_VEC(ds_source) sources;
+};
+
+void ds_period_free(ds_period *p) {
+    if (!p) return;
+    ds_map_deinit(&p->found);
+    ds_map_deinit(&p->sources_of);
+    free(p->marks.at);
+    free(p->places.at);
+    free(p->sources.at);
+    free(p);
+}
+
+/* ---- the state ---- */
+
+typedef struct state {
+    uint64_t a, b;
+} state;
+
+static void mix(state *s, uint64_t word) {
+    s->a = (s->a ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    s->a ^= s->a >> 32;
+    s->b = (s->b + word) * UINT64_C(0xd6e8feb86659fd93);
+    s->b ^= s->b >> 29;
+}
+
+static void mix_transfer(const ds_solver *x, uint32_t unit, const ds_solver_node *n, state *s) {
+    mix(s, (uint64_t)unit << 32 | n->flow);
+    if (n->next_ps != DS_FLOWING) {
+        mix(s, (uint64_t)(n->next_ps - x->now_ps) << 1 | n->started);
+        return;
+    }
+    mix(s, ds_net_state(x->net, n->flow, x->now_ps));
+}
+
+/* An execution that is followed unit by unit. */
+static void mix_units(const ds_solver *x, const ds_exec *e, uint32_t n, state *s) {
+    uint64_t settled = 0;
+    for (uint32_t u = 0; u < n; u++) {
+        const ds_solver_node *node = &x->nodes.at[e->node + u];
+        settled = settled << 1 | node->settled;
+        if (u % 64 == 63) mix(s, settled);
+        if (node->settled) {
+            int64_t left_ps = e->base_ps + e->timing->end[u] - x->now_ps;
+            if (left_ps <= 0) continue;
+            mix(s, u);
+            mix(s, (uint64_t)left_ps);
+        } else if (!node->pending) {
+            mix_transfer(x, u, node, s);
+        }
+    }
+    mix(s, settled);
+}
+
+static void mix_rank(const ds_solver *x, ds_solver_rank *r, state *s) {
+    for (; r->past < r->made; r->past++) {
+        const ds_exec *e = &x->t->execs[r->past];
+        if (x->n_left[r->past] || e->base_ps + e->timing->all_end > x->now_ps) break;
+    }
+    mix(s, r->made - r->past);
+    for (uint32_t i = r->past; i < r->made; i++) {
+        const ds_exec *e = &x->t->execs[i];
+        mix(s, (uint64_t)e->part << 1 | e->opaque);
+        if (!e->opaque) {
+            mix_units(x, e, ds_solver__part(x, i)->body->units.n, s);
+        } else if (!x->n_left[i]) {
+            mix(s, (uint64_t)(e->base_ps - x->now_ps));
+            mix(s, DS_KEY(e->timing));
+        }
+    }
+}
+
+/* ---- what is to come ---- */
+
+static bool is_source(const ds_period *p, uint32_t from, const ds_source *source) {
+    for (uint32_t i = from; i < p->sources.n; i++)
+        if (memcmp(&p->sources.at[i], source, sizeof *source) == 0) return true;
+    return false;
+}
+
+/* What a body reads, each once; as many as the first of them says. */
+static const ds_source *sources_of(ds_period *p, const ds_body *body, uint32_t *n) {
+    const uint64_t *found = ds_map_find(&p->sources_of, DS_KEY(body));
+    if (!found) {
+        uint32_t first = p->sources.n;
+        for (uint32_t i = 0; i < body->exts.n; i++)
+            if (!is_source(p, first, &body->exts.at[i].source))
+                DS_HPUSH(&p->sources, body->exts.at[i].source);
+        ds_map_put(&p->sources_of, DS_KEY(body), (uint64_t)first << 32 | (p->sources.n - first));
+        found = ds_map_find(&p->sources_of, DS_KEY(body));
+    }
+    *n = (uint32_t)*found;
+    return p->sources.at + (*found >> 32);
+}
+
+typedef struct period {
+    ds_solver *x;
+    const uint32_t *places; /* of the mark */
+    int64_t ps;
+    uint32_t times;
+} period;
+
+static uint32_t past_of(const period *p, uint32_t rank) {
+    return p->places[2 * rank];
+}
+
+/* How many executions of a rank make a period. */
+static uint32_t n_of(const period *p, uint32_t rank) {
+    return p->x->ranks[rank].past - past_of(p, rank);
+}
+
+static bool repeats(const period *p, uint32_t exec, uint32_t later) {
+    const ds_solver *x = p->x;
+    const ds_exec *a = &x->t->execs[exec], *b = &x->t->execs[later];
+    if (a->part != b->part || a->opaque != b->opaque) return false;
+    uint32_t n;
+    const ds_source *sources = sources_of(x->period, ds_solver__part(x, exec)->body, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t from = ds_compose__exec(x->t, &sources[i], a);
+        uint32_t other = ds_compose__exec(x->t, &sources[i], b);
+        uint32_t rank = ds_solver__rank(x, from);
+        if (other == from + n_of(p, rank)) continue;
+        bool past = from < past_of(p, rank) && other < x->ranks[rank].past &&
+                    ds_solver__rank(x, other) == rank;
+        if (!past) return false;
+    }
+    return true;
+}
+
+/* How many more times the period comes, with something left behind it. */
+static uint32_t count_times(const period *p) {
+    const ds_solver *x = p->x;
+    uint32_t times = UINT32_MAX;
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        uint32_t n = n_of(p, r), most = n ? (x->ranks[r].end - 1 - x->ranks[r].made) / n : times;
+        if (most < times) times = most;
+    }
+    for (uint32_t r = 0; r < x->n_ranks && times; r++) {
+        uint32_t n = n_of(p, r), at = past_of(p, r);
+        if (!n) continue;
+        while (at + n < x->ranks[r].made + times * n && repeats(p, at, at + n)) at++;
+        uint32_t most = at + n < x->ranks[r].made ? 0 : (at + n - x->ranks[r].made) / n;
+        if (most < times) times = most;
+    }
+    return times == UINT32_MAX ? 0 : times;
+}
+
+/* ---- passing over them ---- */
+
+/* What is under way of an execution is of a later one. */
+static void move(ds_solver *x, uint32_t exec, uint32_t by, int64_t by_ps) {
+    const ds_body *body = ds_solver__part(x, exec)->body;
+    const ds_exec *from = &x->t->execs[exec];
+    ds_exec *to = &x->t->execs[exec + by];
+    uint32_t n = from->opaque ? 1 : body->units.n;
+    for (uint32_t i = from->node; i < from->node + n; i++) {
+        ds_solver_node *node = &x->nodes.at[i];
+        node->exec = exec + by;
+        node->ready_ps += by_ps;
+        if (node->next_ps != DS_FLOWING) node->next_ps += by_ps;
+    }
+    for (uint32_t i = 0; from->opaque && i < body->exts.n; i++) x->exts.at[from->ext + i] += by_ps;
+    to->node = from->node;
+    to->ext = from->ext;
+    to->timing = from->timing;
+    to->base_ps = from->base_ps + by_ps;
+    x->n_left[exec + by] = x->n_left[exec];
+}
+
+static void pass_over(const period *p, uint32_t rank) {
+    ds_solver *x = p->x;
+    ds_solver_rank *r = &x->ranks[rank];
+    uint32_t n = n_of(p, rank), by = n * p->times, first = past_of(p, rank);
+    for (uint32_t i = r->made; i-- > r->past;) move(x, i, by, p->times * p->ps);
+    for (uint32_t i = r->past; i < r->past + by; i++) {
+        const ds_exec *like = &x->t->execs[first + (i - first) % n];
+        ds_exec *e = &x->t->execs[i];
+        e->timing = like->timing;
+        e->base_ps = like->base_ps + (i - first) / n * p->ps;
+        e->node = DS_NONE;
+        x->n_left[i] = 0;
+    }
+    if (!by) return;
+    for (uint32_t i = r->end - by; i-- > r->made;) x->waiting[i + by] = x->waiting[i];
+    for (uint32_t i = r->made; i < r->made + by; i++) x->waiting[i] = DS_NONE;
+}
+
+static void skip(const period *p) {
+    ds_solver *x = p->x;
+    int64_t by_ps = p->times * p->ps;
+    for (uint32_t r = 0; r < x->n_ranks; r++) pass_over(p, r);
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        uint32_t by = n_of(p, r) * p->times;
+        x->ranks[r].made += by;
+        x->ranks[r].past += by;
+    }
+    for (uint32_t i = 0; i < x->heap.n; i++) x->heap.at[i].time_ps += by_ps;
+    for (uint32_t i = 0; i < x->plan->n_streams; i++) x->free_ps[i] += by_ps;
+    ds_net_shift(x->net, by_ps);
+    x->now_ps += by_ps;
+}
+
+static void forget(ds_period *p) {
+    ds_map_clear(&p->found);
+    p->marks.n = p->places.n = 0;
+}
+
+static void note(ds_solver *x, const state *s) {
+    ds_period *p = x->period;
+    ds_map_put(&p->found, s->a, p->marks.n);
+    DS_HPUSH(&p->marks, ((mark){s->b, x->now_ps, p->places.n}));
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        DS_HPUSH(&p->places, x->ranks[r].past);
+        DS_HPUSH(&p->places, x->ranks[r].made);
+    }
+}
+
+void ds_period_skip(ds_solver *x) {
+    if (!x->period) x->period = ds_xcalloc(1, sizeof *x->period);
+    ds_period *p = x->period;
+    state s = {x->n_ranks, 1};
+    for (uint32_t r = 0; r < x->n_ranks; r++) mix_rank(x, &x->ranks[r], &s);
+    const uint64_t *found = ds_map_find(&p->found, s.a);
+    if (found && p->marks.at[*found].second == s.b) {
+        const mark *m = &p->marks.at[*found];
+        period again = {x, p->places.at + m->places, x->now_ps - m->now_ps, 0};
+        if (again.ps > 0) again.times = count_times(&again);
+        if (again.times) {
+            skip(&again);
+            forget(p);
+            return;
+        }
+    }
+    note(x, &s);
+}
