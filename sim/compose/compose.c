@@ -54,6 +54,12 @@ static const char *unknown_strategy(const ds_strategy *s, bool trains) {
     return sibling_form(s->schedule) ? NULL : "the schedule";
 }
 
+/* Has the step no more microbatches than its sibling, in the same order? */
+static bool is_whole(const ds_strategy *s) {
+    if (s->microbatches > DS_SIBLING) return false;
+    return s->pp == 1 || strcmp(sibling_form(s->schedule), s->schedule) == 0;
+}
+
 /* ---- the schedule of the whole step ---- */
 
 static uint32_t kind_of(char kind) {
@@ -197,9 +203,7 @@ static ds_status from_sibling(const ds_binding *binding, const ds_profiles *prof
     if (status == DS_OK) {
         out->samples = t.plan->samples;
         int64_t m = strategy->microbatches;
-        t.s.whole =
-            m <= DS_SIBLING && (strategy->pp == 1 ||
-                                strcmp(sibling_form(strategy->schedule), strategy->schedule) == 0);
+        t.s.whole = is_whole(strategy);
         if (ds_compose__parts(&t.s, t.plan, m < DS_SIBLING ? m : DS_SIBLING, items->n_chunks) &&
             ds_compose__buffers(&t.s, options->keep_masks) && repeat(&t, m))
             put_together(&t.s, items, model_flop, out);
@@ -228,7 +232,7 @@ static bool holds_compute(const ds_binding *binding, const ds_profiles *profiles
 static ds_status from_template(ds_composer *composer, const ds_binding *binding,
                                const ds_sim_options *options, const ds_strategy *strategy,
                                const ds_items *items, double model_flop, ds_composed *out,
-                               bool *done, ds_error *err) {
+                               bool *done, const char **why, ds_error *err) {
     ds_fold_step step = {.binding = binding,
                          .profiles = composer->profiles,
                          .options = options,
@@ -240,10 +244,13 @@ static ds_status from_template(ds_composer *composer, const ds_binding *binding,
     *done = false;
     if (holds_compute(binding, composer->profiles)) return DS_OK;
     ds_status status = ds_fold_template(&composer->fold, &step, &t, err);
+    bool exact = !t && is_whole(strategy);
+    if (status == DS_OK && exact) status = ds_fold_exact(&composer->fold, &step, &t, why, err);
     if (status == DS_OK && t) {
         status = ds_fold_assemble(&composer->fold, &step, t, &s, err);
         *done = status == DS_OK && put_together(&s, items, model_flop, out);
-        out->folded = *done;
+        out->folded = *done && !exact;
+        *why = s.why;
         ds_fold_note_timed(&composer->fold, s.timed);
         if (!*done) ds_composed_deinit(out);
     }
@@ -272,7 +279,10 @@ static ds_status run(ds_composer *composer, const ds_binding *binding,
     bool done;
     double model_flop;
     DS_TRY(ds_report__model_flop(binding, true, &model_flop, err));
-    DS_TRY(from_template(composer, binding, options, strategy, items, model_flop, out, &done, err));
+    DS_TRY(from_template(composer, binding, options, strategy, items, model_flop, out, &done, why,
+                         err));
+    if (*why && (strategy->offload || strategy->zero_uneven)) return DS_OK; /* as much as a plan */
+    *why = NULL;
     if (!done)
         DS_TRY(from_sibling(binding, composer->profiles, options, strategy, items, model_flop, out,
                             why, err));

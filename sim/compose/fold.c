@@ -302,6 +302,9 @@ static uint64_t template_key(const ds_fold_step *step, const shortening *less, u
 /* ---- devices ---- */
 
 static void forget(ds_fold *fold);
+static void forget_templates(ds_fold *fold);
+static void forget_skeletons(ds_fold *fold);
+static void forget_routes(ds_fold *fold);
 
 static bool are_of_one_kind(const ds_topo *topo) {
     uint32_t n, n_devices = ds_topo_n_devices(topo);
@@ -314,7 +317,14 @@ static bool are_of_one_kind(const ds_topo *topo) {
     return type && n == 0;
 }
 
+static void make_room(ds_fold *fold) {
+    if (fold->template_bytes >= MOST_BYTES) forget_templates(fold);
+    if (fold->plans.n >= MOST_SKELETONS) forget_skeletons(fold);
+    if (fold->plans.n >= fold->routed + MOST_ROUTED) forget_routes(fold);
+}
+
 static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error *err) {
+    make_room(fold);
     uint64_t key = mix_params(1, step->binding, true, NULL);
     const ds_topology *on = ds_scenario_topology(step->binding->unit);
     key = on ? ds_hash_mix(key, DS_KEY(on)) : key;
@@ -435,10 +445,9 @@ static ds_status make_step(ds_template *t, const ds_fold_step *step, const short
     return ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err);
 }
 
-static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const shortening *less,
-                               ds_template *t, ds_error *err) {
-    t->few_replicas = less->batch.module != NULL;
-    DS_TRY(make_step(t, step, less, err));
+/* The plan's parts. */
+static ds_status read_parts(ds_fold *fold, const ds_fold_step *step, uint32_t n_chunks,
+                            ds_template *t) {
     ds_plan_schematic schematic = {fold->kind, fold->profile};
     ds_plan_options options = {.cost_mode = step->options->cost_mode, .schematic = &schematic};
     ds_error unsaid;
@@ -446,15 +455,29 @@ static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const sh
         ds_template__unknown(t, "communication of another kind");
         return DS_OK;
     }
-    bool fine = ds_compose__parts(&t->s, t->plan, t->step->strategy.microbatches,
-                                  step->strategy->pp > 1 ? t->n_chunks : 0) &&
-                ds_compose__buffers(&t->s, step->options->keep_masks) && ds_template__shape(t);
+    bool fine =
+        ds_compose__parts(&t->s, t->plan, t->step->strategy.microbatches, n_chunks) &&
+        ds_compose__buffers(&t->s, step->options->keep_masks) && ds_template__shape(t);
     if (!fine && !t->why) t->why = t->s.why ? t->s.why : "a step of another kind";
+    if (t->exact) t->n_chunks = t->plan->n_classes;
     ds_plan_free(t->plan);
     t->plan = NULL;
     t->s.plan = NULL;
     ds_compose__reading_deinit(&t->s);
     return DS_OK;
+}
+
+static void keep_template(ds_fold *fold, uint64_t key, ds_template *t) {
+    ds_map_put(&fold->templates, key, DS_KEY(t));
+    DS_HPUSH(&fold->all, t);
+    fold->template_bytes += 2 * t->step->unit->arena.bytes; /* about, with its parts */
+}
+
+static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const shortening *less,
+                               ds_template *t, ds_error *err) {
+    t->few_replicas = less->batch.module != NULL;
+    DS_TRY(make_step(t, step, less, err));
+    return read_parts(fold, step, step->strategy->pp > 1 ? t->n_chunks : 0, t);
 }
 
 ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out, ds_error *err) {
@@ -469,9 +492,6 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     find_batch(step, &less);
     uint32_t n_chunks = cut_template(step, turns);
     if (!n_chunks) return DS_OK;
-    if (fold->template_bytes >= MOST_BYTES) forget_templates(fold);
-    if (fold->plans.n >= MOST_SKELETONS) forget_skeletons(fold);
-    if (fold->plans.n >= fold->routed + MOST_ROUTED) forget_routes(fold);
     DS_TRY(know_devices(fold, step, err));
     if (fold->unequal) return DS_OK;
     uint64_t key = template_key(step, &less, n_chunks, turns);
@@ -487,10 +507,51 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
             free_template(t);
             return status;
         }
-        ds_map_put(&fold->templates, key, DS_KEY(t));
-        DS_HPUSH(&fold->all, t);
-        fold->template_bytes += 2 * t->step->unit->arena.bytes; /* about, with its parts */
+        keep_template(fold, key, t);
     }
+    if (!t->why) *out = t;
+    return DS_OK;
+}
+
+/* ---- of the step itself ---- */
+
+static uint64_t exact_key(const ds_fold_step *step) {
+    static const char *const without[] = {"order", "title", NULL};
+    const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
+    uint64_t hash = mix_params(2, step->binding, false, NULL);
+    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without);
+    hash = ds_hash_mix(hash, step->options->cost_mode);
+    return ds_hash_mix(hash, step->options->keep_masks);
+}
+
+static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, ds_template *t,
+                            ds_error *err) {
+    DS_TRY(ds_model_step_new(step->binding, &t->step, err));
+    t->step->brief = t->step->trusted = t->step->schematic = true;
+    DS_TRY(ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err));
+    t->exact = t->s.whole = true;
+    return read_parts(fold, step, step->items->n_chunks, t);
+}
+
+ds_status ds_fold_exact(ds_fold *fold, const ds_fold_step *step, ds_template **out,
+                        const char **why, ds_error *err) {
+    *out = NULL;
+    DS_TRY(know_devices(fold, step, err));
+    *why = fold->unequal ? "devices of several kinds" : NULL;
+    if (*why) return DS_OK;
+    uint64_t key = exact_key(step);
+    const uint64_t *found = ds_map_find(&fold->templates, key);
+    ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
+    if (!t) {
+        t = ds_xcalloc(1, sizeof *t);
+        ds_status status = fill_exact(fold, step, t, err);
+        if (status != DS_OK) {
+            free_template(t);
+            return status;
+        }
+        keep_template(fold, key, t);
+    }
+    *why = t->why;
     if (!t->why) *out = t;
     return DS_OK;
 }

@@ -216,10 +216,10 @@ bool ds_template__shape(ds_template *t) {
     ds_map_init(&t->kind_index);
     for (uint32_t p = 0; p < t->s.n_parts; p++) {
         const ds_body *body = t->s.parts[p].body;
-        if (!place_units(t, p) || !find_kinds(t, p)) return false;
-        ds_template__belongings(body, &t->shapes[p]);
+        if ((!t->exact && !place_units(t, p)) || !find_kinds(t, p)) return false;
+        if (!t->exact) ds_template__belongings(body, &t->shapes[p]);
     }
-    return !t->why && share_out_inputs(t);
+    return !t->why && (t->exact || share_out_inputs(t));
 }
 
 void ds_template__shape_deinit(ds_template *t) {

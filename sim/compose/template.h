@@ -62,6 +62,7 @@ typedef struct ds_template {
     int64_t turns[DS_FEW];
     bool few_replicas; /* it has two, whatever the step has: they do the same, and share nothing out
                         */
+    bool exact;        /* it is the step itself, but for its devices; a label is a stage */
     const char *loop;  /* the index of the model's loop over layers */
     /* per chunk: inputs that are there once, for each turn, for each middle microbatch */
     int64_t once_bytes[DS_FEW], turn_bytes[DS_FEW], each_bytes[DS_FEW];
@@ -69,7 +70,7 @@ typedef struct ds_template {
     const char *why; /* NULL, or why it is none */
 } ds_template;
 
-/* shape.c: what stands where; kinds of communication; inputs. */
+/* shape.c: what stands where; kinds of communication; inputs. Of an exact one the kinds alone. */
 bool ds_template__shape(ds_template *t);
 void ds_template__shape_deinit(ds_template *t);
 bool ds_template__unknown(ds_template *t, const char *why);

@@ -418,7 +418,7 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
 /* ---- host memory ---- */
 
 /* Found when the first op asks. A device may have none as long as nothing of it is offloaded. */
-static void find_hosts(ds_builder *b) {
+void ds_plan__find_hosts(ds_builder *b) {
     ds_plan *plan = b->plan;
     if (plan->host_of) return;
     plan->host_of = DS_NEW_N(&plan->arena, uint32_t, plan->n_devices);
@@ -453,7 +453,7 @@ static ds_status host_group(ds_builder *b, const ds_site *site, const ds_placeme
 ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t place, ds_record *r,
                                ds_error *err) {
     const ds_placement *p = ds_plan__placement(b, place);
-    find_hosts(b);
+    ds_plan__find_hosts(b);
     r->kind = DS_REC_COMM;
     if (ds_plan__take_body(b, site, &place, &place, r)) return DS_OK;
     r->n_groups = r->n_variants = p->n_devices;

@@ -188,6 +188,8 @@ uint32_t ds_plan__position(const ds_placement *p, uint32_t device);
 /* comm.c, comm_half.c */
 ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_t *in_places,
                                const uint32_t *out_places, ds_record *record, ds_error *err);
+/* Sets plan->host_of, once. */
+void ds_plan__find_hosts(ds_builder *b);
 /* Offload and reload: each device of the placement with its host. */
 ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t place,
                                ds_record *record, ds_error *err);

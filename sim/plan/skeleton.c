@@ -117,6 +117,30 @@ static ds_status find_first(maker *m, uint32_t meet, const ds_plan_meet *meets, 
     return DS_OK;
 }
 
+static bool is_host(const ds_op *op) {
+    return (ds_op_desc_of(op->code)->flags & DS_OPF_HOST) != 0;
+}
+
+/* Each way between a device and its host is a stream, as in ds_plan__host_record. */
+static void set_host_keys(const ds_record *r) {
+    for (uint32_t g = 0; g < r->n_groups; g++)
+        r->groups[g].key =
+            ds_hash_mix(ds_plan__devices_key(r->groups[g].devices, 1, false), r->op->code) | 1;
+}
+
+static ds_status find_hosts(ds_builder *b, const ds_plan_meet *meets, uint32_t n, ds_error *err) {
+    uint32_t i = 0;
+    while (i < n && !is_host(meets[i].op)) i++;
+    if (i == n) return DS_OK;
+    ds_plan__find_hosts(b);
+    for (uint32_t d = 0; d < b->plan->n_devices; d++)
+        if (b->plan->host_of[d] == DS_NONE)
+            return ds_error_set(err, DS_ERR_UNREACHABLE, meets[i].op->loc,
+                                "no host can be reached from %s",
+                                ds_topo_device_path(b->plan->topo, d));
+    return DS_OK;
+}
+
 static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
     ds_builder *b = m->b;
     uint32_t size;
@@ -140,6 +164,7 @@ static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
         DS_TRY(ds_plan__group_cost(b, meet->op, meet->op->code, NULL, 0, NULL, NULL, &r->groups[g],
                                    err));
     }
+    if (is_host(meet->op)) set_host_keys(r);
     add_inst(b, r);
     return DS_OK;
 }
@@ -159,6 +184,7 @@ static ds_status build(maker *m, const ds_plan_meet *meets, uint32_t n, ds_error
     DS_TRY(ds_plan__find_profiles(b, err));
     DS_TRY(ds_plan__know_devices(b, DS_NOWHERE, err));
     DS_TRY(slice(m, err));
+    DS_TRY(find_hosts(b, meets, n, err));
     m->copies.of = ds_xcalloc(n, sizeof *m->copies.of);
     for (uint32_t i = 0; i < n; i++) DS_TRY(add_meet(m, i, meets, err));
     for (uint32_t s = 0; s < m->n_stages; s++) add_compute(b, ds_plan__placement(b, m->stages[s]));
@@ -177,7 +203,7 @@ static void keep_results(ds_plan *plan) {
     memcpy(classes, plan->classes, plan->n_classes * sizeof *classes);
     for (uint32_t a = 0; a < plan->n_activities; a++) plan->activities[a].group = NULL;
     plan->classes = classes;
-    plan->class_of = plan->kind_of = plan->profile_of = NULL;
+    plan->class_of = plan->kind_of = plan->profile_of = plan->host_of = NULL;
     plan->placements.n = plan->placements.cap = 0;
     plan->placements.at = NULL;
     plan->records.n = plan->records.cap = 0;
