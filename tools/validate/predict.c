@@ -124,6 +124,11 @@ static bool contains(const char *text, const char *word) {
 
 static ds_status check_model(const val_row *row, const val_testbed *t, ds_error *err) {
     static const char *const others[] = {"moe", "resnet", "expert"};
+    bool narrow = contains(row->precision, "fp8") || contains(row->precision, "fp4");
+    if (narrow && !t->narrow)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "%s: products narrower than the activations between them",
+                            row->precision);
     if (row->known) return DS_OK;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (contains(row->model, others[i]))

@@ -186,6 +186,12 @@ static ds_status find_contradictions(const val_row *r, ds_error *err) {
                             "a batch of %" PRId64 " is no multiple of mbs %" PRId64
                             " times dp %" PRId64,
                             r->gbs, r->mbs, r->dp);
+    if (r->known && r->ep > r->gpus_per_node)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "ep %" PRId64 " on nodes of %" PRId64
+                            ": a token crosses to a node once for all of its experts there, and "
+                            "beside another microbatch's compute (DeepEP)",
+                            r->ep, r->gpus_per_node);
     if (r->known && r->dp * r->cp % r->ep)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "ep %" PRId64 " does not divide dp %" PRId64 " times cp %" PRId64

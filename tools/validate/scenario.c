@@ -6,10 +6,11 @@
 #include <string.h>
 #include <strings.h>
 
-/* Turns of the model's loops in the part `i` of n. */
-static int64_t part_of(int64_t turns, int64_t n, int64_t i) {
+/* Turns of the model's loops in the part `i` of n. Where two more would divide, embedding and head
+ * count as a layer each, but not where layers behind the others are in the last part. */
+static int64_t part_of(int64_t turns, int64_t n, int64_t i, bool ends_count) {
     if (turns % n == 0) return turns / n;
-    if ((turns + 2) % n == 0) {
+    if (ends_count && (turns + 2) % n == 0) {
         int64_t each = (turns + 2) / n;
         return i == 0 || i == n - 1 ? each - 1 : each;
     }
@@ -18,7 +19,7 @@ static int64_t part_of(int64_t turns, int64_t n, int64_t i) {
 }
 
 int64_t val_stage_layers(const val_row *row, int64_t stage) {
-    return part_of(row->layers, row->pp, stage);
+    return part_of(row->layers, row->pp, stage, true);
 }
 
 static int64_t turns_of(const val_row *r) {
@@ -46,11 +47,11 @@ static void put_gpu(const char *gpu, ds_buf *out) {
 
 /* GPUs on NVLink; NICs at the testbed's rate, shared by neighbours
  * where there are fewer of them than GPUs; one switch without blocking between the nodes. */
-static void put_topology(const val_row *r, const val_testbed *t, ds_buf *out) {
+static void put_topology(const val_row *r, const val_testbed *t, const char *gpu, ds_buf *out) {
     int64_t each = r->gpus_per_node, nics = t->nics && t->nics < each ? t->nics : each;
     while (each % nics) nics--;
     ds_buf_printf(out, "topology @node {\n  device gpu[%" PRId64 "] : ", each);
-    put_gpu(r->gpu, out);
+    put_gpu(gpu, out);
     ds_buf_printf(out,
                   "\n  switch nvswitch\n  nic nic[%" PRId64
                   "]\n  link gpu[i] -- nvswitch : %" PRId64 " GB/s, 235 ns for i in 0..%" PRId64
@@ -103,10 +104,11 @@ static void put_model(const val_row *r, const val_testbed *t, int64_t microbatch
 
 static void put_stage_layers(const val_row *r, ds_buf *out) {
     int64_t turns = turns_of(r), chunks = r->pp * r->vpp;
+    bool ends_count = !r->known || !r->known->more_turns;
     if (r->pp == 1 || turns % chunks == 0) return;
     ds_buf_put(out, ", stage_layers = [");
     for (int64_t i = 0; i < chunks; i++)
-        ds_buf_printf(out, "%s%" PRId64, i ? ", " : "", part_of(turns, chunks, i));
+        ds_buf_printf(out, "%s%" PRId64, i ? ", " : "", part_of(turns, chunks, i, ends_count));
     ds_buf_put(out, "]");
 }
 
@@ -165,7 +167,7 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
         ds_buf_putc(out, iscntrl((unsigned char)*at) ? ' ' : *at);
     ds_buf_put(out, "\n");
     put_model(r, t, microbatches, out);
-    put_topology(r, t, out);
+    put_topology(r, t, purpose == VAL_TIME && t->device ? t->device : r->gpu, out);
     ds_buf_printf(out, "scenario {\n  model = @%s.%s\n  on = @cluster\n", model_file(r, t),
                   model_entry(r, t));
     if (purpose == VAL_MEMORY) ds_buf_put(out, "  memory = allocator\n  masks = kept\n");

@@ -110,6 +110,24 @@ static const val_testbed testbeds[] = {
      .uneven = true,
      .parts = true,
      .basis = "bigscience experiments: four V100 a node, four Omni-Path ports of 100 Gb/s"},
+    {.source = "bigscience_v100_tr3m",
+     .gpu = "V100",
+     .set = "bigscience_v100",
+     .profile = "V100-JeanZay-DeepSpeed",
+     .device = "V100-SXM2-32GB",
+     .nvlink_gb_per_s = 150,
+     .nics = 4,
+     .nic_mb_per_s = 12500,
+     .layers = 24,
+     .hidden = 2048,
+     .heads = 16,
+     .vocab = 50257,
+     .zero = 2,
+     .uneven = true,
+     .parts = true,
+     .basis =
+         "bigscience train/tr3-1B3-baseline/tr3m-1B3-emb-norm-pile.slurm, which "
+         "experiments/tr3m-1B3.md names: its dims, ZeRO-1, GPT-2's vocabulary; nodes as above"},
     {.source = "alpa",
      .gpu = "V100",
      .set = "alpa_v100",
@@ -236,6 +254,8 @@ static void fill_text(const char **cell, const char *value) {
 void val_testbed_complete(const val_testbed *t, val_row *row) {
     fill_number(&row->vocab, t->vocab);
     fill_number(&row->heads, t->heads);
+    fill_number(&row->layers, t->layers);
+    fill_number(&row->hidden, t->hidden);
     fill_number(&row->seq, t->seq);
     if (t->domain) fill_number(&row->gpus_per_node, row->gpus < t->domain ? row->gpus : t->domain);
     if (row->sp < 0 && t->sp) row->sp = 1;

@@ -21,6 +21,7 @@ typedef struct val_testbed {
     int64_t since;       /* rows of a release from it on (val_row.release); the latest counts */
     const char *set;     /* name in the ledger */
     const char *profile; /* of cost_profiles; NULL: catalogue peaks */
+    const char *device;  /* for times: the same chip that the profile is of; NULL: the row's */
     val_model model;
     int64_t nvlink_gb_per_s; /* a GPU, each way */
     int64_t domain;          /* GPUs on it, where the row says no gpus_per_node; 0: not known */
@@ -28,9 +29,10 @@ typedef struct val_testbed {
     int64_t nics;            /* a node; 0: one a GPU */
     int64_t nic_mb_per_s;    /* a NIC, each way */
     /* What the source says once, or its framework does where nothing is said; 0, NULL: nothing. */
-    int64_t vocab, heads, seq;
+    int64_t layers, hidden, vocab, heads, seq;
     int64_t zero; /* stage + 1 */
     const char *recompute, *precision;
+    bool narrow;      /* the profile has products of 8 bits */
     bool sp;          /* with tp > 1 what lies between its regions is split too */
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
     bool late_reduce; /* gradients are reduced after the backward pass */

@@ -16,7 +16,7 @@
  * tables do not say what is recomputed. */
 #define BRIDGE                                                                                     \
     .source = "megatron_bridge", .set = "megatron_bridge", .model = VAL_LLAMA, .zero = 2,          \
-    .sp = true, .recompute = "none",                                                               \
+    .sp = true, .narrow = true, .recompute = "none",                                               \
     .basis =                                                                                       \
         "NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md (force-balanced, dropless), "     \
         "scripts/performance/configs"
@@ -45,6 +45,7 @@ const val_testbed val_recent_testbeds[] = {
      HOPPER_NODE,
      .zero = 2,
      .sp = true,
+     .narrow = true,
      .recompute = "none",
      .basis = "assumed: as Megatron-Bridge's; both are Megatron-Core with Transformer Engine"},
     /* Products of the tables without a column for the precision: their footnote names the blocks
