@@ -7,10 +7,14 @@
 
 #include <string.h>
 
-/* Where the name of the forward op ends in that of a backward op, or of a copy: fc1.dx, fc1.again →
- * fc1; NULL: nowhere. */
+/* The name of the forward op, from that of a backward op, or of a copy: fc1.dx, fc1.again → fc1; a
+ * loss's gradient may be scaled, loss.dx.one → loss; NULL: it is neither. */
 static const char *forward_name(ds_arena *arena, const char *name) {
     const char *dot = strrchr(name, '.');
+    if (dot && strcmp(dot, ".one") == 0) {
+        name = ds_arena_strndup(arena, name, (size_t)(dot - name));
+        dot = strrchr(name, '.');
+    }
     bool other = dot && (dot[1] == 'd' || strcmp(dot, ".again") == 0);
     return other ? ds_arena_strndup(arena, name, (size_t)(dot - name)) : NULL;
 }
