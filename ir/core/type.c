@@ -161,14 +161,29 @@ ds_type *ds_type_plain(ds_arena *arena, const ds_type *type) {
 
 /* ---- every expression of a type ---- */
 
+/* Sizes are a few runs of equal ones: each is visited once. */
+static bool visit_sizes(ds_split *split, bool (*visit)(void *context, ds_expr *e), void *context) {
+    ds_expr before = {0}, after = {0};
+    for (uint32_t k = 0; k < split->n_sizes; k++) {
+        ds_expr *e = &split->sizes[k];
+        if (k && e->i == before.i) {
+            if (after.i != before.i) *e = after;
+            continue;
+        }
+        before = *e;
+        if (visit(context, e)) return true;
+        after = *e;
+    }
+    return false;
+}
+
 /* Calls visit on each; stops and returns true when it does. */
 static bool visit_exprs(ds_type *type, bool (*visit)(void *context, ds_expr *e), void *context) {
     for (uint32_t i = 0; i < type->rank; i++) {
         ds_dim *dim = &type->dims[i];
         if (visit(context, &dim->size)) return true;
         for (uint32_t j = 0; j < dim->n_splits; j++)
-            for (uint32_t k = 0; k < dim->splits[j].n_sizes; k++)
-                if (visit(context, &dim->splits[j].sizes[k])) return true;
+            if (visit_sizes(&dim->splits[j], visit, context)) return true;
     }
     for (uint32_t i = 0; i < type->on.n_coords; i++)
         if (visit(context, &type->on.coords[i].at)) return true;

@@ -31,7 +31,8 @@ static void mark(marker *m, ds_expr e) {
 }
 
 static void mark_all(marker *m, const ds_expr *e, uint32_t n) {
-    for (uint32_t i = 0; e && i < n; i++) mark(m, e[i]);
+    for (uint32_t i = 0; e && i < n; i++)
+        if (i == 0 || e[i].i != e[i - 1].i) mark(m, e[i]);
 }
 
 static void mark_place(marker *m, const ds_place *place) {

@@ -115,8 +115,9 @@ static void put_sizes(const ds_sharder *s, ds_dim *dim, int64_t parts) {
     int64_t size = ds_shard__size(s, dim->size);
     if (dim->n_splits != 1 || size % parts == 0) return;
     ds_expr *sizes = DS_NEW_N(&s->unit->arena, ds_expr, (uint32_t)parts);
-    for (int64_t i = 0; i < parts; i++)
-        sizes[i] = ds_expr_int(&s->unit->exprs, size / parts + (i < size % parts));
+    ds_expr most = ds_expr_int(&s->unit->exprs, size / parts + 1);
+    ds_expr least = ds_expr_int(&s->unit->exprs, size / parts);
+    for (int64_t i = 0; i < parts; i++) sizes[i] = i < size % parts ? most : least;
     dim->splits[0].sizes = sizes;
     dim->splits[0].n_sizes = (uint32_t)parts;
 }

@@ -187,36 +187,10 @@ static uint32_t compute_stream(void *context, uint32_t chunk) {
 
 /* ---- parts ---- */
 
-#define COPY(to, from)                                                                             \
-    do {                                                                                           \
-        (to)->n = (to)->cap = (from)->n;                                                           \
-        (to)->at = ds_xcalloc((size_t)(from)->n + 1, sizeof *(to)->at);                            \
-        if ((from)->n) memcpy((to)->at, (from)->at, (from)->n * sizeof *(to)->at);                 \
-    } while (0)
-
-/* The part's body, its transfers being the outline's kinds. */
-static void copy_body(const ds_part *part, const ds_outline *shape, ds_body *out) {
-    const ds_body *body = part->body;
-    COPY(&out->units, &body->units);
-    COPY(&out->slots, &body->slots);
-    COPY(&out->preds, &body->preds);
-    COPY(&out->exts, &body->exts);
-    COPY(&out->stream_cls, &body->stream_cls);
-    COPY(&out->allocs, &body->allocs);
-    COPY(&out->frees, &body->frees);
-    COPY(&out->users, &body->users);
-    COPY(&out->checks, &body->checks);
-    out->n_classes = body->n_classes;
-    for (uint32_t u = 0; u < out->units.n; u++) {
-        uint32_t *transfer = &out->units.at[u].transfer;
-        if (*transfer != DS_NONE) *transfer = shape->own_of[*transfer];
-    }
-}
-
 static ds_body *body_of(assembler *a, uint32_t part, uint32_t chunk) {
     ds_template *t = a->t;
     const ds_outline *shape = &t->shapes[part];
-    int64_t turns = t->exact ? 0 : a->step->turns[chunk];
+    int64_t turns = a->step->turns[chunk];
     uint64_t key = ds_hash_mix(part, (uint64_t)turns);
     for (uint32_t k = 0; k < shape->kinds.n; k++)
         key = ds_hash_mix(
@@ -224,10 +198,7 @@ static ds_body *body_of(assembler *a, uint32_t part, uint32_t chunk) {
     const uint64_t *found = ds_map_find(&t->bodies, key);
     if (found) return (ds_body *)(uintptr_t)*found;
     ds_body *body = ds_compose__add_body(&t->s);
-    if (t->exact)
-        copy_body(&t->s.parts[part], shape, body);
-    else if (!ds_template__stretch(t, part, turns, body))
-        return NULL;
+    if (!ds_template__stretch(t, part, turns, body)) return NULL;
     for (uint32_t u = 0; u < body->units.n; u++) {
         ds_unit_task *unit = &body->units.at[u];
         if (unit->transfer == DS_NONE) continue;
@@ -244,12 +215,6 @@ static uint32_t stream_of_member(const assembler *a, const ds_activity *activity
         if (a->plan->task_class[task] == cls) return a->plan->task_stream[task];
     }
     return DS_NONE;
-}
-
-static uint32_t stage_of_class(const assembler *a, uint32_t cls) {
-    uint32_t stage = 0;
-    while (a->cls[stage] != cls) stage++;
-    return stage;
 }
 
 /* Streams and classes of the part where it is: told by the units on them. */
@@ -281,10 +246,9 @@ static bool find_streams(assembler *a, uint32_t chunk, uint32_t from, ds_part *o
             transfer->stream = body->slots.at[unit->slot];
         }
         for (uint32_t i = 0; i < unit->n_slots; i++) {
-            uint32_t slot = body->slots.at[unit->slot + i];
+            uint32_t slot = body->slots.at[unit->slot + i], is = a->stream[chunk];
             uint32_t cls = out->classes.at[body->stream_cls.at[slot]];
-            uint32_t is = activity ? stream_of_member(a, activity, cls)
-                                   : a->stream[a->t->exact ? stage_of_class(a, cls) : chunk];
+            if (activity) is = stream_of_member(a, activity, cls);
             uint32_t *stream = &out->streams.at[slot];
             if (is == DS_NONE || (*stream != DS_NONE && *stream != is))
                 return ds_compose__unknown(a->s, "streams that part");
@@ -363,29 +327,6 @@ static void add_inputs(assembler *a) {
     }
 }
 
-/* All parts of an exact template, as they are. */
-static bool place_exact(assembler *a) {
-    ds_sibling *s = a->s;
-    const ds_sibling *of = &a->t->s;
-    size_t n_items = (size_t)of->n_groups * DS_SIBLING;
-    s->first_post = ds_xcalloc(n_items, sizeof *s->first_post);
-    s->n_posts = ds_xcalloc(n_items, sizeof *s->n_posts);
-    memcpy(s->first_post, of->first_post, n_items * sizeof *s->first_post);
-    memcpy(s->n_posts, of->n_posts, n_items * sizeof *s->n_posts);
-    for (uint32_t p = 0; p < of->n_parts; p++) {
-        if (!place(a, p, of->parts[p].group, 0)) return false;
-        s->parts[p].tail = of->parts[p].tail;
-        s->parts[p].opaque = !s->parts[p].tail && s->parts[p].opaque;
-    }
-    s->input_bytes = ds_xcalloc(s->plan->n_classes, sizeof *s->input_bytes);
-    s->each_bytes = ds_xcalloc(s->plan->n_classes, sizeof *s->each_bytes);
-    for (uint32_t c = 0; c < a->t->n_chunks; c++) {
-        s->input_bytes[a->cls[a->t->label_of[c]]] = of->input_bytes[c];
-        s->each_bytes[a->cls[a->t->label_of[c]]] = of->each_bytes[c];
-    }
-    return true;
-}
-
 ds_status ds_fold_assemble(ds_fold *fold, const ds_fold_step *step, ds_template *t, ds_sibling *out,
                            ds_error *err) {
     assembler a = {.fold = fold,
@@ -401,8 +342,9 @@ ds_status ds_fold_assemble(ds_fold *fold, const ds_fold_step *step, ds_template 
         out->n_chunks = step->n_chunks;
         out->n_groups = step->strategy->pp > 1 ? 3 * step->n_chunks : 1;
         out->whole = t->exact;
+        ds_spread stages = {t, out, a.plan, a.meet_of, a.meets.n, a.n_chunks};
         if (t->exact)
-            (void)(find_classes(&a) && place_exact(&a));
+            ds_template__spread(&stages);
         else if (find_classes(&a) && place_all(&a) && place_tail(&a)) add_inputs(&a);
     }
     free(a.meets.at);

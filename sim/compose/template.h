@@ -99,6 +99,18 @@ bool ds_template__tail(ds_template *t, const ds_stretch *to, ds_part *out);
 bool ds_template__each(ds_template *t);
 void ds_template__belongings(const ds_body *body, ds_outline *out);
 
+/* spread.c: an exact template on its stages' devices. */
+typedef struct ds_spread {
+    const ds_template *t;
+    ds_sibling *s; /* to be filled in */
+    const ds_plan *plan; /* the skeleton */
+    const uint32_t *meet_of; /* per stage and kind: place of the meet; DS_NONE */
+    uint32_t n_meets, n;     /* n: stages */
+} ds_spread;
+/* The parts, each unit once for every class of its stage. False if it cannot be (s->why).
+ * O(units, edges · classes). */
+bool ds_template__spread(const ds_spread *stages);
+
 /* How many turns of a template stand for those of a chunk. */
 static inline int64_t ds_template__few(int64_t turns) {
     return turns < DS_FEW ? turns : DS_FEW;

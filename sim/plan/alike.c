@@ -131,10 +131,13 @@ static void put_sizes(const ds_builder *b, words *w, const ds_type *type) {
         for (uint32_t s = 0; s < type->dims[d].n_splits; s++) {
             const ds_split *split = &type->dims[d].splits[s];
             if (!split->n_sizes) continue;
-            put(w, ds_hash_bytes(split->sizes, split->n_sizes * sizeof *split->sizes));
-            for (uint32_t i = 0; i < split->n_sizes; i++)
+            put(w, split->n_sizes);
+            for (uint32_t i = 0; i < split->n_sizes; i++) { /* a few runs of equal sizes */
+                if (i && split->sizes[i].i == split->sizes[i - 1].i) continue;
+                put(w, (uint64_t)split->sizes[i].i << 32 | i);
                 if (ds_expr_at(&b->unit->exprs, split->sizes[i])->kind != DS_EXPR_INT)
                     w->unlike = true;
+            }
         }
 }
 

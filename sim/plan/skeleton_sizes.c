@@ -103,40 +103,60 @@ static void append_flows(ds_plan *plan, ds_skeleton_copies *copies) {
     plan->n_flows = (uint32_t)n;
 }
 
-/* A copy's task stands for the activity alone: members and streams are the first's. */
+/* Tasks of all copies: as many as their firsts have. */
+static uint32_t count_tasks(const ds_plan *plan, const ds_skeleton_copies *copies,
+                            const ds_inst *insts, uint32_t n_meets) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_meets; i++)
+        if (copies->of[i] != DS_NONE)
+            n += plan->records.at[insts[copies->of[i]].record]->n_classes;
+    return n;
+}
+
+/* Copies' tasks stand for their activities alone: members and streams are the first's. */
+static ds_status copy_tasks(ds_skeleton_copies *copies, ds_plan *plan, const ds_inst *first,
+                            const ds_group *own, ds_error *err) {
+    uint32_t n = plan->records.at[first->record]->n_classes, of = first->first_task;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t task = plan->n_tasks++, known = of;
+        while (plan->task_activity[known] != plan->task_activity[of + k]) known++;
+        plan->task_class[task] = plan->task_class[of + k];
+        plan->task_stream[task] = plan->task_stream[of + k];
+        if (known < of + k) { /* of a meeting that has been copied */
+            plan->task_activity[task] = plan->task_activity[task - (of + k - known)];
+            continue;
+        }
+        ds_activity a = plan->activities[plan->task_activity[of + k]];
+        const ds_group *g = a.group;
+        DS_TRY(copy_flows(copies, plan, g, own, &a, err));
+        plan->task_activity[task] = plan->n_activities;
+        plan->activities[plan->n_activities++] = a;
+    }
+    return DS_OK;
+}
+
 ds_status ds_skeleton__add_copies(ds_builder *b, ds_skeleton_copies *copies, uint32_t n_meets,
                                   ds_error *err) {
     ds_plan *plan = b->plan;
     uint32_t n_copies = copies->costs.n, n_stages = plan->insts.n - (n_meets - n_copies);
     ds_inst *insts = ds_xcalloc((size_t)n_meets + n_stages, sizeof *insts);
     ds_status status = DS_OK;
-    if (n_copies) grow(plan, n_copies);
-    for (uint32_t i = 0, made = 0, copy = 0; i < n_meets && status == DS_OK; i++) {
-        if (copies->of[i] == DS_NONE) {
-            insts[i] = plan->insts.at[made++];
-            continue;
-        }
-        const ds_inst *first = &insts[copies->of[i]];
-        const ds_group *g = &plan->records.at[first->record]->groups[0];
-        uint32_t task = plan->n_tasks + copy, of = first->first_task;
-        ds_activity a = plan->activities[plan->task_activity[of]];
-        status = copy_flows(copies, plan, g, &copies->costs.at[copy], &a, err);
-        plan->task_class[task] = plan->task_class[of];
-        plan->task_stream[task] = plan->task_stream[of];
-        plan->task_activity[task] = plan->n_activities + copy;
-        plan->activities[plan->n_activities + copy++] = a;
-        insts[i] = (ds_inst){.record = first->record, .first_task = task};
-    }
+    for (uint32_t i = 0, made = 0; i < n_meets; i++)
+        if (copies->of[i] == DS_NONE) insts[i] = plan->insts.at[made++];
     for (uint32_t s = 0; s < n_stages; s++)
         insts[n_meets + s] = plan->insts.at[n_meets - n_copies + s];
+    if (n_copies) grow(plan, count_tasks(plan, copies, insts, n_meets));
+    for (uint32_t i = 0, copy = 0; i < n_meets && status == DS_OK; i++) {
+        if (copies->of[i] == DS_NONE) continue;
+        const ds_inst *first = &insts[copies->of[i]];
+        insts[i] = (ds_inst){.record = first->record, .first_task = plan->n_tasks};
+        status = copy_tasks(copies, plan, first, &copies->costs.at[copy++], err);
+    }
     free(plan->insts.at);
     plan->insts.at = insts;
     plan->insts.n = plan->insts.cap = n_meets + n_stages;
-    if (status != DS_OK) return status;
-    plan->n_tasks += n_copies;
-    plan->n_activities += n_copies;
-    append_flows(plan, copies);
-    return DS_OK;
+    if (status == DS_OK) append_flows(plan, copies);
+    return status;
 }
 
 void ds_skeleton__copies_deinit(ds_skeleton_copies *copies) {
