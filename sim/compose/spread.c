@@ -1,0 +1,374 @@
+/* The parts of an exact template on its stages' devices.
+ *
+ * A template's stage is one device. The stage's own devices are of one or several classes, which do
+ * the same and differ in whom they meet and which links they share with others, as the skeleton
+ * says: a stage whose replicas do not fill nodes has some at the edges of nodes. So each unit comes
+ * once for every class that computes, or for every meeting of these classes; it waits for those
+ * units of its class that the template's unit waits for. Buffers are each class's own. */
+#include "sim/compose/template.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What the units of a part become. */
+typedef struct image {
+    uint32_t *unit; /* per unit: the first that it becomes */
+    uint32_t n;     /* all of them */
+} image;
+
+typedef struct spreader {
+    const ds_spread *stages;
+    const ds_sibling *of;
+    ds_sibling *s;
+    const ds_plan *plan;
+    uint32_t *first; /* per stage, and one more: its classes in `cls` */
+    uint32_t *cls;
+    uint32_t *stage, *rank, *stream; /* per class: its stage, which of that, its compute stream */
+    image *images;                   /* per part */
+    /* of the part in hand */
+    const ds_part *from;
+    const ds_outline *shape;
+    ds_part *out;
+    uint32_t *place_of; /* per stream of the plan: place in out->streams; DS_NONE */
+    uint32_t *free_at;  /* per free: the first that it becomes */
+    ds_map exts;
+} spreader;
+
+/* ---- classes ---- */
+
+static const ds_inst *compute_of(const spreader *x, uint32_t stage) {
+    return &x->plan->insts.at[x->stages->n_meets + stage];
+}
+
+static void list_classes(spreader *x) {
+    uint32_t n = x->stages->n, n_classes = x->plan->n_classes, at = 0;
+    x->first = ds_xcalloc((size_t)n + 1, sizeof *x->first);
+    x->cls = ds_xcalloc((size_t)n_classes * 4, sizeof *x->cls);
+    x->stage = x->cls + n_classes;
+    x->rank = x->stage + n_classes;
+    x->stream = x->rank + n_classes;
+    for (uint32_t s = 0; s < n; s++) { /* the tasks of the stages follow each other */
+        uint32_t task = compute_of(x, s)->first_task;
+        uint32_t end = s + 1 < n ? compute_of(x, s + 1)->first_task : task + n_classes - at;
+        for (; task < end; task++) {
+            uint32_t c = x->plan->task_class[task];
+            x->stage[c] = s;
+            x->rank[c] = at - x->first[s];
+            x->stream[c] = x->plan->task_stream[task];
+            x->cls[at++] = c;
+        }
+        x->first[s + 1] = at;
+    }
+}
+
+static uint32_t count_classes(const spreader *x, uint32_t stage) {
+    return x->first[stage + 1] - x->first[stage];
+}
+
+/* ---- meets ---- */
+
+/* The tasks of a meet, one for each class that takes part. */
+typedef struct meet {
+    uint32_t first_task, n;
+} meet;
+
+static meet meet_of(const spreader *x, uint32_t part, const ds_unit_task *unit) {
+    const ds_template *t = x->stages->t;
+    uint32_t k = t->shapes[part].kind_of[unit->transfer];
+    const ds_kind *kind = &t->kinds.at[k];
+    uint32_t inst = x->stages->meet_of[kind->from * t->kinds.n + k];
+    uint32_t n = count_classes(x, kind->from);
+    if (kind->to != kind->from) n += count_classes(x, kind->to);
+    return (meet){x->plan->insts.at[inst].first_task, n};
+}
+
+static const ds_activity *activity_at(const spreader *x, uint32_t task) {
+    return &x->plan->activities[x->plan->task_activity[task]];
+}
+
+/* Is it the first of the tasks of its meeting? */
+static bool leads(const spreader *x, const meet *m, uint32_t task) {
+    uint32_t first = m->first_task;
+    while (x->plan->task_activity[first] != x->plan->task_activity[task]) first++;
+    return first == task;
+}
+
+static uint32_t count_meetings(const spreader *x, const meet *m) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n; i++) n += leads(x, m, m->first_task + i);
+    return n;
+}
+
+/* Which of the meetings the class is in. */
+static uint32_t meeting_of(const spreader *x, const meet *m, uint32_t cls) {
+    uint32_t task = m->first_task, n = 0;
+    while (task + 1 < m->first_task + m->n && x->plan->task_class[task] != cls) task++;
+    for (uint32_t i = m->first_task; x->plan->task_activity[i] != x->plan->task_activity[task]; i++)
+        n += leads(x, m, i);
+    return n;
+}
+
+/* ---- units ---- */
+
+static uint32_t stage_of_place(const spreader *x, uint32_t part, uint32_t place) {
+    return x->stages->t->label_of[x->of->parts[part].classes.at[place]];
+}
+
+static bool is_on(const spreader *x, uint32_t part, uint32_t unit, uint32_t stage) {
+    const ds_body *body = x->of->parts[part].body;
+    const ds_unit_task *u = &body->units.at[unit];
+    for (uint32_t i = u->slot; i < u->slot + u->n_slots; i++)
+        if (stage_of_place(x, part, body->stream_cls.at[body->slots.at[i]]) == stage) return true;
+    return false;
+}
+
+static void make_images(spreader *x) {
+    x->images = ds_xcalloc(x->of->n_parts, sizeof *x->images);
+    for (uint32_t p = 0; p < x->of->n_parts; p++) {
+        const ds_body *body = x->of->parts[p].body;
+        image *image = &x->images[p];
+        image->unit = ds_xcalloc((size_t)body->units.n + 1, sizeof *image->unit);
+        for (uint32_t u = 0; u < body->units.n; u++) {
+            const ds_unit_task *unit = &body->units.at[u];
+            image->unit[u] = image->n;
+            if (unit->transfer == DS_NONE) {
+                image->n += count_classes(x, stage_of_place(x, p, unit->cls));
+            } else {
+                meet m = meet_of(x, p, unit);
+                image->n += count_meetings(x, &m);
+            }
+        }
+    }
+}
+
+/* What a unit is on a class of one of its stages. */
+static uint32_t unit_on(const spreader *x, uint32_t part, uint32_t unit, uint32_t cls) {
+    const ds_unit_task *u = &x->of->parts[part].body->units.at[unit];
+    uint32_t first = x->images[part].unit[unit];
+    if (u->transfer == DS_NONE) return first + x->rank[cls];
+    meet m = meet_of(x, part, u);
+    return first + meeting_of(x, &m, cls);
+}
+
+static uint32_t own_part(const spreader *x) {
+    return (uint32_t)(x->from - x->of->parts);
+}
+
+static uint32_t class_place(spreader *x, uint32_t cls) {
+    uint32_t at = ds_compose__class_place(x->out, cls);
+    if (at == x->out->classes.n) DS_HPUSH(&x->out->classes, cls);
+    return at;
+}
+
+static uint32_t slot_of(spreader *x, uint32_t stream, uint32_t cls) {
+    uint32_t *place = &x->place_of[stream];
+    if (*place == DS_NONE) {
+        *place = x->out->streams.n;
+        DS_HPUSH(&x->out->streams, stream);
+        DS_HPUSH(&x->out->body->stream_cls, class_place(x, cls));
+    }
+    return *place;
+}
+
+static uint32_t put_external(spreader *x, const ds_external *ext, uint32_t part, uint32_t unit) {
+    uint64_t key = (uint64_t)part << 32 | unit, *found = ds_map_find(&x->exts, key);
+    if (found) return (uint32_t)*found;
+    ds_map_put(&x->exts, key, x->out->body->exts.n);
+    DS_HPUSH(&x->out->body->exts, ((ds_external){ext->source, unit}));
+    return x->out->body->exts.n - 1;
+}
+
+static void add_pred(ds_body *body, ds_unit_task *unit, uint32_t pred) {
+    for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++)
+        if (body->preds.at[i] == pred) return;
+    DS_HPUSH(&body->preds, pred);
+    unit->n_preds++;
+}
+
+/* What the unit waits for on one of its classes. */
+static void put_preds(spreader *x, const ds_unit_task *old, uint32_t cls, ds_unit_task *unit) {
+    const ds_body *body = x->from->body;
+    for (uint32_t i = old->pred; i < old->pred + old->n_preds; i++) {
+        uint32_t pred = body->preds.at[i], part = own_part(x);
+        const ds_external *ext = pred & DS_EXT ? &body->exts.at[pred & ~DS_EXT] : NULL;
+        if (ext) {
+            part = ds_template__source_part(x->of, x->from, &ext->source);
+            pred = ext->unit;
+        }
+        if (!is_on(x, part, pred, x->stage[cls])) continue;
+        pred = unit_on(x, part, pred, cls);
+        add_pred(x->out->body, unit, ext ? DS_EXT | put_external(x, ext, part, pred) : pred);
+    }
+}
+
+static ds_unit_task new_unit(const spreader *x, const ds_unit_task *old) {
+    ds_unit_task unit = *old;
+    unit.slot = x->out->body->slots.n;
+    unit.pred = x->out->body->preds.n;
+    unit.n_slots = unit.n_preds = 0;
+    return unit;
+}
+
+static void put_compute(spreader *x, const ds_unit_task *old, uint32_t cls) {
+    ds_body *body = x->out->body;
+    ds_unit_task unit = new_unit(x, old);
+    uint32_t slot = slot_of(x, x->stream[cls], cls);
+    DS_HPUSH(&body->slots, slot);
+    unit.n_slots = 1;
+    unit.cls = body->stream_cls.at[slot];
+    put_preds(x, old, cls, &unit);
+    DS_HPUSH(&body->units, unit);
+}
+
+static void put_transfer(spreader *x, const ds_unit_task *old, uint32_t task) {
+    ds_body *body = x->out->body;
+    const ds_activity *a = activity_at(x, task);
+    ds_unit_task unit = new_unit(x, old);
+    for (uint32_t i = 0; i < a->n_members; i++) {
+        uint32_t member = x->plan->members[a->first_member + i];
+        uint32_t slot = slot_of(x, x->plan->task_stream[member], x->plan->task_class[member]);
+        DS_HPUSH(&body->slots, slot);
+    }
+    unit.n_slots = a->n_members;
+    unit.cls = body->stream_cls.at[body->slots.at[unit.slot]];
+    unit.ps = a->ps;
+    unit.transfer = x->out->transfers.n;
+    ds_transfer transfer = {x->plan->task_activity[task], body->slots.at[unit.slot]};
+    DS_HPUSH(&x->out->transfers, transfer);
+    if (a->n_flows) x->out->flows = true;
+    for (uint32_t i = 0; i < a->n_members; i++)
+        put_preds(x, old, x->plan->task_class[x->plan->members[a->first_member + i]], &unit);
+    DS_HPUSH(&body->units, unit);
+}
+
+static void put_units(spreader *x) {
+    const ds_body *body = x->from->body;
+    for (uint32_t u = 0; u < body->units.n; u++) {
+        const ds_unit_task *unit = &body->units.at[u];
+        if (unit->transfer == DS_NONE) {
+            uint32_t stage = stage_of_place(x, own_part(x), unit->cls);
+            for (uint32_t c = x->first[stage]; c < x->first[stage + 1]; c++)
+                put_compute(x, unit, x->cls[c]);
+            continue;
+        }
+        meet m = meet_of(x, own_part(x), unit);
+        for (uint32_t i = 0; i < m.n; i++)
+            if (leads(x, &m, m.first_task + i)) put_transfer(x, unit, m.first_task + i);
+    }
+}
+
+/* ---- buffers ---- */
+
+static void put_buffers(spreader *x) {
+    const ds_body *body = x->from->body;
+    ds_body *out = x->out->body;
+    uint32_t part = own_part(x);
+    for (uint32_t i = 0; i < body->allocs.n; i++) {
+        const ds_alloc *old = &body->allocs.at[i];
+        uint32_t stage = stage_of_place(x, part, old->cls);
+        for (uint32_t c = x->first[stage]; c < x->first[stage + 1]; c++) {
+            ds_alloc alloc = {unit_on(x, part, old->unit, x->cls[c]), class_place(x, x->cls[c]),
+                              old->bytes};
+            DS_HPUSH(&out->allocs, alloc);
+        }
+    }
+    x->free_at = ds_xcalloc((size_t)body->frees.n + 1, sizeof *x->free_at);
+    for (uint32_t i = 0; i < body->frees.n; i++) {
+        const ds_free *old = &body->frees.at[i];
+        uint32_t stage = stage_of_place(x, part, old->cls);
+        x->free_at[i] = out->frees.n;
+        for (uint32_t c = x->first[stage]; c < x->first[stage + 1]; c++) {
+            ds_free event = *old;
+            event.cls = class_place(x, x->cls[c]);
+            event.first = out->users.n;
+            for (uint32_t k = 0; k < old->n; k++) {
+                uint32_t user = unit_on(x, part, body->users.at[old->first + k], x->cls[c]);
+                DS_HPUSH(&out->users, user);
+            }
+            if (old->taker != DS_NONE) event.taker = unit_on(x, part, old->taker, x->cls[c]);
+            DS_HPUSH(&out->frees, event);
+        }
+    }
+}
+
+/* On every class that both have. */
+static void put_checks(spreader *x) {
+    const ds_body *body = x->from->body;
+    uint32_t own = own_part(x), n_units = body->units.n;
+    for (uint32_t i = 0; i < body->checks.n; i++) {
+        const ds_before *old = &body->checks.at[i];
+        uint32_t part = old->local ? own : ds_template__source_part(x->of, x->from, &old->source);
+        const ds_free *f = old->until < n_units ? NULL : &body->frees.at[old->until - n_units];
+        for (uint32_t c = 0; c < x->plan->n_classes; c++) {
+            bool until = f ? stage_of_place(x, own, f->cls) == x->stage[c]
+                           : is_on(x, own, old->until, x->stage[c]);
+            if (!until || !is_on(x, part, old->unit, x->stage[c])) continue;
+            ds_before check = *old;
+            check.unit = unit_on(x, part, old->unit, c);
+            check.until = f ? x->images[own].n + x->free_at[old->until - n_units] + x->rank[c]
+                            : unit_on(x, own, old->until, c);
+            DS_HPUSH(&x->out->body->checks, check);
+        }
+    }
+}
+
+/* ---- parts ---- */
+
+static void put_part(spreader *x, uint32_t p) {
+    const ds_part *from = &x->of->parts[p];
+    x->from = from;
+    x->shape = &x->stages->t->shapes[p];
+    x->out = ds_compose__add_part(x->s);
+    *x->out = (ds_part){.group = from->group,
+                        .turn = from->turn,
+                        .mb = from->mb,
+                        .post = from->post,
+                        .tail = from->tail,
+                        .callee = from->callee,
+                        .opaque = !from->tail && from->post < 0};
+    x->out->body = ds_compose__add_body(x->s);
+    put_units(x);
+    put_buffers(x);
+    put_checks(x);
+    x->out->body->n_classes = x->out->classes.n;
+    for (uint32_t i = 0; i < x->out->streams.n; i++) x->place_of[x->out->streams.at[i]] = DS_NONE;
+    free(x->free_at);
+    x->free_at = NULL;
+    ds_map_clear(&x->exts);
+}
+
+static void put_inputs(spreader *x) {
+    ds_sibling *s = x->s;
+    s->input_bytes = ds_xcalloc(x->plan->n_classes, sizeof *s->input_bytes);
+    s->each_bytes = ds_xcalloc(x->plan->n_classes, sizeof *s->each_bytes);
+    for (uint32_t c = 0; c < x->plan->n_classes; c++)
+        for (uint32_t k = 0; k < x->stages->n; k++) {
+            if (x->stages->t->label_of[k] != x->stage[c]) continue;
+            s->input_bytes[c] = x->of->input_bytes[k];
+            s->each_bytes[c] = x->of->each_bytes[k];
+        }
+}
+
+bool ds_template__spread(const ds_spread *stages) {
+    spreader x = {
+        .stages = stages, .of = &stages->t->s, .s = stages->s, .plan = stages->plan};
+    size_t n_items = (size_t)x.of->n_groups * DS_SIBLING;
+    ds_sibling *s = stages->s;
+    s->first_post = ds_xcalloc(n_items, sizeof *s->first_post);
+    s->n_posts = ds_xcalloc(n_items, sizeof *s->n_posts);
+    memcpy(s->first_post, x.of->first_post, n_items * sizeof *s->first_post);
+    memcpy(s->n_posts, x.of->n_posts, n_items * sizeof *s->n_posts);
+    list_classes(&x);
+    make_images(&x);
+    x.place_of = ds_xmalloc(x.plan->n_streams * sizeof *x.place_of);
+    for (uint32_t i = 0; i < x.plan->n_streams; i++) x.place_of[i] = DS_NONE;
+    for (uint32_t p = 0; p < x.of->n_parts; p++) put_part(&x, p);
+    put_inputs(&x);
+    for (uint32_t p = 0; p < x.of->n_parts; p++) free(x.images[p].unit);
+    ds_map_deinit(&x.exts);
+    free(x.images);
+    free(x.place_of);
+    free(x.first);
+    free(x.cls);
+    return true;
+}
