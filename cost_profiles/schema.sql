@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '6');
+INSERT INTO meta VALUES ('schema_version', '7');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -69,6 +69,9 @@ CREATE TABLE profile (
     issue_ps INTEGER NOT NULL CHECK (issue_ps >= 0), -- host time to issue one task
     -- compute takes 1 + interference times as long beside a transfer of the device; NULL: as long
     interference REAL CHECK (interference >= 0 AND interference <= 1000),
+    -- quantiles of measured/predicted over the whole steps that its constants were fitted to
+    ratio_p05 REAL CHECK (ratio_p05 > 0 AND ratio_p05 <= 1),
+    ratio_p95 REAL CHECK (ratio_p95 >= 1),
     software TEXT NOT NULL,
     source   INTEGER NOT NULL REFERENCES source (id)
 ) STRICT;

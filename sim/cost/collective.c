@@ -299,6 +299,12 @@ static bool is_group_outside(const ds_coll_fit *f, const ds_coll_fit *above, uin
     return s && s->steps_per_peer && !above && f->group != group;
 }
 
+/* A fit without rows, launch and steps that uses links as a whole says whether its collectives hold
+ * compute, and nothing of their times. */
+static bool says_times(const ds_profiles *p, const ds_coll_fit *f) {
+    return f->launch_ps || f->step_ps || f->e_max < 1 || f->s_half > 0 || rows_of(p, f).n;
+}
+
 /* Is the size beyond those of the fit's rows, and some protocol made for it? */
 static bool is_for_protocols(const ds_profiles *p, const ds_coll_fit *f, const protocols *fast,
                              double bytes) {
@@ -345,6 +351,7 @@ static ds_status try_terms(const ds_profiles *p, uint32_t profile, const char *c
     if (!link && f) link = f->capacity_bytes_per_s;
     protocols fast = protocols_of(p, profile, of->name, link);
     bool fits_here = !f || f->capacity_bytes_per_s == link;
+    bool timed = f && fits_here && says_times(p, f);
     *found = f || fast.n;
     if (!*found) return DS_OK;
     const shape *own = shape_of(collective);
@@ -352,7 +359,7 @@ static ds_status try_terms(const ds_profiles *p, uint32_t profile, const char *c
     if (explain && own != of)
         ds_buf_printf(explain, "  no rows; as %s of %.0f bytes\n", of->name, as);
     if (fast.n && (!f || (fast.ratio <= SAME_KIND_OF_LINK &&
-                          (!fits_here || is_for_protocols(p, f, &fast, as))))) {
+                          (!timed || is_for_protocols(p, f, &fast, as))))) {
         ring_use ring = ring_of(own, fast.at, group, bytes, links->flow_ps);
         DS_TRY(terms_of_protocols(&fast, &ring, as, out, explain, err));
         out->holds_compute = f && fits_here && f->holds_compute;

@@ -83,6 +83,9 @@ typedef struct ds_cost_spread {
     double low, high;
 } ds_cost_spread;
 
+/* Of whole steps, where the profile's constants were fitted to such; else 0 and 0. */
+ds_cost_spread ds_profile_spread(const ds_profiles *profiles, uint32_t profile);
+
 typedef struct ds_cost {
     int64_t ps; /* rounded up */
     ds_cost_origin origin;

@@ -350,6 +350,8 @@ static const column profile_columns[] = {
     {"device", "device", CELL_DEVICE, false, 0},
     {"issue_us", "issue_ps", CELL_SCALED, false, 1000000},
     {"interference", "interference", CELL_REAL, true, 0},
+    {"ratio_p05", "ratio_p05", CELL_REAL, true, 0},
+    {"ratio_p95", "ratio_p95", CELL_REAL, true, 0},
     {"software", "software", CELL_KEY, false, 0},
     {"source", "source", CELL_SOURCE, false, 0},
 };

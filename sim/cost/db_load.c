@@ -192,6 +192,7 @@ static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     double more = sqlite3_column_double(row, 6); /* 0 for NULL */
     if (!(more >= 0 && more <= 1000)) return fail(l, "an interference outside 0 to 1000");
     profile.slow_q32 = (uint64_t)llround((1 + more) * 0x1p32);
+    profile.spread = (ds_cost_spread){sqlite3_column_double(row, 7), sqlite3_column_double(row, 8)};
     if (sqlite3_column_int64(row, 0) != (int64_t)l->p->profiles.n)
         return fail(l, "profiles are not numbered 1, 2, 3 …");
     profile.lower = lower(l->arena, profile.name);
@@ -459,8 +460,8 @@ static ds_status load_tables(loader *l) {
     DS_TRY(each(l, "SELECT device, dtype, flop_per_s FROM device_peak", take_peak));
     DS_TRY(each(l, "SELECT device, what, bytes FROM device_memory", take_memory));
     DS_TRY(each(l,
-                "SELECT id, name, device, issue_ps, software, source, interference FROM profile "
-                "ORDER BY id",
+                "SELECT id, name, device, issue_ps, software, source, interference, ratio_p05,"
+                " ratio_p95 FROM profile ORDER BY id",
                 take_profile));
     DS_TRY(each(l,
                 "SELECT profile, class, op, dtype, batch, m, n, k, heads, kv_heads, seq_q, seq_kv,"

@@ -25,7 +25,7 @@ static void switch_handler_off(void) {
     gsl_set_error_handler_off();
 }
 
-static void prepare_gsl(void) {
+void ds_fit__prepare_gsl(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, switch_handler_off);
 }
@@ -329,7 +329,7 @@ static ds_status fit_all(work *w, const model *m, ds_fit_roofline *out, ds_error
 
 ds_status ds_fit_efficiency(const ds_fit_row *rows, uint32_t n, double flop_per_s,
                             double bytes_per_s, ds_fit_roofline *out, ds_error *err) {
-    prepare_gsl();
+    ds_fit__prepare_gsl();
     model m = model_of(flop_per_s, bytes_per_s);
     *out = (ds_fit_roofline){.n_rows = n};
     ds_fit_curve *curves[] = {&out->flop, &out->bytes};
@@ -428,7 +428,7 @@ static ds_status search_all(simplex *s, const ds_fit_search *search, double *bes
 
 ds_status ds_fit_minimize(const ds_fit_search *search, ds_fit_objective objective, void *context,
                           double *best, double *value, ds_error *err) {
-    prepare_gsl();
+    ds_fit__prepare_gsl();
     if (!search->n || !search->n_starts || !positive(search->step) || !positive(search->tolerance))
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "a search over %u variables from %u starts with step %g to size %g",

@@ -94,4 +94,7 @@ typedef struct ds_fit_search {
 ds_status ds_fit_minimize(const ds_fit_search *search, ds_fit_objective objective, void *context,
                           double *best, double *value, ds_error *err);
 
+/* Switches GSL's handler off, for fits in other files. */
+void ds_fit__prepare_gsl(void);
+
 #endif

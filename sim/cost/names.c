@@ -28,6 +28,9 @@ int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
     return profiles->profiles.at[profile].issue_ps;
 }
 
+ds_cost_spread ds_profile_spread(const ds_profiles *profiles, uint32_t profile) {
+    return profiles->profiles.at[profile].spread;
+}
 uint64_t ds_profile_slow_q32(const ds_profiles *profiles, uint32_t profile) {
     return profiles->profiles.at[profile].slow_q32;
 }

@@ -6,7 +6,7 @@
 #include "sim/cost/gemm.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "6"
+#define DS_PROFILES_VERSION "7"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -90,6 +90,7 @@ typedef struct ds_profile {
     uint32_t kind;
     int64_t issue_ps;
     uint64_t slow_q32;
+    ds_cost_spread spread; /* of whole steps */
     const char *software, *source;
 } ds_profile;
 

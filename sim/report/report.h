@@ -155,7 +155,8 @@ void ds_advise(ds_result *result, const ds_profiles *profiles, const ds_sim_opti
                const ds_setting *settings, uint32_t n_settings);
 
 /* How far measurement may lie from the predicted step: nine in ten do from low to high, if what the
- * profile's fits were off by on their own rows holds here (uncertain.c). */
+ * profile's fits were off by on their own rows holds here (uncertain.c): those of whole steps where
+ * the profile was fitted to such, else those of its ops and collectives. */
 typedef struct ds_uncertainty {
     int64_t low_ps, high_ps;
     int64_t covered_ps; /* time on the critical path by fits with known residuals */

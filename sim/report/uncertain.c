@@ -4,7 +4,10 @@
  * fit that knows how far measurements lay from it (ds_cost_spread). Pieces of the same work are off
  * by the same factor: a product of one shape that is 5 % slower than predicted is so in every
  * layer. Pieces of different work are off independently, so their deviations add as squares, those
- * towards more and those towards less each by themselves. */
+ * towards more and those towards less each by themselves.
+ *
+ * A profile whose constants were fitted to whole steps knows how far those lay from it, and then
+ * that is the interval: the residuals of steps have in them what no op's has. */
 #include "ir/base/map.h"
 #include "sim/report/analysis.h"
 #include "sim/report/internal.h"
@@ -91,7 +94,22 @@ static void collect(const ds_result *r, const ds_critical_path *path, shares *s,
     }
 }
 
+/* The spread of whole steps, if all devices have the same profile and it knows one. */
+static bool spread_of_steps(const ds_plan *plan, ds_cost_spread *out) {
+    for (uint32_t c = 1; c < plan->n_classes; c++)
+        if (plan->profile_of[c] != plan->profile_of[0]) return false;
+    if (!plan->n_classes) return false;
+    *out = ds_profile_spread(plan->profiles, plan->profile_of[0]);
+    return out->low > 0 && out->high > 0;
+}
+
 ds_uncertainty ds_result_uncertainty(const ds_result *result) {
+    ds_cost_spread whole;
+    int64_t step = result->run.step_ps;
+    if (spread_of_steps(result->plan, &whole))
+        return (ds_uncertainty){.low_ps = (int64_t)((double)step * whole.low),
+                                .high_ps = (int64_t)((double)step * whole.high),
+                                .covered_ps = step};
     shares s = {0};
     ds_critical_path path;
     ds_map_init(&s.known);

@@ -28,6 +28,7 @@ static void set_up(void) {
                   "holds_compute,n,median_error,p90_error,basis,source\n"
                   "all_reduce,2,100,1,10,0,1,0,1,3,,,rows,s\n"
                   "all_reduce,6,100,1,20,0.5,0.75,0,0,0,,,assumed: a test,s\n"
+                  "broadcast,2,50,1,0,0,1,0,1,0,,,whether compute runs beside it,s\n"
                   "send,2,100,1,3,0,0.8,1000000,0,0,,,assumed: a test,s\n");
     cost_tree_put(&tree, "p/collective_protocols.csv",
                   "collective,link_gb_per_s,protocol,launch_us,step_us,copy_gb_per_s,e,least_bytes,"
@@ -194,6 +195,15 @@ Test(cost_collective, protocols_belong_to_a_kind_of_link) {
 Test(cost_collective, protocols_have_their_sizes) {
     cr_expect_eq(terms("broadcast", 4, 1000).launch_ps, 5000000);
     cr_expect_eq(terms("broadcast", 4, 1001).launch_ps, 9000000);
+}
+
+/* The row of broadcast has no times of its own: they are its protocols', and it holds compute. */
+Test(cost_collective, a_row_may_say_nothing_of_times) {
+    ds_coll_cost cost = on_links("broadcast", 2, 1000, LINK);
+    cr_expect_eq(cost.launch_ps, 5000000);
+    cr_expect_float_eq((double)cost.efficiency_q32 / (double)ONE, 0.5, 1e-9);
+    cr_expect(cost.holds_compute);
+    cr_expect_not(on_links("broadcast", 2, 1000, LINK / 2).holds_compute, "links of another kind");
 }
 
 /* Rows from 1e6 to 4e6 bytes come first on their links; outside of them the protocols of that kind

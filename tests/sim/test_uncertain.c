@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* On Box-1: one adds 1 ms for each 10^8 bytes (100 GB/s), a product 1 ms for each 10^10 FLOP. */
@@ -25,12 +26,17 @@ static const char *const program_head =
 static const char *const program_tail = "}\n"
                                         "scenario {\n  program = @f\n  profile = \"P\"\n}\n";
 
+static const char *steps = ",,"; /* ratio_p05 and _p95 of the profile */
+
 static ds_uncertainty run(const char *body, int64_t *step_ps) {
     cost_tree tree;
     cost_tree_init(&tree);
     cost_tree_put(&tree, "p/efficiency.csv", CURVES);
-    cost_tree_put(&tree, "p/profile.csv",
-                  "name,device,issue_us,software,source\nP,Box-1,0,by hand,s\n");
+    char profile[128];
+    snprintf(profile, sizeof profile,
+             "name,device,issue_us,software,source,ratio_p05,ratio_p95\nP,Box-1,0,by hand,s%s\n",
+             steps);
+    cost_tree_put(&tree, "p/profile.csv", profile);
     ds_profiles *profiles = cost_tree_load(&tree);
     ds_buf text = {0};
     ds_buf_printf(&text, "%s%s%s", program_head, body, program_tail);
@@ -60,6 +66,17 @@ static ds_uncertainty run(const char *body, int64_t *step_ps) {
 }
 
 #define MS INT64_C(1000000000)
+
+/* The profile's own quantiles, of whole steps, count in place of its ops'. */
+Test(uncertain, a_profile_fitted_to_steps) {
+    int64_t step;
+    steps = ",0.9,1.25";
+    ds_uncertainty u = run("  %y = relu(%x)\n  %z = gelu(%y)\n  return %z\n", &step);
+    cr_expect_eq(step, 2 * MS);
+    cr_expect_float_eq((double)u.low_ps, 1.8 * MS, 2);
+    cr_expect_float_eq((double)u.high_ps, 2.5 * MS, 2);
+    cr_expect_eq(u.covered_ps, step);
+}
 
 /* 50 MB read and written: 1 ms; from 0.8 to 1.5 of that. */
 Test(uncertain, one_op_is_as_far_off_as_its_fit) {

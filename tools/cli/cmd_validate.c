@@ -138,8 +138,8 @@ static void put_percent(double value, ds_buf *out) {
 
 static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
     ds_buf_put(out, "| set | split | n | refused | mean | median | p90 | max | bias | Spearman | "
-                    "constant TFLOP/s | regret within 2 % | worst regret |\n"
-                    "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+                    "constant TFLOP/s | regret within 2 % | worst regret | in interval |\n"
+                    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < n; i++) {
         const val_errors *e = &errors[i];
         ds_buf_printf(out, "| %s | %s | %u | %u | ", e->set, e->split, e->n, e->refused);
@@ -159,10 +159,14 @@ static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
         put_percent(e->baseline_mape, out);
         if (e->n) ds_buf_put(out, e->baseline_from_calib ? " (calib)" : " (all rows)");
         if (e->groups)
-            ds_buf_printf(out, " | %.0f %% of %u | %.1f %% |\n", e->regret_within_2pct, e->groups,
+            ds_buf_printf(out, " | %.0f %% of %u | %.1f %% | ", e->regret_within_2pct, e->groups,
                           e->worst_regret);
         else
-            ds_buf_put(out, " | - | - |\n");
+            ds_buf_put(out, " | - | - | ");
+        if (e->covered >= 0)
+            ds_buf_printf(out, "%.0f %% |\n", e->covered);
+        else
+            ds_buf_put(out, "- |\n");
     }
 }
 
@@ -196,6 +200,7 @@ static void put_json(const val_errors *errors, uint32_t n, ds_buf *out) {
         ds_json_key_string(&json, "baseline_from", e->baseline_from_calib ? "calib" : "all");
         json_number(&json, "regret_within_2pct", e->regret_within_2pct, e->groups > 0);
         ds_json_key_int(&json, "regret_groups", e->groups);
+        json_number(&json, "interval_coverage", e->covered, e->covered >= 0);
         ds_json_end_object(&json);
     }
     ds_json_end_array(&json);
@@ -225,7 +230,7 @@ static void put_rows(const predictions *all, ds_buf *out) {
         "set",       "split",    "line", "source_ref", "model",     "gpu",        "gpus",
         "layers",    "hidden",   "seq",  "dp",         "tp",        "pp",         "cp",
         "vpp",       "mbs",      "gbs",  "zero",       "recompute", "measured_s", "predicted_s",
-        "error_pct", "peak_gib", "fits", "refused"};
+        "error_pct", "peak_gib", "fits", "refused",    "low_s",     "high_s"};
     enum { N = sizeof header / sizeof *header };
     ds_csv_put_row(out, header, N);
     for (uint32_t i = 0; i < all->n; i++) {
@@ -263,6 +268,10 @@ static void put_rows(const predictions *all, ds_buf *out) {
             cells[23] = p->capacity_gib > 0 && p->peak_gib > p->capacity_gib ? "no" : "yes";
         }
         cells[24] = p->why;
+        if (!p->refused && p->high > 0) {
+            snprintf(number[25], sizeof number[0], "%.9g", p->low);
+            snprintf(number[26], sizeof number[0], "%.9g", p->high);
+        }
         ds_csv_put_row(out, cells, N);
     }
 }

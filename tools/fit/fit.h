@@ -16,6 +16,20 @@ ds_status fit_ops(const char *folder, fit_mode mode, ds_error *err);
  * marked calib, by simulating each of them; prints errors of those and of the rows marked val. */
 ds_status fit_steps(const char *scenario, const char *data, ds_error *err);
 
+typedef struct fit_published_options {
+    const char *const *tables; /* of published steps (tools/validate/row.h) */
+    uint32_t n_tables;
+    uint32_t every;      /* of the calib rows only each n-th; 1: all */
+    uint32_t iterations; /* at most */
+    double away;         /* the search starts at the profile's constants times this, or by it */
+    bool write;          /* puts the constants into the folder's files */
+    bool leave_out;      /* predicts each model by a fit without it */
+} fit_published_options;
+
+/* Fits the constants that FOLDER/calibration.csv names to the calib rows of its profile; prints
+ * constants and errors. */
+ds_status fit_published(const char *folder, const fit_published_options *options, ds_error *err);
+
 /* Fits the protocols of FOLDER/collective_protocols.csv with n > 0 to the rows of a table of
  * measured collectives (sim/coll/measured.h) that are not held back; prints the constants and the
  * errors of both kinds of rows. FIT_CHECK is DS_ERR_DATA if the file's constants fit worse than

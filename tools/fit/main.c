@@ -1,9 +1,11 @@
 /* fit-profiles: where the fitted constants of cost_profiles/ come from (they are
  * committed numbers; this tool is how to arrive at them again). See cost_profiles/README.md. */
+#include "ir/base/arena.h"
 #include "tools/fit/fit.h"
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int usage(void) {
@@ -12,11 +14,16 @@ static int usage(void) {
         "       fit-profiles collectives TOPOLOGY.dir cost_profiles/NAME TABLE.csv "
         "[--write | --check]\n"
         "       fit-profiles steps SCENARIO.dir DATA.csv\n"
+        "       fit-profiles rows cost_profiles/NAME TABLE.csv... [--every N] [--iterations N]\n"
+        "                    [--away FACTOR] [--leave-out] [--write]\n"
         "ops    fits efficiency curves, and products by tiles and waves, to ops.csv; --write puts\n"
         "       the constants into efficiency.csv and gemm_fits.csv, --check fails if one of\n"
         "       efficiency.csv is off by more than 1 %, or other products fit 1 % better\n"
         "collectives  fits protocols to measured collectives\n"
-        "steps  fits the profile of a scenario to measured steps, by simulating them\n",
+        "steps  fits the profile of a scenario to measured steps, by simulating them\n"
+        "rows   fits what calibration.csv names to the calib rows of tables of published steps:\n"
+        "       all of them, or each N-th; --leave-out fits once more without each model, and\n"
+        "       predicts it; --away starts elsewhere; --write puts the constants into the files\n",
         stderr);
     return 2;
 }
@@ -34,12 +41,53 @@ static ds_status fit_both(const char *folder, fit_mode mode, ds_error *err) {
     return fit_gemms(folder, mode, err);
 }
 
+/* False if the word is no number from `least` on. */
+static bool number_of(const char *text, double least, double *out) {
+    char *end;
+    *out = text ? strtod(text, &end) : 0;
+    return text && !*end && *out >= least && *out < 1e6;
+}
+
+static ds_status read_published(int argc, char **argv, bool *understood, ds_error *err) {
+    fit_published_options options = {.every = 1, .iterations = 12, .away = 1};
+    const char **tables = ds_xcalloc((size_t)argc, sizeof *tables);
+    double every = 1, iterations = 12;
+    *understood = true;
+    for (int i = 3; i < argc && *understood; i++) {
+        if (strcmp(argv[i], "--write") == 0)
+            options.write = true;
+        else if (strcmp(argv[i], "--leave-out") == 0)
+            options.leave_out = true;
+        else if (strcmp(argv[i], "--every") == 0)
+            *understood = number_of(argv[++i], 1, &every);
+        else if (strcmp(argv[i], "--iterations") == 0)
+            *understood = number_of(argv[++i], 0, &iterations);
+        else if (strcmp(argv[i], "--away") == 0)
+            *understood = number_of(argv[++i], 1, &options.away);
+        else
+            tables[options.n_tables++] = argv[i];
+    }
+    options.tables = tables;
+    options.every = (uint32_t)every;
+    options.iterations = (uint32_t)iterations;
+    *understood = *understood && options.n_tables;
+    ds_status status = *understood ? fit_published(argv[2], &options, err) : DS_OK;
+    free(tables);
+    return status;
+}
+
 int main(int argc, char **argv) {
     ds_error err = {0};
     ds_status status;
     fit_mode mode;
-    if (argc < 3 || argc > 6) return usage();
-    if (strcmp(argv[1], "ops") == 0 && argc < 5 && mode_of(argv[3], &mode))
+    if (argc < 3) return usage();
+    if (strcmp(argv[1], "rows") == 0) {
+        bool understood;
+        status = read_published(argc, argv, &understood, &err);
+        if (!understood) return usage();
+    } else if (argc > 6) {
+        return usage();
+    } else if (strcmp(argv[1], "ops") == 0 && argc < 5 && mode_of(argv[3], &mode))
         status = fit_both(argv[2], mode, &err);
     else if (strcmp(argv[1], "steps") == 0 && argc == 4)
         status = fit_steps(argv[2], argv[3], &err);

@@ -144,6 +144,17 @@ static void fill_regret(const group *g, val_errors *e) {
     e->regret_within_2pct = e->groups ? 100.0 * good / e->groups : -1;
 }
 
+static double covered_of(const group *g) {
+    uint32_t known = 0, within = 0;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const val_prediction *p = g->at[i];
+        if (!(p->high > 0)) continue;
+        known++;
+        within += p->row.seconds >= p->low && p->row.seconds <= p->high;
+    }
+    return known ? 100.0 * within / known : -1;
+}
+
 static val_errors errors_of(const val_prediction *rows, uint32_t n, const val_prediction *like) {
     val_errors e = {.mape = 0, .spearman = -2};
     group g = {.at = ds_xcalloc(n, sizeof *g.at)};
@@ -162,8 +173,9 @@ static val_errors errors_of(const val_prediction *rows, uint32_t n, const val_pr
         e.spearman = spearman(&g);
         fill_baseline(&g, constant_rate(rows, n, like->set, &e.baseline_from_calib), &e);
         fill_regret(&g, &e);
+        e.covered = covered_of(&g);
     } else {
-        e.mape = e.median = e.p90 = e.max = e.baseline_mape = e.regret_within_2pct = -1;
+        e.mape = e.median = e.p90 = e.max = e.baseline_mape = e.regret_within_2pct = e.covered = -1;
     }
     free(g.at);
     return e;

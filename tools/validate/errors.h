@@ -21,6 +21,9 @@ typedef struct val_errors {
     double regret_within_2pct;
     uint32_t groups;
     double worst_regret; /* percent */
+    /* Of the rows whose prediction has an interval for nine in ten: how many percent measured
+     * within; -1: none has one. */
+    double covered;
 } val_errors;
 
 /* One entry for each set and split, in order of appearance; *out is the caller's to free. O(n²). */

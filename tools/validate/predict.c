@@ -299,11 +299,28 @@ typedef struct work {
     uint32_t *row_of_slot;
 } work;
 
+/* Where measurements of that profile's steps lie. */
+static void set_interval(const val_job *job, val_prediction *p) {
+    const val_testbed *testbed = val_testbed_of(&p->row);
+    uint32_t profile;
+    ds_error unsaid;
+    if (!testbed || !testbed->profile ||
+        ds_profiles_find_profile(job->profiles, testbed->profile, DS_NOWHERE, &profile, &unsaid) !=
+            DS_OK)
+        return;
+    ds_cost_spread spread = ds_profile_spread(job->profiles, profile);
+    p->low = p->seconds * spread.low;
+    p->high = p->seconds * spread.high;
+}
+
 static void predict_slot(void *context, uint32_t worker, uint32_t slot) {
     work *w = context;
     val_prediction *p = &w->rows[w->row_of_slot[slot]];
     ds_error err;
-    if (predict(w->job, w->grounds[worker], p, &err) == DS_OK) return;
+    if (predict(w->job, w->grounds[worker], p, &err) == DS_OK) {
+        set_interval(w->job, p);
+        return;
+    }
     p->refused = true;
     p->seconds = 0;
     snprintf(p->why, sizeof p->why, "%.*s", (int)sizeof p->why - 1, err.message);

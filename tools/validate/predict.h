@@ -13,6 +13,7 @@ typedef struct val_prediction {
     bool refused; /* then `why` says for what reason, and the rest is 0 */
     char why[240];
     double seconds;                /* of a step */
+    double low, high;              /* nine in ten measurements lie between; 0: nobody knows */
     double peak_gib, capacity_gib; /* of the fullest device; capacity 0: not known */
     bool fits_last;                /* the last scenario that was simulated for it */
     int64_t mbs, vpp;              /* used: the row's, or the best, where it does not say */
