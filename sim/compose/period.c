@@ -1,12 +1,12 @@
 /* Periods of the schedule that go as the one before has gone (SEMANTICS S6).
  *
- * Whenever an item of the first rank has been settled, the state of all ranks is hashed: which of
- * their units are settled, when those end that have not ended yet, until when transfers wait, and
- * how far flows are, all relative to the present. Where the state has been the same before, each
- * rank has since run some executions. If those that follow are again of the same parts, and read
- * what those read, as many executions later, then they will happen as those did, so much later; and
- * so will the next ones. What has ended by then matters to nobody any more, so that a source may as
- * well be any other one of that time.
+ * Whenever an item of the first rank has been settled, the state of all ranks is hashed: of all
+ * executions that have not ended, which units are settled, with start and end, until when transfers
+ * wait, and how far flows are, all relative to the present. Where the state has been the same
+ * before, each rank has since run some executions. If those that follow are again of the same
+ * parts, and read what those read, as many executions later, then they will happen as those did, so
+ * much later; and so will the next ones. What has ended by then matters to nobody any more, so that
+ * a source may as well be any other one of that time.
  *
  * The executions that are passed over have the timings of those that they repeat. What is under way
  * moves to the executions that it will be of; times move with it.
@@ -55,32 +55,33 @@ static void mix(state *s, uint64_t word) {
     s->b ^= s->b >> 29;
 }
 
-static void mix_transfer(const ds_solver *x, uint32_t unit, const ds_solver_node *n, state *s) {
+/* A unit that nothing is waited for any more: when it has started, and how far it is. */
+static void mix_started(const ds_solver *x, const ds_exec *e, uint32_t unit, state *s) {
+    const ds_solver_node *n = &x->nodes.at[e->node + unit];
     mix(s, (uint64_t)unit << 32 | n->flow);
-    if (n->next_ps != DS_FLOWING) {
+    mix(s, (uint64_t)(e->base_ps + e->timing->start[unit] - x->now_ps));
+    if (n->next_ps == DS_FLOWING)
+        mix(s, ds_net_state(x->net, n->flow, x->now_ps));
+    else
         mix(s, (uint64_t)(n->next_ps - x->now_ps) << 1 | n->started);
-        return;
-    }
-    mix(s, ds_net_state(x->net, n->flow, x->now_ps));
 }
 
-/* An execution that is followed unit by unit. */
+/* An execution that is followed unit by unit, from its beginning: what repeats it will have its
+ * past, too. */
 static void mix_units(const ds_solver *x, const ds_exec *e, uint32_t n, state *s) {
-    uint64_t settled = 0;
+    int64_t since_ps = x->now_ps - e->base_ps;
+    uint32_t n_settled = 0;
     for (uint32_t u = 0; u < n; u++) {
         const ds_solver_node *node = &x->nodes.at[e->node + u];
-        settled = settled << 1 | node->settled;
-        if (u % 64 == 63) mix(s, settled);
         if (node->settled) {
-            int64_t left_ps = e->base_ps + e->timing->end[u] - x->now_ps;
-            if (left_ps <= 0) continue;
-            mix(s, u);
-            mix(s, (uint64_t)left_ps);
+            uint64_t start = (uint64_t)(e->timing->start[u] - since_ps);
+            mix(s, (start << 32 | start >> 32) ^ (uint64_t)(e->timing->end[u] - since_ps) ^ u);
+            n_settled++;
         } else if (!node->pending) {
-            mix_transfer(x, u, node, s);
+            mix_started(x, e, u, s);
         }
     }
-    mix(s, settled);
+    mix(s, n_settled);
 }
 
 static void mix_rank(const ds_solver *x, ds_solver_rank *r, state *s) {
@@ -143,7 +144,7 @@ static uint32_t n_of(const period *p, uint32_t rank) {
 static bool repeats(const period *p, uint32_t exec, uint32_t later) {
     const ds_solver *x = p->x;
     const ds_exec *a = &x->t->execs[exec], *b = &x->t->execs[later];
-    if (a->part != b->part || a->opaque != b->opaque) return false;
+    if (a->part != b->part || a->opaque != b->opaque || x->is_last[later]) return false;
     uint32_t n;
     const ds_source *sources = sources_of(x->period, ds_solver__part(x, exec)->body, &n);
     for (uint32_t i = 0; i < n; i++) {

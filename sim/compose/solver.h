@@ -49,6 +49,7 @@ typedef struct ds_solver {
     DS_VEC(int64_t)
     exts;                /* of opaque executions, from exec->ext on: when what they read is there */
     uint32_t *waiting;   /* per execution without nodes: edges from it */
+    bool *is_last;       /* per execution: a transfer of the tail waits for it */
     uint32_t *n_left;    /* per execution: nodes that are not settled */
     uint32_t *last;      /* per stream: the last node put on it … */
     uint32_t *on_stream; /* … and the one whose transfer the network knows */

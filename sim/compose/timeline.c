@@ -14,9 +14,10 @@
  * would have started before that was missed, and the answer is that nothing is known.
  *
  * Nodes are made for an item when few of its rank are left to be run before it, and for all that is
- * left once a rank has come to its last item. What starts before it was made shows as a transfer
- * that starts in the past; then all nodes are made beforehand. So a period of the schedule that
- * goes as the one before has gone needs no nodes (period.c). */
+ * left once a rank has come to its last item, or to one that a transfer of the tail waits for. What
+ * starts before it was made shows as a transfer that starts in the past; then all nodes are made
+ * beforehand. So a period of the schedule that goes as the one before has gone needs no nodes
+ * (period.c). */
 #include "sim/compose/solver.h"
 
 #include <stdlib.h>
@@ -221,6 +222,21 @@ static void make_item(ds_solver *x, ds_solver_rank *rank) {
     while (rank->made < rank->end && ds_solver__part(x, rank->made)->post >= 0);
 }
 
+/* The executions that transfers of the tail wait for: with the first of them it may begin. */
+static void find_last(ds_solver *x) {
+    const ds_exec *tail = &x->t->execs[x->t->n_execs - 1];
+    const ds_body *body = ds_solver__part(x, x->t->n_execs - 1)->body;
+    for (uint32_t u = 0; u < body->units.n; u++) {
+        const ds_unit_task *unit = &body->units.at[u];
+        for (uint32_t k = 0; unit->transfer != DS_NONE && k < unit->n_preds; k++) {
+            uint32_t pred = body->preds.at[unit->pred + k];
+            if (!(pred & DS_EXT)) continue;
+            const ds_external *ext = &body->exts.at[pred & ~DS_EXT];
+            x->is_last[ds_compose__exec(x->t, &ext->source, tail)] = true;
+        }
+    }
+}
+
 static void make_rest(ds_solver *x) {
     for (uint32_t r = 0; r < x->n_ranks; r++)
         while (x->ranks[r].made < x->ranks[r].end) make_item(x, &x->ranks[r]);
@@ -234,8 +250,9 @@ enum { AHEAD = 3 };
 static void make_more(ds_solver *x, uint32_t rank) {
     ds_solver_rank *r = &x->ranks[rank];
     while (!x->complete && r->n_open < AHEAD) {
-        if (r->made < r->end) make_item(x, r);
-        if (r->made == r->end) make_rest(x);
+        uint32_t item = r->made;
+        if (item < r->end) make_item(x, r);
+        if (r->made == r->end || x->is_last[item]) make_rest(x);
     }
 }
 
@@ -521,6 +538,8 @@ static void solver_init(ds_solver *x) {
     x->free_ps = ds_xcalloc(plan->n_streams, sizeof *x->free_ps);
     x->net = ds_net_new(plan->link_capacity_q20, plan->n_links, plan->flows, plan->n_flows,
                         plan->n_streams);
+    x->is_last = ds_xcalloc(x->t->n_execs, sizeof *x->is_last);
+    find_last(x);
     list_ranks(x);
 }
 
@@ -535,6 +554,7 @@ static void solver_deinit(ds_solver *x) {
     free(x->exts.at);
     free(x->ranks);
     free(x->waiting);
+    free(x->is_last);
     free(x->n_left);
     free(x->last);
     free(x->on_stream);
