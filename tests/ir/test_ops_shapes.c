@@ -33,7 +33,7 @@ Test(ops_shapes, attributes) {
     const char *args = "%a: f32[32, 64], %b: f32[64, 16]";
     BAD(args, "%y = matmul(%a, %b) {transpose_c = true}", NAME, "did you mean 'transpose_");
     BAD(args, "%y = matmul(%a, %b) {qqqqqq = true}", NAME,
-        "it takes transpose_a, transpose_b, name");
+        "it takes transpose_a, transpose_b, products, converts, name");
     BAD(args, "%y = matmul(%a, %b) {transpose_a = 1}", TYPE, "must be true or false");
     BAD(args, "%y = matmul(%a, %b) {cost = 3}", TYPE, "a time, such as 3 us");
     OK(args, "%y = matmul(%a, %b) {cost = 3 us, name = \"fc1\", stream = side}", "f32[32, 16]");
