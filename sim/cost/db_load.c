@@ -290,7 +290,10 @@ static ds_status take_fit(loader *l, sqlite3_stmt *row) {
         return fail(l, "an efficiency fit with a constant out of its range");
     f.basis = text_at(l, row, 9);
     DS_TRY(source_at(l, row, 10, &f.source));
+    ds_profile *of = &l->p->profiles.at[f.profile];
+    if (!of->end_fit) of->first_fit = l->p->fits.n;
     DS_PUSH(l->arena, &l->p->fits, f);
+    of->end_fit = l->p->fits.n;
     return DS_OK;
 }
 

@@ -182,7 +182,8 @@ static bool measured(const query *q, ds_dtype dtype, ds_cost *out) {
 /* ---- roofline ---- */
 
 static const ds_fit *fit_of(const query *q, const char *op, int32_t dtype, bool flop) {
-    for (uint32_t i = 0; q->profile && i < q->p->fits.n; i++) {
+    const ds_profile *of = &q->p->profiles.at[q->profile];
+    for (uint32_t i = of->first_fit; q->profile && i < of->end_fit; i++) {
         const ds_fit *f = &q->p->fits.at[i];
         if (f->profile == q->profile && f->flop == flop && f->dtype == dtype &&
             strcmp(f->op, op) == 0)

@@ -90,7 +90,8 @@ typedef struct ds_profile {
     uint32_t kind;
     int64_t issue_ps;
     uint64_t slow_q32;
-    ds_cost_spread spread; /* of whole steps */
+    ds_cost_spread spread;       /* of whole steps */
+    uint32_t first_fit, end_fit; /* its efficiency curves lie between */
     const char *software, *source;
 } ds_profile;
 
