@@ -132,6 +132,10 @@ static ds_plan_grid grid_of(assembler *a) {
         a->key =
             ds_hash_mix(ds_hash_mix(a->key, ds_hash_bytes(name, strlen(name))), (uint64_t)size);
     }
+    grid.replicas = a->t->replicas.at;
+    grid.n_replicas = a->t->replicas.n;
+    for (uint32_t i = 1; i < grid.n_replicas; i++)
+        a->key = ds_hash_mix(a->key, (uint64_t)grid.replicas[i]);
     return grid;
 }
 
@@ -345,7 +349,8 @@ ds_status ds_fold_assemble(ds_fold *fold, const ds_fold_step *step, ds_template 
         ds_spread stages = {t, out, a.plan, a.meet_of, a.meets.n, a.n_chunks};
         if (t->exact)
             ds_template__spread(&stages);
-        else if (find_classes(&a) && place_all(&a) && place_tail(&a)) add_inputs(&a);
+        else if (find_classes(&a) && place_all(&a) && place_tail(&a))
+            add_inputs(&a);
     }
     free(a.meets.at);
     free(a.meet_of);

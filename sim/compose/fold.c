@@ -351,6 +351,13 @@ static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error 
 /* ---- templates ---- */
 
 static void free_template(ds_template *t) {
+    for (uint32_t i = 0; t->others && i + 1 < t->replicas.n; i++) {
+        ds_template__outlines_free(t->other_shapes[i], t->others[i].n_parts);
+        ds_compose__parts_deinit(&t->others[i]);
+    }
+    free(t->others);
+    free(t->other_shapes);
+    free(t->replicas.at);
     ds_template__shape_deinit(t);
     ds_compose__parts_deinit(&t->s);
     ds_map_deinit(&t->bodies);
@@ -445,26 +452,25 @@ static ds_status make_step(ds_template *t, const ds_fold_step *step, const short
     return ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err);
 }
 
-/* The plan's parts. */
-static ds_status read_parts(ds_fold *fold, const ds_fold_step *step, uint32_t n_chunks,
-                            ds_template *t) {
-    ds_plan_schematic schematic = {fold->kind, fold->profile};
+/* The parts of a plan of one sort of replicas, in t->s; the plan goes. */
+static void read_sort(ds_fold *fold, const ds_fold_step *step, uint32_t n_chunks, int64_t replica,
+                      ds_template *t, const ds_outline *first, ds_outline **shapes) {
+    ds_plan_schematic schematic = {fold->kind, fold->profile, replica};
     ds_plan_options options = {.cost_mode = step->options->cost_mode, .schematic = &schematic};
     ds_error unsaid;
     if (ds_plan_build(&t->step->binding, step->profiles, &options, &t->plan, &unsaid) != DS_OK) {
         ds_template__unknown(t, "communication of another kind");
-        return DS_OK;
+        return;
     }
-    bool fine =
-        ds_compose__parts(&t->s, t->plan, t->step->strategy.microbatches, n_chunks) &&
-        ds_compose__buffers(&t->s, step->options->keep_masks) && ds_template__shape(t);
+    bool fine = ds_compose__parts(&t->s, t->plan, t->step->strategy.microbatches, n_chunks) &&
+                ds_compose__buffers(&t->s, step->options->keep_masks) &&
+                (first ? ds_template__other_kinds(t, first, shapes) : ds_template__shape(t));
     if (!fine && !t->why) t->why = t->s.why ? t->s.why : "a step of another kind";
     if (t->exact) t->n_chunks = t->plan->n_classes;
     ds_plan_free(t->plan);
     t->plan = NULL;
     t->s.plan = NULL;
     ds_compose__reading_deinit(&t->s);
-    return DS_OK;
 }
 
 static void keep_template(ds_fold *fold, uint64_t key, ds_template *t) {
@@ -477,7 +483,8 @@ static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const sh
                                ds_template *t, ds_error *err) {
     t->few_replicas = less->batch.module != NULL;
     DS_TRY(make_step(t, step, less, err));
-    return read_parts(fold, step, step->strategy->pp > 1 ? t->n_chunks : 0, t);
+    read_sort(fold, step, step->strategy->pp > 1 ? t->n_chunks : 0, 0, t, NULL, NULL);
+    return DS_OK;
 }
 
 ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out, ds_error *err) {
@@ -524,13 +531,66 @@ static uint64_t exact_key(const ds_fold_step *step) {
     return ds_hash_mix(hash, step->options->keep_masks);
 }
 
+static void add_sort(ds_template *t, int64_t replica) {
+    uint32_t at = 0;
+    while (at < t->replicas.n && t->replicas.at[at] < replica) at++;
+    if (at < t->replicas.n && t->replicas.at[at] == replica) return;
+    DS_HPUSH(&t->replicas, replica);
+    for (uint32_t i = t->replicas.n - 1; i > at; i--) t->replicas.at[i] = t->replicas.at[i - 1];
+    t->replicas.at[at] = replica;
+}
+
+/* Where unequal parts become smaller: only ZeRO makes such, over dp (ir/passes/shard_grad.c). */
+static void find_sorts(ds_template *t) {
+    const ds_module *module = t->step->unit->modules.at[0];
+    add_sort(t, 0);
+    for (uint32_t f = 0; f < module->funcs.n && t->step->strategy.zero_uneven; f++)
+        for (uint32_t v = 0; v < module->funcs.at[f]->values.n; v++) {
+            const ds_type *type = module->funcs.at[f]->values.at[v].type;
+            for (uint32_t d = 0; type && d < type->rank; d++) {
+                const ds_split *split = type->dims[d].n_splits ? type->dims[d].splits : NULL;
+                for (uint32_t i = 1; split && i < split->n_sizes; i++)
+                    if (split->sizes[i].i != split->sizes[i - 1].i) add_sort(t, i);
+            }
+        }
+}
+
+/* Do they consist of the same units? */
+static bool is_alike(const ds_sibling *a, const ds_sibling *b) {
+    bool alike = a->n_parts == b->n_parts;
+    for (uint32_t p = 0; alike && p < a->n_parts; p++) {
+        const ds_body *x = a->parts[p].body, *y = b->parts[p].body;
+        alike = x->units.n == y->units.n && x->allocs.n == y->allocs.n &&
+                x->frees.n == y->frees.n && x->users.n == y->users.n && x->checks.n == y->checks.n;
+    }
+    return alike;
+}
+
+static void read_others(ds_fold *fold, const ds_fold_step *step, ds_template *t) {
+    uint32_t n = t->replicas.n - 1;
+    ds_sibling first = t->s;
+    t->others = ds_xcalloc((size_t)n + 1, sizeof *t->others);
+    t->other_shapes = ds_xcalloc((size_t)n + 1, sizeof *t->other_shapes);
+    for (uint32_t i = 0; i < n && !t->why; i++) {
+        t->s = (ds_sibling){.whole = true};
+        read_sort(fold, step, step->items->n_chunks, t->replicas.at[i + 1], t, t->shapes,
+                  &t->other_shapes[i]);
+        t->others[i] = t->s;
+        if (!t->why && !is_alike(&first, &t->others[i])) t->why = "replicas that differ";
+    }
+    t->s = first;
+}
+
 static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, ds_template *t,
                             ds_error *err) {
     DS_TRY(ds_model_step_new(step->binding, &t->step, err));
     t->step->brief = t->step->trusted = t->step->schematic = true;
     DS_TRY(ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err));
     t->exact = t->s.whole = true;
-    return read_parts(fold, step, step->items->n_chunks, t);
+    find_sorts(t);
+    read_sort(fold, step, step->items->n_chunks, 0, t, NULL, NULL);
+    if (!t->why) read_others(fold, step, t);
+    return DS_OK;
 }
 
 ds_status ds_fold_exact(ds_fold *fold, const ds_fold_step *step, ds_template **out,

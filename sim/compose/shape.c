@@ -127,9 +127,8 @@ static bool is_over_replicas(const ds_op *op) {
     return false;
 }
 
-static bool find_kinds(ds_template *t, uint32_t p) {
+static bool find_kinds(ds_template *t, uint32_t p, const ds_outline *first, ds_outline *shape) {
     const ds_part *part = &t->s.parts[p];
-    ds_outline *shape = &t->shapes[p];
     shape->kind_of = ds_xcalloc(part->transfers.n, sizeof *shape->kind_of);
     shape->own_of = ds_xcalloc(part->transfers.n, sizeof *shape->own_of);
     for (uint32_t u = 0; u < part->body->units.n; u++) {
@@ -147,6 +146,10 @@ static bool find_kinds(ds_template *t, uint32_t p) {
             return ds_template__unknown(t, "transfers in chunks");
         if (t->few_replicas && r->op->code != DS_OP_ALL_REDUCE && is_over_replicas(r->op))
             return ds_template__unknown(t, "replicas that share something out");
+        if (first && is_over_replicas(r->op)) {
+            shape->kind_of[unit->transfer] = first[p].kind_of[unit->transfer];
+            continue;
+        }
         uint64_t hash = kind_hash(t, &kind), *found = ds_map_find(&t->kind_index, hash);
         uint32_t k = found ? (uint32_t)*found : t->kinds.n;
         if (!found) {
@@ -216,15 +219,23 @@ bool ds_template__shape(ds_template *t) {
     ds_map_init(&t->kind_index);
     for (uint32_t p = 0; p < t->s.n_parts; p++) {
         const ds_body *body = t->s.parts[p].body;
-        if ((!t->exact && !place_units(t, p)) || !find_kinds(t, p)) return false;
+        if ((!t->exact && !place_units(t, p)) || !find_kinds(t, p, NULL, &t->shapes[p]))
+            return false;
         if (!t->exact) ds_template__belongings(body, &t->shapes[p]);
     }
     return !t->why && (t->exact || share_out_inputs(t));
 }
 
-void ds_template__shape_deinit(ds_template *t) {
-    for (uint32_t p = 0; t->shapes && p < t->s.n_parts; p++) {
-        ds_outline *shape = &t->shapes[p];
+bool ds_template__other_kinds(ds_template *t, const ds_outline *first, ds_outline **out) {
+    *out = ds_xcalloc(t->s.n_parts, sizeof **out);
+    for (uint32_t p = 0; p < t->s.n_parts; p++)
+        if (!find_kinds(t, p, first, &(*out)[p])) return false;
+    return true;
+}
+
+void ds_template__outlines_free(ds_outline *shapes, uint32_t n) {
+    for (uint32_t p = 0; shapes && p < n; p++) {
+        ds_outline *shape = &shapes[p];
         free(shape->at);
         free(shape->loops.at);
         free(shape->allocs.first);
@@ -237,7 +248,11 @@ void ds_template__shape_deinit(ds_template *t) {
         free(shape->own_of);
         free(shape->kinds.at);
     }
-    free(t->shapes);
+    free(shapes);
+}
+
+void ds_template__shape_deinit(ds_template *t) {
+    ds_template__outlines_free(t->shapes, t->s.n_parts);
     free(t->label_of);
     free(t->kinds.at);
     ds_map_deinit(&t->kind_index);

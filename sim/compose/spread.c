@@ -23,12 +23,14 @@ typedef struct spreader {
     const ds_plan *plan;
     uint32_t *first; /* per stage, and one more: its classes in `cls` */
     uint32_t *cls;
-    uint32_t *stage, *rank, *stream; /* per class: its stage, which of that, its compute stream */
+    uint32_t *stage, *rank, *stream; /* per class: its stage, which of that, its compute stream, */
+    uint32_t *sort;                  /* the sort of its replicas */
     image *images;                   /* per part */
     /* of the part in hand */
     const ds_part *from;
     const ds_outline *shape;
     ds_part *out;
+    uint32_t *room, *meetings; /* for as many as there are classes */
     uint32_t *place_of; /* per stream of the plan: place in out->streams; DS_NONE */
     uint32_t *free_at;  /* per free: the first that it becomes */
     ds_map exts;
@@ -43,10 +45,11 @@ static const ds_inst *compute_of(const spreader *x, uint32_t stage) {
 static void list_classes(spreader *x) {
     uint32_t n = x->stages->n, n_classes = x->plan->n_classes, at = 0;
     x->first = ds_xcalloc((size_t)n + 1, sizeof *x->first);
-    x->cls = ds_xcalloc((size_t)n_classes * 4, sizeof *x->cls);
+    x->cls = ds_xcalloc((size_t)n_classes * 5, sizeof *x->cls);
     x->stage = x->cls + n_classes;
     x->rank = x->stage + n_classes;
     x->stream = x->rank + n_classes;
+    x->sort = x->stream + n_classes;
     for (uint32_t s = 0; s < n; s++) { /* the tasks of the stages follow each other */
         uint32_t task = compute_of(x, s)->first_task;
         uint32_t end = s + 1 < n ? compute_of(x, s + 1)->first_task : task + n_classes - at;
@@ -55,6 +58,7 @@ static void list_classes(spreader *x) {
             x->stage[c] = s;
             x->rank[c] = at - x->first[s];
             x->stream[c] = x->plan->task_stream[task];
+            x->sort[c] = (uint32_t)x->plan->task_ps[task];
             x->cls[at++] = c;
         }
         x->first[s + 1] = at;
@@ -65,46 +69,69 @@ static uint32_t count_classes(const spreader *x, uint32_t stage) {
     return x->first[stage + 1] - x->first[stage];
 }
 
+static const ds_sibling *sibling_of(const spreader *x, uint32_t sort) {
+    return sort ? &x->stages->t->others[sort - 1] : x->of;
+}
+
 /* ---- meets ---- */
 
-/* The tasks of a meet, one for each class that takes part. */
-typedef struct meet {
-    uint32_t first_task, n;
-} meet;
+/* The two stages of a transfer; the same one within a stage. */
+typedef struct ends {
+    uint32_t from, to;
+} ends;
 
-static meet meet_of(const spreader *x, uint32_t part, const ds_unit_task *unit) {
+static const ds_kind *kind_of(const spreader *x, uint32_t part, uint32_t transfer, uint32_t sort,
+                              uint32_t *k) {
     const ds_template *t = x->stages->t;
-    uint32_t k = t->shapes[part].kind_of[unit->transfer];
-    const ds_kind *kind = &t->kinds.at[k];
-    uint32_t inst = x->stages->meet_of[kind->from * t->kinds.n + k];
-    uint32_t n = count_classes(x, kind->from);
-    if (kind->to != kind->from) n += count_classes(x, kind->to);
-    return (meet){x->plan->insts.at[inst].first_task, n};
+    const ds_outline *shapes = sort ? t->other_shapes[sort - 1] : t->shapes;
+    *k = shapes[part].kind_of[transfer];
+    return &t->kinds.at[*k];
 }
 
-static const ds_activity *activity_at(const spreader *x, uint32_t task) {
-    return &x->plan->activities[x->plan->task_activity[task]];
+static ends ends_of(const spreader *x, uint32_t part, const ds_unit_task *unit) {
+    uint32_t k;
+    const ds_kind *kind = kind_of(x, part, unit->transfer, 0, &k);
+    return (ends){kind->from, kind->to};
 }
 
-/* Is it the first of the tasks of its meeting? */
-static bool leads(const spreader *x, const meet *m, uint32_t task) {
-    uint32_t first = m->first_task;
-    while (x->plan->task_activity[first] != x->plan->task_activity[task]) first++;
-    return first == task;
+static uint32_t count_members(const spreader *x, const ends *e) {
+    return count_classes(x, e->from) + (e->to == e->from ? 0 : count_classes(x, e->to));
 }
 
-static uint32_t count_meetings(const spreader *x, const meet *m) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < m->n; i++) n += leads(x, m, m->first_task + i);
-    return n;
+/* The i-th of the classes that take part. */
+static uint32_t member_at(const spreader *x, const ends *e, uint32_t i) {
+    uint32_t n = count_classes(x, e->from);
+    return i < n ? x->cls[x->first[e->from] + i] : x->cls[x->first[e->to] + i - n];
 }
 
-/* Which of the meetings the class is in. */
-static uint32_t meeting_of(const spreader *x, const meet *m, uint32_t cls) {
-    uint32_t task = m->first_task, n = 0;
-    while (task + 1 < m->first_task + m->n && x->plan->task_class[task] != cls) task++;
-    for (uint32_t i = m->first_task; x->plan->task_activity[i] != x->plan->task_activity[task]; i++)
-        n += leads(x, m, i);
+/* The task of a class in a transfer: of what its sort of replicas moves. */
+static uint32_t task_of(const spreader *x, uint32_t part, const ds_unit_task *unit, uint32_t cls) {
+    uint32_t k, n_kinds = x->stages->t->kinds.n;
+    const ds_kind *kind = kind_of(x, part, unit->transfer, x->sort[cls], &k);
+    uint32_t inst = x->stages->meet_of[kind->from * n_kinds + k];
+    uint32_t task = x->plan->insts.at[inst].first_task;
+    while (x->plan->task_class[task] != cls) task++;
+    return task;
+}
+
+static uint32_t activity_of(const spreader *x, uint32_t part, const ds_unit_task *unit,
+                            uint32_t cls) {
+    return x->plan->task_activity[task_of(x, part, unit, cls)];
+}
+
+/* The meetings of a unit, in the order of the first class in each; returns how many. With `cls`
+ * only those before its own. */
+static uint32_t list_meetings(const spreader *x, uint32_t part, const ds_unit_task *unit,
+                              uint32_t cls, uint32_t *room) {
+    ends e = ends_of(x, part, unit);
+    uint32_t n = 0, members = count_members(x, &e);
+    uint32_t own = cls == DS_NONE ? DS_NONE : activity_of(x, part, unit, cls);
+    for (uint32_t i = 0; i < members; i++) {
+        uint32_t activity = activity_of(x, part, unit, member_at(x, &e, i)), k = 0;
+        if (activity == own) break;
+        while (k < n && room[k] != activity) k++;
+        if (k == n) room[n++] = activity;
+    }
     return n;
 }
 
@@ -134,8 +161,7 @@ static void make_images(spreader *x) {
             if (unit->transfer == DS_NONE) {
                 image->n += count_classes(x, stage_of_place(x, p, unit->cls));
             } else {
-                meet m = meet_of(x, p, unit);
-                image->n += count_meetings(x, &m);
+                image->n += list_meetings(x, p, unit, DS_NONE, x->room);
             }
         }
     }
@@ -146,8 +172,7 @@ static uint32_t unit_on(const spreader *x, uint32_t part, uint32_t unit, uint32_
     const ds_unit_task *u = &x->of->parts[part].body->units.at[unit];
     uint32_t first = x->images[part].unit[unit];
     if (u->transfer == DS_NONE) return first + x->rank[cls];
-    meet m = meet_of(x, part, u);
-    return first + meeting_of(x, &m, cls);
+    return first + list_meetings(x, part, u, cls, x->room);
 }
 
 static uint32_t own_part(const spreader *x) {
@@ -209,20 +234,22 @@ static ds_unit_task new_unit(const spreader *x, const ds_unit_task *old) {
     return unit;
 }
 
-static void put_compute(spreader *x, const ds_unit_task *old, uint32_t cls) {
+static void put_compute(spreader *x, uint32_t u, uint32_t cls) {
     ds_body *body = x->out->body;
+    const ds_unit_task *old =
+        &sibling_of(x, x->sort[cls])->parts[own_part(x)].body->units.at[u];
     ds_unit_task unit = new_unit(x, old);
     uint32_t slot = slot_of(x, x->stream[cls], cls);
     DS_HPUSH(&body->slots, slot);
     unit.n_slots = 1;
     unit.cls = body->stream_cls.at[slot];
-    put_preds(x, old, cls, &unit);
+    put_preds(x, &x->from->body->units.at[u], cls, &unit);
     DS_HPUSH(&body->units, unit);
 }
 
-static void put_transfer(spreader *x, const ds_unit_task *old, uint32_t task) {
+static void put_transfer(spreader *x, const ds_unit_task *old, uint32_t activity) {
     ds_body *body = x->out->body;
-    const ds_activity *a = activity_at(x, task);
+    const ds_activity *a = &x->plan->activities[activity];
     ds_unit_task unit = new_unit(x, old);
     for (uint32_t i = 0; i < a->n_members; i++) {
         uint32_t member = x->plan->members[a->first_member + i];
@@ -233,7 +260,7 @@ static void put_transfer(spreader *x, const ds_unit_task *old, uint32_t task) {
     unit.cls = body->stream_cls.at[body->slots.at[unit.slot]];
     unit.ps = a->ps;
     unit.transfer = x->out->transfers.n;
-    ds_transfer transfer = {x->plan->task_activity[task], body->slots.at[unit.slot]};
+    ds_transfer transfer = {activity, body->slots.at[unit.slot]};
     DS_HPUSH(&x->out->transfers, transfer);
     if (a->n_flows) x->out->flows = true;
     for (uint32_t i = 0; i < a->n_members; i++)
@@ -248,12 +275,11 @@ static void put_units(spreader *x) {
         if (unit->transfer == DS_NONE) {
             uint32_t stage = stage_of_place(x, own_part(x), unit->cls);
             for (uint32_t c = x->first[stage]; c < x->first[stage + 1]; c++)
-                put_compute(x, unit, x->cls[c]);
+                put_compute(x, u, x->cls[c]);
             continue;
         }
-        meet m = meet_of(x, own_part(x), unit);
-        for (uint32_t i = 0; i < m.n; i++)
-            if (leads(x, &m, m.first_task + i)) put_transfer(x, unit, m.first_task + i);
+        uint32_t n = list_meetings(x, own_part(x), unit, DS_NONE, x->meetings);
+        for (uint32_t i = 0; i < n; i++) put_transfer(x, unit, x->meetings[i]);
     }
 }
 
@@ -267,8 +293,9 @@ static void put_buffers(spreader *x) {
         const ds_alloc *old = &body->allocs.at[i];
         uint32_t stage = stage_of_place(x, part, old->cls);
         for (uint32_t c = x->first[stage]; c < x->first[stage + 1]; c++) {
+            const ds_body *own = sibling_of(x, x->sort[x->cls[c]])->parts[part].body;
             ds_alloc alloc = {unit_on(x, part, old->unit, x->cls[c]), class_place(x, x->cls[c]),
-                              old->bytes};
+                              own->allocs.at[i].bytes};
             DS_HPUSH(&out->allocs, alloc);
         }
     }
@@ -279,6 +306,7 @@ static void put_buffers(spreader *x) {
         x->free_at[i] = out->frees.n;
         for (uint32_t c = x->first[stage]; c < x->first[stage + 1]; c++) {
             ds_free event = *old;
+            event.bytes = sibling_of(x, x->sort[x->cls[c]])->parts[part].body->frees.at[i].bytes;
             event.cls = class_place(x, x->cls[c]);
             event.first = out->users.n;
             for (uint32_t k = 0; k < old->n; k++) {
@@ -344,14 +372,13 @@ static void put_inputs(spreader *x) {
     for (uint32_t c = 0; c < x->plan->n_classes; c++)
         for (uint32_t k = 0; k < x->stages->n; k++) {
             if (x->stages->t->label_of[k] != x->stage[c]) continue;
-            s->input_bytes[c] = x->of->input_bytes[k];
-            s->each_bytes[c] = x->of->each_bytes[k];
+            s->input_bytes[c] = sibling_of(x, x->sort[c])->input_bytes[k];
+            s->each_bytes[c] = sibling_of(x, x->sort[c])->each_bytes[k];
         }
 }
 
 bool ds_template__spread(const ds_spread *stages) {
-    spreader x = {
-        .stages = stages, .of = &stages->t->s, .s = stages->s, .plan = stages->plan};
+    spreader x = {.stages = stages, .of = &stages->t->s, .s = stages->s, .plan = stages->plan};
     size_t n_items = (size_t)x.of->n_groups * DS_SIBLING;
     ds_sibling *s = stages->s;
     s->first_post = ds_xcalloc(n_items, sizeof *s->first_post);
@@ -359,6 +386,8 @@ bool ds_template__spread(const ds_spread *stages) {
     memcpy(s->first_post, x.of->first_post, n_items * sizeof *s->first_post);
     memcpy(s->n_posts, x.of->n_posts, n_items * sizeof *s->n_posts);
     list_classes(&x);
+    x.room = ds_xcalloc((size_t)x.plan->n_classes * 2 + 1, sizeof *x.room);
+    x.meetings = x.room + x.plan->n_classes;
     make_images(&x);
     x.place_of = ds_xmalloc(x.plan->n_streams * sizeof *x.place_of);
     for (uint32_t i = 0; i < x.plan->n_streams; i++) x.place_of[i] = DS_NONE;
@@ -368,6 +397,7 @@ bool ds_template__spread(const ds_spread *stages) {
     ds_map_deinit(&x.exts);
     free(x.images);
     free(x.place_of);
+    free(x.room);
     free(x.first);
     free(x.cls);
     return true;

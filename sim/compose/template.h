@@ -62,7 +62,13 @@ typedef struct ds_template {
     int64_t turns[DS_FEW];
     bool few_replicas; /* it has two, whatever the step has: they do the same, and share nothing out
                         */
-    bool exact;        /* it is the step itself, but for its devices; a label is a stage */
+    /* An exact one is the step itself, but for its devices; a label is a stage. Where replicas have
+     * unequal parts it has parts of as many sorts: of the same units, with times and bytes of their
+     * own. The first sort, with the largest parts, is `s`. */
+    bool exact;
+    DS_VEC(int64_t) replicas; /* per sort: the first coordinate on dp */
+    ds_sibling *others;       /* per sort from the second on */
+    ds_outline **other_shapes;
     const char *loop;  /* the index of the model's loop over layers */
     /* per chunk: inputs that are there once, for each turn, for each middle microbatch */
     int64_t once_bytes[DS_FEW], turn_bytes[DS_FEW], each_bytes[DS_FEW];
@@ -72,6 +78,10 @@ typedef struct ds_template {
 
 /* shape.c: what stands where; kinds of communication; inputs. Of an exact one the kinds alone. */
 bool ds_template__shape(ds_template *t);
+/* Of another sort of replicas, which `s` and `plan` are about just now: its kinds. What replicas
+ * share is as long for all. */
+bool ds_template__other_kinds(ds_template *t, const ds_outline *first, ds_outline **out);
+void ds_template__outlines_free(ds_outline *shapes, uint32_t n);
 void ds_template__shape_deinit(ds_template *t);
 bool ds_template__unknown(ds_template *t, const char *why);
 /* The part that a source means, seen from a part of the template. */

@@ -184,6 +184,7 @@ ds_status ds_plan__mesh(ds_builder *b, const ds_mesh *mesh, uint32_t *out, ds_er
     DS_TRY(axes_of(b, mesh, &p, err));
     if (b->options->schematic) {
         if (!b->topology) use_schematic(b);
+        p.replica = b->options->schematic->replica;
         p.n_devices = 1;
         p.devices = DS_NEW(&b->plan->arena, uint32_t);
         *p.devices = 0;
@@ -301,6 +302,7 @@ static ds_status slice(ds_builder *b, uint32_t whole, const ds_place *place,
         }
     if (b->options->schematic) {
         int64_t at = 0;
+        p.replica = b->options->schematic->replica;
         for (uint32_t a = 0; a < from->n_axes; a++)
             if (fixed[a] >= 0) at = at * from->sizes[a] + fixed[a];
         if (at >= DS_SCHEMATIC_DEVICES)

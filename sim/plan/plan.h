@@ -34,6 +34,7 @@ typedef struct ds_placement {
     uint32_t *by_device;                                     /* positions, ascending by device */
     uint32_t *ascending;                                     /* devices */
     enum { DS_ALIKE_UNKNOWN, DS_ALIKE, DS_NOT_ALIKE } alike; /* its devices, in kind and profile */
+    int64_t replica; /* of a schematic plan: the coordinate on dp that it is about */
 } ds_placement;
 
 typedef enum ds_record_kind {
@@ -288,6 +289,7 @@ void ds_plan_ground_free(ds_plan_ground *ground);
 
 typedef struct ds_plan_schematic {
     uint32_t kind, profile;
+    int64_t replica; /* coordinate on dp whose unequal parts the devices have */
 } ds_plan_schematic;
 
 typedef struct ds_plan_options {
@@ -328,10 +330,13 @@ typedef struct ds_plan_grid {
     const char *axes[4];
     int64_t sizes[4];
     uint32_t n_axes;
+    const int64_t *replicas; /* ascending coordinates on dp, from which on devices are of another
+                                sort; the first is 0; NULL: all are alike */
+    uint32_t n_replicas;
 } ds_plan_grid;
 
 /* The plan of the meetings alone, each once, in their order: instance i is meets[i]; behind them a
- * compute task of no duration on each stage. Its classes, streams, flows and durations are those
+ * compute task on each stage, whose duration in ps is the sort of its replicas. Its classes, streams, flows and durations are those
  * that these have in any program of theirs; it has no records any more. The options have a
  * topology; the binding's unit is that of the ops. Errors: as of ds_plan_build. O(devices · meets
  * of a stage). */

@@ -3,6 +3,8 @@
 
 #include "ir/base/units.h"
 
+#include <string.h>
+
 bool ds_plan__is_uneven(const ds_type *type) {
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t s = 0; s < type->dims[d].n_splits; s++)
@@ -38,6 +40,7 @@ uint32_t ds_plan__position(const ds_placement *p, uint32_t device) {
 
 int64_t ds_plan__coordinate(const ds_placement *p, const char *axis, uint32_t pos) {
     int64_t rest = pos;
+    if (p->replica && strcmp(axis, "dp") == 0) return p->replica;
     for (uint32_t a = p->n_axes; a-- > 0;) {
         int64_t at = rest % p->sizes[a];
         rest /= p->sizes[a];

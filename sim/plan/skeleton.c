@@ -64,7 +64,28 @@ static void set_variant(ds_builder *b, ds_record *r) {
     *r->variants = (ds_variant){0};
 }
 
-static void add_compute(ds_builder *b, const ds_placement *p) {
+/* The sort of a replica, by its coordinate on dp. */
+static uint32_t sort_of(const ds_plan_grid *grid, const ds_placement *p, uint32_t pos) {
+    uint32_t sort = 0, axis = 0;
+    while (axis < grid->n_axes && strcmp(grid->axes[axis], "dp") != 0) axis++;
+    if (axis == grid->n_axes) return 0;
+    int64_t at = ds_plan__coordinate(p, grid->axes[axis], pos);
+    while (sort + 1 < grid->n_replicas && grid->replicas[sort + 1] <= at) sort++;
+    return sort;
+}
+
+/* Durations tell classes apart. */
+static void set_sorts(const maker *m, const ds_placement *p, ds_record *r) {
+    const ds_plan_grid *grid = m->grid;
+    if (grid->n_replicas < 2) return;
+    r->n_variants = grid->n_replicas;
+    r->variants = DS_NEW_N(&m->b->plan->arena, ds_variant, r->n_variants);
+    for (uint32_t i = 0; i < r->n_variants; i++) r->variants[i] = (ds_variant){.ps = i};
+    for (uint32_t i = 0; i < r->n_devices; i++) r->variant_of[i] = sort_of(grid, p, p->by_device[i]);
+}
+
+static void add_compute(const maker *m, const ds_placement *p) {
+    ds_builder *b = m->b;
     ds_record *r = DS_NEW(&b->plan->arena, ds_record);
     *r = (ds_record){.kind = DS_REC_COMPUTE, .label = "stage"};
     r->devices = p->ascending;
@@ -72,6 +93,7 @@ static void add_compute(ds_builder *b, const ds_placement *p) {
     r->variant_of = DS_NEW_N(&b->plan->arena, uint32_t, p->n_devices);
     memset(r->variant_of, 0, p->n_devices * sizeof *r->variant_of);
     set_variant(b, r);
+    set_sorts(m, p, r);
     add_inst(b, r);
 }
 
@@ -187,7 +209,7 @@ static ds_status build(maker *m, const ds_plan_meet *meets, uint32_t n, ds_error
     DS_TRY(find_hosts(b, meets, n, err));
     m->copies.of = ds_xcalloc(n, sizeof *m->copies.of);
     for (uint32_t i = 0; i < n; i++) DS_TRY(add_meet(m, i, meets, err));
-    for (uint32_t s = 0; s < m->n_stages; s++) add_compute(b, ds_plan__placement(b, m->stages[s]));
+    for (uint32_t s = 0; s < m->n_stages; s++) add_compute(m, ds_plan__placement(b, m->stages[s]));
     DS_TRY(ds_plan__sharing(b, err));
     ds_plan__classes(b);
     DS_TRY(ds_plan__expand(b, err));
