@@ -25,6 +25,8 @@ typedef struct move {
     double last_bytes, last_us;    /* the same tensor moves alike between many pairs of splits */
 } move;
 
+#define MOST_LOOKS 1e9 /* half a minute and more */
+
 typedef struct costs {
     ds_pase_model base;
     const ds_model_step *step;
@@ -32,6 +34,8 @@ typedef struct costs {
     ds_topo *topo;
     uint32_t kind, profile;
     ds_pase_groups groups;
+    double looks;           /* at parts of devices, for all ways between layouts */
+    uint32_t *seen, now;    /* [devices]: which parts are seen already */
     double batches;         /* microbatches of a step, each as large as the graph is */
     double exposed;         /* share of the weights' reductions that counts, */
     double again;           /* and of what is moved again for backward ops */
@@ -220,29 +224,24 @@ static layout layout_of(const costs *m, const ds_pase_node *node, const uint16_t
     return l;
 }
 
-static uint32_t part_at(const layout *l, uint32_t d, uint32_t device) {
-    return device / l->stride[d] % l->parts[d];
+/* Which part of each dim a device has. */
+static void parts_at(const layout *l, uint32_t rank, uint32_t device, uint32_t *part) {
+    for (uint32_t d = 0; d < rank; d++) part[d] = device / l->stride[d] % l->parts[d];
 }
 
 /* The share of the tensor that one device wants and another one has. */
-static double common(const layout *want, uint32_t wanting, const layout *have, uint32_t having,
-                     uint32_t rank) {
+static double common(const layout *want, const uint32_t *wanted, const layout *have,
+                     const uint32_t *had, uint32_t rank) {
     double share = 1;
     for (uint32_t d = 0; d < rank; d++) {
         double a = 1.0 / want->parts[d], b = 1.0 / have->parts[d];
-        double lo = a * part_at(want, d, wanting), hi = lo + a;
-        double from = b * part_at(have, d, having), to = from + b;
+        double lo = a * wanted[d], hi = lo + a;
+        double from = b * had[d], to = from + b;
         double width = (hi < to ? hi : to) - (lo > from ? lo : from);
         if (width <= 1e-12) return 0;
         share *= width;
     }
     return share;
-}
-
-static bool same_part(const layout *l, uint32_t rank, uint32_t a, uint32_t b) {
-    for (uint32_t d = 0; d < rank; d++)
-        if (part_at(l, d, a) != part_at(l, d, b)) return false;
-    return true;
 }
 
 static double part_share(const layout *l, uint32_t rank) {
@@ -252,31 +251,36 @@ static double part_share(const layout *l, uint32_t rank) {
 }
 
 /* Do the devices from `first` on, n of them, have all that the device wants? */
-static bool covers(const layout *want, const layout *have, uint32_t rank, uint32_t device,
-                   uint32_t first, uint32_t n) {
-    double sum = 0, whole = part_share(want, rank);
+static bool covers(costs *m, const move *x, uint32_t device, uint32_t first, uint32_t n) {
+    double sum = 0, whole = part_share(&x->want, x->rank);
+    uint32_t wanted[DS_MAX_RANK], had[DS_MAX_RANK];
+    parts_at(&x->want, x->rank, device, wanted);
+    m->now++;
     for (uint32_t e = first; e < first + n; e++) {
-        bool again = false;
-        for (uint32_t k = first; k < e && !again; k++) again = same_part(have, rank, k, e);
-        if (!again) sum += common(want, device, have, e, rank);
+        uint32_t number = 0; /* of the part among all, which are p at most */
+        parts_at(&x->have, x->rank, e, had);
+        for (uint32_t d = 0; d < x->rank; d++) number = number * x->have.parts[d] + had[d];
+        if (m->seen[number] == m->now) continue;
+        m->seen[number] = m->now;
+        sum += common(&x->want, wanted, &x->have, had, x->rank);
     }
     return sum >= whole * (1 - 1e-9);
 }
 
-static void find_move(const costs *m, move *x) {
-    uint32_t p = (uint32_t)m->base.limits.devices;
+static void find_move(costs *m, move *x) {
+    uint32_t p = (uint32_t)m->base.limits.devices, wanted[DS_MAX_RANK], had[DS_MAX_RANK];
     double whole = part_share(&x->want, x->rank);
     for (uint32_t d = 0; d < p; d++) {
-        double lacks = whole - common(&x->want, d, &x->have, d, x->rank);
+        parts_at(&x->want, x->rank, d, wanted);
+        parts_at(&x->have, x->rank, d, had);
+        double lacks = whole - common(&x->want, wanted, &x->have, had, x->rank);
         if (lacks > x->lacking) x->lacking = lacks;
     }
     if (x->lacking < 1e-12) return;
     for (x->within = 2; x->within < p; x->within++) {
         uint32_t n = x->within;
         if (p % n != 0) continue;
-        if (covers(&x->want, &x->have, x->rank, 0, 0, n) &&
-            covers(&x->want, &x->have, x->rank, p - 1, p - n, n))
-            break;
+        if (covers(m, x, 0, 0, n) && covers(m, x, p - 1, p - n, n)) break;
     }
 }
 
@@ -305,6 +309,13 @@ static ds_status find_way(costs *m, const layout *want, const layout *have, uint
             memcmp(&known->have, &x.have, sizeof x.have) == 0)
             return DS_OK;
     }
+    m->looks += (double)m->base.limits.devices;
+    if (m->looks > MOST_LOOKS)
+        return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
+                            "over %lld devices tensors can lie in so many ways that more than %g "
+                            "parts would have to be looked at; a larger cutoff or fewer devices "
+                            "make fewer",
+                            (long long)m->base.limits.devices, MOST_LOOKS);
     find_move(m, &x);
     if (x.lacking >= 1e-12) {
         ds_pase_group group = {.n_axes = 1, .size = {x.within}, .stride = {1}};
@@ -686,6 +697,7 @@ static void costs_free(ds_pase_model *model) {
     ds_map_deinit(&m->known_ways);
     free(m->layouts.at);
     free(m->moves.at);
+    free(m->seen);
     ds_topo_free(m->topo);
     free(m);
 }
@@ -739,6 +751,7 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
     m->step = step;
     m->profiles = profiles;
     m->batches = (double)step->strategy.microbatches;
+    m->seen = ds_xcalloc((size_t)devices + 1, sizeof *m->seen);
     m->exposed = 1;
     m->again = 0;
     ds_map_init(&m->known_layouts);

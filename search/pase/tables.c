@@ -287,6 +287,7 @@ ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
     ds_map_init(&b.sets);
     ds_map_init(&b.edges);
     ds_status status = alike ? make_nodes(&b, alike, err) : hash_and_make_nodes(&b, err);
+    if (!status) status = ds_pase__check_sizes(graph, model, t->set, goes, max_bytes, err);
     if (!status) status = make_edges(&b, err);
     ds_map_deinit(&b.sets);
     ds_map_deinit(&b.edges);

@@ -31,6 +31,12 @@ void ds_pase__find_alike(const ds_pase_graph *graph, const ds_pase_model *model,
 ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
                               const uint32_t *goes, const uint32_t *alike, double max_bytes,
                               ds_pase_tables **out, ds_error *err);
+/* Would an elimination in this order need more than max_bytes of messages, or too many
+ * combinations? DS_ERR_LIMIT, with the node that needs most. O(nodes · terms). */
+#define DS_PASE_MAX_COMBINATIONS 1e11 /* some two minutes */
+ds_status ds_pase__check_sizes(const ds_pase_graph *graph, const ds_pase_model *model,
+                               const ds_pase_configs *const *sets, const uint32_t *goes,
+                               double max_bytes, ds_error *err);
 void ds_pase__tables_free(ds_pase_tables *tables);
 
 #endif
