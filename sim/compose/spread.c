@@ -10,10 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The meetings of a transfer's members. */
+typedef struct meetings {
+    uint32_t n, *activity;
+    uint32_t *of; /* per class that takes part: which */
+} meetings;
+
 /* What the units of a part become. */
 typedef struct image {
-    uint32_t *unit; /* per unit: the first that it becomes */
-    uint32_t n;     /* all of them */
+    uint32_t *unit;            /* per unit: the first that it becomes */
+    const meetings **meetings; /* … and of transfers in which meetings */
+    uint32_t n;                /* all of them */
 } image;
 
 typedef struct spreader {
@@ -30,7 +37,8 @@ typedef struct spreader {
     const ds_part *from;
     const ds_outline *shape;
     ds_part *out;
-    uint32_t *room, *meetings; /* for as many as there are classes */
+    ds_arena arena; /* of images and meetings */
+    ds_map known;   /* hash of kinds → meetings */
     uint32_t *place_of; /* per stream of the plan: place in out->streams; DS_NONE */
     uint32_t *free_at;  /* per free: the first that it becomes */
     ds_map exts;
@@ -105,34 +113,46 @@ static uint32_t member_at(const spreader *x, const ends *e, uint32_t i) {
 }
 
 /* The task of a class in a transfer: of what its sort of replicas moves. */
-static uint32_t task_of(const spreader *x, uint32_t part, const ds_unit_task *unit, uint32_t cls) {
+static uint32_t task_of(const spreader *x, uint32_t part, uint32_t transfer, uint32_t cls) {
     uint32_t k, n_kinds = x->stages->t->kinds.n;
-    const ds_kind *kind = kind_of(x, part, unit->transfer, x->sort[cls], &k);
+    const ds_kind *kind = kind_of(x, part, transfer, x->sort[cls], &k);
     uint32_t inst = x->stages->meet_of[kind->from * n_kinds + k];
     uint32_t task = x->plan->insts.at[inst].first_task;
     while (x->plan->task_class[task] != cls) task++;
     return task;
 }
 
-static uint32_t activity_of(const spreader *x, uint32_t part, const ds_unit_task *unit,
-                            uint32_t cls) {
-    return x->plan->task_activity[task_of(x, part, unit, cls)];
+/* Transfers of the same kinds, one for each sort of replicas, have the same meetings. */
+static uint64_t hash_kinds(const spreader *x, uint32_t part, uint32_t transfer) {
+    uint64_t hash = 0;
+    uint32_t k;
+    for (uint32_t sort = 0; sort < x->stages->t->replicas.n; sort++) {
+        kind_of(x, part, transfer, sort, &k);
+        hash = ds_hash_mix(hash, k);
+    }
+    return hash;
 }
 
-/* The meetings of a unit, in the order of the first class in each; returns how many. With `cls`
- * only those before its own. */
-static uint32_t list_meetings(const spreader *x, uint32_t part, const ds_unit_task *unit,
-                              uint32_t cls, uint32_t *room) {
+/* The meetings of a transfer, in the order of the first class in each. */
+static const meetings *meetings_of(spreader *x, uint32_t part, const ds_unit_task *unit) {
+    uint64_t hash = hash_kinds(x, part, unit->transfer);
+    const uint64_t *found = ds_map_find(&x->known, hash);
+    if (found) return (const meetings *)(uintptr_t)*found;
     ends e = ends_of(x, part, unit);
-    uint32_t n = 0, members = count_members(x, &e);
-    uint32_t own = cls == DS_NONE ? DS_NONE : activity_of(x, part, unit, cls);
+    uint32_t members = count_members(x, &e);
+    meetings *m = DS_NEW(&x->arena, meetings);
+    m->n = 0;
+    m->activity = DS_NEW_N(&x->arena, uint32_t, members);
+    m->of = DS_NEW_N(&x->arena, uint32_t, x->plan->n_classes);
     for (uint32_t i = 0; i < members; i++) {
-        uint32_t activity = activity_of(x, part, unit, member_at(x, &e, i)), k = 0;
-        if (activity == own) break;
-        while (k < n && room[k] != activity) k++;
-        if (k == n) room[n++] = activity;
+        uint32_t cls = member_at(x, &e, i), k = 0;
+        uint32_t activity = x->plan->task_activity[task_of(x, part, unit->transfer, cls)];
+        while (k < m->n && m->activity[k] != activity) k++;
+        if (k == m->n) m->activity[m->n++] = activity;
+        m->of[cls] = k;
     }
-    return n;
+    ds_map_put(&x->known, hash, DS_KEY(m));
+    return m;
 }
 
 /* ---- units ---- */
@@ -154,14 +174,16 @@ static void make_images(spreader *x) {
     for (uint32_t p = 0; p < x->of->n_parts; p++) {
         const ds_body *body = x->of->parts[p].body;
         image *image = &x->images[p];
-        image->unit = ds_xcalloc((size_t)body->units.n + 1, sizeof *image->unit);
+        image->unit = DS_NEW_N(&x->arena, uint32_t, body->units.n);
+        image->meetings = DS_NEW_N(&x->arena, const meetings *, body->units.n);
         for (uint32_t u = 0; u < body->units.n; u++) {
             const ds_unit_task *unit = &body->units.at[u];
             image->unit[u] = image->n;
             if (unit->transfer == DS_NONE) {
                 image->n += count_classes(x, stage_of_place(x, p, unit->cls));
             } else {
-                image->n += list_meetings(x, p, unit, DS_NONE, x->room);
+                image->meetings[u] = meetings_of(x, p, unit);
+                image->n += image->meetings[u]->n;
             }
         }
     }
@@ -172,7 +194,7 @@ static uint32_t unit_on(const spreader *x, uint32_t part, uint32_t unit, uint32_
     const ds_unit_task *u = &x->of->parts[part].body->units.at[unit];
     uint32_t first = x->images[part].unit[unit];
     if (u->transfer == DS_NONE) return first + x->rank[cls];
-    return first + list_meetings(x, part, u, cls, x->room);
+    return first + x->images[part].meetings[unit]->of[cls];
 }
 
 static uint32_t own_part(const spreader *x) {
@@ -278,8 +300,8 @@ static void put_units(spreader *x) {
                 put_compute(x, u, x->cls[c]);
             continue;
         }
-        uint32_t n = list_meetings(x, own_part(x), unit, DS_NONE, x->meetings);
-        for (uint32_t i = 0; i < n; i++) put_transfer(x, unit, x->meetings[i]);
+        const meetings *m = x->images[own_part(x)].meetings[u];
+        for (uint32_t i = 0; i < m->n; i++) put_transfer(x, unit, m->activity[i]);
     }
 }
 
@@ -385,19 +407,18 @@ bool ds_template__spread(const ds_spread *stages) {
     s->n_posts = ds_xcalloc(n_items, sizeof *s->n_posts);
     memcpy(s->first_post, x.of->first_post, n_items * sizeof *s->first_post);
     memcpy(s->n_posts, x.of->n_posts, n_items * sizeof *s->n_posts);
+    ds_arena_init(&x.arena);
     list_classes(&x);
-    x.room = ds_xcalloc((size_t)x.plan->n_classes * 2 + 1, sizeof *x.room);
-    x.meetings = x.room + x.plan->n_classes;
     make_images(&x);
     x.place_of = ds_xmalloc(x.plan->n_streams * sizeof *x.place_of);
     for (uint32_t i = 0; i < x.plan->n_streams; i++) x.place_of[i] = DS_NONE;
     for (uint32_t p = 0; p < x.of->n_parts; p++) put_part(&x, p);
     put_inputs(&x);
-    for (uint32_t p = 0; p < x.of->n_parts; p++) free(x.images[p].unit);
     ds_map_deinit(&x.exts);
+    ds_map_deinit(&x.known);
+    ds_arena_deinit(&x.arena);
     free(x.images);
     free(x.place_of);
-    free(x.room);
     free(x.first);
     free(x.cls);
     return true;
