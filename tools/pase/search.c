@@ -73,8 +73,8 @@ static ds_status row(const tables_options *options, const cell *c, bool *right, 
     *right = same && fast;
     printf("| %s | %lld | %s%s | %.6f | %s%.3f (%s) | %s%.0f%s |\n", c->model,
            (long long)c->devices, cost, same ? "" : ": differs", seconds, below ? "over " : "",
-           c->pase_s, below ? "with 16" : c->kind, below ? "over " : "",
-           c->pase_s / seconds, fast ? "" : ": slow");
+           c->pase_s, below ? "with 16" : c->kind, below ? "over " : "", c->pase_s / seconds,
+           fast ? "" : ": slow");
     fflush(stdout);
     return DS_OK;
 }
