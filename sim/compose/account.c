@@ -54,7 +54,7 @@ static void find_busy(const ds_body *body, const ds_timing *t, uint32_t cls, ds_
     uint32_t n = body->units.n;
     *out = (ds_busy){.cls = cls,
                      .start_ps = INT64_MAX,
-                     .compute = ds_xcalloc((size_t)n * 2 + 1, sizeof *out->compute)};
+                     .compute = ds_compose__room(t, (size_t)n * 2 + 1, sizeof *out->compute)};
     out->comm = out->compute + n;
     for (uint32_t u = 0; u < n; u++) {
         const ds_unit_task *unit = &body->units.at[u];
@@ -76,7 +76,7 @@ static void find_busy(const ds_body *body, const ds_timing *t, uint32_t cls, ds_
 
 static void look_at(const ds_body *body, ds_timing *t) {
     t->n_busy = body->n_classes;
-    t->busy = ds_xcalloc(t->n_busy, sizeof *t->busy);
+    t->busy = ds_compose__room(t, t->n_busy, sizeof *t->busy);
     for (uint32_t i = 0; i < t->n_busy; i++) find_busy(body, t, i, &t->busy[i]);
 }
 

@@ -90,6 +90,7 @@ typedef struct ds_busy {
 typedef struct ds_timing {
     uint64_t hash;
     struct ds_timing *next;
+    ds_arena *arena;      /* of a timeline, whose own it is; NULL: on the heap, kept by its body */
     int64_t *key;         /* [n_streams + n_exts]; NULL: not to be found again */
     int64_t *start, *end; /* per unit */
     int64_t *free_ps;     /* per stream */
@@ -101,6 +102,12 @@ typedef struct ds_timing {
     ds_busy *busy;
     uint32_t n_busy;
 } ds_timing;
+
+/* Room that ends with the timing. Zeroed. */
+static inline void *ds_compose__room(const ds_timing *t, size_t n, size_t size) {
+    if (!t->arena) return ds_xcalloc(n, size);
+    return ds_arena_alloc(t->arena, n * size);
+}
 
 /* What a part does, wherever: parts of alike chunks have one body. */
 typedef struct ds_body {
@@ -206,7 +213,7 @@ typedef struct ds_timeline {
     uint32_t *of_mb, *of_turn; /* per group · m + mb, and + turn: the item */
     int64_t step_ps;
     uint64_t n_timed;
-    ds_timing *loose; /* of those followed unit by unit; owned */
+    ds_arena arena; /* timings of those followed unit by unit */
 } ds_timeline;
 
 typedef struct ds_order {

@@ -98,15 +98,17 @@ static void put_on_stream(ds_solver *x, uint32_t stream, uint32_t id) {
     x->last[stream] = id;
 }
 
-static ds_timing *new_timing(const ds_body *body, bool keyed) {
+/* With a key, for the body to keep, or in the timeline's arena. */
+static ds_timing *new_timing(const ds_body *body, ds_arena *arena) {
     uint32_t n = body->units.n, n_streams = body->stream_cls.n;
-    uint32_t n_key = keyed ? n_streams + body->exts.n : 0;
-    ds_timing *timing = ds_xcalloc(1, sizeof *timing);
-    int64_t *block = ds_xcalloc((size_t)n * 2 + n_streams + n_key + 1, sizeof *block);
-    timing->start = block;
-    timing->end = block + n;
+    uint32_t n_key = arena ? 0 : n_streams + body->exts.n;
+    ds_timing *timing = arena ? DS_NEW(arena, ds_timing) : ds_xcalloc(1, sizeof *timing);
+    *timing = (ds_timing){.arena = arena};
+    timing->start =
+        ds_compose__room(timing, (size_t)n * 2 + n_streams + n_key + 1, sizeof *timing->start);
+    timing->end = timing->start + n;
     timing->free_ps = timing->end + n;
-    timing->key = keyed ? timing->free_ps + n_streams : NULL;
+    timing->key = arena ? NULL : timing->free_ps + n_streams;
     return timing;
 }
 
@@ -131,9 +133,7 @@ static void add_nodes(ds_solver *x, uint32_t exec) {
             put_on_stream(x, part->streams.at[i], e->node);
         return;
     }
-    e->timing = new_timing(body, false);
-    e->timing->next = x->t->loose;
-    x->t->loose = e->timing;
+    e->timing = new_timing(body, &x->t->arena);
     for (uint32_t u = 0; u < body->units.n; u++) {
         const ds_unit_task *unit = &body->units.at[u];
         node.unit = u;
@@ -327,7 +327,7 @@ static ds_timing *timing_of(ds_solver *x, ds_body *part, const int64_t *key) {
     const uint64_t *found = ds_map_find(&part->timings, hash);
     for (ds_timing *t = found ? (ds_timing *)(uintptr_t)*found : NULL; t; t = t->next)
         if (memcmp(t->key, key, n * sizeof *key) == 0) return t;
-    ds_timing *timing = new_timing(part, true);
+    ds_timing *timing = new_timing(part, NULL);
     memcpy(timing->key, key, n * sizeof *key);
     time_units(part, key, timing);
     keep_timing(part, timing, hash);
@@ -565,6 +565,7 @@ static void solver_deinit(ds_solver *x) {
 static bool find_timeline(ds_sibling *s, const ds_order *order, uint32_t n_order,
                           const uint32_t *rank_of, bool ahead, bool *late, ds_timeline *out) {
     *out = (ds_timeline){.s = s};
+    ds_arena_init(&out->arena);
     ds_solver x = {.s = s, .t = out, .plan = s->plan, .rank_of = rank_of, .ahead = ahead};
     list_execs(out, order, n_order, rank_of);
     solver_init(&x);
@@ -585,10 +586,7 @@ bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order
 }
 
 void ds_compose__timeline_deinit(ds_timeline *t) {
-    for (ds_timing *next; t->loose; t->loose = next) {
-        next = t->loose->next;
-        ds_compose__timing_free(t->loose);
-    }
+    ds_arena_deinit(&t->arena);
     free(t->execs);
     free(t->of_mb);
 }

@@ -30,7 +30,7 @@ static bool is_idle(const ds_body *part, const ds_timing *t, const ds_free *f) {
 }
 
 static void find_freed(const ds_body *part, ds_timing *t) {
-    t->freed_ps = ds_xcalloc((size_t)part->frees.n + 1, sizeof *t->freed_ps);
+    t->freed_ps = ds_compose__room(t, (size_t)part->frees.n + 1, sizeof *t->freed_ps);
     for (uint32_t i = 0, end; i < part->frees.n; i = end) {
         const ds_free *f = &part->frees.at[i];
         bool taken = f->taker != DS_NONE;
@@ -57,7 +57,7 @@ static void make_curve(const ds_body *part, const ds_timing *t, uint32_t cls, ds
     ds_compose__sort(room, n, room + n);
     uint32_t n_blocks = n / BLOCK + 1;
     *out = (ds_curve){.cls = cls};
-    out->at_ps = ds_xcalloc((size_t)n * 2 + n_blocks, sizeof *out->at_ps);
+    out->at_ps = ds_compose__room(t, (size_t)n * 2 + n_blocks, sizeof *out->at_ps);
     out->level = out->at_ps + n;
     out->most = out->level + n;
     int64_t level = 0;
@@ -92,7 +92,7 @@ static bool weigh_timing(ds_sibling *s, const ds_body *part, ds_timing *t) {
     size_t most = (size_t)part->allocs.n + part->frees.n;
     ds_visit *room = ds_xmalloc((2 * most + 1) * sizeof *room);
     t->n_curves = part->n_classes;
-    t->curves = ds_xcalloc(t->n_curves, sizeof *t->curves);
+    t->curves = ds_compose__room(t, t->n_curves, sizeof *t->curves);
     for (uint32_t i = 0; i < t->n_curves; i++) make_curve(part, t, i, room, &t->curves[i]);
     free(room);
     return true;
