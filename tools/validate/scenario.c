@@ -121,7 +121,8 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
                   r->dp, r->tp, r->pp, microbatches, zero);
     if (r->zero == 0 && r->dp > 1 && t->late_reduce && purpose == VAL_TIME)
         ds_buf_put(out, ", late_reduce = true");
-    if (t->parts && r->pp > 1 && r->tp > 1) ds_buf_put(out, ", scatter_gather = true");
+    if (t->parts && purpose == VAL_TIME && r->pp > 1 && r->tp > 1)
+        ds_buf_put(out, ", scatter_gather = true");
     if (r->cp > 1) ds_buf_printf(out, ", cp = %" PRId64, r->cp);
     if (r->ep > 1) ds_buf_printf(out, ", ep = %" PRId64, r->ep);
     if (r->zero == 1 && (t->uneven || purpose == VAL_MEMORY))
