@@ -72,8 +72,8 @@ static void mix_units(const ds_solver *x, const ds_exec *e, uint32_t n, state *s
     int64_t since_ps = x->now_ps - e->base_ps;
     uint32_t n_settled = 0;
     for (uint32_t u = 0; u < n; u++) {
-        const ds_solver_node *node = &x->nodes.at[e->node + u];
-        if (node->settled) {
+        const ds_solver_node *node = e->node == DS_NONE ? NULL : &x->nodes.at[e->node + u];
+        if (!node || node->settled) {
             uint64_t start = (uint64_t)(e->timing->start[u] - since_ps);
             mix(s, (start << 32 | start >> 32) ^ (uint64_t)(e->timing->end[u] - since_ps) ^ u);
             n_settled++;
@@ -185,13 +185,15 @@ static void move(ds_solver *x, uint32_t exec, uint32_t by, int64_t by_ps) {
     const ds_exec *from = &x->t->execs[exec];
     ds_exec *to = &x->t->execs[exec + by];
     uint32_t n = from->opaque ? 1 : body->units.n;
+    if (from->node == DS_NONE) n = 0; /* it is settled */
     for (uint32_t i = from->node; i < from->node + n; i++) {
         ds_solver_node *node = &x->nodes.at[i];
         node->exec = exec + by;
         node->ready_ps += by_ps;
         if (node->next_ps != DS_FLOWING) node->next_ps += by_ps;
     }
-    for (uint32_t i = 0; from->opaque && i < body->exts.n; i++) x->exts.at[from->ext + i] += by_ps;
+    for (uint32_t i = 0; from->opaque && n && i < body->exts.n; i++)
+        x->exts.at[from->ext + i] += by_ps;
     to->node = from->node;
     to->ext = from->ext;
     to->timing = from->timing;

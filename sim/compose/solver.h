@@ -44,6 +44,9 @@ typedef struct ds_solver {
     bool complete;       /* all have been made */
     DS_VEC(ds_solver_node) nodes;
     DS_VEC(ds_solver_edge) edges;
+    uint32_t *spare;     /* per number of nodes: the first of so many in a row that are free … */
+    uint32_t spare_edge; /* … and a free edge; `edges` and `next` lead to more */
+    uint64_t n_nodes, n_settled;
     DS_VEC(uint32_t) ready;
     DS_VEC(uint32_t) hungry; /* ranks that may want more nodes */
     DS_VEC(int64_t)
@@ -58,7 +61,7 @@ typedef struct ds_solver {
     ds_heap heap;
     ds_net *net;
     int64_t now_ps;
-    uint32_t n_settled, n_items; /* nodes; items of the first rank */
+    uint32_t n_items; /* of the first rank, that are settled */
     bool late;
     ds_period *period;
 } ds_solver;

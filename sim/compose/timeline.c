@@ -82,13 +82,24 @@ static void list_execs(ds_timeline *t, const ds_order *order, uint32_t n, const 
     free(seen);
 }
 
+static uint32_t new_edge(ds_solver *x, ds_solver_edge edge) {
+    uint32_t at = x->spare_edge;
+    if (at == DS_NONE) {
+        DS_HPUSH(&x->edges, edge);
+        return x->edges.n - 1;
+    }
+    x->spare_edge = x->edges.at[at].next;
+    x->edges.at[at] = edge;
+    return at;
+}
+
 static void add_edge(ds_solver *x, uint32_t from, uint32_t to, uint32_t ext, uint32_t unit) {
-    ds_solver_node *n = &x->nodes.at[from];
+    const ds_solver_node *n = &x->nodes.at[from];
     if (ext == DS_IN_ORDER && n->edges != DS_NONE && x->edges.at[n->edges].to == to &&
         x->edges.at[n->edges].ext == DS_IN_ORDER)
         return;
-    DS_HPUSH(&x->edges, ((ds_solver_edge){to, ext, unit, n->edges}));
-    n->edges = x->edges.n - 1;
+    uint32_t edge = new_edge(x, (ds_solver_edge){to, ext, unit, n->edges});
+    x->nodes.at[from].edges = edge;
     x->nodes.at[to].pending++;
 }
 
@@ -119,16 +130,48 @@ static void keep_timing(ds_body *body, ds_timing *timing, uint64_t hash) {
     ds_map_put(&body->timings, hash, DS_KEY(timing));
 }
 
+/* As many nodes in a row: those of an execution that has ended, or new ones. */
+static uint32_t new_nodes(ds_solver *x, uint32_t exec, uint32_t n) {
+    const ds_solver_node node = {.exec = exec, .unit = DS_NONE, .edges = DS_NONE, .flow = DS_NONE};
+    uint32_t first = x->spare[n];
+    x->n_nodes += n;
+    if (first != DS_NONE) x->spare[n] = x->nodes.at[first].edges;
+    if (first == DS_NONE) first = x->nodes.n;
+    for (uint32_t i = first; i < first + n; i++) {
+        if (i < x->nodes.n)
+            x->nodes.at[i] = node;
+        else
+            DS_HPUSH(&x->nodes, node);
+    }
+    return first;
+}
+
+static uint32_t count_nodes(const ds_solver *x, uint32_t exec) {
+    return x->t->execs[exec].opaque ? 1 : ds_solver__part(x, exec)->body->units.n;
+}
+
+/* All of them are settled. */
+static void release_nodes(ds_solver *x, uint32_t exec) {
+    ds_exec *e = &x->t->execs[exec];
+    const ds_part *part = ds_solver__part(x, exec);
+    uint32_t n = count_nodes(x, exec);
+    for (uint32_t i = 0; i < part->streams.n; i++) {
+        uint32_t *last = &x->last[part->streams.at[i]];
+        if (*last != DS_NONE && *last >= e->node && *last < e->node + n) *last = DS_NONE;
+    }
+    x->nodes.at[e->node].edges = x->spare[n];
+    x->spare[n] = e->node;
+    e->node = DS_NONE;
+}
+
 static void add_nodes(ds_solver *x, uint32_t exec) {
     ds_exec *e = &x->t->execs[exec];
     const ds_part *part = ds_solver__part(x, exec);
     const ds_body *body = part->body;
-    ds_solver_node node = {.exec = exec, .unit = DS_NONE, .edges = DS_NONE, .flow = DS_NONE};
-    e->node = x->nodes.n;
+    e->node = new_nodes(x, exec, count_nodes(x, exec));
     if (e->opaque) {
         e->ext = x->exts.n;
         for (uint32_t i = 0; i < body->exts.n; i++) DS_HPUSH(&x->exts, 0);
-        DS_HPUSH(&x->nodes, node);
         for (uint32_t i = 0; i < part->streams.n; i++)
             put_on_stream(x, part->streams.at[i], e->node);
         return;
@@ -136,8 +179,7 @@ static void add_nodes(ds_solver *x, uint32_t exec) {
     e->timing = new_timing(body, &x->t->arena);
     for (uint32_t u = 0; u < body->units.n; u++) {
         const ds_unit_task *unit = &body->units.at[u];
-        node.unit = u;
-        DS_HPUSH(&x->nodes, node);
+        x->nodes.at[e->node + u].unit = u;
         for (uint32_t i = 0; i < unit->n_slots; i++)
             put_on_stream(x, part->streams.at[body->slots.at[unit->slot + i]], e->node + u);
     }
@@ -164,8 +206,7 @@ static void add_value(ds_solver *x, uint32_t exec, uint32_t unit, uint32_t id, u
     } else if (made || known) {
         take_end(x, id, ext, from->base_ps + from->timing->end[unit]);
     } else {
-        DS_HPUSH(&x->edges, ((ds_solver_edge){id, ext, unit, x->waiting[exec]}));
-        x->waiting[exec] = x->edges.n - 1;
+        x->waiting[exec] = new_edge(x, (ds_solver_edge){id, ext, unit, x->waiting[exec]});
         x->nodes.at[id].pending++;
     }
 }
@@ -205,14 +246,18 @@ static void meet_waiting(ds_solver *x, uint32_t exec) {
 
 static void make_nodes(ds_solver *x, uint32_t exec) {
     const ds_part *part = ds_solver__part(x, exec);
-    uint32_t first = x->nodes.n;
+    uint32_t n = count_nodes(x, exec);
+    if (!n) {
+        x->t->execs[exec].timing = new_timing(part->body, &x->t->arena);
+        return;
+    }
     add_nodes(x, exec);
     add_values(x, exec);
     meet_waiting(x, exec);
-    x->n_left[exec] = x->nodes.n - first;
-    if (!part->tail && part->post < 0 && x->nodes.n > first)
-        x->ranks[ds_solver__rank(x, exec)].n_open++;
-    for (uint32_t i = first; i < x->nodes.n; i++)
+    x->n_left[exec] = n;
+    if (!part->tail && part->post < 0) x->ranks[ds_solver__rank(x, exec)].n_open++;
+    uint32_t first = x->t->execs[exec].node;
+    for (uint32_t i = first; i < first + n; i++)
         if (!x->nodes.at[i].pending) DS_HPUSH(&x->ready, i);
 }
 
@@ -276,17 +321,23 @@ static bool check_streams(ds_solver *x, const uint32_t *rank_of) {
 /* ---- settling ---- */
 
 static void pass_on(ds_solver *x, uint32_t id, const ds_exec *e) {
-    uint32_t exec = x->nodes.at[id].exec;
+    uint32_t exec = x->nodes.at[id].exec, last = DS_NONE;
     x->nodes.at[id].settled = true;
     x->n_settled++;
-    for (uint32_t i = x->nodes.at[id].edges; i != DS_NONE; i = x->edges.at[i].next) {
+    for (uint32_t i = x->nodes.at[id].edges; i != DS_NONE; last = i, i = x->edges.at[i].next) {
         const ds_solver_edge *to = &x->edges.at[i];
         if (to->ext != DS_IN_ORDER)
             take_end(x, to->to, to->ext, e->base_ps + e->timing->end[to->unit]);
         if (!--x->nodes.at[to->to].pending) DS_HPUSH(&x->ready, to->to);
     }
+    if (last != DS_NONE) {
+        x->edges.at[last].next = x->spare_edge;
+        x->spare_edge = x->nodes.at[id].edges;
+    }
+    if (--x->n_left[exec]) return;
+    release_nodes(x, exec);
     const ds_part *part = ds_solver__part(x, exec);
-    if (--x->n_left[exec] || part->tail || part->post >= 0) return;
+    if (part->tail || part->post >= 0) return;
     uint32_t rank = ds_solver__rank(x, exec);
     x->ranks[rank].n_open--;
     if (rank == x->first_rank) x->n_items++;
@@ -493,7 +544,7 @@ static bool solve(ds_solver *x) {
         ds_period_skip(x);
     }
     if (x->late) return ds_compose__unknown(x->s, "a transfer that starts within an item");
-    if (x->n_settled < x->nodes.n || !x->complete)
+    if (x->n_settled < x->n_nodes || !x->complete)
         return ds_compose__unknown(x->s, "a step that stops half-way");
     for (uint32_t i = 0; i < x->t->n_execs; i++) {
         const ds_exec *e = &x->t->execs[i];
@@ -525,12 +576,15 @@ static uint32_t *nones(uint32_t n) {
 
 static void solver_init(ds_solver *x) {
     const ds_plan *plan = x->plan;
-    uint32_t most = 1;
+    uint32_t most = 1, most_units = 1;
     for (uint32_t i = 0; i < x->t->n_execs; i++) {
         const ds_body *body = ds_solver__part(x, i)->body;
+        if (body->units.n > most_units) most_units = body->units.n;
         if (body->stream_cls.n + body->exts.n > most) most = body->stream_cls.n + body->exts.n;
     }
     x->key = ds_xcalloc(most, sizeof *x->key);
+    x->spare = nones(most_units + 1);
+    x->spare_edge = DS_NONE;
     x->last = nones(plan->n_streams);
     x->on_stream = nones(plan->n_streams);
     x->waiting = nones(x->t->n_execs);
@@ -555,6 +609,7 @@ static void solver_deinit(ds_solver *x) {
     free(x->ranks);
     free(x->waiting);
     free(x->is_last);
+    free(x->spare);
     free(x->n_left);
     free(x->last);
     free(x->on_stream);
