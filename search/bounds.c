@@ -31,11 +31,11 @@ typedef struct around {
     int64_t before_ps, after_ps;
 } around;
 
-static double stage_seconds(const ds_bound_region *r, int64_t s, const ds_bound_stage *stage,
-                            const ds_bound_stage *first, const around *a, const int64_t *sends) {
-    int64_t there = sends ? sends[s] : 0, back = sends ? sends[r->pp + s] : 0;
-    int64_t until = a->before_ps + there - stage->early_ps + stage->items_ps;
-    int64_t home = until - stage->late_ps + a->after_ps + back;
+static double stage_seconds(const ds_bound_region *r, const ds_bound_stage *stage,
+                            const ds_bound_stage *first, const around *a) {
+    int64_t until = a->before_ps + stage->there_ps - stage->early_ps + stage->items_ps;
+    int64_t left = until - stage->late_ps, sent = a->before_ps + stage->sent_ps + stage->return_ps;
+    int64_t home = most(left, sent) + a->after_ps + stage->back_ps;
     double bound =
         larger((double)until * 1e-12 + stage->end_s, (double)home * 1e-12 + first->end_s);
     bound = larger(bound, stage->shards_s);
@@ -45,15 +45,13 @@ static double stage_seconds(const ds_bound_region *r, int64_t s, const ds_bound_
 
 static double step_seconds(const ds_bound_region *r) {
     double bound = (double)ds_bound_computation_ps(r) * 1e-12 / (double)r->pp;
-    if (!ds_bound_is_placed(r)) return bound;
-    const int64_t *sends = ds_bound_sends(r);
     ds_bound_stage first;
     around a = {0};
-    for (int64_t s = 0; s < r->pp; s++) {
+    for (int64_t s = 0; s < r->pp && ds_bound_is_placed(r); s++) {
         ds_bound_stage stage;
         ds_bound_stage_of(r, s, &stage);
         if (s == 0) first = stage;
-        bound = larger(bound, stage_seconds(r, s, &stage, &first, &a, sends));
+        bound = larger(bound, stage_seconds(r, &stage, &first, &a));
         a.before_ps += stage.forward_ps;
         a.after_ps += stage.backward_ps;
     }
@@ -85,8 +83,10 @@ static int64_t lead_of(const ds_bound_region *r, int64_t stage) {
     case DS_BOUND_ANY:
         return 1;
     case DS_BOUND_1F1B:
+    case DS_BOUND_ZB_H1:
         return least(all, left);
     case DS_BOUND_EAGER:
+    case DS_BOUND_ZB_H2:
         return least(all, 2 * left - 1);
     case DS_BOUND_DEPTH_FIRST:
         return least(all, 2 * (left - 1) + (r->chunks - 1) * r->pp + 1);
@@ -100,13 +100,16 @@ static int64_t lead_of(const ds_bound_region *r, int64_t stage) {
 /* Saved activations and gradients of a stage at their most, as far as it is known. */
 static int64_t live_bytes(const ds_bound_region *r, int64_t s, const ds_bound_stage *stage) {
     int64_t m = r->microbatches, lead = lead_of(r, s), all = m * r->chunks;
-    int64_t saved = stage->saved_bytes, gradients = stage->gradient_bytes, held = lead * saved;
+    int64_t saved = stage->saved_bytes, gradients = stage->gradient_bytes;
+    int64_t work = stage->work_bytes, held = lead * saved + work;
     if (r->zero == 0) held = most(held, gradients); /* before the first update */
-    if (m < 2) return held;
-    held = most(held, saved + gradients);
+    int64_t delay = ds_bound_delay(r, s);
+    if (m < 2 || m <= delay + 1) return held;
+    if (delay >= 0) return most(held, (least(m, lead + delay + 1) - delay - 1) * saved + gradients);
+    held = most(held, saved + gradients + work);
     if (r->pp == 1 || r->form == DS_BOUND_ANY || r->form == DS_BOUND_BREADTH_FIRST) return held;
-    if (r->chunks == 1) return most(held, (least(m, lead + 1) - 1) * saved + gradients);
-    return all >= lead + r->chunks * r->pp ? most(held, lead * saved + gradients) : held;
+    if (r->chunks == 1) return most(held, (least(m, lead + 1) - 1) * saved + gradients + work);
+    return all >= lead + r->chunks * r->pp ? most(held, lead * saved + gradients + work) : held;
 }
 
 int64_t ds_bound_peak_bytes(const ds_bound_region *r) {

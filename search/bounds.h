@@ -18,7 +18,9 @@ typedef enum ds_bound_form {
     DS_BOUND_EAGER,       /* … twice as many forwards first */
     DS_BOUND_GPIPE,       /* … all of them */
     DS_BOUND_DEPTH_FIRST, /* interleaved */
-    DS_BOUND_BREADTH_FIRST
+    DS_BOUND_BREADTH_FIRST,
+    DS_BOUND_ZB_H1, /* as 1F1B, gradients of weights apart: stage s does them s items late */
+    DS_BOUND_ZB_H2  /* as eager, 2·s items late */
 } ds_bound_form;
 
 /* What a region's candidates have in common. 0: not known yet. */
@@ -38,32 +40,48 @@ typedef struct ds_bound_region {
     bool even;         /* chunks have the turns that balance = layers gives them */
     const char *order; /* of the mesh; NULL: not known */
     bool parts;        /* stages send parts (scatter_gather) */
+    bool blocking;     /* sends stand on the compute stream … */
+    bool batched;      /* … or all of a device's on one of their own */
     bool late;         /* gradients are reduced after the last backward item */
 } ds_bound_region;
 
 /* No candidate of the region has a step_time_ps below that. With m microbatches, F and B the
  * longest path through a chunk's forward and backward item (bounds_layers.h) and C = pp·chunks, it
  * is the largest over the stages s of
+ *
  *   items   Σ_{c<s}(F_c + send) + Σ_{c on s}(m·F_c + B_c' + (m−1)·B_c) + end: one item follows the
  *           other on a stage. F_c and B_c of chunks before are from what comes in to what goes out.
- *           `end` is the largest of the update of its weights (with ZeRO of 1/dp), of what comes
- *           behind all items over dp (late reductions; zero = 1 and 2: weights that are gathered)
- *           and from the host (states), and of Σ_{c<s}(B_c + send) and the same of stage 0
+ *           `end` is the largest of its updates (with ZeRO of 1/dp), of what comes behind all items
+ *           over dp (late reductions; zero = 1 and 2: weights that are gathered), of what the host
+ *           sends back (states), of Σ_{c<s}(B_c + send) and the same of stage 0. There it is the
+ *           gradients of what stands before the loop, too, which are complete last: to the last
+ *           stage if it reads the same weight, and over dp.
+ *           With p2p = blocking all but the first send of each kind stand between the items.
+ *           Where gradients of weights are apart, B is the sum of its computation, and nothing is
+ *           known of what follows the last input gradient.
+ *   sends   the items and sends before; m·chunks sends to it, one after the other; from when the
+ *           last has come in to the end, as with `items`
  *   reduce  the items before the last backward one, then the gradients over dp (one chunk a stage)
  *   shards  with zero = 3 the gathering of weights, twice, with zero ≥ 2 the scattering of
  *           gradients, m times
  *   host    what is offloaded, and back: weights 2m times, activations m times, states once
+ *   p2p     of batched sends, all that it sends and receives
+ *
  * and, of orders and cuts that are not known too, the sum of all computation over pp. Rounded down.
  * O(C). */
 int64_t ds_bound_step_ps(const ds_bound_region *region);
 
-/* No candidate's fullest device holds less, that is the largest over the stages of
- *   weights, states         of its turns, with ZeRO over dp
- *   + the larger of saved · forward items before the first backward one
- *                   saved · items in flight, gradients: at the second backward item, of interleaved
- *                   ones once each chunk has had one, and at the last one (m > 1; zero ≥ 2: over
- * dp) or, of orders and cuts that are not known, the average of weights and states; without what
- * may be offloaded. Each rounded down. O(C). */
+/* No candidate's fullest device holds less, that is the largest over the stages of what its turns
+ * have for good (weights, states, with ZeRO over dp) and the largest of
+ *
+ *   saved · forward items before the first backward one, and what that needs at once to work
+ *   saved · items in flight, gradients, and what a backward item needs at once to work: at the
+ *       second backward item, of interleaved ones once each chunk has had one, and at the last one
+ *       (m > 1; gradients with zero ≥ 2: over dp); where gradients of weights are apart, at the
+ *       backward item behind the first of them
+ *
+ * or, of orders and cuts that are not known, the average of weights and states; without what may be
+ * offloaded. Each rounded down. O(C). */
 int64_t ds_bound_peak_bytes(const ds_bound_region *region);
 
 /* Does a pass refuse all of its candidates? That is so if balance = layers has more chunks than
@@ -79,6 +97,11 @@ typedef struct ds_bound_stage {
     int64_t last_ps;        /* one backward item of each chunk */
     int64_t forward_ps;     /* an item of its first chunk, from what comes in to what goes out */
     int64_t backward_ps;    /* likewise backwards */
+    int64_t there_ps;       /* sends of one item to it from the first stage … */
+    int64_t back_ps;        /* … and back to that */
+    int64_t sent_ps;        /* from when the first item leaves the stage before until the last has
+                               come in, with the sends before that stage */
+    int64_t return_ps;      /* from when an item comes in to when its backward item goes out */
     int64_t early_ps;       /* of its items, what may be done before anything has come in … */
     int64_t late_ps;        /* … and after the last has gone out */
     double end_s;           /* after all items: the update, or the gathering of weights */
@@ -86,6 +109,7 @@ typedef struct ds_bound_stage {
     double shards_s;        /* traffic over dp that comes with each microbatch: all of it */
     int64_t held_bytes;     /* throughout */
     int64_t saved_bytes;    /* by a forward item of its smallest chunk for the backward item */
+    int64_t work_bytes;     /* beside what is saved, in some backward item (one chunk a stage) */
     int64_t gradient_bytes; /* from microbatch to microbatch */
 } ds_bound_stage;
 
@@ -93,10 +117,10 @@ typedef struct ds_bound_stage {
  * else 0. O(chunks of the stage), but for what the mesh is asked for the first time. */
 void ds_bound_stage_of(const ds_bound_region *region, int64_t stage, ds_bound_stage *out);
 bool ds_bound_is_placed(const ds_bound_region *region);
+/* How many backward items later stage s does their gradients of weights; −1: at once. */
+int64_t ds_bound_delay(const ds_bound_region *region, int64_t stage);
 /* Of all stages, without transfers. */
 int64_t ds_bound_computation_ps(const ds_bound_region *region);
-/* ds_bound_mesh_sends of what goes from stage to stage; NULL: not known. */
-const int64_t *ds_bound_sends(const ds_bound_region *region);
 
 /* ---- bounds_region.c: from prefixes to regions ---- */
 

@@ -417,23 +417,85 @@ static void count_input(ds_bound_layers *out, const ds_vinst *v, uint32_t by, in
                            : by & (BY_PRE_F | BY_PRE_B) || !(by & BY_BETWEEN) ? DS_BOUND_PRE
                                                                               : DS_BOUND_POST;
     if (v->category == DS_CAT_WEIGHT) out->part[place].weight_bytes += bytes;
+    if (v->category == DS_CAT_WEIGHT && place == DS_BOUND_PRE && by & BY_BETWEEN)
+        out->tied_bytes += bytes;
     if (v->category == DS_CAT_OPTIMIZER) out->part[place].state_bytes += bytes;
 }
 
-/* Made by the first microbatch. What two layers keep together counts for the later one. */
+/* Is it kept by the turn in the middle for its backward pass? What two layers keep together counts
+ * for the later one. */
+static bool is_saved(uint32_t run, uint32_t by) {
+    return run < BETWEEN && by & BY_B && !(by & BY_B_LATER) &&
+           (run == TURN_F + MIDDLE || by & BY_F);
+}
+
+/* Made by the first microbatch. */
 static void count_made(const reader *r, ds_bound_layers *out, uint32_t maker, uint32_t by,
                        int64_t bytes) {
     uint32_t run = r->run[maker];
     ds_bound_part *part = out->part;
-    bool forward = run < BETWEEN;
-    if (forward && by & BY_B && !(by & BY_B_LATER) && (run == TURN_F + MIDDLE || by & BY_F))
-        part[DS_BOUND_TURN].saved_bytes += bytes;
+    if (is_saved(run, by)) part[DS_BOUND_TURN].saved_bytes += bytes;
     if (run == PRE_F && by & BY_PRE_B) part[DS_BOUND_PRE].saved_bytes += bytes;
     if (run == TURN_F && by & BY_F) out->carried_bytes += bytes;
     if (!(by & BY_NEXT)) return;
     if (run == TURN_B + MIDDLE) part[DS_BOUND_TURN].gradient_bytes += bytes;
     if (run == PRE_B) part[DS_BOUND_PRE].gradient_bytes += bytes;
     if (run == BETWEEN) part[DS_BOUND_POST].gradient_bytes += bytes;
+}
+
+/* When the value's buffer is certainly there, of instances of one run of one microbatch that
+ * compute: from *first to *last. What other streams read may be gone sooner, and so may gradients
+ * that are shared out (zero). */
+static bool find_life(const reader *r, uint32_t m, uint32_t run, const uint32_t *last_read,
+                      const uint32_t *by, uint32_t v, uint32_t *first, uint32_t *last) {
+    uint32_t maker = r->plan->values.at[v].inst;
+    if (r->microbatch[maker] != m || r->run[maker] == NO_RUN || !is_compute(r, maker)) return false;
+    bool here = r->run[maker] == run, before = r->run[maker] + 1u == run;
+    bool saved = run == TURN_B + MIDDLE && is_saved(r->run[maker], by[v]);
+    *first = here ? maker : 0;
+    *last = here && last_read[v] < maker ? maker : last_read[v];
+    return here || ((before || saved) && last_read[v] > 0);
+}
+
+/* The most that is there while an instance of the run computes, of what the run makes, is handed,
+ * and has saved. */
+static int64_t most_in(const reader *r, uint32_t m, uint32_t run, const uint32_t *roots,
+                       const uint32_t *by) {
+    const ds_plan *plan = r->plan;
+    uint32_t *last_read = ds_xcalloc(plan->values.n + UINT32_C(1), sizeof *last_read);
+    int64_t *change = ds_xcalloc(plan->insts.n + (size_t)2, sizeof *change), now = 0, peak = 0;
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_op *op = plan->records.at[plan->insts.at[i].record]->op;
+        bool sums = op && op->code == DS_OP_ACCUMULATE;
+        if (r->run[i] != run || r->microbatch[i] != m || !is_compute(r, i) || sums) continue;
+        for (uint32_t k = 0; k < ds_plan_n_reads(plan, i); k++)
+            last_read[roots[plan->operands.at[plan->insts.at[i].first_operand + k]]] = i;
+    }
+    for (uint32_t v = 0; v < plan->values.n; v++) {
+        uint32_t first, last;
+        if (roots[v] != v || !find_life(r, m, run, last_read, by, v, &first, &last)) continue;
+        change[first] += bytes_of(plan, v);
+        change[last + 1] -= bytes_of(plan, v);
+    }
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        now += change[i];
+        if (r->run[i] == run && r->microbatch[i] == m && is_compute(r, i)) peak = most(peak, now);
+    }
+    free(last_read);
+    free(change);
+    return peak;
+}
+
+static void read_work(const reader *r, const uint32_t *roots, const uint32_t *by,
+                      ds_bound_layers *out) {
+    int64_t turn = INT64_MAX, post = INT64_MAX;
+    for (uint32_t m = 0; m < MICROBATCHES; m++) {
+        turn = least(turn, most_in(r, m, TURN_B + MIDDLE, roots, by));
+        post = least(post, most_in(r, m, BETWEEN, roots, by));
+    }
+    ds_bound_part *part = out->part;
+    part[DS_BOUND_TURN].work_bytes = most(0, turn - part[DS_BOUND_TURN].saved_bytes);
+    part[DS_BOUND_POST].work_bytes = post;
 }
 
 static void read_bytes(const reader *r, ds_bound_layers *out) {
@@ -460,6 +522,7 @@ static void read_bytes(const reader *r, ds_bound_layers *out) {
         else if (r->run[maker] != NO_RUN && r->microbatch[maker] == 0)
             count_made(r, out, maker, by[v], size);
     }
+    read_work(r, roots, by, out);
     free(by);
     free(roots);
 }
@@ -506,6 +569,15 @@ static bool count_turns(const ds_model_step *step, ds_bound_layers *out) {
     return true;
 }
 
+static bool reads_parts(const ds_model_step *step) {
+    for (uint32_t i = 0; i < step->func->n_args; i++) {
+        const ds_type *type = ds_value_at(step->func, step->func->args[i])->type;
+        for (uint32_t d = 0; type && d < type->rank; d++)
+            if (ds_type_is_over(type, d, "cp")) return true;
+    }
+    return false;
+}
+
 /* ---- together ---- */
 
 static bool read_plan(const ds_plan *plan, const ds_bound_sibling *sibling, bool cut,
@@ -538,6 +610,7 @@ static bool read_step(const ds_binding *binding, const ds_profiles *profiles,
     ds_model_step *step;
     if (ds_model_step_new(binding, &step, NULL) != DS_OK) return false;
     bool counted = count_turns(step, out);
+    out->reads_parts = reads_parts(step);
     ds_plan *plan = counted && step->train.on ? make_plan(step, profiles, ground) : NULL;
     bool ok = plan && read_plan(plan, sibling, out->turns > 0, out) &&
               read_weights(step, sibling->tp, out);

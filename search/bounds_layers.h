@@ -30,6 +30,7 @@ typedef struct ds_bound_part {
     ds_bound_path backward[2]; /* of the first microbatch; of others, which add up gradients */
     int64_t weight_bytes, state_bytes;
     int64_t saved_bytes;    /* of a microbatch, from the forward pass to the backward pass */
+    int64_t work_bytes;     /* what the backward pass needs beyond that at once, at its most */
     int64_t gradient_bytes; /* from one microbatch to the next */
     int64_t update_ps[2];   /* what comes behind one microbatch: optimizers; behind several */
 } ds_bound_part;
@@ -44,8 +45,11 @@ typedef struct ds_bound_weight {
 typedef struct ds_bound_layers {
     int64_t turns; /* of the model's loop; 0: it is none, and everything stands behind it (POST) */
     int64_t all_turns; /* of all loops, between which a pipeline is cut (ir/passes/stage_cut.c) */
+    bool reads_parts;  /* of sequences: what is read is split over cp, so that gradients are partial
+                        */
     bool has_states;   /* the optimizer keeps states or master copies */
     ds_bound_part part[DS_BOUND_PLACES];
+    int64_t tied_bytes;    /* of weights that are read before the loop and behind it */
     int64_t carried_bytes; /* what one turn hands to the next one on a device; 0: not known */
     uint32_t n_weights;    /* of a turn; no more than there is room for */
     ds_bound_weight weights[24];

@@ -26,6 +26,7 @@ struct ds_bound_machine {
     ds_map transfers;        /* that, op and bytes → picoseconds */
     ds_map rates;            /* mesh and op → double */
     ds_map routes;           /* mesh and bytes → sends */
+    ds_map across;           /* … → picoseconds from end to end */
     uint32_t *group, *place; /* of one group: devices, vertices */
     bool knows_hosts;
     double to_host_s, from_host_s; /* a byte */
@@ -57,6 +58,7 @@ ds_bound_machine *ds_bound_machine_new(const ds_binding *binding, const ds_profi
     ds_map_init(&m->transfers);
     ds_map_init(&m->rates);
     ds_map_init(&m->routes);
+    ds_map_init(&m->across);
     m->topo = topo;
     m->capacity_bytes = ds_profiles_kind(profiles, kind)->memory_bytes;
     m->group = ds_xcalloc(ds_topo_n_devices(topo), sizeof *m->group);
@@ -70,6 +72,7 @@ void ds_bound_machine_free(ds_bound_machine *m) {
     ds_map_deinit(&m->transfers);
     ds_map_deinit(&m->rates);
     ds_map_deinit(&m->routes);
+    ds_map_deinit(&m->across);
     ds_arena_deinit(&m->arena);
     ds_topo_free(m->topo);
     free(m->group);
@@ -259,6 +262,17 @@ double ds_bound_mesh_per_byte(ds_bound_machine *m, const ds_bound_mesh *mesh, ds
     memcpy(&kept, &rate, sizeof kept);
     ds_map_put(&m->rates, key, kept);
     return rate;
+}
+
+int64_t ds_bound_mesh_across_ps(ds_bound_machine *m, const ds_bound_mesh *mesh, int64_t bytes) {
+    uint64_t key = key_of(mesh, (uint64_t)bytes);
+    const uint64_t *known = ds_map_find(&m->across, key);
+    if (known) return (int64_t)*known;
+    const uint32_t ends[] = {0, (uint32_t)((mesh->pp - 1) * stride_of(mesh, "pp"))};
+    bool apart = ends[1] && is_on(m, mesh) && bytes > 0;
+    int64_t ps = apart ? cost_alone(m, DS_OP_SEND, ends, 2, bytes) : 0;
+    ds_map_put(&m->across, key, (uint64_t)ps);
+    return ps;
 }
 
 const int64_t *ds_bound_mesh_sends(ds_bound_machine *m, const ds_bound_mesh *mesh, int64_t bytes) {

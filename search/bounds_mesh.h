@@ -45,4 +45,8 @@ double ds_bound_mesh_per_byte(ds_bound_machine *machine, const ds_bound_mesh *me
 const int64_t *ds_bound_mesh_sends(ds_bound_machine *machine, const ds_bound_mesh *mesh,
                                    int64_t bytes);
 
+/* What so many bytes take from the first device of the first stage to that of the last one. */
+int64_t ds_bound_mesh_across_ps(ds_bound_machine *machine, const ds_bound_mesh *mesh,
+                                int64_t bytes);
+
 #endif

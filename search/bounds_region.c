@@ -37,7 +37,8 @@
     X(SCATTER_GATHER, "scatter_gather")                                                            \
     X(OFFLOAD, "offload")                                                                          \
     X(CP_TYPE, "cp_type")                                                                          \
-    X(LATE_REDUCE, "late_reduce")
+    X(LATE_REDUCE, "late_reduce")                                                                  \
+    X(P2P, "p2p")
 enum {
 #define DS_X(id, name) KNOB_##id,
     KNOBS(DS_X)
@@ -410,7 +411,9 @@ static ds_bound_form form_of(const char *schedule, int64_t pp) {
                  {"eager-1f1b", DS_BOUND_EAGER},
                  {"gpipe", DS_BOUND_GPIPE},
                  {"interleaved", DS_BOUND_DEPTH_FIRST},
-                 {"breadth-first", DS_BOUND_BREADTH_FIRST}};
+                 {"breadth-first", DS_BOUND_BREADTH_FIRST},
+                 {"zb-h1", DS_BOUND_ZB_H1},
+                 {"zb-h2", DS_BOUND_ZB_H2}};
     if (pp == 1) return DS_BOUND_1F1B;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(schedule, known[i].name) == 0) return known[i].form;
@@ -450,6 +453,9 @@ static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t 
     out->order = *order ? ds_intern(&b->space->unit->strings, order) : NULL;
     out->late = out->zero == 1 ||
                 (out->zero == 0 && knob_int(b, KNOB_LATE_REDUCE, prefix, depth, 0, 0) > 0);
+    const char *p2p = knob_text(b, KNOB_P2P, prefix, depth, "overlapped");
+    out->blocking = strcmp(p2p, "blocking") == 0;
+    out->batched = strcmp(p2p, "batched") == 0;
     out->parts = out->tp > 1 && knob_int(b, KNOB_SCATTER_GATHER, prefix, depth, 0, 1);
 }
 

@@ -3,6 +3,10 @@
 
 #include "ir/passes/strategy.h"
 
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
@@ -35,7 +39,57 @@ static int64_t of_stage(const ds_bound_region *r, int64_t stage, const int64_t e
     return stage == r->pp - 1 ? sum + each[DS_BOUND_POST] : sum;
 }
 
+/* ---- between stages ---- */
+
+/* ds_bound_mesh_sends of what goes from stage to stage; NULL: not known. */
+static const int64_t *find_sends(const ds_bound_region *r) {
+    const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
+    int64_t bytes = r->layers->carried_bytes;
+    if (!r->machine || !r->order || r->pp == 1) return NULL;
+    return ds_bound_mesh_sends(r->machine, &mesh, r->parts ? bytes / r->tp : bytes);
+}
+
+static void read_sends(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const int64_t *there = find_sends(r), *back = there ? there + r->pp : NULL;
+    int64_t all = r->microbatches * r->chunks, both = 0;
+    if (!there) return;
+    out->there_ps = there[stage];
+    out->back_ps = back[stage];
+    if (stage > 0) {
+        int64_t once = there[stage] - there[stage - 1];
+        out->sent_ps = there[stage - 1] + all * once;
+        both += once + back[stage] - back[stage - 1];
+    }
+    if (stage < r->pp - 1) both += there[stage + 1] - there[stage] + back[stage + 1] - back[stage];
+    /* all that it sends and receives, but for the first of each kind */
+    if (r->blocking) out->items_ps += (all - 1) * both;
+    if (r->batched) out->shards_s = larger(out->shards_s, (double)((all - 1) * both) * 1e-12);
+}
+
+/* The small step has the gradient of a weight that is read before the loop and behind it once: it
+ * is made behind it, and complete with what comes before. */
+static int64_t tied_bytes(const ds_bound_region *r) {
+    return least(r->layers->tied_bytes, r->layers->part[DS_BOUND_POST].gradient_bytes);
+}
+
+/* Of a weight that the first and the last stage read, they have a gradient each: one goes to where
+ * the other one is, at least. */
+static double tie_s(const ds_bound_region *r) {
+    const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
+    if (!r->machine || !r->order || r->pp == 1 || r->zero != 0) return 0;
+    return (double)ds_bound_mesh_across_ps(r->machine, &mesh, tied_bytes(r)) * 1e-12;
+}
+
 /* ---- time ---- */
+
+int64_t ds_bound_delay(const ds_bound_region *r, int64_t stage) {
+    if (r->form == DS_BOUND_ZB_H1) return stage;
+    return r->form == DS_BOUND_ZB_H2 ? 2 * stage : -1;
+}
+
+static bool is_split(const ds_bound_region *r) {
+    return r->form == DS_BOUND_ZB_H1 || r->form == DS_BOUND_ZB_H2;
+}
 
 /* Do later microbatches add up whole gradients? With ZeRO 2 and 3 they have parts of them. */
 static int adds_up(const ds_bound_region *r) {
@@ -45,8 +99,10 @@ static int adds_up(const ds_bound_region *r) {
 /* A part's backward pass. With stages, what comes before the loop is left out: weights that are
  * read behind it too have gradients of their own then, which are added up elsewhere. */
 static ds_bound_path backward_of(const ds_bound_region *r, int place, int k) {
-    bool left_out = place == DS_BOUND_PRE && r->pp > 1;
-    return left_out ? (ds_bound_path){0} : r->layers->part[place].backward[k];
+    ds_bound_path path = r->layers->part[place].backward[k];
+    if (place == DS_BOUND_PRE && r->pp > 1) return (ds_bound_path){0};
+    if (is_split(r)) path.span_ps = path.in_ps = path.out_ps = path.compute_ps;
+    return path;
 }
 
 /* All microbatches of a part. */
@@ -74,24 +130,37 @@ static int64_t passage_ps(const ds_bound_path *p, int64_t n) {
 }
 
 static void read_items(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
-    const ds_bound_part *p = r->layers->part, *turn = &p[DS_BOUND_TURN];
-    const ds_bound_path *f = &turn->forward, *b = &turn->backward[0];
-    const int64_t all[] = {all_ps(r, 0), all_ps(r, 1), all_ps(r, 2)};
-    int k = adds_up(r);
-    const int64_t last[] = {backward_of(r, 0, k).span_ps, p[1].backward[k].span_ps,
-                            p[2].backward[k].span_ps};
-    int64_t n = turns_of(r, stage);
+    int64_t all[DS_BOUND_PLACES], last[DS_BOUND_PLACES];
+    for (int i = 0; i < DS_BOUND_PLACES; i++) {
+        all[i] = all_ps(r, i);
+        last[i] = backward_of(r, i, adds_up(r)).span_ps;
+    }
     out->items_ps = of_stage(r, stage, all);
     out->last_ps = of_stage(r, stage, last);
+}
+
+/* Where gradients of weights are apart, it is not known how those of inputs go their way. */
+static void read_passage(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_part *p = r->layers->part;
+    const ds_bound_path *f = &p[DS_BOUND_TURN].forward;
+    const ds_bound_path b = backward_of(r, DS_BOUND_TURN, 0);
+    int64_t n = turns_of(r, stage);
     if (stage > 0) {
         out->forward_ps = passage_ps(f, n);
-        out->backward_ps = passage_ps(b, n);
+        out->backward_ps = passage_ps(&b, n);
         out->early_ps = f->span_ps - f->in_ps;
-        out->late_ps = b->span_ps - b->out_ps;
-        return;
+        out->late_ps = b.span_ps - b.out_ps;
+    } else {
+        out->forward_ps = p[DS_BOUND_PRE].forward.span_ps + (n - 1) * f->span_ps + f->out_ps;
+        out->backward_ps = b.in_ps + (n - 1) * b.span_ps + backward_of(r, 0, 0).span_ps;
     }
-    out->forward_ps = p[DS_BOUND_PRE].forward.span_ps + (n - 1) * f->span_ps + f->out_ps;
-    out->backward_ps = b->in_ps + (n - 1) * b->span_ps + backward_of(r, 0, 0).span_ps;
+    if (is_split(r)) {
+        out->backward_ps = 0;
+        out->late_ps = out->items_ps;
+    }
+    bool turns_back = stage == r->pp - 1 && !is_split(r);
+    int64_t behind = turns_back ? backward_of(r, DS_BOUND_POST, 0).through_ps : 0;
+    out->return_ps = out->forward_ps + behind + out->backward_ps;
 }
 
 /* ---- traffic over dp ---- */
@@ -100,7 +169,8 @@ static double seconds_of(const ds_bound_region *r, ds_opcode op, int64_t bytes) 
     const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
     int64_t size = 1; /* few different ones */
     while (size < bytes) size *= 2;
-    if (!r->machine || !r->order || r->dp * r->cp < 2 || !bytes) return 0;
+    bool alone = r->cp > 1 && !r->layers->reads_parts; /* replicas over cp all do the same */
+    if (!r->machine || !r->order || r->dp * r->cp < 2 || !bytes || alone) return 0;
     return (double)bytes * ds_bound_mesh_per_byte(r->machine, &mesh, op, size);
 }
 
@@ -117,11 +187,22 @@ static int64_t shared_bytes(const ds_bound_region *r) {
     return bytes;
 }
 
+/* What stands before the loop has its gradients at the end of the last item of stage 0, but for
+ * what it does backwards itself. */
+static double first_s(const ds_bound_region *r, int64_t gradients) {
+    double reduce = seconds_of(r, DS_OP_ALL_REDUCE, gradients), scatter = reduce;
+    int64_t meanwhile = backward_of(r, DS_BOUND_PRE, adds_up(r)).span_ps;
+    if (is_split(r)) return 0;
+    if (r->zero > 0) scatter = seconds_of(r, DS_OP_REDUCE_SCATTER, gradients);
+    return tie_s(r) + (scatter < reduce ? scatter : reduce) - (double)meanwhile * 1e-12;
+}
+
 static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
     const ds_bound_part *p = r->layers->part;
-    const int64_t each[] = {least(p[0].gradient_bytes, p[0].weight_bytes),
+    int64_t tied = tied_bytes(r), here = r->pp > 1 ? tied : 0; /* then both ends have one */
+    const int64_t each[] = {least(p[0].gradient_bytes + tied, p[0].weight_bytes),
                             least(p[1].gradient_bytes, p[1].weight_bytes),
-                            least(p[2].gradient_bytes, p[2].weight_bytes)};
+                            least(p[2].gradient_bytes - tied + here, p[2].weight_bytes + here)};
     int64_t gradients = of_stage(r, stage, each), n = stage_turns(r, stage);
     int64_t shared = r->zero > 0 ? n * shared_bytes(r) : 0;
     double m = (double)r->microbatches, gather = seconds_of(r, DS_OP_ALL_GATHER, shared);
@@ -140,6 +221,7 @@ static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage
         out->shards_s = m * (2 * gather + seconds_of(r, DS_OP_REDUCE_SCATTER, shared));
     if (r->zero == 3) return;
     if (gather > out->end_s) out->end_s = gather;
+    if (stage == 0 && first_s(r, each[0]) > out->end_s) out->end_s = first_s(r, each[0]);
     /* Late ones of one chunk begin with those of the first turn, whose backward pass is the last.
      * Chunks go from the last to the first, so those of several may begin sooner; but not with
      * zero = 1, where what is gathered waits for the first update, and stands before the second
@@ -147,7 +229,8 @@ static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage
     int64_t meanwhile = p[DS_BOUND_TURN].backward[adds_up(r)].span_ps;
     if (stage == 0) meanwhile += p[DS_BOUND_PRE].backward[adds_up(r)].span_ps;
     double late = gather + out->reduce_s - (double)meanwhile * 1e-12;
-    bool known = r->late && r->layers->turns > 0 && (r->chunks == 1 || r->zero == 1);
+    bool known =
+        r->late && r->layers->turns > 0 && !is_split(r) && (r->chunks == 1 || r->zero == 1);
     if (known && late > out->end_s) out->end_s = late;
 }
 
@@ -188,9 +271,10 @@ static int64_t of_some(const ds_bound_region *r, int64_t stage, const int64_t ea
 static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
     const ds_bound_part *p = r->layers->part;
     int64_t replicas = r->dp * r->cp, whole = r->pp == 1;
-    const int64_t weights[] = {p[0].weight_bytes, p[1].weight_bytes, p[2].weight_bytes};
+    int64_t tied = whole || !ds_bound_is_placed(r) ? 0 : tied_bytes(r);
+    const int64_t weights[] = {p[0].weight_bytes, p[1].weight_bytes, p[2].weight_bytes + tied};
     const int64_t states[] = {whole * p[0].state_bytes, p[1].state_bytes, whole * p[2].state_bytes};
-    const int64_t sums[] = {p[0].gradient_bytes, p[1].gradient_bytes, p[2].gradient_bytes};
+    const int64_t sums[] = {p[0].gradient_bytes + tied, p[1].gradient_bytes, p[2].gradient_bytes};
     if (!(r->offload & DS_OFFLOAD_WEIGHTS))
         out->held_bytes +=
             of_some(r, stage, weights) / (r->zero == 3 || r->zero < 0 ? replicas : 1);
@@ -201,6 +285,11 @@ static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     for (int64_t c = stage; c < r->pp * r->chunks; c += r->pp) n = least(n, turns_of(r, c));
     if (!(r->offload & DS_OFFLOAD_ACTIVATIONS)) out->saved_bytes = n * p[1].saved_bytes;
     if (stage == 0 && r->chunks == 1) out->saved_bytes += p[DS_BOUND_PRE].saved_bytes;
+    if (!(r->offload & DS_OFFLOAD_ACTIVATIONS) && !is_split(r) && r->chunks == 1) {
+        out->work_bytes = p[DS_BOUND_TURN].work_bytes;
+        if (stage == r->pp - 1 && p[DS_BOUND_POST].work_bytes > out->work_bytes)
+            out->work_bytes = p[DS_BOUND_POST].work_bytes;
+    }
     out->gradient_bytes = of_stage(r, stage, sums) / (r->zero == 0 || r->zero == 1 ? 1 : replicas);
 }
 
@@ -208,15 +297,10 @@ void ds_bound_stage_of(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     *out = (ds_bound_stage){0};
     if (ds_bound_is_placed(r)) {
         read_items(r, stage, out);
+        read_passage(r, stage, out);
         read_traffic(r, stage, out);
         read_host(r, stage, out);
+        read_sends(r, stage, out);
     }
     read_bytes(r, stage, out);
-}
-
-const int64_t *ds_bound_sends(const ds_bound_region *r) {
-    const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
-    int64_t bytes = r->layers->carried_bytes;
-    if (!r->machine || !r->order || r->pp == 1) return NULL;
-    return ds_bound_mesh_sends(r->machine, &mesh, r->parts ? bytes / r->tp : bytes);
 }

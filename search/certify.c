@@ -27,10 +27,9 @@ typedef struct checker {
     ds_outcome outcome;
     ds_candidate candidate, met_last; /* the latter begins with the values of the line */
     uint32_t n_dims;
-    double seconds, bytes; /* the best bounds of the line's region */
-    bool fits, legal;
-    bool of_time, met; /* the incumbent is one of the runs */
-    int64_t value;     /* the incumbent's */
+    double seconds, bytes;          /* the best bounds of the line's region */
+    bool fits, legal, of_time, met; /* `met`: the incumbent is one of the runs */
+    int64_t value;                  /* the incumbent's */
     uint64_t hash;
     ds_certified *out;
     ds_error *err;
@@ -103,18 +102,17 @@ static ds_status read_head(checker *c) {
 static double time_bound(const ds_bound_region *r) {
     if (!r->layers) return 0;
     double best = (double)ds_bound_computation_ps(r) / (double)r->pp, in = 0, out = 0, home = 0;
-    const int64_t *sends = ds_bound_sends(r);
     for (int64_t s = 0; s < r->pp && ds_bound_is_placed(r); s++) {
         ds_bound_stage stage;
         ds_bound_stage_of(r, s, &stage);
         if (s == 0) home = stage.end_s * 1e12;
-        double last =
-            in + (double)(stage.items_ps - stage.early_ps) + (double)(sends ? sends[s] : 0);
-        double back = out + (double)(sends ? sends[r->pp + s] : 0) - (double)stage.late_ps;
+        double last = in + (double)(stage.items_ps - stage.early_ps + stage.there_ps);
+        double sent = in + (double)(stage.sent_ps + stage.return_ps);
+        double back = out + (double)stage.back_ps + home;
         double reduced = last - (double)stage.last_ps + stage.reduce_s * 1e12;
         if (r->chunks > 1 || r->zero > 1) reduced = 0;
-        best = fmax(best, fmax(last + stage.end_s * 1e12, last + back + home));
-        best = fmax(best, fmax(stage.shards_s * 1e12, reduced));
+        best = fmax(best, fmax(last + stage.end_s * 1e12, last - (double)stage.late_ps + back));
+        best = fmax(best, fmax(fmax(stage.shards_s * 1e12, reduced), sent + back));
         in += (double)stage.forward_ps;
         out += (double)stage.backward_ps;
     }
@@ -124,7 +122,8 @@ static double time_bound(const ds_bound_region *r) {
 /* Microbatches (of a chunk) that stage s holds when its k-th backward item begins, k from 0. */
 static int64_t in_flight(const ds_bound_region *r, int64_t s, int64_t k) {
     int64_t all = r->microbatches * r->chunks, left = r->pp - s, eager = 2 * left - 1;
-    const int64_t aheads[] = {1, left, eager, all, eager + (r->chunks - 1) * r->pp, all};
+    const int64_t aheads[] = {1,   left, eager, all, eager + (r->chunks - 1) * r->pp,
+                              all, left, eager};
     int64_t ahead = r->pp > 1 ? aheads[r->form] : 1; /* ds_bound_form has their order */
     return (ahead + k < all ? ahead + k : all) - k;
 }
@@ -135,13 +134,14 @@ static double memory_bound(const ds_bound_region *r) {
     for (int64_t s = 0; r->layers && s < r->pp; s++) {
         ds_bound_stage stage;
         ds_bound_stage_of(r, s, &stage);
-        int64_t all = r->microbatches * r->chunks, summed = r->chunks == 1 ? 1 : r->chunks * r->pp;
+        int64_t all = r->microbatches * r->chunks, delay = ds_bound_delay(r, s);
+        int64_t summed = r->chunks > 1 ? r->chunks * r->pp : delay < 0 ? 1 : delay + 1;
         double saved = (double)stage.saved_bytes, sums = (double)stage.gradient_bytes;
-        double live = saved * (double)in_flight(r, s, 0);
+        double work = (double)stage.work_bytes, live = saved * (double)in_flight(r, s, 0) + work;
         if (r->zero == 0) live = fmax(live, sums);
-        if (r->microbatches > 1) live = fmax(live, saved + sums);
+        if (r->microbatches > 1 && delay < 0) live = fmax(live, saved + sums + work);
         bool full = r->chunks == 1 || in_flight(r, s, summed) == in_flight(r, s, 0);
-        double then = saved * (double)in_flight(r, s, summed) + sums;
+        double then = saved * (double)in_flight(r, s, summed) + sums + work;
         if (r->microbatches > 1 && ordered && summed < all && full) live = fmax(live, then);
         peak = fmax(peak, live + (double)stage.held_bytes);
     }

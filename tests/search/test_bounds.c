@@ -1,5 +1,6 @@
 /* Lower bounds are below what any completion comes to. */
 #include "search/bounds.h"
+#include "tests/support/cases.h"
 #include "tests/support/spaces.h"
 
 #include <criterion/criterion.h>
@@ -103,6 +104,54 @@ Test(bounds, hold_in_random_spaces) {
     /* bounds that say nothing would hold, too */
     cr_expect_gt(t.time / t.leaves, 0.4);
     cr_expect_gt(t.memory / t.leaves, 0.3);
+}
+
+/* Knobs that random spaces lack, over nodes: stages that lie across them or within. */
+static void check_model(const char *model, const char *params, const char *loss, tally *t) {
+    char text[3000];
+    sweep_case c;
+    snprintf(
+        text, sizeof text,
+        "dir 1\nparam dp = 1, tp = 1, pp = 1, cp = 1, mb = 1, chunks = 1, batch = 96\n"
+        "import \"models/%s.dir\" as m with %s, batch = batch\n"
+        "topology @box { device gpu[4] : \"A100-SXM4-80GB\"\n  switch s\n  nic n\n  host h\n"
+        "  link gpu[i] -- s : 200 GB/s, 1 us for i in 0..4\n  link s -- n : 20 GB/s, 1 us\n"
+        "  link gpu[i] -- h : 10 GB/s, 5 us for i in 0..4 }\n"
+        "topology @a { node box[2] : @box\n  switch top\n"
+        "  link box[i].n -- top : 20 GB/s, 2 us for i in 0..2 }\n"
+        "scenario { model = @m.%s, on = @a, train { loss = %s, optimizer = adam, dtype = f16 }\n"
+        "  strategy { dp = dp, tp = tp, pp = pp, cp = cp, microbatches = mb,"
+        " virtual_stages = chunks } }\n"
+        "sweep { dp in [1, 2, 3], tp in [1, 2, 4], cp in [1, 2]\n  pp in [1, 2, 3, 4]\n"
+        "  where dp * tp * cp * pp <= world\n  mb in [1, 2, 3, 4, 6, 8, 12]\n"
+        "  chunks in [1, 2] where pp > 1 or chunks == 1\n"
+        "  schedule in [\"1f1b\", gpipe, \"eager-1f1b\", interleaved, \"breadth-first\","
+        " \"zb-h1\", \"zb-h2\", \"zb-v\", dualpipe, hanayo]\n"
+        "  where pp > 1 or schedule == \"1f1b\"\n  p2p in [overlapped, batched, blocking]\n"
+        "  scatter_gather in [false, true], zero in [0, 1, 2, 3]\n  zero_uneven in [false, true]\n"
+        "  recompute in [none, full], sp in [false, true], late_reduce in [false, true]\n"
+        "  order in [\"pp dp cp tp\", \"dp pp cp tp\", \"cp tp pp dp\"]\n"
+        "  minimize step_time subject to fits }\n",
+        model, params, model, loss);
+    sweep_open_text(&c, text, NULL);
+    check_space(&c, model, getenv("DISTSIM_TEST_SPACES") ? 2000 : FEW_CASES ? 10 : 60, t);
+    sweep_close(&c);
+}
+
+Test(bounds, hold_with_other_knobs) {
+    tally t = {0};
+    check_model(
+        "llama",
+        "layers = 6, hidden = 256, heads = 8, kv_heads = 4, ffn = 512, vocab = 2048, seq = 64",
+        "none", &t);
+    check_model("gpt", "layers = 7, hidden = 128, heads = 8, vocab = 8192, seq = 64, dropout = 0.1",
+                "none", &t);
+    check_model("mlp", "layers = 6, width = 512", "mse", &t);
+    printf(
+        "%d regions, %d of them illegal; of %d candidates the bounds are %.2f of the time, %.2f of "
+        "the memory\n",
+        t.pairs + t.refused, t.refused, t.leaves, t.time / t.leaves, t.memory / t.leaves);
+    cr_expect_gt(t.leaves, FEW_CASES ? 1 : 20);
 }
 
 Test(bounds, hold_in_distirs_grid) {
