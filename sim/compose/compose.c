@@ -156,6 +156,7 @@ static bool put_together(ds_sibling *s, const ds_items *items, double model_flop
         out->step_ps = timeline.step_ps;
         out->n_items = items->n;
         out->n_timed = timeline.n_timed;
+        out->n_repeated = timeline.n_repeated;
         out->n_classes = s->plan->n_classes;
         out->classes = ds_xcalloc(out->n_classes, sizeof *out->classes);
         fine = ds_compose__weigh(&timeline, peaks);

@@ -32,6 +32,7 @@ typedef struct ds_composed {
     double mfu;  /* summed in another order than ds_result's: equal but for its last bits */
     bool folded; /* from a template: alike layers and chunks were made once */
     uint64_t n_items, n_timed; /* items of the schedule; those that were not known already */
+    uint64_t n_repeated;       /* items and sends in periods that go as the ones before have gone */
 } ds_composed;
 
 void ds_composed_deinit(ds_composed *composed);

@@ -212,8 +212,8 @@ typedef struct ds_timeline {
     uint32_t n_execs;
     uint32_t *of_mb, *of_turn; /* per group · m + mb, and + turn: the item */
     int64_t step_ps;
-    uint64_t n_timed;
-    ds_arena arena; /* timings of those followed unit by unit */
+    uint64_t n_timed, n_repeated; /* executions that a period's repetition has passed over */
+    ds_arena arena;               /* timings of those followed unit by unit */
 } ds_timeline;
 
 typedef struct ds_order {

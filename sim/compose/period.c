@@ -205,6 +205,7 @@ static void pass_over(const period *p, uint32_t rank) {
     ds_solver *x = p->x;
     ds_solver_rank *r = &x->ranks[rank];
     uint32_t n = n_of(p, rank), by = n * p->times, first = past_of(p, rank);
+    x->t->n_repeated += by;
     for (uint32_t i = r->made; i-- > r->past;) move(x, i, by, p->times * p->ps);
     for (uint32_t i = r->past; i < r->past + by; i++) {
         const ds_exec *like = &x->t->execs[first + (i - first) % n];
