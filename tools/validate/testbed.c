@@ -6,13 +6,13 @@
 #include <strings.h>
 
 /* A DGX A100 of Selene and Megatron-LM's padded vocabulary. */
-#define SELENE                                                                                     \
-    .gpu = "A100", .profile = "A100-Selene-Megatron", .nvlink_gb_per_s = 300,                      \
-    .nic_mb_per_s = 25000, .vocab = 51200
+#define SELENE_OF(name)                                                                            \
+    .gpu = "A100", .profile = name, .nvlink_gb_per_s = 300, .nic_mb_per_s = 25000, .vocab = 51200
 /* llm-foundry's benchmarks, whatever the machine. */
 #define MPT                                                                                        \
     .source = "mpt", .set = "mpt_fsdp", .model = VAL_GPT_FLASH, .vocab = 50368, .zero = 4,         \
     .fsdp = true, .precision = "bf16"
+#define SELENE SELENE_OF("A100-Selene-Megatron")
 
 static const val_testbed testbeds[] = {
     {.source = "vtrain_single",
@@ -143,7 +143,7 @@ static const val_testbed testbeds[] = {
     {MPT, .gpu = "H100", .profile = "H100-MPT-FSDP", .nvlink_gb_per_s = 450, .nic_mb_per_s = 50000,
      .basis = "assumed: eight NDR ports of 400 Gb/s a node, which the source does not name"},
     {.source = "megatron_2020",
-     SELENE,
+     SELENE_OF("A100-Selene-Megatron-2020"),
      .set = "megatron_2020",
      .seq = 1024,
      .zero = 1,
