@@ -44,29 +44,31 @@ static int64_t overlap(const ds_span *a, uint32_t n_a, const ds_span *b, uint32_
     return sum;
 }
 
-static bool is_on(const ds_body *body, const ds_unit_task *unit, uint32_t cls) {
-    for (uint32_t i = 0; i < unit->n_slots; i++)
-        if (body->stream_cls.at[body->slots.at[unit->slot + i]] == cls) return true;
-    return false;
+/* Spans of a class: how many, then which. */
+static void add_span(const ds_unit_task *unit, ds_span span, bool fill, ds_busy *out) {
+    bool compute = unit->transfer == DS_NONE;
+    uint32_t *n = compute ? &out->n_compute : &out->n_comm;
+    if (fill) (compute ? out->compute : out->comm)[*n] = span;
+    ++*n;
+    if (span.end > out->end_ps) out->end_ps = span.end;
+    if (span.start < out->start_ps) out->start_ps = span.start;
 }
 
-static void find_busy(const ds_body *body, const ds_timing *t, uint32_t cls, ds_busy *out) {
-    uint32_t n = body->units.n;
-    *out = (ds_busy){.cls = cls,
-                     .start_ps = INT64_MAX,
-                     .compute = ds_compose__room(t, (size_t)n * 2 + 1, sizeof *out->compute)};
-    out->comm = out->compute + n;
-    for (uint32_t u = 0; u < n; u++) {
+/* `last` tells which unit a class has seen last: a transfer may have it twice. */
+static void add_spans(const ds_body *body, ds_timing *t, bool fill, uint32_t *last) {
+    for (uint32_t i = 0; i < t->n_busy; i++) last[i] = DS_NONE;
+    for (uint32_t u = 0; u < body->units.n; u++) {
         const ds_unit_task *unit = &body->units.at[u];
-        if (!is_on(body, unit, cls)) continue;
-        ds_span span = {t->start[u], t->end[u]};
-        if (unit->transfer == DS_NONE)
-            out->compute[out->n_compute++] = span;
-        else
-            out->comm[out->n_comm++] = span;
-        if (span.end > out->end_ps) out->end_ps = span.end;
-        if (span.start < out->start_ps) out->start_ps = span.start;
+        for (uint32_t i = 0; i < unit->n_slots; i++) {
+            uint32_t cls = body->stream_cls.at[body->slots.at[unit->slot + i]];
+            if (last[cls] == u) continue;
+            last[cls] = u;
+            add_span(unit, (ds_span){t->start[u], t->end[u]}, fill, &t->busy[cls]);
+        }
     }
+}
+
+static void sum_up(ds_busy *out) {
     out->n_compute = merge(out->compute, out->n_compute);
     out->n_comm = merge(out->comm, out->n_comm);
     out->compute_ps = total(out->compute, out->n_compute);
@@ -75,9 +77,22 @@ static void find_busy(const ds_body *body, const ds_timing *t, uint32_t cls, ds_
 }
 
 static void look_at(const ds_body *body, ds_timing *t) {
+    uint32_t *last = ds_xcalloc((size_t)body->n_classes + 1, sizeof *last);
     t->n_busy = body->n_classes;
     t->busy = ds_compose__room(t, t->n_busy, sizeof *t->busy);
-    for (uint32_t i = 0; i < t->n_busy; i++) find_busy(body, t, i, &t->busy[i]);
+    for (uint32_t i = 0; i < t->n_busy; i++)
+        t->busy[i] = (ds_busy){.cls = i, .start_ps = INT64_MAX};
+    add_spans(body, t, false, last);
+    for (uint32_t i = 0; i < t->n_busy; i++) {
+        ds_busy *busy = &t->busy[i];
+        busy->compute =
+            ds_compose__room(t, (size_t)busy->n_compute + busy->n_comm + 1, sizeof *busy->compute);
+        busy->comm = busy->compute + busy->n_compute;
+        busy->n_compute = busy->n_comm = 0;
+    }
+    add_spans(body, t, true, last);
+    for (uint32_t i = 0; i < t->n_busy; i++) sum_up(&t->busy[i]);
+    free(last);
 }
 
 /* ---- a class over all executions ---- */

@@ -199,7 +199,8 @@ bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_s
 static bool find_each(ds_sibling *s) {
     const ds_plan *plan = s->plan;
     const ds_part *tail = &s->parts[s->n_parts - 1];
-    for (uint32_t i = tail->first_inst; i < tail->end_inst && s->n_turns == DS_SIBLING; i++) {
+    for (uint32_t i = tail->first_inst; i < tail->end_inst && s->n_turns == DS_SIBLING && !s->whole;
+         i++) {
         if (s->owner[i] != s->n_parts - 1) continue;
         const ds_inst *inst = &plan->insts.at[i];
         for (uint32_t k = 0; k < ds_plan_n_operands(plan, i); k++) {

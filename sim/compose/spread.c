@@ -37,8 +37,8 @@ typedef struct spreader {
     const ds_part *from;
     const ds_outline *shape;
     ds_part *out;
-    ds_arena arena; /* of images and meetings */
-    ds_map known;   /* hash of kinds → meetings */
+    ds_arena arena;     /* of images and meetings */
+    ds_map known;       /* hash of kinds → meetings */
     uint32_t *place_of; /* per stream of the plan: place in out->streams; DS_NONE */
     uint32_t *free_at;  /* per free: the first that it becomes */
     ds_map exts;
@@ -173,17 +173,17 @@ static void make_images(spreader *x) {
     x->images = ds_xcalloc(x->of->n_parts, sizeof *x->images);
     for (uint32_t p = 0; p < x->of->n_parts; p++) {
         const ds_body *body = x->of->parts[p].body;
-        image *image = &x->images[p];
-        image->unit = DS_NEW_N(&x->arena, uint32_t, body->units.n);
-        image->meetings = DS_NEW_N(&x->arena, const meetings *, body->units.n);
+        image *own = &x->images[p];
+        own->unit = DS_NEW_N(&x->arena, uint32_t, body->units.n);
+        own->meetings = DS_NEW_N(&x->arena, const meetings *, body->units.n);
         for (uint32_t u = 0; u < body->units.n; u++) {
             const ds_unit_task *unit = &body->units.at[u];
-            image->unit[u] = image->n;
+            own->unit[u] = own->n;
             if (unit->transfer == DS_NONE) {
-                image->n += count_classes(x, stage_of_place(x, p, unit->cls));
+                own->n += count_classes(x, stage_of_place(x, p, unit->cls));
             } else {
-                image->meetings[u] = meetings_of(x, p, unit);
-                image->n += image->meetings[u]->n;
+                own->meetings[u] = meetings_of(x, p, unit);
+                own->n += own->meetings[u]->n;
             }
         }
     }
@@ -258,8 +258,7 @@ static ds_unit_task new_unit(const spreader *x, const ds_unit_task *old) {
 
 static void put_compute(spreader *x, uint32_t u, uint32_t cls) {
     ds_body *body = x->out->body;
-    const ds_unit_task *old =
-        &sibling_of(x, x->sort[cls])->parts[own_part(x)].body->units.at[u];
+    const ds_unit_task *old = &sibling_of(x, x->sort[cls])->parts[own_part(x)].body->units.at[u];
     ds_unit_task unit = new_unit(x, old);
     uint32_t slot = slot_of(x, x->stream[cls], cls);
     DS_HPUSH(&body->slots, slot);

@@ -536,7 +536,7 @@ static bool next_event(ds_solver *x) {
 static bool solve(ds_solver *x) {
     uint32_t n_items = 0;
     for (uint32_t r = 0; r < x->n_ranks; r++) DS_HPUSH(&x->hungry, r);
-    if (!x->ahead) make_rest(x);
+    if (!x->ahead || !x->n_ranks) make_rest(x); /* all of a step may be its tail */
     settle_ready(x);
     while (!x->late && next_event(x)) {
         if (x->complete || x->n_items == n_items) continue;

@@ -43,18 +43,29 @@ static void find_freed(const ds_body *part, ds_timing *t) {
     }
 }
 
-/* `room` is for two times as many changes as there are. */
-static void make_curve(const ds_body *part, const ds_timing *t, uint32_t cls, ds_visit *room,
-                       ds_curve *out) {
-    uint32_t n = 0, kept = 0;
-    for (uint32_t i = 0; i < part->allocs.n; i++)
-        if (part->allocs.at[i].cls == cls)
-            room[n++] = (ds_visit){.start_ps = t->start[part->allocs.at[i].unit],
-                                   .base_ps = part->allocs.at[i].bytes};
-    for (uint32_t i = 0; i < part->frees.n; i++)
-        if (part->frees.at[i].cls == cls)
-            room[n++] = (ds_visit){.start_ps = t->freed_ps[i], .base_ps = -part->frees.at[i].bytes};
-    ds_compose__sort(room, n, room + n);
+/* The changes of all classes, one class after the other: bytes at times. first[c] is where those of
+ * class c begin; one more. */
+static void list_changes(const ds_body *part, const ds_timing *t, uint32_t *first, ds_visit *out) {
+    uint32_t *at = first + 1; /* until they are filled in */
+    for (uint32_t i = 0; i < part->allocs.n; i++) first[part->allocs.at[i].cls + 2]++;
+    for (uint32_t i = 0; i < part->frees.n; i++) first[part->frees.at[i].cls + 2]++;
+    for (uint32_t c = 2; c < part->n_classes + 2; c++) first[c] += first[c - 1];
+    for (uint32_t i = 0; i < part->allocs.n; i++) {
+        const ds_alloc *alloc = &part->allocs.at[i];
+        out[at[alloc->cls]++] =
+            (ds_visit){.start_ps = t->start[alloc->unit], .base_ps = alloc->bytes};
+    }
+    for (uint32_t i = 0; i < part->frees.n; i++) {
+        const ds_free *f = &part->frees.at[i];
+        out[at[f->cls]++] = (ds_visit){.start_ps = t->freed_ps[i], .base_ps = -f->bytes};
+    }
+}
+
+/* `changes` are the class's; `room` is for as many. */
+static void make_curve(const ds_timing *t, uint32_t cls, ds_visit *changes, uint32_t n,
+                       ds_visit *room, ds_curve *out) {
+    uint32_t kept = 0;
+    ds_compose__sort(changes, n, room);
     uint32_t n_blocks = n / BLOCK + 1;
     *out = (ds_curve){.cls = cls};
     out->at_ps = ds_compose__room(t, (size_t)n * 2 + n_blocks, sizeof *out->at_ps);
@@ -62,9 +73,9 @@ static void make_curve(const ds_body *part, const ds_timing *t, uint32_t cls, ds
     out->most = out->level + n;
     int64_t level = 0;
     for (uint32_t i = 0; i < n; i++) {
-        level += room[i].base_ps; /* bytes */
-        if (!kept || out->at_ps[kept - 1] != room[i].start_ps) kept++;
-        out->at_ps[kept - 1] = room[i].start_ps;
+        level += changes[i].base_ps; /* bytes */
+        if (!kept || out->at_ps[kept - 1] != changes[i].start_ps) kept++;
+        out->at_ps[kept - 1] = changes[i].start_ps;
         out->level[kept - 1] = level;
     }
     out->n = kept;
@@ -90,11 +101,16 @@ static bool weigh_timing(ds_sibling *s, const ds_body *part, ds_timing *t) {
     find_freed(part, t);
     if (!holds(part, t)) return ds_compose__unknown(s, "a buffer that is busy");
     size_t most = (size_t)part->allocs.n + part->frees.n;
-    ds_visit *room = ds_xmalloc((2 * most + 1) * sizeof *room);
+    ds_visit *changes = ds_xmalloc((2 * most + 1) * sizeof *changes);
+    uint32_t *first = ds_xcalloc((size_t)part->n_classes + 2, sizeof *first);
+    list_changes(part, t, first, changes);
     t->n_curves = part->n_classes;
     t->curves = ds_compose__room(t, t->n_curves, sizeof *t->curves);
-    for (uint32_t i = 0; i < t->n_curves; i++) make_curve(part, t, i, room, &t->curves[i]);
-    free(room);
+    for (uint32_t i = 0; i < t->n_curves; i++)
+        make_curve(t, i, changes + first[i], first[i + 1] - first[i], changes + most,
+                   &t->curves[i]);
+    free(changes);
+    free(first);
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include "ir/base/rng.h"
 #include "sim/compose/compose.h"
 #include "tests/support/cases.h"
+#include "tests/support/composed.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
@@ -34,31 +35,6 @@ static const char *const schedules[] = {"1f1b",  "interleaved",   "eager-1f1b", 
 enum { N_SCHEDULES = sizeof schedules / sizeof *schedules };
 static const char *const recomputes[] = {"none", "selective", "full"};
 
-static void compare(const sim_case *c, const ds_composed *x, const char *what) {
-    const ds_result *r = c->result;
-    cr_assert_eq(x->step_ps, r->run.step_ps, "%s: step %lld, not %lld", what, (long long)x->step_ps,
-                 (long long)r->run.step_ps);
-    cr_assert_eq(x->peak_bytes, r->peak_bytes, "%s: peak %lld, not %lld", what,
-                 (long long)x->peak_bytes, (long long)r->peak_bytes);
-    cr_assert_eq(x->n_classes, r->plan->n_classes, "%s", what);
-    cr_assert_eq(x->critical, r->critical, "%s", what);
-    cr_assert_eq(x->fullest, r->fullest, "%s", what);
-    cr_assert_eq(x->fits, r->fits, "%s", what);
-    cr_assert_eq(x->samples, r->plan->samples, "%s", what);
-    cr_assert_float_eq(x->mfu, r->mfu, 1e-12 * r->mfu, "%s", what);
-    cr_assert_float_eq(x->bubble_fraction, r->bubble_fraction, 1e-12, "%s", what);
-    cr_assert_float_eq(x->throughput_per_s, r->throughput_per_s, 1e-9 * r->throughput_per_s);
-    for (uint32_t k = 0; k < x->n_classes; k++) {
-        const ds_composed_class *a = &x->classes[k];
-        const ds_account *b = &r->accounts[k];
-        cr_assert_eq(a->peak_bytes, r->mem.classes[k].peak_bytes, "%s: class %u", what, k);
-        cr_assert_eq(a->end_ps, b->end_ps, "%s: class %u", what, k);
-        cr_assert_eq(a->compute_ps, b->compute_ps, "%s: class %u", what, k);
-        cr_assert_eq(a->exposed_comm_ps, b->exposed_comm_ps, "%s: class %u", what, k);
-        cr_assert_eq(a->idle_ps, b->idle_ps, "%s: class %u", what, k);
-    }
-}
-
 /* True if the step was put together, and then it is the simulated one; with costs that others may
  * have left on the ground, where the simulation has found its own. */
 static bool check(const char *text, const char *settings, bool masks, ds_plan_ground *ground,
@@ -77,7 +53,7 @@ static bool check(const char *text, const char *settings, bool masks, ds_plan_gr
     cr_assert_eq(ds_compose(&c.binding, c.profiles, &options, &composed, &why, &err), DS_OK,
                  "%s: %s", settings, err.message);
     if (why && getenv("DS_COMPOSE_WHY")) printf("%s: %s\n", settings, why);
-    if (!why) compare(&c, &composed, settings);
+    if (!why) composed_compare(&c, &composed, settings);
     if (!why) *folded += composed.folded;
     if (!why) ds_composed_deinit(&composed);
     sim_free(&c);
@@ -195,7 +171,7 @@ Test(compose, gpt3) {
         cr_assert_eq(ds_sim_options_read(&c.binding, &options, &err), DS_OK);
         cr_assert_eq(ds_compose(&c.binding, c.profiles, &options, &composed, &why, &err), DS_OK);
         cr_assert_null(why, "%s: %s", settings[i], why);
-        compare(&c, &composed, settings[i]);
+        composed_compare(&c, &composed, settings[i]);
         cr_assert(composed.n_timed < composed.n_items, "no item was known already");
         ds_composed_deinit(&composed);
         sim_free(&c);
