@@ -7,6 +7,15 @@
 
 #include <string.h>
 
+/* The ends of names that backward rules give (vjp*.c): "dx", and "d2" of an operand by number. */
+static bool is_gradient(const char *end) {
+    static const char *const ends[] = {"dx", "dw",  "da",  "db",  "dy",  "dq",     "dk",
+                                       "dv", "dh0", "dc0", "dwx", "dwh", "dscale", "dshift"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (strcmp(end, ends[i]) == 0) return true;
+    return end[0] == 'd' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1);
+}
+
 /* The name of the forward op, from that of a backward op, or of a copy: fc1.dx, fc1.again → fc1; a
  * loss's gradient may be scaled, loss.dx.one → loss; NULL: it is neither. */
 static const char *forward_name(ds_arena *arena, const char *name) {
@@ -15,7 +24,7 @@ static const char *forward_name(ds_arena *arena, const char *name) {
         name = ds_arena_strndup(arena, name, (size_t)(dot - name));
         dot = strrchr(name, '.');
     }
-    bool other = dot && (dot[1] == 'd' || strcmp(dot, ".again") == 0);
+    bool other = dot && (is_gradient(dot + 1) || strcmp(dot, ".again") == 0);
     return other ? ds_arena_strndup(arena, name, (size_t)(dot - name)) : NULL;
 }
 

@@ -70,6 +70,38 @@ Test(shard_override, in_microbatches_too) {
             expect_equal(overrides[i], zero, 2);
 }
 
+/* "t.dense" and "t.d" are ops of the model, no backward ops of "t". */
+Test(shard_override, names_that_begin_like_a_gradient) {
+    static const char text[] = "dir 1\n"
+                               "topology @box {\n"
+                               "  device gpu[2] : \"A100-SXM4-80GB\"\n"
+                               "  link gpu[0] -- gpu[1] : 300 GB/s, 1 us\n"
+                               "}\n"
+                               "mesh @base = [dp = 2] on @box\n"
+                               "func @net(%x: f32[4@dp, 8]) -> f32[4, 8] {\n"
+                               "  weight %w : f32[8, 8]\n"
+                               "  weight %u : f32[8, 8]\n"
+                               "  weight %v : f32[8, 8]\n"
+                               "  %t = matmul(%x, %w)\n"
+                               "  %a = matmul(%t, %u) {name = \"t.dense\"}\n"
+                               "  %b = matmul(%a, %v) {name = \"t.d\"}\n"
+                               "  return %b\n"
+                               "}\n"
+                               "scenario {\n  model = @net\n  on = @box\n"
+                               "  strategy { dp = 2, ops { \"t\" = on @base [k: dp] } }\n}\n";
+    step_case c;
+    step_make(&c, text, NULL, DS_PASS_SHARD);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    char *program = step_text(&c);
+    const char *sum = strstr(program, "all_reduce(%t)");
+    sum = sum ? sum : strstr(program, "reduce_scatter(%t)");
+    cr_expect_not_null(sum, "%s", program);
+    cr_expect_null(strstr(program, "(%a)"), "%s", program);
+    cr_expect_null(strstr(program, "(%b)"), "%s", program);
+    free(program);
+    step_free(&c);
+}
+
 /* A batch is split by the groups that its statistics are of; the letter b is the batch of the lstm,
  * another dim in what its backward pass adds up. */
 static const char grouped[] =
