@@ -3,8 +3,9 @@
 cd "$(dirname "$0")/../.." || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
-"$1" validate --json -I scenarios tests/data/e2e/e2e_distir_mlp.csv -o "$work/rows.csv" >"$work/said.json" || exit 1
-awk -F, '
+check() { # DISTSIM TABLE N: of N calib rows
+"$1" validate --json -I scenarios "tests/data/e2e/$2" -o "$work/rows.csv" >"$work/said.json" || exit 1
+awk -F, -v want="$3" '
     function abs(x) { return x < 0 ? -x : x }
     function sort(a, n,   i, j, t) {
         for (i = 2; i <= n; i++) for (j = i; j > 1 && a[j] < a[j - 1]; j--) { t = a[j]; a[j] = a[j - 1]; a[j - 1] = t }
@@ -29,6 +30,7 @@ awk -F, '
     FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     $at["split"] == "calib" && $at["predicted_s"] != "" {
         n++; was[n] = $at["measured_s"] + 0; is[n] = $at["predicted_s"] + 0
+        if ($at["high_s"] != "") { known++; within += was[n] >= $at["low_s"] + 0 && was[n] <= $at["high_s"] + 0 }
         e = 100 * (is[n] / was[n] - 1); sum += abs(e); bias += e; err[n] = abs(e)
     }
     END {
@@ -39,5 +41,9 @@ awk -F, '
         for (i = 1; i <= n; i++) { ma += a[i] / n; mb += b[i] / n }
         for (i = 1; i <= n; i++) { ab += (a[i] - ma) * (b[i] - mb); aa += (a[i] - ma) ^ 2; bb += (b[i] - mb) ^ 2 }
         expect("spearman", ab / sqrt(aa * bb))
-        exit bad || n != 45
-    }' "$work/said.json" "$work/rows.csv"
+        if (known) expect("interval_coverage", 100 * within / known)
+        exit bad || n != want
+    }' "$work/said.json" "$work/rows.csv" || exit 1
+}
+check "$1" e2e_distir_mlp.csv 45
+check "$1" e2e_megatron_2020_v100_a100.csv 9
