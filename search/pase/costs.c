@@ -6,6 +6,7 @@
 #include "search/pase/groups.h"
 #include "search/pase/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ typedef struct costs {
     double looks;           /* at parts of devices, for all ways between layouts */
     uint32_t *seen, now;    /* [devices]: which parts are seen already */
     double batches;         /* microbatches of a step, each as large as the graph is */
+    double updates_us;      /* of all weights, none of them split */
     double exposed;         /* share of the weights' reductions that counts, */
     double again;           /* and of what is moved again for backward ops */
     DS_VEC(layout) layouts; /* heap, as the next */
@@ -161,6 +163,19 @@ static ds_status backward_us(const costs *m, const ds_pase_node *node, const ds_
     return DS_OK;
 }
 
+/* Casts of what the node makes, and of its gradient back. */
+static ds_status casts_us(const costs *m, const ds_pase_node *node, const ds_shape *result,
+                          bool back, double *sum, ds_error *err) {
+    int64_t from = ds_dtype_bits(back ? node->cast_to : node->cast_from);
+    int64_t to = ds_dtype_bits(back ? node->cast_from : node->cast_to);
+    int64_t narrow = from < to ? from : to;
+    ds_shape shape = *result;
+    shape.dtype = (from < to) == back ? node->cast_to : node->cast_from;
+    for (uint32_t c = 0; c < node->casts; c++)
+        DS_TRY(memory_us(m, "cast", &shape, from / narrow, to / narrow, node->op->loc, sum, err));
+    return DS_OK;
+}
+
 static int64_t states_of(const costs *m) {
     switch (m->step->train.optimizer) {
     case DS_OPTIMIZER_MOMENTUM:
@@ -208,6 +223,49 @@ static ds_status update_us(const costs *m, const ds_shape *weight, ds_loc loc, d
                     .tokens = (int64_t)elements / (width > 0 ? width : 1),
                     .width = width};
     return op_us(m, name, &work, loc, sum, err);
+}
+
+/* A weight of the step as a shape, and how many its family has; false: that varies with the turn.
+ */
+static bool weight_shape(const costs *m, const ds_value_info *value, ds_shape *shape, double *n) {
+    ds_env env = ds_binding_env(&m->step->binding, NULL);
+    const ds_type *type = value->type;
+    *shape = (ds_shape){.dtype = type->dtype, .rank = type->rank};
+    *n = 1;
+    for (uint32_t d = 0; d < type->rank; d++)
+        if (ds_expr_eval_int(&env, type->dims[d].size, DS_NOWHERE, &shape->dims[d], NULL) != DS_OK)
+            return false;
+    for (uint32_t b = 0; b < value->n_binders; b++) {
+        const ds_binder *binder = &value->binders[b];
+        int64_t lo, hi;
+        if (ds_expr_eval_int(&env, binder->lo, DS_NOWHERE, &lo, NULL) != DS_OK ||
+            ds_expr_eval_int(&env, binder->hi, DS_NOWHERE, &hi, NULL) != DS_OK)
+            return false;
+        *n *= hi > lo ? (double)(hi - lo) : 0;
+    }
+    return true;
+}
+
+static ds_status all_updates_us(const costs *m, double *sum, ds_error *err) {
+    const ds_model_step *step = m->step;
+    for (uint32_t w = 0; w < step->weights.n && step->train.on; w++) {
+        const ds_value_info *value = ds_value_at(step->func, step->weights.at[w].arg);
+        ds_shape shape;
+        double n, us = 0;
+        if (!weight_shape(m, value, &shape, &n)) continue;
+        DS_TRY(update_us(m, &shape, value->loc, &us, err));
+        *sum += n * us;
+    }
+    return DS_OK;
+}
+
+/* Of a reduction that ends the backward pass: what is left when all other weights are updated. */
+static ds_status behind_updates_us(const costs *m, const ds_shape *weight, ds_loc loc, double *us,
+                                   ds_error *err) {
+    double own = 0;
+    DS_TRY(update_us(m, weight, loc, &own, err));
+    *us = fmax(0, *us - fmax(0, m->updates_us - own));
+    return DS_OK;
 }
 
 /* ---- tensors on their way ---- */
@@ -431,7 +489,8 @@ static ds_status weight_us(costs *m, const local *l, uint32_t i, double *beside,
     if (m->batches > 1)
         DS_TRY(memory_us(m, "accumulate", &l->in[i], 2, 1, node->op->loc, &add, err));
     sum->once += (m->batches - 1) * add;
-    if (node->in_reread[i]) return DS_OK;
+    if (node->in_reread[i]) /* terms of its readers are added up */
+        return memory_us(m, "add", &l->in[i], 2, 1, node->op->loc, &sum->once, err);
     return update_us(m, &l->in[i], node->op->loc, &sum->once, err);
 }
 
@@ -457,6 +516,7 @@ static ds_status gradients_us(costs *m, const local *l, const ds_work *work, tim
         DS_TRY(memory_us(m, "relu_grad", &l->out[0], 2, 1, node->op->loc, &pointwise, err));
     for (uint32_t p = 0; p < node->light; p++)
         DS_TRY(memory_us(m, "reduce_sum", &l->out[0], 1, 0, node->op->loc, &pointwise, err));
+    DS_TRY(casts_us(m, node, &l->out[0], true, &pointwise, err));
     work_beside += pointwise;
     for (uint32_t i = 0; i < node->n_in; i++) {
         double us = 0;
@@ -539,6 +599,7 @@ static ds_status node_us(costs *m, const local *l, double *us, ds_error *err) {
         DS_TRY(memory_us(m, "relu", &l->out[0], 1, 1, op->loc, &sum.each, err));
     for (uint32_t p = 0; p < node->light; p++)
         DS_TRY(memory_us(m, "bias", &l->out[0], 1, 1, op->loc, &sum.each, err));
+    DS_TRY(casts_us(m, node, &l->out[0], false, &sum.each, err));
     for (uint32_t i = 0; i < node->n_out; i++) {
         DS_TRY(reduce_us(m, l, &l->out[i], node->out_axis[i], &reduce, err));
         sum.each += reduce;
@@ -636,17 +697,25 @@ static places places_of(costs *m, const ds_pase_node *node, const ds_pase_config
 }
 
 /* Terms of a tied weight's gradient that lie alike at both ends over the same groups are added up
- * before they are reduced: one of the two reductions that the nodes have is given back. */
+ * before they are reduced: one of the two reductions that the nodes have is given back. If that is
+ * so at all edges of the weight, the one that is left ends the backward pass, and other weights are
+ * updated beside it; each edge gives back its part of what that hides. Otherwise terms are added up
+ * behind reductions, which the updates wait for. */
 static ds_status share_reduction(costs *m, const ds_pase_edge *edge, const ds_pase_node *a,
                                  const ds_pase_node *b, const ds_pase_configs *from,
                                  const ds_pase_configs *to, const places *have, const places *want,
                                  double bytes, double *cost, ds_error *err) {
+    ds_shape weight = {.dtype = edge->dtype, .rank = edge->rank};
+    memcpy(weight.dims, edge->size, edge->rank * sizeof *edge->size);
     for (uint32_t i = 0; i < from->n; i++) {
         uint32_t here = have->at[have->of[i]];
         ds_pase_group one =
             axes_without(m, a, ds_pase_config(from, i), edge->from_axis, edge->rank);
-        double us;
+        double us, last;
         DS_TRY(bucket_us(m, &one, bytes * part_share(&m->layouts.at[here], edge->rank), &us, err));
+        last = us;
+        DS_TRY(behind_updates_us(m, &weight, DS_NOWHERE, &last, err));
+        us += (us - last) / edge->ties;
         for (uint32_t k = 0; k < to->n; k++) {
             ds_pase_group other =
                 axes_without(m, b, ds_pase_config(to, k), edge->to_axis, edge->rank);
@@ -759,6 +828,7 @@ ds_status ds_pase_costs_new(const ds_binding *source, const ds_model_step *step,
     ds_map_init(&m->known_ways);
     ds_status status = find_devices(m, source, err);
     if (!status) status = find_profile(m, source, err);
+    if (!status) status = all_updates_us(m, &m->updates_us, err);
     ds_pase__groups_init(&m->groups, m->topo, profiles, m->profile, (uint32_t)devices);
     *out = NULL;
     if (status) {

@@ -15,7 +15,7 @@ typedef struct folder {
 
 static bool same_node(const ds_pase_node *a, const ds_pase_node *b) {
     return a->op == b->op && a->n_axes == b->n_axes && a->pointwise == b->pointwise &&
-           a->light == b->light && strcmp(a->pattern, b->pattern) == 0 &&
+           a->light == b->light && a->casts == b->casts && strcmp(a->pattern, b->pattern) == 0 &&
            memcmp(a->size, b->size, sizeof a->size) == 0;
 }
 
@@ -56,6 +56,7 @@ static void fold_node(folder *f, uint32_t v) {
 static bool same_edge(const ds_pase_edge *a, const ds_pase_edge *b) {
     return a->from == b->from && a->to == b->to && a->dtype == b->dtype && a->rank == b->rank &&
            a->shadowed == b->shadowed && a->again == b->again && a->tied == b->tied &&
+           a->weight == b->weight && a->ties == b->ties &&
            memcmp(a->size, b->size, sizeof a->size) == 0 &&
            memcmp(a->from_axis, b->from_axis, sizeof a->from_axis) == 0 &&
            memcmp(a->to_axis, b->to_axis, sizeof a->to_axis) == 0;

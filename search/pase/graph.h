@@ -66,9 +66,11 @@ typedef struct ds_pase_node {
                             PaSE's formulas do not look at: the outermost factor; 1: never split */
     uint32_t data;                       /* the axis of the examples, if a mesh asks for it */
     uint32_t batch, m, n, k;             /* GEMM */
-    uint32_t along;                    /* NORM, SOFTMAX, LOSS: the one axis; MEAN: those averaged */
-    uint32_t pointwise;                /* elementwise ops that were put into the node */
-    uint32_t light;                    /* bias, scale, cast, which PaSE's formulas take for free */
+    uint32_t along;     /* NORM, SOFTMAX, LOSS: the one axis; MEAN: those averaged */
+    uint32_t pointwise; /* elementwise ops that were put into the node */
+    uint32_t light;     /* bias and scale, which PaSE's formulas take for free, as */
+    uint32_t casts;     /* to another dtype; all of them, if there are several, as the last */
+    ds_dtype cast_from, cast_to;
     int64_t in_size[DS_PASE_MAX_AXES]; /* POOL: the operand's dims, axis by axis */
     int64_t window[2];                 /* POOL: of the last two axes */
     uint8_t group[DS_PASE_MAX_AXES];   /* RESHAPE: axes that become or came from one dim share a
@@ -107,6 +109,8 @@ typedef struct ds_pase_edge {
     bool shadowed; /* a later edge joins the same two nodes */
     bool again;    /* `to` reads it in its backward ops too */
     bool tied;     /* a weight that both ends read: `from` is the first reader, where it lives */
+    uint32_t weight, ties; /* if it is tied: a number of the weight, and how many such edges it has
+                              before any are folded */
 } ds_pase_edge;
 
 /* An op that is part of a node, a view of its result, or a reshape that is the node: where its

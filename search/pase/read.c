@@ -149,6 +149,18 @@ static void widen(reader *r, const ds_pase_instance *at, const ds_pase_tensor *i
     r->buffers.all.at[ds_pase__new_buffer(&r->buffers, in->node, &at->in[0], in->axis)].kept = true;
 }
 
+static void count_fused(ds_pase_node *node, const ds_pase_instance *at) {
+    if (at->op->code == DS_OP_CAST) {
+        node->casts++;
+        node->cast_from = at->in[0].dtype;
+        node->cast_to = at->out[0].dtype;
+    } else if (is_free(at->op->code)) {
+        node->light++;
+    } else {
+        node->pointwise++;
+    }
+}
+
 /* *done: it is part of the node that makes its operand, or a view. */
 static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_loop *loops,
                            ds_arena *arena, bool *done, ds_error *err) {
@@ -164,10 +176,7 @@ static ds_status fold_away(reader *r, const ds_pase_instance *at, const ds_path_
         if (!in->is_made) return DS_OK; /* a weight in another dtype is a weight */
         use_operands(r, at, false, arena);
         if (is_added(r, op)) widen(r, at, in);
-        if (is_free(op->code))
-            r->graph->nodes.at[in->node].light++;
-        else
-            r->graph->nodes.at[in->node].pointwise++;
+        count_fused(&r->graph->nodes.at[in->node], at);
         return add_fused(r, at, loops, out, err);
     }
     if (op->code != DS_OP_RESHAPE || !ds_pase__is_unit_reshape(&at->in[0], &at->out[0], from))
@@ -220,7 +229,8 @@ static void read_weight(reader *r, ds_pase_tensor *weight, uint32_t reader_node,
                              .times = 1,
                              .dtype = shape->dtype,
                              .rank = shape->rank,
-                             .tied = true};
+                             .tied = true,
+                             .weight = (uint32_t)(weight - r->values)};
         memcpy(edge.size, shape->dims, sizeof edge.size);
         memcpy(edge.from_axis, weight->axis, sizeof edge.from_axis);
         memcpy(edge.to_axis, axis, sizeof edge.to_axis);
@@ -378,6 +388,16 @@ static ds_status count_devices(reader *r, ds_error *err) {
     return ds_topology_count_devices(&r->step->binding, topology, &r->graph->all_devices, err);
 }
 
+static void count_ties(reader *r) {
+    uint32_t *ties = ds_xcalloc((size_t)r->step->func->values.n + 1, sizeof *ties);
+    for (uint32_t e = 0; e < r->graph->edges.n; e++)
+        if (r->graph->edges.at[e].tied) ties[r->graph->edges.at[e].weight]++;
+    for (uint32_t e = 0; e < r->graph->edges.n; e++)
+        if (r->graph->edges.at[e].tied)
+            r->graph->edges.at[e].ties = ties[r->graph->edges.at[e].weight];
+    free(ties);
+}
+
 ds_status ds_pase_graph_read(const ds_model_step *step, ds_pase_graph **out, ds_error *err) {
     reader r = {.step = step,
                 .graph = ds_pase_graph_new(),
@@ -389,6 +409,7 @@ ds_status ds_pase_graph_read(const ds_model_step *step, ds_pase_graph **out, ds_
     ds_status status = count_devices(&r, err);
     ds_map_init(&r.counted);
     if (!status) status = read_block(&r, &step->func->body, NULL, NULL, err);
+    if (!status) count_ties(&r);
     if (!status) ds_pase__hold_buffers(r.graph, &r.buffers, &step->train, r.widened);
     ds_map_deinit(&r.counted);
     free(r.buffers.all.at);

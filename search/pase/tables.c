@@ -31,6 +31,7 @@ static void node_key(const ds_pase_node *node, bool memory, ds_buf *key) {
     PUT(kind), PUT(times), PUT(first), PUT(n_axes), PUT(size), PUT(whole), PUT(rule_size),
         PUT(data);
     PUT(batch), PUT(m), PUT(n), PUT(k), PUT(along), PUT(pointwise), PUT(light);
+    PUT(casts), PUT(cast_from), PUT(cast_to);
     for (uint32_t i = 0; memory && i < DS_PASE_HELD; i++) PUT(held[i].axes), PUT(held[i].bytes);
     if (memory) PUT(data_bytes), PUT(argument_bytes), PUT(before), PUT(behind);
     PUT(in_size), PUT(window), PUT(group), PUT(flop), PUT(n_in), PUT(n_out);
@@ -179,7 +180,7 @@ static bool is_flipped(const builder *b, const ds_pase_edge *edge) {
 
 bool ds_pase__same_tensor(const ds_pase_edge *a, const ds_pase_edge *b) {
     return a->dtype == b->dtype && a->rank == b->rank && a->times == b->times &&
-           a->tied == b->tied && a->again == b->again &&
+           a->tied == b->tied && a->ties == b->ties && a->again == b->again &&
            memcmp(a->size, b->size, a->rank * sizeof *a->size) == 0 &&
            memcmp(a->from_axis, b->from_axis, a->rank) == 0 &&
            memcmp(a->to_axis, b->to_axis, a->rank) == 0;
