@@ -470,6 +470,10 @@ static ds_status prepare(fitting *f, const ds_csv *calibration,
     for (uint32_t i = 0; i < calibration->rows.n; i++) DS_TRY(read_target(f, calibration, i, err));
     for (uint32_t i = 0; i < options->n_tables; i++)
         DS_TRY(read_rows(f, options->tables[i], options->every, err));
+    if (!f->rows.n)
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "no row of these tables belongs to a testbed with the profile %s",
+                            f->name);
     f->open = ds_xcalloc(f->rows.n + 1, sizeof *f->open);
     f->chosen = ds_xcalloc(f->rows.n + 1, sizeof *f->chosen);
     return DS_OK;
