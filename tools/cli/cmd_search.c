@@ -61,7 +61,7 @@ static const struct argp_option options_table[] = {
     {"output", 'o', "FILE", 0,
      "Write the program with the strategy in its scenario, as overrides of operations. Imports are "
      "found if FILE is beside the program, or with -I; values of --set are not written, so give "
-     "them again",
+     "them again. With distsim's costs it is said if data parallelism simulates faster",
      0},
     {"simulate", OPT_SIMULATE, NULL, 0,
      "Simulate the step with it, with the expert's strategy, and with dp and tp as the model has "
@@ -300,8 +300,23 @@ static ds_status simulate(const cli_search_run *run, const found *f, const rival
     DS_TRY(cli_search_text(run, f->result->graph, r->expert, &expert, &applied, err));
     cli_search_simulate(run, "expert", expert.text, steps);
     ds_buf_deinit(&expert);
-    cli_search_simulate_meshes(run, steps);
+    cli_search_simulate_meshes(run, 8, steps);
     return DS_OK;
+}
+
+/* What costs least is not always what is fastest: what is written is held to data parallelism at
+ * least, if there are profiles. */
+static void warn_if_slower(const arguments *args, const cli_search_run *run, const char *text,
+                           const cli_search_steps *steps) {
+    if (args->simulate) {
+        cli_search_warn(steps, args->output);
+    } else if (run->profiles) {
+        cli_search_steps *two = ds_xcalloc(1, sizeof *two);
+        cli_search_simulate(run, "found", text, two);
+        cli_search_simulate_meshes(run, 1, two);
+        cli_search_warn(two, args->output);
+        free(two);
+    }
 }
 
 /* The strategy as a program: written, simulated, or both. */
@@ -319,6 +334,7 @@ static ds_status use(const arguments *args, const ds_profiles *profiles, const f
                 applied.overrides, applied.n_varied, applied.n_reduced);
     if (!status && args->output) status = cli_write(args->output, text.text, text.n, err);
     if (!status && args->simulate) status = simulate(&run, f, r, text.text, steps, err);
+    if (!status && args->output) warn_if_slower(args, &run, text.text, steps);
     ds_buf_deinit(&text);
     return status;
 }

@@ -160,8 +160,10 @@ static void simulate_mesh(const cli_search_run *run, int64_t tp, cli_search_step
     ds_unit_free(unit);
 }
 
-void cli_search_simulate_meshes(const cli_search_run *run, cli_search_steps *steps) {
-    for (int64_t tp = 1; tp <= 8 && tp <= run->devices; tp *= 2) simulate_mesh(run, tp, steps);
+void cli_search_simulate_meshes(const cli_search_run *run, int64_t most_tp,
+                                cli_search_steps *steps) {
+    for (int64_t tp = 1; tp <= most_tp && tp <= run->devices; tp *= 2)
+        simulate_mesh(run, tp, steps);
 }
 
 /* ---- reports ---- */
@@ -175,6 +177,19 @@ static const cli_search_step *fastest(const cli_search_steps *steps) {
         if (!best || step->step_ps < best->step_ps) best = step;
     }
     return best;
+}
+
+void cli_search_warn(const cli_search_steps *steps, const char *output) {
+    const cli_search_step *found = &steps->at[0], *best = fastest(steps);
+    ds_buf text = {0};
+    if (!best || found->status || (found->fits && found->step_ps <= best->step_ps)) return;
+    ds_buf_printf(&text, "%s has what costs least, but %s is faster when it is simulated: ", output,
+                  best->name);
+    ds_print_ps(best->step_ps, &text);
+    ds_buf_printf(&text, ", not ");
+    ds_print_ps(found->step_ps, &text);
+    fprintf(stderr, "%s%s\n", text.text, found->fits ? "" : ", which does not fit");
+    ds_buf_deinit(&text);
 }
 
 void cli_search_print_steps(const cli_search_steps *steps, ds_buf *out) {

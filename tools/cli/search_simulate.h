@@ -40,8 +40,12 @@ typedef struct cli_search_steps {
 /* Simulates a text of cli_search_text, and adds it to `steps`. */
 void cli_search_simulate(const cli_search_run *run, const char *name, const char *text,
                          cli_search_steps *steps);
-/* Likewise data parallelism, and the model's own dp x tp for tp = 2, 4, 8. */
-void cli_search_simulate_meshes(const cli_search_run *run, cli_search_steps *steps);
+/* Likewise data parallelism, and the model's own dp x tp for tp = 2, 4 … most_tp, which is 8 at
+ * most. */
+void cli_search_simulate_meshes(const cli_search_run *run, int64_t most_tp,
+                                cli_search_steps *steps);
+/* Says on stderr if another is faster than the first, which the file `output` has. */
+void cli_search_warn(const cli_search_steps *steps, const char *output);
 
 /* A line each; "simulated": [{"strategy", "step_time_ps", …} or {"strategy", "refused"}], and which
  * of those that fit is the fastest. */
