@@ -69,7 +69,7 @@ typedef struct ds_template {
     DS_VEC(int64_t) replicas; /* per sort: the first coordinate on dp */
     ds_sibling *others;       /* per sort from the second on */
     ds_outline **other_shapes;
-    const char *loop;  /* the index of the model's loop over layers */
+    const char *loop; /* the index of the model's loop over layers */
     /* per chunk: inputs that are there once, for each turn, for each middle microbatch */
     int64_t once_bytes[DS_FEW], turn_bytes[DS_FEW], each_bytes[DS_FEW];
     ds_map bodies; /* hash of part, turns and durations of transfers → ds_body, one of s.bodies */
@@ -112,8 +112,8 @@ void ds_template__belongings(const ds_body *body, ds_outline *out);
 /* spread.c: an exact template on its stages' devices. */
 typedef struct ds_spread {
     const ds_template *t;
-    ds_sibling *s; /* to be filled in */
-    const ds_plan *plan; /* the skeleton */
+    ds_sibling *s;           /* to be filled in */
+    const ds_plan *plan;     /* the skeleton */
     const uint32_t *meet_of; /* per stage and kind: place of the meet; DS_NONE */
     uint32_t n_meets, n;     /* n: stages */
 } ds_spread;

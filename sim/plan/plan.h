@@ -336,10 +336,10 @@ typedef struct ds_plan_grid {
 } ds_plan_grid;
 
 /* The plan of the meetings alone, each once, in their order: instance i is meets[i]; behind them a
- * compute task on each stage, whose duration in ps is the sort of its replicas. Its classes, streams, flows and durations are those
- * that these have in any program of theirs; it has no records any more. The options have a
- * topology; the binding's unit is that of the ops. Errors: as of ds_plan_build. O(devices · meets
- * of a stage). */
+ * compute task on each stage, whose duration in ps is the sort of its replicas. Its classes,
+ * streams, flows and durations are those that these have in any program of theirs; it has no
+ * records any more. The options have a topology; the binding's unit is that of the ops. Errors: as
+ * of ds_plan_build. O(devices · meets of a stage). */
 ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profiles,
                            const ds_plan_options *options, const ds_plan_grid *grid,
                            const ds_plan_meet *meets, uint32_t n, ds_plan **out, ds_error *err);

@@ -1,8 +1,8 @@
 /* Communication of a schematic plan: its members stand for slices of a mesh.
  *
  * A collective over axes of a slice has the slice's one device as its only member; its bytes are
- * those of a real group, its stream is told by the axes; of unequal parts it has the first, which is
- * the largest. A copy to or from the host has it too. A send has two, and so has an all_reduce
+ * those of a real group, its stream is told by the axes; of unequal parts it has the first, which
+ * is the largest. A copy to or from the host has it too. A send has two, and so has an all_reduce
  * across two slices. Nothing takes time. What goes beyond even (or padded) all_reduce, all_gather,
  * reduce_scatter and send, and reshards that move nothing, is refused. */
 #include "sim/plan/comm.h"
@@ -68,8 +68,7 @@ static bool is_cut(ds_builder *b, const ds_site *site, uint32_t from, uint32_t t
 ds_status ds_plan__schematic_comm(ds_builder *b, const ds_site *site, const uint32_t *in_places,
                                   const uint32_t *out_places, ds_record *r, ds_error *err) {
     const ds_op *op = site->op;
-    if (op->code == DS_OP_RESHARD && !site->region &&
-        is_cut(b, site, in_places[0], out_places[0]))
+    if (op->code == DS_OP_RESHARD && !site->region && is_cut(b, site, in_places[0], out_places[0]))
         return DS_OK;
     if (!is_known(site)) return refuse(op, err);
     bool sends = op->code == DS_OP_SEND, pair = sends || op->across;

@@ -81,7 +81,8 @@ static void set_sorts(const maker *m, const ds_placement *p, ds_record *r) {
     r->n_variants = grid->n_replicas;
     r->variants = DS_NEW_N(&m->b->plan->arena, ds_variant, r->n_variants);
     for (uint32_t i = 0; i < r->n_variants; i++) r->variants[i] = (ds_variant){.ps = i};
-    for (uint32_t i = 0; i < r->n_devices; i++) r->variant_of[i] = sort_of(grid, p, p->by_device[i]);
+    for (uint32_t i = 0; i < r->n_devices; i++)
+        r->variant_of[i] = sort_of(grid, p, p->by_device[i]);
 }
 
 static void add_compute(const maker *m, const ds_placement *p) {

@@ -108,8 +108,7 @@ static uint32_t count_tasks(const ds_plan *plan, const ds_skeleton_copies *copie
                             const ds_inst *insts, uint32_t n_meets) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_meets; i++)
-        if (copies->of[i] != DS_NONE)
-            n += plan->records.at[insts[copies->of[i]].record]->n_classes;
+        if (copies->of[i] != DS_NONE) n += plan->records.at[insts[copies->of[i]].record]->n_classes;
     return n;
 }
 
