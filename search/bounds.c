@@ -102,7 +102,7 @@ static int64_t live_bytes(const ds_bound_region *r, int64_t s, const ds_bound_st
     int64_t m = r->microbatches, lead = lead_of(r, s), all = m * r->chunks;
     int64_t saved = stage->saved_bytes, gradients = stage->gradient_bytes;
     int64_t work = stage->work_bytes, held = lead * saved + work;
-    if (r->zero == 0) held = most(held, gradients); /* before the first update */
+    held = most(held, stage->summed_bytes);
     int64_t delay = ds_bound_delay(r, s);
     if (m < 2 || m <= delay + 1) return held;
     if (delay >= 0) return most(held, (least(m, lead + delay + 1) - delay - 1) * saved + gradients);

@@ -75,6 +75,8 @@ int64_t ds_bound_step_ps(const ds_bound_region *region);
  * have for good (weights, states, with ZeRO over dp) and the largest of
  *
  *   saved · forward items before the first backward one, and what that needs at once to work
+ *   gradients with zero = 0, before the first update; with zero = 1, where the second reduction
+ *       waits for that, all but those of a chunk (of one chunk: of a turn and before the loop)
  *   saved · items in flight, gradients, and what a backward item needs at once to work: at the
  *       second backward item, of interleaved ones once each chunk has had one, and at the last one
  *       (m > 1; gradients with zero ≥ 2: over dp); where gradients of weights are apart, at the
@@ -110,6 +112,7 @@ typedef struct ds_bound_stage {
     int64_t held_bytes;     /* throughout */
     int64_t saved_bytes;    /* by a forward item of its smallest chunk for the backward item */
     int64_t work_bytes;     /* beside what is saved, in some backward item (one chunk a stage) */
+    int64_t summed_bytes;   /* of gradients that are there when the last item has ended */
     int64_t gradient_bytes; /* from microbatch to microbatch */
 } ds_bound_stage;
 

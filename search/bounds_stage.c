@@ -281,8 +281,11 @@ static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     if (!(r->offload & DS_OFFLOAD_OPTIMIZER))
         out->held_bytes += of_some(r, stage, states) / (r->zero ? replicas : 1);
     if (!ds_bound_is_placed(r)) return;
-    int64_t n = turns_of(r, stage);
-    for (int64_t c = stage; c < r->pp * r->chunks; c += r->pp) n = least(n, turns_of(r, c));
+    int64_t n = turns_of(r, stage), most = n;
+    for (int64_t c = stage; c < r->pp * r->chunks; c += r->pp) {
+        n = least(n, turns_of(r, c));
+        if (turns_of(r, c) > most) most = turns_of(r, c);
+    }
     if (!(r->offload & DS_OFFLOAD_ACTIVATIONS)) out->saved_bytes = n * p[1].saved_bytes;
     if (stage == 0 && r->chunks == 1) out->saved_bytes += p[DS_BOUND_PRE].saved_bytes;
     if (!(r->offload & DS_OFFLOAD_ACTIVATIONS) && !is_split(r) && r->chunks == 1) {
@@ -290,6 +293,10 @@ static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *
         if (stage == r->pp - 1 && p[DS_BOUND_POST].work_bytes > out->work_bytes)
             out->work_bytes = p[DS_BOUND_POST].work_bytes;
     }
+    int64_t gone = r->chunks == 1 ? sums[0] + sums[1] : most * sums[1] + sums[0] + sums[2];
+    if (r->zero == 0) out->summed_bytes = of_stage(r, stage, sums);
+    if (r->zero == 1 && of_stage(r, stage, sums) > gone)
+        out->summed_bytes = of_stage(r, stage, sums) - gone;
     out->gradient_bytes = of_stage(r, stage, sums) / (r->zero == 0 || r->zero == 1 ? 1 : replicas);
 }
 

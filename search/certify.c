@@ -138,7 +138,7 @@ static double memory_bound(const ds_bound_region *r) {
         int64_t summed = r->chunks > 1 ? r->chunks * r->pp : delay < 0 ? 1 : delay + 1;
         double saved = (double)stage.saved_bytes, sums = (double)stage.gradient_bytes;
         double work = (double)stage.work_bytes, live = saved * (double)in_flight(r, s, 0) + work;
-        if (r->zero == 0) live = fmax(live, sums);
+        live = fmax(live, (double)stage.summed_bytes);
         if (r->microbatches > 1 && delay < 0) live = fmax(live, saved + sums + work);
         bool full = r->chunks == 1 || in_flight(r, s, summed) == in_flight(r, s, 0);
         double then = saved * (double)in_flight(r, s, summed) + sums + work;
