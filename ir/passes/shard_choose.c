@@ -465,6 +465,20 @@ static ds_status force(chooser *c, const ds_attr *item, uint32_t f, bool exact, 
     return DS_OK;
 }
 
+ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *override, bool *means,
+                          ds_error *err) {
+    chooser c = {.s = s, .op = op};
+    *means = op->code != DS_OP_TRANSPOSE;
+    if (op->n_in != 1 || !override->n_items || !*means) return DS_OK;
+    DS_TRY(look(&c, err));
+    DS_TRY(get_rule(&c, err));
+    *means = false;
+    for (uint32_t i = 0; i < override->n_items; i++)
+        for (uint32_t f = 0; f < c.rule.n_factors; f++)
+            *means |= strcmp(c.rule.names[f], override->items[i].name) == 0;
+    return DS_OK;
+}
+
 ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
                            bool exact, ds_shard_choice *choice, ds_error *err) {
     chooser c = {.s = s, .op = op, .mesh = mesh};

@@ -250,6 +250,11 @@ ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
  */
 ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
                            bool exact, ds_shard_choice *choice, ds_error *err);
+/* Do the override's letters say anything of a backward op? Not of a transpose, whose letters are
+ * other dims than those of the op itself, nor of an op of one operand that has none of them (the
+ * neg of a sub's gradient): these lie as what they read. */
+ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *override, bool *means,
+                          ds_error *err);
 /* Do partial sums pass through this op unsummed? */
 bool ds_shard__is_lazy(ds_opcode code);
 

@@ -229,7 +229,9 @@ static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_sh
         return DS_OK;
     }
     DS_TRY(ds_shard__override(s, old, s->loops, &override, &mesh, &exact, err));
-    if (override) return ds_shard__forced(s, old, override, mesh, exact, choice, err);
+    bool means = exact;
+    if (override && !exact) DS_TRY(ds_shard__means(s, old, override, &means, err));
+    if (override && means) return ds_shard__forced(s, old, override, mesh, exact, choice, err);
     return ds_shard__choose(s, old, in, choice, err);
 }
 

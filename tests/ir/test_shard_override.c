@@ -102,6 +102,40 @@ Test(shard_override, names_that_begin_like_a_gradient) {
     step_free(&c);
 }
 
+/* A backward op whose letters are none of the op's, or other dims than the op's, lies as its
+ * operand: the neg of a sub's gradient, a transpose (whose heads were words). */
+Test(shard_override, backward_ops_without_the_letters) {
+    static const char text[] = "dir 1\n"
+                               "topology @box {\n"
+                               "  device gpu[2] : \"A100-SXM4-80GB\"\n"
+                               "  link gpu[0] -- gpu[1] : 300 GB/s, 1 us\n"
+                               "}\n"
+                               "mesh @base = [dp = 2] on @box\n"
+                               "func @net(%x: f32[4, 8, 6]) -> f32[4, 6, 8] {\n"
+                               "  weight %w : f32[6, 6]\n"
+                               "  weight %u : f32[6, 6]\n"
+                               "  %a = matmul(%x, %w)\n"
+                               "  %b = matmul(%x, %u)\n"
+                               "  %s = sub(%a, %b)\n"
+                               "  %t = transpose(%s) {perm = [0, 2, 1]}\n"
+                               "  return %t\n"
+                               "}\n"
+                               "scenario {\n  model = @net\n  on = @box\n"
+                               "  train { loss = mse, optimizer = sgd }\n"
+                               "  strategy { dp = 2, ops {\n"
+                               "    \"a\" = on @base [_1: dp]\n    \"b\" = on @base [_1: dp]\n"
+                               "    \"s\" = on @base [b: dp]\n    \"t\" = on @base [b: dp]\n"
+                               "    \"loss\" = on @base [_2: dp] } }\n}\n";
+    step_case c;
+    step_make(&c, text, NULL, DS_PASS_SHARD);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    char *program = step_text(&c);
+    cr_expect_null(strstr(program, "all_gather"), "%s", program);
+    cr_expect_null(strstr(program, "all_to_all"), "%s", program);
+    free(program);
+    step_free(&c);
+}
+
 /* A batch is split by the groups that its statistics are of; the letter b is the batch of the lstm,
  * another dim in what its backward pass adds up. */
 static const char grouped[] =
