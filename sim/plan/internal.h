@@ -269,6 +269,7 @@ typedef struct ds_load_shape {
     uint32_t *links;
     uint64_t *uses_q32;
     uint32_t n_links;
+    uint64_t links_hash;
 } ds_load_shape;
 
 /* ground.c: what another plan has left under the key, copied; false if there is nothing. And leaves

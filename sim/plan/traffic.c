@@ -107,6 +107,7 @@ static ds_status make_shape(ds_builder *b, const ds_group *g, shape *s, ds_error
         s->links = DS_NEW_N(arena, uint32_t, n_links);
         s->uses_q32 = DS_NEW_N(arena, uint64_t, n_links);
         for (uint32_t p = 0; p < n; p++) add_phase(b, g, &phases[p], s);
+        s->links_hash = ds_hash_bytes(s->links, n_links * sizeof *s->links);
     }
     ds_arena_deinit(&scratch);
     return status;
@@ -128,6 +129,11 @@ static ds_status look_at(ds_builder *b, const ds_group *g, const shape **out,
         if (key) ds_map_put(&b->sharing.shapes, key, DS_KEY(s));
     }
     *out = s;
+    if (own) { /* a gather has the links of the sum over the same ring */
+        own = ds_hash_mix(s->links_hash,
+                          ds_hash_bytes(g->devices, g->n_devices * sizeof *g->devices));
+        own = ds_hash_mix(own, g->congruent ? ds_plan__place_hash(g->congruent) : 0) | 1;
+    }
     found = own ? ds_map_find(&b->sharing.carried, own) : NULL;
     if (found) {
         *links = (const uint32_t *)(uintptr_t)*found;
