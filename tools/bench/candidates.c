@@ -8,9 +8,9 @@
  * rows.tsv gets a line a candidate: its draw, verdict, step, exposed communication, peak, hash,
  * processor time, values. */
 #define _GNU_SOURCE
+#include "ir/lang/verify.h"
 #include "search/method.h"
 #include "search/reject.h"
-#include "ir/lang/verify.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -106,8 +106,7 @@ static void write_row(const bench *b, const row *r, FILE *f) {
         ds_buf_printf(&text, "\t%s=", ds_space_dim_name(b->space, d));
         ds_space_put_value(b->space, &r->candidate, d, &text);
     }
-    fprintf(f,
-            "%" PRIu64 "\t%s\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%016" PRIx64 "\t%.3f%s\n",
+    fprintf(f, "%" PRIu64 "\t%s\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%016" PRIx64 "\t%.3f%s\n",
             r->candidate.number, ds_verdict_text(o->verdict), o->step_ps, o->exposed_comm_ps,
             o->peak_bytes, o->hash, r->ms, text.text);
     ds_buf_deinit(&text);
@@ -134,10 +133,11 @@ static void report(bench *b, uint32_t n_threads, double wall_s, FILE *f) {
     printf("%u candidates of %u that were drawn: %u fit, %u do not, %u illegal, %u failed\n", n,
            n_all, count[DS_VERDICT_OK], count[DS_VERDICT_DOES_NOT_FIT], count[DS_VERDICT_ILLEGAL],
            count[DS_VERDICT_FAILED]);
-    printf("%.2f ms of processor time each (median %.2f, 90 %% %.2f, 99 %% %.2f, most %.2f); %.1f us "
-           "for each that is rejected\n",
-           sum / n, ms[n / 2], ms[(size_t)n * 9 / 10], ms[(size_t)n * 99 / 100], ms[n - 1],
-           n_all > n ? 1e3 * rest / (n_all - n) : 0);
+    printf(
+        "%.2f ms of processor time each (median %.2f, 90 %% %.2f, 99 %% %.2f, most %.2f); %.1f us "
+        "for each that is rejected\n",
+        sum / n, ms[n / 2], ms[(size_t)n * 9 / 10], ms[(size_t)n * 99 / 100], ms[n - 1],
+        n_all > n ? 1e3 * rest / (n_all - n) : 0);
     printf("%.1f a second on %u thread%s by the clock, start-up included (%.2f s)\n", n / wall_s,
            n_threads, n_threads > 1 ? "s" : "", wall_s);
     free(ms);
