@@ -525,8 +525,10 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
 static uint64_t exact_key(const ds_fold_step *step) {
     static const char *const without[] = {"order", "title", NULL};
     const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
+    bool ordered = step->strategy->cp > 1 || step->strategy->ep > 1; /* axes that go together */
     uint64_t hash = mix_params(2, step->binding, false, NULL);
-    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without);
+    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries,
+                     ordered ? without + 1 : without);
     hash = ds_hash_mix(hash, step->options->cost_mode);
     return ds_hash_mix(hash, step->options->keep_masks);
 }
