@@ -21,8 +21,8 @@ typedef struct move {
     uint32_t rank;
     double lacking;  /* a share of the tensor, of the device that lacks most */
     uint32_t within; /* the fewest consecutive devices that together have all they want */
-    double sent;     /* for what is lacking: the share of the tensor in an all_to_all of so many */
-    const ds_pase_curve *exchange; /* among so many; NULL: none lacks anything */
+    const ds_pase_curve *exchange; /* that brings it; NULL: none lacks anything */
+    double sent;                   /* the share of the tensor that is the collective's size */
     double last_bytes, last_us;    /* the same tensor moves alike between many pairs of splits */
 } move;
 
@@ -342,6 +342,31 @@ static void find_move(costs *m, move *x) {
     }
 }
 
+/* Is all that differs that some dims become whole? Then the groups that gather them. */
+static bool is_gather(const move *x, ds_pase_group *group) {
+    *group = (ds_pase_group){0};
+    for (uint32_t d = 0; d < x->rank; d++) {
+        if (x->want.parts[d] == x->have.parts[d] && x->want.stride[d] == x->have.stride[d])
+            continue;
+        if (x->want.parts[d] > 1) return false;
+        group->size[group->n_axes] = x->have.parts[d];
+        group->stride[group->n_axes++] = x->have.stride[d];
+    }
+    return true;
+}
+
+/* The collective that brings what is lacking. */
+static ds_status find_exchange(costs *m, move *x, ds_error *err) {
+    ds_pase_group group;
+    if (is_gather(x, &group)) {
+        x->sent = part_share(&x->want, x->rank);
+        return ds_pase__group_curve(&m->groups, DS_OP_ALL_GATHER, &group, &x->exchange, err);
+    }
+    group = (ds_pase_group){.n_axes = 1, .size = {x->within}, .stride = {1}};
+    x->sent = x->lacking * x->within / (x->within - 1);
+    return ds_pase__group_curve(&m->groups, DS_OP_ALL_TO_ALL, &group, &x->exchange, err);
+}
+
 /* Many tensors move alike: each way is looked at once. */
 static ds_status find_way(costs *m, const layout *want, const layout *have, uint32_t *way,
                           ds_error *err) {
@@ -375,11 +400,7 @@ static ds_status find_way(costs *m, const layout *want, const layout *have, uint
                             "make fewer",
                             (long long)m->base.limits.devices, MOST_LOOKS);
     find_move(m, &x);
-    if (x.lacking >= 1e-12) {
-        ds_pase_group group = {.n_axes = 1, .size = {x.within}, .stride = {1}};
-        DS_TRY(ds_pase__group_curve(&m->groups, DS_OP_ALL_TO_ALL, &group, &x.exchange, err));
-        x.sent = x.lacking * x.within / (x.within - 1);
-    }
+    if (x.lacking >= 1e-12) DS_TRY(find_exchange(m, &x, err));
     *way = m->moves.n;
     ds_map_put(&m->known_moves, hash, m->moves.n);
     DS_HPUSH(&m->moves, x);

@@ -21,8 +21,9 @@
  * operations; an operation that reads nothing but arguments has none below). That of a weight that
  * several operations read waits for the last of them, and is one where their terms lie alike; where
  * they do not, the weight moves between them. A tensor costs, forward and back
- * (ds_pase_costs_expose: again for backward), an all_to_all of the bytes that a device lacks among
- * the fewest consecutive devices that together have them. Memory, for each operation: weights,
+ * (ds_pase_costs_expose: again for backward), an all_gather where dims become whole and nothing
+ * else changes; otherwise an all_to_all of the bytes that a device lacks among the fewest
+ * consecutive devices that together have them. Memory, for each operation: weights,
  * gradients, states, and, in training, its result.
  *
  * What a split of a batch_norm, softmax … by the op table's rule cannot be is no configuration.
