@@ -207,7 +207,7 @@ static const struct argp parser = {
         "a line an operation (turns of loops that are split alike share one), the cost, data "
         "parallelism and an expert's strategy (convolutions by batch and fully connected layers by "
         "outputs; else Megatron's) under the same costs, and the sizes of the tables. Exit code 1 "
-        "if nothing was found that fits into the devices' memory.\v"
+        "if nothing was found that fits into the devices' memory, or the program cannot run.\v"
         "distsim search scenarios/models/pase/alexnet.dir -p 32 --cutoff 4\n"
         "distsim search scenarios/mlp-training.dir --cost-model distsim --simulate",
     .children = children};
@@ -305,23 +305,22 @@ static ds_status simulate(const cli_search_run *run, const found *f, const rival
 }
 
 /* What costs least is not always what is fastest: what is written is held to data parallelism at
- * least, if there are profiles. */
-static void warn_if_slower(const arguments *args, const cli_search_run *run, const char *text,
-                           const cli_search_steps *steps) {
-    if (args->simulate) {
-        cli_search_warn(steps, args->output);
-    } else if (run->profiles) {
-        cli_search_steps *two = ds_xcalloc(1, sizeof *two);
-        cli_search_simulate(run, "found", text, two);
-        cli_search_simulate_meshes(run, 1, two);
-        cli_search_warn(two, args->output);
-        free(two);
-    }
+ * least, if there are profiles. False: it cannot run. */
+static bool check(const arguments *args, const cli_search_run *run, const char *text,
+                  const cli_search_steps *steps) {
+    if (args->simulate) return cli_search_check(steps, args->output);
+    if (!run->profiles) return true;
+    cli_search_steps *two = ds_xcalloc(1, sizeof *two);
+    cli_search_simulate(run, "found", text, two);
+    cli_search_simulate_meshes(run, 1, two);
+    bool runs = cli_search_check(two, args->output);
+    free(two);
+    return runs;
 }
 
 /* The strategy as a program: written, simulated, or both. */
 static ds_status use(const arguments *args, const ds_profiles *profiles, const found *f,
-                     const rivals *r, cli_search_steps *steps, ds_error *err) {
+                     const rivals *r, cli_search_steps *steps, bool *runs, ds_error *err) {
     cli_search_run run = {args->file, &args->common, profiles, args->devices};
     ds_pase_applied applied;
     ds_buf text = {0};
@@ -334,7 +333,7 @@ static ds_status use(const arguments *args, const ds_profiles *profiles, const f
                 applied.overrides, applied.n_varied, applied.n_reduced);
     if (!status && args->output) status = cli_write(args->output, text.text, text.n, err);
     if (!status && args->simulate) status = simulate(&run, f, r, text.text, steps, err);
-    if (!status && args->output) warn_if_slower(args, &run, text.text, steps);
+    if (!status) *runs = check(args, &run, text.text, steps);
     ds_buf_deinit(&text);
     return status;
 }
@@ -374,13 +373,14 @@ static ds_status search(const arguments *args, const ds_profiles *profiles,
                         ds_error *err) {
     found f = {0};
     rivals r = {0};
+    bool runs = true;
     cli_search_steps *steps = ds_xcalloc(1, sizeof *steps);
     ds_status status = find(args, graph, model, &f, err);
     if (!status) status = find_rivals(graph, model, &r, err);
     if (!status && (args->output || args->simulate))
-        status = use(args, profiles, &f, &r, steps, err);
+        status = use(args, profiles, &f, &r, steps, &runs, err);
     if (!status) {
-        *fits = f.result->fits;
+        *fits = f.result->fits && runs;
         if (args->json)
             print_json(args, &f, model, &r, steps, out);
         else

@@ -179,10 +179,15 @@ static const cli_search_step *fastest(const cli_search_steps *steps) {
     return best;
 }
 
-void cli_search_warn(const cli_search_steps *steps, const char *output) {
+bool cli_search_check(const cli_search_steps *steps, const char *output) {
     const cli_search_step *found = &steps->at[0], *best = fastest(steps);
     ds_buf text = {0};
-    if (!best || found->status || (found->fits && found->step_ps <= best->step_ps)) return;
+    if (found->status) {
+        fprintf(stderr, "%s cannot run: %s\n", output ? output : "what was found",
+                found->err.message);
+        return false;
+    }
+    if (!output || !best || (found->fits && found->step_ps <= best->step_ps)) return true;
     ds_buf_printf(&text, "%s has what costs least, but %s is faster when it is simulated: ", output,
                   best->name);
     ds_print_ps(best->step_ps, &text);
@@ -190,6 +195,7 @@ void cli_search_warn(const cli_search_steps *steps, const char *output) {
     ds_print_ps(found->step_ps, &text);
     fprintf(stderr, "%s%s\n", text.text, found->fits ? "" : ", which does not fit");
     ds_buf_deinit(&text);
+    return true;
 }
 
 void cli_search_print_steps(const cli_search_steps *steps, ds_buf *out) {

@@ -44,8 +44,9 @@ void cli_search_simulate(const cli_search_run *run, const char *name, const char
  * most. */
 void cli_search_simulate_meshes(const cli_search_run *run, int64_t most_tp,
                                 cli_search_steps *steps);
-/* Says on stderr if another is faster than the first, which the file `output` has. */
-void cli_search_warn(const cli_search_steps *steps, const char *output);
+/* Says on stderr if the first, which the file `output` has (NULL: no file has it), cannot run or is
+ * slower than another; false: it cannot run. */
+bool cli_search_check(const cli_search_steps *steps, const char *output);
 
 /* A line each; "simulated": [{"strategy", "step_time_ps", …} or {"strategy", "refused"}], and which
  * of those that fit is the fastest. */
