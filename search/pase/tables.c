@@ -133,17 +133,32 @@ static ds_status make_memory(builder *b, uint32_t v,
     return DS_OK;
 }
 
+static ds_status make_set(builder *b, uint32_t v, ds_error *err) {
+    ds_pase_tables *t = b->tables;
+    ds_pase_configs *made = DS_NEW(&t->arena, ds_pase_configs);
+    DS_TRY(ds_pase_enumerate(&b->graph->nodes.at[v], &b->model->limits, &t->arena, made, err));
+    t->set[v] = known_set(b, v, made);
+    return add_bytes(b, 8.0 * t->set[v]->n, err);
+}
+
+/* Configurations alone are soon made, and say already how large all else gets. */
+static ds_status make_sets(builder *b, const uint32_t *alike, ds_error *err) {
+    for (uint32_t v = 0; v < b->graph->nodes.n; v++) {
+        if (alike[v] == v)
+            DS_TRY(make_set(b, v, err));
+        else
+            b->tables->set[v] = b->tables->set[alike[v]];
+    }
+    return ds_pase__check_sizes(b->graph, b->model, b->tables->set, b->goes, b->max_bytes, err);
+}
+
 static ds_status make_node(builder *b, uint32_t v, ds_error *err) {
     ds_pase_tables *t = b->tables;
     const ds_pase_node *node = &b->graph->nodes.at[v];
-    ds_pase_configs *made = DS_NEW(&t->arena, ds_pase_configs);
-    DS_TRY(ds_pase_enumerate(node, &b->model->limits, &t->arena, made, err));
-    const ds_pase_configs *set = known_set(b, v, made);
-    DS_TRY(add_bytes(b, 8.0 * set->n, err));
+    const ds_pase_configs *set = t->set[v];
     double *cost = DS_NEW_N(&t->arena, double, set->n);
     DS_TRY(b->model->node(b->model, node, set, cost, err));
     for (uint32_t c = 0; c < set->n; c++) cost[c] *= node->times;
-    t->set[v] = set;
     t->cost[v] = cost;
     if (t->memory) DS_TRY(make_memory(b, v, b->model->memory, &t->memory[v], err));
     return t->late ? make_memory(b, v, b->model->late_memory, &t->late[v], err) : DS_OK;
@@ -151,12 +166,12 @@ static ds_status make_node(builder *b, uint32_t v, ds_error *err) {
 
 static ds_status make_nodes(builder *b, const uint32_t *alike, ds_error *err) {
     ds_pase_tables *t = b->tables;
+    DS_TRY(make_sets(b, alike, err));
     for (uint32_t v = 0; v < b->graph->nodes.n; v++) {
         if (alike[v] == v) {
             DS_TRY(make_node(b, v, err));
             continue;
         }
-        t->set[v] = t->set[alike[v]];
         t->cost[v] = t->cost[alike[v]];
         if (t->memory) t->memory[v] = t->memory[alike[v]];
         if (t->late) t->late[v] = t->late[alike[v]];
@@ -288,7 +303,6 @@ ds_status ds_pase__tables_new(const ds_pase_graph *graph, ds_pase_model *model,
     ds_map_init(&b.sets);
     ds_map_init(&b.edges);
     ds_status status = alike ? make_nodes(&b, alike, err) : hash_and_make_nodes(&b, err);
-    if (!status) status = ds_pase__check_sizes(graph, model, t->set, goes, max_bytes, err);
     if (!status) status = make_edges(&b, err);
     ds_map_deinit(&b.sets);
     ds_map_deinit(&b.edges);
