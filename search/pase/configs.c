@@ -109,3 +109,10 @@ ds_status ds_pase_enumerate(const ds_pase_node *node, const ds_pase_limits *limi
     out->split = all.at;
     return DS_OK;
 }
+
+uint32_t ds_pase_config_number(const ds_pase_configs *set, const ds_pase_splits *split) {
+    for (uint32_t c = 0; c < set->n; c++)
+        if (memcmp(ds_pase_config(set, c), split->of, set->n_axes * sizeof *split->of) == 0)
+            return c;
+    return UINT32_MAX;
+}

@@ -50,6 +50,9 @@ typedef struct ds_pase_limits {
 ds_status ds_pase_enumerate(const ds_pase_node *node, const ds_pase_limits *limits, ds_arena *arena,
                             ds_pase_configs *out, ds_error *err);
 
+/* The number of the configuration that splits so; UINT32_MAX: there is none. O(n). */
+uint32_t ds_pase_config_number(const ds_pase_configs *set, const ds_pase_splits *split);
+
 /* ---- cost models ---- */
 
 /* Costs of all configurations at once. Tables are asked for once for all nodes, or edges, that are

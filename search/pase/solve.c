@@ -187,13 +187,8 @@ static uint32_t *data_parallel(const ds_pase_graph *graph, const ds_pase_model *
     uint32_t *out = DS_NEW_N(arena, uint32_t, graph->nodes.n + 1);
     ds_pase_splits *splits = DS_NEW_N(arena, ds_pase_splits, graph->nodes.n + 1);
     ds_pase_data_parallel(graph, &model->limits, splits);
-    for (uint32_t v = 0; v < graph->nodes.n; v++) {
-        const ds_pase_configs *set = tables->set[v];
-        size_t bytes = set->n_axes * sizeof *splits[v].of;
-        out[v] = UINT32_MAX;
-        for (uint32_t c = 0; c < set->n && out[v] == UINT32_MAX; c++)
-            if (memcmp(ds_pase_config(set, c), splits[v].of, bytes) == 0) out[v] = c;
-    }
+    for (uint32_t v = 0; v < graph->nodes.n; v++)
+        out[v] = ds_pase_config_number(tables->set[v], &splits[v]);
     return out;
 }
 

@@ -39,6 +39,7 @@ typedef struct search {
     double max_bytes;
     ds_pase_result *result;
     uint32_t *choice; /* per node of the whole graph */
+    uint32_t *prefer; /* per node of the short graph: what it takes of equally good ones; or NULL */
     /* What the last strategy that was added up costs. */
     uint32_t *summed;
     double nodes, edges, bytes;
@@ -319,6 +320,7 @@ static ds_status solve(ds_pase_pricer *pricer, double price, uint32_t *choice, d
     double scale = scale_of(x, price);
     ds_pase__elimination_init(&e, x->s->graph, x->tables->set, x->goes, x->tables->bytes,
                               x->max_bytes);
+    e.prefer = x->prefer;
     add_nodes(x, price, scale, &e);
     add_edges(x, scale, &e);
     ds_status status = DS_OK;
@@ -371,10 +373,24 @@ static void check_limit(const search *x) {
     r->exact = closed && r->fits;
 }
 
+/* What a node of the short graph takes if all it stands for go by examples. */
+static void prefer_data(search *x) {
+    const ds_pase_graph *graph = x->fold->graph;
+    ds_pase_splits *splits = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *splits);
+    ds_pase_data_parallel(graph, &x->model->limits, splits);
+    x->prefer = DS_NEW_N(&x->arena, uint32_t, x->n + 1);
+    for (uint32_t v = graph->nodes.n; v-- > 0;) {
+        uint32_t node = x->s->node[v];
+        x->prefer[node] = ds_pase_config_number(x->tables->set[node], &splits[v]);
+    }
+    free(splits);
+}
+
 static ds_status run_search(search *x, ds_error *err) {
     find_order(x);
     DS_TRY(ds_pase__tables_new(x->s->graph, x->model, x->goes, x->s->alike, x->max_bytes,
                                &x->tables, err));
+    if (x->model->prefers_data) prefer_data(x);
     DS_TRY(ds_pase__keep_limit(&x->pricer, x->model->memory_limit, x->fold->graph->nodes.n,
                                x->choice, x->result, err));
     keep_strategy(x);
