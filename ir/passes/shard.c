@@ -136,6 +136,7 @@ static bool axis_size(void *context, const ds_place *on, const char *axis, int64
 static ds_status fill_func(ds_sharder *s, const ds_type *const *args, ds_error *err) {
     const ds_op *ret = ds_block_end(&s->from->body);
     ds_shard__find_weights(s);
+    ds_shard__find_names(s);
     for (uint32_t i = 0; i < s->from->n_args; i++)
         DS_TRY(add_arg(s, s->from->args[i], args ? args[i] : NULL, err));
     ds_shard__find_gradients(s);
@@ -164,6 +165,7 @@ static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *co
     ds_map_init(&s->weights);
     ds_map_init(&s->states);
     ds_map_init(&s->gradients);
+    ds_map_init(&s->by_name);
     ds_build_func(&s->b, s->module, from->name, false);
     s->b.axis_size = axis_size;
     s->b.context = s;
@@ -172,6 +174,7 @@ static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *co
     ds_map_deinit(&s->weights);
     ds_map_deinit(&s->states);
     ds_map_deinit(&s->gradients);
+    ds_map_deinit(&s->by_name);
     free(s->to);
     free(s->state);
     free(s->info.at);

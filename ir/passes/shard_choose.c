@@ -465,17 +465,23 @@ static ds_status force(chooser *c, const ds_attr *item, uint32_t f, bool exact, 
     return DS_OK;
 }
 
-ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *override, bool *means,
-                          ds_error *err) {
+ds_status ds_shard__rule(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err) {
     chooser c = {.s = s, .op = op};
-    *means = op->code != DS_OP_TRANSPOSE;
-    if (op->n_in != 1 || !override->n_items || !*means) return DS_OK;
     DS_TRY(look(&c, err));
     DS_TRY(get_rule(&c, err));
-    *means = false;
+    *rule = c.rule;
+    return DS_OK;
+}
+
+ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *override, bool *means,
+                          ds_error *err) {
+    ds_rule rule;
+    DS_TRY(ds_shard__rule(s, op, &rule, err));
+    DS_TRY(ds_shard__rename(s, op, &rule, err));
+    *means = !override->n_items;
     for (uint32_t i = 0; i < override->n_items; i++)
-        for (uint32_t f = 0; f < c.rule.n_factors; f++)
-            *means |= strcmp(c.rule.names[f], override->items[i].name) == 0;
+        for (uint32_t f = 0; f < rule.n_factors; f++)
+            *means |= strcmp(rule.names[f], override->items[i].name) == 0;
     return DS_OK;
 }
 
@@ -485,6 +491,7 @@ ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *overri
     DS_TRY(look(&c, err));
     DS_TRY(get_rule(&c, err));
     find_sizes(&c);
+    if (!exact) DS_TRY(ds_shard__rename(s, op, &c.rule, err));
     for (uint32_t i = 0; i < override->n_items; i++) {
         const ds_attr *item = &override->items[i];
         uint32_t f = 0;

@@ -130,6 +130,7 @@ typedef struct ds_sharder {
     ds_map weights;   /* old arguments that are weights → number among step->weights */
     ds_map states;    /* old arguments that are states or master copies → their weight's number */
     ds_map gradients; /* old values that are a weight's gradient → 1 + the weight */
+    ds_map by_name;   /* path name, interned → op of `from`; with overrides */
     bool backward;
     const ds_path_loop *loops;           /* open */
     DS_VEC(ds_shard_import) imports;     /* heap */
@@ -250,11 +251,12 @@ ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
  */
 ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
                            bool exact, ds_shard_choice *choice, ds_error *err);
-/* Do the override's letters say anything of a backward op? Not of a transpose, whose letters are
- * other dims than those of the op itself, nor of an op of one operand that has none of them (the
- * neg of a sub's gradient): these lie as what they read. */
+/* Do the override's letters say anything of a backward op? One that has none of them lies as what
+ * it reads. */
 ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *override, bool *means,
                           ds_error *err);
+/* The rule of an op of `from`, by the types that it has there. */
+ds_status ds_shard__rule(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err);
 /* Do partial sums pass through this op unsummed? */
 bool ds_shard__is_lazy(ds_opcode code);
 
@@ -270,6 +272,12 @@ static inline bool ds_shard__follows(const ds_sharder *s) {
  * *exact: it names the op itself, not the forward op that this one is the backward of. */
 ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop *loops,
                              const ds_attr **override, uint8_t *mesh, bool *exact, ds_error *err);
+/* Fills by_name, where the strategy has overrides. O(ops). */
+void ds_shard__find_names(ds_sharder *s);
+/* Gives the factors of a backward op's rule the names that the forward op has for the same dims;
+ * none where it has no such dim. Of any other op, or if the forward op is not in `from`, the rule
+ * stays. */
+ds_status ds_shard__rename(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err);
 /* The layout that overrides want for the weight of that name in `from`, if one does. */
 ds_status ds_shard__override_home(ds_sharder *s, const char *weight, ds_layout *home, bool *found,
                                   ds_error *err);
