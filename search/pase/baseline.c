@@ -167,3 +167,20 @@ ds_status ds_pase_cost_of(const ds_pase_graph *graph, ds_pase_model *model,
     }
     return DS_OK;
 }
+
+ds_status ds_pase_memory_of(const ds_pase_graph *graph, ds_pase_model *model,
+                            const ds_pase_splits *strategy, double *bytes, ds_error *err) {
+    double begin = 0, late = 0;
+    for (uint32_t v = 0; v < graph->nodes.n; v++) {
+        const ds_pase_node *node = &graph->nodes.at[v];
+        ds_pase_splits split = strategy[v];
+        ds_pase_configs set = {1, node->n_axes, split.of};
+        double one = 0, other = 0;
+        if (model->memory) DS_TRY(model->memory(model, node, &set, &one, err));
+        if (model->late_memory) DS_TRY(model->late_memory(model, node, &set, &other, err));
+        begin += one * node->times;
+        late += other * node->times;
+    }
+    *bytes = begin > late ? begin : late;
+    return DS_OK;
+}

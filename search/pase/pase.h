@@ -130,6 +130,11 @@ void ds_pase_result_free(ds_pase_result *result);
 ds_status ds_pase_cost_of(const ds_pase_graph *graph, ds_pase_model *model,
                           const ds_pase_splits *strategy, double *cost, ds_error *err);
 
+/* Bytes of a device under a strategy, at the fuller moment; 0 if the model does not look at memory.
+ * O(nodes). */
+ds_status ds_pase_memory_of(const ds_pase_graph *graph, ds_pase_model *model,
+                            const ds_pase_splits *strategy, double *bytes, ds_error *err);
+
 /* Strategies to compare with, as far as the limits let a node take them.
  * Data parallel: the batch, which is the first dim of the model's arguments and what it becomes
  * along the edges, by its largest divisor up to p.

@@ -148,10 +148,12 @@ void ds_pase_print_strategy(const ds_pase_graph *graph, const ds_pase_splits *st
     free(told);
 }
 
-static void put_rival(const ds_pase_model *model, const char *name, double cost, double least,
+static void put_rival(const ds_pase_model *model, const ds_pase_rival *rival, double least,
                       ds_buf *out) {
-    ds_buf_printf(out, "%-34s %.2f %s", name, cost, model->unit);
-    if (least > 0) ds_buf_printf(out, ", %.3f x", cost / least);
+    ds_buf_printf(out, "%-34s %.2f %s", rival->name, rival->cost, model->unit);
+    if (least > 0) ds_buf_printf(out, ", %.3f x", rival->cost / least);
+    if (model->memory_limit > 0 && rival->memory_bytes > model->memory_limit)
+        ds_buf_printf(out, ", takes %.3f GB and does not fit", rival->memory_bytes / 1e9);
     ds_buf_putc(out, '\n');
 }
 
@@ -177,15 +179,15 @@ void ds_pase_print_summary(const ds_pase_result *result, ds_pase_model *model,
                            const ds_pase_rival *rivals, uint32_t n_rivals, ds_buf *out) {
     const ds_pase_sizes *s = &result->sizes;
     double tied = tied_cost(result, model), moved = result->edge_cost - tied;
-    put_rival(model, result->fits ? "least cost" : "cost of the least memory", result->cost, 0,
-              out);
+    ds_pase_rival found = {result->fits ? "least cost" : "cost of the least memory", result->cost,
+                           0};
+    put_rival(model, &found, 0, out);
     ds_buf_printf(out, "%-34s %.2f and %.2f\n", "  of operations, of tensors", result->node_cost,
                   moved > -0.005 && moved < 0 ? 0 : moved);
     if (tied != 0)
         ds_buf_printf(out, "%-34s %.2f: gradients of weights that several operations read are %s\n",
                       "  of tied weights", tied, tied < 0 ? "reduced once" : "moved");
-    for (uint32_t i = 0; i < n_rivals; i++)
-        put_rival(model, rivals[i].name, rivals[i].cost, result->cost, out);
+    for (uint32_t i = 0; i < n_rivals; i++) put_rival(model, &rivals[i], result->cost, out);
     if (model->memory) {
         ds_buf_printf(out, "%-34s %.3f GB", "memory of a device", result->memory_bytes / 1e9);
         if (model->memory_limit > 0)
@@ -262,6 +264,13 @@ void ds_pase_put_json(const ds_pase_result *result, const ds_pase_model *model,
     for (uint32_t i = 0; i < n_rivals; i++)
         ds_json_key_double(json, rivals[i].name, rivals[i].cost);
     ds_json_end_object(json);
+    if (model->memory) {
+        ds_json_key(json, "rivals_memory_bytes");
+        ds_json_begin_object(json);
+        for (uint32_t i = 0; i < n_rivals; i++)
+            put_count(json, rivals[i].name, rivals[i].memory_bytes);
+        ds_json_end_object(json);
+    }
     ds_json_key(json, "strategy");
     ds_json_begin_array(json);
     for (uint32_t v = 0; v < result->graph->nodes.n; v++)

@@ -8,7 +8,7 @@
 /* A strategy beside the found one. */
 typedef struct ds_pase_rival {
     const char *name; /* "data parallel" */
-    double cost;
+    double cost, memory_bytes;
 } ds_pase_rival;
 
 /* One line an operation: how its axes are split, for all turns of its loops that are split alike,

@@ -101,12 +101,13 @@ static void mesh(const char *arg, arguments *args, struct argp_state *state) {
     if (!whole || args->dp < 1 || args->tp < 1 || args->dp > DS_PASE_MAX_DEVICES ||
         args->tp > DS_PASE_MAX_DEVICES)
         argp_error(state, "--mesh takes two numbers like 1x8, not '%s'", arg);
-    args->meshes = true;
 }
 
 static void check_together(const arguments *args, struct argp_state *state) {
     bool tap = strcmp(args->method, "tap") == 0, pase = strcmp(args->cost_model, "pase") == 0;
-    if (args->meshes && !tap)
+    if (args->meshes && args->tp)
+        argp_error(state, "--meshes tries all meshes, --mesh one: only one of the two");
+    if ((args->meshes || args->tp) && !tap)
         argp_error(state, "--%s is for --method tap", args->tp ? "mesh" : "meshes");
     if (args->ordered && tap) argp_error(state, "--order is for --method pase");
     if ((args->flop_per_s > 0 || args->bytes_per_s > 0) && !pase)
@@ -242,7 +243,7 @@ static ds_status find_expert(const ds_pase_graph *graph, ds_pase_model *model, r
         best = tp;
     }
     ds_pase_expert(graph, &model->limits, best, r->expert);
-    return DS_OK;
+    return ds_pase_memory_of(graph, model, r->expert, &r->of[1].memory_bytes, err);
 }
 
 static ds_status find_rivals(const ds_pase_graph *graph, ds_pase_model *model, rivals *r,
@@ -252,6 +253,7 @@ static ds_status find_rivals(const ds_pase_graph *graph, ds_pase_model *model, r
     r->expert = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *r->expert);
     ds_pase_data_parallel(graph, &model->limits, r->expert);
     DS_TRY(ds_pase_cost_of(graph, model, r->expert, &r->of[0].cost, err));
+    DS_TRY(ds_pase_memory_of(graph, model, r->expert, &r->of[0].memory_bytes, err));
     return find_expert(graph, model, r, err);
 }
 
@@ -277,7 +279,7 @@ static ds_status find(const arguments *args, const ds_pase_graph *graph, ds_pase
     double start = seconds_now();
     if (strcmp(args->method, "pase") == 0) {
         DS_TRY(ds_pase_search(graph, model, &args->options, &f->result, err));
-    } else if (args->meshes) {
+    } else if (args->meshes || args->tp) {
         DS_TRY(ds_tap_search_meshes(graph, model, args->tp, &args->options, &f->meshes, err));
         f->fold = f->meshes->fold;
         f->result = f->meshes->result;
