@@ -114,7 +114,7 @@ static void experts(contest *c, const ds_pase_case *cs) {
 /* Under several shares of what is not hidden: weights' reductions, and what is moved again; the
  * fastest simulated. */
 static ds_status find(contest *c, const ds_pase_case *cs, ds_error *err) {
-    static const double shares[][2] = {{1, 0}, {1, 1}, {0.5, 0.5}, {0.25, 0.25}, {0, 0}};
+    static const double shares[][2] = {{1, 0}, {1, 1}, {0.5, 0.5}, {0.25, 0.25}, {0, 1}, {0, 0}};
     ds_pase_model *model = NULL;
     ds_status status =
         ds_pase_costs_new(&cs->binding, cs->step, c->profiles, c->devices, 1, &model, err);
