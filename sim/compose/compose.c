@@ -245,7 +245,9 @@ static ds_status from_template(ds_composer *composer, const ds_binding *binding,
     *done = false;
     if (holds_compute(binding, composer->profiles)) return DS_OK;
     ds_status status = ds_fold_template(&composer->fold, &step, &t, err);
-    bool exact = !t && is_whole(strategy);
+    bool grouped = strategy->zero && strategy->zero_group != strategy->dp;
+    bool exact = !t && is_whole(strategy) && !grouped; /* which knows dp as one axis, not as two */
+    if (grouped && (strategy->offload || strategy->zero_uneven)) *why = "ZeRO in groups";
     if (status == DS_OK && exact) status = ds_fold_exact(&composer->fold, &step, &t, why, err);
     if (status == DS_OK && t) {
         status = ds_fold_assemble(&composer->fold, &step, t, &s, err);

@@ -1,5 +1,5 @@
 /* Steps of few microbatches put together from exact templates against their simulation: what hosts
- * keep, unequal parts of states and gradients, stages that do not fill nodes. */
+ * keep, unequal parts of states and gradients, ZeRO in groups, stages that do not fill nodes. */
 #include "ir/base/rng.h"
 #include "sim/compose/compose.h"
 #include "tests/support/cases.h"
@@ -14,6 +14,7 @@
 static void write_text(ds_rng *rng, char *out, size_t n) {
     static const char *const onoff[] = {"off", "on"};
     const char *sp = onoff[ds_rng_below(rng, 2)], *parts = onoff[ds_rng_below(rng, 2)];
+    const char *uneven = ds_rng_below(rng, 4) ? "true" : "false";
     const char *memory = ds_rng_below(rng, 2) ? "i" : "i / 2";
     const char *order = ds_rng_below(rng, 2) ? "pp dp cp tp" : "dp pp cp tp";
     snprintf(
@@ -26,7 +27,7 @@ static void write_text(ds_rng *rng, char *out, size_t n) {
         "  link gpu[i] -- nic[i] : 24 GB/s, 1 us for i in 0..4 }\n"
         "topology @pod { node n[3] : @node\n  switch fabric\n"
         "  link n[i].nic[j] -- fabric : 25 GB/s, 2 us for i in 0..3, j in 0..4 }\n"
-        "param dp = 1, tp = 1, pp = 1, microbatches = 1, mbs = 1, layers = 4, zero = 0\n"
+        "param dp = 1, tp = 1, pp = 1, microbatches = 1, mbs = 1, layers = 4, zero = 0, group = 1\n"
         "param schedule = \"1f1b\", virtual_stages = 1, recompute = \"none\"\n"
         "param w = \"none\", a = \"none\", o = \"none\"\n"
         "import \"models/gpt.dir\" as model with layers = layers, hidden = 128, heads = 4,"
@@ -35,9 +36,10 @@ static void write_text(ds_rng *rng, char *out, size_t n) {
         "  train { loss = none, optimizer = adam, dtype = f16, grad_dtype = f32 }\n"
         "  strategy { dp = dp, tp = tp, pp = pp, microbatches = microbatches,\n"
         "    schedule = schedule, virtual_stages = virtual_stages, recompute = recompute,\n"
-        "    zero = zero, zero_uneven = true, sp = %s, scatter_gather = %s, order = \"%s\",\n"
+        "    zero = zero, zero_group = group, zero_uneven = %s, sp = %s, scatter_gather = %s, "
+        "order = \"%s\",\n"
         "    offload = [w, a, o] } }\n",
-        memory, sp, parts, order);
+        memory, uneven, sp, parts, order);
 }
 
 static void draw(ds_rng *rng, char *out, size_t n) {
@@ -52,10 +54,12 @@ static void draw(ds_rng *rng, char *out, size_t n) {
     int zero = dp > 1 ? (int)ds_rng_below(rng, 3) : 0;
     const char *recompute = recomputes[ds_rng_below(rng, 3)];
     uint64_t offload = ds_rng_below(rng, 8);
+    int group = zero && dp % 2 == 0 && ds_rng_below(rng, 2) ? dp / 2 : dp;
+    if (group < dp && ds_rng_below(rng, 2)) offload = 0;
     snprintf(out, n,
              "pp=%d tp=%d dp=%d microbatches=%d layers=%d schedule=%s virtual_stages=%d "
-             "recompute=%s zero=%d w=%s a=%s o=%s",
-             pp, tp, dp, m, layers, breadth ? "breadth-first" : "1f1b", v, recompute, zero,
+             "recompute=%s zero=%d group=%d w=%s a=%s o=%s",
+             pp, tp, dp, m, layers, breadth ? "breadth-first" : "1f1b", v, recompute, zero, group,
              offload & 1 ? "weights" : "none", offload & 2 ? "activations" : "none",
              offload & 4 ? "optimizer" : "none");
 }
