@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -201,11 +202,41 @@ static ds_status take_line(void *context, char *line, uint64_t number, ds_error 
     return status;
 }
 
+/* No output is the sweep's file or another output. */
+static ds_status check_apart(const driver *d, ds_error *err) {
+    const ds_sweep_options *o = d->options;
+    const char *const paths[] = {d->source.text ? NULL : d->source.path, o->path, o->db,
+                                 o->certificate};
+    static const char *const names[] = {"the sweep's own file", "-o", "--db", "--certificate"};
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < i; k++)
+            if (paths[i] && paths[k] && ds_sweep_same_file(paths[i], paths[k]))
+                return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                                    "%s %s and %s are the same file: say another one", names[i],
+                                    paths[i], names[k]);
+    return DS_OK;
+}
+
+static ds_status check_db(const driver *d, ds_error *err) {
+    const ds_sweep_options *o = d->options;
+    struct stat st;
+    if (!o->db || stat(o->db, &st) != 0 || st.st_size == 0) return DS_OK;
+    if (!S_ISREG(st.st_mode))
+        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "--db %s is no regular file", o->db);
+    if (o->overwrite) return DS_OK;
+    if (o->resume && ds_table_db_holds(o->db, "rows", "sweep", d->rows.sweep_id)) return DS_OK;
+    return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                        "--db %s exists%s: --overwrite replaces it, and the rows of -o", o->db,
+                        o->resume ? " and does not hold this sweep's rows alone" : "");
+}
+
 static ds_status open_file(driver *d, ds_error *err) {
     bool to_stdout = strcmp(d->options->path, "-") == 0;
     if (to_stdout && (d->options->resume || d->options->db))
         return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
                             "--resume and --db need a file: say -o out.csv");
+    DS_TRY(check_apart(d, err));
+    DS_TRY(check_db(d, err));
     DS_TRY(ds_sweep_file_open(&d->file, d->options->path, d->options->resume, d->options->overwrite,
                               err));
     if (d->options->resume) DS_TRY(ds_sweep_file_replay(&d->file, take_line, d, err));
@@ -274,13 +305,13 @@ static uint32_t await(driver *d) {
 }
 
 static ds_status loop(driver *d, ds_error *err) {
-    DS_TRY(fill(d, err));
-    while (d->result->here < d->submitted) {
+    ds_status status = fill(d, err);
+    while (d->result->here < d->submitted) { /* also after an error: the rows before it stay */
         uint32_t index = await(d);
-        DS_TRY(emit(d, &d->slots[index], err));
-        DS_TRY(fill(d, err));
+        DS_TRY(emit(d, &d->slots[index], status == DS_OK ? err : NULL));
+        if (status == DS_OK) status = fill(d, err);
     }
-    return DS_OK;
+    return status;
 }
 
 /* ---- set-up ---- */
@@ -440,6 +471,32 @@ ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *
     status = tear_down(&d, status, err);
     if (status == DS_OK && first && options->db) status = write_db(&d, err);
     out->seconds = seconds_since(&d.start);
+    ds_rows_deinit(&d.rows);
+    ds_space_free(d.space);
+    ds_arena_deinit(&d.arena);
+    return status;
+}
+
+ds_status ds_sweep_count(const ds_sweep_subject *subject, const char *sweep_id, uint64_t *count,
+                         ds_error *err) {
+    ds_sweep_options grid = {.method = NULL};
+    driver d = {.options = &grid};
+    bool found = true;
+    *count = 0;
+    ds_arena_init(&d.arena);
+    ds_status status = describe(&d, subject, err);
+    if (status == DS_OK && strcmp(d.rows.sweep_id, sweep_id) != 0)
+        status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                              "%s or its profiles have changed since the rows were written, or "
+                              "their method was not grid with seed 0: how many there should be is "
+                              "not known; --count N says it",
+                              subject->path);
+    ds_candidate candidate = {0};
+    if (status == DS_OK) candidate = ds_candidate_new(d.space, &d.arena);
+    while (status == DS_OK && found) {
+        status = ds_space_next(d.space, &candidate, &found, err);
+        *count += status == DS_OK && found;
+    }
     ds_rows_deinit(&d.rows);
     ds_space_free(d.space);
     ds_arena_deinit(&d.arena);

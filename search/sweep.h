@@ -20,11 +20,13 @@ typedef struct ds_sweep_progress {
 } ds_sweep_progress;
 
 typedef struct ds_sweep_options {
-    const char *path;        /* "-": stdout */
-    const char *db;          /* SQLite file with the same rows, made at the end; NULL: none */
-    const char *method;      /* grid, random, bound, beam, anneal, mcmc; NULL: grid */
-    uint64_t seed;           /* of random, beam, anneal, mcmc */
-    uint32_t width;          /* of beam; 0: 16 */
+    const char *path;   /* "-": stdout */
+    const char *db;     /* SQLite file with the same rows, made at the end; NULL: none. One that
+                         * is there is replaced with `overwrite`, or with `resume` if it holds
+                         * this sweep's rows and nothing else; else it is DS_ERR_USAGE */
+    const char *method; /* grid, random, bound, beam, anneal, mcmc; NULL: grid */
+    uint64_t seed;      /* of random, beam, anneal, mcmc */
+    uint32_t width;     /* of beam; 0: 16 */
     const char *certificate; /* of bound: written there once it is proved; NULL: none */
     uint32_t n_workers;      /* 0: one a processor; one if there are ranks */
     uint64_t max_rows;       /* of the file; 0: no limit, for random, anneal, mcmc 1000 */
@@ -62,17 +64,24 @@ typedef struct ds_sweep_subject {
 } ds_sweep_subject;
 
 /* Runs it. Errors: those of ds_space_new and of its conditions; a file that is another sweep's
- * (DS_ERR_DATA); files that cannot be written. What was written before an error stays. Free the
+ * (DS_ERR_DATA); files that cannot be written; outputs that are each other or the
+ * sweep's file (DS_ERR_USAGE). What was written before an error stays. Free the
  * result either way. O(candidates). */
 ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *options,
                        ds_sweep_result *out, ds_error *err);
 void ds_sweep_result_deinit(ds_sweep_result *result);
 
 /* Puts the rows of shards together, in the order of candidates, as the whole sweep would have
- * written them. Errors: files of different sweeps, a candidate twice, numbers that are missing
- * between 0 and the last one (DS_ERR_DATA). O(rows), constant memory. */
+ * written them; `count` is how many it has (ds_sweep_count). The output is written beside itself
+ * and renamed: it is what it was, or whole. Errors: files of different sweeps, a candidate twice,
+ * numbers that are missing below `count` (DS_ERR_DATA); an output that is one of the inputs
+ * (DS_ERR_USAGE), or exists without `overwrite` (DS_ERR_IO). O(rows), constant memory. */
 ds_status ds_sweep_merge(const char *const *paths, uint32_t n, const char *out_path, bool overwrite,
-                         uint64_t *n_rows, ds_error *err);
+                         uint64_t count, uint64_t *n_rows, ds_error *err);
+/* How many candidates the sweep by grid has that wrote `sweep_id` into its rows' column `sweep`.
+ * DS_ERR_DATA if the subject is not, or no more, that sweep. Walks the space. */
+ds_status ds_sweep_count(const ds_sweep_subject *subject, const char *sweep_id, uint64_t *count,
+                         ds_error *err);
 
 /* A row of a sweep's file by its hash, or by the beginning of one, 4 digits at least. */
 typedef struct ds_sweep_row {
@@ -83,6 +92,10 @@ typedef struct ds_sweep_row {
  * if no row has the hash, or several that differ begin so. O(rows). */
 ds_status ds_sweep_find_row(const char *path, const char *hash, ds_arena *arena, ds_sweep_row *out,
                             ds_error *err);
+/* The first row of the first of these files that has any; `cells` is NULL if none has one. Errors
+ * as those of ds_sweep_find_row. O(files). */
+ds_status ds_sweep_first_row(const char *const *paths, uint32_t n, ds_arena *arena,
+                             ds_sweep_row *out, ds_error *err);
 /* A cell by its column; NULL if there is no such column. */
 const char *ds_sweep_cell(const ds_sweep_row *row, const char *column);
 

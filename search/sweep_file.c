@@ -49,6 +49,28 @@ ds_status ds_sweep_file_open(ds_sweep_file *file, const char *path, bool keep, b
     return status;
 }
 
+/* The folder of a path, by its inode, and what follows it. */
+static const char *split_path(const char *path, struct stat *folder) {
+    const char *slash = strrchr(path, '/');
+    ds_buf text = {0};
+    ds_buf_put(&text, slash ? "" : ".");
+    if (slash) ds_buf_put_n(&text, path, (size_t)(slash - path) + 1);
+    if (stat(text.text, folder) != 0) *folder = (struct stat){0};
+    ds_buf_deinit(&text);
+    return slash ? slash + 1 : path;
+}
+
+bool ds_sweep_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (strcmp(a, "-") == 0 || strcmp(b, "-") == 0) return false;
+    if (strcmp(a, b) == 0) return stat(a, &x) != 0 || S_ISREG(x.st_mode);
+    bool has_a = stat(a, &x) == 0, has_b = stat(b, &y) == 0;
+    if (has_a && has_b) return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    if (has_a || has_b) return false;
+    const char *name_a = split_path(a, &x), *name_b = split_path(b, &y);
+    return x.st_ino && x.st_dev == y.st_dev && x.st_ino == y.st_ino && strcmp(name_a, name_b) == 0;
+}
+
 bool ds_sweep_line(FILE *file, char **line, size_t *cap) {
     ssize_t n = getline(line, cap, file);
     if (n < 0) return false;

@@ -5,6 +5,7 @@
 #include "ir/base/error.h"
 #include "ir/base/str.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 typedef struct ds_sweep_file {
@@ -26,6 +27,9 @@ ds_status ds_sweep_file_replay(ds_sweep_file *file,
 /* Writes all that is pending. */
 ds_status ds_sweep_file_flush(ds_sweep_file *file, ds_error *err);
 ds_status ds_sweep_file_close(ds_sweep_file *file, ds_error *err);
+
+/* Are they one file, or would they be once they are made? "-" is none. */
+bool ds_sweep_same_file(const char *a, const char *b);
 
 /* The next line of a file without its newline, a last one without one too; false at the end. */
 bool ds_sweep_line(FILE *file, char **line, size_t *cap);

@@ -79,6 +79,34 @@ ds_status ds_table_db_open(const char *path, const char *table, const ds_table_c
     return DS_OK;
 }
 
+/* The query's only number; -1 if it has none. */
+static int64_t ask(sqlite3 *db, const char *sql, const char *argument) {
+    sqlite3_stmt *query = NULL;
+    int64_t answer = -1;
+    if (sqlite3_prepare_v2(db, sql, -1, &query, NULL) == SQLITE_OK &&
+        sqlite3_bind_text(query, 1, argument, -1, SQLITE_STATIC) == SQLITE_OK &&
+        sqlite3_step(query) == SQLITE_ROW)
+        answer = sqlite3_column_int64(query, 0);
+    sqlite3_finalize(query);
+    return answer;
+}
+
+bool ds_table_db_holds(const char *path, const char *table, const char *column, const char *value) {
+    sqlite3 *db;
+    ds_buf others = {0};
+    ds_buf_put(&others, "SELECT count(*) FROM ");
+    put_name(table, &others);
+    ds_buf_put(&others, " WHERE ");
+    put_name(column, &others);
+    ds_buf_put(&others, " IS NOT ?");
+    bool holds = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
+                 ask(db, "SELECT count(*) FROM sqlite_master WHERE name IS NOT ?", table) == 0 &&
+                 ask(db, others.text, value) == 0;
+    sqlite3_close(db);
+    ds_buf_deinit(&others);
+    return holds;
+}
+
 ds_status ds_table_db_put(ds_table_db *t, const char *const *cells, ds_error *err) {
     for (uint32_t i = 0; i < t->n; i++) {
         int rc = *cells[i] ? sqlite3_bind_text(t->insert, (int)i + 1, cells[i], -1, SQLITE_STATIC)

@@ -18,6 +18,8 @@ typedef struct ds_table_column {
  * file beside it, so `path` is old or new and never half of each. Errors: DS_ERR_IO. */
 ds_status ds_table_db_open(const char *path, const char *table, const ds_table_column *columns,
                            uint32_t n, ds_table_db **out, ds_error *err);
+/* Is `path` a SQLite file whose only table is `table`, with `value` in this column of every row? */
+bool ds_table_db_holds(const char *path, const char *table, const char *column, const char *value);
 /* One row of n cells. O(cells). */
 ds_status ds_table_db_put(ds_table_db *db, const char *const *cells, ds_error *err);
 /* Puts the file in its place (`keep`) or removes what was written; frees db either way. */

@@ -286,16 +286,46 @@ Test(sweep, shards_are_the_whole) {
         cr_expect_eq(r.rows, i == 0 ? 14 : 13); /* 40 rows */
         ds_sweep_result_deinit(&r);
     }
-    cr_assert_eq(ds_sweep_merge(list, 3, merged, true, &rows, &err), DS_OK);
+    cr_assert_eq(ds_sweep_merge(list, 3, merged, true, 40, &rows, &err), DS_OK);
     char *text = sweep_read(merged, &n_merged);
     cr_expect(rows == 40 && n == n_merged && memcmp(text, whole, n) == 0);
-    cr_expect_eq(ds_sweep_merge(list, 2, merged, true, &rows, &err), DS_ERR_DATA);
+    cr_expect_eq(ds_sweep_merge(list, 2, merged, true, 40, &rows, &err), DS_ERR_DATA);
     cr_expect_not_null(strstr(err.message, "candidate 2 is missing"), "%s", err.message);
+    cr_expect_eq(ds_sweep_merge(list, 3, merged, true, 41, &rows, &err), DS_ERR_DATA);
+    cr_expect_not_null(strstr(err.message, "candidate 40 of 41 is missing"), "%s", err.message);
+    cr_expect_not_null(strstr(err.message, paths[1]), "%s", err.message); /* 40 = 13 * 3 + 1 */
+    cr_expect_eq(ds_sweep_merge(list, 3, merged, true, 39, &rows, &err), DS_ERR_DATA);
+    cr_expect_eq(ds_sweep_merge(list, 3, paths[2], true, 40, &rows, &err), DS_ERR_USAGE);
     const char *twice[] = {paths[0], paths[0]};
-    cr_expect_eq(ds_sweep_merge(twice, 2, merged, true, &rows, &err), DS_ERR_DATA);
+    cr_expect_eq(ds_sweep_merge(twice, 2, merged, true, 40, &rows, &err), DS_ERR_DATA);
     cr_expect_not_null(strstr(err.message, "candidate 0 comes twice"), "%s", err.message);
     free(text);
     free(whole);
+    sweep_remove_folder(folder);
+}
+
+/* A condition that cannot be evaluated ends the sweep; the rows before it stay. */
+Test(sweep, rows_before_an_error_stay) {
+    static const char text[] =
+        "dir 1\nparam tp = 1\n"
+        "import \"models/mlp.dir\" as mlp with layers = 4, batch = 64, width = 64\n"
+        "topology @box { device gpu[8] : \"V100-SXM2-16GB\"\n"
+        "  switch s\n  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..8 }\n"
+        "scenario { model = @mlp.mlp, on = @box, train { loss = mse, optimizer = adam }\n"
+        "  strategy { tp = tp } }\n"
+        "sweep { tp in [1, 2, 4, 8] where 8 / (tp - 4) > -100, minimize step_time }\n";
+    char folder[64], path[100];
+    ds_sweep_result r;
+    sweep_case c;
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    sweep_open_text(&c, text, NULL);
+    sweep_run(&c, &(ds_sweep_options){.path = path}, &r, DS_ERR_VALUE);
+    ds_sweep_result_deinit(&r);
+    sweep_close(&c);
+    char *rows = sweep_read(path, NULL);
+    cr_expect_eq(lines(rows), 3, "%s", rows);
+    free(rows);
     sweep_remove_folder(folder);
 }
 

@@ -44,6 +44,8 @@
 CLI_VERBS(CLI_X)
 #undef CLI_X
 
+struct ds_result; /* sim/report/report.h */
+
 /* Options shared by the verbs that read a program: --set, -I, --profiles, --job. */
 typedef struct cli_options {
     DS_VEC(ds_setting) settings; /* heap */
@@ -53,6 +55,9 @@ typedef struct cli_options {
     void (*change)(void *context,
                    ds_unit *unit); /* by cli_open, before params are bound; or NULL */
     void *change_context;
+    /* by cli_run, of what was simulated, unless an option made it another run; or NULL */
+    ds_status (*examine)(void *context, const struct ds_result *result, ds_error *err);
+    void *examine_context;
     const char *job; /* the scenario becomes that of this job; NULL: as it is */
     ds_arena arena;
 } cli_options;

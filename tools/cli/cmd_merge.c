@@ -1,27 +1,59 @@
-/* distsim merge a.csv b.csv … -o out.csv: the shards of a sweep as one table. */
+/* distsim merge a.csv b.csv … -o out.csv: the shards of a sweep as one table.
+ *
+ * Shards that were all stopped early have no gaps between their rows. So the space of the sweep
+ * that the rows name is walked: it says how many there must be. */
 #include "search/sweep.h"
 #include "tools/cli/cli.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { OPT_OVERWRITE = 0x300 };
+enum { OPT_OVERWRITE = 0x300, OPT_COUNT, OPT_FILE };
 
 typedef struct arguments {
+    cli_options common;
     DS_VEC(const char *) files;
-    const char *out;
-    bool overwrite;
+    const char *out, *file;
+    bool overwrite, has_count;
+    uint64_t count;
 } arguments;
 
 static const struct argp_option options_table[] = {
     {"output", 'o', "FILE", 0, "Write the rows there; default: stdout", 0},
     {"overwrite", OPT_OVERWRITE, NULL, 0, "Although FILE exists", 0},
+    {"count", OPT_COUNT, "N", 0,
+     "There must be N rows; default: as many as the sweep has candidates, by the file that the "
+     "rows "
+     "name. Needed for --method random, and where that file has changed or is gone",
+     0},
+    {"file", OPT_FILE, "FILE", 0, "The sweep's file, where it is no longer what the rows name", 0},
     {0}};
+
+static uint64_t read_count(const char *arg, struct argp_state *state) {
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(arg, &end, 10);
+    if (*arg < '0' || *arg > '9' || *end || errno)
+        argp_error(state, "--count takes a number of rows, not '%s'", arg);
+    return n;
+}
 
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     arguments *args = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &args->common;
+        return 0;
+    case OPT_COUNT:
+        args->has_count = true;
+        args->count = read_count(arg, state);
+        return 0;
+    case OPT_FILE:
+        args->file = arg;
+        return 0;
     case 'o':
         args->out = arg;
         return 0;
@@ -39,6 +71,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
+static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -46,17 +79,81 @@ static const struct argp parser = {
     .doc =
         "Put together what `distsim sweep --shard 1/N` … `--shard N/N` have written: the table "
         "that the whole sweep would have written. Rows of another sweep, a row twice and missing "
-        "rows are errors."};
+        "rows are errors, also if the last ones are missing: the rows name the sweep's file, whose "
+        "candidates are counted. -I, --profiles and --job are to be those of the sweep.",
+    .children = children};
+
+/* "dp=2;g.layers=4", which is cut up, as settings. */
+static void add_settings(cli_options *options, char *at) {
+    while (*at) {
+        size_t n = strcspn(at, ";");
+        bool more = at[n] == ';';
+        at[n] = '\0';
+        cli_add_setting(options, "settings", at, NULL);
+        at += n + more;
+    }
+}
+
+static int count_file(arguments *args, const ds_sweep_row *row, ds_arena *arena) {
+    cli_source source = {0};
+    ds_profiles *profiles = NULL;
+    ds_error err;
+    if (!args->file) args->file = ds_sweep_cell(row, "source");
+    add_settings(&args->common, ds_arena_strdup(arena, ds_sweep_cell(row, "settings")));
+    int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, &source));
+    if (exit_code)
+        fprintf(stderr,
+                "how many rows there should be is not known without %s: --file FILE says "
+                "where it is, --count N how many\n",
+                args->file);
+    if (!exit_code && ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
+        exit_code = cli_fail(NULL, &err);
+    ds_sweep_subject subject = {.binding = &source.binding,
+                                .settings = args->common.settings.at,
+                                .n_settings = args->common.settings.n,
+                                .path = args->file,
+                                .profiles = profiles};
+    if (!exit_code &&
+        ds_sweep_count(&subject, ds_sweep_cell(row, "sweep"), &args->count, &err) != DS_OK)
+        exit_code = cli_fail(source.unit, &err);
+    ds_profiles_free(profiles);
+    cli_close(&source);
+    return exit_code;
+}
+
+static int count(arguments *args) {
+    ds_arena arena;
+    ds_sweep_row row;
+    ds_error err;
+    if (args->has_count) return 0;
+    ds_arena_init(&arena);
+    ds_status status = ds_sweep_first_row(args->files.at, args->files.n, &arena, &row, &err);
+    if (status == DS_OK && !row.cells)
+        status = ds_error_set(&err, DS_ERR_DATA, DS_NOWHERE,
+                              "there are no rows, so no sweep is named; --count 0 if it has no "
+                              "candidates");
+    int exit_code = status == DS_OK ? count_file(args, &row, &arena) : cli_fail(NULL, &err);
+    ds_arena_deinit(&arena);
+    return exit_code;
+}
+
+static int merge(arguments *args) {
+    ds_error err;
+    uint64_t n_rows;
+    int exit_code = count(args);
+    if (exit_code) return exit_code;
+    if (ds_sweep_merge(args->files.at, args->files.n, args->out, args->overwrite, args->count,
+                       &n_rows, &err) != DS_OK)
+        return cli_fail(NULL, &err);
+    fprintf(stderr, "%" PRIu64 " rows\n", n_rows);
+    return 0;
+}
 
 int cmd_merge(int argc, char **argv) {
     arguments args = {.out = "-"};
-    ds_error err;
-    uint64_t n_rows;
     argp_parse(&parser, argc, argv, 0, NULL, &args);
-    ds_status status =
-        ds_sweep_merge(args.files.at, args.files.n, args.out, args.overwrite, &n_rows, &err);
+    int exit_code = merge(&args);
     free(args.files.at);
-    if (status != DS_OK) return cli_fail(NULL, &err);
-    fprintf(stderr, "%" PRIu64 " rows\n", n_rows);
-    return 0;
+    cli_options_deinit(&args.common);
+    return exit_code;
 }

@@ -1,10 +1,12 @@
 /* distsim replay HASH --from out.csv: one row of a sweep once more, with all that `run` can show.
  *
  * The row says which file it comes from and under which settings; its values are put in their
- * places, and what would be run must have the row's hash. Then it is a `run`. */
+ * places, and what would be run must have the row's hash. Then it is a `run`, whose result must be
+ * the row's: the row may have been put together without being simulated as a whole. */
 #include "ir/base/map.h"
 #include "search/reject.h"
 #include "search/sweep.h"
+#include "sim/report/report.h"
 #include "tools/cli/cli.h"
 
 #include <inttypes.h>
@@ -19,7 +21,13 @@ static const char help[] =
     "may follow: --json, --trace, --csv, --memory, ... `distsim run --help` lists them.\n\n"
     "      --file=FILE       The sweep's file, where it is no longer what the row names\n"
     "      --from=CSV        The rows that `distsim sweep -o` has written\n\n"
-    "The program and the profiles must be those of the sweep; else there is an error.\n";
+    "The program and the profiles must be those of the sweep; else there is an error. What comes "
+    "out\n"
+    "is compared with the row (step time and memory exactly, rates to 1e-9): if they differ, both "
+    "are\n"
+    "printed, and the exit code is 1. With --cost, --memory, --network or --degrade it is another "
+    "run,\n"
+    "and is not compared.\n";
 
 typedef struct replay {
     const char *hash, *from, *file;
@@ -175,6 +183,50 @@ static void change(void *context, ds_unit *unit) {
     ds_scenario_set(unit, "", "cost", fitted);
 }
 
+/* ---- the row against the run ---- */
+
+typedef struct value {
+    const char *column;
+    double now;
+    bool exact;
+} value;
+
+/* Are they the same number? Those that are not exact to 1e-9: of a sum, the order of its parts may
+ * differ. */
+static bool agrees(const char *cell, const value *v) {
+    char *end;
+    double then = strtod(cell, &end);
+    double off = then < v->now ? v->now - then : then - v->now;
+    double size = v->now < 0 ? -v->now : v->now;
+    return end != cell && !*end && off <= (v->exact ? 0 : 1e-9 * size);
+}
+
+/* Integers below 2^53 are exact as doubles: 2.5 hours of picoseconds, 9 PB. */
+static ds_status examine(void *context, const ds_result *result, ds_error *err) {
+    const replay *r = context;
+    const value values[] = {{"step_time_ps", (double)result->run.step_ps, true},
+                            {"peak_memory", (double)result->peak_bytes, true},
+                            {"fits", result->fits, true},
+                            {"latency", (double)result->run.step_ps * 1e-12, false},
+                            {"throughput", result->throughput_per_s, false},
+                            {"mfu", result->mfu, false}};
+    const char *step = ds_sweep_cell(&r->row, "step_time_ps");
+    ds_buf text = {0};
+    if (!step || !*step) return DS_OK; /* the sweep did not simulate it */
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        const char *cell = ds_sweep_cell(&r->row, values[i].column);
+        if (cell && !agrees(cell, &values[i]))
+            ds_buf_printf(&text, "%s%s is %s in the row and %.17g now", text.n ? "; " : "",
+                          values[i].column, cell, values[i].now);
+    }
+    ds_status status = DS_OK;
+    if (text.n)
+        status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the row of %s is wrong: %s", r->from,
+                              text.text);
+    ds_buf_deinit(&text);
+    return status;
+}
+
 static int prepare(void *context, cli_options *options) {
     replay *r = context;
     ds_error err;
@@ -190,6 +242,8 @@ static int prepare(void *context, cli_options *options) {
     for (uint32_t i = options->settings.n; i < n; i++) DS_HPUSH(&options->settings, settings[i]);
     options->change = change;
     options->change_context = r;
+    options->examine = examine;
+    options->examine_context = r;
     return 0;
 }
 

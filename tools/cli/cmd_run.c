@@ -402,6 +402,14 @@ static int simulate_file(const arguments *args, const char *file, const cli_opti
     return status == DS_OK ? 0 : cli_fail(out->source.unit, &err);
 }
 
+/* Options that change times or memory make it another run than the one that is examined. */
+static ds_status examine(const arguments *args, const ds_result *result, ds_error *err) {
+    const cli_options *common = &args->common;
+    bool changed = args->cost || args->memory || args->network || common->degrades.n;
+    if (!common->examine || changed) return DS_OK;
+    return common->examine(common->examine_context, result, err);
+}
+
 static void close_side(side *s) {
     ds_result_free(s->result);
     cli_close(&s->source);
@@ -426,6 +434,7 @@ static int run_one(const arguments *args, const ds_profiles *profiles) {
     if (!exit_code) advise(args, profiles, &s);
     if (!exit_code && report(args, s.result, &err) != DS_OK)
         exit_code = cli_fail(s.source.unit, &err);
+    if (!exit_code && examine(args, s.result, &err) != DS_OK) exit_code = cli_fail(NULL, &err);
     if (!exit_code) exit_code = fits_code(s.result);
     close_side(&s);
     return exit_code;
@@ -477,6 +486,7 @@ static int run_two(const arguments *args, const ds_profiles *profiles) {
             simulate_file(args, args->other ? args->other : args->file, &options, profiles, &b);
     if (!exit_code && report_comparison(args, &a, &b, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
+    if (!exit_code && examine(args, a.result, &err) != DS_OK) exit_code = cli_fail(NULL, &err);
     if (!exit_code) exit_code = fits_code(a.result);
     if (!exit_code) exit_code = fits_code(b.result);
     close_side(&a);
