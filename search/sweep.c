@@ -109,6 +109,13 @@ static ds_status make_method(driver *d, ds_error *err) {
 
 /* ---- rows ---- */
 
+/* A condition that cannot be evaluated for this candidate: its row says so. */
+static void fail_outcome(ds_outcome *outcome, const ds_error *why) {
+    outcome->verdict = DS_VERDICT_FAILED;
+    outcome->reason.n = 0;
+    ds_buf_put(&outcome->reason, why->message);
+}
+
 /* Judges an outcome, counts it, and offers it to the best; the same for a row that was read. */
 static ds_status settle(driver *d, const ds_candidate *candidate, ds_outcome *outcome,
                         ds_measures *measures, ds_error *err) {
@@ -117,15 +124,20 @@ static ds_status settle(driver *d, const ds_candidate *candidate, ds_outcome *ou
     ds_arena scratch;
     ds_arena_init(&scratch);
     ds_outcome_measures(outcome, measures);
-    ds_status status = DS_OK;
-    if (ds_outcome_is_simulated(outcome))
-        status = ds_space_judge(d->space, candidate, measures, &scratch, &failed, &subject, err);
+    ds_error why;
+    bool judged =
+        !ds_outcome_is_simulated(outcome) ||
+        ds_space_judge(d->space, candidate, measures, &scratch, &failed, &subject, &why) == DS_OK;
+    if (!judged && outcome->verdict == DS_VERDICT_OK) fail_outcome(outcome, &why);
     if (failed && outcome->verdict == DS_VERDICT_OK) {
         outcome->verdict = DS_VERDICT_EXCLUDED;
         ds_buf_printf(&outcome->reason, "where %s", failed);
     }
     ds_arena_deinit(&scratch);
-    DS_TRY(status);
+    double price = measures->at[DS_DERIVED_cost_per_hour];
+    if (price < 0)
+        return ds_error_set(err, DS_ERR_VALUE, ds_space_sweep(d->space)->loc,
+                            "the price comes to %g an hour: it cannot be negative", price);
     bool accepted = outcome->verdict == DS_VERDICT_OK && subject;
     if (accepted) ds_best_add(&d->result->best, d->space, candidate, outcome, measures);
     if (d->method->tell) d->method->tell(d->method, candidate, outcome, measures, accepted);

@@ -99,7 +99,25 @@ static void check_dim(ds_checker *ck, const ds_module *module, const ds_sweep *s
         check_knob_values(ck, module, target.knob, dim);
 }
 
-static void check_objective(ds_checker *ck, const ds_sweep_entry *entry) {
+static bool is_objective(const ds_sweep_entry *entry) {
+    return entry->kind == DS_SWEEP_MINIMIZE || entry->kind == DS_SWEEP_MAXIMIZE;
+}
+
+/* Nothing is both as small and as large as can be. */
+static void check_contradiction(ds_checker *ck, const ds_sweep *sweep, uint32_t at) {
+    const ds_sweep_entry *entry = &sweep->entries[at];
+    for (uint32_t i = 0; i < at; i++) {
+        const ds_sweep_entry *other = &sweep->entries[i];
+        if (is_objective(other) && other->kind != entry->kind && other->name == entry->name)
+            ds_verify__error(ck, DS_ERR_VALUE, entry->loc, NULL,
+                             "%s is to be both minimized and maximized (line %u)", entry->name,
+                             other->loc.line);
+    }
+}
+
+static void check_objective(ds_checker *ck, const ds_sweep *sweep, uint32_t at) {
+    const ds_sweep_entry *entry = &sweep->entries[at];
+    check_contradiction(ck, sweep, at);
     if (ds_derived_is_objective(ds_derived_by_name(entry->name))) return;
     ds_names names = {0};
     ds_buf list = {0};
@@ -142,8 +160,8 @@ void ds_verify__sweep(ds_checker *ck, const ds_module *module) {
         if (entry->kind == DS_SWEEP_DIM) {
             check_dim(ck, module, sweep, i);
             n_dims++;
-        } else if (entry->kind == DS_SWEEP_MINIMIZE || entry->kind == DS_SWEEP_MAXIMIZE) {
-            check_objective(ck, entry);
+        } else if (is_objective(entry)) {
+            check_objective(ck, sweep, i);
         } else if (entry->kind == DS_SWEEP_OPTION) {
             check_option(ck, sweep, i);
         }
