@@ -84,14 +84,20 @@ static const struct argp parser = {
     .children = children};
 
 /* "dp=2;g.layers=4", which is cut up, as settings. */
-static void add_settings(cli_options *options, char *at) {
+static ds_status add_settings(cli_options *options, char *at, ds_error *err) {
     while (*at) {
         size_t n = strcspn(at, ";");
         bool more = at[n] == ';';
         at[n] = '\0';
-        cli_add_setting(options, "settings", at, NULL);
+        char *equals = strchr(at, '=');
+        if (!equals)
+            return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                                "the rows' settings are no PARAM=VALUE: '%s'", at);
+        *equals = '\0';
+        DS_HPUSH(&options->settings, ((ds_setting){at, equals + 1}));
         at += n + more;
     }
+    return DS_OK;
 }
 
 static int count_file(arguments *args, const ds_sweep_row *row, ds_arena *arena) {
@@ -99,7 +105,8 @@ static int count_file(arguments *args, const ds_sweep_row *row, ds_arena *arena)
     ds_profiles *profiles = NULL;
     ds_error err;
     if (!args->file) args->file = ds_sweep_cell(row, "source");
-    add_settings(&args->common, ds_arena_strdup(arena, ds_sweep_cell(row, "settings")));
+    char *settings = ds_arena_strdup(arena, ds_sweep_cell(row, "settings"));
+    if (add_settings(&args->common, settings, &err) != DS_OK) return cli_fail(NULL, &err);
     int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, &source));
     if (exit_code)
         fprintf(stderr,
