@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STRIDE (FEW_CASES ? 23u : EVERY_SECOND)
+#define STRIDE (FEW_CASES ? 41u : EVERY_SECOND)
 
 typedef struct family {
     const char *model, *with; /* function and file; params */

@@ -134,7 +134,7 @@ static void check_model(const char *model, const char *params, const char *loss,
         "  minimize step_time subject to fits }\n",
         model, params, model, loss);
     sweep_open_text(&c, text, NULL);
-    check_space(&c, model, getenv("DISTSIM_TEST_SPACES") ? 2000 : FEW_CASES ? 10 : 60, t);
+    check_space(&c, model, getenv("DISTSIM_TEST_SPACES") ? 2000 : FEW_CASES ? 6 : 60, t);
     sweep_close(&c);
 }
 
