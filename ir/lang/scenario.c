@@ -81,6 +81,8 @@ static const ds_knob knobs[] = {
     TEXT("strategy", "cp_type", "ring ulysses all_gather",
          "how attention sees the whole sequence when it is split over cp"),
     BOOL("strategy", "sp", "sequence parallelism: the parts between tp regions are split too"),
+    TEXT("strategy", "tp_overlap", "none bulk ring pipe",
+         "with sp: what tensor parallelism's gathers and scatters run under"),
     INT("strategy", "microbatches", 1, "microbatches per step and pipeline"),
     KIND("strategy", "schedule", SCHEDULE,
          "order of the pipeline's work: a generator such as \"1f1b\", \"file:PATH\", or a schedule "

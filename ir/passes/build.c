@@ -73,7 +73,7 @@ void ds_build_func(ds_builder *b, ds_module *module, const char *name, bool hint
 
 ds_func *ds_build_end(ds_builder *b) {
     ds_block unfinished;
-    while (b->open) close_block(b, b->open->up ? &unfinished : &b->func->body);
+    while (b->open) close_block(b, b->open->up || b->resumed ? &unfinished : &b->func->body);
     ds_map_deinit(&b->names);
     free(b->taken.at);
     free(b->manual);
@@ -85,6 +85,22 @@ static const char *take_name(ds_builder *b, const char *name) {
     ds_map_put(&b->names, DS_KEY(name), 1);
     DS_HPUSH(&b->taken, name);
     return name;
+}
+
+void ds_build_resume(ds_builder *b, ds_func *func) {
+    *b = (ds_builder){.unit = func->module->unit, .func = func, .resumed = true};
+    ds_map_init(&b->names);
+    for (uint32_t i = 0; i < func->values.n; i++)
+        ds_map_put(&b->names, DS_KEY(func->values.at[i].name), 1);
+    open_block(b, NULL);
+}
+
+ds_block ds_build_take(ds_builder *b) {
+    ds_block taken = {0};
+    assert(b->resumed && !b->open->up);
+    close_block(b, &taken);
+    open_block(b, NULL);
+    return taken;
 }
 
 static bool is_taken(const ds_builder *b, const char *name) {
@@ -508,15 +524,31 @@ ds_status ds_build_local(ds_builder *b, const char *const *axes, uint32_t n_axes
     return DS_OK;
 }
 
-ds_status ds_build_yield_local(ds_builder *b, const ds_use *results, const ds_type *const *types,
-                               uint32_t n, const char *const *names, ds_error *err) {
-    (void)err;
+/* Ends the open region's body. */
+static ds_op *close_local(ds_builder *b, const ds_use *results, uint32_t n) {
     ds_op *op = b->open->region;
     assert(op && op->code == DS_OP_LOCAL);
     end_block(b, DS_OP_YIELD, results, n, NULL, 0);
     close_block(b, op->body);
     b->n_manual -= op->n_over;
     op->result_types = DS_NEW_N(arena_of(b), ds_type *, n + 1);
+    return op;
+}
+
+void ds_build_end_local(ds_builder *b, const ds_use *results, const ds_value *out, uint32_t n) {
+    ds_op *op = close_local(b, results, n);
+    for (uint32_t i = 0; i < n; i++) {
+        ds_value_info *info = ds_value_at(b->func, out[i]);
+        op->result_types[i] = info->type;
+        info->def = op;
+        push_value(b, &b->room_out, &op->out, &op->n_out, out[i]);
+    }
+}
+
+ds_status ds_build_yield_local(ds_builder *b, const ds_use *results, const ds_type *const *types,
+                               uint32_t n, const char *const *names, ds_error *err) {
+    (void)err;
+    ds_op *op = close_local(b, results, n);
     for (uint32_t i = 0; i < n; i++) {
         op->result_types[i] = (ds_type *)types[i];
         ds_value out = ds_build_out(b, op, names[i], types[i]);

@@ -38,6 +38,7 @@ typedef struct ds_builder {
     ds_unit *unit;
     ds_func *func;
     bool hints;           /* a model: splits in types are hints, inference does not see them */
+    bool resumed;         /* the function's body is not the builder's */
     ds_build_block *open; /* innermost */
     ds_map names;         /* interned name → how many values wanted it; 0: free again */
     DS_VEC(const char *) taken; /* the names in order of their taking */
@@ -53,6 +54,11 @@ typedef struct ds_builder {
 void ds_build_func(ds_builder *b, ds_module *module, const char *name, bool hints);
 /* Ends the function and gives the builder's memory back; after an error likewise. */
 ds_func *ds_build_end(ds_builder *b);
+
+/* Goes on with a function that is there: what is put stands in a block of its own, until it is
+ * taken, for the caller to put in its place. ds_build_end gives the builder's memory back. */
+void ds_build_resume(ds_builder *b, ds_func *func);
+ds_block ds_build_take(ds_builder *b);
 
 /* An interned name that no value of the function has yet: `wanted`, or wanted_2, wanted_3, … */
 const char *ds_build_name(ds_builder *b, const char *wanted);
@@ -136,6 +142,10 @@ ds_status ds_build_local(ds_builder *b, const char *const *axes, uint32_t n_axes
                          const ds_use *operands, uint32_t n, ds_op **out, ds_error *err);
 ds_status ds_build_yield_local(ds_builder *b, const ds_use *results, const ds_type *const *types,
                                uint32_t n, const char *const *names, ds_error *err);
+
+/* Ends a region whose results are values that the function has already: from now on this op makes
+ * them, with the types that they have. */
+void ds_build_end_local(ds_builder *b, const ds_use *results, const ds_value *out, uint32_t n);
 
 /* Ends the function's body; the function's result types are those of the uses, families included.
  */

@@ -657,17 +657,24 @@ static void overlap_func(ds_model_step *step, ds_func *func, ds_map *begins) {
 }
 
 /* The step comes last: it has to know what its microbatches' functions take and give. */
-ds_status ds_pass_overlap(ds_model_step *step, ds_error *err) {
+static void overlap_state(ds_model_step *step) {
     const ds_module *module = step->unit->modules.at[0];
     ds_map begins;
-    if (!(step->done & 1u << DS_PASS_SHARD))
-        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
-                            "overlap: nothing is sharded: shard runs first");
-    if (step->strategy.zero == 0 && !step->strategy.offload) return DS_OK;
     ds_map_init(&begins);
     for (uint32_t i = 0; i < module->funcs.n; i++)
         if (module->funcs.at[i] != step->func) overlap_func(step, module->funcs.at[i], &begins);
     overlap_func(step, step->func, &begins);
     ds_map_deinit(&begins);
+}
+
+ds_status ds_pass_overlap(ds_model_step *step, ds_error *err) {
+    const ds_module *module = step->unit->modules.at[0];
+    const ds_strategy *strategy = &step->strategy;
+    if (!(step->done & 1u << DS_PASS_SHARD))
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                            "overlap: nothing is sharded: shard runs first");
+    if (strategy->zero || strategy->offload) overlap_state(step);
+    for (uint32_t i = 0; strategy->tp_overlap && i < module->funcs.n; i++)
+        DS_TRY(ds_overlap__tp(step, module->funcs.at[i], err));
     return DS_OK;
 }

@@ -20,4 +20,8 @@ ds_use ds_overlap__base(const ds_model_step *step, const ds_func *func, uint32_t
 void ds_overlap__hold_host(const ds_model_step *step, ds_edit *edit, ds_use base,
                            const ds_map *updates, const ds_map *tokens);
 
+/* Tensor parallelism's communication under products, as strategy.tp_overlap says (overlap_tp.c).
+ * O(ops), times those of a block for each collective in it. */
+ds_status ds_overlap__tp(ds_model_step *step, ds_func *func, ds_error *err);
+
 #endif

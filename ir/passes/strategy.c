@@ -465,10 +465,27 @@ static ds_status check_widths_alone(const ds_binding *binding, const ds_strategy
     return DS_OK;
 }
 
+/* Without sequence parallelism nothing is gathered in front of a product. */
+static ds_status check_tp_overlap(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    if (s->tp_overlap == DS_TP_OVERLAP_NONE) return DS_OK;
+    if (s->stage_dp)
+        return refuse(binding, "tp_overlap",
+                      "tp_overlap is for stages that are equally wide (dp and tp)", err);
+    if (s->tp == 1)
+        return refuse(binding, "tp_overlap",
+                      "tp_overlap hides what shards of a layer exchange: it needs tp > 1", err);
+    if (s->sp) return DS_OK;
+    return refuse(binding, "tp_overlap",
+                  "tp_overlap cuts the gathers and scatters around products into chunks, and only "
+                  "sequence parallelism has them: it needs sp = true",
+                  err);
+}
+
 ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
     DS_TRY(check_offload(binding, strategy, err));
     DS_TRY(check_widths_alone(binding, strategy, err));
     DS_TRY(check_shares(binding, strategy, err));
+    DS_TRY(check_tp_overlap(binding, strategy, err));
     if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
     if (trains(binding->unit)) return DS_OK;
     return refuse(binding, "pp",
@@ -479,12 +496,15 @@ ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strate
 
 ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err) {
     static const char *const cp_types[] = {"ring", "ulysses", "all_gather"};
-    uint32_t cp_type = DS_CP_RING;
+    static const char *const overlaps[] = {"none", "bulk", "ring", "pipe"};
+    uint32_t cp_type = DS_CP_RING, overlap = DS_TP_OVERLAP_NONE;
     *out = (ds_strategy){.recompute = DS_RECOMPUTE_NONE};
     DS_TRY(read_numbers(binding, out, err));
     DS_TRY(read_choice(binding, "strategy", "cp_type", cp_types, 3, &cp_type, err));
     out->cp_type = (ds_cp_type)cp_type;
     DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &out->sp, err));
+    DS_TRY(read_choice(binding, "strategy", "tp_overlap", overlaps, 4, &overlap, err));
+    out->tp_overlap = (ds_tp_overlap)overlap;
     DS_TRY(ds_scenario_bool(binding, "strategy", "zero_uneven", &out->zero_uneven, err));
     DS_TRY(ds_scenario_bool(binding, "strategy", "late_reduce", &out->late_reduce, err));
     DS_TRY(read_recompute(binding, out, err));

@@ -59,6 +59,16 @@ typedef enum ds_p2p {
     DS_P2P_BLOCKING    /* in the order of compute */
 } ds_p2p;
 
+/* What tensor parallelism's communication runs under, with sequence parallelism (overlap_tp.c). */
+typedef enum ds_tp_overlap {
+    DS_TP_OVERLAP_NONE,
+    DS_TP_OVERLAP_BULK, /* whole collectives under products that have nothing to do with them */
+    DS_TP_OVERLAP_RING, /* beside that, gathers and scatters of products in tp chunks */
+    DS_TP_OVERLAP_PIPE  /* gathers so, scatters in DS_TP_PIPE_CHUNKS chunks */
+} ds_tp_overlap;
+
+#define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
+
 typedef struct ds_strategy {
     int64_t dp, tp, pp, cp, ep;
     int64_t microbatches, virtual_stages;
@@ -69,6 +79,7 @@ typedef struct ds_strategy {
     int64_t prefetch;     /* layers ahead that zero = 3 gathers weights */
     int64_t bucket_bytes; /* default 25 MB: PyTorch DistributedDataParallel's bucket_cap_mb */
     bool sp;
+    ds_tp_overlap tp_overlap;
     ds_balance balance;
     const int64_t *stage_layers; /* turns of loops in each chunk; overrides balance */
     uint32_t n_stage_layers;     /* 0: not given */
