@@ -97,51 +97,97 @@ static void look_at(const ds_body *body, ds_timing *t) {
 
 /* ---- a class over all executions ---- */
 
-static uint32_t put(const ds_span *spans, uint32_t n, int64_t base_ps, ds_span *out) {
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = (ds_span){base_ps + spans[i].start, base_ps + spans[i].end};
-    return n;
+/* What of the spans lies within a stretch of time. */
+static uint32_t put(const ds_span *spans, uint32_t n, int64_t base_ps, ds_span within,
+                    ds_span *out) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        ds_span span = {base_ps + spans[i].start, base_ps + spans[i].end};
+        if (span.start < within.start) span.start = within.start;
+        if (span.end > within.end) span.end = within.end;
+        if (span.start < span.end) out[kept++] = span;
+    }
+    return kept;
 }
 
-/* Exposed communication of executions that overlap. `room` holds all their spans. */
-static int64_t exposed(const ds_visit *visits, uint32_t n, ds_span *room) {
+typedef struct sums {
+    int64_t compute_ps, exposed_ps;
+} sums;
+
+static const ds_span ever = {INT64_MIN, INT64_MAX};
+
+/* Of executions that overlap, within a stretch of time. */
+static sums sum_over(const ds_visit *visits, uint32_t n, ds_span within) {
     uint32_t n_compute = 0, n_comm = 0;
     for (uint32_t i = 0; i < n; i++) {
         const ds_busy *busy = visits[i].of;
-        n_compute += put(busy->compute, busy->n_compute, visits[i].base_ps, room + n_compute);
+        n_compute += busy->n_compute;
+        n_comm += busy->n_comm;
     }
-    ds_span *comm = room + n_compute;
+    ds_span *compute = ds_xmalloc(((size_t)n_compute + n_comm) * sizeof *compute);
+    ds_span *comm = compute + n_compute;
+    n_compute = n_comm = 0;
     for (uint32_t i = 0; i < n; i++) {
         const ds_busy *busy = visits[i].of;
-        n_comm += put(busy->comm, busy->n_comm, visits[i].base_ps, comm + n_comm);
+        int64_t base_ps = visits[i].base_ps;
+        n_compute += put(busy->compute, busy->n_compute, base_ps, within, compute + n_compute);
+        n_comm += put(busy->comm, busy->n_comm, base_ps, within, comm + n_comm);
     }
-    n_compute = merge(room, n_compute);
+    n_compute = merge(compute, n_compute);
     n_comm = merge(comm, n_comm);
-    return total(comm, n_comm) - overlap(room, n_compute, comm, n_comm);
+    sums out = {total(compute, n_compute), total(comm, n_comm)};
+    out.exposed_ps -= overlap(compute, n_compute, comm, n_comm);
+    free(compute);
+    return out;
 }
 
-/* Executions that overlap no other are known; the others are put together in clusters. */
-static void account(const ds_visit *visits, uint32_t n, int64_t step_ps, ds_composed_class *out) {
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const ds_busy *busy = visits[i].of;
-        most += busy->n_compute + busy->n_comm;
+/* Executions that overlap no other are known. */
+static sums sum_cluster(const ds_visit *visits, uint32_t n) {
+    const ds_busy *busy = visits->of;
+    return n == 1 ? (sums){busy->compute_ps, busy->exposed_ps} : sum_over(visits, n, ever);
+}
+
+static void add(ds_composed_class *to, int64_t times, sums s) {
+    to->compute_ps += times * s.compute_ps;
+    to->exposed_comm_ps += times * s.exposed_ps;
+}
+
+/* What executions that overlap do within stretches that come again. */
+static void add_again(const ds_cut *cuts, uint32_t n_cuts, const ds_visit *visits, uint32_t n,
+                      int64_t last_ps, sums once, ds_composed_class *out) {
+    int64_t first_ps = visits->start_ps;
+    for (uint32_t k = 0; k < n_cuts; k++) {
+        ds_span within = {cuts[k].from_ps, cuts[k].to_ps};
+        if (last_ps <= within.start || first_ps >= within.end) continue;
+        bool whole = first_ps >= within.start && last_ps <= within.end;
+        add(out, cuts[k].times, whole ? once : sum_over(visits, n, within));
     }
-    ds_span *room = ds_xmalloc((size_t)(most + 1) * sizeof *room);
+}
+
+/* Executions that overlap are put together in clusters. */
+static void account(const ds_timeline *t, const ds_visit *visits, uint32_t n,
+                    ds_composed_class *out) {
     for (uint32_t i = 0, end; i < n; i = end) {
-        const ds_busy *busy = visits[i].of;
         int64_t last_ps = visits[i].end_ps;
-        out->compute_ps += busy->compute_ps;
-        for (end = i + 1; end < n && visits[end].start_ps < last_ps; end++) {
-            out->compute_ps += ((const ds_busy *)visits[end].of)->compute_ps;
+        for (end = i + 1; end < n && visits[end].start_ps < last_ps; end++)
             if (visits[end].end_ps > last_ps) last_ps = visits[end].end_ps;
-        }
-        out->exposed_comm_ps +=
-            end == i + 1 ? busy->exposed_ps : exposed(visits + i, end - i, room);
-        if (last_ps > out->end_ps) out->end_ps = last_ps;
+        sums once = sum_cluster(visits + i, end - i);
+        add(out, 1, once);
+        add_again(t->cuts.at, t->cuts.n, visits + i, end - i, last_ps, once, out);
     }
-    out->idle_ps = step_ps - out->compute_ps - out->exposed_comm_ps;
-    free(room);
+    out->idle_ps = t->step_ps - out->compute_ps - out->exposed_comm_ps;
+}
+
+static void find_ends(const ds_timeline *t, ds_composed *out) {
+    for (uint32_t i = 0; i < t->n_execs; i++) {
+        const ds_exec *e = &t->execs[i];
+        const ds_part *part = &t->s->parts[e->part];
+        for (uint32_t k = 0; k < part->classes.n && !e->is_cut; k++) {
+            int64_t end_ps = e->base_ps + e->late_ps + e->timing->busy[k].end_ps;
+            int64_t *last_ps = &out->classes[part->classes.at[k]].end_ps;
+            if (end_ps > *last_ps) *last_ps = end_ps;
+        }
+    }
 }
 
 static bool look_at_busy(const ds_exec *e, uint32_t k, ds_visit *out) {
@@ -154,8 +200,9 @@ static void account_all(const ds_timeline *t, ds_composed *out) {
     ds_visits visits;
     ds_compose__visits(t, look_at_busy, &visits);
     for (uint32_t c = 0; c < t->s->plan->n_classes; c++)
-        account(visits.at + visits.first[c], visits.first[c + 1] - visits.first[c], t->step_ps,
+        account(t, visits.at + visits.first[c], visits.first[c + 1] - visits.first[c],
                 &out->classes[c]);
+    find_ends(t, out);
     ds_compose__visits_deinit(&visits);
 }
 
@@ -189,7 +236,8 @@ void ds_compose__account(const ds_timeline *t, double model_flop, ds_composed *o
     const ds_plan *plan = t->s->plan;
     for (uint32_t i = 0; i < t->n_execs; i++) {
         ds_timing *timing = t->execs[i].timing;
-        if (!timing->busy) look_at(t->s->parts[t->execs[i].part].body, timing);
+        if (!t->execs[i].is_cut && !timing->busy)
+            look_at(t->s->parts[t->execs[i].part].body, timing);
     }
     account_all(t, out);
     double devices = 0, idle = 0;

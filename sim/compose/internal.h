@@ -197,22 +197,33 @@ void ds_compose__timing_free(ds_timing *t);
 uint32_t ds_compose__class_place(const ds_part *part, uint32_t cls);
 bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_source *out);
 
-/* One execution of a part. */
+/* One execution of a part. Its times are those of the contracted timeline, from which all but one
+ * of the periods that repeat are cut out; those of the step are late_ps later. */
 typedef struct ds_exec {
     uint32_t part, mb, turn;
-    int64_t base_ps;
+    int64_t base_ps, late_ps;
     ds_timing *timing;
     bool opaque;        /* timed as a whole */
+    bool is_cut;        /* goes as one of the period that is left has gone: timing is that one's */
     uint32_t node, ext; /* timeline.c */
 } ds_exec;
+
+/* A stretch of the contracted timeline that comes so many times more. */
+typedef struct ds_cut {
+    int64_t from_ps, to_ps;
+    int64_t times;
+    int64_t *growth_bytes; /* per class: by how much more memory is taken after it than before */
+} ds_cut;
 
 typedef struct ds_timeline {
     ds_sibling *s;
     ds_exec *execs; /* items and sends, in the order of their ranks; the tail is the last */
     uint32_t n_execs;
     uint32_t *of_mb, *of_turn; /* per group · m + mb, and + turn: the item */
+    DS_VEC(ds_cut) cuts;       /* in order of time */
+    int64_t cut_ps;            /* by how much the contracted timeline is shorter */
     int64_t step_ps;
-    uint64_t n_timed, n_repeated; /* executions that a period's repetition has passed over */
+    uint64_t n_timed, n_repeated; /* executions that are cut out */
     ds_arena arena;               /* timings of those followed unit by unit */
 } ds_timeline;
 
@@ -220,7 +231,7 @@ typedef struct ds_order {
     uint32_t group, mb;
 } ds_order;
 
-/* The executions, rank by rank, and when they happen. */
+/* The executions, rank by rank, and when they happen, in the contracted timeline. */
 bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order,
                           const uint32_t *rank_of, ds_timeline *out);
 void ds_compose__timeline_deinit(ds_timeline *t);
@@ -233,7 +244,7 @@ typedef struct ds_visit {
     const void *of; /* ds_busy or ds_curve */
 } ds_visit;
 
-/* visits.c: executions by class, in order of start, then end. */
+/* visits.c: executions by class, but those that are cut out, in order of start, then end. */
 typedef struct ds_visits {
     ds_visit *at;
     uint32_t *first; /* per class: at[first[c] … first[c + 1]) */

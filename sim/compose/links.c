@@ -149,11 +149,11 @@ bool ds_compose__apart(const ds_timeline *t) {
     int64_t *from = ds_xcalloc((size_t)n * 2, sizeof *from), *to = from + n;
     for (uint32_t i = 0; i < n; i++) from[i] = INT64_MAX;
     for (uint32_t i = 0; i < t->n_execs; i++)
-        if (t->execs[i].opaque && t->s->parts[t->execs[i].part].flows)
+        if (!t->execs[i].is_cut && t->execs[i].opaque && t->s->parts[t->execs[i].part].flows)
             mark(t, &t->execs[i], from, to);
     bool apart = true;
     for (uint32_t i = 0; i < t->n_execs && apart; i++)
-        if (!t->execs[i].opaque) apart = !meets(t, &t->execs[i], from, to);
+        if (!t->execs[i].is_cut && !t->execs[i].opaque) apart = !meets(t, &t->execs[i], from, to);
     free(from);
     return apart;
 }

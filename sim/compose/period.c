@@ -8,8 +8,11 @@
  * much later; and so will the next ones. What has ended by then matters to nobody any more, so that
  * a source may as well be any other one of that time.
  *
- * The executions that are passed over have the timings of those that they repeat. What is under way
- * moves to the executions that it will be of; times move with it.
+ * All of these are cut out: what is under way is now of the executions that it will be of then, and
+ * time stays where it is. What is left is a step of fewer microbatches, the contracted timeline,
+ * with a note of which stretch comes how many times more. Executions that are cut out have the
+ * timings of those that they repeat, and the times at which they would have to be for those behind
+ * them.
  *
  * States are told apart by 128 bits of hashes. */
 #include "sim/compose/solver.h"
@@ -180,24 +183,18 @@ static uint32_t count_times(const period *p) {
 /* ---- passing over them ---- */
 
 /* What is under way of an execution is of a later one. */
-static void move(ds_solver *x, uint32_t exec, uint32_t by, int64_t by_ps) {
+static void move(ds_solver *x, uint32_t exec, uint32_t by) {
     const ds_body *body = ds_solver__part(x, exec)->body;
     const ds_exec *from = &x->t->execs[exec];
     ds_exec *to = &x->t->execs[exec + by];
     uint32_t n = from->opaque ? 1 : body->units.n;
     if (from->node == DS_NONE) n = 0; /* it is settled */
-    for (uint32_t i = from->node; i < from->node + n; i++) {
-        ds_solver_node *node = &x->nodes.at[i];
-        node->exec = exec + by;
-        node->ready_ps += by_ps;
-        if (node->next_ps != DS_FLOWING) node->next_ps += by_ps;
-    }
-    for (uint32_t i = 0; from->opaque && n && i < body->exts.n; i++)
-        x->exts.at[from->ext + i] += by_ps;
+    for (uint32_t i = from->node; i < from->node + n; i++) x->nodes.at[i].exec = exec + by;
     to->node = from->node;
     to->ext = from->ext;
     to->timing = from->timing;
-    to->base_ps = from->base_ps + by_ps;
+    to->base_ps = from->base_ps;
+    to->late_ps = x->t->cut_ps;
     x->n_left[exec + by] = x->n_left[exec];
 }
 
@@ -206,12 +203,14 @@ static void pass_over(const period *p, uint32_t rank) {
     ds_solver_rank *r = &x->ranks[rank];
     uint32_t n = n_of(p, rank), by = n * p->times, first = past_of(p, rank);
     x->t->n_repeated += by;
-    for (uint32_t i = r->made; i-- > r->past;) move(x, i, by, p->times * p->ps);
+    for (uint32_t i = r->made; i-- > r->past;) move(x, i, by);
     for (uint32_t i = r->past; i < r->past + by; i++) {
         const ds_exec *like = &x->t->execs[first + (i - first) % n];
         ds_exec *e = &x->t->execs[i];
         e->timing = like->timing;
-        e->base_ps = like->base_ps + (i - first) / n * p->ps;
+        e->base_ps = like->base_ps - (p->times - (i - first) / n) * p->ps;
+        e->late_ps = x->t->cut_ps;
+        e->is_cut = true;
         e->node = DS_NONE;
         x->n_left[i] = 0;
     }
@@ -220,19 +219,34 @@ static void pass_over(const period *p, uint32_t rank) {
     for (uint32_t i = r->made; i < r->made + by; i++) x->waiting[i] = DS_NONE;
 }
 
+/* What the executions of a period take and do not give back. */
+static int64_t *growth(const period *p) {
+    const ds_solver *x = p->x;
+    int64_t *bytes = DS_NEW_N(&x->t->arena, int64_t, x->plan->n_classes + 1);
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        for (uint32_t i = past_of(p, r); i < x->ranks[r].past; i++) {
+            const ds_part *part = ds_solver__part(x, i);
+            for (uint32_t k = 0; k < part->body->allocs.n; k++)
+                bytes[part->classes.at[part->body->allocs.at[k].cls]] +=
+                    part->body->allocs.at[k].bytes;
+            for (uint32_t k = 0; k < part->body->frees.n; k++)
+                bytes[part->classes.at[part->body->frees.at[k].cls]] -=
+                    part->body->frees.at[k].bytes;
+        }
+    return bytes;
+}
+
 static void skip(const period *p) {
     ds_solver *x = p->x;
-    int64_t by_ps = p->times * p->ps;
+    ds_cut cut = {x->now_ps - p->ps, x->now_ps, p->times, growth(p)};
+    DS_HPUSH(&x->t->cuts, cut);
+    x->t->cut_ps += p->times * p->ps;
     for (uint32_t r = 0; r < x->n_ranks; r++) pass_over(p, r);
     for (uint32_t r = 0; r < x->n_ranks; r++) {
         uint32_t by = n_of(p, r) * p->times;
         x->ranks[r].made += by;
         x->ranks[r].past += by;
     }
-    for (uint32_t i = 0; i < x->heap.n; i++) x->heap.at[i].time_ps += by_ps;
-    for (uint32_t i = 0; i < x->plan->n_streams; i++) x->free_ps[i] += by_ps;
-    ds_net_shift(x->net, by_ps);
-    x->now_ps += by_ps;
 }
 
 static void forget(ds_period *p) {

@@ -247,6 +247,7 @@ static void meet_waiting(ds_solver *x, uint32_t exec) {
 static void make_nodes(ds_solver *x, uint32_t exec) {
     const ds_part *part = ds_solver__part(x, exec);
     uint32_t n = count_nodes(x, exec);
+    x->t->execs[exec].late_ps = x->t->cut_ps;
     if (!n) {
         x->t->execs[exec].timing = new_timing(part->body, &x->t->arena);
         return;
@@ -548,7 +549,7 @@ static bool solve(ds_solver *x) {
         return ds_compose__unknown(x->s, "a step that stops half-way");
     for (uint32_t i = 0; i < x->t->n_execs; i++) {
         const ds_exec *e = &x->t->execs[i];
-        int64_t end_ps = e->base_ps + e->timing->all_end;
+        int64_t end_ps = e->base_ps + e->late_ps + e->timing->all_end;
         if (end_ps > x->t->step_ps) x->t->step_ps = end_ps;
     }
     return true;
@@ -642,6 +643,7 @@ bool ds_compose__timeline(ds_sibling *s, const ds_order *order, uint32_t n_order
 
 void ds_compose__timeline_deinit(ds_timeline *t) {
     ds_arena_deinit(&t->arena);
+    free(t->cuts.at);
     free(t->execs);
     free(t->of_mb);
 }

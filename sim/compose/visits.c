@@ -45,6 +45,7 @@ void ds_compose__visits(const ds_timeline *t, ds_visit_fn *look, ds_visits *out)
     uint32_t *first = ds_xcalloc((size_t)n_classes + 2, sizeof *first);
     for (uint32_t i = 0; i < t->n_execs; i++) {
         const ds_part *part = &s->parts[t->execs[i].part];
+        if (t->execs[i].is_cut) continue;
         for (uint32_t k = 0; k < part->classes.n; k++) first[part->classes.at[k] + 2]++;
     }
     for (uint32_t c = 2; c < n_classes + 2; c++) {
@@ -56,6 +57,7 @@ void ds_compose__visits(const ds_timeline *t, ds_visit_fn *look, ds_visits *out)
     for (uint32_t c = 0; c < n_classes; c++) end[c] = first[c + 1];
     for (uint32_t i = 0; i < t->n_execs; i++) {
         const ds_part *part = &s->parts[t->execs[i].part];
+        if (t->execs[i].is_cut) continue;
         for (uint32_t k = 0; k < part->classes.n; k++) {
             uint32_t c = part->classes.at[k];
             if (look(&t->execs[i], k, &all[end[c]])) end[c]++;

@@ -5,7 +5,11 @@
  * level of a class is the sum of the curves of all executions, each moved to its base. Executions
  * overlap a little (a send beside an item, the last collective of an item beside the next), so the
  * curves are merged, but by leaps: as long as no other curve has anything to say, the most of the
- * leading one up to there is looked up in blocks. */
+ * leading one up to there is looked up in blocks.
+ *
+ * A stretch that comes again is looked at once. If less memory is taken after it than before, its
+ * first time is the one with the peak, else its last: by what its repetitions take, the level leaps
+ * at its end, or at its beginning. */
 #include "sim/compose/internal.h"
 
 #include <stdlib.h>
@@ -123,7 +127,8 @@ static bool check_exec(const ds_timeline *t, const ds_exec *e) {
         int64_t until = c->until < part->units.n ? e->timing->start[c->until]
                                                  : e->timing->freed_ps[c->until - part->units.n];
         const ds_exec *other = &t->execs[ds_compose__exec(t, &c->source, e)];
-        if (other->base_ps + other->timing->end[c->unit] > e->base_ps + until)
+        if (other->base_ps + other->late_ps + other->timing->end[c->unit] >
+            e->base_ps + e->late_ps + until)
             return ds_compose__unknown(t->s, "a buffer that is used on");
     }
     return true;
@@ -174,9 +179,15 @@ static cursor begin(const ds_visit *visit) {
     return (cursor){visit->of, visit->base_ps, 0};
 }
 
-/* Peak over all curves, that are in order of their first events, above `level`. */
-static int64_t merge(const ds_visit *all, uint32_t n, int64_t level) {
+static int64_t leap_ps(const ds_cut *cut, uint32_t cls) {
+    return cut->growth_bytes[cls] > 0 ? cut->from_ps : cut->to_ps;
+}
+
+/* Peak of a class over all curves, that are in order of their first events, above `level`. */
+static int64_t merge(const ds_timeline *t, uint32_t cls, const ds_visit *all, uint32_t n,
+                     int64_t level) {
     cursor *active = ds_xmalloc(((size_t)n + 1) * sizeof *active);
+    const ds_cut *cut = t->cuts.at, *cuts_end = cut + t->cuts.n;
     uint32_t n_active = 0, next = 0;
     int64_t peak = level;
     while (n_active || next < n) {
@@ -200,6 +211,9 @@ static int64_t merge(const ds_visit *all, uint32_t n, int64_t level) {
             }
             second = all[next].start_ps;
         }
+        for (; cut < cuts_end && leap_ps(cut, cls) <= first; cut++)
+            level += cut->times * cut->growth_bytes[cls];
+        if (cut < cuts_end && leap_ps(cut, cls) < second) second = leap_ps(cut, cls);
         if (first < second) {
             cursor *c = &active[leader];
             uint32_t end = seek(c, second);
@@ -239,7 +253,8 @@ bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes) {
     bool fine = true;
     for (uint32_t i = 0; i < t->n_execs && fine; i++) {
         const ds_part *part = &s->parts[t->execs[i].part];
-        if (!t->execs[i].timing->curves) fine = weigh_timing(s, part->body, t->execs[i].timing);
+        if (!t->execs[i].is_cut && !t->execs[i].timing->curves)
+            fine = weigh_timing(s, part->body, t->execs[i].timing);
     }
     for (uint32_t i = 0; i < t->n_execs && fine; i++) fine = check_exec(t, &t->execs[i]);
     if (!fine) return false;
@@ -248,7 +263,7 @@ bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes) {
     for (uint32_t c = 0; c < s->plan->n_classes; c++) {
         int64_t inputs = s->input_bytes[c] + ds_compose__n_each(s) * s->each_bytes[c];
         peak_bytes[c] =
-            merge(visits.at + visits.first[c], visits.first[c + 1] - visits.first[c], inputs);
+            merge(t, c, visits.at + visits.first[c], visits.first[c + 1] - visits.first[c], inputs);
     }
     ds_compose__visits_deinit(&visits);
     return true;

@@ -182,11 +182,3 @@ uint64_t ds_net_state(const ds_net *net, uint32_t flow, int64_t now_ps) {
     hash = ds_hash_mix(hash, (uint64_t)(a->level_q20 >> 64));
     return ds_hash_mix(hash, (uint64_t)a->level_q20);
 }
-
-void ds_net_shift(ds_net *net, int64_t by_ps) {
-    for (uint32_t i = 0; i < net->n_heap; i++) {
-        uint32_t flow = net->flow_of[net->heap[i].activity];
-        if (net->heap[i].ps != INT64_MAX) net->heap[i].ps += by_ps;
-        if (flow != NONE) net->active[flow].since_ps += by_ps;
-    }
-}

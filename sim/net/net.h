@@ -89,8 +89,6 @@ uint32_t ds_net_n_active(const ds_net *net);
 /* How far an active flow is: a hash of its work left, its rate, and since when it has that,
  * relative to now_ps. What will become of flows in equal states is the same. O(1). */
 uint64_t ds_net_state(const ds_net *net, uint32_t flow, int64_t now_ps);
-/* All that is active is as it is now, so much later. O(active). */
-void ds_net_shift(ds_net *net, int64_t by_ps);
 /* Rate of an active flow on its most loaded link since ds_net_next_ps was last asked. */
 ds_u128 ds_net_rate_q20(const ds_net *net, uint32_t flow);
 
