@@ -43,6 +43,8 @@ static double unary(ds_opcode code, double x) {
         return gelu(x);
     case DS_OP_SILU:
         return x * sigmoid(x);
+    case DS_OP_SQUARED_RELU:
+        return x > 0 || isnan(x) ? x * x : 0;
     case DS_OP_TANH:
         return tanh(x);
     case DS_OP_SIGMOID:
@@ -81,6 +83,8 @@ static double binary(ds_opcode code, double x, double y) {
         return y > 0 ? x : 0;
     case DS_OP_SILU_GRAD:
         return x * silu_slope(y);
+    case DS_OP_SQUARED_RELU_GRAD:
+        return y > 0 ? 2 * x * y : 0;
     case DS_OP_TANH_GRAD:
         return x * (1 - y * y);
     case DS_OP_SIGMOID_GRAD:

@@ -34,13 +34,13 @@ ds_status ds_exec__eval_softmax(const ds_eval *e, ds_error *err) {
     return DS_OK;
 }
 
-/* layer_norm and rms_norm: rows of the last dim. */
+/* layer_norm and rms_norm: rows of the last dim; scales of rank 2 repeat every so many rows. */
 ds_status ds_exec__eval_norm(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[0]->t;
     bool centred = e->op->code == DS_OP_LAYER_NORM;
     double eps = 0;
     DS_TRY(ds_eval_real(e, "eps", &eps, err));
-    int64_t n = x->dims[x->rank - 1];
+    int64_t n = x->dims[x->rank - 1], scales = e->op->n_in > 1 ? e->in[1]->t.n : n;
     for (int64_t row = 0; row < x->n / n; row++) {
         const double *in = x->at + row * n;
         double *out = e->out[0]->t.at + row * n, mean = 0, square = 0;
@@ -49,7 +49,7 @@ ds_status ds_exec__eval_norm(const ds_eval *e, ds_error *err) {
         double scale = 1 / sqrt(square / (double)n + eps);
         for (int64_t i = 0; i < n; i++) {
             out[i] = (in[i] - mean) * scale;
-            if (e->op->n_in > 1) out[i] *= e->in[1]->t.at[i];
+            if (e->op->n_in > 1) out[i] *= e->in[1]->t.at[(row * n + i) % scales];
             if (e->op->n_in > 2) out[i] += e->in[2]->t.at[i];
         }
     }

@@ -60,14 +60,19 @@ static void group_grad(const norm_grad *t, const group *g) {
     }
 }
 
-/* layer_norm and rms_norm: rows of the last dim, a scale for each element of a row. */
+/* layer_norm and rms_norm: rows of the last dim, a scale for each element of a row, or of as many
+ * rows as scales of rank 2 have. */
 ds_status ds_exec__eval_norm_grad(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[1]->t;
-    int64_t n = x->dims[x->rank - 1];
+    int64_t n = x->dims[x->rank - 1], scales = e->op->n_in > 2 ? e->in[2]->t.n : n;
     norm_grad t;
     DS_TRY(norm_grad_of(e, &t, err));
     for (int64_t first = 0; first < x->n; first += n)
-        group_grad(&t, &(group){.first = first, .n_outer = 1, .n_inner = n, .param_step = 1});
+        group_grad(&t, &(group){.first = first,
+                                .n_outer = 1,
+                                .n_inner = n,
+                                .param = first % scales,
+                                .param_step = 1});
     return DS_OK;
 }
 

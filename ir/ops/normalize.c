@@ -17,6 +17,17 @@ ds_status ds_ops__softmax_rule(const ds_rule_args *args, ds_rule *out, ds_error 
     return DS_OK;
 }
 
+/* A scale of rank 2 is one for each group of channels: groups are rows of their own. */
+ds_status ds_ops__rms_norm_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    bool backward = args->op->code == DS_OP_RMS_NORM_GRAD;
+    uint32_t scale = backward ? 2 : 1;
+    const char *text = ds_op_desc_of(args->op->code)->rule;
+    if (args->n_in > scale && args->in_rank[scale] == 2)
+        text = backward ? "... g v, ... g v, g v -> ... g v, g v; v: whole, ...: sum"
+                        : "... g v, g v -> ... g v; v: whole";
+    return ds_rule_parse(text, args->op->loc, out, err);
+}
+
 /* The rule for images of rank 2, 3 or 4. */
 static ds_status rule_by_rank(const ds_rule_args *args, const char *const rules[3], ds_rule *out,
                               ds_error *err) {

@@ -384,6 +384,9 @@ static ds_status of_gelu(ds_vjp *v, ds_error *err) {
 static ds_status of_silu(ds_vjp *v, ds_error *err) {
     return of_unary(v, DS_OP_SILU_GRAD, false, err);
 }
+static ds_status of_squared_relu(ds_vjp *v, ds_error *err) {
+    return of_unary(v, DS_OP_SQUARED_RELU_GRAD, false, err);
+}
 static ds_status of_tanh(ds_vjp *v, ds_error *err) {
     return of_unary(v, DS_OP_TANH_GRAD, true, err);
 }
@@ -422,6 +425,7 @@ static ds_vjp_fn *const table[DS_OP_COUNT] = {
     [DS_OP_RELU] = of_relu,
     [DS_OP_GELU] = of_gelu,
     [DS_OP_SILU] = of_silu,
+    [DS_OP_SQUARED_RELU] = of_squared_relu,
     [DS_OP_TANH] = of_tanh,
     [DS_OP_SIGMOID] = of_sigmoid,
     [DS_OP_EXP] = of_exp,
@@ -444,6 +448,8 @@ static ds_vjp_fn *const table[DS_OP_COUNT] = {
     [DS_OP_MAX_POOL] = ds_vjp__max_pool,
     [DS_OP_AVG_POOL] = ds_vjp__avg_pool,
     [DS_OP_LSTM] = ds_vjp__lstm,
+    [DS_OP_CAUSAL_CONV] = ds_vjp__causal_conv,
+    [DS_OP_SSD_SCAN] = ds_vjp__ssd_scan,
     [DS_OP_ATTENTION] = ds_vjp__attention,
     [DS_OP_ROTARY] = ds_vjp__rotary,
     [DS_OP_RESHAPE] = ds_vjp__reshape,

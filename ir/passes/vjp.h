@@ -74,6 +74,8 @@ ds_vjp_fn ds_vjp__conv2d;
 ds_vjp_fn ds_vjp__max_pool;
 ds_vjp_fn ds_vjp__avg_pool;
 ds_vjp_fn ds_vjp__lstm;
+ds_vjp_fn ds_vjp__causal_conv;
+ds_vjp_fn ds_vjp__ssd_scan;
 ds_vjp_fn ds_vjp__attention;
 ds_vjp_fn ds_vjp__softmax;
 ds_vjp_fn ds_vjp__layer_norm;

@@ -170,6 +170,34 @@ ds_status ds_vjp__rotary(ds_vjp *v, ds_error *err) {
 
 /* ---- recurrence ---- */
 
+/* code(dy, all operands), which has a result for each of them. */
+static ds_status of_all(ds_vjp *v, ds_opcode code, ds_use dy, const char *const *suffix,
+                        const char *const *attrs, ds_error *err) {
+    ds_value out[DS_MAX_OPERANDS];
+    ds_op *op = ds_vjp_op(v, code);
+    ds_vjp_read(v, op, dy);
+    for (uint32_t i = 0; i < v->op->n_in; i++) ds_vjp_read(v, op, ds_vjp_in(v, i));
+    if (attrs) ds_vjp_attrs(v, op, attrs);
+    for (uint32_t i = 0; i < v->op->n_in; i++) out[i] = ds_vjp_result(v, op, suffix[i], i);
+    DS_TRY(ds_build_put(&v->g->b, op, err));
+    for (uint32_t i = 0; i < v->op->n_in; i++) DS_TRY(ds_vjp_give(v, i, ds_use_of(out[i]), err));
+    return DS_OK;
+}
+
+ds_status ds_vjp__causal_conv(ds_vjp *v, ds_error *err) {
+    ds_use dy;
+    DS_TRY(ds_vjp_dy(v, 0, &dy, err));
+    return of_all(v, DS_OP_CAUSAL_CONV_GRAD, dy, (const char *const[]){".dx", ".dw", ".d2"},
+                  (const char *const[]){"silu", NULL}, err);
+}
+
+ds_status ds_vjp__ssd_scan(ds_vjp *v, ds_error *err) {
+    static const char *const suffix[] = {".dx", ".d1", ".d2", ".d3", ".d4", ".d5", ".d6"};
+    ds_use dy;
+    DS_TRY(ds_vjp_dy(v, 0, &dy, err));
+    return of_all(v, DS_OP_SSD_SCAN_GRAD, dy, suffix, (const char *const[]){"chunk", NULL}, err);
+}
+
 /* The gradient of the last hidden state belongs to the last step of the hidden states. */
 static ds_status add_last_hidden(ds_vjp *v, ds_use *dy, ds_error *err) {
     const ds_type *y = ds_vjp_out_type(v, 0);
@@ -198,16 +226,9 @@ ds_status ds_vjp__lstm(ds_vjp *v, ds_error *err) {
                             "which has no gradient",
                             ds_value_at(v->g->old, v->op->out[2])->name);
     ds_use dy = {0};
-    ds_value out[6];
     if (ds_vjp_has(v, 0)) DS_TRY(ds_vjp_dy(v, 0, &dy, err));
     if (ds_vjp_has(v, 1)) DS_TRY(add_last_hidden(v, &dy, err));
-    ds_op *op = ds_vjp_op(v, DS_OP_LSTM_GRAD);
-    ds_vjp_read(v, op, dy);
-    for (uint32_t i = 0; i < v->op->n_in; i++) ds_vjp_read(v, op, ds_vjp_in(v, i));
-    for (uint32_t i = 0; i < v->op->n_in; i++) out[i] = ds_vjp_result(v, op, suffix[i], i);
-    DS_TRY(ds_build_put(&v->g->b, op, err));
-    for (uint32_t i = 0; i < v->op->n_in; i++) DS_TRY(ds_vjp_give(v, i, ds_use_of(out[i]), err));
-    return DS_OK;
+    return of_all(v, DS_OP_LSTM_GRAD, dy, suffix, NULL, err);
 }
 
 /* ---- mixtures of experts ---- */

@@ -23,6 +23,7 @@ static int saved_by(ds_opcode code) {
         return RESULT;
     case DS_OP_GELU:
     case DS_OP_SILU:
+    case DS_OP_SQUARED_RELU:
     case DS_OP_LOG:
     case DS_OP_LAYER_NORM:
     case DS_OP_RMS_NORM:
@@ -37,6 +38,8 @@ static int saved_by(ds_opcode code) {
     case DS_OP_MSE:
     case DS_OP_CROSS_ENTROPY:
     case DS_OP_LSTM:
+    case DS_OP_CAUSAL_CONV:
+    case DS_OP_SSD_SCAN:
     case DS_OP_DISPATCH:
     case DS_OP_COMBINE:
         return OPERANDS;

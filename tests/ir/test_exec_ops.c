@@ -44,6 +44,7 @@ static const op_case cases[] = {
     UNARY(DS_OP_RELU, "relu(%x)"),
     UNARY(DS_OP_GELU, "gelu(%x)"),
     UNARY(DS_OP_SILU, "silu(%x)"),
+    UNARY(DS_OP_SQUARED_RELU, "squared_relu(%x)"),
     UNARY(DS_OP_TANH, "tanh(%x)"),
     UNARY(DS_OP_SIGMOID, "sigmoid(%x)"),
     UNARY(DS_OP_EXP, "exp(%x)"),
@@ -146,6 +147,26 @@ static const op_case cases[] = {
      "%h: f32[4@dp, 3], %c: f32[4@dp, 3]",
      "f32[4@dp, 3, 3], f32[4@dp, 3], f32[4@dp, 3]",
      "%y, %i, %j = lstm(%x, %w, %r, %b, %h, %c)\nreturn %y, %i, %j"},
+    {DS_OP_SQUARED_RELU_GRAD, "%x: f32[4@dp, 6@tp], %z: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
+     "%y = squared_relu_grad(%x, %z)\nreturn %y"},
+    {DS_OP_CAUSAL_CONV, "%x: f32[2@dp, 5, 4@tp], %w: f32[4@tp, 3], %b: f32[4@tp]",
+     "f32[2@dp, 5, 4@tp]", "%y = causal_conv(%x, %w, %b) {silu = true}\nreturn %y"},
+    {DS_OP_CAUSAL_CONV_GRAD,
+     "%y: f32[2@dp, 5, 4@tp], %x: f32[2@dp, 5, 4@tp], %w: f32[4@tp, 3], %b: f32[4@tp]",
+     "f32[2@dp, 5, 4@tp], f32[4@tp, 3] partial(dp), f32[4@tp] partial(dp)",
+     "%i, %j, %k = causal_conv_grad(%y, %x, %w, %b) {silu = true}\nreturn %i, %j, %k"},
+    {DS_OP_SSD_SCAN,
+     "%x: f32[2@dp, 5, 4@tp, 3], %t: f32[2@dp, 5, 4@tp], %b: f32[2@dp, 5, 2@tp, 2], "
+     "%c: f32[2@dp, 5, 2@tp, 2], %a: f32[4@tp], %d: f32[4@tp], %e: f32[4@tp]",
+     "f32[2@dp, 5, 4@tp, 3]", "%y = ssd_scan(%x, %t, %b, %c, %a, %d, %e)\nreturn %y"},
+    {DS_OP_SSD_SCAN_GRAD,
+     "%y: f32[2@dp, 5, 4@tp, 3], %x: f32[2@dp, 5, 4@tp, 3], %t: f32[2@dp, 5, 4@tp], "
+     "%b: f32[2@dp, 5, 2@tp, 2], %c: f32[2@dp, 5, 2@tp, 2], %a: f32[4@tp], %d: f32[4@tp], "
+     "%e: f32[4@tp]",
+     "f32[2@dp, 5, 4@tp, 3], f32[2@dp, 5, 4@tp], f32[2@dp, 5, 2@tp, 2], f32[2@dp, 5, 2@tp, 2], "
+     "f32[4@tp] partial(dp), f32[4@tp] partial(dp), f32[4@tp] partial(dp)",
+     "%i, %j, %k, %l, %m, %n, %o = ssd_scan_grad(%y, %x, %t, %b, %c, %a, %d, %e)\n"
+     "return %i, %j, %k, %l, %m, %n, %o"},
     {DS_OP_ATTENTION,
      "%q: f32[2@dp, 4, 4@tp, 3], %k: f32[2@dp, 4, 2@tp, 3], "
      "%v: f32[2@dp, 4, 2@tp, 3]",

@@ -30,6 +30,7 @@ static const sample samples[] = {
     {"relu", "%x: f32[3]", "%y = relu(%x)", "x", "y"},
     {"gelu", "%x: f32[3]", "%y = gelu(%x)", "x", "y"},
     {"silu", "%x: f32[3]", "%y = silu(%x)", "x", "y"},
+    {"squared_relu", "%x: f32[3]", "%y = squared_relu(%x)", "x", "y"},
     {"tanh", "%x: f32[3]", "%y = tanh(%x)", "x", "y"},
     {"sigmoid", "%x: f32[3]", "%y = sigmoid(%x)", "x", "y"},
     {"exp", "%x: f32[3]", "%y = exp(%x)", "x", "y"},
@@ -53,6 +54,12 @@ static const sample samples[] = {
     {"conv2d", "%x: f32[1, 2, 4, 4], %w: f32[3, 2, 2, 2]", "%y = conv2d(%x, %w)", "x w", "y"},
     {"max_pool", "%x: f32[1, 2, 4, 4]", "%y = max_pool(%x) {window = 2}", "x", "y"},
     {"avg_pool", "%x: f32[1, 2, 4, 4]", "%y = avg_pool(%x) {window = 2}", "x", "y"},
+    {"causal_conv", "%x: f32[2, 3, 4], %w: f32[4, 2], %bias: f32[4]",
+     "%y = causal_conv(%x, %w, %bias)", "x w bias", "y"},
+    {"ssd_scan",
+     "%x: f32[1, 3, 2, 2], %dt: f32[1, 3, 2], %b: f32[1, 3, 1, 2], %c: f32[1, 3, 1, 2], "
+     "%a: f32[2], %d: f32[2], %bias: f32[2]",
+     "%y = ssd_scan(%x, %dt, %b, %c, %a, %d, %bias)", "x dt b c a d bias", "y"},
     {"lstm",
      "%x: f32[2, 3, 4], %wx: f32[4, 20], %wh: f32[5, 20], %b: f32[20], %h0: f32[2, 5], "
      "%c0: f32[2, 5]",
