@@ -26,6 +26,7 @@
 #include "ir/lang/scenario.h"
 #include "ir/lang/verify.h"
 #include "ir/passes/overlap_internal.h"
+#include "ir/passes/path.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -160,10 +161,14 @@ static bool has_rule(tp_overlap *t, ds_op *op, ds_rule *rule) {
     return ds_op_rule(&ctx, rule, &ignored) == DS_OK;
 }
 
+static bool is_product(const ds_op *op) {
+    return (op->code == DS_OP_MATMUL || op->code == DS_OP_EINSUM) && op->n_in == 2 &&
+           op->n_out == 1;
+}
+
 /* Is it a product with a weight that tp splits, whose result has rows on `dim`? */
 static bool has_rows(tp_overlap *t, ds_op *op, uint32_t dim, product *out) {
-    if ((op->code != DS_OP_MATMUL && op->code != DS_OP_EINSUM) || op->n_in != 2 || op->n_out != 1)
-        return false;
+    if (!is_product(op)) return false;
     *out = (product){.op = op, .dim = dim};
     if (!has_rule(t, op, &out->rule) || dim >= out->rule.out[0].n ||
         out->rule.out[0].dims[dim].n != 1)
@@ -396,6 +401,14 @@ typedef struct scatter {
     product of;
 } scatter;
 
+/* Is it the gradient of a product's input? Its scatter is left to run beside weights' gradients,
+ * be they elsewhere (schedules that split them off). */
+static bool is_dx(const tp_overlap *t, const ds_op *op) {
+    const char *name = ds_path_op_name(t->func, op);
+    size_t n = strlen(name);
+    return n > 3 && strcmp(name + n - 3, ".dx") == 0;
+}
+
 static bool find_product(tp_overlap *t, const ds_block *block, uint32_t at, scatter *s) {
     uint32_t dim;
     s->op = block->ops[at];
@@ -404,7 +417,7 @@ static bool find_product(tp_overlap *t, const ds_block *block, uint32_t at, scat
     uint32_t made = ds_block_find(t->func, block, sum);
     return made < at && t->reads[sum.i] == 1 && is_term(t, ds_value_at(t->func, sum)->type) &&
            !is_uneven(ds_value_at(t->func, s->op->out[0])->type) &&
-           has_rows(t, block->ops[made], dim, &s->of);
+           has_rows(t, block->ops[made], dim, &s->of) && !is_dx(t, block->ops[made]);
 }
 
 /* [1, …] of a part, to be summed up with others. */
@@ -532,13 +545,6 @@ static bool reads_any(const ds_op *op, ds_op *const *ops, uint32_t n) {
     return false;
 }
 
-static bool share_operand(const ds_op *a, const ds_op *b) {
-    for (uint32_t i = 0; i < a->n_in; i++)
-        for (uint32_t k = 0; k < b->n_in; k++)
-            if (ds_use_same(&a->in[i], &b->in[k])) return true;
-    return false;
-}
-
 /* The ops of the block that make terms of what the op at `at` scatters. */
 static uint32_t find_terms(const tp_overlap *t, const ds_block *block, uint32_t at, ds_op **terms) {
     uint32_t n = 0;
@@ -554,25 +560,31 @@ static uint32_t find_terms(const tp_overlap *t, const ds_block *block, uint32_t 
     return n;
 }
 
-static bool is_gradient(const ds_op *op) {
-    const ds_attr *role = ds_attr_find(op->attrs, op->n_attrs, "role");
-    return op->n_in == 2 && role && role->word && strcmp(role->word, "gradient") == 0;
+/* Is it another product of what a term is a product of: a weight's gradient beside an input's? */
+static bool has_sibling(tp_overlap *t, const ds_op *op, ds_op *const *terms, uint32_t n,
+                        uint32_t dim) {
+    product term;
+    if (!is_product(op) || is_in(terms, n, op)) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!has_rows(t, terms[i], dim, &term)) continue;
+        const ds_use *dy = &terms[i]->in[term.x];
+        if (ds_use_same(&op->in[0], dy) || ds_use_same(&op->in[1], dy)) return true;
+    }
+    return false;
 }
 
 /* Gradients of weights by what flows to the terms, and what is made of them, go behind the scatter.
  * Returns how many ops did. */
-static uint32_t make_way(const tp_overlap *t, ds_block *block, uint32_t at) {
+static uint32_t make_way(tp_overlap *t, ds_block *block, uint32_t at, uint32_t dim) {
     ds_op **terms = DS_NEW_N(arena_of(t), ds_op *, at + 1), **late;
     uint32_t n_terms = find_terms(t, block, at, terms), n_late = 0, n = 0;
     if (!n_terms) return 0;
     late = DS_NEW_N(arena_of(t), ds_op *, at + 1);
     for (uint32_t i = 0; i < at; i++) {
         ds_op *op = block->ops[i];
-        bool goes = reads_any(op, late, n_late);
-        for (uint32_t k = 0; k < n_terms && !goes; k++)
-            goes = is_gradient(op) && share_operand(op, terms[k]);
-        if (goes && is_in(terms, n_terms, op)) return 0;
-        if (goes) late[n_late++] = op;
+        if (!has_sibling(t, op, terms, n_terms, dim) && !reads_any(op, late, n_late)) continue;
+        if (is_in(terms, n_terms, op)) return 0;
+        late[n_late++] = op;
     }
     if (!n_late || reads_any(block->ops[at], late, n_late)) return 0;
     ds_op **ops = DS_NEW_N(arena_of(t), ds_op *, block->n_ops + 1); /* the old one may be shared */
@@ -636,7 +648,7 @@ static ds_status overlap_block(tp_overlap *t, ds_block *block, bool in_loop, ds_
         ds_op *op = block->ops[i];
         uint32_t dim, n_late = 0;
         if (op->code == DS_OP_FOR) DS_TRY(overlap_block(t, op->body, true, err));
-        if (is_over_tp(t, op, DS_OP_REDUCE_SCATTER, &dim)) n_late = make_way(t, block, i);
+        if (is_over_tp(t, op, DS_OP_REDUCE_SCATTER, &dim)) n_late = make_way(t, block, i, dim);
         if (n_late) {
             i -= n_late; /* where the scatter is now */
             continue;

@@ -9,7 +9,8 @@
  *     shard      the strategy's mesh, shardings and communication: model becomes program
  *     offload    what is not needed now goes to the hosts' memory, and comes back
  *     pipeline   with pp > 1: functions of chunks, in the schedule's order, with sends between them
- *     overlap    what waits for what: prefetch of gathered weights
+ *     overlap    what waits for what: prefetch of gathered weights; gathers and scatters of tensor
+ *                parallelism in chunks under the products that they feed
  *     project    one body per rank
  *
  * All work on a ds_model_step. After each of them its module prints as text that parses, verifies,

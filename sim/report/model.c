@@ -149,11 +149,13 @@ static void put_pipeline(const ds_model_step *step, ds_buf *out) {
 }
 
 void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
+    static const char *const overlaps[] = {"none", "bulk", "ring", "pipe"};
     const ds_strategy *s = &step->strategy;
     put_degrees(s, out);
     put_shares(s, out);
     if (s->sp) ds_buf_put(out, ", sequence parallel");
     if (s->zero) ds_buf_printf(out, ", zero %lld", (long long)s->zero);
+    if (s->tp_overlap) ds_buf_printf(out, ", tp overlap %s", overlaps[s->tp_overlap]);
     if (s->zero && s->zero_group < s->dp)
         ds_buf_printf(out, " in groups of %lld", (long long)s->zero_group);
     if (s->recompute != DS_RECOMPUTE_NONE) {
