@@ -34,6 +34,16 @@ static bool find_curve(const ds_profiles *p, uint32_t profile, const ds_constant
     return false;
 }
 
+static bool find_tiles(const ds_profiles *p, uint32_t profile, const char *dtype, slot *out) {
+    for (uint32_t i = 0; i < p->gemms.n; i++) {
+        ds_gemm_fit *f = &p->gemms.at[i];
+        if (f->profile != profile || strcmp(dtype, ds_dtype_name(f->dtype)) != 0) continue;
+        *out = (slot){.real = &f->model.e_max};
+        return true;
+    }
+    return false;
+}
+
 static bool find_collective(const ds_profiles *p, uint32_t profile, const ds_constant *which,
                             slot *out) {
     for (uint32_t i = 0; i < p->coll_fits.n; i++) {
@@ -81,6 +91,11 @@ static ds_status find(const ds_profiles *p, uint32_t profile, const ds_constant 
                             "profile %s has no efficiency curve of %s, dtype %s, resource %s",
                             p->profiles.at[profile].name, which->op, which->dtype,
                             which->flop ? "flop" : "bytes");
+    case DS_CONSTANT_TILES_E_MAX:
+        if (find_tiles(p, profile, which->dtype, out)) return DS_OK;
+        return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE,
+                            "profile %s has no products by tiles in %s",
+                            p->profiles.at[profile].name, which->dtype);
     case DS_CONSTANT_COLL_E_MAX:
     case DS_CONSTANT_COLL_LAUNCH_PS:
         if (find_collective(p, profile, which, out)) return DS_OK;

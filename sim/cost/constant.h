@@ -18,7 +18,8 @@ typedef enum ds_constant_name {
     DS_CONSTANT_PROTOCOL_LAUNCH_PS, /* collective_protocols.csv launch_us, step_us, copy_gb_per_s */
     DS_CONSTANT_PROTOCOL_STEP_PS,   /* and e of (collective, link, protocol) */
     DS_CONSTANT_PROTOCOL_COPY_BYTES_PER_S,
-    DS_CONSTANT_PROTOCOL_E
+    DS_CONSTANT_PROTOCOL_E,
+    DS_CONSTANT_TILES_E_MAX /* gemm_fits.csv e_max of dtype */
 } ds_constant_name;
 
 typedef struct ds_constant {

@@ -24,7 +24,8 @@ typedef struct state {
     double *c;        /* scratch: constants */
     double *r;        /* residuals at x */
     double *trial;    /* residuals elsewhere */
-    double *jacobian; /* n_rows x n */
+    double *jacobian; /* m x n */
+    uint32_t m;       /* rows, and where there are priors n more */
     double *at;       /* scratch: logarithms */
     double loss, damping;
 } state;
@@ -40,9 +41,21 @@ static double within(const ds_fit_steps *fit, uint32_t k, double x) {
     return x < low ? low : x > high ? high : x;
 }
 
+/* The residual of what is known of constant k. */
+static double prior_residual(const ds_fit_steps *fit, uint32_t k, double x) {
+    if (!(fit->spread[k] > 0)) return 0;
+    return DS_FIT_STEPS_SCALE * (x - log(fit->prior[k])) / fit->spread[k];
+}
+
 static ds_status evaluate(state *s, const double *x, bool near, double *r, ds_error *err) {
     for (uint32_t k = 0; k < s->fit->n; k++) s->c[k] = exp(x[k]);
+    for (uint32_t i = s->fit->n_rows; i < s->m; i++)
+        r[i] = prior_residual(s->fit, i - s->fit->n_rows, x[i - s->fit->n_rows]);
     return s->residuals(s->context, s->c, near, r, err);
+}
+
+static double loss_of(const state *s, const double *r) {
+    return ds_fit_steps_loss(r, s->m) * s->m / s->fit->n_rows;
 }
 
 /* Towards the side on which there is room. */
@@ -54,7 +67,7 @@ static ds_status differentiate(state *s, ds_error *err) {
         if (within(fit, k, s->x[k] + step) < s->x[k] + step) step = -step;
         s->at[k] = s->x[k] + step;
         DS_TRY(evaluate(s, s->at, true, s->trial, err));
-        for (uint32_t i = 0; i < fit->n_rows; i++)
+        for (uint32_t i = 0; i < s->m; i++)
             s->jacobian[i * fit->n + k] = (s->trial[i] - s->r[i]) / step;
     }
     return DS_OK;
@@ -65,7 +78,7 @@ static ds_status propose(state *s, gsl_matrix *a, gsl_vector *b, gsl_vector *d, 
     const ds_fit_steps *fit = s->fit;
     gsl_matrix_set_zero(a);
     gsl_vector_set_zero(b);
-    for (uint32_t i = 0; i < fit->n_rows; i++) {
+    for (uint32_t i = 0; i < s->m; i++) {
         const double *row = &s->jacobian[i * fit->n];
         double r = s->r[i], w = 1 / sqrt(r * r + DS_FIT_STEPS_SCALE * DS_FIT_STEPS_SCALE);
         for (uint32_t k = 0; k < fit->n; k++) {
@@ -98,13 +111,13 @@ static ds_status step(state *s, gsl_matrix *a, gsl_vector *b, gsl_vector *d, dou
     for (int tries = 0; tries < MOST_DAMPINGS; tries++) {
         DS_TRY(propose(s, a, b, d, err));
         DS_TRY(evaluate(s, s->at, false, s->trial, err));
-        double loss = ds_fit_steps_loss(s->trial, s->fit->n_rows);
+        double loss = loss_of(s, s->trial);
         if (loss < s->loss) {
             *gain = s->loss - loss;
             s->loss = loss;
             s->damping /= 4;
             memcpy(s->x, s->at, s->fit->n * sizeof *s->x);
-            memcpy(s->r, s->trial, s->fit->n_rows * sizeof *s->r);
+            memcpy(s->r, s->trial, s->m * sizeof *s->r);
             return DS_OK;
         }
         s->damping *= 8;
@@ -114,7 +127,7 @@ static ds_status step(state *s, gsl_matrix *a, gsl_vector *b, gsl_vector *d, dou
 
 static ds_status iterate(state *s, gsl_matrix *a, gsl_vector *b, gsl_vector *d, ds_error *err) {
     DS_TRY(evaluate(s, s->x, false, s->r, err));
-    s->loss = ds_fit_steps_loss(s->r, s->fit->n_rows);
+    s->loss = loss_of(s, s->r);
     for (uint32_t i = 0; i < s->fit->max_iterations; i++) {
         double gain, before = s->loss;
         DS_TRY(step(s, a, b, d, &gain, err));
@@ -124,18 +137,28 @@ static ds_status iterate(state *s, gsl_matrix *a, gsl_vector *b, gsl_vector *d, 
     return DS_OK;
 }
 
-ds_status ds_fit_steps_run(const ds_fit_steps *fit, ds_fit_residuals residuals, void *context,
-                           double *c, double *loss, ds_error *err) {
+static ds_status check(const ds_fit_steps *fit, ds_error *err) {
     if (!fit->n || !fit->n_rows)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%u constants and %u rows: no fit",
                             fit->n, fit->n_rows);
-    for (uint32_t k = 0; k < fit->n; k++)
+    for (uint32_t k = 0; k < fit->n; k++) {
         if (!(fit->low[k] > 0) || !(fit->low[k] <= fit->high[k]) || !isfinite(fit->high[k]))
             return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "from %g to %g: no bounds",
                                 fit->low[k], fit->high[k]);
+        if (fit->spread && fit->spread[k] > 0 && !(fit->prior[k] > 0))
+            return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
+                                "%g: no prior of a positive constant", fit->prior[k]);
+    }
+    return DS_OK;
+}
+
+ds_status ds_fit_steps_run(const ds_fit_steps *fit, ds_fit_residuals residuals, void *context,
+                           double *c, double *loss, ds_error *err) {
+    DS_TRY(check(fit, err));
     ds_fit__prepare_gsl();
     state s = {.fit = fit, .residuals = residuals, .context = context, .damping = 1e-2};
-    size_t n = fit->n, m = fit->n_rows;
+    s.m = fit->n_rows + (fit->spread ? fit->n : 0);
+    size_t n = fit->n, m = s.m;
     s.x = ds_xcalloc(3 * n + 2 * m + n * m, sizeof *s.x);
     s.c = s.x + n;
     s.at = s.c + n;

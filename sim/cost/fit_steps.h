@@ -16,6 +16,11 @@ typedef ds_status (*ds_fit_residuals)(void *context, const double *c, bool near,
 typedef struct ds_fit_steps {
     uint32_t n, n_rows;       /* constants, rows */
     const double *low, *high; /* by constant: 0 < low <= high */
+    /* What is known of a constant besides the rows: its value, and about how far off that may be,
+     * as a share of it. One such is worth a row: the residual DS_FIT_STEPS_SCALE
+     * log(c/prior)/spread is added to those of the rows. spread 0: nothing is known of that one;
+     * NULL: of none. */
+    const double *prior, *spread;
     uint32_t max_iterations;
     /* After each step that was accepted; NULL: not wanted. */
     void (*progress)(void *context, uint32_t iteration, double loss);
@@ -24,7 +29,7 @@ typedef struct ds_fit_steps {
 /* Residuals beyond this weigh ever less. */
 #define DS_FIT_STEPS_SCALE 0.05
 
-/* The mean over rows of sqrt(r² + c²) - c, c = DS_FIT_STEPS_SCALE: near 0 half of r²/c, far away
+/* The mean over n of sqrt(r² + c²) - c, c = DS_FIT_STEPS_SCALE: near 0 half of r²/c, far away
  * |r| - c. */
 double ds_fit_steps_loss(const double *r, uint32_t n);
 
@@ -32,8 +37,9 @@ double ds_fit_steps_loss(const double *r, uint32_t n);
  * by 1/sqrt(r² + c²), which is the gradient of the loss, and derivatives by differences of 8 %: as
  * large as what is to be found, so that roundings of the simulated schedule do not show. From c, in
  * place; the result lies in [low, high]. Ends when a step gains less than 0.1 % of the loss.
- * Deterministic. Errors: DS_ERR_VALUE for bounds that are none; those of the residuals; DS_ERR_DATA
- * if the equations cannot be solved. Cost: n + 1 calls of `residuals` an iteration, or more. */
+ * Deterministic. Errors: DS_ERR_VALUE for bounds that are none and priors that are not positive;
+ * those of the residuals; DS_ERR_DATA if the equations cannot be solved. Cost: n + 1 calls of
+ * `residuals` an iteration, or more. */
 ds_status ds_fit_steps_run(const ds_fit_steps *fit, ds_fit_residuals residuals, void *context,
                            double *c, double *loss, ds_error *err);
 

@@ -294,6 +294,23 @@ Test(cost_fit, constants_are_read_and_changed_by_name) {
                  DS_OK, "%s", err.message);
     expect_near((double)cost.ps, 2e24 / 14.13e12, 1e-9, "ps");
 
+    /* whole waves, 108 tiles of 128 x 256, and no end of k: half the share of the peak takes
+     * 2 m n k / (312e12 0.5) s more, whatever hides under it */
+    static const ds_constant tiles = {.name = DS_CONSTANT_TILES_E_MAX, .dtype = "f16"};
+    int64_t ps[2];
+    work = (ds_work){.kind = DS_WORK_GEMM, .dtype = DS_F16, .batch = 1};
+    work.m = 128 * 108, work.n = 256, work.k = 1 << 20;
+    work.flop = 2 * work.m * work.n * work.k;
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(ds_constant_set(p, a100, &tiles, i ? 0.25 : 0.5, &err), DS_OK);
+        cr_assert_eq(ds_cost_op(p, ds_profile_kind(p, a100), a100, DS_COST_FITTED, "matmul", &work,
+                                DS_NOWHERE, &cost, NULL, &err),
+                     DS_OK, "%s", err.message);
+        ps[i] = cost.ps;
+    }
+    expect_near((double)(ps[1] - ps[0]), 1e12 * (double)work.flop / 156e12, 1e-3, "ps");
+    cr_expect_eq(ds_constant_get(p, v100, &tiles, &value, &err), DS_ERR_NAME);
+
     cr_expect_eq(ds_constant_set(p, v100, &e_max, 0, &err), DS_ERR_VALUE);
     cr_expect_eq(ds_constant_set(p, a100, &launch, -1, &err), DS_ERR_VALUE);
     e_max.dtype = "f64";

@@ -103,3 +103,70 @@ Test(fit_steps, loss) {
     const double r[] = {0, 0.12, -0.0375};
     cr_expect_float_eq(ds_fit_steps_loss(r, 3), (0 + 0.08 + 0.0125) / 3, 1e-12);
 }
+
+/* Two constants of which only the product acts: rows say r of it, priors share it out. With rows
+ * that agree and equal spreads both move by the same factor, the root of what they lack; with no
+ * spread of the second the first alone. */
+static ds_status product_residuals(void *context, const double *c, bool near, double *r,
+                                   ds_error *err) {
+    (void)context;
+    (void)near;
+    (void)err;
+    for (int i = 0; i < N_ROWS; i++) r[i] = log(c[0] * c[1] / 0.18);
+    return DS_OK;
+}
+
+Test(fit_steps, priors_decide_what_rows_do_not) {
+    static const double prior[] = {0.4, 0.5}, narrow[] = {0.2, 1e-4}, equal[] = {0.2, 0.2};
+    static const double lowest[] = {0.01, 0.01}, highest[] = {1, 1};
+    ds_fit_steps two = {.n = 2,
+                        .n_rows = N_ROWS,
+                        .low = lowest,
+                        .high = highest,
+                        .prior = prior,
+                        .spread = equal,
+                        .max_iterations = 40};
+    ds_error err;
+    double c[] = {0.3, 0.9}, loss;
+    cr_assert_eq(ds_fit_steps_run(&two, product_residuals, NULL, c, &loss, &err), DS_OK);
+    cr_expect_float_eq(c[0], 0.4 * sqrt(0.9), 2e-3, "%g", c[0]);
+    cr_expect_float_eq(c[1], 0.5 * sqrt(0.9), 2e-3, "%g", c[1]);
+    two.spread = narrow;
+    c[0] = 0.3, c[1] = 0.9;
+    cr_assert_eq(ds_fit_steps_run(&two, product_residuals, NULL, c, &loss, &err), DS_OK);
+    cr_expect_float_eq(c[0], 0.36, 2e-3, "%g", c[0]);
+    cr_expect_float_eq(c[1], 0.5, 1e-3, "%g", c[1]);
+}
+
+/* A prior is worth a row: of n rows that say 0.3 and one that says 0.6, as far off for its spread
+ * as a row is at the scale, the fit is where the slopes of the loss cancel, n f(x) = f(d - x) with
+ * f(r) = r/sqrt(r^2 + c^2), here for n = 1 and equal widths in the middle. */
+static ds_status one_residual(void *context, const double *c, bool near, double *r, ds_error *err) {
+    (void)context;
+    (void)near;
+    (void)err;
+    r[0] = log(c[0] / 0.3);
+    return DS_OK;
+}
+
+Test(fit_steps, a_prior_counts_as_a_row) {
+    static const double prior[] = {0.33}, spread[] = {DS_FIT_STEPS_SCALE}, none[] = {0};
+    static const double lowest[] = {0.01}, highest[] = {1};
+    ds_fit_steps one = {.n = 1,
+                        .n_rows = 1,
+                        .low = lowest,
+                        .high = highest,
+                        .prior = prior,
+                        .spread = spread,
+                        .max_iterations = 40};
+    ds_error err;
+    double c[] = {0.5}, loss;
+    cr_assert_eq(ds_fit_steps_run(&one, one_residual, NULL, c, &loss, &err), DS_OK);
+    cr_expect_float_eq(c[0], sqrt(0.3 * 0.33), 1e-3, "%g", c[0]);
+    one.spread = none;
+    cr_assert_eq(ds_fit_steps_run(&one, one_residual, NULL, c, &loss, &err), DS_OK);
+    cr_expect_float_eq(c[0], 0.3, 1e-3, "%g", c[0]);
+    one.spread = spread;
+    one.prior = none;
+    cr_expect_eq(ds_fit_steps_run(&one, one_residual, NULL, c, &loss, &err), DS_ERR_VALUE);
+}

@@ -4,7 +4,8 @@
  * together. The rows are those of the tables whose testbed (tools/validate) names the profile and
  * whose split is calib; each is predicted as `distsim validate` does, a whole step, with constants
  * altered in memory. ds_fit_steps_run makes log(predicted/measured) small over all of them. Rows of
- * other splits are predicted once, at the end, and have no part.
+ * other splits are predicted once, at the end, and have no part. Where calibration.csv has a prior,
+ * what single ops take elsewhere, a constant is held to it like by one more row (fit_steps.h).
  *
  * Left out: the fit repeated without the rows of each model (layers and width), by the residuals'
  * derivatives around the fit; the constants so found then predict those rows, by simulation. */
@@ -38,6 +39,7 @@ typedef struct fitting {
     fit_groups variables;
     DS_VEC(target) targets;
     DS_VEC(double) low, high, start; /* by variable, in the unit of its first target */
+    DS_VEC(double) prior, spread;    /* the same; spread 0: no prior */
     DS_VEC(ds_csv) tables;
     DS_VEC(val_prediction) rows; /* of the profile, all splits, as read */
     val_prediction *open;        /* scratch: the rows that are being fitted, as read */
@@ -58,7 +60,8 @@ static const struct {
              {"launch_us", DS_CONSTANT_PROTOCOL_LAUNCH_PS, 1e6},
              {"step_us", DS_CONSTANT_PROTOCOL_STEP_PS, 1e6},
              {"copy_gb_per_s", DS_CONSTANT_PROTOCOL_COPY_BYTES_PER_S, 1e9},
-             {"e", DS_CONSTANT_PROTOCOL_E, 1}};
+             {"e", DS_CONSTANT_PROTOCOL_E, 1},
+             {"tiles_e_max", DS_CONSTANT_TILES_E_MAX, 1}};
 
 static double unit_of(const ds_constant *which) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -66,7 +69,27 @@ static double unit_of(const ds_constant *which) {
     return 1;
 }
 
-static ds_status read_target(fitting *f, const ds_csv *csv, uint32_t row, ds_error *err) {
+/* Both cells, or none. */
+static ds_status read_prior(fitting *f, const ds_csv *csv, uint32_t row, double spread_of_all,
+                            ds_error *err) {
+    double prior = 0, spread = 0;
+    const char *text = "";
+    ds_error unsaid;
+    if (fit_cell(csv, row, "prior", &text, &unsaid) == DS_OK && *text) {
+        DS_TRY(fit_number(csv, row, "prior", &prior, err));
+        DS_TRY(fit_number(csv, row, "spread", &spread, err));
+        if (!(prior > 0) || !(spread > 0))
+            return ds_csv_error(csv, &csv->rows.at[row], err,
+                                "a prior and its spread are positive");
+        if (spread_of_all > 0) spread = spread_of_all;
+    }
+    DS_HPUSH(&f->prior, prior);
+    DS_HPUSH(&f->spread, spread);
+    return DS_OK;
+}
+
+static ds_status read_target(fitting *f, const ds_csv *csv, uint32_t row, double spread_of_all,
+                             ds_error *err) {
     const char *variable, *constant, *resource;
     target t = {.line = csv->rows.at[row].line};
     double low, high;
@@ -95,6 +118,7 @@ static ds_status read_target(fitting *f, const ds_csv *csv, uint32_t row, ds_err
         DS_HPUSH(&f->start, t.start / names[k].unit);
         DS_HPUSH(&f->low, low);
         DS_HPUSH(&f->high, high);
+        DS_TRY(read_prior(f, csv, row, spread_of_all, err));
     }
     if (!(t.start > 0))
         return ds_csv_error(csv, &csv->rows.at[row], err,
@@ -194,6 +218,8 @@ static ds_status search(fitting *f, const fit_published_options *options, double
                         .n_rows = f->n,
                         .low = f->low.at,
                         .high = f->high.at,
+                        .prior = f->prior.at,
+                        .spread = f->spread.at,
                         .max_iterations = options->iterations,
                         .progress = show_progress};
     for (uint32_t k = 0; k < how.n; k++)
@@ -300,7 +326,12 @@ static ds_status find_slopes(fitting *f, tangent *t, ds_error *err) {
 /* Predicts the rows of the model of row `which` by a fit to the others; into `unseen`. */
 static ds_status predict_unseen(fitting *f, tangent *t, const val_row *model, double *c,
                                 val_prediction *unseen, uint32_t *n, ds_error *err) {
-    ds_fit_steps how = {.n = t->n, .low = f->low.at, .high = f->high.at, .max_iterations = 100};
+    ds_fit_steps how = {.n = t->n,
+                        .low = f->low.at,
+                        .high = f->high.at,
+                        .prior = f->prior.at,
+                        .spread = f->spread.at,
+                        .max_iterations = 100};
     double loss;
     *n = t->n_kept = 0;
     for (uint32_t i = 0; i < f->n; i++) {
@@ -361,12 +392,14 @@ static double rounded(double value) {
 }
 
 static void print_constants(const fitting *f, double *c) {
-    puts("variable          in file     fitted   change");
+    puts("variable          in file     fitted   change      prior  spread");
     for (uint32_t k = 0; k < f->variables.seen.n; k++) {
         c[k] = rounded(c[k]);
         bool end = c[k] <= f->low.at[k] * 1.001 || c[k] >= f->high.at[k] / 1.001;
-        printf("%-14s  %9.4g  %9.4g  %+5.1f %%%s\n", f->variables.seen.at[k], f->start.at[k], c[k],
-               100 * (c[k] / f->start.at[k] - 1), end ? "  at a bound" : "");
+        printf("%-14s  %9.4g  %9.4g  %+5.1f %%", f->variables.seen.at[k], f->start.at[k], c[k],
+               100 * (c[k] / f->start.at[k] - 1));
+        if (f->spread.at[k] > 0) printf("  %9.4g  %4.0f %%", f->prior.at[k], 100 * f->spread.at[k]);
+        puts(end ? "  at a bound" : "");
     }
 }
 
@@ -381,6 +414,7 @@ static bool cell_is(const ds_csv *csv, uint32_t row, const char *column, const c
 static bool is_row_of(const ds_csv *csv, uint32_t row, const ds_constant *which) {
     double link = 0;
     ds_error unsaid;
+    if (which->name == DS_CONSTANT_TILES_E_MAX) return cell_is(csv, row, "dtype", which->dtype);
     if (!*which->protocol)
         return cell_is(csv, row, "op", which->op) && cell_is(csv, row, "dtype", which->dtype) &&
                cell_is(csv, row, "resource", which->flop ? "flop" : "bytes");
@@ -391,20 +425,34 @@ static bool is_row_of(const ds_csv *csv, uint32_t row, const ds_constant *which)
 }
 
 static const char *column_of(const ds_constant *which) {
+    if (which->name == DS_CONSTANT_TILES_E_MAX) return "e_max";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].which == which->name) return names[i].name;
     return NULL;
 }
 
-static ds_status write_file(const fitting *f, const char *path, bool protocols, const double *c,
+/* Where a constant is written. */
+static const char *file_of(const ds_constant *which) {
+    if (which->name == DS_CONSTANT_TILES_E_MAX) return "gemm_fits.csv";
+    return *which->protocol ? "collective_protocols.csv" : "efficiency.csv";
+}
+
+static ds_status write_file(const fitting *f, const char *folder, const char *file, const double *c,
                             ds_error *err) {
     ds_csv csv;
-    ds_status status = DS_OK;
-    DS_TRY(ds_csv_read(path, &csv, err));
+    ds_buf path = {0};
+    bool moves = false;
+    for (uint32_t i = 0; i < f->targets.n; i++)
+        moves = moves || strcmp(file_of(&f->targets.at[i].which), file) == 0;
+    if (!moves) return DS_OK;
+    ds_buf_printf(&path, "%s/%s", folder, file);
+    ds_status status = ds_csv_read(path.text, &csv, err);
+    ds_buf_deinit(&path);
+    if (status != DS_OK) return status;
     for (uint32_t i = 0; i < f->targets.n && status == DS_OK; i++) {
         const target *t = &f->targets.at[i];
         double factor = c[t->variable] / f->start.at[t->variable];
-        if ((*t->which.protocol != '\0') != protocols) continue;
+        if (strcmp(file_of(&t->which), file) != 0) continue;
         for (uint32_t row = 0; row < csv.rows.n && status == DS_OK; row++)
             if (is_row_of(&csv, row, &t->which))
                 status = fit_set(&csv, row, column_of(&t->which), "%.4g",
@@ -429,13 +477,12 @@ static ds_status write_ratios(const fitting *f, const char *path, ds_error *err)
 
 static ds_status write_constants(const fitting *f, const char *folder, const double *c,
                                  ds_error *err) {
+    static const char *const files[] = {"efficiency.csv", "gemm_fits.csv",
+                                        "collective_protocols.csv"};
     ds_buf path = {0};
-    ds_buf_printf(&path, "%s/efficiency.csv", folder);
-    ds_status status = write_file(f, path.text, false, c, err);
-    path.n = 0;
-    ds_buf_printf(&path, "%s/collective_protocols.csv", folder);
-    if (status == DS_OK) status = write_file(f, path.text, true, c, err);
-    path.n = 0;
+    ds_status status = DS_OK;
+    for (size_t i = 0; i < sizeof files / sizeof *files && status == DS_OK; i++)
+        status = write_file(f, folder, files[i], c, err);
     ds_buf_printf(&path, "%s/profile.csv", folder);
     if (status == DS_OK) status = write_ratios(f, path.text, err);
     ds_buf_deinit(&path);
@@ -467,7 +514,8 @@ static ds_status prepare(fitting *f, const ds_csv *calibration,
                          const fit_published_options *options, ds_error *err) {
     DS_TRY(ds_profiles_load(NULL, &f->profiles, err));
     DS_TRY(ds_profiles_find_profile(f->profiles, f->name, DS_NOWHERE, &f->profile, err));
-    for (uint32_t i = 0; i < calibration->rows.n; i++) DS_TRY(read_target(f, calibration, i, err));
+    for (uint32_t i = 0; i < calibration->rows.n; i++)
+        DS_TRY(read_target(f, calibration, i, options->spread, err));
     for (uint32_t i = 0; i < options->n_tables; i++)
         DS_TRY(read_rows(f, options->tables[i], options->every, err));
     if (!f->rows.n)
@@ -504,6 +552,8 @@ ds_status fit_published(const char *folder, const fit_published_options *options
     free(f.low.at);
     free(f.high.at);
     free(f.start.at);
+    free(f.prior.at);
+    free(f.spread.at);
     fit_groups_deinit(&f.variables);
     ds_profiles_free(f.profiles);
     ds_csv_deinit(&calibration);

@@ -15,7 +15,7 @@ static int usage(void) {
         "[--write | --check]\n"
         "       fit-profiles steps SCENARIO.dir DATA.csv\n"
         "       fit-profiles rows cost_profiles/NAME TABLE.csv... [--every N] [--iterations N]\n"
-        "                    [--away FACTOR] [--leave-out] [--write]\n"
+        "                    [--away FACTOR] [--spread SHARE] [--leave-out] [--write]\n"
         "ops    fits efficiency curves, and products by tiles and waves, to ops.csv; --write puts\n"
         "       the constants into efficiency.csv and gemm_fits.csv, --check fails if one of\n"
         "       efficiency.csv is off by more than 1 %, or other products fit 1 % better\n"
@@ -23,7 +23,8 @@ static int usage(void) {
         "steps  fits the profile of a scenario to measured steps, by simulating them\n"
         "rows   fits what calibration.csv names to the calib rows of tables of published steps:\n"
         "       all of them, or each N-th; --leave-out fits once more without each model, and\n"
-        "       predicts it; --away starts elsewhere; --write puts the constants into the files\n",
+        "       predicts it; --away starts elsewhere; --spread is that of all priors, in place of\n"
+        "       calibration.csv's; --write puts the constants into the files\n",
         stderr);
     return 2;
 }
@@ -64,6 +65,8 @@ static ds_status read_published(int argc, char **argv, bool *understood, ds_erro
             *understood = number_of(argv[++i], 0, &iterations);
         else if (strcmp(argv[i], "--away") == 0)
             *understood = number_of(argv[++i], 1, &options.away);
+        else if (strcmp(argv[i], "--spread") == 0)
+            *understood = number_of(argv[++i], 1e-3, &options.spread);
         else
             tables[options.n_tables++] = argv[i];
     }

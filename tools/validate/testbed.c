@@ -70,7 +70,7 @@ static const val_testbed testbeds[] = {
      .precision = "fp16",
      .basis = "as megatron_apr2021"},
     {.source = "seqsel",
-     SELENE,
+     SELENE_OF("A100-Selene-Megatron-2022"),
      .set = "megatron_seqsel",
      .zero = 1,
      .late_reduce = true,
