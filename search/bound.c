@@ -95,13 +95,15 @@ static void read_prefix(const search *s, uint32_t index, ds_choice *out) {
 /* Of the first `depth` of the prefix. */
 static ds_status find_bound(search *s, uint32_t depth, node *out, ds_error *err) {
     ds_bound_region region;
-    DS_TRY(ds_bounds_region(s->bounds, s->prefix, depth, &region, err));
+    DS_TRY(ds_bounds_memory(s->bounds, s->prefix, depth, &region, err));
     int64_t peak = ds_bound_peak_bytes(&region);
     out->illegal = ds_bound_is_illegal(&region);
+    out->bound = peak;
     if (out->illegal || (region.capacity_bytes && peak > region.capacity_bytes))
         out->bound = INT64_MAX;
-    else
-        out->bound = s->objective.what == DS_DERIVED_step_time ? ds_bound_step_ps(&region) : peak;
+    if (out->bound == INT64_MAX || s->objective.what != DS_DERIVED_step_time) return DS_OK;
+    DS_TRY(ds_bounds_region(s->bounds, s->prefix, depth, &region, err));
+    out->bound = ds_bound_step_ps(&region);
     return DS_OK;
 }
 

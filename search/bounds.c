@@ -116,7 +116,7 @@ int64_t ds_bound_peak_bytes(const ds_bound_region *r) {
     int64_t peak = 0;
     for (int64_t s = 0; r->layers && s < r->pp; s++) {
         ds_bound_stage stage;
-        ds_bound_stage_of(r, s, &stage);
+        ds_bound_stage_bytes(r, s, &stage);
         peak = most(peak, stage.held_bytes + live_bytes(r, s, &stage));
     }
     return peak;

@@ -119,6 +119,8 @@ typedef struct ds_bound_stage {
 /* With layers. Where it is not known what is on which stage, held_bytes is the average, and all
  * else 0. O(chunks of the stage), but for what the mesh is asked for the first time. */
 void ds_bound_stage_of(const ds_bound_region *region, int64_t stage, ds_bound_stage *out);
+/* The bytes alone, all else 0. */
+void ds_bound_stage_bytes(const ds_bound_region *region, int64_t stage, ds_bound_stage *out);
 bool ds_bound_is_placed(const ds_bound_region *region);
 /* How many backward items later stage s does their gradients of weights; −1: at once. */
 int64_t ds_bound_delay(const ds_bound_region *region, int64_t stage);
@@ -137,6 +139,10 @@ void ds_bounds_free(ds_bounds *bounds);
 /* What is known once the first `depth` dimensions have these values. Layers are made where
  * they are asked for the first time. Errors: evaluation of knobs. */
 ds_status ds_bounds_region(ds_bounds *bounds, const ds_choice *prefix, uint32_t depth,
+                           ds_bound_region *out, ds_error *err);
+/* The same for ds_bound_peak_bytes and ds_bound_is_illegal, which need no times: cheaper, since
+ * layers are the same wherever the mesh lies. */
+ds_status ds_bounds_memory(ds_bounds *bounds, const ds_choice *prefix, uint32_t depth,
                            ds_bound_region *out, ds_error *err);
 
 #endif

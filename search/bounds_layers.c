@@ -1,21 +1,18 @@
-/* The small step: how it is made, and what its instances are.
+/* What the instances of the small step are.
  *
- * The loop is found in the text. Its bound is a param that nothing else in its module mentions, so
- * that setting it to three leaves all else as it is; its index is mentioned nowhere. In the plan a
- * microbatch is a call, whose instances are in nine runs: before the loop, its turns, what stands
- * between the loops of the forward and the backward pass, the turns backwards, what is left. */
+ * In its plan a microbatch is a call, whose instances are in nine runs: before the loop, its turns,
+ * what stands between the loops of the forward and the backward pass, the turns backwards, what is
+ * left. */
 #include "search/bounds_layers.h"
 
-#include "ir/base/units.h"
-#include "ir/lang/verify.h"
-#include "ir/passes/passes.h"
 #include "sim/plan/plan.h"
 
-#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TURNS = 3, MIDDLE = 1, MICROBATCHES = 2 };
+enum { TURNS = DS_BOUND_SMALL_TURNS, MIDDLE = 1, MICROBATCHES = DS_BOUND_SMALL_MICROBATCHES };
 /* Runs: PRE_F, three turns, BETWEEN, three turns, PRE_B; then those behind the microbatches. */
 enum {
     PRE_F,
@@ -26,153 +23,6 @@ enum {
     N_RUNS,
     NO_RUN = 99
 };
-
-/* ---- the loop, in the text ---- */
-
-static bool is_name(char c) {
-    return isalnum((unsigned char)c) || c == '_';
-}
-
-/* How often a text has the word by itself: not as a part of another one, nor of @word, %word. */
-static uint32_t count_word(const char *text, const char *word) {
-    size_t n = strlen(word);
-    uint32_t count = 0;
-    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
-        char before = at > text ? at[-1] : ' ';
-        bool alone = !is_name(before) && !is_name(at[n]) && !strchr("@%", before);
-        /* `0..layers` is the word, `gpt.layers` is not */
-        if (alone && (before != '.' || (at > text + 1 && at[-2] == '.'))) count++;
-    }
-    return count;
-}
-
-/* `for i in 0..p`, where p is a param of the loop's module. */
-static const ds_op *find_loop(const ds_unit *unit, const ds_func *func, uint32_t *param) {
-    const ds_op *loop = NULL;
-    for (uint32_t i = 0; i < func->body.n_ops; i++) {
-        const ds_op *op = func->body.ops[i];
-        if (op->code != DS_OP_FOR) continue;
-        if (loop) return NULL;
-        loop = op;
-    }
-    if (!loop) return NULL;
-    const ds_expr_node *lo = ds_expr_at(&unit->exprs, loop->lo);
-    const ds_expr_node *hi = ds_expr_at(&unit->exprs, loop->hi);
-    if (lo->kind != DS_EXPR_INT || lo->i != 0 || hi->kind != DS_EXPR_PARAM) return NULL;
-    if ((uint32_t)((uint64_t)hi->i >> 32) != func->module->id) return NULL;
-    *param = (uint32_t)hi->i;
-    return loop;
-}
-
-static uint32_t count_text(const char *text, const char *before, const char *word,
-                           const char *after) {
-    ds_buf whole = {0};
-    uint32_t count = 0;
-    ds_buf_printf(&whole, "%s%s%s", before, word, after);
-    for (const char *at = strstr(text, whole.text); at; at = strstr(at + 1, whole.text)) count++;
-    ds_buf_deinit(&whole);
-    return count;
-}
-
-/* Is the param mentioned by its declaration and loops' bounds alone, the index by loops alone? */
-static bool stands_alone(const ds_func *func, const ds_op *loop, uint32_t param) {
-    ds_buf text = {0};
-    ds_print_module_content(func->module, &text);
-    const char *name = func->module->params.at[param].name;
-    bool alone =
-        text.text &&
-        count_word(text.text, name) == 1 + count_text(text.text, " in 0..", name, " ") &&
-        count_word(text.text, loop->index) == count_text(text.text, "for ", loop->index, " in ");
-    ds_buf_deinit(&text);
-    return alone;
-}
-
-/* ---- the plan ---- */
-
-static ds_attr word(ds_unit *unit, const char *text) {
-    return (ds_attr){.kind = DS_ATTR_WORD, .word = ds_intern(&unit->strings, text)};
-}
-
-static ds_attr number(ds_unit *unit, int64_t value) {
-    return (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_int(&unit->exprs, value)};
-}
-
-static ds_attr text(ds_unit *unit, const char *value) {
-    ds_expr_node node = {.kind = DS_EXPR_STR, .name = ds_intern(&unit->strings, value)};
-    return (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_make(&unit->exprs, node)};
-}
-
-static void set_strategy(ds_unit *unit, const ds_bound_sibling *s) {
-    ds_scenario_set(unit, "", "strategy", (ds_attr){.kind = DS_ATTR_BLOCK});
-    ds_scenario_set(unit, "strategy", "recompute", word(unit, s->recompute));
-    ds_scenario_set(unit, "strategy", "tp", number(unit, s->tp));
-    ds_scenario_set(unit, "strategy", "cp", number(unit, s->cp));
-    ds_scenario_set(unit, "strategy", "cp_type", word(unit, s->cp_type));
-    if (s->order) ds_scenario_set(unit, "strategy", "order", text(unit, s->order));
-    ds_scenario_set(unit, "strategy", "sp", (ds_attr){.kind = DS_ATTR_BOOL, .flag = s->sp});
-    ds_scenario_set(unit, "strategy", "microbatches", number(unit, s->parts));
-}
-
-/* A topology of the sibling's devices alone, put behind those of the root module. The module in
- * which it is written stands at no index of the unit. NULL: the text is not understood. */
-#define SMALL "bounds__small"
-
-static ds_topology *parse_topology(ds_unit *unit, const ds_bound_sibling *s) {
-    ds_module **at = unit->modules.at;
-    uint32_t n = unit->modules.n, cap = unit->modules.cap;
-    ds_buf text = {0};
-    ds_buf_printf(&text,
-                  "dir 1\ntopology @" SMALL " { device gpu[%d] : \"%s\"\n switch s\n"
-                  " link gpu[i] -- s : 100 GB/s, 1 us for i in 0..%d }\n",
-                  (int)(s->tp * s->cp), s->device, (int)(s->tp * s->cp));
-    ds_module *module = ds_unit_add_module(unit, "", text.text, text.n);
-    ds_status status = ds_parse(module, NULL);
-    ds_buf_deinit(&text);
-    unit->modules.at = at;
-    unit->modules.n = n;
-    unit->modules.cap = cap;
-    return status == DS_OK ? module->topologies.at[0] : NULL;
-}
-
-/* The list of topologies is made anew in the arena of the moment. */
-static bool add_topology(ds_unit *unit, const ds_bound_sibling *s) {
-    ds_module *root = unit->modules.at[0];
-    ds_topology *small = parse_topology(unit, s), **old = root->topologies.at;
-    uint32_t n = root->topologies.n;
-    if (!small) return false;
-    root->topologies.at = NULL;
-    root->topologies.n = root->topologies.cap = 0;
-    for (uint32_t i = 0; i < n; i++) DS_PUSH(&unit->arena, &root->topologies, old[i]);
-    DS_PUSH(&unit->arena, &root->topologies, small);
-    return true;
-}
-
-static void set_topology(ds_unit *unit) {
-    ds_attr on = {.kind = DS_ATTR_PLACE};
-    on.place = (ds_place){.kind = DS_PLACE_MESH, .name = ds_intern(&unit->strings, SMALL)};
-    ds_scenario_set(unit, "", "on", on);
-}
-
-static bool verifies(const ds_binding *binding) {
-    ds_diags diags;
-    ds_diags_init(&diags);
-    ds_status status = ds_verify_bound(binding->unit, binding, &diags);
-    ds_diags_deinit(&diags);
-    return status == DS_OK;
-}
-
-/* The plan looks at the step's unit. */
-static ds_plan *make_plan(ds_model_step *step, const ds_profiles *profiles,
-                          ds_plan_ground *ground) {
-    ds_plan *plan;
-    const ds_plan_options options = {.cost_mode = DS_COST_FITTED, .ground = ground};
-    step->strategy.microbatches = MICROBATCHES;
-    step->brief = step->trusted = true;
-    if (ds_model_step_run_to(step, DS_PASS_OVERLAP, NULL, NULL, NULL) != DS_OK ||
-        ds_plan_build(&step->binding, profiles, &options, &plan, NULL) != DS_OK)
-        return NULL;
-    return plan;
-}
 
 /* ---- which run an instance is in ---- */
 
@@ -443,6 +293,14 @@ static void count_made(const reader *r, ds_bound_layers *out, uint32_t maker, ui
     if (run == BETWEEN) part[DS_BOUND_POST].gradient_bytes += bytes;
 }
 
+/* What it reads is gone when what it makes is there, at the same instant. */
+static bool takes_no_time(const reader *r, uint32_t inst) {
+    const ds_record *record = r->plan->records.at[r->plan->insts.at[inst].record];
+    for (uint32_t i = 0; i < record->n_variants; i++)
+        if (record->variants[i].ps) return false;
+    return true;
+}
+
 /* When the value's buffer is certainly there, of instances of one run of one microbatch that
  * compute: from *first to *last. What other streams read may be gone sooner, and so may gradients
  * that are shared out (zero). */
@@ -454,6 +312,7 @@ static bool find_life(const reader *r, uint32_t m, uint32_t run, const uint32_t 
     bool saved = run == TURN_B + MIDDLE && is_saved(r->run[maker], by[v]);
     *first = here ? maker : 0;
     *last = here && last_read[v] < maker ? maker : last_read[v];
+    if (here && takes_no_time(r, maker) && ++*first > *last) return false;
     return here || ((before || saved) && last_read[v] > 0);
 }
 
@@ -468,8 +327,9 @@ static int64_t most_in(const reader *r, uint32_t m, uint32_t run, const uint32_t
         const ds_op *op = plan->records.at[plan->insts.at[i].record]->op;
         bool sums = op && op->code == DS_OP_ACCUMULATE;
         if (r->run[i] != run || r->microbatch[i] != m || !is_compute(r, i) || sums) continue;
+        uint32_t last = takes_no_time(r, i) && i ? i - 1 : i;
         for (uint32_t k = 0; k < ds_plan_n_reads(plan, i); k++)
-            last_read[roots[plan->operands.at[plan->insts.at[i].first_operand + k]]] = i;
+            last_read[roots[plan->operands.at[plan->insts.at[i].first_operand + k]]] = last;
     }
     for (uint32_t v = 0; v < plan->values.n; v++) {
         uint32_t first, last;
@@ -527,57 +387,6 @@ static void read_bytes(const reader *r, ds_bound_layers *out) {
     free(roots);
 }
 
-/* Weights of turns are families of the step. False if some weight is split over replicas by hand:
- * then what a device has of it is not known here. */
-static bool read_weights(const ds_model_step *step, int64_t tp, ds_bound_layers *out) {
-    ds_env env = ds_binding_env(&step->binding, NULL);
-    for (uint32_t i = 0; i < step->weights.n; i++) {
-        const ds_value_info *value = ds_value_at(step->func, step->weights.at[i].arg);
-        ds_bound_weight w = {.bytes = 1};
-        for (uint32_t d = 0; value->type && d < value->type->rank; d++)
-            if (ds_type_is_over(value->type, d, "dp") || ds_type_is_over(value->type, d, "cp"))
-                return false;
-        if (!value->n_binders || !value->type || out->n_weights == 24) continue;
-        bool known = true;
-        for (uint32_t d = 0; d < value->type->rank && known; d++) {
-            int64_t size;
-            bool split = ds_type_is_over(value->type, d, "tp");
-            known = ds_expr_eval_int(&env, value->type->dims[d].size, DS_NOWHERE, &size, NULL) ==
-                        DS_OK &&
-                    ds_mul_i64(w.bytes, split ? size / tp : size, &w.bytes);
-            if (known && !split && w.n_dims < 4) w.dims[w.n_dims++] = size;
-        }
-        w.bytes *= ds_dtype_bits(value->type->dtype) / 8;
-        if (known) out->weights[out->n_weights++] = w;
-    }
-    return true;
-}
-
-/* The turns of all loops of the step before any pass; the model's own has three for its own. */
-static bool count_turns(const ds_model_step *step, ds_bound_layers *out) {
-    ds_env env = ds_binding_env(&step->binding, NULL);
-    out->all_turns = out->turns ? out->turns - TURNS : 0;
-    for (uint32_t i = 0; i < step->func->body.n_ops; i++) {
-        const ds_op *op = step->func->body.ops[i];
-        int64_t lo, hi;
-        if (op->code != DS_OP_FOR) continue;
-        if (ds_expr_eval_int(&env, op->lo, op->loc, &lo, NULL) != DS_OK ||
-            ds_expr_eval_int(&env, op->hi, op->loc, &hi, NULL) != DS_OK ||
-            (hi > lo && !ds_add_i64(out->all_turns, hi - lo, &out->all_turns)))
-            return false;
-    }
-    return true;
-}
-
-static bool reads_parts(const ds_model_step *step) {
-    for (uint32_t i = 0; i < step->func->n_args; i++) {
-        const ds_type *type = ds_value_at(step->func, step->func->args[i])->type;
-        for (uint32_t d = 0; type && d < type->rank; d++)
-            if (ds_type_is_over(type, d, "cp")) return true;
-    }
-    return false;
-}
-
 /* ---- together ---- */
 
 static bool read_plan(const ds_plan *plan, const ds_bound_sibling *sibling, bool cut,
@@ -604,50 +413,27 @@ static bool read_plan(const ds_plan *plan, const ds_bound_sibling *sibling, bool
     return ok;
 }
 
-static bool read_step(const ds_binding *binding, const ds_profiles *profiles,
-                      ds_plan_ground *ground, const ds_bound_sibling *sibling,
-                      ds_bound_layers *out) {
-    ds_model_step *step;
-    if (ds_model_step_new(binding, &step, NULL) != DS_OK) return false;
-    bool counted = count_turns(step, out);
-    out->reads_parts = reads_parts(step);
-    ds_plan *plan = counted && step->train.on ? make_plan(step, profiles, ground) : NULL;
-    bool ok = plan && read_plan(plan, sibling, out->turns > 0, out) &&
-              read_weights(step, sibling->tp, out);
+/* Bound to the size of a microbatch; as it is if that is settled. False: parts do not divide the
+ * batch. */
+static bool bind_size(ds_bound_small *small, int64_t parts) {
+    char text[24];
+    const ds_setting size = {small->microbatch, text};
+    if (!small->microbatch) return true;
+    if (parts < 1 || small->batch % parts != 0) return false;
+    snprintf(text, sizeof text, "%" PRId64, small->batch / parts);
+    return ds_bind(small->unit, &size, 1, &small->binding, NULL) == DS_OK;
+}
+
+bool ds_bound_layers_make(ds_bound_small *small, const ds_profiles *profiles,
+                          ds_plan_ground *ground, const ds_bound_sibling *sibling,
+                          ds_bound_layers *out) {
+    const ds_plan_options options = {.cost_mode = DS_COST_FITTED, .ground = ground};
+    ds_plan *plan;
+    *out = small->known;
+    if (!bind_size(small, sibling->parts) ||
+        ds_plan_build(&small->binding, profiles, &options, &plan, NULL) != DS_OK)
+        return false;
+    bool ok = read_plan(plan, sibling, out->turns > 0, out);
     ds_plan_free(plan);
-    ds_model_step_free(step);
-    return ok;
-}
-
-static bool make_layers(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
-                        const ds_profiles *profiles, ds_plan_ground *ground,
-                        const ds_bound_sibling *sibling, ds_bound_layers *out) {
-    ds_binding binding;
-    const ds_func *func = ds_scenario_model(unit);
-    uint32_t param;
-    if (!func || !add_topology(unit, sibling)) return false;
-    const ds_op *loop = find_loop(unit, func, &param);
-    set_topology(unit);
-    set_strategy(unit, sibling);
-    if (ds_bind(unit, settings, n_settings, &binding, NULL) != DS_OK) return false;
-    ds_num *turns = loop ? &binding.params[func->module->id][param] : NULL;
-    if (turns && turns->kind == DS_NUM_INT && turns->i > 0 && stands_alone(func, loop, param)) {
-        out->turns = turns->i;
-        turns->i = TURNS;
-    }
-    return verifies(&binding) && read_step(&binding, profiles, ground, sibling, out);
-}
-
-bool ds_bound_layers_make(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
-                          const ds_profiles *profiles, ds_plan_ground *ground,
-                          const ds_bound_sibling *sibling, ds_bound_layers *out) {
-    ds_module *root = unit->modules.at[0];
-    ds_topology **topologies = root->topologies.at;
-    uint32_t n = root->topologies.n, cap = root->topologies.cap;
-    *out = (ds_bound_layers){0};
-    bool ok = make_layers(unit, settings, n_settings, profiles, ground, sibling, out);
-    root->topologies.at = topologies;
-    root->topologies.n = n;
-    root->topologies.cap = cap;
     return ok;
 }

@@ -60,7 +60,7 @@ typedef struct ds_bound_sibling {
     int64_t tp, cp;
     const char *device; /* the catalogue's name of all devices */
     bool sp;
-    const char *recompute, *cp_type;
+    const char *recompute, *cp_type, *tp_overlap;
     const char *order; /* of the axes; NULL: the usual one */
     int64_t parts;     /* of the batch: replicas times microbatches */
     /* What transfers take that all its devices are part of; NULL: nothing. */
@@ -68,12 +68,35 @@ typedef struct ds_bound_sibling {
     void *context;
 } ds_bound_sibling;
 
-/* Of the scenario of a verified unit under `binding`, whose strategy block is set anew (the caller
- * restores it), on a switch of its own: what transfers take is the caller's to say. False if the
- * model is not of that kind, does not train, or there is no such step. O(instances of the small
- * step). */
-bool ds_bound_layers_make(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
-                          const ds_profiles *profiles, ds_plan_ground *ground,
-                          const ds_bound_sibling *sibling, ds_bound_layers *out);
+/* ---- bounds_small.c: how it is made ---- */
+
+#define DS_BOUND_SMALL_TURNS        3
+#define DS_BOUND_SMALL_MICROBATCHES 2
+
+/* The small step after its passes. */
+typedef struct ds_bound_small {
+    ds_unit *unit; /* whose scenario runs it */
+    ds_binding binding;
+    const char *microbatch; /* the param that is the size of its microbatches, for layers to set to
+                               `batch` over their parts; NULL: it has that of one sibling */
+    int64_t batch;
+    ds_bound_layers known; /* what is the same for all sizes: turns, weights, … */
+} ds_bound_small;
+
+/* Of the scenario of a verified unit under these settings, whose strategy block is set anew (the
+ * caller restores it), on a switch of its own: what transfers take is the caller's to say. An open
+ * one is the same for whichever `parts` it is made. NULL if the model is not of that kind, does not
+ * train, or there is no such step. O(passes). */
+ds_bound_small *ds_bound_small_new(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
+                                   const ds_bound_sibling *sibling);
+void ds_bound_small_free(ds_bound_small *small);
+
+/* ---- bounds_layers.c: what it says ---- */
+
+/* For the sibling's parts, which are those that it was made for unless it is open. False if parts
+ * do not divide the batch, or there is no such step. O(instances of the small step). */
+bool ds_bound_layers_make(ds_bound_small *small, const ds_profiles *profiles,
+                          ds_plan_ground *ground, const ds_bound_sibling *sibling,
+                          ds_bound_layers *out);
 
 #endif

@@ -37,6 +37,7 @@
     X(SCATTER_GATHER, "scatter_gather")                                                            \
     X(OFFLOAD, "offload")                                                                          \
     X(CP_TYPE, "cp_type")                                                                          \
+    X(TP_OVERLAP, "tp_overlap")                                                                    \
     X(LATE_REDUCE, "late_reduce")                                                                  \
     X(P2P, "p2p")
 enum {
@@ -52,6 +53,14 @@ typedef struct knob {
     ds_level level;
 } knob;
 
+/* Some 2 MB each for a transformer; the space of gpt3-175b-4096.dir has 132 kinds. */
+enum { KEPT_SMALLS = 160 };
+
+typedef struct kept_small {
+    uint64_t key; /* that of layers, without parts */
+    ds_bound_small *small;
+} kept_small;
+
 struct ds_bounds {
     ds_arena arena;
     const ds_eval_source *source;
@@ -62,7 +71,9 @@ struct ds_bounds {
     bool *marks;  /* whichever of these is being found */
     ds_level shaped, placed;
     bool refused;
-    ds_map layers;                      /* key → ds_bound_layers, or 0: there are none */
+    ds_map layers;                  /* key → ds_bound_layers, or 0: there are none */
+    kept_small smalls[KEPT_SMALLS]; /* open ones; the next one takes the place at `oldest` */
+    uint32_t oldest;
     ds_map machines;                    /* key → index */
     DS_VEC(ds_bound_machine *) grounds; /* NULL: not of a kind that is known */
     ds_plan_ground *ground;
@@ -317,38 +328,63 @@ static uint64_t key_of(const ds_bounds *b, const ds_choice *prefix, const char *
 
 /* Under the candidate that fill_candidate has made, with an arena of its own for what binding
  * makes. */
-static const ds_bound_layers *make_layers(ds_bounds *b, const ds_bound_sibling *sibling) {
+static ds_bound_small *make_small(ds_bounds *b, const ds_bound_sibling *sibling) {
     ds_unit *unit = b->space->unit;
     ds_scenario scenario = *ds_unit_scenario(unit);
     ds_arena kept = unit->arena, own;
     ds_setting *settings;
     uint32_t n;
-    ds_bound_layers *layers = DS_NEW(&b->arena, ds_bound_layers);
     ds_arena_init(&unit->arena);
     ds_arena_init(&own);
     ds_space_set_knobs(b->space, &b->candidate, unit);
     ds_space_settings(b->space, &b->candidate, &own, &settings, &n);
-    bool ok =
-        ds_bound_layers_make(unit, settings, n, b->source->profiles, b->ground, sibling, layers);
+    ds_bound_small *small = ds_bound_small_new(unit, settings, n, sibling);
     ds_scenario_restore(unit, &scenario);
     ds_arena_deinit(&own);
     ds_arena_deinit(&unit->arena);
     unit->arena = kept;
+    return small;
+}
+
+static ds_bound_small *find_small(const ds_bounds *b, uint64_t key) {
+    for (uint32_t i = 0; i < KEPT_SMALLS; i++)
+        if (b->smalls[i].small && b->smalls[i].key == key) return b->smalls[i].small;
+    return NULL;
+}
+
+static void keep_small(ds_bounds *b, uint64_t key, ds_bound_small *small) {
+    kept_small *place = &b->smalls[b->oldest++ % KEPT_SMALLS];
+    ds_bound_small_free(place->small);
+    *place = (kept_small){key, small};
+}
+
+/* `key`: of the small step, if it is an open one. */
+static const ds_bound_layers *make_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                                          const ds_bound_sibling *sibling, uint64_t key) {
+    ds_bound_layers *layers = DS_NEW(&b->arena, ds_bound_layers);
+    ds_bound_small *small = find_small(b, key);
+    if (!small) {
+        fill_candidate(b, prefix, depth);
+        small = make_small(b, sibling);
+        if (small && small->microbatch) keep_small(b, key, small);
+    }
+    bool ok = small && ds_bound_layers_make(small, b->source->profiles, b->ground, sibling, layers);
+    if (small && !small->microbatch) ds_bound_small_free(small);
     return ok ? layers : NULL;
 }
 
 static const ds_bound_layers *find_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                                           const ds_bound_sibling *sibling, uint64_t group) {
-    uint64_t key = ds_hash_mix(key_of(b, prefix, sibling->recompute), (uint64_t)sibling->tp);
-    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)sibling->cp),
-                      ds_hash_bytes(sibling->cp_type, strlen(sibling->cp_type)));
-    if (sibling->order) key = ds_hash_mix(key, DS_KEY(sibling->order));
-    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)sibling->parts), sibling->sp);
-    key = ds_hash_mix(key, group);
+    uint64_t small = ds_hash_mix(key_of(b, prefix, sibling->recompute), (uint64_t)sibling->tp);
+    small = ds_hash_mix(ds_hash_mix(small, (uint64_t)sibling->cp),
+                        ds_hash_bytes(sibling->cp_type, strlen(sibling->cp_type)));
+    small = ds_hash_mix(small, ds_hash_bytes(sibling->tp_overlap, strlen(sibling->tp_overlap)));
+    small = ds_hash_mix(small, sibling->order ? DS_KEY(sibling->order) : 0);
+    small = ds_hash_mix(small, sibling->sp);
+    uint64_t key = ds_hash_mix(ds_hash_mix(small, (uint64_t)sibling->parts), group);
     const uint64_t *at = ds_map_find(&b->layers, key);
     if (at) return (const ds_bound_layers *)(uintptr_t)*at;
-    fill_candidate(b, prefix, depth);
-    const ds_bound_layers *layers = make_layers(b, sibling);
+    const ds_bound_layers *layers = make_layers(b, prefix, depth, sibling, small);
     ds_map_put(&b->layers, key, DS_KEY(layers));
     return layers;
 }
@@ -470,26 +506,30 @@ static int64_t transfer_ps(void *context, ds_opcode op, int64_t bytes) {
     return ds_bound_mesh_transfer_ps(p->machine, p->mesh, op, bytes);
 }
 
-/* The layers, once the whole strategy is known as far as they go. */
-static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+/* The layers, once the whole strategy is known as far as they go; of bytes alone those without
+ * transfers, which are the same on every mesh. */
+static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bool bytes,
                        ds_bound_region *out) {
     const char *recompute = knob_text(b, KNOB_RECOMPUTE, prefix, depth, "none");
     int64_t sp = knob_int(b, KNOB_SP, prefix, depth, 0, -1), parts;
     const char *cp_type = knob_text(b, KNOB_CP_TYPE, prefix, depth, "ring");
+    const char *overlap =
+        out->tp == 1 ? "none" : knob_text(b, KNOB_TP_OVERLAP, prefix, depth, "none");
     bool known = out->dp && out->tp && out->pp && out->cp && out->microbatches && sp >= 0 &&
-                 *cp_type && knob_int(b, KNOB_EP, prefix, depth, 1, 0) == 1 &&
+                 *cp_type && *overlap && knob_int(b, KNOB_EP, prefix, depth, 1, 0) == 1 &&
                  is_by_layer(recompute);
     if (!known || !out->machine || !ds_mul_i64(out->dp, out->microbatches, &parts)) return;
     read_pipeline(b, prefix, depth, out);
     const ds_bound_mesh mesh = {out->dp, out->tp, out->pp, out->cp, out->order};
     placed place = {out->machine, &mesh};
-    uint64_t group = out->order ? ds_bound_mesh_group(out->machine, &mesh) : 0;
+    uint64_t group = out->order && !bytes ? ds_bound_mesh_group(out->machine, &mesh) : 0;
     ds_bound_sibling sibling = {.tp = out->tp,
                                 .cp = out->cp,
                                 .device = ds_bound_machine_device(out->machine),
                                 .sp = sp > 0,
                                 .recompute = recompute,
                                 .cp_type = cp_type,
+                                .tp_overlap = overlap,
                                 .order = out->cp > 1 ? out->order : NULL,
                                 .parts = parts,
                                 .context = &place};
@@ -497,8 +537,8 @@ static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
     out->layers = find_layers(b, prefix, depth, &sibling, group);
 }
 
-ds_status ds_bounds_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
-                           ds_bound_region *out, ds_error *err) {
+static ds_status read_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bool bytes,
+                             ds_bound_region *out, ds_error *err) {
     *out = (ds_bound_region){.zero = -1};
     if (b->refused || depth < b->shaped) return DS_OK;
     DS_TRY(set_frame(b, prefix, depth, err));
@@ -512,8 +552,18 @@ ds_status ds_bounds_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth
     out->offload = offload_bits(b, prefix, depth, &out->offloads);
     out->machine = find_machine(b, prefix, depth);
     if (out->machine) out->capacity_bytes = ds_bound_machine_capacity(out->machine);
-    add_layers(b, prefix, depth, out);
+    add_layers(b, prefix, depth, bytes, out);
     return DS_OK;
+}
+
+ds_status ds_bounds_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                           ds_bound_region *out, ds_error *err) {
+    return read_region(b, prefix, depth, false, out, err);
+}
+
+ds_status ds_bounds_memory(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                           ds_bound_region *out, ds_error *err) {
+    return read_region(b, prefix, depth, true, out, err);
 }
 
 /* ---- what there are no bounds of ---- */
@@ -579,6 +629,7 @@ void ds_bounds_free(ds_bounds *b) {
     if (!b) return;
     for (uint32_t i = 0; i < b->grounds.n; i++) ds_bound_machine_free(b->grounds.at[i]);
     ds_plan_ground_free(b->ground);
+    for (uint32_t i = 0; i < KEPT_SMALLS; i++) ds_bound_small_free(b->smalls[i].small);
     ds_map_deinit(&b->layers);
     ds_map_deinit(&b->machines);
     ds_arena_deinit(&b->arena);

@@ -300,6 +300,11 @@ static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     out->gradient_bytes = of_stage(r, stage, sums) / (r->zero == 0 || r->zero == 1 ? 1 : replicas);
 }
 
+void ds_bound_stage_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    *out = (ds_bound_stage){0};
+    read_bytes(r, stage, out);
+}
+
 void ds_bound_stage_of(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
     *out = (ds_bound_stage){0};
     if (ds_bound_is_placed(r)) {

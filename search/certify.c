@@ -133,7 +133,7 @@ static double memory_bound(const ds_bound_region *r) {
     bool ordered = r->pp > 1 && r->form != DS_BOUND_ANY && r->form != DS_BOUND_BREADTH_FIRST;
     for (int64_t s = 0; r->layers && s < r->pp; s++) {
         ds_bound_stage stage;
-        ds_bound_stage_of(r, s, &stage);
+        ds_bound_stage_bytes(r, s, &stage);
         int64_t all = r->microbatches * r->chunks, delay = ds_bound_delay(r, s);
         int64_t summed = r->chunks > 1 ? r->chunks * r->pp : delay < 0 ? 1 : delay + 1;
         double saved = (double)stage.saved_bytes, sums = (double)stage.gradient_bytes;

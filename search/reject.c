@@ -27,7 +27,7 @@ typedef struct rejecting {
 static bool lacks_memory(rejecting *r, const ds_candidate *candidate, int64_t *needs,
                          int64_t *has) {
     ds_bound_region region;
-    if (ds_bounds_region(r->bounds, candidate->at, r->n_dims, &region, NULL) != DS_OK) return false;
+    if (ds_bounds_memory(r->bounds, candidate->at, r->n_dims, &region, NULL) != DS_OK) return false;
     *needs = ds_bound_peak_bytes(&region);
     *has = region.capacity_bytes;
     return *has && *needs > *has;

@@ -130,6 +130,11 @@ static bool is_taken(ds_cloner *c, const char *name) {
     return ds_map_find(&c->names, DS_KEY(ds_clone_text(c, name))) != NULL;
 }
 
+static ds_expr copy_value(ds_cloner *c, bool replaced, ds_num value) {
+    c->fixed = c->fixed || replaced;
+    return ds_clone_literal(c, value);
+}
+
 static ds_expr copy_param(ds_cloner *c, const ds_expr_node *node, bool replaced, ds_num value) {
     const ds_unit *from = c->source->unit;
     const ds_module *module = from->modules.at[node->i >> 32];
@@ -137,14 +142,14 @@ static ds_expr copy_param(ds_cloner *c, const ds_expr_node *node, bool replaced,
     ds_expr init = DS_NO_EXPR;
     if (DS_HAS_EXPR(origin) && c->depth < MAX_DEPTH) {
         bool alias = ds_expr_at(&from->exprs, origin)->kind == DS_EXPR_PARAM;
-        if (!alias && is_taken(c, node->name)) return ds_clone_literal(c, value);
+        if (!alias && is_taken(c, node->name)) return copy_value(c, replaced, value);
         c->depth++;
         init = copy_expr(c, origin, replaced);
         c->depth--;
         if (alias) return init;
     }
-    if (is_taken(c, node->name)) return ds_clone_literal(c, value);
-    if (!DS_HAS_EXPR(init)) init = ds_clone_literal(c, value);
+    if (is_taken(c, node->name)) return copy_value(c, replaced, value);
+    if (!DS_HAS_EXPR(init)) init = copy_value(c, replaced, value);
     return ds_clone_new_param(c, node->name, init);
 }
 

@@ -21,6 +21,7 @@ typedef struct ds_cloner {
     ds_map params;   /* source param → copy's expression */
     ds_map replaced; /* source param → what stands for it in the second kind of copies */
     ds_map affected; /* source param that is computed from those → its value then */
+    bool fixed;      /* one of these stands as its value in the copy */
     uint32_t depth;  /* of params made of params that are being copied */
     ds_map places;   /* source topology, mesh or schedule → the copy's name */
 } ds_cloner;

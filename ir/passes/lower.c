@@ -328,6 +328,7 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
     add_scenario(l);
     keep_strategy(l);
     note_microbatches(l);
+    if (l->c.fixed) step->microbatch = NULL;
     ds_clone_order_items(l->c.module);
     return ds_step__verify(step, "lower", m > 1 ? DS_ERR_UNSUPPORTED : DS_ERR_INTERNAL, err);
 }

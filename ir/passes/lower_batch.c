@@ -169,6 +169,8 @@ static void replace(ds_lowering *l, const batch *b, param_ref of) {
     ds_expr part = ds_clone_new_param(
         &l->c, "microbatch", ds_expr_binary(exprs, DS_EXPR_DIV, whole, ds_expr_int(exprs, b->m)));
     ds_map_put(&l->c.replaced, key, part.i);
+    l->step->microbatch = ds_expr_at(exprs, part)->name;
+    l->step->batch = value_at(b->source->params, of)->i;
     for (uint32_t m = 0; m < unit->modules.n; m++)
         for (uint32_t i = 0; i < unit->modules.at[m]->params.n; i++) {
             param_ref ref = {unit->modules.at[m], i};

@@ -73,6 +73,12 @@ typedef struct ds_model_step {
     ds_func *func;      /* @step, in the root module */
     ds_train train;
     ds_strategy strategy;
+    /* The param that is the batch of one microbatch, `batch` divided by their number. All sizes
+     * that follow from it are computed from it, so bound to another one (ds_bind) the program is
+     * that of microbatches of this size. NULL: there is one microbatch, or some size is a number
+     * by now. */
+    const char *microbatch;
+    int64_t batch;
     uint32_t n_model_results;       /* results that the model itself has; the loss is the first */
     DS_VEC(ds_step_weight) weights; /* in the unit's arena, in order of the arguments */
     uint32_t done;                  /* bit i: pass i has run */
