@@ -232,8 +232,9 @@ double val_row_flop(const val_row *r) {
     double h = (double)r->hidden, l = (double)r->layers, s = (double)r->seq;
     if (r->known && !r->known->refused) {
         const val_known_model *m = r->known;
-        double token = l * val_known_active_params(m) + h * (double)r->vocab;
-        double scores = l * s * (double)(m->heads * m->head_dim);
+        double token = val_known_active_params(m) + h * (double)r->vocab;
+        double seen = m->attention_layers ? (double)m->attention_layers : l;
+        double scores = seen * s * (double)(m->heads * m->head_dim);
         return 6 * (double)r->gbs * s * (token + scores);
     }
     double kv = r->kv_heads && r->heads ? (double)r->kv_heads / (double)r->heads : 1;

@@ -33,6 +33,17 @@ int64_t val_memory_microbatches(const val_row *row) {
     return most < 3 ? 3 : most;
 }
 
+static bool mentions(const char *text, const char *word) {
+    size_t n = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, n) == 0) return true;
+    return false;
+}
+
+static bool in_4_bits(const val_row *r) {
+    return mentions(r->precision, "fp4");
+}
+
 /* ---- the machine ---- */
 
 /* "a100_80gb", "V100-32GB (DGX-2)": as the catalogue writes it. */
@@ -70,12 +81,14 @@ static void put_topology(const val_row *r, const val_testbed *t, const char *gpu
 
 static const char *model_file(const val_row *r, const val_testbed *t) {
     static const char *const files[] = {"megatron", "gpt", "llama"};
-    return r->known ? "moe" : files[t->model];
+    if (!r->known) return files[t->model];
+    return r->known->file ? r->known->file : "moe";
 }
 
 static const char *model_entry(const val_row *r, const val_testbed *t) {
     static const char *const entries[] = {"gpt", "gpt", "llama"};
-    return r->known ? r->known->entry : entries[t->model];
+    if (!r->known) return entries[t->model];
+    return in_4_bits(r) && r->known->entry_4_bits ? r->known->entry_4_bits : r->known->entry;
 }
 
 static int64_t padded_vocab(const val_row *r, const val_testbed *t) {
@@ -85,18 +98,20 @@ static int64_t padded_vocab(const val_row *r, const val_testbed *t) {
 }
 
 static void put_model(const val_row *r, const val_testbed *t, int64_t microbatches, ds_buf *out) {
-    const char *file = model_file(r, t);
+    const char *file = model_file(r, t), *with = r->known ? r->known->with : NULL;
+    if (r->known && in_4_bits(r) && r->known->with_4_bits) with = r->known->with_4_bits;
     ds_buf_printf(out,
-                  "import \"models/%s.dir\" as %s with layers = %" PRId64 ", hidden = %" PRId64
-                  ", heads = %" PRId64 ", seq = %" PRId64 ", vocab = %" PRId64 ", batch = %" PRId64,
-                  file, file, r->layers, r->hidden, r->heads, r->seq, padded_vocab(r, t),
+                  "import \"models/%s.dir\" as %s with hidden = %" PRId64 ", heads = %" PRId64
+                  ", seq = %" PRId64 ", vocab = %" PRId64 ", batch = %" PRId64,
+                  file, file, r->hidden, r->heads, r->seq, padded_vocab(r, t),
                   r->mbs * r->dp * microbatches);
+    if (!r->known || !r->known->attention_layers) /* else its own params say the order of layers */
+        ds_buf_printf(out, ", layers = %" PRId64, r->layers);
     if (r->known || t->model == VAL_LLAMA)
         ds_buf_printf(out, ", kv_heads = %" PRId64 ", ffn = %" PRId64, r->kv_heads, r->ffn);
     if (r->known)
         ds_buf_printf(out, ", head_dim = %" PRId64 ", experts = %" PRId64 ", top = %" PRId64 "%s",
-                      r->known->head_dim, r->known->experts, r->known->top,
-                      r->known->with ? r->known->with : "");
+                      r->known->head_dim, r->known->experts, r->known->top, with ? with : "");
     ds_buf_put(out, "\n\n");
 }
 
@@ -134,13 +149,6 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
     if (strncasecmp(r->recompute, "sel", 3) == 0) ds_buf_put(out, ", recompute = selective");
     put_stage_layers(r, out);
     ds_buf_put(out, " }\n");
-}
-
-static bool mentions(const char *text, const char *word) {
-    size_t n = strlen(word);
-    for (; *text; text++)
-        if (strncasecmp(text, word, n) == 0) return true;
-    return false;
 }
 
 /* "fp16", "bf16 (fp32 grad accum)", "fp32"; "FP8-CS", "MXFP8", "NVFP4": products in it, and bf16

@@ -18,6 +18,20 @@
 #define GQA(hidden, heads, kv_heads, head_dim)                                                     \
     ((double)(hidden) * (double)(head_dim)*2 * ((heads) + (kv_heads)))
 
+/* Nemotron 3's layers: Mamba's two products (gate, x, B, C and time steps with 8 groups of 128
+ * states; out), attention, the shared expert with the router, latent projections and experts. */
+#define MAMBA(hidden, ssm_heads)                                                                   \
+    ((double)(hidden) * (3.0 * (ssm_heads)*64 + 2 * 8 * 128 + (ssm_heads)))
+#define RELU_EXPERTS(hidden, latent, ffn, shared_ffn, experts, top)                                \
+    ((double)(hidden) * (2.0 * (shared_ffn) + (experts)) +                                         \
+     2.0 * ((latent) == (hidden) ? 0 : (hidden)) * (latent) + 2.0 * (latent) * (ffn) * (top))
+/* Two tokens further on: each a join, attention, experts and a product with the vocabulary. */
+#define FURTHER(hidden, vocab, attention, experts)                                                 \
+    (2 * (2.0 * (hidden) * (hidden) + (attention) + (experts) + (double)(hidden) * (vocab)))
+#define NANO_EXPERTS  RELU_EXPERTS(2688, 2688, 1856, 3712, 128, 6)
+#define SUPER_EXPERTS RELU_EXPERTS(4096, 1024, 2688, 5376, 512, 22)
+#define ULTRA_EXPERTS RELU_EXPERTS(8192, 2048, 5120, 10240, 512, 22)
+
 static const val_known_model models[] = {
     {.name = "Qwen3_30B_a3B",
      .entry = "qwen3_moe",
@@ -64,7 +78,47 @@ static const val_known_model models[] = {
     {.name = "DeepSeekV3", .entry = "deepseek_v3_mtp", .more_turns = 1, DEEPSEEK_DIMS},
     {.name = "DeepSeekV3 (w/o MTP)", .entry = "deepseek_v3", DEEPSEEK_DIMS},
     {.name = "DeepSeekV4", .refused = "DeepSeek-V4: its sparse attention is no model here"},
-    {.name = "Nemotron_3", .refused = "Nemotron 3: Mamba layers are no model here"},
+    {.name = "Nemotron_3_Nano",
+     .file = "nemotron",
+     .entry = "nemotron",
+     .layers = 52,
+     .hidden = 2688,
+     .heads = 32,
+     .kv_heads = 2,
+     .head_dim = 128,
+     .ffn = 1856,
+     .experts = 128,
+     .top = 6,
+     .vocab = 131072,
+     .attention_layers = 6,
+     .active_params = 23 * MAMBA(2688, 64) + 6 * GQA(2688, 32, 2, 128) + 23 * NANO_EXPERTS,
+     .source = "NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/models/nemotronh/"
+               "nemotron_h_provider.py: Nemotron3NanoProvider"},
+    {.name = "Nemotron_3_Super",
+     .file = "nemotron",
+     .entry = "nemotron_latent_mtp",
+     .with = ", runs_1 = 3, pairs_1 = 3, runs_2 = 4, pairs_2 = 4, runs_3 = 1, pairs_3 = 3, "
+             "ssm_heads = 128, latent = 1024, shared_ffn = 5376, route_scale = 5.0",
+     .entry_4_bits = "nemotron_mixed_mtp",
+     .with_4_bits = ", runs_1 = 3, pairs_1 = 3, runs_2 = 4, pairs_2 = 4, runs_3 = 1, pairs_3 = 2, "
+                    "ssm_heads = 128, latent = 1024, shared_ffn = 5376, route_scale = 5.0",
+     .layers = 88,
+     .hidden = 4096,
+     .heads = 32,
+     .kv_heads = 2,
+     .head_dim = 128,
+     .ffn = 2688,
+     .experts = 512,
+     .top = 22,
+     .vocab = 131072,
+     .attention_layers = 10,
+     .active_params = 40 * MAMBA(4096, 128) + 8 * GQA(4096, 32, 2, 128) + 40 * SUPER_EXPERTS +
+                      FURTHER(4096, 131072, GQA(4096, 32, 2, 128), SUPER_EXPERTS),
+     .source = "the same file, Nemotron3SuperProvider, mtp_num_layers 2"},
+    {.name = "Nemotron_3_Ultra",
+     .refused =
+         "Nemotron 3 Ultra: its recipe shards weights within racks, beside experts (HSDP), and "
+         "offloads their activations"},
 };
 
 const val_known_model *val_known_model_of(const char *name) {
@@ -78,5 +132,7 @@ const val_known_model *val_known_model_of(const char *name) {
 }
 
 double val_known_active_params(const val_known_model *m) {
-    return m->shared_params + 3.0 * (double)m->top * (double)m->hidden * (double)m->ffn;
+    if (m->active_params > 0) return m->active_params;
+    double routed = 3.0 * (double)m->top * (double)m->hidden * (double)m->ffn;
+    return (double)m->layers * (m->shared_params + routed);
 }
