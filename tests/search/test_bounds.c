@@ -130,6 +130,7 @@ static void check_model(const char *model, const char *params, const char *loss,
         "  where pp > 1 or schedule == \"1f1b\"\n  p2p in [overlapped, batched, blocking]\n"
         "  scatter_gather in [false, true], zero in [0, 1, 2, 3]\n  zero_uneven in [false, true]\n"
         "  recompute in [none, full], sp in [false, true], late_reduce in [false, true]\n"
+        "  tp_overlap in [none, bulk, ring, pipe] where tp_overlap == \"none\" or tp > 1 and sp\n"
         "  order in [\"pp dp cp tp\", \"dp pp cp tp\", \"cp tp pp dp\"]\n"
         "  minimize step_time subject to fits }\n",
         model, params, model, loss);
