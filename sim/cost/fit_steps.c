@@ -55,7 +55,18 @@ static ds_status evaluate(state *s, const double *x, bool near, double *r, ds_er
 }
 
 static double loss_of(const state *s, const double *r) {
-    return ds_fit_steps_loss(r, s->m) * s->m / s->fit->n_rows;
+    double sum = 0, c = DS_FIT_STEPS_SCALE;
+    uint32_t n = s->fit->n_rows;
+    if (!s->fit->cauchy) return ds_fit_steps_loss(r, s->m) * s->m / n;
+    for (uint32_t i = 0; i < n; i++) sum += c / 2 * log1p(r[i] * r[i] / (c * c));
+    return (sum + ds_fit_steps_loss(r + n, s->m - n) * (s->m - n)) / n;
+}
+
+/* The slope of a residual's loss, over the residual. */
+static double weight_of(const state *s, uint32_t i) {
+    double r = s->r[i], c = DS_FIT_STEPS_SCALE;
+    if (s->fit->cauchy && i < s->fit->n_rows) return c / (r * r + c * c);
+    return 1 / sqrt(r * r + c * c);
 }
 
 /* Towards the side on which there is room. */
@@ -80,7 +91,7 @@ static ds_status propose(state *s, gsl_matrix *a, gsl_vector *b, gsl_vector *d, 
     gsl_vector_set_zero(b);
     for (uint32_t i = 0; i < s->m; i++) {
         const double *row = &s->jacobian[i * fit->n];
-        double r = s->r[i], w = 1 / sqrt(r * r + DS_FIT_STEPS_SCALE * DS_FIT_STEPS_SCALE);
+        double r = s->r[i], w = weight_of(s, i);
         for (uint32_t k = 0; k < fit->n; k++) {
             *gsl_vector_ptr(b, k) -= w * row[k] * r;
             for (uint32_t l = 0; l < fit->n; l++) *gsl_matrix_ptr(a, k, l) += w * row[k] * row[l];

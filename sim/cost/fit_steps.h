@@ -21,6 +21,9 @@ typedef struct ds_fit_steps {
      * log(c/prior)/spread is added to those of the rows. spread 0: nothing is known of that one;
      * NULL: of none. */
     const double *prior, *spread;
+    /* Rows far off hardly pull (the loss below), or ever less the farther off they are: Cauchy's
+     * c/2 log(1 + r²/c²), for measurements of which some were held up by something else. */
+    bool cauchy;
     uint32_t max_iterations;
     /* After each step that was accepted; NULL: not wanted. */
     void (*progress)(void *context, uint32_t iteration, double loss);

@@ -70,6 +70,19 @@ Test(fit_steps, outliers_hardly_pull) {
     expect_truth(c, 0.05);
 }
 
+/* With Cauchy's loss they do not pull at all, and all of them to one side may be a third. */
+Test(fit_steps, cauchy_forgets_outliers) {
+    ds_fit_steps cauchy = three;
+    table t;
+    ds_error err;
+    double c[] = {0.5, 0.4, 40e-6}, loss;
+    cauchy.cauchy = true;
+    fill(&t);
+    for (int i = 0; i < N_ROWS; i += 3) t.measured[i] *= 1.4 + 0.1 * (i % 4);
+    cr_assert_eq(ds_fit_steps_run(&cauchy, residuals, &t, c, &loss, &err), DS_OK);
+    expect_truth(c, 0.05);
+}
+
 /* What lies beyond a bound ends at it, and the others do what they can. */
 Test(fit_steps, bounds_hold) {
     static const double lowest[] = {0.05, 0.05, 60e-6}, highest[] = {0.5, 1, 1e-3};

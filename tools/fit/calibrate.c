@@ -45,6 +45,7 @@ typedef struct fitting {
     val_prediction *open;        /* scratch: the rows that are being fitted, as read */
     val_prediction *chosen;      /* the same with what the last fresh prediction chose */
     uint32_t n;                  /* of them */
+    bool cauchy;                 /* the loss (fit_steps.h) */
     double ratios[5];            /* of the calib rows, as last predicted */
     ds_load_options load;
     uint32_t n_workers;
@@ -220,6 +221,7 @@ static ds_status search(fitting *f, const fit_published_options *options, double
                         .high = f->high.at,
                         .prior = f->prior.at,
                         .spread = f->spread.at,
+                        .cauchy = f->cauchy,
                         .max_iterations = options->iterations,
                         .progress = show_progress};
     for (uint32_t k = 0; k < how.n; k++)
@@ -331,6 +333,7 @@ static ds_status predict_unseen(fitting *f, tangent *t, const val_row *model, do
                         .high = f->high.at,
                         .prior = f->prior.at,
                         .spread = f->spread.at,
+                        .cauchy = f->cauchy,
                         .max_iterations = 100};
     double loss;
     *n = t->n_kept = 0;
@@ -532,6 +535,7 @@ ds_status fit_published(const char *folder, const fit_published_options *options
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const char *slash = strrchr(folder, '/');
     fitting f = {.name = slash ? slash + 1 : folder,
+                 .cauchy = options->cauchy,
                  .load = {include, 1},
                  .n_workers = cores > 0 ? (uint32_t)cores : 1};
     ds_csv calibration;

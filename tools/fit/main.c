@@ -15,7 +15,8 @@ static int usage(void) {
         "[--write | --check]\n"
         "       fit-profiles steps SCENARIO.dir DATA.csv\n"
         "       fit-profiles rows cost_profiles/NAME TABLE.csv... [--every N] [--iterations N]\n"
-        "                    [--away FACTOR] [--spread SHARE] [--leave-out] [--write]\n"
+        "                    [--away FACTOR] [--spread SHARE] [--cauchy] [--leave-out]\n"
+        "                    [--write]\n"
         "ops    fits efficiency curves, and products by tiles and waves, to ops.csv; --write puts\n"
         "       the constants into efficiency.csv and gemm_fits.csv, --check fails if one of\n"
         "       efficiency.csv is off by more than 1 %, or other products fit 1 % better\n"
@@ -24,7 +25,8 @@ static int usage(void) {
         "rows   fits what calibration.csv names to the calib rows of tables of published steps:\n"
         "       all of them, or each N-th; --leave-out fits once more without each model, and\n"
         "       predicts it; --away starts elsewhere; --spread is that of all priors, in place of\n"
-        "       calibration.csv's; --write puts the constants into the files\n",
+        "       calibration.csv's; with --cauchy rows far off pull ever less; --write puts the "
+        "constants into the files\n",
         stderr);
     return 2;
 }
@@ -59,6 +61,8 @@ static ds_status read_published(int argc, char **argv, bool *understood, ds_erro
             options.write = true;
         else if (strcmp(argv[i], "--leave-out") == 0)
             options.leave_out = true;
+        else if (strcmp(argv[i], "--cauchy") == 0)
+            options.cauchy = true;
         else if (strcmp(argv[i], "--every") == 0)
             *understood = number_of(argv[++i], 1, &every);
         else if (strcmp(argv[i], "--iterations") == 0)
