@@ -44,7 +44,7 @@ static int64_t overlap(const ds_span *a, uint32_t n_a, const ds_span *b, uint32_
     return sum;
 }
 
-/* Spans of a class: how many, then which. */
+/* Spans of a class: how many, then which; one a chain. */
 static void add_span(const ds_unit_task *unit, ds_span span, bool fill, ds_busy *out) {
     bool compute = unit->transfer == DS_NONE;
     uint32_t *n = compute ? &out->n_compute : &out->n_comm;
@@ -54,16 +54,17 @@ static void add_span(const ds_unit_task *unit, ds_span span, bool fill, ds_busy 
     if (span.start < out->start_ps) out->start_ps = span.start;
 }
 
-/* `last` tells which unit a class has seen last: a transfer may have it twice. */
+/* `last` tells which chain a class has seen last: a transfer may have it twice. */
 static void add_spans(const ds_body *body, ds_timing *t, bool fill, uint32_t *last) {
     for (uint32_t i = 0; i < t->n_busy; i++) last[i] = DS_NONE;
-    for (uint32_t u = 0; u < body->units.n; u++) {
-        const ds_unit_task *unit = &body->units.at[u];
+    for (uint32_t r = 0; r < body->n_chains; r++) {
+        const ds_unit_task *unit = &body->units.at[body->chains[r].first];
+        ds_span span = {t->start[r], t->end[r]};
         for (uint32_t i = 0; i < unit->n_slots; i++) {
             uint32_t cls = body->stream_cls.at[body->slots.at[unit->slot + i]];
-            if (last[cls] == u) continue;
-            last[cls] = u;
-            add_span(unit, (ds_span){t->start[u], t->end[u]}, fill, &t->busy[cls]);
+            if (last[cls] == r) continue;
+            last[cls] = r;
+            add_span(unit, span, fill, &t->busy[cls]);
         }
     }
 }

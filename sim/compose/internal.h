@@ -92,7 +92,7 @@ typedef struct ds_timing {
     struct ds_timing *next;
     ds_arena *arena;      /* of a timeline, whose own it is; NULL: on the heap, kept by its body */
     int64_t *key;         /* [n_streams + n_exts]; NULL: not to be found again */
-    int64_t *start, *end; /* per unit */
+    int64_t *start, *end; /* per chain */
     int64_t *free_ps;     /* per stream */
     int64_t all_end;
     int64_t flows_from, flows_to; /* of an opaque part: its transfers load links only then */
@@ -109,6 +109,16 @@ static inline void *ds_compose__room(const ds_timing *t, size_t n, size_t size) 
     return ds_arena_alloc(t->arena, n * size);
 }
 
+/* Units that follow each other without a gap: each `next` one, from `first` to `last`. */
+typedef struct ds_chain {
+    uint32_t first, last;
+} ds_chain;
+
+/* When a buffer is freed: as the unit ends, or starts; DS_NONE: not known without times. */
+typedef struct ds_leave {
+    uint32_t unit, at_start;
+} ds_leave;
+
 /* What a part does, wherever: parts of alike chunks have one body. */
 typedef struct ds_body {
     DS_VEC(ds_unit_task) units;
@@ -122,6 +132,12 @@ typedef struct ds_body {
     DS_VEC(ds_before) checks;
     uint32_t n_classes;
     ds_map timings; /* of those timed as a whole */
+    /* chains.c */
+    int64_t *after_ps; /* per unit: it starts so much later than its chain; owns all that follow */
+    ds_chain *chains;
+    uint32_t n_chains;
+    uint32_t *chain_of, *next; /* per unit; DS_NONE: the last one of its chain */
+    ds_leave *leave;           /* per free */
 } ds_body;
 
 typedef struct ds_transfer {
@@ -184,6 +200,16 @@ bool ds_compose__unknown(ds_sibling *s, const char *why); /* false, for the call
 bool ds_compose__parts(ds_sibling *s, const ds_plan *plan, int64_t m, uint32_t n_chunks);
 /* buffers.c: which buffers parts take and free. */
 bool ds_compose__buffers(ds_sibling *s, bool keep_masks);
+/* chains.c: the body's chains and leavers, if they are not known yet. */
+void ds_compose__chains(ds_body *body);
+static inline int64_t ds_compose__start(const ds_body *body, const ds_timing *t, uint32_t unit) {
+    return t->start[body->chain_of[unit]] + body->after_ps[unit];
+}
+static inline int64_t ds_compose__end(const ds_body *body, const ds_timing *t, uint32_t unit) {
+    uint32_t chain = body->chain_of[unit];
+    if (unit == body->chains[chain].last) return t->end[chain];
+    return t->start[chain] + body->after_ps[unit] + body->units.at[unit].ps;
+}
 /* links.c: which items may be timed as a whole, though their transfers may share links. */
 void ds_compose__opaque(ds_sibling *s);
 ds_part *ds_compose__add_part(ds_sibling *s);

@@ -136,8 +136,8 @@ static bool meets(const ds_timeline *t, const ds_exec *e, const int64_t *from, c
         for (uint32_t f = a->first_flow; f < a->first_flow + a->n_flows; f++)
             for (uint32_t i = 0; i < plan->flows[f].share.n_uses; i++) {
                 uint32_t link = plan->flows[f].share.uses[i].link;
-                if (e->base_ps + e->timing->start[u] < to[link] &&
-                    e->base_ps + e->timing->end[u] > from[link])
+                if (e->base_ps + ds_compose__start(p->body, e->timing, u) < to[link] &&
+                    e->base_ps + ds_compose__end(p->body, e->timing, u) > from[link])
                     return true;
             }
     }

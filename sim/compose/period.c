@@ -58,30 +58,31 @@ static void mix(state *s, uint64_t word) {
     s->b ^= s->b >> 29;
 }
 
-/* A unit that nothing is waited for any more: when it has started, and how far it is. */
-static void mix_started(const ds_solver *x, const ds_exec *e, uint32_t unit, state *s) {
-    const ds_solver_node *n = &x->nodes.at[e->node + unit];
-    mix(s, (uint64_t)unit << 32 | n->flow);
-    mix(s, (uint64_t)(e->base_ps + e->timing->start[unit] - x->now_ps));
+/* A transfer that waits for nothing any more: when it has started, and how far it is. */
+static void mix_started(const ds_solver *x, const ds_exec *e, uint32_t chain, state *s) {
+    const ds_solver_node *n = &x->nodes.at[e->node + chain];
+    mix(s, (uint64_t)chain << 32 | n->flow);
+    mix(s, (uint64_t)(e->base_ps + e->timing->start[chain] - x->now_ps));
     if (n->next_ps == DS_FLOWING)
         mix(s, ds_net_state(x->net, n->flow, x->now_ps));
     else
         mix(s, (uint64_t)(n->next_ps - x->now_ps) << 1 | n->started);
 }
 
-/* An execution that is followed unit by unit, from its beginning: what repeats it will have its
+/* An execution that is followed chain by chain, from its beginning: what repeats it will have its
  * past, too. */
-static void mix_units(const ds_solver *x, const ds_exec *e, uint32_t n, state *s) {
+static void mix_chains(const ds_solver *x, const ds_exec *e, const ds_body *body, state *s) {
     int64_t since_ps = x->now_ps - e->base_ps;
     uint32_t n_settled = 0;
-    for (uint32_t u = 0; u < n; u++) {
-        const ds_solver_node *node = e->node == DS_NONE ? NULL : &x->nodes.at[e->node + u];
+    for (uint32_t r = 0; r < body->n_chains; r++) {
+        const ds_solver_node *node = e->node == DS_NONE ? NULL : &x->nodes.at[e->node + r];
         if (!node || node->settled) {
-            uint64_t start = (uint64_t)(e->timing->start[u] - since_ps);
-            mix(s, (start << 32 | start >> 32) ^ (uint64_t)(e->timing->end[u] - since_ps) ^ u);
+            uint64_t start = (uint64_t)(e->timing->start[r] - since_ps);
+            int64_t end = e->timing->end[r] - since_ps;
+            mix(s, (start << 32 | start >> 32) ^ (uint64_t)end ^ r);
             n_settled++;
         } else if (!node->pending) {
-            mix_started(x, e, u, s);
+            mix_started(x, e, r, s);
         }
     }
     mix(s, n_settled);
@@ -97,7 +98,7 @@ static void mix_rank(const ds_solver *x, ds_solver_rank *r, state *s) {
         const ds_exec *e = &x->t->execs[i];
         mix(s, (uint64_t)e->part << 1 | e->opaque);
         if (!e->opaque) {
-            mix_units(x, e, ds_solver__part(x, i)->body->units.n, s);
+            mix_chains(x, e, ds_solver__part(x, i)->body, s);
         } else if (!x->n_left[i]) {
             mix(s, (uint64_t)(e->base_ps - x->now_ps));
             mix(s, DS_KEY(e->timing));
@@ -187,7 +188,7 @@ static void move(ds_solver *x, uint32_t exec, uint32_t by) {
     const ds_body *body = ds_solver__part(x, exec)->body;
     const ds_exec *from = &x->t->execs[exec];
     ds_exec *to = &x->t->execs[exec + by];
-    uint32_t n = from->opaque ? 1 : body->units.n;
+    uint32_t n = from->opaque ? 1 : body->n_chains;
     if (from->node == DS_NONE) n = 0; /* it is settled */
     for (uint32_t i = from->node; i < from->node + n; i++) x->nodes.at[i].exec = exec + by;
     to->node = from->node;

@@ -15,7 +15,7 @@ typedef struct ds_solver_edge {
 #define DS_FLOWING INT64_MAX
 
 typedef struct ds_solver_node {
-    uint32_t exec, unit; /* unit DS_NONE: all of it */
+    uint32_t exec, unit; /* the first of a chain; DS_NONE: all of it */
     uint32_t pending, edges;
     int64_t ready_ps;
     int64_t next_ps; /* of a transfer that waits: until when; DS_FLOWING */

@@ -7,11 +7,12 @@
  * are followed unit by unit, transfers over shared links through their flows in the network, as the
  * engine does.
  *
- * Nodes (opaque executions, units) wait for others: for those before them on their streams, and for
- * what they read. What has a known duration is settled as soon as all it waits for is, in any
- * order, with ends that may lie in the future; only flows are events in time. An opaque execution
- * is settled late, when the last thing is known that it waits for: a transfer that something in it
- * would have started before that was missed, and the answer is that nothing is known.
+ * Nodes (opaque executions, chains of units) wait for others: for those before them on their
+ * streams, and for what they read. What has a known duration is settled as soon as all it waits for
+ * is, in any order, with ends that may lie in the future; only flows are events in time. An opaque
+ * execution is settled late, when the last thing is known that it waits for: a transfer that
+ * something in it would have started before that was missed, and the answer is that nothing is
+ * known.
  *
  * Nodes are made for an item when few of its rank are left to be run before it, and for all that is
  * left once a rank has come to its last item, or to one that a transfer of the tail waits for. What
@@ -111,7 +112,7 @@ static void put_on_stream(ds_solver *x, uint32_t stream, uint32_t id) {
 
 /* With a key, for the body to keep, or in the timeline's arena. */
 static ds_timing *new_timing(const ds_body *body, ds_arena *arena) {
-    uint32_t n = body->units.n, n_streams = body->stream_cls.n;
+    uint32_t n = body->n_chains, n_streams = body->stream_cls.n;
     uint32_t n_key = arena ? 0 : n_streams + body->exts.n;
     ds_timing *timing = arena ? DS_NEW(arena, ds_timing) : ds_xcalloc(1, sizeof *timing);
     *timing = (ds_timing){.arena = arena};
@@ -147,7 +148,7 @@ static uint32_t new_nodes(ds_solver *x, uint32_t exec, uint32_t n) {
 }
 
 static uint32_t count_nodes(const ds_solver *x, uint32_t exec) {
-    return x->t->execs[exec].opaque ? 1 : ds_solver__part(x, exec)->body->units.n;
+    return x->t->execs[exec].opaque ? 1 : ds_solver__part(x, exec)->body->n_chains;
 }
 
 /* All of them are settled. */
@@ -177,16 +178,17 @@ static void add_nodes(ds_solver *x, uint32_t exec) {
         return;
     }
     e->timing = new_timing(body, &x->t->arena);
-    for (uint32_t u = 0; u < body->units.n; u++) {
-        const ds_unit_task *unit = &body->units.at[u];
-        x->nodes.at[e->node + u].unit = u;
+    for (uint32_t r = 0; r < body->n_chains; r++) {
+        const ds_unit_task *unit = &body->units.at[body->chains[r].first];
+        x->nodes.at[e->node + r].unit = body->chains[r].first;
         for (uint32_t i = 0; i < unit->n_slots; i++)
-            put_on_stream(x, part->streams.at[body->slots.at[unit->slot + i]], e->node + u);
+            put_on_stream(x, part->streams.at[body->slots.at[unit->slot + i]], e->node + r);
     }
 }
 
 static uint32_t node_of(const ds_solver *x, uint32_t exec, uint32_t unit) {
-    return x->t->execs[exec].node + (x->t->execs[exec].opaque ? 0 : unit);
+    const ds_exec *e = &x->t->execs[exec];
+    return e->node + (e->opaque ? 0 : ds_solver__part(x, exec)->body->chain_of[unit]);
 }
 
 /* What a node waits for has ended. */
@@ -204,7 +206,8 @@ static void add_value(ds_solver *x, uint32_t exec, uint32_t unit, uint32_t id, u
     if (made && !x->nodes.at[node_of(x, exec, unit)].settled) {
         add_edge(x, node_of(x, exec, unit), id, ext, unit);
     } else if (made || known) {
-        take_end(x, id, ext, from->base_ps + from->timing->end[unit]);
+        const ds_body *body = ds_solver__part(x, exec)->body;
+        take_end(x, id, ext, from->base_ps + ds_compose__end(body, from->timing, unit));
     } else {
         x->waiting[exec] = new_edge(x, (ds_solver_edge){id, ext, unit, x->waiting[exec]});
         x->nodes.at[id].pending++;
@@ -221,16 +224,18 @@ static void add_values(ds_solver *x, uint32_t exec) {
         }
         return;
     }
-    for (uint32_t u = 0; u < part->units.n; u++)
-        for (uint32_t k = 0; k < part->units.at[u].n_preds; k++) {
-            uint32_t pred = part->preds.at[part->units.at[u].pred + k];
+    for (uint32_t r = 0; r < part->n_chains; r++) {
+        const ds_unit_task *unit = &part->units.at[part->chains[r].first];
+        for (uint32_t k = unit->pred; k < unit->pred + unit->n_preds; k++) {
+            uint32_t pred = part->preds.at[k];
             if (!(pred & DS_EXT)) {
-                add_edge(x, e->node + pred, e->node + u, 0, pred);
+                add_edge(x, e->node + part->chain_of[pred], e->node + r, 0, pred);
                 continue;
             }
             const ds_external *ext = &part->exts.at[pred & ~DS_EXT];
-            add_value(x, ds_compose__exec(x->t, &ext->source, e), ext->unit, e->node + u, 0);
+            add_value(x, ds_compose__exec(x->t, &ext->source, e), ext->unit, e->node + r, 0);
         }
+    }
 }
 
 /* What has waited for the execution's nodes. */
@@ -323,12 +328,13 @@ static bool check_streams(ds_solver *x, const uint32_t *rank_of) {
 
 static void pass_on(ds_solver *x, uint32_t id, const ds_exec *e) {
     uint32_t exec = x->nodes.at[id].exec, last = DS_NONE;
+    const ds_body *body = ds_solver__part(x, exec)->body;
     x->nodes.at[id].settled = true;
     x->n_settled++;
     for (uint32_t i = x->nodes.at[id].edges; i != DS_NONE; last = i, i = x->edges.at[i].next) {
         const ds_solver_edge *to = &x->edges.at[i];
         if (to->ext != DS_IN_ORDER)
-            take_end(x, to->to, to->ext, e->base_ps + e->timing->end[to->unit]);
+            take_end(x, to->to, to->ext, e->base_ps + ds_compose__end(body, e->timing, to->unit));
         if (!--x->nodes.at[to->to].pending) DS_HPUSH(&x->ready, to->to);
     }
     if (last != DS_NONE) {
@@ -349,25 +355,27 @@ static void time_units(const ds_body *part, const int64_t *key, ds_timing *out) 
     const int64_t *exts = key + part->stream_cls.n;
     out->flows_from = INT64_MAX;
     for (uint32_t i = 0; i < part->stream_cls.n; i++) out->free_ps[i] = key[i];
-    for (uint32_t u = 0; u < part->units.n; u++) {
-        const ds_unit_task *unit = &part->units.at[u];
+    for (uint32_t c = 0; c < part->n_chains; c++) {
+        uint32_t last = part->chains[c].last;
+        const ds_unit_task *unit = &part->units.at[part->chains[c].first];
         const uint32_t *slots = &part->slots.at[unit->slot];
         int64_t start = 0;
         for (uint32_t i = 0; i < unit->n_slots; i++)
             if (out->free_ps[slots[i]] > start) start = out->free_ps[slots[i]];
         for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++) {
             uint32_t pred = part->preds.at[i];
-            int64_t at = pred & DS_EXT ? exts[pred & ~DS_EXT] : out->end[pred];
+            int64_t at = pred & DS_EXT ? exts[pred & ~DS_EXT] : ds_compose__end(part, out, pred);
             if (at > start) start = at;
         }
-        out->start[u] = start;
-        out->end[u] = start + unit->ps;
-        if (out->end[u] > out->all_end) out->all_end = out->end[u];
+        int64_t end = start + part->after_ps[last] + part->units.at[last].ps;
+        out->start[c] = start;
+        out->end[c] = end;
+        if (end > out->all_end) out->all_end = end;
         if (unit->transfer != DS_NONE) {
             if (start < out->flows_from) out->flows_from = start;
-            if (out->end[u] > out->flows_to) out->flows_to = out->end[u];
+            if (end > out->flows_to) out->flows_to = end;
         }
-        for (uint32_t i = 0; i < unit->n_slots; i++) out->free_ps[slots[i]] = out->end[u];
+        for (uint32_t i = 0; i < unit->n_slots; i++) out->free_ps[slots[i]] = end;
     }
 }
 
@@ -384,7 +392,7 @@ static ds_timing *timing_of(ds_solver *x, ds_body *part, const int64_t *key) {
     time_units(part, key, timing);
     keep_timing(part, timing, hash);
     x->t->n_timed++;
-    x->s->timed += part->units.n;
+    x->s->timed += part->n_chains;
     return timing;
 }
 
@@ -409,15 +417,19 @@ static void settle_whole(ds_solver *x, uint32_t id) {
     pass_on(x, id, e);
 }
 
-static void finish_unit(ds_solver *x, uint32_t id, int64_t end_ps) {
+/* Of a chain from its start on, `end_ps` is the end of its first unit. */
+static void finish_chain(ds_solver *x, uint32_t id, int64_t end_ps) {
     const ds_solver_node *n = &x->nodes.at[id];
     ds_exec *e = &x->t->execs[n->exec];
     const ds_part *part = ds_solver__part(x, n->exec);
-    const ds_unit_task *unit = &part->body->units.at[n->unit];
-    e->timing->end[n->unit] = end_ps - e->base_ps;
-    if (e->timing->end[n->unit] > e->timing->all_end) e->timing->all_end = e->timing->end[n->unit];
+    const ds_body *body = part->body;
+    const ds_unit_task *unit = &body->units.at[n->unit];
+    uint32_t chain = body->chain_of[n->unit], last = body->chains[chain].last;
+    if (last != n->unit) end_ps += body->after_ps[last] + body->units.at[last].ps - unit->ps;
+    e->timing->end[chain] = end_ps - e->base_ps;
+    if (e->timing->end[chain] > e->timing->all_end) e->timing->all_end = e->timing->end[chain];
     for (uint32_t i = 0; i < unit->n_slots; i++)
-        x->free_ps[part->streams.at[part->body->slots.at[unit->slot + i]]] = end_ps;
+        x->free_ps[part->streams.at[body->slots.at[unit->slot + i]]] = end_ps;
     pass_on(x, id, e);
 }
 
@@ -430,7 +442,7 @@ static const ds_unit_task *unit_at(const ds_solver *x, uint32_t id) {
     return &ds_solver__part(x, x->nodes.at[id].exec)->body->units.at[x->nodes.at[id].unit];
 }
 
-static void settle_unit(ds_solver *x, uint32_t id) {
+static void settle_chain(ds_solver *x, uint32_t id) {
     ds_solver_node *n = &x->nodes.at[id];
     const ds_part *part = ds_solver__part(x, n->exec);
     const ds_unit_task *unit = unit_at(x, id);
@@ -440,9 +452,9 @@ static void settle_unit(ds_solver *x, uint32_t id) {
         if (at > start) start = at;
     }
     ds_exec *e = &x->t->execs[n->exec];
-    e->timing->start[n->unit] = start - e->base_ps;
+    e->timing->start[part->body->chain_of[n->unit]] = start - e->base_ps;
     if (unit->transfer == DS_NONE || !activity_of(x, id)->n_flows) {
-        finish_unit(x, id, start + unit->ps);
+        finish_chain(x, id, start + unit->ps);
         return;
     }
     if (start < x->now_ps) x->late = true;
@@ -458,7 +470,7 @@ static void settle_ready(ds_solver *x) {
             if (x->nodes.at[id].unit == DS_NONE)
                 settle_whole(x, id);
             else
-                settle_unit(x, id);
+                settle_chain(x, id);
         }
     } while (x->hungry.n);
 }
@@ -515,7 +527,7 @@ static void end_flow(ds_solver *x, uint32_t id) {
         wait_for_flow(x, id, flow + 1, 0);
         return;
     }
-    finish_unit(x, id, x->now_ps);
+    finish_chain(x, id, x->now_ps);
     settle_ready(x);
 }
 
@@ -577,14 +589,15 @@ static uint32_t *nones(uint32_t n) {
 
 static void solver_init(ds_solver *x) {
     const ds_plan *plan = x->plan;
-    uint32_t most = 1, most_units = 1;
+    uint32_t most = 1, most_chains = 1;
     for (uint32_t i = 0; i < x->t->n_execs; i++) {
-        const ds_body *body = ds_solver__part(x, i)->body;
-        if (body->units.n > most_units) most_units = body->units.n;
+        ds_body *body = ds_solver__part(x, i)->body;
+        ds_compose__chains(body);
+        if (body->n_chains > most_chains) most_chains = body->n_chains;
         if (body->stream_cls.n + body->exts.n > most) most = body->stream_cls.n + body->exts.n;
     }
     x->key = ds_xcalloc(most, sizeof *x->key);
-    x->spare = nones(most_units + 1);
+    x->spare = nones(most_chains + 1);
     x->spare_edge = DS_NONE;
     x->last = nones(plan->n_streams);
     x->on_stream = nones(plan->n_streams);

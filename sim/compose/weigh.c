@@ -24,26 +24,34 @@ static int64_t last_end(const ds_body *part, const ds_timing *t, const ds_free *
                         uint32_t without) {
     int64_t at = 0;
     for (uint32_t k = f->first; k < f->first + f->n; k++)
-        if (part->users.at[k] != without && t->end[part->users.at[k]] > at)
-            at = t->end[part->users.at[k]];
+        if (part->users.at[k] != without && ds_compose__end(part, t, part->users.at[k]) > at)
+            at = ds_compose__end(part, t, part->users.at[k]);
     return at;
 }
 
 static bool is_idle(const ds_body *part, const ds_timing *t, const ds_free *f) {
-    return last_end(part, t, f, f->taker) <= t->start[f->taker];
+    return last_end(part, t, f, f->taker) <= ds_compose__start(part, t, f->taker);
 }
 
 static void find_freed(const ds_body *part, ds_timing *t) {
     t->freed_ps = ds_compose__room(t, (size_t)part->frees.n + 1, sizeof *t->freed_ps);
     for (uint32_t i = 0, end; i < part->frees.n; i = end) {
         const ds_free *f = &part->frees.at[i];
+        const ds_leave *leave = &part->leave[i];
+        end = i + 1;
+        if (leave->unit != DS_NONE) {
+            t->freed_ps[i] = leave->at_start ? ds_compose__start(part, t, leave->unit)
+                                             : ds_compose__end(part, t, leave->unit);
+            continue;
+        }
         bool taken = f->taker != DS_NONE;
         for (end = i + 1; end < part->frees.n && f[end - i].taker != DS_NONE && taken &&
                           f[end - i].value == f->value;)
             end++;
         for (uint32_t k = i; k < end && taken; k++) taken = is_idle(part, t, &part->frees.at[k]);
         for (uint32_t k = i; k < end; k++, f++)
-            t->freed_ps[k] = taken ? t->start[f->taker] : last_end(part, t, f, DS_NONE);
+            t->freed_ps[k] =
+                taken ? ds_compose__start(part, t, f->taker) : last_end(part, t, f, DS_NONE);
     }
 }
 
@@ -56,8 +64,8 @@ static void list_changes(const ds_body *part, const ds_timing *t, uint32_t *firs
     for (uint32_t c = 2; c < part->n_classes + 2; c++) first[c] += first[c - 1];
     for (uint32_t i = 0; i < part->allocs.n; i++) {
         const ds_alloc *alloc = &part->allocs.at[i];
-        out[at[alloc->cls]++] =
-            (ds_visit){.start_ps = t->start[alloc->unit], .base_ps = alloc->bytes};
+        out[at[alloc->cls]++] = (ds_visit){.start_ps = ds_compose__start(part, t, alloc->unit),
+                                           .base_ps = alloc->bytes};
     }
     for (uint32_t i = 0; i < part->frees.n; i++) {
         const ds_free *f = &part->frees.at[i];
@@ -89,14 +97,17 @@ static void make_curve(const ds_timing *t, uint32_t cls, ds_visit *changes, uint
     }
 }
 
+static int64_t until_of(const ds_body *part, const ds_timing *t, const ds_before *c) {
+    return c->until < part->units.n ? ds_compose__start(part, t, c->until)
+                                    : t->freed_ps[c->until - part->units.n];
+}
+
 /* Does the sibling's use of buffers hold within such an execution? */
 static bool holds(const ds_body *part, const ds_timing *t) {
     for (uint32_t i = 0; i < part->checks.n; i++) {
         const ds_before *c = &part->checks.at[i];
         if (!c->local) continue;
-        int64_t until =
-            c->until < part->units.n ? t->start[c->until] : t->freed_ps[c->until - part->units.n];
-        if (t->end[c->unit] > until) return false;
+        if (ds_compose__end(part, t, c->unit) > until_of(part, t, c)) return false;
     }
     return true;
 }
@@ -124,11 +135,10 @@ static bool check_exec(const ds_timeline *t, const ds_exec *e) {
     for (uint32_t i = 0; i < part->checks.n; i++) {
         const ds_before *c = &part->checks.at[i];
         if (c->local) continue;
-        int64_t until = c->until < part->units.n ? e->timing->start[c->until]
-                                                 : e->timing->freed_ps[c->until - part->units.n];
         const ds_exec *other = &t->execs[ds_compose__exec(t, &c->source, e)];
-        if (other->base_ps + other->late_ps + other->timing->end[c->unit] >
-            e->base_ps + e->late_ps + until)
+        const ds_body *body = t->s->parts[other->part].body;
+        if (other->base_ps + other->late_ps + ds_compose__end(body, other->timing, c->unit) >
+            e->base_ps + e->late_ps + until_of(part, e->timing, c))
             return ds_compose__unknown(t->s, "a buffer that is used on");
     }
     return true;

@@ -1,0 +1,140 @@
+/* Units of a body that follow each other without a gap, whenever the first of them starts; and what
+ * is known of its frees whatever the times.
+ *
+ * A compute unit that waits for nothing but the one before it on its stream, or for what an earlier
+ * one there has waited for already, starts when that one ends. So a chain needs one node of the
+ * timeline, one start and end in a timing, one span of the accounts. A transfer is a chain by
+ * itself.
+ *
+ * Of a buffer's users some end before others in any case: earlier ones on the same stream, and
+ * transfers that a user's chain, or one before it on the stream, has waited for. Mostly one is
+ * left. */
+#include "sim/compose/internal.h"
+
+#include <stdlib.h>
+
+typedef struct finder {
+    ds_body *body;
+    uint32_t *chain_on;   /* per stream: the chain of compute that stands last on it; DS_NONE */
+    uint32_t *waited_by;  /* per unit: the stream that has waited for it last; DS_NONE … */
+    uint32_t *waited_in;  /* … and the first chain there that has */
+    uint32_t *ext_waited; /* per external: the stream */
+} finder;
+
+static uint32_t stream_of(const ds_body *body, uint32_t u) {
+    return body->slots.at[body->units.at[u].slot];
+}
+
+static bool is_compute(const ds_body *body, uint32_t u) {
+    return body->units.at[u].transfer == DS_NONE && body->units.at[u].n_slots == 1;
+}
+
+/* Has an earlier unit of its stream waited for all that the unit waits for? */
+static bool is_known(const finder *x, const ds_unit_task *unit, uint32_t stream) {
+    for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++) {
+        uint32_t pred = x->body->preds.at[i];
+        if ((pred & DS_EXT ? x->ext_waited[pred & ~DS_EXT] : x->waited_by[pred]) != stream)
+            return false;
+    }
+    return true;
+}
+
+static void note_waits(finder *x, const ds_unit_task *unit, uint32_t stream, uint32_t chain) {
+    for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++) {
+        uint32_t pred = x->body->preds.at[i];
+        if (pred & DS_EXT) {
+            x->ext_waited[pred & ~DS_EXT] = stream;
+        } else if (x->waited_by[pred] != stream) {
+            x->waited_by[pred] = stream;
+            x->waited_in[pred] = chain;
+        }
+    }
+}
+
+static void add_unit(finder *x, uint32_t u) {
+    ds_body *body = x->body;
+    const ds_unit_task *unit = &body->units.at[u];
+    const uint32_t *slots = &body->slots.at[unit->slot];
+    bool compute = is_compute(body, u);
+    uint32_t chain = compute ? x->chain_on[slots[0]] : DS_NONE;
+    body->next[u] = DS_NONE;
+    body->after_ps[u] = 0;
+    if (chain != DS_NONE && is_known(x, unit, slots[0])) {
+        uint32_t before = body->chains[chain].last;
+        body->next[before] = u;
+        body->after_ps[u] = body->after_ps[before] + body->units.at[before].ps;
+        body->chains[chain].last = u;
+    } else {
+        chain = body->n_chains++;
+        body->chains[chain] = (ds_chain){u, u};
+    }
+    if (compute) note_waits(x, unit, slots[0], chain);
+    for (uint32_t i = 0; i < unit->n_slots; i++) x->chain_on[slots[i]] = compute ? chain : DS_NONE;
+    body->chain_of[u] = chain;
+}
+
+/* Ends the unit before, or when, another compute unit starts, in any case? */
+static bool precedes(const finder *x, uint32_t u, uint32_t other) {
+    const ds_body *body = x->body;
+    uint32_t stream = stream_of(body, other);
+    if (is_compute(body, u)) return stream_of(body, u) == stream && u < other;
+    return x->waited_by[u] == stream && x->waited_in[u] <= body->chain_of[other];
+}
+
+/* The user that ends last in any case; DS_NONE: none is known. */
+static uint32_t last_user(const finder *x, const ds_free *f) {
+    const uint32_t *users = &x->body->users.at[f->first];
+    if (!f->n) return DS_NONE;
+    uint32_t last = users[0];
+    for (uint32_t k = 1; k < f->n; k++)
+        if (is_compute(x->body, users[k]) && (!is_compute(x->body, last) || users[k] > last))
+            last = users[k];
+    for (uint32_t k = 0; k < f->n; k++)
+        if (users[k] != last && !(is_compute(x->body, last) && precedes(x, users[k], last)))
+            return DS_NONE;
+    return last;
+}
+
+/* The op that takes the buffer can do so in any case. */
+static bool is_taken(const finder *x, const ds_free *f) {
+    if (f->taker == DS_NONE || !is_compute(x->body, f->taker)) return false;
+    for (uint32_t k = f->first; k < f->first + f->n; k++) {
+        uint32_t user = x->body->users.at[k];
+        if (user != f->taker && !precedes(x, user, f->taker)) return false;
+    }
+    return true;
+}
+
+static void find_leavers(finder *x) {
+    ds_body *body = x->body;
+    for (uint32_t i = 0, end; i < body->frees.n; i = end) {
+        const ds_free *f = &body->frees.at[i];
+        bool taken = is_taken(x, f), takes = f->taker != DS_NONE;
+        for (end = i + 1; end < body->frees.n && takes && body->frees.at[end].taker != DS_NONE &&
+                          body->frees.at[end].value == f->value;
+             end++)
+            taken = taken && is_taken(x, &body->frees.at[end]);
+        for (uint32_t k = i; k < end; k++) {
+            const ds_free *of = &body->frees.at[k];
+            uint32_t last = takes ? DS_NONE : last_user(x, of);
+            body->leave[k] = (ds_leave){taken ? of->taker : last, taken};
+        }
+    }
+}
+
+void ds_compose__chains(ds_body *body) {
+    if (body->chains) return;
+    uint32_t n = body->units.n, n_streams = body->stream_cls.n, n_exts = body->exts.n;
+    body->after_ps = ds_xcalloc((size_t)n * 3 + body->frees.n + 1, sizeof *body->after_ps);
+    body->chains = (ds_chain *)(body->after_ps + n);
+    body->leave = (ds_leave *)(body->chains + n);
+    body->chain_of = (uint32_t *)(body->leave + body->frees.n);
+    body->next = body->chain_of + n;
+    size_t n_room = (size_t)n_streams + 2 * (size_t)n + n_exts;
+    uint32_t *room = ds_xmalloc((n_room + 1) * sizeof *room);
+    for (size_t i = 0; i < n_room; i++) room[i] = DS_NONE;
+    finder x = {body, room, room + n_streams, room + n_streams + n, room + n_streams + 2 * n};
+    for (uint32_t u = 0; u < n; u++) add_unit(&x, u);
+    find_leavers(&x);
+    free(room);
+}
