@@ -1,6 +1,7 @@
 /* What collectives cost and which links they load, kept from plan to plan (congruent.c and
  * traffic.c say what the keys hold). */
 #include "sim/plan/internal.h"
+#include "sim/plan/skeleton_internal.h"
 
 #include "sim/coll/coll.h"
 
@@ -9,8 +10,9 @@
 
 struct ds_plan_ground {
     ds_arena arena;
-    ds_map costs;  /* key → ds_group */
-    ds_map shapes; /* key → ds_load_shape */
+    ds_map costs;            /* key → ds_group */
+    ds_map shapes;           /* key → ds_load_shape */
+    ds_skeletons *skeletons; /* NULL: nobody has asked */
 };
 
 ds_plan_ground *ds_plan_ground_new(void) {
@@ -26,7 +28,13 @@ void ds_plan_ground_free(ds_plan_ground *ground) {
     ds_map_deinit(&ground->costs);
     ds_map_deinit(&ground->shapes);
     ds_arena_deinit(&ground->arena);
+    ds_skeletons_free(ground->skeletons);
     free(ground);
+}
+
+ds_skeletons *ds_ground__skeletons(ds_plan_ground *ground) {
+    if (!ground->skeletons) ground->skeletons = ds_skeletons_new();
+    return ground->skeletons;
 }
 
 /* All is thrown away beyond this: a sweep of millions of candidates runs in constant memory. */
@@ -40,8 +48,7 @@ static void make_room(ds_plan_ground *ground) {
     ds_arena_init(&ground->arena);
 }
 
-/* Terms, time, algorithm and phases, with copies of what they point to. */
-static void copy_cost(const ds_group *from, ds_arena *arena, ds_group *out) {
+void ds_ground__copy_cost(const ds_group *from, ds_arena *arena, ds_group *out) {
     ds_phase_time *times = DS_NEW_N(arena, ds_phase_time, from->n_phases);
     if (from->n_phases) memcpy(times, from->times, from->n_phases * sizeof *times);
     out->terms = from->terms;
@@ -53,7 +60,7 @@ static void copy_cost(const ds_group *from, ds_arena *arena, ds_group *out) {
 
 bool ds_ground__find(const ds_plan_ground *ground, uint64_t key, ds_arena *arena, ds_group *out) {
     const uint64_t *found = ds_map_find(&ground->costs, key);
-    if (found) copy_cost((const ds_group *)(uintptr_t)*found, arena, out);
+    if (found) ds_ground__copy_cost((const ds_group *)(uintptr_t)*found, arena, out);
     return found != NULL;
 }
 
@@ -61,7 +68,7 @@ void ds_ground__keep(ds_plan_ground *ground, uint64_t key, const ds_group *group
     make_room(ground);
     ds_group *kept = DS_NEW(&ground->arena, ds_group);
     memset(kept, 0, sizeof *kept);
-    copy_cost(group, &ground->arena, kept);
+    ds_ground__copy_cost(group, &ground->arena, kept);
     ds_map_put(&ground->costs, key, DS_KEY(kept));
 }
 

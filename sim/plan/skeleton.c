@@ -1,8 +1,13 @@
 /* The plan of the communication of equal stages, without the programs around it: what sim/compose
- * asks how long its transfers take, and which of them share links. Records are made by hand, from
- * groups; costs, sharing, classes, tasks and flows are those of any plan. */
+ * asks how long its transfers take, and which of them share links.
+ *
+ * Meets are priced first. That tells of which sorts they are (skeleton_internal.h); the plan of one
+ * meet of each sort is made, or found: its records are made by hand, from groups; costs, sharing,
+ * classes, tasks and flows are those of any plan. Then each meet is a copy of its sort's. */
 #include "sim/plan/comm.h"
 #include "sim/plan/skeleton_internal.h"
+
+#include "sim/coll/coll.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +15,28 @@
 typedef struct maker {
     ds_builder *b;
     const ds_plan_grid *grid;
-    uint32_t *stages; /* placements */
+    const ds_plan_meet *meets;
+    uint32_t n;
+    ds_skeletons *kept;
+    uint64_t key;             /* of the grid on its devices */
+    ds_skeleton_meet *priced; /* per meet */
+    bool ready;               /* devices are known, and stages: */
+    uint32_t *stages;         /* placements */
     uint32_t n_stages;
-    ds_skeleton_copies copies;
+    bool again; /* some places have turned out to stand alone */
 } maker;
+
+static bool is_host(const ds_op *op) {
+    return (ds_op_desc_of(op->code)->flags & DS_OPF_HOST) != 0;
+}
+
+/* ---- stages ---- */
 
 /* The slices of the grid along pp. */
 static ds_status slice(maker *m, ds_error *err) {
     ds_arena *arena = &m->b->plan->arena;
     const ds_plan_grid *grid = m->grid;
-    int64_t world = 1, inner = 1; /* places that follow each other with one coordinate of pp */
+    int64_t world = 1, inner = 1; /* devices in a row with one coordinate of pp */
     uint32_t pp = grid->n_axes;
     for (uint32_t a = 0; a < grid->n_axes; a++) {
         world *= grid->sizes[a];
@@ -43,9 +60,8 @@ static ds_status slice(maker *m, ds_error *err) {
             p.axes[p.n_axes] = grid->axes[a];
             p.sizes[p.n_axes++] = grid->sizes[a];
         }
-        for (int64_t i = 0; i < world; i++)
-            if (m->n_stages == 1 || i / inner % m->n_stages == s)
-                p.devices[p.n_devices++] = (uint32_t)i;
+        for (int64_t i = s * inner; i < world; i += m->n_stages * inner)
+            for (int64_t k = 0; k < inner; k++) p.devices[p.n_devices++] = (uint32_t)(i + k);
         m->stages[s] = ds_plan__intern(m->b, p);
     }
     return DS_OK;
@@ -119,49 +135,11 @@ static const uint32_t *list_members(const maker *m, const ds_plan_meet *meet, ui
     return devices;
 }
 
-/* Does it differ from one that was made in its bytes alone? Then its cost is kept. */
-static ds_status find_first(maker *m, uint32_t meet, const ds_plan_meet *meets, uint32_t *of,
-                            ds_error *err) {
-    ds_builder *b = m->b;
-    const uint64_t *found = ds_map_find(&m->copies.first, ds_skeleton__alike(b, &meets[meet]));
-    *of = DS_NONE;
-    if (!found) return DS_OK;
-    const ds_inst *inst = &b->plan->insts.at[*found >> 32];
-    const ds_record *first = b->plan->records.at[inst->record];
-    if (!first->n_groups) return DS_OK;
-    ds_group own = {.devices = first->groups[0].devices,
-                    .n_devices = first->groups[0].n_devices,
-                    .bytes = meets[meet].bytes};
-    const ds_op *op = meets[meet].op;
-    DS_TRY(ds_plan__group_cost(b, op, op->code, NULL, 0, NULL, NULL, &own, err));
-    if (!ds_skeleton__is_copy(first, &own)) return DS_OK;
-    *of = (uint32_t)*found;
-    DS_HPUSH(&m->copies.costs, own);
-    return DS_OK;
-}
-
-static bool is_host(const ds_op *op) {
-    return (ds_op_desc_of(op->code)->flags & DS_OPF_HOST) != 0;
-}
-
 /* Each way between a device and its host is a stream, as in ds_plan__host_record. */
 static void set_host_keys(const ds_record *r) {
     for (uint32_t g = 0; g < r->n_groups; g++)
         r->groups[g].key =
             ds_hash_mix(ds_plan__devices_key(r->groups[g].devices, 1, false), r->op->code) | 1;
-}
-
-static ds_status find_hosts(ds_builder *b, const ds_plan_meet *meets, uint32_t n, ds_error *err) {
-    uint32_t i = 0;
-    while (i < n && !is_host(meets[i].op)) i++;
-    if (i == n) return DS_OK;
-    ds_plan__find_hosts(b);
-    for (uint32_t d = 0; d < b->plan->n_devices; d++)
-        if (b->plan->host_of[d] == DS_NONE)
-            return ds_error_set(err, DS_ERR_UNREACHABLE, meets[i].op->loc,
-                                "no host can be reached from %s",
-                                ds_topo_device_path(b->plan->topo, d));
-    return DS_OK;
 }
 
 static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
@@ -192,30 +170,69 @@ static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status add_meet(maker *m, uint32_t i, const ds_plan_meet *meets, ds_error *err) {
-    DS_TRY(find_first(m, i, meets, &m->copies.of[i], err));
-    if (m->copies.of[i] != DS_NONE) return DS_OK;
-    ds_map_put(&m->copies.first, ds_skeleton__alike(m->b, &meets[i]),
-               (uint64_t)m->b->plan->insts.n << 32 | i);
-    return make_meet(m, &meets[i], err);
+/* ---- the base ---- */
+
+static ds_status find_hosts(const maker *m, ds_error *err) {
+    ds_builder *b = m->b;
+    uint32_t i = 0;
+    while (i < m->n && !is_host(m->meets[i].op)) i++;
+    if (i == m->n) return DS_OK;
+    ds_plan__find_hosts(b);
+    for (uint32_t d = 0; d < b->plan->n_devices; d++)
+        if (b->plan->host_of[d] == DS_NONE)
+            return ds_error_set(err, DS_ERR_UNREACHABLE, m->meets[i].op->loc,
+                                "no host can be reached from %s",
+                                ds_topo_device_path(b->plan->topo, d));
+    return DS_OK;
 }
 
-static ds_status build(maker *m, const ds_plan_meet *meets, uint32_t n, ds_error *err) {
-    ds_builder *b = m->b;
-    b->plan->topo = b->options->topo;
-    b->plan->borrows_topo = true;
-    DS_TRY(ds_plan__find_profiles(b, err));
-    DS_TRY(ds_plan__know_devices(b, DS_NOWHERE, err));
+/* Once something has to be made. */
+static ds_status get_ready(maker *m, ds_error *err) {
+    if (m->ready) return DS_OK;
+    DS_TRY(ds_plan__know_devices(m->b, DS_NOWHERE, err));
     DS_TRY(slice(m, err));
-    DS_TRY(find_hosts(b, meets, n, err));
-    m->copies.of = ds_xcalloc(n, sizeof *m->copies.of);
-    for (uint32_t i = 0; i < n; i++) DS_TRY(add_meet(m, i, meets, err));
-    for (uint32_t s = 0; s < m->n_stages; s++) add_compute(m, ds_plan__placement(b, m->stages[s]));
-    DS_TRY(ds_plan__sharing(b, err));
-    ds_plan__classes(b);
-    DS_TRY(ds_plan__expand(b, err));
-    DS_TRY(ds_plan__flows(b, err));
-    return ds_skeleton__add_copies(b, &m->copies, n, err);
+    DS_TRY(find_hosts(m, err));
+    m->ready = true;
+    return DS_OK;
+}
+
+/* Are all groups images of the first? */
+static bool is_congruent(const ds_record *r) {
+    for (uint32_t g = 0; g < r->n_groups; g++)
+        if (!r->groups[g].congruent || r->groups[g].congruent != r->groups[0].congruent)
+            return false;
+    return r->n_groups > 0;
+}
+
+/* The sorts, one after another; sorted, so that they are found again. */
+static ds_status make_sorts(maker *m, const ds_skeleton_meet *sorts, uint32_t n, ds_map *inst_of,
+                            ds_error *err) {
+    for (uint32_t i = 0; i < n; i++) {
+        ds_map_put(inst_of, sorts[i].sort, m->b->plan->insts.n);
+        DS_TRY(make_meet(m, &m->meets[sorts[i].of], err));
+        if (sorts[i].place->alone || is_congruent(m->b->plan->records.at[i])) continue;
+        sorts[i].place->alone = m->again = true;
+    }
+    return DS_OK;
+}
+
+static void keep_flows(const ds_plan *plan, ds_skeleton_base *base) {
+    base->made = ds_xcalloc((size_t)plan->n_flows + 1, sizeof *base->made);
+    base->n_made = ds_xcalloc((size_t)plan->n_activities + 1, sizeof *base->n_made);
+    for (uint32_t a = 0; a < plan->n_activities; a++) {
+        const ds_activity *activity = &plan->activities[a];
+        const ds_group *g = activity->group;
+        bool shares = false;
+        for (uint32_t p = 0; p < g->n_flows; p++) shares = shares || g->flows[p].share.n_uses;
+        if (!shares) continue;
+        base->n_made[a] = g->n_flows;
+        for (uint32_t p = 0; p < g->n_flows; p++) {
+            ds_flow *made = &base->made[activity->first_flow + p];
+            *made = g->flows[p];
+            made->share.uses = NULL;
+            made->share.n_uses = 0;
+        }
+    }
 }
 
 /* Tasks, activities, flows, streams and classes stay; what they were made from goes. */
@@ -235,29 +252,185 @@ static void keep_results(ds_plan *plan) {
     plan->arena = kept;
 }
 
-ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profiles,
-                           const ds_plan_options *options, const ds_plan_grid *grid,
-                           const ds_plan_meet *meets, uint32_t n, ds_plan **out, ds_error *err) {
+/* The builder's plan becomes that of the base, if there is no error. */
+static ds_status make_base(maker *m, const ds_skeleton_meet *sorts, uint32_t n,
+                           ds_skeleton_base *out, ds_error *err) {
+    ds_builder *b = m->b;
+    DS_TRY(get_ready(m, err));
+    DS_TRY(make_sorts(m, sorts, n, &out->inst_of, err));
+    if (m->again) return DS_OK;
+    out->n_stages = m->n_stages;
+    for (uint32_t s = 0; s < m->n_stages; s++) add_compute(m, ds_plan__placement(b, m->stages[s]));
+    DS_TRY(ds_plan__sharing(b, err));
+    ds_plan__classes(b);
+    DS_TRY(ds_plan__expand(b, err));
+    DS_TRY(ds_plan__flows(b, err));
+    keep_flows(b->plan, out);
+    return DS_OK;
+}
+
+/* ---- prices ---- */
+
+/* What one of the first groups takes; own.request stays NULL if nothing is known of that. */
+static ds_status price_group(maker *m, const ds_plan_meet *meet, const uint32_t *devices,
+                             uint32_t n, ds_group *own, ds_error *err) {
+    DS_TRY(get_ready(m, err));
+    *own = (ds_group){.devices = devices, .n_devices = n, .bytes = meet->bytes};
+    return ds_plan__group_cost(m->b, meet->op, meet->op->code, NULL, 0, NULL, NULL, own, err);
+}
+
+/* Where costs are the same, whatever the mesh. */
+static uint64_t cost_kind(maker *m, const ds_group *own) {
+    const ds_coll_request *q = own->request;
+    uint64_t kind = ds_hash_mix(ds_plan__place_hash(own->congruent), ds_plan__graph(m->b));
+    kind = ds_hash_mix(ds_hash_mix(kind, q->op), (uint64_t)q->chunks);
+    kind = ds_hash_mix(kind, q->algorithm ? ds_hash_bytes(q->algorithm, strlen(q->algorithm)) : 0);
+    for (uint32_t i = 0; i < q->n; i++)
+        kind = ds_hash_mix(kind, m->b->plan->profile_of[q->devices[i]]);
+    return kind;
+}
+
+static ds_status find_place(maker *m, uint64_t key, const ds_plan_meet *meet,
+                            ds_skeleton_place **out, ds_error *err) {
+    *out = ds_skeletons__place(m->kept, key);
+    if (*out) return DS_OK;
+    uint32_t n_groups, size;
+    ds_group own;
+    DS_TRY(get_ready(m, err));
+    const uint32_t *devices = list_members(m, meet, &n_groups, &size);
+    DS_TRY(price_group(m, meet, devices, size, &own, err));
+    ds_skeleton_place place = {.devices = devices, .n = size};
+    place.alone = !n_groups || !own.request || !own.congruent;
+    if (!place.alone) place.kind = cost_kind(m, &own);
+    *out = ds_skeletons__keep_place(m->kept, key, &place);
+    return DS_OK;
+}
+
+static ds_status price(maker *m, uint32_t i, ds_error *err) {
+    const ds_plan_meet *meet = &m->meets[i];
+    ds_skeleton_meet *out = &m->priced[i];
+    uint64_t alike = ds_hash_mix(m->key, ds_skeleton__alike(m->b, meet));
+    *out = (ds_skeleton_meet){.of = i};
+    DS_TRY(find_place(m, alike, meet, &out->place, err));
+    out->sort = ds_hash_mix(alike, (uint64_t)meet->bytes);
+    if (out->place->alone) return DS_OK;
+    uint64_t key = out->place->kind;
+    key = ds_hash_mix(key, (uint64_t)meet->bytes);
+    out->cost = ds_skeletons__cost(m->kept, key);
+    if (!out->cost) {
+        ds_group own;
+        DS_TRY(price_group(m, meet, out->place->devices, out->place->n, &own, err));
+        out->cost = ds_skeletons__keep_cost(m->kept, key, &own);
+    }
+    out->sort = ds_skeleton__sort(alike, out->cost);
+    return DS_OK;
+}
+
+/* ---- all of it ---- */
+
+static int by_sort(const void *a, const void *b) {
+    const ds_skeleton_meet *x = a, *y = b;
+    if (x->sort != y->sort) return x->sort < y->sort ? -1 : 1;
+    return x->of < y->of ? -1 : x->of > y->of;
+}
+
+/* One meet of each sort, in order of sorts, which are the base's key. */
+static uint32_t list_sorts(const maker *m, ds_skeleton_meet *sorts, uint64_t *key) {
+    uint32_t n = 0;
+    if (m->n) memcpy(sorts, m->priced, m->n * sizeof *sorts);
+    if (m->n) qsort(sorts, m->n, sizeof *sorts, by_sort);
+    *key = m->key;
+    for (uint32_t i = 0; i < m->n; i++) {
+        if (n && sorts[n - 1].sort == sorts[i].sort) continue;
+        sorts[n++] = sorts[i];
+        *key = ds_hash_mix(*key, sorts[i].sort);
+    }
+    return n;
+}
+
+static void start(maker *m, ds_builder *b, const ds_binding *binding, const ds_profiles *profiles,
+                  const ds_plan_options *options) {
     ds_plan *plan = ds_xcalloc(1, sizeof *plan);
     ds_arena_init(&plan->arena);
     plan->binding = binding;
     plan->profiles = profiles;
     plan->cost_mode = options->cost_mode;
-    ds_builder b = {.plan = plan,
-                    .unit = binding->unit,
-                    .binding = binding,
-                    .profiles = profiles,
-                    .options = options,
-                    .root = binding->unit->modules.at[0]};
-    maker m = {.b = &b, .grid = grid};
-    ds_status status = build(&m, meets, n, err);
-    ds_plan__deinit(&b);
-    ds_skeleton__copies_deinit(&m.copies);
-    if (status == DS_OK) keep_results(plan);
-    if (status != DS_OK) {
-        ds_plan_free(plan);
-        plan = NULL;
+    plan->topo = options->topo;
+    plan->borrows_topo = true;
+    *b = (ds_builder){.plan = plan,
+                      .unit = binding->unit,
+                      .binding = binding,
+                      .profiles = profiles,
+                      .options = options,
+                      .root = binding->unit->modules.at[0]};
+    m->b = b;
+    m->ready = m->again = false;
+}
+
+static uint64_t grid_key(const maker *m) {
+    const ds_plan_grid *grid = m->grid;
+    uint64_t key = ds_hash_mix(ds_plan__graph(m->b), m->b->options->cost_mode);
+    for (uint32_t i = 0; i < m->b->n_profiles_used; i++)
+        key = ds_hash_mix(key, m->b->profiles_used[i]);
+    for (uint32_t a = 0; a < grid->n_axes; a++) {
+        key = ds_hash_mix(key, ds_hash_bytes(grid->axes[a], strlen(grid->axes[a])));
+        key = ds_hash_mix(key, (uint64_t)grid->sizes[a]);
     }
-    *out = plan;
+    for (uint32_t i = 0; i < grid->n_replicas; i++)
+        key = ds_hash_mix(key, (uint64_t)grid->replicas[i]);
+    return key;
+}
+
+static ds_status find_base(maker *m, const ds_skeleton_base **out, ds_error *err) {
+    uint64_t key;
+    DS_TRY(ds_plan__find_profiles(m->b, err));
+    m->key = grid_key(m);
+    for (uint32_t i = 0; i < m->n; i++) DS_TRY(price(m, i, err));
+    ds_skeleton_meet *sorts = ds_xcalloc((size_t)m->n + 1, sizeof *sorts);
+    uint32_t n = list_sorts(m, sorts, &key);
+    ds_status status = DS_OK;
+    *out = ds_skeletons__base(m->kept, key);
+    if (!*out) {
+        ds_skeleton_base base = {0};
+        status = make_base(m, sorts, n, &base, err);
+        if (status == DS_OK && !m->again) {
+            keep_results(m->b->plan);
+            base.plan = m->b->plan;
+            m->b->plan = NULL;
+            *out = ds_skeletons__keep_base(m->kept, key, base);
+        } else {
+            ds_skeleton__base_deinit(&base);
+        }
+    }
+    free(sorts);
+    return status;
+}
+
+static void end(maker *m) {
+    ds_plan_free(m->b->plan);
+    m->b->plan = NULL;
+    ds_plan__deinit(m->b);
+}
+
+ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profiles,
+                           const ds_plan_options *options, const ds_plan_grid *grid,
+                           const ds_plan_meet *meets, uint32_t n, ds_plan **out, ds_error *err) {
+    ds_skeletons *own = options->ground ? NULL : ds_skeletons_new();
+    ds_builder b;
+    maker m = {.grid = grid, .meets = meets, .n = n};
+    const ds_skeleton_base *base = NULL;
+    ds_status status = DS_OK;
+    m.kept = own ? own : ds_ground__skeletons(options->ground);
+    m.priced = ds_xcalloc((size_t)n + 1, sizeof *m.priced);
+    ds_skeletons__make_room(m.kept);
+    *out = NULL;
+    while (status == DS_OK && !base) { /* again only if more places stand alone than were known */
+        start(&m, &b, binding, profiles, options);
+        status = find_base(&m, &base, err);
+        if (status == DS_OK && base) status = ds_skeleton__copy(&b, base, m.priced, n, out, err);
+        end(&m);
+    }
+    free(m.priced);
+    ds_skeletons_free(own);
     return status;
 }
