@@ -127,6 +127,16 @@ static void put_stage_layers(const val_row *r, ds_buf *out) {
     ds_buf_put(out, "]");
 }
 
+/* Sequence parallelism, and what its communication runs under: no products of 4 bits do. */
+static void put_sp(const val_row *r, const val_testbed *t, val_purpose purpose, ds_buf *out) {
+    const char *overlap = mentions(r->precision, "fp8")   ? t->narrow_tp_overlap
+                          : mentions(r->precision, "fp4") ? NULL
+                                                          : t->tp_overlap;
+    if (r->sp <= 0 || r->tp == 1) return;
+    ds_buf_put(out, ", sp = true");
+    if (overlap && purpose == VAL_TIME) ds_buf_printf(out, ", tp_overlap = %s", overlap);
+}
+
 static void put_strategy(const val_row *r, const val_testbed *t, val_purpose purpose,
                          int64_t microbatches, ds_buf *out) {
     int64_t zero = t->fsdp && r->zero == 2 ? 3 : r->zero;
@@ -142,7 +152,7 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
     if (r->ep > 1) ds_buf_printf(out, ", ep = %" PRId64, r->ep);
     if (r->zero == 1 && (t->uneven || purpose == VAL_MEMORY))
         ds_buf_put(out, ", zero_uneven = true");
-    if (r->sp > 0 && r->tp > 1) ds_buf_put(out, ", sp = true");
+    put_sp(r, t, purpose, out);
     if (r->vpp > 1)
         ds_buf_printf(out, ", schedule = \"interleaved\", virtual_stages = %" PRId64, r->vpp);
     if (strncasecmp(r->recompute, "full", 4) == 0) ds_buf_put(out, ", recompute = full");

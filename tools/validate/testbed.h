@@ -34,6 +34,8 @@ typedef struct val_testbed {
     const char *recompute, *precision;
     bool narrow;      /* the profile has products of 8 bits */
     bool sp;          /* with tp > 1 what lies between its regions is split too */
+    /* strategy.tp_overlap with products of 16 and of 8 bits; NULL: none. */
+    const char *tp_overlap, *narrow_tp_overlap;
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
     bool late_reduce; /* gradients are reduced after the backward pass */
     bool parts;       /* stages send each shard of a layer a part, which is gathered on arrival */

@@ -16,10 +16,12 @@
  * tables do not say what is recomputed. */
 #define BRIDGE                                                                                     \
     .source = "megatron_bridge", .set = "megatron_bridge", .model = VAL_LLAMA, .zero = 2,          \
-    .sp = true, .narrow = true, .recompute = "none",                                               \
+    .sp = true, .tp_overlap = "pipe", .narrow_tp_overlap = "ring", .narrow = true,                 \
+    .recompute = "none",                                                                           \
     .basis =                                                                                       \
         "NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md (force-balanced, dropless), "     \
-        "scripts/performance/configs"
+        "scripts/performance/configs, tp_comm_overlap with userbuffers_bf16_* and _fp8_* of "      \
+        "training/comm_overlap.py, not with NVFP4"
 
 const val_testbed val_recent_testbeds[] = {
     {.source = "megatron_h100",
@@ -30,6 +32,7 @@ const val_testbed val_recent_testbeds[] = {
      HOPPER_NODE,
      .zero = 1,
      .sp = true,
+     .tp_overlap = "pipe",
      .chunks = 32,
      .gathers_ahead = true,
      .precision = "bf16",
@@ -45,9 +48,12 @@ const val_testbed val_recent_testbeds[] = {
      HOPPER_NODE,
      .zero = 2,
      .sp = true,
+     .tp_overlap = "pipe",
+     .narrow_tp_overlap = "ring",
      .narrow = true,
      .recompute = "none",
-     .basis = "assumed: as Megatron-Bridge's; both are Megatron-Core with Transformer Engine"},
+     .basis = "assumed: as Megatron-Bridge's, whose configurations are NeMo's, which "
+              "examples/llama/README.md says it follows (userbuffers_fp8_h100_h16384_tp8_cp2)"},
     /* Products of the tables without a column for the precision: their footnote names the blocks
      * that are quantised together. */
     {BRIDGE, .gpu = "H100", .profile = "H100-Bridge", .precision = "fp8", HOPPER_NODE},
