@@ -197,10 +197,10 @@ static ds_status check_run(checker *c) {
     c->eval->run(c->eval, &c->candidate, outcome);
     c->out->simulated++;
     ds_outcome_measures(outcome, &measures);
-    if (ds_outcome_is_simulated(outcome))
-        DS_TRY(ds_space_judge(c->space, &c->candidate, &measures, &c->arena, &failed, &subject,
-                              c->err));
-    bool counts = outcome->verdict == DS_VERDICT_OK && !failed && subject;
+    bool counts =
+        outcome->verdict == DS_VERDICT_OK && !ds_space_admits(c->space, &c->candidate, NULL) &&
+        !ds_space_judge(c->space, &c->candidate, &measures, &c->arena, &failed, &subject, NULL);
+    counts = counts && !failed && subject;
     int64_t value = c->of_time ? outcome->step_ps : outcome->peak_bytes;
     DS_TRY(demand(c, counts == is_run,
                   counts ? "the candidate counts" : "the candidate does not count"));

@@ -302,6 +302,15 @@ static bool read_verdict(const char *text, ds_verdict *out) {
     return false;
 }
 
+static bool is_latency(const char *text, int64_t ps) {
+    ds_buf seconds = {0};
+    writer w = {&seconds, 0};
+    put_seconds(&w, ps);
+    bool same = strcmp(seconds.text, text) == 0;
+    ds_buf_deinit(&seconds);
+    return same;
+}
+
 bool ds_rows_read(const ds_rows *r, char *const *cells, ds_outcome *o, uint64_t *number) {
     int64_t candidate, fits;
     char *end;
@@ -319,5 +328,5 @@ bool ds_rows_read(const ds_rows *r, char *const *cells, ds_outcome *o, uint64_t 
          read_int(result[4], &fits) && read_real(cells[8], &o->throughput_per_s) &&
          read_int(cells[9], &o->peak_bytes);
     o->fits = ok && fits;
-    return ok;
+    return ok && is_latency(cells[7], o->step_ps);
 }

@@ -41,7 +41,8 @@ void ds_outcome_measures(const ds_outcome *outcome, ds_measures *out);
 /* Splits a line, whose newline may have been cut off, into its cells, in place. The number of
  * cells, 0 if quotes do not match; no more than `max` are stored. */
 uint32_t ds_rows_split(char *line, char **cells, uint32_t max);
-/* The same measures, verdict, hash from a row's cells; false if they are no such row. */
+/* The same measures, verdict, hash from a row's cells; false if they are no such row, or two of
+ * them contradict each other. */
 bool ds_rows_read(const ds_rows *rows, char *const *cells, ds_outcome *outcome, uint64_t *number);
 
 #endif

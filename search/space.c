@@ -296,11 +296,25 @@ static ds_status holds(const ds_space *s, const ds_frame *frame, const ds_sweep_
     return DS_OK;
 }
 
+/* Does it depend on values whether the condition can be evaluated? */
+static bool is_of_values(ds_status status) {
+    return status == DS_ERR_VALUE || status == DS_ERR_OVERFLOW;
+}
+
+/* One that cannot be evaluated for these values (it divides by zero) excludes nothing: candidates
+ * say so themselves, see ds_space_admits. Without values it never can. */
 static ds_status check_level(ds_space *s, ds_level level, bool *ok, ds_error *err) {
     *ok = true;
-    for (uint32_t i = 0; i < s->conditions.n && *ok; i++)
-        if (s->conditions.at[i].level == level)
-            DS_TRY(holds(s, &s->walk, s->conditions.at[i].entry, ok, err));
+    for (uint32_t i = 0; i < s->conditions.n && *ok; i++) {
+        if (s->conditions.at[i].level != level) continue;
+        ds_error why;
+        ds_status status = holds(s, &s->walk, s->conditions.at[i].entry, ok, &why);
+        bool doubtful = level > 0 && is_of_values(status);
+        s->doubtful = s->doubtful || doubtful;
+        if (doubtful || status == DS_OK) continue;
+        if (err) *err = why;
+        return status;
+    }
     return DS_OK;
 }
 
@@ -647,6 +661,22 @@ ds_status ds_space_find(ds_space *s, const char *const *values, ds_candidate *ca
 
 /* ---- afterwards ---- */
 
+static ds_status set_all(ds_space *s, const ds_candidate *c, ds_error *err) {
+    for (uint32_t i = 0; i < s->dims.n; i++)
+        DS_TRY(ds_space__set(s, &s->judge, i, c->at[i].value, c->at[i].item, err));
+    return DS_OK;
+}
+
+ds_status ds_space_admits(ds_space *s, const ds_candidate *c, ds_error *err) {
+    bool ok;
+    if (!s->doubtful) return DS_OK;
+    DS_TRY(set_all(s, c, err));
+    for (uint32_t i = 0; i < s->conditions.n; i++)
+        if (s->conditions.at[i].level > 0 && s->conditions.at[i].level <= s->dims.n)
+            DS_TRY(holds(s, &s->judge, s->conditions.at[i].entry, &ok, err));
+    return DS_OK;
+}
+
 static ds_status judge_all(ds_space *s, ds_arena *arena, const char **failed, bool *subject,
                            ds_error *err) {
     *failed = NULL;
@@ -673,8 +703,7 @@ static ds_status judge_all(ds_space *s, ds_arena *arena, const char **failed, bo
 
 ds_status ds_space_judge(ds_space *s, const ds_candidate *c, ds_measures *m, ds_arena *arena,
                          const char **failed, bool *subject, ds_error *err) {
-    for (uint32_t i = 0; i < s->dims.n; i++)
-        DS_TRY(ds_space__set(s, &s->judge, i, c->at[i].value, c->at[i].item, err));
+    DS_TRY(set_all(s, c, err));
     const ds_named *named = s->judge.named;
     m->at[DS_DERIVED_world] = s->world == UINT32_MAX ? 0 : (double)named[s->world].value.i;
     m->at[DS_DERIVED_cost_per_hour] = s->price == UINT32_MAX ? 0 : named[s->price].value.r;

@@ -41,7 +41,7 @@ const char *ds_space_dim_name(const ds_space *space, uint32_t dim);
 /* An uninitialised candidate of the space, in the arena. */
 ds_candidate ds_candidate_new(const ds_space *space, ds_arena *arena);
 
-/* The next candidate; false at the end. Errors are those of the conditions' evaluation. Amortised
+/* The next candidate; false at the end. Errors are those of the domains' evaluation. Amortised
  * O(domains and conditions that its changed digits touch). */
 ds_status ds_space_next(ds_space *space, ds_candidate *candidate, bool *found, ds_error *err);
 /* A random candidate: every digit is drawn from its domain, and all again until the conditions
@@ -87,6 +87,10 @@ void ds_space_set_knobs(const ds_space *space, const ds_candidate *candidate, ds
 /* "16", "full", "@box", "25 MB". */
 void ds_space_put_value(const ds_space *space, const ds_candidate *candidate, uint32_t dim,
                         ds_buf *out);
+
+/* Can all conditions on knobs be evaluated for a candidate of the walk? One that cannot (it divides
+ * by zero) excludes nothing before; the error says which and why. */
+ds_status ds_space_admits(ds_space *space, const ds_candidate *candidate, ds_error *err);
 
 /* ---- what conditions say of a simulated candidate ---- */
 

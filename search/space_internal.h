@@ -74,6 +74,7 @@ struct ds_space {
     ds_choice *current; /* what they stand for */
     uint32_t depth;     /* of the params that are being looked at */
     bool started, ended;
+    bool doubtful; /* some condition on knobs could not be evaluated somewhere */
 };
 
 /* ---- space_names.c: what expressions look at ---- */

@@ -70,12 +70,14 @@ static const char *method_name(const ds_sweep_options *options) {
 }
 
 static ds_status unknown_method(const char *name, ds_error *err) {
-    static const char *const names[] = {"grid", "random", "bound", "beam", "anneal", "mcmc"};
+    static const char *const names[] = {"grid",   "random", "bound", "beam",
+                                        "anneal", "mcmc",   "pase",  "tap"};
     enum { N_NAMES = sizeof names / sizeof *names };
     const char *near = ds_suggest(name, names, N_NAMES);
     return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "unknown method '%s'; %s%s%s", name,
                         near ? "did you mean '" : "",
-                        near ? near : "there are grid, random, bound, beam, anneal, and mcmc",
+                        near ? near
+                             : "there are grid, random, bound, beam, anneal, mcmc, pase, and tap",
                         near ? "'?" : "");
 }
 
@@ -125,6 +127,8 @@ static ds_status settle(driver *d, const ds_candidate *candidate, ds_outcome *ou
     ds_arena_init(&scratch);
     ds_outcome_measures(outcome, measures);
     ds_error why;
+    bool admitted = ds_space_admits(d->space, candidate, &why) == DS_OK;
+    if (!admitted) fail_outcome(outcome, &why);
     bool judged =
         !ds_outcome_is_simulated(outcome) ||
         ds_space_judge(d->space, candidate, measures, &scratch, &failed, &subject, &why) == DS_OK;
@@ -184,6 +188,20 @@ static ds_status take_header(driver *d, const char *line, ds_error *err) {
     return same ? DS_OK : not_ours(d, 1, "the columns are not this sweep's", err);
 }
 
+/* Are the row's values those of the candidate whose place it is in? */
+static bool is_row_of(const driver *d, char *const *cells, const ds_candidate *candidate) {
+    ds_buf value = {0};
+    bool same = true;
+    for (uint32_t i = 0; i < ds_space_n_dims(d->space) && same; i++) {
+        value.n = 0;
+        ds_buf_put(&value, "");
+        ds_space_put_value(d->space, candidate, i, &value);
+        same = strcmp(cells[d->rows.first_dim + i], value.text) == 0;
+    }
+    ds_buf_deinit(&value);
+    return same;
+}
+
 static ds_status take_line(void *context, char *line, uint64_t number, ds_error *err) {
     driver *d = context;
     if (number == 1) return take_header(d, line, err);
@@ -208,6 +226,8 @@ static ds_status take_line(void *context, char *line, uint64_t number, ds_error 
     if (status == DS_OK) status = next_candidate(d, &s->candidate, &found, err);
     if (status == DS_OK && (!found || s->candidate.number != candidate))
         status = not_ours(d, number, "the row is of another shard, or not in its place", err);
+    if (status == DS_OK && !is_row_of(d, cells, &s->candidate))
+        status = not_ours(d, number, "the row's values are not those of its place", err);
     if (status == DS_OK) status = settle(d, &s->candidate, &outcome, &measures, err);
     ds_outcome_deinit(&outcome);
     free(cells);

@@ -304,27 +304,72 @@ Test(sweep, shards_are_the_whole) {
     sweep_remove_folder(folder);
 }
 
-/* A condition that cannot be evaluated ends the sweep; the rows before it stay. */
-Test(sweep, rows_before_an_error_stay) {
-    static const char text[] =
-        "dir 1\nparam tp = 1\n"
+/* A condition on knobs that cannot be evaluated for a candidate makes its row a failed one, whoever
+ * asks for it, unless another condition excludes it; one on nothing ends the sweep. */
+static char *explore_division(const char *where, const char *method, ds_sweep_result *r,
+                              ds_status expected) {
+    static const char divides[] =
+        "dir 1\nparam tp = 1, zero = 0\n"
         "import \"models/mlp.dir\" as mlp with layers = 4, batch = 64, width = 64\n"
         "topology @box { device gpu[8] : \"V100-SXM2-16GB\"\n"
         "  switch s\n  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..8 }\n"
         "scenario { model = @mlp.mlp, on = @box, train { loss = mse, optimizer = adam }\n"
         "  strategy { tp = tp } }\n"
-        "sweep { tp in [1, 2, 4, 8] where 8 / (tp - 4) > -100, minimize step_time }\n";
-    char folder[64], path[100];
-    ds_sweep_result r;
+        "sweep { tp in [1, 2, 4, 8] where %s > -100, minimize step_time }\n";
+    char folder[64], path[100], text[1000];
     sweep_case c;
+    snprintf(text, sizeof text, divides, where);
     sweep_folder(folder);
     snprintf(path, sizeof path, "%s/rows.csv", folder);
     sweep_open_text(&c, text, NULL);
-    sweep_run(&c, &(ds_sweep_options){.path = path}, &r, DS_ERR_VALUE);
-    ds_sweep_result_deinit(&r);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    sweep_run(&c, &(ds_sweep_options){.path = path, .method = method}, r, expected);
+    ds_sweep_result_deinit(r);
     sweep_close(&c);
     char *rows = sweep_read(path, NULL);
-    cr_expect_eq(lines(rows), 3, "%s", rows);
+    sweep_remove_folder(folder);
+    return rows;
+}
+
+Test(sweep, conditions_that_cannot_be_evaluated_are_failed_rows) {
+    static const char *const methods[] = {"grid", "random", "bound", "beam"};
+    ds_sweep_result r;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        char *rows = explore_division("8 / (tp - 4)", methods[i], &r, DS_OK);
+        cr_expect_eq(r.rows, 4, "%s: %s", methods[i], rows);
+        cr_expect_eq(r.n[DS_VERDICT_OK], 3, "%s: %s", methods[i], rows);
+        cr_expect_not_null(strstr(rows, ",failed,division by zero in `8 / (tp - 4)`"), "%s", rows);
+        free(rows);
+    }
+    char *rows = explore_division("8 / (tp - 4) > -100, where tp != 4 and tp", "grid", &r, DS_OK);
+    cr_expect_eq(r.rows, 3, "%s", rows);
+    free(rows);
+    free(explore_division("8 / zero", "grid", &r, DS_ERR_VALUE));
+}
+
+/* Rows whose cells contradict their place or each other are not gone on with. */
+Test(sweep, changed_rows_are_not_resumed) {
+    char folder[64], path[100];
+    ds_sweep_result r;
+    size_t n;
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/rows.csv", folder);
+    char *rows = sweep_text(small, &(ds_sweep_options){.path = path}, &r, &n);
+    ds_sweep_result_deinit(&r);
+    static const uint32_t columns[] = {7, 10}; /* latency; the first dimension */
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        char *cell = strchr(rows, '\n') + 1;
+        for (uint32_t k = 0; k < columns[i]; k++) cell = strchr(cell, ',') + 1;
+        char *digit = strchr(cell, ',') - 1, old = *digit;
+        sweep_case c;
+        *digit = old == '7' ? '8' : '7';
+        put_file(path, rows, n);
+        sweep_open_text(&c, small, NULL);
+        sweep_run(&c, &(ds_sweep_options){.path = path, .resume = true}, &r, DS_ERR_DATA);
+        ds_sweep_result_deinit(&r);
+        sweep_close(&c);
+        *digit = old;
+    }
     free(rows);
     sweep_remove_folder(folder);
 }

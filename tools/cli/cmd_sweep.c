@@ -200,14 +200,16 @@ static const struct argp parser = {
         "a row with what became of it; those that are illegal, do not fit or fail are rows too. "
         "At the end: the best candidates and, with several objectives, the Pareto front. Costs "
         "are fitted ones unless the scenario says `cost = measured`. `distsim replay HASH --from "
-        "out.csv` runs a row again. Exit code 1 if no candidate fits and holds the conditions.",
+        "out.csv` runs a row again. Exit code 1 if no candidate fits and holds the conditions, but "
+        "0 for a shard without candidates.",
     .children = children};
 
 /* ---- the end ---- */
 
 static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
     ds_buf text = {0};
-    ds_buf_printf(&text, "%" PRIu64 " candidates:", r->rows);
+    ds_buf_printf(&text, "%" PRIu64 " candidate%s%s", r->rows, r->rows == 1 ? "" : "s",
+                  r->rows ? ":" : "");
     bool any = false;
     for (int i = 0; i < DS_VERDICT_COUNT; i++) {
         if (!r->n[i]) continue;
@@ -257,7 +259,9 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
                       to_stdout ? stderr : stdout);
     if (status == DS_OK && args->sweep.certificate && !result.complete)
         fprintf(stderr, "no certificate: the sweep was stopped before its best was proved\n");
-    int exit_code = status != DS_OK ? cli_fail(source->unit, &err) : result.best.top.n ? 0 : 1;
+    bool empty = args->sweep.n_shards && !result.rows; /* more shards than candidates */
+    int exit_code = result.best.top.n || empty ? 0 : 1;
+    if (status != DS_OK) exit_code = cli_fail(source->unit, &err);
     ds_sweep_result_deinit(&result);
     return exit_code;
 }
