@@ -44,56 +44,37 @@ static int64_t overlap(const ds_span *a, uint32_t n_a, const ds_span *b, uint32_
     return sum;
 }
 
-/* Spans of a class: how many, then which; one a chain. */
-static void add_span(const ds_unit_task *unit, ds_span span, bool fill, ds_busy *out) {
-    bool compute = unit->transfer == DS_NONE;
-    uint32_t *n = compute ? &out->n_compute : &out->n_comm;
-    if (fill) (compute ? out->compute : out->comm)[*n] = span;
-    ++*n;
-    if (span.end > out->end_ps) out->end_ps = span.end;
-    if (span.start < out->start_ps) out->start_ps = span.start;
+static uint32_t n_visitors(const ds_body *body, uint32_t k) {
+    return body->first_visitor[k + 1] - body->first_visitor[k];
 }
 
-/* `last` tells which chain a class has seen last: a transfer may have it twice. */
-static void add_spans(const ds_body *body, ds_timing *t, bool fill, uint32_t *last) {
-    for (uint32_t i = 0; i < t->n_busy; i++) last[i] = DS_NONE;
-    for (uint32_t r = 0; r < body->n_chains; r++) {
-        const ds_unit_task *unit = &body->units.at[body->chains[r].first];
-        ds_span span = {t->start[r], t->end[r]};
-        for (uint32_t i = 0; i < unit->n_slots; i++) {
-            uint32_t cls = body->stream_cls.at[body->slots.at[unit->slot + i]];
-            if (last[cls] == r) continue;
-            last[cls] = r;
-            add_span(unit, span, fill, &t->busy[cls]);
-        }
+/* What a class does in a timing, one span a chain. `spans` is room for all of them. */
+static ds_busy look_at(const ds_body *body, const ds_timing *t, uint32_t k, ds_span *spans) {
+    const uint32_t *chains = body->visitors + body->first_visitor[k];
+    uint32_t n = n_visitors(body, k), n_comm = 0;
+    ds_busy out = {.compute = spans, .start_ps = INT64_MAX};
+    for (uint32_t i = 0; i < n; i++) {
+        ds_span span = {t->start[chains[i]], t->end[chains[i]]};
+        bool compute = body->units.at[body->chains[chains[i]].first].transfer == DS_NONE;
+        if (compute)
+            spans[out.n_compute++] = span;
+        else
+            spans[n - ++n_comm] = span; /* from behind */
+        if (span.end > out.end_ps) out.end_ps = span.end;
+        if (span.start < out.start_ps) out.start_ps = span.start;
     }
-}
-
-static void sum_up(ds_busy *out) {
-    out->n_compute = merge(out->compute, out->n_compute);
-    out->n_comm = merge(out->comm, out->n_comm);
-    out->compute_ps = total(out->compute, out->n_compute);
-    out->exposed_ps = total(out->comm, out->n_comm) -
-                      overlap(out->compute, out->n_compute, out->comm, out->n_comm);
-}
-
-static void look_at(const ds_body *body, ds_timing *t) {
-    uint32_t *last = ds_xcalloc((size_t)body->n_classes + 1, sizeof *last);
-    t->n_busy = body->n_classes;
-    t->busy = ds_compose__room(t, t->n_busy, sizeof *t->busy);
-    for (uint32_t i = 0; i < t->n_busy; i++)
-        t->busy[i] = (ds_busy){.cls = i, .start_ps = INT64_MAX};
-    add_spans(body, t, false, last);
-    for (uint32_t i = 0; i < t->n_busy; i++) {
-        ds_busy *busy = &t->busy[i];
-        busy->compute =
-            ds_compose__room(t, (size_t)busy->n_compute + busy->n_comm + 1, sizeof *busy->compute);
-        busy->comm = busy->compute + busy->n_compute;
-        busy->n_compute = busy->n_comm = 0;
+    out.comm = spans + out.n_compute;
+    for (uint32_t i = 0; i < n_comm / 2; i++) {
+        ds_span other = out.comm[i];
+        out.comm[i] = out.comm[n_comm - 1 - i];
+        out.comm[n_comm - 1 - i] = other;
     }
-    add_spans(body, t, true, last);
-    for (uint32_t i = 0; i < t->n_busy; i++) sum_up(&t->busy[i]);
-    free(last);
+    out.n_compute = merge(out.compute, out.n_compute);
+    out.n_comm = merge(out.comm, n_comm);
+    out.compute_ps = total(out.compute, out.n_compute);
+    out.exposed_ps =
+        total(out.comm, out.n_comm) - overlap(out.compute, out.n_compute, out.comm, out.n_comm);
+    return out;
 }
 
 /* ---- a class over all executions ---- */
@@ -179,31 +160,76 @@ static void account(const ds_timeline *t, const ds_visit *visits, uint32_t n,
     out->idle_ps = t->step_ps - out->compute_ps - out->exposed_comm_ps;
 }
 
-static void find_ends(const ds_timeline *t, ds_composed *out) {
-    for (uint32_t i = 0; i < t->n_execs; i++) {
-        const ds_exec *e = &t->execs[i];
-        const ds_part *part = &t->s->parts[e->part];
-        for (uint32_t k = 0; k < part->classes.n && !e->is_cut; k++) {
-            int64_t end_ps = e->base_ps + e->late_ps + e->timing->busy[k].end_ps;
-            int64_t *last_ps = &out->classes[part->classes.at[k]].end_ps;
-            if (end_ps > *last_ps) *last_ps = end_ps;
-        }
+typedef struct looker {
+    const ds_timeline *t;
+    ds_busy *busy;  /* of the class at hand … */
+    ds_span *spans; /* … and where they are */
+    uint32_t n_busy;
+    size_t n_spans;
+    int64_t end_ps; /* the last one of the class, in the step */
+} looker;
+
+/* Those of timings that others have, too, are kept. */
+static void keep_busy(const ds_body *body, ds_timing *t) {
+    t->n_busy = body->n_classes;
+    t->busy = ds_xcalloc((size_t)t->n_busy + 1, sizeof *t->busy);
+    for (uint32_t k = 0; k < t->n_busy; k++) {
+        ds_span *spans = ds_xcalloc((size_t)n_visitors(body, k) + 1, sizeof *spans);
+        t->busy[k] = look_at(body, t, k, spans);
     }
 }
 
-static bool look_at_busy(const ds_exec *e, uint32_t k, ds_visit *out) {
-    const ds_busy *busy = &e->timing->busy[k];
-    *out = (ds_visit){e->base_ps + busy->start_ps, e->base_ps + busy->end_ps, e->base_ps, busy};
-    return busy->n_compute + busy->n_comm != 0;
+static bool look_at_busy(void *context, const ds_exec *e, uint32_t k, ds_visit *out) {
+    looker *l = context;
+    ds_timing *t = e->timing;
+    const ds_body *body = l->t->s->parts[e->part].body;
+    const ds_busy *busy;
+    if (!n_visitors(body, k)) return false;
+    if (!t->arena) {
+        if (!t->busy) keep_busy(body, t);
+        busy = &t->busy[k];
+    } else {
+        busy = &l->busy[l->n_busy];
+        l->busy[l->n_busy++] = look_at(body, t, k, l->spans + l->n_spans);
+        l->n_spans += n_visitors(body, k);
+    }
+    int64_t end_ps = e->base_ps + busy->end_ps;
+    if (end_ps + e->late_ps > l->end_ps) l->end_ps = end_ps + e->late_ps;
+    *out = (ds_visit){e->base_ps + busy->start_ps, end_ps, e->base_ps, busy};
+    return true;
+}
+
+/* Room for any class. */
+static void make_room(looker *l, const ds_visits *visits) {
+    const ds_sibling *s = l->t->s;
+    size_t most = 0;
+    for (uint32_t c = 0; c < s->plan->n_classes; c++) {
+        size_t n = 0;
+        for (uint32_t i = visits->first[c]; i < visits->first[c + 1]; i++) {
+            const ds_exec *e = &l->t->execs[visits->from[i].exec];
+            if (e->timing->arena) n += n_visitors(s->parts[e->part].body, visits->from[i].k);
+        }
+        if (n > most) most = n;
+    }
+    l->spans = ds_xmalloc((most + 1) * sizeof *l->spans);
+    l->busy = ds_xmalloc(((size_t)visits->most + 1) * sizeof *l->busy);
 }
 
 static void account_all(const ds_timeline *t, ds_composed *out) {
     ds_visits visits;
-    ds_compose__visits(t, look_at_busy, &visits);
-    for (uint32_t c = 0; c < t->s->plan->n_classes; c++)
-        account(t, visits.at + visits.first[c], visits.first[c + 1] - visits.first[c],
-                &out->classes[c]);
-    find_ends(t, out);
+    looker l = {.t = t};
+    ds_compose__visits_init(t, &visits);
+    make_room(&l, &visits);
+    for (uint32_t c = 0; c < t->s->plan->n_classes; c++) {
+        l.n_busy = 0;
+        l.n_spans = 0;
+        l.end_ps = 0;
+        uint32_t n = ds_compose__visits(t, &visits, c, look_at_busy, &l);
+        account(t, visits.at, n, &out->classes[c]);
+        out->classes[c].end_ps = l.end_ps;
+    }
+    free(l.spans);
+    free(l.busy);
     ds_compose__visits_deinit(&visits);
 }
 
@@ -235,11 +261,6 @@ static double mfu(const ds_timeline *t, double model_flop, double devices) {
 
 void ds_compose__account(const ds_timeline *t, double model_flop, ds_composed *out) {
     const ds_plan *plan = t->s->plan;
-    for (uint32_t i = 0; i < t->n_execs; i++) {
-        ds_timing *timing = t->execs[i].timing;
-        if (!t->execs[i].is_cut && !timing->busy)
-            look_at(t->s->parts[t->execs[i].part].body, timing);
-    }
     account_all(t, out);
     double devices = 0, idle = 0;
     for (uint32_t c = 0; c < plan->n_classes; c++) {

@@ -1,5 +1,5 @@
-/* Units of a body that follow each other without a gap, whenever the first of them starts; and what
- * is known of its frees whatever the times.
+/* Units of a body that follow each other without a gap, whenever the first of them starts; what is
+ * known of its frees whatever the times; and both by class.
  *
  * A compute unit that waits for nothing but the one before it on its stream, or for what an earlier
  * one there has waited for already, starts when that one ends. So a chain needs one node of the
@@ -122,19 +122,59 @@ static void find_leavers(finder *x) {
     }
 }
 
+static void list_changes(ds_body *body) {
+    uint32_t *first = body->first_change, n_allocs = body->allocs.n;
+    for (uint32_t i = 0; i < n_allocs; i++) first[body->allocs.at[i].cls + 2]++;
+    for (uint32_t i = 0; i < body->frees.n; i++) first[body->frees.at[i].cls + 2]++;
+    for (uint32_t c = 2; c < body->n_classes + 2; c++) first[c] += first[c - 1];
+    for (uint32_t i = 0; i < n_allocs; i++) body->changes[first[body->allocs.at[i].cls + 1]++] = i;
+    for (uint32_t i = 0; i < body->frees.n; i++)
+        body->changes[first[body->frees.at[i].cls + 1]++] = n_allocs + i;
+}
+
+/* A transfer may have a class twice, and comes once. */
+static void list_visitors(ds_body *body) {
+    uint32_t n = 0;
+    for (uint32_t c = 0; c < body->n_classes; c++) {
+        body->first_visitor[c] = n;
+        for (uint32_t r = 0; r < body->n_chains; r++) {
+            const ds_unit_task *unit = &body->units.at[body->chains[r].first];
+            bool there = false;
+            for (uint32_t i = 0; i < unit->n_slots && !there; i++)
+                there = body->stream_cls.at[body->slots.at[unit->slot + i]] == c;
+            if (there) body->visitors[n++] = r;
+        }
+    }
+    body->first_visitor[body->n_classes] = n;
+}
+
+static void alloc_chains(ds_body *body) {
+    size_t n = body->units.n, n_classes = body->n_classes, n_frees = body->frees.n;
+    size_t n_changes = body->allocs.n + n_frees;
+    size_t n_words = 2 * n + body->slots.n + n_changes + 2 * n_classes + 3;
+    body->after_ps = ds_xcalloc(1, n * sizeof *body->after_ps + n * sizeof *body->chains +
+                                       n_frees * sizeof *body->leave + n_words * sizeof(uint32_t));
+    body->chains = (ds_chain *)(body->after_ps + n);
+    body->leave = (ds_leave *)(body->chains + n);
+    body->chain_of = (uint32_t *)(body->leave + n_frees);
+    body->next = body->chain_of + n;
+    body->changes = body->next + n;
+    body->first_change = body->changes + n_changes;
+    body->visitors = body->first_change + n_classes + 2;
+    body->first_visitor = body->visitors + body->slots.n;
+}
+
 void ds_compose__chains(ds_body *body) {
     if (body->chains) return;
     uint32_t n = body->units.n, n_streams = body->stream_cls.n, n_exts = body->exts.n;
-    body->after_ps = ds_xcalloc((size_t)n * 3 + body->frees.n + 1, sizeof *body->after_ps);
-    body->chains = (ds_chain *)(body->after_ps + n);
-    body->leave = (ds_leave *)(body->chains + n);
-    body->chain_of = (uint32_t *)(body->leave + body->frees.n);
-    body->next = body->chain_of + n;
+    alloc_chains(body);
     size_t n_room = (size_t)n_streams + 2 * (size_t)n + n_exts;
     uint32_t *room = ds_xmalloc((n_room + 1) * sizeof *room);
     for (size_t i = 0; i < n_room; i++) room[i] = DS_NONE;
     finder x = {body, room, room + n_streams, room + n_streams + n, room + n_streams + 2 * n};
     for (uint32_t u = 0; u < n; u++) add_unit(&x, u);
     find_leavers(&x);
+    list_changes(body);
+    list_visitors(body);
     free(room);
 }

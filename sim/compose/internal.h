@@ -68,7 +68,7 @@ typedef struct ds_before {
 
 /* Level of memory on one class, relative to what was there before the part: after each instant. */
 typedef struct ds_curve {
-    uint32_t cls, n;
+    uint32_t n;
     int64_t *at_ps; /* ascending */
     int64_t *level;
     int64_t *most; /* of each block of 32 */
@@ -80,7 +80,7 @@ typedef struct ds_span {
 
 /* Of one class in one timing: when it computes, and when it communicates. */
 typedef struct ds_busy {
-    uint32_t cls, n_compute, n_comm;
+    uint32_t n_compute, n_comm;
     ds_span *compute, *comm;
     int64_t start_ps, end_ps; /* its first task starts, its last one ends */
     int64_t compute_ps, exposed_ps;
@@ -96,18 +96,13 @@ typedef struct ds_timing {
     int64_t *free_ps;     /* per stream */
     int64_t all_end;
     int64_t flows_from, flows_to; /* of an opaque part: its transfers load links only then */
-    int64_t *freed_ps;            /* per free of the part; with curves, made when asked for */
+    bool held;                    /* a sibling's use of buffers is known to hold */
+    /* per class, of those on the heap, made when asked for */
     ds_curve *curves;
     uint32_t n_curves;
     ds_busy *busy;
     uint32_t n_busy;
 } ds_timing;
-
-/* Room that ends with the timing. Zeroed. */
-static inline void *ds_compose__room(const ds_timing *t, size_t n, size_t size) {
-    if (!t->arena) return ds_xcalloc(n, size);
-    return ds_arena_alloc(t->arena, n * size);
-}
 
 /* Units that follow each other without a gap: each `next` one, from `first` to `last`. */
 typedef struct ds_chain {
@@ -138,6 +133,10 @@ typedef struct ds_body {
     uint32_t n_chains;
     uint32_t *chain_of, *next; /* per unit; DS_NONE: the last one of its chain */
     ds_leave *leave;           /* per free */
+    /* per class: changes[first_change[c] … first_change[c + 1]): allocs, and allocs.n + frees, in
+     * the order in which they came last; chains, likewise */
+    uint32_t *changes, *first_change;
+    uint32_t *visitors, *first_visitor;
 } ds_body;
 
 typedef struct ds_transfer {
@@ -270,15 +269,24 @@ typedef struct ds_visit {
     const void *of; /* ds_busy or ds_curve */
 } ds_visit;
 
-/* visits.c: executions by class, but those that are cut out, in order of start, then end. */
+/* visits.c: executions by class, but those that are cut out. */
+typedef struct ds_visitor {
+    uint32_t exec, k; /* its k-th class */
+} ds_visitor;
 typedef struct ds_visits {
-    ds_visit *at;
-    uint32_t *first; /* per class: at[first[c] … first[c + 1]) */
+    ds_visitor *from;
+    uint32_t *first; /* per class: from[first[c] … first[c + 1]) */
+    ds_visit *at;    /* of the class that has been looked at last; and as much room */
+    uint32_t most;
 } ds_visits;
-/* What an execution has for its k-th class; false: nothing. */
-typedef bool ds_visit_fn(const ds_exec *e, uint32_t k, ds_visit *out);
-void ds_compose__visits(const ds_timeline *t, ds_visit_fn *look, ds_visits *out);
+void ds_compose__visits_init(const ds_timeline *t, ds_visits *out);
 void ds_compose__visits_deinit(ds_visits *visits);
+/* What an execution has for its k-th class; false: nothing. */
+typedef bool ds_visit_fn(void *context, const ds_exec *e, uint32_t k, ds_visit *out);
+/* Looks at all of a class, in their order: visits->at is then in order of start, then end. Returns
+ * how many there are. */
+uint32_t ds_compose__visits(const ds_timeline *t, const ds_visits *visits, uint32_t cls,
+                            ds_visit_fn *look, void *context);
 /* By start, then end; fast where nearly sorted. `room` is for n of them. */
 void ds_compose__sort(ds_visit *at, uint32_t n, ds_visit *room);
 

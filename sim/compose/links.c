@@ -151,8 +151,9 @@ bool ds_compose__apart(const ds_timeline *t) {
     for (uint32_t i = 0; i < t->n_execs; i++)
         if (!t->execs[i].is_cut && t->execs[i].opaque && t->s->parts[t->execs[i].part].flows)
             mark(t, &t->execs[i], from, to);
-    bool apart = true;
-    for (uint32_t i = 0; i < t->n_execs && apart; i++)
+    bool apart = true, any = false;
+    for (uint32_t i = 0; i < n && !any; i++) any = from[i] != INT64_MAX;
+    for (uint32_t i = 0; i < t->n_execs && apart && any; i++)
         if (!t->execs[i].is_cut && !t->execs[i].opaque) apart = !meets(t, &t->execs[i], from, to);
     free(from);
     return apart;

@@ -397,7 +397,6 @@ bool ds_compose__parts(ds_sibling *s, const ds_plan *plan, int64_t m, uint32_t n
 void ds_compose__timing_free(ds_timing *t) {
     for (uint32_t k = 0; k < t->n_curves; k++) free(t->curves[k].at_ps);
     for (uint32_t k = 0; k < t->n_busy; k++) free(t->busy[k].compute);
-    free(t->freed_ps);
     free(t->curves);
     free(t->busy);
     free(t->start);

@@ -19,7 +19,9 @@ typedef struct ds_solver_node {
     uint32_t pending, edges;
     int64_t ready_ps;
     int64_t next_ps; /* of a transfer that waits: until when; DS_FLOWING */
-    uint32_t flow;   /* in the network: the flow it is in; DS_NONE */
+    /* of a transfer over shared links, once it may start */
+    uint32_t activity, stream; /* its first member's: the network knows it by that */
+    uint32_t flow;             /* in the network: the flow it is in; DS_NONE */
     bool started, settled;
 } ds_solver_node;
 
@@ -71,10 +73,6 @@ static inline ds_part *ds_solver__part(const ds_solver *x, uint32_t exec) {
 }
 static inline uint32_t ds_solver__rank(const ds_solver *x, uint32_t exec) {
     return x->rank_of[ds_solver__part(x, exec)->group];
-}
-/* The activity whose end a node's flow is, in the network: its stream. */
-static inline uint32_t ds_solver__activity(const ds_part *part, const ds_unit_task *unit) {
-    return part->streams.at[part->body->slots.at[unit->slot]];
 }
 
 /* period.c: passes over periods of the schedule that go as one before has gone. To be asked

@@ -113,14 +113,20 @@ static void put_on_stream(ds_solver *x, uint32_t stream, uint32_t id) {
 /* With a key, for the body to keep, or in the timeline's arena. */
 static ds_timing *new_timing(const ds_body *body, ds_arena *arena) {
     uint32_t n = body->n_chains, n_streams = body->stream_cls.n;
-    uint32_t n_key = arena ? 0 : n_streams + body->exts.n;
-    ds_timing *timing = arena ? DS_NEW(arena, ds_timing) : ds_xcalloc(1, sizeof *timing);
-    *timing = (ds_timing){.arena = arena};
-    timing->start =
-        ds_compose__room(timing, (size_t)n * 2 + n_streams + n_key + 1, sizeof *timing->start);
+    size_t n_times = (size_t)n * 2 + 1;
+    if (arena) {
+        ds_timing *timing = DS_NEW(arena, ds_timing);
+        timing->arena = arena;
+        timing->start = DS_NEW_N(arena, int64_t, n_times);
+        timing->end = timing->start + n;
+        return timing;
+    }
+    ds_timing *timing = ds_xcalloc(1, sizeof *timing);
+    n_times += 2 * (size_t)n_streams + body->exts.n;
+    timing->start = ds_xcalloc(n_times, sizeof *timing->start);
     timing->end = timing->start + n;
     timing->free_ps = timing->end + n;
-    timing->key = arena ? NULL : timing->free_ps + n_streams;
+    timing->key = timing->free_ps + n_streams;
     return timing;
 }
 
@@ -433,19 +439,10 @@ static void finish_chain(ds_solver *x, uint32_t id, int64_t end_ps) {
     pass_on(x, id, e);
 }
 
-static const ds_activity *activity_of(const ds_solver *x, uint32_t id) {
-    const ds_part *part = ds_solver__part(x, x->nodes.at[id].exec);
-    return ds_compose__activity(x->s, part, &part->body->units.at[x->nodes.at[id].unit]);
-}
-
-static const ds_unit_task *unit_at(const ds_solver *x, uint32_t id) {
-    return &ds_solver__part(x, x->nodes.at[id].exec)->body->units.at[x->nodes.at[id].unit];
-}
-
 static void settle_chain(ds_solver *x, uint32_t id) {
     ds_solver_node *n = &x->nodes.at[id];
     const ds_part *part = ds_solver__part(x, n->exec);
-    const ds_unit_task *unit = unit_at(x, id);
+    const ds_unit_task *unit = &part->body->units.at[n->unit];
     int64_t start = n->ready_ps;
     for (uint32_t i = 0; i < unit->n_slots; i++) {
         int64_t at = x->free_ps[part->streams.at[part->body->slots.at[unit->slot + i]]];
@@ -453,10 +450,12 @@ static void settle_chain(ds_solver *x, uint32_t id) {
     }
     ds_exec *e = &x->t->execs[n->exec];
     e->timing->start[part->body->chain_of[n->unit]] = start - e->base_ps;
-    if (unit->transfer == DS_NONE || !activity_of(x, id)->n_flows) {
+    if (unit->transfer == DS_NONE || !ds_compose__activity(x->s, part, unit)->n_flows) {
         finish_chain(x, id, start + unit->ps);
         return;
     }
+    n->activity = part->transfers.at[unit->transfer].activity;
+    n->stream = part->streams.at[part->body->slots.at[unit->slot]];
     if (start < x->now_ps) x->late = true;
     n->next_ps = start;
     ds_heap_push(&x->heap, start, id);
@@ -477,10 +476,13 @@ static void settle_ready(ds_solver *x) {
 
 /* ---- transfers over shared links (engine.c) ---- */
 
+static const ds_activity *activity_of(const ds_solver *x, uint32_t id) {
+    return &x->plan->activities[x->nodes.at[id].activity];
+}
+
 /* The network knows a transfer by its stream, where it is alone. */
 static uint32_t stream_of(ds_solver *x, uint32_t id) {
-    const ds_part *part = ds_solver__part(x, x->nodes.at[id].exec);
-    uint32_t stream = ds_solver__activity(part, unit_at(x, id));
+    uint32_t stream = x->nodes.at[id].stream;
     x->on_stream[stream] = id;
     return stream;
 }

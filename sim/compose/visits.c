@@ -1,7 +1,8 @@
 /* Which executions visit a class, in order of time.
  *
  * They are listed rank by rank, each in the order of its schedule, so that they are nearly sorted:
- * blocks are sorted by insertion and merged where they are not in order already. */
+ * blocks are sorted by insertion and merged where they are not in order already. One class is
+ * looked at after the other, so that what is found out for its visits can be forgotten again. */
 #include "sim/compose/internal.h"
 
 #include <stdlib.h>
@@ -15,6 +16,7 @@ static bool is_after(const ds_visit *a, const ds_visit *b) {
 
 static void insert(ds_visit *at, uint32_t n) {
     for (uint32_t i = 1; i < n; i++) {
+        if (!is_after(&at[i - 1], &at[i])) continue;
         ds_visit v = at[i];
         uint32_t k = i;
         for (; k && is_after(&at[k - 1], &v); k--) at[k] = at[k - 1];
@@ -39,7 +41,7 @@ void ds_compose__sort(ds_visit *at, uint32_t n, ds_visit *room) {
             merge(at + i, len, n - i < 2 * len ? n - i : 2 * len, room);
 }
 
-void ds_compose__visits(const ds_timeline *t, ds_visit_fn *look, ds_visits *out) {
+void ds_compose__visits_init(const ds_timeline *t, ds_visits *out) {
     const ds_sibling *s = t->s;
     uint32_t n_classes = s->plan->n_classes, most = 0;
     uint32_t *first = ds_xcalloc((size_t)n_classes + 2, sizeof *first);
@@ -52,32 +54,27 @@ void ds_compose__visits(const ds_timeline *t, ds_visit_fn *look, ds_visits *out)
         if (first[c] > most) most = first[c];
         first[c] += first[c - 1];
     }
-    ds_visit *all = ds_xmalloc(((size_t)first[n_classes + 1] + most + 1) * sizeof *all);
-    uint32_t *end = ds_xcalloc((size_t)n_classes + 1, sizeof *end);
-    for (uint32_t c = 0; c < n_classes; c++) end[c] = first[c + 1];
-    for (uint32_t i = 0; i < t->n_execs; i++) {
+    ds_visitor *from = ds_xmalloc(((size_t)first[n_classes + 1] + 1) * sizeof *from);
+    for (uint32_t i = 0; i < t->n_execs; i++) { /* first[c + 1] moves on to where c + 1 begins */
         const ds_part *part = &s->parts[t->execs[i].part];
         if (t->execs[i].is_cut) continue;
-        for (uint32_t k = 0; k < part->classes.n; k++) {
-            uint32_t c = part->classes.at[k];
-            if (look(&t->execs[i], k, &all[end[c]])) end[c]++;
-        }
+        for (uint32_t k = 0; k < part->classes.n; k++)
+            from[first[part->classes.at[k] + 1]++] = (ds_visitor){i, k};
     }
-    uint32_t kept = 0; /* without those that do nothing there */
-    ds_visit *room = all + first[n_classes + 1];
-    for (uint32_t c = 0; c < n_classes; c++) {
-        uint32_t from = first[c + 1], n = end[c] - from;
-        if (n) memmove(all + kept, all + from, n * sizeof *all);
-        ds_compose__sort(all + kept, n, room);
-        first[c] = kept;
-        kept += n;
-    }
-    first[n_classes] = kept;
-    free(end);
-    *out = (ds_visits){all, first};
+    *out = (ds_visits){from, first, ds_xmalloc(((size_t)most * 2 + 1) * sizeof *out->at), most};
+}
+
+uint32_t ds_compose__visits(const ds_timeline *t, const ds_visits *visits, uint32_t cls,
+                            ds_visit_fn *look, void *context) {
+    uint32_t n = 0;
+    for (uint32_t i = visits->first[cls]; i < visits->first[cls + 1]; i++)
+        if (look(context, &t->execs[visits->from[i].exec], visits->from[i].k, &visits->at[n])) n++;
+    ds_compose__sort(visits->at, n, visits->at + visits->most);
+    return n;
 }
 
 void ds_compose__visits_deinit(ds_visits *visits) {
-    free(visits->at);
+    free(visits->from);
     free(visits->first);
+    free(visits->at);
 }

@@ -29,60 +29,73 @@ static int64_t last_end(const ds_body *part, const ds_timing *t, const ds_free *
     return at;
 }
 
+/* Has the buffer been left by all others when its taker starts? */
 static bool is_idle(const ds_body *part, const ds_timing *t, const ds_free *f) {
     return last_end(part, t, f, f->taker) <= ds_compose__start(part, t, f->taker);
 }
 
-static void find_freed(const ds_body *part, ds_timing *t) {
-    t->freed_ps = ds_compose__room(t, (size_t)part->frees.n + 1, sizeof *t->freed_ps);
-    for (uint32_t i = 0, end; i < part->frees.n; i = end) {
-        const ds_free *f = &part->frees.at[i];
-        const ds_leave *leave = &part->leave[i];
-        end = i + 1;
-        if (leave->unit != DS_NONE) {
-            t->freed_ps[i] = leave->at_start ? ds_compose__start(part, t, leave->unit)
-                                             : ds_compose__end(part, t, leave->unit);
-            continue;
-        }
-        bool taken = f->taker != DS_NONE;
-        for (end = i + 1; end < part->frees.n && f[end - i].taker != DS_NONE && taken &&
-                          f[end - i].value == f->value;)
-            end++;
-        for (uint32_t k = i; k < end && taken; k++) taken = is_idle(part, t, &part->frees.at[k]);
-        for (uint32_t k = i; k < end; k++, f++)
-            t->freed_ps[k] =
-                taken ? ds_compose__start(part, t, f->taker) : last_end(part, t, f, DS_NONE);
-    }
+/* The op takes all buffers of a value, or none. */
+static bool is_taken(const ds_body *part, const ds_timing *t, uint32_t i) {
+    const ds_free *all = part->frees.at;
+    uint32_t value = all[i].value;
+    if (all[i].taker == DS_NONE) return false;
+    while (i && all[i - 1].taker != DS_NONE && all[i - 1].value == value) i--;
+    for (; i < part->frees.n && all[i].taker != DS_NONE && all[i].value == value; i++)
+        if (!is_idle(part, t, &all[i])) return false;
+    return true;
 }
 
-/* The changes of all classes, one class after the other: bytes at times. first[c] is where those of
- * class c begin; one more. */
-static void list_changes(const ds_body *part, const ds_timing *t, uint32_t *first, ds_visit *out) {
-    uint32_t *at = first + 1; /* until they are filled in */
-    for (uint32_t i = 0; i < part->allocs.n; i++) first[part->allocs.at[i].cls + 2]++;
-    for (uint32_t i = 0; i < part->frees.n; i++) first[part->frees.at[i].cls + 2]++;
-    for (uint32_t c = 2; c < part->n_classes + 2; c++) first[c] += first[c - 1];
-    for (uint32_t i = 0; i < part->allocs.n; i++) {
-        const ds_alloc *alloc = &part->allocs.at[i];
-        out[at[alloc->cls]++] = (ds_visit){.start_ps = ds_compose__start(part, t, alloc->unit),
-                                           .base_ps = alloc->bytes};
-    }
-    for (uint32_t i = 0; i < part->frees.n; i++) {
-        const ds_free *f = &part->frees.at[i];
-        out[at[f->cls]++] = (ds_visit){.start_ps = t->freed_ps[i], .base_ps = -f->bytes};
-    }
+static int64_t freed_ps(const ds_body *part, const ds_timing *t, uint32_t i) {
+    const ds_leave *leave = &part->leave[i];
+    if (leave->unit != DS_NONE)
+        return leave->at_start ? ds_compose__start(part, t, leave->unit)
+                               : ds_compose__end(part, t, leave->unit);
+    const ds_free *f = &part->frees.at[i];
+    return is_taken(part, t, i) ? ds_compose__start(part, t, f->taker)
+                                : last_end(part, t, f, DS_NONE);
 }
 
-/* `changes` are the class's; `room` is for as many. */
-static void make_curve(const ds_timing *t, uint32_t cls, ds_visit *changes, uint32_t n,
-                       ds_visit *room, ds_curve *out) {
-    uint32_t kept = 0;
-    ds_compose__sort(changes, n, room);
-    uint32_t n_blocks = n / BLOCK + 1;
-    *out = (ds_curve){.cls = cls};
-    out->at_ps = ds_compose__room(t, (size_t)n * 2 + n_blocks, sizeof *out->at_ps);
-    out->level = out->at_ps + n;
-    out->most = out->level + n;
+static ds_visit change(const ds_body *part, const ds_timing *t, const uint32_t *id) {
+    if (*id < part->allocs.n) {
+        const ds_alloc *alloc = &part->allocs.at[*id];
+        return (ds_visit){ds_compose__start(part, t, alloc->unit), 0, alloc->bytes, id};
+    }
+    uint32_t i = *id - part->allocs.n;
+    return (ds_visit){freed_ps(part, t, i), 0, -part->frees.at[i].bytes, id};
+}
+
+/* The changes of a class, bytes at times. They are kept in the order in which they come, which is
+ * nearly that of the next execution. */
+static void list_changes(ds_body *part, const ds_timing *t, uint32_t k, ds_visit *out) {
+    uint32_t *ids = part->changes + part->first_change[k];
+    uint32_t n = part->first_change[k + 1] - part->first_change[k], n_sorted = n ? 1 : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = change(part, t, &ids[i]);
+        if (n_sorted == i && out[i - 1].start_ps <= out[i].start_ps) n_sorted++;
+    }
+    if (n_sorted == n) return;
+    ds_compose__sort(out, n, out + n);
+    uint32_t *order = (uint32_t *)(out + n);
+    for (uint32_t i = 0; i < n; i++) order[i] = *(const uint32_t *)out[i].of;
+    memcpy(ids, order, n * sizeof *ids);
+}
+
+static uint32_t n_changes(const ds_body *part, uint32_t k) {
+    return part->first_change[k + 1] - part->first_change[k];
+}
+
+/* How many numbers a curve takes. */
+static size_t size_of(const ds_body *part, uint32_t k) {
+    uint32_t n = n_changes(part, k);
+    return (size_t)n * 2 + n / BLOCK + 1;
+}
+
+/* `changes` is room for twice as many as there are, `at` for the curve. */
+static void make_curve(ds_body *part, const ds_timing *t, uint32_t k, ds_visit *changes,
+                       int64_t *at, ds_curve *out) {
+    uint32_t n = n_changes(part, k), kept = 0;
+    list_changes(part, t, k, changes);
+    *out = (ds_curve){.at_ps = at, .level = at + n, .most = at + 2 * (size_t)n};
     int64_t level = 0;
     for (uint32_t i = 0; i < n; i++) {
         level += changes[i].base_ps; /* bytes */
@@ -99,7 +112,7 @@ static void make_curve(const ds_timing *t, uint32_t cls, ds_visit *changes, uint
 
 static int64_t until_of(const ds_body *part, const ds_timing *t, const ds_before *c) {
     return c->until < part->units.n ? ds_compose__start(part, t, c->until)
-                                    : t->freed_ps[c->until - part->units.n];
+                                    : freed_ps(part, t, c->until - part->units.n);
 }
 
 /* Does the sibling's use of buffers hold within such an execution? */
@@ -109,23 +122,6 @@ static bool holds(const ds_body *part, const ds_timing *t) {
         if (!c->local) continue;
         if (ds_compose__end(part, t, c->unit) > until_of(part, t, c)) return false;
     }
-    return true;
-}
-
-static bool weigh_timing(ds_sibling *s, const ds_body *part, ds_timing *t) {
-    find_freed(part, t);
-    if (!holds(part, t)) return ds_compose__unknown(s, "a buffer that is busy");
-    size_t most = (size_t)part->allocs.n + part->frees.n;
-    ds_visit *changes = ds_xmalloc((2 * most + 1) * sizeof *changes);
-    uint32_t *first = ds_xcalloc((size_t)part->n_classes + 2, sizeof *first);
-    list_changes(part, t, first, changes);
-    t->n_curves = part->n_classes;
-    t->curves = ds_compose__room(t, t->n_curves, sizeof *t->curves);
-    for (uint32_t i = 0; i < t->n_curves; i++)
-        make_curve(t, i, changes + first[i], first[i + 1] - first[i], changes + most,
-                   &t->curves[i]);
-    free(changes);
-    free(first);
     return true;
 }
 
@@ -251,30 +247,96 @@ static int64_t merge(const ds_timeline *t, uint32_t cls, const ds_visit *all, ui
     return peak;
 }
 
-static bool look_at_curve(const ds_exec *e, uint32_t k, ds_visit *out) {
-    const ds_curve *curve = &e->timing->curves[k];
-    if (!curve->n) return false;
+/* ---- a class ---- */
+
+typedef struct weigher {
+    const ds_timeline *t;
+    ds_visit *changes; /* room for those of one curve, twice */
+    ds_curve *curves;  /* of the class at hand … */
+    int64_t *room;     /* … and where they are */
+    uint32_t n_curves;
+    size_t n_room;
+} weigher;
+
+/* Curves of timings that others have, too, are kept. */
+static void keep_curves(weigher *w, ds_body *part, ds_timing *t) {
+    t->n_curves = part->n_classes;
+    t->curves = ds_xcalloc((size_t)t->n_curves + 1, sizeof *t->curves);
+    for (uint32_t k = 0; k < t->n_curves; k++) {
+        int64_t *at = ds_xcalloc(size_of(part, k), sizeof *at);
+        make_curve(part, t, k, w->changes, at, &t->curves[k]);
+    }
+}
+
+static bool look_at_curve(void *context, const ds_exec *e, uint32_t k, ds_visit *out) {
+    weigher *w = context;
+    ds_timing *t = e->timing;
+    ds_body *part = w->t->s->parts[e->part].body;
+    const ds_curve *curve;
+    if (!n_changes(part, k)) return false;
+    if (!t->arena) {
+        if (!t->curves) keep_curves(w, part, t);
+        curve = &t->curves[k];
+    } else {
+        curve = &w->curves[w->n_curves];
+        make_curve(part, t, k, w->changes, w->room + w->n_room, &w->curves[w->n_curves++]);
+        w->n_room += size_of(part, k);
+    }
     *out = (ds_visit){e->base_ps + curve->at_ps[0], 0, e->base_ps, curve};
+    return true;
+}
+
+/* Room for the curves of any class. */
+static void make_room(weigher *w, const ds_visits *visits) {
+    const ds_sibling *s = w->t->s;
+    size_t most = 0, most_changes = 0;
+    for (uint32_t c = 0; c < s->plan->n_classes; c++) {
+        size_t n = 0;
+        for (uint32_t i = visits->first[c]; i < visits->first[c + 1]; i++) {
+            const ds_exec *e = &w->t->execs[visits->from[i].exec];
+            if (e->timing->arena) n += size_of(s->parts[e->part].body, visits->from[i].k);
+        }
+        if (n > most) most = n;
+    }
+    for (uint32_t p = 0; p < s->n_parts; p++) {
+        size_t n = (size_t)s->parts[p].body->allocs.n + s->parts[p].body->frees.n;
+        if (n > most_changes) most_changes = n;
+    }
+    w->room = ds_xmalloc((most + 1) * sizeof *w->room);
+    w->curves = ds_xmalloc(((size_t)visits->most + 1) * sizeof *w->curves);
+    w->changes = ds_xmalloc((2 * most_changes + 1) * sizeof *w->changes);
+}
+
+static bool check(const ds_timeline *t) {
+    for (uint32_t i = 0; i < t->n_execs; i++) {
+        const ds_exec *e = &t->execs[i];
+        const ds_body *part = t->s->parts[e->part].body;
+        if (!e->is_cut && !e->timing->held && !holds(part, e->timing))
+            return ds_compose__unknown(t->s, "a buffer that is busy");
+        e->timing->held = true;
+    }
+    for (uint32_t i = 0; i < t->n_execs; i++)
+        if (!check_exec(t, &t->execs[i])) return false;
     return true;
 }
 
 bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes) {
     ds_sibling *s = t->s;
-    bool fine = true;
-    for (uint32_t i = 0; i < t->n_execs && fine; i++) {
-        const ds_part *part = &s->parts[t->execs[i].part];
-        if (!t->execs[i].is_cut && !t->execs[i].timing->curves)
-            fine = weigh_timing(s, part->body, t->execs[i].timing);
-    }
-    for (uint32_t i = 0; i < t->n_execs && fine; i++) fine = check_exec(t, &t->execs[i]);
-    if (!fine) return false;
     ds_visits visits;
-    ds_compose__visits(t, look_at_curve, &visits);
+    weigher w = {.t = t};
+    if (!check(t)) return false;
+    ds_compose__visits_init(t, &visits);
+    make_room(&w, &visits);
     for (uint32_t c = 0; c < s->plan->n_classes; c++) {
         int64_t inputs = s->input_bytes[c] + ds_compose__n_each(s) * s->each_bytes[c];
-        peak_bytes[c] =
-            merge(t, c, visits.at + visits.first[c], visits.first[c + 1] - visits.first[c], inputs);
+        w.n_curves = 0;
+        w.n_room = 0;
+        uint32_t n = ds_compose__visits(t, &visits, c, look_at_curve, &w);
+        peak_bytes[c] = merge(t, c, visits.at, n, inputs);
     }
+    free(w.room);
+    free(w.curves);
+    free(w.changes);
     ds_compose__visits_deinit(&visits);
     return true;
 }
