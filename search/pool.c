@@ -1,6 +1,6 @@
 /* A ring with two semaphores: `ready` counts jobs that were submitted and not taken, `finished`
- * wakes the owner. A worker that has got a unit of `ready` takes the next number; the owner reads
- * done[slot], which a worker sets before it posts `finished`, so no wake-up is lost. */
+ * wakes the owner. A worker that has got a unit of `ready` for each takes the next numbers; the
+ * owner reads done[slot], which a worker sets before it posts `finished`, so no wake-up is lost. */
 #include "search/pool.h"
 
 #include "ir/base/arena.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { NAP_NS = 100000 };
+enum { NAP_NS = 100000, MOST_TOGETHER = 4 };
 
 typedef struct worker {
     ds_pool *pool;
@@ -27,14 +27,38 @@ struct ds_pool {
     uint32_t n_slots, n_workers;
     worker *workers;
     atomic_uint_fast64_t *done; /* per slot: 1 + the number of the job last done there */
+    atomic_bool *follows;       /* per slot */
     sem_t ready, finished;
-    atomic_uint_fast64_t next;
+    atomic_uint_fast64_t next, submitted;
     atomic_bool stop;
-    uint64_t submitted, waited;
+    uint64_t waited;
 };
 
 static void wait_for(sem_t *semaphore) {
     while (sem_wait(semaphore) != 0 && errno == EINTR) continue;
+}
+
+/* Is the job there, and to be done with the one before? */
+static bool follows(const ds_pool *pool, uint64_t job) {
+    return job < atomic_load(&pool->submitted) && atomic_load(&pool->follows[job % pool->n_slots]);
+}
+
+/* The next job, and what follows it: *n of them. Who calls has a unit of `ready`; the others' are
+ * got here. */
+static uint64_t take(ds_pool *pool, uint32_t *n) {
+    uint_fast64_t job = atomic_load(&pool->next);
+    uint32_t units = 1, wanted;
+    do {
+        for (wanted = 1; wanted < MOST_TOGETHER && wanted < pool->n_slots; wanted++) {
+            if (!follows(pool, job + wanted)) break;
+            if (wanted < units) continue;
+            if (sem_trywait(&pool->ready) != 0) break;
+            units++;
+        }
+    } while (!atomic_compare_exchange_weak(&pool->next, &job, job + wanted));
+    for (uint32_t i = wanted; i < units; i++) sem_post(&pool->ready);
+    *n = wanted;
+    return job;
 }
 
 static void *run(void *argument) {
@@ -42,11 +66,16 @@ static void *run(void *argument) {
     ds_pool *pool = w->pool;
     for (;;) {
         wait_for(&pool->ready);
-        if (atomic_load(&pool->stop)) return NULL;
-        uint64_t job = atomic_fetch_add(&pool->next, 1);
-        uint32_t slot = (uint32_t)(job % pool->n_slots);
-        pool->work(pool->context, w->index, slot);
-        ds_pool_finish(pool, job);
+        if (atomic_load(&pool->stop)) {
+            sem_post(&pool->ready); /* for the next one: `take` may have got its unit */
+            return NULL;
+        }
+        uint32_t n;
+        uint64_t job = take(pool, &n);
+        for (uint64_t end = job + n; job < end; job++) {
+            pool->work(pool->context, w->index, (uint32_t)(job % pool->n_slots));
+            ds_pool_finish(pool, job);
+        }
     }
 }
 
@@ -58,6 +87,7 @@ ds_status ds_pool_new(uint32_t n_workers, uint32_t n_slots, ds_pool_work work, v
     pool->n_slots = n_slots;
     pool->workers = ds_xcalloc(n_workers, sizeof *pool->workers);
     pool->done = ds_xcalloc(n_slots, sizeof *pool->done);
+    pool->follows = ds_xcalloc(n_slots, sizeof *pool->follows);
     sem_init(&pool->ready, 0, 0);
     sem_init(&pool->finished, 0, 0);
     for (uint32_t i = 0; i < n_workers; i++) {
@@ -75,8 +105,10 @@ ds_status ds_pool_new(uint32_t n_workers, uint32_t n_slots, ds_pool_work work, v
     return DS_OK;
 }
 
-void ds_pool_submit(ds_pool *pool) {
-    pool->submitted++;
+void ds_pool_submit(ds_pool *pool, bool follows) {
+    uint64_t job = atomic_load(&pool->submitted);
+    atomic_store(&pool->follows[job % pool->n_slots], follows);
+    atomic_store(&pool->submitted, job + 1);
     sem_post(&pool->ready);
 }
 
@@ -130,6 +162,7 @@ void ds_pool_free(ds_pool *pool) {
     sem_destroy(&pool->ready);
     sem_destroy(&pool->finished);
     free(pool->done);
+    free(pool->follows);
     free(pool->workers);
     free(pool);
 }

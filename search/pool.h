@@ -1,9 +1,9 @@
 /* Workers on a ring of slots.
  *
  * Jobs are numbered 0, 1, 2 …; job k lies in slot k mod n_slots. The owner fills the slot, submits,
- * and later waits for the job in order; each worker takes the lowest job that nobody has. Taking
- * one is an atomic increment, no lock. What a job does must depend on its slot alone, so results do
- * not depend on the number of workers. */
+ * and later waits for the job in order; each worker takes the lowest job that nobody has, and with it
+ * those behind it that go with it. Taking them is one atomic exchange, no lock. What a job does
+ * must depend on its slot alone, so results do not depend on the number of workers. */
 #ifndef DS_SEARCH_POOL_H
 #define DS_SEARCH_POOL_H
 
@@ -19,8 +19,10 @@ typedef void (*ds_pool_work)(void *context, uint32_t worker, uint32_t slot);
 /* Errors: DS_ERR_LIMIT if the system gives no thread. */
 ds_status ds_pool_new(uint32_t n_workers, uint32_t n_slots, ds_pool_work work, void *context,
                       ds_pool **out, ds_error *err);
-/* Hands the next job to the workers. At most n_slots jobs may be submitted and not waited for. */
-void ds_pool_submit(ds_pool *pool);
+/* Hands the next job to the workers. At most n_slots jobs may be submitted and not waited for. With
+ * `follows` the worker that has the job before does this one after it, if it was there to be taken
+ * by then: the two have something in common that a worker makes once. Up to four go together. */
+void ds_pool_submit(ds_pool *pool, bool follows);
 /* Is the lowest job that was not waited for done? */
 bool ds_pool_is_done(const ds_pool *pool);
 /* Waits for it; its slot is free then. Returns the slot. */

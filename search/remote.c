@@ -250,7 +250,7 @@ static bool accept_one(server *s) {
     s->jobs[slot] = open_message(&s->messages[slot], &r);
     s->answered[slot] = false;
     take_candidate(&r, s->slots->candidate(s->slots->context, slot), s->n_dims);
-    ds_pool_submit(s->pool);
+    ds_pool_submit(s->pool, false);
     return true;
 }
 

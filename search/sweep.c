@@ -291,6 +291,18 @@ static bool at_limit(const driver *d) {
     return d->options->max_seconds > 0 && seconds_since(&d->start) >= d->options->max_seconds;
 }
 
+/* Does it differ from the candidate submitted before in its last dimension alone? Then the two are
+ * likely to be put together from one template (sim/compose). */
+static bool goes_with_last(const driver *d) {
+    uint32_t n = ds_space_n_dims(d->space);
+    if (!d->submitted || n < 2) return false;
+    const ds_candidate *last = &d->slots[(d->submitted - 1) % d->n_slots].candidate;
+    const ds_candidate *own = &d->slots[d->submitted % d->n_slots].candidate;
+    for (uint32_t i = 0; i + 1 < n; i++)
+        if (!ds_choice_same(d->space, i, &last->at[i], &own->at[i])) return false;
+    return true;
+}
+
 /* Submits what may be begun now: as many as there are free slots, or a whole round. */
 static ds_status fill(driver *d, ds_error *err) {
     uint64_t in_flight = d->submitted - d->result->here;
@@ -307,8 +319,9 @@ static ds_status fill(driver *d, ds_error *err) {
         if (!found && d->method->tell && d->submitted > d->result->here) return DS_OK;
         d->result->complete = d->ended = !found;
         if (!found) return DS_OK;
+        bool follows = goes_with_last(d);
         d->submitted++;
-        ds_pool_submit(d->pool);
+        ds_pool_submit(d->pool, follows);
     }
     return DS_OK;
 }

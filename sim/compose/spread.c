@@ -16,12 +16,24 @@ typedef struct meetings {
     uint32_t *of; /* per class that takes part: which */
 } meetings;
 
+/* The two stages of a transfer; the same one within a stage, and of compute. */
+typedef struct ends {
+    uint32_t from, to;
+} ends;
+
 /* What the units of a part become. */
 typedef struct image {
-    uint32_t *unit;            /* per unit: the first that it becomes */
+    uint32_t *unit;            /* per unit, and one more: the first that it becomes */
     const meetings **meetings; /* … and of transfers in which meetings */
-    uint32_t n;                /* all of them */
+    ends *on;
+    uint32_t n; /* all of them */
 } image;
+
+/* What a unit of the template waits for. */
+typedef struct wait {
+    uint32_t part, unit;
+    uint32_t ext; /* into the body's; DS_NONE: of its own part */
+} wait;
 
 typedef struct spreader {
     const ds_spread *stages;
@@ -37,11 +49,15 @@ typedef struct spreader {
     const ds_part *from;
     const ds_outline *shape;
     ds_part *out;
-    ds_arena arena;     /* of images and meetings */
-    ds_map known;       /* hash of kinds → meetings */
-    uint32_t *place_of; /* per stream of the plan: place in out->streams; DS_NONE */
-    uint32_t *free_at;  /* per free: the first that it becomes */
-    ds_map exts;
+    ds_arena arena;         /* of images and meetings */
+    ds_map known;           /* hash of kinds → meetings */
+    uint32_t *place_of;     /* per stream of the plan: place in out->streams; DS_NONE */
+    uint32_t *place_of_cls; /* per class: in out->classes; DS_NONE */
+    uint32_t *free_at;      /* per free: the first that it becomes */
+    uint32_t *first_ext;    /* per external: the first that it may become … */
+    uint32_t *ext_at;       /* … and where these are in the new body; DS_NONE: nowhere */
+    uint32_t *seen;         /* per new unit of the part, then per `ext_at`: 1 + who waits for it */
+    DS_VEC(wait) waits;     /* of the unit in hand */
 } spreader;
 
 /* ---- classes ---- */
@@ -82,11 +98,6 @@ static const ds_sibling *sibling_of(const spreader *x, uint32_t sort) {
 }
 
 /* ---- meets ---- */
-
-/* The two stages of a transfer; the same one within a stage. */
-typedef struct ends {
-    uint32_t from, to;
-} ends;
 
 static const ds_kind *kind_of(const spreader *x, uint32_t part, uint32_t transfer, uint32_t sort,
                               uint32_t *k) {
@@ -162,11 +173,8 @@ static uint32_t stage_of_place(const spreader *x, uint32_t part, uint32_t place)
 }
 
 static bool is_on(const spreader *x, uint32_t part, uint32_t unit, uint32_t stage) {
-    const ds_body *body = x->of->parts[part].body;
-    const ds_unit_task *u = &body->units.at[unit];
-    for (uint32_t i = u->slot; i < u->slot + u->n_slots; i++)
-        if (stage_of_place(x, part, body->stream_cls.at[body->slots.at[i]]) == stage) return true;
-    return false;
+    const ends *on = &x->images[part].on[unit];
+    return on->from == stage || on->to == stage;
 }
 
 static void make_images(spreader *x) {
@@ -174,18 +182,23 @@ static void make_images(spreader *x) {
     for (uint32_t p = 0; p < x->of->n_parts; p++) {
         const ds_body *body = x->of->parts[p].body;
         image *own = &x->images[p];
-        own->unit = DS_NEW_N(&x->arena, uint32_t, body->units.n);
+        own->unit = DS_NEW_N(&x->arena, uint32_t, body->units.n + 1);
         own->meetings = DS_NEW_N(&x->arena, const meetings *, body->units.n);
+        own->on = DS_NEW_N(&x->arena, ends, body->units.n);
         for (uint32_t u = 0; u < body->units.n; u++) {
             const ds_unit_task *unit = &body->units.at[u];
+            uint32_t stage = stage_of_place(x, p, unit->cls);
             own->unit[u] = own->n;
+            own->on[u] = (ends){stage, stage};
             if (unit->transfer == DS_NONE) {
-                own->n += count_classes(x, stage_of_place(x, p, unit->cls));
+                own->n += count_classes(x, stage);
             } else {
+                own->on[u] = ends_of(x, p, unit);
                 own->meetings[u] = meetings_of(x, p, unit);
                 own->n += own->meetings[u]->n;
             }
         }
+        own->unit[body->units.n] = own->n;
     }
 }
 
@@ -202,9 +215,12 @@ static uint32_t own_part(const spreader *x) {
 }
 
 static uint32_t class_place(spreader *x, uint32_t cls) {
-    uint32_t at = ds_compose__class_place(x->out, cls);
-    if (at == x->out->classes.n) DS_HPUSH(&x->out->classes, cls);
-    return at;
+    uint32_t *place = &x->place_of_cls[cls];
+    if (*place == DS_NONE) {
+        *place = x->out->classes.n;
+        DS_HPUSH(&x->out->classes, cls);
+    }
+    return *place;
 }
 
 static uint32_t slot_of(spreader *x, uint32_t stream, uint32_t cls) {
@@ -217,34 +233,54 @@ static uint32_t slot_of(spreader *x, uint32_t stream, uint32_t cls) {
     return *place;
 }
 
-static uint32_t put_external(spreader *x, const ds_external *ext, uint32_t part, uint32_t unit) {
-    uint64_t key = (uint64_t)part << 32 | unit, *found = ds_map_find(&x->exts, key);
-    if (found) return (uint32_t)*found;
-    ds_map_put(&x->exts, key, x->out->body->exts.n);
-    DS_HPUSH(&x->out->body->exts, ((ds_external){ext->source, unit}));
-    return x->out->body->exts.n - 1;
+/* How many units one of the template becomes. */
+static uint32_t count_images(const spreader *x, uint32_t part, uint32_t unit) {
+    return x->images[part].unit[unit + 1] - x->images[part].unit[unit];
 }
 
-static void add_pred(ds_body *body, ds_unit_task *unit, uint32_t pred) {
-    for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++)
-        if (body->preds.at[i] == pred) return;
-    DS_HPUSH(&body->preds, pred);
-    unit->n_preds++;
+static uint32_t part_of(const spreader *x, const ds_external *ext) {
+    return ds_template__source_part(x->of, x->from, &ext->source);
 }
 
-/* What the unit waits for on one of its classes. */
-static void put_preds(spreader *x, const ds_unit_task *old, uint32_t cls, ds_unit_task *unit) {
+/* The k-th that an external becomes. */
+static uint32_t put_external(spreader *x, uint32_t ext, uint32_t k, uint32_t unit) {
+    uint32_t *at = &x->ext_at[x->first_ext[ext] + k];
+    if (*at == DS_NONE) {
+        *at = x->out->body->exts.n;
+        DS_HPUSH(&x->out->body->exts, ((ds_external){x->from->body->exts.at[ext].source, unit}));
+    }
+    return *at;
+}
+
+static void find_waits(spreader *x, const ds_unit_task *old) {
     const ds_body *body = x->from->body;
+    x->waits.n = 0;
     for (uint32_t i = old->pred; i < old->pred + old->n_preds; i++) {
-        uint32_t pred = body->preds.at[i], part = own_part(x);
-        const ds_external *ext = pred & DS_EXT ? &body->exts.at[pred & ~DS_EXT] : NULL;
-        if (ext) {
-            part = ds_template__source_part(x->of, x->from, &ext->source);
-            pred = ext->unit;
+        uint32_t pred = body->preds.at[i];
+        wait w = {own_part(x), pred, DS_NONE};
+        if (pred & DS_EXT) {
+            const ds_external *ext = &body->exts.at[pred & ~DS_EXT];
+            w = (wait){part_of(x, ext), ext->unit, pred & ~DS_EXT};
         }
-        if (!is_on(x, part, pred, x->stage[cls])) continue;
-        pred = unit_on(x, part, pred, cls);
-        add_pred(x->out->body, unit, ext ? DS_EXT | put_external(x, ext, part, pred) : pred);
+        DS_HPUSH(&x->waits, w);
+    }
+}
+
+/* What the unit waits for on one of its classes; each only once. */
+static void put_preds(spreader *x, uint32_t cls, ds_unit_task *unit) {
+    ds_body *out = x->out->body;
+    uint32_t n_units = x->images[own_part(x)].n, stage = x->stage[cls];
+    for (uint32_t i = 0; i < x->waits.n; i++) {
+        const wait *w = &x->waits.at[i];
+        if (!is_on(x, w->part, w->unit, stage)) continue;
+        uint32_t pred = unit_on(x, w->part, w->unit, cls), place = pred;
+        uint32_t k = pred - x->images[w->part].unit[w->unit];
+        if (w->ext != DS_NONE) place = n_units + x->first_ext[w->ext] + k;
+        if (x->seen[place] == out->units.n + 1) continue;
+        x->seen[place] = out->units.n + 1;
+        if (w->ext != DS_NONE) pred = DS_EXT | put_external(x, w->ext, k, pred);
+        DS_HPUSH(&out->preds, pred);
+        unit->n_preds++;
     }
 }
 
@@ -264,7 +300,7 @@ static void put_compute(spreader *x, uint32_t u, uint32_t cls) {
     DS_HPUSH(&body->slots, slot);
     unit.n_slots = 1;
     unit.cls = body->stream_cls.at[slot];
-    put_preds(x, &x->from->body->units.at[u], cls, &unit);
+    put_preds(x, cls, &unit);
     DS_HPUSH(&body->units, unit);
 }
 
@@ -285,7 +321,7 @@ static void put_transfer(spreader *x, const ds_unit_task *old, uint32_t activity
     DS_HPUSH(&x->out->transfers, transfer);
     if (a->n_flows) x->out->flows = true;
     for (uint32_t i = 0; i < a->n_members; i++)
-        put_preds(x, old, x->plan->task_class[x->plan->members[a->first_member + i]], &unit);
+        put_preds(x, x->plan->task_class[x->plan->members[a->first_member + i]], &unit);
     DS_HPUSH(&body->units, unit);
 }
 
@@ -293,6 +329,7 @@ static void put_units(spreader *x) {
     const ds_body *body = x->from->body;
     for (uint32_t u = 0; u < body->units.n; u++) {
         const ds_unit_task *unit = &body->units.at[u];
+        find_waits(x, unit);
         if (unit->transfer == DS_NONE) {
             uint32_t stage = stage_of_place(x, own_part(x), unit->cls);
             for (uint32_t c = x->first[stage]; c < x->first[stage + 1]; c++)
@@ -363,6 +400,31 @@ static void put_checks(spreader *x) {
 
 /* ---- parts ---- */
 
+#define RESERVE(v, most) ((v)->at = ds_xmalloc((size_t)(most) * sizeof *(v)->at), (v)->cap = (most))
+
+/* For as many units, streams and waits as there can be, so that nothing is moved as they grow. */
+static void make_room(spreader *x) {
+    const ds_body *body = x->from->body;
+    const image *own = &x->images[own_part(x)];
+    uint32_t n_slots = 0, n_preds = 0, n_exts = 0;
+    for (uint32_t u = 0; u < body->units.n; u++) {
+        uint32_t members = count_members(x, &own->on[u]);
+        n_slots += members;
+        n_preds += members * body->units.at[u].n_preds;
+    }
+    x->first_ext = ds_xcalloc((size_t)body->exts.n + 1, sizeof *x->first_ext);
+    for (uint32_t i = 0; i < body->exts.n; i++) {
+        x->first_ext[i] = n_exts;
+        n_exts += count_images(x, part_of(x, &body->exts.at[i]), body->exts.at[i].unit);
+    }
+    x->ext_at = ds_xmalloc(((size_t)n_exts + 1) * sizeof *x->ext_at);
+    memset(x->ext_at, 0xff, n_exts * sizeof *x->ext_at); /* DS_NONE */
+    x->seen = ds_xcalloc((size_t)own->n + n_exts + 1, sizeof *x->seen);
+    RESERVE(&x->out->body->units, own->n + 1);
+    RESERVE(&x->out->body->slots, n_slots + 1);
+    RESERVE(&x->out->body->preds, n_preds + 1);
+}
+
 static void put_part(spreader *x, uint32_t p) {
     const ds_part *from = &x->of->parts[p];
     x->from = from;
@@ -376,14 +438,18 @@ static void put_part(spreader *x, uint32_t p) {
                         .callee = from->callee,
                         .opaque = !from->tail && from->post < 0};
     x->out->body = ds_compose__add_body(x->s);
+    make_room(x);
     put_units(x);
     put_buffers(x);
     put_checks(x);
     x->out->body->n_classes = x->out->classes.n;
     for (uint32_t i = 0; i < x->out->streams.n; i++) x->place_of[x->out->streams.at[i]] = DS_NONE;
+    for (uint32_t i = 0; i < x->out->classes.n; i++)
+        x->place_of_cls[x->out->classes.at[i]] = DS_NONE;
     free(x->free_at);
-    x->free_at = NULL;
-    ds_map_clear(&x->exts);
+    free(x->first_ext);
+    free(x->ext_at);
+    free(x->seen);
 }
 
 static void put_inputs(spreader *x) {
@@ -411,13 +477,16 @@ bool ds_template__spread(const ds_spread *stages) {
     make_images(&x);
     x.place_of = ds_xmalloc(x.plan->n_streams * sizeof *x.place_of);
     for (uint32_t i = 0; i < x.plan->n_streams; i++) x.place_of[i] = DS_NONE;
+    x.place_of_cls = ds_xmalloc(x.plan->n_classes * sizeof *x.place_of_cls);
+    for (uint32_t i = 0; i < x.plan->n_classes; i++) x.place_of_cls[i] = DS_NONE;
     for (uint32_t p = 0; p < x.of->n_parts; p++) put_part(&x, p);
     put_inputs(&x);
-    ds_map_deinit(&x.exts);
     ds_map_deinit(&x.known);
     ds_arena_deinit(&x.arena);
     free(x.images);
     free(x.place_of);
+    free(x.place_of_cls);
+    free(x.waits.at);
     free(x.first);
     free(x.cls);
     return true;

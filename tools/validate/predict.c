@@ -339,7 +339,7 @@ ds_status val_predict(const val_job *job, val_prediction *rows, uint32_t n, ds_e
     for (uint32_t done = 0; status == DS_OK && done < n; done++) {
         for (; submitted < n && submitted < done + SLOTS; submitted++) {
             slots[submitted % SLOTS] = submitted;
-            ds_pool_submit(pool);
+            ds_pool_submit(pool, false);
         }
         ds_pool_wait(pool);
     }
