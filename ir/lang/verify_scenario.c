@@ -423,10 +423,14 @@ static void check_zero_group(ds_checker *ck, const int64_t size[N_DEGREES]) {
                      (long long)group, (long long)size[DP]);
 }
 
+/* With sequence parallelism the devices of tp have tokens of their own: all of them may count. */
 static void check_ep(ds_checker *ck, const int64_t size[N_DEGREES]) {
     int64_t ep = 1, groups = size[DP] * size[CP];
+    bool sp = false;
     if (ds_scenario_int(ck->binding, "strategy", "ep", &ep, NULL) != DS_OK || groups % ep == 0)
         return;
+    if (ds_scenario_bool(ck->binding, "strategy", "sp", &sp, NULL) != DS_OK) return;
+    if (sp && ep == groups * size[TP]) return;
     ds_verify__error(ck, DS_ERR_VALUE, ds_scenario_find(ck->unit, "strategy", "ep")->loc, NULL,
                      "ep = %lld does not divide dp * cp = %lld: experts are split over the devices "
                      "of data and context parallelism",

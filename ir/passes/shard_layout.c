@@ -166,6 +166,8 @@ static ds_status add_hint(const ds_sharder *s, const ds_type *type, uint32_t d, 
     DS_TRY(ds_shard__physical(s, name, loc, &axes, err));
     for (uint32_t i = 0; i < axes.n; i++) {
         int at = ds_shard__dim_of(out, axes.axis[i]);
+        bool of_experts = strcmp(name, "tp") == 0 && ds_strategy_ep_has_tp(&s->step->strategy);
+        if (at >= 0 && of_experts) continue; /* experts are whole where they are split over tp */
         if (at >= 0)
             return ds_error_set(err, DS_ERR_SHARDING, loc,
                                 "%%%s: dims %d and %u are both split over mesh axis %s, which ep "

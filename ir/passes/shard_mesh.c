@@ -2,7 +2,8 @@
  *
  * Its axes are pp dp cp tp in the strategy's order, without those of degree 1. Two knobs need an
  * axis inside another one. Experts are shared out over ep neighbouring replicas, so the replicas
- * become (dp / ep, ep); if there are fewer replicas than ep, the rest of ep is taken from cp.
+ * become (dp / ep, ep); if there are fewer replicas than ep, the rest of ep is taken from cp, and
+ * then from tp as a whole: with sequence parallelism its devices have tokens of their own.
  * Shard groups (zero_group, HSDP) make the replicas (dp / group, fsdp). What a model calls dp or cp
  * is then both axes, major first. */
 #include "ir/passes/shard_internal.h"
@@ -34,6 +35,9 @@ static ds_status split_ep(const ds_strategy *st, int64_t *of_dp, int64_t *of_cp,
     } else if (st->ep % st->dp == 0 && st->cp % (st->ep / st->dp) == 0) {
         *of_dp = st->dp;
         *of_cp = st->ep / st->dp;
+    } else if (ds_strategy_ep_has_tp(st)) {
+        *of_dp = st->dp;
+        *of_cp = st->cp;
     } else {
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "ep = %lld can be made neither of dp = %lld nor of dp and a part of "
@@ -78,6 +82,7 @@ static ds_status make_axes(ds_sharder *s, ds_error *err) {
     }
     append(&s->logical[DS_L_EP], &ep_dp);
     append(&s->logical[DS_L_EP], &ep_cp);
+    if (ds_strategy_ep_has_tp(st)) append(&s->logical[DS_L_EP], &s->logical[DS_L_TP]);
     s->zero = st->ep > 1 ? *dp : groups;
     return DS_OK;
 }

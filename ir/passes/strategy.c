@@ -336,9 +336,13 @@ static ds_status read_numbers(const ds_binding *binding, ds_strategy *s, ds_erro
     return DS_OK;
 }
 
+bool ds_strategy_ep_has_tp(const ds_strategy *s) {
+    return s->sp && s->tp > 1 && s->ep == s->dp * s->cp * s->tp;
+}
+
 static ds_status check(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
     int64_t groups = s->dp * s->cp;
-    if (groups % s->ep != 0)
+    if (groups % s->ep != 0 && !ds_strategy_ep_has_tp(s))
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "ep"),
                             "ep = %lld does not divide dp * cp = %lld", (long long)s->ep,
                             (long long)groups);

@@ -103,6 +103,8 @@ typedef struct ds_strategy {
     const ds_attr *ops; /* the block of per-op overrides, or NULL */
 } ds_strategy;
 
+/* Are experts split over tp's devices too (sp, ep = dp cp tp), and so not themselves by tp? */
+bool ds_strategy_ep_has_tp(const ds_strategy *strategy);
 /* Errors: evaluation, values out of range, combinations that contradict each other (ep does not
  * divide dp·cp, zero_group does not divide dp, …), with the values. O(knobs). */
 ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err);

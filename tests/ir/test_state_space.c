@@ -163,23 +163,30 @@ Test(state_space, gradients_of_the_model) {
 }
 
 /* Sharded, the step is the same step. */
-static void expect_same(const char *model, const char *strategy) {
+static void expect_same(const char *model, const char *with, const char *strategy) {
     char text[1024];
     proof p;
     snprintf(text, sizeof text,
-             "dir 1\nimport \"models/nemotron.dir\" as m with " SMALL "\ntopology @box {\n"
+             "dir 1\nimport \"models/nemotron.dir\" as m with " SMALL "%s\ntopology @box {\n"
              "  device d[4]\n  switch s\n  link d[i] -- s : 1 GB/s, 1 us for i in 0..4\n}\n"
              "scenario { model = @m.%s, on = @box, train { loss = none, optimizer = adam }, "
              "strategy { %s } }\n",
-             model, strategy);
+             with, model, strategy);
     prove(text, &(proof_options){.seed = 1}, &p);
     cr_expect_eq(p.verdict, PROOF_EQUAL, "%s, %s: %s, %s", model, strategy,
                  proof_verdict_name(p.verdict), p.what);
 }
 
 Test(state_space, sharded_models) {
-    expect_same("nemotron", "dp = 2, tp = 2, sp = true");
-    expect_same("nemotron", "dp = 2, microbatches = 2, pp = 2");
-    expect_same("nemotron_latent_mtp", "dp = 4, ep = 4, zero = 2");
-    expect_same("nemotron_latent_mtp", "dp = 2, ep = 2, tp = 2, sp = true");
+    expect_same("nemotron", "", "dp = 2, tp = 2, sp = true");
+    expect_same("nemotron", "", "dp = 2, microbatches = 2, pp = 2");
+    expect_same("nemotron_latent_mtp", "", "dp = 4, ep = 4, zero = 2");
+    expect_same("nemotron_latent_mtp", "", "dp = 2, ep = 2, tp = 2, sp = true");
+    expect_same("nemotron_mixed_mtp", "", "dp = 2, zero = 3");
+}
+
+/* Experts over the devices of tp too: each has half a sequence, and two experts of four. */
+Test(state_space, experts_across_tp) {
+    expect_same("nemotron_latent", ", chunks = 2", "dp = 2, ep = 4, tp = 2, sp = true");
+    expect_same("nemotron_latent", "", "dp = 2, ep = 4, tp = 2, sp = true, microbatches = 2");
 }

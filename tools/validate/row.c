@@ -192,11 +192,11 @@ static ds_status find_contradictions(const val_row *r, ds_error *err) {
                             ": a token crosses to a node once for all of its experts there, and "
                             "beside another microbatch's compute (DeepEP)",
                             r->ep, r->gpus_per_node);
-    if (r->known && r->dp * r->cp % r->ep)
+    if (r->known && r->dp * r->cp % r->ep && r->ep != r->dp * r->cp * r->tp)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
-                            "ep %" PRId64 " does not divide dp %" PRId64 " times cp %" PRId64
-                            ": experts across tp",
-                            r->ep, r->dp, r->cp);
+                            "ep %" PRId64 " neither divides dp %" PRId64 " times cp %" PRId64
+                            ", nor is it that times tp %" PRId64,
+                            r->ep, r->dp, r->cp, r->tp);
     if ((!r->known && r->hidden % r->heads) || r->heads % r->tp)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "%" PRId64 " heads do not divide hidden %" PRId64 ", or tp %" PRId64

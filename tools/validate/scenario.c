@@ -112,6 +112,8 @@ static void put_model(const val_row *r, const val_testbed *t, int64_t microbatch
     if (r->known)
         ds_buf_printf(out, ", head_dim = %" PRId64 ", experts = %" PRId64 ", top = %" PRId64 "%s",
                       r->known->head_dim, r->known->experts, r->known->top, with ? with : "");
+    if (r->known && r->dp * r->cp % r->ep) /* devices of tp route what they have of a sequence */
+        ds_buf_printf(out, ", chunks = %" PRId64, r->cp * r->tp);
     ds_buf_put(out, "\n\n");
 }
 
