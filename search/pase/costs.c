@@ -104,6 +104,8 @@ static ds_status op_us(const costs *m, const char *name, const ds_work *work, ds
     if (work->kind == DS_WORK_NONE) return DS_OK;
     DS_TRY(ds_cost_op(m->profiles, m->kind, m->profile, DS_COST_FITTED, name, work, loc, &cost,
                       NULL, err));
+    DS_TRY(ds_cost_clock(m->profiles, m->kind, m->profile, name, work,
+                         ds_topo_device_clock(m->topo, 0), &cost, NULL, err));
     *sum += (double)cost.ps * 1e-6;
     return DS_OK;
 }
@@ -809,6 +811,11 @@ static ds_status find_devices(costs *m, const ds_binding *source, ds_error *err)
             return ds_error_set(err, DS_ERR_UNSUPPORTED, topology->loc,
                                 "the search is for devices of one kind; @%s has \"%s\" and \"%s\"",
                                 topology->name, type, ds_topo_device_type(m->topo, d));
+    for (uint32_t d = 1; d < p; d++)
+        if (ds_topo_device_clock(m->topo, d) != ds_topo_device_clock(m->topo, 0))
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, topology->loc,
+                                "the search is for devices of one sustained_clock; @%s has several",
+                                topology->name);
     return ds_profiles_find_kind(m->profiles, type, topology->loc, &m->kind, err);
 }
 

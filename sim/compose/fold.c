@@ -313,6 +313,7 @@ static bool are_of_one_kind(const ds_topo *topo) {
     for (uint32_t d = 1; d < n_devices && type; d++) {
         const char *other = ds_topo_device_type(topo, d);
         if (!other || (other != type && strcmp(other, type) != 0)) return false;
+        if (ds_topo_device_clock(topo, d) != ds_topo_device_clock(topo, 0)) return false;
     }
     return type && n == 0;
 }
@@ -455,7 +456,8 @@ static ds_status make_step(ds_template *t, const ds_fold_step *step, const short
 /* The parts of a plan of one sort of replicas, in t->s; the plan goes. */
 static void read_sort(ds_fold *fold, const ds_fold_step *step, uint32_t n_chunks, int64_t replica,
                       ds_template *t, const ds_outline *first, ds_outline **shapes) {
-    ds_plan_schematic schematic = {fold->kind, fold->profile, replica};
+    ds_plan_schematic schematic = {fold->kind, fold->profile, replica,
+                                   ds_topo_device_clock(fold->topo, 0)};
     ds_plan_options options = {.cost_mode = step->options->cost_mode, .schematic = &schematic};
     ds_error unsaid;
     if (ds_plan_build(&t->step->binding, step->profiles, &options, &t->plan, &unsaid) != DS_OK) {

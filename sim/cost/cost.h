@@ -116,6 +116,13 @@ ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profil
  * none with as many FLOPs and as many bytes takes less than. */
 void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile, const char *op,
                    const ds_work *work, double *compute_s, double *memory_s);
+/* Makes a cost that of a device whose clock falls under load to `clock_ppb` (10^-9) of the boost
+ * clock, if it comes from the catalogue's peaks: cost->ps · max(t_c/clock, t_m) / max(t_c, t_m),
+ * rounded up. Measured rows and fits are left alone: they were taken at the clock that there was.
+ * A line about it goes to `explain` unless that is NULL. DS_ERR_OVERFLOW. */
+ds_status ds_cost_clock(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
+                        const char *op, const ds_work *work, int64_t clock_ppb, ds_cost *cost,
+                        ds_buf *explain, ds_error *err);
 /* Makes a whole device's time that of one with these shares left, in 10^-9 (degrade.c):
  * *ps · max(t_c/c, t_m/m) / max(t_c, t_m), rounded up; *ps / c where neither side is known.
  * DS_ERR_OVERFLOW. */

@@ -212,6 +212,11 @@ bool ds_plan__is_work(const ds_op *op) {
            !ds_plan__has_range(&op->in[0]);
 }
 
+static int64_t clock_of(const ds_builder *b, uint32_t device) {
+    return b->plan->topo ? ds_topo_device_clock(b->plan->topo, device)
+                         : b->options->schematic->clock_ppb;
+}
+
 /* On a degraded device everything takes longer; what the program says of a duration, as compute
  * does. */
 static ds_status degrade_variant(const ds_builder *b, const ds_op *op, uint32_t device,
@@ -224,6 +229,8 @@ static ds_status degrade_variant(const ds_builder *b, const ds_op *op, uint32_t 
     if (v->cost.origin != DS_COST_GIVEN)
         ds_cost_sides(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
                       ds_op_name(op->code), &v->work, &compute_s, &memory_s);
+    if (v->cost.origin == DS_COST_ROOFLINE && !v->cost.fitted && compute_s > 0)
+        compute_s *= (double)DS_TOPO_WHOLE / (double)clock_of(b, device);
     return ds_cost_degrade(compute_s, memory_s, compute_ppb, memory_ppb, &v->ps, err);
 }
 
@@ -232,6 +239,8 @@ static uint64_t device_key(const ds_plan *plan, uint32_t device) {
     int64_t compute_ppb, memory_ppb;
     uint64_t key = (uint64_t)plan->kind_of[device] << 32 | plan->profile_of[device];
     if (!plan->topo) return key; /* schematic */
+    int64_t clock_ppb = ds_topo_device_clock(plan->topo, device);
+    if (clock_ppb != DS_TOPO_WHOLE) key = ds_hash_mix(key, (uint64_t)clock_ppb);
     ds_topo_device_shares(plan->topo, device, &compute_ppb, &memory_ppb);
     if (compute_ppb == DS_DEGRADE_WHOLE && memory_ppb == DS_DEGRADE_WHOLE) return key;
     return ds_hash_mix(ds_hash_mix(key, (uint64_t)compute_ppb), (uint64_t)memory_ppb);
@@ -272,6 +281,9 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
         DS_TRY(ds_cost_op(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
                           b->options->cost_mode, ds_op_name(op->code), &v->work, op->loc, &v->cost,
                           NULL, err));
+        DS_TRY(ds_cost_clock(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
+                             ds_op_name(op->code), &v->work, clock_of(b, device), &v->cost, NULL,
+                             err));
         v->ps = v->cost.ps;
     }
     return degrade_variant(b, op, device, v, err);

@@ -289,7 +289,8 @@ void ds_plan_ground_free(ds_plan_ground *ground);
 
 typedef struct ds_plan_schematic {
     uint32_t kind, profile;
-    int64_t replica; /* coordinate on dp whose unequal parts the devices have */
+    int64_t replica;   /* coordinate on dp whose unequal parts the devices have */
+    int64_t clock_ppb; /* of all devices (ds_topo_device_clock) */
 } ds_plan_schematic;
 
 typedef struct ds_plan_options {

@@ -76,6 +76,8 @@ static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out
         ds_cost cost;
         ds_cost_op(plan->profiles, cls->kind, cls->profile, plan->cost_mode, r->label, &v->work,
                    r->op->loc, &cost, out, NULL);
+        ds_cost_clock(plan->profiles, cls->kind, cls->profile, r->label, &v->work,
+                      ds_topo_device_clock(plan->topo, cls->device), &cost, out, NULL);
         put_degraded(plan, cls->device, v->ps, out);
     }
 }

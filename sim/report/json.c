@@ -333,6 +333,7 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_begin_object(&json);
     put_head(&json, r);
     put_model(&json, r);
+    ds_topo_put_clocks(r->plan->topo, &json);
     ds_topo_put_degraded(r->plan->topo, &json);
     ds_report__json_runs(r, &json);
     ds_report__json_jobs(r, &json);

@@ -105,6 +105,7 @@ static void put_head(const ds_result *r, ds_buf *out) {
     if (plan->title) ds_buf_printf(out, "%s\n", plan->title);
     ds_buf_printf(out, "%s%s%s\n\n", plan->title ? "(" : "", path, plan->title ? ")" : "");
     put_cluster(r, kinds, n, out);
+    ds_topo_list_clocks(plan->topo, "clock", out);
     ds_topo_list_degraded(plan->topo, "degraded", out);
     put_passes(r, out);
     put_size(r, out);

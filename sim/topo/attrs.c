@@ -2,6 +2,7 @@
  *
  *   forward = true            a node: may traffic pass through (node's default by its kind)
  *   reduce = true             a switch: adds up and multiplies what passes (NVLS, SHARP)
+ *   sustained_clock = 0.93    a device: which part of its boost clock it keeps under load
  *   efficiency = 0.92         a link: which part of its bandwidth transfers get
  *   cap = 12 GB/s             a link: most that one message gets of it, whatever else is free */
 #include "ir/base/units.h"
@@ -10,28 +11,51 @@
 #include <math.h>
 #include <string.h>
 
-ds_status ds_topo_node_attrs(const ds_node_decl *decl, bool *forwards, bool *reduces,
-                             ds_error *err) {
+/* The part of the boost clock, in 10^-9. */
+static ds_status sustained_clock(const ds_env *env, const ds_attr *attr, ds_topo_node *node,
+                                 ds_error *err) {
+    double part;
+    if (attr->kind != DS_ATTR_EXPR)
+        return ds_error_set(err, DS_ERR_TYPE, attr->loc,
+                            "`sustained_clock` of `%s` must be a number, such as 0.93",
+                            node->decl->name);
+    DS_TRY(ds_expr_eval_real(env, attr->expr, attr->loc, &part, err));
+    if (!(part >= 1e-6 && part <= 1))
+        return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                            "`sustained_clock` of `%s` is %g: it is the part of the boost clock "
+                            "that is kept under load, from 0.000001 to 1",
+                            node->decl->name, part);
+    node->clock_ppb = (int64_t)(part * (double)DS_TOPO_WHOLE + 0.5);
+    return DS_OK;
+}
+
+static const char *known_attrs(ds_node_kind kind) {
+    if (kind == DS_NODE_SWITCH) return "; there are `forward` and `reduce`";
+    if (kind == DS_NODE_DEVICE) return "; there are `forward` and `sustained_clock`";
+    return kind == DS_NODE_INSTANCE ? "" : "; there is `forward`";
+}
+
+ds_status ds_topo_node_attrs(const ds_env *env, ds_topo_node *node, ds_error *err) {
+    const ds_node_decl *decl = node->decl;
     bool instance = decl->kind == DS_NODE_INSTANCE;
-    *forwards = decl->kind != DS_NODE_DEVICE;
-    *reduces = false;
+    node->forwards = decl->kind != DS_NODE_DEVICE;
+    node->clock_ppb = DS_TOPO_WHOLE;
     for (uint32_t i = 0; i < decl->n_attrs; i++) {
         const ds_attr *attr = &decl->attrs[i];
         bool forward = strcmp(attr->name, "forward") == 0 && !instance;
         bool reduce = strcmp(attr->name, "reduce") == 0 && decl->kind == DS_NODE_SWITCH;
-        if (!forward && !reduce) {
+        if (strcmp(attr->name, "sustained_clock") == 0 && decl->kind == DS_NODE_DEVICE) {
+            DS_TRY(sustained_clock(env, attr, node, err));
+            continue;
+        }
+        if (!forward && !reduce)
             return ds_error_set(
                 err, DS_ERR_NAME, attr->loc, "`%s` is not an attribute of %s `%s`%s", attr->name,
-                instance ? "the instance" : "the node", decl->name,
-                instance                       ? ""
-                : decl->kind == DS_NODE_SWITCH ? "; there are `forward` and `reduce`"
-                                               : "; there is `forward`");
-        }
-        if (attr->kind != DS_ATTR_BOOL) {
+                instance ? "the instance" : "the node", decl->name, known_attrs(decl->kind));
+        if (attr->kind != DS_ATTR_BOOL)
             return ds_error_set(err, DS_ERR_TYPE, attr->loc, "`%s` of `%s` must be true or false",
                                 attr->name, decl->name);
-        }
-        *(forward ? forwards : reduces) = attr->flag;
+        *(forward ? &node->forwards : &node->reduces) = attr->flag;
     }
     return DS_OK;
 }

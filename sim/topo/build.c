@@ -62,7 +62,8 @@ static ds_status add_node(builder *b, ds_topo_template *t, uint32_t index, uint3
     const ds_node_decl *decl = &t->decl->nodes.at[index];
     ds_topo_node *node = &t->nodes[index];
     node->decl = decl;
-    DS_TRY(ds_topo_node_attrs(decl, &node->forwards, &node->reduces, b->err));
+    ds_env env = ds_binding_env(b->binding, NULL);
+    DS_TRY(ds_topo_node_attrs(&env, node, b->err));
     if (ds_map_find(&t->node_of_name, DS_KEY(decl->name))) {
         return ds_error_set(b->err, DS_ERR_NAME, decl->loc, "`%s` is declared twice in @%s",
                             decl->name, t->decl->name);
@@ -417,6 +418,7 @@ static void lay_out(layout *l, const ds_topo_template *t, uint32_t link_base) {
                 ds_buf_put_n(&l->paths, l->prefix.text, l->prefix.n + 1);
                 if (node->decl->kind == DS_NODE_DEVICE) {
                     topo->device_type[l->device] = node->decl->type_name;
+                    topo->clock_ppb[l->device] = node->clock_ppb;
                     topo->device_vertex[l->device++] = l->vertex;
                 }
                 l->vertex++;
@@ -432,6 +434,7 @@ static void flatten(ds_topo *topo) {
     topo->links = DS_NEW_N(&topo->arena, ds_topo_link, root->n_links + 1);
     topo->device_vertex = DS_NEW_N(&topo->arena, uint32_t, root->n_devices + 1);
     topo->device_type = DS_NEW_N(&topo->arena, const char *, root->n_devices + 1);
+    topo->clock_ppb = DS_NEW_N(&topo->arena, int64_t, root->n_devices + 1);
     topo->path_at = DS_NEW_N(&topo->arena, size_t, root->n_vertices + 1);
     layout l = {.topo = topo};
     lay_out(&l, root, 0);

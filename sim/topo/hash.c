@@ -19,6 +19,8 @@ uint64_t ds_topo_hash(const ds_topo *topo) {
     for (uint32_t d = 0; d < root->n_devices; d++) {
         const char *type = topo->device_type[d];
         if (type != last && type) hash = ds_hash_mix(hash, ds_hash_bytes(type, strlen(type)) ^ d);
+        if (topo->clock_ppb[d] != DS_TOPO_WHOLE)
+            hash = ds_hash_mix(hash, (uint64_t)topo->clock_ppb[d] ^ (uint64_t)d << 32);
         last = type;
     }
     return hash;

@@ -27,6 +27,14 @@ uint32_t ds_topo_n_devices(const ds_topo *topo);
 const char *ds_topo_device_path(const ds_topo *topo, uint32_t device);
 /* The hardware catalogue's name as written after ':'. */
 const char *ds_topo_device_type(const ds_topo *topo, uint32_t device);
+/* `sustained_clock`: the part of its boost clock that the device keeps under load, in 10^-9; whole
+ * unless said. */
+#define DS_TOPO_WHOLE INT64_C(1000000000)
+int64_t ds_topo_device_clock(const ds_topo *topo, uint32_t device);
+/* A line for each part that devices keep, under `title`, and the member "sustained_clock" of an
+ * object: the devices' parts, by type; nothing where all are whole. */
+void ds_topo_list_clocks(const ds_topo *topo, const char *title, ds_buf *out);
+void ds_topo_put_clocks(const ds_topo *topo, ds_json *json);
 /* The device at a written path like gpu[0] or n[i].gpu[j] (a path to an instance with exactly one
  * device is that device). DS_ERR_NAME with a suggestion. */
 ds_status ds_topo_find_device(const ds_topo *topo, const ds_env *env, const ds_step *steps,

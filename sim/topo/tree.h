@@ -29,6 +29,7 @@ typedef struct ds_topo_node {
     ds_topo_template **own;  /* [count], where elements are not alike: each one's (degrade.c) */
     uint32_t first_vertex, first_device, first_link; /* local numbers of element 0 */
     bool forwards, reduces;
+    int64_t clock_ppb; /* of a device: the sustained part of its boost clock, in 10^-9 */
 } ds_topo_node;
 
 /* What a vertex is, in one byte. */
@@ -66,6 +67,7 @@ struct ds_topo {
     ds_topo_link *links;          /* [root->n_links] */
     uint32_t *device_vertex;      /* [n_devices] */
     const char **device_type;     /* [n_devices] */
+    int64_t *clock_ppb;           /* [n_devices] */
     char *paths;                  /* all vertices' paths, each NUL-terminated */
     size_t *path_at;              /* [n_vertices] offsets into paths */
     struct ds_symmetry *symmetry; /* symmetry.c; NULL: not asked for yet */
@@ -105,9 +107,8 @@ static inline ds_node_kind ds_topo_kind(uint8_t flags) {
     return (ds_node_kind)(flags & DS_TOPO_KIND_MASK);
 }
 
-/* attrs.c. What a node's attributes say; errors with their place. */
-ds_status ds_topo_node_attrs(const ds_node_decl *decl, bool *forwards, bool *reduces,
-                             ds_error *err);
+/* attrs.c. What the attributes of a node's declaration say; errors with their place. */
+ds_status ds_topo_node_attrs(const ds_env *env, ds_topo_node *node, ds_error *err);
 /* Applies a link's attributes to its written bandwidth. */
 ds_status ds_topo_link_attrs(const ds_env *env, const ds_link_decl *decl, ds_topo_link *link,
                              ds_error *err);

@@ -218,3 +218,80 @@ Test(degrade, loops_and_whole_instances) {
     cr_expect_eq(n, 2 + 4 + 2);
     topo_text_free(&t);
 }
+
+/* ---- sustained_clock ---- */
+
+#define CLOCKED(attrs)                                                                             \
+    "dir 1\nparam part = 0.8\n"                                                                    \
+    "topology @box {\n  device gpu[2] : \"A100-SXM4-80GB\"" attrs "\n}\n"                          \
+    "mesh @m = [dp = 2] on @box\n"
+#define PRODUCT                                                                                    \
+    "func @f(%x: f32[1024, 1024], %w: f32[1024, 1024]) -> f32[1024, 1024] {\n"                     \
+    "  %y = matmul(%x, %w)\n  return %y\n}\n"
+#define SMALL_SUM "func @f(%x: f32[67108864]) -> f32[67108864] {\n  %y = relu(%x)\n  return %y\n}\n"
+#define RUN_IT    "scenario { program = @f }\n"
+
+/* 2^31 FLOP at 0.8 of 19.5 FLOP/ps; what memory bounds takes as long as before. */
+Test(clock, multiplies_peaks_of_compute_alone) {
+    int64_t whole = step_of(CLOCKED("") PRODUCT RUN_IT, "");
+    int64_t slow = step_of(CLOCKED(" {sustained_clock = part}") PRODUCT RUN_IT, "");
+    cr_assert_eq(whole, ceil_div((INT64_C(1) << 31) * 10, 195));
+    cr_expect_eq(slow, ceil_div(whole * 10, 8));
+    cr_expect_eq(step_of(CLOCKED(" {sustained_clock = 1}") PRODUCT RUN_IT, ""), whole);
+    cr_expect_eq(step_of(CLOCKED(" {sustained_clock = 0.5}") SMALL_SUM RUN_IT, ""),
+                 step_of(CLOCKED("") SMALL_SUM RUN_IT, ""));
+    /* what the program says is no peak */
+    cr_expect_eq(step_of(CLOCKED(" {sustained_clock = 0.5}") "func @f(%x: f32[8]) -> f32[8] {\n"
+                                                             "  %y = relu(%x) {cost = 27 us}\n"
+                                                             "  return %y\n}\n" RUN_IT,
+                         ""),
+                 27 * US);
+    /* with a degraded device one after the other: 0.8 of 0.5 */
+    cr_expect_eq(step_of(CLOCKED(" {sustained_clock = part}") PRODUCT RUN_IT,
+                         "degrade gpu[1] compute = 0.5\n"),
+                 2 * slow);
+}
+
+/* Two declarations of one kind with unlike clocks are unlike devices: the slower one ends last. */
+Test(clock, devices_of_unlike_clocks_are_unlike) {
+    const char *text = "dir 1\ntopology @box {\n  device a[3] : \"A100-SXM4-80GB\"\n"
+                       "  device b : \"A100-SXM4-80GB\" {sustained_clock = 0.5}\n}\n"
+                       "mesh @m = [dp = 4] on @box\n" PRODUCT RUN_IT;
+    sim_case c;
+    run(&c, text, "", false);
+    cr_expect_eq(c.result->plan->n_classes, 2);
+    cr_expect_eq(c.result->run.step_ps, 2 * ceil_div((INT64_C(1) << 31) * 10, 195));
+    sim_free(&c);
+}
+
+/* A profile's times were taken at the clock that its device had. */
+Test(clock, leaves_measured_times_alone) {
+#define AT(attrs)                                                                                  \
+    "dir 1\ntopology @box {\n  device gpu : \"A100-SXM4-80GB\"" attrs "\n}\n"                      \
+    "mesh @m = [dp = 1] on @box\n"                                                                 \
+    "func @f(%x: bf16[4096, 4096], %w: bf16[4096, 4096]) -> bf16[4096, 4096] {\n"                  \
+    "  %y = matmul(%x, %w)\n  return %y\n}\n"                                                      \
+    "scenario {\n  program = @f\n  profile = \"A100-SXM4-80GB\"\n  cost = fitted\n}\n"
+    cr_expect_eq(step_of(AT(" {sustained_clock = 0.5}"), ""), step_of(AT(""), ""));
+#undef AT
+}
+
+Test(clock, what_it_cannot_be) {
+    static const struct {
+        const char *node, *message;
+    } cases[] = {
+        {"device gpu : \"X\" {sustained_clock = 1.5}", "`sustained_clock` of `gpu` is 1.5"},
+        {"device gpu : \"X\" {sustained_clock = 0}", "`sustained_clock` of `gpu` is 0"},
+        {"device gpu : \"X\" {sustained_clock = true}", "must be a number"},
+        {"device gpu : \"X\"\n  switch s {sustained_clock = 0.5}", "is not an attribute"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        topo_text t;
+        ds_error err = {0};
+        snprintf(text, sizeof text, "topology @box {\n  %s\n}\n", cases[i].node);
+        cr_expect_neq(topo_text_try(text, &t, &err), DS_OK);
+        cr_expect(strstr(err.message, cases[i].message), "%s", err.message);
+        topo_text_free(&t);
+    }
+}

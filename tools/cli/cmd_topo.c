@@ -316,6 +316,7 @@ static void put_text(const arguments *args, const facts *f, ds_buf *out) {
                   ds_topo_n_links(topo));
     put_census(out, "vertices", &f->kinds);
     put_census(out, "links", &f->links);
+    ds_topo_list_clocks(topo, "clock", out);
     ds_topo_list_degraded(topo, "degraded", out);
     if (f->connected) {
         ds_buf_put(out, "  connected  every device reaches every other\n");
@@ -384,6 +385,7 @@ static void put_json(const arguments *args, const facts *f, ds_buf *out) {
     ds_json_key_int(&json, "links", ds_topo_n_links(f->topo));
     put_json_census(&json, "vertex_kinds", &f->kinds);
     put_json_census(&json, "link_kinds", &f->links);
+    ds_topo_put_clocks(f->topo, &json);
     ds_topo_put_degraded(f->topo, &json);
     ds_json_key_bool(&json, "connected", f->connected);
     if (!f->connected) {
