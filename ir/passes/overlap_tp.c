@@ -221,14 +221,14 @@ static ds_status multiply(tp_overlap *t, const product *p, ds_use x, ds_use w, d
     return ds_build_put(&t->b, op, err);
 }
 
-/* lo to lo + length of a dim. */
+/* lo to hi of a dim. */
 static ds_status slice(tp_overlap *t, const char *name, ds_use x, uint32_t dim, ds_expr lo,
-                       ds_expr length, ds_value *out, ds_error *err) {
+                       ds_expr hi, ds_value *out, ds_error *err) {
     ds_op *op = ds_build_op(&t->b, DS_OP_SLICE);
     ds_build_in(&t->b, op, x);
     set_dim(t, op, dim);
     ds_build_attr_expr(&t->b, op, "lo", lo);
-    ds_build_attr_expr(&t->b, op, "hi", fold(t, DS_EXPR_ADD, lo, length));
+    ds_build_attr_expr(&t->b, op, "hi", hi);
     *out = ds_build_out(&t->b, op, name, NULL);
     return ds_build_put(&t->b, op, err);
 }
@@ -326,9 +326,11 @@ static ds_status in_order(region *r, const ds_value *parts, uint32_t dim, const 
     ds_value *sorted = DS_NEW_N(arena_of(t), ds_value, n), come;
     ds_expr length = ds_value_at(t->func, parts[0])->type->dims[dim].size;
     DS_TRY(put_whole(t, parts, n, dim, ds_arena_printf(arena_of(t), "%s.come", name), &come, err));
-    for (uint32_t i = 0; i < n; i++) /* part i is at place (rank - i) mod n */
-        DS_TRY(slice(t, ds_arena_printf(arena_of(t), "%s.part", name), ds_use_of(come), dim,
-                     begin_of(r, (r->n - i) % r->n, length), length, &sorted[i], err));
+    for (uint32_t i = 0; i < n; i++) { /* part i is at place (rank - i) mod n */
+        ds_expr lo = begin_of(r, (r->n - i) % r->n, length);
+        DS_TRY(slice(t, ds_arena_printf(arena_of(t), "%s.part", name), ds_use_of(come), dim, lo,
+                     fold(t, DS_EXPR_ADD, lo, length), &sorted[i], err));
+    }
     return put_whole(t, sorted, n, dim, name, out, err);
 }
 
@@ -460,8 +462,9 @@ static ds_status put_ring(tp_overlap *t, const scatter *s, ds_error *err) {
     ds_expr length = fold(
         t, DS_EXPR_DIV, ds_value_at(t->func, r.args[0])->type->dims[p->x_dim].size, number(t, r.n));
     for (uint32_t turn = 1; turn <= n; turn++) { /* the last one is the device's own */
+        ds_expr lo = begin_of(&r, turn % r.n, length);
         DS_TRY(slice(t, ds_arena_printf(arena_of(t), "%s.rows", name), ds_use_of(r.args[0]),
-                     p->x_dim, begin_of(&r, turn % r.n, length), length, &rows, err));
+                     p->x_dim, lo, fold(t, DS_EXPR_ADD, lo, length), &rows, err));
         DS_TRY(multiply(t, p, ds_use_of(rows), ds_use_of(r.args[1]), &made, err));
         terms[turn - 1] = made;
         if (turn < n)
@@ -498,9 +501,11 @@ static ds_status put_pipe(tp_overlap *t, const scatter *s, uint32_t dim, uint32_
     ds_expr size = ds_value_at(t->func, p->op->out[0])->type->dims[dim].size;
     ds_expr length = fold(t, DS_EXPR_DIV, size, number(t, DS_TP_PIPE_CHUNKS));
     for (int64_t i = 0; i < DS_TP_PIPE_CHUNKS; i++) {
-        ds_expr lo = fold(t, DS_EXPR_MUL, number(t, i), length);
+        ds_expr lo = fold(t, DS_EXPR_MUL, number(t, i), length), hi;
+        /* the last one ends where all do, so that they are seen to be all again */
+        hi = i + 1 < DS_TP_PIPE_CHUNKS ? fold(t, DS_EXPR_ADD, lo, length) : size;
         DS_TRY(slice(t, ds_arena_printf(arena_of(t), "%s.columns", name), p->op->in[p->w], w_dim,
-                     lo, length, &w, err));
+                     lo, hi, &w, err));
         DS_TRY(multiply(t, p, p->op->in[p->x], ds_use_of(w), &made, err));
         ds_op *op = ds_build_op(&t->b, DS_OP_REDUCE_SCATTER);
         ds_build_in(&t->b, op, ds_use_of(made));
@@ -550,26 +555,28 @@ static uint32_t find_terms(const tp_overlap *t, const ds_block *block, uint32_t 
     uint32_t n = 0;
     for (uint32_t i = at; i-- > 0;) {
         ds_op *op = block->ops[i];
-        bool wanted = op->n_out == 1 && is_term(t, ds_value_at(t->func, op->out[0])->type) &&
-                      reads(block->ops[at], op->out[0]);
-        for (uint32_t k = 0; k < n && !wanted; k++)
-            wanted = op->n_out == 1 && is_term(t, ds_value_at(t->func, op->out[0])->type) &&
-                     reads(terms[k], op->out[0]);
+        if (op->n_out != 1 || !is_term(t, ds_value_at(t->func, op->out[0])->type)) continue;
+        bool wanted = reads(block->ops[at], op->out[0]);
+        for (uint32_t k = 0; k < n && !wanted; k++) wanted = reads(terms[k], op->out[0]);
         if (wanted) terms[n++] = op;
     }
     return n;
 }
 
-/* Is it another product of what a term is a product of: a weight's gradient beside an input's? */
-static bool has_sibling(tp_overlap *t, const ds_op *op, ds_op *const *terms, uint32_t n,
-                        uint32_t dim) {
+/* What flows to the terms that are products: an input's gradient is one of it and a weight. */
+static uint32_t find_flows(tp_overlap *t, ds_op *const *terms, uint32_t n_terms, uint32_t dim,
+                           ds_use *flows) {
+    uint32_t n = 0;
     product term;
-    if (!is_product(op) || is_in(terms, n, op)) return false;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!has_rows(t, terms[i], dim, &term)) continue;
-        const ds_use *dy = &terms[i]->in[term.x];
-        if (ds_use_same(&op->in[0], dy) || ds_use_same(&op->in[1], dy)) return true;
-    }
+    for (uint32_t i = 0; i < n_terms; i++)
+        if (has_rows(t, terms[i], dim, &term)) flows[n++] = terms[i]->in[term.x];
+    return n;
+}
+
+/* Is it another product of what flows to a term: a weight's gradient? */
+static bool has_flow(const ds_op *op, const ds_use *flows, uint32_t n) {
+    for (uint32_t i = 0; i < n && is_product(op); i++)
+        if (ds_use_same(&op->in[0], &flows[i]) || ds_use_same(&op->in[1], &flows[i])) return true;
     return false;
 }
 
@@ -578,12 +585,15 @@ static bool has_sibling(tp_overlap *t, const ds_op *op, ds_op *const *terms, uin
 static uint32_t make_way(tp_overlap *t, ds_block *block, uint32_t at, uint32_t dim) {
     ds_op **terms = DS_NEW_N(arena_of(t), ds_op *, at + 1), **late;
     uint32_t n_terms = find_terms(t, block, at, terms), n_late = 0, n = 0;
-    if (!n_terms) return 0;
+    ds_use *flows = DS_NEW_N(arena_of(t), ds_use, n_terms + 1);
+    uint32_t n_flows = find_flows(t, terms, n_terms, dim, flows);
+    if (!n_flows) return 0;
     late = DS_NEW_N(arena_of(t), ds_op *, at + 1);
     for (uint32_t i = 0; i < at; i++) {
         ds_op *op = block->ops[i];
-        if (!has_sibling(t, op, terms, n_terms, dim) && !reads_any(op, late, n_late)) continue;
-        if (is_in(terms, n_terms, op)) return 0;
+        bool term = is_in(terms, n_terms, op);
+        if (!(has_flow(op, flows, n_flows) && !term) && !reads_any(op, late, n_late)) continue;
+        if (term) return 0;
         late[n_late++] = op;
     }
     if (!n_late || reads_any(block->ops[at], late, n_late)) return 0;

@@ -46,6 +46,18 @@ Test(tp_overlap, llama_stays_the_same) {
     prove(&pipe_llama, "layers=2 kv_heads=4", 2);
 }
 
+/* Experts, whose sums are scattered by groups of tokens, and two loops with attention across. */
+Test(tp_overlap, others_stay_the_same) {
+    static const char *const layouts[] = {"tp = 2, dp = 2, ep = 2", "tp = 2"};
+    const pipe_model *const models[] = {&pipe_mixtral, &pipe_t5};
+    for (uint32_t i = 0; i < 2 * N_OVERLAPS; i++) {
+        char strategy[256];
+        snprintf(strategy, sizeof strategy, "%s, sp = true, tp_overlap = %s",
+                 layouts[i / N_OVERLAPS], OVERLAPS[i % N_OVERLAPS]);
+        pipe_expect_equal(&(pipe_case){.model = models[i / N_OVERLAPS], .strategy = strategy});
+    }
+}
+
 /* ---- what a layer launches ---- */
 
 static launches a_layer(const char *model, const char *train, const char *overlap) {
