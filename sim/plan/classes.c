@@ -31,7 +31,7 @@ static uint64_t hash_u128(uint64_t h, ds_u128 value) {
 }
 
 /* What a rendezvous does, whoever takes part: how long alone, and in phases over shared links. */
-static uint64_t group_hash(const ds_group *g) {
+static uint64_t hash_group(const ds_group *g) {
     uint64_t h = (uint64_t)g->ps;
     for (uint32_t i = 0; i < g->n_flows; i++) {
         const ds_flow *f = &g->flows[i];
@@ -41,18 +41,57 @@ static uint64_t group_hash(const ds_group *g) {
     return h;
 }
 
+/* The same of all groups, found once: those of record i from of[first[i]] on. Heap. */
+typedef struct group_hashes {
+    uint32_t *first;
+    uint64_t *of;
+} group_hashes;
+
+static bool meets(const ds_record *r) {
+    return r->kind == DS_REC_COMM && !r->like;
+}
+
+static group_hashes hash_groups(const ds_plan *plan) {
+    uint32_t n = 0;
+    group_hashes all = {.first = ds_xcalloc((size_t)plan->records.n + 1, sizeof *all.first)};
+    for (uint32_t i = 0; i < plan->records.n; i++) {
+        all.first[i] = n;
+        if (meets(plan->records.at[i])) n += plan->records.at[i]->n_groups;
+    }
+    all.of = ds_xcalloc((size_t)n + 1, sizeof *all.of);
+    for (uint32_t i = 0; i < plan->records.n; i++) {
+        const ds_record *r = plan->records.at[i];
+        for (uint32_t g = 0; meets(r) && g < r->n_groups; g++)
+            all.of[all.first[i] + g] = hash_group(&r->groups[g]);
+    }
+    return all;
+}
+
 static bool is_pair(const ds_record *r) {
     return r->op && r->op->code == DS_OP_SEND;
 }
 
+/* The streams of each device, which are few, and the first record on each. */
+typedef struct leader {
+    uint64_t key;
+    uint32_t record, next; /* next: the device's, DS_NONE */
+} leader;
+
+typedef struct leaders {
+    uint32_t *first; /* per device: in `all`, DS_NONE */
+    DS_VEC(leader) all;
+} leaders;
+
 /* The first record of the device whose task goes to the same stream: communicators have other keys
  * on other devices, but which records share one must be alike. */
-static uint64_t stream_leader(ds_map *leaders, const ds_record *r, uint32_t member,
+static uint32_t stream_leader(leaders *known, const ds_record *r, uint32_t member,
                               uint32_t record) {
-    uint64_t key = ds_hash_mix(r->devices[member], ds_plan__stream_key(r, member));
-    uint64_t *found = ds_map_find(leaders, key);
-    if (found) return *found;
-    ds_map_put(leaders, key, record);
+    uint64_t key = ds_plan__stream_key(r, member);
+    uint32_t *first = &known->first[r->devices[member]];
+    for (uint32_t i = *first; i != DS_NONE; i = known->all.at[i].next)
+        if (known->all.at[i].key == key) return known->all.at[i].record;
+    DS_HPUSH(&known->all, ((leader){key, record, *first}));
+    *first = known->all.n - 1;
     return record;
 }
 
@@ -88,10 +127,12 @@ static void colour_wholes(const wholes *all, uint64_t *colour, bool *used) {
         }
 }
 
-static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
-    ds_map leaders, index;
+static void first_colours(const ds_plan *plan, const group_hashes *hashes, uint64_t *colour,
+                          bool *used) {
+    ds_map index;
     wholes all = {0};
-    ds_map_init(&leaders);
+    leaders known = {.first = ds_xmalloc(((size_t)plan->n_devices + 1) * sizeof *known.first)};
+    memset(known.first, 0xff, plan->n_devices * sizeof *known.first); /* DS_NONE */
     ds_map_init(&index);
     for (uint32_t d = 0; d < plan->n_devices; d++)
         colour[d] = ds_hash_mix(ds_hash_mix(plan->kind_of[d], plan->profile_of[d]),
@@ -107,8 +148,8 @@ static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
             uint64_t h = ds_hash_mix(i, variant_hash(r, &r->variants[r->variant_of[k]]));
             if (r->kind == DS_REC_COMM) {
                 const ds_group *g = &r->groups[r->group_of[k]];
-                h = ds_hash_mix(h, group_hash(g));
-                h = ds_hash_mix(h, stream_leader(&leaders, r, k, i));
+                h = ds_hash_mix(h, hashes->of[hashes->first[i] + r->group_of[k]]);
+                h = ds_hash_mix(h, stream_leader(&known, r, k, i));
                 if (is_pair(r)) h = ds_hash_mix(h, role(g, r->devices[k]));
             }
             colour[r->devices[k]] = ds_hash_mix(colour[r->devices[k]], h);
@@ -118,7 +159,8 @@ static void first_colours(const ds_plan *plan, uint64_t *colour, bool *used) {
     colour_wholes(&all, colour, used);
     free(all.at);
     ds_map_deinit(&index);
-    ds_map_deinit(&leaders);
+    free(known.first);
+    free(known.all.at);
 }
 
 /* The colours of devices and of shared links, in one array: links after devices. */
@@ -129,7 +171,7 @@ typedef struct colours {
 
 /* One rendezvous: what it meets and loads is mixed into the next colour of each of its members, and
  * what it is into that of each link. Sums: the order of members and links does not matter. */
-static void refine_group(colours *c, const ds_group *g, uint64_t record) {
+static void refine_group(colours *c, const ds_group *g, uint64_t record, uint64_t hash) {
     uint64_t met = 0;
     for (uint32_t k = 0; k < g->n_devices; k++) met += ds_hash_mix(record, c->now[g->devices[k]]);
     for (uint32_t p = 0; p < g->n_flows; p++) {
@@ -139,7 +181,7 @@ static void refine_group(colours *c, const ds_group *g, uint64_t record) {
             loads += ds_hash_mix(c->now[c->n_devices + f->uses[k].link], f->uses[k].use_q32);
         met = ds_hash_mix(met, loads);
     }
-    if (g->n_flows) met = ds_hash_mix(met, group_hash(g));
+    if (g->n_flows) met = ds_hash_mix(met, hash);
     for (uint32_t k = 0; k < g->n_devices; k++)
         c->next[g->devices[k]] = ds_hash_mix(c->next[g->devices[k]], met);
     for (uint32_t p = 0; p < g->n_flows; p++) {
@@ -150,13 +192,13 @@ static void refine_group(colours *c, const ds_group *g, uint64_t record) {
     }
 }
 
-static void refine(const ds_plan *plan, colours *c) {
+static void refine(const ds_plan *plan, const group_hashes *hashes, colours *c) {
     memcpy(c->next, c->now, c->n * sizeof *c->next);
     for (uint32_t l = c->n_devices; l < c->n; l++) c->next[l] = ds_hash_mix(c->next[l], 0);
     for (uint32_t i = 0; i < plan->records.n; i++) {
         const ds_record *r = plan->records.at[i];
-        if (r->kind != DS_REC_COMM || r->like) continue;
-        for (uint32_t g = 0; g < r->n_groups; g++) refine_group(c, &r->groups[g], i);
+        for (uint32_t g = 0; meets(r) && g < r->n_groups; g++)
+            refine_group(c, &r->groups[g], i, hashes->of[hashes->first[i] + g]);
     }
     uint64_t *swap = c->now;
     c->now = c->next;
@@ -166,8 +208,7 @@ static void refine(const ds_plan *plan, colours *c) {
 static uint32_t count_colours(const colours *c, const bool *used, ds_map *seen) {
     ds_map_clear(seen);
     for (uint32_t i = 0; i < c->n; i++)
-        if ((i >= c->n_devices || used[i]) && !ds_map_find(seen, c->now[i]))
-            ds_map_put(seen, c->now[i], seen->n);
+        if (i >= c->n_devices || used[i]) ds_map_put(seen, c->now[i], 0);
     return seen->n;
 }
 
@@ -274,7 +315,8 @@ void ds_plan__classes(ds_builder *b) {
     bool *used = ds_xcalloc(n, sizeof *used);
     ds_map seen;
     ds_map_init(&seen);
-    first_colours(plan, c.now, used);
+    group_hashes hashes = hash_groups(plan);
+    first_colours(plan, &hashes, c.now, used);
     for (uint32_t l = 0; l < sharing->n; l++) {
         const ds_topo_link *link = ds_topo_link_at(plan->topo, sharing->links[l]);
         c.now[n + l] = ds_hash_mix((uint64_t)link->bytes_per_s, b->options->unfold ? l : 0);
@@ -282,7 +324,7 @@ void ds_plan__classes(ds_builder *b) {
     if (!b->options->unfold) {
         uint32_t before = 0, now = count_colours(&c, used, &seen);
         while (now != before) {
-            refine(plan, &c);
+            refine(plan, &hashes, &c);
             before = now;
             now = count_colours(&c, used, &seen);
         }
@@ -291,6 +333,8 @@ void ds_plan__classes(ds_builder *b) {
     if (sharing->n) memcpy(sharing->colour, c.now + n, sharing->n * sizeof *sharing->colour);
     ds_map_clear(&seen);
     for (uint32_t i = 0; i < plan->records.n; i++) set_classes(plan, &seen, plan->records.at[i]);
+    free(hashes.first);
+    free(hashes.of);
     free(c.now);
     free(c.next);
     free(used);

@@ -12,6 +12,7 @@ struct ds_plan_ground {
     ds_arena arena;
     ds_map costs;            /* key → ds_group */
     ds_map shapes;           /* key → ds_load_shape */
+    ds_map links;            /* key → those of a shape, for one group */
     ds_skeletons *skeletons; /* NULL: nobody has asked */
 };
 
@@ -27,6 +28,7 @@ void ds_plan_ground_free(ds_plan_ground *ground) {
     if (!ground) return;
     ds_map_deinit(&ground->costs);
     ds_map_deinit(&ground->shapes);
+    ds_map_deinit(&ground->links);
     ds_arena_deinit(&ground->arena);
     ds_skeletons_free(ground->skeletons);
     free(ground);
@@ -38,12 +40,13 @@ ds_skeletons *ds_ground__skeletons(ds_plan_ground *ground) {
 }
 
 /* All is thrown away beyond this: a sweep of millions of candidates runs in constant memory. */
-#define MOST_BYTES ((size_t)64 << 20)
+#define MOST_BYTES ((size_t)96 << 20)
 
 static void make_room(ds_plan_ground *ground) {
     if (ground->arena.bytes < MOST_BYTES) return;
     ds_map_clear(&ground->costs);
     ds_map_clear(&ground->shapes);
+    ds_map_clear(&ground->links);
     ds_arena_deinit(&ground->arena);
     ds_arena_init(&ground->arena);
 }
@@ -95,4 +98,18 @@ void ds_ground__keep_shape(ds_plan_ground *ground, uint64_t key, const ds_load_s
     ds_load_shape *kept = DS_NEW(&ground->arena, ds_load_shape);
     copy_shape(shape, &ground->arena, kept);
     ds_map_put(&ground->shapes, key, DS_KEY(kept));
+}
+
+bool ds_ground__find_links(const ds_plan_ground *ground, uint64_t key, uint32_t n, uint32_t *out) {
+    const uint64_t *found = ds_map_find(&ground->links, key);
+    if (found && n) memcpy(out, (const uint32_t *)(uintptr_t)*found, n * sizeof *out);
+    return found != NULL;
+}
+
+void ds_ground__keep_links(ds_plan_ground *ground, uint64_t key, const uint32_t *links,
+                           uint32_t n) {
+    make_room(ground);
+    uint32_t *kept = DS_NEW_N(&ground->arena, uint32_t, n);
+    if (n) memcpy(kept, links, n * sizeof *kept);
+    ds_map_put(&ground->links, key, DS_KEY(kept));
 }

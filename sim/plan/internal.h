@@ -32,11 +32,13 @@ typedef struct ds_alike {
 typedef struct ds_sharing {
     uint32_t *links; /* of the topology, in order of discovery */
     uint32_t n;
-    uint32_t *place;  /* per link of the topology: in `links`; DS_NONE: not shared */
-    uint64_t *colour; /* per place: equal for links that classes.c found alike */
-    ds_map patterns;  /* traffic.c: what groups of the same kind and members use */
-    ds_map shapes;    /* what congruent ones use, at their canonical place */
-    ds_map carried;   /* the links of that place, for the members in hand */
+    uint32_t *place;       /* per link of the topology: in `links`; DS_NONE: not shared */
+    uint64_t *colour;      /* per place: equal for links that classes.c found alike */
+    ds_map patterns;       /* traffic.c: what groups of the same kind and members use */
+    ds_map shapes;         /* what congruent ones use, at their canonical place */
+    ds_map carried;        /* the links of that place, for the members in hand */
+    const char *algorithm; /* the last one, and its hash */
+    uint64_t algorithm_hash;
 } ds_sharing;
 
 typedef struct ds_builder {
@@ -276,6 +278,9 @@ typedef struct ds_load_shape {
  * a copy. */
 bool ds_ground__find(const ds_plan_ground *ground, uint64_t key, ds_arena *arena, ds_group *out);
 void ds_ground__keep(ds_plan_ground *ground, uint64_t key, const ds_group *group);
+/* The links of a shape for one group, into out[n]. */
+bool ds_ground__find_links(const ds_plan_ground *ground, uint64_t key, uint32_t n, uint32_t *out);
+void ds_ground__keep_links(ds_plan_ground *ground, uint64_t key, const uint32_t *links, uint32_t n);
 bool ds_ground__find_shape(const ds_plan_ground *ground, uint64_t key, ds_arena *arena,
                            ds_load_shape *out);
 void ds_ground__keep_shape(ds_plan_ground *ground, uint64_t key, const ds_load_shape *shape);

@@ -38,19 +38,35 @@ static ds_coll_request divisible(const ds_coll_request *q) {
     return even;
 }
 
+/* What a group does, wherever its members are, and whatever its bytes. Groups of one record follow
+ * each other and have one algorithm, by its address. */
+static uint64_t doing_of(ds_builder *b, const ds_group *g) {
+    const ds_coll_request *q = g->request;
+    ds_sharing *s = &b->sharing;
+    if (s->algorithm != g->algorithm) {
+        s->algorithm = g->algorithm;
+        s->algorithm_hash = ds_hash_bytes(g->algorithm, strlen(g->algorithm));
+    }
+    uint64_t key = ds_hash_mix(s->algorithm_hash, (uint64_t)q->op << 1 | (q->bytes == 0));
+    key = ds_hash_mix(key, (uint64_t)q->root << 1 | q->single_route);
+    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)q->chunks), (uint64_t)q->shift);
+    return ds_hash_mix(key, g->terms.efficiency_q32);
+}
+
 /* Equal for groups that do the same with the same members, whatever their bytes; 0: there may be
- * none like it. With `congruent`, for groups that do the same at one canonical place. */
-static uint64_t kind_of(const ds_group *g, bool congruent) {
+ * none like it. */
+static uint64_t kind_of(ds_builder *b, const ds_group *g) {
     const ds_coll_request *q = g->request;
     if (q->shard_bytes || q->reshard) return 0;
-    uint64_t key = congruent && g->congruent ? ds_plan__place_hash(g->congruent)
-                                             : ds_hash_bytes(q->devices, q->n * sizeof *q->devices);
-    key = ds_hash_mix(key, ds_hash_bytes(g->algorithm, strlen(g->algorithm)));
-    key = ds_hash_mix(ds_hash_mix(key, q->op), (uint64_t)q->root << 1 | q->single_route);
-    key = ds_hash_mix(key, (uint64_t)q->chunks);
-    if (q->reshard) key = ds_hash_mix(key, q->reshard->hash);
-    key = ds_hash_mix(ds_hash_mix(key, (uint64_t)q->shift), q->bytes == 0);
-    return ds_hash_mix(key, g->terms.efficiency_q32) | 1;
+    return ds_hash_mix(doing_of(b, g), ds_hash_bytes(q->devices, q->n * sizeof *q->devices)) | 1;
+}
+
+/* The same for groups that do the same at one canonical place. */
+static uint64_t kind_in_place(ds_builder *b, const ds_group *g) {
+    const ds_coll_request *q = g->request;
+    if (!g->congruent) return kind_of(b, g);
+    if (q->shard_bytes || q->reshard) return 0;
+    return ds_hash_mix(doing_of(b, g), ds_plan__place_hash(g->congruent)) | 1;
 }
 
 /* ---- shapes ---- */
@@ -113,10 +129,19 @@ static ds_status make_shape(ds_builder *b, const ds_group *g, shape *s, ds_error
     return status;
 }
 
+/* Other plans have had the same group, too. */
+static void carry(ds_builder *b, const ds_group *g, const shape *s, uint64_t own, uint32_t *out) {
+    ds_plan_ground *ground = own ? b->options->ground : NULL;
+    uint64_t key = ground ? ds_hash_mix(own, ds_plan__graph(b)) : 0;
+    if (ground && ds_ground__find_links(ground, key, s->n_links, out)) return;
+    ds_plan__carry_links(b, g, s->links, s->n_links, out);
+    if (ground) ds_ground__keep_links(ground, key, out, s->n_links);
+}
+
 /* The shape of a group, and where its links are for this group. */
 static ds_status look_at(ds_builder *b, const ds_group *g, const shape **out,
                          const uint32_t **links, ds_error *err) {
-    uint64_t key = kind_of(g, true), own = kind_of(g, false);
+    uint64_t key = kind_in_place(b, g), own = 0;
     const uint64_t *found = key ? ds_map_find(&b->sharing.shapes, key) : NULL;
     shape *s = found ? (shape *)(uintptr_t)*found : DS_NEW(&b->plan->arena, shape);
     if (!found) {
@@ -129,7 +154,7 @@ static ds_status look_at(ds_builder *b, const ds_group *g, const shape **out,
         if (key) ds_map_put(&b->sharing.shapes, key, DS_KEY(s));
     }
     *out = s;
-    if (own) { /* a gather has the links of the sum over the same ring */
+    if (key) { /* a gather has the links of the sum over the same ring */
         own = ds_hash_mix(s->links_hash,
                           ds_hash_bytes(g->devices, g->n_devices * sizeof *g->devices));
         own = ds_hash_mix(own, g->congruent ? ds_plan__place_hash(g->congruent) : 0) | 1;
@@ -140,7 +165,7 @@ static ds_status look_at(ds_builder *b, const ds_group *g, const shape **out,
         return DS_OK;
     }
     uint32_t *carried = DS_NEW_N(&b->plan->arena, uint32_t, s->n_links);
-    ds_plan__carry_links(b, g, s->links, s->n_links, carried);
+    carry(b, g, s, own, carried);
     if (own) ds_map_put(&b->sharing.carried, own, DS_KEY(carried));
     *links = carried;
     return DS_OK;
@@ -164,7 +189,7 @@ static uint64_t user_of(const ds_record *r, const ds_group *g) {
 }
 
 static bool seen_before(finder *f, const ds_group *g, uint64_t user) {
-    uint64_t key = kind_of(g, false);
+    uint64_t key = kind_of(f->b, g);
     if (!key) return false;
     key = ds_hash_mix(key, user);
     for (uint32_t i = 0; i < g->n_phases; i++)
@@ -235,7 +260,7 @@ static ds_share_flow shared_uses(ds_builder *b, const shape *s, const shape_phas
 
 static ds_status find_pattern(ds_builder *b, const ds_group *g, const pattern **out,
                               ds_error *err) {
-    uint64_t key = kind_of(g, false);
+    uint64_t key = kind_of(b, g);
     const uint64_t *found = key ? ds_map_find(&b->sharing.patterns, key) : NULL;
     if (found) {
         *out = (const pattern *)(uintptr_t)*found;
