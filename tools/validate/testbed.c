@@ -135,7 +135,11 @@ static const val_testbed testbeds[] = {
      .recompute = "full",
      .precision = "fp16",
      .plans = true,
-     .basis = "Zheng et al. 2022, section 8: p3.16xlarge, 25 Gb/s between nodes"},
+     .parts = true,
+     .basis =
+         "Zheng et al. 2022, section 8: p3.16xlarge, 25 Gb/s between nodes; stages send parts: "
+         "alpa/global_env.py (use_scatter_gather), and Megatron-LM by default, which "
+         "benchmark/megatron/benchmark_gpt_bert_one_case.py leaves as it is"},
     {MPT, .gpu = "A100", .profile = "A100-MPT-FSDP", .nvlink_gb_per_s = 300, .nic_mb_per_s = 25000,
      .basis = "assumed: eight HDR ports of 200 Gb/s a node, which the source does not name"},
     {MPT, .gpu = "A100_40", .profile = "A100-40GB-MPT-FSDP", .nvlink_gb_per_s = 300,
