@@ -453,24 +453,35 @@ static ds_status make_step(ds_template *t, const ds_fold_step *step, const short
     return ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err);
 }
 
-/* The parts of a plan of one sort of replicas, in t->s; the plan goes. */
-static void read_sort(ds_fold *fold, const ds_fold_step *step, uint32_t n_chunks, int64_t replica,
-                      ds_template *t, const ds_outline *first, ds_outline **shapes) {
-    ds_plan_schematic schematic = {fold->kind, fold->profile, replica,
-                                   ds_topo_device_clock(fold->topo, 0)};
+/* The schematic plan: that of the first sort of replicas, which can become those of the others. */
+static bool make_plan(const ds_fold *fold, const ds_fold_step *step, ds_template *t) {
+    ds_plan_schematic schematic = {.kind = fold->kind,
+                                   .profile = fold->profile,
+                                   .clock_ppb = ds_topo_device_clock(fold->topo, 0)};
     ds_plan_options options = {.cost_mode = step->options->cost_mode, .schematic = &schematic};
     ds_error unsaid;
-    if (ds_plan_build(&t->step->binding, step->profiles, &options, &t->plan, &unsaid) != DS_OK) {
-        ds_template__unknown(t, "communication of another kind");
-        return;
+    if (t->replicas.n > 1) {
+        schematic.others = t->replicas.at + 1;
+        schematic.n_others = t->replicas.n - 1;
     }
+    if (ds_plan_build(&t->step->binding, step->profiles, &options, &t->plan, &unsaid) != DS_OK)
+        return ds_template__unknown(t, "communication of another kind");
+    return !t->plan->sorts_differ || ds_template__unknown(t, "replicas that differ");
+}
+
+static void end_plan(ds_template *t) {
+    ds_plan_free(t->plan);
+    t->plan = NULL;
+}
+
+/* The parts of the plan, of whichever sort of replicas it is now, in t->s. */
+static void read_sort(const ds_fold_step *step, uint32_t n_chunks, ds_template *t,
+                      const ds_outline *first, ds_outline **shapes) {
     bool fine = ds_compose__parts(&t->s, t->plan, t->step->strategy.microbatches, n_chunks) &&
                 ds_compose__buffers(&t->s, step->options->keep_masks) &&
                 (first ? ds_template__other_kinds(t, first, shapes) : ds_template__shape(t));
     if (!fine && !t->why) t->why = t->s.why ? t->s.why : "a step of another kind";
     if (t->exact) t->n_chunks = t->plan->n_classes;
-    ds_plan_free(t->plan);
-    t->plan = NULL;
     t->s.plan = NULL;
     ds_compose__reading_deinit(&t->s);
 }
@@ -485,7 +496,9 @@ static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const sh
                                ds_template *t, ds_error *err) {
     t->few_replicas = less->batch.module != NULL;
     DS_TRY(make_step(t, step, less, err));
-    read_sort(fold, step, step->strategy->pp > 1 ? t->n_chunks : 0, 0, t, NULL, NULL);
+    if (make_plan(fold, step, t))
+        read_sort(step, step->strategy->pp > 1 ? t->n_chunks : 0, t, NULL, NULL);
+    end_plan(t);
     return DS_OK;
 }
 
@@ -570,15 +583,15 @@ static bool is_alike(const ds_sibling *a, const ds_sibling *b) {
     return alike;
 }
 
-static void read_others(ds_fold *fold, const ds_fold_step *step, ds_template *t) {
+static void read_others(const ds_fold_step *step, ds_template *t) {
     uint32_t n = t->replicas.n - 1;
     ds_sibling first = t->s;
     t->others = ds_xcalloc((size_t)n + 1, sizeof *t->others);
     t->other_shapes = ds_xcalloc((size_t)n + 1, sizeof *t->other_shapes);
     for (uint32_t i = 0; i < n && !t->why; i++) {
         t->s = (ds_sibling){.whole = true};
-        read_sort(fold, step, step->items->n_chunks, t->replicas.at[i + 1], t, t->shapes,
-                  &t->other_shapes[i]);
+        ds_plan_take_sort(t->plan, i);
+        read_sort(step, step->items->n_chunks, t, t->shapes, &t->other_shapes[i]);
         t->others[i] = t->s;
         if (!t->why && !is_alike(&first, &t->others[i])) t->why = "replicas that differ";
     }
@@ -592,8 +605,9 @@ static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, ds_template
     DS_TRY(ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err));
     t->exact = t->s.whole = true;
     find_sorts(t);
-    read_sort(fold, step, step->items->n_chunks, 0, t, NULL, NULL);
-    if (!t->why) read_others(fold, step, t);
+    if (make_plan(fold, step, t)) read_sort(step, step->items->n_chunks, t, NULL, NULL);
+    if (!t->why) read_others(step, t);
+    end_plan(t);
     return DS_OK;
 }
 

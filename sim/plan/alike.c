@@ -185,6 +185,7 @@ bool ds_plan__take_body(ds_builder *b, const ds_site *site, const uint32_t *in_p
                         const uint32_t *out_places, ds_record *r) {
     words w = {0};
     uint64_t hash;
+    if (b->options->schematic && b->options->schematic->apart) return false;
     put_body(b, &w, site, in_places, out_places, r->stream);
     const body *found = w.unlike ? NULL : first_body(b, &w, &hash);
     while (found && (found->n != w.list.n ||
@@ -209,6 +210,7 @@ void ds_plan__keep_body(ds_builder *b, const ds_site *site, const uint32_t *in_p
                         const uint32_t *out_places, const ds_record *r) {
     words w = {0};
     uint64_t hash;
+    if (b->options->schematic && b->options->schematic->apart) return;
     put_body(b, &w, site, in_places, out_places, r->stream);
     if (!w.unlike) {
         body *fresh = DS_NEW(&b->plan->arena, body);

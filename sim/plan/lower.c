@@ -470,6 +470,69 @@ static ds_status input_record(ds_builder *b, const ds_context *ctx, const ds_val
                                 r->variants->out_bytes, err);
 }
 
+/* ---- other replicas of a schematic plan ---- */
+
+/* An op's site, or an input's. */
+typedef struct subject {
+    const ds_site *site; /* NULL: an input */
+    const ds_context *ctx;
+    const ds_value_info *value;
+    const ds_index *indices;
+    ds_category category;
+} subject;
+
+static ds_status make_of(ds_builder *b, const subject *of, ds_record *r, ds_error *err) {
+    if (of->site) return make_record(b, of->site, r, err);
+    return input_record(b, of->ctx, of->value, of->indices, of->category, r, err);
+}
+
+static void set_replica(ds_builder *b, int64_t replica) {
+    for (uint32_t i = 0; i < b->plan->placements.n; i++)
+        b->plan->placements.at[i]->replica = replica;
+}
+
+static ds_status make_sorts(ds_builder *b, const subject *of, ds_record *r, ds_error *err) {
+    const ds_plan_options *options = b->options;
+    const ds_plan_schematic *s = options->schematic;
+    if (!s || !s->n_others) return DS_OK;
+    if (of->site ? !any_uneven(of->site) : !ds_plan__is_uneven(of->value->type)) return DS_OK;
+    ds_plan_schematic own = *s;
+    ds_plan_options apart = *options;
+    own.apart = true;
+    apart.schematic = &own;
+    ds_status status = DS_OK;
+    r->sorts = DS_NEW_N(&b->plan->arena, ds_record, s->n_others);
+    b->options = &apart;
+    for (uint32_t i = 0; i < s->n_others && status == DS_OK; i++) {
+        ds_record *other = &r->sorts[i];
+        own.replica = s->others[i];
+        set_replica(b, own.replica);
+        status = make_of(b, of, other, err);
+        if (other->n_groups != r->n_groups || other->n_variants != r->n_variants ||
+            other->n_devices != r->n_devices)
+            b->plan->sorts_differ = true;
+    }
+    b->options = options;
+    set_replica(b, s->replica);
+    return status;
+}
+
+void ds_plan_take_sort(ds_plan *plan, uint32_t i) {
+    for (uint32_t k = 0; k < plan->records.n; k++) {
+        ds_record *r = plan->records.at[k];
+        if (!r->sorts) continue;
+        const ds_record *other = &r->sorts[i];
+        for (uint32_t v = 0; v < r->n_variants; v++) r->variants[v] = other->variants[v];
+        for (uint32_t g = 0; g < r->n_groups; g++) r->groups[g].bytes = other->groups[g].bytes;
+    }
+    for (uint32_t k = 0; k < plan->insts.n; k++) {
+        const ds_inst *inst = &plan->insts.at[k];
+        const ds_record *r = plan->records.at[inst->record];
+        for (uint32_t pos = 0; r->sorts && r->kind == DS_REC_COMPUTE && pos < r->n_classes; pos++)
+            plan->task_ps[inst->first_task + pos] = r->variants[r->class_variant[pos]].ps;
+    }
+}
+
 static ds_status make_or_copy(ds_builder *b, const ds_site *site, ds_record *r, ds_error *err) {
     const ds_record **first = ds_plan__alike(b, site);
     if (first && *first) {
@@ -495,6 +558,7 @@ ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_
     if (!find_record(b, &key, &hash, out)) {
         ds_record *r = DS_NEW(&b->plan->arena, ds_record);
         status = list.n ? make_record(b, site, r, err) : make_or_copy(b, site, r, err);
+        if (status == DS_OK) status = make_sorts(b, &(subject){.site = site}, r, err);
         if (status == DS_OK) *out = add_record(b, r, &key, hash);
     }
     free(list.at);
@@ -513,7 +577,9 @@ ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_v
     ds_status status = DS_OK;
     if (!find_record(b, &key, &hash, out)) {
         ds_record *r = DS_NEW(&b->plan->arena, ds_record);
-        status = input_record(b, ctx, value, indices, category, r, err);
+        subject of = {.ctx = ctx, .value = value, .indices = indices, .category = category};
+        status = make_of(b, &of, r, err);
+        if (status == DS_OK) status = make_sorts(b, &of, r, err);
         if (status == DS_OK) *out = add_record(b, r, &key, hash);
     }
     free(list.at);

@@ -110,6 +110,28 @@ static const ds_record *maker(const ds_plan *plan, uint32_t value) {
     return plan->records.at[plan->insts.at[plan->values.at[value].inst].record];
 }
 
+static bool are_as_large(const ds_record *a, uint32_t result_of_a, const ds_record *r,
+                         uint32_t result) {
+    for (uint32_t i = 0; i < r->n_devices; i++) {
+        uint32_t k = ds_plan__member(a, r->devices[i]);
+        if (k == DS_NONE || a->variants[a->variant_of[k]].out_bytes[result_of_a] !=
+                                r->variants[r->variant_of[i]].out_bytes[result])
+            return false;
+    }
+    return true;
+}
+
+/* Other replicas of a schematic plan must find the same. */
+static void check_sorts(const ds_builder *b, const ds_record *a, uint32_t result_of_a,
+                        const ds_record *r, uint32_t result, bool same) {
+    const ds_plan_schematic *s = b->options->schematic;
+    if (!s || (!a->sorts && !r->sorts)) return;
+    for (uint32_t i = 0; i < s->n_others; i++)
+        if (are_as_large(a->sorts ? &a->sorts[i] : a, result_of_a, r->sorts ? &r->sorts[i] : r,
+                         result) != same)
+            b->plan->sorts_differ = true;
+}
+
 /* A new state goes back to where it came from. ZeRO updates a part of a weight and gathers the
  * whole: that takes the place of what the part was cut from. What was reloaded from the host, to be
  * updated, is offloaded to where it lay. The value whose buffer that is, if it has as many bytes as
@@ -127,14 +149,10 @@ static uint32_t home_of(const ds_builder *b, const ds_op *op, const ds_record *r
         home = plan->operands.at[plan->insts.at[plan->values.at[home].inst].first_operand];
     }
     const ds_record *owner = maker(plan, home);
-    for (uint32_t i = 0; i < r->n_devices; i++) {
-        uint32_t k = ds_plan__member(owner, r->devices[i]);
-        if (k == DS_NONE ||
-            owner->variants[owner->variant_of[k]].out_bytes[plan->values.at[home].result] !=
-                r->variants[r->variant_of[i]].out_bytes[result])
-            return DS_NONE;
-    }
-    return home;
+    uint32_t made = plan->values.at[home].result;
+    bool same = are_as_large(owner, made, r, result);
+    check_sorts(b, owner, made, r, result, same);
+    return same ? home : DS_NONE;
 }
 
 /* Whose buffer a result takes. With a range among the operands nothing is reused. */
