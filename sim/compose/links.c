@@ -144,16 +144,22 @@ static bool meets(const ds_timeline *t, const ds_exec *e, const int64_t *from, c
     return false;
 }
 
+static bool any_in_faith(const ds_sibling *s) {
+    for (uint32_t p = 0; p < s->n_parts && !s->cautious; p++)
+        if (s->parts[p].opaque && s->parts[p].flows) return true;
+    return false;
+}
+
 bool ds_compose__apart(const ds_timeline *t) {
     uint32_t n = t->s->plan->n_links;
+    if (!any_in_faith(t->s)) return true;
     int64_t *from = ds_xcalloc((size_t)n * 2, sizeof *from), *to = from + n;
     for (uint32_t i = 0; i < n; i++) from[i] = INT64_MAX;
     for (uint32_t i = 0; i < t->n_execs; i++)
         if (!t->execs[i].is_cut && t->execs[i].opaque && t->s->parts[t->execs[i].part].flows)
             mark(t, &t->execs[i], from, to);
-    bool apart = true, any = false;
-    for (uint32_t i = 0; i < n && !any; i++) any = from[i] != INT64_MAX;
-    for (uint32_t i = 0; i < t->n_execs && apart && any; i++)
+    bool apart = true;
+    for (uint32_t i = 0; i < t->n_execs && apart; i++)
         if (!t->execs[i].is_cut && !t->execs[i].opaque) apart = !meets(t, &t->execs[i], from, to);
     free(from);
     return apart;

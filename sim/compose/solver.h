@@ -28,7 +28,7 @@ typedef struct ds_solver_node {
 /* The executions of one rank, which follow each other, as far as nodes have been made for them. */
 typedef struct ds_solver_rank {
     uint32_t made, end; /* executions */
-    uint32_t n_open;    /* items that have been made and are not settled yet */
+    uint32_t n_open;    /* items that have been made and are not over yet */
     uint32_t past;      /* all executions before have ended by now (period.c) */
 } ds_solver_rank;
 

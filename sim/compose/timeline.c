@@ -301,7 +301,7 @@ static void make_rest(ds_solver *x) {
     x->complete = true;
 }
 
-/* How many items of a rank have nodes and are not settled. */
+/* How many items of a rank have nodes and are not over. */
 enum { AHEAD = 3 };
 
 static void make_more(ds_solver *x, uint32_t rank) {
@@ -332,6 +332,14 @@ static bool check_streams(ds_solver *x, const uint32_t *rank_of) {
 
 /* ---- settling ---- */
 
+/* An event that is no node: an item of the rank, which was timed as a whole, is over. */
+#define WAKE 0x80000000u
+
+static void wake(ds_solver *x, uint32_t rank) {
+    x->ranks[rank].n_open--;
+    if (!x->complete) DS_HPUSH(&x->hungry, rank);
+}
+
 static void pass_on(ds_solver *x, uint32_t id, const ds_exec *e) {
     uint32_t exec = x->nodes.at[id].exec, last = DS_NONE;
     const ds_body *body = ds_solver__part(x, exec)->body;
@@ -352,9 +360,13 @@ static void pass_on(ds_solver *x, uint32_t id, const ds_exec *e) {
     const ds_part *part = ds_solver__part(x, exec);
     if (part->tail || part->post >= 0) return;
     uint32_t rank = ds_solver__rank(x, exec);
-    x->ranks[rank].n_open--;
     if (rank == x->first_rank) x->n_items++;
-    if (!x->complete) DS_HPUSH(&x->hungry, rank);
+    if (x->complete) return;
+    int64_t end_ps = e->base_ps + e->timing->all_end;
+    if (e->opaque && end_ps > x->now_ps)
+        ds_heap_push(&x->heap, end_ps, WAKE | rank);
+    else
+        wake(x, rank);
 }
 
 static void time_units(const ds_body *part, const int64_t *key, ds_timing *out) {
@@ -539,7 +551,13 @@ static bool next_event(ds_solver *x) {
         x->heap.n && heap_ps == x->now_ps ? INT64_MAX : ds_net_next_ps(x->net, x->now_ps);
     if (x->heap.n && heap_ps <= net_ps) {
         x->now_ps = heap_ps;
-        go_on(x, ds_heap_pop(&x->heap));
+        uint32_t id = ds_heap_pop(&x->heap);
+        if (!(id & WAKE)) {
+            go_on(x, id);
+            return true;
+        }
+        wake(x, id & ~WAKE);
+        settle_ready(x);
         return true;
     }
     if (net_ps == INT64_MAX) return false;

@@ -23,6 +23,7 @@ typedef struct link_state {
 } link_state;
 
 typedef struct flow_state {
+    ds_u128 alone_q20; /* level if nobody shares its links, once it has been looked for; else 0 */
     ds_u128 level_q20;
     ds_u128 next_q20; /* in the solution at hand */
     uint32_t first;   /* node */
@@ -276,10 +277,26 @@ static void do_round(ds_share *s) {
     refresh_top(s);
 }
 
-static void solve_component(ds_share *s) {
+static void solve(ds_share *s) {
     set_bounds(s);
     refresh_top(s);
     while (s->n_heap) do_round(s);
+}
+
+/* Most flows are alone most of the time. */
+static void solve_one(ds_share *s, flow_state *f) {
+    if (!f->alone_q20) {
+        solve(s);
+        f->alone_q20 = f->next_q20;
+    }
+    f->next_q20 = f->alone_q20;
+}
+
+static void solve_component(ds_share *s) {
+    if (s->n_found_flows == 1)
+        solve_one(s, &s->flows[s->found_flows[0]]);
+    else
+        solve(s);
     s->n_solved += s->n_found_flows;
     for (uint32_t i = 0; i < s->n_found_flows; i++) {
         flow_state *f = &s->flows[s->found_flows[i]];
