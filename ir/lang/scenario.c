@@ -72,6 +72,8 @@ static const ds_knob knobs[] = {
     TEXT("train", "state_dtype", DTYPES, "dtype of the optimizer's moments"),
     TEXT("train", "product_dtype", DTYPES, "dtype of the layers' products with weights"),
     BOOL("train", "keep_gradients", "gradients are results of the step too"),
+    QUANTITY("train", "iteration_overhead", 'T',
+             "what a step takes besides its operations: data loading, logging, host work"),
 
     INT("strategy", "dp", 1, "data-parallel replicas"),
     INT("strategy", "tp", 1, "tensor-parallel shards of a layer"),
@@ -274,6 +276,17 @@ ds_status ds_scenario_int_at(const ds_binding *binding, const char *section, con
     if (!attr) return DS_OK;
     if (attr->kind == DS_ATTR_LIST) attr = &attr->items[index];
     return int_of(binding, attr, section, name, out, err);
+}
+
+ds_status ds_scenario_ps(const ds_binding *binding, const char *section, const char *name,
+                         int64_t *out, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, section, name);
+    if (!attr) return DS_OK;
+    if (attr->kind != DS_ATTR_QUANTITY || ds_unit_dimension(attr->unit) != 'T')
+        return wrong_kind(section, name, attr->loc, "a time, as in 3 ms", err);
+    ds_env env = ds_binding_env(binding, NULL);
+    return ds_quantity_eval(&env, (ds_quantity){attr->expr, attr->unit}, 'T', 1e12, attr->loc, out,
+                            err);
 }
 
 ds_status ds_scenario_real(const ds_binding *binding, const char *section, const char *name,

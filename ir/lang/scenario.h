@@ -99,6 +99,9 @@ ds_status ds_scenario_text(const ds_binding *binding, const char *section, const
                            const char **out, ds_error *err);
 ds_status ds_scenario_bool(const ds_binding *binding, const char *section, const char *name,
                            bool *out, ds_error *err);
+/* A quantity of time, in ps. */
+ds_status ds_scenario_ps(const ds_binding *binding, const char *section, const char *name,
+                         int64_t *out, ds_error *err);
 /* The items of a list entry (`profiles = ["a", "b"]`), or a single one; index < count. */
 uint32_t ds_scenario_text_count(const ds_unit *unit, const char *section, const char *name);
 ds_status ds_scenario_text_at(const ds_binding *binding, const char *section, const char *name,

@@ -352,7 +352,9 @@ static void check_number(ds_checker *ck, const ds_knob *knob) {
     ds_status status = DS_OK;
     const ds_attr *attr = ds_scenario_find(ck->unit, knob->section, knob->name);
     if (!attr) return;
-    if (knob->kind == DS_KNOB_INT || knob->kind == DS_KNOB_QUANTITY) {
+    if (knob->kind == DS_KNOB_QUANTITY && knob->dimension == 'T') {
+        status = ds_scenario_ps(ck->binding, knob->section, knob->name, &i, &err);
+    } else if (knob->kind == DS_KNOB_INT || knob->kind == DS_KNOB_QUANTITY) {
         status = ds_scenario_int(ck->binding, knob->section, knob->name, &i, &err);
     } else if (knob->kind == DS_KNOB_INTS && attr->kind == DS_ATTR_LIST) {
         for (uint32_t k = 0; k < attr->n_items && status == DS_OK; k++)

@@ -24,8 +24,9 @@ typedef struct ds_train {
      * narrower than the model's f32, the optimizer keeps a master copy in master_dtype (default:
      * f32). grad_dtype: default dtype. state_dtype: default master's. */
     ds_dtype dtype, master_dtype, grad_dtype, state_dtype;
-    ds_dtype product_dtype; /* of products of an activation and a weight inside of loops */
-    bool keep_gradients;    /* gradients are results of the step too */
+    ds_dtype product_dtype;        /* of products of an activation and a weight inside of loops */
+    bool keep_gradients;           /* gradients are results of the step too */
+    int64_t iteration_overhead_ps; /* added to the step: what no operation stands for */
 } ds_train;
 
 typedef enum ds_cp_type { DS_CP_RING, DS_CP_ULYSSES, DS_CP_ALL_GATHER } ds_cp_type;

@@ -153,7 +153,7 @@ static bool put_together(ds_sibling *s, const ds_items *items, double model_flop
     bool fine = !s->why && find_times(s, items, &timeline);
     if (fine) {
         int64_t *peaks = ds_xcalloc(s->plan->n_classes, sizeof *peaks);
-        out->step_ps = timeline.step_ps;
+        out->step_ps = timeline.step_ps += out->overhead_ps;
         out->n_items = items->n;
         out->n_timed = timeline.n_timed;
         out->n_repeated = timeline.n_repeated;
@@ -203,6 +203,7 @@ static ds_status from_sibling(const ds_binding *binding, const ds_profiles *prof
         status = ds_plan_build(&t.step->binding, profiles, &plan_options, &t.plan, err);
     if (status == DS_OK) {
         out->samples = t.plan->samples;
+        out->overhead_ps = t.step->train.iteration_overhead_ps;
         int64_t m = strategy->microbatches;
         t.s.whole = is_whole(strategy);
         if (ds_compose__parts(&t.s, t.plan, m < DS_SIBLING ? m : DS_SIBLING, items->n_chunks) &&
@@ -313,6 +314,7 @@ ds_status ds_composer_run(ds_composer *composer, const ds_binding *binding,
     DS_TRY(ds_strategy_check(binding, &strategy, err));
     *why = unknown_strategy(&strategy, train.on);
     if (*why) return DS_OK;
+    out->overhead_ps = train.iteration_overhead_ps;
     ds_arena_init(&arena);
     ds_status status = order_items(binding, &strategy, &arena, &items, why, err);
     if (status == DS_OK && !*why)

@@ -261,6 +261,11 @@ static bool next_event(engine *e) {
     return true;
 }
 
+static ds_status too_long(ds_error *err) {
+    return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
+                        "the step takes longer than 106 days, the range of int64 picoseconds");
+}
+
 ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context, ds_run *out,
                         ds_error *err) {
     *out = (ds_run){0};
@@ -289,15 +294,14 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     }
     ds_status status = DS_OK;
     if (e.overflow)
-        status =
-            ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
-                         "the step takes longer than 106 days, the range of int64 picoseconds");
+        status = too_long(err);
     else if (e.n_done < plan->n_tasks)
         status = ds_engine__deadlock(&(ds_stuck){plan, e.head, e.n_pred, e.end_ps}, err);
     out->start_ps = e.start_ps;
     out->end_ps = e.end_ps;
     out->order = e.order;
-    out->step_ps = e.now_ps;
+    if (status == DS_OK && !ds_add_i64(e.now_ps, plan->overhead_ps, &out->step_ps))
+        status = too_long(err);
     free(e.n_pred);
     free(e.head);
     free(e.missing);

@@ -15,7 +15,7 @@ typedef struct ds_run {
     int64_t *start_ps; /* per task */
     int64_t *end_ps;
     uint32_t *order; /* the tasks as they ended; those of one transfer stand together */
-    int64_t step_ps; /* the last end */
+    int64_t step_ps; /* the last end, and the plan's overhead_ps */
     uint64_t n_events;
 } ds_run;
 

@@ -8,13 +8,14 @@
 /* What an interval of time is spent on. */
 typedef enum ds_time_kind {
     DS_TIME_COMPUTE,
-    DS_TIME_COMM,  /* a started transfer */
-    DS_TIME_HOST,  /* the host has not issued the task yet */
-    DS_TIME_IDLE,  /* nothing: waiting for others */
-    DS_TIME_START, /* its job has not started yet */
+    DS_TIME_COMM,     /* a started transfer */
+    DS_TIME_HOST,     /* the host has not issued the task yet */
+    DS_TIME_IDLE,     /* nothing: waiting for others */
+    DS_TIME_START,    /* its job has not started yet */
+    DS_TIME_OVERHEAD, /* after the last task: the iteration's fixed cost */
     DS_TIME_KIND_COUNT
 } ds_time_kind;
-/* "compute", "communication", "host", "idle", "start". */
+/* "compute", "communication", "host", "idle", "start", "overhead". */
 const char *ds_time_kind_name(ds_time_kind kind);
 
 /* ---- what tasks waited for ---- */
@@ -54,7 +55,8 @@ typedef struct ds_segment {
     int64_t start_ps, end_ps; /* start < end */
     ds_time_kind kind;
     ds_wait waited_for; /* why `task` did not start earlier; else NOTHING */
-    uint32_t task;      /* what ran; HOST, START: what was issued; IDLE: what had not started */
+    uint32_t task;      /* what ran; HOST, START: what was issued; IDLE: what had not started;
+                         * OVERHEAD: what ended last */
 } ds_segment;
 
 /* From the end of the step backwards through what each task really waited for. The segments are in

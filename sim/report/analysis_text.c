@@ -89,6 +89,7 @@ static void put_row(const ds_result *r, const row *op, ds_buf *out) {
     if (op->kind == DS_TIME_HOST) ds_buf_put(out, "issue up to ");
     if (op->kind == DS_TIME_IDLE) ds_buf_put(out, "idle before ");
     if (op->kind == DS_TIME_START) ds_buf_put(out, "job not started before ");
+    if (op->kind == DS_TIME_OVERHEAD) ds_buf_put(out, "iteration overhead after ");
     ds_report__op_title(r, op->inst, out);
     ds_buf_putc(out, '\n');
 }
@@ -218,6 +219,7 @@ void ds_report__json_critical(const ds_result *r, ds_json *json) {
     ds_json_key_int(json, "host_ps", path.total_ps[DS_TIME_HOST]);
     ds_json_key_int(json, "idle_ps", path.total_ps[DS_TIME_IDLE]);
     if (r->n_jobs) ds_json_key_int(json, "start_ps", path.total_ps[DS_TIME_START]);
+    if (r->plan->overhead_ps) ds_json_key_int(json, "overhead_ps", path.total_ps[DS_TIME_OVERHEAD]);
     json_causes(json, r, &path);
     json_ops(json, r, &path);
     ds_json_key(json, "segments");

@@ -25,9 +25,10 @@ void ds_report__over(const ds_plan *plan, uint32_t task, ds_buf *out) {
 }
 
 void ds_report__cause(ds_time_kind kind, const char *what, ds_buf *out) {
-    ds_buf_put(out, kind == DS_TIME_HOST    ? "host issue"
-                    : kind == DS_TIME_START ? "job not started"
-                                            : ds_time_kind_name(kind));
+    ds_buf_put(out, kind == DS_TIME_HOST       ? "host issue"
+                    : kind == DS_TIME_START    ? "job not started"
+                    : kind == DS_TIME_OVERHEAD ? "iteration overhead"
+                                               : ds_time_kind_name(kind));
     if (*what) ds_buf_printf(out, " (%s)", what);
 }
 
@@ -175,7 +176,8 @@ void ds_causes_of_class(const ds_result *r, uint32_t cls, ds_causes *out) {
         add(out, r->plan, DS_TIME_COMPUTE, p.task, p.end - p.start);
         now = p.end;
     }
-    no_compute(&t, now, r->run.step_ps, DS_NONE);
+    no_compute(&t, now, r->run.step_ps - r->plan->overhead_ps, DS_NONE);
+    add(out, r->plan, DS_TIME_OVERHEAD, DS_NONE, r->plan->overhead_ps);
     free(compute.at);
     free(t.transfers.at);
     ds_waits_deinit(&t.waits);

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 const char *ds_time_kind_name(ds_time_kind kind) {
-    static const char *const names[] = {"compute", "communication", "host", "idle", "start"};
+    static const char *const names[] = {"compute", "communication", "host",
+                                        "idle",    "start",         "overhead"};
     return kind < DS_TIME_KIND_COUNT ? names[kind] : "?";
 }
 
@@ -24,10 +25,11 @@ static void add(walk *w, ds_segment s) {
     DS_HPUSH(&w->segments, s);
 }
 
-/* The last of the critical device's tasks that end with the step. */
+/* The last of the critical device's tasks that end when all have. */
 static uint32_t last_task(const ds_result *r) {
+    int64_t end_ps = r->run.step_ps - r->plan->overhead_ps;
     for (uint32_t t = r->plan->n_tasks; t-- > 0;)
-        if (r->plan->task_class[t] == r->critical && r->run.end_ps[t] == r->run.step_ps) return t;
+        if (r->plan->task_class[t] == r->critical && r->run.end_ps[t] == end_ps) return t;
     return DS_NONE;
 }
 
@@ -54,7 +56,11 @@ void ds_critical_path_find(const ds_result *r, ds_critical_path *out) {
     walk w = {.path = out};
     ds_waits waits;
     ds_waits_find(r, &waits);
-    for (uint32_t task = last_task(r); task != DS_NONE;) task = step_back(&w, r, &waits, task);
+    uint32_t last = last_task(r);
+    if (last != DS_NONE)
+        add(&w, (ds_segment){r->run.end_ps[last], r->run.step_ps, DS_TIME_OVERHEAD, DS_WAIT_NOTHING,
+                             last});
+    for (uint32_t task = last; task != DS_NONE;) task = step_back(&w, r, &waits, task);
     ds_waits_deinit(&waits);
     out->at = w.segments.at;
     out->n = w.segments.n;

@@ -35,12 +35,22 @@ static ds_status run_steps(runner *x, uint32_t job, int64_t *alone_ps, ds_error 
     return status;
 }
 
+/* Between steps of one job the others go on: there is no moment for it that all of them have. */
+static ds_status refuse_overhead(const ds_binding *binding, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, "train", "iteration_overhead");
+    if (!attr) return DS_OK;
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, attr->loc,
+                        "'iteration_overhead' in a job: jobs go on beside each other, and a fixed "
+                        "cost between their steps is not simulated");
+}
+
 static ds_status run_alone(runner *x, uint32_t job, ds_error *err) {
     ds_job_result *out = &x->r->jobs[job];
     ds_plan_job *plan = &x->plans[job];
     ds_sim_options checked = *x->options;
     ds_result *step;
     DS_TRY(ds_sim_options_read(x->source, &checked, err));
+    DS_TRY(refuse_overhead(x->source, err));
     DS_TRY(ds_simulate(x->source, x->profiles, x->options, &step, err));
     out->alone_ps = step->run.step_ps;
     out->samples = step->plan->samples;

@@ -318,6 +318,7 @@ static void put_head(ds_json *json, const ds_result *r) {
     if (plan->title) ds_json_key_string(json, "title", plan->title);
     ds_json_key_int(json, "step_time_ps", r->run.step_ps);
     put_uncertainty(json, r);
+    if (plan->overhead_ps) ds_json_key_int(json, "iteration_overhead_ps", plan->overhead_ps);
     if (r->n_jobs) ds_json_key_int(json, "makespan_ps", r->run.step_ps);
     ds_json_key_double(json, "throughput_per_s", r->throughput_per_s);
     ds_json_key_string(json, "throughput_unit", r->counts_samples ? "samples" : "steps");

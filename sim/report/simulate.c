@@ -203,6 +203,7 @@ ds_status ds_report__simulate(ds_result *r, const ds_binding *program, const ds_
                                     .n_jobs = n_jobs};
     DS_TRY(ds_plan_build(program, profiles, &plan_options, &r->plan, err));
     if (r->step) DS_TRY(ds_report__samples(r->source, &r->plan->samples, err));
+    if (r->step) r->plan->overhead_ps = r->step->train.iteration_overhead_ps;
     DS_TRY(ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err));
     ds_mem_options memory = {.mode = options->mem_mode,
                              .framework = options->framework,

@@ -137,6 +137,8 @@ static void put_time(const ds_result *r, ds_buf *out) {
     put_bar("compute", a->compute_ps, r->run.step_ps, out);
     put_bar("exposed communication", a->exposed_comm_ps, r->run.step_ps, out);
     put_bar("idle", a->idle_ps, r->run.step_ps, out);
+    if (r->plan->overhead_ps)
+        put_bar("  iteration overhead", r->plan->overhead_ps, r->run.step_ps, out);
     ds_buf_printf(out, "  %-22s%10s  (under compute)\n", "hidden communication",
                   ds_report__ps(a->hidden_comm_ps).s);
     ds_buf_printf(out, "  %-22s%20s  (bubble)\n", "idle, all devices",

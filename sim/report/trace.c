@@ -351,7 +351,10 @@ static void critical_path(writer *w) {
         ds_buf text = {0};
         begin_event(w, "X", PATH_PROCESS);
         ds_json_key_int(&w->json, "tid", 0);
-        ds_json_key_string(&w->json, "name", ds_plan_task_record(w->plan, s->task)->label);
+        ds_json_key_string(&w->json, "name",
+                           s->kind == DS_TIME_OVERHEAD
+                               ? "iteration overhead"
+                               : ds_plan_task_record(w->plan, s->task)->label);
         ds_json_key_string(&w->json, "cat", ds_time_kind_name(s->kind));
         ds_json_key_decimal(&w->json, "ts", s->start_ps, PS_DIGITS);
         ds_json_key_decimal(&w->json, "dur", s->end_ps - s->start_ps, PS_DIGITS);

@@ -344,7 +344,8 @@ static void put_binding(const survey *s, const wait *most, const ds_result *r, d
         [DS_TIME_COMPUTE] = "compute: memory is enough, and links are fast enough",
         [DS_TIME_COMM] = "communication",
         [DS_TIME_HOST] = "the host, which issues operations too slowly",
-        [DS_TIME_IDLE] = "waiting"};
+        [DS_TIME_IDLE] = "waiting",
+        [DS_TIME_OVERHEAD] = "the fixed cost of an iteration"};
     ds_buf_put(out, "  what binds      ");
     if (s->n_better) {
         put_too_large(s, out);
