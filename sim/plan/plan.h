@@ -110,13 +110,15 @@ typedef struct ds_record {
     uint32_t n_out;
     ds_group *groups; /* COMM: a partition of the members; HALF: the one group */
     uint32_t n_groups;
-    uint32_t *group_of; /* COMM: per member */
-    uint64_t stream;    /* {stream = "x"}: hash of the name, or DS_STREAM_COMPUTE; else 0 */
-    bool inplace;       /* DS_OPF_INPLACE */
-    uint64_t mask;      /* dropout: hash of what names its mask (key, turn); else 0 */
-    uint64_t match_key; /* HALF: hash of (source, destination, tag), or of the group */
-    bool is_recv;       /* HALF */
-    const char *terms;  /* HALF: what both ends must agree on, as text */
+    uint32_t *group_of;      /* COMM: per member */
+    uint64_t stream;         /* {stream = "x"}: hash of the name, or DS_STREAM_COMPUTE; else 0 */
+    bool inplace;            /* DS_OPF_INPLACE */
+    uint64_t mask;           /* dropout: hash of what names its mask (key, turn); else 0 */
+    uint64_t match_key;      /* HALF: hash of (source, destination, tag), or of the group */
+    bool is_recv;            /* HALF */
+    struct ds_record *sorts; /* of a schematic plan, where parts are unequal: what it is on each of
+                                the `others`; NULL: the same */
+    const char *terms;       /* HALF: what both ends must agree on, as text */
     /* Filled by classes.c: the classes of `devices`, ascending, each with its variant and stream.
      */
     uint32_t *classes;
@@ -276,6 +278,7 @@ typedef struct ds_plan {
     ds_cost_mode cost_mode;
     int64_t samples; /* per step, for throughput; 0: not stated */
     const char *title;
+    bool sorts_differ; /* schematic: the others differ not only in sizes */
 } ds_plan;
 
 /* About 2 GB of plan. A program beyond it is more likely a slip of the pen than a training step. */
@@ -290,8 +293,11 @@ void ds_plan_ground_free(ds_plan_ground *ground);
 
 typedef struct ds_plan_schematic {
     uint32_t kind, profile;
-    int64_t replica;   /* coordinate on dp whose unequal parts the devices have */
-    int64_t clock_ppb; /* of all devices (ds_topo_device_clock) */
+    int64_t replica;       /* coordinate on dp whose unequal parts the devices have */
+    int64_t clock_ppb;     /* of all devices (ds_topo_device_clock) */
+    const int64_t *others; /* ds_plan_take_sort is going to ask for these replicas */
+    uint32_t n_others;
+    bool apart; /* set meanwhile: what one of those is shares nothing with the rest */
 } ds_plan_schematic;
 
 typedef struct ds_plan_options {
@@ -317,6 +323,9 @@ typedef struct ds_plan_options {
 ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                         const ds_plan_options *options, ds_plan **out, ds_error *err);
 void ds_plan_free(ds_plan *plan);
+
+/* Makes a schematic plan that of its i-th other replica, in times and bytes. O(records + tasks). */
+void ds_plan_take_sort(ds_plan *plan, uint32_t i);
 
 /* One communication of a skeleton: over axes of a stage, as its op says, or to another stage. */
 typedef struct ds_plan_meet {
