@@ -39,10 +39,11 @@ ds_skeletons *ds_ground__skeletons(ds_plan_ground *ground) {
     return ground->skeletons;
 }
 
-/* All is thrown away beyond this: a sweep of millions of candidates runs in constant memory. */
-#define MOST_BYTES ((size_t)96 << 20)
+/* All is thrown away beyond this, before the next plan: a sweep of millions of candidates runs in
+ * constant memory. */
+#define MOST_BYTES ((size_t)64 << 20)
 
-static void make_room(ds_plan_ground *ground) {
+void ds_ground__make_room(ds_plan_ground *ground) {
     if (ground->arena.bytes < MOST_BYTES) return;
     ds_map_clear(&ground->costs);
     ds_map_clear(&ground->shapes);
@@ -68,7 +69,6 @@ bool ds_ground__find(const ds_plan_ground *ground, uint64_t key, ds_arena *arena
 }
 
 void ds_ground__keep(ds_plan_ground *ground, uint64_t key, const ds_group *group) {
-    make_room(ground);
     ds_group *kept = DS_NEW(&ground->arena, ds_group);
     memset(kept, 0, sizeof *kept);
     ds_ground__copy_cost(group, &ground->arena, kept);
@@ -94,22 +94,20 @@ bool ds_ground__find_shape(const ds_plan_ground *ground, uint64_t key, ds_arena 
 }
 
 void ds_ground__keep_shape(ds_plan_ground *ground, uint64_t key, const ds_load_shape *shape) {
-    make_room(ground);
     ds_load_shape *kept = DS_NEW(&ground->arena, ds_load_shape);
     copy_shape(shape, &ground->arena, kept);
     ds_map_put(&ground->shapes, key, DS_KEY(kept));
 }
 
-bool ds_ground__find_links(const ds_plan_ground *ground, uint64_t key, uint32_t n, uint32_t *out) {
+const uint32_t *ds_ground__links(const ds_plan_ground *ground, uint64_t key) {
     const uint64_t *found = ds_map_find(&ground->links, key);
-    if (found && n) memcpy(out, (const uint32_t *)(uintptr_t)*found, n * sizeof *out);
-    return found != NULL;
+    return found ? (const uint32_t *)(uintptr_t)*found : NULL;
 }
 
-void ds_ground__keep_links(ds_plan_ground *ground, uint64_t key, const uint32_t *links,
-                           uint32_t n) {
-    make_room(ground);
-    uint32_t *kept = DS_NEW_N(&ground->arena, uint32_t, n);
-    if (n) memcpy(kept, links, n * sizeof *kept);
-    ds_map_put(&ground->links, key, DS_KEY(kept));
+void ds_ground__keep_links(ds_plan_ground *ground, uint64_t key, const uint32_t *links) {
+    ds_map_put(&ground->links, key, DS_KEY(links));
+}
+
+ds_arena *ds_ground__arena(ds_plan_ground *ground) {
+    return &ground->arena;
 }

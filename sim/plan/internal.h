@@ -278,9 +278,13 @@ typedef struct ds_load_shape {
  * a copy. */
 bool ds_ground__find(const ds_plan_ground *ground, uint64_t key, ds_arena *arena, ds_group *out);
 void ds_ground__keep(ds_plan_ground *ground, uint64_t key, const ds_group *group);
-/* The links of a shape for one group, into out[n]. */
-bool ds_ground__find_links(const ds_plan_ground *ground, uint64_t key, uint32_t n, uint32_t *out);
-void ds_ground__keep_links(ds_plan_ground *ground, uint64_t key, const uint32_t *links, uint32_t n);
+/* The links of a shape for one group; NULL: not known. They stay until room is made, which only
+ * this does: all is thrown away if it has become too much. */
+const uint32_t *ds_ground__links(const ds_plan_ground *ground, uint64_t key);
+void ds_ground__make_room(ds_plan_ground *ground);
+/* `links` are in its arena. */
+void ds_ground__keep_links(ds_plan_ground *ground, uint64_t key, const uint32_t *links);
+ds_arena *ds_ground__arena(ds_plan_ground *ground);
 bool ds_ground__find_shape(const ds_plan_ground *ground, uint64_t key, ds_arena *arena,
                            ds_load_shape *out);
 void ds_ground__keep_shape(ds_plan_ground *ground, uint64_t key, const ds_load_shape *shape);

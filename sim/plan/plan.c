@@ -137,6 +137,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
     plan->cost_mode = options->cost_mode;
     ds_plan_options own = *options;
     own.unfold = own.unfold || own.stepwise || has_rank_job(options);
+    if (own.ground) ds_ground__make_room(own.ground);
     ds_builder b = {.plan = plan,
                     .unit = binding->unit,
                     .binding = binding,

@@ -90,6 +90,9 @@ typedef struct ds_group {
     uint32_t n_phases;
     uint32_t n_flows; /* n_phases, or 0 if no phase loads a link that others may load (traffic.c) */
     const ds_flow *flows; /* `uses` as numbered by ds_sharing */
+    /* Which links its phases load, once that has been looked at (traffic.c); else NULL. */
+    const struct ds_load_shape *shape;
+    const uint32_t *links;
 } ds_group;
 
 /* An op in one context: everything that its instances share. */

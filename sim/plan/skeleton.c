@@ -423,6 +423,7 @@ ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profile
     m.kept = own ? own : ds_ground__skeletons(options->ground);
     m.priced = ds_xcalloc((size_t)n + 1, sizeof *m.priced);
     ds_skeletons__make_room(m.kept);
+    if (options->ground) ds_ground__make_room(options->ground);
     *out = NULL;
     while (status == DS_OK && !base) { /* again only if more places stand alone than were known */
         start(&m, &b, binding, profiles, options);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* All is thrown away beyond this. A base of 64 stages takes about 100 KB. */
-#define MOST_BYTES ((size_t)96 << 20)
+#define MOST_BYTES ((size_t)64 << 20)
 
 struct ds_skeletons {
     ds_arena arena; /* places, prices, and the bases' heads */

@@ -129,45 +129,55 @@ static ds_status make_shape(ds_builder *b, const ds_group *g, shape *s, ds_error
     return status;
 }
 
-/* Other plans have had the same group, too. */
-static void carry(ds_builder *b, const ds_group *g, const shape *s, uint64_t own, uint32_t *out) {
-    ds_plan_ground *ground = own ? b->options->ground : NULL;
-    uint64_t key = ground ? ds_hash_mix(own, ds_plan__graph(b)) : 0;
-    if (ground && ds_ground__find_links(ground, key, s->n_links, out)) return;
-    ds_plan__carry_links(b, g, s->links, s->n_links, out);
-    if (ground) ds_ground__keep_links(ground, key, out, s->n_links);
-}
-
-/* The shape of a group, and where its links are for this group. */
-static ds_status look_at(ds_builder *b, const ds_group *g, const shape **out,
-                         const uint32_t **links, ds_error *err) {
-    uint64_t key = kind_in_place(b, g), own = 0;
+/* What a group loads at its canonical place. */
+static ds_status find_shape(ds_builder *b, const ds_group *g, const shape **out, ds_error *err) {
+    uint64_t key = kind_in_place(b, g);
     const uint64_t *found = key ? ds_map_find(&b->sharing.shapes, key) : NULL;
-    shape *s = found ? (shape *)(uintptr_t)*found : DS_NEW(&b->plan->arena, shape);
-    if (!found) {
-        ds_plan_ground *ground = key ? b->options->ground : NULL;
-        uint64_t kept = ground ? ds_hash_mix(key, ds_plan__graph(b)) : 0;
-        if (!ground || !ds_ground__find_shape(ground, kept, &b->plan->arena, s)) {
-            DS_TRY(make_shape(b, g, s, err));
-            if (ground) ds_ground__keep_shape(ground, kept, s);
-        }
-        if (key) ds_map_put(&b->sharing.shapes, key, DS_KEY(s));
-    }
-    *out = s;
-    if (key) { /* a gather has the links of the sum over the same ring */
-        own = ds_hash_mix(s->links_hash,
-                          ds_hash_bytes(g->devices, g->n_devices * sizeof *g->devices));
-        own = ds_hash_mix(own, g->congruent ? ds_plan__place_hash(g->congruent) : 0) | 1;
-    }
-    found = own ? ds_map_find(&b->sharing.carried, own) : NULL;
     if (found) {
-        *links = (const uint32_t *)(uintptr_t)*found;
+        *out = (const shape *)(uintptr_t)*found;
         return DS_OK;
     }
-    uint32_t *carried = DS_NEW_N(&b->plan->arena, uint32_t, s->n_links);
-    carry(b, g, s, own, carried);
-    if (own) ds_map_put(&b->sharing.carried, own, DS_KEY(carried));
-    *links = carried;
+    shape *s = DS_NEW(&b->plan->arena, shape);
+    ds_plan_ground *ground = key ? b->options->ground : NULL;
+    uint64_t kept = ground ? ds_hash_mix(key, ds_plan__graph(b)) : 0;
+    if (!ground || !ds_ground__find_shape(ground, kept, &b->plan->arena, s)) {
+        DS_TRY(make_shape(b, g, s, err));
+        if (ground) ds_ground__keep_shape(ground, kept, s);
+    }
+    if (key) ds_map_put(&b->sharing.shapes, key, DS_KEY(s));
+    *out = s;
+    return DS_OK;
+}
+
+/* Where its links are for this group. A gather has those of the sum over the same ring, and other
+ * plans have had the same group, too. */
+static const uint32_t *find_links(ds_builder *b, const ds_group *g, const shape *s) {
+    ds_plan_ground *ground = b->options->ground;
+    uint64_t key = ds_hash_bytes(g->devices, g->n_devices * sizeof *g->devices);
+    key = ds_hash_mix(s->links_hash, key);
+    key = ds_hash_mix(key, g->congruent ? ds_plan__place_hash(g->congruent) : 0) | 1;
+    if (ground) key = ds_hash_mix(key, ds_plan__graph(b));
+    const uint32_t *known = ground ? ds_ground__links(ground, key) : NULL;
+    const uint64_t *found = ground ? NULL : ds_map_find(&b->sharing.carried, key);
+    if (found) known = (const uint32_t *)(uintptr_t)*found;
+    if (known) return known;
+    ds_arena *arena = ground ? ds_ground__arena(ground) : &b->plan->arena;
+    uint32_t *links = DS_NEW_N(arena, uint32_t, s->n_links + 1);
+    ds_plan__carry_links(b, g, s->links, s->n_links, links);
+    if (ground)
+        ds_ground__keep_links(ground, key, links);
+    else
+        ds_map_put(&b->sharing.carried, key, DS_KEY(links));
+    return links;
+}
+
+/* The shape of a group, and where its links are. */
+static ds_status look_at(ds_builder *b, ds_group *g, ds_error *err) {
+    if (g->shape) return DS_OK;
+    const shape *s;
+    DS_TRY(find_shape(b, g, &s, err));
+    g->links = find_links(b, g, s);
+    g->shape = s;
     return DS_OK;
 }
 
@@ -194,9 +204,9 @@ static bool seen_before(finder *f, const ds_group *g, uint64_t user) {
     key = ds_hash_mix(key, user);
     for (uint32_t i = 0; i < g->n_phases; i++)
         key = ds_hash_mix(key, g->times[i].flow_ps < DS_PLAN_LEAST_PS);
-    if (ds_map_find(&f->seen, key)) return true;
+    uint32_t n = f->seen.n;
     ds_map_put(&f->seen, key, 1);
-    return false;
+    return f->seen.n == n;
 }
 
 static void mark(finder *f, const uint32_t *links, uint32_t n, uint64_t user) {
@@ -209,16 +219,14 @@ static void mark(finder *f, const uint32_t *links, uint32_t n, uint64_t user) {
     }
 }
 
-static ds_status mark_links(finder *f, const ds_record *r, const ds_group *g, ds_error *err) {
+static ds_status mark_links(finder *f, const ds_record *r, ds_group *g, ds_error *err) {
     if (!g->request) return DS_OK;
     uint64_t user = user_of(r, g);
     if (seen_before(f, g, user)) return DS_OK;
-    const shape *s;
-    const uint32_t *links;
-    DS_TRY(look_at(f->b, g, &s, &links, err));
-    for (uint32_t p = 0; p < s->n; p++)
+    DS_TRY(look_at(f->b, g, err));
+    for (uint32_t p = 0; p < g->shape->n; p++)
         if (g->times[p].flow_ps >= DS_PLAN_LEAST_PS)
-            mark(f, links + s->phases[p].first, s->phases[p].n, user);
+            mark(f, g->links + g->shape->phases[p].first, g->shape->phases[p].n, user);
     return DS_OK;
 }
 
@@ -258,17 +266,16 @@ static ds_share_flow shared_uses(ds_builder *b, const shape *s, const shape_phas
     return flow;
 }
 
-static ds_status find_pattern(ds_builder *b, const ds_group *g, const pattern **out,
-                              ds_error *err) {
+static ds_status find_pattern(ds_builder *b, ds_group *g, const pattern **out, ds_error *err) {
     uint64_t key = kind_of(b, g);
     const uint64_t *found = key ? ds_map_find(&b->sharing.patterns, key) : NULL;
     if (found) {
         *out = (const pattern *)(uintptr_t)*found;
         return DS_OK;
     }
-    const shape *s;
-    const uint32_t *links;
-    DS_TRY(look_at(b, g, &s, &links, err));
+    DS_TRY(look_at(b, g, err));
+    const shape *s = g->shape;
+    const uint32_t *links = g->links;
     pattern *p = DS_NEW(&b->plan->arena, pattern);
     p->n = s->n;
     p->phases = DS_NEW_N(&b->plan->arena, ds_share_flow, p->n);
