@@ -44,12 +44,24 @@ void ds_edit_insert_value(ds_edit *e, ds_value **values, uint32_t *n, uint32_t a
 
 /* ---- values and ops ---- */
 
+/* Names stay taken, so the next number is looked for from the last one on. */
+static const char *free_name(ds_edit *e, const char *wanted) {
+    const uint64_t *last = ds_map_find(&e->names, DS_KEY(wanted));
+    if (!last) return wanted;
+    for (uint64_t i = *last + 1;; i++) {
+        const char *name =
+            ds_arena_printf(&e->unit->arena, "%s_%llu", wanted, (unsigned long long)i);
+        name = ds_intern(&e->unit->strings, name);
+        if (ds_map_find(&e->names, DS_KEY(name))) continue;
+        ds_map_put(&e->names, DS_KEY(wanted), i);
+        return name;
+    }
+}
+
 ds_value ds_edit_value(ds_edit *e, const char *wanted, const ds_type *type, ds_op *def,
                        bool is_arg) {
     ds_arena *arena = &e->unit->arena;
-    const char *name = ds_intern(&e->unit->strings, wanted);
-    for (uint32_t i = 2; ds_map_find(&e->names, DS_KEY(name)); i++)
-        name = ds_intern(&e->unit->strings, ds_arena_printf(arena, "%s_%u", wanted, i));
+    const char *name = free_name(e, ds_intern(&e->unit->strings, wanted));
     ds_map_put(&e->names, DS_KEY(name), 1);
     ds_value value = {e->func->values.n};
     ds_value_info info = {.name = name,
