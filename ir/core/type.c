@@ -161,6 +161,16 @@ ds_type *ds_type_plain(ds_arena *arena, const ds_type *type) {
 
 /* ---- every expression of a type ---- */
 
+/* As many sizes that follow `k` and equal it as can be told in large steps. */
+static uint32_t count_equal(const ds_split *split, uint32_t k) {
+    enum { STEP = 32 };
+    uint32_t n = 0;
+    while (k + n + STEP < split->n_sizes &&
+           memcmp(&split->sizes[k + n], &split->sizes[k + n + 1], STEP * sizeof *split->sizes) == 0)
+        n += STEP;
+    return n;
+}
+
 /* Sizes are a few runs of equal ones: each is visited once. */
 static bool visit_sizes(ds_split *split, bool (*visit)(void *context, ds_expr *e), void *context) {
     ds_expr before = {0}, after = {0};
@@ -171,8 +181,10 @@ static bool visit_sizes(ds_split *split, bool (*visit)(void *context, ds_expr *e
             continue;
         }
         before = *e;
+        uint32_t equal = count_equal(split, k);
         if (visit(context, e)) return true;
         after = *e;
+        if (after.i == before.i) k += equal;
     }
     return false;
 }

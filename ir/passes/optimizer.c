@@ -175,8 +175,12 @@ static ds_status update_range(updater *u, uint32_t lead, ds_expr *at, uint32_t d
     at[depth] = ds_expr_index(&step->unit->exprs, binder->name);
     ds_op *loop = ds_build_for(&u->b, binder->name, binder->lo, binder->hi);
     if (!leaf) DS_TRY(update_range(u, lead, at, depth + 1, err));
-    ds_use *kept = DS_NEW_N(&step->unit->arena, ds_use, MAX_PARTS * n_weights + 1);
-    const char **names = DS_NEW_N(&step->unit->arena, const char *, MAX_PARTS *n_weights + 1);
+    uint32_t n_kept = 0; /* a pipeline has many chunks, and few weights in each */
+    for (uint32_t i = 0; i < n_weights; i++)
+        if (same_range(u, &step->weights.at[i], &step->weights.at[lead]))
+            n_kept += n_parts(u, &step->weights.at[i]);
+    ds_use *kept = DS_NEW_N(&step->unit->arena, ds_use, n_kept + 1);
+    const char **names = DS_NEW_N(&step->unit->arena, const char *, n_kept + 1);
     for (uint32_t i = n_weights; i-- > 0;) {
         const ds_step_weight *w = &step->weights.at[i];
         if (!same_range(u, w, &step->weights.at[lead])) continue;

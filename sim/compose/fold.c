@@ -557,17 +557,23 @@ static void add_sort(ds_template *t, int64_t replica) {
     t->replicas.at[at] = replica;
 }
 
+static void find_steps(ds_template *t, const ds_split *split) {
+    for (uint32_t i = 1; i < split->n_sizes; i++)
+        if (split->sizes[i].i != split->sizes[i - 1].i) add_sort(t, i);
+}
+
 /* Where unequal parts become smaller: only ZeRO makes such, over dp (ir/passes/shard_grad.c). */
 static void find_sorts(ds_template *t) {
     const ds_module *module = t->step->unit->modules.at[0];
+    const ds_expr *last = NULL; /* those of one dim are shared by many types */
     add_sort(t, 0);
     for (uint32_t f = 0; f < module->funcs.n && t->step->strategy.zero_uneven; f++)
         for (uint32_t v = 0; v < module->funcs.at[f]->values.n; v++) {
             const ds_type *type = module->funcs.at[f]->values.at[v].type;
             for (uint32_t d = 0; type && d < type->rank; d++) {
                 const ds_split *split = type->dims[d].n_splits ? type->dims[d].splits : NULL;
-                for (uint32_t i = 1; split && i < split->n_sizes; i++)
-                    if (split->sizes[i].i != split->sizes[i - 1].i) add_sort(t, i);
+                if (split && split->sizes != last) find_steps(t, split);
+                if (split) last = split->sizes;
             }
         }
 }
