@@ -14,7 +14,7 @@
  * something in it would have started before that was missed, and the answer is that nothing is
  * known.
  *
- * Nodes are made for an item when few of its rank are left to be run before it, and for all that is
+ * Nodes are made for an item when few of its rank before it are not over yet, and for all that is
  * left once a rank has come to its last item, or to one that a transfer of the tail waits for. What
  * starts before it was made shows as a transfer that starts in the past; then all nodes are made
  * beforehand. So a period of the schedule that goes as the one before has gone needs no nodes
