@@ -132,20 +132,32 @@ static void list_changes(ds_body *body) {
         body->changes[first[body->frees.at[i].cls + 1]++] = n_allocs + i;
 }
 
-/* A transfer may have a class twice, and comes once. */
-static void list_visitors(ds_body *body) {
-    uint32_t n = 0;
-    for (uint32_t c = 0; c < body->n_classes; c++) {
-        body->first_visitor[c] = n;
-        for (uint32_t r = 0; r < body->n_chains; r++) {
-            const ds_unit_task *unit = &body->units.at[body->chains[r].first];
-            bool there = false;
-            for (uint32_t i = 0; i < unit->n_slots && !there; i++)
-                there = body->stream_cls.at[body->slots.at[unit->slot + i]] == c;
-            if (there) body->visitors[n++] = r;
-        }
+/* Chain r's classes count it, then list it. A transfer may have a class twice, and comes once. */
+static void put_visitor(ds_body *body, uint32_t r, bool list, uint32_t *seen, uint32_t *end) {
+    const ds_unit_task *unit = &body->units.at[body->chains[r].first];
+    uint32_t mark = 1 + 2 * r + list;
+    for (uint32_t i = unit->slot; i < unit->slot + unit->n_slots; i++) {
+        uint32_t c = body->stream_cls.at[body->slots.at[i]];
+        if (seen[c] == mark) continue;
+        seen[c] = mark;
+        if (list) body->visitors[end[c]] = r;
+        end[c]++;
     }
-    body->first_visitor[body->n_classes] = n;
+}
+
+/* By class, in order. */
+static void list_visitors(ds_body *body) {
+    uint32_t n = 0, n_classes = body->n_classes;
+    uint32_t *seen = ds_xcalloc((size_t)n_classes * 2 + 1, sizeof *seen), *end = seen + n_classes;
+    for (uint32_t r = 0; r < body->n_chains; r++) put_visitor(body, r, false, seen, end);
+    for (uint32_t c = 0; c < n_classes; c++) {
+        body->first_visitor[c] = n;
+        n += end[c];
+        end[c] = body->first_visitor[c];
+    }
+    body->first_visitor[n_classes] = n;
+    for (uint32_t r = 0; r < body->n_chains; r++) put_visitor(body, r, true, seen, end);
+    free(seen);
 }
 
 static void alloc_chains(ds_body *body) {
