@@ -38,7 +38,8 @@ static double stage_seconds(const ds_bound_region *r, const ds_bound_stage *stag
     int64_t home = most(left, sent) + a->after_ps + stage->back_ps;
     double bound =
         larger((double)until * 1e-12 + stage->end_s, (double)home * 1e-12 + first->end_s);
-    bound = larger(bound, stage->shards_s);
+    bound = larger(bound, larger(stage->shards_s, stage->reload_s + stage->end_s));
+    bound = larger(bound, (double)stage->chain_ps * 1e-12 + stage->end_s);
     if (r->chunks > 1 || r->zero > 1) return bound;
     return larger(bound, (double)(until - stage->last_ps) * 1e-12 + stage->reduce_s);
 }

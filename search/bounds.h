@@ -43,6 +43,8 @@ typedef struct ds_bound_region {
     bool blocking;     /* sends stand on the compute stream … */
     bool batched;      /* … or all of a device's on one of their own */
     bool late;         /* gradients are reduced after the last backward item */
+    int64_t prefetch;  /* turns ahead; -1: not known */
+    bool uneven;       /* ZeRO shares out weights that it cannot divide, too */
 } ds_bound_region;
 
 /* No candidate of the region has a step_time_ps below that. With m microbatches, F and B the
@@ -59,12 +61,16 @@ typedef struct ds_bound_region {
  *           With p2p = blocking all but the first send of each kind stand between the items.
  *           Where gradients of weights are apart, B is the sum of its computation, and nothing is
  *           known of what follows the last input gradient.
+ *   chain   the other forward (or backward) items of chunk 0, then one microbatch forwards through
+ *           all C chunks, one after the other, and back, with the sends between them; then the end
+ *           of stage 0. Not where gradients of weights are apart.
  *   sends   the items and sends before; m·chunks sends to it, one after the other; from when the
  *           last has come in to the end, as with `items`
  *   reduce  the items before the last backward one, then the gradients over dp (one chunk a stage)
  *   shards  with zero = 3 the gathering of weights, twice, with zero ≥ 2 the scattering of
  *           gradients, m times
- *   host    what is offloaded, and back: weights 2m times, activations m times, states once
+ *   host    what is offloaded, and back: weights 2m times, activations m times, states once; behind
+ *           what items get back, `end`
  *   p2p     of batched sends, all that it sends and receives
  *
  * and, of orders and cuts that are not known too, the sum of all computation over pp. Rounded down.
@@ -97,18 +103,21 @@ bool ds_bound_is_illegal(const ds_bound_region *region);
 typedef struct ds_bound_stage {
     int64_t items_ps;       /* all its items, one after the other */
     int64_t last_ps;        /* one backward item of each chunk */
-    int64_t forward_ps;     /* an item of its first chunk, from what comes in to what goes out */
+    int64_t forward_ps;     /* an item of its first chunk, from what comes in to what goes out; but
+                               for the first turns, all that it gets from the host or sends there */
     int64_t backward_ps;    /* likewise backwards */
     int64_t there_ps;       /* sends of one item to it from the first stage … */
     int64_t back_ps;        /* … and back to that */
     int64_t sent_ps;        /* from when the first item leaves the stage before until the last has
                                come in, with the sends before that stage */
     int64_t return_ps;      /* from when an item comes in to when its backward item goes out */
+    int64_t chain_ps;       /* stage 0: the last microbatch through all chunks and back */
     int64_t early_ps;       /* of its items, what may be done before anything has come in … */
     int64_t late_ps;        /* … and after the last has gone out */
     double end_s;           /* after all items: the update, or the gathering of weights */
     double reduce_s;        /* the gradients over dp, once */
     double shards_s;        /* traffic over dp that comes with each microbatch: all of it */
+    double reload_s;        /* what its items get from the host: all of it */
     int64_t held_bytes;     /* throughout */
     int64_t saved_bytes;    /* by a forward item of its smallest chunk for the backward item */
     int64_t work_bytes;     /* beside what is saved, in some backward item (one chunk a stage) */

@@ -27,6 +27,8 @@
     X(MICROBATCHES, "microbatches")                                                                \
     X(ZERO, "zero")                                                                                \
     X(ZERO_GROUP, "zero_group")                                                                    \
+    X(ZERO_UNEVEN, "zero_uneven")                                                                  \
+    X(PREFETCH, "prefetch")                                                                        \
     X(VIRTUAL_STAGES, "virtual_stages")                                                            \
     X(SCHEDULE, "schedule")                                                                        \
     X(RECOMPUTE, "recompute")                                                                      \
@@ -489,6 +491,8 @@ static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t 
     out->order = *order ? ds_intern(&b->space->unit->strings, order) : NULL;
     out->late = out->zero == 1 ||
                 (out->zero == 0 && knob_int(b, KNOB_LATE_REDUCE, prefix, depth, 0, 0) > 0);
+    out->prefetch = knob_int(b, KNOB_PREFETCH, prefix, depth, 1, -1);
+    out->uneven = knob_int(b, KNOB_ZERO_UNEVEN, prefix, depth, 0, 0) > 0;
     const char *p2p = knob_text(b, KNOB_P2P, prefix, depth, "overlapped");
     out->blocking = strcmp(p2p, "blocking") == 0;
     out->batched = strcmp(p2p, "batched") == 0;

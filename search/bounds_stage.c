@@ -139,28 +139,104 @@ static void read_items(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     out->last_ps = of_stage(r, stage, last);
 }
 
+/* ---- hosts ---- */
+
+/* What a turn gets from its host and sends there. */
+typedef struct hosted {
+    double weights_s, saved_s, sent_s;
+} hosted;
+
+static hosted find_hosted(const ds_bound_region *r) {
+    const ds_bound_part *turn = &r->layers->part[DS_BOUND_TURN];
+    hosted out = {0};
+    if (!r->offloads || !r->offload || !r->machine) return out;
+    double from_s = ds_bound_machine_host_per_byte(r->machine, true);
+    double to_s = ds_bound_machine_host_per_byte(r->machine, false);
+    if (r->offload & DS_OFFLOAD_WEIGHTS)
+        out.weights_s = from_s * (double)turn->weight_bytes /
+                        (double)(r->zero == 3 || r->zero < 0 ? r->dp * r->cp : 1);
+    if (!(r->offload & DS_OFFLOAD_ACTIVATIONS)) return out;
+    out.saved_s = from_s * (double)turn->saved_bytes;
+    out.sent_s = to_s * (double)turn->saved_bytes;
+    return out;
+}
+
+/* A turn is reloaded once that `prefetch` turns before it begins, which is when its item does at
+ * the soonest, but for the first ones; and it begins once the one before these has been offloaded
+ * (ir/passes/overlap.c, overlap_host.c). The last turn's activations may stay. */
+static int64_t at_least_ps(int64_t path_ps, int64_t turns, double each_s, double but_one_s) {
+    double wait_s = turns > 0 ? (double)turns * each_s + (double)(turns - 1) * but_one_s : 0;
+    int64_t wait_ps = (int64_t)(wait_s * 1e12 * (1 - 1e-9));
+    return path_ps > wait_ps ? path_ps : wait_ps;
+}
+
+/* ---- from stage to stage ---- */
+
+/* Items of a chunk from what comes in to what goes out, forwards and backwards. */
+typedef struct passage {
+    int64_t forward_ps, backward_ps;
+} passage;
+
 /* Where gradients of weights are apart, it is not known how those of inputs go their way. */
-static void read_passage(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+static passage passage_of(const ds_bound_region *r, int64_t chunk) {
     const ds_bound_part *p = r->layers->part;
     const ds_bound_path *f = &p[DS_BOUND_TURN].forward;
     const ds_bound_path b = backward_of(r, DS_BOUND_TURN, 0);
-    int64_t n = turns_of(r, stage);
+    int64_t n = turns_of(r, chunk);
+    passage out = {passage_ps(f, n), passage_ps(&b, n)};
+    if (chunk == 0) {
+        out.forward_ps = p[DS_BOUND_PRE].forward.span_ps + (n - 1) * f->span_ps + f->out_ps;
+        out.backward_ps = b.in_ps + (n - 1) * b.span_ps + backward_of(r, DS_BOUND_PRE, 0).span_ps;
+    }
+    if (r->prefetch >= 0) {
+        hosted h = find_hosted(r);
+        int64_t late = n - r->prefetch;
+        out.forward_ps = at_least_ps(out.forward_ps, late, h.weights_s, 0);
+        out.forward_ps = at_least_ps(out.forward_ps, late - 1, h.sent_s, 0);
+        out.backward_ps = at_least_ps(out.backward_ps, late, h.weights_s, h.saved_s);
+    }
+    if (is_split(r)) out.backward_ps = 0;
+    return out;
+}
+
+static void read_passage(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_path *f = &r->layers->part[DS_BOUND_TURN].forward;
+    const ds_bound_path b = backward_of(r, DS_BOUND_TURN, 0);
+    passage through = passage_of(r, stage);
+    out->forward_ps = through.forward_ps;
+    out->backward_ps = through.backward_ps;
     if (stage > 0) {
-        out->forward_ps = passage_ps(f, n);
-        out->backward_ps = passage_ps(&b, n);
         out->early_ps = f->span_ps - f->in_ps;
         out->late_ps = b.span_ps - b.out_ps;
-    } else {
-        out->forward_ps = p[DS_BOUND_PRE].forward.span_ps + (n - 1) * f->span_ps + f->out_ps;
-        out->backward_ps = b.in_ps + (n - 1) * b.span_ps + backward_of(r, 0, 0).span_ps;
     }
-    if (is_split(r)) {
-        out->backward_ps = 0;
-        out->late_ps = out->items_ps;
-    }
+    if (is_split(r)) out->late_ps = out->items_ps;
     bool turns_back = stage == r->pp - 1 && !is_split(r);
     int64_t behind = turns_back ? backward_of(r, DS_BOUND_POST, 0).through_ps : 0;
     out->return_ps = out->forward_ps + behind + out->backward_ps;
+}
+
+/* Sends of one item to the next stage and back, from the first chunk to the last one. From the last
+ * stage to the first one it is known where there are two. */
+static int64_t ways_ps(const ds_bound_region *r) {
+    const int64_t *there = find_sends(r), *back = there ? there + r->pp : NULL;
+    if (!there) return 0;
+    int64_t once = there[r->pp - 1] + back[r->pp - 1];
+    return r->chunks * once + (r->pp == 2 ? (r->chunks - 1) * once : 0);
+}
+
+/* One microbatch is the last on chunk 0: forwards, behind m − 1 others; or one is the first there
+ * backwards. */
+static int64_t chain_ps(const ds_bound_region *r) {
+    const ds_bound_part *p = r->layers->part;
+    int64_t n = turns_of(r, 0), sum = ways_ps(r) + backward_of(r, DS_BOUND_POST, 0).through_ps;
+    int64_t forward = p[DS_BOUND_PRE].forward.span_ps + n * p[DS_BOUND_TURN].forward.span_ps;
+    int64_t backward = n * backward_of(r, DS_BOUND_TURN, 0).span_ps;
+    if (is_split(r)) return 0;
+    for (int64_t c = 0; c < r->pp * r->chunks; c++) {
+        passage through = passage_of(r, c);
+        sum += through.forward_ps + through.backward_ps;
+    }
+    return sum + (r->microbatches - 1) * (forward > backward ? forward : backward);
 }
 
 /* ---- traffic over dp ---- */
@@ -181,7 +257,8 @@ static int64_t shared_bytes(const ds_bound_region *r) {
     for (uint32_t i = 0; i < r->layers->n_weights; i++) {
         const ds_bound_weight *w = &r->layers->weights[i];
         bool shared = false;
-        for (uint32_t d = 0; d < w->n_dims; d++) shared = shared || w->dims[d] % r->dp == 0;
+        for (uint32_t d = 0; d < w->n_dims; d++)
+            shared = shared || w->dims[d] % r->dp == 0 || (r->uneven && w->dims[d] > r->dp);
         if (shared) bytes += w->bytes;
     }
     return bytes;
@@ -237,25 +314,19 @@ static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage
 /* Each way has a stream of its own. */
 static void read_host(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
     const ds_bound_part *turn = &r->layers->part[DS_BOUND_TURN];
-    double n = (double)stage_turns(r, stage), m = (double)r->microbatches, there = 0, back = 0;
+    double n = (double)stage_turns(r, stage), m = (double)r->microbatches;
+    hosted h = find_hosted(r);
+    double there = m * (n - 1) * h.sent_s, back = m * (2 * n * h.weights_s + (n - 1) * h.saved_s);
     if (!r->offloads || !r->offload || !r->machine) return;
-    if (r->offload & DS_OFFLOAD_WEIGHTS)
-        back += 2 * m * n * (double)turn->weight_bytes /
-                (double)(r->zero == 3 || r->zero < 0 ? r->dp * r->cp : 1);
-    if (r->offload & DS_OFFLOAD_ACTIVATIONS) {
-        there += m * (n - 1) * (double)turn->saved_bytes;
-        back += m * (n - 1) * (double)turn->saved_bytes;
-    }
+    out->reload_s = back;
     if (r->offload & DS_OFFLOAD_OPTIMIZER) {
         double states = n * (double)turn->state_bytes / (double)(r->zero ? r->dp * r->cp : 1);
-        there += states;
-        back += states;
-        /* reloaded when the backward pass has ended (ir/passes/overlap_host.c) */
         double reload = states * ds_bound_machine_host_per_byte(r->machine, true);
+        there += states * ds_bound_machine_host_per_byte(r->machine, false);
+        back += reload;
+        /* reloaded when the backward pass has ended (ir/passes/overlap_host.c) */
         if (reload > out->end_s) out->end_s = reload;
     }
-    there *= ds_bound_machine_host_per_byte(r->machine, false);
-    back *= ds_bound_machine_host_per_byte(r->machine, true);
     if (there > out->shards_s) out->shards_s = there;
     if (back > out->shards_s) out->shards_s = back;
 }
@@ -313,6 +384,7 @@ void ds_bound_stage_of(const ds_bound_region *r, int64_t stage, ds_bound_stage *
         read_traffic(r, stage, out);
         read_host(r, stage, out);
         read_sends(r, stage, out);
+        if (stage == 0) out->chain_ps = chain_ps(r);
     }
     read_bytes(r, stage, out);
 }

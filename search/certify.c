@@ -100,19 +100,19 @@ static ds_status read_head(checker *c) {
 
 /* `in` is when a stage's first item can begin, `out` what is left when its last has handed on. */
 static double time_bound(const ds_bound_region *r) {
-    if (!r->layers) return 0;
     double best = (double)ds_bound_computation_ps(r) / (double)r->pp, in = 0, out = 0, home = 0;
     for (int64_t s = 0; s < r->pp && ds_bound_is_placed(r); s++) {
         ds_bound_stage stage;
         ds_bound_stage_of(r, s, &stage);
         if (s == 0) home = stage.end_s * 1e12;
         double last = in + (double)(stage.items_ps - stage.early_ps + stage.there_ps);
-        double sent = in + (double)(stage.sent_ps + stage.return_ps);
         double back = out + (double)stage.back_ps + home;
         double reduced = last - (double)stage.last_ps + stage.reduce_s * 1e12;
-        if (r->chunks > 1 || r->zero > 1) reduced = 0;
-        best = fmax(best, fmax(last + stage.end_s * 1e12, last - (double)stage.late_ps + back));
-        best = fmax(best, fmax(fmax(stage.shards_s * 1e12, reduced), sent + back));
+        if (r->chunks == 1 && r->zero <= 1) best = fmax(best, reduced);
+        double end = fmax(fmax(last, (double)stage.chain_ps), stage.reload_s * 1e12);
+        best = fmax(best, fmax(end + stage.end_s * 1e12, last - (double)stage.late_ps + back));
+        double sent = in + (double)(stage.sent_ps + stage.return_ps);
+        best = fmax(best, fmax(stage.shards_s * 1e12, sent + back));
         in += (double)stage.forward_ps;
         out += (double)stage.backward_ps;
     }
@@ -157,17 +157,17 @@ static bool is_refused(const ds_bound_region *r) {
 }
 
 /* The best bounds of the region of the first `depth` values and of those around it. */
-static ds_status find_bounds(checker *c, uint32_t depth) {
+static ds_status find_bounds(checker *c, uint32_t depth, bool timed) {
+    const ds_choice *at = c->candidate.at;
     c->seconds = c->bytes = 0;
     c->fits = c->legal = true;
     for (uint32_t d = 0; d <= depth; d++) {
         ds_bound_region region;
-        DS_TRY(ds_bounds_region(c->bounds, c->candidate.at, d, &region, c->err));
+        DS_TRY((timed ? ds_bounds_region : ds_bounds_memory)(c->bounds, at, d, &region, c->err));
         if (!region.layers) continue;
-        double bytes = memory_bound(&region);
-        c->seconds = fmax(c->seconds, time_bound(&region));
-        c->bytes = fmax(c->bytes, bytes);
-        c->fits &= !region.capacity_bytes || bytes <= (double)region.capacity_bytes;
+        if (timed) c->seconds = fmax(c->seconds, time_bound(&region));
+        c->bytes = fmax(c->bytes, memory_bound(&region));
+        c->fits &= !region.capacity_bytes || c->bytes <= (double)region.capacity_bytes;
         c->legal &= !is_refused(&region);
     }
     return DS_OK;
@@ -177,7 +177,7 @@ static ds_status find_bounds(checker *c, uint32_t depth) {
 
 static ds_status check_bound(checker *c, uint32_t depth) {
     int64_t stated = 0;
-    DS_TRY(find_bounds(c, depth));
+    DS_TRY(find_bounds(c, depth, strcmp(c->cells[0], "bound") == 0));
     if (strcmp(c->cells[0], "illegal") == 0)
         return demand(c, !c->legal, "some candidates of the region may be legal");
     if (strcmp(c->cells[0], "lacks_memory") == 0)
@@ -200,13 +200,13 @@ static ds_status check_run(checker *c) {
     bool counts =
         outcome->verdict == DS_VERDICT_OK && !ds_space_admits(c->space, &c->candidate, NULL) &&
         !ds_space_judge(c->space, &c->candidate, &measures, &c->arena, &failed, &subject, NULL);
-    counts = counts && !failed && subject;
+    counts &= !failed && subject;
     int64_t value = c->of_time ? outcome->step_ps : outcome->peak_bytes;
     DS_TRY(demand(c, counts == is_run,
                   counts ? "the candidate counts" : "the candidate does not count"));
     if (!is_run) return DS_OK;
-    bool same = read_number(c->cells[1], &stated) && stated == value;
-    DS_TRY(demand(c, same, "the candidate's value is another one"));
+    DS_TRY(demand(c, read_number(c->cells[1], &stated) && stated == value,
+                  "the candidate's value is another one"));
     DS_TRY(demand(c, value >= c->value, "the candidate is better than the incumbent"));
     bool best = value == c->value && outcome->hash == c->hash;
     for (uint32_t i = 0; i < c->n_dims; i++)

@@ -132,6 +132,8 @@ static void check_model(const char *model, const char *params, const char *loss,
         "  recompute in [none, full], sp in [false, true], late_reduce in [false, true]\n"
         "  tp_overlap in [none, bulk, ring, pipe] where tp_overlap == \"none\" or tp > 1 and sp\n"
         "  order in [\"pp dp cp tp\", \"dp pp cp tp\", \"cp tp pp dp\"]\n"
+        "  offload in [none, none, weights, activations, [activations, weights], optimizer]\n"
+        "  prefetch in [0, 1, 2, 5]\n"
         "  minimize step_time subject to fits }\n",
         model, params, model, loss);
     sweep_open_text(&c, text, NULL);
