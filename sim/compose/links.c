@@ -5,8 +5,10 @@
  *   - each of its flows takes its time alone if it is alone on its links (groups of one class may
  *     stand in each other's way),
  *   - within all items every such link is loaded by the transfers of one stream only,
- *   - no send loads it.
- * That nobody else has loaded these links while they did is looked at when all times are known. */
+ *   - no send loads it,
+ *   - it is not the last item of its chunk, if the tail loads it: that may begin before such an
+ * item is over. That nobody else has loaded these links while they did is looked at when all times
+ * are known. */
 #include "sim/compose/internal.h"
 
 #include "sim/net/net.h"
@@ -90,6 +92,19 @@ static void avoid_slow(finder *x, uint32_t part) {
     }
 }
 
+/* Behind the last item of a chunk the tail may begin. */
+static void avoid_tail(finder *x) {
+    ds_sibling *s = x->s;
+    uint32_t last = 0; /* kind: B, or W if there are any */
+    for (uint32_t g = 0; g < s->n_groups; g++)
+        if (s->parts[g * DS_SIBLING].body && s->parts[g * DS_SIBLING].body->units.n)
+            last = g / s->n_chunks;
+    for (uint32_t i = 0; i < s->plan->n_links; i++) x->shared[i] = false;
+    each_link(x, s->n_parts - 1, note_send);
+    for (uint32_t c = 0; c < s->n_chunks; c++)
+        each_link(x, (last * s->n_chunks + c) * DS_SIBLING + s->n_turns - 1, avoid_shared);
+}
+
 void ds_compose__opaque(ds_sibling *s) {
     uint32_t n = s->plan->n_links, n_items = s->n_groups * DS_SIBLING;
     if (!s->plan->n_flows) return;
@@ -106,6 +121,7 @@ void ds_compose__opaque(ds_sibling *s) {
     for (uint32_t p = n_items; p + 1 < s->n_parts; p++) each_link(&x, p, note_send);
     for (uint32_t p = 0; p < n_items; p++) each_link(&x, p, avoid_shared);
     for (uint32_t p = 0; p < n_items; p++) avoid_slow(&x, p);
+    avoid_tail(&x);
     for (uint32_t i = 0; i < n; i++) x.part[i] = DS_NONE;
     for (uint32_t p = 0; p < n_items; p++) each_link(&x, p, list_link);
     free(x.stream);
