@@ -178,18 +178,32 @@ static void set_start(const problem *p, uint32_t start, gsl_vector *x) {
 }
 
 #define MAX_ITERATIONS 500
+#define STANDS_STILL   1e-6 /* of the loss, over as many iterations */
 
-/* From one start; *loss is the sum of squares there. GSL_ENOPROG: no step makes it smaller, which
- * at a kink of the maximum is how a minimum looks. */
-static int descend(gsl_multifit_nlinear_workspace *w, gsl_multifit_nlinear_fdf *fdf,
-                   const gsl_vector *start, double *loss) {
-    int info = 0;
-    int code = gsl_multifit_nlinear_init(start, fdf, w);
-    if (code == GSL_SUCCESS)
-        code = gsl_multifit_nlinear_driver(MAX_ITERATIONS, 1e-10, 1e-10, 0, NULL, NULL, &info, w);
-    if (code != GSL_SUCCESS && code != GSL_ENOPROG) return code;
+static int loss_at(const gsl_multifit_nlinear_workspace *w, double *loss) {
     gsl_vector *f = gsl_multifit_nlinear_residual(w);
     return gsl_blas_ddot(f, f, loss);
+}
+
+/* From one start; *loss is the sum of squares there. GSL_ENOPROG: no step makes it smaller, which
+ * at a kink of the maximum is how a minimum looks. GSL_EMAXITER: a constant that the rows do not
+ * determine runs away (a fixed time that none of them shows goes to zero, its logarithm nowhere);
+ * that is a minimum, too, if the loss stands still meanwhile. */
+static int descend(gsl_multifit_nlinear_workspace *w, gsl_multifit_nlinear_fdf *fdf,
+                   const gsl_vector *start, double *loss) {
+    int info = 0, rounds = 0;
+    double before = HUGE_VAL;
+    int code = gsl_multifit_nlinear_init(start, fdf, w);
+    while (code == GSL_SUCCESS && rounds++ < 2) {
+        code = gsl_multifit_nlinear_driver(MAX_ITERATIONS, 1e-10, 1e-10, 0, NULL, NULL, &info, w);
+        if (code != GSL_EMAXITER) break;
+        code = loss_at(w, loss);
+        if (code != GSL_SUCCESS || before - *loss < STANDS_STILL * *loss) return code;
+        before = *loss;
+    }
+    if (rounds > 2) return GSL_EMAXITER;
+    if (code != GSL_SUCCESS && code != GSL_ENOPROG) return code;
+    return loss_at(w, loss);
 }
 
 /* Leaves the best of all starts in x. */

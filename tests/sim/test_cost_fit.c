@@ -106,6 +106,49 @@ Test(cost_fit, finds_two_curves_under_their_maximum) {
     expect_near(fit.bytes.w_half, 2e7, 1e-6, "bytes w_half");
 }
 
+static double loss_with(const ds_fit_row *rows, uint32_t n, double e_max, double w_half) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += ds_fit_loss(time_of(rows[i].bytes, 100e9, e_max, w_half), rows[i].seconds);
+    return sum;
+}
+
+/* relu, its gradient, mse, its gradient, sgd on a CPU with other work, microseconds: one curve for
+ * all five. Without one of its folds the least loss is at no fixed time, to which its logarithm
+ * goes without end. No place of a grid has less loss than the fit. */
+Test(cost_fit, constants_that_run_away_end_no_fit) {
+    static const struct {
+        int elements;
+        double us[5];
+    } sizes[] = {
+        {16 * 112, {1.642, 1.845, 1.254, 1.228, 0.7981}},
+        {48 * 112, {5.446, 5.497, 3.726, 3.653, 2.4}},
+        {96 * 112, {11.16, 10.99, 7.205, 7.198, 4.819}},
+        {224 * 112, {24.95, 25.63, 17.37, 16.58, 11.28}},
+        {16 * 240, {3.634, 3.898, 2.566, 2.369, 1.72}},
+        {48 * 240, {10.83, 11.78, 7.698, 7.674, 5.116}},
+        {96 * 240, {22.23, 23.55, 15.41, 15.06, 10.4}},
+        {224 * 240, {53.81, 54.96, 36.1, 34.82, 24.1}},
+        {16 * 400, {5.798, 6.34, 4.273, 3.009, 2.822}},
+        {48 * 400, {17.75, 19.11, 12.84, 11.6, 8.708}},
+        {96 * 400, {36.55, 38.91, 26.08, 24.17, 17.72}},
+        {224 * 400, {83.26, 88.71, 63.67, 58.07, 52.29}},
+    };
+    static const double bytes_an_element[] = {8, 12, 8, 12, 8};
+    ds_fit_row rows[60];
+    ds_fit_roofline fit;
+    ds_error err;
+    for (uint32_t i = 0; i < 60; i++)
+        rows[i] = (ds_fit_row){.bytes = bytes_an_element[i % 5] * sizes[i / 5].elements,
+                               .seconds = 1e-6 * sizes[i / 5].us[i % 5],
+                               .group = i % 5 + 5 * (i / 20)};
+    cr_assert_eq(ds_fit_efficiency(rows, 60, 0, 100e9, &fit, &err), DS_OK, "%s", err.message);
+    double least = loss_with(rows, 60, fit.bytes.e_max, fit.bytes.w_half);
+    for (double e = 0.05; e < 0.3; e *= 1.02)
+        for (double w = 1; w < 1e6; w *= 1.5)
+            cr_assert_geq(loss_with(rows, 60, e, w), least * (1 - 1e-9), "%g, %g", e, w);
+}
+
 /* Two groups, one twice as slow: each is predicted by the other's constants, so errors are 100 %
  * and 50 %. */
 Test(cost_fit, a_group_is_predicted_by_the_others) {
