@@ -17,7 +17,7 @@
  * takes about 1 MB), skeletons (of 4,096 devices about 0.2 MB), skeletons for which one graph has
  * found routes, units in timings of items (about 100 bytes each, weighed and accounted). */
 #define MOST_BYTES ((size_t)96 << 20)
-enum { MOST_SKELETONS = 256, MOST_ROUTED = 32, MOST_TIMED = 1 << 19 };
+enum { MOST_SKELETONS = 256, MOST_ROUTED = 128, MOST_TIMED = 1 << 19 };
 
 /* ---- the model's loop ---- */
 

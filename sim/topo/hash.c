@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-uint64_t ds_topo_hash(const ds_topo *topo) {
+static uint64_t find_hash(const ds_topo *topo) {
     const ds_topo_template *root = topo->root;
     uint64_t hash = ds_hash_mix(root->n_vertices, root->n_links);
     hash = ds_hash_mix(hash, ds_hash_bytes(root->flags, root->n_vertices));
@@ -24,4 +24,9 @@ uint64_t ds_topo_hash(const ds_topo *topo) {
         last = type;
     }
     return hash;
+}
+
+uint64_t ds_topo_hash(ds_topo *topo) {
+    if (!topo->hash) topo->hash = find_hash(topo) | 1;
+    return topo->hash;
 }

@@ -75,8 +75,8 @@ typedef struct ds_topo_link {
 } ds_topo_link;
 
 /* Equal for graphs that are equal: vertices with their kinds and flags, links with their figures,
- * types of devices; not names. O(vertices + links). */
-uint64_t ds_topo_hash(const ds_topo *topo);
+ * types of devices; not names. O(vertices + links) when first asked. */
+uint64_t ds_topo_hash(ds_topo *topo);
 
 uint32_t ds_topo_n_links(const ds_topo *topo);
 const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link);

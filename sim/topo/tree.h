@@ -73,6 +73,7 @@ struct ds_topo {
     struct ds_symmetry *symmetry; /* symmetry.c; NULL: not asked for yet */
     ds_map routes, singles;       /* from << 32 | to (vertices) → ds_route */
     uint64_t n_labels;            /* in all searches together */
+    uint64_t hash;                /* 0: not asked for yet */
     uint32_t *islands; /* per device, and whether links lead to other devices: island.c, when
                           first asked; NULL before */
     bool *has_peers;
