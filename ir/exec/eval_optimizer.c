@@ -57,3 +57,21 @@ ds_status ds_exec__eval_optimizer(const ds_eval *e, ds_error *err) {
     }
     return DS_OK;
 }
+
+/* ---- the norm of all gradients ---- */
+
+ds_status ds_exec__eval_clip(const ds_eval *e, ds_error *err) {
+    ds_tensor *y = &e->out[0]->t;
+    if (e->op->code == DS_OP_SUM_SQUARES) {
+        const ds_tensor *x = &e->in[0]->t;
+        for (int64_t i = 0; i < x->n; i++) y->at[0] += x->at[i] * x->at[i];
+        return DS_OK;
+    }
+    for (uint32_t k = 0; k < e->op->n_in; k++)
+        for (int64_t i = 0; i < y->n; i++) y->at[i] += e->in[k]->t.at[i];
+    if (e->op->code == DS_OP_TOTAL) return DS_OK;
+    double max_norm = 0;
+    DS_TRY(ds_eval_real(e, "max_norm", &max_norm, err));
+    for (int64_t i = 0; i < y->n; i++) y->at[i] = fmin(1, max_norm / (sqrt(y->at[i]) + 1e-6));
+    return DS_OK;
+}

@@ -128,6 +128,7 @@ ds_status ds_exec__eval_dispatch(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_combine(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_combine_grad(const ds_eval *e, ds_error *err);
 ds_status ds_exec__eval_optimizer(const ds_eval *e, ds_error *err);
+ds_status ds_exec__eval_clip(const ds_eval *e, ds_error *err);
 
 /* Images that share statistics in batch_norm. `groups` is the number in the whole batch; a split
  * batch has some of them on each device. DS_ERR_SHAPE if that is no whole number of them. */

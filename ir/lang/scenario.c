@@ -72,6 +72,7 @@ static const ds_knob knobs[] = {
     TEXT("train", "state_dtype", DTYPES, "dtype of the optimizer's moments"),
     TEXT("train", "product_dtype", DTYPES, "dtype of the layers' products with weights"),
     BOOL("train", "keep_gradients", "gradients are results of the step too"),
+    REAL("train", "clip_norm", 0, "gradients are scaled such that their norm is at most this"),
     QUANTITY("train", "iteration_overhead", 'T',
              "what a step takes besides its operations: data loading, logging, host work"),
 

@@ -205,6 +205,7 @@ DS_INFER_HOOK(ds_ops__expand_infer);
 DS_INFER_HOOK(ds_ops__after_infer);
 DS_INFER_HOOK(ds_ops__host_infer);
 DS_RULE_HOOK(ds_ops__reduce_sum_rule);
+DS_RULE_HOOK(ds_ops__sum_squares_rule);
 DS_RULE_HOOK(ds_ops__reduce_max_rule);
 DS_RULE_HOOK(ds_ops__reduce_max_grad_rule);
 DS_SIZES_HOOK(ds_ops__topk_sizes);

@@ -31,6 +31,14 @@ ds_status ds_ops__reduce_max_rule(const ds_rule_args *args, ds_rule *out, ds_err
     return reduce_rule(args, args->in_rank[0], DS_FACTOR_MAX, out, err);
 }
 
+ds_status ds_ops__sum_squares_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
+    (void)err;
+    ds_ops__rule_identity(out, args->in_rank[0]);
+    out->out[0].n = 0;
+    for (uint32_t f = 0; f < out->n_factors; f++) out->kinds[f] = DS_FACTOR_SUM;
+    return DS_OK;
+}
+
 /* y, x -> x: which element is the maximum shows in the whole dims alone. */
 ds_status ds_ops__reduce_max_grad_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
     DS_TRY(reduce_rule(args, args->in_rank[1], DS_FACTOR_WHOLE, out, err));

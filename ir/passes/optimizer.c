@@ -5,7 +5,7 @@
  * are families over the same range are updated in one loop. Updates are written from the last
  * weight to the first: in the backward pass gradients become ready in that order. */
 #include "ir/passes/copy.h"
-#include "ir/passes/passes.h"
+#include "ir/passes/optimizer_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@ typedef struct updater {
     const ds_op *end;
     ds_opcode code;
     uint32_t n_states;
+    ds_clip clip;
     ds_use (*updated)[MAX_PARTS]; /* by weight: new weight, states, master */
     bool *done;
 } updater;
@@ -65,6 +66,15 @@ static ds_status choose(updater *u, ds_error *err) {
         return ds_error_set(err, DS_ERR_UNSUPPORTED, u->old->loc,
                             "train: weight_decay = %g belongs to adamw; %s has none",
                             train->weight_decay, ds_op_name(u->code));
+    if (!(train->clip_norm > 0)) return DS_OK;
+    if (u->step->schedule.n_copies > 1)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, u->old->loc,
+                            "train: clip_norm with a schedule that keeps two copies of the "
+                            "weights: their gradients' norm would have to be added up over both");
+    if (u->step->strategy.stage_dp)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, u->old->loc,
+                            "train: clip_norm with stages of several widths: their sums of "
+                            "squares have no all_reduce across unlike meshes");
     return DS_OK;
 }
 
@@ -128,14 +138,21 @@ static const ds_value_info *info_of(const updater *u, const ds_step_weight *w) {
     return ds_value_at(u->b.func, w->arg);
 }
 
-static bool same_range(const updater *u, const ds_step_weight *a, const ds_step_weight *b) {
-    const ds_value_info *x = info_of(u, a), *y = info_of(u, b);
-    if (x->n_binders != y->n_binders || a->chunk != b->chunk) return false;
+bool ds_optimizer__same_range(const ds_model_step *step, const ds_func *func, uint32_t a,
+                              uint32_t b) {
+    const ds_step_weight *weights = step->weights.at;
+    const ds_value_info *x = ds_value_at(func, weights[a].arg);
+    const ds_value_info *y = ds_value_at(func, weights[b].arg);
+    if (x->n_binders != y->n_binders || weights[a].chunk != weights[b].chunk) return false;
     for (uint32_t i = 0; i < x->n_binders; i++)
         if (x->binders[i].name != y->binders[i].name || x->binders[i].lo.i != y->binders[i].lo.i ||
             x->binders[i].hi.i != y->binders[i].hi.i)
             return false;
     return true;
+}
+
+static bool same_range(const updater *u, uint32_t a, uint32_t b) {
+    return ds_optimizer__same_range(u->step, u->b.func, a, b);
 }
 
 static ds_use element(updater *u, ds_value value, const ds_expr *at, uint32_t n) {
@@ -145,8 +162,9 @@ static ds_use element(updater *u, ds_value value, const ds_expr *at, uint32_t n)
 /* op(weight, gradient, states, master) of one element. */
 static ds_status update_one(updater *u, uint32_t i, const ds_expr *at, uint32_t n, ds_error *err) {
     const ds_step_weight *w = &u->step->weights.at[i];
-    ds_use gradient = ds_copy_use(&u->copy, &u->end->in[w->grad_result]);
+    ds_use gradient = u->clip.gradient[i];
     if (n) gradient = ds_use_at(&u->step->unit->arena, gradient.value, at, n);
+    if (u->step->train.clip_norm > 0) DS_TRY(ds_clip__scale(&u->clip, i, gradient, &gradient, err));
     ds_op *op = ds_build_op(&u->b, u->code);
     ds_build_in(&u->b, op, element(u, w->arg, at, n));
     ds_build_in(&u->b, op, gradient);
@@ -177,13 +195,12 @@ static ds_status update_range(updater *u, uint32_t lead, ds_expr *at, uint32_t d
     if (!leaf) DS_TRY(update_range(u, lead, at, depth + 1, err));
     uint32_t n_kept = 0; /* a pipeline has many chunks, and few weights in each */
     for (uint32_t i = 0; i < n_weights; i++)
-        if (same_range(u, &step->weights.at[i], &step->weights.at[lead]))
-            n_kept += n_parts(u, &step->weights.at[i]);
+        if (same_range(u, i, lead)) n_kept += n_parts(u, &step->weights.at[i]);
     ds_use *kept = DS_NEW_N(&step->unit->arena, ds_use, n_kept + 1);
     const char **names = DS_NEW_N(&step->unit->arena, const char *, n_kept + 1);
     for (uint32_t i = n_weights; i-- > 0;) {
         const ds_step_weight *w = &step->weights.at[i];
-        if (!same_range(u, w, &step->weights.at[lead])) continue;
+        if (!same_range(u, i, lead)) continue;
         if (leaf) DS_TRY(update_one(u, i, at, depth + 1, err));
         for (uint32_t k = 0; k < n_parts(u, w); k++) {
             names[n] = join(u, part_name(u, w, k), depth ? ".row" : ".new");
@@ -194,7 +211,7 @@ static ds_status update_range(updater *u, uint32_t lead, ds_expr *at, uint32_t d
     DS_TRY(ds_build_yield(&u->b, NULL, 0, kept, n, names, err));
     n = 0;
     for (uint32_t i = n_weights; i-- > 0;)
-        if (same_range(u, &step->weights.at[i], &step->weights.at[lead]))
+        if (same_range(u, i, lead))
             for (uint32_t k = 0; k < n_parts(u, &step->weights.at[i]); k++)
                 u->updated[i][k] = ds_use_of(loop->out[n++]);
     return DS_OK;
@@ -235,6 +252,16 @@ static ds_status make_return(updater *u, ds_error *err) {
 static ds_status run(updater *u, ds_error *err) {
     make_args(u);
     DS_TRY(ds_copy_block(&u->copy, &u->old->body, err));
+    uint32_t n = u->step->weights.n;
+    u->clip = (ds_clip){.step = u->step,
+                        .b = &u->b,
+                        .gradient = DS_NEW_N(&u->step->unit->arena, ds_use, n + 1),
+                        .square = DS_NEW_N(&u->step->unit->arena, ds_value, n + 1),
+                        .factor = DS_NEW_N(&u->step->unit->arena, ds_use, n + 1)};
+    for (uint32_t w = 0; w < n; w++)
+        u->clip.gradient[w] =
+            ds_copy_use(&u->copy, &u->end->in[u->step->weights.at[w].grad_result]);
+    if (u->step->train.clip_norm > 0) DS_TRY(ds_clip__norm(&u->clip, err));
     DS_TRY(update_all(u, err));
     return make_return(u, err);
 }

@@ -22,6 +22,7 @@ typedef struct tail {
     ds_value *map;        /* for one op's copy */
     ds_pipe_places *sent; /* [copy]: key: value */
     ds_pipe_tied *tied;   /* by value */
+    ds_pipe_term *norm;   /* sums of squares, by operand of a clip_factor; NULL: not made yet */
     const ds_op *op;
     ds_error *err;
     ds_status status;
@@ -92,6 +93,7 @@ static void find_goals(tail *t) {
     for (uint32_t i = body->n_ops - 1; i-- > p->tail;) {
         reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
         ds_pipe__uses(body->ops[i], read_value, &r);
+        if (body->ops[i]->code == DS_OP_CLIP_FACTOR) continue; /* squares stay with gradients */
         r.goal = r.anchor;
         for (uint32_t k = 0; k < body->ops[i]->n_out && r.anchor == DS_PIPE_NONE; k++)
             r.goal = later(r.goal, t->goal[body->ops[i]->out[k].i]);
@@ -269,6 +271,27 @@ static bool fits_stage(const tail *t, const ds_op *op, uint32_t chunk) {
     return ds_pipe__as_wide(p, type, ds_pipe__stage(p, chunk, 0));
 }
 
+/* The factor by which a chunk's gradients are scaled: the stages' sums of squares are added up by
+ * one all_reduce across them. */
+static ds_status copy_factor(tail *t, const ds_op *op, uint32_t chunk) {
+    ds_pipe *p = t->p;
+    uint32_t stage = ds_pipe__stage(p, chunk, 0), own = 0;
+    if (!t->norm) {
+        t->norm = DS_NEW_N(arena_of(t), ds_pipe_term, op->n_in);
+        for (uint32_t i = 0; i < op->n_in; i++) {
+            uint32_t v = op->in[i].value.i;
+            t->norm[i] = (ds_pipe_term){t->made[0][v], ds_pipe__stage(p, t->home[v], 0), "squares"};
+        }
+        DS_TRY(ds_pipe__sum(p, t->norm, op->n_in, t->err));
+    }
+    while (own + 1 < op->n_in && t->norm[own].stage != stage) own++;
+    ds_op one = *op;
+    one.in = &op->in[own];
+    one.n_in = 1;
+    t->made[0][one.in->value.i] = t->norm[own].value;
+    return copy_op(t, &one, chunk, 0);
+}
+
 /* Where an op belongs; what it makes is there from now on. *once: it is done on one copy alone. */
 static uint32_t settle(tail *t, const ds_op *op, bool *once) {
     reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
@@ -294,6 +317,10 @@ static ds_status copy_ops(tail *t) {
         bool once, crosses = p->step->stage_mesh && ds_pipe__crosses(p->old, op);
         if (op->n_out && t->tied[op->out[0].i].group != DS_PIPE_NONE) continue; /* summed */
         uint32_t chunk = settle(t, op, &once);
+        if (op->code == DS_OP_CLIP_FACTOR && op->n_in > 1) {
+            DS_TRY(copy_factor(t, op, chunk));
+            continue;
+        }
         for (uint32_t copy = 0; copy < (once ? 1 : p->n_copies); copy++)
             DS_TRY(crosses ? copy_crossing(t, op, chunk, copy) : copy_op(t, op, chunk, copy));
     }

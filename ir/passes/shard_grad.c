@@ -82,10 +82,22 @@ static void note_terms(ds_sharder *s, ds_value sum) {
     }
 }
 
+/* `after` of one operand is a gradient that is done, for its norm (clip.c): both are. */
 static void note(ds_sharder *s, ds_value grad, uint32_t weight) {
     if (!made_by_op(s->from, &grad)) return;
     ds_map_put(&s->gradients, grad.i, weight + 1u);
     note_terms(s, grad);
+    const ds_op *op = ds_value_at(s->from, grad)->def;
+    if (op->code == DS_OP_AFTER && op->n_in == 1) note(s, op->in[0].value, weight);
+}
+
+/* What was scaled by a clip_factor to become this; else the value itself. */
+static ds_value unclipped(const ds_func *func, ds_value grad) {
+    const ds_op *op = ds_value_at(func, grad)->def;
+    if (!op || op->code != DS_OP_MUL) return grad;
+    const ds_op *by = ds_value_at(func, op->in[1].value)->def;
+    if (by && by->code == DS_OP_CAST) by = ds_value_at(func, by->in[0].value)->def;
+    return by && by->code == DS_OP_CLIP_FACTOR ? op->in[0].value : grad;
 }
 
 static void find_in(ds_sharder *s, const ds_block *block) {
@@ -95,7 +107,7 @@ static void find_in(ds_sharder *s, const ds_block *block) {
         const ds_op_desc *desc = ds_op_desc_of(op->code);
         if (!desc || !(desc->flags & DS_OPF_OPTIMIZER)) continue;
         const uint64_t *weight = ds_map_find(&s->weights, op->in[0].value.i);
-        if (weight) note(s, op->in[1].value, (uint32_t)*weight);
+        if (weight) note(s, unclipped(s->from, op->in[1].value), (uint32_t)*weight);
     }
 }
 
@@ -110,6 +122,18 @@ void ds_shard__find_gradients(ds_sharder *s) {
             s->from == step->func ? step->weights.at[w].grad_result : step->n_model_results + w;
         if (r < ret->n_in) note(s, ret->in[r].value, w);
     }
+}
+
+bool ds_shard__done_layout(const ds_sharder *s, const ds_op *op, ds_layout *out) {
+    if (op->code != DS_OP_AFTER || op->n_in != 1 || s->from != s->step->func) return false;
+    const uint64_t *found = ds_map_find(&s->gradients, op->out[0].i);
+    if (!found || *found == DS_SHARD_TERM) return false;
+    const ds_step_weight *w = &s->step->weights.at[*found - 1];
+    ds_value state = w->master.i != DS_NO_VALUE.i ? w->master
+                     : w->n_states                ? w->state[w->n_states - 1]
+                                                  : w->arg;
+    *out = ds_shard__layout(s, ds_value_at(s->b.func, s->to[state.i].value)->type);
+    return true;
 }
 
 /* ---- ZeRO ---- */

@@ -10,6 +10,7 @@
  *   shard_choose.c which factor of an op takes which axis
  *   shard_override.c  what the strategy says of single ops
  *   shard_attention.c  attention over a split sequence: ring, all_to_all
+ *   shard_total.c  the sum of what lies unlike, for the norm of all gradients
  *   shard_loss.c   the loss of logits whose vocabulary is split
  *   shard_grad.c   where gradients are final, how they are reduced, how ZeRO splits states
  *
@@ -291,6 +292,9 @@ ds_status ds_shard__overrides_used(const ds_sharder *s, ds_error *err);
  * with `choice`. Errors: DS_ERR_VALUE for heads that cp_type = ulysses cannot split. */
 ds_status ds_shard__attention(ds_sharder *s, const ds_op *old, ds_use *in,
                               const ds_shard_choice *choice, const ds_value **made, ds_error *err);
+/* shard_total.c: the whole sum of operands of any layouts. */
+ds_status ds_shard__total(ds_sharder *s, const ds_op *old, const ds_use *in, const ds_value **made,
+                          ds_error *err);
 ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
                          const ds_shard_choice *choice, const ds_value **made, ds_error *err);
 
@@ -306,6 +310,8 @@ void ds_shard__find_gradients(ds_sharder *s);
 ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home);
 /* A gradient has been made: puts it into the bucket (or does nothing if it stays partial). */
 ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err);
+/* Is the op a gradient that is done (clip.c)? Then it is to lie where its optimizer wants it. */
+bool ds_shard__done_layout(const ds_sharder *s, const ds_op *op, ds_layout *out);
 /* Reduces all that waits. */
 ds_status ds_shard__flush(ds_sharder *s, ds_error *err);
 

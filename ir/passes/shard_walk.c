@@ -228,6 +228,12 @@ static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_sh
         for (uint32_t i = 0; i < DS_MAX_OPERANDS; i++) choice->in[i] = choice->out[i] = states;
         return DS_OK;
     }
+    ds_layout done;
+    if (ds_shard__done_layout(s, old, &done)) {
+        choice->in[0] = choice->out[0] = done;
+        return DS_OK;
+    }
+    if (old->code == DS_OP_TOTAL) return DS_OK; /* shard_total.c */
     DS_TRY(ds_shard__override(s, old, s->loops, &override, &mesh, &exact, err));
     bool means = exact;
     if (override && !exact) DS_TRY(ds_shard__means(s, old, override, &means, err));
@@ -244,6 +250,8 @@ static ds_status rewrite(ds_sharder *s, const ds_op *old, ds_use *in, const ds_s
         return ds_shard__attention(s, old, in, choice, made, err);
     case DS_OP_CROSS_ENTROPY:
         return ds_shard__loss(s, old, in, choice, made, err);
+    case DS_OP_TOTAL:
+        return ds_shard__total(s, old, in, made, err);
     default:
         return DS_OK;
     }

@@ -70,7 +70,9 @@ ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err)
     DS_TRY(read_dtype(binding, "grad_dtype", &out->grad_dtype, err));
     DS_TRY(read_dtype(binding, "state_dtype", &out->state_dtype, err));
     DS_TRY(read_dtype(binding, "product_dtype", &out->product_dtype, err));
-    DS_TRY(ds_scenario_ps(binding, "train", "iteration_overhead", &out->iteration_overhead_ps, err));
+    DS_TRY(ds_scenario_real(binding, "train", "clip_norm", &out->clip_norm, err));
+    DS_TRY(
+        ds_scenario_ps(binding, "train", "iteration_overhead", &out->iteration_overhead_ps, err));
     return ds_scenario_bool(binding, "train", "keep_gradients", &out->keep_gradients, err);
 }
 

@@ -26,6 +26,7 @@ typedef struct ds_train {
     ds_dtype dtype, master_dtype, grad_dtype, state_dtype;
     ds_dtype product_dtype;        /* of products of an activation and a weight inside of loops */
     bool keep_gradients;           /* gradients are results of the step too */
+    double clip_norm;              /* most that the norm of all gradients may be; 0: any */
     int64_t iteration_overhead_ps; /* added to the step: what no operation stands for */
 } ds_train;
 

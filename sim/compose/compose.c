@@ -312,7 +312,7 @@ ds_status ds_composer_run(ds_composer *composer, const ds_binding *binding,
     DS_TRY(ds_train_read(binding, &train, err));
     DS_TRY(ds_strategy_read(binding, &strategy, err));
     DS_TRY(ds_strategy_check(binding, &strategy, err));
-    *why = unknown_strategy(&strategy, train.on);
+    *why = train.clip_norm > 0 ? "a norm of all gradients" : unknown_strategy(&strategy, train.on);
     if (*why) return DS_OK;
     out->overhead_ps = train.iteration_overhead_ps;
     ds_arena_init(&arena);

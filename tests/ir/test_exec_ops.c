@@ -235,6 +235,13 @@ static const op_case cases[] = {
      "%y = reduce_mean(%x)\nreturn %y"},
     {DS_OP_REDUCE_MAX, "%x: f32[4@dp, 6@tp, 3]", "f32[4@dp, 1, 3] partial(tp, max)",
      "%y = reduce_max(%x) {dims = [1], keep = true}\nreturn %y"},
+    {DS_OP_SUM_SQUARES, "%x: f32[4@dp, 6@tp, 3]", "f32[] partial(dp, tp)",
+     "%y = sum_squares(%x)\nreturn %y"},
+    {DS_OP_TOTAL, "%x: f32[4@dp, 6@tp], %w: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
+     "%y = total(%x, %w, %x)\nreturn %y"},
+    {DS_OP_CLIP_FACTOR, "%x: f32[4@dp, 6@tp]", "f32[]",
+     "%s = sum_squares(%x)\n%a = all_reduce(%s) over (dp, tp)\n"
+     "%y = clip_factor(%a, %a) {max_norm = 0.5}\nreturn %y"},
     {DS_OP_TOPK, "%x: f32[4@dp, 6@tp, 5]", "f32[4@dp, 6@tp, 2], i32[4@dp, 6@tp, 2]",
      "%y, %i = topk(%x) {k = 2}\nreturn %y, %i"},
     {DS_OP_DISPATCH, "%x: f32[4@dp, 6, 2@tp], %i: i32[4@dp, 6, 2]", "f32[4@dp, 3, 3, 2@tp]",

@@ -6,6 +6,7 @@
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -131,4 +132,66 @@ Test(terms, composed_steps_are_the_simulated_ones) {
             compare_composed(&c, settings[i]);
             sim_free(&c);
         }
+}
+
+/* ---- clip_norm ---- */
+
+/* One weight of n elements on one device: the gradient is read once for its squares, read and
+ * written once more to be scaled. A100: 2.039 bytes/ps. */
+static const char one_weight[] =
+    "dir 1\nparam n = 4096\n"
+    "topology @box {\n  device gpu[2] : \"A100-SXM4-80GB\"\n}\n"
+    "func @f(%%x: f32[64, n]) -> f32[64, n] {\n  weight %%w : f32[n, n]\n"
+    "  %%y = matmul(%%x, %%w)\n  return %%y\n}\n"
+    "scenario {\n  model = @f\n  on = @box\n  train { loss = mse, optimizer = sgd%s }\n"
+    "  strategy { dp = 1 }\n}\n";
+
+static int64_t step_of(const char *train) {
+    char whole[1024];
+    sim_case c;
+    snprintf(whole, sizeof whole, one_weight, train);
+    sim_run_text(&c, whole, NULL, false);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    int64_t ps = c.result->run.step_ps;
+    sim_free(&c);
+    return ps;
+}
+
+static int64_t memory_ps(double bytes) {
+    return (int64_t)ceil(bytes / 2.039);
+}
+
+Test(clip, takes_what_its_operations_take) {
+    double gradient = 4.0 * 4096 * 4096;
+    int64_t squares = memory_ps(gradient + 4), factor = memory_ps(8);
+    int64_t scaled = memory_ps(2 * gradient + 4);
+    int64_t more = step_of(", clip_norm = 1.0") - step_of("");
+    cr_expect_eq(more, squares + factor + scaled, "%lld, not %lld + %lld + %lld", (long long)more,
+                 (long long)squares, (long long)factor, (long long)scaled);
+    cr_expect_eq(step_of(", clip_norm = 0"), step_of(""));
+}
+
+/* No weight of any stage is updated before the last stage has its squares; steps with a norm are
+ * not put together, but simulated. */
+Test(clip, all_stages_wait_for_it) {
+    sim_case c;
+    run_well(&c, ", clip_norm = 1.0", "pp=4 micro=6 zero=1 tp=1 dp=2");
+    const ds_plan *plan = c.result->plan;
+    int64_t last_square = 0, first_update = INT64_MAX;
+    for (uint32_t t = 0; t < plan->n_tasks; t++) {
+        const char *label = plan->records.at[plan->insts.at[plan->task_inst[t]].record]->label;
+        if (strcmp(label, "sum_squares") == 0 && c.result->run.end_ps[t] > last_square)
+            last_square = c.result->run.end_ps[t];
+        if (strcmp(label, "adam") == 0 && c.result->run.start_ps[t] < first_update)
+            first_update = c.result->run.start_ps[t];
+    }
+    cr_expect_gt(last_square, 0);
+    cr_expect_gt(first_update, last_square);
+    ds_error err;
+    ds_composed composed;
+    const char *why;
+    ds_sim_options options = {.cost_mode = DS_COST_MEASURED};
+    cr_assert_eq(ds_compose(&c.binding, c.profiles, &options, &composed, &why, &err), DS_OK);
+    cr_expect_str_eq(why, "a norm of all gradients");
+    sim_free(&c);
 }
