@@ -11,6 +11,7 @@
 #include "search/pool.h"
 #include "sim/compose/compose.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,18 +123,48 @@ static bool contains(const char *text, const char *word) {
     return false;
 }
 
+/* "8x7b" or "_a22b": experts, of which some are active. */
+static bool names_experts(const char *name) {
+    for (const char *at = name; *at; at++) {
+        bool after_digit = at > name && isdigit((unsigned char)at[-1]);
+        bool after_gap = at > name && !isalnum((unsigned char)at[-1]);
+        size_t digits = strspn(at + 1, "0123456789.");
+        bool billions = digits && tolower((unsigned char)at[1 + digits]) == 'b';
+        int letter = tolower((unsigned char)*at);
+        if (billions && ((letter == 'x' && after_digit) || (letter == 'a' && after_gap)))
+            return true;
+    }
+    return false;
+}
+
+/* Families that are no dense transformer, or whose members differ in it: their dims are in zoo.h
+ * or nowhere. */
+static bool is_dense(const char *name) {
+    static const char *const others[] = {
+        "moe",      "expert",     "resnet",  "mixtral",    "dbrx",     "kimi",
+        "deepseek", "gpt oss",    "grok",    "gpt-oss",    "gpt_oss",  "glam",
+        "arctic",   "jamba",      "mamba",   "nemotron_3", "maverick", "scout",
+        "switch",   "qwen3_next", "minimax", "bert"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (contains(name, others[i])) return false;
+    return !names_experts(name);
+}
+
 static ds_status check_model(const val_row *row, const val_testbed *t, ds_error *err) {
-    static const char *const others[] = {"moe", "resnet", "expert"};
     bool narrow = contains(row->precision, "fp8") || contains(row->precision, "fp4");
     if (narrow && !t->narrow)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "%s: products narrower than the activations between them",
                             row->precision);
     if (row->known) return DS_OK;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (contains(row->model, others[i]))
-            return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
-                                row->model);
+    if (!is_dense(row->model))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
+                            row->model);
+    if (t->model != VAL_LLAMA && row->kv_heads != row->heads)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+                            "kv_heads = %lld of %lld heads: the source's model has no grouped "
+                            "queries",
+                            (long long)row->kv_heads, (long long)row->heads);
     if (t->model != VAL_LLAMA && row->ffn != 4 * row->hidden)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "ffn %lld is not 4 hidden",
                             (long long)row->ffn);
@@ -275,6 +306,7 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
     const val_testbed *testbed = val_testbed_of(&row);
     if (strcmp(row.split, "exclude") == 0)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the table excludes it");
+    DS_TRY(val_row_check_cells(&row, err));
     if (!(row.seconds > 0)) return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "no measured time");
     if (val_row_is_mlp(&row)) return time_mlp(job, ground, p, err);
     if (!testbed)

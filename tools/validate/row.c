@@ -1,121 +1,17 @@
-/* Reading a row of measurements, and what follows from it. */
+/* What follows from a row of measurements, what is missing, and what contradicts itself. */
 #include "tools/validate/row.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-/* ---- reading ---- */
-
-#define MLP "distir_mlp"
-
-static const char *text_of(const ds_csv *csv, uint32_t index, const char *column) {
-    uint32_t at = ds_csv_find(csv, column);
-    return at == DS_CSV_NO_COLUMN ? "" : csv->rows.at[index].cells[at];
-}
-
-/* The whole cell as a number, else `otherwise`. */
-static double number_of(const ds_csv *csv, uint32_t index, const char *column, double otherwise) {
-    const char *text = text_of(csv, index, column);
-    char *end;
-    double value = strtod(text, &end);
-    return end == text || *end || !(fabs(value) < 1e15) ? otherwise : value;
-}
-
-/* Sizes and degrees that no machine has count as not stated, so that their products fit. */
-#define MAX_SIZE   1000000000
-#define MAX_DEGREE 32767
-
-static int64_t count_of(const ds_csv *csv, uint32_t index, const char *column, int64_t most,
-                        int64_t otherwise) {
-    double value = number_of(csv, index, column, -1);
-    return value >= 0 && value <= (double)most ? (int64_t)value : otherwise;
-}
-
-/* "… [26.06.01 NeMo Container; …": 2606. */
-static int64_t release_of(const char *ref) {
-    const char *at = strchr(ref, '[');
-    int year = 0, month = 0;
-    if (!at || sscanf(at, "[%2d.%2d", &year, &month) != 2) return 0;
-    return 100 * year + month;
-}
-
-static void fill_known(val_row *r) {
-    const val_known_model *m = r->known = val_known_model_of(r->model);
-    if (!m || m->refused) return;
-    const struct {
-        int64_t *cell, value;
-    } dims[] = {{&r->layers, m->layers}, {&r->hidden, m->hidden},     {&r->heads, m->heads},
-                {&r->ffn, m->ffn},       {&r->kv_heads, m->kv_heads}, {&r->vocab, m->vocab}};
-    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        if (!*dims[i].cell) *dims[i].cell = dims[i].value;
-}
-
-void val_row_read(const ds_csv *csv, uint32_t index, val_row *out) {
-#define TEXT(column)   text_of(csv, index, column)
-#define SIZE(column)   count_of(csv, index, column, MAX_SIZE, 0)
-#define DEGREE(column) count_of(csv, index, column, MAX_DEGREE, 0)
-    *out = (val_row){
-        .line = csv->rows.at[index].line,
-        .source_id = TEXT("source_id"),
-        .ref = TEXT("source_ref"),
-        .model = TEXT("model"),
-        .gpu = TEXT("gpu"),
-        .schedule = TEXT("schedule"),
-        .recompute = TEXT("recompute"),
-        .precision = TEXT("precision"),
-        .split = TEXT("split"),
-        .memory = TEXT("mem_gb"),
-        .notes = TEXT("notes"),
-        .params_b = number_of(csv, index, "params_b", 0),
-        .layers = SIZE("layers"),
-        .hidden = SIZE("hidden"),
-        .heads = SIZE("heads"),
-        .kv_heads = SIZE("kv_heads"),
-        .ffn = SIZE("ffn"),
-        .vocab = SIZE("vocab"),
-        .seq = SIZE("seq"),
-        .gpus = SIZE("gpus"),
-        .gpus_per_node = DEGREE("gpus_per_node"),
-        .dp = DEGREE("dp"),
-        .tp = DEGREE("tp"),
-        .pp = DEGREE("pp"),
-        .cp = DEGREE("cp"),
-        .ep = DEGREE("ep"),
-        .vpp = DEGREE("vpp"),
-        .mbs = DEGREE("mbs"),
-        .gbs = SIZE("gbs"),
-        .zero = count_of(csv, index, "zero_stage", 3, -1),
-        .sp = count_of(csv, index, "seq_parallel", 1, -1),
-        .memory_gb = number_of(csv, index, "mem_gb", 0),
-        .seconds = number_of(csv, index, "iter_time_s", 0),
-    };
-    if (!(out->seconds > 0)) out->seconds = number_of(csv, index, "iter_time_derived_s", 0);
-    out->flawed = strstr(TEXT("tflops_per_gpu"), "[^gpt-oss-note]") != NULL;
-    out->release = release_of(out->ref);
-    fill_known(out);
-    if (ds_csv_find(csv, "world_size") == DS_CSV_NO_COLUMN) return;
-    out->source_id = MLP;
-    out->model = "MLP";
-    out->gpus = out->dp = DEGREE("world_size");
-    out->tp = out->pp = 1;
-    out->layers = SIZE("num_layers");
-    out->hidden = SIZE("hidden_dim");
-    out->gbs = SIZE("batch_size");
-    out->seconds = number_of(csv, index, "measured_ms", 0) * 1e-3;
-#undef TEXT
-#undef SIZE
-#undef DEGREE
-}
-
-bool val_row_is_mlp(const val_row *row) {
-    return strcmp(row->source_id, MLP) == 0;
-}
-
 /* ---- what is missing ---- */
+
+/* Up and down, or gate, up and down. */
+static double mlp_products(const val_row *r) {
+    return r->ffn == 4 * r->hidden ? 2 : 3;
+}
 
 static double params_of(const val_row *r, int64_t layers) {
     double h = (double)r->hidden;
@@ -129,10 +25,12 @@ static bool prints_as(double value, double printed) {
     return fabs(value - printed) <= unit / 2;
 }
 
+#define MAX_LAYERS 32767
+
 static int64_t layers_of(const val_row *r) {
     double per_layer = params_of(r, 1) - params_of(r, 0);
     double guess = (r->params_b * 1e9 - params_of(r, 0)) / per_layer;
-    if (guess > MAX_DEGREE) return 0;
+    if (guess > MAX_LAYERS) return 0;
     int64_t near = (int64_t)guess, found = 0;
     for (int64_t l = near > 0 ? near : 1; l <= near + 1; l++) {
         if (!prints_as(params_of(r, l) * 1e-9, r->params_b)) continue;
@@ -175,7 +73,42 @@ static ds_status find_missing(const val_row *r, ds_error *err) {
     return status;
 }
 
+/* Parameters of a dense row by its dims, with no, one or two embeddings. */
+static double dense_params(const val_row *r, int embeddings) {
+    double h = (double)r->hidden, kv = (double)r->kv_heads / (double)r->heads;
+    double layer = h * h * (2 + 2 * kv) + mlp_products(r) * h * (double)r->ffn;
+    return (double)r->layers * layer + embeddings * h * (double)r->vocab;
+}
+
+#define MOST_OFF 0.15
+
+static ds_status check_size(const val_row *r, ds_error *err) {
+    double stated = r->params_b * 1e9;
+    bool dense = !r->known && r->params_b > 0;
+    if (!dense || (stated >= (1 - MOST_OFF) * dense_params(r, 0) &&
+                   stated <= (1 + MOST_OFF) * dense_params(r, 2)))
+        return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "params_b = %g, but %" PRId64 " layers of %" PRId64 " have %.4g",
+                        r->params_b, r->layers, r->hidden, dense_params(r, 1) * 1e-9);
+}
+
+static bool is_interleaved(const val_row *r) {
+    return strncasecmp(r->schedule, "interleaved", 11) == 0;
+}
+
+static ds_status check_schedule(const val_row *r, ds_error *err) {
+    bool plain = strncasecmp(r->schedule, "1f1b", 4) == 0;
+    if ((plain && r->vpp > 1) || (is_interleaved(r) && r->vpp == 1))
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                            "schedule %s with %" PRId64 " chunk%s a stage", r->schedule, r->vpp,
+                            r->vpp > 1 ? "s" : "");
+    return DS_OK;
+}
+
 static ds_status find_contradictions(const val_row *r, ds_error *err) {
+    DS_TRY(check_size(r, err));
+    DS_TRY(check_schedule(r, err));
     if (r->dp * r->tp * r->pp * r->cp != r->gpus)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "dp %" PRId64 ", tp %" PRId64 ", pp %" PRId64 ", cp %" PRId64
@@ -208,7 +141,12 @@ static ds_status find_contradictions(const val_row *r, ds_error *err) {
     return DS_OK;
 }
 
+ds_status val_row_check_cells(const val_row *row, ds_error *err) {
+    return *row->unread ? ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s", row->unread) : DS_OK;
+}
+
 ds_status val_row_complete(val_row *row, ds_error *err) {
+    DS_TRY(val_row_check_cells(row, err));
     fill_in(row);
     if (row->known && row->known->refused)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "%s", row->known->refused);
@@ -238,8 +176,7 @@ double val_row_flop(const val_row *r) {
         return 6 * (double)r->gbs * s * (token + scores);
     }
     double kv = r->kv_heads && r->heads ? (double)r->kv_heads / (double)r->heads : 1;
-    double products = r->ffn == 4 * r->hidden ? 2 : 3; /* up and down, or gate, up and down */
-    double layer = h * h * (2 + 2 * kv) + products * h * (double)r->ffn;
+    double layer = h * h * (2 + 2 * kv) + mlp_products(r) * h * (double)r->ffn;
     double forward = 2 * s * (l * layer + h * (double)r->vocab) + 4 * l * s * s * h;
     double passes = strncasecmp(r->recompute, "full", 4) == 0 ? 4 : 3;
     return passes * (double)r->gbs * forward;

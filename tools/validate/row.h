@@ -3,8 +3,10 @@
  * Columns (tests/data/e2e/e2e_*.csv; others are passed over, a missing one counts as blank):
  * source_id source_ref model params_b layers hidden heads kv_heads ffn vocab seq gpu gpus
  * gpus_per_node dp tp pp cp ep vpp schedule mbs gbs zero_stage seq_parallel recompute precision
- * iter_time_s iter_time_derived_s mem_gb split notes. A blank cell is what the source does not say.
- * Nothing is guessed: what a run cannot do without, and neither the row nor its testbed
+ * iter_time_s iter_time_derived_s mem_gb split notes. A blank cell is what the source does not say;
+ * a cell that cannot be read, or that no run has (dp = 0, precision = int8), is no blank one: its
+ * row is refused, with column and value. zero_stage is 0 to 3, or FSDP, which is 3. Nothing is
+ * guessed: what a run cannot do without, and neither the row nor its testbed
  * (tools/validate/testbed.h) gives, makes it incomplete, with a reason. */
 #ifndef DS_VALIDATE_ROW_H
 #define DS_VALIDATE_ROW_H
@@ -13,10 +15,11 @@
 #include "ir/base/str.h"
 #include "tools/validate/zoo.h"
 
-/* Texts belong to the table and are never NULL; a number that is blank or no number is 0, or -1
- * where 0 means something. */
+/* Texts belong to the table and are never NULL; a number that is blank is 0, or -1 where 0 means
+ * something. */
 typedef struct val_row {
     uint32_t line;
+    char unread[160]; /* the first cell that is wrong, and how; "": none */
     const char *source_id, *ref, *model, *gpu, *schedule, *recompute, *precision, *split, *memory;
     const char *notes;
     double params_b;
@@ -31,8 +34,8 @@ typedef struct val_row {
     double seconds;  /* a step: iter_time_s, else iter_time_derived_s; 0: not stated */
 } val_row;
 
-/* DistIR's table of an MLP has columns of its own: world_size num_layers batch_size hidden_dim
- * measured_ms. */
+/* Whatever the cells hold; what is wrong with them is in `unread`. DistIR's table of an MLP has
+ * columns of its own: world_size num_layers batch_size hidden_dim measured_ms. */
 void val_row_read(const ds_csv *csv, uint32_t index, val_row *out);
 bool val_row_is_mlp(const val_row *row);
 
@@ -41,8 +44,11 @@ bool val_row_is_mlp(const val_row *row);
  *           l (12 h² + 13 h) + (vocab + seq + 2) h is params_b to the digits given
  *   ffn     4 h;  dp, tp, pp, cp, ep, vpp of one GPU, and blank cp, ep, vpp: 1
  *   gbs     one microbatch on each replica
+ * Dims and params_b may differ by 15 % (labels are rounded, and leave out embeddings or not).
  * DS_ERR_UNSUPPORTED for a layout that there is no scenario for, DS_ERR_DATA else. */
 ds_status val_row_complete(val_row *row, ds_error *err);
+/* DS_ERR_DATA if a cell is wrong. */
+ds_status val_row_check_cells(const val_row *row, ds_error *err);
 
 /* Floating-point operations of a step as the field counts them: six times the weights of the
  * products and the attention to both sides, a token; eight times with full recomputation. For
