@@ -5,6 +5,7 @@
 /* One algorithm's flow at full capacity in seconds, and its slowest link. */
 typedef struct flow {
     double seconds;
+    int64_t wait_ps; /* all of its steps' latencies */
     int64_t slowest_bytes_per_s;
 } flow;
 
@@ -19,6 +20,9 @@ static ds_status flow_of(ds_topo *topo, const ds_coll_request *request, const ch
     ds_status status = ds_coll_phases(topo, request, algorithm, &scratch, &phases, &n, err);
     for (uint32_t i = 0; i < n && status == DS_OK; i++) {
         const ds_load *load = ds_phase_slowest(topo, &phases[i]);
+        int64_t wait_ps;
+        if (ds_mul_i64(phases[i].steps, phases[i].alpha_ps, &wait_ps))
+            ds_add_i64(out->wait_ps, wait_ps, &out->wait_ps);
         if (!load) continue;
         int64_t capacity = ds_topo_link_at(topo, load->link)->bytes_per_s;
         double seconds = (double)load->bytes_q32 / 4294967296.0 / (double)capacity;
@@ -49,6 +53,7 @@ ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_col
         if (status != DS_OK && !ds_coll__is_passed_over(status)) return status;
         if (status != DS_OK) continue;
         if (least < 0) out->slowest_bytes_per_s = f.slowest_bytes_per_s;
+        if (least < 0 || f.seconds < least) out->wait_ps = f.wait_ps;
         if (least < 0 || f.seconds < least) least = f.seconds;
     }
     if (least < 0) return why;

@@ -87,17 +87,22 @@ static double time_at(run rows, double bytes, ds_buf *explain) {
     return (double)a->ps + ((double)b->ps - (double)a->ps) * t;
 }
 
-/* Bytes on the wire of each member and direction, relative to S, of a ring over n members. */
-static double wire_factor(const ds_coll_fit *f, double n) {
-    const shape *s = shape_of(f->collective);
+double ds_cost__wire_factor(const char *collective, double n) {
+    const shape *s = shape_of(collective);
     return s && s->steps_per_peer ? s->steps_per_peer * (n - 1) / n : 1;
+}
+
+static double wire_factor(const ds_coll_fit *f, double n) {
+    return ds_cost__wire_factor(f->collective, n);
+}
+
+static double steps_of(const shape *s, double n) {
+    return s && s->steps_per_peer ? s->steps_per_peer * (n - 1) : 1;
 }
 
 /* The efficiency at which a ring on the fit's links takes the time `ps`. */
 static double efficiency_of(const ds_coll_fit *f, double bytes, double ps) {
-    const shape *s = shape_of(f->collective);
-    double n = (double)f->group;
-    double steps = s && s->steps_per_peer ? s->steps_per_peer * (n - 1) : 1;
+    double n = (double)f->group, steps = steps_of(shape_of(f->collective), n);
     double overhead = (double)f->launch_ps + steps * ((double)f->alpha_ps + (double)f->step_ps);
     double flow_s = (ps - overhead) / (double)DS_PS_PER_S;
     if (flow_s <= 0) return 1;
@@ -202,7 +207,7 @@ static ring_use ring_of(const shape *s, const ds_protocol *on, uint32_t group, d
     double n = (double)group;
     bool ring = s && s->steps_per_peer;
     double wire = ring ? s->steps_per_peer * (n - 1) / n * bytes : bytes;
-    ring_use u = {.steps = ring ? s->steps_per_peer * (n - 1) : 1, .flow_ps = (double)flow_ps};
+    ring_use u = {.steps = steps_of(s, n), .flow_ps = (double)flow_ps};
     if (!flow_ps) u.flow_ps = wire / (double)on->link_bytes_per_s * (double)DS_PS_PER_S;
     return u;
 }
@@ -317,16 +322,51 @@ static bool is_for_protocols(const ds_profiles *p, const ds_coll_fit *f, const p
     return false;
 }
 
-static ds_status terms_of_fit(const ds_profiles *p, const ds_coll_fit *f, const ds_coll_fit *above,
-                              uint32_t group, double bytes, int64_t link_bytes_per_s,
-                              ds_coll_cost *out, ds_buf *explain, ds_error *err) {
+/* What is asked for. */
+typedef struct demand {
+    const shape *own;
+    uint32_t group;
+    double as; /* bytes of the collective whose terms are taken */
+    const ds_coll_links *links;
+} demand;
+
+/* A fit as it is on the links in use. */
+typedef struct placed {
+    ds_coll_fit fit;
+    bool is_here; /* its reference links are these, or as fast */
+    bool is_sure; /* false: its rows may have been measured on much slower ones */
+} placed;
+
+/* Rows alone get the links in use for reference, unless those are too slow for them. */
+static placed place(const ds_coll_fit *f, const demand *d) {
+    placed on = {.fit = *f, .is_sure = true};
+    const ds_coll_links *links = d->links;
+    double rate = (double)f->capacity_bytes_per_s, capacity = (double)links->slowest_bytes_per_s;
+    on.is_here =
+        !links->slowest_bytes_per_s || links->slowest_bytes_per_s == f->capacity_bytes_per_s;
+    if (!f->no_link) return on;
+    double n = (double)d->group, flow_s = (double)links->flow_ps / (double)DS_PS_PER_S;
+    if (links->flow_ps) capacity = wire_factor(f, n) * d->as / flow_s;
+    on.fit.alpha_ps = (int64_t)((double)links->wait_ps / steps_of(d->own, n));
+    if (capacity < 1 || capacity > 1e18 || capacity * SAME_KIND_OF_LINK < rate) return on;
+    on.fit.capacity_bytes_per_s = (int64_t)capacity;
+    on.is_here = true;
+    on.is_sure = capacity <= rate * SAME_KIND_OF_LINK;
+    return on;
+}
+
+static ds_status terms_of_fit(const ds_profiles *p, const placed *on, const ds_coll_fit *above,
+                              const demand *d, ds_coll_cost *out, ds_buf *explain, ds_error *err) {
+    const ds_coll_fit *f = &on->fit;
+    uint32_t group = d->group;
+    double bytes = d->as;
     use u = use_between(p, f, above, group, bytes, explain);
     bool group_outside = is_group_outside(f, above, group);
     *out = (ds_coll_cost){.launch_ps = f->launch_ps,
                           .step_ps = f->step_ps,
                           .efficiency_q32 = to_q32(u.e),
                           .from_profile = true,
-                          .extrapolated = u.outside || group_outside,
+                          .extrapolated = u.outside || group_outside || !on->is_sure,
                           .holds_compute = f->holds_compute,
                           .spread = f->spread};
     if (explain && u.outside)
@@ -334,9 +374,11 @@ static ds_status terms_of_fit(const ds_profiles *p, const ds_coll_fit *f, const 
     if (explain && group_outside)
         ds_buf_printf(explain, "  extrapolated: a group of %u by the fit over %u\n", group,
                       f->group);
-    if (link_bytes_per_s && link_bytes_per_s != f->capacity_bytes_per_s)
-        return carry_over(f, &u, group, bytes, link_bytes_per_s, out, explain, err);
-    return DS_OK;
+    if (explain && !on->is_sure)
+        ds_buf_put(explain,
+                   "  extrapolated: no row shows what these links can do; they may be others\n");
+    if (on->is_here) return DS_OK;
+    return carry_over(f, &u, group, bytes, d->links->slowest_bytes_per_s, out, explain, err);
 }
 
 /* What a profile has for a collective under the name of `of`: rows or a curve of groups, or
@@ -347,25 +389,34 @@ static ds_status try_terms(const ds_profiles *p, uint32_t profile, const char *c
                            const ds_coll_links *links, ds_coll_cost *out, ds_buf *explain,
                            bool *found, ds_error *err) {
     const ds_coll_fit *above = NULL, *f = fit_of(p, profile, of->name, group, &above);
+    const shape *own = shape_of(collective);
+    double as = bytes * (own == of ? 1 : own->ratio);
+    demand d = {own, group, as, links};
+    placed on = {.is_here = true}, next;
+    if (f) {
+        on = place(f, &d);
+        f = &on.fit;
+    }
+    if (above) {
+        next = place(above, &d);
+        above = &next.fit;
+    }
     int64_t link = links->slowest_bytes_per_s;
     if (!link && f) link = f->capacity_bytes_per_s;
     protocols fast = protocols_of(p, profile, of->name, link);
-    bool fits_here = !f || f->capacity_bytes_per_s == link;
-    bool timed = f && fits_here && says_times(p, f);
+    bool timed = f && on.is_here && says_times(p, f);
     *found = f || fast.n;
     if (!*found) return DS_OK;
-    const shape *own = shape_of(collective);
-    double as = bytes * (own == of ? 1 : own->ratio);
     if (explain && own != of)
         ds_buf_printf(explain, "  no rows; as %s of %.0f bytes\n", of->name, as);
     if (fast.n && (!f || (fast.ratio <= SAME_KIND_OF_LINK &&
                           (!timed || is_for_protocols(p, f, &fast, as))))) {
         ring_use ring = ring_of(own, fast.at, group, bytes, links->flow_ps);
         DS_TRY(terms_of_protocols(&fast, &ring, as, out, explain, err));
-        out->holds_compute = f && fits_here && f->holds_compute;
+        out->holds_compute = f && on.is_here && f->holds_compute;
         return DS_OK;
     }
-    return terms_of_fit(p, f, above, group, as, links->slowest_bytes_per_s, out, explain, err);
+    return terms_of_fit(p, &on, above, &d, out, explain, err);
 }
 
 ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,

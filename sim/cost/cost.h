@@ -156,12 +156,19 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  * them that a protocol is for. A capacity over 2.5 times off the fit's is
  * extrapolation. Source: NVIDIA/nccl src/graph/tuning.cc (latencies and bandwidth a protocol).
  *
+ * Rows without a fit that says on which links they were measured (an import from a log of
+ * nccl-tests makes such) are taken as measured on the links in use: e is what makes the flow there,
+ * after wait_ps, take the measured time. Unless those have less than a 2.5th of the highest rate
+ * that a row of the profile shows: then they are other links, as above, and that rate is C. With
+ * over 2.5 times as much the rows say too little of them, and that counts as extrapolation.
+ *
  * `extrapolated`: the links, the size or the group lie outside what the fit saw. `holds_compute`:
  * on that stack no compute ran beside this collective; it belongs on the members' compute stream.
  * Errors: DS_ERR_VALUE for negative bytes, DS_ERR_OVERFLOW. O(fits + rows). */
 typedef struct ds_coll_links {
     int64_t slowest_bytes_per_s; /* capacity of the link that holds the collective up; 0: unknown */
     int64_t flow_ps; /* what the bytes take at full capacity; 0: as a ring on links of the fit's */
+    int64_t wait_ps; /* latencies of all steps of the algorithm that takes flow_ps */
 } ds_coll_links;
 
 typedef struct ds_coll_cost {

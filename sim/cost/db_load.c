@@ -7,6 +7,7 @@
 
 #include "ir/base/file.h"
 #include "ir/base/map.h"
+#include "ir/base/units.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -431,6 +432,49 @@ static void merge_ops(ds_profiles *p) {
     p->ops.n = kept;
 }
 
+static bool has_coll_fit(const ds_profiles *p, uint32_t n_fits, const ds_coll_row *row) {
+    for (uint32_t i = 0; i < n_fits; i++) {
+        const ds_coll_fit *f = &p->coll_fits.at[i];
+        if (f->profile == row->profile && f->group == row->group &&
+            strcmp(f->collective, row->collective) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of all rows of the profile without a fit, the highest rate on the wire: their links have at least
+ * that. */
+static int64_t highest_rate(const ds_profiles *p, uint32_t n_fits, uint32_t profile) {
+    double highest = 1;
+    for (uint32_t i = 0; i < p->coll_rows.n; i++) {
+        const ds_coll_row *row = &p->coll_rows.at[i];
+        if (row->profile != profile || has_coll_fit(p, n_fits, row)) continue;
+        double wire =
+            ds_cost__wire_factor(row->collective, (double)row->group) * (double)row->bytes;
+        double rate = wire / (double)row->ps * (double)DS_PS_PER_S;
+        if (rate > highest) highest = rate;
+    }
+    return highest < (double)INT64_MAX / 4 ? (int64_t)highest : INT64_MAX / 4;
+}
+
+/* Every collective and group with rows gets a fit, so that they count. */
+static void add_missing_fits(ds_profiles *p) {
+    uint32_t n_fits = p->coll_fits.n;
+    for (uint32_t i = 0; i < p->coll_rows.n; i++) {
+        const ds_coll_row *row = &p->coll_rows.at[i];
+        if (has_coll_fit(p, p->coll_fits.n, row)) continue;
+        ds_coll_fit f = {.profile = row->profile,
+                         .collective = row->collective,
+                         .group = row->group,
+                         .capacity_bytes_per_s = highest_rate(p, n_fits, row->profile),
+                         .e_max = 1,
+                         .no_link = true,
+                         .basis = "rows of collectives.csv, taken as measured on the links in use",
+                         .source = row->source};
+        DS_PUSH(&p->arena, &p->coll_fits, f);
+    }
+}
+
 static void merge_collectives(ds_profiles *p) {
     ds_coll_row *at = p->coll_rows.at;
     uint32_t kept = 0;
@@ -444,6 +488,7 @@ static void merge_collectives(ds_profiles *p) {
         at[kept++] = row;
     }
     p->coll_rows.n = kept;
+    add_missing_fits(p);
     if (p->coll_fits.n)
         qsort(p->coll_fits.at, p->coll_fits.n, sizeof *p->coll_fits.at, by_coll_fit);
     if (p->protocols.n)

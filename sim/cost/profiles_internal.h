@@ -70,6 +70,7 @@ typedef struct ds_coll_fit {
     int64_t capacity_bytes_per_s, alpha_ps, launch_ps, step_ps;
     double e_max, s_half;
     bool holds_compute;
+    bool no_link; /* of rows alone: the capacity is the highest rate of any, on links not named */
     ds_cost_spread spread;
     const char *basis, *source;
 } ds_coll_fit;
@@ -108,6 +109,9 @@ struct ds_profiles {
     DS_VEC(ds_coll_fit) coll_fits; /* sorted by profile, collective, group */
     DS_VEC(ds_protocol) protocols; /* sorted by profile, collective, link, name */
 };
+
+/* Bytes on the wire of each member and direction, relative to the size, of a ring over n members. */
+double ds_cost__wire_factor(const char *collective, double n);
 
 /* Total order: profile, op, dtype, fixed, x. */
 int ds_op_key_compare(const ds_op_key *a, const ds_op_key *b);

@@ -39,13 +39,21 @@ static void put_origins(ds_json *json, const ds_account *a) {
                        ds_report__share((double)a->comm_extrapolated_ps, whole));
 }
 
-/* Nine in ten; as certain as the fits' residuals are known. */
+static void put_bound(ds_json *json, const char *key, int64_t ps, bool is_known) {
+    ds_json_key(json, key);
+    if (is_known)
+        ds_json_int(json, ps);
+    else
+        ds_json_null(json);
+}
+
+/* Nine in ten, null where no residual is known; as certain as the fits' residuals are known. */
 static void put_uncertainty(ds_json *json, const ds_result *r) {
     ds_uncertainty u = ds_result_uncertainty(r);
     ds_json_key(json, "step_time_interval_ps");
     ds_json_begin_object(json);
-    ds_json_key_int(json, "low", u.low_ps);
-    ds_json_key_int(json, "high", u.high_ps);
+    put_bound(json, "low", u.low_ps, u.covered_ps > 0);
+    put_bound(json, "high", u.high_ps, u.covered_ps > 0);
     ds_json_key_int(json, "covered", u.covered_ps);
     ds_json_key_int(json, "unknown", u.unknown_ps);
     ds_json_end_object(json);

@@ -158,9 +158,9 @@ void ds_advise(ds_result *result, const ds_profiles *profiles, const ds_sim_opti
  * profile's fits were off by on their own rows holds here (uncertain.c): those of whole steps where
  * the profile was fitted to such, else those of its ops and collectives. */
 typedef struct ds_uncertainty {
-    int64_t low_ps, high_ps;
-    int64_t covered_ps; /* time on the critical path by fits with known residuals */
-    int64_t unknown_ps; /* predicted without: peaks of the catalogue, links alone */
+    int64_t low_ps, high_ps; /* the step itself where covered_ps is 0: reports then have none */
+    int64_t covered_ps;      /* time on the critical path by fits with known residuals */
+    int64_t unknown_ps;      /* predicted without: peaks of the catalogue, links alone */
 } ds_uncertainty;
 
 /* step - sqrt(Σ (T (1 - low))²) and step + sqrt(Σ (T (high - 1))²) over the distinct works and

@@ -84,9 +84,22 @@ static void put_throughput(const ds_result *r, ds_buf *out) {
         ds_buf_put(out, " steps/s\n");
 }
 
-/* Only where fits with known residuals have a part: "35.1 .. 37.2 ms for nine in ten". */
+static bool has_profile(const ds_plan *plan) {
+    for (uint32_t c = 0; c < plan->n_classes; c++)
+        if (plan->profile_of[c]) return true;
+    return false;
+}
+
+/* Where fits with known residuals have a part: "35.1 .. 37.2 ms for nine in ten". Where a profile
+ * has none, that there is no interval. */
 static void put_uncertainty(const ds_result *r, ds_buf *out) {
     ds_uncertainty u = ds_result_uncertainty(r);
+    if (!u.covered_ps && u.unknown_ps && has_profile(r->plan))
+        ds_buf_printf(
+            out,
+            "  no interval: %s of the step by the catalogue, links alone, or fits without "
+            "residuals\n",
+            ds_report__percent(ds_report__share((double)u.unknown_ps, (double)r->run.step_ps)).s);
     if (!u.covered_ps) return;
     ds_buf_printf(out, "  90 %% within   %s .. %s, by the residuals of the fits",
                   ds_report__ps(u.low_ps).s, ds_report__ps(u.high_ps).s);

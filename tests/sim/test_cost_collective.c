@@ -112,7 +112,8 @@ static ds_coll_cost on_links(const char *collective, uint32_t group, int64_t byt
                              int64_t link_bytes_per_s) {
     ds_coll_cost cost;
     cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes,
-                                    (ds_coll_links){link_bytes_per_s, 0}, &cost, NULL, NULL),
+                                    (ds_coll_links){.slowest_bytes_per_s = link_bytes_per_s}, &cost,
+                                    NULL, NULL),
                  DS_OK);
     return cost;
 }
@@ -153,7 +154,7 @@ Test(cost_collective, on_other_links_a_curve_keeps_its_maximum) {
 static ds_coll_cost with_flow(uint32_t group, int64_t bytes, int64_t link, int64_t flow_ps) {
     ds_coll_cost cost;
     cr_assert_eq(ds_cost_collective(p, profile, "all_to_all", group, bytes,
-                                    (ds_coll_links){link, flow_ps}, &cost, NULL, NULL),
+                                    (ds_coll_links){link, flow_ps, 0}, &cost, NULL, NULL),
                  DS_OK);
     return cost;
 }
@@ -282,4 +283,49 @@ Test(cost_committed, a_ring_on_the_reference_links_takes_the_measured_time) {
     cr_assert_gt(checked, 200);
     ds_csv_deinit(&csv);
     ds_profiles_free(all);
+}
+
+/* Rows of 1 MB and 4 MB over 4 in 45 and 165 us, and no fit: the highest rate is 1.5 * 4 MB / 165
+ * us, 36 GB/s. Where the flow of 1 MB takes 30 us (50 GB/s) after 6 us of latency, e = 30/39 makes
+ * it 45 us; 2 MB lie at 85 us: e = 60/79. */
+Test(cost_collective, rows_without_a_fit_count_on_the_links_in_use) {
+    static const char rows[] = "collective,group_size,size_bytes,time_us,source\n"
+                               "all_reduce,4,1000000,45,s\n"
+                               "all_reduce,4,4000000,165,s\n";
+    cost_tree alone;
+    uint32_t id;
+    cost_tree_init(&alone);
+    cost_tree_put(&alone, "p/collectives.csv", rows);
+    ds_profiles *q = cost_tree_load(&alone);
+    cr_assert_eq(ds_profiles_find_profile(q, "P", DS_NOWHERE, &id, NULL), DS_OK);
+    static const struct {
+        const char *collective;
+        int64_t bytes, link, flow_ps, launch_ps;
+        double e;
+        bool extrapolated;
+    } cases[] = {
+        {"all_reduce", 1000000, 50000000000, 30000000, 0, 30.0 / 39, false},
+        {"all_reduce", 2000000, 50000000000, 60000000, 0, 60.0 / 79, false},
+        {"all_gather", 2000000, 50000000000, 30000000, 0, 30.0 / 33,
+         false}, /* half the steps: 2 us each */
+        {"all_reduce", 8000000, 50000000000, 240000000, 0, 120.0 / 159, true}, /* e of 4 MB */
+        {"all_reduce", 1000000, 100000000000, 15000000, 0, 15.0 / 39, true},   /* 2.75 times 36 */
+        /* Links of 10 GB/s are not those of the rows: 39 us of flow at 36.36 GB/s are e_sat =
+         * 165/159 (at most 1) of it, 41.25 us, so no latency is left. */
+        {"all_reduce", 1000000, 10000000000, 150000000, 0, 1, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ds_coll_cost cost;
+        ds_coll_links links = {cases[i].link, cases[i].flow_ps, 6000000};
+        cr_assert_eq(ds_cost_collective(q, id, cases[i].collective, 4, cases[i].bytes, links, &cost,
+                                        NULL, NULL),
+                     DS_OK);
+        double e = (double)cost.efficiency_q32 / (double)ONE;
+        cr_expect_float_eq(e, cases[i].e, 1e-6, "case %zu: e %.9g", i, e);
+        cr_expect_eq(cost.launch_ps, cases[i].launch_ps, "case %zu", i);
+        cr_expect_eq(cost.extrapolated, cases[i].extrapolated, "case %zu", i);
+        cr_expect(cost.from_profile);
+    }
+    ds_profiles_free(q);
+    cost_tree_deinit(&alone);
 }

@@ -79,7 +79,8 @@ Test(cost_floor, products_off_the_grid) {
 
 Test(cost_floor, compute_is_held_on_the_links_of_the_fit) {
     ds_coll_cost cost;
-    ds_coll_links own = {.slowest_bytes_per_s = 300000000000}, other = {25000000000, 0};
+    ds_coll_links own = {.slowest_bytes_per_s = 300000000000},
+                  other = {.slowest_bytes_per_s = 25000000000};
     cr_assert_eq(ds_cost_collective(p, profile, "all_reduce", 8, 1 << 20, own, &cost, NULL, NULL),
                  DS_OK);
     cr_assert(cost.holds_compute);
