@@ -184,13 +184,13 @@ static ds_status time_row(const val_job *job, ds_plan_ground *ground, const val_
                           const val_testbed *testbed, val_prediction *p, ds_error *err) {
     timing t;
     DS_TRY(time_scenario(job, ground, row, testbed, &t, err));
-    if (testbed->gathers_ahead && row->zero == 0) {
-        val_row sharded = *row;
-        timing memory;
-        sharded.zero = 1;
-        DS_TRY(time_scenario(job, ground, &sharded, testbed, &memory, err));
-        memory.step_ps = t.step_ps;
-        t = memory;
+    if (testbed->gathers_ahead && row->zero == 1) {
+        val_testbed in_turn = *testbed;
+        timing sharded;
+        in_turn.gathers_ahead = false;
+        DS_TRY(time_scenario(job, ground, row, &in_turn, &sharded, err));
+        sharded.step_ps = t.step_ps;
+        t = sharded;
     }
     double seconds = (double)t.step_ps / (double)DS_PS_PER_S;
     p->fits_last = t.fits;

@@ -142,6 +142,7 @@ static void put_sp(const val_row *r, const val_testbed *t, val_purpose purpose, 
 static void put_strategy(const val_row *r, const val_testbed *t, val_purpose purpose,
                          int64_t microbatches, ds_buf *out) {
     int64_t zero = t->fsdp && r->zero == 2 ? 3 : r->zero;
+    if (t->gathers_ahead && r->zero == 1 && purpose == VAL_TIME) zero = 0;
     ds_buf_printf(out,
                   "  strategy { dp = %" PRId64 ", tp = %" PRId64 ", pp = %" PRId64
                   ", microbatches = %" PRId64 ", zero = %" PRId64,

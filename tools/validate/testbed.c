@@ -1,6 +1,7 @@
 /* The testbeds, one entry each, with where every figure comes from. */
 #include "tools/validate/testbed.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -61,7 +62,7 @@ static const val_testbed testbeds[] = {
      .precision = "fp16",
      .parts = true,
      .basis = "as megatron_apr2021"},
-    {.source = "megatron_",
+    {.source = "megatron_readme_175b",
      SELENE,
      .set = "megatron_a100",
      .seq = 1024,
@@ -142,7 +143,7 @@ static const val_testbed testbeds[] = {
          "benchmark/megatron/benchmark_gpt_bert_one_case.py leaves as it is"},
     {MPT, .gpu = "A100", .profile = "A100-MPT-FSDP", .nvlink_gb_per_s = 300, .nic_mb_per_s = 25000,
      .basis = "assumed: eight HDR ports of 200 Gb/s a node, which the source does not name"},
-    {MPT, .gpu = "A100_40", .profile = "A100-40GB-MPT-FSDP", .nvlink_gb_per_s = 300,
+    {MPT, .gpu = "A100_40gb", .profile = "A100-40GB-MPT-FSDP", .nvlink_gb_per_s = 300,
      .nic_mb_per_s = 25000, .basis = "as A100"},
     {MPT, .gpu = "H100", .profile = "H100-MPT-FSDP", .nvlink_gb_per_s = 450, .nic_mb_per_s = 50000,
      .basis = "assumed: eight NDR ports of 400 Gb/s a node, which the source does not name"},
@@ -168,8 +169,19 @@ static const val_testbed testbeds[] = {
      .basis = "Shoeybi et al. 2020, section 5: sequences of 1,024, vocabulary padded to 51,200"},
 };
 
-static bool begins(const char *text, const char *prefix) {
-    return strncasecmp(text, prefix, strlen(prefix)) == 0;
+/* "seqsel_tab5" begins with the word seqsel, "seqsel2" does not. */
+static bool begins(const char *text, const char *word) {
+    size_t n = strlen(word);
+    return strncasecmp(text, word, n) == 0 && !isalnum((unsigned char)text[n]);
+}
+
+/* The same GPU: its memory and what the source calls the machine may follow, not another bus. */
+static bool is_gpu(const char *text, const char *gpu) {
+    static const char *const others[] = {"pcie", "pci-e", "nvl"};
+    for (const char *at = text; *at; at++)
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            if (begins(at, others[i])) return false;
+    return begins(text, gpu);
 }
 
 /* The longest source counts first, then the longest device, then the latest release. */
@@ -185,7 +197,7 @@ static const val_testbed *closest(const val_row *row, const val_testbed *all, si
                                   const val_testbed *best) {
     for (size_t i = 0; i < n; i++) {
         const val_testbed *t = &all[i];
-        if (!begins(row->source_id, t->source) || !begins(row->gpu, t->gpu)) continue;
+        if (!begins(row->source_id, t->source) || !is_gpu(row->gpu, t->gpu)) continue;
         if (row->release >= t->since && is_closer(t, best)) best = t;
     }
     return best;

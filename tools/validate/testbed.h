@@ -16,8 +16,8 @@ typedef enum val_model {
 } val_model;
 
 typedef struct val_testbed {
-    const char *source;  /* source_id begins so */
-    const char *gpu;     /* the cell gpu begins so, without case; the longest counts */
+    const char *source;  /* source_id is it, or a member of it: "alpa_e2e" of "alpa" */
+    const char *gpu;     /* the cell gpu begins with that word, without case; the longest counts */
     int64_t since;       /* rows of a release from it on (val_row.release); the latest counts */
     const char *set;     /* name in the ledger */
     const char *profile; /* of cost_profiles; NULL: catalogue peaks */
@@ -32,8 +32,8 @@ typedef struct val_testbed {
     int64_t layers, hidden, vocab, heads, seq;
     int64_t zero; /* stage + 1 */
     const char *recompute, *precision;
-    bool narrow;      /* the profile has products of 8 bits */
-    bool sp;          /* with tp > 1 what lies between its regions is split too */
+    bool narrow; /* the profile has products of 8 bits */
+    bool sp;     /* with tp > 1 what lies between its regions is split too */
     /* strategy.tp_overlap with products of 16 and of 8 bits; NULL: none. */
     const char *tp_overlap, *narrow_tp_overlap;
     bool whole_vocab; /* the vocabulary is padded for tp > 1 only */
@@ -44,8 +44,8 @@ typedef struct val_testbed {
     bool plans; /* layouts that rows do not say were found by a planner, for speed */
     int64_t
         chunks; /* where the row does not say, stages have as many as is fastest, up to so many */
-    /* A distributed optimizer whose gathers run beside the next forward pass: in time as
-     * all-reduces beside the backward pass, which move the same bytes; in memory as zero = 1. */
+    /* Gathers of zero = 1 run beside the next forward pass: in time as all-reduces beside the
+     * backward pass, which move the same bytes. */
     bool gathers_ahead;
     const char *basis;
 } val_testbed;

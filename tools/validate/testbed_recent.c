@@ -30,7 +30,7 @@ const val_testbed val_recent_testbeds[] = {
      .profile = "H100-Eos-Megatron",
      .model = VAL_GPT_FLASH,
      HOPPER_NODE,
-     .zero = 1,
+     .zero = 2,
      .sp = true,
      .tp_overlap = "pipe",
      .chunks = 32,
