@@ -276,6 +276,15 @@ static uint64_t mix_attrs(uint64_t hash, const ds_binding *binding, const ds_att
     return hash;
 }
 
+/* What a scenario says besides its model and strategy: where costs are from, how the network is
+ * simulated, what is degraded. All that is kept is true for that alone. */
+static uint64_t mix_setting(uint64_t hash, const ds_fold_step *step) {
+    static const char *const without[] = {"strategy", "train", "model", "on", "title", NULL};
+    const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
+    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without);
+    return ds_hash_mix(hash, step->options->cost_mode);
+}
+
 static uint64_t template_key(const ds_fold_step *step, const shortening *less, uint32_t n_chunks,
                              const int64_t *turns) {
     /* the last two only where the batch is shortened */
@@ -326,7 +335,7 @@ static void make_room(ds_fold *fold) {
 
 static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error *err) {
     make_room(fold);
-    uint64_t key = mix_params(1, step->binding, true, NULL);
+    uint64_t key = mix_setting(mix_params(1, step->binding, true, NULL), step);
     const ds_topology *on = ds_scenario_topology(step->binding->unit);
     key = on ? ds_hash_mix(key, DS_KEY(on)) : key;
     if (fold->topo_key != key) forget(fold);

@@ -14,35 +14,31 @@
 
 static const char form[] =
     "dir 1\n"
-    "topology @dgx { device gpu[8] : \"A100-SXM4-80GB\"\n  switch nvswitch\n  nic nic[8]\n"
-    "  link gpu[i] -- nvswitch : 300 GB/s, 1.2 us for i in 0..8\n"
-    "  link gpu[i] -- nic[i] : 24 GB/s, 1 us for i in 0..8 }\n"
-    "topology @pod { node n[4] : @dgx\n  switch leaf[2], spine\n"
-    "  link n[i].nic[j] -- leaf[i / 2] : 25 GB/s, 2 us for i in 0..4, j in 0..8\n"
-    "  link leaf[i] -- spine : 150 GB/s, 2 us for i in 0..2 }\n"
+    "import \"../tests/data/pod-4x8.dir\" as machine\n"
     "param dp = 1, tp = 1, pp = 1, microbatches = 5, mbs = 1, layers = 4\n"
     "param schedule = \"1f1b\", virtual_stages = 1, recompute = \"none\", zero = 0\n"
-    "param order = \"pp dp cp tp\"\n"
+    "param order = \"pp dp cp tp\", profile = \"A100-SXM4-80GB\"\n"
     "import \"models/megatron.dir\" as model with layers = layers, hidden = 256, heads = 16,"
     " seq = 128, vocab = 1024, batch = dp * mbs * microbatches\n"
-    "scenario { model = @model.gpt, on = @pod, profile = \"A100-SXM4-80GB\", masks = kept\n"
+    "scenario { model = @model.gpt, on = @machine.pod, profile = profile, masks = kept\n"
     "  train { loss = none, optimizer = adam, dtype = f16, grad_dtype = f32 }\n"
     "  strategy { dp = dp, tp = tp, pp = pp, microbatches = microbatches, order = order,\n"
     "    schedule = schedule, virtual_stages = virtual_stages, recompute = recompute,\n"
     "    zero = zero, sp = %s } }\n";
 
-enum { N_SETTINGS = 11 };
+enum { N_SETTINGS = 12 };
 
 typedef struct candidate {
     char text[N_SETTINGS][24];
     ds_setting settings[N_SETTINGS];
-    char all[400];
+    char all[480];
 } candidate;
 
 static void draw(ds_rng *rng, candidate *c) {
     static const char *const names[N_SETTINGS] = {
-        "dp",        "tp",   "pp",   "microbatches", "mbs", "layers", "schedule", "virtual_stages",
-        "recompute", "zero", "order"};
+        "dp",        "tp",   "pp",    "microbatches", "mbs", "layers", "schedule", "virtual_stages",
+        "recompute", "zero", "order", "profile"};
+    static const char *const profiles[] = {"A100-SXM4-80GB", "A100-Vidur-DGX", "A100-Galvatron"};
     static const char *const schedules[] = {"1f1b", "interleaved", "gpipe", "breadth-first",
                                             "zb-h1"};
     static const char *const recomputes[] = {"none", "selective", "full"};
@@ -64,6 +60,8 @@ static void draw(ds_rng *rng, candidate *c) {
     snprintf(c->text[8], sizeof c->text[8], "%s", recomputes[ds_rng_below(rng, 3)]);
     snprintf(c->text[9], sizeof c->text[9], "%d", dp > 1 ? (int)ds_rng_below(rng, 3) : 0);
     snprintf(c->text[10], sizeof c->text[10], "%s", orders[ds_rng_below(rng, 3)]);
+    uint64_t other = ds_rng_below(rng, 8); /* rarely another: what is kept is thrown away then */
+    snprintf(c->text[11], sizeof c->text[11], "%s", profiles[other < 3 ? other : 0]);
     c->all[0] = '\0';
     for (int i = 0; i < N_SETTINGS; i++) {
         c->settings[i] = (ds_setting){names[i], c->text[i]};
