@@ -592,6 +592,11 @@ static const char *find_refusal(const ds_bounds *b) {
         if (ds_scenario_find(b->space->unit, unknown[i].section, unknown[i].name) ||
             varies(b->space, unknown[i].section, unknown[i].name))
             return unknown[i].why;
+    const char *framework = "none";
+    if (varies(b->space, "", "framework") ||
+        ds_scenario_text(b->space->base, "", "framework", &framework, NULL) != DS_OK ||
+        (strcmp(framework, "none") != 0 && strcmp(framework, "deepspeed") != 0))
+        return "settings of a framework are not followed: state them in its place";
     const char *cost = "fitted";
     const ds_attr *attr = ds_scenario_find(b->space->unit, "", "cost");
     if (attr && ds_scenario_text(b->space->base, "", "cost", &cost, NULL) == DS_OK &&

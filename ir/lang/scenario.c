@@ -44,8 +44,9 @@ static const ds_knob knobs[] = {
          "caching allocator reserves and the process holds beside it"),
     TEXT("", "masks", "drawn kept",
          "dropout's masks: drawn again in the backward pass, or a byte an element kept for it"),
-    TEXT("", "framework", "none deepspeed",
-         "whose own buffers 'memory = allocator' counts beside the program's tensors"),
+    TEXT("", "framework", "none deepspeed megatron megatron_deepspeed fsdp",
+         "whose defaults hold where train and strategy say nothing, and whose own buffers "
+         "'memory = allocator' counts"),
     INT("", "seed", 0, "seed of the random factors (jitter, dropout)"),
     KIND("", "jitter", SECTION, "which durations are random; Monte-Carlo runs tell what it does"),
 

@@ -3,6 +3,7 @@
 
 #include "ir/lang/scenario.h"
 #include "ir/lang/verify.h"
+#include "ir/passes/preset.h"
 
 #include <errno.h>
 #include <math.h>
@@ -70,6 +71,7 @@ ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err)
     DS_TRY(read_dtype(binding, "grad_dtype", &out->grad_dtype, err));
     DS_TRY(read_dtype(binding, "state_dtype", &out->state_dtype, err));
     DS_TRY(read_dtype(binding, "product_dtype", &out->product_dtype, err));
+    ds_preset_train(binding, out);
     DS_TRY(ds_scenario_real(binding, "train", "clip_norm", &out->clip_norm, err));
     DS_TRY(
         ds_scenario_ps(binding, "train", "iteration_overhead", &out->iteration_overhead_ps, err));
@@ -520,5 +522,6 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
     DS_TRY(read_order(binding, out, err));
     const ds_attr *ops = ds_scenario_find(binding->unit, "strategy", "ops");
     out->ops = ops && ops->kind == DS_ATTR_BLOCK ? ops : NULL;
+    ds_preset_strategy(binding, out);
     return check(binding, out, err);
 }

@@ -23,8 +23,12 @@
 #define DEEPSPEED_BUCKET INT64_C(500000000) /* elements */
 
 bool ds_mem_framework_parse(const char *text, ds_mem_framework *out) {
-    *out = strcmp(text, "deepspeed") == 0 ? DS_MEM_DEEPSPEED : DS_MEM_PLAIN;
-    return *out == DS_MEM_DEEPSPEED || strcmp(text, "none") == 0;
+    static const char *const plain[] = {"none", "megatron", "fsdp"};
+    bool deepspeed = strcmp(text, "deepspeed") == 0 || strcmp(text, "megatron_deepspeed") == 0;
+    *out = deepspeed ? DS_MEM_DEEPSPEED : DS_MEM_PLAIN;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strcmp(text, plain[i]) == 0) return true;
+    return deepspeed;
 }
 
 static const ds_record *record_of(const ds_plan *plan, uint32_t inst) {

@@ -3,6 +3,7 @@
 #include "sim/report/report.h"
 
 #include "ir/lang/scenario.h"
+#include "ir/passes/preset.h"
 
 #include <string.h>
 
@@ -43,7 +44,8 @@ ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options
                       "`memory` is exact, rounded or allocator", err);
     const char *masks = options->keep_masks ? "kept" : "drawn";
     DS_TRY(ds_scenario_text(binding, "", "masks", &masks, err));
-    options->keep_masks = strcmp(masks, "kept") == 0;
+    const ds_preset *preset = ds_preset_of(binding, "", "masks");
+    options->keep_masks = strcmp(preset ? preset->value : masks, "kept") == 0;
     const char *framework = "none";
     DS_TRY(ds_scenario_text(binding, "", "framework", &framework, err));
     ds_mem_framework_parse(framework, &options->framework);

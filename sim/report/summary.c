@@ -1,5 +1,7 @@
 /* The summary for a terminal: what a student asks first, in the order in which it is asked. */
 #include "ir/base/units.h"
+#include "ir/lang/scenario.h"
+#include "ir/passes/preset.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -33,6 +35,16 @@ static void put_passes(const ds_result *r, ds_buf *out) {
     for (uint32_t i = 0; i < DS_PASS_COUNT; i++)
         if (r->step->done >> i & 1) ds_buf_printf(out, " %s", ds_pass_name((ds_pass_id)i));
     ds_buf_putc(out, '\n');
+}
+
+/* What the scenario does not say, and its framework does. */
+static void put_framework(const ds_result *r, ds_buf *out) {
+    ds_buf settings = {0};
+    const char *name = "";
+    if (r->step && ds_preset_print(r->source, &r->step->train, &r->step->strategy, &settings) &&
+        ds_scenario_text(r->source, "", "framework", &name, NULL) == DS_OK)
+        ds_buf_printf(out, "  framework    %s: %s\n", name, settings.text);
+    ds_buf_deinit(&settings);
 }
 
 static void put_size(const ds_result *r, ds_buf *out) {
@@ -121,6 +133,7 @@ static void put_head(const ds_result *r, ds_buf *out) {
     ds_topo_list_clocks(plan->topo, "clock", out);
     ds_topo_list_degraded(plan->topo, "degraded", out);
     put_passes(r, out);
+    put_framework(r, out);
     put_size(r, out);
     ds_buf_printf(out, "  %s    %s%s\n", r->n_jobs ? "makespan " : "step time",
                   ds_report__ps(r->run.step_ps).s, r->n_jobs ? " (until all jobs have ended)" : "");
