@@ -461,7 +461,7 @@ static ds_status write_file(const fitting *f, const char *folder, const char *fi
                 status = fit_set(&csv, row, column_of(&t->which), "%.4g",
                                  t->start * factor / unit_of(&t->which), err);
     }
-    if (status == DS_OK) status = fit_write(&csv, err);
+    if (status == DS_OK) status = fit_write(&csv, false, err);
     ds_csv_deinit(&csv);
     return status;
 }
@@ -473,7 +473,7 @@ static ds_status write_ratios(const fitting *f, const char *path, ds_error *err)
     DS_TRY(ds_csv_read(path, &csv, err));
     ds_status status = fit_set(&csv, 0, "ratio_p05", "%.3f", low, err);
     if (status == DS_OK) status = fit_set(&csv, 0, "ratio_p95", "%.3f", high, err);
-    if (status == DS_OK) status = fit_write(&csv, err);
+    if (status == DS_OK) status = fit_write(&csv, false, err);
     ds_csv_deinit(&csv);
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 ds_status fit_cell(const ds_csv *csv, uint32_t row, const char *column, const char **out,
                    ds_error *err) {
@@ -28,6 +29,26 @@ ds_status fit_set(ds_csv *csv, uint32_t row, const char *column, const char *for
     DS_TRY(ds_csv_need(csv, column, &at, err));
     csv->rows.at[row].cells[at] = ds_arena_printf(&csv->arena, format, value);
     return DS_OK;
+}
+
+void fit_add_ratios(ds_csv *csv) {
+    static const char *const ratios[] = {"ratio_p05", "ratio_p25", "ratio_p50", "ratio_p75",
+                                         "ratio_p95"};
+    for (int i = 0; i < 5; i++) {
+        uint32_t n = csv->n_columns;
+        if (ds_csv_find(csv, ratios[i]) != DS_CSV_NO_COLUMN) continue;
+        const char **columns = ds_arena_alloc(&csv->arena, (n + 1) * sizeof *columns);
+        memcpy(columns, csv->columns, n * sizeof *columns);
+        columns[n] = ratios[i];
+        csv->columns = columns;
+        for (uint32_t r = 0; r < csv->rows.n; r++) {
+            const char **cells = ds_arena_alloc(&csv->arena, (n + 1) * sizeof *cells);
+            memcpy(cells, csv->rows.at[r].cells, n * sizeof *cells);
+            cells[n] = "";
+            csv->rows.at[r].cells = cells;
+        }
+        csv->n_columns = n + 1;
+    }
 }
 
 uint32_t fit_group(fit_groups *groups, const char *name) {

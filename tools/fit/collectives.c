@@ -408,7 +408,7 @@ static ds_status run(fitting *f, const char *folder, const char *table, fit_mode
                                     &f->profile, err));
     DS_TRY(read_rows(f, table, err));
     DS_TRY(fit_all(f, err));
-    if (mode == FIT_WRITE) return fit_write(&f->csv, err);
+    if (mode == FIT_WRITE) return fit_write(&f->csv, false, err);
     if (mode == FIT_PRINT || !f->worse) return DS_OK;
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                         "%s: there are constants that fit better; write them with --write",

@@ -5,11 +5,14 @@
 #include "ir/base/csv.h"
 #include "ir/base/str.h"
 
+#include <stdbool.h>
+
 typedef enum fit_mode { FIT_PRINT, FIT_WRITE, FIT_CHECK } fit_mode;
 
 /* Fits every row of FOLDER/efficiency.csv with n > 0 to FOLDER/ops.csv and prints the constants
  * next to those in the file. FIT_WRITE puts them there; FIT_CHECK is DS_ERR_DATA if one is off by
- * more than 1 %. */
+ * more than 1 %. Without a file, or without a row in it, the rows of ops.csv say which curves there
+ * are; one that cannot be fitted is said and left out. Without ops.csv there is nothing to fit. */
 ds_status fit_ops(const char *folder, fit_mode mode, ds_error *err);
 
 /* Fits the constants of the profile that `scenario` names to the measured steps in `data`, rows
@@ -40,8 +43,17 @@ ds_status fit_collectives(const char *topology, const char *folder, const char *
                           fit_mode mode, ds_error *err);
 
 /* Writes the rows of a table that was read from a file, and changed, back into it. Quoted cells
- * must not span lines. */
-ds_status fit_write(const ds_csv *csv, ds_error *err);
+ * must not span lines. `whole`: the file has nothing to keep, or is not there. */
+ds_status fit_write(const ds_csv *csv, bool whole, ds_error *err);
+/* Adds the columns of residuals' percentiles to a table that lacks them. */
+void fit_add_ratios(ds_csv *csv);
+
+/* efficiency.csv, and gemm_fits.csv (false: the rows or the device do not allow for it), for the
+ * rows of ops.csv, to be fitted (start.c). */
+void fit_start_curves(const ds_csv *ops, const char *folder, ds_buf *out);
+bool fit_start_gemms(const ds_csv *ops, const char *folder, ds_buf *out);
+/* Takes out of a table that was started those rows that no fit has replaced. */
+void fit_drop_unfitted(ds_csv *csv);
 
 /* A cell by the name of its column, as text and as a number. Errors: DS_ERR_DATA. */
 ds_status fit_cell(const ds_csv *csv, uint32_t row, const char *column, const char **out,

@@ -11,6 +11,7 @@
 typedef struct tables {
     ds_csv ops, fits; /* ops.csv, gemm_fits.csv */
     fit_mode mode;
+    bool started; /* the table is new */
     uint32_t n_off;
     ds_error *err;
 } tables;
@@ -177,30 +178,55 @@ static ds_status fit_row(tables *t, uint32_t row) {
 }
 
 static ds_status fit_rows(tables *t) {
-    for (uint32_t i = 0; i < t->fits.rows.n; i++) DS_TRY(fit_row(t, i));
-    if (t->mode == FIT_WRITE) return fit_write(&t->fits, t->err);
+    for (uint32_t i = 0; i < t->fits.rows.n; i++) {
+        ds_status status = fit_row(t, i);
+        if (status != DS_OK && !t->started) return status;
+        if (status == DS_OK) continue;
+        printf("products by tiles and waves left out: %s\n", t->err->message);
+        return DS_OK;
+    }
+    if (t->mode == FIT_WRITE) return fit_write(&t->fits, t->started, t->err);
     if (!t->n_off) return DS_OK;
     return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE,
                         "%s: other constants fit over %g %% better; write them with --write",
                         t->fits.file, 100 * OFF);
 }
 
+/* gemm_fits.csv as it is, or one for the rows; *any: there is something to fit. */
+static ds_status read_fits(tables *t, const char *folder, bool *any) {
+    ds_buf path = {0}, text = {0};
+    ds_buf_printf(&path, "%s/gemm_fits.csv", folder);
+    t->started = access(path.text, F_OK) != 0;
+    *any = !t->started || (t->mode != FIT_CHECK && fit_start_gemms(&t->ops, folder, &text));
+    ds_status status = DS_OK;
+    if (!t->started)
+        status = ds_csv_read(path.text, &t->fits, t->err);
+    else if (*any)
+        status = ds_csv_parse(path.text, text.text, text.n, &t->fits, t->err);
+    ds_buf_deinit(&text);
+    ds_buf_deinit(&path);
+    return status;
+}
+
+static ds_status fit_folder(tables *t, const char *folder) {
+    bool any;
+    DS_TRY(read_fits(t, folder, &any));
+    if (!any) return DS_OK;
+    ds_status status = fit_rows(t);
+    ds_csv_deinit(&t->fits);
+    return status;
+}
+
 ds_status fit_gemms(const char *folder, fit_mode mode, ds_error *err) {
     tables t = {.mode = mode, .err = err};
     ds_buf path = {0};
-    ds_buf_printf(&path, "%s/gemm_fits.csv", folder);
+    ds_buf_printf(&path, "%s/ops.csv", folder);
     ds_status status = DS_OK;
     if (access(path.text, F_OK) == 0) {
-        status = ds_csv_read(path.text, &t.fits, err);
+        status = ds_csv_read(path.text, &t.ops, err);
         if (status == DS_OK) {
-            path.n = 0;
-            ds_buf_printf(&path, "%s/ops.csv", folder);
-            status = ds_csv_read(path.text, &t.ops, err);
-            if (status == DS_OK) {
-                status = fit_rows(&t);
-                ds_csv_deinit(&t.ops);
-            }
-            ds_csv_deinit(&t.fits);
+            status = fit_folder(&t, folder);
+            ds_csv_deinit(&t.ops);
         }
     }
     ds_buf_deinit(&path);

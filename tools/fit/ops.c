@@ -15,10 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct tables {
     ds_csv ops, curves; /* ops.csv, efficiency.csv */
     uint32_t n_off;     /* constants in the file that are not the fitted ones */
+    bool started;       /* the curves are new */
     ds_error *err;
 } tables;
 
@@ -173,13 +175,11 @@ static ds_status fit_curves(tables *t, const curves *c, ds_fit_roofline *out) {
 
 /* ---- efficiency.csv ---- */
 
-/* Files without these columns stay so. */
 static ds_status set_ratios(tables *t, uint32_t row, const double ratios[5]) {
     static const char *const columns[] = {"ratio_p05", "ratio_p25", "ratio_p50", "ratio_p75",
                                           "ratio_p95"};
     for (int i = 0; i < 5; i++)
-        if (ds_csv_find(&t->curves, columns[i]) != DS_CSV_NO_COLUMN)
-            DS_TRY(fit_set(&t->curves, row, columns[i], "%.4g", ratios[i], t->err));
+        DS_TRY(fit_set(&t->curves, row, columns[i], "%.4g", ratios[i], t->err));
     return DS_OK;
 }
 
@@ -199,6 +199,10 @@ static ds_status set_row(tables *t, uint32_t row, const ds_fit_curve *curve,
 
 static void print_constant(tables *t, double fitted, double in_file) {
     double change = fitted / in_file - 1;
+    if (t->started) {
+        printf("  %9.4g  %9s  %6s", fitted, "none", "");
+        return;
+    }
     if (!(fabs(change) <= OFF)) t->n_off++;
     printf("  %9.4g  %9.4g  %+6.1f", fitted, in_file, 100 * change);
 }
@@ -303,7 +307,12 @@ static ds_status fit_table(tables *t) {
         DS_TRY(is_fitted(t, i, &fitted));
         DS_TRY(collect(t, i, &c, &first));
         if (!fitted || !first) continue;
-        DS_TRY(fit_curves(t, &c, &fit));
+        ds_status status = fit_curves(t, &c, &fit);
+        if (status != DS_OK && t->started) {
+            printf("%-10s %-4s left out: %s\n", c.op, c.dtype, t->err->message);
+            continue;
+        }
+        DS_TRY(status);
         const ds_fit_curve *sides[] = {&fit.flop, &fit.bytes};
         for (int s = 0; s < 2; s++) {
             if (c.row[s] == UINT32_MAX) continue;
@@ -316,27 +325,53 @@ static ds_status fit_table(tables *t) {
 }
 
 static ds_status finish(const tables *t, fit_mode mode) {
-    if (mode == FIT_WRITE) return fit_write(&t->curves, t->err);
+    if (mode == FIT_WRITE) return fit_write(&t->curves, t->started, t->err);
     if (mode == FIT_PRINT || t->n_off == 0) return DS_OK;
     return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE,
                         "%s: %u constants are not those of the fit; write them with --write",
                         t->curves.file, t->n_off);
 }
 
+static ds_status read_curves(tables *t, const char *folder) {
+    ds_buf path = {0}, text = {0};
+    ds_buf_printf(&path, "%s/efficiency.csv", folder);
+    ds_status status = DS_OK;
+    t->started = access(path.text, F_OK) != 0;
+    if (!t->started) {
+        status = ds_csv_read(path.text, &t->curves, t->err);
+        t->started = status == DS_OK && !t->curves.rows.n;
+        if (t->started) ds_csv_deinit(&t->curves);
+    }
+    if (t->started) {
+        fit_start_curves(&t->ops, folder, &text);
+        status = ds_csv_parse(path.text, text.text, text.n, &t->curves, t->err);
+    }
+    ds_buf_deinit(&text);
+    ds_buf_deinit(&path);
+    return status;
+}
+
+static ds_status fit_folder(tables *t, const char *folder, fit_mode mode) {
+    DS_TRY(read_curves(t, folder));
+    fit_add_ratios(&t->curves);
+    ds_status status = fit_table(t);
+    if (t->started) fit_drop_unfitted(&t->curves);
+    if (status == DS_OK) status = finish(t, mode);
+    ds_csv_deinit(&t->curves);
+    return status;
+}
+
 ds_status fit_ops(const char *folder, fit_mode mode, ds_error *err) {
     tables t = {.err = err};
     ds_buf path = {0};
     ds_buf_printf(&path, "%s/ops.csv", folder);
-    ds_status status = ds_csv_read(path.text, &t.ops, err);
-    path.n = 0;
-    ds_buf_printf(&path, "%s/efficiency.csv", folder);
-    if (status == DS_OK) {
-        status = ds_csv_read(path.text, &t.curves, err);
-        if (status == DS_OK) {
-            status = fit_table(&t);
-            if (status == DS_OK) status = finish(&t, mode);
-            ds_csv_deinit(&t.curves);
-        }
+    bool none = access(path.text, F_OK) != 0 && access(folder, F_OK) == 0;
+    ds_status status = none ? DS_OK : ds_csv_read(path.text, &t.ops, err);
+    if (none)
+        printf("%s has no ops.csv: nothing to fit; measured collectives count as they are\n",
+               folder);
+    else if (status == DS_OK) {
+        status = fit_folder(&t, folder, mode);
         ds_csv_deinit(&t.ops);
     }
     ds_buf_deinit(&path);
