@@ -41,7 +41,9 @@ enum {
 };
 
 static const struct argp_option options_table[] = {
-    {"profiles", OPT_PROFILES, "FILE", 0, "Cost database to use (list, show, diff, export)", 0},
+    {"profiles", OPT_PROFILES, "FILE", 0,
+     "Cost database to use (list, show, diff, export); of import, whose catalogue knows the device",
+     0},
     {"output", 'o', "PATH", 0, "Folder of import and export, database of build", 0},
     {"write", OPT_WRITE, NULL, 0, "fit: put the constants into the folder's files", 1},
     {"check", OPT_CHECK, NULL, 0, "fit: fail if those in the files are not the ones found", 1},
@@ -50,7 +52,7 @@ static const struct argp_option options_table[] = {
      "links",
      1},
     {"format", OPT_FORMAT, "csv|nccl|kineto|nsys", 0,
-     "import: what FILE is; default: by its name and beginning", 2},
+     "import: what FILE is; default: by its name, .json, .csv, else a log", 2},
     {"name", OPT_NAME, "NAME", 0, "import: of a new profile; default: the folder's name", 2},
     {"device", OPT_DEVICE, "DEVICE", 0, "import: of a new profile, a name of the catalogue", 2},
     {"software", OPT_SOFTWARE, "TEXT", 0, "import: what ran there", 2},
@@ -336,6 +338,7 @@ static ds_status import(const arguments *args, ds_error *err) {
     profile_import_options options = args->import;
     options.file = args->rest.at[0];
     options.folder = args->out;
+    options.profiles = args->profiles;
     return profile_import(&options, err);
 }
 

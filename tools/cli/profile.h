@@ -23,6 +23,7 @@ typedef struct profile_import_options {
     const char *group;                    /* its devices, as text; or NULL */
     const char *shapes;                   /* of nsys: what each kernel computes */
     const char *source, *title, *place, *licence; /* of the rows; source is the key */
+    const char *profiles; /* database with the catalogue; NULL: the default one */
 } profile_import_options;
 
 /* Measurements into ops.csv or collectives.csv of the folder, after the rows that are there; makes
