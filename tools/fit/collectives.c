@@ -7,10 +7,12 @@
  * of |log(predicted/measured)|: as often too fast as too slow, whatever a few rows do. A constant
  * that is 0 in the file stays 0; the others enter as logarithms; the starts come from the rows, so
  * the same files give the same constants. */
+#include "ir/base/file.h"
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
 #include "sim/coll/measured.h"
+#include "sim/cost/build.h"
 #include "sim/cost/constant.h"
 #include "sim/cost/fit.h"
 #include "tools/fit/fit.h"
@@ -19,6 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define PS_PER_US 1e6
 
@@ -51,6 +55,7 @@ static const struct {
 
 typedef struct fitting {
     ds_csv csv; /* collective_protocols.csv */
+    bool is_read;
     ds_topo *topo;
     ds_profiles *profiles;
     uint32_t profile;
@@ -62,7 +67,8 @@ typedef struct fitting {
     int kind[MOST_VARIABLES];
     uint32_t protocol[MOST_VARIABLES]; /* UINT32_MAX: of all (the copy) */
     uint32_t n_variables;
-    bool worse; /* the file's constants fit worse than those found */
+    bool worse;   /* the file's constants fit worse than those found */
+    bool started; /* there was no file */
 } fitting;
 
 /* ---- measured rows ---- */
@@ -143,9 +149,185 @@ static ds_status read_rows(fitting *f, const char *table, ds_error *err) {
         DS_TRY(ds_coll_links_of(f->topo, &r->measured->request, &r->links, err));
         uint32_t n = ds_coll_candidates(&r->measured->request, names);
         for (uint32_t k = 0; k < n; k++) DS_TRY(take_way(f, r, names[k], err));
-        DS_TRY(find_protocols(f, r, err));
     }
     return DS_OK;
+}
+
+/* ---- a table that is not there ---- */
+
+static bool are_alike(const row *a, const row *b) {
+    return a->measured->request.op == b->measured->request.op &&
+           a->links.slowest_bytes_per_s == b->links.slowest_bytes_per_s;
+}
+
+/* Rows on the links of row `i` of its collective that are fitted; 0 if an earlier one has them. */
+static uint32_t count_alike(const fitting *f, uint32_t i) {
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < f->n; k++) {
+        const row *r = &f->rows[k];
+        if (r->measured->held || r->measured->aux || !are_alike(r, &f->rows[i])) continue;
+        if (k < i) return 0;
+        n++;
+    }
+    return n;
+}
+
+#define ROWS_OF_ONE 4 /* launch and share of the links */
+#define ROWS_OF_TWO 8 /* launch, step and share of each, and the copy */
+
+/* Two protocols for a collective on one kind of link, one where the rows are few. */
+static void start_table(const fitting *f, const char *source, ds_buf *out) {
+    static const char *const names[] = {"small", "large"};
+    ds_buf_put(out, "collective,link_gb_per_s,protocol,launch_us,step_us,copy_gb_per_s,e,"
+                    "least_bytes,most_bytes,n,median_error,p90_error,basis,source\n");
+    for (uint32_t i = 0; i < f->n; i++) {
+        const row *r = &f->rows[i];
+        uint32_t n = r->measured->held || r->measured->aux ? 0 : count_alike(f, i);
+        const char *collective = ds_op_name(r->measured->request.op);
+        double gb_per_s = (double)r->links.slowest_bytes_per_s / 1e9;
+        if (n && n < ROWS_OF_ONE)
+            printf("%s on links of %g GB/s: %u rows are too few\n", collective, gb_per_s, n);
+        if (n < ROWS_OF_ONE) continue;
+        bool two = n >= ROWS_OF_TWO;
+        for (int p = !two; p < 2; p++)
+            ds_buf_printf(out, "%s,%.15g,%s,10,%d,%d,0.5,0,0,%u,,,measured collectives,%s\n",
+                          collective, gb_per_s, names[p], two, two ? 1000 : 0, n, source);
+    }
+}
+
+/* The first key of FOLDER/sources.csv. */
+static ds_status source_of(fitting *f, const char *folder, const char **out, ds_error *err) {
+    ds_buf path = {0};
+    ds_csv csv;
+    ds_buf_printf(&path, "%s/sources.csv", folder);
+    ds_status status = ds_csv_read(path.text, &csv, err);
+    if (status == DS_OK) {
+        uint32_t key = ds_csv_find(&csv, "key");
+        bool any = key != DS_CSV_NO_COLUMN && csv.rows.n;
+        if (any) *out = ds_arena_printf(&f->arena, "%s", csv.rows.at[0].cells[key]);
+        if (!any)
+            status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s has no source", path.text);
+        ds_csv_deinit(&csv);
+    }
+    ds_buf_deinit(&path);
+    return status;
+}
+
+static ds_status read_table(fitting *f, const char *folder, ds_buf *text, ds_error *err) {
+    ds_buf path = {0};
+    const char *source = "";
+    ds_buf_printf(&path, "%s/collective_protocols.csv", folder);
+    f->started = access(path.text, F_OK) != 0;
+    ds_status status = f->started ? source_of(f, folder, &source, err)
+                                  : ds_file_read(path.text, DS_NOWHERE, (size_t)1 << 24, text, err);
+    if (status == DS_OK && f->started) start_table(f, source, text);
+    if (status == DS_OK) status = ds_csv_parse(path.text, text->text, text->n, &f->csv, err);
+    f->is_read = status == DS_OK;
+    if (status == DS_OK && !f->csv.rows.n)
+        status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                              "%s: no collective with at least %d measured rows on links of a kind",
+                              path.text, ROWS_OF_ONE);
+    ds_buf_deinit(&path);
+    return status;
+}
+
+/* ---- the profile ---- */
+
+static ds_status make_link(const char *from, const char *dir, const char *name, ds_error *err) {
+    char here[4096] = "";
+    ds_buf at = {0}, target = {0};
+    bool done = *from == '/' || getcwd(here, sizeof here);
+    ds_buf_printf(&target, "%s%s%s", here, *from == '/' ? "" : "/", from);
+    ds_buf_printf(&at, "%s/%s", dir, name);
+    done = done && symlink(target.text, at.text) == 0;
+    ds_buf_deinit(&target);
+    ds_buf_deinit(&at);
+    return done ? DS_OK : ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot write in %s", dir);
+}
+
+/* What the profile of a folder is made of but its measured collectives, which would count in place
+ * of the protocols, and those themselves. */
+static const char *const parts[] = {"profile.csv", "sources.csv"};
+
+/* A tree with the folder's profile in it and these protocols, of the catalogue beside the folder.
+ */
+static ds_status make_tree(const char *folder, const char *dir, const ds_buf *protocols,
+                           ds_error *err) {
+    ds_buf from = {0}, to = {0};
+    ds_buf_printf(&from, "%s/../schema.sql", folder);
+    ds_status status = DS_OK;
+    if (access(from.text, F_OK) != 0)
+        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE,
+                              "beside %s are no schema.sql and catalogue: copy those of "
+                              "cost_profiles there, as for `distsim profile build`",
+                              folder);
+    if (status == DS_OK) status = make_link(from.text, dir, "schema.sql", err);
+    from.n = 0;
+    ds_buf_printf(&from, "%s/../catalogue", folder);
+    if (status == DS_OK) status = make_link(from.text, dir, "catalogue", err);
+    ds_buf_printf(&to, "%s/profile", dir);
+    mkdir(to.text, 0700);
+    for (size_t i = 0; status == DS_OK && i < sizeof parts / sizeof *parts; i++) {
+        from.n = 0;
+        ds_buf_printf(&from, "%s/%s", folder, parts[i]);
+        status = make_link(from.text, to.text, parts[i], err);
+    }
+    ds_buf_put(&to, "/collective_protocols.csv");
+    FILE *out = status == DS_OK ? fopen(to.text, "w") : NULL;
+    if (out) fwrite(protocols->text, 1, protocols->n, out);
+    if (status == DS_OK && (!out || fclose(out) != 0))
+        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot write %s", to.text);
+    ds_buf_deinit(&to);
+    ds_buf_deinit(&from);
+    return status;
+}
+
+static void remove_tree(const char *dir) {
+    static const char *const names[] = {
+        "profile/profile.csv", "profile/sources.csv", "profile/collective_protocols.csv",
+        "schema.sql",          "catalogue",           "profiles.db"};
+    ds_buf path = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        path.n = 0;
+        ds_buf_printf(&path, "%s/%s", dir, names[i]);
+        unlink(path.text);
+    }
+    path.n = 0;
+    ds_buf_printf(&path, "%s/profile", dir);
+    rmdir(path.text);
+    rmdir(dir);
+    ds_buf_deinit(&path);
+}
+
+/* A database of the folder alone, for a profile that the default one does not have. */
+static ds_status load_folder(fitting *f, const char *folder, const ds_buf *protocols,
+                             ds_error *err) {
+    char dir[] = "/tmp/distsim-fit-XXXXXX";
+    ds_buf db = {0};
+    if (!mkdtemp(dir))
+        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot make a folder in /tmp");
+    ds_buf_printf(&db, "%s/profiles.db", dir);
+    ds_status status = make_tree(folder, dir, protocols, err);
+    if (status == DS_OK) status = ds_profiles_build(dir, db.text, err);
+    if (status == DS_OK) status = ds_profiles_load(db.text, &f->profiles, err);
+    f->profile = 1; /* the only one */
+    remove_tree(dir);
+    ds_buf_deinit(&db);
+    return status;
+}
+
+static ds_status load_profile(fitting *f, const char *folder, const ds_buf *protocols,
+                              ds_error *err) {
+    const char *slash = strrchr(folder, '/');
+    ds_error unknown;
+    if (f->started) return load_folder(f, folder, protocols, err);
+    DS_TRY(ds_profiles_load(NULL, &f->profiles, err));
+    if (ds_profiles_find_profile(f->profiles, slash ? slash + 1 : folder, DS_NOWHERE, &f->profile,
+                                 &unknown) == DS_OK)
+        return DS_OK;
+    ds_profiles_free(f->profiles);
+    f->profiles = NULL;
+    return load_folder(f, folder, protocols, err);
 }
 
 /* ---- predictions ---- */
@@ -402,13 +584,15 @@ static ds_status fit_all(fitting *f, ds_error *err) {
 
 static ds_status run(fitting *f, const char *folder, const char *table, fit_mode mode,
                      ds_error *err) {
-    const char *slash = strrchr(folder, '/');
-    DS_TRY(ds_profiles_load(NULL, &f->profiles, err));
-    DS_TRY(ds_profiles_find_profile(f->profiles, slash ? slash + 1 : folder, DS_NOWHERE,
-                                    &f->profile, err));
+    ds_buf text = {0};
     DS_TRY(read_rows(f, table, err));
+    ds_status status = read_table(f, folder, &text, err);
+    if (status == DS_OK) status = load_profile(f, folder, &text, err);
+    ds_buf_deinit(&text);
+    DS_TRY(status);
+    for (uint32_t i = 0; i < f->n; i++) DS_TRY(find_protocols(f, &f->rows[i], err));
     DS_TRY(fit_all(f, err));
-    if (mode == FIT_WRITE) return fit_write(&f->csv, false, err);
+    if (mode == FIT_WRITE) return fit_write(&f->csv, f->started, err);
     if (mode == FIT_PRINT || !f->worse) return DS_OK;
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                         "%s: there are constants that fit better; write them with --write",
@@ -435,12 +619,8 @@ ds_status fit_collectives(const char *topology, const char *folder, const char *
                           fit_mode mode, ds_error *err) {
     fitting f = {0};
     ds_unit *unit = NULL;
-    ds_buf path = {0};
     ds_arena_init(&f.arena);
-    ds_buf_printf(&path, "%s/collective_protocols.csv", folder);
-    ds_status status = ds_csv_read(path.text, &f.csv, err);
-    bool read = status == DS_OK;
-    if (status == DS_OK) status = open_topology(topology, &unit, &f.topo, err);
+    ds_status status = open_topology(topology, &unit, &f.topo, err);
     if (status == DS_OK) status = run(&f, folder, table, mode, err);
     free(f.measured);
     free(f.predicted);
@@ -448,8 +628,7 @@ ds_status fit_collectives(const char *topology, const char *folder, const char *
     ds_profiles_free(f.profiles);
     ds_topo_free(f.topo);
     if (unit) ds_unit_free(unit);
-    if (read) ds_csv_deinit(&f.csv);
-    ds_buf_deinit(&path);
+    if (f.is_read) ds_csv_deinit(&f.csv);
     ds_arena_deinit(&f.arena);
     return status;
 }

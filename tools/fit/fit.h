@@ -35,7 +35,8 @@ typedef struct fit_published_options {
  * constants and errors. */
 ds_status fit_published(const char *folder, const fit_published_options *options, ds_error *err);
 
-/* Fits the protocols of FOLDER/collective_protocols.csv with n > 0 to the rows of a table of
+/* Fits the protocols of FOLDER/collective_protocols.csv (one or two a collective and kind of link
+ * where there is no such file) with n > 0 to the rows of a table of
  * measured collectives (sim/coll/measured.h) that are not held back; prints the constants and the
  * errors of both kinds of rows. FIT_CHECK is DS_ERR_DATA if the file's constants fit worse than
  * those found. */
