@@ -350,13 +350,31 @@ typedef struct action {
     const char *name;
     uint32_t least, most; /* arguments after it */
     bool out;             /* needs -o */
+    int options;          /* the group of options_table that is its own; 0: none */
+    const char *usage, *about;
     ds_status (*run)(const arguments *args, ds_error *err);
 } action;
 
-static const action actions[] = {{"list", 0, 0, false, list},  {"show", 1, 1, false, show},
-                                 {"diff", 2, 2, false, diff},  {"export", 1, 1, true, export},
-                                 {"build", 1, 1, true, build}, {"import", 1, 1, true, import},
-                                 {"fit", 1, 2, false, fit}};
+static const action actions[] = {
+    {"list", 0, 0, false, 0, "list", "The profiles of the database, a line each.", list},
+    {"show", 1, 1, false, 0, "show NAME",
+     "What a profile has: measured rows by operation, curves with their errors, sources.", show},
+    {"diff", 2, 2, false, 0, "diff NAME NAME",
+     "How the second profile differs from the first: rows that both have, constants, collectives.",
+     diff},
+    {"export", 1, 1, true, 0, "export NAME -o FOLDER",
+     "Writes the CSV files of a profile from the database.", export},
+    {"build", 1, 1, true, 0, "build FOLDER -o FILE.db",
+     "Makes a database of a tree: schema.sql, catalogue/ and a folder for each profile.", build},
+    {"import", 1, 1, true, 2, "import FILE -o FOLDER",
+     "Appends measurements to the folder of a profile, and makes it where it is missing: a table "
+     "in the columns of ops.csv or collectives.csv, a log of nccl-tests, a trace of PyTorch's "
+     "profiler, or a kernel table of nsys. Rows are checked before anything is written.",
+     import},
+    {"fit", 1, 2, false, 1, "fit FOLDER [TABLE.csv --topology FILE.dir]",
+     "Finds the constants of efficiency.csv and gemm_fits.csv, or of collective_protocols.csv, and "
+     "says how well they predict rows that they did not see. Tables that are missing are started.",
+     fit}};
 enum { N_ACTIONS = sizeof actions / sizeof *actions };
 
 static const action *find_action(const char *name) {
@@ -392,9 +410,30 @@ static int misused(const arguments *args) {
     return 2;
 }
 
+/* Help about one action: `distsim profile fit --help`. */
+static void help_action(int argc, char **argv) {
+    enum { N_OPTIONS = sizeof options_table / sizeof *options_table };
+    const action *a = argc > 2 ? find_action(argv[1]) : NULL;
+    struct argp_option own[N_OPTIONS] = {0};
+    bool asked = false;
+    uint32_t n = 0;
+    for (int i = 2; i < argc; i++)
+        asked = asked || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-?") == 0;
+    if (!a || !asked) return;
+    for (uint32_t i = 0; i + 1 < N_OPTIONS; i++)
+        if (options_table[i].group == 0 || options_table[i].group == a->options)
+            own[n++] = options_table[i];
+    struct argp help = parser;
+    help.options = own;
+    help.args_doc = a->usage;
+    help.doc = a->about;
+    argp_parse(&help, argc, argv, 0, NULL, &(arguments){0}); /* ends the program */
+}
+
 int cmd_profile(int argc, char **argv) {
     arguments args = {0};
     ds_error err;
+    help_action(argc, argv);
     argp_parse(&parser, argc, argv, 0, NULL, &args);
     int code = misused(&args);
     if (!code) {
