@@ -235,14 +235,15 @@ static uint64_t mix_num(uint64_t hash, const ds_num *num) {
                                                      : ds_hash_bytes(&num->r, sizeof num->r));
 }
 
-/* Values of the params of all modules that have topologies, or functions; but for those in `less`.
- */
+/* Values of the params of all modules that have topologies or `degrade`, or functions; but for
+ * those in `less`. */
 static uint64_t mix_params(uint64_t hash, const ds_binding *binding, bool topologies,
                            const shortening *less) {
     const ds_unit *unit = binding->unit;
     for (uint32_t m = 0; m < unit->modules.n; m++) {
         const ds_module *module = unit->modules.at[m];
-        if (topologies ? !module->topologies.n && !module->meshes.n : !module->funcs.n) continue;
+        bool devices = module->topologies.n || module->meshes.n || module->degrades.n;
+        if (topologies ? !devices : !module->funcs.n) continue;
         for (uint32_t i = 0; i < module->params.n; i++)
             if (!less || !(is_param(&less->layers, module, i) || is_param(&less->batch, module, i)))
                 hash = mix_num(ds_hash_mix(hash, m), &binding->params[m][i]);

@@ -31,6 +31,7 @@ enum { N_SETTINGS = 12 };
 typedef struct candidate {
     char text[N_SETTINGS][24];
     ds_setting settings[N_SETTINGS];
+    uint32_t n;
     char all[480];
 } candidate;
 
@@ -62,6 +63,7 @@ static void draw(ds_rng *rng, candidate *c) {
     snprintf(c->text[10], sizeof c->text[10], "%s", orders[ds_rng_below(rng, 3)]);
     uint64_t other = ds_rng_below(rng, 8); /* rarely another: what is kept is thrown away then */
     snprintf(c->text[11], sizeof c->text[11], "%s", profiles[other < 3 ? other : 0]);
+    c->n = N_SETTINGS;
     c->all[0] = '\0';
     for (int i = 0; i < N_SETTINGS; i++) {
         c->settings[i] = (ds_setting){names[i], c->text[i]};
@@ -88,20 +90,49 @@ static void compare(const ds_composed *x, const ds_result *r, const char *what) 
     cr_assert_float_eq(x->bubble_fraction, r->bubble_fraction, 1e-12, "%s", what);
 }
 
+typedef struct worker {
+    ds_unit *unit;
+    ds_profiles *profiles;
+    ds_plan_ground *ground;
+    ds_composer *composer;
+} worker;
+
+static worker start(const char *text) {
+    worker w;
+    ds_error err;
+    ds_diags diags;
+    ds_diags_init(&diags);
+    cr_assert_eq(
+        ds_load_text(DS_SOURCE_DIR "/scenarios/test.dir", text, strlen(text), NULL, &w.unit, &err),
+        DS_OK, "%s", err.message);
+    cr_assert_eq(ds_verify(w.unit, &diags), DS_OK);
+    ds_diags_deinit(&diags);
+    cr_assert_eq(ds_profiles_load(DS_BUILD_PROFILES, &w.profiles, &err), DS_OK);
+    w.ground = ds_plan_ground_new();
+    w.composer = ds_composer_new(w.profiles);
+    return w;
+}
+
+static void end(worker *w) {
+    ds_composer_free(w->composer);
+    ds_plan_ground_free(w->ground);
+    ds_profiles_free(w->profiles);
+    ds_unit_free(w->unit);
+}
+
 /* Returns 0 if it was not put together, 1 if it was, 2 if it was folded, -1 if it is illegal. */
-static int check(ds_composer *composer, ds_unit *unit, const ds_profiles *profiles,
-                 ds_plan_ground *ground, const candidate *c) {
+static int check(worker *w, const candidate *c) {
     ds_binding binding;
     ds_composed composed;
     ds_result *result;
     ds_error err, unsaid;
     const char *why;
-    cr_assert_eq(ds_bind(unit, c->settings, N_SETTINGS, &binding, &err), DS_OK, "%s", err.message);
+    cr_assert_eq(ds_bind(w->unit, c->settings, c->n, &binding, &err), DS_OK, "%s", err.message);
     ds_sim_options options = {.cost_mode = DS_COST_FITTED, .trust_passes = true};
     cr_assert_eq(ds_sim_options_read(&binding, &options, &err), DS_OK);
-    ds_status status = ds_simulate(&binding, profiles, &options, &result, &err);
-    options.ground = ground;
-    ds_status own = ds_composer_run(composer, &binding, &options, &composed, &why, &unsaid);
+    ds_status status = ds_simulate(&binding, w->profiles, &options, &result, &err);
+    options.ground = w->ground;
+    ds_status own = ds_composer_run(w->composer, &binding, &options, &composed, &why, &unsaid);
     if (status != DS_OK) {
         cr_assert(own != DS_OK || why, "%s: put together, but %s", c->all, err.message);
         return -1;
@@ -117,35 +148,39 @@ static int check(ds_composer *composer, ds_unit *unit, const ds_profiles *profil
 
 static void draw_many(uint64_t seed, int n, bool sp) {
     char text[2048];
-    ds_unit *unit;
-    ds_profiles *profiles;
-    ds_error err;
-    ds_diags diags;
-    ds_diags_init(&diags);
     snprintf(text, sizeof text, form, sp ? "on" : "off");
-    cr_assert_eq(
-        ds_load_text(DS_SOURCE_DIR "/scenarios/test.dir", text, strlen(text), NULL, &unit, &err),
-        DS_OK, "%s", err.message);
-    cr_assert_eq(ds_verify(unit, &diags), DS_OK);
-    ds_diags_deinit(&diags);
-    cr_assert_eq(ds_profiles_load(DS_BUILD_PROFILES, &profiles, &err), DS_OK);
-    ds_plan_ground *ground = ds_plan_ground_new();
-    ds_composer *composer = ds_composer_new(profiles);
+    worker w = start(text);
     ds_rng rng = {seed};
     int n_of[4] = {0};
     for (int i = 0; i < n; i++) {
         candidate c;
         draw(&rng, &c);
-        n_of[1 + check(composer, unit, profiles, ground, &c)]++;
+        n_of[1 + check(&w, &c)]++;
     }
     if (getenv("DS_COMPOSE_WHY"))
         printf("illegal %d, simulated %d, put together %d, folded %d\n", n_of[0], n_of[1], n_of[2],
                n_of[3]);
     cr_expect(n_of[3] * 2 >= n, "%d of %d were folded", n_of[3], n);
-    ds_composer_free(composer);
-    ds_plan_ground_free(ground);
-    ds_profiles_free(profiles);
-    ds_unit_free(unit);
+    end(&w);
+}
+
+/* Only the first candidate's devices are all alike; 2x slower compute is a longer step. */
+Test(compose_fold, a_degrade_that_varies) {
+    static const char text[] =
+        "dir 1\nimport \"../tests/data/pod-4x8.dir\" as machine\nparam left = 1.0\n"
+        "import \"models/gpt.dir\" as model with layers = 4, hidden = 128, heads = 4, seq = 64,"
+        " vocab = 512, batch = 32\n"
+        "degrade n[0].gpu[0] compute = left\n"
+        "scenario { model = @model.gpt, on = @machine.pod\n  train { optimizer = adam }\n"
+        "  strategy { dp = 2, tp = 2, pp = 4, microbatches = 8 } }\n";
+    static const char *const left[] = {"1.0", "0.5", "0.25", "1.0"};
+    worker w = start(text);
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+        candidate c = {.settings = {{"left", left[i]}}, .n = 1};
+        snprintf(c.all, sizeof c.all, "left=%s", left[i]);
+        cr_expect_geq(check(&w, &c), 0);
+    }
+    end(&w);
 }
 
 Test(compose_fold, many) {
