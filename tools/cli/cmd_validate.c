@@ -22,7 +22,7 @@ static const struct argp_option options_table[] = {
     {"json", OPT_JSON, NULL, 0, "Print the errors as one JSON array, an object a set and split", 0},
     {"ledger", OPT_LEDGER, NULL, 0, "Print the errors as a Markdown table", 0},
     {"split", OPT_SPLIT, "NAME", 0, "Only rows of this split (calib, val, …)", 0},
-    {"every", OPT_EVERY, "N", 0, "Only every N-th row of each file, from the first on", 0},
+    {"every", OPT_EVERY, "N", 0, "Only every N-th row of each set and split, from the first on", 0},
     {"scenario", OPT_SCENARIO, "LINE", 0,
      "Print the scenario of the row in this line of the file, and do not simulate", 0},
     {"jobs", 'j', "N", 0, "Rows predicted at a time; default: the number of processors", 0},
@@ -110,20 +110,41 @@ static const struct argp parser = {
 typedef DS_VEC(val_prediction) predictions;
 typedef DS_VEC(ds_csv) tables;
 
+static void read_rows(const validate_arguments *args, const char *file, const ds_csv *csv,
+                      predictions *all) {
+    for (uint32_t i = 0; i < csv->rows.n; i++) {
+        val_prediction p = {.file = file};
+        char room[64];
+        val_row_read(csv, i, &p.row);
+        if (args->split && strcmp(p.row.split, args->split) != 0) continue;
+        snprintf(p.set, sizeof p.set, "%s", val_set_of(&p.row, file, room, sizeof room));
+        DS_HPUSH(all, p);
+    }
+}
+
+static bool same_part(const val_prediction *a, const val_prediction *b) {
+    return !strcmp(a->set, b->set) && !strcmp(a->row.split, b->row.split);
+}
+
+/* Keeps every N-th row of each set and split. O(n²). */
+static void thin_out(uint32_t every, predictions *all) {
+    uint32_t kept = 0;
+    uint32_t *before = ds_xcalloc(all->n + 1, sizeof *before); /* of the same set and split */
+    for (uint32_t i = 0; i < all->n; i++)
+        for (uint32_t k = i; k-- > 0 && !before[i];)
+            if (same_part(&all->at[i], &all->at[k])) before[i] = before[k] + 1;
+    for (uint32_t i = 0; i < all->n; i++)
+        if (before[i] % every == 0) all->at[kept++] = all->at[i];
+    all->n = kept;
+    free(before);
+}
+
 static ds_status read_file(const validate_arguments *args, const char *file, tables *csvs,
                            predictions *all, ds_error *err) {
     ds_csv csv;
     DS_TRY(ds_csv_read(file, &csv, err));
     DS_HPUSH(csvs, csv);
-    for (uint32_t i = 0; i < csv.rows.n; i++) {
-        if (args->every && i % args->every) continue;
-        val_prediction p = {.file = file};
-        char room[64];
-        val_row_read(&csv, i, &p.row);
-        if (args->split && strcmp(p.row.split, args->split) != 0) continue;
-        snprintf(p.set, sizeof p.set, "%s", val_set_of(&p.row, file, room, sizeof room));
-        DS_HPUSH(all, p);
-    }
+    read_rows(args, file, &csv, all);
     return DS_OK;
 }
 
@@ -137,9 +158,10 @@ static void put_percent(double value, ds_buf *out) {
 }
 
 static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
-    ds_buf_put(out, "| set | split | n | refused | mean | median | p90 | max | bias | Spearman | "
-                    "constant TFLOP/s | regret within 2 % | worst regret | in interval |\n"
-                    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    ds_buf_put(out,
+               "| set | split | n | refused | mean | median | p90 | max | bias | Spearman | "
+               "constant TFLOP/s | regret within 2 % | worst regret | in interval | do not fit |\n"
+               "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < n; i++) {
         const val_errors *e = &errors[i];
         ds_buf_printf(out, "| %s | %s | %u | %u | ", e->set, e->split, e->n, e->refused);
@@ -164,9 +186,9 @@ static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
         else
             ds_buf_put(out, " | - | - | ");
         if (e->covered >= 0)
-            ds_buf_printf(out, "%.0f %% |\n", e->covered);
+            ds_buf_printf(out, "%.0f %% | %u |\n", e->covered, e->unfit);
         else
-            ds_buf_put(out, "- |\n");
+            ds_buf_printf(out, "- | %u |\n", e->unfit);
     }
 }
 
@@ -197,10 +219,15 @@ static void put_json(const val_errors *errors, uint32_t n, ds_buf *out) {
         json_number(&json, "bias", e->bias, some);
         json_number(&json, "spearman", e->spearman, e->spearman > -2);
         json_number(&json, "baseline_mape", e->baseline_mape, e->baseline_mape >= 0);
-        ds_json_key_string(&json, "baseline_from", e->baseline_from_calib ? "calib" : "all");
+        ds_json_key(&json, "baseline_from");
+        if (some)
+            ds_json_string(&json, e->baseline_from_calib ? "calib" : "all");
+        else
+            ds_json_null(&json);
         json_number(&json, "regret_within_2pct", e->regret_within_2pct, e->groups > 0);
         ds_json_key_int(&json, "regret_groups", e->groups);
         json_number(&json, "interval_coverage", e->covered, e->covered >= 0);
+        ds_json_key_int(&json, "unfit", e->unfit);
         ds_json_end_object(&json);
     }
     ds_json_end_array(&json);
@@ -222,6 +249,17 @@ static void put_refusals(const predictions *all, ds_buf *out) {
         if (first)
             ds_buf_printf(out, "refused: %s, %u row%s (line %u%s): %s\n", p->set, n,
                           n > 1 ? "s" : "", p->row.line, n > 1 ? ", …" : "", p->why);
+    }
+}
+
+/* Rows that ran, and would not by the memory that is predicted for them: what the source does not
+ * say of recomputation and offloading is taken as none. */
+static void put_unfit(const val_errors *errors, uint32_t n, ds_buf *out) {
+    for (uint32_t i = 0; i < n; i++) {
+        const val_errors *e = &errors[i];
+        if (e->unfit)
+            ds_buf_printf(out, "do not fit in memory, though they ran: %s, %s: %u of %u rows\n",
+                          e->set, e->split, e->unfit, e->n);
     }
 }
 
@@ -265,7 +303,7 @@ static void put_rows(const predictions *all, ds_buf *out) {
             snprintf(number[20], sizeof number[0], "%.9g", p->seconds);
             snprintf(number[21], sizeof number[0], "%.3f", val_error(p));
             snprintf(number[22], sizeof number[0], "%.2f", p->peak_gib);
-            cells[23] = p->capacity_gib > 0 && p->peak_gib > p->capacity_gib ? "no" : "yes";
+            cells[23] = val_is_unfit(p) ? "no" : "yes";
         }
         cells[24] = p->why;
         if (!p->refused && p->high > 0) {
@@ -285,7 +323,10 @@ static int print(const validate_arguments *args, const predictions *all) {
         put_json(errors, n, &text);
     } else {
         put_ledger(errors, n, &text);
-        if (!args->ledger) put_refusals(all, &text);
+        if (!args->ledger) {
+            put_refusals(all, &text);
+            put_unfit(errors, n, &text);
+        }
     }
     fputs(text.text, stdout);
     int exit_code = 0;
@@ -340,6 +381,7 @@ static int validate(validate_arguments *args, const ds_profiles *profiles) {
     for (uint32_t i = 0; i < args->files.n && !exit_code; i++)
         if (read_file(args, args->files.at[i], &csvs, &all, &err) != DS_OK)
             exit_code = cli_fail(NULL, &err);
+    if (args->every && !args->scenario) thin_out(args->every, &all);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     val_job job = {.profiles = profiles,
                    .load = {args->common.include_dirs.at, args->common.include_dirs.n},

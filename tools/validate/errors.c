@@ -2,12 +2,15 @@
 #include "tools/validate/errors.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 double val_error(const val_prediction *p) {
     return 100 * (p->seconds / p->row.seconds - 1);
+}
+
+bool val_is_unfit(const val_prediction *p) {
+    return !p->refused && p->capacity_gib > 0 && p->peak_gib > p->capacity_gib;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -156,16 +159,16 @@ static double covered_of(const group *g) {
 }
 
 static val_errors errors_of(const val_prediction *rows, uint32_t n, const val_prediction *like) {
-    val_errors e = {.mape = 0, .spearman = -2};
+    val_errors e = {.set = like->set, .split = like->row.split, .spearman = -2};
     group g = {.at = ds_xcalloc(n, sizeof *g.at)};
-    snprintf(e.set, sizeof e.set, "%s", like->set);
-    snprintf(e.split, sizeof e.split, "%s", like->row.split);
     for (uint32_t i = 0; i < n; i++) {
         if (strcmp(rows[i].set, like->set) || strcmp(rows[i].row.split, like->row.split)) continue;
-        if (rows[i].refused)
+        if (rows[i].refused) {
             e.refused++;
-        else
-            g.at[g.n++] = &rows[i];
+            continue;
+        }
+        e.unfit += val_is_unfit(&rows[i]);
+        g.at[g.n++] = &rows[i];
     }
     e.n = g.n;
     if (g.n) {

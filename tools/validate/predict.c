@@ -19,6 +19,9 @@
 
 #define MOST_MBS 16
 #define GIB      1073741824.0
+/* Of a step that cannot be put together: a fifth of what `run` takes, some GB and tens of seconds.
+ * A row beyond it is refused; the largest of the tables has a tenth of it. */
+#define MOST_INSTANCES 4000000
 
 /* ---- one scenario ---- */
 
@@ -86,7 +89,10 @@ typedef struct timing {
 
 static ds_status time_binding(const ds_binding *binding, const ds_profiles *profiles,
                               ds_plan_ground *ground, timing *out, ds_error *err) {
-    ds_sim_options options = {.cost_mode = DS_COST_FITTED, .trust_passes = true, .ground = ground};
+    ds_sim_options options = {.cost_mode = DS_COST_FITTED,
+                              .trust_passes = true,
+                              .ground = ground,
+                              .max_instances = MOST_INSTANCES};
     ds_composed composed;
     ds_result *result;
     ds_error unsaid;
@@ -157,9 +163,6 @@ static ds_status check_model(const val_row *row, const val_testbed *t, ds_error 
                             "%s: products narrower than the activations between them",
                             row->precision);
     if (row->known) return DS_OK;
-    if (!is_dense(row->model))
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
-                            row->model);
     if (t->model != VAL_LLAMA && row->kv_heads != row->heads)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "kv_heads = %lld of %lld heads: the source's model has no grouped "
@@ -312,11 +315,15 @@ static ds_status predict(const val_job *job, ds_plan_ground *ground, val_predict
     if (!testbed)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no testbed for source '%s' on %s",
                             row.source_id, row.gpu);
+    if (!row.known && !is_dense(row.model))
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE, "no dense transformer: %s",
+                            row.model);
     val_testbed_complete(testbed, &row);
     bool sized = row.layers && row.hidden && row.heads && row.gbs && row.gpus_per_node;
     if (testbed->plans && sized && !row.dp && !row.tp && !row.pp && !row.mbs)
         return time_open_layout(job, ground, &row, testbed, p, err);
-    if (!row.mbs && row.gbs && row.dp) return time_open_row(job, ground, &row, testbed, p, err);
+    if (testbed->tunes && !row.mbs && row.gbs && row.dp)
+        return time_open_row(job, ground, &row, testbed, p, err);
     DS_TRY(val_row_complete(&row, err));
     DS_TRY(check_model(&row, testbed, err));
     return time_row(job, ground, &row, testbed, p, err);
@@ -328,6 +335,7 @@ typedef struct work {
     const val_job *job;
     val_prediction *rows;
     ds_plan_ground **grounds; /* one a worker */
+    ds_error *lost;           /* a worker's first row whose models could not be found, if any */
     uint32_t *row_of_slot;
 } work;
 
@@ -353,6 +361,7 @@ static void predict_slot(void *context, uint32_t worker, uint32_t slot) {
         set_interval(w->job, p);
         return;
     }
+    if (err.code == DS_ERR_IO && w->lost[worker].code == DS_OK) w->lost[worker] = err;
     p->refused = true;
     p->seconds = 0;
     snprintf(p->why, sizeof p->why, "%.*s", (int)sizeof p->why - 1, err.message);
@@ -365,6 +374,7 @@ ds_status val_predict(const val_job *job, val_prediction *rows, uint32_t n, ds_e
     uint32_t workers = job->n_workers ? job->n_workers : 1, submitted = 0;
     work w = {.job = job, .rows = rows, .row_of_slot = slots};
     w.grounds = ds_xcalloc(workers, sizeof *w.grounds);
+    w.lost = ds_xcalloc(workers, sizeof *w.lost);
     for (uint32_t i = 0; i < workers; i++) w.grounds[i] = ds_plan_ground_new();
     ds_pool *pool;
     ds_status status = ds_pool_new(workers, SLOTS, predict_slot, &w, &pool, err);
@@ -376,7 +386,12 @@ ds_status val_predict(const val_job *job, val_prediction *rows, uint32_t n, ds_e
         ds_pool_wait(pool);
     }
     if (status == DS_OK) ds_pool_free(pool);
-    for (uint32_t i = 0; i < workers; i++) ds_plan_ground_free(w.grounds[i]);
+    for (uint32_t i = 0; i < workers; i++) {
+        ds_plan_ground_free(w.grounds[i]);
+        if (status == DS_OK && w.lost[i].code != DS_OK)
+            status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s", w.lost[i].message);
+    }
+    free(w.lost);
     free(w.grounds);
     return status;
 }

@@ -26,7 +26,8 @@ typedef struct val_job {
 } val_job;
 
 /* Predicts the rows, each filled in but for what follows `file`; every row ends with a time or a
- * reason. What comes out does not depend on the number of workers. DS_ERR_LIMIT: no threads. */
+ * reason. What comes out does not depend on the number of workers. DS_ERR_LIMIT: no threads;
+ * DS_ERR_IO: the models are not where `load` says, which is no fault of a row. */
 ds_status val_predict(const val_job *job, val_prediction *rows, uint32_t n, ds_error *err);
 
 /* Loads, verifies and binds a scenario's text; the unit is to be freed either way. */

@@ -49,7 +49,6 @@ static void fill_in(val_row *r) {
     if (!r->ffn) r->ffn = 4 * r->hidden;
     if (!r->kv_heads) r->kv_heads = r->heads;
     if (!r->gpus_per_node || r->gpus_per_node > r->gpus) r->gpus_per_node = r->gpus;
-    if (!r->gbs) r->gbs = r->mbs * r->dp;
     bool sized = r->params_b > 0 && r->hidden && r->vocab && r->pp;
     if (!r->layers && sized) r->layers = layers_of(r);
 }

@@ -43,7 +43,6 @@ bool val_row_is_mlp(const val_row *row);
  *   layers  the only number of layers l of width h, the same for every stage, for which
  *           l (12 h² + 13 h) + (vocab + seq + 2) h is params_b to the digits given
  *   ffn     4 h;  dp, tp, pp, cp, ep, vpp of one GPU, and blank cp, ep, vpp: 1
- *   gbs     one microbatch on each replica
  * Dims and params_b may differ by 15 % (labels are rounded, and leave out embeddings or not).
  * DS_ERR_UNSUPPORTED for a layout that there is no scenario for, DS_ERR_DATA else. */
 ds_status val_row_complete(val_row *row, ds_error *err);

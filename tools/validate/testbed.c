@@ -52,6 +52,7 @@ static const val_testbed testbeds[] = {
      .precision = "fp16",
      .chunks = 3, /* more than Megatron-LM's examples of that time have */
      .parts = true,
+     .tunes = true,
      .basis = "Narayanan et al. 2021, section 5: Selene, eight HDR ports of 200 Gb/s a node; "
               "section 4.1: scatter and gather"},
     {.source = "megatron_jan2021",
@@ -61,6 +62,7 @@ static const val_testbed testbeds[] = {
      .late_reduce = true,
      .precision = "fp16",
      .parts = true,
+     .tunes = true,
      .basis = "as megatron_apr2021"},
     {.source = "megatron_readme_175b",
      SELENE,
@@ -154,6 +156,7 @@ static const val_testbed testbeds[] = {
      .zero = 1,
      .recompute = "full",
      .precision = "fp16",
+     .tunes = true,
      .basis = "as on V100; PyTorch's DistributedDataParallel reduces beside the backward pass"},
     {.source = "megatron_2020",
      .gpu = "V100",
@@ -166,6 +169,7 @@ static const val_testbed testbeds[] = {
      .zero = 1,
      .recompute = "full",
      .precision = "fp16",
+     .tunes = true,
      .basis = "Shoeybi et al. 2020, section 5: sequences of 1,024, vocabulary padded to 51,200"},
 };
 

@@ -35,6 +35,7 @@ const val_testbed val_recent_testbeds[] = {
      .tp_overlap = "pipe",
      .chunks = 32,
      .gathers_ahead = true,
+     .tunes = true,
      .precision = "bf16",
      .recompute = "none",
      .basis = "Megatron-LM README, core_r0.8.0: NDR, flash attention, --overlap-grad-reduce and "
