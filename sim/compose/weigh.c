@@ -193,7 +193,7 @@ static int64_t leap_ps(const ds_cut *cut, uint32_t cls) {
 static int64_t merge(const ds_timeline *t, uint32_t cls, const ds_visit *all, uint32_t n,
                      int64_t level) {
     cursor *active = ds_xmalloc(((size_t)n + 1) * sizeof *active);
-    const ds_cut *cut = t->cuts.at, *cuts_end = cut + t->cuts.n;
+    const ds_cut *cut = t->cuts.at, *cuts_end = t->cuts.n ? cut + t->cuts.n : cut;
     uint32_t n_active = 0, next = 0;
     int64_t peak = level;
     while (n_active || next < n) {
