@@ -295,6 +295,13 @@ static ds_status follow(tables *t, const ds_fit_curve *gemm) {
     return DS_OK;
 }
 
+/* Puts in front of an error which curve could not be fitted. */
+static ds_status name_curve(tables *t, const curves *c, ds_status status) {
+    ds_error why = *t->err;
+    return ds_error_set(t->err, status, DS_NOWHERE, "%s: %s %s: %s", t->curves.file, c->op,
+                        c->dtype, why.message);
+}
+
 static ds_status fit_table(tables *t) {
     puts("                       ------ e_max, change in % ----  ----- w_half, change in % ----"
          "        -- rows seen, % -  -- left out, % -\n"
@@ -312,7 +319,7 @@ static ds_status fit_table(tables *t) {
             printf("%-10s %-4s left out: %s\n", c.op, c.dtype, t->err->message);
             continue;
         }
-        DS_TRY(status);
+        if (status != DS_OK) return name_curve(t, &c, status);
         const ds_fit_curve *sides[] = {&fit.flop, &fit.bytes};
         for (int s = 0; s < 2; s++) {
             if (c.row[s] == UINT32_MAX) continue;
