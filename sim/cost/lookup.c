@@ -214,9 +214,26 @@ static const char *narrow_heads(const query *q) {
     return is_backward(q->op) ? "attention_grad_narrow" : "attention_narrow";
 }
 
+/* Copies of tokens are sent one by one, each by an instruction or two of its own: below some size
+ * their number counts and not their bytes (DeepEP, Hybrid-EP_Implementation.md: among 36 ranks of
+ * a rack copies of 7 KB take longer than those of 14). Copies of less than 4 KB have a curve of
+ * their own, where the profile has one. */
+static const char *narrow_copies(const query *q) {
+    const ds_work *w = q->work;
+    if (w->kind != DS_WORK_MEMORY || w->width * (int64_t)ds_dtype_bits(w->dtype) >= 8 * 4096)
+        return NULL;
+    if (strcmp(q->op, "dispatch") == 0) return "dispatch_narrow";
+    return strcmp(q->op, "combine") == 0 ? "combine_narrow" : NULL;
+}
+
+static const char *special_of(const query *q) {
+    if (q->work->kind == DS_WORK_GEMM) return grid_of(q->work);
+    return q->work->kind == DS_WORK_MEMORY ? narrow_copies(q) : narrow_heads(q);
+}
+
 /* The most special fit: of the mnemonic before the class, of the dtype before any. */
 static const ds_fit *best_fit(const query *q, bool flop) {
-    const char *special = q->work->kind == DS_WORK_GEMM ? grid_of(q->work) : narrow_heads(q);
+    const char *special = special_of(q);
     const char *names[] = {special ? special : q->op, q->op, q->class};
     for (int i = 0; i < 3; i++) {
         const ds_fit *f = fit_of(q, names[i], (int32_t)q->work->dtype, flop);

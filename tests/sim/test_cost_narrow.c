@@ -1,5 +1,5 @@
-/* Products in a dtype of their own, conversions before them, and heads narrower than 128: costs
- * against numbers worked out by hand. */
+/* Products in a dtype of their own, conversions before them, heads narrower than 128 and copies
+ * of less than 4 KB: costs against numbers worked out by hand. */
 #include "tests/support/cost_tree.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +21,9 @@ static void set_up(void) {
                   "attention,f16,flop,20000,0.5,0,1,1e12,0,,,assumed: a test,s\n"
                   "attention_narrow,f16,flop,20000,0.25,0,1,1e12,0,,,assumed: a test,s\n"
                   "attention_grad_narrow,f16,flop,20000,0.125,0,1,1e12,0,,,assumed: a test,s\n"
-                  "memory,*,bytes,100,0.5,0,1,1e12,0,,,assumed: a test,s\n");
+                  "memory,*,bytes,100,0.5,0,1,1e12,0,,,assumed: a test,s\n"
+                  "dispatch_narrow,*,bytes,100,0.25,0,1,1e12,0,,,assumed: a test,s\n"
+                  "combine_narrow,*,bytes,100,0.125,0,1,1e12,0,,,assumed: a test,s\n");
     p = cost_tree_load(&tree);
     cr_assert_eq(ds_profiles_find_kind(p, "Box-1", DS_NOWHERE, &box, NULL), DS_OK);
     cr_assert_eq(ds_profiles_find_profile(p, "P", DS_NOWHERE, &profile, NULL), DS_OK);
@@ -64,6 +66,26 @@ Test(cost_narrow, heads_have_a_curve_by_their_width) {
     w.head_dim = 64;
     cr_expect_eq(ps_of("attention", DS_COST_FITTED, w), 200000000);
     cr_expect_eq(ps_of("attention_grad", DS_COST_FITTED, w), 400000000);
+}
+
+/* 5e6 bytes: 100 us at 100e9·0.5, and at half and a quarter of it. 2,048 elements of 16 bits are
+ * 4 KB, of 8 bits 2. */
+Test(cost_narrow, copies_of_tokens_have_a_curve_by_their_bytes) {
+    ds_work w = {.kind = DS_WORK_MEMORY,
+                 .dtype = DS_F16,
+                 .tokens = 1000,
+                 .width = 2048,
+                 .bytes_read = 2500000,
+                 .bytes_written = 2500000};
+    cr_expect_eq(ps_of("dispatch", DS_COST_FITTED, w), 100000000);
+    cr_expect_eq(ps_of("combine", DS_COST_FITTED, w), 100000000);
+    w.width = 2047;
+    cr_expect_eq(ps_of("dispatch", DS_COST_FITTED, w), 200000000);
+    cr_expect_eq(ps_of("combine", DS_COST_FITTED, w), 400000000);
+    cr_expect_eq(ps_of("combine_grad", DS_COST_FITTED, w), 100000000);
+    w.width = 2048;
+    w.dtype = DS_F8E4M3;
+    cr_expect_eq(ps_of("dispatch", DS_COST_FITTED, w), 200000000);
 }
 
 /* A row was measured over all keys. */
