@@ -329,7 +329,6 @@ static bool are_of_one_kind(const ds_topo *topo) {
 }
 
 static void make_room(ds_fold *fold) {
-    if (fold->template_bytes >= MOST_BYTES) forget_templates(fold);
     if (fold->plans.n >= MOST_SKELETONS) forget_skeletons(fold);
     if (fold->plans.n >= fold->routed + MOST_ROUTED) forget_routes(fold);
 }
@@ -502,6 +501,13 @@ static void keep_template(ds_fold *fold, uint64_t key, ds_template *t) {
     fold->template_bytes += 2 * t->step->unit->arena.bytes; /* about, with its parts */
 }
 
+/* Room is made for a new one, not before: the next step may want the last one, be it ever so large.
+ */
+static ds_template *new_template(ds_fold *fold) {
+    if (fold->template_bytes >= MOST_BYTES) forget_templates(fold);
+    return ds_xcalloc(1, sizeof(ds_template));
+}
+
 static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const shortening *less,
                                ds_template *t, ds_error *err) {
     t->few_replicas = less->batch.module != NULL;
@@ -530,7 +536,7 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
     if (!t) {
-        t = ds_xcalloc(1, sizeof *t);
+        t = new_template(fold);
         t->n_chunks = n_chunks;
         t->loop = loop->index;
         memcpy(t->turns, turns, sizeof turns);
@@ -637,7 +643,7 @@ ds_status ds_fold_exact(ds_fold *fold, const ds_fold_step *step, ds_template **o
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
     if (!t) {
-        t = ds_xcalloc(1, sizeof *t);
+        t = new_template(fold);
         ds_status status = fill_exact(fold, step, t, err);
         if (status != DS_OK) {
             free_template(t);
