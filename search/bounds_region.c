@@ -153,7 +153,7 @@ static void print_root(ds_unit *unit, ds_buf *out) {
     ds_buf_deinit(&text);
 }
 
-/* Marks what the params of all modules, or of those with topologies, are made from. */
+/* Marks what the params of all modules, or of those with topologies or `degrade`, are made from. */
 static ds_status mark_modules(ds_bounds *b, bool topologies, ds_error *err) {
     ds_unit *unit = b->space->unit;
     ds_level level;
@@ -162,7 +162,7 @@ static ds_status mark_modules(ds_bounds *b, bool topologies, ds_error *err) {
     print_root(unit, &text);
     for (uint32_t m = 0; m < unit->modules.n && status == DS_OK; m++) {
         const ds_module *module = unit->modules.at[m];
-        if (topologies && !module->topologies.n) continue;
+        if (topologies && !module->topologies.n && !module->degrades.n) continue;
         for (uint32_t i = 0; i < module->params.n && status == DS_OK; i++) {
             if (m == 0 && (!text.text || !is_word_in(text.text, module->params.at[i].name)))
                 continue;
