@@ -1,8 +1,8 @@
 /* Workers on a ring of slots.
  *
  * Jobs are numbered 0, 1, 2 …; job k lies in slot k mod n_slots. The owner fills the slot, submits,
- * and later waits for the job in order; each worker takes the lowest job that nobody has, and with it
- * those behind it that go with it. Taking them is one atomic exchange, no lock. What a job does
+ * and later waits for the job in order; each worker takes the lowest job that nobody has, and with
+ * it those behind it that go with it. Taking them is one atomic exchange, no lock. What a job does
  * must depend on its slot alone, so results do not depend on the number of workers. */
 #ifndef DS_SEARCH_POOL_H
 #define DS_SEARCH_POOL_H

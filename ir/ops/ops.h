@@ -52,8 +52,8 @@ typedef enum ds_work_kind {
     DS_WORK_GEMM,      /* batch × (m×k · k×n) */
     DS_WORK_CONV,      /* as an implicit GEMM: m = N·P·Q, n = K, k = C·R·S */
     DS_WORK_ATTENTION, /* fused attention */
-    DS_WORK_RECURRENT, /* lstm: m = batch, n = 4·hidden, k = input + hidden, batch = steps; ssd_scan:
-                          batch, m = steps, n = heads·dims, k = state */
+    DS_WORK_RECURRENT, /* lstm: m = batch, n = 4·hidden, k = input + hidden, batch = steps;
+                          ssd_scan: batch, m = steps, n = heads·dims, k = state */
     DS_WORK_MEMORY     /* elementwise, normalisation, reduction, gather, optimizer: bytes bound */
 } ds_work_kind;
 

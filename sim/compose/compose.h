@@ -20,7 +20,7 @@ typedef struct ds_composed_class {
 
 typedef struct ds_composed {
     int64_t step_ps;
-    int64_t overhead_ps; /* of it, train's iteration_overhead */
+    int64_t overhead_ps;                /* of it, train's iteration_overhead */
     int64_t peak_bytes, capacity_bytes; /* of the fullest device; capacity 0: not known */
     bool fits;
     ds_composed_class *classes; /* those of the whole step, in its order */

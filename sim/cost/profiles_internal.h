@@ -110,7 +110,8 @@ struct ds_profiles {
     DS_VEC(ds_protocol) protocols; /* sorted by profile, collective, link, name */
 };
 
-/* Bytes on the wire of each member and direction, relative to the size, of a ring over n members. */
+/* Bytes on the wire of each member and direction, relative to the size, of a ring over n members.
+ */
 double ds_cost__wire_factor(const char *collective, double n);
 
 /* Total order: profile, op, dtype, fixed, x. */
