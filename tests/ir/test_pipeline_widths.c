@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STRIDE (FEW_CASES ? 11u : 1u)
+#define STRIDE (FEW_CASES ? 17u : 1u)
 
 static void prove_with(const pipe_model *model, const char *set, const char *strategy) {
     pipe_expect_equal(&(pipe_case){.model = model, .strategy = strategy, .set = set});

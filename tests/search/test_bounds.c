@@ -87,7 +87,7 @@ static void check_space(sweep_case *c, const char *name, uint64_t n, tally *t) {
 Test(bounds, hold_in_random_spaces) {
     tally t = {0};
     const char *many = getenv("DISTSIM_TEST_SPACES");
-    int n = many ? atoi(many) : 40;
+    int n = many ? atoi(many) : FEW_CASES ? 12 : 40;
     for (int i = 0; i < n; i++) {
         sweep_case c;
         char name[32];
