@@ -107,7 +107,7 @@ Test(bound, distirs_grid) {
 /* Rows and certificate are the same bytes for any number of workers (SEMANTICS R2). */
 Test(bound, workers_do_not_matter) {
     sweep_case c;
-    random_space(3, FEW_CASES ? 20 : 60, FEW_CASES ? 60 : 300, &c);
+    random_space(3, FEW_CASES ? 40 : 60, FEW_CASES ? 80 : 300, &c);
     run one = run_method(&c, "bound", 1);
     for (uint32_t n = 2; n <= (FEW_CASES ? 2 : 8); n *= 2) {
         run other = run_method(&c, "bound", n);
