@@ -5,7 +5,7 @@
  * The knobs are those of tests/support/plan.h. Each family runs a list in which every two values of
  * two knobs meet (zero = 3 with ulysses, a 6-way tp with microbatches, …), mlp and gpt all
  * combinations of dp, tp, sp, cp, cp_type, ep, zero, zero_group and microbatches. Builds that take
- * few cases (tests/support/cases.h) run every 61st, of all combinations every 427th, and leave out
+ * few cases (tests/support/cases.h) run every 97th, of all combinations every 679th, and leave out
  * three of the convolutional networks. */
 #include "tests/support/cases.h"
 #include "tests/support/plan.h"
@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STRIDE (FEW_CASES ? 61u : EVERY_THIRD)
+#define STRIDE (FEW_CASES ? 97u : EVERY_THIRD)
 
 typedef struct family {
     const char *model, *with; /* function and file; params */
