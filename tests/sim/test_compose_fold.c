@@ -164,7 +164,7 @@ static void draw_many(uint64_t seed, int n, bool sp) {
     end(&w);
 }
 
-/* Only the first candidate's devices are all alike; 2x slower compute is a longer step. */
+/* The first and the last candidate's devices are all alike, the others' are not. */
 Test(compose_fold, a_degrade_that_varies) {
     static const char text[] =
         "dir 1\nimport \"../tests/data/pod-4x8.dir\" as machine\nparam left = 1.0\n"
