@@ -217,7 +217,7 @@ static ds_model_step *lower(const ds_binding *binding, int64_t parts) {
 
 static bool run_to(ds_model_step *step, ds_pass_id last) {
     step->strategy.microbatches = MICROBATCHES;
-    step->brief = step->trusted = true;
+    step->brief = step->trusted = step->schematic = true;
     return ds_model_step_run_to(step, last, NULL, NULL, NULL) == DS_OK;
 }
 

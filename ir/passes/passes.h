@@ -88,8 +88,8 @@ typedef struct ds_model_step {
      * it is not very long (passes.c). The program is the same. */
     bool brief;
     /* Set it to take it on trust that passes make legal programs: types are inferred behind each of
-     * them as ever, but nothing is verified with numbers, and a brief step not at all. The program
-     * is the same. */
+     * them as ever, but nothing is verified with numbers, and a brief or schematic step not at all.
+     * The program is the same. */
     bool trusted;
     /* Set it before `shard` if the program is to be looked at, not run: its mesh may have more
      * places than there are devices. */
