@@ -16,11 +16,13 @@ ds_unit *ds_unit_new(void) {
     ds_arena_init(&unit->arena);
     ds_strtab_init(&unit->strings);
     ds_exprs_init(&unit->exprs);
+    ds_map_init(&unit->inferred);
     return unit;
 }
 
 void ds_unit_free(ds_unit *unit) {
     if (!unit) return;
+    ds_map_deinit(&unit->inferred);
     ds_exprs_deinit(&unit->exprs);
     ds_strtab_deinit(&unit->strings);
     ds_arena_deinit(&unit->arena);

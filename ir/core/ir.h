@@ -505,6 +505,7 @@ struct ds_unit {
     ds_strtab strings;
     ds_exprs exprs;
     DS_VEC(ds_module *) modules; /* modules.at[0] is the root */
+    ds_map inferred;             /* types of ops' results, kept in the arena by ir/ops/memo.c */
 };
 
 /* An empty unit on the heap; free with ds_unit_free. */

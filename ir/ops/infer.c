@@ -106,15 +106,19 @@ static ds_status check_memories(const ds_infer *ctx, const ds_op_desc *desc, ds_
     return DS_OK;
 }
 
-ds_status ds_op_infer(const ds_infer *ctx, ds_error *err) {
-    const ds_op_desc *desc = ds_op_desc_of(ctx->op->code);
-    if (!desc)
-        return ds_error_set(err, DS_ERR_INTERNAL, ctx->op->loc, "'%s' is not in the op table",
-                            ds_op_name(ctx->op->code));
+static ds_status infer(const ds_infer *ctx, const ds_op_desc *desc, ds_error *err) {
     DS_TRY(check_arity(ctx, desc, err));
     DS_TRY(ds_ops__check_attrs(ctx, desc, err));
     if (!(desc->flags & DS_OPF_COLLECTIVE)) DS_TRY(no_clauses(ctx, desc, err));
     DS_TRY(check_memories(ctx, desc, err));
     DS_TRY(ds_ops__dtypes(ctx, desc, NULL, err));
     return desc->infer ? desc->infer(ctx, err) : ds_ops__infer_by_rule(ctx, err);
+}
+
+ds_status ds_op_infer(const ds_infer *ctx, ds_error *err) {
+    const ds_op_desc *desc = ds_op_desc_of(ctx->op->code);
+    if (!desc)
+        return ds_error_set(err, DS_ERR_INTERNAL, ctx->op->loc, "'%s' is not in the op table",
+                            ds_op_name(ctx->op->code));
+    return ds_ops__infer_once(ctx, desc, infer, err);
 }

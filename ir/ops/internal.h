@@ -65,6 +65,15 @@ ds_status ds_ops__infer_making(const ds_infer *ctx, uint32_t made, ds_error *err
 /* Which groups of operand dims make which groups of result dims (layout.c). */
 ds_status ds_ops__reshape_rule(const ds_infer *ctx, ds_rule *out, ds_error *err);
 
+/* ---- what was inferred before (memo.c) ---- */
+
+/* infer(ctx, desc), or what it made of the same op and types before, where that is all it looks at.
+ * O(size of the types). */
+ds_status ds_ops__infer_once(const ds_infer *ctx, const ds_op_desc *desc,
+                             ds_status (*infer)(const ds_infer *ctx, const ds_op_desc *desc,
+                                                ds_error *err),
+                             ds_error *err);
+
 /* ---- checks and comparisons (check.c) ---- */
 
 const char *ds_ops__type_text(const ds_infer *ctx, const ds_type *type);
