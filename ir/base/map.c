@@ -29,52 +29,54 @@ void ds_map_init(ds_map *map) {
 }
 
 void ds_map_deinit(ds_map *map) {
-    free(map->keys);
-    free(map->values);
-    free(map->used);
+    free(map->at);
     *map = (ds_map){0};
 }
 
 void ds_map_clear(ds_map *map) {
-    if (map->cap) memset(map->used, 0, map->cap);
+    if (map->cap) memset(map->at, 0, map->cap * sizeof *map->at);
     map->n = 0;
+    map->has_zero = false;
 }
 
-static uint32_t slot_of(const ds_map *map, uint64_t key) {
+/* The entry of a key that is not 0, or the free one where it belongs. */
+static ds_map_entry *entry_of(const ds_map *map, uint64_t key) {
     uint32_t mask = map->cap - 1, at = (uint32_t)mix(key) & mask;
-    while (map->used[at] && map->keys[at] != key) at = (at + 1) & mask;
-    return at;
+    while (map->at[at].key && map->at[at].key != key) at = (at + 1) & mask;
+    return &map->at[at];
 }
 
 uint64_t *ds_map_find(const ds_map *map, uint64_t key) {
+    if (!key) return map->has_zero ? (uint64_t *)&map->zero.value : NULL;
     if (!map->cap) return NULL;
-    uint32_t at = slot_of(map, key);
-    return map->used[at] ? &map->values[at] : NULL;
+    ds_map_entry *e = entry_of(map, key);
+    return e->key ? &e->value : NULL;
 }
 
 static void grow(ds_map *map) {
     ds_map old = *map;
     map->cap = old.cap ? old.cap * 2 : 16;
-    map->keys = ds_xcalloc(map->cap, sizeof *map->keys);
-    map->values = ds_xcalloc(map->cap, sizeof *map->values);
-    map->used = ds_xcalloc(map->cap, 1);
-    for (uint32_t i = 0; i < old.cap; i++) {
-        if (!old.used[i]) continue;
-        uint32_t at = slot_of(map, old.keys[i]);
-        map->used[at] = 1;
-        map->keys[at] = old.keys[i];
-        map->values[at] = old.values[i];
-    }
-    ds_map_deinit(&old);
+    map->at = ds_xcalloc(map->cap, sizeof *map->at);
+    for (uint32_t i = 0; i < old.cap; i++)
+        if (old.at[i].key) *entry_of(map, old.at[i].key) = old.at[i];
+    free(old.at);
 }
 
 void ds_map_put(ds_map *map, uint64_t key, uint64_t value) {
-    if ((map->n + 1) * 4 > map->cap * 3) grow(map);
-    uint32_t at = slot_of(map, key);
-    if (!map->used[at]) {
-        map->used[at] = 1;
-        map->keys[at] = key;
-        map->n++;
+    if (!key) {
+        map->n += !map->has_zero;
+        map->has_zero = true;
+        map->zero.value = value;
+        return;
     }
-    map->values[at] = value;
+    if ((map->n + 1) * 4 > map->cap * 3) grow(map);
+    ds_map_entry *e = entry_of(map, key);
+    map->n += !e->key;
+    *e = (ds_map_entry){key, value};
+}
+
+const ds_map_entry *ds_map_next(const ds_map *map, uint32_t *at) {
+    while (*at < map->cap)
+        if (map->at[(*at)++].key) return &map->at[*at - 1];
+    return (*at)++ == map->cap && map->has_zero ? &map->zero : NULL;
 }

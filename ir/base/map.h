@@ -11,11 +11,15 @@ uint64_t ds_hash_bytes(const void *data, size_t n);
 /* Mixes one more word into a hash. */
 uint64_t ds_hash_mix(uint64_t hash, uint64_t word);
 
+typedef struct ds_map_entry {
+    uint64_t key, value;
+} ds_map_entry;
+
 typedef struct ds_map {
-    uint64_t *keys;
-    uint64_t *values;
-    uint8_t *used;
-    uint32_t n, cap; /* cap is a power of two or 0 */
+    ds_map_entry *at; /* open addressing; key 0: free */
+    uint32_t n, cap;  /* cap is a power of two or 0 */
+    bool has_zero;    /* the key 0, which has no place in `at`: */
+    ds_map_entry zero;
 } ds_map;
 
 void ds_map_init(ds_map *map);
@@ -26,6 +30,8 @@ void ds_map_clear(ds_map *map);
 uint64_t *ds_map_find(const ds_map *map, uint64_t key);
 /* Sets key → value, replacing an older value. */
 void ds_map_put(ds_map *map, uint64_t key, uint64_t value);
+/* All entries, in no order: begin with *at = 0; NULL after the last. */
+const ds_map_entry *ds_map_next(const ds_map *map, uint32_t *at);
 /* Interned strings and other pointers as keys. */
 #define DS_KEY(pointer) ((uint64_t)(uintptr_t)(pointer))
 

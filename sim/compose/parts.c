@@ -404,8 +404,9 @@ void ds_compose__timing_free(ds_timing *t) {
 }
 
 static void free_timings(ds_map *timings) {
-    for (uint32_t i = 0; i < timings->cap; i++) {
-        ds_timing *t = timings->used[i] ? (ds_timing *)(uintptr_t)timings->values[i] : NULL;
+    uint32_t at = 0;
+    for (const ds_map_entry *e; (e = ds_map_next(timings, &at));) {
+        ds_timing *t = (ds_timing *)(uintptr_t)e->value;
         for (ds_timing *next; t; t = next) {
             next = t->next;
             ds_compose__timing_free(t);

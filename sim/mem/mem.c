@@ -497,9 +497,9 @@ ds_mem_live *ds_mem_live_at_peak(const ds_mem *mem, uint32_t cls, uint32_t *n) {
                    c->events[i].delta_bytes > 0 ? (uint64_t)c->events[i].delta_bytes : 0);
     ds_mem_live *live = ds_xcalloc(alive.n, sizeof *live);
     *n = 0;
-    for (uint32_t i = 0; i < alive.cap; i++)
-        if (alive.used[i] && alive.values[i])
-            live[(*n)++] = (ds_mem_live){(uint32_t)alive.keys[i], (int64_t)alive.values[i]};
+    uint32_t at = 0;
+    for (const ds_map_entry *e; (e = ds_map_next(&alive, &at));)
+        if (e->value) live[(*n)++] = (ds_mem_live){(uint32_t)e->key, (int64_t)e->value};
     if (*n) qsort(live, *n, sizeof *live, by_bytes);
     ds_map_deinit(&alive);
     return live;
