@@ -63,6 +63,7 @@ typedef struct ds_bound_sibling {
     const char *recompute, *cp_type, *tp_overlap;
     const char *order; /* of the axes; NULL: the usual one */
     int64_t parts;     /* of the batch: replicas times microbatches */
+    bool bytes;        /* times are not asked for */
     /* What transfers take that all its devices are part of; NULL: nothing. */
     int64_t (*transfer_ps)(void *context, ds_opcode op, int64_t bytes);
     void *context;
@@ -81,6 +82,8 @@ typedef struct ds_bound_small {
                                `batch` over their parts; NULL: it has that of one sibling */
     int64_t batch;
     ds_bound_layers known; /* what is the same for all sizes: turns, weights, … */
+    bool grows_evenly;     /* with `microbatch`: the bytes of each value are a line over its size */
+    struct ds_bound_buffers *buffers; /* then, of all sizes, once they are asked for; else NULL */
 } ds_bound_small;
 
 /* Of the scenario of a verified unit under these settings, whose strategy block is set anew (the
@@ -93,7 +96,8 @@ void ds_bound_small_free(ds_bound_small *small);
 
 /* ---- bounds_layers.c: what it says ---- */
 
-/* For the sibling's parts, which are those that it was made for unless it is open. False if parts
+/* For the sibling's parts, which are those that it was made for unless it is open; if times are not
+ * asked for there are none, and of most models one size costs no more than another. False if parts
  * do not divide the batch, or there is no such step. O(instances of the small step). */
 bool ds_bound_layers_make(ds_bound_small *small, const ds_profiles *profiles,
                           ds_plan_ground *ground, const ds_bound_sibling *sibling,

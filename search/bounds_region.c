@@ -384,6 +384,7 @@ static const ds_bound_layers *find_layers(ds_bounds *b, const ds_choice *prefix,
     small = ds_hash_mix(small, sibling->order ? DS_KEY(sibling->order) : 0);
     small = ds_hash_mix(small, sibling->sp);
     uint64_t key = ds_hash_mix(ds_hash_mix(small, (uint64_t)sibling->parts), group);
+    key = ds_hash_mix(key, sibling->bytes);
     const uint64_t *at = ds_map_find(&b->layers, key);
     if (at) return (const ds_bound_layers *)(uintptr_t)*at;
     const ds_bound_layers *layers = make_layers(b, prefix, depth, sibling, small);
@@ -536,6 +537,7 @@ static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bo
                                 .tp_overlap = overlap,
                                 .order = out->cp > 1 ? out->order : NULL,
                                 .parts = parts,
+                                .bytes = bytes,
                                 .context = &place};
     if (group) sibling.transfer_ps = transfer_ps;
     out->layers = find_layers(b, prefix, depth, &sibling, group);

@@ -6,7 +6,7 @@
  * Passes take most of the time. So where the program has the size of a microbatch as a param, and
  * is the same for small and large ones, they run once, for microbatches of one part of the batch
  * each: what is legal for these is for any. */
-#include "search/bounds_layers.h"
+#include "search/bounds_runs.h"
 
 #include "ir/lang/verify.h"
 #include "ir/passes/passes.h"
@@ -14,8 +14,6 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TURNS = DS_BOUND_SMALL_TURNS, MICROBATCHES = DS_BOUND_SMALL_MICROBATCHES };
 
 /* ---- the loop, in the text ---- */
 
@@ -254,14 +252,74 @@ static bool is_any_size(const ds_binding *binding, const ds_bound_sibling *s,
     return same;
 }
 
+/* ---- bytes of all sizes ---- */
+
+/* How an expression grows with a param: 0 not at all, 1 evenly, 2 otherwise, or perhaps. */
+static int growth(const ds_module *module, ds_expr e, const char *param) {
+    if (!DS_HAS_EXPR(e)) return 0;
+    const ds_expr_node *node = ds_expr_at(&module->unit->exprs, e);
+    if (node->kind == DS_EXPR_PARAM) {
+        if (node->name == param) return 1;
+        uint32_t module_of = (uint32_t)((uint64_t)node->i >> 32);
+        const ds_module *of = module->unit->modules.at[module_of];
+        return growth(module, of->params.at[(uint32_t)node->i].init, param);
+    }
+    int a = growth(module, node->a, param), b = growth(module, node->b, param);
+    if (node->kind == DS_EXPR_ADD || node->kind == DS_EXPR_SUB || node->kind == DS_EXPR_NEG)
+        return a > b ? a : b;
+    if (node->kind == DS_EXPR_MUL) return a + b;
+    return a || b ? 2 : 0;
+}
+
+/* Dims, one of which may grow, of whole bytes, that are divided evenly: then so do the bytes of a
+ * part, if its size is whole for one sample and for two. */
+static bool type_grows_evenly(const ds_module *module, const ds_type *type, const char *param) {
+    int sum = 0;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        sum += growth(module, type->dims[d].size, param);
+        for (uint32_t s = 0; s < type->dims[d].n_splits; s++)
+            if (type->dims[d].splits[s].n_sizes) return false;
+    }
+    return sum <= 1 && (sum == 0 || ds_dtype_bits(type->dtype) % 8 == 0);
+}
+
+static bool loops_are_fixed(const ds_module *module, const ds_block *block, const char *param) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        if (op->code == DS_OP_FOR &&
+            (growth(module, op->lo, param) || growth(module, op->hi, param)))
+            return false;
+        if (op->body && !loops_are_fixed(module, op->body, param)) return false;
+    }
+    return true;
+}
+
+static bool func_grows_evenly(const ds_func *func, const char *param) {
+    for (uint32_t v = 0; v < func->values.n; v++) {
+        const ds_value_info *info = &func->values.at[v];
+        if (info->type && !type_grows_evenly(func->module, info->type, param)) return false;
+        for (uint32_t i = 0; i < info->n_binders; i++)
+            if (growth(func->module, info->binders[i].lo, param) ||
+                growth(func->module, info->binders[i].hi, param))
+                return false;
+    }
+    return loops_are_fixed(func->module, &func->body, param);
+}
+
+static bool step_grows_evenly(const ds_model_step *step) {
+    const ds_module *module = step->unit->modules.at[0];
+    for (uint32_t f = 0; f < module->funcs.n; f++)
+        if (!func_grows_evenly(module->funcs.at[f], step->microbatch)) return false;
+    return true;
+}
+
 /* ---- together ---- */
 
-/* With so many microbatches; open ones have their size as a param. */
-static bool make_of(const ds_binding *binding, const ds_bound_sibling *s, int64_t parts, bool open,
-                    ds_bound_small *small) {
-    ds_model_step *step = lower(binding, parts);
+/* All passes; `step` is freed. */
+static bool finish(const ds_binding *binding, const ds_bound_sibling *s, ds_model_step *step,
+                   bool open, ds_bound_small *small) {
     small->known.n_weights = 0;
-    bool ok = step && (step->microbatch || !open) && count_turns(step, &small->known);
+    bool ok = count_turns(step, &small->known);
     if (ok) small->known.reads_parts = reads_parts(step);
     ok = ok && run_to(step, DS_PASS_SHARD) && (!open || is_any_size(binding, s, step)) &&
          run_to(step, DS_PASS_OVERLAP) && read_weights(step, s->tp, &small->known);
@@ -270,21 +328,34 @@ static bool make_of(const ds_binding *binding, const ds_bound_sibling *s, int64_
         small->binding = step->binding;
         small->microbatch = open ? step->microbatch : NULL;
         small->batch = step->batch;
+        small->grows_evenly = open && step_grows_evenly(step);
         step->unit = NULL;
     }
     ds_model_step_free(step);
     return ok;
 }
 
+/* Microbatches of one sample from now on, whatever passes bind anew. */
+static bool make_smallest(ds_model_step *step) {
+    ds_module *module = step->unit->modules.at[0];
+    for (uint32_t i = 0; i < module->params.n; i++)
+        if (module->params.at[i].name == step->microbatch)
+            module->params.at[i].init = ds_expr_int(&step->unit->exprs, 1);
+    return ds_bind(step->unit, NULL, 0, &step->binding, NULL) == DS_OK;
+}
+
 /* Open if that goes, whatever size is asked for first; else of that size. */
 static bool make_step(const ds_binding *binding, const ds_bound_sibling *s, ds_bound_small *small) {
     ds_model_step *step = lower(binding, s->parts);
-    if (!step) return false;
-    bool open = step->microbatch != NULL;
-    int64_t batch = step->batch;
-    ds_model_step_free(step);
-    return (open && make_of(binding, s, batch, true, small)) ||
-           make_of(binding, s, s->parts, false, small);
+    if (step && step->microbatch) {
+        if (!make_smallest(step)) {
+            ds_model_step_free(step);
+            return false;
+        }
+        if (finish(binding, s, step, true, small)) return true;
+        step = lower(binding, s->parts);
+    }
+    return step && finish(binding, s, step, false, small);
 }
 
 static bool make_small(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
@@ -321,6 +392,8 @@ ds_bound_small *ds_bound_small_new(ds_unit *unit, const ds_setting *settings, ui
 }
 
 void ds_bound_small_free(ds_bound_small *small) {
-    if (small) ds_unit_free(small->unit);
+    if (!small) return;
+    ds_unit_free(small->unit);
+    ds_bound_buffers_free(small->buffers);
     free(small);
 }

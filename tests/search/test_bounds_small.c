@@ -1,6 +1,8 @@
 /* A step whose microbatches have their size as a param is that of any size (search/bounds_small.c):
- * its plan is the one of a step that was made for that size. */
+ * its plan is the one of a step that was made for that size. And where the bytes of all values grow
+ * evenly, those of any size that follow from two plans (bounds_bytes.c) are those of its own. */
 #include "ir/passes/passes.h"
+#include "search/bounds_layers.h"
 #include "sim/plan/plan.h"
 #include "tests/support/sweep.h"
 
@@ -90,4 +92,96 @@ Test(bounds_small, of_one_size_is_of_any) {
     check("none", "true");
     check("selective", "false");
     check("full", "false");
+}
+
+/* ---- bytes ---- */
+
+static void same_bytes(const ds_bound_layers *a, const ds_bound_layers *b) {
+    for (int p = 0; p < DS_BOUND_PLACES; p++) {
+        const ds_bound_part *x = &a->part[p], *y = &b->part[p];
+        cr_expect_eq(x->weight_bytes, y->weight_bytes);
+        cr_expect_eq(x->state_bytes, y->state_bytes);
+        cr_expect_eq(x->saved_bytes, y->saved_bytes);
+        cr_expect_eq(x->work_bytes, y->work_bytes);
+        cr_expect_eq(x->gradient_bytes, y->gradient_bytes);
+    }
+    cr_expect_eq(a->tied_bytes, b->tied_bytes);
+    cr_expect_eq(a->carried_bytes, b->carried_bytes);
+    cr_expect_eq(a->has_states, b->has_states);
+}
+
+/* Layers of all sizes, with times and without; `evenly`: without a plan for each. */
+static void check_bytes(const char *text, const char *recompute, bool sp, int64_t tp, bool evenly) {
+    sweep_case c;
+    sweep_open_text(&c, text, NULL);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    ds_bound_sibling s = {.tp = tp,
+                          .cp = 1,
+                          .device = "A100-SXM4-80GB",
+                          .sp = sp,
+                          .recompute = recompute,
+                          .cp_type = "ring",
+                          .tp_overlap = "none",
+                          .parts = 16};
+    ds_plan_ground *ground = ds_plan_ground_new();
+    ds_bound_small *small = ds_bound_small_new(c.unit, NULL, 0, &s);
+    cr_assert_not_null(small);
+    cr_assert_not_null(small->microbatch);
+    cr_expect_eq(small->grows_evenly, evenly);
+    for (s.parts = 1; s.parts <= 16; s.parts *= 2) {
+        ds_bound_layers quick, whole;
+        s.bytes = true;
+        cr_assert(ds_bound_layers_make(small, c.profiles, ground, &s, &quick));
+        s.bytes = false;
+        cr_assert(ds_bound_layers_make(small, c.profiles, ground, &s, &whole));
+        same_bytes(&quick, &whole);
+        cr_expect(whole.part[DS_BOUND_TURN].saved_bytes > 0);
+    }
+    cr_expect_eq(small->buffers != NULL, evenly);
+    s.parts = 3;
+    cr_expect_not(ds_bound_layers_make(small, c.profiles, ground, &s, &(ds_bound_layers){0}));
+    ds_bound_small_free(small);
+    ds_plan_ground_free(ground);
+    sweep_close(&c);
+}
+
+static const char gpt[] =
+    "dir 1\n"
+    "param mb = 16\n"
+    "import \"models/gpt.dir\" as gpt with layers = 3, hidden = 1024, heads = 4, seq = 512, vocab "
+    "= "
+    "8192, batch = 16\n"
+    "topology @box { device gpu[2] : \"A100-SXM4-80GB\"\n"
+    "  switch s\n  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..2 }\n"
+    "scenario { model = @gpt.gpt, on = @box, cost = fitted, train { optimizer = adam, dtype = bf16 "
+    "}\n  strategy { tp = 2, microbatches = mb } }\n"
+    "sweep { mb in divisors(16) }\n";
+
+Test(bounds_small, bytes_of_all_sizes_follow_from_two) {
+    check_bytes(gpt, "none", false, 1, true);
+    check_bytes(gpt, "none", true, 2, true);
+    check_bytes(gpt, "selective", false, 2, true);
+    check_bytes(gpt, "full", true, 2, true);
+}
+
+/* %q has as many rows as columns, one a sample. */
+static const char square[] =
+    "dir 1\nparam mb = 16, batch = 16, layers = 4\n"
+    "func @f(%x: f32[batch@dp, 64]) -> f32[batch@dp, 64] {\n"
+    "  %y = for l in 0..layers carry (%h = %x) {\n"
+    "    weight %w : f32[64, 64]\n"
+    "    %a = matmul(%h, %w)\n"
+    "    %t = transpose(%a) {perm = [1, 0]}\n"
+    "    %q = matmul(%a, %t)\n"
+    "    %r = relu(%q)\n"
+    "    %z = matmul(%r, %a)\n"
+    "    yield %z\n  }\n  return %y\n}\n"
+    "topology @box { device gpu[2] : \"A100-SXM4-80GB\"\n"
+    "  switch s\n  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..2 }\n"
+    "scenario { model = @f, on = @box, cost = fitted, train { loss = mse, optimizer = adam }\n"
+    "  strategy { microbatches = mb } }\n"
+    "sweep { mb in divisors(16) }\n";
+
+Test(bounds_small, squares_of_sizes_do_not) {
+    check_bytes(square, "none", false, 1, false);
 }
