@@ -19,6 +19,7 @@
 
 struct ds_arena_chunk {
     ds_arena_chunk *next;
+    size_t size;
     alignas(max_align_t) char bytes[];
 };
 
@@ -65,13 +66,15 @@ static ds_arena_chunk *add_chunk(ds_arena *arena, size_t size) {
     if (size > SIZE_MAX - sizeof(ds_arena_chunk)) out_of_memory(size);
     ds_arena_chunk *c = ds_xmalloc(sizeof *c + size);
     c->next = arena->chunks;
+    c->size = size;
     arena->chunks = c;
     return c;
 }
 
-void *ds_arena_alloc(ds_arena *arena, size_t size) {
+/* Bytes of any content. */
+static void *take(ds_arena *arena, size_t size) {
     arena->bytes += size;
-    if (ONE_MALLOC_EACH) return memset(add_chunk(arena, size)->bytes, 0, size);
+    if (ONE_MALLOC_EACH) return add_chunk(arena, size)->bytes;
     if (size > SIZE_MAX - alignof(max_align_t)) out_of_memory(size);
     size_t rounded = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
     if (rounded > (size_t)(arena->end - arena->at)) {
@@ -85,7 +88,11 @@ void *ds_arena_alloc(ds_arena *arena, size_t size) {
     }
     void *p = arena->at;
     arena->at += rounded;
-    return memset(p, 0, size);
+    return p;
+}
+
+void *ds_arena_alloc(ds_arena *arena, size_t size) {
+    return memset(take(arena, size), 0, size);
 }
 
 void *ds_arena_calloc(ds_arena *arena, size_t count, size_t size) {
@@ -93,14 +100,72 @@ void *ds_arena_calloc(ds_arena *arena, size_t count, size_t size) {
     return ds_arena_alloc(arena, count * size);
 }
 
+/* ---- states ---- */
+
+/* How much of a chunk is in use, as far as that is known: chunks that are not the newest are full
+ * but for some waste. (Under ASan no chunk has room left, and `at` is NULL.) */
+static size_t used(const ds_arena *arena, const ds_arena_chunk *c) {
+    return c == arena->chunks && arena->at ? (size_t)(arena->at - c->bytes) : c->size;
+}
+
+void ds_arena_keep(const ds_arena *arena, ds_arena_state *out) {
+    *out = (ds_arena_state){.then = *arena};
+    for (const ds_arena_chunk *c = arena->chunks; c; c = c->next) out->n += used(arena, c);
+    char *to = out->content = ds_xmalloc(out->n);
+    for (const ds_arena_chunk *c = arena->chunks; c; c = c->next) {
+        memcpy(to, c->bytes, used(arena, c));
+        to += used(arena, c);
+    }
+}
+
+void ds_arena_go_back(ds_arena *arena, const ds_arena_state *to) {
+    while (arena->chunks != to->then.chunks) {
+        ds_arena_chunk *c = arena->chunks;
+        arena->chunks = c->next;
+        free(c);
+    }
+    *arena = to->then;
+    const char *from = to->content;
+    for (ds_arena_chunk *c = arena->chunks; c; c = c->next) {
+        memcpy(c->bytes, from, used(arena, c));
+        from += used(arena, c);
+    }
+}
+
+void ds_arena_state_deinit(ds_arena_state *state) {
+    free(state->content);
+    *state = (ds_arena_state){0};
+}
+
 char *ds_arena_strndup(ds_arena *arena, const char *text, size_t n) {
-    char *copy = ds_arena_alloc(arena, n + 1);
+    char *copy = take(arena, n + 1);
     memcpy(copy, text, n);
+    copy[n] = '\0';
     return copy;
 }
 
 char *ds_arena_strdup(ds_arena *arena, const char *text) {
     return ds_arena_strndup(arena, text, strlen(text));
+}
+
+char *ds_arena_join(ds_arena *arena, const char *a, const char *b) {
+    size_t n_a = strlen(a), n_b = strlen(b);
+    char *text = take(arena, n_a + n_b + 1);
+    memcpy(text, a, n_a);
+    memcpy(text + n_a, b, n_b + 1);
+    return text;
+}
+
+char *ds_arena_numbered(ds_arena *arena, const char *a, const char *b, uint64_t number) {
+    char digits[20]; /* of 2^64 */
+    size_t at = sizeof digits, n_a = strlen(a), n_b = strlen(b);
+    do digits[--at] = (char)('0' + number % 10);
+    while (number /= 10);
+    char *text = ds_arena_alloc(arena, n_a + n_b + sizeof digits - at + 1);
+    memcpy(text, a, n_a);
+    memcpy(text + n_a, b, n_b);
+    memcpy(text + n_a + n_b, digits + at, sizeof digits - at);
+    return text;
 }
 
 char *ds_arena_printf(ds_arena *arena, const char *format, ...) {
@@ -128,8 +193,10 @@ static uint32_t next_cap(uint32_t cap) {
 
 void *ds_vec_grow_arena(ds_arena *arena, void *old, uint32_t n, uint32_t *cap, size_t size) {
     uint32_t wanted = next_cap(*cap);
-    void *fresh = ds_arena_calloc(arena, wanted, size);
+    if (size && wanted > SIZE_MAX / size) out_of_memory(SIZE_MAX);
+    char *fresh = take(arena, wanted * size);
     if (n) memcpy(fresh, old, n * size);
+    memset(fresh + n * size, 0, (wanted - n) * size);
     *cap = wanted;
     return fresh;
 }

@@ -22,6 +22,20 @@ void ds_arena_init(ds_arena *arena);
 /* Gives everything back. The arena may be used again. */
 void ds_arena_deinit(ds_arena *arena);
 
+/* What an arena holds at a moment, to be gone back to: objects, and what is in them. */
+typedef struct ds_arena_state {
+    ds_arena then;
+    char *content; /* heap: all of its chunks, one behind the other */
+    size_t n;
+} ds_arena_state;
+/* Pointers into the arena are as good after going back as they were at that moment; what was
+ * taken since is given back, and what was written since is undone. Any number of times; a state
+ * that is older than the one gone back to stays good, a younger one may only be deinitialised.
+ * O(bytes). */
+void ds_arena_keep(const ds_arena *arena, ds_arena_state *out);
+void ds_arena_go_back(ds_arena *arena, const ds_arena_state *to);
+void ds_arena_state_deinit(ds_arena_state *state);
+
 /* `size` zeroed bytes, aligned for any type. Never NULL. O(size). */
 void *ds_arena_alloc(ds_arena *arena, size_t size);
 /* `count` zeroed objects of `size` bytes each; checks the product. */
@@ -29,6 +43,10 @@ void *ds_arena_calloc(ds_arena *arena, size_t count, size_t size);
 /* A copy of the string, or of its first n bytes. */
 char *ds_arena_strdup(ds_arena *arena, const char *text);
 char *ds_arena_strndup(ds_arena *arena, const char *text, size_t n);
+/* a, then b: "%s%s", many times faster. */
+char *ds_arena_join(ds_arena *arena, const char *a, const char *b);
+/* a, b and the number: "%s%s%llu". */
+char *ds_arena_numbered(ds_arena *arena, const char *a, const char *b, uint64_t number);
 /* printf into the arena. */
 char *ds_arena_printf(ds_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -82,12 +82,20 @@ static ds_expr_node only_own_fields(const ds_expr_node *node) {
     return own;
 }
 
+/* NULL: any index or axis_index. */
+static bool is_index(const ds_expr_node *node, const char *name) {
+    if (!name) return node->kind == DS_EXPR_INDEX || node->kind == DS_EXPR_AXIS_INDEX;
+    return node->kind == DS_EXPR_INDEX && node->name == name;
+}
+
 ds_expr ds_expr_make(ds_exprs *exprs, ds_expr_node node) {
     int64_t literal;
     if (node.kind == DS_EXPR_NEG && ds_expr_is_int(exprs, node.a, &literal) && literal != INT64_MIN)
         return ds_expr_int(exprs, -literal);
     node = only_own_fields(&node);
     node.size = tree_size(exprs, &node);
+    node.varies = is_index(&node, NULL) || ds_expr_at(exprs, node.a)->varies ||
+                  ds_expr_at(exprs, node.b)->varies;
     uint64_t hash = hash_node(&node);
     uint64_t *first = ds_map_find(&exprs->index, hash);
     for (uint32_t i = first ? (uint32_t)*first : 0; i; i = exprs->next.at[i])
@@ -97,6 +105,15 @@ ds_expr ds_expr_make(ds_exprs *exprs, ds_expr_node node) {
     DS_HPUSH(&exprs->nodes, node);
     ds_map_put(&exprs->index, hash, id);
     return (ds_expr){id};
+}
+
+/* A hash that had no node before keeps its place, with none. */
+void ds_exprs_cut(ds_exprs *exprs, uint32_t n) {
+    while (exprs->nodes.n > n) {
+        uint32_t last = --exprs->nodes.n;
+        ds_map_put(&exprs->index, hash_node(&exprs->nodes.at[last]), exprs->next.at[last]);
+    }
+    exprs->next.n = n;
 }
 
 ds_expr ds_expr_int(ds_exprs *exprs, int64_t value) {
@@ -398,13 +415,10 @@ ds_expr ds_expr_fold(ds_exprs *exprs, ds_expr_kind kind, ds_expr a, ds_expr b) {
 
 /* ---- indices ---- */
 
-static bool is_index(const ds_expr_node *node, const char *name) {
-    if (!name) return node->kind == DS_EXPR_INDEX || node->kind == DS_EXPR_AXIS_INDEX;
-    return node->kind == DS_EXPR_INDEX && node->name == name;
-}
-
 bool ds_expr_mentions(const ds_exprs *exprs, ds_expr e, const char *name) {
-    if (!DS_HAS_EXPR(e)) return false;
+    const ds_expr_node *root = ds_expr_at(exprs, e);
+    if (!root->varies || !name) return root->varies;
+    if (!DS_HAS_EXPR(root->a)) return is_index(root, name);
     ds_expr_walk walk;
     ds_expr__walk_init(&walk, exprs, e);
     bool found = false;
@@ -445,7 +459,9 @@ static ds_expr subst_walk(ds_exprs *exprs, const ds_expr_walk *walk, const char 
 }
 
 ds_expr ds_expr_subst(ds_exprs *exprs, ds_expr e, const char *name, ds_expr by) {
-    if (!DS_HAS_EXPR(e)) return e;
+    const ds_expr_node *root = ds_expr_at(exprs, e);
+    if (!root->varies) return e;
+    if (!DS_HAS_EXPR(root->a)) return is_index(root, name) ? by : e;
     ds_expr_walk walk;
     ds_expr__walk_init(&walk, exprs, e);
     ds_expr local[DS_WALK_LOCAL] = {{0}};

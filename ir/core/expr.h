@@ -64,6 +64,7 @@ typedef struct ds_expr_node {
     int64_t i;
     double r;
     uint32_t size; /* nodes when written out as a tree, saturating; set by ds_expr_make */
+    bool varies;   /* with an index or an axis_index; likewise */
 } ds_expr_node;
 
 /* Sharing lets a few nodes stand for an exponentially long text. What is longer than this prints as
@@ -82,6 +83,8 @@ void ds_exprs_deinit(ds_exprs *exprs);
 /* The id of a node, made if it is new. Minus an integer literal is the negative literal, so that
  * `-1` has one form. Expected O(1). */
 ds_expr ds_expr_make(ds_exprs *exprs, ds_expr_node node);
+/* Forgets the nodes that were made since there were n of them. O(nodes forgotten). */
+void ds_exprs_cut(ds_exprs *exprs, uint32_t n);
 ds_expr ds_expr_int(ds_exprs *exprs, int64_t value);
 ds_expr ds_expr_index(ds_exprs *exprs, const char *interned_name);
 ds_expr ds_expr_binary(ds_exprs *exprs, ds_expr_kind kind, ds_expr a, ds_expr b);

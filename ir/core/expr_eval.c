@@ -365,6 +365,7 @@ static ds_status wrong_kind(const ds_env *env, ds_expr e, ds_loc loc, const ds_n
 }
 
 ds_status ds_expr_eval_int(const ds_env *env, ds_expr e, ds_loc loc, int64_t *out, ds_error *err) {
+    if (ds_expr_is_int(env->exprs, e, out)) return DS_OK;
     ds_num value;
     DS_TRY(ds_expr_eval(env, e, loc, &value, err));
     if (value.kind != DS_NUM_INT) return wrong_kind(env, e, loc, &value, "an integer", err);

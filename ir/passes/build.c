@@ -112,8 +112,7 @@ const char *ds_build_name(ds_builder *b, const char *wanted) {
     const char *name = intern(b, wanted);
     if (!is_taken(b, name)) return take_name(b, name);
     for (uint64_t i = *ds_map_find(&b->names, DS_KEY(name)) + 1;; i++) {
-        const char *numbered =
-            intern(b, ds_arena_printf(arena_of(b), "%s_%llu", wanted, (unsigned long long)i));
+        const char *numbered = intern(b, ds_arena_numbered(arena_of(b), wanted, "_", i));
         if (is_taken(b, numbered)) continue;
         ds_map_put(&b->names, DS_KEY(name), i); /* the next one starts from here */
         return take_name(b, numbered);
@@ -201,16 +200,25 @@ static const char *hidden_name(ds_unit *unit, uint32_t i) {
     return ds_intern(&unit->strings, text);
 }
 
-const ds_type *ds_use_type(ds_unit *unit, const ds_func *func, const ds_use *use) {
-    const ds_value_info *info = ds_value_at(func, use->value);
-    const ds_type *type = info->type;
-    if (!type || !use->n_index) return type;
-    /* All indices are put in at once, since one may mention another binder's name. */
+/* All indices at once, since one may mention another binder's name. */
+static const ds_type *put_indices(ds_unit *unit, const ds_type *type, const ds_value_info *info,
+                                  const ds_use *use) {
+    if (use->n_index == 1)
+        return ds_type_subst(&unit->exprs, &unit->arena, type, info->binders[0].name,
+                             use->index[0]);
     for (uint32_t i = 0; i < use->n_index; i++)
         type = ds_type_subst(&unit->exprs, &unit->arena, type, info->binders[i].name,
                              ds_expr_index(&unit->exprs, hidden_name(unit, i)));
     for (uint32_t i = 0; i < use->n_index; i++)
         type = ds_type_subst(&unit->exprs, &unit->arena, type, hidden_name(unit, i), use->index[i]);
+    return type;
+}
+
+const ds_type *ds_use_type(ds_unit *unit, const ds_func *func, const ds_use *use) {
+    const ds_value_info *info = ds_value_at(func, use->value);
+    const ds_type *type = info->type;
+    if (!type || !use->n_index) return type;
+    if (ds_type_mentions(&unit->exprs, type, NULL)) type = put_indices(unit, type, info, use);
     return stack(unit, type, use);
 }
 

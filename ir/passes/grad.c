@@ -184,6 +184,7 @@ typedef struct batches {
     uint32_t *weight; /* by argument: 1 + the weight that it is, or 0 */
     ds_use *sums;     /* gradients so far */
     ds_use *results;  /* [microbatch][model result] */
+    uint32_t *n_tied; /* by weight, the first of those that are one of the model: their number */
 } batches;
 
 static ds_status make_part(batches *x, const char *name, int64_t at, ds_func **out, ds_error *err) {
@@ -254,11 +255,9 @@ static ds_status step_args(batches *x, ds_error *err) {
     return DS_OK;
 }
 
-/* Is there another weight that is the same one of the model? */
-static bool is_tied(const ds_model_step *step, uint32_t w) {
-    for (uint32_t i = 0; i < step->weights.n; i++)
-        if (i != w && step->weights.at[i].tied == step->weights.at[w].tied) return true;
-    return false;
+/* How many weights are the same one of the model, itself included? */
+static uint32_t n_tied(const batches *x, uint32_t w) {
+    return x->n_tied[x->step->weights.at[w].tied];
 }
 
 /* Of a brief step the calls between @next's first one and @last's say nothing but what the model
@@ -290,7 +289,7 @@ static ds_status call_part(batches *x, int64_t i, ds_error *err) {
         const char *name = ds_value_at(part, end->in[k].value)->name;
         if ((model && x->m > 1) || !last)
             name = ds_arena_printf(&step->unit->arena, "%s.%lld", name, (long long)i);
-        else if (!model && is_tied(step, k - step->n_model_results))
+        else if (!model && n_tied(x, k - step->n_model_results) > 1)
             name = ds_arena_printf(&step->unit->arena, "%s.own", name);
         ds_value out = ds_build_out(&x->b, call, name, part->results[k]);
         ds_value_info *info = ds_value_at(x->b.func, out);
@@ -339,9 +338,8 @@ static ds_status join(batches *x, uint32_t k, ds_use *out, ds_error *err) {
 static ds_status sum_tied(batches *x, uint32_t w, ds_use *out, ds_error *err) {
     const ds_model_step *step = x->step;
     const ds_step_weight *weights = step->weights.at;
-    uint32_t left = 0;
+    uint32_t left = n_tied(x, w);
     *out = x->sums[w];
-    for (uint32_t i = 0; i < step->weights.n; i++) left += weights[i].tied == weights[w].tied;
     if (left == 1) return DS_OK;
     *out = x->sums[weights[w].tied];
     left--;
@@ -382,6 +380,8 @@ static ds_status microbatches(ds_model_step *step, ds_error *err) {
     x.weight = DS_NEW_N(arena, uint32_t, step->func->n_args + 1);
     find_weights(&x);
     x.sums = DS_NEW_N(arena, ds_use, step->weights.n + 1);
+    x.n_tied = DS_NEW_N(arena, uint32_t, step->weights.n + 1);
+    for (uint32_t i = 0; i < step->weights.n; i++) x.n_tied[step->weights.at[i].tied]++;
     x.results = DS_NEW_N(arena, ds_use, x.m * (int64_t)step->n_model_results + 1);
     DS_TRY(make_parts(&x, err));
     ds_build_func(&x.b, step->unit->modules.at[0], step->func->name, true);

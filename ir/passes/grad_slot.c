@@ -27,7 +27,7 @@ static ds_expr integer(ds_grad *g, int64_t i) {
 
 /* Innermost first: a bound may mention outer indices, which then are replaced in it too. */
 ds_expr ds_grad__rev(ds_grad *g, ds_expr e) {
-    if (!DS_HAS_EXPR(e)) return e;
+    if (!ds_expr_mentions(&g->unit->exprs, e, NULL)) return e;
     for (const ds_grad_level *at = g->level; at && at->loop; at = at->up) {
         const ds_op *loop = at->loop->op;
         ds_expr last = fold(g, DS_EXPR_SUB, loop->hi, integer(g, 1));
@@ -38,6 +38,7 @@ ds_expr ds_grad__rev(ds_grad *g, ds_expr e) {
 }
 
 const ds_type *ds_grad__rev_type(ds_grad *g, const ds_type *type) {
+    if (!type || !ds_type_mentions(&g->unit->exprs, type, NULL)) return type;
     for (const ds_grad_level *at = g->level; at && at->loop; at = at->up) {
         const ds_op *loop = at->loop->op;
         ds_expr last = fold(g, DS_EXPR_SUB, loop->hi, integer(g, 1));
@@ -65,7 +66,7 @@ const char *ds_grad__hidden(ds_grad *g) {
 }
 
 const char *ds_grad__name(ds_grad *g, ds_value old, const char *suffix) {
-    return ds_arena_printf(arena_of(g), "%s%s", ds_value_at(g->old, old)->name, suffix);
+    return ds_arena_join(arena_of(g), ds_value_at(g->old, old)->name, suffix);
 }
 
 /* A weight's own %w.grad is the whole. */
@@ -100,7 +101,7 @@ static ds_value save(ds_grad *g, ds_value old) {
         g->saved[old.i] = g->home[family.i] ? save(g, family) : g->copy.map[family.i];
         return g->saved[old.i];
     }
-    const char *name = ds_arena_printf(arena_of(g), "%s.kept", ds_value_at(g->b.func, made)->name);
+    const char *name = ds_arena_join(arena_of(g), ds_value_at(g->b.func, made)->name, ".kept");
     for (const ds_grad_loop *at = g->home[old.i]; at; at = at->up)
         made = ds_build_keep(&g->b, at->made, made, name);
     g->saved[old.i] = made;

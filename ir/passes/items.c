@@ -9,8 +9,10 @@
 typedef struct marker {
     const ds_exprs *exprs;
     ds_module *module;
-    ds_map seen; /* expressions */
-    bool *used;  /* per param */
+    ds_map seen;   /* expressions */
+    ds_map arrays; /* of uneven sizes, which types share */
+    ds_map types;
+    bool *used; /* per param */
     DS_VEC(ds_expr) open;
 } marker;
 
@@ -40,12 +42,23 @@ static void mark_place(marker *m, const ds_place *place) {
     for (uint32_t i = 0; i < place->n_steps; i++) mark(m, place->steps[i].index);
 }
 
+static bool is_new(ds_map *seen, const void *what) {
+    if (ds_map_find(seen, DS_KEY(what))) return false;
+    ds_map_put(seen, DS_KEY(what), 1);
+    return true;
+}
+
+static void mark_sizes(marker *m, const ds_split *split) {
+    if (split->n_sizes && is_new(&m->arrays, split->sizes))
+        mark_all(m, split->sizes, split->n_sizes);
+}
+
 static void mark_type(marker *m, const ds_type *type) {
-    if (!type) return;
+    if (!type || !is_new(&m->types, type)) return;
     for (uint32_t d = 0; d < type->rank; d++) {
         mark(m, type->dims[d].size);
         for (uint32_t s = 0; s < type->dims[d].n_splits; s++)
-            mark_all(m, type->dims[d].splits[s].sizes, type->dims[d].splits[s].n_sizes);
+            mark_sizes(m, &type->dims[d].splits[s]);
     }
     mark_place(m, &type->on);
 }
@@ -181,6 +194,8 @@ void ds_clone_order_items(ds_module *module) {
     marker m = {.exprs = &module->unit->exprs, .module = module};
     m.used = ds_xcalloc(module->params.n + 1, sizeof *m.used);
     ds_map_init(&m.seen);
+    ds_map_init(&m.arrays);
+    ds_map_init(&m.types);
     mark_module(&m);
     module->items.n = 0;
     add_params(module, m.used);
@@ -193,6 +208,8 @@ void ds_clone_order_items(ds_module *module) {
     add_items(module, DS_ITEM_PROGRAM, module->programs.n);
     add_items(module, DS_ITEM_SCENARIO, module->scenarios.n);
     ds_map_deinit(&m.seen);
+    ds_map_deinit(&m.arrays);
+    ds_map_deinit(&m.types);
     free(m.open.at);
     free(m.used);
 }

@@ -57,7 +57,7 @@ static bool is_whole(const offloader *o, const ds_use *use) {
 }
 
 static const char *name_of(offloader *o, ds_value value, const char *suffix) {
-    return ds_arena_printf(&o->edit.unit->arena, "%s%s", info_of(o, value)->name, suffix);
+    return ds_arena_join(&o->edit.unit->arena, info_of(o, value)->name, suffix);
 }
 
 /* ---- forward, backward, update ---- */

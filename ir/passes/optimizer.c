@@ -29,7 +29,7 @@ typedef struct updater {
 static const char *const state_names[] = {".m", ".v"};
 
 static const char *join(updater *u, const char *a, const char *b) {
-    return ds_arena_printf(&u->step->unit->arena, "%s%s", a, b);
+    return ds_arena_join(&u->step->unit->arena, a, b);
 }
 
 static const char *part_name(updater *u, const ds_step_weight *w, uint32_t part) {

@@ -94,7 +94,7 @@ static void add_input(ds_pipe *p, uint32_t number) {
     for (uint32_t s = 0; s < p->n_stages; s++)
         if (reads[s])
             p->input[number * p->n_stages + s] = add_arg(
-                p, number, s, n == 1 ? name : ds_arena_printf(arena_of(p), "%s.s%u", name, s));
+                p, number, s, n == 1 ? name : ds_arena_numbered(arena_of(p), name, ".s", s));
     free(reads);
 }
 
@@ -176,11 +176,11 @@ static ds_value send_parts(ds_pipe *p, ds_value value, uint32_t to, uint32_t dim
     ds_type *split = split_over_tp(p, info.type, dim);
     ds_op *part = ds_build_op(&p->b, DS_OP_RESHARD);
     ds_build_in(&p->b, part, ds_use_of(value));
-    const char *part_name = ds_arena_printf(arena_of(p), "%s.part", info.name);
+    const char *part_name = ds_arena_join(arena_of(p), info.name, ".part");
     ds_value cut = ds_build_out(&p->b, part, part_name, split);
     ds_build_append(&p->b, part);
     *parts = (ds_pipe_parts){info.type, dim, name};
-    return send_use(p, ds_use_of(cut), split, to, ds_arena_printf(arena_of(p), "%s.part", name));
+    return send_use(p, ds_use_of(cut), split, to, ds_arena_join(arena_of(p), name, ".part"));
 }
 
 static ds_value gather_parts(ds_pipe *p, ds_value there, uint32_t stage,
@@ -212,7 +212,7 @@ static ds_status send_family(ds_pipe *p, ds_value value, uint32_t to, const char
     ds_expr index = ds_expr_index(&p->unit->exprs, binder->name);
     ds_use use = ds_use_at(arena_of(p), value, &index, 1);
     ds_use kept =
-        ds_use_of(send_use(p, use, info.type, to, ds_arena_printf(arena_of(p), "%s.turn", name)));
+        ds_use_of(send_use(p, use, info.type, to, ds_arena_join(arena_of(p), name, ".turn")));
     DS_TRY(ds_build_yield(&p->b, NULL, 0, &kept, 1, &name, err));
     *out = ds_build_last(&p->b)->out[0];
     return DS_OK;
@@ -297,7 +297,7 @@ static const char *result_name(const ds_pipe *p, const ds_pipe_part *part, const
     uint32_t w = part->gradient[v];
     bool last = p->role[x->slot] / 2 == DS_PIPE_LAST;
     if (w == DS_PIPE_NONE || !last)
-        return p->m > 1 ? ds_arena_printf(arena_of(p), "%s.%u", name, x->mb) : name;
+        return p->m > 1 ? ds_arena_numbered(arena_of(p), name, ".", x->mb) : name;
     const ds_op *call = p->parts[p->m - 1];
     name = ds_value_at(p->old, call->out[p->step->n_model_results + w])->name;
     if (p->n_copies > 1)
@@ -318,7 +318,7 @@ static ds_status call_item(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_
     call->callee = f->func;
     call->callee_name = f->func->name;
     const char kind[] = {x->kind == 'A' ? 'B' : x->kind, '\0'};
-    ds_build_attr_text(&p->b, call, "name", ds_arena_printf(arena_of(p), "%s%u", kind, x->chunk));
+    ds_build_attr_text(&p->b, call, "name", ds_arena_numbered(arena_of(p), kind, "", x->chunk));
     if (p->m > 1) ds_build_attr_int(&p->b, call, "microbatch", x->mb);
     call->in = DS_NEW_N(arena_of(p), ds_use, f->n_in + 1);
     for (uint32_t k = 0; k < f->n_in; k++) {
@@ -344,7 +344,7 @@ static ds_status call_item(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_
 static ds_status send_to(ds_pipe *p, ds_value made, const ds_type *as, ds_pipe_place *there,
                          ds_error *err) {
     const ds_value_info *info = ds_value_at(p->b.func, made);
-    const char *name = ds_arena_printf(arena_of(p), "%s.s%u", info->name, there->stage);
+    const char *name = ds_arena_numbered(arena_of(p), info->name, ".s", there->stage);
     uint32_t dim = dim_of_parts(p, info);
     if (as || dim == info->type->rank)
         return ds_pipe__bring(p, made, there->stage, as, name, &there->value, err);

@@ -117,8 +117,7 @@ static ds_status bring_result(tail *t, uint32_t mb, uint32_t k, ds_value *out) {
     *out = p->results[mb * p->step->n_model_results + k];
     if (ds_pipe__stage(p, chunk, copy) == to) return DS_OK;
     const char *name = ds_value_at(p->b.func, *out)->name;
-    return ds_pipe__send(p, *out, to, ds_arena_printf(arena_of(t), "%s.s%u", name, to), out,
-                         t->err);
+    return ds_pipe__send(p, *out, to, ds_arena_numbered(arena_of(t), name, ".s", to), out, t->err);
 }
 
 static ds_status take_results(tail *t) {
@@ -158,7 +157,8 @@ static const char *sum_name(const tail *t, uint32_t w) {
 /* The gradient of a weight, of all that are the same one of the model, and of all copies. */
 static ds_status sum_gradients(tail *t, uint32_t first) {
     ds_pipe *p = t->p;
-    uint32_t n = p->step->weights.n, n_terms = 0;
+    bool alone = t->tied[gradient_of(t, first)].group == DS_PIPE_NONE;
+    uint32_t n = alone ? first + 1 : p->step->weights.n, n_terms = 0;
     ds_pipe_term *terms = DS_NEW_N(arena_of(t), ds_pipe_term, (size_t)(n - first) * p->n_copies);
     for (uint32_t copy = 0; copy < p->n_copies; copy++)
         for (uint32_t w = first; w < n; w++)
@@ -212,7 +212,7 @@ static ds_value read_at(tail *t, uint32_t v, uint32_t chunk, uint32_t copy) {
         if (places->at[i].key == v && places->at[i].stage == to) return places->at[i].value;
     const char *name = ds_value_at(p->b.func, made)->name;
     t->status =
-        ds_pipe__send(p, made, to, ds_arena_printf(arena_of(t), "%s.s%u", name, to), &made, t->err);
+        ds_pipe__send(p, made, to, ds_arena_numbered(arena_of(t), name, ".s", to), &made, t->err);
     DS_PUSH(arena_of(t), places, ((ds_pipe_place){v, to, made, NULL}));
     return made;
 }
@@ -259,7 +259,7 @@ static ds_status copy_crossing(tail *t, const ds_op *op, uint32_t chunk, uint32_
     const char *name = ds_value_at(p->b.func, made)->name;
     uint32_t to = ds_pipe__stage(p, chunk, copy);
     return ds_pipe__bring(p, made, to, ds_value_at(p->old, op->out[0])->type,
-                          ds_arena_printf(arena_of(t), "%s.s%u", name, to), &t->made[copy][out],
+                          ds_arena_numbered(arena_of(t), name, ".s", to), &t->made[copy][out],
                           t->err);
 }
 

@@ -101,7 +101,7 @@ static ds_value copy_of(const ds_again *a, const ds_again_value *x, const ds_aga
 }
 
 static const char *again_name(const ds_again *a, const char *name) {
-    return ds_arena_printf(arena_of(a), "%s.again", name);
+    return ds_arena_join(arena_of(a), name, ".again");
 }
 
 static void name_copy(ds_again *a, const ds_op *old, ds_op *op) {
@@ -245,8 +245,7 @@ static ds_use read_block(ds_again *a, ds_again_block *block, const ds_again_valu
     ds_value *family = &block->kept[x->value.i];
     if (family->i == UINT32_MAX) {
         ds_value inner = block->map[x->value.i];
-        const char *name =
-            ds_arena_printf(arena_of(a), "%s.kept", ds_value_at(a->b.func, inner)->name);
+        const char *name = ds_arena_join(arena_of(a), ds_value_at(a->b.func, inner)->name, ".kept");
         *family = ds_build_keep(&a->b, block->made, inner, name);
     }
     return ds_use_at(arena_of(a), *family, &x->at[block->loop->depth - 1], 1);

@@ -18,7 +18,7 @@ static const char *hidden(const ds_again *a, const ds_again_loop *loop) {
 
 ds_expr ds_again__put(const ds_again_turns *t, ds_expr e) {
     ds_exprs *exprs = &t->a->unit->exprs;
-    if (!DS_HAS_EXPR(e)) return e;
+    if (!ds_expr_mentions(exprs, e, NULL)) return e;
     for (const ds_again_loop *loop = t->loop; loop; loop = loop->up)
         e = ds_expr_subst(exprs, e, loop->op->index, ds_expr_index(exprs, hidden(t->a, loop)));
     for (const ds_again_loop *loop = t->loop; loop; loop = loop->up)
@@ -29,6 +29,7 @@ ds_expr ds_again__put(const ds_again_turns *t, ds_expr e) {
 const ds_type *ds_again__put_type(const ds_again_turns *t, const ds_type *type) {
     ds_exprs *exprs = &t->a->unit->exprs;
     ds_arena *arena = arena_of(t->a);
+    if (!ds_type_mentions(exprs, type, NULL)) return type;
     for (const ds_again_loop *loop = t->loop; loop; loop = loop->up)
         type = ds_type_subst(exprs, arena, type, loop->op->index,
                              ds_expr_index(exprs, hidden(t->a, loop)));
@@ -115,7 +116,7 @@ static bool old_family(const ds_again_loop *loop, ds_value value, ds_value *out)
 /* The new family of an old value over all loops around it: the old ones as far as there are any. */
 static ds_value family_of(ds_again *a, ds_value value) {
     ds_value made = a->copy.map[value.i], old = value;
-    const char *name = ds_arena_printf(arena_of(a), "%s.kept", ds_value_at(a->old, value)->name);
+    const char *name = ds_arena_join(arena_of(a), ds_value_at(a->old, value)->name, ".kept");
     bool known = true;
     for (const ds_again_loop *loop = a->home[value.i]; loop; loop = loop->up) {
         known = known && old_family(loop, old, &old);

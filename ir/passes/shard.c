@@ -246,9 +246,15 @@ static ds_status shard(ds_sharder *s, ds_error *err) {
 }
 
 ds_status ds_pass_shard(ds_model_step *step, ds_error *err) {
-    ds_sharder s = {.step = step, .unit = step->unit, .module = step->unit->modules.at[0]};
+    ds_shard_known known;
+    ds_sharder s = {
+        .step = step, .known = &known, .unit = step->unit, .module = step->unit->modules.at[0]};
+    ds_map_init(&known.sizes);
+    ds_map_init(&known.uneven);
     ds_map_init(&s.chunk_of_op);
     ds_status status = shard(&s, err);
     ds_map_deinit(&s.chunk_of_op);
+    ds_map_deinit(&known.sizes);
+    ds_map_deinit(&known.uneven);
     return status;
 }

@@ -291,7 +291,7 @@ static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *
     bool padded = false;
     for (uint32_t k = 0; k < members.n; k++) {
         const char *name = ds_value_at(b->func, s->pending.at[members.at[k]].grad)->name;
-        const char *text = ds_arena_printf(&s->unit->arena, "%s.%s", name, d >= 0 ? "part" : "sum");
+        const char *text = ds_arena_join(&s->unit->arena, name, d >= 0 ? ".part" : ".sum");
         bool written = d >= 0 && s->step->strategy.zero_uneven;
         ds_type *type = written ? part_type(s, &s->pending.at[members.at[k]], step) : NULL;
         padded = padded || (type && ds_shard__is_cut_unequally(type));

@@ -102,8 +102,15 @@ typedef struct ds_shard_func {
     ds_func *to;
 } ds_shard_func;
 
+/* What has been found out once, of all functions. */
+typedef struct ds_shard_known {
+    ds_map sizes;  /* expression → its value */
+    ds_map uneven; /* size and number of parts → their sizes, an array that all such dims share */
+} ds_shard_known;
+
 typedef struct ds_sharder {
     ds_model_step *step;
+    ds_shard_known *known;
     ds_unit *unit;
     ds_module *module;
     /* [0]: the strategy's. With stages of several widths the first n_own are, one for each width:

@@ -9,9 +9,14 @@
 #include <string.h>
 
 int64_t ds_shard__size(const ds_sharder *s, ds_expr size) {
-    ds_env env = ds_binding_env(&s->step->binding, NULL);
     int64_t value = 0;
-    return ds_expr_eval_int(&env, size, DS_NOWHERE, &value, NULL) == DS_OK ? value : 0;
+    if (ds_expr_is_int(&s->unit->exprs, size, &value)) return value;
+    const uint64_t *found = ds_map_find(&s->known->sizes, size.i);
+    if (found) return (int64_t)*found;
+    ds_env env = ds_binding_env(&s->step->binding, NULL);
+    if (ds_expr_eval_int(&env, size, DS_NOWHERE, &value, NULL) != DS_OK) value = 0;
+    ds_map_put(&s->known->sizes, size.i, (uint64_t)value);
+    return value;
 }
 
 int64_t ds_shard__parts(const ds_sharder *s, const ds_layout *layout, uint32_t dim) {
@@ -110,15 +115,24 @@ static void put_shares(const ds_sharder *s, ds_dim *dim) {
     dim->splits[0].n_sizes = (uint32_t)st->dp;
 }
 
-/* Of a dim whose parts do not divide it, which only ZeRO makes: the first ones get one more. */
-static void put_sizes(const ds_sharder *s, ds_dim *dim, int64_t parts) {
-    int64_t size = ds_shard__size(s, dim->size);
-    if (dim->n_splits != 1 || size % parts == 0) return;
+static ds_expr *uneven_sizes(const ds_sharder *s, int64_t size, int64_t parts) {
+    uint64_t key = ds_hash_mix((uint64_t)size, (uint64_t)parts);
+    const uint64_t *found = ds_map_find(&s->known->uneven, key);
+    if (found) return (ds_expr *)(uintptr_t)*found;
     ds_expr *sizes = DS_NEW_N(&s->unit->arena, ds_expr, (uint32_t)parts);
     ds_expr most = ds_expr_int(&s->unit->exprs, size / parts + 1);
     ds_expr least = ds_expr_int(&s->unit->exprs, size / parts);
     for (int64_t i = 0; i < parts; i++) sizes[i] = i < size % parts ? most : least;
-    dim->splits[0].sizes = sizes;
+    ds_map_put(&s->known->uneven, key, DS_KEY(sizes));
+    return sizes;
+}
+
+/* Of a dim whose parts do not divide it, which only ZeRO makes: the first ones get one more. */
+static void put_sizes(const ds_sharder *s, ds_dim *dim, int64_t parts) {
+    if (dim->n_splits != 1) return;
+    int64_t size = ds_shard__size(s, dim->size);
+    if (size % parts == 0) return;
+    dim->splits[0].sizes = uneven_sizes(s, size, parts);
     dim->splits[0].n_sizes = (uint32_t)parts;
 }
 

@@ -184,15 +184,15 @@ ds_use ds_shard__resolved(ds_sharder *s, ds_use use) {
 static const char *suffix_of(ds_opcode code) {
     switch (code) {
     case DS_OP_ALL_REDUCE:
-        return "sum";
+        return ".sum";
     case DS_OP_REDUCE_SCATTER:
-        return "part";
+        return ".part";
     case DS_OP_ALL_GATHER:
-        return "whole";
+        return ".whole";
     case DS_OP_ALL_TO_ALL:
-        return "moved";
+        return ".moved";
     default:
-        return "cut";
+        return ".cut";
     }
 }
 
@@ -220,8 +220,7 @@ static ds_status emit(ds_sharder *s, ds_use from, const step *st, ds_use *out, d
     if (moves && s->step->strategy.zero_uneven && parts && ds_shard__is_cut_unequally(parts))
         ds_build_attr_bool(b, op, "padded", true);
     const char *base = ds_value_at(b->func, from.value)->name;
-    ds_build_out(b, op, ds_arena_printf(&s->unit->arena, "%s.%s", base, suffix_of(st->code)),
-                 written);
+    ds_build_out(b, op, ds_arena_join(&s->unit->arena, base, suffix_of(st->code)), written);
     DS_TRY(ds_shard__put(s, op, &like, err));
     *out = ds_use_of(op->out[0]);
     return DS_OK;

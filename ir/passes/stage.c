@@ -145,7 +145,7 @@ static ds_value add_weight(stager *s, uint32_t weight, const ds_stage_part *part
         binders[0].lo = ds_expr_int(&unit->exprs, part->lo);
         binders[0].hi = ds_expr_int(&unit->exprs, part->hi);
     }
-    const char *name = ds_arena_printf(arena_of(s), "%s.c%u", info->name, part->chunk);
+    const char *name = ds_arena_numbered(arena_of(s), info->name, ".c", part->chunk);
     ds_value arg = ds_build_arg(&s->b, name, info->type, binders, info->n_binders, attrs, n);
     ds_value_at(s->b.func, arg)->loc = info->loc;
     return arg;
@@ -217,7 +217,7 @@ static ds_status keep_path(void *context, const ds_op *old, ds_op *op, ds_error 
 
 static void name_value(stager *s, ds_value value, const char *suffix) {
     const char *name = ds_value_at(s->old, value)->name;
-    if (*suffix) name = ds_arena_printf(arena_of(s), "%s%s", name, suffix);
+    if (*suffix) name = ds_arena_join(arena_of(s), name, suffix);
     ds_value_at(&s->view, value)->name = name;
 }
 

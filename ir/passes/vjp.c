@@ -92,8 +92,7 @@ ds_value ds_vjp_result(ds_vjp *v, ds_op *op, const char *suffix, uint32_t like) 
     const ds_attr *name = ds_attr_find(v->op->attrs, v->op->n_attrs, "name");
     const char *text = name ? ds_attr_text(&v->g->unit->exprs, name) : NULL;
     if (text && !op->n_out)
-        ds_build_attr_text(&v->g->b, op, "name",
-                           ds_arena_printf(arena_of(v), "%s%s", text, suffix));
+        ds_build_attr_text(&v->g->b, op, "name", ds_arena_join(arena_of(v), text, suffix));
     return ds_build_out(&v->g->b, op, ds_grad__name(v->g, v->op->out[0], suffix), type);
 }
 
