@@ -1,25 +1,75 @@
-/* Communication that the program writes many times: a pipeline's sends, one for every microbatch.
+/* Ops that the program writes many times: a pipeline's sends, one for every microbatch; the layers
+ * of each chunk, which is a function of its own.
  *
- * Ops of one context that say the same but for the names of their values differ in nothing that a
- * record holds but the op. The first one's record is made in full; the others are copies of it that
- * share its groups, variants and classes, and say so (ds_record.like).
+ * Ops that say the same but for their names and those of their values, of the same types in places
+ * of the same name, differ in nothing that a record holds but the op. The first one's record is
+ * made in full; the others are copies of it that share its groups, variants and classes, and say so
+ * (ds_record.like). What is said is put into words, types by number: each is looked at once.
  *
- * Further apart, ops of any context may do the same: gather as many bytes over the same groups, as
- * every linear layer of a tensor-parallel stage does. Their records are made each for itself, but
- * share what they do, and say so too. */
+ * Further apart, communication may do the same whatever it says: gather as many bytes over the same
+ * groups, as every linear layer of a tensor-parallel stage does. Such records are made each for
+ * itself, but share what they do, and say so too. */
 #include "sim/plan/values.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What an op says, as words. */
-typedef struct words {
-    DS_VEC(uint64_t) list;
-    bool unlike; /* something is not put into words: the op is like no other */
-} words;
+typedef ds_plan_words words;
 
 static void put(words *w, uint64_t word) {
     DS_HPUSH(&w->list, word);
+}
+
+static void begin(words *w) {
+    w->list.n = 0;
+    w->unlike = false;
+}
+
+static uint64_t hash_words(const words *w) {
+    uint64_t hash = w->list.n;
+    for (uint32_t i = 0; i < w->list.n; i++) hash = ds_hash_mix(hash, w->list.at[i]);
+    return hash;
+}
+
+/* The entry of these words; a new one, if there is none. */
+static ds_alike *entry_of(ds_builder *b, const words *w) {
+    uint64_t hash = hash_words(w);
+    size_t size = w->list.n * sizeof *w->list.at;
+    for (const uint64_t *found; (found = ds_map_find(&b->alike, hash)); hash++) {
+        ds_alike *known = (ds_alike *)(uintptr_t)*found;
+        if (known->n == w->list.n && memcmp(known->words, w->list.at, size) == 0) return known;
+    }
+    ds_alike *fresh = DS_NEW(&b->plan->arena, ds_alike);
+    *fresh = (ds_alike){.n = w->list.n, .id = b->alike.n};
+    fresh->words = DS_NEW_N(&b->plan->arena, uint64_t, w->list.n);
+    memcpy(fresh->words, w->list.at, size);
+    ds_map_put(&b->alike, hash, DS_KEY(fresh));
+    return fresh;
+}
+
+/* What words are about. */
+enum { OF_SIZES, OF_TYPE, OF_CONTEXT, OF_OP };
+
+/* ---- types ---- */
+
+/* Unequal parts, as a few runs of equal ones; 0 if they are not the same in all turns of loops. The
+ * list is shared by many types. */
+static uint32_t number_of_sizes(ds_builder *b, const ds_split *split) {
+    const uint64_t *found = ds_map_find(&b->sizes, DS_KEY(split->sizes));
+    if (found) return (uint32_t)*found;
+    words w = {0};
+    bool fixed = true;
+    put(&w, OF_SIZES);
+    put(&w, split->n_sizes);
+    for (uint32_t i = 0; i < split->n_sizes; i++) {
+        if (i && split->sizes[i].i == split->sizes[i - 1].i) continue;
+        put(&w, (uint64_t)split->sizes[i].i << 32 | i);
+        fixed = fixed && ds_expr_at(&b->unit->exprs, split->sizes[i])->kind == DS_EXPR_INT;
+    }
+    uint32_t number = fixed ? entry_of(b, &w)->id + 1 : 0;
+    ds_map_put(&b->sizes, DS_KEY(split->sizes), number);
+    free(w.list.at);
+    return number;
 }
 
 static void put_place(words *w, const ds_place *place) {
@@ -33,25 +83,61 @@ static void put_place(words *w, const ds_place *place) {
     if (place->n_steps) w->unlike = true;
 }
 
-static void put_type(words *w, const ds_type *type) {
-    put(w, (uint64_t)type->dtype << 32 | type->rank);
-    for (uint32_t d = 0; d < type->rank; d++) {
-        const ds_dim *dim = &type->dims[d];
-        put(w, (uint64_t)dim->size.i << 32 | dim->n_splits);
-        for (uint32_t s = 0; s < dim->n_splits; s++) {
-            put(w, DS_KEY(dim->splits[s].axis));
-            if (dim->splits[s].n_sizes) w->unlike = true;
-        }
+static void put_dim(ds_builder *b, words *w, const ds_dim *dim) {
+    put(w, (uint64_t)dim->size.i << 32 | dim->n_splits);
+    for (uint32_t s = 0; s < dim->n_splits; s++) {
+        const ds_split *split = &dim->splits[s];
+        uint32_t sizes = split->n_sizes ? number_of_sizes(b, split) : 0;
+        put(w, DS_KEY(split->axis));
+        put(w, (uint64_t)split->n_sizes << 32 | sizes);
+        if (split->n_sizes && !sizes) w->unlike = true;
     }
-    put(w, (uint64_t)type->n_partials << 1 | type->host);
-    for (uint32_t i = 0; i < type->n_partials; i++) {
-        put(w, DS_KEY(type->partials[i].axis));
-        put(w, type->partials[i].reduction);
-    }
-    put_place(w, &type->on);
 }
 
+bool ds_plan__place_varies(const ds_exprs *exprs, const ds_place *place) {
+    for (uint32_t i = 0; i < place->n_coords; i++)
+        if (ds_expr_mentions(exprs, place->coords[i].at, NULL)) return true;
+    for (uint32_t i = 0; i < place->n_steps; i++)
+        if (DS_HAS_EXPR(place->steps[i].index) &&
+            ds_expr_mentions(exprs, place->steps[i].index, NULL))
+            return true;
+    return false;
+}
+
+const ds_plan_type *ds_plan__type(ds_builder *b, const ds_type *type) {
+    const uint64_t *found = ds_map_find(&b->types, DS_KEY(type));
+    if (found) return (const ds_plan_type *)(uintptr_t)*found;
+    const ds_exprs *exprs = &b->unit->exprs;
+    words w = {0};
+    put(&w, OF_TYPE);
+    put(&w, (uint64_t)type->dtype << 32 | type->rank);
+    for (uint32_t d = 0; d < type->rank; d++) put_dim(b, &w, &type->dims[d]);
+    put(&w, (uint64_t)type->n_partials << 1 | type->host);
+    for (uint32_t i = 0; i < type->n_partials; i++) {
+        put(&w, DS_KEY(type->partials[i].axis));
+        put(&w, type->partials[i].reduction);
+    }
+    put_place(&w, &type->on);
+    ds_plan_type *own = DS_NEW(&b->plan->arena, ds_plan_type);
+    *own = (ds_plan_type){.unlike = w.unlike, .uneven = ds_plan__is_uneven(type)};
+    own->varies = ds_type_mentions(exprs, type, NULL) || ds_plan__place_varies(exprs, &type->on);
+    if (!w.unlike) own->id = entry_of(b, &w)->id;
+    ds_map_put(&b->types, DS_KEY(type), DS_KEY(own));
+    free(w.list.at);
+    return own;
+}
+
+/* ---- what is said ---- */
+
+static void put_type(ds_builder *b, words *w, const ds_type *type) {
+    const ds_plan_type *known = ds_plan__type(b, type);
+    put(w, known->id);
+    if (known->unlike) w->unlike = true;
+}
+
+/* A name says nothing of what is done; a dropout's key says which mask it has. */
 static void put_attr(words *w, const ds_attr *attr) {
+    if (attr->name && strcmp(attr->name, "name") == 0) return;
     put(w, DS_KEY(attr->name));
     put(w, (uint64_t)attr->kind << 32 | attr->expr.i);
     put(w, (uint64_t)attr->unit << 1 | attr->flag);
@@ -59,55 +145,48 @@ static void put_attr(words *w, const ds_attr *attr) {
     if (attr->kind == DS_ATTR_PLACE || attr->n_items) w->unlike = true;
 }
 
-static void put_site(words *w, const ds_site *site) {
-    const ds_op *op = site->op;
-    put(w, DS_KEY(site->ctx));
-    put(w, (uint64_t)op->code << 32 | op->n_attrs);
-    put(w, (uint64_t)op->n_in << 32 | op->n_out);
-    put(w, (uint64_t)op->dim.i << 32 | op->dim_to.i);
-    put(w, (uint64_t)op->n_over << 32 | op->n_to);
-    for (uint32_t i = 0; i < op->n_over; i++) put(w, DS_KEY(op->over[i]));
-    for (uint32_t i = 0; i < op->n_to; i++) put_place(w, &op->to[i]);
-    for (uint32_t i = 0; i < op->n_attrs; i++) put_attr(w, &op->attrs[i]);
-    for (uint32_t i = 0; i < op->n_in; i++) {
-        put_type(w, site->in[i].type);
-        if (ds_plan__has_range(&op->in[i])) w->unlike = true;
+/* Equal for contexts in which places of one name are the same. */
+static uint32_t number_of_context(ds_builder *b, const ds_context *ctx) {
+    const uint64_t *found = ds_map_find(&b->contexts, DS_KEY(ctx));
+    if (found) return (uint32_t)*found;
+    words w = {0};
+    put(&w, OF_CONTEXT);
+    put(&w, DS_KEY(ctx->func->module));
+    put(&w, ctx->default_place);
+    for (uint32_t i = 0; i < ctx->func->n_mesh_params; i++) {
+        put(&w, DS_KEY(ctx->func->mesh_params[i]));
+        put(&w, ctx->mesh_args[i]);
     }
-    for (uint32_t i = 0; i < op->n_out; i++) put_type(w, site->out[i].type);
-    if (op->across || op->has_group) w->unlike = true;
+    uint32_t number = entry_of(b, &w)->id;
+    ds_map_put(&b->contexts, DS_KEY(ctx), number);
+    free(w.list.at);
+    return number;
 }
 
-/* The entry of these words, or NULL and the free hash where it belongs. */
-static ds_alike *find(ds_builder *b, const words *w, uint64_t *hash) {
-    *hash = w->list.n;
-    for (uint32_t i = 0; i < w->list.n; i++) *hash = ds_hash_mix(*hash, w->list.at[i]);
-    for (;; ++*hash) {
-        const uint64_t *found = ds_map_find(&b->alike, *hash);
-        if (!found) return NULL;
-        ds_alike *a = (ds_alike *)(uintptr_t)*found;
-        if (a->n == w->list.n && memcmp(a->words, w->list.at, a->n * sizeof *a->words) == 0)
-            return a;
+static void put_site(ds_builder *b, words *w, const ds_site *site) {
+    const ds_op *op = site->op;
+    put(w, (uint64_t)OF_OP << 32 | number_of_context(b, site->ctx));
+    put(w, (uint64_t)op->code << 32 | op->n_over);
+    put(w, (uint64_t)op->n_in << 32 | op->n_out);
+    put(w, (uint64_t)op->dim.i << 32 | op->dim_to.i);
+    put(w, (uint64_t)op->across << 32 | op->n_to);
+    for (uint32_t i = 0; i < op->n_over; i++) put(w, DS_KEY(op->over[i]));
+    for (uint32_t i = 0; i < op->n_to; i++) put_place(w, &op->to[i]);
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        put_type(b, w, site->in[i].type);
+        if (ds_plan__has_range(&op->in[i])) w->unlike = true;
     }
+    for (uint32_t i = 0; i < op->n_out; i++) put_type(b, w, site->out[i].type);
+    for (uint32_t i = 0; i < op->n_attrs; i++) put_attr(w, &op->attrs[i]);
+    if (op->across || op->has_group || !ds_op_desc_of(op->code)) w->unlike = true;
 }
 
 const ds_record **ds_plan__alike(ds_builder *b, const ds_site *site) {
-    const ds_op_desc *desc = ds_op_desc_of(site->op->code);
-    if (!desc || !(desc->flags & DS_OPF_COLLECTIVE) || site->rank_device != DS_NONE || site->region)
-        return NULL;
-    words w = {0};
-    put_site(&w, site);
-    ds_alike *a = NULL;
-    uint64_t hash;
-    if (!w.unlike) a = find(b, &w, &hash);
-    if (!w.unlike && !a) {
-        a = DS_NEW(&b->plan->arena, ds_alike);
-        a->n = w.list.n;
-        a->words = DS_NEW_N(&b->plan->arena, uint64_t, w.list.n);
-        memcpy(a->words, w.list.at, w.list.n * sizeof *a->words);
-        ds_map_put(&b->alike, hash, DS_KEY(a));
-    }
-    free(w.list.at);
-    return a ? &a->record : NULL;
+    if (site->rank_device != DS_NONE || site->region) return NULL;
+    words *w = &b->words;
+    begin(w);
+    put_site(b, w, site);
+    return w->unlike ? NULL : &entry_of(b, w)->record;
 }
 
 /* ---- what is done ---- */
@@ -125,19 +204,14 @@ static uint64_t text_word(const ds_builder *b, const ds_op *op, const char *attr
     return text ? ds_hash_bytes(text, strlen(text)) | 1 : 0;
 }
 
-/* Which devices hold how much of unequal parts, if that is the same in all turns of loops. */
-static void put_sizes(const ds_builder *b, words *w, const ds_type *type) {
+/* Which devices hold how much of unequal parts. */
+static void put_sizes(ds_builder *b, words *w, const ds_type *type) {
     for (uint32_t d = 0; d < type->rank; d++)
         for (uint32_t s = 0; s < type->dims[d].n_splits; s++) {
             const ds_split *split = &type->dims[d].splits[s];
-            if (!split->n_sizes) continue;
-            put(w, split->n_sizes);
-            for (uint32_t i = 0; i < split->n_sizes; i++) { /* a few runs of equal sizes */
-                if (i && split->sizes[i].i == split->sizes[i - 1].i) continue;
-                put(w, (uint64_t)split->sizes[i].i << 32 | i);
-                if (ds_expr_at(&b->unit->exprs, split->sizes[i])->kind != DS_EXPR_INT)
-                    w->unlike = true;
-            }
+            uint32_t sizes = split->n_sizes ? number_of_sizes(b, split) : 0;
+            if (sizes) put(w, sizes);
+            if (split->n_sizes && !sizes) w->unlike = true;
         }
 }
 

@@ -21,12 +21,25 @@ typedef struct ds_join {
     uint32_t n_waits;
 } ds_join;
 
-/* Ops that say the same, and the record of the first one. */
+/* What is said (alike.c), as words. */
+typedef struct ds_plan_words {
+    DS_VEC(uint64_t) list;
+    bool unlike; /* something is not put into words: it is like nothing else */
+} ds_plan_words;
+
+/* Of ops that say the same, the record of the first one. */
 typedef struct ds_alike {
     uint64_t *words;
-    uint32_t n;
-    const ds_record *record; /* NULL: not made yet */
+    uint32_t n, id;
+    const ds_record *record; /* NULL: not made yet; or these words are no op's */
 } ds_alike;
+
+/* What there is to know of a type. */
+typedef struct ds_plan_type {
+    uint32_t id;         /* equal for types that say the same */
+    bool unlike;         /* the id says nothing */
+    bool varies, uneven; /* with loop indices; its parts */
+} ds_plan_type;
 
 /* The links that transfers of different streams may load at one time. Heap. */
 typedef struct ds_sharing {
@@ -62,6 +75,9 @@ typedef struct ds_builder {
     DS_VEC(ds_join) joins;
     DS_VEC(uint32_t) reads; /* heap: what the op in hand reads (values.c) */
     ds_map alike;           /* hash → ds_alike (alike.c) */
+    ds_map types;           /* ds_type → ds_plan_type */
+    ds_map sizes, contexts; /* list of sizes, ds_context → number (alike.c) */
+    ds_plan_words words;    /* heap: of the op in hand */
     ds_map stamp_of;        /* context → its stamp, or 0: called once so far (stamp.c) */
     DS_VEC(struct stamp *) stamps;
     bool on_symbols;        /* a stamp is being made: operands are no values */
@@ -152,8 +168,13 @@ ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_v
 /* {role = "weight"}: the memory category that an attribute list states, else `otherwise`. */
 ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_category otherwise,
                             ds_category *out, ds_error *err);
-/* alike.c: where the record of the first communication is, or is to be, that says the same as this
- * one; NULL where there can be no other. Valid for good. O(words of the op). */
+/* alike.c: does it mention a loop index? */
+bool ds_plan__place_varies(const ds_exprs *exprs, const ds_place *place);
+/* alike.c: what is known of a type. Expected O(1). */
+const ds_plan_type *ds_plan__type(ds_builder *b, const ds_type *type);
+/* alike.c: where the record of the first op is, or is to be, that says the same as this one; NULL
+ * where there can be no other. Valid for good. The op must not depend on loop indices. O(words of
+ * the op). */
 const ds_record **ds_plan__alike(ds_builder *b, const ds_site *site);
 /* alike.c: of communication that does the same on the same devices, whatever it says, one record
  * has the groups. Takes them, if there is one, and is `like` it; or keeps what this one has. */

@@ -101,31 +101,18 @@ static bool attr_mentions_index(const ds_exprs *exprs, const ds_attr *attr) {
     return false;
 }
 
-static bool place_mentions_index(const ds_exprs *exprs, const ds_place *place) {
-    for (uint32_t i = 0; i < place->n_coords; i++)
-        if (ds_expr_mentions(exprs, place->coords[i].at, NULL)) return true;
-    for (uint32_t i = 0; i < place->n_steps; i++)
-        if (DS_HAS_EXPR(place->steps[i].index) &&
-            ds_expr_mentions(exprs, place->steps[i].index, NULL))
-            return true;
-    return false;
-}
-
 /* Do the op's types, places or attributes depend on a loop index? */
-static bool varies(const ds_exprs *exprs, const ds_site *site) {
+static bool varies(ds_builder *b, const ds_site *site) {
+    const ds_exprs *exprs = &b->unit->exprs;
     const ds_op *op = site->op;
     for (uint32_t i = 0; i < op->n_in; i++)
-        if (ds_type_mentions(exprs, site->in[i].type, NULL) ||
-            place_mentions_index(exprs, &site->in[i].type->on))
-            return true;
+        if (ds_plan__type(b, site->in[i].type)->varies) return true;
     for (uint32_t i = 0; i < op->n_out; i++)
-        if (ds_type_mentions(exprs, site->out[i].type, NULL) ||
-            place_mentions_index(exprs, &site->out[i].type->on))
-            return true;
+        if (ds_plan__type(b, site->out[i].type)->varies) return true;
     for (uint32_t i = 0; i < op->n_attrs; i++)
         if (attr_mentions_index(exprs, &op->attrs[i])) return true;
     for (uint32_t i = 0; i < op->n_to; i++)
-        if (place_mentions_index(exprs, &op->to[i])) return true;
+        if (ds_plan__place_varies(exprs, &op->to[i])) return true;
     ds_expr single[] = {op->to_rank, op->from_rank, op->tag};
     for (uint32_t i = 0; i < 3; i++)
         if (DS_HAS_EXPR(single[i]) && ds_expr_mentions(exprs, single[i], NULL)) return true;
@@ -314,7 +301,7 @@ static ds_status compute_record(ds_builder *b, const ds_site *site, uint32_t pla
                                 const ds_attr *given, ds_record *r, ds_error *err) {
     const ds_placement *p = ds_plan__placement(b, place);
     r->kind = DS_REC_COMPUTE;
-    bool uneven = any_uneven(site), each = site->region && varies(&b->unit->exprs, site);
+    bool uneven = any_uneven(site), each = site->region && varies(b, site);
     if (!each && !uneven && are_alike(b->plan, b->plan->placements.at[place])) {
         set_whole(b, p, r);
         ds_plan__enter(site->region, p, 0);
@@ -533,22 +520,26 @@ void ds_plan_take_sort(ds_plan *plan, uint32_t i) {
     }
 }
 
-static ds_status make_or_copy(ds_builder *b, const ds_site *site, ds_record *r, ds_error *err) {
-    const ds_record **first = ds_plan__alike(b, site);
+/* `fixed`: whatever the loop indices. */
+static ds_status make_or_copy(ds_builder *b, const ds_site *site, bool fixed, ds_record *r,
+                              ds_error *err) {
+    const ds_record **first = fixed ? ds_plan__alike(b, site) : NULL;
     if (first && *first) {
         *r = **first;
         r->like = *first;
         r->op = site->op;
+        r->func = site->ctx->func;
         return DS_OK;
     }
     DS_TRY(make_record(b, site, r, err));
+    DS_TRY(make_sorts(b, &(subject){.site = site}, r, err));
     if (first) *first = r;
     return DS_OK;
 }
 
 ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_error *err) {
     index_list list = {0};
-    if (varies(&b->unit->exprs, site)) {
+    if (varies(b, site)) {
         put_indices(&list, site->indices);
         for (uint32_t i = 0; i < site->op->n_in; i++) put_indices(&list, site->in[i].indices);
     }
@@ -557,8 +548,7 @@ ds_status ds_plan__record(ds_builder *b, const ds_site *site, uint32_t *out, ds_
     ds_status status = DS_OK;
     if (!find_record(b, &key, &hash, out)) {
         ds_record *r = DS_NEW(&b->plan->arena, ds_record);
-        status = list.n ? make_record(b, site, r, err) : make_or_copy(b, site, r, err);
-        if (status == DS_OK) status = make_sorts(b, &(subject){.site = site}, r, err);
+        status = make_or_copy(b, site, !list.n, r, err);
         if (status == DS_OK) *out = add_record(b, r, &key, hash);
     }
     free(list.at);
@@ -569,9 +559,7 @@ ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_v
                                 const ds_index *indices, ds_category category, uint32_t *out,
                                 ds_error *err) {
     index_list list = {0};
-    if (ds_type_mentions(&b->unit->exprs, value->type, NULL) ||
-        place_mentions_index(&b->unit->exprs, &value->type->on))
-        put_indices(&list, indices);
+    if (ds_plan__type(b, value->type)->varies) put_indices(&list, indices);
     ds_record_site key = {ctx, value, list.at, list.n};
     uint64_t hash;
     ds_status status = DS_OK;

@@ -122,6 +122,10 @@ void ds_plan__deinit(ds_builder *b) {
     ds_map_deinit(&b->record_index);
     ds_map_deinit(&b->context_of);
     ds_map_deinit(&b->alike);
+    ds_map_deinit(&b->types);
+    ds_map_deinit(&b->sizes);
+    ds_map_deinit(&b->contexts);
+    free(b->words.list.at);
     free(b->reads.at);
     ds_plan__stamps_deinit(b);
     ds_plan__sharing_deinit(&b->sharing);

@@ -74,13 +74,18 @@ static ds_status add_input(ds_builder *b, frame *f, const ds_value_info *value,
 
 /* ---- table ops ---- */
 
+enum { FEW = 16 }; /* operands and results that need no heap */
+
 static ds_status record_of(ds_builder *b, const frame *f, const ds_op *op, const ds_index *indices,
                            uint32_t *record, ds_error *err) {
     if (ds_plan__cached(b, f->ctx, op, record)) return DS_OK;
-    uint32_t n_frames = 0;
+    ds_typed few_types[FEW];
+    ds_index few_frames[FEW];
+    uint32_t n_frames = 0, n_types = op->n_in + op->n_out;
     for (uint32_t i = 0; i < op->n_in; i++) n_frames += op->in[i].n_index;
-    ds_typed *types = ds_xcalloc(op->n_in + op->n_out, sizeof *types);
-    ds_index *frames = ds_xcalloc(n_frames + 1, sizeof *frames), *room = frames;
+    ds_typed *types = n_types <= FEW ? few_types : ds_xcalloc(n_types, sizeof *types);
+    ds_index *frames = n_frames <= FEW ? few_frames : ds_xcalloc(n_frames, sizeof *frames);
+    ds_index *room = frames;
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < op->n_in && status == DS_OK; i++) {
         status = ds_plan__operand_type(b, f->ctx->func, &op->in[i], indices, room, &types[i], err);
@@ -96,8 +101,8 @@ static ds_status record_of(ds_builder *b, const frame *f, const ds_op *op, const
                     .region = f->region,
                     .rank_device = f->rank_device};
     if (status == DS_OK) status = ds_plan__record(b, &site, record, err);
-    free(types);
-    free(frames);
+    if (types != few_types) free(types);
+    if (frames != few_frames) free(frames);
     return status;
 }
 
@@ -430,14 +435,16 @@ static void mark_output(ds_builder *b, const ds_slot *s) {
 }
 
 /* The elements of an input family, level by level. `name` is "w", then "w{3" or "w{3,1": what the
- * element is called in reports, without the closing brace. */
+ * element is called in reports, without the closing brace; NULL: there are none (schematic plans).
+ */
 static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, uint32_t level,
                               const ds_index *at, const char *name, ds_slot *out, ds_error *err) {
     if (level == v->n_binders) {
         *out = DS_EMPTY_SLOT;
         if (b->plan->insts.n >= ds_plan__limit(b)) return ds_plan__too_large(b, v->loc, err);
         DS_TRY(add_input(b, f, v, at, DS_CAT_INPUT, &out->value, err));
-        b->plan->values.at[out->value].name = ds_arena_printf(&b->plan->arena, "%s}", name);
+        if (name)
+            b->plan->values.at[out->value].name = ds_arena_printf(&b->plan->arena, "%s}", name);
         return DS_OK;
     }
     const ds_binder *binder = &v->binders[level];
@@ -451,8 +458,9 @@ static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, u
     DS_TRY(ds_plan__family(b, lo, hi > lo ? hi - lo : 0, binder->loc, &family, err));
     for (int64_t i = 0; i < family->n; i++) {
         ds_index here = {binder->name, lo + i, at};
-        const char *longer = ds_arena_printf(&b->plan->arena, "%s%c%lld", name, level ? ',' : '{',
-                                             (long long)(lo + i));
+        const char *longer = name ? ds_arena_printf(&b->plan->arena, "%s%c%lld", name,
+                                                    level ? ',' : '{', (long long)(lo + i))
+                                  : NULL;
         DS_TRY(input_family(b, f, v, level + 1, &here, longer, &family->at[i], err));
     }
     *out = (ds_slot){.value = DS_NONE, .family = family};
@@ -496,8 +504,9 @@ static ds_status make_inputs(ds_builder *b, frame *f, ds_slot *args, ds_error *e
     const ds_func *func = f->ctx->func;
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_value_info *v = ds_value_at(func, func->args[i]);
+        const char *name = b->options->schematic ? NULL : v->name;
         args[i] = DS_EMPTY_SLOT;
-        DS_TRY(v->n_binders ? input_family(b, f, v, 0, NULL, v->name, &args[i], err)
+        DS_TRY(v->n_binders ? input_family(b, f, v, 0, NULL, name, &args[i], err)
                             : add_input(b, f, v, NULL, DS_CAT_INPUT, &args[i].value, err));
     }
     return DS_OK;
