@@ -53,26 +53,37 @@ uint64_t *ds_map_find(const ds_map *map, uint64_t key) {
     return e->key ? &e->value : NULL;
 }
 
-static void grow(ds_map *map) {
+static void grow_to(ds_map *map, uint32_t cap) {
     ds_map old = *map;
-    map->cap = old.cap ? old.cap * 2 : 16;
+    map->cap = cap;
     map->at = ds_xcalloc(map->cap, sizeof *map->at);
     for (uint32_t i = 0; i < old.cap; i++)
         if (old.at[i].key) *entry_of(map, old.at[i].key) = old.at[i];
     free(old.at);
 }
 
-void ds_map_put(ds_map *map, uint64_t key, uint64_t value) {
+void ds_map_reserve(ds_map *map, uint32_t n) {
+    uint32_t cap = map->cap ? map->cap : 16;
+    while ((uint64_t)n * 4 > (uint64_t)cap * 3) cap *= 2;
+    if (cap > map->cap) grow_to(map, cap);
+}
+
+uint64_t *ds_map_slot(ds_map *map, uint64_t key) {
     if (!key) {
+        if (!map->has_zero) map->zero.value = 0;
         map->n += !map->has_zero;
         map->has_zero = true;
-        map->zero.value = value;
-        return;
+        return &map->zero.value;
     }
-    if ((map->n + 1) * 4 > map->cap * 3) grow(map);
+    if ((map->n + 1) * 4 > map->cap * 3) ds_map_reserve(map, map->n + 1);
     ds_map_entry *e = entry_of(map, key);
     map->n += !e->key;
-    *e = (ds_map_entry){key, value};
+    if (!e->key) *e = (ds_map_entry){key, 0};
+    return &e->value;
+}
+
+void ds_map_put(ds_map *map, uint64_t key, uint64_t value) {
+    *ds_map_slot(map, key) = value;
 }
 
 const ds_map_entry *ds_map_next(const ds_map *map, uint32_t *at) {

@@ -30,6 +30,10 @@ void ds_map_clear(ds_map *map);
 uint64_t *ds_map_find(const ds_map *map, uint64_t key);
 /* Sets key → value, replacing an older value. */
 void ds_map_put(ds_map *map, uint64_t key, uint64_t value);
+/* The value's slot, made with 0 if the key is absent; good until the map grows. Expected O(1). */
+uint64_t *ds_map_slot(ds_map *map, uint64_t key);
+/* Makes room for n keys in all. O(capacity). */
+void ds_map_reserve(ds_map *map, uint32_t n);
 /* All entries, in no order: begin with *at = 0; NULL after the last. */
 const ds_map_entry *ds_map_next(const ds_map *map, uint32_t *at);
 /* Interned strings and other pointers as keys. */

@@ -47,12 +47,22 @@ static void grow(ds_strtab *tab) {
     free(old.hashes);
 }
 
-const char *ds_intern_n(ds_strtab *tab, const char *text, size_t n) {
+/* Eight bytes at a time; no such hash leaves the process. */
+static uint32_t hash_text(const char *text, size_t n) {
+    uint64_t hash = n, word;
+    for (; n >= sizeof word; n -= sizeof word, text += sizeof word) {
+        memcpy(&word, text, sizeof word);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    for (word = 0; n; n--) word = word << 8 | (unsigned char)text[n - 1];
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(hash >> 32);
+}
+
+static const char *intern(ds_strtab *tab, const char *text, size_t n) {
     if ((tab->n + 1) * 4 > tab->cap * 3) grow(tab);
-    /* A NUL inside the text would break pointer equality: the string ends there. */
-    const char *nul = n ? memchr(text, '\0', n) : NULL;
-    if (nul) n = (size_t)(nul - text);
-    uint32_t hash = (uint32_t)ds_hash_bytes(text, n), at = find_slot(tab, text, n, hash);
+    uint32_t hash = hash_text(text, n), at = find_slot(tab, text, n, hash);
     if (!tab->slots[at]) {
         tab->slots[at] = ds_arena_strndup(&tab->arena, text, n);
         tab->hashes[at] = hash;
@@ -61,8 +71,14 @@ const char *ds_intern_n(ds_strtab *tab, const char *text, size_t n) {
     return tab->slots[at];
 }
 
+const char *ds_intern_n(ds_strtab *tab, const char *text, size_t n) {
+    /* A NUL inside the text would break pointer equality: the string ends there. */
+    const char *nul = n ? memchr(text, '\0', n) : NULL;
+    return intern(tab, text, nul ? (size_t)(nul - text) : n);
+}
+
 const char *ds_intern(ds_strtab *tab, const char *text) {
-    return ds_intern_n(tab, text, strlen(text));
+    return intern(tab, text, strlen(text));
 }
 
 void ds_buf_deinit(ds_buf *buf) {

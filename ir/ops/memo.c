@@ -3,67 +3,57 @@
  * Passes copy most ops many times over: a layer's ops for every chunk, forward, again for the
  * backward pass, and in each pass that makes the function anew. Without an environment the types of
  * an op's results follow from its code, attributes and operands' types alone, so they are kept in
- * the unit under the words that spell these out: names by address, since they are interned,
- * expressions by their ids. Results are shared, which types are everywhere: whoever wants to change
- * one copies it. Ops that communicate look at more (the mesh, open regions) and are not kept. */
+ * the unit. Results are shared, as types are everywhere: whoever wants to change one copies it. Ops
+ * that communicate look at more (the mesh, open regions) and are not kept. */
+#include "ir/ops/memo.h"
+
 #include "ir/ops/internal.h"
 
 #include <string.h>
 
-#define MOST_WORDS 192u /* an op of eight matrices with attributes; longer ones are not kept */
-
-typedef struct ds_inferred ds_inferred;
-struct ds_inferred {
-    ds_inferred *next;   /* of the same hash */
-    uint32_t n_words;    /* of the key, which follow */
-    const ds_type **out; /* NULL: the type that was written stays */
+typedef struct kept kept;
+struct kept {
+    kept *next; /* of the same hash */
+    const void *answer;
+    uint32_t n_words;
     uint64_t words[];
 };
 
-typedef struct key {
-    uint64_t words[MOST_WORDS];
-    uint32_t n;
-    bool other; /* too long, or with a part that has no words */
-} key;
+/* ---- keys ---- */
 
-static void put(key *k, uint64_t word) {
-    if (k->n == MOST_WORDS)
-        k->other = true;
-    else
-        k->words[k->n++] = word;
-}
-
-static void put_place(key *k, const ds_place *place) {
-    put(k, DS_KEY(place->name) << 2 | place->kind);
+static void put_place(ds_memo_key *key, const ds_place *place) {
+    ds_memo_put(key, DS_KEY(place->name) << 2 | place->kind);
     if (place->kind == DS_PLACE_NONE) return;
-    put(k, (uint64_t)place->n_coords << 32 | place->n_steps);
+    ds_memo_put(key, (uint64_t)place->n_coords << 32 | place->n_steps);
     for (uint32_t i = 0; i < place->n_coords; i++) {
-        put(k, DS_KEY(place->coords[i].axis));
-        put(k, place->coords[i].at.i);
+        ds_memo_put(key, DS_KEY(place->coords[i].axis));
+        ds_memo_put(key, place->coords[i].at.i);
     }
     for (uint32_t i = 0; i < place->n_steps; i++) {
-        put(k, DS_KEY(place->steps[i].name));
-        put(k, place->steps[i].index.i);
+        ds_memo_put(key, DS_KEY(place->steps[i].name));
+        ds_memo_put(key, place->steps[i].index.i);
     }
 }
 
-/* Uneven sizes by the address of their array: seldom are two arrays the same. */
-static void put_type(key *k, const ds_type *type) {
-    put(k, (uint64_t)type->dtype | (uint64_t)type->rank << 8 | (uint64_t)type->host << 16 |
-               (uint64_t)type->n_partials << 32);
-    for (uint32_t d = 0; d < type->rank; d++) {
-        const ds_dim *dim = &type->dims[d];
-        put(k, (uint64_t)dim->n_splits << 32 | dim->size.i);
-        for (uint32_t s = 0; s < dim->n_splits; s++) {
-            put(k, DS_KEY(dim->splits[s].axis) << 1 | (dim->splits[s].n_sizes > 0));
-            if (!dim->splits[s].n_sizes) continue;
-            put(k, DS_KEY(dim->splits[s].sizes));
-            put(k, dim->splits[s].n_sizes);
-        }
+/* Uneven sizes by the address of their array, which types share. */
+static void put_dim(ds_memo_key *key, const ds_dim *dim) {
+    ds_memo_put(key, (uint64_t)dim->n_splits << 32 | dim->size.i);
+    for (uint32_t s = 0; s < dim->n_splits; s++) {
+        const ds_split *split = &dim->splits[s];
+        ds_memo_put(key, DS_KEY(split->axis) << 1 | (split->n_sizes > 0));
+        if (!split->n_sizes) continue;
+        ds_memo_put(key, DS_KEY(split->sizes));
+        ds_memo_put(key, split->n_sizes);
     }
+}
+
+void ds_memo_put_type(ds_memo_key *key, const ds_type *type) {
+    ds_memo_put(key, (uint64_t)type->dtype | (uint64_t)type->rank << 8 |
+                         (uint64_t)type->host << 16 | (uint64_t)type->n_partials << 32);
+    for (uint32_t d = 0; d < type->rank; d++) put_dim(key, &type->dims[d]);
     for (uint32_t i = 0; i < type->n_partials; i++)
-        put(k, DS_KEY(type->partials[i].axis) << 2 | type->partials[i].reduction);
-    put_place(k, &type->on);
+        ds_memo_put(key, DS_KEY(type->partials[i].axis) << 2 | type->partials[i].reduction);
+    put_place(key, &type->on);
 }
 
 /* An op's name says nothing about its types, and hardly two ops have the same. */
@@ -71,14 +61,14 @@ static bool is_mere_name(const ds_exprs *exprs, const ds_attr *attr) {
     return attr->name && strcmp(attr->name, "name") == 0 && ds_attr_text(exprs, attr);
 }
 
-static void put_attr(key *k, const ds_attr *attr) {
-    put(k, DS_KEY(attr->name) << 1 | attr->quoted_name);
-    put(k, (uint64_t)attr->kind | (uint64_t)attr->unit << 8 | (uint64_t)attr->flag << 16 |
-               (uint64_t)attr->expr.i << 32);
-    put(k, DS_KEY(attr->word));
-    put(k, attr->n_items);
-    k->other |= attr->kind == DS_ATTR_PLACE || attr->kind == DS_ATTR_BLOCK;
-    for (uint32_t i = 0; i < attr->n_items; i++) put_attr(k, &attr->items[i]);
+static void put_attr(ds_memo_key *key, const ds_attr *attr) {
+    ds_memo_put(key, DS_KEY(attr->name) << 1 | attr->quoted_name);
+    ds_memo_put(key, (uint64_t)attr->kind | (uint64_t)attr->unit << 8 | (uint64_t)attr->flag << 16 |
+                         (uint64_t)attr->expr.i << 32);
+    ds_memo_put(key, DS_KEY(attr->word));
+    ds_memo_put(key, attr->n_items);
+    key->other |= attr->kind == DS_ATTR_PLACE || attr->kind == DS_ATTR_BLOCK;
+    for (uint32_t i = 0; i < attr->n_items; i++) put_attr(key, &attr->items[i]);
 }
 
 static bool has_clause(const ds_op *op) {
@@ -86,48 +76,65 @@ static bool has_clause(const ds_op *op) {
            op->to_rank.i || op->from_rank.i || op->tag.i;
 }
 
-static void spell(key *k, const ds_infer *ctx) {
-    const ds_op *op = ctx->op;
-    k->n = 0;
-    k->other = has_clause(op);
-    put(k, op->code | (uint64_t)op->n_in << 16 | (uint64_t)op->n_out << 40);
-    /* a place that is left out is the function's only mesh */
-    put(k, ctx->func && ctx->func->n_mesh_params == 1 ? DS_KEY(ctx->func->mesh_params[0]) : 0);
+void ds_memo_begin(ds_memo_key *key, const ds_unit *unit, const ds_op *op) {
+    key->n = 0;
+    key->other = has_clause(op);
+    ds_memo_put(key, op->code | (uint64_t)op->n_in << 16 | (uint64_t)op->n_out << 40);
     for (uint32_t i = 0; i < op->n_attrs; i++)
-        if (!is_mere_name(&ctx->unit->exprs, &op->attrs[i])) put_attr(k, &op->attrs[i]);
-    put(k, 0);
-    for (uint32_t i = 0; i < op->n_in && !k->other; i++) put_type(k, ctx->in[i]);
-    for (uint32_t i = 0; i < op->n_out && !k->other; i++) {
-        if (ctx->out[i])
-            put_type(k, ctx->out[i]);
-        else
-            put(k, UINT64_MAX);
-    }
+        if (!is_mere_name(&unit->exprs, &op->attrs[i])) put_attr(key, &op->attrs[i]);
+    ds_memo_put(key, UINT64_MAX); /* no attribute's name */
 }
 
-static uint64_t hash_of(const key *k) {
-    uint64_t hash = k->n;
-    for (uint32_t i = 0; i < k->n; i++) {
-        hash = (hash ^ k->words[i]) * 0x9e3779b97f4a7c15u;
+/* ---- what is kept ---- */
+
+static uint64_t hash_of(const ds_memo_key *key) {
+    uint64_t hash = key->n;
+    for (uint32_t i = 0; i < key->n; i++) {
+        hash = (hash ^ key->words[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 32;
     }
     return hash;
 }
 
-static const ds_inferred *find(const ds_inferred *at, const key *k) {
-    while (at && (at->n_words != k->n || memcmp(at->words, k->words, k->n * sizeof *k->words) != 0))
-        at = at->next;
-    return at;
+static kept *first_of(const ds_map *map, uint64_t hash) {
+    const uint64_t *found = ds_map_find(map, hash);
+    return found ? (kept *)(uintptr_t)*found : NULL;
 }
 
-static void keep(const ds_infer *ctx, const key *k, uint64_t hash, ds_inferred *next,
-                 const ds_type **out) {
-    ds_inferred *made = ds_arena_alloc(&ctx->unit->arena, sizeof *made + k->n * sizeof *k->words);
-    made->next = next;
-    made->n_words = k->n;
-    made->out = out;
-    memcpy(made->words, k->words, k->n * sizeof *k->words);
-    ds_map_put(&ctx->unit->inferred, hash, DS_KEY(made));
+const void *ds_memo_find(const ds_map *map, const ds_memo_key *key) {
+    size_t bytes = key->n * sizeof *key->words;
+    const kept *at = key->other ? NULL : first_of(map, hash_of(key));
+    while (at && (at->n_words != key->n || memcmp(at->words, key->words, bytes) != 0))
+        at = at->next;
+    return at ? at->answer : NULL;
+}
+
+void ds_memo_keep(ds_map *map, ds_arena *arena, const ds_memo_key *key, const void *answer) {
+    if (key->other) return;
+    uint64_t hash = hash_of(key);
+    kept *made = ds_arena_alloc(arena, sizeof *made + key->n * sizeof *key->words);
+    made->next = first_of(map, hash);
+    made->answer = answer;
+    made->n_words = key->n;
+    memcpy(made->words, key->words, key->n * sizeof *key->words);
+    ds_map_put(map, hash, DS_KEY(made));
+}
+
+/* ---- types ---- */
+
+static void spell(ds_memo_key *key, const ds_infer *ctx) {
+    const ds_op *op = ctx->op;
+    ds_memo_begin(key, ctx->unit, op);
+    /* a place that is left out is the function's only mesh */
+    ds_memo_put(key,
+                ctx->func && ctx->func->n_mesh_params == 1 ? DS_KEY(ctx->func->mesh_params[0]) : 0);
+    for (uint32_t i = 0; i < op->n_in && !key->other; i++) ds_memo_put_type(key, ctx->in[i]);
+    for (uint32_t i = 0; i < op->n_out && !key->other; i++) {
+        if (ctx->out[i])
+            ds_memo_put_type(key, ctx->out[i]);
+        else
+            ds_memo_put(key, UINT64_MAX);
+    }
 }
 
 ds_status ds_ops__infer_once(const ds_infer *ctx, const ds_op_desc *desc,
@@ -135,23 +142,19 @@ ds_status ds_ops__infer_once(const ds_infer *ctx, const ds_op_desc *desc,
                                                 ds_error *err),
                              ds_error *err) {
     uint32_t n = ctx->op->n_out;
-    key k;
+    ds_memo_key key;
     if (ctx->env || (desc->flags & DS_OPF_COLLECTIVE)) return infer(ctx, desc, err);
-    spell(&k, ctx);
-    if (k.other) return infer(ctx, desc, err);
-    uint64_t hash = hash_of(&k);
-    const uint64_t *found = ds_map_find(&ctx->unit->inferred, hash);
-    ds_inferred *first = found ? (ds_inferred *)(uintptr_t)*found : NULL;
-    const ds_inferred *known = find(first, &k);
-    if (known) {
-        for (uint32_t i = 0; i < n; i++)
-            if (known->out[i]) ctx->out[i] = (ds_type *)known->out[i];
-        return DS_OK;
-    }
+    spell(&key, ctx);
+    if (key.other) return infer(ctx, desc, err);
+    const ds_type *const *known = ds_memo_find(&ctx->unit->inferred, &key);
+    for (uint32_t i = 0; known && i < n; i++)
+        if (known[i]) ctx->out[i] = (ds_type *)known[i];
+    if (known) return DS_OK;
     const ds_type **out = DS_NEW_N(&ctx->unit->arena, const ds_type *, n + 1);
     for (uint32_t i = 0; i < n; i++) out[i] = ctx->out[i];
     DS_TRY(infer(ctx, desc, err));
-    for (uint32_t i = 0; i < n; i++) out[i] = out[i] == ctx->out[i] ? NULL : ctx->out[i];
-    keep(ctx, &k, hash, first, out);
+    for (uint32_t i = 0; i < n; i++) /* a type that was written stays as it is */
+        out[i] = out[i] == ctx->out[i] ? NULL : ctx->out[i];
+    ds_memo_keep(&ctx->unit->inferred, &ctx->unit->arena, &key, out);
     return DS_OK;
 }

@@ -71,6 +71,16 @@ void ds_build_func(ds_builder *b, ds_module *module, const char *name, bool hint
     open_block(b, NULL);
 }
 
+void ds_build_reserve(ds_builder *b, uint32_t n) {
+    ds_func *func = b->func;
+    ds_map_reserve(&b->names, n);
+    if (n <= func->values.cap) return;
+    ds_value_info *at = DS_NEW_N(arena_of(b), ds_value_info, n);
+    if (func->values.n) memcpy(at, func->values.at, func->values.n * sizeof *at);
+    func->values.at = at;
+    func->values.cap = n;
+}
+
 ds_func *ds_build_end(ds_builder *b) {
     ds_block unfinished;
     while (b->open) close_block(b, b->open->up || b->resumed ? &unfinished : &b->func->body);
@@ -81,10 +91,13 @@ ds_func *ds_build_end(ds_builder *b) {
     return b->func;
 }
 
-static const char *take_name(ds_builder *b, const char *name) {
-    ds_map_put(&b->names, DS_KEY(name), 1);
+/* False: a value has the name. */
+static bool take_name(ds_builder *b, const char *name) {
+    uint64_t *n = ds_map_slot(&b->names, DS_KEY(name));
+    if (*n) return false;
+    *n = 1;
     DS_HPUSH(&b->taken, name);
-    return name;
+    return true;
 }
 
 void ds_build_resume(ds_builder *b, ds_func *func) {
@@ -103,19 +116,14 @@ ds_block ds_build_take(ds_builder *b) {
     return taken;
 }
 
-static bool is_taken(const ds_builder *b, const char *name) {
-    const uint64_t *n = ds_map_find(&b->names, DS_KEY(name));
-    return n && *n;
-}
-
 const char *ds_build_name(ds_builder *b, const char *wanted) {
     const char *name = intern(b, wanted);
-    if (!is_taken(b, name)) return take_name(b, name);
+    if (take_name(b, name)) return name;
     for (uint64_t i = *ds_map_find(&b->names, DS_KEY(name)) + 1;; i++) {
         const char *numbered = intern(b, ds_arena_numbered(arena_of(b), wanted, "_", i));
-        if (is_taken(b, numbered)) continue;
+        if (!take_name(b, numbered)) continue;
         ds_map_put(&b->names, DS_KEY(name), i); /* the next one starts from here */
-        return take_name(b, numbered);
+        return numbered;
     }
 }
 

@@ -52,6 +52,8 @@ typedef struct ds_builder {
 
 /* Begins @name. `hints` as above. */
 void ds_build_func(ds_builder *b, ds_module *module, const char *name, bool hints);
+/* Makes room for n values in all, where it is known that there will be about so many. */
+void ds_build_reserve(ds_builder *b, uint32_t n);
 /* Ends the function and gives the builder's memory back; after an error likewise. */
 ds_func *ds_build_end(ds_builder *b);
 

@@ -10,6 +10,7 @@ void ds_copy_init(ds_copy *c, ds_builder *b, const ds_func *old) {
     c->map = ds_xmalloc((old->values.n + 1) * sizeof *c->map);
     memset(c->map, 0xff, (old->values.n + 1) * sizeof *c->map);
     ds_map_init(&c->ops);
+    ds_build_reserve(b, old->values.n + old->values.n / 4);
 }
 
 void ds_copy_deinit(ds_copy *c) {

@@ -93,6 +93,7 @@ static void grad_init(ds_grad *g, ds_model_step *step, const char *name) {
     }
     ds_build_func(&g->b, step->unit->modules.at[0], name, true);
     g->b.func->loc = g->old->loc;
+    ds_build_reserve(&g->b, 4 * g->old->values.n);
     ds_copy_init(&g->copy, &g->b, g->old);
     g->copy.extend = ds_grad__extend;
     g->copy.context = g;

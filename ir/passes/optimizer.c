@@ -282,6 +282,7 @@ ds_status ds_pass_optimizer(ds_model_step *step, ds_error *err) {
     u.done = ds_xcalloc(step->weights.n + 1, sizeof *u.done);
     ds_build_func(&u.b, step->func->module, step->func->name, true);
     u.b.func->loc = step->func->loc;
+    ds_build_reserve(&u.b, step->func->values.n + 8 * step->weights.n);
     ds_copy_init(&u.copy, &u.b, step->func);
     ds_status status = run(&u, err);
     ds_copy_deinit(&u.copy);

@@ -95,6 +95,12 @@ static void add_arg(ds_pipe_copy *c, uint32_t old) {
     func->args[func->n_args++] = value;
 }
 
+static uint32_t count_values(const ds_op *op) {
+    uint32_t n = op->n_out + op->n_args;
+    for (uint32_t i = 0; op->body && i < op->body->n_ops; i++) n += count_values(op->body->ops[i]);
+    return n;
+}
+
 static ds_status write(ds_pipe *p, const char *name, ds_pipe_copy *c, const bool *in,
                        ds_pipe_func *f, ds_error *err) {
     const ds_func *old = f->part->func;
@@ -103,6 +109,10 @@ static ds_status write(ds_pipe *p, const char *name, ds_pipe_copy *c, const bool
     b.func->loc = old->loc;
     b.func->args = DS_NEW_N(arena_of(p), ds_value, f->n_in + 1);
     c->b = &b;
+    uint32_t n = f->n_in;
+    for (uint32_t i = 0; i < f->part->n_ops; i++)
+        if (in[i]) n += count_values(old->body.ops[i]);
+    ds_build_reserve(&b, n);
     for (uint32_t k = 0; k < f->n_in; k++) add_arg(c, f->in[k]);
     for (uint32_t i = 0; i < f->part->n_ops; i++)
         if (in[i]) ds_pipe__copy_op(c, old->body.ops[i]);

@@ -213,6 +213,20 @@ static ds_status nothing(const ds_again *a, ds_error *err) {
     return ds_error_set(err, DS_ERR_UNSUPPORTED, a->old->loc, "%s", why);
 }
 
+/* Chains the ops of each group, in program order. */
+static void link_groups(ds_again *a) {
+    ds_map last; /* group → its last op so far */
+    ds_map_init(&last);
+    for (uint32_t i = 0; i < a->ops.n; i++) {
+        ds_again_op *op = &a->ops.at[i];
+        const uint64_t *before = op->group ? ds_map_find(&last, op->group) : NULL;
+        op->first = before ? a->ops.at[*before].first : i;
+        if (before) a->ops.at[*before].next = i;
+        if (op->group) ds_map_put(&last, op->group, i);
+    }
+    ds_map_deinit(&last);
+}
+
 ds_status ds_again__choose(ds_again *a, ds_error *err) {
     switch (a->step->strategy.recompute) {
     case DS_RECOMPUTE_SELECTIVE:
@@ -224,6 +238,7 @@ ds_status ds_again__choose(ds_again *a, ds_error *err) {
     default:
         choose_full(a);
     }
+    link_groups(a);
     for (uint32_t i = 0; i < a->ops.n; i++)
         if (a->ops.at[i].chosen) return DS_OK;
     return nothing(a, err);

@@ -31,6 +31,8 @@ typedef struct ds_again_op {
     bool forward;              /* the model's results depend on it, or on the loop that it is in */
     bool chosen;               /* it may run again */
     uint32_t group;            /* the ops of a group run again together; 0: each as it is needed */
+    uint32_t first, next;      /* of its group: numbers of ops; next 0: it is the last */
+    uint32_t made;             /* 1 + the last of its copies in ds_again.made; 0: none yet */
 } ds_again_op;
 
 /* An op that has run again, for the turns `at` of the loops around it. */
@@ -39,6 +41,7 @@ typedef struct ds_again_made {
     ds_expr at[DS_AGAIN_DEPTH];
     const ds_again_loop *where; /* the loop in which the copy is */
     const ds_op *made;
+    uint32_t before; /* of the same op, likewise */
 } ds_again_made;
 
 /* A block of turns that has run again, for the turns `at` of the loops around it. */

@@ -44,10 +44,9 @@ static bool is_inside(const ds_again_loop *loop, const ds_again_loop *outer) {
 static const ds_op *find_made(const ds_again *a, uint32_t op, const ds_expr *at,
                               const ds_again_loop *where) {
     uint32_t n = ds_again__depth(a->ops.at[op].home);
-    for (uint32_t i = a->made.n; i-- > 0;) {
-        const ds_again_made *made = &a->made.at[i];
-        if (made->op == op && is_inside(where, made->where) && same_turns(made->at, at, n))
-            return made->made;
+    for (uint32_t i = a->ops.at[op].made; i; i = a->made.at[i - 1].before) {
+        const ds_again_made *made = &a->made.at[i - 1];
+        if (is_inside(where, made->where) && same_turns(made->at, at, n)) return made->made;
     }
     return NULL;
 }
@@ -62,12 +61,14 @@ static void add_item(work *w, uint32_t op, const ds_expr *at) {
     DS_HPUSH(&w->items, it);
 }
 
-/* The op and its group. Groups are of one loop or of neighbours, so they are looked for nearby. */
+/* The op and its group. */
 static void add_group(work *w, uint32_t op, const ds_expr *at) {
     const ds_again_op *all = w->a->ops.at;
     add_item(w, op, at);
-    for (uint32_t i = 0; all[op].group && i < w->a->ops.n; i++)
-        if (all[i].group == all[op].group) add_item(w, i, at);
+    for (uint32_t i = all[op].first; all[op].group; i = all[i].next) {
+        add_item(w, i, at);
+        if (!all[i].next) return;
+    }
 }
 
 /* Everything that the items read and that runs again too. */
@@ -142,9 +143,11 @@ static ds_status run_again(work *w, const item *it, ds_error *err) {
         ds_build_in(&a->b, op, made ? ds_use_of(copy_of(a, &x, w->where)) : ds_again__kept(a, &x));
     }
     DS_TRY(end_copy(a, info->op, op, &t, err));
-    ds_again_made made = {.op = it->op, .where = w->where, .made = op};
+    uint32_t *last = &a->ops.at[it->op].made;
+    ds_again_made made = {.op = it->op, .where = w->where, .made = op, .before = *last};
     memcpy(made.at, it->at, sizeof made.at);
     DS_HPUSH(&a->made, made);
+    *last = a->made.n;
     return DS_OK;
 }
 

@@ -167,6 +167,7 @@ static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *co
     ds_map_init(&s->gradients);
     ds_map_init(&s->by_name);
     ds_build_func(&s->b, s->module, from->name, false);
+    ds_build_reserve(&s->b, from->values.n + from->values.n / 4);
     s->b.axis_size = axis_size;
     s->b.context = s;
     ds_status status = fill_func(s, args, err);
@@ -251,10 +252,12 @@ ds_status ds_pass_shard(ds_model_step *step, ds_error *err) {
         .step = step, .known = &known, .unit = step->unit, .module = step->unit->modules.at[0]};
     ds_map_init(&known.sizes);
     ds_map_init(&known.uneven);
+    ds_map_init(&known.choices);
     ds_map_init(&s.chunk_of_op);
     ds_status status = shard(&s, err);
     ds_map_deinit(&s.chunk_of_op);
     ds_map_deinit(&known.sizes);
     ds_map_deinit(&known.uneven);
+    ds_map_deinit(&known.choices);
     return status;
 }

@@ -10,6 +10,7 @@
  *
  * An op that only needs an axis gone (softmax over a split dim) has no factor that takes it: its
  * operands are gathered. */
+#include "ir/ops/memo.h"
 #include "ir/passes/shard_internal.h"
 
 #include <string.h>
@@ -381,15 +382,23 @@ static ds_status get_rule(chooser *c, ds_error *err) {
     return ds_op_rule(&ctx, &c->rule, err);
 }
 
-static ds_status look(chooser *c, ds_error *err) {
+static void start(chooser *c, ds_sharder *s, const ds_op *op, const ds_use *in) {
+    *c = (chooser){.s = s, .op = op, .in = in, .lazy = ds_shard__is_lazy(op->code)};
+    c->n_in = op->n_in < DS_MAX_OPERANDS ? op->n_in : DS_MAX_OPERANDS;
+    c->n_out = op->n_out < DS_MAX_OPERANDS ? op->n_out : DS_MAX_OPERANDS;
+}
+
+static void look_at_operands(chooser *c) {
     ds_sharder *s = c->s;
-    c->n_in = c->op->n_in < DS_MAX_OPERANDS ? c->op->n_in : DS_MAX_OPERANDS;
-    c->n_out = c->op->n_out < DS_MAX_OPERANDS ? c->op->n_out : DS_MAX_OPERANDS;
     for (uint32_t i = 0; i < c->n_in; i++) {
         c->type[i] =
             c->in ? ds_shard__type_of(s, &c->in[i]) : ds_use_type(s->unit, s->from, &c->op->in[i]);
         if (c->in) c->now[i] = ds_shard__layout(s, c->type[i]);
     }
+}
+
+static ds_status look_at_results(chooser *c, ds_error *err) {
+    ds_sharder *s = c->s;
     for (uint32_t i = 0; i < c->n_out; i++) {
         const ds_value_info *info = ds_value_at(s->from, c->op->out[i]);
         uint8_t seq;
@@ -413,24 +422,70 @@ static uint8_t common_mesh(const chooser *c) {
     return mesh >= 0 ? (uint8_t)mesh : c->s->here;
 }
 
+static void put_layout(ds_memo_key *key, const ds_layout *layout) {
+    uint64_t words[(sizeof *layout + 7) / 8] = {0};
+    memcpy(words, layout, sizeof *layout);
+    for (uint32_t i = 0; i < sizeof words / sizeof *words; i++) ds_memo_put(key, words[i]);
+}
+
+/* All that a choice depends on, besides what is the same for all ops. */
+static void spell(ds_sharder *s, const ds_op *op, const ds_use *in, ds_memo_key *key) {
+    ds_memo_begin(key, s->unit, op);
+    ds_memo_put(key, (uint64_t)s->here << 1 | ds_shard__follows(s));
+    key->other |= op->n_in > DS_MAX_OPERANDS || op->n_out > DS_MAX_OPERANDS;
+    for (uint32_t i = 0; i < op->n_in && !key->other; i++) {
+        const ds_shard_value *info = ds_shard__value(s, in[i].value);
+        bool zeros = s->state[op->in[i].value.i] == DS_SHARD_ZEROS;
+        ds_memo_put_type(key, ds_shard__type_of(s, &in[i]));
+        ds_memo_put(key, (uint64_t)info->seq << 2 | (uint64_t)zeros << 1 | (info->weight != 0));
+        if (info->weight) put_layout(key, &info->home);
+    }
+    for (uint32_t i = 0; i < op->n_out && !key->other; i++) {
+        const ds_type *type = ds_value_at(s->from, op->out[i])->type;
+        ds_memo_put(key, ds_map_find(&s->gradients, op->out[i].i) != NULL);
+        if (type)
+            ds_memo_put_type(key, type);
+        else
+            ds_memo_put(key, UINT64_MAX);
+    }
+}
+
+static ds_status choose(chooser *c, ds_shard_choice *choice, ds_error *err) {
+    const ds_sharder *s = c->s;
+    DS_TRY(look_at_results(c, err));
+    DS_TRY(get_rule(c, err));
+    find_sizes(c);
+    c->mesh = common_mesh(c);
+    for (uint32_t axis = 0; axis < s->meshes.at[c->mesh].n_axes; axis++) {
+        /* Between stages of several widths an axis of size 1 says what the next one splits. */
+        if (ds_shard__axis_size(s, c->mesh, axis) == 1 && s->n_own == 1) continue;
+        uint32_t f = stationary(c, axis);
+        if (f == DS_MAX_FACTORS) f = cheapest(c, axis);
+        if (f == DS_MAX_FACTORS) continue;
+        c->shares[f] = by_shares(c, f, axis);
+        c->axes[f][c->n_axes[f]++] = (uint8_t)axis;
+    }
+    for (uint32_t f = 0; f < c->rule.n_factors; f++) put_in_order(c, f);
+    answer(c, choice);
+    return DS_OK;
+}
+
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
                            ds_shard_choice *choice, ds_error *err) {
-    chooser c = {.s = s, .op = op, .in = in, .lazy = ds_shard__is_lazy(op->code)};
-    DS_TRY(look(&c, err));
-    DS_TRY(get_rule(&c, err));
-    find_sizes(&c);
-    c.mesh = common_mesh(&c);
-    for (uint32_t axis = 0; axis < s->meshes.at[c.mesh].n_axes; axis++) {
-        /* Between stages of several widths an axis of size 1 says what the next one splits. */
-        if (ds_shard__axis_size(s, c.mesh, axis) == 1 && s->n_own == 1) continue;
-        uint32_t f = stationary(&c, axis);
-        if (f == DS_MAX_FACTORS) f = cheapest(&c, axis);
-        if (f == DS_MAX_FACTORS) continue;
-        c.shares[f] = by_shares(&c, f, axis);
-        c.axes[f][c.n_axes[f]++] = (uint8_t)axis;
+    ds_memo_key key;
+    spell(s, op, in, &key);
+    const ds_shard_choice *known = ds_memo_find(&s->known->choices, &key);
+    if (known) {
+        *choice = *known;
+        return DS_OK;
     }
-    for (uint32_t f = 0; f < c.rule.n_factors; f++) put_in_order(&c, f);
-    answer(&c, choice);
+    chooser c;
+    start(&c, s, op, in);
+    look_at_operands(&c);
+    DS_TRY(choose(&c, choice, err));
+    ds_shard_choice *kept = DS_NEW(&s->unit->arena, ds_shard_choice);
+    *kept = *choice;
+    ds_memo_keep(&s->known->choices, &s->unit->arena, &key, kept);
     return DS_OK;
 }
 
@@ -466,8 +521,10 @@ static ds_status force(chooser *c, const ds_attr *item, uint32_t f, bool exact, 
 }
 
 ds_status ds_shard__rule(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err) {
-    chooser c = {.s = s, .op = op};
-    DS_TRY(look(&c, err));
+    chooser c;
+    start(&c, s, op, NULL);
+    look_at_operands(&c);
+    DS_TRY(look_at_results(&c, err));
     DS_TRY(get_rule(&c, err));
     *rule = c.rule;
     return DS_OK;
@@ -487,8 +544,11 @@ ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *overrid
 
 ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
                            bool exact, ds_shard_choice *choice, ds_error *err) {
-    chooser c = {.s = s, .op = op, .mesh = mesh};
-    DS_TRY(look(&c, err));
+    chooser c;
+    start(&c, s, op, NULL);
+    c.mesh = mesh;
+    look_at_operands(&c);
+    DS_TRY(look_at_results(&c, err));
     DS_TRY(get_rule(&c, err));
     find_sizes(&c);
     if (!exact) DS_TRY(ds_shard__rename(s, op, &c.rule, err));

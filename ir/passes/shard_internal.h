@@ -106,6 +106,7 @@ typedef struct ds_shard_func {
 typedef struct ds_shard_known {
     ds_map sizes;  /* expression → its value */
     ds_map uneven; /* size and number of parts → their sizes, an array that all such dims share */
+    ds_map choices; /* what was chosen for an op, kept by ir/ops/memo.h */
 } ds_shard_known;
 
 typedef struct ds_sharder {
