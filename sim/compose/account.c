@@ -172,9 +172,9 @@ typedef struct looker {
 /* Those of timings that others have, too, are kept. */
 static void keep_busy(const ds_body *body, ds_timing *t) {
     t->n_busy = body->n_classes;
-    t->busy = ds_xcalloc((size_t)t->n_busy + 1, sizeof *t->busy);
+    t->busy = ds_compose__room(t, (size_t)t->n_busy + 1, sizeof *t->busy);
     for (uint32_t k = 0; k < t->n_busy; k++) {
-        ds_span *spans = ds_xcalloc((size_t)n_visitors(body, k) + 1, sizeof *spans);
+        ds_span *spans = ds_compose__room(t, (size_t)n_visitors(body, k) + 1, sizeof *spans);
         t->busy[k] = look_at(body, t, k, spans);
     }
 }
@@ -185,7 +185,7 @@ static bool look_at_busy(void *context, const ds_exec *e, uint32_t k, ds_visit *
     const ds_body *body = l->t->s->parts[e->part].body;
     const ds_busy *busy;
     if (!n_visitors(body, k)) return false;
-    if (!t->arena) {
+    if (ds_compose__shares(t)) {
         if (!t->busy) keep_busy(body, t);
         busy = &t->busy[k];
     } else {
@@ -207,7 +207,8 @@ static void make_room(looker *l, const ds_visits *visits) {
         size_t n = 0;
         for (uint32_t i = visits->first[c]; i < visits->first[c + 1]; i++) {
             const ds_exec *e = &l->t->execs[visits->from[i].exec];
-            if (e->timing->arena) n += n_visitors(s->parts[e->part].body, visits->from[i].k);
+            if (!ds_compose__shares(e->timing))
+                n += n_visitors(s->parts[e->part].body, visits->from[i].k);
         }
         if (n > most) most = n;
     }

@@ -19,6 +19,11 @@ typedef struct finder {
     uint32_t *waited_by;  /* per unit: the stream that has waited for it last; DS_NONE … */
     uint32_t *waited_in;  /* … and the first chain there that has */
     uint32_t *ext_waited; /* per external: the stream */
+    uint32_t *slot_on;    /* per stream: the slot of the chain that stands last on it; DS_NONE */
+    uint32_t *last_on;    /* … and that chain */
+    uint32_t *followed;   /* per chain: by this one last … */
+    uint32_t *need_of;    /* … and the need that it has been last */
+    uint32_t n_needs;
 } finder;
 
 static uint32_t stream_of(const ds_body *body, uint32_t u) {
@@ -29,13 +34,15 @@ static bool is_compute(const ds_body *body, uint32_t u) {
     return body->units.at[u].transfer == DS_NONE && body->units.at[u].n_slots == 1;
 }
 
-/* Has an earlier unit of its stream waited for all that the unit waits for? */
+/* Has an earlier unit of the stream waited for it? */
+static bool is_waited_for(const finder *x, uint32_t pred, uint32_t stream) {
+    return (pred & DS_EXT ? x->ext_waited[pred & ~DS_EXT] : x->waited_by[pred]) == stream;
+}
+
+/* … for all that the unit waits for? */
 static bool is_known(const finder *x, const ds_unit_task *unit, uint32_t stream) {
-    for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++) {
-        uint32_t pred = x->body->preds.at[i];
-        if ((pred & DS_EXT ? x->ext_waited[pred & ~DS_EXT] : x->waited_by[pred]) != stream)
-            return false;
-    }
+    for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++)
+        if (!is_waited_for(x, x->body->preds.at[i], stream)) return false;
     return true;
 }
 
@@ -48,6 +55,73 @@ static void note_waits(finder *x, const ds_unit_task *unit, uint32_t stream, uin
             x->waited_by[pred] = stream;
             x->waited_in[pred] = chain;
         }
+    }
+}
+
+static ds_need *add_need(finder *x, ds_need_kind kind, uint32_t at) {
+    ds_need *need = &x->body->needs[x->n_needs++];
+    *need = (ds_need){kind, at, 0};
+    return need;
+}
+
+/* Is it behind any other? */
+static bool need_streams(finder *x, const ds_unit_task *unit, uint32_t chain) {
+    ds_body *body = x->body;
+    bool any = false;
+    for (uint32_t i = unit->slot; i < unit->slot + unit->n_slots; i++) {
+        uint32_t place = body->slots.at[i], before = x->slot_on[place];
+        any = any || before != DS_NONE;
+        if (before == DS_NONE) {
+            add_need(x, DS_NEED_STREAM, place);
+            body->first_on[place] = chain;
+        } else if (x->followed[x->last_on[place]] == chain) {
+            body->follow[before] = DS_NONE;
+        } else {
+            x->followed[x->last_on[place]] = chain;
+            body->follow[before] = chain;
+            add_need(x, DS_NEED_ORDER, x->last_on[place]);
+        }
+        body->follow[i] = DS_EXT | place;
+        x->slot_on[place] = i;
+        x->last_on[place] = chain;
+    }
+    return any;
+}
+
+/* Which unit a need is for is known by its less_ps until all chains are complete. */
+static void need_values(finder *x, const ds_unit_task *unit, uint32_t chain, bool compute) {
+    const ds_body *body = x->body;
+    uint32_t first = body->chains[chain].need;
+    for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++) {
+        uint32_t pred = body->preds.at[i];
+        if (compute && is_waited_for(x, pred, body->slots.at[unit->slot])) continue;
+        if (pred & DS_EXT) {
+            add_need(x, DS_NEED_EXT, pred & ~DS_EXT);
+            continue;
+        }
+        uint32_t of = body->chain_of[pred], need = x->need_of[of];
+        if (x->followed[of] == chain) continue;
+        if (need == DS_NONE || need < first) {
+            x->need_of[of] = x->n_needs;
+            add_need(x, DS_NEED_CHAIN, of)->less_ps = pred;
+        } else if (body->needs[need].less_ps < pred) {
+            body->needs[need].less_ps = pred;
+        }
+    }
+}
+
+static void finish_chains(finder *x) {
+    ds_body *body = x->body;
+    for (uint32_t r = 0; r < body->n_chains; r++) {
+        ds_chain *chain = &body->chains[r];
+        chain->ps = body->after_ps[chain->last] + body->units.at[chain->last].ps;
+    }
+    body->chains[body->n_chains].need = x->n_needs;
+    for (uint32_t i = 0; i < x->n_needs; i++) {
+        ds_need *need = &body->needs[i];
+        if (need->kind != DS_NEED_CHAIN) continue;
+        size_t unit = (size_t)need->less_ps;
+        need->less_ps = body->chains[need->at].ps - body->after_ps[unit] - body->units.at[unit].ps;
     }
 }
 
@@ -66,7 +140,14 @@ static void add_unit(finder *x, uint32_t u) {
         body->chains[chain].last = u;
     } else {
         chain = body->n_chains++;
-        body->chains[chain] = (ds_chain){u, u};
+        body->chains[chain] = (ds_chain){.first = u,
+                                         .last = u,
+                                         .need = x->n_needs,
+                                         .slot = unit->slot,
+                                         .n_slots = unit->n_slots,
+                                         .is_transfer = unit->transfer != DS_NONE};
+        if (!need_streams(x, unit, chain)) body->heads[body->n_heads++] = chain;
+        need_values(x, unit, chain, compute);
     }
     if (compute) note_waits(x, unit, slots[0], chain);
     for (uint32_t i = 0; i < unit->n_slots; i++) x->chain_on[slots[i]] = compute ? chain : DS_NONE;
@@ -134,9 +215,9 @@ static void list_changes(ds_body *body) {
 
 /* Chain r's classes count it, then list it. A transfer may have a class twice, and comes once. */
 static void put_visitor(ds_body *body, uint32_t r, bool list, uint32_t *seen, uint32_t *end) {
-    const ds_unit_task *unit = &body->units.at[body->chains[r].first];
+    const ds_chain *chain = &body->chains[r];
     uint32_t mark = 1 + 2 * r + list;
-    for (uint32_t i = unit->slot; i < unit->slot + unit->n_slots; i++) {
+    for (uint32_t i = chain->slot; i < chain->slot + chain->n_slots; i++) {
         uint32_t c = body->stream_cls.at[body->slots.at[i]];
         if (seen[c] == mark) continue;
         seen[c] = mark;
@@ -162,29 +243,44 @@ static void list_visitors(ds_body *body) {
 
 static void alloc_chains(ds_body *body) {
     size_t n = body->units.n, n_classes = body->n_classes, n_frees = body->frees.n;
-    size_t n_changes = body->allocs.n + n_frees;
-    size_t n_words = 2 * n + body->slots.n + n_changes + 2 * n_classes + 3;
-    body->after_ps = ds_xcalloc(1, n * sizeof *body->after_ps + n * sizeof *body->chains +
+    size_t n_changes = body->allocs.n + n_frees, n_slots = body->slots.n;
+    size_t n_needs = n_slots + body->preds.n;
+    size_t n_words = 3 * n + 2 * n_slots + body->stream_cls.n + n_changes + 2 * n_classes + 3;
+    body->after_ps = ds_xcalloc(1, n * sizeof *body->after_ps + n_needs * sizeof *body->needs +
+                                       (n + 1) * sizeof *body->chains +
                                        n_frees * sizeof *body->leave + n_words * sizeof(uint32_t));
-    body->chains = (ds_chain *)(body->after_ps + n);
-    body->leave = (ds_leave *)(body->chains + n);
+    body->needs = (ds_need *)(body->after_ps + n);
+    body->chains = (ds_chain *)(body->needs + n_needs);
+    body->leave = (ds_leave *)(body->chains + n + 1);
     body->chain_of = (uint32_t *)(body->leave + n_frees);
     body->next = body->chain_of + n;
-    body->changes = body->next + n;
+    body->heads = body->next + n;
+    body->changes = body->heads + n;
     body->first_change = body->changes + n_changes;
     body->visitors = body->first_change + n_classes + 2;
-    body->first_visitor = body->visitors + body->slots.n;
+    body->first_visitor = body->visitors + n_slots;
+    body->follow = body->first_visitor + n_classes + 1;
+    body->first_on = body->follow + n_slots;
 }
 
 void ds_compose__chains(ds_body *body) {
     if (body->chains) return;
     uint32_t n = body->units.n, n_streams = body->stream_cls.n, n_exts = body->exts.n;
     alloc_chains(body);
-    size_t n_room = (size_t)n_streams + 2 * (size_t)n + n_exts;
+    size_t n_room = 3 * (size_t)n_streams + 4 * (size_t)n + n_exts;
     uint32_t *room = ds_xmalloc((n_room + 1) * sizeof *room);
     for (size_t i = 0; i < n_room; i++) room[i] = DS_NONE;
-    finder x = {body, room, room + n_streams, room + n_streams + n, room + n_streams + 2 * n};
+    finder x = {.body = body, .chain_on = room};
+    x.slot_on = x.chain_on + n_streams;
+    x.last_on = x.slot_on + n_streams;
+    x.waited_by = x.last_on + n_streams;
+    x.waited_in = x.waited_by + n;
+    x.followed = x.waited_in + n;
+    x.need_of = x.followed + n;
+    x.ext_waited = x.need_of + n;
+    for (uint32_t i = 0; i < n_streams; i++) body->first_on[i] = DS_NONE;
     for (uint32_t u = 0; u < n; u++) add_unit(&x, u);
+    finish_chains(&x);
     find_leavers(&x);
     list_changes(body);
     list_visitors(body);

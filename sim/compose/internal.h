@@ -90,6 +90,7 @@ typedef struct ds_busy {
 typedef struct ds_timing {
     uint64_t hash;
     struct ds_timing *next;
+    const struct ds_body *body;
     ds_arena *arena;      /* of a timeline, whose own it is; NULL: on the heap, kept by its body */
     int64_t *key;         /* [n_streams + n_exts]; NULL: not to be found again */
     int64_t *start, *end; /* per chain */
@@ -97,17 +98,44 @@ typedef struct ds_timing {
     int64_t all_end;
     int64_t flows_from, flows_to; /* of an opaque part: its transfers load links only then */
     bool held;                    /* a sibling's use of buffers is known to hold */
-    /* per class, of those on the heap, made when asked for */
+    uint32_t n_uses;              /* executions that went so; of a timeline's own */
+    /* per class, of those that others have, too (ds_compose__shares); made when asked for */
     ds_curve *curves;
     uint32_t n_curves;
     ds_busy *busy;
     uint32_t n_busy;
 } ds_timing;
 
-/* Units that follow each other without a gap: each `next` one, from `first` to `last`. */
+/* Is what is found out about a timing worth keeping? */
+static inline bool ds_compose__shares(const ds_timing *t) {
+    return !t->arena || t->n_uses > 1;
+}
+/* `count` zeroed objects with a timing's own lifetime. */
+static inline void *ds_compose__room(const ds_timing *t, size_t count, size_t size) {
+    return t->arena ? ds_arena_calloc(t->arena, count, size) : ds_xcalloc(count, size);
+}
+
+/* Units that follow each other without a gap: each `next` one, from `first` to `last`, in `ps`
+ * altogether. */
 typedef struct ds_chain {
     uint32_t first, last;
+    uint32_t need;          /* body->needs[need … that of the next chain): what it waits for */
+    uint32_t slot, n_slots; /* of `first` */
+    bool is_transfer;
+    int64_t ps;
 } ds_chain;
+
+/* What a chain waits for. */
+typedef enum ds_need_kind {
+    DS_NEED_ORDER,  /* a chain before it on one of its streams */
+    DS_NEED_STREAM, /* a stream of the part, on which it is the first */
+    DS_NEED_CHAIN,  /* what a chain is about to make: less_ps before it ends */
+    DS_NEED_EXT,    /* an external */
+} ds_need_kind;
+typedef struct ds_need {
+    uint32_t kind, at;
+    int64_t less_ps;
+} ds_need;
 
 /* When a buffer is freed: as the unit ends, or starts; DS_NONE: not known without times. */
 typedef struct ds_leave {
@@ -129,10 +157,15 @@ typedef struct ds_body {
     ds_map timings; /* of those timed as a whole */
     /* chains.c */
     int64_t *after_ps; /* per unit: it starts so much later than its chain; owns all that follow */
-    ds_chain *chains;
+    ds_need *needs;
+    ds_chain *chains; /* and one behind the last */
     uint32_t n_chains;
     uint32_t *chain_of, *next; /* per unit; DS_NONE: the last one of its chain */
     ds_leave *leave;           /* per free */
+    uint32_t *follow;   /* per slot of a chain's first unit: the chain behind it on that stream;
+                           EXT + place, if it is the last; DS_NONE: as another slot */
+    uint32_t *first_on; /* per stream: the first chain on it */
+    uint32_t *heads, n_heads; /* chains with no other before them on any stream */
     /* per class: changes[first_change[c] … first_change[c + 1]): allocs, and allocs.n + frees, in
      * the order in which they came last; chains, likewise */
     uint32_t *changes, *first_change;
@@ -228,9 +261,9 @@ typedef struct ds_exec {
     uint32_t part, mb, turn;
     int64_t base_ps, late_ps;
     ds_timing *timing;
-    bool opaque;        /* timed as a whole */
-    bool is_cut;        /* goes as one of the period that is left has gone: timing is that one's */
-    uint32_t node, ext; /* timeline.c */
+    bool opaque;   /* timed as a whole */
+    bool is_cut;   /* goes as one of the period that is left has gone: timing is that one's */
+    uint32_t live; /* while it is followed (solver.h); DS_NONE */
 } ds_exec;
 
 /* A stretch of the contracted timeline that comes so many times more. */

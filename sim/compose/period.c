@@ -1,9 +1,9 @@
 /* Periods of the schedule that go as the one before has gone (SEMANTICS S6).
  *
  * Whenever an item of the first rank has been settled, the state of all ranks is hashed: of all
- * executions that have not ended, which units are settled, with start and end, until when transfers
- * wait, and how far flows are, all relative to the present. Where the state has been the same
- * before, each rank has since run some executions. If those that follow are again of the same
+ * executions that have not ended, which chains are settled, with start and end, until when
+ * transfers wait, and how far flows are, all relative to the present. Where the state has been the
+ * same before, each rank has since run some executions. If those that follow are again of the same
  * parts, and read what those read, as many executions later, then they will happen as those did, so
  * much later; and so will the next ones. What has ended by then matters to nobody any more, so that
  * a source may as well be any other one of that time.
@@ -59,49 +59,48 @@ static void mix(state *s, uint64_t word) {
 }
 
 /* A transfer that waits for nothing any more: when it has started, and how far it is. */
-static void mix_started(const ds_solver *x, const ds_exec *e, uint32_t chain, state *s) {
-    const ds_solver_node *n = &x->nodes.at[e->node + chain];
-    mix(s, (uint64_t)chain << 32 | n->flow);
-    mix(s, (uint64_t)(e->base_ps + e->timing->start[chain] - x->now_ps));
-    if (n->next_ps == DS_FLOWING)
-        mix(s, ds_net_state(x->net, n->flow, x->now_ps));
+static void mix_started(const ds_solver *x, const ds_live *live, uint32_t chain, state *s) {
+    const ds_part *part = &x->s->parts[live->part];
+    uint32_t slot = part->body->chains[chain].slot;
+    const ds_flight *f = &x->flights[part->streams.at[part->body->slots.at[slot]]];
+    mix(s, (uint64_t)chain << 32 | f->flow);
+    mix(s, (uint64_t)(live->start[chain] - x->now_ps));
+    if (f->next_ps == DS_FLOWING)
+        mix(s, ds_net_state(x->net, f->flow, x->now_ps));
     else
-        mix(s, (uint64_t)(n->next_ps - x->now_ps) << 1 | n->started);
+        mix(s, (uint64_t)(f->next_ps - x->now_ps));
 }
 
 /* An execution that is followed chain by chain, from its beginning: what repeats it will have its
  * past, too. */
-static void mix_chains(const ds_solver *x, const ds_exec *e, const ds_body *body, state *s) {
-    int64_t since_ps = x->now_ps - e->base_ps;
-    uint32_t n_settled = 0;
+static void mix_chains(const ds_solver *x, const ds_live *live, state *s) {
+    const ds_body *body = x->s->parts[live->part].body;
     for (uint32_t r = 0; r < body->n_chains; r++) {
-        const ds_solver_node *node = e->node == DS_NONE ? NULL : &x->nodes.at[e->node + r];
-        if (!node || node->settled) {
-            uint64_t start = (uint64_t)(e->timing->start[r] - since_ps);
-            int64_t end = e->timing->end[r] - since_ps;
+        if (live->end[r] != DS_UNKNOWN) {
+            uint64_t start = (uint64_t)(live->start[r] - x->now_ps);
+            int64_t end = live->end[r] - x->now_ps;
             mix(s, (start << 32 | start >> 32) ^ (uint64_t)end ^ r);
-            n_settled++;
-        } else if (!node->pending) {
-            mix_started(x, e, r, s);
+        } else if (live->start[r] != DS_UNKNOWN) {
+            mix_started(x, live, r, s);
         }
     }
-    mix(s, n_settled);
+    mix(s, live->n_left);
 }
 
 static void mix_rank(const ds_solver *x, ds_solver_rank *r, state *s) {
     for (; r->past < r->made; r->past++) {
         const ds_exec *e = &x->t->execs[r->past];
-        if (x->n_left[r->past] || e->base_ps + e->timing->all_end > x->now_ps) break;
+        if (e->live != DS_NONE || e->base_ps + e->timing->all_end > x->now_ps) break;
     }
     mix(s, r->made - r->past);
     for (uint32_t i = r->past; i < r->made; i++) {
         const ds_exec *e = &x->t->execs[i];
         mix(s, (uint64_t)e->part << 1 | e->opaque);
-        if (!e->opaque) {
-            mix_chains(x, e, ds_solver__part(x, i)->body, s);
-        } else if (!x->n_left[i]) {
+        if (e->live == DS_NONE) {
             mix(s, (uint64_t)(e->base_ps - x->now_ps));
             mix(s, DS_KEY(e->timing));
+        } else if (!e->opaque) {
+            mix_chains(x, x->lives.at[e->live], s);
         }
     }
 }
@@ -185,18 +184,13 @@ static uint32_t count_times(const period *p) {
 
 /* What is under way of an execution is of a later one. */
 static void move(ds_solver *x, uint32_t exec, uint32_t by) {
-    const ds_body *body = ds_solver__part(x, exec)->body;
     const ds_exec *from = &x->t->execs[exec];
     ds_exec *to = &x->t->execs[exec + by];
-    uint32_t n = from->opaque ? 1 : body->n_chains;
-    if (from->node == DS_NONE) n = 0; /* it is settled */
-    for (uint32_t i = from->node; i < from->node + n; i++) x->nodes.at[i].exec = exec + by;
-    to->node = from->node;
-    to->ext = from->ext;
+    if (from->live != DS_NONE) x->lives.at[from->live]->exec = exec + by;
+    to->live = from->live;
     to->timing = from->timing;
     to->base_ps = from->base_ps;
     to->late_ps = x->t->cut_ps;
-    x->n_left[exec + by] = x->n_left[exec];
 }
 
 static void pass_over(const period *p, uint32_t rank) {
@@ -212,12 +206,11 @@ static void pass_over(const period *p, uint32_t rank) {
         e->base_ps = like->base_ps - (p->times - (i - first) / n) * p->ps;
         e->late_ps = x->t->cut_ps;
         e->is_cut = true;
-        e->node = DS_NONE;
-        x->n_left[i] = 0;
+        e->live = DS_NONE;
     }
     if (!by) return;
     for (uint32_t i = r->end - by; i-- > r->made;) x->waiting[i + by] = x->waiting[i];
-    for (uint32_t i = r->made; i < r->made + by; i++) x->waiting[i] = DS_NONE;
+    for (uint32_t i = r->made; i < r->made + by; i++) x->waiting[i].live = DS_NONE;
 }
 
 /* What the executions of a period take and do not give back. */

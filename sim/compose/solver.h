@@ -6,26 +6,41 @@
 #include "sim/compose/internal.h"
 #include "sim/net/net.h"
 
-#define DS_IN_ORDER UINT32_MAX /* an edge along a stream, which carries no value */
+#define DS_UNKNOWN (-1) /* a time that is not settled yet */
 
-typedef struct ds_solver_edge {
-    uint32_t to, ext, unit, next; /* ext: place among the target's externals; unit: which end */
-} ds_solver_edge;
+/* A chain of an execution that is followed; of one that is timed as a whole, 0: all of it. */
+typedef struct ds_spot {
+    uint32_t live, chain; /* live DS_NONE: none */
+} ds_spot;
 
+/* An execution on one of its streams. */
+typedef struct ds_live_stream {
+    uint32_t after, after_place; /* the execution that comes next on it, once made; DS_NONE */
+    bool blocked;                /* the one before has not ended there */
+} ds_live_stream;
+
+/* An execution between when it is made and when all of it is settled. A chain waits for one thing
+ * at a time: while there is something before it on its streams, for that, and then for the first of
+ * its needs that is not known. */
+typedef struct ds_live {
+    uint32_t exec, n_left; /* chains that are not settled */
+    uint32_t part, next_spare;
+    int64_t *start, *end;   /* per chain, not relative to anything; DS_UNKNOWN */
+    int64_t *exts;          /* per external: when it is there, or DS_UNKNOWN */
+    ds_spot *waiters;       /* per chain: the first that waits for it … */
+    ds_spot *next;          /* … and per chain: the next that waits for what it waits for */
+    ds_live_stream *places; /* per stream of the part */
+} ds_live;
+
+/* The transfer on a stream that shares links, from when it may start on. */
+typedef struct ds_flight {
+    ds_spot spot;
+    uint32_t flow, end_flow; /* the one it is in, or waits for; one behind its last */
+    int64_t next_ps;         /* until when it waits; DS_FLOWING */
+} ds_flight;
 #define DS_FLOWING INT64_MAX
 
-typedef struct ds_solver_node {
-    uint32_t exec, unit; /* the first of a chain; DS_NONE: all of it */
-    uint32_t pending, edges;
-    int64_t ready_ps;
-    int64_t next_ps; /* of a transfer that waits: until when; DS_FLOWING */
-    /* of a transfer over shared links, once it may start */
-    uint32_t activity, stream; /* its first member's: the network knows it by that */
-    uint32_t flow;             /* in the network: the flow it is in; DS_NONE */
-    bool started, settled;
-} ds_solver_node;
-
-/* The executions of one rank, which follow each other, as far as nodes have been made for them. */
+/* The executions of one rank, which follow each other, as far as they have been made. */
 typedef struct ds_solver_rank {
     uint32_t made, end; /* executions */
     uint32_t n_open;    /* items that have been made and are not over yet */
@@ -42,25 +57,21 @@ typedef struct ds_solver {
     ds_solver_rank *ranks;
     uint32_t n_ranks;
     uint32_t first_rank; /* whose settled items periods are counted by: that of the first item */
-    bool ahead;          /* nodes are made for items shortly before these are run */
+    bool ahead;          /* items are made shortly before they are run */
     bool complete;       /* all have been made */
-    DS_VEC(ds_solver_node) nodes;
-    DS_VEC(ds_solver_edge) edges;
-    uint32_t *spare;     /* per number of nodes: the first of so many in a row that are free … */
-    uint32_t spare_edge; /* … and a free edge; `edges` and `next` lead to more */
-    uint64_t n_nodes, n_settled;
-    DS_VEC(uint32_t) ready;
-    DS_VEC(uint32_t) hungry; /* ranks that may want more nodes */
-    DS_VEC(int64_t)
-    exts;                /* of opaque executions, from exec->ext on: when what they read is there */
-    uint32_t *waiting;   /* per execution without nodes: edges from it */
-    bool *is_last;       /* per execution: a transfer of the tail waits for it */
-    uint32_t *n_left;    /* per execution: nodes that are not settled */
-    uint32_t *last;      /* per stream: the last node put on it … */
-    uint32_t *on_stream; /* … and the one whose transfer the network knows */
-    int64_t *free_ps;
-    int64_t *key; /* room for one */
-    ds_heap heap;
+    DS_VEC(ds_live *) lives;
+    uint32_t *spare;         /* per part: a live that is free; `next_spare` leads to more */
+    uint64_t n_lives;        /* that are not free */
+    DS_VEC(ds_spot) ready;   /* may be settled */
+    DS_VEC(uint32_t) hungry; /* ranks that may want more executions */
+    ds_spot *waiting;        /* per execution that has not been made: the first that waits for it */
+    bool *is_last;           /* per execution: a transfer of the tail waits for it */
+    ds_spot *last;           /* per stream: the live, and its place, that is last on it */
+    ds_flight *flights;      /* per stream */
+    int64_t *free_ps;        /* per stream */
+    int64_t *key;            /* room for one */
+    ds_map timings;          /* of executions that were followed: hash → ds_timing */
+    ds_heap heap;            /* streams whose transfers wait; DS_WAKE | ranks */
     ds_net *net;
     int64_t now_ps;
     uint32_t n_items; /* of the first rank, that are settled */
@@ -73,6 +84,11 @@ static inline ds_part *ds_solver__part(const ds_solver *x, uint32_t exec) {
 }
 static inline uint32_t ds_solver__rank(const ds_solver *x, uint32_t exec) {
     return x->rank_of[ds_solver__part(x, exec)->group];
+}
+
+static inline ds_live *ds_solver__live(const ds_solver *x, uint32_t exec) {
+    uint32_t live = x->t->execs[exec].live;
+    return live == DS_NONE ? NULL : x->lives.at[live];
 }
 
 /* period.c: passes over periods of the schedule that go as one before has gone. To be asked

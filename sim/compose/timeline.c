@@ -71,7 +71,7 @@ static void list_execs(ds_timeline *t, const ds_order *order, uint32_t n, const 
         if (!opaque) open_rank = rank;
         t->of_mb[group * m + order[i].mb] = t->of_turn[group * m + turn] = t->n_execs;
         ds_exec exec = {
-            .part = item, .mb = order[i].mb, .turn = turn, .opaque = opaque, .node = DS_NONE};
+            .part = item, .mb = order[i].mb, .turn = turn, .opaque = opaque, .live = DS_NONE};
         t->execs[t->n_execs++] = exec;
         exec.opaque = false;
         for (uint32_t q = 0; q < s->n_posts[item]; q++) {
@@ -79,51 +79,41 @@ static void list_execs(ds_timeline *t, const ds_order *order, uint32_t n, const 
             t->execs[t->n_execs++] = exec;
         }
     }
-    t->execs[t->n_execs++] = (ds_exec){.part = s->n_parts - 1, .node = DS_NONE};
+    t->execs[t->n_execs++] = (ds_exec){.part = s->n_parts - 1, .live = DS_NONE};
     free(seen);
 }
 
-static uint32_t new_edge(ds_solver *x, ds_solver_edge edge) {
-    uint32_t at = x->spare_edge;
-    if (at == DS_NONE) {
-        DS_HPUSH(&x->edges, edge);
-        return x->edges.n - 1;
-    }
-    x->spare_edge = x->edges.at[at].next;
-    x->edges.at[at] = edge;
-    return at;
+/* As times relative to the earliest start of an execution that is over: the same as of others that
+ * went alike. */
+static ds_timing *own_timing(ds_solver *x, const ds_body *body, const int64_t *times) {
+    uint32_t n = 2 * body->n_chains;
+    uint64_t hash = DS_KEY(body);
+    for (uint32_t i = 0; i < n; i++)
+        hash = (hash ^ (uint64_t)times[i]) * UINT64_C(0x9e3779b97f4a7c15) ^ (hash >> 29);
+    const uint64_t *found = ds_map_find(&x->timings, hash);
+    ds_timing *first = found ? (ds_timing *)(uintptr_t)*found : NULL;
+    for (ds_timing *t = first; t; t = t->next)
+        if (t->body == body && memcmp(t->start, times, n * sizeof *times) == 0) return t;
+    ds_arena *arena = &x->t->arena;
+    ds_timing *timing = DS_NEW(arena, ds_timing);
+    timing->arena = arena;
+    timing->body = body;
+    timing->next = first;
+    timing->start = DS_NEW_N(arena, int64_t, (size_t)n + 1);
+    timing->end = timing->start + body->n_chains;
+    memcpy(timing->start, times, n * sizeof *times);
+    for (uint32_t r = 0; r < body->n_chains; r++)
+        if (timing->end[r] > timing->all_end) timing->all_end = timing->end[r];
+    ds_map_put(&x->timings, hash, DS_KEY(timing));
+    return timing;
 }
 
-static void add_edge(ds_solver *x, uint32_t from, uint32_t to, uint32_t ext, uint32_t unit) {
-    const ds_solver_node *n = &x->nodes.at[from];
-    if (ext == DS_IN_ORDER && n->edges != DS_NONE && x->edges.at[n->edges].to == to &&
-        x->edges.at[n->edges].ext == DS_IN_ORDER)
-        return;
-    uint32_t edge = new_edge(x, (ds_solver_edge){to, ext, unit, n->edges});
-    x->nodes.at[from].edges = edge;
-    x->nodes.at[to].pending++;
-}
-
-static void put_on_stream(ds_solver *x, uint32_t stream, uint32_t id) {
-    uint32_t last = x->last[stream];
-    if (last != DS_NONE && !x->nodes.at[last].settled) add_edge(x, last, id, DS_IN_ORDER, 0);
-    x->last[stream] = id;
-}
-
-/* With a key, for the body to keep, or in the timeline's arena. */
-static ds_timing *new_timing(const ds_body *body, ds_arena *arena) {
+/* With a key, for the body to keep. */
+static ds_timing *new_timing(const ds_body *body) {
     uint32_t n = body->n_chains, n_streams = body->stream_cls.n;
-    size_t n_times = (size_t)n * 2 + 1;
-    if (arena) {
-        ds_timing *timing = DS_NEW(arena, ds_timing);
-        timing->arena = arena;
-        timing->start = DS_NEW_N(arena, int64_t, n_times);
-        timing->end = timing->start + n;
-        return timing;
-    }
     ds_timing *timing = ds_xcalloc(1, sizeof *timing);
-    n_times += 2 * (size_t)n_streams + body->exts.n;
-    timing->start = ds_xcalloc(n_times, sizeof *timing->start);
+    timing->body = body;
+    timing->start = ds_xcalloc(2 * ((size_t)n + n_streams) + body->exts.n + 1, sizeof(int64_t));
     timing->end = timing->start + n;
     timing->free_ps = timing->end + n;
     timing->key = timing->free_ps + n_streams;
@@ -137,145 +127,164 @@ static void keep_timing(ds_body *body, ds_timing *timing, uint64_t hash) {
     ds_map_put(&body->timings, hash, DS_KEY(timing));
 }
 
-/* As many nodes in a row: those of an execution that has ended, or new ones. */
-static uint32_t new_nodes(ds_solver *x, uint32_t exec, uint32_t n) {
-    const ds_solver_node node = {.exec = exec, .unit = DS_NONE, .edges = DS_NONE, .flow = DS_NONE};
-    uint32_t first = x->spare[n];
-    x->n_nodes += n;
-    if (first != DS_NONE) x->spare[n] = x->nodes.at[first].edges;
-    if (first == DS_NONE) first = x->nodes.n;
-    for (uint32_t i = first; i < first + n; i++) {
-        if (i < x->nodes.n)
-            x->nodes.at[i] = node;
-        else
-            DS_HPUSH(&x->nodes, node);
-    }
-    return first;
+/* ---- those that are followed ---- */
+
+static const ds_spot no_spot = {DS_NONE, DS_NONE};
+
+static ds_live *new_live(ds_solver *x, uint32_t part, uint32_t *id) {
+    const ds_body *body = x->s->parts[part].body;
+    size_t n = body->n_chains ? body->n_chains : 1, n_exts = body->exts.n;
+    size_t n_places = body->stream_cls.n;
+    ds_live *live = ds_xmalloc(sizeof *live + (2 * n + n_exts) * sizeof *live->start +
+                               2 * n * sizeof *live->waiters + n_places * sizeof *live->places);
+    live->part = part;
+    live->exts = (int64_t *)(live + 1);
+    live->start = live->exts + n_exts;
+    live->end = live->start + n;
+    live->waiters = (ds_spot *)(live->end + n);
+    live->next = live->waiters + n;
+    live->places = (ds_live_stream *)(live->next + n);
+    *id = x->lives.n;
+    DS_HPUSH(&x->lives, live);
+    return live;
 }
 
-static uint32_t count_nodes(const ds_solver *x, uint32_t exec) {
-    return x->t->execs[exec].opaque ? 1 : ds_solver__part(x, exec)->body->n_chains;
-}
-
-/* All of them are settled. */
-static void release_nodes(ds_solver *x, uint32_t exec) {
+/* One that has ended, or a new one; nothing in it is known. */
+static ds_live *take_live(ds_solver *x, uint32_t exec) {
     ds_exec *e = &x->t->execs[exec];
-    const ds_part *part = ds_solver__part(x, exec);
-    uint32_t n = count_nodes(x, exec);
-    for (uint32_t i = 0; i < part->streams.n; i++) {
-        uint32_t *last = &x->last[part->streams.at[i]];
-        if (*last != DS_NONE && *last >= e->node && *last < e->node + n) *last = DS_NONE;
+    const ds_body *body = x->s->parts[e->part].body;
+    uint32_t id = x->spare[e->part], n = e->opaque ? 1 : body->n_chains;
+    ds_live *live = id == DS_NONE ? new_live(x, e->part, &id) : x->lives.at[id];
+    if (id == x->spare[e->part]) x->spare[e->part] = live->next_spare;
+    live->exec = exec;
+    live->n_left = n;
+    memset(live->exts, 0xff, body->exts.n * sizeof *live->exts); /* DS_UNKNOWN */
+    memset(live->waiters, 0xff, n * sizeof *live->waiters);      /* DS_NONE */
+    if (!e->opaque) {
+        memset(live->start, 0xff, n * sizeof *live->start);
+        memset(live->end, 0xff, n * sizeof *live->end);
     }
-    x->nodes.at[e->node].edges = x->spare[n];
-    x->spare[n] = e->node;
-    e->node = DS_NONE;
+    e->live = id;
+    x->n_lives++;
+    return live;
 }
 
-static void add_nodes(ds_solver *x, uint32_t exec) {
+static void be_ready(ds_solver *x, uint32_t live, uint32_t chain) {
+    DS_HPUSH(&x->ready, ((ds_spot){live, chain}));
+}
+
+/* Is nothing left before the chain on its streams? */
+static bool is_next(const ds_body *body, const ds_live *live, uint32_t chain) {
+    for (const ds_need *need = &body->needs[body->chains[chain].need];; need++) {
+        if (need == &body->needs[body->chains[chain + 1].need]) return true;
+        if (need->kind == DS_NEED_ORDER) {
+            if (live->end[need->at] == DS_UNKNOWN) return false;
+        } else if (need->kind == DS_NEED_STREAM) {
+            if (live->places[need->at].blocked) return false;
+        } else {
+            return true;
+        }
+    }
+}
+
+/* An execution that is timed as a whole, of which all streams are free. */
+static bool is_free(const ds_body *body, const ds_live *live) {
+    for (uint32_t i = 0; i < body->stream_cls.n; i++)
+        if (live->places[i].blocked) return false;
+    return true;
+}
+
+/* Those before an execution have ended on one of its streams. */
+static void unblock(ds_solver *x, uint32_t id, uint32_t place) {
+    ds_live *live = x->lives.at[id];
+    const ds_body *body = x->s->parts[live->part].body;
+    live->places[place].blocked = false;
+    if (x->t->execs[live->exec].opaque) {
+        if (is_free(body, live)) be_ready(x, id, 0);
+        return;
+    }
+    uint32_t first = body->first_on[place];
+    if (is_next(body, live, first)) be_ready(x, id, first);
+}
+
+/* An execution has ended on one of its streams. */
+static void leave_stream(ds_solver *x, ds_live *live, uint32_t place, int64_t end_ps) {
+    uint32_t stream = x->s->parts[live->part].streams.at[place];
+    const ds_live_stream *p = &live->places[place];
+    x->free_ps[stream] = end_ps;
+    if (p->after == DS_NONE)
+        x->last[stream] = no_spot;
+    else
+        unblock(x, p->after, p->after_place);
+}
+
+static void put_on_stream(ds_solver *x, uint32_t id, uint32_t place) {
+    ds_live *live = x->lives.at[id];
+    ds_spot *last = &x->last[x->s->parts[live->part].streams.at[place]];
+    live->places[place] = (ds_live_stream){DS_NONE, DS_NONE, last->live != DS_NONE};
+    if (last->live != DS_NONE) {
+        ds_live_stream *before = &x->lives.at[last->live]->places[last->chain];
+        before->after = id;
+        before->after_place = place;
+    }
+    *last = (ds_spot){id, place};
+}
+
+/* When what an external stands for is there; or DS_UNKNOWN, and who knows of those that wait. */
+static int64_t read_ext(ds_solver *x, const ds_live *live, uint32_t ext, ds_spot **waiters) {
+    const ds_external *of = &x->s->parts[live->part].body->exts.at[ext];
+    uint32_t exec = ds_compose__exec(x->t, &of->source, &x->t->execs[live->exec]), unit = of->unit;
+    const ds_exec *from = &x->t->execs[exec];
+    const ds_body *body = x->s->parts[from->part].body;
+    if (from->live == DS_NONE && from->timing)
+        return from->base_ps + ds_compose__end(body, from->timing, unit);
+    *waiters = &x->waiting[exec];
+    if (from->live == DS_NONE) return DS_UNKNOWN;
+    uint32_t chain = from->opaque ? 0 : body->chain_of[unit];
+    const ds_live *other = x->lives.at[from->live];
+    *waiters = &other->waiters[chain];
+    if (from->opaque || other->end[chain] == DS_UNKNOWN) return DS_UNKNOWN;
+    int64_t before_ps = body->after_ps[unit] + body->units.at[unit].ps;
+    return other->end[chain] - (body->chains[chain].ps - before_ps);
+}
+
+static void wait_for(ds_solver *x, ds_spot *waiters, uint32_t id, uint32_t chain) {
+    x->lives.at[id]->next[chain] = *waiters;
+    *waiters = (ds_spot){id, chain};
+}
+
+/* All that waited may look again. */
+static void wake_waiters(ds_solver *x, ds_spot *waiters) {
+    for (ds_spot at = *waiters; at.live != DS_NONE; at = x->lives.at[at.live]->next[at.chain])
+        be_ready(x, at.live, at.chain);
+    *waiters = no_spot;
+}
+
+static void make_exec(ds_solver *x, uint32_t exec) {
     ds_exec *e = &x->t->execs[exec];
     const ds_part *part = ds_solver__part(x, exec);
     const ds_body *body = part->body;
-    e->node = new_nodes(x, exec, count_nodes(x, exec));
-    if (e->opaque) {
-        e->ext = x->exts.n;
-        for (uint32_t i = 0; i < body->exts.n; i++) DS_HPUSH(&x->exts, 0);
-        for (uint32_t i = 0; i < part->streams.n; i++)
-            put_on_stream(x, part->streams.at[i], e->node);
+    e->late_ps = x->t->cut_ps;
+    if (!body->n_chains && !e->opaque) {
+        const int64_t none = 0;
+        e->timing = own_timing(x, body, &none);
         return;
     }
-    e->timing = new_timing(body, &x->t->arena);
-    for (uint32_t r = 0; r < body->n_chains; r++) {
-        const ds_unit_task *unit = &body->units.at[body->chains[r].first];
-        x->nodes.at[e->node + r].unit = body->chains[r].first;
-        for (uint32_t i = 0; i < unit->n_slots; i++)
-            put_on_stream(x, part->streams.at[body->slots.at[unit->slot + i]], e->node + r);
-    }
-}
-
-static uint32_t node_of(const ds_solver *x, uint32_t exec, uint32_t unit) {
-    const ds_exec *e = &x->t->execs[exec];
-    return e->node + (e->opaque ? 0 : ds_solver__part(x, exec)->body->chain_of[unit]);
-}
-
-/* What a node waits for has ended. */
-static void take_end(ds_solver *x, uint32_t id, uint32_t ext, int64_t end_ps) {
-    ds_solver_node *n = &x->nodes.at[id];
-    if (n->unit == DS_NONE)
-        x->exts.at[x->t->execs[n->exec].ext + ext] = end_ps;
-    else if (end_ps > n->ready_ps)
-        n->ready_ps = end_ps;
-}
-
-static void add_value(ds_solver *x, uint32_t exec, uint32_t unit, uint32_t id, uint32_t ext) {
-    const ds_exec *from = &x->t->execs[exec];
-    bool made = from->node != DS_NONE, known = !made && from->timing;
-    if (made && !x->nodes.at[node_of(x, exec, unit)].settled) {
-        add_edge(x, node_of(x, exec, unit), id, ext, unit);
-    } else if (made || known) {
-        const ds_body *body = ds_solver__part(x, exec)->body;
-        take_end(x, id, ext, from->base_ps + ds_compose__end(body, from->timing, unit));
-    } else {
-        x->waiting[exec] = new_edge(x, (ds_solver_edge){id, ext, unit, x->waiting[exec]});
-        x->nodes.at[id].pending++;
-    }
-}
-
-static void add_values(ds_solver *x, uint32_t exec) {
-    const ds_exec *e = &x->t->execs[exec];
-    const ds_body *part = ds_solver__part(x, exec)->body;
-    if (e->opaque) {
-        for (uint32_t i = 0; i < part->exts.n; i++) {
-            const ds_external *ext = &part->exts.at[i];
-            add_value(x, ds_compose__exec(x->t, &ext->source, e), ext->unit, e->node, i);
-        }
-        return;
-    }
-    for (uint32_t r = 0; r < part->n_chains; r++) {
-        const ds_unit_task *unit = &part->units.at[part->chains[r].first];
-        for (uint32_t k = unit->pred; k < unit->pred + unit->n_preds; k++) {
-            uint32_t pred = part->preds.at[k];
-            if (!(pred & DS_EXT)) {
-                add_edge(x, e->node + part->chain_of[pred], e->node + r, 0, pred);
-                continue;
-            }
-            const ds_external *ext = &part->exts.at[pred & ~DS_EXT];
-            add_value(x, ds_compose__exec(x->t, &ext->source, e), ext->unit, e->node + r, 0);
-        }
-    }
-}
-
-/* What has waited for the execution's nodes. */
-static void meet_waiting(ds_solver *x, uint32_t exec) {
-    for (uint32_t i = x->waiting[exec], next; i != DS_NONE; i = next) {
-        ds_solver_edge *edge = &x->edges.at[i];
-        ds_solver_node *from = &x->nodes.at[node_of(x, exec, edge->unit)];
-        next = edge->next;
-        edge->next = from->edges;
-        from->edges = i;
-    }
-}
-
-static void make_nodes(ds_solver *x, uint32_t exec) {
-    const ds_part *part = ds_solver__part(x, exec);
-    uint32_t n = count_nodes(x, exec);
-    x->t->execs[exec].late_ps = x->t->cut_ps;
-    if (!n) {
-        x->t->execs[exec].timing = new_timing(part->body, &x->t->arena);
-        return;
-    }
-    add_nodes(x, exec);
-    add_values(x, exec);
-    meet_waiting(x, exec);
-    x->n_left[exec] = n;
+    ds_live *live = take_live(x, exec);
+    for (uint32_t i = 0; i < part->streams.n; i++)
+        if (e->opaque || body->first_on[i] != DS_NONE) put_on_stream(x, e->live, i);
+    ds_spot *unused;
+    for (uint32_t i = 0; i < body->exts.n; i++) live->exts[i] = read_ext(x, live, i, &unused);
     if (!part->tail && part->post < 0) x->ranks[ds_solver__rank(x, exec)].n_open++;
-    uint32_t first = x->t->execs[exec].node;
-    for (uint32_t i = first; i < first + n; i++)
-        if (!x->nodes.at[i].pending) DS_HPUSH(&x->ready, i);
+    if (e->opaque && is_free(body, live)) be_ready(x, e->live, 0);
+    for (uint32_t i = 0; i < body->n_heads && !e->opaque; i++)
+        if (is_next(body, live, body->heads[i])) be_ready(x, e->live, body->heads[i]);
+    wake_waiters(x, &x->waiting[exec]);
 }
 
 /* The rank's next item with what it sends. */
 static void make_item(ds_solver *x, ds_solver_rank *rank) {
-    do make_nodes(x, rank->made++);
+    do make_exec(x, rank->made++);
     while (rank->made < rank->end && ds_solver__part(x, rank->made)->post >= 0);
 }
 
@@ -297,11 +306,11 @@ static void find_last(ds_solver *x) {
 static void make_rest(ds_solver *x) {
     for (uint32_t r = 0; r < x->n_ranks; r++)
         while (x->ranks[r].made < x->ranks[r].end) make_item(x, &x->ranks[r]);
-    make_nodes(x, x->t->n_execs - 1);
+    make_exec(x, x->t->n_execs - 1);
     x->complete = true;
 }
 
-/* How many items of a rank have nodes and are not over. */
+/* How many items of a rank are made and not over. */
 enum { AHEAD = 3 };
 
 static void make_more(ds_solver *x, uint32_t rank) {
@@ -332,7 +341,7 @@ static bool check_streams(ds_solver *x, const uint32_t *rank_of) {
 
 /* ---- settling ---- */
 
-/* An event that is no node: an item of the rank, which was timed as a whole, is over. */
+/* An event of no stream: an item of the rank, which was timed as a whole, is over. */
 #define WAKE 0x80000000u
 
 static void wake(ds_solver *x, uint32_t rank) {
@@ -340,23 +349,14 @@ static void wake(ds_solver *x, uint32_t rank) {
     if (!x->complete) DS_HPUSH(&x->hungry, rank);
 }
 
-static void pass_on(ds_solver *x, uint32_t id, const ds_exec *e) {
-    uint32_t exec = x->nodes.at[id].exec, last = DS_NONE;
-    const ds_body *body = ds_solver__part(x, exec)->body;
-    x->nodes.at[id].settled = true;
-    x->n_settled++;
-    for (uint32_t i = x->nodes.at[id].edges; i != DS_NONE; last = i, i = x->edges.at[i].next) {
-        const ds_solver_edge *to = &x->edges.at[i];
-        if (to->ext != DS_IN_ORDER)
-            take_end(x, to->to, to->ext, e->base_ps + ds_compose__end(body, e->timing, to->unit));
-        if (!--x->nodes.at[to->to].pending) DS_HPUSH(&x->ready, to->to);
-    }
-    if (last != DS_NONE) {
-        x->edges.at[last].next = x->spare_edge;
-        x->spare_edge = x->nodes.at[id].edges;
-    }
-    if (--x->n_left[exec]) return;
-    release_nodes(x, exec);
+/* All of an execution is settled. */
+static void release(ds_solver *x, ds_live *live) {
+    uint32_t exec = live->exec;
+    ds_exec *e = &x->t->execs[exec];
+    live->next_spare = x->spare[live->part];
+    x->spare[live->part] = e->live;
+    e->live = DS_NONE;
+    x->n_lives--;
     const ds_part *part = ds_solver__part(x, exec);
     if (part->tail || part->post >= 0) return;
     uint32_t rank = ds_solver__rank(x, exec);
@@ -369,31 +369,43 @@ static void pass_on(ds_solver *x, uint32_t id, const ds_exec *e) {
         wake(x, rank);
 }
 
-static void time_units(const ds_body *part, const int64_t *key, ds_timing *out) {
-    const int64_t *exts = key + part->stream_cls.n;
+/* `end` follows `start`. */
+static void note_times(ds_solver *x, ds_live *live) {
+    const ds_body *body = x->s->parts[live->part].body;
+    ds_exec *e = &x->t->execs[live->exec];
+    int64_t base_ps = INT64_MAX;
+    for (uint32_t r = 0; r < body->n_chains; r++)
+        if (live->start[r] < base_ps) base_ps = live->start[r];
+    for (uint32_t i = 0; i < 2 * body->n_chains; i++) live->start[i] -= base_ps;
+    e->base_ps = base_ps;
+    e->timing = own_timing(x, body, live->start);
+    e->timing->n_uses++;
+}
+
+static void time_chains(const ds_body *body, const int64_t *key, ds_timing *out) {
+    const int64_t *exts = key + body->stream_cls.n;
     out->flows_from = INT64_MAX;
-    for (uint32_t i = 0; i < part->stream_cls.n; i++) out->free_ps[i] = key[i];
-    for (uint32_t c = 0; c < part->n_chains; c++) {
-        uint32_t last = part->chains[c].last;
-        const ds_unit_task *unit = &part->units.at[part->chains[c].first];
-        const uint32_t *slots = &part->slots.at[unit->slot];
+    for (uint32_t i = 0; i < body->stream_cls.n; i++) out->free_ps[i] = key[i];
+    for (uint32_t r = 0; r < body->n_chains; r++) {
+        const ds_chain *chain = &body->chains[r];
         int64_t start = 0;
-        for (uint32_t i = 0; i < unit->n_slots; i++)
-            if (out->free_ps[slots[i]] > start) start = out->free_ps[slots[i]];
-        for (uint32_t i = unit->pred; i < unit->pred + unit->n_preds; i++) {
-            uint32_t pred = part->preds.at[i];
-            int64_t at = pred & DS_EXT ? exts[pred & ~DS_EXT] : ds_compose__end(part, out, pred);
+        for (uint32_t i = chain->need; i < chain[1].need; i++) {
+            const ds_need *need = &body->needs[i];
+            int64_t at = need->kind == DS_NEED_STREAM ? key[need->at]
+                         : need->kind == DS_NEED_EXT  ? exts[need->at]
+                                                      : out->end[need->at] - need->less_ps;
             if (at > start) start = at;
         }
-        int64_t end = start + part->after_ps[last] + part->units.at[last].ps;
-        out->start[c] = start;
-        out->end[c] = end;
+        int64_t end = start + chain->ps;
+        out->start[r] = start;
+        out->end[r] = end;
         if (end > out->all_end) out->all_end = end;
-        if (unit->transfer != DS_NONE) {
+        if (chain->is_transfer) {
             if (start < out->flows_from) out->flows_from = start;
             if (end > out->flows_to) out->flows_to = end;
         }
-        for (uint32_t i = 0; i < unit->n_slots; i++) out->free_ps[slots[i]] = end;
+        for (uint32_t i = chain->slot; i < chain->slot + chain->n_slots; i++)
+            out->free_ps[body->slots.at[i]] = end;
     }
 }
 
@@ -405,9 +417,9 @@ static ds_timing *timing_of(ds_solver *x, ds_body *part, const int64_t *key) {
     const uint64_t *found = ds_map_find(&part->timings, hash);
     for (ds_timing *t = found ? (ds_timing *)(uintptr_t)*found : NULL; t; t = t->next)
         if (memcmp(t->key, key, n * sizeof *key) == 0) return t;
-    ds_timing *timing = new_timing(part, NULL);
+    ds_timing *timing = new_timing(part);
     memcpy(timing->key, key, n * sizeof *key);
-    time_units(part, key, timing);
+    time_chains(part, key, timing);
     keep_timing(part, timing, hash);
     x->t->n_timed++;
     x->s->timed += part->n_chains;
@@ -415,135 +427,135 @@ static ds_timing *timing_of(ds_solver *x, ds_body *part, const int64_t *key) {
 }
 
 static void settle_whole(ds_solver *x, uint32_t id) {
-    ds_exec *e = &x->t->execs[x->nodes.at[id].exec];
-    ds_part *part = ds_solver__part(x, x->nodes.at[id].exec);
+    ds_live *live = x->lives.at[id];
+    ds_exec *e = &x->t->execs[live->exec];
+    ds_part *part = &x->s->parts[live->part];
     ds_body *body = part->body;
     int64_t base = INT64_MAX;
+    for (uint32_t i = 0; i < body->exts.n; i++) {
+        ds_spot *waiters;
+        if (live->exts[i] != DS_UNKNOWN) continue;
+        live->exts[i] = read_ext(x, live, i, &waiters);
+        if (live->exts[i] != DS_UNKNOWN) continue;
+        wait_for(x, waiters, id, 0);
+        return;
+    }
     for (uint32_t i = 0; i < part->streams.n; i++)
         if (x->free_ps[part->streams.at[i]] < base) base = x->free_ps[part->streams.at[i]];
     if (!part->streams.n) base = 0; /* an item without tasks: at no time */
     for (uint32_t i = 0; i < part->streams.n; i++)
         x->key[i] = x->free_ps[part->streams.at[i]] - base;
-    for (uint32_t i = 0; i < body->exts.n; i++) {
-        int64_t at = x->exts.at[e->ext + i];
-        x->key[part->streams.n + i] = at > base ? at - base : 0;
-    }
+    for (uint32_t i = 0; i < body->exts.n; i++)
+        x->key[part->streams.n + i] = live->exts[i] > base ? live->exts[i] - base : 0;
     e->base_ps = base;
     e->timing = timing_of(x, body, x->key);
     for (uint32_t i = 0; i < part->streams.n; i++)
-        x->free_ps[part->streams.at[i]] = base + e->timing->free_ps[i];
-    pass_on(x, id, e);
+        leave_stream(x, live, i, base + e->timing->free_ps[i]);
+    wake_waiters(x, &live->waiters[0]);
+    release(x, live);
 }
 
-/* Of a chain from its start on, `end_ps` is the end of its first unit. */
-static void finish_chain(ds_solver *x, uint32_t id, int64_t end_ps) {
-    const ds_solver_node *n = &x->nodes.at[id];
-    ds_exec *e = &x->t->execs[n->exec];
-    const ds_part *part = ds_solver__part(x, n->exec);
+static void finish_chain(ds_solver *x, uint32_t id, uint32_t r, int64_t end_ps) {
+    ds_live *live = x->lives.at[id];
+    const ds_body *body = x->s->parts[live->part].body;
+    const ds_chain *chain = &body->chains[r];
+    live->end[r] = end_ps;
+    for (uint32_t i = chain->slot; i < chain->slot + chain->n_slots; i++) {
+        uint32_t next = body->follow[i];
+        if (next == DS_NONE) continue;
+        if (next & DS_EXT)
+            leave_stream(x, live, next & ~DS_EXT, end_ps);
+        else if (is_next(body, live, next))
+            be_ready(x, id, next);
+    }
+    wake_waiters(x, &live->waiters[r]);
+    if (--live->n_left) return;
+    note_times(x, live);
+    release(x, live);
+}
+
+/* The stream's transfer waits for its next flow; behind the last one its end is known. */
+static void wait_for_flow(ds_solver *x, uint32_t stream, uint32_t next, int64_t at_ps) {
+    ds_flight *f = &x->flights[stream];
+    for (; next < f->end_flow; next++) {
+        const ds_flow *flow = &x->plan->flows[next];
+        at_ps += flow->wait_ps;
+        if (flow->share.n_uses) {
+            f->flow = next;
+            f->next_ps = at_ps;
+            ds_heap_push(&x->heap, at_ps, stream);
+            return;
+        }
+        at_ps += flow->alone_ps;
+    }
+    finish_chain(x, f->spot.live, f->spot.chain, at_ps);
+}
+
+static void start_transfer(ds_solver *x, uint32_t id, uint32_t chain, uint32_t stream,
+                           const ds_activity *a, int64_t start_ps) {
+    int64_t at_ps = start_ps + a->ps;
+    for (uint32_t i = a->first_flow; i < a->first_flow + a->n_flows; i++)
+        at_ps -= x->plan->flows[i].wait_ps + x->plan->flows[i].alone_ps;
+    if (start_ps < x->now_ps) x->late = true;
+    x->flights[stream] = (ds_flight){.spot = {id, chain}, .end_flow = a->first_flow + a->n_flows};
+    wait_for_flow(x, stream, a->first_flow, at_ps);
+}
+
+/* Nothing is left before it on its streams. */
+static void settle_chain(ds_solver *x, uint32_t id, uint32_t r) {
+    ds_live *live = x->lives.at[id];
+    const ds_part *part = &x->s->parts[live->part];
     const ds_body *body = part->body;
-    const ds_unit_task *unit = &body->units.at[n->unit];
-    uint32_t chain = body->chain_of[n->unit], last = body->chains[chain].last;
-    if (last != n->unit) end_ps += body->after_ps[last] + body->units.at[last].ps - unit->ps;
-    e->timing->end[chain] = end_ps - e->base_ps;
-    if (e->timing->end[chain] > e->timing->all_end) e->timing->all_end = e->timing->end[chain];
-    for (uint32_t i = 0; i < unit->n_slots; i++)
-        x->free_ps[part->streams.at[body->slots.at[unit->slot + i]]] = end_ps;
-    pass_on(x, id, e);
-}
-
-static void settle_chain(ds_solver *x, uint32_t id) {
-    ds_solver_node *n = &x->nodes.at[id];
-    const ds_part *part = ds_solver__part(x, n->exec);
-    const ds_unit_task *unit = &part->body->units.at[n->unit];
-    int64_t start = n->ready_ps;
-    for (uint32_t i = 0; i < unit->n_slots; i++) {
-        int64_t at = x->free_ps[part->streams.at[part->body->slots.at[unit->slot + i]]];
+    const ds_chain *chain = &body->chains[r];
+    int64_t start = 0;
+    for (uint32_t i = chain->need; i < chain[1].need; i++) {
+        const ds_need *need = &body->needs[i];
+        ds_spot *waiters = NULL;
+        int64_t at;
+        if (need->kind == DS_NEED_STREAM) {
+            at = x->free_ps[part->streams.at[need->at]];
+        } else if (need->kind == DS_NEED_EXT) {
+            at = live->exts[need->at];
+            if (at == DS_UNKNOWN) at = live->exts[need->at] = read_ext(x, live, need->at, &waiters);
+        } else {
+            at = live->end[need->at];
+            if (at == DS_UNKNOWN)
+                waiters = &live->waiters[need->at];
+            else
+                at -= need->less_ps;
+        }
+        if (at == DS_UNKNOWN) {
+            wait_for(x, waiters, id, r);
+            return;
+        }
         if (at > start) start = at;
     }
-    ds_exec *e = &x->t->execs[n->exec];
-    e->timing->start[part->body->chain_of[n->unit]] = start - e->base_ps;
-    if (unit->transfer == DS_NONE || !ds_compose__activity(x->s, part, unit)->n_flows) {
-        finish_chain(x, id, start + unit->ps);
-        return;
+    live->start[r] = start;
+    if (chain->is_transfer) {
+        const ds_activity *a = ds_compose__activity(x->s, part, &body->units.at[chain->first]);
+        if (a->n_flows) {
+            uint32_t stream = part->streams.at[body->slots.at[chain->slot]];
+            start_transfer(x, id, r, stream, a, start);
+            return;
+        }
     }
-    n->activity = part->transfers.at[unit->transfer].activity;
-    n->stream = part->streams.at[part->body->slots.at[unit->slot]];
-    if (start < x->now_ps) x->late = true;
-    n->next_ps = start;
-    ds_heap_push(&x->heap, start, id);
+    finish_chain(x, id, r, start + chain->ps);
 }
 
 static void settle_ready(ds_solver *x) {
     do {
         while (x->hungry.n) make_more(x, x->hungry.at[--x->hungry.n]);
         while (x->ready.n) {
-            uint32_t id = x->ready.at[--x->ready.n];
-            if (x->nodes.at[id].unit == DS_NONE)
-                settle_whole(x, id);
+            ds_spot at = x->ready.at[--x->ready.n];
+            if (x->t->execs[x->lives.at[at.live]->exec].opaque)
+                settle_whole(x, at.live);
             else
-                settle_chain(x, id);
+                settle_chain(x, at.live, at.chain);
         }
     } while (x->hungry.n);
 }
 
 /* ---- transfers over shared links (engine.c) ---- */
-
-static const ds_activity *activity_of(const ds_solver *x, uint32_t id) {
-    return &x->plan->activities[x->nodes.at[id].activity];
-}
-
-/* The network knows a transfer by its stream, where it is alone. */
-static uint32_t stream_of(ds_solver *x, uint32_t id) {
-    uint32_t stream = x->nodes.at[id].stream;
-    x->on_stream[stream] = id;
-    return stream;
-}
-
-static void wait_for_flow(ds_solver *x, uint32_t id, uint32_t next, int64_t wait_ps) {
-    const ds_activity *a = activity_of(x, id);
-    const ds_flow *flows = x->plan->flows;
-    for (uint32_t f = next; f < a->first_flow + a->n_flows; f++) {
-        wait_ps += flows[f].wait_ps;
-        if (!flows[f].share.n_uses) {
-            wait_ps += flows[f].alone_ps;
-            continue;
-        }
-        x->nodes.at[id].flow = f;
-        x->nodes.at[id].next_ps = x->now_ps + wait_ps;
-        ds_heap_push(&x->heap, x->now_ps + wait_ps, id);
-        return;
-    }
-    x->nodes.at[id].flow = DS_NONE;
-    x->nodes.at[id].next_ps = x->now_ps + wait_ps;
-    ds_net_wait(x->net, stream_of(x, id), id, x->now_ps + wait_ps);
-}
-
-static void go_on(ds_solver *x, uint32_t id) {
-    ds_solver_node *n = &x->nodes.at[id];
-    if (n->started) {
-        n->next_ps = DS_FLOWING;
-        ds_net_flow(x->net, stream_of(x, id), id, n->flow, x->now_ps);
-        return;
-    }
-    const ds_activity *a = activity_of(x, id);
-    int64_t more_ps = a->ps;
-    for (uint32_t i = 0; i < a->n_flows; i++)
-        more_ps -=
-            x->plan->flows[a->first_flow + i].wait_ps + x->plan->flows[a->first_flow + i].alone_ps;
-    n->started = true;
-    wait_for_flow(x, id, a->first_flow, more_ps);
-}
-
-static void end_flow(ds_solver *x, uint32_t id) {
-    const ds_activity *a = activity_of(x, id);
-    uint32_t flow = x->nodes.at[id].flow;
-    if (flow != DS_NONE && flow + 1 < a->first_flow + a->n_flows) {
-        wait_for_flow(x, id, flow + 1, 0);
-        return;
-    }
-    finish_chain(x, id, x->now_ps);
-    settle_ready(x);
-}
 
 static bool next_event(ds_solver *x) {
     int64_t heap_ps = x->heap.n ? x->heap.at[0].time_ps : INT64_MAX;
@@ -552,17 +564,20 @@ static bool next_event(ds_solver *x) {
     if (x->heap.n && heap_ps <= net_ps) {
         x->now_ps = heap_ps;
         uint32_t id = ds_heap_pop(&x->heap);
-        if (!(id & WAKE)) {
-            go_on(x, id);
+        if (id & WAKE) {
+            wake(x, id & ~WAKE);
+            settle_ready(x);
             return true;
         }
-        wake(x, id & ~WAKE);
-        settle_ready(x);
+        x->flights[id].next_ps = DS_FLOWING;
+        ds_net_flow(x->net, id, id, x->flights[id].flow, x->now_ps);
         return true;
     }
     if (net_ps == INT64_MAX) return false;
     x->now_ps = net_ps;
-    end_flow(x, x->on_stream[ds_net_pop(x->net)]);
+    uint32_t stream = ds_net_pop(x->net);
+    wait_for_flow(x, stream, x->flights[stream].flow + 1, x->now_ps);
+    settle_ready(x);
     return true;
 }
 
@@ -577,8 +592,7 @@ static bool solve(ds_solver *x) {
         ds_period_skip(x);
     }
     if (x->late) return ds_compose__unknown(x->s, "a transfer that starts within an item");
-    if (x->n_settled < x->n_nodes || !x->complete)
-        return ds_compose__unknown(x->s, "a step that stops half-way");
+    if (x->n_lives || !x->complete) return ds_compose__unknown(x->s, "a step that stops half-way");
     for (uint32_t i = 0; i < x->t->n_execs; i++) {
         const ds_exec *e = &x->t->execs[i];
         int64_t end_ps = e->base_ps + e->late_ps + e->timing->all_end;
@@ -607,22 +621,26 @@ static uint32_t *nones(uint32_t n) {
     return out;
 }
 
+static ds_spot *no_spots(uint32_t n) {
+    ds_spot *out = ds_xmalloc(((size_t)n + 1) * sizeof *out);
+    memset(out, 0xff, n * sizeof *out); /* DS_NONE */
+    return out;
+}
+
 static void solver_init(ds_solver *x) {
     const ds_plan *plan = x->plan;
-    uint32_t most = 1, most_chains = 1;
-    for (uint32_t i = 0; i < x->t->n_execs; i++) {
-        ds_body *body = ds_solver__part(x, i)->body;
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < x->s->n_parts; i++) {
+        ds_body *body = x->s->parts[i].body;
+        if (!body) continue;
         ds_compose__chains(body);
-        if (body->n_chains > most_chains) most_chains = body->n_chains;
         if (body->stream_cls.n + body->exts.n > most) most = body->stream_cls.n + body->exts.n;
     }
     x->key = ds_xcalloc(most, sizeof *x->key);
-    x->spare = nones(most_chains + 1);
-    x->spare_edge = DS_NONE;
-    x->last = nones(plan->n_streams);
-    x->on_stream = nones(plan->n_streams);
-    x->waiting = nones(x->t->n_execs);
-    x->n_left = ds_xcalloc(x->t->n_execs, sizeof *x->n_left);
+    x->spare = nones(x->s->n_parts);
+    x->last = no_spots(plan->n_streams);
+    x->waiting = no_spots(x->t->n_execs);
+    x->flights = ds_xcalloc(plan->n_streams, sizeof *x->flights);
     x->free_ps = ds_xcalloc(plan->n_streams, sizeof *x->free_ps);
     x->net = ds_net_new(plan->link_capacity_q20, plan->n_links, plan->flows, plan->n_flows,
                         plan->n_streams);
@@ -635,18 +653,17 @@ static void solver_deinit(ds_solver *x) {
     ds_period_free(x->period);
     ds_net_free(x->net);
     ds_heap_deinit(&x->heap);
-    free(x->nodes.at);
-    free(x->edges.at);
+    ds_map_deinit(&x->timings);
+    for (uint32_t i = 0; i < x->lives.n; i++) free(x->lives.at[i]);
+    free(x->lives.at);
     free(x->ready.at);
     free(x->hungry.at);
-    free(x->exts.at);
     free(x->ranks);
     free(x->waiting);
     free(x->is_last);
     free(x->spare);
-    free(x->n_left);
     free(x->last);
-    free(x->on_stream);
+    free(x->flights);
     free(x->free_ps);
     free(x->key);
 }

@@ -261,9 +261,9 @@ typedef struct weigher {
 /* Curves of timings that others have, too, are kept. */
 static void keep_curves(weigher *w, ds_body *part, ds_timing *t) {
     t->n_curves = part->n_classes;
-    t->curves = ds_xcalloc((size_t)t->n_curves + 1, sizeof *t->curves);
+    t->curves = ds_compose__room(t, (size_t)t->n_curves + 1, sizeof *t->curves);
     for (uint32_t k = 0; k < t->n_curves; k++) {
-        int64_t *at = ds_xcalloc(size_of(part, k), sizeof *at);
+        int64_t *at = ds_compose__room(t, size_of(part, k), sizeof *at);
         make_curve(part, t, k, w->changes, at, &t->curves[k]);
     }
 }
@@ -274,7 +274,7 @@ static bool look_at_curve(void *context, const ds_exec *e, uint32_t k, ds_visit 
     ds_body *part = w->t->s->parts[e->part].body;
     const ds_curve *curve;
     if (!n_changes(part, k)) return false;
-    if (!t->arena) {
+    if (ds_compose__shares(t)) {
         if (!t->curves) keep_curves(w, part, t);
         curve = &t->curves[k];
     } else {
@@ -294,7 +294,8 @@ static void make_room(weigher *w, const ds_visits *visits) {
         size_t n = 0;
         for (uint32_t i = visits->first[c]; i < visits->first[c + 1]; i++) {
             const ds_exec *e = &w->t->execs[visits->from[i].exec];
-            if (e->timing->arena) n += size_of(s->parts[e->part].body, visits->from[i].k);
+            if (!ds_compose__shares(e->timing))
+                n += size_of(s->parts[e->part].body, visits->from[i].k);
         }
         if (n > most) most = n;
     }
