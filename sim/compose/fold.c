@@ -155,6 +155,7 @@ static const char *form_of(const char *schedule) {
 static bool cut(ds_fold_step *step, int64_t n) {
     const ds_strategy *s = step->strategy;
     int64_t chunks = step->n_chunks, rest = n % chunks, middle = (chunks - rest) / 2, sum = 0;
+    free(step->turns);
     step->turns = ds_xcalloc(step->n_chunks, sizeof *step->turns);
     if (s->n_stage_layers && s->n_stage_layers != step->n_chunks) return false;
     for (uint32_t c = 0; c < step->n_chunks; c++) {
@@ -194,6 +195,10 @@ typedef struct shortening {
     param batch;     /* module NULL: as many samples as the step has */
     int64_t samples; /* of a microbatch on one replica */
 } shortening;
+
+static int64_t n_layers(const ds_fold_step *step, const shortening *less) {
+    return step->binding->params[less->layers.module->id][less->layers.index].i;
+}
 
 static bool is_param(const param *p, const ds_module *module, uint32_t index) {
     return p->module == module && p->index == index;
@@ -373,6 +378,7 @@ static void free_template(ds_template *t) {
     ds_map_deinit(&t->bodies);
     ds_plan_free(t->plan);
     ds_model_step_free(t->step);
+    ds_fewer_free(t->fewer);
     free(t);
 }
 
@@ -437,14 +443,18 @@ static ds_binding shorten(const ds_fold_step *step, const shortening *less, int6
     return out;
 }
 
+static void free_binding(ds_binding *binding) {
+    for (uint32_t m = 0; m < binding->unit->modules.n; m++) free(binding->params[m]);
+    free(binding->params);
+}
+
 static ds_status make_step(ds_template *t, const ds_fold_step *step, const shortening *less,
                            ds_error *err) {
     int64_t n = 0;
     for (uint32_t c = 0; c < t->n_chunks; c++) n += t->turns[c];
     ds_binding binding = shorten(step, less, n);
     ds_status status = ds_model_step_new(&binding, &t->step, err);
-    for (uint32_t m = 0; m < binding.unit->modules.n; m++) free(binding.params[m]);
-    free(binding.params);
+    free_binding(&binding);
     if (status != DS_OK) return status;
     ds_strategy *s = &t->step->strategy;
     if (less->batch.module && s->dp > 1) s->dp = s->zero_group = 2;
@@ -491,6 +501,7 @@ static void read_sort(const ds_fold_step *step, uint32_t n_chunks, ds_template *
                 (first ? ds_template__other_kinds(t, first, shapes) : ds_template__shape(t));
     if (!fine && !t->why) t->why = t->s.why ? t->s.why : "a step of another kind";
     if (t->exact) t->n_chunks = t->plan->n_classes;
+    if (fine && t->fewer) ds_template__read_fewer(t);
     t->s.plan = NULL;
     ds_compose__reading_deinit(&t->s);
 }
@@ -525,8 +536,7 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     if (!treats_alike(step)) return DS_OK;
     const ds_op *loop = find_loop(step->binding, &less.layers);
     if (!loop) return DS_OK;
-    if (!cut(step, step->binding->params[less.layers.module->id][less.layers.index].i))
-        return DS_OK;
+    if (!cut(step, n_layers(step, &less))) return DS_OK;
     find_batch(step, &less);
     uint32_t n_chunks = cut_template(step, turns);
     if (!n_chunks) return DS_OK;
@@ -605,6 +615,11 @@ static bool is_alike(const ds_sibling *a, const ds_sibling *b) {
     return alike;
 }
 
+/* Chunks that an exact template is read with. */
+static uint32_t n_read(const ds_fold_step *step, const ds_template *t) {
+    return t->fewer ? t->fewer->n : step->items->n_chunks;
+}
+
 static void read_others(const ds_fold_step *step, ds_template *t) {
     uint32_t n = t->replicas.n - 1;
     ds_sibling first = t->s;
@@ -613,28 +628,89 @@ static void read_others(const ds_fold_step *step, ds_template *t) {
     for (uint32_t i = 0; i < n && !t->why; i++) {
         t->s = (ds_sibling){.whole = true};
         ds_plan_take_sort(t->plan, i);
-        read_sort(step, step->items->n_chunks, t, t->shapes, &t->other_shapes[i]);
+        read_sort(step, n_read(step, t), t, t->shapes, &t->other_shapes[i]);
         t->others[i] = t->s;
         if (!t->why && !is_alike(&first, &t->others[i])) t->why = "replicas that differ";
     }
     t->s = first;
 }
 
-static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, ds_template *t,
+/* ---- fewer virtual stages ---- */
+
+/* May it be read with fewer virtual stages? Then every chunk has as many turns but for some in the
+ * middle, and the model's loop, if nothing else depends on how many layers there are, has them. */
+static bool may_leave_out(ds_fold_step *step, shortening *less, const char **loop) {
+    const ds_strategy *s = step->strategy;
+    if (s->pp == 1 || s->ops || s->ep > 1 || s->cp > 1 || s->zero > 2 || s->stage_dp ||
+        s->dp_shares || s->n_stage_layers || s->balance != DS_BALANCE_LAYERS ||
+        s->recompute > DS_RECOMPUTE_FULL || s->prefetch > 1 ||
+        strcmp(s->schedule, "breadth-first") != 0)
+        return false;
+    const ds_op *found = find_loop(step->binding, &less->layers);
+    if (!found || !cut(step, n_layers(step, less))) return false;
+    *loop = found->index;
+    return true;
+}
+
+static ds_status make_fewer(ds_template *t, const ds_fold_step *step, const shortening *less,
                             ds_error *err) {
-    DS_TRY(ds_model_step_new(step->binding, &t->step, err));
+    const ds_fewer *by = t->fewer;
+    int64_t sum = 0;
+    for (uint32_t c = 0; c < by->n; c++) sum += by->turns[c];
+    ds_binding binding = shorten(step, less, sum);
+    ds_status status = ds_model_step_new(&binding, &t->step, err);
+    free_binding(&binding);
+    if (status != DS_OK) return status;
+    ds_strategy *s = &t->step->strategy;
+    s->virtual_stages = by->n / by->pp;
+    int64_t *turns = DS_NEW_N(&t->step->unit->arena, int64_t, by->n);
+    memcpy(turns, by->turns, by->n * sizeof *turns);
+    s->stage_layers = turns;
+    s->n_stage_layers = by->n;
+    return DS_OK;
+}
+
+static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, const shortening *less,
+                            ds_template *t, ds_error *err) {
+    if (t->fewer)
+        DS_TRY(make_fewer(t, step, less, err));
+    else
+        DS_TRY(ds_model_step_new(step->binding, &t->step, err));
     t->step->brief = t->step->trusted = t->step->schematic = true;
     DS_TRY(ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err));
     t->exact = t->s.whole = true;
     find_sorts(t);
-    if (make_plan(fold, step, t)) read_sort(step, step->items->n_chunks, t, NULL, NULL);
+    if (make_plan(fold, step, t)) read_sort(step, n_read(step, t), t, NULL, NULL);
     if (!t->why) read_others(step, t);
+    if (!t->why && t->fewer) ds_template__lengthen(t);
     end_plan(t);
     return DS_OK;
 }
 
-ds_status ds_fold_exact(ds_fold *fold, const ds_fold_step *step, ds_template **out,
-                        const char **why, ds_error *err) {
+static ds_status make_exact(ds_fold *fold, ds_fold_step *step, ds_template **out, ds_error *err) {
+    shortening less = {0};
+    const char *loop = NULL;
+    ds_fewer *fewer = may_leave_out(step, &less, &loop)
+                          ? ds_fewer_new((uint32_t)step->strategy->pp, step->n_chunks, step->turns,
+                                         step->strategy->microbatches)
+                          : NULL;
+    for (;; fewer = NULL) {
+        ds_template *t = new_template(fold);
+        t->loop = loop;
+        t->fewer = fewer;
+        ds_error unsaid; /* the step's own are those of the whole step */
+        ds_status status = fill_exact(fold, step, &less, t, fewer ? &unsaid : err);
+        if (status == DS_OK && !(fewer && t->why)) {
+            *out = t;
+            return DS_OK;
+        }
+        free_template(t);
+        if (!fewer) return status; /* what its chunks are may have been the reason */
+    }
+}
+
+ds_status ds_fold_exact(ds_fold *fold, ds_fold_step *step, ds_template **out, const char **why,
+                        ds_error *err) {
     *out = NULL;
     DS_TRY(know_devices(fold, step, err));
     *why = fold->unequal ? "devices of several kinds" : NULL;
@@ -643,12 +719,7 @@ ds_status ds_fold_exact(ds_fold *fold, const ds_fold_step *step, ds_template **o
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
     if (!t) {
-        t = new_template(fold);
-        ds_status status = fill_exact(fold, step, t, err);
-        if (status != DS_OK) {
-            free_template(t);
-            return status;
-        }
+        DS_TRY(make_exact(fold, step, &t, err));
         keep_template(fold, key, t);
     }
     *why = t->why;

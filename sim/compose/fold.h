@@ -49,8 +49,8 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
 /* One of the step itself, with all its chunks, turns and microbatches, but without its devices: for
  * steps of few microbatches that treat chunks in ways of their own. *out is NULL if it is not known
  * (*why). Errors: as above. */
-ds_status ds_fold_exact(ds_fold *fold, const ds_fold_step *step, ds_template **out,
-                        const char **why, ds_error *err);
+ds_status ds_fold_exact(ds_fold *fold, ds_fold_step *step, ds_template **out, const char **why,
+                        ds_error *err);
 /* The step's parts, on its own devices; false if not (s->why). Errors: those of the plan. */
 ds_status ds_fold_assemble(ds_fold *fold, const ds_fold_step *step, ds_template *t, ds_sibling *out,
                            ds_error *err);

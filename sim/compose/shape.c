@@ -12,7 +12,9 @@ bool ds_template__unknown(ds_template *t, const char *why) {
 
 uint32_t ds_template__source_part(const ds_sibling *s, const ds_part *from,
                                   const ds_source *source) {
-    uint32_t group = source->kind * s->n_chunks + (uint32_t)source->chunk, turn = source->turn;
+    uint32_t chunk = (uint32_t)source->chunk, turn = source->turn;
+    if (source->is_relative) chunk += from->group % s->n_chunks;
+    uint32_t group = source->kind * s->n_chunks + chunk;
     if (source->when == DS_PREV) turn = (uint32_t)from->turn - source->turn;
     if (source->when == DS_SAME)
         for (turn = 0; turn < s->n_turns; turn++)
@@ -23,8 +25,7 @@ uint32_t ds_template__source_part(const ds_sibling *s, const ds_part *from,
 
 /* ---- loops ---- */
 
-/* The loop over layers that an instance is in; NULL: in none. */
-static const ds_scope *loop_of(ds_template *t, uint32_t inst) {
+const ds_scope *ds_template__loop_of(ds_template *t, uint32_t inst) {
     const ds_scope *found = NULL;
     uint32_t at = t->plan->insts.at[inst].scope;
     for (; at != DS_NONE; at = t->plan->scopes.at[at].up) {
@@ -52,7 +53,7 @@ static bool place_units(ds_template *t, uint32_t p) {
     const ds_scope *last = NULL;
     shape->at = ds_xcalloc(part->body->units.n, sizeof *shape->at);
     for (uint32_t u = 0; u < part->body->units.n; u++) {
-        const ds_scope *scope = loop_of(t, part->body->units.at[u].inst);
+        const ds_scope *scope = ds_template__loop_of(t, part->body->units.at[u].inst);
         shape->at[u] = (ds_where){.loop = DS_NONE};
         if (!scope) {
             last = NULL;
@@ -173,10 +174,8 @@ static bool is_of_loop(const ds_template *t, const ds_value_info *info) {
     return false;
 }
 
-/* Families over the loop have as many members as the chunk has turns. */
-static bool share_out_inputs(ds_template *t) {
+void ds_template__weigh_families(const ds_template *t, int64_t *out) {
     const ds_plan *plan = t->plan;
-    int64_t all[DS_FEW] = {0};
     ds_map families;
     ds_map_init(&families);
     const ds_func *func = t->step->func;
@@ -188,19 +187,27 @@ static bool share_out_inputs(ds_template *t) {
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         const ds_inst *inst = &plan->insts.at[i];
         const ds_record *r = plan->records.at[inst->record];
-        if (r->kind != DS_REC_INPUT) continue;
-        const char *name = plan->values.at[inst->first_value].name; /* w{3}: of the family w */
-        if (!ds_map_find(&families, ds_hash_bytes(name, strcspn(name, "{")))) continue;
-        all[chunk_of_class(t, r->classes[0])] += r->variants[r->class_variant[0]].out_bytes[0];
+        const ds_vinst *value = &plan->values.at[inst->first_value]; /* w{3}: of the family w */
+        if (r->kind != DS_REC_INPUT || value->is_host) continue;
+        if (!ds_map_find(&families, ds_hash_bytes(value->name, strcspn(value->name, "{"))))
+            continue;
+        out[r->classes[0]] += r->variants[r->class_variant[0]].out_bytes[0];
     }
     ds_map_deinit(&families);
+}
+
+/* Families over the loop have as many members as the chunk has turns; a chunk is a class. */
+static bool share_out_inputs(ds_template *t) {
+    const ds_plan *plan = t->plan;
+    int64_t all[DS_FEW] = {0};
+    ds_template__weigh_families(t, all);
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         uint32_t chunk = chunk_of_class(t, c);
         if (chunk >= t->n_chunks) return ds_template__unknown(t, "devices of no chunk");
-        if (t->turns[chunk] > 0 && all[chunk] % t->turns[chunk])
+        if (t->turns[chunk] > 0 && all[c] % t->turns[chunk])
             return ds_template__unknown(t, "layers whose weights differ");
-        t->turn_bytes[chunk] = t->turns[chunk] > 0 ? all[chunk] / t->turns[chunk] : 0;
-        t->once_bytes[chunk] = t->s.input_bytes[c] - all[chunk];
+        t->turn_bytes[chunk] = t->turns[chunk] > 0 ? all[c] / t->turns[chunk] : 0;
+        t->once_bytes[chunk] = t->s.input_bytes[c] - all[c];
         t->each_bytes[chunk] = t->s.each_bytes[c];
     }
     return true;

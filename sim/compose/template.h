@@ -50,6 +50,17 @@ typedef struct ds_kind {
     uint32_t from, to; /* chunks of the template */
 } ds_kind;
 
+/* An exact template that has been read with fewer virtual stages than the step has (fewer.h). */
+typedef struct ds_fewer {
+    uint32_t pp, n, full;   /* stages; chunks that it has been read with; the step's */
+    uint32_t first, last;   /* virtual stages in the middle, some of whose chunks may be longer */
+    uint32_t before, after; /* how many are left out before and behind these */
+    uint32_t reach;         /* how many virtual stages away a part may look */
+    int64_t *turns;         /* per chunk that it has been read with */
+    int64_t more_turns;     /* of the chunks of a stage that are left out */
+    uint32_t *tail_chunk;   /* per unit of the tail: whose it is; DS_NONE: nobody's */
+} ds_fewer;
+
 typedef struct ds_template {
     ds_model_step *step;
     ds_plan *plan;      /* until its parts are known */
@@ -70,6 +81,7 @@ typedef struct ds_template {
     ds_sibling *others;       /* per sort from the second on */
     ds_outline **other_shapes;
     const char *loop; /* the index of the model's loop over layers */
+    ds_fewer *fewer;  /* of an exact one; NULL: it has been read as it is */
     /* per chunk: inputs that are there once, for each turn, for each middle microbatch */
     int64_t once_bytes[DS_FEW], turn_bytes[DS_FEW], each_bytes[DS_FEW];
     ds_map bodies; /* hash of part, turns and durations of transfers → ds_body, one of s.bodies */
@@ -84,9 +96,25 @@ bool ds_template__other_kinds(ds_template *t, const ds_outline *first, ds_outlin
 void ds_template__outlines_free(ds_outline *shapes, uint32_t n);
 void ds_template__shape_deinit(ds_template *t);
 bool ds_template__unknown(ds_template *t, const char *why);
+/* The loop over layers that an instance of the plan is in; NULL: in none. */
+const ds_scope *ds_template__loop_of(ds_template *t, uint32_t inst);
+/* Per class: what it has of inputs that are families over layers. */
+void ds_template__weigh_families(const ds_template *t, int64_t *out);
 /* The part that a source means, seen from a part of the template. */
 uint32_t ds_template__source_part(const ds_sibling *s, const ds_part *from,
                                   const ds_source *source);
+
+/* fewer.c, lengthen.c */
+
+/* Which virtual stages a step of `n_chunks` on pp stages may be read without: if all chunks have as
+ * many turns but for some in the middle. NULL: it has hardly more than that takes. Heap. */
+ds_fewer *ds_fewer_new(uint32_t pp, uint32_t n_chunks, const int64_t *turns, int64_t microbatches);
+void ds_fewer_free(ds_fewer *fewer);
+/* What has been read of a step with fewer virtual stages; once for each sort of replicas, the first
+ * one first. False if it is not of the known kind (t->why). O(inputs + units of the tail). */
+bool ds_template__read_fewer(ds_template *t);
+/* Gives it the virtual stages that have been left out. O(units). */
+bool ds_template__lengthen(ds_template *t);
 
 /* stretch.c */
 

@@ -49,8 +49,10 @@ static void draw(ds_rng *rng, char *out, size_t n) {
     while (dp * pp * tp > 12) dp = replicas[ds_rng_below(rng, 5)];
     int m = 1 + (int)ds_rng_below(rng, 4);
     bool breadth = pp > 1 && ds_rng_below(rng, 2);
-    if (breadth) v = 1 + (int)ds_rng_below(rng, 3);
-    int layers = pp * v + (int)ds_rng_below(rng, 4);
+    bool many = ds_rng_below(rng, 3) == 0; /* more chunks than a template is read with */
+    if (breadth) v = many ? 7 + (int)ds_rng_below(rng, 12) : 1 + (int)ds_rng_below(rng, 3);
+    int layers = pp * v * (many && breadth ? 1 + (int)ds_rng_below(rng, 2) : 1);
+    layers += (int)ds_rng_below(rng, 4);
     int zero = dp > 1 ? (int)ds_rng_below(rng, 3) : 0;
     const char *recompute = recomputes[ds_rng_below(rng, 3)];
     uint64_t offload = ds_rng_below(rng, 8);
