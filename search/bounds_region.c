@@ -2,18 +2,18 @@
  *
  * Two questions. Which knobs of the strategy are known: each is a dimension, an expression with a
  * level (search/space_names.c), or constant. And which dimensions the model depends on: those that
- * are knobs outside of the strategy, those from which params of imported modules follow, and those
- * that the text of the root module mentions outside of strategy and sweep. Their values, and those
- * of the knobs that change a layer, are the key under which layers are found again. */
+ * are knobs outside of the strategy, and those from which params follow that a function mentions,
+ * or the scenario outside of its strategy. Their values, and those of the knobs that change a
+ * layer, are the key under which layers are found again. */
 #include "search/bounds.h"
 
 #include "ir/base/map.h"
 #include "ir/base/units.h"
+#include "ir/lang/mentions.h"
 #include "ir/lang/verify.h"
 #include "ir/passes/passes.h"
 #include "search/space_internal.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,59 +126,51 @@ static ds_expr param_expr(ds_unit *unit, uint32_t module, uint32_t param) {
     return ds_expr_make(&unit->exprs, node);
 }
 
-static bool is_word_in(const char *text, const char *word) {
-    size_t n = strlen(word);
-    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
-        bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_');
-        bool after = isalnum((unsigned char)at[n]) || at[n] == '_';
-        if (!before && !after) return true;
-    }
-    return false;
-}
+typedef struct marking {
+    ds_bounds *b;
+    ds_status status;
+    ds_error *err;
+} marking;
 
-/* The root module as text without strategy, params, imports and sweep. */
-static void print_root(ds_unit *unit, ds_buf *out) {
-    ds_buf text = {0};
-    ds_scenario old = *ds_unit_scenario(unit);
-    ds_scenario_set(unit, "", "strategy", (ds_attr){.kind = DS_ATTR_BLOCK});
-    ds_print_module_content(unit->modules.at[0], &text);
-    ds_scenario_restore(unit, &old);
-    for (const char *line = text.text; line && *line;) {
-        const char *end = strchr(line, '\n');
-        size_t n = end ? (size_t)(end - line) + 1 : strlen(line);
-        if (strncmp(line, "param ", 6) != 0 && strncmp(line, "import ", 7) != 0)
-            ds_buf_printf(out, "%.*s", (int)n, line);
-        line += n;
-    }
-    ds_buf_deinit(&text);
-}
-
-/* Marks what the params of all modules, or of those with topologies or `degrade`, are made from. */
-static ds_status mark_modules(ds_bounds *b, bool topologies, ds_error *err) {
-    ds_unit *unit = b->space->unit;
+static void mark_leaf(void *context, const ds_expr_node *leaf) {
+    marking *m = context;
+    uint32_t module = (uint32_t)((uint64_t)leaf->i >> 32), param = (uint32_t)leaf->i;
     ds_level level;
-    ds_buf text = {0};
-    ds_status status = DS_OK;
-    print_root(unit, &text);
-    for (uint32_t m = 0; m < unit->modules.n && status == DS_OK; m++) {
-        const ds_module *module = unit->modules.at[m];
-        if (topologies && !module->topologies.n && !module->degrades.n) continue;
-        for (uint32_t i = 0; i < module->params.n && status == DS_OK; i++) {
-            if (m == 0 && (!text.text || !is_word_in(text.text, module->params.at[i].name)))
-                continue;
-            status = ds_space__level(b->space, param_expr(unit, m, i), DS_NOWHERE, &level, err);
-            if (status == DS_OK) mark_param(b, m, i, 0);
-        }
-    }
-    ds_buf_deinit(&text);
-    return status;
+    if (leaf->kind != DS_EXPR_PARAM || m->status != DS_OK) return;
+    ds_expr e = param_expr(m->b->space->unit, module, param); /* leaf is no longer there */
+    m->status = ds_space__level(m->b->space, e, DS_NOWHERE, &level, m->err);
+    if (m->status == DS_OK) mark_param(m->b, module, param, 0);
+}
+
+/* Marks what the params are made from that functions mention, and the scenario but for its
+ * strategy. */
+static ds_status mark_model(ds_bounds *b, ds_error *err) {
+    ds_unit *unit = b->space->unit;
+    const ds_scenario *scenario = ds_unit_scenario(unit);
+    marking m = {b, DS_OK, err};
+    for (uint32_t i = 0; i < unit->modules.n; i++)
+        for (uint32_t f = 0; f < unit->modules.at[i]->funcs.n; f++)
+            ds_mentions_func(unit->modules.at[i]->funcs.at[f], mark_leaf, &m);
+    for (uint32_t i = 0; i < scenario->n_entries; i++)
+        if (strcmp(scenario->entries[i].name, "strategy") != 0)
+            ds_mentions_attrs(&unit->exprs, &scenario->entries[i], 1, mark_leaf, &m);
+    return m.status;
+}
+
+/* … that topologies, meshes and `degrade` mention. */
+static ds_status mark_devices(ds_bounds *b, ds_error *err) {
+    ds_unit *unit = b->space->unit;
+    marking m = {b, DS_OK, err};
+    for (uint32_t i = 0; i < unit->modules.n; i++)
+        ds_mentions_devices(unit->modules.at[i], mark_leaf, &m);
+    return m.status;
 }
 
 static ds_status find_shapes(ds_bounds *b, ds_error *err) {
     b->marks = b->shapes;
-    DS_TRY(mark_modules(b, false, err));
+    DS_TRY(mark_model(b, err));
     b->marks = b->places;
-    DS_TRY(mark_modules(b, true, err));
+    DS_TRY(mark_devices(b, err));
     for (uint32_t i = 0; i < b->space->dims.n; i++) {
         const ds_knob *varied = b->space->dims.at[i].target.knob;
         if (varied && strcmp(varied->section, "strategy") != 0) b->shapes[i] = true;

@@ -1,79 +1,19 @@
 /* How the small step is made.
  *
- * The loop is found in the text. Its bound is a param that nothing else in its module mentions, so
- * that setting it to three leaves all else as it is; its index is mentioned nowhere.
+ * The bound of the model's loop is a param that nothing else mentions (ir/lang/mentions.h), so that
+ * setting it to three leaves all else as it is; its index is mentioned nowhere.
  *
  * Passes take most of the time. So where the program has the size of a microbatch as a param, and
  * is the same for small and large ones, they run once, for microbatches of one part of the batch
  * each: what is legal for these is for any. */
 #include "search/bounds_runs.h"
 
+#include "ir/lang/mentions.h"
 #include "ir/lang/verify.h"
 #include "ir/passes/passes.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the loop, in the text ---- */
-
-static bool is_name(char c) {
-    return isalnum((unsigned char)c) || c == '_';
-}
-
-/* How often a text has the word by itself: not as a part of another one, nor of @word, %word. */
-static uint32_t count_word(const char *text, const char *word) {
-    size_t n = strlen(word);
-    uint32_t count = 0;
-    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
-        char before = at > text ? at[-1] : ' ';
-        bool alone = !is_name(before) && !is_name(at[n]) && !strchr("@%", before);
-        /* `0..layers` is the word, `gpt.layers` is not */
-        if (alone && (before != '.' || (at > text + 1 && at[-2] == '.'))) count++;
-    }
-    return count;
-}
-
-/* `for i in 0..p`, where p is a param of the loop's module. */
-static const ds_op *find_loop(const ds_unit *unit, const ds_func *func, uint32_t *param) {
-    const ds_op *loop = NULL;
-    for (uint32_t i = 0; i < func->body.n_ops; i++) {
-        const ds_op *op = func->body.ops[i];
-        if (op->code != DS_OP_FOR) continue;
-        if (loop) return NULL;
-        loop = op;
-    }
-    if (!loop) return NULL;
-    const ds_expr_node *lo = ds_expr_at(&unit->exprs, loop->lo);
-    const ds_expr_node *hi = ds_expr_at(&unit->exprs, loop->hi);
-    if (lo->kind != DS_EXPR_INT || lo->i != 0 || hi->kind != DS_EXPR_PARAM) return NULL;
-    if ((uint32_t)((uint64_t)hi->i >> 32) != func->module->id) return NULL;
-    *param = (uint32_t)hi->i;
-    return loop;
-}
-
-static uint32_t count_text(const char *text, const char *before, const char *word,
-                           const char *after) {
-    ds_buf whole = {0};
-    uint32_t count = 0;
-    ds_buf_printf(&whole, "%s%s%s", before, word, after);
-    for (const char *at = strstr(text, whole.text); at; at = strstr(at + 1, whole.text)) count++;
-    ds_buf_deinit(&whole);
-    return count;
-}
-
-/* Is the param mentioned by its declaration and loops' bounds alone, the index by loops alone? */
-static bool stands_alone(const ds_func *func, const ds_op *loop, uint32_t param) {
-    ds_buf text = {0};
-    ds_print_module_content(func->module, &text);
-    const char *name = func->module->params.at[param].name;
-    bool alone =
-        text.text &&
-        count_word(text.text, name) == 1 + count_text(text.text, " in 0..", name, " ") &&
-        count_word(text.text, loop->index) == count_text(text.text, "for ", loop->index, " in ");
-    ds_buf_deinit(&text);
-    return alone;
-}
 
 /* ---- its scenario ---- */
 
@@ -362,14 +302,14 @@ static bool make_small(ds_unit *unit, const ds_setting *settings, uint32_t n_set
                        const ds_bound_sibling *sibling, ds_bound_small *small) {
     ds_binding binding;
     const ds_func *func = ds_scenario_model(unit);
-    uint32_t param;
+    ds_layer_loop loop;
     if (!func || !add_topology(unit, sibling)) return false;
-    const ds_op *loop = find_loop(unit, func, &param);
     set_topology(unit);
     set_strategy(unit, sibling);
     if (ds_bind(unit, settings, n_settings, &binding, NULL) != DS_OK) return false;
-    ds_num *turns = loop ? &binding.params[func->module->id][param] : NULL;
-    if (turns && turns->kind == DS_NUM_INT && turns->i > 0 && stands_alone(func, loop, param)) {
+    bool found = ds_find_layer_loop(&binding, func, &loop) && !loop.uses_index;
+    ds_num *turns = found ? &binding.params[loop.module->id][loop.param] : NULL;
+    if (turns && turns->i > 0) {
         small->known.turns = turns->i;
         turns->i = TURNS;
     }

@@ -3,10 +3,11 @@
  * A model qualifies if its function has one loop over layers, 0 … N, and N is a param that nothing
  * else mentions: then a model of fewer layers is made by another value of it. A strategy qualifies
  * if it treats all chunks alike. What the passes see of the rest is the template's key: the params
- * of the model's module and the scenario's entries by value, but for those that only say how many
+ * that functions mention and the scenario's entries by value, but for those that only say how many
  * layers, stages and microbatches there are. */
 #include "sim/compose/fold.h"
 
+#include "ir/lang/mentions.h"
 #include "ir/lang/scenario.h"
 #include "sim/report/internal.h"
 
@@ -19,113 +20,10 @@
 #define MOST_BYTES ((size_t)96 << 20)
 enum { MOST_SKELETONS = 256, MOST_ROUTED = 128, MOST_TIMED = 1 << 19 };
 
-/* ---- the model's loop ---- */
-
 typedef struct param {
     const ds_module *module;
     uint32_t index;
 } param;
-
-typedef struct counter {
-    const ds_exprs *exprs;
-    ds_expr what;
-    uint32_t n;
-} counter;
-
-static void count_expr(counter *c, ds_expr e) {
-    if (!DS_HAS_EXPR(e)) return;
-    const ds_expr_node *node = ds_expr_at(c->exprs, e);
-    const ds_expr_node *what = ds_expr_at(c->exprs, c->what);
-    if (node->kind == DS_EXPR_PARAM) {
-        c->n += node->i == what->i;
-        return;
-    }
-    count_expr(c, node->a);
-    count_expr(c, node->b);
-}
-
-static void count_type(counter *c, const ds_type *type) {
-    for (uint32_t d = 0; type && d < type->rank; d++) {
-        count_expr(c, type->dims[d].size);
-        for (uint32_t s = 0; s < type->dims[d].n_splits; s++)
-            for (uint32_t i = 0; i < type->dims[d].splits[s].n_sizes; i++)
-                count_expr(c, type->dims[d].splits[s].sizes[i]);
-    }
-}
-
-static void count_attrs(counter *c, const ds_attr *attrs, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) {
-        if (attrs[i].kind == DS_ATTR_EXPR || attrs[i].kind == DS_ATTR_QUANTITY)
-            count_expr(c, attrs[i].expr);
-        count_attrs(c, attrs[i].items, attrs[i].n_items);
-    }
-}
-
-static void count_block(counter *c, const ds_block *block) {
-    for (uint32_t i = 0; i < block->n_ops; i++) {
-        const ds_op *op = block->ops[i];
-        count_attrs(c, op->attrs, op->n_attrs);
-        for (uint32_t k = 0; k < op->n_in; k++)
-            for (uint32_t x = 0; x < op->in[k].n_index; x++) {
-                count_expr(c, op->in[k].index[x]);
-                if (op->in[k].index_hi) count_expr(c, op->in[k].index_hi[x]);
-            }
-        if (op->code == DS_OP_FOR) {
-            count_expr(c, op->lo);
-            count_expr(c, op->hi);
-        }
-        if (op->body) count_block(c, op->body);
-    }
-}
-
-static void count_func(counter *c, const ds_func *func) {
-    for (uint32_t v = 0; v < func->values.n; v++) {
-        const ds_value_info *info = &func->values.at[v];
-        count_type(c, info->type);
-        count_attrs(c, info->attrs, info->n_attrs);
-        for (uint32_t i = 0; i < info->n_binders; i++) {
-            count_expr(c, info->binders[i].lo);
-            count_expr(c, info->binders[i].hi);
-        }
-    }
-    count_block(c, &func->body);
-}
-
-static const ds_op *only_loop(const ds_func *model) {
-    const ds_op *found = NULL;
-    for (uint32_t i = 0; i < model->body.n_ops; i++) {
-        if (model->body.ops[i]->code != DS_OP_FOR) continue;
-        if (found) return NULL;
-        found = model->body.ops[i];
-    }
-    return found;
-}
-
-/* The loop over layers and its param; NULL: the model has none of the known form. */
-static const ds_op *find_loop(const ds_binding *binding, param *out) {
-    const ds_unit *unit = binding->unit;
-    const ds_func *model = ds_scenario_model(unit);
-    const ds_op *loop = only_loop(model);
-    ds_env env = ds_binding_env(binding, NULL);
-    int64_t lo;
-    if (!loop || ds_expr_at(&unit->exprs, loop->hi)->kind != DS_EXPR_PARAM ||
-        ds_expr_eval_int(&env, loop->lo, loop->loc, &lo, NULL) != DS_OK || lo != 0)
-        return NULL;
-    const ds_expr_node *node = ds_expr_at(&unit->exprs, loop->hi);
-    *out = (param){unit->modules.at[node->i >> 32], (uint32_t)node->i};
-    if (binding->params[out->module->id][out->index].kind != DS_NUM_INT) return NULL;
-    counter c = {.exprs = &unit->exprs, .what = loop->hi};
-    for (uint32_t m = 0; m < unit->modules.n; m++)
-        for (uint32_t f = 0; f < unit->modules.at[m]->funcs.n; f++)
-            count_func(&c, unit->modules.at[m]->funcs.at[f]);
-    /* models that share a module (gpt, gpt_untied) each have their loop */
-    uint32_t loops = 0;
-    for (uint32_t f = 0; f < out->module->funcs.n; f++) {
-        const ds_op *other = only_loop(out->module->funcs.at[f]);
-        loops += other && other->hi.i == loop->hi.i;
-    }
-    return c.n == loops ? loop : NULL;
-}
 
 /* ---- the strategy ---- */
 
@@ -196,6 +94,15 @@ typedef struct shortening {
     int64_t samples; /* of a microbatch on one replica */
 } shortening;
 
+/* The index of the model's loop over layers; NULL: it has none of the known form. */
+static const char *find_layers(const ds_fold_step *step, shortening *out) {
+    ds_layer_loop loop;
+    if (!ds_find_layer_loop(step->binding, ds_scenario_model(step->binding->unit), &loop))
+        return NULL;
+    out->layers = (param){loop.module, loop.param};
+    return loop.op->index;
+}
+
 static int64_t n_layers(const ds_fold_step *step, const shortening *less) {
     return step->binding->params[less->layers.module->id][less->layers.index].i;
 }
@@ -240,20 +147,40 @@ static uint64_t mix_num(uint64_t hash, const ds_num *num) {
                                                      : ds_hash_bytes(&num->r, sizeof num->r));
 }
 
-/* Values of the params of all modules that have topologies or `degrade`, or functions; but for
- * those in `less`. */
-static uint64_t mix_params(uint64_t hash, const ds_binding *binding, bool topologies,
-                           const shortening *less) {
-    const ds_unit *unit = binding->unit;
-    for (uint32_t m = 0; m < unit->modules.n; m++) {
-        const ds_module *module = unit->modules.at[m];
-        bool devices = module->topologies.n || module->meshes.n || module->degrades.n;
-        if (topologies ? !devices : !module->funcs.n) continue;
-        for (uint32_t i = 0; i < module->params.n; i++)
-            if (!less || !(is_param(&less->layers, module, i) || is_param(&less->batch, module, i)))
-                hash = mix_num(ds_hash_mix(hash, m), &binding->params[m][i]);
+typedef struct mixed {
+    uint64_t hash;
+    const ds_binding *binding;
+    const shortening *less;
+} mixed;
+
+static void mix_leaf(void *context, const ds_expr_node *leaf) {
+    mixed *m = context;
+    if (leaf->kind != DS_EXPR_PARAM) return;
+    const ds_module *module = m->binding->unit->modules.at[(uint64_t)leaf->i >> 32];
+    uint32_t index = (uint32_t)leaf->i;
+    if (m->less &&
+        (is_param(&m->less->layers, module, index) || is_param(&m->less->batch, module, index)))
+        return;
+    m->hash = mix_num(m->hash, &m->binding->params[module->id][index]);
+}
+
+/* Values of the params that functions mention; but for those in `less`. */
+static uint64_t mix_funcs(uint64_t hash, const ds_binding *binding, const shortening *less) {
+    mixed m = {hash, binding, less};
+    for (uint32_t i = 0; i < binding->unit->modules.n; i++) {
+        const ds_module *module = binding->unit->modules.at[i];
+        for (uint32_t f = 0; f < module->funcs.n; f++)
+            ds_mentions_func(module->funcs.at[f], mix_leaf, &m);
     }
-    return hash;
+    return m.hash;
+}
+
+/* … that topologies, meshes and `degrade` mention. */
+static uint64_t mix_devices(uint64_t hash, const ds_binding *binding) {
+    mixed m = {.hash = hash, .binding = binding};
+    for (uint32_t i = 0; i < binding->unit->modules.n; i++)
+        ds_mentions_devices(binding->unit->modules.at[i], mix_leaf, &m);
+    return m.hash;
 }
 
 static uint64_t mix_text(uint64_t hash, const char *text) {
@@ -302,7 +229,7 @@ static uint64_t template_key(const ds_fold_step *step, const shortening *less, u
     const ds_strategy *s = step->strategy;
     const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
     bool shorter = less->batch.module != NULL;
-    uint64_t hash = mix_params(n_chunks, step->binding, false, less);
+    uint64_t hash = mix_funcs(n_chunks, step->binding, less);
     hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries,
                      shorter ? also : without);
     for (uint32_t c = 0; c < n_chunks; c++) hash = ds_hash_mix(hash, (uint64_t)turns[c]);
@@ -340,7 +267,7 @@ static void make_room(ds_fold *fold) {
 
 static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error *err) {
     make_room(fold);
-    uint64_t key = mix_setting(mix_params(1, step->binding, true, NULL), step);
+    uint64_t key = mix_setting(mix_devices(1, step->binding), step);
     const ds_topology *on = ds_scenario_topology(step->binding->unit);
     key = on ? ds_hash_mix(key, DS_KEY(on)) : key;
     if (fold->topo_key != key) forget(fold);
@@ -534,9 +461,8 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     int64_t turns[DS_FEW] = {0};
     *out = NULL;
     if (!treats_alike(step)) return DS_OK;
-    const ds_op *loop = find_loop(step->binding, &less.layers);
-    if (!loop) return DS_OK;
-    if (!cut(step, n_layers(step, &less))) return DS_OK;
+    const char *loop = find_layers(step, &less);
+    if (!loop || !cut(step, n_layers(step, &less))) return DS_OK;
     find_batch(step, &less);
     uint32_t n_chunks = cut_template(step, turns);
     if (!n_chunks) return DS_OK;
@@ -548,7 +474,7 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     if (!t) {
         t = new_template(fold);
         t->n_chunks = n_chunks;
-        t->loop = loop->index;
+        t->loop = loop;
         memcpy(t->turns, turns, sizeof turns);
         ds_status status = fill_template(fold, step, &less, t, err);
         if (status != DS_OK) {
@@ -567,7 +493,7 @@ static uint64_t exact_key(const ds_fold_step *step) {
     static const char *const without[] = {"order", "title", NULL};
     const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
     bool ordered = step->strategy->cp > 1 || step->strategy->ep > 1; /* axes that go together */
-    uint64_t hash = mix_params(2, step->binding, false, NULL);
+    uint64_t hash = mix_funcs(2, step->binding, NULL);
     hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries,
                      ordered ? without + 1 : without);
     hash = ds_hash_mix(hash, step->options->cost_mode);
@@ -646,10 +572,8 @@ static bool may_leave_out(ds_fold_step *step, shortening *less, const char **loo
         s->recompute > DS_RECOMPUTE_FULL || s->prefetch > 1 ||
         strcmp(s->schedule, "breadth-first") != 0)
         return false;
-    const ds_op *found = find_loop(step->binding, &less->layers);
-    if (!found || !cut(step, n_layers(step, less))) return false;
-    *loop = found->index;
-    return true;
+    *loop = find_layers(step, less);
+    return *loop && cut(step, n_layers(step, less));
 }
 
 static ds_status make_fewer(ds_template *t, const ds_fold_step *step, const shortening *less,
