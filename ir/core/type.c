@@ -226,7 +226,28 @@ static bool visit_mentions(void *context, ds_expr *e) {
     return ds_expr_mentions(m->exprs, *e, m->name);
 }
 
+static bool dim_varies(const ds_exprs *exprs, ds_dim *dim) {
+    mention any = {exprs, NULL};
+    if (ds_expr_at(exprs, dim->size)->varies) return true;
+    for (uint32_t s = 0; s < dim->n_splits; s++)
+        if (visit_sizes(&dim->splits[s], visit_mentions, &any)) return true;
+    return false;
+}
+
+/* Is there any index in it? Most types have none, and are asked more often than all else. */
+static bool varies(const ds_exprs *exprs, const ds_type *type) {
+    for (uint32_t i = 0; i < type->rank; i++)
+        if (dim_varies(exprs, &type->dims[i])) return true;
+    for (uint32_t i = 0; i < type->on.n_coords; i++)
+        if (ds_expr_at(exprs, type->on.coords[i].at)->varies) return true;
+    for (uint32_t i = 0; i < type->on.n_steps; i++)
+        if (ds_expr_at(exprs, type->on.steps[i].index)->varies) return true;
+    return false;
+}
+
 bool ds_type_mentions(const ds_exprs *exprs, const ds_type *type, const char *index_name) {
+    if (!varies(exprs, type)) return false;
+    if (!index_name) return true;
     mention m = {exprs, index_name};
     return visit_exprs((ds_type *)type, visit_mentions, &m); /* this visitor changes nothing */
 }

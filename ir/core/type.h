@@ -106,6 +106,7 @@ bool ds_type_is_over(const ds_type *type, uint32_t dim, const char *axis);
 /* Substitutes an index in every expression of the type; shares what does not change. */
 ds_type *ds_type_subst(ds_exprs *exprs, ds_arena *arena, const ds_type *type, const char *name,
                        ds_expr by);
+/* Does the index occur in it, any if the name is NULL? */
 bool ds_type_mentions(const ds_exprs *exprs, const ds_type *type, const char *index_name);
 /* Are all params in the type those of the module with this id? */
 bool ds_type_is_of(const ds_exprs *exprs, const ds_type *type, uint32_t module);

@@ -103,6 +103,7 @@ static bool take_name(ds_builder *b, const char *name) {
 void ds_build_resume(ds_builder *b, ds_func *func) {
     *b = (ds_builder){.unit = func->module->unit, .func = func, .resumed = true};
     ds_map_init(&b->names);
+    ds_map_reserve(&b->names, func->values.n + func->values.n / 8);
     for (uint32_t i = 0; i < func->values.n; i++)
         ds_map_put(&b->names, DS_KEY(func->values.at[i].name), 1);
     open_block(b, NULL);

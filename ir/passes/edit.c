@@ -8,6 +8,7 @@
 void ds_edit_init(ds_edit *e, ds_unit *unit, ds_func *func) {
     *e = (ds_edit){.unit = unit, .func = func};
     ds_map_init(&e->names);
+    ds_map_reserve(&e->names, func->values.n + func->values.n / 8);
     for (uint32_t i = 0; i < func->values.n; i++)
         ds_map_put(&e->names, DS_KEY(func->values.at[i].name), 1);
 }
@@ -50,8 +51,7 @@ static const char *free_name(ds_edit *e, const char *wanted) {
     if (!last) return wanted;
     for (uint64_t i = *last + 1;; i++) {
         const char *name =
-            ds_arena_printf(&e->unit->arena, "%s_%llu", wanted, (unsigned long long)i);
-        name = ds_intern(&e->unit->strings, name);
+            ds_intern(&e->unit->strings, ds_arena_numbered(&e->unit->arena, wanted, "_", i));
         if (ds_map_find(&e->names, DS_KEY(name))) continue;
         ds_map_put(&e->names, DS_KEY(wanted), i);
         return name;

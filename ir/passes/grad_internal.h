@@ -88,6 +88,7 @@ typedef struct ds_grad {
     bool *live;          /* by value: a weight's gradient runs through it */
     ds_grad_loop **home; /* by value: the innermost loop around its definition */
     ds_value *saved;     /* by value: the family that keeps it */
+    bool *in_parts;      /* by value: a gradient of an element has arrived, on some level */
     ds_map loops;        /* old op → ds_grad_loop */
     ds_map extra;        /* old op → number of its further result (lse) */
     DS_VEC(ds_value) extra_new;
@@ -135,6 +136,8 @@ ds_status ds_grad__zeros(ds_grad *g, const ds_type *type, const char *name, ds_u
 ds_status ds_grad__give(ds_grad *g, const ds_use *old, ds_grad_term term, ds_error *err);
 /* The slot of an old use in the open block, or NULL. */
 ds_grad_slot *ds_grad__slot(ds_grad *g, const ds_use *old);
+void ds_grad__push_slot(ds_grad *g, ds_grad_level *level, ds_grad_slot slot);
+void ds_grad__push_part(ds_grad *g, ds_grad_part part);
 /* All that has arrived for elements of a family, slots and parts. */
 uint32_t ds_grad__parts_of(ds_grad *g, ds_value family, ds_grad_part **out);
 /* The part's term for element j (forward terms, n of them); *none if it never has one. What is

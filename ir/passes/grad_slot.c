@@ -159,6 +159,16 @@ static bool same_element(const ds_grad_slot *slot, const ds_use *use) {
     return true;
 }
 
+void ds_grad__push_slot(ds_grad *g, ds_grad_level *level, ds_grad_slot slot) {
+    if (slot.n_index) g->in_parts[slot.value.i] = true;
+    DS_HPUSH(&level->slots, slot);
+}
+
+void ds_grad__push_part(ds_grad *g, ds_grad_part part) {
+    g->in_parts[part.target.i] = true;
+    DS_HPUSH(&g->level->parts, part);
+}
+
 ds_grad_slot *ds_grad__slot(ds_grad *g, const ds_use *old) {
     for (uint32_t i = 0; i < g->level->slots.n; i++)
         if (same_element(&g->level->slots.at[i], old)) return &g->level->slots.at[i];
@@ -193,7 +203,7 @@ ds_status ds_grad__give(ds_grad *g, const ds_use *old, ds_grad_term term, ds_err
         return DS_OK;
     }
     ds_grad_slot fresh = {old->value, old->index, old->index_hi, old->n_index, term};
-    DS_HPUSH(&g->level->slots, fresh);
+    ds_grad__push_slot(g, g->level, fresh);
     return DS_OK;
 }
 
@@ -206,6 +216,8 @@ static bool is_part(const ds_grad_slot *slot, ds_value family) {
 uint32_t ds_grad__parts_of(ds_grad *g, ds_value family, ds_grad_part **out) {
     const ds_grad_level *level = g->level;
     uint32_t n = 0, most = 0;
+    *out = NULL;
+    if (!g->in_parts[family.i]) return 0;
     for (uint32_t i = 0; i < level->parts.n; i++) most += level->parts.at[i].target.i == family.i;
     for (uint32_t i = 0; i < level->slots.n; i++) most += is_part(&level->slots.at[i], family);
     ds_grad_part *parts = DS_NEW_N(arena_of(g), ds_grad_part, most + 1);

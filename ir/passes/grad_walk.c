@@ -102,7 +102,7 @@ static ds_status finish_weight(ds_grad *g, ds_grad_weight *w, ds_error *err) {
         slot->term = term;
     } else {
         ds_grad_slot fresh = {w->old, elem.index, NULL, elem.n_index, term};
-        DS_HPUSH(&g->level->slots, fresh);
+        ds_grad__push_slot(g, g->level, fresh);
     }
     if (w->assembled) return DS_OK;
     w->result = term.use.value;
@@ -265,7 +265,7 @@ static void begin_loop(ds_grad *g, loop_walk *w, const ds_use *inits, ds_grad_le
                                         ds_grad__written(g, use), inits[w->n_carries + i]);
         ds_grad_slot slot = {use->value, use->index, use->index_hi, use->n_index, {0}};
         slot.term.use = ds_use_of(carry);
-        DS_HPUSH(&level->slots, slot);
+        ds_grad__push_slot(g, level, slot);
     }
     *out = made;
 }
@@ -282,7 +282,7 @@ static ds_status give_kept(ds_grad *g, const ds_grad_loop *loop, const ds_use *k
             if (part.n_fixed) memcpy(part.fixed, parts[i].fixed, part.n_fixed * sizeof *part.fixed);
             part.fixed[part.n_fixed++] = turn;
             part.target = kept->value;
-            DS_HPUSH(&g->level->parts, part);
+            ds_grad__push_part(g, part);
             continue;
         }
         bool none;
@@ -418,7 +418,7 @@ static ds_status give_results(ds_grad *g, const loop_walk *w, const ds_op *made,
     for (uint32_t i = 0; i < kept->parts.n; i++) {
         ds_value family = made->out[w->n_carries + w->outer.n + i];
         ds_grad_part part = widen(g, w->loop, &kept->parts.at[i], family);
-        DS_HPUSH(&g->level->parts, part);
+        ds_grad__push_part(g, part);
     }
     return DS_OK;
 }

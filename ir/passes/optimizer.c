@@ -187,20 +187,24 @@ static ds_status update_range(updater *u, uint32_t lead, ds_expr *at, uint32_t d
                               ds_error *err) {
     ds_model_step *step = u->step;
     const ds_value_info *info = info_of(u, &step->weights.at[lead]);
-    uint32_t n_weights = step->weights.n, n = 0;
+    uint32_t n = 0;
     const ds_binder *binder = &info->binders[depth];
     bool leaf = depth + 1 == info->n_binders;
     at[depth] = ds_expr_index(&step->unit->exprs, binder->name);
     ds_op *loop = ds_build_for(&u->b, binder->name, binder->lo, binder->hi);
     if (!leaf) DS_TRY(update_range(u, lead, at, depth + 1, err));
     uint32_t n_kept = 0; /* a pipeline has many chunks, and few weights in each */
-    for (uint32_t i = 0; i < n_weights; i++)
-        if (same_range(u, i, lead)) n_kept += n_parts(u, &step->weights.at[i]);
+    DS_VEC(uint32_t) members = {0};
+    for (uint32_t i = lead + 1; i-- > 0;) { /* none behind it: those are done */
+        if (!same_range(u, i, lead)) continue;
+        DS_PUSH(&step->unit->arena, &members, i);
+        n_kept += n_parts(u, &step->weights.at[i]);
+    }
     ds_use *kept = DS_NEW_N(&step->unit->arena, ds_use, n_kept + 1);
     const char **names = DS_NEW_N(&step->unit->arena, const char *, n_kept + 1);
-    for (uint32_t i = n_weights; i-- > 0;) {
+    for (uint32_t m = 0; m < members.n; m++) {
+        uint32_t i = members.at[m];
         const ds_step_weight *w = &step->weights.at[i];
-        if (!same_range(u, i, lead)) continue;
         if (leaf) DS_TRY(update_one(u, i, at, depth + 1, err));
         for (uint32_t k = 0; k < n_parts(u, w); k++) {
             names[n] = join(u, part_name(u, w, k), depth ? ".row" : ".new");
@@ -210,10 +214,9 @@ static ds_status update_range(updater *u, uint32_t lead, ds_expr *at, uint32_t d
     }
     DS_TRY(ds_build_yield(&u->b, NULL, 0, kept, n, names, err));
     n = 0;
-    for (uint32_t i = n_weights; i-- > 0;)
-        if (same_range(u, i, lead))
-            for (uint32_t k = 0; k < n_parts(u, &step->weights.at[i]); k++)
-                u->updated[i][k] = ds_use_of(loop->out[n++]);
+    for (uint32_t m = 0; m < members.n; m++)
+        for (uint32_t k = 0; k < n_parts(u, &step->weights.at[members.at[m]]); k++)
+            u->updated[members.at[m]][k] = ds_use_of(loop->out[n++]);
     return DS_OK;
 }
 

@@ -147,8 +147,7 @@ static ds_status make(ds_pipe *p, char kind, uint32_t chunk, uint32_t mb, ds_pip
     ds_status status = DS_OK;
     if (choose(f->part, kind, chunk, in)) {
         ds_pipe_copy c = {.old = old, .place = ds_pipe__on(p, stage), .types = &p->types[stage]};
-        c.map = ds_xmalloc((old->values.n + 1) * sizeof *c.map);
-        memset(c.map, 0xff, (old->values.n + 1) * sizeof *c.map);
+        c.map = ds_xmalloc((old->values.n + 1) * sizeof *c.map); /* what is read has been set */
         find_in(p, in, f);
         find_out(p, in, chunk, f);
         status = write(p, name_of(p, kind, chunk, mb, copy), &c, in, f, err);
