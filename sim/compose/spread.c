@@ -4,7 +4,10 @@
  * the same and differ in whom they meet and which links they share with others, as the skeleton
  * says: a stage whose replicas do not fill nodes has some at the edges of nodes. So each unit comes
  * once for every class that computes, or for every meeting of these classes; it waits for those
- * units of its class that the template's unit waits for. Buffers are each class's own. */
+ * units of its class that the template's unit waits for. Buffers are each class's own.
+ *
+ * Most chunks of a stage do the same, and refer to others in the same way, counted from themselves:
+ * the second of such *twins* takes the body of the first. */
 #include "sim/compose/template.h"
 
 #include <stdlib.h>
@@ -29,10 +32,12 @@ typedef struct image {
     uint32_t n; /* all of them */
 } image;
 
-/* What a unit of the template waits for. */
+/* What a unit of the template waits for, and what that has become. */
 typedef struct wait {
-    uint32_t part, unit;
-    uint32_t ext; /* into the body's; DS_NONE: of its own part */
+    ends on;
+    uint32_t first;     /* of the part's: */
+    const meetings *in; /* of a transfer */
+    uint32_t ext;       /* into the body's; DS_NONE: of its own part */
 } wait;
 
 typedef struct spreader {
@@ -45,9 +50,11 @@ typedef struct spreader {
     uint32_t *stage, *rank, *stream; /* per class: its stage, which of that, its compute stream, */
     uint32_t *sort;                  /* the sort of its replicas */
     image *images;                   /* per part */
+    ds_map twins;                    /* hash of what a part is → the last such */
+    uint32_t *next_twin;             /* per part: the one before it with its hash; DS_NONE */
     /* of the part in hand */
     const ds_part *from;
-    const ds_outline *shape;
+    const ds_body **bodies; /* per sort of replicas */
     ds_part *out;
     ds_arena arena;         /* of images and meetings */
     ds_map known;           /* hash of kinds → meetings */
@@ -91,6 +98,10 @@ static void list_classes(spreader *x) {
 
 static uint32_t count_classes(const spreader *x, uint32_t stage) {
     return x->first[stage + 1] - x->first[stage];
+}
+
+static const ds_body *body_of(const ds_sibling *s, uint32_t part) {
+    return s->parts[part].body;
 }
 
 static const ds_sibling *sibling_of(const spreader *x, uint32_t sort) {
@@ -242,12 +253,21 @@ static uint32_t part_of(const spreader *x, const ds_external *ext) {
     return ds_template__source_part(x->of, x->from, &ext->source);
 }
 
+/* Another part, counted from this one, so that twins say the same. */
+static ds_source relative(const spreader *x, const ds_part *part, ds_source source) {
+    if (part->tail || source.is_relative) return source;
+    source.is_relative = true;
+    source.chunk -= (int32_t)(part->group % x->of->n_chunks);
+    return source;
+}
+
 /* The k-th that an external becomes. */
 static uint32_t put_external(spreader *x, uint32_t ext, uint32_t k, uint32_t unit) {
     uint32_t *at = &x->ext_at[x->first_ext[ext] + k];
     if (*at == DS_NONE) {
         *at = x->out->body->exts.n;
-        DS_HPUSH(&x->out->body->exts, ((ds_external){x->from->body->exts.at[ext].source, unit}));
+        ds_source source = relative(x, x->from, x->from->body->exts.at[ext].source);
+        DS_HPUSH(&x->out->body->exts, ((ds_external){source, unit}));
     }
     return *at;
 }
@@ -256,28 +276,33 @@ static void find_waits(spreader *x, const ds_unit_task *old) {
     const ds_body *body = x->from->body;
     x->waits.n = 0;
     for (uint32_t i = old->pred; i < old->pred + old->n_preds; i++) {
-        uint32_t pred = body->preds.at[i];
-        wait w = {own_part(x), pred, DS_NONE};
-        if (pred & DS_EXT) {
-            const ds_external *ext = &body->exts.at[pred & ~DS_EXT];
-            w = (wait){part_of(x, ext), ext->unit, pred & ~DS_EXT};
+        uint32_t unit = body->preds.at[i], part = own_part(x), ext = DS_NONE;
+        if (unit & DS_EXT) {
+            ext = unit & ~DS_EXT;
+            part = part_of(x, &body->exts.at[ext]);
+            unit = body->exts.at[ext].unit;
         }
+        const image *of = &x->images[part];
+        bool moves = body_of(x->of, part)->units.at[unit].transfer != DS_NONE;
+        wait w = {of->on[unit], of->unit[unit], moves ? of->meetings[unit] : NULL, ext};
         DS_HPUSH(&x->waits, w);
     }
 }
 
-/* What the unit waits for on one of its classes; each only once. */
+/* What the unit waits for on one of its classes. A transfer has several, which may wait for one
+ * thing; each comes only once. */
 static void put_preds(spreader *x, uint32_t cls, ds_unit_task *unit) {
     ds_body *out = x->out->body;
     uint32_t n_units = x->images[own_part(x)].n, stage = x->stage[cls];
     for (uint32_t i = 0; i < x->waits.n; i++) {
         const wait *w = &x->waits.at[i];
-        if (!is_on(x, w->part, w->unit, stage)) continue;
-        uint32_t pred = unit_on(x, w->part, w->unit, cls), place = pred;
-        uint32_t k = pred - x->images[w->part].unit[w->unit];
-        if (w->ext != DS_NONE) place = n_units + x->first_ext[w->ext] + k;
-        if (x->seen[place] == out->units.n + 1) continue;
-        x->seen[place] = out->units.n + 1;
+        if (w->on.from != stage && w->on.to != stage) continue;
+        uint32_t k = w->in ? w->in->of[cls] : x->rank[cls], pred = w->first + k;
+        if (unit->transfer != DS_NONE) {
+            uint32_t place = w->ext == DS_NONE ? pred : n_units + x->first_ext[w->ext] + k;
+            if (x->seen[place] == out->units.n + 1) continue;
+            x->seen[place] = out->units.n + 1;
+        }
         if (w->ext != DS_NONE) pred = DS_EXT | put_external(x, w->ext, k, pred);
         DS_HPUSH(&out->preds, pred);
         unit->n_preds++;
@@ -294,7 +319,7 @@ static ds_unit_task new_unit(const spreader *x, const ds_unit_task *old) {
 
 static void put_compute(spreader *x, uint32_t u, uint32_t cls) {
     ds_body *body = x->out->body;
-    const ds_unit_task *old = &sibling_of(x, x->sort[cls])->parts[own_part(x)].body->units.at[u];
+    const ds_unit_task *old = &x->bodies[x->sort[cls]]->units.at[u];
     ds_unit_task unit = new_unit(x, old);
     uint32_t slot = slot_of(x, x->stream[cls], cls);
     DS_HPUSH(&body->slots, slot);
@@ -351,9 +376,8 @@ static void put_buffers(spreader *x) {
         const ds_alloc *old = &body->allocs.at[i];
         uint32_t stage = stage_of_place(x, part, old->cls);
         for (uint32_t c = x->first[stage]; c < x->first[stage + 1]; c++) {
-            const ds_body *own = sibling_of(x, x->sort[x->cls[c]])->parts[part].body;
             ds_alloc alloc = {unit_on(x, part, old->unit, x->cls[c]), class_place(x, x->cls[c]),
-                              own->allocs.at[i].bytes};
+                              x->bodies[x->sort[x->cls[c]]]->allocs.at[i].bytes};
             DS_HPUSH(&out->allocs, alloc);
         }
     }
@@ -364,7 +388,7 @@ static void put_buffers(spreader *x) {
         x->free_at[i] = out->frees.n;
         for (uint32_t c = x->first[stage]; c < x->first[stage + 1]; c++) {
             ds_free event = *old;
-            event.bytes = sibling_of(x, x->sort[x->cls[c]])->parts[part].body->frees.at[i].bytes;
+            event.bytes = x->bodies[x->sort[x->cls[c]]]->frees.at[i].bytes;
             event.cls = class_place(x, x->cls[c]);
             event.first = out->users.n;
             for (uint32_t k = 0; k < old->n; k++) {
@@ -385,17 +409,156 @@ static void put_checks(spreader *x) {
         const ds_before *old = &body->checks.at[i];
         uint32_t part = old->local ? own : ds_template__source_part(x->of, x->from, &old->source);
         const ds_free *f = old->until < n_units ? NULL : &body->frees.at[old->until - n_units];
-        for (uint32_t c = 0; c < x->plan->n_classes; c++) {
-            bool until = f ? stage_of_place(x, own, f->cls) == x->stage[c]
-                           : is_on(x, own, old->until, x->stage[c]);
-            if (!until || !is_on(x, part, old->unit, x->stage[c])) continue;
+        ends on = x->images[own].on[f ? 0 : old->until];
+        if (f) on.from = on.to = stage_of_place(x, own, f->cls);
+        uint32_t n = count_members(x, &on);
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t c = member_at(x, &on, k);
+            if (!is_on(x, part, old->unit, x->stage[c])) continue;
             ds_before check = *old;
+            if (!old->local) check.source = relative(x, x->from, old->source);
             check.unit = unit_on(x, part, old->unit, c);
             check.until = f ? x->images[own].n + x->free_at[old->until - n_units] + x->rank[c]
                             : unit_on(x, own, old->until, c);
             DS_HPUSH(&x->out->body->checks, check);
         }
     }
+}
+
+/* ---- twins ---- */
+
+static uint64_t hash_part(const spreader *x, uint32_t p) {
+    const ds_body *body = body_of(x->of, p);
+    uint64_t hash = ds_hash_mix(body->units.n, body->exts.n);
+    hash = ds_hash_mix(ds_hash_mix(hash, body->allocs.n), body->frees.n);
+    for (uint32_t i = 0; i < x->of->parts[p].classes.n; i++)
+        hash = ds_hash_mix(hash, stage_of_place(x, p, i));
+    for (uint32_t u = 0; u < body->units.n; u++)
+        hash = ds_hash_mix(hash, (uint64_t)body->units.at[u].ps);
+    for (uint32_t i = 0; i < body->allocs.n; i++)
+        hash = ds_hash_mix(hash, (uint64_t)body->allocs.at[i].bytes);
+    return hash;
+}
+
+static bool same_words(const uint32_t *a, const uint32_t *b, uint32_t n) {
+    return !n || memcmp(a, b, n * sizeof *a) == 0;
+}
+
+/* The same units, but for which instances these are. */
+static bool same_units(const ds_body *a, const ds_body *b) {
+    for (uint32_t u = 0; u < a->units.n; u++) {
+        const ds_unit_task *x = &a->units.at[u], *y = &b->units.at[u];
+        if (x->ps != y->ps || x->transfer != y->transfer || x->cls != y->cls ||
+            x->slot != y->slot || x->n_slots != y->n_slots || x->pred != y->pred ||
+            x->n_preds != y->n_preds || x->dtype != y->dtype || x->each != y->each ||
+            x->flop != y->flop)
+            return false;
+    }
+    return true;
+}
+
+/* The same buffers, but for which values these are. */
+static bool same_buffers(const ds_body *a, const ds_body *b) {
+    for (uint32_t i = 0; i < a->allocs.n; i++) {
+        const ds_alloc *x = &a->allocs.at[i], *y = &b->allocs.at[i];
+        if (x->unit != y->unit || x->cls != y->cls || x->bytes != y->bytes) return false;
+    }
+    for (uint32_t i = 0; i < a->frees.n; i++) {
+        const ds_free *x = &a->frees.at[i], *y = &b->frees.at[i];
+        if (x->cls != y->cls || x->first != y->first || x->n != y->n || x->bytes != y->bytes ||
+            x->taker != y->taker)
+            return false;
+        if (i && (x[-1].value == x->value) != (y[-1].value == y->value)) return false;
+    }
+    return true;
+}
+
+static bool same_body(const ds_body *a, const ds_body *b) {
+    return a->units.n == b->units.n && a->slots.n == b->slots.n && a->preds.n == b->preds.n &&
+           a->exts.n == b->exts.n && a->allocs.n == b->allocs.n && a->frees.n == b->frees.n &&
+           a->users.n == b->users.n && a->checks.n == b->checks.n &&
+           a->stream_cls.n == b->stream_cls.n && same_units(a, b) && same_buffers(a, b) &&
+           same_words(a->slots.at, b->slots.at, a->slots.n) &&
+           same_words(a->preds.at, b->preds.at, a->preds.n) &&
+           same_words(a->users.at, b->users.at, a->users.n) &&
+           same_words(a->stream_cls.at, b->stream_cls.at, a->stream_cls.n);
+}
+
+/* Does a unit become the same in both parts, on the same classes, in the same meetings? */
+static bool same_image(const spreader *x, uint32_t p, uint32_t q, uint32_t unit) {
+    const image *a = &x->images[p], *b = &x->images[q];
+    if (a->unit[unit] != b->unit[unit] || a->on[unit].from != b->on[unit].from ||
+        a->on[unit].to != b->on[unit].to)
+        return false;
+    bool moves = body_of(x->of, p)->units.at[unit].transfer != DS_NONE;
+    if (moves != (body_of(x->of, q)->units.at[unit].transfer != DS_NONE)) return false;
+    return !moves || a->meetings[unit] == b->meetings[unit];
+}
+
+static bool same_source(const spreader *x, uint32_t p, uint32_t q, const ds_source *from_p,
+                        const ds_source *from_q, uint32_t unit) {
+    const ds_part *a = &x->of->parts[p], *b = &x->of->parts[q];
+    ds_source s = relative(x, a, *from_p), t = relative(x, b, *from_q);
+    if (s.kind != t.kind || s.when != t.when || s.turn != t.turn || s.chunk != t.chunk ||
+        s.post != t.post)
+        return false;
+    return same_image(x, ds_template__source_part(x->of, a, from_p),
+                      ds_template__source_part(x->of, b, from_q), unit);
+}
+
+static bool same_waits(const spreader *x, uint32_t p, uint32_t q) {
+    const ds_body *a = body_of(x->of, p), *b = body_of(x->of, q);
+    for (uint32_t u = 0; u < a->units.n; u++)
+        if (!same_image(x, p, q, u)) return false;
+    for (uint32_t i = 0; i < a->exts.n; i++)
+        if (a->exts.at[i].unit != b->exts.at[i].unit ||
+            !same_source(x, p, q, &a->exts.at[i].source, &b->exts.at[i].source, a->exts.at[i].unit))
+            return false;
+    for (uint32_t i = 0; i < a->checks.n; i++) {
+        const ds_before *c = &a->checks.at[i], *d = &b->checks.at[i];
+        if (c->local != d->local || c->unit != d->unit || c->until != d->until) return false;
+        if (!c->local && !same_source(x, p, q, &c->source, &d->source, c->unit)) return false;
+    }
+    return true;
+}
+
+static bool are_twins(const spreader *x, uint32_t p, uint32_t q) {
+    const ds_part *a = &x->of->parts[p], *b = &x->of->parts[q];
+    if (a->tail || b->tail || a->classes.n != b->classes.n || !same_body(a->body, b->body))
+        return false;
+    for (uint32_t i = 0; i < a->classes.n; i++)
+        if (stage_of_place(x, p, i) != stage_of_place(x, q, i)) return false;
+    for (uint32_t sort = 1; sort < x->stages->t->replicas.n; sort++)
+        if (!same_body(body_of(sibling_of(x, sort), p), body_of(sibling_of(x, sort), q)))
+            return false;
+    return same_waits(x, p, q);
+}
+
+/* A part before this one whose body it may have; DS_NONE. */
+static uint32_t find_twin(spreader *x, uint32_t p) {
+    uint64_t hash = hash_part(x, p);
+    const uint64_t *found = ds_map_find(&x->twins, hash);
+    uint32_t first = found ? (uint32_t)*found : DS_NONE, q = first;
+    while (q != DS_NONE && !are_twins(x, p, q)) q = x->next_twin[q];
+    if (q != DS_NONE) return q;
+    x->next_twin[p] = first;
+    ds_map_put(&x->twins, hash, p);
+    return DS_NONE;
+}
+
+#define COPY(to, from)                                                                             \
+    do {                                                                                           \
+        (to)->n = (to)->cap = (from)->n;                                                           \
+        (to)->at = ds_xmalloc((size_t)((from)->n + 1) * sizeof *(to)->at);                         \
+        if ((from)->n) memcpy((to)->at, (from)->at, (from)->n * sizeof *(to)->at);                 \
+    } while (0)
+
+static void copy_twin(ds_part *out, const ds_part *twin) {
+    out->body = twin->body;
+    out->flows = twin->flows;
+    COPY(&out->streams, &twin->streams);
+    COPY(&out->classes, &twin->classes);
+    COPY(&out->transfers, &twin->transfers);
 }
 
 /* ---- parts ---- */
@@ -428,7 +591,6 @@ static void make_room(spreader *x) {
 static void put_part(spreader *x, uint32_t p) {
     const ds_part *from = &x->of->parts[p];
     x->from = from;
-    x->shape = &x->stages->t->shapes[p];
     x->out = ds_compose__add_part(x->s);
     *x->out = (ds_part){.group = from->group,
                         .turn = from->turn,
@@ -437,6 +599,13 @@ static void put_part(spreader *x, uint32_t p) {
                         .tail = from->tail,
                         .callee = from->callee,
                         .opaque = !from->tail && from->post < 0};
+    uint32_t twin = find_twin(x, p);
+    if (twin != DS_NONE) {
+        copy_twin(x->out, &x->s->parts[twin]);
+        return;
+    }
+    for (uint32_t sort = 0; sort < x->stages->t->replicas.n; sort++)
+        x->bodies[sort] = body_of(sibling_of(x, sort), p);
     x->out->body = ds_compose__add_body(x->s);
     make_room(x);
     put_units(x);
@@ -479,8 +648,13 @@ bool ds_template__spread(const ds_spread *stages) {
     for (uint32_t i = 0; i < x.plan->n_streams; i++) x.place_of[i] = DS_NONE;
     x.place_of_cls = ds_xmalloc(x.plan->n_classes * sizeof *x.place_of_cls);
     for (uint32_t i = 0; i < x.plan->n_classes; i++) x.place_of_cls[i] = DS_NONE;
+    x.next_twin = ds_xcalloc(x.of->n_parts, sizeof *x.next_twin);
+    x.bodies = ds_xcalloc((size_t)stages->t->replicas.n + 1, sizeof *x.bodies);
     for (uint32_t p = 0; p < x.of->n_parts; p++) put_part(&x, p);
     put_inputs(&x);
+    ds_map_deinit(&x.twins);
+    free(x.next_twin);
+    free(x.bodies);
     ds_map_deinit(&x.known);
     ds_arena_deinit(&x.arena);
     free(x.images);
