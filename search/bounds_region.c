@@ -539,7 +539,9 @@ static ds_status read_region(ds_bounds *b, const ds_choice *prefix, uint32_t dep
                              ds_bound_region *out, ds_error *err) {
     *out = (ds_bound_region){.zero = -1};
     if (b->refused || depth < b->shaped) return DS_OK;
-    DS_TRY(set_frame(b, prefix, depth, err));
+    ds_status status = set_frame(b, prefix, depth, err);
+    if (ds_space__is_of_values(status)) return DS_OK; /* a param that divides by zero, say */
+    DS_TRY(status);
     out->dp = knob_int(b, KNOB_DP, prefix, depth, 1, 0);
     out->tp = knob_int(b, KNOB_TP, prefix, depth, 1, 0);
     out->pp = knob_int(b, KNOB_PP, prefix, depth, 1, 0);

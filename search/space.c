@@ -75,6 +75,7 @@ static ds_status prepare(ds_space *s, ds_error *err) {
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "nothing to explore: the file has no sweep block");
     s->walk = new_frame(s);
+    s->walk.lenient = true;
     s->judge = new_frame(s);
     s->region = new_frame(s);
     read_entries(s);
@@ -202,6 +203,8 @@ static ds_status open_digit(ds_space *s, uint32_t dim, ds_error *err) {
     ds_digit *digit = &s->digits[dim];
     ds_env env = ds_space__env(s, &s->walk);
     int64_t a = 0, b = 0, step = 1;
+    const ds_expr ends[] = {entry->a, entry->b, entry->step};
+    for (int i = 0; i < 3; i++) DS_TRY(ds_space__known(s, &s->walk, ends[i], err));
     digit->at = 0;
     if (DS_HAS_EXPR(entry->a)) DS_TRY(ds_expr_eval_int(&env, entry->a, entry->loc, &a, err));
     if (DS_HAS_EXPR(entry->b)) DS_TRY(ds_expr_eval_int(&env, entry->b, entry->loc, &b, err));
@@ -228,7 +231,10 @@ static ds_status open_digit(ds_space *s, uint32_t dim, ds_error *err) {
 /* A list's item that is a number or a text as one, else its text. */
 static ds_status item_value(ds_space *s, const ds_attr *item, ds_num *out, ds_error *err) {
     ds_env env = ds_space__env(s, &s->walk);
-    if (item->kind == DS_ATTR_EXPR) return ds_expr_eval(&env, item->expr, item->loc, out, err);
+    if (item->kind == DS_ATTR_EXPR) {
+        DS_TRY(ds_space__known(s, &s->walk, item->expr, err));
+        return ds_expr_eval(&env, item->expr, item->loc, out, err);
+    }
     *out = (ds_num){.kind = DS_NUM_STR, .s = item->kind == DS_ATTR_WORD ? item->word : ""};
     return DS_OK;
 }
@@ -296,11 +302,6 @@ static ds_status holds(const ds_space *s, const ds_frame *frame, const ds_sweep_
     return DS_OK;
 }
 
-/* Does it depend on values whether the condition can be evaluated? */
-static bool is_of_values(ds_status status) {
-    return status == DS_ERR_VALUE || status == DS_ERR_OVERFLOW;
-}
-
 /* One that cannot be evaluated for these values (it divides by zero) excludes nothing: candidates
  * say so themselves, see ds_space_admits. Without values it never can. */
 static ds_status check_level(ds_space *s, ds_level level, bool *ok, ds_error *err) {
@@ -308,8 +309,10 @@ static ds_status check_level(ds_space *s, ds_level level, bool *ok, ds_error *er
     for (uint32_t i = 0; i < s->conditions.n && *ok; i++) {
         if (s->conditions.at[i].level != level) continue;
         ds_error why;
-        ds_status status = holds(s, &s->walk, s->conditions.at[i].entry, ok, &why);
-        bool doubtful = level > 0 && is_of_values(status);
+        const ds_sweep_entry *entry = s->conditions.at[i].entry;
+        ds_status status = ds_space__known(s, &s->walk, entry->a, &why);
+        if (status == DS_OK) status = holds(s, &s->walk, entry, ok, &why);
+        bool doubtful = level > 0 && ds_space__is_of_values(status);
         s->doubtful = s->doubtful || doubtful;
         if (doubtful || status == DS_OK) continue;
         if (err) *err = why;

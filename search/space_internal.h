@@ -41,6 +41,8 @@ typedef struct ds_condition {
 typedef struct ds_frame {
     ds_num **params; /* [module id][param index] */
     ds_named *named;
+    bool lenient;          /* goes on where a recipe of a level above 0 has no value … */
+    DS_VEC(uint32_t) gone; /* … these, and those that need them */
 } ds_frame;
 
 /* A dimension's values, evaluated for the digits before it. */
@@ -74,7 +76,7 @@ struct ds_space {
     ds_choice *current; /* what they stand for */
     uint32_t depth;     /* of the params that are being looked at */
     bool started, ended;
-    bool doubtful; /* some condition on knobs could not be evaluated somewhere */
+    bool doubtful; /* some condition or param could not be evaluated somewhere */
 };
 
 /* ---- space_names.c: what expressions look at ---- */
@@ -85,10 +87,17 @@ ds_status ds_space__level(ds_space *space, ds_expr e, ds_loc loc, ds_level *leve
 ds_status ds_space__name(ds_space *space, const char *name, ds_loc loc, uint32_t *place,
                          ds_error *err);
 /* Runs the recipes of one level. */
-ds_status ds_space__cook(const ds_space *space, ds_frame *frame, ds_level level, ds_error *err);
+ds_status ds_space__cook(ds_space *space, ds_frame *frame, ds_level level, ds_error *err);
 /* Sets a dimension and all that follows from it. */
-ds_status ds_space__set(const ds_space *space, ds_frame *frame, uint32_t dim, ds_num value,
-                        uint32_t item, ds_error *err);
+ds_status ds_space__set(ds_space *space, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
+                        ds_error *err);
+/* An error if what the expression looks at has no value for those of the dimensions (a param that
+ * divides by zero): that of the first such recipe. O(1) where there is none. */
+ds_status ds_space__known(const ds_space *space, const ds_frame *frame, ds_expr e, ds_error *err);
+/* Does it depend on values whether something can be evaluated? */
+static inline bool ds_space__is_of_values(ds_status status) {
+    return status == DS_ERR_VALUE || status == DS_ERR_OVERFLOW;
+}
 ds_env ds_space__env(const ds_space *space, const ds_frame *frame);
 
 #endif

@@ -3,9 +3,11 @@
  * An expression names dimensions, params, knobs and derived values. Each has a level, the number of
  * dimensions that must be set before it is known, and a recipe that finds it from others of the
  * same or a lower level. Recipes are collected depth first, so each stands behind those it needs;
- * when a dimension is set, those of its level run in that order. */
+ * when a dimension is set, those of its level run in that order. One that has no value for these
+ * dimensions (it divides by zero) is gone until they change, with all that needs it. */
 #include "search/space_internal.h"
 
+#include "ir/lang/mentions.h"
 #include "ir/lang/verify.h"
 
 #include <string.h>
@@ -383,15 +385,86 @@ static ds_status cook(const ds_space *s, ds_frame *frame, const ds_recipe *recip
     return DS_OK;
 }
 
-ds_status ds_space__cook(const ds_space *s, ds_frame *frame, ds_level level, ds_error *err) {
-    for (uint32_t i = 0; i < s->recipes.n; i++)
-        if (s->recipes.at[i].level == level) DS_TRY(cook(s, frame, &s->recipes.at[i], err));
+/* ---- what has no value ---- */
+
+/* Does recipe r make what the leaf names? */
+static bool makes(const ds_space *s, const ds_recipe *r, const ds_expr_node *leaf) {
+    if (leaf->kind == DS_EXPR_PARAM)
+        return r->kind == DS_RECIPE_PARAM &&
+               (int64_t)((uint64_t)r->module << 32 | r->param) == leaf->i;
+    return r->kind != DS_RECIPE_PARAM && s->names.at[r->index] == leaf->name;
+}
+
+typedef struct search {
+    const ds_space *s;
+    const ds_frame *frame;
+    bool found;
+} search;
+
+static void find_gone(void *context, const ds_expr_node *leaf) {
+    search *it = context;
+    for (uint32_t i = 0; i < it->frame->gone.n && !it->found; i++)
+        it->found = makes(it->s, &it->s->recipes.at[it->frame->gone.at[i]], leaf);
+}
+
+static bool looks_at_gone(const ds_space *s, const ds_frame *frame, ds_expr e) {
+    search it = {s, frame, false};
+    if (frame->gone.n) ds_mentions_expr(&s->unit->exprs, e, find_gone, &it);
+    return it.found;
+}
+
+static bool needs_gone(const ds_space *s, const ds_frame *frame, const ds_recipe *recipe) {
+    ds_expr_node leaf = {.kind = DS_EXPR_PARAM};
+    search it = {s, frame, false};
+    if (!frame->gone.n) return false;
+    for (uint32_t m = 0; recipe->kind == DS_RECIPE_WORLD && m < s->unit->modules.n; m++)
+        ds_mentions_devices(s->unit->modules.at[m], find_gone, &it);
+    if (recipe->kind == DS_RECIPE_COPY)
+        leaf.i = (int64_t)((uint64_t)recipe->module << 32 | recipe->param);
+    if (recipe->kind == DS_RECIPE_PRICE)
+        leaf = (ds_expr_node){.kind = DS_EXPR_INDEX, .name = s->names.at[recipe->param]};
+    if (leaf.i || leaf.name) find_gone(&it, &leaf);
+    return it.found || looks_at_gone(s, frame, recipe->expr);
+}
+
+/* Those of this level and later ones are made anew. */
+static void forget_gone(const ds_space *s, ds_frame *frame, ds_level level) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < frame->gone.n; i++)
+        if (s->recipes.at[frame->gone.at[i]].level < level)
+            frame->gone.at[kept++] = frame->gone.at[i];
+    frame->gone.n = kept;
+}
+
+ds_status ds_space__known(const ds_space *s, const ds_frame *frame, ds_expr e, ds_error *err) {
+    if (!looks_at_gone(s, frame, e)) return DS_OK;
+    ds_frame same = *frame; /* the first one's error is its own */
+    ds_status status = cook(s, &same, &s->recipes.at[frame->gone.at[0]], err);
+    return status != DS_OK ? status : DS_ERR_VALUE;
+}
+
+ds_status ds_space__cook(ds_space *s, ds_frame *frame, ds_level level, ds_error *err) {
+    forget_gone(s, frame, level);
+    for (uint32_t i = 0; i < s->recipes.n; i++) {
+        const ds_recipe *recipe = &s->recipes.at[i];
+        ds_error why = {0};
+        if (recipe->level != level) continue;
+        ds_status status =
+            needs_gone(s, frame, recipe) ? DS_ERR_VALUE : cook(s, frame, recipe, &why);
+        if (status == DS_OK) continue;
+        if (!frame->lenient || !level || !ds_space__is_of_values(status)) {
+            if (err) *err = why;
+            return status;
+        }
+        DS_PUSH(&s->arena, &frame->gone, i);
+        s->doubtful = true;
+    }
     return DS_OK;
 }
 
 /* The name of a place is what `on == "box"` compares, and count_world looks up. */
-ds_status ds_space__set(const ds_space *s, ds_frame *frame, uint32_t dim, ds_num value,
-                        uint32_t item, ds_error *err) {
+ds_status ds_space__set(ds_space *s, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
+                        ds_error *err) {
     const ds_space_dim *d = &s->dims.at[dim];
     if (d->target.module) put_param(s, frame, d->target.module->id, d->target.param, value);
     if (d->entry->domain == DS_DOMAIN_LIST) {

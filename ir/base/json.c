@@ -27,8 +27,8 @@ static void separate(ds_json *json) {
 }
 
 static void before_value(ds_json *json) {
-    bool in_object = json->depth && json->is_object[json->depth - 1];
-    assert(in_object == json->after_key && "a value in an object needs a key");
+    assert((json->depth && json->is_object[json->depth - 1]) == json->after_key &&
+           "a value in an object needs a key");
     if (json->after_key)
         json->after_key = false;
     else

@@ -306,10 +306,10 @@ Test(sweep, shards_are_the_whole) {
 
 /* A condition on knobs that cannot be evaluated for a candidate makes its row a failed one, whoever
  * asks for it, unless another condition excludes it; one on nothing ends the sweep. */
-static char *explore_division(const char *where, const char *method, ds_sweep_result *r,
-                              ds_status expected) {
+static char *explore_division(const char *param, const char *where, const char *method,
+                              ds_sweep_result *r, ds_status expected) {
     static const char divides[] =
-        "dir 1\nparam tp = 1, zero = 0\n"
+        "dir 1\nparam tp = 1, zero = 0%s\n"
         "import \"models/mlp.dir\" as mlp with layers = 4, batch = 64, width = 64\n"
         "topology @box { device gpu[8] : \"V100-SXM2-16GB\"\n"
         "  switch s\n  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..8 }\n"
@@ -318,7 +318,7 @@ static char *explore_division(const char *where, const char *method, ds_sweep_re
         "sweep { tp in [1, 2, 4, 8] where %s > -100, minimize step_time }\n";
     char folder[64], path[100], text[1000];
     sweep_case c;
-    snprintf(text, sizeof text, divides, where);
+    snprintf(text, sizeof text, divides, param, where);
     sweep_folder(folder);
     snprintf(path, sizeof path, "%s/rows.csv", folder);
     sweep_open_text(&c, text, NULL);
@@ -335,16 +335,42 @@ Test(sweep, conditions_that_cannot_be_evaluated_are_failed_rows) {
     static const char *const methods[] = {"grid", "random", "bound", "beam"};
     ds_sweep_result r;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        char *rows = explore_division("8 / (tp - 4)", methods[i], &r, DS_OK);
+        char *rows = explore_division("", "8 / (tp - 4)", methods[i], &r, DS_OK);
         cr_expect_eq(r.rows, 4, "%s: %s", methods[i], rows);
         cr_expect_eq(r.n[DS_VERDICT_OK], 3, "%s: %s", methods[i], rows);
         cr_expect_not_null(strstr(rows, ",failed,division by zero in `8 / (tp - 4)`"), "%s", rows);
         free(rows);
     }
-    char *rows = explore_division("8 / (tp - 4) > -100, where tp != 4 and tp", "grid", &r, DS_OK);
+    char *rows =
+        explore_division("", "8 / (tp - 4) > -100, where tp != 4 and tp", "grid", &r, DS_OK);
     cr_expect_eq(r.rows, 3, "%s", rows);
     free(rows);
-    free(explore_division("8 / zero", "grid", &r, DS_ERR_VALUE));
+    free(explore_division("", "8 / zero", "grid", &r, DS_ERR_VALUE));
+}
+
+/* So does a param that a condition looks at, whatever is between them; a domain has to have values.
+ * Conditions on other things hold or not as ever. */
+Test(sweep, params_that_cannot_be_evaluated_are_failed_rows) {
+    static const char *const methods[] = {"grid", "random", "bound", "beam"};
+    static const char params[] = ", part = 8 / (tp - 4), more = part + 1";
+    ds_sweep_result r;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        char *rows = explore_division(params, "more", methods[i], &r, DS_OK);
+        cr_expect_eq(r.rows, 4, "%s: %s", methods[i], rows);
+        cr_expect_eq(r.n[DS_VERDICT_OK], 3, "%s: %s", methods[i], rows);
+        cr_expect_not_null(strstr(rows, ",failed,division by zero in `8 / (tp - 4)`"), "%s", rows);
+        free(rows);
+    }
+    char *rows = explore_division(params, "more > -100, where tp < 4 and more", "grid", &r, DS_OK);
+    cr_expect_eq(r.rows, 3, "%s", rows); /* 1, 2, and 4, of which nothing can be told */
+    free(rows);
+    rows = explore_division(params, "more > -100, where tp != 4 and tp", "grid", &r, DS_OK);
+    cr_expect_eq(r.rows, 3, "%s", rows);
+    free(rows);
+    rows =
+        explore_division(params, "more > -100, dp in [1, part] where dp", "grid", &r, DS_ERR_VALUE);
+    cr_expect_not_null(strstr(rows, "\n"));
+    free(rows);
 }
 
 /* Rows whose cells contradict their place or each other are not gone on with. */
