@@ -85,6 +85,7 @@ ds_func *ds_build_end(ds_builder *b) {
     ds_block unfinished;
     while (b->open) close_block(b, b->open->up || b->resumed ? &unfinished : &b->func->body);
     ds_map_deinit(&b->names);
+    ds_map_deinit(&b->plain);
     free(b->taken.at);
     free(b->manual);
     b->manual = NULL;
@@ -234,15 +235,13 @@ const ds_type *ds_use_type(ds_unit *unit, const ds_func *func, const ds_use *use
 /* ---- attributes ---- */
 
 void ds_build_attr(ds_builder *b, ds_op *op, ds_attr attr) {
-    for (uint32_t i = 0; i < op->n_attrs; i++)
-        if (op->attrs[i].name == attr.name) {
-            op->attrs[i] = attr;
-            return;
-        }
+    uint32_t at = 0;
+    while (at < op->n_attrs && op->attrs[at].name != attr.name) at++;
     ds_attr *attrs = DS_NEW_N(arena_of(b), ds_attr, op->n_attrs + 1);
     if (op->n_attrs) memcpy(attrs, op->attrs, op->n_attrs * sizeof *attrs);
-    attrs[op->n_attrs++] = attr;
-    op->attrs = attrs;
+    attrs[at] = attr;
+    op->attrs = attrs; /* the old ones may be another op's, too */
+    op->n_attrs += at == op->n_attrs;
 }
 
 void ds_build_attr_expr(ds_builder *b, ds_op *op, const char *name, ds_expr value) {
@@ -314,6 +313,13 @@ ds_value ds_build_out(ds_builder *b, ds_op *op, const char *name, const ds_type 
     return value;
 }
 
+static ds_type *plain(ds_builder *b, const ds_type *type) {
+    if (ds_type_is_plain(type)) return (ds_type *)type;
+    uint64_t *known = ds_map_slot(&b->plain, DS_KEY(type));
+    if (!*known) *known = DS_KEY(ds_type_plain(arena_of(b), type));
+    return (ds_type *)(uintptr_t)*known;
+}
+
 static ds_status infer(ds_builder *b, ds_op *op, ds_error *err) {
     ds_arena *arena = arena_of(b);
     const ds_type **in = DS_NEW_N(arena, const ds_type *, op->n_in + 1);
@@ -323,12 +329,12 @@ static ds_status infer(ds_builder *b, ds_op *op, ds_error *err) {
         if (!in[i])
             return ds_error_set(err, DS_ERR_INTERNAL, op->loc, "%s reads %%%s, which has no type",
                                 ds_op_name(op->code), ds_value_at(b->func, op->in[i].value)->name);
-        if (b->hints) in[i] = ds_type_plain(arena, in[i]);
+        if (b->hints) in[i] = plain(b, in[i]);
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         const ds_value_info *info = ds_value_at(b->func, op->out[i]);
         if (!info->type) continue;
-        out[i] = b->hints ? ds_type_plain(arena, info->type) : info->type;
+        out[i] = b->hints ? plain(b, info->type) : info->type;
     }
     ds_infer ctx = {.unit = b->unit,
                     .func = b->func,

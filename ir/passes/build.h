@@ -42,6 +42,7 @@ typedef struct ds_builder {
     ds_build_block *open; /* innermost */
     ds_map names;         /* interned name → how many values wanted it; 0: free again */
     DS_VEC(const char *) taken; /* the names in order of their taking */
+    ds_map plain;               /* types of a model, with hints → without */
     const char **manual;        /* axes of the open local regions */
     uint32_t n_manual;
     ds_room room_in, room_out, room_args;
@@ -109,7 +110,8 @@ ds_status ds_build_unary(ds_builder *b, ds_opcode code, const char *name, ds_use
 ds_status ds_build_binary(ds_builder *b, ds_opcode code, const char *name, ds_use x, ds_use y,
                           ds_value *out, ds_error *err);
 
-/* Attributes; names and texts are interned. Setting one that is there replaces it. */
+/* Attributes; names and texts are interned. Setting one that is there replaces it; the array is
+ * made anew, so that ops may share theirs. */
 void ds_build_attr(ds_builder *b, ds_op *op, ds_attr attr);
 void ds_build_attr_expr(ds_builder *b, ds_op *op, const char *name, ds_expr value);
 void ds_build_attr_int(ds_builder *b, ds_op *op, const char *name, int64_t value);

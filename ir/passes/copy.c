@@ -52,7 +52,7 @@ static const ds_type *written(const ds_copy *c, ds_value old) {
 static void copy_head(ds_copy *c, const ds_op *old, ds_op *op) {
     op->loc = old->loc;
     op->trivia = old->trivia;
-    op->attrs = ds_copy_attrs(&c->b->unit->arena, old->attrs, old->n_attrs);
+    op->attrs = old->attrs;
     op->n_attrs = old->n_attrs;
     ds_map_put(&c->ops, DS_KEY(old), DS_KEY(op));
 }
@@ -75,7 +75,8 @@ static ds_status copy_table_op(ds_copy *c, const ds_op *old, ds_error *err) {
     DS_TRY(read_all(c, old, &in, err));
     ds_op *op = ds_build_op(c->b, old->code);
     copy_head(c, old, op);
-    for (uint32_t i = 0; i < old->n_in; i++) ds_build_in(c->b, op, in[i]);
+    op->in = in;
+    op->n_in = old->n_in;
     for (uint32_t i = 0; i < old->n_out; i++)
         c->map[old->out[i].i] =
             ds_build_out(c->b, op, ds_value_at(c->old, old->out[i])->name, written(c, old->out[i]));

@@ -164,14 +164,16 @@ static void copy_shape(ds_sharder *s, const ds_op *old, ds_op *op) {
     ds_build_attr_exprs(&s->b, op, "shape", dims, type->rank);
 }
 
-static ds_status emit(ds_sharder *s, const ds_op *old, const ds_use *in,
-                      const ds_shard_choice *choice, ds_op **out, ds_error *err) {
+/* The op takes the array of its operands. */
+static ds_status emit(ds_sharder *s, const ds_op *old, ds_use *in, const ds_shard_choice *choice,
+                      ds_op **out, ds_error *err) {
     ds_builder *b = &s->b;
     ds_op *op = ds_build_op(b, old->code);
     op->loc = old->loc;
     op->attrs = old->attrs;
     op->n_attrs = old->n_attrs;
-    for (uint32_t i = 0; i < old->n_in; i++) ds_build_in(b, op, in[i]);
+    op->in = in;
+    op->n_in = old->n_in;
     for (uint32_t i = 0; i < old->n_out; i++) {
         const ds_value_info *info = ds_value_at(s->from, old->out[i]);
         ds_layout layout = choice->out[0];
