@@ -50,7 +50,7 @@ static uint64_t signature(const ds_template *t, const ds_kind *kind) {
     static const char *const texts[] = {"algorithm", "route"};
     for (size_t i = 0; i < 2; i++) {
         const char *text =
-            ds_attr_text(&t->step->unit->exprs, ds_attr_find(op->attrs, op->n_attrs, texts[i]));
+            ds_attr_text(&t->words->exprs, ds_attr_find(op->attrs, op->n_attrs, texts[i]));
         hash = ds_hash_mix(hash, text ? ds_hash_bytes(text, strlen(text)) : 0);
     }
     return hash;
@@ -118,7 +118,7 @@ static void find_meets(assembler *a) {
 
 static ds_plan_grid grid_of(assembler *a) {
     const ds_strategy *s = a->step->strategy;
-    ds_strtab *strings = &a->t->step->unit->strings;
+    ds_strtab *strings = &a->t->words->strings;
     ds_plan_grid grid = {0};
     for (uint32_t i = 0; i < 4; i++) {
         const char *name = s->order[i];
@@ -153,7 +153,7 @@ static ds_status find_skeleton(assembler *a, ds_error *err) {
     ds_plan_options options = {.cost_mode = a->step->options->cost_mode,
                                .ground = a->step->options->ground,
                                .topo = a->fold->topo};
-    DS_TRY(ds_plan_skeleton(&a->t->step->binding, a->step->profiles, &options, &grid, a->meets.at,
+    DS_TRY(ds_plan_skeleton(&a->t->binding, a->step->profiles, &options, &grid, a->meets.at,
                             a->meets.n, &plan, err));
     ds_map_put(&a->fold->skeletons, a->key, DS_KEY(plan));
     DS_HPUSH(&a->fold->plans, plan);

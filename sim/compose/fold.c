@@ -187,14 +187,19 @@ static uint64_t mix_text(uint64_t hash, const char *text) {
     return ds_hash_mix(hash, ds_hash_bytes(text, strlen(text)));
 }
 
+static bool is_one_of(const char *const *names, const char *name) {
+    while (names && *names && strcmp(*names, name) != 0) names++;
+    return names && *names;
+}
+
+/* But for those of two lists. */
 static uint64_t mix_attrs(uint64_t hash, const ds_binding *binding, const ds_attr *attrs,
-                          uint32_t n, const char *const *without) {
+                          uint32_t n, const char *const *without, const char *const *unread) {
     ds_env env = ds_binding_env(binding, NULL);
     for (uint32_t i = 0; i < n; i++) {
         const ds_attr *attr = &attrs[i];
-        const char *const *skip = without;
-        while (attr->name && skip && *skip && strcmp(*skip, attr->name) != 0) skip++;
-        if (attr->name && skip && *skip) continue;
+        if (attr->name && (is_one_of(without, attr->name) || is_one_of(unread, attr->name)))
+            continue;
         if (attr->name) hash = mix_text(hash, attr->name);
         hash = ds_hash_mix(ds_hash_mix(hash, attr->kind), (uint64_t)attr->unit << 1 | attr->flag);
         ds_num num;
@@ -204,7 +209,7 @@ static uint64_t mix_attrs(uint64_t hash, const ds_binding *binding, const ds_att
         if (attr->kind == DS_ATTR_WORD) hash = mix_text(hash, attr->word);
         if (attr->kind == DS_ATTR_PLACE) hash = mix_text(hash, attr->place.name);
         hash = mix_attrs(ds_hash_mix(hash, attr->n_items), binding, attr->items, attr->n_items,
-                         without);
+                         without, unread);
     }
     return hash;
 }
@@ -214,12 +219,13 @@ static uint64_t mix_attrs(uint64_t hash, const ds_binding *binding, const ds_att
 static uint64_t mix_setting(uint64_t hash, const ds_fold_step *step) {
     static const char *const without[] = {"strategy", "train", "model", "on", "title", NULL};
     const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
-    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without);
+    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without, NULL);
     return ds_hash_mix(hash, step->options->cost_mode);
 }
 
+/* Of the template, or of its program behind a pass: then without the knobs in `unread`. */
 static uint64_t template_key(const ds_fold_step *step, const shortening *less, uint32_t n_chunks,
-                             const int64_t *turns) {
+                             const int64_t *turns, const char *const *unread) {
     /* the last two only where the batch is shortened */
     static const char *const without[] = {"pp",    "microbatches", "schedule", "virtual_stages",
                                           "order", "stage_layers", "title",    NULL};
@@ -231,7 +237,7 @@ static uint64_t template_key(const ds_fold_step *step, const shortening *less, u
     bool shorter = less->batch.module != NULL;
     uint64_t hash = mix_funcs(n_chunks, step->binding, less);
     hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries,
-                     shorter ? also : without);
+                     shorter ? also : without, unread);
     for (uint32_t c = 0; c < n_chunks; c++) hash = ds_hash_mix(hash, (uint64_t)turns[c]);
     if (shorter) hash = ds_hash_mix(hash, (uint64_t)(less->samples << 1 | (s->dp > 1)));
     bool many = shorter && s->microbatches > DS_SIBLING;
@@ -304,7 +310,7 @@ static void free_template(ds_template *t) {
     ds_compose__parts_deinit(&t->s);
     ds_map_deinit(&t->bodies);
     ds_plan_free(t->plan);
-    ds_model_step_free(t->step);
+    ds_unit_free(t->words);
     ds_fewer_free(t->fewer);
     free(t);
 }
@@ -334,6 +340,7 @@ static void forget_skeletons(ds_fold *fold) {
 static void forget(ds_fold *fold) {
     forget_templates(fold);
     forget_skeletons(fold);
+    ds_programs_deinit(&fold->programs);
 }
 
 void ds_fold_deinit(ds_fold *fold) {
@@ -375,28 +382,45 @@ static void free_binding(ds_binding *binding) {
     free(binding->params);
 }
 
-static ds_status make_step(ds_template *t, const ds_fold_step *step, const shortening *less,
-                           ds_error *err) {
+/* What a template's step is, other than its candidate's. */
+typedef struct small_step {
+    const ds_template *t;
+    const shortening *less;
+} small_step;
+
+static void make_small(void *context, ds_model_step *step) {
+    const small_step *small = context;
+    uint32_t n = small->t->n_chunks;
+    ds_strategy *s = &step->strategy;
+    if (small->less->batch.module && s->dp > 1) s->dp = s->zero_group = 2;
+    if (s->microbatches > DS_SIBLING) s->microbatches = DS_SIBLING;
+    if (s->pp == 1) return;
+    int64_t *turns = DS_NEW_N(&step->unit->arena, int64_t, n);
+    memcpy(turns, small->t->turns, n * sizeof *turns);
+    s->pp = n;
+    s->virtual_stages = 1;
+    s->schedule = form_of(s->schedule);
+    s->stage_layers = turns;
+    s->n_stage_layers = n;
+}
+
+static ds_status make_step(ds_fold *fold, ds_template *t, const ds_fold_step *step,
+                           const shortening *less, ds_error *err) {
     int64_t n = 0;
     for (uint32_t c = 0; c < t->n_chunks; c++) n += t->turns[c];
     ds_binding binding = shorten(step, less, n);
-    ds_status status = ds_model_step_new(&binding, &t->step, err);
+    small_step small = {t, less};
+    ds_program_wish wish = {
+        .recompute_key =
+            template_key(step, less, t->n_chunks, t->turns, ds_step_unread(DS_PASS_RECOMPUTE)),
+        .shard_key = template_key(step, less, t->n_chunks, t->turns, ds_step_unread(DS_PASS_SHARD)),
+        .source = &binding,
+        .strategy = step->strategy,
+        .change = make_small,
+        .context = &small};
+    ds_status status = ds_programs_lend(&fold->programs, &wish, &t->step, err);
     free_binding(&binding);
-    if (status != DS_OK) return status;
-    ds_strategy *s = &t->step->strategy;
-    if (less->batch.module && s->dp > 1) s->dp = s->zero_group = 2;
-    if (s->microbatches > DS_SIBLING) s->microbatches = DS_SIBLING;
-    if (s->pp > 1) {
-        int64_t *turns = DS_NEW_N(&t->step->unit->arena, int64_t, t->n_chunks);
-        memcpy(turns, t->turns, t->n_chunks * sizeof *turns);
-        s->pp = t->n_chunks;
-        s->virtual_stages = 1;
-        s->schedule = form_of(s->schedule);
-        s->stage_layers = turns;
-        s->n_stage_layers = t->n_chunks;
-    }
-    t->step->brief = t->step->trusted = t->step->schematic = true;
-    return ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err);
+    return status;
 }
 
 /* The schematic plan: that of the first sort of replicas, which can become those of the others. */
@@ -415,9 +439,14 @@ static bool make_plan(const ds_fold *fold, const ds_fold_step *step, ds_template
     return !t->plan->sorts_differ || ds_template__unknown(t, "replicas that differ");
 }
 
-static void end_plan(ds_template *t) {
+/* All has been read: what is left of the step are words. */
+static ds_status end_step(ds_fold *fold, ds_template *t, ds_status status, ds_error *err) {
+    if (status == DS_OK && !t->why) status = ds_template__keep_words(t, err);
     ds_plan_free(t->plan);
     t->plan = NULL;
+    t->step = NULL;
+    ds_programs_done(&fold->programs);
+    return status;
 }
 
 /* The parts of the plan, of whichever sort of replicas it is now, in t->s. */
@@ -436,7 +465,7 @@ static void read_sort(const ds_fold_step *step, uint32_t n_chunks, ds_template *
 static void keep_template(ds_fold *fold, uint64_t key, ds_template *t) {
     ds_map_put(&fold->templates, key, DS_KEY(t));
     DS_HPUSH(&fold->all, t);
-    fold->template_bytes += 2 * t->step->unit->arena.bytes; /* about, with its parts */
+    fold->template_bytes += ds_template__bytes(t);
 }
 
 /* Room is made for a new one, not before: the next step may want the last one, be it ever so large.
@@ -449,11 +478,10 @@ static ds_template *new_template(ds_fold *fold) {
 static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const shortening *less,
                                ds_template *t, ds_error *err) {
     t->few_replicas = less->batch.module != NULL;
-    DS_TRY(make_step(t, step, less, err));
-    if (make_plan(fold, step, t))
+    ds_status status = make_step(fold, t, step, less, err);
+    if (status == DS_OK && make_plan(fold, step, t))
         read_sort(step, step->strategy->pp > 1 ? t->n_chunks : 0, t, NULL, NULL);
-    end_plan(t);
-    return DS_OK;
+    return end_step(fold, t, status, err);
 }
 
 ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out, ds_error *err) {
@@ -468,7 +496,7 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     if (!n_chunks) return DS_OK;
     DS_TRY(know_devices(fold, step, err));
     if (fold->unequal) return DS_OK;
-    uint64_t key = template_key(step, &less, n_chunks, turns);
+    uint64_t key = template_key(step, &less, n_chunks, turns, NULL);
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
     if (!t) {
@@ -489,13 +517,13 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
 
 /* ---- of the step itself ---- */
 
-static uint64_t exact_key(const ds_fold_step *step) {
+static uint64_t exact_key(const ds_fold_step *step, const char *const *unread) {
     static const char *const without[] = {"order", "title", NULL};
     const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
     bool ordered = step->strategy->cp > 1 || step->strategy->ep > 1; /* axes that go together */
     uint64_t hash = mix_funcs(2, step->binding, NULL);
     hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries,
-                     ordered ? without + 1 : without);
+                     ordered ? without + 1 : without, unread);
     hash = ds_hash_mix(hash, step->options->cost_mode);
     return ds_hash_mix(hash, step->options->keep_masks);
 }
@@ -576,39 +604,42 @@ static bool may_leave_out(ds_fold_step *step, shortening *less, const char **loo
     return *loop && cut(step, n_layers(step, less));
 }
 
-static ds_status make_fewer(ds_template *t, const ds_fold_step *step, const shortening *less,
-                            ds_error *err) {
-    const ds_fewer *by = t->fewer;
-    int64_t sum = 0;
-    for (uint32_t c = 0; c < by->n; c++) sum += by->turns[c];
-    ds_binding binding = shorten(step, less, sum);
-    ds_status status = ds_model_step_new(&binding, &t->step, err);
-    free_binding(&binding);
-    if (status != DS_OK) return status;
-    ds_strategy *s = &t->step->strategy;
-    s->virtual_stages = by->n / by->pp;
-    int64_t *turns = DS_NEW_N(&t->step->unit->arena, int64_t, by->n);
+static void make_fewer(void *context, ds_model_step *step) {
+    const ds_fewer *by = context;
+    ds_strategy *s = &step->strategy;
+    int64_t *turns = DS_NEW_N(&step->unit->arena, int64_t, by->n);
     memcpy(turns, by->turns, by->n * sizeof *turns);
+    s->virtual_stages = by->n / by->pp;
     s->stage_layers = turns;
     s->n_stage_layers = by->n;
-    return DS_OK;
 }
 
 static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, const shortening *less,
                             ds_template *t, ds_error *err) {
-    if (t->fewer)
-        DS_TRY(make_fewer(t, step, less, err));
-    else
-        DS_TRY(ds_model_step_new(step->binding, &t->step, err));
-    t->step->brief = t->step->trusted = t->step->schematic = true;
-    DS_TRY(ds_model_step_run_to(t->step, DS_PASS_OVERLAP, NULL, NULL, err));
+    ds_fewer *by = t->fewer;
+    int64_t n = 0;
+    ds_binding binding = {0};
+    ds_program_wish wish = {
+        .recompute_key = exact_key(step, ds_step_unread(DS_PASS_RECOMPUTE)) + (by != NULL),
+        .shard_key = exact_key(step, ds_step_unread(DS_PASS_SHARD)) + (by != NULL),
+        .source = step->binding,
+        .strategy = step->strategy};
+    if (by) {
+        for (uint32_t c = 0; c < by->n; c++) n += by->turns[c];
+        binding = shorten(step, less, n);
+        wish.source = &binding;
+        wish.change = make_fewer;
+        wish.context = by;
+    }
+    ds_status status = ds_programs_lend(&fold->programs, &wish, &t->step, err);
+    if (by) free_binding(&binding);
+    if (status != DS_OK) return end_step(fold, t, status, err);
     t->exact = t->s.whole = true;
     find_sorts(t);
     if (make_plan(fold, step, t)) read_sort(step, n_read(step, t), t, NULL, NULL);
     if (!t->why) read_others(step, t);
-    if (!t->why && t->fewer) ds_template__lengthen(t);
-    end_plan(t);
-    return DS_OK;
+    if (!t->why && by) ds_template__lengthen(t);
+    return end_step(fold, t, DS_OK, err);
 }
 
 static ds_status make_exact(ds_fold *fold, ds_fold_step *step, ds_template **out, ds_error *err) {
@@ -639,7 +670,7 @@ ds_status ds_fold_exact(ds_fold *fold, ds_fold_step *step, ds_template **out, co
     DS_TRY(know_devices(fold, step, err));
     *why = fold->unequal ? "devices of several kinds" : NULL;
     if (*why) return DS_OK;
-    uint64_t key = exact_key(step);
+    uint64_t key = exact_key(step, NULL);
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
     if (!t) {

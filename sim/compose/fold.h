@@ -2,6 +2,7 @@
 #ifndef DS_COMPOSE_FOLD_H
 #define DS_COMPOSE_FOLD_H
 
+#include "sim/compose/programs.h"
 #include "sim/compose/template.h"
 
 /* The schedule of the whole step: its items rank by rank. */
@@ -18,6 +19,7 @@ typedef struct ds_fold {
     DS_VEC(ds_template *) all;
     ds_map skeletons; /* key → ds_plan */
     DS_VEC(ds_plan *) plans;
+    ds_programs programs;     /* that templates are read from */
     ds_model_step *topo_step; /* whose unit `topo` refers to */
     ds_topo *topo;            /* NULL: not made yet */
     uint64_t topo_key;

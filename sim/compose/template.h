@@ -62,8 +62,10 @@ typedef struct ds_fewer {
 } ds_fewer;
 
 typedef struct ds_template {
-    ds_model_step *step;
-    ds_plan *plan;      /* until its parts are known */
+    ds_model_step *step; /* until its parts are known, as the plan is */
+    ds_plan *plan;
+    ds_unit *words; /* afterwards: of the ops that kinds are of, and the scenario for their costs */
+    ds_binding binding;
     uint32_t *label_of; /* per class of the plan: the chunk */
     ds_sibling s;
     ds_outline *shapes; /* per part */
@@ -95,6 +97,10 @@ bool ds_template__shape(ds_template *t);
 bool ds_template__other_kinds(ds_template *t, const ds_outline *first, ds_outline **out);
 void ds_template__outlines_free(ds_outline *shapes, uint32_t n);
 void ds_template__shape_deinit(ds_template *t);
+/* Keeps of the step what kinds need. O(kinds, entries of the scenario). */
+ds_status ds_template__keep_words(ds_template *t, ds_error *err);
+/* About as much memory as it takes, without what is made of it. O(bodies). */
+size_t ds_template__bytes(const ds_template *t);
 bool ds_template__unknown(ds_template *t, const char *why);
 /* The loop over layers that an instance of the plan is in; NULL: in none. */
 const ds_scope *ds_template__loop_of(ds_template *t, uint32_t inst);

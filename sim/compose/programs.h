@@ -1,0 +1,39 @@
+/* Steps that are made again and again, each from where the last one like it began; not a public
+ * header.
+ *
+ * What passes make of a model up to `recompute` is the same for many candidates of a sweep, and up
+ * to `shard` for neighbours. Programs are kept there (ir/passes/snapshot.h), and lent: what is read
+ * of a step must be read before it is given back. */
+#ifndef DS_COMPOSE_PROGRAMS_H
+#define DS_COMPOSE_PROGRAMS_H
+
+#include "ir/passes/snapshot.h"
+
+typedef struct ds_kept_step ds_kept_step;
+
+typedef struct ds_programs {
+    DS_VEC(ds_kept_step *) all;
+    ds_kept_step *lent; /* or lent last: it alone is kept behind `shard`, too */
+    uint64_t turn;      /* of those that were asked for */
+} ds_programs;
+
+void ds_programs_deinit(ds_programs *programs);
+
+/* A step that is wanted. Two wishes have a key in common if the program behind `recompute`, or
+ * `shard`, is the same for both: all but ds_step_unread is in it. */
+typedef struct ds_program_wish {
+    uint64_t recompute_key, shard_key;
+    const ds_binding *source;
+    const ds_strategy *strategy; /* of the source */
+    /* What is other than the strategy says; called when that has been read. */
+    void (*change)(void *context, ds_model_step *step);
+    void *context;
+} ds_program_wish;
+
+/* The step behind `overlap`, schematic. It is lent, even after an error, until ds_programs_done;
+ * *out is NULL after one. Errors: those of the passes. */
+ds_status ds_programs_lend(ds_programs *programs, const ds_program_wish *wish, ds_model_step **out,
+                           ds_error *err);
+void ds_programs_done(ds_programs *programs);
+
+#endif
