@@ -5,23 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t mix(uint64_t x) { /* splitmix64's finalizer (Steele, Lea, Flood 2014) */
-    x ^= x >> 30;
-    x *= 0xbf58476d1ce4e5b9u;
-    x ^= x >> 27;
-    x *= 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 uint64_t ds_hash_bytes(const void *data, size_t n) {
     const unsigned char *p = data;
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a 64-bit offset basis and prime */
     for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001b3u;
-    return mix(h);
-}
-
-uint64_t ds_hash_mix(uint64_t hash, uint64_t word) {
-    return mix(hash * 0x9e3779b97f4a7c15u + word + 1);
+    return ds_hash_finish(h);
 }
 
 void ds_map_init(ds_map *map) {
@@ -41,7 +29,7 @@ void ds_map_clear(ds_map *map) {
 
 /* The entry of a key that is not 0, or the free one where it belongs. */
 static ds_map_entry *entry_of(const ds_map *map, uint64_t key) {
-    uint32_t mask = map->cap - 1, at = (uint32_t)mix(key) & mask;
+    uint32_t mask = map->cap - 1, at = (uint32_t)ds_hash_finish(key) & mask;
     while (map->at[at].key && map->at[at].key != key) at = (at + 1) & mask;
     return &map->at[at];
 }

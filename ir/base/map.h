@@ -8,8 +8,20 @@
 
 /* FNV-1a with a final mix: stable over machines, so it may enter files and tests. */
 uint64_t ds_hash_bytes(const void *data, size_t n);
+
+/* splitmix64's finalizer (Steele, Lea, Flood 2014): a permutation. */
+static inline uint64_t ds_hash_finish(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
 /* Mixes one more word into a hash. */
-uint64_t ds_hash_mix(uint64_t hash, uint64_t word);
+static inline uint64_t ds_hash_mix(uint64_t hash, uint64_t word) {
+    return ds_hash_finish(hash * 0x9e3779b97f4a7c15u + word + 1);
+}
 
 typedef struct ds_map_entry {
     uint64_t key, value;

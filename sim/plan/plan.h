@@ -80,7 +80,9 @@ typedef struct ds_group {
     int64_t ps;
     int64_t bytes; /* nccl-tests size: the largest buffer of one member */
     const char *algorithm;
-    uint64_t key; /* hash of the devices: which communicator, which stream */
+    uint64_t key;           /* hash of the devices: which communicator, which stream */
+    uint64_t members, kind; /* traffic.c: hash of the devices in their order, and of what is done;
+                               0: not asked for yet */
     /* What `ps` was computed from, for reports; NULL where the program states the cost. */
     const struct ds_coll_request *request;
     const ds_congruent *congruent; /* groups that are images of each other have one; NULL: none is

@@ -53,16 +53,24 @@ static uint64_t doing_of(ds_builder *b, const ds_group *g) {
     return ds_hash_mix(key, g->terms.efficiency_q32);
 }
 
+static uint64_t members_of(ds_group *g) {
+    uint64_t hash = g->n_devices;
+    for (uint32_t i = 0; i < g->n_devices && !g->members; i++)
+        hash = ds_hash_mix(hash, g->devices[i]);
+    if (!g->members) g->members = hash | 1;
+    return g->members;
+}
+
 /* Equal for groups that do the same with the same members, whatever their bytes; 0: there may be
  * none like it. */
-static uint64_t kind_of(ds_builder *b, const ds_group *g) {
-    const ds_coll_request *q = g->request;
-    if (q->shard_bytes || q->reshard) return 0;
-    return ds_hash_mix(doing_of(b, g), ds_hash_bytes(q->devices, q->n * sizeof *q->devices)) | 1;
+static uint64_t kind_of(ds_builder *b, ds_group *g) {
+    if (g->request->shard_bytes || g->request->reshard) return 0;
+    if (!g->kind) g->kind = ds_hash_mix(doing_of(b, g), members_of(g)) | 1;
+    return g->kind;
 }
 
 /* The same for groups that do the same at one canonical place. */
-static uint64_t kind_in_place(ds_builder *b, const ds_group *g) {
+static uint64_t kind_in_place(ds_builder *b, ds_group *g) {
     const ds_coll_request *q = g->request;
     if (!g->congruent) return kind_of(b, g);
     if (q->shard_bytes || q->reshard) return 0;
@@ -130,7 +138,7 @@ static ds_status make_shape(ds_builder *b, const ds_group *g, shape *s, ds_error
 }
 
 /* What a group loads at its canonical place. */
-static ds_status find_shape(ds_builder *b, const ds_group *g, const shape **out, ds_error *err) {
+static ds_status find_shape(ds_builder *b, ds_group *g, const shape **out, ds_error *err) {
     uint64_t key = kind_in_place(b, g);
     const uint64_t *found = key ? ds_map_find(&b->sharing.shapes, key) : NULL;
     if (found) {
@@ -151,10 +159,9 @@ static ds_status find_shape(ds_builder *b, const ds_group *g, const shape **out,
 
 /* Where its links are for this group. A gather has those of the sum over the same ring, and other
  * plans have had the same group, too. */
-static const uint32_t *find_links(ds_builder *b, const ds_group *g, const shape *s) {
+static const uint32_t *find_links(ds_builder *b, ds_group *g, const shape *s) {
     ds_plan_ground *ground = b->options->ground;
-    uint64_t key = ds_hash_bytes(g->devices, g->n_devices * sizeof *g->devices);
-    key = ds_hash_mix(s->links_hash, key);
+    uint64_t key = ds_hash_mix(s->links_hash, members_of(g));
     key = ds_hash_mix(key, g->congruent ? ds_plan__place_hash(g->congruent) : 0) | 1;
     if (ground) key = ds_hash_mix(key, ds_plan__graph(b));
     const uint32_t *known = ground ? ds_ground__links(ground, key) : NULL;
@@ -198,7 +205,7 @@ static uint64_t user_of(const ds_record *r, const ds_group *g) {
     return ds_hash_mix(lowest, stream) | 1;
 }
 
-static bool seen_before(finder *f, const ds_group *g, uint64_t user) {
+static bool seen_before(finder *f, ds_group *g, uint64_t user) {
     uint64_t key = kind_of(f->b, g);
     if (!key) return false;
     key = ds_hash_mix(key, user);
