@@ -2,18 +2,48 @@
 #include "sim/compose/internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static int by_start(const void *a, const void *b) {
-    const ds_span *x = a, *y = b;
-    if (x->start != y->start) return x->start < y->start ? -1 : 1;
-    return x->end < y->end ? -1 : x->end > y->end;
+static bool is_after(const ds_span *a, const ds_span *b) {
+    return a->start != b->start ? a->start > b->start : a->end > b->end;
+}
+
+/* Up to where spans are in order. */
+static uint32_t end_of_run(const ds_span *spans, uint32_t from, uint32_t n) {
+    uint32_t end = from + 1;
+    while (end < n && !is_after(&spans[end - 1], &spans[end])) end++;
+    return end;
+}
+
+/* Two runs, [0 … middle) and [middle … n), become one. */
+static void join(ds_span *spans, uint32_t middle, uint32_t n, ds_span *room) {
+    uint32_t begin = 0; /* what stays where it is */
+    while (begin < middle && !is_after(&spans[begin], &spans[middle])) begin++;
+    uint32_t n_a = middle - begin, a = 0, b = middle, to = begin;
+    memcpy(room, spans + begin, n_a * sizeof *room);
+    while (a < n_a && b < n) spans[to++] = is_after(&room[a], &spans[b]) ? spans[b++] : room[a++];
+    memcpy(spans + to, room + a, (n_a - a) * sizeof *room);
+}
+
+/* What comes of several executions is a few runs: neighbours are joined until one is left. */
+static void sort(ds_span *spans, uint32_t n) {
+    if (!n || end_of_run(spans, 0, n) == n) return;
+    ds_span *room = ds_xmalloc(n * sizeof *room);
+    for (uint32_t end = 0; end < n;) {
+        for (uint32_t first = 0; first < n; first = end) {
+            uint32_t middle = end_of_run(spans, first, n);
+            end = middle < n ? end_of_run(spans, middle, n) : n;
+            if (middle < n) join(spans + first, middle - first, end - first, room);
+        }
+        end = end_of_run(spans, 0, n);
+    }
+    free(room);
 }
 
 /* Sorts spans and merges those that touch; returns how many are left. */
 static uint32_t merge(ds_span *spans, uint32_t n) {
-    uint32_t kept = 0, sorted = 1;
-    while (sorted < n && by_start(&spans[sorted - 1], &spans[sorted]) <= 0) sorted++;
-    if (sorted < n) qsort(spans, n, sizeof *spans, by_start);
+    uint32_t kept = 0;
+    sort(spans, n);
     for (uint32_t i = 0; i < n; i++) {
         if (kept && spans[i].start <= spans[kept - 1].end) {
             if (spans[i].end > spans[kept - 1].end) spans[kept - 1].end = spans[i].end;
@@ -216,22 +246,19 @@ static void make_room(looker *l, const ds_visits *visits) {
     l->busy = ds_xmalloc(((size_t)visits->most + 1) * sizeof *l->busy);
 }
 
-static void account_all(const ds_timeline *t, ds_composed *out) {
-    ds_visits visits;
+static void account_all(const ds_timeline *t, const ds_visits *visits, ds_composed *out) {
     looker l = {.t = t};
-    ds_compose__visits_init(t, &visits);
-    make_room(&l, &visits);
+    make_room(&l, visits);
     for (uint32_t c = 0; c < t->s->plan->n_classes; c++) {
         l.n_busy = 0;
         l.n_spans = 0;
         l.end_ps = 0;
-        uint32_t n = ds_compose__visits(t, &visits, c, look_at_busy, &l);
-        account(t, visits.at, n, &out->classes[c]);
+        uint32_t n = ds_compose__visits(t, visits, c, look_at_busy, &l);
+        account(t, visits->at, n, &out->classes[c]);
         out->classes[c].end_ps = l.end_ps;
     }
     free(l.spans);
     free(l.busy);
-    ds_compose__visits_deinit(&visits);
 }
 
 /* FLOPs of a part's products on all devices, and how long they take at peak. */
@@ -260,9 +287,10 @@ static double mfu(const ds_timeline *t, double model_flop, double devices) {
     return share * (model_flop / flop) / (devices * (double)t->step_ps * 1e-12);
 }
 
-void ds_compose__account(const ds_timeline *t, double model_flop, ds_composed *out) {
+void ds_compose__account(const ds_timeline *t, const ds_visits *visits, double model_flop,
+                         ds_composed *out) {
     const ds_plan *plan = t->s->plan;
-    account_all(t, out);
+    account_all(t, visits, out);
     double devices = 0, idle = 0;
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         devices += plan->classes[c].n_devices;

@@ -145,7 +145,7 @@ static void add_unit(finder *x, uint32_t u) {
                                          .need = x->n_needs,
                                          .slot = unit->slot,
                                          .n_slots = unit->n_slots,
-                                         .is_transfer = unit->transfer != DS_NONE};
+                                         .transfer = unit->transfer};
         if (!need_streams(x, unit, chain)) body->heads[body->n_heads++] = chain;
         need_values(x, unit, chain, compute);
     }

@@ -152,6 +152,8 @@ static bool put_together(ds_sibling *s, const ds_items *items, double model_flop
     ds_timeline timeline = {0};
     bool fine = !s->why && find_times(s, items, &timeline);
     if (fine) {
+        ds_visits visits;
+        ds_compose__visits_init(&timeline, &visits);
         int64_t *peaks = ds_xcalloc(s->plan->n_classes, sizeof *peaks);
         out->step_ps = timeline.step_ps += out->overhead_ps;
         out->n_items = items->n;
@@ -159,10 +161,11 @@ static bool put_together(ds_sibling *s, const ds_items *items, double model_flop
         out->n_repeated = timeline.n_repeated;
         out->n_classes = s->plan->n_classes;
         out->classes = ds_xcalloc(out->n_classes, sizeof *out->classes);
-        fine = ds_compose__weigh(&timeline, peaks);
+        fine = ds_compose__weigh(&timeline, &visits, peaks);
         for (uint32_t c = 0; c < out->n_classes; c++) out->classes[c].peak_bytes = peaks[c];
         free(peaks);
-        if (fine) ds_compose__account(&timeline, model_flop, out);
+        if (fine) ds_compose__account(&timeline, &visits, model_flop, out);
+        ds_compose__visits_deinit(&visits);
         if (fine) find_fullest(s->plan, out);
     }
     ds_compose__timeline_deinit(&timeline);

@@ -121,7 +121,7 @@ typedef struct ds_chain {
     uint32_t first, last;
     uint32_t need;          /* body->needs[need … that of the next chain): what it waits for */
     uint32_t slot, n_slots; /* of `first` */
-    bool is_transfer;
+    uint32_t transfer;      /* into the part's transfers; DS_NONE: compute */
     int64_t ps;
 } ds_chain;
 
@@ -326,9 +326,10 @@ void ds_compose__sort(ds_visit *at, uint32_t n, ds_visit *room);
 /* links.c: has nobody loaded the links of those while they did? */
 bool ds_compose__apart(const ds_timeline *t);
 /* weigh.c: peaks per class, of inputs and what the executions hold. */
-bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes);
+bool ds_compose__weigh(const ds_timeline *t, const ds_visits *visits, int64_t *peak_bytes);
 /* account.c: accounts of the classes, the critical one, the bubble; MFU, if the model needs
  * `model_flop` (0: not known). */
-void ds_compose__account(const ds_timeline *t, double model_flop, ds_composed *out);
+void ds_compose__account(const ds_timeline *t, const ds_visits *visits, double model_flop,
+                         ds_composed *out);
 
 #endif

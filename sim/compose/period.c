@@ -71,20 +71,30 @@ static void mix_started(const ds_solver *x, const ds_live *live, uint32_t chain,
         mix(s, (uint64_t)(f->next_ps - x->now_ps));
 }
 
+void ds_period_note(ds_live *live, uint32_t chain) {
+    if (live->since_ps == DS_UNKNOWN) live->since_ps = live->start[chain];
+    state s = {chain, 1};
+    mix(&s, (uint64_t)(live->start[chain] - live->since_ps));
+    mix(&s, (uint64_t)(live->end[chain] - live->since_ps));
+    live->sum_a += s.a;
+    live->sum_b += s.b;
+}
+
 /* An execution that is followed chain by chain, from its beginning: what repeats it will have its
  * past, too. */
-static void mix_chains(const ds_solver *x, const ds_live *live, state *s) {
-    const ds_body *body = x->s->parts[live->part].body;
-    for (uint32_t r = 0; r < body->n_chains; r++) {
-        if (live->end[r] != DS_UNKNOWN) {
-            uint64_t start = (uint64_t)(live->start[r] - x->now_ps);
-            int64_t end = live->end[r] - x->now_ps;
-            mix(s, (start << 32 | start >> 32) ^ (uint64_t)end ^ r);
-        } else if (live->start[r] != DS_UNKNOWN) {
-            mix_started(x, live, r, s);
-        }
-    }
+static void mix_chains(const ds_solver *x, uint32_t id, state *s) {
+    const ds_live *live = x->lives.at[id];
+    const ds_part *part = &x->s->parts[live->part];
     mix(s, live->n_left);
+    mix(s, (uint64_t)(live->since_ps - (live->since_ps == DS_UNKNOWN ? 0 : x->now_ps)));
+    mix(s, live->sum_a);
+    mix(s, live->sum_b);
+    for (uint32_t i = 0; i < part->streams.n; i++) {
+        ds_spot spot = x->flights[part->streams.at[i]].spot;
+        if (spot.live == id && live->start[spot.chain] != DS_UNKNOWN &&
+            live->end[spot.chain] == DS_UNKNOWN)
+            mix_started(x, live, spot.chain, s);
+    }
 }
 
 static void mix_rank(const ds_solver *x, ds_solver_rank *r, state *s) {
@@ -100,7 +110,7 @@ static void mix_rank(const ds_solver *x, ds_solver_rank *r, state *s) {
             mix(s, (uint64_t)(e->base_ps - x->now_ps));
             mix(s, DS_KEY(e->timing));
         } else if (!e->opaque) {
-            mix_chains(x, x->lives.at[e->live], s);
+            mix_chains(x, e->live, s);
         }
     }
 }
@@ -232,6 +242,7 @@ static int64_t *growth(const period *p) {
 
 static void skip(const period *p) {
     ds_solver *x = p->x;
+    ds_solver__read_exts(x);
     ds_cut cut = {x->now_ps - p->ps, x->now_ps, p->times, growth(p)};
     DS_HPUSH(&x->t->cuts, cut);
     x->t->cut_ps += p->times * p->ps;

@@ -25,6 +25,9 @@ typedef struct ds_live_stream {
 typedef struct ds_live {
     uint32_t exec, n_left; /* chains that are not settled */
     uint32_t part, next_spare;
+    /* period.c: when the first of its chains started, and what is settled, relative to that */
+    int64_t since_ps;
+    uint64_t sum_a, sum_b;
     int64_t *start, *end;   /* per chain, not relative to anything; DS_UNKNOWN */
     int64_t *exts;          /* per external: when it is there, or DS_UNKNOWN */
     ds_spot *waiters;       /* per chain: the first that waits for it … */
@@ -65,6 +68,7 @@ typedef struct ds_solver {
     DS_VEC(ds_spot) ready;   /* may be settled */
     DS_VEC(uint32_t) hungry; /* ranks that may want more executions */
     ds_spot *waiting;        /* per execution that has not been made: the first that waits for it */
+    bool *is_run;            /* per part: there are executions of it */
     bool *is_last;           /* per execution: a transfer of the tail waits for it */
     ds_spot *last;           /* per stream: the live, and its place, that is last on it */
     ds_flight *flights;      /* per stream */
@@ -91,9 +95,13 @@ static inline ds_live *ds_solver__live(const ds_solver *x, uint32_t exec) {
     return live == DS_NONE ? NULL : x->lives.at[live];
 }
 
+/* timeline.c: what is there by now of all that is to be read by what is under way. */
+void ds_solver__read_exts(ds_solver *x);
 /* period.c: passes over periods of the schedule that go as one before has gone. To be asked
  * whenever an item of the first rank has been settled, and nothing is ready. */
 void ds_period_skip(ds_solver *x);
+/* To be told of each chain that is settled. */
+void ds_period_note(ds_live *live, uint32_t chain);
 void ds_period_free(ds_period *period);
 
 #endif

@@ -158,6 +158,8 @@ static ds_live *take_live(ds_solver *x, uint32_t exec) {
     if (id == x->spare[e->part]) x->spare[e->part] = live->next_spare;
     live->exec = exec;
     live->n_left = n;
+    live->since_ps = DS_UNKNOWN;
+    live->sum_a = live->sum_b = 0;
     memset(live->exts, 0xff, body->exts.n * sizeof *live->exts); /* DS_UNKNOWN */
     memset(live->waiters, 0xff, n * sizeof *live->waiters);      /* DS_NONE */
     if (!e->opaque) {
@@ -273,13 +275,21 @@ static void make_exec(ds_solver *x, uint32_t exec) {
     ds_live *live = take_live(x, exec);
     for (uint32_t i = 0; i < part->streams.n; i++)
         if (e->opaque || body->first_on[i] != DS_NONE) put_on_stream(x, e->live, i);
-    ds_spot *unused;
-    for (uint32_t i = 0; i < body->exts.n; i++) live->exts[i] = read_ext(x, live, i, &unused);
     if (!part->tail && part->post < 0) x->ranks[ds_solver__rank(x, exec)].n_open++;
     if (e->opaque && is_free(body, live)) be_ready(x, e->live, 0);
     for (uint32_t i = 0; i < body->n_heads && !e->opaque; i++)
         if (is_next(body, live, body->heads[i])) be_ready(x, e->live, body->heads[i]);
     wake_waiters(x, &x->waiting[exec]);
+}
+
+void ds_solver__read_exts(ds_solver *x) {
+    ds_spot *unused;
+    for (uint32_t id = 0; id < x->lives.n; id++) {
+        ds_live *live = x->lives.at[id];
+        if (x->t->execs[live->exec].live != id) continue;
+        for (uint32_t i = 0; i < x->s->parts[live->part].body->exts.n; i++)
+            if (live->exts[i] == DS_UNKNOWN) live->exts[i] = read_ext(x, live, i, &unused);
+    }
 }
 
 /* The rank's next item with what it sends. */
@@ -326,10 +336,10 @@ static void make_more(ds_solver *x, uint32_t rank) {
 static bool check_streams(ds_solver *x, const uint32_t *rank_of) {
     bool fine = true;
     uint32_t *user = ds_xcalloc(x->plan->n_streams, sizeof *user);
-    for (uint32_t i = 0; i + 1 < x->t->n_execs && fine; i++) {
-        const ds_part *part = ds_solver__part(x, i);
+    for (uint32_t p = 0; p + 1 < x->s->n_parts && fine; p++) {
+        const ds_part *part = &x->s->parts[p];
         uint32_t own = 2 * rank_of[part->group] + (part->post >= 0) + 1;
-        for (uint32_t k = 0; k < part->streams.n && fine; k++) {
+        for (uint32_t k = 0; k < part->streams.n && fine && x->is_run[p]; k++) {
             uint32_t *of = &user[part->streams.at[k]];
             fine = !*of || *of == own;
             *of = own;
@@ -357,12 +367,13 @@ static void release(ds_solver *x, ds_live *live) {
     x->spare[live->part] = e->live;
     e->live = DS_NONE;
     x->n_lives--;
+    int64_t end_ps = e->base_ps + e->timing->all_end;
+    if (end_ps + e->late_ps > x->t->step_ps) x->t->step_ps = end_ps + e->late_ps;
     const ds_part *part = ds_solver__part(x, exec);
     if (part->tail || part->post >= 0) return;
     uint32_t rank = ds_solver__rank(x, exec);
     if (rank == x->first_rank) x->n_items++;
     if (x->complete) return;
-    int64_t end_ps = e->base_ps + e->timing->all_end;
     if (e->opaque && end_ps > x->now_ps)
         ds_heap_push(&x->heap, end_ps, WAKE | rank);
     else
@@ -400,7 +411,7 @@ static void time_chains(const ds_body *body, const int64_t *key, ds_timing *out)
         out->start[r] = start;
         out->end[r] = end;
         if (end > out->all_end) out->all_end = end;
-        if (chain->is_transfer) {
+        if (chain->transfer != DS_NONE) {
             if (start < out->flows_from) out->flows_from = start;
             if (end > out->flows_to) out->flows_to = end;
         }
@@ -460,6 +471,7 @@ static void finish_chain(ds_solver *x, uint32_t id, uint32_t r, int64_t end_ps) 
     const ds_body *body = x->s->parts[live->part].body;
     const ds_chain *chain = &body->chains[r];
     live->end[r] = end_ps;
+    if (!x->complete) ds_period_note(live, r);
     for (uint32_t i = chain->slot; i < chain->slot + chain->n_slots; i++) {
         uint32_t next = body->follow[i];
         if (next == DS_NONE) continue;
@@ -531,8 +543,8 @@ static void settle_chain(ds_solver *x, uint32_t id, uint32_t r) {
         if (at > start) start = at;
     }
     live->start[r] = start;
-    if (chain->is_transfer) {
-        const ds_activity *a = ds_compose__activity(x->s, part, &body->units.at[chain->first]);
+    if (chain->transfer != DS_NONE) {
+        const ds_activity *a = &x->plan->activities[part->transfers.at[chain->transfer].activity];
         if (a->n_flows) {
             uint32_t stream = part->streams.at[body->slots.at[chain->slot]];
             start_transfer(x, id, r, stream, a, start);
@@ -603,13 +615,15 @@ static bool solve(ds_solver *x) {
 
 /* Executions stand rank by rank; the tail is no rank's. */
 static void list_ranks(ds_solver *x) {
-    uint32_t n = x->t->n_execs - 1, *most = &x->n_ranks;
-    for (uint32_t i = 0; i < n; i++)
-        if (ds_solver__rank(x, i) >= *most) *most = ds_solver__rank(x, i) + 1;
+    uint32_t n = x->t->n_execs - 1, n_groups = x->s->n_groups;
+    for (uint32_t g = 0; g < n_groups && n; g++)
+        if (x->rank_of[g] >= x->n_ranks) x->n_ranks = x->rank_of[g] + 1;
     x->ranks = ds_xcalloc(x->n_ranks, sizeof *x->ranks);
     if (n) x->first_rank = ds_solver__rank(x, 0);
     for (uint32_t i = 0; i < n; i++) {
-        ds_solver_rank *r = &x->ranks[ds_solver__rank(x, i)];
+        uint32_t part = x->t->execs[i].part;
+        x->is_run[part] = true;
+        ds_solver_rank *r = &x->ranks[x->rank_of[x->s->parts[part].group]];
         if (!r->end) r->made = r->past = i;
         r->end = i + 1;
     }
@@ -641,10 +655,12 @@ static void solver_init(ds_solver *x) {
     x->last = no_spots(plan->n_streams);
     x->waiting = no_spots(x->t->n_execs);
     x->flights = ds_xcalloc(plan->n_streams, sizeof *x->flights);
+    for (uint32_t i = 0; i < plan->n_streams; i++) x->flights[i].spot = no_spot;
     x->free_ps = ds_xcalloc(plan->n_streams, sizeof *x->free_ps);
     x->net = ds_net_new(plan->link_capacity_q20, plan->n_links, plan->flows, plan->n_flows,
                         plan->n_streams);
     x->is_last = ds_xcalloc(x->t->n_execs, sizeof *x->is_last);
+    x->is_run = ds_xcalloc(x->s->n_parts, sizeof *x->is_run);
     find_last(x);
     list_ranks(x);
 }
@@ -661,6 +677,7 @@ static void solver_deinit(ds_solver *x) {
     free(x->ranks);
     free(x->waiting);
     free(x->is_last);
+    free(x->is_run);
     free(x->spare);
     free(x->last);
     free(x->flights);

@@ -308,6 +308,17 @@ static void make_room(weigher *w, const ds_visits *visits) {
     w->changes = ds_xmalloc((2 * most_changes + 1) * sizeof *w->changes);
 }
 
+/* Per part: must anything have ended elsewhere? */
+static bool *find_far(const ds_sibling *s) {
+    bool *far = ds_xcalloc(s->n_parts, sizeof *far);
+    for (uint32_t p = 0; p < s->n_parts; p++) {
+        const ds_body *body = s->parts[p].body;
+        for (uint32_t i = 0; body && i < body->checks.n; i++)
+            if (!body->checks.at[i].local) far[p] = true;
+    }
+    return far;
+}
+
 static bool check(const ds_timeline *t) {
     for (uint32_t i = 0; i < t->n_execs; i++) {
         const ds_exec *e = &t->execs[i];
@@ -316,28 +327,27 @@ static bool check(const ds_timeline *t) {
             return ds_compose__unknown(t->s, "a buffer that is busy");
         e->timing->held = true;
     }
-    for (uint32_t i = 0; i < t->n_execs; i++)
-        if (!check_exec(t, &t->execs[i])) return false;
-    return true;
+    bool fine = true, *far = find_far(t->s);
+    for (uint32_t i = 0; i < t->n_execs && fine; i++)
+        if (far[t->execs[i].part]) fine = check_exec(t, &t->execs[i]);
+    free(far);
+    return fine;
 }
 
-bool ds_compose__weigh(const ds_timeline *t, int64_t *peak_bytes) {
+bool ds_compose__weigh(const ds_timeline *t, const ds_visits *visits, int64_t *peak_bytes) {
     ds_sibling *s = t->s;
-    ds_visits visits;
     weigher w = {.t = t};
     if (!check(t)) return false;
-    ds_compose__visits_init(t, &visits);
-    make_room(&w, &visits);
+    make_room(&w, visits);
     for (uint32_t c = 0; c < s->plan->n_classes; c++) {
         int64_t inputs = s->input_bytes[c] + ds_compose__n_each(s) * s->each_bytes[c];
         w.n_curves = 0;
         w.n_room = 0;
-        uint32_t n = ds_compose__visits(t, &visits, c, look_at_curve, &w);
-        peak_bytes[c] = merge(t, c, visits.at, n, inputs);
+        uint32_t n = ds_compose__visits(t, visits, c, look_at_curve, &w);
+        peak_bytes[c] = merge(t, c, visits->at, n, inputs);
     }
     free(w.room);
     free(w.curves);
     free(w.changes);
-    ds_compose__visits_deinit(&visits);
     return true;
 }

@@ -127,14 +127,18 @@ static int64_t done_at(int64_t now_ps, ds_u128 work, ds_u128 rate_q20) {
 static void change_rate(ds_net *net, uint32_t flow, int64_t now_ps) {
     const ds_flow *spec = &net->flows[flow];
     active *a = &net->active[flow];
-    uint64_t elapsed_ps = (uint64_t)(now_ps - a->since_ps);
-    ds_u128 done = a->level_q20 * spec->share.weight * elapsed_ps;
-    a->left -= done < a->left ? done : a->left;
+    int64_t end_ps;
+    if (!a->fresh) {
+        ds_u128 done =
+            a->level_q20 * spec->share.weight * (ds_u128)(uint64_t)(now_ps - a->since_ps);
+        a->left -= done < a->left ? done : a->left;
+    }
     a->since_ps = now_ps;
     a->level_q20 = ds_share_level_q20(net->share, flow);
-    int64_t end_ps = done_at(now_ps, a->left, a->level_q20 * spec->share.weight);
     /* Never slowed so far: its time alone, which is rounded from the exact quotient. */
-    if (a->fresh && a->level_q20 == spec->alone_q20 && !ds_add_i64(now_ps, spec->alone_ps, &end_ps))
+    if (!a->fresh || a->level_q20 != spec->alone_q20)
+        end_ps = done_at(now_ps, a->left, a->level_q20 * spec->share.weight);
+    else if (!ds_add_i64(now_ps, spec->alone_ps, &end_ps))
         end_ps = INT64_MAX;
     a->fresh = false;
     end e = net->heap[net->place[a->activity]];

@@ -4,7 +4,10 @@
  * A round takes the least level from a heap of links and caps. A link's level only rises as others
  * are done, so an entry of the heap that is out of date is too small, and is put right when it
  * comes up. That a level only rises: floor(free / Σ) >= λ means free >= λ Σ, and what a round takes
- * away is λ of the Σ of those that are done. */
+ * away is λ of the Σ of those that are done.
+ *
+ * Most flows start on links that nobody else loads, and have them to themselves until they stop:
+ * these mark no links, and their level is known. */
 #include "sim/net/share.h"
 
 #include "ir/base/arena.h"
@@ -29,6 +32,7 @@ typedef struct flow_state {
     uint32_t first;   /* node */
     uint32_t epoch;
     bool active, marked, done;
+    bool listed; /* in `alone` */
 } flow_state;
 
 typedef struct node {
@@ -51,6 +55,8 @@ struct ds_share {
     node *nodes;
     uint32_t *marked_links, *marked_flows; /* since the last settling */
     uint32_t n_marked_links, n_marked_flows;
+    uint32_t *alone; /* flows that have started since, on links that nobody loaded */
+    uint32_t n_alone;
     uint32_t *found_links, *found_flows; /* the component at hand */
     uint32_t n_found_links, n_found_flows;
     uint32_t *changed;
@@ -73,6 +79,7 @@ ds_share *ds_share_new(const ds_u128 *capacity_q20, uint32_t n_links, const ds_s
     s->found_links = ds_xcalloc(n_links, sizeof *s->found_links);
     s->marked_flows = ds_xcalloc(n_flows, sizeof *s->marked_flows);
     s->found_flows = ds_xcalloc(n_flows, sizeof *s->found_flows);
+    s->alone = ds_xcalloc(n_flows, sizeof *s->alone);
     s->changed = ds_xcalloc(n_flows, sizeof *s->changed);
     s->heap = ds_xcalloc((size_t)n_links + n_flows, sizeof *s->heap);
     s->round = ds_xcalloc((size_t)n_links + n_flows, sizeof *s->round);
@@ -98,6 +105,7 @@ void ds_share_free(ds_share *s) {
     free(s->marked_flows);
     free(s->found_links);
     free(s->found_flows);
+    free(s->alone);
     free(s->changed);
     free(s->heap);
     free(s->round);
@@ -110,22 +118,35 @@ static void mark_link(ds_share *s, uint32_t link) {
     s->marked_links[s->n_marked_links++] = link;
 }
 
+static void mark_links(ds_share *s, uint32_t flow) {
+    const ds_share_flow *spec = &s->spec[flow];
+    for (uint32_t i = 0; i < spec->n_uses; i++) mark_link(s, spec->uses[i].link);
+}
+
 void ds_share_start(ds_share *s, uint32_t flow) {
     flow_state *f = &s->flows[flow];
     const ds_share_flow *spec = &s->spec[flow];
+    bool alone = true;
     f->active = true;
     for (uint32_t i = 0; i < spec->n_uses; i++) {
         uint32_t at = f->first + i;
         link_state *link = &s->links[spec->uses[i].link];
         s->nodes[at].before = NONE;
         s->nodes[at].after = link->first;
-        if (link->first != NONE) s->nodes[link->first].before = at;
+        if (link->first != NONE) {
+            s->nodes[link->first].before = at;
+            alone = false;
+        }
         link->first = at;
-        mark_link(s, spec->uses[i].link);
     }
-    if (!spec->n_uses && !f->marked) {
+    if (!spec->n_uses) {
+        if (!f->marked) s->marked_flows[s->n_marked_flows++] = flow;
         f->marked = true;
-        s->marked_flows[s->n_marked_flows++] = flow;
+    } else if (!alone || !f->alone_q20) {
+        mark_links(s, flow);
+    } else if (!f->listed) {
+        f->listed = true;
+        s->alone[s->n_alone++] = flow;
     }
 }
 
@@ -136,17 +157,18 @@ void ds_share_stop(ds_share *s, uint32_t flow) {
     f->level_q20 = 0;
     for (uint32_t i = 0; i < spec->n_uses; i++) {
         const node *n = &s->nodes[f->first + i];
+        link_state *link = &s->links[spec->uses[i].link];
         if (n->before == NONE)
-            s->links[spec->uses[i].link].first = n->after;
+            link->first = n->after;
         else
             s->nodes[n->before].after = n->after;
         if (n->after != NONE) s->nodes[n->after].before = n->before;
-        mark_link(s, spec->uses[i].link);
+        if (link->first != NONE) mark_link(s, spec->uses[i].link);
     }
 }
 
 bool ds_share_unsettled(const ds_share *s) {
-    return s->n_marked_links || s->n_marked_flows;
+    return s->n_marked_links || s->n_marked_flows || s->n_alone;
 }
 
 /* ---- the heap of bounds ---- */
@@ -323,7 +345,15 @@ uint32_t ds_share_settle(ds_share *s, const uint32_t **changed) {
         f->level_q20 = s->spec[s->marked_flows[i]].cap_q20;
         s->changed[s->n_changed++] = s->marked_flows[i];
     }
-    s->n_marked_links = s->n_marked_flows = 0;
+    for (uint32_t i = 0; i < s->n_alone; i++) {
+        flow_state *f = &s->flows[s->alone[i]];
+        f->listed = false;
+        if (!f->active || f->epoch == s->epoch) continue; /* others have come to its links */
+        f->level_q20 = f->alone_q20;
+        s->changed[s->n_changed++] = s->alone[i];
+        s->n_solved++;
+    }
+    s->n_marked_links = s->n_marked_flows = s->n_alone = 0;
     *changed = s->changed;
     return s->n_changed;
 }
