@@ -62,10 +62,35 @@ static void check_choice(ds_checker *ck, const ds_knob *knob, const ds_attr *att
     ds_buf_deinit(&list);
 }
 
+/* The number of that name which stands where a text should: NULL if there is none. What a param is
+ * made from says which it is, since only a text or the param of one gives a text. */
+static const ds_param *number_named(const ds_checker *ck, const ds_attr *attr) {
+    enum { MAX_DEPTH = 100 };
+    const ds_param *first = NULL;
+    if (attr->kind != DS_ATTR_EXPR) return NULL;
+    const ds_expr_node *node = ds_expr_at(&ck->unit->exprs, attr->expr);
+    for (int depth = 0; node->kind == DS_EXPR_PARAM && depth < MAX_DEPTH; depth++) {
+        const ds_module *module = ck->unit->modules.at[(uint64_t)node->i >> 32];
+        const ds_param *param = &module->params.at[(uint32_t)node->i];
+        if (!first) first = param;
+        if (!DS_HAS_EXPR(param->init)) return NULL;
+        node = ds_expr_at(&ck->unit->exprs, param->init);
+    }
+    return node->kind == DS_EXPR_STR ? NULL : first;
+}
+
 static bool check_any_text(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {
-    bool ok = may_be_text(ck, attr);
-    if (!ok) wrong_kind(ck, knob, attr, "a word or a \"text\"");
-    return ok;
+    if (!may_be_text(ck, attr)) {
+        wrong_kind(ck, knob, attr, "a word or a \"text\"");
+        return false;
+    }
+    const ds_param *number = number_named(ck, attr);
+    if (!number) return true;
+    ds_verify__error(ck, DS_ERR_TYPE, attr->loc, NULL,
+                     "'%s' must be a text, and '%s' is the param of line %u, a number; the word is "
+                     "written \"%s\"",
+                     knob->name, number->name, number->loc.line, number->name);
+    return false;
 }
 
 static void check_text(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {

@@ -57,6 +57,9 @@ Test(space, domains) {
     expect("on in [@box, @two], strategy.bucket_size in [25 MB]", NULL, "@box 25 MB\n@two 25 MB\n");
     expect("rate in [0.25, 1, 1e-3]", NULL, "0.25\n1\n0.001\n");
     expect("recompute in [none, full, [\"a\", \"b\"]]", NULL, "none\nfull\n[a b]\n");
+    expect("offload in [[weights], [weights, activations]], stage_layers in [[1, 3], [2, 2]]", NULL,
+           "[weights] [1 3]\n[weights] [2 2]\n[weights activations] [1 3]\n"
+           "[weights activations] [2 2]\n");
 }
 
 /* The last dimension turns fastest, whatever the domains follow from. */
@@ -101,6 +104,7 @@ Test(space, conditions_prune_early) {
 Test(space, errors) {
     refuse("dp in [0, 1] where 4 / 0 == 4", "division by zero");
     expect("dp in [0, 1, 2] where 4 / dp == 4", NULL, "0\n1\n"); /* the row of 0 will be failed */
+    refuse("balance in [n, flops]", "'n' is the param of line 2, a number");
     refuse("dp in divisors(0)", "the number must be from 1");
     refuse("dp in 0..4 step 0", "it must be at least 1");
     refuse("dp in 0..4 step tp, tp in [1]", "which is declared after it");

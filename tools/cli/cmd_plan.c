@@ -82,6 +82,19 @@ static const char *one_of(const char *name, const char *arg, const char *const *
     return arg;
 }
 
+/* One of those that the scenario's key of that name takes in `train`. */
+static const char *train_text(arguments *args, const char *option, const char *key, const char *arg,
+                              struct argp_state *state) {
+    const ds_knob *knob = ds_scenario_knob("train", key);
+    char *words = ds_arena_strdup(&args->plan.arena, knob->choices), *rest = NULL;
+    const char *choices[16];
+    uint32_t n = 0;
+    for (char *word = strtok_r(words, " ", &rest); word && n < 16;
+         word = strtok_r(NULL, " ", &rest))
+        choices[n++] = word;
+    return one_of(option, arg, choices, n, state);
+}
+
 /* "FILE@NAME": the name is what follows the last @ that has no slash behind it. */
 static void split_name(arguments *args, const char *arg, const char **file, const char **name) {
     const char *at = strrchr(arg, '@');
@@ -112,7 +125,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->plan.dtype = one_of("--dtype", arg, dtypes, 3, state);
         return 0;
     case OPT_OPTIMIZER:
-        args->plan.optimizer = arg;
+        args->plan.optimizer = train_text(args, "--optimizer", "optimizer", arg, state);
         return 0;
     case OPT_EVALS:
         args->sweep.max_rows = number("--evals", arg, UINT64_MAX, state);
