@@ -161,13 +161,18 @@ ds_type *ds_type_plain(ds_arena *arena, const ds_type *type) {
 
 /* ---- every expression of a type ---- */
 
+static bool run_goes_on(const ds_split *split, uint32_t k, uint32_t n) {
+    return n < split->n_sizes - k &&
+           memcmp(&split->sizes[k], &split->sizes[k + 1], n * sizeof *split->sizes) == 0;
+}
+
 /* As many sizes that follow `k` and equal it as can be told in large steps. */
 static uint32_t count_equal(const ds_split *split, uint32_t k) {
-    enum { STEP = 32 };
-    uint32_t n = 0;
-    while (k + n + STEP < split->n_sizes &&
-           memcmp(&split->sizes[k + n], &split->sizes[k + n + 1], STEP * sizeof *split->sizes) == 0)
-        n += STEP;
+    enum { LEAST = 32 };
+    uint32_t n = 0, step = LEAST;
+    for (; run_goes_on(split, k + n, step); step *= 2) n += step;
+    while ((step /= 2) >= LEAST)
+        if (run_goes_on(split, k + n, step)) n += step;
     return n;
 }
 

@@ -47,7 +47,8 @@ static ds_status no_clauses(const ds_infer *ctx, const ds_op_desc *desc, ds_erro
 
 static void fill_args(const ds_infer *ctx, ds_rule_args *args) {
     const ds_exprs *exprs = &ctx->unit->exprs;
-    *args = (ds_rule_args){.op = ctx->op,
+    *args = (ds_rule_args){.unit = ctx->unit,
+                           .op = ctx->op,
                            .exprs = exprs,
                            .env = ctx->env,
                            .n_in = ctx->op->n_in,

@@ -9,6 +9,7 @@
 /* What a rule may depend on: ranks, dims that are literally 1, attributes. Operands beyond the
  * eighth are not looked at. */
 typedef struct ds_rule_args {
+    ds_unit *unit; /* NULL: nothing is kept */
     const ds_op *op;
     const ds_exprs *exprs;
     const ds_env *env; /* NULL while params are unbound */
@@ -17,6 +18,9 @@ typedef struct ds_rule_args {
     uint8_t in_ones[DS_MAX_OPERANDS]; /* bit j: dim j is the literal 1 */
 } ds_rule_args;
 
+/* ds_rule_parse of a text that stays where it is: once for each unit. */
+ds_status ds_ops__rule_text(const ds_rule_args *args, const char *text, ds_loc loc, ds_rule *out,
+                            ds_error *err);
 /* The op's rule as the table or its hook says, `...` expanded for these ranks. */
 ds_status ds_ops__rule(const ds_rule_args *args, ds_rule *out, ds_error *err);
 /* Replaces `...` by explicit factors; checks ranks. */

@@ -13,7 +13,7 @@ ds_status ds_ops__matmul_rule(const ds_rule_args *args, ds_rule *out, ds_error *
          {"k m, k n -> m n; k: sum", "k m, n k -> m n; k: sum"}},
         {{"... m k, ... k n -> ... m n; k: sum", "... m k, ... n k -> ... m n; k: sum"},
          {"... k m, ... k n -> ... m n; k: sum", "... k m, ... n k -> ... m n; k: sum"}}};
-    return ds_rule_parse(rules[batched][ta][tb], args->op->loc, out, err);
+    return ds_ops__rule_text(args, rules[batched][ta][tb], args->op->loc, out, err);
 }
 
 ds_status ds_ops__einsum_rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
@@ -23,7 +23,7 @@ ds_status ds_ops__einsum_rule(const ds_rule_args *args, ds_rule *out, ds_error *
     if (!text)
         return ds_error_set(err, DS_ERR_TYPE, loc,
                             "einsum: attribute 'rule' must be a literal string");
-    DS_TRY(ds_rule_parse(text, loc, out, err));
+    DS_TRY(ds_ops__rule_text(args, text, loc, out, err));
     for (uint32_t f = 0; f < out->n_factors; f++)
         if (out->kinds[f] != DS_FACTOR_PAR && out->kinds[f] != DS_FACTOR_SUM &&
             out->kinds[f] != DS_FACTOR_WHOLE)

@@ -366,6 +366,14 @@ static void add_partials(const ds_match *m, const ds_rule_term *term, ds_type *t
     }
 }
 
+/* What the message would call it is only written where there is one. */
+static ds_status check_result(const ds_match *m, const ds_type *type, uint32_t i, ds_error *err) {
+    if (ds_op_check_type(m->ctx, type, "", m->ctx->op->loc, NULL) == DS_OK) return DS_OK;
+    char what[64];
+    snprintf(what, sizeof what, "%.40s: result %u", op_name(m), i);
+    return ds_op_check_type(m->ctx, type, what, m->ctx->op->loc, err);
+}
+
 static ds_status build_result(const ds_match *m, uint32_t i, ds_dtype dtype,
                               const ds_partial *passed, uint32_t n_passed, ds_error *err) {
     const ds_infer *ctx = m->ctx;
@@ -382,9 +390,7 @@ static ds_status build_result(const ds_match *m, uint32_t i, ds_dtype dtype,
     type->partials = n ? DS_NEW_N(arena, ds_partial, n) : NULL;
     for (uint32_t p = 0; p < n_passed; p++) type->partials[type->n_partials++] = passed[p];
     add_partials(m, term, type);
-    char what[64];
-    snprintf(what, sizeof what, "%.40s: result %u", op_name(m), i);
-    DS_TRY(ds_op_check_type(ctx, type, what, ctx->op->loc, err));
+    DS_TRY(check_result(m, type, i, err));
     ctx->out[i] = type;
     return DS_OK;
 }

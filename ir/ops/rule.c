@@ -7,6 +7,7 @@
  *   kind  = (NAME | "...") ":" ("par" | "sum" | "max" | "window" | "scan" | "lookup" | "whole")
  */
 #include "ir/ops/internal.h"
+#include "ir/ops/memo.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -334,12 +335,32 @@ ds_status ds_ops__rule_expand(const ds_rule_args *args, ds_rule *rule, ds_error 
     return DS_OK;
 }
 
+ds_status ds_ops__rule_text(const ds_rule_args *args, const char *text, ds_loc loc, ds_rule *out,
+                            ds_error *err) {
+    ds_unit *unit = args->unit;
+    if (!unit) return ds_rule_parse(text, loc, out, err);
+    ds_memo_key key; /* large: not zeroed */
+    key.n = 0;
+    key.other = false;
+    ds_memo_put(&key, DS_KEY(text)); /* no op's key is of one word */
+    const ds_rule *known = ds_memo_find(&unit->inferred, &key);
+    if (known) {
+        *out = *known;
+        return DS_OK;
+    }
+    DS_TRY(ds_rule_parse(text, loc, out, err));
+    ds_rule *kept = DS_NEW(&unit->arena, ds_rule);
+    *kept = *out;
+    ds_memo_keep(&unit->inferred, &unit->arena, &key, kept);
+    return DS_OK;
+}
+
 ds_status ds_ops__rule(const ds_rule_args *args, ds_rule *out, ds_error *err) {
     const ds_op_desc *desc = ds_op_desc_of(args->op->code);
     if (desc->rule_of)
         DS_TRY(desc->rule_of(args, out, err));
     else if (desc->rule)
-        DS_TRY(ds_rule_parse(desc->rule, args->op->loc, out, err));
+        DS_TRY(ds_ops__rule_text(args, desc->rule, args->op->loc, out, err));
     else
         return ds_error_set(err, DS_ERR_UNSUPPORTED, args->op->loc, "%s has no factor rule",
                             desc->name);

@@ -77,7 +77,8 @@ static void grad_init(ds_grad *g, ds_model_step *step, const char *name) {
     g->n_values = g->old->values.n + count(&g->old->body, has_lse);
     g->live = ds_xcalloc(g->n_values + 1, sizeof *g->live);
     g->home = ds_xcalloc(g->n_values + 1, sizeof *g->home);
-    g->in_parts = ds_xcalloc(g->n_values + 1, sizeof *g->in_parts);
+    g->parts_at = ds_xcalloc(g->n_values + 1, sizeof *g->parts_at);
+    g->slots_at = ds_xcalloc(g->n_values + 1, sizeof *g->slots_at);
     g->saved = ds_xmalloc((g->n_values + 1) * sizeof *g->saved);
     memset(g->saved, 0xff, (g->n_values + 1) * sizeof *g->saved);
     ds_map_init(&g->loops);
@@ -104,7 +105,8 @@ static ds_func *grad_deinit(ds_grad *g) {
     free(g->live);
     free(g->home);
     free(g->saved);
-    free(g->in_parts);
+    free(g->parts_at);
+    free(g->slots_at);
     free(g->weights);
     ds_map_deinit(&g->weight_of);
     ds_map_deinit(&g->firsts);

@@ -67,6 +67,11 @@ typedef struct ds_grad_level {
     DS_VEC(ds_grad_part) parts;
 } ds_grad_level;
 
+/* No others of a family are in a list: hi 0, none at all. */
+typedef struct ds_grad_place {
+    uint32_t lo, hi;
+} ds_grad_place;
+
 /* A weight of the step. */
 typedef struct ds_grad_weight {
     ds_value old;
@@ -84,13 +89,13 @@ typedef struct ds_grad {
     const ds_func *old;
     ds_builder b;
     ds_copy copy;
-    uint32_t n_values;   /* old values, then results that the forward pass gains */
-    bool *live;          /* by value: a weight's gradient runs through it */
-    ds_grad_loop **home; /* by value: the innermost loop around its definition */
-    ds_value *saved;     /* by value: the family that keeps it */
-    bool *in_parts;      /* by value: a gradient of an element has arrived, on some level */
-    ds_map loops;        /* old op → ds_grad_loop */
-    ds_map extra;        /* old op → number of its further result (lse) */
+    uint32_t n_values;                  /* old values, then results that the forward pass gains */
+    bool *live;                         /* by value: a weight's gradient runs through it */
+    ds_grad_loop **home;                /* by value: the innermost loop around its definition */
+    ds_value *saved;                    /* by value: the family that keeps it */
+    ds_grad_place *parts_at, *slots_at; /* by family: where they are, on whatever level */
+    ds_map loops;                       /* old op → ds_grad_loop */
+    ds_map extra;                       /* old op → number of its further result (lse) */
     DS_VEC(ds_value) extra_new;
     DS_VEC(ds_grad_loop *) extra_home;
     ds_grad_level *level;

@@ -159,13 +159,18 @@ static bool same_element(const ds_grad_slot *slot, const ds_use *use) {
     return true;
 }
 
+static void note_place(ds_grad_place *place, uint32_t at) {
+    if (!place->hi || at < place->lo) place->lo = at;
+    if (at >= place->hi) place->hi = at + 1;
+}
+
 void ds_grad__push_slot(ds_grad *g, ds_grad_level *level, ds_grad_slot slot) {
-    if (slot.n_index) g->in_parts[slot.value.i] = true;
+    if (slot.n_index) note_place(&g->slots_at[slot.value.i], level->slots.n);
     DS_HPUSH(&level->slots, slot);
 }
 
 void ds_grad__push_part(ds_grad *g, ds_grad_part part) {
-    g->in_parts[part.target.i] = true;
+    note_place(&g->parts_at[part.target.i], g->level->parts.n);
     DS_HPUSH(&g->level->parts, part);
 }
 
@@ -215,15 +220,19 @@ static bool is_part(const ds_grad_slot *slot, ds_value family) {
 
 uint32_t ds_grad__parts_of(ds_grad *g, ds_value family, ds_grad_part **out) {
     const ds_grad_level *level = g->level;
+    const ds_grad_place *in_parts = &g->parts_at[family.i], *in_slots = &g->slots_at[family.i];
     uint32_t n = 0, most = 0;
+    uint32_t parts_hi = in_parts->hi < level->parts.n ? in_parts->hi : level->parts.n;
+    uint32_t slots_hi = in_slots->hi < level->slots.n ? in_slots->hi : level->slots.n;
+    for (uint32_t i = in_parts->lo; i < parts_hi; i++)
+        most += level->parts.at[i].target.i == family.i;
+    for (uint32_t i = in_slots->lo; i < slots_hi; i++) most += is_part(&level->slots.at[i], family);
     *out = NULL;
-    if (!g->in_parts[family.i]) return 0;
-    for (uint32_t i = 0; i < level->parts.n; i++) most += level->parts.at[i].target.i == family.i;
-    for (uint32_t i = 0; i < level->slots.n; i++) most += is_part(&level->slots.at[i], family);
+    if (!most) return 0;
     ds_grad_part *parts = DS_NEW_N(arena_of(g), ds_grad_part, most + 1);
-    for (uint32_t i = 0; i < level->parts.n; i++)
+    for (uint32_t i = in_parts->lo; i < parts_hi; i++)
         if (level->parts.at[i].target.i == family.i) parts[n++] = level->parts.at[i];
-    for (uint32_t i = 0; i < level->slots.n; i++) {
+    for (uint32_t i = in_slots->lo; i < slots_hi; i++) {
         const ds_grad_slot *slot = &level->slots.at[i];
         if (!is_part(slot, family)) continue;
         parts[n++] = (ds_grad_part){.value = family,
