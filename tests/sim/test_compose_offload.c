@@ -15,6 +15,8 @@ static void write_text(ds_rng *rng, char *out, size_t n) {
     static const char *const onoff[] = {"off", "on"};
     const char *sp = onoff[ds_rng_below(rng, 2)], *parts = onoff[ds_rng_below(rng, 2)];
     const char *uneven = ds_rng_below(rng, 4) ? "true" : "false";
+    const char *late = ds_rng_below(rng, 4) ? "false" : "true";
+    int prefetch = ds_rng_below(rng, 4) ? 1 : (int)ds_rng_below(rng, 3);
     const char *memory = ds_rng_below(rng, 2) ? "i" : "i / 2";
     const char *order = ds_rng_below(rng, 2) ? "pp dp cp tp" : "dp pp cp tp";
     snprintf(
@@ -38,8 +40,9 @@ static void write_text(ds_rng *rng, char *out, size_t n) {
         "    schedule = schedule, virtual_stages = virtual_stages, recompute = recompute,\n"
         "    zero = zero, zero_group = group, zero_uneven = %s, sp = %s, scatter_gather = %s, "
         "order = \"%s\",\n"
+        "    late_reduce = %s, prefetch = %d,\n"
         "    offload = [w, a, o] } }\n",
-        memory, uneven, sp, parts, order);
+        memory, uneven, sp, parts, order, late, prefetch);
 }
 
 static void draw(ds_rng *rng, char *out, size_t n) {
@@ -49,8 +52,8 @@ static void draw(ds_rng *rng, char *out, size_t n) {
     while (dp * pp * tp > 12) dp = replicas[ds_rng_below(rng, 5)];
     int m = 1 + (int)ds_rng_below(rng, 4);
     bool breadth = pp > 1 && ds_rng_below(rng, 2);
-    bool many = ds_rng_below(rng, 3) == 0; /* more chunks than a template is read with */
-    if (breadth) v = many ? 7 + (int)ds_rng_below(rng, 12) : 1 + (int)ds_rng_below(rng, 3);
+    bool many = ds_rng_below(rng, 4) == 0; /* more chunks than a template is read with */
+    if (breadth) v = many ? 9 + (int)ds_rng_below(rng, 6) : 1 + (int)ds_rng_below(rng, 3);
     int layers = pp * v * (many && breadth ? 1 + (int)ds_rng_below(rng, 2) : 1);
     layers += (int)ds_rng_below(rng, 4);
     int zero = dp > 1 ? (int)ds_rng_below(rng, 3) : 0;
