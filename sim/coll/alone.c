@@ -32,27 +32,45 @@ static int64_t at_most(ds_i128 ps) {
     return ps > LONG ? LONG : ps < 0 ? 0 : (int64_t)ps;
 }
 
+/* What so many bytes take at such a capacity: the last that was divided. Most hops of a phase are
+ * like the one before. */
+typedef struct quotient {
+    ds_u128 bytes_q32;
+    int64_t bytes_per_s, ps;
+} quotient;
+
 /* What `bytes_q32` take on the link, caps apart. */
-static int64_t link_ps(const ds_coll_builder *b, uint32_t link, ds_u128 bytes_q32) {
+static int64_t link_ps(const ds_coll_builder *b, uint32_t link, ds_u128 bytes_q32, quotient *last) {
+    int64_t bytes_per_s = ds_topo_link_at(b->topo, link)->bytes_per_s;
+    if (last->bytes_q32 == bytes_q32 && last->bytes_per_s == bytes_per_s) return last->ps;
     ds_load load = {.link = link, .bytes_q32 = bytes_q32};
     int64_t ps = ds_load_ps(b->topo, &load, b->terms->efficiency_q32);
-    return ps < LONG ? ps : LONG;
+    *last = (quotient){bytes_q32, bytes_per_s, ps < LONG ? ps : LONG};
+    return last->ps;
 }
 
-/* A hop's flow when it shares its links with all others of the phase, or has them to itself. */
-static int64_t hop_ps(const ds_coll_builder *b, const ds_hop *hop, bool shared) {
-    int64_t most = 0;
+/* A hop's flow when it shares its links with all others of the phase, or has them to itself. A link
+ * with no fewer bytes a second for no more bytes than the slowest so far is no slower. */
+static int64_t hop_ps(const ds_coll_builder *b, const ds_hop *hop, bool shared, quotient *last) {
+    int64_t most = 0, slow_bytes_per_s = 0;
+    ds_u128 slow_bytes_q32 = 0;
     for (uint32_t i = 0; hop->bytes && i < hop->route->n_links; i++) {
         uint32_t link = hop->route->links[i];
-        ds_u128 own = (ds_u128)hop->bytes * hop->route->share_q32[i];
+        const ds_topo_link *at = ds_topo_link_at(b->topo, link);
+        ds_u128 bytes_q32 = (ds_u128)hop->bytes * hop->route->share_q32[i];
         const uint64_t *slot = shared ? ds_map_find(&b->slot, link) : NULL;
-        int64_t ps = link_ps(b, link, slot ? b->loads.at[*slot].bytes_q32 : own);
-        int64_t cap = ds_topo_link_at(b->topo, link)->cap_bytes_per_s;
-        if (cap) {
-            ds_i128 capped = (ds_i128)hop->bytes * DS_PS_PER_S / cap;
-            if (capped > ps) ps = at_most(capped);
+        if (slot) bytes_q32 = b->loads.at[*slot].bytes_q32;
+        int64_t ps = 0;
+        if (!most || bytes_q32 > slow_bytes_q32 || at->bytes_per_s < slow_bytes_per_s)
+            ps = link_ps(b, link, bytes_q32, last);
+        if (ps > most) {
+            slow_bytes_q32 = bytes_q32;
+            slow_bytes_per_s = at->bytes_per_s;
+            most = ps;
         }
-        if (ps > most) most = ps;
+        if (!at->cap_bytes_per_s) continue;
+        ds_i128 capped = (ds_i128)hop->bytes * DS_PS_PER_S / at->cap_bytes_per_s;
+        if (capped > most) most = at_most(capped);
     }
     return most;
 }
@@ -78,22 +96,23 @@ static void time_posts(const ds_coll_builder *b, const ds_part *part, int64_t sl
                        ds_span *out) {
     post *posts = ds_xcalloc(part->n, sizeof *posts);
     ds_u128 *sum = ds_xcalloc(b->loads.n, sizeof *sum);
+    quotient own = {0}, all = {0};
     for (uint32_t i = 0; i < part->n; i++)
         posts[i] = (post){latency_of(b, &b->hops.at[part->first + i]), part->first + i};
     qsort(posts, part->n, sizeof *posts, later_first);
     out->first_ps = LONG;
     for (uint32_t i = 0; i < part->n; i++) {
         const ds_hop *hop = &b->hops.at[posts[i].hop];
-        int64_t longest = hop_ps(b, hop, false);
+        int64_t longest = hop_ps(b, hop, false, &own);
         for (uint32_t k = 0; hop->bytes && k < hop->route->n_links; k++) {
             uint64_t slot = *ds_map_find(&b->slot, hop->route->links[k]);
             sum[slot] += (ds_u128)hop->bytes * hop->route->share_q32[k];
-            int64_t ps = link_ps(b, hop->route->links[k], sum[slot]);
+            int64_t ps = link_ps(b, hop->route->links[k], sum[slot], &own);
             if (ps > longest) longest = ps;
         }
         int64_t end_ps = at_most((ds_i128)posts[i].latency_ps + longest);
         if (end_ps > out->least_ps) out->least_ps = end_ps;
-        int64_t shared_ps = at_most((ds_i128)posts[i].latency_ps + hop_ps(b, hop, true));
+        int64_t shared_ps = at_most((ds_i128)posts[i].latency_ps + hop_ps(b, hop, true, &all));
         if (shared_ps < out->first_ps) out->first_ps = shared_ps;
     }
     out->most_ps = at_most((ds_i128)(part->n ? posts[0].latency_ps : 0) + slowest_ps);
@@ -160,11 +179,12 @@ static int64_t ring_ps(const ds_coll_builder *b, const ds_part *part, bool share
     ring r = {
         latency, flow,       ds_xcalloc(most, sizeof *r.sums), ds_xcalloc(most, sizeof *r.queue),
         part->n, part->steps};
+    quotient last = {0};
     *equal = true;
     for (uint32_t i = 0; i < part->n; i++) {
         const ds_hop *hop = &b->hops.at[part->first + i];
         latency[i] = latency_of(b, hop);
-        flow[i] = hop_ps(b, hop, shared);
+        flow[i] = hop_ps(b, hop, shared, &last);
         *equal = *equal && latency[i] == latency[0] && flow[i] == flow[0];
     }
     int64_t ps = *equal ? at_most((ds_i128)latency[0] * part->steps + flow[0]) : longest_path(&r);
@@ -192,16 +212,17 @@ typedef struct paths {
 
 static paths paths_of(const ds_coll_builder *b, uint32_t first, uint32_t n, int64_t chunks) {
     paths p = {0};
+    quotient shared = {0}, to_itself = {0};
     int64_t *latency = ds_xcalloc(n, sizeof *latency), *flow = ds_xcalloc(n, sizeof *flow);
     int64_t *alone = ds_xcalloc(n, sizeof *alone);
     for (uint32_t i = 0; i < n; i++) { /* edges nearer to the root come first */
         const ds_hop *hop = &b->hops.at[first + i];
-        int64_t own = hop_ps(b, hop, true);
+        int64_t own = hop_ps(b, hop, true, &shared);
         uint32_t up = hop->towards == NONE ? NONE : hop->towards - first;
         latency[i] = latency_of(b, hop) + (up == NONE ? 0 : latency[up]);
         flow[i] = own + (up == NONE ? 0 : flow[up]);
         alone[i] = latency_of(b, hop) + (up == NONE ? 0 : alone[up]);
-        if (chunks) alone[i] += hop_ps(b, hop, false) / chunks;
+        if (chunks) alone[i] += hop_ps(b, hop, false, &to_itself) / chunks;
         if (latency[i] > p.latency) p.latency = latency[i];
         if (flow[i] > p.flow) p.flow = flow[i];
         if (alone[i] > p.first) p.first = alone[i];

@@ -157,9 +157,27 @@ ds_status ds_coll__tree(ds_coll_builder *b, const ds_tree *tree) {
     return DS_OK;
 }
 
-static int by_link(const void *a, const void *b) {
-    const ds_load *x = a, *y = b;
-    return x->link < y->link ? -1 : x->link > y->link;
+/* By link, which differ: byte by byte from the lowest, back and forth between two arrays. */
+static void sort_loads(ds_load *loads, uint32_t n) {
+    uint32_t highest = 0;
+    bool sorted = true;
+    for (uint32_t i = 0; i < n; i++) {
+        if (loads[i].link > highest) highest = loads[i].link;
+        sorted = sorted && (!i || loads[i - 1].link < loads[i].link);
+    }
+    if (sorted) return;
+    ds_load *room = ds_xcalloc(n, sizeof *room), *from = loads, *to = room;
+    for (uint32_t shift = 0; shift < 32 && highest >> shift; shift += 8) {
+        uint32_t at[257] = {0};
+        for (uint32_t i = 0; i < n; i++) at[(from[i].link >> shift & 0xff) + 1]++;
+        for (uint32_t k = 1; k < 257; k++) at[k] += at[k - 1];
+        for (uint32_t i = 0; i < n; i++) to[at[from[i].link >> shift & 0xff]++] = from[i];
+        ds_load *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from == room) memcpy(loads, room, n * sizeof *loads);
+    free(room);
 }
 
 /* The wait is what the messages take beyond the flow of the phase's bytes. */
@@ -192,7 +210,7 @@ void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight) {
     phase.loads = DS_NEW_N(b->arena, ds_load, b->loads.n);
     if (b->loads.n) {
         memcpy(phase.loads, b->loads.at, b->loads.n * sizeof *phase.loads);
-        qsort(phase.loads, phase.n_loads, sizeof *phase.loads, by_link);
+        sort_loads(phase.loads, phase.n_loads);
         if (b->terms) time_phase(b, &phase);
     }
     ds_map_clear(&b->slot);

@@ -23,7 +23,8 @@ typedef struct maker {
     bool ready;               /* devices are known, and stages: */
     uint32_t *stages;         /* placements */
     uint32_t n_stages;
-    bool again; /* some places have turned out to stand alone */
+    uint32_t *group_of_device; /* scratch: of the meet in hand */
+    bool again;                /* some places have turned out to stand alone */
 } maker;
 
 static bool is_host(const ds_op *op) {
@@ -142,6 +143,37 @@ static void set_host_keys(const ds_record *r) {
             ds_hash_mix(ds_plan__devices_key(r->groups[g].devices, 1, false), r->op->code) | 1;
 }
 
+/* The devices of two stages, ascending. */
+static uint32_t *merge(const maker *m, const ds_placement *a, const ds_placement *b, uint32_t *n) {
+    uint32_t *both = DS_NEW_N(&m->b->plan->arena, uint32_t, (size_t)a->n_devices + b->n_devices);
+    *n = 0;
+    for (uint32_t i = 0, k = 0; i < a->n_devices || k < b->n_devices;) {
+        uint32_t x = i < a->n_devices ? a->ascending[i] : DS_NONE;
+        uint32_t y = k < b->n_devices ? b->ascending[k] : DS_NONE;
+        both[(*n)++] = x < y ? x : y;
+        i += x <= y;
+        k += y <= x;
+    }
+    return both;
+}
+
+/* All devices of one stage, or of two, in one variant; and which group each is in. */
+static void set_members(const maker *m, const ds_plan_meet *meet, const uint32_t *devices,
+                        uint32_t size, ds_record *r) {
+    ds_builder *b = m->b;
+    uint32_t n = r->n_groups * size;
+    const ds_placement *from = ds_plan__placement(b, m->stages[meet->from]);
+    if (!b->zeros) b->zeros = DS_NEW_N(&b->plan->arena, uint32_t, b->plan->n_devices);
+    r->devices = from->ascending;
+    r->n_devices = from->n_devices;
+    r->variant_of = b->zeros;
+    if (n > from->n_devices)
+        r->devices = merge(m, from, ds_plan__placement(b, m->stages[meet->to]), &r->n_devices);
+    r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
+    for (uint32_t i = 0; i < n; i++) m->group_of_device[devices[i]] = i / size;
+    for (uint32_t i = 0; i < r->n_devices; i++) r->group_of[i] = m->group_of_device[r->devices[i]];
+}
+
 static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
     ds_builder *b = m->b;
     uint32_t size;
@@ -152,12 +184,8 @@ static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
                      .stream = meet->stream};
     const uint32_t *devices = list_members(m, meet, &r->n_groups, &size);
     r->groups = DS_NEW_N(&b->plan->arena, ds_group, r->n_groups);
-    ds_plan__set_devices(b, r, devices, r->n_groups * size);
-    memset(r->variant_of, 0, r->n_devices * sizeof *r->variant_of);
+    set_members(m, meet, devices, size, r);
     set_variant(b, r);
-    r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
-    for (uint32_t i = 0; i < r->n_groups * size; i++)
-        r->group_of[ds_plan__member(r, devices[i])] = i / size;
     for (uint32_t g = 0; g < r->n_groups; g++) {
         r->groups[g] = (ds_group){
             .devices = devices + (size_t)g * size, .n_devices = size, .bytes = meet->bytes};
@@ -192,6 +220,7 @@ static ds_status get_ready(maker *m, ds_error *err) {
     DS_TRY(ds_plan__know_devices(m->b, DS_NOWHERE, err));
     DS_TRY(slice(m, err));
     DS_TRY(find_hosts(m, err));
+    m->group_of_device = DS_NEW_N(&m->b->plan->arena, uint32_t, m->b->plan->n_devices);
     m->ready = true;
     return DS_OK;
 }

@@ -45,6 +45,25 @@ Test(map, any_key_is_a_key) {
     ds_map_deinit(&map);
 }
 
+Test(map, all_entries_are_listed_once) {
+    ds_map map;
+    uint32_t at = 0;
+    ds_map_init(&map);
+    cr_assert_null(ds_map_next(&map, &at));
+    for (uint64_t key = 0; key < 100; key++) ds_map_put(&map, key, key * key);
+    uint64_t sum = 0;
+    uint32_t n = 0;
+    at = 0;
+    for (const ds_map_entry *e; (e = ds_map_next(&map, &at)); n++) {
+        cr_assert_eq(e->value, e->key * e->key);
+        sum += e->key;
+    }
+    cr_assert_eq(n, 100);
+    cr_assert_eq(sum, 4950);
+    cr_assert_null(ds_map_next(&map, &at));
+    ds_map_deinit(&map);
+}
+
 /* Hashes enter files: FNV-1a's published value of "foobar" (0x85944171f73967e8, Fowler, Noll, Vo,
  * fnv test suite) through the finalizer of splitmix64, computed apart from this code. */
 Test(map, hash_is_stable) {
