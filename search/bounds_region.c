@@ -352,18 +352,23 @@ static void keep_small(ds_bounds *b, uint64_t key, ds_bound_small *small) {
     *place = (kept_small){key, small};
 }
 
-/* `key`: of the small step, if it is an open one. */
+/* `key`: of the small step, if it is an open one. Its batch may be counted in more than one sample
+ * (batch = 2 * pairs); parts that do not divide that have a step of their own, so that what is
+ * known does not depend on what is asked for first. */
 static const ds_bound_layers *make_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                                           const ds_bound_sibling *sibling, uint64_t key) {
     ds_bound_layers *layers = DS_NEW(&b->arena, ds_bound_layers);
     ds_bound_small *small = find_small(b, key);
-    if (!small) {
+    bool kept = small && small->batch % sibling->parts == 0;
+    if (!kept) {
         fill_candidate(b, prefix, depth);
+        bool another = small != NULL;
         small = make_small(b, sibling);
-        if (small && small->microbatch) keep_small(b, key, small);
+        kept = small && small->microbatch && !another;
+        if (kept) keep_small(b, key, small);
     }
     bool ok = small && ds_bound_layers_make(small, b->source->profiles, b->ground, sibling, layers);
-    if (small && !small->microbatch) ds_bound_small_free(small);
+    if (!kept) ds_bound_small_free(small);
     return ok ? layers : NULL;
 }
 

@@ -10,7 +10,7 @@
 
 #include "ir/lang/mentions.h"
 #include "ir/lang/verify.h"
-#include "ir/passes/passes.h"
+#include "ir/passes/snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -178,18 +178,29 @@ static uint64_t hash_program(const ds_model_step *step) {
     return hash;
 }
 
+/* Microbatches of so many samples from now on, whatever passes bind anew. */
+static bool set_samples(ds_model_step *step, int64_t samples) {
+    ds_module *module = step->unit->modules.at[0];
+    for (uint32_t i = 0; i < module->params.n; i++)
+        if (module->params.at[i].name == step->microbatch)
+            module->params.at[i].init = ds_expr_int(&step->unit->exprs, samples);
+    return ds_bind(step->unit, NULL, 0, &step->binding, NULL) == DS_OK;
+}
+
 /* Is the program, as it is split over devices, the same for the largest microbatches as for those
  * of `step`, the smallest? What it costs to split an op one way or another grows with their size at
  * most, so what is cheapest at both ends is between them. One device has nothing to split. */
-static bool is_any_size(const ds_binding *binding, const ds_bound_sibling *s,
-                        const ds_model_step *step) {
+static bool is_any_size(const ds_bound_sibling *s, ds_model_step *step) {
     int64_t parts = 2;
     while (parts * parts <= step->batch && step->batch % parts) parts++;
     if (s->tp * s->cp == 1 || parts * parts > step->batch) return true;
-    ds_model_step *other = lower(binding, parts);
-    bool same = other && run_to(other, DS_PASS_SHARD) && hash_program(other) == hash_program(step);
-    ds_model_step_free(other);
-    return same;
+    if (!run_to(step, DS_PASS_RECOMPUTE)) return false;
+    ds_step_mark *mark = ds_step_mark_new(step);
+    bool ok = set_samples(step, step->batch / parts) && run_to(step, DS_PASS_SHARD);
+    uint64_t large = ok ? hash_program(step) : 0;
+    ds_step_mark_return(mark);
+    ds_step_mark_free(mark);
+    return ok && run_to(step, DS_PASS_SHARD) && hash_program(step) == large;
 }
 
 /* ---- bytes of all sizes ---- */
@@ -256,13 +267,13 @@ static bool step_grows_evenly(const ds_model_step *step) {
 /* ---- together ---- */
 
 /* All passes; `step` is freed. */
-static bool finish(const ds_binding *binding, const ds_bound_sibling *s, ds_model_step *step,
-                   bool open, ds_bound_small *small) {
+static bool finish(const ds_bound_sibling *s, ds_model_step *step, bool open,
+                   ds_bound_small *small) {
     small->known.n_weights = 0;
     bool ok = count_turns(step, &small->known);
     if (ok) small->known.reads_parts = reads_parts(step);
-    ok = ok && run_to(step, DS_PASS_SHARD) && (!open || is_any_size(binding, s, step)) &&
-         run_to(step, DS_PASS_OVERLAP) && read_weights(step, s->tp, &small->known);
+    ok = ok && (!open || is_any_size(s, step)) && run_to(step, DS_PASS_OVERLAP) &&
+         read_weights(step, s->tp, &small->known);
     if (ok) {
         small->unit = step->unit;
         small->binding = step->binding;
@@ -275,27 +286,18 @@ static bool finish(const ds_binding *binding, const ds_bound_sibling *s, ds_mode
     return ok;
 }
 
-/* Microbatches of one sample from now on, whatever passes bind anew. */
-static bool make_smallest(ds_model_step *step) {
-    ds_module *module = step->unit->modules.at[0];
-    for (uint32_t i = 0; i < module->params.n; i++)
-        if (module->params.at[i].name == step->microbatch)
-            module->params.at[i].init = ds_expr_int(&step->unit->exprs, 1);
-    return ds_bind(step->unit, NULL, 0, &step->binding, NULL) == DS_OK;
-}
-
 /* Open if that goes, whatever size is asked for first; else of that size. */
 static bool make_step(const ds_binding *binding, const ds_bound_sibling *s, ds_bound_small *small) {
     ds_model_step *step = lower(binding, s->parts);
     if (step && step->microbatch) {
-        if (!make_smallest(step)) {
+        if (!set_samples(step, 1)) {
             ds_model_step_free(step);
             return false;
         }
-        if (finish(binding, s, step, true, small)) return true;
+        if (finish(s, step, true, small)) return true;
         step = lower(binding, s->parts);
     }
-    return step && finish(binding, s, step, false, small);
+    return step && finish(s, step, false, small);
 }
 
 static bool make_small(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,
