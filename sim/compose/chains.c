@@ -22,8 +22,8 @@ typedef struct finder {
     uint32_t *slot_on;    /* per stream: the slot of the chain that stands last on it; DS_NONE */
     uint32_t *last_on;    /* … and that chain */
     uint32_t *followed;   /* per chain: by this one last … */
-    uint32_t *need_of;    /* … and the need that it has been last */
-    uint32_t n_needs;
+    uint32_t *need_on;    /* per stream: the last need of a unit there */
+    DS_VEC(ds_need) needs;
 } finder;
 
 static uint32_t stream_of(const ds_body *body, uint32_t u) {
@@ -58,10 +58,9 @@ static void note_waits(finder *x, const ds_unit_task *unit, uint32_t stream, uin
     }
 }
 
-static ds_need *add_need(finder *x, ds_need_kind kind, uint32_t at) {
-    ds_need *need = &x->body->needs[x->n_needs++];
-    *need = (ds_need){kind, at, 0};
-    return need;
+static uint32_t add_need(finder *x, ds_need_kind kind, uint32_t at) {
+    DS_HPUSH(&x->needs, ((ds_need){kind, at, 0}));
+    return x->needs.n - 1;
 }
 
 /* Is it behind any other? */
@@ -88,7 +87,9 @@ static bool need_streams(finder *x, const ds_unit_task *unit, uint32_t chain) {
     return any;
 }
 
-/* Which unit a need is for is known by its less_ps until all chains are complete. */
+/* Units that share a stream end in order: of those that stand on one, the last is enough, and none
+ * where the chain stands, too. Which unit a need is for is known by its less_ps until all chains
+ * are complete. */
 static void need_values(finder *x, const ds_unit_task *unit, uint32_t chain, bool compute) {
     const ds_body *body = x->body;
     uint32_t first = body->chains[chain].need;
@@ -99,13 +100,17 @@ static void need_values(finder *x, const ds_unit_task *unit, uint32_t chain, boo
             add_need(x, DS_NEED_EXT, pred & ~DS_EXT);
             continue;
         }
-        uint32_t of = body->chain_of[pred], need = x->need_of[of];
-        if (x->followed[of] == chain) continue;
+        bool somewhere = body->units.at[pred].n_slots > 0;
+        uint32_t on = somewhere ? stream_of(body, pred) : DS_NONE;
+        if (somewhere && x->last_on[on] == chain) continue;
+        uint32_t need = somewhere ? x->need_on[on] : DS_NONE;
         if (need == DS_NONE || need < first) {
-            x->need_of[of] = x->n_needs;
-            add_need(x, DS_NEED_CHAIN, of)->less_ps = pred;
-        } else if (body->needs[need].less_ps < pred) {
-            body->needs[need].less_ps = pred;
+            if (somewhere) x->need_on[on] = x->needs.n;
+            need = add_need(x, DS_NEED_CHAIN, body->chain_of[pred]);
+            x->needs.at[need].less_ps = pred;
+        } else if (x->needs.at[need].less_ps < pred) {
+            x->needs.at[need].at = body->chain_of[pred];
+            x->needs.at[need].less_ps = pred;
         }
     }
 }
@@ -116,9 +121,9 @@ static void finish_chains(finder *x) {
         ds_chain *chain = &body->chains[r];
         chain->ps = body->after_ps[chain->last] + body->units.at[chain->last].ps;
     }
-    body->chains[body->n_chains].need = x->n_needs;
-    for (uint32_t i = 0; i < x->n_needs; i++) {
-        ds_need *need = &body->needs[i];
+    body->chains[body->n_chains].need = x->needs.n;
+    for (uint32_t i = 0; i < x->needs.n; i++) {
+        ds_need *need = &x->needs.at[i];
         if (need->kind != DS_NEED_CHAIN) continue;
         size_t unit = (size_t)need->less_ps;
         need->less_ps = body->chains[need->at].ps - body->after_ps[unit] - body->units.at[unit].ps;
@@ -142,7 +147,7 @@ static void add_unit(finder *x, uint32_t u) {
         chain = body->n_chains++;
         body->chains[chain] = (ds_chain){.first = u,
                                          .last = u,
-                                         .need = x->n_needs,
+                                         .need = x->needs.n,
                                          .slot = unit->slot,
                                          .n_slots = unit->n_slots,
                                          .transfer = unit->transfer};
@@ -244,13 +249,10 @@ static void list_visitors(ds_body *body) {
 static void alloc_chains(ds_body *body) {
     size_t n = body->units.n, n_classes = body->n_classes, n_frees = body->frees.n;
     size_t n_changes = body->allocs.n + n_frees, n_slots = body->slots.n;
-    size_t n_needs = n_slots + body->preds.n;
     size_t n_words = 3 * n + 2 * n_slots + body->stream_cls.n + n_changes + 2 * n_classes + 3;
-    body->after_ps = ds_xcalloc(1, n * sizeof *body->after_ps + n_needs * sizeof *body->needs +
-                                       (n + 1) * sizeof *body->chains +
+    body->after_ps = ds_xcalloc(1, n * sizeof *body->after_ps + (n + 1) * sizeof *body->chains +
                                        n_frees * sizeof *body->leave + n_words * sizeof(uint32_t));
-    body->needs = (ds_need *)(body->after_ps + n);
-    body->chains = (ds_chain *)(body->needs + n_needs);
+    body->chains = (ds_chain *)(body->after_ps + n);
     body->leave = (ds_leave *)(body->chains + n + 1);
     body->chain_of = (uint32_t *)(body->leave + n_frees);
     body->next = body->chain_of + n;
@@ -267,7 +269,7 @@ void ds_compose__chains(ds_body *body) {
     if (body->chains) return;
     uint32_t n = body->units.n, n_streams = body->stream_cls.n, n_exts = body->exts.n;
     alloc_chains(body);
-    size_t n_room = 3 * (size_t)n_streams + 4 * (size_t)n + n_exts;
+    size_t n_room = 4 * (size_t)n_streams + 3 * (size_t)n + n_exts;
     uint32_t *room = ds_xmalloc((n_room + 1) * sizeof *room);
     for (size_t i = 0; i < n_room; i++) room[i] = DS_NONE;
     finder x = {.body = body, .chain_on = room};
@@ -276,11 +278,12 @@ void ds_compose__chains(ds_body *body) {
     x.waited_by = x.last_on + n_streams;
     x.waited_in = x.waited_by + n;
     x.followed = x.waited_in + n;
-    x.need_of = x.followed + n;
-    x.ext_waited = x.need_of + n;
+    x.need_on = x.followed + n;
+    x.ext_waited = x.need_on + n_streams;
     for (uint32_t i = 0; i < n_streams; i++) body->first_on[i] = DS_NONE;
     for (uint32_t u = 0; u < n; u++) add_unit(&x, u);
     finish_chains(&x);
+    body->needs = x.needs.at;
     find_leavers(&x);
     list_changes(body);
     list_visitors(body);

@@ -156,9 +156,9 @@ typedef struct ds_body {
     uint32_t n_classes;
     ds_map timings; /* of those timed as a whole */
     /* chains.c */
-    int64_t *after_ps; /* per unit: it starts so much later than its chain; owns all that follow */
     ds_need *needs;
-    ds_chain *chains; /* and one behind the last */
+    int64_t *after_ps; /* per unit: it starts so much later than its chain; owns all that follow */
+    ds_chain *chains;  /* and one behind the last */
     uint32_t n_chains;
     uint32_t *chain_of, *next; /* per unit; DS_NONE: the last one of its chain */
     ds_leave *leave;           /* per free */

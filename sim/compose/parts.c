@@ -429,6 +429,7 @@ static void free_body(ds_body *body) {
     free(body->frees.at);
     free(body->users.at);
     free(body->checks.at);
+    free(body->needs);
     free(body->after_ps);
     free(body);
 }

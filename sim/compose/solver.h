@@ -30,6 +30,7 @@ typedef struct ds_live {
     uint64_t sum_a, sum_b;
     int64_t *start, *end;   /* per chain, not relative to anything; DS_UNKNOWN */
     int64_t *exts;          /* per external: when it is there, or DS_UNKNOWN */
+    uint32_t *met;          /* per chain: of its needs on streams, those before are met */
     ds_spot *waiters;       /* per chain: the first that waits for it … */
     ds_spot *next;          /* … and per chain: the next that waits for what it waits for */
     ds_live_stream *places; /* per stream of the part */

@@ -136,7 +136,8 @@ static ds_live *new_live(ds_solver *x, uint32_t part, uint32_t *id) {
     size_t n = body->n_chains ? body->n_chains : 1, n_exts = body->exts.n;
     size_t n_places = body->stream_cls.n;
     ds_live *live = ds_xmalloc(sizeof *live + (2 * n + n_exts) * sizeof *live->start +
-                               2 * n * sizeof *live->waiters + n_places * sizeof *live->places);
+                               2 * n * sizeof *live->waiters + n * sizeof *live->met +
+                               n_places * sizeof *live->places);
     live->part = part;
     live->exts = (int64_t *)(live + 1);
     live->start = live->exts + n_exts;
@@ -146,6 +147,7 @@ static ds_live *new_live(ds_solver *x, uint32_t part, uint32_t *id) {
     live->places = (ds_live_stream *)(live->next + n);
     *id = x->lives.n;
     DS_HPUSH(&x->lives, live);
+    live->met = (uint32_t *)(live->places + n_places);
     return live;
 }
 
@@ -165,6 +167,7 @@ static ds_live *take_live(ds_solver *x, uint32_t exec) {
     if (!e->opaque) {
         memset(live->start, 0xff, n * sizeof *live->start);
         memset(live->end, 0xff, n * sizeof *live->end);
+        memset(live->met, 0, n * sizeof *live->met);
     }
     e->live = id;
     x->n_lives++;
@@ -176,17 +179,22 @@ static void be_ready(ds_solver *x, uint32_t live, uint32_t chain) {
 }
 
 /* Is nothing left before the chain on its streams? */
-static bool is_next(const ds_body *body, const ds_live *live, uint32_t chain) {
-    for (const ds_need *need = &body->needs[body->chains[chain].need];; need++) {
-        if (need == &body->needs[body->chains[chain + 1].need]) return true;
-        if (need->kind == DS_NEED_ORDER) {
-            if (live->end[need->at] == DS_UNKNOWN) return false;
-        } else if (need->kind == DS_NEED_STREAM) {
-            if (live->places[need->at].blocked) return false;
-        } else {
+static bool is_next(const ds_body *body, ds_live *live, uint32_t chain) {
+    const ds_chain *c = &body->chains[chain];
+    for (uint32_t i = c->need + live->met[chain]; i < c[1].need; i++) {
+        const ds_need *need = &body->needs[i];
+        bool met = true;
+        if (need->kind == DS_NEED_ORDER)
+            met = live->end[need->at] != DS_UNKNOWN;
+        else if (need->kind == DS_NEED_STREAM)
+            met = !live->places[need->at].blocked;
+        else
             return true;
-        }
+        if (met) continue;
+        live->met[chain] = i - c->need;
+        return false;
     }
+    return true;
 }
 
 /* An execution that is timed as a whole, of which all streams are free. */
