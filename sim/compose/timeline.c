@@ -7,18 +7,18 @@
  * are followed unit by unit, transfers over shared links through their flows in the network, as the
  * engine does.
  *
- * Nodes (opaque executions, chains of units) wait for others: for those before them on their
- * streams, and for what they read. What has a known duration is settled as soon as all it waits for
- * is, in any order, with ends that may lie in the future; only flows are events in time. An opaque
- * execution is settled late, when the last thing is known that it waits for: a transfer that
- * something in it would have started before that was missed, and the answer is that nothing is
- * known.
+ * Opaque executions and chains of units wait for those before them on their streams, and for what
+ * they read. A body lists these needs once (chains.c). A chain looks at them when it is next on its
+ * streams, and then waits for the first that is not there: most find all of them there. What has a
+ * known duration is settled as soon as all it waits for is, in any order, with ends that may lie in
+ * the future; only flows are events in time. An opaque execution is settled late, when the last
+ * thing is known that it waits for: a transfer that something in it would have started before that
+ * was missed, and the answer is that nothing is known.
  *
- * Nodes are made for an item when few of its rank before it are not over yet, and for all that is
- * left once a rank has come to its last item, or to one that a transfer of the tail waits for. What
- * starts before it was made shows as a transfer that starts in the past; then all nodes are made
- * beforehand. So a period of the schedule that goes as the one before has gone needs no nodes
- * (period.c). */
+ * An item is made when few of its rank before it are not over yet, and all that is left once a rank
+ * has come to its last item, or to one that a transfer of the tail waits for. What starts before it
+ * was made shows as a transfer that starts in the past; then all is made beforehand. So a period of
+ * the schedule that goes as the one before has gone is never made (period.c). */
 #include "sim/compose/solver.h"
 
 #include <stdlib.h>
