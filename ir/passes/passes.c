@@ -89,9 +89,9 @@ ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass_id, ds_error *e
     DS_TRY(passes[pass_id].run(step, err));
     step->done |= 1u << pass_id;
     bool unseen = step->trusted && step->schematic;
-    bool brief = ds_step__is_brief(step) && pass_id >= DS_PASS_GRAD &&
-                 (pass_id < DS_PASS_OVERLAP || step->trusted ||
-                  step->func->body.n_ops > MOST_VERIFIED_OPS);
+    bool brief =
+        ds_step__is_brief(step) && pass_id >= DS_PASS_GRAD &&
+        (pass_id < DS_PASS_OVERLAP || step->trusted || step->func->body.n_ops > MOST_VERIFIED_OPS);
     if (unseen || brief) {
         if (pass_id == DS_PASS_OVERLAP) ds_clone_order_items(step->unit->modules.at[0]);
         return ds_bind(step->unit, NULL, 0, &step->binding, err);
