@@ -1,14 +1,15 @@
 /* Which steps are made from templates, and the templates.
  *
  * A model qualifies if its function has one loop over layers, 0 … N, and N is a param that nothing
- * else mentions: then a model of fewer layers is made by another value of it. A strategy qualifies
- * if it treats all chunks alike. What the passes see of the rest is the template's key: the params
- * that functions mention and the scenario's entries by value, but for those that only say how many
- * layers, stages and microbatches there are. */
+ * else depends on: then a model of fewer layers is made by another value of it (shorten.h). A
+ * strategy qualifies if it treats all chunks alike. What the passes see of the rest is the
+ * template's key: the params that functions mention and the scenario's entries by value, but for
+ * those that only say how many layers, stages and microbatches there are. */
 #include "sim/compose/fold.h"
 
 #include "ir/lang/mentions.h"
 #include "ir/lang/scenario.h"
+#include "sim/compose/shorten.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -19,11 +20,6 @@
  * found routes, units in timings of items (about 100 bytes each, weighed and accounted). */
 #define MOST_BYTES ((size_t)96 << 20)
 enum { MOST_SKELETONS = 256, MOST_ROUTED = 128, MOST_TIMED = 1 << 19 };
-
-typedef struct param {
-    const ds_module *module;
-    uint32_t index;
-} param;
 
 /* ---- the strategy ---- */
 
@@ -85,59 +81,6 @@ static uint32_t cut_template(const ds_fold_step *step, int64_t *turns) {
     return DS_FEW;
 }
 
-/* ---- the batch ---- */
-
-/* What a template's model has less of. */
-typedef struct shortening {
-    param layers;
-    param batch;     /* module NULL: as many samples as the step has */
-    int64_t samples; /* of a microbatch on one replica */
-} shortening;
-
-/* The index of the model's loop over layers; NULL: it has none of the known form. */
-static const char *find_layers(const ds_fold_step *step, shortening *out) {
-    ds_layer_loop loop;
-    if (!ds_find_layer_loop(step->binding, ds_scenario_model(step->binding->unit), &loop))
-        return NULL;
-    out->layers = (param){loop.module, loop.param};
-    return loop.op->index;
-}
-
-static int64_t n_layers(const ds_fold_step *step, const shortening *less) {
-    return step->binding->params[less->layers.module->id][less->layers.index].i;
-}
-
-static bool is_param(const param *p, const ds_module *module, uint32_t index) {
-    return p->module == module && p->index == index;
-}
-
-/* Replicas that hold the same and do the same need not be as many: two have something to reduce.
- * For that the batch must be a param, dim 0 of the inputs. */
-static void find_batch(const ds_fold_step *step, shortening *out) {
-    const ds_unit *unit = step->binding->unit;
-    const ds_func *model = ds_scenario_model(unit);
-    const ds_strategy *s = step->strategy;
-    int64_t parts = s->dp * s->microbatches;
-    out->batch = (param){0};
-    for (uint32_t i = 0; i < model->n_args && !s->zero; i++) {
-        const ds_value_info *info = ds_value_at(model, model->args[i]);
-        if (!ds_type_is_over(info->type, 0, "dp")) continue;
-        const ds_expr_node *node = ds_expr_at(&unit->exprs, info->type->dims[0].size);
-        param p = {0};
-        if (node->kind == DS_EXPR_PARAM)
-            p = (param){unit->modules.at[node->i >> 32], (uint32_t)node->i};
-        bool other = out->batch.module && !is_param(&out->batch, p.module, p.index);
-        out->batch = other ? (param){0} : p;
-        if (!out->batch.module) return;
-    }
-    if (!out->batch.module) return;
-    const ds_num *batch = &step->binding->params[out->batch.module->id][out->batch.index];
-    if (batch->kind != DS_NUM_INT || batch->i % parts)
-        out->batch.module = NULL;
-    else
-        out->samples = batch->i / parts;
-}
-
 /* ---- keys ---- */
 
 static uint64_t mix_num(uint64_t hash, const ds_num *num) {
@@ -150,7 +93,7 @@ static uint64_t mix_num(uint64_t hash, const ds_num *num) {
 typedef struct mixed {
     uint64_t hash;
     const ds_binding *binding;
-    const shortening *less;
+    const ds_shorter *less;
 } mixed;
 
 static void mix_leaf(void *context, const ds_expr_node *leaf) {
@@ -158,14 +101,12 @@ static void mix_leaf(void *context, const ds_expr_node *leaf) {
     if (leaf->kind != DS_EXPR_PARAM) return;
     const ds_module *module = m->binding->unit->modules.at[(uint64_t)leaf->i >> 32];
     uint32_t index = (uint32_t)leaf->i;
-    if (m->less &&
-        (is_param(&m->less->layers, module, index) || is_param(&m->less->batch, module, index)))
-        return;
+    if (m->less && ds_shorter_has(m->less, module, index)) return;
     m->hash = mix_num(m->hash, &m->binding->params[module->id][index]);
 }
 
 /* Values of the params that functions mention; but for those in `less`. */
-static uint64_t mix_funcs(uint64_t hash, const ds_binding *binding, const shortening *less) {
+static uint64_t mix_funcs(uint64_t hash, const ds_binding *binding, const ds_shorter *less) {
     mixed m = {hash, binding, less};
     for (uint32_t i = 0; i < binding->unit->modules.n; i++) {
         const ds_module *module = binding->unit->modules.at[i];
@@ -224,7 +165,7 @@ static uint64_t mix_setting(uint64_t hash, const ds_fold_step *step) {
 }
 
 /* Of the template, or of its program behind a pass: then without the knobs in `unread`. */
-static uint64_t template_key(const ds_fold_step *step, const shortening *less, uint32_t n_chunks,
+static uint64_t template_key(const ds_fold_step *step, const ds_shorter *less, uint32_t n_chunks,
                              const int64_t *turns, const char *const *unread) {
     /* the last two only where the batch is shortened */
     static const char *const without[] = {"pp",    "microbatches", "schedule", "virtual_stages",
@@ -358,34 +299,10 @@ void ds_fold_note_timed(ds_fold *fold, uint64_t units) {
     fold->timed = 0;
 }
 
-/* A binding with fewer layers and replicas; its arrays are on the heap. */
-static ds_binding shorten(const ds_fold_step *step, const shortening *less, int64_t n) {
-    const ds_binding *from = step->binding;
-    const ds_strategy *s = step->strategy;
-    uint32_t n_modules = from->unit->modules.n;
-    ds_binding out = {.unit = from->unit};
-    out.params = ds_xcalloc(n_modules, sizeof *out.params);
-    for (uint32_t m = 0; m < n_modules; m++) {
-        uint32_t n_params = from->unit->modules.at[m]->params.n;
-        out.params[m] = ds_xcalloc(n_params, sizeof **out.params);
-        if (n_params) memcpy(out.params[m], from->params[m], n_params * sizeof **out.params);
-    }
-    out.params[less->layers.module->id][less->layers.index].i = n;
-    if (less->batch.module)
-        out.params[less->batch.module->id][less->batch.index].i =
-            less->samples * (s->dp > 1 ? 2 : 1) * s->microbatches;
-    return out;
-}
-
-static void free_binding(ds_binding *binding) {
-    for (uint32_t m = 0; m < binding->unit->modules.n; m++) free(binding->params[m]);
-    free(binding->params);
-}
-
 /* What a template's step is, other than its candidate's. */
 typedef struct small_step {
     const ds_template *t;
-    const shortening *less;
+    const ds_shorter *less;
 } small_step;
 
 static void make_small(void *context, ds_model_step *step) {
@@ -405,10 +322,10 @@ static void make_small(void *context, ds_model_step *step) {
 }
 
 static ds_status make_step(ds_fold *fold, ds_template *t, const ds_fold_step *step,
-                           const shortening *less, ds_error *err) {
+                           const ds_shorter *less, ds_error *err) {
     int64_t n = 0;
     for (uint32_t c = 0; c < t->n_chunks; c++) n += t->turns[c];
-    ds_binding binding = shorten(step, less, n);
+    ds_binding binding = ds_shorter_binding(step->binding, step->strategy, less, n);
     small_step small = {t, less};
     ds_program_wish wish = {
         .recompute_key =
@@ -419,7 +336,7 @@ static ds_status make_step(ds_fold *fold, ds_template *t, const ds_fold_step *st
         .change = make_small,
         .context = &small};
     ds_status status = ds_programs_lend(&fold->programs, &wish, &t->step, err);
-    free_binding(&binding);
+    ds_shorter_binding_free(&binding);
     return status;
 }
 
@@ -475,7 +392,7 @@ static ds_template *new_template(ds_fold *fold) {
     return ds_xcalloc(1, sizeof(ds_template));
 }
 
-static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const shortening *less,
+static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const ds_shorter *less,
                                ds_template *t, ds_error *err) {
     t->few_replicas = less->batch.module != NULL;
     ds_status status = make_step(fold, t, step, less, err);
@@ -485,13 +402,13 @@ static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const sh
 }
 
 ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out, ds_error *err) {
-    shortening less = {0};
+    ds_shorter less = {0};
     int64_t turns[DS_FEW] = {0};
     *out = NULL;
     if (!treats_alike(step)) return DS_OK;
-    const char *loop = find_layers(step, &less);
-    if (!loop || !cut(step, n_layers(step, &less))) return DS_OK;
-    find_batch(step, &less);
+    const char *loop = ds_shorter_find_layers(step->binding, &less);
+    if (!loop || !cut(step, ds_shorter_n_layers(step->binding, &less))) return DS_OK;
+    ds_shorter_find_batch(step->binding, step->strategy, &less);
     uint32_t n_chunks = cut_template(step, turns);
     if (!n_chunks) return DS_OK;
     DS_TRY(know_devices(fold, step, err));
@@ -593,15 +510,15 @@ static void read_others(const ds_fold_step *step, ds_template *t) {
 
 /* May it be read with fewer virtual stages? Then every chunk has as many turns but for some in the
  * middle, and the model's loop, if nothing else depends on how many layers there are, has them. */
-static bool may_leave_out(ds_fold_step *step, shortening *less, const char **loop) {
+static bool may_leave_out(ds_fold_step *step, ds_shorter *less, const char **loop) {
     const ds_strategy *s = step->strategy;
     if (s->pp == 1 || s->ops || s->ep > 1 || s->cp > 1 || s->zero > 2 || s->stage_dp ||
         s->dp_shares || s->n_stage_layers || s->balance != DS_BALANCE_LAYERS ||
         s->recompute > DS_RECOMPUTE_FULL || s->prefetch > 1 ||
         strcmp(s->schedule, "breadth-first") != 0)
         return false;
-    *loop = find_layers(step, less);
-    return *loop && cut(step, n_layers(step, less));
+    *loop = ds_shorter_find_layers(step->binding, less);
+    return *loop && cut(step, ds_shorter_n_layers(step->binding, less));
 }
 
 static void make_fewer(void *context, ds_model_step *step) {
@@ -614,7 +531,7 @@ static void make_fewer(void *context, ds_model_step *step) {
     s->n_stage_layers = by->n;
 }
 
-static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, const shortening *less,
+static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, const ds_shorter *less,
                             ds_template *t, ds_error *err) {
     ds_fewer *by = t->fewer;
     int64_t n = 0;
@@ -626,13 +543,13 @@ static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, const short
         .strategy = step->strategy};
     if (by) {
         for (uint32_t c = 0; c < by->n; c++) n += by->turns[c];
-        binding = shorten(step, less, n);
+        binding = ds_shorter_binding(step->binding, step->strategy, less, n);
         wish.source = &binding;
         wish.change = make_fewer;
         wish.context = by;
     }
     ds_status status = ds_programs_lend(&fold->programs, &wish, &t->step, err);
-    if (by) free_binding(&binding);
+    if (by) ds_shorter_binding_free(&binding);
     if (status != DS_OK) return end_step(fold, t, status, err);
     t->exact = t->s.whole = true;
     find_sorts(t);
@@ -643,7 +560,7 @@ static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, const short
 }
 
 static ds_status make_exact(ds_fold *fold, ds_fold_step *step, ds_template **out, ds_error *err) {
-    shortening less = {0};
+    ds_shorter less = {0};
     const char *loop = NULL;
     ds_fewer *fewer = may_leave_out(step, &less, &loop)
                           ? ds_fewer_new((uint32_t)step->strategy->pp, step->n_chunks, step->turns,
