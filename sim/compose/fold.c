@@ -164,6 +164,19 @@ static uint64_t mix_setting(uint64_t hash, const ds_fold_step *step) {
     return ds_hash_mix(hash, step->options->cost_mode);
 }
 
+/* Where axes lie in the mesh does not matter, but some groups go over two of them, in their order
+ * in the mesh: the loss is summed over dp and tp. With cp and ep there are more. */
+static uint64_t mix_order(uint64_t hash, const ds_strategy *s) {
+    uint32_t place[2] = {0};
+    bool many = s->cp > 1 || s->ep > 1;
+    for (uint32_t i = 0; i < 4; i++) {
+        if (many) hash = mix_text(hash, s->order[i]);
+        if (strcmp(s->order[i], "dp") == 0) place[0] = i;
+        if (strcmp(s->order[i], "tp") == 0) place[1] = i;
+    }
+    return ds_hash_mix(hash, s->dp > 1 && s->tp > 1 && place[0] < place[1]);
+}
+
 /* Of the template, or of its program behind a pass: then without the knobs in `unread`. */
 static uint64_t template_key(const ds_fold_step *step, const ds_shorter *less, uint32_t n_chunks,
                              const int64_t *turns, const char *const *unread) {
@@ -184,6 +197,7 @@ static uint64_t template_key(const ds_fold_step *step, const ds_shorter *less, u
     bool many = shorter && s->microbatches > DS_SIBLING;
     hash = ds_hash_mix(hash, many ? DS_SIBLING : (uint64_t)s->microbatches);
     if (s->pp > 1) hash = mix_text(hash, form_of(s->schedule));
+    hash = mix_order(hash, s);
     hash = ds_hash_mix(hash, step->options->cost_mode);
     return ds_hash_mix(hash, step->options->keep_masks);
 }
@@ -437,10 +451,9 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
 static uint64_t exact_key(const ds_fold_step *step, const char *const *unread) {
     static const char *const without[] = {"order", "title", NULL};
     const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
-    bool ordered = step->strategy->cp > 1 || step->strategy->ep > 1; /* axes that go together */
     uint64_t hash = mix_funcs(2, step->binding, NULL);
-    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries,
-                     ordered ? without + 1 : without, unread);
+    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without, unread);
+    hash = mix_order(hash, step->strategy);
     hash = ds_hash_mix(hash, step->options->cost_mode);
     return ds_hash_mix(hash, step->options->keep_masks);
 }
