@@ -110,7 +110,7 @@ static void draw_many(const char *model, uint64_t seed, int n, int least) {
     if (getenv("DS_COMPOSE_WHY")) printf("%d of %d, %d folded\n", done, n, folded);
 }
 
-/* An MLP's buffers in a V live longer than those of four microbatches tell: simulated. */
+/* Put together from four microbatches, its peak was too small. */
 Test(compose, many_microbatches_in_a_v) {
     static const char text[] =
         "dir 1\nimport \"topologies/dgx-h100-x2.dir\" as machine\nparam microbatches = 4\n"
@@ -123,6 +123,24 @@ Test(compose, many_microbatches_in_a_v) {
     ds_plan_ground *ground = ds_plan_ground_new();
     cr_expect(check(text, "microbatches=4", false, ground, &folded));
     check(text, "microbatches=6", false, ground, &folded);
+    ds_plan_ground_free(ground);
+}
+
+/* Put together from four microbatches, the others idled too little. */
+Test(compose, many_microbatches_with_offload) {
+    static const char text[] =
+        "dir 1\nimport \"sweeps/calculon-a100.dir\" as machine with nodes = 1\n"
+        "param microbatches = 4\ndegrade n[0].slot[0].gpu compute = 0.2\n"
+        "import \"models/megatron.dir\" as model with layers = 6, hidden = 768, heads = 16, "
+        "seq = 256, vocab = 6400, batch = 192\n"
+        "scenario { model = @model.gpt, on = @machine.cluster\n"
+        "  train { optimizer = adam, dtype = bf16 }\n"
+        "  strategy { dp = 4, tp = 2, microbatches = microbatches, sp = on,\n"
+        "    offload = [weights] } }\n";
+    int folded;
+    ds_plan_ground *ground = ds_plan_ground_new();
+    check(text, "microbatches=4", false, ground, &folded);
+    check(text, "microbatches=12", false, ground, &folded);
     ds_plan_ground_free(ground);
 }
 
