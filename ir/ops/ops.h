@@ -22,17 +22,15 @@ enum {
 
 typedef enum ds_op_flag {
     DS_OPF_VIEW = 1 << 0,       /* result shares operand 0's bytes; no work */
-    DS_OPF_INPLACE = 1 << 1,    /* result may take operand 0's buffer when it has no later reader */
-    DS_OPF_COLLECTIVE = 1 << 2, /* communicates; handled by sim/coll */
-    DS_OPF_LINEAR = 1 << 3,     /* linear in all operands jointly: partials pass (add, transpose) */
+    DS_OPF_COLLECTIVE = 1 << 1, /* communicates; handled by sim/coll */
+    DS_OPF_LINEAR = 1 << 2,     /* linear in all operands jointly: partials pass (add, transpose) */
     DS_OPF_MULTILINEAR =
-        1 << 4,                /* linear in each operand alone: one may be partial (mul, matmul) */
-    DS_OPF_OPTIMIZER = 1 << 5, /* updates state in place: result i takes the buffer of operand
-                                  state_operand(i) */
-    DS_OPF_BACKWARD = 1 << 6,  /* a derivative of another op; not counted as model FLOPs forward */
+        1 << 3,                /* linear in each operand alone: one may be partial (mul, matmul) */
+    DS_OPF_OPTIMIZER = 1 << 4, /* updates state: its results are always in place */
+    DS_OPF_BACKWARD = 1 << 5,  /* a derivative of another op; not counted as model FLOPs forward */
     DS_OPF_LINEAR_FIRST =
-        1 << 7,          /* linear in operand 0 for fixed others: it alone may be partial */
-    DS_OPF_HOST = 1 << 8 /* moves a value between a device's memory and its host's */
+        1 << 6,          /* linear in operand 0 for fixed others: it alone may be partial */
+    DS_OPF_HOST = 1 << 7 /* moves a value between a device's memory and its host's */
 } ds_op_flag;
 
 /* A tensor's concrete local shape on one device. */
@@ -107,6 +105,9 @@ typedef struct ds_op_desc {
                            I: any integer; F, G: any float, variables too; _: any; or a dtype */
     int32_t flop_per_point; /* FLOPs per point of the rule's full iteration space */
     uint32_t flags;
+    const char *inplace;  /* "0, -": one item a result, the last one repeats: the operand whose
+                             buffer the result may take, `-` none, `k` or `k+1` counted from the
+                             result's own number; NULL: none. ops.def has the convention */
     const char *attrs;    /* "axis:int=-1 causal:bool=false rule:str! op:str{sum,max}=sum" */
     const char *backward; /* how the gradient is made: an op name, or NULL where it follows from
                              the rule or where there is none */
@@ -145,8 +146,10 @@ ds_status ds_op_work(const ds_op *op, const ds_env *env, const ds_shape *in, con
 ds_status ds_op_scratch(const ds_op *op, const ds_type *const *types, const ds_shape *in,
                         const ds_shape *out, int64_t *bytes, ds_error *err);
 
-/* For an OPTIMIZER op: which operand result `i` overwrites. */
-uint32_t ds_op_state_operand(const ds_op *op, uint32_t result);
+/* The operand whose buffer the result may take, as the line's `inplace` has it; UINT32_MAX: none.
+ * An optimizer's result always takes that buffer; of other ops, if nothing reads the operand later.
+ * `desc` may be NULL. */
+uint32_t ds_op_inplace(const ds_op_desc *desc, uint32_t result);
 
 /* Attribute values with the table's defaults. An attribute absent and without default: `*out` keeps
  * its value. */

@@ -1,4 +1,4 @@
-/* The table itself: descriptors, mnemonics, optimizer state. Attributes are in attr.c. */
+/* The table itself: descriptors, mnemonics, what works in place. Attributes are in attr.c. */
 #include "ir/ops/internal.h"
 
 #include <string.h>
@@ -35,8 +35,15 @@ const char *ds_op_name(ds_opcode code) {
     return desc ? desc->name : structural[DS_OP_INVALID];
 }
 
-uint32_t ds_op_state_operand(const ds_op *op, uint32_t result) {
-    (void)op;
-    /* Operand 1 is the gradient, which no result replaces. */
-    return result == 0 ? 0 : result + 1;
+uint32_t ds_op_inplace(const ds_op_desc *desc, uint32_t result) {
+    if (!desc || !desc->inplace) return UINT32_MAX;
+    const char *item = desc->inplace;
+    for (uint32_t i = 0; i < result; i++) {
+        const char *next = strstr(item, ", ");
+        if (!next) break;
+        item = next + 2;
+    }
+    if (*item == '-') return UINT32_MAX;
+    if (*item == 'k') return result + (item[1] == '+' ? (uint32_t)(item[2] - '0') : 0);
+    return (uint32_t)(*item - '0');
 }

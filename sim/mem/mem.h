@@ -2,9 +2,9 @@
  *
  * A result is allocated when its task starts (a received one: when the transfer starts) and freed
  * when the last task that reads it ends, on any stream; at equal times frees come first. Inputs
- * live for the whole step, outputs from their making to its end. An op marked in place takes its
- * operand's buffer if nothing reads that later in the program or still reads it on another stream;
- * optimizer results always do. Views own no bytes. What is offloaded takes memory of the device's
+ * live for the whole step, outputs from their making to its end. A result takes the buffer of the
+ * operand that its op's line names (ds_op_inplace) if nothing reads that later in the program or
+ * still reads it on another stream; optimizer results always do. Views own no bytes. What is offloaded takes memory of the device's
  * host by the same rules.
  *
  * What counts as used is a choice (ds_mem_mode): the live bytes; live bytes in whole blocks of an

@@ -233,6 +233,12 @@ static uint64_t device_key(const ds_plan *plan, uint32_t device) {
     return ds_hash_mix(ds_hash_mix(key, (uint64_t)compute_ppb), (uint64_t)memory_ppb);
 }
 
+static bool is_smaller(const ds_shape *a, const ds_shape *b) {
+    int64_t n = 0, most = 0;
+    return ds_shape_elements(a, &n, NULL) == DS_OK && ds_shape_elements(b, &most, NULL) == DS_OK &&
+           n < most;
+}
+
 /* Shapes, work and cost on the device at `pos` of the placement. */
 static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_placement *p,
                               uint32_t pos, const ds_attr *given, ds_variant *v, ds_error *err) {
@@ -244,6 +250,7 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
     for (uint32_t i = 0; i < op->n_in; i++) {
         types[i] = site->in[i].type;
         DS_TRY(ds_plan__local_shape(b, site->in[i], p, pos, op->in[i].loc, &in[i], err));
+        if (i && i < 32 && is_smaller(&in[i], &in[0])) v->parts |= UINT32_C(1) << i;
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         DS_TRY(ds_plan__local_shape(b, site->out[i], p, pos, op->loc, &out[i], err));
@@ -381,7 +388,6 @@ static ds_status make_record(ds_builder *b, const ds_site *site, ds_record *r, d
     r->n_out = op->n_out;
     r->stream = stream_of(b, op);
     DS_TRY(mask_of(b, site, &r->mask, err));
-    r->inplace = desc && (desc->flags & DS_OPF_INPLACE) != 0;
     bool collective = desc && (desc->flags & DS_OPF_COLLECTIVE) != 0;
     DS_TRY(ds_plan__category(b, op->attrs, op->n_attrs, DS_CAT_ACTIVATION, &r->category, err));
     if (collective && site->rank_device != DS_NONE) return ds_plan__half_record(b, site, r, err);

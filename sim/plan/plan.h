@@ -67,6 +67,7 @@ typedef struct ds_variant {
     ds_cost cost;          /* COMPUTE: where `ps` comes from */
     int64_t *out_bytes;    /* per result: local bytes, 0 where the result does not live here */
     int64_t scratch_bytes; /* COMPUTE: ds_op_scratch */
+    uint32_t parts;        /* COMPUTE: bit i: operand i is smaller than operand 0 */
 } ds_variant;
 
 struct ds_coll_request;                   /* sim/coll/coll.h */
@@ -117,7 +118,6 @@ typedef struct ds_record {
     uint32_t n_groups;
     uint32_t *group_of;      /* COMM: per member */
     uint64_t stream;         /* {stream = "x"}: hash of the name, or DS_STREAM_COMPUTE; else 0 */
-    bool inplace;            /* DS_OPF_INPLACE */
     uint64_t mask;           /* dropout: hash of what names its mask (key, turn); else 0 */
     uint64_t match_key;      /* HALF: hash of (source, destination, tag), or of the group */
     bool is_recv;            /* HALF */
@@ -170,7 +170,8 @@ typedef struct ds_vinst {
     bool is_output;   /* lives to the end */
     bool is_state;    /* overwrites `alias` whoever reads that: an optimizer's result */
     bool is_host;     /* in the memory of the devices' hosts */
-    uint32_t alias;   /* the value whose buffer it takes (or may take: `inplace`); DS_NONE: none */
+    uint32_t alias;   /* the value whose buffer it takes, or may take if it has no later reader;
+                         DS_NONE: none */
     const char *name;
 } ds_vinst;
 

@@ -160,15 +160,28 @@ static uint32_t home_of(const ds_builder *b, const ds_op *op, const ds_record *r
     return same ? home : DS_NONE;
 }
 
+/* Does the op also read the buffer by another operand, by one that is a part of it or by one that
+ * another result is made of? The result would overwrite what is still to be read. */
+static bool reads_twice(const ds_builder *b, const ds_op *op, const ds_record *r, uint32_t operand,
+                        const uint32_t *operands) {
+    uint32_t taken = ds_plan__instance(b, operands[operand]);
+    bool part = r->kind != DS_REC_COMPUTE;
+    for (uint32_t i = 0; i < op->n_in; i++)
+        if (i != operand && ds_plan__instance(b, operands[i]) == taken &&
+            (part || (i < 32 && r->variants->parts >> i & 1)))
+            return true;
+    return false;
+}
+
 /* Whose buffer a result takes. With a range among the operands nothing is reused. */
 static void set_alias(const ds_builder *b, const ds_op *op, const ds_record *r, uint32_t result,
                       const uint32_t *operands, ds_vinst *v) {
     const ds_op_desc *desc = ds_op_desc_of(op->code);
-    if (desc && (desc->flags & DS_OPF_OPTIMIZER)) {
-        v->is_state = true;
-        v->alias = ds_plan__instance(b, operands[ds_op_state_operand(op, result)]);
-    } else if (r->inplace && result < op->n_in) {
-        v->alias = ds_plan__instance(b, operands[result]);
+    uint32_t operand = ds_op_inplace(desc, result);
+    if (operand < op->n_in) {
+        v->is_state = (desc->flags & DS_OPF_OPTIMIZER) != 0;
+        if (v->is_state || !reads_twice(b, op, r, operand, operands))
+            v->alias = ds_plan__instance(b, operands[operand]);
     } else if ((op->code == DS_OP_ALL_GATHER || op->code == DS_OP_OFFLOAD) &&
                r->kind == DS_REC_COMM && result < op->n_in) {
         v->alias = home_of(b, op, r, result, ds_plan__instance(b, operands[result]));
@@ -188,7 +201,7 @@ static void set_category(const ds_builder *b, const ds_op *op, const ds_record *
 
 bool ds_plan__inherits(const ds_op *op, const ds_record *r) {
     const ds_op_desc *desc = ds_op_desc_of(op->code);
-    return r->inplace || r->kind == DS_REC_COMM || (desc && (desc->flags & DS_OPF_OPTIMIZER));
+    return r->kind == DS_REC_COMM || (desc && desc->inplace);
 }
 
 void ds_plan__inherit(const ds_builder *b, const ds_op *op, const ds_record *r, uint32_t result,

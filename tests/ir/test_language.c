@@ -80,6 +80,31 @@ Test(language, names_every_attribute) {
     free(text);
 }
 
+/* Who may take whose buffer, in the words of the section. */
+static const char *in_place_sentence(const ds_op_desc *desc) {
+    if (!desc->inplace) return NULL;
+    if (desc->flags & DS_OPF_OPTIMIZER)
+        return "* In place: results take the buffers of the weight and the states;";
+    if (strcmp(desc->inplace, "k") == 0)
+        return "* Each result may reuse the buffer of its own operand";
+    if (strcmp(desc->inplace, "0, -") == 0)
+        return "* The first result may reuse the buffer of operand 0";
+    return strcmp(desc->inplace, "0") == 0 ? "* May reuse the buffer of operand 0" : "?";
+}
+
+Test(language, says_what_works_in_place) {
+    char *text = read_reference();
+    for (ds_opcode code = DS_OP_FIRST_TABLE_OP; code < DS_OP_COUNT; code++) {
+        const char *want = in_place_sentence(ds_op_desc_of(code));
+        char *part = section(text, ds_op_name(code));
+        bool says = part && (strstr(part, "reuse the buffer") || strstr(part, "* In place:"));
+        cr_expect_eq(says, want != NULL, "%s", ds_op_name(code));
+        if (want && part) cr_expect(strstr(part, want), "%s: %s", ds_op_name(code), want);
+        free(part);
+    }
+    free(text);
+}
+
 /* The scenario's tables up to the next chapter: one for the top level, one a block. */
 static char *knob_tables(const char *text, const char *block) {
     const char *at = strstr(text, "\n## The scenario\n");

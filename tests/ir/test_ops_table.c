@@ -127,8 +127,21 @@ Test(ops_table, shapes) {
     cr_expect_eq(ds_shape_bytes(&shape, &n, NULL), DS_ERR_OVERFLOW);
 }
 
-Test(ops_table, optimizer_states) {
-    cr_expect_eq(ds_op_state_operand(NULL, 0), 0);
-    cr_expect_eq(ds_op_state_operand(NULL, 1), 2);
-    cr_expect_eq(ds_op_state_operand(NULL, 3), 4);
+Test(ops_table, in_place) {
+    static const struct {
+        const char *text;
+        uint32_t want[4];
+    } cases[] = {{NULL, {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}},
+                 {"0", {0, 0, 0, 0}},
+                 {"0, -", {0, UINT32_MAX, UINT32_MAX, UINT32_MAX}},
+                 {"-, 2, -", {UINT32_MAX, 2, UINT32_MAX, UINT32_MAX}},
+                 {"k", {0, 1, 2, 3}},
+                 {"0, k+1", {0, 2, 3, 4}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ds_op_desc desc = {.inplace = cases[i].text};
+        for (uint32_t r = 0; r < 4; r++)
+            cr_expect_eq(ds_op_inplace(&desc, r), cases[i].want[r], "%s of result %u",
+                         cases[i].text, r);
+    }
+    cr_expect_eq(ds_op_inplace(NULL, 0), UINT32_MAX);
 }
