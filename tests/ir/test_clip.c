@@ -192,3 +192,36 @@ Test(clip, takes_as_few_all_reduces_as_there_are_kinds) {
         cr_expect_eq(n[1], n[0] + cases[i].more, "%s: %u, %u", cases[i].settings, n[0], n[1]);
     }
 }
+
+/* Axes of the all_reduces of the sum of squares, in order: "tp dp ". */
+static void axes_of_total(const ds_func *func, char *out, size_t n) {
+    const ds_block *body = &func->body;
+    size_t at = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < body->n_ops; i++) {
+        const ds_op *op = body->ops[i];
+        if (op->code != DS_OP_ALL_REDUCE || !strstr(ds_value_at(func, op->out[0])->name, "square"))
+            continue;
+        for (uint32_t a = 0; a < op->n_over; a++)
+            at += (size_t)snprintf(out + at, n - at, "%s%s", a ? "+" : "", op->over[a]);
+        at += (size_t)snprintf(out + at, n - at, " ");
+    }
+}
+
+/* Terms over dp and tp become terms over dp by a sum over tp alone: a group
+ * of tp, not all devices, wait for each other before the other terms over dp join. */
+Test(clip, sums_over_the_axes_that_the_next_kind_has_not) {
+    static const struct {
+        const char *settings, *axes;
+    } cases[] = {{"dp=2", ""}, {"tp=2", "tp "}, {"dp=2 tp=2 zero=1", "tp dp "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char whole[4096], axes[256];
+        step_case c;
+        write_text(whole, sizeof whole, "adam", "", "");
+        step_make(&c, whole, cases[i].settings, DS_PASS_SHARD);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        axes_of_total(c.step->func, axes, sizeof axes);
+        cr_expect_str_eq(axes, cases[i].axes, "%s: %s", cases[i].settings, axes);
+        step_free(&c);
+    }
+}

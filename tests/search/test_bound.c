@@ -93,6 +93,103 @@ Test(bound, finds_the_grids_optimum) {
     if (!FEW_CASES) cr_expect_lt(sum / n, 0.3);
 }
 
+/* ---- when it ends ---- */
+
+/* The method by itself: the test says what candidates take. */
+typedef struct told {
+    sweep_case c;
+    ds_space *space, *every;
+    ds_bounds *bounds;
+    ds_method *method;
+    ds_arena arena;
+    ds_candidate candidate;
+    ds_error err;
+    uint64_t hashes[16];
+    uint32_t n; /* of the first round */
+} told;
+
+static void begin_told(told *t) {
+    const char *why;
+    *t = (told){0};
+    sweep_open_file(&t->c, GRID, "gbit=25");
+    ds_space **spaces[] = {&t->space, &t->every};
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(
+            ds_space_new(&t->c.binding, t->c.settings, t->c.n_settings, spaces[i], &t->err), DS_OK);
+    ds_eval_source source = {.path = t->c.path, .space = t->space, .profiles = t->c.profiles};
+    cr_assert_eq(ds_bounds_new(&source, t->every, &t->bounds, &why, &t->err), DS_OK);
+    cr_assert_eq(ds_bound_new(&source, t->space, &t->method, &t->err), DS_OK, "%s", t->err.message);
+    ds_arena_init(&t->arena);
+    t->candidate = ds_candidate_new(t->space, &t->arena);
+}
+
+static void end_told(told *t) {
+    t->method->free(t->method);
+    ds_bounds_free(t->bounds);
+    ds_space_free(t->space);
+    ds_space_free(t->every);
+    ds_arena_deinit(&t->arena);
+    sweep_close(&t->c);
+}
+
+static bool next_told(told *t) {
+    bool found;
+    cr_assert_eq(t->method->next(t->method, &t->candidate, &found, &t->err), DS_OK);
+    return found;
+}
+
+/* The largest bound of the regions that the candidate is in; INT64_MAX: it is not run. */
+static int64_t bound_of(told *t, const ds_candidate *candidate) {
+    int64_t most = 0;
+    for (uint32_t d = 1; d <= ds_space_n_dims(t->every); d++) {
+        ds_bound_region region;
+        cr_assert_eq(ds_bounds_region(t->bounds, candidate->at, d, &region, &t->err), DS_OK);
+        if (ds_bound_is_illegal(&region) || ds_bound_peak_bytes(&region) > region.capacity_bytes)
+            return INT64_MAX;
+        if (ds_bound_step_ps(&region) > most) most = ds_bound_step_ps(&region);
+    }
+    return most;
+}
+
+/* The least bound of those that the first round has not asked for. */
+static int64_t least_waiting(told *t) {
+    ds_candidate candidate = ds_candidate_new(t->every, &t->arena);
+    int64_t least = INT64_MAX;
+    for (bool found;;) {
+        cr_assert_eq(ds_space_next(t->every, &candidate, &found, &t->err), DS_OK);
+        if (!found) return least;
+        bool asked = false;
+        for (uint32_t i = 0; i < t->n; i++)
+            asked = asked || t->hashes[i] == ds_candidate_hash(t->every, &candidate);
+        int64_t bound = asked ? INT64_MAX : bound_of(t, &candidate);
+        if (bound < least) least = bound;
+    }
+}
+
+/* The first candidates all take `more` than the least bound of those that wait. A candidate that
+ * may be better by one picosecond is asked for; one that cannot be better is not. */
+static void expect_next(int64_t more, bool goes_on) {
+    told t;
+    begin_told(&t);
+    while (next_told(&t)) {
+        cr_assert_lt(t.n, 16);
+        t.hashes[t.n++] = ds_candidate_hash(t.space, &t.candidate);
+    }
+    int64_t least = least_waiting(&t);
+    cr_assert(t.n > 0 && least > 0 && least < INT64_MAX);
+    ds_outcome outcome = {.verdict = DS_VERDICT_OK, .step_ps = least + more};
+    for (uint32_t i = 0; i < t.n; i++) t.method->tell(t.method, &t.candidate, &outcome, NULL, true);
+    cr_expect_eq(next_told(&t), goes_on);
+    cr_expect_eq(ds_bound_is_proved(t.method), !goes_on);
+    if (goes_on) cr_expect_eq(bound_of(&t, &t.candidate), least);
+    end_told(&t);
+}
+
+Test(bound, ends_when_nothing_can_be_better) {
+    expect_next(1, true);
+    expect_next(0, false);
+}
+
 Test(bound, distirs_grid) {
     sweep_case c;
     sweep_open_file(&c, GRID, "gbit=25");

@@ -85,6 +85,26 @@ Test(coll_algorithms, closed_forms_on_a_star) {
     topo_text_free(&t);
 }
 
+/* Shards of n + 1, 1 and 1 bytes around three members, 100 ps a byte: the last message is the large
+ * shard on its second hop, which begins when the first has ended. Bytes that differ by more than
+ * whole bytes demand do not lie side by side on both hops, be they few. */
+Test(coll_algorithms, an_uneven_shard_takes_its_time_on_every_hop) {
+    number();
+    topo_text t = topo_text_build(STAR);
+    for (int64_t more = 2; more <= 128; more *= 2) {
+        const int64_t shards[] = {1 + more, 1, 1};
+        ds_coll_request request = {.op = DS_OP_ALL_GATHER,
+                                   .algorithm = "ring",
+                                   .n = 3,
+                                   .bytes = 3 + more,
+                                   .shard_bytes = shards};
+        int64_t ps = time_of(&t, request, NULL);
+        cr_expect_eq(ps, 2 * (2000000 + 100 * (1 + more)), "%d more: %lld ps", (int)more,
+                     (long long)ps);
+    }
+    topo_text_free(&t);
+}
+
 /* In 10 chunks a chain of 7 hops takes 7 latencies and 16/10 of its bytes. */
 Test(coll_algorithms, chunks_fill_a_chain) {
     number();

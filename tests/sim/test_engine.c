@@ -50,6 +50,28 @@ Test(engine, communication_overlaps_independent_compute) {
     sim_free(&c);
 }
 
+/* A transfer over 0 .. 3 us and an op that the host issues at once, over 0 .. 3 us, too: of what
+ * ends at one time, compute is first (engine.h), whichever was started first. */
+Test(engine, compute_ends_before_transfers_of_the_same_time) {
+    sim_case c;
+    run(&c,
+        "%x: f32[8] on @m) {\n"
+        "  %p = permute(%x) over dp {cost = 3 us}\n"
+        "  %a = relu(%x) {cost = 3 us}\n  return\n}",
+        "");
+    cr_assert_eq(c.status, DS_OK);
+    const ds_plan *plan = c.result->plan;
+    bool transfers = false;
+    for (uint32_t i = 0; i < plan->n_tasks; i++) {
+        uint32_t task = c.result->run.order[i];
+        cr_expect_eq(c.result->run.end_ps[task], 3 * US);
+        cr_expect(plan->task_activity[task] != DS_NONE || !transfers);
+        transfers = transfers || plan->task_activity[task] != DS_NONE;
+    }
+    cr_expect(transfers);
+    sim_free(&c);
+}
+
 Test(engine, one_communicator_is_one_stream_two_are_two) {
     cr_expect_eq(step("%x: f32[8] on @m) {\n  %a = permute(%x) over dp {cost = 5 us}\n"
                       "  %b = permute(%x) over dp {cost = 7 us}\n  return\n}"),

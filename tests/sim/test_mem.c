@@ -80,6 +80,22 @@ Test(mem, work_holds_what_it_reads) {
                  4 * S);
 }
 
+/* x, w and two of the chain from 1 us, and again from 2 us: the first time counts. */
+Test(mem, the_peak_is_when_it_is_first_reached) {
+    sim_case c;
+    sim_run_text(&c,
+                 "dir 1\ntopology @t {\n  device d[1] : \"A100-SXM4-80GB\"\n}\n"
+                 "func @f(%x: f32[64, 64] on @t.d[0], %w: f32[64, 64] on @t.d[0]) -> f32[64, 64] "
+                 "on @t.d[0] {\n  %a = matmul(%x, %w) {cost = 1 us}\n"
+                 "  %b = matmul(%a, %w) {cost = 1 us}\n  %y = matmul(%b, %w) {cost = 1 us}\n"
+                 "  return %y\n}\nscenario { program = @f }\n",
+                 NULL, false);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    cr_expect_eq(c.result->mem.classes[0].peak_bytes, 4 * S);
+    cr_expect_eq(c.result->mem.classes[0].peak_ps, 1000000);
+    sim_free(&c);
+}
+
 Test(mem, an_op_in_place_takes_its_operands_buffer) {
     cr_expect_eq(peak("%z = matmul(%x, %w)\n%a = relu(%z)\n%b = relu(%a)\nreturn %b\n"), 3 * S);
 }
