@@ -23,14 +23,6 @@ ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err) {
     return DS_OK;
 }
 
-bool ds_add_i64(int64_t a, int64_t b, int64_t *out) {
-    return !__builtin_add_overflow(a, b, out);
-}
-
-bool ds_mul_i64(int64_t a, int64_t b, int64_t *out) {
-    return !__builtin_mul_overflow(a, b, out);
-}
-
 int64_t ds_floordiv(int64_t a, int64_t b) {
     int64_t q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;

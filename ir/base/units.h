@@ -1,4 +1,9 @@
-/* Integer time and exact scaling. Time is int64 picoseconds everywhere (about 106 days). */
+/* Integer time and exact scaling. Time is int64 picoseconds everywhere (about 106 days).
+ *
+ * The one place of checked arithmetic on times, bytes and counts. A sum or product that leaves
+ * int64 is either an error where it is made (ds_add_i64, ds_mul_i64), or, in the middle of a
+ * computation, DS_NEVER_PS: a time that absorbs what is added to it, and that no result may hold.
+ * Who hands out a result refuses DS_NEVER_PS by the name of its op: the engine, the collectives. */
 #ifndef DS_BASE_UNITS_H
 #define DS_BASE_UNITS_H
 
@@ -20,8 +25,24 @@ __extension__ typedef __int128 ds_i128;
 ds_status ds_ps_from_seconds(double seconds, int64_t *ps, ds_error *err);
 
 /* a + b, a * b with overflow check: false on overflow. */
-bool ds_add_i64(int64_t a, int64_t b, int64_t *out);
-bool ds_mul_i64(int64_t a, int64_t b, int64_t *out);
+static inline bool ds_add_i64(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline bool ds_mul_i64(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+#define DS_NEVER_PS INT64_MAX
+/* A time of 128 bits as one of 64: DS_NEVER_PS from there on, 0 below 0. */
+static inline int64_t ds_ps_narrow(ds_i128 ps) {
+    return ps >= DS_NEVER_PS ? DS_NEVER_PS : ps < 0 ? 0 : (int64_t)ps;
+}
+/* a + b, DS_NEVER_PS if one of them is, or the sum is beyond. */
+static inline int64_t ds_ps_sum(int64_t a, int64_t b) {
+    int64_t sum;
+    bool fits = ds_add_i64(a, b, &sum) && a != DS_NEVER_PS && b != DS_NEVER_PS;
+    return fits ? sum : DS_NEVER_PS;
+}
 
 /* "35.01 ms", "1.25 GiB", "53.7 GB/s", "312 TFLOP/s": for people, 4 significant digits,
  * no trailing zeros. */

@@ -124,6 +124,8 @@ ds_status ds_quantity_eval(const ds_env *env, ds_quantity q, char dimension, dou
                             dimension_text(dimension), shown, *unit ? " " : " without a unit",
                             unit);
     if (shown < 0) return ds_error_set(err, DS_ERR_VALUE, loc, "%.15g %s is negative", shown, unit);
+    if (dimension == 'R' && shown > 0 && shown * combined_scale(q.unit, per_base) < 1)
+        return ds_error_set(err, DS_ERR_VALUE, loc, "%.15g %s is less than 1 B/s", shown, unit);
     if (!scale_to_int(&value, combined_scale(q.unit, per_base), out))
         return ds_error_set(err, DS_ERR_OVERFLOW, loc,
                             "%.15g %s is beyond the largest value that can be simulated", shown,

@@ -242,7 +242,7 @@ static ds_status star(ds_coll_builder *b, bool towards_root, bool shards) {
 static ds_status shifted(ds_coll_builder *b) {
     const ds_coll_request *q = b->request;
     for (uint32_t i = 0; i < q->n; i++) {
-        uint32_t to = (uint32_t)ds_floormod((int64_t)i + q->shift, q->n);
+        uint32_t to = (uint32_t)((i + (uint64_t)ds_floormod(q->shift, q->n)) % q->n);
         if (to != i) DS_TRY(ds_coll__post(b, i, to, q->bytes));
     }
     ds_coll__end_phase(b, 1, 1);

@@ -26,12 +26,6 @@
 #include <stdlib.h>
 
 #define NONE UINT32_MAX
-#define LONG (INT64_MAX / 4)
-
-static int64_t at_most(ds_i128 ps) {
-    return ps > LONG ? LONG : ps < 0 ? 0 : (int64_t)ps;
-}
-
 /* What so many bytes take at such a capacity: the last that was divided. Most hops of a phase are
  * like the one before. */
 typedef struct quotient {
@@ -45,7 +39,7 @@ static int64_t link_ps(const ds_coll_builder *b, uint32_t link, ds_u128 bytes_q3
     if (last->bytes_q32 == bytes_q32 && last->bytes_per_s == bytes_per_s) return last->ps;
     ds_load load = {.link = link, .bytes_q32 = bytes_q32};
     int64_t ps = ds_load_ps(b->topo, &load, b->terms->efficiency_q32);
-    *last = (quotient){bytes_q32, bytes_per_s, ps < LONG ? ps : LONG};
+    *last = (quotient){bytes_q32, bytes_per_s, ps};
     return last->ps;
 }
 
@@ -70,13 +64,13 @@ static int64_t hop_ps(const ds_coll_builder *b, const ds_hop *hop, bool shared, 
         }
         if (!at->cap_bytes_per_s) continue;
         ds_i128 capped = (ds_i128)hop->bytes * DS_PS_PER_S / at->cap_bytes_per_s;
-        if (capped > most) most = at_most(capped);
+        if (capped > most) most = ds_ps_narrow(capped);
     }
     return most;
 }
 
 static int64_t latency_of(const ds_coll_builder *b, const ds_hop *hop) {
-    return at_most((ds_i128)hop->route->latency_ps + b->terms->step_ps);
+    return ds_ps_narrow((ds_i128)hop->route->latency_ps + b->terms->step_ps);
 }
 
 /* ---- posts ---- */
@@ -100,7 +94,7 @@ static void time_posts(const ds_coll_builder *b, const ds_part *part, int64_t sl
     for (uint32_t i = 0; i < part->n; i++)
         posts[i] = (post){latency_of(b, &b->hops.at[part->first + i]), part->first + i};
     qsort(posts, part->n, sizeof *posts, later_first);
-    out->first_ps = LONG;
+    out->first_ps = DS_NEVER_PS;
     for (uint32_t i = 0; i < part->n; i++) {
         const ds_hop *hop = &b->hops.at[posts[i].hop];
         int64_t longest = hop_ps(b, hop, false, &own);
@@ -110,12 +104,12 @@ static void time_posts(const ds_coll_builder *b, const ds_part *part, int64_t sl
             int64_t ps = link_ps(b, hop->route->links[k], sum[slot], &own);
             if (ps > longest) longest = ps;
         }
-        int64_t end_ps = at_most((ds_i128)posts[i].latency_ps + longest);
+        int64_t end_ps = ds_ps_narrow((ds_i128)posts[i].latency_ps + longest);
         if (end_ps > out->least_ps) out->least_ps = end_ps;
-        int64_t shared_ps = at_most((ds_i128)posts[i].latency_ps + hop_ps(b, hop, true, &all));
+        int64_t shared_ps = ds_ps_narrow((ds_i128)posts[i].latency_ps + hop_ps(b, hop, true, &all));
         if (shared_ps < out->first_ps) out->first_ps = shared_ps;
     }
-    out->most_ps = at_most((ds_i128)(part->n ? posts[0].latency_ps : 0) + slowest_ps);
+    out->most_ps = ds_ps_narrow((ds_i128)(part->n ? posts[0].latency_ps : 0) + slowest_ps);
     free(posts);
     free(sum);
 }
@@ -169,7 +163,7 @@ static int64_t longest_path(const ring *r) {
         ds_i128 path = paces[k] == slowest ? 0 : longest_at(r, paces[k]);
         if (path > longest) longest = path;
     }
-    return at_most(longest);
+    return ds_ps_narrow(longest);
 }
 
 static int64_t ring_ps(const ds_coll_builder *b, const ds_part *part, bool shared, bool *equal) {
@@ -187,7 +181,8 @@ static int64_t ring_ps(const ds_coll_builder *b, const ds_part *part, bool share
         flow[i] = hop_ps(b, hop, shared, &last);
         *equal = *equal && latency[i] == latency[0] && flow[i] == flow[0];
     }
-    int64_t ps = *equal ? at_most((ds_i128)latency[0] * part->steps + flow[0]) : longest_path(&r);
+    int64_t ps =
+        *equal ? ds_ps_narrow((ds_i128)latency[0] * part->steps + flow[0]) : longest_path(&r);
     free(latency);
     free(flow);
     free(r.sums);
@@ -219,10 +214,10 @@ static paths paths_of(const ds_coll_builder *b, uint32_t first, uint32_t n, int6
         const ds_hop *hop = &b->hops.at[first + i];
         int64_t own = hop_ps(b, hop, true, &shared);
         uint32_t up = hop->towards == NONE ? NONE : hop->towards - first;
-        latency[i] = latency_of(b, hop) + (up == NONE ? 0 : latency[up]);
-        flow[i] = own + (up == NONE ? 0 : flow[up]);
-        alone[i] = latency_of(b, hop) + (up == NONE ? 0 : alone[up]);
-        if (chunks) alone[i] += hop_ps(b, hop, false, &to_itself) / chunks;
+        latency[i] = ds_ps_sum(latency_of(b, hop), up == NONE ? 0 : latency[up]);
+        flow[i] = ds_ps_sum(own, up == NONE ? 0 : flow[up]);
+        alone[i] = ds_ps_sum(latency_of(b, hop), up == NONE ? 0 : alone[up]);
+        if (chunks) alone[i] = ds_ps_sum(alone[i], hop_ps(b, hop, false, &to_itself) / chunks);
         if (latency[i] > p.latency) p.latency = latency[i];
         if (flow[i] > p.flow) p.flow = flow[i];
         if (alone[i] > p.first) p.first = alone[i];
@@ -241,9 +236,9 @@ static void time_tree(const ds_coll_builder *b, const ds_part *part, int64_t slo
     paths up = paths_of(b, part->first, half, chunks), down = {0};
     if (part->two_ways) down = paths_of(b, part->first + half, half, chunks);
     int64_t slowest = up.slowest > down.slowest ? up.slowest : down.slowest;
-    int64_t fill = chunks ? (up.flow + down.flow - slowest) / chunks : 0;
-    out->most_ps = at_most((ds_i128)up.latency + down.latency + fill + slowest);
-    out->least_ps = at_most((ds_i128)up.first + down.first);
+    ds_i128 fill = chunks ? ((ds_i128)up.flow + down.flow - slowest) / chunks : 0;
+    out->most_ps = ds_ps_narrow((ds_i128)up.latency + down.latency + fill + slowest);
+    out->least_ps = ds_ps_narrow((ds_i128)up.first + down.first);
     if (slowest_ps > out->least_ps) out->least_ps = slowest_ps;
     if (!chunks) out->least_ps = out->most_ps; /* cut ever finer: no messages to compare with */
     out->first_ps = out->most_ps;
@@ -266,7 +261,7 @@ static bool all_take_part(const ds_coll_builder *b) {
 }
 
 ds_span ds_coll__alone(const ds_coll_builder *b, int64_t flow_ps) {
-    ds_span all = {.least_ps = flow_ps, .first_ps = LONG};
+    ds_span all = {.least_ps = flow_ps, .first_ps = DS_NEVER_PS};
     for (uint32_t p = 0; p < b->parts.n; p++) {
         const ds_part *part = &b->parts.at[p];
         ds_span span = {0};
@@ -282,6 +277,6 @@ ds_span ds_coll__alone(const ds_coll_builder *b, int64_t flow_ps) {
         if (span.most_ps > all.most_ps) all.most_ps = span.most_ps;
         if (span.first_ps < all.first_ps) all.first_ps = span.first_ps;
     }
-    if (all.first_ps == LONG || !all_take_part(b)) all.first_ps = 0;
+    if (all.first_ps == DS_NEVER_PS || !all_take_part(b)) all.first_ps = 0;
     return all;
 }

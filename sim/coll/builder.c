@@ -1,6 +1,7 @@
 /* The primitives: messages added up to phases. `load` spreads bytes over the links of a route;
  * everything else is counting. */
 #include "ir/base/units.h"
+#include "ir/ops/ops.h"
 #include "sim/coll/internal.h"
 
 #include <stdlib.h>
@@ -16,6 +17,14 @@ ds_status ds_coll__at_request(const ds_coll_builder *b, ds_status status) {
 int64_t ds_coll__shard(const ds_coll_request *r, uint32_t member) {
     if (r->shard_bytes) return r->shard_bytes[member];
     return ds_coll__part(r->bytes, member, r->n);
+}
+
+ds_status ds_coll__too_large(const ds_coll_builder *b) {
+    const ds_coll_request *q = b->request;
+    return ds_error_set(b->err, DS_ERR_OVERFLOW, q->loc,
+                        "%s of %lld bytes over %u: more than 2^63 bytes from one of its members to "
+                        "another",
+                        ds_op_name(q->op), (long long)q->bytes, q->n);
 }
 
 ds_status ds_coll__load(ds_coll_builder *b, const ds_route *route, int64_t bytes, bool at_least) {
@@ -94,8 +103,9 @@ ds_status ds_coll__ring(ds_coll_builder *b, const ds_team *team, bool reduce, bo
     for (uint32_t i = 0; i < team->n; i++) whole += team->shard[i];
     for (uint32_t i = 0; i < team->n; i++) {
         uint32_t next = i + 1 < team->n ? i + 1 : 0;
-        int64_t bytes = (reduce ? whole - team->shard[i] : 0);
-        bytes += gather ? whole - team->shard[next] : 0;
+        int64_t bytes = reduce ? whole - team->shard[i] : 0;
+        if (!ds_add_i64(bytes, gather ? whole - team->shard[next] : 0, &bytes))
+            return ds_coll__too_large(b);
         DS_TRY(add_hop(b, team->member[i], team->member[next], bytes, NONE));
     }
     return DS_OK;
@@ -136,17 +146,21 @@ static ds_status tree_edges(ds_coll_builder *b, const ds_tree *t, const uint32_t
 
 /* Where nobody asks for the times of hops the fill of a chain in c chunks counts as bytes: links
  * carry them for (depth − 1 + c)/c of the time that they alone take. */
-static int64_t with_fill(const ds_coll_builder *b, const ds_tree *tree) {
+static ds_status with_fill(const ds_coll_builder *b, const ds_tree *tree, int64_t *bytes) {
     int64_t depth = (int64_t)tree->depth * (tree->up + tree->down), chunks = b->request->chunks;
-    if (b->request->op != DS_OP_RESHARD || !chunks || depth < 2) return tree->bytes;
-    ds_u128 more = (ds_u128)tree->bytes * (uint64_t)(depth - 1) / (uint64_t)chunks;
-    return more < INT64_MAX / 2 ? tree->bytes + (int64_t)more : tree->bytes;
+    *bytes = tree->bytes;
+    if (b->request->op != DS_OP_RESHARD || !chunks || depth < 2) return DS_OK;
+    ds_i128 more = (ds_i128)tree->bytes * (depth - 1) / chunks;
+    if (more > INT64_MAX - tree->bytes) return ds_coll__too_large(b);
+    *bytes += (int64_t)more;
+    return DS_OK;
 }
 
 ds_status ds_coll__tree(ds_coll_builder *b, const ds_tree *tree) {
     if (b->messages) return ds_coll__tree_messages(b, tree);
     if (tree->n < 2) return DS_OK;
-    int64_t bytes = with_fill(b, tree);
+    int64_t bytes;
+    DS_TRY(with_fill(b, tree, &bytes));
     const uint32_t *order = ds_coll__top_down(b, tree);
     uint32_t *edge = DS_NEW_N(b->arena, uint32_t, tree->n);
     if (b->terms) new_part(b, (ds_part){.kind = DS_PART_TREE, .two_ways = tree->up && tree->down});
@@ -189,13 +203,13 @@ static void time_phase(ds_coll_builder *b, ds_phase *phase) {
         !ds_add_i64(phase->alpha_ps, b->terms->step_ps, &alpha_ps) ||
         !ds_mul_i64(phase->steps, alpha_ps, &steps_ps))
         return; /* too long for any clock: told where times are added up */
-    int64_t all_ps = flow_ps + steps_ps;
+    int64_t all_ps = ds_ps_sum(flow_ps, steps_ps);
     ds_span span = {.least_ps = all_ps, .most_ps = all_ps, .first_ps = all_ps};
     if (b->parts.n) span = ds_coll__alone(b, flow_ps);
     if (span.most_ps < flow_ps) span.most_ps = flow_ps;
     phase->more_ps = span.most_ps - flow_ps - steps_ps;
-    b->least_ps += span.least_ps;
-    b->most_ps += span.most_ps;
+    b->least_ps = ds_ps_sum(b->least_ps, span.least_ps);
+    b->most_ps = ds_ps_sum(b->most_ps, span.most_ps);
     b->unsure = b->unsure || span.unsure;
     if (span.first_ps < span.most_ps - span.most_ps / DS_COLL_CLOSE) b->uneven = true;
 }

@@ -88,6 +88,13 @@ void ds_coll__deinit(ds_coll_builder *b) {
     free(b->parts.at);
 }
 
+ds_status ds_coll__too_long(const ds_coll_request *q, ds_error *err) {
+    return ds_error_set(err, DS_ERR_OVERFLOW, q->loc,
+                        "%s of %lld bytes over %u takes longer than 106 days, the range of int64 "
+                        "picoseconds",
+                        ds_op_name(q->op), (long long)q->bytes, q->n);
+}
+
 /* ---- chunks ---- */
 
 /* Adds the loads of `from` to the sums of a slot. */
@@ -108,13 +115,10 @@ static int64_t step_ps(const ds_coll_builder *b) {
     return b->terms ? b->terms->step_ps : 0;
 }
 
-/* What a phase waits; INT64_MAX beyond. */
+/* What a phase waits; DS_NEVER_PS beyond. Fewer than 2^33 steps: 2^98 at most. */
 static int64_t wait_of(const ds_coll_builder *b, const ds_phase *phase) {
-    int64_t alpha_ps, ps;
-    if (!ds_add_i64(phase->alpha_ps, step_ps(b), &alpha_ps) ||
-        !ds_mul_i64(phase->steps, alpha_ps, &ps) || !ds_add_i64(ps, phase->more_ps, &ps))
-        return INT64_MAX;
-    return ps;
+    ds_i128 alpha_ps = (ds_i128)phase->alpha_ps + step_ps(b);
+    return ds_ps_narrow(phase->steps * alpha_ps + phase->more_ps);
 }
 
 /* What `times` slots take in which the phases first … last work on different chunks: the longest
@@ -133,8 +137,7 @@ static int64_t slots_ps(ds_coll_builder *b, const ds_phase *chunk, uint32_t firs
     }
     ds_map_clear(&b->slot);
     b->loads.n = 0;
-    if (!ds_add_i64(wait_ps, flow_ps, &ps) || !ds_mul_i64(ps, times, &ps)) return INT64_MAX / 4;
-    return ps;
+    return ds_ps_narrow(((ds_i128)wait_ps + flow_ps) * times);
 }
 
 /* The same phases for one chunk. */
@@ -162,8 +165,7 @@ static int64_t all_slots_ps(ds_coll_builder *b, const ds_phase *chunk, uint32_t 
         int64_t first = s < chunks ? 0 : s - chunks + 1, last = s < n ? s : n - 1;
         bool full = first == 0 && last == n - 1; /* these slots are all alike */
         int64_t times = full ? chunks - n + 1 : 1;
-        int64_t ps = slots_ps(b, chunk, (uint32_t)first, (uint32_t)last, times);
-        if (!ds_add_i64(sum_ps, ps, &sum_ps)) return INT64_MAX / 4;
+        sum_ps = ds_ps_sum(sum_ps, slots_ps(b, chunk, (uint32_t)first, (uint32_t)last, times));
         s += times - 1;
     }
     return sum_ps;
@@ -196,7 +198,9 @@ static ds_status pipeline(ds_coll_builder *b, const char *name) {
     ds_phase *all = &b->phases.at[0], flow = *all;
     flow.steps = 0;
     DS_TRY(ds_phase_alone_ps(b->topo, &flow, terms->efficiency_q32, &flow_ps, b->err));
-    all->more_ps = ps > flow_ps ? ps - flow_ps - wait_of(b, all) : -wait_of(b, all);
+    int64_t wait_ps = wait_of(b, all);
+    if (ps == DS_NEVER_PS || wait_ps == DS_NEVER_PS) return ds_coll__too_long(b->request, b->err);
+    all->more_ps = ps > flow_ps ? ps - flow_ps - wait_ps : -wait_ps;
     b->uneven = true; /* phases overlap further than slots say */
     b->least_ps = b->most_ps = ps > flow_ps ? ps : flow_ps;
     b->n_messages *= (uint64_t)b->request->chunks / 2 + 1;
@@ -234,15 +238,10 @@ static ds_status phase_time(ds_topo *topo, const ds_coll_request *request, ds_ph
                             const ds_coll_cost *terms, ds_phase_time *out, int64_t *total,
                             ds_error *err) {
     int64_t all_ps;
-    if (!ds_add_i64(phase->alpha_ps, terms->step_ps, &phase->alpha_ps)) phase->alpha_ps = INT64_MAX;
-    ds_status status = ds_phase_alone_ps(topo, phase, terms->efficiency_q32, &all_ps, err);
-    if (status != DS_OK) {
-        if (err) err->loc = request->loc;
-        return status;
-    }
-    if (!ds_add_i64(*total, all_ps, total))
-        return ds_error_set(err, DS_ERR_OVERFLOW, request->loc,
-                            "a collective takes longer than int64 picoseconds hold");
+    phase->alpha_ps = ds_ps_sum(phase->alpha_ps, terms->step_ps);
+    DS_TRY(ds_phase_alone_ps(topo, phase, terms->efficiency_q32, &all_ps, err));
+    *total = ds_ps_sum(*total, all_ps);
+    if (*total == DS_NEVER_PS) return ds_coll__too_long(request, err);
     out->wait_ps = phase->steps * phase->alpha_ps + phase->more_ps;
     out->flow_ps = all_ps - out->wait_ps;
     out->most_q32 = ds_phase_most_bytes_q32(phase);
@@ -287,7 +286,8 @@ static ds_status fit_to_messages(ds_coll_builder *b, const char *algorithm, ds_c
         waits_ps += out->phases[i].wait_ps;
     }
     int64_t flow_left_ps = ps < flows_ps ? ps : flows_ps, wait_left_ps = ps - flow_left_ps;
-    out->ps += ps - flows_ps - waits_ps;
+    out->ps = ds_ps_sum(out->ps - flows_ps - waits_ps, ps);
+    if (out->ps == DS_NEVER_PS) return ds_coll__too_long(b->request, b->err);
     for (uint32_t i = 0; i < out->n_phases; i++) {
         ds_phase_time *t = &out->phases[i];
         bool last = i + 1 == out->n_phases;
@@ -318,7 +318,9 @@ static ds_status choose_this(ds_topo *topo, const ds_coll_request *request,
     if (status == DS_OK) out->phases = DS_NEW_N(arena, ds_phase_time, b.phases.n);
     for (uint32_t i = 0; i < b.phases.n && status == DS_OK; i++)
         status = phase_time(topo, request, &b.phases.at[i], terms, &out->phases[i], &out->ps, err);
+    if (status == DS_OK && b.most_ps == DS_NEVER_PS) status = ds_coll__too_long(request, err);
     if (status == DS_OK && is_unsure(&b)) status = fit_to_messages(&b, algorithm, out);
+    ds_coll__at_request(&b, status);
     ds_coll__deinit(&b);
     ds_arena_deinit(&scratch);
     return status;

@@ -1,4 +1,5 @@
 /* Halving and doubling, algorithms in levels, and reduction inside switches. */
+#include "ir/base/units.h"
 #include "sim/coll/internal.h"
 
 /* ---- recursive halving and doubling ---- */
@@ -141,7 +142,9 @@ ds_status ds_coll__pxn_algorithm(ds_coll_builder *b) {
             uint32_t to = (m + k) % l->n_islands;
             for (uint32_t i = 0; i < l->most; i++) {
                 uint32_t target = l->member[to][i];
-                int64_t bytes = ds_coll__shard(b->request, target) * l->most;
+                int64_t bytes;
+                if (!ds_mul_i64(ds_coll__shard(b->request, target), l->most, &bytes))
+                    return ds_coll__too_large(b);
                 DS_TRY(ds_coll__post(b, l->member[m][i], target, bytes));
             }
         }
@@ -234,7 +237,8 @@ ds_status ds_coll__switch_algorithm(ds_coll_builder *b) {
         int64_t up_ps = b->alpha_ps;
         b->alpha_ps = 0;
         DS_TRY(through_switch(b, hubs[h], down, true));
-        if (up_ps + b->alpha_ps > alpha_ps) alpha_ps = up_ps + b->alpha_ps;
+        int64_t both_ps = ds_ps_sum(up_ps, b->alpha_ps);
+        if (both_ps > alpha_ps) alpha_ps = both_ps;
     }
     b->alpha_ps = alpha_ps;
     ds_coll__end_phase(b, 1, 1);

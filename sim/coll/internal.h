@@ -40,7 +40,7 @@ typedef struct ds_part {
     bool uneven; /* ring: shards differ, and so do steps */
 } ds_part;
 
-/* Bounds of a phase's time alone; all of its members are through no earlier than first_ps. */
+/* Bounds of a phase's time alone, DS_NEVER_PS beyond int64; all of its members are through no earlier than first_ps. */
 typedef struct ds_span {
     int64_t least_ps, most_ps, first_ps;
     bool unsure; /* no bounds, whatever they say */
@@ -61,7 +61,7 @@ typedef struct ds_coll_builder {
     const ds_coll_cost *terms;    /* phases with their times alone; NULL: with the slowest hop's */
     DS_VEC(ds_hop) hops;          /* of the phase that is being made, if there are terms */
     DS_VEC(ds_part) parts;
-    int64_t least_ps, most_ps; /* sums over phases */
+    int64_t least_ps, most_ps; /* sums over phases; DS_NEVER_PS beyond int64 */
     bool unsure;               /* a phase has no bounds */
     bool uneven;               /* some members are through with a phase long before others */
     uint64_t n_messages;
@@ -83,6 +83,10 @@ static inline int64_t ds_coll__part(int64_t bytes, uint32_t i, uint32_t n) {
 
 /* ---- builder.c: primitives ---- */
 
+/* A number of bytes left int64. */
+ds_status ds_coll__too_large(const ds_coll_builder *b);
+/* A time left int64. */
+ds_status ds_coll__too_long(const ds_coll_request *request, ds_error *err);
 /* Adds bytes to the links of a route, all of them or no less than there are. */
 ds_status ds_coll__load(ds_coll_builder *b, const ds_route *route, int64_t bytes, bool at_least);
 /* A message that depends on all that its sender has got in the phases before. */

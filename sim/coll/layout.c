@@ -49,7 +49,8 @@ static int64_t rate_of(ds_coll_builder *b, uint32_t from, uint32_t to, bool *dir
     int64_t least = INT64_MAX;
     for (uint32_t i = 0; i < route->n_links; i++) {
         double capacity = (double)ds_topo_link_at(b->topo, route->links[i])->bytes_per_s;
-        int64_t rate = (int64_t)(capacity * 4294967296.0 / (double)route->share_q32[i]);
+        double whole = capacity * 4294967296.0 / (double)route->share_q32[i];
+        int64_t rate = whole < 0x1p63 ? (int64_t)whole : INT64_MAX; /* rates are compared alone */
         if (rate < least) least = rate;
     }
     *direct = route->hops == 1;

@@ -62,9 +62,10 @@ static ds_status flow_of(const ds_topo *topo, const ds_phase *phase, uint64_t ef
 ds_status ds_message_flow(const ds_topo *topo, const ds_message *message, const ds_coll_cost *terms,
                           ds_link_places *places, ds_arena *arena, int64_t *wait_ps, bool *loads,
                           ds_flow *out, ds_error *err) {
-    *wait_ps = message->route ? message->route->latency_ps + terms->step_ps : 0;
+    *wait_ps = message->route ? ds_ps_sum(message->route->latency_ps, terms->step_ps) : 0;
     if (message->phase)
-        *wait_ps = message->phase->steps * (message->phase->alpha_ps + terms->step_ps);
+        *wait_ps = ds_ps_narrow(message->phase->steps *
+                                ((ds_i128)message->phase->alpha_ps + terms->step_ps));
     ds_phase phase = phase_of(message, arena);
     *loads = phase.n_loads > 0;
     if (!*loads) return DS_OK;
@@ -85,9 +86,7 @@ typedef struct rehearsal {
 } rehearsal;
 
 static void begin(rehearsal *r, uint32_t m, int64_t now_ps) {
-    int64_t at_ps;
-    if (!ds_add_i64(now_ps, r->wait_ps[m], &at_ps)) at_ps = INT64_MAX;
-    ds_net_wait(r->net, m, r->order++, at_ps);
+    ds_net_wait(r->net, m, r->order++, ds_ps_sum(now_ps, r->wait_ps[m]));
 }
 
 static void load(rehearsal *r, uint32_t m, int64_t now_ps) {
@@ -111,7 +110,7 @@ static int64_t run(rehearsal *r) {
         if (!r->n_waits[m]) begin(r, m, 0);
     while (ds_net_n_active(r->net)) {
         now_ps = ds_net_next_ps(r->net, now_ps);
-        if (now_ps == INT64_MAX) break;
+        if (now_ps == DS_NEVER_PS) break;
         uint32_t m = ds_net_pop(r->net), after = r->graph->messages[m].after;
         if (r->waited[m]) {
             end(r, m, now_ps);
@@ -162,6 +161,7 @@ ds_status ds_coll__rehearse(ds_topo *topo, const ds_coll_request *request, const
                               << DS_RATE_BITS;
         r.net = ds_net_new(capacity_q20, places.links.n, r.flows, r.n_flows, graph.n_messages);
         *ps = run(&r);
+        if (*ps == DS_NEVER_PS) status = ds_coll__too_long(request, err);
         ds_net_free(r.net);
     }
     ds_link_places_deinit(&places);

@@ -101,8 +101,10 @@ static ds_status send_one(ds_coll_builder *b, senders *s, const item *it, uint32
                           int64_t bytes) {
     if (!bytes) return DS_OK;
     uint32_t from = choose_sender(s, it, receiver);
-    s->member_bytes[from] += bytes;
-    if (s->island[from] != s->island[receiver]) s->island_bytes[s->island[from]] += bytes;
+    int64_t *out = &s->member_bytes[from], *past = &s->island_bytes[s->island[from]];
+    bool fits = ds_add_i64(*out, bytes, out);
+    if (s->island[from] != s->island[receiver]) fits = fits && ds_add_i64(*past, bytes, past);
+    if (!fits) return ds_coll__too_large(b);
     s->n_out[from]++;
     s->n_in[receiver]++;
     return ds_coll__post(b, from, receiver, bytes);
@@ -411,7 +413,8 @@ static ds_status slice(ds_coll_builder *b, const cast *casts, uint32_t n, int64_
         if (!part.bytes) continue;
         b->alpha_ps = 0;
         DS_TRY(ds_coll__tree(b, &part));
-        if (casts[i].start_ps != from_ps || part.depth * b->alpha_ps < steps * alpha_ps) continue;
+        bool shorter = (ds_i128)part.depth * b->alpha_ps < (ds_i128)steps * alpha_ps;
+        if (casts[i].start_ps != from_ps || shorter) continue;
         steps = part.depth;
         alpha_ps = b->alpha_ps;
     }
@@ -550,7 +553,7 @@ static ds_status step_phases(ds_coll_builder *b, const ds_reshard_step *s) {
             const ds_phase *one = &phases[g][p];
             add_phase(b, one);
             if (one->weight > weight) weight = one->weight;
-            if (one->steps * one->alpha_ps < steps * alpha_ps) continue;
+            if ((ds_i128)one->steps * one->alpha_ps < (ds_i128)steps * alpha_ps) continue;
             steps = one->steps;
             alpha_ps = one->alpha_ps;
         }

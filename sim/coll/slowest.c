@@ -20,9 +20,9 @@ static ds_status flow_of(ds_topo *topo, const ds_coll_request *request, const ch
     ds_status status = ds_coll_phases(topo, request, algorithm, &scratch, &phases, &n, err);
     for (uint32_t i = 0; i < n && status == DS_OK; i++) {
         const ds_load *load = ds_phase_slowest(topo, &phases[i]);
-        int64_t wait_ps;
-        if (ds_mul_i64(phases[i].steps, phases[i].alpha_ps, &wait_ps))
-            ds_add_i64(out->wait_ps, wait_ps, &out->wait_ps);
+        ds_i128 wait_ps = (ds_i128)phases[i].steps * phases[i].alpha_ps;
+        out->wait_ps = ds_ps_narrow(wait_ps + out->wait_ps);
+        if (out->wait_ps == DS_NEVER_PS) status = ds_coll__too_long(request, err);
         if (!load) continue;
         int64_t capacity = ds_topo_link_at(topo, load->link)->bytes_per_s;
         double seconds = (double)load->bytes_q32 / 4294967296.0 / (double)capacity;

@@ -153,9 +153,11 @@ static use use_between(const ds_profiles *p, const ds_coll_fit *f, const ds_coll
     return u;
 }
 
+/* Less than that is no use of a link but a latency; to a thousandth in 2^-32. */
+#define LEAST_EFFICIENCY 0x1p-22
+
 static uint64_t to_q32(double e) {
-    uint64_t q32 = (uint64_t)(e * 4294967296.0);
-    return q32 ? q32 : 1;
+    return (uint64_t)(e * 4294967296.0);
 }
 
 /* ---- protocols ---- */
@@ -263,27 +265,42 @@ static ds_status terms_of_protocols(const protocols *from, const ring_use *ring,
 
 /* ---- rows and curves of one group and link ---- */
 
-/* On links of another capacity than the fit's: what its flow lost to latency is added to the launch
- * as the time that it is. */
-static ds_status carry_over(const ds_coll_fit *f, const use *u, uint32_t group, double bytes,
-                            int64_t link_bytes_per_s, ds_coll_cost *out, ds_buf *explain,
-                            ds_error *err) {
-    double seconds = wire_factor(f, (double)group) * bytes / (double)f->capacity_bytes_per_s;
+/* What is asked for. */
+typedef struct demand {
+    const shape *own;
+    uint32_t group;
+    double as; /* bytes of the collective whose terms are taken */
+    const ds_coll_links *links;
+} demand;
+
+/* The flow gets efficiency `to` in place of the lower u->e: what it loses beyond that is added to
+ * the launch as the time that it is. */
+static ds_status carry_over(const ds_coll_fit *f, const use *u, double to, const demand *d,
+                            ds_coll_cost *out, ds_error *err) {
+    double seconds = wire_factor(f, (double)d->group) * d->as / (double)f->capacity_bytes_per_s;
     int64_t latency_ps = 0;
     if (u->e > 0) /* a curve at 0 bytes */
-        DS_TRY(ds_ps_from_seconds(seconds / u->e - seconds / u->saturated, &latency_ps, err));
-    if (!ds_add_i64(out->launch_ps, latency_ps, &out->launch_ps))
-        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
-                            "the latency of a collective exceeds int64 picoseconds");
-    out->efficiency_q32 = to_q32(u->saturated);
+        DS_TRY(ds_ps_from_seconds(seconds / u->e - seconds / to, &latency_ps, err));
+    out->efficiency_q32 = to_q32(to);
+    if (ds_add_i64(out->launch_ps, latency_ps, &out->launch_ps)) return DS_OK;
+    return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
+                        "the latency of a collective exceeds int64 picoseconds");
+}
+
+/* On links of another capacity than the fit's. */
+static ds_status on_other_links(const ds_coll_fit *f, const use *u, const demand *d,
+                                ds_coll_cost *out, ds_buf *explain, ds_error *err) {
+    int64_t launch_ps = out->launch_ps;
+    double to = u->saturated > LEAST_EFFICIENCY ? u->saturated : LEAST_EFFICIENCY;
+    DS_TRY(carry_over(f, u, to, d, out, err));
     out->extrapolated = true;
     if (explain) {
         ds_buf_put(explain, "  extrapolated: the slowest link has ");
-        ds_print_rate((double)link_bytes_per_s, "B/s", explain);
+        ds_print_rate((double)d->links->slowest_bytes_per_s, "B/s", explain);
         ds_buf_put(explain, ", those of the fit ");
         ds_print_rate((double)f->capacity_bytes_per_s, "B/s", explain);
         ds_buf_printf(explain, "; the efficiency of large sizes there, %.4g, and ", u->saturated);
-        ds_print_ps(latency_ps, explain);
+        ds_print_ps(out->launch_ps - launch_ps, explain);
         ds_buf_put(explain, " of latency\n");
     }
     return DS_OK;
@@ -322,14 +339,6 @@ static bool is_for_protocols(const ds_profiles *p, const ds_coll_fit *f, const p
     return false;
 }
 
-/* What is asked for. */
-typedef struct demand {
-    const shape *own;
-    uint32_t group;
-    double as; /* bytes of the collective whose terms are taken */
-    const ds_coll_links *links;
-} demand;
-
 /* A fit as it is on the links in use. */
 typedef struct placed {
     ds_coll_fit fit;
@@ -347,7 +356,7 @@ static placed place(const ds_coll_fit *f, const demand *d) {
     if (!f->no_link) return on;
     double n = (double)d->group, flow_s = (double)links->flow_ps / (double)DS_PS_PER_S;
     if (links->flow_ps) capacity = wire_factor(f, n) * d->as / flow_s;
-    on.fit.alpha_ps = (int64_t)((double)links->wait_ps / steps_of(d->own, n));
+    on.fit.alpha_ps = links->wait_ps / (int64_t)steps_of(d->own, n);
     if (capacity < 1 || capacity > 1e18 || capacity * SAME_KIND_OF_LINK < rate) return on;
     on.fit.capacity_bytes_per_s = (int64_t)capacity;
     on.is_here = true;
@@ -377,8 +386,8 @@ static ds_status terms_of_fit(const ds_profiles *p, const placed *on, const ds_c
     if (explain && !on->is_sure)
         ds_buf_put(explain,
                    "  extrapolated: no row shows what these links can do; they may be others\n");
-    if (on->is_here) return DS_OK;
-    return carry_over(f, &u, group, bytes, d->links->slowest_bytes_per_s, out, explain, err);
+    if (!on->is_here) return on_other_links(f, &u, d, out, explain, err);
+    return u.e < LEAST_EFFICIENCY ? carry_over(f, &u, LEAST_EFFICIENCY, d, out, err) : DS_OK;
 }
 
 /* What a profile has for a collective under the name of `of`: rows or a curve of groups, or

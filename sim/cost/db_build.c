@@ -24,7 +24,8 @@ struct builder {
     sqlite3 *db;
     const char *dir;
     ds_arena arena;
-    int64_t profile; /* row id of the profile whose folder is being read; 0: the catalogue */
+    const char *table; /* that is being filled */
+    int64_t profile;   /* row id of the profile whose folder is being read; 0: the catalogue */
     ds_error *err;
 };
 
@@ -95,6 +96,15 @@ static ds_status bad_cell(builder *b, const ds_csv *csv, const ds_csv_row *row, 
     return ds_csv_error(csv, row, b->err, "%s = '%s': %s", c->csv, cell, wanted);
 }
 
+/* In the range of its column in the table? Integers beyond 2^53 are far from any limit. */
+static ds_status check_range(builder *b, const ds_csv *csv, const ds_csv_row *row, const column *c,
+                             const char *cell, double value) {
+    const ds_cost_range *range = ds_cost__range(b->table, c->table);
+    if (!range || ds_cost__is_in(range, value)) return DS_OK;
+    return ds_csv_error(csv, row, b->err, "%s = '%s': %s would be %g: it must be from %g to %g",
+                        c->csv, cell, c->table, value, range->least, range->most);
+}
+
 static ds_status bind_source(builder *b, const ds_csv *csv, const ds_csv_row *row, const column *c,
                              const char *cell, sqlite3_stmt *stmt, int at) {
     if (!*cell) return ds_csv_error(csv, row, b->err, "a row without a source");
@@ -131,15 +141,18 @@ static ds_status bind_cell(builder *b, const ds_csv *csv, const ds_csv_row *row,
     case CELL_INT:
         if (*cell && !parse_scaled(cell, 1, &i))
             return bad_cell(b, csv, row, c, cell, "not an integer ≥ 0");
+        DS_TRY(check_range(b, csv, row, c, cell, (double)i));
         sqlite3_bind_int64(stmt, at, i);
         break;
     case CELL_SCALED:
         if (!parse_scaled(cell, c->scale, &i))
             return bad_cell(b, csv, row, c, cell, "not a decimal number ≥ 0 of that unit");
+        DS_TRY(check_range(b, csv, row, c, cell, (double)i));
         sqlite3_bind_int64(stmt, at, i);
         break;
     case CELL_REAL:
         if (!parse_real(cell, &d)) return bad_cell(b, csv, row, c, cell, "not a finite number");
+        DS_TRY(check_range(b, csv, row, c, cell, d));
         sqlite3_bind_double(stmt, at, d);
         break;
     case CELL_BOOL:
@@ -215,6 +228,7 @@ static ds_status import_rows(builder *b, const table *t, const ds_csv *csv) {
     uint32_t index[MAX_COLUMNS];
     sqlite3_stmt *stmt = NULL;
     DS_TRY(check_columns(b, csv, t, index));
+    b->table = t->name;
     ds_status status = prepare_insert(b, t, &stmt);
     for (uint32_t r = 0; status == DS_OK && r < csv->rows.n; r++)
         status = insert_row(b, t, csv, index, &csv->rows.at[r], stmt);
@@ -306,8 +320,9 @@ static ds_status insert_device_parts(builder *b, const ds_csv *csv, const ds_csv
         uint32_t at = ds_csv_find(csv, peaks[i].column);
         int64_t flop_per_s = 0;
         if (at == DS_CSV_NO_COLUMN || !*row->cells[at]) continue;
-        if (!parse_scaled(row->cells[at], 1000000000000, &flop_per_s) || flop_per_s == 0)
-            return ds_csv_error(csv, row, b->err, "%s = '%s': not a decimal number > 0",
+        if (!parse_scaled(row->cells[at], 1000000000000, &flop_per_s) ||
+            !ds_cost__is_in(ds_cost__range("device_peak", "flop_per_s"), (double)flop_per_s))
+            return ds_csv_error(csv, row, b->err, "%s = '%s': not a decimal number > 0, to 10^6",
                                 peaks[i].column, row->cells[at]);
         DS_TRY(insert_pair(b, csv, row,
                            "INSERT INTO device_peak (dtype, device, flop_per_s) VALUES (?, ?, ?)",

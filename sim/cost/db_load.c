@@ -19,6 +19,7 @@
 typedef struct loader {
     sqlite3 *db;
     const char *path;
+    const char *table; /* that is being read */
     ds_profiles *p;
     ds_arena *arena;
     /* rowid → index or text; row ids are 1 … n because the builder wrote them */
@@ -55,16 +56,40 @@ static void hash_row(loader *l, sqlite3_stmt *row) {
     l->p->content = hash;
 }
 
-/* Calls take(l, row) for each row of the query. */
-static ds_status each(loader *l, const char *sql, ds_status (*take)(loader *, sqlite3_stmt *)) {
+/* A number of the n-th row is of its type and in its range. */
+static ds_status check_number(loader *l, sqlite3_stmt *row, int column, const ds_cost_range *range,
+                              uint32_t n) {
+    int type = sqlite3_column_type(row, column);
+    bool number = type == SQLITE_INTEGER || (type == SQLITE_FLOAT && !range->whole);
+    if (type == SQLITE_NULL && range->optional) return DS_OK;
+    if (number && ds_cost__is_in(range, sqlite3_column_double(row, column))) return DS_OK;
+    const char *value = (const char *)sqlite3_column_text(row, column);
+    return ds_error_set(l->err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s: table %s, row %u: %s is %s: it must be %s from %g to %g", l->path,
+                        l->table, n, sqlite3_column_name(row, column), value ? value : "NULL",
+                        range->whole ? "an integer" : "a number", range->least, range->most);
+}
+
+#define MOST_COLUMNS 32
+
+/* Calls take(l, row) for each row of the query, once its numbers are known to be in their ranges.
+ */
+static ds_status each(loader *l, const char *table, const char *sql,
+                      ds_status (*take)(loader *, sqlite3_stmt *)) {
     sqlite3_stmt *stmt = NULL;
     if (sqlite3_prepare_v2(l->db, sql, -1, &stmt, NULL) != SQLITE_OK)
         return fail(l, sqlite3_errmsg(l->db));
+    const ds_cost_range *ranges[MOST_COLUMNS];
+    int n_columns = sqlite3_column_count(stmt), rc = SQLITE_DONE;
+    for (int i = 0; i < n_columns; i++)
+        ranges[i] = ds_cost__range(table, sqlite3_column_name(stmt, i));
     ds_status status = DS_OK;
-    int rc = SQLITE_DONE;
-    while (status == DS_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+    l->table = table;
+    for (uint32_t n = 1; status == DS_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW; n++) {
         hash_row(l, stmt);
-        status = take(l, stmt);
+        for (int i = 0; i < n_columns && status == DS_OK; i++)
+            if (ranges[i]) status = check_number(l, stmt, i, ranges[i], n);
+        if (status == DS_OK) status = take(l, stmt);
     }
     if (status == DS_OK && rc != SQLITE_DONE) status = fail(l, sqlite3_errmsg(l->db));
     sqlite3_finalize(stmt);
@@ -179,8 +204,6 @@ static ds_status take_memory(loader *l, sqlite3_stmt *row) {
                   {"blas", &m->blas_bytes},     {"blaslt", &m->blaslt_bytes}};
     const char *what = text_at(l, row, 1);
     int64_t bytes = sqlite3_column_int64(row, 2);
-    if (bytes < 0 || bytes >> 48) /* sums of some thousands of them stay within 2^63 */
-        return fail(l, "memory beside tensors outside 0 to 2^48 bytes");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         if (strcmp(what, places[i].what) == 0) *places[i].bytes = bytes;
     return DS_OK;
@@ -191,7 +214,6 @@ static ds_status take_profile(loader *l, sqlite3_stmt *row) {
                           .issue_ps = sqlite3_column_int64(row, 3),
                           .software = text_at(l, row, 4)};
     double more = sqlite3_column_double(row, 6); /* 0 for NULL */
-    if (!(more >= 0 && more <= 1000)) return fail(l, "an interference outside 0 to 1000");
     profile.slow_q32 = (uint64_t)llround((1 + more) * 0x1p32);
     profile.spread = (ds_cost_spread){sqlite3_column_double(row, 7), sqlite3_column_double(row, 8)};
     if (sqlite3_column_int64(row, 0) != (int64_t)l->p->profiles.n)
@@ -221,7 +243,7 @@ static ds_status take_op(loader *l, sqlite3_stmt *row) {
     for (int i = 0; i < n_fixed; i++) r.key.fixed[i] = sqlite3_column_int64(row, fixed[i]);
     r.key.x = sqlite3_column_int64(row, x);
     r.ps = sqlite3_column_int64(row, 16);
-    if (r.ps <= 0 || r.key.x <= 0) return fail(l, "an op row without a size or a time");
+    if (r.key.x <= 0) return fail(l, "an op row without a size");
     DS_TRY(source_at(l, row, 17, &r.source));
     DS_PUSH(l->arena, &l->p->ops, r);
     return DS_OK;
@@ -261,8 +283,7 @@ static ds_status take_gemm(loader *l, sqlite3_stmt *row) {
     f.basis = text_at(l, row, 14);
     DS_TRY(source_at(l, row, 15, &f.source));
     f.spread = spread_at(row, 16);
-    if (!ds_gemm_model_is_valid(&f.model))
-        return fail(l, "a gemm fit with a constant out of its range");
+    if (f.w_max < f.w_min) return fail(l, "a gemm fit that ends before it begins");
     DS_PUSH(l->arena, &l->p->gemms, f);
     return DS_OK;
 }
@@ -285,10 +306,7 @@ static ds_status take_fit(loader *l, sqlite3_stmt *row) {
     f.w_max = sqlite3_column_double(row, 8);
     f.floor_ps = sqlite3_column_int64(row, 11); /* 0 for NULL */
     f.spread = spread_at(row, 12);
-    if (f.floor_ps < 0) return fail(l, "an efficiency fit with a negative floor");
-    if (!(f.reference_per_s > 0 && f.e_max > 0 && f.w_half >= 0 && f.w_min > 0 &&
-          f.w_max >= f.w_min))
-        return fail(l, "an efficiency fit with a constant out of its range");
+    if (f.w_max < f.w_min) return fail(l, "an efficiency fit that ends before it begins");
     f.basis = text_at(l, row, 9);
     DS_TRY(source_at(l, row, 10, &f.source));
     ds_profile *of = &l->p->profiles.at[f.profile];
@@ -305,8 +323,6 @@ static ds_status take_coll_row(loader *l, sqlite3_stmt *row) {
                      .ps = sqlite3_column_int64(row, 4),
                      .n = 1};
     DS_TRY(profile_at(l, row, 0, &r.profile));
-    if (r.group < 2 || r.bytes <= 0 || r.ps <= 0)
-        return fail(l, "a collective row without a group, a size or a time");
     DS_TRY(source_at(l, row, 5, &r.source));
     DS_PUSH(l->arena, &l->p->coll_rows, r);
     return DS_OK;
@@ -324,9 +340,6 @@ static ds_status take_coll_fit(loader *l, sqlite3_stmt *row) {
                      .holds_compute = sqlite3_column_int(row, 9) != 0,
                      .basis = text_at(l, row, 10)};
     DS_TRY(profile_at(l, row, 0, &f.profile));
-    if (f.group < 2 || f.capacity_bytes_per_s <= 0 || !(f.e_max > 0 && f.e_max <= 1) ||
-        !(f.s_half >= 0) || f.launch_ps < 0 || f.step_ps < 0 || f.alpha_ps < 0)
-        return fail(l, "a collective fit with a constant out of its range");
     DS_TRY(source_at(l, row, 11, &f.source));
     f.spread = spread_of_error(row, 12);
     DS_PUSH(l->arena, &l->p->coll_fits, f);
@@ -362,9 +375,6 @@ static ds_status take_protocol(loader *l, sqlite3_stmt *row) {
                      .most_bytes = sqlite3_column_int64(row, 9),
                      .basis = text_at(l, row, 10)};
     DS_TRY(profile_at(l, row, 0, &f.profile));
-    if (f.link_bytes_per_s <= 0 || f.launch_ps < 0 || f.step_ps < 0 || f.copy_bytes_per_s < 0 ||
-        f.least_bytes < 0 || f.most_bytes < 0 || !(f.e > 0 && f.e <= 1))
-        return fail(l, "a protocol with a constant out of its range");
     DS_TRY(source_at(l, row, 11, &f.source));
     f.spread = spread_of_error(row, 12);
     DS_PUSH(l->arena, &l->p->protocols, f);
@@ -498,42 +508,45 @@ static void merge_collectives(ds_profiles *p) {
 /* ---- opening ---- */
 
 static ds_status load_tables(loader *l) {
-    DS_TRY(each(l, "SELECT coalesce((SELECT value FROM meta WHERE key = 'schema_version'), '')",
+    DS_TRY(each(l, "meta",
+                "SELECT coalesce((SELECT value FROM meta WHERE key = 'schema_version'), '')",
                 take_version));
-    DS_TRY(each(l, "SELECT id, key, place, revision FROM source ORDER BY id", take_source));
-    DS_TRY(each(l,
+    DS_TRY(
+        each(l, "source", "SELECT id, key, place, revision FROM source ORDER BY id", take_source));
+    DS_TRY(each(l, "device",
                 "SELECT id, name, memory_bytes, memory_bytes_per_s, source FROM device ORDER BY id",
                 take_device));
-    DS_TRY(each(l, "SELECT alias, device FROM device_alias ORDER BY alias", take_alias));
-    DS_TRY(each(l, "SELECT device, dtype, flop_per_s FROM device_peak", take_peak));
-    DS_TRY(each(l, "SELECT device, what, bytes FROM device_memory", take_memory));
-    DS_TRY(each(l,
+    DS_TRY(each(l, "device_alias", "SELECT alias, device FROM device_alias ORDER BY alias",
+                take_alias));
+    DS_TRY(each(l, "device_peak", "SELECT device, dtype, flop_per_s FROM device_peak", take_peak));
+    DS_TRY(each(l, "device_memory", "SELECT device, what, bytes FROM device_memory", take_memory));
+    DS_TRY(each(l, "profile",
                 "SELECT id, name, device, issue_ps, software, source, interference, ratio_p05,"
                 " ratio_p95 FROM profile ORDER BY id",
                 take_profile));
-    DS_TRY(each(l,
+    DS_TRY(each(l, "op_profile",
                 "SELECT profile, class, op, dtype, batch, m, n, k, heads, kv_heads, seq_q, seq_kv,"
                 " head_dim, causal, tokens, width, time_ps, source FROM op_profile",
                 take_op));
-    DS_TRY(each(l,
+    DS_TRY(each(l, "efficiency_fit",
                 "SELECT profile, op, dtype, resource, reference_per_s, e_max, w_half, w_min, w_max,"
                 " basis, source, floor_ps, ratio_p05, ratio_p95, p90_error FROM efficiency_fit",
                 take_fit));
-    DS_TRY(each(l,
+    DS_TRY(each(l, "gemm_fit",
                 "SELECT profile, dtype, processors, flop_per_s, bytes_per_s, e_max, tail, prologue,"
                 " port, e_memory, overlap, launch_us, w_min, w_max, basis, source, ratio_p05,"
                 " ratio_p95, p90_error FROM gemm_fit",
                 take_gemm));
-    DS_TRY(each(l,
+    DS_TRY(each(l, "collective_profile",
                 "SELECT profile, collective, group_size, size_bytes, time_ps, source"
                 " FROM collective_profile",
                 take_coll_row));
-    DS_TRY(each(l,
+    DS_TRY(each(l, "collective_fit",
                 "SELECT profile, collective, group_size, capacity_bytes_per_s, alpha_ps, launch_ps,"
                 " step_ps, e_max, s_half, holds_compute, basis, source, p90_error"
                 " FROM collective_fit",
                 take_coll_fit));
-    return each(l,
+    return each(l, "collective_protocol",
                 "SELECT profile, collective, link_bytes_per_s, protocol, launch_ps, step_ps,"
                 " copy_bytes_per_s, e, least_bytes, most_bytes, basis, source, p90_error"
                 " FROM collective_protocol",

@@ -220,8 +220,8 @@ static const char *narrow_heads(const query *q) {
  * their own, where the profile has one. */
 static const char *narrow_copies(const query *q) {
     const ds_work *w = q->work;
-    if (w->kind != DS_WORK_MEMORY || w->width * (int64_t)ds_dtype_bits(w->dtype) >= 8 * 4096)
-        return NULL;
+    ds_i128 bits = (ds_i128)w->width * ds_dtype_bits(w->dtype);
+    if (w->kind != DS_WORK_MEMORY || bits >= 8 * 4096) return NULL;
     if (strcmp(q->op, "dispatch") == 0) return "dispatch_narrow";
     return strcmp(q->op, "combine") == 0 ? "combine_narrow" : NULL;
 }
@@ -399,7 +399,7 @@ static ds_status add_conversions(const query *q, ds_cost *out) {
         ds_buf_printf(q->explain, "  and operands converted, %" PRId64 " bytes moved:\n",
                       work.bytes_read);
     DS_TRY(roofline(&cast, &more));
-    if (__builtin_add_overflow(out->ps, more.ps, &out->ps))
+    if (!ds_add_i64(out->ps, more.ps, &out->ps))
         return ds_error_set(q->err, DS_ERR_OVERFLOW, q->loc, "%s: a time beyond 2^63 ps", q->op);
     return DS_OK;
 }

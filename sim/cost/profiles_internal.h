@@ -110,6 +110,17 @@ struct ds_profiles {
     DS_VEC(ds_protocol) protocols; /* sorted by profile, collective, link, name */
 };
 
+/* ranges.c: what a number of the database may be. */
+typedef struct ds_cost_range {
+    const char *table, *column;
+    double least, most;
+    bool whole;    /* an integer */
+    bool optional; /* may be NULL */
+} ds_cost_range;
+/* NULL: the column holds no number, or none that is read. O(columns of all tables). */
+const ds_cost_range *ds_cost__range(const char *table, const char *column);
+bool ds_cost__is_in(const ds_cost_range *range, double value);
+
 /* Bytes on the wire of each member and direction, relative to the size, of a ring over n members.
  */
 double ds_cost__wire_factor(const char *collective, double n);

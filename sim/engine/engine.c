@@ -47,19 +47,25 @@ typedef struct engine {
     uint32_t *order;
     int64_t now_ps;
     uint32_t n_done;
-    bool overflow; /* a time left int64 */
+    uint32_t late; /* the first task of which a time left int64; DS_NONE */
 } engine;
 
-static int64_t later(engine *e, int64_t at_ps, int64_t ps) {
-    int64_t end_ps;
-    if (ds_add_i64(at_ps, ps, &end_ps)) return end_ps;
-    e->overflow = true;
-    return INT64_MAX;
+/* Every time that the loop goes to is checked here, once: at_ps itself if it is the task's. */
+static int64_t in_time(engine *e, uint32_t task, int64_t at_ps) {
+    if (at_ps == DS_NEVER_PS && e->late == DS_NONE) e->late = task;
+    return at_ps;
+}
+
+static int64_t later(engine *e, uint32_t task, int64_t at_ps, int64_t ps) {
+    return in_time(e, task, ds_ps_sum(at_ps, ps));
+}
+
+static uint32_t member_of(const engine *e, uint32_t activity) {
+    return e->plan->members[e->plan->activities[activity].first_member];
 }
 
 static void push_end(engine *e, uint32_t task, int64_t end_ps) {
-    if (end_ps == INT64_MAX) e->overflow = true;
-    ds_heap_push(&e->heap, end_ps, task);
+    ds_heap_push(&e->heap, in_time(e, task, end_ps), task);
 }
 
 /* The transfer waits, and then for what its flow `next` waits, until the first of its flows that
@@ -67,27 +73,30 @@ static void push_end(engine *e, uint32_t task, int64_t end_ps) {
 static void wait_for_flow(engine *e, uint32_t activity, uint32_t next, int64_t wait_ps) {
     const ds_activity *a = &e->plan->activities[activity];
     const ds_flow *flows = e->plan->flows;
+    uint32_t task = member_of(e, activity);
     for (uint32_t f = next; f < a->first_flow + a->n_flows; f++) {
-        wait_ps = later(e, wait_ps, flows[f].wait_ps);
+        wait_ps = later(e, task, wait_ps, flows[f].wait_ps);
         if (!flows[f].share.n_uses) {
-            wait_ps = later(e, wait_ps, flows[f].alone_ps);
+            wait_ps = later(e, task, wait_ps, flows[f].alone_ps);
             continue;
         }
         e->flow[activity] = f;
-        ds_heap_push(&e->heap, later(e, e->now_ps, wait_ps), e->plan->n_tasks + activity);
+        ds_heap_push(&e->heap, later(e, task, e->now_ps, wait_ps), e->plan->n_tasks + activity);
         return;
     }
     e->flow[activity] = DS_NONE;
-    ds_net_wait(e->net, activity, e->place[activity], later(e, e->now_ps, wait_ps));
+    ds_net_wait(e->net, activity, e->place[activity], later(e, task, e->now_ps, wait_ps));
 }
 
 /* What the activity takes beyond its flows: nothing, unless somebody has changed it since the plan
  * was made. */
 static int64_t extra_ps(const ds_plan *plan, const ds_activity *a) {
-    int64_t ps = a->ps;
-    for (uint32_t i = 0; i < a->n_flows; i++)
-        ps -= plan->flows[a->first_flow + i].wait_ps + plan->flows[a->first_flow + i].alone_ps;
-    return ps;
+    ds_i128 ps = a->ps;
+    for (uint32_t i = 0; i < a->n_flows; i++) {
+        const ds_flow *f = &plan->flows[a->first_flow + i];
+        ps -= (ds_i128)f->wait_ps + f->alone_ps;
+    }
+    return ps < -DS_NEVER_PS ? -DS_NEVER_PS : (int64_t)ps; /* a flow that never ends tells itself */
 }
 
 /* A transfer begins or ends on the devices of its members. */
@@ -105,7 +114,7 @@ static void wait_for_steps(engine *e) {
     uint32_t base = 2 * e->plan->n_tasks + e->plan->n_activities, step;
     int64_t at_ps;
     while (ds_steps_take(e->steps, &step, &at_ps)) {
-        if (at_ps == INT64_MAX) e->overflow = true;
+        if (at_ps == DS_NEVER_PS) in_time(e, member_of(e, ds_steps_owner(e->steps, step)), at_ps);
         ds_heap_push(&e->heap, at_ps, base + step);
     }
 }
@@ -117,7 +126,8 @@ static void start_transfer(engine *e, uint32_t activity) {
     e->place[activity] = e->n_started++;
     if (e->pace) change_pace(e, a, true);
     if (a->n_steps) {
-        ds_steps_start(e->steps, activity, later(e, e->now_ps, a->group->terms.launch_ps));
+        int64_t launch_ps = a->group->terms.launch_ps;
+        ds_steps_start(e->steps, activity, later(e, member_of(e, activity), e->now_ps, launch_ps));
         wait_for_steps(e);
         return;
     }
@@ -144,13 +154,14 @@ static void start_varying(engine *e, uint32_t task, int64_t at_ps) {
 static void ready(engine *e, uint32_t task) {
     const ds_plan *plan = e->plan;
     int64_t at = plan->task_issue_ps[task] > e->now_ps ? plan->task_issue_ps[task] : e->now_ps;
+    in_time(e, task, at);
     uint32_t activity = plan->task_activity[task];
     if (activity == DS_NONE) {
         e->start_ps[task] = at;
         if (e->pace && ds_pace_varies(e->pace, plan->task_class[task]))
             start_varying(e, task, at);
         else
-            ds_heap_push(&e->heap, later(e, at, plan->task_ps[task]), task);
+            ds_heap_push(&e->heap, later(e, task, at, plan->task_ps[task]), task);
         return;
     }
     if (at > e->ready_ps[activity]) e->ready_ps[activity] = at;
@@ -234,13 +245,20 @@ static void drop_stale(engine *e) {
     }
 }
 
+/* Of the flows that are left none ends within int64. */
+static void never_ends(engine *e, uint32_t activity) {
+    uint32_t n = e->plan->n_activities;
+    if (activity >= n) activity = ds_steps_owner(e->steps, activity - n);
+    in_time(e, member_of(e, activity), DS_NEVER_PS);
+}
+
 /* Does what comes next; false if there is nothing. What happens now in the heap comes before the
  * network is asked, which looks for rates once all that happens at one time has happened. */
 static bool next_event(engine *e) {
     if (e->pace) drop_stale(e);
-    int64_t heap_ps = e->heap.n ? e->heap.at[0].time_ps : INT64_MAX;
+    int64_t heap_ps = e->heap.n ? e->heap.at[0].time_ps : DS_NEVER_PS;
     int64_t net_ps =
-        e->heap.n && heap_ps == e->now_ps ? INT64_MAX : ds_net_next_ps(e->net, e->now_ps);
+        e->heap.n && heap_ps == e->now_ps ? DS_NEVER_PS : ds_net_next_ps(e->net, e->now_ps);
     if (e->heap.n && heap_ps <= net_ps) {
         e->now_ps = heap_ps;
         uint32_t id = ds_heap_pop(&e->heap);
@@ -252,8 +270,8 @@ static bool next_event(engine *e) {
         end_task(e, id);
         return true;
     }
-    if (net_ps == INT64_MAX) {
-        e->overflow = e->overflow || ds_net_n_active(e->net); /* flows that never end */
+    if (net_ps == DS_NEVER_PS) {
+        if (ds_net_n_active(e->net)) never_ends(e, ds_net_pop(e->net));
         return false;
     }
     e->now_ps = net_ps;
@@ -261,15 +279,24 @@ static bool next_event(engine *e) {
     return true;
 }
 
-static ds_status too_long(ds_error *err) {
-    return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
-                        "the step takes longer than 106 days, the range of int64 picoseconds");
+/* `last`: the task that ends too late. */
+static ds_status too_long(const ds_plan *plan, uint32_t last, ds_error *err) {
+    const ds_op *op = last == DS_NONE ? NULL : ds_plan_task_record(plan, last)->op;
+    ds_buf label = {0};
+    if (last != DS_NONE) ds_buf_put(&label, "; too late is ");
+    if (last != DS_NONE) ds_plan_task_label(plan, last, &label);
+    ds_status status =
+        ds_error_set(err, DS_ERR_OVERFLOW, op ? op->loc : DS_NOWHERE,
+                     "the step takes longer than 106 days, the range of int64 picoseconds%s",
+                     label.text ? label.text : "");
+    ds_buf_deinit(&label);
+    return status;
 }
 
 ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context, ds_run *out,
                         ds_error *err) {
     *out = (ds_run){0};
-    engine e = {.plan = plan, .pace = ds_pace_new(plan)};
+    engine e = {.plan = plan, .pace = ds_pace_new(plan), .late = DS_NONE};
     e.net = ds_net_new(plan->link_capacity_q20, plan->n_links, plan->flows, plan->n_flows,
                        plan->n_activities + plan->n_steps);
     e.steps = ds_steps_new(plan, e.net);
@@ -289,19 +316,19 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     }
     for (uint32_t t = 0; t < plan->n_tasks; t++) e.start_ps[t] = e.end_ps[t] = -1;
     begin(&e);
-    while (!e.overflow && next_event(&e)) {
+    while (e.late == DS_NONE && next_event(&e)) {
         if ((++out->n_events & 0xffff) == 0 && progress) progress(context, e.n_done, plan->n_tasks);
     }
     ds_status status = DS_OK;
-    if (e.overflow)
-        status = too_long(err);
+    if (e.late != DS_NONE)
+        status = too_long(plan, e.late, err);
     else if (e.n_done < plan->n_tasks)
         status = ds_engine__deadlock(&(ds_stuck){plan, e.head, e.n_pred, e.end_ps}, err);
     out->start_ps = e.start_ps;
     out->end_ps = e.end_ps;
     out->order = e.order;
-    if (status == DS_OK && !ds_add_i64(e.now_ps, plan->overhead_ps, &out->step_ps))
-        status = too_long(err);
+    out->step_ps = ds_ps_sum(e.now_ps, plan->overhead_ps);
+    if (status == DS_OK && out->step_ps == DS_NEVER_PS) status = too_long(plan, DS_NONE, err);
     free(e.n_pred);
     free(e.head);
     free(e.missing);

@@ -57,7 +57,7 @@ static uint64_t speed_q32(const pace_class *c) {
 
 static void set_due(running *r, uint64_t speed) {
     ds_u128 ps = (r->left_q32 + speed - 1) / speed;
-    r->due_ps = ps < (ds_u128)(INT64_MAX - r->since_ps) ? r->since_ps + (int64_t)ps : INT64_MAX;
+    r->due_ps = ds_ps_narrow((ds_i128)ps + r->since_ps); /* ps < 2^97 */
 }
 
 int64_t ds_pace_start(ds_pace *pace, uint32_t task, int64_t now_ps) {

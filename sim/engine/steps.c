@@ -48,8 +48,7 @@ void ds_steps_free(ds_steps *s) {
 }
 
 static void begin(ds_steps *s, uint32_t step, int64_t now_ps) {
-    due d = {.step = step};
-    if (!ds_add_i64(now_ps, s->plan->steps[step].wait_ps, &d.at_ps)) d.at_ps = INT64_MAX;
+    due d = {step, ds_ps_sum(now_ps, s->plan->steps[step].wait_ps)};
     DS_HPUSH(&s->due, d);
 }
 
@@ -70,6 +69,10 @@ void ds_steps_start(ds_steps *s, uint32_t activity, int64_t at_ps) {
         s->waited[i] = s->ended[i] = false;
         if (!s->n_waits[i]) begin(s, i, at_ps);
     }
+}
+
+uint32_t ds_steps_owner(const ds_steps *s, uint32_t step) {
+    return s->owner[step];
 }
 
 static void load(ds_steps *s, uint32_t step, int64_t now_ps) {

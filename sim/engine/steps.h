@@ -14,6 +14,8 @@ void ds_steps_start(ds_steps *steps, uint32_t activity, int64_t at_ps);
 /* Takes one message whose latency ends at *at_ps, for the caller to wait; false if there is none.
  */
 bool ds_steps_take(ds_steps *steps, uint32_t *step, int64_t *at_ps);
+/* The transfer that has begun the message. */
+uint32_t ds_steps_owner(const ds_steps *steps, uint32_t step);
 /* Its latency is over: it loads its links, or waits for its turn. */
 void ds_steps_waited(ds_steps *steps, uint32_t step, int64_t now_ps);
 /* It has ended; the activity if that was its last message, else DS_NONE. */

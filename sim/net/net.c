@@ -112,16 +112,15 @@ void ds_net_flow(ds_net *net, uint32_t activity, uint32_t order, uint32_t flow, 
     net->active[flow] = (active){
         .left = net->flows[flow].work, .since_ps = now_ps, .activity = activity, .fresh = true};
     ds_share_start(net->share, flow);
-    push(net, (end){INT64_MAX, order, activity});
+    push(net, (end){DS_NEVER_PS, order, activity});
 }
 
-/* When `work` is done at `rate`, rounded up; INT64_MAX if never. */
+/* When `work` is done at `rate`, rounded up; DS_NEVER_PS if never. */
 static int64_t done_at(int64_t now_ps, ds_u128 work, ds_u128 rate_q20) {
-    if (!rate_q20) return INT64_MAX;
+    if (!rate_q20) return DS_NEVER_PS;
     ds_u128 ps = work / rate_q20;
-    if (ps >= INT64_MAX) return INT64_MAX;
-    ps += work % rate_q20 != 0;
-    return ps >= (ds_u128)(INT64_MAX - now_ps) ? INT64_MAX : now_ps + (int64_t)ps;
+    if (ps >= DS_NEVER_PS) return DS_NEVER_PS;
+    return ds_ps_narrow((ds_i128)ps + (work % rate_q20 != 0) + now_ps);
 }
 
 static void change_rate(ds_net *net, uint32_t flow, int64_t now_ps) {
@@ -138,8 +137,8 @@ static void change_rate(ds_net *net, uint32_t flow, int64_t now_ps) {
     /* Never slowed so far: its time alone, which is rounded from the exact quotient. */
     if (!a->fresh || a->level_q20 != spec->alone_q20)
         end_ps = done_at(now_ps, a->left, a->level_q20 * spec->share.weight);
-    else if (!ds_add_i64(now_ps, spec->alone_ps, &end_ps))
-        end_ps = INT64_MAX;
+    else
+        end_ps = ds_ps_sum(now_ps, spec->alone_ps);
     a->fresh = false;
     end e = net->heap[net->place[a->activity]];
     e.ps = end_ps;
@@ -153,7 +152,7 @@ static void settle(ds_net *net, int64_t now_ps) {
 }
 
 int64_t ds_net_next_ps(ds_net *net, int64_t now_ps) {
-    if (!net->n_heap) return INT64_MAX;
+    if (!net->n_heap) return DS_NEVER_PS;
     if (net->heap[0].ps > now_ps && net->share && ds_share_unsettled(net->share))
         settle(net, now_ps);
     return net->heap[0].ps;

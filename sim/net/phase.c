@@ -17,7 +17,7 @@ static uint64_t flow_ps(ds_u128 bytes_q32, ds_u128 bytes_per_s_q32) {
 int64_t ds_load_ps(const ds_topo *topo, const ds_load *load, uint64_t efficiency_q32) {
     ds_u128 capacity = (ds_u128)ds_topo_link_at(topo, load->link)->bytes_per_s * efficiency_q32;
     uint64_t ps = flow_ps(load->bytes_q32, capacity);
-    return ps < INT64_MAX ? (int64_t)ps : INT64_MAX;
+    return ps < DS_NEVER_PS ? (int64_t)ps : DS_NEVER_PS;
 }
 
 ds_u128 ds_phase_most_bytes_q32(const ds_phase *phase) {
@@ -39,10 +39,15 @@ int64_t ds_phase_cap(const ds_topo *topo, const ds_phase *phase) {
 ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t efficiency_q32,
                             int64_t *ps, ds_error *err) {
     uint64_t slowest = 0;
+    ds_u128 all_q32 = 0;
     for (uint32_t i = 0; i < phase->n_loads; i++) {
+        all_q32 |= phase->loads[i].bytes_q32;
         uint64_t this_ps = (uint64_t)ds_load_ps(topo, &phase->loads[i], efficiency_q32);
         if (this_ps > slowest) slowest = this_ps;
     }
+    if (all_q32 >> 95) /* its work, and its uses of links, have 128 bits */
+        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
+                            "a transfer puts more than 2^63 bytes on one link");
     int64_t cap = ds_phase_cap(topo, phase);
     if (cap) {
         ds_u128 most = (ds_u128)cap * (uint64_t)phase->weight << 32;
@@ -50,8 +55,9 @@ ds_status ds_phase_alone_ps(const ds_topo *topo, const ds_phase *phase, uint64_t
         if (this_ps > slowest) slowest = this_ps;
     }
     int64_t wait;
-    if (!ds_mul_i64(phase->steps, phase->alpha_ps, &wait) || slowest >= INT64_MAX ||
-        !ds_add_i64(wait, phase->more_ps, &wait) || !ds_add_i64(wait, (int64_t)slowest, ps))
+    if (!ds_mul_i64(phase->steps, phase->alpha_ps, &wait) || slowest >= DS_NEVER_PS ||
+        !ds_add_i64(wait, phase->more_ps, &wait) || !ds_add_i64(wait, (int64_t)slowest, ps) ||
+        *ps == DS_NEVER_PS)
         return ds_error_set(
             err, DS_ERR_OVERFLOW, DS_NOWHERE,
             "a transfer takes longer than 106 days, the range of int64 picoseconds");

@@ -156,8 +156,8 @@ static bool tighter(const maker *m, const column *x, const column *y) {
 
 void ds_flow_set_alone(ds_flow *f) {
     ds_u128 rate = f->alone_q20 * f->share.weight;
-    ds_u128 ps = rate ? f->work / rate + (f->work % rate != 0) : INT64_MAX;
-    f->alone_ps = ps < INT64_MAX ? (int64_t)ps : INT64_MAX;
+    ds_u128 ps = rate ? f->work / rate + (f->work % rate != 0) : DS_NEVER_PS;
+    f->alone_ps = ps < DS_NEVER_PS ? (int64_t)ps : DS_NEVER_PS;
 }
 
 static void cap_flow(ds_flow *f, ds_u128 level_q20) {
@@ -246,7 +246,8 @@ static ds_status set_activity(const maker *m, ds_activity *a, ds_error *err) {
     for (uint32_t p = 0; p < a->group->n_flows; p++) {
         const ds_flow *f = &m->plan->flows[*first + p];
         shares = shares || f->share.n_uses;
-        if (!ds_add_i64(a->ps, f->wait_ps, &a->ps) || !ds_add_i64(a->ps, f->alone_ps, &a->ps))
+        a->ps = ds_ps_sum(ds_ps_sum(a->ps, f->wait_ps), f->alone_ps);
+        if (a->ps == DS_NEVER_PS)
             return ds_error_set(err, DS_ERR_OVERFLOW, a->group->request->loc,
                                 "a transfer takes longer than 106 days, the range of int64 "
                                 "picoseconds");

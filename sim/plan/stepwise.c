@@ -26,8 +26,10 @@ static ds_status add_step(maker *m, const ds_group *g, const ds_message_graph *g
     step.after = message->after == DS_NONE ? DS_NONE : first + message->after;
     bool loads;
     ds_flow flow;
-    DS_TRY(ds_message_flow(m->plan->topo, message, &g->terms, &m->places, &m->plan->arena,
-                           &step.wait_ps, &loads, &flow, err));
+    ds_status status = ds_message_flow(m->plan->topo, message, &g->terms, &m->places,
+                                       &m->plan->arena, &step.wait_ps, &loads, &flow, err);
+    if (status != DS_OK && err && !err->loc.line) err->loc = g->request->loc;
+    DS_TRY(status);
     if (loads) {
         step.flow = m->flows.n;
         DS_HPUSH(&m->flows, flow);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define ONE_Q32     (UINT64_C(1) << 32)
-#define MOST_FACTOR 0x1p20 /* a tail beyond a millionfold is no duration any more */
+#define BEYOND_Q32  UINT64_MAX /* a factor of 2^32 or more: what it scales lasts for ever */
 #define MAX_THREADS 64u
 
 /* ---- factors ---- */
@@ -62,9 +62,8 @@ uint64_t ds_random_quantile_q32(const ds_random *r, double u) {
         factor = truncated_normal(r, u);
     else if (r->kind != DS_RANDOM_NONE)
         factor = r->min + (r->mean - r->min) * mean_one(r, u);
-    if (!(factor > 0)) return 0;
-    if (factor > MOST_FACTOR) factor = MOST_FACTOR;
-    return (uint64_t)(factor * 0x1p32 + 0.5);
+    if (factor <= 0) return 0;
+    return factor < 0x1p31 /* not NaN */ ? (uint64_t)(factor * 0x1p32 + 0.5) : BEYOND_Q32;
 }
 
 /* What every worker reads. */
@@ -89,23 +88,23 @@ static uint64_t draw_q32(const shared *s, ds_jitter_source source, uint32_t run,
 
 static uint64_t product_q32(uint64_t a, uint64_t b) {
     ds_u128 product = ((ds_u128)a * b + (ONE_Q32 >> 1)) >> 32;
-    return product < UINT64_MAX ? (uint64_t)product : UINT64_MAX;
+    bool beyond = a == BEYOND_Q32 || b == BEYOND_Q32 || product >= BEYOND_Q32;
+    return beyond ? BEYOND_Q32 : (uint64_t)product;
 }
 
-/* ceil(ps · factor); INT64_MAX, which the engine refuses, if it is beyond. */
+/* ceil(ps · factor); DS_NEVER_PS, which the engine refuses, if it is beyond. */
 static int64_t scale_ps(int64_t ps, uint64_t factor_q32) {
-    ds_u128 scaled = ((ds_u128)(uint64_t)ps * factor_q32 + (ONE_Q32 - 1)) >> 32;
-    return scaled < INT64_MAX ? (int64_t)scaled : INT64_MAX;
+    if (factor_q32 == BEYOND_Q32 && ps) return DS_NEVER_PS;
+    return ds_ps_narrow((ds_i128)(((ds_u128)(uint64_t)ps * factor_q32 + (ONE_Q32 - 1)) >> 32));
 }
 
-static int64_t sum_ps(int64_t a, int64_t b) {
-    int64_t sum;
-    return ds_add_i64(a, b, &sum) ? sum : INT64_MAX;
-}
-
-/* Work is below 2^106: its upper and lower 32 bits apart stay within 128. */
-static ds_u128 scale_work(ds_u128 work, uint64_t factor_q32) {
-    return (work >> 32) * factor_q32 + ((work & (ONE_Q32 - 1)) * factor_q32 >> 32);
+/* Upper and lower 32 bits apart. Work is below 2^123 (sim/net/phase.c), and more than 2^127 is
+ * never done: false. */
+static bool scale_work(ds_u128 work, uint64_t factor_q32, ds_u128 *out) {
+    ds_u128 upper = work >> 32;
+    if (upper && factor_q32 > (((ds_u128)1 << 127) - 1) / upper) return false;
+    *out = upper * factor_q32 + ((work & (ONE_Q32 - 1)) * factor_q32 >> 32);
+    return true;
 }
 
 /* ---- one run ---- */
@@ -136,7 +135,7 @@ static uint32_t scale_compute(worker *w, uint32_t run) {
         uint64_t own_q32 =
             draw_q32(w->s, DS_JITTER_COMPUTE, run, plan->classes[cls].device, plan->task_inst[t]);
         w->plan.task_ps[t] = scale_ps(plan->task_ps[t], product_q32(w->device_q32[cls], own_q32));
-        w->compute_ps[cls] = sum_ps(w->compute_ps[cls], w->plan.task_ps[t]);
+        w->compute_ps[cls] = ds_ps_sum(w->compute_ps[cls], w->plan.task_ps[t]);
     }
     uint32_t busiest = 0;
     for (uint32_t c = 1; c < plan->n_classes; c++)
@@ -172,11 +171,11 @@ static void scale_network(worker *w, uint32_t run) {
             *scaled = *flow;
             scaled->wait_ps = scale_ps(flow->wait_ps, factor_q32);
             scaled->alone_ps = scale_ps(flow->alone_ps, factor_q32);
-            scaled->work = scale_work(flow->work, factor_q32);
-            to->ps = sum_ps(to->ps, sum_ps(scaled->wait_ps, scaled->alone_ps));
+            if (!scale_work(flow->work, factor_q32, &scaled->work)) scaled->wait_ps = DS_NEVER_PS;
+            to->ps = ds_ps_sum(to->ps, ds_ps_sum(scaled->wait_ps, scaled->alone_ps));
             rest_ps -= flow->wait_ps + flow->alone_ps;
         }
-        to->ps = sum_ps(to->ps, scale_ps(rest_ps > 0 ? rest_ps : 0, factor_q32));
+        to->ps = ds_ps_sum(to->ps, scale_ps(rest_ps > 0 ? rest_ps : 0, factor_q32));
     }
 }
 

@@ -70,9 +70,14 @@ static ds_status efficiency(const ds_env *env, const ds_attr *attr, ds_topo_link
     if (!(part > 0 && part <= 1))
         return ds_error_set(err, DS_ERR_VALUE, attr->loc,
                             "a link's `efficiency` is %g: it must be above 0 and at most 1", part);
+    double rate = (double)link->bytes_per_s * part;
+    if (rate < 1)
+        return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                            "a link's `efficiency` of %g leaves %g B/s of its %lld B/s: it must "
+                            "leave at least 1 B/s",
+                            part, rate, (long long)link->bytes_per_s);
     /* The product has 53 bits; a bandwidth near 2^63 must not round to beyond. */
-    double rate = floor((double)link->bytes_per_s * part + 0.5);
-    if (part < 1) link->bytes_per_s = rate < 1 ? 1 : (int64_t)rate;
+    if (part < 1) link->bytes_per_s = (int64_t)floor(rate + 0.5);
     return DS_OK;
 }
 

@@ -244,12 +244,18 @@ static int64_t share_of(int64_t a, int64_t ppb) {
 static ds_status apply_link(degrader *g, const ds_topo_degraded *d) {
     ds_topo_link *flat = &g->topo->links[d->i];
     ds_i128 latency_ps = ((ds_i128)flat->latency_ps * d->latency_ppb + WHOLE - 1) / WHOLE;
-    if (latency_ps > INT64_MAX)
+    if (latency_ps >= DS_NEVER_PS)
         return ds_error_set(
             g->err, DS_ERR_OVERFLOW, DS_NOWHERE, "the latency from %s to %s is beyond 106 days",
             ds_topo_vertex_path(g->topo, flat->from), ds_topo_vertex_path(g->topo, flat->to));
     int64_t rate = share_of(flat->bytes_per_s, d->bandwidth_ppb);
-    if (!rate && d->bandwidth_ppb) rate = 1;
+    if (!rate && d->bandwidth_ppb)
+        return ds_error_set(g->err, DS_ERR_VALUE, DS_NOWHERE,
+                            "degrade: %.9g of the bandwidth from %s to %s, %lld B/s, is less than "
+                            "1 B/s",
+                            (double)d->bandwidth_ppb / (double)WHOLE,
+                            ds_topo_vertex_path(g->topo, flat->from),
+                            ds_topo_vertex_path(g->topo, flat->to), (long long)flat->bytes_per_s);
     ds_topo_link *own = own_link(g, d->i);
     flat->bytes_per_s = own->bytes_per_s = rate;
     flat->latency_ps = own->latency_ps = (int64_t)latency_ps;

@@ -83,6 +83,8 @@ Test(cost_narrow, copies_of_tokens_have_a_curve_by_their_bytes) {
     cr_expect_eq(ps_of("dispatch", DS_COST_FITTED, w), 200000000);
     cr_expect_eq(ps_of("combine", DS_COST_FITTED, w), 400000000);
     cr_expect_eq(ps_of("combine_grad", DS_COST_FITTED, w), 100000000);
+    w.width = INT64_C(1) << 60; /* 2^64 bits */
+    cr_expect_eq(ps_of("dispatch", DS_COST_FITTED, w), 100000000);
     w.width = 2048;
     w.dtype = DS_F8E4M3;
     cr_expect_eq(ps_of("dispatch", DS_COST_FITTED, w), 200000000);

@@ -41,6 +41,15 @@ Test(jitter, quantiles_are_those_of_the_formulas) {
     cr_expect_eq(quantile((ds_random){.kind = DS_RANDOM_NONE}, 0.3), 1);
 }
 
+/* 0.999 · (1 - u)^(-1/1.001): no tail is cut off below 2^31, and none is taken for less beyond. */
+Test(jitter, long_tails_are_kept_or_never_end) {
+    ds_random r = {.kind = DS_RANDOM_PARETO, .mean = 1000, .shape = 1.001};
+    double at = 1e-8, want = 1000 * (0.001 / 1.001) * pow(at, -1 / 1.001);
+    cr_expect_gt(want, 0x1p20);
+    cr_expect_float_eq(quantile(r, 1 - at) / want, 1, 1e-6);
+    cr_expect_eq(ds_random_quantile_q32(&r, 1 - 1e-12), UINT64_MAX);
+}
+
 Test(jitter, means_are_one_unless_said) {
     static const ds_random all[] = {
         {.kind = DS_RANDOM_NORMAL, .mean = 1, .sigma = 0.2},

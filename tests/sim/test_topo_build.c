@@ -213,6 +213,12 @@ static const broken broken_ones[] = {
     {"topology @t {\n device d : \"X\"\n switch d\n}\n", DS_ERR_NAME, 4, "declared twice"},
     {"topology @t {\n device d : \"X\" {forwards = true}\n}\n", DS_ERR_NAME, 3, "forward"},
     {"topology @t {\n device d : \"X\" {forward = 1}\n}\n", DS_ERR_TYPE, 3, "true or false"},
+    {TWO " link d[0] -- s : 1 GB/s, 1 us {efficiency = 1e-320}\n}\n", DS_ERR_VALUE, 5,
+     "it must leave at least 1 B/s"},
+    {TWO " link d[0] -- s : 0.6 B/s, 1 us\n}\n", DS_ERR_VALUE, 5, "0.6 B/s is less than 1 B/s"},
+    {TWO " link d[0] -- s : 5e-324 GB/s, 1 us\n}\n", DS_ERR_VALUE, 5, "is less than 1 B/s"},
+    {TWO " link d[0] -- s : 1e300 GB/s, 1 us\n}\n", DS_ERR_OVERFLOW, 5, "is beyond the largest"},
+    {TWO " link d[0] -- s : 1 GB/s, 1e7 s\n}\n", DS_ERR_OVERFLOW, 5, "is beyond the largest"},
     {TWO " link d[0] -- s : 1 GB/s, 1 us for i in 0..100000, j in 0..100000 where i < 0\n}\n",
      DS_ERR_LIMIT, 5, "turns"},
 };

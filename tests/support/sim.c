@@ -18,7 +18,7 @@ static void first_diag(sim_case *c, const ds_diags *diags) {
     }
 }
 
-static void run(sim_case *c, const char *settings, bool unfold) {
+static void run(sim_case *c, const char *settings, bool unfold, const char *db) {
     char copy[512];
     ds_setting list[MAX_SETTINGS];
     uint32_t n = 0;
@@ -35,7 +35,7 @@ static void run(sim_case *c, const char *settings, bool unfold) {
     if (c->status == DS_OK && ds_verify_bound(c->unit, &c->binding, &diags) != DS_OK)
         first_diag(c, &diags);
     ds_diags_deinit(&diags);
-    if (c->status == DS_OK) c->status = ds_profiles_load(DS_BUILD_PROFILES, &c->profiles, &c->err);
+    if (c->status == DS_OK) c->status = ds_profiles_load(db, &c->profiles, &c->err);
     ds_sim_options options = {.unfold = unfold};
     if (c->status == DS_OK) c->status = ds_sim_options_read(&c->binding, &options, &c->err);
     if (c->status == DS_OK)
@@ -44,14 +44,23 @@ static void run(sim_case *c, const char *settings, bool unfold) {
         printf("%s: line %u: %s\n", ds_status_name(c->status), c->err.loc.line, c->err.message);
 }
 
-void sim_run_text(sim_case *c, const char *text, const char *settings, bool unfold) {
+static void run_text(sim_case *c, const char *text, const char *settings, bool unfold,
+                     const char *db) {
     *c = (sim_case){0};
     c->status = ds_load_text(DS_SOURCE_DIR "/scenarios/test.dir", text, strlen(text), NULL,
                              &c->unit, &c->err);
     if (c->status == DS_OK)
-        run(c, settings, unfold);
+        run(c, settings, unfold, db);
     else
         printf("line %u: %s\n", c->err.loc.line, c->err.message);
+}
+
+void sim_run_text(sim_case *c, const char *text, const char *settings, bool unfold) {
+    run_text(c, text, settings, unfold, DS_BUILD_PROFILES);
+}
+
+void sim_run_with(sim_case *c, const char *text, const char *db) {
+    run_text(c, text, NULL, false, db);
 }
 
 void sim_run_file(sim_case *c, const char *file, const char *settings, bool unfold) {
@@ -60,7 +69,7 @@ void sim_run_file(sim_case *c, const char *file, const char *settings, bool unfo
     *c = (sim_case){0};
     c->status = ds_load_file(path, NULL, &c->unit, &c->err);
     if (c->status == DS_OK)
-        run(c, settings, unfold);
+        run(c, settings, unfold, DS_BUILD_PROFILES);
     else
         printf("%s:%u: %s\n", file, c->err.loc.line, c->err.message);
 }

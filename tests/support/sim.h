@@ -16,6 +16,8 @@ typedef struct sim_case {
 
 /* `settings` is "a=1 b=2" or NULL. `folder` resolves imports. */
 void sim_run_text(sim_case *c, const char *text, const char *settings, bool unfold);
+/* With the cost database of this file. */
+void sim_run_with(sim_case *c, const char *text, const char *db);
 /* `file` is relative to the repository's root. */
 void sim_run_file(sim_case *c, const char *file, const char *settings, bool unfold);
 void sim_free(sim_case *c);
