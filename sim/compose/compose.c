@@ -292,8 +292,8 @@ static ds_status run(ds_composer *composer, const ds_binding *binding,
                      const ds_sim_options *options, const ds_strategy *strategy,
                      const ds_items *items, ds_composed *out, const char **why, ds_error *err) {
     bool done;
-    double model_flop;
-    DS_TRY(ds_report__model_flop(binding, true, &model_flop, err));
+    double model_flop, padding;
+    DS_TRY(ds_report__model_flop(binding, true, &model_flop, &padding, err));
     DS_TRY(from_template(composer, binding, options, strategy, items, model_flop, out, &done, why,
                          err));
     if (*why && (strategy->offload || strategy->zero_uneven)) return DS_OK; /* as much as a plan */

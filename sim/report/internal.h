@@ -87,8 +87,10 @@ void ds_report__move_place(const ds_unit *unit, ds_error *err);
 /* Samples a step, if *out is 0: the first dim of the first input that is split over dp. */
 ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *err);
 /* FLOPs of the model's matrix products, convolutions, attention and LSTM cells forward; three times
- * that if it trains: each product has two in the backward pass, one by either operand. */
-ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, ds_error *err);
+ * that if it trains: each product has two in the backward pass, one by either operand. Products on
+ * rows of experts' buffers that no token uses are *padding instead. */
+ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out,
+                                double *padding, ds_error *err);
 /* "pp 8, tp 8, zero 1, 4 microbatches, schedule 1f1b": what is not as it is by default. */
 void ds_report__strategy(const ds_model_step *step, ds_buf *out);
 /* "none", "full", "every:2", "3 ops". */

@@ -315,6 +315,7 @@ static void put_model(ds_json *json, const ds_result *r) {
         if (r->step->done >> i & 1) ds_json_string(json, ds_pass_name((ds_pass_id)i));
     ds_json_end_array(json);
     ds_json_key_double(json, "model_flop", r->model_flop);
+    ds_json_key_double(json, "padding_flop", r->padding_flop);
 }
 
 static void put_head(ds_json *json, const ds_result *r) {

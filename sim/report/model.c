@@ -50,10 +50,12 @@ ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *e
     return DS_OK;
 }
 
-ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, ds_error *err) {
+ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, double *padding,
+                                ds_error *err) {
     ds_model_counts counts;
     DS_TRY(ds_model_count(source, ds_scenario_model(source->unit), &counts, err));
-    *out = (trains ? 3.0 : 1.0) * (double)counts.matmul_flop;
+    *out = (trains ? 3.0 : 1.0) * (double)(counts.matmul_flop - counts.padding_flop);
+    *padding = (trains ? 3.0 : 1.0) * (double)counts.padding_flop;
     return DS_OK;
 }
 

@@ -111,6 +111,8 @@ typedef struct ds_result {
                               * of jobs: the sum of what each gets done from its start to its end */
     bool counts_samples;     /* throughput_per_s does; of jobs: if all of them state `batch` */
     double model_flop;       /* of a model: what a step must compute; 0 for a program */
+    double padding_flop;     /* of a model: products on rows of experts' buffers that no token uses,
+                              * which model_flop leaves out */
     double useful;           /* of a model: model_flop over the products that were executed */
     double mfu;              /* over all devices: Σ flop/peak / Σ step (sim/report/README.md) */
     double bubble_fraction;  /* Σ idle / Σ step over all devices that take part */

@@ -188,7 +188,8 @@ static ds_status find_program(ds_result *r, bool trusted, const ds_binding **pro
         return DS_OK;
     DS_TRY(ds_report__make_step(r->source, trusted, &r->step, err));
     *program = &r->step->binding;
-    return ds_report__model_flop(r->source, r->step->train.on, &r->model_flop, err);
+    return ds_report__model_flop(r->source, r->step->train.on, &r->model_flop, &r->padding_flop,
+                                 err);
 }
 
 ds_status ds_report__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,

@@ -96,6 +96,13 @@ static void put_throughput(const ds_result *r, ds_buf *out) {
         ds_buf_put(out, " steps/s\n");
 }
 
+/* Work on rows of experts' buffers that no token uses: MFU does not count it. */
+static void put_padding(const ds_result *r, ds_buf *out) {
+    if (r->padding_flop <= 0) return;
+    ds_buf_printf(out, "  padding      %s of a step's products are on rows that no token uses\n",
+                  ds_report__percent(r->padding_flop / (r->model_flop + r->padding_flop)).s);
+}
+
 static bool has_profile(const ds_plan *plan) {
     for (uint32_t c = 0; c < plan->n_classes; c++)
         if (plan->profile_of[c]) return true;
@@ -140,6 +147,7 @@ static void put_head(const ds_result *r, ds_buf *out) {
     put_uncertainty(r, out);
     put_throughput(r, out);
     for (uint32_t k = 0; k < n; k++) put_kind(r, &kinds[k], out);
+    put_padding(r, out);
     free(kinds);
 }
 

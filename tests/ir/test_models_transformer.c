@@ -200,6 +200,59 @@ Test(models_transformer, mixtral_flops_are_those_of_active_weights) {
     expect_flop(roomy.matmul_flop - c.matmul_flop, b * s * l * expert, "a quarter of two experts");
 }
 
+/* What the room beyond an even spread costs is padding: 2 · 3 h f for each row that no token of a
+ * group has, of e · c rows and top · tokens choices. Where tokens are dropped every row is used. */
+Test(models_transformer, mixtral_padding_is_what_no_token_uses) {
+    int64_t l = 32, s = 4096, b = 4, row = 2 * INT64_C(3) * 4096 * 14336;
+    static const struct {
+        const char *settings;
+        int64_t groups, room; /* of a sequence; of an expert in a group */
+    } cases[] = {{"", 1, 1280},
+                 {"chunks=4", 4, 320},
+                 {"capacity_percent=100", 1, 1024},
+                 {"capacity_percent=400", 1, 4096},
+                 {"capacity_percent=101", 1, 1035}, /* of 1,034.24 */
+                 {"capacity_percent=50", 1, 512}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t rows = 8 * cases[i].room, chosen = 2 * s / cases[i].groups;
+        int64_t unused = rows > chosen ? rows - chosen : 0;
+        expect_flop(count_model("mixtral", cases[i].settings).padding_flop,
+                    b * cases[i].groups * unused * l * row, cases[i].settings);
+    }
+    expect_flop(count_model("gpt", "").padding_flop, 0, "gpt");
+}
+
+/* 8 tokens choose 2 of 4 experts with room for 6 each: 16 of 24 rows are used. A product of 24 x 5
+ * by 5 x 5 has 1,200 FLOPs, of which 400 are padding: in a function that is called with buffers and
+ * with what is none, in one that is called by another, in a loop that carries buffers, after a
+ * function that makes them; none behind combine. */
+Test(models_transformer, padding_goes_through_functions_and_loops) {
+    static const char text[] =
+        "dir 1\n"
+        "func @expert(%x: f32[4, 6, 5]) -> f32[4, 6, 5] {\n"
+        "  weight %w : f32[4, 5, 5]\n"
+        "  %y = einsum(%x, %w) {rule = \"e c h, e h f -> e c f\"}\n  return %y\n}\n"
+        "func @deep(%x: f32[4, 6, 5]) -> f32[4, 6, 5] {\n"
+        "  %y = call @expert(%x)\n  return %y\n}\n"
+        "func @route(%x: f32[8, 5], %i: i32[8, 2]) -> f32[4, 6, 5] {\n"
+        "  %b = dispatch(%x, %i) {experts = 4, capacity = 6}\n  return %b\n}\n"
+        "func @f(%x: f32[8, 5], %i: i32[8, 2], %z: f32[4, 6, 5]) -> (f32[8, 5], f32[4, 6, 5]) {\n"
+        "  %b = call @route(%x, %i)\n"
+        "  %c = call @deep(%b)\n"
+        "  %p = call @deep(%z)\n"
+        "  %q = call @expert(%p)\n"
+        "  %d = for l in 0..3 carry (%h = %c) {\n"
+        "    %g = call @expert(%h)\n    yield %g\n  }\n"
+        "  %y = combine(%d, %i)\n"
+        "  weight %w : f32[5, 5]\n"
+        "  %o = matmul(%y, %w)\n"
+        "  return %o, %q\n}\n";
+    count_case c = count_text(text);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    expect_flop(c.counts.matmul_flop, 6 * 1200 + 400, "products");
+    expect_flop(c.counts.padding_flop, 4 * 400, "padding");
+}
+
 /* Both halves of the scores, since nothing is causal; the head's dense layer and the vocabulary. */
 Test(models_transformer, bert_flops) {
     int64_t b = 8, s = 512, l = 12, h = 768, v = 30522;

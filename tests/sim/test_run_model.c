@@ -171,6 +171,37 @@ Test(run_model, mfu_counts_what_the_model_needs) {
     }
 }
 
+/* Mixtral with a quarter more room than tokens need: MFU counts a token's two experts, so 6 FLOPs a
+ * weight that a token uses, tables of words apart, and 2 (forward) of the causal half of scores and
+ * sums; padding is a quarter of the experts' work. In one microbatch and in four. */
+Test(run_model, mfu_leaves_out_the_padding_of_experts) {
+    const double s = 2048, b = 4, l = 2, h = 512, f = 1024, v = 1000, e = 8;
+    double attention = l * 2 * b * s * s * h;
+    double weights = l * (2 * h * h + 2 * h * h / 4 + h * e + 2 * 3 * h * f) + v * h;
+    double wanted = 3 * (2 * b * s * weights + attention);
+    double padding = 3 * 2 * b * s * l * 2 * 3 * h * f / 4;
+    static const char text[] =
+        "dir 1\nimport \"models/mixtral.dir\" with layers = 2, hidden = 512, heads = 8, "
+        "kv_heads = 2, ffn = 1024, vocab = 1000, seq = 2048\n"
+        "param micro = 1\n"
+        "topology @t { device d[1] : \"A100-SXM4-80GB\" }\n"
+        "scenario {\n  model = @mixtral\n  on = @t\n  train { optimizer = sgd }\n"
+        "  strategy { microbatches = micro }\n}\n";
+    for (int micro = 1; micro <= 4; micro *= 4) {
+        sim_case c;
+        sim_run_text(&c, text, micro == 1 ? "micro=1" : "micro=4", false);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        const ds_result *r = c.result;
+        double peak =
+            ds_profiles_kind(r->plan->profiles, r->plan->classes[0].kind)->peak_flop_per_s[DS_F32];
+        double mfu = wanted / (peak * (double)r->run.step_ps * 1e-12);
+        cr_expect_float_eq(r->model_flop, wanted, 1e-9 * wanted);
+        cr_expect_float_eq(r->padding_flop, padding, 1e-9 * padding);
+        cr_expect_float_eq(r->mfu, mfu, 1e-9 * mfu, "%.17g, not %.17g", r->mfu, mfu);
+        sim_free(&c);
+    }
+}
+
 Test(run_model, samples_are_the_models_batch) {
     static const struct {
         const char *more, *settings;

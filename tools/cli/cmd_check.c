@@ -54,7 +54,8 @@ static const struct argp parser = {
     .doc = "Verify programs: names, types, shapes, shardings, collectives, and with the params' "
            "values divisibility and ranges. Reports everything that is wrong. FILE - is stdin. "
            "With --count, flop is the work of all operations of the function as it stands, "
-           "matmul_flop that of matrix products, convolutions, attention and LSTM cells.",
+           "matmul_flop that of matrix products, convolutions, attention and LSTM cells, "
+           "padding_flop the part of matmul_flop on rows of experts' buffers that no token uses.",
     .children = children};
 
 static void plural(uint32_t n, const char *what) {
@@ -78,9 +79,9 @@ static ds_status find_entry(const ds_unit *unit, const char *name, const ds_func
 static void print_count(const char *name, ds_i128 n) {
     const long long half = 1000000000000000000;
     if (n < half)
-        printf("  %-11s  %lld\n", name, (long long)n);
+        printf("  %-12s %lld\n", name, (long long)n);
     else
-        printf("  %-11s  %lld%018lld\n", name, (long long)(n / half), (long long)(n % half));
+        printf("  %-12s %lld%018lld\n", name, (long long)(n / half), (long long)(n % half));
 }
 
 static ds_status print_counts(const cli_source *source, const char *name) {
@@ -98,6 +99,7 @@ static ds_status print_counts(const cli_source *source, const char *name) {
     printf("  weights      %lld\n", (long long)counts.weights);
     print_count("flop", counts.flop);
     print_count("matmul_flop", counts.matmul_flop);
+    if (counts.padding_flop) print_count("padding_flop", counts.padding_flop);
     return DS_OK;
 }
 
