@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ONE_MALLOC_EACH 1
@@ -26,26 +27,29 @@ struct ds_arena_chunk {
 #define FIRST_CHUNK 4096u
 #define LAST_CHUNK  (1u << 20)
 
-static void out_of_memory(size_t size) {
-    fprintf(stderr, "distsim: out of memory (%zu bytes asked for)\n", size);
-    exit(3);
+void ds_out_of_memory(size_t size) {
+    flockfile(stderr); /* never unlocked: threads that come later wait here for the end */
+    fputs("distsim: out of memory", stderr);
+    if (size) fprintf(stderr, " (%zu bytes asked for)", size);
+    fputc('\n', stderr);
+    _exit(3);
 }
 
 void *ds_xmalloc(size_t size) {
     void *p = malloc(size ? size : 1);
-    if (!p) out_of_memory(size);
+    if (!p) ds_out_of_memory(size);
     return p;
 }
 
 void *ds_xcalloc(size_t count, size_t size) {
     void *p = calloc(count ? count : 1, size ? size : 1);
-    if (!p) out_of_memory(count * size);
+    if (!p) ds_out_of_memory(count * size);
     return p;
 }
 
 void *ds_xrealloc(void *old, size_t size) {
     void *p = realloc(old, size ? size : 1);
-    if (!p) out_of_memory(size);
+    if (!p) ds_out_of_memory(size);
     return p;
 }
 
@@ -63,7 +67,7 @@ void ds_arena_deinit(ds_arena *arena) {
 }
 
 static ds_arena_chunk *add_chunk(ds_arena *arena, size_t size) {
-    if (size > SIZE_MAX - sizeof(ds_arena_chunk)) out_of_memory(size);
+    if (size > SIZE_MAX - sizeof(ds_arena_chunk)) ds_out_of_memory(size);
     ds_arena_chunk *c = ds_xmalloc(sizeof *c + size);
     c->next = arena->chunks;
     c->size = size;
@@ -75,7 +79,7 @@ static ds_arena_chunk *add_chunk(ds_arena *arena, size_t size) {
 static void *take(ds_arena *arena, size_t size) {
     arena->bytes += size;
     if (ONE_MALLOC_EACH) return add_chunk(arena, size)->bytes;
-    if (size > SIZE_MAX - alignof(max_align_t)) out_of_memory(size);
+    if (size > SIZE_MAX - alignof(max_align_t)) ds_out_of_memory(size);
     size_t rounded = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
     if (rounded > (size_t)(arena->end - arena->at)) {
         /* Chunks double up to 1 MiB, so small modules stay small and large ones take few mallocs.
@@ -96,7 +100,7 @@ void *ds_arena_alloc(ds_arena *arena, size_t size) {
 }
 
 void *ds_arena_calloc(ds_arena *arena, size_t count, size_t size) {
-    if (size && count > SIZE_MAX / size) out_of_memory(SIZE_MAX);
+    if (size && count > SIZE_MAX / size) ds_out_of_memory(SIZE_MAX);
     return ds_arena_alloc(arena, count * size);
 }
 
@@ -175,9 +179,10 @@ char *ds_arena_printf(ds_arena *arena, const char *format, ...) {
     va_copy(again, ap);
     int n = vsnprintf(small, sizeof small, format, ap);
     va_end(ap);
+    if (n < 0) ds_out_of_memory(0); /* or a text of 2 GiB */
     char *text;
     if (n < (int)sizeof small) {
-        text = ds_arena_strndup(arena, small, (size_t)(n < 0 ? 0 : n));
+        text = ds_arena_strndup(arena, small, (size_t)n);
     } else {
         text = ds_arena_alloc(arena, (size_t)n + 1);
         vsnprintf(text, (size_t)n + 1, format, again);
@@ -187,13 +192,13 @@ char *ds_arena_printf(ds_arena *arena, const char *format, ...) {
 }
 
 static uint32_t next_cap(uint32_t cap) {
-    if (cap > UINT32_MAX / 2) out_of_memory(SIZE_MAX);
+    if (cap > UINT32_MAX / 2) ds_out_of_memory(SIZE_MAX);
     return cap ? cap * 2 : 4;
 }
 
 void *ds_vec_grow_arena(ds_arena *arena, void *old, uint32_t n, uint32_t *cap, size_t size) {
     uint32_t wanted = next_cap(*cap);
-    if (size && wanted > SIZE_MAX / size) out_of_memory(SIZE_MAX);
+    if (size && wanted > SIZE_MAX / size) ds_out_of_memory(SIZE_MAX);
     char *fresh = take(arena, wanted * size);
     if (n) memcpy(fresh, old, n * size);
     memset(fresh + n * size, 0, (wanted - n) * size);

@@ -1,7 +1,8 @@
 /* Memory by lifetime: objects are taken from an arena one by one and given back all at once.
  *
  * Under AddressSanitizer every object is its own malloc, so overruns inside an arena are found.
- * Running out of memory ends the process with exit code 3: a partial simulation has no use. */
+ * Running out of memory ends the process with exit code 3: a partial simulation has no use.
+ * Libraries that say so by a code of their own end in ds_out_of_memory too. */
 #ifndef DS_BASE_ARENA_H
 #define DS_BASE_ARENA_H
 
@@ -51,6 +52,9 @@ char *ds_arena_numbered(ds_arena *arena, const char *a, const char *b, uint64_t 
 char *ds_arena_printf(ds_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* One message, then the process ends with exit code 3, from any thread: nothing is flushed and no
+ * handler runs, for other threads are still at work. `size`: the bytes asked for; 0: not known. */
+_Noreturn void ds_out_of_memory(size_t size);
 /* malloc, calloc and realloc that end the process with a message instead of returning NULL. */
 void *ds_xmalloc(size_t size);
 void *ds_xcalloc(size_t count, size_t size);

@@ -14,6 +14,7 @@ void ds_diags_deinit(ds_diags *diags) {
 }
 
 static void push(ds_diags *diags, ds_diag diag) {
+    if (diag.loc.file) diag.loc.file = ds_arena_strdup(&diags->arena, diag.loc.file);
     DS_PUSH(&diags->arena, &diags->all, diag);
     if (diag.severity == DS_SEV_ERROR) diags->n_errors++;
 }
@@ -39,6 +40,6 @@ void ds_diags_add(ds_diags *diags, ds_severity severity, ds_status code, ds_loc 
 void ds_diags_add_error(ds_diags *diags, const ds_error *err) {
     push(diags, (ds_diag){.severity = DS_SEV_ERROR,
                           .code = err->code,
-                          .loc = err->loc,
+                          .loc = ds_error_loc(err),
                           .message = ds_arena_strdup(&diags->arena, err->message)});
 }

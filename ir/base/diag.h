@@ -1,4 +1,5 @@
-/* A list of diagnostics: what the verifier finds, all of it, in source order. */
+/* A list of diagnostics: what the verifier finds, all of it, in source order. The list owns all of
+ * its text, names of files included. */
 #ifndef DS_BASE_DIAG_H
 #define DS_BASE_DIAG_H
 

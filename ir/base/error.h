@@ -36,8 +36,9 @@ typedef enum ds_status {
 #undef DS_X
 } ds_status;
 
-/* A place in a source text. `file` is NULL where there is none; it points into the unit (see
- * ir/core/ir.h) and lives as long as that. Lines and columns count from 1; columns are bytes. */
+/* A place in a source text. `file` is NULL where there is none; of what a unit (see ir/core/ir.h)
+ * holds, it points into the unit and lives as long as that. Lines and columns count from 1; columns
+ * are bytes. */
 typedef struct ds_loc {
     const char *file;
     uint32_t line;
@@ -46,10 +47,16 @@ typedef struct ds_loc {
 } ds_loc;
 
 #define DS_ERROR_MESSAGE_MAX 2048
+#define DS_ERROR_FILE_MAX    1024
 
+/* All of an error's text is its own: an error may be copied, and outlives the unit, the step and
+ * every arena that it is about. */
 typedef struct ds_error {
     ds_status code;
-    ds_loc loc;
+    struct {
+        char file[DS_ERROR_FILE_MAX]; /* "": none; a longer path is "..." and its end */
+        uint32_t line, col, len;      /* as in ds_loc */
+    } loc;
     char message[DS_ERROR_MESSAGE_MAX];
 } ds_error;
 
@@ -60,11 +67,17 @@ typedef struct ds_error {
 #endif
 
 /* Fills *err (if err is not NULL) and returns `code`, so that `return ds_error_set(...)` reads
- * well. A message longer than the buffer is cut. */
+ * well. A message longer than the buffer is cut. DS_ERR_IO with errno ENOMEM is no matter of the
+ * file: memory has run out, and the process ends (ds_out_of_memory). */
 ds_status ds_error_set(ds_error *err, ds_status code, ds_loc loc, const char *format, ...)
     DS_PRINTF(4, 5);
 ds_status ds_error_vset(ds_error *err, ds_status code, ds_loc loc, const char *format, va_list ap)
     DS_PRINTF(4, 0);
+
+/* Moves an error (err may be NULL) to another place, and its place as a ds_loc, which points into
+ * the error. O(length of the file's name). */
+void ds_error_move(ds_error *err, ds_loc loc);
+ds_loc ds_error_loc(const ds_error *err);
 
 /* "SYNTAX", "NAME", ... and the sentence of DS_ERROR_MAP. Static strings. */
 const char *ds_status_name(ds_status code);

@@ -1,7 +1,9 @@
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "ir/base/file.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -44,4 +46,10 @@ bool ds_file_near_program(const char *relative, ds_buf *out) {
     }
     ds_buf_printf(out, "%s/%s", path, relative);
     return true;
+}
+
+char *ds_file_real_path(const char *path) {
+    char *real = realpath(path, NULL);
+    if (!real && errno == ENOMEM) ds_out_of_memory(0);
+    return real;
 }

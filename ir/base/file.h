@@ -16,4 +16,7 @@ ds_status ds_file_read(const char *path, ds_loc loc, size_t max_bytes, ds_buf *o
  * (/proc/self/exe) or `relative` leads above the root. Says nothing about what is there. */
 bool ds_file_near_program(const char *relative, ds_buf *out);
 
+/* realpath on the heap; NULL if the path leads nowhere. */
+char *ds_file_real_path(const char *path);
+
 #endif

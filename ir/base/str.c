@@ -116,11 +116,12 @@ void ds_buf_printf(ds_buf *buf, const char *format, ...) {
     reserve(buf, 64); /* more than most need: one pass */
     int n = vsnprintf(buf->text + buf->n, buf->cap - buf->n, format, ap);
     va_end(ap);
-    if (n > 0 && (size_t)n >= buf->cap - buf->n) {
+    if (n < 0) ds_out_of_memory(0); /* or a text of 2 GiB */
+    if ((size_t)n >= buf->cap - buf->n) {
         reserve(buf, (size_t)n);
         vsnprintf(buf->text + buf->n, (size_t)n + 1, format, again);
     }
-    if (n > 0) buf->n += (size_t)n;
+    buf->n += (size_t)n;
     buf->text[buf->n] = '\0';
     va_end(again);
 }

@@ -57,7 +57,7 @@ static ds_status at_path(const ds_exec_thread *thread, const ds_exec_open *open,
         ds_exec_device_text(place, position, &text);
     }
     ds_buf_printf(&text, ": %s", err->message);
-    ds_loc loc = err->loc.line ? err->loc : op->loc;
+    ds_loc loc = err->loc.line ? ds_error_loc(err) : op->loc;
     ds_error_set(err, status, loc, "%s", text.text);
     ds_buf_deinit(&text);
     return status;

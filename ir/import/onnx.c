@@ -459,6 +459,7 @@ ds_status ds_import_onnx(const uint8_t *bytes, size_t n, const ds_import_options
     free(g.params.at);
     ds_unit_free(g.unit);
     ds_onnx__free(model);
-    if (status != DS_OK && err) err->loc = DS_NOWHERE; /* it may point into the unit */
+    if (status != DS_OK)
+        ds_error_move(err, DS_NOWHERE); /* a place in the unit is none in the file */
     return status;
 }

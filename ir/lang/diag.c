@@ -142,5 +142,5 @@ void ds_diag_print(const ds_unit *unit, const ds_diag *diag, ds_buf *out) {
 }
 
 void ds_error_print(const ds_unit *unit, const ds_error *err, ds_buf *out) {
-    print(unit, "error", err->loc, err->message, NULL, out);
+    print(unit, "error", ds_error_loc(err), err->message, NULL, out);
 }

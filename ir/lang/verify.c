@@ -14,7 +14,8 @@
 
 static bool seen_before(ds_checker *ck, ds_loc loc) {
     if (!ck->binding || !loc.file) return false;
-    uint64_t key = ds_hash_mix(ds_hash_mix(DS_KEY(loc.file), loc.line), loc.col);
+    uint64_t key =
+        ds_hash_mix(ds_hash_mix(ds_hash_bytes(loc.file, strlen(loc.file)), loc.line), loc.col);
     if (ds_map_find(&ck->reported, key)) return true;
     ds_map_put(&ck->reported, key, 1);
     return false;
@@ -51,7 +52,7 @@ void ds_verify__warn(ds_checker *ck, ds_loc loc, const char *format, ...) {
 }
 
 void ds_verify__pass_on(ds_checker *ck, const ds_error *err) {
-    if (!seen_before(ck, err->loc)) ds_diags_add_error(ck->diags, err);
+    if (!seen_before(ck, ds_error_loc(err))) ds_diags_add_error(ck->diags, err);
 }
 
 static const char *keep_text(ds_checker *ck, ds_buf *buf) {
@@ -98,7 +99,7 @@ const char *ds_verify__hint(ds_checker *ck, const char *sigil, const char *name,
 /* Modules in order of loading; what has no place goes last. */
 static uint32_t module_of(const ds_unit *unit, const char *file) {
     for (uint32_t i = 0; i < unit->modules.n; i++)
-        if (file && unit->modules.at[i]->path == file) return i;
+        if (file && strcmp(unit->modules.at[i]->path, file) == 0) return i;
     return UINT32_MAX;
 }
 
@@ -117,8 +118,9 @@ static int compare_ranked(const void *pa, const void *pb) {
 
 /* Both ends of a link, both sides of an op may be wrong in one way. */
 static bool is_repeated(const ds_diag *a, const ds_diag *b) {
-    return a->loc.file == b->loc.file && a->loc.line == b->loc.line && a->loc.col == b->loc.col &&
-           strcmp(a->message, b->message) == 0;
+    return a->loc.line == b->loc.line && a->loc.col == b->loc.col &&
+           strcmp(a->message, b->message) == 0 &&
+           strcmp(a->loc.file ? a->loc.file : "", b->loc.file ? b->loc.file : "") == 0;
 }
 
 static void sort_from(const ds_unit *unit, ds_diags *diags, uint32_t first) {

@@ -104,7 +104,7 @@ static const char *turn_note(bound_walk *w) {
 }
 
 static void pass_on(bound_walk *w, const ds_error *err) {
-    ds_verify__error(w->ck, err->code, err->loc, NULL, "%s%s", err->message, turn_note(w));
+    ds_verify__error(w->ck, err->code, ds_error_loc(err), NULL, "%s%s", err->message, turn_note(w));
 }
 
 static const char *numbers_text(bound_walk *w, const ds_type *type) {

@@ -44,7 +44,7 @@ ds_status ds_shape_bytes(const ds_shape *shape, int64_t *out, ds_error *err) {
 /* An error of one of the op's tensors is at the op. */
 static ds_status bytes_of(const ds_op *op, const ds_shape *shape, int64_t *out, ds_error *err) {
     ds_status status = ds_shape_bytes(shape, out, err);
-    if (status != DS_OK && err && !err->loc.line) err->loc = op->loc;
+    if (status != DS_OK && err && !err->loc.line) ds_error_move(err, op->loc);
     return status;
 }
 

@@ -122,7 +122,7 @@ static ds_status execute(checker *c, const ds_binding *binding, const char *what
     ds_status status = ds_exec_run(binding, &options, out, err);
     if (status != DS_OK) {
         ds_error cause = err ? *err : (ds_error){0};
-        return ds_error_set(err, status, cause.loc, "%s: %s", what, cause.message);
+        return ds_error_set(err, status, ds_error_loc(&cause), "%s: %s", what, cause.message);
     }
     if ((*out)->margin < c->out->margin) c->out->margin = (*out)->margin;
     c->out->n_devices = (*out)->n_devices;
@@ -232,7 +232,7 @@ static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err)
     step->strategy.stage_dp = step->strategy.stage_tp = NULL;
     ds_status status = ds_model_step_run_to(step, DS_PASS_OPTIMIZER, NULL, NULL, err);
     if (status == DS_OK) status = execute(c, &step->binding, "the sequential step", out, err);
-    if (status != DS_OK) ds_model_step_move_place(c->source->unit, err);
+    if (status != DS_OK) ds_model_step_place_error(c->source->unit, err);
     ds_model_step_free(step);
     return status;
 }
@@ -444,7 +444,7 @@ static ds_status check_once(checker *c, ds_error *err) {
         status = check_project(c, step, err);
     ds_exec_result_free(c->before);
     c->before = NULL;
-    if (status != DS_OK) ds_model_step_move_place(c->source->unit, err);
+    if (status != DS_OK) ds_model_step_place_error(c->source->unit, err);
     ds_model_step_free(step);
     return status;
 }

@@ -333,15 +333,9 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
     return ds_step__verify(step, "lower", m > 1 ? DS_ERR_UNSUPPORTED : DS_ERR_INTERNAL, err);
 }
 
-void ds_model_step_move_place(const ds_unit *source, ds_error *err) {
-    if (!err) return;
-    const char *file = err->loc.file;
-    err->loc.file = NULL;
-    for (uint32_t i = 0; file && i < source->modules.n; i++)
-        if (strcmp(source->modules.at[i]->path, file) == 0)
-            err->loc.file = source->modules.at[i]->path;
+void ds_model_step_place_error(const ds_unit *source, ds_error *err) {
     const ds_attr *strategy = ds_scenario_find(source, "", "strategy");
-    if (!err->loc.line && strategy) err->loc = strategy->loc;
+    if (err && !err->loc.line && strategy) ds_error_move(err, strategy->loc);
 }
 
 ds_status ds_model_step_new(const ds_binding *source, ds_model_step **out, ds_error *err) {
@@ -361,7 +355,7 @@ ds_status ds_model_step_new(const ds_binding *source, ds_model_step **out, ds_er
         *out = l.step;
         return DS_OK;
     }
-    ds_model_step_move_place(source->unit, &own);
+    ds_model_step_place_error(source->unit, &own);
     ds_model_step_free(l.step);
     if (err) *err = own;
     return status;

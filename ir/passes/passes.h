@@ -109,9 +109,8 @@ ds_pass_id ds_pass_by_name(const char *name);
  * Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE with the place in the source. O(size of the model). */
 ds_status ds_model_step_new(const ds_binding *source, ds_model_step **out, ds_error *err);
 void ds_model_step_free(ds_model_step *step);
-/* An error of a step outlives it: its place becomes the one in the source's files, and where it has
- * none, the scenario's strategy. Before the step is freed. */
-void ds_model_step_move_place(const ds_unit *source, ds_error *err);
+/* An error of a step without a place of its own is at the source's strategy. */
+void ds_model_step_place_error(const ds_unit *source, ds_error *err);
 
 /* The passes. Each checks that what it needs has run. */
 ds_status ds_pass_stage(ds_model_step *step, ds_error *err);

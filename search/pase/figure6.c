@@ -84,7 +84,7 @@ static ds_pase_source source_of(const char *path, const ds_buf *text) {
 static ds_status named(ds_status status, const char *what, ds_error *err) {
     if (!status || !err) return status;
     ds_error inner = *err;
-    return ds_error_set(err, status, inner.loc, "%s: %s", what, inner.message);
+    return ds_error_set(err, status, ds_error_loc(&inner), "%s: %s", what, inner.message);
 }
 
 static ds_status simulate_text(const cell *c, const char *path, const char *strategy,

@@ -10,7 +10,7 @@
 #define NONE UINT32_MAX
 
 ds_status ds_coll__at_request(const ds_coll_builder *b, ds_status status) {
-    if (status != DS_OK && b->err && !b->err->loc.line) b->err->loc = b->request->loc;
+    if (status != DS_OK && b->err && !b->err->loc.line) ds_error_move(b->err, b->request->loc);
     return status;
 }
 

@@ -225,7 +225,7 @@ static ds_status common_bytes(const mover *m, const tile *a, const tile *z, int6
         if (d < m->rank) shape.dims[d] = size;
     }
     ds_status status = ds_shape_bytes(&shape, bytes, err);
-    if (status != DS_OK && err) err->loc = m->site->op->loc;
+    if (status != DS_OK) ds_error_move(err, m->site->op->loc);
     return status;
 }
 

@@ -262,7 +262,7 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
         ds_status status = work_of(op, &env, in, out, &v->work, err);
         if (status == DS_OK) status = ds_op_scratch(op, types, in, out, &v->scratch_bytes, err);
         if (status != DS_OK) {
-            if (err && !err->loc.line) err->loc = op->loc;
+            if (err && !err->loc.line) ds_error_move(err, op->loc);
             return status;
         }
     }

@@ -113,6 +113,6 @@ ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p,
     ds_shape shape;
     DS_TRY(ds_plan__local_shape(b, t, p, pos, loc, &shape, err));
     ds_status status = ds_shape_bytes(&shape, out, err);
-    if (status != DS_OK && err) err->loc = loc;
+    if (status != DS_OK) ds_error_move(err, loc);
     return status;
 }

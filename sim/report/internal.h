@@ -82,8 +82,6 @@ void ds_report__put_live(ds_json *json, const ds_result *result, uint32_t cls);
  * source; knobs of passes that this version lacks. */
 ds_status ds_report__make_step(const ds_binding *source, bool trusted, ds_model_step **out,
                                ds_error *err);
-/* Makes the place of an error in a step's unit one in the source; none if it is nowhere there. */
-void ds_report__move_place(const ds_unit *unit, ds_error *err);
 /* Samples a step, if *out is 0: the first dim of the first input that is split over dp. */
 ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *err);
 /* FLOPs of the model's matrix products, convolutions, attention and LSTM cells forward; three times

@@ -193,7 +193,7 @@ ds_status ds_report__simulate_jobs(const ds_binding *source, const ds_profiles *
     x.r->n_jobs = n;
     ds_status status = run_all(&x, err);
     if (status != DS_OK) {
-        ds_report__move_place(source->unit, err);
+        ds_model_step_place_error(source->unit, err);
         ds_result_free(x.r);
         x.r = NULL;
     }

@@ -1,8 +1,7 @@
 /* A scenario with a `model`: passes make the step, and that is simulated like any program.
  *
- * What `train` and `strategy` say is the passes' to read. Errors of passes point into the step's
- * own unit, which is a copy: its files are named as in the source, so a place is moved there by its
- * file's name. */
+ * What `train` and `strategy` say is the passes' to read. Errors of passes are about the step's own
+ * unit, a copy: the copy's files are named as the source's, so an error's place is the source's. */
 #include "ir/lang/scenario.h"
 #include "ir/passes/count.h"
 #include "sim/report/internal.h"
@@ -10,10 +9,6 @@
 #include <string.h>
 
 /* ---- the step ---- */
-
-void ds_report__move_place(const ds_unit *unit, ds_error *err) {
-    ds_model_step_move_place(unit, err);
-}
 
 static ds_status make_step(const ds_binding *source, bool brief, bool trusted, ds_model_step **out,
                            ds_error *err) {
@@ -23,7 +18,7 @@ static ds_status make_step(const ds_binding *source, bool brief, bool trusted, d
     (*out)->trusted = trusted;
     ds_status status = ds_model_step_run_to(*out, DS_PASS_OVERLAP, NULL, NULL, err);
     if (status == DS_OK) return DS_OK;
-    ds_report__move_place(source->unit, err);
+    ds_model_step_place_error(source->unit, err);
     ds_model_step_free(*out);
     *out = NULL;
     return status;

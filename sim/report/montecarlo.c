@@ -254,7 +254,7 @@ static ds_status run_all(shared *s, ds_error *err) {
     }
     ds_status status = DS_OK;
     if (failed)
-        status = ds_error_set(err, failed->status, failed->err.loc, "run %u: %s",
+        status = ds_error_set(err, failed->status, ds_error_loc(&failed->err), "run %u: %s",
                               failed->failed_run, failed->err.message);
     for (uint32_t i = 0; i < s->n_threads; i++) worker_deinit(&workers[i]);
     free(workers);

@@ -230,7 +230,7 @@ ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
     ds_status status = find_program(r, options->trust_passes, &program, err);
     if (status == DS_OK) {
         status = ds_report__simulate(r, program, profiles, options, NULL, 0, err);
-        if (status != DS_OK && r->step) ds_report__move_place(binding->unit, err);
+        if (status != DS_OK && r->step) ds_model_step_place_error(binding->unit, err);
     }
     if (status == DS_OK)
         *out = r;

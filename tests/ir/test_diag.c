@@ -6,17 +6,18 @@
 Test(diag, keeps_what_it_is_given) {
     ds_diags diags;
     ds_diags_init(&diags);
-    char hint[] = "did you mean 'width'?";
-    ds_loc loc = {"a.dir", 3, 7, 5};
+    char hint[] = "did you mean 'width'?", file[] = "a.dir";
+    ds_loc loc = {file, 3, 7, 5};
     ds_diags_add(&diags, DS_SEV_ERROR, DS_ERR_NAME, loc, hint, "unknown name '%s'", "widht");
     ds_diags_add(&diags, DS_SEV_WARNING, DS_ERR_NAME, loc, NULL, "param '%s' is unused", "dp");
-    hint[0] = '?';
+    hint[0] = file[0] = '?';
     cr_assert_eq(diags.all.n, 2);
     cr_assert_eq(diags.n_errors, 1);
     cr_assert_str_eq(diags.all.at[0].message, "unknown name 'widht'");
     cr_assert_str_eq(diags.all.at[0].hint, "did you mean 'width'?");
     cr_assert_eq(diags.all.at[0].code, DS_ERR_NAME);
     cr_assert_eq(diags.all.at[0].loc.line, 3);
+    cr_assert_str_eq(diags.all.at[0].loc.file, "a.dir");
     cr_assert_eq(diags.all.at[1].severity, DS_SEV_WARNING);
     cr_assert_null(diags.all.at[1].hint);
     ds_diags_deinit(&diags);

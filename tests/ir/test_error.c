@@ -1,6 +1,7 @@
 #include "ir/base/error.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 static ds_status fails(ds_error *err) {
@@ -22,6 +23,38 @@ Test(error, carries_code_place_and_values) {
     cr_assert_str_eq(err.loc.file, "a.dir");
     cr_assert_eq(err.loc.line, 3);
     cr_assert_eq(fails(NULL), DS_ERR_SHAPE);
+}
+
+/* Place and message are the error's own: what the error is about may be freed before it is printed.
+ */
+Test(error, outlives_what_it_is_about) {
+    char *name = strdup("gone.dir");
+    ds_error err, copy;
+    ds_error_set(&err, DS_ERR_TYPE, (ds_loc){name, 7, 8, 9}, "wrong in %s", name);
+    copy = err;
+    memset(name, '?', strlen(name));
+    free(name);
+    ds_loc at = ds_error_loc(&copy);
+    memset(&err, '?', sizeof err);
+    cr_assert_str_eq(at.file, "gone.dir");
+    cr_assert(at.line == 7 && at.col == 8 && at.len == 9);
+    cr_assert_str_eq(copy.message, "wrong in gone.dir");
+    ds_error_set(&copy, DS_ERR_TYPE, ds_error_loc(&copy), "again"); /* its own place */
+    cr_assert_str_eq(copy.loc.file, "gone.dir");
+    ds_error_move(&copy, DS_NOWHERE);
+    cr_assert_null(ds_error_loc(&copy).file);
+    ds_error_move(NULL, at);
+}
+
+Test(error, of_a_long_path_the_end_is_kept) {
+    char path[DS_ERROR_FILE_MAX + 10];
+    memset(path, 'd', sizeof path);
+    strcpy(path + sizeof path - 7, "/x.dir");
+    ds_error err;
+    ds_error_set(&err, DS_ERR_IO, (ds_loc){path, 1, 1, 1}, "wrong");
+    cr_assert_eq(strlen(err.loc.file), DS_ERROR_FILE_MAX - 1);
+    cr_assert_eq(strncmp(err.loc.file, "...ddd", 6), 0);
+    cr_assert_str_eq(err.loc.file + 3, path + sizeof path - 1 - (DS_ERROR_FILE_MAX - 1 - 3));
 }
 
 Test(error, try_returns_at_the_first_failure) {

@@ -7,9 +7,10 @@
 static void check(const char *text, size_t n, ds_loc loc, const char *expected) {
     ds_unit *unit = ds_unit_new();
     ds_module *module = ds_unit_add_module(unit, "t.dir", text, n);
-    ds_error err = {DS_ERR_NAME, loc, "wrong"};
+    ds_error err;
     ds_buf out = {0};
-    err.loc.file = module->path;
+    loc.file = module->path;
+    ds_error_set(&err, DS_ERR_NAME, loc, "wrong");
     ds_error_print(unit, &err, &out);
     cr_assert_str_eq(out.text, expected, "got:\n%s", out.text);
     ds_buf_deinit(&out);
@@ -80,7 +81,8 @@ Test(lang_diag, warnings_and_hints) {
     cr_assert_str_eq(out.text, "t.dir:2:7: warning: param 'dp' is unused\n   2 | param dp = 1\n"
                                "     |       ^^\n     = hint: remove it\n");
     ds_buf_deinit(&out);
-    ds_error nowhere = {DS_ERR_IO, DS_NOWHERE, "no\x1bplace"};
+    ds_error nowhere;
+    ds_error_set(&nowhere, DS_ERR_IO, DS_NOWHERE, "no\x1bplace");
     ds_error_print(unit, &nowhere, &out);
     cr_assert_str_eq(out.text, "error: no?place\n");
     ds_buf_deinit(&out);

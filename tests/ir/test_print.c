@@ -446,7 +446,8 @@ Test(print, diagnostics_without_text) {
     cr_assert_str_eq(out.text, "made:7:3: error: %z is f32[6], but @step declares f32[7]\n");
     out.n = 0;
     m.module->text = NULL;
-    ds_error err = {DS_ERR_TYPE, {m.module->path, 1, 1, 1}, "wrong"};
+    ds_error err;
+    ds_error_set(&err, DS_ERR_TYPE, (ds_loc){m.module->path, 1, 1, 1}, "wrong");
     ds_error_print(m.unit, &err, &out);
     cr_assert_str_eq(out.text, "made:1:1: error: wrong\n");
     ds_diags_deinit(&diags);

@@ -267,7 +267,8 @@ static void expect_refusal(const char *strategy, const char *settings, ds_status
     uint32_t line = 1;
     for (const char *p = text; p < strstr(text, at); p++) line += *p == '\n';
     cr_expect_eq(c.err.loc.line, line, "%s: line %u, not %u", strategy, c.err.loc.line, line);
-    cr_expect(c.unit && c.err.loc.file == c.unit->modules.at[0]->path, "the place is the source's");
+    cr_assert(c.unit);
+    cr_expect_str_eq(c.err.loc.file, c.unit->modules.at[0]->path, "the place is the source's");
     sim_free(&c);
 }
 
