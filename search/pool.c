@@ -92,7 +92,9 @@ ds_status ds_pool_new(uint32_t n_workers, uint32_t n_slots, ds_pool_work work, v
     sem_init(&pool->finished, 0, 0);
     for (uint32_t i = 0; i < n_workers; i++) {
         pool->workers[i] = (worker){.pool = pool, .index = i};
+        errno = 0; /* pthread_create says EAGAIN for too many threads and for too little memory */
         int rc = pthread_create(&pool->workers[i].thread, NULL, run, &pool->workers[i]);
+        if (rc != 0 && errno == ENOMEM) ds_out_of_memory(0);
         if (rc != 0) {
             *out = NULL;
             ds_pool_free(pool);

@@ -73,6 +73,7 @@ bool ds_sweep_same_file(const char *a, const char *b) {
 
 bool ds_sweep_line(FILE *file, char **line, size_t *cap) {
     ssize_t n = getline(line, cap, file);
+    if (n < 0 && !feof(file) && !ferror(file)) ds_out_of_memory(*cap);
     if (n < 0) return false;
     if (n && (*line)[n - 1] == '\n') (*line)[n - 1] = '\0';
     return true;
@@ -87,7 +88,7 @@ ds_status ds_sweep_file_replay(ds_sweep_file *file,
     char *line = NULL;
     size_t cap = 0;
     off_t end = 0;
-    ssize_t n;
+    ssize_t n = 0;
     uint64_t number = 0;
     ds_status status = DS_OK;
     while (status == DS_OK && (n = getline(&line, &cap, in)) > 0 && line[n - 1] == '\n') {
@@ -95,7 +96,7 @@ ds_status ds_sweep_file_replay(ds_sweep_file *file,
         line[n - 1] = '\0';
         status = take(context, line, ++number, err);
     }
-    if (status == DS_OK && ferror(in)) status = fail("read", file->path, err);
+    if (status == DS_OK && !feof(in) && n < 0) status = fail("read", file->path, err);
     free(line);
     fclose(in); /* this drops the lock: fcntl's are the process's */
     if (status == DS_OK) status = lock(file, err);

@@ -9,6 +9,7 @@
  * (src/transformers/models/FAMILY/configuration_FAMILY.py, versions 4.3x to 4.4x). */
 #include "ir/import/internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -460,7 +461,9 @@ static ds_status load(const char *text, size_t n, json_t **out, ds_error *err) {
     json_error_t at;
     if (n > DS_IMPORT_HF_MAX_BYTES)
         return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE, "the config has more than 1 MiB");
+    errno = 0; /* jansson tells a lack of memory and a wrong text apart by nothing else */
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
+    if (!*out && errno == ENOMEM) ds_out_of_memory(0);
     if (!*out)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "line %d, column %d: %s", at.line,
                             at.column, at.text);

@@ -9,6 +9,7 @@
 #include "ir/base/arena.h"
 #include "ir/base/file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -282,8 +283,10 @@ static ds_status parse(const char *path, const ds_buf *text, json_t **root, ds_e
     json_error_t problem;
     if (text->n > 1 && (unsigned char)text->text[0] == 0x1f && (unsigned char)text->text[1] == 0x8b)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s: compressed: gunzip it first", path);
+    errno = 0; /* as in hf.c */
     *root = json_loadb(text->n ? text->text : "", text->n, 0, &problem);
     if (*root) return DS_OK;
+    if (errno == ENOMEM) ds_out_of_memory(0);
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s:%d: %s", path, problem.line,
                         problem.text);
 }

@@ -87,7 +87,7 @@ static void *take(void *data, size_t size) {
     size_t *left = data;
     if (size > *left) return NULL;
     *left -= size;
-    return malloc(size ? size : 1);
+    return ds_xmalloc(size);
 }
 
 static void give_back(void *data, void *pointer) {

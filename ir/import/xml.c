@@ -121,8 +121,9 @@ static void XMLCALL on_skipped(void *data, const XML_Char *name, int is_paramete
 
 ds_status ds_xml__parse(ds_arena *arena, const char *text, size_t n, const ds_xml **root,
                         ds_error *err) {
-    reader r = {.arena = arena, .err = err, .parser = XML_ParserCreate(NULL)};
-    if (!r.parser) return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE, "no memory for a parser");
+    const XML_Memory_Handling_Suite memory = {ds_xmalloc, ds_xrealloc, free};
+    reader r = {.arena = arena, .err = err, .parser = XML_ParserCreate_MM(NULL, &memory, NULL)};
+    if (!r.parser) ds_out_of_memory(0);
     XML_SetUserData(r.parser, &r);
     XML_SetElementHandler(r.parser, on_start, on_end);
     XML_SetCharacterDataHandler(r.parser, on_text);

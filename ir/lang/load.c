@@ -6,7 +6,6 @@
  *
  * Candidate paths are built textually from the importing file's path, so that diagnostics show
  * paths relative to where distsim was started, as the user wrote them. */
-#define _XOPEN_SOURCE 700 /* realpath */
 #include "ir/lang/lang.h"
 
 #include "ir/base/file.h"
@@ -74,7 +73,7 @@ static bool try_folder(search *s, const char *folder, size_t n) {
 
 /* Is the folder the last to look in: the file system's root, or a project's (it holds .git)? */
 static bool is_root(const char *folder) {
-    char *real = realpath(folder, NULL);
+    char *real = ds_file_real_path(folder);
     bool root = !real || strcmp(real, "/") == 0;
     free(real);
     ds_buf git = {0};
@@ -218,7 +217,7 @@ static ds_status load_imports(loader *l, ds_module *module, const file *self) {
         ds_import *import = &module->imports.at[k];
         char *path = NULL;
         DS_TRY(find_import(l, module->path, import, &path));
-        file next = {realpath(path, NULL), path, import->loc, self};
+        file next = {ds_file_real_path(path), path, import->loc, self};
         ds_status status = load_import(l, import, &next);
         free(next.real);
         free(path);
@@ -231,7 +230,7 @@ ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_lo
                        ds_unit **out, ds_error *err) {
     *out = ds_unit_new();
     loader l = {.unit = *out, .options = options, .err = err};
-    file root = {.real = realpath(path, NULL), .shown = path, .import_loc = DS_NOWHERE};
+    file root = {.real = ds_file_real_path(path), .shown = path, .import_loc = DS_NOWHERE};
     ds_module *module;
     ds_status status = load_module(&l, &root, text, n, &module);
     free(root.real);

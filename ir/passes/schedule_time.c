@@ -157,8 +157,7 @@ static uint32_t blocked_on(const timer *t, uint32_t rank, const ds_schedule_item
 
 static ds_status deadlock(const timer *t, ds_error *err) {
     const ds_schedule_index *x = t->index;
-    bool *seen = calloc(x->n_ranks, sizeof *seen);
-    if (!seen) abort();
+    bool *seen = ds_xcalloc(x->n_ranks, sizeof *seen);
     uint32_t rank = 0;
     while (t->next[rank] == x->first[rank + 1]) rank++;
     const ds_schedule_item *item;

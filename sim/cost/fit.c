@@ -31,8 +31,8 @@ void ds_fit__prepare_gsl(void) {
 }
 
 static ds_status gsl_failed(int code, const char *what, ds_error *err) {
-    return ds_error_set(err, code == GSL_ENOMEM ? DS_ERR_LIMIT : DS_ERR_DATA, DS_NOWHERE, "%s: %s",
-                        what, gsl_strerror(code));
+    if (code == GSL_ENOMEM) ds_out_of_memory(0);
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s: %s", what, gsl_strerror(code));
 }
 
 /* ---- errors ---- */

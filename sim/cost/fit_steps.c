@@ -179,11 +179,8 @@ ds_status ds_fit_steps_run(const ds_fit_steps *fit, ds_fit_residuals residuals, 
     for (uint32_t k = 0; k < fit->n; k++) s.x[k] = within(fit, k, log(c[k]));
     gsl_matrix *a = gsl_matrix_alloc(n, n);
     gsl_vector *b = gsl_vector_alloc(n), *d = gsl_vector_alloc(n);
-    ds_status status = DS_ERR_LIMIT;
-    if (a && b && d)
-        status = iterate(&s, a, b, d, err);
-    else
-        ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE, "no memory for a fit of %u constants", fit->n);
+    if (!a || !b || !d) ds_out_of_memory(n * n * sizeof(double));
+    ds_status status = iterate(&s, a, b, d, err);
     for (uint32_t k = 0; k < fit->n && status == DS_OK; k++) c[k] = exp(s.x[k]);
     *loss = s.loss;
     gsl_vector_free(d);

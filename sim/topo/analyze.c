@@ -21,6 +21,7 @@ static void leave_igraph(igraph_error_handler_t *previous) {
 }
 
 static ds_status igraph_failed(const ds_topo *topo, igraph_error_t code, ds_error *err) {
+    if (code == IGRAPH_ENOMEM) ds_out_of_memory(0);
     return ds_error_set(err, DS_ERR_INTERNAL, topo->decl->loc, "igraph failed on @%s: %s",
                         topo->decl->name, igraph_strerror(code));
 }

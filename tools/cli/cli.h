@@ -94,6 +94,10 @@ ds_status cli_balance(const cli_source *source, const cli_options *options, ds_e
 int cli_run(int argc, char **argv, int (*prepare)(void *context, cli_options *options),
             void *context);
 
+/* argp_parse for a verb, its `arguments` filled by the parser: a usage error ends the process with
+ * exit code 2, a lack of memory as ds_out_of_memory has it. */
+void cli_parse(const struct argp *parser, int argc, char **argv, void *arguments);
+
 /* Prints an error to stderr, with its source line if `unit` (may be NULL) knows it; returns the
  * exit code. */
 int cli_fail(const ds_unit *unit, const ds_error *err);

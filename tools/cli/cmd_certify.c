@@ -119,7 +119,7 @@ int cmd_certify(int argc, char **argv) {
     arguments args = {0};
     ds_error err;
     ds_buf text = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     ds_buf_put(&text, "");
     int exit_code = ds_file_read(args.certificate, DS_NOWHERE, MAX_BYTES, &text, &err) == DS_OK
                         ? certify(&args, text.text)

@@ -341,7 +341,7 @@ int cmd_collectives(int argc, char **argv) {
     arguments args = {0};
     ds_buf out = {0};
     ds_error err = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     machine m = {.topology = args.topology,
                  .table = args.table,
                  .profile = args.profile,

@@ -484,7 +484,7 @@ static int run(const arguments *args) {
 
 int cmd_exec(int argc, char **argv) {
     arguments args = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     int exit_code = run(&args);
     free(args.inputs.at);
     cli_options_deinit(&args.common);

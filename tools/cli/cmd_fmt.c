@@ -91,7 +91,7 @@ static int format_file(const char *path, const arguments *args) {
 
 int cmd_fmt(int argc, char **argv) {
     arguments args = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     int worst = 0;
     for (uint32_t i = 0; i < args.files.n; i++) {
         int exit_code = format_file(args.files.at[i], &args);

@@ -237,7 +237,7 @@ static int run(const arguments *args, ds_arena *arena) {
 
 int cmd_import(int argc, char **argv) {
     arguments args = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     ds_arena arena;
     ds_arena_init(&arena);
     int exit_code = run(&args, &arena);

@@ -158,7 +158,7 @@ static int merge(arguments *args) {
 
 int cmd_merge(int argc, char **argv) {
     arguments args = {.out = "-"};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     int exit_code = merge(&args);
     free(args.files.at);
     cli_options_deinit(&args.common);

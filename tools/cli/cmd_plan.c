@@ -1,5 +1,5 @@
 /* distsim plan MODEL --on TOPOLOGY: the best plans without writing a sweep. */
-#define _XOPEN_SOURCE 700 /* realpath */
+#include "ir/base/file.h"
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
@@ -181,8 +181,8 @@ static bool is_below_here(arguments *args, const char *file) {
     const char *slash = strrchr(file, '/');
     if (strcmp(file, "-") == 0 || !slash) return true;
     char *folder =
-        realpath(ds_arena_printf(&args->plan.arena, "%.*s/", (int)(slash - file), file), NULL);
-    char *here = realpath(".", NULL);
+        ds_file_real_path(ds_arena_printf(&args->plan.arena, "%.*s/", (int)(slash - file), file));
+    char *here = ds_file_real_path(".");
     bool below = folder && here && strncmp(folder, here, strlen(here)) == 0;
     free(folder);
     free(here);
@@ -190,7 +190,7 @@ static bool is_below_here(arguments *args, const char *file) {
 }
 
 static const char *absolute(ds_arena *arena, const char *path) {
-    char *real = realpath(path, NULL);
+    char *real = ds_file_real_path(path);
     const char *kept = real ? ds_arena_strdup(arena, real) : path;
     free(real);
     return kept;
@@ -233,16 +233,16 @@ static ds_status open_sweep(arguments *args, sweep *s, ds_error *err) {
 static ds_status count(sweep *s, ds_error *err) {
     ds_space *space;
     ds_arena arena;
+    bool found = true;
+    DS_TRY(ds_space_new(&s->binding, NULL, 0, &space, err));
     ds_arena_init(&arena);
-    ds_status status = ds_space_new(&s->binding, NULL, 0, &space, err);
-    bool found = status == DS_OK;
-    ds_candidate candidate = {0};
-    if (found) candidate = ds_candidate_new(space, &arena);
+    ds_candidate candidate = ds_candidate_new(space, &arena);
+    ds_status status = DS_OK;
     while (found && status == DS_OK) {
         status = ds_space_next(space, &candidate, &found, err);
         if (status == DS_OK && found) s->n_candidates++;
     }
-    if (status == DS_OK) ds_space_free(space);
+    ds_space_free(space);
     ds_arena_deinit(&arena);
     return status;
 }
@@ -408,7 +408,7 @@ int cmd_plan(int argc, char **argv) {
                       .program = "plan",
                       .top = DEFAULT_TOP};
     ds_arena_init(&args.plan.arena);
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     args.plan.load = (ds_load_options){args.common.include_dirs.at, args.common.include_dirs.n};
     int exit_code = cli_plan_look(&args.plan, args.common.settings.at, args.common.settings.n);
     if (!exit_code) exit_code = search_with_rows(&args);

@@ -427,14 +427,14 @@ static void help_action(int argc, char **argv) {
     help.options = own;
     help.args_doc = a->usage;
     help.doc = a->about;
-    argp_parse(&help, argc, argv, 0, NULL, &(arguments){0}); /* ends the program */
+    cli_parse(&help, argc, argv, &(arguments){0}); /* ends the program */
 }
 
 int cmd_profile(int argc, char **argv) {
     arguments args = {0};
     ds_error err;
     help_action(argc, argv);
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     int code = misused(&args);
     if (!code) {
         ds_status status = find_action(args.action)->run(&args, &err);

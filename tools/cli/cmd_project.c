@@ -123,7 +123,7 @@ static int project_model(const arguments *args, const cli_source *source) {
 int cmd_project(int argc, char **argv) {
     arguments args = {.rank = -1};
     cli_source source;
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
     if (exit_code == 0)
         exit_code = ds_scenario_model(source.unit) ? project_model(&args, &source)

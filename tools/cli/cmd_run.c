@@ -509,7 +509,7 @@ static int run(const arguments *args) {
 int cli_run(int argc, char **argv, int (*prepare)(void *context, cli_options *options),
             void *context) {
     arguments args = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     int exit_code = prepare ? prepare(context, &args.common) : 0;
     if (!exit_code) exit_code = run(&args);
     cli_options_deinit(&args.common);

@@ -357,7 +357,7 @@ static int print_one(arguments *args) {
 
 int cmd_schedule(int argc, char **argv) {
     arguments args = {.times = {1, 1, 1, 0}};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     int exit_code;
     if (args.list)
         exit_code = print_list();

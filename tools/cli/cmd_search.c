@@ -299,11 +299,13 @@ static ds_status simulate(const cli_search_run *run, const found *f, const rival
     ds_pase_applied applied;
     ds_buf expert = {0};
     cli_search_simulate(run, "found", text, steps);
-    DS_TRY(cli_search_text(run, f->result->graph, r->expert, &expert, &applied, err));
-    cli_search_simulate(run, "expert", expert.text, steps);
+    ds_status status = cli_search_text(run, f->result->graph, r->expert, &expert, &applied, err);
+    if (status == DS_OK) {
+        cli_search_simulate(run, "expert", expert.text, steps);
+        cli_search_simulate_meshes(run, 8, steps);
+    }
     ds_buf_deinit(&expert);
-    cli_search_simulate_meshes(run, 8, steps);
-    return DS_OK;
+    return status;
 }
 
 /* What costs least is not always what is fastest: what is written is held to data parallelism at
@@ -464,7 +466,7 @@ int cmd_search(int argc, char **argv) {
     ds_buf out = {0};
     ds_error err;
     bool fits = true;
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
     if (!exit_code && read_and_search(&args, &source, &out, &fits, &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);

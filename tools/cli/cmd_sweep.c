@@ -341,7 +341,7 @@ static int search(const arguments *args) {
 
 int cmd_sweep(int argc, char **argv) {
     arguments args = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     int exit_code = is_search(&args) ? search(&args) : sweep(&args);
     cli_options_deinit(&args.common);
     return exit_code;

@@ -457,7 +457,7 @@ static ds_status show(const arguments *args, const cli_source *source, ds_error 
 
 int cmd_topo(int argc, char **argv) {
     arguments args = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     cli_source source;
     ds_error err;
     ds_status status = cli_open(args.file, &args.common, &source);

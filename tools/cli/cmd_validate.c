@@ -421,7 +421,7 @@ static int run(validate_arguments *args) {
 int cmd_validate(int argc, char **argv) {
     validate_arguments args = {0};
     ds_buf near = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &args);
+    cli_parse(&parser, argc, argv, &args);
     add_scenarios(&args, &near);
     int exit_code = run(&args);
     cli_options_deinit(&args.common);

@@ -72,6 +72,11 @@ int cli_fail(const ds_unit *unit, const ds_error *err) {
     return ds_status_exit_code(err->code);
 }
 
+void cli_parse(const struct argp *parser, int argc, char **argv, void *arguments) {
+    error_t code = argp_parse(parser, argc, argv, 0, NULL, arguments);
+    if (code) ds_out_of_memory(0); /* of its other codes argp speaks itself, and ends the process */
+}
+
 static void print_diags(const cli_source *source, bool warnings) {
     ds_buf text = {0};
     for (uint32_t i = 0; i < source->diags.all.n; i++) {
