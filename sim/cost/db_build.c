@@ -8,6 +8,7 @@
 #include "ir/base/csv.h"
 #include "ir/base/units.h"
 #include "sim/cost/profiles_internal.h"
+#include "sim/cost/sqlite_internal.h"
 #include "sim/cost/tables_internal.h"
 
 #include <ctype.h>
@@ -32,7 +33,7 @@ struct builder {
 /* ---- SQLite ---- */
 
 static ds_status sql_error(builder *b, const char *what) {
-    return ds_error_set(b->err, DS_ERR_DATA, DS_NOWHERE, "%s: %s", what, sqlite3_errmsg(b->db));
+    return ds_error_set(b->err, DS_ERR_DATA, DS_NOWHERE, "%s: %s", what, ds_sqlite__why(b->db));
 }
 
 static ds_status run_sql(builder *b, const char *sql) {
@@ -44,10 +45,13 @@ static ds_status run_sql(builder *b, const char *sql) {
 static int64_t find_id(builder *b, const char *sql, const char *text) {
     sqlite3_stmt *stmt = NULL;
     int64_t id = 0;
-    if (sqlite3_prepare_v2(b->db, sql, -1, &stmt, NULL) == SQLITE_OK) {
-        sqlite3_bind_text(stmt, 1, text, -1, SQLITE_STATIC);
-        if (sqlite3_step(stmt) == SQLITE_ROW) id = sqlite3_column_int64(stmt, 0);
-    }
+    int rc = sqlite3_prepare_v2(b->db, sql, -1, &stmt, NULL);
+    if (rc == SQLITE_OK) rc = sqlite3_bind_text(stmt, 1, text, -1, SQLITE_STATIC);
+    if (rc == SQLITE_OK) rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW)
+        id = sqlite3_column_int64(stmt, 0);
+    else if (rc != SQLITE_DONE)
+        (void)ds_sqlite__why(b->db); /* nothing but memory can be missing, which ends here */
     sqlite3_finalize(stmt);
     return id;
 }
@@ -217,7 +221,7 @@ static ds_status insert_row(builder *b, const table *t, const ds_csv *csv, const
         DS_TRY(bind_cell(b, csv, row, &t->columns[c], cell, stmt, at++));
     }
     if (sqlite3_step(stmt) != SQLITE_DONE)
-        return ds_csv_error(csv, row, b->err, "%s: %s", t->name, sqlite3_errmsg(b->db));
+        return ds_csv_error(csv, row, b->err, "%s: %s", t->name, ds_sqlite__why(b->db));
     int64_t id = sqlite3_last_insert_rowid(b->db);
     return t->after ? t->after(b, csv, row, id) : DS_OK;
 }
@@ -294,7 +298,7 @@ static ds_status insert_pair(builder *b, const ds_csv *csv, const ds_csv_row *ro
     if (sqlite3_bind_parameter_count(stmt) == 3) sqlite3_bind_int64(stmt, 3, number);
     ds_status status = DS_OK;
     if (sqlite3_step(stmt) != SQLITE_DONE)
-        status = ds_csv_error(csv, row, b->err, "'%s': %s", text, sqlite3_errmsg(b->db));
+        status = ds_csv_error(csv, row, b->err, "'%s': %s", text, ds_sqlite__why(b->db));
     sqlite3_finalize(stmt);
     return status;
 }
@@ -586,11 +590,7 @@ ds_status ds_profiles_build(const char *dir, const char *db_path, ds_error *err)
     ds_arena_init(&b.arena);
     const char *fresh = ds_arena_printf(&b.arena, "%s.new", db_path);
     unlink(fresh);
-    ds_status status = DS_OK;
-    if (sqlite3_open_v2(fresh, &b.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
-        SQLITE_OK)
-        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot create %s: %s", fresh,
-                              b.db ? sqlite3_errmsg(b.db) : "out of memory");
+    ds_status status = ds_sqlite__open_to_write(fresh, &b.db, err);
     if (status == DS_OK) status = fill(&b);
     sqlite3_close(b.db);
     if (status == DS_OK && rename(fresh, db_path) != 0)

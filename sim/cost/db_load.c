@@ -1,13 +1,12 @@
 /* profiles.db → memory. Every table is read once, front to back, into arrays of the arena; rows of
  * measurement are sorted and duplicates become their median. Row ids of devices and
- * profiles become indices; a source becomes one line of text.
- *
- * The file is opened immutable: no locks, no journal, any number of readers. */
+ * profiles become indices; a source becomes one line of text. */
 #include "sim/cost/profiles_internal.h"
 
 #include "ir/base/file.h"
 #include "ir/base/map.h"
 #include "ir/base/units.h"
+#include "sim/cost/sqlite_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -33,8 +32,8 @@ static ds_status fail(loader *l, const char *what) {
 }
 
 static const char *text_at(loader *l, sqlite3_stmt *row, int column) {
-    const unsigned char *text = sqlite3_column_text(row, column);
-    return ds_arena_strdup(l->arena, text ? (const char *)text : "");
+    const char *text = ds_sqlite__text(row, column);
+    return ds_arena_strdup(l->arena, text ? text : "");
 }
 
 /* Every cell of every row that is loaded, in order: what ds_profiles_hash tells. */
@@ -49,8 +48,8 @@ static void hash_row(loader *l, sqlite3_stmt *row) {
             double real = sqlite3_column_double(row, i);
             hash = ds_hash_mix(hash, ds_hash_bytes(&real, sizeof real));
         } else if (type == SQLITE_TEXT) {
-            const unsigned char *text = sqlite3_column_text(row, i);
-            hash = ds_hash_mix(hash, ds_hash_bytes(text, strlen((const char *)text)));
+            const char *text = ds_sqlite__text(row, i);
+            hash = ds_hash_mix(hash, ds_hash_bytes(text, strlen(text)));
         }
     }
     l->p->content = hash;
@@ -78,7 +77,7 @@ static ds_status each(loader *l, const char *table, const char *sql,
                       ds_status (*take)(loader *, sqlite3_stmt *)) {
     sqlite3_stmt *stmt = NULL;
     if (sqlite3_prepare_v2(l->db, sql, -1, &stmt, NULL) != SQLITE_OK)
-        return fail(l, sqlite3_errmsg(l->db));
+        return fail(l, ds_sqlite__why(l->db));
     const ds_cost_range *ranges[MOST_COLUMNS];
     int n_columns = sqlite3_column_count(stmt), rc = SQLITE_DONE;
     for (int i = 0; i < n_columns; i++)
@@ -91,7 +90,7 @@ static ds_status each(loader *l, const char *table, const char *sql,
             if (ranges[i]) status = check_number(l, stmt, i, ranges[i], n);
         if (status == DS_OK) status = take(l, stmt);
     }
-    if (status == DS_OK && rc != SQLITE_DONE) status = fail(l, sqlite3_errmsg(l->db));
+    if (status == DS_OK && rc != SQLITE_DONE) status = fail(l, ds_sqlite__why(l->db));
     sqlite3_finalize(stmt);
     return status;
 }
@@ -124,7 +123,7 @@ static ds_status profile_at(loader *l, sqlite3_stmt *row, int column, uint32_t *
 }
 
 static ds_status dtype_at(loader *l, sqlite3_stmt *row, int column, ds_dtype *dtype) {
-    const char *name = (const char *)sqlite3_column_text(row, column);
+    const char *name = ds_sqlite__text(row, column);
     if (name && ds_dtype_parse(name, dtype)) return DS_OK;
     return ds_error_set(l->err, DS_ERR_DATA, DS_NOWHERE, "%s: unknown dtype '%s'", l->path,
                         name ? name : "");
@@ -133,7 +132,7 @@ static ds_status dtype_at(loader *l, sqlite3_stmt *row, int column, ds_dtype *dt
 /* ---- tables ---- */
 
 static ds_status take_version(loader *l, sqlite3_stmt *row) {
-    const char *version = (const char *)sqlite3_column_text(row, 0);
+    const char *version = ds_sqlite__text(row, 0);
     if (version && strcmp(version, DS_PROFILES_VERSION) == 0) return DS_OK;
     return ds_error_set(l->err, DS_ERR_DATA, DS_NOWHERE,
                         "%s: schema version '%s', but this distsim reads version %s; build it "
@@ -144,7 +143,7 @@ static ds_status take_version(loader *l, sqlite3_stmt *row) {
 static ds_status take_source(loader *l, sqlite3_stmt *row) {
     if (sqlite3_column_int64(row, 0) != (int64_t)l->sources.n + 1)
         return fail(l, "sources are not numbered 1, 2, 3 …");
-    const char *revision = (const char *)sqlite3_column_text(row, 3);
+    const char *revision = ds_sqlite__text(row, 3);
     const char *line =
         ds_arena_printf(l->arena, "%s: %s%s%s", text_at(l, row, 1), text_at(l, row, 2),
                         revision && *revision ? " @" : "", revision ? revision : "");
@@ -228,7 +227,7 @@ static ds_status take_profile(loader *l, sqlite3_stmt *row) {
 static ds_status take_op(loader *l, sqlite3_stmt *row) {
     ds_op_row r = {.n = 1};
     DS_TRY(profile_at(l, row, 0, &r.key.profile));
-    const char *class = (const char *)sqlite3_column_text(row, 1);
+    const char *class = ds_sqlite__text(row, 1);
     r.key.op = text_at(l, row, 2);
     DS_TRY(dtype_at(l, row, 3, &r.key.dtype));
     /* The columns of the query in the order of the schema; which of them are keys is the class's.
@@ -291,13 +290,13 @@ static ds_status take_gemm(loader *l, sqlite3_stmt *row) {
 static ds_status take_fit(loader *l, sqlite3_stmt *row) {
     ds_fit f = {.op = text_at(l, row, 1), .dtype = DS_ANY_DTYPE};
     DS_TRY(profile_at(l, row, 0, &f.profile));
-    const char *dtype_name = (const char *)sqlite3_column_text(row, 2);
+    const char *dtype_name = ds_sqlite__text(row, 2);
     if (!dtype_name || strcmp(dtype_name, "*") != 0) {
         ds_dtype dtype;
         DS_TRY(dtype_at(l, row, 2, &dtype));
         f.dtype = (int32_t)dtype;
     }
-    const char *resource = (const char *)sqlite3_column_text(row, 3);
+    const char *resource = ds_sqlite__text(row, 3);
     f.flop = resource && strcmp(resource, "flop") == 0;
     f.reference_per_s = (double)sqlite3_column_int64(row, 4);
     f.e_max = sqlite3_column_double(row, 5);
@@ -553,18 +552,6 @@ static ds_status load_tables(loader *l) {
                 take_protocol);
 }
 
-/* "file:PATH?mode=ro&immutable=1" with the characters that mean something in a URI escaped. */
-static void put_uri(const char *path, ds_buf *uri) {
-    ds_buf_put(uri, "file:");
-    for (const char *p = path; *p; p++) {
-        if (strchr("%?# ", *p))
-            ds_buf_printf(uri, "%%%02X", (unsigned)(unsigned char)*p);
-        else
-            ds_buf_putc(uri, *p);
-    }
-    ds_buf_put(uri, "?mode=ro&immutable=1");
-}
-
 #ifndef DS_SHARE_DIR
 #define DS_SHARE_DIR "."
 #endif
@@ -590,12 +577,8 @@ static ds_status load_file(loader *l) {
         return ds_error_set(l->err, DS_ERR_IO, DS_NOWHERE,
                             "cannot read the cost database %s (set DISTSIM_PROFILES to another)",
                             l->path);
-    ds_buf uri = {0};
-    put_uri(l->path, &uri);
-    int rc = sqlite3_open_v2(uri.text, &l->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
-    ds_buf_deinit(&uri);
-    ds_status status =
-        rc == SQLITE_OK ? load_tables(l) : fail(l, l->db ? sqlite3_errmsg(l->db) : "out of memory");
+    DS_TRY(ds_sqlite__open(l->path, &l->db, l->err));
+    ds_status status = load_tables(l);
     sqlite3_close(l->db);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "ir/base/json.h"
 #include "sim/cost/cost.h"
+#include "sim/cost/sqlite_internal.h"
 #include "sim/cost/tables_internal.h"
 
 #include <inttypes.h>
@@ -29,7 +30,7 @@ typedef struct reader {
 
 static ds_status fail(reader *r) {
     return ds_error_set(r->err, DS_ERR_DATA, DS_NOWHERE, "%s: %s", r->path.text,
-                        r->db ? sqlite3_errmsg(r->db) : "out of memory");
+                        ds_sqlite__why(r->db));
 }
 
 /* By ds_profiles_load, which says what is wrong with a file that is no such database. */
@@ -42,8 +43,7 @@ static ds_status open_reader(reader *r, const char *path, ds_error *err) {
         ds_buf_put(&r->path, path);
     else
         ds_profiles_default_path(&r->path);
-    return sqlite3_open_v2(r->path.text, &r->db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK ? DS_OK
-                                                                                          : fail(r);
+    return ds_sqlite__open(r->path.text, &r->db, err);
 }
 
 static void close_reader(reader *r) {
@@ -97,7 +97,7 @@ static void put_cell(ds_buf *out, const column *c, sqlite3_stmt *row, int at) {
         put_real(out, sqlite3_column_double(row, at));
         return;
     default:
-        put_text(out, (const char *)sqlite3_column_text(row, at));
+        put_text(out, ds_sqlite__text(row, at));
     }
 }
 
@@ -177,10 +177,12 @@ static ds_status find_profile(reader *r, const char *name, int64_t *id) {
     sqlite3_stmt *stmt = NULL;
     *id = 0;
     DS_TRY(prepare(r, "SELECT id FROM profile WHERE name = ? COLLATE NOCASE", &stmt));
-    sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
-    if (sqlite3_step(stmt) == SQLITE_ROW) *id = sqlite3_column_int64(stmt, 0);
+    int rc = sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
+    if (rc == SQLITE_OK) rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW) *id = sqlite3_column_int64(stmt, 0);
+    ds_status status = rc == SQLITE_ROW || rc == SQLITE_DONE ? DS_OK : fail(r);
     sqlite3_finalize(stmt);
-    return DS_OK;
+    return status;
 }
 
 /* The message, with its suggestions, is ds_profiles_find_profile's. */

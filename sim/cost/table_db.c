@@ -3,6 +3,7 @@
 
 #include "ir/base/arena.h"
 #include "ir/base/str.h"
+#include "sim/cost/sqlite_internal.h"
 
 #include <errno.h>
 #include <sqlite3.h>
@@ -19,7 +20,7 @@ struct ds_table_db {
 };
 
 static ds_status fail(const ds_table_db *t, ds_error *err) {
-    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s: %s", t->temporary, sqlite3_errmsg(t->db));
+    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s: %s", t->temporary, ds_sqlite__why(t->db));
 }
 
 /* An identifier in quotes, those inside doubled. */
@@ -50,8 +51,8 @@ static bool begin(ds_table_db *t, const char *table, const ds_table_column *colu
     }
     ds_buf_put(&create, ")");
     ds_buf_put(&insert, ")");
-    /* A temporary file needs no journal: if anything fails it is removed. */
-    bool ok = run(t, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN") &&
+    /* A temporary file needs no journal on disk: if anything fails the file is removed. */
+    bool ok = run(t, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN") &&
               run(t, create.text) &&
               sqlite3_prepare_v2(t->db, insert.text, -1, &t->insert, NULL) == SQLITE_OK;
     ds_buf_deinit(&create);
@@ -70,13 +71,13 @@ ds_status ds_table_db_open(const char *path, const char *table, const ds_table_c
     snprintf(t->temporary, length + 4, "%s.new", path);
     *out = NULL;
     unlink(t->temporary);
-    if (sqlite3_open(t->temporary, &t->db) != SQLITE_OK || !begin(t, table, columns)) {
-        ds_status status = fail(t, err);
+    ds_status status = ds_sqlite__open_to_write(t->temporary, &t->db, err);
+    if (status == DS_OK && !begin(t, table, columns)) status = fail(t, err);
+    if (status == DS_OK)
+        *out = t;
+    else
         ds_table_db_close(t, false, NULL);
-        return status;
-    }
-    *out = t;
-    return DS_OK;
+    return status;
 }
 
 /* The query's only number; -1 if it has none. */
@@ -87,6 +88,8 @@ static int64_t ask(sqlite3 *db, const char *sql, const char *argument) {
         sqlite3_bind_text(query, 1, argument, -1, SQLITE_STATIC) == SQLITE_OK &&
         sqlite3_step(query) == SQLITE_ROW)
         answer = sqlite3_column_int64(query, 0);
+    else
+        (void)ds_sqlite__why(db); /* ends the process if memory is missing */
     sqlite3_finalize(query);
     return answer;
 }
@@ -99,7 +102,7 @@ bool ds_table_db_holds(const char *path, const char *table, const char *column, 
     ds_buf_put(&others, " WHERE ");
     put_name(column, &others);
     ds_buf_put(&others, " IS NOT ?");
-    bool holds = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
+    bool holds = ds_sqlite__open(path, &db, NULL) == DS_OK &&
                  ask(db, "SELECT count(*) FROM sqlite_master WHERE name IS NOT ?", table) == 0 &&
                  ask(db, others.text, value) == 0;
     sqlite3_close(db);

@@ -1,11 +1,14 @@
 /* profiles.db from CSV: what is refused, with which message; damaged databases; determinism. */
 #include "tests/support/cost_tree.h"
 
+#include "sim/cost/db_text.h"
+
 #include <criterion/criterion.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static cost_tree tree;
@@ -128,6 +131,35 @@ Test(cost_build, databases_of_another_kind_are_refused) {
     expect_load_error(DS_ERR_DATA, "schema version ''");
     sql("DROP TABLE meta");
     expect_load_error(DS_ERR_DATA, "no such table: meta");
+}
+
+/* What stands in a file runs nothing: a view in a table's place might never come to an end. */
+Test(cost_build, only_tables_and_indexes_are_read) {
+    static const char endless[] =
+        "CREATE VIEW op_profile AS WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r)"
+        " SELECT i AS profile FROM r;";
+    static const struct {
+        const char *change, *message;
+    } cases[] = {
+        {endless, "view 'op_profile'"},
+        {"CREATE TRIGGER t AFTER INSERT ON source BEGIN DELETE FROM source; END", "trigger 't'"},
+        {"CREATE VIRTUAL TABLE v USING fts5(a)", "table 'v'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ds_error err = {0};
+        cr_assert_eq(ds_profiles_build(tree.dir, tree.db, &err), DS_OK);
+        if (!i) sql("ALTER TABLE op_profile RENAME TO op_profile_once");
+        sql(cases[i].change);
+        expect_load_error(DS_ERR_DATA, cases[i].message);
+        ds_buf out = {0};
+        cr_assert_eq(ds_profile_list_text(tree.db, &out, &err), DS_ERR_DATA);
+        ds_buf_deinit(&out);
+    }
+}
+
+Test(cost_build, a_pipe_is_no_database) {
+    cr_assert_eq(mkfifo(tree.db, 0600), 0);
+    expect_load_error(DS_ERR_IO, "is no file");
 }
 
 Test(cost_build, a_row_whose_source_is_gone_is_refused) {
