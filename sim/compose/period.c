@@ -135,7 +135,7 @@ static const ds_source *sources_of(ds_period *p, const ds_body *body, uint32_t *
         found = ds_map_find(&p->sources_of, DS_KEY(body));
     }
     *n = (uint32_t)*found;
-    return p->sources.at + (*found >> 32);
+    return *n ? p->sources.at + (*found >> 32) : NULL;
 }
 
 typedef struct period {
