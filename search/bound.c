@@ -266,11 +266,38 @@ bool ds_bound_is_proved(const ds_method *method) {
 
 /* ---- the certificate ---- */
 
-static void put_prefix(const search *s, uint32_t depth, ds_candidate *full, ds_buf *out) {
-    for (uint32_t i = 0; i < depth; i++) {
-        ds_buf_putc(out, '\t');
-        ds_space_put_value(s->space, full, i, out);
+void ds_certificate_put_cell(const char *text, ds_buf *out) {
+    ds_buf_put(out, "");
+    for (; *text; text++) {
+        if (*text == '\t' || *text == '\n' || *text == '\\') ds_buf_putc(out, '\\');
+        ds_buf_putc(out, *text == '\t' ? 't' : *text == '\n' ? 'n' : *text);
     }
+}
+
+void ds_certificate_read_cell(char *cell) {
+    char *out = cell;
+    for (; *cell; cell++) {
+        char c = *cell;
+        if (c == '\\' && cell[1]) {
+            c = *++cell;
+            if (c == 't') c = '\t';
+            if (c == 'n') c = '\n';
+        }
+        *out++ = c;
+    }
+    *out = '\0';
+}
+
+static void put_prefix(const search *s, uint32_t depth, ds_candidate *full, ds_buf *out) {
+    ds_buf value = {0};
+    for (uint32_t i = 0; i < depth; i++) {
+        value.n = 0;
+        ds_buf_put(&value, "");
+        ds_space_put_value(s->space, full, i, &value);
+        ds_buf_putc(out, '\t');
+        ds_certificate_put_cell(value.text, out);
+    }
+    ds_buf_deinit(&value);
     ds_buf_putc(out, '\n');
 }
 
@@ -321,13 +348,17 @@ ds_status ds_bound_certificate(ds_method *method, const char *source, const char
     ds_arena arena;
     ds_arena_init(&arena);
     ds_candidate full = ds_candidate_new(s->space, &arena);
-    ds_buf regions = {0};
+    ds_buf regions = {0}, cells[2] = {{0}};
     uint64_t n = 0;
+    ds_certificate_put_cell(source, &cells[0]);
+    ds_certificate_put_cell(settings, &cells[1]);
     ds_status status = put_regions(s, &full, &n, &regions, err);
-    ds_buf_printf(out,
-                  "distsim certificate 1\nsource\t%s\nsettings\t%s\ncontent\t%016" PRIx64
-                  "\nobjective\t%s\n",
-                  source, settings, s->source->content, ds_derived_name(s->objective.what));
+    ds_buf_printf(
+        out,
+        "distsim certificate 1\nsource\t%s\nsettings\t%s\ncontent\t%016" PRIx64 "\nobjective\t%s\n",
+        cells[0].text, cells[1].text, s->source->content, ds_derived_name(s->objective.what));
+    ds_buf_deinit(&cells[0]);
+    ds_buf_deinit(&cells[1]);
     if (s->best == INT64_MAX) {
         ds_buf_put(out, "incumbent\t-\t-\n");
     } else {

@@ -2,6 +2,7 @@
 #ifndef DS_SEARCH_BOUND_H
 #define DS_SEARCH_BOUND_H
 
+#include "ir/base/str.h"
 #include "search/bounds.h"
 #include "search/method.h"
 
@@ -16,7 +17,8 @@ ds_status ds_bound_new(const ds_eval_source *source, ds_space *space, ds_method 
 /* Has it ended because nothing is left that could be better? */
 bool ds_bound_is_proved(const ds_method *method);
 
-/* The certificate as text, a line each, cells parted by tabs:
+/* The certificate as text, a line each, cells parted by tabs; in a cell \t, \n and \\ are a tab, a
+ * line end and a backslash:
  *
  *     distsim certificate 1
  *     source     PATH              what was explored, and the settings, as in a sweep's rows
@@ -36,5 +38,9 @@ bool ds_bound_is_proved(const ds_method *method);
  * yet. O(regions). */
 ds_status ds_bound_certificate(ds_method *method, const char *source, const char *settings,
                                ds_buf *out, ds_error *err);
+
+/* A cell with its escapes, and back, in place. */
+void ds_certificate_put_cell(const char *text, ds_buf *out);
+void ds_certificate_read_cell(char *cell);
 
 #endif

@@ -4,7 +4,7 @@
 #include "search/certify.h"
 
 #include "ir/passes/strategy.h"
-#include "search/bounds.h"
+#include "search/bound.h"
 #include "search/rows.h"
 
 #include <inttypes.h>
@@ -52,6 +52,7 @@ static bool next_line(checker *c) {
     for (char *cell = c->at; cell && c->n_cells < MAX_CELLS;) {
         char *tab = strchr(cell, '\t');
         if (tab) *tab = '\0';
+        ds_certificate_read_cell(cell);
         c->cells[c->n_cells++] = cell;
         cell = tab ? tab + 1 : NULL;
     }

@@ -192,6 +192,11 @@ static void read_result(const ds_result *r, ds_outcome *out) {
                   ds_topo_device_path(r->plan->topo, r->plan->classes[r->fullest].device));
 }
 
+void ds_outcome_of(const ds_result *result, ds_outcome *out) {
+    read_knobs(result->source, out);
+    read_result(result, out);
+}
+
 static void read_composed(const ds_composed *r, ds_outcome *out) {
     out->world = r->n_devices;
     out->batch = r->samples;

@@ -41,6 +41,8 @@ typedef struct ds_outcome {
     bool unsimulated; /* does not fit, by a lower bound (search/reject.h) */
 } ds_outcome;
 void ds_outcome_deinit(ds_outcome *outcome);
+/* What a whole simulation comes to, without its hash. Of an outcome that is zeroed at first. */
+void ds_outcome_of(const ds_result *result, ds_outcome *out);
 bool ds_outcome_is_simulated(const ds_outcome *outcome);
 
 typedef struct ds_eval ds_eval;

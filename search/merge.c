@@ -1,39 +1,46 @@
 /* Files of sweeps: shards put together, rows found again. */
 #include "search/sweep.h"
 
-#include "search/sweep_file_internal.h"
+#include "ir/base/csv.h"
+#include "ir/base/output.h"
+#include "search/rows.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { MAX_COLUMNS = 256, MIN_HASH_DIGITS = 4 };
-
-static uint32_t find_column(char *const *columns, uint32_t n, const char *name) {
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(columns[i], name) == 0) return i;
-    return UINT32_MAX;
-}
+enum { MIN_HASH_DIGITS = 4, PENDING_MAX = 1 << 16 };
 
 static ds_status no_sweep(const char *path, ds_error *err) {
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s is no file of a sweep", path);
 }
 
-static ds_status cannot_read(const char *path, ds_error *err) {
-    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read %s: %s", path, strerror(errno));
+/* The first record names the columns. */
+static ds_status read_columns(ds_csv_stream *rows, ds_error *err) {
+    bool found;
+    DS_TRY(ds_csv_next(rows, &found, err));
+    return found && rows->whole ? DS_OK : no_sweep(rows->path, err);
+}
+
+static ds_status find_column(const ds_csv_stream *rows, const char *name, uint32_t *out,
+                             ds_error *err) {
+    for (*out = 0; *out < rows->n; ++*out)
+        if (strcmp(rows->cells[*out], name) == 0) return DS_OK;
+    return no_sweep(rows->path, err);
+}
+
+static ds_status torn(const char *path, ds_error *err) {
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s: a row is not whole: resume its sweep first", path);
 }
 
 /* ---- merging ---- */
 
 typedef struct input {
     const char *path;
-    FILE *file;
-    char *line, *copy; /* the current row, and one that is cut into cells */
-    size_t cap;
-    uint64_t number; /* of its candidate */
+    ds_csv_stream rows;
+    uint64_t number; /* of the current row's candidate */
     uint64_t first;  /* that of its first row */
     char sweep[32];
     bool begun, ended;
@@ -42,49 +49,41 @@ typedef struct input {
 typedef struct merger {
     input *inputs;
     uint32_t n;
-    char *header;
+    ds_buf header;
     uint32_t n_columns, candidate, sweep;
+    ds_output out;
+    ds_buf pending;
 } merger;
 
 static ds_status read_row(const merger *m, input *in, ds_error *err) {
-    char *cells[MAX_COLUMNS], *end = NULL;
-    if (!ds_sweep_line(in->file, &in->line, &in->cap)) {
-        in->ended = true;
-        return DS_OK;
-    }
-    free(in->copy);
-    in->copy = ds_xmalloc(strlen(in->line) + 1);
-    strcpy(in->copy, in->line);
-    bool torn = feof(in->file); /* without its newline: the last cell may lack its end */
-    if (torn || ds_rows_split(in->copy, cells, MAX_COLUMNS) != m->n_columns)
-        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                            "%s: a row is not whole: resume its sweep first", in->path);
+    bool found;
+    char *end = NULL;
+    DS_TRY(ds_csv_next(&in->rows, &found, err));
+    in->ended = !found;
+    if (!found) return DS_OK;
+    if (in->rows.n != m->n_columns) return torn(in->path, err);
+    const char *number = in->rows.cells[m->candidate];
     errno = 0;
-    in->number = strtoull(cells[m->candidate], &end, 10);
-    if (*end || end == cells[m->candidate] || errno) return no_sweep(in->path, err);
-    snprintf(in->sweep, sizeof in->sweep, "%s", cells[m->sweep]);
+    in->number = strtoull(number, &end, 10);
+    if (*end || end == number || errno) return no_sweep(in->path, err);
+    snprintf(in->sweep, sizeof in->sweep, "%s", in->rows.cells[m->sweep]);
     if (!in->begun) in->first = in->number;
     in->begun = true;
     return DS_OK;
 }
 
 static ds_status read_header(merger *m, input *in, ds_error *err) {
-    in->file = fopen(in->path, "rb");
-    if (!in->file) return cannot_read(in->path, err);
-    if (!ds_sweep_line(in->file, &in->line, &in->cap)) return no_sweep(in->path, err);
-    if (m->header && strcmp(m->header, in->line) != 0)
+    DS_TRY(ds_csv_open(&in->rows, in->path, err));
+    DS_TRY(read_columns(&in->rows, err));
+    const ds_buf *raw = &in->rows.raw;
+    if (m->header.n && (m->header.n != raw->n || memcmp(m->header.text, raw->text, raw->n) != 0))
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s and %s have different columns",
                             m->inputs[0].path, in->path);
-    if (m->header) return DS_OK;
-    char *cells[MAX_COLUMNS];
-    m->header = ds_xmalloc(strlen(in->line) + 1);
-    strcpy(m->header, in->line);
-    m->n_columns = ds_rows_split(in->line, cells, MAX_COLUMNS);
-    if (!m->n_columns || m->n_columns > MAX_COLUMNS) return no_sweep(in->path, err);
-    m->candidate = find_column(cells, m->n_columns, "candidate");
-    m->sweep = find_column(cells, m->n_columns, "sweep");
-    bool found = m->candidate != UINT32_MAX && m->sweep != UINT32_MAX;
-    return found ? DS_OK : no_sweep(in->path, err);
+    if (m->header.n) return DS_OK;
+    ds_buf_put_n(&m->header, raw->text, raw->n);
+    m->n_columns = in->rows.n;
+    DS_TRY(find_column(&in->rows, "candidate", &m->candidate, err));
+    return find_column(&in->rows, "sweep", &m->sweep, err);
 }
 
 /* The input with the lowest candidate; NULL at the end of all. */
@@ -139,57 +138,43 @@ static ds_status check_row(const merger *m, const input *in, uint64_t expected, 
     return DS_OK;
 }
 
-static ds_status merge(merger *m, ds_sweep_file *out, uint64_t count, uint64_t *n_rows,
-                       ds_error *err) {
-    enum { PENDING_MAX = 1 << 16 };
+static ds_status flush(merger *m, ds_error *err) {
+    DS_TRY(ds_output_put(&m->out, m->pending.text, m->pending.n, err));
+    m->pending.n = 0;
+    return DS_OK;
+}
+
+static ds_status merge(merger *m, uint64_t count, uint64_t *n_rows, ds_error *err) {
     for (uint32_t i = 0; i < m->n; i++) DS_TRY(read_header(m, &m->inputs[i], err));
-    if (!m->header) return DS_OK; /* no files */
-    ds_buf_printf(&out->pending, "%s\n", m->header);
+    if (!m->n) return DS_OK;
+    ds_buf_put_n(&m->pending, m->header.text, m->header.n);
     for (uint32_t i = 0; i < m->n; i++) DS_TRY(read_row(m, &m->inputs[i], err));
     for (input *in; (in = lowest(m)) != NULL; ++*n_rows) {
         DS_TRY(check_row(m, in, *n_rows, err));
-        ds_buf_put(&out->pending, in->line);
-        ds_buf_putc(&out->pending, '\n');
-        if (out->pending.n > PENDING_MAX) DS_TRY(ds_sweep_file_flush(out, err));
+        ds_buf_put_n(&m->pending, in->rows.raw.text, in->rows.raw.n);
+        if (m->pending.n > PENDING_MAX) DS_TRY(flush(m, err));
         DS_TRY(read_row(m, in, err));
     }
-    return check_count(m, *n_rows, count, err);
+    DS_TRY(check_count(m, *n_rows, count, err));
+    return flush(m, err);
 }
 
-/* The output is none of the inputs, and is not there unless it may be overwritten. */
-static ds_status check_out(const merger *m, const char *out_path, bool overwrite, ds_error *err) {
-    struct stat st;
+static ds_status check_out(const merger *m, const char *out_path, ds_error *err) {
     for (uint32_t i = 0; i < m->n; i++)
-        if (ds_sweep_same_file(out_path, m->inputs[i].path))
+        if (ds_output_same(out_path, m->inputs[i].path))
             return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
                                 "-o %s is one of the shards: say another file", out_path);
-    if (overwrite || strcmp(out_path, "-") == 0 || stat(out_path, &st) != 0) return DS_OK;
-    if (!S_ISREG(st.st_mode) || st.st_size == 0) return DS_OK;
-    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s exists: --overwrite replaces it", out_path);
+    return DS_OK;
 }
 
-/* Through a temporary file beside the output, so that it is old or whole. */
-static ds_status merge_to(merger *m, const char *out_path, uint64_t count, uint64_t *n_rows,
-                          ds_error *err) {
-    struct stat st;
-    bool direct = strcmp(out_path, "-") == 0 ||
-                  (stat(out_path, &st) == 0 && !S_ISREG(st.st_mode)); /* /dev/null, a pipe */
-    ds_buf temporary = {0};
-    ds_buf_printf(&temporary, "%s%s", out_path, direct ? "" : ".new");
-    ds_sweep_file out;
-    ds_status status = ds_sweep_file_open(&out, temporary.text, false, true, err);
-    if (status == DS_OK) {
-        status = merge(m, &out, count, n_rows, err);
-        if (status != DS_OK) out.pending.n = 0;
-        ds_status closed = ds_sweep_file_close(&out, status == DS_OK ? err : NULL);
-        if (status == DS_OK) status = closed;
-        if (status == DS_OK && !direct && rename(temporary.text, out_path) != 0)
-            status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot replace %s: %s", out_path,
-                                  strerror(errno));
-        if (status != DS_OK && !direct) unlink(temporary.text);
-    }
-    ds_buf_deinit(&temporary);
-    return status;
+static ds_status merge_to(merger *m, const char *out_path, bool overwrite, uint64_t count,
+                          uint64_t *n_rows, ds_error *err) {
+    DS_TRY(check_out(m, out_path, err));
+    DS_TRY(ds_output_open(&m->out, out_path, overwrite ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW, err));
+    ds_status status = merge(m, count, n_rows, err);
+    if (status == DS_OK) status = ds_output_commit(&m->out, err);
+    ds_status closed = ds_output_close(&m->out, status == DS_OK ? err : NULL);
+    return status == DS_OK ? closed : status;
 }
 
 ds_status ds_sweep_merge(const char *const *paths, uint32_t n, const char *out_path, bool overwrite,
@@ -197,15 +182,11 @@ ds_status ds_sweep_merge(const char *const *paths, uint32_t n, const char *out_p
     merger m = {.inputs = ds_xcalloc(n, sizeof *m.inputs), .n = n};
     *n_rows = 0;
     for (uint32_t i = 0; i < n; i++) m.inputs[i].path = paths[i];
-    ds_status status = check_out(&m, out_path, overwrite, err);
-    if (status == DS_OK) status = merge_to(&m, out_path, count, n_rows, err);
-    for (uint32_t i = 0; i < n; i++) {
-        if (m.inputs[i].file) fclose(m.inputs[i].file);
-        free(m.inputs[i].line);
-        free(m.inputs[i].copy);
-    }
+    ds_status status = merge_to(&m, out_path, overwrite, count, n_rows, err);
+    for (uint32_t i = 0; i < n; i++) ds_csv_close(&m.inputs[i].rows);
     free(m.inputs);
-    free(m.header);
+    ds_buf_deinit(&m.header);
+    ds_buf_deinit(&m.pending);
     return status;
 }
 
@@ -217,28 +198,36 @@ const char *ds_sweep_cell(const ds_sweep_row *row, const char *column) {
     return NULL;
 }
 
-static const char **keep(ds_arena *arena, char *const *cells, uint32_t n) {
-    const char **kept = DS_NEW_N(arena, const char *, n);
-    for (uint32_t i = 0; i < n; i++) kept[i] = ds_arena_strdup(arena, cells[i]);
+/* The cells as they were before a table for spreadsheets put apostrophes before them. */
+static const char **keep(ds_arena *arena, const ds_csv_stream *rows, bool plain) {
+    const char **kept = DS_NEW_N(arena, const char *, rows->n);
+    for (uint32_t i = 0; i < rows->n; i++)
+        kept[i] = ds_arena_strdup(arena, plain ? ds_rows_plain(rows->cells[i]) : rows->cells[i]);
     return kept;
 }
 
+static bool is_for_spreadsheets(const ds_sweep_row *row) {
+    return strcmp(row->columns[row->n - 1], DS_ROWS_SPREADSHEET) == 0;
+}
+
+static ds_status keep_columns(ds_csv_stream *rows, ds_arena *arena, ds_sweep_row *out,
+                              ds_error *err) {
+    DS_TRY(read_columns(rows, err));
+    out->n = rows->n;
+    out->columns = keep(arena, rows, false);
+    return DS_OK;
+}
+
 /* The first row of one file, or none. */
-static ds_status first_row(const char *path, FILE *file, char **line, size_t *cap, ds_arena *arena,
-                           ds_sweep_row *out, ds_error *err) {
-    char *cells[MAX_COLUMNS];
-    if (!ds_sweep_line(file, line, cap)) return no_sweep(path, err);
-    out->n = ds_rows_split(*line, cells, MAX_COLUMNS);
-    if (!out->n || out->n > MAX_COLUMNS) return no_sweep(path, err);
-    out->columns = keep(arena, cells, out->n);
+static ds_status first_row(ds_csv_stream *rows, ds_arena *arena, ds_sweep_row *out, ds_error *err) {
     static const char *const needed[] = {"sweep", "source", "settings"};
-    for (int i = 0; i < 3; i++)
-        if (find_column(cells, out->n, needed[i]) == UINT32_MAX) return no_sweep(path, err);
-    if (!ds_sweep_line(file, line, cap)) return DS_OK;
-    if (ds_rows_split(*line, cells, MAX_COLUMNS) != out->n)
-        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                            "%s: a row is not whole: resume its sweep first", path);
-    out->cells = keep(arena, cells, out->n);
+    bool found;
+    DS_TRY(keep_columns(rows, arena, out, err));
+    for (uint32_t i = 0, at; i < 3; i++) DS_TRY(find_column(rows, needed[i], &at, err));
+    DS_TRY(ds_csv_next(rows, &found, err));
+    if (!found) return DS_OK;
+    if (rows->n != out->n) return torn(rows->path, err);
+    out->cells = keep(arena, rows, is_for_spreadsheets(out));
     return DS_OK;
 }
 
@@ -247,44 +236,34 @@ ds_status ds_sweep_first_row(const char *const *paths, uint32_t n, ds_arena *are
     *out = (ds_sweep_row){0};
     ds_status status = DS_OK;
     for (uint32_t i = 0; i < n && status == DS_OK && !out->cells; i++) {
-        char *line = NULL;
-        size_t cap = 0;
-        FILE *file = fopen(paths[i], "rb");
-        if (!file) return cannot_read(paths[i], err);
-        status = first_row(paths[i], file, &line, &cap, arena, out, err);
-        free(line);
-        fclose(file);
+        ds_csv_stream rows;
+        DS_TRY(ds_csv_open(&rows, paths[i], err));
+        status = first_row(&rows, arena, out, err);
+        ds_csv_close(&rows);
     }
     return status;
 }
 
-typedef struct finder {
-    const char *path, *hash;
-    FILE *file;
-    char *line;
-    size_t cap;
-} finder;
-
-static ds_status find(finder *f, ds_arena *arena, ds_sweep_row *out, ds_error *err) {
-    char *cells[MAX_COLUMNS];
-    size_t n = strlen(f->hash);
-    if (!ds_sweep_line(f->file, &f->line, &f->cap)) return no_sweep(f->path, err);
-    out->n = ds_rows_split(f->line, cells, MAX_COLUMNS);
-    uint32_t column = out->n <= MAX_COLUMNS ? find_column(cells, out->n, "hash") : UINT32_MAX;
-    if (column == UINT32_MAX) return no_sweep(f->path, err);
-    out->columns = keep(arena, cells, out->n);
-    while (ds_sweep_line(f->file, &f->line, &f->cap)) {
-        if (ds_rows_split(f->line, cells, MAX_COLUMNS) != out->n) continue;
-        if (strncmp(cells[column], f->hash, n) != 0) continue;
-        if (out->cells && strcmp(out->cells[column], cells[column]) != 0)
+static ds_status find(ds_csv_stream *rows, const char *hash, ds_arena *arena, ds_sweep_row *out,
+                      ds_error *err) {
+    uint32_t column;
+    bool found = true;
+    size_t n = strlen(hash);
+    DS_TRY(keep_columns(rows, arena, out, err));
+    DS_TRY(find_column(rows, "hash", &column, err));
+    while (true) {
+        DS_TRY(ds_csv_next(rows, &found, err));
+        if (!found) break;
+        if (rows->n != out->n || strncmp(rows->cells[column], hash, n) != 0) continue;
+        if (out->cells && strcmp(out->cells[column], rows->cells[column]) != 0)
             return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE,
-                                "several rows of %s begin with %s: %s, %s", f->path, f->hash,
-                                out->cells[column], cells[column]);
-        if (!out->cells) out->cells = keep(arena, cells, out->n);
+                                "several rows of %s begin with %s: %s, %s", rows->path, hash,
+                                out->cells[column], rows->cells[column]);
+        if (!out->cells) out->cells = keep(arena, rows, is_for_spreadsheets(out));
     }
     if (out->cells) return DS_OK;
-    return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE, "no row of %s has the hash %s", f->path,
-                        f->hash);
+    return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE, "no row of %s has the hash %s", rows->path,
+                        hash);
 }
 
 ds_status ds_sweep_find_row(const char *path, const char *hash, ds_arena *arena, ds_sweep_row *out,
@@ -295,10 +274,9 @@ ds_status ds_sweep_find_row(const char *path, const char *hash, ds_arena *arena,
                             "'%s' is no hash: one has 16 digits of 0-9a-f, of which %d or more are "
                             "given",
                             hash, MIN_HASH_DIGITS);
-    finder f = {.path = path, .hash = hash, .file = fopen(path, "rb")};
-    if (!f.file) return cannot_read(path, err);
-    ds_status status = find(&f, arena, out, err);
-    free(f.line);
-    fclose(f.file);
+    ds_csv_stream rows;
+    DS_TRY(ds_csv_open(&rows, path, err));
+    ds_status status = find(&rows, hash, arena, out, err);
+    ds_csv_close(&rows);
     return status;
 }

@@ -3,6 +3,7 @@
  * apart; the heat-map's is a single hue from light to dark, which prints in grey too. */
 #include "search/plot.h"
 
+#include "ir/base/output.h"
 #include "ir/base/units.h"
 #include "search/plot_internal.h"
 
@@ -27,12 +28,12 @@ enum { MAX_ROWS_OF_MAP = 30, MAX_COLUMNS_LABELLED = 10, HEIGHT = 640, LINE_HEIGH
 
 /* ---- text ---- */
 
-/* Within single quotes. */
+/* Within single quotes, on one line. */
 static void put_quoted(ds_buf *out, const char *text) {
     ds_buf_putc(out, '\'');
     for (; *text; text++) {
         if (*text == '\'') ds_buf_putc(out, '\'');
-        ds_buf_putc(out, *text == '\n' ? ' ' : *text);
+        ds_buf_putc(out, (unsigned char)*text < ' ' ? ' ' : *text);
     }
     ds_buf_putc(out, '\'');
 }
@@ -45,13 +46,20 @@ static const char *suffix(const char *out, size_t *stem) {
     return dot + 1;
 }
 
-/* "grid-memory.svg", this many pixels high. */
-static void put_output(ds_buf *s, const char *out, const char *which, uint32_t height) {
+/* "grid-memory.svg" */
+static void put_picture(const char *out, const char *which, ds_buf *name) {
     size_t stem = 0;
     const char *end = suffix(out, &stem);
+    ds_buf_put_n(name, out, stem);
+    ds_buf_printf(name, "-%s.%s", which, end);
+}
+
+/* This many pixels high. */
+static void put_output(ds_buf *s, const char *out, const char *which, uint32_t height) {
+    size_t stem;
+    const char *end = suffix(out, &stem);
     ds_buf name = {0};
-    ds_buf_put_n(&name, out, stem);
-    ds_buf_printf(&name, "-%s.%s", which, end);
+    put_picture(out, which, &name);
     ds_buf_printf(s, "\nset terminal %s size 960,%" PRIu32 " %s\nset output ",
                   strcmp(end, "png") == 0 ? "pngcairo" : "svg", height,
                   strcmp(end, "png") == 0 ? "font 'Sans,11'"
@@ -431,7 +439,31 @@ static int run_gnuplot(const char *folder, const char *script) {
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128;
 }
 
-ds_status ds_plot_check(const char *out, ds_error *err) {
+/* gnuplot writes the pictures: what it may not replace is refused before. */
+static ds_status check_files(const char *out, const char *script, unsigned flags, ds_error *err) {
+    static const char *const pictures[] = {"memory", "best", "scaling"};
+    ds_status status = ds_output_check(script, flags | DS_OUTPUT_REGULAR, err);
+    for (int i = 0; i < 3 && status == DS_OK; i++) {
+        ds_buf name = {0};
+        put_picture(out, pictures[i], &name);
+        status = ds_output_check(name.text, flags | DS_OUTPUT_REGULAR, err);
+        ds_buf_deinit(&name);
+    }
+    return status;
+}
+
+static void put_script(const char *out, ds_buf *path) {
+    size_t stem = 0;
+    suffix(out, &stem);
+    ds_buf_put_n(path, out, stem);
+    ds_buf_put(path, ".gp");
+}
+
+static unsigned flags_of(bool overwrite) {
+    return overwrite ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW;
+}
+
+ds_status ds_plot_check(const char *out, bool overwrite, ds_error *err) {
     size_t stem;
     const char *end = suffix(out, &stem);
     if (strcmp(end, "svg") != 0 && strcmp(end, "png") != 0)
@@ -440,30 +472,23 @@ ds_status ds_plot_check(const char *out, ds_error *err) {
     if (run_gnuplot(NULL, NULL) != 0)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
                             "--plot needs gnuplot, which is not in the path (Debian: gnuplot-nox)");
-    return DS_OK;
+    ds_buf script = {0};
+    put_script(out, &script);
+    ds_status status = check_files(out, script.text, flags_of(overwrite), err);
+    ds_buf_deinit(&script);
+    return status;
 }
 
-static ds_status write_script(const char *path, const ds_buf *script, ds_error *err) {
-    FILE *file = fopen(path, "wb");
-    bool ok = file && fwrite(script->text, 1, script->n, file) == script->n;
-    if (file && fclose(file) != 0) ok = false;
-    return ok ? DS_OK
-              : ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot write %s: %s", path,
-                             strerror(errno));
-}
-
-ds_status ds_plot_draw(const char *csv, const char *out, ds_error *err) {
-    DS_TRY(ds_plot_check(out, err));
+ds_status ds_plot_draw(const char *csv, const char *out, bool overwrite, ds_error *err) {
+    DS_TRY(ds_plot_check(out, overwrite, err));
     ds_buf script = {0}, path = {0}, folder = {0};
     const char *slash = strrchr(out, '/');
     const char *name = slash ? slash + 1 : out;
-    size_t stem = 0;
-    suffix(out, &stem);
-    ds_buf_put_n(&path, out, stem);
-    ds_buf_put(&path, ".gp");
+    put_script(out, &path);
     ds_buf_put_n(&folder, slash ? out : ".", slash ? (size_t)(slash - out) + 1 : 1);
     ds_status status = ds_plot_script(csv, name, &script, err);
-    if (status == DS_OK) status = write_script(path.text, &script, err);
+    if (status == DS_OK)
+        status = ds_output_write(path.text, flags_of(overwrite), script.text, script.n, err);
     if (status == DS_OK && run_gnuplot(folder.text, path.text + (name - out)) != 0)
         status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "gnuplot could not draw %s", path.text);
     ds_buf_deinit(&script);

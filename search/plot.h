@@ -14,13 +14,15 @@
 #include "ir/base/error.h"
 #include "ir/base/str.h"
 
-/* Can `out` be drawn? Errors: DS_ERR_USAGE unless it ends in .svg or .png; DS_ERR_UNSUPPORTED if
- * there is no gnuplot. */
-ds_status ds_plot_check(const char *out, ds_error *err);
+#include <stdbool.h>
+
+/* Can `out` be drawn? Errors: DS_ERR_USAGE unless it ends in .svg or .png, and for files that
+ * exist, without leave to overwrite them; DS_ERR_UNSUPPORTED if there is no gnuplot. */
+ds_status ds_plot_check(const char *out, bool overwrite, ds_error *err);
 /* Draws the rows of the table in `csv`. Errors: DS_ERR_DATA for a table that is no sweep's or has
  * no simulated row; DS_ERR_IO for files, and for a gnuplot that fails. O(rows); memory for 20,000
  * of them at most, and for one of each world size and degrees. */
-ds_status ds_plot_draw(const char *csv, const char *out, ds_error *err);
+ds_status ds_plot_draw(const char *csv, const char *out, bool overwrite, ds_error *err);
 /* The script alone, for tests and for other uses. `out` as above, without its folder. */
 ds_status ds_plot_script(const char *csv, const char *out, ds_buf *script, ds_error *err);
 

@@ -2,16 +2,15 @@
  * no more than MAX_POINTS are kept; the front and the cells are exact. */
 #include "search/plot_internal.h"
 
+#include "ir/base/csv.h"
 #include "ir/base/units.h"
 #include "search/rows.h"
-#include "search/sweep_file_internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COLUMNS = 256, MAX_POINTS = 20000 };
+enum { MAX_POINTS = 20000 };
 
 /* X(column of the table). */
 #define COLUMNS(X)                                                                                 \
@@ -35,7 +34,7 @@ typedef struct columns {
 typedef struct reading {
     ds_plot_rows *rows;
     ds_map seen; /* hash of (world, tp, pp) → cell */
-    char *cells[MAX_COLUMNS];
+    const char *const *cells;
     uint32_t n;
     columns at;
 } reading;
@@ -47,7 +46,7 @@ static bool find(const reading *r, const char *name, uint32_t *column) {
 }
 
 static bool find_columns(reading *r) {
-    bool all = r->n && r->n <= MAX_COLUMNS;
+    bool all = r->n > 0;
 #define DS_X(name) all = all && find(r, #name, &r->at.name);
     COLUMNS(DS_X)
 #undef DS_X
@@ -138,38 +137,42 @@ static void sort(ds_plot_rows *rows) {
             DS_HPUSH(&rows->worlds, rows->cells.at[i].world);
 }
 
-static ds_status read_table(reading *r, FILE *file, const char *csv, ds_error *err) {
-    char *line = NULL;
-    size_t cap = 0;
-    ds_status status = DS_OK;
-    if (ds_sweep_line(file, &line, &cap)) r->n = ds_rows_split(line, r->cells, MAX_COLUMNS);
+static void keep_model(reading *r, const ds_csv_stream *table, bool plain) {
+    const char *model = table->cells[r->at.model_size];
+    if (plain) model = ds_rows_plain(model);
+    r->rows->model = strcpy(ds_xmalloc(strlen(model) + 1), model);
+}
+
+static ds_status read_table(reading *r, ds_csv_stream *table, ds_error *err) {
+    bool found;
+    DS_TRY(ds_csv_next(table, &found, err));
+    r->n = table->n;
+    r->cells = table->cells;
     if (!find_columns(r))
-        status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s is no file of a sweep", csv);
-    while (status == DS_OK && ds_sweep_line(file, &line, &cap)) {
-        if (ds_rows_split(line, r->cells, MAX_COLUMNS) != r->n) continue; /* half a line */
-        if (!r->rows->model) {
-            const char *model = r->cells[r->at.model_size];
-            r->rows->model = strcpy(ds_xmalloc(strlen(model) + 1), model);
-        }
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s is no file of a sweep", table->path);
+    bool plain = strcmp(table->cells[table->n - 1], DS_ROWS_SPREADSHEET) == 0;
+    while (true) {
+        DS_TRY(ds_csv_next(table, &found, err));
+        if (!found) break;
+        if (table->n != r->n) continue; /* half a row */
+        r->cells = table->cells;
+        if (!r->rows->model) keep_model(r, table, plain);
         add_row(r);
     }
-    free(line);
-    if (status == DS_OK && !r->rows->simulated)
-        status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                              "%s has no candidate that was simulated: nothing to draw", csv);
-    return status;
+    if (r->rows->simulated) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s has no candidate that was simulated: nothing to draw", table->path);
 }
 
 ds_status ds_plot_rows_read(const char *csv, ds_plot_rows *out, ds_error *err) {
     *out = (ds_plot_rows){.stride = 1};
     reading r = {.rows = out};
-    FILE *file = fopen(csv, "rb");
-    if (!file)
-        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read %s: %s", csv, strerror(errno));
+    ds_csv_stream table;
+    DS_TRY(ds_csv_open(&table, csv, err));
     ds_map_init(&r.seen);
-    ds_status status = read_table(&r, file, csv, err);
+    ds_status status = read_table(&r, &table, err);
     ds_map_deinit(&r.seen);
-    fclose(file);
+    ds_csv_close(&table);
     sort(out);
     return status;
 }

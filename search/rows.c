@@ -70,16 +70,52 @@ static void add_columns(ds_rows *r) {
     r->sweep = r->status + 4;
     r->source = r->status + 5;
     r->settings = r->status + 6;
+    if (r->spreadsheet) add_column(r, DS_ROWS_SPREADSHEET, true);
 }
 
-static const char *join_settings(ds_rows *r, const ds_setting *settings, uint32_t n) {
-    ds_buf text = {0};
-    ds_buf_put(&text, "");
-    for (uint32_t i = 0; i < n; i++)
-        ds_buf_printf(&text, "%s%s=%s", i ? ";" : "", settings[i].path, settings[i].text);
-    const char *kept = ds_arena_strdup(&r->arena, text.text);
-    ds_buf_deinit(&text);
-    return kept;
+static void put_escaped(const char *text, ds_buf *out) {
+    for (; *text; text++) {
+        if (*text == ';' || *text == '\\') ds_buf_putc(out, '\\');
+        ds_buf_putc(out, *text);
+    }
+}
+
+void ds_rows_put_settings(const ds_setting *settings, uint32_t n, ds_buf *out) {
+    ds_buf_put(out, "");
+    for (uint32_t i = 0; i < n; i++) {
+        ds_buf_printf(out, "%s%s=", i ? ";" : "", settings[i].path);
+        put_escaped(settings[i].text, out);
+    }
+}
+
+/* The setting up to its ';', without its escapes; the text after it. */
+static const char *take_setting(const char *at, ds_buf *out) {
+    for (out->n = 0; *at && *at != ';'; at++) {
+        if (*at == '\\' && at[1]) at++;
+        ds_buf_putc(out, *at);
+    }
+    return *at ? at + 1 : at;
+}
+
+ds_status ds_rows_read_settings(const char *text, ds_arena *arena, ds_settings *out,
+                                ds_error *err) {
+    ds_buf one = {0};
+    ds_status status = DS_OK;
+    while (*text && status == DS_OK) {
+        ds_buf_put(&one, "");
+        text = take_setting(text, &one);
+        char *path = ds_arena_strndup(arena, one.n ? one.text : "", one.n), *equals;
+        equals = strchr(path, '=');
+        if (!equals) {
+            status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                                  "the rows' settings are no PARAM=VALUE: '%s'", path);
+            break;
+        }
+        *equals = '\0';
+        DS_PUSH(arena, out, ((ds_setting){path, equals + 1}));
+    }
+    ds_buf_deinit(&one);
+    return status;
 }
 
 /* The scenario's name, else what it runs. */
@@ -93,15 +129,17 @@ static const char *model_name(const ds_binding *binding) {
 
 void ds_rows_init(ds_rows *r, const ds_space *space, const ds_binding *binding,
                   const ds_eval_source *source, const ds_setting *settings, uint32_t n_settings,
-                  const char *method) {
-    *r = (ds_rows){.space = space};
+                  const char *method, bool spreadsheet) {
+    *r = (ds_rows){.space = space, .spreadsheet = spreadsheet};
     ds_arena_init(&r->arena);
     r->has_price = ds_space_has_price(space);
     add_columns(r);
     r->model = model_name(binding);
     r->source_text = source->path;
-    r->settings_text = join_settings(r, settings, n_settings);
     ds_buf text = {0};
+    ds_rows_put_settings(settings, n_settings, &text);
+    r->settings_text = ds_arena_strdup(&r->arena, text.text);
+    text.n = 0;
     ds_print_sweep_content(binding->unit->modules.at[0], &text);
     uint64_t id =
         ds_hash_mix(ds_eval_hash(binding, source->content), ds_hash_bytes(text.text, text.n));
@@ -124,24 +162,38 @@ void ds_rows_put_header(const ds_rows *r, ds_buf *out) {
 typedef struct writer {
     ds_buf *out;
     uint32_t n;
+    bool spreadsheet;
 } writer;
 
 static void comma(writer *w) {
     if (w->n++) ds_buf_putc(w->out, ',');
 }
 
+/* OWASP, "CSV Injection": = + - @ tab CR LF; and the apostrophe, so that it can be taken away. */
+static bool is_evaluated(char first) {
+    return first && strchr("=+-@\t\r\n'", first);
+}
+
 static void put_text(writer *w, const char *text) {
+    bool first = !w->n;
     comma(w);
-    if (!strpbrk(text, ",\"\r\n#")) {
-        ds_buf_put(w->out, text);
+    if (!w->spreadsheet || !is_evaluated(*text)) {
+        ds_csv_put_cell(w->out, text, first);
         return;
     }
-    ds_buf_putc(w->out, '"');
-    for (const char *at = text; *at; at++) {
-        if (*at == '"') ds_buf_putc(w->out, '"');
-        ds_buf_putc(w->out, *at);
-    }
-    ds_buf_putc(w->out, '"');
+    ds_buf cell = {0};
+    ds_buf_printf(&cell, "'%s", text);
+    ds_csv_put_cell(w->out, cell.text, first);
+    ds_buf_deinit(&cell);
+}
+
+const char *ds_rows_plain(const char *cell) {
+    return *cell == '\'' ? cell + 1 : cell;
+}
+
+static void put_number(writer *w, const char *text) {
+    comma(w);
+    ds_buf_put(w->out, text);
 }
 
 static void put_int(writer *w, int64_t value) {
@@ -162,8 +214,7 @@ static void put_real(writer *w, double value) {
         double back = strtod(text, NULL);
         if (!(back < value) && !(back > value)) break;
     }
-    comma(w);
-    ds_buf_put(w->out, text);
+    put_number(w, text);
 }
 
 /* Seconds, exactly, without trailing zeros. */
@@ -212,7 +263,7 @@ static void put_results(const ds_rows *r, const ds_outcome *o, const ds_measures
 
 void ds_rows_put(const ds_rows *r, const ds_candidate *c, const ds_outcome *o, const ds_measures *m,
                  ds_buf *out) {
-    writer w = {out, 0};
+    writer w = {out, 0, r->spreadsheet};
     char hash[20];
     ds_buf value = {0};
     put_first(r, o, &w);
@@ -220,7 +271,10 @@ void ds_rows_put(const ds_rows *r, const ds_candidate *c, const ds_outcome *o, c
         value.n = 0;
         ds_buf_put(&value, "");
         ds_space_put_value(r->space, c, i, &value);
-        put_text(&w, value.text);
+        if (ds_space_is_text(r->space, c, i))
+            put_text(&w, value.text);
+        else
+            put_number(&w, value.text);
     }
     put_results(r, o, m, &w);
     put_text(&w, ds_verdict_text(o->verdict));
@@ -231,6 +285,7 @@ void ds_rows_put(const ds_rows *r, const ds_candidate *c, const ds_outcome *o, c
     put_text(&w, r->sweep_id);
     put_text(&w, r->source_text);
     put_text(&w, r->settings_text);
+    if (r->spreadsheet) put_text(&w, "apostrophes");
     ds_buf_putc(out, '\n');
     ds_buf_deinit(&value);
 }
@@ -246,39 +301,6 @@ void ds_outcome_measures(const ds_outcome *o, ds_measures *out) {
 }
 
 /* ---- reading ---- */
-
-/* One cell from `from`; *to is its end. False if a quote is not closed. */
-static bool unquote(char *from, char **to) {
-    char *out = from;
-    char *at = from + 1;
-    while (*at && !(*at == '"' && at[1] != '"')) {
-        if (*at == '"') at++;
-        *out++ = *at++;
-    }
-    if (*at != '"') return false;
-    *out = '\0';
-    *to = at + 1;
-    return true;
-}
-
-uint32_t ds_rows_split(char *line, char **cells, uint32_t max) {
-    uint32_t n = 0;
-    char *at = line;
-    for (;;) {
-        char *cell = at, *end;
-        if (*at == '"') {
-            if (!unquote(at, &end)) return 0;
-        } else {
-            end = at + strcspn(at, ",\n\r");
-        }
-        if (n < max) cells[n] = cell;
-        n++;
-        bool more = *end == ',';
-        *end = '\0';
-        if (!more) return n;
-        at = end + 1;
-    }
-}
 
 static bool read_int(const char *text, int64_t *out) {
     char *end;
@@ -304,23 +326,37 @@ static bool read_verdict(const char *text, ds_verdict *out) {
 
 static bool is_latency(const char *text, int64_t ps) {
     ds_buf seconds = {0};
-    writer w = {&seconds, 0};
+    writer w = {&seconds, 0, false};
     put_seconds(&w, ps);
     bool same = strcmp(seconds.text, text) == 0;
     ds_buf_deinit(&seconds);
     return same;
 }
 
-bool ds_rows_read(const ds_rows *r, char *const *cells, ds_outcome *o, uint64_t *number) {
+/* Blank for what is not known. */
+static bool read_known(const char *text, int64_t *out) {
+    *out = 0;
+    return !*text || read_int(text, out);
+}
+
+static bool read_first(const char *const *cells, ds_outcome *o) {
+    return read_known(cells[1], &o->world) && read_known(cells[2], &o->batch) &&
+           read_known(cells[3], &o->dp) && read_known(cells[4], &o->tp) &&
+           read_known(cells[5], &o->pp) && read_known(cells[6], &o->microbatches);
+}
+
+bool ds_rows_read(const ds_rows *r, const char *const *cells, ds_outcome *o, uint64_t *number) {
     int64_t candidate, fits;
     char *end;
-    bool ok = read_verdict(cells[r->status], &o->verdict) &&
+    bool ok = read_verdict(cells[r->status], &o->verdict) && read_first(cells, o) &&
               read_int(cells[r->candidate], &candidate) && candidate >= 0;
     if (!ok) return false;
     *number = (uint64_t)candidate;
+    ds_buf_put(&o->reason,
+               r->spreadsheet ? ds_rows_plain(cells[r->status + 1]) : cells[r->status + 1]);
     o->hash = strtoull(cells[r->hash], &end, 16);
     if (*end) return false;
-    char *const *result = cells + r->first_result;
+    const char *const *result = cells + r->first_result;
     o->unsimulated = o->verdict == DS_VERDICT_DOES_NOT_FIT && !*result[0];
     if (!ds_outcome_is_simulated(o)) return true;
     ok = read_int(result[0], &o->step_ps) && read_real(result[1], &o->mfu) &&

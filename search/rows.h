@@ -8,7 +8,13 @@
  * (what `distsim replay` reads). A dimension that is named like another column is "sweep.NAME".
  *
  * Nothing depends on time, place or the number of workers. Times are exact decimals of integer
- * picoseconds, other reals the shortest text that reads back as the same double. */
+ * picoseconds, other reals the shortest text that reads back as the same double. Cells are quoted
+ * as ir/base/csv.h does it; a text may hold anything.
+ *
+ * A spreadsheet evaluates a cell that begins with one of = + - @. Tables are exact, and say so on
+ * their page; with `spreadsheet` a text that begins with one of these, a tab, a line end or an
+ * apostrophe has an apostrophe before it, and a last column `spreadsheet` says that an apostrophe
+ * is to be taken away when the table is read (ds_rows_plain). */
 #ifndef DS_SEARCH_ROWS_H
 #define DS_SEARCH_ROWS_H
 
@@ -20,14 +26,14 @@ typedef struct ds_rows {
     DS_VEC(const char *) columns;
     DS_VEC(bool) is_text; /* per column */
     uint32_t first_dim, first_result, first_price, status, hash, candidate, sweep, source, settings;
-    bool has_price;
+    bool has_price, spreadsheet;
     const char *model, *sweep_id, *source_text, *settings_text; /* cells alike in all rows */
 } ds_rows;
 
 /* `binding` is the sweep's without a candidate; `method` goes into the sweep's identity. */
 void ds_rows_init(ds_rows *rows, const ds_space *space, const ds_binding *binding,
                   const ds_eval_source *source, const ds_setting *settings, uint32_t n_settings,
-                  const char *method);
+                  const char *method, bool spreadsheet);
 void ds_rows_deinit(ds_rows *rows);
 
 void ds_rows_put_header(const ds_rows *rows, ds_buf *out);
@@ -38,11 +44,19 @@ void ds_rows_put(const ds_rows *rows, const ds_candidate *candidate, const ds_ou
 /* Measures of an outcome, before they are judged; 0 where nothing was simulated. */
 void ds_outcome_measures(const ds_outcome *outcome, ds_measures *out);
 
-/* Splits a line, whose newline may have been cut off, into its cells, in place. The number of
- * cells, 0 if quotes do not match; no more than `max` are stored. */
-uint32_t ds_rows_split(char *line, char **cells, uint32_t max);
-/* The same measures, verdict, hash from a row's cells; false if they are no such row, or two of
- * them contradict each other. */
-bool ds_rows_read(const ds_rows *rows, char *const *cells, ds_outcome *outcome, uint64_t *number);
+/* The cell without the apostrophe of a table for spreadsheets. */
+const char *ds_rows_plain(const char *cell);
+#define DS_ROWS_SPREADSHEET "spreadsheet" /* the column that only such tables have */
+
+/* "a=1;b=2", with \ before a ; or \ of a value, and back. Texts are in the arena. DS_ERR_DATA for
+ * what is no such list. */
+void ds_rows_put_settings(const ds_setting *settings, uint32_t n, ds_buf *out);
+typedef DS_VEC(ds_setting) ds_settings;
+ds_status ds_rows_read_settings(const char *text, ds_arena *arena, ds_settings *out, ds_error *err);
+
+/* What ds_rows_put was given, from its cells; false if they are no such row, or two of them
+ * contradict each other. */
+bool ds_rows_read(const ds_rows *rows, const char *const *cells, ds_outcome *outcome,
+                  uint64_t *number);
 
 #endif

@@ -578,6 +578,11 @@ void ds_space_put_value(const ds_space *s, const ds_candidate *c, uint32_t dim, 
         put_num(&c->at[dim].value, out);
 }
 
+bool ds_space_is_text(const ds_space *s, const ds_candidate *c, uint32_t dim) {
+    const ds_attr *item = list_item(s, c, dim);
+    return (item && item->kind != DS_ATTR_EXPR) || c->at[dim].value.kind == DS_NUM_STR;
+}
+
 void ds_space_settings(const ds_space *s, const ds_candidate *c, ds_arena *arena, ds_setting **out,
                        uint32_t *n) {
     *out = DS_NEW_N(arena, ds_setting, s->n_settings + s->dims.n);

@@ -84,6 +84,8 @@ void ds_space_settings(const ds_space *space, const ds_candidate *candidate, ds_
 /* Puts its knobs into the scenario of `unit`, which is the space's own or was parsed from the same
  * text. Undone by ds_scenario_restore. */
 void ds_space_set_knobs(const ds_space *space, const ds_candidate *candidate, ds_unit *unit);
+/* Is the value a text of the user's, which may hold anything? */
+bool ds_space_is_text(const ds_space *space, const ds_candidate *candidate, uint32_t dim);
 /* "16", "full", "@box", "25 MB". */
 void ds_space_put_value(const ds_space *space, const ds_candidate *candidate, uint32_t dim,
                         ds_buf *out);

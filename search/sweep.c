@@ -16,7 +16,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -174,63 +173,76 @@ static ds_status emit(driver *d, slot *s, ds_error *err) {
 
 /* ---- resuming ---- */
 
-static ds_status not_ours(const driver *d, uint64_t line, const char *why, ds_error *err) {
-    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                        "%s:%" PRIu64 ": %s; it can be resumed only by the sweep that began it",
-                        d->file.path, line, why);
+static ds_status not_ours(const driver *d, const ds_csv_stream *record, const char *why,
+                          ds_error *err) {
+    return ds_sweep_file_refuse(&d->file, record->line, why, err);
 }
 
-static ds_status take_header(driver *d, const char *line, ds_error *err) {
+static bool is_text_of(const ds_csv_stream *record, const ds_buf *text) {
+    return record->raw.n == text->n && memcmp(record->raw.text, text->text, text->n) == 0;
+}
+
+static ds_status take_header(driver *d, const ds_csv_stream *record, ds_error *err) {
     ds_buf header = {0};
     ds_rows_put_header(&d->rows, &header);
-    bool same = strlen(line) + 1 == header.n && memcmp(line, header.text, header.n - 1) == 0;
+    bool same = is_text_of(record, &header);
     ds_buf_deinit(&header);
-    return same ? DS_OK : not_ours(d, 1, "the columns are not this sweep's", err);
+    if (same) return DS_OK;
+    bool spreadsheet = record->n && strcmp(record->cells[record->n - 1], DS_ROWS_SPREADSHEET) == 0;
+    if (spreadsheet != d->rows.spreadsheet)
+        return not_ours(d, record,
+                        spreadsheet ? "the table is one for spreadsheets: say --spreadsheet"
+                                    : "the table is none for spreadsheets, or none at all",
+                        err);
+    return not_ours(d, record, "the columns are not this sweep's", err);
 }
 
-/* Are the row's values those of the candidate whose place it is in? */
-static bool is_row_of(const driver *d, char *const *cells, const ds_candidate *candidate) {
-    ds_buf value = {0};
-    bool same = true;
-    for (uint32_t i = 0; i < ds_space_n_dims(d->space) && same; i++) {
-        value.n = 0;
-        ds_buf_put(&value, "");
-        ds_space_put_value(d->space, candidate, i, &value);
-        same = strcmp(cells[d->rows.first_dim + i], value.text) == 0;
+/* Whose row is it? */
+static ds_status check_names(const driver *d, const ds_csv_stream *record, ds_error *err) {
+    const ds_rows *r = &d->rows;
+    const char *source = record->cells[r->source], *settings = record->cells[r->settings];
+    if (strcmp(record->cells[r->sweep], r->sweep_id) != 0)
+        return not_ours(d, record,
+                        "another sweep made this row: its program, settings, profiles or method "
+                        "differ",
+                        err);
+    if (r->spreadsheet) {
+        source = ds_rows_plain(source);
+        settings = ds_rows_plain(settings);
     }
-    ds_buf_deinit(&value);
-    return same;
+    if (strcmp(source, r->source_text) != 0 || strcmp(settings, r->settings_text) != 0)
+        return not_ours(d, record, "the row names another file or other settings", err);
+    return DS_OK;
 }
 
-static ds_status take_line(void *context, char *line, uint64_t number, ds_error *err) {
-    driver *d = context;
-    if (number == 1) return take_header(d, line, err);
-    uint32_t n = d->rows.columns.n;
-    char **cells = ds_xcalloc(n, sizeof *cells);
-    ds_outcome outcome = {0};
+/* The row is in its place, and byte by byte what the sweep would have written of this outcome. */
+static ds_status check_row(driver *d, const ds_csv_stream *record, slot *s, ds_outcome *outcome,
+                           ds_error *err) {
     ds_measures measures;
-    uint64_t candidate;
     bool found = false;
-    ds_status status = DS_OK;
-    slot *s = &d->slots[0];
-    if (ds_rows_split(line, cells, n) != n || !ds_rows_read(&d->rows, cells, &outcome, &candidate))
-        status = not_ours(d, number, "this is no row of a sweep", err);
-    else if (strcmp(cells[d->rows.sweep], d->rows.sweep_id) != 0)
-        status = not_ours(d, number,
-                          "another sweep made this row: its program, settings, profiles or method "
-                          "differ",
-                          err);
-    else if (strcmp(cells[d->rows.source], d->rows.source_text) != 0 ||
-             strcmp(cells[d->rows.settings], d->rows.settings_text) != 0)
-        status = not_ours(d, number, "the row names another file or other settings", err);
-    if (status == DS_OK) status = next_candidate(d, &s->candidate, &found, err);
-    if (status == DS_OK && (!found || s->candidate.number != candidate))
-        status = not_ours(d, number, "the row is of another shard, or not in its place", err);
-    if (status == DS_OK && !is_row_of(d, cells, &s->candidate))
-        status = not_ours(d, number, "the row's values are not those of its place", err);
-    if (status == DS_OK) status = settle(d, &s->candidate, &outcome, &measures, err);
+    uint64_t candidate;
+    if (record->n != d->rows.columns.n ||
+        !ds_rows_read(&d->rows, record->cells, outcome, &candidate))
+        return not_ours(d, record, "this is no row of a sweep", err);
+    DS_TRY(check_names(d, record, err));
+    DS_TRY(next_candidate(d, &s->candidate, &found, err));
+    if (!found || s->candidate.number != candidate)
+        return not_ours(d, record, "the row is of another shard, or not in its place", err);
+    DS_TRY(settle(d, &s->candidate, outcome, &measures, err));
+    ds_buf text = {0};
+    ds_rows_put(&d->rows, &s->candidate, outcome, &measures, &text);
+    bool same = is_text_of(record, &text);
+    ds_buf_deinit(&text);
+    return same ? DS_OK : not_ours(d, record, "the row's values are not those of its place", err);
+}
+
+static ds_status take_record(void *context, const ds_csv_stream *record, uint64_t number,
+                             ds_error *err) {
+    driver *d = context;
+    if (number == 1) return take_header(d, record, err);
+    ds_outcome outcome = {0};
+    ds_status status = check_row(d, record, &d->slots[0], &outcome, err);
     ds_outcome_deinit(&outcome);
-    free(cells);
     return status;
 }
 
@@ -242,38 +254,44 @@ static ds_status check_apart(const driver *d, ds_error *err) {
     static const char *const names[] = {"the sweep's own file", "-o", "--db", "--certificate"};
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < i; k++)
-            if (paths[i] && paths[k] && ds_sweep_same_file(paths[i], paths[k]))
+            if (paths[i] && paths[k] && ds_output_same(paths[i], paths[k]))
                 return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
                                     "%s %s and %s are the same file: say another one", names[i],
                                     paths[i], names[k]);
     return DS_OK;
 }
 
+/* With `resume` the same sweep's rows may be replaced. */
 static ds_status check_db(const driver *d, ds_error *err) {
     const ds_sweep_options *o = d->options;
-    struct stat st;
-    if (!o->db || stat(o->db, &st) != 0 || st.st_size == 0) return DS_OK;
-    if (!S_ISREG(st.st_mode))
-        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "--db %s is no regular file", o->db);
-    if (o->overwrite) return DS_OK;
+    char *target = NULL;
+    if (!o->db) return DS_OK;
+    bool exists = ds_output_is_regular(o->db, &target);
+    free(target);
+    if (!exists || o->overwrite)
+        return ds_output_check(o->db, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err);
     if (o->resume && ds_table_db_holds(o->db, "rows", "sweep", d->rows.sweep_id)) return DS_OK;
     return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
                         "--db %s exists%s: --overwrite replaces it, and the rows of -o", o->db,
                         o->resume ? " and does not hold this sweep's rows alone" : "");
 }
 
+static unsigned output_flags(const ds_sweep_options *o) {
+    return o->overwrite ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW;
+}
+
 static ds_status open_file(driver *d, ds_error *err) {
-    bool to_stdout = strcmp(d->options->path, "-") == 0;
-    if (to_stdout && (d->options->resume || d->options->db))
+    const ds_sweep_options *o = d->options;
+    bool any;
+    if (strcmp(o->path, "-") == 0 && (o->resume || o->db))
         return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
                             "--resume and --db need a file: say -o out.csv");
     DS_TRY(check_apart(d, err));
     DS_TRY(check_db(d, err));
-    DS_TRY(ds_sweep_file_open(&d->file, d->options->path, d->options->resume, d->options->overwrite,
-                              err));
-    if (d->options->resume) DS_TRY(ds_sweep_file_replay(&d->file, take_line, d, err));
-    if (d->options->resume && lseek(d->file.fd, 0, SEEK_CUR) > 0) return DS_OK;
-    ds_rows_put_header(&d->rows, &d->file.pending);
+    if (o->certificate) DS_TRY(ds_output_check(o->certificate, output_flags(o), err));
+    DS_TRY(ds_sweep_file_open(&d->file, o->path, o->resume, o->overwrite, err));
+    DS_TRY(ds_sweep_file_replay(&d->file, take_record, d, &any, err));
+    if (!any) ds_rows_put_header(&d->rows, &d->file.pending);
     return ds_sweep_file_flush(&d->file, err);
 }
 
@@ -381,7 +399,7 @@ static ds_status describe(driver *d, const ds_sweep_subject *subject, ds_error *
     ds_buf_printf(&name, "%s %" PRIu64, method_name(d->options), d->options->seed);
     if (d->options->width) ds_buf_printf(&name, " %" PRIu32, d->options->width);
     ds_rows_init(&d->rows, d->space, subject->binding, &d->source, subject->settings,
-                 subject->n_settings, name.text);
+                 subject->n_settings, name.text, d->options->spreadsheet);
     ds_buf_deinit(&name);
     return DS_OK;
 }
@@ -420,8 +438,8 @@ static ds_status set_up(driver *d, const ds_sweep_subject *subject, ds_error *er
         if (all > n_slots) n_slots = all;
     }
     make_slots(d, n_slots);
-    DS_TRY(open_file(d, err));
-    return start_workers(d, err);
+    DS_TRY(start_workers(d, err)); /* a sweep that cannot begin replaces nothing */
+    return open_file(d, err);
 }
 
 /* The part of all ranks but the first: to evaluate what they are given. */
@@ -443,10 +461,12 @@ static ds_status tear_down(driver *d, ds_status status, ds_error *err) {
     ds_error late;
     ds_pool_free(d->pool);
     ds_remote_free(d->remote);
-    ds_status closed = ds_sweep_file_close(&d->file, &late);
-    if (status == DS_OK && closed != DS_OK) {
+    ds_status written = ds_sweep_file_flush(&d->file, &late); /* also after an error */
+    ds_status closed = ds_sweep_file_close(&d->file, written == DS_OK ? &late : NULL);
+    if (written == DS_OK) written = closed;
+    if (status == DS_OK && written != DS_OK) {
         if (err) *err = late;
-        status = closed;
+        status = written;
     }
     for (uint32_t i = 0; i < d->n_workers; i++) d->evals[i]->free(d->evals[i]);
     for (uint32_t i = 0; i < d->n_slots; i++) ds_outcome_deinit(&d->slots[i].outcome);
@@ -456,22 +476,28 @@ static ds_status tear_down(driver *d, ds_status status, ds_error *err) {
     return status;
 }
 
-static ds_status export_rows(const ds_rows *rows, const char *from, ds_table_db *db,
-                             ds_error *err) {
-    FILE *in = fopen(from, "rb");
-    if (!in) return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read %s", from);
-    char *line = NULL, **cells = ds_xcalloc(rows->columns.n, sizeof *cells);
-    size_t cap = 0;
-    ds_status status = DS_OK;
-    bool header = true;
-    while (status == DS_OK && ds_sweep_line(in, &line, &cap)) {
-        if (!header && ds_rows_split(line, cells, rows->columns.n) == rows->columns.n)
-            status = ds_table_db_put(db, (const char *const *)cells, err);
-        header = false;
+/* As many rows as the sweep has, or it is an error: no row is lost in silence. */
+static ds_status export_rows(const driver *d, uint32_t n, ds_table_db *db, ds_error *err) {
+    ds_csv_stream rows;
+    bool found = true;
+    uint64_t done = 0;
+    const char **cells = ds_xcalloc(n, sizeof *cells);
+    ds_status status = ds_csv_open(&rows, d->options->path, err);
+    for (uint64_t i = 0; status == DS_OK && found; i++) {
+        status = ds_csv_next(&rows, &found, err);
+        if (status != DS_OK || !found || i == 0 || rows.n != d->rows.columns.n) continue;
+        for (uint32_t k = 0; k < n; k++)
+            cells[k] = d->rows.spreadsheet ? ds_rows_plain(rows.cells[k]) : rows.cells[k];
+        status = ds_table_db_put(db, cells, err);
+        done++;
     }
+    if (status == DS_OK && done != d->result->rows)
+        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE,
+                              "%s has %" PRIu64 " rows, and the sweep %" PRIu64
+                              ": the file was changed meanwhile",
+                              d->options->path, done, d->result->rows);
     free(cells);
-    free(line);
-    fclose(in);
+    ds_csv_close(&rows);
     return status;
 }
 
@@ -479,25 +505,26 @@ static ds_status write_certificate(const driver *d, ds_error *err) {
     ds_buf text = {0};
     ds_status status =
         ds_bound_certificate(d->method, d->rows.source_text, d->rows.settings_text, &text, err);
-    FILE *out = status == DS_OK ? fopen(d->options->certificate, "wb") : NULL;
-    bool ok = out && fwrite(text.text, 1, text.n, out) == text.n;
-    if (out) ok = fclose(out) == 0 && ok;
+    if (status == DS_OK)
+        status = ds_output_write(d->options->certificate, output_flags(d->options), text.text,
+                                 text.n, err);
     ds_buf_deinit(&text);
-    if (status == DS_OK && !ok)
-        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot write %s", d->options->certificate);
     return status;
 }
 
+/* Without the apostrophes of a table for spreadsheets, and the column that speaks of them. */
 static ds_status write_db(const driver *d, ds_error *err) {
     const ds_rows *rows = &d->rows;
-    ds_table_column *columns = ds_xcalloc(rows->columns.n, sizeof *columns);
-    for (uint32_t i = 0; i < rows->columns.n; i++)
+    uint32_t n = rows->columns.n - rows->spreadsheet;
+    ds_table_column *columns = ds_xcalloc(n, sizeof *columns);
+    for (uint32_t i = 0; i < n; i++)
         columns[i] = (ds_table_column){rows->columns.at[i], rows->is_text.at[i]};
     ds_table_db *db;
-    ds_status status = ds_table_db_open(d->options->db, "rows", columns, rows->columns.n, &db, err);
+    bool replace = d->options->overwrite || d->options->resume; /* check_db has allowed it */
+    ds_status status = ds_table_db_open(d->options->db, replace, "rows", columns, n, &db, err);
     free(columns);
     DS_TRY(status);
-    status = export_rows(rows, d->options->path, db, err);
+    status = export_rows(d, n, db, err);
     ds_status closed = ds_table_db_close(db, status == DS_OK, status == DS_OK ? err : NULL);
     return status == DS_OK ? closed : status;
 }
@@ -505,12 +532,13 @@ static ds_status write_db(const driver *d, ds_error *err) {
 ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *options,
                        ds_sweep_result *out, ds_error *err) {
     *out = (ds_sweep_result){0};
-    driver d = {.options = options, .result = out, .file = {.fd = STDOUT_FILENO}};
+    driver d = {.options = options, .result = out, .file = {.out = {.fd = -1}}};
     ds_arena_init(&d.arena);
     clock_gettime(CLOCK_MONOTONIC, &d.start);
     bool first = ds_ranks_self(options->ranks) == 0;
     ds_status status = first ? set_up(&d, subject, err) : serve(&d, subject, err);
     if (status == DS_OK && first) status = loop(&d, err);
+    if (status == DS_OK && first && out->complete) status = ds_sweep_file_finish(&d.file, err);
     if (status == DS_OK && first && options->certificate && out->complete)
         status = write_certificate(&d, err);
     status = tear_down(&d, status, err);

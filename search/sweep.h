@@ -34,7 +34,9 @@ typedef struct ds_sweep_options {
     uint32_t shard;          /* candidates whose number is `shard` mod `n_shards` */
     uint32_t n_shards;       /* 0: all of them */
     bool resume;             /* go on with the file; one that is not there is begun */
-    bool overwrite;          /* without either of the two an existing file is DS_ERR_IO */
+    bool overwrite;          /* outputs that exist may be replaced; without either of the two they
+                              * are DS_ERR_USAGE. With both, the rows are gone on with */
+    bool spreadsheet;        /* a table for spreadsheets (search/rows.h) */
     void (*progress)(void *context, const ds_sweep_progress *progress);
     void *progress_context;
     ds_ranks *ranks; /* NULL: this process alone. Else all of them call with the same options; the
@@ -75,7 +77,7 @@ void ds_sweep_result_deinit(ds_sweep_result *result);
  * written them; `count` is how many it has (ds_sweep_count). The output is written beside itself
  * and renamed: it is what it was, or whole. Errors: files of different sweeps, a candidate twice,
  * numbers that are missing below `count` (DS_ERR_DATA); an output that is one of the inputs
- * (DS_ERR_USAGE), or exists without `overwrite` (DS_ERR_IO). O(rows), constant memory. */
+ * (DS_ERR_USAGE), or exists without `overwrite` (DS_ERR_USAGE). O(rows), constant memory. */
 ds_status ds_sweep_merge(const char *const *paths, uint32_t n, const char *out_path, bool overwrite,
                          uint64_t count, uint64_t *n_rows, ds_error *err);
 /* How many candidates the sweep by grid has that wrote `sweep_id` into its rows' column `sweep`.

@@ -1,9 +1,13 @@
-/* Whole lines, appended. A process that is killed leaves at most one line half written, which has
- * no newline yet; whoever resumes cuts it off. */
+/* Whole records, appended. A process that is killed leaves at most one record that is not whole;
+ * whoever resumes replaces the file by one without it, and never touches a file that is no
+ * beginning of its own. */
 #include "search/sweep_file_internal.h"
+
+#include "ir/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,112 +18,175 @@ static ds_status fail(const char *verb, const char *path, ds_error *err) {
                         strerror(errno));
 }
 
+ds_status ds_sweep_file_refuse(const ds_sweep_file *file, uint64_t line, const char *why,
+                               ds_error *err) {
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s:%" PRIu64 ": %s; it can be resumed only by the sweep that began it",
+                        file->path, line, why);
+}
+
+/* ---- locks ---- */
+
+static ds_status locked(const char *path, ds_error *err) {
+    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "another sweep is writing %s", path);
+}
+
 /* Of a file that others may be writing: a device, like /dev/null, is anybody's. */
-static ds_status lock(const ds_sweep_file *file, ds_error *err) {
+static ds_status lock(const ds_sweep_file *file, int fd, ds_error *err) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(file->fd, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN)) return DS_OK;
-    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "another sweep is writing %s", file->path);
-}
-
-static ds_status begin(ds_sweep_file *file, bool keep, bool overwrite, ds_error *err) {
     struct stat st;
-    if (fstat(file->fd, &st) != 0) return fail("read", file->path, err);
-    if (!S_ISREG(st.st_mode)) return DS_OK;
-    DS_TRY(lock(file, err));
-    if (fstat(file->fd, &st) != 0) return fail("read", file->path, err); /* locked: its size */
-    if (keep || st.st_size == 0) return DS_OK;
-    if (!overwrite)
-        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE,
-                            "%s exists: --resume goes on with it, --overwrite begins anew",
-                            file->path);
-    return ftruncate(file->fd, 0) == 0 ? DS_OK : fail("empty", file->path, err);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return DS_OK;
+    if (fcntl(fd, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN)) return DS_OK;
+    return locked(file->path, err);
 }
 
-ds_status ds_sweep_file_open(ds_sweep_file *file, const char *path, bool keep, bool overwrite,
-                             ds_error *err) {
-    *file = (ds_sweep_file){.path = path, .fd = STDOUT_FILENO};
-    if (strcmp(path, "-") == 0) return DS_OK;
-    file->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file->fd < 0) return fail("open", path, err);
-    ds_status status = begin(file, keep, overwrite, err);
-    if (status != DS_OK) {
-        close(file->fd);
-        file->fd = STDOUT_FILENO;
+/* Is a file that is to be replaced another sweep's? */
+static ds_status check_unlocked(const char *path, ds_error *err) {
+    char *target;
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (!ds_output_is_regular(path, &target)) return DS_OK;
+    int fd = open(target, O_RDONLY | O_CLOEXEC);
+    bool is = fd >= 0 && fcntl(fd, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+    if (fd >= 0) close(fd);
+    free(target);
+    return is ? locked(path, err) : DS_OK;
+}
+
+/* ---- opening ---- */
+
+/* Another sweep may have replaced the file between its opening and its lock. */
+static bool is_still(const char *path, int fd) {
+    struct stat opened, now;
+    return fstat(fd, &opened) == 0 && stat(path, &now) == 0 && opened.st_dev == now.st_dev &&
+           opened.st_ino == now.st_ino;
+}
+
+static ds_status go_on_with(ds_sweep_file *file, const char *target, ds_error *err) {
+    int fd = open(target, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    FILE *old = fd < 0 ? NULL : fdopen(fd, "r+b");
+    if (!old) {
+        if (fd >= 0) close(fd);
+        return fail("open", file->path, err);
     }
+    ds_csv_begin(&file->old, file->path, old);
+    DS_TRY(lock(file, fd, err));
+    if (!is_still(file->path, fd)) return locked(file->path, err);
+    file->out = (ds_output){.path = file->path, .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    return file->out.fd < 0 ? fail("open", file->path, err) : DS_OK;
+}
+
+static ds_status begin(ds_sweep_file *file, bool resume, bool overwrite, ds_error *err) {
+    char *target = NULL;
+    bool exists = ds_output_is_regular(file->path, &target);
+    ds_status status = DS_OK;
+    if (exists && resume)
+        status = go_on_with(file, target, err);
+    else if (exists && !overwrite)
+        status = ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                              "%s exists: --resume goes on with it, --overwrite begins anew",
+                              file->path);
+    else
+        status = check_unlocked(file->path, err);
+    if (status == DS_OK && !file->old.file)
+        status = ds_output_open(&file->out, file->path,
+                                (overwrite ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW) |
+                                    (resume ? DS_OUTPUT_REGULAR : 0u),
+                                err);
+    if (status == DS_OK && !file->old.file) status = lock(file, file->out.fd, err);
+    free(target);
     return status;
 }
 
-/* The folder of a path, by its inode, and what follows it. */
-static const char *split_path(const char *path, struct stat *folder) {
-    const char *slash = strrchr(path, '/');
-    ds_buf text = {0};
-    ds_buf_put(&text, slash ? "" : ".");
-    if (slash) ds_buf_put_n(&text, path, (size_t)(slash - path) + 1);
-    if (stat(text.text, folder) != 0) *folder = (struct stat){0};
-    ds_buf_deinit(&text);
-    return slash ? slash + 1 : path;
-}
-
-bool ds_sweep_same_file(const char *a, const char *b) {
-    struct stat x, y;
-    if (strcmp(a, "-") == 0 || strcmp(b, "-") == 0) return false;
-    if (strcmp(a, b) == 0) return stat(a, &x) != 0 || S_ISREG(x.st_mode);
-    bool has_a = stat(a, &x) == 0, has_b = stat(b, &y) == 0;
-    if (has_a && has_b) return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-    if (has_a || has_b) return false;
-    const char *name_a = split_path(a, &x), *name_b = split_path(b, &y);
-    return x.st_ino && x.st_dev == y.st_dev && x.st_ino == y.st_ino && strcmp(name_a, name_b) == 0;
-}
-
-bool ds_sweep_line(FILE *file, char **line, size_t *cap) {
-    ssize_t n = getline(line, cap, file);
-    if (n < 0 && !feof(file) && !ferror(file)) ds_out_of_memory(*cap);
-    if (n < 0) return false;
-    if (n && (*line)[n - 1] == '\n') (*line)[n - 1] = '\0';
-    return true;
+ds_status ds_sweep_file_open(ds_sweep_file *file, const char *path, bool resume, bool overwrite,
+                             ds_error *err) {
+    *file = (ds_sweep_file){.path = path, .out = {.path = path, .fd = -1}};
+    ds_status status = begin(file, resume, overwrite, err);
+    if (status != DS_OK) ds_sweep_file_close(file, NULL);
+    return status;
 }
 
 ds_status ds_sweep_file_replay(ds_sweep_file *file,
-                               ds_status (*take)(void *context, char *line, uint64_t number,
-                                                 ds_error *err),
-                               void *context, ds_error *err) {
-    FILE *in = fopen(file->path, "rb");
-    if (!in) return fail("read", file->path, err);
-    char *line = NULL;
-    size_t cap = 0;
-    off_t end = 0;
-    ssize_t n = 0;
+                               ds_status (*take)(void *context, const ds_csv_stream *record,
+                                                 uint64_t number, ds_error *err),
+                               void *context, bool *any, ds_error *err) {
+    ds_csv_stream *old = &file->old;
     uint64_t number = 0;
-    ds_status status = DS_OK;
-    while (status == DS_OK && (n = getline(&line, &cap, in)) > 0 && line[n - 1] == '\n') {
-        end += n;
-        line[n - 1] = '\0';
-        status = take(context, line, ++number, err);
+    bool found = old->file != NULL;
+    *any = false;
+    while (found) {
+        DS_TRY(ds_csv_next(old, &found, err));
+        if (!found || !old->whole) break;
+        DS_TRY(take(context, old, ++number, err));
+        file->n_old += old->raw.n;
+        *any = true;
     }
-    if (status == DS_OK && !feof(in) && n < 0) status = fail("read", file->path, err);
-    free(line);
-    fclose(in); /* this drops the lock: fcntl's are the process's */
-    if (status == DS_OK) status = lock(file, err);
-    if (status == DS_OK && (ftruncate(file->fd, end) != 0 || lseek(file->fd, end, SEEK_SET) < 0))
-        status = fail("cut", file->path, err);
-    return status;
-}
-
-ds_status ds_sweep_file_flush(ds_sweep_file *file, ds_error *err) {
-    for (size_t done = 0; done < file->pending.n;) {
-        ssize_t n = write(file->fd, file->pending.text + done, file->pending.n - done);
-        if (n < 0 && errno != EINTR) return fail("write", file->path, err);
-        if (n > 0) done += (size_t)n;
-    }
-    file->pending.n = 0;
+    if (found) ds_buf_put_n(&file->tail, old->raw.text, old->raw.n);
+    if (found) file->tail_line = old->line;
+    if (old->file && lseek(file->out.fd, (off_t)file->n_old, SEEK_SET) < 0)
+        return fail("read", file->path, err);
     return DS_OK;
 }
 
+/* ---- writing ---- */
+
+static ds_status copy_old(ds_sweep_file *file, ds_output *out, ds_error *err) {
+    char block[1 << 16];
+    if (fseeko(file->old.file, 0, SEEK_SET) != 0) return fail("read", file->path, err);
+    for (uint64_t left = file->n_old; left;) {
+        size_t n =
+            fread(block, 1, left < sizeof block ? (size_t)left : sizeof block, file->old.file);
+        if (!n) return fail("read", file->path, err);
+        DS_TRY(ds_output_put(out, block, n, err));
+        left -= n;
+    }
+    return DS_OK;
+}
+
+/* The whole records and those that are pending, in the place of the file. */
+static ds_status replace(ds_sweep_file *file, ds_error *err) {
+    ds_output new;
+    DS_TRY(ds_output_open(&new, file->path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err));
+    ds_status status = lock(file, new.fd, err);
+    if (status == DS_OK) status = copy_old(file, &new, err);
+    if (status == DS_OK) status = ds_output_put(&new, file->pending.text, file->pending.n, err);
+    if (status == DS_OK) status = ds_output_commit(&new, err);
+    ds_output_close(status == DS_OK ? &file->out : &new, NULL);
+    if (status == DS_OK) file->out = new;
+    return status;
+}
+
+static ds_status refuse_tail(const ds_sweep_file *file, ds_error *err) {
+    return ds_sweep_file_refuse(file, file->tail_line,
+                                file->n_old ? "what follows the last row is not the next one's "
+                                              "beginning"
+                                            : "the columns are not this sweep's",
+                                err);
+}
+
+ds_status ds_sweep_file_flush(ds_sweep_file *file, ds_error *err) {
+    const ds_buf *tail = &file->tail, *pending = &file->pending;
+    if (!pending->n) return DS_OK;
+    if (!tail->n) {
+        DS_TRY(ds_output_put(&file->out, pending->text, pending->n, err));
+        DS_TRY(ds_output_commit(&file->out, err));
+    } else {
+        if (tail->n >= pending->n || memcmp(tail->text, pending->text, tail->n) != 0)
+            return refuse_tail(file, err);
+        DS_TRY(replace(file, err));
+    }
+    file->tail.n = file->pending.n = 0;
+    return DS_OK;
+}
+
+ds_status ds_sweep_file_finish(ds_sweep_file *file, ds_error *err) {
+    DS_TRY(ds_sweep_file_flush(file, err));
+    return file->tail.n ? refuse_tail(file, err) : DS_OK;
+}
+
 ds_status ds_sweep_file_close(ds_sweep_file *file, ds_error *err) {
-    ds_status status = file->pending.n ? ds_sweep_file_flush(file, err) : DS_OK;
+    ds_status status = ds_output_close(&file->out, err);
+    ds_csv_close(&file->old);
     ds_buf_deinit(&file->pending);
-    if (file->fd == STDOUT_FILENO) return status;
-    if (close(file->fd) != 0 && status == DS_OK) status = fail("write", file->path, err);
-    file->fd = STDOUT_FILENO;
+    ds_buf_deinit(&file->tail);
     return status;
 }

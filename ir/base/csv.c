@@ -4,6 +4,8 @@
 
 #include "ir/base/file.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +130,7 @@ static ds_status read_table(reader *r) {
             return ds_error_set(r->err, DS_ERR_DATA, DS_NOWHERE,
                                 "%s:%u: %u cells, but the header names %u columns", csv->file, line,
                                 r->cells.n, csv->n_columns);
-        ds_csv_row row = {.line = line, .cells = take_cells(r)};
+        ds_csv_row row = {.line = line, .end = r->line, .cells = take_cells(r)};
         DS_PUSH(&csv->arena, &csv->rows, row);
     }
     if (!csv->columns) return fail(csv, r->line, r->err, "an empty table: not even column names");
@@ -197,23 +199,107 @@ ds_status ds_csv_error(const ds_csv *csv, const ds_csv_row *row, ds_error *err, 
     return fail(csv, row->line, err, what);
 }
 
+/* ---- record by record ---- */
+
+enum { MAX_RECORD = 1 << 26 }; /* a record beyond this is a file that is no table */
+
+struct ds_csv_scratch {
+    ds_csv csv;
+    reader reader;
+    uint64_t next_line;
+};
+
+void ds_csv_begin(ds_csv_stream *s, const char *path, FILE *file) {
+    *s = (ds_csv_stream){.path = path, .file = file};
+    s->scratch = ds_xcalloc(1, sizeof *s->scratch);
+    s->scratch->csv.file = path;
+    s->scratch->reader.csv = &s->scratch->csv;
+    s->scratch->next_line = 1;
+    ds_arena_init(&s->scratch->csv.arena);
+}
+
+ds_status ds_csv_open(ds_csv_stream *s, const char *path, ds_error *err) {
+    FILE *file;
+    DS_TRY(ds_file_open(path, DS_NOWHERE, &file, err));
+    ds_csv_begin(s, path, file);
+    return DS_OK;
+}
+
+/* Up to the first end of a line outside quotes; no quote can be one of two cells. */
+static ds_status read_raw(ds_csv_stream *s, ds_error *err) {
+    bool quoted = false, nul = false;
+    int c;
+    s->whole = false;
+    while (!s->whole && s->raw.n < MAX_RECORD && (c = getc(s->file)) != EOF) {
+        ds_buf_putc(&s->raw, (char)c);
+        quoted ^= c == '"';
+        nul |= c == '\0';
+        s->scratch->next_line += c == '\n';
+        s->whole = c == '\n' && !quoted;
+    }
+    if (ferror(s->file))
+        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read %s: %s", s->path,
+                            strerror(errno));
+    if (s->raw.n >= MAX_RECORD)
+        return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
+                            "%s:%" PRIu64 ": a record of more than %d MiB: this is no table",
+                            s->path, s->line, MAX_RECORD >> 20);
+    return nul ? fail(&s->scratch->csv, (uint32_t)s->line, err,
+                      "a NUL byte: this is not a text file")
+               : DS_OK;
+}
+
+ds_status ds_csv_next(ds_csv_stream *s, bool *found, ds_error *err) {
+    reader *r = &s->scratch->reader;
+    s->raw.n = s->n = 0;
+    s->line = s->scratch->next_line;
+    DS_TRY(read_raw(s, err));
+    *found = s->raw.n > 0;
+    if (!s->whole) return DS_OK;
+    ds_arena_deinit(&s->scratch->csv.arena);
+    r->at = s->raw.text;
+    r->end = s->raw.text + s->raw.n;
+    r->line = (uint32_t)s->line;
+    r->err = err;
+    DS_TRY(read_record(r));
+    s->n = r->cells.n;
+    s->cells = r->cells.at;
+    return DS_OK;
+}
+
+void ds_csv_close(ds_csv_stream *s) {
+    if (s->file) fclose(s->file);
+    if (s->scratch) {
+        ds_arena_deinit(&s->scratch->csv.arena);
+        free(s->scratch->reader.cells.at);
+        ds_buf_deinit(&s->scratch->reader.cell);
+        free(s->scratch);
+    }
+    ds_buf_deinit(&s->raw);
+    *s = (ds_csv_stream){0};
+}
+
+/* ---- writing ---- */
+
+/* A first cell that starts with '#' would read back as a comment. */
+void ds_csv_put_cell(ds_buf *out, const char *cell, bool first) {
+    if (!strpbrk(cell, ",\"\r\n") && !(first && *cell == '#')) {
+        ds_buf_put(out, cell);
+        return;
+    }
+    ds_buf_putc(out, '"');
+    for (const char *p = cell; *p; p++) {
+        if (*p == '"') ds_buf_putc(out, '"');
+        ds_buf_putc(out, *p);
+    }
+    ds_buf_putc(out, '"');
+}
+
 void ds_csv_put_row(ds_buf *out, const char *const *cells, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         if (i) ds_buf_putc(out, ',');
-        /* A first cell that starts with '#' would read back as a comment, an only empty one as a
-         * blank line. */
-        bool quote = strpbrk(cells[i], ",\"\r\n") || (i == 0 && cells[i][0] == '#') ||
-                     (n == 1 && !*cells[i]);
-        if (!quote) {
-            ds_buf_put(out, cells[i]);
-            continue;
-        }
-        ds_buf_putc(out, '"');
-        for (const char *p = cells[i]; *p; p++) {
-            if (*p == '"') ds_buf_putc(out, '"');
-            ds_buf_putc(out, *p);
-        }
-        ds_buf_putc(out, '"');
+        ds_csv_put_cell(out, cells[i], i == 0);
     }
+    if (n == 1 && !*cells[0]) ds_buf_put(out, "\"\""); /* a blank line is no record */
     ds_buf_putc(out, '\n');
 }

@@ -5,6 +5,9 @@
  * UTF-8 byte order mark is skipped. A record with another number of cells than the header, a stray
  * quote, a NUL byte, and an empty or repeated column name are errors.
  *
+ * Tables are read whole (ds_csv) or record by record in constant memory (ds_csv_stream); both take
+ * records apart by the same code, and all tables of distsim are written by ds_csv_put_cell.
+ *
  * Messages start with "file:line:", because tables are often read by the dozen into temporaries
  * that do not outlive the error. */
 #ifndef DS_BASE_CSV_H
@@ -14,8 +17,11 @@
 #include "ir/base/error.h"
 #include "ir/base/str.h"
 
+#include <stdio.h>
+
 typedef struct ds_csv_row {
     uint32_t line;      /* where the record starts, from 1 */
+    uint32_t end;       /* the line after it */
     const char **cells; /* n_columns of them, without their quotes, never NULL */
 } ds_csv_row;
 
@@ -44,7 +50,30 @@ ds_status ds_csv_need(const ds_csv *csv, const char *column, uint32_t *index, ds
 ds_status ds_csv_error(const ds_csv *csv, const ds_csv_row *row, ds_error *err, const char *format,
                        ...) __attribute__((format(printf, 4, 5)));
 
-/* Appends one record and a newline; cells are quoted where they must be. */
+/* Records one by one, without comments or blank lines. */
+typedef struct ds_csv_stream {
+    const char *path;
+    FILE *file;
+    uint64_t line; /* where the record starts, from 1 */
+    ds_buf raw;    /* the record as it is in the file, with the end of its line */
+    bool whole;    /* the record has the end of its line; else the file ends within it */
+    uint32_t n;    /* cells; 0 of a record that is not whole */
+    const char *const *cells;
+    struct ds_csv_scratch *scratch;
+} ds_csv_stream;
+
+/* Begins with the file's first byte; the stream owns the file. */
+void ds_csv_begin(ds_csv_stream *stream, const char *path, FILE *file);
+/* Opens the file first. DS_ERR_IO. Close the stream if that succeeds. */
+ds_status ds_csv_open(ds_csv_stream *stream, const char *path, ds_error *err);
+/* The next record; *found is false at the end of the file. The cells last until the call after.
+ * DS_ERR_DATA for what is no record, DS_ERR_LIMIT for one of more than 64 MiB. */
+ds_status ds_csv_next(ds_csv_stream *stream, bool *found, ds_error *err);
+void ds_csv_close(ds_csv_stream *stream);
+
+/* Appends one cell, quoted where it must be; `first` of its record. */
+void ds_csv_put_cell(ds_buf *out, const char *cell, bool first);
+/* Appends one record and a newline. */
 void ds_csv_put_row(ds_buf *out, const char *const *cells, uint32_t n);
 
 #endif

@@ -27,6 +27,7 @@
     X(DATA, 1, "a data file that breaks its format")                                               \
     X(IO, 1, "a file that cannot be read or written")                                              \
     X(USAGE, 2, "wrong command line")                                                              \
+    X(STDOUT, 3, "standard output that cannot be written to")                                      \
     X(INTERNAL, 3, "a defect of distsim")
 
 typedef enum ds_status {

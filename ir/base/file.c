@@ -2,10 +2,61 @@
 #include "ir/base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+int ds_file_descriptor(const char *path) {
+    static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(path, names[i]) == 0) return i;
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(folders[i]);
+        if (strncmp(path, folders[i], n) != 0 || path[n] < '0' || path[n] > '9') continue;
+        char *end;
+        long number = strtol(path + n, &end, 10);
+        return *end || number > 1 << 20 ? -1 : (int)number;
+    }
+    return -1;
+}
+
+/* Opened without waiting, and then read as ever. */
+static ds_status open_now(const char *path, ds_loc loc, int *fd, ds_error *err) {
+    struct stat st;
+    *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (*fd < 0)
+        return ds_error_set(err, DS_ERR_IO, loc, "cannot open %s: %s", path, strerror(errno));
+    if (fstat(*fd, &st) == 0 && S_ISFIFO(st.st_mode) && ds_file_descriptor(path) < 0) {
+        close(*fd);
+        return ds_error_set(err, DS_ERR_IO, loc,
+                            "cannot open %s: it is a FIFO, which may have no writer; a pipe is "
+                            "read as /dev/stdin",
+                            path);
+    }
+    fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) & ~O_NONBLOCK);
+    return DS_OK;
+}
+
+ds_status ds_file_open(const char *path, ds_loc loc, FILE **out, ds_error *err) {
+    int fd;
+    *out = NULL;
+    DS_TRY(open_now(path, loc, &fd, err));
+    *out = fdopen(fd, "rb");
+    if (*out) return DS_OK;
+    close(fd);
+    return ds_error_set(err, DS_ERR_IO, loc, "cannot open %s: %s", path, strerror(errno));
+}
+
+ds_status ds_file_check(const char *path, ds_error *err) {
+    int fd;
+    DS_TRY(open_now(path, DS_NOWHERE, &fd, err));
+    close(fd);
+    return DS_OK;
+}
 
 static ds_status read_stream(FILE *stream, const char *path, ds_loc loc, size_t max_bytes,
                              ds_buf *out, ds_error *err) {
@@ -24,9 +75,8 @@ static ds_status read_stream(FILE *stream, const char *path, ds_loc loc, size_t 
 }
 
 ds_status ds_file_read(const char *path, ds_loc loc, size_t max_bytes, ds_buf *out, ds_error *err) {
-    FILE *stream = fopen(path, "rb");
-    if (!stream)
-        return ds_error_set(err, DS_ERR_IO, loc, "cannot open %s: %s", path, strerror(errno));
+    FILE *stream;
+    DS_TRY(ds_file_open(path, loc, &stream, err));
     ds_status status = read_stream(stream, path, loc, max_bytes, out, err);
     fclose(stream);
     return status;

@@ -1,12 +1,24 @@
-/* Files: reading a whole one, finding those that come with the program. */
+/* Files: reading them, finding those that come with the program. */
 #ifndef DS_BASE_FILE_H
 #define DS_BASE_FILE_H
 
 #include "ir/base/error.h"
 #include "ir/base/str.h"
 
+#include <stdio.h>
+
+/* Opens a file of the user for reading, and never waits for it: a FIFO is refused, since it may
+ * have no writer. A pipe that the process was started with is read by its descriptor (/dev/stdin,
+ * /dev/fd/N). `loc` is the place in a source text that names the file, or DS_NOWHERE. DS_ERR_IO. */
+ds_status ds_file_open(const char *path, ds_loc loc, FILE **out, ds_error *err);
+/* Would ds_file_open succeed? For libraries that open paths by themselves. */
+ds_status ds_file_check(const char *path, ds_error *err);
+/* N for /dev/fd/N and /proc/self/fd/N, 0 to 2 for /dev/stdin, /dev/stdout and /dev/stderr; else -1.
+ */
+int ds_file_descriptor(const char *path);
+
 /* Appends the bytes of a file; an empty one leaves `out` as it is. `loc` is the place in a source
- * text that names the file, or DS_NOWHERE. DS_ERR_IO if it cannot be opened or read, DS_ERR_LIMIT
+ * text that names the file, or DS_NOWHERE. DS_ERR_IO if ds_file_open or reading fails, DS_ERR_LIMIT
  * if it has more than max_bytes, of which no more than a block is read. O(size). */
 ds_status ds_file_read(const char *path, ds_loc loc, size_t max_bytes, ds_buf *out, ds_error *err);
 

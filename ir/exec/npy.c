@@ -1,6 +1,7 @@
 /* .npy: magic, version, length of a header that is a Python dictionary, then the elements. */
 #include "ir/exec/npy.h"
 
+#include "ir/base/file.h"
 #include "ir/exec/tensor.h"
 
 #include <ctype.h>
@@ -139,10 +140,8 @@ static ds_status read_header(const char *path, FILE *file, header *h, ds_error *
 ds_status ds_npy_read(const char *path, int64_t max_bytes, ds_exec_tensor *out, ds_error *err) {
     *out = (ds_exec_tensor){0};
     header h = {0};
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot open %s: %s", path,
-                            strerror(errno));
+    FILE *file;
+    DS_TRY(ds_file_open(path, DS_NOWHERE, &file, err));
     ds_status status = read_header(path, file, &h, err);
     if (status == DS_OK) status = find_dtype(path, &h, &out->dtype, err);
     out->rank = h.rank;

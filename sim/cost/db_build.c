@@ -6,6 +6,8 @@
 #include "sim/cost/build.h"
 
 #include "ir/base/csv.h"
+#include "ir/base/file.h"
+#include "ir/base/output.h"
 #include "ir/base/units.h"
 #include "sim/cost/profiles_internal.h"
 #include "sim/cost/sqlite_internal.h"
@@ -20,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define MAX_SCHEMA ((size_t)1 << 20)
 
 struct builder {
     sqlite3 *db;
@@ -561,17 +565,10 @@ static ds_status import_profiles(builder *b) {
 
 static ds_status run_schema(builder *b) {
     const char *path = ds_arena_printf(&b->arena, "%s/schema.sql", b->dir);
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return ds_error_set(b->err, DS_ERR_IO, DS_NOWHERE, "cannot open %s: %s", path,
-                            strerror(errno));
     ds_buf sql = {0};
-    char block[4096];
-    size_t n;
-    while ((n = fread(block, 1, sizeof block, f)) > 0) ds_buf_put_n(&sql, block, n);
-    fclose(f);
-    ds_status status = DS_OK;
-    if (sqlite3_exec(b->db, sql.n ? sql.text : "", NULL, NULL, NULL) != SQLITE_OK)
+    ds_status status = ds_file_read(path, DS_NOWHERE, MAX_SCHEMA, &sql, b->err);
+    if (status == DS_OK &&
+        sqlite3_exec(b->db, sql.n ? sql.text : "", NULL, NULL, NULL) != SQLITE_OK)
         status = sql_error(b, path);
     ds_buf_deinit(&sql);
     return status;
@@ -587,16 +584,14 @@ static ds_status fill(builder *b) {
 
 ds_status ds_profiles_build(const char *dir, const char *db_path, ds_error *err) {
     builder b = {.dir = dir, .err = err};
+    ds_output out;
+    DS_TRY(ds_output_open(&out, db_path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err));
     ds_arena_init(&b.arena);
-    const char *fresh = ds_arena_printf(&b.arena, "%s.new", db_path);
-    unlink(fresh);
-    ds_status status = ds_sqlite__open_to_write(fresh, &b.db, err);
+    ds_status status = ds_sqlite__open_to_write(out.temporary, &b.db, err);
     if (status == DS_OK) status = fill(&b);
     sqlite3_close(b.db);
-    if (status == DS_OK && rename(fresh, db_path) != 0)
-        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot write %s: %s", db_path,
-                              strerror(errno));
-    if (status != DS_OK) unlink(fresh);
+    if (status == DS_OK) status = ds_output_commit(&out, err);
+    ds_status closed = ds_output_close(&out, status == DS_OK ? err : NULL);
     ds_arena_deinit(&b.arena);
-    return status;
+    return status == DS_OK ? closed : status;
 }

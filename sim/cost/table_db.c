@@ -1,26 +1,26 @@
-/* Text rows into a SQLite file: one transaction in a temporary file, renamed at the end. */
+/* Text rows into a SQLite file: one transaction in an output's temporary file. */
 #include "sim/cost/table_db.h"
 
 #include "ir/base/arena.h"
+#include "ir/base/file.h"
+#include "ir/base/output.h"
 #include "ir/base/str.h"
 #include "sim/cost/sqlite_internal.h"
 
-#include <errno.h>
 #include <sqlite3.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 struct ds_table_db {
     sqlite3 *db;
     sqlite3_stmt *insert;
     uint32_t n;
-    char *path, *temporary;
+    const char *table;
+    int64_t rows;
+    ds_output out;
 };
 
 static ds_status fail(const ds_table_db *t, ds_error *err) {
-    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s: %s", t->temporary, ds_sqlite__why(t->db));
+    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s: %s", t->out.path, ds_sqlite__why(t->db));
 }
 
 /* An identifier in quotes, those inside doubled. */
@@ -37,12 +37,12 @@ static bool run(ds_table_db *t, const char *sql) {
     return sqlite3_exec(t->db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-static bool begin(ds_table_db *t, const char *table, const ds_table_column *columns) {
+static bool begin(ds_table_db *t, const ds_table_column *columns) {
     ds_buf create = {0}, insert = {0};
     ds_buf_put(&create, "CREATE TABLE ");
-    put_name(table, &create);
+    put_name(t->table, &create);
     ds_buf_put(&insert, "INSERT INTO ");
-    put_name(table, &insert);
+    put_name(t->table, &insert);
     for (uint32_t i = 0; i < t->n; i++) {
         ds_buf_put(&create, i ? ", " : " (");
         put_name(columns[i].name, &create);
@@ -60,19 +60,21 @@ static bool begin(ds_table_db *t, const char *table, const ds_table_column *colu
     return ok;
 }
 
-ds_status ds_table_db_open(const char *path, const char *table, const ds_table_column *columns,
-                           uint32_t n, ds_table_db **out, ds_error *err) {
+ds_status ds_table_db_open(const char *path, bool replace, const char *table,
+                           const ds_table_column *columns, uint32_t n, ds_table_db **out,
+                           ds_error *err) {
     ds_table_db *t = ds_xcalloc(1, sizeof *t);
-    size_t length = strlen(path) + 1;
-    t->n = n;
-    t->path = ds_xmalloc(length);
-    memcpy(t->path, path, length);
-    t->temporary = ds_xmalloc(length + 4);
-    snprintf(t->temporary, length + 4, "%s.new", path);
+    unsigned flags = DS_OUTPUT_REGULAR | (replace ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW);
     *out = NULL;
-    unlink(t->temporary);
-    ds_status status = ds_sqlite__open_to_write(t->temporary, &t->db, err);
-    if (status == DS_OK && !begin(t, table, columns)) status = fail(t, err);
+    t->n = n;
+    t->table = table;
+    ds_status status = ds_output_open(&t->out, path, flags, err);
+    if (status != DS_OK) {
+        free(t);
+        return status;
+    }
+    status = ds_sqlite__open_to_write(t->out.temporary, &t->db, err);
+    if (status == DS_OK && !begin(t, columns)) status = fail(t, err);
     if (status == DS_OK)
         *out = t;
     else
@@ -85,7 +87,7 @@ static int64_t ask(sqlite3 *db, const char *sql, const char *argument) {
     sqlite3_stmt *query = NULL;
     int64_t answer = -1;
     if (sqlite3_prepare_v2(db, sql, -1, &query, NULL) == SQLITE_OK &&
-        sqlite3_bind_text(query, 1, argument, -1, SQLITE_STATIC) == SQLITE_OK &&
+        (!argument || sqlite3_bind_text(query, 1, argument, -1, SQLITE_STATIC) == SQLITE_OK) &&
         sqlite3_step(query) == SQLITE_ROW)
         answer = sqlite3_column_int64(query, 0);
     else
@@ -97,6 +99,7 @@ static int64_t ask(sqlite3 *db, const char *sql, const char *argument) {
 bool ds_table_db_holds(const char *path, const char *table, const char *column, const char *value) {
     sqlite3 *db;
     ds_buf others = {0};
+    if (ds_file_check(path, NULL) != DS_OK) return false;
     ds_buf_put(&others, "SELECT count(*) FROM ");
     put_name(table, &others);
     ds_buf_put(&others, " WHERE ");
@@ -118,20 +121,29 @@ ds_status ds_table_db_put(ds_table_db *t, const char *const *cells, ds_error *er
     }
     bool ok = sqlite3_step(t->insert) == SQLITE_DONE;
     sqlite3_reset(t->insert);
+    t->rows += ok;
     return ok ? DS_OK : fail(t, err);
+}
+
+static ds_status check_rows(ds_table_db *t, ds_error *err) {
+    ds_buf count = {0};
+    ds_buf_put(&count, "SELECT count(*) FROM ");
+    put_name(t->table, &count);
+    int64_t rows = ask(t->db, count.text, NULL);
+    ds_buf_deinit(&count);
+    if (rows == t->rows) return DS_OK;
+    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s: %lld of %lld rows are in the database",
+                        t->out.path, (long long)rows, (long long)t->rows);
 }
 
 ds_status ds_table_db_close(ds_table_db *t, bool keep, ds_error *err) {
     ds_status status = DS_OK;
     sqlite3_finalize(t->insert);
     if (keep && !run(t, "COMMIT")) status = fail(t, err);
+    if (keep && status == DS_OK) status = check_rows(t, err);
     sqlite3_close(t->db);
-    if (keep && status == DS_OK && rename(t->temporary, t->path) != 0)
-        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot replace %s: %s", t->path,
-                              strerror(errno));
-    if (!keep || status != DS_OK) unlink(t->temporary);
-    free(t->path);
-    free(t->temporary);
+    if (keep && status == DS_OK) status = ds_output_commit(&t->out, err);
+    ds_status closed = ds_output_close(&t->out, status == DS_OK ? err : NULL);
     free(t);
-    return status;
+    return status == DS_OK ? closed : status;
 }

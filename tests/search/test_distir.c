@@ -51,7 +51,7 @@ static table grid(const char *settings) {
         char *cells[64], line[200];
         end = strchr(at, '\n');
         *end = '\0';
-        cr_assert_gt(ds_rows_split(at, cells, 64), 9);
+        cr_assert_gt(sweep_split(at, cells, 64), 9);
         /* model, world, batch, dp, tp, pp, microbatches, latency, throughput */
         snprintf(line, sizeof line, "%s,%s,%s,%s,%s", cells[3], cells[4], cells[5], cells[6],
                  cells[8]);

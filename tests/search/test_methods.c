@@ -60,7 +60,7 @@ Test(methods, ask_for_nothing_twice) {
             end = strchr(at, '\n');
             *end = '\0';
             char *cells[64];
-            cr_assert_gt(ds_rows_split(at, cells, 64), 21);
+            cr_assert_gt(sweep_split(at, cells, 64), 21);
             hashes[n] = cells[21];
             for (uint32_t k = 0; k < n; k++) cr_expect_str_neq(hashes[k], hashes[n]);
             n++;

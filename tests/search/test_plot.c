@@ -128,11 +128,11 @@ Test(plot, many_rows) {
 Test(plot, refused) {
     ds_error err;
     ds_buf s = {0};
-    cr_expect_eq(ds_plot_check("grid.pdf", &err), DS_ERR_USAGE);
-    cr_expect_eq(ds_plot_check("grid", &err), DS_ERR_USAGE);
-    cr_expect_eq(ds_plot_check("a/.svg", &err), DS_ERR_USAGE);
+    cr_expect_eq(ds_plot_check("grid.pdf", false, &err), DS_ERR_USAGE);
+    cr_expect_eq(ds_plot_check("grid", false, &err), DS_ERR_USAGE);
+    cr_expect_eq(ds_plot_check("a/.svg", false, &err), DS_ERR_USAGE);
     setenv("PATH", "/nowhere", 1);
-    cr_expect_eq(ds_plot_check("grid.svg", &err), DS_ERR_UNSUPPORTED);
+    cr_expect_eq(ds_plot_check("grid.svg", false, &err), DS_ERR_UNSUPPORTED);
     char *path = table("m,4,8,1,1,4,1,-1,-1,-1,illegal\n");
     cr_expect_eq(ds_plot_script(path, "a.svg", &s, &err), DS_ERR_DATA);
     cr_expect(strstr(err.message, "nothing to draw"));

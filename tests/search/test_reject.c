@@ -70,7 +70,7 @@ enum { MAX_CELLS = 64, PEAK = 9, FIRST_RESULT = 17 };
 /* Of a copy, since texts lose their quotes. */
 static uint32_t cells_of(const char *line, char *copy, char **cells) {
     strcpy(copy, line);
-    return ds_rows_split(copy, cells, MAX_CELLS);
+    return sweep_split(copy, cells, MAX_CELLS);
 }
 
 /* The last columns: status, reason, hash, … */

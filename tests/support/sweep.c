@@ -102,6 +102,39 @@ char *sweep_read(const char *path, size_t *n) {
     return text.text;
 }
 
+/* One cell from `from`; *to is its end. False if a quote is not closed. */
+static bool unquote(char *from, char **to) {
+    char *out = from;
+    char *at = from + 1;
+    while (*at && !(*at == '"' && at[1] != '"')) {
+        if (*at == '"') at++;
+        *out++ = *at++;
+    }
+    if (*at != '"') return false;
+    *out = '\0';
+    *to = at + 1;
+    return true;
+}
+
+uint32_t sweep_split(char *record, char **cells, uint32_t max) {
+    uint32_t n = 0;
+    char *at = record;
+    for (;;) {
+        char *cell = at, *end;
+        if (*at == '"') {
+            if (!unquote(at, &end)) return 0;
+        } else {
+            end = at + strcspn(at, ",\n\r");
+        }
+        if (n < max) cells[n] = cell;
+        n++;
+        bool more = *end == ',';
+        *end = '\0';
+        if (!more) return n;
+        at = end + 1;
+    }
+}
+
 void sweep_folder(char path[64]) {
     const char *base = getenv("TMPDIR");
     snprintf(path, 64, "%.40s/sweep-XXXXXX", base ? base : "/tmp");

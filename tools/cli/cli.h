@@ -58,11 +58,15 @@ typedef struct cli_options {
     /* by cli_run, of what was simulated, unless an option made it another run; or NULL */
     ds_status (*examine)(void *context, const struct ds_result *result, ds_error *err);
     void *examine_context;
-    const char *job; /* the scenario becomes that of this job; NULL: as it is */
+    const char *job;              /* the scenario becomes that of this job; NULL: as it is */
+    bool overwrite;               /* --overwrite, of the verbs that write files */
+    DS_VEC(const char *) outputs; /* what cli_output has noted; heap */
     ds_arena arena;
 } cli_options;
 
 extern const struct argp cli_argp; /* its input is a cli_options, zeroed at first */
+extern const struct argp
+    cli_writer_argp; /* the same with --overwrite, for verbs that write files */
 void cli_options_deinit(cli_options *options);
 /* One more setting, from PARAM=VALUE; `name` is the option that gave it, for a usage error. */
 void cli_add_setting(cli_options *options, const char *name, const char *text,
@@ -102,8 +106,14 @@ void cli_parse(const struct argp *parser, int argc, char **argv, void *arguments
  * exit code. */
 int cli_fail(const ds_unit *unit, const ds_error *err);
 
-/* Writes n bytes to `path` ("-": stdout), through a temporary file in the same folder, so that a
- * file is old or new and never half of each. */
-ds_status cli_write(const char *path, const char *text, size_t n, ds_error *err);
+/* Notes a file that a verb is to write, and returns it. */
+const char *cli_output(cli_options *options, const char *path);
+/* Before long work: may all that are noted be written, and are they different files? Whatever opens
+ * a program asks first. */
+ds_status cli_check_outputs(const cli_options *options, ds_error *err);
+/* Writes n bytes to `path` ("-": stdout), as ir/base/output.h has it. */
+ds_status cli_write(const cli_options *options, const char *path, const char *text, size_t n,
+                    ds_error *err);
+ds_status cli_print(const char *text, size_t n, ds_error *err);
 
 #endif

@@ -1,6 +1,8 @@
 /* distsim certify CERTIFICATE: is it true that no candidate of the sweep is better? */
 #include "ir/base/file.h"
+#include "search/bound.h"
 #include "search/certify.h"
+#include "search/rows.h"
 #include "sim/cost/cost.h"
 #include "tools/cli/cli.h"
 
@@ -55,17 +57,6 @@ static const struct argp parser = {
         "other candidates are what it says. Exit code 1 if something is not so.",
     .children = children};
 
-/* "dp=2;g.layers=4", as rows have it, in the place of --set. */
-static void add_settings(cli_options *options, const char *text) {
-    char *rest = ds_arena_strdup(&options->arena, text);
-    for (char *at; (at = strtok_r(rest, ";", &rest));) {
-        char *equals = strchr(at, '=');
-        if (!equals) continue;
-        *equals = '\0';
-        DS_HPUSH(&options->settings, ((ds_setting){at, equals + 1}));
-    }
-}
-
 static void print(const ds_certified *c, const char *name) {
     printf("%s is right: %" PRIu64 " candidates in %" PRIu64 " regions, %" PRIu64
            " simulated again, the others excluded by their bounds\n",
@@ -96,7 +87,9 @@ static const char *field(arguments *args, const char *text, const char *name) {
     const char *at = strstr(text, name);
     if (!at) return "";
     at += strlen(name);
-    return ds_arena_strndup(&args->common.arena, at, strcspn(at, "\n"));
+    char *cell = ds_arena_strndup(&args->common.arena, at, strcspn(at, "\n"));
+    ds_certificate_read_cell(cell);
+    return cell;
 }
 
 static int certify(arguments *args, const char *text) {
@@ -107,7 +100,11 @@ static int certify(arguments *args, const char *text) {
         ds_error_set(&err, DS_ERR_DATA, DS_NOWHERE, "%s is no certificate", args->certificate);
         return cli_fail(NULL, &err);
     }
-    add_settings(&args->common, field(args, text, "\nsettings\t"));
+    ds_settings settings = {0};
+    if (ds_rows_read_settings(field(args, text, "\nsettings\t"), &args->common.arena, &settings,
+                              &err) != DS_OK)
+        return cli_fail(NULL, &err);
+    for (uint32_t i = 0; i < settings.n; i++) DS_HPUSH(&args->common.settings, settings.at[i]);
     if (ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
         return cli_fail(NULL, &err);
     int exit_code = check(args, text, args->file ? args->file : path, profiles);

@@ -348,7 +348,7 @@ int cmd_collectives(int argc, char **argv) {
                  .common = &args.common,
                  .brief = args.brief};
     int exit_code = args.machines ? run_machines(&args, &out) : run_machine(&m, &out);
-    if (!exit_code && cli_write("-", out.text ? out.text : "", out.n, &err) != DS_OK)
+    if (!exit_code && cli_print(out.text ? out.text : "", out.n, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
     ds_buf_deinit(&out);
     cli_options_deinit(&args.common);

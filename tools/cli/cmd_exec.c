@@ -144,7 +144,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -336,19 +336,25 @@ static void print_comparison(const ds_exec_comparison *c, const char *other, ds_
 
 /* ---- files ---- */
 
-static ds_status write_results(const ds_exec_result *result, const char *folder, ds_error *err) {
+/* The names are known once the program has run: all are checked before any is written. */
+static ds_status write_results(const ds_exec_result *result, const char *folder, bool overwrite,
+                               ds_error *err) {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot make the folder %s: %s", folder,
                             strerror(errno));
-    ds_status status = DS_OK;
+    cli_options files = {.overwrite = overwrite};
+    ds_arena_init(&files.arena);
+    for (uint32_t i = 0; i < result->outputs.n; i++)
+        cli_output(&files,
+                   ds_arena_printf(&files.arena, "%s/%s.npy", folder, result->outputs.at[i].name));
+    ds_status status = cli_check_outputs(&files, err);
     for (uint32_t i = 0; i < result->outputs.n && status == DS_OK; i++) {
-        ds_buf path = {0}, data = {0};
-        ds_buf_printf(&path, "%s/%s.npy", folder, result->outputs.at[i].name);
+        ds_buf data = {0};
         ds_npy_print(&result->outputs.at[i], &data);
-        status = cli_write(path.text, data.text, data.n, err);
-        ds_buf_deinit(&path);
+        status = cli_write(&files, files.outputs.at[i], data.text, data.n, err);
         ds_buf_deinit(&data);
     }
+    cli_options_deinit(&files);
     return status;
 }
 
@@ -396,7 +402,7 @@ static ds_status compare(const arguments *args, const ds_exec_options *options,
         ds_exec_compare(result, expected, DS_EXEC_BOUND, &c);
         print_comparison(&c, args->against, &text);
         *equal = c.equal;
-        status = cli_write("-", text.text, text.n, err);
+        status = cli_print(text.text, text.n, err);
         ds_exec_comparison_deinit(&c);
         ds_buf_deinit(&text);
     }
@@ -407,14 +413,14 @@ static ds_status compare(const arguments *args, const ds_exec_options *options,
 
 static ds_status report(const arguments *args, const cli_source *source,
                         const ds_exec_result *result, ds_error *err) {
-    if (args->output) DS_TRY(write_results(result, args->output, err));
+    if (args->output) DS_TRY(write_results(result, args->output, args->common.overwrite, err));
     if (args->quiet) return DS_OK;
     ds_buf text = {0};
     if (!args->entry && ds_scenario_model(source->unit) &&
         !ds_scenario_program_func(source->unit) && !ds_scenario_ranks(source->unit))
         ds_buf_put(&text, "the model's forward pass, unsharded\n");
     print_results(result, &text);
-    ds_status status = cli_write("-", text.text, text.n, err);
+    ds_status status = cli_print(text.text, text.n, err);
     ds_buf_deinit(&text);
     return status;
 }

@@ -2,6 +2,7 @@
  *
  * fmt prints the types of all values, so it needs a program that verifies; params need no values.
  */
+#include "ir/base/output.h"
 #include "ir/lang/lang.h"
 #include "tools/cli/cli.h"
 
@@ -70,7 +71,8 @@ static int emit(const char *path, const arguments *args, const ds_module *module
     }
     if (args->in_place && same) return 0;
     ds_error err;
-    ds_status status = cli_write(args->in_place ? path : "-", text->text, text->n, &err);
+    ds_status status = ds_output_write(args->in_place ? path : "-", DS_OUTPUT_OVERWRITE, text->text,
+                                       text->n, &err);
     return status == DS_OK ? 0 : cli_fail(NULL, &err);
 }
 

@@ -101,7 +101,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         state->child_inputs[0] = &args->common;
         return 0;
     case 'o':
-        args->output = arg;
+        args->output = cli_output(&args->common, arg);
         return 0;
     case OPT_ON:
         if (strcmp(arg, "none") != 0 && !strstr(arg, ":@"))
@@ -125,7 +125,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -204,6 +204,7 @@ static ds_status fill_options(const arguments *args, ds_arena *arena, ds_import_
 static ds_status import_file(const arguments *args, const ds_import_options *options, ds_buf *text,
                              ds_error *err) {
     ds_buf bytes = {0};
+    DS_TRY(cli_check_outputs(&args->common, err));
     ds_buf_put(&bytes, "");
     ds_status status = ds_file_read(args->file, DS_NOWHERE, args->format->max_bytes, &bytes, err);
     if (status == DS_OK) {
@@ -228,7 +229,8 @@ static int run(const arguments *args, ds_arena *arena) {
     if (status == DS_OK) status = import_file(args, &options, &text, &err);
     int exit_code = status == DS_OK ? check(&text, args) : cli_fail(NULL, &err);
     if (exit_code == 0) {
-        status = cli_write(args->output ? args->output : "-", text.text, text.n, &err);
+        status =
+            cli_write(&args->common, args->output ? args->output : "-", text.text, text.n, &err);
         if (status != DS_OK) exit_code = cli_fail(NULL, &err);
     }
     ds_buf_deinit(&text);

@@ -2,6 +2,7 @@
  *
  * Shards that were all stopped early have no gaps between their rows. So the space of the sweep
  * that the rows name is walked: it says how many there must be. */
+#include "search/rows.h"
 #include "search/sweep.h"
 #include "tools/cli/cli.h"
 
@@ -11,19 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_OVERWRITE = 0x300, OPT_COUNT, OPT_FILE };
+enum { OPT_COUNT = 0x300, OPT_FILE };
 
 typedef struct arguments {
     cli_options common;
     DS_VEC(const char *) files;
     const char *out, *file;
-    bool overwrite, has_count;
+    bool has_count;
     uint64_t count;
 } arguments;
 
 static const struct argp_option options_table[] = {
     {"output", 'o', "FILE", 0, "Write the rows there; default: stdout", 0},
-    {"overwrite", OPT_OVERWRITE, NULL, 0, "Although FILE exists", 0},
     {"count", OPT_COUNT, "N", 0,
      "There must be N rows; default: as many as the sweep has candidates, by the file that the "
      "rows "
@@ -57,9 +57,6 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     case 'o':
         args->out = arg;
         return 0;
-    case OPT_OVERWRITE:
-        args->overwrite = true;
-        return 0;
     case ARGP_KEY_ARG:
         DS_HPUSH(&args->files, arg);
         return 0;
@@ -71,7 +68,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -83,20 +80,12 @@ static const struct argp parser = {
         "candidates are counted. -I, --profiles and --job are to be those of the sweep.",
     .children = children};
 
-/* "dp=2;g.layers=4", which is cut up, as settings. */
-static ds_status add_settings(cli_options *options, char *at, ds_error *err) {
-    while (*at) {
-        size_t n = strcspn(at, ";");
-        bool more = at[n] == ';';
-        at[n] = '\0';
-        char *equals = strchr(at, '=');
-        if (!equals)
-            return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                                "the rows' settings are no PARAM=VALUE: '%s'", at);
-        *equals = '\0';
-        DS_HPUSH(&options->settings, ((ds_setting){at, equals + 1}));
-        at += n + more;
-    }
+/* The rows' settings, after those of --set. */
+static ds_status add_settings(cli_options *options, const char *text, ds_arena *arena,
+                              ds_error *err) {
+    ds_settings settings = {0};
+    DS_TRY(ds_rows_read_settings(text, arena, &settings, err));
+    for (uint32_t i = 0; i < settings.n; i++) DS_HPUSH(&options->settings, settings.at[i]);
     return DS_OK;
 }
 
@@ -105,8 +94,8 @@ static int count_file(arguments *args, const ds_sweep_row *row, ds_arena *arena)
     ds_profiles *profiles = NULL;
     ds_error err;
     if (!args->file) args->file = ds_sweep_cell(row, "source");
-    char *settings = ds_arena_strdup(arena, ds_sweep_cell(row, "settings"));
-    if (add_settings(&args->common, settings, &err) != DS_OK) return cli_fail(NULL, &err);
+    if (add_settings(&args->common, ds_sweep_cell(row, "settings"), arena, &err) != DS_OK)
+        return cli_fail(NULL, &err);
     int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, &source));
     if (exit_code)
         fprintf(stderr,
@@ -149,8 +138,8 @@ static int merge(arguments *args) {
     uint64_t n_rows;
     int exit_code = count(args);
     if (exit_code) return exit_code;
-    if (ds_sweep_merge(args->files.at, args->files.n, args->out, args->overwrite, args->count,
-                       &n_rows, &err) != DS_OK)
+    if (ds_sweep_merge(args->files.at, args->files.n, args->out, args->common.overwrite,
+                       args->count, &n_rows, &err) != DS_OK)
         return cli_fail(NULL, &err);
     fprintf(stderr, "%" PRIu64 " rows\n", n_rows);
     return 0;

@@ -75,7 +75,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->after |= 1u << pass_of(arg, strlen(arg), state);
         return 0;
     case 'o':
-        args->output = arg;
+        args->output = cli_output(&args->common, arg);
         return 0;
     case ARGP_KEY_ARG:
         if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
@@ -89,7 +89,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -143,7 +143,7 @@ static ds_status print(const arguments *args, const cli_source *source, ds_model
     if (status == DS_OK) ds_print_module(step->unit->modules.at[0], &p.text);
     if (p.text.n) { /* after an error too: what it was before */
         ds_status written =
-            cli_write(args->output ? args->output : "-", p.text.text, p.text.n, err);
+            cli_write(&args->common, args->output ? args->output : "-", p.text.text, p.text.n, err);
         if (status == DS_OK) status = written;
     }
     ds_buf_deinit(&p.text);

@@ -143,7 +143,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->sweep.path = arg;
         return 0;
     case OPT_WRITE:
-        args->write = arg;
+        args->write = cli_output(&args->common, arg);
         return 0;
     case ARGP_KEY_ARG:
         if (args->plan.model_path) argp_error(state, "one MODEL: '%s' is too many", arg);
@@ -160,7 +160,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -260,7 +260,7 @@ static void choose_method(arguments *args, const sweep *s) {
 static ds_status run_sweep(arguments *args, sweep *s, const ds_profiles *profiles, ds_error *err) {
     DS_TRY(open_sweep(args, s, err));
     DS_TRY(count(s, err));
-    if (args->keeps) DS_TRY(cli_write(args->program, s->text.text, s->text.n, err));
+    if (args->keeps) DS_TRY(cli_write(&args->common, args->program, s->text.text, s->text.n, err));
     ds_sweep_subject subject = {.binding = &s->binding,
                                 .path = args->program,
                                 .text = s->text.text,
@@ -268,7 +268,7 @@ static ds_status run_sweep(arguments *args, sweep *s, const ds_profiles *profile
                                 .load = args->plan.load,
                                 .profiles = profiles};
     choose_method(args, s);
-    args->sweep.overwrite = true;
+    args->sweep.overwrite = !args->keeps || args->common.overwrite; /* else a file of our own */
     cli_progress progress = {0};
     cli_progress_begin(&progress, &args->sweep);
     ds_status status = ds_sweep_run(&subject, &args->sweep, &s->result, err);
@@ -319,7 +319,7 @@ static ds_status write_plan(arguments *args, const ds_sweep_row *row, ds_error *
     ds_buf text = {0};
     const cli_plan plan = seen_from(args, args->write);
     cli_plan_put_scenario(&plan, row, &text);
-    ds_status status = cli_write(args->write, text.text, text.n, err);
+    ds_status status = cli_write(&args->common, args->write, text.text, text.n, err);
     ds_buf_deinit(&text);
     return status;
 }
@@ -373,21 +373,16 @@ static const char *program_beside(arguments *args) {
     return ds_arena_printf(&args->plan.arena, "%.*s.dir", n, rows);
 }
 
-static int search_and_keep(arguments *args) {
+static void keep_rows(arguments *args) {
     args->program = program_beside(args);
     args->keeps = true;
-    const char *const files[] = {args->sweep.path, args->program};
-    for (int i = 0; i < 2; i++)
-        if (access(files[i], F_OK) == 0) {
-            fprintf(stderr, "distsim: error: %s exists\n", files[i]);
-            return 1;
-        }
-    return search(args);
+    cli_output(&args->common, args->sweep.path);
+    cli_output(&args->common, args->program);
 }
 
 /* Rows that nobody wants to keep lie in a file of their own meanwhile. */
 static int search_with_rows(arguments *args) {
-    if (args->sweep.path) return search_and_keep(args);
+    if (args->keeps) return search(args);
     const char *folder = getenv("TMPDIR");
     char *path = ds_arena_printf(&args->plan.arena, "%s/distsim-plan-XXXXXX",
                                  folder && *folder ? folder : "/tmp");
@@ -410,7 +405,12 @@ int cmd_plan(int argc, char **argv) {
     ds_arena_init(&args.plan.arena);
     cli_parse(&parser, argc, argv, &args);
     args.plan.load = (ds_load_options){args.common.include_dirs.at, args.common.include_dirs.n};
-    int exit_code = cli_plan_look(&args.plan, args.common.settings.at, args.common.settings.n);
+    ds_error err;
+    int exit_code = 0;
+    if (args.sweep.path) keep_rows(&args);
+    if (cli_check_outputs(&args.common, &err) != DS_OK) exit_code = cli_fail(NULL, &err);
+    if (!exit_code)
+        exit_code = cli_plan_look(&args.plan, args.common.settings.at, args.common.settings.n);
     if (!exit_code) exit_code = search_with_rows(&args);
     ds_arena_deinit(&args.plan.arena);
     cli_options_deinit(&args.common);

@@ -2,6 +2,7 @@
  *
  * list, show, diff and export read a database (--profiles), import and fit work on the folder of
  * one profile, build makes a database of a tree of such folders (cost_profiles/README.md). */
+#include "ir/base/output.h"
 #include "sim/cost/build.h"
 #include "sim/cost/db_text.h"
 #include "tools/cli/profile.h"
@@ -18,7 +19,7 @@ typedef struct arguments {
     const char *action;
     DS_VEC(const char *) rest;
     const char *profiles, *out, *topology;
-    bool write, check;
+    bool write, check, overwrite;
     profile_import_options import;
 } arguments;
 
@@ -37,7 +38,8 @@ enum {
     OPT_TITLE,
     OPT_PLACE,
     OPT_LICENCE,
-    OPT_TOPOLOGY
+    OPT_TOPOLOGY,
+    OPT_OVERWRITE
 };
 
 static const struct argp_option options_table[] = {
@@ -45,6 +47,8 @@ static const struct argp_option options_table[] = {
      "Cost database to use (list, show, diff, export); of import, whose catalogue knows the device",
      0},
     {"output", 'o', "PATH", 0, "Folder of import and export, database of build", 0},
+    {"overwrite", OPT_OVERWRITE, NULL, 0,
+     "export, build: replace files that exist; without it they are refused", 0},
     {"write", OPT_WRITE, NULL, 0, "fit: put the constants into the folder's files", 1},
     {"check", OPT_CHECK, NULL, 0, "fit: fail if those in the files are not the ones found", 1},
     {"topology", OPT_TOPOLOGY, "FILE.dir", 0,
@@ -76,6 +80,9 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     case 'o':
         args->out = arg;
+        return 0;
+    case OPT_OVERWRITE:
+        args->overwrite = true;
         return 0;
     case OPT_WRITE:
         args->write = true;
@@ -301,13 +308,19 @@ static ds_status show(const arguments *args, ds_error *err) {
 
 /* ---- writing ---- */
 
-static ds_status export_file(const arguments *args, const char *file, ds_error *err) {
+static unsigned output_flags(const arguments *args) {
+    return args->overwrite ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW;
+}
+
+static ds_status export_file(const arguments *args, const char *file, bool only_check,
+                             ds_error *err) {
     ds_buf text = {0}, path = {0};
     ds_status status = ds_profile_text(args->profiles, args->rest.at[0], file, &text, err);
-    if (status == DS_OK && text.n) {
-        ds_buf_printf(&path, "%s/%s", args->out, file);
-        status = cli_write(path.text, text.text, text.n, err);
-    }
+    ds_buf_printf(&path, "%s/%s", args->out, file);
+    if (status == DS_OK && text.n)
+        status = only_check
+                     ? ds_output_check(path.text, output_flags(args), err)
+                     : ds_output_write(path.text, output_flags(args), text.text, text.n, err);
     ds_buf_deinit(&path);
     ds_buf_deinit(&text);
     return status;
@@ -317,12 +330,16 @@ static ds_status export(const arguments *args, ds_error *err) {
     if (mkdir(args->out, 0777) != 0 && errno != EEXIST)
         return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot make %s: %s", args->out,
                             strerror(errno));
-    for (const char *const *file = ds_profile_files; *file; file++)
-        DS_TRY(export_file(args, *file, err));
-    return export_file(args, "sources.csv", err);
+    for (int write = 0; write < 2; write++) { /* all of them, or none */
+        for (const char *const *file = ds_profile_files; *file; file++)
+            DS_TRY(export_file(args, *file, !write, err));
+        DS_TRY(export_file(args, "sources.csv", !write, err));
+    }
+    return DS_OK;
 }
 
 static ds_status build(const arguments *args, ds_error *err) {
+    DS_TRY(ds_output_check(args->out, output_flags(args) | DS_OUTPUT_REGULAR, err));
     return ds_profiles_build(args->rest.at[0], args->out, err);
 }
 

@@ -40,7 +40,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->rank = read_rank(arg, state);
         return 0;
     case 'o':
-        args->output = arg;
+        args->output = cli_output(&args->common, arg);
         return 0;
     case ARGP_KEY_ARG:
         if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
@@ -54,7 +54,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -87,7 +87,8 @@ static ds_status print(const arguments *args, ds_unit *unit, ds_error *err) {
     if (args->rank >= 0) DS_TRY(keep_rank(unit, args->rank, err));
     ds_buf text = {0};
     ds_print_module(unit->modules.at[0], &text);
-    ds_status status = cli_write(args->output ? args->output : "-", text.text, text.n, err);
+    ds_status status =
+        cli_write(&args->common, args->output ? args->output : "-", text.text, text.n, err);
     ds_buf_deinit(&text);
     return status;
 }

@@ -5,6 +5,7 @@
  * the row's: the row may have been put together without being simulated as a whole. */
 #include "ir/base/map.h"
 #include "search/reject.h"
+#include "search/rows.h"
 #include "search/sweep.h"
 #include "sim/report/report.h"
 #include "tools/cli/cli.h"
@@ -23,11 +24,11 @@ static const char help[] =
     "      --from=CSV        The rows that `distsim sweep -o` has written\n\n"
     "The program and the profiles must be those of the sweep; else there is an error. What comes "
     "out\n"
-    "is compared with the row (step time and memory exactly, rates to 1e-9): if they differ, both "
-    "are\n"
-    "printed, and the exit code is 1. With --cost, --memory, --network or --degrade it is another "
-    "run,\n"
-    "and is not compared.\n";
+    "is compared with every figure of the row (times, memory and degrees exactly, rates and shares "
+    "to\n"
+    "1e-9): if they differ, both are printed, and the exit code is 1. With --cost, --memory, "
+    "--network\n"
+    "or --degrade it is another run, and is not compared.\n";
 
 typedef struct replay {
     const char *hash, *from, *file;
@@ -72,16 +73,14 @@ static void split(replay *r, int argc, char **argv, words *rest) {
     }
 }
 
-/* "dp=2;g.layers=4" as --set options. */
-static void add_settings(replay *r, words *rest) {
-    char *at = ds_arena_strdup(&r->arena, ds_sweep_cell(&r->row, "settings"));
-    while (*at) {
-        size_t n = strcspn(at, ";");
-        bool more = at[n] == ';';
-        at[n] = '\0';
-        DS_HPUSH(rest, ds_arena_printf(&r->arena, "--set=%s", at));
-        at += n + more;
-    }
+/* The row's settings as --set options. */
+static ds_status add_settings(replay *r, words *rest, ds_error *err) {
+    ds_settings settings = {0};
+    DS_TRY(ds_rows_read_settings(ds_sweep_cell(&r->row, "settings"), &r->arena, &settings, err));
+    for (uint32_t i = 0; i < settings.n; i++)
+        DS_HPUSH(rest, ds_arena_printf(&r->arena, "--set=%s=%s", settings.at[i].path,
+                                       settings.at[i].text));
+    return DS_OK;
 }
 
 /* ---- the candidate ---- */
@@ -185,44 +184,95 @@ static void change(void *context, ds_unit *unit) {
 
 /* ---- the row against the run ---- */
 
+typedef enum value_kind { VALUE_EXACT, VALUE_REAL, VALUE_KNOWN } value_kind;
+
 typedef struct value {
     const char *column;
     double now;
-    bool exact;
+    value_kind kind; /* equal; to 1e-9, since of a sum the order of its parts may differ; equal, and
+                      * 0 is blank */
 } value;
 
-/* Are they the same number? Those that are not exact to 1e-9: of a sum, the order of its parts may
- * differ. */
 static bool agrees(const char *cell, const value *v) {
     char *end;
+    if (v->kind == VALUE_KNOWN && !*cell) return !(v->now > 0);
     double then = strtod(cell, &end);
     double off = then < v->now ? v->now - then : then - v->now;
     double size = v->now < 0 ? -v->now : v->now;
-    return end != cell && !*end && off <= (v->exact ? 0 : 1e-9 * size);
+    return end != cell && !*end && off <= (v->kind == VALUE_REAL ? 1e-9 * size : 0);
 }
 
-/* Integers below 2^53 are exact as doubles: 2.5 hours of picoseconds, 9 PB. */
-static ds_status examine(void *context, const ds_result *result, ds_error *err) {
-    const replay *r = context;
-    const value values[] = {{"step_time_ps", (double)result->run.step_ps, true},
-                            {"peak_memory", (double)result->peak_bytes, true},
-                            {"fits", result->fits, true},
-                            {"latency", (double)result->run.step_ps * 1e-12, false},
-                            {"throughput", result->throughput_per_s, false},
-                            {"mfu", result->mfu, false}};
-    const char *step = ds_sweep_cell(&r->row, "step_time_ps");
-    ds_buf text = {0};
-    if (!step || !*step) return DS_OK; /* the sweep did not simulate it */
+static void put_difference(const char *column, const char *then, const char *now, ds_buf *out) {
+    ds_buf_printf(out, "%s%s is %s in the row and %s now", out->n ? "; " : "", column,
+                  *then ? then : "blank", now);
+}
+
+/* All figures of a row. Integers below 2^53 are exact as doubles: 2.5 hours of picoseconds, 9 PB.
+ */
+static void compare_figures(const ds_sweep_row *row, const ds_outcome *o, const ds_measures *m,
+                            ds_buf *out) {
+    const value values[] = {{"world_size", (double)o->world, VALUE_KNOWN},
+                            {"batch_size", (double)o->batch, VALUE_KNOWN},
+                            {"dp_degree", (double)o->dp, VALUE_KNOWN},
+                            {"hp_degree", (double)o->tp, VALUE_KNOWN},
+                            {"pp_degree", (double)o->pp, VALUE_KNOWN},
+                            {"num_microbatches", (double)o->microbatches, VALUE_KNOWN},
+                            {"latency", (double)o->step_ps * 1e-12, VALUE_REAL},
+                            {"throughput", o->throughput_per_s, VALUE_REAL},
+                            {"peak_memory", (double)o->peak_bytes, VALUE_EXACT},
+                            {"step_time_ps", (double)o->step_ps, VALUE_EXACT},
+                            {"mfu", o->mfu, VALUE_REAL},
+                            {"bubble", o->bubble, VALUE_REAL},
+                            {"exposed_comm_ps", (double)o->exposed_comm_ps, VALUE_EXACT},
+                            {"fits", o->fits, VALUE_EXACT},
+                            {"cost_per_hour", m->at[DS_DERIVED_cost_per_hour], VALUE_REAL},
+                            {"cost", m->at[DS_DERIVED_cost], VALUE_REAL}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        const char *cell = ds_sweep_cell(&r->row, values[i].column);
-        if (cell && !agrees(cell, &values[i]))
-            ds_buf_printf(&text, "%s%s is %s in the row and %.17g now", text.n ? "; " : "",
-                          values[i].column, cell, values[i].now);
+        const char *cell = ds_sweep_cell(row, values[i].column);
+        char now[32];
+        snprintf(now, sizeof now, "%.17g", values[i].now);
+        if (cell && !agrees(cell, &values[i])) put_difference(values[i].column, cell, now, out);
     }
-    ds_status status = DS_OK;
-    if (text.n)
+}
+
+/* What became of the candidate, and why; a condition may look at any figure. */
+static ds_status judge(replay *r, ds_outcome *o, ds_measures *m, ds_error *err) {
+    const char *failed = NULL;
+    bool subject;
+    ds_outcome_measures(o, m);
+    DS_TRY(ds_space_judge(r->space, &r->candidate, m, &r->arena, &failed, &subject, err));
+    if (!failed || o->verdict != DS_VERDICT_OK) return DS_OK;
+    o->verdict = DS_VERDICT_EXCLUDED;
+    ds_buf_printf(&o->reason, "where %s", failed);
+    return DS_OK;
+}
+
+static ds_status compare(replay *r, ds_outcome *o, ds_buf *out, ds_error *err) {
+    ds_measures measures;
+    DS_TRY(judge(r, o, &measures, err));
+    compare_figures(&r->row, o, &measures, out);
+    const char *const texts[][2] = {{"status", ds_verdict_text(o->verdict)},
+                                    {"reason", o->reason.text ? o->reason.text : ""}};
+    for (int i = 0; i < 2; i++) {
+        const char *cell = ds_sweep_cell(&r->row, texts[i][0]);
+        if (cell && strcmp(cell, texts[i][1]) != 0)
+            put_difference(texts[i][0], cell, *texts[i][1] ? texts[i][1] : "blank", out);
+    }
+    return DS_OK;
+}
+
+static ds_status examine(void *context, const ds_result *result, ds_error *err) {
+    replay *r = context;
+    ds_outcome outcome = {0};
+    ds_buf text = {0};
+    const char *step = ds_sweep_cell(&r->row, "step_time_ps");
+    if (!step || !*step) return DS_OK; /* the sweep did not simulate it */
+    ds_outcome_of(result, &outcome);
+    ds_status status = compare(r, &outcome, &text, err);
+    if (status == DS_OK && text.n)
         status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the row of %s is wrong: %s", r->from,
                               text.text);
+    ds_outcome_deinit(&outcome);
     ds_buf_deinit(&text);
     return status;
 }
@@ -255,7 +305,7 @@ static int run(replay *r, words *rest) {
     if (!source || !ds_sweep_cell(&r->row, "settings"))
         return usage("the rows do not say which file they come from");
     if (!r->file) r->file = source;
-    add_settings(r, rest);
+    if (add_settings(r, rest, &err) != DS_OK) return cli_fail(NULL, &err);
     DS_HPUSH(rest, ds_arena_strdup(&r->arena, r->file));
     int n = (int)rest->n;
     DS_HPUSH(rest, NULL);

@@ -158,13 +158,13 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         state->child_inputs[0] = &args->common;
         return 0;
     case OPT_JSON:
-        args->json = json_file(arg, state);
+        args->json = cli_output(&args->common, json_file(arg, state));
         return 0;
     case OPT_CSV:
-        args->csv = arg;
+        args->csv = cli_output(&args->common, arg);
         return 0;
     case OPT_TRACE:
-        args->trace = arg;
+        args->trace = cli_output(&args->common, arg);
         return 0;
     case OPT_EXPLAIN:
         args->explain = arg;
@@ -219,7 +219,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->threads = count("--threads", arg, 1, state);
         return 0;
     case OPT_RUNS_CSV:
-        args->runs_csv = arg;
+        args->runs_csv = cli_output(&args->common, arg);
         return 0;
     case 'q':
         args->quiet = true;
@@ -239,7 +239,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -280,11 +280,11 @@ static void end_progress(const progress *p) {
 /* ---- reports ---- */
 
 static ds_status write_report(void (*report)(const ds_result *, ds_buf *), const ds_result *result,
-                              const char *path, ds_error *err) {
+                              const cli_options *options, const char *path, ds_error *err) {
     if (!path) return DS_OK;
     ds_buf text = {0};
     report(result, &text);
-    ds_status status = cli_write(path, text.text, text.n, err);
+    ds_status status = cli_write(options, path, text.text, text.n, err);
     ds_buf_deinit(&text);
     return status;
 }
@@ -301,7 +301,7 @@ static ds_status explain(const ds_result *result, const char *pattern, ds_error 
     ds_buf text = {0};
     ds_status status = DS_OK;
     if (ds_report_explain(result, pattern, &text)) {
-        status = cli_write("-", text.text, text.n, err);
+        status = cli_print(text.text, text.n, err);
     } else {
         const char *near = near_mnemonic(result->plan, pattern);
         status = ds_error_set(err, DS_ERR_NAME, DS_NOWHERE,
@@ -320,13 +320,13 @@ static bool stdout_is_taken(const arguments *args) {
 }
 
 static ds_status report(const arguments *args, const ds_result *result, ds_error *err) {
-    DS_TRY(write_report(ds_report_json, result, args->json, err));
-    DS_TRY(write_report(ds_report_csv, result, args->csv, err));
-    DS_TRY(write_report(ds_report_trace, result, args->trace, err));
-    DS_TRY(write_report(ds_report_runs_csv, result, args->runs_csv, err));
+    DS_TRY(write_report(ds_report_json, result, &args->common, args->json, err));
+    DS_TRY(write_report(ds_report_csv, result, &args->common, args->csv, err));
+    DS_TRY(write_report(ds_report_trace, result, &args->common, args->trace, err));
+    DS_TRY(write_report(ds_report_runs_csv, result, &args->common, args->runs_csv, err));
     if (args->explain) DS_TRY(explain(result, args->explain, err));
     bool summary = !args->quiet && !stdout_is_taken(args);
-    if (summary) DS_TRY(write_report(ds_report_summary, result, "-", err));
+    if (summary) DS_TRY(write_report(ds_report_summary, result, &args->common, "-", err));
     if (!summary && !result->fits) /* the summary says so itself */
         fprintf(
             stderr, "distsim: the program does not fit: %lld bytes are missing on %s\n",
@@ -450,9 +450,10 @@ static ds_status report_comparison(const arguments *args, const side *a, const s
     ds_report_comparison(&comparison, &table);
     ds_report_comparison_json(&comparison, &json);
     ds_comparison_deinit(&comparison);
-    ds_status status = args->json ? cli_write(args->json, json.text, json.n, err) : DS_OK;
+    ds_status status =
+        args->json ? cli_write(&args->common, args->json, json.text, json.n, err) : DS_OK;
     if (status == DS_OK && !args->quiet && !stdout_is_taken(args))
-        status = cli_write("-", table.text, table.n, err);
+        status = cli_print(table.text, table.n, err);
     ds_buf_deinit(&table);
     ds_buf_deinit(&json);
     return status;

@@ -164,7 +164,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->bytes_per_s = rate("--bandwidth", arg, state) * 1e9;
         return 0;
     case 'o':
-        args->output = arg;
+        args->output = cli_output(&args->common, arg);
         return 0;
     case OPT_SIMULATE:
         args->simulate = true;
@@ -196,7 +196,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -335,7 +335,8 @@ static ds_status use(const arguments *args, const ds_profiles *profiles, const f
                 "of %u operations %u take the split of most of their turns, and %u lose a split "
                 "that a program cannot have\n",
                 applied.overrides, applied.n_varied, applied.n_reduced);
-    if (!status && args->output) status = cli_write(args->output, text.text, text.n, err);
+    if (!status && args->output)
+        status = cli_write(&args->common, args->output, text.text, text.n, err);
     if (!status && args->simulate) status = simulate(&run, f, r, text.text, steps, err);
     if (!status) *runs = check(args, &run, text.text, steps);
     ds_buf_deinit(&text);
@@ -470,7 +471,7 @@ int cmd_search(int argc, char **argv) {
     int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
     if (!exit_code && read_and_search(&args, &source, &out, &fits, &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);
-    if (!exit_code && cli_write("-", out.text ? out.text : "", out.n, &err) != DS_OK)
+    if (!exit_code && cli_print(out.text ? out.text : "", out.n, &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);
     if (!exit_code && !fits) exit_code = ds_status_exit_code(DS_ERR_MEMORY);
     ds_buf_deinit(&out);

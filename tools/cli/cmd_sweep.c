@@ -13,7 +13,7 @@
 enum {
     OPT_DB = 0x300,
     OPT_RESUME,
-    OPT_OVERWRITE,
+    OPT_SPREADSHEET,
     OPT_METHOD,
     OPT_WIDTH,
     OPT_CERTIFICATE,
@@ -38,10 +38,15 @@ static const struct argp_option options_table[] = {
     {"output", 'o', "FILE", 0,
      "Write the rows there, as CSV; - is stdout. Without it none are kept", 0},
     {"resume", OPT_RESUME, NULL, 0,
-     "Go on with the rows that FILE has; it must be the same sweep's. The result is what an "
-     "undisturbed sweep writes",
+     "Go on with the rows that FILE has; it must be the same sweep's, and stays as it is if it is "
+     "not. The result is what an undisturbed sweep writes. With --overwrite the other files are "
+     "replaced",
      0},
-    {"overwrite", OPT_OVERWRITE, NULL, 0, "Begin anew although FILE exists", 0},
+    {"spreadsheet", OPT_SPREADSHEET, NULL, 0,
+     "Put an apostrophe before texts that begin with =, +, -, @, a tab, a line end or an "
+     "apostrophe, which spreadsheets evaluate. Without it the rows are exact: open those of a "
+     "stranger's file in no spreadsheet",
+     0},
     {"db", OPT_DB, "FILE", 0, "At the end, write the rows into a SQLite file too: table rows", 0},
     {"method", OPT_METHOD, "METHOD", 0,
      "Which candidates, in which order: grid, all of them (the default); random, a sample; bound, "
@@ -115,8 +120,6 @@ static void check(const arguments *args, struct argp_state *state) {
         argp_error(state,
                    "--method %s has no rows; its program is written by `distsim search -o FILE`",
                    sweep->method);
-    if (sweep->resume && sweep->overwrite)
-        argp_error(state, "--resume and --overwrite exclude each other");
     if (!sweep->path && (sweep->resume || sweep->db || args->plot))
         argp_error(state, "--resume, --db and --plot need the file of rows: -o FILE");
     if (args->plot && strcmp(sweep->path, "-") == 0)
@@ -139,8 +142,8 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     case OPT_RESUME:
         sweep->resume = true;
         return 0;
-    case OPT_OVERWRITE:
-        sweep->overwrite = true;
+    case OPT_SPREADSHEET:
+        sweep->spreadsheet = true;
         return 0;
     case OPT_METHOD:
         sweep->method = arg;
@@ -190,7 +193,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -269,7 +272,8 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
 static int load(arguments *args, cli_source *source, ds_profiles **profiles) {
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, source));
-    if (!exit_code && args->plot && ds_plot_check(args->plot, &err) != DS_OK)
+    if (!exit_code && args->plot &&
+        ds_plot_check(args->plot, args->common.overwrite, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
     if (!exit_code && ds_profiles_load(args->common.profiles, profiles, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
@@ -294,10 +298,8 @@ static int load_and_explore(arguments *args) {
 
 static int sweep(arguments *args) {
     ds_error err;
-    if (!args->sweep.path) {
-        args->sweep.path = "/dev/null";
-        args->sweep.overwrite = true;
-    }
+    if (!args->sweep.path) args->sweep.path = "/dev/null";
+    args->sweep.overwrite = args->common.overwrite;
     if (args->mpi || (ds_ranks_expected() > 1 && !args->sweep.n_shards)) {
         if (strcmp(args->file, "-") == 0) {
             ds_error_set(&err, DS_ERR_USAGE, DS_NOWHERE,
@@ -308,7 +310,8 @@ static int sweep(arguments *args) {
     }
     int exit_code = load_and_explore(args);
     ds_ranks_end(args->sweep.ranks);
-    if (args->done && args->plot && ds_plot_draw(args->sweep.path, args->plot, &err) != DS_OK)
+    if (args->done && args->plot &&
+        ds_plot_draw(args->sweep.path, args->plot, args->common.overwrite, &err) != DS_OK)
         return cli_fail(NULL, &err);
     return exit_code;
 }

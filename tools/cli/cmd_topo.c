@@ -76,13 +76,13 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->bisection = true;
         return 0;
     case OPT_DOT:
-        args->dot = arg;
+        args->dot = cli_output(&args->common, arg);
         return 0;
     case OPT_GRAPHML:
-        args->graphml = arg;
+        args->graphml = cli_output(&args->common, arg);
         return 0;
     case OPT_SIMGRID:
-        args->simgrid = arg;
+        args->simgrid = cli_output(&args->common, arg);
         return 0;
     case OPT_JSON:
         args->json = true;
@@ -103,7 +103,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -408,17 +408,19 @@ static ds_status write_graphs(const arguments *args, ds_topo *topo, ds_error *er
     ds_buf text = {0};
     if (args->dot) {
         ds_topo_print_dot(topo, &text);
-        status = cli_write(args->dot, text.text, text.n, err);
+        status = cli_write(&args->common, args->dot, text.text, text.n, err);
     }
     if (status == DS_OK && args->graphml) {
         text.n = 0;
         status = ds_topo_print_graphml(topo, &text, err);
-        if (status == DS_OK) status = cli_write(args->graphml, text.text, text.n, err);
+        if (status == DS_OK)
+            status = cli_write(&args->common, args->graphml, text.text, text.n, err);
     }
     if (status == DS_OK && args->simgrid) {
         text.n = 0;
         status = ds_topo_print_simgrid(topo, &text, err);
-        if (status == DS_OK) status = cli_write(args->simgrid, text.text, text.n, err);
+        if (status == DS_OK)
+            status = cli_write(&args->common, args->simgrid, text.text, text.n, err);
     }
     ds_buf_deinit(&text);
     return status;
@@ -446,7 +448,7 @@ static ds_status show(const arguments *args, const cli_source *source, ds_error 
         } else {
             put_text(args, &f, &text);
         }
-        status = cli_write("-", text.text, text.n, err);
+        status = cli_print(text.text, text.n, err);
         ds_buf_deinit(&text);
     }
     census_deinit(&f.kinds);

@@ -49,7 +49,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         state->child_inputs[0] = &args->common;
         return 0;
     case 'o':
-        args->out = arg;
+        args->out = cli_output(&args->common, arg);
         return 0;
     case OPT_JSON:
         args->json = true;
@@ -91,7 +91,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
 static const struct argp parser = {
     .options = options_table,
     .parser = parse_argument,
@@ -333,7 +333,7 @@ static int print(const validate_arguments *args, const predictions *all) {
     if (args->out) {
         text.n = 0;
         put_rows(all, &text);
-        if (cli_write(args->out, text.text, text.n, &err) != DS_OK)
+        if (cli_write(&args->common, args->out, text.text, text.n, &err) != DS_OK)
             exit_code = cli_fail(NULL, &err);
     }
     ds_buf_deinit(&text);
@@ -378,6 +378,7 @@ static int validate(validate_arguments *args, const ds_profiles *profiles) {
     predictions all = {0};
     ds_error err;
     int exit_code = 0;
+    if (cli_check_outputs(&args->common, &err) != DS_OK) return cli_fail(NULL, &err);
     for (uint32_t i = 0; i < args->files.n && !exit_code; i++)
         if (read_file(args, args->files.at[i], &csvs, &all, &err) != DS_OK)
             exit_code = cli_fail(NULL, &err);

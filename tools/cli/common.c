@@ -1,4 +1,5 @@
 /* What the verbs share: options, loading with diagnostics, writing files. */
+#include "ir/base/output.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/scenario.h"
 #include "ir/lang/verify.h"
@@ -6,14 +7,11 @@
 #include "sim/report/shares.h"
 #include "tools/cli/cli.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { OPT_PROFILES = 0x100, OPT_JOB };
+enum { OPT_PROFILES = 0x100, OPT_JOB, OPT_OVERWRITE };
 
 static const struct argp_option options_table[] = {
     {"set", 's', "PARAM=VALUE", 0, "Bind a param (of an import: ALIAS.PARAM=VALUE); repeatable", 1},
@@ -53,10 +51,28 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 const struct argp cli_argp = {.options = options_table, .parser = parse_option};
 
+static const struct argp_option writer_table[] = {
+    {"overwrite", OPT_OVERWRITE, NULL, 0, "Replace files that exist; without it they are refused",
+     1},
+    {0}};
+
+static error_t parse_overwrite(int key, char *arg, struct argp_state *state) {
+    cli_options *options = state->input;
+    (void)arg;
+    if (key == ARGP_KEY_INIT) state->child_inputs[0] = options;
+    if (key == OPT_OVERWRITE) options->overwrite = true;
+    return key == ARGP_KEY_INIT || key == OPT_OVERWRITE ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp_child writer_children[] = {{&cli_argp, 0, NULL, 0}, {0}};
+const struct argp cli_writer_argp = {
+    .options = writer_table, .parser = parse_overwrite, .children = writer_children};
+
 void cli_options_deinit(cli_options *options) {
     free(options->settings.at);
     free(options->include_dirs.at);
     free(options->degrades.at);
+    free(options->outputs.at);
     ds_arena_deinit(&options->arena);
     *options = (cli_options){0};
 }
@@ -111,7 +127,8 @@ static ds_status load_and_verify(const char *path, const cli_options *options, c
     *source = (cli_source){0};
     ds_diags_init(&source->diags);
     ds_error err;
-    ds_status status = load(path, options, &source->unit, &err);
+    ds_status status = cli_check_outputs(options, &err);
+    if (status == DS_OK) status = load(path, options, &source->unit, &err);
     for (uint32_t i = 0; i < options->degrades.n && status == DS_OK; i++)
         status = ds_parse_what_if(source->unit->modules.at[0], options->degrades.at[i], &err);
     if (status != DS_OK) {
@@ -178,53 +195,35 @@ ds_status cli_balance(const cli_source *source, const cli_options *options, ds_e
     return status;
 }
 
-static ds_status io_error(const char *verb, const char *path, ds_error *err) {
-    return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot %s %s: %s", verb, path,
-                        strerror(errno));
+/* ---- files that are written ---- */
+
+static unsigned output_flags(const cli_options *options) {
+    return options->overwrite ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW;
 }
 
-/* The mode of the file that is replaced, or what the umask leaves of rw-rw-rw-. */
-static mode_t mode_for(const char *path) {
-    struct stat old;
-    if (stat(path, &old) == 0) return old.st_mode & 07777;
-    mode_t mask = umask(0);
-    umask(mask);
-    return 0666 & ~mask;
+const char *cli_output(cli_options *options, const char *path) {
+    DS_HPUSH(&options->outputs, path);
+    return path;
 }
 
-static ds_status write_temporary(int fd, const char *temporary, mode_t mode, const char *text,
-                                 size_t n, ds_error *err) {
-    FILE *file = fdopen(fd, "wb");
-    if (!file) {
-        close(fd);
-        return io_error("open", temporary, err);
+ds_status cli_check_outputs(const cli_options *options, ds_error *err) {
+    for (uint32_t i = 0; i < options->outputs.n; i++) {
+        const char *path = options->outputs.at[i];
+        DS_TRY(ds_output_check(path, output_flags(options), err));
+        for (uint32_t k = 0; k < i; k++)
+            if (ds_output_same(path, options->outputs.at[k]))
+                return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                                    "%s and %s are the same file: say another one",
+                                    options->outputs.at[k], path);
     }
-    bool ok = fwrite(text, 1, n, file) == n && fchmod(fd, mode) == 0;
-    ok = fclose(file) == 0 && ok;
-    return ok ? DS_OK : io_error("write", temporary, err);
+    return DS_OK;
 }
 
-ds_status cli_write(const char *path, const char *text, size_t n, ds_error *err) {
-    if (strcmp(path, "-") == 0)
-        return fwrite(text, 1, n, stdout) == n ? DS_OK : io_error("write", "stdout", err);
-    struct stat old;
-    if (stat(path, &old) == 0 && !S_ISREG(old.st_mode)) { /* /dev/null, a pipe */
-        FILE *file = fopen(path, "wb");
-        if (!file) return io_error("open", path, err);
-        bool ok = fwrite(text, 1, n, file) == n;
-        ok = fclose(file) == 0 && ok;
-        return ok ? DS_OK : io_error("write", path, err);
-    }
-    ds_buf temporary = {0};
-    ds_buf_printf(&temporary, "%s.XXXXXX", path);
-    int fd = mkstemp(temporary.text);
-    ds_status status = fd < 0 ? io_error("write", path, err) : DS_OK;
-    if (status == DS_OK) {
-        status = write_temporary(fd, temporary.text, mode_for(path), text, n, err);
-        if (status == DS_OK && rename(temporary.text, path) != 0)
-            status = io_error("replace", path, err);
-        if (status != DS_OK) unlink(temporary.text);
-    }
-    ds_buf_deinit(&temporary);
-    return status;
+ds_status cli_write(const cli_options *options, const char *path, const char *text, size_t n,
+                    ds_error *err) {
+    return ds_output_write(path, output_flags(options), text, n, err);
+}
+
+ds_status cli_print(const char *text, size_t n, ds_error *err) {
+    return ds_output_write("-", DS_OUTPUT_NEW, text, n, err);
 }

@@ -98,7 +98,7 @@ int cli_verify(const cli_source *source, const cli_verify_options *options) {
     if (status == DS_OK) {
         if (!options->quiet) print_table(&check, &text);
         print_verdict(&check, options->seed, &text);
-        status = cli_write("-", text.text, text.n, &err);
+        status = cli_print(text.text, text.n, &err);
     }
     int exit_code = status == DS_OK ? !check.equal : cli_fail(source->unit, &err);
     ds_buf_deinit(&text);

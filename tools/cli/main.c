@@ -3,7 +3,9 @@
 #include "tools/cli/cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct verb {
     const char *name;
@@ -45,7 +47,15 @@ static int unknown_verb(const char *name) {
     return 2;
 }
 
+/* However the program ends: argp's --help ends it by itself. */
+static void check_stdout(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return;
+    fputs("distsim: error: cannot write to stdout\n", stderr);
+    _exit(ds_status_exit_code(DS_ERR_STDOUT));
+}
+
 int main(int argc, char **argv) {
+    atexit(check_stdout);
     if (argc < 2) {
         print_usage(stderr);
         return 2;
@@ -64,10 +74,6 @@ int main(int argc, char **argv) {
         puts("distsim " DS_VERSION);
     } else {
         return unknown_verb(argv[1]);
-    }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fputs("distsim: error: cannot write to stdout\n", stderr);
-        return exit_code ? exit_code : 1;
     }
     return exit_code;
 }

@@ -2,10 +2,10 @@
  * what other plans gave is in the rows. */
 #include "tools/cli/plan.h"
 
+#include "ir/base/csv.h"
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
-#include "search/sweep_file_internal.h"
 #include "sim/report/analysis.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COLUMNS = 256, MAX_VALUES = 16 };
+enum { MAX_VALUES = 16 };
 
 /* ---- the plan's own step ---- */
 
@@ -213,7 +213,6 @@ typedef struct knob {
 } knob;
 
 typedef struct survey {
-    const char *columns[MAX_COLUMNS];
     uint32_t n_columns, objective, status;
     double sign, best;
     knob knobs[12];
@@ -265,7 +264,7 @@ static value *value_of(knob *k, const char *text) {
     return &k->values[k->n++];
 }
 
-static void take_row(survey *s, char *const *cells, uint32_t memory) {
+static void take_row(survey *s, const char *const *cells, uint32_t memory) {
     const char *status = cells[s->status];
     double at = s->sign * strtod(cells[s->objective], NULL);
     if (strcmp(status, "does_not_fit") == 0 && at < s->best) {
@@ -286,20 +285,20 @@ static int by_number(const void *left, const void *right) {
 }
 
 static ds_status read_rows(survey *s, const char *csv, const ds_sweep_row *row, ds_error *err) {
-    FILE *file = fopen(csv, "rb");
-    char *line = NULL, *cells[MAX_COLUMNS];
-    size_t cap = 0;
     uint32_t memory = column_of(row, "peak_memory");
-    if (!file) return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read %s", csv);
-    for (bool header = true; ds_sweep_line(file, &line, &cap); header = false)
-        if (!header && ds_rows_split(line, cells, MAX_COLUMNS) == s->n_columns)
-            take_row(s, cells, memory);
-    free(line);
-    fclose(file);
+    ds_csv_stream rows;
+    bool found = true;
+    DS_TRY(ds_csv_open(&rows, csv, err));
+    ds_status status = ds_csv_next(&rows, &found, err); /* the columns */
+    while (status == DS_OK && found) {
+        status = ds_csv_next(&rows, &found, err);
+        if (status == DS_OK && found && rows.n == s->n_columns) take_row(s, rows.cells, memory);
+    }
+    ds_csv_close(&rows);
     for (uint32_t i = 0; i < s->n_knobs; i++)
         if (s->knobs[i].n && strspn(s->knobs[i].values[0].text, "0123456789"))
             qsort(s->knobs[i].values, s->knobs[i].n, sizeof *s->knobs[i].values, by_number);
-    return DS_OK;
+    return status;
 }
 
 static void put_knobs(const survey *s, const cli_plan *plan, const ds_sweep_row *row, ds_buf *out) {

@@ -10,6 +10,7 @@
  * Whatever the format, rows come out in the columns of the profile's file and are appended to what
  * the folder has. */
 #include "ir/base/file.h"
+#include "ir/base/output.h"
 #include "ir/import/kineto.h"
 #include "sim/cost/cost.h"
 #include "tools/cli/profile.h"
@@ -527,8 +528,9 @@ static ds_status check_device(importer *im) {
 static ds_status make_file(importer *im, const char *name, const char *text) {
     ds_buf path = {0};
     ds_buf_printf(&path, "%s/%s", im->options->folder, name);
-    ds_status status =
-        exists(path.text) ? DS_OK : cli_write(path.text, text, strlen(text), im->err);
+    ds_status status = exists(path.text)
+                           ? DS_OK
+                           : ds_output_write(path.text, DS_OUTPUT_NEW, text, strlen(text), im->err);
     ds_buf_deinit(&path);
     return status;
 }
@@ -582,7 +584,7 @@ static ds_status append(const char *path, const ds_buf *records, ds_error *err) 
     if (status == DS_OK && text.n && text.text[text.n - 1] != '\n') ds_buf_putc(&text, '\n');
     if (status == DS_OK && records->n) {
         ds_buf_put_n(&text, records->text, records->n);
-        status = cli_write(path, text.text, text.n, err);
+        status = ds_output_write(path, DS_OUTPUT_OVERWRITE, text.text, text.n, err);
     }
     ds_buf_deinit(&text);
     return status;

@@ -23,8 +23,7 @@ int cli_schedule_run(const char *file, const cli_options *options,
     if (!exit_code) {
         report(&table, &text);
         exit_code = ds_schedule_table_any(&table) ? 0 : 1;
-        if (cli_write("-", text.text, text.n, &err) != DS_OK)
-            exit_code = cli_fail(source.unit, &err);
+        if (cli_print(text.text, text.n, &err) != DS_OK) exit_code = cli_fail(source.unit, &err);
     }
     ds_buf_deinit(&text);
     ds_schedule_table_deinit(&table);

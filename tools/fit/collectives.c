@@ -8,6 +8,7 @@
  * that is 0 in the file stays 0; the others enter as logarithms; the starts come from the rows, so
  * the same files give the same constants. */
 #include "ir/base/file.h"
+#include "ir/base/output.h"
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
@@ -273,10 +274,8 @@ static ds_status make_tree(const char *folder, const char *dir, const ds_buf *pr
         status = make_link(from.text, to.text, parts[i], err);
     }
     ds_buf_put(&to, "/collective_protocols.csv");
-    FILE *out = status == DS_OK ? fopen(to.text, "w") : NULL;
-    if (out) fwrite(protocols->text, 1, protocols->n, out);
-    if (status == DS_OK && (!out || fclose(out) != 0))
-        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot write %s", to.text);
+    if (status == DS_OK)
+        status = ds_output_write(to.text, DS_OUTPUT_NEW, protocols->text, protocols->n, err);
     ds_buf_deinit(&to);
     ds_buf_deinit(&from);
     return status;

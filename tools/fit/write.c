@@ -1,27 +1,29 @@
 /* A table changed in memory goes back into its file. */
+#include "ir/base/file.h"
+#include "ir/base/output.h"
 #include "tools/fit/fit.h"
 
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
-/* The text of the file with the rows of the table; lines that are no rows stay. */
-static ds_status rewrite(const ds_csv *csv, FILE *in, ds_buf *out, ds_error *err) {
-    char line[4096];
-    uint32_t number = 0, row = 0;
-    while (fgets(line, sizeof line, in)) {
-        number++;
-        if (!strchr(line, '\n'))
-            return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s:%u: a line over %zu bytes",
-                                csv->file, number, sizeof line - 2);
-        if (number == csv->header_line)
+/* The text of the file with the rows of the table; lines that are no rows stay. A record may have
+ * several lines. */
+static void rewrite(const ds_csv *csv, FILE *in, ds_buf *out) {
+    char *line = NULL;
+    size_t cap = 0;
+    uint32_t row = 0, end = 0;
+    for (uint32_t number = 1; getline(&line, &cap, in) > 0; number++) {
+        if (number == csv->header_line) {
             ds_csv_put_row(out, csv->columns, csv->n_columns);
-        else if (row == csv->rows.n || csv->rows.at[row].line != number)
-            ds_buf_put(out, line);
-        else
+        } else if (row < csv->rows.n && csv->rows.at[row].line == number) {
+            end = csv->rows.at[row].end;
             ds_csv_put_row(out, csv->rows.at[row++].cells, csv->n_columns);
+        } else if (number >= end) {
+            ds_buf_put(out, line);
+        }
     }
-    return DS_OK;
+    free(line);
 }
 
 static ds_status new_text(const ds_csv *csv, bool whole, ds_buf *out, ds_error *err) {
@@ -31,21 +33,18 @@ static ds_status new_text(const ds_csv *csv, bool whole, ds_buf *out, ds_error *
             ds_csv_put_row(out, csv->rows.at[i].cells, csv->n_columns);
         return DS_OK;
     }
-    FILE *in = fopen(csv->file, "r");
-    if (!in) return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read %s", csv->file);
-    ds_status status = rewrite(csv, in, out, err);
+    FILE *in;
+    DS_TRY(ds_file_open(csv->file, DS_NOWHERE, &in, err));
+    rewrite(csv, in, out);
     fclose(in);
-    return status;
+    return DS_OK;
 }
 
 ds_status fit_write(const ds_csv *csv, bool whole, ds_error *err) {
     ds_buf text = {0};
     ds_status status = new_text(csv, whole, &text, err);
-    FILE *out = status == DS_OK ? fopen(csv->file, "w") : NULL;
-    bool done = out && fwrite(text.text, 1, text.n, out) == text.n;
-    if (out && fclose(out) != 0) done = false;
-    if (status == DS_OK && !done)
-        status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot write %s", csv->file);
+    if (status == DS_OK)
+        status = ds_output_write(csv->file, DS_OUTPUT_OVERWRITE, text.text, text.n, err);
     ds_buf_deinit(&text);
     return status;
 }
