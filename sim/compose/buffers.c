@@ -78,15 +78,20 @@ static bool must_end(analysis *x, ds_part *part, uint32_t user, uint32_t task, u
     return true;
 }
 
-/* Does somebody use the buffer later on the same stream, or is it the stream itself? Those end
- * later, too. */
-static bool is_superseded(const analysis *x, uint32_t use_at, uint32_t cls, uint32_t stream) {
+/* Does `inst`, or somebody who uses the buffer later, follow the use on its stream, in the whole
+ * step as in the sibling? Those end later, too. inst DS_NONE: nobody takes the buffer. */
+static bool is_superseded(const analysis *x, uint32_t use_at, uint32_t cls, uint32_t inst) {
     const ds_plan *plan = x->plan;
-    uint32_t own = plan->task_stream[task_on(plan, x->uses.at[use_at].inst, cls)];
-    if (own == stream) return true;
+    uint32_t user = x->uses.at[use_at].inst, owner = x->s->owner[user];
+    uint32_t own = plan->task_stream[task_on(plan, user, cls)];
+    if (inst != DS_NONE && plan->task_stream[task_on(plan, inst, cls)] == own &&
+        ds_compose__in_order(x->s, owner, x->s->owner[inst]))
+        return true;
     for (uint32_t u = x->uses.at[use_at].next; u != DS_NONE; u = x->uses.at[u].next) {
         uint32_t task = task_on(plan, x->uses.at[u].inst, cls);
-        if (task != DS_NONE && plan->task_stream[task] == own) return true;
+        if (task != DS_NONE && plan->task_stream[task] == own &&
+            ds_compose__in_order(x->s, owner, x->s->owner[x->uses.at[u].inst]))
+            return true;
     }
     return false;
 }
@@ -105,12 +110,10 @@ static bool is_contended(const analysis *x, uint32_t root, uint32_t inst) {
     const ds_record *r = record_of(x->plan, inst);
     bool any = false;
     for (uint32_t pos = 0; pos < r->n_classes; pos++) {
-        uint32_t task = x->plan->insts.at[inst].first_task + pos;
         uint32_t u = first_that_matters(x, root, r->classes[pos]);
         for (; u != DS_NONE; u = x->uses.at[u].next) {
             uint32_t user = task_on(x->plan, x->uses.at[u].inst, r->classes[pos]);
-            if (user == DS_NONE || is_superseded(x, u, r->classes[pos], x->plan->task_stream[task]))
-                continue;
+            if (user == DS_NONE || is_superseded(x, u, r->classes[pos], inst)) continue;
             if (x->s->owner[x->uses.at[u].inst] != x->s->owner[inst]) return false;
             any = true;
         }
@@ -127,8 +130,7 @@ static bool must_be_idle(analysis *x, uint32_t root, uint32_t inst) {
         uint32_t u = first_that_matters(x, root, r->classes[pos]);
         for (; u != DS_NONE; u = x->uses.at[u].next) {
             uint32_t user = task_on(x->plan, x->uses.at[u].inst, r->classes[pos]);
-            if (user == DS_NONE || is_superseded(x, u, r->classes[pos], x->plan->task_stream[task]))
-                continue;
+            if (user == DS_NONE || is_superseded(x, u, r->classes[pos], inst)) continue;
             if (!must_end(x, part, x->uses.at[u].inst, user, unit_of(x, task))) return false;
         }
     }

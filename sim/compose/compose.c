@@ -45,18 +45,10 @@ static const char *sibling_form(const char *name) {
     return strcmp(name, "interleaved") == 0 ? "breadth-first" : NULL;
 }
 
-/* Chunks of the first half run down the stages, those of the second up again. */
-static bool is_v(const char *name) {
-    return strcmp(name, "zb-v") == 0 || strcmp(name, "v-half") == 0 || strcmp(name, "v-min") == 0;
-}
-
 static const char *unknown_strategy(const ds_strategy *s, bool trains) {
     if (!trains) return "no training";
     if (s->stage_dp || s->dp_shares) return "stages or replicas of several widths";
     if (s->zero == 3 && s->dp > 1) return "gathers that run ahead of the microbatch";
-    if (s->microbatches > DS_SIBLING && s->offload) return "offload of many microbatches";
-    if (s->microbatches > DS_SIBLING && s->pp > 1 && is_v(s->schedule))
-        return "many microbatches in a V";
     if (s->pp == 1) return NULL;
     if (s->p2p != DS_P2P_OVERLAPPED) return "p2p other than overlapped";
     return sibling_form(s->schedule) ? NULL : "the schedule";

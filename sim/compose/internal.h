@@ -254,6 +254,9 @@ void ds_compose__timing_free(ds_timing *t);
 /* The place of a class of the plan among those of the part. */
 uint32_t ds_compose__class_place(const ds_part *part, uint32_t cls);
 bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_source *out);
+/* Does part a come before part b wherever one rank has both, in every schedule that the sibling
+ * stands for? The sibling's own order says so only of a whole step. O(1). */
+bool ds_compose__in_order(const ds_sibling *s, uint32_t a, uint32_t b);
 
 /* One execution of a part. Its times are those of the contracted timeline, from which all but one
  * of the periods that repeat are cut out; those of the step are late_ps later. */

@@ -175,6 +175,30 @@ static bool check_groups(ds_sibling *s) {
     return true;
 }
 
+/* A microbatch's forward passes go up the chunks, its backward ones down again; each chunk's weight
+ * gradients follow its backward pass, and nothing says how soon. Sends follow their item. */
+bool ds_compose__in_order(const ds_sibling *s, uint32_t a, uint32_t b) {
+    enum { F, B, W };
+    const ds_part *p = &s->parts[a], *q = &s->parts[b];
+    if (a == b || p->tail || q->tail) return a == b || !p->tail;
+    if (s->whole) return p->first_inst < q->first_inst;
+    if (p->group == q->group) return p->turn == q->turn ? p->post < q->post : p->turn < q->turn;
+    if (p->mb != q->mb) return false;
+    uint32_t kind = p->group / s->n_chunks, other = q->group / s->n_chunks;
+    uint32_t chunk = p->group % s->n_chunks, others = q->group % s->n_chunks;
+    if (kind == F) return other != F || chunk < others;
+    return kind == B && (other == B ? chunk > others : other == W && chunk >= others);
+}
+
+/* A source names a unit by its number in the sibling's part, and numbers are those of a text. The
+ * item two before the sibling's middle one is the first of its group; in the whole step most items
+ * two before a middle one are middle ones, whose text adds up gradients and has other numbers. */
+static bool is_numbered_alike(const ds_sibling *s, const ds_part *from, const ds_part *to) {
+    const ds_part *group = &s->parts[to->group * DS_SIBLING];
+    return s->n_turns < DS_SIBLING || from->turn != DS_MIDDLE || to->turn > 0 ||
+           group[0].callee == group[1].callee;
+}
+
 bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_source *out) {
     const ds_part *to = &s->parts[owner];
     uint8_t kind = (uint8_t)(to->group / s->n_chunks);
@@ -189,8 +213,10 @@ bool ds_compose__source(ds_sibling *s, const ds_part *from, uint32_t owner, ds_s
     bool there = from->tail || s->whole;
     out->when = there ? DS_AT : DS_PREV;
     out->turn = there ? to->turn : (uint8_t)(from->turn - to->turn);
-    if (there || (alike && to->turn < from->turn && out->turn <= 2)) return true;
-    return ds_compose__unknown(s, "a microbatch that reads another one's values");
+    if (!there && !(alike && to->turn < from->turn && out->turn <= 2))
+        return ds_compose__unknown(s, "a microbatch that reads another one's values");
+    return there || is_numbered_alike(s, from, to) ||
+           ds_compose__unknown(s, "a microbatch that reads what the last but one has");
 }
 
 /* ---- units ---- */
@@ -267,20 +293,39 @@ static bool wait_for(waiter *w, ds_unit_task *unit, uint32_t maker, uint32_t tas
     return true;
 }
 
+/* The task on a class that makes the instance's i-th operand; DS_NONE: no task there does. */
+static uint32_t operand_task(const ds_plan *plan, uint32_t inst, uint32_t i, uint32_t cls) {
+    uint32_t operand = plan->operands.at[plan->insts.at[inst].first_operand + i];
+    const ds_inst *maker = &plan->insts.at[plan->values.at[operand].inst];
+    const ds_record *r = plan->records.at[maker->record];
+    uint32_t pos = r->kind == DS_REC_INPUT ? DS_NONE : ds_record_class_pos(r, cls);
+    return pos == DS_NONE ? DS_NONE : maker->first_task + pos;
+}
+
+/* Does the instance, which waits for a task of another microbatch, also wait for a later item on
+ * the task's stream? Then the task adds nothing. */
+static bool is_covered(const waiter *w, uint32_t inst, uint32_t task) {
+    const ds_plan *plan = w->s->plan;
+    uint32_t owner = w->s->owner[plan->task_inst[task]], n = ds_plan_n_operands(plan, inst);
+    if (w->part->tail || w->s->parts[owner].mb == w->part->mb) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t other = operand_task(plan, inst, i, plan->task_class[task]);
+        if (other == DS_NONE || plan->task_stream[other] != plan->task_stream[task]) continue;
+        uint32_t others = w->s->owner[plan->task_inst[other]];
+        if (others != owner && ds_compose__in_order(w->s, owner, others)) return true;
+    }
+    return false;
+}
+
 /* What the task waits for on other streams of its class (expand.c has the same rule). */
 static bool add_preds(waiter *w, ds_unit_task *unit, uint32_t task) {
     const ds_plan *plan = w->s->plan;
-    uint32_t inst = unit->inst, cls = plan->task_class[task];
-    uint32_t first = plan->insts.at[inst].first_operand, n = ds_plan_n_operands(plan, inst);
+    uint32_t inst = unit->inst, n = ds_plan_n_operands(plan, inst);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t maker = plan->values.at[plan->operands.at[first + i]].inst;
-        const ds_record *r = plan->records.at[plan->insts.at[maker].record];
-        if (r->kind == DS_REC_INPUT) continue;
-        uint32_t pos = ds_record_class_pos(r, cls);
-        if (pos == DS_NONE) continue;
-        uint32_t from = plan->insts.at[maker].first_task + pos;
-        if (plan->task_stream[from] == plan->task_stream[task]) continue;
-        if (!wait_for(w, unit, maker, from)) return false;
+        uint32_t from = operand_task(plan, inst, i, plan->task_class[task]);
+        if (from == DS_NONE || plan->task_stream[from] == plan->task_stream[task]) continue;
+        if (is_covered(w, inst, from)) continue;
+        if (!wait_for(w, unit, plan->task_inst[from], from)) return false;
     }
     return true;
 }

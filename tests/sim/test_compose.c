@@ -110,46 +110,101 @@ static void draw_many(const char *model, uint64_t seed, int n, int least) {
     if (getenv("DS_COMPOSE_WHY")) printf("%d of %d, %d folded\n", done, n, folded);
 }
 
-/* Put together from four microbatches, its peak was too small. */
+/* The chunks at the turn of a V share a device, and W2 reads what chunk 1 has made, as B1 does. Of
+ * four microbatches the one in the middle has W2 before B1; of five also one that has it after B1.
+ * Freed by B1 there, too, the buffer made a peak of 14,336 bytes in place of 14,400. What is never
+ * so in the order of the whole step is put together. */
 Test(compose, many_microbatches_in_a_v) {
     static const char text[] =
-        "dir 1\nimport \"topologies/dgx-h100-x2.dir\" as machine\nparam microbatches = 4\n"
-        "import \"models/mlp.dir\" as model with layers = 18, width = 512, batch = 120\n"
-        "scenario { model = @model.mlp, on = @machine.two\n"
+        "dir 1\nparam layers = 7, microbatches = 5\n"
+        "import \"models/mlp.dir\" as model with layers = layers, width = 16,"
+        " batch = microbatches\n"
+        "topology @box { device gpu[3] : \"A100-SXM4-80GB\"\n  switch s\n"
+        "  link gpu[i] -- s : 300 GB/s, 2 us for i in 0..3 }\n"
+        "scenario { model = @model.mlp, on = @box\n"
         "  train { loss = mse, optimizer = adam }\n"
-        "  strategy { tp = 4, pp = 4, microbatches = microbatches, virtual_stages = 2,\n"
-        "    schedule = \"zb-v\", zero = 1 } }\n";
+        "  strategy { pp = 3, microbatches = microbatches, schedule = \"zb-v\" } }\n";
+    static const char *const schedules_of_v[] = {"zb-v", "v-half", "v-min"};
     int folded;
+    char of_gpt[4096], settings[128];
     ds_plan_ground *ground = ds_plan_ground_new();
     cr_expect(check(text, "microbatches=4", false, ground, &folded));
-    check(text, "microbatches=6", false, ground, &folded);
+    cr_expect_not(check(text, "", false, ground, &folded));
+    write_text(gpt, false, false, false, of_gpt, sizeof of_gpt);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(settings, sizeof settings,
+                 "pp=2 tp=2 microbatches=9 layers=6 virtual_stages=2 schedule=%s",
+                 schedules_of_v[i]);
+        cr_expect(check(of_gpt, settings, false, ground, &folded), "%s", settings);
+    }
     ds_plan_ground_free(ground);
 }
 
-/* Put together from four microbatches, the others idled too little. */
+/* A reload waits for an op of the item before, and with `prefetch` for one of the item before that.
+ * For the third item the latter is the first, whose ops have other numbers, for it adds up no
+ * gradients: later items waited for ops of the slow device, and idled 256 ns too little. The first
+ * one's are left out where they end before the second one's begin; with fewer layers than are
+ * reloaded ahead they do not. */
 Test(compose, many_microbatches_with_offload) {
     static const char text[] =
-        "dir 1\nimport \"sweeps/calculon-a100.dir\" as machine with nodes = 1\n"
-        "param microbatches = 4\ndegrade n[0].slot[0].gpu compute = 0.2\n"
-        "import \"models/megatron.dir\" as model with layers = 6, hidden = 768, heads = 16, "
-        "seq = 256, vocab = 6400, batch = 192\n"
-        "scenario { model = @model.gpt, on = @machine.cluster\n"
-        "  train { optimizer = adam, dtype = bf16 }\n"
-        "  strategy { dp = 4, tp = 2, microbatches = microbatches, sp = on,\n"
-        "    offload = [weights] } }\n";
+        "dir 1\nparam layers = 2, microbatches = 5, prefetch = 1\n"
+        "import \"models/mlp.dir\" as model with layers = layers, width = 64,"
+        " batch = 8192 * microbatches\n"
+        "topology @box { device gpu[4] : \"A100-SXM4-80GB\"\n  switch s\n  host memory[4]\n"
+        "  link gpu[i] -- s : 300 GB/s, 2 us for i in 0..4\n"
+        "  link gpu[i] -- memory[i] : 32 GB/s, 0 us for i in 0..4 }\n"
+        "degrade gpu[0] compute = 0.2\n"
+        "scenario { model = @model.mlp, on = @box\n"
+        "  train { loss = mse, optimizer = sgd }\n"
+        "  strategy { dp = 2, tp = 2, microbatches = microbatches, offload = [weights],\n"
+        "    prefetch = prefetch } }\n";
     int folded;
     ds_plan_ground *ground = ds_plan_ground_new();
-    check(text, "microbatches=4", false, ground, &folded);
-    check(text, "microbatches=12", false, ground, &folded);
+    cr_expect(check(text, "", false, ground, &folded));
+    cr_expect(check(text, "layers=3 microbatches=12", false, ground, &folded));
+    cr_expect_not(check(text, "layers=1 prefetch=2", false, ground, &folded));
     ds_plan_ground_free(ground);
 }
 
 Test(compose, gpt) {
-    draw_many(gpt, 1, FEW_CASES ? 15 : 60, FEW_CASES ? 8 : 36); /* a V of many is none */
+    draw_many(gpt, 1, FEW_CASES ? 15 : 60, FEW_CASES ? 11 : 44);
 }
 
 Test(compose, llama) {
-    draw_many(llama, 2, FEW_CASES ? 15 : 60, FEW_CASES ? 8 : 36);
+    draw_many(llama, 2, FEW_CASES ? 15 : 60, FEW_CASES ? 11 : 44);
+}
+
+/* What an MLP's chunk makes is read by its own backward pass, too: in a V that is so for some
+ * microbatches after the next chunk's weight gradients, for others before. */
+Test(compose, mlp_in_a_v) {
+    static const char text[] =
+        "dir 1\nparam pp = 2, dp = 1, microbatches = 5, layers = 4, schedule = \"zb-v\"\n"
+        "param zero = 0\n"
+        "import \"models/mlp.dir\" as model with layers = layers, width = 32,"
+        " batch = 4 * dp * microbatches\n"
+        "topology @box { device gpu[8] : \"A100-SXM4-80GB\"\n  switch s\n"
+        "  link gpu[i] -- s : 300 GB/s, 2 us for i in 0..8 }\n"
+        "scenario { model = @model.mlp, on = @box\n"
+        "  train { loss = mse, optimizer = adam }\n"
+        "  strategy { pp = pp, dp = dp, microbatches = microbatches, schedule = schedule,\n"
+        "    zero = zero } }\n";
+    int n = FEW_CASES ? 20 : 100, done = 0, folded;
+    ds_rng rng = {5};
+    ds_plan_ground *ground = ds_plan_ground_new();
+    for (int i = 0; i < n; i++) {
+        char settings[128];
+        int pp = 2 + (int)ds_rng_below(&rng, 3), dp = 1 + (int)ds_rng_below(&rng, 2);
+        int m = 1 + (int)ds_rng_below(&rng, 16), layers = 2 * pp + (int)ds_rng_below(&rng, 8);
+        const char *schedule = schedules[N_SCHEDULES - 1 - ds_rng_below(&rng, 3)];
+        int zero = dp > 1 ? (int)ds_rng_below(&rng, 3) : 0;
+        snprintf(settings, sizeof settings,
+                 "pp=%d dp=%d microbatches=%d layers=%d schedule=%s zero=%d", pp, dp, m, layers,
+                 schedule, zero);
+        done += check(text, settings, false, ground, &folded);
+    }
+    ds_plan_ground_free(ground);
+    cr_expect(done >= n / 4, "%d of %d were put together", done, n);
+    if (getenv("DS_COMPOSE_WHY")) printf("%d of %d\n", done, n);
 }
 
 /* A stage of one layer with one microbatch has items without any task: they happen at no time. */

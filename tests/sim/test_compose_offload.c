@@ -1,5 +1,6 @@
 /* Steps of few microbatches put together from exact templates against their simulation: what hosts
- * keep, unequal parts of states and gradients, ZeRO in groups, stages that do not fill nodes. */
+ * keep, unequal parts of states and gradients, ZeRO in groups, stages that do not fill nodes. Steps
+ * of many microbatches, some on a degraded device, are put together from four, or simulated. */
 #include "ir/base/rng.h"
 #include "sim/compose/compose.h"
 #include "tests/support/cases.h"
@@ -11,13 +12,14 @@
 #include <string.h>
 
 /* Three nodes of four, each GPU with a host's memory of its own, or two with one. */
-static void write_text(ds_rng *rng, char *out, size_t n) {
+static void write_text(ds_rng *rng, bool many, char *out, size_t n) {
     static const char *const onoff[] = {"off", "on"};
     const char *sp = onoff[ds_rng_below(rng, 2)], *parts = onoff[ds_rng_below(rng, 2)];
     const char *uneven = ds_rng_below(rng, 4) ? "true" : "false";
     const char *late = ds_rng_below(rng, 4) ? "false" : "true";
     int prefetch = ds_rng_below(rng, 4) ? 1 : (int)ds_rng_below(rng, 3);
     const char *memory = ds_rng_below(rng, 2) ? "i" : "i / 2";
+    bool degraded = many && ds_rng_below(rng, 3);
     const char *order = ds_rng_below(rng, 2) ? "pp dp cp tp" : "dp pp cp tp";
     snprintf(
         out, n,
@@ -29,6 +31,7 @@ static void write_text(ds_rng *rng, char *out, size_t n) {
         "  link gpu[i] -- nic[i] : 24 GB/s, 1 us for i in 0..4 }\n"
         "topology @pod { node n[3] : @node\n  switch fabric\n"
         "  link n[i].nic[j] -- fabric : 25 GB/s, 2 us for i in 0..3, j in 0..4 }\n"
+        "%s"
         "param dp = 1, tp = 1, pp = 1, microbatches = 1, mbs = 1, layers = 4, zero = 0, group = 1\n"
         "param schedule = \"1f1b\", virtual_stages = 1, recompute = \"none\"\n"
         "param w = \"none\", a = \"none\", o = \"none\"\n"
@@ -42,15 +45,16 @@ static void write_text(ds_rng *rng, char *out, size_t n) {
         "order = \"%s\",\n"
         "    late_reduce = %s, prefetch = %d,\n"
         "    offload = [w, a, o] } }\n",
-        memory, uneven, sp, parts, order, late, prefetch);
+        memory, degraded ? "degrade n[0].gpu[1] compute = 0.02\n" : "", uneven, sp, parts, order,
+        late, prefetch);
 }
 
-static void draw(ds_rng *rng, char *out, size_t n) {
+static void draw(ds_rng *rng, bool many_microbatches, char *out, size_t n) {
     static const int replicas[] = {1, 2, 3, 5, 6};
     static const char *const recomputes[] = {"none", "selective", "full"};
     int pp = 1 << ds_rng_below(rng, 3), tp = 1 << ds_rng_below(rng, 2), dp = 12, v = 1;
     while (dp * pp * tp > 12) dp = replicas[ds_rng_below(rng, 5)];
-    int m = 1 + (int)ds_rng_below(rng, 4);
+    int m = many_microbatches ? 5 + (int)ds_rng_below(rng, 9) : 1 + (int)ds_rng_below(rng, 4);
     bool breadth = pp > 1 && ds_rng_below(rng, 2);
     bool many = ds_rng_below(rng, 4) == 0; /* more chunks than a template is read with */
     if (breadth) v = many ? 9 + (int)ds_rng_below(rng, 6) : 1 + (int)ds_rng_below(rng, 3);
@@ -93,19 +97,33 @@ static int check(const char *text, const char *settings) {
     return !why;
 }
 
-Test(compose_offload, random_steps) {
-    const char *more = getenv("DISTSIM_TEST_OFFLOADS");
-    int n = more ? atoi(more) : FEW_CASES ? 16 : 60, legal = 0, done = 0;
+static void draw_all(bool many, int n, int *legal, int *done) {
     char text[4096], settings[256];
     ds_rng rng = {7};
     for (int i = 0; i < n; i++) {
-        write_text(&rng, text, sizeof text);
-        draw(&rng, settings, sizeof settings);
+        write_text(&rng, many, text, sizeof text);
+        draw(&rng, many, settings, sizeof settings);
         int found = check(text, settings);
-        legal += found >= 0;
-        done += found > 0;
+        *legal += found >= 0;
+        *done += found > 0;
     }
-    if (getenv("DS_COMPOSE_WHY")) printf("%d of %d legal, %d put together\n", legal, n, done);
-    cr_expect(legal >= n / 3, "%d of %d are legal", legal, n);
+    if (getenv("DS_COMPOSE_WHY")) printf("%d of %d legal, %d put together\n", *legal, n, *done);
+    cr_expect(*legal >= n / 3, "%d of %d are legal", *legal, n);
+}
+
+static int n_cases(void) {
+    const char *more = getenv("DISTSIM_TEST_OFFLOADS");
+    return more ? atoi(more) : FEW_CASES ? 16 : 60;
+}
+
+Test(compose_offload, random_steps) {
+    int legal = 0, done = 0;
+    draw_all(false, n_cases(), &legal, &done);
     cr_expect(done >= legal * 3 / 4, "%d of %d were put together", done, legal);
+}
+
+Test(compose_offload, many_microbatches) {
+    int legal = 0, done = 0;
+    draw_all(true, n_cases(), &legal, &done);
+    cr_expect(done >= legal / 8, "%d of %d were put together", done, legal);
 }
