@@ -82,6 +82,32 @@ Test(deadlock, ends_that_disagree) {
                     WORDS("mismatched", "f32[8]", "f16[16]"));
 }
 
+/* Eight ranks around: a recv, an op and a send of each wait for what comes before. 20 of the 24 are
+ * told, from the first; that one's line is the error's. */
+Test(deadlock, long_cycles_are_cut_short) {
+    char text[2048];
+    size_t at = (size_t)snprintf(text, sizeof text,
+                                 "dir 1\ntopology @box {\n  device d[8] : \"A100-SXM4-80GB\"\n"
+                                 "  switch s\n  link d[i] -- s : 10 GB/s, 1 us for i in 0..8\n}\n"
+                                 "program @p {\n");
+    for (int r = 0; r < 8; r++)
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               "  rank %d { %%a = recv tag 1 from %d : f32[8]\n %%b = relu(%%a)\n"
+                               " send(%%b) to %d tag 1 }\n",
+                               r, (r + 7) % 8, (r + 1) % 8);
+    snprintf(text + at, sizeof text - at, "}\n" TAIL);
+    sim_case c;
+    sim_run_text(&c, text, NULL, false);
+    cr_assert_eq(c.status, DS_ERR_DEADLOCK);
+    int told = 0;
+    for (const char *m = c.err.message; (m = strstr(m, "\n  ")); m++) told++;
+    cr_expect_eq(told, 21, "%s", c.err.message);
+    cr_expect(strstr(c.err.message, "deadlock: 24 tasks can never run"), "%s", c.err.message);
+    cr_expect(strstr(c.err.message, "\n  … 4 more"), "%s", c.err.message);
+    cr_expect_eq(c.err.loc.line, 8);
+    sim_free(&c);
+}
+
 Test(deadlock, a_program_that_runs) {
     sim_case c;
     sim_run_text(&c,

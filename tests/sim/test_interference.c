@@ -4,6 +4,7 @@
 
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
+#include "sim/engine/pace.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -112,5 +113,64 @@ Test(interference, several_transfers_slow_as_one) {
           "1", false);
     /* 12 us of transfers, in which 6 us are done, and 6 more */
     cr_expect_eq(s.run.step_ps, 18 * US, "%lld", (long long)s.run.step_ps);
+    end(&s);
+}
+
+/* ---- several devices ---- */
+
+#define MIXED                                                                                      \
+    "dir 1\n"                                                                                      \
+    "topology @t {\n  device d[3] : \"Box-1\"\n  device e[1] : \"Bare\"\n  switch s\n"             \
+    "  link d[i] -- s : 10 GB/s, 1 us for i in 0..3\n  link e[0] -- s : 10 GB/s, 1 us\n}\n"
+
+static int64_t mixed_ps(const char *body) {
+    char text[2048];
+    slowed s;
+    snprintf(text, sizeof text,
+             MIXED "func @f(%s  return\n}\nscenario { program = @f, profile = \"P\" }\n", body);
+    start(&s, text, "1", false);
+    int64_t ps = s.run.step_ps;
+    for (uint32_t t = 0; t < s.plan->n_tasks; t++) cr_expect_leq(s.run.end_ps[t], ps);
+    end(&s);
+    return ps;
+}
+
+/* A transfer of 6 us: the Box-1 has done 3 of its 4 us then and ends at 7; the other kind of device
+ * has no coefficient. */
+Test(interference, one_kind_of_device_alone) {
+    const char *text = "%%x: f32[8] on @t.d[0], %%y: f32[8] on @t.e[0]) {\n"
+                       "  %%s = send(%%x) to @t.%s {cost = 6 us}\n"
+                       "  %%a = relu(%%x) {cost = 4 us}\n"
+                       "  %%b = relu(%%y) {cost = %d us}\n";
+    char body[512];
+    for (int to = 0; to < 2; to++)
+        for (int us = 1; us <= 9; us += 4) {
+            snprintf(body, sizeof body, text, to ? "e[0]" : "d[1]", us);
+            int64_t ps = mixed_ps(body);
+            cr_expect_eq(ps, (us > 7 ? us : 7) * US, "%d us: %lld", us, (long long)ps);
+        }
+}
+
+/* Device 0 sends to 1 and 2 at once: the second transfer finds it slowed, and slows device 2 all
+ * the same: 2 of 10 us are done in the transfer's 4, the rest takes 8. Or received: likewise. */
+Test(interference, every_member_of_a_transfer_is_slowed) {
+    cr_expect_eq(mixed_ps("%x: f32[8] on @t.d[0], %y: f32[8] on @t.d[2]) {\n"
+                          "  %p = send(%x) to @t.d[1] {cost = 4 us}\n"
+                          "  %q = send(%x) to @t.d[2] {cost = 4 us}\n"
+                          "  %c = relu(%y) {cost = 10 us}\n"),
+                 12 * US);
+    cr_expect_eq(mixed_ps("%x: f32[8] on @t.d[1], %y: f32[8] on @t.d[2]) {\n"
+                          "  %p = send(%x) to @t.d[0] {cost = 4 us}\n"
+                          "  %q = send(%y) to @t.d[0] {cost = 4 us}\n"
+                          "  %c = relu(%y) {cost = 10 us}\n"),
+                 12 * US);
+}
+
+Test(interference, a_task_that_does_not_run_has_no_end) {
+    slowed s;
+    start(&s, both, "1", false);
+    ds_pace *pace = ds_pace_new(s.plan);
+    for (uint32_t t = 0; t < s.plan->n_tasks; t++) cr_expect_eq(ds_pace_due_ps(pace, t), -1);
+    ds_pace_free(pace);
     end(&s);
 }
