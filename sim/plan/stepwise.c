@@ -28,7 +28,7 @@ static ds_status add_step(maker *m, const ds_group *g, const ds_message_graph *g
     ds_flow flow;
     ds_status status = ds_message_flow(m->plan->topo, message, &g->terms, &m->places,
                                        &m->plan->arena, &step.wait_ps, &loads, &flow, err);
-    if (status != DS_OK && err && !err->loc.line) err->loc = g->request->loc;
+    if (status != DS_OK && err && !err->loc.line) ds_error_move(err, g->request->loc);
     DS_TRY(status);
     if (loads) {
         step.flow = m->flows.n;
