@@ -62,7 +62,7 @@ static ds_status load(bench *b, const char *path, uint64_t seed, ds_error *err) 
     b->source.space = b->space;
     b->source.profiles = b->profiles;
     b->source.content = ds_eval_content(b->unit, b->profiles);
-    b->rows = calloc((size_t)b->wanted * DRAWS + 1, sizeof *b->rows);
+    b->rows = ds_xcalloc((size_t)b->wanted * DRAWS + 1, sizeof *b->rows);
     ds_method *method = ds_random_new(b->space, seed, 0);
     for (bool found = true; status == DS_OK && b->n_rows < b->wanted * DRAWS; b->n_rows++) {
         row *r = &b->rows[b->n_rows];
@@ -113,7 +113,7 @@ static void write_row(const bench *b, const row *r, FILE *f) {
 }
 
 static void report(bench *b, uint32_t n_threads, double wall_s, FILE *f) {
-    double *ms = malloc(((size_t)b->n_rows + 1) * sizeof *ms), sum = 0, rest = 0;
+    double *ms = ds_xmalloc(((size_t)b->n_rows + 1) * sizeof *ms), sum = 0, rest = 0;
     uint32_t n = 0, n_all = 0, count[DS_VERDICT_COUNT] = {0};
     for (uint32_t i = 0; i < b->n_rows; i++) {
         const row *r = &b->rows[i];

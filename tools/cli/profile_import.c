@@ -325,10 +325,10 @@ static ds_status take_kernels(importer *im, const ds_csv *csv, const ds_csv *map
 static ds_status read_kernels(importer *im, ds_csv *out) {
     ds_buf text = {0};
     const char *file = im->options->file;
-    DS_TRY(ds_file_read(file, DS_NOWHERE, MAX_BYTES, &text, im->err));
+    ds_status status = ds_file_read(file, DS_NOWHERE, MAX_BYTES, &text, im->err);
     const char *start = text.n ? text.text : "", *table = strstr(start, "\nTime (%)");
     if (strncmp(start, "Processing [", strlen("Processing [")) == 0 && table) start = table + 1;
-    ds_status status = ds_csv_parse(file, start, strlen(start), out, im->err);
+    if (status == DS_OK) status = ds_csv_parse(file, start, strlen(start), out, im->err);
     ds_buf_deinit(&text);
     return status;
 }
