@@ -21,11 +21,12 @@ typedef struct slowed {
     ds_run run;
 } slowed;
 
-static void start(slowed *s, const char *text, const char *interference, bool unfold) {
+static void start_issued(slowed *s, const char *text, const char *issue_us,
+                         const char *interference, bool unfold) {
     char csv[256];
     snprintf(csv, sizeof csv,
-             "name,device,issue_us,interference,software,source\nP,Box-1,0,%s,by hand,s\n",
-             interference);
+             "name,device,issue_us,interference,software,source\nP,Box-1,%s,%s,by hand,s\n",
+             issue_us, interference);
     cost_tree_init(&s->tree);
     cost_tree_put(&s->tree, "p/profile.csv", csv);
     s->profiles = cost_tree_load(&s->tree);
@@ -42,6 +43,10 @@ static void start(slowed *s, const char *text, const char *interference, bool un
     cr_assert_eq(ds_plan_build(&s->binding, s->profiles, &options, &s->plan, &err), DS_OK, "%s",
                  err.message);
     cr_assert_eq(ds_engine_run(s->plan, NULL, NULL, &s->run, &err), DS_OK, "%s", err.message);
+}
+
+static void start(slowed *s, const char *text, const char *interference, bool unfold) {
+    start_issued(s, text, "0", interference, unfold);
 }
 
 static void end(slowed *s) {
@@ -113,6 +118,18 @@ Test(interference, several_transfers_slow_as_one) {
           "1", false);
     /* 12 us of transfers, in which 6 us are done, and 6 more */
     cr_expect_eq(s.run.step_ps, 18 * US, "%lld", (long long)s.run.step_ps);
+    end(&s);
+}
+
+/* The host takes 2 us to issue each: a runs from 2 to 5, b from 5 to 8. */
+Test(interference, what_the_host_still_issues_starts_later) {
+    slowed s;
+    start_issued(&s,
+                 BOX "func @f(%x: f32[8] on @m) {\n  %a = relu(%x) {cost = 3 us}\n"
+                     "  %b = relu(%a) {cost = 3 us}\n  return\n}\n"
+                     "scenario { program = @f, profile = \"P\" }\n",
+                 "2", "1", false);
+    cr_expect_eq(s.run.step_ps, 8 * US, "%lld", (long long)s.run.step_ps);
     end(&s);
 }
 

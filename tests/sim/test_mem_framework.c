@@ -50,6 +50,25 @@ Test(mem_framework, deepspeed_by_closed_form) {
     cr_expect_eq(framework_bytes(""), 4 * bucket);
 }
 
+/* Of the names of `framework` those of DeepSpeed alone have buffers of their own. */
+Test(mem_framework, names) {
+    static const struct {
+        const char *name;
+        ds_mem_framework framework;
+    } names[] = {{"none", DS_MEM_PLAIN},
+                 {"megatron", DS_MEM_PLAIN},
+                 {"fsdp", DS_MEM_PLAIN},
+                 {"deepspeed", DS_MEM_DEEPSPEED},
+                 {"megatron_deepspeed", DS_MEM_DEEPSPEED}};
+    ds_mem_framework got;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        cr_expect(ds_mem_framework_parse(names[i].name, &got), "%s", names[i].name);
+        cr_expect_eq(got, names[i].framework, "%s", names[i].name);
+    }
+    cr_expect(!ds_mem_framework_parse("horovod", &got));
+    cr_expect(!ds_mem_framework_parse("", &got));
+}
+
 Test(mem_framework, none_counts_nothing) {
     sim_case c;
     ds_mem mem = {0};

@@ -247,3 +247,61 @@ Test(net, caps_bound_messages_and_efficiency_links) {
     cr_expect_eq(alone_ps(DS_OP_ALL_TO_ALL, ", cap = 5 GB/s"), 2000000 + 3750000);
     cr_expect_eq(alone_ps(DS_OP_ALL_TO_ALL, ", cap = 1 GB/s"), 2000000 + 10000000);
 }
+
+/* ---- states ---- */
+
+/* A flow alone on a link, begun at since_ps, as it is at 1000 ps. */
+static uint64_t state_of(ds_u128 capacity_q20, ds_u128 work, int64_t since_ps, bool fresh) {
+    ds_link_use use = {0, UINT64_C(1) << 32};
+    ds_flow flow = {.work = work, .alone_q20 = capacity_q20, .alone_ps = INT64_MAX / 2};
+    flow.share = (ds_share_flow){.uses = &use, .n_uses = 1, .weight = 1, .cap_q20 = DS_NO_CAP};
+    ds_net *net = ds_net_new(&capacity_q20, 1, &flow, 1, 1);
+    ds_net_flow(net, 0, 0, 0, since_ps);
+    if (!fresh) ds_net_next_ps(net, since_ps);
+    uint64_t state = ds_net_state(net, 0, 1000);
+    ds_net_free(net);
+    return state;
+}
+
+/* States tell flows apart that will go on in other ways, in the upper halves of 128 bits too. */
+Test(net, states_tell_flows_apart) {
+    const ds_u128 rate = (ds_u128)1 << 60, work = (ds_u128)1 << 90, upper = (ds_u128)1 << 64;
+    const uint64_t state = state_of(rate, work, 0, false);
+    cr_expect_eq(state_of(rate, work, 0, false), state);
+    cr_expect_neq(state_of(rate + 1, work, 0, false), state);
+    cr_expect_neq(state_of(rate + upper, work, 0, false), state);
+    cr_expect_neq(state_of(rate, work + 1, 0, false), state);
+    cr_expect_neq(state_of(rate, work + upper, 0, false), state);
+    cr_expect_neq(state_of(rate, work, 1, false), state);
+    cr_expect_neq(state_of(rate, work, 0, true), state);
+}
+
+/* ---- beyond int64 ---- */
+
+static ds_status phase_alone(ds_phase phase, int64_t *ps) {
+    topo_text t = topo_text_build("topology @t {\n  device d[2] : \"X\"\n"
+                                  "  link d[0] -- d[1] : 1 GB/s, 1 us\n}\n");
+    ds_load load = {.link = 0, .bytes_q32 = (ds_u128)1000 << 32};
+    phase.loads = &load;
+    phase.n_loads = 1;
+    phase.weight = 1;
+    ds_error err = {0};
+    ds_status status = ds_phase_alone_ps(t.topo, &phase, UINT64_C(1) << 32, ps, &err);
+    topo_text_free(&t);
+    return status;
+}
+
+/* 1000 bytes at 1 GB/s, 1 us, and waits. */
+Test(net, a_phase_beyond_int64_is_an_error) {
+    int64_t ps;
+    const int64_t most = INT64_MAX - 1000000;
+    cr_expect_eq(phase_alone((ds_phase){.steps = 3, .alpha_ps = 7, .more_ps = 2}, &ps), DS_OK);
+    cr_expect_eq(ps, 1000000 + 3 * 7 + 2);
+    cr_expect_eq(phase_alone((ds_phase){.steps = 1, .alpha_ps = most}, &ps), DS_OK);
+    cr_expect_eq(ps, INT64_MAX);
+    cr_expect_eq(phase_alone((ds_phase){.steps = 1, .alpha_ps = most + 1}, &ps), DS_ERR_OVERFLOW);
+    cr_expect_eq(phase_alone((ds_phase){.steps = 2, .alpha_ps = INT64_MAX / 2 + 1}, &ps),
+                 DS_ERR_OVERFLOW);
+    cr_expect_eq(phase_alone((ds_phase){.steps = 1, .alpha_ps = 1, .more_ps = INT64_MAX}, &ps),
+                 DS_ERR_OVERFLOW);
+}

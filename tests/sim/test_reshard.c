@@ -518,6 +518,27 @@ Test(reshard, order_is_the_best_of_small_cases) {
     cr_expect_eq(n_best, n_cases);
 }
 
+/* So many items that each round draws one permutation alone, and more than are searched at all.
+ * Each needs one of seven resources: the busiest one's sum is the best there is. */
+Test(reshard, order_of_many_items) {
+    enum { MOST = 700, RESOURCES = 7 };
+    static ds_reshard_option options[MOST];
+    static ds_reshard_item items[MOST];
+    static ds_reshard_slot slots[MOST];
+    static uint32_t resources[MOST];
+    for (uint32_t n = 500; n <= MOST; n += 200) {
+        int64_t sums[RESOURCES] = {0}, most = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            resources[i] = i * i % RESOURCES;
+            options[i] = (ds_reshard_option){1 + i % 9, &resources[i], 1};
+            items[i] = (ds_reshard_item){&options[i], 1};
+            sums[resources[i]] += 1 + i % 9;
+            if (sums[resources[i]] > most) most = sums[resources[i]];
+        }
+        cr_expect_eq(ds_reshard_order(items, n, RESOURCES, DS_BALANCE_ORDER, slots), most);
+    }
+}
+
 /* ---- eager 1F1B on two stages of different width ---- */
 
 static double step_seconds(const char *file, const char *settings) {
