@@ -170,7 +170,8 @@ static ds_status ask_first(beam *b, ds_error *err) {
     for (uint32_t i = 0; i < DRAWS * b->width; i++) {
         bool found;
         DS_TRY(ds_space_draw(b->space, b->seed, i, &b->candidate, &found, err));
-        if (found) ds_memos_ask(&b->memos, b->space, &b->candidate);
+        if (!found) break; /* after a million draws: conditions reject all but a few */
+        ds_memos_ask(&b->memos, b->space, &b->candidate);
     }
     b->depth = b->n_dims;
     return DS_OK;

@@ -287,6 +287,7 @@ static void run_to(simulation *s, const ds_candidate *candidate, bool to_the_end
         out->verdict = ds_verdict_of(status);
         put_reason(err.message, &out->reason);
     }
+    out->stopped = ds_stop_due(s->unit->stop); /* whatever came out: some errors are passed over */
     ds_scenario_restore(s->unit, &scenario);
     ds_arena_deinit(&own);
     ds_arena_deinit(&s->unit->arena);
@@ -317,6 +318,7 @@ ds_status ds_eval_load(const ds_eval_source *source, ds_unit **out, ds_error *er
     ds_diags_init(&diags);
     ds_status status = ds_verify(*out, &diags);
     ds_diags_deinit(&diags);
+    (*out)->stop = source->stop;
     if (status == DS_OK && source->job) DS_TRY(ds_scenario_choose_job(*out, source->job, err));
     if (status != DS_OK || !ds_unit_sweep(*out) || !ds_unit_scenario(*out))
         return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s changed while it was being read",

@@ -39,6 +39,7 @@ typedef struct ds_outcome {
     double throughput_per_s, mfu, bubble;
     bool fits;
     bool unsimulated; /* does not fit, by a lower bound (search/reject.h) */
+    bool stopped;     /* the time was over before it was done: nothing of it counts */
 } ds_outcome;
 void ds_outcome_deinit(ds_outcome *outcome);
 /* What a whole simulation comes to, without its hash. Of an outcome that is zeroed at first. */
@@ -61,7 +62,8 @@ typedef struct ds_eval_source {
     const char *job; /* of a scenario with `jobs`: the one that is run; NULL: all */
     const ds_space *space;
     const ds_profiles *profiles;
-    uint64_t content; /* ds_eval_content */
+    uint64_t content;    /* ds_eval_content */
+    const ds_stop *stop; /* when a candidate is left as it is; NULL: never */
 } ds_eval_source;
 
 /* A hash of the modules of a unit, of the profiles and of the version of the semantics: all that a

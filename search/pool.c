@@ -1,6 +1,7 @@
-/* A ring with two semaphores: `ready` counts jobs that were submitted and not taken, `finished`
- * wakes the owner. A worker that has got a unit of `ready` for each takes the next numbers; the
- * owner reads done[slot], which a worker sets before it posts `finished`, so no wake-up is lost. */
+/* A ring: the semaphore `ready` counts jobs that were submitted and not taken, the condition
+ * `finished` wakes the owner. A worker that has got a unit of `ready` for each takes the next
+ * numbers; the owner reads done[slot], which a worker sets under the lock that it waits with, so no
+ * wake-up is lost. The condition's clock is one that nobody sets back; a semaphore's is not. */
 #include "search/pool.h"
 
 #include "ir/base/arena.h"
@@ -28,7 +29,9 @@ struct ds_pool {
     worker *workers;
     atomic_uint_fast64_t *done; /* per slot: 1 + the number of the job last done there */
     atomic_bool *follows;       /* per slot */
-    sem_t ready, finished;
+    sem_t ready;
+    pthread_mutex_t lock;
+    pthread_cond_t finished; /* on CLOCK_MONOTONIC */
     atomic_uint_fast64_t next, submitted;
     atomic_bool stop;
     uint64_t waited;
@@ -79,6 +82,15 @@ static void *run(void *argument) {
     }
 }
 
+static void init_finished(ds_pool *pool) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&pool->finished, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&pool->lock, NULL);
+}
+
 ds_status ds_pool_new(uint32_t n_workers, uint32_t n_slots, ds_pool_work work, void *context,
                       ds_pool **out, ds_error *err) {
     ds_pool *pool = ds_xcalloc(1, sizeof *pool);
@@ -89,7 +101,7 @@ ds_status ds_pool_new(uint32_t n_workers, uint32_t n_slots, ds_pool_work work, v
     pool->done = ds_xcalloc(n_slots, sizeof *pool->done);
     pool->follows = ds_xcalloc(n_slots, sizeof *pool->follows);
     sem_init(&pool->ready, 0, 0);
-    sem_init(&pool->finished, 0, 0);
+    init_finished(pool);
     for (uint32_t i = 0; i < n_workers; i++) {
         pool->workers[i] = (worker){.pool = pool, .index = i};
         errno = 0; /* pthread_create says EAGAIN for too many threads and for too little memory */
@@ -119,8 +131,9 @@ bool ds_pool_is_done(const ds_pool *pool) {
 }
 
 uint32_t ds_pool_wait(ds_pool *pool) {
-    while (!ds_pool_is_done(pool)) wait_for(&pool->finished);
-    sem_trywait(&pool->finished); /* keeps its count small */
+    pthread_mutex_lock(&pool->lock);
+    while (!ds_pool_is_done(pool)) pthread_cond_wait(&pool->finished, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
     return (uint32_t)(pool->waited++ % pool->n_slots);
 }
 
@@ -135,8 +148,10 @@ uint32_t ds_pool_slot(const ds_pool *pool, uint64_t job) {
 }
 
 void ds_pool_finish(ds_pool *pool, uint64_t job) {
+    pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->done[job % pool->n_slots], job + 1);
-    sem_post(&pool->finished);
+    pthread_cond_signal(&pool->finished);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 bool ds_pool_has(const ds_pool *pool, uint64_t job) {
@@ -149,11 +164,13 @@ void ds_pool_nap(ds_pool *pool) {
         nanosleep(&until, NULL);
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &until); /* sem_timedwait's clock */
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += NAP_NS;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    sem_timedwait(&pool->finished, &until);
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_timedwait(&pool->finished, &pool->lock, &until);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 void ds_pool_free(ds_pool *pool) {
@@ -162,7 +179,8 @@ void ds_pool_free(ds_pool *pool) {
     for (uint32_t i = 0; i < pool->n_workers; i++) sem_post(&pool->ready);
     for (uint32_t i = 0; i < pool->n_workers; i++) pthread_join(pool->workers[i].thread, NULL);
     sem_destroy(&pool->ready);
-    sem_destroy(&pool->finished);
+    pthread_cond_destroy(&pool->finished);
+    pthread_mutex_destroy(&pool->lock);
     free(pool->done);
     free(pool->follows);
     free(pool->workers);

@@ -326,6 +326,7 @@ static ds_status check_level(ds_space *s, ds_level level, bool *ok, ds_error *er
 /* Sets digit `dim` to its current value; *ok tells whether the conditions of its level hold. */
 static ds_status take_digit(ds_space *s, uint32_t dim, bool *ok, ds_error *err) {
     ds_choice *choice = &s->current[dim];
+    DS_TRY(ds_stop_check_often(s->unit->stop, &s->polls, err));
     DS_TRY(digit_value(s, dim, choice, err));
     DS_TRY(ds_space__set(s, &s->walk, dim, choice->value, choice->item, err));
     return check_level(s, dim + 1, ok, err);
@@ -345,7 +346,9 @@ static ds_status search_on(ds_space *s, uint32_t dim, bool turn, ds_error *err) 
         bool ok = false;
         while (digit->at < digit->n && !ok) {
             DS_TRY(take_digit(s, dim, &ok, err));
-            if (!ok) digit->at++;
+            if (ok) continue;
+            digit->at++;
+            if (++s->rejected == s->most_rejected) return DS_OK;
         }
         if (ok) {
             dim++;
@@ -366,12 +369,22 @@ ds_status ds_space_next(ds_space *s, ds_candidate *candidate, bool *found, ds_er
     bool ok = true;
     if (!s->started) DS_TRY(check_level(s, 0, &ok, err));
     if (!ok || !s->dims.n) s->ended = true;
+    s->rejected = 0;
     if (!s->ended)
         DS_TRY(s->started ? search_on(s, s->dims.n - 1, true, err) : search_on(s, 0, false, err));
     s->started = true;
+    s->ended = s->ended || ds_space_gave_up(s);
     *found = !s->ended;
     if (*found) memcpy(candidate->at, s->current, s->dims.n * sizeof *s->current);
     return DS_OK;
+}
+
+void ds_space_give_up_after(ds_space *s, uint64_t rejected) {
+    s->most_rejected = rejected;
+}
+
+bool ds_space_gave_up(const ds_space *s) {
+    return s->most_rejected && s->rejected == s->most_rejected;
 }
 
 double ds_space_progress(const ds_space *s) {
@@ -435,11 +448,18 @@ static ds_status set_prefix(ds_space *s, const ds_choice *prefix, uint32_t depth
 
 ds_status ds_space_children(ds_space *s, const ds_choice *prefix, uint32_t depth, ds_arena *arena,
                             ds_choice **out, uint32_t *n, ds_error *err) {
+    enum { MOST_CHILDREN = 1 << 20 };
     DS_VEC(ds_choice) children = {0};
     bool ok;
     DS_TRY(set_prefix(s, prefix, depth, err));
     DS_TRY(check_level(s, 0, &ok, err));
     DS_TRY(open_digit(s, depth, err));
+    if (s->digits[depth].n > MOST_CHILDREN)
+        return ds_error_set(err, DS_ERR_LIMIT, s->dims.at[depth].entry->loc,
+                            "'%s' has %" PRIu64
+                            " values; this method looks at all of them, at most "
+                            "%d: --method grid or random",
+                            s->dims.at[depth].entry->name, s->digits[depth].n, MOST_CHILDREN);
     for (ds_digit *digit = &s->digits[depth]; ok && digit->at < digit->n; digit->at++) {
         bool holds_here;
         DS_TRY(take_digit(s, depth, &holds_here, err));

@@ -44,6 +44,10 @@ ds_candidate ds_candidate_new(const ds_space *space, ds_arena *arena);
 /* The next candidate; false at the end. Errors are those of the domains' evaluation. Amortised
  * O(domains and conditions that its changed digits touch). */
 ds_status ds_space_next(ds_space *space, ds_candidate *candidate, bool *found, ds_error *err);
+/* ds_space_next ends, and ds_space_gave_up is true, where conditions reject so many values in a
+ * row. Never unless it is called. */
+void ds_space_give_up_after(ds_space *space, uint64_t rejected);
+bool ds_space_gave_up(const ds_space *space);
 /* A random candidate: every digit is drawn from its domain, and all again until the conditions
  * hold. Draw k of a seed is always the same. `found` is false after 10^6 attempts. O(attempts). */
 ds_status ds_space_draw(ds_space *space, uint64_t seed, uint64_t k, ds_candidate *candidate,
@@ -56,7 +60,8 @@ bool ds_choice_same(const ds_space *space, uint32_t dim, const ds_choice *a, con
 /* The same for the same values, whatever the order of evaluation. O(dimensions). */
 uint64_t ds_candidate_hash(const ds_space *space, const ds_candidate *candidate);
 /* The values that dimension `depth` may take after `prefix`, the values of those before it, in
- * order and with the conditions of its level; in the arena. O(values of the dimension). */
+ * order and with the conditions of its level; in the arena. DS_ERR_LIMIT beyond 2^20 values.
+ * O(values of the dimension). */
 ds_status ds_space_children(ds_space *space, const ds_choice *prefix, uint32_t depth,
                             ds_arena *arena, ds_choice **out, uint32_t *n, ds_error *err);
 /* Fills in candidate->at[depth] … so that all conditions hold: where it can a dimension keeps the

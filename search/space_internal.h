@@ -76,7 +76,9 @@ struct ds_space {
     ds_choice *current; /* what they stand for */
     uint32_t depth;     /* of the params that are being looked at */
     bool started, ended;
-    bool doubtful; /* some condition or param could not be evaluated somewhere */
+    uint64_t most_rejected, rejected; /* in a row; 0: any number. So far */
+    uint32_t polls;                   /* values since the time was looked at */
+    bool doubtful;                    /* some condition or param could not be evaluated somewhere */
 };
 
 /* ---- space_names.c: what expressions look at ---- */

@@ -16,10 +16,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MIN_SLOTS = 2 * DS_ROUND, PENDING_MAX = 1 << 16, DEFAULT_DRAWS = 1000 };
+
+/* With a limit on rows: in a row, by conditions; about a second. */
+#define MOST_REJECTED 10000000
 
 typedef struct slot {
     ds_candidate candidate;
@@ -41,15 +44,14 @@ typedef struct driver {
     slot *slots;
     uint32_t n_slots;
     ds_sweep_file file;
-    struct timespec start;
+    ds_stop stop; /* set when candidates begin, once the rows that were there are read */
+    int64_t start_ns;
     uint64_t max_rows, submitted;
     bool ended;
 } driver;
 
-static double seconds_since(const struct timespec *start) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) * 1e-9;
+static double seconds_since(int64_t start_ns) {
+    return (double)(ds_clock_ns() - start_ns) * 1e-9;
 }
 
 /* ---- candidates ---- */
@@ -62,6 +64,13 @@ static ds_status next_candidate(driver *d, ds_candidate *candidate, bool *found,
     do DS_TRY(d->method->next(d->method, candidate, found, err));
     while (*found && !in_shard(d, candidate->number));
     return DS_OK;
+}
+
+/* Time or rejections end the sweep: what follows is neither asked for nor evaluated. */
+static void stop(driver *d, ds_sweep_end why) {
+    d->ended = true;
+    d->result->complete = false;
+    d->result->end = why;
 }
 
 static const char *method_name(const ds_sweep_options *options) {
@@ -154,7 +163,7 @@ static void report(driver *d) {
     const ds_best *best = &d->result->best;
     ds_sweep_progress p = {.rows = d->result->rows,
                            .here = d->result->here,
-                           .seconds = seconds_since(&d->start),
+                           .seconds = seconds_since(d->start_ns),
                            .share = d->method->progress(d->method),
                            .best_ps = best->top.n ? best->top.at[0].step_ps : 0};
     d->options->progress(d->options->progress_context, &p);
@@ -303,10 +312,9 @@ static void work(void *context, uint32_t worker, uint32_t index) {
     d->evals[worker]->run(d->evals[worker], &s->candidate, &s->outcome);
 }
 
-static bool at_limit(const driver *d) {
+static bool has_all_rows(const driver *d) {
     uint64_t rows = d->result->rows - d->result->here + d->submitted;
-    if (d->max_rows && rows >= d->max_rows) return true;
-    return d->options->max_seconds > 0 && seconds_since(&d->start) >= d->options->max_seconds;
+    return d->max_rows && rows >= d->max_rows;
 }
 
 /* Does it differ from the candidate submitted before in its last dimension alone? Then the two are
@@ -328,11 +336,20 @@ static ds_status fill(driver *d, ds_error *err) {
     for (; room && !d->ended; room--) {
         slot *s = &d->slots[d->submitted % d->n_slots];
         bool found = false;
-        if (at_limit(d)) {
-            d->ended = true;
+        if (has_all_rows(d) || ds_stop_due(&d->stop)) {
+            stop(d, has_all_rows(d) ? DS_SWEEP_END_ROWS : DS_SWEEP_END_TIME);
             return DS_OK;
         }
-        DS_TRY(next_candidate(d, &s->candidate, &found, err));
+        ds_status status = next_candidate(d, &s->candidate, &found, err);
+        if (ds_stop_due(&d->stop)) { /* whatever came out: some errors are passed over */
+            stop(d, DS_SWEEP_END_TIME);
+            return DS_OK;
+        }
+        DS_TRY(status);
+        if (!found && ds_space_gave_up(d->space)) {
+            stop(d, DS_SWEEP_END_REJECTED);
+            return DS_OK;
+        }
         /* one that learns waits for the results of those that are under way */
         if (!found && d->method->tell && d->submitted > d->result->here) return DS_OK;
         d->result->complete = d->ended = !found;
@@ -371,6 +388,10 @@ static ds_status loop(driver *d, ds_error *err) {
     ds_status status = fill(d, err);
     while (d->result->here < d->submitted) { /* also after an error: the rows before it stay */
         uint32_t index = await(d);
+        if (d->slots[index].outcome.stopped) {
+            stop(d, DS_SWEEP_END_TIME);
+            return status == DS_OK ? ds_sweep_file_flush(&d->file, err) : status;
+        }
         DS_TRY(emit(d, &d->slots[index], status == DS_OK ? err : NULL));
         if (status == DS_OK) status = fill(d, err);
     }
@@ -393,8 +414,10 @@ static ds_status describe(driver *d, const ds_sweep_subject *subject, ds_error *
                                  .load = subject->load,
                                  .job = subject->job,
                                  .space = d->space,
-                                 .profiles = subject->profiles};
+                                 .profiles = subject->profiles,
+                                 .stop = &d->stop};
     d->source.content = ds_eval_content(subject->binding->unit, subject->profiles);
+    subject->binding->unit->stop = &d->stop; /* of the space's and the bounds' work */
     ds_buf name = {0};
     ds_buf_printf(&name, "%s %" PRIu64, method_name(d->options), d->options->seed);
     if (d->options->width) ds_buf_printf(&name, " %" PRIu32, d->options->width);
@@ -423,6 +446,8 @@ static ds_status start_workers(driver *d, ds_error *err) {
     for (; d->n_workers < wanted; d->n_workers++)
         DS_TRY((memory_first ? ds_eval_new_memory_first
                              : ds_eval_new_simulation)(&d->source, &d->evals[d->n_workers], err));
+    if (d->options->max_rows) ds_space_give_up_after(d->space, MOST_REJECTED);
+    if (d->options->max_seconds > 0) ds_stop_set(&d->stop, d->start_ns, d->options->max_seconds);
     return ds_pool_new(wanted, d->n_slots, work, d, &d->pool, err);
 }
 
@@ -534,16 +559,18 @@ ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *
     *out = (ds_sweep_result){0};
     driver d = {.options = options, .result = out, .file = {.out = {.fd = -1}}};
     ds_arena_init(&d.arena);
-    clock_gettime(CLOCK_MONOTONIC, &d.start);
+    d.start_ns = ds_clock_ns();
     bool first = ds_ranks_self(options->ranks) == 0;
     ds_status status = first ? set_up(&d, subject, err) : serve(&d, subject, err);
     if (status == DS_OK && first) status = loop(&d, err);
+    if (out->complete) d.stop.is_set = false; /* what is left to write is written */
     if (status == DS_OK && first && out->complete) status = ds_sweep_file_finish(&d.file, err);
     if (status == DS_OK && first && options->certificate && out->complete)
         status = write_certificate(&d, err);
     status = tear_down(&d, status, err);
     if (status == DS_OK && first && options->db) status = write_db(&d, err);
-    out->seconds = seconds_since(&d.start);
+    subject->binding->unit->stop = NULL;
+    out->seconds = seconds_since(d.start_ns);
     ds_rows_deinit(&d.rows);
     ds_space_free(d.space);
     ds_arena_deinit(&d.arena);
@@ -570,6 +597,7 @@ ds_status ds_sweep_count(const ds_sweep_subject *subject, const char *sweep_id, 
         status = ds_space_next(d.space, &candidate, &found, err);
         *count += status == DS_OK && found;
     }
+    subject->binding->unit->stop = NULL;
     ds_rows_deinit(&d.rows);
     ds_space_free(d.space);
     ds_arena_deinit(&d.arena);

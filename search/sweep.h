@@ -29,8 +29,10 @@ typedef struct ds_sweep_options {
     uint32_t width;     /* of beam; 0: 16 */
     const char *certificate; /* of bound: written there once it is proved; NULL: none */
     uint32_t n_workers;      /* 0: one a processor; one if there are ranks */
-    uint64_t max_rows;       /* of the file; 0: no limit, for random, anneal, mcmc 1000 */
-    double max_seconds;      /* no new candidate is begun after that; 0: no limit */
+    uint64_t max_rows;       /* of the file; 0: no limit, for random, anneal, mcmc 1000. With it
+                              * grid also ends where conditions reject 10^7 values in a row */
+    double max_seconds;      /* candidates that are not done by then are left, and are no rows;
+                              * `resume` goes on with them; 0: no limit */
     uint32_t shard;          /* candidates whose number is `shard` mod `n_shards` */
     uint32_t n_shards;       /* 0: all of them */
     bool resume;             /* go on with the file; one that is not there is begun */
@@ -43,11 +45,19 @@ typedef struct ds_sweep_options {
                       * first writes rows and has the result, the others evaluate for it */
 } ds_sweep_options;
 
+typedef enum ds_sweep_end {
+    DS_SWEEP_END_SPACE, /* there is no more */
+    DS_SWEEP_END_ROWS,  /* max_rows */
+    DS_SWEEP_END_TIME,  /* max_seconds */
+    DS_SWEEP_END_REJECTED
+} ds_sweep_end;
+
 typedef struct ds_sweep_result {
     uint64_t n[DS_VERDICT_COUNT]; /* rows of the file by what became of them */
     uint64_t rows, here;
     double seconds;
-    bool complete; /* no limit ended it */
+    bool complete;    /* no limit ended it */
+    ds_sweep_end end; /* why it ended */
     ds_best best;
 } ds_sweep_result;
 

@@ -11,6 +11,7 @@
 
 #include "ir/base/arena.h"
 #include "ir/base/error.h"
+#include "ir/base/stop.h"
 #include "ir/base/str.h"
 #include "ir/core/expr.h"
 #include "ir/core/type.h"
@@ -506,6 +507,7 @@ struct ds_unit {
     ds_exprs exprs;
     DS_VEC(ds_module *) modules; /* modules.at[0] is the root */
     ds_map inferred;             /* types of ops' results, kept in the arena by ir/ops/memo.c */
+    const ds_stop *stop;         /* whatever works on the unit ends then; NULL: never */
 };
 
 /* An empty unit on the heap; free with ds_unit_free. */

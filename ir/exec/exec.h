@@ -27,6 +27,8 @@ typedef struct ds_exec_tensor {
     double *at; /* row-major; NULL where only name and shape are of interest */
 } ds_exec_tensor;
 
+/* Operations and turns that a run executes, on all ranks together: some seconds of small ones. */
+#define DS_EXEC_MAX_STEPS         (INT64_C(1) << 20)
 #define DS_EXEC_DEFAULT_MAX_BYTES (INT64_C(4) << 30)
 
 typedef struct ds_exec_options {

@@ -212,6 +212,7 @@ struct ds_exec_run_state {
     ds_map devices_seen;
     bool *given_used; /* one per options->inputs */
     double margin;
+    int64_t steps; /* executed so far: ops and turns of all ranks */
 };
 
 #endif

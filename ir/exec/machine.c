@@ -140,6 +140,24 @@ static void next_turn(ds_exec_thread *thread, ds_exec_open *open) {
     close_block(thread);
 }
 
+static ds_status too_many_steps(ds_loc loc, ds_error *err) {
+    return ds_error_set(err, DS_ERR_LIMIT, loc,
+                        "the program executes more than %lld operations and turns of loops; exec "
+                        "is for small programs",
+                        (long long)DS_EXEC_MAX_STEPS);
+}
+
+/* A loop that alone goes beyond the limit is refused before its first turn. */
+static ds_status check_turns(const ds_exec_thread *thread, const ds_op *op, int64_t lo, int64_t hi,
+                             ds_error *err) {
+    int64_t left = DS_EXEC_MAX_STEPS - thread->run->steps, turns, steps;
+    if (hi <= lo) return DS_OK;
+    if (__builtin_sub_overflow(hi, lo, &turns) ||
+        __builtin_mul_overflow(turns, (int64_t)op->body->n_ops, &steps) || steps > left)
+        return too_many_steps(op->loc, err);
+    return DS_OK;
+}
+
 static ds_status open_loop(ds_exec_thread *thread, const ds_op *op, const ds_exec_value **waits,
                            ds_error *err) {
     ds_exec_open *up = thread->top;
@@ -147,6 +165,7 @@ static ds_status open_loop(ds_exec_thread *thread, const ds_op *op, const ds_exe
     int64_t lo, hi;
     DS_TRY(ds_expr_eval_int(&env, op->lo, op->loc, &lo, err));
     DS_TRY(ds_expr_eval_int(&env, op->hi, op->loc, &hi, err));
+    DS_TRY(check_turns(thread, op, lo, hi, err));
     ds_exec_open *open = open_block(thread, op, op->body, up->frame, op->n_out);
     open->turn = (ds_index){op->index, lo, up->indices};
     open->indices = &open->turn;
@@ -527,6 +546,7 @@ ds_status ds_exec__thread_run(ds_exec_thread *thread, bool *progress, ds_error *
             continue;
         }
         const ds_op *op = open->block->ops[open->next++];
+        if (++thread->run->steps > DS_EXEC_MAX_STEPS) return too_many_steps(op->loc, err);
         thread->waits_for = NULL;
         DS_TRY(step(thread, op, &thread->waits_for, err));
         if (thread->waits_for) { /* the block that was open is open again */

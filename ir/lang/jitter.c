@@ -124,6 +124,10 @@ ds_status ds_jitter_read(const ds_binding *binding, ds_jitter *out, ds_error *er
     out->is_given = block && block->kind == DS_ATTR_BLOCK;
     DS_TRY(ds_scenario_int(binding, "", "seed", &out->seed, err));
     DS_TRY(ds_scenario_int(binding, "jitter", "runs", &out->runs, err));
+    if (out->runs > DS_JITTER_MAX_RUNS)
+        return ds_error_set(
+            err, DS_ERR_LIMIT, ds_scenario_find(binding->unit, "jitter", "runs")->loc,
+            "jitter: %lld runs; at most %d", (long long)out->runs, DS_JITTER_MAX_RUNS);
     bool any = false;
     for (uint32_t k = 0; k < DS_JITTER_COUNT; k++) {
         const ds_attr *attr = ds_scenario_find(binding->unit, "jitter", sources[k]);

@@ -34,6 +34,8 @@
     X(UNIFORM, "uniform", ' ')                                                                     \
     X(BERNOULLI, "bernoulli", 'b')
 
+#define DS_JITTER_MAX_RUNS 1000000
+
 typedef enum ds_random_kind {
     DS_RANDOM_NONE, /* always 1 */
 #define DS_X(name, text, needs) DS_RANDOM_##name,

@@ -17,8 +17,7 @@
 
 /* Aliased imports are instances: without a limit a chain of files that import the next one twice
  * would double at each step. */
-#define MAX_MODULES    1024u
-#define MAX_FILE_BYTES ((size_t)64 << 20)
+#define MAX_MODULES 1024u
 
 typedef struct file {
     char *real; /* heap: realpath, or NULL for a text in memory */
@@ -193,7 +192,8 @@ static ds_module *find_shared(const loader *l, const char *real) {
 
 static ds_status read_and_load(loader *l, const file *self, ds_module **out) {
     ds_buf text = {0};
-    ds_status status = ds_file_read(self->shown, self->import_loc, MAX_FILE_BYTES, &text, l->err);
+    ds_status status =
+        ds_file_read(self->shown, self->import_loc, DS_LOAD_MAX_BYTES, &text, l->err);
     if (!status) status = load_module(l, self, text.text, text.n, out);
     ds_buf_deinit(&text);
     return status;
@@ -241,7 +241,7 @@ ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_lo
 ds_status ds_load_file(const char *path, const ds_load_options *options, ds_unit **out,
                        ds_error *err) {
     ds_buf text = {0};
-    ds_status status = ds_file_read(path, DS_NOWHERE, MAX_FILE_BYTES, &text, err);
+    ds_status status = ds_file_read(path, DS_NOWHERE, DS_LOAD_MAX_BYTES, &text, err);
     if (!status)
         status = ds_load_text(path, text.text ? text.text : "", text.n, options, out, err);
     else

@@ -319,6 +319,9 @@ static void parse_axis(ds_parser *p) {
     ds_parser_begin(p, &axis.trivia, false);
     ds_parser_advance(p);
     ds_token name = ds_parser_expect_new_name(p, "for the mesh axis");
+    if (p->module->axes.n == DS_MAX_AXIS_NAMES)
+        ds_parser_fail(p, DS_ERR_LIMIT, name.loc, "a module declares at most %d axes",
+                       DS_MAX_AXIS_NAMES);
     axis.name = name.name;
     axis.loc = name.loc;
     ds_parser_end(p, &axis.trivia);

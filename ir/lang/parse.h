@@ -9,9 +9,12 @@
 #include "ir/base/map.h"
 #include "ir/lang/lexer.h"
 
-#define DS_MAX_NESTING    200u
-#define DS_MAX_FILE_BYTES (64u << 20)
-#define DS_LANG_VERSION   1
+#define DS_MAX_NESTING       200u
+#define DS_MAX_MESH_AXES     64
+#define DS_MAX_AXIS_NAMES    1024 /* that a module declares by `axis` */
+#define DS_MAX_SWEEP_ENTRIES 200  /* a dimension is a column; tables have 256 at most */
+#define DS_MAX_FILE_BYTES    (64u << 20)
+#define DS_LANG_VERSION      1
 
 /* What a name stood for before an inner scope gave it another meaning. */
 typedef struct ds_scope_undo {

@@ -242,6 +242,9 @@ static void parse_axes(ds_parser *p, ds_mesh *mesh) {
     ds_parser_expect(p, DS_TOK_LBRACKET, "before the mesh's axes");
     while (ds_parser_more(p, DS_TOK_RBRACKET)) {
         ds_token name = ds_parser_expect(p, DS_TOK_NAME, "of a mesh axis");
+        if (axes.n == DS_MAX_MESH_AXES)
+            ds_parser_fail(p, DS_ERR_LIMIT, name.loc, "a mesh has at most %d axes",
+                           DS_MAX_MESH_AXES);
         ds_mesh_axis axis = {.name = name.name, .loc = name.loc};
         ds_parser_expect(p, DS_TOK_ASSIGN, "before the axis's size");
         axis.size = ds_parse_expr(p);

@@ -194,6 +194,9 @@ void ds_parse_sweep(ds_parser *p) {
         ds_sweep_entry entry = {0};
         ds_parser_begin(p, &entry.trivia, all.n == 0);
         entry.loc = p->tok.loc;
+        if (all.n == DS_MAX_SWEEP_ENTRIES)
+            ds_parser_fail(p, DS_ERR_LIMIT, entry.loc, "a sweep has at most %d entries",
+                           DS_MAX_SWEEP_ENTRIES);
         parse_entry(p, &all, &entry);
         bool comma = ds_parser_accept(p, DS_TOK_COMMA);
         ds_parser_end(p, &entry.trivia);

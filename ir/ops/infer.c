@@ -121,5 +121,6 @@ ds_status ds_op_infer(const ds_infer *ctx, ds_error *err) {
     if (!desc)
         return ds_error_set(err, DS_ERR_INTERNAL, ctx->op->loc, "'%s' is not in the op table",
                             ds_op_name(ctx->op->code));
+    DS_TRY(ds_stop_check(ctx->unit->stop, err)); /* every pass and check comes by here */
     return ds_ops__infer_once(ctx, desc, infer, err);
 }

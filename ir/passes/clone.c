@@ -7,6 +7,7 @@
 
 void ds_clone_init(ds_cloner *c, const ds_binding *source) {
     *c = (ds_cloner){.source = source, .unit = ds_unit_new()};
+    c->unit->stop = source->unit->stop;
     c->module = ds_unit_add_module(c->unit, source->unit->modules.at[0]->path, "", 0);
     c->module->version = source->unit->modules.at[0]->version;
 }

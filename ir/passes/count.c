@@ -56,6 +56,18 @@ static ds_status step(counter *c, ds_loc loc, ds_error *err) {
                         (long long)DS_COUNT_MAX_STEPS);
 }
 
+/* Each turn of a loop takes a step, and one for each op of its body: refused before the first turn
+ * where these alone go beyond the limit. */
+static ds_status check_turns(counter *c, const ds_op *loop, int64_t lo, int64_t hi, ds_error *err) {
+    int64_t turns, steps;
+    if (hi <= lo) return DS_OK;
+    bool beyond = __builtin_sub_overflow(hi, lo, &turns) ||
+                  __builtin_mul_overflow(turns, 1 + (int64_t)loop->body->n_ops, &steps) ||
+                  steps > DS_COUNT_MAX_STEPS - c->steps;
+    if (beyond) c->steps = DS_COUNT_MAX_STEPS;
+    return beyond ? step(c, loop->loc, err) : DS_OK;
+}
+
 static ds_status add_counts(ds_model_counts *to, const ds_model_counts *more, ds_loc loc,
                             ds_error *err) {
     if (__builtin_add_overflow(to->weights, more->weights, &to->weights) ||
@@ -188,6 +200,7 @@ static ds_status walk_loop(counter *c, const ds_op *op, const ds_index *indices,
     int64_t lo, hi;
     DS_TRY(ds_expr_eval_int(&env, op->lo, op->loc, &lo, err));
     DS_TRY(ds_expr_eval_int(&env, op->hi, op->loc, &hi, err));
+    DS_TRY(check_turns(c, op, lo, hi, err));
     for (uint32_t i = 0; i < op->n_args; i++)
         c->shares[op->args[i].i] = c->shares[op->out[i].i] = c->shares[op->in[i].value.i];
     for (int64_t at = lo; at < hi && !c->waits; at++) {

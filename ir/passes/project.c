@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FAMILY (INT64_C(1) << 20) /* elements that are arguments of their own */
+#define MAX_FAMILY (INT64_C(1) << 17) /* elements that are arguments of their own */
 
 /* ---- arguments ---- */
 
@@ -129,8 +129,9 @@ static ds_status spread(ds_projector *p, ds_pj_frame *f, argument a, uint32_t le
     DS_TRY(ds_project__int(p, f, binder->hi, binder->loc, &hi, err));
     *slot = (ds_pj_slot){.kind = DS_PJ_MANY, .lo = lo, .n = hi > lo ? hi - lo : 0};
     if (slot->n > MAX_FAMILY)
-        return ds_error_set(err, DS_ERR_LIMIT, binder->loc, "a family of %lld arguments",
-                            (long long)slot->n);
+        return ds_error_set(err, DS_ERR_LIMIT, binder->loc,
+                            "a family of %lld arguments; a rank takes at most %lld of one",
+                            (long long)slot->n, (long long)MAX_FAMILY);
     slot->items = DS_NEW_N(arena, ds_pj_slot, slot->n);
     ds_status status = DS_OK;
     for (int64_t i = lo; i < hi && status == DS_OK; i++) {
@@ -282,6 +283,10 @@ static ds_status note_family(returns *r, uint32_t level, const char *name, const
     DS_TRY(ds_project__int(p, r->f, binder->lo, binder->loc, &lo, err));
     DS_TRY(ds_project__int(p, r->f, binder->hi, binder->loc, &hi, err));
     ds_status status = DS_OK;
+    if (hi > lo && hi - lo > MAX_FAMILY)
+        return ds_error_set(err, DS_ERR_LIMIT, binder->loc,
+                            "a family of %lld results; a rank returns at most %lld of one",
+                            (long long)(hi - lo), (long long)MAX_FAMILY);
     for (int64_t i = lo; i < hi && status == DS_OK; i++) {
         ds_pj_index index = {binder->name, ds_project__number(p, i), false, indices};
         char gap = level ? ',' : '{';

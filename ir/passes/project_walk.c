@@ -10,7 +10,7 @@
 
 #define MAX_DEPTH  64 /* of calls in each other */
 #define MAX_TURNS  (INT64_C(1) << 20)
-#define MAX_VALUES (UINT32_C(1) << 22) /* of one rank */
+#define MAX_VALUES (UINT32_C(1) << 20) /* of one rank */
 
 /* ---- reading ---- */
 
@@ -320,6 +320,9 @@ ds_status ds_project__block(ds_projector *p, ds_pj_frame *f, const ds_block *blo
                             ds_pj_slot *results, ds_error *err) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
+        if (p->b.func->values.n > MAX_VALUES)
+            return ds_error_set(err, DS_ERR_LIMIT, op->loc,
+                                "a rank's body has more than %u values up to here", MAX_VALUES);
         switch (op->code) {
         case DS_OP_FOR:
             DS_TRY(loop(p, f, op, err));

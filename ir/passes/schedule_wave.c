@@ -10,6 +10,9 @@
 
 #include <stdlib.h>
 
+/* Looks at a chunk or a rank that make an order; a few seconds. */
+#define MOST_LOOKS 4e9
+
 typedef struct wave_choice {
     bool found, backward;
     int64_t chunk, microbatch, start;
@@ -101,10 +104,20 @@ ds_status ds_schedule__hanayo(ds_schedule_maker *maker, ds_error *err) {
                             "Hanayo's waves run along the pipeline and back: it needs an even "
                             "number of chunks on a stage, two a wave, not %lld",
                             (long long)maker->v);
+    double looks =
+        2.0 * (double)(maker->p * maker->v * maker->m) * (double)(maker->p + 6 * maker->v);
+    if (looks > MOST_LOOKS)
+        return ds_error_set(
+            err, DS_ERR_LIMIT, DS_NOWHERE,
+            "hanayo of %lld stages, %lld chunks on each and %lld microbatches: %.3g "
+            "steps make its order, at most %.3g are supported",
+            (long long)maker->p, (long long)maker->v, (long long)maker->m, looks, MOST_LOOKS);
     wave w;
     wave_init(&w, maker);
     for (int64_t r = 0; r < maker->p; r++) choose(&w, r);
-    for (int64_t left = 2 * w.chunks * maker->m; left > 0; left--) {
+    ds_status status = DS_OK;
+    for (int64_t left = 2 * w.chunks * maker->m; left > 0 && status == DS_OK; left--) {
+        status = ds_stop_check(maker->unit->stop, err);
         int64_t first = -1; /* the rank that starts earliest: nothing can come before it any more */
         for (int64_t r = 0; r < maker->p; r++)
             if (w.choice[r].found && (first < 0 || w.choice[r].start < w.choice[first].start))
@@ -112,5 +125,5 @@ ds_status ds_schedule__hanayo(ds_schedule_maker *maker, ds_error *err) {
         run(&w, first);
     }
     wave_deinit(&w);
-    return DS_OK;
+    return status;
 }

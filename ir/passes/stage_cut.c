@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_CHUNKS = 1 << 14 }; /* of a pipeline: what chunks read is a table of chunks by weights */
+
 /* ---- names ---- */
 
 void ds_stage__names_init(ds_stage_names *names, const ds_model_step *step) {
@@ -302,6 +304,10 @@ ds_step_cut ds_stage__turns(const ds_model_step *step, const ds_stage_cut *cut) 
 ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, ds_stage_cut *out,
                         ds_error *err) {
     *out = (ds_stage_cut){.n_chunks = step->schedule.n_chunks};
+    if (out->n_chunks > MAX_CHUNKS)
+        return ds_error_set(err, DS_ERR_LIMIT, ds_stage__knob(step, "virtual_stages"),
+                            "a model is cut into %u chunks, pp times virtual_stages; at most %d",
+                            out->n_chunks, MAX_CHUNKS);
     DS_TRY(find_units(step, names, out, err));
     out->begin = DS_NEW_N(&step->unit->arena, int64_t, out->n_chunks + 1u);
     out->begin[out->n_chunks] = out->n_units;

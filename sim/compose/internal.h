@@ -226,6 +226,10 @@ static inline uint32_t ds_compose__n_each(const ds_sibling *s) {
     return s->m > DS_SIBLING ? (uint32_t)s->m - (DS_SIBLING - 1) : 1;
 }
 
+static inline const ds_stop *ds_compose__stop(const ds_sibling *s) {
+    return s->plan->binding->unit->stop;
+}
+#define DS_COMPOSE_OVER "the time that was given is over"
 bool ds_compose__unknown(ds_sibling *s, const char *why); /* false, for the caller to return */
 
 /* parts.c: parts, units, what waits for what. n_chunks: 0 without a pipeline. */

@@ -81,6 +81,8 @@ typedef struct ds_solver {
     int64_t now_ps;
     uint32_t n_items; /* of the first rank, that are settled */
     bool late;
+    bool over;      /* the time was */
+    uint32_t polls; /* since the time was looked at */
     ds_period *period;
 } ds_solver;
 

@@ -562,10 +562,17 @@ static void settle_chain(ds_solver *x, uint32_t id, uint32_t r) {
     finish_chain(x, id, r, start + chain->ps);
 }
 
+static bool is_over(ds_solver *x) {
+    uint32_t *n = &x->polls;
+    x->over = x->over || ds_stop_check_often(ds_compose__stop(x->s), n, NULL) != DS_OK;
+    return x->over;
+}
+
 static void settle_ready(ds_solver *x) {
     do {
-        while (x->hungry.n) make_more(x, x->hungry.at[--x->hungry.n]);
+        while (x->hungry.n && !x->over) make_more(x, x->hungry.at[--x->hungry.n]);
         while (x->ready.n) {
+            if (is_over(x)) return;
             ds_spot at = x->ready.at[--x->ready.n];
             if (x->t->execs[x->lives.at[at.live]->exec].opaque)
                 settle_whole(x, at.live);
@@ -606,12 +613,13 @@ static bool solve(ds_solver *x) {
     for (uint32_t r = 0; r < x->n_ranks; r++) DS_HPUSH(&x->hungry, r);
     if (!x->ahead || !x->n_ranks) make_rest(x); /* all of a step may be its tail */
     settle_ready(x);
-    while (!x->late && next_event(x)) {
+    while (!x->late && !is_over(x) && next_event(x)) {
         if (x->complete || x->n_items == n_items) continue;
         n_items = x->n_items;
         ds_period_skip(x);
     }
     if (x->late) return ds_compose__unknown(x->s, "a transfer that starts within an item");
+    if (x->over) return ds_compose__unknown(x->s, DS_COMPOSE_OVER);
     if (x->n_lives || !x->complete) return ds_compose__unknown(x->s, "a step that stops half-way");
     for (uint32_t i = 0; i < x->t->n_execs; i++) {
         const ds_exec *e = &x->t->execs[i];

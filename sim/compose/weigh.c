@@ -339,7 +339,7 @@ bool ds_compose__weigh(const ds_timeline *t, const ds_visits *visits, int64_t *p
     weigher w = {.t = t};
     if (!check(t)) return false;
     make_room(&w, visits);
-    for (uint32_t c = 0; c < s->plan->n_classes; c++) {
+    for (uint32_t c = 0; c < s->plan->n_classes && !ds_stop_due(ds_compose__stop(s)); c++) {
         int64_t inputs = s->input_bytes[c] + ds_compose__n_each(s) * s->each_bytes[c];
         w.n_curves = 0;
         w.n_room = 0;
@@ -349,5 +349,5 @@ bool ds_compose__weigh(const ds_timeline *t, const ds_visits *visits, int64_t *p
     free(w.room);
     free(w.curves);
     free(w.changes);
-    return true;
+    return !ds_stop_due(ds_compose__stop(s)) || ds_compose__unknown(s, DS_COMPOSE_OVER);
 }

@@ -563,6 +563,8 @@ static ds_status import_profiles(builder *b) {
     return status;
 }
 
+#define MAX_SCHEMA ((size_t)1 << 20)
+
 static ds_status run_schema(builder *b) {
     const char *path = ds_arena_printf(&b->arena, "%s/schema.sql", b->dir);
     ds_buf sql = {0};

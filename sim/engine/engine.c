@@ -316,11 +316,16 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
     }
     for (uint32_t t = 0; t < plan->n_tasks; t++) e.start_ps[t] = e.end_ps[t] = -1;
     begin(&e);
-    while (e.late == DS_NONE && next_event(&e)) {
+    const ds_stop *stop = plan->binding->unit->stop;
+    ds_status status = DS_OK;
+    uint32_t polls = 0;
+    while (status == DS_OK && e.late == DS_NONE && next_event(&e)) {
+        status = ds_stop_check_often(stop, &polls, err);
         if ((++out->n_events & 0xffff) == 0 && progress) progress(context, e.n_done, plan->n_tasks);
     }
-    ds_status status = DS_OK;
-    if (e.late != DS_NONE)
+    if (status != DS_OK)
+        ;
+    else if (e.late != DS_NONE)
         status = too_long(plan, e.late, err);
     else if (e.n_done < plan->n_tasks)
         status = ds_engine__deadlock(&(ds_stuck){plan, e.head, e.n_pred, e.end_ps}, err);

@@ -91,6 +91,7 @@ typedef struct ds_builder {
     uint32_t *zeros;    /* one a device: where all are of variant 0 */
     uint32_t *vertices; /* heap: scratch */
     uint32_t n_vertices;
+    uint32_t polls; /* ops since the time was looked at */
 } ds_builder;
 
 static inline const ds_placement *ds_plan__placement(const ds_builder *b, uint32_t id) {

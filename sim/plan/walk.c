@@ -417,6 +417,7 @@ ds_status ds_plan__block(ds_builder *b, frame *f, const ds_block *body, const ds
                          ds_slot *out, uint32_t n_out, ds_error *err) {
     for (uint32_t i = 0; i < body->n_ops; i++) {
         const ds_op *op = body->ops[i];
+        DS_TRY(ds_stop_check_often(b->unit->stop, &b->polls, err));
         switch (op->code) {
         case DS_OP_FOR:
             DS_TRY(loop(b, f, op, indices, err));

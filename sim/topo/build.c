@@ -7,6 +7,7 @@
 #include "sim/topo/symmetry.h"
 #include "sim/topo/tree.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,19 +275,21 @@ static ds_status add_link(builder *b, ds_topo_template *t, const ds_link_decl *d
 }
 
 static ds_status run_loops(builder *b, ds_topo_template *t, const ds_link_decl *decl,
-                           uint32_t level, const ds_index *indices, uint64_t *turns) {
+                           uint32_t level, const ds_index *indices, int64_t *turns) {
     if (level == decl->n_loops) return add_link(b, t, decl, indices);
     const ds_binder *loop = &decl->loops[level];
     ds_env env = ds_binding_env(b->binding, indices);
     int64_t lo, hi;
     DS_TRY(ds_expr_eval_int(&env, loop->lo, loop->loc, &lo, b->err));
     DS_TRY(ds_expr_eval_int(&env, loop->hi, loop->loc, &hi, b->err));
+    int64_t n = 0;
+    bool beyond = hi > lo && (__builtin_sub_overflow(hi, lo, &n) || n > DS_TOPO_MAX_LOOPS - *turns);
+    if (beyond)
+        return ds_error_set(b->err, DS_ERR_LIMIT, loop->loc,
+                            "the link loops of @%s take more than %" PRId64 " turns", t->decl->name,
+                            DS_TOPO_MAX_LOOPS);
+    *turns += n;
     for (int64_t i = lo; i < hi; i++) {
-        if (++*turns > DS_TOPO_MAX_LOOPS) {
-            return ds_error_set(b->err, DS_ERR_LIMIT, loop->loc,
-                                "the link loops of @%s take more than %u turns", t->decl->name,
-                                DS_TOPO_MAX_LOOPS);
-        }
         ds_index index = {loop->name, i, indices};
         DS_TRY(run_loops(b, t, decl, level + 1, &index, turns));
     }
@@ -332,7 +335,7 @@ void ds_topo_index_links(ds_arena *arena, ds_topo_template *t) {
 }
 
 static ds_status add_links(builder *b, ds_topo_template *t) {
-    uint64_t turns = 0;
+    int64_t turns = 0;
     for (uint32_t i = 0; i < t->decl->links.n; i++) {
         DS_TRY(run_loops(b, t, &t->decl->links.at[i], 0, NULL, &turns));
     }

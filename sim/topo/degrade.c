@@ -22,7 +22,7 @@ typedef struct degrader {
     ds_topo *topo;
     const ds_binding *binding;
     const ds_degrade *decl; /* the statement in hand */
-    uint64_t turns;
+    int64_t turns;
     uint32_t *start, *links; /* the topology's links by the vertex where they start */
     ds_map device, link;     /* → place in `found` */
     DS_VEC(ds_topo_degraded) found;
@@ -171,11 +171,15 @@ static ds_status gather(degrader *g, uint32_t level, const ds_index *indices) {
     int64_t lo, hi;
     DS_TRY(ds_expr_eval_int(&env, loop->lo, loop->loc, &lo, g->err));
     DS_TRY(ds_expr_eval_int(&env, loop->hi, loop->loc, &hi, g->err));
+    int64_t n = 0;
+    bool beyond =
+        hi > lo && (__builtin_sub_overflow(hi, lo, &n) || n > DS_TOPO_MAX_LOOPS - g->turns);
+    if (beyond)
+        return ds_error_set(g->err, DS_ERR_LIMIT, loop->loc,
+                            "the loops of `degrade` take more than %" PRId64 " turns",
+                            DS_TOPO_MAX_LOOPS);
+    g->turns += n;
     for (int64_t i = lo; i < hi; i++) {
-        if (++g->turns > DS_TOPO_MAX_LOOPS)
-            return ds_error_set(g->err, DS_ERR_LIMIT, loop->loc,
-                                "the loops of `degrade` take more than %u turns",
-                                DS_TOPO_MAX_LOOPS);
         ds_index index = {loop->name, i, indices};
         DS_TRY(gather(g, level + 1, &index));
     }

@@ -15,7 +15,7 @@
 
 /* Beyond these a topology is refused: indices stay in 32 bits and recursion shallow. */
 #define DS_TOPO_MAX_SIZE  (UINT32_C(1) << 24) /* vertices, or directed links */
-#define DS_TOPO_MAX_LOOPS (UINT32_C(1) << 25) /* evaluations of link loops in one template */
+#define DS_TOPO_MAX_LOOPS (INT64_C(1) << 25)  /* evaluations of link loops in one template */
 #define DS_TOPO_MAX_DEPTH 64                  /* nested templates */
 
 typedef struct ds_topo_template ds_topo_template;

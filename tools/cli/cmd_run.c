@@ -141,13 +141,12 @@ static void check(const arguments *args, struct argp_state *state) {
         argp_error(state, "--memory is exact, rounded or allocator, not '%s'", args->memory);
 }
 
-static uint32_t count(const char *option, const char *arg, uint32_t least,
+static uint32_t count(const char *option, const char *arg, uint32_t least, uint32_t most,
                       struct argp_state *state) {
     char *end;
     unsigned long long value = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || value < least || value > UINT32_MAX / 4)
-        argp_error(state, "%s takes a number from %u to %u, not '%s'", option, least,
-                   UINT32_MAX / 4, arg);
+    if (*arg < '0' || *arg > '9' || *end || value < least || value > most)
+        argp_error(state, "%s takes a number from %u to %u, not '%s'", option, least, most, arg);
     return (uint32_t)value;
 }
 
@@ -205,18 +204,18 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         args->unfold = true;
         return 0;
     case OPT_MAX_INSTANCES:
-        args->max_instances = count("--max-instances", arg, 1, state);
+        args->max_instances = count("--max-instances", arg, 1, UINT32_MAX / 4, state);
         return 0;
     case OPT_RUNS:
         args->has_runs = true;
-        args->runs = count("--runs", arg, 0, state);
+        args->runs = count("--runs", arg, 0, DS_JITTER_MAX_RUNS, state);
         return 0;
     case OPT_SEED:
         args->has_seed = true;
-        args->seed = count("--seed", arg, 0, state);
+        args->seed = count("--seed", arg, 0, UINT32_MAX / 4, state);
         return 0;
     case OPT_THREADS:
-        args->threads = count("--threads", arg, 1, state);
+        args->threads = count("--threads", arg, 1, UINT32_MAX / 4, state);
         return 0;
     case OPT_RUNS_CSV:
         args->runs_csv = cli_output(&args->common, arg);

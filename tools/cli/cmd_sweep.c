@@ -64,8 +64,12 @@ static const struct argp_option options_table[] = {
      "Workers; default: one a processor, of several MPI ranks one each. The rows do not depend on "
      "it",
      0},
-    {"time", OPT_TIME, "SECONDS", 0, "Begin no candidate after so long", 0},
-    {"evals", OPT_EVALS, "N", 0, "Stop after N rows; default: none; random, anneal, mcmc: 1000", 0},
+    {"time", OPT_TIME, "SECONDS", 0,
+     "Stop after so long. Candidates under way are left and are no rows; --resume does them", 0},
+    {"evals", OPT_EVALS, "N", 0,
+     "Stop after N rows, and where the conditions of grid reject 10 million values in a row; "
+     "default: none; random, anneal, mcmc: 1000",
+     0},
     {"shard", OPT_SHARD, "I/N", 0,
      "Only every N-th candidate, from the I-th on (1 to N); `distsim merge` puts shards together",
      0},
@@ -210,6 +214,12 @@ static const struct argp parser = {
 /* ---- the end ---- */
 
 static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
+    static const char *const ends[] = {
+        [DS_SWEEP_END_SPACE] = "",
+        [DS_SWEEP_END_ROWS] = " (not all of the space: --evals)",
+        [DS_SWEEP_END_TIME] = " (not all of the space: --time)",
+        [DS_SWEEP_END_REJECTED] =
+            " (not all of the space: the conditions reject 10000000 values in a row)"};
     ds_buf text = {0};
     ds_buf_printf(&text, "%" PRIu64 " candidate%s%s", r->rows, r->rows == 1 ? "" : "s",
                   r->rows ? ":" : "");
@@ -220,7 +230,7 @@ static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
                       ds_verdict_text((ds_verdict)i));
         any = true;
     }
-    ds_buf_printf(&text, "%s\n", r->complete ? "" : any ? " (not all of the space)" : "");
+    ds_buf_printf(&text, "%s\n", ends[r->end]);
     ds_best_print(&r->best, hashes, &text);
     fputs(text.text, out);
     ds_buf_deinit(&text);

@@ -106,7 +106,12 @@ static void print_diags(const cli_source *source, bool warnings) {
 static ds_status read_stdin(ds_buf *text, ds_error *err) {
     char chunk[1 << 14];
     size_t n;
-    while ((n = fread(chunk, 1, sizeof chunk, stdin)) > 0) ds_buf_put_n(text, chunk, n);
+    while ((n = fread(chunk, 1, sizeof chunk, stdin)) > 0) {
+        ds_buf_put_n(text, chunk, n);
+        if (text->n > DS_LOAD_MAX_BYTES)
+            return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE, "stdin has more than %zu MiB",
+                                DS_LOAD_MAX_BYTES >> 20);
+    }
     if (ferror(stdin)) return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot read stdin");
     return DS_OK;
 }
