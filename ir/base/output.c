@@ -21,7 +21,7 @@ static ds_status io_error(const char *verb, const char *path, ds_error *err) {
 /* ---- what a path is ---- */
 
 static bool is_stdout(const char *path) {
-    return strcmp(path, "-") == 0;
+    return strcmp(path, "-") == 0 || ds_file_descriptor(path) == STDOUT_FILENO;
 }
 
 static char *copy(const char *text) {

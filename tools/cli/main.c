@@ -2,6 +2,7 @@
 #include "ir/base/str.h"
 #include "tools/cli/cli.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,15 @@ static void check_stdout(void) {
     _exit(ds_status_exit_code(DS_ERR_STDOUT));
 }
 
+/* A stream that the caller has closed would become the first file that is opened. What is written to
+ * such a stdout fails. */
+static void hold_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) abort();
+}
+
 int main(int argc, char **argv) {
+    hold_streams();
     atexit(check_stdout);
     if (argc < 2) {
         print_usage(stderr);

@@ -90,8 +90,15 @@ static const char *main_dtype(const starter *s, const char *class, uint32_t *n) 
 static void put_curve(starter *s, const char *op, const char *dtype, const char *resource,
                       double giga_per_s, bool fitted, const char *basis) {
     double unit = strcmp(resource, "flop") == 0 ? 1000 : 100;
-    ds_buf_printf(s->out, "%s,%s,%s,%.15g,1,1,1," START_W_MAX ",%d,,,,,,,,%s,%s\n", op, dtype,
-                  resource, giga_per_s > 0 ? giga_per_s : unit, fitted, basis, s->source);
+    ds_csv_put_cell(s->out, op, true);
+    ds_buf_putc(s->out, ',');
+    ds_csv_put_cell(s->out, dtype, false);
+    ds_buf_printf(s->out, ",%s,%.15g,1,1,1," START_W_MAX ",%d,,,,,,,,", resource,
+                  giga_per_s > 0 ? giga_per_s : unit, fitted);
+    ds_csv_put_cell(s->out, basis, false);
+    ds_buf_putc(s->out, ',');
+    ds_csv_put_cell(s->out, s->source, false);
+    ds_buf_putc(s->out, '\n');
 }
 
 static void put_bytes(starter *s, const char *op, const char *basis) {
