@@ -1,6 +1,8 @@
 /* The JSON writer: a stack of open containers decides where commas and line breaks go. */
 #include "ir/base/json.h"
 
+#include "ir/base/units.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -166,6 +168,14 @@ void ds_json_key_string(ds_json *json, const char *key, const char *text) {
 void ds_json_key_int(ds_json *json, const char *key, int64_t value) {
     ds_json_key(json, key);
     ds_json_int(json, value);
+}
+
+void ds_json_key_bytes(ds_json *json, const char *key, int64_t bytes) {
+    ds_json_key(json, key);
+    if (bytes == DS_MANY_BYTES)
+        ds_json_null(json);
+    else
+        ds_json_int(json, bytes);
 }
 
 void ds_json_key_decimal(ds_json *json, const char *key, int64_t value, uint32_t digits) {

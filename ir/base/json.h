@@ -54,6 +54,8 @@ void ds_json_null(ds_json *json);
 /* key and value at once. */
 void ds_json_key_string(ds_json *json, const char *key, const char *text);
 void ds_json_key_int(ds_json *json, const char *key, int64_t value);
+/* null for DS_MANY_BYTES (units.h). */
+void ds_json_key_bytes(ds_json *json, const char *key, int64_t bytes);
 void ds_json_key_decimal(ds_json *json, const char *key, int64_t value, uint32_t digits);
 void ds_json_key_double(ds_json *json, const char *key, double value);
 void ds_json_key_bool(ds_json *json, const char *key, bool value);

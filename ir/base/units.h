@@ -44,6 +44,12 @@ static inline int64_t ds_ps_sum(int64_t a, int64_t b) {
     return fits ? sum : DS_NEVER_PS;
 }
 
+/* A sum of bytes beyond int64, which reports tell as such: "over 8 EiB", null in JSON. */
+#define DS_MANY_BYTES INT64_MAX
+static inline int64_t ds_bytes_sum(int64_t a, int64_t b) {
+    return ds_ps_sum(a, b);
+}
+
 /* "35.01 ms", "1.25 GiB", "53.7 GB/s", "312 TFLOP/s": for people, 4 significant digits,
  * no trailing zeros. */
 void ds_print_ps(int64_t ps, ds_buf *out);

@@ -236,13 +236,23 @@ static const char *path_text(const char *section, const char *name, char text[64
     return text;
 }
 
-static ds_status check_min(const char *section, const char *name, double value, ds_loc loc,
-                           ds_error *err) {
+/* Counts of devices, stages, runs and steps have 31 bits, so that products of two fit. */
+static bool is_count(const ds_knob *knob) {
+    return *knob->section && (knob->kind == DS_KNOB_INT || knob->kind == DS_KNOB_INTS);
+}
+
+static ds_status check_range(const char *section, const char *name, double value, ds_loc loc,
+                             ds_error *err) {
     const ds_knob *knob = ds_scenario_knob(section, name);
     char path[64];
-    if (!knob || value >= (double)knob->min) return DS_OK;
-    return ds_error_set(err, DS_ERR_VALUE, loc, "'%s' is %.12g; it must be at least %lld",
-                        path_text(section, name, path), value, (long long)knob->min);
+    if (!knob) return DS_OK;
+    if (value < (double)knob->min)
+        return ds_error_set(err, DS_ERR_VALUE, loc, "'%s' is %.12g; it must be at least %lld",
+                            path_text(section, name, path), value, (long long)knob->min);
+    if (is_count(knob) && value > INT32_MAX)
+        return ds_error_set(err, DS_ERR_VALUE, loc, "'%s' is %.12g; it must be at most %d",
+                            path_text(section, name, path), value, INT32_MAX);
+    return DS_OK;
 }
 
 static ds_status wrong_kind(const char *section, const char *name, ds_loc loc, const char *needed,
@@ -261,7 +271,7 @@ static ds_status int_of(const ds_binding *binding, const ds_attr *attr, const ch
     if (attr->kind != DS_ATTR_EXPR) return wrong_kind(section, name, attr->loc, "an integer", err);
     int64_t value;
     DS_TRY(ds_expr_eval_int(&env, attr->expr, attr->loc, &value, err));
-    DS_TRY(check_min(section, name, (double)value, attr->loc, err));
+    DS_TRY(check_range(section, name, (double)value, attr->loc, err));
     *out = value;
     return DS_OK;
 }
@@ -299,7 +309,7 @@ ds_status ds_scenario_real(const ds_binding *binding, const char *section, const
     ds_env env = ds_binding_env(binding, NULL);
     double value;
     DS_TRY(ds_expr_eval_real(&env, attr->expr, attr->loc, &value, err));
-    DS_TRY(check_min(section, name, value, attr->loc, err));
+    DS_TRY(check_range(section, name, value, attr->loc, err));
     *out = value;
     return DS_OK;
 }

@@ -1,6 +1,7 @@
 /* The scenario's `train` and `strategy` blocks as numbers, with the defaults of LANGUAGE.md. */
 #include "ir/passes/strategy.h"
 
+#include "ir/base/units.h"
 #include "ir/lang/scenario.h"
 #include "ir/lang/verify.h"
 #include "ir/passes/preset.h"
@@ -315,12 +316,25 @@ static ds_status read_pipeline(const ds_binding *binding, ds_strategy *out, ds_e
     return read_schedule(binding, out, err);
 }
 
+/* Their product fits, and so do those of any of them. */
+static ds_status check_world(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    int64_t world;
+    if (ds_mul_i64(s->dp, s->tp, &world) && ds_mul_i64(world, s->pp, &world) &&
+        ds_mul_i64(world, s->cp, &world) && world <= INT32_MAX)
+        return DS_OK;
+    return ds_error_set(err, DS_ERR_LIMIT, loc_of(binding, "dp"),
+                        "strategy: pp * dp * cp * tp = %lld * %lld * %lld * %lld devices are more "
+                        "than 2^31",
+                        (long long)s->pp, (long long)s->dp, (long long)s->cp, (long long)s->tp);
+}
+
 static ds_status read_numbers(const ds_binding *binding, ds_strategy *s, ds_error *err) {
     DS_TRY(read_degree(binding, "dp", &s->dp, err));
     DS_TRY(read_degree(binding, "tp", &s->tp, err));
     DS_TRY(read_degree(binding, "pp", &s->pp, err));
     DS_TRY(read_degree(binding, "cp", &s->cp, err));
     DS_TRY(read_widths(binding, s, err));
+    DS_TRY(check_world(binding, s, err));
     DS_TRY(read_shares(binding, s, err));
     s->ep = s->microbatches = s->virtual_stages = s->prefetch = 1;
     s->zero = 0;

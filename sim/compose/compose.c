@@ -147,10 +147,34 @@ static bool find_times(ds_sibling *s, const ds_items *items, ds_timeline *out) {
     return ds_compose__timeline(s, items->at, items->n, items->rank_of, out);
 }
 
+/* Do all times and bytes that a step may add up to, in doubles, stay far from the ends of int64?
+ * Else the engine simulates the step, and says what is too long or too large. */
+#define MOST_PS    0x1p60 /* 13 days; a flow that others slow takes longer than alone */
+#define MOST_BYTES 0x1p62
+
+static bool is_in_range(ds_sibling *s) {
+    double ps = (double)s->plan->overhead_ps, bytes = 0, repeats = (double)(s->m / DS_SIBLING + 1);
+    for (uint32_t p = 0; p < s->n_parts; p++) {
+        const ds_body *body = s->parts[p].body;
+        for (uint32_t u = 0; body && u < body->units.n; u++) {
+            const ds_unit_task *unit = &body->units.at[u];
+            bool moves = unit->transfer != DS_NONE;
+            ps += (double)unit->ps;
+            if (moves) ps += (double)ds_compose__activity(s, &s->parts[p], unit)->ps;
+        }
+        for (uint32_t a = 0; body && a < body->allocs.n; a++)
+            bytes += (double)body->allocs.at[a].bytes;
+    }
+    for (uint32_t c = 0; c < s->plan->n_classes; c++)
+        bytes += (double)s->input_bytes[c] + (double)s->each_bytes[c];
+    if (ps * repeats < MOST_PS && bytes * repeats < MOST_BYTES) return true;
+    return ds_compose__unknown(s, "times or bytes near the end of int64");
+}
+
 static bool put_together(ds_sibling *s, const ds_items *items, double model_flop,
                          ds_composed *out) {
     ds_timeline timeline = {0};
-    bool fine = !s->why && find_times(s, items, &timeline);
+    bool fine = !s->why && is_in_range(s) && find_times(s, items, &timeline);
     if (fine) {
         ds_visits visits;
         ds_compose__visits_init(&timeline, &visits);

@@ -61,7 +61,8 @@ static void add_update(const ds_plan *plan, uint32_t inst, int64_t *bytes, updat
     if (grad == 0) return;
     for (uint32_t pos = 0; pos < r->n_classes; pos++) {
         uint32_t cls = r->classes[pos];
-        if (grad < 4) bytes[cls] += (grad + 4) * (bytes_on(plan, gradient, cls) / grad);
+        ds_i128 copies = (ds_i128)(bytes_on(plan, gradient, cls) / grad) * (grad + 4);
+        if (grad < 4) bytes[cls] = ds_ps_narrow(copies + bytes[cls]);
         if (grad > of[cls].grad_bytes) of[cls].grad_bytes = grad;
         of[cls].narrow |= weight < grad;
     }
@@ -75,7 +76,7 @@ static void add_narrow_weights(const ds_plan *plan, const updates *of, int64_t *
         if (r->kind != DS_REC_INPUT || value->category != DS_CAT_WEIGHT) continue;
         for (uint32_t pos = 0; pos < r->n_classes; pos++) {
             uint32_t cls = r->classes[pos];
-            if (of[cls].narrow) bytes[cls] += bytes_on(plan, v, cls);
+            if (of[cls].narrow) bytes[cls] = ds_bytes_sum(bytes[cls], bytes_on(plan, v, cls));
         }
     }
 }
@@ -89,6 +90,7 @@ void ds_mem_framework_bytes(const ds_plan *plan, ds_mem_framework framework, int
         if (desc && desc->flags & DS_OPF_OPTIMIZER) add_update(plan, i, bytes, of);
     }
     add_narrow_weights(plan, of, bytes);
-    for (uint32_t c = 0; c < plan->n_classes; c++) bytes[c] += DEEPSPEED_BUCKET * of[c].grad_bytes;
+    for (uint32_t c = 0; c < plan->n_classes; c++)
+        bytes[c] = ds_bytes_sum(bytes[c], DEEPSPEED_BUCKET * of[c].grad_bytes);
     free(of);
 }

@@ -12,7 +12,7 @@
 int64_t ds_mem_host_peak(const ds_mem_class *c) {
     int64_t now = 0, peak = 0;
     for (uint32_t i = 0; i < c->n_host_events; i++) {
-        if (!ds_add_i64(now, c->host_events[i].delta_bytes, &now)) return INT64_MAX;
+        if (!ds_add_i64(now, c->host_events[i].delta_bytes, &now)) return DS_MANY_BYTES;
         if (now > peak) peak = now;
     }
     return peak;

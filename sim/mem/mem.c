@@ -172,7 +172,10 @@ static void add_mask(const memory *m, const mask *k, ds_mem *out, bool fill) {
     for (uint32_t pos = 0; pos < r->n_classes; pos++) {
         uint32_t end = ds_record_class_pos(last, r->classes[pos]);
         int64_t bytes = bytes_of(m->plan, from->first_value, pos);
-        bytes = bits < 8 ? bytes * (8 / bits) : bytes / (bits / 8);
+        if (bits >= 8)
+            bytes /= bits / 8;
+        else if (!ds_mul_i64(bytes, 8 / bits, &bytes))
+            bytes = INT64_MAX; /* beside the op's result: refused with the peak */
         if (end == DS_NONE || bytes == 0) continue;
         int64_t start_ps = m->run->start_ps[from->first_task + pos];
         int64_t end_ps = m->run->end_ps[to->first_task + end];
@@ -370,6 +373,10 @@ typedef struct level {
     int64_t by[DS_MEM_CATEGORY_COUNT];
 } level;
 
+static ds_status holds_too_much(ds_error *err) {
+    return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE, "a device holds more than 2^63 bytes");
+}
+
 static ds_status apply(const ds_plan *plan, ds_mem_class *c, uint32_t event, level *now,
                        ds_error *err) {
     const ds_mem_event *e = &c->events[event];
@@ -377,9 +384,7 @@ static ds_status apply(const ds_plan *plan, ds_mem_class *c, uint32_t event, lev
     int64_t overhead = ds_mem_beside(now->by);
     bool fine = ds_add_i64(now->live, e->delta_bytes, &now->live);
     int64_t used = c->reserved_bytes ? c->reserved_bytes[event] : now->live;
-    if (!fine || !ds_add_i64(overhead, used, &now->total))
-        return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE,
-                            "a device holds more than 2^63 bytes");
+    if (!fine || !ds_add_i64(overhead, used, &now->total)) return holds_too_much(err);
     now->by[category] += e->delta_bytes;
     now->by[DS_MEM_UNUSED] = used - now->live;
     const uint32_t changed[] = {category, DS_MEM_UNUSED};
@@ -431,6 +436,7 @@ static ds_status finish_class(const ds_plan *plan, ds_mem *out, uint32_t cls, co
         now.by[DS_MEM_COMMUNICATOR] = more->communicator[cls];
         now.by[DS_MEM_FRAMEWORK] = more->framework[cls];
         now.total = ds_mem_beside(now.by);
+        if (now.total == DS_MANY_BYTES) return holds_too_much(err);
         DS_TRY(allocate_events(c, capacity, now.total, err));
     }
     return find_peak(plan, c, capacity, now, err);

@@ -13,6 +13,7 @@
 #ifndef DS_MEM_MEM_H
 #define DS_MEM_MEM_H
 
+#include "ir/base/units.h"
 #include "sim/engine/engine.h"
 
 typedef enum ds_mem_mode {
@@ -50,7 +51,8 @@ enum {
 const char *ds_mem_category_name(int category);
 /* Of bytes by category: those that are there from the start to the end without a tensor. */
 static inline int64_t ds_mem_beside(const int64_t *by) {
-    return by[DS_MEM_CONTEXT] + by[DS_MEM_COMMUNICATOR] + by[DS_MEM_FRAMEWORK];
+    int64_t process = ds_bytes_sum(by[DS_MEM_CONTEXT], by[DS_MEM_COMMUNICATOR]);
+    return ds_bytes_sum(process, by[DS_MEM_FRAMEWORK]);
 }
 /* How many of the categories a mode knows: DS_CATEGORY_COUNT or DS_MEM_CATEGORY_COUNT. */
 int ds_mem_n_categories(ds_mem_mode mode);
@@ -133,7 +135,7 @@ ds_mem_live *ds_mem_live_at_peak(const ds_mem *mem, uint32_t cls, uint32_t *n);
  * events). */
 ds_status ds_mem_hosts(const ds_plan *plan, const ds_mem *mem, ds_mem_host **out, uint32_t *n,
                        ds_error *err);
-/* The most that one device of a class keeps at its host; INT64_MAX: more than that. O(events). */
+/* The most that one device of a class keeps at its host; DS_MANY_BYTES: beyond int64. O(events). */
 int64_t ds_mem_host_peak(const ds_mem_class *c);
 
 /* Bytes beside tensors of a class: of the context (the driver's share included) and of its

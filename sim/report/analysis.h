@@ -124,7 +124,7 @@ typedef struct ds_stages {
     int64_t makespan_idle_ps; /* the most of their idle_ps */
 } ds_stages;
 
-/* Bytes beyond int64 stay at INT64_MAX. O(tasks + instances + devices). Source: the span is the
+/* Bytes beyond int64 are DS_MANY_BYTES. O(tasks + instances + devices). Source: the span is the
  * cost of Qi et al. arXiv:2401.10241, section 2.3, whose bubble rate is (span − busy) / span. */
 void ds_stages_find(const ds_result *result, ds_stages *out);
 void ds_stages_deinit(ds_stages *stages);

@@ -254,9 +254,9 @@ void ds_report__json_stages(const ds_result *r, ds_json *json) {
         ds_json_key_int(json, "last_end_ps", s->last_ps);
         ds_json_key_int(json, "span_bubble_ps", s->bubble_ps);
         ds_json_key_int(json, "peak_memory_bytes", s->peak_bytes);
-        ds_json_key_int(json, "sent_bytes", s->sent_bytes);
-        ds_json_key_int(json, "sent_gradient_bytes", s->sent_grad_bytes);
-        ds_json_key_int(json, "sent_most_bytes", s->sent_most_bytes);
+        ds_json_key_bytes(json, "sent_bytes", s->sent_bytes);
+        ds_json_key_bytes(json, "sent_gradient_bytes", s->sent_grad_bytes);
+        ds_json_key_bytes(json, "sent_most_bytes", s->sent_most_bytes);
         ds_json_end_object(json);
     }
     ds_json_end_array(json);

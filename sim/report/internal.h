@@ -172,7 +172,7 @@ typedef struct ds_op_total {
     const ds_group *group;   /* of the first execution; NULL: compute */
     int64_t n;
     int64_t ps;
-    int64_t bytes;       /* communication: sum of sizes as nccl-tests counts them */
+    int64_t bytes;       /* communication: sum of sizes as nccl-tests counts them; DS_MANY_BYTES */
     double bus_bytes;    /* sum of size · bus factor: over time, comparable with link bandwidth */
     double flop;         /* compute */
     double memory_bytes; /* compute: read and written */

@@ -134,7 +134,7 @@ static void put_class(ds_json *json, const ds_result *r, uint32_t c) {
     put_categories(json, "most_by_category", r, mem->most_by_category);
     put_categories(json, "input_by_category", r, mem->input_by_category);
     put_allocator(json, r, mem);
-    ds_json_key_int(json, "host_peak_bytes", ds_mem_host_peak(mem));
+    ds_json_key_bytes(json, "host_peak_bytes", ds_mem_host_peak(mem));
     if (r->plan->n_classes <= MAX_NAMED_CLASSES) ds_report__put_live(json, r, c);
     ds_json_end_object(json);
 }
@@ -237,7 +237,7 @@ static void put_collectives(ds_json *json, const ds_result *r) {
         put_over(json, ops[i].record->op);
         ds_json_key_int(json, "group_size", ops[i].group->n_devices);
         ds_json_key_int(json, "count", ops[i].n);
-        ds_json_key_int(json, "bytes", ops[i].bytes);
+        ds_json_key_bytes(json, "bytes", ops[i].bytes);
         ds_json_key_int(json, "total_ps", ops[i].ps);
         ds_json_key_double(json, "bus_bytes_per_s",
                            ds_report__share(ops[i].bus_bytes, (double)ops[i].ps * 1e-12));

@@ -24,10 +24,8 @@ typedef struct comparer {
 static void sum_stages(const ds_stages *stages, ds_schedule_row *row) {
     for (uint32_t i = 0; i < stages->n; i++) {
         const ds_stage *s = &stages->at[i];
-        if (!ds_add_i64(row->sent_bytes, s->sent_bytes, &row->sent_bytes))
-            row->sent_bytes = INT64_MAX;
-        if (!ds_add_i64(row->sent_grad_bytes, s->sent_grad_bytes, &row->sent_grad_bytes))
-            row->sent_grad_bytes = INT64_MAX;
+        row->sent_bytes = ds_bytes_sum(row->sent_bytes, s->sent_bytes);
+        row->sent_grad_bytes = ds_bytes_sum(row->sent_grad_bytes, s->sent_grad_bytes);
         if (s->sent_most_bytes > row->sent_most_bytes) row->sent_most_bytes = s->sent_most_bytes;
         if (s->peak_bytes <= row->peak_bytes) continue;
         row->peak_bytes = s->peak_bytes;

@@ -1,6 +1,7 @@
 /* Schedules side by side, as a table, as records and as JSON. */
 #include "ir/base/csv.h"
 #include "ir/base/json.h"
+#include "ir/base/units.h"
 #include "sim/report/internal.h"
 #include "sim/report/schedules.h"
 
@@ -87,7 +88,8 @@ static void csv_row(const ds_schedule_row *row, ds_buf *out) {
     snprintf(text[1], sizeof text[1], "%lld", (long long)row->virtual_stages);
     cells[2] = status_of(row);
     for (int i = 0; i < N_NUMBERS && !row->refused; i++)
-        snprintf(text[3 + i], sizeof text[3 + i], "%lld", (long long)numbers[i].value);
+        if (numbers[i].value != DS_MANY_BYTES)
+            snprintf(text[3 + i], sizeof text[3 + i], "%lld", (long long)numbers[i].value);
     if (!row->refused)
         snprintf(text[N_CELLS - 2], sizeof text[N_CELLS - 2], "%.6f", row->bubble_fraction);
     if (row->refused) cells[N_CELLS - 1] = row->refused;
@@ -119,7 +121,7 @@ static void json_row(const ds_schedule_row *row, ds_json *json) {
         ds_json_key_string(json, "reason", row->refused);
     } else {
         for (int i = 0; i < N_NUMBERS; i++)
-            ds_json_key_int(json, numbers[i].name, numbers[i].value);
+            ds_json_key_bytes(json, numbers[i].name, numbers[i].value);
         ds_json_key_double(json, "bubble_fraction", row->bubble_fraction);
     }
     ds_json_end_object(json);

@@ -124,7 +124,7 @@ static void find_spans(const ds_result *r, ds_stages *out) {
 
 static void add_product(int64_t *sum, int64_t n, int64_t bytes) {
     int64_t product;
-    if (!ds_mul_i64(n, bytes, &product) || !ds_add_i64(*sum, product, sum)) *sum = INT64_MAX;
+    *sum = ds_mul_i64(n, bytes, &product) ? ds_bytes_sum(*sum, product) : DS_MANY_BYTES;
 }
 
 /* How often a record runs, and how often with gradients of weights. */
@@ -157,8 +157,9 @@ static int64_t sent_by_members(const ds_record *record, const ds_group *group, c
     *n = send ? 1 : group->n_devices;
     if (!crosses || (!send && s->by_class)) return 0;
     ds_opcode op = group->request ? group->request->op : record->op->code;
-    return send ? group->bytes
-                : llround((double)group->bytes * ds_report__bus_factor(op, group->n_devices));
+    if (send) return group->bytes;
+    double passed = (double)group->bytes * ds_report__bus_factor(op, group->n_devices);
+    return passed < 0x1p63 ? llround(passed) : DS_MANY_BYTES;
 }
 
 static void add_sent(const runs *of, int64_t bytes, uint32_t device, int64_t *by_device,

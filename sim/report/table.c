@@ -226,7 +226,7 @@ static void add(table *t, const ds_result *r, uint32_t task) {
         return;
     }
     ds_opcode op = group->request ? group->request->op : record->op->code;
-    if (!ds_add_i64(row->bytes, group->bytes, &row->bytes)) row->bytes = INT64_MAX;
+    row->bytes = ds_bytes_sum(row->bytes, group->bytes);
     row->bus_bytes += ds_report__bus_factor(op, group->n_devices) * (double)group->bytes;
 }
 

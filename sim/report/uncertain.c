@@ -9,6 +9,7 @@
  * A profile whose constants were fitted to whole steps knows how far those lay from it, and then
  * that is the interval: the residuals of steps have in them what no op's has. */
 #include "ir/base/map.h"
+#include "ir/base/units.h"
 #include "sim/report/analysis.h"
 #include "sim/report/internal.h"
 
@@ -103,30 +104,44 @@ static bool spread_of_steps(const ds_plan *plan, ds_cost_spread *out) {
     return out->low > 0 && out->high > 0;
 }
 
+/* An interval that ends beyond int64 is none. */
+static bool to_ps(double ps, int64_t *out) {
+    if (!(ps < 0x1p63)) return false;
+    *out = (int64_t)ps;
+    return true;
+}
+
 ds_uncertainty ds_result_uncertainty(const ds_result *result) {
     ds_cost_spread whole;
     int64_t step = result->run.step_ps;
+    ds_uncertainty of_steps = {.covered_ps = step}, none = {.low_ps = step, .high_ps = step};
     if (spread_of_steps(result->plan, &whole))
-        return (ds_uncertainty){.low_ps = (int64_t)((double)step * whole.low),
-                                .high_ps = (int64_t)((double)step * whole.high),
-                                .covered_ps = step};
+        return to_ps((double)step * whole.low, &of_steps.low_ps) &&
+                       to_ps((double)step * whole.high, &of_steps.high_ps)
+                   ? of_steps
+                   : none;
     shares s = {0};
     ds_critical_path path;
     ds_map_init(&s.known);
-    ds_uncertainty u = {.low_ps = result->run.step_ps, .high_ps = result->run.step_ps};
+    ds_uncertainty u = none;
     ds_critical_path_find(result, &path);
     collect(result, &path, &s, &u.unknown_ps);
-    double less = 0, more = 0;
+    double less = 0, more = 0, covered = 0;
     for (uint32_t i = 0; i < s.at.n; i++) {
         const share *part = &s.at.at[i];
         double down = part->low < 1 ? part->ps * (1 - part->low) : 0;
         double up = part->high > 1 ? part->ps * (part->high - 1) : 0;
         less += down * down;
         more += up * up;
-        u.covered_ps += (int64_t)part->ps;
+        covered += floor(part->ps);
     }
-    u.low_ps -= (int64_t)sqrt(less);
-    u.high_ps += (int64_t)sqrt(more);
+    int64_t below_ps, above_ps;
+    bool told = to_ps(sqrt(less), &below_ps) && to_ps(sqrt(more), &above_ps) &&
+                to_ps(covered, &u.covered_ps) && ds_add_i64(step, above_ps, &u.high_ps);
+    if (told)
+        u.low_ps -= below_ps;
+    else
+        u = none;
     ds_critical_path_deinit(&path);
     ds_map_deinit(&s.known);
     free(s.at.at);

@@ -75,6 +75,29 @@ Test(limits, issue_of_many_tasks) {
     cost_tree_deinit(&tree);
 }
 
+/* Degrees whose product wraps to 8 are not the 8 devices that there are. */
+#define MODEL(strategy)                                                                            \
+    "dir 1\ntopology @box {\n  device gpu[8] : \"A100-SXM4-80GB\"\n}\n"                            \
+    "func @f(%x: f32[8@dp, 8]) -> f32[8, 8] {\n  weight %w : f32[8, 8@tp]\n"                       \
+    "  %y = matmul(%x, %w)\n  return %y\n}\n"                                                      \
+    "scenario { model = @f, on = @box, strategy { " strategy " } }\n"
+
+Test(limits, degrees_have_31_bits) {
+    static const struct {
+        const char *text, *message;
+    } all[] = {
+        {MODEL("dp = 4611686018427387904"), "it must be at most 2147483647"},
+        {MODEL("microbatches = 4611686018427387904"), "it must be at most 2147483647"},
+        {MODEL("dp = 1073741824, tp = 1073741824, pp = 8, cp = 2"), "more than 2^31"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        sim_case c;
+        cr_expect_eq(run(&c, all[i].text), -1);
+        cr_expect_not_null(strstr(c.err.message, all[i].message), "%s", c.err.message);
+        sim_free(&c);
+    }
+}
+
 /* ---- collectives ---- */
 
 #define STAR(rate, latency, in, op)                                                                \
