@@ -59,8 +59,25 @@ static double step_seconds(const ds_bound_region *r) {
     return bound;
 }
 
+/* Do all sums and products below stay within int64? What a stage does takes no more than all turns
+ * and all passages from chunk to chunk, of all microbatches. Else there is no bound: 0. */
+static bool is_in_range(const ds_bound_region *r) {
+    double most = 0, turns = (double)r->layers->turns + (double)(r->pp * r->chunks) + 2;
+    for (int i = 0; i < DS_BOUND_PLACES; i++) {
+        const ds_bound_part *p = &r->layers->part[i];
+        double ps = (double)p->forward.span_ps + (double)p->forward.compute_ps;
+        for (int k = 0; k < 2; k++)
+            ps += (double)p->backward[k].span_ps + (double)p->backward[k].compute_ps +
+                  (double)p->update_ps[k];
+        double bytes = (double)p->weight_bytes + (double)p->state_bytes + (double)p->saved_bytes +
+                       (double)p->work_bytes + (double)p->gradient_bytes;
+        most = larger(most, larger(ps, bytes));
+    }
+    return most * turns * (double)r->microbatches < 0x1p60;
+}
+
 int64_t ds_bound_step_ps(const ds_bound_region *r) {
-    return r->layers ? round_down(step_seconds(r)) : 0;
+    return r->layers && is_in_range(r) ? round_down(step_seconds(r)) : 0;
 }
 
 /* ---- legality ---- */
@@ -115,7 +132,8 @@ static int64_t live_bytes(const ds_bound_region *r, int64_t s, const ds_bound_st
 
 int64_t ds_bound_peak_bytes(const ds_bound_region *r) {
     int64_t peak = 0;
-    for (int64_t s = 0; r->layers && s < r->pp; s++) {
+    if (!r->layers || !is_in_range(r)) return 0;
+    for (int64_t s = 0; s < r->pp; s++) {
         ds_bound_stage stage;
         ds_bound_stage_bytes(r, s, &stage);
         peak = most(peak, stage.held_bytes + live_bytes(r, s, &stage));

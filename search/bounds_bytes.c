@@ -300,6 +300,13 @@ static void read_buffers(reader *r, ds_bound_layers *out) {
     read_work(r, out);
 }
 
+/* Of more bytes nothing is said: they are in nobody's memory. */
+static bool sums_fit(const reader *r) {
+    double sum = 0;
+    for (uint32_t v = 0; v < r->b->n_values; v++) sum += (double)r->bytes[v];
+    return sum < 0x1p60;
+}
+
 bool ds_bound_buffers_read(const ds_bound_buffers *b, int64_t samples, ds_bound_layers *out) {
     size_t n = b->n_values + (size_t)1;
     reader r = {.b = b,
@@ -308,7 +315,7 @@ bool ds_bound_buffers_read(const ds_bound_buffers *b, int64_t samples, ds_bound_
                 .by = ds_xcalloc(n, sizeof *r.by),
                 .last_read = ds_xcalloc(n, sizeof *r.last_read),
                 .change = ds_xcalloc(b->n_insts + (size_t)2, sizeof *r.change)};
-    bool ok = find_bytes(&r, samples);
+    bool ok = find_bytes(&r, samples) && sums_fit(&r);
     if (ok) read_buffers(&r, out);
     free(r.bytes);
     free(r.root);

@@ -1,4 +1,5 @@
 /* What the instances of the small step are: runs, and the longest paths through them. */
+#include "ir/base/units.h"
 #include "search/bounds_runs.h"
 
 #include <inttypes.h>
@@ -137,8 +138,8 @@ static void find_paths(reader *r, uint32_t last[MICROBATCHES][N_RUNS]) {
             }
         }
         int64_t ps = duration(r, i);
-        if (r->start[i] >= 0) r->start[i] += ps;
-        if (r->in[i] >= 0) r->in[i] += ps;
+        if (r->start[i] >= 0) r->start[i] = ds_ps_sum(r->start[i], ps);
+        if (r->in[i] >= 0) r->in[i] = ds_ps_sum(r->in[i], ps);
         if (compute) *before = i;
     }
 }
@@ -149,7 +150,8 @@ static ds_bound_path read_path(const reader *r, uint32_t m, uint32_t run, uint32
     const ds_plan *plan = r->plan;
     for (uint32_t i = 0; i < plan->insts.n; i++) {
         if (r->at[i].microbatch != m) continue;
-        if (r->at[i].run == run && is_compute(r, i)) path.compute_ps += duration(r, i);
+        if (r->at[i].run == run && is_compute(r, i))
+            path.compute_ps = ds_ps_sum(path.compute_ps, duration(r, i));
         if (r->at[i].run != run + 1) continue;
         for (uint32_t k = 0; k < ds_plan_n_operands(plan, i); k++) {
             uint32_t maker = maker_of(r, i, k);
@@ -181,9 +183,9 @@ static void read_paths(reader *r, ds_bound_layers *out) {
         const ds_op *op = r->plan->records.at[r->plan->insts.at[i].record]->op;
         if ((!r->at[i].middle && !r->at[i].outside) || !is_compute(r, i)) continue;
         ds_bound_part *part = r->at[i].middle ? turn : pre;
-        part->update_ps[1] += duration(r, i);
+        part->update_ps[1] = ds_ps_sum(part->update_ps[1], duration(r, i));
         if (op && strcmp(ds_op_desc_of(op->code)->family, "optimizer") == 0)
-            part->update_ps[0] += duration(r, i);
+            part->update_ps[0] = ds_ps_sum(part->update_ps[0], duration(r, i));
     }
 }
 

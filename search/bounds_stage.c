@@ -53,6 +53,8 @@ static void read_sends(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     const int64_t *there = find_sends(r), *back = there ? there + r->pp : NULL;
     int64_t all = r->microbatches * r->chunks, both = 0;
     if (!there) return;
+    double most = (double)there[r->pp - 1] + (double)back[r->pp - 1];
+    if (most * (double)(all + 1) >= 0x1p60) return; /* no bound is better than one beyond int64 */
     out->there_ps = there[stage];
     out->back_ps = back[stage];
     if (stage > 0) {

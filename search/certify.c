@@ -7,6 +7,7 @@
 #include "search/bound.h"
 #include "search/rows.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -66,8 +67,9 @@ static bool is_field(checker *c, const char *name, uint32_t n_cells) {
 
 static bool read_number(const char *text, int64_t *out) {
     char *end;
+    errno = 0;
     *out = strtoll(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end;
+    return *text >= '0' && *text <= '9' && !*end && !errno;
 }
 
 static ds_status read_head(checker *c) {

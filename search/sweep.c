@@ -16,7 +16,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MIN_SLOTS = 2 * DS_ROUND, PENDING_MAX = 1 << 16, DEFAULT_DRAWS = 1000 };

@@ -108,11 +108,8 @@ static ds_status read_target(fitting *f, const ds_csv *csv, uint32_t row, double
         return ds_csv_error(csv, &csv->rows.at[row], err, "no constant is called '%s'", constant);
     t.which.name = names[k].which;
     t.which.flop = strcmp(resource, "flop") == 0;
-    if (*t.which.protocol) {
-        double link;
-        DS_TRY(fit_number(csv, row, "link_gb_per_s", &link, err));
-        t.which.link_bytes_per_s = llround(link * 1e9);
-    }
+    if (*t.which.protocol)
+        DS_TRY(fit_rate(csv, row, "link_gb_per_s", &t.which.link_bytes_per_s, err));
     DS_TRY(ds_constant_get(f->profiles, f->profile, &t.which, &t.start, err));
     t.variable = fit_group(&f->variables, variable);
     if (t.variable == f->start.n) {
@@ -415,16 +412,15 @@ static bool cell_is(const ds_csv *csv, uint32_t row, const char *column, const c
 }
 
 static bool is_row_of(const ds_csv *csv, uint32_t row, const ds_constant *which) {
-    double link = 0;
+    int64_t link = 0;
     ds_error unsaid;
     if (which->name == DS_CONSTANT_TILES_E_MAX) return cell_is(csv, row, "dtype", which->dtype);
     if (!*which->protocol)
         return cell_is(csv, row, "op", which->op) && cell_is(csv, row, "dtype", which->dtype) &&
                cell_is(csv, row, "resource", which->flop ? "flop" : "bytes");
-    if (fit_number(csv, row, "link_gb_per_s", &link, &unsaid) != DS_OK) return false;
+    if (fit_rate(csv, row, "link_gb_per_s", &link, &unsaid) != DS_OK) return false;
     return cell_is(csv, row, "collective", which->op) &&
-           cell_is(csv, row, "protocol", which->protocol) &&
-           llround(link * 1e9) == which->link_bytes_per_s;
+           cell_is(csv, row, "protocol", which->protocol) && link == which->link_bytes_per_s;
 }
 
 static const char *column_of(const ds_constant *which) {

@@ -23,6 +23,17 @@ ds_status fit_number(const ds_csv *csv, uint32_t row, const char *column, double
     return ds_csv_error(csv, &csv->rows.at[row], err, "%s = '%s': not a number", column, text);
 }
 
+ds_status fit_rate(const ds_csv *csv, uint32_t row, const char *column, int64_t *bytes_per_s,
+                   ds_error *err) {
+    double gb_per_s;
+    DS_TRY(fit_number(csv, row, column, &gb_per_s, err));
+    if (!(gb_per_s >= 1e-9 && gb_per_s <= 1e9))
+        return ds_csv_error(csv, &csv->rows.at[row], err,
+                            "%s = %g: a rate is from 1e-9 to 1e9 GB/s", column, gb_per_s);
+    *bytes_per_s = llround(gb_per_s * 1e9);
+    return DS_OK;
+}
+
 ds_status fit_set(ds_csv *csv, uint32_t row, const char *column, const char *format, double value,
                   ds_error *err) {
     uint32_t at;

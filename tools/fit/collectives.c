@@ -95,10 +95,7 @@ static ds_status take_way(fitting *f, row *r, const char *algorithm, ds_error *e
 }
 
 static ds_status link_of(const fitting *f, uint32_t line, int64_t *bytes_per_s, ds_error *err) {
-    double gb_per_s;
-    DS_TRY(fit_number(&f->csv, line, "link_gb_per_s", &gb_per_s, err));
-    *bytes_per_s = llround(gb_per_s * 1e9);
-    return DS_OK;
+    return fit_rate(&f->csv, line, "link_gb_per_s", bytes_per_s, err);
 }
 
 /* Are two rows of the file protocols of the same collective and link? */

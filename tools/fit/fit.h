@@ -61,6 +61,9 @@ ds_status fit_cell(const ds_csv *csv, uint32_t row, const char *column, const ch
                    ds_error *err);
 ds_status fit_number(const ds_csv *csv, uint32_t row, const char *column, double *out,
                      ds_error *err);
+/* Of a cell in GB/s; DS_ERR_DATA beyond 10^18 bytes/s. */
+ds_status fit_rate(const ds_csv *csv, uint32_t row, const char *column, int64_t *bytes_per_s,
+                   ds_error *err);
 
 /* Sets a cell in memory; `format` prints the value. */
 ds_status fit_set(ds_csv *csv, uint32_t row, const char *column, const char *format, double value,
