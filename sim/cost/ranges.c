@@ -48,7 +48,7 @@ static const ds_cost_range ranges[] = {
     {"gemm_fit", "tail", 0, 1, false, false},
     {"gemm_fit", "prologue", 0, MOST, false, false},
     {"gemm_fit", "port", 0, 1 / LEAST, false, false},
-    {"gemm_fit", "e_memory", LEAST, 1 / LEAST, false, false},
+    {"gemm_fit", "e_memory", LEAST, 1e200, false, false}, /* of rows that memory never holds up */
     {"gemm_fit", "overlap", 0, 1, false, false},
     {"gemm_fit", "launch_us", 0, MOST / 1e6, false, false},
     {"gemm_fit", "w_min", LEAST, MOST_WORK, false, false},
