@@ -143,6 +143,15 @@ const char *ds_attr_text(const ds_exprs *exprs, const ds_attr *attr) {
     return node->kind == DS_EXPR_STR ? node->name : NULL;
 }
 
+bool ds_attrs_mention(const ds_exprs *exprs, const ds_attr *attrs, uint32_t n,
+                      const char *index_name) {
+    for (uint32_t i = 0; i < n; i++)
+        if ((DS_HAS_EXPR(attrs[i].expr) && ds_expr_mentions(exprs, attrs[i].expr, index_name)) ||
+            ds_attrs_mention(exprs, attrs[i].items, attrs[i].n_items, index_name))
+            return true;
+    return false;
+}
+
 const ds_attr *ds_attr_find(const ds_attr *attrs, uint32_t n, const char *name) {
     for (uint32_t i = 0; i < n; i++)
         if (attrs[i].name && strcmp(attrs[i].name, name) == 0) return &attrs[i];

@@ -121,6 +121,9 @@ typedef struct ds_attr {
 } ds_attr;
 
 const ds_attr *ds_attr_find(const ds_attr *attrs, uint32_t n, const char *name);
+/* Does the index occur in an attribute's expressions, any if the name is NULL? Items count, too. */
+bool ds_attrs_mention(const ds_exprs *exprs, const ds_attr *attrs, uint32_t n,
+                      const char *index_name);
 /* The bare word or string of an attribute; NULL if it is NULL or something else. */
 const char *ds_attr_text(const ds_exprs *exprs, const ds_attr *attr);
 

@@ -239,15 +239,21 @@ static bool dim_varies(const ds_exprs *exprs, ds_dim *dim) {
     return false;
 }
 
+bool ds_place_mentions(const ds_exprs *exprs, const ds_place *place, const char *index_name) {
+    for (uint32_t i = 0; i < place->n_coords; i++)
+        if (ds_expr_mentions(exprs, place->coords[i].at, index_name)) return true;
+    for (uint32_t i = 0; i < place->n_steps; i++)
+        if (DS_HAS_EXPR(place->steps[i].index) &&
+            ds_expr_mentions(exprs, place->steps[i].index, index_name))
+            return true;
+    return false;
+}
+
 /* Is there any index in it? Most types have none, and are asked more often than all else. */
 static bool varies(const ds_exprs *exprs, const ds_type *type) {
     for (uint32_t i = 0; i < type->rank; i++)
         if (dim_varies(exprs, &type->dims[i])) return true;
-    for (uint32_t i = 0; i < type->on.n_coords; i++)
-        if (ds_expr_at(exprs, type->on.coords[i].at)->varies) return true;
-    for (uint32_t i = 0; i < type->on.n_steps; i++)
-        if (ds_expr_at(exprs, type->on.steps[i].index)->varies) return true;
-    return false;
+    return ds_place_mentions(exprs, &type->on, NULL);
 }
 
 bool ds_type_mentions(const ds_exprs *exprs, const ds_type *type, const char *index_name) {

@@ -108,6 +108,8 @@ ds_type *ds_type_subst(ds_exprs *exprs, ds_arena *arena, const ds_type *type, co
                        ds_expr by);
 /* Does the index occur in it, any if the name is NULL? */
 bool ds_type_mentions(const ds_exprs *exprs, const ds_type *type, const char *index_name);
+/* The same of a place alone: of its coordinates and steps. O(coordinates + steps). */
+bool ds_place_mentions(const ds_exprs *exprs, const ds_place *place, const char *index_name);
 /* Are all params in the type those of the module with this id? */
 bool ds_type_is_of(const ds_exprs *exprs, const ds_type *type, uint32_t module);
 

@@ -388,21 +388,6 @@ static bool expr_mentions(const bound_walk *w, ds_expr e, const char *name) {
     return DS_HAS_EXPR(e) && ds_expr_mentions(&w->ck->unit->exprs, e, name);
 }
 
-static bool place_mentions(const bound_walk *w, const ds_place *place, const char *name) {
-    for (uint32_t i = 0; i < place->n_coords; i++)
-        if (expr_mentions(w, place->coords[i].at, name)) return true;
-    for (uint32_t i = 0; i < place->n_steps; i++)
-        if (expr_mentions(w, place->steps[i].index, name)) return true;
-    return false;
-}
-
-static bool attr_mentions(const bound_walk *w, const ds_attr *attr, const char *name) {
-    if (expr_mentions(w, attr->expr, name)) return true;
-    for (uint32_t i = 0; i < attr->n_items; i++)
-        if (attr_mentions(w, &attr->items[i], name)) return true;
-    return false;
-}
-
 static bool use_mentions(const bound_walk *w, const ds_use *use, const char *name) {
     for (uint32_t i = 0; i < use->n_index; i++)
         if (expr_mentions(w, use->index[i], name) ||
@@ -429,12 +414,11 @@ static bool op_mentions(const bound_walk *w, const ds_op *op, const char *name) 
         if (expr_mentions(w, op->group[i], name)) return true;
     for (uint32_t i = 0; i < op->n_in; i++)
         if (use_mentions(w, &op->in[i], name)) return true;
-    for (uint32_t i = 0; i < op->n_attrs; i++)
-        if (attr_mentions(w, &op->attrs[i], name)) return true;
+    if (ds_attrs_mention(&w->ck->unit->exprs, op->attrs, op->n_attrs, name)) return true;
     for (uint32_t i = 0; i < op->n_to; i++)
-        if (place_mentions(w, &op->to[i], name)) return true;
+        if (ds_place_mentions(&w->ck->unit->exprs, &op->to[i], name)) return true;
     for (uint32_t i = 0; i < op->n_mesh_args; i++)
-        if (place_mentions(w, &op->mesh_args[i], name)) return true;
+        if (ds_place_mentions(&w->ck->unit->exprs, &op->mesh_args[i], name)) return true;
     return values_mention(w, op->out, op->n_out, name) ||
            values_mention(w, op->args, op->n_args, name);
 }

@@ -101,18 +101,6 @@ static ds_status add_argument(ds_projector *p, const ds_pj_frame *f, const argum
     return DS_OK;
 }
 
-/* Does where an element lives depend on its index? */
-static bool place_mentions(const ds_projector *p, const ds_place *place) {
-    const ds_exprs *exprs = &p->source->unit->exprs;
-    for (uint32_t i = 0; i < place->n_coords; i++)
-        if (ds_expr_mentions(exprs, place->coords[i].at, NULL)) return true;
-    for (uint32_t i = 0; i < place->n_steps; i++)
-        if (DS_HAS_EXPR(place->steps[i].index) &&
-            ds_expr_mentions(exprs, place->steps[i].index, NULL))
-            return true;
-    return false;
-}
-
 /* All elements from binder `level` on, each an argument of its own. */
 static ds_status spread(ds_projector *p, ds_pj_frame *f, argument a, uint32_t level,
                         ds_pj_slot *slot, ds_error *err) {
@@ -187,7 +175,7 @@ static ds_status arguments(ds_projector *p, ds_pj_frame *f, ds_error *err) {
                       .value = func->args[i]};
         if (!info->n_binders)
             DS_TRY(add_argument(p, f, &a, slot, err));
-        else if (place_mentions(p, &info->type->on))
+        else if (ds_place_mentions(&p->source->unit->exprs, &info->type->on, NULL))
             DS_TRY(spread(p, f, a, 0, slot, err));
         else
             DS_TRY(whole_family(p, f, a, slot, err));

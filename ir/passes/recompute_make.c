@@ -111,22 +111,13 @@ static void name_copy(ds_again *a, const ds_op *old, ds_op *op) {
         ds_build_attr_text(&a->b, op, "name", name);
 }
 
-/* Is there an index in them? */
-static bool any_varies(const ds_exprs *exprs, const ds_attr *attrs, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        if (ds_expr_mentions(exprs, attrs[i].expr, NULL) ||
-            any_varies(exprs, attrs[i].items, attrs[i].n_items))
-            return true;
-    return false;
-}
-
 /* The op without operands and results. */
 static ds_op *begin_copy(ds_again *a, const ds_op *old, const ds_again_turns *t) {
     ds_op *op = ds_build_op(&a->b, old->code);
     op->loc = old->loc;
     op->attrs = old->attrs;
     op->n_attrs = old->n_attrs;
-    if (!any_varies(&a->unit->exprs, old->attrs, old->n_attrs)) return op;
+    if (!ds_attrs_mention(&a->unit->exprs, old->attrs, old->n_attrs, NULL)) return op;
     op->attrs = ds_copy_attrs(arena_of(a), old->attrs, old->n_attrs);
     for (uint32_t i = 0; i < op->n_attrs; i++) op->attrs[i] = ds_again__put_attr(t, op->attrs[i]);
     return op;

@@ -94,20 +94,9 @@ static void put_dim(ds_builder *b, words *w, const ds_dim *dim) {
     }
 }
 
-bool ds_plan__place_varies(const ds_exprs *exprs, const ds_place *place) {
-    for (uint32_t i = 0; i < place->n_coords; i++)
-        if (ds_expr_mentions(exprs, place->coords[i].at, NULL)) return true;
-    for (uint32_t i = 0; i < place->n_steps; i++)
-        if (DS_HAS_EXPR(place->steps[i].index) &&
-            ds_expr_mentions(exprs, place->steps[i].index, NULL))
-            return true;
-    return false;
-}
-
 const ds_plan_type *ds_plan__type(ds_builder *b, const ds_type *type) {
     const uint64_t *found = ds_map_find(&b->types, DS_KEY(type));
     if (found) return (const ds_plan_type *)(uintptr_t)*found;
-    const ds_exprs *exprs = &b->unit->exprs;
     words w = {0};
     put(&w, OF_TYPE);
     put(&w, (uint64_t)type->dtype << 32 | type->rank);
@@ -120,7 +109,7 @@ const ds_plan_type *ds_plan__type(ds_builder *b, const ds_type *type) {
     put_place(&w, &type->on);
     ds_plan_type *own = DS_NEW(&b->plan->arena, ds_plan_type);
     *own = (ds_plan_type){.unlike = w.unlike, .uneven = ds_plan__is_uneven(type)};
-    own->varies = ds_type_mentions(exprs, type, NULL) || ds_plan__place_varies(exprs, &type->on);
+    own->varies = ds_type_mentions(&b->unit->exprs, type, NULL);
     if (!w.unlike) own->id = entry_of(b, &w)->id;
     ds_map_put(&b->types, DS_KEY(type), DS_KEY(own));
     free(w.list.at);

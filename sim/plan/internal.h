@@ -169,8 +169,6 @@ ds_status ds_plan__input_record(ds_builder *b, const ds_context *ctx, const ds_v
 /* {role = "weight"}: the memory category that an attribute list states, else `otherwise`. */
 ds_status ds_plan__category(ds_builder *b, const ds_attr *attrs, uint32_t n, ds_category otherwise,
                             ds_category *out, ds_error *err);
-/* alike.c: does it mention a loop index? */
-bool ds_plan__place_varies(const ds_exprs *exprs, const ds_place *place);
 /* alike.c: what is known of a type. Expected O(1). */
 const ds_plan_type *ds_plan__type(ds_builder *b, const ds_type *type);
 /* alike.c: where the record of the first op is, or is to be, that says the same as this one; NULL

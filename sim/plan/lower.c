@@ -94,13 +94,6 @@ static void put_indices(index_list *list, const ds_index *indices) {
     DS_HPUSH(list, 0);
 }
 
-static bool attr_mentions_index(const ds_exprs *exprs, const ds_attr *attr) {
-    if (DS_HAS_EXPR(attr->expr) && ds_expr_mentions(exprs, attr->expr, NULL)) return true;
-    for (uint32_t i = 0; i < attr->n_items; i++)
-        if (attr_mentions_index(exprs, &attr->items[i])) return true;
-    return false;
-}
-
 /* Do the op's types, places or attributes depend on a loop index? */
 static bool varies(ds_builder *b, const ds_site *site) {
     const ds_exprs *exprs = &b->unit->exprs;
@@ -109,10 +102,9 @@ static bool varies(ds_builder *b, const ds_site *site) {
         if (ds_plan__type(b, site->in[i].type)->varies) return true;
     for (uint32_t i = 0; i < op->n_out; i++)
         if (ds_plan__type(b, site->out[i].type)->varies) return true;
-    for (uint32_t i = 0; i < op->n_attrs; i++)
-        if (attr_mentions_index(exprs, &op->attrs[i])) return true;
+    if (ds_attrs_mention(exprs, op->attrs, op->n_attrs, NULL)) return true;
     for (uint32_t i = 0; i < op->n_to; i++)
-        if (ds_plan__place_varies(exprs, &op->to[i])) return true;
+        if (ds_place_mentions(exprs, &op->to[i], NULL)) return true;
     ds_expr single[] = {op->to_rank, op->from_rank, op->tag};
     for (uint32_t i = 0; i < 3; i++)
         if (DS_HAS_EXPR(single[i]) && ds_expr_mentions(exprs, single[i], NULL)) return true;

@@ -175,6 +175,23 @@ Test(type, substitutes_in_dims_sizes_and_places) {
         cr_expect_eq(ds_type_equal(&(w)->exprs, t, (type)), (expected), #change);                  \
     } while (0)
 
+Test(type, mentions_see_coordinates_and_steps) {
+    world w;
+    world_init(&w);
+    const ds_place mesh = rich_type(&w)->on; /* {pp=1, dp=l} */
+    ds_place path = device(&w);              /* n[i].gpu[2].port */
+    const char *l = name(&w, "l"), *i = name(&w, "i");
+    cr_expect(ds_place_mentions(&w.exprs, &mesh, NULL));
+    cr_expect(ds_place_mentions(&w.exprs, &mesh, l));
+    cr_expect_not(ds_place_mentions(&w.exprs, &mesh, i));
+    cr_expect(ds_place_mentions(&w.exprs, &path, NULL));
+    cr_expect(ds_place_mentions(&w.exprs, &path, i));
+    cr_expect_not(ds_place_mentions(&w.exprs, &path, l));
+    path.steps[0].index = number(&w, 3);
+    cr_expect_not(ds_place_mentions(&w.exprs, &path, NULL));
+    world_deinit(&w);
+}
+
 Test(type, equality_sees_every_part) {
     world w;
     world_init(&w);
