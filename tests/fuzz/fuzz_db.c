@@ -1,8 +1,9 @@
 /* Cost databases: the bytes of a SQLite file, and the cells of its tables.
  *
- * The first byte chooses. Bit 0 set: pairs of offset and byte change the file's bytes. Else: SQL
- * statements made by the bytes change cells, drop columns, tables and rows, put views in the places
- * of tables. Then the database is loaded, listed, shown, compared, and a program runs on it. */
+ * The first byte chooses. Bit 0 set: triples of page, offset and byte change the file's bytes. Else
+ * SQL statements made by the bytes change cells, drop rows and tables, rename columns, and put
+ * views in the places of tables. Then the database is listed, shown, compared, or a program runs on
+ * it. */
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
 #include "sim/report/report.h"
@@ -179,9 +180,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *const list[] = {"list", "--profiles", path, NULL};
     const char *const show[] = {"show", "A100-SXM4-80GB", "--profiles", path, NULL};
     const char *const diff[] = {"diff", "A100-SXM4-80GB", "localhost", "--profiles", path, NULL};
-    if (how & 2) fuzz_verb(cmd_profile, list);
-    if (how & 4) fuzz_verb(cmd_profile, show);
-    if (how & 8) fuzz_verb(cmd_profile, diff);
-    if (!(how & 14) || how & 16) simulate(path, how & 32);
+    switch (how / 2 % 8) {
+    case 0:
+        fuzz_verb(cmd_profile, list);
+        break;
+    case 1:
+        fuzz_verb(cmd_profile, show);
+        break;
+    case 2:
+        fuzz_verb(cmd_profile, diff);
+        break;
+    default:
+        simulate(path, how & 32);
+    }
     return 0;
 }
