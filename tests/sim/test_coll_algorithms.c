@@ -85,6 +85,55 @@ Test(coll_algorithms, closed_forms_on_a_star) {
     topo_text_free(&t);
 }
 
+/* Steps one after the other, over all phases. */
+static int64_t steps_of(const topo_text *t, ds_opcode op, const char *algorithm, uint32_t n) {
+    ds_coll_request request = {.op = op, .devices = everybody, .n = n, .bytes = 1600, .shift = 1};
+    ds_arena arena;
+    ds_error err = {0};
+    ds_phase *phases;
+    uint32_t n_phases;
+    int64_t steps = 0;
+    ds_arena_init(&arena);
+    ds_status status =
+        ds_coll_phases(t->topo, &request, algorithm, &arena, &phases, &n_phases, &err);
+    cr_expect_eq(status, DS_OK, "%s", err.message);
+    for (uint32_t p = 0; p < n_phases; p++) steps += phases[p].steps;
+    ds_arena_deinit(&arena);
+    return steps;
+}
+
+/* A latency a step: n - 1 around a ring, log n by halves and doubles, of 6 = 4 + 2 members one more
+ * before and after; one for what goes straight, two if it is summed and comes back. */
+Test(coll_algorithms, steps) {
+    static const struct {
+        ds_opcode op;
+        const char *algorithm;
+        uint32_t n;
+        int64_t steps;
+    } cases[] = {{DS_OP_ALL_REDUCE, "ring", 5, 8},
+                 {DS_OP_ALL_GATHER, "ring", 5, 4},
+                 {DS_OP_REDUCE_SCATTER, "ring", 5, 4},
+                 {DS_OP_ALL_REDUCE, "halving_doubling", 8, 6},
+                 {DS_OP_ALL_REDUCE, "halving_doubling", 6, 6},
+                 {DS_OP_ALL_GATHER, "halving_doubling", 8, 3},
+                 {DS_OP_ALL_GATHER, "halving_doubling", 6, 4},
+                 {DS_OP_REDUCE_SCATTER, "halving_doubling", 6, 4},
+                 {DS_OP_ALL_REDUCE, "direct", 5, 2},
+                 {DS_OP_ALL_GATHER, "direct", 5, 1},
+                 {DS_OP_BROADCAST, "direct", 5, 1},
+                 {DS_OP_ALL_TO_ALL, "direct", 5, 1},
+                 {DS_OP_PERMUTE, "direct", 5, 1},
+                 {DS_OP_ALL_REDUCE, "switch", 5, 1}};
+    number();
+    topo_text t = topo_text_build(STAR);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t steps = steps_of(&t, cases[i].op, cases[i].algorithm, cases[i].n);
+        cr_expect_eq(steps, cases[i].steps, "%s by %s over %u: %d", ds_op_name(cases[i].op),
+                     cases[i].algorithm, cases[i].n, (int)steps);
+    }
+    topo_text_free(&t);
+}
+
 /* Shards of n + 1, 1 and 1 bytes around three members, 100 ps a byte: the last message is the large
  * shard on its second hop, which begins when the first has ended. Bytes that differ by more than
  * whole bytes demand do not lie side by side on both hops, be they few. */

@@ -120,6 +120,37 @@ Test(mem_workspace, updates_share_their_time) {
     sim_free(&c);
 }
 
+/* Communication neither begins a call nor ends it: permutes over 0 .. 3 and 3 .. 8 us bring the
+ * weights of updates over 3 .. 4 and 8 .. 9. The scratch of both is there from 3 to 9. */
+Test(mem_workspace, communication_between_updates) {
+    char text[2048];
+    sim_case c;
+    snprintf(
+        text, sizeof text,
+        "dir 1\ntopology @t {\n  device d[2] : \"%s\"\n  link d[0] -- d[1] : 10 GB/s, 1 us\n}\n"
+        "mesh @m = [dp = 2] on @t\n"
+        "func @f(%s, %%one: f32[1] on @m) -> f32[1] on @m {\n"
+        "  %%p = permute(%%g) over dp {cost = 3 us}\n"
+        "  %%q = permute(%%h) over dp {cost = 5 us}\n"
+        "  %%w1, %%m1, %%v1 = adam(%%w, %%p, %%m, %%v) {cost = 1 us}\n"
+        "  %%u1, %%n1, %%o1 = adam(%%u, %%q, %%n, %%o) {cost = 1 us}\n"
+        "  return %%one\n}\nscenario { program = @f }\n",
+        A100, STATES);
+    sim_run_text(&c, text, NULL, false);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    ds_mem mem = compute(&c, DS_MEM_PLAIN);
+    const ds_mem_class *m = &mem.classes[0];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n_events; i++) {
+        if (ds_mem_part(m->events[i].value) != DS_MEM_SCRATCH) continue;
+        cr_expect_eq(m->events[i].time_ps, m->events[i].delta_bytes > 0 ? 3000000 : 9000000);
+        n++;
+    }
+    cr_expect_eq(n, 4);
+    ds_mem_deinit(&mem);
+    sim_free(&c);
+}
+
 /* Megatron-DeepSpeed's loss is in place, PyTorch's holds log_softmax's result beside the logits. */
 Test(mem_workspace, losses) {
     const char *args = "%x: f32[64, 1000] on @m, %l: i32[64] on @m";
