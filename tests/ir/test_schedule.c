@@ -248,11 +248,32 @@ Test(check, names_what_is_wrong) {
                  DS_ERR_VALUE, "none of the 2 copies");
     expect_wrong("chunks 2\nplace 0->0 1->1 0->1\nrank 0: F0.0\nrank 1: F1.0", DS_ERR_VALUE,
                  "3 places for 2 chunks");
-    expect_wrong("chunks 1\nplace 0->4\nrank 0: F0.0", DS_ERR_VALUE, "on stage 4");
+    expect_wrong("chunks 1\nplace 0->1\nrank 0: F0.0", DS_ERR_VALUE,
+                 "places chunk 0 on stage 1, but has ranks 0 to 0");
+    expect_wrong("chunks 2\nplace 0->0 1->2\nrank 0: F0.0\nrank 1: F1.0", DS_ERR_VALUE,
+                 "places chunk 1 on stage 2, but has ranks 0 to 1");
+    expect_wrong("chunks 2\nplace 0->0 2->1\nrank 0: F0.0\nrank 1: F1.0", DS_ERR_VALUE,
+                 "chunk 2 once too often, or has no such chunk");
+    expect_wrong("chunks 2\nplace 0->0 0->1\nrank 0: F0.0\nrank 1: F1.0", DS_ERR_VALUE,
+                 "chunk 0 once too often");
+    expect_wrong("chunks 2\nrank 0: F0.0\nrank 1: F2.0", DS_ERR_VALUE,
+                 "rank 1 lists F2.0, but @s has chunks 0 to 1");
     expect_wrong("chunks 1\nrank 0: F0.0&B0.0", DS_ERR_VALUE, "one waits for the other");
     expect_wrong("chunks 2\nrank 0: F0.0&F1.0", DS_ERR_VALUE, "one waits for the other");
     expect_wrong("chunks 1\nrank 0: F0.0 F0.1&B0.0 B0.1", DS_OK, "");
     expect_wrong("chunks 1\nrank 0: F0.0 R0.0 B0.0", DS_OK, "");
+}
+
+/* F0.0&F0.1&…: eight together, and one more. */
+Test(check, how_many_are_issued_together) {
+    for (int n = 2; n <= 9; n++) {
+        ds_buf body = {0};
+        ds_buf_put(&body, "chunks 1\nrank 0:");
+        for (int i = 0; i < n; i++) ds_buf_printf(&body, "%sF0.%d", i ? "&" : " ", i);
+        expect_wrong(body.text, n <= 8 ? DS_OK : DS_ERR_VALUE,
+                     "rank 0 issues more than 8 together");
+        ds_buf_deinit(&body);
+    }
 }
 
 Test(check, names_the_circle) {

@@ -38,6 +38,8 @@ Test(tied, every_schedule_with_scattered_gradients) {
 Test(tied, three_readers) {
     for (uint32_t i = 0; i < SCHEDULES; i += STRIDE)
         prove(&pipe_t5, i, "pp = 4, microbatches = 8", "layers=4", NULL);
+    /* ZeRO gathers weights: what is made of a weight alone is where the weight is */
+    prove(&pipe_t5, 0, "pp = 2, microbatches = 4, dp = 2, zero = 3", NULL, NULL);
 }
 
 /* The step returns the gradients themselves. */
@@ -167,6 +169,26 @@ Test(tied, sums_keep_the_gradients_names) {
     cr_expect_str_eq(ds_value_at(c.step->func, a->in[1].value)->name, "wte.c1.grad.own");
     step_free(&c);
     ds_buf_deinit(&text);
+}
+
+/* Where one stage adds up alone its sum has that name. */
+Test(tied, a_stages_own_sum_keeps_the_gradients_name) {
+    static const char *const schedules[] = {"zb-v", "hanayo"};
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        char strategy[64];
+        ds_buf text = {0};
+        step_case c;
+        snprintf(strategy, sizeof strategy, "pp = 2, microbatches = 4, schedule = \"%s\"",
+                 schedules[i]);
+        pipe_text(&(pipe_case){.model = &pipe_gpt, .strategy = strategy}, &text);
+        step_make(&c, text.text, NULL, DS_PASS_PIPELINE);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        const ds_op *sum = step_find(&c, "wte.c0.grad");
+        cr_assert_not_null(sum, "%s", schedules[i]);
+        cr_expect_eq(sum->code, DS_OP_ACCUMULATE);
+        step_free(&c);
+        ds_buf_deinit(&text);
+    }
 }
 
 /* Loops in loops: elements of two indices are summed nowhere yet. */

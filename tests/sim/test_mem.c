@@ -96,6 +96,33 @@ Test(mem, the_peak_is_when_it_is_first_reached) {
     sim_free(&c);
 }
 
+/* x and a of 4096 elements (b is in place), and a mask of a byte an element, whatever an element
+ * takes. */
+Test(mem, a_kept_mask_is_a_byte_an_element) {
+    static const struct {
+        const char *dtype;
+        int64_t bits;
+    } types[] = {{"f4e2m1", 4}, {"f8e4m3", 8}, {"bf16", 16}, {"f32", 32}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (int kept = 0; kept < 2; kept++) {
+            char text[1024];
+            const char *type = types[i].dtype;
+            sim_case c;
+            snprintf(text, sizeof text,
+                     "dir 1\ntopology @t {\n  device d[1] : \"A100-SXM4-80GB\"\n}\n"
+                     "func @f(%%x: %s[64, 64] on @t.d[0]) -> %s[64, 64] on @t.d[0] {\n"
+                     "  %%a = dropout(%%x) {key = \"k\", cost = 1 us}\n"
+                     "  %%b = dropout(%%a) {key = \"k\", cost = 1 us}\n  return %%b\n}\n"
+                     "scenario { program = @f, masks = %s }\n",
+                     type, type, kept ? "kept" : "drawn");
+            sim_run_text(&c, text, NULL, false);
+            cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+            cr_expect_eq(c.result->mem.classes[0].peak_bytes,
+                         2 * 4096 * types[i].bits / 8 + kept * 4096, "%s", text);
+            sim_free(&c);
+        }
+}
+
 Test(mem, an_op_in_place_takes_its_operands_buffer) {
     cr_expect_eq(peak("%z = matmul(%x, %w)\n%a = relu(%z)\n%b = relu(%a)\nreturn %b\n"), 3 * S);
 }

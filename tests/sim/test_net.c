@@ -278,6 +278,26 @@ Test(net, states_tell_flows_apart) {
 
 /* ---- beyond int64 ---- */
 
+/* Two flows of 2^60 bytes share a link of 1 byte a second: both are slower than alone, and neither
+ * ever ends. */
+Test(net, flows_that_never_end) {
+    const ds_u128 capacity_q20 = (ds_u128)1 << DS_RATE_BITS;
+    ds_link_use use = {0, UINT64_C(1) << 32};
+    ds_flow flows[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        flows[i].work = ((ds_u128)1 << 92) * DS_WORK_PER_BYTE_Q32;
+        flows[i].alone_q20 = capacity_q20;
+        flows[i].alone_ps = INT64_MAX;
+        flows[i].share =
+            (ds_share_flow){.uses = &use, .n_uses = 1, .weight = 1, .cap_q20 = DS_NO_CAP};
+    }
+    ds_net *net = ds_net_new(&capacity_q20, 1, flows, 2, 2);
+    for (uint32_t i = 0; i < 2; i++) ds_net_flow(net, i, i, i, 1000);
+    cr_expect_eq(ds_net_next_ps(net, 1000), INT64_MAX);
+    cr_expect_eq(ds_net_n_active(net), 2);
+    ds_net_free(net);
+}
+
 static ds_status phase_alone(ds_phase phase, int64_t *ps) {
     topo_text t = topo_text_build("topology @t {\n  device d[2] : \"X\"\n"
                                   "  link d[0] -- d[1] : 1 GB/s, 1 us\n}\n");
