@@ -59,8 +59,8 @@ typedef struct ds_exec_result {
 
 /* Runs a verified and bound program (ds_verify, ds_bind, ds_verify_bound).
  * Errors: DS_ERR_VALUE (replicas that differ, an index outside its table), DS_ERR_SHAPE,
- * DS_ERR_SHARDING, DS_ERR_DEADLOCK (ranks that wait for each other), DS_ERR_LIMIT (max_bytes),
- * DS_ERR_NAME (an input that the program lacks), DS_ERR_UNSUPPORTED. On error *out is NULL.
+ * DS_ERR_SHARDING, DS_ERR_DEADLOCK (ranks that wait for each other), DS_ERR_LIMIT (max_bytes,
+ * steps), DS_ERR_NAME (an input that the program lacks), DS_ERR_UNSUPPORTED. On error *out is NULL.
  * O(work of all devices). */
 ds_status ds_exec_run(const ds_binding *binding, const ds_exec_options *options,
                       ds_exec_result **out, ds_error *err);
