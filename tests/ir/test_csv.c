@@ -1,6 +1,7 @@
 #include "ir/base/csv.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,4 +117,81 @@ Test(csv, round_trip) {
         ds_csv_deinit(&csv);
         ds_buf_deinit(&out);
     }
+}
+
+/* ---- record by record ---- */
+
+static FILE *file_of(const char *text, size_t n) {
+    FILE *file = tmpfile();
+    cr_assert(file && fwrite(text, 1, n, file) == n);
+    rewind(file);
+    return file;
+}
+
+/* Cells of up to two of seven bytes that mean something come back, three in a record; so do those
+ * before a cut, wherever it is. */
+Test(csv, written_records_are_read_whole) {
+    static const char bytes[] = {'a', ',', '"', '\n', '\r', '#', '\''};
+    enum { N = sizeof bytes, CELLS = 1 + N + N * N };
+    char cells[CELLS][3] = {""};
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < N; i++) cells[n++][0] = bytes[i];
+    for (uint32_t i = 0; i < N * N; i++, n++) {
+        cells[n][0] = bytes[i / N];
+        cells[n][1] = bytes[i % N];
+    }
+    cr_assert_eq(n, CELLS);
+    ds_buf text = {0};
+    for (uint32_t i = 0; i < CELLS; i++) {
+        const char *record[] = {cells[i], cells[(7 * i + 3) % CELLS], cells[CELLS - 1 - i]};
+        ds_csv_put_row(&text, record, 3);
+    }
+    for (size_t cut = 0; cut <= text.n; cut += cut < 40 ? 1 : text.n - 40 > cut ? 29 : 1) {
+        ds_csv_stream s;
+        ds_error err;
+        bool found = true;
+        size_t read = 0;
+        ds_csv_begin(&s, "t.csv", file_of(text.text, cut));
+        for (uint32_t i = 0;; i++) {
+            cr_assert_eq(ds_csv_next(&s, &found, &err), DS_OK, "%s", err.message);
+            if (!found) break;
+            read += s.raw.n;
+            if (!s.whole) continue;
+            cr_assert_eq(s.n, 3);
+            cr_expect_str_eq(s.cells[0], cells[i]);
+            cr_expect_str_eq(s.cells[1], cells[(7 * i + 3) % CELLS]);
+            cr_expect_str_eq(s.cells[2], cells[CELLS - 1 - i]);
+        }
+        cr_expect_eq(read, cut);
+        ds_csv_close(&s);
+    }
+    ds_csv csv; /* and the reader of whole tables says the same */
+    ds_error err;
+    ds_buf table = {0};
+    ds_buf_put(&table, "x,y,z\n");
+    ds_buf_put_n(&table, text.text, text.n);
+    cr_assert_eq(ds_csv_parse("t.csv", table.text, table.n, &csv, &err), DS_OK, "%s", err.message);
+    cr_assert_eq(csv.rows.n, CELLS);
+    for (uint32_t i = 0; i < CELLS; i++) cr_expect_str_eq(csv.rows.at[i].cells[0], cells[i]);
+    ds_csv_deinit(&csv);
+    ds_buf_deinit(&table);
+    ds_buf_deinit(&text);
+}
+
+Test(csv, streams_refuse_what_is_no_record) {
+    static const char *const texts[] = {"a\"b,c\"\n", "\"a\"b\n"};
+    ds_csv_stream s;
+    ds_error err;
+    bool found;
+    for (int i = 0; i < 2; i++) {
+        ds_csv_begin(&s, "t.csv", file_of(texts[i], strlen(texts[i])));
+        cr_expect_eq(ds_csv_next(&s, &found, &err), DS_ERR_DATA);
+        cr_expect_eq(strncmp(err.message, "t.csv:1: ", 9), 0, "%s", err.message);
+        ds_csv_close(&s);
+    }
+    ds_csv_begin(&s, "t.csv", file_of("a\nb\0\n", 5));
+    cr_expect_eq(ds_csv_next(&s, &found, &err), DS_OK);
+    cr_expect_eq(ds_csv_next(&s, &found, &err), DS_ERR_DATA);
+    cr_expect_str_eq(err.message, "t.csv:2: a NUL byte: this is not a text file");
+    ds_csv_close(&s);
 }

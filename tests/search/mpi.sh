@@ -47,7 +47,7 @@ done
 cmp "$scratch/one.csv" "$scratch/merged.csv" || fail "shards: other rows"
 
 "$mpirun" -n 2 "$distsim" sweep "$file" -q -o "$scratch/one.csv" 2>"$scratch/log"
-[ $? = 1 ] || fail "a file that exists: no exit code 1"
+[ $? = 2 ] || fail "a file that exists: no exit code 2"
 [ "$(grep -c 'exists: --resume goes on' "$scratch/log")" = 1 ] || fail "a file that exists: not told once"
 "$mpirun" -n 2 "$distsim" sweep "$scratch/nothing.dir" -q 2>"$scratch/log"
 [ $? = 1 ] || fail "no file: no exit code 1"

@@ -1,7 +1,8 @@
 /* The command line: one file cmd_VERB.c a verb, one line a verb in CLI_VERBS.
  *
  * Results go to stdout, diagnostics and progress to stderr. Exit codes: 0 ok, 1 the program or plan
- * is wrong or does not fit, 2 usage, 3 internal; a ds_status maps to one by ds_status_exit_code.
+ * is wrong or does not fit, 2 usage, 3 internal or a stdout that cannot be written to; a ds_status
+ * maps to one by ds_status_exit_code.
  *
  * A verb parses its arguments with argp, taking the options that all verbs share from cli_argp as a
  * child parser:

@@ -55,8 +55,8 @@ static void check_stdout(void) {
     _exit(ds_status_exit_code(DS_ERR_STDOUT));
 }
 
-/* A stream that the caller has closed would become the first file that is opened. What is written to
- * such a stdout fails. */
+/* A stream that the caller has closed would become the first file that is opened. What is written
+ * to such a stdout fails. */
 static void hold_streams(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) abort();

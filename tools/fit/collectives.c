@@ -188,8 +188,8 @@ static void start_table(const fitting *f, const char *source, ds_buf *out) {
         if (n < ROWS_OF_ONE) continue;
         bool two = n >= ROWS_OF_TWO;
         for (int p = !two; p < 2; p++) {
-            ds_buf_printf(out, "%s,%.15g,%s,10,%d,%d,0.5,0,0,%u,,,measured collectives,", collective,
-                          gb_per_s, names[p], two, two ? 1000 : 0, n);
+            ds_buf_printf(out, "%s,%.15g,%s,10,%d,%d,0.5,0,0,%u,,,measured collectives,",
+                          collective, gb_per_s, names[p], two, two ? 1000 : 0, n);
             ds_csv_put_cell(out, source, false);
             ds_buf_putc(out, '\n');
         }
