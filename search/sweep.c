@@ -295,6 +295,8 @@ static ds_status open_file(driver *d, ds_error *err) {
         return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
                             "--resume and --db need a file: say -o out.csv");
     DS_TRY(check_apart(d, err));
+    if (o->db) /* its rows are read from there */
+        DS_TRY(ds_output_check(o->path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err));
     DS_TRY(check_db(d, err));
     if (o->certificate) DS_TRY(ds_output_check(o->certificate, output_flags(o), err));
     DS_TRY(ds_sweep_file_open(&d->file, o->path, o->resume, o->overwrite, err));

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A scratch file of n bytes, each the lowest byte of its place. */
@@ -67,4 +68,37 @@ Test(file, near_the_program) {
     cr_assert_not(ds_file_near_program("../../../../../../../../../../../../../../x", &path));
     cr_assert_eq(path.n, 0);
     ds_buf_deinit(&path);
+}
+
+Test(file, descriptors) {
+    static const char *const none[] = {"/dev/stdins", "/dev/fd/",  "/dev/fd/x",
+                                       "/dev/fd/1x",  "/dev/null", "-"};
+    cr_expect_eq(ds_file_descriptor("/dev/stdin"), 0);
+    cr_expect_eq(ds_file_descriptor("/dev/stderr"), 2);
+    cr_expect_eq(ds_file_descriptor("/dev/fd/63"), 63);
+    cr_expect_eq(ds_file_descriptor("/proc/self/fd/1"), 1);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        cr_expect_eq(ds_file_descriptor(none[i]), -1, "%s", none[i]);
+}
+
+/* A named FIFO is refused at once, the pipe of a descriptor is read. */
+Test(file, fifos_are_not_waited_for, .timeout = 20) {
+    char name[] = "/tmp/fifo-XXXXXX", path[40];
+    cr_assert_not_null(mkdtemp(name));
+    snprintf(path, sizeof path, "%s/p", name);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    ds_buf text = {0};
+    ds_error err;
+    cr_expect_eq(ds_file_read(path, DS_NOWHERE, 10, &text, &err), DS_ERR_IO);
+    cr_expect_not_null(strstr(err.message, "FIFO"), "%s", err.message);
+    cr_expect_eq(ds_file_check(path, &err), DS_ERR_IO);
+    unlink(path);
+    rmdir(name);
+    int ends[2];
+    cr_assert(pipe(ends) == 0 && write(ends[1], "pipe", 4) == 4);
+    close(ends[1]);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    cr_expect_eq(ds_file_read(path, DS_NOWHERE, 10, &text, &err), DS_OK, "%s", err.message);
+    cr_expect_str_eq(text.text, "pipe");
+    ds_buf_deinit(&text);
 }

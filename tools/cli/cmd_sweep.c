@@ -1,4 +1,5 @@
 /* distsim sweep FILE -o out.csv: every candidate of the file's sweep, simulated. */
+#include "ir/base/output.h"
 #include "search/plot.h"
 #include "search/sweep.h"
 #include "tools/cli/cli.h"
@@ -284,6 +285,9 @@ static int load(arguments *args, cli_source *source, ds_profiles **profiles) {
     int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, source));
     if (!exit_code && args->plot &&
         ds_plot_check(args->plot, args->common.overwrite, &err) != DS_OK)
+        exit_code = cli_fail(NULL, &err);
+    if (!exit_code && args->plot && /* its rows are read from there */
+        ds_output_check(args->sweep.path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
     if (!exit_code && ds_profiles_load(args->common.profiles, profiles, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
