@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '7');
+INSERT INTO meta VALUES ('schema_version', '8');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -210,6 +210,15 @@ CREATE TABLE collective_protocol (
     e                REAL NOT NULL CHECK (e > 0 AND e <= 1),
     least_bytes      INTEGER NOT NULL CHECK (least_bytes >= 0), -- sizes that it is used for
     most_bytes       INTEGER NOT NULL CHECK (most_bytes >= 0),  -- 0: without an end
+    -- What the rows had that were fitted; beyond it a cost is marked extrapolated. 0: not stated.
+    group_least      INTEGER NOT NULL CHECK (group_least >= 0),
+    group_most       INTEGER NOT NULL CHECK (group_most >= group_least),
+    nodes_least      INTEGER NOT NULL CHECK (nodes_least >= 0), -- islands of fast links
+    nodes_most       INTEGER NOT NULL CHECK (nodes_most >= nodes_least),
+    size_least       INTEGER NOT NULL CHECK (size_least >= 0),  -- bytes
+    size_most        INTEGER NOT NULL CHECK (size_most >= size_least),
+    link_least_bytes_per_s INTEGER CHECK (link_least_bytes_per_s >= 0), -- slowest link of a row
+    link_most_bytes_per_s  INTEGER CHECK (link_most_bytes_per_s >= link_least_bytes_per_s),
     n                INTEGER NOT NULL CHECK (n >= 0),   -- measurements fitted; 0: assumed
     median_error     REAL CHECK (median_error >= 0),
     p90_error        REAL CHECK (p90_error >= 0),

@@ -103,8 +103,9 @@ ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds
                          ds_arena *arena, ds_coll_choice *out, ds_error *err);
 
 /* What ds_cost_collective asks for: the capacity of the link that needs longest for its bytes, by
- * the named algorithm or the first of the candidates that there is (0 if no link carries any), and
- * the least that the bytes of any candidate take at full capacity. */
+ * the named algorithm or the first of the candidates that there is (0 if no link carries any), the
+ * least that the bytes of any candidate take at full capacity, and the islands of fast links that
+ * the group has devices in. */
 ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_coll_links *out,
                            ds_error *err);
 

@@ -1,4 +1,5 @@
 /* Which link holds a collective up, and for how long. */
+#include "ir/base/map.h"
 #include "ir/base/units.h"
 #include "sim/coll/internal.h"
 
@@ -35,6 +36,21 @@ static ds_status flow_of(ds_topo *topo, const ds_coll_request *request, const ch
     return status;
 }
 
+/* Islands of fast links that the group has devices in. O(group) where neighbours share one. */
+static uint32_t count_nodes(ds_topo *topo, const ds_coll_request *request) {
+    uint32_t n = 0;
+    ds_map seen;
+    ds_map_init(&seen);
+    for (uint32_t i = 0; i < request->n; i++) {
+        uint64_t island = ds_topo_island(topo, request->devices[i]);
+        if (ds_map_find(&seen, island + 1)) continue;
+        ds_map_put(&seen, island + 1, 1);
+        n++;
+    }
+    ds_map_deinit(&seen);
+    return n;
+}
+
 ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_coll_links *out,
                            ds_error *err) {
     const char *names[DS_COLL_MOST_ALGORITHMS];
@@ -57,5 +73,6 @@ ds_status ds_coll_links_of(ds_topo *topo, const ds_coll_request *request, ds_col
         if (least < 0 || f.seconds < least) least = f.seconds;
     }
     if (least < 0) return why;
+    out->n_nodes = count_nodes(topo, request);
     return ds_ps_from_seconds(least, &out->flow_ps, err);
 }

@@ -153,8 +153,9 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  *   launch + S/copy + steps·step + flow/e
  * with the flow of the simulated phases; launch + S/copy, step and e are then the terms. They are
  * used where no row or curve was made on these links, and on links of the rows for sizes outside of
- * them that a protocol is for. A capacity over 2.5 times off the fit's is
- * extrapolation. Source: NVIDIA/nccl src/graph/tuning.cc (latencies and bandwidth a protocol).
+ * them that a protocol is for. Of protocols that do not say which
+ * links they saw, a capacity over 2.5 times off the fit's is extrapolation. Source: NVIDIA/nccl
+ * src/graph/tuning.cc (latencies and bandwidth a protocol).
  *
  * Rows without a fit that says on which links they were measured (an import from a log of
  * nccl-tests makes such) are taken as measured on the links in use: e is what makes the flow there,
@@ -162,13 +163,16 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
  * that a row of the profile shows: then they are other links, as above, and that rate is C. With
  * over 2.5 times as much the rows say too little of them, and that counts as extrapolation.
  *
- * `extrapolated`: the links, the size or the group lie outside what the fit saw. `holds_compute`:
- * on that stack no compute ran beside this collective; it belongs on the members' compute stream.
+ * `extrapolated`: the links, the number of nodes, the group or the size lie outside what the fit
+ * saw: what the rows of its protocols had is in their table; rows of a group are of one node. The
+ * spread is then at least that of rows left out of fits in the same way. `holds_compute`: on that
+ * stack no compute ran beside this collective; it belongs on the members' compute stream.
  * Errors: DS_ERR_VALUE for negative bytes, DS_ERR_OVERFLOW. O(fits + rows). */
 typedef struct ds_coll_links {
     int64_t slowest_bytes_per_s; /* capacity of the link that holds the collective up; 0: unknown */
-    int64_t flow_ps; /* what the bytes take at full capacity; 0: as a ring on links of the fit's */
-    int64_t wait_ps; /* latencies of all steps of the algorithm that takes flow_ps */
+    int64_t flow_ps;  /* what the bytes take at full capacity; 0: as a ring on links of the fit's */
+    int64_t wait_ps;  /* latencies of all steps of the algorithm that takes flow_ps */
+    uint32_t n_nodes; /* islands of fast links that the group spans (ds_topo_island); 0: unknown */
 } ds_coll_links;
 
 typedef struct ds_coll_cost {

@@ -341,6 +341,7 @@ static ds_status take_coll_fit(loader *l, sqlite3_stmt *row) {
     DS_TRY(profile_at(l, row, 0, &f.profile));
     DS_TRY(source_at(l, row, 11, &f.source));
     f.spread = spread_of_error(row, 12);
+    f.n = sqlite3_column_int64(row, 13);
     DS_PUSH(l->arena, &l->p->coll_fits, f);
     return DS_OK;
 }
@@ -376,6 +377,9 @@ static ds_status take_protocol(loader *l, sqlite3_stmt *row) {
     DS_TRY(profile_at(l, row, 0, &f.profile));
     DS_TRY(source_at(l, row, 11, &f.source));
     f.spread = spread_of_error(row, 12);
+    for (int k = 0; k < DS_SEEN_COUNT; k++)
+        f.seen[k] =
+            (ds_seen){sqlite3_column_int64(row, 13 + 2 * k), sqlite3_column_int64(row, 14 + 2 * k)};
     DS_PUSH(l->arena, &l->p->protocols, f);
     return DS_OK;
 }
@@ -542,13 +546,14 @@ static ds_status load_tables(loader *l) {
                 take_coll_row));
     DS_TRY(each(l, "collective_fit",
                 "SELECT profile, collective, group_size, capacity_bytes_per_s, alpha_ps, launch_ps,"
-                " step_ps, e_max, s_half, holds_compute, basis, source, p90_error"
+                " step_ps, e_max, s_half, holds_compute, basis, source, p90_error, n"
                 " FROM collective_fit",
                 take_coll_fit));
     return each(l, "collective_protocol",
                 "SELECT profile, collective, link_bytes_per_s, protocol, launch_ps, step_ps,"
-                " copy_bytes_per_s, e, least_bytes, most_bytes, basis, source, p90_error"
-                " FROM collective_protocol",
+                " copy_bytes_per_s, e, least_bytes, most_bytes, basis, source, p90_error,"
+                " link_least_bytes_per_s, link_most_bytes_per_s, nodes_least, nodes_most,"
+                " group_least, group_most, size_least, size_most FROM collective_protocol",
                 take_protocol);
 }
 

@@ -6,7 +6,7 @@
 #include "sim/cost/gemm.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "7"
+#define DS_PROFILES_VERSION "8"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -70,10 +70,24 @@ typedef struct ds_coll_fit {
     int64_t capacity_bytes_per_s, alpha_ps, launch_ps, step_ps;
     double e_max, s_half;
     bool holds_compute;
+    int64_t n;    /* measurements fitted, or rows of a size each; 0: assumed */
     bool no_link; /* of rows alone: the capacity is the highest rate of any, on links not named */
     ds_cost_spread spread;
     const char *basis, *source;
 } ds_coll_fit;
+
+/* What the rows of a fit had, from the least to the most; 0, 0: not stated. */
+typedef struct ds_seen {
+    int64_t least, most;
+} ds_seen;
+
+typedef enum ds_seen_kind {
+    DS_SEEN_LINK, /* bytes/s of the slowest link */
+    DS_SEEN_NODES,
+    DS_SEEN_GROUP,
+    DS_SEEN_SIZE,
+    DS_SEEN_COUNT
+} ds_seen_kind;
 
 typedef struct ds_protocol {
     uint32_t profile;
@@ -82,6 +96,7 @@ typedef struct ds_protocol {
     int64_t copy_bytes_per_s;        /* 0: free */
     int64_t least_bytes, most_bytes; /* sizes that it is used for; 0: without an end */
     double e;
+    ds_seen seen[DS_SEEN_COUNT];
     ds_cost_spread spread;
     const char *basis, *source;
 } ds_protocol;

@@ -223,6 +223,20 @@ static void put_over(ds_json *json, const ds_op *op) {
     ds_buf_deinit(&text);
 }
 
+/* Between which times nine in ten lie; null where no residuals are known. */
+static void put_interval(ds_json *json, int64_t ps, const ds_cost_spread *spread) {
+    ds_json_key(json, "total_interval_ps");
+    if (!(spread->low > 0)) {
+        ds_json_null(json);
+        return;
+    }
+    ds_json_begin_object(json);
+    ds_json_key_int(json, "low", (int64_t)((double)ps * spread->low));
+    double high = (double)ps * spread->high;
+    ds_json_key_int(json, "high", high < 9e18 ? (int64_t)high : INT64_MAX);
+    ds_json_end_object(json);
+}
+
 static void put_collectives(ds_json *json, const ds_result *r) {
     uint32_t n;
     ds_op_total *ops = ds_report__collectives(r, &n);
@@ -242,6 +256,7 @@ static void put_collectives(ds_json *json, const ds_result *r) {
         ds_json_key_double(json, "bus_bytes_per_s",
                            ds_report__share(ops[i].bus_bytes, (double)ops[i].ps * 1e-12));
         ds_json_key_bool(json, "extrapolated", ops[i].group->terms.extrapolated);
+        put_interval(json, ops[i].ps, &ops[i].group->terms.spread);
         ds_json_end_object(json);
     }
     ds_json_end_array(json);

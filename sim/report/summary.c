@@ -243,11 +243,14 @@ static void put_op(const ds_result *r, const ds_op_total *op, ds_buf *out) {
     ds_report__op_title(r, op->inst, out);
     if (op->group && op->record->n_out > 1) ds_buf_printf(out, " +%u", op->record->n_out - 1);
     double seconds = (double)op->ps * 1e-12;
-    if (op->group && seconds > 0)
-        ds_buf_printf(out, "  %s, bus %s%s", ds_report__algorithm(op->group),
-                      ds_report__rate(op->bus_bytes / seconds, "B/s").s,
-                      op->group->terms.extrapolated ? ", extrapolated" : "");
-    else if (seconds > 0 && op->record->variants[0].work.kind == DS_WORK_MEMORY)
+    if (op->group && seconds > 0) {
+        const ds_coll_cost *terms = &op->group->terms;
+        ds_buf_printf(out, "  %s, bus %s", ds_report__algorithm(op->group),
+                      ds_report__rate(op->bus_bytes / seconds, "B/s").s);
+        if (terms->extrapolated)
+            ds_buf_printf(out, ", extrapolated (times %.2g .. %.2g)", terms->spread.low,
+                          terms->spread.high);
+    } else if (seconds > 0 && op->record->variants[0].work.kind == DS_WORK_MEMORY)
         ds_buf_printf(out, "  %s", ds_report__rate(op->memory_bytes / seconds, "B/s").s);
     else if (seconds > 0 && op->flop > 0)
         ds_buf_printf(out, "  %s", ds_report__rate(op->flop / seconds, "FLOP/s").s);

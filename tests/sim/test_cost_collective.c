@@ -153,9 +153,11 @@ Test(cost_collective, on_other_links_a_curve_keeps_its_maximum) {
 
 static ds_coll_cost with_flow(uint32_t group, int64_t bytes, int64_t link, int64_t flow_ps) {
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, "all_to_all", group, bytes,
-                                    (ds_coll_links){link, flow_ps, 0}, &cost, NULL, NULL),
-                 DS_OK);
+    cr_assert_eq(
+        ds_cost_collective(p, profile, "all_to_all", group, bytes,
+                           (ds_coll_links){.slowest_bytes_per_s = link, .flow_ps = flow_ps}, &cost,
+                           NULL, NULL),
+        DS_OK);
     return cost;
 }
 
@@ -316,7 +318,8 @@ Test(cost_collective, rows_without_a_fit_count_on_the_links_in_use) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ds_coll_cost cost;
-        ds_coll_links links = {cases[i].link, cases[i].flow_ps, 6000000};
+        ds_coll_links links = {
+            .slowest_bytes_per_s = cases[i].link, .flow_ps = cases[i].flow_ps, .wait_ps = 6000000};
         cr_assert_eq(ds_cost_collective(q, id, cases[i].collective, 4, cases[i].bytes, links, &cost,
                                         NULL, NULL),
                      DS_OK);
@@ -328,4 +331,86 @@ Test(cost_collective, rows_without_a_fit_count_on_the_links_in_use) {
     }
     ds_profiles_free(q);
     cost_tree_deinit(&alone);
+}
+
+/* ---- what a fit did not see ---- */
+
+/* Protocols whose rows were all_reduces of 1 KB to 1 MB over 2 to 8 of one node, on links of 100 to
+ * 110 GB/s, and lay within 5 % of the fit. */
+static ds_coll_cost seen_terms(uint32_t group, uint32_t nodes, double gb_per_s, int64_t bytes,
+                               ds_buf *explain) {
+    cost_tree own;
+    ds_coll_cost cost;
+    uint32_t found;
+    cost_tree_init(&own);
+    cost_tree_put(&own, "p/collective_protocols.csv",
+                  "collective,link_gb_per_s,protocol,launch_us,step_us,copy_gb_per_s,e,least_bytes,"
+                  "most_bytes,group_least,group_most,nodes_least,nodes_most,size_least,size_most,"
+                  "link_least_gb_per_s,link_most_gb_per_s,n,median_error,p90_error,basis,source\n"
+                  "all_reduce,100,simple,20,3,0,0.5,0,0,2,8,1,1,1000,1000000,100,110,9,0.02,0.05,"
+                  "rows,s\n");
+    ds_profiles *loaded = cost_tree_load(&own);
+    cr_assert_eq(ds_profiles_find_profile(loaded, "P", DS_NOWHERE, &found, NULL), DS_OK);
+    ds_coll_links links = {.slowest_bytes_per_s = (int64_t)(gb_per_s * 1e9), .n_nodes = nodes};
+    cr_assert_eq(
+        ds_cost_collective(loaded, found, "all_reduce", group, bytes, links, &cost, explain, NULL),
+        DS_OK);
+    ds_profiles_free(loaded);
+    cost_tree_deinit(&own);
+    return cost;
+}
+
+Test(cost_collective, within_its_rows_a_fit_is_as_far_off_as_it_was) {
+    static const struct {
+        uint32_t group;
+        double gb_per_s;
+        int64_t bytes;
+    } cases[] = {{2, 100, 1000}, {8, 110, 1000000}, {5, 105, 5000}, {8, 95, 1000}, {8, 0, 1000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ds_coll_cost c = seen_terms(cases[i].group, 1, cases[i].gb_per_s, cases[i].bytes, NULL);
+        cr_expect_not(c.extrapolated, "case %zu", i);
+        cr_expect(c.spread.low >= 0.94 && c.spread.high <= 1.06, "case %zu", i);
+    }
+}
+
+/* Beyond them it says so, with an interval that is at least that of its own rows; the terms stay.
+ */
+Test(cost_collective, beyond_its_rows_a_fit_promises_nothing_without_a_word) {
+    static const struct {
+        uint32_t group, nodes;
+        double gb_per_s;
+        int64_t bytes;
+        const char *word;
+    } cases[] = {{8, 2, 100, 1000, "nodes: 2, measured were 1 to 1"},
+                 {16, 1, 100, 1000, "a group of 16, measured were 2 to 8"},
+                 {8, 1, 50, 1000, "links of 50 GB/s, measured were 100 GB/s to 110 GB/s"},
+                 {8, 1, 200, 1000, "links of 200 GB/s"},
+                 {8, 1, 100, 999, "bytes: 999, measured were 1000 to 1000000"},
+                 {8, 1, 100, 1000001, "bytes: 1000001"}};
+    ds_coll_cost seen = seen_terms(8, 1, 100, 1000, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ds_buf text = {0};
+        ds_coll_cost c =
+            seen_terms(cases[i].group, cases[i].nodes, cases[i].gb_per_s, cases[i].bytes, &text);
+        cr_expect(c.extrapolated, "%s", cases[i].word);
+        cr_expect(c.spread.low < seen.spread.low && c.spread.high > seen.spread.high,
+                  "%s: %g to %g", cases[i].word, c.spread.low, c.spread.high);
+        cr_expect(strstr(text.text, cases[i].word), "%s is not in\n%s", cases[i].word, text.text);
+        cr_expect(strstr(text.text, "times as long for nine in ten"), "%s", text.text);
+        cr_expect_eq(c.launch_ps, seen.launch_ps);
+        cr_expect_eq(c.efficiency_q32, seen.efficiency_q32);
+        ds_buf_deinit(&text);
+    }
+}
+
+/* Rows of collectives.csv were measured inside one node: over two they are no measurement. */
+Test(cost_collective, rows_are_of_one_node) {
+    for (uint32_t nodes = 0; nodes <= 2; nodes++) {
+        ds_coll_cost c;
+        ds_coll_links links = {.slowest_bytes_per_s = INT64_C(100000000000), .n_nodes = nodes};
+        cr_assert_eq(
+            ds_cost_collective(p, profile, "all_reduce", 2, 2000000, links, &c, NULL, NULL), DS_OK);
+        cr_expect_eq(c.extrapolated, nodes == 2, "%u nodes", nodes);
+        cr_expect_eq(c.spread.high > 1, nodes == 2, "%u nodes", nodes);
+    }
 }

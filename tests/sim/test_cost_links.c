@@ -81,7 +81,7 @@ Test(cost_links, between_nodes_latency_is_no_factor) {
     ds_report_summary(c.result, &text);
     expect(&text, "roofline 100.0 % (fitted curves)");
     expect(&text, "  communication  fitted profile 100.0 %; extrapolated 100.0 %\n");
-    expect(&text, "all_reduce main/y  ring, bus 11.02 GB/s, extrapolated\n");
+    expect(&text, "all_reduce main/y  ring, bus 11.02 GB/s, extrapolated (times 0.36 .. 3)\n");
     text.n = 0;
     cr_assert(ds_report_explain(c.result, "all_reduce", &text));
     expect(&text, "extrapolated: the slowest link has 25 GB/s, those of the fit 300 GB/s; the "

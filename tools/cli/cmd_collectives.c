@@ -72,13 +72,17 @@ static const struct argp parser = {
            "\vThe file's last topology counts. TABLE.csv has the columns collective, group_size, "
            "size_bytes and time_us, and may have split (fit: the profile's constants saw the row; "
            "held: they did not; aux: not counted) and devices (0-3 8-11; without them a group is "
-           "the first devices). LIST.csv has paths from its own folder.",
+           "the first devices). LIST.csv has paths from its own folder. A prediction for a kind of "
+           "link, a number of nodes, a group or a size beyond the rows that the profile was fitted "
+           "to is marked extrapolated, with the times between which nine in ten lie.",
     .children = children};
 
 /* A row, and what is predicted for it. */
 typedef struct line {
     ds_measured measured;
     double predicted_us;
+    bool extrapolated;
+    double low_us, high_us; /* of an extrapolated one: nine in ten lie between */
     const char *algorithm;
 } line;
 
@@ -97,6 +101,9 @@ static ds_status predict(ds_topo *topo, const ds_profiles *profiles, uint32_t pr
     if (status == DS_OK) status = ds_coll_choose(topo, q, &terms, &arena, &choice, err);
     l->predicted_us = (double)choice.ps / 1e6;
     l->algorithm = choice.algorithm;
+    l->extrapolated = terms.extrapolated;
+    l->low_us = l->predicted_us * terms.spread.low;
+    l->high_us = l->predicted_us * terms.spread.high;
     ds_arena_deinit(&arena);
     return status;
 }
@@ -133,10 +140,13 @@ static void put_lines(const line *lines, uint32_t n, bool split, ds_buf *out) {
         const ds_measured *m = &l->measured;
         ds_buf_printf(out, "| %s | ", ds_op_name(m->request.op));
         put_group(m, out);
-        ds_buf_printf(out, " | %" PRId64 " | %.2f | %.2f | %.2f | %.2f | %+.1f %% | %s |",
+        ds_buf_printf(out, " | %" PRId64 " | %.2f | %.2f | %.2f | %.2f | %+.1f %% | %s",
                       m->request.bytes, m->us, l->predicted_us, ds_measured_bus_gb_per_s(m, m->us),
                       ds_measured_bus_gb_per_s(m, l->predicted_us), error_of(l) * 100,
                       l->algorithm);
+        if (l->extrapolated)
+            ds_buf_printf(out, ", extrapolated: %.2f to %.2f us", l->low_us, l->high_us);
+        ds_buf_put(out, " |");
         if (split) ds_buf_printf(out, " %s |", split_of(m));
         ds_buf_putc(out, '\n');
     }
@@ -147,6 +157,7 @@ static void put_lines(const line *lines, uint32_t n, bool split, ds_buf *out) {
 
 typedef struct errors {
     uint32_t n;
+    uint32_t n_extrapolated, n_within; /* their intervals */
     double sum, bias, most;
 } errors;
 
@@ -169,6 +180,9 @@ static errors errors_of(const line *lines, uint32_t n, const ds_measured *group,
         e.n++;
         e.sum += fabs(error);
         e.bias += error;
+        e.n_extrapolated += lines[i].extrapolated;
+        e.n_within +=
+            lines[i].extrapolated && m->us >= lines[i].low_us && m->us <= lines[i].high_us;
         if (fabs(error) > e.most) e.most = fabs(error);
     }
     return e;
@@ -176,9 +190,13 @@ static errors errors_of(const line *lines, uint32_t n, const ds_measured *group,
 
 static void put_errors(const errors *e, const char *split, ds_buf *out) {
     if (!e->n) return;
-    ds_buf_printf(out, "%s%s: n = %u, mean |error| %.1f %%, mean error %+.1f %%, largest %.1f %%\n",
+    ds_buf_printf(out, "%s%s: n = %u, mean |error| %.1f %%, mean error %+.1f %%, largest %.1f %%",
                   split ? ", " : "", split ? split : "", e->n, e->sum / e->n * 100,
                   e->bias / e->n * 100, e->most * 100);
+    if (e->n_extrapolated)
+        ds_buf_printf(out, "; extrapolated %u, of which %u within their intervals",
+                      e->n_extrapolated, e->n_within);
+    ds_buf_putc(out, '\n');
 }
 
 static void put_errors_of(const line *lines, uint32_t n, const ds_measured *group, bool split,

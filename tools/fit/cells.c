@@ -42,15 +42,13 @@ ds_status fit_set(ds_csv *csv, uint32_t row, const char *column, const char *for
     return DS_OK;
 }
 
-void fit_add_ratios(ds_csv *csv) {
-    static const char *const ratios[] = {"ratio_p05", "ratio_p25", "ratio_p50", "ratio_p75",
-                                         "ratio_p95"};
-    for (int i = 0; i < 5; i++) {
+void fit_add_columns(ds_csv *csv, const char *const *names, uint32_t n_names) {
+    for (uint32_t i = 0; i < n_names; i++) {
         uint32_t n = csv->n_columns;
-        if (ds_csv_find(csv, ratios[i]) != DS_CSV_NO_COLUMN) continue;
+        if (ds_csv_find(csv, names[i]) != DS_CSV_NO_COLUMN) continue;
         const char **columns = ds_arena_alloc(&csv->arena, (n + 1) * sizeof *columns);
         memcpy(columns, csv->columns, n * sizeof *columns);
-        columns[n] = ratios[i];
+        columns[n] = names[i];
         csv->columns = columns;
         for (uint32_t r = 0; r < csv->rows.n; r++) {
             const char **cells = ds_arena_alloc(&csv->arena, (n + 1) * sizeof *cells);
@@ -60,6 +58,12 @@ void fit_add_ratios(ds_csv *csv) {
         }
         csv->n_columns = n + 1;
     }
+}
+
+void fit_add_ratios(ds_csv *csv) {
+    static const char *const ratios[] = {"ratio_p05", "ratio_p25", "ratio_p50", "ratio_p75",
+                                         "ratio_p95"};
+    fit_add_columns(csv, ratios, 5);
 }
 
 uint32_t fit_group(fit_groups *groups, const char *name) {

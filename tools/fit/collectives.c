@@ -12,11 +12,10 @@
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
-#include "sim/coll/measured.h"
 #include "sim/cost/build.h"
 #include "sim/cost/constant.h"
 #include "sim/cost/fit.h"
-#include "tools/fit/fit.h"
+#include "tools/fit/collectives_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,23 +24,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PS_PER_US 1e6
-
-/* One algorithm of one row: what of its time no constant changes. */
-typedef struct way {
-    double steps, wait_ps, flow_ps;
-} way;
-
-typedef struct row {
-    const ds_measured *measured;
-    ds_coll_links links;
-    way ways[DS_COLL_MOST_ALGORITHMS];
-    uint32_t n_ways;
-    uint32_t first; /* row of the file where its protocols begin; UINT32_MAX: none */
-} row;
-
-/* What of a protocol is fitted; the copy is the same for all protocols of a collective. */
-enum { LAUNCH, STEP, COPY, SHARE, N_KINDS };
 static const struct {
     const char *column;
     ds_constant_name name;
@@ -51,37 +33,16 @@ static const struct {
                     {"copy_gb_per_s", DS_CONSTANT_PROTOCOL_COPY_BYTES_PER_S, 1e9},
                     {"e", DS_CONSTANT_PROTOCOL_E, 1}};
 
-#define MOST_PROTOCOLS 4
-#define MOST_VARIABLES (MOST_PROTOCOLS * N_KINDS)
-
-typedef struct fitting {
-    ds_csv csv; /* collective_protocols.csv */
-    bool is_read;
-    ds_topo *topo;
-    ds_profiles *profiles;
-    uint32_t profile;
-    ds_arena arena;
-    row *rows;
-    uint32_t n;
-    double *predicted, *measured; /* scratch, n each */
-    uint32_t first, n_protocols;  /* what is being fitted: rows of the file */
-    int kind[MOST_VARIABLES];
-    uint32_t protocol[MOST_VARIABLES]; /* UINT32_MAX: of all (the copy) */
-    uint32_t n_variables;
-    bool worse;   /* the file's constants fit worse than those found */
-    bool started; /* there was no file */
-} fitting;
-
 /* ---- measured rows ---- */
 
-static ds_status take_way(fitting *f, row *r, const char *algorithm, ds_error *err) {
+static ds_status take_way(fit_coll *f, fit_row *r, const char *algorithm, ds_error *err) {
     ds_phase *phases;
     uint32_t n;
     ds_error refusal;
     const ds_coll_request *q = &r->measured->request;
     if (ds_coll_phases(f->topo, q, algorithm, &f->arena, &phases, &n, &refusal) != DS_OK)
         return DS_OK; /* not every group has every algorithm */
-    way w = {0};
+    fit_way w = {0};
     for (uint32_t i = 0; i < n; i++) {
         int64_t ps;
         DS_TRY(ds_phase_alone_ps(f->topo, &phases[i], (uint64_t)1 << 32, &ps, err));
@@ -94,31 +55,31 @@ static ds_status take_way(fitting *f, row *r, const char *algorithm, ds_error *e
     return DS_OK;
 }
 
-static ds_status link_of(const fitting *f, uint32_t line, int64_t *bytes_per_s, ds_error *err) {
+ds_status fit__link_of(const fit_coll *f, uint32_t line, int64_t *bytes_per_s, ds_error *err) {
     return fit_rate(&f->csv, line, "link_gb_per_s", bytes_per_s, err);
 }
 
 /* Are two rows of the file protocols of the same collective and link? */
-static ds_status are_together(const fitting *f, uint32_t a, uint32_t b, bool *out, ds_error *err) {
+static ds_status are_together(const fit_coll *f, uint32_t a, uint32_t b, bool *out, ds_error *err) {
     const char *one, *other;
     int64_t first, second;
     DS_TRY(fit_cell(&f->csv, a, "collective", &one, err));
     DS_TRY(fit_cell(&f->csv, b, "collective", &other, err));
-    DS_TRY(link_of(f, a, &first, err));
-    DS_TRY(link_of(f, b, &second, err));
+    DS_TRY(fit__link_of(f, a, &first, err));
+    DS_TRY(fit__link_of(f, b, &second, err));
     *out = strcmp(one, other) == 0 && first == second;
     return DS_OK;
 }
 
 /* The protocols on the links nearest to the row's. */
-static ds_status find_protocols(const fitting *f, row *r, ds_error *err) {
+static ds_status find_protocols(const fit_coll *f, fit_row *r, ds_error *err) {
     double best = HUGE_VAL;
     r->first = UINT32_MAX;
     for (uint32_t i = 0; i < f->csv.rows.n; i++) {
         const char *collective;
         int64_t link;
         DS_TRY(fit_cell(&f->csv, i, "collective", &collective, err));
-        DS_TRY(link_of(f, i, &link, err));
+        DS_TRY(fit__link_of(f, i, &link, err));
         if (strcmp(collective, ds_op_name(r->measured->request.op)) != 0) continue;
         double off = fabs(log((double)link / (double)r->links.slowest_bytes_per_s));
         if (off >= best) continue;
@@ -128,7 +89,7 @@ static ds_status find_protocols(const fitting *f, row *r, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status read_rows(fitting *f, const char *table, ds_error *err) {
+static ds_status read_rows(fit_coll *f, const char *table, ds_error *err) {
     ds_csv csv;
     ds_measured *measured;
     DS_TRY(ds_csv_read(table, &csv, err));
@@ -141,7 +102,7 @@ static ds_status read_rows(fitting *f, const char *table, ds_error *err) {
     f->predicted = ds_xcalloc(f->n, sizeof *f->predicted);
     f->measured = ds_xcalloc(f->n, sizeof *f->measured);
     for (uint32_t i = 0; i < f->n; i++) {
-        row *r = &f->rows[i];
+        fit_row *r = &f->rows[i];
         const char *names[DS_COLL_MOST_ALGORITHMS];
         r->measured = &measured[i];
         DS_TRY(ds_coll_links_of(f->topo, &r->measured->request, &r->links, err));
@@ -153,16 +114,16 @@ static ds_status read_rows(fitting *f, const char *table, ds_error *err) {
 
 /* ---- a table that is not there ---- */
 
-static bool are_alike(const row *a, const row *b) {
+static bool are_alike(const fit_row *a, const fit_row *b) {
     return a->measured->request.op == b->measured->request.op &&
            a->links.slowest_bytes_per_s == b->links.slowest_bytes_per_s;
 }
 
 /* Rows on the links of row `i` of its collective that are fitted; 0 if an earlier one has them. */
-static uint32_t count_alike(const fitting *f, uint32_t i) {
+static uint32_t count_alike(const fit_coll *f, uint32_t i) {
     uint32_t n = 0;
     for (uint32_t k = 0; k < f->n; k++) {
-        const row *r = &f->rows[k];
+        const fit_row *r = &f->rows[k];
         if (r->measured->held || r->measured->aux || !are_alike(r, &f->rows[i])) continue;
         if (k < i) return 0;
         n++;
@@ -174,12 +135,12 @@ static uint32_t count_alike(const fitting *f, uint32_t i) {
 #define ROWS_OF_TWO 8 /* launch, step and share of each, and the copy */
 
 /* Two protocols for a collective on one kind of link, one where the rows are few. */
-static void start_table(const fitting *f, const char *source, ds_buf *out) {
+static void start_table(const fit_coll *f, const char *source, ds_buf *out) {
     static const char *const names[] = {"small", "large"};
     ds_buf_put(out, "collective,link_gb_per_s,protocol,launch_us,step_us,copy_gb_per_s,e,"
                     "least_bytes,most_bytes,n,median_error,p90_error,basis,source\n");
     for (uint32_t i = 0; i < f->n; i++) {
-        const row *r = &f->rows[i];
+        const fit_row *r = &f->rows[i];
         uint32_t n = r->measured->held || r->measured->aux ? 0 : count_alike(f, i);
         const char *collective = ds_op_name(r->measured->request.op);
         double gb_per_s = (double)r->links.slowest_bytes_per_s / 1e9;
@@ -197,7 +158,7 @@ static void start_table(const fitting *f, const char *source, ds_buf *out) {
 }
 
 /* The first key of FOLDER/sources.csv. */
-static ds_status source_of(fitting *f, const char *folder, const char **out, ds_error *err) {
+static ds_status source_of(fit_coll *f, const char *folder, const char **out, ds_error *err) {
     ds_buf path = {0};
     ds_csv csv;
     ds_buf_printf(&path, "%s/sources.csv", folder);
@@ -214,7 +175,7 @@ static ds_status source_of(fitting *f, const char *folder, const char **out, ds_
     return status;
 }
 
-static ds_status read_table(fitting *f, const char *folder, ds_buf *text, ds_error *err) {
+static ds_status read_table(fit_coll *f, const char *folder, ds_buf *text, ds_error *err) {
     ds_buf path = {0};
     const char *source = "";
     ds_buf_printf(&path, "%s/collective_protocols.csv", folder);
@@ -299,7 +260,7 @@ static void remove_tree(const char *dir) {
 }
 
 /* A database of the folder alone, for a profile that the default one does not have. */
-static ds_status load_folder(fitting *f, const char *folder, const ds_buf *protocols,
+static ds_status load_folder(fit_coll *f, const char *folder, const ds_buf *protocols,
                              ds_error *err) {
     char dir[] = "/tmp/distsim-fit-XXXXXX";
     ds_buf db = {0};
@@ -315,7 +276,7 @@ static ds_status load_folder(fitting *f, const char *folder, const ds_buf *proto
     return status;
 }
 
-static ds_status load_profile(fitting *f, const char *folder, const ds_buf *protocols,
+static ds_status load_profile(fit_coll *f, const char *folder, const ds_buf *protocols,
                               ds_error *err) {
     const char *slash = strrchr(folder, '/');
     ds_error unknown;
@@ -331,14 +292,14 @@ static ds_status load_profile(fitting *f, const char *folder, const ds_buf *prot
 
 /* ---- predictions ---- */
 
-static ds_status predict(const fitting *f, const row *r, double *us, ds_error *err) {
+ds_status fit__predict(const fit_coll *f, const fit_row *r, double *us, ds_error *err) {
     const ds_coll_request *q = &r->measured->request;
     ds_coll_cost terms;
     DS_TRY(ds_cost_collective(f->profiles, f->profile, ds_op_name(q->op), q->n, q->bytes, r->links,
                               &terms, NULL, err));
     double e = (double)terms.efficiency_q32 / 4294967296.0, best = HUGE_VAL;
     for (uint32_t i = 0; i < r->n_ways; i++) {
-        const way *w = &r->ways[i];
+        const fit_way *w = &r->ways[i];
         double ps = (double)terms.launch_ps + w->steps * (double)terms.step_ps + w->wait_ps +
                     w->flow_ps / e;
         if (ps < best) best = ps;
@@ -348,29 +309,29 @@ static ds_status predict(const fitting *f, const row *r, double *us, ds_error *e
 }
 
 /* Predicts the rows of the protocols in question, held back or not. */
-static ds_status predict_some(fitting *f, bool held, uint32_t *n, ds_error *err) {
+static ds_status predict_some(fit_coll *f, bool held, uint32_t *n, ds_error *err) {
     *n = 0;
     for (uint32_t i = 0; i < f->n; i++) {
-        const row *r = &f->rows[i];
+        const fit_row *r = &f->rows[i];
         if (r->first != f->first || r->measured->held != held || r->measured->aux) continue;
         f->measured[*n] = r->measured->us;
-        DS_TRY(predict(f, r, &f->predicted[(*n)++], err));
+        DS_TRY(fit__predict(f, r, &f->predicted[(*n)++], err));
     }
     return DS_OK;
 }
 
 /* ---- constants ---- */
 
-static ds_status constant_of(const fitting *f, uint32_t line, int kind, ds_constant *out,
+static ds_status constant_of(const fit_coll *f, uint32_t line, int kind, ds_constant *out,
                              ds_error *err) {
     *out = (ds_constant){.name = kinds[kind].name};
     DS_TRY(fit_cell(&f->csv, line, "collective", &out->op, err));
     DS_TRY(fit_cell(&f->csv, line, "protocol", &out->protocol, err));
-    return link_of(f, line, &out->link_bytes_per_s, err);
+    return fit__link_of(f, line, &out->link_bytes_per_s, err);
 }
 
 /* Four significant digits, and no finer than a nanosecond or a megabyte per second. */
-static double rounded(double value, int kind) {
+double fit__rounded(double value, int kind) {
     char text[32];
     snprintf(text, sizeof text, "%.4g", value);
     value = strtod(text, NULL);
@@ -378,7 +339,7 @@ static double rounded(double value, int kind) {
 }
 
 /* A variable's value, into the loaded profile. */
-static ds_status set_variable(fitting *f, uint32_t v, double value, ds_error *err) {
+ds_status fit__set_variable(fit_coll *f, uint32_t v, double value, ds_error *err) {
     int kind = f->kind[v];
     for (uint32_t p = 0; p < f->n_protocols; p++) {
         if (f->protocol[v] != UINT32_MAX && f->protocol[v] != p) continue;
@@ -390,7 +351,7 @@ static ds_status set_variable(fitting *f, uint32_t v, double value, ds_error *er
 }
 
 /* The same, into the table. */
-static ds_status write_variable(fitting *f, uint32_t v, double value, ds_error *err) {
+static ds_status write_variable(fit_coll *f, uint32_t v, double value, ds_error *err) {
     uint32_t column;
     char text[48];
     DS_TRY(ds_csv_need(&f->csv, kinds[f->kind[v]].column, &column, err));
@@ -401,13 +362,13 @@ static ds_status write_variable(fitting *f, uint32_t v, double value, ds_error *
     return DS_OK;
 }
 
-static void add_variable(fitting *f, int kind, uint32_t protocol) {
+static void add_variable(fit_coll *f, int kind, uint32_t protocol) {
     f->kind[f->n_variables] = kind;
     f->protocol[f->n_variables++] = protocol;
 }
 
 /* Which constants are free, and what the file has for them. */
-static ds_status find_variables(fitting *f, double *in_file, ds_error *err) {
+ds_status fit__variables(fit_coll *f, double *in_file, ds_error *err) {
     f->n_variables = 0;
     for (uint32_t p = 0; p < f->n_protocols; p++)
         for (int kind = 0; kind < N_KINDS; kind++) {
@@ -431,13 +392,13 @@ static double loss(double predicted, double measured) {
 }
 
 static ds_status mean_loss(void *context, const double *x, double *value, ds_error *err) {
-    fitting *f = context;
+    fit_coll *f = context;
     uint32_t n;
     *value = BEYOND;
     for (uint32_t v = 0; v < f->n_variables; v++) {
-        double constant = rounded(exp(x[v]), f->kind[v]); /* what the table would say */
+        double constant = fit__rounded(exp(x[v]), f->kind[v]); /* what the table would say */
         if ((f->kind[v] == SHARE && constant > 1) || constant > 1e9 || constant <= 0) return DS_OK;
-        DS_TRY(set_variable(f, v, constant, err));
+        DS_TRY(fit__set_variable(f, v, constant, err));
     }
     DS_TRY(predict_some(f, false, &n, err));
     *value = 0;
@@ -446,11 +407,11 @@ static ds_status mean_loss(void *context, const double *x, double *value, ds_err
 }
 
 /* The shortest time, and the largest share of the links that a row reached. */
-static void look_at_rows(const fitting *f, double *shortest_us, double *share) {
+static void look_at_rows(const fit_coll *f, double *shortest_us, double *share) {
     *shortest_us = HUGE_VAL;
     *share = 0;
     for (uint32_t i = 0; i < f->n; i++) {
-        const row *r = &f->rows[i];
+        const fit_row *r = &f->rows[i];
         if (r->first != f->first || r->measured->held || r->measured->aux) continue;
         if (r->measured->us < *shortest_us) *shortest_us = r->measured->us;
         double least = HUGE_VAL;
@@ -463,7 +424,7 @@ static void look_at_rows(const fitting *f, double *shortest_us, double *share) {
 }
 
 /* Of p protocols, each later one starts later and uses the links better. */
-static double start_of(const fitting *f, uint32_t v, double shortest_us, double share) {
+static double start_of(const fit_coll *f, uint32_t v, double shortest_us, double share) {
     double place =
         f->protocol[v] == UINT32_MAX ? 1 : (double)(f->protocol[v] + 1) / (double)f->n_protocols;
     switch (f->kind[v]) {
@@ -481,8 +442,8 @@ static double start_of(const fitting *f, uint32_t v, double shortest_us, double 
 #define N_STARTS 16
 
 /* From the file's own constants too, so that fitting again never ends further off. */
-static ds_status search(fitting *f, const double *in_file, double *best, double *value,
-                        ds_error *err) {
+ds_status fit__search(fit_coll *f, const double *in_file, double *best, double *value,
+                      ds_error *err) {
     double starts[(N_STARTS + 1) * MOST_VARIABLES], shortest_us, share;
     look_at_rows(f, &shortest_us, &share);
     for (uint32_t s = 0; s < N_STARTS; s++)
@@ -492,11 +453,11 @@ static ds_status search(fitting *f, const double *in_file, double *best, double 
             double factor = factors[f->kind[v] == SHARE][which];
             starts[s * f->n_variables + v] = log(start_of(f, v, shortest_us, share) * factor);
         }
-    for (uint32_t v = 0; v < f->n_variables; v++)
+    for (uint32_t v = 0; in_file && v < f->n_variables; v++)
         starts[N_STARTS * f->n_variables + v] = log(in_file[v]);
     ds_fit_search how = {.n = f->n_variables,
                          .starts = starts,
-                         .n_starts = N_STARTS + 1,
+                         .n_starts = N_STARTS + (in_file != NULL),
                          .step = 0.4,
                          .tolerance = 1e-4,
                          .max_iterations = 3000};
@@ -505,7 +466,7 @@ static ds_status search(fitting *f, const double *in_file, double *best, double 
 
 /* ---- the report ---- */
 
-static ds_status print_errors(fitting *f, const char *label, bool held, ds_fit_errors *errors,
+static ds_status print_errors(fit_coll *f, const char *label, bool held, ds_fit_errors *errors,
                               uint32_t *n, ds_error *err) {
     DS_TRY(predict_some(f, held, n, err));
     if (!*n) return DS_OK;
@@ -515,7 +476,7 @@ static ds_status print_errors(fitting *f, const char *label, bool held, ds_fit_e
     return DS_OK;
 }
 
-static ds_status set_statistics(fitting *f, uint32_t n, const ds_fit_errors *e, ds_error *err) {
+static ds_status set_statistics(fit_coll *f, uint32_t n, const ds_fit_errors *e, ds_error *err) {
     const char *const columns[] = {"n", "median_error", "p90_error"};
     const double values[] = {n, e->median, e->p90};
     for (int c = 0; c < 3; c++) {
@@ -528,13 +489,13 @@ static ds_status set_statistics(fitting *f, uint32_t n, const ds_fit_errors *e, 
     return DS_OK;
 }
 
-static ds_status fit_together(fitting *f, ds_error *err) {
+static ds_status fit_together(fit_coll *f, ds_error *err) {
     double x[MOST_VARIABLES], in_file[MOST_VARIABLES], found, kept;
     const char *collective, *link;
     uint32_t n;
     DS_TRY(fit_cell(&f->csv, f->first, "collective", &collective, err));
     DS_TRY(fit_cell(&f->csv, f->first, "link_gb_per_s", &link, err));
-    DS_TRY(find_variables(f, in_file, err));
+    DS_TRY(fit__variables(f, in_file, err));
     printf("%s on links of %s GB/s\n", collective, link);
     DS_TRY(predict_some(f, false, &n, err));
     if (n < f->n_variables + 1)
@@ -543,7 +504,7 @@ static ds_status fit_together(fitting *f, ds_error *err) {
                             f->n_variables);
     for (uint32_t v = 0; v < f->n_variables; v++) x[v] = log(in_file[v]);
     DS_TRY(mean_loss(f, x, &kept, err));
-    DS_TRY(search(f, in_file, x, &found, err));
+    DS_TRY(fit__search(f, in_file, x, &found, err));
     f->worse = f->worse || kept > found * 1.01 + 1e-6;
     printf("  loss of the file's constants %.6f, of those found %.6f\n", kept, found);
     for (uint32_t v = 0; v < f->n_variables; v++) {
@@ -551,19 +512,24 @@ static ds_status fit_together(fitting *f, ds_error *err) {
         uint32_t p = f->protocol[v] == UINT32_MAX ? 0 : f->protocol[v];
         if (f->protocol[v] != UINT32_MAX)
             DS_TRY(fit_cell(&f->csv, f->first + p, "protocol", &protocol, err));
-        double value = rounded(exp(x[v]), f->kind[v]);
+        double value = fit__rounded(exp(x[v]), f->kind[v]);
         printf("  %-8s %-14s %10.6g, in the file %10.6g\n", protocol, kinds[f->kind[v]].column,
                value, in_file[v]);
-        DS_TRY(set_variable(f, v, value, err));
+        DS_TRY(fit__set_variable(f, v, value, err));
         DS_TRY(write_variable(f, v, value, err));
     }
     ds_fit_errors seen, unseen;
     DS_TRY(print_errors(f, "fit", false, &seen, &n, err));
     DS_TRY(set_statistics(f, n, &seen, err));
+    bool differs = false;
+    DS_TRY(fit__set_seen(f, &differs, err));
+    if (differs) printf("  the file says other groups, nodes, sizes or links than the rows have\n");
+    f->worse = f->worse || differs;
     return print_errors(f, "held", true, &unseen, &n, err);
 }
 
-static ds_status fit_all(fitting *f, ds_error *err) {
+ds_status fit__each_set(fit_coll *f, ds_status (*visit)(fit_coll *f, ds_error *err),
+                        ds_error *err) {
     for (f->first = 0; f->first < f->csv.rows.n; f->first += f->n_protocols) {
         double n;
         bool together = true;
@@ -576,25 +542,29 @@ static ds_status fit_all(fitting *f, ds_error *err) {
                                 "%u protocols: at most %u are fitted", f->n_protocols,
                                 MOST_PROTOCOLS);
         DS_TRY(fit_number(&f->csv, f->first, "n", &n, err));
-        if (n > 0) DS_TRY(fit_together(f, err));
+        if (n > 0) DS_TRY(visit(f, err));
     }
     return DS_OK;
 }
 
-static ds_status run(fitting *f, const char *folder, const char *table, fit_mode mode,
-                     ds_error *err) {
+static ds_status read_all(fit_coll *f, const char *folder, const char *table, ds_error *err) {
     ds_buf text = {0};
     DS_TRY(read_rows(f, table, err));
     ds_status status = read_table(f, folder, &text, err);
     if (status == DS_OK) status = load_profile(f, folder, &text, err);
     ds_buf_deinit(&text);
     DS_TRY(status);
+    fit__add_seen(&f->csv);
     for (uint32_t i = 0; i < f->n; i++) DS_TRY(find_protocols(f, &f->rows[i], err));
-    DS_TRY(fit_all(f, err));
+    return DS_OK;
+}
+
+static ds_status finish(fit_coll *f, fit_mode mode, ds_error *err) {
     if (mode == FIT_WRITE) return fit_write(&f->csv, f->started, err);
     if (mode == FIT_PRINT || !f->worse) return DS_OK;
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                        "%s: there are constants that fit better; write them with --write",
+                        "%s: there are constants that fit better, or other rows; write them with "
+                        "--write",
                         f->csv.file);
 }
 
@@ -614,13 +584,17 @@ static ds_status open_topology(const char *path, ds_unit **unit, ds_topo **topo,
     return ds_topo_build(&binding, module->topologies.at[module->topologies.n - 1], topo, err);
 }
 
-ds_status fit_collectives(const char *topology, const char *folder, const char *table,
-                          fit_mode mode, ds_error *err) {
-    fitting f = {0};
+typedef ds_status (*visitor)(fit_coll *f, ds_error *err);
+
+static ds_status visit_all(const char *topology, const char *folder, const char *table,
+                           visitor visit, fit_mode mode, ds_error *err) {
+    fit_coll f = {0};
     ds_unit *unit = NULL;
     ds_arena_init(&f.arena);
     ds_status status = open_topology(topology, &unit, &f.topo, err);
-    if (status == DS_OK) status = run(&f, folder, table, mode, err);
+    if (status == DS_OK) status = read_all(&f, folder, table, err);
+    if (status == DS_OK) status = fit__each_set(&f, visit, err);
+    if (status == DS_OK) status = finish(&f, mode, err);
     free(f.measured);
     free(f.predicted);
     free(f.rows);
@@ -630,4 +604,13 @@ ds_status fit_collectives(const char *topology, const char *folder, const char *
     if (f.is_read) ds_csv_deinit(&f.csv);
     ds_arena_deinit(&f.arena);
     return status;
+}
+
+ds_status fit_collectives(const char *topology, const char *folder, const char *table,
+                          fit_mode mode, ds_error *err) {
+    return visit_all(topology, folder, table, fit_together, mode, err);
+}
+
+ds_status fit_left_out(const char *topology, const char *folder, const char *table, ds_error *err) {
+    return visit_all(topology, folder, table, fit__leave_out, FIT_PRINT, err);
 }

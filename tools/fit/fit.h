@@ -43,10 +43,19 @@ ds_status fit_published(const char *folder, const fit_published_options *options
 ds_status fit_collectives(const char *topology, const char *folder, const char *table,
                           fit_mode mode, ds_error *err);
 
+/* Leaves out of the fits of FOLDER/collective_protocols.csv, one at a time, the rows of a kind of
+ * link, of the most and of the fewest nodes, of the largest and of the smallest group, of the
+ * largest and of the smallest sizes (a quarter of the sizes each), and predicts those rows by
+ * constants found without them. Prints for each row `kind,collective,link,what,measured/predicted`.
+ * Rows held back are not looked at. */
+ds_status fit_left_out(const char *topology, const char *folder, const char *table, ds_error *err);
+
 /* Writes the rows of a table that was read from a file, and changed, back into it. Quoted cells
  * must not span lines. `whole`: the file has nothing to keep, or is not there. */
 ds_status fit_write(const ds_csv *csv, bool whole, ds_error *err);
-/* Adds the columns of residuals' percentiles to a table that lacks them. */
+/* Adds those of the columns that a table lacks, empty. */
+void fit_add_columns(ds_csv *csv, const char *const *names, uint32_t n_names);
+/* The columns of residuals' percentiles. */
 void fit_add_ratios(ds_csv *csv);
 
 /* efficiency.csv, and gemm_fits.csv (false: the rows or the device do not allow for it), for the

@@ -13,6 +13,7 @@ static int usage(void) {
         "usage: fit-profiles ops cost_profiles/NAME [--write | --check]\n"
         "       fit-profiles collectives TOPOLOGY.dir cost_profiles/NAME TABLE.csv "
         "[--write | --check]\n"
+        "       fit-profiles left-out TOPOLOGY.dir cost_profiles/NAME TABLE.csv\n"
         "       fit-profiles steps SCENARIO.dir DATA.csv\n"
         "       fit-profiles rows cost_profiles/NAME TABLE.csv... [--every N] [--iterations N]\n"
         "                    [--away FACTOR] [--spread SHARE] [--cauchy] [--leave-out]\n"
@@ -21,6 +22,8 @@ static int usage(void) {
         "       the constants into efficiency.csv and gemm_fits.csv, --check fails if one of\n"
         "       efficiency.csv is off by more than 1 %, or other products fit 1 % better\n"
         "collectives  fits protocols to measured collectives\n"
+        "left-out     predicts measured collectives by fits that did not see their links, nodes,\n"
+        "             groups or sizes\n"
         "steps  fits the profile of a scenario to measured steps, by simulating them\n"
         "rows   fits what calibration.csv names to the calib rows of tables of published steps:\n"
         "       all of them, or each N-th; --leave-out fits once more without each model, and\n"
@@ -98,6 +101,8 @@ int main(int argc, char **argv) {
         status = fit_both(argv[2], mode, &err);
     else if (strcmp(argv[1], "steps") == 0 && argc == 4)
         status = fit_steps(argv[2], argv[3], &err);
+    else if (strcmp(argv[1], "left-out") == 0 && argc == 5)
+        status = fit_left_out(argv[2], argv[3], argv[4], &err);
     else if (strcmp(argv[1], "collectives") == 0 && argc > 4 && mode_of(argv[5], &mode))
         status = fit_collectives(argv[2], argv[3], argv[4], mode, &err);
     else
