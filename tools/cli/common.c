@@ -93,12 +93,22 @@ void cli_parse(const struct argp *parser, int argc, char **argv, void *arguments
     if (code) ds_out_of_memory(0); /* of its other codes argp speaks itself, and ends the process */
 }
 
+/* Each shows its line, which is looked for from the beginning of the file. */
+#define MOST_SHOWN 1000u
+
 static void print_diags(const cli_source *source, bool warnings) {
     ds_buf text = {0};
+    uint32_t n[2] = {0, 0}; /* warnings, errors */
     for (uint32_t i = 0; i < source->diags.all.n; i++) {
         const ds_diag *diag = &source->diags.all.at[i];
-        if (diag->severity == DS_SEV_ERROR || warnings) ds_diag_print(source->unit, diag, &text);
+        bool error = diag->severity == DS_SEV_ERROR;
+        if ((error || warnings) && n[error]++ < MOST_SHOWN)
+            ds_diag_print(source->unit, diag, &text);
     }
+    for (int k = 0; k < 2; k++)
+        if (n[k] > MOST_SHOWN)
+            ds_buf_printf(&text, "%u more %s are not shown\n", n[k] - MOST_SHOWN,
+                          k ? "errors" : "warnings");
     if (text.n) fputs(text.text, stderr);
     ds_buf_deinit(&text);
 }
