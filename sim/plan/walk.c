@@ -165,10 +165,12 @@ static uint32_t home_of(const ds_builder *b, const ds_op *op, const ds_record *r
 static bool reads_twice(const ds_builder *b, const ds_op *op, const ds_record *r, uint32_t operand,
                         const uint32_t *operands) {
     uint32_t taken = ds_plan__instance(b, operands[operand]);
-    bool part = r->kind != DS_REC_COMPUTE;
+    uint32_t parts = r->kind == DS_REC_COMPUTE ? 0 : UINT32_MAX;
+    for (uint32_t v = 0; v < r->n_variants && parts != UINT32_MAX; v++)
+        parts |= r->variants[v].parts;
     for (uint32_t i = 0; i < op->n_in; i++)
         if (i != operand && ds_plan__instance(b, operands[i]) == taken &&
-            (part || (i < 32 && r->variants->parts >> i & 1)))
+            (parts == UINT32_MAX || (i < 32 && parts >> i & 1)))
             return true;
     return false;
 }
