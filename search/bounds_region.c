@@ -239,7 +239,8 @@ static ds_num knob_value(const ds_bounds *b, uint32_t k, const ds_choice *prefix
 static int64_t knob_int(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth,
                         int64_t absent, int64_t unknown) {
     ds_num value = knob_value(b, k, prefix, depth, (ds_num){.kind = DS_NUM_INT, .i = absent});
-    return value.kind == DS_NUM_INT && value.i >= 0 ? value.i : unknown;
+    bool counts = value.kind == DS_NUM_INT && value.i >= 0 && value.i <= INT32_MAX;
+    return counts ? value.i : unknown; /* more are refused (ir/lang/scenario.c) */
 }
 
 static const char *knob_text(const ds_bounds *b, uint32_t k, const ds_choice *prefix,
@@ -513,7 +514,7 @@ static int64_t transfer_ps(void *context, ds_opcode op, int64_t bytes) {
 static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bool bytes,
                        ds_bound_region *out) {
     const char *recompute = knob_text(b, KNOB_RECOMPUTE, prefix, depth, "none");
-    int64_t sp = knob_int(b, KNOB_SP, prefix, depth, 0, -1), parts;
+    int64_t sp = knob_int(b, KNOB_SP, prefix, depth, 0, -1), parts, world;
     const char *cp_type = knob_text(b, KNOB_CP_TYPE, prefix, depth, "ring");
     const char *overlap =
         out->tp == 1 ? "none" : knob_text(b, KNOB_TP_OVERLAP, prefix, depth, "none");
@@ -521,6 +522,9 @@ static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bo
                  *cp_type && *overlap && knob_int(b, KNOB_EP, prefix, depth, 1, 0) == 1 &&
                  is_by_layer(recompute);
     if (!known || !out->machine || !ds_mul_i64(out->dp, out->microbatches, &parts)) return;
+    if (!ds_mul_i64(out->dp * out->tp, out->pp, &world) || !ds_mul_i64(world, out->cp, &world) ||
+        world > INT32_MAX)
+        return;
     read_pipeline(b, prefix, depth, out);
     const ds_bound_mesh mesh = {out->dp, out->tp, out->pp, out->cp, out->order};
     placed place = {out->machine, &mesh};

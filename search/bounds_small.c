@@ -137,7 +137,7 @@ static bool read_weights(const ds_model_step *step, int64_t tp, ds_bound_layers 
                     ds_mul_i64(w.bytes, split ? size / tp : size, &w.bytes);
             if (known && !split && w.n_dims < 4) w.dims[w.n_dims++] = size;
         }
-        w.bytes *= ds_dtype_bits(value->type->dtype) / 8;
+        known = known && ds_mul_i64(w.bytes, ds_dtype_bits(value->type->dtype) / 8, &w.bytes);
         if (known) out->weights[out->n_weights++] = w;
     }
     return true;
@@ -192,8 +192,8 @@ static bool set_samples(ds_model_step *step, int64_t samples) {
  * most, so what is cheapest at both ends is between them. One device has nothing to split. */
 static bool is_any_size(const ds_bound_sibling *s, ds_model_step *step) {
     int64_t parts = 2;
-    while (parts * parts <= step->batch && step->batch % parts) parts++;
-    if (s->tp * s->cp == 1 || parts * parts > step->batch) return true;
+    while (parts <= step->batch / parts && step->batch % parts) parts++;
+    if (s->tp * s->cp == 1 || parts > step->batch / parts) return true;
     if (!run_to(step, DS_PASS_RECOMPUTE)) return false;
     ds_step_mark *mark = ds_step_mark_new(step);
     bool ok = set_samples(step, step->batch / parts) && run_to(step, DS_PASS_SHARD);
