@@ -92,8 +92,14 @@ static bool list_items(const ds_schedule_index *index, ds_items *out) {
     return fine;
 }
 
+#define MOST_MICROBATCHES (1 << 24)
+
 static ds_status order_items(const ds_binding *binding, const ds_strategy *s, ds_arena *arena,
                              ds_items *out, const char **why, ds_error *err) {
+    if (s->microbatches > MOST_MICROBATCHES) { /* the passes refuse them, or the plan */
+        *why = "more microbatches than any step has";
+        return DS_OK;
+    }
     if (s->pp == 1) {
         out->n =
             s->microbatches > 1 ? (uint32_t)s->microbatches : 0; /* one is no call of its own */
