@@ -40,7 +40,8 @@ typedef struct ds_part {
     bool uneven; /* ring: shards differ, and so do steps */
 } ds_part;
 
-/* Bounds of a phase's time alone, DS_NEVER_PS beyond int64; all of its members are through no earlier than first_ps. */
+/* Bounds of a phase's time alone, DS_NEVER_PS beyond int64; all of its members are through no
+ * earlier than first_ps. */
 typedef struct ds_span {
     int64_t least_ps, most_ps, first_ps;
     bool unsure; /* no bounds, whatever they say */
