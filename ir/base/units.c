@@ -51,10 +51,6 @@ void ds_print_ps(int64_t ps, ds_buf *out) {
 }
 
 void ds_print_bytes(int64_t bytes, ds_buf *out) {
-    if (bytes == DS_MANY_BYTES) {
-        ds_buf_put(out, "over 8 EiB");
-        return;
-    }
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double v = (double)bytes;
     unsigned unit = 0;

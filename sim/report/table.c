@@ -26,6 +26,7 @@ ds_text ds_report__ps(int64_t ps) {
 
 ds_text ds_report__bytes(int64_t bytes) {
     ds_buf buf = {0};
+    if (bytes == DS_MANY_BYTES) ds_buf_put(&buf, "over ");
     ds_print_bytes(bytes, &buf);
     return take(&buf);
 }

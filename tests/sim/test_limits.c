@@ -98,6 +98,25 @@ Test(limits, degrees_have_31_bits) {
     }
 }
 
+/* A step of 10^18 ps may take a thousand times as long: such an interval has no end. */
+Test(limits, an_interval_beyond_2_63_ps_is_none) {
+    cost_tree tree;
+    sim_case c;
+    cost_tree_init(&tree);
+    cost_tree_put(&tree, "p/profile.csv",
+                  "name,device,issue_us,ratio_p05,ratio_p95,software,source\n"
+                  "P,Box-1,1000000000000,0.9,1000,by hand,s\n");
+    ds_profiles_free(cost_tree_load(&tree));
+    sim_run_with(&c, ISSUED(RELU(a, x)), tree.db);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    ds_uncertainty u = ds_result_uncertainty(c.result);
+    cr_expect_eq(u.covered_ps, 0);
+    cr_expect_eq(u.low_ps, 1000001 * S);
+    cr_expect_eq(u.high_ps, 1000001 * S);
+    sim_free(&c);
+    cost_tree_deinit(&tree);
+}
+
 /* ---- collectives ---- */
 
 #define STAR(rate, latency, in, op)                                                                \
