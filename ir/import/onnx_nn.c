@@ -1,4 +1,5 @@
 /* Convolutions, pooling, normalisations, softmax, lstm: nodes with windows, axes and states. */
+#include "ir/base/units.h"
 #include "ir/import/onnx_internal.h"
 
 #include <onnx.pb-c.h>
@@ -37,10 +38,11 @@ static ds_status pad_same(ds_onnx *g, const ds_type *x, bool upper, window *w, d
         int64_t in;
         if (!ds_expr_is_int(g->exprs, x->dims[2 + i].size, &in))
             return ds_onnx__refuse(err, "auto_pad of an image whose size is left open");
-        int64_t reach = (w->size[i] - 1) * w->dilation[i] + 1;
-        int64_t last = (in + w->stride[i] - 1) / w->stride[i] * w->stride[i] - w->stride[i];
-        int64_t all = last > INT64_MAX - reach ? 0 : last + reach - in;
-        if (all < 0) all = 0;
+        ds_i128 reach = (ds_i128)(w->size[i] - 1) * w->dilation[i] + 1;
+        int64_t last = in > 0 ? (in - 1) / w->stride[i] * w->stride[i] : -w->stride[i];
+        ds_i128 wide = last + reach - in;
+        if (wide > INT64_MAX) return ds_onnx__refuse(err, "auto_pad of windows wider than 2^63");
+        int64_t all = wide < 0 ? 0 : (int64_t)wide;
         w->before[i] = upper ? all / 2 : all - all / 2;
         w->after[i] = all - w->before[i];
     }

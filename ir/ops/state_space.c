@@ -89,7 +89,7 @@ static ds_status scan_of(const ds_op *op, const ds_env *env, const ds_shape *x, 
     int64_t hp = ds_ops__mul(&ok, x->dims[2], x->dims[3]);
     int64_t pairs = ds_ops__mul(&ok, ds_ops__mul(&ok, 2, tokens), q);
     int64_t state = ds_ops__mul(&ok, hp, b->dims[3]);
-    int64_t blocks = q ? (x->dims[1] + q - 1) / q : 0;
+    int64_t blocks = q ? x->dims[1] / q + (x->dims[1] % q != 0) : 0;
     *out = (scan){.scores = ds_ops__mul(&ok, pairs, ds_ops__mul(&ok, b->dims[2], b->dims[3])),
                   .within = ds_ops__mul(&ok, pairs, hp),
                   .states = ds_ops__mul(&ok, ds_ops__mul(&ok, 2, tokens), state),
