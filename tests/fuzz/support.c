@@ -107,6 +107,13 @@ static const piece values[] = {
     PIECE("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
           "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")};
 
+enum { N_NUMBERS = 33 }; /* of them the first */
+
+static void put_number(fuzz_bytes *bytes, ds_buf *out) {
+    const piece *value = &values[fuzz_below(bytes, N_NUMBERS)];
+    ds_buf_put_n(out, value->text, value->n);
+}
+
 void fuzz_value(fuzz_bytes *bytes, ds_buf *out) {
     const piece *value = &values[fuzz_below(bytes, FUZZ_COUNT(values))];
     ds_buf_put_n(out, value->text, value->n);
@@ -210,7 +217,8 @@ static void edit_cell(fuzz_bytes *bytes, uint8_t how, const char *separators, ds
     span line = choose(bytes, text, (span){0, text->n}, "\n");
     span cell = choose(bytes, text, line, separators), other;
     ds_buf with = {0}, quoted = {0};
-    if (how < 4) fuzz_value(bytes, &with);
+    if (how < 2) fuzz_value(bytes, &with);
+    if (how == 2 || how == 3) put_number(bytes, &with);
     if (how == 4) {
         char c[4];
         size_t n = fuzz_below(bytes, sizeof c);
@@ -222,7 +230,7 @@ static void edit_cell(fuzz_bytes *bytes, uint8_t how, const char *separators, ds
         other = choose(bytes, text, choose(bytes, text, (span){0, text->n}, "\n"), separators);
         ds_buf_put_n(&with, text->text + other.from, other.to - other.from);
     }
-    if (how < 2 && strchr(separators, ',')) put_quoted(&with, &quoted);
+    if (how == 0 && strchr(separators, ',')) put_quoted(&with, &quoted);
     const ds_buf *put = quoted.n ? &quoted : &with;
     splice(text, cell, put->text ? put->text : "", put->n);
     ds_buf_deinit(&with);
@@ -230,7 +238,9 @@ static void edit_cell(fuzz_bytes *bytes, uint8_t how, const char *separators, ds
 }
 
 void fuzz_edit(fuzz_bytes *bytes, const char *separators, ds_buf *text) {
-    for (int i = 0; i < 16 && bytes->n; i++) {
+    uint8_t few = fuzz_byte(bytes);
+    int n = few < 240 ? 1 + few % 3 : few - 236;
+    for (int i = 0; i < n && bytes->n; i++) {
         uint8_t how = fuzz_byte(bytes) % 10;
         if (!text->text) ds_buf_put(text, "");
         if (how < 7)

@@ -24,9 +24,9 @@ uint32_t fuzz_below(fuzz_bytes *bytes, uint32_t n); /* 0 to n - 1; n > 0 */
 /* Appends a value that programs take badly: 0, 2^62, 1e308, nan, nothing, quotes, NUL … */
 void fuzz_value(fuzz_bytes *bytes, ds_buf *out);
 
-/* Edits a text as long as there are bytes, 16 times at most: cells between `separators` (and line
+/* Edits a text, once to three times mostly, 19 times at most: cells between `separators` (and line
  * ends) become values, bytes, other cells; lines go, come twice and change places; the text is cut.
- * Without bytes it stays as it is. A separator ',' makes values quoted half of the time. */
+ * Without bytes it stays as it is. If ',' is a separator, some values are quoted. */
 void fuzz_edit(fuzz_bytes *bytes, const char *separators, ds_buf *text);
 
 /* ---- files, in a folder that is removed at the end ---- */
