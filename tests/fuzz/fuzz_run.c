@@ -1,13 +1,15 @@
 /* Programs through the whole simulator: what verifies is planned, run, accounted and reported, or
- * refused with an error; never a crash, a leak or a hang. Sizes are bounded by max_instances. */
+ * refused with an error; never a crash, a leak or a hang. Sizes are bounded by max_instances.
+ *
+ * A first byte below 8 says which program of the corpus the others edit; else the input is the
+ * program. */
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
 #include "sim/report/report.h"
+#include "tests/fuzz/support.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Loaded once and shared: it is immutable. The pointer keeps it reachable for LeakSanitizer. */
 static const ds_profiles *profiles(void) {
@@ -44,9 +46,20 @@ static void simulate(const ds_binding *binding, bool unfold) {
     ds_result_free(result);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+static const char *const names[] = {"collectives",   "jobs", "mixed-box-dp", "pipeline-2x4",
+                                    "across_slices", "work", "ranks",        "distir-mlp"};
+
+static const ds_buf *program(uint32_t i) {
+    static ds_buf texts[FUZZ_COUNT(names)];
+    char path[64];
+    snprintf(path, sizeof path, "tests/fuzz/corpus/run/%s.dir", names[i]);
+    if (!texts[i].n) fuzz_read_lines(path, 0, 0, 1000, &texts[i]);
+    return &texts[i];
+}
+
+static void run(const char *text, size_t n) {
     ds_unit *unit = ds_unit_new();
-    ds_module *module = ds_unit_add_module(unit, "fuzz.dir", (const char *)data, size);
+    ds_module *module = ds_unit_add_module(unit, "fuzz.dir", text, n);
     ds_diags diags;
     ds_binding binding;
     ds_diags_init(&diags);
@@ -58,5 +71,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     ds_diags_deinit(&diags);
     ds_unit_free(unit);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    fuzz_bytes bytes = {data, size};
+    ds_buf text = {0};
+    if (!size || data[0] >= FUZZ_COUNT(names)) {
+        run((const char *)data, size);
+        return 0;
+    }
+    const ds_buf *base = program(fuzz_byte(&bytes));
+    ds_buf_put_n(&text, base->text, base->n);
+    fuzz_edit(&bytes, " ,;{}[]()=\"@%:.", &text);
+    run(text.text, text.n);
+    ds_buf_deinit(&text);
     return 0;
 }

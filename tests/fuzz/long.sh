@@ -42,7 +42,7 @@ most() { # NAME: bytes of an input; edits need few
 fuzz() { # NAME SECONDS
     local log=$out/$1.log begin=$SECONDS done
     nice -n 10 "$build/tests/fuzz_$1" -max_total_time="$2" -timeout=30 -rss_limit_mb=4000 \
-        -max_len="$(most "$1")" -len_control=0 -print_final_stats=1 -artifact_prefix="$out/$1.found/" "$out/$1" \
+        -max_len="$(most "$1")" -len_control=0 -dict=tests/fuzz/numbers.dict -print_final_stats=1 -artifact_prefix="$out/$1.found/" "$out/$1" \
         "tests/fuzz/corpus/$1" >"$log" 2>&1
     done=$(sed -n 's/^stat::number_of_executed_units: //p' "$log")
     echo "${done:-0} $((SECONDS - begin))" >>"$out/$1.sums"
