@@ -46,6 +46,7 @@ fuzz() { # NAME SECONDS
         "tests/fuzz/corpus/$1" >"$log" 2>&1
     done=$(sed -n 's/^stat::number_of_executed_units: //p' "$log")
     echo "${done:-0} $((SECONDS - begin))" >>"$out/$1.sums"
+    sed -n 's/^\(cmd_[a-z]*\): \([0-9]*\) of \([0-9]*\) accepted$/\1 \2 \3/p' "$log" >>"$out/$1.calls"
 }
 
 sum() { # NAME: runs and seconds so far
@@ -56,6 +57,7 @@ sum() { # NAME: runs and seconds so far
 target() { # NAME
     local did took goes=0 retries=${RETRIES:-20}
     mkdir -p "$out/$1" "$out/$1.found"
+    touch "$out/$1.calls"
     export TMPDIR
     TMPDIR=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)")
     while read -r did took < <(sum "$1") && [ "$(count "$1")" -le "$retries" ]; do
@@ -85,5 +87,11 @@ for name; do
     n=$(count "$name")
     found=$((found + n))
     printf '| %s | %d | %d | %d | %d |\n' "$name" "$did" "$took" $((did / (took > 0 ? took : 1))) "$n"
+done
+echo
+for name; do
+    awk -v name="$name" '{ good[$1] += $2; all[$1] += $3 }
+        END { for (v in all) printf "%s: %s accepted %d of %d inputs\n", name, v, good[v], all[v] }' \
+        "$out/$name.calls"
 done
 [ $found -eq 0 ]
