@@ -394,6 +394,30 @@ Test(bound, says_what_it_has_no_bounds_of) {
                  "the kind of costs varies");
 }
 
+/* Bounds look at microbatches of one sample, of which the param `k` has no value: nothing is known
+ * of layers then, and the best candidate is found all the same. */
+Test(bound, params_without_a_value_for_one_sample) {
+    static const char text[] =
+        "dir 1\nparam dp = 1, tp = 1, batch = 64, k = 126 / (batch - 1), width = 64\n"
+        "func @net(%x: f32[batch@dp, width]) -> f32[batch, width] {\n"
+        "  weight %w1 : f32[width, k * width@tp]\n  weight %w2 : f32[k * width@tp, width]\n"
+        "  %a = matmul(%x, %w1)\n  %b = relu(%a)\n  %y = matmul(%b, %w2)\n  return %y\n}\n"
+        "topology @box { device gpu[4] : \"A100-SXM4-80GB\"\n  switch s\n"
+        "  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..4 }\n"
+        "scenario { model = @net, on = @box, train { loss = mse, optimizer = sgd },\n"
+        "  strategy { dp = dp, tp = tp } }\n"
+        "sweep { dp in [1, 2, 4], tp in [1, 2, 4] where dp * tp <= 4, minimize step_time }\n";
+    sweep_case c;
+    sweep_open_text(&c, text, NULL);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    run grid = run_method(&c, "grid", 1), bound = run_method(&c, "bound", 1);
+    cr_expect_eq(grid.rows, 6);
+    cr_expect_float_eq(grid.best, bound.best, 0);
+    free_run(&grid);
+    free_run(&bound);
+    sweep_close(&c);
+}
+
 /* Half of the rows are read again, and the sweep goes on as if nothing had been. */
 Test(bound, resumes) {
     sweep_case c;
