@@ -351,6 +351,42 @@ Test(bound, tampered_certificates_are_rejected) {
     sweep_close(&c);
 }
 
+/* The checker computes bounds in a way of its own, and comes to the same ones: a bound that is
+ * stated a millionth too high is refused, of every few regions of random spaces and of distir's
+ * grid. */
+static int refuse_higher(sweep_case *c, int every) {
+    run bound = run_method(c, "bound", 1);
+    int n = 0, refused = 0;
+    for (const char *at = bound.certificate; (at = strstr(at, "\nbound\t")); at++) n++;
+    for (int i = 0; i < n; i += every) {
+        char *line = line_of(bound.certificate, "bound\t", i), cell[32];
+        long long stated = strtoll(strchr(line, '\t') + 1, NULL, 10);
+        snprintf(cell, sizeof cell, "%lld", stated + stated / 1000000 + 2);
+        char *higher = with_cell(line, "bound", cell);
+        refuse(c, replace_line(bound.certificate, "bound\t", i, higher),
+               "the region's bound is less than that");
+        free(higher);
+        free(line);
+        refused++;
+    }
+    free_run(&bound);
+    sweep_close(c);
+    return refused;
+}
+
+Test(bound, no_bound_is_higher_than_the_checkers) {
+    sweep_case c;
+    int n = 0;
+    for (uint64_t seed = 0; seed < (FEW_CASES ? 1 : 8); seed++) {
+        random_space(seed, 40, FEW_CASES ? 80 : 160, &c);
+        n += refuse_higher(&c, 7);
+    }
+    sweep_open_file(&c, GRID, "gbit=25");
+    n += refuse_higher(&c, 7);
+    printf("%d bounds stated too high\n", n);
+    cr_expect_gt(n, FEW_CASES ? 3 : 80);
+}
+
 /* ---- what there are no bounds of ---- */
 
 static void refuse_sweep(const char *scenario, const char *sweep, const char *message) {
