@@ -383,8 +383,105 @@ Test(bound, no_bound_is_higher_than_the_checkers) {
     }
     sweep_open_file(&c, GRID, "gbit=25");
     n += refuse_higher(&c, 7);
+    for (int memory = 0; memory < (FEW_CASES ? 0 : 2); memory++) {
+        char text[1500];
+        snprintf(text, sizeof text,
+                 "dir 1\nparam dp = 1, pp = 1, mb = 1, chunks = 1\n"
+                 "import \"models/mlp.dir\" as m with layers = 8, width = 1024, batch = 1024\n"
+                 "topology @a { device gpu[8] : \"A100-SXM4-80GB\"\n  switch s\n"
+                 "  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..8 }\n"
+                 "scenario { model = @m.mlp, on = @a, train { loss = mse, optimizer = adam },\n"
+                 "  strategy { dp = dp, pp = pp, microbatches = mb, virtual_stages = chunks } }\n"
+                 "sweep { pp in [1, 2, 4], dp in [1, 2], mb in [1, 2, 3, 4, 6, 8]\n"
+                 "  chunks in [1, 2] where pp > 1 or chunks == 1\n"
+                 "  schedule in [\"1f1b\", gpipe, \"eager-1f1b\", interleaved, \"breadth-first\",\n"
+                 "    \"zb-h1\", \"zb-h2\"] where pp > 1 or schedule == \"1f1b\"\n"
+                 "  zero in [0, 1, 2], minimize %s }\n",
+                 memory ? "peak_memory" : "step_time");
+        sweep_open_text(&c, text, NULL);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        n += refuse_higher(&c, memory ? 11 : 37);
+    }
     printf("%d bounds stated too high\n", n);
     cr_expect_gt(n, FEW_CASES ? 3 : 80);
+}
+
+/* No candidate fits into any device: there is no incumbent, and none may be made up. */
+Test(bound, certificates_without_an_incumbent) {
+    sweep_case c;
+    ds_certified certified;
+    ds_error err;
+    sweep_open_text(&c,
+                    "dir 1\nparam dp = 1\n"
+                    "import \"models/mlp.dir\" as m with layers = 8, width = 65536, batch = 64\n"
+                    "topology @a { device gpu[4] : \"V100-SXM2-16GB\"\n  switch s\n"
+                    "  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..4 }\n"
+                    "scenario { model = @m.mlp, on = @a, train { loss = mse, optimizer = sgd },\n"
+                    "  strategy { dp = dp } }\n"
+                    "sweep { dp in [1, 2, 4], minimize step_time subject to fits }\n",
+                    NULL);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    run bound = run_method(&c, "bound", 1);
+    const char *text = bound.certificate;
+    cr_expect_eq(bound.rows, 0);
+    cr_expect_not_null(strstr(text, "\nincumbent\t-\t-\n"), "%s", text);
+    cr_expect_eq(certify(&c, text, &certified, &err), DS_OK, "%s", err.message);
+    cr_expect_eq(certified.candidates, 3);
+    cr_expect_eq(certified.simulated, 0);
+    cr_expect_eq(certified.value, INT64_MAX);
+    refuse(&c, replace_line(text, "incumbent\t", 0, "incumbent\t7\t-"),
+           "an incumbent has a value, a hash");
+    refuse(&c, replace_line(text, "incumbent\t", 0, "incumbent\t7\t0\t1"),
+           "the incumbent is none of the runs");
+    refuse(&c, replace_line(text, "incumbent\t", 0, "incumbent\t7"),
+           "the incumbent should stand here");
+    refuse(&c, replace_line(text, "lacks_memory\t", 0, NULL), "a candidate is in no region");
+    refuse(&c, replace_line(text, "lacks_memory\t", 0, "lacks_memory\t-\t1\t1"),
+           "a candidate is in no region");
+    refuse(&c, replace_line(text, "lacks_memory\t", 0, "illegal\t-\t1"),
+           "some candidates of the region may be legal");
+    refuse(&c, replace_line(text, "regions\t", 0, "regions\t7"),
+           "the number of regions is another one");
+    free_run(&bound);
+    sweep_close(&c);
+}
+
+/* Candidates that are simulated and hold a condition, or do not: the certificate says which. */
+Test(bound, certificates_with_conditions) {
+    static const char *const conditions[] = {"where peak_memory > 200 MB",
+                                             "subject to peak_memory > 200 MB"};
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
+        char text[1000];
+        sweep_case c;
+        ds_certified certified;
+        ds_error err;
+        snprintf(text, sizeof text,
+                 "dir 1\nparam dp = 1, tp = 1\n"
+                 "import \"models/mlp.dir\" as m with layers = 4, width = 4096, batch = 64\n"
+                 "topology @a { device gpu[4] : \"V100-SXM2-16GB\"\n  switch s\n"
+                 "  link gpu[i] -- s : 100 GB/s, 1 us for i in 0..4 }\n"
+                 "scenario { model = @m.mlp, on = @a, train { loss = mse, optimizer = sgd },\n"
+                 "  strategy { dp = dp, tp = tp } }\n"
+                 "sweep { dp in [1, 2, 4], tp in [1, 2, 4] where dp * tp <= 4\n  %s\n"
+                 "  minimize step_time }\n",
+                 conditions[i]);
+        sweep_open_text(&c, text, NULL);
+        cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+        run bound = run_method(&c, "bound", 1), grid = run_method(&c, "grid", 1);
+        cr_expect_float_eq(bound.best, grid.best, 0, "%s", bound.certificate);
+        cr_expect_not_null(strstr(bound.certificate, "\nrejected\t-1\t"), "%s", bound.certificate);
+        cr_expect_not_null(strstr(bound.certificate, "\nrun\t"), "%s", bound.certificate);
+        cr_expect_eq(certify(&c, bound.certificate, &certified, &err), DS_OK, "%s", err.message);
+        char *line = line_of(bound.certificate, "rejected\t", 0);
+        char *counts = with_cell(line, "run", "999999999999999");
+        refuse(&c, replace_line(bound.certificate, "rejected\t", 0, counts),
+               "the candidate does not count");
+        free(counts);
+        free(line);
+        free_run(&bound);
+        free_run(&grid);
+        sweep_close(&c);
+    }
 }
 
 /* ---- what there are no bounds of ---- */
