@@ -105,7 +105,7 @@ class Build:
         if not os.path.exists(f"{self.folder}/build.ninja"):
             subprocess.run(["cmake", "-S", ROOT, "-B", self.folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
                             "-DCMAKE_C_FLAGS=-O1 -fPIC -w", "-DBUILD_SHARED_LIBS=ON",
-                            "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--copy-dt-needed-entries"], check=True)
+                            "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--copy-dt-needed-entries", "-DCMAKE_LINK_DEPENDS_NO_SHARED=ON"], check=True)
         env = dict(os.environ, LD_LIBRARY_PATH=self.folder)
         subprocess.run(["ninja", "-C", self.folder], check=True, env=env, stdout=subprocess.DEVNULL)
         self.compile = {os.path.relpath(c["file"], ROOT): shlex.split(c["command"])
@@ -165,6 +165,12 @@ class Build:
             return False
 
 
+def save(what, path):
+    with open(path + ".new", "w") as file:
+        json.dump(what, file)
+    os.replace(path + ".new", path)
+
+
 def children_seconds():
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
@@ -218,7 +224,7 @@ def coverage(build, jobs):
         for test, fine, seconds, lines in pool.imap_unordered(cover, [(build, t) for t in todo]):
             print(f"{seconds:6.1f} s  {test}" + ("" if fine else "  FAILS without any mutant: left out"), flush=True)
             out[test] = {"seconds": seconds, "lines": lines if fine else {}, "made": build.made(test)}
-            json.dump(out, open(kept, "w"))
+            save(out, kept)
     return {t: out[t] for t in build.tests}
 
 
@@ -334,9 +340,9 @@ def main():
                 if not r.get("invalid"):
                     results.append(r)
                     print("." if r["by"] else f"{r['file']}:{r['line']}  {r['old']}  =>  {r['new']}", flush=True)
-                    json.dump(results, open(kept, "w"))
+                    save(results, kept)
             todo = []
-    json.dump(results, open(kept, "w"))
+    save(results, kept)
     sys.exit(0 if report(results, known) else 1)
 
 

@@ -131,8 +131,8 @@ Test(mem_workspace, communication_between_updates) {
         "mesh @m = [dp = 2] on @t\n"
         "func @f(%s, %%one: f32[1] on @m) -> f32[1] on @m {\n"
         "  %%p = permute(%%g) over dp {cost = 3 us}\n"
-        "  %%q = permute(%%h) over dp {cost = 5 us}\n"
         "  %%w1, %%m1, %%v1 = adam(%%w, %%p, %%m, %%v) {cost = 1 us}\n"
+        "  %%q = permute(%%h) over dp {cost = 5 us}\n"
         "  %%u1, %%n1, %%o1 = adam(%%u, %%q, %%n, %%o) {cost = 1 us}\n"
         "  return %%one\n}\nscenario { program = @f }\n",
         A100, STATES);
