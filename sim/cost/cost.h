@@ -16,7 +16,8 @@ typedef struct ds_profiles ds_profiles;
 /* Opens `path` read-only (mode=ro&immutable=1), checks the schema version, loads all tables.
  * path NULL: $DISTSIM_PROFILES, then profiles.db beside the program (a build tree), then
  * ../share/distsim/profiles.db from there (an installation), then the configured share folder's.
- * Errors: DS_ERR_IO, DS_ERR_DATA (a row without a source, an unknown version). */
+ * Errors: DS_ERR_IO, DS_ERR_DATA (more than tables and indexes, a row without a source, an unknown
+ * version). */
 ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err);
 void ds_profiles_free(ds_profiles *profiles);
 /* Appends the path that NULL stands for. */
