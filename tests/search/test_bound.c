@@ -101,6 +101,7 @@ typedef struct told {
     ds_space *space, *every;
     ds_bounds *bounds;
     ds_method *method;
+    ds_eval_source source;
     ds_arena arena;
     ds_candidate candidate;
     ds_error err;
@@ -116,9 +117,10 @@ static void begin_told(told *t) {
     for (int i = 0; i < 2; i++)
         cr_assert_eq(
             ds_space_new(&t->c.binding, t->c.settings, t->c.n_settings, spaces[i], &t->err), DS_OK);
-    ds_eval_source source = {.path = t->c.path, .space = t->space, .profiles = t->c.profiles};
-    cr_assert_eq(ds_bounds_new(&source, t->every, &t->bounds, &why, &t->err), DS_OK);
-    cr_assert_eq(ds_bound_new(&source, t->space, &t->method, &t->err), DS_OK, "%s", t->err.message);
+    t->source = (ds_eval_source){.path = t->c.path, .space = t->space, .profiles = t->c.profiles};
+    cr_assert_eq(ds_bounds_new(&t->source, t->every, &t->bounds, &why, &t->err), DS_OK);
+    cr_assert_eq(ds_bound_new(&t->source, t->space, &t->method, &t->err), DS_OK, "%s",
+                 t->err.message);
     ds_arena_init(&t->arena);
     t->candidate = ds_candidate_new(t->space, &t->arena);
 }
