@@ -236,6 +236,11 @@ static ds_status check_row(driver *d, const ds_csv_stream *record, slot *s, ds_o
     DS_TRY(next_candidate(d, &s->candidate, &found, err));
     if (!found || s->candidate.number != candidate)
         return not_ours(d, record, "the row is of another shard, or not in its place", err);
+    if (outcome->verdict == DS_VERDICT_EXCLUDED) { /* which the conditions say again */
+        outcome->verdict = DS_VERDICT_OK;
+        outcome->reason.n = 0;
+        ds_buf_put(&outcome->reason, "");
+    }
     DS_TRY(settle(d, &s->candidate, outcome, &measures, err));
     ds_buf text = {0};
     ds_rows_put(&d->rows, &s->candidate, outcome, &measures, &text);
