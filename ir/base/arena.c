@@ -81,7 +81,7 @@ static void *take(ds_arena *arena, size_t size) {
     if (ONE_MALLOC_EACH) return add_chunk(arena, size)->bytes;
     if (size > SIZE_MAX - alignof(max_align_t)) ds_out_of_memory(size);
     size_t rounded = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
-    if (rounded > (size_t)(arena->end - arena->at)) {
+    if (!arena->at || rounded > (size_t)(arena->end - arena->at)) {
         /* Chunks double up to 1 MiB, so small modules stay small and large ones take few mallocs.
          */
         size_t chunk = FIRST_CHUNK;
