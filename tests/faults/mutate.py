@@ -2,16 +2,18 @@
 """mutate.py BUILD [SEED [COUNT]]: does the suite see random mutants of one token?
 
 COUNT mutants (200), equally many from each room below, are drawn by SEED (1). Each is compiled and linked
-into libdistsim.so; the tests of a plain run that execute the mutated line are run, those of the room and the
-quick ones first, until one fails. A mutant that loops runs into a timeout, which counts as seen. Mutants that
-do not compile, or compile to the same code, are drawn again. BUILD is made on the first run:
+into libdistsim.so, so a mutant costs one compilation and one link. The tests of a plain run that execute the
+mutated line are asked, those of the room and the quick ones first, until one fails; those that take longer
+than BUDGET seconds together (60) are not, so a mutant that survives may be one that they see. A mutant that
+loops runs into a limit, which counts as seen. Mutants that do not compile, or compile to the same code, are
+drawn again. Exit code 1: fewer than 95 % are seen of those that are not equivalent.
 
-    cmake -S . -B BUILD -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS='-O1 -fPIC -w' -DBUILD_SHARED_LIBS=ON
+equivalent.txt holds survivors that change no result, and why. Results are kept in BUILD/mutants-SEED.json:
+another run asks survivors alone, as after new tests or lines of equivalent.txt; after changes of the sources
+delete the file. BUILD (made on the first run) is a build of its own; BUILD/coverage.json says which test
+executes what, and is brought up to date where tests have changed.
 
-so that a mutant costs one compilation and one link. equivalent.txt holds survivors that change no result, and
-why. Results are kept in BUILD/mutants.json: a further run repeats the survivors only (new tests, new lines of
-equivalent.txt); delete the file, and BUILD/coverage.json after changes of the tests, to begin anew.
---mutant FILE OLD NEW runs one mutant: line OLD of FILE (without indentation) is NEW.
+mutate.py BUILD --mutant FILE OLD NEW asks one: the first OLD in FILE is NEW. JOBS at a time (all cores).
 
 Python and not sh: it reads the JSON of ctest and gcov, and runs several tests at once with limits."""
 import glob, hashlib, json, multiprocessing, os, random, re, resource, shlex, signal, subprocess, sys, time
@@ -105,7 +107,8 @@ class Build:
         if not os.path.exists(f"{self.folder}/build.ninja"):
             subprocess.run(["cmake", "-S", ROOT, "-B", self.folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
                             "-DCMAKE_C_FLAGS=-O1 -fPIC -w", "-DBUILD_SHARED_LIBS=ON",
-                            "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--copy-dt-needed-entries", "-DCMAKE_LINK_DEPENDS_NO_SHARED=ON"], check=True)
+                            "-DCMAKE_LINK_DEPENDS_NO_SHARED=ON", "-DCMAKE_SKIP_BUILD_RPATH=ON",
+                            "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--copy-dt-needed-entries"], check=True)
         env = dict(os.environ, LD_LIBRARY_PATH=self.folder)
         subprocess.run(["ninja", "-C", self.folder], check=True, env=env, stdout=subprocess.DEVNULL)
         self.compile = {os.path.relpath(c["file"], ROOT): shlex.split(c["command"])
@@ -297,53 +300,61 @@ def report(results, known):
     return total[0] >= 0.95 * (total[0] + total[2])
 
 
-def main():
-    one = sys.argv.index("--mutant") if "--mutant" in sys.argv else len(sys.argv)
-    words = sys.argv[1:one]
-    seed, count = int((words + ["", "1"])[1] or 1) if len(words) > 1 else 1, int(words[2]) if len(words) > 2 else 200
-    jobs = int(os.environ.get("JOBS", os.cpu_count() or 1))
-    build = Build(words[0])
-    TESTS.update(coverage(build, jobs))
-    os.makedirs(f"{build.folder}/work", exist_ok=True)
-    original = {}
-
-    def unchanged(path):
+def ask(pool, build, todo, original):
+    """The results of (room, site)s as they come."""
+    for _, (path, *_) in todo:
         if path not in original:
-            original[path] = build.make(open(f"{ROOT}/{path}").read(), path, f"{build.folder}/work")
-        return original[path]
+            text = open(f"{ROOT}/{path}").read()
+            original[path] = build.make(text, path, f"{build.folder}/work")
+    yield from pool.imap_unordered(judge, [(build, room, s, original[s[0]]) for room, s in todo])
 
-    if one < len(sys.argv):
-        path, old, new = sys.argv[one + 1:one + 4]
-        room = next(r for r, (p, _) in ROOMS.items() if any(f"{ROOT}/{path}" in glob.glob(f"{ROOT}/{q}") for q in p))
-        text = open(f"{ROOT}/{path}").read()
-        result = judge((build, room, (path, text.index(old), len(old), new), unchanged(path)))
-        print(result)
-        sys.exit(0 if result["by"] else 1)
+
+def sample(build, seed, count, jobs):
+    """Draws and asks until there are enough of each room; those of earlier runs that survived again."""
     kept = f"{build.folder}/mutants-{seed}.json"
     results = json.load(open(kept)) if os.path.exists(kept) else []
-    known = equivalents()
+    known, original = equivalents(), {}
     again = [r for r in results if not r["by"] and (r["file"], r["old"], r["new"]) not in known]
     results = [r for r in results if r not in again]
     todo = [(r["room"], r["site"]) for r in again]
-    queues = {room: [s for s in draw(room, seed) if list(s) not in [r["site"] for r in results + again]]
-              for room in ROOMS}
+    drawn = [r["site"] for r in results + again]
+    queues = {room: [s for s in draw(room, seed) if list(s) not in drawn] for room in ROOMS}
     with multiprocessing.Pool(jobs) as pool:
         while True:
             for room, queue in queues.items():
-                n = count // len(ROOMS) - sum(r["room"] == room for r in results + again)
-                todo += [(room, site) for site in queue[:max(n, 0)]]
-                del queue[:max(n, 0)]
+                n = max(count // len(ROOMS) - sum(r["room"] == room for r in results + again), 0)
+                todo += [(room, site) for site in queue[:n]]
+                del queue[:n]
             if not todo:
                 break
-            again = []
-            for r in pool.imap_unordered(judge, [(build, room, s, unchanged(s[0])) for room, s in todo]):
+            for r in ask(pool, build, todo, original):
                 if not r.get("invalid"):
                     results.append(r)
                     print("." if r["by"] else f"{r['file']}:{r['line']}  {r['old']}  =>  {r['new']}", flush=True)
-                    save(results, kept)
-            todo = []
-    save(results, kept)
-    sys.exit(0 if report(results, known) else 1)
+                    save(results + [a for a in again if a["site"] not in [r["site"] for r in results]], kept)
+            todo, again = [], []
+    return report(results, known)
+
+
+def one(build, path, old, new):
+    at = open(f"{ROOT}/{path}").read().index(old)
+    room = next(r for r, (patterns, _) in ROOMS.items()
+                for p in patterns if f"{ROOT}/{path}" in glob.glob(f"{ROOT}/{p}"))
+    result = next(ask(multiprocessing.Pool(1), build, [(room, (path, at, len(old), new))], {}))
+    print(result)
+    return bool(result.get("by"))
+
+
+def main():
+    single = sys.argv.index("--mutant") if "--mutant" in sys.argv else len(sys.argv)
+    build, *numbers = sys.argv[1:single]
+    seed, count = ([int(n) for n in numbers] + [1, 200][len(numbers):])[:2]
+    jobs = int(os.environ.get("JOBS", os.cpu_count() or 1))
+    build = Build(build)
+    TESTS.update(coverage(build, jobs))
+    os.makedirs(f"{build.folder}/work", exist_ok=True)
+    fine = one(build, *sys.argv[single + 1:]) if single < len(sys.argv) else sample(build, seed, count, jobs)
+    sys.exit(0 if fine else 1)
 
 
 if __name__ == "__main__":

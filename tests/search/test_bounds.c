@@ -251,8 +251,8 @@ Test(bounds, are_near_where_a_schedule_is_followed) {
 /* ---- sends between items ---- */
 
 /* What a stage does for eight microbatches in four stages, two replicas of a 2048 wide MLP. */
-static void stage_with(const char *p2p, ds_bound_stage out[4]) {
-    char text[1000];
+static void stage_with(const char *more, const char *links, ds_bound_stage out[4]) {
+    char text[1200];
     sweep_case c;
     ds_space *space;
     ds_bounds *bounds;
@@ -261,12 +261,12 @@ static void stage_with(const char *p2p, ds_bound_stage out[4]) {
     snprintf(text, sizeof text,
              "dir 1\nparam dp = 1\n"
              "import \"models/mlp.dir\" as m with layers = 8, width = 2048, batch = 8192\n"
-             "topology @box { device gpu[8] : \"A100-SXM4-80GB\"\n  switch s\n"
-             "  link gpu[i] -- s : 300 GB/s, 1 us for i in 0..8 }\n"
+             "topology @box { device gpu[8] : \"A100-SXM4-80GB\"\n  switch s\n  host h\n"
+             "  link gpu[i] -- s : 300 GB/s, 1 us for i in 0..8\n%s }\n"
              "scenario { model = @m.mlp, on = @box, train { loss = mse, optimizer = adam },\n"
-             "  strategy { dp = dp, pp = 4, microbatches = 8, p2p = %s } }\n"
+             "  strategy { dp = dp, pp = 4, microbatches = 8, %s } }\n"
              "sweep { dp in [2], minimize step_time }\n",
-             p2p);
+             links, more);
     sweep_open_text(&c, text, NULL);
     cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
     cr_assert_eq(ds_space_new(&c.binding, NULL, 0, &space, &c.err), DS_OK);
@@ -294,9 +294,9 @@ static void stage_with(const char *p2p, ds_bound_stage out[4]) {
 Test(bounds, sends_stand_between_items) {
     const double send_ps = 2e6 + 4194304 / 0.3;
     ds_bound_stage beside[4], blocking[4], batched[4];
-    stage_with("overlapped", beside);
-    stage_with("blocking", blocking);
-    stage_with("batched", batched);
+    stage_with("p2p = overlapped", "", beside);
+    stage_with("p2p = blocking", "", blocking);
+    stage_with("p2p = batched", "", batched);
     for (int s = 0; s < 4; s++) {
         double all = 7 * send_ps * (s == 0 || s == 3 ? 2 : 4);
         cr_expect_float_eq((double)(blocking[s].items_ps - beside[s].items_ps), all, 100, "%d", s);
@@ -305,5 +305,22 @@ Test(bounds, sends_stand_between_items) {
         cr_expect_float_eq((double)beside[s].there_ps, s * send_ps, 10, "%d", s);
         cr_expect_float_eq((double)beside[s].back_ps, s * send_ps, 10, "%d", s);
         cr_expect_float_eq((double)beside[s].sent_ps, s ? (s + 7) * send_ps : 0, 50, "%d", s);
+    }
+}
+
+/* Adam's states of two layers, 8 bytes for each of 2 · 2048² weights, there and back once; the
+ * slower way counts. */
+Test(bounds, states_go_to_the_host_and_back) {
+    static const char *const links[] = {"  link gpu[i] -> h : 5 GB/s, 0 us for i in 0..8\n"
+                                        "  link h -> gpu[i] : 20 GB/s, 0 us for i in 0..8\n",
+                                        "  link gpu[i] -> h : 20 GB/s, 0 us for i in 0..8\n"
+                                        "  link h -> gpu[i] : 5 GB/s, 0 us for i in 0..8\n"};
+    const double wanted = 8 * 2 * 2048. * 2048. / 5e9;
+    for (int i = 0; i < 2; i++) {
+        ds_bound_stage stages[4];
+        stage_with("offload = optimizer", links[i], stages);
+        for (int s = 0; s < 4; s++)
+            cr_expect_float_eq(stages[s].shards_s, wanted, 1e-6 * wanted, "stage %d: %g, not %g", s,
+                               stages[s].shards_s, wanted);
     }
 }
