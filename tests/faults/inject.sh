@@ -45,16 +45,16 @@ END
 
 verb() { # VERB: runs it; its outputs go to $out
     case $1 in
-    run) set -- run scenarios/tour.dir --json="$out/a.json" --trace="$out/a.trace" --csv="$out/a.csv" ;;
+    run) set -- run scenarios/tour.dir --overwrite --json="$out/a.json" --trace="$out/a.trace" --csv="$out/a.csv" ;;
     sweep) set -- sweep "$scratch/sweep.dir" -I scenarios -t 2 -q -o "$out/rows.csv" --db "$out/new.db" ;;
-    search) set -- search scenarios/mlp-training.dir --cost-model distsim --simulate -o "$out/a.dir" ;;
+    search) set -- search scenarios/mlp-training.dir --cost-model distsim --simulate --overwrite -o "$out/a.dir" ;;
     plan) set -- plan scenarios/models/gpt.dir --on scenarios/topologies/dgx-h100.dir --batch 8 --set layers=2 \
         --set hidden=256 --set heads=4 --set seq=128 --set vocab=4096 --top 1 --evals 6 --method random -t 2 \
-        --write "$out/a.dir" -o "$out/rows.csv" ;;
-    import) set -- import onnx tests/data/onnx/lenet.onnx -I scenarios --set batch=64 -o "$out/a.dir" ;;
-    import_hf) set -- import hf tests/data/hf/mixtral-8x7b.json -I scenarios -o "$out/a.dir" ;;
-    import_nccl) set -- import nccl-topo tests/data/topo/dgx-a100.xml -o "$out/a.dir" ;;
-    import_smi) set -- import nvidia-smi tests/data/topo/dgx-a100.txt -o "$out/a.dir" ;;
+        --overwrite --write "$out/a.dir" -o "$out/rows.csv" ;;
+    import) set -- import onnx tests/data/onnx/lenet.onnx -I scenarios --set batch=64 --overwrite -o "$out/a.dir" ;;
+    import_hf) set -- import hf tests/data/hf/mixtral-8x7b.json -I scenarios --overwrite -o "$out/a.dir" ;;
+    import_nccl) set -- import nccl-topo tests/data/topo/dgx-a100.xml --overwrite -o "$out/a.dir" ;;
+    import_smi) set -- import nvidia-smi tests/data/topo/dgx-a100.txt --overwrite -o "$out/a.dir" ;;
     esac
     # verify_asan_link_order: nothing is instrumented before main
     timeout 120 env ASAN_OPTIONS="verify_asan_link_order=0:$ASAN_OPTIONS" LD_PRELOAD="$inject" INJECT="$order" "$distsim" "$@" \
@@ -81,8 +81,8 @@ check_files() { # VERB
     for file in "$out"/*; do
         whole=$scratch/whole/$(basename "$file")
         case $(basename "$file") in
+        '*' | *.*.?????? | *-journal) continue ;; # none; temporary, and named so
         rows*) [ -e "$whole" ] && head -c "$(wc -c <"$file")" "$whole" | cmp -s - "$file" && continue ;;
-        '*' | *.*.?????? | *.new | *-journal) continue ;; # none; temporary, and named so
         a.*) [ "$(cat "$file")" = old ] && continue ;;
         esac
         cmp -s "$file" "$whole" || complain "$1" "$file is neither what it was nor whole"

@@ -1,4 +1,5 @@
 /* A table changed in memory goes back into its file. */
+#include "ir/base/arena.h"
 #include "ir/base/file.h"
 #include "ir/base/output.h"
 #include "tools/fit/fit.h"
@@ -23,6 +24,7 @@ static void rewrite(const ds_csv *csv, FILE *in, ds_buf *out) {
             ds_buf_put(out, line);
         }
     }
+    if (!feof(in) && !ferror(in)) ds_out_of_memory(cap);
     free(line);
 }
 
