@@ -25,7 +25,7 @@ ROOMS = {  # files; tests that are asked first
     "coll": (["sim/coll/*.c"], r"sim/(coll|reshard|ring|terms|fabrics|across|widths)"),
     "mem": (["sim/mem/*.c"], r"sim/(mem|allocator|offload|zero|validate_memory)"),
     "shard": (["ir/passes/shard*.c"], r"ir/(shard|clip|tied|across|project|families|stage)"),
-    "pipeline": (["ir/passes/pipeline*.c", "ir/passes/schedule*.c"], r"ir/(schedule|pipeline|stage|families)"),
+    "pipeline": (["ir/passes/pipeline*.c", "ir/passes/schedule*.c"], r"ir/(schedule|pipeline|stage|tied|families)"),
     "bounds": (["search/bound*.c"], r"search/(bound|methods|beam)"),
     "certify": (["search/certify.c"], r"search/(bound|methods|search_report)|cli/.*(search|certif|bound)"),
 }

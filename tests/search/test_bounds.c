@@ -250,23 +250,25 @@ Test(bounds, are_near_where_a_schedule_is_followed) {
 
 /* ---- sends between items ---- */
 
-/* What a stage does for eight microbatches in four stages, two replicas of a 2048 wide MLP. */
-static void stage_with(const char *more, const char *links, ds_bound_stage out[4]) {
-    char text[1200];
+static const char mlp[] =
+    "import \"models/mlp.dir\" as m with layers = 8, width = 2048, batch = 8192\n";
+
+/* What each of four stages does, of the only candidate of a sweep. */
+static void stages_of(const char *model, const char *links, const char *strategy,
+                      ds_bound_stage out[4]) {
+    char text[1500];
     sweep_case c;
     ds_space *space;
     ds_bounds *bounds;
     const char *why;
     bool found;
     snprintf(text, sizeof text,
-             "dir 1\nparam dp = 1\n"
-             "import \"models/mlp.dir\" as m with layers = 8, width = 2048, batch = 8192\n"
+             "dir 1\nparam dp = 1\n%s"
              "topology @box { device gpu[8] : \"A100-SXM4-80GB\"\n  switch s\n  host h\n"
              "  link gpu[i] -- s : 300 GB/s, 1 us for i in 0..8\n%s }\n"
-             "scenario { model = @m.mlp, on = @box, train { loss = mse, optimizer = adam },\n"
-             "  strategy { dp = dp, pp = 4, microbatches = 8, %s } }\n"
-             "sweep { dp in [2], minimize step_time }\n",
-             links, more);
+             "scenario { model = @%s, on = @box, train { loss = mse, optimizer = adam },\n"
+             "  strategy { dp = dp, pp = 4, %s } }\nsweep { dp in [2], minimize step_time }\n",
+             model, links, model == mlp ? "m.mlp" : "net", strategy);
     sweep_open_text(&c, text, NULL);
     cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
     cr_assert_eq(ds_space_new(&c.binding, NULL, 0, &space, &c.err), DS_OK);
@@ -282,6 +284,7 @@ static void stage_with(const char *more, const char *links, ds_bound_stage out[4
     ds_bound_region region;
     cr_assert_eq(ds_space_next(space, &candidate, &found, &c.err), DS_OK);
     cr_assert_eq(ds_bounds_region(bounds, candidate.at, 1, &region, &c.err), DS_OK);
+    cr_assert(ds_bound_is_placed(&region));
     for (int s = 0; s < 4; s++) ds_bound_stage_of(&region, s, &out[s]);
     ds_arena_deinit(&arena);
     ds_bounds_free(bounds);
@@ -294,9 +297,9 @@ static void stage_with(const char *more, const char *links, ds_bound_stage out[4
 Test(bounds, sends_stand_between_items) {
     const double send_ps = 2e6 + 4194304 / 0.3;
     ds_bound_stage beside[4], blocking[4], batched[4];
-    stage_with("p2p = overlapped", "", beside);
-    stage_with("p2p = blocking", "", blocking);
-    stage_with("p2p = batched", "", batched);
+    stages_of(mlp, "", "microbatches = 8, p2p = overlapped", beside);
+    stages_of(mlp, "", "microbatches = 8, p2p = blocking", blocking);
+    stages_of(mlp, "", "microbatches = 8, p2p = batched", batched);
     for (int s = 0; s < 4; s++) {
         double all = 7 * send_ps * (s == 0 || s == 3 ? 2 : 4);
         cr_expect_float_eq((double)(blocking[s].items_ps - beside[s].items_ps), all, 100, "%d", s);
@@ -318,9 +321,34 @@ Test(bounds, states_go_to_the_host_and_back) {
     const double wanted = 8 * 2 * 2048. * 2048. / 5e9;
     for (int i = 0; i < 2; i++) {
         ds_bound_stage stages[4];
-        stage_with("offload = optimizer", links[i], stages);
+        stages_of(mlp, links[i], "microbatches = 8, offload = optimizer", stages);
         for (int s = 0; s < 4; s++)
             cr_expect_float_eq(stages[s].shards_s, wanted, 1e-6 * wanted, "stage %d: %g, not %g", s,
                                stages[s].shards_s, wanted);
     }
+}
+
+/* Three products before a loop of four turns of one, all alike, a turn a stage: a forward item of
+ * stage 0 is four products, a backward item two for certain, since those before the loop need not
+ * be done yet. So each microbatch more makes the chain four products longer; one is stage 1's item.
+ */
+Test(bounds, other_forward_items_come_before_the_last) {
+    static const char model[] =
+        "param rows = %d, width = 4096, layers = 4\n"
+        "func @net(%%x: f32[rows@dp, width]) -> f32[rows, width] {\n"
+        "  weight %%w1 : f32[width, width]\n  %%x1 = matmul(%%x, %%w1)\n"
+        "  weight %%w2 : f32[width, width]\n  %%x2 = matmul(%%x1, %%w2)\n"
+        "  weight %%w3 : f32[width, width]\n  %%x3 = matmul(%%x2, %%w3)\n"
+        "  %%y = for l in 0..layers carry (%%h = %%x3) {\n    weight %%w : f32[width, width]\n"
+        "    %%z = matmul(%%h, %%w)\n    yield %%z\n  }\n  return %%y\n}\n";
+    char text[1000];
+    ds_bound_stage one[4], eight[4];
+    snprintf(text, sizeof text, model, 1024);
+    stages_of(text, "", "microbatches = 1", one);
+    snprintf(text, sizeof text, model, 8 * 1024);
+    stages_of(text, "", "microbatches = 8", eight);
+    double more = (double)(eight[0].chain_ps - one[0].chain_ps) / 7;
+    double product = (double)eight[1].forward_ps;
+    cr_expect_float_eq(more / product, 4, 0.01, "%g", more / product);
+    cr_expect_float_eq((double)one[1].forward_ps, product, 1);
 }
