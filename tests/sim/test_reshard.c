@@ -518,24 +518,47 @@ Test(reshard, order_is_the_best_of_small_cases) {
     cr_expect_eq(n_best, n_cases);
 }
 
-/* So many items that each round draws one permutation alone, and more than are searched at all.
- * Each needs one of seven resources: the busiest one's sum is the best there is. */
+/* Do two items need a resource at one time? */
+static bool collide(const ds_reshard_option *a, int64_t a_ps, const ds_reshard_option *b,
+                    int64_t b_ps) {
+    if (a_ps + a->ps <= b_ps || b_ps + b->ps <= a_ps) return false;
+    for (uint32_t i = 0; i < a->n_resources; i++)
+        for (uint32_t k = 0; k < b->n_resources; k++)
+            if (a->resources[i] == b->resources[k]) return true;
+    return false;
+}
+
+/* So many items, three of nine resources each, that a round draws one permutation alone, or that
+ * nothing is drawn at all: no resource is busy twice at a time, and the last ends no later than in
+ * the given order. */
 Test(reshard, order_of_many_items) {
-    enum { MOST = 700, RESOURCES = 7 };
+    enum { MOST = 700, RESOURCES = 9 };
     static ds_reshard_option options[MOST];
     static ds_reshard_item items[MOST];
     static ds_reshard_slot slots[MOST];
-    static uint32_t resources[MOST];
+    static uint32_t resources[MOST][3];
+    ds_rng rng = {3};
     for (uint32_t n = 500; n <= MOST; n += 200) {
-        int64_t sums[RESOURCES] = {0}, most = 0;
+        int64_t loads[RESOURCES] = {0}, busiest = 0, last = 0;
         for (uint32_t i = 0; i < n; i++) {
-            resources[i] = i * i % RESOURCES;
-            options[i] = (ds_reshard_option){1 + i % 9, &resources[i], 1};
+            options[i] = (ds_reshard_option){1 + (int64_t)ds_rng_below(&rng, 9), resources[i], 3};
             items[i] = (ds_reshard_item){&options[i], 1};
-            sums[resources[i]] += 1 + i % 9;
-            if (sums[resources[i]] > most) most = sums[resources[i]];
+            for (uint32_t k = 0; k < 3; k++) {
+                resources[i][k] = 3 * k + (uint32_t)ds_rng_below(&rng, 3);
+                loads[resources[i][k]] += options[i].ps;
+                if (loads[resources[i][k]] > busiest) busiest = loads[resources[i][k]];
+            }
         }
-        cr_expect_eq(ds_reshard_order(items, n, RESOURCES, DS_BALANCE_ORDER, slots), most);
+        int64_t none = ds_reshard_order(items, n, RESOURCES, DS_BALANCE_NONE, slots);
+        int64_t ps = ds_reshard_order(items, n, RESOURCES, DS_BALANCE_ORDER, slots);
+        cr_expect(busiest <= ps && ps <= none, "%u items: %d, %d, %d", n, (int)busiest, (int)ps,
+                  (int)none);
+        for (uint32_t i = 0; i < n; i++) {
+            if (slots[i].start_ps + options[i].ps > last) last = slots[i].start_ps + options[i].ps;
+            for (uint32_t k = 0; k < i; k++)
+                cr_assert(!collide(&options[i], slots[i].start_ps, &options[k], slots[k].start_ps));
+        }
+        cr_expect_eq(last, ps);
     }
 }
 
