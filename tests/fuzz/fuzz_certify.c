@@ -67,6 +67,7 @@ static const made *certificate_of(uint32_t i) {
                                  "--profiles",
                                  fuzz_profiles(),
                                  NULL};
+    remove(fuzz_path("made"));
     if (fuzz_verb(cmd_sweep, words) != 0) fuzz_fail("no certificate", m->file);
     fuzz_read(fuzz_path("made"), &m->certificate);
     return m;

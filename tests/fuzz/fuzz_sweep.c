@@ -77,6 +77,7 @@ static void resume(fuzz_bytes *bytes) {
     const char *path = fuzz_write("resumed.csv", before.text, before.n);
     char option[128];
     snprintf(option, sizeof option, "--db=%s", fuzz_path("rows.db"));
+    remove(fuzz_path("rows.db"));
     int exit_code = sweep(sweep_file(), path, "--resume", db ? option : NULL);
     fuzz_read(path, &after);
     if (exit_code != 0 && !same(&before, &after)) fuzz_fail("refused, but changed", before.text);
