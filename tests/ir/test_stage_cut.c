@@ -105,7 +105,7 @@ Test(stage_cut, numbers_that_do_not_fit_are_refused) {
                    "chunk 1 of the pipeline's 3 would have no weight");
     expect_refusal("pp = 3, stage_layers = [0, 0, 6]", DS_ERR_VALUE, "chunk 1 of");
     expect_refusal("pp = 2, stage_layers = [9223372036854775807, 9223372036854775807]",
-                   DS_ERR_VALUE, "but @step has 6 turns");
+                   DS_ERR_VALUE, "it must be at most 2147483647");
 }
 
 Test(stage_cut, lists_are_of_integers) {

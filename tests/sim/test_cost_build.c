@@ -159,7 +159,7 @@ Test(cost_build, only_tables_and_indexes_are_read) {
 
 Test(cost_build, a_pipe_is_no_database) {
     cr_assert_eq(mkfifo(tree.db, 0600), 0);
-    expect_load_error(DS_ERR_IO, "is no file");
+    expect_load_error(DS_ERR_IO, "is a FIFO");
 }
 
 Test(cost_build, a_row_whose_source_is_gone_is_refused) {

@@ -4,7 +4,7 @@ cd "$(dirname "$0")/../.." || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 check() { # DISTSIM TABLE N: of N calib rows
-"$1" validate --json -I scenarios "tests/data/e2e/$2" -o "$work/rows.csv" >"$work/said.json" || exit 1
+"$1" validate --json -I scenarios "tests/data/e2e/$2" --overwrite -o "$work/rows.csv" >"$work/said.json" || exit 1
 awk -F, -v want="$3" '
     function abs(x) { return x < 0 ? -x : x }
     function sort(a, n,   i, j, t) {
