@@ -167,7 +167,9 @@ ds_status ds_sweep_file_flush(ds_sweep_file *file, ds_error *err) {
     const ds_buf *tail = &file->tail, *pending = &file->pending;
     if (!pending->n) return DS_OK;
     if (!tail->n) {
-        DS_TRY(ds_output_put(&file->out, pending->text, pending->n, err));
+        ds_status status = ds_output_put(&file->out, pending->text, pending->n, err);
+        file->pending.n = 0; /* also after an error: no row is written twice */
+        DS_TRY(status);
         DS_TRY(ds_output_commit(&file->out, err));
     } else {
         if (tail->n >= pending->n || memcmp(tail->text, pending->text, tail->n) != 0)
