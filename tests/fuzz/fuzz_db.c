@@ -163,6 +163,7 @@ static void simulate(const char *path, bool fitted) {
     if (ds_verify_bound(unit, &binding, &diags) == DS_OK &&
         ds_simulate(&binding, profiles, &options, &result, &err) == DS_OK) {
         ds_buf text = {0};
+        fuzz_check_result(result);
         ds_report_json(result, &text);
         ds_report_explain(result, "*", &text);
         ds_buf_deinit(&text);

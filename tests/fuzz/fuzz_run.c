@@ -3,6 +3,7 @@
  *
  * A first byte below 8 says which program of the corpus the others edit; else the input is the
  * program. */
+#include "ir/lang/jitter.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
 #include "sim/report/report.h"
@@ -22,12 +23,13 @@ static const ds_profiles *profiles(void) {
     return loaded;
 }
 
-static void conserve(const ds_result *r) {
-    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
-        const ds_account *a = &r->accounts[c];
-        if (a->compute_ps + a->exposed_comm_ps + a->idle_ps != r->run.step_ps || a->idle_ps < 0)
-            abort();
-    }
+/* Some of the runs with jitter that the scenario asks for. */
+static void shake(const ds_binding *binding, ds_result *result) {
+    ds_jitter jitter;
+    ds_error err;
+    if (ds_jitter_read(binding, &jitter, &err) != DS_OK || !jitter.is_given) return;
+    if (jitter.runs > 5) jitter.runs = 5;
+    ds_jitter_runs(result, &jitter, 1, &err);
 }
 
 static void simulate(const ds_binding *binding, bool unfold) {
@@ -35,7 +37,8 @@ static void simulate(const ds_binding *binding, bool unfold) {
     ds_result *result;
     ds_error err = {0};
     if (ds_simulate(binding, profiles(), &options, &result, &err) != DS_OK) return;
-    conserve(result);
+    fuzz_check_result(result);
+    if (!unfold) shake(binding, result);
     ds_buf text = {0};
     ds_report_summary(result, &text);
     ds_report_json(result, &text);
@@ -46,8 +49,8 @@ static void simulate(const ds_binding *binding, bool unfold) {
     ds_result_free(result);
 }
 
-static const char *const names[] = {"collectives",   "jobs", "mixed-box-dp", "pipeline-2x4",
-                                    "across_slices", "work", "ranks",        "distir-mlp"};
+static const char *const names[] = {"collectives",   "jobs", "jitter", "pipeline-2x4",
+                                    "across_slices", "work", "ranks",  "distir-mlp"};
 
 static const ds_buf *program(uint32_t i) {
     static ds_buf texts[FUZZ_COUNT(names)];

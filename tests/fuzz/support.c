@@ -5,6 +5,7 @@
 #include "ir/import/import.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
+#include "sim/report/report.h"
 #include "sim/topo/topo.h"
 
 #include <dirent.h>
@@ -458,4 +459,17 @@ void fuzz_check_topology(const ds_buf *text) {
     ds_unit_free(second.unit);
     ds_buf_deinit(&graphml);
     ds_buf_deinit(&again);
+}
+
+/* ---- results ---- */
+
+void fuzz_check_result(const ds_result *r) {
+    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
+        const ds_account *a = &r->accounts[c];
+        int64_t sum = -1;
+        if (a->compute_ps < 0 || a->exposed_comm_ps < 0 || a->idle_ps < 0 ||
+            __builtin_add_overflow(a->compute_ps, a->exposed_comm_ps, &sum) ||
+            __builtin_add_overflow(sum, a->idle_ps, &sum) || sum != r->run.step_ps)
+            fuzz_fail("times do not add up to the step", "");
+    }
 }

@@ -55,6 +55,11 @@ void fuzz_check_program(const ds_buf *text, bool has_imports);
 /* A topology: it builds too, and comes back from GraphML with as many vertices and links. */
 void fuzz_check_topology(const ds_buf *text);
 
+/* ---- results ---- */
+
+/* Of each device the times of compute, exposed communication and idleness are the step's. */
+void fuzz_check_result(const struct ds_result *result);
+
 /* Says what went wrong and ends the process as a crash does. */
 void fuzz_fail(const char *what, const char *detail);
 
