@@ -103,6 +103,31 @@ Test(shard_override, names_that_begin_like_a_gradient) {
     step_free(&c);
 }
 
+/* An axis of a view is the view's own, whatever the strategy's mesh has: the product is split over
+ * all six devices, and so is its weight. */
+Test(shard_override, axes_of_views_are_their_own) {
+    static const char text[] =
+        "dir 1\nparam width = 12, batch = 12\n"
+        "topology @box {\n  device gpu[6] : \"A100-SXM4-80GB\"\n  switch sw\n"
+        "  link gpu[i] -- sw : 300 GB/s, 1 us for i in 0..6\n}\n"
+        "mesh @base = [dp = 2, tp = 3] on @box\nmesh @v = view @base [cp = 6]\n"
+        "func @net(%x: f32[batch@dp, width]) -> f32[batch, width] {\n"
+        "  weight %w : f32[width, width]\n  weight %u : f32[width, width]\n"
+        "  %t = matmul(%x, %w)\n  %b = matmul(%t, %u)\n  return %b\n}\n"
+        "scenario {\n  model = @net\n  on = @box\n"
+        "  strategy { dp = 2, tp = 3, ops { \"t\" = on @v [k: cp] } }\n}\n";
+    step_case c;
+    step_make(&c, text, NULL, DS_PASS_SHARD);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    char *program = step_text(&c);
+    cr_expect_not_null(strstr(program, "%w: f32[width@cp, width] on @v"), "%s", program);
+    cr_expect_not_null(strstr(program, "%t = matmul(%x.cut, %w) : f32[batch, width] partial(cp)"),
+                       "%s", program);
+    cr_expect_not_null(strstr(program, "all_reduce(%t) over cp"), "%s", program);
+    free(program);
+    step_free(&c);
+}
+
 /* ---- batches split by overrides are data parallelism, forward and backward ---- */
 
 /* An op behind a product, in a model whose result is %z, and the overrides by its batch. */
