@@ -88,6 +88,34 @@ Test(schedule, dualpipe_by_hand) {
     schedule_close(&c);
 }
 
+/* ZB-V fills its V with 2p - 1 microbatches: of fewer, items stand in the order that they have
+ * among so many. */
+Test(schedule, few_microbatches_in_a_v_are_the_first_of_many) {
+    for (int64_t p = 2; p <= 4; p++)
+        for (int64_t m = 1; m < 2 * p - 1; m++) {
+            schedule_case few, many;
+            schedule_open(&few, "zb-v", p, m, 0, (times){0});
+            schedule_open(&many, "zb-v", p, 2 * p - 1, 0, (times){0});
+            for (int64_t r = 0; r < p; r++) {
+                const ds_schedule_rank *a = &few.schedule->ranks[r], *b = &many.schedule->ranks[r];
+                uint32_t at = 0;
+                for (uint32_t i = 0; i < b->n_items; i++) {
+                    const ds_schedule_item *item = &b->items[i];
+                    if (item->microbatch >= m) continue;
+                    cr_assert_lt(at, a->n_items);
+                    cr_expect(a->items[at].kind == item->kind &&
+                                  a->items[at].chunk == item->chunk &&
+                                  a->items[at].microbatch == item->microbatch,
+                              "p = %d, m = %d, rank %d: item %u", (int)p, (int)m, (int)r, at);
+                    at++;
+                }
+                cr_expect_eq(at, a->n_items);
+            }
+            schedule_close(&few);
+            schedule_close(&many);
+        }
+}
+
 /* ---- every form, legal and complete ---- */
 
 static bool takes(const char *name, int64_t p, int64_t m) {
