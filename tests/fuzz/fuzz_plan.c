@@ -1,5 +1,5 @@
-/* Models and topologies through plan, one candidate or three. The first byte chooses the objective
- * and the method; the first half of the others edits the model, the second half the topology. */
+/* Models and topologies through plan, one candidate or three. The first byte chooses the objective,
+ * the method and what the others edit, the model or the topology. */
 #include "tests/fuzz/support.h"
 
 #include <string.h>
@@ -30,12 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ds_buf program = {0}, links = {0};
     uint8_t how = fuzz_byte(&bytes);
     bool untouched = how == 64 && !bytes.n;
-    fuzz_bytes first = {bytes.at, (bytes.n + 1) / 2};
-    fuzz_bytes second = {bytes.at + first.n, bytes.n - first.n};
     ds_buf_put(&program, model);
     ds_buf_put(&links, topology);
-    fuzz_edit(&first, " ,;{}[]()=\"@", &program);
-    fuzz_edit(&second, " ,;{}[]()=\"@", &links);
+    fuzz_edit(&bytes, " ,;{}[]()=\"@", how & 32 ? &links : &program);
     const char *const words[] = {fuzz_write("model.dir", program.text, program.n),
                                  "--on",
                                  fuzz_write("box.dir", links.text, links.n),
