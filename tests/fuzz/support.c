@@ -377,11 +377,26 @@ static void count_call(const char *name, bool good) {
     calls[i].good += good;
 }
 
-static FILE *nowhere(void) {
-    static FILE *file;
-    if (getenv("DS_FUZZ_SHOW")) return stderr;
-    if (!file && !(file = fopen("/dev/null", "w"))) fuzz_fail("cannot open", "/dev/null");
-    return file;
+/* stdout and stderr lead nowhere, also for those who write to descriptor 1; then back again.
+ * Descriptor 2 stays: sanitizers and libFuzzer write there. */
+static void silence(bool begin) {
+    static FILE *nowhere, *out, *err;
+    static int descriptor = -1;
+    if (getenv("DS_FUZZ_SHOW")) return;
+    if (!nowhere && !(nowhere = fopen("/dev/null", "w"))) fuzz_fail("cannot open", "/dev/null");
+    fflush(stdout);
+    if (begin) {
+        out = stdout;
+        err = stderr;
+        descriptor = dup(STDOUT_FILENO);
+        dup2(fileno(nowhere), STDOUT_FILENO);
+        stdout = stderr = nowhere;
+    } else {
+        stdout = out;
+        stderr = err;
+        dup2(descriptor, STDOUT_FILENO);
+        close(descriptor);
+    }
 }
 
 int fuzz_call(const char *name, int (*verb)(int argc, char **argv), const char *const *words) {
@@ -389,11 +404,9 @@ int fuzz_call(const char *name, int (*verb)(int argc, char **argv), const char *
     char *argv[MOST + 2] = {strdup("distsim fuzz")};
     int argc = 1;
     for (; words[argc - 1] && argc <= MOST; argc++) argv[argc] = strdup(words[argc - 1]);
-    FILE *out = stdout, *err = stderr;
-    stdout = stderr = nowhere();
+    silence(true);
     int exit_code = verb(argc, argv);
-    stdout = out;
-    stderr = err;
+    silence(false);
     for (int i = 0; i < MOST + 2; i++) free(argv[i]);
     if (exit_code < 0 || exit_code > 2) fuzz_fail("an internal error", name);
     count_call(name, exit_code == 0);
