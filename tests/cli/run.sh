@@ -4,6 +4,8 @@
 # FILE carries its own test in comments (`//`, or `#` in .test files), from column 1:
 #   // RUN: distsim check %s       the command, by sh; %s is FILE, %t a scratch folder
 #   // EXIT: 1                     its exit code (default 0)
+#   // MEMORY: 2000000             KiB of addresses that it may have; builds with ASan or TSan, which map
+#                                  terabytes, have no such limit
 #   // EXPECT: text                a line of stdout contains the text,
 #   // EXPECT-ERR: text            or of stderr; in the written order, other lines may stand between
 #   // EXPECT-NOT: text            no line of stdout or stderr contains it
@@ -23,7 +25,12 @@ if [ -z "$command" ]; then
     exit 1
 fi
 exit_wanted=$(directive EXIT)
-sh -c "$command" >"$scratch/stdout" 2>"$scratch/stderr" </dev/null
+memory=$(directive MEMORY)
+[ -n "$memory" ] && grep -qa '__[at]san_init' "$1" && memory=
+(
+    [ -z "$memory" ] || ulimit -v "$memory"
+    exec sh -c "$command" >"$scratch/stdout" 2>"$scratch/stderr" </dev/null
+)
 exit_got=$?
 
 failed=0
