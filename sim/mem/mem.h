@@ -4,8 +4,8 @@
  * when the last task that reads it ends, on any stream; at equal times frees come first. Inputs
  * live for the whole step, outputs from their making to its end. A result takes the buffer of the
  * operand that its op's line names (ds_op_inplace) if nothing reads that later in the program or
- * still reads it on another stream; optimizer results always do. Views own no bytes. What is offloaded takes memory of the device's
- * host by the same rules.
+ * still reads it on another stream; optimizer results always do. Views own no bytes. What is
+ * offloaded takes memory of the device's host by the same rules.
  *
  * What counts as used is a choice (ds_mem_mode): the live bytes; live bytes in whole blocks of an
  * allocator; or what a caching allocator has reserved, with what the driver, the process and its

@@ -87,8 +87,8 @@ ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *e
 /* FLOPs of the model's matrix products, convolutions, attention and LSTM cells forward; three times
  * that if it trains: each product has two in the backward pass, one by either operand. Products on
  * rows of experts' buffers that no token uses are *padding instead. */
-ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out,
-                                double *padding, ds_error *err);
+ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, double *padding,
+                                ds_error *err);
 /* "pp 8, tp 8, zero 1, 4 microbatches, schedule 1f1b": what is not as it is by default. */
 void ds_report__strategy(const ds_model_step *step, ds_buf *out);
 /* "none", "full", "every:2", "3 ops". */

@@ -121,8 +121,7 @@ Test(shares, a_part_beyond_what_is_counted) {
     sim_case c;
     sim_run_text(&c, MIXED("dp = 4, dp_shares = [9223372036854775807, 1, 1, 1]"), NULL, false);
     cr_assert_eq(c.status, DS_ERR_VALUE);
-    cr_expect(strstr(c.err.message, "it must be at most 2147483647") != NULL, "%s",
-              c.err.message);
+    cr_expect(strstr(c.err.message, "it must be at most 2147483647") != NULL, "%s", c.err.message);
     sim_free(&c);
 }
 
