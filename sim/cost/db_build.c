@@ -23,8 +23,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_SCHEMA ((size_t)1 << 20)
-
 struct builder {
     sqlite3 *db;
     const char *dir;

@@ -582,7 +582,6 @@ static ds_status load_file(loader *l) {
         return ds_error_set(l->err, DS_ERR_IO, DS_NOWHERE,
                             "cannot read the cost database %s (set DISTSIM_PROFILES to another)",
                             l->path);
-    DS_TRY(ds_file_check(l->path, l->err)); /* SQLite would wait for a FIFO's writer */
     DS_TRY(ds_sqlite__open(l->path, &l->db, l->err));
     ds_status status = load_tables(l);
     sqlite3_close(l->db);

@@ -1,5 +1,6 @@
 #include "sim/cost/sqlite_internal.h"
 
+#include "ir/base/file.h"
 #include "ir/base/str.h"
 
 #include <sqlite3.h>
@@ -77,8 +78,9 @@ static ds_status expect_tables(sqlite3 *db, const char *path, ds_error *err) {
 ds_status ds_sqlite__open(const char *path, sqlite3 **db, ds_error *err) {
     struct stat info;
     *db = NULL;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* opening a FIFO may wait forever */
-        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s is no file", path);
+    DS_TRY(ds_file_check(path, err)); /* SQLite would wait for the writer of a FIFO */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s is no regular file", path);
     ds_buf uri = {0};
     put_uri(path, &uri);
     int rc = open_defensively(uri.text, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, db);

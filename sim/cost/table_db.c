@@ -2,7 +2,6 @@
 #include "sim/cost/table_db.h"
 
 #include "ir/base/arena.h"
-#include "ir/base/file.h"
 #include "ir/base/output.h"
 #include "ir/base/str.h"
 #include "sim/cost/sqlite_internal.h"
@@ -99,7 +98,6 @@ static int64_t ask(sqlite3 *db, const char *sql, const char *argument) {
 bool ds_table_db_holds(const char *path, const char *table, const char *column, const char *value) {
     sqlite3 *db;
     ds_buf others = {0};
-    if (ds_file_check(path, NULL) != DS_OK) return false;
     ds_buf_put(&others, "SELECT count(*) FROM ");
     put_name(table, &others);
     ds_buf_put(&others, " WHERE ");
