@@ -220,6 +220,7 @@ void ds_csv_begin(ds_csv_stream *s, const char *path, FILE *file) {
 
 ds_status ds_csv_open(ds_csv_stream *s, const char *path, ds_error *err) {
     FILE *file;
+    *s = (ds_csv_stream){0};
     DS_TRY(ds_file_open(path, DS_NOWHERE, &file, err));
     ds_csv_begin(s, path, file);
     return DS_OK;

@@ -50,7 +50,7 @@ ds_status ds_csv_need(const ds_csv *csv, const char *column, uint32_t *index, ds
 ds_status ds_csv_error(const ds_csv *csv, const ds_csv_row *row, ds_error *err, const char *format,
                        ...) __attribute__((format(printf, 4, 5)));
 
-/* Records one by one, without comments or blank lines. */
+/* Records one by one. The file has neither comments nor blank lines: both would be records. */
 typedef struct ds_csv_stream {
     const char *path;
     FILE *file;
@@ -64,7 +64,7 @@ typedef struct ds_csv_stream {
 
 /* Begins with the file's first byte; the stream owns the file. */
 void ds_csv_begin(ds_csv_stream *stream, const char *path, FILE *file);
-/* Opens the file first. DS_ERR_IO. Close the stream if that succeeds. */
+/* Opens the file first. DS_ERR_IO; ds_csv_close is allowed after an error, too. */
 ds_status ds_csv_open(ds_csv_stream *stream, const char *path, ds_error *err);
 /* The next record; *found is false at the end of the file. The cells last until the call after.
  * DS_ERR_DATA for what is no record, DS_ERR_LIMIT for one of more than 64 MiB. */

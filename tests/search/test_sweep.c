@@ -447,6 +447,32 @@ Test(sweep, refuses_what_another_sweep_wrote) {
     sweep_remove_folder(folder);
 }
 
+static void remove_rows(void *context, const ds_sweep_progress *progress) {
+    (void)progress;
+    unlink(context);
+}
+
+/* The database is made of the rows' file: an error if the file is gone, and no database. */
+Test(sweep, rows_that_are_gone_make_no_database) {
+    char folder[64], path[100], db[100];
+    sweep_folder(folder);
+    snprintf(path, sizeof path, "%s/grid.csv", folder);
+    snprintf(db, sizeof db, "%s/grid.db", folder);
+    sweep_case c;
+    ds_sweep_result result;
+    ds_sweep_options options = {.path = path,
+                                .db = db,
+                                .n_workers = 1,
+                                .progress = remove_rows,
+                                .progress_context = path};
+    sweep_open_file(&c, GRID, NULL);
+    sweep_run(&c, &options, &result, DS_ERR_IO);
+    cr_expect(access(db, F_OK) != 0);
+    ds_sweep_result_deinit(&result);
+    sweep_close(&c);
+    sweep_remove_folder(folder);
+}
+
 /* Comments, blank lines and the order of entries do not change a row's hash; a number does. */
 Test(sweep, hashes_are_of_content) {
     char folder[64], path[100];
