@@ -460,11 +460,8 @@ Test(sweep, rows_that_are_gone_make_no_database) {
     snprintf(db, sizeof db, "%s/grid.db", folder);
     sweep_case c;
     ds_sweep_result result;
-    ds_sweep_options options = {.path = path,
-                                .db = db,
-                                .n_workers = 1,
-                                .progress = remove_rows,
-                                .progress_context = path};
+    ds_sweep_options options = {
+        .path = path, .db = db, .n_workers = 1, .progress = remove_rows, .progress_context = path};
     sweep_open_file(&c, GRID, NULL);
     sweep_run(&c, &options, &result, DS_ERR_IO);
     cr_expect(access(db, F_OK) != 0);
