@@ -14,7 +14,7 @@ ds_status ds_parse(ds_module *module, ds_error *err);
  * "gpu[3] compute = 0.8". It comes after those of the file. */
 ds_status ds_parse_what_if(ds_module *module, const char *text, ds_error *err);
 
-#define DS_LOAD_MAX_BYTES ((size_t)64 << 20) /* of a file */
+#define DS_LOAD_MAX_BYTES ((size_t)64 << 20) /* of a file; assumed: no program is longer */
 
 typedef struct ds_load_options {
     const char *const *include_dirs; /* -I */

@@ -406,10 +406,10 @@ static void refuse_nul(ds_parser *p) {
 }
 
 static void parse_file(ds_parser *p) {
-    if (p->module->text_n > DS_MAX_FILE_BYTES) {
+    if (p->module->text_n > DS_LOAD_MAX_BYTES) {
         ds_parser_fail(
             p, DS_ERR_LIMIT, (ds_loc){.file = p->module->path, .line = 1, .col = 1, .len = 1},
-            "the file has %zu bytes; at most %u are read", p->module->text_n, DS_MAX_FILE_BYTES);
+            "the file has %zu bytes; at most %zu are read", p->module->text_n, DS_LOAD_MAX_BYTES);
         return;
     }
     refuse_nul(p);

@@ -12,8 +12,7 @@
 #define DS_MAX_NESTING       200u
 #define DS_MAX_MESH_AXES     64
 #define DS_MAX_AXIS_NAMES    1024 /* that a module declares by `axis` */
-#define DS_MAX_SWEEP_ENTRIES 200  /* a dimension is a column; tables have 256 at most */
-#define DS_MAX_FILE_BYTES    (64u << 20)
+#define DS_MAX_SWEEP_ENTRIES 200  /* assumed: nobody reads a table of more columns */
 #define DS_LANG_VERSION      1
 
 /* What a name stood for before an inner scope gave it another meaning. */

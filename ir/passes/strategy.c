@@ -316,15 +316,15 @@ static ds_status read_pipeline(const ds_binding *binding, ds_strategy *out, ds_e
     return read_schedule(binding, out, err);
 }
 
-/* Their product fits, and so do those of any of them. */
+/* The product of the degrees has 31 bits, and so has the product of any of the degrees. */
 static ds_status check_world(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
     int64_t world;
     if (ds_mul_i64(s->dp, s->tp, &world) && ds_mul_i64(world, s->pp, &world) &&
         ds_mul_i64(world, s->cp, &world) && world <= INT32_MAX)
         return DS_OK;
     return ds_error_set(err, DS_ERR_LIMIT, loc_of(binding, "dp"),
-                        "strategy: pp * dp * cp * tp = %lld * %lld * %lld * %lld devices are more "
-                        "than 2^31",
+                        "strategy: pp * dp * cp * tp = %lld * %lld * %lld * %lld devices; at most "
+                        "2^31 - 1 are supported",
                         (long long)s->pp, (long long)s->dp, (long long)s->cp, (long long)s->tp);
 }
 

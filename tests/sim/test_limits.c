@@ -88,7 +88,7 @@ Test(limits, degrees_have_31_bits) {
     } all[] = {
         {MODEL("dp = 4611686018427387904"), "it must be at most 2147483647"},
         {MODEL("microbatches = 4611686018427387904"), "it must be at most 2147483647"},
-        {MODEL("dp = 1073741824, tp = 1073741824, pp = 8, cp = 2"), "more than 2^31"},
+        {MODEL("dp = 1073741824, tp = 1073741824, pp = 8, cp = 2"), "at most 2^31 - 1"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         sim_case c;
