@@ -128,8 +128,8 @@ static const char *model_name(const ds_binding *binding) {
 }
 
 void ds_rows_init(ds_rows *r, const ds_space *space, const ds_binding *binding,
-                  const ds_eval_source *source, const ds_setting *settings, uint32_t n_settings,
-                  const char *method, bool spreadsheet) {
+                  const ds_eval_source *source, const char *settings, const char *method,
+                  bool spreadsheet) {
     *r = (ds_rows){.space = space, .spreadsheet = spreadsheet};
     ds_arena_init(&r->arena);
     r->has_price = ds_space_has_price(space);
@@ -137,9 +137,7 @@ void ds_rows_init(ds_rows *r, const ds_space *space, const ds_binding *binding,
     r->model = model_name(binding);
     r->source_text = source->path;
     ds_buf text = {0};
-    ds_rows_put_settings(settings, n_settings, &text);
-    r->settings_text = ds_arena_strdup(&r->arena, text.text);
-    text.n = 0;
+    r->settings_text = ds_arena_strdup(&r->arena, settings);
     ds_print_sweep_content(binding->unit->modules.at[0], &text);
     uint64_t id =
         ds_hash_mix(ds_eval_hash(binding, source->content), ds_hash_bytes(text.text, text.n));

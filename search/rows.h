@@ -30,10 +30,11 @@ typedef struct ds_rows {
     const char *model, *sweep_id, *source_text, *settings_text; /* cells alike in all rows */
 } ds_rows;
 
-/* `binding` is the sweep's without a candidate; `method` goes into the sweep's identity. */
+/* `binding` is the sweep's without a candidate; `settings` is as ds_rows_put_settings writes it;
+ * `method` goes into the sweep's identity. */
 void ds_rows_init(ds_rows *rows, const ds_space *space, const ds_binding *binding,
-                  const ds_eval_source *source, const ds_setting *settings, uint32_t n_settings,
-                  const char *method, bool spreadsheet);
+                  const ds_eval_source *source, const char *settings, const char *method,
+                  bool spreadsheet);
 void ds_rows_deinit(ds_rows *rows);
 
 void ds_rows_put_header(const ds_rows *rows, ds_buf *out);

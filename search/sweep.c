@@ -20,9 +20,6 @@
 
 enum { MIN_SLOTS = 2 * DS_ROUND, PENDING_MAX = 1 << 16, DEFAULT_DRAWS = 1000 };
 
-/* With a limit on rows: in a row, by conditions; about a second. */
-#define MOST_REJECTED 10000000
-
 typedef struct slot {
     ds_candidate candidate;
     ds_outcome outcome;
@@ -284,9 +281,10 @@ static ds_status check_db(const driver *d, ds_error *err) {
     if (!exists || o->overwrite)
         return ds_output_check(o->db, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err);
     if (o->resume && ds_table_db_holds(o->db, "rows", "sweep", d->rows.sweep_id)) return DS_OK;
-    return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
-                        "--db %s exists%s: --overwrite replaces it, and the rows of -o", o->db,
-                        o->resume ? " and does not hold this sweep's rows alone" : "");
+    return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "--db %s exists%s", o->db,
+                        o->resume ? " and does not hold this sweep's rows alone: --overwrite "
+                                    "replaces the database"
+                                  : ": --overwrite replaces the database and the rows of -o");
 }
 
 static unsigned output_flags(const ds_sweep_options *o) {
@@ -427,8 +425,11 @@ static ds_status describe(driver *d, const ds_sweep_subject *subject, ds_error *
     ds_buf name = {0};
     ds_buf_printf(&name, "%s %" PRIu64, method_name(d->options), d->options->seed);
     if (d->options->width) ds_buf_printf(&name, " %" PRIu32, d->options->width);
-    ds_rows_init(&d->rows, d->space, subject->binding, &d->source, subject->settings,
-                 subject->n_settings, name.text, d->options->spreadsheet);
+    ds_buf settings = {0};
+    ds_rows_put_settings(subject->settings, subject->n_settings, &settings);
+    ds_rows_init(&d->rows, d->space, subject->binding, &d->source, settings.text, name.text,
+                 d->options->spreadsheet);
+    ds_buf_deinit(&settings);
     ds_buf_deinit(&name);
     return DS_OK;
 }
@@ -452,7 +453,7 @@ static ds_status start_workers(driver *d, ds_error *err) {
     for (; d->n_workers < wanted; d->n_workers++)
         DS_TRY((memory_first ? ds_eval_new_memory_first
                              : ds_eval_new_simulation)(&d->source, &d->evals[d->n_workers], err));
-    if (d->options->max_rows) ds_space_give_up_after(d->space, MOST_REJECTED);
+    if (d->options->max_rows) ds_space_give_up_after(d->space, DS_SWEEP_MOST_REJECTED);
     if (d->options->max_seconds > 0) ds_stop_set(&d->stop, d->start_ns, d->options->max_seconds);
     return ds_pool_new(wanted, d->n_slots, work, d, &d->pool, err);
 }

@@ -30,7 +30,7 @@ typedef struct ds_sweep_options {
     const char *certificate; /* of bound: written there once it is proved; NULL: none */
     uint32_t n_workers;      /* 0: one a processor; one if there are ranks */
     uint64_t max_rows;       /* of the file; 0: no limit, for random, anneal, mcmc 1000. With it
-                              * grid also ends where conditions reject 10^7 values in a row */
+                              * grid also ends after DS_SWEEP_MOST_REJECTED values */
     double max_seconds;      /* candidates that are not done by then are left, and are no rows;
                               * `resume` goes on with them; 0: no limit */
     uint32_t shard;          /* candidates whose number is `shard` mod `n_shards` */
@@ -45,11 +45,15 @@ typedef struct ds_sweep_options {
                       * first writes rows and has the result, the others evaluate for it */
 } ds_sweep_options;
 
+/* With max_rows, a grid ends after so many values in a row that conditions reject: assumed, about a
+ * second. */
+#define DS_SWEEP_MOST_REJECTED 10000000
+
 typedef enum ds_sweep_end {
-    DS_SWEEP_END_SPACE, /* there is no more */
-    DS_SWEEP_END_ROWS,  /* max_rows */
-    DS_SWEEP_END_TIME,  /* max_seconds */
-    DS_SWEEP_END_REJECTED
+    DS_SWEEP_END_SPACE,   /* the space has no more candidates */
+    DS_SWEEP_END_ROWS,    /* max_rows */
+    DS_SWEEP_END_TIME,    /* max_seconds */
+    DS_SWEEP_END_REJECTED /* DS_SWEEP_MOST_REJECTED */
 } ds_sweep_end;
 
 typedef struct ds_sweep_result {

@@ -214,13 +214,16 @@ static const struct argp parser = {
 
 /* ---- the end ---- */
 
+static void put_end(ds_sweep_end end, ds_buf *text) {
+    if (end == DS_SWEEP_END_ROWS) ds_buf_put(text, " (not all of the space: --evals)");
+    if (end == DS_SWEEP_END_TIME) ds_buf_put(text, " (not all of the space: --time)");
+    if (end == DS_SWEEP_END_REJECTED)
+        ds_buf_printf(text, " (not all of the space: the conditions reject %d values in a row)",
+                      DS_SWEEP_MOST_REJECTED);
+    ds_buf_putc(text, '\n');
+}
+
 static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
-    static const char *const ends[] = {
-        [DS_SWEEP_END_SPACE] = "",
-        [DS_SWEEP_END_ROWS] = " (not all of the space: --evals)",
-        [DS_SWEEP_END_TIME] = " (not all of the space: --time)",
-        [DS_SWEEP_END_REJECTED] =
-            " (not all of the space: the conditions reject 10000000 values in a row)"};
     ds_buf text = {0};
     ds_buf_printf(&text, "%" PRIu64 " candidate%s%s", r->rows, r->rows == 1 ? "" : "s",
                   r->rows ? ":" : "");
@@ -231,7 +234,7 @@ static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
                       ds_verdict_text((ds_verdict)i));
         any = true;
     }
-    ds_buf_printf(&text, "%s\n", ends[r->end]);
+    put_end(r->end, &text);
     ds_best_print(&r->best, hashes, &text);
     fputs(text.text, out);
     ds_buf_deinit(&text);
