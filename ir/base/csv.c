@@ -226,7 +226,8 @@ ds_status ds_csv_open(ds_csv_stream *s, const char *path, ds_error *err) {
     return DS_OK;
 }
 
-/* Up to the first end of a line outside quotes; no quote can be one of two cells. */
+/* Reads up to the first end of a line outside quotes. A cell has no quote outside its own quotes,
+ * so counting quotes is enough. */
 static ds_status read_raw(ds_csv_stream *s, ds_error *err) {
     bool quoted = false, nul = false;
     int c;

@@ -21,7 +21,7 @@
 
 typedef struct ds_csv_row {
     uint32_t line;      /* where the record starts, from 1 */
-    uint32_t end;       /* the line after it */
+    uint32_t end;       /* the line after the record */
     const char **cells; /* n_columns of them, without their quotes, never NULL */
 } ds_csv_row;
 
@@ -55,8 +55,8 @@ typedef struct ds_csv_stream {
     const char *path;
     FILE *file;
     uint64_t line; /* where the record starts, from 1 */
-    ds_buf raw;    /* the record as it is in the file, with the end of its line */
-    bool whole;    /* the record has the end of its line; else the file ends within it */
+    ds_buf raw;    /* the record's bytes in the file, with the end of the line */
+    bool whole;    /* the record has the end of its line; else the file ends within the record */
     uint32_t n;    /* cells; 0 of a record that is not whole */
     const char *const *cells;
     struct ds_csv_scratch *scratch;
@@ -66,12 +66,13 @@ typedef struct ds_csv_stream {
 void ds_csv_begin(ds_csv_stream *stream, const char *path, FILE *file);
 /* Opens the file first. DS_ERR_IO; ds_csv_close is allowed after an error, too. */
 ds_status ds_csv_open(ds_csv_stream *stream, const char *path, ds_error *err);
-/* The next record; *found is false at the end of the file. The cells last until the call after.
- * DS_ERR_DATA for what is no record, DS_ERR_LIMIT for one of more than 64 MiB. */
+/* The next record; *found is false at the end of the file. The cells last until the next call.
+ * DS_ERR_DATA for a malformed record, DS_ERR_LIMIT for a record of more than 64 MiB. */
 ds_status ds_csv_next(ds_csv_stream *stream, bool *found, ds_error *err);
 void ds_csv_close(ds_csv_stream *stream);
 
-/* Appends one cell, quoted where it must be; `first` of its record. */
+/* Appends one cell, in quotes where the cell needs quotes; `first`: the first cell of its record.
+ */
 void ds_csv_put_cell(ds_buf *out, const char *cell, bool first);
 /* Appends one record and a newline. */
 void ds_csv_put_row(ds_buf *out, const char *const *cells, uint32_t n);

@@ -24,7 +24,7 @@ int ds_file_descriptor(const char *path) {
     return -1;
 }
 
-/* Opened without waiting, and then read as ever. */
+/* O_NONBLOCK opens a FIFO without waiting; a file that is read blocks as usual. */
 static ds_status open_now(const char *path, ds_loc loc, int *fd, ds_error *err) {
     struct stat st;
     *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);

@@ -11,7 +11,7 @@
  * have no writer. A pipe that the process was started with is read by its descriptor (/dev/stdin,
  * /dev/fd/N). `loc` is the place in a source text that names the file, or DS_NOWHERE. DS_ERR_IO. */
 ds_status ds_file_open(const char *path, ds_loc loc, FILE **out, ds_error *err);
-/* Would ds_file_open succeed? For libraries that open paths by themselves. */
+/* The errors of ds_file_open, for a path that a library opens by itself. */
 ds_status ds_file_check(const char *path, ds_error *err);
 /* N for /dev/fd/N and /proc/self/fd/N, 0 to 2 for /dev/stdin, /dev/stdout and /dev/stderr; else -1.
  */

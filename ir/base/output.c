@@ -28,7 +28,7 @@ static char *copy(const char *text) {
     return strcpy(ds_xmalloc(strlen(text) + 1), text);
 }
 
-/* What a link says, seen from the link's folder. */
+/* The path that a link holds, seen from the link's folder. */
 static char *read_link(const char *path) {
     char text[PATH_MAX];
     ssize_t n = readlink(path, text, sizeof text);
@@ -40,7 +40,8 @@ static char *read_link(const char *path) {
     return out.text;
 }
 
-/* Where the links of a path lead, be it to nothing; NULL if they go round. To be freed. */
+/* The path where all links end, whether a file is there or not; NULL for a circle of links. To be
+ * freed. */
 static char *follow(const char *path) {
     char *at = copy(path);
     struct stat st;
@@ -56,7 +57,7 @@ static ds_status refuse(const char *path, const char *why, ds_error *err) {
     return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "%s %s", path, why);
 }
 
-/* Of what is there and is no regular file. */
+/* Of a path to something other than a regular file. */
 static ds_status check_special(const char *path, mode_t mode, unsigned flags, ds_error *err) {
     if (S_ISDIR(mode)) return refuse(path, "is a folder, not a file", err);
     if (S_ISBLK(mode)) return refuse(path, "is a block device: it is not written to", err);
@@ -64,7 +65,7 @@ static ds_status check_special(const char *path, mode_t mode, unsigned flags, ds
     return flags & DS_OUTPUT_REGULAR ? refuse(path, "is no regular file", err) : DS_OK;
 }
 
-/* Checks the policy; *target is NULL if the path is to be written to directly. */
+/* Checks the policy. *target is NULL for a path that is written to directly, and after an error. */
 static ds_status classify(const char *path, unsigned flags, char **target, ds_error *err) {
     struct stat st;
     *target = NULL;
@@ -108,7 +109,7 @@ bool ds_output_is_regular(const char *path, char **target) {
 
 /* ---- opening ---- */
 
-/* A FIFO without a reader would block for ever: it is refused. */
+/* A FIFO without a reader is refused, since opening the FIFO would block for ever. */
 static ds_status open_direct(ds_output *out, ds_error *err) {
     int own = is_stdout(out->path) ? STDOUT_FILENO : ds_file_descriptor(out->path);
     fflush(stdout); /* what was printed comes first */
@@ -168,7 +169,8 @@ ds_status ds_output_put(ds_output *out, const char *text, size_t n, ds_error *er
     return DS_OK;
 }
 
-/* The entry itself is safe once its folder is; not every file system can do that. */
+/* After a crash the new name is there only if the folder was synchronised. Not every file system
+ * can synchronise a folder, so errors are ignored. */
 static void sync_folder(const char *path) {
     ds_buf folder = {0};
     const char *slash = strrchr(path, '/');
@@ -181,8 +183,8 @@ static void sync_folder(const char *path) {
     ds_buf_deinit(&folder);
 }
 
-/* Without leave to overwrite by link, which replaces nothing; where there are no links, by rename.
- */
+/* Without DS_OUTPUT_OVERWRITE by link(), which replaces nothing; on file systems without links by
+ * rename(). */
 static ds_status put_in_place(ds_output *out, ds_error *err) {
     if (!(out->flags & DS_OUTPUT_OVERWRITE)) {
         if (link(out->temporary, out->target) == 0) {
@@ -226,7 +228,7 @@ ds_status ds_output_write(const char *path, unsigned flags, const char *text, si
 
 /* ---- one file or two ---- */
 
-/* The folder of a path, by its inode, and what follows it. */
+/* Splits a path into the inode of its folder and the name after the folder. */
 static const char *split_path(const char *path, struct stat *folder) {
     const char *slash = strrchr(path, '/');
     ds_buf text = {0};
