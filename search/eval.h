@@ -39,10 +39,10 @@ typedef struct ds_outcome {
     double throughput_per_s, mfu, bubble;
     bool fits;
     bool unsimulated; /* does not fit, by a lower bound (search/reject.h) */
-    bool stopped;     /* the time was over before it was done: nothing of it counts */
+    bool stopped;     /* the time limit passed before the candidate was done: the outcome is void */
 } ds_outcome;
 void ds_outcome_deinit(ds_outcome *outcome);
-/* What a whole simulation comes to, without its hash. Of an outcome that is zeroed at first. */
+/* The outcome of a whole simulation, without its hash, into an outcome of zeros. */
 void ds_outcome_of(const ds_result *result, ds_outcome *out);
 bool ds_outcome_is_simulated(const ds_outcome *outcome);
 

@@ -16,8 +16,8 @@
 
 #include <stdbool.h>
 
-/* Can `out` be drawn? Errors: DS_ERR_USAGE unless it ends in .svg or .png, and for files that
- * exist, without leave to overwrite them; DS_ERR_UNSUPPORTED if there is no gnuplot. */
+/* Can `out` be drawn? Errors: DS_ERR_USAGE unless `out` ends in .svg or .png, and for files that
+ * exist unless `overwrite`; DS_ERR_UNSUPPORTED if there is no gnuplot. */
 ds_status ds_plot_check(const char *out, bool overwrite, ds_error *err);
 /* Draws the rows of the table in `csv`. Errors: DS_ERR_DATA for a table that is no sweep's or has
  * no simulated row; DS_ERR_IO for files, and for a gnuplot that fails. O(rows); memory for 20,000

@@ -11,10 +11,10 @@
  * picoseconds, other reals the shortest text that reads back as the same double. Cells are quoted
  * as ir/base/csv.h does it; a text may hold anything.
  *
- * A spreadsheet evaluates a cell that begins with one of = + - @. Tables are exact, and say so on
- * their page; with `spreadsheet` a text that begins with one of these, a tab, a line end or an
- * apostrophe has an apostrophe before it, and a last column `spreadsheet` says that an apostrophe
- * is to be taken away when the table is read (ds_rows_plain). */
+ * A spreadsheet evaluates a cell that begins with one of = + - @. Tables are exact
+ * (search/README.md). With `spreadsheet` an apostrophe precedes a text that begins with one of
+ * these characters, a tab, a line end or an apostrophe, and a last column `spreadsheet` tells
+ * readers to take the apostrophe away (ds_rows_plain). */
 #ifndef DS_SEARCH_ROWS_H
 #define DS_SEARCH_ROWS_H
 
@@ -49,8 +49,8 @@ void ds_outcome_measures(const ds_outcome *outcome, ds_measures *out);
 const char *ds_rows_plain(const char *cell);
 #define DS_ROWS_SPREADSHEET "spreadsheet" /* the column that only such tables have */
 
-/* "a=1;b=2", with \ before a ; or \ of a value, and back. Texts are in the arena. DS_ERR_DATA for
- * what is no such list. */
+/* "a=1;b=2", with \ before a ; or \ of a value, and back. Texts are in the arena. DS_ERR_DATA for a
+ * text that is no such list. */
 void ds_rows_put_settings(const ds_setting *settings, uint32_t n, ds_buf *out);
 typedef DS_VEC(ds_setting) ds_settings;
 ds_status ds_rows_read_settings(const char *text, ds_arena *arena, ds_settings *out, ds_error *err);

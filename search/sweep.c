@@ -195,14 +195,15 @@ static ds_status take_header(driver *d, const ds_csv_stream *record, ds_error *e
     if (same) return DS_OK;
     bool spreadsheet = record->n && strcmp(record->cells[record->n - 1], DS_ROWS_SPREADSHEET) == 0;
     if (spreadsheet != d->rows.spreadsheet)
-        return not_ours(d, record,
-                        spreadsheet ? "the table is one for spreadsheets: say --spreadsheet"
-                                    : "the table is none for spreadsheets, or none at all",
-                        err);
+        return not_ours(
+            d, record,
+            spreadsheet ? "the table was written with --spreadsheet: give --spreadsheet"
+                        : "the table was written without --spreadsheet, or is no table of a sweep",
+            err);
     return not_ours(d, record, "the columns are not this sweep's", err);
 }
 
-/* Whose row is it? */
+/* Refuses a row of another sweep, file or settings. */
 static ds_status check_names(const driver *d, const ds_csv_stream *record, ds_error *err) {
     const ds_rows *r = &d->rows;
     const char *source = record->cells[r->source], *settings = record->cells[r->settings];
@@ -220,7 +221,7 @@ static ds_status check_names(const driver *d, const ds_csv_stream *record, ds_er
     return DS_OK;
 }
 
-/* The row is in its place, and byte by byte what the sweep would have written of this outcome. */
+/* Refuses a row out of order, and a row that differs by a byte from the row of this sweep. */
 static ds_status check_row(driver *d, const ds_csv_stream *record, slot *s, ds_outcome *outcome,
                            ds_error *err) {
     ds_measures measures;
@@ -232,8 +233,8 @@ static ds_status check_row(driver *d, const ds_csv_stream *record, slot *s, ds_o
     DS_TRY(check_names(d, record, err));
     DS_TRY(next_candidate(d, &s->candidate, &found, err));
     if (!found || s->candidate.number != candidate)
-        return not_ours(d, record, "the row is of another shard, or not in its place", err);
-    if (outcome->verdict == DS_VERDICT_EXCLUDED) { /* which the conditions say again */
+        return not_ours(d, record, "the row is of another shard, or out of order", err);
+    if (outcome->verdict == DS_VERDICT_EXCLUDED) { /* the conditions are asked again */
         outcome->verdict = DS_VERDICT_OK;
         outcome->reason.n = 0;
         ds_buf_put(&outcome->reason, "");
@@ -243,7 +244,8 @@ static ds_status check_row(driver *d, const ds_csv_stream *record, slot *s, ds_o
     ds_rows_put(&d->rows, &s->candidate, outcome, &measures, &text);
     bool same = is_text_of(record, &text);
     ds_buf_deinit(&text);
-    return same ? DS_OK : not_ours(d, record, "the row's values are not those of its place", err);
+    return same ? DS_OK
+                : not_ours(d, record, "the row differs from the row that this sweep writes", err);
 }
 
 static ds_status take_record(void *context, const ds_csv_stream *record, uint64_t number,
@@ -266,12 +268,12 @@ static ds_status check_apart(const driver *d, ds_error *err) {
         for (int k = 0; k < i; k++)
             if (paths[i] && paths[k] && ds_output_same(paths[i], paths[k]))
                 return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
-                                    "%s %s and %s are the same file: say another one", names[i],
+                                    "%s %s and %s are the same file: name another file", names[i],
                                     paths[i], names[k]);
     return DS_OK;
 }
 
-/* With `resume` the same sweep's rows may be replaced. */
+/* With `resume` a database of the same sweep's rows is replaced. */
 static ds_status check_db(const driver *d, ds_error *err) {
     const ds_sweep_options *o = d->options;
     char *target = NULL;
@@ -298,7 +300,7 @@ static ds_status open_file(driver *d, ds_error *err) {
         return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
                             "--resume and --db need a file: say -o out.csv");
     DS_TRY(check_apart(d, err));
-    if (o->db) /* its rows are read from there */
+    if (o->db) /* the database is made of the rows in the file */
         DS_TRY(ds_output_check(o->path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err));
     DS_TRY(check_db(d, err));
     if (o->certificate) DS_TRY(ds_output_check(o->certificate, output_flags(o), err));
@@ -345,7 +347,7 @@ static ds_status fill(driver *d, ds_error *err) {
             return DS_OK;
         }
         ds_status status = next_candidate(d, &s->candidate, &found, err);
-        if (ds_stop_due(&d->stop)) { /* whatever came out: some errors are passed over */
+        if (ds_stop_due(&d->stop)) { /* also after an error of the method */
             stop(d, DS_SWEEP_END_TIME);
             return DS_OK;
         }
@@ -508,7 +510,7 @@ static ds_status tear_down(driver *d, ds_status status, ds_error *err) {
     return status;
 }
 
-/* As many rows as the sweep has, or it is an error: no row is lost in silence. */
+/* Counts the rows: a row that is lost is an error. */
 static ds_status export_rows(const driver *d, uint32_t n, ds_table_db *db, ds_error *err) {
     ds_csv_stream rows;
     bool found = true;
@@ -544,7 +546,7 @@ static ds_status write_certificate(const driver *d, ds_error *err) {
     return status;
 }
 
-/* Without the apostrophes of a table for spreadsheets, and the column that speaks of them. */
+/* Without the apostrophes of a table for spreadsheets, and without the column `spreadsheet`. */
 static ds_status write_db(const driver *d, ds_error *err) {
     const ds_rows *rows = &d->rows;
     uint32_t n = rows->columns.n - rows->spreadsheet;

@@ -20,24 +20,24 @@ typedef struct ds_sweep_progress {
 } ds_sweep_progress;
 
 typedef struct ds_sweep_options {
-    const char *path;   /* "-": stdout */
-    const char *db;     /* SQLite file with the same rows, made at the end; NULL: none. One that
-                         * is there is replaced with `overwrite`, or with `resume` if it holds
-                         * this sweep's rows and nothing else; else it is DS_ERR_USAGE */
-    const char *method; /* grid, random, bound, beam, anneal, mcmc; NULL: grid */
-    uint64_t seed;      /* of random, beam, anneal, mcmc */
-    uint32_t width;     /* of beam; 0: 16 */
+    const char *path;        /* "-": stdout */
+    const char *db;          /* SQLite file with the same rows, made at the end; NULL: none. An
+                              * existing file is replaced with `overwrite`, or with `resume` if the
+                              * file holds this sweep's rows and nothing else; else DS_ERR_USAGE */
+    const char *method;      /* grid, random, bound, beam, anneal, mcmc; NULL: grid */
+    uint64_t seed;           /* of random, beam, anneal, mcmc */
+    uint32_t width;          /* of beam; 0: 16 */
     const char *certificate; /* of bound: written there once it is proved; NULL: none */
     uint32_t n_workers;      /* 0: one a processor; one if there are ranks */
     uint64_t max_rows;       /* of the file; 0: no limit, for random, anneal, mcmc 1000. With it
                               * grid also ends after DS_SWEEP_MOST_REJECTED values */
-    double max_seconds;      /* candidates that are not done by then are left, and are no rows;
-                              * `resume` goes on with them; 0: no limit */
+    double max_seconds;      /* a candidate that is not done by then has no row; `resume`
+                              * evaluates the candidate; 0: no limit */
     uint32_t shard;          /* candidates whose number is `shard` mod `n_shards` */
     uint32_t n_shards;       /* 0: all of them */
     bool resume;             /* go on with the file; one that is not there is begun */
-    bool overwrite;          /* outputs that exist may be replaced; without either of the two they
-                              * are DS_ERR_USAGE. With both, the rows are gone on with */
+    bool overwrite;          /* existing outputs are replaced; DS_ERR_USAGE without `resume` and
+                              * `overwrite`. With both, the rows are kept and resumed */
     bool spreadsheet;        /* a table for spreadsheets (search/rows.h) */
     void (*progress)(void *context, const ds_sweep_progress *progress);
     void *progress_context;

@@ -1,9 +1,7 @@
-/* Whole records, appended. A process that is killed leaves at most one record that is not whole;
- * whoever resumes replaces the file by one without it, and never touches a file that is no
- * beginning of its own. */
+/* Whole records, appended. A killed process leaves at most one record that is not whole. A sweep
+ * that resumes replaces the file by a file without that record, and never touches a file that is no
+ * beginning of the sweep's own table. */
 #include "search/sweep_file_internal.h"
-
-#include "ir/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +19,7 @@ static ds_status fail(const char *verb, const char *path, ds_error *err) {
 ds_status ds_sweep_file_refuse(const ds_sweep_file *file, uint64_t line, const char *why,
                                ds_error *err) {
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                        "%s:%" PRIu64 ": %s; it can be resumed only by the sweep that began it",
+                        "%s:%" PRIu64 ": %s; only the sweep that began a table resumes the table",
                         file->path, line, why);
 }
 
@@ -31,7 +29,7 @@ static ds_status locked(const char *path, ds_error *err) {
     return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "another sweep is writing %s", path);
 }
 
-/* Of a file that others may be writing: a device, like /dev/null, is anybody's. */
+/* Locks a regular file against another sweep. Devices like /dev/null are not locked. */
 static ds_status lock(const ds_sweep_file *file, int fd, ds_error *err) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct stat st;
@@ -40,7 +38,7 @@ static ds_status lock(const ds_sweep_file *file, int fd, ds_error *err) {
     return locked(file->path, err);
 }
 
-/* Is a file that is to be replaced another sweep's? */
+/* Refuses a file that another sweep writes at the moment. */
 static ds_status check_unlocked(const char *path, ds_error *err) {
     char *target;
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -142,7 +140,7 @@ static ds_status copy_old(ds_sweep_file *file, ds_output *out, ds_error *err) {
     return DS_OK;
 }
 
-/* The whole records and those that are pending, in the place of the file. */
+/* Replaces the file by its whole records and the pending rows. */
 static ds_status replace(ds_sweep_file *file, ds_error *err) {
     ds_output new;
     DS_TRY(ds_output_open(&new, file->path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err));
@@ -157,8 +155,8 @@ static ds_status replace(ds_sweep_file *file, ds_error *err) {
 
 static ds_status refuse_tail(const ds_sweep_file *file, ds_error *err) {
     return ds_sweep_file_refuse(file, file->tail_line,
-                                file->n_old ? "what follows the last row is not the next one's "
-                                              "beginning"
+                                file->n_old ? "the text after the last row does not begin the "
+                                              "next row"
                                             : "the columns are not this sweep's",
                                 err);
 }

@@ -24,7 +24,7 @@
     X(DEADLOCK, 1, "no runnable task is left")                                                     \
     X(OVERFLOW, 1, "a number left its range")                                                      \
     X(LIMIT, 1, "an input beyond a stated limit")                                                  \
-    X(STOPPED, 1, "the time that was given is over")                                               \
+    X(STOPPED, 1, "the time limit has passed")                                                     \
     X(DATA, 1, "a data file that breaks its format")                                               \
     X(IO, 1, "a file that cannot be read or written")                                              \
     X(USAGE, 2, "wrong command line")                                                              \

@@ -72,7 +72,7 @@ static ds_status classify(const char *path, unsigned flags, char **target, ds_er
     if (is_stdout(path) || ds_file_descriptor(path) >= 0)
         return flags & DS_OUTPUT_REGULAR ? refuse(path, "is no regular file", err) : DS_OK;
     char *end = follow(path);
-    if (!end) return refuse(path, "is a link that leads nowhere", err);
+    if (!end) return refuse(path, "is a link that never leads to a file", err);
     ds_status status = DS_OK;
     bool exists = stat(end, &st) == 0;
     if (exists && !S_ISREG(st.st_mode)) {

@@ -23,5 +23,5 @@ bool ds_stop_due(const ds_stop *stop) {
 
 ds_status ds_stop_check(const ds_stop *stop, ds_error *err) {
     if (!ds_stop_due(stop)) return DS_OK;
-    return ds_error_set(err, DS_ERR_STOPPED, DS_NOWHERE, "the time that was given is over");
+    return ds_error_set(err, DS_ERR_STOPPED, DS_NOWHERE, "the time limit has passed");
 }

@@ -117,9 +117,10 @@ static ds_status spread(ds_projector *p, ds_pj_frame *f, argument a, uint32_t le
     DS_TRY(ds_project__int(p, f, binder->hi, binder->loc, &hi, err));
     *slot = (ds_pj_slot){.kind = DS_PJ_MANY, .lo = lo, .n = hi > lo ? hi - lo : 0};
     if (slot->n > MAX_FAMILY)
-        return ds_error_set(err, DS_ERR_LIMIT, binder->loc,
-                            "a family of %lld arguments; a rank takes at most %lld of one",
-                            (long long)slot->n, (long long)MAX_FAMILY);
+        return ds_error_set(
+            err, DS_ERR_LIMIT, binder->loc,
+            "a family of %lld arguments; a rank takes at most %lld arguments of one family",
+            (long long)slot->n, (long long)MAX_FAMILY);
     slot->items = DS_NEW_N(arena, ds_pj_slot, slot->n);
     ds_status status = DS_OK;
     for (int64_t i = lo; i < hi && status == DS_OK; i++) {
@@ -272,9 +273,10 @@ static ds_status note_family(returns *r, uint32_t level, const char *name, const
     DS_TRY(ds_project__int(p, r->f, binder->hi, binder->loc, &hi, err));
     ds_status status = DS_OK;
     if (hi > lo && hi - lo > MAX_FAMILY)
-        return ds_error_set(err, DS_ERR_LIMIT, binder->loc,
-                            "a family of %lld results; a rank returns at most %lld of one",
-                            (long long)(hi - lo), (long long)MAX_FAMILY);
+        return ds_error_set(
+            err, DS_ERR_LIMIT, binder->loc,
+            "a family of %lld results; a rank returns at most %lld results of one family",
+            (long long)(hi - lo), (long long)MAX_FAMILY);
     for (int64_t i = lo; i < hi && status == DS_OK; i++) {
         ds_pj_index index = {binder->name, ds_project__number(p, i), false, indices};
         char gap = level ? ',' : '{';

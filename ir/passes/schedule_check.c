@@ -236,7 +236,7 @@ static ds_status check_together(const checker *ck) {
             for (uint32_t j = k; j + 1 < list->n_items && list->items[j].with_next; j++) {
                 const ds_schedule_item *a = &list->items[k], *b = &list->items[j + 1];
                 if (j + 2 - k > 8)
-                    return fail(ck, list->loc, "rank %u issues more than 8 together", r);
+                    return fail(ck, list->loc, "rank %u issues more than 8 items together", r);
                 if (!depends(a, b)) continue;
                 return fail(ck, list->loc,
                             "rank %u issues %c%" PRId64 ".%" PRId64 " and %c%" PRId64 ".%" PRId64

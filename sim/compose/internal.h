@@ -229,7 +229,7 @@ static inline uint32_t ds_compose__n_each(const ds_sibling *s) {
 static inline const ds_stop *ds_compose__stop(const ds_sibling *s) {
     return s->plan->binding->unit->stop;
 }
-#define DS_COMPOSE_OVER "the time that was given is over"
+#define DS_COMPOSE_OVER "the time limit has passed"
 bool ds_compose__unknown(ds_sibling *s, const char *why); /* false, for the caller to return */
 
 /* parts.c: parts, units, what waits for what. n_chunks: 0 without a pipeline. */

@@ -191,7 +191,8 @@ static void extrapolate(ds_coll_cost *cost, ds_seen_kind kind) {
 
 static void explain_spread(const ds_coll_cost *cost, ds_buf *out) {
     if (cost->extrapolated)
-        ds_buf_printf(out, "  extrapolated: %.2g to %.2g times as long for nine in ten\n",
+        ds_buf_printf(out,
+                      "  extrapolated: nine in ten take %.2g to %.2g times as long as predicted\n",
                       cost->spread.low, cost->spread.high);
 }
 
@@ -222,7 +223,7 @@ static void compare_seen(const ds_seen *seen, const double *asked, ds_coll_cost 
         if (!explain) continue;
         ds_buf_printf(explain, "  extrapolated: %s ", names[k]);
         put_seen((ds_seen_kind)k, asked[k], explain);
-        ds_buf_put(explain, ", measured were ");
+        ds_buf_put(explain, "; the rows have ");
         put_seen((ds_seen_kind)k, (double)seen[k].least, explain);
         ds_buf_put(explain, " to ");
         put_seen((ds_seen_kind)k, (double)seen[k].most, explain);

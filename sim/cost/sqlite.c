@@ -23,7 +23,7 @@ const char *ds_sqlite__why(sqlite3 *db) {
     if (!db || sqlite3_errcode(db) == SQLITE_NOMEM ||
         sqlite3_extended_errcode(db) == SQLITE_IOERR_NOMEM)
         ds_out_of_memory(0);
-    if (sqlite3_errcode(db) == SQLITE_INTERRUPT) return "a query does not come to an end";
+    if (sqlite3_errcode(db) == SQLITE_INTERRUPT) return "a query runs too long";
     return sqlite3_errmsg(db);
 }
 
@@ -64,10 +64,10 @@ static ds_status expect_tables(sqlite3 *db, const char *path, ds_error *err) {
     if (rc == SQLITE_OK) rc = sqlite3_step(row);
     if (rc == SQLITE_ROW) {
         const char *type = ds_sqlite__text(row, 0), *name = ds_sqlite__text(row, 1);
-        status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
-                              "%s: %s '%s': of a database with more than tables and their indexes "
-                              "nothing is read",
-                              path, type ? type : "", name ? name : "");
+        status =
+            ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                         "%s: %s '%s': a database of profiles has tables and their indexes alone",
+                         path, type ? type : "", name ? name : "");
     } else if (rc != SQLITE_DONE) {
         status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s: %s", path, ds_sqlite__why(db));
     }

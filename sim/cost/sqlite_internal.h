@@ -1,8 +1,8 @@
-/* SQLite files, opened so that what stands in them runs nothing: all of distsim's go through here.
+/* How all SQLite files are opened: a file runs no code of its author.
  *
  * Anybody may have made the database that --profiles names. A file is read only if its schema holds
  * ordinary tables and indexes alone: a view or a virtual table in a table's place would run for as
- * long as its author likes. Its schema is not trusted with functions that do more than compute, no
+ * long as its author likes. The schema may call no function that does more than compute, no
  * cell is longer than MAX_CELL_BYTES, and a query ends after MAX_STEPS instructions of SQLite's
  * virtual machine. Lack of memory ends the process as everywhere (ds_out_of_memory). */
 #ifndef DS_COST_SQLITE_INTERNAL_H

@@ -245,7 +245,7 @@ static void drop_stale(engine *e) {
     }
 }
 
-/* Of the flows that are left none ends within int64. */
+/* Error: no flow that is left ends within int64. */
 static void never_ends(engine *e, uint32_t activity) {
     uint32_t n = e->plan->n_activities;
     if (activity >= n) activity = ds_steps_owner(e->steps, activity - n);
@@ -279,11 +279,11 @@ static bool next_event(engine *e) {
     return true;
 }
 
-/* `last`: the task that ends too late. */
+/* `last`: the first task that ends after int64 picoseconds; DS_NONE. */
 static ds_status too_long(const ds_plan *plan, uint32_t last, ds_error *err) {
     const ds_op *op = last == DS_NONE ? NULL : ds_plan_task_record(plan, last)->op;
     ds_buf label = {0};
-    if (last != DS_NONE) ds_buf_put(&label, "; too late is ");
+    if (last != DS_NONE) ds_buf_put(&label, "; the first task to end too late is ");
     if (last != DS_NONE) ds_plan_task_label(plan, last, &label);
     ds_status status =
         ds_error_set(err, DS_ERR_OVERFLOW, op ? op->loc : DS_NOWHERE,

@@ -299,7 +299,7 @@ Test(check, how_many_are_issued_together) {
         ds_buf_put(&body, "chunks 1\nrank 0:");
         for (int i = 0; i < n; i++) ds_buf_printf(&body, "%sF0.%d", i ? "&" : " ", i);
         expect_wrong(body.text, n <= 8 ? DS_OK : DS_ERR_VALUE,
-                     "rank 0 issues more than 8 together");
+                     "rank 0 issues more than 8 items together");
         ds_buf_deinit(&body);
     }
 }

@@ -45,7 +45,8 @@ Test(limits, a_step_ends_before_2_63_ps_or_names_the_op_that_does_not) {
     cr_expect_eq(step(ONE("  %a = relu(%x) {cost = 9223372036854775806 ps}\n")), INT64_MAX - 1);
     refused(ONE("  %a = relu(%x) {cost = 9223372036854775807 ps}\n"), 7, "gpu[0] relu f/a");
     refused(ONE("  %a = relu(%x) {cost = 5000000 s}\n  %b = gelu(%a) {cost = 5000000 s}\n"), 8,
-            "106 days, the range of int64 picoseconds; too late is gpu[0] gelu f/b");
+            "106 days, the range of int64 picoseconds; the first task to end too late is gpu[0] "
+            "gelu f/b");
 }
 
 /* The host issues task k at k · 10^18 ps: the ninth starts in time, the tenth does not. */
@@ -70,7 +71,8 @@ Test(limits, issue_of_many_tasks) {
     sim_free(&c);
     sim_run_with(&c, ISSUED(NINE RELU(k, j)), tree.db);
     cr_expect_eq(c.status, DS_ERR_OVERFLOW);
-    cr_expect_not_null(strstr(c.err.message, "too late is gpu[0] relu f/k"), "%s", c.err.message);
+    cr_expect_not_null(strstr(c.err.message, "the first task to end too late is gpu[0] relu f/k"),
+                       "%s", c.err.message);
     sim_free(&c);
     cost_tree_deinit(&tree);
 }

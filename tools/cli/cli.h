@@ -61,7 +61,7 @@ typedef struct cli_options {
     void *examine_context;
     const char *job;              /* the scenario becomes that of this job; NULL: as it is */
     bool overwrite;               /* --overwrite, of the verbs that write files */
-    DS_VEC(const char *) outputs; /* what cli_output has noted; heap */
+    DS_VEC(const char *) outputs; /* paths that cli_output has noted; heap */
     ds_arena arena;
 } cli_options;
 
@@ -107,12 +107,12 @@ void cli_parse(const struct argp *parser, int argc, char **argv, void *arguments
  * exit code. */
 int cli_fail(const ds_unit *unit, const ds_error *err);
 
-/* Notes a file that a verb is to write, and returns it. */
+/* Notes the path of a file that the verb will write, and returns the path. */
 const char *cli_output(cli_options *options, const char *path);
-/* Before long work: may all that are noted be written, and are they different files? Whatever opens
- * a program asks first. */
+/* Before long work: refuses a noted path that may not be written, and two paths of one file. The
+ * functions that open a program call it first. */
 ds_status cli_check_outputs(const cli_options *options, ds_error *err);
-/* Writes n bytes to `path` ("-": stdout), as ir/base/output.h has it. */
+/* Writes n bytes to `path` by the policy of ir/base/output.h ("-": stdout). */
 ds_status cli_write(const cli_options *options, const char *path, const char *text, size_t n,
                     ds_error *err);
 ds_status cli_print(const char *text, size_t n, ds_error *err);

@@ -228,7 +228,7 @@ ds_status cli_check_outputs(const cli_options *options, ds_error *err) {
         for (uint32_t k = 0; k < i; k++)
             if (ds_output_same(path, options->outputs.at[k]))
                 return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
-                                    "%s and %s are the same file: say another one",
+                                    "%s and %s are the same file: name another file",
                                     options->outputs.at[k], path);
     }
     return DS_OK;
