@@ -6,7 +6,6 @@
 #include "ir/base/units.h"
 #include "search/rows.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

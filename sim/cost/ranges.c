@@ -6,7 +6,6 @@
  * of an H100. A tiny efficiency is no measurement: 10^-9 of a peak. */
 #include "sim/cost/profiles_internal.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #define MOST      1e18 /* ps, bytes, bytes/s, FLOP/s, elements */

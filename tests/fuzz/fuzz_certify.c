@@ -3,7 +3,6 @@
 #include "tests/fuzz/support.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static const char program[] = "dir 1\n"
                               "param width = 64, dp = 1, z = 0\n"

@@ -2,8 +2,6 @@
  * there is a profile, and what is edited: the table, or the topology's links too. */
 #include "tests/fuzz/support.h"
 
-#include <string.h>
-
 static const char table[] = "collective,group_size,size_bytes,time_us,split,devices\n"
                             "all_reduce,4,1048576,70.14,fit,\n"
                             "all_gather,2,2097152,116,held,0 3\n"

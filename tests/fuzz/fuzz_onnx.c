@@ -6,8 +6,6 @@
 #include "tests/support/onnx_model.h"
 
 #include <onnx.pb-c.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A dim: small mostly, else one that overflows, or a name. */
 static void put_dim(fuzz_bytes *bytes, ds_buf *out) {

@@ -2,8 +2,6 @@
  * the method and what the others edit, the model or the topology. */
 #include "tests/fuzz/support.h"
 
-#include <string.h>
-
 static const char model[] = "dir 1\n"
                             "param layers = 1, hidden = 64, batch = 2\n"
                             "func @mlp(%x: bf16[batch@dp, hidden]) -> bf16[batch@dp, hidden] {\n"

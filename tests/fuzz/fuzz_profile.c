@@ -4,7 +4,6 @@
  * the file (0x80: they are the file). What must hold: what import takes, build takes. */
 #include "tests/fuzz/support.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,8 +2,6 @@
  * simulation of what is found. The first byte chooses, the others edit the program. */
 #include "tests/fuzz/support.h"
 
-#include <string.h>
-
 static const char *const programs[] = {
     "dir 1\n"
     "param layers = 2, hidden = 8, batch = 4\n"

@@ -8,7 +8,6 @@
 
 #include <sqlite3.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char program[] = "dir 1\n"

@@ -3,7 +3,6 @@
  * NIC, 20 GB/s and 2 us to the other box's. */
 #include "search/bounds_mesh.h"
 
-#include "ir/base/units.h"
 #include "ir/ops/ops.h"
 #include "tests/support/sweep.h"
 

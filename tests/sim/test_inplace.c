@@ -15,7 +15,6 @@
 #include "ir/ops/ops.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { OPT_FILE = 0x300, MAX_BYTES = 1 << 30 };

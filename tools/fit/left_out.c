@@ -7,7 +7,6 @@
  * other. */
 #include "tools/fit/collectives_internal.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
