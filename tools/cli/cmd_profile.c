@@ -48,7 +48,7 @@ static const struct argp_option options_table[] = {
      0},
     {"output", 'o', "PATH", 0, "Folder of import and export, database of build", 0},
     {"overwrite", OPT_OVERWRITE, NULL, 0,
-     "export, build: replace files that exist; without it they are refused", 0},
+     "export, build: replace existing files; without --overwrite an existing file is refused", 0},
     {"write", OPT_WRITE, NULL, 0, "fit: put the constants into the folder's files", 1},
     {"check", OPT_CHECK, NULL, 0, "fit: fail if those in the files are not the ones found", 1},
     {"topology", OPT_TOPOLOGY, "FILE.dir", 0,

@@ -39,14 +39,15 @@ static const struct argp_option options_table[] = {
     {"output", 'o', "FILE", 0,
      "Write the rows there, as CSV; - is stdout. Without it none are kept", 0},
     {"resume", OPT_RESUME, NULL, 0,
-     "Go on with the rows that FILE has; it must be the same sweep's, and stays as it is if it is "
-     "not. The result is what an undisturbed sweep writes. With --overwrite the other files are "
-     "replaced",
+     "Continue the rows in FILE. FILE must be a table of the same sweep; any other file is refused "
+     "and stays as it is. The result is the table of an undisturbed sweep. --overwrite beside "
+     "--resume replaces the other outputs",
      0},
     {"spreadsheet", OPT_SPREADSHEET, NULL, 0,
      "Put an apostrophe before texts that begin with =, +, -, @, a tab, a line end or an "
-     "apostrophe, which spreadsheets evaluate. Without it the rows are exact: open those of a "
-     "stranger's file in no spreadsheet",
+     "apostrophe, since spreadsheets evaluate such texts. Without --spreadsheet the rows are "
+     "exact: "
+     "open the rows of a stranger's file in no spreadsheet",
      0},
     {"db", OPT_DB, "FILE", 0, "At the end, write the rows into a SQLite file too: table rows", 0},
     {"method", OPT_METHOD, "METHOD", 0,
@@ -66,7 +67,8 @@ static const struct argp_option options_table[] = {
      "it",
      0},
     {"time", OPT_TIME, "SECONDS", 0,
-     "Stop after so long. Candidates under way are left and are no rows; --resume does them", 0},
+     "Stop after SECONDS. Candidates under way have no rows; --resume evaluates these candidates",
+     0},
     {"evals", OPT_EVALS, "N", 0,
      "Stop after N rows, and where the conditions of grid reject 10 million values in a row; "
      "default: none; random, anneal, mcmc: 1000",

@@ -52,8 +52,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 const struct argp cli_argp = {.options = options_table, .parser = parse_option};
 
 static const struct argp_option writer_table[] = {
-    {"overwrite", OPT_OVERWRITE, NULL, 0, "Replace files that exist; without it they are refused",
-     1},
+    {"overwrite", OPT_OVERWRITE, NULL, 0,
+     "Replace existing files; without --overwrite an existing file is refused", 1},
     {0}};
 
 static error_t parse_overwrite(int key, char *arg, struct argp_state *state) {
@@ -90,10 +90,12 @@ int cli_fail(const ds_unit *unit, const ds_error *err) {
 
 void cli_parse(const struct argp *parser, int argc, char **argv, void *arguments) {
     error_t code = argp_parse(parser, argc, argv, 0, NULL, arguments);
-    if (code) ds_out_of_memory(0); /* of its other codes argp speaks itself, and ends the process */
+    if (code)
+        ds_out_of_memory(0); /* after any other error argp prints a message and ends the process */
 }
 
-/* Each shows its line, which is looked for from the beginning of the file. */
+/* Assumed: nobody reads more. Each diagnostic looks for its source line from the beginning of the
+ * file. */
 #define MOST_SHOWN 1000u
 
 static void print_diags(const cli_source *source, bool warnings) {

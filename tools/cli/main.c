@@ -28,7 +28,8 @@ static void print_usage(FILE *out) {
           out);
     for (int i = 0; i < N_VERBS; i++) fprintf(out, "  %-9s %s\n", verbs[i].name, verbs[i].text);
     fputs("\n`distsim VERB --help` explains a verb, `distsim --version` prints the version.\n"
-          "Exit codes: 0 ok, 1 the program is wrong or does not fit, 2 usage, 3 internal.\n",
+          "Exit codes: 0 ok, 1 the program is wrong or does not fit, 2 usage, 3 internal,\n"
+          "out of memory, or stdout cannot be written to.\n",
           out);
 }
 
@@ -48,15 +49,15 @@ static int unknown_verb(const char *name) {
     return 2;
 }
 
-/* However the program ends: argp's --help ends it by itself. */
+/* Runs at exit, so also after argp's --help, which ends the process. */
 static void check_stdout(void) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return;
     fputs("distsim: error: cannot write to stdout\n", stderr);
     _exit(ds_status_exit_code(DS_ERR_STDOUT));
 }
 
-/* A stream that the caller has closed would become the first file that is opened. What is written
- * to such a stdout fails. */
+/* Opens /dev/null, to read, for each standard stream that the caller has closed; else the first
+ * file that distsim opens would get the stream's number. Writing to such a stdout fails. */
 static void hold_streams(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) abort();
