@@ -42,7 +42,6 @@ typedef struct input {
     ds_csv_stream rows;
     uint64_t number; /* of the current row's candidate */
     uint64_t first;  /* that of its first row */
-    char sweep[32];
     bool begun, ended;
 } input;
 
@@ -51,11 +50,29 @@ typedef struct merger {
     uint32_t n;
     ds_buf header;
     uint32_t n_columns, candidate, sweep;
+    const char *first; /* the file of the row that was read first, */
+    ds_buf name;       /* and which sweep that row is of */
     ds_output out;
     ds_buf pending;
 } merger;
 
-static ds_status read_row(const merger *m, input *in, ds_error *err) {
+/* All rows, of all files, are of one sweep. */
+static ds_status check_sweep(merger *m, const input *in, ds_error *err) {
+    const char *name = in->rows.cells[m->sweep];
+    if (!m->first) {
+        m->first = in->path;
+        ds_buf_put(&m->name, name);
+    }
+    if (strcmp(m->name.text, name) == 0) return DS_OK;
+    return m->first == in->path
+               ? ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                              "%s:%" PRIu64 ": this row is of another sweep than the first",
+                              in->path, in->rows.line)
+               : ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s and %s are of different sweeps",
+                              m->first, in->path);
+}
+
+static ds_status read_row(merger *m, input *in, ds_error *err) {
     bool found;
     char *end = NULL;
     DS_TRY(ds_csv_next(&in->rows, &found, err));
@@ -66,7 +83,7 @@ static ds_status read_row(const merger *m, input *in, ds_error *err) {
     errno = 0;
     in->number = strtoull(number, &end, 10);
     if (*end || end == number || errno) return no_sweep(in->path, err);
-    snprintf(in->sweep, sizeof in->sweep, "%s", in->rows.cells[m->sweep]);
+    DS_TRY(check_sweep(m, in, err));
     if (!in->begun) in->first = in->number;
     in->begun = true;
     return DS_OK;
@@ -122,7 +139,7 @@ static ds_status check_count(const merger *m, uint64_t n_rows, uint64_t count, d
                         n_rows, count, path ? path : "a shard");
 }
 
-static ds_status check_row(const merger *m, const input *in, uint64_t expected, ds_error *err) {
+static ds_status check_row(const input *in, uint64_t expected, ds_error *err) {
     if (in->number < expected)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s: candidate %" PRIu64 " comes twice",
                             in->path, in->number);
@@ -131,10 +148,6 @@ static ds_status check_row(const merger *m, const input *in, uint64_t expected, 
                             "candidate %" PRIu64 " is missing: a shard is not complete, or not "
                             "given",
                             expected);
-    for (uint32_t i = 0; i < m->n; i++)
-        if (!m->inputs[i].ended && strcmp(m->inputs[i].sweep, in->sweep) != 0)
-            return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s and %s are of different sweeps",
-                                in->path, m->inputs[i].path);
     return DS_OK;
 }
 
@@ -150,7 +163,7 @@ static ds_status merge(merger *m, uint64_t count, uint64_t *n_rows, ds_error *er
     ds_buf_put_n(&m->pending, m->header.text, m->header.n);
     for (uint32_t i = 0; i < m->n; i++) DS_TRY(read_row(m, &m->inputs[i], err));
     for (input *in; (in = lowest(m)) != NULL; ++*n_rows) {
-        DS_TRY(check_row(m, in, *n_rows, err));
+        DS_TRY(check_row(in, *n_rows, err));
         ds_buf_put_n(&m->pending, in->rows.raw.text, in->rows.raw.n);
         if (m->pending.n > PENDING_MAX) DS_TRY(flush(m, err));
         DS_TRY(read_row(m, in, err));
@@ -186,6 +199,7 @@ ds_status ds_sweep_merge(const char *const *paths, uint32_t n, const char *out_p
     for (uint32_t i = 0; i < n; i++) ds_csv_close(&m.inputs[i].rows);
     free(m.inputs);
     ds_buf_deinit(&m.header);
+    ds_buf_deinit(&m.name);
     ds_buf_deinit(&m.pending);
     return status;
 }
