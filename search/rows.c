@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,10 +308,15 @@ static bool read_int(const char *text, int64_t *out) {
     return end != text && !*end && !errno;
 }
 
+/* Of a figure: none is negative, none infinite. */
+static bool read_amount(const char *text, int64_t *out) {
+    return read_int(text, out) && *out >= 0;
+}
+
 static bool read_real(const char *text, double *out) {
     char *end;
     *out = strtod(text, &end);
-    return end != text && !*end;
+    return end != text && !*end && isfinite(*out) && *out >= 0;
 }
 
 static bool read_verdict(const char *text, ds_verdict *out) {
@@ -334,7 +340,7 @@ static bool is_latency(const char *text, int64_t ps) {
 /* Blank for what is not known. */
 static bool read_known(const char *text, int64_t *out) {
     *out = 0;
-    return !*text || read_int(text, out);
+    return !*text || read_amount(text, out);
 }
 
 static bool read_first(const char *const *cells, ds_outcome *o) {
@@ -357,10 +363,12 @@ bool ds_rows_read(const ds_rows *r, const char *const *cells, ds_outcome *o, uin
     const char *const *result = cells + r->first_result;
     o->unsimulated = o->verdict == DS_VERDICT_DOES_NOT_FIT && !*result[0];
     if (!ds_outcome_is_simulated(o)) return true;
-    ok = read_int(result[0], &o->step_ps) && read_real(result[1], &o->mfu) &&
-         read_real(result[2], &o->bubble) && read_int(result[3], &o->exposed_comm_ps) &&
+    ok = read_amount(result[0], &o->step_ps) && read_real(result[1], &o->mfu) &&
+         read_real(result[2], &o->bubble) && read_amount(result[3], &o->exposed_comm_ps) &&
          read_int(result[4], &fits) && read_real(cells[8], &o->throughput_per_s) &&
-         read_int(cells[9], &o->peak_bytes);
+         read_amount(cells[9], &o->peak_bytes);
     o->fits = ok && fits;
+    if (o->fits != (o->verdict != DS_VERDICT_DOES_NOT_FIT)) return false;
+    if (o->verdict == DS_VERDICT_OK && *o->reason.text) return false;
     return ok && is_latency(cells[7], o->step_ps);
 }
