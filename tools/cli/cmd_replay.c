@@ -261,12 +261,26 @@ static ds_status compare(replay *r, ds_outcome *o, ds_buf *out, ds_error *err) {
     return DS_OK;
 }
 
+/* A row that the sweep has not simulated has no figures, and says why; blank cells of others are
+ * wrong ones. */
+static bool is_simulated(const ds_sweep_row *row) {
+    static const char *const figures[] = {"latency",         "throughput", "peak_memory",
+                                          "step_time_ps",    "mfu",        "bubble",
+                                          "exposed_comm_ps", "fits"};
+    const char *cell = ds_sweep_cell(row, "status");
+    bool any = cell && strcmp(cell, ds_verdict_text(DS_VERDICT_OK)) == 0;
+    for (size_t i = 0; i < sizeof figures / sizeof *figures && !any; i++) {
+        cell = ds_sweep_cell(row, figures[i]);
+        any = cell && *cell;
+    }
+    return any;
+}
+
 static ds_status examine(void *context, const ds_result *result, ds_error *err) {
     replay *r = context;
     ds_outcome outcome = {0};
     ds_buf text = {0};
-    const char *step = ds_sweep_cell(&r->row, "step_time_ps");
-    if (!step || !*step) return DS_OK; /* the sweep did not simulate it */
+    if (!is_simulated(&r->row)) return DS_OK;
     ds_outcome_of(result, &outcome);
     ds_status status = compare(r, &outcome, &text, err);
     if (status == DS_OK && text.n)
