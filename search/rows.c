@@ -55,7 +55,8 @@ static void add_columns(ds_rows *r) {
     r->first_dim = r->columns.n;
     for (uint32_t i = 0; i < ds_space_n_dims(r->space); i++) {
         const char *name = ds_space_dim_name(r->space, i);
-        add_column(r, is_taken(name) ? ds_arena_printf(&r->arena, "sweep.%s", name) : name, false);
+        add_column(r, is_taken(name) ? ds_arena_printf(&r->arena, "sweep.%s", name) : name,
+                   ds_space_dim_is_text(r->space, i));
     }
     r->first_result = r->columns.n;
     for (uint32_t i = 0; i < N_OF(result_columns); i++)

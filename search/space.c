@@ -141,6 +141,11 @@ const char *ds_space_dim_name(const ds_space *s, uint32_t dim) {
     return s->dims.at[dim].entry->name;
 }
 
+bool ds_space_dim_is_text(const ds_space *s, uint32_t dim) {
+    const ds_sweep_target *target = &s->dims.at[dim].target;
+    return target->module && s->base->params[target->module->id][target->param].kind == DS_NUM_STR;
+}
+
 const ds_objective *ds_space_objectives(const ds_space *s, uint32_t *n) {
     *n = s->objectives.n;
     return s->objectives.at;

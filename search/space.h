@@ -37,6 +37,8 @@ const ds_sweep *ds_space_sweep(const ds_space *space);
 uint32_t ds_space_n_dims(const ds_space *space);
 /* As written: "dp", "strategy.zero". */
 const char *ds_space_dim_name(const ds_space *space, uint32_t dim);
+/* Is it a param whose values are texts, also those that look like numbers? */
+bool ds_space_dim_is_text(const ds_space *space, uint32_t dim);
 
 /* An uninitialised candidate of the space, in the arena. */
 ds_candidate ds_candidate_new(const ds_space *space, ds_arena *arena);
