@@ -1,5 +1,6 @@
 /* distsim plan MODEL --on TOPOLOGY: the best plans without writing a sweep. */
 #include "ir/base/file.h"
+#include "ir/base/output.h"
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
 #include "ir/lang/verify.h"
@@ -407,8 +408,13 @@ int cmd_plan(int argc, char **argv) {
     args.plan.load = (ds_load_options){args.common.include_dirs.at, args.common.include_dirs.n};
     ds_error err;
     int exit_code = 0;
-    if (args.sweep.path) keep_rows(&args);
-    if (cli_check_outputs(&args.common, &err) != DS_OK) exit_code = cli_fail(NULL, &err);
+    ds_status status = DS_OK;
+    if (args.sweep.path) { /* its rows are read from there */
+        keep_rows(&args);
+        status = ds_output_check(args.sweep.path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, &err);
+    }
+    if (status == DS_OK) status = cli_check_outputs(&args.common, &err);
+    if (status != DS_OK) exit_code = cli_fail(NULL, &err);
     if (!exit_code)
         exit_code = cli_plan_look(&args.plan, args.common.settings.at, args.common.settings.n);
     if (!exit_code) exit_code = search_with_rows(&args);
