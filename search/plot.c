@@ -438,9 +438,10 @@ static int run_gnuplot(const char *folder, const char *script) {
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128;
 }
 
+static const char *const pictures[] = {"memory", "best", "scaling"};
+
 /* gnuplot writes the pictures: what it may not replace is refused before. */
 static ds_status check_files(const char *out, const char *script, unsigned flags, ds_error *err) {
-    static const char *const pictures[] = {"memory", "best", "scaling"};
     ds_status status = ds_output_check(script, flags | DS_OUTPUT_REGULAR, err);
     for (int i = 0; i < 3 && status == DS_OK; i++) {
         ds_buf name = {0};
@@ -476,6 +477,19 @@ ds_status ds_plot_check(const char *out, bool overwrite, ds_error *err) {
     ds_status status = check_files(out, script.text, flags_of(overwrite), err);
     ds_buf_deinit(&script);
     return status;
+}
+
+bool ds_plot_writes(const char *out, const char *path) {
+    ds_buf name = {0};
+    put_script(out, &name);
+    bool same = ds_output_same(name.text, path);
+    for (int i = 0; i < 3 && !same; i++) {
+        name.n = 0;
+        put_picture(out, pictures[i], &name);
+        same = ds_output_same(name.text, path);
+    }
+    ds_buf_deinit(&name);
+    return same;
 }
 
 ds_status ds_plot_draw(const char *csv, const char *out, bool overwrite, ds_error *err) {

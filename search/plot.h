@@ -19,6 +19,8 @@
 /* Can `out` be drawn? Errors: DS_ERR_USAGE unless `out` ends in .svg or .png, and for files that
  * exist unless `overwrite`; DS_ERR_UNSUPPORTED if there is no gnuplot. */
 ds_status ds_plot_check(const char *out, bool overwrite, ds_error *err);
+/* Is `path` one of the files that are written for `out`? */
+bool ds_plot_writes(const char *out, const char *path);
 /* Draws the rows of the table in `csv`. Errors: DS_ERR_DATA for a table that is no sweep's or has
  * no simulated row; DS_ERR_IO for files, and for a gnuplot that fails. O(rows); memory for 20,000
  * of them at most, and for one of each world size and degrees. */

@@ -285,14 +285,25 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
     return exit_code;
 }
 
+/* Pictures replace neither the sweep's file nor what else it writes; their rows are read from -o.
+ */
+static ds_status check_plot(const arguments *args, ds_error *err) {
+    const ds_sweep_options *sweep = &args->sweep;
+    const char *const paths[] = {args->file, sweep->path, sweep->db, sweep->certificate};
+    for (int i = 0; i < 4; i++)
+        if (paths[i] && ds_plot_writes(args->plot, paths[i]))
+            return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                                "--plot %s writes %s too: say another name", args->plot, paths[i]);
+    return ds_output_check(sweep->path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err);
+}
+
 static int load(arguments *args, cli_source *source, ds_profiles **profiles) {
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, source));
     if (!exit_code && args->plot &&
         ds_plot_check(args->plot, args->common.overwrite, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
-    if (!exit_code && args->plot && /* its rows are read from there */
-        ds_output_check(args->sweep.path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, &err) != DS_OK)
+    if (!exit_code && args->plot && check_plot(args, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
     if (!exit_code && ds_profiles_load(args->common.profiles, profiles, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
