@@ -2,7 +2,7 @@
  *
  * A ds_unit owns one root file and all it imports: one string table, one expression table, one
  * arena. Every pointer below lives as long as the unit. Parsing fills in everything but value types
- * and cross references (callee, mesh, topology …); ir/lang/verify.h fills in those.
+ * and cross references (callee, mesh, topology …); ir/verify/verify.h fills in those.
  *
  * Names are interned (equal iff same pointer) and stored without their sigil. Comments and blank
  * lines are kept beside the item they precede, so printing loses nothing. */

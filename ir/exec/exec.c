@@ -2,7 +2,7 @@
 #include "ir/exec/exec.h"
 
 #include "ir/exec/machine_internal.h"
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 
 #include <math.h>
 #include <stdlib.h>

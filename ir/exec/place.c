@@ -2,7 +2,7 @@
 #include "ir/exec/place.h"
 
 #include "ir/base/units.h"
-#include "ir/lang/verify.h"
+#include "ir/core/devices.h"
 #include "ir/ops/ops.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #define DS_IMPORT_ONNX_INTERNAL_H
 
 #include "ir/import/internal.h"
-#include "ir/passes/build.h"
+#include "ir/passes/build/build.h"
 
 typedef struct Onnx__ModelProto Onnx__ModelProto;
 typedef struct Onnx__GraphProto Onnx__GraphProto;

@@ -13,7 +13,7 @@
  * indices by name, and the search gives them values. In a list a knob's name is a word, as in the
  * scenario: `offload in [none, optimizer]`. */
 #include "ir/lang/parse.h"
-#include "ir/lang/sweep.h"
+#include "ir/strategy/sweep.h"
 
 #include <string.h>
 

@@ -23,8 +23,8 @@
 #ifndef DS_PASSES_PASSES_H
 #define DS_PASSES_PASSES_H
 
-#include "ir/passes/schedule.h"
-#include "ir/passes/strategy.h"
+#include "ir/schedule/schedule.h"
+#include "ir/strategy/strategy.h"
 
 /* One weight of the step and what belongs to it. Values are arguments of, or returned by,
  * step->func; i = UINT32_MAX: none. */

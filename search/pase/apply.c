@@ -1,7 +1,7 @@
 /* Writes overrides: an attribute block for `ops`, a mesh for each way to factor the devices. */
 #include "search/pase/apply.h"
 
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Costs as the simulator has them, one operation or tensor at a time. */
 #include "search/pase/costs.h"
 
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "search/pase/apply.h"
 #include "search/pase/groups.h"
 #include "search/pase/internal.h"
@@ -560,7 +560,7 @@ static ds_status gradients_us(costs *m, const local *l, const ds_work *work, tim
 }
 
 /* A loss whose words are split is several ops over the logits in f32, and three all_reduces of a
- * number a row (ir/passes/shard_loss.c). */
+ * number a row (ir/passes/shard/loss.c). */
 static ds_status split_loss_us(costs *m, const local *l, double *us, ds_error *err) {
     static const struct {
         const char *op;

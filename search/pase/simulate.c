@@ -1,7 +1,7 @@
 /* From a scenario's text to a graph, and to a step time. */
 #include "search/pase/simulate.h"
 
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The sibling, its plan, the schedule of the whole step, and what comes out. */
 #include "sim/compose/compose.h"
 
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/compose/fold.h"
 #include "sim/report/balance.h"
 #include "sim/report/internal.h"

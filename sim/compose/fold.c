@@ -8,7 +8,7 @@
 #include "sim/compose/fold.h"
 
 #include "ir/lang/mentions.h"
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/compose/shorten.h"
 #include "sim/report/internal.h"
 
@@ -472,7 +472,7 @@ static void find_steps(ds_template *t, const ds_split *split) {
         if (split->sizes[i].i != split->sizes[i - 1].i) add_sort(t, i);
 }
 
-/* Where unequal parts become smaller: only ZeRO makes such, over dp (ir/passes/shard_grad.c). */
+/* Where unequal parts become smaller: only ZeRO makes such, over dp (ir/passes/shard/grad.c). */
 static void find_sorts(ds_template *t) {
     const ds_module *module = t->step->unit->modules.at[0];
     const ds_expr *last = NULL; /* those of one dim are shared by many types */

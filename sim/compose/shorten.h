@@ -7,7 +7,7 @@
 #ifndef DS_COMPOSE_SHORTEN_H
 #define DS_COMPOSE_SHORTEN_H
 
-#include "ir/passes/strategy.h"
+#include "ir/strategy/strategy.h"
 
 typedef struct ds_shorter_param {
     const ds_module *module; /* NULL: none */

@@ -15,7 +15,7 @@
  *
  * with P processors, F FLOP/s and B bytes/s of all of them. 8: partial sums are f32, written and
  * read once. tail = 1 is full quantisation, 0 none (blocks of several kernels or clusters share
- * processors). Seven constants, fitted to measured products (fit_gemm.h): e_max, tail, prologue,
+ * processors). Seven constants, fitted to measured products (fit/gemm.h): e_max, tail, prologue,
  * port, e_memory, overlap, launch. Source: waves, tiles and cuts as in NVIDIA, "Matrix
  * Multiplication Background User's Guide", and the stream-K paper (Osama et al., PPoPP 2023); the
  * tiles are those of cuBLAS that the former names and their halves down to 16 rows. */

@@ -5,7 +5,7 @@
  * meet on links alone. So a device belongs to one job at most. */
 #include "sim/plan/internal.h"
 
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Lowering: an op at a site → a record with placement, local shapes, work and cost. Done once per
  * distinct site; a loop body whose types do not mention the index is one site. */
 #include "ir/base/units.h"
-#include "ir/lang/degrade.h"
+#include "ir/verify/degrade.h"
 #include "sim/plan/values.h"
 
 #include <stdlib.h>

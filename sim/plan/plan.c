@@ -1,7 +1,7 @@
 /* The plan's life: from a scenario to its entry, default placement and profiles; then the steps. */
 #include "sim/plan/plan.h"
 
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/plan/walk.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * and taken out again. What the passes refuse is left out: the model or the devices cannot take it.
  * If no change does it alone, the one that helped most is kept and the next best added, and so on.
  */
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/internal.h"
 
 #include <stdio.h>

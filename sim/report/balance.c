@@ -4,7 +4,7 @@
  * advice.c does with changes of the strategy. */
 #include "sim/report/balance.h"
 
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/balance_internal.h"
 
 #include <stdlib.h>

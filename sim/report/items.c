@@ -1,7 +1,7 @@
 /* The items of a pipelined step: which call of the step something belongs to.
  *
  * The pass pipeline makes a call for every item of the schedule, `{name = "F3", microbatch = 5}`
- * (ir/passes/pipeline_emit.c); a program that was printed, or written by hand, may have them too.
+ * (ir/passes/pipeline/emit.c); a program that was printed, or written by hand, may have them too.
  */
 #include "sim/report/internal.h"
 

@@ -4,7 +4,7 @@
  * its model and how long it takes with the cluster to itself. Then the steps of all jobs are one
  * plan, in which they meet on links. While a job is simulated its scenario stands in the place of
  * the unit's, as a cut does in balance.c. */
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/coll/coll.h"
 #include "sim/report/internal.h"
 

@@ -1,5 +1,5 @@
 /* The result as one JSON object. Integers (ps, bytes) stay exact; scripts depend on these names. */
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>

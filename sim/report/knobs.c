@@ -3,7 +3,7 @@
  * An entry of a block has the block in front: "strategy.tp". Entries that only one of them has are
  * differences too: what the other runs with is the knob's default. A param that only one has is
  * none, nor one where an entry that is named like it tells the same. */
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>

@@ -23,7 +23,7 @@
 
 /* ---- factors ---- */
 
-/* X of mean one (ir/lang/jitter.h). */
+/* X of mean one (ir/strategy/jitter.h). */
 static double mean_one(const ds_random *r, double u) {
     switch (r->kind) {
     case DS_RANDOM_LOGNORMAL:

@@ -13,7 +13,7 @@
 #ifndef DS_REPORT_MONTECARLO_H
 #define DS_REPORT_MONTECARLO_H
 
-#include "ir/lang/jitter.h"
+#include "ir/strategy/jitter.h"
 #include "sim/engine/engine.h"
 
 /* Order statistics: the p-th percentile of n values is the ceil(n·p/100)-th smallest. */

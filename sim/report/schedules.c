@@ -4,8 +4,8 @@
  * and taken out again. */
 #include "sim/report/schedules.h"
 #include "ir/base/units.h"
-#include "ir/lang/scenario.h"
-#include "ir/passes/schedule.h"
+#include "ir/strategy/scenario.h"
+#include "ir/schedule/schedule.h"
 #include "sim/report/analysis.h"
 
 #include <stdlib.h>

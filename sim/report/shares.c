@@ -2,7 +2,7 @@
  * scenario. */
 #include "sim/report/shares.h"
 
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/balance.h"
 #include "sim/report/internal.h"
 

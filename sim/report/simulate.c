@@ -1,5 +1,5 @@
 /* The pipeline of a run: (passes →) plan → engine → memory → accounts. */
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/balance.h"
 #include "sim/report/internal.h"
 #include "sim/report/montecarlo.h"

@@ -8,7 +8,7 @@
  * that routes are searched by. Searches are cached per template and serve all its instances, so a
  * link inside an instance makes that instance's template, and those around it, copies of their own
  * (ds_topo_node.own); numbers of vertices, links and ports are the same in the copy. */
-#include "ir/lang/degrade.h"
+#include "ir/verify/degrade.h"
 #include "ir/base/units.h"
 #include "sim/topo/tree.h"
 

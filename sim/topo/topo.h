@@ -81,7 +81,7 @@ uint64_t ds_topo_hash(ds_topo *topo);
 uint32_t ds_topo_n_links(const ds_topo *topo);
 const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link);
 
-/* What `degrade` says of devices and links, in 10^-9 (DS_DEGRADE_WHOLE of ir/lang/degrade.h). */
+/* What `degrade` says of devices and links, in 10^-9 (DS_DEGRADE_WHOLE of ir/verify/degrade.h). */
 typedef struct ds_topo_degraded {
     bool is_link;
     uint32_t i;                         /* device or link */

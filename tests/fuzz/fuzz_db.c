@@ -5,7 +5,7 @@
  * views in the places of tables. Then the database is listed, shown, compared, or a program runs on
  * it. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 #include "tests/fuzz/support.h"
 

@@ -3,7 +3,7 @@
  * Imports are not followed: the input is the whole program. What must hold: no crash, no leak, no
  * hang, print is stable, and what was printed parses; after the verifier too, which adds types. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "ir/base/file.h"
 #include "ir/import/import.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 #include "sim/topo/topo.h"
 

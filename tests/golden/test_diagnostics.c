@@ -9,7 +9,7 @@
  *
  * Regenerating is for reading the difference, not for making the test green. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/topo/topo.h"
 
 #include <criterion/criterion.h>

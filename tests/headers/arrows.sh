@@ -1,15 +1,28 @@
 #!/bin/sh
 # arrows.sh ROOT: holds every #include to the dependency direction of the rooms.
 #
-#   ir/base <- ir/core <- ir/ops <- ir/lang <- ir/passes, ir/exec <- ir/import, sim/topo, sim/cost <- sim/* <- search <- tools
+#   ir/base <- ir/core <- ir/ops <- ir/strategy <- ir/lang <- ir/verify <- ir/schedule <- ir/exec
+#     <- ir/passes <- ir/prove, ir/import, sim/topo, sim/cost <- sim/* <- search/* <- tools
+#   search/space <- search/bound <- search/methods <- search/driver <- search/plot
 #
-# and third-party headers to their rooms: igraph in sim/topo/*.c, SQLite and GSL numerics in
-# sim/cost/*.c, MPI in search/ranks.c (GSL also in search and, for distributions, in sim/report, its CBLAS in ir/exec/*.c), jansson, protobuf-c and expat in ir/import/*.c,
-# none in a header. Prints each offence, exits 1 if any.
+# A private header (internal.h, *_internal.h) is included by files of its own folder and of folders
+# inside of it, and by nobody else. Third-party headers stay in their rooms: igraph in sim/topo/*.c,
+# SQLite in sim/cost/*.c, GSL in sim/cost, sim/report, search and, CBLAS alone, ir/exec, MPI in
+# search/driver/ranks.c, jansson, protobuf-c and expat in ir/import/*.c; none in a header.
+# Prints each offence, exits 1 if any.
 cd "$1" || exit 2
 
 includes() { # FOLDER PATTERN: file:line:text of the includes that match
     grep -nE "^[[:space:]]*#[[:space:]]*include[[:space:]]+$2" /dev/null "$1"/*.c "$1"/*.h 2>/dev/null
+}
+
+private() { # file:line:text of private headers that another folder includes
+    grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]+"[^"]*internal\.h"' \
+        --include='*.[ch]' ir sim search tools | awk -F: '{
+        folder = $1; sub("/[^/]*$", "/", folder)
+        home = $3; sub("^[^\"]*\"", "", home); sub("/[^/]*\".*$", "/", home)
+        if (index(folder, home) != 1) print
+    }'
 }
 
 offences=$(
@@ -19,26 +32,34 @@ offences=$(
         allowed=$(echo "$*" | tr ' ' '|')
         includes "$folder" '"' | grep -vE "\"($allowed)/"
     }
-    may ir/base ir/base
-    may ir/core ir/base ir/core
-    may ir/ops ir/base ir/core ir/ops
-    may ir/lang ir/base ir/core ir/ops ir/lang
-    may ir/passes ir
-    may ir/exec ir
-    may ir/import ir
+    below=ir/base
+    may ir/base $below
+    for room in core ops strategy lang verify schedule exec passes; do
+        below="$below ir/$room"
+        # shellcheck disable=SC2086 # one word a room
+        for folder in $(find "ir/$room" -type d); do may "$folder" $below; done
+    done
+    may ir/prove ir
+    may ir/import $below ir/import
     may sim/topo ir sim/topo
-    may sim/cost ir sim/cost
+    for folder in sim/cost sim/cost/fit; do may "$folder" ir sim/cost; done
     for folder in net coll plan engine mem report compose; do may "sim/$folder" ir sim; done
-    may search ir sim search
-    for folder in search/*/; do may "${folder%/}" ir sim search; done
+    below="ir sim"
+    for room in space bound methods driver plot; do
+        below="$below search/$room"
+        # shellcheck disable=SC2086
+        may "search/$room" $below
+    done
+    may search/pase ir sim search/pase
+    may search/tap ir sim search/pase search/tap
 
-    for folder in ir/* sim/* search search/*/; do
-        folder=${folder%/}
+    private
+    for folder in $(find ir sim search -type d); do
         [ "$folder" = sim/topo ] || includes "$folder" '<igraph'
         [ "$folder" = sim/cost ] || includes "$folder" '<sqlite3'
-        includes "$folder" '<mpi\.h>' | grep -v '^search/ranks\.c:'
+        includes "$folder" '<mpi\.h>' | grep -v '^search/driver/ranks\.c:'
         case $folder in
-            sim/cost | sim/report | search | search/*) ;;
+            sim/cost | sim/cost/fit | sim/report | search/*) ;;
             ir/exec) includes "$folder" '<gsl/' | grep -v '<gsl/gsl_cblas\.h>' ;;
             *) includes "$folder" '<gsl/' ;;
         esac

@@ -1,6 +1,6 @@
 /* A program outside the tree: reads, verifies and binds a text through the installed library. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <stdio.h>
 #include <string.h>

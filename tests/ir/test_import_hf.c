@@ -3,9 +3,9 @@
 #include "ir/base/file.h"
 #include "ir/import/import.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/scenario.h"
-#include "ir/lang/verify.h"
-#include "ir/passes/count.h"
+#include "ir/strategy/scenario.h"
+#include "ir/verify/verify.h"
+#include "ir/passes/build/count.h"
 #include "tests/support/exec.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  * for every op of ops.def and no other; every attribute of an op named in its section, with the
  * values that it may have; every key of a scenario with its values in the tables there. */
 #define _GNU_SOURCE
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "ir/ops/ops.h"
 
 #include <criterion/criterion.h>

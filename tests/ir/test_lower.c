@@ -5,9 +5,9 @@
 #include "ir/base/str.h"
 #include "ir/exec/exec.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "ir/passes/passes.h"
-#include "ir/passes/path.h"
+#include "ir/passes/build/path.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* The loop over a model's layers, and what devices are made from. */
 #include "ir/lang/lang.h"
 #include "ir/lang/mentions.h"
-#include "ir/lang/scenario.h"
-#include "ir/lang/verify.h"
+#include "ir/strategy/scenario.h"
+#include "ir/verify/verify.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * counts and to FLOP formulas of the literature. Where only the architecture is published, the
  * formula is written out here from it, not taken from the counter. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
-#include "ir/passes/count.h"
+#include "ir/verify/verify.h"
+#include "ir/passes/build/count.h"
 #include "tests/support/exec.h"
 
 #include <criterion/criterion.h>

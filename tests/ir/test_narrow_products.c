@@ -6,8 +6,8 @@
 #include "tests/support/prove.h"
 #include "tests/support/step.h"
 
-#include "ir/lang/scenario.h"
-#include "ir/passes/count.h"
+#include "ir/strategy/scenario.h"
+#include "ir/passes/build/count.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

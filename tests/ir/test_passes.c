@@ -1,7 +1,7 @@
 /* The driver of the passes, the blocks that they read, and the check that proves them. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
-#include "ir/passes/check.h"
+#include "ir/verify/verify.h"
+#include "ir/prove/check.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

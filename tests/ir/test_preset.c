@@ -1,6 +1,6 @@
 /* What frameworks set where the scenario says nothing, and that they set nothing else. */
 #include "ir/ops/ops.h"
-#include "ir/passes/preset.h"
+#include "ir/strategy/preset.h"
 #include "tests/support/step.h"
 
 #include <criterion/criterion.h>

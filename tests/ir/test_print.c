@@ -1,6 +1,6 @@
 /* The canonical text: the design's examples, layout, comments, and what fmt leaves alone. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "ir/ops/ops.h"
 
 #include <criterion/criterion.h>

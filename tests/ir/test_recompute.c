@@ -7,7 +7,7 @@
  * drawn again, so 32 s b h + 4 a s^2 b. */
 #include "tests/support/launches.h"
 
-#include "ir/passes/count.h"
+#include "ir/passes/build/count.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

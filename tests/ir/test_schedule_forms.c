@@ -1,5 +1,5 @@
 /* Closed forms of bubbles and of microbatches in flight, as published (sources: the table in
- * ir/passes/schedule.c), over their whole ranges for p ≤ 16. All numbers are exact integers. A
+ * ir/schedule/schedule.c), over their whole ranges for p ≤ 16. All numbers are exact integers. A
  * bubble is a rank's last end − first start − busy time, the largest of all ranks; communication is
  * free. B is the time of the input gradient. */
 #include "tests/support/schedule.h"

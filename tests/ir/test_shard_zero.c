@@ -7,8 +7,8 @@
 #include "tests/support/prove.h"
 #include "tests/support/step.h"
 
-#include "ir/lang/scenario.h"
-#include "ir/passes/build.h"
+#include "ir/strategy/scenario.h"
+#include "ir/passes/build/build.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

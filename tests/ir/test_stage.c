@@ -2,7 +2,7 @@
  * and what the loops become. Cuts are done by hand. */
 #include "tests/support/stage.h"
 
-#include "ir/passes/path.h"
+#include "ir/passes/build/path.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

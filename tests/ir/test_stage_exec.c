@@ -3,8 +3,8 @@
 #include "tests/support/stage.h"
 
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
-#include "ir/passes/check.h"
+#include "ir/verify/verify.h"
+#include "ir/prove/check.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include "ir/base/rng.h"
 #include "ir/base/str.h"
 #include "ir/ops/ops.h"
-#include "ir/passes/build.h"
-#include "ir/passes/count.h"
+#include "ir/passes/build/build.h"
+#include "ir/passes/build/count.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

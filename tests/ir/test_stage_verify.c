@@ -2,7 +2,7 @@
  * has 12 weights a layer, 3 single ones and the table, which the embedding and the head share. */
 #include "tests/support/stage.h"
 
-#include "ir/passes/check.h"
+#include "ir/prove/check.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

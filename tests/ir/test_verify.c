@@ -2,9 +2,10 @@
  *
  * The expected types are worked out by hand from the rules of the language; counts of devices are
  * compared with the graph that sim/topo builds. What is wrong is in tests/golden/diagnostics. */
+#include "ir/core/devices.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/scenario.h"
-#include "ir/lang/verify.h"
+#include "ir/strategy/scenario.h"
+#include "ir/verify/verify.h"
 #include "sim/topo/topo.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* A sweep with four workers, for ThreadSanitizer: candidates, outcomes and profiles are shared
  * without locks, handed over by the pool's semaphores alone. */
-#include "search/sweep.h"
+#include "search/driver/sweep.h"
 
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <stdio.h>
 

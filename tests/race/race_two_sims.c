@@ -2,7 +2,7 @@
  * library has no mutable globals of its own, so ThreadSanitizer must stay silent and both must
  * agree. igraph, which has some, is entered by both (sim/topo/analyze.c has its mutex). */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Branch and bound: the grid's optimum, and certificates that are checked. */
-#include "search/bound.h"
-#include "search/certify.h"
+#include "search/methods/bound.h"
+#include "search/driver/certify.h"
 #include "tests/support/cases.h"
 #include "tests/support/spaces.h"
 

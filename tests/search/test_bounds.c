@@ -1,5 +1,5 @@
 /* Lower bounds are below what any completion comes to. */
-#include "search/bounds.h"
+#include "search/bound/bounds.h"
 #include "tests/support/cases.h"
 #include "tests/support/spaces.h"
 

@@ -1,7 +1,7 @@
 /* What bounds know of a topology, by closed form: latencies of links on the way, and bytes over the
  * slowest of them. Two boxes of four devices, 200 GB/s and 1 us to a switch, 20 GB/s and 1 us to a
  * NIC, 20 GB/s and 2 us to the other box's. */
-#include "search/bounds_mesh.h"
+#include "search/bound/mesh.h"
 
 #include "ir/ops/ops.h"
 #include "tests/support/sweep.h"

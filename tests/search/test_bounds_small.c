@@ -1,8 +1,8 @@
-/* A step whose microbatches have their size as a param is that of any size (search/bounds_small.c):
+/* A step whose microbatches have their size as a param is that of any size (search/bound/small.c):
  * its plan is the one of a step that was made for that size. And where the bytes of all values grow
- * evenly, those of any size that follow from two plans (bounds_bytes.c) are those of its own. */
+ * evenly, those of any size that follow from two plans (bound/bytes.c) are those of its own. */
 #include "ir/passes/passes.h"
-#include "search/bounds_layers.h"
+#include "search/bound/layers.h"
 #include "sim/plan/plan.h"
 #include "tests/support/sweep.h"
 

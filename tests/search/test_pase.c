@@ -6,7 +6,7 @@
  * programme in C for the rest (ResNet-101 and the Transformer from p = 32 on). Node and edge counts
  * are those of its graphs. Largest breadth-first frontiers: 1, 1, 11, 7, 37. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "search/pase/pase.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* What is found under the simulator's costs, simulated beside what others would do. */
-#include "search/pase/contest.h"
+#include "tools/pase/contest.h"
 #include "tests/support/cases.h"
 
 #include <criterion/criterion.h>

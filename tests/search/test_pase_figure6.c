@@ -1,6 +1,6 @@
 /* Figure 6 of PaSE's paper against the simulator: what its strategies and an expert's gained over
  * data parallelism on two clusters, as measured (tests/data/pase_figure6.csv). */
-#include "search/pase/figure6.h"
+#include "tools/pase/cells.h"
 #include "tests/support/cases.h"
 
 #include <criterion/criterion.h>

@@ -3,7 +3,7 @@
  * released program finds. By how much, is held to what it was; a strategy that is read from the
  * table in another way costs something else. */
 #include "ir/base/file.h"
-#include "search/pase/published.h"
+#include "tools/pase/published.h"
 #include "search/pase/simulate.h"
 
 #include <criterion/criterion.h>

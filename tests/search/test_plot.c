@@ -1,6 +1,6 @@
 /* Pictures of a table: what the gnuplot script says of rows that were written by hand. */
-#include "search/plot.h"
-#include "search/plot_internal.h"
+#include "search/plot/plot.h"
+#include "search/plot/internal.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

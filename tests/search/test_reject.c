@@ -1,5 +1,5 @@
 /* Memory first: what is told without simulation is what simulation tells. */
-#include "search/reject.h"
+#include "search/driver/reject.h"
 #include "tests/support/cases.h"
 #include "tests/support/sweep.h"
 

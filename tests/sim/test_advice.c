@@ -1,5 +1,5 @@
 /* What would make a model fit: each change must be what a run with that strategy says. */
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>

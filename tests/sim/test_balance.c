@@ -1,5 +1,5 @@
 /* balance = time against all cuts there are, each simulated. */
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/balance.h"
 #include "tests/support/cases.h"
 #include "tests/support/sim.h"

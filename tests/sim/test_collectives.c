@@ -1,7 +1,7 @@
 /* Measured machines: bus bandwidth against size, of rows that no fit saw. */
 #include "ir/base/csv.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/coll/measured.h"
 #include "tests/support/cost_tree.h"
 

@@ -3,7 +3,7 @@
  * whole step. */
 #include "ir/base/rng.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/compose/compose.h"
 #include "tests/support/cases.h"
 

@@ -2,7 +2,7 @@
  * repeat, which are passed over, chunks of two sorts, buckets of many sizes. Each class of each
  * step is held to the simulation of the whole step. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/compose/compose.h"
 
 #include <criterion/criterion.h>

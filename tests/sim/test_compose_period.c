@@ -2,7 +2,7 @@
  * still those of the whole step, whether memory grows over a period, is given back, or stays as it
  * is; and what a step takes grows by the same for each microbatch once it is in a period. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/compose/compose.h"
 
 #include <criterion/criterion.h>

@@ -4,7 +4,7 @@
 #include "ir/base/csv.h"
 #include "ir/base/rng.h"
 #include "sim/cost/constant.h"
-#include "sim/cost/fit.h"
+#include "sim/cost/fit/fit.h"
 #include "tests/support/cost_tree.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* ds_fit_steps_run against steps whose constants are known: times of a roofline with a floor, which
  * is what whole steps are made of. */
-#include "sim/cost/fit_steps.h"
+#include "sim/cost/fit/steps.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

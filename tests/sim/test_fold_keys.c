@@ -1,6 +1,6 @@
 /* What templates and devices are kept for: params that nothing of a model or topology mentions are
  * in no key, wherever they stand. */
-#include "ir/passes/strategy.h"
+#include "ir/strategy/strategy.h"
 #include "sim/compose/fold.h"
 #include "tests/support/sweep.h"
 

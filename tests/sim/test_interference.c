@@ -3,7 +3,7 @@
 #include "tests/support/sim.h"
 
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/engine/pace.h"
 
 #include <criterion/criterion.h>

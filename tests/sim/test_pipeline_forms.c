@@ -1,7 +1,7 @@
 /* Closed forms of pipelines, through the passes and the simulator, to the picosecond: a balanced
  * model is cut into stages, every item of the program takes its F, B or W, sends take nothing, and
  * what the simulation reports is what has been published (sources: the table in
- * ir/passes/schedule.c; tests/ir/test_schedule_forms.c holds the schedules themselves to it, over
+ * ir/schedule/schedule.c; tests/ir/test_schedule_forms.c holds the schedules themselves to it, over
  * more numbers).
  *
  * The span bubble is the most of the stages' last end − first start − busy time, B the time of the

@@ -2,7 +2,7 @@
  * made from known constants, and the committed constants against the measured rows. */
 #include "ir/base/csv.h"
 #include "ir/base/rng.h"
-#include "sim/cost/fit_gemm.h"
+#include "sim/cost/fit/gemm.h"
 #include "tests/support/cost_tree.h"
 
 #include <criterion/criterion.h>

@@ -6,7 +6,7 @@
 
 #include "ir/base/csv.h"
 #include "ir/lang/lang.h"
-#include "ir/passes/schedule.h"
+#include "ir/schedule/schedule.h"
 #include "sim/report/schedules.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* The interval around a step, by hand: a program of a few ops whose fits have known residuals. */
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 #include "tests/support/cost_tree.h"
 

@@ -2,7 +2,7 @@
 
 #include "ir/base/file.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 
 #include "ir/base/diag.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

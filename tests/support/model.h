@@ -3,7 +3,7 @@
 #define DS_TEST_MODEL_H
 
 #include "ir/exec/exec.h"
-#include "ir/passes/count.h"
+#include "ir/passes/build/count.h"
 
 typedef struct model_case {
     ds_unit *unit;

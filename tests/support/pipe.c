@@ -1,8 +1,8 @@
 #include "tests/support/pipe.h"
 
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
-#include "ir/passes/check.h"
+#include "ir/verify/verify.h"
+#include "ir/prove/check.h"
 #include "ir/passes/passes.h"
 
 #include <criterion/criterion.h>

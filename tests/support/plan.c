@@ -1,7 +1,7 @@
 #include "tests/support/plan.h"
 
 #include "ir/base/arena.h"
-#include "ir/passes/schedule.h"
+#include "ir/schedule/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

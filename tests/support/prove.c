@@ -7,8 +7,8 @@
 #include "ir/base/str.h"
 #include "ir/exec/exec.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
-#include "ir/passes/check.h"
+#include "ir/verify/verify.h"
+#include "ir/prove/check.h"
 #include "ir/passes/passes.h"
 
 #include <math.h>

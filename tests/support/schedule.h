@@ -2,7 +2,7 @@
 #ifndef DS_TEST_SCHEDULE_H
 #define DS_TEST_SCHEDULE_H
 
-#include "ir/passes/schedule.h"
+#include "ir/schedule/schedule.h"
 
 typedef struct schedule_case {
     ds_unit *unit;

@@ -1,7 +1,7 @@
 #include "tests/support/sim.h"
 
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

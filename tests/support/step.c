@@ -1,7 +1,7 @@
 #include "tests/support/step.h"
 
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

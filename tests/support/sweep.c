@@ -1,6 +1,6 @@
 #include "tests/support/sweep.h"
 
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

@@ -2,7 +2,7 @@
 #ifndef DS_TEST_SWEEP_H
 #define DS_TEST_SWEEP_H
 
-#include "search/sweep.h"
+#include "search/driver/sweep.h"
 
 typedef struct sweep_case {
     ds_unit *unit;

@@ -8,9 +8,9 @@
  * rows.tsv gets a line a candidate: its draw, verdict, step, exposed communication, peak, hash,
  * processor time, values. */
 #define _GNU_SOURCE
-#include "ir/lang/verify.h"
-#include "search/method.h"
-#include "search/reject.h"
+#include "ir/verify/verify.h"
+#include "search/methods/method.h"
+#include "search/driver/reject.h"
 
 #include <inttypes.h>
 #include <pthread.h>

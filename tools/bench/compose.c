@@ -7,7 +7,7 @@
 #include "sim/compose/compose.h"
 #include "ir/base/rng.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * (valgrind --tool=callgrind --toggle-collect=ds_engine_run on this program with --once). */
 #define _GNU_SOURCE
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 
 #include <stdio.h>

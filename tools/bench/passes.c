@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "ir/passes/passes.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * microbatches=64. */
 #define _GNU_SOURCE
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 
 #include <stdio.h>

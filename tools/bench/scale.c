@@ -7,7 +7,7 @@
  * Arguments are values of dp; without any 4, 64, 256, 1024. 16384 is a million devices. */
 #define _GNU_SOURCE
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include "search/tap/tap.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "search/pase/costs.h"
 
 #include <math.h>

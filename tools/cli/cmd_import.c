@@ -2,7 +2,7 @@
 #include "ir/base/file.h"
 #include "ir/import/import.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/cost/cost.h"
 #include "tools/cli/cli.h"
 

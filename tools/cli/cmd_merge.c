@@ -2,8 +2,8 @@
  *
  * Shards that were all stopped early have no gaps between their rows. So the space of the sweep
  * that the rows name is walked: it says how many there must be. */
-#include "search/rows.h"
-#include "search/sweep.h"
+#include "search/driver/rows.h"
+#include "search/driver/sweep.h"
 #include "tools/cli/cli.h"
 
 #include <errno.h>

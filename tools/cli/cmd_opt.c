@@ -1,6 +1,6 @@
 /* distsim opt FILE: prints the program after passes. What mlir-opt is to MLIR. */
 #include "ir/lang/lang.h"
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "ir/passes/passes.h"
 #include "tools/cli/cli.h"
 

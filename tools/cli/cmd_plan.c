@@ -3,8 +3,8 @@
 #include "ir/base/output.h"
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
-#include "tools/cli/plan.h"
+#include "ir/verify/verify.h"
+#include "tools/cli/plan/plan.h"
 #include "tools/cli/progress.h"
 
 #include <errno.h>

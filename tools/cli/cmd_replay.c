@@ -4,9 +4,9 @@
  * places, and what would be run must have the row's hash. Then it is a `run`, whose result must be
  * the row's: the row may have been put together without being simulated as a whole. */
 #include "ir/base/map.h"
-#include "search/reject.h"
-#include "search/rows.h"
-#include "search/sweep.h"
+#include "search/driver/reject.h"
+#include "search/driver/rows.h"
+#include "search/driver/sweep.h"
 #include "sim/report/report.h"
 #include "tools/cli/cli.h"
 

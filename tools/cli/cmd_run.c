@@ -1,6 +1,6 @@
 /* distsim run FILE: simulates the scenario of a file and reports; --compare: of two. */
-#include "ir/lang/jitter.h"
-#include "ir/lang/scenario.h"
+#include "ir/strategy/jitter.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/analysis.h"
 #include "sim/report/balance.h"
 #include "tools/cli/cli.h"

@@ -5,7 +5,7 @@
  * and this verb read it again. The drawing has one line a rank and one column a unit of time, the
  * greatest common divisor of all durations. */
 #include "ir/lang/lang.h"
-#include "ir/passes/schedule.h"
+#include "ir/schedule/schedule.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/schedule_run.h"
 

@@ -1,5 +1,5 @@
 /* distsim search FILE: the best split of every operation of the scenario's model. */
-#include "ir/lang/scenario.h"
+#include "ir/strategy/scenario.h"
 #include "search/pase/costs.h"
 #include "search/pase/report.h"
 #include "search/tap/tap.h"

@@ -1,8 +1,8 @@
 /* What the verbs share: options, loading with diagnostics, writing files. */
 #include "ir/base/output.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/scenario.h"
-#include "ir/lang/verify.h"
+#include "ir/strategy/scenario.h"
+#include "ir/verify/verify.h"
 #include "sim/report/balance.h"
 #include "sim/report/shares.h"
 #include "tools/cli/cli.h"

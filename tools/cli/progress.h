@@ -2,7 +2,7 @@
 #ifndef DS_CLI_PROGRESS_H
 #define DS_CLI_PROGRESS_H
 
-#include "search/sweep.h"
+#include "search/driver/sweep.h"
 
 typedef struct cli_progress {
     double shown_s;

@@ -2,8 +2,8 @@
 
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/scenario.h"
-#include "ir/lang/verify.h"
+#include "ir/strategy/scenario.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 
 #include <stdio.h>

@@ -5,14 +5,14 @@
  * whose split is calib; each is predicted as `distsim validate` does, a whole step, with constants
  * altered in memory. ds_fit_steps_run makes log(predicted/measured) small over all of them. Rows of
  * other splits are predicted once, at the end, and have no part. Where calibration.csv has a prior,
- * what single ops take elsewhere, a constant is held to it like by one more row (fit_steps.h).
+ * what single ops take elsewhere, a constant is held to it like by one more row (fit/steps.h).
  *
  * Left out: the fit repeated without the rows of each model (layers and width), by the residuals'
  * derivatives around the fit; the constants so found then predict those rows, by simulation. */
 #include "ir/base/file.h"
 #include "sim/cost/constant.h"
-#include "sim/cost/fit.h"
-#include "sim/cost/fit_steps.h"
+#include "sim/cost/fit/fit.h"
+#include "sim/cost/fit/steps.h"
 #include "tools/fit/fit.h"
 #include "tools/validate/predict.h"
 
@@ -45,7 +45,7 @@ typedef struct fitting {
     val_prediction *open;        /* scratch: the rows that are being fitted, as read */
     val_prediction *chosen;      /* the same with what the last fresh prediction chose */
     uint32_t n;                  /* of them */
-    bool cauchy;                 /* the loss (fit_steps.h) */
+    bool cauchy;                 /* the loss (fit/steps.h) */
     double ratios[5];            /* of the calib rows, as last predicted */
     ds_load_options load;
     uint32_t n_workers;

@@ -11,10 +11,10 @@
 #include "ir/base/output.h"
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/cost/build.h"
 #include "sim/cost/constant.h"
-#include "sim/cost/fit.h"
+#include "sim/cost/fit/fit.h"
 #include "tools/fit/collectives_internal.h"
 
 #include <math.h>

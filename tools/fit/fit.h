@@ -26,7 +26,7 @@ typedef struct fit_published_options {
     uint32_t iterations; /* at most */
     double away;         /* the search starts at the profile's constants times this, or by it */
     double spread;       /* of all priors; 0: as calibration.csv says */
-    bool cauchy;         /* rows far off pull ever less (sim/cost/fit_steps.h) */
+    bool cauchy;         /* rows far off pull ever less (sim/cost/fit/steps.h) */
     bool write;          /* puts the constants into the folder's files */
     bool leave_out;      /* predicts each model by a fit without it */
 } fit_published_options;

@@ -7,7 +7,7 @@
  * counts as often. */
 #include "ir/base/str.h"
 #include "ir/core/ir.h"
-#include "sim/cost/fit.h"
+#include "sim/cost/fit/fit.h"
 #include "tools/fit/fit.h"
 
 #include <math.h>

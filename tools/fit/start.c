@@ -8,7 +8,7 @@
  * START_W_MAX), so that fit_drop_unfitted finds what no fit replaced. */
 #include "ir/base/arena.h"
 #include "sim/cost/cost.h"
-#include "sim/cost/fit.h"
+#include "sim/cost/fit/fit.h"
 #include "tools/fit/fit.h"
 
 #include <stdio.h>

@@ -7,9 +7,9 @@
  * the search is a simplex one from fixed starts, so the same files give the same constants. */
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
-#include "ir/lang/verify.h"
+#include "ir/verify/verify.h"
 #include "sim/cost/constant.h"
-#include "sim/cost/fit.h"
+#include "sim/cost/fit/fit.h"
 #include "sim/report/report.h"
 #include "tools/fit/fit.h"
 

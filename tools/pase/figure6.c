@@ -1,5 +1,5 @@
 /* Figure 6 as tables, one a cluster. */
-#include "search/pase/figure6.h"
+#include "tools/pase/cells.h"
 #include "tools/pase/tables.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* The library's models on boxes of 8 A100: found strategies beside others. */
-#include "search/pase/contest.h"
+#include "tools/pase/contest.h"
 #include "tools/pase/tables.h"
 
 #include <inttypes.h>

@@ -7,8 +7,8 @@
 #include "tools/validate/predict.h"
 
 #include "ir/base/units.h"
-#include "ir/lang/verify.h"
-#include "search/pool.h"
+#include "ir/verify/verify.h"
+#include "search/driver/pool.h"
 #include "sim/compose/compose.h"
 
 #include <ctype.h>

@@ -1,0 +1,84 @@
+/* Copying ops of a sharded function into another function, on the mesh slice of a stage: types stay
+ * but for their place, so nothing is inferred anew. */
+#include "ir/passes/pipeline/emit.h"
+
+#include <string.h>
+
+static ds_arena *arena_of(const ds_pipe_copy *c) {
+    return &c->b->unit->arena;
+}
+
+void ds_pipe__uses(const ds_op *op, void (*visit)(void *context, const ds_use *use),
+                   void *context) {
+    for (uint32_t i = 0; i < op->n_in; i++) visit(context, &op->in[i]);
+    for (uint32_t i = 0; op->body && i < op->body->n_ops; i++)
+        ds_pipe__uses(op->body->ops[i], visit, context);
+}
+
+ds_type *ds_pipe__place(ds_pipe_copy *c, const ds_type *type) {
+    const uint64_t *found = type ? ds_map_find(c->types, DS_KEY(type)) : NULL;
+    if (!type) return NULL;
+    if (found) return (ds_type *)(uintptr_t)*found;
+    ds_type *placed = DS_NEW(arena_of(c), ds_type);
+    *placed = *type;
+    placed->on = c->place;
+    ds_map_put(c->types, DS_KEY(type), DS_KEY(placed));
+    return placed;
+}
+
+ds_value ds_pipe__value(ds_pipe_copy *c, ds_value old, const char *name, ds_op *def) {
+    ds_value value = {c->b->func->values.n};
+    ds_value_info info = *ds_value_at(c->old, old);
+    if (c->copy) name = ds_pipe__rename(c->pipe, name, c->copy);
+    info.name = ds_build_name(c->b, name);
+    info.type = ds_pipe__place(c, info.type);
+    info.def = def;
+    DS_PUSH(arena_of(c), &c->b->func->values, info);
+    c->map[old.i] = value;
+    return value;
+}
+
+static ds_value *copy_values(ds_pipe_copy *c, const ds_value *old, uint32_t n, ds_op *def) {
+    ds_value *values = DS_NEW_N(arena_of(c), ds_value, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        values[i] = ds_pipe__value(c, old[i], ds_value_at(c->old, old[i])->name, def);
+    return values;
+}
+
+/* Inside of a local region an operand has the name that it has outside. */
+static void name_operands(ds_pipe_copy *c, const ds_op *op) {
+    ds_func *func = c->b->func;
+    for (uint32_t i = 0; i < op->n_args; i++)
+        ds_value_at(func, op->args[i])->name = ds_value_at(func, op->in[i].value)->name;
+}
+
+static ds_op *copy_op(ds_pipe_copy *c, const ds_op *old) {
+    ds_op *op = DS_NEW(arena_of(c), ds_op);
+    *op = *old;
+    op->in = DS_NEW_N(arena_of(c), ds_use, old->n_in + 1);
+    for (uint32_t i = 0; i < old->n_in; i++) {
+        op->in[i] = old->in[i];
+        op->in[i].value = c->map[old->in[i].value.i];
+    }
+    op->args = copy_values(c, old->args, old->n_args, op);
+    if (op->code == DS_OP_LOCAL) name_operands(c, op);
+    for (uint32_t i = 0; op->result_types && i < old->n_out; i++) {
+        if (!i) op->result_types = DS_NEW_N(arena_of(c), ds_type *, old->n_out);
+        op->result_types[i] = ds_pipe__place(c, old->result_types[i]);
+    }
+    if (old->body) {
+        op->body = DS_NEW(arena_of(c), ds_block);
+        *op->body = *old->body;
+        op->body->ops = DS_NEW_N(arena_of(c), ds_op *, old->body->n_ops + 1);
+        for (uint32_t i = 0; i < old->body->n_ops; i++)
+            op->body->ops[i] = copy_op(c, old->body->ops[i]);
+    }
+    op->out = copy_values(c, old->out, old->n_out, op);
+    return op;
+}
+
+ds_op *ds_pipe__copy_op(ds_pipe_copy *c, const ds_op *op) {
+    ds_op *copy = copy_op(c, op);
+    ds_build_append(c->b, copy);
+    return copy;
+}

@@ -1,0 +1,173 @@
+/* Gradients that belong together, added up over the stages that hold them.
+ *
+ * A weight that several chunks read (a tied table) is an argument of each of them, and a schedule
+ * with two copies of the weights has every weight twice. What one stage has of such a gradient is
+ * added up there; then the stages all_reduce their sums across each other, in the place of what
+ * each of them has, as Megatron and DeepSpeed do. No stage holds another one's part.
+ *
+ * `grad` writes the sum of a tied weight once for each of its arguments, as a chain of adds behind
+ * the microbatches. The chains are found here, by what they add, and the all_reduce stands for
+ * them. What is not found (shardings that differ between chunks) is left to be copied and sent as
+ * it is. */
+#include "ir/ops/ops.h"
+#include "ir/passes/pipeline/emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the sum ---- */
+
+/* out… = code(in…), each result as its operand. */
+static void put_op(ds_pipe *p, ds_opcode code, const ds_use *in, uint32_t n_in,
+                   const char *const *names, uint32_t n_out, ds_value *out) {
+    ds_op *op = ds_build_op(&p->b, code);
+    op->across = code == DS_OP_ALL_REDUCE;
+    if (!op->across) ds_build_attr_word(&p->b, op, "role", "gradient");
+    for (uint32_t i = 0; i < n_in; i++) ds_build_in(&p->b, op, in[i]);
+    for (uint32_t i = 0; i < n_out; i++) {
+        out[i] = ds_build_out(&p->b, op, names[i], ds_value_at(p->b.func, in[i].value)->type);
+        ds_value_at(p->b.func, out[i])->type_written = false;
+    }
+    ds_build_append(&p->b, op);
+}
+
+/* The same for each element of families. */
+static ds_status put_loop(ds_pipe *p, ds_opcode code, const ds_value *in, uint32_t n_in,
+                          const char *const *names, uint32_t n_out, ds_value *out, ds_error *err) {
+    ds_arena *arena = &p->unit->arena;
+    const ds_binder *binder = ds_value_at(p->b.func, in[0])->binders;
+    ds_use *uses = DS_NEW_N(arena, ds_use, n_in + n_out);
+    const char **turns = DS_NEW_N(arena, const char *, n_out);
+    ds_build_for(&p->b, binder->name, binder->lo, binder->hi);
+    ds_expr index = ds_expr_index(&p->unit->exprs, binder->name);
+    for (uint32_t i = 0; i < n_in; i++) uses[i] = ds_use_at(arena, in[i], &index, 1);
+    for (uint32_t i = 0; i < n_out; i++) turns[i] = ds_arena_printf(arena, "%s.turn", names[i]);
+    put_op(p, code, uses, n_in, turns, n_out, out);
+    ds_use *kept = uses + n_in;
+    for (uint32_t i = 0; i < n_out; i++) kept[i] = ds_use_of(out[i]);
+    DS_TRY(ds_build_yield(&p->b, NULL, 0, kept, n_out, names, err));
+    for (uint32_t i = 0; i < n_out; i++) out[i] = ds_build_last(&p->b)->out[i];
+    return DS_OK;
+}
+
+static ds_status put(ds_pipe *p, ds_opcode code, const ds_value *in, uint32_t n_in,
+                     const char *const *names, uint32_t n_out, ds_value *out, ds_error *err) {
+    const ds_value_info *info = ds_value_at(p->b.func, in[0]);
+    if (info->n_binders > 1)
+        return ds_error_set(
+            err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
+            "pipeline: %%%s is a family over %u indices, and the gradient of a "
+            "weight that is held twice: use a schedule with one copy of the weights",
+            info->name, info->n_binders);
+    if (info->n_binders) return put_loop(p, code, in, n_in, names, n_out, out, err);
+    ds_use *uses = DS_NEW_N(&p->unit->arena, ds_use, n_in);
+    for (uint32_t i = 0; i < n_in; i++) uses[i] = ds_use_of(in[i]);
+    put_op(p, code, uses, n_in, names, n_out, out);
+    return DS_OK;
+}
+
+static uint32_t first_on(const ds_pipe_term *terms, uint32_t stage) {
+    uint32_t i = 0;
+    while (terms[i].stage != stage) i++;
+    return i;
+}
+
+/* Into the first term of each stage, in place. */
+static ds_status add_up(ds_pipe *p, ds_pipe_term *terms, uint32_t n, bool one_stage,
+                        ds_error *err) {
+    for (uint32_t i = 0; i < n; i++) {
+        ds_pipe_term *sum = &terms[first_on(terms, terms[i].stage)];
+        if (sum == &terms[i]) continue;
+        bool last = one_stage;
+        for (uint32_t k = i + 1; k < n; k++) last = last && terms[k].stage != sum->stage;
+        const char *name =
+            last ? sum->name : ds_arena_printf(&p->unit->arena, "%s.part", sum->name);
+        const ds_value pair[] = {sum->value, terms[i].value};
+        DS_TRY(put(p, DS_OP_ACCUMULATE, pair, 2, &name, 1, &sum->value, err));
+    }
+    return DS_OK;
+}
+
+ds_status ds_pipe__sum(ds_pipe *p, ds_pipe_term *terms, uint32_t n, ds_error *err) {
+    ds_arena *arena = &p->unit->arena;
+    ds_value *parts = DS_NEW_N(arena, ds_value, n), *sums = DS_NEW_N(arena, ds_value, n);
+    const char **names = DS_NEW_N(arena, const char *, n);
+    uint32_t n_stages = 0;
+    for (uint32_t i = 0; i < n; i++) n_stages += first_on(terms, terms[i].stage) == i;
+    DS_TRY(add_up(p, terms, n, n_stages == 1, err));
+    if (n_stages > 1) {
+        for (uint32_t i = 0, k = 0; i < n; i++) {
+            if (first_on(terms, terms[i].stage) != i) continue;
+            parts[k] = terms[i].value;
+            names[k++] = terms[i].name;
+        }
+        DS_TRY(put(p, DS_OP_ALL_REDUCE, parts, n_stages, names, n_stages, sums, err));
+    }
+    for (uint32_t i = 0, k = 0; i < n; i++) {
+        uint32_t first = first_on(terms, terms[i].stage);
+        if (first < i)
+            terms[i].value = terms[first].value;
+        else if (n_stages > 1)
+            terms[i].value = sums[k++];
+    }
+    return DS_OK;
+}
+
+/* ---- chains of adds ---- */
+
+static uint32_t gradient_of(const ds_pipe *p, uint32_t w) {
+    return p->parts[p->m - 1]->out[p->step->n_model_results + w].i;
+}
+
+typedef struct finder {
+    const ds_pipe *p;
+    ds_pipe_tied *of; /* by value */
+    uint32_t *size;   /* by group: weights in it */
+    bool *also;       /* by group: something else reads what the chains are made of */
+} finder;
+
+/* The gradients themselves: each a range of one. */
+static void begin(finder *f) {
+    const ds_step_weight *weights = f->p->step->weights.at;
+    for (uint32_t w = 0; w < f->p->step->weights.n; w++) {
+        uint32_t group = weights[w].tied;
+        f->of[gradient_of(f->p, w)] =
+            (ds_pipe_tied){.group = group, .lo = f->size[group], .hi = f->size[group] + 1};
+        f->size[group]++;
+    }
+}
+
+/* a + b, where b is the next one behind those that a is the sum of. */
+static bool follows(finder *f, const ds_op *op) {
+    if (op->code != DS_OP_ADD || op->in[0].n_index || op->in[1].n_index) return false;
+    ds_pipe_tied a = f->of[op->in[0].value.i], b = f->of[op->in[1].value.i];
+    if (a.group == DS_PIPE_NONE || a.group != b.group || a.hi != b.lo) return false;
+    f->of[op->out[0].i] = (ds_pipe_tied){.group = a.group, .lo = a.lo, .hi = b.hi};
+    return true;
+}
+
+static void read_part(void *context, const ds_use *use) {
+    finder *f = context;
+    const ds_pipe_tied *x = &f->of[use->value.i];
+    if (x->group != DS_PIPE_NONE && x->hi - x->lo < f->size[x->group]) f->also[x->group] = true;
+}
+
+void ds_pipe__find_tied(const ds_pipe *p, ds_pipe_tied *of) {
+    const ds_block *body = &p->old->body;
+    uint32_t n = p->step->weights.n;
+    finder f = {.p = p, .of = of};
+    f.size = ds_xcalloc(n + 1u, sizeof *f.size);
+    f.also = ds_xcalloc(n + 1u, sizeof *f.also);
+    for (uint32_t v = 0; v < p->old->values.n; v++) of[v].group = DS_PIPE_NONE;
+    begin(&f);
+    for (uint32_t i = p->tail; i < body->n_ops; i++)
+        if (!follows(&f, body->ops[i])) ds_pipe__uses(body->ops[i], read_part, &f);
+    for (uint32_t v = 0; v < p->old->values.n; v++) {
+        uint32_t group = of[v].group;
+        if (group != DS_PIPE_NONE && (f.size[group] == 1 || f.also[group]))
+            of[v].group = DS_PIPE_NONE;
+        of[v].is_total = of[v].group != DS_PIPE_NONE && of[v].hi - of[v].lo == f.size[group];
+    }
+    free(f.size);
+    free(f.also);
+}

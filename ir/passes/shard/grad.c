@@ -1,0 +1,322 @@
+/* Gradients of weights: which ops make them, when they are summed over the replicas, and how ZeRO
+ * shares out what belongs to a weight.
+ *
+ *   zero = 0  all_reduce, in buckets, as soon as a bucket of final gradients is full; with
+ *             late_reduce only where its optimizer wants it, behind the whole backward pass
+ *   zero = 1  states are split; a gradient stays a partial sum until its optimizer, which wants
+ *             the part that fits its states: a reduce_scatter there; the new weight is gathered.
+ *             A gradient that the step returns is scattered where it is final
+ *   zero = 2  the reduce_scatter is done where the gradient is made, for every microbatch
+ *   zero = 3  weights are split too, and gathered where they are read
+ *
+ * (Rajbhandari et al., ZeRO, arXiv:1910.02054, figure 1 and section 7.) States are split on a dim
+ * of the weight, so that a weight keeps its shape: the first one whose parts the replicas divide
+ * (dim 0 for most weights, as in PyTorch's fully_shard), so that all of a layer can be gathered by
+ * one collective. A weight that has no such dim keeps its states whole. */
+#include "ir/passes/shard/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- weights and what belongs to them ---- */
+
+static void find_in_step(ds_sharder *s) {
+    for (uint32_t w = 0; w < s->step->weights.n; w++) {
+        const ds_step_weight *weight = &s->step->weights.at[w];
+        ds_map_put(&s->weights, weight->arg.i, w);
+        for (uint32_t k = 0; k < weight->n_states; k++)
+            ds_map_put(&s->states, weight->state[k].i, w);
+        if (weight->master.i != UINT32_MAX) ds_map_put(&s->states, weight->master.i, w);
+    }
+}
+
+/* In a microbatch's function weights have the names that they have in the step. */
+static void find_in_part(ds_sharder *s) {
+    ds_map names;
+    ds_map_init(&names);
+    for (uint32_t w = 0; w < s->step->weights.n; w++)
+        ds_map_put(&names, DS_KEY(s->step->weights.at[w].name), w);
+    for (uint32_t i = 0; i < s->from->n_args; i++) {
+        ds_value arg = s->from->args[i];
+        const uint64_t *w = ds_map_find(&names, DS_KEY(ds_value_at(s->from, arg)->name));
+        if (w) ds_map_put(&s->weights, arg.i, *w);
+    }
+    ds_map_deinit(&names);
+}
+
+void ds_shard__find_weights(ds_sharder *s) {
+    if (s->from == s->step->func)
+        find_in_step(s);
+    else
+        find_in_part(s);
+}
+
+/* ---- where gradients are made ---- */
+
+/* The result of a table op that the value is, through the loops that kept it; false: a sum over
+ * turns, an argument, the result of a call. */
+static bool made_by_op(const ds_func *func, ds_value *value) {
+    for (;;) {
+        const ds_value_info *info = ds_value_at(func, *value);
+        const ds_op *op = info->def;
+        if (info->is_arg || !op) return false;
+        if (op->code >= DS_OP_FIRST_TABLE_OP) return true;
+        if (op->code != DS_OP_FOR) return false;
+        uint32_t i = 0;
+        while (i < op->n_out && op->out[i].i != value->i) i++;
+        const ds_op *yield = ds_block_end(op->body);
+        if (i < op->n_args || !yield || i >= yield->n_in) return false;
+        *value = yield->in[i].value;
+    }
+}
+
+/* The terms that a gradient is added up from stay unsummed too. */
+static void note_terms(ds_sharder *s, ds_value sum) {
+    const ds_op *op = ds_value_at(s->from, sum)->def;
+    if (op->code != DS_OP_ADD && op->code != DS_OP_ACCUMULATE && op->code != DS_OP_CAST) return;
+    for (uint32_t i = 0; i < op->n_in; i++) {
+        ds_value term = op->in[i].value;
+        if (!made_by_op(s->from, &term) || ds_map_find(&s->gradients, term.i)) continue;
+        ds_map_put(&s->gradients, term.i, DS_SHARD_TERM);
+        note_terms(s, term);
+    }
+}
+
+/* `after` of one operand is a gradient that is done, for its norm (clip.c): both are. */
+static void note(ds_sharder *s, ds_value grad, uint32_t weight) {
+    if (!made_by_op(s->from, &grad)) return;
+    ds_map_put(&s->gradients, grad.i, weight + 1u);
+    note_terms(s, grad);
+    const ds_op *op = ds_value_at(s->from, grad)->def;
+    if (op->code == DS_OP_AFTER && op->n_in == 1) note(s, op->in[0].value, weight);
+}
+
+/* What was scaled by a clip_factor to become this; else the value itself. */
+static ds_value unclipped(const ds_func *func, ds_value grad) {
+    const ds_op *op = ds_value_at(func, grad)->def;
+    if (!op || op->code != DS_OP_MUL) return grad;
+    const ds_op *by = ds_value_at(func, op->in[1].value)->def;
+    if (by && by->code == DS_OP_CAST) by = ds_value_at(func, by->in[0].value)->def;
+    return by && by->code == DS_OP_CLIP_FACTOR ? op->in[0].value : grad;
+}
+
+static void find_in(ds_sharder *s, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        if (op->body) find_in(s, op->body);
+        const ds_op_desc *desc = ds_op_desc_of(op->code);
+        if (!desc || !(desc->flags & DS_OPF_OPTIMIZER)) continue;
+        const uint64_t *weight = ds_map_find(&s->weights, op->in[0].value.i);
+        if (weight) note(s, unclipped(s->from, op->in[1].value), (uint32_t)*weight);
+    }
+}
+
+void ds_shard__find_gradients(ds_sharder *s) {
+    const ds_model_step *step = s->step;
+    find_in(s, &s->from->body);
+    const ds_op *ret = ds_block_end(&s->from->body);
+    if (!ret || ret->code != DS_OP_RETURN) return;
+    for (uint32_t w = 0; w < step->weights.n; w++) {
+        /* A microbatch's function returns the model's results, then all gradients. */
+        uint32_t r =
+            s->from == step->func ? step->weights.at[w].grad_result : step->n_model_results + w;
+        if (r < ret->n_in) note(s, ret->in[r].value, w);
+    }
+}
+
+bool ds_shard__done_layout(const ds_sharder *s, const ds_op *op, ds_layout *out) {
+    if (op->code != DS_OP_AFTER || op->n_in != 1 || s->from != s->step->func) return false;
+    const uint64_t *found = ds_map_find(&s->gradients, op->out[0].i);
+    if (!found || *found == DS_SHARD_TERM) return false;
+    const ds_step_weight *w = &s->step->weights.at[*found - 1];
+    ds_value state = w->master.i != DS_NO_VALUE.i ? w->master
+                     : w->n_states                ? w->state[w->n_states - 1]
+                                                  : w->arg;
+    *out = ds_shard__layout(s, ds_value_at(s->b.func, s->to[state.i].value)->type);
+    return true;
+}
+
+/* ---- ZeRO ---- */
+
+ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home) {
+    ds_layout out = *home;
+    if (ds_shard__is_view(s, home->mesh)) return out; /* an override says where the weight is */
+    uint8_t axes[DS_SHARD_AXES];
+    uint32_t n = 0;
+    int64_t parts = 1;
+    for (uint32_t i = 0; i < s->zero.n; i++) {
+        if (ds_shard__dim_of(home, s->zero.axis[i]) >= 0) continue; /* experts are split over it */
+        axes[n++] = s->zero.axis[i];
+        parts *= ds_shard__axis_size(s, home->mesh, s->zero.axis[i]);
+    }
+    for (uint32_t d = 0; d < home->rank && n; d++) {
+        int64_t size = ds_shard__size(s, type->dims[d].size);
+        if (size == 0 || size % (ds_shard__parts(s, home, d) * parts)) continue;
+        for (uint32_t i = 0; i < n; i++) out.axis[d][out.n[d]++] = axes[i];
+        return out;
+    }
+    /* Unequal parts cannot be split further, so it takes one axis and a dim without any. */
+    for (uint32_t d = 0; d < home->rank && n == 1 && s->step->strategy.zero_uneven; d++) {
+        if (home->n[d] || ds_shard__size(s, type->dims[d].size) <= parts) continue;
+        out.axis[d][out.n[d]++] = axes[0];
+        break;
+    }
+    return out;
+}
+
+/* ---- buckets ---- */
+
+/* Does the step return the gradient? */
+static bool is_result(const ds_sharder *s, ds_value gradient) {
+    const uint64_t *weight = ds_map_find(&s->gradients, gradient.i);
+    return weight && s->step->weights.at[*weight - 1].grad_result != DS_NO_RESULT;
+}
+
+/* The chunk of the gradient's weight. */
+static uint32_t chunk_of(const ds_sharder *s, ds_value gradient) {
+    const uint64_t *weight = ds_map_find(&s->gradients, gradient.i);
+    bool is = weight && *weight && *weight <= s->step->weights.n;
+    return is ? s->step->weights.at[*weight - 1].chunk : UINT32_MAX;
+}
+
+/* Chunks of a pipeline have buckets of their own. */
+static bool is_other_chunk(const ds_sharder *s, ds_value gradient) {
+    uint32_t n = s->pending.n;
+    return n && chunk_of(s, s->pending.at[n - 1].old) != chunk_of(s, gradient);
+}
+
+/* Unequal parts of a gradient are those of its states, or none: they cannot move to another dim.
+ * The layouts differ where sequence parallelism has split the gradient of a whole weight. */
+static ds_status follow_states(ds_sharder *s, ds_value old, const ds_layout *whole, ds_layout *to,
+                               ds_error *err) {
+    const uint64_t *weight = ds_map_find(&s->gradients, old.i);
+    ds_layout home;
+    uint8_t seq;
+    bool found;
+    if (!s->step->strategy.zero_uneven || !weight || !*weight || *weight > s->step->weights.n)
+        return DS_OK;
+    const ds_step_weight *w = &s->step->weights.at[*weight - 1];
+    const ds_value_info *info = ds_value_at(s->step->func, w->arg);
+    DS_TRY(ds_shard__hint(s, info->type, w->name, info->loc, &home, &seq, err));
+    DS_TRY(ds_shard__override_home(s, w->name, &home, &found, err));
+    home.mesh = to->mesh;
+    home = ds_shard__zero_layout(s, info->type, &home);
+    for (uint32_t i = 0; i < s->zero.n; i++)
+        if (ds_shard__dim_of(to, s->zero.axis[i]) != ds_shard__dim_of(&home, s->zero.axis[i]))
+            *to = *whole;
+    return DS_OK;
+}
+
+ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err) {
+    int64_t zero = s->step->strategy.zero;
+    const ds_type *type = ds_value_at(s->b.func, grad)->type;
+    ds_layout now = ds_shard__layout(s, type), to = now;
+    to.sum = to.max = 0;
+    bool late = zero == 1 || (zero == 0 && s->step->strategy.late_reduce);
+    if (!now.sum || (zero <= 1 && !s->final) || (late && !is_result(s, old))) return DS_OK;
+    ds_layout whole = to;
+    if (zero >= 1) to = ds_shard__zero_layout(s, type, &to);
+    DS_TRY(follow_states(s, old, &whole, &to, err));
+    if (is_other_chunk(s, old)) DS_TRY(ds_shard__flush(s, err));
+    double bytes = ds_shard__local_bytes(s, type, &now), waiting = bytes;
+    for (uint32_t i = 0; i < s->pending.n; i++) waiting += s->pending.at[i].bytes;
+    DS_HPUSH(&s->pending, ((ds_shard_pending){old, grad, to, bytes}));
+    return waiting >= (double)s->step->strategy.bucket_bytes ? ds_shard__flush(s, err) : DS_OK;
+}
+
+/* The first thing to do with a gradient: a reduce_scatter over `over` on `dim`, or an all_reduce.
+ */
+typedef struct first_step {
+    ds_opcode code; /* DS_OP_INVALID: nothing is left */
+    uint8_t mesh;
+    uint8_t over; /* bits */
+    uint32_t dim;
+} first_step;
+
+static first_step next_step(const ds_layout *now, const ds_layout *to) {
+    first_step step = {
+        .code = now->sum ? DS_OP_ALL_REDUCE : DS_OP_INVALID, .mesh = now->mesh, .over = now->sum};
+    for (uint32_t d = 0; d < now->rank; d++) {
+        uint8_t over = 0;
+        for (uint32_t i = now->n[d]; i < to->n[d]; i++) over |= (uint8_t)(1u << to->axis[d][i]);
+        if (!(over & now->sum)) continue;
+        return (first_step){DS_OP_REDUCE_SCATTER, now->mesh, over & now->sum, d};
+    }
+    return step;
+}
+
+/* What a scatter makes of a gradient; written out, since only that says that parts are unequal. */
+static ds_type *part_type(const ds_sharder *s, const ds_shard_pending *p, first_step step) {
+    const ds_type *type = ds_value_at(s->b.func, p->grad)->type;
+    ds_layout part = ds_shard__layout(s, type);
+    part.sum &= (uint8_t)~step.over;
+    part.n[step.dim] = p->to.n[step.dim];
+    memcpy(part.axis[step.dim], p->to.axis[step.dim], sizeof part.axis[step.dim]);
+    return ds_shard__type(s, type, &part);
+}
+
+static bool same_step(const first_step *a, const first_step *b) {
+    return a->code == b->code && a->mesh == b->mesh && a->over == b->over && a->dim == b->dim;
+}
+
+static first_step step_of(const ds_sharder *s, const ds_shard_pending *p) {
+    const ds_use use = ds_use_of(p->grad);
+    ds_layout now = ds_shard__layout(s, ds_shard__type_of(s, &use));
+    return next_step(&now, &p->to);
+}
+
+/* One collective for all that wait for this step. */
+static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *first,
+                        ds_error *err) {
+    ds_builder *b = &s->b;
+    const ds_shard_mesh *mesh = &s->meshes.at[step.mesh];
+    ds_op *op = ds_build_op(b, step.code);
+    op->over = DS_NEW_N(&s->unit->arena, const char *, mesh->n_axes);
+    int d = step.code == DS_OP_REDUCE_SCATTER ? (int)step.dim : -1;
+    for (uint32_t a = 0; d < 0 && a < mesh->n_axes; a++)
+        if (step.over & (1u << a)) op->over[op->n_over++] = mesh->axes[a].name;
+    for (uint32_t i = 0; d >= 0 && i < first->to.n[d]; i++) /* in the order of the splits */
+        if (step.over & (1u << first->to.axis[d][i]))
+            op->over[op->n_over++] = mesh->axes[first->to.axis[d][i]].name;
+    if (d >= 0) op->dim = ds_expr_int(&s->unit->exprs, d);
+    ds_shard_value like = {0};
+    DS_VEC(uint32_t) members = {0};
+    for (uint32_t i = 0; i < s->pending.n; i++) {
+        ds_shard_pending *p = &s->pending.at[i];
+        first_step its = step_of(s, p);
+        if (!same_step(&its, &step)) continue;
+        ds_build_in(b, op, ds_use_of(p->grad));
+        DS_HPUSH(&members, i);
+    }
+    bool padded = false;
+    for (uint32_t k = 0; k < members.n; k++) {
+        const char *name = ds_value_at(b->func, s->pending.at[members.at[k]].grad)->name;
+        const char *text = ds_arena_join(&s->unit->arena, name, d >= 0 ? ".part" : ".sum");
+        bool written = d >= 0 && s->step->strategy.zero_uneven;
+        ds_type *type = written ? part_type(s, &s->pending.at[members.at[k]], step) : NULL;
+        padded = padded || (type && ds_shard__is_cut_unequally(type));
+        ds_build_out(b, op, text, type);
+    }
+    if (padded) ds_build_attr_bool(b, op, "padded", true);
+    ds_status status = ds_shard__put(s, op, &like, err);
+    for (uint32_t k = 0; k < members.n; k++) {
+        ds_shard_pending *p = &s->pending.at[members.at[k]];
+        p->grad = op->out[k];
+        s->to[p->old.i] = ds_use_of(p->grad);
+    }
+    free(members.at);
+    return status;
+}
+
+ds_status ds_shard__flush(ds_sharder *s, ds_error *err) {
+    for (uint32_t i = 0; i < s->pending.n;) {
+        first_step step = step_of(s, &s->pending.at[i]);
+        if (step.code == DS_OP_INVALID) {
+            i++;
+            continue;
+        }
+        DS_TRY(launch(s, step, &s->pending.at[i], err));
+    }
+    s->pending.n = 0;
+    return DS_OK;
+}

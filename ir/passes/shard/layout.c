@@ -1,0 +1,228 @@
+/* Layouts: how values lie on a mesh, as small sets and lists of axis numbers.
+ *
+ * A type says the same with names and expressions; layouts are what the partitioner compares,
+ * changes and prices. */
+#include "ir/passes/shard/internal.h"
+#include "ir/passes/stage/internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+int64_t ds_shard__size(const ds_sharder *s, ds_expr size) {
+    int64_t value = 0;
+    if (ds_expr_is_int(&s->unit->exprs, size, &value)) return value;
+    const uint64_t *found = ds_map_find(&s->known->sizes, size.i);
+    if (found) return (int64_t)*found;
+    ds_env env = ds_binding_env(&s->step->binding, NULL);
+    if (ds_expr_eval_int(&env, size, DS_NOWHERE, &value, NULL) != DS_OK) value = 0;
+    ds_map_put(&s->known->sizes, size.i, (uint64_t)value);
+    return value;
+}
+
+int64_t ds_shard__parts(const ds_sharder *s, const ds_layout *layout, uint32_t dim) {
+    int64_t parts = 1;
+    for (uint32_t i = 0; i < layout->n[dim]; i++)
+        parts *= ds_shard__axis_size(s, layout->mesh, layout->axis[dim][i]);
+    return parts;
+}
+
+int ds_shard__dim_of(const ds_layout *layout, uint32_t axis) {
+    for (uint32_t d = 0; d < layout->rank; d++)
+        for (uint32_t i = 0; i < layout->n[d]; i++)
+            if (layout->axis[d][i] == axis) return (int)d;
+    return -1;
+}
+
+ds_layout ds_shard__whole(const ds_sharder *s, uint32_t rank) {
+    return (ds_layout){.mesh = s->here, .rank = (uint8_t)rank};
+}
+
+bool ds_shard__has_shares(const ds_sharder *s, uint8_t mesh, uint32_t axis) {
+    const ds_logical_axis *dp = &s->logical[DS_L_DP];
+    return s->step->strategy.dp_shares && mesh == 0 && dp->n == 1 && dp->axis[0] == axis;
+}
+
+bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b) {
+    if (a->mesh != b->mesh || a->rank != b->rank || a->sum != b->sum || a->max != b->max)
+        return false;
+    for (uint32_t d = 0; d < a->rank; d++)
+        if (a->n[d] != b->n[d] || memcmp(a->axis[d], b->axis[d], a->n[d]) != 0 ||
+            (a->n[d] && (a->shares ^ b->shares) >> d & 1))
+            return false;
+    return true;
+}
+
+/* ---- sizes ---- */
+
+double ds_shard__bytes(const ds_sharder *s, const ds_type *type) {
+    double bytes = (double)ds_dtype_bits(type->dtype) / 8;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        int64_t size = ds_shard__size(s, type->dims[d].size);
+        bytes *= size > 0 ? (double)size : 1;
+    }
+    return bytes;
+}
+
+double ds_shard__local_bytes(const ds_sharder *s, const ds_type *type, const ds_layout *layout) {
+    double bytes = ds_shard__bytes(s, type);
+    for (uint32_t d = 0; d < layout->rank; d++) bytes /= (double)ds_shard__parts(s, layout, d);
+    return bytes;
+}
+
+/* ---- types ---- */
+
+static uint8_t mesh_of(const ds_sharder *s, const ds_place *on) {
+    for (uint32_t m = 0; on->kind == DS_PLACE_MESH && m < s->meshes.n; m++)
+        if (s->meshes.at[m].name == on->name) return (uint8_t)m;
+    return 0;
+}
+
+static uint8_t axis_of(const ds_sharder *s, uint8_t mesh, const char *name) {
+    const ds_shard_mesh *m = &s->meshes.at[mesh];
+    for (uint32_t a = 0; a < m->n_axes; a++)
+        if (m->axes[a].name == name) return (uint8_t)a;
+    assert(false && "an axis of no mesh");
+    return 0;
+}
+
+ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type) {
+    ds_layout layout = ds_shard__whole(s, type->rank);
+    layout.mesh = mesh_of(s, &type->on);
+    for (uint32_t d = 0; d < type->rank; d++)
+        for (uint32_t i = 0; i < type->dims[d].n_splits; i++)
+            layout.axis[d][layout.n[d]++] = axis_of(s, layout.mesh, type->dims[d].splits[i].axis);
+    for (uint32_t d = 0; d < type->rank && s->step->strategy.dp_shares; d++)
+        if (type->dims[d].n_splits && type->dims[d].splits[0].n_sizes)
+            layout.shares |= (uint8_t)(1u << d);
+    for (uint32_t p = 0; p < type->n_partials; p++) {
+        uint8_t bit = (uint8_t)(1u << axis_of(s, layout.mesh, type->partials[p].axis));
+        if (type->partials[p].reduction == DS_RED_MAX)
+            layout.max |= bit;
+        else
+            layout.sum |= bit;
+    }
+    return layout;
+}
+
+/* Of a dim that dp splits by dp_shares. */
+static void put_shares(const ds_sharder *s, ds_dim *dim) {
+    const ds_strategy *st = &s->step->strategy;
+    int64_t part = ds_shard__size(s, dim->size) / st->dp_shares_sum;
+    ds_expr *sizes = DS_NEW_N(&s->unit->arena, ds_expr, (uint32_t)st->dp);
+    for (int64_t i = 0; i < st->dp; i++)
+        sizes[i] = ds_expr_int(&s->unit->exprs, part * st->dp_shares[i]);
+    dim->splits[0].sizes = sizes;
+    dim->splits[0].n_sizes = (uint32_t)st->dp;
+}
+
+static ds_expr *uneven_sizes(const ds_sharder *s, int64_t size, int64_t parts) {
+    uint64_t key = ds_hash_mix((uint64_t)size, (uint64_t)parts);
+    const uint64_t *found = ds_map_find(&s->known->uneven, key);
+    if (found) return (ds_expr *)(uintptr_t)*found;
+    ds_expr *sizes = DS_NEW_N(&s->unit->arena, ds_expr, (uint32_t)parts);
+    ds_expr most = ds_expr_int(&s->unit->exprs, size / parts + 1);
+    ds_expr least = ds_expr_int(&s->unit->exprs, size / parts);
+    for (int64_t i = 0; i < parts; i++) sizes[i] = i < size % parts ? most : least;
+    ds_map_put(&s->known->uneven, key, DS_KEY(sizes));
+    return sizes;
+}
+
+/* Of a dim whose parts do not divide it, which only ZeRO makes: the first ones get one more. */
+static void put_sizes(const ds_sharder *s, ds_dim *dim, int64_t parts) {
+    if (dim->n_splits != 1) return;
+    int64_t size = ds_shard__size(s, dim->size);
+    if (size % parts == 0) return;
+    dim->splits[0].sizes = uneven_sizes(s, size, parts);
+    dim->splits[0].n_sizes = (uint32_t)parts;
+}
+
+bool ds_shard__is_cut_unequally(const ds_type *type) {
+    for (uint32_t d = 0; d < type->rank; d++)
+        if (type->dims[d].n_splits && type->dims[d].splits[0].n_sizes) return true;
+    return false;
+}
+
+ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layout *layout) {
+    ds_arena *arena = &s->unit->arena;
+    const ds_shard_mesh *mesh = &s->meshes.at[layout->mesh];
+    ds_type *type = DS_NEW(arena, ds_type);
+    type->dtype = like->dtype;
+    type->rank = like->rank;
+    type->dims = DS_NEW_N(arena, ds_dim, like->rank + 1);
+    for (uint32_t d = 0; d < like->rank; d++) {
+        ds_dim *dim = &type->dims[d];
+        dim->size = like->dims[d].size;
+        dim->n_splits = layout->n[d];
+        dim->splits = DS_NEW_N(arena, ds_split, layout->n[d] + 1);
+        for (uint32_t i = 0; i < layout->n[d]; i++)
+            dim->splits[i].axis = mesh->axes[layout->axis[d][i]].name;
+        if (layout->n[d] && layout->shares >> d & 1)
+            put_shares(s, dim);
+        else
+            put_sizes(s, dim, ds_shard__parts(s, layout, d));
+    }
+    type->partials = DS_NEW_N(arena, ds_partial, mesh->n_axes + 1);
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        if (!((layout->sum | layout->max) & (1u << a))) continue;
+        ds_reduction how = layout->max & (1u << a) ? DS_RED_MAX : DS_RED_SUM;
+        type->partials[type->n_partials++] = (ds_partial){mesh->axes[a].name, how};
+    }
+    if (s->meshes.n > 1) /* with one mesh it goes without saying */
+        type->on = (ds_place){.kind = DS_PLACE_MESH, .name = mesh->name};
+    return type;
+}
+
+/* ---- hints ---- */
+
+static ds_status add_hint(const ds_sharder *s, const ds_type *type, uint32_t d, const char *name,
+                          const char *who, ds_loc loc, ds_layout *out, ds_error *err) {
+    ds_logical_axis axes;
+    DS_TRY(ds_shard__physical(s, name, loc, &axes, err));
+    for (uint32_t i = 0; i < axes.n; i++) {
+        int at = ds_shard__dim_of(out, axes.axis[i]);
+        bool of_experts = strcmp(name, "tp") == 0 && ds_strategy_ep_has_tp(&s->step->strategy);
+        if (at >= 0 && of_experts) continue; /* experts are whole where they are split over tp */
+        if (at >= 0)
+            return ds_error_set(err, DS_ERR_SHARDING, loc,
+                                "%%%s: dims %d and %u are both split over mesh axis %s, which ep "
+                                "shares with dp and cp",
+                                who, at, d, s->meshes.at[0].axes[axes.axis[i]].name);
+        if (out->n[d] && (out->shares >> d & 1 || ds_shard__has_shares(s, 0, axes.axis[i])))
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, loc,
+                                "%%%s: dim %u is split over dp and another axis: with dp_shares it "
+                                "may be split over dp alone",
+                                who, d);
+        out->axis[d][out->n[d]++] = axes.axis[i];
+        if (ds_shard__has_shares(s, 0, axes.axis[i])) out->shares |= (uint8_t)(1u << d);
+    }
+    int64_t size = ds_shard__size(s, type->dims[d].size), parts = ds_shard__parts(s, out, d);
+    int64_t sum = s->step->strategy.dp_shares_sum;
+    if (out->n[d] && out->shares >> d & 1) {
+        if (size && size % sum == 0) return DS_OK;
+        return ds_error_set(err, DS_ERR_SHAPE, loc,
+                            "%%%s: dim %u of size %lld cannot be split by dp_shares into whole "
+                            "parts: their sum, %lld without common divisors, does not divide it",
+                            who, d, (long long)size, (long long)sum);
+    }
+    if (!axes.n || (size && size % parts == 0)) return DS_OK;
+    bool stage = s->mesh_of_chunk;
+    if (stage) loc = ds_stage__knob(s->step, strcmp(name, "dp") == 0 ? "stage_dp" : "stage_tp");
+    return ds_error_set(err, DS_ERR_SHAPE, loc,
+                        "%%%s: dim %u of size %lld is split over %s, but %lld parts%s%s do not "
+                        "divide it: choose another degree, or take the hint away",
+                        who, d, (long long)size, name, (long long)parts, stage ? " on @" : "",
+                        stage ? s->meshes.at[s->here].name : "");
+}
+
+ds_status ds_shard__hint(const ds_sharder *s, const ds_type *type, const char *who, ds_loc loc,
+                         ds_layout *out, uint8_t *seq, ds_error *err) {
+    *out = ds_shard__whole(s, type->rank);
+    *seq = 0;
+    for (uint32_t d = 0; d < type->rank; d++)
+        for (uint32_t i = 0; i < type->dims[d].n_splits; i++) {
+            const char *name = type->dims[d].splits[i].axis;
+            if (strcmp(name, "cp") == 0) *seq |= (uint8_t)(1u << d);
+            DS_TRY(add_hint(s, type, d, name, who, loc, out, err));
+        }
+    return DS_OK;
+}

@@ -1,0 +1,83 @@
+/* `total` of scalars that lie unlike: the sums of squares of gradients, of which some are terms
+ * over tp, some over dp too, and some whole on every device.
+ *
+ * Terms of one kind are added up where they are. Of the kinds the one over most axes is then
+ * reduced over those that the next one has not, and joins it, until the sum is whole. What is whole
+ * is added last, so it counts once, as in Megatron-LM, which leaves duplicates of tp out of the
+ * norm (core/optimizer/clip_grads.py). There, one all_reduce goes over all of these groups
+ * together. */
+#include "ir/passes/shard/internal.h"
+
+typedef struct kind {
+    ds_use sum;
+    uint8_t over; /* bits: terms over these axes */
+} kind;
+
+typedef struct totals {
+    kind *at;
+    uint32_t n;
+} totals;
+
+static uint8_t over_of(ds_sharder *s, const ds_use *use) {
+    return ds_shard__layout(s, ds_shard__type_of(s, use)).sum;
+}
+
+static ds_status join(ds_sharder *s, totals *t, ds_use use, const char *name, ds_error *err) {
+    uint8_t over = over_of(s, &use);
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (t->at[i].over != over) continue;
+        ds_op *op = ds_build_op(&s->b, DS_OP_ADD);
+        ds_build_in(&s->b, op, t->at[i].sum);
+        ds_build_in(&s->b, op, use);
+        ds_build_out(&s->b, op, name, NULL);
+        DS_TRY(ds_shard__put(s, op, &(ds_shard_value){0}, err));
+        t->at[i].sum = ds_use_of(op->out[0]);
+        return DS_OK;
+    }
+    t->at[t->n++] = (kind){use, over};
+    return DS_OK;
+}
+
+/* The kind over most axes, last, and of the others the one over most. */
+static uint8_t next_axes(totals *t) {
+    uint32_t most = 0;
+    uint8_t rest = 0;
+    for (uint32_t i = 1; i < t->n; i++)
+        if (__builtin_popcount(t->at[i].over) > __builtin_popcount(t->at[most].over)) most = i;
+    kind last = t->at[most];
+    t->at[most] = t->at[t->n - 1];
+    t->at[t->n - 1] = last;
+    for (uint32_t i = 0; i + 1 < t->n; i++)
+        if (__builtin_popcount(t->at[i].over & last.over) > __builtin_popcount(rest))
+            rest = t->at[i].over & last.over;
+    return last.over == rest ? last.over : (uint8_t)(last.over & ~rest);
+}
+
+static ds_status reduce(ds_sharder *s, ds_use use, uint8_t axes, const char *name, ds_use *out,
+                        ds_error *err) {
+    const ds_shard_mesh *mesh = &s->meshes.at[0];
+    ds_op *op = ds_build_op(&s->b, DS_OP_ALL_REDUCE);
+    op->over = DS_NEW_N(&s->unit->arena, const char *, DS_SHARD_AXES);
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (axes >> a & 1) op->over[op->n_over++] = mesh->axes[a].name;
+    ds_build_in(&s->b, op, use);
+    *out = ds_use_of(ds_build_out(&s->b, op, name, NULL));
+    return ds_shard__put(s, op, &(ds_shard_value){0}, err);
+}
+
+ds_status ds_shard__total(ds_sharder *s, const ds_op *old, const ds_use *in, const ds_value **made,
+                          ds_error *err) {
+    const char *name = ds_value_at(s->from, old->out[0])->name;
+    totals t = {DS_NEW_N(&s->unit->arena, kind, old->n_in), 0};
+    for (uint32_t i = 0; i < old->n_in; i++) DS_TRY(join(s, &t, in[i], name, err));
+    while (t.n > 1 || t.at[0].over) {
+        uint8_t axes = next_axes(&t);
+        ds_use sum;
+        DS_TRY(reduce(s, t.at[--t.n].sum, axes, name, &sum, err));
+        DS_TRY(join(s, &t, sum, name, err));
+    }
+    ds_value *out = DS_NEW(&s->unit->arena, ds_value);
+    *out = t.at[0].sum.value;
+    *made = out;
+    return DS_OK;
+}

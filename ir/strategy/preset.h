@@ -1,0 +1,36 @@
+/* What a framework does where the scenario says nothing: `framework = megatron` and others. */
+#ifndef DS_STRATEGY_PRESET_H
+#define DS_STRATEGY_PRESET_H
+
+#include "ir/base/str.h"
+#include "ir/strategy/strategy.h"
+
+/* When a setting counts. */
+typedef enum ds_preset_when {
+    DS_PRESET_ALWAYS,
+    DS_PRESET_BF16,      /* dtype = bf16 */
+    DS_PRESET_REPLICAS,  /* zero = 0 and dp > 1 */
+    DS_PRESET_PARTITION, /* zero = 1 or 2, and dp > 1 */
+    DS_PRESET_PIPELINE   /* pp > 1 and tp > 1, stages of one width */
+} ds_preset_when;
+
+typedef struct ds_preset {
+    const char *framework, *section, *key, *value;
+    ds_preset_when when;
+    const char *source;
+} ds_preset;
+
+/* The whole table, grouped by framework. */
+const ds_preset *ds_presets(uint32_t *n);
+
+/* The setting of a key by the scenario's framework, if the scenario does not state that key; NULL:
+ * there is none. Whether `when` holds is for the caller to see. */
+const ds_preset *ds_preset_of(const ds_binding *binding, const char *section, const char *key);
+/* Fill what is not stated. `train` without `when`s of the strategy, and the other way round. */
+void ds_preset_train(const ds_binding *binding, ds_train *train);
+void ds_preset_strategy(const ds_binding *binding, ds_strategy *strategy);
+/* Appends "late_reduce = true, …": what the framework has set; false: nothing. */
+bool ds_preset_print(const ds_binding *binding, const ds_train *train, const ds_strategy *strategy,
+                     ds_buf *out);
+
+#endif

@@ -1,0 +1,112 @@
+/* The scenario block: which keys there are, what they mean, and how they are read.
+ *
+ *     scenario {
+ *       program = @step                  // or: model = @mlp, on = @box
+ *       train { loss = mse, optimizer = sgd }
+ *       strategy { dp = dp, tp = 1, pp = 1 }
+ *       profile = "V100-PCIE-16GB"
+ *     }
+ *
+ * One table says what is legal; the verifier, the command line's help and LANGUAGE.md read it. */
+#ifndef DS_STRATEGY_SCENARIO_H
+#define DS_STRATEGY_SCENARIO_H
+
+#include "ir/base/diag.h"
+#include "ir/core/ir.h"
+
+typedef enum ds_knob_kind {
+    DS_KNOB_INT,      /* an integer expression, at least `min` */
+    DS_KNOB_INTS,     /* a list of them */
+    DS_KNOB_REAL,     /* a number, at least `min` */
+    DS_KNOB_BOOL,     /* true or false, on or off */
+    DS_KNOB_TEXT,     /* a word or a string; one of `choices` unless that is NULL */
+    DS_KNOB_TEXTS,    /* one, of `choices` unless that is NULL, or a list of any */
+    DS_KNOB_ENTRY,    /* @f: a function, or a per-rank program */
+    DS_KNOB_MESH,     /* @m */
+    DS_KNOB_PLACE,    /* @box or @m: a topology or a mesh */
+    DS_KNOB_SCHEDULE, /* a text ("1f1b", "file:PATH") or @s */
+    DS_KNOB_QUANTITY, /* a number with a unit of `dimension` (T, B, R, F; 'N': none) */
+    DS_KNOB_RANDOM,   /* a distribution: lognormal(sigma = 0.05) (ir/strategy/jitter.h) */
+    DS_KNOB_SECTION   /* a block of further knobs, or `off` */
+} ds_knob_kind;
+
+typedef struct ds_knob {
+    const char *section; /* "" for the scenario itself, else "train" or "strategy" */
+    const char *name;
+    ds_knob_kind kind;
+    int64_t min;
+    char dimension;
+    const char *choices; /* "mse cross_entropy none", or NULL; "every:K": all that begin so */
+    const char *doc;     /* one sentence */
+} ds_knob;
+
+/* The whole table, grouped by section. */
+const ds_knob *ds_scenario_knobs(uint32_t *n);
+/* One line of it; NULL if there is none. */
+const ds_knob *ds_scenario_knob(const char *section, const char *name);
+
+/* The root module's scenario; NULL if it has none. */
+const ds_scenario *ds_unit_scenario(const ds_unit *unit);
+/* The entry of that name in a section ("" for the scenario itself); NULL if absent. */
+const ds_attr *ds_scenario_find(const ds_unit *unit, const char *section, const char *name);
+
+/* Puts an entry (its name is set here) into the scenario, in the place of one of that name if there
+ * is one; a section that is missing is made. The unit must have a scenario. What was there before
+ * comes back with ds_scenario_restore of a copy of *ds_unit_scenario(unit) made before: entries are
+ * replaced, never written to. The unit is not verified anew. */
+void ds_scenario_set(ds_unit *unit, const char *section, const char *name, ds_attr entry);
+void ds_scenario_restore(ds_unit *unit, const ds_scenario *old);
+
+/* `program = @f`: the function, or NULL. `model = @f` likewise. */
+ds_func *ds_scenario_program_func(const ds_unit *unit);
+ds_func *ds_scenario_model(const ds_unit *unit);
+/* `program = @p` where @p is a per-rank program, or NULL. */
+ds_program *ds_scenario_ranks(const ds_unit *unit);
+/* The mesh on which values without `on` live: `mesh = @m`; else, for a program, the only mesh that
+ * the root module declares; else NULL. */
+ds_mesh *ds_scenario_mesh(const ds_unit *unit);
+/* `on = @box`: the topology, or NULL. */
+ds_topology *ds_scenario_topology(const ds_unit *unit);
+
+/* ---- jobs (jobs.c): `jobs { train { model = @f … } other { program = @g, start = 5 ms } }` ----
+ */
+
+uint32_t ds_scenario_n_jobs(const ds_unit *unit);
+/* The block of a job, in written order; its name is the job's. */
+const ds_attr *ds_scenario_job(const ds_unit *unit, uint32_t job);
+/* Is it a key of the scenario that each job says for itself: `model`, `mesh`, `strategy` …? */
+bool ds_scenario_is_job_key(const char *name);
+/* The scenario as the job alone would have it: what all jobs have in common, and what this one
+ * says, without `start` and `steps`. Put it in place with ds_scenario_restore: then everything that
+ * reads a scenario reads the job's. In the unit's arena. */
+ds_scenario ds_scenario_of_job(ds_unit *unit, uint32_t job);
+/* Puts the scenario of the job of that name in place for good. DS_ERR_NAME, with a suggestion. */
+ds_status ds_scenario_choose_job(ds_unit *unit, const char *name, ds_error *err);
+/* When its devices are free for it, and how many steps it takes, one after another: 0 and 1 by
+ * default. Errors: evaluation, numbers out of range. */
+ds_status ds_scenario_job_times(const ds_binding *binding, uint32_t job, int64_t *start_ps,
+                                int64_t *steps, ds_error *err);
+/* Does the scenario, or one of its jobs, say `model = @func`? */
+bool ds_scenario_has_model(const ds_unit *unit, const ds_func *func);
+
+/* Values by section and name; an absent entry leaves *out as it was. The unit must be verified.
+ * Errors: evaluation, a number below the knob's minimum. */
+ds_status ds_scenario_int(const ds_binding *binding, const char *section, const char *name,
+                          int64_t *out, ds_error *err);
+ds_status ds_scenario_real(const ds_binding *binding, const char *section, const char *name,
+                           double *out, ds_error *err);
+ds_status ds_scenario_text(const ds_binding *binding, const char *section, const char *name,
+                           const char **out, ds_error *err);
+ds_status ds_scenario_bool(const ds_binding *binding, const char *section, const char *name,
+                           bool *out, ds_error *err);
+/* A quantity of time, in ps. */
+ds_status ds_scenario_ps(const ds_binding *binding, const char *section, const char *name,
+                         int64_t *out, ds_error *err);
+/* The items of a list entry (`profiles = ["a", "b"]`), or a single one; index < count. */
+uint32_t ds_scenario_text_count(const ds_unit *unit, const char *section, const char *name);
+ds_status ds_scenario_text_at(const ds_binding *binding, const char *section, const char *name,
+                              uint32_t index, const char **out, ds_error *err);
+ds_status ds_scenario_int_at(const ds_binding *binding, const char *section, const char *name,
+                             uint32_t index, int64_t *out, ds_error *err);
+
+#endif

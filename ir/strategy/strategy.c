@@ -1,0 +1,541 @@
+/* The scenario's `train` and `strategy` blocks as numbers, with the defaults of LANGUAGE.md. */
+#include "ir/strategy/strategy.h"
+
+#include "ir/base/units.h"
+#include "ir/strategy/scenario.h"
+#include "ir/core/devices.h"
+#include "ir/strategy/preset.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+static ds_status read_dtype(const ds_binding *binding, const char *name, ds_dtype *out,
+                            ds_error *err) {
+    const char *text = NULL;
+    *out = DS_DTYPE_COUNT;
+    DS_TRY(ds_scenario_text(binding, "train", name, &text, err));
+    if (!text || ds_dtype_parse(text, out)) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "train: %s = %s is no dtype", name, text);
+}
+
+/* The position of the word among `words`; n if it is none of them. */
+static uint32_t word_index(const char *text, const char *const *words, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(text, words[i]) == 0) return i;
+    return n;
+}
+
+static ds_status read_choice(const ds_binding *binding, const char *section, const char *name,
+                             const char *const *words, uint32_t n, uint32_t *out, ds_error *err) {
+    const char *text = NULL;
+    DS_TRY(ds_scenario_text(binding, section, name, &text, err));
+    if (!text) return DS_OK;
+    *out = word_index(text, words, n);
+    if (*out < n) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, ds_scenario_find(binding->unit, section, name)->loc,
+                        "%s: %s cannot be %s", section, name, text);
+}
+
+/* ---- train ---- */
+
+static bool trains(const ds_unit *unit) {
+    const ds_attr *train = ds_scenario_find(unit, "", "train");
+    if (!train) return false;
+    return train->kind != DS_ATTR_WORD || strcmp(train->word, "off") != 0;
+}
+
+ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err) {
+    static const char *const losses[] = {"none", "mse", "cross_entropy"};
+    static const char *const optimizers[] = {"none", "sgd", "momentum", "adam", "adamw"};
+    const struct {
+        const char *name;
+        double *value;
+    } reals[] = {{"lr", &out->lr},       {"momentum", &out->momentum},
+                 {"beta1", &out->beta1}, {"beta2", &out->beta2},
+                 {"eps", &out->eps},     {"weight_decay", &out->weight_decay}};
+    uint32_t loss = DS_LOSS_NONE, optimizer = DS_OPTIMIZER_NONE;
+    *out = (ds_train){.on = trains(binding->unit)};
+    DS_TRY(read_choice(binding, "train", "loss", losses, 3, &loss, err));
+    DS_TRY(read_choice(binding, "train", "optimizer", optimizers, 5, &optimizer, err));
+    out->loss = (ds_loss)loss;
+    out->optimizer = (ds_optimizer)optimizer;
+    for (uint32_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        *reals[i].value = NAN;
+        DS_TRY(ds_scenario_real(binding, "train", reals[i].name, reals[i].value, err));
+    }
+    DS_TRY(read_dtype(binding, "dtype", &out->dtype, err));
+    DS_TRY(read_dtype(binding, "master_dtype", &out->master_dtype, err));
+    DS_TRY(read_dtype(binding, "grad_dtype", &out->grad_dtype, err));
+    DS_TRY(read_dtype(binding, "state_dtype", &out->state_dtype, err));
+    DS_TRY(read_dtype(binding, "product_dtype", &out->product_dtype, err));
+    ds_preset_train(binding, out);
+    DS_TRY(ds_scenario_real(binding, "train", "clip_norm", &out->clip_norm, err));
+    DS_TRY(
+        ds_scenario_ps(binding, "train", "iteration_overhead", &out->iteration_overhead_ps, err));
+    return ds_scenario_bool(binding, "train", "keep_gradients", &out->keep_gradients, err);
+}
+
+/* ---- strategy ---- */
+
+static const char *const axes[] = {"pp", "dp", "cp", "tp"};
+enum { N_AXES = 4 };
+
+static ds_loc loc_of(const ds_binding *binding, const char *name) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", name);
+    return attr ? attr->loc : DS_NOWHERE;
+}
+
+/* What the strategy says; else the size that the scenario's mesh gives the axis; else 1. */
+static ds_status read_degree(const ds_binding *binding, const char *axis, int64_t *out,
+                             ds_error *err) {
+    const ds_mesh *mesh = ds_scenario_mesh(binding->unit);
+    *out = 1;
+    if (mesh && !ds_scenario_find(binding->unit, "strategy", axis)) {
+        int64_t *sizes = DS_NEW_N(&binding->unit->arena, int64_t, mesh->n_axes + 1);
+        DS_TRY(ds_mesh_axis_sizes(binding, mesh, sizes, err));
+        for (uint32_t a = 0; a < mesh->n_axes; a++)
+            if (strcmp(mesh->axes[a].name, axis) == 0) *out = sizes[a];
+    }
+    return ds_scenario_int(binding, "strategy", axis, out, err);
+}
+
+/* "dp, pp cp tp": every axis once. */
+static ds_status read_order(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    const char *text = "pp dp cp tp", *at;
+    DS_TRY(ds_scenario_text(binding, "strategy", "order", &text, err));
+    uint32_t n = 0, seen = 0;
+    for (at = text + strspn(text, " ,"); *at && n < N_AXES; at += strspn(at, " ,")) {
+        size_t length = strcspn(at, " ,");
+        const char *name = ds_intern_n(&binding->unit->strings, at, length);
+        uint32_t axis = word_index(name, axes, N_AXES);
+        if (axis < N_AXES) seen |= 1u << axis;
+        out->order[n++] = name;
+        at += length;
+    }
+    if (n == N_AXES && seen == (1u << N_AXES) - 1 && !*at) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "order"),
+                        "strategy: order = \"%s\" must name each of pp, dp, cp and tp once", text);
+}
+
+/* A generator's name, "file:PATH", or "@s". */
+static ds_status read_schedule(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", "schedule");
+    out->schedule = "1f1b";
+    if (!attr || attr->kind != DS_ATTR_PLACE)
+        return ds_scenario_text(binding, "strategy", "schedule", &out->schedule, err);
+    const char *text = ds_arena_printf(&binding->unit->arena, "@%s", attr->place.name);
+    out->schedule = ds_intern(&binding->unit->strings, text);
+    return DS_OK;
+}
+
+/* A word, "every:K", or a list of paths. */
+static ds_status read_recompute(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    static const char *const words[] = {"none", "selective", "full"};
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", "recompute");
+    const char *text = NULL;
+    if (!attr) return DS_OK;
+    if (attr->kind == DS_ATTR_LIST) {
+        out->n_recompute_ops = ds_scenario_text_count(binding->unit, "strategy", "recompute");
+        out->recompute_ops =
+            DS_NEW_N(&binding->unit->arena, const char *, out->n_recompute_ops + 1);
+        for (uint32_t i = 0; i < out->n_recompute_ops; i++)
+            DS_TRY(ds_scenario_text_at(binding, "strategy", "recompute", i, &out->recompute_ops[i],
+                                       err));
+        out->recompute = out->n_recompute_ops ? DS_RECOMPUTE_OPS : DS_RECOMPUTE_NONE;
+        return DS_OK;
+    }
+    DS_TRY(ds_scenario_text(binding, "strategy", "recompute", &text, err));
+    uint32_t word = word_index(text, words, 3);
+    out->recompute = word < 3 ? (ds_recompute)word : DS_RECOMPUTE_EVERY;
+    if (word < 3) return DS_OK;
+    char *end;
+    errno = 0;
+    out->recompute_every = strncmp(text, "every:", 6) == 0 ? strtoll(text + 6, &end, 10) : 0;
+    if (out->recompute_every > 0 && errno == 0 && *end == '\0') return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                        "strategy: recompute = \"%s\"; it is none, selective, full, \"every:K\" "
+                        "with K >= 1 layers, or a list of paths of operations",
+                        text);
+}
+
+/* One or several of the words; none stands for nothing. */
+static ds_status read_offload(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    static const char *const words[] = {"activations", "optimizer", "weights"};
+    uint32_t n = ds_scenario_text_count(binding->unit, "strategy", "offload");
+    for (uint32_t i = 0; i < n; i++) {
+        const char *text;
+        DS_TRY(ds_scenario_text_at(binding, "strategy", "offload", i, &text, err));
+        uint32_t word = word_index(text, words, 3);
+        if (word < 3) out->offload |= 1u << word;
+        if (word < 3 || strcmp(text, "none") == 0) continue;
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "offload"),
+                            "strategy: offload = %s; it is none, or a list of activations, "
+                            "optimizer and weights",
+                            text);
+    }
+    return DS_OK;
+}
+
+static ds_status read_stage_layers(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    uint32_t n = ds_scenario_text_count(binding->unit, "strategy", "stage_layers");
+    int64_t *layers = DS_NEW_N(&binding->unit->arena, int64_t, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        DS_TRY(ds_scenario_int_at(binding, "strategy", "stage_layers", i, &layers[i], err));
+    out->stage_layers = layers;
+    out->n_stage_layers = n;
+    return DS_OK;
+}
+
+/* ---- unequal parts of a batch ---- */
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* dp_shares: a number for each replica, or `time`, which whoever simulates replaces by numbers. */
+static ds_status read_shares(const ds_binding *binding, ds_strategy *s, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", "dp_shares");
+    s->dp_shares_sum = s->dp;
+    if (!attr) return DS_OK;
+    s->dp_shares_by_time = attr->kind != DS_ATTR_LIST;
+    if (s->dp_shares_by_time) return DS_OK;
+    uint32_t n = attr->n_items;
+    if (n != s->dp)
+        return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                            "dp_shares has %u numbers for dp = %lld replicas", n, (long long)s->dp);
+    int64_t *shares = DS_NEW_N(&binding->unit->arena, int64_t, n), divisor = 0, sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        DS_TRY(ds_scenario_int_at(binding, "strategy", "dp_shares", i, &shares[i], err));
+        if (shares[i] < 1 || shares[i] > INT32_MAX)
+            return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                                "dp_shares: replica %u has %lld; a part is a number from 1 to %d",
+                                i, (long long)shares[i], INT32_MAX);
+        divisor = common_divisor(shares[i], divisor);
+    }
+    for (uint32_t i = 0; i < n; i++) sum += shares[i] /= divisor;
+    if (sum == n) return DS_OK; /* equal parts */
+    s->dp_shares = shares;
+    s->dp_shares_sum = sum;
+    return DS_OK;
+}
+
+/* ---- stages of several widths ---- */
+
+static ds_status read_list(const ds_binding *binding, const char *name, uint32_t n, int64_t *out,
+                           ds_error *err) {
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = 1;
+        if (!ds_scenario_find(binding->unit, "strategy", name)) continue;
+        DS_TRY(ds_scenario_int_at(binding, "strategy", name, i, &out[i], err));
+        if (out[i] >= 1 && out[i] <= INT32_MAX) continue;
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, name),
+                            "strategy: %s: stage %u has %lld; each stage needs at least 1", name, i,
+                            (long long)out[i]);
+    }
+    return DS_OK;
+}
+
+/* Both lists have a number for each stage, and say all that there is to say about width. */
+static ds_status check_widths(const ds_binding *binding, const ds_strategy *s, uint32_t n_dp,
+                              uint32_t n_tp, ds_error *err) {
+    static const char *const others[] = {"dp", "tp"};
+    const char *name = n_dp ? "stage_dp" : "stage_tp";
+    if (n_dp && n_tp && n_dp != n_tp)
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "stage_tp"),
+                            "stage_dp has %u stages, stage_tp has %u", n_dp, n_tp);
+    for (uint32_t i = 0; i < 2; i++) {
+        int64_t degree = i ? s->tp : s->dp;
+        if (!ds_scenario_find(binding->unit, "strategy", others[i]) || degree == 1) continue;
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, others[i]),
+                            "%s = %lld beside %s, which says how wide each stage is: leave it out",
+                            others[i], (long long)degree, name);
+    }
+    if (ds_scenario_find(binding->unit, "strategy", "pp") && s->pp != (n_dp ? n_dp : n_tp))
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, name),
+                            "%s has %u stages, and pp = %lld", name, n_dp ? n_dp : n_tp,
+                            (long long)s->pp);
+    return DS_OK;
+}
+
+/* Devices of all stages; no more than are counted. */
+static ds_status check_sum(const ds_binding *binding, const int64_t *dp, const int64_t *tp,
+                           uint32_t n, const char *name, ds_error *err) {
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += dp[i] * tp[i]; /* at most 2^62 more than 2^31 */
+        if (sum <= INT32_MAX) continue;
+        return ds_error_set(err, DS_ERR_LIMIT, loc_of(binding, name),
+                            "strategy: stage %u has %lld * %lld devices: with it all stages have "
+                            "more than 2^31",
+                            i, (long long)dp[i], (long long)tp[i]);
+    }
+    return DS_OK;
+}
+
+/* stage_dp, stage_tp. A list that is left out is all 1; lists that are all alike are dp and tp. */
+static ds_status read_widths(const ds_binding *binding, ds_strategy *s, ds_error *err) {
+    uint32_t n_dp = ds_scenario_text_count(binding->unit, "strategy", "stage_dp");
+    uint32_t n_tp = ds_scenario_text_count(binding->unit, "strategy", "stage_tp");
+    uint32_t n = n_dp ? n_dp : n_tp;
+    bool alike = true;
+    if (!n) return DS_OK;
+    DS_TRY(check_widths(binding, s, n_dp, n_tp, err));
+    int64_t *dp = DS_NEW_N(&binding->unit->arena, int64_t, n);
+    int64_t *tp = DS_NEW_N(&binding->unit->arena, int64_t, n);
+    DS_TRY(read_list(binding, "stage_dp", n, dp, err));
+    DS_TRY(read_list(binding, "stage_tp", n, tp, err));
+    DS_TRY(check_sum(binding, dp, tp, n, n_dp ? "stage_dp" : "stage_tp", err));
+    for (uint32_t i = 1; i < n; i++) alike = alike && dp[i] == dp[0] && tp[i] == tp[0];
+    s->pp = n;
+    s->dp = alike ? dp[0] : 1;
+    s->tp = alike ? tp[0] : 1;
+    s->stage_dp = alike ? NULL : dp;
+    s->stage_tp = alike ? NULL : tp;
+    return DS_OK;
+}
+
+static ds_status read_pipeline(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    static const char *const balances[] = {"layers", "flops", "time"};
+    static const char *const p2ps[] = {"overlapped", "batched", "blocking"};
+    uint32_t balance = DS_BALANCE_LAYERS, p2p = DS_P2P_OVERLAPPED;
+    DS_TRY(read_choice(binding, "strategy", "balance", balances, 3, &balance, err));
+    DS_TRY(read_choice(binding, "strategy", "p2p", p2ps, 3, &p2p, err));
+    out->balance = (ds_balance)balance;
+    out->p2p = (ds_p2p)p2p;
+    DS_TRY(ds_scenario_bool(binding, "strategy", "scatter_gather", &out->scatter_gather, err));
+    DS_TRY(read_stage_layers(binding, out, err));
+    return read_schedule(binding, out, err);
+}
+
+/* The product of the degrees has 31 bits, and so has the product of any of the degrees. */
+static ds_status check_world(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    int64_t world;
+    if (ds_mul_i64(s->dp, s->tp, &world) && ds_mul_i64(world, s->pp, &world) &&
+        ds_mul_i64(world, s->cp, &world) && world <= INT32_MAX)
+        return DS_OK;
+    return ds_error_set(err, DS_ERR_LIMIT, loc_of(binding, "dp"),
+                        "strategy: pp * dp * cp * tp = %lld * %lld * %lld * %lld devices; at most "
+                        "2^31 - 1 are supported",
+                        (long long)s->pp, (long long)s->dp, (long long)s->cp, (long long)s->tp);
+}
+
+static ds_status read_numbers(const ds_binding *binding, ds_strategy *s, ds_error *err) {
+    DS_TRY(read_degree(binding, "dp", &s->dp, err));
+    DS_TRY(read_degree(binding, "tp", &s->tp, err));
+    DS_TRY(read_degree(binding, "pp", &s->pp, err));
+    DS_TRY(read_degree(binding, "cp", &s->cp, err));
+    DS_TRY(read_widths(binding, s, err));
+    DS_TRY(check_world(binding, s, err));
+    DS_TRY(read_shares(binding, s, err));
+    s->ep = s->microbatches = s->virtual_stages = s->prefetch = 1;
+    s->zero = 0;
+    s->bucket_bytes = DS_BUCKET_BYTES;
+    s->zero_group = s->dp;
+    const struct {
+        const char *name;
+        int64_t *value;
+    } knobs[] = {{"ep", &s->ep},
+                 {"microbatches", &s->microbatches},
+                 {"virtual_stages", &s->virtual_stages},
+                 {"zero", &s->zero},
+                 {"zero_group", &s->zero_group},
+                 {"prefetch", &s->prefetch},
+                 {"bucket_size", &s->bucket_bytes}};
+    for (uint32_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
+        DS_TRY(ds_scenario_int(binding, "strategy", knobs[i].name, knobs[i].value, err));
+    return DS_OK;
+}
+
+bool ds_strategy_ep_has_tp(const ds_strategy *s) {
+    return s->sp && s->tp > 1 && s->ep == s->dp * s->cp * s->tp;
+}
+
+static ds_status check(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    int64_t groups = s->dp * s->cp;
+    if (groups % s->ep != 0 && !ds_strategy_ep_has_tp(s))
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "ep"),
+                            "ep = %lld does not divide dp * cp = %lld", (long long)s->ep,
+                            (long long)groups);
+    if (s->dp % s->zero_group != 0)
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "zero_group"),
+                            "zero_group = %lld does not divide dp = %lld", (long long)s->zero_group,
+                            (long long)s->dp);
+    if (s->zero < 0 || s->zero > 3)
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "zero"),
+                            "zero = %lld; it is one of 0, 1, 2, 3", (long long)s->zero);
+    if (s->zero_uneven && s->zero > 2)
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, loc_of(binding, "zero_uneven"),
+                            "zero_uneven shares out states and gradients, with zero = 1 or 2; "
+                            "zero = %lld shares out weights too, which must divide",
+                            (long long)s->zero);
+    if (s->prefetch > DS_MAX_PREFETCH)
+        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "prefetch"),
+                            "prefetch = %lld; at most %d layers can be gathered ahead",
+                            (long long)s->prefetch, DS_MAX_PREFETCH);
+    return DS_OK;
+}
+
+static ds_status refuse(const ds_binding *binding, const char *knob, const char *why,
+                        ds_error *err) {
+    return ds_error_set(err, DS_ERR_UNSUPPORTED, loc_of(binding, knob), "%s", why);
+}
+
+static ds_status check_one_stage(const ds_binding *binding, const ds_strategy *strategy,
+                                 ds_error *err) {
+    bool one = strcmp(strategy->schedule, "1f1b") == 0;
+    bool all = strcmp(strategy->schedule, "gpipe") == 0 && strategy->microbatches == 1;
+    if (strategy->virtual_stages > 1)
+        return refuse(binding, "virtual_stages",
+                      "virtual stages are the chunks of a pipeline's stages: they need pp > 1",
+                      err);
+    if (strategy->n_stage_layers)
+        return refuse(binding, "stage_layers",
+                      "stage_layers says where a pipeline is cut: it needs pp > 1", err);
+    if (one || all) return DS_OK;
+    return refuse(binding, "schedule",
+                  "schedules order the work of several stages (pp > 1); one stage runs its "
+                  "microbatches one after another, as \"1f1b\" does, and with one microbatch "
+                  "\"gpipe\" is the same",
+                  err);
+}
+
+static ds_status check_offload(const ds_binding *binding, const ds_strategy *strategy,
+                               ds_error *err) {
+    const char *optimizer = "none";
+    bool train = trains(binding->unit);
+    if (train) DS_TRY(ds_scenario_text(binding, "train", "optimizer", &optimizer, err));
+    if (strategy->offload & DS_OFFLOAD_ACTIVATIONS && !train)
+        return refuse(binding, "offload",
+                      "offload = activations: without training nothing is kept for a backward pass",
+                      err);
+    if (strategy->offload & DS_OFFLOAD_OPTIMIZER && strcmp(optimizer, "none") == 0)
+        return refuse(binding, "offload",
+                      "offload = optimizer: without an optimizer there are no states", err);
+    return DS_OK;
+}
+
+/* What has no form of unequal parts of a batch. */
+static ds_status check_shares(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    if (!s->dp_shares && !s->dp_shares_by_time) return DS_OK;
+    if (s->stage_dp)
+        return refuse(binding, "dp_shares",
+                      "dp_shares is for stages that all have the same dp, not for stage_dp and "
+                      "stage_tp",
+                      err);
+    if (s->ep > 1)
+        return refuse(binding, "ep", "experts are exchanged in equal parts: with dp_shares, ep = 1",
+                      err);
+    if (s->zero && s->zero_group < s->dp)
+        return refuse(binding, "zero_group",
+                      "with dp_shares all replicas share the states out: leave zero_group out",
+                      err);
+    if (s->zero_uneven)
+        return refuse(binding, "zero_uneven",
+                      "unequal parts of a batch (dp_shares) and of states (zero_uneven) cannot be "
+                      "told apart: leave one of them out",
+                      err);
+    if (s->ops && s->ops->n_items)
+        return refuse(binding, "ops",
+                      "with dp_shares single ops are split as their operands are: leave `ops` out",
+                      err);
+    return DS_OK;
+}
+
+/* What stages of several widths have no form of yet. */
+static ds_status check_widths_alone(const ds_binding *binding, const ds_strategy *s,
+                                    ds_error *err) {
+    if (!s->stage_dp) return DS_OK;
+    if (s->cp > 1)
+        return refuse(binding, "cp",
+                      "stages of several widths (stage_dp, stage_tp) split no sequences: cp = 1",
+                      err);
+    if (s->ep > 1)
+        return refuse(binding, "ep",
+                      "stages of several widths (stage_dp, stage_tp) keep experts whole: ep = 1",
+                      err);
+    if (ds_scenario_find(binding->unit, "strategy", "zero_group"))
+        return refuse(binding, "zero_group",
+                      "with stages of several widths each stage shares its states out over all of "
+                      "its own replicas: leave zero_group out",
+                      err);
+    if (strcmp(s->order[0], axes[0]) != 0)
+        return refuse(binding, "order",
+                      "stages of several widths (stage_dp, stage_tp) take the devices one after "
+                      "another: order begins with pp",
+                      err);
+    if (s->scatter_gather)
+        return refuse(binding, "scatter_gather",
+                      "between stages of several widths a reshard says which part goes where: "
+                      "leave scatter_gather out",
+                      err);
+    if (s->offload)
+        return refuse(binding, "offload", "offload is for stages that are equally wide (dp and tp)",
+                      err);
+    if (s->ops && s->ops->n_items)
+        return refuse(binding, "ops",
+                      "with stages of several widths single ops follow their stage: leave `ops` "
+                      "out, or give all stages the same dp and tp",
+                      err);
+    return DS_OK;
+}
+
+/* Without sequence parallelism nothing is gathered in front of a product. */
+static ds_status check_tp_overlap(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    if (s->tp_overlap == DS_TP_OVERLAP_NONE) return DS_OK;
+    if (s->stage_dp)
+        return refuse(binding, "tp_overlap",
+                      "tp_overlap is for stages that are equally wide (dp and tp)", err);
+    if (s->tp == 1)
+        return refuse(binding, "tp_overlap",
+                      "tp_overlap hides what shards of a layer exchange: it needs tp > 1", err);
+    if (s->sp) return DS_OK;
+    return refuse(binding, "tp_overlap",
+                  "tp_overlap cuts the gathers and scatters around products into chunks, and only "
+                  "sequence parallelism has them: it needs sp = true",
+                  err);
+}
+
+ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err) {
+    DS_TRY(check_offload(binding, strategy, err));
+    DS_TRY(check_widths_alone(binding, strategy, err));
+    DS_TRY(check_shares(binding, strategy, err));
+    DS_TRY(check_tp_overlap(binding, strategy, err));
+    if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
+    if (trains(binding->unit)) return DS_OK;
+    return refuse(binding, "pp",
+                  "pipeline stages (pp > 1) run a schedule of forward and backward passes: the "
+                  "scenario must train, and it has 'train = off' or no 'train' block",
+                  err);
+}
+
+ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+    static const char *const cp_types[] = {"ring", "ulysses", "all_gather"};
+    static const char *const overlaps[] = {"none", "bulk", "ring", "pipe"};
+    uint32_t cp_type = DS_CP_RING, overlap = DS_TP_OVERLAP_NONE;
+    *out = (ds_strategy){.recompute = DS_RECOMPUTE_NONE};
+    DS_TRY(read_numbers(binding, out, err));
+    DS_TRY(read_choice(binding, "strategy", "cp_type", cp_types, 3, &cp_type, err));
+    out->cp_type = (ds_cp_type)cp_type;
+    DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &out->sp, err));
+    DS_TRY(read_choice(binding, "strategy", "tp_overlap", overlaps, 4, &overlap, err));
+    out->tp_overlap = (ds_tp_overlap)overlap;
+    DS_TRY(ds_scenario_bool(binding, "strategy", "zero_uneven", &out->zero_uneven, err));
+    DS_TRY(ds_scenario_bool(binding, "strategy", "late_reduce", &out->late_reduce, err));
+    DS_TRY(read_recompute(binding, out, err));
+    DS_TRY(read_offload(binding, out, err));
+    DS_TRY(read_pipeline(binding, out, err));
+    DS_TRY(read_order(binding, out, err));
+    const ds_attr *ops = ds_scenario_find(binding->unit, "strategy", "ops");
+    out->ops = ops && ops->kind == DS_ATTR_BLOCK ? ops : NULL;
+    ds_preset_strategy(binding, out);
+    return check(binding, out, err);
+}

@@ -1,0 +1,126 @@
+/* What the scenario's `train` and `strategy` blocks say, as numbers.
+ *
+ * Texts are interned in the unit. Knobs that are absent have the defaults of LANGUAGE.md. */
+#ifndef DS_STRATEGY_STRATEGY_H
+#define DS_STRATEGY_STRATEGY_H
+
+#include "ir/core/ir.h"
+
+typedef enum ds_loss { DS_LOSS_NONE, DS_LOSS_MSE, DS_LOSS_CROSS_ENTROPY } ds_loss;
+typedef enum ds_optimizer {
+    DS_OPTIMIZER_NONE,
+    DS_OPTIMIZER_SGD,
+    DS_OPTIMIZER_MOMENTUM,
+    DS_OPTIMIZER_ADAM,
+    DS_OPTIMIZER_ADAMW
+} ds_optimizer;
+
+typedef struct ds_train {
+    bool on; /* false: the forward pass alone (`train = off`, or no train block) */
+    ds_loss loss;
+    ds_optimizer optimizer;
+    double lr, momentum, beta1, beta2, eps, weight_decay; /* NAN: the op table's default */
+    /* DS_DTYPE_COUNT: not given. dtype: of activations and the weights that ops read; if it is
+     * narrower than the model's f32, the optimizer keeps a master copy in master_dtype (default:
+     * f32). grad_dtype: default dtype. state_dtype: default master's. */
+    ds_dtype dtype, master_dtype, grad_dtype, state_dtype;
+    ds_dtype product_dtype;        /* of products of an activation and a weight inside of loops */
+    bool keep_gradients;           /* gradients are results of the step too */
+    double clip_norm;              /* most that the norm of all gradients may be; 0: any */
+    int64_t iteration_overhead_ps; /* added to the step: what no operation stands for */
+} ds_train;
+
+typedef enum ds_cp_type { DS_CP_RING, DS_CP_ULYSSES, DS_CP_ALL_GATHER } ds_cp_type;
+
+/* What is computed again in the backward pass (Chen et al. arXiv:1604.06174; Korthikanti et al.
+ * arXiv:2205.05198, section 5). */
+typedef enum ds_recompute {
+    DS_RECOMPUTE_NONE,
+    DS_RECOMPUTE_SELECTIVE, /* the core of attention: scores, softmax, its dropout */
+    DS_RECOMPUTE_FULL,      /* turns of loops, and calls outside of loops */
+    DS_RECOMPUTE_EVERY,     /* blocks of recompute_every turns of loops at once */
+    DS_RECOMPUTE_OPS        /* the results of the operations that recompute_ops name */
+} ds_recompute;
+
+/* What is kept in the memory of hosts: bits of ds_strategy.offload. */
+enum { DS_OFFLOAD_ACTIVATIONS = 1, DS_OFFLOAD_OPTIMIZER = 2, DS_OFFLOAD_WEIGHTS = 4 };
+
+#define DS_BUCKET_BYTES (INT64_C(25) * 1000 * 1000)
+
+/* What the pipeline's chunks are to have alike. */
+typedef enum ds_balance {
+    DS_BALANCE_LAYERS, /* turns of the loops outside of others */
+    DS_BALANCE_FLOPS,  /* of the forward pass */
+    DS_BALANCE_TIME    /* simulated, by who runs the passes: sim/report/balance.h */
+} ds_balance;
+
+/* How the pipeline's stages send. */
+typedef enum ds_p2p {
+    DS_P2P_OVERLAPPED, /* beside compute */
+    DS_P2P_BATCHED,    /* a send and a receive as one */
+    DS_P2P_BLOCKING    /* in the order of compute */
+} ds_p2p;
+
+/* What tensor parallelism's communication runs under, with sequence parallelism (overlap/tp.c). */
+typedef enum ds_tp_overlap {
+    DS_TP_OVERLAP_NONE,
+    DS_TP_OVERLAP_BULK, /* whole collectives under products that have nothing to do with them */
+    DS_TP_OVERLAP_RING, /* beside that, gathers and scatters of products in tp chunks */
+    DS_TP_OVERLAP_PIPE  /* gathers so, scatters in DS_TP_PIPE_CHUNKS chunks */
+} ds_tp_overlap;
+
+#define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
+
+typedef struct ds_strategy {
+    int64_t dp, tp, pp, cp, ep;
+    int64_t microbatches, virtual_stages;
+    int64_t zero;         /* 0 … 3 */
+    int64_t zero_group;   /* replicas that share out the state; divides dp; default dp */
+    bool zero_uneven;     /* zero = 1, 2: where nothing divides, in unequal parts */
+    bool late_reduce;     /* zero = 0: gradients are reduced after the last backward pass */
+    int64_t prefetch;     /* layers ahead that zero = 3 gathers weights */
+    int64_t bucket_bytes; /* default 25 MB: PyTorch DistributedDataParallel's bucket_cap_mb */
+    bool sp;
+    ds_tp_overlap tp_overlap;
+    ds_balance balance;
+    const int64_t *stage_layers; /* turns of loops in each chunk; overrides balance */
+    uint32_t n_stage_layers;     /* 0: not given */
+    /* Unequal parts of a batch, [dp], without a common divisor; NULL: equal parts. */
+    const int64_t *dp_shares;
+    int64_t dp_shares_sum;  /* dp without */
+    bool dp_shares_by_time; /* to be found by simulation, by who runs the passes */
+    /* Stages of several widths: replicas and shards of each, [pp]; then dp = tp = 1. NULL: all
+     * stages have dp and tp. */
+    const int64_t *stage_dp, *stage_tp;
+    ds_p2p p2p;
+    bool scatter_gather; /* with tp: a stage sends parts, which the next one gathers */
+    ds_cp_type cp_type;
+    const char *order[4]; /* the axes pp dp cp tp, outer → inner */
+    const char *schedule;
+    ds_recompute recompute;
+    int64_t recompute_every;    /* ≥ 1 */
+    const char **recompute_ops; /* paths (path.h) */
+    uint32_t n_recompute_ops;
+    uint32_t offload;
+    const ds_attr *ops; /* the block of per-op overrides, or NULL */
+} ds_strategy;
+
+/* Are experts split over tp's devices too (sp, ep = dp cp tp), and so not themselves by tp? */
+bool ds_strategy_ep_has_tp(const ds_strategy *strategy);
+/* Errors: evaluation, values out of range, combinations that contradict each other (ep does not
+ * divide dp·cp, zero_group does not divide dp, …), with the values. O(knobs). */
+ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err);
+ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err);
+/* Is there a pass for everything that the strategy asks for? DS_ERR_UNSUPPORTED, at the knob: a
+ * step that leaves something out would be the step of another strategy. */
+ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strategy, ds_error *err);
+
+/* Are two stages equally wide? */
+static inline bool ds_strategy_same_width(const ds_strategy *s, uint32_t a, uint32_t b) {
+    return !s->stage_dp || (s->stage_dp[a] == s->stage_dp[b] && s->stage_tp[a] == s->stage_tp[b]);
+}
+
+/* Layers that may be gathered ahead: each has a value that every loop carries. */
+#define DS_MAX_PREFETCH 255
+
+#endif

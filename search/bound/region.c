@@ -1,0 +1,651 @@
+/* From prefixes of the odometer to what is known of them.
+ *
+ * Two questions. Which knobs of the strategy are known: each is a dimension, an expression with a
+ * level (search/space/names.c), or constant. And which dimensions the model depends on: those that
+ * are knobs outside of the strategy, and those from which params follow that a function mentions,
+ * or the scenario outside of its strategy. Their values, and those of the knobs that change a
+ * layer, are the key under which layers are found again. */
+#include "search/bound/bounds.h"
+
+#include "ir/base/map.h"
+#include "ir/base/units.h"
+#include "ir/lang/mentions.h"
+#include "ir/verify/verify.h"
+#include "ir/passes/passes.h"
+#include "search/space/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* X(place, name): knobs of the strategy that the bounds look at. */
+#define KNOBS(X)                                                                                   \
+    X(DP, "dp")                                                                                    \
+    X(TP, "tp")                                                                                    \
+    X(PP, "pp")                                                                                    \
+    X(CP, "cp")                                                                                    \
+    X(EP, "ep")                                                                                    \
+    X(MICROBATCHES, "microbatches")                                                                \
+    X(ZERO, "zero")                                                                                \
+    X(ZERO_GROUP, "zero_group")                                                                    \
+    X(ZERO_UNEVEN, "zero_uneven")                                                                  \
+    X(PREFETCH, "prefetch")                                                                        \
+    X(VIRTUAL_STAGES, "virtual_stages")                                                            \
+    X(SCHEDULE, "schedule")                                                                        \
+    X(RECOMPUTE, "recompute")                                                                      \
+    X(SP, "sp")                                                                                    \
+    X(ORDER, "order")                                                                              \
+    X(BALANCE, "balance")                                                                          \
+    X(STAGE_LAYERS, "stage_layers")                                                                \
+    X(SCATTER_GATHER, "scatter_gather")                                                            \
+    X(OFFLOAD, "offload")                                                                          \
+    X(CP_TYPE, "cp_type")                                                                          \
+    X(TP_OVERLAP, "tp_overlap")                                                                    \
+    X(LATE_REDUCE, "late_reduce")                                                                  \
+    X(P2P, "p2p")
+enum {
+#define DS_X(id, name) KNOB_##id,
+    KNOBS(DS_X)
+#undef DS_X
+        N_KNOBS
+};
+
+typedef struct knob {
+    const ds_attr *attr; /* NULL: the scenario does not say it */
+    uint32_t dim;        /* UINT32_MAX: it does not vary by itself */
+    ds_level level;
+} knob;
+
+/* Some 2 MB each for a transformer; the space of gpt3-175b-4096.dir has 132 kinds. */
+enum { KEPT_SMALLS = 160 };
+
+typedef struct kept_small {
+    uint64_t key; /* that of layers, without parts */
+    ds_bound_small *small;
+} kept_small;
+
+struct ds_bounds {
+    ds_arena arena;
+    const ds_eval_source *source;
+    ds_space *space;
+    knob knobs[N_KNOBS];
+    bool *shapes; /* per dimension: the model, its training or the topology depend on it */
+    bool *places; /* … the topology */
+    bool *marks;  /* whichever of these is being found */
+    ds_level shaped, placed;
+    bool refused;
+    ds_map layers;                  /* key → ds_bound_layers, or 0: there are none */
+    kept_small smalls[KEPT_SMALLS]; /* open ones; the next one takes the place at `oldest` */
+    uint32_t oldest;
+    ds_map machines;                    /* key → index */
+    DS_VEC(ds_bound_machine *) grounds; /* NULL: not of a kind that is known */
+    ds_plan_ground *ground;
+    ds_candidate candidate;
+    ds_choice *set; /* what the space's frame of regions holds: the first n_set dimensions */
+    uint32_t n_set;
+};
+
+/* ---- what depends on what ---- */
+
+static void mark_expr(ds_bounds *b, ds_expr e, uint32_t depth);
+
+static void mark_param(ds_bounds *b, uint32_t module, uint32_t param, uint32_t depth) {
+    const ds_space *s = b->space;
+    for (uint32_t i = 0; i < s->dims.n; i++) {
+        const ds_sweep_target *target = &s->dims.at[i].target;
+        if (target->module && target->module->id == module && target->param == param) {
+            b->marks[i] = true;
+            return;
+        }
+    }
+    for (uint32_t i = 0; i < s->recipes.n; i++) {
+        const ds_recipe *recipe = &s->recipes.at[i];
+        if (recipe->kind == DS_RECIPE_PARAM && recipe->module == module && recipe->param == param)
+            mark_expr(b, recipe->expr, depth + 1);
+    }
+}
+
+/* Chains are short; one that is not counts as depending on everything. */
+static void mark_expr(ds_bounds *b, ds_expr e, uint32_t depth) {
+    enum { MAX_DEPTH = 200 };
+    if (!DS_HAS_EXPR(e)) return;
+    if (depth > MAX_DEPTH) {
+        for (uint32_t i = 0; i < b->space->dims.n; i++) b->marks[i] = true;
+        return;
+    }
+    ds_expr_node node = *ds_expr_at(&b->space->unit->exprs, e);
+    if (node.kind == DS_EXPR_PARAM)
+        mark_param(b, (uint32_t)((uint64_t)node.i >> 32), (uint32_t)node.i, depth);
+    mark_expr(b, node.a, depth + 1);
+    mark_expr(b, node.b, depth + 1);
+}
+
+static ds_expr param_expr(ds_unit *unit, uint32_t module, uint32_t param) {
+    ds_expr_node node = {.kind = DS_EXPR_PARAM,
+                         .i = (int64_t)((uint64_t)module << 32 | param),
+                         .name = unit->modules.at[module]->params.at[param].name};
+    return ds_expr_make(&unit->exprs, node);
+}
+
+typedef struct marking {
+    ds_bounds *b;
+    ds_status status;
+    ds_error *err;
+} marking;
+
+static void mark_leaf(void *context, const ds_expr_node *leaf) {
+    marking *m = context;
+    uint32_t module = (uint32_t)((uint64_t)leaf->i >> 32), param = (uint32_t)leaf->i;
+    ds_level level;
+    if (leaf->kind != DS_EXPR_PARAM || m->status != DS_OK) return;
+    ds_expr e = param_expr(m->b->space->unit, module, param); /* leaf is no longer there */
+    m->status = ds_space__level(m->b->space, e, DS_NOWHERE, &level, m->err);
+    if (m->status == DS_OK) mark_param(m->b, module, param, 0);
+}
+
+/* Marks what the params are made from that functions mention, and the scenario but for its
+ * strategy. */
+static ds_status mark_model(ds_bounds *b, ds_error *err) {
+    ds_unit *unit = b->space->unit;
+    const ds_scenario *scenario = ds_unit_scenario(unit);
+    marking m = {b, DS_OK, err};
+    for (uint32_t i = 0; i < unit->modules.n; i++)
+        for (uint32_t f = 0; f < unit->modules.at[i]->funcs.n; f++)
+            ds_mentions_func(unit->modules.at[i]->funcs.at[f], mark_leaf, &m);
+    for (uint32_t i = 0; i < scenario->n_entries; i++)
+        if (strcmp(scenario->entries[i].name, "strategy") != 0)
+            ds_mentions_attrs(&unit->exprs, &scenario->entries[i], 1, mark_leaf, &m);
+    return m.status;
+}
+
+/* … that topologies, meshes and `degrade` mention. */
+static ds_status mark_devices(ds_bounds *b, ds_error *err) {
+    ds_unit *unit = b->space->unit;
+    marking m = {b, DS_OK, err};
+    for (uint32_t i = 0; i < unit->modules.n; i++)
+        ds_mentions_devices(unit->modules.at[i], mark_leaf, &m);
+    return m.status;
+}
+
+static ds_status find_shapes(ds_bounds *b, ds_error *err) {
+    b->marks = b->shapes;
+    DS_TRY(mark_model(b, err));
+    b->marks = b->places;
+    DS_TRY(mark_devices(b, err));
+    for (uint32_t i = 0; i < b->space->dims.n; i++) {
+        const ds_knob *varied = b->space->dims.at[i].target.knob;
+        if (varied && strcmp(varied->section, "strategy") != 0) b->shapes[i] = true;
+        if (varied && !*varied->section && strcmp(varied->name, "on") == 0) b->places[i] = true;
+        if (b->shapes[i]) b->shaped = i + 1;
+        if (b->places[i]) b->placed = i + 1;
+    }
+    return DS_OK;
+}
+
+/* ---- knobs ---- */
+
+static ds_status find_knobs(ds_bounds *b, ds_error *err) {
+    static const char *const names[] = {
+#define DS_X(id, name) name,
+        KNOBS(DS_X)
+#undef DS_X
+    };
+    const ds_space *s = b->space;
+    for (uint32_t k = 0; k < N_KNOBS; k++) {
+        knob *found = &b->knobs[k];
+        *found = (knob){.attr = ds_scenario_find(s->unit, "strategy", names[k]), .dim = UINT32_MAX};
+        for (uint32_t i = 0; i < s->dims.n; i++)
+            if (s->dims.at[i].target.knob == ds_scenario_knob("strategy", names[k])) found->dim = i;
+        for (uint32_t i = 0; found->attr && i < found->attr->n_items; i++) {
+            const ds_attr *item = &found->attr->items[i];
+            ds_level level = 0;
+            if (item->kind == DS_ATTR_EXPR)
+                DS_TRY(ds_space__level(b->space, item->expr, item->loc, &level, err));
+            if (level > found->level) found->level = level;
+        }
+        if (found->dim != UINT32_MAX)
+            found->level = found->dim + 1;
+        else if (found->attr && found->attr->kind == DS_ATTR_EXPR)
+            DS_TRY(
+                ds_space__level(b->space, found->attr->expr, found->attr->loc, &found->level, err));
+    }
+    return DS_OK;
+}
+
+/* The value where it is known and one number or word; kind is 0xff where it is not. */
+enum { UNKNOWN = 0xff };
+
+static ds_num num_of_attr(const ds_bounds *b, const ds_attr *attr, ds_num value) {
+    ds_env env = ds_space__env(b->space, &b->space->region);
+    if (attr->kind == DS_ATTR_WORD) return (ds_num){.kind = DS_NUM_STR, .s = attr->word};
+    if (attr->kind == DS_ATTR_BOOL) return (ds_num){.kind = DS_NUM_INT, .i = attr->flag};
+    if (attr->kind == DS_ATTR_EXPR &&
+        ds_expr_eval(&env, attr->expr, attr->loc, &value, NULL) == DS_OK)
+        return value;
+    return (ds_num){.kind = (ds_num_kind)UNKNOWN};
+}
+
+static ds_num knob_value(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth,
+                         ds_num absent) {
+    const knob *it = &b->knobs[k];
+    if (it->level > depth) return (ds_num){.kind = (ds_num_kind)UNKNOWN};
+    if (it->dim == UINT32_MAX) return it->attr ? num_of_attr(b, it->attr, absent) : absent;
+    const ds_sweep_entry *entry = b->space->dims.at[it->dim].entry;
+    if (entry->domain == DS_DOMAIN_LIST &&
+        entry->list.items[prefix[it->dim].item].kind != DS_ATTR_EXPR)
+        return num_of_attr(b, &entry->list.items[prefix[it->dim].item], absent);
+    return prefix[it->dim].value;
+}
+
+static int64_t knob_int(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth,
+                        int64_t absent, int64_t unknown) {
+    ds_num value = knob_value(b, k, prefix, depth, (ds_num){.kind = DS_NUM_INT, .i = absent});
+    bool counts = value.kind == DS_NUM_INT && value.i >= 0 && value.i <= INT32_MAX;
+    return counts ? value.i : unknown; /* more are refused (ir/strategy/scenario.c) */
+}
+
+static const char *knob_text(const ds_bounds *b, uint32_t k, const ds_choice *prefix,
+                             uint32_t depth, const char *absent) {
+    ds_num value = knob_value(b, k, prefix, depth, (ds_num){.kind = DS_NUM_STR, .s = absent});
+    return value.kind == DS_NUM_STR && value.s ? value.s : "";
+}
+
+/* Does the scenario say it, or may it? */
+static bool is_said(const ds_bounds *b, uint32_t k) {
+    return b->knobs[k].attr || b->knobs[k].dim != UINT32_MAX;
+}
+
+/* Bits of all that may be offloaded; *surely if they are known. */
+static uint32_t offload_bits(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                             bool *surely) {
+    static const char *const words[] = {"activations", "optimizer", "weights"};
+    const knob *it = &b->knobs[KNOB_OFFLOAD];
+    const ds_attr *attr = it->attr, *items = attr;
+    uint32_t bits = 0, all = DS_OFFLOAD_ACTIVATIONS | DS_OFFLOAD_OPTIMIZER | DS_OFFLOAD_WEIGHTS;
+    *surely = false;
+    if (!is_said(b, KNOB_OFFLOAD)) return 0;
+    if (it->level > depth) return all;
+    if (it->dim != UINT32_MAX) {
+        const ds_sweep_entry *entry = b->space->dims.at[it->dim].entry;
+        items = attr = &entry->list.items[prefix[it->dim].item];
+    }
+    uint32_t n = 1;
+    if (attr->kind == DS_ATTR_LIST) {
+        items = attr->items;
+        n = attr->n_items;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        ds_num value = num_of_attr(b, &items[i], (ds_num){.kind = (ds_num_kind)UNKNOWN});
+        if (value.kind != DS_NUM_STR) return all;
+        for (uint32_t k = 0; k < 3; k++)
+            if (strcmp(value.s, words[k]) == 0) bits |= 1u << k;
+    }
+    *surely = true;
+    return bits;
+}
+
+/* ---- layers and machines ---- */
+
+static void fill_candidate(ds_bounds *b, const ds_choice *prefix, uint32_t depth) {
+    const ds_space *s = b->space;
+    for (uint32_t i = 0; i < s->dims.n; i++) {
+        const ds_sweep_target *target = &s->dims.at[i].target;
+        ds_choice *choice = &b->candidate.at[i];
+        *choice = (ds_choice){.value = {.kind = DS_NUM_INT, .i = 1}};
+        if (i < depth && b->shapes[i])
+            *choice = prefix[i];
+        else if (target->module)
+            choice->value = s->base->params[target->module->id][target->param];
+    }
+}
+
+static uint64_t hash_choice(uint64_t hash, const ds_choice *choice) {
+    const ds_num *v = &choice->value;
+    hash = ds_hash_mix(hash, choice->item);
+    if (v->kind == DS_NUM_INT) return ds_hash_mix(hash, (uint64_t)v->i);
+    return ds_hash_mix(hash, v->kind == DS_NUM_REAL ? ds_hash_bytes(&v->r, sizeof v->r)
+                                                    : ds_hash_bytes(v->s, strlen(v->s)));
+}
+
+/* Of these kinds a small step says what each layer does. */
+static bool is_by_layer(const char *recompute) {
+    static const char *const kinds[] = {"none", "selective", "full"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(recompute, kinds[i]) == 0) return true;
+    return false;
+}
+
+static uint64_t key_of(const ds_bounds *b, const ds_choice *prefix, const char *recompute) {
+    uint64_t key = ds_hash_bytes(recompute, strlen(recompute));
+    for (uint32_t i = 0; i < b->shaped; i++)
+        if (b->shapes[i]) key = hash_choice(ds_hash_mix(key, i), &prefix[i]);
+    return key;
+}
+
+/* Under the candidate that fill_candidate has made, with an arena of its own for what binding
+ * makes. */
+static ds_bound_small *make_small(ds_bounds *b, const ds_bound_sibling *sibling) {
+    ds_unit *unit = b->space->unit;
+    ds_scenario scenario = *ds_unit_scenario(unit);
+    ds_arena kept = unit->arena, own;
+    ds_setting *settings;
+    uint32_t n;
+    ds_arena_init(&unit->arena);
+    ds_arena_init(&own);
+    ds_space_set_knobs(b->space, &b->candidate, unit);
+    ds_space_settings(b->space, &b->candidate, &own, &settings, &n);
+    ds_bound_small *small = ds_bound_small_new(unit, settings, n, sibling);
+    ds_scenario_restore(unit, &scenario);
+    ds_arena_deinit(&own);
+    ds_arena_deinit(&unit->arena);
+    unit->arena = kept;
+    return small;
+}
+
+static ds_bound_small *find_small(const ds_bounds *b, uint64_t key) {
+    for (uint32_t i = 0; i < KEPT_SMALLS; i++)
+        if (b->smalls[i].small && b->smalls[i].key == key) return b->smalls[i].small;
+    return NULL;
+}
+
+static void keep_small(ds_bounds *b, uint64_t key, ds_bound_small *small) {
+    kept_small *place = &b->smalls[b->oldest++ % KEPT_SMALLS];
+    ds_bound_small_free(place->small);
+    *place = (kept_small){key, small};
+}
+
+/* `key`: of the small step, if it is an open one. Its batch may be counted in more than one sample
+ * (batch = 2 * pairs); parts that do not divide that have a step of their own, so that what is
+ * known does not depend on what is asked for first. */
+static const ds_bound_layers *make_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                                          const ds_bound_sibling *sibling, uint64_t key) {
+    ds_bound_layers *layers = DS_NEW(&b->arena, ds_bound_layers);
+    ds_bound_small *small = find_small(b, key);
+    bool kept = small && small->batch % sibling->parts == 0;
+    if (!kept) {
+        fill_candidate(b, prefix, depth);
+        bool another = small != NULL;
+        small = make_small(b, sibling);
+        kept = small && small->microbatch && !another;
+        if (kept) keep_small(b, key, small);
+    }
+    bool ok = small && ds_bound_layers_make(small, b->source->profiles, b->ground, sibling, layers);
+    if (!kept) ds_bound_small_free(small);
+    return ok ? layers : NULL;
+}
+
+static const ds_bound_layers *find_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                                          const ds_bound_sibling *sibling, uint64_t group) {
+    uint64_t small = ds_hash_mix(key_of(b, prefix, sibling->recompute), (uint64_t)sibling->tp);
+    small = ds_hash_mix(ds_hash_mix(small, (uint64_t)sibling->cp),
+                        ds_hash_bytes(sibling->cp_type, strlen(sibling->cp_type)));
+    small = ds_hash_mix(small, ds_hash_bytes(sibling->tp_overlap, strlen(sibling->tp_overlap)));
+    small = ds_hash_mix(small, sibling->order ? DS_KEY(sibling->order) : 0);
+    small = ds_hash_mix(small, sibling->sp);
+    uint64_t key = ds_hash_mix(ds_hash_mix(small, (uint64_t)sibling->parts), group);
+    key = ds_hash_mix(key, sibling->bytes);
+    const uint64_t *at = ds_map_find(&b->layers, key);
+    if (at) return (const ds_bound_layers *)(uintptr_t)*at;
+    const ds_bound_layers *layers = make_layers(b, prefix, depth, sibling, small);
+    ds_map_put(&b->layers, key, DS_KEY(layers));
+    return layers;
+}
+
+static ds_bound_machine *make_machine(ds_bounds *b) {
+    ds_unit *unit = b->space->unit;
+    ds_scenario scenario = *ds_unit_scenario(unit);
+    ds_arena kept = unit->arena, own;
+    ds_setting *settings;
+    uint32_t n;
+    ds_binding binding;
+    ds_arena_init(&unit->arena);
+    ds_arena_init(&own);
+    ds_space_set_knobs(b->space, &b->candidate, unit);
+    ds_space_settings(b->space, &b->candidate, &own, &settings, &n);
+    bool ok = ds_bind(unit, settings, n, &binding, NULL) == DS_OK;
+    ds_bound_machine *machine = ok ? ds_bound_machine_new(&binding, b->source->profiles) : NULL;
+    ds_scenario_restore(unit, &scenario);
+    ds_arena_deinit(&own);
+    ds_arena_deinit(&unit->arena);
+    unit->arena = kept;
+    return machine;
+}
+
+static ds_bound_machine *find_machine(ds_bounds *b, const ds_choice *prefix, uint32_t depth) {
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < b->placed; i++)
+        if (b->places[i]) key = hash_choice(ds_hash_mix(key, i), &prefix[i]);
+    const uint64_t *at = ds_map_find(&b->machines, key);
+    if (at) return b->grounds.at[*at];
+    ds_map_put(&b->machines, key, b->grounds.n);
+    fill_candidate(b, prefix, depth);
+    DS_PUSH(&b->arena, &b->grounds, make_machine(b));
+    return b->grounds.at[b->grounds.n - 1];
+}
+
+/* ---- regions ---- */
+
+/* The frame of regions for the prefix, from the first dimension that differs. */
+static ds_status set_frame(ds_bounds *b, const ds_choice *prefix, uint32_t depth, ds_error *err) {
+    uint32_t same = 0;
+    while (same < depth && same < b->n_set &&
+           ds_choice_same(b->space, same, &b->set[same], &prefix[same]))
+        same++;
+    b->n_set = same;
+    for (; b->n_set < depth; b->n_set++) {
+        const ds_choice *choice = &prefix[b->n_set];
+        DS_TRY(
+            ds_space__set(b->space, &b->space->region, b->n_set, choice->value, choice->item, err));
+        b->set[b->n_set] = *choice;
+    }
+    return DS_OK;
+}
+
+static ds_bound_form form_of(const char *schedule, int64_t pp) {
+    static const struct {
+        const char *name;
+        ds_bound_form form;
+    } known[] = {{"1f1b", DS_BOUND_1F1B},
+                 {"eager-1f1b", DS_BOUND_EAGER},
+                 {"gpipe", DS_BOUND_GPIPE},
+                 {"interleaved", DS_BOUND_DEPTH_FIRST},
+                 {"breadth-first", DS_BOUND_BREADTH_FIRST},
+                 {"zb-h1", DS_BOUND_ZB_H1},
+                 {"zb-h2", DS_BOUND_ZB_H2}};
+    if (pp == 1) return DS_BOUND_1F1B;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(schedule, known[i].name) == 0) return known[i].form;
+    return DS_BOUND_ANY;
+}
+
+static bool is_form(const char *schedule) {
+    const ds_schedule_form *form;
+    for (uint32_t i = 0; (form = ds_schedule_form_at(i)) != NULL; i++)
+        if (strcmp(form->name, schedule) == 0) return true;
+    return false;
+}
+
+/* Interleaved schedules of one chunk are those of plain pipelines. */
+static void read_chunks(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                        const char *schedule, ds_bound_region *out) {
+    bool given = is_said(b, KNOB_VIRTUAL_STAGES);
+    int64_t asked = given ? knob_int(b, KNOB_VIRTUAL_STAGES, prefix, depth, 1, 0) : 0;
+    bool known = !given || asked;
+    out->form = form_of(schedule, out->pp);
+    out->chunks = out->pp == 1 ? 1 : ds_schedule_virtual_stages(schedule, asked);
+    if (asked == 1 && out->form == DS_BOUND_DEPTH_FIRST) out->form = DS_BOUND_1F1B;
+    if (asked == 1 && out->form == DS_BOUND_BREADTH_FIRST) out->form = DS_BOUND_GPIPE;
+    if (asked == 1 && out->form != DS_BOUND_ANY) out->chunks = 1;
+    if (out->chunks < 1 || !known) out->form = DS_BOUND_ANY;
+    out->named = known && out->chunks > 0 && is_form(schedule);
+}
+
+/* What only whole strategies have. */
+static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                          ds_bound_region *out) {
+    const char *schedule = knob_text(b, KNOB_SCHEDULE, prefix, depth, "1f1b");
+    const char *order = knob_text(b, KNOB_ORDER, prefix, depth, "pp dp cp tp");
+    const char *balance = knob_text(b, KNOB_BALANCE, prefix, depth, "layers");
+    read_chunks(b, prefix, depth, schedule, out);
+    out->even = strcmp(balance, "layers") == 0 && !is_said(b, KNOB_STAGE_LAYERS);
+    out->order = *order ? ds_intern(&b->space->unit->strings, order) : NULL;
+    out->late = out->zero == 1 ||
+                (out->zero == 0 && knob_int(b, KNOB_LATE_REDUCE, prefix, depth, 0, 0) > 0);
+    out->prefetch = knob_int(b, KNOB_PREFETCH, prefix, depth, 1, -1);
+    out->uneven = knob_int(b, KNOB_ZERO_UNEVEN, prefix, depth, 0, 0) > 0;
+    const char *p2p = knob_text(b, KNOB_P2P, prefix, depth, "overlapped");
+    out->blocking = strcmp(p2p, "blocking") == 0;
+    out->batched = strcmp(p2p, "batched") == 0;
+    out->parts = out->tp > 1 && knob_int(b, KNOB_SCATTER_GATHER, prefix, depth, 0, 1);
+}
+
+/* Where the mesh of a region lies. */
+typedef struct placed {
+    ds_bound_machine *machine;
+    const ds_bound_mesh *mesh;
+} placed;
+
+static int64_t transfer_ps(void *context, ds_opcode op, int64_t bytes) {
+    const placed *p = context;
+    return ds_bound_mesh_transfer_ps(p->machine, p->mesh, op, bytes);
+}
+
+/* The layers, once the whole strategy is known as far as they go; of bytes alone those without
+ * transfers, which are the same on every mesh. */
+static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bool bytes,
+                       ds_bound_region *out) {
+    const char *recompute = knob_text(b, KNOB_RECOMPUTE, prefix, depth, "none");
+    int64_t sp = knob_int(b, KNOB_SP, prefix, depth, 0, -1), parts, world;
+    const char *cp_type = knob_text(b, KNOB_CP_TYPE, prefix, depth, "ring");
+    const char *overlap =
+        out->tp == 1 ? "none" : knob_text(b, KNOB_TP_OVERLAP, prefix, depth, "none");
+    bool known = out->dp && out->tp && out->pp && out->cp && out->microbatches && sp >= 0 &&
+                 *cp_type && *overlap && knob_int(b, KNOB_EP, prefix, depth, 1, 0) == 1 &&
+                 is_by_layer(recompute);
+    if (!known || !out->machine || !ds_mul_i64(out->dp, out->microbatches, &parts)) return;
+    if (!ds_mul_i64(out->dp * out->tp, out->pp, &world) || !ds_mul_i64(world, out->cp, &world) ||
+        world > INT32_MAX)
+        return;
+    read_pipeline(b, prefix, depth, out);
+    const ds_bound_mesh mesh = {out->dp, out->tp, out->pp, out->cp, out->order};
+    placed place = {out->machine, &mesh};
+    uint64_t group = out->order && !bytes ? ds_bound_mesh_group(out->machine, &mesh) : 0;
+    ds_bound_sibling sibling = {.tp = out->tp,
+                                .cp = out->cp,
+                                .device = ds_bound_machine_device(out->machine),
+                                .sp = sp > 0,
+                                .recompute = recompute,
+                                .cp_type = cp_type,
+                                .tp_overlap = overlap,
+                                .order = out->cp > 1 ? out->order : NULL,
+                                .parts = parts,
+                                .bytes = bytes,
+                                .context = &place};
+    if (group) sibling.transfer_ps = transfer_ps;
+    out->layers = find_layers(b, prefix, depth, &sibling, group);
+}
+
+static ds_status read_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bool bytes,
+                             ds_bound_region *out, ds_error *err) {
+    *out = (ds_bound_region){.zero = -1};
+    if (b->refused || depth < b->shaped) return DS_OK;
+    ds_status status = set_frame(b, prefix, depth, err);
+    if (ds_space__is_of_values(status)) return DS_OK; /* a param that divides by zero, say */
+    DS_TRY(status);
+    out->dp = knob_int(b, KNOB_DP, prefix, depth, 1, 0);
+    out->tp = knob_int(b, KNOB_TP, prefix, depth, 1, 0);
+    out->pp = knob_int(b, KNOB_PP, prefix, depth, 1, 0);
+    out->cp = knob_int(b, KNOB_CP, prefix, depth, 1, 0);
+    out->microbatches = knob_int(b, KNOB_MICROBATCHES, prefix, depth, 1, 0);
+    out->zero = knob_int(b, KNOB_ZERO, prefix, depth, 0, -1);
+    if (knob_int(b, KNOB_ZERO_GROUP, prefix, depth, 0, 1)) out->zero = -1;
+    out->offload = offload_bits(b, prefix, depth, &out->offloads);
+    out->machine = find_machine(b, prefix, depth);
+    if (out->machine) out->capacity_bytes = ds_bound_machine_capacity(out->machine);
+    add_layers(b, prefix, depth, bytes, out);
+    return DS_OK;
+}
+
+ds_status ds_bounds_region(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                           ds_bound_region *out, ds_error *err) {
+    return read_region(b, prefix, depth, false, out, err);
+}
+
+ds_status ds_bounds_memory(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
+                           ds_bound_region *out, ds_error *err) {
+    return read_region(b, prefix, depth, true, out, err);
+}
+
+/* ---- what there are no bounds of ---- */
+
+static bool varies(const ds_space *s, const char *section, const char *name) {
+    for (uint32_t i = 0; i < s->dims.n; i++)
+        if (s->dims.at[i].target.knob == ds_scenario_knob(section, name)) return true;
+    return false;
+}
+
+static const char *find_refusal(const ds_bounds *b) {
+    static const struct {
+        const char *section, *name, *why;
+    } unknown[] = {{"", "jobs", "several jobs share the cluster"},
+                   {"", "program", "the scenario runs a program, not a model"},
+                   {"", "mesh", "the scenario gives a mesh of its own"},
+                   {"strategy", "ops", "strategy.ops places single operations"},
+                   {"strategy", "dp_shares", "strategy.dp_shares makes unequal replicas"},
+                   {"strategy", "stage_dp", "strategy.stage_dp makes stages of several widths"},
+                   {"strategy", "stage_tp", "strategy.stage_tp makes stages of several widths"}};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (ds_scenario_find(b->space->unit, unknown[i].section, unknown[i].name) ||
+            varies(b->space, unknown[i].section, unknown[i].name))
+            return unknown[i].why;
+    const char *framework = "none";
+    if (varies(b->space, "", "framework") ||
+        ds_scenario_text(b->space->base, "", "framework", &framework, NULL) != DS_OK ||
+        (strcmp(framework, "none") != 0 && strcmp(framework, "deepspeed") != 0))
+        return "settings of a framework are not followed: state them in its place";
+    const char *cost = "fitted";
+    const ds_attr *attr = ds_scenario_find(b->space->unit, "", "cost");
+    if (attr && ds_scenario_text(b->space->base, "", "cost", &cost, NULL) == DS_OK &&
+        strcmp(cost, "fitted") != 0)
+        return "measured costs follow no curve that could be bounded: say cost = fitted";
+    return varies(b->space, "", "cost") ? "the kind of costs varies" : NULL;
+}
+
+ds_status ds_bounds_new(const ds_eval_source *source, ds_space *space, ds_bounds **out,
+                        const char **why, ds_error *err) {
+    ds_bounds *b = ds_xcalloc(1, sizeof *b);
+    ds_arena_init(&b->arena);
+    ds_map_init(&b->layers);
+    ds_map_init(&b->machines);
+    b->ground = ds_plan_ground_new();
+    b->source = source;
+    b->space = space;
+    b->shapes = DS_NEW_N(&b->arena, bool, space->dims.n);
+    memset(b->shapes, 0, space->dims.n * sizeof *b->shapes);
+    b->places = DS_NEW_N(&b->arena, bool, space->dims.n);
+    memset(b->places, 0, space->dims.n * sizeof *b->places);
+    b->candidate = ds_candidate_new(space, &b->arena);
+    b->set = ds_candidate_new(space, &b->arena).at;
+    *why = find_refusal(b);
+    b->refused = *why != NULL;
+    ds_status status = b->refused ? DS_OK : find_knobs(b, err);
+    if (status == DS_OK && !b->refused) status = find_shapes(b, err);
+    if (status == DS_OK) status = ds_space__cook(space, &space->walk, 0, err);
+    if (status == DS_OK) status = ds_space__cook(space, &space->judge, 0, err);
+    if (status == DS_OK) status = ds_space__cook(space, &space->region, 0, err);
+    *out = b;
+    if (status == DS_OK) return DS_OK;
+    ds_bounds_free(b);
+    *out = NULL;
+    return status;
+}
+
+void ds_bounds_free(ds_bounds *b) {
+    if (!b) return;
+    for (uint32_t i = 0; i < b->grounds.n; i++) ds_bound_machine_free(b->grounds.at[i]);
+    ds_plan_ground_free(b->ground);
+    for (uint32_t i = 0; i < KEPT_SMALLS; i++) ds_bound_small_free(b->smalls[i].small);
+    ds_map_deinit(&b->layers);
+    ds_map_deinit(&b->machines);
+    ds_arena_deinit(&b->arena);
+    free(b);
+}

@@ -1,0 +1,392 @@
+/* What each stage does and holds: what the bounds are put together from. */
+#include "search/bound/bounds.h"
+
+#include "ir/strategy/strategy.h"
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- turns ---- */
+
+bool ds_bound_is_placed(const ds_bound_region *r) {
+    if (r->pp == 1) return true;
+    return r->form != DS_BOUND_ANY && r->even && r->layers->turns >= r->pp * r->chunks;
+}
+
+/* What is left over goes to the chunks in the middle (ir/passes/stage/cut.c). */
+static int64_t turns_of(const ds_bound_region *r, int64_t chunk) {
+    int64_t n = r->layers->turns, chunks = r->pp * r->chunks;
+    int64_t rest = n % chunks, middle = (chunks - rest) / 2;
+    return n / chunks + (chunk >= middle && chunk < middle + rest);
+}
+
+/* Over all chunks of the stage. */
+static int64_t stage_turns(const ds_bound_region *r, int64_t stage) {
+    int64_t n = 0;
+    for (int64_t c = stage; c < r->pp * r->chunks; c += r->pp) n += turns_of(r, c);
+    return n;
+}
+
+/* Of so much before the loop, in each turn, behind it. */
+static int64_t of_stage(const ds_bound_region *r, int64_t stage, const int64_t each[3]) {
+    int64_t sum = each[DS_BOUND_TURN] * stage_turns(r, stage);
+    if (stage == 0) sum += each[DS_BOUND_PRE];
+    return stage == r->pp - 1 ? sum + each[DS_BOUND_POST] : sum;
+}
+
+/* ---- between stages ---- */
+
+/* ds_bound_mesh_sends of what goes from stage to stage; NULL: not known. */
+static const int64_t *find_sends(const ds_bound_region *r) {
+    const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
+    int64_t bytes = r->layers->carried_bytes;
+    if (!r->machine || !r->order || r->pp == 1) return NULL;
+    return ds_bound_mesh_sends(r->machine, &mesh, r->parts ? bytes / r->tp : bytes);
+}
+
+static void read_sends(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const int64_t *there = find_sends(r), *back = there ? there + r->pp : NULL;
+    int64_t all = r->microbatches * r->chunks, both = 0;
+    if (!there) return;
+    double most = (double)there[r->pp - 1] + (double)back[r->pp - 1];
+    if (most * (double)(all + 1) >= 0x1p60) return; /* no bound is better than one beyond int64 */
+    out->there_ps = there[stage];
+    out->back_ps = back[stage];
+    if (stage > 0) {
+        int64_t once = there[stage] - there[stage - 1];
+        out->sent_ps = there[stage - 1] + all * once;
+        both += once + back[stage] - back[stage - 1];
+    }
+    if (stage < r->pp - 1) both += there[stage + 1] - there[stage] + back[stage + 1] - back[stage];
+    /* all that it sends and receives, but for the first of each kind */
+    if (r->blocking) out->items_ps += (all - 1) * both;
+    if (r->batched) out->shards_s = larger(out->shards_s, (double)((all - 1) * both) * 1e-12);
+}
+
+/* The small step has the gradient of a weight that is read before the loop and behind it once: it
+ * is made behind it, and complete with what comes before. */
+static int64_t tied_bytes(const ds_bound_region *r) {
+    return least(r->layers->tied_bytes, r->layers->part[DS_BOUND_POST].gradient_bytes);
+}
+
+/* Of a weight that the first and the last stage read, they have a gradient each: one goes to where
+ * the other one is, at least. */
+static double tie_s(const ds_bound_region *r) {
+    const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
+    if (!r->machine || !r->order || r->pp == 1 || r->zero != 0) return 0;
+    return (double)ds_bound_mesh_across_ps(r->machine, &mesh, tied_bytes(r)) * 1e-12;
+}
+
+/* ---- time ---- */
+
+int64_t ds_bound_delay(const ds_bound_region *r, int64_t stage) {
+    if (r->form == DS_BOUND_ZB_H1) return stage;
+    return r->form == DS_BOUND_ZB_H2 ? 2 * stage : -1;
+}
+
+static bool is_split(const ds_bound_region *r) {
+    return r->form == DS_BOUND_ZB_H1 || r->form == DS_BOUND_ZB_H2;
+}
+
+/* Do later microbatches add up whole gradients? With ZeRO 2 and 3 they have parts of them. */
+static int adds_up(const ds_bound_region *r) {
+    return r->microbatches > 1 && (r->zero == 0 || r->zero == 1);
+}
+
+/* A part's backward pass. With stages, what comes before the loop is left out: weights that are
+ * read behind it too have gradients of their own then, which are added up elsewhere. */
+static ds_bound_path backward_of(const ds_bound_region *r, int place, int k) {
+    ds_bound_path path = r->layers->part[place].backward[k];
+    if (place == DS_BOUND_PRE && r->pp > 1) return (ds_bound_path){0};
+    if (is_split(r)) path.span_ps = path.in_ps = path.out_ps = path.compute_ps;
+    return path;
+}
+
+/* All microbatches of a part. */
+static int64_t all_ps(const ds_bound_region *r, int place) {
+    int64_t first = backward_of(r, place, 0).span_ps;
+    int64_t next = backward_of(r, place, adds_up(r)).span_ps;
+    return r->microbatches * (r->layers->part[place].forward.span_ps + next) + first - next;
+}
+
+int64_t ds_bound_computation_ps(const ds_bound_region *r) {
+    int64_t sum = 0;
+    for (int i = 0; i < DS_BOUND_PLACES; i++) {
+        const ds_bound_part *p = &r->layers->part[i];
+        int64_t first = backward_of(r, i, 0).compute_ps;
+        int64_t next = backward_of(r, i, adds_up(r)).compute_ps;
+        int64_t all = r->microbatches * (p->forward.compute_ps + next) + first - next;
+        sum += i == DS_BOUND_TURN ? all * r->layers->turns : all;
+    }
+    return sum;
+}
+
+/* n turns one after the other, from what comes in to what goes out. */
+static int64_t passage_ps(const ds_bound_path *p, int64_t n) {
+    return n == 1 ? p->through_ps : p->in_ps + (n - 2) * p->span_ps + p->out_ps;
+}
+
+static void read_items(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    int64_t all[DS_BOUND_PLACES], last[DS_BOUND_PLACES];
+    for (int i = 0; i < DS_BOUND_PLACES; i++) {
+        all[i] = all_ps(r, i);
+        last[i] = backward_of(r, i, adds_up(r)).span_ps;
+    }
+    out->items_ps = of_stage(r, stage, all);
+    out->last_ps = of_stage(r, stage, last);
+}
+
+/* ---- hosts ---- */
+
+/* What a turn gets from its host and sends there. */
+typedef struct hosted {
+    double weights_s, saved_s, sent_s;
+} hosted;
+
+static hosted find_hosted(const ds_bound_region *r) {
+    const ds_bound_part *turn = &r->layers->part[DS_BOUND_TURN];
+    hosted out = {0};
+    if (!r->offloads || !r->offload || !r->machine) return out;
+    double from_s = ds_bound_machine_host_per_byte(r->machine, true);
+    double to_s = ds_bound_machine_host_per_byte(r->machine, false);
+    if (r->offload & DS_OFFLOAD_WEIGHTS)
+        out.weights_s = from_s * (double)turn->weight_bytes /
+                        (double)(r->zero == 3 || r->zero < 0 ? r->dp * r->cp : 1);
+    if (!(r->offload & DS_OFFLOAD_ACTIVATIONS)) return out;
+    out.saved_s = from_s * (double)turn->saved_bytes;
+    out.sent_s = to_s * (double)turn->saved_bytes;
+    return out;
+}
+
+/* A turn is reloaded once that `prefetch` turns before it begins, which is when its item does at
+ * the soonest, but for the first ones; and it begins once the one before these has been offloaded
+ * (ir/passes/overlap/overlap.c, overlap/host.c). The last turn's activations may stay. */
+static int64_t at_least_ps(int64_t path_ps, int64_t turns, double each_s, double but_one_s) {
+    double wait_s = turns > 0 ? (double)turns * each_s + (double)(turns - 1) * but_one_s : 0;
+    int64_t wait_ps = (int64_t)(wait_s * 1e12 * (1 - 1e-9));
+    return path_ps > wait_ps ? path_ps : wait_ps;
+}
+
+/* ---- from stage to stage ---- */
+
+/* Items of a chunk from what comes in to what goes out, forwards and backwards. */
+typedef struct passage {
+    int64_t forward_ps, backward_ps;
+} passage;
+
+/* Where gradients of weights are apart, it is not known how those of inputs go their way. */
+static passage passage_of(const ds_bound_region *r, int64_t chunk) {
+    const ds_bound_part *p = r->layers->part;
+    const ds_bound_path *f = &p[DS_BOUND_TURN].forward;
+    const ds_bound_path b = backward_of(r, DS_BOUND_TURN, 0);
+    int64_t n = turns_of(r, chunk);
+    passage out = {passage_ps(f, n), passage_ps(&b, n)};
+    if (chunk == 0) {
+        out.forward_ps = p[DS_BOUND_PRE].forward.span_ps + (n - 1) * f->span_ps + f->out_ps;
+        out.backward_ps = b.in_ps + (n - 1) * b.span_ps + backward_of(r, DS_BOUND_PRE, 0).span_ps;
+    }
+    if (r->prefetch >= 0) {
+        hosted h = find_hosted(r);
+        int64_t late = n - r->prefetch;
+        out.forward_ps = at_least_ps(out.forward_ps, late, h.weights_s, 0);
+        out.forward_ps = at_least_ps(out.forward_ps, late - 1, h.sent_s, 0);
+        out.backward_ps = at_least_ps(out.backward_ps, late, h.weights_s, h.saved_s);
+    }
+    if (is_split(r)) out.backward_ps = 0;
+    return out;
+}
+
+static void read_passage(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_path *f = &r->layers->part[DS_BOUND_TURN].forward;
+    const ds_bound_path b = backward_of(r, DS_BOUND_TURN, 0);
+    passage through = passage_of(r, stage);
+    out->forward_ps = through.forward_ps;
+    out->backward_ps = through.backward_ps;
+    if (stage > 0) {
+        out->early_ps = f->span_ps - f->in_ps;
+        out->late_ps = b.span_ps - b.out_ps;
+    }
+    if (is_split(r)) out->late_ps = out->items_ps;
+    bool turns_back = stage == r->pp - 1 && !is_split(r);
+    int64_t behind = turns_back ? backward_of(r, DS_BOUND_POST, 0).through_ps : 0;
+    out->return_ps = out->forward_ps + behind + out->backward_ps;
+}
+
+/* Sends of one item to the next stage and back, from the first chunk to the last one. From the last
+ * stage to the first one it is known where there are two. */
+static int64_t ways_ps(const ds_bound_region *r) {
+    const int64_t *there = find_sends(r), *back = there ? there + r->pp : NULL;
+    if (!there) return 0;
+    int64_t once = there[r->pp - 1] + back[r->pp - 1];
+    return r->chunks * once + (r->pp == 2 ? (r->chunks - 1) * once : 0);
+}
+
+/* One microbatch is the last on chunk 0: forwards, behind m − 1 others; or one is the first there
+ * backwards. */
+static int64_t chain_ps(const ds_bound_region *r) {
+    const ds_bound_part *p = r->layers->part;
+    int64_t n = turns_of(r, 0), sum = ways_ps(r) + backward_of(r, DS_BOUND_POST, 0).through_ps;
+    int64_t forward = p[DS_BOUND_PRE].forward.span_ps + n * p[DS_BOUND_TURN].forward.span_ps;
+    int64_t backward = n * backward_of(r, DS_BOUND_TURN, 0).span_ps;
+    if (is_split(r)) return 0;
+    for (int64_t c = 0; c < r->pp * r->chunks; c++) {
+        passage through = passage_of(r, c);
+        sum += through.forward_ps + through.backward_ps;
+    }
+    return sum + (r->microbatches - 1) * (forward > backward ? forward : backward);
+}
+
+/* ---- traffic over dp ---- */
+
+static double seconds_of(const ds_bound_region *r, ds_opcode op, int64_t bytes) {
+    const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
+    int64_t size = 1; /* few different ones */
+    while (size < bytes) size *= 2;
+    bool alone = r->cp > 1 && !r->layers->reads_parts; /* replicas over cp all do the same */
+    if (!r->machine || !r->order || r->dp * r->cp < 2 || !bytes || alone) return 0;
+    return (double)bytes * ds_bound_mesh_per_byte(r->machine, &mesh, op, size);
+}
+
+/* Bytes of a turn's weights that dp shares out for certain. */
+static int64_t shared_bytes(const ds_bound_region *r) {
+    int64_t bytes = 0;
+    if (r->cp > 1) return 0;
+    for (uint32_t i = 0; i < r->layers->n_weights; i++) {
+        const ds_bound_weight *w = &r->layers->weights[i];
+        bool shared = false;
+        for (uint32_t d = 0; d < w->n_dims; d++)
+            shared = shared || w->dims[d] % r->dp == 0 || (r->uneven && w->dims[d] > r->dp);
+        if (shared) bytes += w->bytes;
+    }
+    return bytes;
+}
+
+/* What stands before the loop has its gradients at the end of the last item of stage 0, but for
+ * what it does backwards itself. */
+static double first_s(const ds_bound_region *r, int64_t gradients) {
+    double reduce = seconds_of(r, DS_OP_ALL_REDUCE, gradients), scatter = reduce;
+    int64_t meanwhile = backward_of(r, DS_BOUND_PRE, adds_up(r)).span_ps;
+    if (is_split(r)) return 0;
+    if (r->zero > 0) scatter = seconds_of(r, DS_OP_REDUCE_SCATTER, gradients);
+    return tie_s(r) + (scatter < reduce ? scatter : reduce) - (double)meanwhile * 1e-12;
+}
+
+static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_part *p = r->layers->part;
+    int64_t tied = tied_bytes(r), here = r->pp > 1 ? tied : 0; /* then both ends have one */
+    const int64_t each[] = {least(p[0].gradient_bytes + tied, p[0].weight_bytes),
+                            least(p[1].gradient_bytes, p[1].weight_bytes),
+                            least(p[2].gradient_bytes - tied + here, p[2].weight_bytes + here)};
+    int64_t gradients = of_stage(r, stage, each), n = stage_turns(r, stage);
+    int64_t shared = r->zero > 0 ? n * shared_bytes(r) : 0;
+    double m = (double)r->microbatches, gather = seconds_of(r, DS_OP_ALL_GATHER, shared);
+    int several = r->microbatches > 1;
+    int64_t update = n * p[DS_BOUND_TURN].update_ps[several];
+    if (r->pp == 1) update += p[DS_BOUND_PRE].update_ps[several];
+    out->end_s = (double)update * 1e-12 / (double)(r->zero ? r->dp * r->cp : 1);
+    if (r->zero < 0) return;
+    out->reduce_s = seconds_of(r, DS_OP_ALL_REDUCE, gradients);
+    if (r->zero > 0) {
+        double scatter = seconds_of(r, DS_OP_REDUCE_SCATTER, gradients);
+        if (scatter < out->reduce_s) out->reduce_s = scatter;
+    }
+    if (r->zero == 2) out->shards_s = m * out->reduce_s;
+    if (r->zero == 3)
+        out->shards_s = m * (2 * gather + seconds_of(r, DS_OP_REDUCE_SCATTER, shared));
+    if (r->zero == 3) return;
+    if (gather > out->end_s) out->end_s = gather;
+    if (stage == 0 && first_s(r, each[0]) > out->end_s) out->end_s = first_s(r, each[0]);
+    /* Late ones of one chunk begin with those of the first turn, whose backward pass is the last.
+     * Chunks go from the last to the first, so those of several may begin sooner; but not with
+     * zero = 1, where what is gathered waits for the first update, and stands before the second
+     * thing to be reduced. */
+    int64_t meanwhile = p[DS_BOUND_TURN].backward[adds_up(r)].span_ps;
+    if (stage == 0) meanwhile += p[DS_BOUND_PRE].backward[adds_up(r)].span_ps;
+    double late = gather + out->reduce_s - (double)meanwhile * 1e-12;
+    bool known =
+        r->late && r->layers->turns > 0 && !is_split(r) && (r->chunks == 1 || r->zero == 1);
+    if (known && late > out->end_s) out->end_s = late;
+}
+
+/* Each way has a stream of its own. */
+static void read_host(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_part *turn = &r->layers->part[DS_BOUND_TURN];
+    double n = (double)stage_turns(r, stage), m = (double)r->microbatches;
+    hosted h = find_hosted(r);
+    double there = m * (n - 1) * h.sent_s, back = m * (2 * n * h.weights_s + (n - 1) * h.saved_s);
+    if (!r->offloads || !r->offload || !r->machine) return;
+    out->reload_s = back;
+    if (r->offload & DS_OFFLOAD_OPTIMIZER) {
+        double states = n * (double)turn->state_bytes / (double)(r->zero ? r->dp * r->cp : 1);
+        double reload = states * ds_bound_machine_host_per_byte(r->machine, true);
+        there += states * ds_bound_machine_host_per_byte(r->machine, false);
+        back += reload;
+        /* reloaded when the backward pass has ended (ir/passes/overlap/host.c) */
+        if (reload > out->end_s) out->end_s = reload;
+    }
+    if (there > out->shards_s) out->shards_s = there;
+    if (back > out->shards_s) out->shards_s = back;
+}
+
+/* ---- memory ---- */
+
+/* Of stages that have who knows what, the average. */
+static int64_t of_some(const ds_bound_region *r, int64_t stage, const int64_t each[3]) {
+    if (ds_bound_is_placed(r)) return of_stage(r, stage, each);
+    return (each[0] + each[1] * r->layers->turns + each[2]) / r->pp;
+}
+
+static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    const ds_bound_part *p = r->layers->part;
+    int64_t replicas = r->dp * r->cp, whole = r->pp == 1;
+    int64_t tied = whole || !ds_bound_is_placed(r) ? 0 : tied_bytes(r);
+    const int64_t weights[] = {p[0].weight_bytes, p[1].weight_bytes, p[2].weight_bytes + tied};
+    const int64_t states[] = {whole * p[0].state_bytes, p[1].state_bytes, whole * p[2].state_bytes};
+    const int64_t sums[] = {p[0].gradient_bytes + tied, p[1].gradient_bytes, p[2].gradient_bytes};
+    if (!(r->offload & DS_OFFLOAD_WEIGHTS))
+        out->held_bytes +=
+            of_some(r, stage, weights) / (r->zero == 3 || r->zero < 0 ? replicas : 1);
+    if (!(r->offload & DS_OFFLOAD_OPTIMIZER))
+        out->held_bytes += of_some(r, stage, states) / (r->zero ? replicas : 1);
+    if (!ds_bound_is_placed(r)) return;
+    int64_t n = turns_of(r, stage), most = n;
+    for (int64_t c = stage; c < r->pp * r->chunks; c += r->pp) {
+        n = least(n, turns_of(r, c));
+        if (turns_of(r, c) > most) most = turns_of(r, c);
+    }
+    if (!(r->offload & DS_OFFLOAD_ACTIVATIONS)) out->saved_bytes = n * p[1].saved_bytes;
+    if (stage == 0 && r->chunks == 1) out->saved_bytes += p[DS_BOUND_PRE].saved_bytes;
+    if (!(r->offload & DS_OFFLOAD_ACTIVATIONS) && !is_split(r) && r->chunks == 1) {
+        out->work_bytes = p[DS_BOUND_TURN].work_bytes;
+        if (stage == r->pp - 1 && p[DS_BOUND_POST].work_bytes > out->work_bytes)
+            out->work_bytes = p[DS_BOUND_POST].work_bytes;
+    }
+    int64_t gone = r->chunks == 1 ? sums[0] + sums[1] : most * sums[1] + sums[0] + sums[2];
+    if (r->zero == 0) out->summed_bytes = of_stage(r, stage, sums);
+    if (r->zero == 1 && of_stage(r, stage, sums) > gone)
+        out->summed_bytes = of_stage(r, stage, sums) - gone;
+    out->gradient_bytes = of_stage(r, stage, sums) / (r->zero == 0 || r->zero == 1 ? 1 : replicas);
+}
+
+void ds_bound_stage_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    *out = (ds_bound_stage){0};
+    read_bytes(r, stage, out);
+}
+
+void ds_bound_stage_of(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
+    *out = (ds_bound_stage){0};
+    if (ds_bound_is_placed(r)) {
+        read_items(r, stage, out);
+        read_passage(r, stage, out);
+        read_traffic(r, stage, out);
+        read_host(r, stage, out);
+        read_sends(r, stage, out);
+        if (stage == 0) out->chain_ps = chain_ps(r);
+    }
+    read_bytes(r, stage, out);
+}

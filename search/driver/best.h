@@ -1,0 +1,33 @@
+/* The best candidates seen so far: the first few by the first objective, and, with several
+ * objectives, the Pareto front: those that no other beats in one without losing in another. */
+#ifndef DS_SEARCH_DRIVER_BEST_H
+#define DS_SEARCH_DRIVER_BEST_H
+
+#include "search/driver/rows.h"
+
+#define DS_BEST_KEPT 10u
+
+typedef struct ds_best_row {
+    uint64_t number, hash;
+    ds_measures measures;
+    int64_t step_ps;
+    char *values; /* "dp=2 tp=1 schedule=1f1b"; owned */
+} ds_best_row;
+
+typedef struct ds_best {
+    ds_objective *objectives; /* owned */
+    uint32_t n_objectives;
+    DS_VEC(ds_best_row) top;   /* best first; of equals the first candidate */
+    DS_VEC(ds_best_row) front; /* empty with one objective; in order of candidates */
+} ds_best;
+
+void ds_best_init(ds_best *best, const ds_space *space);
+void ds_best_deinit(ds_best *best);
+/* A candidate that fits and holds all conditions. O(kept + front). */
+void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candidate,
+                 const ds_outcome *outcome, const ds_measures *measures);
+
+/* Tables for a terminal; hashes where there are rows that they lead to. */
+void ds_best_print(const ds_best *best, bool hashes, ds_buf *out);
+
+#endif

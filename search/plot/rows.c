@@ -1,0 +1,186 @@
+/* A sweep's table, read for pictures. Of many rows every second is dropped again and again, so that
+ * no more than MAX_POINTS are kept; the front and the cells are exact. */
+#include "search/plot/internal.h"
+
+#include "ir/base/csv.h"
+#include "ir/base/units.h"
+#include "search/driver/rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_POINTS = 20000 };
+
+/* X(column of the table). */
+#define COLUMNS(X)                                                                                 \
+    X(model_size)                                                                                  \
+    X(world_size)                                                                                  \
+    X(dp_degree)                                                                                   \
+    X(hp_degree)                                                                                   \
+    X(pp_degree)                                                                                   \
+    X(num_microbatches)                                                                            \
+    X(latency)                                                                                     \
+    X(throughput)                                                                                  \
+    X(peak_memory)                                                                                 \
+    X(status)
+
+typedef struct columns {
+#define DS_X(name) uint32_t name;
+    COLUMNS(DS_X)
+#undef DS_X
+} columns;
+
+typedef struct reading {
+    ds_plot_rows *rows;
+    ds_map seen; /* hash of (world, tp, pp) → cell */
+    const char *const *cells;
+    uint32_t n;
+    columns at;
+} reading;
+
+static bool find(const reading *r, const char *name, uint32_t *column) {
+    for (*column = 0; *column < r->n; ++*column)
+        if (strcmp(r->cells[*column], name) == 0) return true;
+    return false;
+}
+
+static bool find_columns(reading *r) {
+    bool all = r->n > 0;
+#define DS_X(name) all = all && find(r, #name, &r->at.name);
+    COLUMNS(DS_X)
+#undef DS_X
+    return all;
+}
+
+static double real(const reading *r, uint32_t column) {
+    return strtod(r->cells[column], NULL);
+}
+
+/* 1 where the table is blank: the degree of a program that is no strategy's. */
+static int64_t degree(const reading *r, uint32_t column) {
+    int64_t value = strtoll(r->cells[column], NULL, 10);
+    return value > 0 ? value : 1;
+}
+
+static void add_point(ds_plot_rows *rows, ds_plot_point point) {
+    if (rows->simulated++ % rows->stride) return;
+    if (rows->points.n == MAX_POINTS) {
+        for (uint32_t i = 0; i < MAX_POINTS / 2; i++) rows->points.at[i] = rows->points.at[2 * i];
+        rows->points.n = MAX_POINTS / 2;
+        rows->stride *= 2;
+    }
+    DS_HPUSH(&rows->points, point);
+}
+
+/* The front in order: each has more throughput than all with less memory. */
+static void add_front(ds_plot_rows *rows, ds_plot_point point) {
+    uint32_t at = 0, kept;
+    while (at < rows->front.n && rows->front.at[at].gib <= point.gib) at++;
+    if (at && rows->front.at[at - 1].per_s >= point.per_s) return;
+    uint32_t end = at;
+    while (at && rows->front.at[at - 1].gib >= point.gib)
+        at--; /* as much memory, less throughput */
+    while (end < rows->front.n && rows->front.at[end].per_s <= point.per_s) end++;
+    kept = rows->front.n - end;
+    DS_HPUSH(&rows->front, point); /* room for one more */
+    memmove(rows->front.at + at + 1, rows->front.at + end, kept * sizeof point);
+    rows->front.at[at] = point;
+    rows->front.n = at + 1 + kept;
+}
+
+static void add_cell(reading *r, ds_plot_cell cell) {
+    uint64_t key = ds_hash_mix(ds_hash_mix(ds_hash_mix(0, (uint64_t)cell.world), (uint64_t)cell.tp),
+                               (uint64_t)cell.pp);
+    uint64_t *known = ds_map_find(&r->seen, key);
+    if (!known) {
+        ds_map_put(&r->seen, key, r->rows->cells.n);
+        DS_HPUSH(&r->rows->cells, cell);
+    } else if (cell.per_s > r->rows->cells.at[*known].per_s) {
+        r->rows->cells.at[*known] = cell;
+    }
+}
+
+static void add_row(reading *r) {
+    ds_plot_rows *rows = r->rows;
+    const char *status = r->cells[r->at.status];
+    ds_plot_point point = {real(r, r->at.peak_memory) / (1 << 30), real(r, r->at.throughput),
+                           strcmp(status, "ok") == 0         ? DS_PLOT_OK
+                           : strcmp(status, "excluded") == 0 ? DS_PLOT_EXCLUDED
+                                                             : DS_PLOT_TOO_LARGE};
+    double latency_s = real(r, r->at.latency);
+    if (!(latency_s > 0)) return; /* not simulated */
+    if (!(point.per_s > 0)) {
+        point.per_s = 1 / latency_s;
+        rows->steps = true;
+    }
+    add_point(rows, point);
+    if (point.kind != DS_PLOT_OK) return;
+    add_front(rows, point);
+    add_cell(r, (ds_plot_cell){degree(r, r->at.world_size), degree(r, r->at.dp_degree),
+                               degree(r, r->at.hp_degree), degree(r, r->at.pp_degree),
+                               degree(r, r->at.num_microbatches), point.per_s});
+}
+
+static int by_degrees(const void *left, const void *right) {
+    const ds_plot_cell *a = left, *b = right;
+    if (a->world != b->world) return a->world < b->world ? -1 : 1;
+    if (a->tp != b->tp) return a->tp < b->tp ? -1 : 1;
+    return (a->pp > b->pp) - (a->pp < b->pp);
+}
+
+static void sort(ds_plot_rows *rows) {
+    if (!rows->cells.n) return;
+    qsort(rows->cells.at, rows->cells.n, sizeof *rows->cells.at, by_degrees);
+    for (uint32_t i = 0; i < rows->cells.n; i++)
+        if (!i || rows->cells.at[i].world != rows->cells.at[i - 1].world)
+            DS_HPUSH(&rows->worlds, rows->cells.at[i].world);
+}
+
+static void keep_model(reading *r, const ds_csv_stream *table, bool plain) {
+    const char *model = table->cells[r->at.model_size];
+    if (plain) model = ds_rows_plain(model);
+    r->rows->model = strcpy(ds_xmalloc(strlen(model) + 1), model);
+}
+
+static ds_status read_table(reading *r, ds_csv_stream *table, ds_error *err) {
+    bool found;
+    DS_TRY(ds_csv_next(table, &found, err));
+    r->n = table->n;
+    r->cells = table->cells;
+    if (!find_columns(r))
+        return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s is no file of a sweep", table->path);
+    bool plain = strcmp(table->cells[table->n - 1], DS_ROWS_SPREADSHEET) == 0;
+    while (true) {
+        DS_TRY(ds_csv_next(table, &found, err));
+        if (!found) break;
+        if (table->n != r->n) continue; /* half a row */
+        r->cells = table->cells;
+        if (!r->rows->model) keep_model(r, table, plain);
+        add_row(r);
+    }
+    if (r->rows->simulated) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
+                        "%s has no candidate that was simulated: nothing to draw", table->path);
+}
+
+ds_status ds_plot_rows_read(const char *csv, ds_plot_rows *out, ds_error *err) {
+    *out = (ds_plot_rows){.stride = 1};
+    reading r = {.rows = out};
+    ds_csv_stream table;
+    DS_TRY(ds_csv_open(&table, csv, err));
+    ds_map_init(&r.seen);
+    ds_status status = read_table(&r, &table, err);
+    ds_map_deinit(&r.seen);
+    ds_csv_close(&table);
+    sort(out);
+    return status;
+}
+
+void ds_plot_rows_deinit(ds_plot_rows *rows) {
+    free(rows->model);
+    free(rows->points.at);
+    free(rows->front.at);
+    free(rows->cells.at);
+    free(rows->worlds.at);
+    *rows = (ds_plot_rows){0};
+}

@@ -1,0 +1,88 @@
+/* From a candidate to what becomes of it.
+ *
+ * An evaluator belongs to one worker. What all candidates share is loaded once (profiles) or once a
+ * worker (the parsed and verified program); what one candidate needs is gone when the next begins.
+ * Searches know evaluators by this interface alone, so that one may stand in for another. */
+#ifndef DS_SEARCH_SPACE_EVAL_H
+#define DS_SEARCH_SPACE_EVAL_H
+
+#include "ir/lang/lang.h"
+#include "search/space/space.h"
+#include "sim/report/report.h"
+
+/* X(NAME, text): what became of a candidate. */
+#define DS_VERDICT_MAP(X)                                                                          \
+    X(OK, "ok")                                                                                    \
+    X(EXCLUDED, "excluded")         /* simulated, and a `where` of the sweep does not hold */      \
+    X(DOES_NOT_FIT, "does_not_fit") /* simulated, and some device lacks memory */                  \
+    X(ILLEGAL, "illegal")           /* the verifier or a pass refuses it */                        \
+    X(FAILED, "failed")             /* a missing cost, an unreachable device, a limit … */
+
+typedef enum ds_verdict {
+#define DS_X(name, text) DS_VERDICT_##name,
+    DS_VERDICT_MAP(DS_X)
+#undef DS_X
+        DS_VERDICT_COUNT
+} ds_verdict;
+const char *ds_verdict_text(ds_verdict verdict);
+ds_verdict ds_verdict_of(ds_status status);
+
+typedef struct ds_outcome {
+    ds_verdict verdict;
+    ds_buf reason; /* one line; empty if ok */
+    uint64_t hash; /* of what was run: modules, params, scenario, profiles */
+    int64_t dp, tp, pp, microbatches;
+    int64_t world; /* devices that take part */
+    int64_t batch; /* samples; 0: not known */
+    /* 0 unless simulated (ok, excluded, does_not_fit) */
+    int64_t step_ps, exposed_comm_ps, peak_bytes;
+    double throughput_per_s, mfu, bubble;
+    bool fits;
+    bool unsimulated; /* does not fit, by a lower bound (search/driver/reject.h) */
+    bool stopped;     /* the time limit passed before the candidate was done: the outcome is void */
+} ds_outcome;
+void ds_outcome_deinit(ds_outcome *outcome);
+/* The outcome of a whole simulation, without its hash, into an outcome of zeros. */
+void ds_outcome_of(const ds_result *result, ds_outcome *out);
+bool ds_outcome_is_simulated(const ds_outcome *outcome);
+
+typedef struct ds_eval ds_eval;
+struct ds_eval {
+    /* Fills the outcome, whatever happens. The reason's buffer is used again. */
+    void (*run)(ds_eval *eval, const ds_candidate *candidate, ds_outcome *outcome);
+    void (*free)(ds_eval *eval);
+};
+
+/* What is evaluated. All of it must outlive the evaluators, and is only read. */
+typedef struct ds_eval_source {
+    const char *path;
+    const char *text; /* of the file, where it comes from stdin; NULL: read `path` */
+    size_t text_n;
+    ds_load_options load;
+    const char *job; /* of a scenario with `jobs`: the one that is run; NULL: all */
+    const ds_space *space;
+    const ds_profiles *profiles;
+    uint64_t content;    /* ds_eval_content */
+    const ds_stop *stop; /* when a candidate is left as it is; NULL: never */
+} ds_eval_source;
+
+/* A hash of the modules of a unit, of the profiles and of the version of the semantics: all that a
+ * row's hash rests on but params and scenario. */
+uint64_t ds_eval_content(const ds_unit *unit, const ds_profiles *profiles);
+/* What `distsim run` would run under a binding: its content, params and scenario. */
+uint64_t ds_eval_hash(const ds_binding *binding, uint64_t content);
+
+/* Simulates each candidate from the start, as `distsim run --set …` does; costs are fitted ones
+ * where the scenario does not say (SEMANTICS S8). Errors: those of loading and verifying. */
+ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds_error *err);
+
+/* Of an evaluator that simulates: all that is known of the candidate before. OK if it can be bound.
+ */
+void ds_eval_describe(ds_eval *eval, const ds_candidate *candidate, ds_outcome *outcome);
+/* The source's unit, verified, as workers have one each. */
+ds_status ds_eval_load(const ds_eval_source *source, ds_unit **out, ds_error *err);
+
+/* The options of a run of the scenario within a sweep. */
+ds_status ds_eval_options(const ds_binding *binding, ds_sim_options *options, ds_error *err);
+
+#endif

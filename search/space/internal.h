@@ -1,0 +1,105 @@
+/* Shared by space.c and names.c; not a public header. */
+#ifndef DS_SEARCH_SPACE_INTERNAL_H
+#define DS_SEARCH_SPACE_INTERNAL_H
+
+#include "search/space/space.h"
+
+#include "ir/base/map.h"
+
+/* What must be known before something can be evaluated: level 0 is known from the start, level k
+ * once the first k dimensions are set, the one after the last dimension only after simulation. */
+typedef uint32_t ds_level;
+
+typedef struct ds_space_dim {
+    const ds_sweep_entry *entry;
+    ds_sweep_target target;
+} ds_space_dim;
+
+/* How a value follows from others: of a param, or of a name that stands in `named`. */
+typedef enum ds_recipe_kind {
+    DS_RECIPE_PARAM, /* `expr` into params[module][index] */
+    DS_RECIPE_EXPR,  /* `expr`, of a knob, into named[index] */
+    DS_RECIPE_COPY,  /* params[module][param] into named[index] */
+    DS_RECIPE_WORLD, /* devices of the topology into named[index] */
+    DS_RECIPE_PRICE  /* price times world into named[index] */
+} ds_recipe_kind;
+
+typedef struct ds_recipe {
+    ds_recipe_kind kind;
+    ds_level level;
+    uint32_t module, param, index;
+    ds_expr expr;
+    ds_loc loc;
+} ds_recipe;
+
+typedef struct ds_condition {
+    const ds_sweep_entry *entry;
+    ds_level level;
+} ds_condition;
+
+/* The current values: one set for the odometer, others for ds_space_judge and for bounds. */
+typedef struct ds_frame {
+    ds_num **params; /* [module id][param index] */
+    ds_named *named;
+    bool lenient;          /* goes on where a recipe of a level above 0 has no value … */
+    DS_VEC(uint32_t) gone; /* … these, and those that need them */
+} ds_frame;
+
+/* A dimension's values, evaluated for the digits before it. */
+typedef struct ds_digit {
+    uint64_t n;
+    uint64_t at;
+    int64_t first, step;      /* RANGE; first of POWERS */
+    DS_VEC(int64_t) divisors; /* of `of` */
+    int64_t of;
+} ds_digit;
+
+struct ds_space {
+    ds_arena arena;
+    ds_unit *unit;
+    const ds_binding *base;
+    const ds_setting *settings;
+    uint32_t n_settings;
+    const ds_sweep *sweep;
+    DS_VEC(ds_space_dim) dims;
+    DS_VEC(ds_recipe) recipes; /* in an order in which they can be evaluated */
+    DS_VEC(ds_condition) conditions;
+    DS_VEC(const char *) names; /* of frame.named */
+    DS_VEC(ds_level) name_levels;
+    DS_VEC(ds_objective) objectives;
+    ds_map param_levels;                                /* module << 32 | param → level + 1 */
+    uint32_t world, price, simulated[DS_DERIVED_COUNT]; /* places in `names`; UINT32_MAX: unused */
+    const ds_sweep_entry *price_entry;
+    ds_frame walk, judge, region;
+    /* the odometer */
+    ds_digit *digits;
+    ds_choice *current; /* what they stand for */
+    uint32_t depth;     /* of the params that are being looked at */
+    bool started, ended;
+    uint64_t most_rejected, rejected; /* in a row; 0: any number. So far */
+    uint32_t polls;                   /* values since the time was looked at */
+    bool doubtful;                    /* some condition or param could not be evaluated somewhere */
+};
+
+/* ---- names.c: what expressions look at ---- */
+
+/* The level at which an expression can be evaluated; recipes for all that it looks at are added. */
+ds_status ds_space__level(ds_space *space, ds_expr e, ds_loc loc, ds_level *level, ds_error *err);
+/* Likewise for a name; *place is its place in `names`. */
+ds_status ds_space__name(ds_space *space, const char *name, ds_loc loc, uint32_t *place,
+                         ds_error *err);
+/* Runs the recipes of one level. */
+ds_status ds_space__cook(ds_space *space, ds_frame *frame, ds_level level, ds_error *err);
+/* Sets a dimension and all that follows from it. */
+ds_status ds_space__set(ds_space *space, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
+                        ds_error *err);
+/* An error if what the expression looks at has no value for those of the dimensions (a param that
+ * divides by zero): that of the first such recipe. O(1) where there is none. */
+ds_status ds_space__known(const ds_space *space, const ds_frame *frame, ds_expr e, ds_error *err);
+/* Does it depend on values whether something can be evaluated? */
+static inline bool ds_space__is_of_values(ds_status status) {
+    return status == DS_ERR_VALUE || status == DS_ERR_OVERFLOW;
+}
+ds_env ds_space__env(const ds_space *space, const ds_frame *frame);
+
+#endif

@@ -1,0 +1,39 @@
+/* Fits the seven constants of gemm.h to measured products. */
+#ifndef DS_COST_FIT_GEMM_H
+#define DS_COST_FIT_GEMM_H
+
+#include "sim/cost/fit/fit.h"
+#include "sim/cost/gemm.h"
+
+typedef struct ds_gemm_row {
+    ds_gemm_shape shape;
+    double seconds;
+    /* Numbers of what the row has in common with others, from 0, for the cross-validation: all of
+     * its shape but m; whole families of shapes, such as a model's; m. */
+    uint32_t shape_group, family, size;
+} ds_gemm_row;
+
+typedef struct ds_gemm_fit_result {
+    ds_gemm_model model;
+    double loss;          /* mean of ds_fit_loss over the rows */
+    double w_min, w_max;  /* FLOP */
+    ds_fit_errors seen;   /* of the rows by these constants */
+    ds_fit_errors shape;  /* of rows by constants fitted without a fifth of the shape groups, */
+    ds_fit_errors family; /* without their family, */
+    ds_fit_errors size;   /* without a fifth of the sizes */
+    double ratios[5];     /* ds_fit_ratios of the rows */
+} ds_gemm_fit_result;
+
+/* Makes the mean loss small by a simplex search from the constants of `start`, whose processors and
+ * rates are kept, and from a usual set of constants. With `validate`, the fits for shape, family
+ * and size too (they begin at the constants found); without, or where there is one group only,
+ * those errors are 0. Errors: DS_ERR_VALUE for too few rows (DS_FIT_ROWS_PER_CONSTANT a constant),
+ * a row or a start that is not valid; those of ds_fit_minimize. O(searches x iterations x rows):
+ * seconds for 2,000 rows, with `validate` a minute. */
+ds_status ds_fit_gemm(const ds_gemm_row *rows, uint32_t n, const ds_gemm_model *start,
+                      bool validate, ds_gemm_fit_result *out, ds_error *err);
+
+/* Mean of ds_fit_loss over the rows by a model. */
+double ds_gemm_loss(const ds_gemm_row *rows, uint32_t n, const ds_gemm_model *model);
+
+#endif
