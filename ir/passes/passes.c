@@ -1,9 +1,9 @@
 /* The driver: which passes there are, what a scenario asks for, and the verifier after each. */
 #include "ir/passes/passes.h"
 
-#include "ir/verify/verify.h"
 #include "ir/passes/build/clone.h"
 #include "ir/passes/internal.h"
+#include "ir/verify/verify.h"
 
 #include <string.h>
 

@@ -2,9 +2,9 @@
 #include "ir/prove/check.h"
 
 #include "ir/exec/exec.h"
-#include "ir/strategy/scenario.h"
 #include "ir/ops/ops.h"
 #include "ir/passes/project/project.h"
+#include "ir/strategy/scenario.h"
 
 #include <math.h>
 #include <stdio.h>

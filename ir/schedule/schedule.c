@@ -28,8 +28,8 @@ typedef struct form {
     int64_t usual; /* … and this many by default */
 } form;
 
-/* What each form says is held to by tests/ir/test_schedule_forms.c over its range, p ≤ 16. Bubbles
- * are span bubbles (last end − first start − busy, the largest of all ranks) with free
+/* What each form says is held to by tests/ir/schedule/test_schedule_forms.c over its range, p ≤ 16.
+ * Bubbles are span bubbles (last end − first start − busy, the largest of all ranks) with free
  * communication, in terms of a whole stage's F, B (input gradient), W. DeepSeek's form of DualPipe,
  * (p/2−1)(F&B + B − 3W) with B the whole backward, is what the middle ranks do not work of the
  * makespan; the span bubble is no larger where F&B ≤ F + B + W, and the same where they are equal.

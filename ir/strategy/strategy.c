@@ -2,9 +2,9 @@
 #include "ir/strategy/strategy.h"
 
 #include "ir/base/units.h"
-#include "ir/strategy/scenario.h"
 #include "ir/core/devices.h"
 #include "ir/strategy/preset.h"
+#include "ir/strategy/scenario.h"
 
 #include <errno.h>
 #include <math.h>

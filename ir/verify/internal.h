@@ -19,9 +19,9 @@
 #ifndef DS_VERIFY_INTERNAL_H
 #define DS_VERIFY_INTERNAL_H
 
+#include "ir/ops/ops.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
-#include "ir/ops/ops.h"
 
 typedef struct ds_checker {
     ds_unit *unit;

@@ -1,7 +1,7 @@
 /* Meshes with numbers: sizes of axes, coordinates put in, and whether each mesh fits its devices.
  */
-#include "ir/verify/internal.h"
 #include "ir/core/devices.h"
+#include "ir/verify/internal.h"
 
 void ds_verify__meshes_init(ds_mesh_table *t, ds_checker *ck) {
     *t = (ds_mesh_table){.ck = ck};

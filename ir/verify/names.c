@@ -1,6 +1,6 @@
 /* Declarations: duplicates, references between them, recursion, unused and shadowed names. */
-#include "ir/verify/internal.h"
 #include "ir/core/devices.h"
+#include "ir/verify/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

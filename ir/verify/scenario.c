@@ -1,6 +1,6 @@
 /* The scenario: known keys, values of the right kind, and an entry that can be run. */
-#include "ir/strategy/jitter.h"
 #include "ir/core/devices.h"
+#include "ir/strategy/jitter.h"
 #include "ir/verify/internal.h"
 
 #include <stdlib.h>

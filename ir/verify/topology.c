@@ -1,8 +1,8 @@
 /* Device graphs, as far as the text alone tells: names, paths, units. What needs numbers is checked
  * where the graph is built (sim/topo); only counting devices and mesh sizes are here, because
  * shapes depend on them. */
-#include "ir/verify/internal.h"
 #include "ir/core/devices.h"
+#include "ir/verify/internal.h"
 
 #include "ir/base/units.h"
 

@@ -10,8 +10,8 @@
 #include "ir/base/map.h"
 #include "ir/base/units.h"
 #include "ir/lang/mentions.h"
-#include "ir/verify/verify.h"
 #include "ir/passes/passes.h"
+#include "ir/verify/verify.h"
 #include "search/space/internal.h"
 
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #include "search/bound/runs.h"
 
 #include "ir/lang/mentions.h"
-#include "ir/verify/verify.h"
 #include "ir/passes/snapshot.h"
+#include "ir/verify/verify.h"
 
 #include <stdlib.h>
 #include <string.h>

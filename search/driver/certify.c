@@ -4,8 +4,8 @@
 #include "search/driver/certify.h"
 
 #include "ir/strategy/strategy.h"
-#include "search/methods/bound.h"
 #include "search/driver/rows.h"
+#include "search/methods/bound.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,9 +7,9 @@
 #ifndef DS_SEARCH_DRIVER_REMOTE_INTERNAL_H
 #define DS_SEARCH_DRIVER_REMOTE_INTERNAL_H
 
-#include "search/space/eval.h"
 #include "search/driver/pool.h"
 #include "search/driver/ranks.h"
+#include "search/space/eval.h"
 
 /* Where job k's candidate and outcome are: those of slot k mod n_slots. */
 typedef struct ds_remote_slots {

@@ -4,13 +4,13 @@
  * is written; a method that learns gets its results round by round (search/methods/method.h). */
 #include "search/driver/sweep.h"
 
-#include "search/methods/anneal.h"
-#include "search/methods/beam.h"
-#include "search/methods/bound.h"
 #include "search/driver/pool.h"
 #include "search/driver/reject.h"
 #include "search/driver/remote_internal.h"
 #include "search/driver/sweep_file_internal.h"
+#include "search/methods/anneal.h"
+#include "search/methods/beam.h"
+#include "search/methods/bound.h"
 #include "sim/cost/table_db.h"
 
 #include <inttypes.h>

@@ -8,8 +8,8 @@
 #define DS_SEARCH_DRIVER_SWEEP_H
 
 #include "search/driver/best.h"
-#include "search/methods/method.h"
 #include "search/driver/ranks.h"
+#include "search/methods/method.h"
 
 typedef struct ds_sweep_progress {
     uint64_t rows;   /* in the file */

@@ -3,10 +3,10 @@
 #include "search/pase/internal.h"
 
 #include "ir/base/map.h"
-#include "ir/strategy/scenario.h"
 #include "ir/core/devices.h"
 #include "ir/passes/build/build.h"
 #include "ir/passes/build/path.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>

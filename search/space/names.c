@@ -7,8 +7,8 @@
  * dimensions (it divides by zero) is gone until they change, with all that needs it. */
 #include "search/space/internal.h"
 
-#include "ir/lang/mentions.h"
 #include "ir/core/devices.h"
+#include "ir/lang/mentions.h"
 
 #include <string.h>
 

@@ -260,7 +260,7 @@ static bool is_unsure(const ds_coll_builder *b) {
 }
 
 /* The time that its messages take. Of too many, an eighth of the way up between the bounds: those
- * of rings through 8 and 12 nodes take 0 to 15 % of it (tests/sim/test_stepwise.c). */
+ * of rings through 8 and 12 nodes take 0 to 15 % of it (tests/sim/net/test_stepwise.c). */
 static ds_status time_messages(ds_coll_builder *b, const char *algorithm, int64_t *ps) {
     bool in_chunks = b->request->chunks > 1 || b->request->op == DS_OP_RESHARD;
     uint64_t most = in_chunks ? MOST_REHEARSED_IN_CHUNKS : MOST_REHEARSED;

@@ -2,8 +2,8 @@
 #include "sim/compose/shorten.h"
 
 #include "ir/lang/mentions.h"
-#include "ir/strategy/scenario.h"
 #include "ir/passes/build/clone.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>

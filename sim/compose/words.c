@@ -3,8 +3,8 @@
  * for no more (ds_plan_meet), and a program is a hundred times as large. */
 #include "sim/compose/template.h"
 
-#include "ir/strategy/scenario.h"
 #include "ir/passes/build/clone.h"
+#include "ir/strategy/scenario.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
  *
  * What `train` and `strategy` say is the passes' to read. Errors of passes are about the step's own
  * unit, a copy: the copy's files are named as the source's, so an error's place is the source's. */
-#include "ir/strategy/scenario.h"
 #include "ir/passes/build/count.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/internal.h"
 
 #include <string.h>

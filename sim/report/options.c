@@ -2,8 +2,8 @@
  * ignores what the file says is worse than none. What belongs to a model is checked in model.c. */
 #include "sim/report/report.h"
 
-#include "ir/strategy/scenario.h"
 #include "ir/strategy/preset.h"
+#include "ir/strategy/scenario.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  * and taken out again. */
 #include "sim/report/schedules.h"
 #include "ir/base/units.h"
-#include "ir/strategy/scenario.h"
 #include "ir/schedule/schedule.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/analysis.h"
 
 #include <stdlib.h>

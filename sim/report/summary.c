@@ -1,7 +1,7 @@
 /* The summary for a terminal: what a student asks first, in the order in which it is asked. */
 #include "ir/base/units.h"
-#include "ir/strategy/scenario.h"
 #include "ir/strategy/preset.h"
+#include "ir/strategy/scenario.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #
 # Each *.patch here puts one fault into a copy of one file of the passes: an all_reduce left out, a wrong
 # axis, a missing scale, … The patched file is compiled and linked in front of the libraries of BUILD (a
-# release build), with the tests of tests/ir that are named below. Without a patch these must pass; with
+# release build), with the tests that are named below. Without a patch these must pass; with
 # any of them one must fail. A patch that does not apply is a failure too: a fault that is not there proves
 # nothing.
 set -u
@@ -12,7 +12,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build}" && pwd)
 cc=${CC:-cc}
 flags="-std=c17 -D_POSIX_C_SOURCE=200809L -ffp-contract=off -O1 -w -I$root $(pkg-config --cflags criterion gsl)"
-rooms="$build/libds_passes.a $build/libds_lang.a $build/libds_ops.a $build/libds_core.a $build/libds_base.a"
+rooms=$(printf "$build/libds_%s.a " prove passes exec schedule verify lang strategy ops core base)
 libraries="$rooms $(pkg-config --libs criterion gsl) -pthread -lm"
 work=${FAULTS_WORK:-$(mktemp -d)} # set for the patches that this script calls itself with
 [ "${FAULTS_WORK:-}" ] || trap 'rm -rf "$work"' EXIT
@@ -24,7 +24,8 @@ pipeline_widths:pipeline_widths/mlp pipeline_widths:pipeline_widths/skips
 families:families/micro* families:families/gpt families:families/llama families:families/mixtral
 property_passes:property_passes/random_pairs_0"
 
-tests="stage_verify pipeline_verify pipeline_widths families property_passes"
+tests="ir/passes/test_stage_verify ir/passes/test_pipeline_verify ir/passes/test_pipeline_widths
+ir/prove/test_families ir/prove/test_property_passes"
 
 compile() { # SOURCE OBJECT
     $cc $flags -DDS_SOURCE_DIR="\"$root\"" -c "$1" -o "$2"
@@ -34,6 +35,7 @@ link() { # FOLDER [OBJECT]: the test programs
     support="$work/prove.o $work/plan.o $work/random_model.o $work/shrink.o $work/pipe.o"
     support="$support $work/stage.o $work/step.o"
     for test in $tests; do
+        test=${test##*/test_}
         # shellcheck disable=SC2086
         $cc -o "$1/$test" "$work/test_$test.o" $support ${2:-} $libraries || return 1
     done
@@ -78,8 +80,8 @@ if [ "${2:-}" ]; then
     exit
 fi
 
-for source in support/prove support/plan support/random_model support/shrink support/pipe support/stage \
-    support/step $(printf 'ir/test_%s ' $tests); do
+for source in support/prove support/plan support/generate/random_model support/generate/shrink support/pipe support/stage \
+    support/step $tests; do
     compile "$root/tests/$source.c" "$work/$(basename $source).o" || exit 1
 done
 mkdir "$work/none"

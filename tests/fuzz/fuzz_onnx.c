@@ -3,7 +3,7 @@
  * is checked as fuzz_import does it. */
 #include "ir/import/import.h"
 #include "tests/fuzz/support.h"
-#include "tests/support/onnx_model.h"
+#include "tests/support/generate/onnx_model.h"
 
 #include <onnx.pb-c.h>
 

@@ -3,8 +3,8 @@
  *
  * A first byte below 8 says which program of the corpus the others edit; else the input is the
  * program. */
-#include "ir/strategy/jitter.h"
 #include "ir/lang/lang.h"
+#include "ir/strategy/jitter.h"
 #include "ir/verify/verify.h"
 #include "sim/report/report.h"
 #include "tests/fuzz/support.h"

@@ -302,7 +302,7 @@ Test(simgrid, random_platforms_with_weights_of_one_over_latency) {
 }
 
 /* 1 GiB a port, 64 ports of 50 GiB/s and 250 ns: each pair a flow there, one collective here. For
- * 256 ports, where SimGrid takes 19.922 ms, tests/sim/test_contention.c has its number. */
+ * 256 ports, where SimGrid takes 19.922 ms, tests/sim/net/test_contention.c has its number. */
 static double all_to_all_ours(void) {
     char text[1024];
     snprintf(text, sizeof text,

@@ -3,7 +3,7 @@
 #define DS_TESTS_IMPORT_TOPO_H
 
 #include "ir/import/import.h"
-#include "tests/support/topo_text.h"
+#include "tests/support/generate/topo_text.h"
 
 typedef ds_status (*topo_importer)(const char *text, size_t n, const ds_import_options *options,
                                    ds_buf *out, ds_error *err);

@@ -1,9 +1,9 @@
 #include "tests/support/pipe.h"
 
 #include "ir/lang/lang.h"
-#include "ir/verify/verify.h"
-#include "ir/prove/check.h"
 #include "ir/passes/passes.h"
+#include "ir/prove/check.h"
+#include "ir/verify/verify.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

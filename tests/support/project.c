@@ -2,10 +2,10 @@
 
 #include "ir/exec/exec.h"
 #include "ir/lang/lang.h"
-#include "ir/strategy/scenario.h"
-#include "ir/verify/verify.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/project/project.h"
+#include "ir/strategy/scenario.h"
+#include "ir/verify/verify.h"
 #include "sim/report/report.h"
 
 #include <criterion/criterion.h>

@@ -7,9 +7,9 @@
 #include "ir/base/str.h"
 #include "ir/exec/exec.h"
 #include "ir/lang/lang.h"
-#include "ir/verify/verify.h"
-#include "ir/prove/check.h"
 #include "ir/passes/passes.h"
+#include "ir/prove/check.h"
+#include "ir/verify/verify.h"
 
 #include <math.h>
 #include <stdio.h>

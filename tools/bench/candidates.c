@@ -9,8 +9,8 @@
  * processor time, values. */
 #define _GNU_SOURCE
 #include "ir/verify/verify.h"
-#include "search/methods/method.h"
 #include "search/driver/reject.h"
+#include "search/methods/method.h"
 
 #include <inttypes.h>
 #include <pthread.h>

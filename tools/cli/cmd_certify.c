@@ -1,8 +1,8 @@
 /* distsim certify CERTIFICATE: is it true that no candidate of the sweep is better? */
 #include "ir/base/file.h"
-#include "search/methods/bound.h"
 #include "search/driver/certify.h"
 #include "search/driver/rows.h"
+#include "search/methods/bound.h"
 #include "sim/cost/cost.h"
 #include "tools/cli/cli.h"
 

@@ -1,7 +1,7 @@
 /* distsim check FILE…: verifies programs, with the params' values, and reports everything found;
  * with --count also says how large the models in them are. */
-#include "ir/strategy/scenario.h"
 #include "ir/passes/build/count.h"
+#include "ir/strategy/scenario.h"
 #include "tools/cli/cli.h"
 
 #include <stdio.h>

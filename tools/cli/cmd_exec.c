@@ -3,8 +3,8 @@
 #include "ir/base/units.h"
 #include "ir/exec/exec.h"
 #include "ir/exec/npy.h"
-#include "ir/strategy/scenario.h"
 #include "ir/passes/passes.h"
+#include "ir/strategy/scenario.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/exec_verify.h"
 

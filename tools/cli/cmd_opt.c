@@ -1,7 +1,7 @@
 /* distsim opt FILE: prints the program after passes. What mlir-opt is to MLIR. */
 #include "ir/lang/lang.h"
-#include "ir/strategy/scenario.h"
 #include "ir/passes/passes.h"
+#include "ir/strategy/scenario.h"
 #include "tools/cli/cli.h"
 
 #include <stdio.h>

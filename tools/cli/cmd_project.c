@@ -1,8 +1,8 @@
 /* distsim project FILE: a sharded program as one body per rank. */
 #include "ir/lang/lang.h"
-#include "ir/strategy/scenario.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/project/project.h"
+#include "ir/strategy/scenario.h"
 #include "tools/cli/cli.h"
 
 #include <errno.h>

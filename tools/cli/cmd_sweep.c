@@ -1,7 +1,7 @@
 /* distsim sweep FILE -o out.csv: every candidate of the file's sweep, simulated. */
 #include "ir/base/output.h"
-#include "search/plot/plot.h"
 #include "search/driver/sweep.h"
+#include "search/plot/plot.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/progress.h"
 

@@ -2,8 +2,8 @@
  * that differs. */
 #include "tools/cli/exec_verify.h"
 
-#include "ir/strategy/scenario.h"
 #include "ir/prove/check.h"
+#include "ir/strategy/scenario.h"
 
 #include <math.h>
 #include <string.h>

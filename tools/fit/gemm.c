@@ -1,6 +1,6 @@
 /* The constants of products by tiles and waves: gemm_fits.csv from ops.csv. */
-#include "ir/core/ir.h"
 #include "sim/cost/fit/gemm.h"
+#include "ir/core/ir.h"
 #include "tools/fit/fit.h"
 
 #include <stdio.h>

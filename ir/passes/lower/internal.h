@@ -9,8 +9,8 @@
 
 #include "ir/passes/build/build.h"
 #include "ir/passes/build/clone.h"
-#include "ir/passes/passes.h"
 #include "ir/passes/build/path.h"
+#include "ir/passes/passes.h"
 
 /* A model that is larger is not lowered: calls that call twice double at every level. */
 #define DS_LOWER_MAX_OPS   (UINT32_C(1) << 20)

@@ -6,8 +6,8 @@
  * microbatches, since @step is one of them. */
 #include "ir/passes/lower/internal.h"
 
-#include "ir/strategy/scenario.h"
 #include "ir/passes/internal.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -24,10 +24,10 @@
  *
  * Works in place, on functions of explicit programs. */
 #include "ir/base/map.h"
-#include "ir/strategy/scenario.h"
 #include "ir/passes/build/edit.h"
 #include "ir/passes/overlap/internal.h"
 #include "ir/passes/passes.h"
+#include "ir/strategy/scenario.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -23,10 +23,10 @@
  *
  * Chunks are made inside of loops, the layers: the head's product is none of Transformer Engine's.
  * A collective in another neighbourhood stays as it is. */
-#include "ir/strategy/scenario.h"
 #include "ir/core/devices.h"
-#include "ir/passes/overlap/internal.h"
 #include "ir/passes/build/path.h"
+#include "ir/passes/overlap/internal.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>

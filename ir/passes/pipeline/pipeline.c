@@ -19,9 +19,9 @@
  *
  * A schedule with two copies of the weights has every chunk on two stages. Their gradients are
  * all_reduced behind the last microbatch; both then make the same update. */
-#include "ir/strategy/scenario.h"
 #include "ir/ops/ops.h"
 #include "ir/passes/pipeline/emit.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 #include "ir/passes/project/internal.h"
 
 #include "ir/exec/exec.h"
+#include "ir/passes/passes.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
-#include "ir/passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -21,8 +21,8 @@
 #define DS_PASSES_SHARD_INTERNAL_H
 
 #include "ir/passes/build/copy.h"
-#include "ir/passes/passes.h"
 #include "ir/passes/build/path.h"
+#include "ir/passes/passes.h"
 
 #define DS_SHARD_AXES 8u /* of one mesh */
 

@@ -8,8 +8,8 @@
  * is then both axes, major first. */
 #include "ir/passes/shard/internal.h"
 
-#include "ir/strategy/scenario.h"
 #include "ir/core/devices.h"
+#include "ir/strategy/scenario.h"
 
 #include <string.h>
 

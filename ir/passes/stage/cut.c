@@ -13,8 +13,8 @@
  * runs iff runs that are filled up to it are at most C. Of several such cuts, the earliest. */
 #include "ir/passes/stage/internal.h"
 
-#include "ir/strategy/scenario.h"
 #include "ir/passes/build/count.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,9 +14,9 @@
  * changes: the step still computes what it did, on one device. */
 #include "ir/passes/stage/internal.h"
 
-#include "ir/strategy/scenario.h"
 #include "ir/passes/build/copy.h"
 #include "ir/passes/build/path.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>
