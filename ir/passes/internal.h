@@ -14,4 +14,8 @@ static inline bool ds_step__is_brief(const ds_model_step *step) {
  * `code`, and says that it was found `after` a pass. */
 ds_status ds_step__verify(ds_model_step *step, const char *after, ds_status code, ds_error *err);
 
+/* The place of an error at a knob of the strategy: where the scenario says the knob, else where the
+ * scenario says pp. */
+ds_loc ds_step__knob(const ds_model_step *step, const char *name);
+
 #endif

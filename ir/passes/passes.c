@@ -3,6 +3,7 @@
 
 #include "ir/passes/build/clone.h"
 #include "ir/passes/internal.h"
+#include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
 
 #include <string.h>
@@ -147,4 +148,10 @@ void ds_model_step_set_func(ds_model_step *step, ds_func *func) {
         DS_PUSH(&step->unit->arena, &module->funcs, func);
     if (step->func && func->name == step->func->name) step->func = func;
     if (!step->trusted) ds_clone_order_items(module); /* else when it is verified */
+}
+
+ds_loc ds_step__knob(const ds_model_step *step, const char *name) {
+    const ds_attr *attr = ds_scenario_find(step->unit, "strategy", name);
+    if (!attr) attr = ds_scenario_find(step->unit, "strategy", "pp");
+    return attr ? attr->loc : DS_NOWHERE;
 }

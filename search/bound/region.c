@@ -12,7 +12,7 @@
 #include "ir/lang/mentions.h"
 #include "ir/passes/passes.h"
 #include "ir/verify/verify.h"
-#include "search/space/internal.h"
+#include "search/space/frame.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +138,7 @@ static void mark_leaf(void *context, const ds_expr_node *leaf) {
     ds_level level;
     if (leaf->kind != DS_EXPR_PARAM || m->status != DS_OK) return;
     ds_expr e = param_expr(m->b->space->unit, module, param); /* leaf is no longer there */
-    m->status = ds_space__level(m->b->space, e, DS_NOWHERE, &level, m->err);
+    m->status = ds_space_level(m->b->space, e, DS_NOWHERE, &level, m->err);
     if (m->status == DS_OK) mark_param(m->b, module, param, 0);
 }
 
@@ -199,14 +199,14 @@ static ds_status find_knobs(ds_bounds *b, ds_error *err) {
             const ds_attr *item = &found->attr->items[i];
             ds_level level = 0;
             if (item->kind == DS_ATTR_EXPR)
-                DS_TRY(ds_space__level(b->space, item->expr, item->loc, &level, err));
+                DS_TRY(ds_space_level(b->space, item->expr, item->loc, &level, err));
             if (level > found->level) found->level = level;
         }
         if (found->dim != UINT32_MAX)
             found->level = found->dim + 1;
         else if (found->attr && found->attr->kind == DS_ATTR_EXPR)
             DS_TRY(
-                ds_space__level(b->space, found->attr->expr, found->attr->loc, &found->level, err));
+                ds_space_level(b->space, found->attr->expr, found->attr->loc, &found->level, err));
     }
     return DS_OK;
 }
@@ -215,7 +215,7 @@ static ds_status find_knobs(ds_bounds *b, ds_error *err) {
 enum { UNKNOWN = 0xff };
 
 static ds_num num_of_attr(const ds_bounds *b, const ds_attr *attr, ds_num value) {
-    ds_env env = ds_space__env(b->space, &b->space->region);
+    ds_env env = ds_space_env(b->space, &b->space->region);
     if (attr->kind == DS_ATTR_WORD) return (ds_num){.kind = DS_NUM_STR, .s = attr->word};
     if (attr->kind == DS_ATTR_BOOL) return (ds_num){.kind = DS_NUM_INT, .i = attr->flag};
     if (attr->kind == DS_ATTR_EXPR &&
@@ -434,7 +434,7 @@ static ds_status set_frame(ds_bounds *b, const ds_choice *prefix, uint32_t depth
     for (; b->n_set < depth; b->n_set++) {
         const ds_choice *choice = &prefix[b->n_set];
         DS_TRY(
-            ds_space__set(b->space, &b->space->region, b->n_set, choice->value, choice->item, err));
+            ds_space_set(b->space, &b->space->region, b->n_set, choice->value, choice->item, err));
         b->set[b->n_set] = *choice;
     }
     return DS_OK;
@@ -549,7 +549,7 @@ static ds_status read_region(ds_bounds *b, const ds_choice *prefix, uint32_t dep
     *out = (ds_bound_region){.zero = -1};
     if (b->refused || depth < b->shaped) return DS_OK;
     ds_status status = set_frame(b, prefix, depth, err);
-    if (ds_space__is_of_values(status)) return DS_OK; /* a param that divides by zero, say */
+    if (ds_space_is_of_values(status)) return DS_OK; /* a param that divides by zero, say */
     DS_TRY(status);
     out->dp = knob_int(b, KNOB_DP, prefix, depth, 1, 0);
     out->tp = knob_int(b, KNOB_TP, prefix, depth, 1, 0);
@@ -629,9 +629,9 @@ ds_status ds_bounds_new(const ds_eval_source *source, ds_space *space, ds_bounds
     b->refused = *why != NULL;
     ds_status status = b->refused ? DS_OK : find_knobs(b, err);
     if (status == DS_OK && !b->refused) status = find_shapes(b, err);
-    if (status == DS_OK) status = ds_space__cook(space, &space->walk, 0, err);
-    if (status == DS_OK) status = ds_space__cook(space, &space->judge, 0, err);
-    if (status == DS_OK) status = ds_space__cook(space, &space->region, 0, err);
+    if (status == DS_OK) status = ds_space_cook(space, &space->walk, 0, err);
+    if (status == DS_OK) status = ds_space_cook(space, &space->judge, 0, err);
+    if (status == DS_OK) status = ds_space_cook(space, &space->region, 0, err);
     *out = b;
     if (status == DS_OK) return DS_OK;
     ds_bounds_free(b);

@@ -7,7 +7,7 @@
 #include "search/driver/reject.h"
 
 #include "search/bound/bounds.h"
-#include "search/space/internal.h"
+#include "search/space/frame.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * same or a lower level. Recipes are collected depth first, so each stands behind those it needs;
  * when a dimension is set, those of its level run in that order. One that has no value for these
  * dimensions (it divides by zero) is gone until they change, with all that needs it. */
-#include "search/space/internal.h"
+#include "search/space/frame.h"
 
 #include "ir/core/devices.h"
 #include "ir/lang/mentions.h"
@@ -15,7 +15,7 @@
 /* Of params made from params, and of nested topologies: each is a few calls deep. */
 enum { MAX_DEPTH = 1000 };
 
-ds_env ds_space__env(const ds_space *space, const ds_frame *frame) {
+ds_env ds_space_env(const ds_space *space, const ds_frame *frame) {
     return (ds_env){.exprs = &space->unit->exprs,
                     .params = (const ds_num *const *)frame->params,
                     .named = frame->named,
@@ -79,7 +79,7 @@ static ds_status derive_param(ds_space *s, const ds_module *module, uint32_t par
         recipe.expr = with->expr;
         recipe.loc = with->loc;
     }
-    DS_TRY(ds_space__level(s, recipe.expr, recipe.loc, level, err));
+    DS_TRY(ds_space_level(s, recipe.expr, recipe.loc, level, err));
     recipe.level = *level;
     if (*level) add_recipe(s, recipe);
     return DS_OK;
@@ -127,7 +127,7 @@ static ds_status topology_level(ds_space *s, const ds_topology *topology, ds_map
     for (uint32_t i = 0; i < topology->nodes.n; i++) {
         const ds_node_decl *node = &topology->nodes.at[i];
         ds_level of = 0;
-        if (DS_HAS_EXPR(node->count)) DS_TRY(ds_space__level(s, node->count, node->loc, &of, err));
+        if (DS_HAS_EXPR(node->count)) DS_TRY(ds_space_level(s, node->count, node->loc, &of, err));
         raise(level, of);
         if (node->kind == DS_NODE_INSTANCE)
             DS_TRY(topology_level(s, ds_find_topology(topology->module, node->type_name), seen,
@@ -218,7 +218,7 @@ static ds_status knob_name(ds_space *s, const ds_knob *knob, const char *name, d
         return no_value(name, "the scenario does not say it, and it does not vary", loc, err);
     if (attr && attr->kind == DS_ATTR_EXPR) {
         ds_recipe recipe = {.kind = DS_RECIPE_EXPR, .expr = attr->expr, .loc = attr->loc};
-        DS_TRY(ds_space__level(s, attr->expr, attr->loc, &recipe.level, err));
+        DS_TRY(ds_space_level(s, attr->expr, attr->loc, &recipe.level, err));
         recipe.index = *place = add_name(s, name, recipe.level, value);
         add_recipe(s, recipe);
         return DS_OK;
@@ -237,14 +237,14 @@ static ds_status price_name(ds_space *s, const char *name, ds_loc loc, uint32_t 
                             ds_error *err) {
     ds_recipe recipe = {.kind = DS_RECIPE_PRICE, .loc = loc};
     uint32_t world;
-    DS_TRY(ds_space__name(s, ds_intern(&s->unit->strings, "world"), loc, &world, err));
+    DS_TRY(ds_space_name(s, ds_intern(&s->unit->strings, "world"), loc, &world, err));
     recipe.param = world;
     recipe.level = s->name_levels.at[world];
     if (s->price_entry) {
         ds_level of;
         recipe.expr = s->price_entry->a;
         recipe.loc = s->price_entry->loc;
-        DS_TRY(ds_space__level(s, recipe.expr, recipe.loc, &of, err));
+        DS_TRY(ds_space_level(s, recipe.expr, recipe.loc, &of, err));
         raise(&recipe.level, of);
         if (of > s->dims.n)
             return ds_error_set(err, DS_ERR_VALUE, recipe.loc,
@@ -262,7 +262,7 @@ static ds_status derived_name(ds_space *s, ds_derived derived, const char *name,
         ds_recipe recipe = {.kind = DS_RECIPE_WORLD, .loc = loc};
         uint32_t on = on_dim(s), unused;
         if (on != UINT32_MAX)
-            DS_TRY(ds_space__name(s, s->dims.at[on].target.bare, loc, &unused, err));
+            DS_TRY(ds_space_name(s, s->dims.at[on].target.bare, loc, &unused, err));
         DS_TRY(world_level(s, loc, &recipe.level, err));
         recipe.index = *place = add_name(s, name, recipe.level, (ds_num){.kind = DS_NUM_INT});
         add_recipe(s, recipe);
@@ -276,7 +276,7 @@ static ds_status derived_name(ds_space *s, ds_derived derived, const char *name,
 }
 
 /* Dimensions first, then params, derived values, knobs. */
-ds_status ds_space__name(ds_space *s, const char *name, ds_loc loc, uint32_t *place,
+ds_status ds_space_name(ds_space *s, const char *name, ds_loc loc, uint32_t *place,
                          ds_error *err) {
     for (uint32_t i = 0; i < s->names.n; i++) {
         if (s->names.at[i] != name) continue;
@@ -315,13 +315,13 @@ static ds_status node_level(ds_space *s, const ds_expr_node *node, ds_loc loc, d
         return param_level(s, (uint32_t)(node->i >> 32), (uint32_t)node->i, level, err);
     if (node->kind != DS_EXPR_INDEX) return DS_OK;
     uint32_t place;
-    DS_TRY(ds_space__name(s, node->name, loc, &place, err));
+    DS_TRY(ds_space_name(s, node->name, loc, &place, err));
     *level = s->name_levels.at[place];
     return DS_OK;
 }
 
 /* By a stack of its own; the table of expressions does not grow meanwhile. O(size as a tree). */
-ds_status ds_space__level(ds_space *s, ds_expr e, ds_loc loc, ds_level *level, ds_error *err) {
+ds_status ds_space_level(ds_space *s, ds_expr e, ds_loc loc, ds_level *level, ds_error *err) {
     DS_VEC(ds_expr) todo = {0};
     ds_map seen;
     ds_map_init(&seen);
@@ -357,7 +357,7 @@ static void put_param(const ds_space *s, ds_frame *frame, uint32_t module, uint3
 }
 
 static ds_status cook(const ds_space *s, ds_frame *frame, const ds_recipe *recipe, ds_error *err) {
-    ds_env env = ds_space__env(s, frame);
+    ds_env env = ds_space_env(s, frame);
     ds_num value = {.kind = DS_NUM_INT};
     double price = 1;
     switch (recipe->kind) {
@@ -436,14 +436,14 @@ static void forget_gone(const ds_space *s, ds_frame *frame, ds_level level) {
     frame->gone.n = kept;
 }
 
-ds_status ds_space__known(const ds_space *s, const ds_frame *frame, ds_expr e, ds_error *err) {
+ds_status ds_space_known(const ds_space *s, const ds_frame *frame, ds_expr e, ds_error *err) {
     if (!looks_at_gone(s, frame, e)) return DS_OK;
     ds_frame same = *frame; /* the first one's error is its own */
     ds_status status = cook(s, &same, &s->recipes.at[frame->gone.at[0]], err);
     return status != DS_OK ? status : DS_ERR_VALUE;
 }
 
-ds_status ds_space__cook(ds_space *s, ds_frame *frame, ds_level level, ds_error *err) {
+ds_status ds_space_cook(ds_space *s, ds_frame *frame, ds_level level, ds_error *err) {
     forget_gone(s, frame, level);
     for (uint32_t i = 0; i < s->recipes.n; i++) {
         const ds_recipe *recipe = &s->recipes.at[i];
@@ -452,7 +452,7 @@ ds_status ds_space__cook(ds_space *s, ds_frame *frame, ds_level level, ds_error 
         ds_status status =
             needs_gone(s, frame, recipe) ? DS_ERR_VALUE : cook(s, frame, recipe, &why);
         if (status == DS_OK) continue;
-        if (!frame->lenient || !level || !ds_space__is_of_values(status)) {
+        if (!frame->lenient || !level || !ds_space_is_of_values(status)) {
             if (err) *err = why;
             return status;
         }
@@ -463,7 +463,7 @@ ds_status ds_space__cook(ds_space *s, ds_frame *frame, ds_level level, ds_error 
 }
 
 /* The name of a place is what `on == "box"` compares, and count_world looks up. */
-ds_status ds_space__set(ds_space *s, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
+ds_status ds_space_set(ds_space *s, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
                         ds_error *err) {
     const ds_space_dim *d = &s->dims.at[dim];
     if (d->target.module) put_param(s, frame, d->target.module->id, d->target.param, value);
@@ -475,5 +475,5 @@ ds_status ds_space__set(ds_space *s, ds_frame *frame, uint32_t dim, ds_num value
     }
     for (uint32_t i = 0; i < s->names.n; i++)
         if (s->names.at[i] == d->target.bare) frame->named[i].value = value;
-    return ds_space__cook(s, frame, dim + 1, err);
+    return ds_space_cook(s, frame, dim + 1, err);
 }

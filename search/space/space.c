@@ -4,7 +4,7 @@
  * has no more values the one before it turns, and so on; then every digit after it starts anew, its
  * domain evaluated for those before it. Whenever a digit is set, the conditions of its level are
  * checked; where one fails the digit turns on, so that nothing behind it is looked at. */
-#include "search/space/internal.h"
+#include "search/space/frame.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static ds_status check_domain(ds_space *s, uint32_t dim, ds_error *err) {
         ds_expr e = i < 3 ? ends[i] : item->kind == DS_ATTR_EXPR ? item->expr : DS_NO_EXPR;
         ds_level level = 0;
         if (!DS_HAS_EXPR(e)) continue;
-        DS_TRY(ds_space__level(s, e, entry->loc, &level, err));
+        DS_TRY(ds_space_level(s, e, entry->loc, &level, err));
         if (level > dim)
             return ds_error_set(err, DS_ERR_NAME, entry->loc,
                                 "the values of '%s' follow from %s, which is not known yet there",
@@ -84,17 +84,17 @@ static ds_status prepare(ds_space *s, ds_error *err) {
         ds_condition condition = {.entry = &s->sweep->entries[i]};
         ds_sweep_kind kind = condition.entry->kind;
         if (kind != DS_SWEEP_WHERE && kind != DS_SWEEP_SUBJECT) continue;
-        DS_TRY(ds_space__level(s, condition.entry->a, condition.entry->loc, &condition.level, err));
+        DS_TRY(ds_space_level(s, condition.entry->a, condition.entry->loc, &condition.level, err));
         if (kind == DS_SWEEP_SUBJECT) condition.level = s->dims.n + 1;
         DS_PUSH(&s->arena, &s->conditions, condition);
     }
     if (wants_price(s))
-        DS_TRY(ds_space__name(s, ds_intern(&s->unit->strings, "cost_per_hour"), s->sweep->loc,
+        DS_TRY(ds_space_name(s, ds_intern(&s->unit->strings, "cost_per_hour"), s->sweep->loc,
                               &unused, err));
     s->digits = DS_NEW_N(&s->arena, ds_digit, s->dims.n);
     s->current = DS_NEW_N(&s->arena, ds_choice, s->dims.n);
-    DS_TRY(ds_space__cook(s, &s->walk, 0, err));
-    return ds_space__cook(s, &s->judge, 0, err);
+    DS_TRY(ds_space_cook(s, &s->walk, 0, err));
+    return ds_space_cook(s, &s->judge, 0, err);
 }
 
 ds_status ds_space_new(const ds_binding *binding, const ds_setting *settings, uint32_t n_settings,
@@ -206,10 +206,10 @@ static void open_powers(ds_digit *digit, int64_t lo, int64_t hi) {
 static ds_status open_digit(ds_space *s, uint32_t dim, ds_error *err) {
     const ds_sweep_entry *entry = s->dims.at[dim].entry;
     ds_digit *digit = &s->digits[dim];
-    ds_env env = ds_space__env(s, &s->walk);
+    ds_env env = ds_space_env(s, &s->walk);
     int64_t a = 0, b = 0, step = 1;
     const ds_expr ends[] = {entry->a, entry->b, entry->step};
-    for (int i = 0; i < 3; i++) DS_TRY(ds_space__known(s, &s->walk, ends[i], err));
+    for (int i = 0; i < 3; i++) DS_TRY(ds_space_known(s, &s->walk, ends[i], err));
     digit->at = 0;
     if (DS_HAS_EXPR(entry->a)) DS_TRY(ds_expr_eval_int(&env, entry->a, entry->loc, &a, err));
     if (DS_HAS_EXPR(entry->b)) DS_TRY(ds_expr_eval_int(&env, entry->b, entry->loc, &b, err));
@@ -235,9 +235,9 @@ static ds_status open_digit(ds_space *s, uint32_t dim, ds_error *err) {
 
 /* A list's item that is a number or a text as one, else its text. */
 static ds_status item_value(ds_space *s, const ds_attr *item, ds_num *out, ds_error *err) {
-    ds_env env = ds_space__env(s, &s->walk);
+    ds_env env = ds_space_env(s, &s->walk);
     if (item->kind == DS_ATTR_EXPR) {
-        DS_TRY(ds_space__known(s, &s->walk, item->expr, err));
+        DS_TRY(ds_space_known(s, &s->walk, item->expr, err));
         return ds_expr_eval(&env, item->expr, item->loc, out, err);
     }
     *out = (ds_num){.kind = DS_NUM_STR, .s = item->kind == DS_ATTR_WORD ? item->word : ""};
@@ -269,7 +269,7 @@ static ds_status digit_value(ds_space *s, uint32_t dim, ds_choice *out, ds_error
 /* A unit scales the right side of the comparison. */
 static ds_status holds(const ds_space *s, const ds_frame *frame, const ds_sweep_entry *entry,
                        bool *out, ds_error *err) {
-    ds_env env = ds_space__env(s, frame);
+    ds_env env = ds_space_env(s, frame);
     ds_num value;
     if (entry->unit == DS_UNIT_NONE) {
         DS_TRY(ds_expr_eval(&env, entry->a, entry->loc, &value, err));
@@ -315,9 +315,9 @@ static ds_status check_level(ds_space *s, ds_level level, bool *ok, ds_error *er
         if (s->conditions.at[i].level != level) continue;
         ds_error why;
         const ds_sweep_entry *entry = s->conditions.at[i].entry;
-        ds_status status = ds_space__known(s, &s->walk, entry->a, &why);
+        ds_status status = ds_space_known(s, &s->walk, entry->a, &why);
         if (status == DS_OK) status = holds(s, &s->walk, entry, ok, &why);
-        bool doubtful = level > 0 && ds_space__is_of_values(status);
+        bool doubtful = level > 0 && ds_space_is_of_values(status);
         s->doubtful = s->doubtful || doubtful;
         if (doubtful || status == DS_OK) continue;
         if (err) *err = why;
@@ -333,7 +333,7 @@ static ds_status take_digit(ds_space *s, uint32_t dim, bool *ok, ds_error *err) 
     ds_choice *choice = &s->current[dim];
     DS_TRY(ds_stop_check_often(s->unit->stop, &s->polls, err));
     DS_TRY(digit_value(s, dim, choice, err));
-    DS_TRY(ds_space__set(s, &s->walk, dim, choice->value, choice->item, err));
+    DS_TRY(ds_space_set(s, &s->walk, dim, choice->value, choice->item, err));
     return check_level(s, dim + 1, ok, err);
 }
 
@@ -446,7 +446,7 @@ uint64_t ds_candidate_hash(const ds_space *s, const ds_candidate *candidate) {
 static ds_status set_prefix(ds_space *s, const ds_choice *prefix, uint32_t depth, ds_error *err) {
     for (uint32_t dim = 0; dim < depth; dim++) {
         s->current[dim] = prefix[dim];
-        DS_TRY(ds_space__set(s, &s->walk, dim, prefix[dim].value, prefix[dim].item, err));
+        DS_TRY(ds_space_set(s, &s->walk, dim, prefix[dim].value, prefix[dim].item, err));
     }
     return DS_OK;
 }
@@ -566,7 +566,7 @@ static void put_num(const ds_num *num, ds_buf *out) {
 }
 
 static void put_item(const ds_space *s, const ds_attr *item, ds_buf *out) {
-    ds_env env = ds_space__env(s, &s->judge);
+    ds_env env = ds_space_env(s, &s->judge);
     ds_num value;
     switch (item->kind) {
     case DS_ATTR_EXPR:
@@ -658,7 +658,7 @@ void ds_space_set_knobs(const ds_space *s, const ds_candidate *c, ds_unit *unit)
 
 static ds_status is_printed_as(ds_space *s, const ds_candidate *c, uint32_t dim, const char *value,
                                ds_buf *text, bool *same, ds_error *err) {
-    DS_TRY(ds_space__set(s, &s->judge, dim, c->at[dim].value, c->at[dim].item, err));
+    DS_TRY(ds_space_set(s, &s->judge, dim, c->at[dim].value, c->at[dim].item, err));
     text->n = 0;
     ds_buf_put(text, "");
     ds_space_put_value(s, c, dim, text);
@@ -696,7 +696,7 @@ ds_status ds_space_find(ds_space *s, const char *const *values, ds_candidate *ca
 
 static ds_status set_all(ds_space *s, const ds_candidate *c, ds_error *err) {
     for (uint32_t i = 0; i < s->dims.n; i++)
-        DS_TRY(ds_space__set(s, &s->judge, i, c->at[i].value, c->at[i].item, err));
+        DS_TRY(ds_space_set(s, &s->judge, i, c->at[i].value, c->at[i].item, err));
     return DS_OK;
 }
 

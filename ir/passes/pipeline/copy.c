@@ -8,11 +8,11 @@ static ds_arena *arena_of(const ds_pipe_copy *c) {
     return &c->b->unit->arena;
 }
 
-void ds_pipe__uses(const ds_op *op, void (*visit)(void *context, const ds_use *use),
+void ds_pipe_uses(const ds_op *op, void (*visit)(void *context, const ds_use *use),
                    void *context) {
     for (uint32_t i = 0; i < op->n_in; i++) visit(context, &op->in[i]);
     for (uint32_t i = 0; op->body && i < op->body->n_ops; i++)
-        ds_pipe__uses(op->body->ops[i], visit, context);
+        ds_pipe_uses(op->body->ops[i], visit, context);
 }
 
 ds_type *ds_pipe__place(ds_pipe_copy *c, const ds_type *type) {

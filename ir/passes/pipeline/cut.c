@@ -64,10 +64,10 @@ static void find_reads(cutter *x) {
     ds_pipe_part *p = x->part;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         reads r = {.part = p};
-        ds_pipe__uses(x->func->body.ops[i], add_read, &r);
+        ds_pipe_uses(x->func->body.ops[i], add_read, &r);
         r.at = p->ops[i].reads = DS_NEW_N(arena_of(x), uint32_t, r.n + 1);
         r.n = 0;
-        ds_pipe__uses(x->func->body.ops[i], add_read, &r);
+        ds_pipe_uses(x->func->body.ops[i], add_read, &r);
         p->ops[i].n_reads = r.n;
     }
 }

@@ -14,7 +14,7 @@
 #define DS_PASSES_PIPELINE_INTERNAL_H
 
 #include "ir/passes/build/build.h"
-#include "ir/passes/passes.h"
+#include "ir/passes/pipeline/chunks.h"
 
 #define DS_PIPE_NONE UINT32_MAX
 
@@ -79,10 +79,6 @@ ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split
 ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad,
                         ds_map *seconds);
 
-/* The chunk of every op of a step that is cut but not sharded yet, those of the microbatches'
- * functions and those behind them: op → chunk. Constants are left out. Errors: those of cutting. */
-ds_status ds_pipe__chunks(ds_model_step *step, ds_map *of, ds_error *err);
-
 /* Does the op, of `func`, bring a value to another mesh? */
 bool ds_pipe__crosses(const ds_func *func, const ds_op *op);
 
@@ -105,8 +101,5 @@ ds_type *ds_pipe__place(ds_pipe_copy *c, const ds_type *type);
 ds_value ds_pipe__value(ds_pipe_copy *c, ds_value old, const char *name, ds_op *def);
 /* Appends the copy; its results are in c->map. */
 ds_op *ds_pipe__copy_op(ds_pipe_copy *c, const ds_op *op);
-
-/* Calls `visit` with every use in the op, bodies included. */
-void ds_pipe__uses(const ds_op *op, void (*visit)(void *context, const ds_use *use), void *context);
 
 #endif

@@ -186,7 +186,7 @@ static void note_chunks(const ds_pipe_part *part, ds_map *of) {
             ds_map_put(of, DS_KEY(part->func->body.ops[i]), part->ops[i].chunk);
 }
 
-ds_status ds_pipe__chunks(ds_model_step *step, ds_map *of, ds_error *err) {
+ds_status ds_pipe_chunks(ds_model_step *step, ds_map *of, ds_error *err) {
     ds_pipe p = {.step = step,
                  .unit = step->unit,
                  .old = step->func,

@@ -60,12 +60,12 @@ bool ds_pipe__carry_adds(const ds_op *loop, uint32_t k) {
     const ds_op *yield = ds_block_end(loop->body);
     counter reads = {.value = loop->args[k].i};
     for (uint32_t i = 0; i < loop->body->n_ops; i++)
-        ds_pipe__uses(loop->body->ops[i], count_use, &reads);
+        ds_pipe_uses(loop->body->ops[i], count_use, &reads);
     for (uint32_t i = 0; i + 1 < loop->body->n_ops; i++) {
         const ds_op *op = loop->body->ops[i];
         if (op->n_out != 1 || op->out[0].i != yield->in[k].value.i) continue;
         counter here = {.value = reads.value};
-        ds_pipe__uses(op, count_use, &here);
+        ds_pipe_uses(op, count_use, &here);
         return adds_up(op->code) && here.n == 1 && reads.n == 1;
     }
     return false;
@@ -84,7 +84,7 @@ static void want(void *context, const ds_use *use) {
 static void close_first(splitter *s) {
     const ds_block *body = s->loop->body;
     for (uint32_t i = body->n_ops - 1; i-- > 0;)
-        if (s->first[i]) ds_pipe__uses(body->ops[i], want, s);
+        if (s->first[i]) ds_pipe_uses(body->ops[i], want, s);
 }
 
 /* An element of a family cannot be kept as it is: its reader comes along. */
@@ -107,7 +107,7 @@ static void find_first(splitter *s, const bool *is_wgrad) {
     for (uint32_t i = 0; i + 1 < body->n_ops; i++) {
         if (s->first[i]) continue;
         s->changed = false;
-        ds_pipe__uses(body->ops[i], find_families, s);
+        ds_pipe_uses(body->ops[i], find_families, s);
         if (!s->changed) continue;
         s->first[i] = true;
         close_first(s);

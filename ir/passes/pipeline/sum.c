@@ -161,7 +161,7 @@ void ds_pipe__find_tied(const ds_pipe *p, ds_pipe_tied *of) {
     for (uint32_t v = 0; v < p->old->values.n; v++) of[v].group = DS_PIPE_NONE;
     begin(&f);
     for (uint32_t i = p->tail; i < body->n_ops; i++)
-        if (!follows(&f, body->ops[i])) ds_pipe__uses(body->ops[i], read_part, &f);
+        if (!follows(&f, body->ops[i])) ds_pipe_uses(body->ops[i], read_part, &f);
     for (uint32_t v = 0; v < p->old->values.n; v++) {
         uint32_t group = of[v].group;
         if (group != DS_PIPE_NONE && (f.size[group] == 1 || f.also[group]))

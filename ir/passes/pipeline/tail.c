@@ -92,12 +92,12 @@ static void find_goals(tail *t) {
     }
     for (uint32_t i = body->n_ops - 1; i-- > p->tail;) {
         reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
-        ds_pipe__uses(body->ops[i], read_value, &r);
+        ds_pipe_uses(body->ops[i], read_value, &r);
         if (body->ops[i]->code == DS_OP_CLIP_FACTOR) continue; /* squares stay with gradients */
         r.goal = r.anchor;
         for (uint32_t k = 0; k < body->ops[i]->n_out && r.anchor == DS_PIPE_NONE; k++)
             r.goal = later(r.goal, t->goal[body->ops[i]->out[k].i]);
-        ds_pipe__uses(body->ops[i], set_goal, &r);
+        ds_pipe_uses(body->ops[i], set_goal, &r);
     }
 }
 
@@ -244,7 +244,7 @@ static ds_status copy_op(tail *t, const ds_op *op, uint32_t chunk, uint32_t copy
                       .pipe = p,
                       .copy = copy};
     bring x = {t, chunk, copy};
-    ds_pipe__uses(op, bring_use, &x);
+    ds_pipe_uses(op, bring_use, &x);
     if (t->status != DS_OK) return t->status;
     ds_pipe__copy_op(&c, op);
     for (uint32_t k = 0; k < op->n_out; k++) t->made[copy][op->out[k].i] = t->map[op->out[k].i];
@@ -295,7 +295,7 @@ static ds_status copy_factor(tail *t, const ds_op *op, uint32_t chunk) {
 /* Where an op belongs; what it makes is there from now on. *once: it is done on one copy alone. */
 static uint32_t settle(tail *t, const ds_op *op, bool *once) {
     reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
-    ds_pipe__uses(op, read_value, &r);
+    ds_pipe_uses(op, read_value, &r);
     uint32_t chunk = r.anchor;
     for (uint32_t k = 0; k < op->n_out && r.anchor == DS_PIPE_NONE; k++)
         chunk = later(chunk, t->goal[op->out[k].i]);

@@ -3,7 +3,7 @@
  * A type says the same with names and expressions; layouts are what the partitioner compares,
  * changes and prices. */
 #include "ir/passes/shard/internal.h"
-#include "ir/passes/stage/internal.h"
+#include "ir/passes/internal.h"
 
 #include <assert.h>
 #include <string.h>
@@ -206,7 +206,7 @@ static ds_status add_hint(const ds_sharder *s, const ds_type *type, uint32_t d, 
     }
     if (!axes.n || (size && size % parts == 0)) return DS_OK;
     bool stage = s->mesh_of_chunk;
-    if (stage) loc = ds_stage__knob(s->step, strcmp(name, "dp") == 0 ? "stage_dp" : "stage_tp");
+    if (stage) loc = ds_step__knob(s->step, strcmp(name, "dp") == 0 ? "stage_dp" : "stage_tp");
     return ds_error_set(err, DS_ERR_SHAPE, loc,
                         "%%%s: dim %u of size %lld is split over %s, but %lld parts%s%s do not "
                         "divide it: choose another degree, or take the hint away",

@@ -7,14 +7,14 @@
  * model's hints say reaches a stage through one that splits nothing (narrow.c takes the axes
  * of size 1 out at the end).
  *
- * An op is done on the mesh of its chunk, as `pipeline` would cut the step (ds_pipe__chunks). What
+ * An op is done on the mesh of its chunk, as `pipeline` would cut the step (ds_pipe_chunks). What
  * it reads from a stage of another width comes by one reshard, in front of the op: sums are made
  * where they are, and it lies there as it did here. Nothing else crosses, so all reshards between
  * stages are ops of the function's own level, never of a loop's body. A constant is made again. */
-#include "ir/passes/pipeline/internal.h"
+#include "ir/passes/pipeline/chunks.h"
 #include "ir/passes/shard/internal.h"
 
-#include "ir/passes/stage/internal.h"
+#include "ir/passes/internal.h"
 
 #include <string.h>
 
@@ -62,7 +62,7 @@ static ds_status make_meshes(ds_sharder *s, uint8_t *own, ds_error *err) {
         own[i] = first < i ? own[first] : (uint8_t)s->meshes.n;
         if (first < i) continue;
         if (s->meshes.n == UINT8_MAX)
-            return ds_error_set(err, DS_ERR_LIMIT, ds_stage__knob(step, "stage_dp"),
+            return ds_error_set(err, DS_ERR_LIMIT, ds_step__knob(step, "stage_dp"),
                                 "stages of more than %d different widths", UINT8_MAX);
         DS_PUSH(&s->unit->arena, &s->meshes, mesh);
     }
@@ -80,7 +80,7 @@ static ds_status place_chunks(ds_sharder *s, const uint8_t *own, ds_error *err) 
         for (uint32_t k = 1; k < index->n_copies; k++) {
             uint32_t other = index->stage[k * index->n_chunks + c];
             if (own[other] == own[stage]) continue;
-            return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_stage__knob(s->step, "schedule"),
+            return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_step__knob(s->step, "schedule"),
                                 "the schedule %s runs chunk %u on stage %u and on stage %u, which "
                                 "are not equally wide: such stages need the same stage_dp and "
                                 "stage_tp",
@@ -95,7 +95,7 @@ ds_status ds_shard__stages(ds_sharder *s, ds_error *err) {
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "shard: stages of several widths are cut first: stage runs before");
     uint8_t *own = DS_NEW_N(&s->unit->arena, uint8_t, (uint32_t)s->step->strategy.pp);
-    DS_TRY(ds_pipe__chunks(s->step, &s->chunk_of_op, err));
+    DS_TRY(ds_pipe_chunks(s->step, &s->chunk_of_op, err));
     DS_TRY(make_meshes(s, own, err));
     return place_chunks(s, own, err);
 }
@@ -154,7 +154,7 @@ static ds_status import(ds_sharder *s, ds_value old, ds_use use, ds_value *out, 
     }
     const ds_value_info *info = ds_value_at(s->b.func, use.value);
     if (info->n_binders)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_stage__knob(s->step, "stage_dp"),
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_step__knob(s->step, "stage_dp"),
                             "%%%s is a family, one value a turn, and read on a stage of another "
                             "width: give both stages the same dp and tp, or cut elsewhere "
                             "(stage_layers)",
@@ -194,7 +194,7 @@ ds_status ds_shard__enter(ds_sharder *s, const ds_op *op, ds_error *err) {
     const uint64_t *chunk = ds_map_find(&s->chunk_of_op, DS_KEY(op));
     if (op->code == DS_OP_CALL || op->code == DS_OP_RETURN) return DS_OK;
     s->here = chunk ? s->mesh_of_chunk[*chunk] : 0;
-    ds_pipe__uses(op, read_value, &r);
+    ds_pipe_uses(op, read_value, &r);
     return r.status;
 }
 

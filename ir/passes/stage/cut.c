@@ -39,12 +39,6 @@ uint32_t ds_stage__weight(const ds_stage_names *names, ds_value value) {
     return found ? (uint32_t)*found : names->step->weights.n;
 }
 
-ds_loc ds_stage__knob(const ds_model_step *step, const char *name) {
-    const ds_attr *attr = ds_scenario_find(step->unit, "strategy", name);
-    if (!attr) attr = ds_scenario_find(step->unit, "strategy", "pp");
-    return attr ? attr->loc : DS_NOWHERE;
-}
-
 /* ---- units ---- */
 
 static bool reads_weight(const ds_stage_names *names, const ds_op *op) {
@@ -129,19 +123,19 @@ static ds_status cut_as_told(const ds_model_step *step, ds_stage_cut *cut, ds_er
     int64_t sum = 0;
     bool fits = true;
     if (s->n_stage_layers != cut->n_chunks)
-        return ds_error_set(err, DS_ERR_VALUE, ds_stage__knob(step, "stage_layers"),
+        return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "stage_layers"),
                             "stage_layers has %u numbers, but the pipeline has %u chunks: one "
                             "number each",
                             s->n_stage_layers, cut->n_chunks);
     for (uint32_t c = 0; c < cut->n_chunks; c++)
         fits = fits && !__builtin_add_overflow(sum, s->stage_layers[c], &sum);
     if (!fits)
-        return ds_error_set(err, DS_ERR_VALUE, ds_stage__knob(step, "stage_layers"),
+        return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "stage_layers"),
                             "the numbers of stage_layers make more than 2^63, but @step has %lld "
                             "turns of loops",
                             (long long)cut->n_turns);
     if (sum != cut->n_turns)
-        return ds_error_set(err, DS_ERR_VALUE, ds_stage__knob(step, "stage_layers"),
+        return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "stage_layers"),
                             "the numbers of stage_layers make %lld, but @step has %lld turns of "
                             "loops%s",
                             (long long)sum, (long long)cut->n_turns,
@@ -153,7 +147,7 @@ static ds_status cut_as_told(const ds_model_step *step, ds_stage_cut *cut, ds_er
 static ds_status cut_by_layers(const ds_model_step *step, ds_stage_cut *cut, ds_error *err) {
     int64_t n = cut->n_turns, chunks = cut->n_chunks, rest = n % chunks;
     if (n < chunks)
-        return ds_error_set(err, DS_ERR_VALUE, ds_stage__knob(step, "balance"),
+        return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "balance"),
                             "%lld turns of loops are too few for the pipeline's %lld chunks; say "
                             "balance = flops to cut between other operations too, or which chunks "
                             "have none by stage_layers = [...]",
@@ -266,7 +260,7 @@ static ds_status cut_groups(const ds_model_step *step, ds_stage_cut *cut, groups
     ds_i128 total = 0;
     DS_TRY(make_groups(step, cut, g, &total, err));
     if (g->all.n < cut->n_chunks)
-        return ds_error_set(err, DS_ERR_VALUE, ds_stage__knob(step, "pp"),
+        return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(step, "pp"),
                             "the pipeline has %u chunks, but only %u operations and turns of "
                             "@step read weights: one each at least",
                             cut->n_chunks, g->begun ? g->all.n : 0);
@@ -305,7 +299,7 @@ ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, 
                         ds_error *err) {
     *out = (ds_stage_cut){.n_chunks = step->schedule.n_chunks};
     if (out->n_chunks > MAX_CHUNKS)
-        return ds_error_set(err, DS_ERR_LIMIT, ds_stage__knob(step, "virtual_stages"),
+        return ds_error_set(err, DS_ERR_LIMIT, ds_step__knob(step, "virtual_stages"),
                             "a model is cut into %u chunks, pp times virtual_stages; at most %d",
                             out->n_chunks, MAX_CHUNKS);
     DS_TRY(find_units(step, names, out, err));
@@ -313,7 +307,7 @@ ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, 
     out->begin[out->n_chunks] = out->n_units;
     if (step->strategy.n_stage_layers) return cut_as_told(step, out, err);
     if (step->strategy.balance == DS_BALANCE_TIME)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_stage__knob(step, "balance"),
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_step__knob(step, "balance"),
                             "balance = time takes the cut that simulates fastest, and a pass does "
                             "not simulate: it must be found before the passes run, and is then "
                             "stage_layers");

@@ -6,7 +6,7 @@
 #ifndef DS_PASSES_STAGE_INTERNAL_H
 #define DS_PASSES_STAGE_INTERNAL_H
 
-#include "ir/passes/passes.h"
+#include "ir/passes/internal.h"
 
 /* A *unit* is what is not cut: an op outside of loops, or one turn of a loop that stands in no
  * other. Units are numbered in the order in which they run. */
@@ -44,8 +44,6 @@ ds_step_cut ds_stage__turns(const ds_model_step *step, const ds_stage_cut *cut);
 uint32_t ds_stage__chunk(const ds_stage_cut *cut, int64_t unit);
 /* Does the item run in more than one chunk? */
 bool ds_stage__is_cut(const ds_stage_cut *cut, const ds_stage_item *item);
-/* An error at a knob of the strategy: at its place in the scenario, or at that of pp. */
-ds_loc ds_stage__knob(const ds_model_step *step, const char *name);
 
 /* What one chunk reads of a weight: the elements lo … hi − 1 of a family by its first binder. */
 typedef struct ds_stage_part {

@@ -90,7 +90,7 @@ static ds_status make_schedule(ds_model_step *step, ds_error *err) {
     if (status == DS_OK) status = refuse_recomputation(step, &why);
     if (status == DS_OK) status = ends(step, &why);
     if (status == DS_OK) return DS_OK;
-    return ds_error_set(err, status, ds_stage__knob(step, "schedule"), "%s", why.message);
+    return ds_error_set(err, status, ds_step__knob(step, "schedule"), "%s", why.message);
 }
 
 /* ---- what is read ---- */

@@ -188,7 +188,7 @@ static ds_status check_chunks(const walker *w, const ds_stage_weight *weights, d
     free(has);
     if (c == w->cut->n_chunks) return DS_OK;
     const char *knob = w->step->strategy.n_stage_layers ? "stage_layers" : "balance";
-    return ds_error_set(err, DS_ERR_VALUE, ds_stage__knob(w->step, knob),
+    return ds_error_set(err, DS_ERR_VALUE, ds_step__knob(w->step, knob),
                         "chunk %u of the pipeline's %u would have no weight, so nothing to do: "
                         "give it turns by stage_layers = [...], cut by balance = flops, or use "
                         "fewer stages",

@@ -1,6 +1,7 @@
-/* Shared by space.c and names.c; not a public header. */
-#ifndef DS_SEARCH_SPACE_INTERNAL_H
-#define DS_SEARCH_SPACE_INTERNAL_H
+/* A space inside: the values that its params and names have, and what follows from which of them.
+ * search/bound walks regions of a space with a frame of its own. */
+#ifndef DS_SEARCH_SPACE_FRAME_H
+#define DS_SEARCH_SPACE_FRAME_H
 
 #include "search/space/space.h"
 
@@ -84,22 +85,22 @@ struct ds_space {
 /* ---- names.c: what expressions look at ---- */
 
 /* The level at which an expression can be evaluated; recipes for all that it looks at are added. */
-ds_status ds_space__level(ds_space *space, ds_expr e, ds_loc loc, ds_level *level, ds_error *err);
+ds_status ds_space_level(ds_space *space, ds_expr e, ds_loc loc, ds_level *level, ds_error *err);
 /* Likewise for a name; *place is its place in `names`. */
-ds_status ds_space__name(ds_space *space, const char *name, ds_loc loc, uint32_t *place,
+ds_status ds_space_name(ds_space *space, const char *name, ds_loc loc, uint32_t *place,
                          ds_error *err);
 /* Runs the recipes of one level. */
-ds_status ds_space__cook(ds_space *space, ds_frame *frame, ds_level level, ds_error *err);
+ds_status ds_space_cook(ds_space *space, ds_frame *frame, ds_level level, ds_error *err);
 /* Sets a dimension and all that follows from it. */
-ds_status ds_space__set(ds_space *space, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
+ds_status ds_space_set(ds_space *space, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
                         ds_error *err);
 /* An error if what the expression looks at has no value for those of the dimensions (a param that
  * divides by zero): that of the first such recipe. O(1) where there is none. */
-ds_status ds_space__known(const ds_space *space, const ds_frame *frame, ds_expr e, ds_error *err);
+ds_status ds_space_known(const ds_space *space, const ds_frame *frame, ds_expr e, ds_error *err);
 /* Does it depend on values whether something can be evaluated? */
-static inline bool ds_space__is_of_values(ds_status status) {
+static inline bool ds_space_is_of_values(ds_status status) {
     return status == DS_ERR_VALUE || status == DS_ERR_OVERFLOW;
 }
-ds_env ds_space__env(const ds_space *space, const ds_frame *frame);
+ds_env ds_space_env(const ds_space *space, const ds_frame *frame);
 
 #endif
