@@ -51,7 +51,7 @@ enum { DS_OFFLOAD_ACTIVATIONS = 1, DS_OFFLOAD_OPTIMIZER = 2, DS_OFFLOAD_WEIGHTS 
 typedef enum ds_balance {
     DS_BALANCE_LAYERS, /* turns of the loops outside of others */
     DS_BALANCE_FLOPS,  /* of the forward pass */
-    DS_BALANCE_TIME    /* simulated, by who runs the passes: sim/report/balance.h */
+    DS_BALANCE_TIME    /* simulated, by who runs the passes: sim/run/balance.h */
 } ds_balance;
 
 /* How the pipeline's stages send. */

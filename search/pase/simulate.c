@@ -2,7 +2,7 @@
 #include "search/pase/simulate.h"
 
 #include "ir/verify/verify.h"
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 
 #include "ir/lang/lang.h"
 #include "search/space/space.h"
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 /* X(NAME, text): what became of a candidate. */
 #define DS_VERDICT_MAP(X)                                                                          \

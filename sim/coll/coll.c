@@ -370,3 +370,11 @@ ds_status ds_coll_choose(ds_topo *topo, const ds_coll_request *request, const ds
     }
     return found ? DS_OK : why;
 }
+
+double ds_coll_bus_factor(ds_opcode op, double n) {
+    if (op == DS_OP_ALL_REDUCE) return 2 * (n - 1) / n;
+    if (op == DS_OP_ALL_GATHER || op == DS_OP_REDUCE_SCATTER || op == DS_OP_ALL_TO_ALL ||
+        op == DS_OP_SCATTER || op == DS_OP_GATHER)
+        return (n - 1) / n;
+    return 1;
+}

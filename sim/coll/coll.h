@@ -118,4 +118,8 @@ const char *ds_coll_algorithm(uint32_t i);
 #define DS_COLL_MOST_ALGORITHMS 8
 uint32_t ds_coll_candidates(const ds_coll_request *request, const char **names);
 
+/* Bytes that pass a member's port, relative to the size of the collective of n members.
+ * Source: nccl-tests PERFORMANCE.md, "bus bandwidth". */
+double ds_coll_bus_factor(ds_opcode op, double n);
+
 #endif

@@ -1,4 +1,4 @@
-/* Compute, exposed communication and idleness of every class (sim/report/simulate.c). */
+/* Compute, exposed communication and idleness of every class (sim/run/simulate.c). */
 #include "sim/compose/internal.h"
 
 #include <stdlib.h>

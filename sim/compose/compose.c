@@ -3,9 +3,8 @@
 
 #include "ir/strategy/scenario.h"
 #include "sim/compose/fold.h"
-#include "sim/report/balance.h"
-#include "sim/report/internal.h"
-#include "sim/report/shares.h"
+#include "sim/run/balance.h"
+#include "sim/run/shares.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +126,7 @@ static void find_fullest(const ds_plan *plan, ds_composed *out) {
     double fullest = -1;
     out->fits = true;
     for (uint32_t c = 0; c < plan->n_classes; c++) {
-        int64_t peak = out->classes[c].peak_bytes, room = ds_report__capacity(plan, c);
+        int64_t peak = out->classes[c].peak_bytes, room = ds_class_capacity(plan, c);
         double share = room ? (double)peak / (double)room : 0;
         if (room && peak > room) out->fits = false;
         if (share < fullest || (share == fullest && peak <= out->peak_bytes)) continue;
@@ -137,7 +136,7 @@ static void find_fullest(const ds_plan *plan, ds_composed *out) {
         out->capacity_bytes = room;
     }
     ds_buf path = {0};
-    ds_buf_put(&path, ds_report__device(plan, out->fullest));
+    ds_buf_put(&path, ds_topo_device_path(plan->topo, plan->classes[out->fullest].device));
     strncpy(out->fullest_path, path.text, sizeof out->fullest_path - 1);
     ds_buf_deinit(&path);
 }
@@ -315,7 +314,7 @@ static ds_status run(ds_composer *composer, const ds_binding *binding,
                      const ds_items *items, ds_composed *out, const char **why, ds_error *err) {
     bool done;
     double model_flop, padding;
-    DS_TRY(ds_report__model_flop(binding, true, &model_flop, &padding, err));
+    DS_TRY(ds_model_flop(binding, true, &model_flop, &padding, err));
     DS_TRY(from_template(composer, binding, options, strategy, items, model_flop, out, &done, why,
                          err));
     if (*why && (strategy->offload || strategy->zero_uneven)) return DS_OK; /* as much as a plan */
@@ -326,7 +325,7 @@ static ds_status run(ds_composer *composer, const ds_binding *binding,
     else
         DS_TRY(ds_scenario_int(binding, "", "batch", &out->samples, err));
     if (*why) return DS_OK;
-    DS_TRY(ds_report__samples(binding, &out->samples, err));
+    DS_TRY(ds_model_samples(binding, &out->samples, err));
     if (out->step_ps > 0)
         out->throughput_per_s =
             (out->samples > 0 ? (double)out->samples : 1.0) / ((double)out->step_ps * 1e-12);

@@ -9,7 +9,7 @@
 #ifndef DS_COMPOSE_COMPOSE_H
 #define DS_COMPOSE_COMPOSE_H
 
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 /* Of a device class. compute + exposed + idle = step. */
 typedef struct ds_composed_class {

@@ -10,7 +10,6 @@
 #include "ir/lang/mentions.h"
 #include "ir/strategy/scenario.h"
 #include "sim/compose/shorten.h"
-#include "sim/report/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

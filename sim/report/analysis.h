@@ -4,6 +4,7 @@
 #define DS_REPORT_ANALYSIS_H
 
 #include "sim/report/report.h"
+#include "sim/run/stages.h"
 
 /* What an interval of time is spent on. */
 typedef enum ds_time_kind {
@@ -96,38 +97,6 @@ void ds_causes_of_class(const ds_result *result, uint32_t cls, ds_causes *out);
 /* Of the critical path. */
 void ds_causes_of_path(const ds_result *result, const ds_critical_path *path, ds_causes *out);
 void ds_causes_deinit(ds_causes *causes);
-
-/* ---- stages ---- */
-
-/* Devices with the same coordinate on the mesh axis pp. Its times are those of the device that
- * computes longest (ties: the lowest): compute + exposed + idle = step, as in its account. */
-typedef struct ds_stage {
-    uint32_t device;    /* that one */
-    uint32_t n_devices; /* of the stage */
-    int64_t compute_ps, exposed_comm_ps, idle_ps;
-    int64_t first_ps, last_ps; /* start of its first compute task, end of its last; tasks of no
-                                  length do not count */
-    int64_t bubble_ps;         /* last − first − compute */
-    int64_t peak_bytes;        /* of memory, of its fullest device */
-    int64_t sent_bytes;        /* by its devices to those of other stages, by sends; of a mesh with
-                                  an axis pp also by collectives between stages, as bus bytes */
-    int64_t sent_grad_bytes;   /* of these: gradients of weights, as of a table on two stages */
-    int64_t sent_most_bytes;   /* by one of its devices */
-} ds_stage;
-
-typedef struct ds_stages {
-    ds_stage *at; /* by coordinate; by class where no mesh of the program has an axis pp above 1 */
-    uint32_t n;
-    uint32_t *of_device; /* DS_NONE: in none */
-    bool by_class;
-    int64_t span_bubble_ps;   /* the most of the stages' bubble_ps */
-    int64_t makespan_idle_ps; /* the most of their idle_ps */
-} ds_stages;
-
-/* Bytes beyond int64 are DS_MANY_BYTES. O(tasks + instances + devices). Source: the span is the
- * cost of Qi et al. arXiv:2401.10241, section 2.3, whose bubble rate is (span − busy) / span. */
-void ds_stages_find(const ds_result *result, ds_stages *out);
-void ds_stages_deinit(ds_stages *stages);
 
 /* ---- two runs ---- */
 

@@ -63,7 +63,7 @@ static rows rows_of(const ds_result *r, const ds_critical_path *path) {
 
 static void put_share(const char *what, int64_t ps, const ds_result *r, ds_buf *out) {
     ds_buf_printf(out, "  %-26s%10s %9s\n", what, ds_report__ps(ps).s,
-                  ds_report__percent(ds_report__share((double)ps, (double)r->run.step_ps)).s);
+                  ds_report__percent(ds_ratio((double)ps, (double)r->run.step_ps)).s);
 }
 
 static void put_kinds(const ds_result *r, const ds_critical_path *path, ds_buf *out) {
@@ -84,7 +84,7 @@ static void put_kinds(const ds_result *r, const ds_critical_path *path, ds_buf *
 
 static void put_row(const ds_result *r, const row *op, ds_buf *out) {
     ds_buf_printf(out, "  %10s %9s %8lld  ", ds_report__ps(op->ps).s,
-                  ds_report__percent(ds_report__share((double)op->ps, (double)r->run.step_ps)).s,
+                  ds_report__percent(ds_ratio((double)op->ps, (double)r->run.step_ps)).s,
                   (long long)op->n);
     if (op->kind == DS_TIME_HOST) ds_buf_put(out, "issue up to ");
     if (op->kind == DS_TIME_IDLE) ds_buf_put(out, "idle before ");
@@ -116,13 +116,12 @@ static const char *device_of(const ds_result *r, const ds_stage *stage) {
 static void put_stage(const ds_result *r, const ds_stages *stages, uint32_t i, ds_buf *out) {
     const ds_stage *s = &stages->at[i];
     double step = (double)r->run.step_ps;
-    ds_buf_printf(out, "  %5u %8u %10s %8s %8s %8s %10s %11s %11s  %s\n", i, s->n_devices,
-                  ds_report__ps(s->compute_ps).s,
-                  ds_report__percent(ds_report__share((double)s->compute_ps, step)).s,
-                  ds_report__percent(ds_report__share((double)s->exposed_comm_ps, step)).s,
-                  ds_report__percent(ds_report__share((double)s->idle_ps, step)).s,
-                  ds_report__ps(s->bubble_ps).s, ds_report__bytes(s->peak_bytes).s,
-                  ds_report__bytes(s->sent_bytes).s, device_of(r, s));
+    ds_buf_printf(
+        out, "  %5u %8u %10s %8s %8s %8s %10s %11s %11s  %s\n", i, s->n_devices,
+        ds_report__ps(s->compute_ps).s, ds_report__percent(ds_ratio((double)s->compute_ps, step)).s,
+        ds_report__percent(ds_ratio((double)s->exposed_comm_ps, step)).s,
+        ds_report__percent(ds_ratio((double)s->idle_ps, step)).s, ds_report__ps(s->bubble_ps).s,
+        ds_report__bytes(s->peak_bytes).s, ds_report__bytes(s->sent_bytes).s, device_of(r, s));
 }
 
 void ds_report__put_stages(const ds_result *r, ds_buf *out) {

@@ -14,11 +14,6 @@ ds_text ds_report__bytes(int64_t bytes);
 ds_text ds_report__rate(double per_s, const char *unit);
 ds_text ds_report__percent(double share);
 
-/* part / whole, 0 where the whole is 0. */
-static inline double ds_report__share(double part, double whole) {
-    return whole > 0 ? part / whole : 0;
-}
-
 /* Paths. `short`: without indices, "main/layers/fc1": one path for all turns of a loop. */
 void ds_report__short_path(const ds_plan *plan, uint32_t inst, ds_buf *out);
 /* The same, and of a model's step one path for all microbatches: "step/loss/layer/fc1". */
@@ -36,11 +31,6 @@ void ds_report__cause(ds_time_kind kind, const char *what, ds_buf *out);
 int64_t ds_report__begin_ps(const ds_result *r, uint32_t task);
 const char *ds_report__device(const ds_plan *plan, uint32_t cls);
 const char *ds_report__kind(const ds_plan *plan, uint32_t cls);
-/* Memory of a device of the class; 0: not known. */
-static inline int64_t ds_report__capacity(const ds_plan *plan, uint32_t cls) {
-    return ds_profiles_kind(plan->profiles, plan->classes[cls].kind)->memory_bytes;
-}
-
 /* "compute", "dp of 4", "gpu[0] to gpu[1]", …: names of all streams, in plan order. Free the names
  * with ds_report__free_names. */
 char **ds_report__stream_names(const ds_plan *plan);
@@ -76,19 +66,8 @@ void ds_report__advice(const ds_result *result, ds_buf *out);
 void ds_report__put_advice(ds_json *json, const ds_result *result);
 void ds_report__put_live(ds_json *json, const ds_result *result, uint32_t cls);
 
-/* ---- models (model.c) ---- */
+/* ---- strategies (strategy.c) ---- */
 
-/* The step that a scenario's model becomes. Errors: those of passes, with their place in the
- * source; knobs of passes that this version lacks. */
-ds_status ds_report__make_step(const ds_binding *source, bool trusted, ds_model_step **out,
-                               ds_error *err);
-/* Samples a step, if *out is 0: the first dim of the first input that is split over dp. */
-ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *err);
-/* FLOPs of the model's matrix products, convolutions, attention and LSTM cells forward; three times
- * that if it trains: each product has two in the backward pass, one by either operand. Products on
- * rows of experts' buffers that no token uses are *padding instead. */
-ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, double *padding,
-                                ds_error *err);
 /* "pp 8, tp 8, zero 1, 4 microbatches, schedule 1f1b": what is not as it is by default. */
 void ds_report__strategy(const ds_model_step *step, ds_buf *out);
 /* "none", "full", "every:2", "3 ops". */
@@ -100,26 +79,11 @@ int64_t ds_report__virtual_stages(const ds_model_step *step);
 
 /* ---- jobs (jobs.c) ---- */
 
-/* The run of a plan, and what is known of it, into *r, which is empty but for source and step. */
-ds_status ds_report__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
-                              const ds_sim_options *options, const ds_plan_job *jobs,
-                              uint32_t n_jobs, ds_error *err);
-/* ds_simulate of a scenario with jobs. */
-ds_status ds_report__simulate_jobs(const ds_binding *source, const ds_profiles *profiles,
-                                   const ds_sim_options *options, ds_result **out, ds_error *err);
 /* The summary's table, and the members "jobs" and "shared_links" of a JSON object; nothing without
  * jobs. */
 void ds_report__put_jobs(const ds_result *result, ds_buf *out);
 void ds_report__json_jobs(const ds_result *result, ds_json *json);
 
-/* ---- balance = time (balance.c) ---- */
-
-/* Searches, puts the cut into the source's scenario, and gives its result. */
-ds_status ds_report__balance(const ds_binding *source, const ds_profiles *profiles,
-                             const ds_sim_options *options, ds_result **out, ds_error *err);
-/* The same for dp_shares = time (shares.c). */
-ds_status ds_report__shares(const ds_binding *source, const ds_profiles *profiles,
-                            const ds_sim_options *options, ds_result **out, ds_error *err);
 /* "5, 4, 4, 3": turns of loops by stage, "2+3, 4+1" with two chunks each, "1, 62 x 2, 1" where
  * neighbours are alike. */
 void ds_report__layers(const ds_schedule_index *schedule, const int64_t *turns, ds_buf *out);
@@ -129,14 +93,6 @@ void ds_report__put_faster_cut(ds_json *json, const ds_result *result);
 
 /* ---- pipelined steps (items.c) ---- */
 
-/* An item of the schedule. */
-typedef struct ds_item_call {
-    char kind; /* F, B, W or R */
-    int64_t chunk, microbatch;
-} ds_item_call;
-
-/* Which item a scope is in; false if it is in none. O(depth). */
-bool ds_report__item(const ds_result *result, uint32_t scope, ds_item_call *out);
 /* In an instance's path of a pipelined step, from `from` on: the call becomes its item's kind,
  * names lose the numbers of chunks, and a send's that of its microbatch, so that there is one path
  * for all chunks of a stage: "step/B3/l/fc1.c3.dx" becomes "step/B/l/fc1.dx". */
@@ -160,10 +116,6 @@ void ds_report__json_runs(const ds_result *result, ds_json *json);
 
 /* ---- sums ---- */
 
-/* Bytes that pass a member's port, relative to the size of the collective of n members.
- * Source: nccl-tests PERFORMANCE.md, "bus bandwidth". */
-double ds_report__bus_factor(ds_opcode op, double n);
-
 /* Everything about one op of the text, summed over its executions; of a model's step also over the
  * microbatches, which are functions of their own where their dropout differs. */
 typedef struct ds_op_total {
@@ -182,19 +134,6 @@ typedef struct ds_op_total {
 ds_op_total *ds_report__ops(const ds_result *result, uint32_t cls, uint32_t *n);
 /* Communicating ops, each execution counted once, as its lowest device sees it. O(instances). */
 ds_op_total *ds_report__collectives(const ds_result *result, uint32_t *n);
-
-/* Devices of one hardware kind. */
-typedef struct ds_kind_total {
-    uint32_t kind;
-    uint32_t profile; /* of the first class */
-    uint32_t n_devices;
-    ds_i128 flop_of[DS_DTYPE_COUNT], product_flop_of[DS_DTYPE_COUNT]; /* of all of them */
-    double flop, product_flop;                                        /* the sums */
-    double peak_s, product_s; /* seconds at peak; of a model, peak_s of its useful products */
-    bool peak_is_known;
-} ds_kind_total;
-/* In order of their first class; on the heap. O(classes · kinds). */
-ds_kind_total *ds_report__kinds(const ds_result *result, uint32_t *n);
 
 /* Which group a communicating task meets; NULL for compute. */
 const ds_group *ds_report__group(const ds_plan *plan, uint32_t task);

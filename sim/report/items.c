@@ -9,28 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The outermost call around a scope; DS_NONE: there is none. */
-static uint32_t outer_call(const ds_plan *plan, uint32_t scope) {
-    uint32_t call = DS_NONE;
-    for (uint32_t s = scope; s != DS_NONE; s = plan->scopes.at[s].up)
-        if (plan->scopes.at[s].op && plan->scopes.at[s].op->code == DS_OP_CALL) call = s;
-    return call;
-}
-
-bool ds_report__item(const ds_result *r, uint32_t scope, ds_item_call *out) {
-    if (r->step && r->step->strategy.pp < 2) return false;
-    uint32_t call = outer_call(r->plan, scope);
-    if (call == DS_NONE) return false;
-    const ds_scope *s = &r->plan->scopes.at[call];
-    if (!r->step && s->microbatch == DS_NO_MICROBATCH) return false;
-    const ds_attr *attr = ds_attr_find(s->op->attrs, s->op->n_attrs, "name");
-    const char *name = ds_attr_text(&s->func->module->unit->exprs, attr);
-    if (!name || !strchr("FBWR", *name) || !isdigit((unsigned char)name[1])) return false;
-    *out = (ds_item_call){*name, strtoll(name + 1, NULL, 10), s->microbatch};
-    if (s->microbatch == DS_NO_MICROBATCH) out->microbatch = 0; /* the only one */
-    return true;
-}
-
 /* The length of ".c" and a chunk's number, 0 if there is something else. */
 static size_t chunk_suffix(const char *text, int64_t n_chunks) {
     if (text[0] != '.' || text[1] != 'c' || !isdigit((unsigned char)text[2])) return 0;
@@ -66,7 +44,7 @@ void ds_report__item_path(const ds_result *r, uint32_t inst, size_t from, ds_buf
     const ds_record *record = r->plan->records.at[r->plan->insts.at[inst].record];
     char *call = strchr(path->text + from, '/'), *end = call ? strchr(call + 1, '/') : NULL;
     ds_item_call item;
-    if (end && ds_report__item(r, r->plan->insts.at[inst].scope, &item)) {
+    if (end && ds_item_call_of(r, r->plan->insts.at[inst].scope, &item)) {
         ds_buf rest = {0};
         ds_buf_put(&rest, end);
         path->n = (size_t)(call + 1 - path->text);

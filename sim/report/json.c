@@ -22,21 +22,19 @@ static void put_origins(ds_json *json, const ds_account *a) {
     ds_json_begin_object(json);
     for (int o = 0; o < DS_COST_ORIGIN_COUNT; o++)
         ds_json_key_double(json, ds_cost_origin_name((ds_cost_origin)o),
-                           ds_report__share((double)a->origin_ps[o], whole));
+                           ds_ratio((double)a->origin_ps[o], whole));
     ds_json_end_object(json);
-    ds_json_key_double(json, "cost_extrapolated",
-                       ds_report__share((double)a->extrapolated_ps, whole));
-    ds_json_key_double(json, "cost_fitted", ds_report__share((double)a->fitted_ps, whole));
+    ds_json_key_double(json, "cost_extrapolated", ds_ratio((double)a->extrapolated_ps, whole));
+    ds_json_key_double(json, "cost_fitted", ds_ratio((double)a->fitted_ps, whole));
     whole = 0;
     for (int o = 0; o < DS_COMM_ORIGIN_COUNT; o++) whole += (double)a->comm_origin_ps[o];
     ds_json_key(json, "comm_origin");
     ds_json_begin_object(json);
     for (int o = 0; o < DS_COMM_ORIGIN_COUNT; o++)
         ds_json_key_double(json, ds_comm_origin_name((ds_comm_origin)o),
-                           ds_report__share((double)a->comm_origin_ps[o], whole));
+                           ds_ratio((double)a->comm_origin_ps[o], whole));
     ds_json_end_object(json);
-    ds_json_key_double(json, "comm_extrapolated",
-                       ds_report__share((double)a->comm_extrapolated_ps, whole));
+    ds_json_key_double(json, "comm_extrapolated", ds_ratio((double)a->comm_extrapolated_ps, whole));
 }
 
 static void put_bound(ds_json *json, const char *key, int64_t ps, bool is_known) {
@@ -76,7 +74,7 @@ static void put_path(ds_json *json, const char *key, const ds_result *r, uint32_
 
 static void put_kinds(ds_json *json, const ds_result *r) {
     uint32_t n;
-    ds_kind_total *kinds = ds_report__kinds(r, &n);
+    ds_kind_total *kinds = ds_kind_totals(r, &n);
     ds_json_key(json, "per_kind");
     ds_json_begin_array(json);
     for (uint32_t k = 0; k < n; k++) {
@@ -84,9 +82,8 @@ static void put_kinds(ds_json *json, const ds_result *r) {
         ds_json_begin_object(json);
         ds_json_key_string(json, "kind", ds_profiles_kind(r->plan->profiles, kinds[k].kind)->name);
         ds_json_key_int(json, "n_devices", kinds[k].n_devices);
-        ds_json_key_double(json, "flop_per_s_per_device",
-                           ds_report__share(kinds[k].flop, device_s));
-        ds_json_key_double(json, "mfu", ds_report__share(kinds[k].peak_s, device_s));
+        ds_json_key_double(json, "flop_per_s_per_device", ds_ratio(kinds[k].flop, device_s));
+        ds_json_key_double(json, "mfu", ds_ratio(kinds[k].peak_s, device_s));
         ds_json_end_object(json);
     }
     ds_json_end_array(json);
@@ -109,9 +106,8 @@ static void put_allocator(ds_json *json, const ds_result *r, const ds_mem_class 
     int64_t reserved = mem->peak_bytes - ds_mem_beside(mem->peak_by_category);
     ds_json_key_int(json, "allocated_peak_bytes", mem->allocated_bytes);
     ds_json_key_int(json, "reserved_peak_bytes", reserved);
-    ds_json_key_double(
-        json, "fragmentation",
-        ds_report__share((double)mem->peak_by_category[DS_MEM_UNUSED], (double)reserved));
+    ds_json_key_double(json, "fragmentation",
+                       ds_ratio((double)mem->peak_by_category[DS_MEM_UNUSED], (double)reserved));
 }
 
 static void put_class(ds_json *json, const ds_result *r, uint32_t c) {
@@ -254,7 +250,7 @@ static void put_collectives(ds_json *json, const ds_result *r) {
         ds_json_key_bytes(json, "bytes", ops[i].bytes);
         ds_json_key_int(json, "total_ps", ops[i].ps);
         ds_json_key_double(json, "bus_bytes_per_s",
-                           ds_report__share(ops[i].bus_bytes, (double)ops[i].ps * 1e-12));
+                           ds_ratio(ops[i].bus_bytes, (double)ops[i].ps * 1e-12));
         ds_json_key_bool(json, "extrapolated", ops[i].group->terms.extrapolated);
         put_interval(json, ops[i].ps, &ops[i].group->terms.spread);
         ds_json_end_object(json);

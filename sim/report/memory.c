@@ -102,7 +102,7 @@ static fill *sorted_classes(const ds_result *r) {
     fill *fills = ds_xcalloc(n, sizeof *fills);
     for (uint32_t c = 0; c < n; c++) {
         int64_t peak = r->mem.classes[c].peak_bytes;
-        double share = ds_report__share((double)peak, (double)ds_report__capacity(r->plan, c));
+        double share = ds_ratio((double)peak, (double)ds_class_capacity(r->plan, c));
         fills[c] = (fill){share, peak, c};
     }
     if (n) qsort(fills, n, sizeof *fills, fullest_first);
@@ -110,7 +110,7 @@ static fill *sorted_classes(const ds_result *r) {
 }
 
 static void put_class(const ds_result *r, const fill *f, ds_buf *out) {
-    int64_t capacity = ds_report__capacity(r->plan, f->cls);
+    int64_t capacity = ds_class_capacity(r->plan, f->cls);
     ds_buf_printf(out, "  %s", ds_report__device(r->plan, f->cls));
     ds_report__alike(r->plan, f->cls, out);
     ds_buf_printf(out, ": %s", ds_report__bytes(f->peak).s);
@@ -198,7 +198,7 @@ static void put_first(const ds_result *r, ds_buf *out) {
 void ds_report__verdict(const ds_result *r, ds_buf *out) {
     uint32_t n_over = 0, n_live;
     for (uint32_t c = 0; c < r->plan->n_classes; c++) {
-        int64_t capacity = ds_report__capacity(r->plan, c);
+        int64_t capacity = ds_class_capacity(r->plan, c);
         if (capacity && r->mem.classes[c].peak_bytes > capacity)
             n_over += r->plan->classes[c].n_devices;
     }

@@ -3,7 +3,7 @@
 #include "ir/base/csv.h"
 #include "ir/base/units.h"
 #include "sim/report/internal.h"
-#include "sim/report/montecarlo.h"
+#include "sim/run/montecarlo.h"
 
 #include <inttypes.h>
 #include <stdio.h>

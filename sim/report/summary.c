@@ -73,9 +73,9 @@ static void put_kind(const ds_result *r, const ds_kind_total *k, ds_buf *out) {
     const ds_profiles *profiles = r->plan->profiles;
     double device_s = (double)r->run.step_ps * 1e-12 * k->n_devices;
     ds_buf_printf(out, "  %s: %s a device, ", ds_profiles_kind(profiles, k->kind)->name,
-                  ds_report__rate(ds_report__share(k->flop, device_s), "FLOP/s").s);
+                  ds_report__rate(ds_ratio(k->flop, device_s), "FLOP/s").s);
     if (k->peak_is_known)
-        ds_buf_printf(out, "MFU %s", ds_report__percent(ds_report__share(k->peak_s, device_s)).s);
+        ds_buf_printf(out, "MFU %s", ds_report__percent(ds_ratio(k->peak_s, device_s)).s);
     else
         ds_buf_put(out, "peak not known");
     if (k->profile)
@@ -118,14 +118,13 @@ static void put_uncertainty(const ds_result *r, ds_buf *out) {
             out,
             "  no interval: %s of the step by the catalogue, links alone, or fits without "
             "residuals\n",
-            ds_report__percent(ds_report__share((double)u.unknown_ps, (double)r->run.step_ps)).s);
+            ds_report__percent(ds_ratio((double)u.unknown_ps, (double)r->run.step_ps)).s);
     if (!u.covered_ps) return;
     ds_buf_printf(out, "  90 %% within   %s .. %s, by the residuals of the fits",
                   ds_report__ps(u.low_ps).s, ds_report__ps(u.high_ps).s);
     if (u.unknown_ps)
-        ds_buf_printf(
-            out, "; of %s of the step nobody knows them",
-            ds_report__percent(ds_report__share((double)u.unknown_ps, (double)r->run.step_ps)).s);
+        ds_buf_printf(out, "; of %s of the step nobody knows them",
+                      ds_report__percent(ds_ratio((double)u.unknown_ps, (double)r->run.step_ps)).s);
     ds_buf_putc(out, '\n');
 }
 
@@ -133,7 +132,7 @@ static void put_head(const ds_result *r, ds_buf *out) {
     const ds_plan *plan = r->plan;
     const char *path = r->source->unit->modules.at[0]->path;
     uint32_t n;
-    ds_kind_total *kinds = ds_report__kinds(r, &n);
+    ds_kind_total *kinds = ds_kind_totals(r, &n);
     if (plan->title) ds_buf_printf(out, "%s\n", plan->title);
     ds_buf_printf(out, "%s%s%s\n\n", plan->title ? "(" : "", path, plan->title ? ")" : "");
     put_cluster(r, kinds, n, out);
@@ -154,7 +153,7 @@ static void put_head(const ds_result *r, ds_buf *out) {
 /* ---- time ---- */
 
 static void put_bar(const char *what, int64_t ps, int64_t whole, ds_buf *out) {
-    double share = ds_report__share((double)ps, (double)whole);
+    double share = ds_ratio((double)ps, (double)whole);
     int length = (int)(share * BAR_WIDTH + 0.5);
     if (ps > 0 && length == 0) length = 1;
     ds_buf_printf(out, "  %-22s%10s %9s%s", what, ds_report__ps(ps).s, ds_report__percent(share).s,
@@ -238,7 +237,7 @@ static void put_origins(const ds_result *r, ds_buf *out) {
 
 static void put_op(const ds_result *r, const ds_op_total *op, ds_buf *out) {
     ds_buf_printf(out, "  %10s %9s %8lld  ", ds_report__ps(op->ps).s,
-                  ds_report__percent(ds_report__share((double)op->ps, (double)r->run.step_ps)).s,
+                  ds_report__percent(ds_ratio((double)op->ps, (double)r->run.step_ps)).s,
                   (long long)op->n);
     ds_report__op_title(r, op->inst, out);
     if (op->group && op->record->n_out > 1) ds_buf_printf(out, " +%u", op->record->n_out - 1);

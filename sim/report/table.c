@@ -181,14 +181,6 @@ typedef struct table {
     DS_VEC(ds_op_total) rows;
 } table;
 
-double ds_report__bus_factor(ds_opcode op, double n) {
-    if (op == DS_OP_ALL_REDUCE) return 2 * (n - 1) / n;
-    if (op == DS_OP_ALL_GATHER || op == DS_OP_REDUCE_SCATTER || op == DS_OP_ALL_TO_ALL ||
-        op == DS_OP_SCATTER || op == DS_OP_GATHER)
-        return (n - 1) / n;
-    return 1;
-}
-
 /* The row of another microbatch's copy of the op; a new row if there is none. */
 static uint32_t row_by_path(table *t, const ds_result *r, const ds_record *record, uint32_t inst) {
     if (!r->step) return t->rows.n;
@@ -228,7 +220,7 @@ static void add(table *t, const ds_result *r, uint32_t task) {
     }
     ds_opcode op = group->request ? group->request->op : record->op->code;
     row->bytes = ds_bytes_sum(row->bytes, group->bytes);
-    row->bus_bytes += ds_report__bus_factor(op, group->n_devices) * (double)group->bytes;
+    row->bus_bytes += ds_coll_bus_factor(op, group->n_devices) * (double)group->bytes;
 }
 
 static int by_time(const void *a, const void *b) {
@@ -263,45 +255,4 @@ ds_op_total *ds_report__collectives(const ds_result *r, uint32_t *n) {
         if (!half || r->plan->members[a->first_member] == task) add(&t, r, task);
     }
     return finish(&t, n);
-}
-
-/* ---- sums over hardware kinds ---- */
-
-/* Numbers are rounded here and nowhere before, so they do not depend on how devices are classed. */
-static void sum_up(const ds_result *r, ds_kind_total *k) {
-    const double *peak = ds_profiles_kind(r->plan->profiles, k->kind)->peak_flop_per_s;
-    ds_i128 flop = 0, product_flop = 0;
-    for (int d = 0; d < DS_DTYPE_COUNT; d++) {
-        flop += k->flop_of[d];
-        product_flop += k->product_flop_of[d];
-        if (!(peak[d] > 0)) continue;
-        k->peak_s += (double)k->flop_of[d] / peak[d];
-        k->product_s += (double)k->product_flop_of[d] / peak[d];
-    }
-    k->flop = (double)flop;
-    k->product_flop = (double)product_flop;
-    if (r->step) k->peak_s = r->useful * k->product_s;
-}
-
-ds_kind_total *ds_report__kinds(const ds_result *r, uint32_t *n) {
-    ds_kind_total *kinds = ds_xcalloc(r->plan->n_classes, sizeof *kinds);
-    *n = 0;
-    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
-        const ds_class *cls = &r->plan->classes[c];
-        uint32_t k = 0;
-        while (k < *n && kinds[k].kind != cls->kind) k++;
-        if (k == *n) {
-            kinds[(*n)++] = (ds_kind_total){.kind = cls->kind, .profile = cls->profile};
-            const ds_device_kind *kind = ds_profiles_kind(r->plan->profiles, cls->kind);
-            for (int d = 0; d < DS_DTYPE_COUNT; d++)
-                if (kind->peak_flop_per_s[d] > 0) kinds[k].peak_is_known = true;
-        }
-        kinds[k].n_devices += cls->n_devices;
-        for (int d = 0; d < DS_DTYPE_COUNT; d++) {
-            kinds[k].flop_of[d] += cls->n_devices * r->accounts[c].flop_of[d];
-            kinds[k].product_flop_of[d] += cls->n_devices * r->accounts[c].product_flop_of[d];
-        }
-    }
-    for (uint32_t k = 0; k < *n; k++) sum_up(r, &kinds[k]);
-    return kinds;
 }

@@ -103,7 +103,7 @@ static void span_args(writer *w, uint32_t task, const char *path) {
     ds_json_key(&w->json, "args");
     ds_json_begin_object(&w->json);
     ds_json_key_string(&w->json, "path", path);
-    if (ds_report__item(w->result, w->plan->insts.at[w->plan->task_inst[task]].scope, &item)) {
+    if (ds_item_call_of(w->result, w->plan->insts.at[w->plan->task_inst[task]].scope, &item)) {
         ds_buf name = {0};
         put_item(&item, &name);
         ds_json_key_string(&w->json, "item", name.text);
@@ -195,7 +195,7 @@ static void call_name(const writer *w, const ds_scope *scope, const ds_item_call
 static void call(writer *w, const call_span *s, uint32_t thread) {
     const ds_scope *scope = &w->plan->scopes.at[s->scope];
     ds_item_call item;
-    bool is_item = ds_report__item(w->result, s->scope, &item);
+    bool is_item = ds_item_call_of(w->result, s->scope, &item);
     ds_buf name = {0};
     call_name(w, scope, is_item ? &item : NULL, &name);
     begin_event(w, "X", process(s->cls));
@@ -230,7 +230,7 @@ static void calls(writer *w) {
         uint32_t cls = spans.at[i].cls;
         ds_item_call item;
         if (!named[cls]) {
-            bool is_item = ds_report__item(w->result, spans.at[i].scope, &item);
+            bool is_item = ds_item_call_of(w->result, spans.at[i].scope, &item);
             metadata(w, process(cls), thread[cls], "thread_name", is_item ? "schedule" : "calls",
                      0);
             metadata(w, process(cls), thread[cls], "thread_sort_index", NULL, -1);

@@ -2,12 +2,13 @@
 # arrows.sh ROOT: holds every #include to the dependency direction of the rooms.
 #
 #   ir/base <- ir/core <- ir/ops <- ir/strategy <- ir/lang <- ir/verify <- ir/schedule <- ir/exec
-#     <- ir/passes <- ir/prove, ir/import, sim/topo, sim/cost <- sim/* <- search/* <- tools
+#     <- ir/passes <- ir/prove, ir/import, sim/topo, sim/cost <- sim/net <- sim/coll <- sim/plan
+#     <- sim/engine <- sim/mem <- sim/run <- sim/report, sim/compose <- search/* <- tools
 #   search/space <- search/bound <- search/methods <- search/driver <- search/plot
 #
 # A private header (internal.h, *_internal.h) is included by files of its own folder and of folders
 # inside of it, and by nobody else. Third-party headers stay in their rooms: igraph in sim/topo/*.c,
-# SQLite in sim/cost/*.c, GSL in sim/cost, sim/report, search and, CBLAS alone, ir/exec, MPI in
+# SQLite in sim/cost/*.c, GSL in sim/cost, sim/run, search and, CBLAS alone, ir/exec, MPI in
 # search/driver/ranks.c, jansson, protobuf-c and expat in ir/import/*.c; none in a header.
 # Prints each offence, exits 1 if any.
 cd "$1" || exit 2
@@ -43,7 +44,14 @@ offences=$(
     may ir/import $below ir/import
     may sim/topo ir sim/topo
     for folder in sim/cost sim/cost/fit; do may "$folder" ir sim/cost; done
-    for folder in net coll plan engine mem report compose; do may "sim/$folder" ir sim; done
+    below="ir sim/topo sim/cost"
+    for room in net coll plan engine mem run; do
+        below="$below sim/$room"
+        # shellcheck disable=SC2086
+        may "sim/$room" $below
+    done
+    # shellcheck disable=SC2086
+    for room in report compose; do may "sim/$room" $below "sim/$room"; done
     below="ir sim"
     for room in space bound methods driver plot; do
         below="$below search/$room"
@@ -59,7 +67,7 @@ offences=$(
         [ "$folder" = sim/cost ] || includes "$folder" '<sqlite3'
         includes "$folder" '<mpi\.h>' | grep -v '^search/driver/ranks\.c:'
         case $folder in
-            sim/cost | sim/cost/fit | sim/report | search/*) ;;
+            sim/cost | sim/cost/fit | sim/run | search/*) ;;
             ir/exec) includes "$folder" '<gsl/' | grep -v '<gsl/gsl_cblas\.h>' ;;
             *) includes "$folder" '<gsl/' ;;
         esac

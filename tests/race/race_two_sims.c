@@ -3,7 +3,7 @@
  * agree. igraph, which has some, is entered by both (sim/topo/analyze.c has its mutex). */
 #include "ir/lang/lang.h"
 #include "ir/verify/verify.h"
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "ir/passes/project/project.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

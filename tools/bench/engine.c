@@ -8,7 +8,7 @@
 #define _GNU_SOURCE
 #include "ir/lang/lang.h"
 #include "ir/verify/verify.h"
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "search/driver/reject.h"
 #include "search/driver/rows.h"
 #include "search/driver/sweep.h"
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 #include "tools/cli/cli.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "ir/strategy/jitter.h"
 #include "ir/strategy/scenario.h"
 #include "sim/report/analysis.h"
-#include "sim/report/balance.h"
+#include "sim/run/balance.h"
 #include "tools/cli/cli.h"
 
 #include <stdio.h>

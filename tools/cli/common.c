@@ -3,8 +3,8 @@
 #include "ir/lang/lang.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
-#include "sim/report/balance.h"
-#include "sim/report/shares.h"
+#include "sim/run/balance.h"
+#include "sim/run/shares.h"
 #include "tools/cli/cli.h"
 
 #include <stdio.h>

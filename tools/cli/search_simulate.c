@@ -4,7 +4,7 @@
 #include "ir/lang/lang.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * the context, the communicators and the framework's buffers, but not what the driver keeps to
  * itself. A "GB" of these tables is 1000 MiB, as one reads 47 GB off 47123MiB: their largest, 80
  * GB, is more than a card of 81251 MiB has in GiB. */
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 #include "tools/cli/validate.h"
 #include "tools/validate/predict.h"
 

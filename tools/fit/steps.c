@@ -10,7 +10,7 @@
 #include "ir/verify/verify.h"
 #include "sim/cost/constant.h"
 #include "sim/cost/fit/fit.h"
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 #include "tools/fit/fit.h"
 
 #include <math.h>

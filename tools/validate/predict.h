@@ -3,7 +3,7 @@
 #define DS_VALIDATE_PREDICT_H
 
 #include "ir/lang/lang.h"
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 #include "tools/validate/scenario.h"
 
 typedef struct val_prediction {

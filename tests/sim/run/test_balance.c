@@ -1,6 +1,6 @@
 /* balance = time against all cuts there are, each simulated. */
 #include "ir/strategy/scenario.h"
-#include "sim/report/balance.h"
+#include "sim/run/balance.h"
 #include "tests/support/cases.h"
 #include "tests/support/sim.h"
 #include "tests/support/step.h"

@@ -1,6 +1,6 @@
 /* Random durations: quantiles against their formulas, Monte-Carlo runs against the distributions of
  * sums and maxima, and runs that repeat whatever the threads. */
-#include "sim/report/montecarlo.h"
+#include "sim/run/montecarlo.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>

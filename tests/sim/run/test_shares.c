@@ -1,7 +1,7 @@
 /* Unequal parts of a batch over unequal devices: the slowest part sets the pace, and dp_shares =
  * time finds the parts with which it is fastest. */
 #include "ir/base/rng.h"
-#include "sim/report/shares.h"
+#include "sim/run/shares.h"
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* Pipeline stages: busy and idle time, memory, and what they send each other. */
+#include "sim/run/stages.h"
 #include "ir/base/units.h"
 #include "sim/coll/coll.h"
 #include "sim/coll/reshard.h"
-#include "sim/report/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -158,7 +158,7 @@ static int64_t sent_by_members(const ds_record *record, const ds_group *group, c
     if (!crosses || (!send && s->by_class)) return 0;
     ds_opcode op = group->request ? group->request->op : record->op->code;
     if (send) return group->bytes;
-    double passed = (double)group->bytes * ds_report__bus_factor(op, group->n_devices);
+    double passed = (double)group->bytes * ds_coll_bus_factor(op, group->n_devices);
     return passed < 0x1p63 ? llround(passed) : DS_MANY_BYTES;
 }
 

@@ -10,8 +10,8 @@
  *
  * Factors are 2^-32 fixed point; a duration is rounded up to ps; a factor of exactly 1 changes
  * nothing. Memory, host issue and the time of what the host keeps are as without jitter. */
-#ifndef DS_REPORT_MONTECARLO_H
-#define DS_REPORT_MONTECARLO_H
+#ifndef DS_RUN_MONTECARLO_H
+#define DS_RUN_MONTECARLO_H
 
 #include "ir/strategy/jitter.h"
 #include "sim/engine/engine.h"

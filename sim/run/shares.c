@@ -1,10 +1,10 @@
 /* The search for dp_shares = time. Like that of balance.c, it writes what it tries into the unit's
  * scenario. */
-#include "sim/report/shares.h"
+#include "sim/run/shares.h"
 
 #include "ir/strategy/scenario.h"
-#include "sim/report/balance.h"
-#include "sim/report/internal.h"
+#include "sim/run/balance.h"
+#include "sim/run/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -237,7 +237,7 @@ static ds_status search(searcher *s, ds_error *err) {
 static ds_status count_samples(searcher *s, ds_error *err) {
     ds_strategy strategy;
     DS_TRY(ds_strategy_read(s->source, &strategy, err));
-    DS_TRY(ds_report__samples(s->source, &s->samples, err));
+    DS_TRY(ds_model_samples(s->source, &s->samples, err));
     s->n = (uint32_t)strategy.dp;
     ds_loc loc = ds_scenario_find(s->source->unit, "strategy", "dp_shares")->loc;
     s->samples /= strategy.microbatches;
@@ -251,8 +251,8 @@ static ds_status count_samples(searcher *s, ds_error *err) {
     return DS_OK;
 }
 
-ds_status ds_report__shares(const ds_binding *source, const ds_profiles *profiles,
-                            const ds_sim_options *options, ds_result **out, ds_error *err) {
+ds_status ds_run__shares(const ds_binding *source, const ds_profiles *profiles,
+                         const ds_sim_options *options, ds_result **out, ds_error *err) {
     searcher s = {.source = source, .profiles = profiles, .options = options};
     ds_scenario old = *ds_unit_scenario(source->unit);
     ds_arena_init(&s.arena);

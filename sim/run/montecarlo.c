@@ -3,7 +3,7 @@
  * The engine is not told: it gets a shallow copy of the plan in which the arrays of durations are
  * others. A transfer's flows may be shared with other instances of its op, which draw factors of
  * their own; so with network jitter every transfer gets flows of its own. */
-#include "sim/report/montecarlo.h"
+#include "sim/run/montecarlo.h"
 
 #include "ir/base/rng.h"
 #include "ir/base/units.h"

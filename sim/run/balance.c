@@ -2,10 +2,10 @@
  *
  * For the length of a simulation a cut is written into the unit's scenario (ds_scenario_set), as
  * advice.c does with changes of the strategy. */
-#include "sim/report/balance.h"
+#include "sim/run/balance.h"
 
 #include "ir/strategy/scenario.h"
-#include "sim/report/balance_internal.h"
+#include "sim/run/balance_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -140,8 +140,8 @@ static void finish(searcher *s) {
     step->strategy.n_stage_layers = s->n_chunks;
 }
 
-ds_status ds_report__balance(const ds_binding *source, const ds_profiles *profiles,
-                             const ds_sim_options *options, ds_result **out, ds_error *err) {
+ds_status ds_run__balance(const ds_binding *source, const ds_profiles *profiles,
+                          const ds_sim_options *options, ds_result **out, ds_error *err) {
     searcher s = {.source = source, .profiles = profiles, .options = options};
     ds_scenario old = *ds_unit_scenario(source->unit);
     ds_arena_init(&s.arena);
@@ -226,72 +226,4 @@ void ds_balance_advise(ds_result *r, const ds_profiles *profiles, const ds_sim_o
     if (status == DS_OK && is_better(other, r) && other->run.step_ps < r->run.step_ps)
         keep_cut(r, other, stage, excess);
     ds_result_free(other);
-}
-
-/* ---- texts ---- */
-
-/* "2+3": the turns of a stage's chunks, of the first copy. */
-static void put_stage(const ds_schedule_index *schedule, const int64_t *turns, uint32_t stage,
-                      ds_buf *out) {
-    uint32_t n = 0;
-    for (uint32_t c = 0; c < schedule->n_chunks; c++)
-        if (schedule->stage[c] == stage)
-            ds_buf_printf(out, "%s%lld", n++ ? "+" : "", (long long)turns[c]);
-    if (!n) ds_buf_put(out, "0");
-}
-
-static void put_run(const ds_buf *stage, uint32_t n, ds_buf *out) {
-    if (out->n) ds_buf_put(out, ", ");
-    for (uint32_t i = 0; n < 3 && i < n; i++)
-        ds_buf_printf(out, "%s%s", i ? ", " : "", stage->text);
-    if (n >= 3) ds_buf_printf(out, "%u x %s", n, stage->text);
-}
-
-void ds_report__layers(const ds_schedule_index *schedule, const int64_t *turns, ds_buf *out) {
-    ds_buf text = {0}, last = {0}, next = {0};
-    uint32_t n = 0;
-    for (uint32_t s = 0; s < schedule->n_ranks; s++) {
-        next.n = 0;
-        put_stage(schedule, turns, s, &next);
-        if (n && strcmp(last.text, next.text) != 0) {
-            put_run(&last, n, &text);
-            n = 0;
-        }
-        n++;
-        last.n = 0;
-        ds_buf_put(&last, next.text);
-    }
-    put_run(&last, n, &text);
-    ds_buf_put(out, text.text);
-    ds_buf_deinit(&text);
-    ds_buf_deinit(&last);
-    ds_buf_deinit(&next);
-}
-
-void ds_report__faster_cut(const ds_result *r, ds_buf *out) {
-    const ds_faster_cut *cut = r->cut;
-    if (!cut) return;
-    ds_buf_printf(out,
-                  "\nStage %u works %s longer on a microbatch than stages do on the average.\n",
-                  cut->stage, ds_report__percent(cut->excess).s);
-    ds_buf_printf(out, "  balance = time (simulated): %s a step instead of %s%s, layers ",
-                  ds_report__ps(cut->step_ps).s, ds_report__ps(r->run.step_ps).s,
-                  cut->fits ? "" : ", too much memory");
-    ds_report__layers(&r->step->schedule, cut->turns, out);
-    ds_buf_putc(out, '\n');
-}
-
-void ds_report__put_faster_cut(ds_json *json, const ds_result *r) {
-    if (!r->cut) return;
-    ds_json_key(json, "faster_cut");
-    ds_json_begin_object(json);
-    ds_json_key_int(json, "busiest_stage", r->cut->stage);
-    ds_json_key_double(json, "excess", r->cut->excess);
-    ds_json_key(json, "stage_layers");
-    ds_json_begin_array(json);
-    for (uint32_t i = 0; i < r->cut->n_turns; i++) ds_json_int(json, r->cut->turns[i]);
-    ds_json_end_array(json);
-    ds_json_key_int(json, "step_time_ps", r->cut->step_ps);
-    ds_json_key_bool(json, "fits", r->cut->fits);
-    ds_json_end_object(json);
 }

@@ -3,10 +3,10 @@
  *   balance.c        the search: simulate, choose, simulate again; advice
  *   balance_times.c  what a simulated step says about the work of its chunks
  *   balance_cut.c    the best cut for such times */
-#ifndef DS_REPORT_BALANCE_INTERNAL_H
-#define DS_REPORT_BALANCE_INTERNAL_H
+#ifndef DS_RUN_BALANCE_INTERNAL_H
+#define DS_RUN_BALANCE_INTERNAL_H
 
-#include "sim/report/internal.h"
+#include "sim/run/internal.h"
 
 /* F, B, W, R as in ds_schedule_index. */
 enum { DS_CUT_KINDS = 4 };

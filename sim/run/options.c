@@ -1,6 +1,6 @@
 /* What a scenario asks of a run. A key that this version cannot honour is refused: a result that
  * ignores what the file says is worse than none. What belongs to a model is checked in model.c. */
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 #include "ir/strategy/preset.h"
 #include "ir/strategy/scenario.h"

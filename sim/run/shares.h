@@ -3,10 +3,10 @@
  * As a cut by time (balance.h), they are found by whoever runs the passes: ds_simulate by itself,
  * other callers by ds_shares_find. They then are the scenario's dp_shares, and all that comes after
  * is as if the numbers had been written there. */
-#ifndef DS_REPORT_SHARES_H
-#define DS_REPORT_SHARES_H
+#ifndef DS_RUN_SHARES_H
+#define DS_RUN_SHARES_H
 
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 /* Simulations of one search at most; each costs what a run costs, and two results are in memory. */
 #define DS_SHARES_MAX_RUNS 14

@@ -3,10 +3,10 @@
  * A pass cannot simulate, so whoever runs passes on a scenario has the cut found first: ds_simulate
  * does so by itself, other callers by ds_balance_find. It is then the scenario's stage_layers, and
  * all that comes after is as if these had been written there. */
-#ifndef DS_REPORT_BALANCE_H
-#define DS_REPORT_BALANCE_H
+#ifndef DS_RUN_BALANCE_H
+#define DS_RUN_BALANCE_H
 
-#include "sim/report/report.h"
+#include "sim/run/run.h"
 
 /* Simulations of one search at most; each costs what a run costs, and two results are in memory. */
 #define DS_BALANCE_MAX_RUNS 6

@@ -1,9 +1,9 @@
 /* The pipeline of a run: (passes →) plan → engine → memory → accounts. */
 #include "ir/strategy/scenario.h"
-#include "sim/report/balance.h"
-#include "sim/report/internal.h"
-#include "sim/report/montecarlo.h"
-#include "sim/report/shares.h"
+#include "sim/run/balance.h"
+#include "sim/run/internal.h"
+#include "sim/run/montecarlo.h"
+#include "sim/run/shares.h"
 
 #include <stdlib.h>
 
@@ -125,7 +125,7 @@ static void find_fullest(ds_result *r) {
     r->fits = true;
     double most = -1;
     for (uint32_t c = 0; c < r->plan->n_classes; c++) {
-        int64_t peak = r->mem.classes[c].peak_bytes, room = ds_report__capacity(r->plan, c);
+        int64_t peak = r->mem.classes[c].peak_bytes, room = ds_class_capacity(r->plan, c);
         double share = room ? (double)peak / (double)room : 0;
         if (room && peak > room) r->fits = false;
         if (share > most || (share == most && peak > r->peak_bytes)) {
@@ -146,7 +146,7 @@ static int by_kind(const void *a, const void *b) {
 static double peak_s_of(ds_result *r) {
     uint32_t n;
     double peak_s = 0, product_flop = 0, product_s = 0;
-    ds_kind_total *kinds = ds_report__kinds(r, &n);
+    ds_kind_total *kinds = ds_kind_totals(r, &n);
     qsort(kinds, n, sizeof *kinds, by_kind);
     for (uint32_t k = 0; k < n; k++) {
         peak_s += kinds[k].peak_s;
@@ -155,7 +155,7 @@ static double peak_s_of(ds_result *r) {
     }
     free(kinds);
     if (!r->step) return peak_s;
-    r->useful = ds_report__share(r->model_flop, product_flop);
+    r->useful = ds_ratio(r->model_flop, product_flop);
     return product_s * r->useful;
 }
 
@@ -186,15 +186,14 @@ static ds_status find_program(ds_result *r, bool trusted, const ds_binding **pro
     *program = r->source;
     if (!ds_scenario_model(r->source->unit) || ds_scenario_find(r->source->unit, "", "program"))
         return DS_OK;
-    DS_TRY(ds_report__make_step(r->source, trusted, &r->step, err));
+    DS_TRY(ds_run__make_step(r->source, trusted, &r->step, err));
     *program = &r->step->binding;
-    return ds_report__model_flop(r->source, r->step->train.on, &r->model_flop, &r->padding_flop,
-                                 err);
+    return ds_model_flop(r->source, r->step->train.on, &r->model_flop, &r->padding_flop, err);
 }
 
-ds_status ds_report__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
-                              const ds_sim_options *options, const ds_plan_job *jobs,
-                              uint32_t n_jobs, ds_error *err) {
+ds_status ds_run__simulate(ds_result *r, const ds_binding *program, const ds_profiles *profiles,
+                           const ds_sim_options *options, const ds_plan_job *jobs, uint32_t n_jobs,
+                           ds_error *err) {
     ds_plan_options plan_options = {.max_instances = options->max_instances,
                                     .unfold = options->unfold,
                                     .stepwise = options->stepwise,
@@ -203,7 +202,7 @@ ds_status ds_report__simulate(ds_result *r, const ds_binding *program, const ds_
                                     .jobs = jobs,
                                     .n_jobs = n_jobs};
     DS_TRY(ds_plan_build(program, profiles, &plan_options, &r->plan, err));
-    if (r->step) DS_TRY(ds_report__samples(r->source, &r->plan->samples, err));
+    if (r->step) DS_TRY(ds_model_samples(r->source, &r->plan->samples, err));
     if (r->step) r->plan->overhead_ps = r->step->train.iteration_overhead_ps;
     DS_TRY(ds_engine_run(r->plan, options->progress, options->progress_context, &r->run, err));
     ds_mem_options memory = {.mode = options->mem_mode,
@@ -221,15 +220,15 @@ ds_status ds_simulate(const ds_binding *binding, const ds_profiles *profiles,
                       const ds_sim_options *options, ds_result **out, ds_error *err) {
     *out = NULL;
     if (ds_scenario_n_jobs(binding->unit))
-        return ds_report__simulate_jobs(binding, profiles, options, out, err);
-    if (ds_shares_wanted(binding)) return ds_report__shares(binding, profiles, options, out, err);
-    if (ds_balance_wanted(binding)) return ds_report__balance(binding, profiles, options, out, err);
+        return ds_run__jobs(binding, profiles, options, out, err);
+    if (ds_shares_wanted(binding)) return ds_run__shares(binding, profiles, options, out, err);
+    if (ds_balance_wanted(binding)) return ds_run__balance(binding, profiles, options, out, err);
     ds_result *r = ds_xcalloc(1, sizeof *r);
     const ds_binding *program;
     r->source = binding;
     ds_status status = find_program(r, options->trust_passes, &program, err);
     if (status == DS_OK) {
-        status = ds_report__simulate(r, program, profiles, options, NULL, 0, err);
+        status = ds_run__simulate(r, program, profiles, options, NULL, 0, err);
         if (status != DS_OK && r->step) ds_model_step_place_error(binding->unit, err);
     }
     if (status == DS_OK)

@@ -4,7 +4,8 @@
  * what no compute of the device hides. An item's time has two parts, what is in loops, which grows
  * with the turns of the chunk, and what is beside them. A stage is seen by its busiest device. What
  * is in no item, but for sends, is the stage's end. */
-#include "sim/report/balance_internal.h"
+#include "sim/run/balance_internal.h"
+#include "sim/run/stages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static void find_items(meter *m) {
         m->item_of[s] = top ? DS_NONE : m->item_of[scope->up];
         m->in_loop[s] =
             (!top && m->in_loop[scope->up]) || (scope->op && scope->op->code == DS_OP_FOR);
-        if (m->item_of[s] != DS_NONE || !ds_report__item(m->result, s, &call)) continue;
+        if (m->item_of[s] != DS_NONE || !ds_item_call_of(m->result, s, &call)) continue;
         m->item_of[s] = number_of(m->out->schedule, &call);
         m->in_loop[s] = false;
     }

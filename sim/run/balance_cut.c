@@ -5,7 +5,7 @@
  * chunk with turns of others keeps the ratio of what it took to what those would have taken. What
  * is beside the loops stays with the first and the last chunk; what stands before a later loop goes
  * with that loop's first turn. */
-#include "sim/report/balance_internal.h"
+#include "sim/run/balance_internal.h"
 
 #include "ir/base/units.h"
 

@@ -1,60 +1,7 @@
-/* A scenario with a `model`: passes make the step, and that is simulated like any program.
- *
- * What `train` and `strategy` say is the passes' to read. Errors of passes are about the step's own
- * unit, a copy: the copy's files are named as the source's, so an error's place is the source's. */
-#include "ir/passes/build/count.h"
-#include "ir/strategy/scenario.h"
+/* Strategies in words: knobs that are not as they are by default, and cuts of pipelines. */
 #include "sim/report/internal.h"
 
 #include <string.h>
-
-/* ---- the step ---- */
-
-static ds_status make_step(const ds_binding *source, bool brief, bool trusted, ds_model_step **out,
-                           ds_error *err) {
-    *out = NULL;
-    DS_TRY(ds_model_step_new(source, out, err));
-    (*out)->brief = brief;
-    (*out)->trusted = trusted;
-    ds_status status = ds_model_step_run_to(*out, DS_PASS_OVERLAP, NULL, NULL, err);
-    if (status == DS_OK) return DS_OK;
-    ds_model_step_place_error(source->unit, err);
-    ds_model_step_free(*out);
-    *out = NULL;
-    return status;
-}
-
-/* What is wrong is said by the passes as they are proved: verified one by one. */
-ds_status ds_report__make_step(const ds_binding *source, bool trusted, ds_model_step **out,
-                               ds_error *err) {
-    ds_error unsaid;
-    if (make_step(source, true, trusted, out, &unsaid) == DS_OK) return DS_OK;
-    return make_step(source, false, false, out, err);
-}
-
-/* ---- what is known of the model ---- */
-
-ds_status ds_report__samples(const ds_binding *source, int64_t *out, ds_error *err) {
-    const ds_func *model = ds_scenario_model(source->unit);
-    ds_env env = ds_binding_env(source, NULL);
-    for (uint32_t i = 0; i < model->n_args && *out == 0; i++) {
-        const ds_value_info *arg = ds_value_at(model, model->args[i]);
-        if (ds_type_is_over(arg->type, 0, "dp"))
-            DS_TRY(ds_expr_eval_int(&env, arg->type->dims[0].size, arg->loc, out, err));
-    }
-    return DS_OK;
-}
-
-ds_status ds_report__model_flop(const ds_binding *source, bool trains, double *out, double *padding,
-                                ds_error *err) {
-    ds_model_counts counts;
-    DS_TRY(ds_model_count(source, ds_scenario_model(source->unit), &counts, err));
-    *out = (trains ? 3.0 : 1.0) * (double)(counts.matmul_flop - counts.padding_flop);
-    *padding = (trains ? 3.0 : 1.0) * (double)counts.padding_flop;
-    return DS_OK;
-}
-
-/* ---- the strategy as text ---- */
 
 static const char *const kept_kinds[] = {"activations", "optimizer", "weights"};
 
@@ -164,4 +111,72 @@ void ds_report__strategy(const ds_model_step *step, ds_buf *out) {
     for (uint32_t i = 0; i < n; i++) ds_buf_printf(out, "%s%s", i ? " + " : ", offload ", kept[i]);
     if (s->microbatches > 1) ds_buf_printf(out, ", %lld microbatches", (long long)s->microbatches);
     put_pipeline(step, out);
+}
+
+/* ---- cuts of pipelines ---- */
+
+/* "2+3": the turns of a stage's chunks, of the first copy. */
+static void put_stage(const ds_schedule_index *schedule, const int64_t *turns, uint32_t stage,
+                      ds_buf *out) {
+    uint32_t n = 0;
+    for (uint32_t c = 0; c < schedule->n_chunks; c++)
+        if (schedule->stage[c] == stage)
+            ds_buf_printf(out, "%s%lld", n++ ? "+" : "", (long long)turns[c]);
+    if (!n) ds_buf_put(out, "0");
+}
+
+static void put_run(const ds_buf *stage, uint32_t n, ds_buf *out) {
+    if (out->n) ds_buf_put(out, ", ");
+    for (uint32_t i = 0; n < 3 && i < n; i++)
+        ds_buf_printf(out, "%s%s", i ? ", " : "", stage->text);
+    if (n >= 3) ds_buf_printf(out, "%u x %s", n, stage->text);
+}
+
+void ds_report__layers(const ds_schedule_index *schedule, const int64_t *turns, ds_buf *out) {
+    ds_buf text = {0}, last = {0}, next = {0};
+    uint32_t n = 0;
+    for (uint32_t s = 0; s < schedule->n_ranks; s++) {
+        next.n = 0;
+        put_stage(schedule, turns, s, &next);
+        if (n && strcmp(last.text, next.text) != 0) {
+            put_run(&last, n, &text);
+            n = 0;
+        }
+        n++;
+        last.n = 0;
+        ds_buf_put(&last, next.text);
+    }
+    put_run(&last, n, &text);
+    ds_buf_put(out, text.text);
+    ds_buf_deinit(&text);
+    ds_buf_deinit(&last);
+    ds_buf_deinit(&next);
+}
+
+void ds_report__faster_cut(const ds_result *r, ds_buf *out) {
+    const ds_faster_cut *cut = r->cut;
+    if (!cut) return;
+    ds_buf_printf(out,
+                  "\nStage %u works %s longer on a microbatch than stages do on the average.\n",
+                  cut->stage, ds_report__percent(cut->excess).s);
+    ds_buf_printf(out, "  balance = time (simulated): %s a step instead of %s%s, layers ",
+                  ds_report__ps(cut->step_ps).s, ds_report__ps(r->run.step_ps).s,
+                  cut->fits ? "" : ", too much memory");
+    ds_report__layers(&r->step->schedule, cut->turns, out);
+    ds_buf_putc(out, '\n');
+}
+
+void ds_report__put_faster_cut(ds_json *json, const ds_result *r) {
+    if (!r->cut) return;
+    ds_json_key(json, "faster_cut");
+    ds_json_begin_object(json);
+    ds_json_key_int(json, "busiest_stage", r->cut->stage);
+    ds_json_key_double(json, "excess", r->cut->excess);
+    ds_json_key(json, "stage_layers");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < r->cut->n_turns; i++) ds_json_int(json, r->cut->turns[i]);
+    ds_json_end_array(json);
+    ds_json_key_int(json, "step_time_ps", r->cut->step_ps);
+    ds_json_key_bool(json, "fits", r->cut->fits);
+    ds_json_end_object(json);
 }
