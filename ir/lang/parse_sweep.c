@@ -9,10 +9,11 @@
  *     }
  *
  * Its expressions see more names than others do: the dimensions above, what is derived of a
- * candidate (DS_SWEEP_DERIVED), the knobs of `strategy` and `train`. All of them are kept as
+ * candidate (ir/strategy/metrics.def), the knobs of `strategy` and `train`. All of them are kept as
  * indices by name, and the search gives them values. In a list a knob's name is a word, as in the
  * scenario: `offload in [none, optimizer]`. */
 #include "ir/lang/parse.h"
+#include "ir/strategy/metrics.h"
 #include "ir/strategy/sweep.h"
 
 #include <string.h>
@@ -39,13 +40,9 @@ static void push_dims(ds_parser *p, const entries *all) {
 }
 
 static void push_all(ds_parser *p, const entries *all) {
-    static const char *const derived[] = {
-#define DS_X(name, is_objective, doc) #name,
-        DS_SWEEP_DERIVED(DS_X)
-#undef DS_X
-    };
     push_dims(p, all);
-    for (size_t i = 0; i < sizeof derived / sizeof *derived; i++) push(p, derived[i]);
+    for (int i = 0; i < DS_METRIC_COUNT; i++)
+        if (ds_metric_at((ds_metric_id)i)->sweep) push(p, ds_metric_at((ds_metric_id)i)->sweep);
     uint32_t n;
     const ds_knob *knobs = ds_scenario_knobs(&n);
     for (uint32_t i = 0; i < n; i++)

@@ -3,29 +3,6 @@
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    bool is_objective;
-} derived_names[] = {
-#define DS_X(name, is_objective, doc) {#name, is_objective},
-    DS_SWEEP_DERIVED(DS_X)
-#undef DS_X
-};
-
-ds_derived ds_derived_by_name(const char *name) {
-    for (int i = 0; i < DS_DERIVED_COUNT; i++)
-        if (strcmp(derived_names[i].name, name) == 0) return (ds_derived)i;
-    return DS_DERIVED_COUNT;
-}
-
-const char *ds_derived_name(ds_derived derived) {
-    return derived_names[derived].name;
-}
-
-bool ds_derived_is_objective(ds_derived derived) {
-    return derived < DS_DERIVED_COUNT && derived_names[derived].is_objective;
-}
-
 bool ds_sweep_sees_knob(const ds_knob *knob) {
     bool seen = strcmp(knob->section, "strategy") == 0 || strcmp(knob->section, "train") == 0;
     return seen && knob->kind != DS_KNOB_SECTION;

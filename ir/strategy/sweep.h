@@ -1,35 +1,9 @@
-/* What the names of a sweep block stand for; the block itself is a ds_sweep (ir/core/ir.h). */
+/* What the names of a sweep block stand for, but results (ir/strategy/metrics.h); the block itself
+ * is a ds_sweep (ir/core/ir.h). */
 #ifndef DS_STRATEGY_SWEEP_H
 #define DS_STRATEGY_SWEEP_H
 
 #include "ir/strategy/scenario.h"
-
-/* X(name, may be an objective, what it is). The first two are known before a candidate is
- * simulated, the others only then. */
-#define DS_SWEEP_DERIVED(X)                                                                        \
-    X(world, false, "devices of the topology that the scenario runs on")                           \
-    X(cost_per_hour, true, "price of a device and hour times the devices of the topology")         \
-    X(step_time, true, "seconds")                                                                  \
-    X(throughput, true, "samples (without a batch: steps) per second")                             \
-    X(cost, true, "price of a sample: cost_per_hour / 3600 / throughput")                          \
-    X(memory, true, "the same as peak_memory")                                                     \
-    X(peak_memory, true, "bytes of the fullest device")                                            \
-    X(fits, false, "1 if every device holds what it needs, else 0")                                \
-    X(mfu, true, "model FLOPs utilisation, from 0 to 1")                                           \
-    X(bubble, true, "share of the devices' time in which they are idle")
-
-typedef enum ds_derived {
-#define DS_X(name, is_objective, doc) DS_DERIVED_##name,
-    DS_SWEEP_DERIVED(DS_X)
-#undef DS_X
-        DS_DERIVED_COUNT
-} ds_derived;
-#define DS_DERIVED_FIRST_SIMULATED DS_DERIVED_step_time
-
-/* By name; DS_DERIVED_COUNT if it is none. */
-ds_derived ds_derived_by_name(const char *name);
-const char *ds_derived_name(ds_derived derived);
-bool ds_derived_is_objective(ds_derived derived);
 
 /* Can expressions of a sweep name the knob? */
 bool ds_sweep_sees_knob(const ds_knob *knob);

@@ -2,6 +2,7 @@
  * domain looks at a dimension that comes after it; objectives are known. Numbers come later: the
  * search evaluates domains and conditions candidate by candidate. */
 #include "ir/strategy/sweep.h"
+#include "ir/strategy/metrics.h"
 #include "ir/verify/internal.h"
 
 #include <string.h>
@@ -118,12 +119,12 @@ static void check_contradiction(ds_checker *ck, const ds_sweep *sweep, uint32_t 
 static void check_objective(ds_checker *ck, const ds_sweep *sweep, uint32_t at) {
     const ds_sweep_entry *entry = &sweep->entries[at];
     check_contradiction(ck, sweep, at);
-    if (ds_derived_is_objective(ds_derived_by_name(entry->name))) return;
+    if (ds_metric_is_objective(ds_metric_by_name(entry->name))) return;
     ds_names names = {0};
     ds_buf list = {0};
-    for (int i = 0; i < DS_DERIVED_COUNT; i++) {
-        if (!ds_derived_is_objective((ds_derived)i)) continue;
-        const char *name = ds_derived_name((ds_derived)i);
+    for (int i = 0; i < DS_METRIC_COUNT; i++) {
+        if (!ds_metric_is_objective((ds_metric_id)i)) continue;
+        const char *name = ds_metric_at((ds_metric_id)i)->sweep;
         DS_PUSH(&ck->diags->arena, &names.all, name);
         ds_buf_printf(&list, "%s%s", list.n ? ", " : "", name);
     }

@@ -1,8 +1,6 @@
 /* A short sorted list and a front by pairwise comparison. */
 #include "search/driver/best.h"
 
-#include "ir/base/units.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +22,8 @@ void ds_best_deinit(ds_best *best) {
 }
 
 /* < 0: a is better by this objective. */
-static int compare(const ds_objective *objective, const ds_measures *a, const ds_measures *b) {
-    double x = a->at[objective->what], y = b->at[objective->what];
+static int compare(const ds_objective *objective, const ds_metrics *a, const ds_metrics *b) {
+    double x = ds_metric_measure(a, objective->what), y = ds_metric_measure(b, objective->what);
     int order = (x > y) - (x < y);
     return objective->maximize ? -order : order;
 }
@@ -40,17 +38,17 @@ static char *values_text(const ds_space *space, const ds_candidate *candidate) {
     return text.text;
 }
 
-static ds_best_row make_row(const ds_space *space, const ds_candidate *c, const ds_outcome *o,
-                            const ds_measures *m) {
-    return (ds_best_row){c->number, o->hash, *m, o->step_ps, values_text(space, c)};
+static ds_best_row make_row(const ds_space *space, const ds_candidate *c, const ds_outcome *o) {
+    return (ds_best_row){c->number, o->hash, o->metrics, values_text(space, c)};
 }
 
 static void add_top(ds_best *best, const ds_space *space, const ds_candidate *c,
-                    const ds_outcome *o, const ds_measures *m) {
+                    const ds_outcome *o) {
     uint32_t at = best->top.n;
-    while (at && compare(&best->objectives[0], m, &best->top.at[at - 1].measures) < 0) at--;
+    while (at && compare(&best->objectives[0], &o->metrics, &best->top.at[at - 1].metrics) < 0)
+        at--;
     if (at >= DS_BEST_KEPT) return;
-    ds_best_row row = make_row(space, c, o, m);
+    ds_best_row row = make_row(space, c, o);
     if (best->top.n < DS_BEST_KEPT)
         DS_HPUSH(&best->top, row);
     else
@@ -61,59 +59,77 @@ static void add_top(ds_best *best, const ds_space *space, const ds_candidate *c,
 }
 
 /* Is a at least as good as b by all objectives? Equal ones count, so the first of equals stays. */
-static bool covers(const ds_best *best, const ds_measures *a, const ds_measures *b) {
+static bool covers(const ds_best *best, const ds_metrics *a, const ds_metrics *b) {
     for (uint32_t i = 0; i < best->n_objectives; i++)
         if (compare(&best->objectives[i], a, b) > 0) return false;
     return true;
 }
 
 static void add_front(ds_best *best, const ds_space *space, const ds_candidate *c,
-                      const ds_outcome *o, const ds_measures *m) {
+                      const ds_outcome *o) {
     for (uint32_t i = 0; i < best->front.n; i++)
-        if (covers(best, &best->front.at[i].measures, m)) return;
+        if (covers(best, &best->front.at[i].metrics, &o->metrics)) return;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < best->front.n; i++) {
-        if (covers(best, m, &best->front.at[i].measures))
+        if (covers(best, &o->metrics, &best->front.at[i].metrics))
             free(best->front.at[i].values);
         else
             best->front.at[kept++] = best->front.at[i];
     }
     best->front.n = kept;
-    DS_HPUSH(&best->front, make_row(space, c, o, m));
+    DS_HPUSH(&best->front, make_row(space, c, o));
 }
 
 void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candidate,
-                 const ds_outcome *outcome, const ds_measures *measures) {
-    add_top(best, space, candidate, outcome, measures);
-    if (best->n_objectives > 1) add_front(best, space, candidate, outcome, measures);
+                 const ds_outcome *outcome) {
+    add_top(best, space, candidate, outcome);
+    if (best->n_objectives > 1) add_front(best, space, candidate, outcome);
 }
 
 /* ---- tables ---- */
 
-static void put_row(const ds_best_row *row, bool priced, bool hashes, ds_buf *out) {
-    ds_buf step = {0}, rate = {0}, memory = {0};
-    ds_print_ps(row->step_ps, &step);
-    ds_print_rate(row->measures.at[DS_DERIVED_throughput], "/s", &rate);
-    ds_print_bytes((int64_t)row->measures.at[DS_DERIVED_peak_memory], &memory);
-    ds_buf_printf(out, "  %12s  %14s  %12s  %5.1f %%", step.text, rate.text, memory.text,
-                  100 * row->measures.at[DS_DERIVED_mfu]);
-    if (priced) ds_buf_printf(out, "  %12.6g", row->measures.at[DS_DERIVED_cost]);
-    if (hashes) ds_buf_printf(out, "  %016" PRIx64, row->hash);
-    ds_buf_printf(out, "  %s\n", row->values);
-    ds_buf_deinit(&step);
-    ds_buf_deinit(&rate);
-    ds_buf_deinit(&memory);
+/* assumed: wide enough for what ds_metric_print says of the kind. */
+static int width_of(ds_metric_kind kind) {
+    return kind == DS_METRIC_IS_RATE ? 14 : kind == DS_METRIC_IS_SHARE ? 7 : 12;
+}
+
+/* Those of a table, in the order of a row's columns. `row` NULL: the headings. */
+static void put_cells(const ds_best_row *row, bool priced, ds_buf *out) {
+    static const ds_metric_place places[] = {DS_AMONG_FIRST, DS_AMONG_RESULTS, DS_AMONG_PRICES};
+    for (int p = 0; p < 2 + priced; p++)
+        for (int i = 0; i < DS_METRIC_COUNT; i++) {
+            const ds_metric *metric = ds_metric_at((ds_metric_id)i);
+            if (!metric->title || metric->place != places[p]) continue;
+            ds_buf cell = {0};
+            if (row)
+                ds_metric_print(&row->metrics, (ds_metric_id)i, &cell);
+            else
+                ds_buf_put(&cell, metric->title);
+            ds_buf_printf(out, "  %*s", width_of(metric->kind), cell.text);
+            ds_buf_deinit(&cell);
+        }
+}
+
+void ds_best_put_titles(bool priced, ds_buf *out) {
+    put_cells(NULL, priced, out);
+}
+
+void ds_best_put_figures(const ds_best_row *row, bool priced, ds_buf *out) {
+    put_cells(row, priced, out);
 }
 
 static void put_table(const char *title, const ds_best_row *rows, uint32_t n, bool hashes,
                       ds_buf *out) {
-    bool priced = n && rows[0].measures.at[DS_DERIVED_cost_per_hour] > 0;
-    ds_buf_printf(out, "\n%s\n  %12s  %14s  %12s  %7s", title, "step time", "throughput", "memory",
-                  "MFU");
-    if (priced) ds_buf_printf(out, "  %12s", "cost");
+    bool priced = n && rows[0].metrics.cost_per_hour > 0;
+    ds_buf_printf(out, "\n%s\n", title);
+    ds_best_put_titles(priced, out);
     if (hashes) ds_buf_printf(out, "  %-16s", "hash");
     ds_buf_put(out, "  candidate\n");
-    for (uint32_t i = 0; i < n; i++) put_row(&rows[i], priced, hashes, out);
+    for (uint32_t i = 0; i < n; i++) {
+        ds_best_put_figures(&rows[i], priced, out);
+        if (hashes) ds_buf_printf(out, "  %016" PRIx64, rows[i].hash);
+        ds_buf_printf(out, "  %s\n", rows[i].values);
+    }
 }
 
 void ds_best_print(const ds_best *best, bool hashes, ds_buf *out) {
@@ -123,14 +139,14 @@ void ds_best_print(const ds_best *best, bool hashes, ds_buf *out) {
     }
     ds_buf title = {0};
     ds_buf_printf(&title, "best by %s %s", best->objectives[0].maximize ? "greatest" : "least",
-                  ds_derived_name(best->objectives[0].what));
+                  ds_metric_at(best->objectives[0].what)->sweep);
     put_table(title.text, best->top.at, best->top.n, hashes, out);
     title.n = 0;
     ds_buf_put(&title, "Pareto front:");
     for (uint32_t i = 0; i < best->n_objectives; i++)
         ds_buf_printf(&title, "%s %s %s", i ? "," : "",
                       best->objectives[i].maximize ? "greatest" : "least",
-                      ds_derived_name(best->objectives[i].what));
+                      ds_metric_at(best->objectives[i].what)->sweep);
     if (best->front.n) put_table(title.text, best->front.at, best->front.n, hashes, out);
     ds_buf_deinit(&title);
 }

@@ -9,8 +9,7 @@
 
 typedef struct ds_best_row {
     uint64_t number, hash;
-    ds_measures measures;
-    int64_t step_ps;
+    ds_metrics metrics;
     char *values; /* "dp=2 tp=1 schedule=1f1b"; owned */
 } ds_best_row;
 
@@ -25,8 +24,12 @@ void ds_best_init(ds_best *best, const ds_space *space);
 void ds_best_deinit(ds_best *best);
 /* A candidate that fits and holds all conditions. O(kept + front). */
 void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candidate,
-                 const ds_outcome *outcome, const ds_measures *measures);
+                 const ds_outcome *outcome);
 
+/* The results with a .title in ir/strategy/metrics.def, as headings and as a row of a table; prices
+ * if the candidates have any. */
+void ds_best_put_titles(bool priced, ds_buf *out);
+void ds_best_put_figures(const ds_best_row *row, bool priced, ds_buf *out);
 /* Tables for a terminal; hashes where there are rows that they lead to. */
 void ds_best_print(const ds_best *best, bool hashes, ds_buf *out);
 

@@ -75,10 +75,10 @@ static bool read_number(const char *text, int64_t *out) {
 static ds_status read_head(checker *c) {
     uint32_t n;
     const ds_objective *objective = ds_space_objectives(c->space, &n);
-    c->of_time = objective->what == DS_DERIVED_step_time;
-    ds_derived what =
-        objective->what == DS_DERIVED_memory ? DS_DERIVED_peak_memory : objective->what;
-    bool known = c->of_time || what == DS_DERIVED_peak_memory;
+    c->of_time = objective->what == DS_METRIC_step_time;
+    ds_metric_id what =
+        objective->what == DS_METRIC_memory ? DS_METRIC_peak_bytes : objective->what;
+    bool known = c->of_time || what == DS_METRIC_peak_bytes;
     DS_TRY(demand(c, n == 1 && !objective->maximize && known,
                   "there are no certificates for the sweep's objective"));
     bool ours = is_field(c, "distsim certificate 1", 1) && is_field(c, "source", 2) &&
@@ -86,7 +86,7 @@ static ds_status read_head(checker *c) {
     DS_TRY(demand(c, ours, "this is no certificate"));
     bool same = is_field(c, "content", 2) && strtoull(c->cells[1], NULL, 16) == c->source.content;
     DS_TRY(demand(c, same, "program or profiles have changed since"));
-    same = is_field(c, "objective", 2) && strcmp(c->cells[1], ds_derived_name(what)) == 0;
+    same = is_field(c, "objective", 2) && strcmp(c->cells[1], ds_metric_at(what)->sweep) == 0;
     DS_TRY(demand(c, same, "the sweep has another objective"));
     bool best = next_line(c) && c->n_cells > 2 && strcmp(c->cells[0], "incumbent") == 0;
     DS_TRY(demand(c, best, "the incumbent should stand here"));
@@ -193,18 +193,17 @@ static ds_status check_bound(checker *c, uint32_t depth) {
 
 static ds_status check_run(checker *c) {
     ds_outcome *outcome = &c->outcome;
-    ds_measures measures;
     const char *failed = NULL;
     bool subject = true, is_run = strcmp(c->cells[0], "run") == 0;
     int64_t stated = -1;
     c->eval->run(c->eval, &c->candidate, outcome);
     c->out->simulated++;
-    ds_outcome_measures(outcome, &measures);
-    bool counts =
-        outcome->verdict == DS_VERDICT_OK && !ds_space_admits(c->space, &c->candidate, NULL) &&
-        !ds_space_judge(c->space, &c->candidate, &measures, &c->arena, &failed, &subject, NULL);
+    bool counts = outcome->verdict == DS_VERDICT_OK &&
+                  !ds_space_admits(c->space, &c->candidate, NULL) &&
+                  !ds_space_judge(c->space, &c->candidate, &outcome->metrics, &c->arena, &failed,
+                                  &subject, NULL);
     counts &= !failed && subject;
-    int64_t value = c->of_time ? outcome->step_ps : outcome->peak_bytes;
+    int64_t value = c->of_time ? outcome->metrics.step_ps : outcome->metrics.peak_bytes;
     DS_TRY(demand(c, counts == is_run,
                   counts ? "the candidate counts" : "the candidate does not count"));
     if (!is_run) return DS_OK;

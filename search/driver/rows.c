@@ -3,76 +3,64 @@
 
 #include "ir/base/csv.h"
 #include "ir/base/map.h"
-#include "ir/base/units.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- columns ---- */
 
+#define FIRST_COLUMN "model_size"
 static const struct {
     const char *name;
     bool is_text;
-} first_columns[] = {{"model_size", true},        {"world_size", false}, {"batch_size", false},
-                     {"dp_degree", false},        {"hp_degree", false},  {"pp_degree", false},
-                     {"num_microbatches", false}, {"latency", false},    {"throughput", false},
-                     {"peak_memory", false}},
-  result_columns[] = {{"step_time_ps", false},
-                      {"mfu", false},
-                      {"bubble", false},
-                      {"exposed_comm_ps", false},
-                      {"fits", false}},
-  price_columns[] = {{"cost_per_hour", false}, {"cost", false}},
-  last_columns[] = {{"status", true}, {"reason", true}, {"hash", true},    {"candidate", false},
+} last_columns[] = {{"status", true}, {"reason", true}, {"hash", true},    {"candidate", false},
                     {"sweep", true},  {"source", true}, {"settings", true}};
-#define N_OF(list) ((uint32_t)(sizeof(list) / sizeof *(list)))
+#define N_LAST ((uint32_t)(sizeof last_columns / sizeof *last_columns))
 
-static uint32_t add_column(ds_rows *r, const char *name, bool is_text) {
-    DS_PUSH(&r->arena, &r->columns, name);
-    DS_PUSH(&r->arena, &r->is_text, is_text);
-    return r->columns.n - 1;
+static void add_column(ds_rows *r, const char *name, bool is_text, ds_metric_id metric) {
+    DS_PUSH(&r->arena, &r->columns, ((ds_rows_column){name, is_text, metric}));
+}
+
+static void add_metrics(ds_rows *r, ds_metric_place place) {
+    for (int i = 0; i < DS_METRIC_COUNT; i++) {
+        const ds_metric *metric = ds_metric_at((ds_metric_id)i);
+        if (metric->column && metric->place == place)
+            add_column(r, metric->column, false, (ds_metric_id)i);
+    }
 }
 
 static bool is_taken(const char *name) {
-#define DS_LOOK(list)                                                                              \
-    for (uint32_t i = 0; i < N_OF(list); i++)                                                      \
-        if (strcmp(list[i].name, name) == 0) return true
-    DS_LOOK(first_columns);
-    DS_LOOK(result_columns);
-    DS_LOOK(price_columns);
-    DS_LOOK(last_columns);
-#undef DS_LOOK
-    return false;
+    bool taken = strcmp(name, FIRST_COLUMN) == 0 || ds_metric_by_column(name) < DS_METRIC_COUNT;
+    for (uint32_t i = 0; i < N_LAST; i++) taken = taken || strcmp(last_columns[i].name, name) == 0;
+    return taken;
 }
 
 static void add_columns(ds_rows *r) {
-    for (uint32_t i = 0; i < N_OF(first_columns); i++)
-        add_column(r, first_columns[i].name, first_columns[i].is_text);
+    add_column(r, FIRST_COLUMN, true, DS_METRIC_COUNT);
+    add_metrics(r, DS_AMONG_SIZES);
+    add_metrics(r, DS_AMONG_FIRST);
     r->first_dim = r->columns.n;
     for (uint32_t i = 0; i < ds_space_n_dims(r->space); i++) {
         const char *name = ds_space_dim_name(r->space, i);
         add_column(r, is_taken(name) ? ds_arena_printf(&r->arena, "sweep.%s", name) : name,
-                   ds_space_dim_is_text(r->space, i));
+                   ds_space_dim_is_text(r->space, i), DS_METRIC_COUNT);
     }
     r->first_result = r->columns.n;
-    for (uint32_t i = 0; i < N_OF(result_columns); i++)
-        add_column(r, result_columns[i].name, result_columns[i].is_text);
-    r->first_price = r->columns.n;
-    for (uint32_t i = 0; i < N_OF(price_columns) && r->has_price; i++)
-        add_column(r, price_columns[i].name, price_columns[i].is_text);
+    add_metrics(r, DS_AMONG_RESULTS);
+    add_metrics(r, DS_AMONG_VERDICTS);
+    if (r->has_price) add_metrics(r, DS_AMONG_PRICES);
     r->status = r->columns.n;
-    for (uint32_t i = 0; i < N_OF(last_columns); i++)
-        add_column(r, last_columns[i].name, last_columns[i].is_text);
+    for (uint32_t i = 0; i < N_LAST; i++)
+        add_column(r, last_columns[i].name, last_columns[i].is_text, DS_METRIC_COUNT);
     r->hash = r->status + 2;
     r->candidate = r->status + 3;
     r->sweep = r->status + 4;
     r->source = r->status + 5;
     r->settings = r->status + 6;
-    if (r->spreadsheet) add_column(r, DS_ROWS_SPREADSHEET, true);
+    if (r->spreadsheet) add_column(r, DS_ROWS_SPREADSHEET, true, DS_METRIC_COUNT);
 }
 
 static void put_escaped(const char *text, ds_buf *out) {
@@ -156,7 +144,11 @@ void ds_rows_deinit(ds_rows *r) {
 /* ---- writing ---- */
 
 void ds_rows_put_header(const ds_rows *r, ds_buf *out) {
-    ds_csv_put_row(out, r->columns.at, r->columns.n);
+    for (uint32_t i = 0; i < r->columns.n; i++) {
+        if (i) ds_buf_putc(out, ',');
+        ds_csv_put_cell(out, r->columns.at[i].name, !i);
+    }
+    ds_buf_putc(out, '\n');
 }
 
 typedef struct writer {
@@ -201,82 +193,37 @@ static void put_int(writer *w, int64_t value) {
     ds_buf_put_int(w->out, value);
 }
 
-/* Blank for what is not known. */
-static void put_known(writer *w, int64_t value) {
+/* Where nothing was simulated there are sizes alone, and DistIR's sign of a failure. */
+static void put_figure(const ds_outcome *o, ds_metric_id id, writer *w) {
+    ds_metric_place place = ds_metric_at(id)->place;
     comma(w);
-    if (value) ds_buf_put_int(w->out, value);
+    if (place == DS_AMONG_SIZES || ds_outcome_is_simulated(o))
+        ds_metric_put_cell(&o->metrics, id, w->out);
+    else if (place == DS_AMONG_FIRST)
+        ds_buf_put(w->out, "-1");
 }
 
-static void put_real(writer *w, double value) {
-    char text[40];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        double back = strtod(text, NULL);
-        if (!(back < value) && !(back > value)) break;
-    }
-    put_number(w, text);
+static void put_value(const ds_rows *r, const ds_candidate *c, uint32_t dim, writer *w) {
+    ds_buf value = {0};
+    ds_buf_put(&value, "");
+    ds_space_put_value(r->space, c, dim, &value);
+    if (ds_space_is_text(r->space, c, dim))
+        put_text(w, value.text);
+    else
+        put_number(w, value.text);
+    ds_buf_deinit(&value);
 }
 
-/* Seconds, exactly, without trailing zeros. */
-static void put_seconds(writer *w, int64_t ps) {
-    char text[40];
-    int n =
-        snprintf(text, sizeof text, "%" PRId64 ".%012" PRId64, ps / DS_PS_PER_S, ps % DS_PS_PER_S);
-    while (text[n - 1] == '0') n--;
-    if (text[n - 1] == '.') n--;
-    comma(w);
-    ds_buf_put_n(w->out, text, (size_t)n);
-}
-
-static void put_first(const ds_rows *r, const ds_outcome *o, writer *w) {
-    put_text(w, r->model);
-    put_known(w, o->world);
-    put_known(w, o->batch);
-    put_known(w, o->dp);
-    put_known(w, o->tp);
-    put_known(w, o->pp);
-    put_known(w, o->microbatches);
-    if (ds_outcome_is_simulated(o)) {
-        put_seconds(w, o->step_ps);
-        put_real(w, o->throughput_per_s);
-        put_int(w, o->peak_bytes);
-    } else {
-        for (int i = 0; i < 3; i++) put_int(w, -1);
-    }
-}
-
-static void put_results(const ds_rows *r, const ds_outcome *o, const ds_measures *m, writer *w) {
-    bool simulated = ds_outcome_is_simulated(o);
-    if (simulated) {
-        put_int(w, o->step_ps);
-        put_real(w, o->mfu);
-        put_real(w, o->bubble);
-        put_int(w, o->exposed_comm_ps);
-        put_int(w, o->fits);
-    }
-    if (simulated && r->has_price) {
-        put_real(w, m->at[DS_DERIVED_cost_per_hour]);
-        put_real(w, m->at[DS_DERIVED_cost]);
-    }
-    for (uint32_t i = w->n; i < r->status; i++) comma(w);
-}
-
-void ds_rows_put(const ds_rows *r, const ds_candidate *c, const ds_outcome *o, const ds_measures *m,
-                 ds_buf *out) {
+void ds_rows_put(const ds_rows *r, const ds_candidate *c, const ds_outcome *o, ds_buf *out) {
     writer w = {out, 0, r->spreadsheet};
     char hash[20];
-    ds_buf value = {0};
-    put_first(r, o, &w);
-    for (uint32_t i = 0; i < ds_space_n_dims(r->space); i++) {
-        value.n = 0;
-        ds_buf_put(&value, "");
-        ds_space_put_value(r->space, c, i, &value);
-        if (ds_space_is_text(r->space, c, i))
-            put_text(&w, value.text);
+    put_text(&w, r->model);
+    for (uint32_t i = 1; i < r->status; i++) {
+        if (r->columns.at[i].metric < DS_METRIC_COUNT)
+            put_figure(o, r->columns.at[i].metric, &w);
         else
-            put_number(&w, value.text);
+            put_value(r, c, i - r->first_dim, &w);
     }
-    put_results(r, o, m, &w);
     put_text(&w, ds_verdict_text(o->verdict));
     put_text(&w, o->reason.text ? o->reason.text : "");
     snprintf(hash, sizeof hash, "%016" PRIx64, o->hash);
@@ -287,38 +234,9 @@ void ds_rows_put(const ds_rows *r, const ds_candidate *c, const ds_outcome *o, c
     put_text(&w, r->settings_text);
     if (r->spreadsheet) put_text(&w, "apostrophes");
     ds_buf_putc(out, '\n');
-    ds_buf_deinit(&value);
-}
-
-void ds_outcome_measures(const ds_outcome *o, ds_measures *out) {
-    *out = (ds_measures){{0}};
-    out->at[DS_DERIVED_step_time] = (double)o->step_ps * 1e-12;
-    out->at[DS_DERIVED_throughput] = o->throughput_per_s;
-    out->at[DS_DERIVED_peak_memory] = (double)o->peak_bytes;
-    out->at[DS_DERIVED_fits] = o->fits;
-    out->at[DS_DERIVED_mfu] = o->mfu;
-    out->at[DS_DERIVED_bubble] = o->bubble;
 }
 
 /* ---- reading ---- */
-
-static bool read_int(const char *text, int64_t *out) {
-    char *end;
-    errno = 0;
-    *out = strtoll(text, &end, 10);
-    return end != text && !*end && !errno;
-}
-
-/* Of a figure: none is negative, none infinite. */
-static bool read_amount(const char *text, int64_t *out) {
-    return read_int(text, out) && *out >= 0;
-}
-
-static bool read_real(const char *text, double *out) {
-    char *end;
-    *out = strtod(text, &end);
-    return end != text && !*end && isfinite(*out) && *out >= 0;
-}
 
 static bool read_verdict(const char *text, ds_verdict *out) {
     for (int i = 0; i < DS_VERDICT_COUNT; i++) {
@@ -329,47 +247,44 @@ static bool read_verdict(const char *text, ds_verdict *out) {
     return false;
 }
 
-static bool is_latency(const char *text, int64_t ps) {
-    ds_buf seconds = {0};
-    writer w = {&seconds, 0, false};
-    put_seconds(&w, ps);
-    bool same = strcmp(seconds.text, text) == 0;
-    ds_buf_deinit(&seconds);
+static bool is_same_figure(const ds_metrics *m, ds_metric_id id, const char *cell) {
+    ds_buf text = {0};
+    ds_buf_put(&text, "");
+    ds_metric_put_cell(m, id, &text);
+    bool same = strcmp(text.text, cell) == 0;
+    ds_buf_deinit(&text);
     return same;
 }
 
-/* Blank for what is not known. */
-static bool read_known(const char *text, int64_t *out) {
-    *out = 0;
-    return !*text || read_amount(text, out);
-}
-
-static bool read_first(const char *const *cells, ds_outcome *o) {
-    return read_known(cells[1], &o->world) && read_known(cells[2], &o->batch) &&
-           read_known(cells[3], &o->dp) && read_known(cells[4], &o->tp) &&
-           read_known(cells[5], &o->pp) && read_known(cells[6], &o->microbatches);
+/* The sizes, or all else; views are compared with what they show. Prices follow from these. */
+static bool read_figures(const ds_rows *r, const char *const *cells, bool sizes, ds_metrics *m) {
+    for (int views = 0; views < 2; views++)
+        for (uint32_t i = 0; i < r->status; i++) {
+            ds_metric_id id = r->columns.at[i].metric;
+            if (id == DS_METRIC_COUNT || ds_metric_at(id)->place == DS_AMONG_PRICES ||
+                (ds_metric_at(id)->place == DS_AMONG_SIZES) != sizes ||
+                (ds_metric_at(id)->of != id) != views)
+                continue;
+            if (views ? !is_same_figure(m, id, cells[i]) : !ds_metric_read_cell(cells[i], id, m))
+                return false;
+        }
+    return true;
 }
 
 bool ds_rows_read(const ds_rows *r, const char *const *cells, ds_outcome *o, uint64_t *number) {
-    int64_t candidate, fits;
     char *end;
-    bool ok = read_verdict(cells[r->status], &o->verdict) && read_first(cells, o) &&
-              read_int(cells[r->candidate], &candidate) && candidate >= 0;
-    if (!ok) return false;
-    *number = (uint64_t)candidate;
+    errno = 0;
+    *number = strtoull(cells[r->candidate], &end, 10);
+    if (*cells[r->candidate] < '0' || *cells[r->candidate] > '9' || *end || errno) return false;
+    if (!read_verdict(cells[r->status], &o->verdict)) return false;
+    if (!read_figures(r, cells, true, &o->metrics)) return false;
     ds_buf_put(&o->reason,
                r->spreadsheet ? ds_rows_plain(cells[r->status + 1]) : cells[r->status + 1]);
     o->hash = strtoull(cells[r->hash], &end, 16);
     if (*end) return false;
-    const char *const *result = cells + r->first_result;
-    o->unsimulated = o->verdict == DS_VERDICT_DOES_NOT_FIT && !*result[0];
+    o->unsimulated = o->verdict == DS_VERDICT_DOES_NOT_FIT && !*cells[r->first_result];
     if (!ds_outcome_is_simulated(o)) return true;
-    ok = read_amount(result[0], &o->step_ps) && read_real(result[1], &o->mfu) &&
-         read_real(result[2], &o->bubble) && read_amount(result[3], &o->exposed_comm_ps) &&
-         read_int(result[4], &fits) && read_real(cells[8], &o->throughput_per_s) &&
-         read_amount(cells[9], &o->peak_bytes);
-    o->fits = ok && fits;
-    if (o->fits != (o->verdict != DS_VERDICT_DOES_NOT_FIT)) return false;
-    if (o->verdict == DS_VERDICT_OK && *o->reason.text) return false;
-    return ok && is_latency(cells[7], o->step_ps);
+    if (!read_figures(r, cells, false, &o->metrics)) return false;
+    if (o->metrics.fits != (o->verdict != DS_VERDICT_DOES_NOT_FIT)) return false;
+    return o->verdict != DS_VERDICT_OK || !*o->reason.text;
 }

@@ -1,11 +1,10 @@
 /* The table that sweeps write: one row a candidate, comma-separated.
  *
- * Columns: DistIR's ten (model_size, world_size, batch_size, dp_degree, hp_degree, pp_degree,
- * num_microbatches, latency in seconds, throughput, peak_memory in bytes; the last three are -1
- * where nothing was simulated, as DistIR writes failures), every dimension under its name,
- * step_time_ps, mfu, bubble, exposed_comm_ps, fits, with a price cost_per_hour and cost, then
- * status, reason, hash, candidate (its number), sweep (which one made the row), source and settings
- * (what `distsim replay` reads). A dimension that is named like another column is "sweep.NAME".
+ * Columns: DistIR's ten (model_size, the sizes, and the results that are -1 where nothing was
+ * simulated, as DistIR writes failures), every dimension under its name, the other results, with a
+ * price the prices, then status, reason, hash, candidate (its number), sweep (which one made the
+ * row), source and settings (what `distsim replay` reads). Sizes, results and prices are lines of
+ * ir/strategy/metrics.def. A dimension that is named like another column is "sweep.NAME".
  *
  * Nothing depends on time, place or the number of workers. Times are exact decimals of integer
  * picoseconds, other reals the shortest text that reads back as the same double. Cells are quoted
@@ -20,12 +19,17 @@
 
 #include "search/space/eval.h"
 
+typedef struct ds_rows_column {
+    const char *name;
+    bool is_text;
+    ds_metric_id metric; /* DS_METRIC_COUNT: a text, or a dimension */
+} ds_rows_column;
+
 typedef struct ds_rows {
     ds_arena arena;
     const ds_space *space;
-    DS_VEC(const char *) columns;
-    DS_VEC(bool) is_text; /* per column */
-    uint32_t first_dim, first_result, first_price, status, hash, candidate, sweep, source, settings;
+    DS_VEC(ds_rows_column) columns;
+    uint32_t first_dim, first_result, status, hash, candidate, sweep, source, settings;
     bool has_price, spreadsheet;
     const char *model, *sweep_id, *source_text, *settings_text; /* cells alike in all rows */
 } ds_rows;
@@ -40,10 +44,7 @@ void ds_rows_deinit(ds_rows *rows);
 void ds_rows_put_header(const ds_rows *rows, ds_buf *out);
 /* The row of a judged candidate. */
 void ds_rows_put(const ds_rows *rows, const ds_candidate *candidate, const ds_outcome *outcome,
-                 const ds_measures *measures, ds_buf *out);
-
-/* Measures of an outcome, before they are judged; 0 where nothing was simulated. */
-void ds_outcome_measures(const ds_outcome *outcome, ds_measures *out);
+                 ds_buf *out);
 
 /* The cell without the apostrophe of a table for spreadsheets. */
 const char *ds_rows_plain(const char *cell);

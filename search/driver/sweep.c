@@ -124,31 +124,30 @@ static void fail_outcome(ds_outcome *outcome, const ds_error *why) {
 
 /* Judges an outcome, counts it, and offers it to the best; the same for a row that was read. */
 static ds_status settle(driver *d, const ds_candidate *candidate, ds_outcome *outcome,
-                        ds_measures *measures, ds_error *err) {
+                        ds_error *err) {
     const char *failed = NULL;
     bool subject = true;
     ds_arena scratch;
     ds_arena_init(&scratch);
-    ds_outcome_measures(outcome, measures);
     ds_error why;
     bool admitted = ds_space_admits(d->space, candidate, &why) == DS_OK;
     if (!admitted) fail_outcome(outcome, &why);
-    bool judged =
-        !ds_outcome_is_simulated(outcome) ||
-        ds_space_judge(d->space, candidate, measures, &scratch, &failed, &subject, &why) == DS_OK;
+    bool judged = !ds_outcome_is_simulated(outcome) ||
+                  ds_space_judge(d->space, candidate, &outcome->metrics, &scratch, &failed,
+                                 &subject, &why) == DS_OK;
     if (!judged && outcome->verdict == DS_VERDICT_OK) fail_outcome(outcome, &why);
     if (failed && outcome->verdict == DS_VERDICT_OK) {
         outcome->verdict = DS_VERDICT_EXCLUDED;
         ds_buf_printf(&outcome->reason, "where %s", failed);
     }
     ds_arena_deinit(&scratch);
-    double price = measures->at[DS_DERIVED_cost_per_hour];
+    double price = outcome->metrics.cost_per_hour;
     if (price < 0)
         return ds_error_set(err, DS_ERR_VALUE, ds_space_sweep(d->space)->loc,
                             "the price comes to %g an hour: it cannot be negative", price);
     bool accepted = outcome->verdict == DS_VERDICT_OK && subject;
-    if (accepted) ds_best_add(&d->result->best, d->space, candidate, outcome, measures);
-    if (d->method->tell) d->method->tell(d->method, candidate, outcome, measures, accepted);
+    if (accepted) ds_best_add(&d->result->best, d->space, candidate, outcome);
+    if (d->method->tell) d->method->tell(d->method, candidate, outcome, accepted);
     d->result->n[outcome->verdict]++;
     d->result->rows++;
     return DS_OK;
@@ -161,14 +160,13 @@ static void report(driver *d) {
                            .here = d->result->here,
                            .seconds = seconds_since(d->start_ns),
                            .share = d->method->progress(d->method),
-                           .best_ps = best->top.n ? best->top.at[0].step_ps : 0};
+                           .best_ps = best->top.n ? best->top.at[0].metrics.step_ps : 0};
     d->options->progress(d->options->progress_context, &p);
 }
 
 static ds_status emit(driver *d, slot *s, ds_error *err) {
-    ds_measures measures;
-    DS_TRY(settle(d, &s->candidate, &s->outcome, &measures, err));
-    ds_rows_put(&d->rows, &s->candidate, &s->outcome, &measures, &d->file.pending);
+    DS_TRY(settle(d, &s->candidate, &s->outcome, err));
+    ds_rows_put(&d->rows, &s->candidate, &s->outcome, &d->file.pending);
     d->result->here++;
     bool idle = d->submitted == d->result->here || !ds_pool_is_done(d->pool);
     if (idle || d->file.pending.n > PENDING_MAX) DS_TRY(ds_sweep_file_flush(&d->file, err));
@@ -224,7 +222,6 @@ static ds_status check_names(const driver *d, const ds_csv_stream *record, ds_er
 /* Refuses a row out of order, and a row that differs by a byte from the row of this sweep. */
 static ds_status check_row(driver *d, const ds_csv_stream *record, slot *s, ds_outcome *outcome,
                            ds_error *err) {
-    ds_measures measures;
     bool found = false;
     uint64_t candidate;
     if (record->n != d->rows.columns.n ||
@@ -239,9 +236,9 @@ static ds_status check_row(driver *d, const ds_csv_stream *record, slot *s, ds_o
         outcome->reason.n = 0;
         ds_buf_put(&outcome->reason, "");
     }
-    DS_TRY(settle(d, &s->candidate, outcome, &measures, err));
+    DS_TRY(settle(d, &s->candidate, outcome, err));
     ds_buf text = {0};
-    ds_rows_put(&d->rows, &s->candidate, outcome, &measures, &text);
+    ds_rows_put(&d->rows, &s->candidate, outcome, &text);
     bool same = is_text_of(record, &text);
     ds_buf_deinit(&text);
     return same ? DS_OK
@@ -552,7 +549,7 @@ static ds_status write_db(const driver *d, ds_error *err) {
     uint32_t n = rows->columns.n - rows->spreadsheet;
     ds_table_column *columns = ds_xcalloc(n, sizeof *columns);
     for (uint32_t i = 0; i < n; i++)
-        columns[i] = (ds_table_column){rows->columns.at[i], rows->is_text.at[i]};
+        columns[i] = (ds_table_column){rows->columns.at[i].name, rows->columns.at[i].is_text};
     ds_table_db *db;
     bool replace = d->options->overwrite || d->options->resume; /* check_db has allowed it */
     ds_status status = ds_table_db_open(d->options->db, replace, "rows", columns, n, &db, err);

@@ -155,10 +155,9 @@ static ds_status next(ds_method *method, ds_candidate *candidate, bool *found, d
 }
 
 static void tell(ds_method *method, const ds_candidate *candidate, const ds_outcome *outcome,
-                 const ds_measures *measures, bool accepted) {
+                 bool accepted) {
     (void)candidate;
-    (void)outcome;
-    ds_memos_tell(&((anneal *)method)->memos, measures, accepted);
+    ds_memos_tell(&((anneal *)method)->memos, outcome, accepted);
 }
 
 static double progress(const ds_method *method) {

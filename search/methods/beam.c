@@ -55,13 +55,13 @@ static ds_status bound_of(beam *b, const ds_choice *at, uint32_t depth, int64_t 
     if (region.capacity_bytes && peak > region.capacity_bytes)
         *out = INT64_MAX;
     else
-        *out = b->memos.objective.what == DS_DERIVED_step_time ? ds_bound_step_ps(&region) : peak;
+        *out = b->memos.objective.what == DS_METRIC_step_time ? ds_bound_step_ps(&region) : peak;
     return DS_OK;
 }
 
 static bool is_hopeless(const beam *b, int64_t bound) {
     if (!b->bounds) return false;
-    double unit = b->memos.objective.what == DS_DERIVED_step_time ? 1e-12 : 1;
+    double unit = b->memos.objective.what == DS_METRIC_step_time ? 1e-12 : 1;
     return bound == INT64_MAX || (double)bound * unit * (1 - 1e-12) > b->memos.best;
 }
 
@@ -201,10 +201,9 @@ static ds_status next(ds_method *method, ds_candidate *candidate, bool *found, d
 }
 
 static void tell(ds_method *method, const ds_candidate *candidate, const ds_outcome *outcome,
-                 const ds_measures *measures, bool accepted) {
+                 bool accepted) {
     (void)candidate;
-    (void)outcome;
-    ds_memos_tell(&((beam *)method)->memos, measures, accepted);
+    ds_memos_tell(&((beam *)method)->memos, outcome, accepted);
 }
 
 /* Of a pass; most searches take two or three. */
@@ -236,11 +235,11 @@ ds_status ds_beam_new(const ds_eval_source *source, ds_space *space, uint64_t se
     b->n_dims = ds_space_n_dims(space);
     ds_memos_init(&b->memos, space);
     b->candidate = ds_candidate_new(space, &b->memos.arena);
-    ds_derived *what = &b->memos.objective.what;
-    if (*what == DS_DERIVED_memory) *what = DS_DERIVED_peak_memory;
+    ds_metric_id *what = &b->memos.objective.what;
+    if (*what == DS_METRIC_memory) *what = DS_METRIC_peak_bytes;
     ds_status status = DS_OK;
     if (!b->memos.objective.maximize &&
-        (*what == DS_DERIVED_step_time || *what == DS_DERIVED_peak_memory))
+        (*what == DS_METRIC_step_time || *what == DS_METRIC_peak_bytes))
         status = ds_bounds_new(source, space, &b->bounds, &why, err);
     *out = &b->method;
     if (status == DS_OK) return DS_OK;

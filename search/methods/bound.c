@@ -101,7 +101,7 @@ static ds_status find_bound(search *s, uint32_t depth, node *out, ds_error *err)
     out->bound = peak;
     if (out->illegal || (region.capacity_bytes && peak > region.capacity_bytes))
         out->bound = INT64_MAX;
-    if (out->bound == INT64_MAX || s->objective.what != DS_DERIVED_step_time) return DS_OK;
+    if (out->bound == INT64_MAX || s->objective.what != DS_METRIC_step_time) return DS_OK;
     DS_TRY(ds_bounds_region(s->bounds, s->prefix, depth, &region, err));
     out->bound = ds_bound_step_ps(&region);
     return DS_OK;
@@ -184,16 +184,16 @@ static ds_status next(ds_method *method, ds_candidate *candidate, bool *found, d
 }
 
 static void tell(ds_method *method, const ds_candidate *candidate, const ds_outcome *outcome,
-                 const ds_measures *measures, bool accepted) {
+                 bool accepted) {
     search *s = (search *)method;
     (void)candidate;
-    (void)measures;
     node *at = &s->nodes.at[s->round.at[s->told++]];
     at->told = true;
     at->verdict = outcome->verdict;
     at->accepted = accepted;
     at->hash = outcome->hash;
-    at->value = s->objective.what == DS_DERIVED_step_time ? outcome->step_ps : outcome->peak_bytes;
+    at->value = s->objective.what == DS_METRIC_step_time ? outcome->metrics.step_ps
+                                                         : outcome->metrics.peak_bytes;
 }
 
 /* How near the lowest bound has come to the best value. */
@@ -227,8 +227,8 @@ static ds_status check_objective(const ds_space *space, ds_objective *out, ds_er
     uint32_t n;
     *out = ds_space_objectives(space, &n)[0];
     if (n > 1) return refuse("it has several objectives", err);
-    if (out->what == DS_DERIVED_memory) out->what = DS_DERIVED_peak_memory;
-    if (out->maximize || (out->what != DS_DERIVED_step_time && out->what != DS_DERIVED_peak_memory))
+    if (out->what == DS_METRIC_memory) out->what = DS_METRIC_peak_bytes;
+    if (out->maximize || (out->what != DS_METRIC_step_time && out->what != DS_METRIC_peak_bytes))
         return refuse("there are some for minimize step_time and minimize peak_memory only", err);
     return DS_OK;
 }
@@ -356,7 +356,7 @@ ds_status ds_bound_certificate(ds_method *method, const char *source, const char
     ds_buf_printf(
         out,
         "distsim certificate 1\nsource\t%s\nsettings\t%s\ncontent\t%016" PRIx64 "\nobjective\t%s\n",
-        cells[0].text, cells[1].text, s->source->content, ds_derived_name(s->objective.what));
+        cells[0].text, cells[1].text, s->source->content, ds_metric_at(s->objective.what)->sweep);
     ds_buf_deinit(&cells[0]);
     ds_buf_deinit(&cells[1]);
     if (s->best == INT64_MAX) {

@@ -34,6 +34,6 @@ static inline bool ds_memos_are_told(const ds_memos *memos) {
 }
 /* ds_method.next and tell of a method whose questions these are. */
 bool ds_memos_serve(ds_memos *memos, const ds_space *space, ds_candidate *candidate);
-void ds_memos_tell(ds_memos *memos, const ds_measures *measures, bool accepted);
+void ds_memos_tell(ds_memos *memos, const ds_outcome *outcome, bool accepted);
 
 #endif

@@ -37,10 +37,10 @@ bool ds_memos_serve(ds_memos *m, const ds_space *space, ds_candidate *candidate)
     return true;
 }
 
-void ds_memos_tell(ds_memos *m, const ds_measures *measures, bool accepted) {
+void ds_memos_tell(ds_memos *m, const ds_outcome *outcome, bool accepted) {
     uint32_t at = m->told++;
     if (!accepted) return;
-    double value = measures->at[m->objective.what];
+    double value = ds_metric_measure(&outcome->metrics, m->objective.what);
     m->all.at[at].score = m->objective.maximize ? -value : value;
     if (m->all.at[at].score >= m->best) return;
     m->best = m->all.at[at].score;

@@ -18,7 +18,7 @@ struct ds_method {
     ds_status (*next)(ds_method *method, ds_candidate *candidate, bool *found, ds_error *err);
     /* May be NULL. `accepted`: it fits and holds all conditions. */
     void (*tell)(ds_method *method, const ds_candidate *candidate, const ds_outcome *outcome,
-                 const ds_measures *measures, bool accepted);
+                 bool accepted);
     double (*progress)(const ds_method *method); /* 0 … 1 */
     void (*free)(ds_method *method);
 };

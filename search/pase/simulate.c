@@ -55,8 +55,9 @@ ds_status ds_pase_simulate(const ds_pase_source *source, const ds_profiles *prof
     options.cost_mode = DS_COST_FITTED;
     if (!status) status = ds_simulate(&binding, profiles, &options, &result, err);
     if (!status)
-        *out = (ds_pase_time){
-            .step_ps = result->run.step_ps, .peak_bytes = result->peak_bytes, .fits = result->fits};
+        *out = (ds_pase_time){.step_ps = result->run.step_ps,
+                              .peak_bytes = result->metrics.peak_bytes,
+                              .fits = result->metrics.fits};
     ds_result_free(result);
     ds_unit_free(unit);
     return status;

@@ -151,15 +151,15 @@ static void put_reason(const char *message, ds_buf *out) {
         ds_buf_putc(out, (unsigned char)*at < ' ' ? ' ' : *at);
 }
 
-static void read_knobs(const ds_binding *binding, ds_outcome *out) {
+static void read_sizes(const ds_binding *binding, ds_metrics *m) {
     const struct {
         const char *section, *name;
         int64_t *value;
-    } knobs[] = {{"strategy", "dp", &out->dp},
-                 {"strategy", "tp", &out->tp},
-                 {"strategy", "pp", &out->pp},
-                 {"strategy", "microbatches", &out->microbatches},
-                 {"", "batch", &out->batch}};
+    } knobs[] = {{"strategy", "dp", &m->dp},
+                 {"strategy", "tp", &m->tp},
+                 {"strategy", "pp", &m->pp},
+                 {"strategy", "microbatches", &m->microbatches},
+                 {"", "batch", &m->samples}};
     int64_t cp = 1;
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
         *knobs[i].value = i < 4;
@@ -168,49 +168,35 @@ static void read_knobs(const ds_binding *binding, ds_outcome *out) {
             *knobs[i].value = 0;
     }
     if (ds_scenario_int(binding, "strategy", "cp", &cp, NULL) != DS_OK) cp = 0;
-    out->world = 1;
-    const int64_t degrees[] = {out->dp, out->tp, out->pp, cp};
+    m->devices = 1;
+    const int64_t degrees[] = {m->dp, m->tp, m->pp, cp};
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
-        if (!ds_mul_i64(out->world, degrees[i], &out->world)) out->world = 0;
+        if (!ds_mul_i64(m->devices, degrees[i], &m->devices)) m->devices = 0;
 }
 
-static void read_result(const ds_result *r, ds_outcome *out) {
-    out->world = 0;
-    for (uint32_t c = 0; c < r->plan->n_classes; c++) out->world += r->plan->classes[c].n_devices;
-    out->batch = r->plan->samples;
-    out->step_ps = r->run.step_ps;
-    out->exposed_comm_ps = r->accounts[r->critical].exposed_comm_ps;
-    out->peak_bytes = r->peak_bytes;
-    out->throughput_per_s = r->throughput_per_s;
-    out->mfu = r->mfu;
-    out->bubble = r->bubble_fraction;
-    out->fits = r->fits;
-    if (r->fits) return;
+/* The degrees are the scenario's, which were read before. */
+static void take_metrics(const ds_metrics *found, const char *fullest, ds_outcome *out) {
+    ds_metrics m = *found;
+    m.dp = out->metrics.dp;
+    m.tp = out->metrics.tp;
+    m.pp = out->metrics.pp;
+    m.microbatches = out->metrics.microbatches;
+    out->metrics = m;
+    if (m.fits) return;
     out->verdict = DS_VERDICT_DOES_NOT_FIT;
     ds_buf_printf(&out->reason, "%lld bytes are missing on %s",
-                  (long long)(r->peak_bytes - r->capacity_bytes),
-                  ds_topo_device_path(r->plan->topo, r->plan->classes[r->fullest].device));
+                  (long long)(m.peak_bytes - m.capacity_bytes), fullest);
+}
+
+static void take_result(const ds_result *r, ds_outcome *out) {
+    const ds_plan *plan = r->plan;
+    take_metrics(&r->metrics, ds_topo_device_path(plan->topo, plan->classes[r->fullest].device),
+                 out);
 }
 
 void ds_outcome_of(const ds_result *result, ds_outcome *out) {
-    read_knobs(result->source, out);
-    read_result(result, out);
-}
-
-static void read_composed(const ds_composed *r, ds_outcome *out) {
-    out->world = r->n_devices;
-    out->batch = r->samples;
-    out->step_ps = r->step_ps;
-    out->exposed_comm_ps = r->classes[r->critical].exposed_comm_ps;
-    out->peak_bytes = r->peak_bytes;
-    out->throughput_per_s = r->throughput_per_s;
-    out->mfu = r->mfu;
-    out->bubble = r->bubble_fraction;
-    out->fits = r->fits;
-    if (r->fits) return;
-    out->verdict = DS_VERDICT_DOES_NOT_FIT;
-    ds_buf_printf(&out->reason, "%lld bytes are missing on %s",
-                  (long long)(r->peak_bytes - r->capacity_bytes), r->fullest_path);
+    read_sizes(result->source, &out->metrics);
+    take_result(result, out);
 }
 
 /* Put together from a few microbatches if that is known how; then it is what simulation says. */
@@ -221,7 +207,7 @@ static bool compose(ds_composer *composer, const ds_binding *binding, const ds_s
     ds_error unsaid; /* by simulation */
     if (ds_composer_run(composer, binding, options, &composed, &why, &unsaid) != DS_OK || why)
         return false;
-    read_composed(&composed, out);
+    take_metrics(&composed.metrics, composed.fullest_path, out);
     ds_composed_deinit(&composed);
     return true;
 }
@@ -259,14 +245,14 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, bo
     out->hash = hash_choices(s->source, candidate); /* should binding fail */
     DS_TRY(ds_bind(s->unit, settings, n, &binding, err));
     out->hash = ds_eval_hash(&binding, s->source->content);
-    read_knobs(&binding, out);
+    read_sizes(&binding, &out->metrics);
     if (!to_the_end) return DS_OK;
     DS_TRY(verify(&binding, err));
     DS_TRY(ds_eval_options(&binding, &options, err));
     options.ground = s->ground;
     if (compose(s->composer, &binding, &options, out)) return DS_OK;
     DS_TRY(ds_simulate(&binding, s->source->profiles, &options, &result, err));
-    read_result(result, out);
+    take_result(result, out);
     ds_result_free(result);
     return DS_OK;
 }

@@ -29,20 +29,14 @@ ds_verdict ds_verdict_of(ds_status status);
 
 typedef struct ds_outcome {
     ds_verdict verdict;
-    ds_buf reason; /* one line; empty if ok */
-    uint64_t hash; /* of what was run: modules, params, scenario, profiles */
-    int64_t dp, tp, pp, microbatches;
-    int64_t world; /* devices that take part */
-    int64_t batch; /* samples; 0: not known */
-    /* 0 unless simulated (ok, excluded, does_not_fit) */
-    int64_t step_ps, exposed_comm_ps, peak_bytes;
-    double throughput_per_s, mfu, bubble;
-    bool fits;
-    bool unsimulated; /* does not fit, by a lower bound (search/driver/reject.h) */
-    bool stopped;     /* the time limit passed before the candidate was done: the outcome is void */
+    ds_buf reason;      /* one line; empty if ok */
+    uint64_t hash;      /* of what was run: modules, params, scenario, profiles */
+    ds_metrics metrics; /* sizes; the rest is 0 unless simulated (ok, excluded, does_not_fit) */
+    bool unsimulated;   /* does not fit, by a lower bound (search/driver/reject.h) */
+    bool stopped; /* the time limit passed before the candidate was done: the outcome is void */
 } ds_outcome;
 void ds_outcome_deinit(ds_outcome *outcome);
-/* The outcome of a whole simulation, without its hash, into an outcome of zeros. */
+/* The outcome of a whole simulation, without its hash and prices, into an outcome of zeros. */
 void ds_outcome_of(const ds_result *result, ds_outcome *out);
 bool ds_outcome_is_simulated(const ds_outcome *outcome);
 

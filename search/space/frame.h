@@ -68,8 +68,8 @@ struct ds_space {
     DS_VEC(const char *) names; /* of frame.named */
     DS_VEC(ds_level) name_levels;
     DS_VEC(ds_objective) objectives;
-    ds_map param_levels;                                /* module << 32 | param → level + 1 */
-    uint32_t world, price, simulated[DS_DERIVED_COUNT]; /* places in `names`; UINT32_MAX: unused */
+    ds_map param_levels;                               /* module << 32 | param → level + 1 */
+    uint32_t world, price, simulated[DS_METRIC_COUNT]; /* places in `names`; UINT32_MAX: unused */
     const ds_sweep_entry *price_entry;
     ds_frame walk, judge, region;
     /* the odometer */

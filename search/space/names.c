@@ -1,6 +1,6 @@
 /* What the expressions of a sweep look at, and how it is kept up to date.
  *
- * An expression names dimensions, params, knobs and derived values. Each has a level, the number of
+ * An expression names dimensions, params, knobs and results. Each has a level, the number of
  * dimensions that must be set before it is known, and a recipe that finds it from others of the
  * same or a lower level. Recipes are collected depth first, so each stands behind those it needs;
  * when a dimension is set, those of its level run in that order. One that has no value for these
@@ -256,9 +256,9 @@ static ds_status price_name(ds_space *s, const char *name, ds_loc loc, uint32_t 
     return DS_OK;
 }
 
-static ds_status derived_name(ds_space *s, ds_derived derived, const char *name, ds_loc loc,
-                              uint32_t *place, ds_error *err) {
-    if (derived == DS_DERIVED_world) {
+static ds_status metric_name(ds_space *s, ds_metric_id metric, const char *name, ds_loc loc,
+                             uint32_t *place, ds_error *err) {
+    if (metric == DS_METRIC_world) {
         ds_recipe recipe = {.kind = DS_RECIPE_WORLD, .loc = loc};
         uint32_t on = on_dim(s), unused;
         if (on != UINT32_MAX)
@@ -269,13 +269,13 @@ static ds_status derived_name(ds_space *s, ds_derived derived, const char *name,
         s->world = *place;
         return DS_OK;
     }
-    if (derived == DS_DERIVED_cost_per_hour) return price_name(s, name, loc, place, err);
+    if (metric == DS_METRIC_cost_per_hour) return price_name(s, name, loc, place, err);
     *place = add_name(s, name, s->dims.n + 1, (ds_num){.kind = DS_NUM_REAL});
-    s->simulated[derived] = *place;
+    s->simulated[metric] = *place;
     return DS_OK;
 }
 
-/* Dimensions first, then params, derived values, knobs. */
+/* Dimensions first, then params, results, knobs. */
 ds_status ds_space_name(ds_space *s, const char *name, ds_loc loc, uint32_t *place,
                          ds_error *err) {
     for (uint32_t i = 0; i < s->names.n; i++) {
@@ -298,8 +298,8 @@ ds_status ds_space_name(ds_space *s, const char *name, ds_loc loc, uint32_t *pla
         add_recipe(s, recipe);
         return DS_OK;
     }
-    ds_derived derived = ds_derived_by_name(name);
-    if (derived < DS_DERIVED_COUNT) return derived_name(s, derived, name, loc, place, err);
+    ds_metric_id metric = ds_metric_by_name(name);
+    if (metric < DS_METRIC_COUNT) return metric_name(s, metric, name, loc, place, err);
     const ds_knob *knob = ds_scenario_knob("strategy", name);
     if (!knob) knob = ds_scenario_knob("train", name);
     if (knob) return knob_name(s, knob, name, loc, place, err);

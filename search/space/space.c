@@ -47,7 +47,7 @@ static void read_entries(ds_space *s) {
     for (uint32_t i = 0; i < s->sweep->n_entries; i++) {
         const ds_sweep_entry *entry = &s->sweep->entries[i];
         ds_space_dim dim = {.entry = entry};
-        ds_objective objective = {ds_derived_by_name(entry->name ? entry->name : ""),
+        ds_objective objective = {ds_metric_by_name(entry->name ? entry->name : ""),
                                   entry->kind == DS_SWEEP_MAXIMIZE};
         if (entry->kind == DS_SWEEP_DIM && ds_sweep_find(s->unit, entry->name, &dim.target))
             DS_PUSH(&s->arena, &s->dims, dim);
@@ -57,15 +57,15 @@ static void read_entries(ds_space *s) {
             s->price_entry = entry;
     }
     if (!s->objectives.n)
-        DS_PUSH(&s->arena, &s->objectives, ((ds_objective){DS_DERIVED_step_time, false}));
+        DS_PUSH(&s->arena, &s->objectives, ((ds_objective){DS_METRIC_step_time, false}));
 }
 
 static bool wants_price(const ds_space *s) {
     for (uint32_t i = 0; i < s->objectives.n; i++) {
-        ds_derived what = s->objectives.at[i].what;
-        if (what == DS_DERIVED_cost || what == DS_DERIVED_cost_per_hour) return true;
+        ds_metric_id what = s->objectives.at[i].what;
+        if (what == DS_METRIC_cost || what == DS_METRIC_cost_per_hour) return true;
     }
-    return s->price_entry || s->simulated[DS_DERIVED_cost] != UINT32_MAX;
+    return s->price_entry || s->simulated[DS_METRIC_cost] != UINT32_MAX;
 }
 
 static ds_status prepare(ds_space *s, ds_error *err) {
@@ -107,7 +107,7 @@ ds_status ds_space_new(const ds_binding *binding, const ds_setting *settings, ui
     s->settings = settings;
     s->n_settings = n_settings;
     s->world = s->price = UINT32_MAX;
-    for (int i = 0; i < DS_DERIVED_COUNT; i++) s->simulated[i] = UINT32_MAX;
+    for (int i = 0; i < DS_METRIC_COUNT; i++) s->simulated[i] = UINT32_MAX;
     ds_status status = prepare(s, err);
     if (status != DS_OK) {
         ds_space_free(s);
@@ -734,19 +734,20 @@ static ds_status judge_all(ds_space *s, ds_arena *arena, const char **failed, bo
     return DS_OK;
 }
 
-ds_status ds_space_judge(ds_space *s, const ds_candidate *c, ds_measures *m, ds_arena *arena,
+ds_status ds_space_judge(ds_space *s, const ds_candidate *c, ds_metrics *m, ds_arena *arena,
                          const char **failed, bool *subject, ds_error *err) {
     DS_TRY(set_all(s, c, err));
     const ds_named *named = s->judge.named;
-    m->at[DS_DERIVED_world] = s->world == UINT32_MAX ? 0 : (double)named[s->world].value.i;
-    m->at[DS_DERIVED_cost_per_hour] = s->price == UINT32_MAX ? 0 : named[s->price].value.r;
-    double per_hour = 3600 * m->at[DS_DERIVED_throughput];
-    m->at[DS_DERIVED_cost] = per_hour > 0 ? m->at[DS_DERIVED_cost_per_hour] / per_hour : 0;
-    m->at[DS_DERIVED_memory] = m->at[DS_DERIVED_peak_memory];
-    for (int i = DS_DERIVED_FIRST_SIMULATED; i < DS_DERIVED_COUNT; i++) {
-        ds_num value = {.kind = DS_NUM_REAL, .r = m->at[i]};
-        if (i == DS_DERIVED_fits) value = (ds_num){.kind = DS_NUM_INT, .i = m->at[i] > 0};
-        if (s->simulated[i] != UINT32_MAX) s->judge.named[s->simulated[i]].value = value;
+    m->world = s->world == UINT32_MAX ? 0 : named[s->world].value.i;
+    m->cost_per_hour = s->price == UINT32_MAX ? 0 : named[s->price].value.r;
+    double per_hour = 3600 * m->throughput_per_s;
+    m->cost = per_hour > 0 ? m->cost_per_hour / per_hour : 0;
+    for (int i = 0; i < DS_METRIC_COUNT; i++) {
+        if (s->simulated[i] == UINT32_MAX) continue;
+        ds_num *value = &s->judge.named[s->simulated[i]].value;
+        *value = (ds_num){.kind = DS_NUM_REAL, .r = ds_metric_measure(m, (ds_metric_id)i)};
+        if (ds_metric_at((ds_metric_id)i)->kind == DS_METRIC_IS_FLAG)
+            *value = (ds_num){.kind = DS_NUM_INT, .i = value->r > 0};
     }
     return judge_all(s, arena, failed, subject, err);
 }

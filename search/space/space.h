@@ -9,6 +9,7 @@
 #ifndef DS_SEARCH_SPACE_SPACE_H
 #define DS_SEARCH_SPACE_SPACE_H
 
+#include "ir/strategy/metrics.h"
 #include "ir/strategy/sweep.h"
 
 /* The value of one dimension: a number or a text, and the index in its list of values. A value that
@@ -103,20 +104,14 @@ ds_status ds_space_admits(ds_space *space, const ds_candidate *candidate, ds_err
 
 /* ---- what conditions say of a simulated candidate ---- */
 
-/* Values of DS_SWEEP_DERIVED by their number. The first two are found by the space, the rest is
- * the caller's. */
-typedef struct ds_measures {
-    double at[DS_DERIVED_COUNT];
-} ds_measures;
-
-/* Sets the measures that follow from candidate, throughput and price, and tells whether all `where`
- * that look at simulated values hold; *failed is the text of the first that does not, in the arena.
- * `fits_all` is likewise for `subject to`. */
-ds_status ds_space_judge(ds_space *space, const ds_candidate *candidate, ds_measures *measures,
+/* Sets `world` and the prices, and tells whether all `where` that look at simulated values hold;
+ * *failed is the text of the first that does not, in the arena. `subject` is likewise for `subject
+ * to`. */
+ds_status ds_space_judge(ds_space *space, const ds_candidate *candidate, ds_metrics *metrics,
                          ds_arena *arena, const char **failed, bool *subject, ds_error *err);
 
 typedef struct ds_objective {
-    ds_derived what;
+    ds_metric_id what;
     bool maximize;
 } ds_objective;
 /* In written order; minimize step_time where the sweep says none. */

@@ -290,14 +290,16 @@ static double mfu(const ds_timeline *t, double model_flop, double devices) {
 void ds_compose__account(const ds_timeline *t, const ds_visits *visits, double model_flop,
                          ds_composed *out) {
     const ds_plan *plan = t->s->plan;
+    ds_metrics *m = &out->metrics;
     account_all(t, visits, out);
     double devices = 0, idle = 0;
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         devices += plan->classes[c].n_devices;
         idle += plan->classes[c].n_devices * (double)out->classes[c].idle_ps;
-        out->n_devices += plan->classes[c].n_devices;
+        m->devices += plan->classes[c].n_devices;
         if (out->classes[c].end_ps > out->classes[out->critical].end_ps) out->critical = c;
     }
-    if (out->step_ps > 0) out->bubble_fraction = idle / (devices * (double)out->step_ps);
-    out->mfu = mfu(t, model_flop, devices);
+    if (m->step_ps > 0) m->bubble_fraction = idle / (devices * (double)m->step_ps);
+    m->mfu = mfu(t, model_flop, devices);
+    m->exposed_comm_ps = out->classes[out->critical].exposed_comm_ps;
 }

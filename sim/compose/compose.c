@@ -124,16 +124,17 @@ static ds_status order_items(const ds_binding *binding, const ds_strategy *s, ds
 
 static void find_fullest(const ds_plan *plan, ds_composed *out) {
     double fullest = -1;
-    out->fits = true;
+    ds_metrics *m = &out->metrics;
+    m->fits = true;
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         int64_t peak = out->classes[c].peak_bytes, room = ds_class_capacity(plan, c);
         double share = room ? (double)peak / (double)room : 0;
-        if (room && peak > room) out->fits = false;
-        if (share < fullest || (share == fullest && peak <= out->peak_bytes)) continue;
+        if (room && peak > room) m->fits = false;
+        if (share < fullest || (share == fullest && peak <= m->peak_bytes)) continue;
         fullest = share;
         out->fullest = c;
-        out->peak_bytes = peak;
-        out->capacity_bytes = room;
+        m->peak_bytes = peak;
+        m->capacity_bytes = room;
     }
     ds_buf path = {0};
     ds_buf_put(&path, ds_topo_device_path(plan->topo, plan->classes[out->fullest].device));
@@ -184,7 +185,7 @@ static bool put_together(ds_sibling *s, const ds_items *items, double model_flop
         ds_visits visits;
         ds_compose__visits_init(&timeline, &visits);
         int64_t *peaks = ds_xcalloc(s->plan->n_classes, sizeof *peaks);
-        out->step_ps = timeline.step_ps += out->overhead_ps;
+        out->metrics.step_ps = timeline.step_ps += out->overhead_ps;
         out->n_items = items->n;
         out->n_timed = timeline.n_timed;
         out->n_repeated = timeline.n_repeated;
@@ -234,7 +235,7 @@ static ds_status from_sibling(const ds_binding *binding, const ds_profiles *prof
     if (status == DS_OK)
         status = ds_plan_build(&t.step->binding, profiles, &plan_options, &t.plan, err);
     if (status == DS_OK) {
-        out->samples = t.plan->samples;
+        out->metrics.samples = t.plan->samples;
         out->overhead_ps = t.step->train.iteration_overhead_ps;
         int64_t m = strategy->microbatches;
         t.s.whole = is_whole(strategy);
@@ -323,12 +324,10 @@ static ds_status run(ds_composer *composer, const ds_binding *binding,
         DS_TRY(from_sibling(binding, composer->profiles, options, strategy, items, model_flop, out,
                             why, err));
     else
-        DS_TRY(ds_scenario_int(binding, "", "batch", &out->samples, err));
+        DS_TRY(ds_scenario_int(binding, "", "batch", &out->metrics.samples, err));
     if (*why) return DS_OK;
-    DS_TRY(ds_model_samples(binding, &out->samples, err));
-    if (out->step_ps > 0)
-        out->throughput_per_s =
-            (out->samples > 0 ? (double)out->samples : 1.0) / ((double)out->step_ps * 1e-12);
+    DS_TRY(ds_model_samples(binding, &out->metrics.samples, err));
+    ds_metrics_derive(&out->metrics);
     return DS_OK;
 }
 

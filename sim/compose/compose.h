@@ -19,21 +19,17 @@ typedef struct ds_composed_class {
 } ds_composed_class;
 
 typedef struct ds_composed {
-    int64_t step_ps;
-    int64_t overhead_ps;                /* of it, train's iteration_overhead */
-    int64_t peak_bytes, capacity_bytes; /* of the fullest device; capacity 0: not known */
-    bool fits;
+    /* What has a column or a name in sweeps (ir/strategy/metrics.def). Reals are summed in another
+     * order than ds_result's: equal but for their last bits. */
+    ds_metrics metrics;
+    int64_t overhead_ps;        /* of the step, train's iteration_overhead */
     ds_composed_class *classes; /* those of the whole step, in its order */
     uint32_t n_classes;
     uint32_t critical, fullest; /* classes, as in ds_result */
-    int64_t n_devices;
-    char fullest_path[96]; /* a device of that class */
-    int64_t samples;       /* a step */
-    double throughput_per_s, bubble_fraction;
-    double mfu;  /* summed in another order than ds_result's: equal but for its last bits */
-    bool folded; /* from a template: alike layers and chunks were made once */
-    uint64_t n_items, n_timed; /* items of the schedule; those that were not known already */
-    uint64_t n_repeated;       /* items and sends in periods that go as the ones before have gone */
+    char fullest_path[96];      /* a device of that class */
+    bool folded;                /* from a template: alike layers and chunks were made once */
+    uint64_t n_items, n_timed;  /* items of the schedule; those that were not known already */
+    uint64_t n_repeated; /* items and sends in periods that go as the ones before have gone */
 } ds_composed;
 
 void ds_composed_deinit(ds_composed *composed);

@@ -165,11 +165,11 @@ static void try(const adviser *a, const change *const *picked, uint32_t n, ds_ad
     ds_scenario_restore(a->unit, &old);
     if (status != DS_OK) return;
     out->runs = true;
-    out->fits = result->fits;
+    out->fits = result->metrics.fits;
     out->step_ps = result->run.step_ps;
-    out->throughput_per_s = result->throughput_per_s;
-    out->peak_bytes = result->peak_bytes;
-    out->capacity_bytes = result->capacity_bytes;
+    out->throughput_per_s = result->metrics.throughput_per_s;
+    out->peak_bytes = result->metrics.peak_bytes;
+    out->capacity_bytes = result->metrics.capacity_bytes;
     ds_result_free(result);
 }
 
@@ -182,7 +182,7 @@ static uint32_t best_left(const adviser *a, const ds_result *r, const change *co
     uint32_t best = DS_NONE;
     for (uint32_t i = 0; i < a->n_changes; i++) {
         const ds_advice *trial = &r->advice[i];
-        bool clash = !trial->runs || trial->peak_bytes >= r->peak_bytes;
+        bool clash = !trial->runs || trial->peak_bytes >= r->metrics.peak_bytes;
         for (uint32_t k = 0; k < n && !clash; k++)
             for (int j = 0; j < 4 && !clash; j++) {
                 const char *x = picked[k]->knobs[j / 2], *y = a->changes[i].knobs[j % 2];
@@ -215,7 +215,7 @@ static void combine(const adviser *a, ds_result *r) {
 
 void ds_advise(ds_result *r, const ds_profiles *profiles, const ds_sim_options *options,
                const ds_setting *settings, uint32_t n_settings) {
-    if (r->fits || !r->step || r->advice) return;
+    if (r->metrics.fits || !r->step || r->advice) return;
     ds_sim_options quiet = *options;
     quiet.progress = NULL;
     adviser a = {.unit = r->source->unit,
@@ -248,14 +248,15 @@ static void put_all(const ds_result *r, bool fits, const char *title, ds_buf *ou
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->n_advice; i++) {
         const ds_advice *d = &r->advice[i];
-        if (!d->runs || d->fits != fits || (!fits && d->peak_bytes >= r->peak_bytes)) continue;
+        if (!d->runs || d->fits != fits || (!fits && d->peak_bytes >= r->metrics.peak_bytes))
+            continue;
         if (n++ == 0) ds_buf_printf(out, "  %s\n", title);
         put_line(r, d, out);
     }
 }
 
 void ds_report__advice(const ds_result *r, ds_buf *out) {
-    if (!r->fits && r->step && !r->advice)
+    if (!r->metrics.fits && r->step && !r->advice)
         ds_buf_put(out, "\ndistsim run --advice simulates changes of the strategy and says which "
                         "would fit\n");
     if (!r->advice) return;

@@ -19,9 +19,9 @@ static void put_source(const char *name, const ds_result *r, ds_buf *out) {
         ds_buf_put(out, ": ");
         ds_report__strategy(r->step, out);
     }
-    if (!r->fits)
+    if (!r->metrics.fits)
         ds_buf_printf(out, "; DOES NOT FIT, %s are missing on %s",
-                      ds_report__bytes(r->peak_bytes - r->capacity_bytes).s,
+                      ds_report__bytes(r->metrics.peak_bytes - r->metrics.capacity_bytes).s,
                       ds_report__device(r->plan, r->fullest));
     ds_buf_putc(out, '\n');
 }
@@ -85,9 +85,9 @@ static void json_run(ds_json *json, const char *key, const ds_result *r) {
     ds_json_key(json, key);
     ds_json_begin_object(json);
     ds_json_key_string(json, "file", r->source->unit->modules.at[0]->path);
-    ds_json_key_int(json, "step_time_ps", r->run.step_ps);
-    ds_json_key_int(json, "peak_memory_bytes", r->peak_bytes);
-    ds_json_key_bool(json, "fits", r->fits);
+    for (int i = 0; i < DS_METRIC_COUNT; i++)
+        if (ds_metric_at((ds_metric_id)i)->compared)
+            ds_metric_put_json(&r->metrics, (ds_metric_id)i, json);
     ds_json_key_string(json, "critical_device", ds_report__device(r->plan, r->critical));
     ds_json_key_string(json, "fullest_device", ds_report__device(r->plan, r->fullest));
     ds_json_end_object(json);
@@ -129,8 +129,9 @@ void ds_report_comparison_json(const ds_comparison *c, ds_buf *out) {
     ds_json_key_string(&json, "version", DS_VERSION);
     json_run(&json, "a", c->a);
     json_run(&json, "b", c->b);
-    ds_json_key_int(&json, "step_time_difference_ps", c->b->run.step_ps - c->a->run.step_ps);
-    ds_json_key_int(&json, "peak_memory_difference_bytes", c->b->peak_bytes - c->a->peak_bytes);
+    for (int i = 0; i < DS_METRIC_COUNT; i++)
+        if (ds_metric_at((ds_metric_id)i)->compared)
+            ds_metric_put_difference(&c->a->metrics, &c->b->metrics, (ds_metric_id)i, &json);
     json_knobs(&json, c);
     ds_json_key(&json, "time");
     ds_json_begin_array(&json);

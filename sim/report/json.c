@@ -174,7 +174,7 @@ static void put_tensors(ds_json *json, const ds_result *r) {
 /* What is missing, and the first allocation that found no room. */
 static void put_overflow(ds_json *json, const ds_result *r) {
     const ds_mem_class *mem = &r->mem.classes[r->fullest];
-    ds_json_key_int(json, "missing_bytes", r->peak_bytes - r->capacity_bytes);
+    ds_json_key_int(json, "missing_bytes", r->metrics.peak_bytes - r->metrics.capacity_bytes);
     if (mem->over_event == DS_NONE) return;
     const ds_mem_event *e = &mem->events[mem->over_event];
     ds_buf path = {0};
@@ -329,49 +329,63 @@ static void put_model(ds_json *json, const ds_result *r) {
     ds_json_key_double(json, "padding_flop", r->padding_flop);
 }
 
-static void put_head(ds_json *json, const ds_result *r) {
-    const ds_plan *plan = r->plan;
-    int64_t n_devices = 0;
-    for (uint32_t c = 0; c < plan->n_classes; c++) n_devices += plan->classes[c].n_devices;
-    ds_json_key_string(json, "version", DS_VERSION);
-    ds_json_key_string(json, "file", r->source->unit->modules.at[0]->path);
-    if (plan->title) ds_json_key_string(json, "title", plan->title);
-    ds_json_key_int(json, "step_time_ps", r->run.step_ps);
+/* ---- the object: the results in the order of their table, and after some of them what belongs
+ * there */
+
+static void after_step(ds_json *json, const ds_result *r) {
     put_uncertainty(json, r);
-    if (plan->overhead_ps) ds_json_key_int(json, "iteration_overhead_ps", plan->overhead_ps);
+    if (r->plan->overhead_ps) ds_json_key_int(json, "iteration_overhead_ps", r->plan->overhead_ps);
     if (r->n_jobs) ds_json_key_int(json, "makespan_ps", r->run.step_ps);
-    ds_json_key_double(json, "throughput_per_s", r->throughput_per_s);
+}
+
+static void after_throughput(ds_json *json, const ds_result *r) {
     ds_json_key_string(json, "throughput_unit", r->counts_samples ? "samples" : "steps");
-    ds_json_key_int(json, "devices", n_devices);
-    ds_json_key_int(json, "device_classes", plan->n_classes);
-    ds_json_key_int(json, "op_instances", r->op_instances);
-    ds_json_key_int(json, "tasks", plan->n_tasks);
+}
+
+static void after_tasks(ds_json *json, const ds_result *r) {
+    put_model(json, r);
+    ds_topo_put_clocks(r->plan->topo, json);
+    ds_topo_put_degraded(r->plan->topo, json);
+    ds_report__json_runs(r, json);
+    ds_report__json_jobs(r, json);
+}
+
+static void after_fits(ds_json *json, const ds_result *r) {
+    ds_json_key_string(json, "memory_mode", ds_mem_mode_name(r->mem.mode));
+    if (!r->metrics.fits) put_overflow(json, r);
+    ds_report__put_advice(json, r);
+    ds_report__put_faster_cut(json, r);
+    ds_json_key_string(json, "fullest_device", ds_report__device(r->plan, r->fullest));
+    put_categories(json, "memory", r, r->mem.classes[r->fullest].peak_by_category);
+    put_categories(json, "state", r, r->mem.classes[r->fullest].input_by_category);
+}
+
+static void after_bubble(ds_json *json, const ds_result *r) {
+    ds_json_key_string(json, "critical_device", ds_report__device(r->plan, r->critical));
+}
+
+static void put_results(ds_json *json, const ds_result *r) {
+    static void (*const after[DS_METRIC_COUNT])(ds_json *, const ds_result *) = {
+        [DS_METRIC_step_ps] = after_step,
+        [DS_METRIC_throughput_per_s] = after_throughput,
+        [DS_METRIC_tasks] = after_tasks,
+        [DS_METRIC_fits] = after_fits,
+        [DS_METRIC_bubble_fraction] = after_bubble};
+    for (int i = 0; i < DS_METRIC_COUNT; i++) {
+        if (ds_metric_at((ds_metric_id)i)->json)
+            ds_metric_put_json(&r->metrics, (ds_metric_id)i, json);
+        if (after[i]) after[i](json, r);
+    }
 }
 
 void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json json;
     ds_json_init(&json, out, 2);
     ds_json_begin_object(&json);
-    put_head(&json, r);
-    put_model(&json, r);
-    ds_topo_put_clocks(r->plan->topo, &json);
-    ds_topo_put_degraded(r->plan->topo, &json);
-    ds_report__json_runs(r, &json);
-    ds_report__json_jobs(r, &json);
-    ds_json_key_int(&json, "peak_memory_bytes", r->peak_bytes);
-    put_capacity(&json, r->capacity_bytes);
-    ds_json_key_bool(&json, "fits", r->fits);
-    ds_json_key_string(&json, "memory_mode", ds_mem_mode_name(r->mem.mode));
-    if (!r->fits) put_overflow(&json, r);
-    ds_report__put_advice(&json, r);
-    ds_report__put_faster_cut(&json, r);
-    ds_json_key_string(&json, "fullest_device", ds_report__device(r->plan, r->fullest));
-    put_categories(&json, "memory", r, r->mem.classes[r->fullest].peak_by_category);
-    put_categories(&json, "state", r, r->mem.classes[r->fullest].input_by_category);
-    ds_json_key_double(&json, "mfu", r->mfu);
-    ds_json_key_double(&json, "bubble_fraction", r->bubble_fraction);
-    ds_json_key_string(&json, "critical_device", ds_report__device(r->plan, r->critical));
-    put_times(&json, &r->accounts[r->critical]);
+    ds_json_key_string(&json, "version", DS_VERSION);
+    ds_json_key_string(&json, "file", r->source->unit->modules.at[0]->path);
+    if (r->plan->title) ds_json_key_string(&json, "title", r->plan->title);
+    put_results(&json, r);
     put_origins(&json, &r->accounts[r->critical]);
     ds_report__json_stages(r, &json);
     put_kinds(&json, r);

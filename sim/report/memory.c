@@ -202,12 +202,12 @@ void ds_report__verdict(const ds_result *r, ds_buf *out) {
         if (capacity && r->mem.classes[c].peak_bytes > capacity)
             n_over += r->plan->classes[c].n_devices;
     }
-    int64_t missing = r->peak_bytes - r->capacity_bytes;
+    int64_t missing = r->metrics.peak_bytes - r->metrics.capacity_bytes;
     ds_buf_printf(out,
                   "\nDOES NOT FIT: %s needs %s and has %s;\n  %lld bytes (%s) are missing, at %s. "
                   "%u device%s too small.\n",
-                  ds_report__device(r->plan, r->fullest), ds_report__bytes(r->peak_bytes).s,
-                  ds_report__bytes(r->capacity_bytes).s, (long long)missing,
+                  ds_report__device(r->plan, r->fullest), ds_report__bytes(r->metrics.peak_bytes).s,
+                  ds_report__bytes(r->metrics.capacity_bytes).s, (long long)missing,
                   ds_report__bytes(missing).s, ds_report__ps(r->mem.classes[r->fullest].peak_ps).s,
                   n_over, n_over == 1 ? " is" : "s are");
     put_first(r, out);

@@ -36,11 +36,11 @@ static void sum_stages(const ds_stages *stages, ds_schedule_row *row) {
 static void read_result(const ds_result *r, ds_schedule_row *row) {
     ds_stages stages;
     ds_stages_find(r, &stages);
-    row->fits = r->fits;
+    row->fits = r->metrics.fits;
     row->step_ps = r->run.step_ps;
     row->span_bubble_ps = stages.span_bubble_ps;
-    row->bubble_fraction = r->bubble_fraction;
-    row->missing_bytes = r->fits ? 0 : r->peak_bytes - r->capacity_bytes;
+    row->bubble_fraction = r->metrics.bubble_fraction;
+    row->missing_bytes = r->metrics.fits ? 0 : r->metrics.peak_bytes - r->metrics.capacity_bytes;
     row->copies = r->step->schedule.n_copies;
     sum_stages(&stages, row);
     ds_stages_deinit(&stages);

@@ -48,9 +48,9 @@ static void put_framework(const ds_result *r, ds_buf *out) {
 }
 
 static void put_size(const ds_result *r, ds_buf *out) {
-    ds_buf_printf(out, "  simulated    %lld op instance%s", (long long)r->op_instances,
-                  r->op_instances == 1 ? "" : "s");
-    if (r->op_instances != r->plan->n_tasks)
+    ds_buf_printf(out, "  simulated    %lld op instance%s", (long long)r->metrics.op_instances,
+                  r->metrics.op_instances == 1 ? "" : "s");
+    if (r->metrics.op_instances != r->plan->n_tasks)
         ds_buf_printf(out, " as %u task%s: %u device class%s", r->plan->n_tasks,
                       r->plan->n_tasks == 1 ? "" : "s", r->plan->n_classes,
                       r->plan->n_classes == 1 ? "" : "es");
@@ -86,7 +86,8 @@ static void put_kind(const ds_result *r, const ds_kind_total *k, ds_buf *out) {
 
 static void put_throughput(const ds_result *r, ds_buf *out) {
     ds_buf_put(out, "  throughput   ");
-    ds_buf_printf(out, r->throughput_per_s < 1000 ? "%.4g" : "%.0f", r->throughput_per_s);
+    ds_buf_printf(out, r->metrics.throughput_per_s < 1000 ? "%.4g" : "%.0f",
+                  r->metrics.throughput_per_s);
     const char *what = r->counts_samples ? "samples" : "steps";
     if (r->n_jobs)
         ds_buf_printf(out, " %s/s (all jobs)\n", what);
@@ -175,7 +176,7 @@ static void put_time(const ds_result *r, ds_buf *out) {
     ds_buf_printf(out, "  %-22s%10s  (under compute)\n", "hidden communication",
                   ds_report__ps(a->hidden_comm_ps).s);
     ds_buf_printf(out, "  %-22s%20s  (bubble)\n", "idle, all devices",
-                  ds_report__percent(r->bubble_fraction).s);
+                  ds_report__percent(r->metrics.bubble_fraction).s);
 }
 
 /* " (fitted curves)": what the roofline's rates are. */
@@ -278,7 +279,7 @@ void ds_report_summary(const ds_result *r, ds_buf *out) {
     ds_report__put_critical(r, out);
     ds_report__put_stages(r, out);
     ds_report__memory(r, out);
-    if (!r->fits) ds_report__verdict(r, out);
+    if (!r->metrics.fits) ds_report__verdict(r, out);
     ds_report__advice(r, out);
     ds_report__faster_cut(r, out);
 }

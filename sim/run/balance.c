@@ -63,7 +63,7 @@ static void drop_layers(ds_unit *unit) {
 /* ---- the search ---- */
 
 static bool is_better(const ds_result *a, const ds_result *b) {
-    if (a->fits != b->fits) return a->fits;
+    if (a->metrics.fits != b->metrics.fits) return a->metrics.fits;
     return a->run.step_ps < b->run.step_ps;
 }
 
@@ -196,7 +196,7 @@ static void keep_cut(ds_result *r, const ds_result *faster, uint32_t stage, doub
                            .excess = excess,
                            .n_turns = step->schedule.n_chunks,
                            .step_ps = faster->run.step_ps,
-                           .fits = faster->fits};
+                           .fits = faster->metrics.fits};
     cut->turns = ds_xcalloc(cut->n_turns, sizeof *cut->turns);
     memcpy(cut->turns, step->cut.chunk_turns, cut->n_turns * sizeof *cut->turns);
     r->cut = cut;

@@ -97,12 +97,12 @@ static void find_ends(ds_result *r) {
 static void find_throughput(ds_result *r) {
     bool samples = true;
     for (uint32_t j = 0; j < r->n_jobs; j++) samples = samples && r->jobs[j].samples > 0;
-    r->throughput_per_s = 0;
+    r->metrics.throughput_per_s = 0;
     for (uint32_t j = 0; j < r->n_jobs; j++) {
         const ds_job_result *job = &r->jobs[j];
         double done = (double)job->steps * (samples ? (double)job->samples : 1);
         double seconds = (double)(job->end_ps - job->start_ps) * 1e-12;
-        if (seconds > 0) r->throughput_per_s += done / seconds;
+        if (seconds > 0) r->metrics.throughput_per_s += done / seconds;
     }
     r->counts_samples = samples;
 }

@@ -4,6 +4,7 @@
 
 #include "ir/base/units.h"
 #include "ir/passes/passes.h"
+#include "ir/strategy/metrics.h"
 #include "sim/engine/engine.h"
 #include "sim/mem/mem.h"
 
@@ -95,6 +96,9 @@ typedef struct ds_job_link {
     uint32_t link, job;
 } ds_job_link;
 
+/* Sets what follows from other results, of a step simulated or put together: throughput. */
+void ds_metrics_derive(ds_metrics *metrics);
+
 /* Everything about one run. Owns what it points to but source and profiles. */
 typedef struct ds_result {
     const ds_binding *source; /* what was asked to run */
@@ -104,23 +108,16 @@ typedef struct ds_result {
     ds_mem mem;
     ds_mem_host *hosts; /* at which something is kept */
     uint32_t n_hosts;
-    ds_account *accounts;    /* per class */
-    uint32_t critical;       /* the class whose last task ends last (ties: lowest device) */
-    int64_t op_instances;    /* tasks counted once per device */
-    double throughput_per_s; /* samples (scenario's `batch`) or steps per second; 0 if step is 0;
-                              * of jobs: the sum of what each gets done from its start to its end */
-    bool counts_samples;     /* throughput_per_s does; of jobs: if all of them state `batch` */
-    double model_flop;       /* of a model: what a step must compute; 0 for a program */
-    double padding_flop;     /* of a model: products on rows of experts' buffers that no token uses,
-                              * which model_flop leaves out */
-    double useful;           /* of a model: model_flop over the products that were executed */
-    double mfu;              /* over all devices: Σ flop/peak / Σ step (sim/report/README.md) */
-    double bubble_fraction;  /* Σ idle / Σ step over all devices that take part */
-    int64_t peak_bytes;      /* of the device nearest to (or furthest over) its capacity */
-    int64_t capacity_bytes;  /* of that device; 0: not known */
-    uint32_t fullest;        /* its class */
-    bool fits;               /* every device whose capacity is known holds its peak */
-    ds_advice *advice;       /* of ds_advise: single changes, then combinations; NULL: not asked */
+    ds_account *accounts; /* per class */
+    uint32_t critical;    /* the class whose last task ends last (ties: lowest device) */
+    ds_metrics metrics;   /* ir/strategy/metrics.def; without degrees and prices */
+    bool counts_samples;  /* throughput_per_s does; of jobs: if all of them state `batch` */
+    double model_flop;    /* of a model: what a step must compute; 0 for a program */
+    double padding_flop;  /* of a model: products on rows of experts' buffers that no token uses,
+                           * which model_flop leaves out */
+    double useful;        /* of a model: model_flop over the products that were executed */
+    uint32_t fullest;     /* the class of the device nearest to (or furthest over) its capacity */
+    ds_advice *advice;    /* of ds_advise: single changes, then combinations; NULL: not asked */
     uint32_t n_advice;
     struct ds_monte_carlo *monte_carlo; /* of ds_jitter_runs; NULL: not asked */
     ds_faster_cut *cut;  /* of ds_balance_advise; NULL: not asked, or there is none */

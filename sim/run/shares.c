@@ -165,7 +165,7 @@ static uint32_t find_seen(const searcher *s, const int64_t *parts) {
 }
 
 static bool is_better(const ds_result *a, const ds_result *b) {
-    if (!b || a->fits != b->fits) return !b || a->fits;
+    if (!b || a->metrics.fits != b->metrics.fits) return !b || a->metrics.fits;
     return a->run.step_ps < b->run.step_ps;
 }
 
@@ -177,7 +177,7 @@ static ds_status try_parts(searcher *s, int64_t *parts, ds_error *err) {
     set_shares(s->source->unit, parts, s->n);
     DS_TRY(ds_simulate(s->source, s->profiles, s->options, &result, err));
     measure(s, result, parts);
-    s->step[s->n_seen - 1] = (double)result->run.step_ps * (result->fits ? 1 : 0x1p64);
+    s->step[s->n_seen - 1] = (double)result->run.step_ps * (result->metrics.fits ? 1 : 0x1p64);
     if (!is_better(result, s->best)) {
         ds_result_free(result);
         return DS_OK;

@@ -122,17 +122,18 @@ static void account(ds_result *r) {
 
 /* The class nearest to its capacity; unknown capacities come last, then the larger peak. */
 static void find_fullest(ds_result *r) {
-    r->fits = true;
+    ds_metrics *m = &r->metrics;
+    m->fits = true;
     double most = -1;
     for (uint32_t c = 0; c < r->plan->n_classes; c++) {
         int64_t peak = r->mem.classes[c].peak_bytes, room = ds_class_capacity(r->plan, c);
         double share = room ? (double)peak / (double)room : 0;
-        if (room && peak > room) r->fits = false;
-        if (share > most || (share == most && peak > r->peak_bytes)) {
+        if (room && peak > room) m->fits = false;
+        if (share > most || (share == most && peak > m->peak_bytes)) {
             most = share;
             r->fullest = c;
-            r->peak_bytes = peak;
-            r->capacity_bytes = room;
+            m->peak_bytes = peak;
+            m->capacity_bytes = room;
         }
     }
 }
@@ -159,25 +160,42 @@ static double peak_s_of(ds_result *r) {
     return product_s * r->useful;
 }
 
+void ds_metrics_derive(ds_metrics *m) {
+    double step_s = (double)m->step_ps * 1e-12;
+    if (m->step_ps > 0) m->throughput_per_s = (m->samples > 0 ? (double)m->samples : 1.0) / step_s;
+}
+
+static void take_times(const ds_account *of, ds_metrics *m) {
+    m->compute_ps = of->compute_ps;
+    m->exposed_comm_ps = of->exposed_comm_ps;
+    m->hidden_comm_ps = of->hidden_comm_ps;
+    m->idle_ps = of->idle_ps;
+}
+
 static void summarise(ds_result *r) {
     const ds_plan *plan = r->plan;
-    double step_s = (double)r->run.step_ps * 1e-12, devices = 0;
+    ds_metrics *m = &r->metrics;
     ds_i128 idle = 0;
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         const ds_account *a = &r->accounts[c];
-        devices += plan->classes[c].n_devices;
+        m->devices += plan->classes[c].n_devices;
         idle += (ds_i128)plan->classes[c].n_devices * a->idle_ps;
-        r->op_instances += a->n_tasks * plan->classes[c].n_devices;
+        m->op_instances += a->n_tasks * plan->classes[c].n_devices;
         if (a->end_ps > r->accounts[r->critical].end_ps) r->critical = c;
     }
-    double peak_s = peak_s_of(r);
+    take_times(&r->accounts[r->critical], m);
+    m->step_ps = r->run.step_ps;
+    m->samples = plan->samples;
+    m->device_classes = plan->n_classes;
+    m->tasks = plan->n_tasks;
     r->counts_samples = plan->samples > 0;
-    if (r->run.step_ps > 0) {
-        r->throughput_per_s = (plan->samples > 0 ? (double)plan->samples : 1.0) / step_s;
-        r->bubble_fraction = (double)idle / (devices * (double)r->run.step_ps);
-        r->mfu = peak_s / (devices * step_s);
+    double peak_s = peak_s_of(r), devices = (double)m->devices;
+    if (m->step_ps > 0) {
+        m->bubble_fraction = (double)idle / (devices * (double)m->step_ps);
+        m->mfu = peak_s / (devices * ((double)m->step_ps * 1e-12));
     }
     find_fullest(r);
+    ds_metrics_derive(m);
 }
 
 /* What is simulated: the program as it stands, or the step that passes make of the model. */

@@ -107,8 +107,8 @@ static void write_row(const bench *b, const row *r, FILE *f) {
         ds_space_put_value(b->space, &r->candidate, d, &text);
     }
     fprintf(f, "%" PRIu64 "\t%s\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%016" PRIx64 "\t%.3f%s\n",
-            r->candidate.number, ds_verdict_text(o->verdict), o->step_ps, o->exposed_comm_ps,
-            o->peak_bytes, o->hash, r->ms, text.text);
+            r->candidate.number, ds_verdict_text(o->verdict), o->metrics.step_ps,
+            o->metrics.exposed_comm_ps, o->metrics.peak_bytes, o->hash, r->ms, text.text);
     ds_buf_deinit(&text);
 }
 

@@ -82,8 +82,8 @@ static ds_status measure(bench *b, const candidate *c, ds_error *err) {
     options.ground = b->grounds[1];
     DS_TRY(ds_simulate(&binding, b->profiles, &options, &result, err));
     double end_s = seconds();
-    bool same = !why && composed.step_ps == result->run.step_ps &&
-                composed.peak_bytes == result->peak_bytes;
+    bool same = !why && composed.metrics.step_ps == result->run.step_ps &&
+                composed.metrics.peak_bytes == result->metrics.peak_bytes;
     printf("tp %s, pp %2s, dp %3s, %3s microbatches, recompute %-9s %9.1f ms %9.1f ms  %s\n",
            c->text[0], c->text[1], c->text[2], c->text[3], c->text[4], 1e3 * (middle_s - start_s),
            1e3 * (end_s - middle_s),

@@ -299,19 +299,13 @@ static void put_head(const arguments *args, const sweep *s, ds_buf *out) {
 }
 
 static void put_plans(const arguments *args, const ds_best *best, ds_buf *out) {
-    ds_buf_printf(out, "\n     %12s  %14s  %12s  %7s  plan\n", "step time", "throughput", "memory",
-                  "MFU");
+    ds_buf_put(out, "\n   ");
+    ds_best_put_titles(false, out);
+    ds_buf_put(out, "  plan\n");
     for (uint32_t i = 0; i < best->top.n && i < args->top; i++) {
-        const ds_best_row *row = &best->top.at[i];
-        ds_buf step = {0}, rate = {0}, memory = {0};
-        ds_print_ps(row->step_ps, &step);
-        ds_print_rate(row->measures.at[DS_DERIVED_throughput], "/s", &rate);
-        ds_print_bytes((int64_t)row->measures.at[DS_DERIVED_peak_memory], &memory);
-        ds_buf_printf(out, "%3" PRIu32 "  %12s  %14s  %12s  %5.1f %%  %s\n", i + 1, step.text,
-                      rate.text, memory.text, 100 * row->measures.at[DS_DERIVED_mfu], row->values);
-        ds_buf_deinit(&step);
-        ds_buf_deinit(&rate);
-        ds_buf_deinit(&memory);
+        ds_buf_printf(out, "%3" PRIu32, i + 1);
+        ds_best_put_figures(&best->top.at[i], false, out);
+        ds_buf_printf(out, "  %s\n", best->top.at[i].values);
     }
 }
 

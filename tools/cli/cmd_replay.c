@@ -184,63 +184,27 @@ static void change(void *context, ds_unit *unit) {
 
 /* ---- the row against the run ---- */
 
-typedef enum value_kind { VALUE_EXACT, VALUE_REAL, VALUE_KNOWN } value_kind;
-
-typedef struct value {
-    const char *column;
-    double now;
-    value_kind kind; /* equal; to 1e-9, since of a sum the order of its parts may differ; equal, and
-                      * 0 is blank */
-} value;
-
-static bool agrees(const char *cell, const value *v) {
-    char *end;
-    if (v->kind == VALUE_KNOWN && !*cell) return !(v->now > 0);
-    double then = strtod(cell, &end);
-    double off = then < v->now ? v->now - then : then - v->now;
-    double size = v->now < 0 ? -v->now : v->now;
-    return end != cell && !*end && off <= (v->kind == VALUE_REAL ? 1e-9 * size : 0);
-}
-
 static void put_difference(const char *column, const char *then, const char *now, ds_buf *out) {
     ds_buf_printf(out, "%s%s is %s in the row and %s now", out->n ? "; " : "", column,
                   *then ? then : "blank", now);
 }
 
-/* All figures of a row. Integers below 2^53 are exact as doubles: 2.5 hours of picoseconds, 9 PB.
- */
-static void compare_figures(const ds_sweep_row *row, const ds_outcome *o, const ds_measures *m,
-                            ds_buf *out) {
-    const value values[] = {{"world_size", (double)o->world, VALUE_KNOWN},
-                            {"batch_size", (double)o->batch, VALUE_KNOWN},
-                            {"dp_degree", (double)o->dp, VALUE_KNOWN},
-                            {"hp_degree", (double)o->tp, VALUE_KNOWN},
-                            {"pp_degree", (double)o->pp, VALUE_KNOWN},
-                            {"num_microbatches", (double)o->microbatches, VALUE_KNOWN},
-                            {"latency", (double)o->step_ps * 1e-12, VALUE_REAL},
-                            {"throughput", o->throughput_per_s, VALUE_REAL},
-                            {"peak_memory", (double)o->peak_bytes, VALUE_EXACT},
-                            {"step_time_ps", (double)o->step_ps, VALUE_EXACT},
-                            {"mfu", o->mfu, VALUE_REAL},
-                            {"bubble", o->bubble, VALUE_REAL},
-                            {"exposed_comm_ps", (double)o->exposed_comm_ps, VALUE_EXACT},
-                            {"fits", o->fits, VALUE_EXACT},
-                            {"cost_per_hour", m->at[DS_DERIVED_cost_per_hour], VALUE_REAL},
-                            {"cost", m->at[DS_DERIVED_cost], VALUE_REAL}};
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        const char *cell = ds_sweep_cell(row, values[i].column);
-        char now[32];
-        snprintf(now, sizeof now, "%.17g", values[i].now);
-        if (cell && !agrees(cell, &values[i])) put_difference(values[i].column, cell, now, out);
+/* All figures of a row: the columns that are results. */
+static void compare_figures(const ds_sweep_row *row, const ds_metrics *m, ds_buf *out) {
+    for (uint32_t i = 0; i < row->n; i++) {
+        ds_metric_id id = ds_metric_by_column(row->columns[i]);
+        ds_buf now = {0};
+        if (id < DS_METRIC_COUNT && !ds_metric_agrees(row->cells[i], m, id, &now))
+            put_difference(row->columns[i], row->cells[i], now.text, out);
+        ds_buf_deinit(&now);
     }
 }
 
 /* What became of the candidate, and why; a condition may look at any figure. */
-static ds_status judge(replay *r, ds_outcome *o, ds_measures *m, ds_error *err) {
+static ds_status judge(replay *r, ds_outcome *o, ds_error *err) {
     const char *failed = NULL;
     bool subject;
-    ds_outcome_measures(o, m);
-    DS_TRY(ds_space_judge(r->space, &r->candidate, m, &r->arena, &failed, &subject, err));
+    DS_TRY(ds_space_judge(r->space, &r->candidate, &o->metrics, &r->arena, &failed, &subject, err));
     if (!failed || o->verdict != DS_VERDICT_OK) return DS_OK;
     o->verdict = DS_VERDICT_EXCLUDED;
     ds_buf_printf(&o->reason, "where %s", failed);
@@ -248,9 +212,8 @@ static ds_status judge(replay *r, ds_outcome *o, ds_measures *m, ds_error *err) 
 }
 
 static ds_status compare(replay *r, ds_outcome *o, ds_buf *out, ds_error *err) {
-    ds_measures measures;
-    DS_TRY(judge(r, o, &measures, err));
-    compare_figures(&r->row, o, &measures, out);
+    DS_TRY(judge(r, o, err));
+    compare_figures(&r->row, &o->metrics, out);
     const char *const texts[][2] = {{"status", ds_verdict_text(o->verdict)},
                                     {"reason", o->reason.text ? o->reason.text : ""}};
     for (int i = 0; i < 2; i++) {
@@ -264,14 +227,11 @@ static ds_status compare(replay *r, ds_outcome *o, ds_buf *out, ds_error *err) {
 /* A row that the sweep has not simulated has no figures, and says why; blank cells of others are
  * wrong ones. */
 static bool is_simulated(const ds_sweep_row *row) {
-    static const char *const figures[] = {"latency",         "throughput", "peak_memory",
-                                          "step_time_ps",    "mfu",        "bubble",
-                                          "exposed_comm_ps", "fits"};
     const char *cell = ds_sweep_cell(row, "status");
     bool any = cell && strcmp(cell, ds_verdict_text(DS_VERDICT_OK)) == 0;
-    for (size_t i = 0; i < sizeof figures / sizeof *figures && !any; i++) {
-        cell = ds_sweep_cell(row, figures[i]);
-        any = cell && *cell;
+    for (uint32_t i = 0; i < row->n && !any; i++) {
+        ds_metric_id id = ds_metric_by_column(row->columns[i]);
+        any = id < DS_METRIC_COUNT && ds_metric_at(id)->place != DS_AMONG_SIZES && *row->cells[i];
     }
     return any;
 }

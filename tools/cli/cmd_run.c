@@ -326,10 +326,10 @@ static ds_status report(const arguments *args, const ds_result *result, ds_error
     if (args->explain) DS_TRY(explain(result, args->explain, err));
     bool summary = !args->quiet && !stdout_is_taken(args);
     if (summary) DS_TRY(write_report(ds_report_summary, result, &args->common, "-", err));
-    if (!summary && !result->fits) /* the summary says so itself */
+    if (!summary && !result->metrics.fits) /* the summary says so itself */
         fprintf(
             stderr, "distsim: the program does not fit: %lld bytes are missing on %s\n",
-            (long long)(result->peak_bytes - result->capacity_bytes),
+            (long long)(result->metrics.peak_bytes - result->metrics.capacity_bytes),
             ds_topo_device_path(result->plan->topo, result->plan->classes[result->fullest].device));
     return DS_OK;
 }
@@ -415,7 +415,7 @@ static void close_side(side *s) {
 }
 
 static int fits_code(const ds_result *result) {
-    return result->fits ? 0 : ds_status_exit_code(DS_ERR_MEMORY);
+    return result->metrics.fits ? 0 : ds_status_exit_code(DS_ERR_MEMORY);
 }
 
 static void advise(const arguments *args, const ds_profiles *profiles, side *s) {

@@ -123,8 +123,8 @@ void cli_search_simulate(const cli_search_run *run, const char *name, const char
     if (!step->status) step->status = run_unit(run, unit, &result, &binding, &step->err);
     if (!step->status) {
         step->step_ps = result->run.step_ps;
-        step->peak_bytes = result->peak_bytes;
-        step->fits = result->fits;
+        step->peak_bytes = result->metrics.peak_bytes;
+        step->fits = result->metrics.fits;
     }
     ds_result_free(result);
     ds_unit_free(unit);

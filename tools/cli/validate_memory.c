@@ -51,8 +51,8 @@ static ds_status simulate(const ds_binding *binding, const ds_profiles *profiles
     DS_TRY(ds_simulate(binding, profiles, &options, &r, err));
     uint32_t kind = r->plan->classes[r->fullest].kind;
     int64_t driver_bytes = ds_profiles_kind(profiles, kind)->reserved.driver_bytes;
-    p->predicted_gb = (double)(r->peak_bytes - driver_bytes) / GB;
-    p->capacity_gb = (double)(r->capacity_bytes - driver_bytes) / GB;
+    p->predicted_gb = (double)(r->metrics.peak_bytes - driver_bytes) / GB;
+    p->capacity_gb = (double)(r->metrics.capacity_bytes - driver_bytes) / GB;
     describe(r, driver_bytes, p);
     ds_result_free(r);
     return DS_OK;

@@ -99,13 +99,14 @@ static ds_status time_binding(const ds_binding *binding, const ds_profiles *prof
     const char *why;
     DS_TRY(ds_sim_options_read(binding, &options, err));
     if (ds_compose(binding, profiles, &options, &composed, &why, &unsaid) == DS_OK && !why) {
-        *out =
-            (timing){composed.step_ps, composed.peak_bytes, composed.capacity_bytes, composed.fits};
+        *out = (timing){composed.metrics.step_ps, composed.metrics.peak_bytes,
+                        composed.metrics.capacity_bytes, composed.metrics.fits};
         ds_composed_deinit(&composed);
         return DS_OK;
     }
     DS_TRY(ds_simulate(binding, profiles, &options, &result, err));
-    *out = (timing){result->run.step_ps, result->peak_bytes, result->capacity_bytes, result->fits};
+    *out = (timing){result->run.step_ps, result->metrics.peak_bytes, result->metrics.capacity_bytes,
+                    result->metrics.fits};
     ds_result_free(result);
     return DS_OK;
 }

@@ -34,7 +34,8 @@ static run run_method(sweep_case *c, const char *method, uint32_t workers) {
               &r, DS_OK);
     cr_assert(r.complete);
     out.rows = r.rows;
-    if (r.best.top.n) out.best = r.best.top.at[0].measures.at[r.best.objectives[0].what];
+    if (r.best.top.n)
+        out.best = ds_metric_measure(&r.best.top.at[0].metrics, r.best.objectives[0].what);
     out.csv = sweep_read(path, NULL);
     if (bound) out.certificate = sweep_read(proof, NULL);
     ds_sweep_result_deinit(&r);
@@ -179,8 +180,8 @@ static void expect_next(int64_t more, bool goes_on) {
     }
     int64_t least = least_waiting(&t);
     cr_assert(t.n > 0 && least > 0 && least < INT64_MAX);
-    ds_outcome outcome = {.verdict = DS_VERDICT_OK, .step_ps = least + more};
-    for (uint32_t i = 0; i < t.n; i++) t.method->tell(t.method, &t.candidate, &outcome, NULL, true);
+    ds_outcome outcome = {.verdict = DS_VERDICT_OK, .metrics = {.step_ps = least + more}};
+    for (uint32_t i = 0; i < t.n; i++) t.method->tell(t.method, &t.candidate, &outcome, true);
     cr_expect_eq(next_told(&t), goes_on);
     cr_expect_eq(ds_bound_is_proved(t.method), !goes_on);
     if (goes_on) cr_expect_eq(bound_of(&t, &t.candidate), least);

@@ -16,15 +16,15 @@ typedef struct tally {
 static void compare(const ds_bound_region *region, const ds_outcome *o, const char *name,
                     uint32_t depth, bool whole, tally *t) {
     int64_t step = ds_bound_step_ps(region), peak = ds_bound_peak_bytes(region);
-    cr_expect_leq(step, o->step_ps, "%s, depth %u: %lld, not %lld ps", name, depth,
-                  (long long)o->step_ps, (long long)step);
-    cr_expect_leq(peak, o->peak_bytes, "%s, depth %u: %lld, not %lld bytes", name, depth,
-                  (long long)o->peak_bytes, (long long)peak);
+    cr_expect_leq(step, o->metrics.step_ps, "%s, depth %u: %lld, not %lld ps", name, depth,
+                  (long long)o->metrics.step_ps, (long long)step);
+    cr_expect_leq(peak, o->metrics.peak_bytes, "%s, depth %u: %lld, not %lld bytes", name, depth,
+                  (long long)o->metrics.peak_bytes, (long long)peak);
     t->pairs++;
     if (!whole) return;
     t->leaves++;
-    t->time += (double)step / (double)o->step_ps;
-    t->memory += (double)peak / (double)o->peak_bytes;
+    t->time += (double)step / (double)o->metrics.step_ps;
+    t->memory += (double)peak / (double)o->metrics.peak_bytes;
 }
 
 static void describe(const ds_space *space, const ds_candidate *candidate, ds_buf *out) {

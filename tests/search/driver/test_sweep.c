@@ -85,9 +85,9 @@ Test(sweep, rows_are_runs) {
         sim_run_file(&s, "scenarios/distir-grid.dir", settings, false);
         cr_assert_eq(s.status, DS_OK);
         cr_expect_eq(strtoll(cells[14], NULL, 10), s.result->run.step_ps, "%s", settings);
-        cr_expect_eq(strtoll(cells[9], NULL, 10), s.result->peak_bytes, "%s", settings);
-        cr_expect(!(strtod(cells[8], NULL) < s.result->throughput_per_s) &&
-                  !(strtod(cells[8], NULL) > s.result->throughput_per_s));
+        cr_expect_eq(strtoll(cells[9], NULL, 10), s.result->metrics.peak_bytes, "%s", settings);
+        cr_expect(!(strtod(cells[8], NULL) < s.result->metrics.throughput_per_s) &&
+                  !(strtod(cells[8], NULL) > s.result->metrics.throughput_per_s));
         cr_expect_float_eq(strtod(cells[7], NULL), (double)s.result->run.step_ps * 1e-12, 1e-15);
         cr_expect_str_eq(cells[0], "mlp-small");
         cr_expect_str_eq(cells[1], "16");
@@ -148,10 +148,10 @@ Test(sweep, best_and_front) {
     }
     cr_assert_gt(n, 5);
     cr_expect_eq(r.best.front.n, (uint32_t)on_front);
-    cr_expect_eq(r.best.top.at[0].step_ps, (int64_t)step[best]);
+    cr_expect_eq(r.best.top.at[0].metrics.step_ps, (int64_t)step[best]);
     cr_expect_eq(r.best.top.n, (uint32_t)(n < 10 ? n : 10));
     for (uint32_t i = 0; i < r.best.top.n; i++) { /* the i-th smallest */
-        int64_t ps = r.best.top.at[i].step_ps;
+        int64_t ps = r.best.top.at[i].metrics.step_ps;
         uint32_t below = 0, up_to = 0;
         for (int k = 0; k < n; k++) {
             below += (int64_t)step[k] < ps;
@@ -206,7 +206,7 @@ Test(sweep, resumes_wherever_it_was_cut) {
     char *whole = sweep_text(small, &(ds_sweep_options){.path = path}, &r, &n);
     uint64_t ok = r.n[DS_VERDICT_OK];
     uint32_t front = r.best.front.n;
-    int64_t best_ps = r.best.top.at[0].step_ps;
+    int64_t best_ps = r.best.top.at[0].metrics.step_ps;
     ds_sweep_result_deinit(&r);
     for (size_t cut = 0; cut <= n; cut = cut + 1 + n / 13) {
         put_file(path, whole, cut);
@@ -219,7 +219,7 @@ Test(sweep, resumes_wherever_it_was_cut) {
         cr_expect(again == n && memcmp(text, whole, n) == 0, "cut at %zu", cut);
         cr_expect_eq(r.n[DS_VERDICT_OK], ok);
         cr_expect_eq(r.best.front.n, front);
-        cr_expect_eq(r.best.top.at[0].step_ps, best_ps);
+        cr_expect_eq(r.best.top.at[0].metrics.step_ps, best_ps);
         ds_sweep_result_deinit(&r);
         free(text);
     }

@@ -177,7 +177,7 @@ static double run(sweep_case *c, const char *method, uint64_t evals, uint64_t *r
     *rows = r.rows;
     cr_assert_gt(r.best.top.n, 0);
     const ds_objective o = r.best.objectives[0];
-    double best = r.best.top.at[0].measures.at[o.what];
+    double best = ds_metric_measure(&r.best.top.at[0].metrics, o.what);
     ds_sweep_result_deinit(&r);
     return o.maximize ? 1 / best : best;
 }

@@ -21,7 +21,8 @@ static char *run(sweep_case *c, const char *method, uint32_t workers, uint64_t e
                   .path = path, .method = method, .n_workers = workers, .max_rows = evals},
               &r, DS_OK);
     *rows = r.rows;
-    *best = r.best.top.n ? r.best.top.at[0].measures.at[r.best.objectives[0].what] : -1;
+    *best =
+        r.best.top.n ? ds_metric_measure(&r.best.top.at[0].metrics, r.best.objectives[0].what) : -1;
     char *csv = sweep_read(path, NULL);
     ds_sweep_result_deinit(&r);
     sweep_remove_folder(folder);

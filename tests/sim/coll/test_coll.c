@@ -142,7 +142,7 @@ Test(coll, text_size_and_simulated_size_are_independent) {
     cr_assert_eq(many.status, DS_OK);
     cr_expect_eq(few.result->plan->records.n, many.result->plan->records.n);
     cr_expect_eq(many.result->run.step_ps, few.result->run.step_ps * 10000);
-    cr_expect_eq(many.result->op_instances, 800000);
+    cr_expect_eq(many.result->metrics.op_instances, 800000);
     sim_free(&few);
     sim_free(&many);
 }

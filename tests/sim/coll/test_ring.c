@@ -29,7 +29,7 @@ static void check(uint32_t n, int64_t expected_ns) {
         cr_expect(off >= -1000 && off <= 1000, "N = %u: %lld ps instead of %lld ns", n,
                   (long long)c.result->run.step_ps, (long long)expected_ns);
         cr_expect_eq(c.result->plan->n_classes, unfold ? n : 1u);
-        cr_expect_eq(c.result->op_instances, (int64_t)n);
+        cr_expect_eq(c.result->metrics.op_instances, (int64_t)n);
         sim_free(&c);
     }
 }

@@ -64,8 +64,8 @@ Test(overhead, is_added_to_the_step) {
         cr_expect_eq(b->accounts[c].idle_ps, a->accounts[c].idle_ps + 3 * MS);
         cr_expect_eq(b->accounts[c].end_ps, a->accounts[c].end_ps);
     }
-    cr_expect_eq(b->peak_bytes, a->peak_bytes);
-    cr_expect_float_eq(b->throughput_per_s, 12 / ((double)b->run.step_ps * 1e-12), 1e-6);
+    cr_expect_eq(b->metrics.peak_bytes, a->metrics.peak_bytes);
+    cr_expect_float_eq(b->metrics.throughput_per_s, 12 / ((double)b->run.step_ps * 1e-12), 1e-6);
     sim_free(&plain);
     sim_free(&more);
 }

@@ -6,6 +6,7 @@
 #include "ir/verify/verify.h"
 #include "sim/compose/compose.h"
 #include "tests/support/cases.h"
+#include "tests/support/composed.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -73,21 +74,12 @@ static void draw(ds_rng *rng, candidate *c) {
 }
 
 static void compare(const ds_composed *x, const ds_result *r, const char *what) {
-    cr_assert_eq(x->step_ps, r->run.step_ps, "%s: step %lld, not %lld", what, (long long)x->step_ps,
-                 (long long)r->run.step_ps);
-    cr_assert_eq(x->peak_bytes, r->peak_bytes, "%s: peak %lld, not %lld", what,
-                 (long long)x->peak_bytes, (long long)r->peak_bytes);
-    cr_assert_eq(x->fits, r->fits, "%s", what);
-    cr_assert_eq(x->samples, r->plan->samples, "%s", what);
+    composed_compare_metrics(&x->metrics, &r->metrics, what);
     cr_assert_str_eq(x->fullest_path,
                      ds_topo_device_path(r->plan->topo, r->plan->classes[r->fullest].device), "%s",
                      what);
-    cr_assert_eq(x->classes[x->critical].exposed_comm_ps, r->accounts[r->critical].exposed_comm_ps,
-                 "%s", what);
     cr_assert_eq(x->classes[x->critical].compute_ps, r->accounts[r->critical].compute_ps, "%s",
                  what);
-    cr_assert_float_eq(x->mfu, r->mfu, 1e-12 * r->mfu, "%s", what);
-    cr_assert_float_eq(x->bubble_fraction, r->bubble_fraction, 1e-12, "%s", what);
 }
 
 typedef struct worker {

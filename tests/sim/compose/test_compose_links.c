@@ -62,9 +62,9 @@ static void close_steps(steps *s) {
 }
 
 static void compare(const ds_composed *x, const ds_result *r, const char *what) {
-    cr_expect_eq(x->step_ps, r->run.step_ps, "%s: step %lld, not %lld", what, (long long)x->step_ps,
-                 (long long)r->run.step_ps);
-    cr_expect_eq(x->peak_bytes, r->peak_bytes, "%s: peak", what);
+    cr_expect_eq(x->metrics.step_ps, r->run.step_ps, "%s: step %lld, not %lld", what,
+                 (long long)x->metrics.step_ps, (long long)r->run.step_ps);
+    cr_expect_eq(x->metrics.peak_bytes, r->metrics.peak_bytes, "%s: peak", what);
     cr_assert_eq(x->n_classes, r->plan->n_classes, "%s", what);
     for (uint32_t c = 0; c < x->n_classes; c++) {
         cr_expect_eq(x->classes[c].exposed_comm_ps, r->accounts[c].exposed_comm_ps,

@@ -89,12 +89,14 @@ static uint64_t hold_to_simulation(bench *b, const step *s, int m) {
     ds_composed x;
     ds_result *r;
     run(b, s, m, &x, &r);
-    cr_expect_eq(x.step_ps, r->run.step_ps, "%s, %d: step %lld, not %lld", s->schedule, m,
-                 (long long)x.step_ps, (long long)r->run.step_ps);
-    cr_expect_eq(x.peak_bytes, r->peak_bytes, "%s, %d: peak %lld, not %lld", s->schedule, m,
-                 (long long)x.peak_bytes, (long long)r->peak_bytes);
-    cr_expect_float_eq(x.bubble_fraction, r->bubble_fraction, 1e-12, "%s, %d", s->schedule, m);
-    cr_expect_float_eq(x.mfu, r->mfu, 1e-12 * r->mfu, "%s, %d", s->schedule, m);
+    cr_expect_eq(x.metrics.step_ps, r->run.step_ps, "%s, %d: step %lld, not %lld", s->schedule, m,
+                 (long long)x.metrics.step_ps, (long long)r->run.step_ps);
+    cr_expect_eq(x.metrics.peak_bytes, r->metrics.peak_bytes, "%s, %d: peak %lld, not %lld",
+                 s->schedule, m, (long long)x.metrics.peak_bytes, (long long)r->metrics.peak_bytes);
+    cr_expect_float_eq(x.metrics.bubble_fraction, r->metrics.bubble_fraction, 1e-12, "%s, %d",
+                       s->schedule, m);
+    cr_expect_float_eq(x.metrics.mfu, r->metrics.mfu, 1e-12 * r->metrics.mfu, "%s, %d", s->schedule,
+                       m);
     cr_assert_eq(x.n_classes, r->plan->n_classes);
     for (uint32_t c = 0; c < x.n_classes; c++) {
         const ds_composed_class *own = &x.classes[c];

@@ -83,8 +83,8 @@ Test(jobs, throughput_and_the_wait_for_a_start) {
     run(&c, STARTS(", batch = 3"), NULL, false);
     cr_expect_eq(c.result->run.step_ps, 11 * MS);
     /* 3 steps of 3 samples in 6 ms, 2 of 5 in 10 ms */
-    cr_expect_float_eq(c.result->throughput_per_s, 9 / 6e-3 + 10 / 10e-3, 1e-6, "%g",
-                       c.result->throughput_per_s);
+    cr_expect_float_eq(c.result->metrics.throughput_per_s, 9 / 6e-3 + 10 / 10e-3, 1e-6, "%g",
+                       c.result->metrics.throughput_per_s);
     cr_expect(c.result->counts_samples);
     ds_critical_path path;
     ds_critical_path_find(c.result, &path);
@@ -100,7 +100,7 @@ Test(jobs, throughput_and_the_wait_for_a_start) {
     ds_causes_deinit(&causes);
     sim_free(&c);
     run(&c, STARTS(""), NULL, false); /* one does not say how many samples: steps */
-    cr_expect_float_eq(c.result->throughput_per_s, 3 / 6e-3 + 2 / 10e-3, 1e-6);
+    cr_expect_float_eq(c.result->metrics.throughput_per_s, 3 / 6e-3 + 2 / 10e-3, 1e-6);
     cr_expect_not(c.result->counts_samples);
     sim_free(&c);
 }
@@ -188,10 +188,12 @@ Test(jobs, alone_is_a_run_of_its_own) {
     cr_expect_eq(jobs[0].samples, 16);
     cr_expect_geq(jobs[0].end_ps, jobs[0].alone_ps);
     cr_expect_geq(jobs[1].end_ps, jobs[1].alone_ps);
-    cr_expect_eq(both.result->op_instances, a.result->op_instances + b.result->op_instances);
-    cr_expect_eq(both.result->peak_bytes, a.result->peak_bytes > b.result->peak_bytes
-                                              ? a.result->peak_bytes
-                                              : b.result->peak_bytes);
+    cr_expect_eq(both.result->metrics.op_instances,
+                 a.result->metrics.op_instances + b.result->metrics.op_instances);
+    cr_expect_eq(both.result->metrics.peak_bytes,
+                 a.result->metrics.peak_bytes > b.result->metrics.peak_bytes
+                     ? a.result->metrics.peak_bytes
+                     : b.result->metrics.peak_bytes);
     sim_free(&both);
     sim_free(&a);
     sim_free(&b);
@@ -294,7 +296,7 @@ Test(jobs, folded_is_unfolded) {
         run(&unfolded, text, NULL, true);
         const ds_result *f = folded.result, *u = unfolded.result;
         cr_assert_eq(f->run.step_ps, u->run.step_ps, "%s", text);
-        cr_assert_eq(f->peak_bytes, u->peak_bytes, "%s", text);
+        cr_assert_eq(f->metrics.peak_bytes, u->metrics.peak_bytes, "%s", text);
         cr_assert_eq(f->n_shared, u->n_shared);
         folds += f->plan->n_classes < u->plan->n_classes;
         for (uint32_t j = 0; j < f->n_jobs; j++) {

@@ -96,7 +96,7 @@ Test(offload, activations) {
          * values, and beside its input a copy of it. Without offloading the
          * peak comes when one gradient has been made, else when all turns but k + 1 have made
          * theirs. */
-        int64_t drop = none.result->peak_bytes - c.result->peak_bytes;
+        int64_t drop = none.result->metrics.peak_bytes - c.result->metrics.peak_bytes;
         cr_expect_eq(drop, (3 * L + 1) * S - (3 * k + 5 + 1) * S + W - (L - 1 - k) * 2 * W,
                      "prefetch %d: %lld", k, (long long)drop);
         cr_expect_eq(c.result->run.step_ps, none.result->run.step_ps, "a fast link is hidden");
@@ -117,7 +117,7 @@ Test(offload, optimizer) {
         cr_expect_eq(most(&c, DS_CAT_OPTIMIZER), (k + 1) * 4 * W, "prefetch %d", k);
         cr_expect_eq(ds_mem_host_peak(&c.result->mem.classes[0]), 4 * L * W,
                      "new states lie where the old ones lay");
-        cr_expect_eq(none.result->peak_bytes - c.result->peak_bytes, 4 * L * W);
+        cr_expect_eq(none.result->metrics.peak_bytes - c.result->metrics.peak_bytes, 4 * L * W);
         sim_free(&c);
     }
     sim_free(&none);
@@ -181,7 +181,7 @@ Test(offload, both_ways_at_once) {
     cr_expect_eq(run->start_ps[sim_task(&c, NULL, "/b")], one, "one after the other on a stream");
     cr_expect_eq(run->step_ps, 2 * one);
     cr_expect_eq(ds_mem_host_peak(&c.result->mem.classes[0]), 3 * 4000);
-    cr_expect_eq(c.result->peak_bytes, 3 * 4000, "x, y, z");
+    cr_expect_eq(c.result->metrics.peak_bytes, 3 * 4000, "x, y, z");
     sim_free(&c);
 }
 
@@ -192,7 +192,7 @@ Test(offload, what_does_not_fit_fits) {
     sim_case c;
     sim_run_file(&c, "scenarios/offload.dir", NULL, false);
     cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
-    cr_expect(c.result->fits);
+    cr_expect(c.result->metrics.fits);
     moved out = moved_by(&c, DS_OP_OFFLOAD), in = moved_by(&c, DS_OP_RELOAD);
     cr_expect_eq(out.bytes, in.bytes);
     cr_assert_eq(c.result->n_hosts, 1);
@@ -202,7 +202,7 @@ Test(offload, what_does_not_fit_fits) {
 
     sim_run_file(&c, "scenarios/offload.dir", "also=weights", false);
     cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
-    cr_expect(!c.result->fits);
+    cr_expect(!c.result->metrics.fits);
     cr_expect_geq(most(&c, DS_CAT_ACTIVATION), layers);
     cr_expect_eq(moved_by(&c, DS_OP_OFFLOAD).bytes, states + states / 6);
     /* forward, backward but for the table of embeddings, and for the update */

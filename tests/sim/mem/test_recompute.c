@@ -26,7 +26,7 @@ static void run(sim_case *c, const char *recompute, int layers) {
 static int64_t peak(const char *recompute, int layers) {
     sim_case c;
     run(&c, recompute, layers);
-    int64_t bytes = c.result->peak_bytes;
+    int64_t bytes = c.result->metrics.peak_bytes;
     sim_free(&c);
     return bytes;
 }
@@ -49,13 +49,14 @@ Test(recompute, time_is_spent_twice_and_model_flop_counts_once) {
     sim_case none;
     run(&none, "none", 4);
     const ds_result *a = none.result;
-    double model = a->mfu * (double)a->run.step_ps;
+    double model = a->metrics.mfu * (double)a->run.step_ps;
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
         sim_case again;
         run(&again, knobs[i], 4);
         const ds_result *b = again.result;
         cr_expect_gt(b->run.step_ps, a->run.step_ps, "%s", knobs[i]);
-        cr_expect_float_eq(b->mfu * (double)b->run.step_ps, model, 1e-9 * model, "%s", knobs[i]);
+        cr_expect_float_eq(b->metrics.mfu * (double)b->run.step_ps, model, 1e-9 * model, "%s",
+                           knobs[i]);
         sim_free(&again);
     }
     sim_free(&none);

@@ -90,8 +90,8 @@ Test(conservation, holds_on_every_device_of_every_scenario) {
         const ds_result *f = folded.result, *u = unfolded.result;
         cr_expect_eq(f->run.step_ps, u->run.step_ps, "%s: folded and unfolded differ",
                      scenarios[i]);
-        cr_expect_eq(f->op_instances, u->op_instances);
-        cr_expect_eq(f->peak_bytes, u->peak_bytes);
+        cr_expect_eq(f->metrics.op_instances, u->metrics.op_instances);
+        cr_expect_eq(f->metrics.peak_bytes, u->metrics.peak_bytes);
         for (uint32_t d = 0; d < u->plan->n_devices; d++) {
             if (u->plan->class_of[d] == DS_NONE) continue;
             const ds_account *a = &u->accounts[u->plan->class_of[d]];
@@ -127,10 +127,10 @@ Test(conservation, the_program_that_does_not_fit_says_so) {
     sim_case c;
     sim_run_file(&c, "scenarios/out-of-memory.dir", NULL, false);
     cr_assert_eq(c.status, DS_OK);
-    cr_expect_not(c.result->fits);
+    cr_expect_not(c.result->metrics.fits);
     /* 40 weights of 16384² and, at the end, 40 kept inputs and the result of 2048 × 16384, fp32 */
     int64_t weights = 40LL * 16384 * 16384 * 4, kept = 41LL * 2048 * 16384 * 4;
-    cr_expect_geq(c.result->peak_bytes, weights + kept);
-    cr_expect_leq(c.result->peak_bytes, weights + kept + 2LL * 2048 * 16384 * 4);
+    cr_expect_geq(c.result->metrics.peak_bytes, weights + kept);
+    cr_expect_leq(c.result->metrics.peak_bytes, weights + kept + 2LL * 2048 * 16384 * 4);
     sim_free(&c);
 }

@@ -90,9 +90,10 @@ static int64_t peak_by_hand(const ds_result *r, uint32_t cls) {
 static void compare(const ds_result *f, const ds_result *u, bool walk, uint64_t seed) {
     cr_assert_eq(f->run.step_ps, u->run.step_ps, "seed %llu: %lld folded, %lld unfolded",
                  (unsigned long long)seed, (long long)f->run.step_ps, (long long)u->run.step_ps);
-    cr_assert_eq(f->mfu, u->mfu, "seed %llu: %.17g folded, %.17g unfolded",
-                 (unsigned long long)seed, f->mfu, u->mfu);
-    cr_assert_eq(f->bubble_fraction, u->bubble_fraction, "seed %llu", (unsigned long long)seed);
+    cr_assert_eq(f->metrics.mfu, u->metrics.mfu, "seed %llu: %.17g folded, %.17g unfolded",
+                 (unsigned long long)seed, f->metrics.mfu, u->metrics.mfu);
+    cr_assert_eq(f->metrics.bubble_fraction, u->metrics.bubble_fraction, "seed %llu",
+                 (unsigned long long)seed);
     cr_assert_eq(f->plan->insts.n, u->plan->insts.n);
     for (uint32_t i = 0; i < u->plan->insts.n; i++) {
         const ds_record *ru = u->plan->records.at[u->plan->insts.at[i].record];

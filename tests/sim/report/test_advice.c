@@ -40,7 +40,7 @@ Test(advice, is_what_a_run_with_the_change_says) {
     };
     sim_case c;
     run(&c, "dp = 4, microbatches = 2", 256);
-    cr_assert_not(c.result->fits);
+    cr_assert_not(c.result->metrics.fits);
     ds_scenario before = *ds_unit_scenario(c.unit);
     ds_sim_options options = {0};
     ds_advise(c.result, c.profiles, &options, NULL, 0);
@@ -52,8 +52,8 @@ Test(advice, is_what_a_run_with_the_change_says) {
         run(&other, changes[i].strategy, changes[i].batch);
         cr_expect(d->runs);
         cr_expect_eq(d->step_ps, other.result->run.step_ps, "%s", changes[i].change);
-        cr_expect_eq(d->peak_bytes, other.result->peak_bytes, "%s", changes[i].change);
-        cr_expect_eq(d->fits, other.result->fits, "%s", changes[i].change);
+        cr_expect_eq(d->peak_bytes, other.result->metrics.peak_bytes, "%s", changes[i].change);
+        cr_expect_eq(d->fits, other.result->metrics.fits, "%s", changes[i].change);
         sim_free(&other);
     }
     cr_expect_not(advice_of(c.result, "tp = 2, dp = 2")->runs, "2 does not divide 50257");

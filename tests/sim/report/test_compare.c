@@ -45,7 +45,7 @@ static void sums(const ds_comparison *c, const char *name) {
         last = llabs(d);
     }
     cr_expect_eq(time, c->b->run.step_ps - c->a->run.step_ps, "%s: time", name);
-    cr_expect_eq(memory, c->b->peak_bytes - c->a->peak_bytes, "%s: memory", name);
+    cr_expect_eq(memory, c->b->metrics.peak_bytes - c->a->metrics.peak_bytes, "%s: memory", name);
 }
 
 static void expect(const ds_difference *d, ds_time_kind kind, const char *what, int64_t a_us,
@@ -162,7 +162,7 @@ Test(compare, adds_up_for_every_pair_of_scenarios) {
         cr_expect_eq(sum_at(json, "time", "b_ps"), b->run.step_ps);
         cr_expect_eq(sum_at(json, "time", "difference_ps"),
                      int_at(json, "step_time_difference_ps"));
-        cr_expect_eq(sum_at(json, "memory", "a_bytes"), a->peak_bytes);
+        cr_expect_eq(sum_at(json, "memory", "a_bytes"), a->metrics.peak_bytes);
         cr_expect_eq(sum_at(json, "memory", "difference_bytes"),
                      int_at(json, "peak_memory_difference_bytes"));
         json_decref(json);

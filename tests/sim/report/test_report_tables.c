@@ -124,15 +124,15 @@ Test(report_json, bus_bandwidth_is_that_of_nccl_tests) {
 static void compare(json_t *json, const ds_result *r, const char *name) {
     const ds_account *a = &r->accounts[r->critical];
     cr_expect_eq(int_at(json, "step_time_ps"), r->run.step_ps, "%s", name);
-    cr_expect_eq(int_at(json, "op_instances"), r->op_instances);
-    cr_expect_eq(int_at(json, "peak_memory_bytes"), r->peak_bytes);
+    cr_expect_eq(int_at(json, "op_instances"), r->metrics.op_instances);
+    cr_expect_eq(int_at(json, "peak_memory_bytes"), r->metrics.peak_bytes);
     cr_expect_eq(int_at(json, "compute_ps"), a->compute_ps);
     cr_expect_eq(int_at(json, "compute_ps") + int_at(json, "exposed_comm_ps") +
                      int_at(json, "idle_ps"),
                  r->run.step_ps);
-    cr_expect_eq(json_is_true(json_object_get(json, "fits")), r->fits);
-    cr_expect_float_eq(number_at(json, "mfu"), r->mfu, 0);
-    cr_expect_float_eq(number_at(json, "throughput_per_s"), r->throughput_per_s, 0);
+    cr_expect_eq(json_is_true(json_object_get(json, "fits")), r->metrics.fits);
+    cr_expect_float_eq(number_at(json, "mfu"), r->metrics.mfu, 0);
+    cr_expect_float_eq(number_at(json, "throughput_per_s"), r->metrics.throughput_per_s, 0);
     static const char *const origins[] = {"exact", "interpolated", "roofline", "given"};
     double shares = 0;
     for (int o = 0; o < 4; o++)

@@ -120,10 +120,11 @@ Test(report_summary, says_what_does_not_fit_and_why) {
     sim_case c;
     sim_run_file(&c, "scenarios/out-of-memory.dir", NULL, false);
     cr_assert_eq(c.status, DS_OK);
-    cr_assert_not(c.result->fits);
+    cr_assert_not(c.result->metrics.fits);
     ds_buf text = {0}, missing = {0};
     ds_report_summary(c.result, &text);
-    ds_buf_printf(&missing, "%lld bytes", (long long)(c.result->peak_bytes - ((int64_t)16 << 30)));
+    ds_buf_printf(&missing, "%lld bytes",
+                  (long long)(c.result->metrics.peak_bytes - ((int64_t)16 << 30)));
     expect(&text, "DOES NOT FIT: gpu[0] needs 45.12 GiB and has 16 GiB");
     expect(&text, missing.text);
     expect(&text, "4 devices are too small");

@@ -165,7 +165,7 @@ Test(run_model, mfu_counts_what_the_model_needs) {
             ds_profiles_kind(r->plan->profiles, r->plan->classes[0].kind)->peak_flop_per_s[DS_F32];
         double wanted = flop / (4 * tp * peak * (double)r->run.step_ps * 1e-12);
         cr_expect_eq(r->model_flop, flop);
-        cr_expect_float_eq(r->mfu, wanted, 1e-9 * wanted);
+        cr_expect_float_eq(r->metrics.mfu, wanted, 1e-9 * wanted);
         cr_expect_float_eq(r->useful, 1.0 / tp, 1e-9);
         sim_free(&c);
     }
@@ -197,7 +197,8 @@ Test(run_model, mfu_leaves_out_the_padding_of_experts) {
         double mfu = wanted / (peak * (double)r->run.step_ps * 1e-12);
         cr_expect_float_eq(r->model_flop, wanted, 1e-9 * wanted);
         cr_expect_float_eq(r->padding_flop, padding, 1e-9 * padding);
-        cr_expect_float_eq(r->mfu, mfu, 1e-9 * mfu, "%.17g, not %.17g", r->mfu, mfu);
+        cr_expect_float_eq(r->metrics.mfu, mfu, 1e-9 * mfu, "%.17g, not %.17g", r->metrics.mfu,
+                           mfu);
         sim_free(&c);
     }
 }
@@ -214,7 +215,7 @@ Test(run_model, samples_are_the_models_batch) {
         run(&c, "mlp", "{ loss = mse, optimizer = sgd }", cases[i].more, cases[i].settings);
         cr_assert_eq(c.status, DS_OK);
         cr_expect_eq(c.result->plan->samples, cases[i].samples);
-        cr_expect_float_eq(c.result->throughput_per_s,
+        cr_expect_float_eq(c.result->metrics.throughput_per_s,
                            (double)cases[i].samples / ((double)c.result->run.step_ps * 1e-12),
                            1e-6);
         sim_free(&c);

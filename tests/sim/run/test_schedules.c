@@ -165,9 +165,9 @@ Test(schedules, rows_are_runs) {
     ds_stages stages;
     ds_stages_find(alone.result, &stages);
     cr_expect_eq(row->step_ps, alone.result->run.step_ps);
-    cr_expect_eq(row->peak_bytes, alone.result->peak_bytes);
+    cr_expect_eq(row->peak_bytes, alone.result->metrics.peak_bytes);
     cr_expect_eq(row->span_bubble_ps, stages.span_bubble_ps);
-    cr_expect_float_eq(row->bubble_fraction, alone.result->bubble_fraction, 1e-15);
+    cr_expect_float_eq(row->bubble_fraction, alone.result->metrics.bubble_fraction, 1e-15);
     cr_assert_eq(stages.n, 4);
     int64_t sent = 0, most = 0;
     for (uint32_t s = 0; s < 4; s++) {
@@ -438,7 +438,7 @@ Test(pipelines, two_schedules_compared_add_up) {
     for (uint32_t i = 0; i < cmp.time.n; i++) ps += cmp.time.at[i].b - cmp.time.at[i].a;
     for (uint32_t i = 0; i < cmp.memory.n; i++) bytes += cmp.memory.at[i].b - cmp.memory.at[i].a;
     cr_expect_eq(ps, b.result->run.step_ps - a.result->run.step_ps);
-    cr_expect_eq(bytes, b.result->peak_bytes - a.result->peak_bytes);
+    cr_expect_eq(bytes, b.result->metrics.peak_bytes - a.result->metrics.peak_bytes);
     cr_expect_neq(ps, 0);
     ds_comparison_deinit(&cmp);
     sim_free(&a);

@@ -147,7 +147,8 @@ Test(shares, folded_is_unfolded) {
         run(&folded, text, NULL, false);
         run(&unfolded, text, NULL, true);
         cr_expect_eq(folded.result->run.step_ps, unfolded.result->run.step_ps, "%s", strategies[i]);
-        cr_expect_eq(folded.result->peak_bytes, unfolded.result->peak_bytes, "%s", strategies[i]);
+        cr_expect_eq(folded.result->metrics.peak_bytes, unfolded.result->metrics.peak_bytes, "%s",
+                     strategies[i]);
         sim_free(&folded);
         sim_free(&unfolded);
     }

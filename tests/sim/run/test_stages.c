@@ -64,7 +64,7 @@ Test(stages, there_and_back_by_hand) {
         cr_expect_eq(s.makespan_idle_ps, 6 * US);
         cr_expect_str_eq(ds_topo_device_path(c.result->plan->topo, b->device), second[i]);
         /* (2 · 3 + 2 · 6) / (4 · 11) */
-        cr_expect_float_eq(c.result->bubble_fraction, 18.0 / 44, 1e-12);
+        cr_expect_float_eq(c.result->metrics.bubble_fraction, 18.0 / 44, 1e-12);
         ds_stages_deinit(&s);
         sim_free(&c);
     }
@@ -157,7 +157,8 @@ Test(stages, bubble_of_gpipe_is_its_closed_form) {
             cr_expect_eq(s.at[p - 1].bubble_ps, 0);
             cr_expect_eq(s.at[p - 1].first_ps, (p - 1) * (3 * US + 1));
             cr_expect_eq(c.result->run.step_ps, m * 8 * US + bubble);
-            cr_expect_float_eq(c.result->bubble_fraction, (p - 1) / (double)(m + p - 1), 1e-5);
+            cr_expect_float_eq(c.result->metrics.bubble_fraction, (p - 1) / (double)(m + p - 1),
+                               1e-5);
             ds_stages_deinit(&s);
             sim_free(&c);
             ds_buf_deinit(&text);

@@ -179,17 +179,17 @@ static void put_devices(const ds_result *r, const ds_sweep_row *row, ds_buf *out
 
 static void put_memory(const ds_result *r, ds_buf *out) {
     ds_buf peak = {0}, capacity = {0};
-    ds_print_bytes(r->peak_bytes, &peak);
-    ds_print_bytes(r->capacity_bytes, &capacity);
+    ds_print_bytes(r->metrics.peak_bytes, &peak);
+    ds_print_bytes(r->metrics.capacity_bytes, &capacity);
     ds_buf_printf(out, "  memory          %s of %s on %s:", peak.text,
-                  r->capacity_bytes ? capacity.text : "an unknown capacity",
+                  r->metrics.capacity_bytes ? capacity.text : "an unknown capacity",
                   ds_topo_device_path(r->plan->topo, r->plan->classes[r->fullest].device));
     const int64_t *bytes = r->mem.classes[r->fullest].peak_by_category;
     const char *comma = "";
     for (int k = 0; k < ds_mem_n_categories(r->mem.mode); k++) {
-        if (100 * bytes[k] < r->peak_bytes) continue;
+        if (100 * bytes[k] < r->metrics.peak_bytes) continue;
         ds_buf_printf(out, "%s %s %.0f %%", comma, ds_mem_category_name(k),
-                      percent(bytes[k], r->peak_bytes));
+                      percent(bytes[k], r->metrics.peak_bytes));
         comma = ",";
     }
     ds_buf_putc(out, '\n');
@@ -221,38 +221,26 @@ typedef struct survey {
     double better_bytes; /* and the memory that it needs */
 } survey;
 
-static const struct {
-    const char *objective, *column;
-} columns_of[] = {{"step_time", "step_time_ps"},
-                  {"throughput", "throughput"},
-                  {"memory", "peak_memory"},
-                  {"peak_memory", "peak_memory"},
-                  {"mfu", "mfu"}};
-
 static uint32_t column_of(const ds_sweep_row *row, const char *name) {
     for (uint32_t i = 0; i < row->n; i++)
         if (strcmp(row->columns[i], name) == 0) return i;
     return UINT32_MAX;
 }
 
-static bool begin_survey(survey *s, const cli_plan *plan, const ds_sweep_row *row) {
+static void begin_survey(survey *s, const cli_plan *plan, const ds_sweep_row *row) {
     static const char *const names[] = {"tp",           "pp",       "dp",   "ep",
                                         "microbatches", "schedule", "zero", "recompute"};
-    const char *column = NULL;
-    for (size_t i = 0; i < sizeof columns_of / sizeof *columns_of; i++)
-        if (strcmp(columns_of[i].objective, plan->objective) == 0) column = columns_of[i].column;
-    if (!column) return false;
+    ds_metric_id objective = ds_metric_by_name(plan->objective);
     *s = (survey){.n_columns = row->n,
-                  .objective = column_of(row, column),
+                  .objective = column_of(row, ds_metric_column(objective)),
                   .status = column_of(row, "status"),
-                  .sign = strcmp(column, "throughput") == 0 || strcmp(column, "mfu") == 0 ? -1 : 1,
+                  .sign = ds_metric_at(objective)->more ? -1 : 1,
                   .better = INFINITY};
     s->best = s->sign * strtod(row->cells[s->objective], NULL);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         uint32_t at = column_of(row, names[i]);
         if (at != UINT32_MAX) s->knobs[s->n_knobs++] = (knob){.name = names[i], .column = at};
     }
-    return true;
 }
 
 static value *value_of(knob *k, const char *text) {
@@ -347,7 +335,7 @@ static void put_binding(const survey *s, const wait *most, const ds_result *r, d
     ds_buf_put(out, "  what binds      ");
     if (s->n_better) {
         put_too_large(s, out);
-    } else if (r->bubble_fraction > 0.2) {
+    } else if (r->metrics.bubble_fraction > 0.2) {
         ds_buf_put(out, "idle devices: the bubble of the pipeline, or stages that wait");
     } else {
         ds_buf_put(out, texts[most->kind]);
@@ -365,8 +353,8 @@ static void put_all(const cli_plan *plan, const ds_sweep_row *row, const ds_resu
     put_time(r, out, &most, &arena);
     put_devices(r, row, out);
     put_memory(r, out);
-    if (rows) put_binding(rows, &most, r, out);
-    if (rows) put_knobs(rows, plan, row, out);
+    put_binding(rows, &most, r, out);
+    put_knobs(rows, plan, row, out);
     ds_buf_deinit(&most.link);
     ds_arena_deinit(&arena);
 }
@@ -375,15 +363,15 @@ ds_status cli_plan_put_why(const cli_plan *plan, const ds_sweep_row *row, const 
                            const ds_profiles *profiles, ds_buf *out, ds_error *err) {
     step s = {0};
     survey all;
-    bool surveyed = begin_survey(&all, plan, row);
-    ds_status status = surveyed ? read_rows(&all, csv, row, err) : DS_OK;
+    begin_survey(&all, plan, row);
+    ds_status status = read_rows(&all, csv, row, err);
     if (status == DS_OK) status = simulate(plan, row, profiles, &s, err);
     if (status == DS_OK) {
-        put_all(plan, row, s.result, surveyed ? &all : NULL, out);
+        put_all(plan, row, s.result, &all, out);
         ds_result_free(s.result);
     }
     ds_unit_free(s.unit);
-    for (uint32_t i = 0; surveyed && i < all.n_knobs; i++)
+    for (uint32_t i = 0; i < all.n_knobs; i++)
         for (uint32_t j = 0; j < all.knobs[i].n; j++) free(all.knobs[i].values[j].text);
     return status;
 }
