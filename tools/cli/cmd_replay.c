@@ -231,7 +231,8 @@ static bool is_simulated(const ds_sweep_row *row) {
     bool any = cell && strcmp(cell, ds_verdict_text(DS_VERDICT_OK)) == 0;
     for (uint32_t i = 0; i < row->n && !any; i++) {
         ds_metric_id id = ds_metric_by_column(row->columns[i]);
-        any = id < DS_METRIC_COUNT && ds_metric_at(id)->place != DS_AMONG_SIZES && *row->cells[i];
+        any = id < DS_METRIC_COUNT && ds_metric_at(id)->place != DS_AMONG_SIZES && *row->cells[i] &&
+              strcmp(row->cells[i], "-1") != 0;
     }
     return any;
 }
