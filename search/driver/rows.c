@@ -3,6 +3,7 @@
 
 #include "ir/base/csv.h"
 #include "ir/base/map.h"
+#include "search/driver/sweep.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -287,4 +288,29 @@ bool ds_rows_read(const ds_rows *r, const char *const *cells, ds_outcome *o, uin
     if (!read_figures(r, cells, false, &o->metrics)) return false;
     if (o->metrics.fits != (o->verdict != DS_VERDICT_DOES_NOT_FIT)) return false;
     return o->verdict != DS_VERDICT_OK || !*o->reason.text;
+}
+
+/* ---- a row against another simulation ---- */
+
+static void put_difference(const char *column, const char *then, const char *now, ds_buf *out) {
+    ds_buf_printf(out, "%s%s is %s in the row and %s now", out->n ? "; " : "", column,
+                  *then ? then : "blank", now);
+}
+
+static void compare_text(const ds_sweep_row *row, const char *column, const char *now,
+                         ds_buf *out) {
+    const char *then = ds_sweep_cell(row, column);
+    if (then && strcmp(then, now) != 0) put_difference(column, then, *now ? now : "blank", out);
+}
+
+void ds_rows_compare(const ds_sweep_row *row, const ds_outcome *now, ds_buf *out) {
+    for (uint32_t i = 0; i < row->n; i++) {
+        ds_metric_id id = ds_metric_by_column(row->columns[i]);
+        ds_buf text = {0};
+        if (id < DS_METRIC_COUNT && !ds_metric_agrees(row->cells[i], &now->metrics, id, &text))
+            put_difference(row->columns[i], row->cells[i], text.text, out);
+        ds_buf_deinit(&text);
+    }
+    compare_text(row, "status", ds_verdict_text(now->verdict), out);
+    compare_text(row, "reason", now->reason.text ? now->reason.text : "", out);
 }

@@ -61,4 +61,12 @@ ds_status ds_rows_read_settings(const char *text, ds_arena *arena, ds_settings *
 bool ds_rows_read(const ds_rows *rows, const char *const *cells, ds_outcome *outcome,
                   uint64_t *number);
 
+/* ---- a row against another simulation ---- */
+
+struct ds_sweep_row; /* search/driver/sweep.h */
+
+/* Appends "NAME is A in the row and B now" for every figure of the row that is not the outcome's.
+ * Integers and texts must be equal, reals to 1e-9: the order of a sum's parts may differ. */
+void ds_rows_compare(const struct ds_sweep_row *row, const ds_outcome *now, ds_buf *out);
+
 #endif

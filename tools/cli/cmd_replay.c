@@ -184,22 +184,6 @@ static void change(void *context, ds_unit *unit) {
 
 /* ---- the row against the run ---- */
 
-static void put_difference(const char *column, const char *then, const char *now, ds_buf *out) {
-    ds_buf_printf(out, "%s%s is %s in the row and %s now", out->n ? "; " : "", column,
-                  *then ? then : "blank", now);
-}
-
-/* All figures of a row: the columns that are results. */
-static void compare_figures(const ds_sweep_row *row, const ds_metrics *m, ds_buf *out) {
-    for (uint32_t i = 0; i < row->n; i++) {
-        ds_metric_id id = ds_metric_by_column(row->columns[i]);
-        ds_buf now = {0};
-        if (id < DS_METRIC_COUNT && !ds_metric_agrees(row->cells[i], m, id, &now))
-            put_difference(row->columns[i], row->cells[i], now.text, out);
-        ds_buf_deinit(&now);
-    }
-}
-
 /* What became of the candidate, and why; a condition may look at any figure. */
 static ds_status judge(replay *r, ds_outcome *o, ds_error *err) {
     const char *failed = NULL;
@@ -208,19 +192,6 @@ static ds_status judge(replay *r, ds_outcome *o, ds_error *err) {
     if (!failed || o->verdict != DS_VERDICT_OK) return DS_OK;
     o->verdict = DS_VERDICT_EXCLUDED;
     ds_buf_printf(&o->reason, "where %s", failed);
-    return DS_OK;
-}
-
-static ds_status compare(replay *r, ds_outcome *o, ds_buf *out, ds_error *err) {
-    DS_TRY(judge(r, o, err));
-    compare_figures(&r->row, &o->metrics, out);
-    const char *const texts[][2] = {{"status", ds_verdict_text(o->verdict)},
-                                    {"reason", o->reason.text ? o->reason.text : ""}};
-    for (int i = 0; i < 2; i++) {
-        const char *cell = ds_sweep_cell(&r->row, texts[i][0]);
-        if (cell && strcmp(cell, texts[i][1]) != 0)
-            put_difference(texts[i][0], cell, *texts[i][1] ? texts[i][1] : "blank", out);
-    }
     return DS_OK;
 }
 
@@ -243,7 +214,8 @@ static ds_status examine(void *context, const ds_result *result, ds_error *err) 
     ds_buf text = {0};
     if (!is_simulated(&r->row)) return DS_OK;
     ds_outcome_of(result, &outcome);
-    ds_status status = compare(r, &outcome, &text, err);
+    ds_status status = judge(r, &outcome, err);
+    if (status == DS_OK) ds_rows_compare(&r->row, &outcome, &text);
     if (status == DS_OK && text.n)
         status = ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "the row of %s is wrong: %s", r->from,
                               text.text);
