@@ -10,51 +10,29 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OPT_FILE = 0x300, MAX_BYTES = 1 << 30 };
+enum { MAX_BYTES = 1 << 30 };
 
 typedef struct arguments {
     cli_options common;
     const char *certificate, *file;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"file", OPT_FILE, "FILE", 0,
-     "The sweep's file, where it is no longer what the certificate names", 0},
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    CLI_SWEEP_FILE(AT(file), "The sweep's file, where it is no longer what the certificate names"),
     {0}};
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_FILE:
-        args->file = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->certificate)
-            argp_error(state, "one certificate at a time: '%s' is too many", arg);
-        args->certificate = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM,
+    .file = AT(certificate),
+    .one = "certificate",
     .args_doc = "CERTIFICATE",
     .doc =
         "Check what `distsim sweep --method bound --certificate` has written: that its regions are "
         "the whole space, each once; that the bound of each region that was not simulated is "
         "right, and no better than the best candidate; and, by simulating them again, that all "
-        "other candidates are what it says. Exit code 1 if something is not so.",
-    .children = children};
+        "other candidates are what it says. Exit code 1 if something is not so."};
 
 static void print(const ds_certified *c, const char *name) {
     printf("%s is right: %" PRIu64 " candidates in %" PRIu64 " regions, %" PRIu64
@@ -115,7 +93,7 @@ int cmd_certify(int argc, char **argv) {
     arguments args = {0};
     ds_error err;
     ds_buf text = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     ds_buf_put(&text, "");
     int exit_code = ds_file_read(args.certificate, DS_NOWHERE, MAX_BYTES, &text, &err) == DS_OK
                         ? certify(&args, text.text)

@@ -7,56 +7,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OPT_COUNT = 0x200, OPT_ENTRY };
-
 typedef struct arguments {
     cli_options common;
-    DS_VEC(const char *) files;
+    cli_texts files;
     bool count;
     const char *entry;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"count", OPT_COUNT, NULL, 0, "Print the model's parameters and the FLOPs of a forward pass",
-     0},
-    {"entry", OPT_ENTRY, "FUNCTION", 0,
-     "Count this function, not the scenario's or the last one in the file", 0},
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_FLAG, AT(count), "count", 0, NULL,
+     .help = "Print the model's parameters and the FLOPs of a forward pass"},
+    CLI_ENTRY(AT(entry), "Count this function, not the scenario's or the last one in the file"),
     {0}};
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_COUNT:
-        args->count = true;
-        return 0;
-    case OPT_ENTRY:
-        args->entry = arg + (*arg == '@');
-        return 0;
-    case ARGP_KEY_ARG:
-        DS_HPUSH(&args->files, arg);
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM,
+    .files = AT(files),
     .args_doc = "FILE...",
     .doc = "Verify programs: names, types, shapes, shardings, collectives, and with the params' "
            "values divisibility and ranges. Reports everything that is wrong. FILE - is stdin. "
            "With --count, flop is the work of all operations of the function as it stands, "
            "matmul_flop that of matrix products, convolutions, attention and LSTM cells, "
-           "padding_flop the part of matmul_flop on rows of experts' buffers that no token uses.",
-    .children = children};
+           "padding_flop the part of matmul_flop on rows of experts' buffers that no token uses."};
 
 static void plural(uint32_t n, const char *what) {
     printf("%u %s%s", n, what, n == 1 ? "" : "s");
@@ -125,7 +99,7 @@ static int check_file(const char *path, const arguments *args) {
 
 int cmd_check(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int worst = 0;
     for (uint32_t i = 0; i < args.files.n; i++) {
         int exit_code = check_file(args.files.at[i], &args);

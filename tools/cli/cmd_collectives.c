@@ -23,50 +23,35 @@ typedef struct arguments {
     bool brief;
 } arguments;
 
-enum { OPT_PROFILE = 0x700, OPT_BRIEF, OPT_MACHINES };
-
-static const struct argp_option options_table[] = {
-    {"profile", OPT_PROFILE, "NAME", 0,
-     "Launch, step and efficiency of this profile; default: latency and bandwidth alone", 0},
-    {"machines", OPT_MACHINES, "LIST.csv", 0,
-     "Every machine of a list with the columns machine, topology, table and profile", 0},
-    {"brief", OPT_BRIEF, NULL, 0, "Only the errors of each collective, group and split", 0},
-    {0}};
-
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_PROFILE:
-        args->profile = arg;
-        return 0;
-    case OPT_MACHINES:
-        args->machines = arg;
-        return 0;
-    case OPT_BRIEF:
-        args->brief = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->table || args->machines) return ARGP_ERR_UNKNOWN;
-        *(args->topology ? &args->table : &args->topology) = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!args->table == !args->machines) argp_usage(state);
-        if (args->machines && args->profile)
-            argp_error(state, "--profile %s: every machine of --machines names its own",
-                       args->profile);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+static void read_word(void *arguments_, char *word, struct argp_state *state) {
+    arguments *args = arguments_;
+    if (args->table || args->machines) argp_error(state, "Too many arguments");
+    *(args->topology ? &args->table : &args->topology) = word;
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static void check_usage(void *arguments_, struct argp_state *state) {
+    const arguments *args = arguments_;
+    if (!args->table == !args->machines) argp_usage(state);
+    if (args->machines && args->profile)
+        argp_error(state, "--profile %s: every machine of --machines names its own", args->profile);
+}
+
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_TEXT, AT(profile), "profile", 0, "NAME",
+     .help = "Launch, step and efficiency of this profile; default: latency and bandwidth alone"},
+    {CLI_INPUT, AT(machines), "machines", 0, "LIST.csv",
+     .help = "Every machine of a list with the columns machine, topology, table and profile"},
+    {CLI_FLAG, AT(brief), "brief", 0, NULL,
+     .help = "Only the errors of each collective, group and split"},
+    {0}};
+
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM,
+    .word = read_word,
+    .may_lack_words = true,
+    .check = check_usage,
     .args_doc = "TOPOLOGY.dir TABLE.csv\n--machines LIST.csv",
     .doc = "Predict measured collectives and print bus bandwidth against size."
            "\vThe file's last topology counts. TABLE.csv has the columns collective, group_size, "
@@ -74,8 +59,7 @@ static const struct argp parser = {
            "held: they did not; aux: not counted) and devices (0-3 8-11; without them a group is "
            "the first devices). LIST.csv has paths from its own folder. A prediction for a kind of "
            "link, a number of nodes, a group or a size beyond the rows that the profile was fitted "
-           "to is marked extrapolated, with the times between which nine in ten lie.",
-    .children = children};
+           "to is marked extrapolated, with the times between which nine in ten lie."};
 
 /* A row, and what is predicted for it. */
 typedef struct line {
@@ -359,7 +343,7 @@ int cmd_collectives(int argc, char **argv) {
     arguments args = {0};
     ds_buf out = {0};
     ds_error err = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     machine m = {.topology = args.topology,
                  .table = args.table,
                  .profile = args.profile,

@@ -15,61 +15,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum {
-    OPT_SEED = 0x300,
-    OPT_STEP,
-    OPT_INPUT,
-    OPT_OUTPUT,
-    OPT_AGAINST,
-    OPT_EMULATE,
-    OPT_MAX_BYTES,
-    OPT_ENTRY,
-    OPT_VERIFY,
-    OPT_TRAIN
-};
-
 typedef struct arguments {
     cli_options common;
     const char *file, *against, *output, *entry, *pass;
-    DS_VEC(const char *) inputs; /* name=file.npy */
+    cli_texts inputs; /* name=file.npy */
     int64_t seed, step, max_bytes;
     bool emulate, quiet, seed_given, verify, train;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"seed", OPT_SEED, "N", 0,
-     "Seed of generated inputs and dropout; default: the scenario's, or 0", 0},
-    {"step", OPT_STEP, "N", 0, "Number of the training step, for dropout; default 0", 0},
-    {"input", OPT_INPUT, "NAME=FILE.npy", 0, "Read an input instead of generating it; repeatable",
-     0},
-    {"output", OPT_OUTPUT, "FOLDER", 0, "Write every result as FOLDER/NAME.npy", 0},
-    {"against", OPT_AGAINST, "OTHER.dir", 0,
-     "Run OTHER.dir on the same inputs too and compare the results; exit code 1 if they differ", 0},
-    {"verify", OPT_VERIFY, "PASS", OPTION_ARG_OPTIONAL,
-     "Run the passes on the scenario's model and compare what is executed before and after each of "
-     "them (of PASS alone: lower, stage, grad, optimizer, recompute, shard, offload, "
-     "pipeline, overlap, project): loss, gradients, updated weights; a pipeline's with those of "
-     "the same step without "
-     "one; exit code 1 if they differ",
-     0},
-    {"train-step", OPT_TRAIN, NULL, 0,
-     "Run the sharded training step that the passes make of the model, not its forward pass", 0},
-    {"entry", OPT_ENTRY, "FUNCTION", 0, "Run this function, not the scenario's program", 0},
-    {"emulate", OPT_EMULATE, NULL, 0, "Round every result to its dtype (f16, bf16, ...)", 0},
-    {"max-bytes", OPT_MAX_BYTES, "N[GiB]", 0, "Refuse to hold more; default 4GiB", 0},
-    {"quiet", 'q', NULL, 0, "No table of results", 0},
-    {0}};
-
-static int64_t integer(const char *option, const char *text, struct argp_state *state) {
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (errno || end == text || *end || value < 0)
-        argp_error(state, "%s needs a number of 0 or more, got '%s'", option, text);
-    return value;
-}
-
-static int64_t bytes(const char *text, struct argp_state *state) {
+static void read_bytes(void *place, char *text, struct argp_state *state) {
     char *end;
     double value = strtod(text, &end);
     ds_unit_id unit = DS_UNIT_BYTE;
@@ -78,83 +32,79 @@ static int64_t bytes(const char *text, struct argp_state *state) {
     if (!known || ds_unit_dimension(unit) != 'B' || !(value > 0) ||
         value * ds_unit_scale(unit) >= 0x1p62)
         argp_error(state, "--max-bytes needs a size such as 500MB or 8GiB, got '%s'", text);
-    return (int64_t)(value * ds_unit_scale(unit));
+    *(int64_t *)place = (int64_t)(value * ds_unit_scale(unit));
 }
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_SEED:
-        args->seed = integer("--seed", arg, state);
-        args->seed_given = true;
-        return 0;
-    case OPT_STEP:
-        args->step = integer("--step", arg, state);
-        return 0;
-    case OPT_INPUT:
-        if (!strchr(arg, '=')) argp_error(state, "--input needs NAME=FILE.npy, got '%s'", arg);
-        DS_HPUSH(&args->inputs, arg);
-        return 0;
-    case OPT_OUTPUT:
-        args->output = arg;
-        return 0;
-    case OPT_AGAINST:
-        args->against = arg;
-        return 0;
-    case OPT_VERIFY:
-        args->verify = true;
-        args->pass = arg;
-        if (arg && ds_pass_by_name(arg) == DS_PASS_COUNT)
-            argp_error(state, "--verify=%s: there is no such pass", arg);
-        return 0;
-    case OPT_TRAIN:
-        args->train = true;
-        return 0;
-    case OPT_ENTRY:
-        args->entry = arg + (*arg == '@');
-        return 0;
-    case OPT_EMULATE:
-        args->emulate = true;
-        return 0;
-    case OPT_MAX_BYTES:
-        args->max_bytes = bytes(arg, state);
-        return 0;
-    case 'q':
-        args->quiet = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
-        args->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    case ARGP_KEY_END:
-        if (args->verify && (args->train || args->against || args->inputs.n || args->output ||
-                             args->entry || args->emulate || args->step))
-            argp_error(state, "--verify goes with --seed, --max-bytes and --quiet only");
-        if (args->train && args->entry)
-            argp_error(state, "--train-step and --entry exclude each other");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+static void read_input(void *place, char *text, struct argp_state *state) {
+    arguments *args = place;
+    const char *equals = strchr(text, '=');
+    if (!equals) argp_error(state, "--input needs NAME=FILE.npy, got '%s'", text);
+    if (equals) cli_input(&args->common, equals + 1);
+    DS_HPUSH(&args->inputs, text);
 }
 
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static void read_verify(void *place, char *pass, struct argp_state *state) {
+    arguments *args = place;
+    args->verify = true;
+    args->pass = pass;
+    if (pass && ds_pass_by_name(pass) == DS_PASS_COUNT)
+        argp_error(state, "--verify=%s: there is no such pass", pass);
+}
+
+static void check(void *arguments_, struct argp_state *state) {
+    const arguments *args = arguments_;
+    if (args->verify && (args->train || args->against || args->inputs.n || args->output ||
+                         args->entry || args->emulate || args->step))
+        argp_error(state, "--verify goes with --seed, --max-bytes and --quiet only");
+    if (args->train && args->entry)
+        argp_error(state, "--train-step and --entry exclude each other");
+}
+
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_I64, AT(seed), "seed", 0, "N",
+     .help = "Seed of generated inputs and dropout; default: the scenario's, or 0",
+     .says = "needs a number of 0 or more, got", .given = AT(seed_given)},
+    {CLI_I64, AT(step), "step", 0, "N",
+     .help = "Number of the training step, for dropout; default 0",
+     .says = "needs a number of 0 or more, got"},
+    {CLI_READ, 0, "input", 0, "NAME=FILE.npy",
+     .help = "Read an input instead of generating it; repeatable", .read = read_input},
+    {CLI_TEXT, AT(output), "output", 0, "FOLDER", .help = "Write every result as FOLDER/NAME.npy"},
+    {CLI_INPUT, AT(against), "against", 0, "OTHER.dir",
+     .help = "Run OTHER.dir on the same inputs too and compare the results; exit code 1 if they "
+             "differ"},
+    {CLI_READ, 0, "verify", 0, "PASS",
+     .help = "Run the passes on the scenario's model and compare what is executed before and after "
+             "each of "
+             "them (of PASS alone: lower, stage, grad, optimizer, recompute, shard, offload, "
+             "pipeline, overlap, project): loss, gradients, updated weights; a pipeline's with "
+             "those of "
+             "the same step without "
+             "one; exit code 1 if they differ",
+     .may_lack = true, .read = read_verify},
+    {CLI_FLAG, AT(train), "train-step", 0, NULL,
+     .help =
+         "Run the sharded training step that the passes make of the model, not its forward pass"},
+    CLI_ENTRY(AT(entry), "Run this function, not the scenario's program"),
+    {CLI_FLAG, AT(emulate), "emulate", 0, NULL,
+     .help = "Round every result to its dtype (f16, bf16, ...)"},
+    {CLI_READ, AT(max_bytes), "max-bytes", 0, "N[GiB]", .help = "Refuse to hold more; default 4GiB",
+     .read = read_bytes},
+    CLI_QUIET(AT(quiet), "No table of results"),
+    {0}};
+
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .file = AT(file),
+    .check = check,
     .args_doc = "FILE",
     .doc =
         "Run the program of a scenario on real numbers, device by device, and print its results. "
         "Inputs are generated from their names, so that a sharded program and its unsharded "
         "model get the same ones: --against proves them equal. FILE - is stdin. Exit code 1 if "
-        "the program is wrong or the results differ.",
-    .children = children};
+        "the program is wrong or the results differ."};
 
 /* ---- running ---- */
 
@@ -337,13 +287,15 @@ static void print_comparison(const ds_exec_comparison *c, const char *other, ds_
 /* ---- files ---- */
 
 /* The names are known once the program has run: all are checked before any is written. */
-static ds_status write_results(const ds_exec_result *result, const char *folder, bool overwrite,
-                               ds_error *err) {
+static ds_status write_results(const arguments *args, const ds_exec_result *result, ds_error *err) {
+    const char *folder = args->output;
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "cannot make the folder %s: %s", folder,
                             strerror(errno));
-    cli_options files = {.overwrite = overwrite};
+    cli_options files = {.overwrite = args->common.overwrite};
     ds_arena_init(&files.arena);
+    for (uint32_t i = 0; i < args->common.inputs.n; i++)
+        cli_input(&files, args->common.inputs.at[i]);
     for (uint32_t i = 0; i < result->outputs.n; i++)
         cli_output(&files,
                    ds_arena_printf(&files.arena, "%s/%s.npy", folder, result->outputs.at[i].name));
@@ -351,7 +303,7 @@ static ds_status write_results(const ds_exec_result *result, const char *folder,
     for (uint32_t i = 0; i < result->outputs.n && status == DS_OK; i++) {
         ds_buf data = {0};
         ds_npy_print(&result->outputs.at[i], &data);
-        status = cli_write(&files, files.outputs.at[i], data.text, data.n, err);
+        status = cli_write(&files, files.outputs.at[i].path, data.text, data.n, err);
         ds_buf_deinit(&data);
     }
     cli_options_deinit(&files);
@@ -413,7 +365,7 @@ static ds_status compare(const arguments *args, const ds_exec_options *options,
 
 static ds_status report(const arguments *args, const cli_source *source,
                         const ds_exec_result *result, ds_error *err) {
-    if (args->output) DS_TRY(write_results(result, args->output, args->common.overwrite, err));
+    if (args->output) DS_TRY(write_results(args, result, err));
     if (args->quiet) return DS_OK;
     ds_buf text = {0};
     if (!args->entry && ds_scenario_model(source->unit) &&
@@ -490,7 +442,7 @@ static int run(const arguments *args) {
 
 int cmd_exec(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int exit_code = run(&args);
     free(args.inputs.at);
     cli_options_deinit(&args.common);

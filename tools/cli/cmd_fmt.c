@@ -12,55 +12,34 @@
 
 typedef struct arguments {
     cli_options common;
-    DS_VEC(const char *) files;
+    cli_texts files;
     bool in_place;
     bool check;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"in-place", 'i', NULL, 0, "Rewrite the files", 0},
-    {"check", 'c', NULL, 0,
-     "Print nothing but the names of files that fmt would change; exit 1 "
-     "if there are any",
-     0},
-    {0}};
-
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case 'i':
-        args->in_place = true;
-        return 0;
-    case 'c':
-        args->check = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        DS_HPUSH(&args->files, arg);
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    case ARGP_KEY_END:
-        if (args->in_place && args->check) argp_error(state, "-i and --check exclude each other");
-        if (args->common.job)
-            argp_error(state, "--job %s: fmt prints a file as it stands, all of its jobs",
-                       args->common.job);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+static void check_usage(void *arguments_, struct argp_state *state) {
+    const arguments *args = arguments_;
+    if (args->in_place && args->check) argp_error(state, "-i and --check exclude each other");
+    if (args->common.job)
+        argp_error(state, "--job %s: fmt prints a file as it stands, all of its jobs",
+                   args->common.job);
 }
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_FLAG, AT(in_place), "in-place", 'i', NULL, .help = "Rewrite the files"},
+    {CLI_FLAG, AT(check), "check", 'c', NULL,
+     .help = "Print nothing but the names of files that fmt would change; exit 1 "
+             "if there are any"},
+    {0}};
+
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM,
+    .files = AT(files),
+    .check = check_usage,
     .args_doc = "FILE...",
-    .doc = "Print programs canonically, comments included. FILE - is stdin.",
-    .children = children};
+    .doc = "Print programs canonically, comments included. FILE - is stdin."};
 
 static int emit(const char *path, const arguments *args, const ds_module *module,
                 const ds_buf *text) {
@@ -93,7 +72,7 @@ static int format_file(const char *path, const arguments *args) {
 
 int cmd_fmt(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int worst = 0;
     for (uint32_t i = 0; i < args.files.n; i++) {
         int exit_code = format_file(args.files.at[i], &args);

@@ -11,8 +11,6 @@
 
 #define DEFAULT_ON "topologies/dgx-a100.dir:@dgx_a100"
 
-enum { OPT_ON = 0x500, OPT_DEVICE, OPT_NAME };
-
 typedef struct format {
     const char *name;
     bool is_topology;
@@ -59,23 +57,11 @@ typedef struct arguments {
     const char *file, *output, *on, *device, *name;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"output", 'o', "FILE", 0, "Write here; default stdout", 0},
-    {"on", OPT_ON, "FILE:@NAME", 0,
-     "Of a model: the topology that the scenario runs on; default " DEFAULT_ON
-     ". `none`: no scenario block",
-     0},
-    {"device", OPT_DEVICE, "NAME", 0,
-     "Of a topology: what its GPUs are, by the hardware catalogue; default: what the file says or "
-     "suggests",
-     0},
-    {"name", OPT_NAME, "NAME", 0, "Of a topology: its name; default: by the file", 0},
-    {0}};
-
-static void take_word(arguments *args, const char *word, struct argp_state *state) {
+static void read_word(void *arguments_, char *word, struct argp_state *state) {
+    arguments *args = arguments_;
     if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", word);
     if (args->format) {
-        args->file = word;
+        args->file = cli_input(&args->common, word);
         return;
     }
     for (int i = 0; i < N_FORMATS; i++)
@@ -84,7 +70,14 @@ static void take_word(arguments *args, const char *word, struct argp_state *stat
         argp_error(state, "'%s' is none of hf, onnx, nccl-topo, nvidia-smi, graphml", word);
 }
 
-static void check_usage(const arguments *args, struct argp_state *state) {
+static void read_on(void *place, char *arg, struct argp_state *state) {
+    if (strcmp(arg, "none") != 0 && !strstr(arg, ":@"))
+        argp_error(state, "--on needs FILE:@NAME or none, got '%s'", arg);
+    *(const char **)place = arg;
+}
+
+static void check_usage(void *arguments_, struct argp_state *state) {
+    const arguments *args = arguments_;
     if (!args->file) argp_usage(state);
     if (args->common.job)
         argp_error(state, "--job %s: what is imported has no jobs", args->common.job);
@@ -94,41 +87,27 @@ static void check_usage(const arguments *args, struct argp_state *state) {
         argp_error(state, "--device and --name are for topologies");
 }
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case 'o':
-        args->output = cli_output(&args->common, arg);
-        return 0;
-    case OPT_ON:
-        if (strcmp(arg, "none") != 0 && !strstr(arg, ":@"))
-            argp_error(state, "--on needs FILE:@NAME or none, got '%s'", arg);
-        args->on = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        take_word(args, arg, state);
-        return 0;
-    case OPT_DEVICE:
-        args->device = arg;
-        return 0;
-    case OPT_NAME:
-        args->name = arg;
-        return 0;
-    case ARGP_KEY_END:
-        check_usage(args, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_OUTPUT, AT(output), "output", 'o', "FILE", .help = "Write here; default stdout"},
+    {CLI_READ, AT(on), "on", 0, "FILE:@NAME",
+     .help = "Of a model: the topology that the scenario runs on; default " DEFAULT_ON
+             ". `none`: no scenario block",
+     .read = read_on},
+    {CLI_TEXT, AT(device), "device", 0, "NAME",
+     .help = "Of a topology: what its GPUs are, by the hardware catalogue; default: what the file "
+             "says or "
+             "suggests"},
+    {CLI_TEXT, AT(name), "name", 0, "NAME",
+     .help = "Of a topology: its name; default: by the file"},
+    {0}};
 
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .word = read_word,
+    .may_lack_words = true,
+    .check = check_usage,
     .args_doc = "hf CONFIG.json\nonnx MODEL.onnx\nnccl-topo TOPO.xml\nnvidia-smi TOPO.txt\n"
                 "graphml GRAPH.graphml",
     .doc =
@@ -141,8 +120,7 @@ static const struct argp parser = {
         "nccl-topo: what NCCL writes to $NCCL_TOPO_DUMP_FILE. nvidia-smi: what `nvidia-smi topo "
         "-m` prints. graphml: what `distsim topo --graphml` writes. Bandwidths and latencies are "
         "the file's where it has them, else the hardware catalogue's, else assumed: the comment on "
-        "top of the written file says which.",
-    .children = children};
+        "top of the written file says which."};
 
 /* Before anything is written it must verify, with the numbers put in. */
 static int check(const ds_buf *text, const arguments *args) {
@@ -239,7 +217,7 @@ static int run(const arguments *args, ds_arena *arena) {
 
 int cmd_import(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     ds_arena arena;
     ds_arena_init(&arena);
     int exit_code = run(&args, &arena);

@@ -6,79 +6,42 @@
 #include "search/driver/sweep.h"
 #include "tools/cli/cli.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_COUNT = 0x300, OPT_FILE };
-
 typedef struct arguments {
     cli_options common;
-    DS_VEC(const char *) files;
+    cli_texts files;
     const char *out, *file;
     bool has_count;
     uint64_t count;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"output", 'o', "FILE", 0, "Write the rows there; default: stdout", 0},
-    {"count", OPT_COUNT, "N", 0,
-     "There must be N rows; default: as many as the sweep has candidates, by the file that the "
-     "rows "
-     "name. Needed for --method random, and where that file has changed or is gone",
-     0},
-    {"file", OPT_FILE, "FILE", 0, "The sweep's file, where it is no longer what the rows name", 0},
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_OWN, AT(out), "output", 'o', "FILE", .help = "Write the rows there; default: stdout"},
+    {CLI_U64, AT(count), "count", 0, "N",
+     .help =
+         "There must be N rows; default: as many as the sweep has candidates, by the file that the "
+         "rows "
+         "name. Needed for --method random, and where that file has changed or is gone",
+     .says = "takes a number of rows, not", .given = AT(has_count)},
+    CLI_SWEEP_FILE(AT(file), "The sweep's file, where it is no longer what the rows name"),
     {0}};
 
-static uint64_t read_count(const char *arg, struct argp_state *state) {
-    char *end;
-    errno = 0;
-    unsigned long long n = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || errno)
-        argp_error(state, "--count takes a number of rows, not '%s'", arg);
-    return n;
-}
-
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_COUNT:
-        args->has_count = true;
-        args->count = read_count(arg, state);
-        return 0;
-    case OPT_FILE:
-        args->file = arg;
-        return 0;
-    case 'o':
-        args->out = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        DS_HPUSH(&args->files, arg);
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .files = AT(files),
+    .keeps_words = true,
     .args_doc = "CSV...",
     .doc =
         "Put together what `distsim sweep --shard 1/N` … `--shard N/N` have written: the table "
         "that the whole sweep would have written. Rows of another sweep, a row twice and missing "
         "rows are errors, also if the last ones are missing: the rows name the sweep's file, whose "
-        "candidates are counted. -I, --profiles and --job are to be those of the sweep.",
-    .children = children};
+        "candidates are counted. -I, --profiles and --job are to be those of the sweep."};
 
 /* The rows' settings, after those of --set. */
 static ds_status add_settings(cli_options *options, const char *text, ds_arena *arena,
@@ -136,6 +99,7 @@ static int count(arguments *args) {
 static int merge(arguments *args) {
     ds_error err;
     uint64_t n_rows;
+    if (cli_check_outputs(&args->common, &err) != DS_OK) return cli_fail(NULL, &err);
     int exit_code = count(args);
     if (exit_code) return exit_code;
     if (ds_sweep_merge(args->files.at, args->files.n, args->out, args->common.overwrite,
@@ -147,7 +111,7 @@ static int merge(arguments *args) {
 
 int cmd_merge(int argc, char **argv) {
     arguments args = {.out = "-"};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int exit_code = merge(&args);
     free(args.files.at);
     cli_options_deinit(&args.common);

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_PASSES = 0x400, OPT_AFTER };
-
 typedef struct arguments {
     cli_options common;
     const char *file, *output;
@@ -18,15 +16,6 @@ typedef struct arguments {
     uint32_t after;  /* of --after */
     ds_pass_id last; /* of `passes` */
 } arguments;
-
-static const struct argp_option options_table[] = {
-    {"passes", OPT_PASSES, "A,B,...", 0,
-     "Run these, in this order: lower, stage, grad, optimizer, recompute, shard, offload, "
-     "pipeline, overlap, project; default: all that the scenario asks for",
-     0},
-    {"after", OPT_AFTER, "PASS", 0, "Print what it is after PASS too; repeatable", 0},
-    {"output", 'o', "FILE", 0, "Write there instead of stdout", 0},
-    {0}};
 
 static ds_pass_id pass_of(const char *text, size_t n, struct argp_state *state) {
     const char *names[DS_PASS_COUNT];
@@ -42,7 +31,8 @@ static ds_pass_id pass_of(const char *text, size_t n, struct argp_state *state) 
 }
 
 /* "lower,grad": names in the order in which passes run. */
-static void read_passes(arguments *args, const char *text, struct argp_state *state) {
+static void read_passes(void *place, char *text, struct argp_state *state) {
+    arguments *args = place;
     args->asked = true;
     for (const char *at = text; *at;) {
         size_t n = strcspn(at, ",");
@@ -62,44 +52,31 @@ static void read_passes(arguments *args, const char *text, struct argp_state *st
         argp_error(state, "passes begin with lower, which makes the step that the others change");
 }
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_PASSES:
-        read_passes(args, arg, state);
-        return 0;
-    case OPT_AFTER:
-        args->after |= 1u << pass_of(arg, strlen(arg), state);
-        return 0;
-    case 'o':
-        args->output = cli_output(&args->common, arg);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
-        args->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+static void read_after(void *place, char *pass, struct argp_state *state) {
+    *(uint32_t *)place |= 1u << pass_of(pass, strlen(pass), state);
 }
 
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_READ, 0, "passes", 0, "A,B,...",
+     .help = "Run these, in this order: lower, stage, grad, optimizer, recompute, shard, offload, "
+             "pipeline, overlap, project; default: all that the scenario asks for",
+     .read = read_passes},
+    {CLI_READ, AT(after), "after", 0, "PASS", .help = "Print what it is after PASS too; repeatable",
+     .read = read_after},
+    CLI_PRINTED(AT(output)),
+    {0}};
+
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .file = AT(file),
     .args_doc = "FILE",
     .doc = "Print a model's program after passes, as text that parses, verifies, runs and executes "
            "again: lower (one function, calls inlined), stage (cut for a pipeline), grad (backward "
            "pass), optimizer, recompute (activations made again), shard (mesh, shardings, "
            "communication), offload (what hosts keep), pipeline (the schedule of the stages), "
-           "overlap, project (one body per rank). FILE - is stdin.",
-    .children = children};
+           "overlap, project (one body per rank). FILE - is stdin."};
 
 /* ---- the passes ---- */
 
@@ -169,7 +146,7 @@ static int run(const arguments *args) {
 
 int cmd_opt(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int exit_code = run(&args);
     cli_options_deinit(&args.common);
     return exit_code;

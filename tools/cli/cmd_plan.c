@@ -14,16 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    OPT_ON = 0x400,
-    OPT_OBJECTIVE,
-    OPT_DTYPE,
-    OPT_OPTIMIZER,
-    OPT_EVALS,
-    OPT_METHOD,
-    OPT_TOP,
-    OPT_WRITE
-};
 enum { DEFAULT_EVALS = 1000, DEFAULT_TOP = 3 };
 
 typedef struct arguments {
@@ -36,64 +26,10 @@ typedef struct arguments {
     uint32_t top;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"on", OPT_ON, "FILE[@NAME]", 0,
-     "The topology: the last one of the file, which the others are part of, or the one named", 0},
-    {"batch", 'b', "N", 0, "Samples a step; default: the model's, or one a device if that is more",
-     0},
-    {"objective", OPT_OBJECTIVE, "WHAT", 0, "step_time (default), throughput, memory or mfu", 0},
-    {"dtype", OPT_DTYPE, "TYPE", 0, "bf16 (default), f16 or f32", 0},
-    {"optimizer", OPT_OPTIMIZER, "NAME", 0, "adam (default), sgd, ...", 0},
-    {"evals", OPT_EVALS, "N", 0,
-     "Simulate N candidates at most; default: 1000, with --method what that method has", 0},
-    {"method", OPT_METHOD, "METHOD", 0,
-     "How to search, as in `distsim sweep`: bound proves its plan to be the best. Default: grid, "
-     "all "
-     "candidates; beam if they are more than --evals (random, if the objective is neither "
-     "step_time nor "
-     "throughput)",
-     0},
-    {"top", OPT_TOP, "N", 0, "Show the N best plans; default: 3, at most 10", 0},
-    {"threads", 't', "N", 0, "Workers; default: one a processor. Plans do not depend on it", 0},
-    {"output", 'o', "FILE.csv", 0,
-     "Keep the rows of all candidates, as `distsim sweep` does, and in FILE.dir the sweep: "
-     "`distsim "
-     "replay` runs any of them again",
-     0},
-    {"write", OPT_WRITE, "FILE", 0,
-     "Write the best plan as a scenario, for `distsim run`; - is stdout", 0},
-    {0}};
-
-static uint64_t number(const char *name, const char *arg, uint64_t most, struct argp_state *state) {
-    char *end;
-    errno = 0;
-    unsigned long long value = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || errno || value < 1 || value > most)
-        argp_error(state, "%s takes a number from 1 to %" PRIu64 ", not '%s'", name, most, arg);
-    return value;
-}
-
-static const char *one_of(const char *name, const char *arg, const char *const *choices, uint32_t n,
-                          struct argp_state *state) {
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(arg, choices[i]) == 0) return arg;
-    const char *near = ds_suggest(arg, choices, n);
-    argp_error(state, "%s does not take '%s'%s%s%s", name, arg, near ? "; did you mean '" : "",
-               near ? near : "", near ? "'?" : "");
-    return arg;
-}
-
-/* One of those that the scenario's key of that name takes in `train`. */
-static const char *train_text(arguments *args, const char *option, const char *key, const char *arg,
-                              struct argp_state *state) {
-    const ds_knob *knob = ds_scenario_knob("train", key);
-    char *words = ds_arena_strdup(&args->plan.arena, knob->choices), *rest = NULL;
-    const char *choices[16];
-    uint32_t n = 0;
-    for (char *word = strtok_r(words, " ", &rest); word && n < 16;
-         word = strtok_r(NULL, " ", &rest))
-        choices[n++] = word;
-    return one_of(option, arg, choices, n, state);
+/* One of the words that `optimizer` takes in `train`. */
+static void read_optimizer(void *place, char *arg, struct argp_state *state) {
+    const ds_knob *knob = ds_scenario_knob("train", "optimizer");
+    *(const char **)place = cli_word("optimizer", arg, knob->choices, state);
 }
 
 /* "FILE@NAME": the name is what follows the last @ that has no slash behind it. */
@@ -105,66 +41,70 @@ static void split_name(arguments *args, const char *arg, const char **file, cons
     *name = at + 1;
 }
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    static const char *const objectives[] = {"step_time", "throughput", "memory", "mfu"};
-    static const char *const dtypes[] = {"bf16", "f16", "f32"};
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_ON:
-        split_name(args, arg, &args->plan.on_path, &args->plan.on_name);
-        return 0;
-    case 'b':
-        args->plan.batch = (int64_t)number("--batch", arg, 1000000000, state);
-        return 0;
-    case OPT_OBJECTIVE:
-        args->plan.objective = one_of("--objective", arg, objectives, 4, state);
-        return 0;
-    case OPT_DTYPE:
-        args->plan.dtype = one_of("--dtype", arg, dtypes, 3, state);
-        return 0;
-    case OPT_OPTIMIZER:
-        args->plan.optimizer = train_text(args, "--optimizer", "optimizer", arg, state);
-        return 0;
-    case OPT_EVALS:
-        args->sweep.max_rows = number("--evals", arg, UINT64_MAX, state);
-        return 0;
-    case OPT_METHOD:
-        args->sweep.method = arg;
-        return 0;
-    case OPT_TOP:
-        args->top = (uint32_t)number("--top", arg, DS_BEST_KEPT, state);
-        return 0;
-    case 't':
-        args->sweep.n_workers = (uint32_t)number("--threads", arg, 1024, state);
-        return 0;
-    case 'o':
-        args->sweep.path = arg;
-        return 0;
-    case OPT_WRITE:
-        args->write = cli_output(&args->common, arg);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->plan.model_path) argp_error(state, "one MODEL: '%s' is too many", arg);
-        split_name(args, arg, &args->plan.model_path, &args->plan.model_func);
-        return 0;
-    case ARGP_KEY_END:
-        if (!args->plan.model_path || !args->plan.on_path)
-            argp_error(state, "say what and where: MODEL.dir --on TOPOLOGY.dir");
-        if (args->sweep.path && strcmp(args->sweep.path, "-") == 0)
-            argp_error(state, "rows are kept in a file: -o FILE, not stdout");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+static void read_topology(void *place, char *arg, struct argp_state *state) {
+    arguments *args = place;
+    (void)state;
+    split_name(args, arg, &args->plan.on_path, &args->plan.on_name);
 }
 
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static void read_model(void *arguments_, char *arg, struct argp_state *state) {
+    arguments *args = arguments_;
+    if (args->plan.model_path) argp_error(state, "one MODEL: '%s' is too many", arg);
+    split_name(args, arg, &args->plan.model_path, &args->plan.model_func);
+}
+
+static void check(void *arguments_, struct argp_state *state) {
+    const arguments *args = arguments_;
+    if (!args->plan.model_path || !args->plan.on_path)
+        argp_error(state, "say what and where: MODEL.dir --on TOPOLOGY.dir");
+    if (args->sweep.path && strcmp(args->sweep.path, "-") == 0)
+        argp_error(state, "rows are kept in a file: -o FILE, not stdout");
+}
+
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_READ, 0, "on", 0, "FILE[@NAME]",
+     .help =
+         "The topology: the last one of the file, which the others are part of, or the one named",
+     .read = read_topology},
+    {CLI_I64, AT(plan.batch), "batch", 'b', "N",
+     .help = "Samples a step; default: the model's, or one a device if that is more", .least = 1,
+     .most = 1000000000},
+    {CLI_WORD, AT(plan.objective), "objective", 0, "WHAT",
+     .help = "step_time (default), throughput, memory or mfu",
+     .words = "step_time|throughput|memory|mfu"},
+    {CLI_WORD, AT(plan.dtype), "dtype", 0, "TYPE", .help = "bf16 (default), f16 or f32",
+     .words = "bf16|f16|f32"},
+    {CLI_READ, AT(plan.optimizer), "optimizer", 0, "NAME", .help = "adam (default), sgd, ...",
+     .read = read_optimizer},
+    CLI_EVALS(AT(sweep.max_rows),
+              "Simulate N candidates at most; default: 1000, with --method what "
+              "that method has"),
+    {CLI_TEXT, AT(sweep.method), "method", 0, "METHOD",
+     .help = "How to search, as in `distsim sweep`: bound proves its plan to be the best. Default: "
+             "grid, "
+             "all "
+             "candidates; beam if they are more than --evals (random, if the objective is neither "
+             "step_time nor "
+             "throughput)"},
+    {CLI_U32, AT(top), "top", 0, "N", .help = "Show the N best plans; default: 3, at most 10",
+     .least = 1, .most = DS_BEST_KEPT},
+    CLI_WORKERS(AT(sweep.n_workers),
+                "Workers; default: one a processor. Plans do not depend on it"),
+    {CLI_TEXT, AT(sweep.path), "output", 'o', "FILE.csv",
+     .help = "Keep the rows of all candidates, as `distsim sweep` does, and in FILE.dir the sweep: "
+             "`distsim "
+             "replay` runs any of them again"},
+    {CLI_OUTPUT, AT(write), "write", 0, "FILE",
+     .help = "Write the best plan as a scenario, for `distsim run`; - is stdout"},
+    {0}};
+
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .word = read_model,
+    .may_lack_words = true,
+    .check = check,
     .args_doc = "MODEL.dir[@FUNCTION] --on TOPOLOGY.dir[@NAME]",
     .doc =
         "Plan the training of a model on a cluster. Candidates have tensor parallelism in powers "
@@ -172,8 +112,7 @@ static const struct argp parser = {
         "the rest, microbatches of every size, both usual schedules, ZeRO and recomputation; each "
         "is simulated. Shown are the best, why the first of them is, and the options that "
         "Megatron-LM and torchtitan take for it. --set PARAM=VALUE goes to the model or the "
-        "topology, whichever has the param. Exit code 1 if nothing fits.",
-    .children = children};
+        "topology, whichever has the param. Exit code 1 if nothing fits."};
 
 /* ---- files that import model and topology ---- */
 
@@ -221,6 +160,7 @@ static ds_status open_sweep(arguments *args, sweep *s, ds_error *err) {
     const cli_plan plan = seen_from(args, args->program);
     cli_plan_put_sweep(&plan, &s->text);
     DS_TRY(ds_load_text(args->program, s->text.text, s->text.n, &plan.load, &s->unit, err));
+    DS_TRY(cli_check_imports(&args->common, s->unit, err));
     ds_diags_init(&diags);
     ds_status status = ds_verify(s->unit, &diags);
     for (uint32_t i = 0; i < diags.all.n && status != DS_OK; i++)
@@ -398,7 +338,7 @@ int cmd_plan(int argc, char **argv) {
                       .program = "plan",
                       .top = DEFAULT_TOP};
     ds_arena_init(&args.plan.arena);
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     args.plan.load = (ds_load_options){args.common.include_dirs.at, args.common.include_dirs.n};
     ds_error err;
     int exit_code = 0;

@@ -2,6 +2,7 @@
  *
  * list, show, diff and export read a database (--profiles), import and fit work on the folder of
  * one profile, build makes a database of a tree of such folders (cost_profiles/README.md). */
+#include "ir/base/file.h"
 #include "ir/base/output.h"
 #include "sim/cost/build.h"
 #include "sim/cost/db_text.h"
@@ -16,133 +17,73 @@
 #include <sys/stat.h>
 
 typedef struct arguments {
+    cli_options common; /* --profiles and --overwrite */
     const char *action;
-    DS_VEC(const char *) rest;
-    const char *profiles, *out, *topology;
-    bool write, check, overwrite;
+    cli_texts rest;
+    const char *out, *topology;
+    bool write, check;
     profile_import_options import;
 } arguments;
 
-enum {
-    OPT_PROFILES = 0x900,
-    OPT_WRITE,
-    OPT_CHECK,
-    OPT_FORMAT,
-    OPT_NAME,
-    OPT_DEVICE,
-    OPT_SOFTWARE,
-    OPT_COLLECTIVE,
-    OPT_GROUP,
-    OPT_SHAPES,
-    OPT_SOURCE,
-    OPT_TITLE,
-    OPT_PLACE,
-    OPT_LICENCE,
-    OPT_TOPOLOGY,
-    OPT_OVERWRITE
-};
-
-static const struct argp_option options_table[] = {
-    {"profiles", OPT_PROFILES, "FILE", 0,
-     "Cost database to use (list, show, diff, export); of import, whose catalogue knows the device",
-     0},
-    {"output", 'o', "PATH", 0, "Folder of import and export, database of build", 0},
-    {"overwrite", OPT_OVERWRITE, NULL, 0,
-     "export, build: replace existing files; without --overwrite an existing file is refused", 0},
-    {"write", OPT_WRITE, NULL, 0, "fit: put the constants into the folder's files", 1},
-    {"check", OPT_CHECK, NULL, 0, "fit: fail if those in the files are not the ones found", 1},
-    {"topology", OPT_TOPOLOGY, "FILE.dir", 0,
-     "fit: collective_protocols.csv instead, to the measured collectives of TABLE.csv on these "
-     "links",
-     1},
-    {"format", OPT_FORMAT, "csv|nccl|kineto|nsys", 0,
-     "import: what FILE is; default: by its name, .json, .csv, else a log", 2},
-    {"name", OPT_NAME, "NAME", 0, "import: of a new profile; default: the folder's name", 2},
-    {"device", OPT_DEVICE, "DEVICE", 0, "import: of a new profile, a name of the catalogue", 2},
-    {"software", OPT_SOFTWARE, "TEXT", 0, "import: what ran there", 2},
-    {"collective", OPT_COLLECTIVE, "NAME", 0, "import: what an nccl-tests log measured", 2},
-    {"group", OPT_GROUP, "N", 0, "import: over how many devices, if the log does not say", 2},
-    {"shapes", OPT_SHAPES, "MAP.csv", 0,
-     "import: the operation of each kernel of an nsys table: kernel (a pattern with * and ?), "
-     "class, op, dtype and keys as in ops.csv",
-     2},
-    {"source", OPT_SOURCE, "KEY", 0, "import: key of the rows' source; default: of FILE's name", 2},
-    {"title", OPT_TITLE, "TEXT", 0, "import: what the source is", 2},
-    {"place", OPT_PLACE, "TEXT", 0, "import: where it is; default: FILE's name", 2},
-    {"licence", OPT_LICENCE, "NAME", 0, "import: its licence; default: facts", 2},
-    {0}};
-
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case OPT_PROFILES:
-        args->profiles = arg;
-        return 0;
-    case 'o':
-        args->out = arg;
-        return 0;
-    case OPT_OVERWRITE:
-        args->overwrite = true;
-        return 0;
-    case OPT_WRITE:
-        args->write = true;
-        return 0;
-    case OPT_CHECK:
-        args->check = true;
-        return 0;
-    case OPT_TOPOLOGY:
-        args->topology = arg;
-        return 0;
-    case OPT_FORMAT:
-        args->import.format = arg;
-        return 0;
-    case OPT_NAME:
-        args->import.name = arg;
-        return 0;
-    case OPT_DEVICE:
-        args->import.device = arg;
-        return 0;
-    case OPT_SOFTWARE:
-        args->import.software = arg;
-        return 0;
-    case OPT_COLLECTIVE:
-        args->import.collective = arg;
-        return 0;
-    case OPT_GROUP:
-        args->import.group = arg;
-        return 0;
-    case OPT_SHAPES:
-        args->import.shapes = arg;
-        return 0;
-    case OPT_SOURCE:
-        args->import.source = arg;
-        return 0;
-    case OPT_TITLE:
-        args->import.title = arg;
-        return 0;
-    case OPT_PLACE:
-        args->import.place = arg;
-        return 0;
-    case OPT_LICENCE:
-        args->import.licence = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (!args->action)
-            args->action = arg;
-        else
-            DS_HPUSH(&args->rest, arg);
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+static void read_word(void *arguments_, char *word, struct argp_state *state) {
+    arguments *args = arguments_;
+    (void)state;
+    if (!args->action)
+        args->action = word;
+    else
+        DS_HPUSH(&args->rest, word);
 }
 
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_TEXT, AT(common.profiles), "profiles", 0, "FILE",
+     .help =
+         "Cost database to use (list, show, diff, export); of import, whose catalogue knows the "
+         "device"},
+    {CLI_TEXT, AT(out), "output", 'o', "PATH",
+     .help = "Folder of import and export, database of build"},
+    {CLI_FLAG, AT(common.overwrite), "overwrite", 0, NULL,
+     .help =
+         "export, build: replace existing files; without --overwrite an existing file is refused"},
+    {CLI_FLAG, AT(write), "write", 0, NULL,
+     .help = "fit: put the constants into the folder's files", .group = 1},
+    {CLI_FLAG, AT(check), "check", 0, NULL,
+     .help = "fit: fail if those in the files are not the ones found", .group = 1},
+    {CLI_TEXT, AT(topology), "topology", 0, "FILE.dir",
+     .help =
+         "fit: collective_protocols.csv instead, to the measured collectives of TABLE.csv on these "
+         "links",
+     .group = 1},
+    {CLI_TEXT, AT(import.format), "format", 0, "csv|nccl|kineto|nsys",
+     .help = "import: what FILE is; default: by its name, .json, .csv, else a log", .group = 2},
+    {CLI_TEXT, AT(import.name), "name", 0, "NAME",
+     .help = "import: of a new profile; default: the folder's name", .group = 2},
+    {CLI_TEXT, AT(import.device), "device", 0, "DEVICE",
+     .help = "import: of a new profile, a name of the catalogue", .group = 2},
+    {CLI_TEXT, AT(import.software), "software", 0, "TEXT", .help = "import: what ran there",
+     .group = 2},
+    {CLI_TEXT, AT(import.collective), "collective", 0, "NAME",
+     .help = "import: what an nccl-tests log measured", .group = 2},
+    {CLI_TEXT, AT(import.group), "group", 0, "N",
+     .help = "import: over how many devices, if the log does not say", .group = 2},
+    {CLI_TEXT, AT(import.shapes), "shapes", 0, "MAP.csv",
+     .help =
+         "import: the operation of each kernel of an nsys table: kernel (a pattern with * and ?), "
+         "class, op, dtype and keys as in ops.csv",
+     .group = 2},
+    {CLI_TEXT, AT(import.source), "source", 0, "KEY",
+     .help = "import: key of the rows' source; default: of FILE's name", .group = 2},
+    {CLI_TEXT, AT(import.title), "title", 0, "TEXT", .help = "import: what the source is",
+     .group = 2},
+    {CLI_TEXT, AT(import.place), "place", 0, "TEXT",
+     .help = "import: where it is; default: FILE's name", .group = 2},
+    {CLI_TEXT, AT(import.licence), "licence", 0, "NAME",
+     .help = "import: its licence; default: facts", .group = 2},
+    {0}};
+
+static const cli_verb verb = {
+    .options = option_rows,
+    .word = read_word,
     .args_doc = "list\nshow NAME\ndiff NAME NAME\nexport NAME -o FOLDER\nbuild FOLDER -o FILE.db\n"
                 "import FILE -o FOLDER\nfit FOLDER [TABLE.csv]",
     .doc =
@@ -169,7 +110,7 @@ ds_status profile_table(const char *db_path, const char *profile, const char *fi
 static ds_status list(const arguments *args, ds_error *err) {
     ds_buf text = {0};
     ds_csv csv;
-    ds_status status = ds_profile_list_text(args->profiles, &text, err);
+    ds_status status = ds_profile_list_text(args->common.profiles, &text, err);
     if (status == DS_OK && text.n) status = ds_csv_parse("profiles", text.text, text.n, &csv, err);
     bool any = status == DS_OK && text.n;
     ds_buf_deinit(&text);
@@ -293,7 +234,7 @@ static void show_file(const char *file, const ds_csv *csv) {
 static ds_status show_one(const arguments *args, const char *file, ds_error *err) {
     ds_csv csv;
     bool any;
-    DS_TRY(profile_table(args->profiles, args->rest.at[0], file, &csv, &any, err));
+    DS_TRY(profile_table(args->common.profiles, args->rest.at[0], file, &csv, &any, err));
     if (!any) return DS_OK;
     show_file(file, &csv);
     ds_csv_deinit(&csv);
@@ -309,13 +250,13 @@ static ds_status show(const arguments *args, ds_error *err) {
 /* ---- writing ---- */
 
 static unsigned output_flags(const arguments *args) {
-    return args->overwrite ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW;
+    return args->common.overwrite ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW;
 }
 
 static ds_status export_file(const arguments *args, const char *file, bool only_check,
                              ds_error *err) {
     ds_buf text = {0}, path = {0};
-    ds_status status = ds_profile_text(args->profiles, args->rest.at[0], file, &text, err);
+    ds_status status = ds_profile_text(args->common.profiles, args->rest.at[0], file, &text, err);
     ds_buf_printf(&path, "%s/%s", args->out, file);
     if (status == DS_OK && text.n)
         status = only_check
@@ -338,7 +279,23 @@ static ds_status export(const arguments *args, ds_error *err) {
     return DS_OK;
 }
 
+/* Is the output one of the tables in `folder`, or its schema? */
+static bool is_table_of(const char *folder, const char *output) {
+    const char *dot = strrchr(output, '.');
+    if (!dot || (strcmp(dot, ".csv") != 0 && strcmp(dot, ".sql") != 0)) return false;
+    char *tree = ds_file_real_path(folder), *file = ds_file_real_path(output);
+    size_t n = tree ? strlen(tree) : 0;
+    bool inside = n && file && strncmp(file, tree, n) == 0 && file[n] == '/';
+    free(tree);
+    free(file);
+    return inside;
+}
+
 static ds_status build(const arguments *args, ds_error *err) {
+    if (is_table_of(args->rest.at[0], args->out))
+        return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                            "%s is an input, and an input is never replaced: name another file",
+                            args->out);
     DS_TRY(ds_output_check(args->out, output_flags(args) | DS_OUTPUT_REGULAR, err));
     return ds_profiles_build(args->rest.at[0], args->out, err);
 }
@@ -355,19 +312,19 @@ static ds_status import(const arguments *args, ds_error *err) {
     profile_import_options options = args->import;
     options.file = args->rest.at[0];
     options.folder = args->out;
-    options.profiles = args->profiles;
+    options.profiles = args->common.profiles;
     return profile_import(&options, err);
 }
 
 static ds_status diff(const arguments *args, ds_error *err) {
-    return profile_diff(args->profiles, args->rest.at[0], args->rest.at[1], err);
+    return profile_diff(args->common.profiles, args->rest.at[0], args->rest.at[1], err);
 }
 
 typedef struct action {
     const char *name;
     uint32_t least, most; /* arguments after it */
     bool out;             /* needs -o */
-    int options;          /* the group of options_table that is its own; 0: none */
+    int options;          /* the group of `option_rows` that is its own; 0: none */
     const char *usage, *about;
     ds_status (*run)(const arguments *args, ds_error *err);
 } action;
@@ -429,18 +386,18 @@ static int misused(const arguments *args) {
 
 /* Help about one action: `distsim profile fit --help`. */
 static void help_action(int argc, char **argv) {
-    enum { N_OPTIONS = sizeof options_table / sizeof *options_table };
+    enum { N_OPTIONS = sizeof option_rows / sizeof *option_rows };
     const action *a = argc > 2 ? find_action(argv[1]) : NULL;
-    struct argp_option own[N_OPTIONS] = {0};
+    cli_option own[N_OPTIONS] = {0};
     bool asked = false;
     uint32_t n = 0;
     for (int i = 2; i < argc; i++)
         asked = asked || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-?") == 0;
     if (!a || !asked) return;
     for (uint32_t i = 0; i + 1 < N_OPTIONS; i++)
-        if (options_table[i].group == 0 || options_table[i].group == a->options)
-            own[n++] = options_table[i];
-    struct argp help = parser;
+        if (option_rows[i].group == 0 || option_rows[i].group == a->options)
+            own[n++] = option_rows[i];
+    cli_verb help = verb;
     help.options = own;
     help.args_doc = a->usage;
     help.doc = a->about;
@@ -451,12 +408,13 @@ int cmd_profile(int argc, char **argv) {
     arguments args = {0};
     ds_error err;
     help_action(argc, argv);
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int code = misused(&args);
     if (!code) {
         ds_status status = find_action(args.action)->run(&args, &err);
         if (status != DS_OK) code = cli_fail(NULL, &err);
     }
     free(args.rest.at);
+    cli_options_deinit(&args.common);
     return code;
 }

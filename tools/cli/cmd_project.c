@@ -5,67 +5,30 @@
 #include "ir/strategy/scenario.h"
 #include "tools/cli/cli.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
-enum { PROJECT_RANK = 0x500 };
-
 typedef struct arguments {
     cli_options common;
     const char *file, *output;
     int64_t rank; /* -1: all */
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"rank", PROJECT_RANK, "R", 0, "Print rank R's body alone, for reading", 0},
-    {"output", 'o', "FILE", 0, "Write there instead of stdout", 0},
-    {0}};
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {{CLI_I64, AT(rank), "rank", 0, "R",
+                                          .help = "Print rank R's body alone, for reading",
+                                          .says = "needs the number of a rank, not"},
+                                         CLI_PRINTED(AT(output)),
+                                         {0}};
 
-static int64_t read_rank(const char *text, struct argp_state *state) {
-    char *end;
-    errno = 0;
-    long long rank = strtoll(text, &end, 10);
-    if (errno || end == text || *end || rank < 0)
-        argp_error(state, "--rank needs the number of a rank, not '%s'", text);
-    return rank;
-}
-
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case PROJECT_RANK:
-        args->rank = read_rank(arg, state);
-        return 0;
-    case 'o':
-        args->output = cli_output(&args->common, arg);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
-        args->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .file = AT(file),
     .args_doc = "FILE",
     .doc =
         "Print a sharded program as one body per rank: local shapes, groups of ranks in place of "
         "mesh axes, sends that meet receives. FILE has a program on a mesh, or a model with a "
         "strategy, which passes make a program first. All ranks together are a program that "
         "runs and executes; one alone (--rank) is text to read, since it waits for the others. "
-        "FILE - is stdin.",
-    .children = children};
+        "FILE - is stdin."};
 
 /* The program loses all bodies but one. */
 static ds_status keep_rank(ds_unit *unit, int64_t rank, ds_error *err) {
@@ -124,7 +87,7 @@ static int project_model(const arguments *args, const cli_source *source) {
 int cmd_project(int argc, char **argv) {
     arguments args = {.rank = -1};
     cli_source source;
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
     if (exit_code == 0)
         exit_code = ds_scenario_model(source.unit) ? project_model(&args, &source)

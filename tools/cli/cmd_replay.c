@@ -229,6 +229,7 @@ static int prepare(void *context, cli_options *options) {
     ds_error err;
     ds_setting *settings;
     uint32_t n;
+    cli_input(options, r->from);
     int exit_code = ds_status_exit_code(cli_open_sweep(r->file, options, &r->source));
     if (exit_code) return exit_code;
     ds_status status = find(r, options, &err);

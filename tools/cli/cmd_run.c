@@ -1,4 +1,5 @@
 /* distsim run FILE: simulates the scenario of a file and reports; --compare: of two. */
+#include "ir/base/stop.h"
 #include "ir/strategy/jitter.h"
 #include "ir/strategy/scenario.h"
 #include "sim/report/analysis.h"
@@ -8,30 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-enum {
-    OPT_JSON = 0x200,
-    OPT_CSV,
-    OPT_TRACE,
-    OPT_UNFOLD,
-    OPT_NETWORK,
-    OPT_COST,
-    OPT_EXPLAIN,
-    OPT_MEMORY,
-    OPT_MAX_INSTANCES,
-    OPT_COMPARE,
-    OPT_COMPARE_SET,
-    OPT_ADVICE,
-    OPT_NO_ADVICE,
-    OPT_DEGRADE,
-    OPT_COMPARE_DEGRADE,
-    OPT_RUNS,
-    OPT_SEED,
-    OPT_THREADS,
-    OPT_RUNS_CSV
-};
 
 /* A program of so many tasks simulates in about a second, so a dozen changes of it in a quarter of
  * a minute: more than that only if asked for. */
@@ -56,54 +34,6 @@ typedef struct arguments {
     const char *runs_csv;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"json", OPT_JSON, "FILE", OPTION_ARG_OPTIONAL,
-     "Write the result as a JSON object; without FILE to stdout, in place of the summary", 0},
-    {"csv", OPT_CSV, "FILE", 0, "Write one row per task", 0},
-    {"trace", OPT_TRACE, "FILE", 0, "Write a trace to be opened with ui.perfetto.dev", 0},
-    {"explain-cost", OPT_EXPLAIN, "PATTERN", 0,
-     "Say how the costs of some ops were found, in place of the summary. PATTERN is a mnemonic, a "
-     "name or a path, with * and ?",
-     0},
-    {"compare", OPT_COMPARE, "OTHER", 0,
-     "Simulate OTHER too and print the differences from FILE in time and memory by cause, in place "
-     "of the summary; also as --json",
-     0},
-    {"compare-set", OPT_COMPARE_SET, "PARAM=VALUE", 0,
-     "--set for OTHER alone; without --compare, OTHER is FILE; repeatable", 0},
-    {"degrade", OPT_DEGRADE, "WHAT", 0,
-     "What if: as after the word in the file, such as \"gpu[3] compute = 0.8\"; repeatable", 0},
-    {"compare-degrade", OPT_COMPARE_DEGRADE, "WHAT", 0,
-     "--degrade for OTHER alone; without --compare, OTHER is FILE; repeatable", 0},
-    {"runs", OPT_RUNS, "N", 0,
-     "How often to run with the scenario's jitter; 0: not at all; default: as the scenario says",
-     0},
-    {"seed", OPT_SEED, "S", 0, "Seed of the jitter; default: the scenario's, else 0", 0},
-    {"threads", OPT_THREADS, "N", 0,
-     "Threads for runs with jitter; the result is the same; default: one for each processor", 0},
-    {"runs-csv", OPT_RUNS_CSV, "FILE", 0, "Write one row per run with jitter", 0},
-    {"cost", OPT_COST, "measured|fitted", 0,
-     "Measured rows first, or fitted curves alone; default: the scenario's, else measured", 0},
-    {"memory", OPT_MEMORY, "exact|rounded|allocator", 0,
-     "What counts as used memory: live bytes, the same in blocks of 512 bytes, or what a caching "
-     "allocator reserves with workspace, CUDA context and communicators; default: the scenario's, "
-     "else exact",
-     0},
-    {"advice", OPT_ADVICE, NULL, 0,
-     "If a model does not fit, simulate changes of its strategy and say which would; by default up "
-     "to 100000 tasks. If a pipeline's stages have unequal work, simulate another cut",
-     0},
-    {"no-advice", OPT_NO_ADVICE, NULL, 0, "Never", 0},
-    {"unfold", OPT_UNFOLD, NULL, 0, "Simulate every device by itself, equal ones too", 0},
-    {"network", OPT_NETWORK, "fluid|stepwise", 0,
-     "Transfers as fluid phases, or message by message (slower; every device by itself); default: "
-     "the scenario's, else fluid",
-     0},
-    {"max-instances", OPT_MAX_INSTANCES, "N", 0,
-     "Refuse programs that unroll to more op instances; default: 20000000", 0},
-    {"quiet", 'q', NULL, 0, "No summary", 0},
-    {0}};
-
 static bool is_json_file(const char *word) {
     size_t n = word ? strlen(word) : 0;
     return n && (strcmp(word, "-") == 0 || (n > 5 && strcmp(word + n - 5, ".json") == 0));
@@ -118,7 +48,13 @@ static const char *json_file(char *arg, struct argp_state *state) {
     return "-";
 }
 
-static void check(const arguments *args, struct argp_state *state) {
+static void read_json(void *place, char *file, struct argp_state *state) {
+    arguments *args = place;
+    args->json = cli_output(&args->common, json_file(file, state));
+}
+
+static void check(void *arguments_, struct argp_state *state) {
+    const arguments *args = arguments_;
     const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv};
     int n_stdout = args->explain != NULL;
     for (int i = 0; i < 4; i++) n_stdout += outputs[i] && strcmp(outputs[i], "-") == 0;
@@ -134,139 +70,96 @@ static void check(const arguments *args, struct argp_state *state) {
     if (args->compares && args->file && strcmp(args->file, "-") == 0 &&
         (!args->other || strcmp(args->other, "-") == 0))
         argp_error(state, "a comparison cannot read both programs from stdin");
-    if (args->cost && strcmp(args->cost, "measured") != 0 && strcmp(args->cost, "fitted") != 0)
-        argp_error(state, "--cost is measured or fitted, not '%s'", args->cost);
-    ds_mem_mode mode;
-    if (args->memory && !ds_mem_mode_parse(args->memory, &mode))
-        argp_error(state, "--memory is exact, rounded or allocator, not '%s'", args->memory);
 }
 
-static uint32_t count(const char *option, const char *arg, uint32_t least, uint32_t most,
-                      struct argp_state *state) {
-    char *end;
-    unsigned long long value = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || value < least || value > most)
-        argp_error(state, "%s takes a number from %u to %u, not '%s'", option, least, most, arg);
-    return (uint32_t)value;
-}
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_READ, 0, "json", 0, "FILE",
+     .help = "Write the result as a JSON object; without FILE to stdout, in place of the summary",
+     .may_lack = true, .read = read_json},
+    {CLI_OUTPUT, AT(csv), "csv", 0, "FILE", .help = "Write one row per task"},
+    {CLI_OUTPUT, AT(trace), "trace", 0, "FILE",
+     .help = "Write a trace to be opened with ui.perfetto.dev"},
+    {CLI_TEXT, AT(explain), "explain-cost", 0, "PATTERN",
+     .help = "Say how the costs of some ops were found, in place of the summary. PATTERN is a "
+             "mnemonic, a "
+             "name or a path, with * and ?"},
+    {CLI_INPUT, AT(other), "compare", 0, "OTHER",
+     .help = "Simulate OTHER too and print the differences from FILE in time and memory by cause, "
+             "in place "
+             "of the summary; also as --json",
+     .given = AT(compares)},
+    {CLI_SETTING, AT(other_only), "compare-set", 0, "PARAM=VALUE",
+     .help = "--set for OTHER alone; without --compare, OTHER is FILE; repeatable",
+     .given = AT(compares)},
+    CLI_DEGRADE("What if: as after the word in the file, such as \"gpu[3] compute = 0.8\"; "
+                "repeatable"),
+    {CLI_TEXTS, AT(other_only.degrades), "compare-degrade", 0, "WHAT",
+     .help = "--degrade for OTHER alone; without --compare, OTHER is FILE; repeatable",
+     .given = AT(compares)},
+    {CLI_U32, AT(runs), "runs", 0, "N",
+     .help = "How often to run with the scenario's jitter; 0: not at all; default: as the scenario "
+             "says",
+     .most = DS_JITTER_MAX_RUNS, .given = AT(has_runs)},
+    {CLI_U32, AT(seed), "seed", 0, "S",
+     .help = "Seed of the jitter; default: the scenario's, else 0", .most = UINT32_MAX / 4,
+     .given = AT(has_seed)},
+    {CLI_U32, AT(threads), "threads", 0, "N",
+     .help =
+         "Threads for runs with jitter; the result is the same; default: one for each processor",
+     .least = 1, .most = UINT32_MAX / 4},
+    {CLI_OUTPUT, AT(runs_csv), "runs-csv", 0, "FILE", .help = "Write one row per run with jitter"},
+    {CLI_WORD, AT(cost), "cost", 0, "measured|fitted",
+     .help = "Measured rows first, or fitted curves alone; default: the scenario's, else measured",
+     .says = "is measured or fitted, not"},
+    {CLI_WORD, AT(memory), "memory", 0, "exact|rounded|allocator",
+     .help = "What counts as used memory: live bytes, the same in blocks of 512 bytes, or what a "
+             "caching "
+             "allocator reserves with workspace, CUDA context and communicators; default: the "
+             "scenario's, "
+             "else exact",
+     .says = "is exact, rounded or allocator, not"},
+    {CLI_FLAG, AT(advice), "advice", 0, NULL,
+     .help = "If a model does not fit, simulate changes of its strategy and say which would; by "
+             "default up "
+             "to 100000 tasks. If a pipeline's stages have unequal work, simulate another cut"},
+    {CLI_FLAG, AT(no_advice), "no-advice", 0, NULL, .help = "Never"},
+    {CLI_FLAG, AT(unfold), "unfold", 0, NULL,
+     .help = "Simulate every device by itself, equal ones too"},
+    {CLI_WORD, AT(network), "network", 0, "fluid|stepwise",
+     .help = "Transfers as fluid phases, or message by message (slower; every device by itself); "
+             "default: "
+             "the scenario's, else fluid",
+     .says = "is fluid or stepwise, not"},
+    {CLI_U32, AT(max_instances), "max-instances", 0, "N",
+     .help = "Refuse programs that unroll to more op instances; default: 20000000", .least = 1,
+     .most = UINT32_MAX / 4},
+    CLI_QUIET(AT(quiet), "No summary"),
+    {0}};
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_JSON:
-        args->json = cli_output(&args->common, json_file(arg, state));
-        return 0;
-    case OPT_CSV:
-        args->csv = cli_output(&args->common, arg);
-        return 0;
-    case OPT_TRACE:
-        args->trace = cli_output(&args->common, arg);
-        return 0;
-    case OPT_EXPLAIN:
-        args->explain = arg;
-        return 0;
-    case OPT_COST:
-        args->cost = arg;
-        return 0;
-    case OPT_COMPARE:
-        args->compares = true;
-        args->other = arg;
-        return 0;
-    case OPT_COMPARE_SET:
-        args->compares = true;
-        cli_add_setting(&args->other_only, "--compare-set", arg, state);
-        return 0;
-    case OPT_DEGRADE:
-        DS_HPUSH(&args->common.degrades, arg);
-        return 0;
-    case OPT_COMPARE_DEGRADE:
-        args->compares = true;
-        DS_HPUSH(&args->other_only.degrades, arg);
-        return 0;
-    case OPT_MEMORY:
-        args->memory = arg;
-        return 0;
-    case OPT_ADVICE:
-        args->advice = true;
-        return 0;
-    case OPT_NO_ADVICE:
-        args->no_advice = true;
-        return 0;
-    case OPT_NETWORK:
-        if (strcmp(arg, "fluid") != 0 && strcmp(arg, "stepwise") != 0)
-            argp_error(state, "--network is fluid or stepwise, not '%s'", arg);
-        args->network = arg;
-        return 0;
-    case OPT_UNFOLD:
-        args->unfold = true;
-        return 0;
-    case OPT_MAX_INSTANCES:
-        args->max_instances = count("--max-instances", arg, 1, UINT32_MAX / 4, state);
-        return 0;
-    case OPT_RUNS:
-        args->has_runs = true;
-        args->runs = count("--runs", arg, 0, DS_JITTER_MAX_RUNS, state);
-        return 0;
-    case OPT_SEED:
-        args->has_seed = true;
-        args->seed = count("--seed", arg, 0, UINT32_MAX / 4, state);
-        return 0;
-    case OPT_THREADS:
-        args->threads = count("--threads", arg, 1, UINT32_MAX / 4, state);
-        return 0;
-    case OPT_RUNS_CSV:
-        args->runs_csv = cli_output(&args->common, arg);
-        return 0;
-    case 'q':
-        args->quiet = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
-        args->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    case ARGP_KEY_END:
-        check(args, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .file = AT(file),
+    .check = check,
     .args_doc = "FILE",
     .doc =
         "Simulate a scenario: how long a step takes, where the time goes, how much memory each "
         "device needs. Of a model the passes first make the step that `train` and `strategy` ask "
         "for (distsim opt prints it). With --compare or --compare-set two are simulated, and what "
         "makes them differ is printed. FILE - is stdin. Exit code 1 if the program is wrong or "
-        "does not fit.",
-    .children = children};
+        "does not fit."};
 
 /* ---- progress: after a second, on a terminal ---- */
 
 typedef struct progress {
-    struct timespec start;
+    int64_t start_ns;
     double shown_s;
 } progress;
 
-static double seconds_since(const struct timespec *start) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) * 1e-9;
-}
-
 static void show_progress(void *context, uint32_t done, uint32_t total) {
     progress *p = context;
-    double now_s = seconds_since(&p->start);
+    double now_s = (double)(ds_clock_ns() - p->start_ns) * 1e-9;
     if (now_s < 1 || now_s < p->shown_s + 0.2) return;
     p->shown_s = now_s;
     fprintf(stderr, "\r%u of %u tasks, %.0f %%", done, total, 100.0 * done / total);
@@ -367,8 +260,7 @@ static ds_status read_options(const arguments *args, const ds_binding *binding,
 
 static ds_status simulate(const arguments *args, const ds_binding *binding,
                           const ds_profiles *profiles, ds_result **result, ds_error *err) {
-    progress p = {.shown_s = 0};
-    clock_gettime(CLOCK_MONOTONIC, &p.start);
+    progress p = {.start_ns = ds_clock_ns()};
     ds_sim_options options;
     ds_jitter jitter;
     DS_TRY(read_options(args, binding, &options, err));
@@ -509,7 +401,7 @@ static int run(const arguments *args) {
 int cli_run(int argc, char **argv, int (*prepare)(void *context, cli_options *options),
             void *context) {
     arguments args = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int exit_code = prepare ? prepare(context, &args.common) : 0;
     if (!exit_code) exit_code = run(&args);
     cli_options_deinit(&args.common);

@@ -15,18 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    OPT_VIRTUAL = 0x500,
-    OPT_TIMES,
-    OPT_PAIR,
-    OPT_COMM,
-    OPT_CHART,
-    OPT_JSON,
-    OPT_CSV,
-    OPT_LIST,
-    OPT_RUN
-};
-
 #define MAX_CHART_COLUMNS 4000 /* characters of a line: more is of no use to anyone */
 
 typedef struct arguments {
@@ -39,29 +27,6 @@ typedef struct arguments {
     bool chart, json, csv, list;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"stages", 'p', "P", 0, "Ranks of the pipeline", 0},
-    {"microbatches", 'm', "M", 0, "Microbatches of a step", 0},
-    {"virtual", OPT_VIRTUAL, "V", 0, "Chunks of the model on a stage; default: what the form has",
-     0},
-    {"times", OPT_TIMES, "F,B,W[,R]", 0,
-     "Durations of a chunk's forward, input gradient, weight gradient, recomputation (integers, "
-     "any "
-     "unit; default 1,1,1,0)",
-     0},
-    {"pair", OPT_PAIR, "T", 0, "Duration of F&B issued together (default: one after the other)", 0},
-    {"comm", OPT_COMM, "T", 0, "Time between items on different ranks (default 0)", 0},
-    {"chart", OPT_CHART, NULL, 0, "Draw the timeline; bubble and chunks in flight of each rank", 0},
-    {"json", OPT_JSON, NULL, 0,
-     "Times, bubbles and chunks in flight as one JSON object; with --run: the table", 0},
-    {"run", OPT_RUN, "FILE", 0,
-     "Simulate the model of a scenario under every schedule: a table of time, bubble, memory and "
-     "what the stages send",
-     0},
-    {"csv", OPT_CSV, NULL, 0, "With --run: the table as records, picoseconds and bytes", 0},
-    {"list", OPT_LIST, NULL, 0, "All schedules: bubble, where that holds, memory, source", 0},
-    {0}};
-
 static int64_t read_integer(const char *text, const char **end, struct argp_state *state) {
     char *stop;
     errno = 0;
@@ -72,7 +37,12 @@ static int64_t read_integer(const char *text, const char **end, struct argp_stat
     return value;
 }
 
-static void read_times(ds_schedule_durations *times, const char *text, struct argp_state *state) {
+static void read_one(void *place, char *text, struct argp_state *state) {
+    *(int64_t *)place = read_integer(text, NULL, state);
+}
+
+static void read_times(void *place, char *text, struct argp_state *state) {
+    ds_schedule_durations *times = place;
     int64_t *all[] = {&times->f, &times->b, &times->w, &times->r};
     times->r = 0;
     int n = 0;
@@ -90,7 +60,8 @@ static bool is_file(const char *name) {
     return strncmp(name, "file:", 5) == 0;
 }
 
-static void check_complete(const arguments *args, struct argp_state *state) {
+static void check_complete(void *arguments_, struct argp_state *state) {
+    const arguments *args = arguments_;
     if (args->list) return;
     if (args->run && (args->name || args->options.stages || args->options.microbatches ||
                       args->options.virtual_stages || args->chart))
@@ -106,68 +77,51 @@ static void check_complete(const arguments *args, struct argp_state *state) {
         argp_error(state, "%s needs --stages and --microbatches", args->name);
 }
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case 'p':
-        args->options.stages = read_integer(arg, NULL, state);
-        return 0;
-    case 'm':
-        args->options.microbatches = read_integer(arg, NULL, state);
-        return 0;
-    case OPT_VIRTUAL:
-        args->options.virtual_stages = read_integer(arg, NULL, state);
-        return 0;
-    case OPT_TIMES:
-        read_times(&args->times, arg, state);
-        return 0;
-    case OPT_PAIR:
-        args->pair = read_integer(arg, NULL, state);
-        return 0;
-    case OPT_COMM:
-        args->comm = read_integer(arg, NULL, state);
-        return 0;
-    case OPT_CHART:
-        args->chart = true;
-        return 0;
-    case OPT_JSON:
-        args->json = true;
-        return 0;
-    case OPT_CSV:
-        args->csv = true;
-        return 0;
-    case OPT_RUN:
-        args->run = arg;
-        return 0;
-    case OPT_LIST:
-        args->list = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->name) argp_error(state, "one schedule at a time: '%s' is too many", arg);
-        args->name = arg;
-        return 0;
-    case ARGP_KEY_END:
-        check_complete(args, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_READ, AT(options.stages), "stages", 'p', "P", .help = "Ranks of the pipeline",
+     .read = read_one},
+    {CLI_READ, AT(options.microbatches), "microbatches", 'm', "M", .help = "Microbatches of a step",
+     .read = read_one},
+    {CLI_READ, AT(options.virtual_stages), "virtual", 0, "V",
+     .help = "Chunks of the model on a stage; default: what the form has", .read = read_one},
+    {CLI_READ, AT(times), "times", 0, "F,B,W[,R]",
+     .help = "Durations of a chunk's forward, input gradient, weight gradient, recomputation "
+             "(integers, "
+             "any "
+             "unit; default 1,1,1,0)",
+     .read = read_times},
+    {CLI_READ, AT(pair), "pair", 0, "T",
+     .help = "Duration of F&B issued together (default: one after the other)", .read = read_one},
+    {CLI_READ, AT(comm), "comm", 0, "T",
+     .help = "Time between items on different ranks (default 0)", .read = read_one},
+    {CLI_FLAG, AT(chart), "chart", 0, NULL,
+     .help = "Draw the timeline; bubble and chunks in flight of each rank"},
+    CLI_JSON(AT(json),
+             "Times, bubbles and chunks in flight as one JSON object; with --run: the table"),
+    {CLI_INPUT, AT(run), "run", 0, "FILE",
+     .help = "Simulate the model of a scenario under every schedule: a table of time, bubble, "
+             "memory and "
+             "what the stages send"},
+    {CLI_FLAG, AT(csv), "csv", 0, NULL,
+     .help = "With --run: the table as records, picoseconds and bytes"},
+    {CLI_FLAG, AT(list), "list", 0, NULL,
+     .help = "All schedules: bubble, where that holds, memory, source"},
+    {0}};
 
-static const struct argp_child children[] = {{&cli_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM,
+    .file = AT(name),
+    .one = "schedule",
+    .may_lack_words = true,
+    .check = check_complete,
     .args_doc = "NAME\n--run FILE",
     .doc =
         "Print a pipeline schedule as text: for each rank the order of its forwards, backwards "
         "and weight gradients; or draw its timeline. NAME is one of --list, or file:PATH for one "
         "that is written out. With --run simulate a scenario's model under every schedule and "
-        "print a table; exit code 1 if none runs and fits.",
-    .children = children};
+        "print a table; exit code 1 if none runs and fits."};
 
 /* ---- list ---- */
 
@@ -357,7 +311,7 @@ static int print_one(arguments *args) {
 
 int cmd_schedule(int argc, char **argv) {
     arguments args = {.times = {1, 1, 1, 0}};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int exit_code;
     if (args.list)
         exit_code = print_list();

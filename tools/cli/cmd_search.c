@@ -1,4 +1,5 @@
 /* distsim search FILE: the best split of every operation of the scenario's model. */
+#include "ir/base/stop.h"
 #include "ir/strategy/scenario.h"
 #include "search/pase/costs.h"
 #include "search/pase/report.h"
@@ -9,90 +10,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-enum {
-    OPT_METHOD = 0x300,
-    OPT_COST_MODEL,
-    OPT_CUTOFF,
-    OPT_ORDER,
-    OPT_FLOPS,
-    OPT_BANDWIDTH,
-    OPT_JSON,
-    OPT_SIMULATE,
-    OPT_ALIKE,
-    OPT_MESHES,
-    OPT_MESH
-};
-
-#define MOST_RIVALS 2u
 
 typedef struct arguments {
     cli_options common;
-    const char *file, *method, *cost_model, *output;
+    const char *file, *method, *cost_model, *order, *output;
     int64_t devices, cutoff, dp, tp; /* dp and tp: of --mesh */
-    double flop_per_s, bytes_per_s;  /* 0: PaSE's */
+    double tflops, gb_per_s;         /* of a second; 0: PaSE's */
     ds_pase_options options;
-    bool json, simulate, alike, meshes, ordered;
+    bool json, simulate, alike, meshes;
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"method", OPT_METHOD, "pase|tap", 0,
-     "How: PaSE's dynamic programme (the default), or TAP's folding: equal blocks are found, one "
-     "of each is searched, and copies are composed. Both are exact; tap's time does not grow with "
-     "depth",
-     0},
-    {"meshes", OPT_MESHES, NULL, 0,
-     "tap: try each mesh dp x tp of N devices, and split operations along its axes only", 0},
-    {"mesh", OPT_MESH, "DPxTP", 0, "tap: as --meshes, with this mesh alone, like 1x8", 0},
-    {"devices", 'p', "N", 0, "Over how many devices; default: those of the scenario's topology", 0},
-    {"cost-model", OPT_COST_MODEL, "pase|distsim", 0,
-     "What a strategy costs: PaSE's own formulas in FLOPs (the default), or what the simulator "
-     "charges on the scenario's devices and links, in microseconds, within their memory",
-     0},
-    {"cutoff", OPT_CUTOFF, "N", 0,
-     "A part of a dim keeps at least N elements; default: 1. PaSE takes 4 for images", 0},
-    {"order", OPT_ORDER, "generate-seq|breadth-first", 0,
-     "pase: in which order operations are eliminated; the first is the default, the second there "
-     "to compare with",
-     0},
-    {"tflops", OPT_FLOPS, "N", 0, "PaSE's costs: TFLOP/s of a device; default: 10", 0},
-    {"bandwidth", OPT_BANDWIDTH, "N", 0, "PaSE's costs: GB/s of a link; default: 16", 0},
-    {"output", 'o', "FILE", 0,
-     "Write the program with the strategy in its scenario, as overrides of operations. Imports are "
-     "found if FILE is beside the program, or with -I; values of --set are not written, so give "
-     "them again. With distsim's costs it is said if data parallelism simulates faster",
-     0},
-    {"simulate", OPT_SIMULATE, NULL, 0,
-     "Simulate the step with it, with the expert's strategy, and with dp and tp as the model has "
-     "them",
-     0},
-    {"alike", OPT_ALIKE, NULL, 0,
-     "Split all turns of a loop alike, as a program with loops needs it: the best of such "
-     "strategies. -o and --simulate imply it",
-     0},
-    {"json", OPT_JSON, NULL, 0, "One JSON object instead of tables", 0},
-    {0}};
-
-static int64_t number(const char *name, const char *arg, int64_t most, struct argp_state *state) {
-    char *end;
-    errno = 0;
-    long long value = strtoll(arg, &end, 10);
-    if (end == arg || *end || errno || value < 1 || value > most)
-        argp_error(state, "%s takes a number from 1 to %lld, not '%s'", name, (long long)most, arg);
-    return value;
-}
-
-static double rate(const char *name, const char *arg, struct argp_state *state) {
-    char *end;
-    double value = strtod(arg, &end);
-    if (end == arg || *end || !(value > 0) || value > 1e9)
-        argp_error(state, "%s takes a number above 0, not '%s'", name, arg);
-    return value;
-}
-
 /* "2x4" */
-static void mesh(const char *arg, arguments *args, struct argp_state *state) {
+static void read_mesh(void *place, char *arg, struct argp_state *state) {
+    arguments *args = place;
     char *end;
     errno = 0;
     args->dp = strtoll(arg, &end, 10);
@@ -103,103 +33,80 @@ static void mesh(const char *arg, arguments *args, struct argp_state *state) {
         argp_error(state, "--mesh takes two numbers like 1x8, not '%s'", arg);
 }
 
-static void check_together(const arguments *args, struct argp_state *state) {
+static void check_together(void *arguments_, struct argp_state *state) {
+    arguments *args = arguments_;
     bool tap = strcmp(args->method, "tap") == 0, pase = strcmp(args->cost_model, "pase") == 0;
     if (args->meshes && args->tp)
         argp_error(state, "--meshes tries all meshes, --mesh one: only one of the two");
     if ((args->meshes || args->tp) && !tap)
         argp_error(state, "--%s is for --method tap", args->tp ? "mesh" : "meshes");
-    if (args->ordered && tap) argp_error(state, "--order is for --method pase");
-    if ((args->flop_per_s > 0 || args->bytes_per_s > 0) && !pase)
+    if (args->order && tap) argp_error(state, "--order is for --method pase");
+    if ((args->tflops > 0 || args->gb_per_s > 0) && !pase)
         argp_error(state,
                    "--%s is for --cost-model pase: distsim's costs are those of the scenario's "
                    "devices and links",
-                   args->flop_per_s > 0 ? "tflops" : "bandwidth");
+                   args->tflops > 0 ? "tflops" : "bandwidth");
     if (args->file && strcmp(args->file, "-") == 0 && (args->output || args->simulate))
         argp_error(state, "-o and --simulate read FILE again: it cannot be stdin");
+    if (args->order && strcmp(args->order, "breadth-first") == 0)
+        args->options.order = DS_PASE_BREADTH_FIRST;
 }
 
-/* One of the words, or a usage error. */
-static const char *word(const char *name, const char *arg, const char *const *words, uint32_t n,
-                        struct argp_state *state) {
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(arg, words[i]) == 0) return words[i];
-    ds_buf all = {0};
-    for (uint32_t i = 0; i < n; i++) ds_buf_printf(&all, "%s%s", i ? " or " : "", words[i]);
-    argp_error(state, "%s takes %s, not '%s'", name, all.text, arg);
-    ds_buf_deinit(&all);
-    return NULL;
-}
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_WORD, AT(method), "method", 0, "pase|tap",
+     .help = "How: PaSE's dynamic programme (the default), or TAP's folding: equal blocks are "
+             "found, one "
+             "of each is searched, and copies are composed. Both are exact; tap's time does not "
+             "grow with "
+             "depth",
+     .says = "takes pase or tap, not"},
+    {CLI_FLAG, AT(meshes), "meshes", 0, NULL,
+     .help = "tap: try each mesh dp x tp of N devices, and split operations along its axes only"},
+    {CLI_READ, 0, "mesh", 0, "DPxTP", .help = "tap: as --meshes, with this mesh alone, like 1x8",
+     .read = read_mesh},
+    {CLI_I64, AT(devices), "devices", 'p', "N",
+     .help = "Over how many devices; default: those of the scenario's topology", .least = 1,
+     .most = DS_PASE_MAX_DEVICES},
+    {CLI_WORD, AT(cost_model), "cost-model", 0, "pase|distsim",
+     .help =
+         "What a strategy costs: PaSE's own formulas in FLOPs (the default), or what the simulator "
+         "charges on the scenario's devices and links, in microseconds, within their memory",
+     .says = "takes pase or distsim, not"},
+    {CLI_I64, AT(cutoff), "cutoff", 0, "N",
+     .help = "A part of a dim keeps at least N elements; default: 1. PaSE takes 4 for images",
+     .least = 1, .most = 1000000},
+    {CLI_WORD, AT(order), "order", 0, "generate-seq|breadth-first",
+     .help = "pase: in which order operations are eliminated; the first is the default, the second "
+             "there "
+             "to compare with",
+     .says = "takes generate-seq or breadth-first, not"},
+    {CLI_REAL, AT(tflops), "tflops", 0, "N",
+     .help = "PaSE's costs: TFLOP/s of a device; default: 10",
+     .says = "takes a number above 0, not"},
+    {CLI_REAL, AT(gb_per_s), "bandwidth", 0, "N",
+     .help = "PaSE's costs: GB/s of a link; default: 16", .says = "takes a number above 0, not"},
+    {CLI_OUTPUT, AT(output), "output", 'o', "FILE",
+     .help = "Write the program with the strategy in its scenario, as overrides of operations. "
+             "Imports are "
+             "found if FILE is beside the program, or with -I; values of --set are not written, so "
+             "give "
+             "them again. With distsim's costs it is said if data parallelism simulates faster"},
+    {CLI_FLAG, AT(simulate), "simulate", 0, NULL,
+     .help = "Simulate the step with it, with the expert's strategy, and with dp and tp as the "
+             "model has "
+             "them"},
+    {CLI_FLAG, AT(alike), "alike", 0, NULL,
+     .help = "Split all turns of a loop alike, as a program with loops needs it: the best of such "
+             "strategies. -o and --simulate imply it"},
+    CLI_JSON(AT(json), "One JSON object instead of tables"),
+    {0}};
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    static const char *const methods[] = {"pase", "tap"}, *const models[] = {"pase", "distsim"},
-                             *const orders[] = {"generate-seq", "breadth-first"};
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_METHOD:
-        args->method = word("--method", arg, methods, 2, state);
-        return 0;
-    case 'p':
-        args->devices = number("--devices", arg, DS_PASE_MAX_DEVICES, state);
-        return 0;
-    case OPT_COST_MODEL:
-        args->cost_model = word("--cost-model", arg, models, 2, state);
-        return 0;
-    case OPT_CUTOFF:
-        args->cutoff = number("--cutoff", arg, 1000000, state);
-        return 0;
-    case OPT_ORDER:
-        args->options.order = word("--order", arg, orders, 2, state) == orders[1]
-                                  ? DS_PASE_BREADTH_FIRST
-                                  : DS_PASE_GENERATE_SEQ;
-        args->ordered = true;
-        return 0;
-    case OPT_FLOPS:
-        args->flop_per_s = rate("--tflops", arg, state) * 1e12;
-        return 0;
-    case OPT_BANDWIDTH:
-        args->bytes_per_s = rate("--bandwidth", arg, state) * 1e9;
-        return 0;
-    case 'o':
-        args->output = cli_output(&args->common, arg);
-        return 0;
-    case OPT_SIMULATE:
-        args->simulate = true;
-        return 0;
-    case OPT_ALIKE:
-        args->alike = true;
-        return 0;
-    case OPT_MESHES:
-        args->meshes = true;
-        return 0;
-    case OPT_MESH:
-        mesh(arg, args, state);
-        return 0;
-    case OPT_JSON:
-        args->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
-        args->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    case ARGP_KEY_END:
-        check_together(args, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .file = AT(file),
+    .check = check_together,
     .args_doc = "FILE",
     .doc =
         "Find the best strategy for the model of FILE's scenario: into how many parts each "
@@ -210,15 +117,12 @@ static const struct argp parser = {
         "outputs; else Megatron's) under the same costs, and the sizes of the tables. Exit code 1 "
         "if nothing was found that fits into the devices' memory, or the program cannot run.\v"
         "distsim search scenarios/models/pase/alexnet.dir -p 32 --cutoff 4\n"
-        "distsim search scenarios/mlp-training.dir --cost-model distsim --simulate",
-    .children = children};
+        "distsim search scenarios/mlp-training.dir --cost-model distsim --simulate"};
 
 /* ---- the search ---- */
 
 static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return (double)ds_clock_ns() * 1e-9;
 }
 
 /* A strategy beside the found one. */
@@ -404,8 +308,8 @@ static ds_status model_of(const arguments *args, const cli_source *source,
         return ds_pase_costs_new(&source->binding, step, profiles, args->devices, args->cutoff, out,
                                  err);
     *out = ds_pase_formulas_new(args->devices, args->cutoff,
-                                args->flop_per_s > 0 ? args->flop_per_s : DS_PASE_FLOP_PER_S,
-                                args->bytes_per_s > 0 ? args->bytes_per_s : DS_PASE_BYTES_PER_S);
+                                args->tflops > 0 ? args->tflops * 1e12 : DS_PASE_FLOP_PER_S,
+                                args->gb_per_s > 0 ? args->gb_per_s * 1e9 : DS_PASE_BYTES_PER_S);
     return DS_OK;
 }
 
@@ -467,7 +371,7 @@ int cmd_search(int argc, char **argv) {
     ds_buf out = {0};
     ds_error err;
     bool fits = true;
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
     if (!exit_code && read_and_search(&args, &source, &out, &fits, &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);

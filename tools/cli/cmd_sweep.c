@@ -5,26 +5,10 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/progress.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    OPT_DB = 0x300,
-    OPT_RESUME,
-    OPT_SPREADSHEET,
-    OPT_METHOD,
-    OPT_WIDTH,
-    OPT_CERTIFICATE,
-    OPT_SEED,
-    OPT_TIME,
-    OPT_EVALS,
-    OPT_SHARD,
-    OPT_MPI,
-    OPT_PLOT
-};
 
 typedef struct arguments {
     cli_options common;
@@ -35,78 +19,8 @@ typedef struct arguments {
     bool done; /* there are rows to be drawn, and this process has them */
 } arguments;
 
-static const struct argp_option options_table[] = {
-    {"output", 'o', "FILE", 0,
-     "Write the rows there, as CSV; - is stdout. Without it none are kept", 0},
-    {"resume", OPT_RESUME, NULL, 0,
-     "Continue the rows in FILE. FILE must be a table of the same sweep; any other file is refused "
-     "and stays as it is. The result is the table of an undisturbed sweep. --overwrite beside "
-     "--resume replaces the other outputs",
-     0},
-    {"spreadsheet", OPT_SPREADSHEET, NULL, 0,
-     "Put an apostrophe before texts that begin with =, +, -, @, a tab, a line end or an "
-     "apostrophe, since spreadsheets evaluate such texts. Without --spreadsheet the rows are "
-     "exact: "
-     "open the rows of a stranger's file in no spreadsheet",
-     0},
-    {"db", OPT_DB, "FILE", 0, "At the end, write the rows into a SQLite file too: table rows", 0},
-    {"method", OPT_METHOD, "METHOD", 0,
-     "Which candidates, in which order: grid, all of them (the default); random, a sample; bound, "
-     "until the best is proved to be the best; beam, the most promising knob by knob; anneal and "
-     "mcmc, random walks that look for better ones. pase and tap are no walks through candidates: "
-     "they find the best split of every operation over all devices, as `distsim search FILE "
-     "--method METHOD --cost-model distsim --simulate` does",
-     0},
-    {"seed", OPT_SEED, "N", 0, "Of what is drawn at random; default: 0", 0},
-    {"width", OPT_WIDTH, "N", 0,
-     "Of beam: how many answers to the knobs so far are kept; default: 16", 0},
-    {"certificate", OPT_CERTIFICATE, "FILE", 0,
-     "Of bound: write there, once the best candidate is proved, what `distsim certify` checks", 0},
-    {"threads", 't', "N", 0,
-     "Workers; default: one a processor, of several MPI ranks one each. The rows do not depend on "
-     "it",
-     0},
-    {"time", OPT_TIME, "SECONDS", 0,
-     "Stop after SECONDS. Candidates under way have no rows; --resume evaluates these candidates",
-     0},
-    {"evals", OPT_EVALS, "N", 0,
-     "Stop after N rows, and where the conditions of grid reject 10 million values in a row; "
-     "default: none; random, anneal, mcmc: 1000",
-     0},
-    {"shard", OPT_SHARD, "I/N", 0,
-     "Only every N-th candidate, from the I-th on (1 to N); `distsim merge` puts shards together",
-     0},
-    {"plot", OPT_PLOT, "NAME.svg|NAME.png", 0,
-     "At the end, draw the rows by gnuplot: NAME-memory, NAME-best, NAME-scaling; the script "
-     "NAME.gp stays beside them",
-     0},
-    {"mpi", OPT_MPI, NULL, 0,
-     "Share the candidates with the other MPI ranks. Without it too if mpirun or srun started "
-     "several and there is no --shard",
-     0},
-    {"quiet", 'q', NULL, 0, "No table at the end, no progress", 0},
-    {0}};
-
-static uint64_t number(const char *name, const char *arg, uint64_t least, uint64_t most,
-                       struct argp_state *state) {
-    char *end;
-    errno = 0;
-    unsigned long long value = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || errno || value < least || value > most)
-        argp_error(state, "%s takes a number from %" PRIu64 " to %" PRIu64 ", not '%s'", name,
-                   least, most, arg);
-    return value;
-}
-
-static double seconds(const char *arg, struct argp_state *state) {
-    char *end;
-    double value = strtod(arg, &end);
-    if (end == arg || *end || !(value > 0) || value > 1e9)
-        argp_error(state, "--time takes a number of seconds, not '%s'", arg);
-    return value;
-}
-
-static void read_shard(const char *arg, ds_sweep_options *sweep, struct argp_state *state) {
+static void read_shard(void *place, char *arg, struct argp_state *state) {
+    ds_sweep_options *sweep = place;
     unsigned i, n;
     char rest;
     if (sscanf(arg, "%u/%u%c", &i, &n, &rest) != 2 || i < 1 || i > n || n > 1000000)
@@ -121,7 +35,8 @@ static bool is_search(const arguments *args) {
     return method && (strcmp(method, "pase") == 0 || strcmp(method, "tap") == 0);
 }
 
-static void check(const arguments *args, struct argp_state *state) {
+static void check(void *arguments_, struct argp_state *state) {
+    const arguments *args = arguments_;
     const ds_sweep_options *sweep = &args->sweep;
     if (is_search(args) && (sweep->path || sweep->certificate || sweep->n_shards || args->mpi))
         argp_error(state,
@@ -133,77 +48,72 @@ static void check(const arguments *args, struct argp_state *state) {
         argp_error(state, "--plot reads the rows again: -o FILE, not stdout");
 }
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    ds_sweep_options *sweep = &args->sweep;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case 'o':
-        sweep->path = arg;
-        return 0;
-    case OPT_DB:
-        sweep->db = arg;
-        return 0;
-    case OPT_RESUME:
-        sweep->resume = true;
-        return 0;
-    case OPT_SPREADSHEET:
-        sweep->spreadsheet = true;
-        return 0;
-    case OPT_METHOD:
-        sweep->method = arg;
-        return 0;
-    case OPT_WIDTH:
-        sweep->width = (uint32_t)number("--width", arg, 1, 100000, state);
-        return 0;
-    case OPT_CERTIFICATE:
-        sweep->certificate = arg;
-        return 0;
-    case OPT_SEED:
-        sweep->seed = number("--seed", arg, 0, UINT64_MAX, state);
-        return 0;
-    case 't':
-        sweep->n_workers = (uint32_t)number("--threads", arg, 1, 1024, state);
-        return 0;
-    case OPT_TIME:
-        sweep->max_seconds = seconds(arg, state);
-        return 0;
-    case OPT_EVALS:
-        sweep->max_rows = number("--evals", arg, 1, UINT64_MAX, state);
-        return 0;
-    case OPT_SHARD:
-        read_shard(arg, sweep, state);
-        return 0;
-    case OPT_PLOT:
-        args->plot = arg;
-        return 0;
-    case OPT_MPI:
-        args->mpi = true;
-        return 0;
-    case 'q':
-        args->quiet = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (args->file) argp_error(state, "one FILE at a time: '%s' is too many", arg);
-        args->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    case ARGP_KEY_END:
-        check(args, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_OWN, AT(sweep.path), "output", 'o', "FILE",
+     .help = "Write the rows there, as CSV; - is stdout. Without it none are kept"},
+    {CLI_FLAG, AT(sweep.resume), "resume", 0, NULL,
+     .help =
+         "Continue the rows in FILE. FILE must be a table of the same sweep; any other file is "
+         "refused "
+         "and stays as it is. The result is the table of an undisturbed sweep. --overwrite beside "
+         "--resume replaces the other outputs"},
+    {CLI_FLAG, AT(sweep.spreadsheet), "spreadsheet", 0, NULL,
+     .help =
+         "Put an apostrophe before texts that begin with =, +, -, @, a tab, a line end or an "
+         "apostrophe, since spreadsheets evaluate such texts. Without --spreadsheet the rows are "
+         "exact: "
+         "open the rows of a stranger's file in no spreadsheet"},
+    {CLI_OWN, AT(sweep.db), "db", 0, "FILE",
+     .help = "At the end, write the rows into a SQLite file too: table rows"},
+    {CLI_TEXT, AT(sweep.method), "method", 0, "METHOD",
+     .help =
+         "Which candidates, in which order: grid, all of them (the default); random, a sample; "
+         "bound, "
+         "until the best is proved to be the best; beam, the most promising knob by knob; anneal "
+         "and "
+         "mcmc, random walks that look for better ones. pase and tap are no walks through "
+         "candidates: "
+         "they find the best split of every operation over all devices, as `distsim search FILE "
+         "--method METHOD --cost-model distsim --simulate` does"},
+    {CLI_U64, AT(sweep.seed), "seed", 0, "N", .help = "Of what is drawn at random; default: 0"},
+    {CLI_U32, AT(sweep.width), "width", 0, "N",
+     .help = "Of beam: how many answers to the knobs so far are kept; default: 16", .least = 1,
+     .most = 100000},
+    {CLI_OWN, AT(sweep.certificate), "certificate", 0, "FILE",
+     .help =
+         "Of bound: write there, once the best candidate is proved, what `distsim certify` checks"},
+    CLI_WORKERS(AT(sweep.n_workers),
+                "Workers; default: one a processor, of several MPI ranks one each. The rows do not "
+                "depend on it"),
+    {CLI_REAL, AT(sweep.max_seconds), "time", 0, "SECONDS",
+     .help = "Stop after SECONDS. Candidates under way have no rows; --resume evaluates these "
+             "candidates",
+     .says = "takes a number of seconds, not"},
+    CLI_EVALS(AT(sweep.max_rows),
+              "Stop after N rows, and where the conditions of grid reject 10 million values in a "
+              "row; default: none; random, anneal, mcmc: 1000"),
+    {CLI_READ, AT(sweep), "shard", 0, "I/N",
+     .help = "Only every N-th candidate, from the I-th on (1 to N); `distsim merge` puts shards "
+             "together",
+     .read = read_shard},
+    {CLI_TEXT, AT(plot), "plot", 0, "NAME.svg|NAME.png",
+     .help =
+         "At the end, draw the rows by gnuplot: NAME-memory, NAME-best, NAME-scaling; the script "
+         "NAME.gp stays beside them"},
+    {CLI_FLAG, AT(mpi), "mpi", 0, NULL,
+     .help =
+         "Share the candidates with the other MPI ranks. Without it too if mpirun or srun started "
+         "several and there is no --shard"},
+    CLI_QUIET(AT(quiet), "No table at the end, no progress"),
+    {0}};
 
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .file = AT(file),
+    .keeps_words = true,
+    .check = check,
     .args_doc = "FILE",
     .doc =
         "Explore the sweep of FILE: each candidate is simulated as `distsim run` does it, and is "
@@ -211,8 +121,7 @@ static const struct argp parser = {
         "At the end: the best candidates and, with several objectives, the Pareto front. Costs "
         "are fitted ones unless the scenario says `cost = measured`. `distsim replay HASH --from "
         "out.csv` runs a row again. Exit code 1 if no candidate fits and holds the conditions, but "
-        "0 for a shard without candidates.",
-    .children = children};
+        "0 for a shard without candidates."};
 
 /* ---- the end ---- */
 
@@ -374,7 +283,7 @@ static int search(const arguments *args) {
 
 int cmd_sweep(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     int exit_code = is_search(&args) ? search(&args) : sweep(&args);
     cli_options_deinit(&args.common);
     return exit_code;

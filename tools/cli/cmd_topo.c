@@ -18,100 +18,61 @@ typedef struct arguments {
     bool bisection, json;
 } arguments;
 
-enum { OPT_ROUTE = 0x200, OPT_BISECTION, OPT_DOT, OPT_GRAPHML, OPT_SIMGRID, OPT_JSON, OPT_DEGRADE };
-
-static const struct argp_option options_table[] = {
-    {"route", OPT_ROUTE, "A B", 0, "The route from A to B, as in --route n[0].gpu[0] n[1].gpu[3]",
-     0},
-    {"bisection", OPT_BISECTION, NULL, 0,
-     "Bandwidth from the first half of the devices to the second (max-flow)", 0},
-    {"dot", OPT_DOT, "FILE", 0, "Write the graph for Graphviz (- is stdout)", 0},
-    {"graphml", OPT_GRAPHML, "FILE", 0,
-     "Write the graph as GraphML (- is stdout); `distsim import graphml` reads it", 0},
-    {"simgrid", OPT_SIMGRID, "FILE", 0,
-     "Write a SimGrid platform with the same links and routes (- is stdout)", 0},
-    {"json", OPT_JSON, NULL, 0, "Print one JSON object", 0},
-    {"degrade", OPT_DEGRADE, "WHAT", 0,
-     "What if: as after the word in the file, such as \"sw -- nic bandwidth = 0\"; repeatable", 0},
-    {0}};
-
-static error_t take_route(arguments *args, char *arg, struct argp_state *state) {
+static void read_route(void *place, char *from, struct argp_state *state) {
+    arguments *args = place;
     if (state->next >= state->argc) argp_error(state, "--route needs two nodes, A and B");
-    args->from = arg;
+    args->from = from;
     args->to = state->argv[state->next++]; /* argp allows an option to take what follows */
-    return 0;
 }
 
-static error_t take_argument(arguments *args, const char *arg, struct argp_state *state) {
+static void read_word(void *arguments_, char *word, struct argp_state *state) {
+    arguments *args = arguments_;
     if (!args->file) {
-        args->file = arg;
-    } else if (!args->name && arg[0] == '@') {
-        args->name = arg + 1;
+        args->file = cli_input(&args->common, word);
+    } else if (!args->name && word[0] == '@') {
+        args->name = word + 1;
     } else {
-        argp_error(state, "unexpected argument '%s' (a topology's name starts with @)", arg);
+        argp_error(state, "unexpected argument '%s' (a topology's name starts with @)", word);
     }
-    return 0;
 }
 
 static bool is_stdout(const char *path) {
     return path && strcmp(path, "-") == 0;
 }
 
-static void check_usage(const arguments *args, struct argp_state *state) {
+static void check_usage(void *arguments_, struct argp_state *state) {
+    const arguments *args = arguments_;
     int n = is_stdout(args->dot) + is_stdout(args->graphml) + is_stdout(args->simgrid) + args->json;
     if (n > 1)
         argp_error(state, "only one of --dot -, --graphml -, --simgrid - and --json can go to "
                           "stdout");
 }
 
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case OPT_ROUTE:
-        return take_route(args, arg, state);
-    case OPT_BISECTION:
-        args->bisection = true;
-        return 0;
-    case OPT_DOT:
-        args->dot = cli_output(&args->common, arg);
-        return 0;
-    case OPT_GRAPHML:
-        args->graphml = cli_output(&args->common, arg);
-        return 0;
-    case OPT_SIMGRID:
-        args->simgrid = cli_output(&args->common, arg);
-        return 0;
-    case OPT_JSON:
-        args->json = true;
-        return 0;
-    case OPT_DEGRADE:
-        DS_HPUSH(&args->common.degrades, arg);
-        return 0;
-    case ARGP_KEY_ARG:
-        return take_argument(args, arg, state);
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    case ARGP_KEY_END:
-        check_usage(args, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define AT(member) offsetof(arguments, member)
+static const cli_option option_rows[] = {
+    {CLI_READ, 0, "route", 0, "A B",
+     .help = "The route from A to B, as in --route n[0].gpu[0] n[1].gpu[3]", .read = read_route},
+    {CLI_FLAG, AT(bisection), "bisection", 0, NULL,
+     .help = "Bandwidth from the first half of the devices to the second (max-flow)"},
+    {CLI_OUTPUT, AT(dot), "dot", 0, "FILE", .help = "Write the graph for Graphviz (- is stdout)"},
+    {CLI_OUTPUT, AT(graphml), "graphml", 0, "FILE",
+     .help = "Write the graph as GraphML (- is stdout); `distsim import graphml` reads it"},
+    {CLI_OUTPUT, AT(simgrid), "simgrid", 0, "FILE",
+     .help = "Write a SimGrid platform with the same links and routes (- is stdout)"},
+    CLI_JSON(AT(json), "Print one JSON object"),
+    CLI_DEGRADE("What if: as after the word in the file, such as \"sw -- nic bandwidth = 0\"; "
+                "repeatable"),
+    {0}};
 
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .word = read_word,
+    .check = check_usage,
     .args_doc = "FILE [@TOPOLOGY]",
     .doc =
         "Show a device graph: its devices and links, whether all devices reach each other, "
-        "routes, bisection bandwidth. Without @TOPOLOGY, the one of FILE that no other contains.",
-    .children = children};
+        "routes, bisection bandwidth. Without @TOPOLOGY, the one of FILE that no other contains."};
 
 /* ---- which topology ---- */
 
@@ -459,7 +420,7 @@ static ds_status show(const arguments *args, const cli_source *source, ds_error 
 
 int cmd_topo(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     cli_source source;
     ds_error err;
     ds_status status = cli_open(args.file, &args.common, &source);

@@ -14,87 +14,44 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_SCENARIO = 0x600, OPT_SPLIT, OPT_ALL, OPT_JSON, OPT_MEMORY, OPT_LEDGER, OPT_EVERY };
+static void check_usage(void *arguments_, struct argp_state *state) {
+    const validate_arguments *args = arguments_;
+    if (args->json && args->ledger) argp_error(state, "--json and --ledger exclude each other");
+    if (args->memory && (args->json || args->ledger || args->out))
+        argp_error(state, "--memory prints a table; it has no --json, --ledger or --out");
+}
 
-static const struct argp_option options_table[] = {
-    {"out", 'o', "FILE", 0, "Write a CSV with a line a row: prediction, error, reason of refusal",
-     0},
-    {"json", OPT_JSON, NULL, 0, "Print the errors as one JSON array, an object a set and split", 0},
-    {"ledger", OPT_LEDGER, NULL, 0, "Print the errors as a Markdown table", 0},
-    {"split", OPT_SPLIT, "NAME", 0, "Only rows of this split (calib, val, …)", 0},
-    {"every", OPT_EVERY, "N", 0, "Only every N-th row of each set and split, from the first on", 0},
-    {"scenario", OPT_SCENARIO, "LINE", 0,
-     "Print the scenario of the row in this line of the file, and do not simulate", 0},
-    {"jobs", 'j', "N", 0, "Rows predicted at a time; default: the number of processors", 0},
-    {"memory", OPT_MEMORY, NULL, 0,
-     "Predict memory instead, of the rows that have a figure for it, and print each", 0},
-    {"all-microbatches", OPT_ALL, NULL, 0,
-     "With --memory: simulate all microbatches of a step; by default as many as are in flight at "
-     "once, which hold as much",
-     0},
+#define AT(member) offsetof(validate_arguments, member)
+#define FROM_1(at, name, letter, value, text)                                                      \
+    {                                                                                              \
+        CLI_U32, at, name, letter, value, .help = text, .least = 1, .most = UINT32_MAX,            \
+                                          .says = "takes a number from 1 on, not"                  \
+    }
+static const cli_option option_rows[] = {
+    {CLI_OUTPUT, AT(out), "out", 'o', "FILE",
+     .help = "Write a CSV with a line a row: prediction, error, reason of refusal"},
+    CLI_JSON(AT(json), "Print the errors as one JSON array, an object a set and split"),
+    {CLI_FLAG, AT(ledger), "ledger", 0, NULL, .help = "Print the errors as a Markdown table"},
+    {CLI_TEXT, AT(split), "split", 0, "NAME", .help = "Only rows of this split (calib, val, …)"},
+    FROM_1(AT(every), "every", 0, "N",
+           "Only every N-th row of each set and split, from the first on"),
+    FROM_1(AT(scenario), "scenario", 0, "LINE",
+           "Print the scenario of the row in this line of the file, and do not simulate"),
+    FROM_1(AT(workers), "jobs", 'j', "N",
+           "Rows predicted at a time; default: the number of processors"),
+    {CLI_FLAG, AT(memory), "memory", 0, NULL,
+     .help = "Predict memory instead, of the rows that have a figure for it, and print each"},
+    {CLI_FLAG, AT(all_microbatches), "all-microbatches", 0, NULL,
+     .help = "With --memory: simulate all microbatches of a step; by default as many as are in "
+             "flight at "
+             "once, which hold as much"},
     {0}};
 
-static uint32_t number(const char *arg, const char *option, struct argp_state *state) {
-    char *end;
-    unsigned long value = strtoul(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || value < 1 || value > UINT32_MAX)
-        argp_error(state, "%s takes a number from 1 on, not '%s'", option, arg);
-    return (uint32_t)value;
-}
-
-static error_t parse_argument(int key, char *arg, struct argp_state *state) {
-    validate_arguments *args = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &args->common;
-        return 0;
-    case 'o':
-        args->out = cli_output(&args->common, arg);
-        return 0;
-    case OPT_JSON:
-        args->json = true;
-        return 0;
-    case OPT_LEDGER:
-        args->ledger = true;
-        return 0;
-    case OPT_MEMORY:
-        args->memory = true;
-        return 0;
-    case OPT_SPLIT:
-        args->split = arg;
-        return 0;
-    case OPT_ALL:
-        args->all_microbatches = true;
-        return 0;
-    case OPT_EVERY:
-        args->every = number(arg, "--every", state);
-        return 0;
-    case OPT_SCENARIO:
-        args->scenario = number(arg, "--scenario", state);
-        return 0;
-    case 'j':
-        args->workers = number(arg, "--jobs", state);
-        return 0;
-    case ARGP_KEY_ARG:
-        DS_HPUSH(&args->files, arg);
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_usage(state);
-        return 0;
-    case ARGP_KEY_END:
-        if (args->json && args->ledger) argp_error(state, "--json and --ledger exclude each other");
-        if (args->memory && (args->json || args->ledger || args->out))
-            argp_error(state, "--memory prints a table; it has no --json, --ledger or --out");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&cli_writer_argp, 0, NULL, 0}, {0}};
-static const struct argp parser = {
-    .options = options_table,
-    .parser = parse_argument,
+static const cli_verb verb = {
+    .options = option_rows,
+    .takes = CLI_PROGRAM | CLI_WRITES,
+    .files = AT(files),
+    .check = check_usage,
     .args_doc = "DATA.csv...",
     .doc =
         "Predict published measurements and print the errors: the time of a training step for "
@@ -102,8 +59,7 @@ static const struct argp parser = {
         "row of tables like those in tests/data/e2e, by set and split."
         "\vA row is refused, with the reason, where neither it nor what is known of its source "
         "says what a simulation needs. Constants come from the cost database; nothing is fitted. "
-        "Models are imported from the folder scenarios (-I).",
-    .children = children};
+        "Models are imported from the folder scenarios (-I)."};
 
 /* ---- rows ---- */
 
@@ -422,7 +378,7 @@ static int run(validate_arguments *args) {
 int cmd_validate(int argc, char **argv) {
     validate_arguments args = {0};
     ds_buf near = {0};
-    cli_parse(&parser, argc, argv, &args);
+    cli_parse(&verb, argc, argv, &args);
     add_scenarios(&args, &near);
     int exit_code = run(&args);
     cli_options_deinit(&args.common);

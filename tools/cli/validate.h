@@ -6,7 +6,7 @@
 
 typedef struct validate_arguments {
     cli_options common;
-    DS_VEC(const char *) files;
+    cli_texts files;
     const char *split; /* NULL: all; of memory: all but `exclude` */
     const char *out;   /* a row each; NULL: none */
     uint32_t scenario; /* a line whose scenario is printed; 0: none */
