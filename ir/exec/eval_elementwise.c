@@ -1,4 +1,5 @@
-/* Elementwise ops, the right operand repeated where it is smaller. */
+/* Elementwise ops: one element at a time, the right operand repeated where it is smaller. UNARY and
+ * BINARY make the function that an op's line names by EVAL of a formula in x, or in x and y. */
 #include "ir/exec/internal.h"
 
 #include "ir/base/rng.h"
@@ -9,12 +10,12 @@
 #define GELU_A 0.044715
 #define GELU_C 0.79788456080286535588 /* sqrt(2 / pi) */
 
-static double gelu(double x) {
-    return 0.5 * x * (1 + tanh(GELU_C * (x + GELU_A * x * x * x)));
+static double gelu_argument(double x) {
+    return GELU_C * (x + GELU_A * x * x * x);
 }
 
 static double gelu_slope(double x) {
-    double t = tanh(GELU_C * (x + GELU_A * x * x * x));
+    double t = tanh(gelu_argument(x));
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * GELU_C * (1 + 3 * GELU_A * x * x);
 }
 
@@ -25,6 +26,11 @@ static double sigmoid(double x) {
     return y / (1 + y);
 }
 
+static double silu_slope(double x) {
+    double s = sigmoid(x);
+    return s * (1 + x * (1 - s));
+}
+
 /* Toward zero, to the nearest value that the dtype has; NaN becomes 0. */
 static double to_integer(ds_dtype dtype, double x) {
     if (dtype == DS_BOOL) return x != 0;
@@ -33,65 +39,6 @@ static double to_integer(ds_dtype dtype, double x) {
     double low = dtype == DS_U8 ? 0 : -ldexp(1, bits - 1);
     double high = dtype == DS_U8 ? 255 : ldexp(1, bits - 1) - 1;
     return fmin(fmax(trunc(x), low), high);
-}
-
-static double unary(ds_opcode code, double x) {
-    switch (code) {
-    case DS_OP_RELU:
-        return x > 0 || isnan(x) ? x : 0;
-    case DS_OP_GELU:
-        return gelu(x);
-    case DS_OP_SILU:
-        return x * sigmoid(x);
-    case DS_OP_SQUARED_RELU:
-        return x > 0 || isnan(x) ? x * x : 0;
-    case DS_OP_TANH:
-        return tanh(x);
-    case DS_OP_SIGMOID:
-        return sigmoid(x);
-    case DS_OP_EXP:
-        return exp(x);
-    case DS_OP_LOG:
-        return log(x);
-    case DS_OP_SQRT:
-        return sqrt(x);
-    case DS_OP_NEG:
-        return -x;
-    default:
-        return x;
-    }
-}
-
-static double silu_slope(double x) {
-    double s = sigmoid(x);
-    return s * (1 + x * (1 - s));
-}
-
-static double binary(ds_opcode code, double x, double y) {
-    switch (code) {
-    case DS_OP_ADD:
-    case DS_OP_BIAS:
-    case DS_OP_ACCUMULATE:
-        return x + y;
-    case DS_OP_SUB:
-        return x - y;
-    case DS_OP_MUL:
-        return x * y;
-    case DS_OP_DIV:
-        return x / y;
-    case DS_OP_RELU_GRAD:
-        return y > 0 ? x : 0;
-    case DS_OP_SILU_GRAD:
-        return x * silu_slope(y);
-    case DS_OP_SQUARED_RELU_GRAD:
-        return y > 0 ? 2 * x * y : 0;
-    case DS_OP_TANH_GRAD:
-        return x * (1 - y * y);
-    case DS_OP_SIGMOID_GRAD:
-        return x * y * (1 - y);
-    default: /* gelu_grad */
-        return x * gelu_slope(y);
-    }
 }
 
 /* Strides of the right operand along the left one's dims: 0 where it is repeated. */
@@ -126,13 +73,17 @@ static void note_margin(const ds_eval *e, const ds_tensor *y) {
     if (most > 0) ds_eval_margin(e, least / most);
 }
 
-static ds_status two(const ds_eval *e, ds_error *err) {
+static inline ds_status one(const ds_eval *e, double (*f)(double)) {
+    for (int64_t i = 0; i < e->out[0]->t.n; i++) e->out[0]->t.at[i] = f(e->in[0]->t.at[i]);
+    return DS_OK;
+}
+
+static inline ds_status two(const ds_eval *e, double (*f)(double, double), ds_error *err) {
     const ds_tensor *x = &e->in[0]->t, *y = &e->in[1]->t;
     int64_t stride[DS_MAX_RANK], at[DS_MAX_RANK] = {0}, j = 0;
     DS_TRY(right_strides(e, stride, err));
-    if (e->op->code == DS_OP_RELU_GRAD) note_margin(e, y);
     for (int64_t i = 0; i < x->n; i++) {
-        e->out[0]->t.at[i] = binary(e->op->code, x->at[i], y->at[j]);
+        e->out[0]->t.at[i] = f(x->at[i], y->at[j]);
         for (uint32_t d = x->rank; d-- > 0;) {
             j += stride[d];
             if (++at[d] < x->dims[d]) break;
@@ -141,6 +92,53 @@ static ds_status two(const ds_eval *e, ds_error *err) {
         }
     }
     return DS_OK;
+}
+
+#define UNARY(NAME, FORMULA)                                                                       \
+    static double NAME##_at(double x) {                                                            \
+        return FORMULA;                                                                            \
+    }                                                                                              \
+    ds_status ds_exec__eval_##NAME(const ds_eval *e, ds_error *err) {                              \
+        (void)err;                                                                                 \
+        return one(e, NAME##_at);                                                                  \
+    }
+#define BINARY(NAME, FORMULA)                                                                      \
+    static double NAME##_at(double x, double y) {                                                  \
+        return FORMULA;                                                                            \
+    }                                                                                              \
+    ds_status ds_exec__eval_##NAME(const ds_eval *e, ds_error *err) {                              \
+        return two(e, NAME##_at, err);                                                             \
+    }
+
+UNARY(relu, x > 0 || isnan(x) ? x : 0)
+UNARY(gelu, 0.5 * x * (1 + tanh(gelu_argument(x))))
+UNARY(silu, (x * sigmoid(x)))
+UNARY(squared_relu, x > 0 || isnan(x) ? x * x : 0)
+UNARY(tanh, tanh(x))
+UNARY(sigmoid, sigmoid(x))
+UNARY(exp, exp(x))
+UNARY(log, log(x))
+UNARY(sqrt, sqrt(x))
+UNARY(neg, -x)
+BINARY(add, x + y)
+BINARY(bias, x + y)
+BINARY(sub, x - y)
+BINARY(mul, (x * y))
+BINARY(div, x / y)
+/* Gradients: x is that of the result, y the forward op's operand or result. */
+BINARY(gelu_grad, (x * gelu_slope(y)))
+BINARY(silu_grad, (x * silu_slope(y)))
+BINARY(squared_relu_grad, y > 0 ? 2 * x * y : 0)
+BINARY(tanh_grad, (x * (1 - y * y)))
+BINARY(sigmoid_grad, (x * y * (1 - y)))
+
+static double relu_grad(double x, double y) {
+    return y > 0 ? x : 0;
+}
+
+ds_status ds_exec__eval_relu_grad(const ds_eval *e, ds_error *err) {
+    note_margin(e, &e->in[1]->t);
+    return two(e, relu_grad, err);
 }
 
 /* Where a device's part lies in the whole tensor: with `full` and `start` the value is itself a box
@@ -175,7 +173,7 @@ static int64_t global_index(uint32_t rank, const int64_t *dims, const int64_t *l
 }
 
 /* The mask of an element depends on names and the global index alone (SEMANTICS P2). */
-static ds_status dropout(const ds_eval *e, ds_error *err) {
+ds_status ds_exec__eval_dropout(const ds_eval *e, ds_error *err) {
     double p = 0;
     int64_t seed = 0, lo[DS_MAX_RANK], full[DS_MAX_RANK], n;
     DS_TRY(ds_eval_real(e, "p", &p, err));
@@ -194,32 +192,32 @@ static ds_status dropout(const ds_eval *e, ds_error *err) {
     return DS_OK;
 }
 
-ds_status ds_exec__eval_elementwise(const ds_eval *e, ds_error *err) {
-    ds_tensor *out = &e->out[0]->t;
+/* ---- constants, scale, cast ---- */
+
+ds_status ds_exec__eval_zeros(const ds_eval *e, ds_error *err) {
+    (void)e, (void)err; /* results begin as zeros */
+    return DS_OK;
+}
+
+ds_status ds_exec__eval_fill(const ds_eval *e, ds_error *err) {
     double value = 0;
-    switch (e->op->code) {
-    case DS_OP_DROPOUT:
-        return dropout(e, err);
-    case DS_OP_ZEROS:
-        return DS_OK;
-    case DS_OP_FILL:
-        DS_TRY(ds_eval_real(e, "value", &value, err));
-        for (int64_t i = 0; i < out->n; i++) out->at[i] = value;
-        return DS_OK;
-    case DS_OP_SCALE:
-        DS_TRY(ds_eval_real(e, "factor", &value, err));
-        for (int64_t i = 0; i < out->n; i++) out->at[i] = value * e->in[0]->t.at[i];
-        return DS_OK;
-    case DS_OP_CAST: {
-        ds_dtype to = e->out_dtype[0];
-        bool cuts = !ds_dtype_is_float(to) && (ds_dtype_is_float(e->in_dtype[0]) || to == DS_BOOL);
-        for (int64_t i = 0; i < out->n; i++)
-            out->at[i] = cuts ? to_integer(to, e->in[0]->t.at[i]) : e->in[0]->t.at[i];
-        return DS_OK;
-    }
-    default:
-        if (e->op->n_in == 2) return two(e, err);
-        for (int64_t i = 0; i < out->n; i++) out->at[i] = unary(e->op->code, e->in[0]->t.at[i]);
-        return DS_OK;
-    }
+    DS_TRY(ds_eval_real(e, "value", &value, err));
+    for (int64_t i = 0; i < e->out[0]->t.n; i++) e->out[0]->t.at[i] = value;
+    return DS_OK;
+}
+
+ds_status ds_exec__eval_scale(const ds_eval *e, ds_error *err) {
+    double factor = 0;
+    DS_TRY(ds_eval_real(e, "factor", &factor, err));
+    for (int64_t i = 0; i < e->out[0]->t.n; i++) e->out[0]->t.at[i] = factor * e->in[0]->t.at[i];
+    return DS_OK;
+}
+
+ds_status ds_exec__eval_cast(const ds_eval *e, ds_error *err) {
+    (void)err;
+    ds_dtype to = e->out_dtype[0];
+    bool cuts = !ds_dtype_is_float(to) && (ds_dtype_is_float(e->in_dtype[0]) || to == DS_BOOL);
+    for (int64_t i = 0; i < e->out[0]->t.n; i++)
+        e->out[0]->t.at[i] = cuts ? to_integer(to, e->in[0]->t.at[i]) : e->in[0]->t.at[i];
+    return DS_OK;
 }

@@ -84,51 +84,20 @@ typedef struct ds_eval {
     bool shard_view;   /* inside a local region, or a rank's body: global indices are not known */
 } ds_eval;
 
-typedef ds_status (*ds_eval_function)(const ds_eval *e, ds_error *err);
+typedef ds_status ds_eval_function(const ds_eval *e, ds_error *err);
 
-/* NULL for collectives and structure. */
-ds_eval_function ds_exec__evaluator(ds_opcode code);
+/* What the op's line names by EVAL; NULL for collectives and structure. */
+ds_eval_function *ds_exec__evaluator(ds_opcode code);
 
-ds_status ds_exec__eval_einsum(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_elementwise(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_softmax(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_norm(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_batch_norm(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_norm_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_batch_norm_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_embedding(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_embedding_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_pick(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_cross_entropy(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_cross_entropy_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_mse(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_conv2d(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_pool(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_pool_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_lstm(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_lstm_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_causal_conv(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_causal_conv_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_ssd_scan(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_ssd_scan_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_attention(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_attention_merge(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_attention_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_rotary(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_reshape(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_transpose(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_expand(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_after(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_reduce_max_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_reduce(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_topk(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_topk_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_dispatch(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_combine(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_combine_grad(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_optimizer(const ds_eval *e, ds_error *err);
-ds_status ds_exec__eval_clip(const ds_eval *e, ds_error *err);
+#define VJP(f)
+#define NONE
+#define EVAL(f)                      ds_eval_function ds_exec__eval_##f;
+#define OP(ID, MNEMONIC, ROOMS, ...) ROOMS
+#include "ir/ops/ops.def"
+#undef OP
+#undef EVAL
+#undef NONE
+#undef VJP
 
 /* Images that share statistics in batch_norm. `groups` is the number in the whole batch; a split
  * batch has some of them on each device. DS_ERR_SHAPE if that is no whole number of them. */

@@ -105,13 +105,16 @@ typedef struct ds_op_desc {
                            I: any integer; F, G: any float, variables too; _: any; or a dtype */
     int32_t flop_per_point; /* FLOPs per point of the rule's full iteration space */
     uint32_t flags;
-    const char *inplace;  /* "0, -": one item a result, the last one repeats: the operand whose
-                             buffer the result may take, `-` none, `k` or `k+1` counted from the
-                             result's own number; NULL: none. ops.def has the convention */
-    const char *attrs;    /* "axis:int=-1 causal:bool=false rule:str! op:str{sum,max}=sum" */
-    const char *backward; /* how the gradient is made: an op name, or NULL where it follows from
-                             the rule or where there is none */
-    const char *doc;      /* one sentence for LANGUAGE.md */
+    const char *inplace; /* "0, -": one item a result, the last one repeats: the operand whose
+                            buffer the result may take, `-` none, `k` or `k+1` counted from the
+                            result's own number; NULL: none. ops.def has the convention */
+    const char *attrs;   /* "axis:int=-1 causal:bool=false rule:str! op:str{sum,max}=sum" */
+    const char *eval;    /* which function of ir/exec runs it; NULL: communication */
+    const char *vjp;     /* which function of ir/passes/grad makes its gradient; NULL: none does */
+    ds_opcode backward;  /* an op that the gradient is made by; DS_OP_INVALID: none */
+    const char *saves;   /* "x y", "b for a; a for b": what the gradient reads; see ops.def */
+    const char *form;    /* as in the manual, names of operands and results; NULL: "%y = f(%x)" */
+    const char *doc;     /* one sentence for the manual */
     /* The rule where it depends on ranks or attributes; overrides `rule`, which then only documents
      * the common case. */
     ds_status (*rule_of)(const struct ds_rule_args *args, ds_rule *out, ds_error *err);
@@ -150,6 +153,11 @@ ds_status ds_op_scratch(const ds_op *op, const ds_type *const *types, const ds_s
  * An optimizer's result always takes that buffer; of other ops, if nothing reads the operand later.
  * `desc` may be NULL. */
 uint32_t ds_op_inplace(const ds_op_desc *desc, uint32_t result);
+
+/* Does the gradient of operand `of` read operand i, or result r, of the forward op (the line's
+ * `saves`)? O(length of the line's names). */
+bool ds_op_saves_operand(const ds_op_desc *desc, uint32_t of, uint32_t i);
+bool ds_op_saves_result(const ds_op_desc *desc, uint32_t of, uint32_t r);
 
 /* Attribute values with the table's defaults. An attribute absent and without default: `*out` keeps
  * its value. */

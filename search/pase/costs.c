@@ -160,7 +160,7 @@ static ds_status backward_us(const costs *m, const ds_pase_node *node, const ds_
     back.flop *= 2;
     back.bytes_read += work->bytes_written;
     back.bytes_written = work->bytes_read;
-    DS_TRY(op_us(m, desc->backward, &back, op->loc, &us, err));
+    DS_TRY(op_us(m, ds_op_name(desc->backward), &back, op->loc, &us, err));
     *sum += us * most;
     return DS_OK;
 }

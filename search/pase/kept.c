@@ -1,55 +1,13 @@
 /* Which tensors a training step holds when its backward pass begins, and a forward pass at its
  * fullest: what memory is made of beside weights.
  *
- * A tensor is kept if a backward op reads it (ir/passes/vjp*.c): the operands of products, of what
- * multiplies, of attention, of losses and of most that is not linear; the results of softmax, relu
- * and a few others. It is one buffer with its views, lies as the op that makes it is split, and is
- * counted once. */
+ * A tensor is kept if a gradient that is wanted reads the tensor (`saves` in ir/ops/ops.def). A
+ * kept tensor is one buffer with its views, lies as the op that makes it is split, and is counted
+ * once. */
 #include "search/pase/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { OPERAND_0 = 1, OPERANDS = 2, RESULT = 4 };
-
-static int saved_by(ds_opcode code) {
-    switch (code) {
-    case DS_OP_RELU:
-    case DS_OP_TANH:
-    case DS_OP_SIGMOID:
-    case DS_OP_EXP:
-    case DS_OP_SQRT:
-    case DS_OP_SOFTMAX:
-        return RESULT;
-    case DS_OP_GELU:
-    case DS_OP_SILU:
-    case DS_OP_SQUARED_RELU:
-    case DS_OP_LOG:
-    case DS_OP_LAYER_NORM:
-    case DS_OP_RMS_NORM:
-    case DS_OP_BATCH_NORM:
-    case DS_OP_MAX_POOL:
-    case DS_OP_REDUCE_MAX:
-        return OPERAND_0;
-    case DS_OP_MATMUL:
-    case DS_OP_EINSUM:
-    case DS_OP_CONV2D:
-    case DS_OP_MUL:
-    case DS_OP_MSE:
-    case DS_OP_CROSS_ENTROPY:
-    case DS_OP_LSTM:
-    case DS_OP_CAUSAL_CONV:
-    case DS_OP_SSD_SCAN:
-    case DS_OP_DISPATCH:
-    case DS_OP_COMBINE:
-        return OPERANDS;
-    case DS_OP_DIV:
-    case DS_OP_ATTENTION:
-        return OPERANDS | RESULT;
-    default:
-        return 0;
-    }
-}
 
 void ds_pase__hold(ds_pase_node *node, uint32_t axes, double bytes) {
     for (uint32_t i = 0; i < DS_PASE_HELD; i++) {
@@ -78,6 +36,10 @@ uint32_t ds_pase__new_buffer(ds_pase_buffers *buffers, uint32_t node, const ds_s
     return buffers->all.n - 1;
 }
 
+static bool is_wanted(const ds_pase_tensor *tensor) {
+    return tensor->is_made || tensor->is_weight;
+}
+
 static void use(ds_pase_buffers *buffers, const ds_pase_tensor *tensor, bool kept) {
     if (!tensor->is_made) return;
     ds_pase_buffer *buffer = &buffers->all.at[tensor->buffer];
@@ -88,15 +50,17 @@ static void use(ds_pase_buffers *buffers, const ds_pase_tensor *tensor, bool kep
 void ds_pase__use_operands(ds_pase_buffers *buffers, ds_opcode code,
                            const ds_pase_tensor *const *in, uint32_t n_in,
                            const ds_pase_tensor *out) {
-    int saved = saved_by(code);
-    /* Of a product only what another operand's gradient is made from. */
-    bool product = code == DS_OP_MATMUL || code == DS_OP_EINSUM || code == DS_OP_CONV2D;
+    const ds_op_desc *desc = ds_op_desc_of(code);
+    bool kept = false;
+    for (uint32_t of = 0; of < n_in; of++)
+        kept |= is_wanted(in[of]) && ds_op_saves_result(desc, of, 0);
+    if (out) use(buffers, out, kept);
     for (uint32_t i = 0; i < n_in; i++) {
-        bool kept = (saved & OPERANDS) || (i == 0 && (saved & OPERAND_0));
-        if (product && n_in == 2) kept = in[1 - i]->is_made || in[1 - i]->is_weight;
+        kept = false;
+        for (uint32_t of = 0; of < n_in; of++)
+            kept |= is_wanted(in[of]) && ds_op_saves_operand(desc, of, i);
         use(buffers, in[i], kept);
     }
-    if (out) use(buffers, out, (saved & RESULT) != 0);
     buffers->time++;
 }
 

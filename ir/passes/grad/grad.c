@@ -19,8 +19,11 @@
 
 /* ---- what the backward pass needs from forward ops ---- */
 
+/* Does the gradient read a result that the op need not have? Such ops have one: the logarithm of a
+ * softmax's denominators. */
 static bool has_lse(const ds_op *op) {
-    return op->code == DS_OP_CROSS_ENTROPY || op->code == DS_OP_ATTENTION;
+    const ds_op_desc *desc = ds_op_desc_of(op->code);
+    return desc && ds_op_saves_result(desc, 0, desc->min_out);
 }
 
 static void extra_result(ds_grad *g, const ds_op *old, ds_op *op) {

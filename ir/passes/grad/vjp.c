@@ -1,7 +1,8 @@
-/* The gradient of one op: the table of functions, what they are written with, and elementwise ops.
- */
+/* The gradient of one op: the functions that the op table names by VJP, what they are written with,
+ * and elementwise ops. */
 #include "ir/passes/grad/vjp.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static ds_arena *arena_of(ds_vjp *v) {
@@ -255,24 +256,43 @@ ds_status ds_vjp_dim(ds_vjp *v, const char *name, uint32_t rank, int64_t otherwi
     return DS_OK;
 }
 
-/* ---- elementwise ---- */
+/* ---- gradients that the table describes ---- */
 
-static ds_status of_linear_unary(ds_vjp *v, const char *const *attrs, ds_error *err) {
+static const ds_op_desc *desc_of(const ds_vjp *v) {
+    return ds_op_desc_of(v->op->code);
+}
+
+/* The attributes that the forward op and the op of the backward pass both have. */
+static void shared_attrs(ds_vjp *v, ds_op *op) {
+    const char *attrs = ds_op_desc_of(op->code)->attrs;
+    for (size_t n; attrs && *attrs; attrs += n + strspn(attrs + n, " ")) {
+        char name[32];
+        n = strcspn(attrs, " ");
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(attrs, ":"), attrs);
+        ds_vjp_attrs(v, op, (const char *const[]){name, NULL});
+    }
+}
+
+/* backward(dy, what the line saves). */
+ds_status ds_vjp__by_backward(ds_vjp *v, ds_error *err) {
+    const ds_op_desc *desc = desc_of(v);
     ds_use dy, dx;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    ds_op *op = ds_vjp_op(v, v->op->code);
+    ds_op *op = ds_vjp_op(v, desc->backward);
     ds_vjp_read(v, op, dy);
-    ds_vjp_attrs(v, op, attrs);
+    for (uint32_t i = 0; i < v->op->n_in; i++)
+        if (ds_op_saves_operand(desc, 0, i)) ds_vjp_read(v, op, ds_vjp_in(v, i));
+    for (uint32_t r = 0; r < v->op->n_out; r++)
+        if (ds_op_saves_result(desc, 0, r)) ds_vjp_read(v, op, ds_vjp_out(v, r));
+    shared_attrs(v, op);
     DS_TRY(ds_vjp_put(v, op, ".dx", 0, &dx, err));
     return ds_vjp_give(v, 0, dx, err);
 }
 
-static ds_status of_neg(ds_vjp *v, ds_error *err) {
-    return of_linear_unary(v, (const char *const[]){NULL}, err);
-}
+/* ---- elementwise ---- */
 
 /* A constant stays one: a loss that is scaled needs no op. */
-static ds_status of_scale(ds_vjp *v, ds_error *err) {
+ds_status ds_vjp__scale(ds_vjp *v, ds_error *err) {
     ds_grad_term term = slot_of(v, 0)->term;
     const ds_attr *factor = ds_attr_find(v->op->attrs, v->op->n_attrs, "factor");
     ds_env env = ds_binding_env(&v->g->step->binding, NULL);
@@ -281,20 +301,15 @@ static ds_status of_scale(ds_vjp *v, ds_error *err) {
         term.c *= by;
         return give(v, 0, term, err);
     }
-    return of_linear_unary(v, (const char *const[]){"factor", NULL}, err);
+    return ds_vjp__by_backward(v, err);
 }
 
-static ds_status of_dropout(ds_vjp *v, ds_error *err) {
-    static const char *const attrs[] = {"p", "seed", "key", "turn", "full", "start", NULL};
-    return of_linear_unary(v, attrs, err);
-}
-
-/* give() casts. */
-static ds_status of_cast(ds_vjp *v, ds_error *err) {
+/* Operand 0 alone passes through; give() casts. */
+ds_status ds_vjp__pass(ds_vjp *v, ds_error *err) {
     return ds_vjp_pass(v, 0, err);
 }
 
-static ds_status of_add(ds_vjp *v, ds_error *err) {
+ds_status ds_vjp__add(ds_vjp *v, ds_error *err) {
     DS_TRY(ds_vjp_pass(v, 0, err));
     if (!ds_vjp_wants(v, 1)) return DS_OK;
     if (slot_of(v, 0)->term.is_const && !ds_vjp_out_type(v, 0)->rank) return ds_vjp_pass(v, 1, err);
@@ -305,7 +320,7 @@ static ds_status of_add(ds_vjp *v, ds_error *err) {
     return give(v, 1, (ds_grad_term){.use = db, .owned = made}, err);
 }
 
-static ds_status of_sub(ds_vjp *v, ds_error *err) {
+ds_status ds_vjp__sub(ds_vjp *v, ds_error *err) {
     DS_TRY(ds_vjp_pass(v, 0, err));
     if (!ds_vjp_wants(v, 1)) return DS_OK;
     ds_use db;
@@ -316,7 +331,7 @@ static ds_status of_sub(ds_vjp *v, ds_error *err) {
     return ds_vjp_give(v, 1, db, err);
 }
 
-static ds_status of_bias(ds_vjp *v, ds_error *err) {
+ds_status ds_vjp__bias(ds_vjp *v, ds_error *err) {
     DS_TRY(ds_vjp_pass(v, 0, err));
     if (!ds_vjp_wants(v, 1)) return DS_OK;
     uint32_t rank = ds_vjp_out_type(v, 0)->rank, dim, n = 0;
@@ -331,7 +346,7 @@ static ds_status of_bias(ds_vjp *v, ds_error *err) {
     return ds_vjp_give(v, 1, db, err);
 }
 
-static ds_status of_mul(ds_vjp *v, ds_error *err) {
+ds_status ds_vjp__mul(ds_vjp *v, ds_error *err) {
     ds_use dy, da, db;
     bool made;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
@@ -346,7 +361,7 @@ static ds_status of_mul(ds_vjp *v, ds_error *err) {
 }
 
 /* y = a / b: da = dy / b, db = -dy y / b. */
-static ds_status of_div(ds_vjp *v, ds_error *err) {
+ds_status ds_vjp__div(ds_vjp *v, ds_error *err) {
     ds_use dy, da, db;
     bool made;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
@@ -360,46 +375,12 @@ static ds_status of_div(ds_vjp *v, ds_error *err) {
     return ds_vjp_give(v, 1, db, err);
 }
 
-static ds_status of_accumulate(ds_vjp *v, ds_error *err) {
+ds_status ds_vjp__accumulate(ds_vjp *v, ds_error *err) {
     DS_TRY(ds_vjp_pass(v, 0, err));
     return ds_vjp_pass(v, 1, err);
 }
 
-/* op(dy, x) or op(dy, y). */
-static ds_status of_unary(ds_vjp *v, ds_opcode code, bool reads_result, ds_error *err) {
-    ds_use dy, dx;
-    DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    ds_use x = reads_result ? ds_vjp_out(v, 0) : ds_vjp_in(v, 0);
-    DS_TRY(ds_vjp_binary(v, code, dy, x, ".dx", 0, &dx, err));
-    return ds_vjp_give(v, 0, dx, err);
-}
-
-static ds_status of_relu(ds_vjp *v, ds_error *err) {
-    return of_unary(v, DS_OP_RELU_GRAD, true, err);
-}
-static ds_status of_gelu(ds_vjp *v, ds_error *err) {
-    return of_unary(v, DS_OP_GELU_GRAD, false, err);
-}
-static ds_status of_silu(ds_vjp *v, ds_error *err) {
-    return of_unary(v, DS_OP_SILU_GRAD, false, err);
-}
-static ds_status of_squared_relu(ds_vjp *v, ds_error *err) {
-    return of_unary(v, DS_OP_SQUARED_RELU_GRAD, false, err);
-}
-static ds_status of_tanh(ds_vjp *v, ds_error *err) {
-    return of_unary(v, DS_OP_TANH_GRAD, true, err);
-}
-static ds_status of_sigmoid(ds_vjp *v, ds_error *err) {
-    return of_unary(v, DS_OP_SIGMOID_GRAD, true, err);
-}
-static ds_status of_exp(ds_vjp *v, ds_error *err) {
-    return of_unary(v, DS_OP_MUL, true, err);
-}
-static ds_status of_log(ds_vjp *v, ds_error *err) {
-    return of_unary(v, DS_OP_DIV, false, err);
-}
-
-static ds_status of_sqrt(ds_vjp *v, ds_error *err) {
+ds_status ds_vjp__sqrt(ds_vjp *v, ds_error *err) {
     ds_use dy, dx;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
     ds_op *half = ds_vjp_op(v, DS_OP_SCALE);
@@ -412,58 +393,15 @@ static ds_status of_sqrt(ds_vjp *v, ds_error *err) {
 
 /* ---- the table ---- */
 
-static ds_vjp_fn *const table[DS_OP_COUNT] = {
-    [DS_OP_MATMUL] = ds_vjp__einsum,
-    [DS_OP_EINSUM] = ds_vjp__einsum,
-    [DS_OP_BIAS] = of_bias,
-    [DS_OP_ADD] = of_add,
-    [DS_OP_SUB] = of_sub,
-    [DS_OP_MUL] = of_mul,
-    [DS_OP_DIV] = of_div,
-    [DS_OP_SCALE] = of_scale,
-    [DS_OP_RELU] = of_relu,
-    [DS_OP_GELU] = of_gelu,
-    [DS_OP_SILU] = of_silu,
-    [DS_OP_SQUARED_RELU] = of_squared_relu,
-    [DS_OP_TANH] = of_tanh,
-    [DS_OP_SIGMOID] = of_sigmoid,
-    [DS_OP_EXP] = of_exp,
-    [DS_OP_LOG] = of_log,
-    [DS_OP_SQRT] = of_sqrt,
-    [DS_OP_NEG] = of_neg,
-    [DS_OP_DROPOUT] = of_dropout,
-    [DS_OP_CAST] = of_cast,
-    [DS_OP_ACCUMULATE] = of_accumulate,
-    [DS_OP_AFTER] = of_cast, /* operand 0 alone passes through */
-    [DS_OP_SOFTMAX] = ds_vjp__softmax,
-    [DS_OP_LAYER_NORM] = ds_vjp__layer_norm,
-    [DS_OP_RMS_NORM] = ds_vjp__rms_norm,
-    [DS_OP_BATCH_NORM] = ds_vjp__batch_norm,
-    [DS_OP_EMBEDDING] = ds_vjp__embedding,
-    [DS_OP_PICK] = ds_vjp__pick,
-    [DS_OP_CROSS_ENTROPY] = ds_vjp__cross_entropy,
-    [DS_OP_MSE] = ds_vjp__mse,
-    [DS_OP_CONV2D] = ds_vjp__conv2d,
-    [DS_OP_MAX_POOL] = ds_vjp__max_pool,
-    [DS_OP_AVG_POOL] = ds_vjp__avg_pool,
-    [DS_OP_LSTM] = ds_vjp__lstm,
-    [DS_OP_CAUSAL_CONV] = ds_vjp__causal_conv,
-    [DS_OP_SSD_SCAN] = ds_vjp__ssd_scan,
-    [DS_OP_ATTENTION] = ds_vjp__attention,
-    [DS_OP_ROTARY] = ds_vjp__rotary,
-    [DS_OP_RESHAPE] = ds_vjp__reshape,
-    [DS_OP_TRANSPOSE] = ds_vjp__transpose,
-    [DS_OP_CONCAT] = ds_vjp__concat,
-    [DS_OP_SPLIT] = ds_vjp__split,
-    [DS_OP_SLICE] = ds_vjp__slice,
-    [DS_OP_PAD] = ds_vjp__pad,
-    [DS_OP_EXPAND] = ds_vjp__expand,
-    [DS_OP_REDUCE_SUM] = ds_vjp__reduce_sum,
-    [DS_OP_REDUCE_MEAN] = ds_vjp__reduce_mean,
-    [DS_OP_REDUCE_MAX] = ds_vjp__reduce_max,
-    [DS_OP_TOPK] = ds_vjp__topk,
-    [DS_OP_DISPATCH] = ds_vjp__dispatch,
-    [DS_OP_COMBINE] = ds_vjp__combine,
+#define EVAL(f)
+#define NONE
+#define VJP(f)                       .fn = ds_vjp__##f,
+#define OP(ID, MNEMONIC, ROOMS, ...) [DS_OP_##ID] = {.code = DS_OP_##ID, ROOMS},
+static const struct {
+    ds_opcode code;
+    ds_vjp_fn *fn;
+} table[DS_OP_COUNT] = {
+#include "ir/ops/ops.def"
 };
 
 ds_status ds_grad__vjp(ds_grad *g, const ds_op *op, ds_error *err) {
@@ -471,7 +409,7 @@ ds_status ds_grad__vjp(ds_grad *g, const ds_op *op, ds_error *err) {
     bool wanted = false;
     for (uint32_t i = 0; i < op->n_in; i++) wanted |= ds_vjp_wants(&v, i);
     if (!wanted) return DS_OK;
-    ds_vjp_fn *fn = op->code < DS_OP_COUNT ? table[op->code] : NULL;
+    ds_vjp_fn *fn = op->code < DS_OP_COUNT ? table[op->code].fn : NULL;
     if (fn) return fn(&v, err);
     return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
                         "grad: %%%s = %s(…) is on the way from a weight to the loss, and '%s' "

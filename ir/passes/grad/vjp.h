@@ -68,36 +68,15 @@ ds_status ds_vjp_dim(ds_vjp *v, const char *name, uint32_t rank, int64_t otherwi
 ds_expr ds_vjp_fold(ds_vjp *v, ds_expr_kind kind, ds_expr a, ds_expr b);
 ds_expr ds_vjp_int(ds_vjp *v, int64_t i);
 
-/* The families' functions. */
-ds_vjp_fn ds_vjp__einsum;
-ds_vjp_fn ds_vjp__conv2d;
-ds_vjp_fn ds_vjp__max_pool;
-ds_vjp_fn ds_vjp__avg_pool;
-ds_vjp_fn ds_vjp__lstm;
-ds_vjp_fn ds_vjp__causal_conv;
-ds_vjp_fn ds_vjp__ssd_scan;
-ds_vjp_fn ds_vjp__attention;
-ds_vjp_fn ds_vjp__softmax;
-ds_vjp_fn ds_vjp__layer_norm;
-ds_vjp_fn ds_vjp__rms_norm;
-ds_vjp_fn ds_vjp__batch_norm;
-ds_vjp_fn ds_vjp__embedding;
-ds_vjp_fn ds_vjp__pick;
-ds_vjp_fn ds_vjp__cross_entropy;
-ds_vjp_fn ds_vjp__mse;
-ds_vjp_fn ds_vjp__topk;
-ds_vjp_fn ds_vjp__dispatch;
-ds_vjp_fn ds_vjp__combine;
-ds_vjp_fn ds_vjp__rotary;
-ds_vjp_fn ds_vjp__reshape;
-ds_vjp_fn ds_vjp__transpose;
-ds_vjp_fn ds_vjp__concat;
-ds_vjp_fn ds_vjp__split;
-ds_vjp_fn ds_vjp__slice;
-ds_vjp_fn ds_vjp__pad;
-ds_vjp_fn ds_vjp__expand;
-ds_vjp_fn ds_vjp__reduce_sum;
-ds_vjp_fn ds_vjp__reduce_mean;
-ds_vjp_fn ds_vjp__reduce_max;
+/* The functions that the op table names by VJP. */
+#define EVAL(f)
+#define NONE
+#define VJP(f)                       ds_vjp_fn ds_vjp__##f;
+#define OP(ID, MNEMONIC, ROOMS, ...) ROOMS
+#include "ir/ops/ops.def"
+#undef OP
+#undef VJP
+#undef NONE
+#undef EVAL
 
 #endif

@@ -107,16 +107,6 @@ ds_status ds_vjp__pad(ds_vjp *v, ds_error *err) {
 
 /* ---- repetition and reduction ---- */
 
-ds_status ds_vjp__expand(ds_vjp *v, ds_error *err) {
-    ds_use dy, dx;
-    DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    ds_op *op = ds_vjp_op(v, DS_OP_REDUCE_SUM);
-    ds_vjp_read(v, op, dy);
-    ds_vjp_attrs(v, op, (const char *const[]){"dims", NULL});
-    DS_TRY(ds_vjp_put(v, op, ".dx", 0, &dx, err));
-    return ds_vjp_give(v, 0, dx, err);
-}
-
 /* The dims that a reduction takes away, all of them by default. */
 static ds_status reduced_dims(ds_vjp *v, bool reduced[DS_MAX_RANK], ds_error *err) {
     int64_t dims[DS_MAX_RANK];
@@ -181,15 +171,4 @@ ds_status ds_vjp__reduce_mean(ds_vjp *v, ds_error *err) {
     ds_build_attr_expr(&v->g->b, op, "factor", ds_expr_binary(exprs, DS_EXPR_DIV, one, n));
     DS_TRY(ds_vjp_put(v, op, ".dx.mean", DS_LIKE_NONE, &dy, err));
     return spread(v, dy, err);
-}
-
-ds_status ds_vjp__reduce_max(ds_vjp *v, ds_error *err) {
-    ds_use dy, dx;
-    DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    ds_op *op = ds_vjp_op(v, DS_OP_REDUCE_MAX_GRAD);
-    ds_vjp_read(v, op, dy);
-    ds_vjp_read(v, op, ds_vjp_in(v, 0));
-    ds_vjp_attrs(v, op, (const char *const[]){"dims", "keep", NULL});
-    DS_TRY(ds_vjp_put(v, op, ".dx", 0, &dx, err));
-    return ds_vjp_give(v, 0, dx, err);
 }

@@ -158,26 +158,13 @@ ds_status ds_vjp__conv2d(ds_vjp *v, ds_error *err) {
     return ds_vjp_give(v, 1, dx, err);
 }
 
-static const char *const pool_attrs[] = {"window", "stride", "pad", NULL};
-
-ds_status ds_vjp__max_pool(ds_vjp *v, ds_error *err) {
-    ds_use dy, dx;
-    DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    ds_op *op = ds_vjp_op(v, DS_OP_MAX_POOL_GRAD);
-    ds_vjp_read(v, op, dy);
-    ds_vjp_read(v, op, ds_vjp_in(v, 0));
-    ds_vjp_attrs(v, op, pool_attrs);
-    DS_TRY(ds_vjp_put(v, op, ".dx", 0, &dx, err));
-    return ds_vjp_give(v, 0, dx, err);
-}
-
 ds_status ds_vjp__avg_pool(ds_vjp *v, ds_error *err) {
     ds_use dy, dx;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
     ds_op *op = ds_vjp_op(v, DS_OP_AVG_POOL_GRAD);
     ds_vjp_read(v, op, dy);
     pair_attr(v, op, "size", ds_vjp_in_type(v, 0));
-    ds_vjp_attrs(v, op, pool_attrs);
+    ds_vjp_attrs(v, op, (const char *const[]){"window", "stride", "pad", NULL});
     DS_TRY(ds_vjp_put(v, op, ".dx", 0, &dx, err));
     return ds_vjp_give(v, 0, dx, err);
 }

@@ -5,26 +5,15 @@
 
 /* ---- normalisation ---- */
 
-ds_status ds_vjp__softmax(ds_vjp *v, ds_error *err) {
-    ds_use dy, dx;
-    DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    ds_op *op = ds_vjp_op(v, DS_OP_SOFTMAX_GRAD);
-    ds_vjp_read(v, op, dy);
-    ds_vjp_read(v, op, ds_vjp_out(v, 0));
-    ds_vjp_attrs(v, op, (const char *const[]){"dim", NULL});
-    DS_TRY(ds_vjp_put(v, op, ".dx", 0, &dx, err));
-    return ds_vjp_give(v, 0, dx, err);
-}
-
-/* code(dy, x [, scale]) -> dx [, dscale [, dshift]], as many results as are wanted. */
-static ds_status norm(ds_vjp *v, ds_opcode code, ds_error *err) {
+/* backward(dy, x [, scale]) -> dx [, dscale [, dshift]], as many results as are wanted. */
+ds_status ds_vjp__norm(ds_vjp *v, ds_error *err) {
     static const char *const suffix[] = {".dx", ".dscale", ".dshift"};
     static const char *const attrs[] = {"eps", "groups", NULL};
     ds_use dy;
     ds_value out[3];
     uint32_t n = ds_vjp_wants(v, 2) ? 3 : ds_vjp_wants(v, 1) ? 2 : 1;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    ds_op *op = ds_vjp_op(v, code);
+    ds_op *op = ds_vjp_op(v, ds_op_desc_of(v->op->code)->backward);
     ds_vjp_read(v, op, dy);
     ds_vjp_read(v, op, ds_vjp_in(v, 0));
     if (v->op->n_in > 1) ds_vjp_read(v, op, ds_vjp_in(v, 1));
@@ -33,16 +22,6 @@ static ds_status norm(ds_vjp *v, ds_opcode code, ds_error *err) {
     DS_TRY(ds_build_put(&v->g->b, op, err));
     for (uint32_t i = 0; i < n; i++) DS_TRY(ds_vjp_give(v, i, ds_use_of(out[i]), err));
     return DS_OK;
-}
-
-ds_status ds_vjp__layer_norm(ds_vjp *v, ds_error *err) {
-    return norm(v, DS_OP_LAYER_NORM_GRAD, err);
-}
-ds_status ds_vjp__rms_norm(ds_vjp *v, ds_error *err) {
-    return norm(v, DS_OP_RMS_NORM_GRAD, err);
-}
-ds_status ds_vjp__batch_norm(ds_vjp *v, ds_error *err) {
-    return norm(v, DS_OP_BATCH_NORM_GRAD, err);
 }
 
 /* ---- look-up ---- */
@@ -170,11 +149,11 @@ ds_status ds_vjp__rotary(ds_vjp *v, ds_error *err) {
 
 /* ---- recurrence ---- */
 
-/* code(dy, all operands), which has a result for each of them. */
-static ds_status of_all(ds_vjp *v, ds_opcode code, ds_use dy, const char *const *suffix,
-                        const char *const *attrs, ds_error *err) {
+/* backward(dy, all operands), which has a result for each of them. */
+static ds_status of_all(ds_vjp *v, ds_use dy, const char *const *suffix, const char *const *attrs,
+                        ds_error *err) {
     ds_value out[DS_MAX_OPERANDS];
-    ds_op *op = ds_vjp_op(v, code);
+    ds_op *op = ds_vjp_op(v, ds_op_desc_of(v->op->code)->backward);
     ds_vjp_read(v, op, dy);
     for (uint32_t i = 0; i < v->op->n_in; i++) ds_vjp_read(v, op, ds_vjp_in(v, i));
     if (attrs) ds_vjp_attrs(v, op, attrs);
@@ -187,7 +166,7 @@ static ds_status of_all(ds_vjp *v, ds_opcode code, ds_use dy, const char *const 
 ds_status ds_vjp__causal_conv(ds_vjp *v, ds_error *err) {
     ds_use dy;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    return of_all(v, DS_OP_CAUSAL_CONV_GRAD, dy, (const char *const[]){".dx", ".dw", ".d2"},
+    return of_all(v, dy, (const char *const[]){".dx", ".dw", ".d2"},
                   (const char *const[]){"silu", NULL}, err);
 }
 
@@ -195,7 +174,7 @@ ds_status ds_vjp__ssd_scan(ds_vjp *v, ds_error *err) {
     static const char *const suffix[] = {".dx", ".d1", ".d2", ".d3", ".d4", ".d5", ".d6"};
     ds_use dy;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    return of_all(v, DS_OP_SSD_SCAN_GRAD, dy, suffix, (const char *const[]){"chunk", NULL}, err);
+    return of_all(v, dy, suffix, (const char *const[]){"chunk", NULL}, err);
 }
 
 /* The gradient of the last hidden state belongs to the last step of the hidden states. */
@@ -228,7 +207,7 @@ ds_status ds_vjp__lstm(ds_vjp *v, ds_error *err) {
     ds_use dy = {0};
     if (ds_vjp_has(v, 0)) DS_TRY(ds_vjp_dy(v, 0, &dy, err));
     if (ds_vjp_has(v, 1)) DS_TRY(add_last_hidden(v, &dy, err));
-    return of_all(v, DS_OP_LSTM_GRAD, dy, suffix, NULL, err);
+    return of_all(v, dy, suffix, NULL, err);
 }
 
 /* ---- mixtures of experts ---- */
