@@ -1,5 +1,5 @@
 /* Collectives in which every member ends with a result: all_reduce, all_gather, reduce_scatter,
- * all_to_all; and what all collectives share. What each does is in LANGUAGE.md, Communication.
+ * all_to_all; and what all collectives share. What each does is in OPS.generated.md, Communication.
  *
  *   form      operands                     results
  *   over      global types, any number     one each: the sharding changes, the shape does not

@@ -1,5 +1,5 @@
 /* Types, shardings and work of the backward ops of losses, norms and reductions, and of expand,
- * pick and after (LANGUAGE.md, Operations). */
+ * pick and after (OPS.generated.md). */
 #include "tests/support/op_text.h"
 
 #include <criterion/criterion.h>

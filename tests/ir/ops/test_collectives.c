@@ -1,4 +1,4 @@
-/* What each collective does to types, in its four forms (LANGUAGE.md, Communication). */
+/* What each collective does to types, in its four forms (OPS.generated.md, Communication). */
 #include "tests/support/op_text.h"
 
 #include <criterion/criterion.h>

@@ -55,7 +55,7 @@ Test(models_conv, auxiliary_head) {
 }
 
 /* Embedding and projection, and for each layer two matrices for four gates. A step costs the
- * products and, in a cell, 18 per unit (LANGUAGE.md, lstm). */
+ * products and, in a cell, 18 per unit (OPS.generated.md, lstm). */
 Test(models_conv, rnnlm_by_formula) {
     const int64_t b = 64, s = 256, v = 100000, h = 2048, layers = 2;
     ds_model_counts counts;
