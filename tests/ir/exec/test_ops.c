@@ -2,7 +2,9 @@
  *
  * One text an op, annotated for the axes dp and tp; it runs on meshes 1x1, 2x1, 1x2 and 2x2 over
  * the same inputs. What the op computes is tested elsewhere, against formulas; here, that it does
- * not depend on the mesh. An op without a text fails the test. */
+ * not depend on the mesh. A plain elementwise op needs no text; any other op without a text fails
+ * the test. */
+#include "tests/support/elementwise.h"
 #include "tests/support/exec.h"
 
 #include "ir/ops/ops.h"
@@ -41,18 +43,10 @@ static const op_case cases[] = {
     BINARY(DS_OP_MUL, "mul(%x, %z)"),
     BINARY(DS_OP_DIV, "div(%x, %z)"),
     UNARY(DS_OP_SCALE, "scale(%x) {factor = 1.5}"),
-    UNARY(DS_OP_RELU, "relu(%x)"),
-    UNARY(DS_OP_GELU, "gelu(%x)"),
-    UNARY(DS_OP_SILU, "silu(%x)"),
-    UNARY(DS_OP_SQUARED_RELU, "squared_relu(%x)"),
-    UNARY(DS_OP_TANH, "tanh(%x)"),
-    UNARY(DS_OP_SIGMOID, "sigmoid(%x)"),
-    UNARY(DS_OP_EXP, "exp(%x)"),
     {DS_OP_SQRT, "%x: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
      "%e = exp(%x)\n%y = sqrt(%e)\nreturn %y"},
     {DS_OP_LOG, "%x: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
      "%e = exp(%x)\n%s = add(%e, %e)\n%y = log(%s)\nreturn %y"},
-    UNARY(DS_OP_NEG, "neg(%x)"),
     UNARY(DS_OP_DROPOUT, "dropout(%x) {p = 0.5}"),
     {DS_OP_DROPOUT, "%x: f32[4, 6@tp], %w: f32[6@tp, 8@dp]", "f32[4, 8@dp] partial(tp)",
      "%z = matmul(%x, %w)\n%y = dropout(%z) {p = 0.5}\nreturn %y"},
@@ -64,16 +58,6 @@ static const op_case cases[] = {
      "%z = zeros() : f32[4@dp]\n%y = add(%x, %z)\nreturn %y"},
     {DS_OP_FILL, "%x: f32[4@dp]", "f32[4@dp]",
      "%z = fill() {value = 2.0} : f32[4@dp]\n%y = mul(%x, %z)\nreturn %y"},
-    {DS_OP_RELU_GRAD, "%x: f32[4@dp, 6@tp], %z: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
-     "%y = relu_grad(%x, %z)\nreturn %y"},
-    {DS_OP_GELU_GRAD, "%x: f32[4@dp, 6@tp], %z: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
-     "%y = gelu_grad(%x, %z)\nreturn %y"},
-    {DS_OP_SILU_GRAD, "%x: f32[4@dp, 6@tp], %z: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
-     "%y = silu_grad(%x, %z)\nreturn %y"},
-    {DS_OP_TANH_GRAD, "%x: f32[4@dp, 6@tp], %z: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
-     "%y = tanh_grad(%x, %z)\nreturn %y"},
-    {DS_OP_SIGMOID_GRAD, "%x: f32[4@dp, 6@tp], %z: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
-     "%y = sigmoid_grad(%x, %z)\nreturn %y"},
     {DS_OP_SOFTMAX, "%x: f32[4@dp, 5, 6@tp]", "f32[4@dp, 5, 6@tp]",
      "%y = softmax(%x) {dim = 1}\nreturn %y"},
     {DS_OP_SOFTMAX_GRAD, "%x: f32[4@dp, 6@tp, 5], %z: f32[4@dp, 6@tp, 5]", "f32[4@dp, 6@tp, 5]",
@@ -147,8 +131,6 @@ static const op_case cases[] = {
      "%h: f32[4@dp, 3], %c: f32[4@dp, 3]",
      "f32[4@dp, 3, 3], f32[4@dp, 3], f32[4@dp, 3]",
      "%y, %i, %j = lstm(%x, %w, %r, %b, %h, %c)\nreturn %y, %i, %j"},
-    {DS_OP_SQUARED_RELU_GRAD, "%x: f32[4@dp, 6@tp], %z: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]",
-     "%y = squared_relu_grad(%x, %z)\nreturn %y"},
     {DS_OP_CAUSAL_CONV, "%x: f32[2@dp, 5, 4@tp], %w: f32[4@tp, 3], %b: f32[4@tp]",
      "f32[2@dp, 5, 4@tp]", "%y = causal_conv(%x, %w, %b) {silu = true}\nreturn %y"},
     {DS_OP_CAUSAL_CONV_GRAD,
@@ -294,6 +276,12 @@ static const op_case cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
+static bool has_case(ds_opcode code) {
+    for (int i = 0; i < N_CASES; i++)
+        if (cases[i].code == code) return true;
+    return false;
+}
+
 static void execute(exec_case *c, const op_case *at, int dp, int tp) {
     ds_buf text = {0};
     char settings[32];
@@ -310,29 +298,38 @@ static void execute(exec_case *c, const op_case *at, int dp, int tp) {
     ds_buf_deinit(&text);
 }
 
-Test(exec_ops, do_not_depend_on_the_mesh) {
+static void expect_same_on_meshes(const op_case *at) {
     static const int meshes[][2] = {{2, 1}, {1, 2}, {2, 2}};
-    for (int i = 0; i < N_CASES; i++) {
-        exec_case one;
-        execute(&one, &cases[i], 1, 1);
-        for (int k = 0; k < 3 && one.result; k++) {
-            exec_case many;
-            execute(&many, &cases[i], meshes[k][0], meshes[k][1]);
-            if (many.result) {
-                exec_expect_same(&one, &many, ds_op_name(cases[i].code));
-                cr_expect_gt(many.result->n_devices, 1, "%s", ds_op_name(cases[i].code));
-            }
-            exec_free(&many);
+    exec_case one;
+    execute(&one, at, 1, 1);
+    for (int k = 0; k < 3 && one.result; k++) {
+        exec_case many;
+        execute(&many, at, meshes[k][0], meshes[k][1]);
+        if (many.result) {
+            exec_expect_same(&one, &many, ds_op_name(at->code));
+            cr_expect_gt(many.result->n_devices, 1, "%s", ds_op_name(at->code));
         }
-        exec_free(&one);
+        exec_free(&many);
+    }
+    exec_free(&one);
+}
+
+Test(exec_ops, do_not_depend_on_the_mesh) {
+    for (int i = 0; i < N_CASES; i++) expect_same_on_meshes(&cases[i]);
+    for (ds_opcode code = DS_OP_FIRST_TABLE_OP; code < DS_OP_COUNT; code++) {
+        uint32_t n = plain_operands(ds_op_desc_of(code));
+        if (!n || has_case(code)) continue;
+        char lines[96];
+        snprintf(lines, sizeof lines, "%%y = %s(%s)\nreturn %%y", ds_op_name(code),
+                 n == 1 ? "%x" : "%x, %z");
+        expect_same_on_meshes(
+            &(op_case){code, "%x: f32[4@dp, 6@tp], %z: f32[4@dp, 6@tp]", "f32[4@dp, 6@tp]", lines});
     }
 }
 
 /* recv has no sharded form: test_exec_structure.c has it. */
 Test(exec_ops, are_all_there) {
-    for (ds_opcode code = DS_OP_FIRST_TABLE_OP; code < DS_OP_COUNT; code++) {
-        bool found = code == DS_OP_RECV;
-        for (int i = 0; i < N_CASES; i++) found = found || cases[i].code == code;
-        cr_expect(found, "%s is not executed by any test", ds_op_name(code));
-    }
+    for (ds_opcode code = DS_OP_FIRST_TABLE_OP; code < DS_OP_COUNT; code++)
+        cr_expect(code == DS_OP_RECV || has_case(code) || plain_operands(ds_op_desc_of(code)),
+                  "%s is not executed by any test", ds_op_name(code));
 }
