@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VJP(f)
-#define NONE
 #define EVAL(f)                      .run = ds_exec__eval_##f,
 #define OP(ID, MNEMONIC, ROOMS, ...) [DS_OP_##ID] = {.code = DS_OP_##ID, ROOMS},
 static const struct {

@@ -89,15 +89,9 @@ typedef ds_status ds_eval_function(const ds_eval *e, ds_error *err);
 /* What the op's line names by EVAL; NULL for collectives and structure. */
 ds_eval_function *ds_exec__evaluator(ds_opcode code);
 
-#define VJP(f)
-#define NONE
 #define EVAL(f)                      ds_eval_function ds_exec__eval_##f;
 #define OP(ID, MNEMONIC, ROOMS, ...) ROOMS
 #include "ir/ops/ops.def"
-#undef OP
-#undef EVAL
-#undef NONE
-#undef VJP
 
 /* Images that share statistics in batch_norm. `groups` is the number in the whole batch; a split
  * batch has some of them on each device. DS_ERR_SHAPE if that is no whole number of them. */

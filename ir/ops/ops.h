@@ -16,7 +16,6 @@ enum {
     ds_op_before_first_ = DS_OP_FIRST_TABLE_OP - 1,
 #define OP(ID, ...) DS_OP_##ID,
 #include "ir/ops/ops.def"
-#undef OP
     DS_OP_COUNT
 };
 

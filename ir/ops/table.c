@@ -4,16 +4,14 @@
 
 #include <string.h>
 
-#define MANY              UINT32_MAX
-#define ARITY(a, b, c, d) .min_in = (a), .max_in = (b), .min_out = (c), .max_out = (d)
-#define EVAL(f)           .eval = #f,
-#define VJP(f)            .vjp = #f,
-#define NONE
+#define MANY                         UINT32_MAX
+#define ARITY(a, b, c, d)            .min_in = (a), .max_in = (b), .min_out = (c), .max_out = (d)
+#define EVAL(f)                      .eval = #f,
+#define VJP(f)                       .vjp = #f,
 #define OP(ID, MNEMONIC, ROOMS, ...) {.name = MNEMONIC, ROOMS __VA_ARGS__},
 static const ds_op_desc table[] = {
 #include "ir/ops/ops.def"
 };
-#undef OP
 
 static const char *const structural[DS_OP_FIRST_TABLE_OP] = {
     [DS_OP_INVALID] = "invalid", [DS_OP_FOR] = "for",     [DS_OP_CALL] = "call",

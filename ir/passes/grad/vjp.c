@@ -393,8 +393,6 @@ ds_status ds_vjp__sqrt(ds_vjp *v, ds_error *err) {
 
 /* ---- the table ---- */
 
-#define EVAL(f)
-#define NONE
 #define VJP(f)                       .fn = ds_vjp__##f,
 #define OP(ID, MNEMONIC, ROOMS, ...) [DS_OP_##ID] = {.code = DS_OP_##ID, ROOMS},
 static const struct {

@@ -69,14 +69,8 @@ ds_expr ds_vjp_fold(ds_vjp *v, ds_expr_kind kind, ds_expr a, ds_expr b);
 ds_expr ds_vjp_int(ds_vjp *v, int64_t i);
 
 /* The functions that the op table names by VJP. */
-#define EVAL(f)
-#define NONE
 #define VJP(f)                       ds_vjp_fn ds_vjp__##f;
 #define OP(ID, MNEMONIC, ROOMS, ...) ROOMS
 #include "ir/ops/ops.def"
-#undef OP
-#undef VJP
-#undef NONE
-#undef EVAL
 
 #endif

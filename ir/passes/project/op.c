@@ -234,7 +234,7 @@ static ds_status set_mask(making *m, ds_error *err) {
 
 /* ---- op by op ---- */
 
-static ds_status set_expansion(making *m, ds_error *err) {
+static ds_status set_sizes(making *m, ds_error *err) {
     bool fresh[DS_MAX_RANK];
     const ds_attr *attr = ds_attr_find(m->op->attrs, m->op->n_attrs, "dims");
     uint32_t n = attr && attr->kind == DS_ATTR_LIST ? attr->n_items : 1;
@@ -251,65 +251,90 @@ static ds_status set_expansion(making *m, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status set_attrs(making *m, ds_error *err) {
-    const ds_pj_box *x = &m->in[0], *y = &m->out[0];
-    bool dims[DS_MAX_RANK];
-    switch (m->from->code) {
-    case DS_OP_RESHAPE:
-        if (has_attr(m->op, "shape"))
-            ds_build_attr_exprs(&m->p->b, m->op, "shape", y->size, y->rank);
-        return DS_OK;
-    case DS_OP_EXPAND:
-        return set_expansion(m, err);
-    case DS_OP_EMBEDDING:
-        add_to(m, "start", m->in[1].lo[0]);
-        return DS_OK;
-    case DS_OP_EMBEDDING_GRAD:
-        ds_build_attr_expr(&m->p->b, m->op, "rows", y->size[0]);
-        add_to(m, "start", y->lo[0]);
-        return DS_OK;
-    case DS_OP_PICK:
-        add_to(m, "start", x->lo[x->rank - 1]);
-        return DS_OK;
-    case DS_OP_CROSS_ENTROPY_GRAD:
-        add_to(m, "start", x->lo[x->rank - 1]);
-        count_rows(m, 1);
-        return DS_OK;
-    case DS_OP_CROSS_ENTROPY:
-        count_rows(m, 1);
-        return DS_OK;
-    case DS_OP_MSE:
-    case DS_OP_MSE_GRAD:
-        count_rows(m, 0);
-        return DS_OK;
-    case DS_OP_REDUCE_MEAN:
-        DS_TRY(named_dims(m, "dims", x->rank, dims, err));
-        set_count(m, dims);
-        return DS_OK;
-    case DS_OP_BATCH_NORM:
-    case DS_OP_BATCH_NORM_GRAD:
-        share_groups(m, 0);
-        return DS_OK;
-    case DS_OP_CONV2D:
-    case DS_OP_CONV2D_GRAD_X:
-    case DS_OP_CONV2D_GRAD_W:
-        share_channels(m);
-        return DS_OK;
-    case DS_OP_ATTENTION:
-        set_positions(m, 0);
-        return DS_OK;
-    case DS_OP_ATTENTION_GRAD:
-        set_positions(m, 1);
-        return DS_OK;
-    case DS_OP_ROTARY:
-        add_to(m, "start", x->lo[1]);
-        return DS_OK;
-    case DS_OP_DROPOUT:
-        return set_mask(m, err);
-    default:
-        return DS_OK;
-    }
+static ds_status set_shape(making *m, ds_error *err) {
+    (void)err;
+    if (has_attr(m->op, "shape"))
+        ds_build_attr_exprs(&m->p->b, m->op, "shape", m->out[0].size, m->out[0].rank);
+    return DS_OK;
 }
+
+static ds_status set_table_start(making *m, ds_error *err) {
+    (void)err;
+    add_to(m, "start", m->in[1].lo[0]);
+    return DS_OK;
+}
+
+static ds_status set_table_rows(making *m, ds_error *err) {
+    (void)err;
+    ds_build_attr_expr(&m->p->b, m->op, "rows", m->out[0].size[0]);
+    add_to(m, "start", m->out[0].lo[0]);
+    return DS_OK;
+}
+
+static ds_status set_row_start(making *m, ds_error *err) {
+    (void)err;
+    add_to(m, "start", m->in[0].lo[m->in[0].rank - 1]);
+    return DS_OK;
+}
+
+static ds_status set_row_count(making *m, ds_error *err) {
+    (void)err;
+    count_rows(m, 1);
+    return DS_OK;
+}
+
+static ds_status set_row_slopes(making *m, ds_error *err) {
+    DS_TRY(set_row_start(m, err));
+    return set_row_count(m, err);
+}
+
+static ds_status set_element_count(making *m, ds_error *err) {
+    (void)err;
+    count_rows(m, 0);
+    return DS_OK;
+}
+
+static ds_status set_mean_count(making *m, ds_error *err) {
+    bool dims[DS_MAX_RANK];
+    DS_TRY(named_dims(m, "dims", m->in[0].rank, dims, err));
+    set_count(m, dims);
+    return DS_OK;
+}
+
+static ds_status set_batch_groups(making *m, ds_error *err) {
+    (void)err;
+    share_groups(m, 0);
+    return DS_OK;
+}
+
+static ds_status set_channel_groups(making *m, ds_error *err) {
+    (void)err;
+    share_channels(m);
+    return DS_OK;
+}
+
+/* dy comes before the queries. */
+static ds_status set_block(making *m, ds_error *err) {
+    (void)err;
+    set_positions(m, ds_op_desc_of(m->from->code)->flags & DS_OPF_BACKWARD ? 1 : 0);
+    return DS_OK;
+}
+
+static ds_status set_position(making *m, ds_error *err) {
+    (void)err;
+    add_to(m, "start", m->in[0].lo[1]);
+    return DS_OK;
+}
+
+/* What the op table names by PROJECT. */
+#define PROJECT(f)                   .set = set_##f,
+#define OP(ID, MNEMONIC, ROOMS, ...) [DS_OP_##ID] = {.code = DS_OP_##ID, ROOMS},
+static const struct {
+    ds_opcode code;
+    ds_status (*set)(making *m, ds_error *err);
+} setters[DS_OP_COUNT] = {
+#include "ir/ops/ops.def"
+};
 
 /* Boxes are asked for where attributes depend on them. */
 static ds_status read_boxes(making *m, ds_error *err) {
@@ -324,33 +349,6 @@ static ds_status read_boxes(making *m, ds_error *err) {
         DS_TRY(ds_project__box(m->p, m->f, type, place, at, loc, &m->in[i], err));
     }
     return DS_OK;
-}
-
-static bool depends_on_boxes(ds_opcode code) {
-    switch (code) {
-    case DS_OP_RESHAPE:
-    case DS_OP_EXPAND:
-    case DS_OP_EMBEDDING:
-    case DS_OP_EMBEDDING_GRAD:
-    case DS_OP_PICK:
-    case DS_OP_CROSS_ENTROPY:
-    case DS_OP_CROSS_ENTROPY_GRAD:
-    case DS_OP_MSE:
-    case DS_OP_MSE_GRAD:
-    case DS_OP_REDUCE_MEAN:
-    case DS_OP_BATCH_NORM:
-    case DS_OP_BATCH_NORM_GRAD:
-    case DS_OP_CONV2D:
-    case DS_OP_CONV2D_GRAD_X:
-    case DS_OP_CONV2D_GRAD_W:
-    case DS_OP_ATTENTION:
-    case DS_OP_ATTENTION_GRAD:
-    case DS_OP_ROTARY:
-    case DS_OP_DROPOUT:
-        return true;
-    default:
-        return false;
-    }
 }
 
 static ds_status add_results(making *m, const ds_exec_place *place, uint32_t at, ds_error *err) {
@@ -381,9 +379,9 @@ ds_status ds_project__table_op(ds_projector *p, ds_pj_frame *f, const ds_op *op,
         ds_build_in(&p->b, m.op, use);
     }
     DS_TRY(add_results(&m, place, at, err));
-    if (depends_on_boxes(op->code)) {
+    if (setters[op->code].set) {
         DS_TRY(read_boxes(&m, err));
-        DS_TRY(set_attrs(&m, err));
+        DS_TRY(setters[op->code].set(&m, err));
     }
     DS_TRY(ds_build_put(&p->b, m.op, err));
     for (uint32_t i = 0; i < op->n_out; i++)
