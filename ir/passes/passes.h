@@ -24,7 +24,7 @@
 #define DS_PASSES_PASSES_H
 
 #include "ir/schedule/schedule.h"
-#include "ir/strategy/strategy.h"
+#include "ir/strategy/knobs.h"
 
 /* One weight of the step and what belongs to it. Values are arguments of, or returned by,
  * step->func; i = UINT32_MAX: none. */
@@ -44,20 +44,6 @@ typedef struct ds_step_weight {
 
 #define DS_NO_RESULT UINT32_MAX
 #define DS_NO_VALUE  ((ds_value){UINT32_MAX})
-
-typedef enum ds_pass_id {
-    DS_PASS_LOWER,
-    DS_PASS_STAGE,
-    DS_PASS_GRAD,
-    DS_PASS_OPTIMIZER,
-    DS_PASS_RECOMPUTE,
-    DS_PASS_SHARD,
-    DS_PASS_OFFLOAD,
-    DS_PASS_PIPELINE,
-    DS_PASS_OVERLAP,
-    DS_PASS_PROJECT,
-    DS_PASS_COUNT
-} ds_pass_id;
 
 /* Where a pipeline is cut, in turns of the loops that stand in no other. */
 typedef struct ds_step_cut {

@@ -1,7 +1,6 @@
 /* Steps that go back to where they were; which knobs are read late. */
 #include "ir/passes/snapshot.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,58 +53,18 @@ size_t ds_step_mark_bytes(const ds_step_mark *mark) {
 
 /* ---- what is read late ---- */
 
-/* X(knob in the text, field of ds_strategy, the first pass that reads it). Knobs that are not here
- * may be read by any pass. `lower` checks all of them (ds_strategy_check) and puts the strategy's
- * text into its module, from which `shard` takes it away. */
-#define LATE_MAP(X)                                                                                \
-    X("dp", dp, SHARD)                                                                             \
-    X("tp", tp, SHARD)                                                                             \
-    X("order", order, SHARD)                                                                       \
-    X("sp", sp, SHARD)                                                                             \
-    X("cp_type", cp_type, SHARD)                                                                   \
-    X("zero", zero, SHARD)                                                                         \
-    X("zero_group", zero_group, SHARD)                                                             \
-    X("zero_uneven", zero_uneven, SHARD)                                                           \
-    X("late_reduce", late_reduce, SHARD)                                                           \
-    X("bucket_size", bucket_bytes, SHARD)                                                          \
-    X("offload", offload, OFFLOAD)                                                                 \
-    X("p2p", p2p, PIPELINE)                                                                        \
-    X("scatter_gather", scatter_gather, PIPELINE)                                                  \
-    X("prefetch", prefetch, OVERLAP)                                                               \
-    X("tp_overlap", tp_overlap, OVERLAP)
-
-typedef struct late_knob {
-    size_t offset, size; /* of the field */
-    ds_pass_id first;
-} late_knob;
-
-static const late_knob late_knobs[] = {
-#define DS_X(name, field, pass)                                                                    \
-    {offsetof(ds_strategy, field), sizeof(((ds_strategy *)0)->field), DS_PASS_##pass},
-    LATE_MAP(DS_X)
-#undef DS_X
-};
-
-#define N_LATE (sizeof late_knobs / sizeof *late_knobs)
-
-const char *const *ds_step_unread(ds_pass_id pass) {
-    static const char *const names[] = {
-#define DS_X(name, field, pass) name,
-        LATE_MAP(DS_X)
-#undef DS_X
-            NULL};
-    /* in the order of passes, so that those read later are the end of all */
-    uint32_t i = 0;
-    while (i < N_LATE && late_knobs[i].first <= pass) i++;
-    return names + i;
+bool ds_knob_is_late(const ds_knob *knob, ds_pass_id pass) {
+    return knob->bytes && knob->first > pass && strcmp(knob->section, "strategy") == 0;
 }
 
 /* Texts belong to the unit. */
 void ds_step_adopt(ds_model_step *step, const ds_strategy *from, ds_pass_id pass) {
     ds_strategy now = *from, *to = &step->strategy;
+    uint32_t n;
+    const ds_knob *knobs = ds_scenario_knobs(&n);
     for (uint32_t i = 0; i < 4; i++) now.order[i] = ds_intern(&step->unit->strings, from->order[i]);
-    for (uint32_t i = 0; i < N_LATE; i++)
-        if (late_knobs[i].first > pass)
-            memcpy((char *)to + late_knobs[i].offset, (const char *)&now + late_knobs[i].offset,
-                   late_knobs[i].size);
+    for (uint32_t i = 0; i < n; i++)
+        if (ds_knob_is_late(&knobs[i], pass))
+            memcpy((char *)to + knobs[i].offset, (const char *)&now + knobs[i].offset,
+                   knobs[i].bytes);
 }

@@ -32,9 +32,10 @@ void ds_step_mark_free(ds_step_mark *mark);
 /* Memory of the mark alone. O(1). */
 size_t ds_step_mark_bytes(const ds_step_mark *mark);
 
-/* Names of the strategy's knobs that no pass up to `pass` reads, NULL behind the last: what they
- * say makes no difference to the program there. `pass` is DS_PASS_RECOMPUTE or DS_PASS_SHARD. */
-const char *const *ds_step_unread(ds_pass_id pass);
+/* Does no pass up to `pass` read the knob? Then the knob makes no difference to the program there,
+ * and ds_step_adopt takes it over. `pass` is DS_PASS_RECOMPUTE or DS_PASS_SHARD. Only knobs of the
+ * strategy are late. */
+bool ds_knob_is_late(const ds_knob *knob, ds_pass_id pass);
 /* Gives a step behind `pass` those knobs of another strategy of the same scenario, which has been
  * read and checked (strategy.h). O(knobs). */
 void ds_step_adopt(ds_model_step *step, const ds_strategy *from, ds_pass_id pass);

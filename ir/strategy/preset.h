@@ -26,9 +26,8 @@ const ds_preset *ds_presets(uint32_t *n);
 /* The setting of a key by the scenario's framework, if the scenario does not state that key; NULL:
  * there is none. Whether `when` holds is for the caller to see. */
 const ds_preset *ds_preset_of(const ds_binding *binding, const char *section, const char *key);
-/* Fill what is not stated. `train` without `when`s of the strategy, and the other way round. */
-void ds_preset_train(const ds_binding *binding, ds_train *train);
-void ds_preset_strategy(const ds_binding *binding, ds_strategy *strategy);
+/* Fills what the scenario does not say of a section, in the section's record. */
+void ds_presets_fill(const ds_binding *binding, const char *section, void *record);
 /* Appends "late_reduce = true, …": what the framework has set; false: nothing. */
 bool ds_preset_print(const ds_binding *binding, const ds_train *train, const ds_strategy *strategy,
                      ds_buf *out);

@@ -1,4 +1,4 @@
-/* The scenario block: which keys there are, what they mean, and how they are read.
+/* The scenario block: its entries, and how they are read.
  *
  *     scenario {
  *       program = @step                  // or: model = @mlp, on = @box
@@ -7,43 +7,13 @@
  *       profile = "V100-PCIE-16GB"
  *     }
  *
- * One table says what is legal; the verifier, the command line's help and LANGUAGE.md read it. */
+ * ir/strategy/knobs.def says which keys there are. */
 #ifndef DS_STRATEGY_SCENARIO_H
 #define DS_STRATEGY_SCENARIO_H
 
 #include "ir/base/diag.h"
 #include "ir/core/ir.h"
-
-typedef enum ds_knob_kind {
-    DS_KNOB_INT,      /* an integer expression, at least `min` */
-    DS_KNOB_INTS,     /* a list of them */
-    DS_KNOB_REAL,     /* a number, at least `min` */
-    DS_KNOB_BOOL,     /* true or false, on or off */
-    DS_KNOB_TEXT,     /* a word or a string; one of `choices` unless that is NULL */
-    DS_KNOB_TEXTS,    /* one, of `choices` unless that is NULL, or a list of any */
-    DS_KNOB_ENTRY,    /* @f: a function, or a per-rank program */
-    DS_KNOB_MESH,     /* @m */
-    DS_KNOB_PLACE,    /* @box or @m: a topology or a mesh */
-    DS_KNOB_SCHEDULE, /* a text ("1f1b", "file:PATH") or @s */
-    DS_KNOB_QUANTITY, /* a number with a unit of `dimension` (T, B, R, F; 'N': none) */
-    DS_KNOB_RANDOM,   /* a distribution: lognormal(sigma = 0.05) (ir/strategy/jitter.h) */
-    DS_KNOB_SECTION   /* a block of further knobs, or `off` */
-} ds_knob_kind;
-
-typedef struct ds_knob {
-    const char *section; /* "" for the scenario itself, else "train" or "strategy" */
-    const char *name;
-    ds_knob_kind kind;
-    int64_t min;
-    char dimension;
-    const char *choices; /* "mse cross_entropy none", or NULL; "every:K": all that begin so */
-    const char *doc;     /* one sentence */
-} ds_knob;
-
-/* The whole table, grouped by section. */
-const ds_knob *ds_scenario_knobs(uint32_t *n);
-/* One line of it; NULL if there is none. */
-const ds_knob *ds_scenario_knob(const char *section, const char *name);
+#include "ir/strategy/knobs.h"
 
 /* The root module's scenario; NULL if it has none. */
 const ds_scenario *ds_unit_scenario(const ds_unit *unit);

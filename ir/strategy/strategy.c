@@ -3,42 +3,13 @@
 
 #include "ir/base/units.h"
 #include "ir/core/devices.h"
+#include "ir/strategy/internal.h"
 #include "ir/strategy/preset.h"
 #include "ir/strategy/scenario.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- reading ---- */
-
-static ds_status read_dtype(const ds_binding *binding, const char *name, ds_dtype *out,
-                            ds_error *err) {
-    const char *text = NULL;
-    *out = DS_DTYPE_COUNT;
-    DS_TRY(ds_scenario_text(binding, "train", name, &text, err));
-    if (!text || ds_dtype_parse(text, out)) return DS_OK;
-    return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "train: %s = %s is no dtype", name, text);
-}
-
-/* The position of the word among `words`; n if it is none of them. */
-static uint32_t word_index(const char *text, const char *const *words, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(text, words[i]) == 0) return i;
-    return n;
-}
-
-static ds_status read_choice(const ds_binding *binding, const char *section, const char *name,
-                             const char *const *words, uint32_t n, uint32_t *out, ds_error *err) {
-    const char *text = NULL;
-    DS_TRY(ds_scenario_text(binding, section, name, &text, err));
-    if (!text) return DS_OK;
-    *out = word_index(text, words, n);
-    if (*out < n) return DS_OK;
-    return ds_error_set(err, DS_ERR_VALUE, ds_scenario_find(binding->unit, section, name)->loc,
-                        "%s: %s cannot be %s", section, name, text);
-}
 
 /* ---- train ---- */
 
@@ -49,34 +20,10 @@ static bool trains(const ds_unit *unit) {
 }
 
 ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err) {
-    static const char *const losses[] = {"none", "mse", "cross_entropy"};
-    static const char *const optimizers[] = {"none", "sgd", "momentum", "adam", "adamw"};
-    const struct {
-        const char *name;
-        double *value;
-    } reals[] = {{"lr", &out->lr},       {"momentum", &out->momentum},
-                 {"beta1", &out->beta1}, {"beta2", &out->beta2},
-                 {"eps", &out->eps},     {"weight_decay", &out->weight_decay}};
-    uint32_t loss = DS_LOSS_NONE, optimizer = DS_OPTIMIZER_NONE;
     *out = (ds_train){.on = trains(binding->unit)};
-    DS_TRY(read_choice(binding, "train", "loss", losses, 3, &loss, err));
-    DS_TRY(read_choice(binding, "train", "optimizer", optimizers, 5, &optimizer, err));
-    out->loss = (ds_loss)loss;
-    out->optimizer = (ds_optimizer)optimizer;
-    for (uint32_t i = 0; i < sizeof reals / sizeof *reals; i++) {
-        *reals[i].value = NAN;
-        DS_TRY(ds_scenario_real(binding, "train", reals[i].name, reals[i].value, err));
-    }
-    DS_TRY(read_dtype(binding, "dtype", &out->dtype, err));
-    DS_TRY(read_dtype(binding, "master_dtype", &out->master_dtype, err));
-    DS_TRY(read_dtype(binding, "grad_dtype", &out->grad_dtype, err));
-    DS_TRY(read_dtype(binding, "state_dtype", &out->state_dtype, err));
-    DS_TRY(read_dtype(binding, "product_dtype", &out->product_dtype, err));
-    ds_preset_train(binding, out);
-    DS_TRY(ds_scenario_real(binding, "train", "clip_norm", &out->clip_norm, err));
-    DS_TRY(
-        ds_scenario_ps(binding, "train", "iteration_overhead", &out->iteration_overhead_ps, err));
-    return ds_scenario_bool(binding, "train", "keep_gradients", &out->keep_gradients, err);
+    DS_TRY(ds_knobs_read(binding, "train", out, err));
+    ds_presets_fill(binding, "train", out);
+    return DS_OK;
 }
 
 /* ---- strategy ---- */
@@ -84,28 +31,43 @@ ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err)
 static const char *const axes[] = {"pp", "dp", "cp", "tp"};
 enum { N_AXES = 4 };
 
+/* The position of the word among `words`; n if it is none of them. */
+static uint32_t word_index(const char *text, const char *const *words, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(text, words[i]) == 0) return i;
+    return n;
+}
+
 static ds_loc loc_of(const ds_binding *binding, const char *name) {
     const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", name);
     return attr ? attr->loc : DS_NOWHERE;
 }
 
+ds_loc ds_knobs__loc(const ds_binding *binding, const ds_knob *knob) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, knob->section, knob->name);
+    return attr ? attr->loc : DS_NOWHERE;
+}
+
 /* What the strategy says; else the size that the scenario's mesh gives the axis; else 1. */
-static ds_status read_degree(const ds_binding *binding, const char *axis, int64_t *out,
-                             ds_error *err) {
+ds_status ds_knobs__read_degree(const ds_binding *binding, const ds_knob *knob, void *record,
+                                ds_error *err) {
     const ds_mesh *mesh = ds_scenario_mesh(binding->unit);
+    int64_t *out = (int64_t *)((char *)record + knob->offset);
     *out = 1;
-    if (mesh && !ds_scenario_find(binding->unit, "strategy", axis)) {
+    if (mesh && !ds_scenario_find(binding->unit, "strategy", knob->name)) {
         int64_t *sizes = DS_NEW_N(&binding->unit->arena, int64_t, mesh->n_axes + 1);
         DS_TRY(ds_mesh_axis_sizes(binding, mesh, sizes, err));
         for (uint32_t a = 0; a < mesh->n_axes; a++)
-            if (strcmp(mesh->axes[a].name, axis) == 0) *out = sizes[a];
+            if (strcmp(mesh->axes[a].name, knob->name) == 0) *out = sizes[a];
     }
-    return ds_scenario_int(binding, "strategy", axis, out, err);
+    return ds_scenario_int(binding, "strategy", knob->name, out, err);
 }
 
 /* "dp, pp cp tp": every axis once. */
-static ds_status read_order(const ds_binding *binding, ds_strategy *out, ds_error *err) {
-    const char *text = "pp dp cp tp", *at;
+ds_status ds_knobs__read_order(const ds_binding *binding, const ds_knob *knob, void *record,
+                               ds_error *err) {
+    ds_strategy *out = record;
+    const char *text = knob->initial, *at;
     DS_TRY(ds_scenario_text(binding, "strategy", "order", &text, err));
     uint32_t n = 0, seen = 0;
     for (at = text + strspn(text, " ,"); *at && n < N_AXES; at += strspn(at, " ,")) {
@@ -121,34 +83,25 @@ static ds_status read_order(const ds_binding *binding, ds_strategy *out, ds_erro
                         "strategy: order = \"%s\" must name each of pp, dp, cp and tp once", text);
 }
 
-/* A generator's name, "file:PATH", or "@s". */
-static ds_status read_schedule(const ds_binding *binding, ds_strategy *out, ds_error *err) {
-    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", "schedule");
-    out->schedule = "1f1b";
-    if (!attr || attr->kind != DS_ATTR_PLACE)
-        return ds_scenario_text(binding, "strategy", "schedule", &out->schedule, err);
-    const char *text = ds_arena_printf(&binding->unit->arena, "@%s", attr->place.name);
-    out->schedule = ds_intern(&binding->unit->strings, text);
-    return DS_OK;
-}
-
 /* A word, "every:K", or a list of paths. */
-static ds_status read_recompute(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+ds_status ds_knobs__read_recompute(const ds_binding *binding, const ds_knob *knob, void *record,
+                                   ds_error *err) {
     static const char *const words[] = {"none", "selective", "full"};
-    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", "recompute");
+    ds_strategy *out = record;
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", knob->name);
     const char *text = NULL;
     if (!attr) return DS_OK;
     if (attr->kind == DS_ATTR_LIST) {
-        out->n_recompute_ops = ds_scenario_text_count(binding->unit, "strategy", "recompute");
+        out->n_recompute_ops = ds_scenario_text_count(binding->unit, "strategy", knob->name);
         out->recompute_ops =
             DS_NEW_N(&binding->unit->arena, const char *, out->n_recompute_ops + 1);
         for (uint32_t i = 0; i < out->n_recompute_ops; i++)
-            DS_TRY(ds_scenario_text_at(binding, "strategy", "recompute", i, &out->recompute_ops[i],
+            DS_TRY(ds_scenario_text_at(binding, "strategy", knob->name, i, &out->recompute_ops[i],
                                        err));
         out->recompute = out->n_recompute_ops ? DS_RECOMPUTE_OPS : DS_RECOMPUTE_NONE;
         return DS_OK;
     }
-    DS_TRY(ds_scenario_text(binding, "strategy", "recompute", &text, err));
+    DS_TRY(ds_scenario_text(binding, "strategy", knob->name, &text, err));
     uint32_t word = word_index(text, words, 3);
     out->recompute = word < 3 ? (ds_recompute)word : DS_RECOMPUTE_EVERY;
     if (word < 3) return DS_OK;
@@ -163,16 +116,18 @@ static ds_status read_recompute(const ds_binding *binding, ds_strategy *out, ds_
 }
 
 /* One or several of the words; none stands for nothing. */
-static ds_status read_offload(const ds_binding *binding, ds_strategy *out, ds_error *err) {
+ds_status ds_knobs__read_offload(const ds_binding *binding, const ds_knob *knob, void *record,
+                                 ds_error *err) {
     static const char *const words[] = {"activations", "optimizer", "weights"};
-    uint32_t n = ds_scenario_text_count(binding->unit, "strategy", "offload");
+    ds_strategy *out = record;
+    uint32_t n = ds_scenario_text_count(binding->unit, "strategy", knob->name);
     for (uint32_t i = 0; i < n; i++) {
         const char *text;
-        DS_TRY(ds_scenario_text_at(binding, "strategy", "offload", i, &text, err));
+        DS_TRY(ds_scenario_text_at(binding, "strategy", knob->name, i, &text, err));
         uint32_t word = word_index(text, words, 3);
         if (word < 3) out->offload |= 1u << word;
         if (word < 3 || strcmp(text, "none") == 0) continue;
-        return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "offload"),
+        return ds_error_set(err, DS_ERR_VALUE, ds_knobs__loc(binding, knob),
                             "strategy: offload = %s; it is none, or a list of activations, "
                             "optimizer and weights",
                             text);
@@ -180,11 +135,14 @@ static ds_status read_offload(const ds_binding *binding, ds_strategy *out, ds_er
     return DS_OK;
 }
 
-static ds_status read_stage_layers(const ds_binding *binding, ds_strategy *out, ds_error *err) {
-    uint32_t n = ds_scenario_text_count(binding->unit, "strategy", "stage_layers");
+ds_status ds_knobs__read_stage_layers(const ds_binding *binding, const ds_knob *knob, void *record,
+                                      ds_error *err) {
+    ds_strategy *out = record;
+    uint32_t n = ds_scenario_text_count(binding->unit, "strategy", knob->name);
+    if (!n) return DS_OK;
     int64_t *layers = DS_NEW_N(&binding->unit->arena, int64_t, n + 1);
     for (uint32_t i = 0; i < n; i++)
-        DS_TRY(ds_scenario_int_at(binding, "strategy", "stage_layers", i, &layers[i], err));
+        DS_TRY(ds_scenario_int_at(binding, "strategy", knob->name, i, &layers[i], err));
     out->stage_layers = layers;
     out->n_stage_layers = n;
     return DS_OK;
@@ -202,8 +160,10 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 }
 
 /* dp_shares: a number for each replica, or `time`, which whoever simulates replaces by numbers. */
-static ds_status read_shares(const ds_binding *binding, ds_strategy *s, ds_error *err) {
-    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", "dp_shares");
+ds_status ds_knobs__read_shares(const ds_binding *binding, const ds_knob *knob, void *record,
+                                ds_error *err) {
+    ds_strategy *s = record;
+    const ds_attr *attr = ds_scenario_find(binding->unit, "strategy", knob->name);
     s->dp_shares_sum = s->dp;
     if (!attr) return DS_OK;
     s->dp_shares_by_time = attr->kind != DS_ATTR_LIST;
@@ -214,7 +174,7 @@ static ds_status read_shares(const ds_binding *binding, ds_strategy *s, ds_error
                             "dp_shares has %u numbers for dp = %lld replicas", n, (long long)s->dp);
     int64_t *shares = DS_NEW_N(&binding->unit->arena, int64_t, n), divisor = 0, sum = 0;
     for (uint32_t i = 0; i < n; i++) {
-        DS_TRY(ds_scenario_int_at(binding, "strategy", "dp_shares", i, &shares[i], err));
+        DS_TRY(ds_scenario_int_at(binding, "strategy", knob->name, i, &shares[i], err));
         if (shares[i] < 1 || shares[i] > INT32_MAX)
             return ds_error_set(err, DS_ERR_VALUE, attr->loc,
                                 "dp_shares: replica %u has %lld; a part is a number from 1 to %d",
@@ -282,7 +242,10 @@ static ds_status check_sum(const ds_binding *binding, const int64_t *dp, const i
 }
 
 /* stage_dp, stage_tp. A list that is left out is all 1; lists that are all alike are dp and tp. */
-static ds_status read_widths(const ds_binding *binding, ds_strategy *s, ds_error *err) {
+ds_status ds_knobs__read_widths(const ds_binding *binding, const ds_knob *knob, void *record,
+                                ds_error *err) {
+    ds_strategy *s = record;
+    (void)knob;
     uint32_t n_dp = ds_scenario_text_count(binding->unit, "strategy", "stage_dp");
     uint32_t n_tp = ds_scenario_text_count(binding->unit, "strategy", "stage_tp");
     uint32_t n = n_dp ? n_dp : n_tp;
@@ -303,18 +266,14 @@ static ds_status read_widths(const ds_binding *binding, ds_strategy *s, ds_error
     return DS_OK;
 }
 
-static ds_status read_pipeline(const ds_binding *binding, ds_strategy *out, ds_error *err) {
-    static const char *const balances[] = {"layers", "flops", "time"};
-    static const char *const p2ps[] = {"overlapped", "batched", "blocking"};
-    uint32_t balance = DS_BALANCE_LAYERS, p2p = DS_P2P_OVERLAPPED;
-    DS_TRY(read_choice(binding, "strategy", "balance", balances, 3, &balance, err));
-    DS_TRY(read_choice(binding, "strategy", "p2p", p2ps, 3, &p2p, err));
-    out->balance = (ds_balance)balance;
-    out->p2p = (ds_p2p)p2p;
-    DS_TRY(ds_scenario_bool(binding, "strategy", "scatter_gather", &out->scatter_gather, err));
-    DS_TRY(read_stage_layers(binding, out, err));
-    return read_schedule(binding, out, err);
+/* stage_tp, which is read with stage_dp. */
+ds_status ds_knobs__read_elsewhere(const ds_binding *binding, const ds_knob *knob, void *record,
+                                   ds_error *err) {
+    (void)binding, (void)knob, (void)record, (void)err;
+    return DS_OK;
 }
+
+/* ---- combinations ---- */
 
 /* The product of the degrees has 31 bits, and so has the product of any of the degrees. */
 static ds_status check_world(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
@@ -328,38 +287,12 @@ static ds_status check_world(const ds_binding *binding, const ds_strategy *s, ds
                         (long long)s->pp, (long long)s->dp, (long long)s->cp, (long long)s->tp);
 }
 
-static ds_status read_numbers(const ds_binding *binding, ds_strategy *s, ds_error *err) {
-    DS_TRY(read_degree(binding, "dp", &s->dp, err));
-    DS_TRY(read_degree(binding, "tp", &s->tp, err));
-    DS_TRY(read_degree(binding, "pp", &s->pp, err));
-    DS_TRY(read_degree(binding, "cp", &s->cp, err));
-    DS_TRY(read_widths(binding, s, err));
-    DS_TRY(check_world(binding, s, err));
-    DS_TRY(read_shares(binding, s, err));
-    s->ep = s->microbatches = s->virtual_stages = s->prefetch = 1;
-    s->zero = 0;
-    s->bucket_bytes = DS_BUCKET_BYTES;
-    s->zero_group = s->dp;
-    const struct {
-        const char *name;
-        int64_t *value;
-    } knobs[] = {{"ep", &s->ep},
-                 {"microbatches", &s->microbatches},
-                 {"virtual_stages", &s->virtual_stages},
-                 {"zero", &s->zero},
-                 {"zero_group", &s->zero_group},
-                 {"prefetch", &s->prefetch},
-                 {"bucket_size", &s->bucket_bytes}};
-    for (uint32_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
-        DS_TRY(ds_scenario_int(binding, "strategy", knobs[i].name, knobs[i].value, err));
-    return DS_OK;
-}
-
 bool ds_strategy_ep_has_tp(const ds_strategy *s) {
     return s->sp && s->tp > 1 && s->ep == s->dp * s->cp * s->tp;
 }
 
 static ds_status check(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+    DS_TRY(check_world(binding, s, err));
     int64_t groups = s->dp * s->cp;
     if (groups % s->ep != 0 && !ds_strategy_ep_has_tp(s))
         return ds_error_set(err, DS_ERR_VALUE, loc_of(binding, "ep"),
@@ -518,24 +451,8 @@ ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strate
 }
 
 ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error *err) {
-    static const char *const cp_types[] = {"ring", "ulysses", "all_gather"};
-    static const char *const overlaps[] = {"none", "bulk", "ring", "pipe"};
-    uint32_t cp_type = DS_CP_RING, overlap = DS_TP_OVERLAP_NONE;
     *out = (ds_strategy){.recompute = DS_RECOMPUTE_NONE};
-    DS_TRY(read_numbers(binding, out, err));
-    DS_TRY(read_choice(binding, "strategy", "cp_type", cp_types, 3, &cp_type, err));
-    out->cp_type = (ds_cp_type)cp_type;
-    DS_TRY(ds_scenario_bool(binding, "strategy", "sp", &out->sp, err));
-    DS_TRY(read_choice(binding, "strategy", "tp_overlap", overlaps, 4, &overlap, err));
-    out->tp_overlap = (ds_tp_overlap)overlap;
-    DS_TRY(ds_scenario_bool(binding, "strategy", "zero_uneven", &out->zero_uneven, err));
-    DS_TRY(ds_scenario_bool(binding, "strategy", "late_reduce", &out->late_reduce, err));
-    DS_TRY(read_recompute(binding, out, err));
-    DS_TRY(read_offload(binding, out, err));
-    DS_TRY(read_pipeline(binding, out, err));
-    DS_TRY(read_order(binding, out, err));
-    const ds_attr *ops = ds_scenario_find(binding->unit, "strategy", "ops");
-    out->ops = ops && ops->kind == DS_ATTR_BLOCK ? ops : NULL;
-    ds_preset_strategy(binding, out);
+    DS_TRY(ds_knobs_read(binding, "strategy", out, err));
+    ds_presets_fill(binding, "strategy", out);
     return check(binding, out, err);
 }

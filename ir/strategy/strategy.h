@@ -1,12 +1,13 @@
 /* What the scenario's `train` and `strategy` blocks say, as numbers.
  *
- * Texts are interned in the unit. Knobs that are absent have the defaults of LANGUAGE.md. */
+ * Fields are filled by the lines of knobs.def, in whose order of words the enumerators are. Texts
+ * are interned in the unit. */
 #ifndef DS_STRATEGY_STRATEGY_H
 #define DS_STRATEGY_STRATEGY_H
 
 #include "ir/core/ir.h"
 
-typedef enum ds_loss { DS_LOSS_NONE, DS_LOSS_MSE, DS_LOSS_CROSS_ENTROPY } ds_loss;
+typedef enum ds_loss { DS_LOSS_MSE, DS_LOSS_CROSS_ENTROPY, DS_LOSS_NONE } ds_loss;
 typedef enum ds_optimizer {
     DS_OPTIMIZER_NONE,
     DS_OPTIMIZER_SGD,
@@ -44,8 +45,6 @@ typedef enum ds_recompute {
 
 /* What is kept in the memory of hosts: bits of ds_strategy.offload. */
 enum { DS_OFFLOAD_ACTIVATIONS = 1, DS_OFFLOAD_OPTIMIZER = 2, DS_OFFLOAD_WEIGHTS = 4 };
-
-#define DS_BUCKET_BYTES (INT64_C(25) * 1000 * 1000)
 
 /* What the pipeline's chunks are to have alike. */
 typedef enum ds_balance {

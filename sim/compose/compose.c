@@ -35,22 +35,20 @@ bool ds_compose_can(const ds_binding *binding, const ds_sim_options *options, co
 }
 
 /* The form that the sibling's schedule has: the same chunks on the same stages, items of the same
- * kinds, each chunk's microbatches in order, but any number of them. NULL: none is known. */
+ * kinds, each chunk's microbatches in order, but any number of them. */
 static const char *sibling_form(const char *name) {
-    static const char *const own[] = {"1f1b",  "gpipe", "eager-1f1b", "breadth-first", "zb-h1",
-                                      "zb-h2", "zb-v",  "v-half",     "v-min"};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (strcmp(name, own[i]) == 0) return own[i];
-    return strcmp(name, "interleaved") == 0 ? "breadth-first" : NULL;
+    return strcmp(name, "interleaved") == 0 ? "breadth-first" : name;
 }
 
-static const char *unknown_strategy(const ds_strategy *s, bool trains) {
-    if (!trains) return "no training";
-    if (s->stage_dp || s->dp_shares) return "stages or replicas of several widths";
-    if (s->zero == 3 && s->dp > 1) return "gathers that run ahead of the microbatch";
-    if (s->pp == 1) return NULL;
-    if (s->p2p != DS_P2P_OVERLAPPED) return "p2p other than overlapped";
-    return sibling_form(s->schedule) ? NULL : "the schedule";
+static const char *reason(const ds_knob *knob) {
+    return knob->unknown ? knob->unknown : knob->name;
+}
+
+static const char *find_unknown(const ds_binding *binding, const ds_train *train,
+                                const ds_strategy *strategy) {
+    if (!train->on) return "no training";
+    const ds_knob *knob = ds_knobs_unknown(binding, train, strategy, DS_WAY_SIBLING);
+    return knob ? reason(knob) : NULL;
 }
 
 /* Has the step no more microbatches than its sibling, in the same order? */
@@ -223,25 +221,25 @@ static bool repeat(ds_template *t, int64_t m) {
     return !t->s.why;
 }
 
-static ds_status from_sibling(const ds_binding *binding, const ds_profiles *profiles,
-                              const ds_sim_options *options, const ds_strategy *strategy,
-                              const ds_items *items, double model_flop, ds_composed *out,
+static ds_status from_sibling(const ds_fold_step *step, double model_flop, ds_composed *out,
                               const char **why, ds_error *err) {
+    const ds_sim_options *options = step->options;
     ds_template t = {0};
     ds_plan_options plan_options = {.max_instances = options->max_instances,
                                     .cost_mode = options->cost_mode,
                                     .ground = options->ground};
-    ds_status status = make_sibling(binding, &t.step, err);
+    ds_status status = make_sibling(step->binding, &t.step, err);
     if (status == DS_OK)
-        status = ds_plan_build(&t.step->binding, profiles, &plan_options, &t.plan, err);
+        status = ds_plan_build(&t.step->binding, step->profiles, &plan_options, &t.plan, err);
     if (status == DS_OK) {
         out->metrics.samples = t.plan->samples;
         out->overhead_ps = t.step->train.iteration_overhead_ps;
-        int64_t m = strategy->microbatches;
-        t.s.whole = is_whole(strategy);
-        if (ds_compose__parts(&t.s, t.plan, m < DS_SIBLING ? m : DS_SIBLING, items->n_chunks) &&
+        int64_t m = step->strategy->microbatches;
+        t.s.whole = is_whole(step->strategy);
+        if (ds_compose__parts(&t.s, t.plan, m < DS_SIBLING ? m : DS_SIBLING,
+                              step->items->n_chunks) &&
             ds_compose__buffers(&t.s, options->keep_masks) && repeat(&t, m))
-            put_together(&t.s, items, model_flop, out);
+            put_together(&t.s, step->items, model_flop, out);
         *why = t.s.why;
     }
     ds_template__shape_deinit(&t);
@@ -264,35 +262,27 @@ static bool holds_compute(const ds_binding *binding, const ds_profiles *profiles
 }
 
 /* *done: it was possible. */
-static ds_status from_template(ds_composer *composer, const ds_binding *binding,
-                               const ds_sim_options *options, const ds_strategy *strategy,
-                               const ds_items *items, double model_flop, ds_composed *out,
-                               bool *done, const char **why, ds_error *err) {
-    ds_fold_step step = {.binding = binding,
-                         .profiles = composer->profiles,
-                         .options = options,
-                         .strategy = strategy,
-                         .items = items,
-                         .n_chunks = items->n_chunks ? items->n_chunks : 1};
+static ds_status from_template(ds_composer *composer, ds_fold_step *step, double model_flop,
+                               ds_composed *out, bool *done, const char **why, ds_error *err) {
+    const ds_strategy *strategy = step->strategy;
     ds_template *t;
     ds_sibling s = {0};
     *done = false;
-    if (holds_compute(binding, composer->profiles)) return DS_OK;
-    ds_status status = ds_fold_template(&composer->fold, &step, &t, err);
-    bool grouped = strategy->zero && strategy->zero_group != strategy->dp;
-    bool exact = !t && is_whole(strategy) && !grouped; /* which knows dp as one axis, not as two */
-    if (grouped && (strategy->offload || strategy->zero_uneven)) *why = "ZeRO in groups";
-    if (status == DS_OK && exact) status = ds_fold_exact(&composer->fold, &step, &t, why, err);
+    if (holds_compute(step->binding, composer->profiles)) return DS_OK;
+    ds_status status = ds_fold_template(&composer->fold, step, &t, err);
+    const ds_knob *unknown = ds_knobs_unknown(step->binding, step->train, strategy, DS_WAY_EXACT);
+    bool exact = !t && is_whole(strategy) && !unknown;
+    if (unknown && (strategy->offload || strategy->zero_uneven)) *why = reason(unknown);
+    if (status == DS_OK && exact) status = ds_fold_exact(&composer->fold, step, &t, why, err);
     if (status == DS_OK && t) {
-        status = ds_fold_assemble(&composer->fold, &step, t, &s, err);
-        *done = status == DS_OK && put_together(&s, items, model_flop, out);
+        status = ds_fold_assemble(&composer->fold, step, t, &s, err);
+        *done = status == DS_OK && put_together(&s, step->items, model_flop, out);
         out->folded = *done && !exact;
         *why = s.why;
         ds_fold_note_timed(&composer->fold, s.timed);
         if (!*done) ds_composed_deinit(out);
     }
     ds_compose__parts_deinit(&s);
-    free(step.turns);
     return status;
 }
 
@@ -310,23 +300,21 @@ void ds_composer_free(ds_composer *composer) {
     free(composer);
 }
 
-static ds_status run(ds_composer *composer, const ds_binding *binding,
-                     const ds_sim_options *options, const ds_strategy *strategy,
-                     const ds_items *items, ds_composed *out, const char **why, ds_error *err) {
+static ds_status run(ds_composer *composer, ds_fold_step *step, ds_composed *out, const char **why,
+                     ds_error *err) {
+    const ds_strategy *strategy = step->strategy;
     bool done;
     double model_flop, padding;
-    DS_TRY(ds_model_flop(binding, true, &model_flop, &padding, err));
-    DS_TRY(from_template(composer, binding, options, strategy, items, model_flop, out, &done, why,
-                         err));
+    DS_TRY(ds_model_flop(step->binding, true, &model_flop, &padding, err));
+    DS_TRY(from_template(composer, step, model_flop, out, &done, why, err));
     if (*why && (strategy->offload || strategy->zero_uneven)) return DS_OK; /* as much as a plan */
     *why = NULL;
     if (!done)
-        DS_TRY(from_sibling(binding, composer->profiles, options, strategy, items, model_flop, out,
-                            why, err));
+        DS_TRY(from_sibling(step, model_flop, out, why, err));
     else
-        DS_TRY(ds_scenario_int(binding, "", "batch", &out->metrics.samples, err));
+        DS_TRY(ds_scenario_int(step->binding, "", "batch", &out->metrics.samples, err));
     if (*why) return DS_OK;
-    DS_TRY(ds_model_samples(binding, &out->metrics.samples, err));
+    DS_TRY(ds_model_samples(step->binding, &out->metrics.samples, err));
     ds_metrics_derive(&out->metrics);
     return DS_OK;
 }
@@ -343,14 +331,21 @@ ds_status ds_composer_run(ds_composer *composer, const ds_binding *binding,
     DS_TRY(ds_train_read(binding, &train, err));
     DS_TRY(ds_strategy_read(binding, &strategy, err));
     DS_TRY(ds_strategy_check(binding, &strategy, err));
-    *why = train.clip_norm > 0 ? "a norm of all gradients" : unknown_strategy(&strategy, train.on);
+    *why = find_unknown(binding, &train, &strategy);
     if (*why) return DS_OK;
     out->overhead_ps = train.iteration_overhead_ps;
     ds_arena_init(&arena);
     ds_status status = order_items(binding, &strategy, &arena, &items, why, err);
-    if (status == DS_OK && !*why)
-        status = run(composer, binding, options, &strategy, &items, out, why, err);
+    ds_fold_step step = {.binding = binding,
+                         .profiles = composer->profiles,
+                         .options = options,
+                         .train = &train,
+                         .strategy = &strategy,
+                         .items = &items,
+                         .n_chunks = items.n_chunks ? items.n_chunks : 1};
+    if (status == DS_OK && !*why) status = run(composer, &step, out, why, err);
     if (status != DS_OK || *why) ds_composed_deinit(out);
+    free(step.turns);
     free(items.at);
     free(items.rank_of);
     ds_arena_deinit(&arena);

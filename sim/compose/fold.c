@@ -2,12 +2,14 @@
  *
  * A model qualifies if its function has one loop over layers, 0 … N, and N is a param that nothing
  * else depends on: then a model of fewer layers is made by another value of it (shorten.h). A
- * strategy qualifies if it treats all chunks alike. What the passes see of the rest is the
- * template's key: the params that functions mention and the scenario's entries by value, but for
- * those that only say how many layers, stages and microbatches there are. */
+ * strategy qualifies if it treats all chunks alike, as the lines of the knobs say
+ * (ir/strategy/knobs.def). What the passes see of the rest is the template's key: the params that
+ * functions mention and the scenario's entries by value, but for those whose lines call them a
+ * size. */
 #include "sim/compose/fold.h"
 
 #include "ir/lang/mentions.h"
+#include "ir/passes/snapshot.h"
 #include "ir/strategy/scenario.h"
 #include "sim/compose/shorten.h"
 
@@ -22,19 +24,8 @@ enum { MOST_SKELETONS = 256, MOST_ROUTED = 128, MOST_TIMED = 1 << 19 };
 
 /* ---- the strategy ---- */
 
-static bool treats_alike(const ds_fold_step *step) {
-    const ds_strategy *s = step->strategy;
-    static const char *const forms[] = {"1f1b",          "interleaved", "eager-1f1b", "gpipe",
-                                        "breadth-first", "zb-h1",       "zb-h2"};
-    if (s->ops || s->ep > 1 || s->cp > 1 || s->zero > 2 || (s->zero && s->zero_uneven) ||
-        s->stage_dp || s->dp_shares || s->offload || s->balance != DS_BALANCE_LAYERS ||
-        (s->zero && s->zero_group != s->dp) || s->recompute > DS_RECOMPUTE_FULL)
-        return false;
-    if (s->pp == 1) return true;
-    if (s->p2p != DS_P2P_OVERLAPPED || s->scatter_gather) return false;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (strcmp(s->schedule, forms[i]) == 0) return true;
-    return false;
+static bool knows(const ds_fold_step *step, ds_way way) {
+    return !ds_knobs_unknown(step->binding, step->train, step->strategy, way);
 }
 
 /* The schedule that a template has: the order in which a stage runs items does not matter to what
@@ -132,14 +123,24 @@ static bool is_one_of(const char *const *names, const char *name) {
     return names && *names;
 }
 
-/* But for those of two lists. */
+/* What a key leaves out: entries of at least that size, and those that no pass up to `behind` reads
+ * (DS_PASS_COUNT: none of these). */
+typedef struct left_out {
+    ds_knob_size size;
+    ds_pass_id behind;
+} left_out;
+
+static bool leaves_out(const left_out *out, const char *section, const char *name) {
+    const ds_knob *knob = name ? ds_scenario_knob(section, name) : NULL;
+    return knob && (knob->size >= out->size || ds_knob_is_late(knob, out->behind));
+}
+
 static uint64_t mix_attrs(uint64_t hash, const ds_binding *binding, const ds_attr *attrs,
-                          uint32_t n, const char *const *without, const char *const *unread) {
+                          uint32_t n, const char *section, const left_out *out) {
     ds_env env = ds_binding_env(binding, NULL);
     for (uint32_t i = 0; i < n; i++) {
         const ds_attr *attr = &attrs[i];
-        if (attr->name && (is_one_of(without, attr->name) || is_one_of(unread, attr->name)))
-            continue;
+        if (leaves_out(out, section, attr->name)) continue;
         if (attr->name) hash = mix_text(hash, attr->name);
         hash = ds_hash_mix(ds_hash_mix(hash, attr->kind), (uint64_t)attr->unit << 1 | attr->flag);
         ds_num num;
@@ -149,17 +150,25 @@ static uint64_t mix_attrs(uint64_t hash, const ds_binding *binding, const ds_att
         if (attr->kind == DS_ATTR_WORD) hash = mix_text(hash, attr->word);
         if (attr->kind == DS_ATTR_PLACE) hash = mix_text(hash, attr->place.name);
         hash = mix_attrs(ds_hash_mix(hash, attr->n_items), binding, attr->items, attr->n_items,
-                         without, unread);
+                         attr->name ? attr->name : section, out);
     }
     return hash;
+}
+
+static uint64_t mix_scenario(uint64_t hash, const ds_binding *binding, const left_out *out) {
+    const ds_scenario *scenario = ds_unit_scenario(binding->unit);
+    return mix_attrs(hash, binding, scenario->entries, scenario->n_entries, "", out);
 }
 
 /* What a scenario says besides its model and strategy: where costs are from, how the network is
  * simulated, what is degraded. All that is kept is true for that alone. */
 static uint64_t mix_setting(uint64_t hash, const ds_fold_step *step) {
-    static const char *const without[] = {"strategy", "train", "model", "on", "title", NULL};
+    static const char *const of_templates[] = {"strategy", "train", "model", "on", NULL};
+    static const left_out labels = {DS_SIZE_LABEL, DS_PASS_COUNT};
     const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
-    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without, NULL);
+    for (uint32_t i = 0; i < scenario->n_entries; i++)
+        if (!is_one_of(of_templates, scenario->entries[i].name))
+            hash = mix_attrs(hash, step->binding, &scenario->entries[i], 1, "", &labels);
     return ds_hash_mix(hash, step->options->cost_mode);
 }
 
@@ -176,21 +185,16 @@ static uint64_t mix_order(uint64_t hash, const ds_strategy *s) {
     return ds_hash_mix(hash, s->dp > 1 && s->tp > 1 && place[0] < place[1]);
 }
 
-/* Of the template, or of its program behind a pass: then without the knobs in `unread`. */
+/* Of the template (behind: DS_PASS_COUNT), or of its program behind a pass. Sizes are what is
+ * mixed in after the scenario; numbers of samples and replicas are sizes where the batch is
+ * shortened. */
 static uint64_t template_key(const ds_fold_step *step, const ds_shorter *less, uint32_t n_chunks,
-                             const int64_t *turns, const char *const *unread) {
-    /* the last two only where the batch is shortened */
-    static const char *const without[] = {"pp",    "microbatches", "schedule", "virtual_stages",
-                                          "order", "stage_layers", "title",    NULL};
-    static const char *const also[] = {
-        "pp",           "microbatches", "schedule", "virtual_stages", "order",
-        "stage_layers", "title",        "dp",       "batch",          NULL};
+                             const int64_t *turns, ds_pass_id behind) {
     const ds_strategy *s = step->strategy;
-    const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
     bool shorter = less->batch.module != NULL;
+    const left_out sizes = {shorter ? DS_SIZE_SAMPLES : DS_SIZE_STEP, behind};
     uint64_t hash = mix_funcs(n_chunks, step->binding, less);
-    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries,
-                     shorter ? also : without, unread);
+    hash = mix_scenario(hash, step->binding, &sizes);
     for (uint32_t c = 0; c < n_chunks; c++) hash = ds_hash_mix(hash, (uint64_t)turns[c]);
     if (shorter) hash = ds_hash_mix(hash, (uint64_t)(less->samples << 1 | (s->dp > 1)));
     bool many = shorter && s->microbatches > DS_SIBLING;
@@ -341,9 +345,8 @@ static ds_status make_step(ds_fold *fold, ds_template *t, const ds_fold_step *st
     ds_binding binding = ds_shorter_binding(step->binding, step->strategy, less, n);
     small_step small = {t, less};
     ds_program_wish wish = {
-        .recompute_key =
-            template_key(step, less, t->n_chunks, t->turns, ds_step_unread(DS_PASS_RECOMPUTE)),
-        .shard_key = template_key(step, less, t->n_chunks, t->turns, ds_step_unread(DS_PASS_SHARD)),
+        .recompute_key = template_key(step, less, t->n_chunks, t->turns, DS_PASS_RECOMPUTE),
+        .shard_key = template_key(step, less, t->n_chunks, t->turns, DS_PASS_SHARD),
         .source = &binding,
         .strategy = step->strategy,
         .change = make_small,
@@ -418,7 +421,7 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     ds_shorter less = {0};
     int64_t turns[DS_FEW] = {0};
     *out = NULL;
-    if (!treats_alike(step)) return DS_OK;
+    if (!knows(step, DS_WAY_TEMPLATE)) return DS_OK;
     const char *loop = ds_shorter_find_layers(step->binding, &less);
     if (!loop || !cut(step, ds_shorter_n_layers(step->binding, &less))) return DS_OK;
     ds_shorter_find_batch(step->binding, step->strategy, &less);
@@ -426,7 +429,7 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     if (!n_chunks) return DS_OK;
     DS_TRY(know_devices(fold, step, err));
     if (fold->unequal) return DS_OK;
-    uint64_t key = template_key(step, &less, n_chunks, turns, NULL);
+    uint64_t key = template_key(step, &less, n_chunks, turns, DS_PASS_COUNT);
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
     if (!t) {
@@ -447,11 +450,10 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
 
 /* ---- of the step itself ---- */
 
-static uint64_t exact_key(const ds_fold_step *step, const char *const *unread) {
-    static const char *const without[] = {"order", "title", NULL};
-    const ds_scenario *scenario = ds_unit_scenario(step->binding->unit);
+static uint64_t exact_key(const ds_fold_step *step, ds_pass_id behind) {
+    const left_out places = {DS_SIZE_MESH, behind};
     uint64_t hash = mix_funcs(2, step->binding, NULL);
-    hash = mix_attrs(hash, step->binding, scenario->entries, scenario->n_entries, without, unread);
+    hash = mix_scenario(hash, step->binding, &places);
     hash = mix_order(hash, step->strategy);
     hash = ds_hash_mix(hash, step->options->cost_mode);
     return ds_hash_mix(hash, step->options->keep_masks);
@@ -523,12 +525,7 @@ static void read_others(const ds_fold_step *step, ds_template *t) {
 /* May it be read with fewer virtual stages? Then every chunk has as many turns but for some in the
  * middle, and the model's loop, if nothing else depends on how many layers there are, has them. */
 static bool may_leave_out(ds_fold_step *step, ds_shorter *less, const char **loop) {
-    const ds_strategy *s = step->strategy;
-    if (s->pp == 1 || s->ops || s->ep > 1 || s->cp > 1 || s->zero > 2 || s->stage_dp ||
-        s->dp_shares || s->n_stage_layers || s->balance != DS_BALANCE_LAYERS ||
-        s->recompute > DS_RECOMPUTE_FULL || s->prefetch > 1 ||
-        strcmp(s->schedule, "breadth-first") != 0)
-        return false;
+    if (step->strategy->pp == 1 || !knows(step, DS_WAY_FEWER)) return false;
     *loop = ds_shorter_find_layers(step->binding, less);
     return *loop && cut(step, ds_shorter_n_layers(step->binding, less));
 }
@@ -548,11 +545,10 @@ static ds_status fill_exact(ds_fold *fold, const ds_fold_step *step, const ds_sh
     ds_fewer *by = t->fewer;
     int64_t n = 0;
     ds_binding binding = {0};
-    ds_program_wish wish = {
-        .recompute_key = exact_key(step, ds_step_unread(DS_PASS_RECOMPUTE)) + (by != NULL),
-        .shard_key = exact_key(step, ds_step_unread(DS_PASS_SHARD)) + (by != NULL),
-        .source = step->binding,
-        .strategy = step->strategy};
+    ds_program_wish wish = {.recompute_key = exact_key(step, DS_PASS_RECOMPUTE) + (by != NULL),
+                            .shard_key = exact_key(step, DS_PASS_SHARD) + (by != NULL),
+                            .source = step->binding,
+                            .strategy = step->strategy};
     if (by) {
         for (uint32_t c = 0; c < by->n; c++) n += by->turns[c];
         binding = ds_shorter_binding(step->binding, step->strategy, less, n);
@@ -599,7 +595,7 @@ ds_status ds_fold_exact(ds_fold *fold, ds_fold_step *step, ds_template **out, co
     DS_TRY(know_devices(fold, step, err));
     *why = fold->unequal ? "devices of several kinds" : NULL;
     if (*why) return DS_OK;
-    uint64_t key = exact_key(step, NULL);
+    uint64_t key = exact_key(step, DS_PASS_COUNT);
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
     if (!t) {

@@ -39,6 +39,7 @@ typedef struct ds_fold_step {
     const ds_binding *binding;
     const ds_profiles *profiles;
     const ds_sim_options *options;
+    const ds_train *train;
     const ds_strategy *strategy;
     const ds_items *items;
     uint32_t n_chunks; /* at least 1 */

@@ -31,13 +31,16 @@ static uint64_t find(ds_fold *fold, sweep_case *c, const char *name, const char 
     const ds_sim_options options = {.cost_mode = DS_COST_FITTED, .trust_passes = true};
     const ds_items items = {0};
     ds_binding binding;
+    ds_train train;
     ds_strategy strategy;
     ds_template *t;
     cr_assert_eq(ds_bind(c->unit, &setting, 1, &binding, &c->err), DS_OK, "%s", c->err.message);
+    cr_assert_eq(ds_train_read(&binding, &train, &c->err), DS_OK, "%s", c->err.message);
     cr_assert_eq(ds_strategy_read(&binding, &strategy, &c->err), DS_OK, "%s", c->err.message);
     ds_fold_step step = {.binding = &binding,
                          .profiles = c->profiles,
                          .options = &options,
+                         .train = &train,
                          .strategy = &strategy,
                          .items = &items,
                          .n_chunks = 1};

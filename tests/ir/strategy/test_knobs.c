@@ -1,0 +1,235 @@
+/* The lines of knobs.def: complete where the compiler cannot ask, and denied what they do not say.
+ */
+#include "ir/lang/lang.h"
+#include "ir/strategy/preset.h"
+#include "ir/strategy/scenario.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static bool has_word(const char *words, const char *word) {
+    size_t n = strlen(word);
+    for (const char *at = words; at && (at = strstr(at, word)) != NULL; at += n)
+        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
+/* Calls `check` for each word of a text. */
+static void each_word(const ds_knob *knob, const char *words,
+                      void (*check)(const ds_knob *knob, const char *word)) {
+    char copy[512], *rest = NULL;
+    cr_assert_lt(strlen(words), sizeof copy);
+    strcpy(copy, words);
+    for (char *word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        check(knob, word);
+}
+
+static void is_choice(const ds_knob *knob, const char *word) {
+    if (knob->choices)
+        cr_expect(has_word(knob->choices, word), "%s: %s is no choice", knob->name, word);
+}
+
+static void is_earlier_knob(const ds_knob *knob, const char *word) {
+    const ds_knob *other = ds_scenario_knob(knob->section, word);
+    cr_expect(other && other->bytes, "%s: there is no %s", knob->name, word);
+}
+
+/* Of what a value of the kind is read into; 0: the line names a reader. */
+static size_t bytes_of(ds_knob_kind kind) {
+    switch (kind) {
+    case DS_KNOB_INT:
+    case DS_KNOB_QUANTITY:
+        return sizeof(int64_t);
+    case DS_KNOB_REAL:
+        return sizeof(double);
+    case DS_KNOB_BOOL:
+        return sizeof(bool);
+    case DS_KNOB_TEXT:
+        return sizeof(uint32_t);
+    case DS_KNOB_DTYPE:
+        return sizeof(ds_dtype);
+    case DS_KNOB_SCHEDULE:
+    case DS_KNOB_SECTION:
+        return sizeof(void *);
+    default:
+        return 0;
+    }
+}
+
+static void check_field(const ds_knob *knob) {
+    bool late = knob->first > DS_PASS_RECOMPUTE && strcmp(knob->section, "strategy") == 0;
+    cr_expect_lt(knob->first, DS_PASS_COUNT, "%s", knob->name);
+    cr_expect_not_null(knob->initial, "%s", knob->name);
+    if (!knob->read) cr_expect_eq(knob->bytes, bytes_of(knob->kind), "%s", knob->name);
+    if (!knob->read && knob->kind == DS_KNOB_TEXT)
+        cr_expect_not_null(knob->choices, "%s", knob->name);
+    if (knob->choices && *knob->initial) is_choice(knob, knob->initial);
+    /* another step has no use for a pointer to this one's memory (ds_step_adopt) */
+    if (late)
+        cr_expect(knob->kind != DS_KNOB_INTS && knob->kind != DS_KNOB_SECTION, "%s", knob->name);
+}
+
+Test(knobs, lines_are_complete) {
+    uint32_t n;
+    const ds_knob *knobs = ds_scenario_knobs(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_knob *knob = &knobs[i];
+        bool has_record =
+            strcmp(knob->section, "train") == 0 || strcmp(knob->section, "strategy") == 0;
+        cr_expect(knob->doc && strlen(knob->doc) > 5, "%s", knob->name);
+        cr_expect_eq(ds_scenario_knob(knob->section, knob->name), knob, "%s is there twice",
+                     knob->name);
+        cr_expect_eq(knob->bytes > 0, has_record, "%s", knob->name);
+        if (has_record) check_field(knob);
+        for (int way = 0; way < DS_N_WAYS; way++)
+            if (knob->ways[way] && *knob->ways[way] != '*')
+                each_word(knob, knob->ways[way], is_choice);
+        if (knob->only_with) each_word(knob, knob->only_with, is_earlier_knob);
+    }
+}
+
+Test(knobs, presets_set_what_there_is) {
+    uint32_t n;
+    const ds_preset *presets = ds_presets(&n);
+    const ds_knob *framework = ds_scenario_knob("", "framework");
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_preset *p = &presets[i];
+        const ds_knob *knob = ds_scenario_knob(p->section, p->key);
+        cr_assert_not_null(knob, "%s.%s", p->section, p->key);
+        cr_expect(has_word(framework->choices, p->framework), "%s", p->framework);
+        cr_expect_gt(strlen(p->source), 5, "%s.%s", p->section, p->key);
+        is_choice(knob, p->value);
+    }
+}
+
+/* ---- records ---- */
+
+typedef struct records {
+    ds_unit *unit;
+    ds_binding binding;
+    ds_train train;
+    ds_strategy strategy;
+} records;
+
+static records read_scenario(const char *entries) {
+    records r;
+    ds_error err;
+    ds_buf text = {0};
+    ds_buf_printf(&text, "dir 1\nscenario { model = @f\n %s }\n", entries);
+    cr_assert_eq(ds_load_text("t", text.text, text.n, NULL, &r.unit, &err), DS_OK, "%s",
+                 err.message);
+    ds_buf_deinit(&text);
+    cr_assert_eq(ds_bind(r.unit, NULL, 0, &r.binding, &err), DS_OK);
+    cr_assert_eq(ds_train_read(&r.binding, &r.train, &err), DS_OK, "%s", err.message);
+    cr_assert_eq(ds_strategy_read(&r.binding, &r.strategy, &err), DS_OK, "%s", err.message);
+    return r;
+}
+
+static void expect_prints(const records *r, const char *section, const char *name,
+                          const char *value) {
+    const ds_knob *knob = ds_scenario_knob(section, name);
+    ds_buf text = {0};
+    ds_knob_print(knob, strcmp(section, "train") == 0 ? (const void *)&r->train : &r->strategy,
+                  &text);
+    cr_expect_str_eq(text.text, value, "%s.%s", section, name);
+    ds_buf_deinit(&text);
+}
+
+/* Defaults as LANGUAGE.md has them. */
+Test(knobs, defaults) {
+    static const char *const defaults[][3] = {{"train", "loss", "none"},
+                                              {"train", "optimizer", "none"},
+                                              {"train", "lr", ""},
+                                              {"train", "dtype", ""},
+                                              {"train", "clip_norm", "0"},
+                                              {"train", "keep_gradients", "false"},
+                                              {"strategy", "dp", "1"},
+                                              {"strategy", "zero", "0"},
+                                              {"strategy", "zero_group", "1"},
+                                              {"strategy", "prefetch", "1"},
+                                              {"strategy", "schedule", "1f1b"},
+                                              {"strategy", "bucket_size", "25000000 B"},
+                                              {"strategy", "recompute", "none"},
+                                              {"strategy", "offload", "none"},
+                                              {"strategy", "stage_layers", ""},
+                                              {"strategy", "order", "pp dp cp tp"},
+                                              {"strategy", "p2p", "overlapped"},
+                                              {"strategy", "ops", ""},
+                                              {"strategy", "cp_type", "ring"},
+                                              {"strategy", "balance", "layers"},
+                                              {"strategy", "tp_overlap", "none"},
+                                              {"strategy", "sp", "false"}};
+    records r = read_scenario("");
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        expect_prints(&r, defaults[i][0], defaults[i][1], defaults[i][2]);
+    ds_unit_free(r.unit);
+}
+
+Test(knobs, values_are_read_by_kind) {
+    records r = read_scenario(
+        "train { loss = cross_entropy, optimizer = adamw, lr = 0.5, dtype = bf16, keep_gradients = "
+        "on, iteration_overhead = 3 ms }\n"
+        "strategy { dp = 4, zero = 2, cp_type = ulysses, tp_overlap = none, schedule = \"gpipe\", "
+        "pp = 2, recompute = \"every:2\", offload = [weights, activations], bucket_size = 5 MB, "
+        "stage_layers = [1, 2], order = \"tp, cp dp pp\", p2p = blocking }");
+    static const char *const values[][3] = {{"train", "loss", "cross_entropy"},
+                                            {"train", "optimizer", "adamw"},
+                                            {"train", "lr", "0.5"},
+                                            {"train", "dtype", "bf16"},
+                                            {"train", "keep_gradients", "true"},
+                                            {"train", "iteration_overhead", "3000000000 ps"},
+                                            {"strategy", "dp", "4"},
+                                            {"strategy", "zero_group", "4"},
+                                            {"strategy", "zero", "2"},
+                                            {"strategy", "cp_type", "ulysses"},
+                                            {"strategy", "schedule", "gpipe"},
+                                            {"strategy", "recompute", "every:K"},
+                                            {"strategy", "offload", "activations weights"},
+                                            {"strategy", "bucket_size", "5000000 B"},
+                                            {"strategy", "stage_layers", "[...]"},
+                                            {"strategy", "order", "tp cp dp pp"},
+                                            {"strategy", "p2p", "blocking"}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        expect_prints(&r, values[i][0], values[i][1], values[i][2]);
+    ds_unit_free(r.unit);
+}
+
+/* ---- what is not said is denied ---- */
+
+Test(knobs, an_empty_line_allows_nothing) {
+    static const ds_knob empty = {.name = "example"};
+    cr_expect_eq(empty.size, DS_SIZE_NONE);
+    cr_expect_eq(empty.bounds, DS_BOUNDS_NONE);
+    for (int way = 0; way < DS_N_WAYS; way++) cr_expect_null(empty.ways[way]);
+}
+
+static const char *unknown(const char *entries, ds_way way) {
+    records r = read_scenario(entries);
+    const ds_knob *knob = ds_knobs_unknown(&r.binding, &r.train, &r.strategy, way);
+    ds_unit_free(r.unit);
+    return knob ? knob->name : "";
+}
+
+Test(knobs, values_that_no_line_allows_are_unknown) {
+    static const struct {
+        const char *entries, *by[DS_N_WAYS];
+    } cases[] = {
+        {"strategy { dp = 2, tp = 4, pp = 2, microbatches = 8 }", {"", "", "", "schedule"}},
+        {"strategy { pp = 2, schedule = \"breadth-first\" }", {"", "", "", ""}},
+        {"strategy { pp = 2, schedule = \"chimera\" }", {"schedule", "schedule", "", "schedule"}},
+        {"strategy { schedule = \"chimera\" }", {"", "", "", ""}}, /* of one stage: none */
+        {"strategy { dp = 2, zero = 3 }", {"zero", "zero", "", "zero"}},
+        {"strategy { zero = 3 }", {"", "", "", ""}}, /* of one replica: nothing to share out */
+        {"strategy { dp = 4, zero = 1, zero_group = 2 }", {"", "zero_group", "zero_group", ""}},
+        {"strategy { dp = 4, zero_group = 2 }", {"", "", "", ""}},
+        {"strategy { recompute = \"every:2\" }", {"", "recompute", "", "recompute"}},
+        {"strategy { pp = 2, p2p = blocking, schedule = \"breadth-first\" }",
+         {"p2p", "p2p", "p2p", "p2p"}},
+        {"train { clip_norm = 1 }", {"clip_norm", "clip_norm", "clip_norm", "clip_norm"}},
+        {"strategy { stage_dp = [2, 1] }", {"stage_dp", "stage_dp", "stage_dp", "schedule"}},
+        {"jobs { }", {"", "", "", ""}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int way = 0; way < DS_N_WAYS; way++)
+            cr_expect_str_eq(unknown(cases[i].entries, (ds_way)way), cases[i].by[way], "%s, way %d",
+                             cases[i].entries, way);
+}
