@@ -111,8 +111,8 @@ const ds_knob *ds_knobs_unknown(const ds_binding *binding, const ds_train *train
                                 const ds_strategy *strategy, ds_way way);
 
 /* An attribute's value as one number or text, as conditions and bounds of a sweep compare values:
- * on, off, true and false of a BOOL are 1 and 0, a place is its name. False: it is a list, or it
- * cannot be evaluated. */
+ * on, off, true and false of a BOOL are 1 and 0. False: the attribute is a place, a quantity or a
+ * list, or cannot be evaluated. `env` may be NULL for an attribute that is no expression. */
 bool ds_knob_value(const ds_knob *knob, const ds_env *env, const ds_attr *attr, ds_num *out);
 
 #endif

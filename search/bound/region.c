@@ -11,45 +11,23 @@
 #include "ir/base/units.h"
 #include "ir/lang/mentions.h"
 #include "ir/passes/passes.h"
+#include "ir/strategy/preset.h"
+#include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
 #include "search/space/frame.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* X(place, name): knobs of the strategy that the bounds look at. */
-#define KNOBS(X)                                                                                   \
-    X(DP, "dp")                                                                                    \
-    X(TP, "tp")                                                                                    \
-    X(PP, "pp")                                                                                    \
-    X(CP, "cp")                                                                                    \
-    X(EP, "ep")                                                                                    \
-    X(MICROBATCHES, "microbatches")                                                                \
-    X(ZERO, "zero")                                                                                \
-    X(ZERO_GROUP, "zero_group")                                                                    \
-    X(ZERO_UNEVEN, "zero_uneven")                                                                  \
-    X(PREFETCH, "prefetch")                                                                        \
-    X(VIRTUAL_STAGES, "virtual_stages")                                                            \
-    X(SCHEDULE, "schedule")                                                                        \
-    X(RECOMPUTE, "recompute")                                                                      \
-    X(SP, "sp")                                                                                    \
-    X(ORDER, "order")                                                                              \
-    X(BALANCE, "balance")                                                                          \
-    X(STAGE_LAYERS, "stage_layers")                                                                \
-    X(SCATTER_GATHER, "scatter_gather")                                                            \
-    X(OFFLOAD, "offload")                                                                          \
-    X(CP_TYPE, "cp_type")                                                                          \
-    X(TP_OVERLAP, "tp_overlap")                                                                    \
-    X(LATE_REDUCE, "late_reduce")                                                                  \
-    X(P2P, "p2p")
+/* The knobs that have fields, by their place in knobs.def. */
 enum {
-#define DS_X(id, name) KNOB_##id,
-    KNOBS(DS_X)
-#undef DS_X
-        N_KNOBS
+#define KNOB(section, name, ...) KNOB_##section##_##name,
+#include "ir/strategy/knobs.def"
+    N_KNOBS
 };
 
 typedef struct knob {
+    const ds_knob *line;
     const ds_attr *attr; /* NULL: the scenario does not say it */
     uint32_t dim;        /* UINT32_MAX: it does not vary by itself */
     ds_level level;
@@ -184,17 +162,18 @@ static ds_status find_shapes(ds_bounds *b, ds_error *err) {
 /* ---- knobs ---- */
 
 static ds_status find_knobs(ds_bounds *b, ds_error *err) {
-    static const char *const names[] = {
-#define DS_X(id, name) name,
-        KNOBS(DS_X)
-#undef DS_X
-    };
     const ds_space *s = b->space;
-    for (uint32_t k = 0; k < N_KNOBS; k++) {
-        knob *found = &b->knobs[k];
-        *found = (knob){.attr = ds_scenario_find(s->unit, "strategy", names[k]), .dim = UINT32_MAX};
+    uint32_t n, k = 0;
+    const ds_knob *lines = ds_scenario_knobs(&n);
+    for (const ds_knob *line = lines; line < lines + n; line++) {
+        if (!line->bytes) continue;
+        knob *found = &b->knobs[k++];
+        *found = (knob){.line = line,
+                        .attr = ds_scenario_find(s->unit, line->section, line->name),
+                        .dim = UINT32_MAX};
+        if (line->bounds != DS_BOUNDS_READ) continue;
         for (uint32_t i = 0; i < s->dims.n; i++)
-            if (s->dims.at[i].target.knob == ds_scenario_knob("strategy", names[k])) found->dim = i;
+            if (s->dims.at[i].target.knob == line) found->dim = i;
         for (uint32_t i = 0; found->attr && i < found->attr->n_items; i++) {
             const ds_attr *item = &found->attr->items[i];
             ds_level level = 0;
@@ -214,38 +193,44 @@ static ds_status find_knobs(ds_bounds *b, ds_error *err) {
 /* The value where it is known and one number or word; kind is 0xff where it is not. */
 enum { UNKNOWN = 0xff };
 
-static ds_num num_of_attr(const ds_bounds *b, const ds_attr *attr, ds_num value) {
+static ds_num num_of_attr(const ds_bounds *b, const ds_knob *line, const ds_attr *attr) {
     ds_env env = ds_space_env(b->space, &b->space->region);
-    if (attr->kind == DS_ATTR_WORD) return (ds_num){.kind = DS_NUM_STR, .s = attr->word};
-    if (attr->kind == DS_ATTR_BOOL) return (ds_num){.kind = DS_NUM_INT, .i = attr->flag};
-    if (attr->kind == DS_ATTR_EXPR &&
-        ds_expr_eval(&env, attr->expr, attr->loc, &value, NULL) == DS_OK)
-        return value;
+    ds_num value;
+    if (ds_knob_value(line, &env, attr, &value)) return value;
     return (ds_num){.kind = (ds_num_kind)UNKNOWN};
 }
 
-static ds_num knob_value(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth,
-                         ds_num absent) {
+/* What a line says of a knob that the scenario does not. */
+static ds_num initial_value(const ds_knob *line) {
+    int64_t number = strtoll(line->initial, NULL, 10);
+    if (line->kind == DS_KNOB_BOOL) number = strcmp(line->initial, "true") == 0;
+    if (line->kind == DS_KNOB_BOOL || line->kind == DS_KNOB_INT)
+        return (ds_num){.kind = DS_NUM_INT, .i = number};
+    return (ds_num){.kind = DS_NUM_STR, .s = line->initial};
+}
+
+static ds_num knob_value(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth) {
     const knob *it = &b->knobs[k];
     if (it->level > depth) return (ds_num){.kind = (ds_num_kind)UNKNOWN};
-    if (it->dim == UINT32_MAX) return it->attr ? num_of_attr(b, it->attr, absent) : absent;
+    if (it->dim == UINT32_MAX)
+        return it->attr ? num_of_attr(b, it->line, it->attr) : initial_value(it->line);
     const ds_sweep_entry *entry = b->space->dims.at[it->dim].entry;
     if (entry->domain == DS_DOMAIN_LIST &&
         entry->list.items[prefix[it->dim].item].kind != DS_ATTR_EXPR)
-        return num_of_attr(b, &entry->list.items[prefix[it->dim].item], absent);
+        return num_of_attr(b, it->line, &entry->list.items[prefix[it->dim].item]);
     return prefix[it->dim].value;
 }
 
 static int64_t knob_int(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth,
-                        int64_t absent, int64_t unknown) {
-    ds_num value = knob_value(b, k, prefix, depth, (ds_num){.kind = DS_NUM_INT, .i = absent});
+                        int64_t unknown) {
+    ds_num value = knob_value(b, k, prefix, depth);
     bool counts = value.kind == DS_NUM_INT && value.i >= 0 && value.i <= INT32_MAX;
     return counts ? value.i : unknown; /* more are refused (ir/strategy/scenario.c) */
 }
 
 static const char *knob_text(const ds_bounds *b, uint32_t k, const ds_choice *prefix,
-                             uint32_t depth, const char *absent) {
-    ds_num value = knob_value(b, k, prefix, depth, (ds_num){.kind = DS_NUM_STR, .s = absent});
+                             uint32_t depth) {
+    ds_num value = knob_value(b, k, prefix, depth);
     return value.kind == DS_NUM_STR && value.s ? value.s : "";
 }
 
@@ -258,11 +243,11 @@ static bool is_said(const ds_bounds *b, uint32_t k) {
 static uint32_t offload_bits(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                              bool *surely) {
     static const char *const words[] = {"activations", "optimizer", "weights"};
-    const knob *it = &b->knobs[KNOB_OFFLOAD];
+    const knob *it = &b->knobs[KNOB_strategy_offload];
     const ds_attr *attr = it->attr, *items = attr;
     uint32_t bits = 0, all = DS_OFFLOAD_ACTIVATIONS | DS_OFFLOAD_OPTIMIZER | DS_OFFLOAD_WEIGHTS;
     *surely = false;
-    if (!is_said(b, KNOB_OFFLOAD)) return 0;
+    if (!is_said(b, KNOB_strategy_offload)) return 0;
     if (it->level > depth) return all;
     if (it->dim != UINT32_MAX) {
         const ds_sweep_entry *entry = b->space->dims.at[it->dim].entry;
@@ -274,7 +259,7 @@ static uint32_t offload_bits(const ds_bounds *b, const ds_choice *prefix, uint32
         n = attr->n_items;
     }
     for (uint32_t i = 0; i < n; i++) {
-        ds_num value = num_of_attr(b, &items[i], (ds_num){.kind = (ds_num_kind)UNKNOWN});
+        ds_num value = num_of_attr(b, it->line, &items[i]);
         if (value.kind != DS_NUM_STR) return all;
         for (uint32_t k = 0; k < 3; k++)
             if (strcmp(value.s, words[k]) == 0) bits |= 1u << k;
@@ -467,8 +452,8 @@ static bool is_form(const char *schedule) {
 /* Interleaved schedules of one chunk are those of plain pipelines. */
 static void read_chunks(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                         const char *schedule, ds_bound_region *out) {
-    bool given = is_said(b, KNOB_VIRTUAL_STAGES);
-    int64_t asked = given ? knob_int(b, KNOB_VIRTUAL_STAGES, prefix, depth, 1, 0) : 0;
+    bool given = is_said(b, KNOB_strategy_virtual_stages);
+    int64_t asked = given ? knob_int(b, KNOB_strategy_virtual_stages, prefix, depth, 0) : 0;
     bool known = !given || asked;
     out->form = form_of(schedule, out->pp);
     out->chunks = out->pp == 1 ? 1 : ds_schedule_virtual_stages(schedule, asked);
@@ -482,20 +467,20 @@ static void read_chunks(const ds_bounds *b, const ds_choice *prefix, uint32_t de
 /* What only whole strategies have. */
 static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                           ds_bound_region *out) {
-    const char *schedule = knob_text(b, KNOB_SCHEDULE, prefix, depth, "1f1b");
-    const char *order = knob_text(b, KNOB_ORDER, prefix, depth, "pp dp cp tp");
-    const char *balance = knob_text(b, KNOB_BALANCE, prefix, depth, "layers");
+    const char *schedule = knob_text(b, KNOB_strategy_schedule, prefix, depth);
+    const char *order = knob_text(b, KNOB_strategy_order, prefix, depth);
+    const char *balance = knob_text(b, KNOB_strategy_balance, prefix, depth);
     read_chunks(b, prefix, depth, schedule, out);
-    out->even = strcmp(balance, "layers") == 0 && !is_said(b, KNOB_STAGE_LAYERS);
+    out->even = strcmp(balance, "layers") == 0 && !is_said(b, KNOB_strategy_stage_layers);
     out->order = *order ? ds_intern(&b->space->unit->strings, order) : NULL;
     out->late = out->zero == 1 ||
-                (out->zero == 0 && knob_int(b, KNOB_LATE_REDUCE, prefix, depth, 0, 0) > 0);
-    out->prefetch = knob_int(b, KNOB_PREFETCH, prefix, depth, 1, -1);
-    out->uneven = knob_int(b, KNOB_ZERO_UNEVEN, prefix, depth, 0, 0) > 0;
-    const char *p2p = knob_text(b, KNOB_P2P, prefix, depth, "overlapped");
+                (out->zero == 0 && knob_int(b, KNOB_strategy_late_reduce, prefix, depth, 0) > 0);
+    out->prefetch = knob_int(b, KNOB_strategy_prefetch, prefix, depth, -1);
+    out->uneven = knob_int(b, KNOB_strategy_zero_uneven, prefix, depth, 0) > 0;
+    const char *p2p = knob_text(b, KNOB_strategy_p2p, prefix, depth);
     out->blocking = strcmp(p2p, "blocking") == 0;
     out->batched = strcmp(p2p, "batched") == 0;
-    out->parts = out->tp > 1 && knob_int(b, KNOB_SCATTER_GATHER, prefix, depth, 0, 1);
+    out->parts = out->tp > 1 && knob_int(b, KNOB_strategy_scatter_gather, prefix, depth, 1);
 }
 
 /* Where the mesh of a region lies. */
@@ -513,13 +498,13 @@ static int64_t transfer_ps(void *context, ds_opcode op, int64_t bytes) {
  * transfers, which are the same on every mesh. */
 static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bool bytes,
                        ds_bound_region *out) {
-    const char *recompute = knob_text(b, KNOB_RECOMPUTE, prefix, depth, "none");
-    int64_t sp = knob_int(b, KNOB_SP, prefix, depth, 0, -1), parts, world;
-    const char *cp_type = knob_text(b, KNOB_CP_TYPE, prefix, depth, "ring");
+    const char *recompute = knob_text(b, KNOB_strategy_recompute, prefix, depth);
+    int64_t sp = knob_int(b, KNOB_strategy_sp, prefix, depth, -1), parts, world;
+    const char *cp_type = knob_text(b, KNOB_strategy_cp_type, prefix, depth);
     const char *overlap =
-        out->tp == 1 ? "none" : knob_text(b, KNOB_TP_OVERLAP, prefix, depth, "none");
+        out->tp == 1 ? "none" : knob_text(b, KNOB_strategy_tp_overlap, prefix, depth);
     bool known = out->dp && out->tp && out->pp && out->cp && out->microbatches && sp >= 0 &&
-                 *cp_type && *overlap && knob_int(b, KNOB_EP, prefix, depth, 1, 0) == 1 &&
+                 *cp_type && *overlap && knob_int(b, KNOB_strategy_ep, prefix, depth, 0) == 1 &&
                  is_by_layer(recompute);
     if (!known || !out->machine || !ds_mul_i64(out->dp, out->microbatches, &parts)) return;
     if (!ds_mul_i64(out->dp * out->tp, out->pp, &world) || !ds_mul_i64(world, out->cp, &world) ||
@@ -551,13 +536,13 @@ static ds_status read_region(ds_bounds *b, const ds_choice *prefix, uint32_t dep
     ds_status status = set_frame(b, prefix, depth, err);
     if (ds_space_is_of_values(status)) return DS_OK; /* a param that divides by zero, say */
     DS_TRY(status);
-    out->dp = knob_int(b, KNOB_DP, prefix, depth, 1, 0);
-    out->tp = knob_int(b, KNOB_TP, prefix, depth, 1, 0);
-    out->pp = knob_int(b, KNOB_PP, prefix, depth, 1, 0);
-    out->cp = knob_int(b, KNOB_CP, prefix, depth, 1, 0);
-    out->microbatches = knob_int(b, KNOB_MICROBATCHES, prefix, depth, 1, 0);
-    out->zero = knob_int(b, KNOB_ZERO, prefix, depth, 0, -1);
-    if (knob_int(b, KNOB_ZERO_GROUP, prefix, depth, 0, 1)) out->zero = -1;
+    out->dp = knob_int(b, KNOB_strategy_dp, prefix, depth, 0);
+    out->tp = knob_int(b, KNOB_strategy_tp, prefix, depth, 0);
+    out->pp = knob_int(b, KNOB_strategy_pp, prefix, depth, 0);
+    out->cp = knob_int(b, KNOB_strategy_cp, prefix, depth, 0);
+    out->microbatches = knob_int(b, KNOB_strategy_microbatches, prefix, depth, 0);
+    out->zero = knob_int(b, KNOB_strategy_zero, prefix, depth, -1);
+    if (is_said(b, KNOB_strategy_zero_group)) out->zero = -1;
     out->offload = offload_bits(b, prefix, depth, &out->offloads);
     out->machine = find_machine(b, prefix, depth);
     if (out->machine) out->capacity_bytes = ds_bound_machine_capacity(out->machine);
@@ -577,37 +562,42 @@ ds_status ds_bounds_memory(ds_bounds *b, const ds_choice *prefix, uint32_t depth
 
 /* ---- what there are no bounds of ---- */
 
-static bool varies(const ds_space *s, const char *section, const char *name) {
+static bool varies(const ds_space *s, const ds_knob *line) {
     for (uint32_t i = 0; i < s->dims.n; i++)
-        if (s->dims.at[i].target.knob == ds_scenario_knob(section, name)) return true;
+        if (s->dims.at[i].target.knob == line) return true;
     return false;
 }
 
-static const char *find_refusal(const ds_bounds *b) {
-    static const struct {
-        const char *section, *name, *why;
-    } unknown[] = {{"", "jobs", "several jobs share the cluster"},
-                   {"", "program", "the scenario runs a program, not a model"},
-                   {"", "mesh", "the scenario gives a mesh of its own"},
-                   {"strategy", "ops", "strategy.ops places single operations"},
-                   {"strategy", "dp_shares", "strategy.dp_shares makes unequal replicas"},
-                   {"strategy", "stage_dp", "strategy.stage_dp makes stages of several widths"},
-                   {"strategy", "stage_tp", "strategy.stage_tp makes stages of several widths"}};
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (ds_scenario_find(b->space->unit, unknown[i].section, unknown[i].name) ||
-            varies(b->space, unknown[i].section, unknown[i].name))
-            return unknown[i].why;
+static bool sets_something(const char *framework) {
+    uint32_t n;
+    const ds_preset *presets = ds_presets(&n);
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(presets[i].framework, framework) == 0) return true;
+    return false;
+}
+
+static const char *find_refusal(ds_bounds *b) {
+    const ds_space *s = b->space;
+    uint32_t n;
+    const ds_knob *lines = ds_scenario_knobs(&n);
+    for (const ds_knob *line = lines; line < lines + n; line++) {
+        if (line->bounds != DS_BOUNDS_NONE) continue;
+        if (!ds_scenario_find(s->unit, line->section, line->name) && !varies(s, line)) continue;
+        return line->unbounded
+                   ? line->unbounded
+                   : ds_arena_printf(&b->arena, "%s.%s is not followed", line->section, line->name);
+    }
     const char *framework = "none";
-    if (varies(b->space, "", "framework") ||
-        ds_scenario_text(b->space->base, "", "framework", &framework, NULL) != DS_OK ||
-        (strcmp(framework, "none") != 0 && strcmp(framework, "deepspeed") != 0))
+    if (varies(s, ds_scenario_knob("", "framework")) ||
+        ds_scenario_text(s->base, "", "framework", &framework, NULL) != DS_OK ||
+        sets_something(framework))
         return "settings of a framework are not followed: state them in its place";
     const char *cost = "fitted";
-    const ds_attr *attr = ds_scenario_find(b->space->unit, "", "cost");
-    if (attr && ds_scenario_text(b->space->base, "", "cost", &cost, NULL) == DS_OK &&
+    const ds_attr *attr = ds_scenario_find(s->unit, "", "cost");
+    if (attr && ds_scenario_text(s->base, "", "cost", &cost, NULL) == DS_OK &&
         strcmp(cost, "fitted") != 0)
         return "measured costs follow no curve that could be bounded: say cost = fitted";
-    return varies(b->space, "", "cost") ? "the kind of costs varies" : NULL;
+    return varies(s, ds_scenario_knob("", "cost")) ? "the kind of costs varies" : NULL;
 }
 
 ds_status ds_bounds_new(const ds_eval_source *source, ds_space *space, ds_bounds **out,

@@ -223,11 +223,7 @@ static ds_status knob_name(ds_space *s, const ds_knob *knob, const char *name, d
         add_recipe(s, recipe);
         return DS_OK;
     }
-    if (attr && attr->kind == DS_ATTR_WORD)
-        value = (ds_num){.kind = DS_NUM_STR, .s = attr->word};
-    else if (attr && attr->kind == DS_ATTR_BOOL)
-        value.i = attr->flag;
-    else if (attr)
+    if (attr && !ds_knob_value(knob, NULL, attr, &value))
         return no_value(name, "what the scenario says is neither a number nor a text", loc, err);
     *place = add_name(s, name, 0, value);
     return DS_OK;
@@ -471,7 +467,8 @@ ds_status ds_space_set(ds_space *s, ds_frame *frame, uint32_t dim, ds_num value,
         const ds_attr *attr = &d->entry->list.items[item];
         if (attr->kind == DS_ATTR_PLACE)
             value = (ds_num){.kind = DS_NUM_STR, .s = attr->place.name};
-        if (attr->kind == DS_ATTR_BOOL) value = (ds_num){.kind = DS_NUM_INT, .i = attr->flag};
+        else if (d->target.knob && attr->kind != DS_ATTR_EXPR)
+            ds_knob_value(d->target.knob, NULL, attr, &value);
     }
     for (uint32_t i = 0; i < s->names.n; i++)
         if (s->names.at[i] == d->target.bare) frame->named[i].value = value;

@@ -311,6 +311,24 @@ Test(bounds, sends_stand_between_items) {
     }
 }
 
+/* on and off are true and false. */
+Test(bounds, words_stand_for_flags) {
+    static const char *const flags[][2] = {
+        {"tp = 2, sp = true, microbatches = 8", "tp = 2, sp = on, microbatches = 8"},
+        {"tp = 2, sp = false, microbatches = 8", "tp = 2, sp = off, microbatches = 8"},
+        {"microbatches = 8, late_reduce = true", "microbatches = 8, late_reduce = on"}};
+    for (int i = 0; i < 3; i++) {
+        ds_bound_stage by_flag[4], by_word[4];
+        stages_of(mlp, "", flags[i][0], by_flag);
+        stages_of(mlp, "", flags[i][1], by_word);
+        for (int s = 0; s < 4; s++) {
+            cr_expect_gt(by_word[s].items_ps, 0, "%s", flags[i][1]);
+            cr_expect_eq(by_word[s].items_ps, by_flag[s].items_ps, "%s", flags[i][1]);
+            cr_expect_float_eq(by_word[s].end_s, by_flag[s].end_s, 0, "%s", flags[i][1]);
+        }
+    }
+}
+
 /* Adam's states of two layers, 8 bytes for each of 2 · 2048² weights, there and back once; the
  * slower way counts. */
 Test(bounds, states_go_to_the_host_and_back) {

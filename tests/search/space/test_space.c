@@ -86,6 +86,7 @@ Test(space, conditions_see_names) {
     expect("schedule in [gpipe, \"1f1b\"] where schedule != \"gpipe\"", NULL, "1f1b\n");
     expect("dp in [1, 2], price 2.5 where cost_per_hour == 40", NULL, "1\n2\n");
     expect("dp in [1, 2], price 2.5 * dp where cost_per_hour > 40", NULL, "2\n");
+    expect("sp in [on, off, true] where sp == 1", NULL, "on\ntrue\n");
     expect("dp in [1, 2] where recompute == \"none\"", NULL, "1\n2\n");
     expect("dp in [1, 2] where zero == 0 and cp == 1", NULL, "1\n2\n");
     expect("mlp.layers in [2, 4] where layers == 4", NULL, "4\n");
