@@ -214,8 +214,15 @@ static bool same_num(const ds_num *x, const ds_num *y) {
 
 /* ---- given values ---- */
 
+static bool is_said(const ds_unit *unit, const char *path) {
+    for (uint32_t i = 0; i < unit->said.n; i++)
+        if (strcmp(unit->said.at[i], path) == 0) return true;
+    return false;
+}
+
 static ds_status give_settings(binder *b, const ds_setting *settings, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
+        if (is_said(b->unit, settings[i].path)) continue;
         char source[256];
         snprintf(source, sizeof source, "--set %s=%s", settings[i].path, settings[i].text);
         given value = {.path = settings[i].path, .loc = DS_NOWHERE, .is_set = true};

@@ -509,6 +509,7 @@ struct ds_unit {
     ds_strtab strings;
     ds_exprs exprs;
     DS_VEC(ds_module *) modules; /* modules.at[0] is the root */
+    DS_VEC(const char *) said;   /* paths of settings that the scenario has (ds_load_options) */
     ds_map inferred;             /* types of ops' results, kept in the arena by ir/ops/memo.c */
     const ds_stop *stop;         /* whatever works on the unit ends then; NULL: never */
 };

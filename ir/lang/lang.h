@@ -5,6 +5,7 @@
 #include "ir/base/diag.h"
 #include "ir/base/str.h"
 #include "ir/core/ir.h"
+#include "ir/strategy/knobs.h"
 
 /* Parses one text into `module` (imports are recorded, not loaded). Stops at the first error.
  * `text` need not be NUL-terminated and may hold any bytes. O(n). */
@@ -14,11 +15,21 @@ ds_status ds_parse(ds_module *module, ds_error *err);
  * "gpu[3] compute = 0.8". It comes after those of the file. */
 ds_status ds_parse_what_if(ds_module *module, const char *text, ds_error *err);
 
+/* The value of a key of a block, from the text of a --set: what the block may say behind `KEY =`; a
+ * text needs no quotes. The attribute's place is `source`. */
+ds_status ds_parse_setting(ds_module *module, const ds_knob *knob, const ds_setting *setting,
+                           ds_attr *out, ds_error *err);
+
 #define DS_LOAD_MAX_BYTES ((size_t)64 << 20) /* of a file; assumed: no program is longer */
 
 typedef struct ds_load_options {
     const char *const *include_dirs; /* -I */
     uint32_t n_include_dirs;
+    /* --set: `strategy.KEY` and `train.KEY` of which no param has the name are put into the
+     * scenario. ds_bind gets the same settings, for params, and passes over these. */
+    const ds_setting *settings;
+    uint32_t n_settings;
+    bool has_settings; /* the text was printed from a unit that has them: its scenario stays */
 } ds_load_options;
 
 /* Reads a file and everything it imports into a new unit, unverified. Imports are looked for in the

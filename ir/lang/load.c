@@ -9,6 +9,7 @@
 #include "ir/lang/lang.h"
 
 #include "ir/base/file.h"
+#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -226,6 +227,46 @@ static ds_status load_imports(loader *l, ds_module *module, const file *self) {
     return DS_OK;
 }
 
+/* ---- settings of keys ---- */
+
+static ds_status unknown_key(const ds_setting *setting, const char *section, ds_error *err) {
+    DS_VEC(const char *) names = {0};
+    uint32_t n;
+    const ds_knob *knobs = ds_scenario_knobs(&n);
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(knobs[i].section, section) == 0) DS_HPUSH(&names, knobs[i].name);
+    const char *name = strchr(setting->path, '.') + 1, *near = ds_suggest(name, names.at, names.n);
+    ds_status status =
+        ds_error_set(err, DS_ERR_NAME, DS_NOWHERE, "--set %s=%s: unknown key '%s' in '%s'%s%s%s",
+                     setting->path, setting->text, name, section, near ? "; did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
+    free(names.at);
+    return status;
+}
+
+/* Puts strategy.KEY or train.KEY into the scenario; any other setting is a param's. */
+static ds_status say(ds_unit *unit, const ds_setting *setting, bool is_there, ds_error *err) {
+    static const char *const sections[] = {"strategy", "train"};
+    const char *dot = strchr(setting->path, '.'), *section = NULL;
+    const ds_module *module;
+    uint32_t param;
+    for (size_t i = 0; dot && i < sizeof sections / sizeof *sections; i++)
+        if (strlen(sections[i]) == (size_t)(dot - setting->path) &&
+            strncmp(setting->path, sections[i], strlen(sections[i])) == 0)
+            section = sections[i];
+    if (!section || !ds_unit_scenario(unit) || ds_find_param(unit, setting->path, &module, &param))
+        return DS_OK;
+    const ds_knob *knob = ds_scenario_knob(section, dot + 1);
+    ds_attr attr;
+    if (!knob) return unknown_key(setting, section, err);
+    if (!is_there) {
+        DS_TRY(ds_parse_setting(unit->modules.at[0], knob, setting, &attr, err));
+        ds_scenario_say(unit, section, knob->name, attr);
+    }
+    DS_PUSH(&unit->arena, &unit->said, ds_intern(&unit->strings, setting->path));
+    return DS_OK;
+}
+
 ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_load_options *options,
                        ds_unit **out, ds_error *err) {
     *out = ds_unit_new();
@@ -235,6 +276,8 @@ ds_status ds_load_text(const char *path, const char *text, size_t n, const ds_lo
     ds_status status = load_module(&l, &root, text, n, &module);
     free(root.real);
     free(l.shared.at);
+    for (uint32_t i = 0; options && i < options->n_settings && status == DS_OK; i++)
+        status = say(*out, &options->settings[i], options->has_settings, err);
     return status;
 }
 

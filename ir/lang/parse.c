@@ -420,8 +420,9 @@ static void parse_file(ds_parser *p) {
 }
 
 static ds_status parse_text(ds_module *module, const char *path, const char *text, size_t n,
-                            void (*parse)(ds_parser *), ds_error *err) {
+                            void (*parse)(ds_parser *), void *result, ds_error *err) {
     ds_parser p = {.unit = module->unit,
+                   .result = result,
                    .module = module,
                    .arena = &module->unit->arena,
                    .exprs = &module->unit->exprs,
@@ -439,14 +440,18 @@ static ds_status parse_text(ds_module *module, const char *path, const char *tex
 }
 
 ds_status ds_parse(ds_module *module, ds_error *err) {
-    return parse_text(module, module->path, module->text, module->text_n, parse_file, err);
+    return parse_text(module, module->path, module->text, module->text_n, parse_file, NULL, err);
 }
 
-/* The text of a --degrade; all params of the module are above it. */
-static void parse_what_if(ds_parser *p) {
+/* A text of the command line: all params of the module are above it. */
+static void begin_words(ds_parser *p) {
     for (uint32_t k = 0; k < p->module->params.n; k++)
         ds_map_put(&p->params, DS_KEY(p->module->params.at[k].name), k);
     ds_parser_advance(p);
+}
+
+static void parse_what_if(ds_parser *p) {
+    begin_words(p);
     ds_degrade degrade = ds_parse_degradation(p);
     if (!ds_parser_at(p, DS_TOK_EOF)) ds_parser_expected(p, "',' or `for`, or no more");
     if (p->status) return;
@@ -457,5 +462,30 @@ static void parse_what_if(ds_parser *p) {
 ds_status ds_parse_what_if(ds_module *module, const char *text, ds_error *err) {
     size_t n = strlen(text);
     return parse_text(module, "--degrade", ds_arena_strndup(&module->unit->arena, text, n), n,
-                      parse_what_if, err);
+                      parse_what_if, NULL, err);
+}
+
+static void parse_setting(ds_parser *p) {
+    begin_words(p);
+    ds_attr attr = ds_parse_attr(p, false);
+    if (!ds_parser_at(p, DS_TOK_EOF)) ds_parser_expected(p, "no more after the value");
+    *(ds_attr *)p->result = attr;
+}
+
+static ds_attr text_attr(ds_unit *unit, const char *text) {
+    ds_expr_node node = {.kind = DS_EXPR_STR, .name = ds_intern(&unit->strings, text)};
+    return (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_make(&unit->exprs, node)};
+}
+
+ds_status ds_parse_setting(ds_module *module, const ds_knob *knob, const ds_setting *setting,
+                           ds_attr *out, ds_error *err) {
+    ds_unit *unit = module->unit;
+    const char *source = ds_arena_printf(&unit->arena, "--set %s=%s", setting->path, setting->text);
+    const char *text = ds_arena_printf(&unit->arena, "%s = %s", knob->name, setting->text);
+    bool bare = *setting->text && !strchr("[\"@", *setting->text);
+    if (!ds_knob_is_of_text(knob) || !bare)
+        return parse_text(module, source, text, strlen(text), parse_setting, out, err);
+    *out = text_attr(unit, setting->text);
+    out->loc = (ds_loc){.file = source, .line = 1, .col = 1, .len = 1};
+    return DS_OK;
 }

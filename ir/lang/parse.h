@@ -39,6 +39,7 @@ typedef struct ds_parser {
     uint32_t n_ahead;
     ds_error *err;
     ds_status status;
+    void *result; /* of ds_parse_setting */
     uint32_t depth;
 
     ds_map params;                /* interned name → index */

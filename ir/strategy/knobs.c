@@ -53,6 +53,12 @@ const ds_knob *ds_scenario_knob(const char *section, const char *name) {
     return NULL;
 }
 
+bool ds_knob_is_of_text(const ds_knob *knob) {
+    return knob->kind == DS_KNOB_TEXT || knob->kind == DS_KNOB_DTYPE ||
+           knob->kind == DS_KNOB_TEXTS || knob->kind == DS_KNOB_FLAGS ||
+           knob->kind == DS_KNOB_INTS || knob->kind == DS_KNOB_SCHEDULE;
+}
+
 /* ---- words ---- */
 
 /* Calls of this step through "a b c". False: there are no more. */

@@ -94,6 +94,8 @@ const ds_knob *ds_scenario_knobs(uint32_t *n);
 /* One line of it; NULL if there is none. */
 const ds_knob *ds_scenario_knob(const char *section, const char *name);
 
+/* Is a value of the knob that is neither a list nor a name a text? */
+bool ds_knob_is_of_text(const ds_knob *knob);
 /* Writes a value into the knob's field of its record (a ds_train or ds_strategy): "3", "true",
  * "bf16", "25 MB", the name of a knob that has been read; "" as knobs.def says. Kinds with fields
  * that no text says have "" alone. */

@@ -39,10 +39,14 @@ static void put_entry(ds_arena *arena, ds_attr **attrs, uint32_t *n, const ds_at
 }
 
 void ds_scenario_set(ds_unit *unit, const char *section, const char *name, ds_attr entry) {
+    const ds_attr *old = ds_scenario_find(unit, section, name);
+    entry.loc = old ? old->loc : unit->modules.at[0]->scenarios.at[0].loc;
+    ds_scenario_say(unit, section, name, entry);
+}
+
+void ds_scenario_say(ds_unit *unit, const char *section, const char *name, ds_attr entry) {
     ds_scenario *scenario = &unit->modules.at[0]->scenarios.at[0];
     entry.name = ds_intern(&unit->strings, name);
-    const ds_attr *old = ds_scenario_find(unit, section, name);
-    entry.loc = old ? old->loc : scenario->loc;
     if (*section) {
         const ds_attr *block = find_bare(scenario->entries, scenario->n_entries, section);
         ds_attr fresh = {.kind = DS_ATTR_BLOCK, .loc = scenario->loc};

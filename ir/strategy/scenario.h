@@ -26,6 +26,8 @@ const ds_attr *ds_scenario_find(const ds_unit *unit, const char *section, const 
  * replaced, never written to. The unit is not verified anew. */
 void ds_scenario_set(ds_unit *unit, const char *section, const char *name, ds_attr entry);
 void ds_scenario_restore(ds_unit *unit, const ds_scenario *old);
+/* The same for an entry that keeps its own place. */
+void ds_scenario_say(ds_unit *unit, const char *section, const char *name, ds_attr entry);
 
 /* `program = @f`: the function, or NULL. `model = @f` likewise. */
 ds_func *ds_scenario_program_func(const ds_unit *unit);

@@ -372,13 +372,6 @@ static void check_jobs(ds_checker *ck, const ds_module *module, const ds_attr *j
 
 /* ---- with numbers ---- */
 
-/* Is a value that is neither a list nor a name a text? */
-static bool is_of_text(const ds_knob *knob) {
-    return knob->kind == DS_KNOB_TEXT || knob->kind == DS_KNOB_DTYPE ||
-           knob->kind == DS_KNOB_TEXTS || knob->kind == DS_KNOB_FLAGS ||
-           knob->kind == DS_KNOB_INTS || knob->kind == DS_KNOB_SCHEDULE;
-}
-
 static void check_number(ds_checker *ck, const ds_knob *knob) {
     ds_error err = {0};
     int64_t i = 0;
@@ -400,7 +393,7 @@ static void check_number(ds_checker *ck, const ds_knob *knob) {
         status = ds_random_read(&env, attr, &random, &err);
     } else if (knob->kind == DS_KNOB_REAL) {
         status = ds_scenario_real(ck->binding, knob->section, knob->name, &r, &err);
-    } else if (is_of_text(knob) && attr->kind != DS_ATTR_LIST && attr->kind != DS_ATTR_PLACE) {
+    } else if (ds_knob_is_of_text(knob) && attr->kind != DS_ATTR_LIST && attr->kind != DS_ATTR_PLACE) {
         status = ds_scenario_text(ck->binding, knob->section, knob->name, &text, &err);
     }
     if (status != DS_OK) {

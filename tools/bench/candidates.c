@@ -148,7 +148,7 @@ int main(int argc, char **argv) {
     bench b = {.wanted = argc > 1 ? (uint32_t)atoi(argv[1]) : 300};
     uint32_t n_threads = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
     ds_error err;
-    b.source.load = (ds_load_options){include, 1};
+    b.source.load = (ds_load_options){.include_dirs = include, .n_include_dirs = 1};
     ds_arena_init(&b.arena);
     if (n_threads > 64) n_threads = 64;
     if (load(&b, argc > 4 && *argv[4] ? argv[4] : SWEEP, argc > 3 ? strtoull(argv[3], NULL, 10) : 1,

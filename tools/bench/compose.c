@@ -55,7 +55,7 @@ typedef struct bench {
 
 static ds_status load(bench *b, ds_error *err) {
     static const char *const include[] = {DS_SOURCE_DIR "/scenarios"};
-    const ds_load_options options = {include, 1};
+    const ds_load_options options = {.include_dirs = include, .n_include_dirs = 1};
     ds_diags diags;
     ds_diags_init(&diags);
     ds_status status =

@@ -32,7 +32,7 @@ static double seconds(void) {
 /* From text to text; the bytes printed. */
 static ds_status transform(size_t *bytes, ds_error *err) {
     static const char *const include[] = {DS_SOURCE_DIR "/scenarios"};
-    const ds_load_options options = {include, 1};
+    const ds_load_options options = {.include_dirs = include, .n_include_dirs = 1};
     ds_unit *unit = NULL;
     ds_binding binding;
     ds_model_step *step = NULL;

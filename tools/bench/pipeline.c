@@ -47,7 +47,7 @@ static void say(bench *b, const char *what, size_t bytes) {
 
 static ds_status load(bench *b, const ds_setting *settings, uint32_t n, ds_error *err) {
     static const char *const include[] = {DS_SOURCE_DIR "/scenarios"};
-    const ds_load_options options = {include, 1};
+    const ds_load_options options = {.include_dirs = include, .n_include_dirs = 1};
     ds_diags diags;
     ds_diags_init(&diags);
     ds_status status =

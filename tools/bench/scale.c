@@ -64,7 +64,7 @@ static int failed(const ds_error *err) {
 
 static int run_replicas(const char *dp) {
     static const char *const include[] = {DS_SOURCE_DIR "/scenarios"};
-    const ds_load_options options = {include, 1};
+    const ds_load_options options = {.include_dirs = include, .n_include_dirs = 1};
     const ds_setting setting = {"dp", dp};
     bench b = {0};
     ds_error err = {0};

@@ -46,7 +46,7 @@ typedef struct opened {
 
 static void open_model(const char *file, const char *func, const char *settings, opened *o) {
     static const char *const include[] = {DS_SOURCE_DIR "/scenarios"};
-    const ds_load_options options = {include, 1};
+    const ds_load_options options = {.include_dirs = include, .n_include_dirs = 1};
     ds_error err = {0};
     ds_diags diags;
     char text[1024];

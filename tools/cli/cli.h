@@ -9,6 +9,7 @@
 #define DS_CLI_CLI_H
 
 #include "ir/base/diag.h"
+#include "ir/lang/lang.h"
 #include "tools/cli/options.h"
 
 /* X(verb, one line for --help). The function is cmd_VERB(argc, argv); argv[0] is "distsim VERB".
@@ -36,6 +37,9 @@
 #define CLI_X(verb, text) int cmd_##verb(int argc, char **argv);
 CLI_VERBS(CLI_X)
 #undef CLI_X
+
+/* Where imports are, and what --set says. */
+ds_load_options cli_load_options(const cli_options *options);
 
 /* A program, loaded and checked as far as `status` says. */
 typedef struct cli_source {

@@ -46,7 +46,7 @@ static int check(arguments *args, const char *text, const char *path, ds_profile
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open_sweep(path, &args->common, &source));
     ds_eval_source what = {.path = path,
-                           .load = {args->common.include_dirs.at, args->common.include_dirs.n},
+                           .load = cli_load_options(&args->common),
                            .job = args->common.job,
                            .profiles = profiles};
     if (!exit_code) {

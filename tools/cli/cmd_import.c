@@ -124,7 +124,8 @@ static const cli_verb verb = {
 
 /* Before anything is written it must verify, with the numbers put in. */
 static int check(const ds_buf *text, const arguments *args) {
-    ds_load_options options = {args->common.include_dirs.at, args->common.include_dirs.n};
+    ds_load_options options = {.include_dirs = args->common.include_dirs.at,
+                               .n_include_dirs = args->common.include_dirs.n};
     ds_unit *unit;
     ds_error err;
     ds_diags diags;

@@ -339,7 +339,8 @@ int cmd_plan(int argc, char **argv) {
                       .top = DEFAULT_TOP};
     ds_arena_init(&args.plan.arena);
     cli_parse(&verb, argc, argv, &args);
-    args.plan.load = (ds_load_options){args.common.include_dirs.at, args.common.include_dirs.n};
+    args.plan.load = (ds_load_options){.include_dirs = args.common.include_dirs.at,
+                                       .n_include_dirs = args.common.include_dirs.n};
     ds_error err;
     int exit_code = 0;
     ds_status status = DS_OK;

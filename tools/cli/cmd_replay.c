@@ -157,7 +157,7 @@ static ds_status say_bound(replay *r, const cli_options *options, ds_error *err)
     if (!told) return DS_OK;
     DS_TRY(ds_profiles_load(options->profiles, &profiles, err));
     ds_eval_source source = {.path = r->file,
-                             .load = {options->include_dirs.at, options->include_dirs.n},
+                             .load = cli_load_options(options),
                              .job = options->job,
                              .space = r->space,
                              .profiles = profiles,

@@ -160,7 +160,7 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
                                 .settings = args->common.settings.at,
                                 .n_settings = args->common.settings.n,
                                 .path = args->file,
-                                .load = {args->common.include_dirs.at, args->common.include_dirs.n},
+                                .load = cli_load_options(&args->common),
                                 .job = args->common.job,
                                 .profiles = profiles};
     const ds_module *root = source->unit->modules.at[0];

@@ -341,7 +341,8 @@ static int validate(validate_arguments *args, const ds_profiles *profiles) {
     if (args->every && !args->scenario) thin_out(args->every, &all);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     val_job job = {.profiles = profiles,
-                   .load = {args->common.include_dirs.at, args->common.include_dirs.n},
+                   .load = {.include_dirs = args->common.include_dirs.at,
+                            .n_include_dirs = args->common.include_dirs.n},
                    .n_workers = args->workers ? args->workers
                                 : cores > 0   ? (uint32_t)cores
                                               : 1};

@@ -55,8 +55,15 @@ static ds_status read_stdin(ds_buf *text, ds_error *err) {
     return DS_OK;
 }
 
+ds_load_options cli_load_options(const cli_options *options) {
+    return (ds_load_options){.include_dirs = options->include_dirs.at,
+                             .n_include_dirs = options->include_dirs.n,
+                             .settings = options->settings.at,
+                             .n_settings = options->settings.n};
+}
+
 static ds_status load(const char *path, const cli_options *options, ds_unit **unit, ds_error *err) {
-    ds_load_options load_options = {options->include_dirs.at, options->include_dirs.n};
+    ds_load_options load_options = cli_load_options(options);
     if (strcmp(path, "-") != 0) return ds_load_file(path, &load_options, unit, err);
     ds_buf text = {0};
     ds_buf_put(&text, "");

@@ -11,7 +11,9 @@
 #define AT(member) offsetof(cli_options, member)
 static const cli_option program_options[] = {
     {CLI_SETTING, 0, "set", 's', "PARAM=VALUE",
-     .help = "Bind a param (of an import: ALIAS.PARAM=VALUE); repeatable", .group = 1},
+     .help = "Bind a param (of an import: ALIAS.PARAM=VALUE), or say a key of the scenario "
+             "(strategy.KEY=VALUE, train.KEY=VALUE); repeatable",
+     .group = 1},
     {CLI_TEXTS, AT(include_dirs), "include", 'I', "FOLDER",
      .help = "Look for imports there too; repeatable", .group = 1},
     {CLI_INPUT, AT(profiles), "profiles", 0, "FILE", .help = "Cost database to use", .group = 1},

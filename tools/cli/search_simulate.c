@@ -9,10 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static ds_load_options load_options(const cli_search_run *run) {
-    return (ds_load_options){run->options->include_dirs.at, run->options->include_dirs.n};
-}
-
 /* ---- params that nothing reads any more ---- */
 
 static bool is_set(const cli_search_run *run, const char *name) {
@@ -57,7 +53,8 @@ static void drop_params(const cli_search_run *run, ds_unit *unit, ds_module *roo
 /* The text without them. It is read again, as the verifier counts what a text mentions. */
 static ds_status drop_unused(const cli_search_run *run, ds_buf *text, ds_error *err) {
     ds_unit *unit = NULL;
-    ds_load_options options = load_options(run);
+    ds_load_options options = cli_load_options(run->options);
+    options.has_settings = true;
     ds_diags diags;
     ds_diags_init(&diags);
     ds_status status = ds_load_text(run->file, text->text, text->n, &options, &unit, err);
@@ -75,7 +72,7 @@ ds_status cli_search_text(const cli_search_run *run, const ds_pase_graph *graph,
                           const ds_pase_splits *strategy, ds_buf *text, ds_pase_applied *applied,
                           ds_error *err) {
     ds_unit *unit = NULL;
-    ds_load_options options = load_options(run);
+    ds_load_options options = cli_load_options(run->options);
     ds_status status = ds_load_file(run->file, &options, &unit, err);
     if (!status) status = ds_pase_apply(unit, graph, strategy, run->devices, applied, err);
     if (!status) ds_print_module(unit->modules.at[0], text);
@@ -116,7 +113,8 @@ void cli_search_simulate(const cli_search_run *run, const char *name, const char
     ds_unit *unit = NULL;
     ds_result *result = NULL;
     ds_binding binding;
-    ds_load_options options = load_options(run);
+    ds_load_options options = cli_load_options(run->options);
+    options.has_settings = true;
     *step = (cli_search_step){0};
     snprintf(step->name, sizeof step->name, "%s", name);
     step->status = ds_load_text(run->file, text, strlen(text), &options, &unit, &step->err);
@@ -141,7 +139,7 @@ static ds_attr integer(ds_unit *unit, const char *name, int64_t value) {
 static void simulate_mesh(const cli_search_run *run, int64_t tp, cli_search_steps *steps) {
     ds_unit *unit = NULL;
     ds_error err = {0};
-    ds_load_options options = load_options(run);
+    ds_load_options options = cli_load_options(run->options);
     char name[48];
     if (run->devices % tp != 0) return;
     snprintf(name, sizeof name, tp == 1 ? "data parallel" : "dp %lld x tp %lld",

@@ -64,7 +64,8 @@ static const val_testbed anywhere = {
 
 static ds_status predict(const validate_arguments *args, const ds_profiles *profiles, prediction *p,
                          ds_error *err) {
-    ds_load_options load = {args->common.include_dirs.at, args->common.include_dirs.n};
+    ds_load_options load = {.include_dirs = args->common.include_dirs.at,
+                            .n_include_dirs = args->common.include_dirs.n};
     ds_buf text = {0};
     ds_unit *unit = NULL;
     ds_binding binding;

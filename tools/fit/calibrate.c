@@ -532,7 +532,7 @@ ds_status fit_published(const char *folder, const fit_published_options *options
     const char *slash = strrchr(folder, '/');
     fitting f = {.name = slash ? slash + 1 : folder,
                  .cauchy = options->cauchy,
-                 .load = {include, 1},
+                 .load = {.include_dirs = include, .n_include_dirs = 1},
                  .n_workers = cores > 0 ? (uint32_t)cores : 1};
     ds_csv calibration;
     ds_buf path = {0};

@@ -102,7 +102,8 @@ Test(load, include_folders_then_the_environment) {
     put_file("env/b.dir", "dir 1\n");
     setenv("DISTSIM_PATH", "nowhere::env", 1);
     const char *folders[] = {"inc"};
-    ds_unit *unit = load("project/main.dir", &(ds_load_options){folders, 1});
+    ds_unit *unit =
+        load("project/main.dir", &(ds_load_options){.include_dirs = folders, .n_include_dirs = 1});
     cr_assert_str_eq(unit->modules.at[1]->path, "inc/a.dir");
     cr_assert_str_eq(unit->modules.at[2]->path, "env/b.dir");
     ds_unit_free(unit);

@@ -3,8 +3,10 @@
 #include "ir/lang/lang.h"
 #include "ir/strategy/preset.h"
 #include "ir/strategy/scenario.h"
+#include "ir/verify/verify.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool has_word(const char *words, const char *word) {
@@ -192,6 +194,93 @@ Test(knobs, values_are_read_by_kind) {
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         expect_prints(&r, values[i][0], values[i][1], values[i][2]);
     ds_unit_free(r.unit);
+}
+
+/* ---- settings ---- */
+
+/* A legal value of the knob as --set says it; NULL: blocks are not said so. */
+static const char *text_for(const ds_knob *knob, char text[64]) {
+    const char *last = knob->choices ? strrchr(knob->choices, ' ') : NULL;
+    snprintf(text, 64, "%s", last ? last + 1 : knob->choices ? knob->choices : "1");
+    if (last && strchr(last, ':')) strcpy(text, "full"); /* every:K */
+    switch (knob->kind) {
+    case DS_KNOB_BOOL:
+        return "on";
+    case DS_KNOB_INTS:
+        return "[1, 1]";
+    case DS_KNOB_QUANTITY:
+        return knob->dimension == 'T' ? "3 ms" : "5 MB";
+    case DS_KNOB_SCHEDULE:
+        return "gpipe";
+    case DS_KNOB_SECTION:
+        return NULL;
+    default:
+        return knob->kind == DS_KNOB_TEXT && !knob->choices ? "tp pp dp cp" : text;
+    }
+}
+
+/* The verifier takes the value, and the record has it. */
+static void expect_settable(const ds_knob *knob) {
+    static const char scenario[] =
+        "dir 1\nfunc @f(%x: f32[8]) -> f32[8] {\n  %y = relu(%x)\n  return %y\n}\n"
+        "scenario { model = @f, train { optimizer = none } }\n";
+    char path[64], text[64];
+    ds_setting setting = {path, text_for(knob, text)};
+    ds_load_options options = {.settings = &setting, .n_settings = 1};
+    ds_unit *unit;
+    ds_error err;
+    ds_diags diags;
+    ds_binding binding;
+    if (!setting.text) return;
+    snprintf(path, sizeof path, "%s.%s", knob->section, knob->name);
+    cr_assert_eq(ds_load_text("t", scenario, sizeof scenario - 1, &options, &unit, &err), DS_OK,
+                 "%s=%s: %s", path, setting.text, err.message);
+    ds_diags_init(&diags);
+    cr_expect_eq(ds_verify(unit, &diags), DS_OK, "%s=%s", path, setting.text);
+    cr_assert_eq(ds_bind(unit, &setting, 1, &binding, &err), DS_OK, "%s", err.message);
+    cr_expect_not_null(ds_scenario_find(unit, knob->section, knob->name), "%s", path);
+    ds_diags_deinit(&diags);
+    ds_unit_free(unit);
+}
+
+Test(knobs, every_line_can_be_set) {
+    uint32_t n, n_set = 0;
+    const ds_knob *knobs = ds_scenario_knobs(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!knobs[i].bytes) continue;
+        expect_settable(&knobs[i]);
+        n_set++;
+    }
+    cr_expect_gt(n_set, 40);
+}
+
+static void set(const char *path, const char *value, ds_status expected, const char *message) {
+    static const char scenario[] =
+        "dir 1\nparam k = 3\nscenario { model = @f, strategy { dp = 2 } }\n";
+    const ds_setting settings[] = {{"strategy.dp", "2 * k"}, {path, value}};
+    ds_load_options options = {.settings = settings, .n_settings = 2};
+    ds_unit *unit;
+    ds_error err;
+    ds_binding binding;
+    int64_t dp = 0;
+    cr_expect_eq(ds_load_text("t", scenario, sizeof scenario - 1, &options, &unit, &err), expected);
+    if (expected != DS_OK) {
+        cr_expect_not_null(strstr(err.message, message), "%s", err.message);
+    } else {
+        cr_assert_eq(ds_bind(unit, settings, 2, &binding, &err), DS_OK, "%s", err.message);
+        cr_assert_eq(ds_scenario_int(&binding, "strategy", "dp", &dp, &err), DS_OK);
+        cr_expect_eq(dp, 2 * binding.params[0][0].i);
+    }
+    ds_unit_free(unit);
+}
+
+Test(knobs, settings_say_keys_and_params) {
+    set("k", "5", DS_OK, "");
+    set("strategy.sp", "on", DS_OK, "");
+    set("strategy.zreo", "1", DS_ERR_NAME,
+        "unknown key 'zreo' in 'strategy'; did you mean 'zero'?");
+    set("train.optimiser", "sgd", DS_ERR_NAME, "did you mean 'optimizer'?");
+    set("strategy.zero", "1 2", DS_ERR_SYNTAX, "no more after the value");
 }
 
 /* ---- what is not said is denied ---- */
