@@ -72,8 +72,8 @@ typedef enum ds_tp_overlap {
 
 typedef struct ds_strategy {
     int64_t dp, tp, pp, cp, ep;
-    int64_t microbatches, virtual_stages;
-    int64_t zero;         /* 0 … 3 */
+    int64_t microbatches, virtual_stages; /* the second 0: as many as the schedule usually has */
+    int64_t zero;                         /* 0 … 3 */
     int64_t zero_group;   /* replicas that share out the state; divides dp; default dp */
     bool zero_uneven;     /* zero = 1, 2: where nothing divides, in unequal parts */
     bool late_reduce;     /* zero = 0: gradients are reduced after the last backward pass */

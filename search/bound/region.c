@@ -452,9 +452,8 @@ static bool is_form(const char *schedule) {
 /* Interleaved schedules of one chunk are those of plain pipelines. */
 static void read_chunks(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                         const char *schedule, ds_bound_region *out) {
-    bool given = is_said(b, KNOB_strategy_virtual_stages);
-    int64_t asked = given ? knob_int(b, KNOB_strategy_virtual_stages, prefix, depth, 0) : 0;
-    bool known = !given || asked;
+    int64_t asked = knob_int(b, KNOB_strategy_virtual_stages, prefix, depth, 0);
+    bool known = asked || !is_said(b, KNOB_strategy_virtual_stages);
     out->form = form_of(schedule, out->pp);
     out->chunks = out->pp == 1 ? 1 : ds_schedule_virtual_stages(schedule, asked);
     if (asked == 1 && out->form == DS_BOUND_DEPTH_FIRST) out->form = DS_BOUND_1F1B;

@@ -105,11 +105,10 @@ static ds_status order_items(const ds_binding *binding, const ds_strategy *s, ds
         for (uint32_t i = 0; i < out->n; i++) out->at[i] = (ds_order){0, i};
         return DS_OK;
     }
-    bool given = ds_scenario_find(binding->unit, "strategy", "virtual_stages") != NULL;
     ds_schedule_options options = {.name = s->schedule,
                                    .stages = s->pp,
                                    .microbatches = s->microbatches,
-                                   .virtual_stages = given ? s->virtual_stages : 0};
+                                   .virtual_stages = s->virtual_stages};
     const ds_schedule *schedule;
     ds_schedule_index index;
     DS_TRY(ds_schedule_make(binding->unit, &options, &schedule, err));

@@ -77,8 +77,9 @@ static void try(const comparer *c, ds_schedule_row *row, bool written) {
 /* ---- all of them ---- */
 
 static void add(const comparer *c, const ds_strategy *s, const char *name, bool written) {
+    int64_t asked = s->virtual_stages ? s->virtual_stages : 1;
     ds_schedule_row row = {.name = ds_intern(&c->table->names, name),
-                           .virtual_stages = ds_schedule_virtual_stages(name, s->virtual_stages),
+                           .virtual_stages = ds_schedule_virtual_stages(name, asked),
                            .own = strcmp(name, s->schedule) == 0};
     try(c, &row, written);
     DS_HPUSH(&c->table->rows, row);

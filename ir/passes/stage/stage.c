@@ -73,11 +73,10 @@ static ds_status ends(ds_model_step *step, ds_error *err) {
  * one of the strategy's knob. */
 static ds_status make_schedule(ds_model_step *step, ds_error *err) {
     const ds_strategy *s = &step->strategy;
-    bool given = ds_scenario_find(step->unit, "strategy", "virtual_stages") != NULL;
     ds_schedule_options options = {.name = s->schedule,
                                    .stages = s->pp,
                                    .microbatches = s->microbatches,
-                                   .virtual_stages = given ? s->virtual_stages : 0};
+                                   .virtual_stages = s->virtual_stages};
     const ds_schedule *schedule;
     ds_error why = {0};
     ds_status status = ds_schedule_make(step->unit, &options, &schedule, &why);
