@@ -10,6 +10,7 @@
 #include "ir/base/rng.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,39 +109,29 @@ static void bound_by_attr(search *s, const ds_op *op, const char *name) {
     if (attr) bound_by(s, attr->expr);
 }
 
+/* Is operand i what the line's `range` bounds? Then notes the bound. */
+static bool is_bounded(search *s, const ds_func *func, const ds_op *op, uint32_t i) {
+    const char *range = ds_op_desc_of(op->code)->range;
+    uint32_t operand, of, from_end;
+    char relation[3], what[16];
+    if (!range || sscanf(range, "%u %2s %15s", &operand, relation, what) != 3 || operand != i)
+        return false;
+    bool part = ds_attr_find(op->attrs, op->n_attrs, "start") != NULL; /* of what is indexed */
+    if (relation[0] == '>')
+        s->out->positive = true;
+    else if (!part && sscanf(what, "%u.%u", &of, &from_end) == 2)
+        bound_by_dim(s, func, op, of, from_end);
+    else if (!part)
+        bound_by_attr(s, op, what);
+    return true;
+}
+
 /* What table op `op` needs its operand i to be; follows the value on if it stays itself. */
 static void used_by(search *s, const ds_func *func, const ds_op *op, uint32_t i) {
-    bool whole = !ds_attr_find(op->attrs, op->n_attrs, "start"); /* else a part is indexed */
+    if (is_bounded(s, func, op, i)) return;
     switch (op->code) {
-    case DS_OP_EMBEDDING:
-        if (i == 0 && whole) bound_by_dim(s, func, op, 1, 2);
-        return;
-    case DS_OP_EMBEDDING_GRAD:
-        if (i == 1 && whole) bound_by_attr(s, op, "rows");
-        return;
-    case DS_OP_CROSS_ENTROPY:
-    case DS_OP_CROSS_ENTROPY_GRAD:
-    case DS_OP_PICK:
-        if (i == 1 && whole) bound_by_dim(s, func, op, 0, 1);
-        return;
     case DS_OP_AFTER:
         if (i == 0) follow(s, func, op->out[0]);
-        return;
-    case DS_OP_DISPATCH:
-        if (i == 1) bound_by_attr(s, op, "experts");
-        return;
-    case DS_OP_COMBINE:
-        if (i == 1) bound_by_dim(s, func, op, 0, 3);
-        return;
-    case DS_OP_COMBINE_GRAD:
-        if (i == 2) bound_by_dim(s, func, op, 1, 3);
-        return;
-    case DS_OP_TOPK_GRAD:
-        if (i == 1) bound_by_attr(s, op, "size");
-        return;
-    case DS_OP_ADAM:
-    case DS_OP_ADAMW:
-        if (i == 3) s->out->positive = true;
         return;
     case DS_OP_ALL_REDUCE: /* sums are something else, and would need another bound */
     case DS_OP_REDUCE:

@@ -28,8 +28,9 @@ typedef enum ds_op_flag {
     DS_OPF_OPTIMIZER = 1 << 4, /* updates state: its results are always in place */
     DS_OPF_BACKWARD = 1 << 5,  /* a derivative of another op; not counted as model FLOPs forward */
     DS_OPF_LINEAR_FIRST =
-        1 << 6,          /* linear in operand 0 for fixed others: it alone may be partial */
-    DS_OPF_HOST = 1 << 7 /* moves a value between a device's memory and its host's */
+        1 << 6,           /* linear in operand 0 for fixed others: it alone may be partial */
+    DS_OPF_HOST = 1 << 7, /* moves a value between a device's memory and its host's */
+    DS_OPF_LAZY = 1 << 8  /* linear, and `shard` lets partial sums pass through unsummed */
 } ds_op_flag;
 
 /* A tensor's concrete local shape on one device. */
@@ -102,6 +103,7 @@ typedef struct ds_op_desc {
     const char *rule;   /* factor rule, or NULL where a hook makes it or infers without one */
     const char *dtypes; /* "T, T -> T": one item a value, the last one repeats. T U V: variables;
                            I: any integer; F, G: any float, variables too; _: any; or a dtype */
+    const char *range;  /* "1 < experts": what numbers an operand holds; see ops.def */
     int32_t flop_per_point; /* FLOPs per point of the rule's full iteration space */
     uint32_t flags;
     const char *inplace; /* "0, -": one item a result, the last one repeats: the operand whose

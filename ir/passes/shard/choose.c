@@ -35,24 +35,8 @@ typedef struct chooser {
 } chooser;
 
 bool ds_shard__is_lazy(ds_opcode code) {
-    switch (code) {
-    case DS_OP_ADD:
-    case DS_OP_SUB:
-    case DS_OP_NEG:
-    case DS_OP_SCALE:
-    case DS_OP_CAST:
-    case DS_OP_RESHAPE:
-    case DS_OP_TRANSPOSE:
-    case DS_OP_CONCAT:
-    case DS_OP_SPLIT:
-    case DS_OP_SLICE:
-    case DS_OP_PAD:
-    case DS_OP_REDUCE_SUM:
-    case DS_OP_ACCUMULATE:
-        return true;
-    default:
-        return false;
-    }
+    const ds_op_desc *desc = ds_op_desc_of(code);
+    return desc && (desc->flags & DS_OPF_LAZY);
 }
 
 static const ds_rule_term *term_in(const chooser *c, uint32_t i) {
