@@ -145,8 +145,9 @@ static void use_operands(reader *r, const ds_pase_instance *at, bool view, ds_ar
 
 /* A loss in f32 of narrower logits: when its gradient is cast back, both are there. */
 static void widen(reader *r, const ds_pase_instance *at, const ds_pase_tensor *in) {
+    uint32_t wide = ds_pase__new_buffer(&r->buffers, in->node, &at->in[0], in->axis);
+    r->buffers.all.at[wide].kept = true;
     r->widened = true;
-    r->buffers.all.at[ds_pase__new_buffer(&r->buffers, in->node, &at->in[0], in->axis)].kept = true;
 }
 
 static void count_fused(ds_pase_node *node, const ds_pase_instance *at) {

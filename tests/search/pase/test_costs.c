@@ -241,6 +241,41 @@ static ds_status never(ds_pase_model *model, const ds_pase_node *node, const ds_
 }
 
 /* What would take hours is refused before anything is priced. */
+/* What a step of n activations holds: one tensor of 64 x 32 f16 more than with n - 1 of them,
+ * however many buffers there are when the logits are widened to f32. */
+static double held_by_chain(int n) {
+    char text[8192];
+    opened o;
+    int length = snprintf(text, sizeof text,
+                          "dir 1\nimport \"topologies/dgx-a100.dir\"\n"
+                          "func @f(%%x: f32[64@dp, 32], %%t: i32[64@dp]) -> f32[64@dp, 32] {\n"
+                          "weight %%w : f32[32, 32]\n%%h0 = matmul(%%x, %%w)\n");
+    for (int i = 1; i <= n; i++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "%%h%d = tanh(%%h%d)\n", i,
+                           i - 1);
+    snprintf(text + length, sizeof text - (size_t)length,
+             "return %%h%d\n}\nscenario {\n  model = @f, on = @dgx_a100\n"
+             "  profile = \"A100-SXM4-80GB\"\n"
+             "  train { loss = cross_entropy, optimizer = sgd, dtype = f16 }\n}\n",
+             n);
+    open_text(text, 8, &o);
+    double bytes = 0;
+    for (uint32_t v = 0; v < o.c.folded->nodes.n; v++)
+        for (uint32_t i = 0; i < DS_PASE_HELD; i++) bytes += o.c.folded->nodes.at[v].held[i].bytes;
+    close_text(&o);
+    return bytes;
+}
+
+Test(pase_costs, widened_logits_are_held) {
+    double before = held_by_chain(1);
+    for (int n = 2; n <= 40; n++) {
+        double bytes = held_by_chain(n);
+        cr_expect_eq(bytes - before, 64 * 32 * 2, "%d activations: %.0f bytes more", n,
+                     bytes - before);
+        before = bytes;
+    }
+}
+
 Test(pase_costs, too_large) {
     ds_pase_graph *graph = ds_pase_graph_new();
     ds_error err = {0};
