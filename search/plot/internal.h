@@ -3,13 +3,13 @@
 #define DS_SEARCH_PLOT_INTERNAL_H
 
 #include "ir/base/arena.h"
-#include "ir/base/error.h"
 #include "ir/base/map.h"
+#include "search/plot/plot.h"
 
 typedef enum ds_plot_kind { DS_PLOT_OK, DS_PLOT_TOO_LARGE, DS_PLOT_EXCLUDED } ds_plot_kind;
 
 typedef struct ds_plot_point {
-    double gib, per_s;
+    double x, y; /* of the axes; bytes that have a label are in GiB */
     ds_plot_kind kind;
 } ds_plot_point;
 
@@ -20,17 +20,18 @@ typedef struct ds_plot_cell {
 } ds_plot_cell;
 
 typedef struct ds_plot_rows {
+    ds_plot_axes axes;
     char *model;                  /* owned */
     bool steps;                   /* rates are steps a second: the batch is not known */
     DS_VEC(ds_plot_point) points; /* every stride-th simulated row */
-    DS_VEC(ds_plot_point) front;  /* of those that are ok: less memory, less throughput first */
+    DS_VEC(ds_plot_point) front;  /* of those that are ok: the best by x first */
     DS_VEC(ds_plot_cell) cells;   /* in order of world, tp, pp */
     DS_VEC(int64_t) worlds;       /* that have a cell, ascending */
     uint64_t simulated, stride;
 } ds_plot_rows;
 
 /* Reads a table. Errors: as ds_plot_draw. */
-ds_status ds_plot_rows_read(const char *csv, ds_plot_rows *out, ds_error *err);
+ds_status ds_plot_rows_read(const char *csv, ds_plot_axes axes, ds_plot_rows *out, ds_error *err);
 void ds_plot_rows_deinit(ds_plot_rows *rows);
 
 #endif

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -77,17 +78,45 @@ static void put_title(ds_buf *s, const ds_plot_rows *rows, const char *what) {
     ds_buf_deinit(&title);
 }
 
-static const char *rate_label(const ds_plot_rows *rows) {
-    return rows->steps ? "steps a second" : "samples a second";
+static void put_label(ds_buf *s, const ds_plot_rows *rows, char axis, ds_metric_id id) {
+    const char *label = ds_metric_at(id)->axis;
+    if (id == DS_METRIC_throughput_per_s && rows->steps) label = "steps a second";
+    ds_buf_printf(s, "set %clabel '%s'%s\n", axis, label ? label : ds_metric_column(id),
+                  label ? "" : " noenhanced");
 }
 
-/* ---- throughput against memory ---- */
+static const char *name_of(ds_metric_id id) {
+    return ds_metric_at(id)->title ? ds_metric_at(id)->title : ds_metric_column(id);
+}
+
+ds_status ds_plot_read_axes(const char *text, ds_plot_axes *out, ds_error *err) {
+    ds_metric_id *axes[] = {&out->x, &out->y};
+    const char *rest = text;
+    for (int i = 0; i < 2; i++) {
+        char name[64];
+        size_t n = strcspn(rest, ",");
+        snprintf(name, sizeof name, "%.*s", (int)n, rest);
+        *axes[i] = ds_metric_by_column(name);
+        if (*axes[i] == DS_METRIC_COUNT) *axes[i] = ds_metric_by_name(name);
+        if (*axes[i] == DS_METRIC_COUNT || !ds_metric_column(*axes[i]))
+            return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                                "--plot-axes takes two columns of results, as in "
+                                "peak_memory,throughput; '%s' is none",
+                                name);
+        rest += n + (rest[n] != '\0');
+    }
+    if (!*rest) return DS_OK;
+    return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE, "--plot-axes takes two columns, not '%s'",
+                        text);
+}
+
+/* ---- one result against another ---- */
 
 static void put_points(ds_buf *s, const char *name, const ds_plot_point *points, uint32_t n,
                        ds_plot_kind kind) {
     ds_buf_printf(s, "$%s << END\n", name);
     for (uint32_t i = 0; i < n; i++)
-        if (points[i].kind == kind) ds_buf_printf(s, "%.9g %.9g\n", points[i].gib, points[i].per_s);
+        if (points[i].kind == kind) ds_buf_printf(s, "%.9g %.9g\n", points[i].x, points[i].y);
     ds_buf_put(s, "END\n");
 }
 
@@ -98,7 +127,7 @@ static bool has(const ds_plot_rows *rows, ds_plot_kind kind) {
 }
 
 static double coordinate(const ds_plot_point *point, char axis) {
-    return axis == 'x' ? point->gib : point->per_s;
+    return axis == 'x' ? point->x : point->y;
 }
 
 /* A logarithmic axis with ticks at 1, 2 and 5 times powers of ten: gnuplot's own are at the powers
@@ -146,11 +175,12 @@ static void put_memory(ds_buf *s, const ds_plot_rows *rows, const char *out) {
         put_points(s, kinds[k].name, rows->points.at, rows->points.n, (ds_plot_kind)k);
     put_points(s, "front", rows->front.at, rows->front.n, DS_PLOT_OK);
     put_output(s, out, "memory", HEIGHT);
-    put_title(s, rows, "throughput against memory");
-    ds_buf_printf(s,
-                  "set xlabel 'peak memory of the fullest device (GiB)'\nset ylabel '%s'\n"
-                  "set key above\n",
-                  rate_label(rows));
+    char title[128];
+    snprintf(title, sizeof title, "%s against %s", name_of(rows->axes.y), name_of(rows->axes.x));
+    put_title(s, rows, title);
+    put_label(s, rows, 'x', rows->axes.x);
+    put_label(s, rows, 'y', rows->axes.y);
+    ds_buf_put(s, "set key above\n");
     put_range(s, rows, 'x');
     put_range(s, rows, 'y');
     ds_buf_put(s, "plot ");
@@ -394,7 +424,7 @@ static void put_scaling(ds_buf *s, const ds_plot_rows *rows, const char *out) {
     put_title(s, rows,
               rows->worlds.n > 1 ? "best throughput by cluster size"
                                  : "best throughput by kind of parallelism");
-    ds_buf_printf(s, "set ylabel '%s'\n", rate_label(rows));
+    put_label(s, rows, 'y', DS_METRIC_throughput_per_s);
     if (rows->worlds.n > 1)
         put_curves(s, rows);
     else
@@ -403,9 +433,10 @@ static void put_scaling(ds_buf *s, const ds_plot_rows *rows, const char *out) {
 
 /* ---- all of it ---- */
 
-ds_status ds_plot_script(const char *csv, const char *out, ds_buf *s, ds_error *err) {
+ds_status ds_plot_script(const char *csv, const char *out, ds_plot_axes axes, ds_buf *s,
+                         ds_error *err) {
     ds_plot_rows rows;
-    ds_status status = ds_plot_rows_read(csv, &rows, err);
+    ds_status status = ds_plot_rows_read(csv, axes, &rows, err);
     if (status == DS_OK) {
         ds_buf_put(s, "# gnuplot script: draws the pictures beside it\n"
                       "set border 3\nset tics nomirror\n"
@@ -492,14 +523,15 @@ bool ds_plot_writes(const char *out, const char *path) {
     return same;
 }
 
-ds_status ds_plot_draw(const char *csv, const char *out, bool overwrite, ds_error *err) {
+ds_status ds_plot_draw(const char *csv, const char *out, ds_plot_axes axes, bool overwrite,
+                       ds_error *err) {
     DS_TRY(ds_plot_check(out, overwrite, err));
     ds_buf script = {0}, path = {0}, folder = {0};
     const char *slash = strrchr(out, '/');
     const char *name = slash ? slash + 1 : out;
     put_script(out, &path);
     ds_buf_put_n(&folder, slash ? out : ".", slash ? (size_t)(slash - out) + 1 : 1);
-    ds_status status = ds_plot_script(csv, name, &script, err);
+    ds_status status = ds_plot_script(csv, name, axes, &script, err);
     if (status == DS_OK)
         status = ds_output_write(path.text, flags_of(overwrite), script.text, script.n, err);
     if (status == DS_OK && run_gnuplot(folder.text, path.text + (name - out)) != 0)

@@ -3,18 +3,26 @@
  * For `grid.svg` (or .png) three are written, and beside them grid.gp, the gnuplot script that
  * holds the data too and draws them again, to be changed by hand:
  *
- *   grid-memory.svg    throughput against peak memory of every simulated candidate, the Pareto
- * front grid-best.svg      the best throughput of every tensor and pipeline degree: by cluster
- * size, as a share of the best of that size, or, with one size, one against the other
+ *   grid-memory.svg    throughput against peak memory of every simulated candidate, or two other
+ *                      results against each other; the Pareto front
+ *   grid-best.svg      the best throughput of every tensor and pipeline degree: by cluster size, as
+ *                      a share of the best of that size, or, with one size, one against the other
  *   grid-scaling.svg   the best throughput against the cluster size, of all candidates and of those
  *                      that use data, tensor or pipeline parallelism alone; bars with one size */
 #ifndef DS_SEARCH_PLOT_PLOT_H
 #define DS_SEARCH_PLOT_PLOT_H
 
 #include "ir/base/error.h"
-#include "ir/base/str.h"
+#include "ir/strategy/metrics.h"
 
-#include <stdbool.h>
+/* Of the first picture: results with a column. */
+typedef struct ds_plot_axes {
+    ds_metric_id x, y;
+} ds_plot_axes;
+#define DS_PLOT_AXES ((ds_plot_axes){DS_METRIC_peak_bytes, DS_METRIC_throughput_per_s})
+
+/* "peak_memory,throughput": names of columns or of results in sweeps. DS_ERR_USAGE for others. */
+ds_status ds_plot_read_axes(const char *text, ds_plot_axes *out, ds_error *err);
 
 /* Can `out` be drawn? Errors: DS_ERR_USAGE unless `out` ends in .svg or .png, and for files that
  * exist unless `overwrite`; DS_ERR_UNSUPPORTED if there is no gnuplot. */
@@ -24,8 +32,10 @@ bool ds_plot_writes(const char *out, const char *path);
 /* Draws the rows of the table in `csv`. Errors: DS_ERR_DATA for a table that is no sweep's or has
  * no simulated row; DS_ERR_IO for files, and for a gnuplot that fails. O(rows); memory for 20,000
  * of them at most, and for one of each world size and degrees. */
-ds_status ds_plot_draw(const char *csv, const char *out, bool overwrite, ds_error *err);
+ds_status ds_plot_draw(const char *csv, const char *out, ds_plot_axes axes, bool overwrite,
+                       ds_error *err);
 /* The script alone, for tests and for other uses. `out` as above, without its folder. */
-ds_status ds_plot_script(const char *csv, const char *out, ds_buf *script, ds_error *err);
+ds_status ds_plot_script(const char *csv, const char *out, ds_plot_axes axes, ds_buf *script,
+                         ds_error *err);
 
 #endif

@@ -21,13 +21,13 @@ enum { MAX_POINTS = 20000 };
     X(num_microbatches)                                                                            \
     X(latency)                                                                                     \
     X(throughput)                                                                                  \
-    X(peak_memory)                                                                                 \
     X(status)
 
 typedef struct columns {
 #define DS_X(name) uint32_t name;
     COLUMNS(DS_X)
 #undef DS_X
+    uint32_t x, y;
 } columns;
 
 typedef struct reading {
@@ -52,6 +52,13 @@ static bool find_columns(reading *r) {
     return all;
 }
 
+static ds_status find_axis(const reading *r, const char *path, ds_metric_id id, uint32_t *column,
+                           ds_error *err) {
+    if (find(r, ds_metric_column(id), column)) return DS_OK;
+    return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s has no column '%s'", path,
+                        ds_metric_column(id));
+}
+
 static double real(const reading *r, uint32_t column) {
     return strtod(r->cells[column], NULL);
 }
@@ -72,15 +79,24 @@ static void add_point(ds_plot_rows *rows, ds_plot_point point) {
     DS_HPUSH(&rows->points, point);
 }
 
-/* The front in order: each has more throughput than all with less memory. */
+/* Not worse by x, not worse by y. */
+static bool leads_x(const ds_plot_rows *rows, const ds_plot_point *a, const ds_plot_point *b) {
+    return ds_metric_at(rows->axes.x)->more ? a->x >= b->x : a->x <= b->x;
+}
+
+static bool leads_y(const ds_plot_rows *rows, const ds_plot_point *a, const ds_plot_point *b) {
+    return ds_metric_at(rows->axes.y)->more ? a->y >= b->y : a->y <= b->y;
+}
+
+/* The front in order: each is better by y than all that are better by x. */
 static void add_front(ds_plot_rows *rows, ds_plot_point point) {
+    const ds_plot_point *front = rows->front.at;
     uint32_t at = 0, kept;
-    while (at < rows->front.n && rows->front.at[at].gib <= point.gib) at++;
-    if (at && rows->front.at[at - 1].per_s >= point.per_s) return;
+    while (at < rows->front.n && leads_x(rows, &front[at], &point)) at++;
+    if (at && leads_y(rows, &front[at - 1], &point)) return;
     uint32_t end = at;
-    while (at && rows->front.at[at - 1].gib >= point.gib)
-        at--; /* as much memory, less throughput */
-    while (end < rows->front.n && rows->front.at[end].per_s <= point.per_s) end++;
+    while (at && leads_x(rows, &point, &front[at - 1])) at--; /* as good by x, worse by y */
+    while (end < rows->front.n && leads_y(rows, &point, &front[end])) end++;
     kept = rows->front.n - end;
     DS_HPUSH(&rows->front, point); /* room for one more */
     memmove(rows->front.at + at + 1, rows->front.at + end, kept * sizeof point);
@@ -100,25 +116,32 @@ static void add_cell(reading *r, ds_plot_cell cell) {
     }
 }
 
+static double coordinate(const reading *r, ds_metric_id id, uint32_t column, double per_s) {
+    const ds_metric *metric = ds_metric_at(id);
+    if (id == DS_METRIC_throughput_per_s) return per_s;
+    return real(r, column) / (metric->kind == DS_METRIC_IS_BYTES && metric->axis ? 1 << 30 : 1);
+}
+
 static void add_row(reading *r) {
     ds_plot_rows *rows = r->rows;
     const char *status = r->cells[r->at.status];
-    ds_plot_point point = {real(r, r->at.peak_memory) / (1 << 30), real(r, r->at.throughput),
+    double latency_s = real(r, r->at.latency), per_s = real(r, r->at.throughput);
+    if (!(latency_s > 0)) return; /* not simulated */
+    if (!(per_s > 0)) {
+        per_s = 1 / latency_s;
+        rows->steps = true;
+    }
+    ds_plot_point point = {coordinate(r, rows->axes.x, r->at.x, per_s),
+                           coordinate(r, rows->axes.y, r->at.y, per_s),
                            strcmp(status, "ok") == 0         ? DS_PLOT_OK
                            : strcmp(status, "excluded") == 0 ? DS_PLOT_EXCLUDED
                                                              : DS_PLOT_TOO_LARGE};
-    double latency_s = real(r, r->at.latency);
-    if (!(latency_s > 0)) return; /* not simulated */
-    if (!(point.per_s > 0)) {
-        point.per_s = 1 / latency_s;
-        rows->steps = true;
-    }
     add_point(rows, point);
     if (point.kind != DS_PLOT_OK) return;
     add_front(rows, point);
     add_cell(r, (ds_plot_cell){degree(r, r->at.world_size), degree(r, r->at.dp_degree),
                                degree(r, r->at.hp_degree), degree(r, r->at.pp_degree),
-                               degree(r, r->at.num_microbatches), point.per_s});
+                               degree(r, r->at.num_microbatches), per_s});
 }
 
 static int by_degrees(const void *left, const void *right) {
@@ -149,6 +172,8 @@ static ds_status read_table(reading *r, ds_csv_stream *table, ds_error *err) {
     r->cells = table->cells;
     if (!find_columns(r))
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s is no file of a sweep", table->path);
+    DS_TRY(find_axis(r, table->path, r->rows->axes.x, &r->at.x, err));
+    DS_TRY(find_axis(r, table->path, r->rows->axes.y, &r->at.y, err));
     bool plain = strcmp(table->cells[table->n - 1], DS_ROWS_SPREADSHEET) == 0;
     while (true) {
         DS_TRY(ds_csv_next(table, &found, err));
@@ -163,8 +188,8 @@ static ds_status read_table(reading *r, ds_csv_stream *table, ds_error *err) {
                         "%s has no candidate that was simulated: nothing to draw", table->path);
 }
 
-ds_status ds_plot_rows_read(const char *csv, ds_plot_rows *out, ds_error *err) {
-    *out = (ds_plot_rows){.stride = 1};
+ds_status ds_plot_rows_read(const char *csv, ds_plot_axes axes, ds_plot_rows *out, ds_error *err) {
+    *out = (ds_plot_rows){.axes = axes, .stride = 1};
     reading r = {.rows = out};
     ds_csv_stream table;
     DS_TRY(ds_csv_open(&table, csv, err));

@@ -26,6 +26,18 @@ typedef struct arguments {
     uint32_t top;
 } arguments;
 
+/* One of a sweep's objectives but prices, which a plan does not know. */
+static void read_objective(void *place, char *arg, struct argp_state *state) {
+    ds_buf words = {0};
+    for (int i = 0; i < DS_METRIC_COUNT; i++) {
+        const ds_metric *metric = ds_metric_at((ds_metric_id)i);
+        if (ds_metric_is_objective((ds_metric_id)i) && metric->kind != DS_METRIC_IS_PRICE)
+            ds_buf_printf(&words, "%s ", metric->sweep);
+    }
+    *(const char **)place = cli_word("objective", arg, words.text, state);
+    ds_buf_deinit(&words);
+}
+
 /* One of the words that `optimizer` takes in `train`. */
 static void read_optimizer(void *place, char *arg, struct argp_state *state) {
     const ds_knob *knob = ds_scenario_knob("train", "optimizer");
@@ -70,9 +82,8 @@ static const cli_option option_rows[] = {
     {CLI_I64, AT(plan.batch), "batch", 'b', "N",
      .help = "Samples a step; default: the model's, or one a device if that is more", .least = 1,
      .most = 1000000000},
-    {CLI_WORD, AT(plan.objective), "objective", 0, "WHAT",
-     .help = "step_time (default), throughput, memory or mfu",
-     .words = "step_time|throughput|memory|mfu"},
+    {CLI_READ, AT(plan.objective), "objective", 0, "WHAT",
+     .help = "step_time (default), throughput, memory, mfu or bubble", .read = read_objective},
     {CLI_WORD, AT(plan.dtype), "dtype", 0, "TYPE", .help = "bf16 (default), f16 or f32",
      .words = "bf16|f16|f32"},
     {CLI_READ, AT(plan.optimizer), "optimizer", 0, "NAME", .help = "adam (default), sgd, ...",

@@ -15,9 +15,15 @@ typedef struct arguments {
     const char *file;
     ds_sweep_options sweep;
     const char *plot;
+    ds_plot_axes axes;
     bool quiet, mpi;
     bool done; /* there are rows to be drawn, and this process has them */
 } arguments;
+
+static void read_axes(void *place, char *arg, struct argp_state *state) {
+    ds_error err;
+    if (ds_plot_read_axes(arg, place, &err) != DS_OK) argp_error(state, "%s", err.message);
+}
 
 static void read_shard(void *place, char *arg, struct argp_state *state) {
     ds_sweep_options *sweep = place;
@@ -101,6 +107,10 @@ static const cli_option option_rows[] = {
      .help =
          "At the end, draw the rows by gnuplot: NAME-memory, NAME-best, NAME-scaling; the script "
          "NAME.gp stays beside them"},
+    {CLI_READ, AT(axes), "plot-axes", 0, "X,Y",
+     .help = "Two columns of results that the first picture draws against each other; default: "
+             "peak_memory,throughput",
+     .read = read_axes},
     {CLI_FLAG, AT(mpi), "mpi", 0, NULL,
      .help =
          "Share the candidates with the other MPI ranks. Without it too if mpirun or srun started "
@@ -250,7 +260,8 @@ static int sweep(arguments *args) {
     int exit_code = load_and_explore(args);
     ds_ranks_end(args->sweep.ranks);
     if (args->done && args->plot &&
-        ds_plot_draw(args->sweep.path, args->plot, args->common.overwrite, &err) != DS_OK)
+        ds_plot_draw(args->sweep.path, args->plot, args->axes, args->common.overwrite, &err) !=
+            DS_OK)
         return cli_fail(NULL, &err);
     return exit_code;
 }
@@ -282,7 +293,7 @@ static int search(const arguments *args) {
 }
 
 int cmd_sweep(int argc, char **argv) {
-    arguments args = {0};
+    arguments args = {.axes = DS_PLOT_AXES};
     cli_parse(&verb, argc, argv, &args);
     int exit_code = is_search(&args) ? search(&args) : sweep(&args);
     cli_options_deinit(&args.common);

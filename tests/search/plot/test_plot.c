@@ -25,12 +25,16 @@ static char *table(const char *rows) {
     return path;
 }
 
-static void script_of(const char *rows, const char *out, ds_buf *script) {
+static void script_with(const char *rows, const char *out, ds_plot_axes axes, ds_buf *script) {
     ds_error err;
     char *path = table(rows);
-    cr_assert_eq(ds_plot_script(path, out, script, &err), DS_OK, "%s", err.message);
+    cr_assert_eq(ds_plot_script(path, out, axes, script, &err), DS_OK, "%s", err.message);
     unlink(path);
     free(path);
+}
+
+static void script_of(const char *rows, const char *out, ds_buf *script) {
+    script_with(rows, out, DS_PLOT_AXES, script);
 }
 
 static void expect(const ds_buf *script, const char *text) {
@@ -71,6 +75,42 @@ Test(plot, by_cluster_size) {
     ds_buf_deinit(&s);
 }
 
+/* Two results of which the less is the better, and two of which one is better the larger it is. */
+Test(plot, other_axes) {
+    ds_buf s = {0};
+    script_with(two_sizes, "a.svg", (ds_plot_axes){DS_METRIC_step_time, DS_METRIC_peak_bytes}, &s);
+    expect(&s, "set title 'it''s: memory against step time' noenhanced");
+    expect(&s,
+           "set xlabel 'step time (s)'\nset ylabel 'peak memory of the fullest device (GiB)'\n");
+    expect(&s, "$ok << END\n0.08 1\n0.1 1\n0.05 2\n0.1 1\nEND\n");
+    expect(&s, "$front << END\n0.05 2\n0.08 1\nEND\n");
+    expect(&s, "plot x*50 with lines"); /* the other pictures stay */
+    s.n = 0;
+    script_with(two_sizes, "a.svg", (ds_plot_axes){DS_METRIC_throughput_per_s, DS_METRIC_step_time},
+                &s);
+    expect(&s, "set xlabel 'samples a second'\nset ylabel 'step time (s)'\n");
+    expect(&s, "$front << END\n160 0.05\nEND\n");
+    ds_buf_deinit(&s);
+}
+
+Test(plot, names_of_axes) {
+    ds_plot_axes axes;
+    ds_error err;
+    cr_expect_eq(ds_plot_read_axes("mfu,step_time", &axes, &err), DS_OK);
+    cr_expect(axes.x == DS_METRIC_mfu && axes.y == DS_METRIC_step_time);
+    static const char *const wrong[] = {"", "mfu", "mfu,", "mfu,hidden_comm_ps", "mfu,bubble,cost"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_expect_eq(ds_plot_read_axes(wrong[i], &axes, &err), DS_ERR_USAGE, "%s", wrong[i]);
+    ds_buf s = {0};
+    char *path = table(two_sizes);
+    axes = (ds_plot_axes){DS_METRIC_cost, DS_METRIC_mfu};
+    cr_expect_eq(ds_plot_script(path, "a.svg", axes, &s, &err), DS_ERR_DATA);
+    cr_expect(strstr(err.message, "has no column 'cost'"), "%s", err.message);
+    unlink(path);
+    free(path);
+    ds_buf_deinit(&s);
+}
+
 Test(plot, one_cluster_size) {
     ds_buf s = {0};
     script_of("m,4,,4,1,1,1,0.5,0,1" GIB ",ok\n"
@@ -102,7 +142,7 @@ Test(plot, many_rows) {
     char *path = table(text.text);
     ds_plot_rows rows;
     ds_error err;
-    cr_assert_eq(ds_plot_rows_read(path, &rows, &err), DS_OK, "%s", err.message);
+    cr_assert_eq(ds_plot_rows_read(path, DS_PLOT_AXES, &rows, &err), DS_OK, "%s", err.message);
     cr_expect_eq(rows.simulated, N);
     cr_expect(rows.points.n > 10000 && rows.points.n <= 20000, "%u", rows.points.n);
     uint32_t n = 0;
@@ -114,8 +154,8 @@ Test(plot, many_rows) {
         }
         if (!(here > less)) continue;
         cr_assert_lt(n, rows.front.n);
-        cr_expect_float_eq(rows.front.at[n].gib, at, 1e-9);
-        cr_expect_float_eq(rows.front.at[n].per_s, here, 1e-9);
+        cr_expect_float_eq(rows.front.at[n].x, at, 1e-9);
+        cr_expect_float_eq(rows.front.at[n].y, here, 1e-9);
         n++;
     }
     cr_expect_eq(n, rows.front.n);
@@ -134,11 +174,12 @@ Test(plot, refused) {
     setenv("PATH", "/nowhere", 1);
     cr_expect_eq(ds_plot_check("grid.svg", false, &err), DS_ERR_UNSUPPORTED);
     char *path = table("m,4,8,1,1,4,1,-1,-1,-1,illegal\n");
-    cr_expect_eq(ds_plot_script(path, "a.svg", &s, &err), DS_ERR_DATA);
+    cr_expect_eq(ds_plot_script(path, "a.svg", DS_PLOT_AXES, &s, &err), DS_ERR_DATA);
     cr_expect(strstr(err.message, "nothing to draw"));
     unlink(path);
     free(path);
-    cr_expect_eq(ds_plot_script(DS_SOURCE_DIR "/README.md", "a.svg", &s, &err), DS_ERR_DATA);
-    cr_expect_eq(ds_plot_script("/nowhere/a.csv", "a.svg", &s, &err), DS_ERR_IO);
+    cr_expect_eq(ds_plot_script(DS_SOURCE_DIR "/README.md", "a.svg", DS_PLOT_AXES, &s, &err),
+                 DS_ERR_DATA);
+    cr_expect_eq(ds_plot_script("/nowhere/a.csv", "a.svg", DS_PLOT_AXES, &s, &err), DS_ERR_IO);
     ds_buf_deinit(&s);
 }

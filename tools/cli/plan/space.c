@@ -251,7 +251,7 @@ void cli_plan_put_sweep(const cli_plan *plan, ds_buf *out) {
     ds_buf_put(out, "  zero in [0, 1, 2, 3]\n  where dp > 1 or zero == 0\n"
                     "  where pp == 1 or zero <= 1\n");
     bool timed = strcmp(plan->objective, "throughput") == 0; /* the same with a given batch */
-    bool most = strcmp(plan->objective, "mfu") == 0;
+    bool most = !timed && ds_metric_at(ds_metric_by_name(plan->objective))->more;
     ds_buf_printf(out, "  recompute in [none, %sfull]\n  %s %s\n  subject to fits\n}\n",
                   plan->heads ? "selective, " : "", most ? "maximize" : "minimize",
                   timed ? "step_time" : plan->objective);

@@ -304,8 +304,10 @@ static void put_knobs(const survey *s, const cli_plan *plan, const ds_sweep_row 
             double change = 100 * (v->best / s->best - 1) * s->sign;
             if (isinf(v->best))
                 ds_buf_put(out, " none");
-            else if (!chosen)
+            else if (!chosen && isfinite(change))
                 ds_buf_printf(out, " %+.1f %%", change);
+            else if (!chosen) /* the plan's is 0, as a bubble may be */
+                ds_buf_printf(out, " %.3g", v->best);
             if (j + 1 < k->n) ds_buf_putc(out, ',');
         }
         ds_buf_putc(out, '\n');
