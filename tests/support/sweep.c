@@ -135,6 +135,15 @@ uint32_t sweep_split(char *record, char **cells, uint32_t max) {
     }
 }
 
+uint32_t sweep_column(const char *table, const char *name) {
+    char *cells[64], *copy = strndup(table, strcspn(table, "\n") + 1);
+    uint32_t n = sweep_split(copy, cells, 64), i = 0;
+    while (i < n && strcmp(cells[i], name) != 0) i++;
+    cr_assert_lt(i, n, "there is no column %s", name);
+    free(copy);
+    return i;
+}
+
 void sweep_folder(char path[64]) {
     const char *base = getenv("TMPDIR");
     snprintf(path, 64, "%.40s/sweep-XXXXXX", base ? base : "/tmp");

@@ -36,6 +36,8 @@ char *sweep_read(const char *path, size_t *n);
 /* Splits a record, whose last newline may be cut off, into its cells, in place: RFC 4180 a second
  * time. The number of cells, 0 if quotes do not match; no more than `max` are stored. */
 uint32_t sweep_split(char *record, char **cells, uint32_t max);
+/* The place of the column in a table's first record. */
+uint32_t sweep_column(const char *table, const char *name);
 /* A new empty folder below $TMPDIR or /tmp, and its removal with all files in it. */
 void sweep_folder(char path[64]);
 void sweep_remove_folder(const char *path);

@@ -75,6 +75,7 @@ Test(sweep, rows_are_runs) {
                          strlen("model_size,world_size,batch_size,dp_degree,hp_degree,pp_degree,"
                                 "num_microbatches,latency,throughput,peak_memory,")),
                  0);
+    uint32_t step = sweep_column(text, "step_time_ps");
     for (int row = 0; row < 75; row++) {
         char *next = strchr(at, '\n') + 1, *cells[MAX_CELLS], settings[200];
         at[next - at - 1] = '\0';
@@ -84,7 +85,7 @@ Test(sweep, rows_are_runs) {
         sim_case s;
         sim_run_file(&s, "scenarios/distir-grid.dir", settings, false);
         cr_assert_eq(s.status, DS_OK);
-        cr_expect_eq(strtoll(cells[14], NULL, 10), s.result->run.step_ps, "%s", settings);
+        cr_expect_eq(strtoll(cells[step], NULL, 10), s.result->run.step_ps, "%s", settings);
         cr_expect_eq(strtoll(cells[9], NULL, 10), s.result->metrics.peak_bytes, "%s", settings);
         cr_expect(!(strtod(cells[8], NULL) < s.result->metrics.throughput_per_s) &&
                   !(strtod(cells[8], NULL) > s.result->metrics.throughput_per_s));
@@ -130,12 +131,13 @@ Test(sweep, best_and_front) {
     sweep_folder(folder);
     snprintf(path, sizeof path, "%s/rows.csv", folder);
     char *text = sweep_text(small, &(ds_sweep_options){.path = path}, &r, NULL);
+    uint32_t status = sweep_column(text, "status"), at_step = sweep_column(text, "step_time_ps");
     for (char *at = strchr(text, '\n') + 1, *next; *at; at = next) {
         next = strchr(at, '\n') + 1;
         next[-1] = '\0';
         split_row(at, cells);
-        if (strcmp(cells[19], "ok") != 0) continue;
-        step[n] = strtod(cells[14], NULL);
+        if (strcmp(cells[status], "ok") != 0) continue;
+        step[n] = strtod(cells[at_step], NULL);
         memory[n++] = strtod(cells[9], NULL);
     }
     for (int i = 0; i < n; i++) {
