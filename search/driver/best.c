@@ -93,8 +93,7 @@ static int width_of(ds_metric_kind kind) {
     return kind == DS_METRIC_IS_RATE ? 14 : kind == DS_METRIC_IS_SHARE ? 7 : 12;
 }
 
-/* Those of a table, in the order of a row's columns. `row` NULL: the headings. */
-static void put_cells(const ds_best_row *row, bool priced, ds_buf *out) {
+void ds_best_put_line(const ds_best_row *row, bool priced, ds_buf *out) {
     static const ds_metric_place places[] = {DS_AMONG_FIRST, DS_AMONG_RESULTS, DS_AMONG_PRICES};
     for (int p = 0; p < 2 + priced; p++)
         for (int i = 0; i < DS_METRIC_COUNT; i++) {
@@ -110,23 +109,15 @@ static void put_cells(const ds_best_row *row, bool priced, ds_buf *out) {
         }
 }
 
-void ds_best_put_titles(bool priced, ds_buf *out) {
-    put_cells(NULL, priced, out);
-}
-
-void ds_best_put_figures(const ds_best_row *row, bool priced, ds_buf *out) {
-    put_cells(row, priced, out);
-}
-
 static void put_table(const char *title, const ds_best_row *rows, uint32_t n, bool hashes,
                       ds_buf *out) {
     bool priced = n && rows[0].metrics.cost_per_hour > 0;
     ds_buf_printf(out, "\n%s\n", title);
-    ds_best_put_titles(priced, out);
+    ds_best_put_line(NULL, priced, out);
     if (hashes) ds_buf_printf(out, "  %-16s", "hash");
     ds_buf_put(out, "  candidate\n");
     for (uint32_t i = 0; i < n; i++) {
-        ds_best_put_figures(&rows[i], priced, out);
+        ds_best_put_line(&rows[i], priced, out);
         if (hashes) ds_buf_printf(out, "  %016" PRIx64, rows[i].hash);
         ds_buf_printf(out, "  %s\n", rows[i].values);
     }

@@ -26,10 +26,9 @@ void ds_best_deinit(ds_best *best);
 void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candidate,
                  const ds_outcome *outcome);
 
-/* The results with a .title in ir/strategy/metrics.def, as headings and as a row of a table; prices
- * if the candidates have any. */
-void ds_best_put_titles(bool priced, ds_buf *out);
-void ds_best_put_figures(const ds_best_row *row, bool priced, ds_buf *out);
+/* The results with a .title in ir/strategy/metrics.def, as a line of a table, in the order of a
+ * row's columns; of `row` NULL the headings. Prices if the candidates have any. */
+void ds_best_put_line(const ds_best_row *row, bool priced, ds_buf *out);
 /* Tables for a terminal; hashes where there are rows that they lead to. */
 void ds_best_print(const ds_best *best, bool hashes, ds_buf *out);
 

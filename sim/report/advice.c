@@ -165,11 +165,7 @@ static void try(const adviser *a, const change *const *picked, uint32_t n, ds_ad
     ds_scenario_restore(a->unit, &old);
     if (status != DS_OK) return;
     out->runs = true;
-    out->fits = result->metrics.fits;
-    out->step_ps = result->run.step_ps;
-    out->throughput_per_s = result->metrics.throughput_per_s;
-    out->peak_bytes = result->metrics.peak_bytes;
-    out->capacity_bytes = result->metrics.capacity_bytes;
+    out->metrics = result->metrics;
     ds_result_free(result);
 }
 
@@ -182,7 +178,7 @@ static uint32_t best_left(const adviser *a, const ds_result *r, const change *co
     uint32_t best = DS_NONE;
     for (uint32_t i = 0; i < a->n_changes; i++) {
         const ds_advice *trial = &r->advice[i];
-        bool clash = !trial->runs || trial->peak_bytes >= r->metrics.peak_bytes;
+        bool clash = !trial->runs || trial->metrics.peak_bytes >= r->metrics.peak_bytes;
         for (uint32_t k = 0; k < n && !clash; k++)
             for (int j = 0; j < 4 && !clash; j++) {
                 const char *x = picked[k]->knobs[j / 2], *y = a->changes[i].knobs[j % 2];
@@ -191,7 +187,7 @@ static uint32_t best_left(const adviser *a, const ds_result *r, const change *co
         if (clash) continue;
         bool batch = a->changes[i].param, best_batch = best != DS_NONE && a->changes[best].param;
         if (best == DS_NONE || (best_batch && !batch) ||
-            (best_batch == batch && trial->peak_bytes < r->advice[best].peak_bytes))
+            (best_batch == batch && trial->metrics.peak_bytes < r->advice[best].metrics.peak_bytes))
             best = i;
     }
     return best;
@@ -209,7 +205,7 @@ static void combine(const adviser *a, ds_result *r) {
         try(a, picked, n, out);
         if (!out->runs) return;
         r->n_advice++;
-        if (out->fits) return;
+        if (out->metrics.fits) return;
     }
 }
 
@@ -231,7 +227,7 @@ void ds_advise(ds_result *r, const ds_profiles *profiles, const ds_sim_options *
     for (uint32_t i = 0; i < a.n_changes; i++) {
         const change *one = &a.changes[i];
         try(&a, &one, 1, &r->advice[r->n_advice++]);
-        fits = fits || r->advice[i].fits;
+        fits = fits || r->advice[i].metrics.fits;
     }
     if (!fits) combine(&a, r);
 }
@@ -239,16 +235,17 @@ void ds_advise(ds_result *r, const ds_profiles *profiles, const ds_sim_options *
 /* ---- texts ---- */
 
 static void put_line(const ds_result *r, const ds_advice *d, ds_buf *out) {
-    ds_buf_printf(out, "  %10s  %10s a step  %8.4g %s/s  %s\n", ds_report__bytes(d->peak_bytes).s,
-                  ds_report__ps(d->step_ps).s, d->throughput_per_s,
-                  r->plan->samples ? "samples" : "steps", d->change);
+    ds_buf_printf(out, "  %10s  %10s a step  %8.4g %s/s  %s\n",
+                  ds_report__bytes(d->metrics.peak_bytes).s, ds_report__ps(d->metrics.step_ps).s,
+                  d->metrics.throughput_per_s, r->plan->samples ? "samples" : "steps", d->change);
 }
 
 static void put_all(const ds_result *r, bool fits, const char *title, ds_buf *out) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->n_advice; i++) {
         const ds_advice *d = &r->advice[i];
-        if (!d->runs || d->fits != fits || (!fits && d->peak_bytes >= r->metrics.peak_bytes))
+        if (!d->runs || d->metrics.fits != fits ||
+            (!fits && d->metrics.peak_bytes >= r->metrics.peak_bytes))
             continue;
         if (n++ == 0) ds_buf_printf(out, "  %s\n", title);
         put_line(r, d, out);
@@ -262,13 +259,16 @@ void ds_report__advice(const ds_result *r, ds_buf *out) {
     if (!r->advice) return;
     ds_buf_put(out, "\nWhat would make it fit (each simulated)\n");
     bool fits = false;
-    for (uint32_t i = 0; i < r->n_advice; i++) fits = fits || r->advice[i].fits;
+    for (uint32_t i = 0; i < r->n_advice; i++) fits = fits || r->advice[i].metrics.fits;
     put_all(r, true, "fits:", out);
     if (!fits) ds_buf_put(out, "  none of the changes that were tried does\n");
     put_all(r, false, "less, but still too much:", out);
 }
 
 void ds_report__put_advice(ds_json *json, const ds_result *r) {
+    static const ds_metric_id shown[] = {DS_METRIC_fits, DS_METRIC_step_ps,
+                                         DS_METRIC_throughput_per_s, DS_METRIC_peak_bytes,
+                                         DS_METRIC_capacity_bytes};
     if (!r->advice) return;
     ds_json_key(json, "advice");
     ds_json_begin_array(json);
@@ -277,11 +277,8 @@ void ds_report__put_advice(ds_json *json, const ds_result *r) {
         if (!d->runs) continue;
         ds_json_begin_object(json);
         ds_json_key_string(json, "change", d->change);
-        ds_json_key_bool(json, "fits", d->fits);
-        ds_json_key_int(json, "step_time_ps", d->step_ps);
-        ds_json_key_double(json, "throughput_per_s", d->throughput_per_s);
-        ds_json_key_int(json, "peak_memory_bytes", d->peak_bytes);
-        ds_json_key_int(json, "memory_capacity_bytes", d->capacity_bytes);
+        for (size_t k = 0; k < sizeof shown / sizeof *shown; k++)
+            ds_metric_put_json(&d->metrics, shown[k], json);
         ds_json_end_object(json);
     }
     ds_json_end_array(json);

@@ -63,11 +63,8 @@ ds_status ds_sim_options_read(const ds_binding *binding, ds_sim_options *options
 /* A change of the strategy of a step that does not fit, and what it would bring. */
 typedef struct ds_advice {
     char change[160]; /* "zero = 3", "recompute = full, microbatches = 8" */
-    bool runs;        /* the passes accept it; else the rest is 0 */
-    bool fits;
-    int64_t step_ps;
-    double throughput_per_s;
-    int64_t peak_bytes, capacity_bytes; /* of the fullest device then */
+    bool runs;        /* the passes accept it; else the metrics are 0 */
+    ds_metrics metrics;
 } ds_advice;
 
 /* A cut of a pipeline that is faster than the one that was simulated. */

@@ -251,11 +251,11 @@ static void put_head(const arguments *args, const sweep *s, ds_buf *out) {
 
 static void put_plans(const arguments *args, const ds_best *best, ds_buf *out) {
     ds_buf_put(out, "\n   ");
-    ds_best_put_titles(false, out);
+    ds_best_put_line(NULL, false, out);
     ds_buf_put(out, "  plan\n");
     for (uint32_t i = 0; i < best->top.n && i < args->top; i++) {
         ds_buf_printf(out, "%3" PRIu32, i + 1);
-        ds_best_put_figures(&best->top.at[i], false, out);
+        ds_best_put_line(&best->top.at[i], false, out);
         ds_buf_printf(out, "  %s\n", best->top.at[i].values);
     }
 }

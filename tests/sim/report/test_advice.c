@@ -51,9 +51,10 @@ Test(advice, is_what_a_run_with_the_change_says) {
         sim_case other;
         run(&other, changes[i].strategy, changes[i].batch);
         cr_expect(d->runs);
-        cr_expect_eq(d->step_ps, other.result->run.step_ps, "%s", changes[i].change);
-        cr_expect_eq(d->peak_bytes, other.result->metrics.peak_bytes, "%s", changes[i].change);
-        cr_expect_eq(d->fits, other.result->metrics.fits, "%s", changes[i].change);
+        cr_expect_eq(d->metrics.step_ps, other.result->run.step_ps, "%s", changes[i].change);
+        cr_expect_eq(d->metrics.peak_bytes, other.result->metrics.peak_bytes, "%s",
+                     changes[i].change);
+        cr_expect_eq(d->metrics.fits, other.result->metrics.fits, "%s", changes[i].change);
         sim_free(&other);
     }
     cr_expect_not(advice_of(c.result, "tp = 2, dp = 2")->runs, "2 does not divide 50257");
@@ -66,9 +67,10 @@ Test(advice, combines_what_does_not_suffice_alone) {
     ds_sim_options options = {0};
     ds_advise(c.result, c.profiles, &options, NULL, 0);
     const ds_advice *last = &c.result->advice[c.result->n_advice - 1];
-    for (uint32_t i = 0; i + 1 < c.result->n_advice; i++) cr_expect_not(c.result->advice[i].fits);
+    for (uint32_t i = 0; i + 1 < c.result->n_advice; i++)
+        cr_expect_not(c.result->advice[i].metrics.fits);
     cr_expect_not_null(strchr(strchr(last->change, '=') + 1, '='), "%s", last->change);
-    cr_expect(last->fits, "%s: %lld", last->change, (long long)last->peak_bytes);
+    cr_expect(last->metrics.fits, "%s: %lld", last->change, (long long)last->metrics.peak_bytes);
     sim_free(&c);
 }
 
