@@ -55,8 +55,9 @@ const ds_knob *ds_scenario_knob(const char *section, const char *name) {
 
 bool ds_knob_is_of_text(const ds_knob *knob) {
     return knob->kind == DS_KNOB_TEXT || knob->kind == DS_KNOB_DTYPE ||
-           knob->kind == DS_KNOB_TEXTS || knob->kind == DS_KNOB_FLAGS ||
-           knob->kind == DS_KNOB_INTS || knob->kind == DS_KNOB_SCHEDULE;
+           knob->kind == DS_KNOB_AXES || knob->kind == DS_KNOB_TEXTS ||
+           knob->kind == DS_KNOB_FLAGS || knob->kind == DS_KNOB_INTS ||
+           knob->kind == DS_KNOB_SCHEDULE;
 }
 
 /* ---- words ---- */
@@ -126,7 +127,9 @@ void ds_knob_set(const ds_knob *knob, void *record, const char *text) {
     case DS_KNOB_TEXT:
     case DS_KNOB_TEXTS:
     case DS_KNOB_FLAGS:
-        if (knob->choices) memcpy(field, &word, sizeof word);
+        memcpy(field, &word, sizeof word);
+        break;
+    case DS_KNOB_AXES: /* no text of the caller's */
         break;
     case DS_KNOB_QUANTITY:
         set_quantity(field, knob->dimension, text);
@@ -187,10 +190,10 @@ void ds_knob_print(const ds_knob *knob, const void *record, ds_buf *out) {
     case DS_KNOB_TEXT:
     case DS_KNOB_TEXTS:
         memcpy(&word, field, sizeof word);
-        if (knob->choices)
-            print_choice(knob, word, out);
-        else
-            print_texts(field, knob->bytes / sizeof(char *), out);
+        print_choice(knob, word, out);
+        break;
+    case DS_KNOB_AXES:
+        print_texts(field, knob->bytes / sizeof(char *), out);
         break;
     case DS_KNOB_FLAGS:
         memcpy(&word, field, sizeof word);
@@ -290,7 +293,7 @@ static bool is_default(const ds_knob *knob, const void *record) {
            strcmp(knob->section, "train") == 0 ? sizeof other.train : sizeof other.strategy);
     ds_knob_print(knob, record, &is);
     ds_knob_set(knob, &other, knob->initial);
-    if (knob->kind == DS_KNOB_TEXT && !knob->choices)
+    if (knob->kind == DS_KNOB_AXES)
         ds_buf_put(&initially, knob->initial);
     else
         ds_knob_print(knob, &other, &initially);

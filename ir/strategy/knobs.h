@@ -13,6 +13,7 @@ typedef enum ds_knob_kind {
     DS_KNOB_BOOL,     /* true or false, on or off */
     DS_KNOB_TEXT,     /* a word or a string; one of `choices` unless that is NULL */
     DS_KNOB_DTYPE,    /* a word, of `choices` */
+    DS_KNOB_AXES,     /* a text that names pp, dp, cp and tp once each */
     DS_KNOB_TEXTS,    /* one, of `choices` unless that is NULL, or a list of any */
     DS_KNOB_FLAGS,    /* one of `choices` or a list of them; the first one is nothing */
     DS_KNOB_ENTRY,    /* @f: a function, or a per-rank program */

@@ -16,21 +16,6 @@ typedef enum ds_optimizer {
     DS_OPTIMIZER_ADAMW
 } ds_optimizer;
 
-typedef struct ds_train {
-    bool on; /* false: the forward pass alone (`train = off`, or no train block) */
-    ds_loss loss;
-    ds_optimizer optimizer;
-    double lr, momentum, beta1, beta2, eps, weight_decay; /* NAN: the op table's default */
-    /* DS_DTYPE_COUNT: not given. dtype: of activations and the weights that ops read; if it is
-     * narrower than the model's f32, the optimizer keeps a master copy in master_dtype (default:
-     * f32). grad_dtype: default dtype. state_dtype: default master's. */
-    ds_dtype dtype, master_dtype, grad_dtype, state_dtype;
-    ds_dtype product_dtype;        /* of products of an activation and a weight inside of loops */
-    bool keep_gradients;           /* gradients are results of the step too */
-    double clip_norm;              /* most that the norm of all gradients may be; 0: any */
-    int64_t iteration_overhead_ps; /* added to the step: what no operation stands for */
-} ds_train;
-
 typedef enum ds_cp_type { DS_CP_RING, DS_CP_ULYSSES, DS_CP_ALL_GATHER } ds_cp_type;
 
 /* What is computed again in the backward pass (Chen et al. arXiv:1604.06174; Korthikanti et al.
@@ -70,38 +55,52 @@ typedef enum ds_tp_overlap {
 
 #define DS_TP_PIPE_CHUNKS 4 /* Transformer Engine's num_splits, module/base.py */
 
+/* The fields of a record: one a line of knobs.def, of a type that follows from the kind. A TEXT is
+ * an enumeration with the field's name. */
+#define DS_FIELD_INT(field)      int64_t field;
+#define DS_FIELD_QUANTITY(field) int64_t field;
+#define DS_FIELD_REAL(field)     double field;
+#define DS_FIELD_BOOL(field)     bool field;
+#define DS_FIELD_TEXT(field)     ds_##field field;
+#define DS_FIELD_TEXTS(field)    ds_##field field;
+#define DS_FIELD_DTYPE(field)    ds_dtype field;
+#define DS_FIELD_FLAGS(field)    uint32_t field;
+#define DS_FIELD_INTS(field)     const int64_t *field;
+#define DS_FIELD_SCHEDULE(field) const char *field;
+#define DS_FIELD_AXES(field)     const char *field[4]; /* outer → inner */
+#define DS_FIELD_SECTION(field)  const ds_attr *field;
+
+/* lr … weight_decay: NAN is the op table's default. Dtypes: DS_DTYPE_COUNT is not given. dtype: if
+ * it is narrower than the model's f32, the optimizer keeps a master copy in master_dtype (default:
+ * f32). grad_dtype: default dtype. state_dtype: default master's. product_dtype: of products of an
+ * activation and a weight inside of loops. clip_norm 0: any norm. */
+typedef struct ds_train {
+    bool on; /* false: the forward pass alone (`train = off`, or no train block) */
+#define DS_IN_train(fields) fields
+#define DS_IN_strategy(fields)
+#define KNOB(section, name, kind, field, ...) DS_IN_##section(DS_FIELD_##kind(field))
+#include "ir/strategy/knobs.def"
+#undef DS_IN_train
+#undef DS_IN_strategy
+} ds_train;
+
+/* virtual_stages 0: as many as the schedule usually has. bucket_bytes: 25 MB are PyTorch
+ * DistributedDataParallel's bucket_cap_mb. stage_layers: turns of loops in each chunk. dp_shares:
+ * unequal parts of a batch, [dp], without a common divisor; NULL: equal parts. stage_dp, stage_tp:
+ * replicas and shards of each stage, [pp]; then dp = tp = 1. NULL: all stages have dp and tp. */
 typedef struct ds_strategy {
-    int64_t dp, tp, pp, cp, ep;
-    int64_t microbatches, virtual_stages; /* the second 0: as many as the schedule usually has */
-    int64_t zero;                         /* 0 … 3 */
-    int64_t zero_group;   /* replicas that share out the state; divides dp; default dp */
-    bool zero_uneven;     /* zero = 1, 2: where nothing divides, in unequal parts */
-    bool late_reduce;     /* zero = 0: gradients are reduced after the last backward pass */
-    int64_t prefetch;     /* layers ahead that zero = 3 gathers weights */
-    int64_t bucket_bytes; /* default 25 MB: PyTorch DistributedDataParallel's bucket_cap_mb */
-    bool sp;
-    ds_tp_overlap tp_overlap;
-    ds_balance balance;
-    const int64_t *stage_layers; /* turns of loops in each chunk; overrides balance */
-    uint32_t n_stage_layers;     /* 0: not given */
-    /* Unequal parts of a batch, [dp], without a common divisor; NULL: equal parts. */
-    const int64_t *dp_shares;
-    int64_t dp_shares_sum;  /* dp without */
-    bool dp_shares_by_time; /* to be found by simulation, by who runs the passes */
-    /* Stages of several widths: replicas and shards of each, [pp]; then dp = tp = 1. NULL: all
-     * stages have dp and tp. */
-    const int64_t *stage_dp, *stage_tp;
-    ds_p2p p2p;
-    bool scatter_gather; /* with tp: a stage sends parts, which the next one gathers */
-    ds_cp_type cp_type;
-    const char *order[4]; /* the axes pp dp cp tp, outer → inner */
-    const char *schedule;
-    ds_recompute recompute;
+#define DS_IN_train(fields)
+#define DS_IN_strategy(fields)                fields
+#define KNOB(section, name, kind, field, ...) DS_IN_##section(DS_FIELD_##kind(field))
+#include "ir/strategy/knobs.def"
+#undef DS_IN_train
+#undef DS_IN_strategy
+    uint32_t n_stage_layers;    /* 0: not given */
+    int64_t dp_shares_sum;      /* dp without dp_shares */
+    bool dp_shares_by_time;     /* to be found by simulation, by who runs the passes */
     int64_t recompute_every;    /* ≥ 1 */
     const char **recompute_ops; /* paths (path.h) */
     uint32_t n_recompute_ops;
-    uint32_t offload;
-    const ds_attr *ops; /* the block of per-op overrides, or NULL */
 } ds_strategy;
 
 /* Are experts split over tp's devices too (sp, ep = dp cp tp), and so not themselves by tp? */

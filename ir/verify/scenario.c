@@ -178,6 +178,7 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
         break;
     case DS_KNOB_TEXT:
     case DS_KNOB_DTYPE:
+    case DS_KNOB_AXES:
         check_text(ck, knob, attr);
         break;
     case DS_KNOB_TEXTS:
@@ -393,7 +394,8 @@ static void check_number(ds_checker *ck, const ds_knob *knob) {
         status = ds_random_read(&env, attr, &random, &err);
     } else if (knob->kind == DS_KNOB_REAL) {
         status = ds_scenario_real(ck->binding, knob->section, knob->name, &r, &err);
-    } else if (ds_knob_is_of_text(knob) && attr->kind != DS_ATTR_LIST && attr->kind != DS_ATTR_PLACE) {
+    } else if (ds_knob_is_of_text(knob) && attr->kind != DS_ATTR_LIST &&
+               attr->kind != DS_ATTR_PLACE) {
         status = ds_scenario_text(ck->binding, knob->section, knob->name, &text, &err);
     }
     if (status != DS_OK) {

@@ -38,6 +38,7 @@ static void put_value(const ds_knob *knob, ds_buf *out) {
     static const char *const words[] = {[DS_KNOB_REAL] = "number",
                                         [DS_KNOB_BOOL] = "`true`, `false`",
                                         [DS_KNOB_TEXT] = "text",
+                                        [DS_KNOB_AXES] = "text",
                                         [DS_KNOB_DTYPE] = "dtype",
                                         [DS_KNOB_TEXTS] = "a list of texts",
                                         [DS_KNOB_FLAGS] = "a list of them",
