@@ -44,21 +44,27 @@ ds_status ds_exec__eval_transpose(const ds_eval *e, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status copy_part(const ds_eval *e, ds_tensor *dst, int64_t dst_lo, const ds_tensor *src,
-                           int64_t src_lo, uint32_t dim, int64_t n, ds_error *err) {
+/* Elements from .. from + n of a dim, which become to .. to + n. */
+typedef struct span {
+    uint32_t dim;
+    int64_t n, from, to;
+} span;
+
+static ds_status copy_span(const ds_eval *e, ds_tensor *dst, const ds_tensor *src, span part,
+                           ds_error *err) {
     int64_t to[DS_MAX_RANK] = {0}, from[DS_MAX_RANK] = {0}, extent[DS_MAX_RANK];
     for (uint32_t d = 0; d < src->rank; d++) extent[d] = src->dims[d];
-    to[dim] = dst_lo;
-    from[dim] = src_lo;
-    extent[dim] = n;
-    if (dst_lo < 0 || src_lo < 0 || n < 0 || src_lo + n > src->dims[dim] ||
-        dst_lo + n > dst->dims[dim])
+    to[part.dim] = part.to;
+    from[part.dim] = part.from;
+    extent[part.dim] = part.n;
+    if (part.to < 0 || part.from < 0 || part.n < 0 || part.from + part.n > src->dims[part.dim] ||
+        part.to + part.n > dst->dims[part.dim])
         return ds_eval_fail(e, err, DS_ERR_SHAPE,
                             "indices %lld to %lld of dim %u, which has %lld elements here, do not "
                             "fit at %lld of %lld",
-                            (long long)src_lo, (long long)(src_lo + n), dim,
-                            (long long)src->dims[dim], (long long)dst_lo,
-                            (long long)dst->dims[dim]);
+                            (long long)part.from, (long long)(part.from + part.n), part.dim,
+                            (long long)src->dims[part.dim], (long long)part.to,
+                            (long long)dst->dims[part.dim]);
     ds_tensor_copy_box(dst, to, src, from, extent, NULL);
     return DS_OK;
 }
@@ -66,30 +72,31 @@ static ds_status copy_part(const ds_eval *e, ds_tensor *dst, int64_t dst_lo, con
 /* concat, split, slice, pad: boxes along one dim, which no device shares. */
 ds_status ds_exec__eval_boxes(const ds_eval *e, ds_error *err) {
     const ds_tensor *x = &e->in[0]->t;
-    uint32_t dim;
-    int64_t at = 0;
-    DS_TRY(ds_eval_dim(e, "dim", x->rank, &dim, err));
+    span part = {0};
+    DS_TRY(ds_eval_dim(e, "dim", x->rank, &part.dim, err));
     switch (e->op->code) {
     case DS_OP_CONCAT:
         for (uint32_t i = 0; i < e->op->n_in; i++) {
-            int64_t n = e->in[i]->t.dims[dim];
-            DS_TRY(copy_part(e, &e->out[0]->t, at, &e->in[i]->t, 0, dim, n, err));
-            at += n;
+            part.n = e->in[i]->t.dims[part.dim];
+            DS_TRY(copy_span(e, &e->out[0]->t, &e->in[i]->t, part, err));
+            part.to += part.n;
         }
         return DS_OK;
     case DS_OP_SPLIT:
         for (uint32_t i = 0; i < e->op->n_out; i++) {
-            int64_t n = e->out[i]->t.dims[dim];
-            DS_TRY(copy_part(e, &e->out[i]->t, 0, x, at, dim, n, err));
-            at += n;
+            part.n = e->out[i]->t.dims[part.dim];
+            DS_TRY(copy_span(e, &e->out[i]->t, x, part, err));
+            part.from += part.n;
         }
         return DS_OK;
     case DS_OP_SLICE:
-        DS_TRY(ds_eval_int(e, "lo", &at, err));
-        return copy_part(e, &e->out[0]->t, 0, x, at, dim, e->out[0]->t.dims[dim], err);
+        DS_TRY(ds_eval_int(e, "lo", &part.from, err));
+        part.n = e->out[0]->t.dims[part.dim];
+        return copy_span(e, &e->out[0]->t, x, part, err);
     default: /* pad */
-        DS_TRY(ds_eval_int(e, "lo", &at, err));
-        return copy_part(e, &e->out[0]->t, at, x, 0, dim, x->dims[dim], err);
+        DS_TRY(ds_eval_int(e, "lo", &part.to, err));
+        part.n = x->dims[part.dim];
+        return copy_span(e, &e->out[0]->t, x, part, err);
     }
 }
 

@@ -143,10 +143,12 @@ static uint32_t joined(const product *p, int x, int y, uint32_t out[DS_MAX_FACTO
     return n;
 }
 
-/* A packed copy of an operand: [batch, x, y]. */
-static ds_status packed(const ds_eval *e, const space *s, const product *p, uint32_t i, int x,
-                        int y, ds_tensor *out, ds_error *err) {
+/* A packed copy of operand i: [batch, row, sum] of the first, [batch, sum, column] of the second.
+ */
+static ds_status packed(const ds_eval *e, const space *s, const product *p, uint32_t i,
+                        ds_tensor *out, ds_error *err) {
     uint32_t factors[DS_MAX_FACTORS];
+    int x = i ? SUM : ROW, y = i ? COLUMN : SUM;
     int64_t dims[3] = {p->size[BATCH], p->size[x], p->size[y]};
     DS_TRY(ds_tensor_new(&e->run->memory, 3, dims, e->op->loc, out, err));
     walk(s, factors, joined(p, x, y, factors), s->in[i], e->in[i]->t.at, out->at, true);
@@ -166,8 +168,8 @@ static ds_status two_operands(const ds_eval *e, const space *s, const product *p
     ds_tensor a = {0}, b = {0}, c = {0};
     uint32_t factors[DS_MAX_FACTORS];
     int64_t dims[3] = {p->size[BATCH], p->size[ROW], p->size[COLUMN]};
-    ds_status status = packed(e, s, p, 0, ROW, SUM, &a, err);
-    if (status == DS_OK) status = packed(e, s, p, 1, SUM, COLUMN, &b, err);
+    ds_status status = packed(e, s, p, 0, &a, err);
+    if (status == DS_OK) status = packed(e, s, p, 1, &b, err);
     if (status == DS_OK) status = ds_tensor_new(&e->run->memory, 3, dims, e->op->loc, &c, err);
     if (status == DS_OK) {
         multiply(p, &a, &b, &c);

@@ -172,9 +172,8 @@ static void follow(search *s, const ds_func *func, ds_value value) {
 }
 
 ds_status ds_exec__input_range(ds_exec_run_state *run, const ds_func *func, ds_value value,
-                               const ds_attr *attrs, uint32_t n_attrs, const ds_index *indices,
-                               ds_exec_range *out, ds_error *err) {
-    const ds_attr *range = ds_attr_find(attrs, n_attrs, "range");
+                               const ds_attr *range, const ds_index *indices, ds_exec_range *out,
+                               ds_error *err) {
     *out = (ds_exec_range){0};
     search s = {.run = run, .env = ds_binding_env(run->binding, indices), .out = out};
     ds_map_init(&s.seen);
@@ -194,7 +193,8 @@ ds_status ds_exec_input_range(const ds_binding *binding, const ds_func *func, ds
     const ds_value_info *info = ds_value_at(func, value);
     ds_exec_run_state run = {.binding = binding};
     ds_exec_range range;
-    DS_TRY(ds_exec__input_range(&run, func, value, info->attrs, info->n_attrs, NULL, &range, err));
+    const ds_attr *attr = ds_attr_find(info->attrs, info->n_attrs, "range");
+    DS_TRY(ds_exec__input_range(&run, func, value, attr, NULL, &range, err));
     *below = range.below;
     return DS_OK;
 }

@@ -150,9 +150,10 @@ typedef struct ds_exec_range {
     bool positive;
 } ds_exec_range;
 
+/* `range`: the attribute of the value that says so; or NULL. */
 ds_status ds_exec__input_range(ds_exec_run_state *run, const ds_func *func, ds_value value,
-                               const ds_attr *attrs, uint32_t n_attrs, const ds_index *indices,
-                               ds_exec_range *out, ds_error *err);
+                               const ds_attr *range, const ds_index *indices, ds_exec_range *out,
+                               ds_error *err);
 /* Elements for every part of a value that is the input `name`. Notes it among the result's inputs.
  * `attrs` may say that it is a box of another input: {input = "x", of = [64, 8], at = [16, 0]}. */
 ds_status ds_exec__input_fill(const ds_exec_site *site, const char *name, const ds_attr *attrs,

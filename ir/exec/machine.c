@@ -291,21 +291,27 @@ static bool same_devices(const ds_exec_place *a, const ds_exec_place *b) {
                       memcmp(a->devices, b->devices, a->n_devices * sizeof *a->devices) == 0);
 }
 
-static ds_status compute_on(ds_exec_thread *thread, ds_exec_open *open, const ds_op *op,
-                            ds_exec_value *const *in, ds_exec_value *const *out, uint32_t position,
-                            ds_eval *e, ds_index *room, ds_error *err) {
+/* Where an op computes, on what. */
+typedef struct operands {
+    const ds_exec_place *place;
+    ds_exec_value *const *in, *const *out;
+    ds_index *room; /* for the indices of a device */
+} operands;
+
+static ds_status compute_on(ds_exec_thread *thread, ds_exec_open *open, const operands *of,
+                            uint32_t position, ds_eval *e, ds_error *err) {
+    const ds_op *op = e->op;
     ds_exec_site site = ds_exec__site(thread, open, op->loc);
-    const ds_exec_place *place = op->n_out ? out[0]->place : in[0]->place;
     const ds_exec_part **from = (const ds_exec_part **)e->in;
-    ds_env env = ds_exec__env(&site, place, position, room);
+    ds_env env = ds_exec__env(&site, of->place, position, of->room);
     e->env = &env;
-    for (uint32_t i = 0; i < op->n_in; i++) from[i] = &in[i]->parts[position];
+    for (uint32_t i = 0; i < op->n_in; i++) from[i] = &of->in[i]->parts[position];
     for (uint32_t i = 0; i < op->n_out; i++) {
-        e->out[i] = &out[i]->parts[position];
+        e->out[i] = &of->out[i]->parts[position];
         DS_TRY(ds_exec__part_new(&site, e->out[i], err));
     }
     if (op->code == DS_OP_DROPOUT)
-        DS_TRY(ds_exec__mask_key(thread, open, op, place, position, &env, &e->mask_key, err));
+        DS_TRY(ds_exec__mask_key(thread, open, of->place, position, e, err));
     return ds_exec__evaluator(op->code)(e, err);
 }
 
@@ -322,6 +328,7 @@ static ds_status compute(ds_exec_thread *thread, ds_exec_open *open, const ds_op
     for (uint32_t i = 0; i < op->n_in; i++) dtypes[i] = in[i]->dtype;
     for (uint32_t i = 0; i < op->n_out; i++) dtypes[op->n_in + i] = out[i]->dtype;
     ds_index *room = ds_xcalloc(open->manual.n + 1, sizeof *room);
+    const operands of = {place, in, out, room};
     ds_eval e = {.run = thread->run,
                  .func = open->frame->scope.func,
                  .op = op,
@@ -332,7 +339,7 @@ static ds_status compute(ds_exec_thread *thread, ds_exec_open *open, const ds_op
                  .shard_view = open->manual.n || thread->rank >= 0};
     ds_status status = DS_OK;
     for (uint32_t p = 0; p < place->n_devices && status == DS_OK; p++) {
-        status = compute_on(thread, open, op, in, out, p, &e, room, err);
+        status = compute_on(thread, open, &of, p, &e, err);
         if (status != DS_OK) at_path(thread, open, op, place, p, status, err);
     }
     free((void *)e.in);
@@ -424,7 +431,8 @@ static ds_status input(ds_exec_thread *thread, ds_exec_open *open, ds_value valu
     site.indices = indices;
     ds_exec_range range;
     ds_exec_slot fresh = {0};
-    DS_TRY(ds_exec__input_range(thread->run, func, value, attrs, n_attrs, indices, &range, err));
+    const ds_attr *attr = ds_attr_find(attrs, n_attrs, "range");
+    DS_TRY(ds_exec__input_range(thread->run, func, value, attr, indices, &range, err));
     ds_status status = ds_exec__value_new(&site, info->type, NULL, &fresh.value, err);
     if (status == DS_OK)
         status = ds_exec__input_fill(&site, name, attrs, n_attrs, range, fresh.value, err);
@@ -432,18 +440,24 @@ static ds_status input(ds_exec_thread *thread, ds_exec_open *open, ds_value valu
     return status;
 }
 
-/* An argument, or all elements of a family from binder `level` on. */
-static ds_status argument(ds_exec_thread *thread, ds_exec_open *open, ds_value value,
-                          const char *name, uint32_t level, const ds_index *indices,
+/* An argument, or the elements of a family whose first `level` binders have the values `indices`.
+ */
+typedef struct element {
+    const char *name;
+    uint32_t level;
+    const ds_index *indices;
+} element;
+
+static ds_status argument(ds_exec_thread *thread, ds_exec_open *open, ds_value value, element at,
                           ds_exec_slot *out, ds_error *err) {
     const ds_value_info *info = ds_value_at(open->frame->scope.func, value);
     ds_arena *arena = &thread->run->arena;
-    if (level == info->n_binders) {
-        if (level) name = ds_arena_printf(arena, "%s}", name);
-        return input(thread, open, value, name, indices, out, err);
+    if (at.level == info->n_binders) {
+        if (at.level) at.name = ds_arena_printf(arena, "%s}", at.name);
+        return input(thread, open, value, at.name, at.indices, out, err);
     }
-    const ds_binder *binder = &info->binders[level];
-    ds_env env = ds_binding_env(thread->run->binding, indices);
+    const ds_binder *binder = &info->binders[at.level];
+    ds_env env = ds_binding_env(thread->run->binding, at.indices);
     int64_t lo, hi;
     ds_exec_family *family = NULL;
     DS_TRY(ds_expr_eval_int(&env, binder->lo, binder->loc, &lo, err));
@@ -451,10 +465,11 @@ static ds_status argument(ds_exec_thread *thread, ds_exec_open *open, ds_value v
     DS_TRY(ds_exec__family_new(lo, hi - lo, binder->loc, &family, err));
     ds_exec__slot_set(out, (ds_exec_slot){.family = family});
     for (int64_t i = 0; i < family->n; i++) {
-        ds_index index = {binder->name, lo + i, indices};
+        ds_index index = {binder->name, lo + i, at.indices};
         const char *longer =
-            ds_arena_printf(arena, "%s%c%lld", name, level ? ',' : '{', (long long)(lo + i));
-        DS_TRY(argument(thread, open, value, longer, level + 1, &index, &family->items[i], err));
+            ds_arena_printf(arena, "%s%c%lld", at.name, at.level ? ',' : '{', (long long)(lo + i));
+        element next = {longer, at.level + 1, &index};
+        DS_TRY(argument(thread, open, value, next, &family->items[i], err));
     }
     return DS_OK;
 }
@@ -470,7 +485,7 @@ ds_status ds_exec__thread_start(ds_exec_thread *thread, const ds_func *func,
         if (thread->rank >= 0)
             name =
                 ds_arena_printf(&thread->run->arena, "rank%lld.%s", (long long)thread->rank, name);
-        DS_TRY(argument(thread, open, func->args[i], name, 0, NULL,
+        DS_TRY(argument(thread, open, func->args[i], (element){.name = name},
                         &open->frame->slots[func->args[i].i], err));
     }
     return DS_OK;

@@ -82,10 +82,11 @@ ds_exec_site ds_exec__site(const ds_exec_thread *thread, const ds_exec_open *ope
 ds_status ds_exec__finish(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
                           ds_exec_value *value, ds_error *err);
 
-/* mask.c: hash of what names the mask of a dropout on the device at `position`. `env`: its own. */
-ds_status ds_exec__mask_key(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
-                            const ds_exec_place *place, uint32_t position, const ds_env *env,
-                            uint64_t *key, ds_error *err);
+/* mask.c: fills e->mask_key, the hash of what names the mask of a dropout on the device at
+ * `position`. */
+ds_status ds_exec__mask_key(const ds_exec_thread *thread, const ds_exec_open *open,
+                            const ds_exec_place *place, uint32_t position, ds_eval *e,
+                            ds_error *err);
 
 /* ranks.c: what ranks have sent and not received, and collectives that wait for members. */
 typedef struct ds_exec_meetings ds_exec_meetings;

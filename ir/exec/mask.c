@@ -65,14 +65,16 @@ static ds_status given_key(const ds_op *op, const char *name, const ds_env *env,
     return DS_OK;
 }
 
-ds_status ds_exec__mask_key(const ds_exec_thread *thread, const ds_exec_open *open, const ds_op *op,
-                            const ds_exec_place *place, uint32_t position, const ds_env *env,
-                            uint64_t *key, ds_error *err) {
+ds_status ds_exec__mask_key(const ds_exec_thread *thread, const ds_exec_open *open,
+                            const ds_exec_place *place, uint32_t position, ds_eval *e,
+                            ds_error *err) {
+    const ds_op *op = e->op;
+    uint64_t *key = &e->mask_key;
     const char *name = ds_op_attr_str(op, thread->run->binding->unit, "key");
     *key = 1;
-    if (name) DS_TRY(given_key(op, name, env, key, err));
+    if (name) DS_TRY(given_key(op, name, e->env, key, err));
     if (name)
-        DS_TRY(with_microbatches(open, env, key, err));
+        DS_TRY(with_microbatches(open, e->env, key, err));
     else if (!ds_attr_find(op->attrs, op->n_attrs, "seed"))
         *key = path_key(thread, open, op);
     if (ds_attr_find(op->attrs, op->n_attrs, "full")) return DS_OK;

@@ -50,26 +50,29 @@ static ds_status unset(const ds_value_info *info, const ds_use *use, ds_error *e
 
 /* The elements of a family in a range, and of the families in it, in order. */
 typedef struct stack {
+    const ds_value_info *info; /* the family */
+    const ds_env *env;
+    const ds_use *use;
     DS_VEC(ds_exec_value *) all; /* heap; not owned */
     uint32_t n_ranges;
     int64_t counts[DS_MAX_RANK];
 } stack;
 
-static ds_status collect(const ds_exec_open *open, const ds_env *env, const ds_use *use,
-                         ds_exec_slot from, uint32_t level, uint32_t range, stack *out,
+static ds_status collect(ds_exec_slot from, uint32_t level, uint32_t range, stack *out,
                          ds_error *err) {
-    const ds_value_info *info = ds_value_at(open->frame->scope.func, use->value);
+    const ds_value_info *info = out->info;
+    const ds_use *use = out->use;
     if (level == use->n_index) {
         if (!from.value) return unset(info, use, err);
         DS_HPUSH(&out->all, from.value);
         return DS_OK;
     }
     int64_t lo, hi;
-    DS_TRY(ds_expr_eval_int(env, use->index[level], use->loc, &lo, err));
+    DS_TRY(ds_expr_eval_int(out->env, use->index[level], use->loc, &lo, err));
     hi = lo + 1;
     bool is_range = ds_use_is_range(use, level);
     if (is_range) {
-        DS_TRY(ds_expr_eval_int(env, use->index_hi[level], use->loc, &hi, err));
+        DS_TRY(ds_expr_eval_int(out->env, use->index_hi[level], use->loc, &hi, err));
         if (range < DS_MAX_RANK) out->counts[range] = hi - lo;
         if (range + 1 > out->n_ranges) out->n_ranges = range + 1;
     }
@@ -80,8 +83,8 @@ static ds_status collect(const ds_exec_open *open, const ds_env *env, const ds_u
                             (long long)lo, (long long)hi, (long long)from.family->lo,
                             (long long)(from.family->lo + from.family->n));
     for (int64_t i = lo; i < hi; i++)
-        DS_TRY(collect(open, env, use, from.family->items[i - from.family->lo], level + 1,
-                       range + is_range, out, err));
+        DS_TRY(collect(from.family->items[i - from.family->lo], level + 1, range + is_range, out,
+                       err));
     return DS_OK;
 }
 
@@ -128,15 +131,15 @@ ds_status ds_exec__read(ds_exec_thread *thread, const ds_exec_open *open, const 
                         ds_exec_slot *out, const ds_exec_value **waits, ds_error *err) {
     ds_exec_slot slot = open->frame->slots[use->value.i];
     *out = (ds_exec_slot){0};
-    if (!slot.value && !slot.family)
-        return unset(ds_value_at(open->frame->scope.func, use->value), use, err);
+    const ds_value_info *info = ds_value_at(open->frame->scope.func, use->value);
+    if (!slot.value && !slot.family) return unset(info, use, err);
     if (!use->n_index) {
         *out = ds_exec__slot_share(slot);
         return DS_OK;
     }
     ds_env env = ds_binding_env(thread->run->binding, open->indices);
-    stack s = {0};
-    ds_status status = collect(open, &env, use, slot, 0, 0, &s, err);
+    stack s = {.info = info, .env = &env, .use = use};
+    ds_status status = collect(slot, 0, 0, &s, err);
     for (uint32_t i = 0; i < s.all.n && s.n_ranges; i++)
         if (s.all.at[i]->pending) *waits = s.all.at[i];
     if (status == DS_OK && !s.n_ranges)

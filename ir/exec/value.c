@@ -17,41 +17,46 @@ ds_env ds_exec__env(const ds_exec_site *site, const ds_exec_place *place, uint32
     return ds_binding_env(site->run->binding, indices);
 }
 
-/* lo and size of one dim on one device: splits major → minor, each cutting what is left. */
+/* What one device holds of a dim. */
+typedef struct shard {
+    int64_t full, lo, size;
+} shard;
+
+/* Splits major → minor, each cutting what is left. */
 static ds_status cut_dim(const ds_exec_site *site, const ds_env *env, const ds_dim *dim,
-                         const ds_exec_place *place, uint32_t position, int64_t *full, int64_t *lo,
-                         int64_t *size, ds_error *err) {
-    DS_TRY(ds_expr_eval_int(env, dim->size, site->loc, full, err));
-    if (*full < 0)
-        return ds_error_set(err, DS_ERR_SHAPE, site->loc, "a dim has size %lld", (long long)*full);
-    *lo = 0;
-    *size = *full;
+                         const ds_exec_place *place, uint32_t position, shard *out, ds_error *err) {
+    DS_TRY(ds_expr_eval_int(env, dim->size, site->loc, &out->full, err));
+    if (out->full < 0)
+        return ds_error_set(err, DS_ERR_SHAPE, site->loc, "a dim has size %lld",
+                            (long long)out->full);
+    out->lo = 0;
+    out->size = out->full;
     for (uint32_t s = 0; s < dim->n_splits; s++) {
         const ds_split *split = &dim->splits[s];
         uint32_t axis = ds_exec_axis(place, split->axis);
         int64_t n = ds_exec_axis_size(place, split->axis);
         int64_t at = ds_exec_coordinate(place, axis, position);
         if (!split->n_sizes) {
-            if (*size % n)
+            if (out->size % n)
                 return ds_error_set(err, DS_ERR_SHAPE, site->loc,
                                     "a dim of %lld does not divide by axis %s of size %lld",
-                                    (long long)*size, split->axis, (long long)n);
-            *size /= n;
-            *lo += at * *size;
+                                    (long long)out->size, split->axis, (long long)n);
+            out->size /= n;
+            out->lo += at * out->size;
             continue;
         }
         if (split->n_sizes != n)
             return ds_error_set(err, DS_ERR_SHAPE, site->loc,
                                 "%u shard sizes are given for axis %s of size %lld", split->n_sizes,
                                 split->axis, (long long)n);
-        int64_t end = *lo + *size;
+        int64_t end = out->lo + out->size;
         for (int64_t k = 0; k <= at; k++) {
-            if (k) *lo += *size;
-            DS_TRY(ds_expr_eval_int(env, split->sizes[k], site->loc, size, err));
-            if (*size < 0 || *lo > end - *size)
+            if (k) out->lo += out->size;
+            DS_TRY(ds_expr_eval_int(env, split->sizes[k], site->loc, &out->size, err));
+            if (out->size < 0 || out->lo > end - out->size)
                 return ds_error_set(err, DS_ERR_SHAPE, site->loc,
                                     "shard %lld along %s has %lld of %lld elements", (long long)k,
-                                    split->axis, (long long)*size, (long long)*full);
+                                    split->axis, (long long)out->size, (long long)out->full);
         }
     }
     return DS_OK;
@@ -98,9 +103,13 @@ ds_status ds_exec__value_new(const ds_exec_site *site, const ds_type *type,
         ds_env env = ds_exec__env(site, place, i, room);
         ds_exec_part *part = &value->parts[i];
         part->t.rank = type->rank;
-        for (uint32_t d = 0; d < type->rank && status == DS_OK; d++)
-            status = cut_dim(site, &env, &type->dims[d], place, i, &part->full[d], &part->lo[d],
-                             &part->t.dims[d], err);
+        for (uint32_t d = 0; d < type->rank && status == DS_OK; d++) {
+            shard cut = {0};
+            status = cut_dim(site, &env, &type->dims[d], place, i, &cut, err);
+            part->full[d] = cut.full;
+            part->lo[d] = cut.lo;
+            part->t.dims[d] = cut.size;
+        }
         if (status == DS_OK)
             status = ds_tensor_count(type->rank, part->t.dims, site->loc, &part->t.n, err);
     }

@@ -24,28 +24,34 @@ static bool is_int(ds_onnx *g, ds_expr e, int64_t value) {
     return ds_expr_is_int(g->exprs, e, &is) && is == value;
 }
 
+typedef struct dim_sizes {
+    const ds_expr *dims;
+    uint32_t n;
+} dim_sizes;
+
 /* The dim that -1 stands for: all elements over the others. Equal factors cancel first, so that
  * batch · 7 · 7 over batch is 49. */
-static ds_status quotient(ds_onnx *g, const ds_expr *all, uint32_t n, const ds_expr *dims,
-                          uint32_t rank, uint32_t open, ds_expr *out, ds_error *err) {
+static ds_status quotient(ds_onnx *g, dim_sizes all, dim_sizes others, uint32_t open, ds_expr *out,
+                          ds_error *err) {
     bool used[DS_MAX_RANK] = {false};
     int64_t over = 1, under = 1, value;
     ds_expr above = ds_expr_int(g->exprs, 1), below = above;
-    for (uint32_t d = 0; d < rank; d++) {
+    for (uint32_t d = 0; d < others.n; d++) {
+        ds_expr dim = others.dims[d];
         if (d == open) continue;
         uint32_t k = 0;
-        while (k < n && (used[k] || ds_expr_equal(g->exprs, all[k], dims[d]) != DS_YES)) k++;
-        if (k < n)
+        while (k < all.n && (used[k] || ds_expr_equal(g->exprs, all.dims[k], dim) != DS_YES)) k++;
+        if (k < all.n)
             used[k] = true;
-        else if (!ds_expr_is_int(g->exprs, dims[d], &value))
-            below = times(g, below, dims[d]);
+        else if (!ds_expr_is_int(g->exprs, dim, &value))
+            below = times(g, below, dim);
         else if (__builtin_mul_overflow(under, value, &under))
             return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE, "its shape is too large");
     }
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < all.n; k++) {
         if (used[k]) continue;
-        if (!ds_expr_is_int(g->exprs, all[k], &value))
-            above = times(g, above, all[k]);
+        if (!ds_expr_is_int(g->exprs, all.dims[k], &value))
+            above = times(g, above, all.dims[k]);
         else if (__builtin_mul_overflow(over, value, &over))
             return ds_error_set(err, DS_ERR_OVERFLOW, DS_NOWHERE, "its input is too large");
     }
@@ -112,7 +118,8 @@ static ds_status reshape(ds_onnx *g, ds_error *err) {
             open = d;
         }
     }
-    if (open < DS_MAX_RANK) DS_TRY(quotient(g, in, rank, dims, n, open, &dims[open], err));
+    if (open < DS_MAX_RANK)
+        DS_TRY(quotient(g, (dim_sizes){in, rank}, (dim_sizes){dims, n}, open, &dims[open], err));
     return reshaped(g, dims, n, err);
 }
 

@@ -55,11 +55,15 @@ static ds_status pairs_of(const ds_op *op, const ds_env *env, ds_work *work, boo
     return DS_OK;
 }
 
-/* The shape of the attention over q, k and v; `d` and `e`: how many products of 2·b·h·s·t·d and
- * 2·b·h·s·t·e FLOPs it takes. *scores is b·h·s·t. */
-static ds_status products(const ds_op *op, const ds_env *env, const ds_shape *q, const ds_shape *k,
-                          const ds_shape *v, int64_t d, int64_t e, ds_work *work, int64_t *scores,
-                          ds_error *err) {
+/* How many products of 2·b·h·s·t·d and of 2·b·h·s·t·e FLOPs an attention takes. */
+typedef struct products {
+    int64_t d, e;
+} products;
+
+/* The shape and FLOPs of the attention over qkv[0], qkv[1] and qkv[2]. *scores is b·h·s·t. */
+static ds_status work_of_products(const ds_op *op, const ds_env *env, const ds_shape *qkv,
+                                  products n, ds_work *work, int64_t *scores, ds_error *err) {
+    const ds_shape *q = &qkv[0], *k = &qkv[1], *v = &qkv[2];
     bool ok = true, block = ds_attr_find(op->attrs, op->n_attrs, "q_start") ||
                             ds_attr_find(op->attrs, op->n_attrs, "k_start");
     work->kind = DS_WORK_ATTENTION;
@@ -73,7 +77,7 @@ static ds_status products(const ds_op *op, const ds_env *env, const ds_shape *q,
     int64_t rows = ds_ops__mul(&ok, work->batch, ds_ops__mul(&ok, work->heads, work->seq_q));
     *scores = ds_ops__mul(&ok, rows, work->seq_kv);
     int64_t dims =
-        ds_ops__add(&ok, ds_ops__mul(&ok, d, work->head_dim), ds_ops__mul(&ok, e, v->dims[3]));
+        ds_ops__add(&ok, ds_ops__mul(&ok, n.d, work->head_dim), ds_ops__mul(&ok, n.e, v->dims[3]));
     int64_t twice = 0;
     DS_TRY(pairs_of(op, env, work, &ok, &twice, err));
     int64_t heads = ds_ops__mul(&ok, work->batch, work->heads);
@@ -85,7 +89,7 @@ ds_status ds_ops__attention_work(const ds_op *op, const ds_env *env, const ds_sh
                                  const ds_shape *out, ds_work *work, ds_error *err) {
     int64_t scores;
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
-    DS_TRY(products(op, env, &in[0], &in[1], &in[2], 1, 1, work, &scores, err));
+    DS_TRY(work_of_products(op, env, in, (products){1, 1}, work, &scores, err));
     if (ds_op_attr_bool(op, "flash")) return DS_OK;
     bool ok = true;
     int64_t bytes = ds_ops__mul(&ok, scores, (int64_t)ds_dtype_bits(in[0].dtype)) / 8;
@@ -98,5 +102,5 @@ ds_status ds_ops__attention_grad_work(const ds_op *op, const ds_env *env, const 
                                       const ds_shape *out, ds_work *work, ds_error *err) {
     int64_t scores;
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
-    return products(op, env, &in[1], &in[2], &in[3], 3, 2, work, &scores, err);
+    return work_of_products(op, env, in + 1, (products){3, 2}, work, &scores, err);
 }

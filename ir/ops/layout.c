@@ -251,26 +251,33 @@ static ds_expr product(const ds_infer *ctx, const side *s, uint32_t from, uint32
     return p;
 }
 
-/* The smallest group of p source dims from i and q target dims from j with provably equal products;
- * if there is none, all the rest up to the ends. Decided on symbols alone, so that the grouping
- * (and the sharding that follows from it) does not change when params are bound. */
-static void next_group(const ds_infer *ctx, const side *a, const side *b, uint32_t i, uint32_t j,
-                       uint32_t end_a, uint32_t end_b, uint32_t *p, uint32_t *q) {
-    for (uint32_t sum = 2; sum <= end_a - i + end_b - j; sum++)
-        for (*p = 1; *p < sum; ++*p) {
-            *q = sum - *p;
-            if (*p > end_a - i || *q > end_b - j) continue;
-            if (ds_expr_equal(&ctx->unit->exprs, product(ctx, a, i, *p), product(ctx, b, j, *q)) ==
-                DS_YES)
+/* p source dims from i on become q target dims from j on. */
+typedef struct group {
+    uint32_t i, j, p, q;
+} group;
+
+/* The smallest group after `*g` with provably equal products; if there is none, all the rest up to
+ * the ends. Decided on symbols alone, so that the grouping (and the sharding that follows from it)
+ * does not change when params are bound. */
+static void next_group(const ds_infer *ctx, const side *a, const side *b, uint32_t end_a,
+                       uint32_t end_b, group *g) {
+    g->i += g->p, g->j += g->q;
+    uint32_t most_p = end_a - g->i, most_q = end_b - g->j;
+    for (uint32_t sum = 2; sum <= most_p + most_q; sum++)
+        for (g->p = 1; g->p < sum; ++g->p) {
+            g->q = sum - g->p;
+            if (g->p > most_p || g->q > most_q) continue;
+            if (ds_expr_equal(&ctx->unit->exprs, product(ctx, a, g->i, g->p),
+                              product(ctx, b, g->j, g->q)) == DS_YES)
                 return;
         }
-    *p = end_a - i;
-    *q = end_b - j;
+    g->p = most_p;
+    g->q = most_q;
 }
 
-static ds_status check_group(const ds_infer *ctx, const side *a, const side *b, uint32_t i,
-                             uint32_t j, uint32_t p, uint32_t q, ds_error *err) {
-    ds_expr from = product(ctx, a, i, p), to = product(ctx, b, j, q);
+static ds_status check_group(const ds_infer *ctx, const side *a, const side *b, const group *g,
+                             ds_error *err) {
+    ds_expr from = product(ctx, a, g->i, g->p), to = product(ctx, b, g->j, g->q);
     ds_tri same;
     DS_TRY(ds_ops__equal(ctx, from, to, &same, err));
     if (same != DS_NO) return DS_OK;
@@ -282,23 +289,24 @@ static ds_status check_group(const ds_infer *ctx, const side *a, const side *b, 
 
 /* One group becomes factors: p = 1 or q = 1 share them, else both sides stand alone and unsplit. */
 static ds_status add_group(const ds_infer *ctx, ds_rule *rule, const side *a, const side *b,
-                           uint32_t i, uint32_t j, uint32_t p, uint32_t q, ds_error *err) {
+                           const group *g, ds_error *err) {
     ds_rule_dim *src = rule->in[0].dims, *dst = rule->out[0].dims;
-    bool shared = p == 1 || q == 1;
-    uint32_t n = q == 1 ? p : q;
+    bool shared = g->p == 1 || g->q == 1;
+    uint32_t n = g->q == 1 ? g->p : g->q;
     if (shared && n > 4)
         return ds_error_set(err, DS_ERR_LIMIT, ctx->op->loc,
                             "reshape: one dim made of %u others; at most 4", n);
     for (uint32_t k = 0; k < n; k++) {
         const char name[3] = {'f', (char)('a' + rule->n_factors), '\0'};
         uint8_t f = ds_ops__factor(rule, name, shared ? DS_FACTOR_PAR : DS_FACTOR_WHOLE);
-        ds_rule_dim *to = &dst[b->index[q == 1 ? j : j + k]];
+        ds_rule_dim *to = &dst[b->index[g->q == 1 ? g->j : g->j + k]];
         to->factors[to->n++] = f;
         if (!shared) continue;
-        ds_rule_dim *from = &src[a->index[q == 1 ? i + k : i]];
+        ds_rule_dim *from = &src[a->index[g->q == 1 ? g->i + k : g->i]];
         from->factors[from->n++] = f;
     }
-    for (uint32_t k = 0; k < p && !shared; k++) src[a->index[i + k]] = (ds_rule_dim){.any = true};
+    for (uint32_t k = 0; k < g->p && !shared; k++)
+        src[a->index[g->i + k]] = (ds_rule_dim){.any = true};
     return DS_OK;
 }
 
@@ -317,15 +325,14 @@ static ds_status reshape_rule(const ds_infer *ctx, const ds_expr *target, uint32
     while (end_a && end_b &&
            ds_expr_equal(&ctx->unit->exprs, a.size[end_a - 1], b.size[end_b - 1]) == DS_YES)
         end_a--, end_b--;
-    uint32_t i = 0, j = 0, p, q;
-    while (i < end_a || j < end_b) {
-        next_group(ctx, &a, &b, i, j, end_a, end_b, &p, &q);
-        DS_TRY(check_group(ctx, &a, &b, i, j, p, q, err));
-        DS_TRY(add_group(ctx, rule, &a, &b, i, j, p, q, err));
-        i += p, j += q;
+    group g = {0};
+    while (g.i + g.p < end_a || g.j + g.q < end_b) {
+        next_group(ctx, &a, &b, end_a, end_b, &g);
+        DS_TRY(check_group(ctx, &a, &b, &g, err));
+        DS_TRY(add_group(ctx, rule, &a, &b, &g, err));
     }
     for (; end_a < a.n; end_a++, end_b++)
-        DS_TRY(add_group(ctx, rule, &a, &b, end_a, end_b, 1, 1, err));
+        DS_TRY(add_group(ctx, rule, &a, &b, &(group){end_a, end_b, 1, 1}, err));
     return DS_OK;
 }
 

@@ -47,20 +47,25 @@ ds_status ds_ops__dispatch_sizes(ds_match *m, ds_error *err) {
     return ds_ops__at_least(m->ctx, "capacity", capacity, 1, err);
 }
 
-/* Bytes, and `flop` per element of every chosen row. `buffers`: the operand of which only the
- * chosen rows are read, UINT32_MAX if there is none. */
-static ds_status chosen_rows(const ds_op *op, const ds_shape *in, const ds_shape *out,
-                             const ds_shape *choices, const ds_shape *rows, int64_t flop,
-                             uint32_t buffers, ds_work *work, ds_error *err) {
+typedef struct row_work {
+    uint32_t choices; /* the operand with the choices; the rows are those of operand 0 */
+    uint32_t buffers; /* the operand of which only the chosen rows are read; UINT32_MAX: none */
+    int64_t flop;     /* of an element */
+} row_work;
+
+/* Bytes and FLOPs of every chosen row. */
+static ds_status work_of_rows(const ds_op *op, const ds_shape *in, const ds_shape *out,
+                              row_work each, ds_work *work, ds_error *err) {
+    const ds_shape *rows = &in[0];
     DS_TRY(ds_ops__work_bytes(op, in, out, work, err));
     bool ok = true;
     int64_t n;
-    DS_TRY(ds_shape_elements(choices, &n, err));
+    DS_TRY(ds_shape_elements(&in[each.choices], &n, err));
     int64_t points = ds_ops__mul(&ok, n, rows->dims[rows->rank - 1]);
-    work->flop = ds_ops__mul(&ok, flop, points);
-    if (buffers < op->n_in) {
+    work->flop = ds_ops__mul(&ok, each.flop, points);
+    if (each.buffers < op->n_in) {
         int64_t all, chosen = ds_ops__mul(&ok, points, (int64_t)ds_dtype_bits(rows->dtype)) / 8;
-        DS_TRY(ds_shape_bytes(&in[buffers], &all, err));
+        DS_TRY(ds_shape_bytes(&in[each.buffers], &all, err));
         if (chosen < all) work->bytes_read += chosen - all;
     }
     return ds_ops__overflow(op, ok, err);
@@ -70,18 +75,21 @@ static ds_status chosen_rows(const ds_op *op, const ds_shape *in, const ds_shape
 ds_status ds_ops__dispatch_work(const ds_op *op, const ds_env *env, const ds_shape *in,
                                 const ds_shape *out, ds_work *work, ds_error *err) {
     (void)env;
-    return chosen_rows(op, in, out, &in[1], &in[0], op->n_in > 2 ? 1 : 0, UINT32_MAX, work, err);
+    row_work copy = {.choices = 1, .buffers = UINT32_MAX, .flop = op->n_in > 2};
+    return work_of_rows(op, in, out, copy, work, err);
 }
 
 /* A multiply-add per element of every chosen row. */
 ds_status ds_ops__combine_work(const ds_op *op, const ds_env *env, const ds_shape *in,
                                const ds_shape *out, ds_work *work, ds_error *err) {
     (void)env;
-    return chosen_rows(op, in, out, &in[1], &in[0], 2, 0, work, err);
+    row_work add = {.choices = 1, .buffers = 0, .flop = 2};
+    return work_of_rows(op, in, out, add, work, err);
 }
 
 ds_status ds_ops__combine_grad_work(const ds_op *op, const ds_env *env, const ds_shape *in,
                                     const ds_shape *out, ds_work *work, ds_error *err) {
     (void)env;
-    return chosen_rows(op, in, out, &in[2], &in[0], 2, 1, work, err);
+    row_work add = {.choices = 2, .buffers = 1, .flop = 2};
+    return work_of_rows(op, in, out, add, work, err);
 }

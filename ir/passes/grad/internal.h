@@ -145,10 +145,10 @@ void ds_grad__push_slot(ds_grad *g, ds_grad_level *level, ds_grad_slot slot);
 void ds_grad__push_part(ds_grad *g, ds_grad_part part);
 /* All that has arrived for elements of a family, slots and parts. */
 uint32_t ds_grad__parts_of(ds_grad *g, ds_value family, ds_grad_part **out);
-/* The part's term for element j (forward terms, n of them); *none if it never has one. What is
- * outside the part's turns is multiplied by 0. */
+/* The term's use and owner for element j of the part (forward terms, n of them); *none if it never
+ * has one. What is outside the part's turns is multiplied by 0. */
 ds_status ds_grad__part_at(ds_grad *g, const ds_grad_part *part, const ds_expr *j, uint32_t n,
-                           ds_use *out, bool *owned, bool *none, ds_error *err);
+                           ds_grad_term *term, bool *none, ds_error *err);
 /* An interned name that cannot be written. */
 const char *ds_grad__hidden(ds_grad *g);
 const char *ds_grad__name(ds_grad *g, ds_value old, const char *suffix);

@@ -274,9 +274,14 @@ static uint32_t span_in(ds_grad *g, const ds_grad_part *part, ds_expr e) {
     return t;
 }
 
+/* An index of the wanted element, and the range of the index. */
+typedef struct wanted {
+    ds_expr j, lo, hi;
+} wanted;
+
 /* e = j, where e is a sum of a turn and what is known, or what is known minus a turn. */
-static ds_status solve(ds_grad *g, const ds_grad_part *part, solution *s, uint32_t t, ds_expr e,
-                       ds_expr j, ds_expr lo_j, ds_expr hi_j, ds_error *err) {
+static ds_status solve_turn(ds_grad *g, const ds_grad_part *part, solution *s, uint32_t t,
+                            ds_expr e, const wanted *w, ds_error *err) {
     ds_exprs *exprs = &g->unit->exprs;
     const ds_grad_span *span = &part->spans[t];
     ds_expr x = ds_expr_index(exprs, span->index), zero = integer(g, 0);
@@ -290,10 +295,11 @@ static ds_status solve(ds_grad *g, const ds_grad_part *part, solution *s, uint32
                             ds_value_at(g->old, part->value)->name);
     ds_expr lo = put_turns(g, part, s, span->lo), hi = put_turns(g, part, s, span->hi);
     ds_expr one = integer(g, 1), last = fold(g, DS_EXPR_SUB, hi, one);
-    s->turn[t] = up ? fold(g, DS_EXPR_SUB, j, c) : fold(g, DS_EXPR_SUB, c, j);
+    s->turn[t] = up ? fold(g, DS_EXPR_SUB, w->j, c) : fold(g, DS_EXPR_SUB, c, w->j);
     ds_expr first_j = up ? fold(g, DS_EXPR_ADD, c, lo) : fold(g, DS_EXPR_SUB, c, last);
     ds_expr last_j = up ? fold(g, DS_EXPR_ADD, c, last) : fold(g, DS_EXPR_SUB, c, lo);
-    if (equal(g, first_j, lo_j) && equal(g, fold(g, DS_EXPR_ADD, last_j, one), hi_j)) return DS_OK;
+    if (equal(g, first_j, w->lo) && equal(g, fold(g, DS_EXPR_ADD, last_j, one), w->hi))
+        return DS_OK;
     and_when(g, s, fold(g, DS_EXPR_GE, s->turn[t], lo));
     and_when(g, s, fold(g, DS_EXPR_LT, s->turn[t], hi));
     s->turn[t] = fold(g, DS_EXPR_MIN, fold(g, DS_EXPR_MAX, s->turn[t], lo), last);
@@ -301,13 +307,13 @@ static ds_status solve(ds_grad *g, const ds_grad_part *part, solution *s, uint32
 }
 
 /* %k{lo:hi}: the element's place in the stack. */
-static void solve_range(ds_grad *g, const ds_grad_part *part, uint32_t k, ds_expr j, ds_expr lo_j,
-                        ds_expr hi_j, solution *s, ds_expr *at) {
+static void solve_range(ds_grad *g, const ds_grad_part *part, uint32_t k, const wanted *w,
+                        solution *s, ds_expr *at) {
     ds_expr lo = part->index[k], hi = part->index_hi[k];
-    *at = fold(g, DS_EXPR_SUB, j, lo);
-    if (equal(g, lo, lo_j) && equal(g, hi, hi_j)) return;
-    and_when(g, s, fold(g, DS_EXPR_GE, j, lo));
-    and_when(g, s, fold(g, DS_EXPR_LT, j, hi));
+    *at = fold(g, DS_EXPR_SUB, w->j, lo);
+    if (equal(g, lo, w->lo) && equal(g, hi, w->hi)) return;
+    and_when(g, s, fold(g, DS_EXPR_GE, w->j, lo));
+    and_when(g, s, fold(g, DS_EXPR_LT, w->j, hi));
     ds_expr last = fold(g, DS_EXPR_SUB, fold(g, DS_EXPR_SUB, hi, lo), integer(g, 1));
     *at = fold(g, DS_EXPR_MIN, fold(g, DS_EXPR_MAX, *at, integer(g, 0)), last);
 }
@@ -316,19 +322,19 @@ static ds_status solve_all(ds_grad *g, const ds_grad_part *part, const ds_expr *
                            ds_expr *row, ds_error *err) {
     const ds_value_info *info = ds_value_at(g->old, part->value);
     for (uint32_t k = 0; k < part->n_index; k++) {
-        ds_expr lo = info->binders[k].lo, hi = info->binders[k].hi;
+        wanted w = {j[k], info->binders[k].lo, info->binders[k].hi};
         for (uint32_t p = 0; p < k; p++) {
-            lo = ds_expr_subst(&g->unit->exprs, lo, info->binders[p].name, j[p]);
-            hi = ds_expr_subst(&g->unit->exprs, hi, info->binders[p].name, j[p]);
+            w.lo = ds_expr_subst(&g->unit->exprs, w.lo, info->binders[p].name, j[p]);
+            w.hi = ds_expr_subst(&g->unit->exprs, w.hi, info->binders[p].name, j[p]);
         }
         if (part->index_hi && DS_HAS_EXPR(part->index_hi[k])) {
-            solve_range(g, part, k, j[k], lo, hi, s, row);
+            solve_range(g, part, k, &w, s, row);
             continue;
         }
         ds_expr e = put_turns(g, part, s, part->index[k]);
         uint32_t t = span_in(g, part, e);
         if (t < part->n_spans) {
-            DS_TRY(solve(g, part, s, t, e, j[k], lo, hi, err));
+            DS_TRY(solve_turn(g, part, s, t, e, &w, err));
             continue;
         }
         ds_tri same = ds_expr_equal(&g->unit->exprs, e, j[k]);
@@ -357,14 +363,15 @@ static ds_status take_row(ds_grad *g, const ds_grad_part *part, ds_expr at, ds_u
 }
 
 ds_status ds_grad__part_at(ds_grad *g, const ds_grad_part *part, const ds_expr *j, uint32_t n,
-                           ds_use *out, bool *owned, bool *none, ds_error *err) {
+                           ds_grad_term *term, bool *none, ds_error *err) {
+    ds_use *out = &term->use;
     solution s = {0};
     ds_expr row = DS_NO_EXPR, element[DS_MAX_RANK * 2];
     if (part->n_fixed) memcpy(element, part->fixed, part->n_fixed * sizeof *element);
     memcpy(element + part->n_fixed, j, n * sizeof *element);
     DS_TRY(solve_all(g, part, element, &s, &row, err));
     *none = s.never;
-    *owned = false;
+    term->owned = false;
     if (s.never) return DS_OK;
     *out = part->use;
     if (part->n_spans) {
@@ -384,13 +391,13 @@ ds_status ds_grad__part_at(ds_grad *g, const ds_grad_part *part, const ds_expr *
     ds_use old = {.value = part->value, .index = element, .n_index = part->n_fixed + n};
     if (DS_HAS_EXPR(row)) {
         DS_TRY(take_row(g, part, row, out, ds_grad__type(g, &old), err));
-        *owned = true;
+        term->owned = true;
     }
     if (!DS_HAS_EXPR(s.when)) return DS_OK;
     ds_op *op = ds_build_op(&g->b, DS_OP_SCALE);
     ds_build_in(&g->b, op, *out);
     ds_build_attr_expr(&g->b, op, "factor", ds_grad__rev(g, s.when));
     *out = ds_use_of(ds_build_out(&g->b, op, ds_grad__term_name(g, part->value), NULL));
-    *owned = true;
+    term->owned = true;
     return ds_build_put(&g->b, op, err);
 }

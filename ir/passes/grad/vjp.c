@@ -110,12 +110,11 @@ ds_status ds_vjp_unary(ds_vjp *v, ds_opcode code, ds_use x, const char *suffix, 
     return ds_vjp_put(v, op, suffix, like, out, err);
 }
 
-ds_status ds_vjp_binary(ds_vjp *v, ds_opcode code, ds_use x, ds_use y, const char *suffix,
-                        uint32_t like, ds_use *out, ds_error *err) {
+ds_op *ds_vjp_binary(ds_vjp *v, ds_opcode code, ds_use x, ds_use y) {
     ds_op *op = ds_vjp_op(v, code);
     ds_vjp_read(v, op, x);
     ds_vjp_read(v, op, y);
-    return ds_vjp_put(v, op, suffix, like, out, err);
+    return op;
 }
 
 static ds_status give(ds_vjp *v, uint32_t i, ds_grad_term term, ds_error *err) {
@@ -152,15 +151,14 @@ static bool is_one(ds_vjp *v, ds_expr e) {
     return ds_expr_is_int(&v->g->unit->exprs, e, &size) && size == 1;
 }
 
-static ds_status sum_dims(ds_vjp *v, const int64_t *dims, uint32_t n, bool keep, uint32_t like,
-                          const char *suffix, ds_use *use, ds_error *err) {
+static ds_op *sum_op(ds_vjp *v, const int64_t *dims, uint32_t n, bool keep, ds_use x) {
     ds_expr items[DS_MAX_RANK];
     for (uint32_t i = 0; i < n; i++) items[i] = ds_vjp_int(v, dims[i]);
     ds_op *op = ds_vjp_op(v, DS_OP_REDUCE_SUM);
-    ds_vjp_read(v, op, *use);
+    ds_vjp_read(v, op, x);
     ds_build_attr_exprs(&v->g->b, op, "dims", items, n);
     if (keep) ds_build_attr_bool(&v->g->b, op, "keep", true);
-    return ds_vjp_put(v, op, suffix, like, use, err);
+    return op;
 }
 
 ds_status ds_vjp_unbroadcast(ds_vjp *v, uint32_t i, const char *suffix, ds_use *use, bool *made,
@@ -173,8 +171,9 @@ ds_status ds_vjp_unbroadcast(ds_vjp *v, uint32_t i, const char *suffix, ds_use *
         if (is_one(v, to->dims[d].size) && !is_one(v, from->dims[n_lead + d].size))
             ones[n_ones++] = d;
     if (n_lead)
-        DS_TRY(sum_dims(v, lead, n_lead, false, n_ones ? DS_LIKE_NONE : i, suffix, use, err));
-    if (n_ones) DS_TRY(sum_dims(v, ones, n_ones, true, i, suffix, use, err));
+        DS_TRY(ds_vjp_put(v, sum_op(v, lead, n_lead, false, *use), suffix,
+                          n_ones ? DS_LIKE_NONE : i, use, err));
+    if (n_ones) DS_TRY(ds_vjp_put(v, sum_op(v, ones, n_ones, true, *use), suffix, i, use, err));
     *made = n_lead || n_ones;
     return DS_OK;
 }
@@ -218,7 +217,7 @@ ds_status ds_vjp_upstream(ds_vjp *v, ds_use *x, const char *suffix, uint32_t lik
         ds_build_attr_word(&v->g->b, cast, "dtype", ds_dtype_name(of_x->dtype));
         DS_TRY(ds_vjp_put(v, cast, ".grad.cast", DS_LIKE_NONE, &dy, err));
     }
-    return ds_vjp_binary(v, DS_OP_MUL, *x, dy, suffix, like, x, err);
+    return ds_vjp_put(v, ds_vjp_binary(v, DS_OP_MUL, *x, dy), suffix, like, x, err);
 }
 
 /* ---- attributes ---- */
@@ -342,7 +341,7 @@ ds_status ds_vjp__bias(ds_vjp *v, ds_error *err) {
     ds_use db;
     DS_TRY(ds_vjp_dy(v, 0, &db, err));
     if (!n) return give(v, 1, (ds_grad_term){.use = db}, err);
-    DS_TRY(sum_dims(v, dims, n, false, 1, ".db", &db, err));
+    DS_TRY(ds_vjp_put(v, sum_op(v, dims, n, false, db), ".db", 1, &db, err));
     return ds_vjp_give(v, 1, db, err);
 }
 
@@ -351,11 +350,12 @@ ds_status ds_vjp__mul(ds_vjp *v, ds_error *err) {
     bool made;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
     if (ds_vjp_wants(v, 0)) {
-        DS_TRY(ds_vjp_binary(v, DS_OP_MUL, dy, ds_vjp_in(v, 1), ".da", 0, &da, err));
+        DS_TRY(ds_vjp_put(v, ds_vjp_binary(v, DS_OP_MUL, dy, ds_vjp_in(v, 1)), ".da", 0, &da, err));
         DS_TRY(ds_vjp_give(v, 0, da, err));
     }
     if (!ds_vjp_wants(v, 1)) return DS_OK;
-    DS_TRY(ds_vjp_binary(v, DS_OP_MUL, dy, ds_vjp_in(v, 0), ".db", DS_LIKE_NONE, &db, err));
+    DS_TRY(ds_vjp_put(v, ds_vjp_binary(v, DS_OP_MUL, dy, ds_vjp_in(v, 0)), ".db", DS_LIKE_NONE, &db,
+                      err));
     DS_TRY(ds_vjp_unbroadcast(v, 1, ".db.sum", &db, &made, err));
     return ds_vjp_give(v, 1, db, err);
 }
@@ -365,11 +365,11 @@ ds_status ds_vjp__div(ds_vjp *v, ds_error *err) {
     ds_use dy, da, db;
     bool made;
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
-    DS_TRY(ds_vjp_binary(v, DS_OP_DIV, dy, ds_vjp_in(v, 1), ".da", 0, &da, err));
+    DS_TRY(ds_vjp_put(v, ds_vjp_binary(v, DS_OP_DIV, dy, ds_vjp_in(v, 1)), ".da", 0, &da, err));
     if (ds_vjp_wants(v, 0)) DS_TRY(ds_vjp_give(v, 0, da, err));
     if (!ds_vjp_wants(v, 1)) return DS_OK;
-    DS_TRY(
-        ds_vjp_binary(v, DS_OP_MUL, da, ds_vjp_out(v, 0), ".db.product", DS_LIKE_NONE, &db, err));
+    DS_TRY(ds_vjp_put(v, ds_vjp_binary(v, DS_OP_MUL, da, ds_vjp_out(v, 0)), ".db.product",
+                      DS_LIKE_NONE, &db, err));
     DS_TRY(ds_vjp_unbroadcast(v, 1, ".db.sum", &db, &made, err));
     DS_TRY(ds_vjp_unary(v, DS_OP_NEG, db, ".db", 1, &db, err));
     return ds_vjp_give(v, 1, db, err);
@@ -387,7 +387,7 @@ ds_status ds_vjp__sqrt(ds_vjp *v, ds_error *err) {
     ds_vjp_read(v, half, dy);
     ds_build_attr_real(&v->g->b, half, "factor", 0.5);
     DS_TRY(ds_vjp_put(v, half, ".dx.half", DS_LIKE_NONE, &dx, err));
-    DS_TRY(ds_vjp_binary(v, DS_OP_DIV, dx, ds_vjp_out(v, 0), ".dx", 0, &dx, err));
+    DS_TRY(ds_vjp_put(v, ds_vjp_binary(v, DS_OP_DIV, dx, ds_vjp_out(v, 0)), ".dx", 0, &dx, err));
     return ds_vjp_give(v, 0, dx, err);
 }
 

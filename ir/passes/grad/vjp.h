@@ -41,11 +41,11 @@ ds_value ds_vjp_result(ds_vjp *v, ds_op *op, const char *suffix, uint32_t like);
 /* One result, and puts the op. */
 ds_status ds_vjp_put(ds_vjp *v, ds_op *op, const char *suffix, uint32_t like, ds_use *out,
                      ds_error *err);
-/* code(x) and code(x, y) in one go. */
+/* The op code(x, y), not put yet. */
+ds_op *ds_vjp_binary(ds_vjp *v, ds_opcode code, ds_use x, ds_use y);
+/* code(x) in one go. */
 ds_status ds_vjp_unary(ds_vjp *v, ds_opcode code, ds_use x, const char *suffix, uint32_t like,
                        ds_use *out, ds_error *err);
-ds_status ds_vjp_binary(ds_vjp *v, ds_opcode code, ds_use x, ds_use y, const char *suffix,
-                        uint32_t like, ds_use *out, ds_error *err);
 /* Operand i's gradient: an op of its own made it. Cast to the operand's dtype. */
 ds_status ds_vjp_give(ds_vjp *v, uint32_t i, ds_use use, ds_error *err);
 /* Operand i's gradient is that of result 0 as it is. */

@@ -33,14 +33,13 @@ ds_status ds_vjp__transpose(ds_vjp *v, ds_error *err) {
 
 /* ---- concat, split, slice, pad ---- */
 
-static ds_status slice(ds_vjp *v, ds_use x, uint32_t dim, ds_expr lo, ds_expr hi,
-                       const char *suffix, uint32_t like, ds_use *out, ds_error *err) {
+static ds_op *slice_op(ds_vjp *v, ds_use x, uint32_t dim, ds_expr lo, ds_expr hi) {
     ds_op *op = ds_vjp_op(v, DS_OP_SLICE);
     ds_vjp_read(v, op, x);
     ds_build_attr_int(&v->g->b, op, "dim", dim);
     ds_build_attr_expr(&v->g->b, op, "lo", lo);
     ds_build_attr_expr(&v->g->b, op, "hi", hi);
-    return ds_vjp_put(v, op, suffix, like, out, err);
+    return op;
 }
 
 /* Operand i of a concat has the rows after those of the operands before it. */
@@ -55,7 +54,7 @@ ds_status ds_vjp__concat(ds_vjp *v, ds_error *err) {
         ds_expr hi = ds_vjp_fold(v, DS_EXPR_ADD, lo, ds_vjp_in_type(v, i)->dims[dim].size);
         if (ds_vjp_wants(v, i)) {
             const char *suffix = ds_arena_printf(&v->g->unit->arena, ".d%u", i);
-            DS_TRY(slice(v, dy, dim, lo, hi, suffix, i, &dx, err));
+            DS_TRY(ds_vjp_put(v, slice_op(v, dy, dim, lo, hi), suffix, i, &dx, err));
             DS_TRY(ds_vjp_give(v, i, dx, err));
         }
         lo = hi;
@@ -101,7 +100,7 @@ ds_status ds_vjp__pad(ds_vjp *v, ds_error *err) {
     DS_TRY(ds_vjp_dy(v, 0, &dy, err));
     ds_expr lo = attr_expr(v, "lo", 0);
     ds_expr hi = ds_vjp_fold(v, DS_EXPR_ADD, lo, x->dims[dim].size);
-    DS_TRY(slice(v, dy, dim, lo, hi, ".dx", 0, &dx, err));
+    DS_TRY(ds_vjp_put(v, slice_op(v, dy, dim, lo, hi), ".dx", 0, &dx, err));
     return ds_vjp_give(v, 0, dx, err);
 }
 

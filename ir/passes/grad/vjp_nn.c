@@ -194,7 +194,7 @@ static ds_status add_last_hidden(ds_vjp *v, ds_use *dy, ds_error *err) {
         *dy = dh;
         return DS_OK;
     }
-    return ds_vjp_binary(v, DS_OP_ADD, *dy, dh, ".dy", DS_LIKE_NONE, dy, err);
+    return ds_vjp_put(v, ds_vjp_binary(v, DS_OP_ADD, *dy, dh), ".dy", DS_LIKE_NONE, dy, err);
 }
 
 ds_status ds_vjp__lstm(ds_vjp *v, ds_error *err) {

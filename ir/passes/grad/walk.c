@@ -130,7 +130,7 @@ static ds_status element_gradient(ds_grad *g, ds_grad_weight *w, const ds_expr *
     for (uint32_t i = 0; i < n_parts; i++) {
         bool none;
         ds_grad_term term = {0};
-        DS_TRY(ds_grad__part_at(g, &parts[i], j, n, &term.use, &term.owned, &none, err));
+        DS_TRY(ds_grad__part_at(g, &parts[i], j, n, &term, &none, err));
         if (none) continue;
         if (total.is_const) {
             total = term;
@@ -287,7 +287,7 @@ static ds_status give_kept(ds_grad *g, const ds_grad_loop *loop, const ds_use *k
         }
         bool none;
         ds_grad_term term = {0};
-        DS_TRY(ds_grad__part_at(g, &parts[i], &turn, 1, &term.use, &term.owned, &none, err));
+        DS_TRY(ds_grad__part_at(g, &parts[i], &turn, 1, &term, &none, err));
         if (!none) DS_TRY(ds_grad__give(g, kept, term, err));
     }
     return DS_OK;

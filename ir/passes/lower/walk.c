@@ -497,8 +497,7 @@ static ds_status bound(ds_lowering *l, const ds_lower_frame *frame, const ds_op 
 }
 
 static ds_status unroll_turn(ds_lowering *l, ds_lower_frame *frame, const ds_op *from, int64_t turn,
-                             ds_lower_value *carry, ds_lower_value *kept, int64_t lo,
-                             ds_error *err) {
+                             ds_lower_value *carry, ds_lower_value *kept, ds_error *err) {
     ds_lower_loop loop = {.op = from,
                           .old = ds_clone_text(&l->c, from->index),
                           .by = ds_expr_int(&l->c.unit->exprs, turn),
@@ -515,16 +514,16 @@ static ds_status unroll_turn(ds_lowering *l, ds_lower_frame *frame, const ds_op 
     const ds_op *end = NULL;
     DS_TRY(walk_block(l, frame, from->body, &end, err));
     for (uint32_t i = 0; end && i < end->n_in; i++) {
-        ds_lower_value value;
+        ds_lower_value value, *keep = i < from->n_args ? NULL : &kept[i - from->n_args];
         DS_TRY(resolve(l, frame, &end->in[i], &value, err));
-        if (i < from->n_args)
+        if (!keep)
             carry[i] = value;
         else if (value.turns)
             return ds_error_set(err, DS_ERR_UNSUPPORTED, end->in[i].loc,
                                 "two loops are written out for an override, and the outer one "
                                 "keeps what the inner one keeps");
         else
-            ((ds_use *)kept[i - from->n_args].turns)[turn - lo] = value.use;
+            ((ds_use *)keep->turns)[turn - keep->lo] = value.use;
     }
     close_loop(l, frame, &loop, where);
     return DS_OK;
@@ -548,7 +547,7 @@ static ds_status unroll_loop(ds_lowering *l, ds_lower_frame *frame, const ds_op 
         kept[i] =
             (ds_lower_value){.turns = DS_NEW_N(arena_of(l), ds_use, n + 1), .lo = lo, .n_turns = n};
     for (int64_t turn = lo; turn < hi; turn++)
-        DS_TRY(unroll_turn(l, frame, from, turn, carry, kept, lo, err));
+        DS_TRY(unroll_turn(l, frame, from, turn, carry, kept, err));
     for (uint32_t i = 0; i < from->n_out; i++)
         *value_of(frame, from->out[i]) = i < from->n_args ? carry[i] : kept[i - from->n_args];
     return DS_OK;

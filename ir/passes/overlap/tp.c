@@ -222,13 +222,18 @@ static ds_status multiply(tp_overlap *t, const product *p, ds_use x, ds_use w, d
 }
 
 /* lo to hi of a dim. */
-static ds_status slice(tp_overlap *t, const char *name, ds_use x, uint32_t dim, ds_expr lo,
-                       ds_expr hi, ds_value *out, ds_error *err) {
+typedef struct dim_range {
+    uint32_t dim;
+    ds_expr lo, hi;
+} dim_range;
+
+static ds_status put_slice(tp_overlap *t, const char *name, ds_use x, dim_range of, ds_value *out,
+                           ds_error *err) {
     ds_op *op = ds_build_op(&t->b, DS_OP_SLICE);
     ds_build_in(&t->b, op, x);
-    set_dim(t, op, dim);
-    ds_build_attr_expr(&t->b, op, "lo", lo);
-    ds_build_attr_expr(&t->b, op, "hi", hi);
+    set_dim(t, op, of.dim);
+    ds_build_attr_expr(&t->b, op, "lo", of.lo);
+    ds_build_attr_expr(&t->b, op, "hi", of.hi);
     *out = ds_build_out(&t->b, op, name, NULL);
     return ds_build_put(&t->b, op, err);
 }
@@ -328,8 +333,9 @@ static ds_status in_order(region *r, const ds_value *parts, uint32_t dim, const 
     DS_TRY(put_whole(t, parts, n, dim, ds_arena_printf(arena_of(t), "%s.come", name), &come, err));
     for (uint32_t i = 0; i < n; i++) { /* part i is at place (rank - i) mod n */
         ds_expr lo = begin_of(r, (r->n - i) % r->n, length);
-        DS_TRY(slice(t, ds_arena_printf(arena_of(t), "%s.part", name), ds_use_of(come), dim, lo,
-                     fold(t, DS_EXPR_ADD, lo, length), &sorted[i], err));
+        dim_range part = {dim, lo, fold(t, DS_EXPR_ADD, lo, length)};
+        DS_TRY(put_slice(t, ds_arena_printf(arena_of(t), "%s.part", name), ds_use_of(come), part,
+                         &sorted[i], err));
     }
     return put_whole(t, sorted, n, dim, name, out, err);
 }
@@ -463,8 +469,9 @@ static ds_status put_ring(tp_overlap *t, const scatter *s, ds_error *err) {
         t, DS_EXPR_DIV, ds_value_at(t->func, r.args[0])->type->dims[p->x_dim].size, number(t, r.n));
     for (uint32_t turn = 1; turn <= n; turn++) { /* the last one is the device's own */
         ds_expr lo = begin_of(&r, turn % r.n, length);
-        DS_TRY(slice(t, ds_arena_printf(arena_of(t), "%s.rows", name), ds_use_of(r.args[0]),
-                     p->x_dim, lo, fold(t, DS_EXPR_ADD, lo, length), &rows, err));
+        dim_range some = {p->x_dim, lo, fold(t, DS_EXPR_ADD, lo, length)};
+        DS_TRY(put_slice(t, ds_arena_printf(arena_of(t), "%s.rows", name), ds_use_of(r.args[0]),
+                         some, &rows, err));
         DS_TRY(multiply(t, p, ds_use_of(rows), ds_use_of(r.args[1]), &made, err));
         terms[turn - 1] = made;
         if (turn < n)
@@ -504,8 +511,8 @@ static ds_status put_pipe(tp_overlap *t, const scatter *s, uint32_t dim, uint32_
         ds_expr lo = fold(t, DS_EXPR_MUL, number(t, i), length), hi;
         /* the last one ends where all do, so that they are seen to be all again */
         hi = i + 1 < DS_TP_PIPE_CHUNKS ? fold(t, DS_EXPR_ADD, lo, length) : size;
-        DS_TRY(slice(t, ds_arena_printf(arena_of(t), "%s.columns", name), p->op->in[p->w], w_dim,
-                     lo, hi, &w, err));
+        DS_TRY(put_slice(t, ds_arena_printf(arena_of(t), "%s.columns", name), p->op->in[p->w],
+                         (dim_range){w_dim, lo, hi}, &w, err));
         DS_TRY(multiply(t, p, p->op->in[p->x], ds_use_of(w), &made, err));
         ds_op *op = ds_build_op(&t->b, DS_OP_REDUCE_SCATTER);
         ds_build_in(&t->b, op, ds_use_of(made));

@@ -18,51 +18,57 @@
 /* ---- the sum ---- */
 
 /* out… = code(in…), each result as its operand. */
-static void put_op(ds_pipe *p, ds_opcode code, const ds_use *in, uint32_t n_in,
-                   const char *const *names, uint32_t n_out, ds_value *out) {
-    ds_op *op = ds_build_op(&p->b, code);
-    op->across = code == DS_OP_ALL_REDUCE;
+typedef struct sum_op {
+    ds_opcode code;
+    const ds_value *in;
+    uint32_t n_in, n_out;
+    const char *const *names; /* of the results */
+    ds_value *out;
+} sum_op;
+
+static void put_op(ds_pipe *p, const sum_op *s, const ds_use *in, const char *const *names) {
+    ds_op *op = ds_build_op(&p->b, s->code);
+    op->across = s->code == DS_OP_ALL_REDUCE;
     if (!op->across) ds_build_attr_word(&p->b, op, "role", "gradient");
-    for (uint32_t i = 0; i < n_in; i++) ds_build_in(&p->b, op, in[i]);
-    for (uint32_t i = 0; i < n_out; i++) {
-        out[i] = ds_build_out(&p->b, op, names[i], ds_value_at(p->b.func, in[i].value)->type);
-        ds_value_at(p->b.func, out[i])->type_written = false;
+    for (uint32_t i = 0; i < s->n_in; i++) ds_build_in(&p->b, op, in[i]);
+    for (uint32_t i = 0; i < s->n_out; i++) {
+        s->out[i] = ds_build_out(&p->b, op, names[i], ds_value_at(p->b.func, in[i].value)->type);
+        ds_value_at(p->b.func, s->out[i])->type_written = false;
     }
     ds_build_append(&p->b, op);
 }
 
 /* The same for each element of families. */
-static ds_status put_loop(ds_pipe *p, ds_opcode code, const ds_value *in, uint32_t n_in,
-                          const char *const *names, uint32_t n_out, ds_value *out, ds_error *err) {
+static ds_status put_loop(ds_pipe *p, const sum_op *s, ds_error *err) {
     ds_arena *arena = &p->unit->arena;
-    const ds_binder *binder = ds_value_at(p->b.func, in[0])->binders;
-    ds_use *uses = DS_NEW_N(arena, ds_use, n_in + n_out);
-    const char **turns = DS_NEW_N(arena, const char *, n_out);
+    const ds_binder *binder = ds_value_at(p->b.func, s->in[0])->binders;
+    ds_use *uses = DS_NEW_N(arena, ds_use, s->n_in + s->n_out);
+    const char **turns = DS_NEW_N(arena, const char *, s->n_out);
     ds_build_for(&p->b, binder->name, binder->lo, binder->hi);
     ds_expr index = ds_expr_index(&p->unit->exprs, binder->name);
-    for (uint32_t i = 0; i < n_in; i++) uses[i] = ds_use_at(arena, in[i], &index, 1);
-    for (uint32_t i = 0; i < n_out; i++) turns[i] = ds_arena_printf(arena, "%s.turn", names[i]);
-    put_op(p, code, uses, n_in, turns, n_out, out);
-    ds_use *kept = uses + n_in;
-    for (uint32_t i = 0; i < n_out; i++) kept[i] = ds_use_of(out[i]);
-    DS_TRY(ds_build_yield(&p->b, NULL, 0, kept, n_out, names, err));
-    for (uint32_t i = 0; i < n_out; i++) out[i] = ds_build_last(&p->b)->out[i];
+    for (uint32_t i = 0; i < s->n_in; i++) uses[i] = ds_use_at(arena, s->in[i], &index, 1);
+    for (uint32_t i = 0; i < s->n_out; i++)
+        turns[i] = ds_arena_printf(arena, "%s.turn", s->names[i]);
+    put_op(p, s, uses, turns);
+    ds_use *kept = uses + s->n_in;
+    for (uint32_t i = 0; i < s->n_out; i++) kept[i] = ds_use_of(s->out[i]);
+    DS_TRY(ds_build_yield(&p->b, NULL, 0, kept, s->n_out, s->names, err));
+    for (uint32_t i = 0; i < s->n_out; i++) s->out[i] = ds_build_last(&p->b)->out[i];
     return DS_OK;
 }
 
-static ds_status put(ds_pipe *p, ds_opcode code, const ds_value *in, uint32_t n_in,
-                     const char *const *names, uint32_t n_out, ds_value *out, ds_error *err) {
-    const ds_value_info *info = ds_value_at(p->b.func, in[0]);
+static ds_status put_sum(ds_pipe *p, const sum_op *s, ds_error *err) {
+    const ds_value_info *info = ds_value_at(p->b.func, s->in[0]);
     if (info->n_binders > 1)
         return ds_error_set(
             err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
             "pipeline: %%%s is a family over %u indices, and the gradient of a "
             "weight that is held twice: use a schedule with one copy of the weights",
             info->name, info->n_binders);
-    if (info->n_binders) return put_loop(p, code, in, n_in, names, n_out, out, err);
-    ds_use *uses = DS_NEW_N(&p->unit->arena, ds_use, n_in);
-    for (uint32_t i = 0; i < n_in; i++) uses[i] = ds_use_of(in[i]);
-    put_op(p, code, uses, n_in, names, n_out, out);
+    if (info->n_binders) return put_loop(p, s, err);
+    ds_use *uses = DS_NEW_N(&p->unit->arena, ds_use, s->n_in);
+    for (uint32_t i = 0; i < s->n_in; i++) uses[i] = ds_use_of(s->in[i]);
+    put_op(p, s, uses, s->names);
     return DS_OK;
 }
 
@@ -83,7 +89,8 @@ static ds_status add_up(ds_pipe *p, ds_pipe_term *terms, uint32_t n, bool one_st
         const char *name =
             last ? sum->name : ds_arena_printf(&p->unit->arena, "%s.part", sum->name);
         const ds_value pair[] = {sum->value, terms[i].value};
-        DS_TRY(put(p, DS_OP_ACCUMULATE, pair, 2, &name, 1, &sum->value, err));
+        sum_op add = {DS_OP_ACCUMULATE, pair, 2, 1, &name, &sum->value};
+        DS_TRY(put_sum(p, &add, err));
     }
     return DS_OK;
 }
@@ -101,7 +108,8 @@ ds_status ds_pipe__sum(ds_pipe *p, ds_pipe_term *terms, uint32_t n, ds_error *er
             parts[k] = terms[i].value;
             names[k++] = terms[i].name;
         }
-        DS_TRY(put(p, DS_OP_ALL_REDUCE, parts, n_stages, names, n_stages, sums, err));
+        sum_op reduce = {DS_OP_ALL_REDUCE, parts, n_stages, n_stages, names, sums};
+        DS_TRY(put_sum(p, &reduce, err));
     }
     for (uint32_t i = 0, k = 0; i < n; i++) {
         uint32_t first = first_on(terms, terms[i].stage);

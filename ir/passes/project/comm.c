@@ -9,10 +9,10 @@
 
 /* ---- groups ---- */
 
-ds_status ds_project__group(ds_projector *p, const ds_exec_place *place, uint32_t position,
-                            const char *const *axes, uint32_t n_axes, ds_expr **out, uint32_t *n,
-                            ds_error *err) {
-    int64_t size = 1, leader = position;
+ds_status ds_project__group(ds_projector *p, ds_pj_member self, const char *const *axes,
+                            uint32_t n_axes, ds_expr **out, uint32_t *n, ds_error *err) {
+    const ds_exec_place *place = self.place;
+    int64_t size = 1, leader = self.position;
     for (uint32_t k = 0; k < n_axes; k++) size *= ds_exec_axis_size(place, axes[k]);
     if (size > (int64_t)place->n_devices)
         return ds_error_set(err, DS_ERR_SHARDING, DS_NOWHERE, "a group names an axis twice");
@@ -21,7 +21,7 @@ ds_status ds_project__group(ds_projector *p, const ds_exec_place *place, uint32_
         uint32_t axis = ds_exec_axis(place, axes[k]);
         stride[k] = axis < place->n_axes;
         for (uint32_t a = axis + 1; a < place->n_axes; a++) stride[k] *= place->sizes[a];
-        leader -= ds_exec_coordinate(place, axis, position) * stride[k];
+        leader -= ds_exec_coordinate(place, axis, self.position) * stride[k];
     }
     *n = (uint32_t)size;
     *out = DS_NEW_N(&p->unit->arena, ds_expr, size);
@@ -149,7 +149,7 @@ static ds_status add_operand(const meeting *m, ds_op *op, uint32_t i, const ds_e
         ds_pj_box box;
         (void)ds_expr_is_int(&m->p->unit->exprs, m->ranks[root_of(m, root)], &rank);
         at = ds_exec_position(place, m->p->world->devices[rank]);
-        DS_TRY(ds_project__box(m->p, m->f, type, place, at, from->loc, &box, err));
+        DS_TRY(ds_project__box(m->p, m->f, type, (ds_pj_member){place, at}, from->loc, &box, err));
         DS_TRY(stand_in(m, "nothing", ds_project__type_of_box(m->p, &box), &use, err));
     }
     ds_build_in(&m->p->b, op, use);
@@ -168,7 +168,8 @@ static ds_status over_axes(meeting *m, ds_error *err) {
     place = from_root(code) ? out : in;
     at = ds_exec_position(place, m->p->device);
     if (at == UINT32_MAX) return DS_OK;
-    DS_TRY(ds_project__group(m->p, place, at, from->over, from->n_over, &m->ranks, &m->n, err));
+    DS_TRY(ds_project__group(m->p, (ds_pj_member){place, at}, from->over, from->n_over, &m->ranks,
+                             &m->n, err));
     if (m->n == 1 && !ds_attr_find(from->attrs, from->n_attrs, "cost")) {
         for (uint32_t i = 0; i < from->n_in; i++)
             DS_TRY(ds_project__read(m->p, m->f, &from->in[i], &m->f->slots[from->out[i].i], err));
@@ -287,7 +288,8 @@ static ds_status across(meeting *m, ds_error *err) {
     } else {
         ds_pj_box box;
         const ds_type *like = ds_project__use_type(m->p, m->f, &from->in[0]);
-        DS_TRY(ds_project__box(m->p, m->f, like, places[0], at, from->loc, &box, err));
+        DS_TRY(
+            ds_project__box(m->p, m->f, like, (ds_pj_member){places[0], at}, from->loc, &box, err));
         DS_TRY(stand_in(m, "nothing", ds_project__type_of_box(m->p, &box), &use, err));
     }
     ds_build_in(&m->p->b, op, use);
@@ -323,12 +325,12 @@ ds_status ds_project__send(ds_projector *p, const ds_pj_frame *f, const ds_op *l
     return ds_build_put(&p->b, op, err);
 }
 
-ds_status ds_project__recv(ds_projector *p, const ds_pj_frame *f, const ds_op *like, int64_t from,
-                           const char *name, ds_type *type, ds_use *out, ds_error *err) {
+ds_status ds_project__recv(ds_projector *p, const ds_pj_frame *f, const ds_op *like,
+                           ds_pj_arrival what, ds_use *out, ds_error *err) {
     ds_op *op;
     DS_TRY(ds_project__new_op(p, f, like, DS_OP_RECV, &op, err));
-    *out = ds_use_of(ds_build_out(&p->b, op, name, type));
-    op->from_rank = ds_project__number(p, from);
+    *out = ds_use_of(ds_build_out(&p->b, op, what.name, what.type));
+    op->from_rank = ds_project__number(p, what.from);
     op->tag = tag_of(p, like);
     return ds_build_put(&p->b, op, err);
 }
@@ -371,8 +373,8 @@ static ds_status send(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error
     ds_pj_slot *slot = &f->slots[op->out[0].i];
     slot->kind = DS_PJ_ONE;
     DS_TRY(ds_project__type(p, f, info->type, op->loc, &type, err));
-    return ds_project__recv(p, f, op, ds_project__rank_of(p, source), info->name, type, &slot->use,
-                            err);
+    ds_pj_arrival what = {ds_project__rank_of(p, source), info->name, type};
+    return ds_project__recv(p, f, op, what, &slot->use, err);
 }
 
 /* ---- all of them ---- */

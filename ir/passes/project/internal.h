@@ -100,10 +100,15 @@ ds_status ds_project__place(ds_projector *p, const ds_pj_frame *f, const ds_plac
 ds_status ds_project__position(ds_projector *p, const ds_pj_frame *f, const ds_type *type,
                                ds_loc loc, const ds_exec_place **place, uint32_t *position,
                                ds_error *err);
-/* The box that the device at `position` holds. */
+/* The device at a position of a place. */
+typedef struct ds_pj_member {
+    const ds_exec_place *place;
+    uint32_t position;
+} ds_pj_member;
+
+/* The box that the member holds. */
 ds_status ds_project__box(ds_projector *p, const ds_pj_frame *f, const ds_type *type,
-                          const ds_exec_place *place, uint32_t position, ds_loc loc, ds_pj_box *out,
-                          ds_error *err);
+                          ds_pj_member member, ds_loc loc, ds_pj_box *out, ds_error *err);
 ds_type *ds_project__type_of_box(ds_projector *p, const ds_pj_box *box);
 /* The type that the value has on this rank; NULL if it lives elsewhere. */
 ds_status ds_project__type(ds_projector *p, const ds_pj_frame *f, const ds_type *type, ds_loc loc,
@@ -145,14 +150,20 @@ const char *ds_project__own_name(const ds_projector *p, const ds_func *func, con
 ds_status ds_project__comm(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error *err);
 ds_status ds_project__reshard(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error *err);
 /* The ranks of this rank's group along the axes, in rank order: new expressions in the arena. */
-ds_status ds_project__group(ds_projector *p, const ds_exec_place *place, uint32_t position,
-                            const char *const *axes, uint32_t n_axes, ds_expr **out, uint32_t *n,
-                            ds_error *err);
+ds_status ds_project__group(ds_projector *p, ds_pj_member self, const char *const *axes,
+                            uint32_t n_axes, ds_expr **out, uint32_t *n, ds_error *err);
 /* send and recv of one source op have one tag on all ranks. */
 ds_status ds_project__send(ds_projector *p, const ds_pj_frame *f, const ds_op *like, ds_use what,
                            int64_t to, ds_error *err);
-ds_status ds_project__recv(ds_projector *p, const ds_pj_frame *f, const ds_op *like, int64_t from,
-                           const char *name, ds_type *type, ds_use *out, ds_error *err);
+/* What arrives: from which rank, its name and type. */
+typedef struct ds_pj_arrival {
+    int64_t from;
+    const char *name;
+    ds_type *type;
+} ds_pj_arrival;
+
+ds_status ds_project__recv(ds_projector *p, const ds_pj_frame *f, const ds_op *like,
+                           ds_pj_arrival what, ds_use *out, ds_error *err);
 /* The position with the same coordinates by name; axes that the target lacks count as 0. */
 uint32_t ds_project__same_coordinates(const ds_exec_place *from, const ds_exec_place *to,
                                       uint32_t position);

@@ -346,7 +346,7 @@ static ds_status read_boxes(making *m, ds_error *err) {
         DS_TRY(ds_project__position(m->p, m->f, type, loc, &place, &at, err));
         if (at == UINT32_MAX)
             return ds_error_set(err, DS_ERR_SHARDING, loc, "an operand lives on other devices");
-        DS_TRY(ds_project__box(m->p, m->f, type, place, at, loc, &m->in[i], err));
+        DS_TRY(ds_project__box(m->p, m->f, type, (ds_pj_member){place, at}, loc, &m->in[i], err));
     }
     return DS_OK;
 }
@@ -356,7 +356,8 @@ static ds_status add_results(making *m, const ds_exec_place *place, uint32_t at,
     for (uint32_t i = 0; i < m->from->n_out; i++) {
         const ds_value_info *info = ds_value_at(m->f->scope.func, m->from->out[i]);
         ds_pj_box *box = i < DS_MAX_OPERANDS ? &m->out[i] : &extra;
-        DS_TRY(ds_project__box(m->p, m->f, info->type, place, at, m->from->loc, box, err));
+        DS_TRY(ds_project__box(m->p, m->f, info->type, (ds_pj_member){place, at}, m->from->loc, box,
+                               err));
         ds_build_out(&m->p->b, m->op, info->name, ds_project__type_of_box(m->p, box));
     }
     return DS_OK;

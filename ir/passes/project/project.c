@@ -88,7 +88,7 @@ static ds_status add_argument(ds_projector *p, const ds_pj_frame *f, const argum
     *slot = (ds_pj_slot){0};
     if (at == UINT32_MAX) return DS_OK;
     DS_TRY(check_partial(info->type, place, info->name, info->loc, err));
-    DS_TRY(ds_project__box(p, f, info->type, place, at, info->loc, &box, err));
+    DS_TRY(ds_project__box(p, f, info->type, (ds_pj_member){place, at}, info->loc, &box, err));
     ds_op attrs = {.n_attrs = info->n_attrs}; /* an argument has attributes as an op does */
     DS_TRY(ds_project__attrs(p, f, info->attrs, info->n_attrs, &attrs.attrs, err));
     ds_build_attr_text(&p->b, &attrs, "input", a->input);
@@ -239,7 +239,7 @@ static ds_status note_output(returns *r, const char *name, const char *rank_name
     if (!p->outputs) return DS_OK;
     DS_TRY(ds_project__position(p, r->f, type, use->loc, &place, &at, err));
     if (at == UINT32_MAX) return DS_OK;
-    DS_TRY(ds_project__box(p, r->f, type, place, at, use->loc, &box, err));
+    DS_TRY(ds_project__box(p, r->f, type, (ds_pj_member){place, at}, use->loc, &box, err));
     ds_project_output out = {
         .name = name,
         .rank_name = ds_arena_printf(&p->unit->arena, "rank%lld.%s", (long long)p->rank, rank_name),

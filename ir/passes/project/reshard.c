@@ -30,7 +30,8 @@ typedef struct moving {
 
 static ds_status local_type(const moving *m, ds_type **out, ds_error *err) {
     ds_pj_box box;
-    DS_TRY(ds_project__box(m->p, m->f, &m->type, m->place, m->position, m->from->loc, &box, err));
+    DS_TRY(ds_project__box(m->p, m->f, &m->type, (ds_pj_member){m->place, m->position},
+                           m->from->loc, &box, err));
     *out = ds_project__type_of_box(m->p, &box);
     return DS_OK;
 }
@@ -50,7 +51,8 @@ static ds_status collective(moving *m, ds_opcode code, const axis_list *axes, in
     uint32_t n;
     ds_op *op;
     ds_type *type;
-    DS_TRY(ds_project__group(p, m->place, m->position, axes->at, axes->n, &ranks, &n, err));
+    DS_TRY(ds_project__group(p, (ds_pj_member){m->place, m->position}, axes->at, axes->n, &ranks,
+                             &n, err));
     if (n == 1) return DS_OK;
     DS_TRY(ds_project__new_op(p, m->f, m->from, code, &op, err));
     ds_project__drop_attr(op, "name");
@@ -179,8 +181,9 @@ static ds_status holds_all(const moving *m, const ds_type *to, const ds_exec_pla
         ds_pj_box have, want;
         *out = at != UINT32_MAX;
         if (!*out) return DS_OK;
-        DS_TRY(ds_project__box(p, m->f, &m->type, m->place, at, m->from->loc, &have, err));
-        DS_TRY(ds_project__box(p, m->f, to, place, q, m->from->loc, &want, err));
+        DS_TRY(ds_project__box(p, m->f, &m->type, (ds_pj_member){m->place, at}, m->from->loc, &have,
+                               err));
+        DS_TRY(ds_project__box(p, m->f, to, (ds_pj_member){place, q}, m->from->loc, &want, err));
         for (uint32_t d = 0; d < to->rank && *out; d++) {
             if (have.size[d].i == want.size[d].i && have.lo[d].i == want.lo[d].i) continue;
             if (have.size[d].i == have.full[d].i) continue;
@@ -208,9 +211,11 @@ static ds_status deliver(moving *m, const ds_exec_place *to, const char *name, d
                                     ds_project__rank_of(p, to->devices[q]), err));
         if (to->devices[q] != p->device) continue;
         ds_pj_box box; /* whole */
-        DS_TRY(ds_project__box(p, m->f, &m->type, m->place, 0, m->from->loc, &box, err));
-        DS_TRY(ds_project__recv(p, m->f, m->from, ds_project__rank_of(p, source), name,
-                                ds_project__type_of_box(p, &box), &m->use, err));
+        DS_TRY(ds_project__box(p, m->f, &m->type, (ds_pj_member){m->place, 0}, m->from->loc, &box,
+                               err));
+        ds_pj_arrival what = {ds_project__rank_of(p, source), name,
+                              ds_project__type_of_box(p, &box)};
+        DS_TRY(ds_project__recv(p, m->f, m->from, what, &m->use, err));
     }
     return DS_OK;
 }
@@ -252,8 +257,8 @@ ds_status ds_project__reshard(ds_projector *p, ds_pj_frame *f, const ds_op *op, 
     }
     if (position == UINT32_MAX) return DS_OK;
     uint32_t at = m.position != UINT32_MAX ? m.position : 0; /* what came is whole */
-    DS_TRY(ds_project__box(p, f, &m.type, m.place, at, op->loc, &have, err));
-    DS_TRY(ds_project__box(p, f, to, place, position, op->loc, &want, err));
+    DS_TRY(ds_project__box(p, f, &m.type, (ds_pj_member){m.place, at}, op->loc, &have, err));
+    DS_TRY(ds_project__box(p, f, to, (ds_pj_member){place, position}, op->loc, &want, err));
     DS_TRY(cut(&m, &have, &want, err));
     f->slots[op->out[0].i] = (ds_pj_slot){.kind = DS_PJ_ONE, .use = m.use};
     return DS_OK;

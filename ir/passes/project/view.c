@@ -162,21 +162,26 @@ ds_status ds_project__position(ds_projector *p, const ds_pj_frame *f, const ds_t
 
 /* ---- boxes ---- */
 
+/* What a member holds of a dim. */
+typedef struct shard {
+    ds_expr full, lo, size;
+} shard;
+
 /* Splits major → minor, each cutting what is left. */
-static ds_status cut(ds_projector *p, const ds_pj_frame *f, const ds_dim *dim,
-                     const ds_exec_place *place, uint32_t position, ds_loc loc, ds_expr *full,
-                     ds_expr *lo, ds_expr *size, ds_error *err) {
-    DS_TRY(ds_project__expr(p, f, dim->size, loc, full, err));
-    *size = *full;
-    *lo = ds_project__number(p, 0);
+static ds_status cut_dim(ds_projector *p, const ds_pj_frame *f, const ds_dim *dim,
+                         ds_pj_member member, ds_loc loc, shard *out, ds_error *err) {
+    DS_TRY(ds_project__expr(p, f, dim->size, loc, &out->full, err));
+    out->size = out->full;
+    out->lo = ds_project__number(p, 0);
     for (uint32_t s = 0; s < dim->n_splits; s++) {
         const ds_split *split = &dim->splits[s];
-        int64_t n = ds_exec_axis_size(place, split->axis);
-        int64_t at = ds_exec_coordinate(place, ds_exec_axis(place, split->axis), position);
+        int64_t n = ds_exec_axis_size(member.place, split->axis);
+        uint32_t axis = ds_exec_axis(member.place, split->axis);
+        int64_t at = ds_exec_coordinate(member.place, axis, member.position);
         if (!split->n_sizes) {
-            *size = ds_project__fold(p, DS_EXPR_DIV, *size, ds_project__number(p, n));
-            ds_expr before = ds_project__fold(p, DS_EXPR_MUL, *size, ds_project__number(p, at));
-            *lo = ds_project__fold(p, DS_EXPR_ADD, *lo, before);
+            out->size = ds_project__fold(p, DS_EXPR_DIV, out->size, ds_project__number(p, n));
+            ds_expr before = ds_project__fold(p, DS_EXPR_MUL, out->size, ds_project__number(p, at));
+            out->lo = ds_project__fold(p, DS_EXPR_ADD, out->lo, before);
             continue;
         }
         if (split->n_sizes != n)
@@ -184,20 +189,23 @@ static ds_status cut(ds_projector *p, const ds_pj_frame *f, const ds_dim *dim,
                                 "%u shard sizes are given for axis %s of size %lld", split->n_sizes,
                                 split->axis, (long long)n);
         for (int64_t k = 0; k <= at; k++) {
-            if (k) *lo = ds_project__fold(p, DS_EXPR_ADD, *lo, *size);
-            DS_TRY(ds_project__expr(p, f, split->sizes[k], loc, size, err));
+            if (k) out->lo = ds_project__fold(p, DS_EXPR_ADD, out->lo, out->size);
+            DS_TRY(ds_project__expr(p, f, split->sizes[k], loc, &out->size, err));
         }
     }
     return DS_OK;
 }
 
 ds_status ds_project__box(ds_projector *p, const ds_pj_frame *f, const ds_type *type,
-                          const ds_exec_place *place, uint32_t position, ds_loc loc, ds_pj_box *out,
-                          ds_error *err) {
+                          ds_pj_member member, ds_loc loc, ds_pj_box *out, ds_error *err) {
     *out = (ds_pj_box){.dtype = type->dtype, .host = type->host, .rank = type->rank};
-    for (uint32_t d = 0; d < type->rank; d++)
-        DS_TRY(cut(p, f, &type->dims[d], place, position, loc, &out->full[d], &out->lo[d],
-                   &out->size[d], err));
+    for (uint32_t d = 0; d < type->rank; d++) {
+        shard part;
+        DS_TRY(cut_dim(p, f, &type->dims[d], member, loc, &part, err));
+        out->full[d] = part.full;
+        out->lo[d] = part.lo;
+        out->size[d] = part.size;
+    }
     return DS_OK;
 }
 
@@ -215,7 +223,7 @@ ds_status ds_project__type(ds_projector *p, const ds_pj_frame *f, const ds_type 
     *out = NULL;
     DS_TRY(ds_project__position(p, f, type, loc, &place, &position, err));
     if (position == UINT32_MAX) return DS_OK;
-    DS_TRY(ds_project__box(p, f, type, place, position, loc, &box, err));
+    DS_TRY(ds_project__box(p, f, type, (ds_pj_member){place, position}, loc, &box, err));
     *out = ds_project__type_of_box(p, &box);
     return DS_OK;
 }

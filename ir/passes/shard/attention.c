@@ -109,10 +109,9 @@ static bool find_split(const ds_sharder *s, const ds_op *old, const roles *r, co
 
 /* ---- all_gather, ulysses ---- */
 
-/* The op on operands that lie as `to` says; its results are moved to where sequences are split. */
+/* The op on operands that lie as `to` says. */
 static ds_status on_whole_sequences(ds_sharder *s, const ds_op *old, ds_use *in,
-                                    const ds_layout *to, const split *over, ds_value *made,
-                                    const ds_op **out, ds_error *err) {
+                                    const ds_layout *to, ds_op **out, ds_error *err) {
     ds_op *op = ds_build_op(&s->b, old->code);
     op->loc = old->loc;
     op->attrs = old->attrs;
@@ -123,14 +122,19 @@ static ds_status on_whole_sequences(ds_sharder *s, const ds_op *old, ds_use *in,
     }
     for (uint32_t i = 0; i < old->n_out; i++)
         ds_build_out(&s->b, op, ds_value_at(s->from, old->out[i])->name, NULL);
-    DS_TRY(ds_shard__put(s, op, &(ds_shard_value){0}, err));
+    *out = op;
+    return ds_shard__put(s, op, &(ds_shard_value){0}, err);
+}
+
+/* The op's results, moved to where sequences are split. */
+static ds_status split_again(ds_sharder *s, const ds_op *old, const ds_op *op, const split *over,
+                             ds_value *made, ds_error *err) {
     for (uint32_t i = 0; i < old->n_out; i++) {
         ds_use moved = ds_use_of(op->out[i]);
         bool lse = i == 1 && old->code == DS_OP_ATTENTION; /* the backward op alone reads it */
         if (!lse) DS_TRY(ds_shard__move(s, moved, &over->out[i], &moved, err));
         made[i] = moved.value;
     }
-    *out = op;
     return DS_OK;
 }
 
@@ -138,12 +142,13 @@ static ds_status on_whole_sequences(ds_sharder *s, const ds_op *old, ds_use *in,
 static ds_status gathered(ds_sharder *s, const ds_op *old, const roles *r, ds_use *in,
                           const split *over, ds_value *made, ds_error *err) {
     ds_layout to[DS_MAX_OPERANDS];
-    const ds_op *op;
+    ds_op *op;
     for (uint32_t i = 0; i < r->n_in; i++) {
         to[i] = over->in[i];
         if (is_keys(r, i)) to[i].n[SEQUENCE] = 0;
     }
-    return on_whole_sequences(s, old, in, to, over, made, &op, err);
+    DS_TRY(on_whole_sequences(s, old, in, to, &op, err));
+    return split_again(s, old, op, over, made, err);
 }
 
 /* The axes of the sequence become the minor-most ones of the heads; the last one is the first to
@@ -175,14 +180,15 @@ static ds_status check_heads(const ds_sharder *s, const ds_op *old, const roles 
 static ds_status ulysses(ds_sharder *s, const ds_op *old, const roles *r, ds_use *in,
                          const split *over, ds_value *made, ds_error *err) {
     ds_layout to[DS_MAX_OPERANDS];
-    const ds_op *op;
+    ds_op *op;
     DS_TRY(check_heads(s, old, r, in, over, err));
     for (uint32_t i = 0; i < r->n_in; i++) {
         uint32_t twin = r->backward ? ds_shard__value(s, in[i].value)->twin : 0;
         if (twin) in[i].value.i = twin - 1;
         to[i] = by_heads(over->in[i], over);
     }
-    DS_TRY(on_whole_sequences(s, old, in, to, over, made, &op, err));
+    DS_TRY(on_whole_sequences(s, old, in, to, &op, err));
+    DS_TRY(split_again(s, old, op, over, made, err));
     if (!r->backward && old->n_out > 1) ds_shard__remember(s, ds_use_of(made[0]), op->out[0], true);
     return DS_OK;
 }

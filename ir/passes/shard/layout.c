@@ -174,8 +174,17 @@ ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layou
 
 /* ---- hints ---- */
 
-static ds_status add_hint(const ds_sharder *s, const ds_type *type, uint32_t d, const char *name,
-                          const char *who, ds_loc loc, ds_layout *out, ds_error *err) {
+/* A value whose written type says over which axes its dims are split. */
+typedef struct hinted {
+    const ds_type *type;
+    const char *who;
+    ds_loc loc;
+} hinted;
+
+static ds_status add_hint(const ds_sharder *s, const hinted *h, uint32_t d, const char *name,
+                          ds_layout *out, ds_error *err) {
+    const char *who = h->who;
+    ds_loc loc = h->loc;
     ds_logical_axis axes;
     DS_TRY(ds_shard__physical(s, name, loc, &axes, err));
     for (uint32_t i = 0; i < axes.n; i++) {
@@ -195,7 +204,7 @@ static ds_status add_hint(const ds_sharder *s, const ds_type *type, uint32_t d, 
         out->axis[d][out->n[d]++] = axes.axis[i];
         if (ds_shard__has_shares(s, 0, axes.axis[i])) out->shares |= (uint8_t)(1u << d);
     }
-    int64_t size = ds_shard__size(s, type->dims[d].size), parts = ds_shard__parts(s, out, d);
+    int64_t size = ds_shard__size(s, h->type->dims[d].size), parts = ds_shard__parts(s, out, d);
     int64_t sum = s->step->strategy.dp_shares_sum;
     if (out->n[d] && out->shares >> d & 1) {
         if (size && size % sum == 0) return DS_OK;
@@ -222,7 +231,7 @@ ds_status ds_shard__hint(const ds_sharder *s, const ds_type *type, const char *w
         for (uint32_t i = 0; i < type->dims[d].n_splits; i++) {
             const char *name = type->dims[d].splits[i].axis;
             if (strcmp(name, "cp") == 0) *seq |= (uint8_t)(1u << d);
-            DS_TRY(add_hint(s, type, d, name, who, loc, out, err));
+            DS_TRY(add_hint(s, &(hinted){type, who, loc}, d, name, out, err));
         }
     return DS_OK;
 }
