@@ -102,10 +102,9 @@ static ds_status op_us(const costs *m, const char *name, const ds_work *work, ds
                        double *sum, ds_error *err) {
     ds_cost cost;
     if (work->kind == DS_WORK_NONE) return DS_OK;
-    DS_TRY(ds_cost_op(m->profiles, m->kind, m->profile, DS_COST_FITTED, name, work, loc, &cost,
-                      NULL, err));
-    DS_TRY(ds_cost_clock(m->profiles, m->kind, m->profile, name, work,
-                         ds_topo_device_clock(m->topo, 0), &cost, NULL, err));
+    ds_cost_query query = {m->profiles, m->kind, m->profile, name, work, loc};
+    DS_TRY(ds_cost_op(&query, DS_COST_FITTED, &cost, NULL, err));
+    DS_TRY(ds_cost_clock(&query, ds_topo_device_clock(m->topo, 0), &cost, NULL, err));
     *sum += (double)cost.ps * 1e-6;
     return DS_OK;
 }

@@ -87,8 +87,9 @@ static ds_status compute(ds_pase_groups *groups, ds_opcode op, const ds_pase_gro
     ds_coll_cost terms;
     ds_coll_choice choice;
     DS_TRY(ds_coll_links_of(groups->topo, &request, &links, err));
-    DS_TRY(ds_cost_collective(groups->profiles, groups->profile, ds_op_name(op), n, bytes, links,
-                              &terms, NULL, err));
+    DS_TRY(ds_cost_collective(groups->profiles, groups->profile,
+                              &(ds_coll_demand){ds_op_name(op), n, bytes, links}, &terms, NULL,
+                              err));
     DS_TRY(ds_coll_choose(groups->topo, &request, &terms, arena, &choice, err));
     adder a = {
         .groups = groups, .n_phases = choice.n_phases, .n_links = ds_topo_n_links(groups->topo)};

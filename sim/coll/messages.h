@@ -49,10 +49,16 @@ typedef struct ds_link_places {
 } ds_link_places;
 void ds_link_places_deinit(ds_link_places *places);
 
-/* A message with a profile's terms: how long it waits, and whether and how it loads links; uses in
- * `arena`. DS_ERR_OVERFLOW. O(links of its route). */
+/* How long a message waits, and whether and how it loads links. */
+typedef struct ds_message_load {
+    int64_t wait_ps;
+    bool loads; /* else it has no flow */
+    ds_flow flow;
+} ds_message_load;
+
+/* A message with a profile's terms; uses in `arena`. DS_ERR_OVERFLOW. O(links of its route). */
 ds_status ds_message_flow(const ds_topo *topo, const ds_message *message, const ds_coll_cost *terms,
-                          ds_link_places *places, ds_arena *arena, int64_t *wait_ps, bool *loads,
-                          ds_flow *out, ds_error *err);
+                          ds_link_places *places, ds_arena *arena, ds_message_load *out,
+                          ds_error *err);
 
 #endif

@@ -60,16 +60,16 @@ static ds_status flow_of(const ds_topo *topo, const ds_phase *phase, uint64_t ef
 }
 
 ds_status ds_message_flow(const ds_topo *topo, const ds_message *message, const ds_coll_cost *terms,
-                          ds_link_places *places, ds_arena *arena, int64_t *wait_ps, bool *loads,
-                          ds_flow *out, ds_error *err) {
-    *wait_ps = message->route ? ds_ps_sum(message->route->latency_ps, terms->step_ps) : 0;
+                          ds_link_places *places, ds_arena *arena, ds_message_load *out,
+                          ds_error *err) {
+    out->wait_ps = message->route ? ds_ps_sum(message->route->latency_ps, terms->step_ps) : 0;
     if (message->phase)
-        *wait_ps = ds_ps_narrow(message->phase->steps *
-                                ((ds_i128)message->phase->alpha_ps + terms->step_ps));
+        out->wait_ps = ds_ps_narrow(message->phase->steps *
+                                    ((ds_i128)message->phase->alpha_ps + terms->step_ps));
     ds_phase phase = phase_of(message, arena);
-    *loads = phase.n_loads > 0;
-    if (!*loads) return DS_OK;
-    return flow_of(topo, &phase, terms->efficiency_q32, places, arena, out, err);
+    out->loads = phase.n_loads > 0;
+    if (!out->loads) return DS_OK;
+    return flow_of(topo, &phase, terms->efficiency_q32, places, arena, &out->flow, err);
 }
 
 /* ---- all of them ---- */
@@ -134,10 +134,11 @@ static ds_status prepare(rehearsal *r, const ds_topo *topo, const ds_coll_cost *
     r->ended = DS_NEW_N(arena, bool, n);
     for (uint32_t m = 0; m < n; m++) {
         const ds_message *message = &r->graph->messages[m];
-        bool loads;
-        DS_TRY(ds_message_flow(topo, message, terms, places, arena, &r->wait_ps[m], &loads,
-                               &r->flows[r->n_flows], err));
-        r->flow[m] = loads ? r->n_flows++ : NONE;
+        ds_message_load load;
+        DS_TRY(ds_message_flow(topo, message, terms, places, arena, &load, err));
+        r->wait_ps[m] = load.wait_ps;
+        if (load.loads) r->flows[r->n_flows] = load.flow;
+        r->flow[m] = load.loads ? r->n_flows++ : NONE;
         r->n_waits[m] = message->n_waits;
         r->next[m] = NONE;
         if (message->after != NONE) r->next[message->after] = m;

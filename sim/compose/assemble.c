@@ -153,8 +153,8 @@ static ds_status find_skeleton(assembler *a, ds_error *err) {
     ds_plan_options options = {.cost_mode = a->step->options->cost_mode,
                                .ground = a->step->options->ground,
                                .topo = a->fold->topo};
-    DS_TRY(ds_plan_skeleton(&a->t->binding, a->step->profiles, &options, &grid, a->meets.at,
-                            a->meets.n, &plan, err));
+    DS_TRY(ds_plan_skeleton(&a->t->binding, a->step->profiles, &options, &grid,
+                            (ds_plan_meets){a->meets.at, a->meets.n}, &plan, err));
     ds_map_put(&a->fold->skeletons, a->key, DS_KEY(plan));
     DS_HPUSH(&a->fold->plans, plan);
     a->plan = plan;

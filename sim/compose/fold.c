@@ -246,7 +246,7 @@ static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error 
     ds_plan *plan;
     ds_plan_options options = {.topo = fold->topo};
     DS_TRY(ds_plan_skeleton(&fold->topo_step->binding, step->profiles, &options, &(ds_plan_grid){0},
-                            NULL, 0, &plan, err));
+                            (ds_plan_meets){0}, &plan, err));
     fold->unequal = false;
     fold->kind = plan->classes[0].kind;
     fold->profile = plan->classes[0].profile;

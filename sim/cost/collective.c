@@ -470,14 +470,12 @@ static ds_status terms_of_fit(const ds_profiles *p, const placed *on, const ds_c
 /* What a profile has for a collective under the name of `of`: rows or a curve of groups, or
  * protocols, those first that were fitted on links of the kind in use, and there rows first within
  * their sizes. */
-static ds_status try_terms(const ds_profiles *p, uint32_t profile, const char *collective,
-                           const shape *of, uint32_t group, double bytes,
-                           const ds_coll_links *links, ds_coll_cost *out, ds_buf *explain,
-                           bool *found, ds_error *err) {
-    const ds_coll_fit *above = NULL, *f = fit_of(p, profile, of->name, group, &above);
-    const shape *own = shape_of(collective);
-    double as = bytes * (own == of ? 1 : own->ratio);
-    demand d = {own, group, bytes, as, links};
+static ds_status try_terms(const ds_profiles *p, uint32_t profile, const ds_coll_demand *asked,
+                           const shape *of, ds_coll_cost *out, ds_buf *explain, ds_error *err) {
+    const ds_coll_fit *above = NULL, *f = fit_of(p, profile, of->name, asked->group, &above);
+    const shape *own = shape_of(asked->collective);
+    double bytes = (double)asked->bytes, as = bytes * (own == of ? 1 : own->ratio);
+    demand d = {own, asked->group, bytes, as, &asked->links};
     placed on = {.is_here = true}, next;
     if (f) {
         on = place(f, &d);
@@ -487,12 +485,11 @@ static ds_status try_terms(const ds_profiles *p, uint32_t profile, const char *c
         next = place(above, &d);
         above = &next.fit;
     }
-    int64_t link = links->slowest_bytes_per_s;
+    int64_t link = asked->links.slowest_bytes_per_s;
     if (!link && f) link = f->capacity_bytes_per_s;
     protocols fast = protocols_of(p, profile, of->name, link);
     bool timed = f && on.is_here && says_times(p, f);
-    *found = f || fast.n;
-    if (!*found) return DS_OK;
+    if (!f && !fast.n) return DS_OK;
     if (explain && own != of)
         ds_buf_printf(explain, "  no rows; as %s of %.0f bytes\n", of->name, as);
     if (fast.n && (!f || (fast.ratio <= SAME_KIND_OF_LINK &&
@@ -504,26 +501,22 @@ static ds_status try_terms(const ds_profiles *p, uint32_t profile, const char *c
     return terms_of_fit(p, &on, above, &d, out, explain, err);
 }
 
-ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
-                             uint32_t group, int64_t bytes, ds_coll_links links, ds_coll_cost *out,
-                             ds_buf *explain, ds_error *err) {
+ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile,
+                             const ds_coll_demand *asked, ds_coll_cost *out, ds_buf *explain,
+                             ds_error *err) {
     *out = (ds_coll_cost){.efficiency_q32 = UINT64_C(1) << 32};
-    if (bytes < 0)
-        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s of %" PRId64 " bytes", collective,
-                            bytes);
+    if (asked->bytes < 0)
+        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s of %" PRId64 " bytes",
+                            asked->collective, asked->bytes);
     const char *software = profiles->profiles.at[profile].software;
     if (explain)
-        ds_buf_printf(explain, "%s of %" PRId64 " bytes over %u, profile %s\n", collective, bytes,
-                      group, profiles->profiles.at[profile].name);
+        ds_buf_printf(explain, "%s of %" PRId64 " bytes over %u, profile %s\n", asked->collective,
+                      asked->bytes, asked->group, profiles->profiles.at[profile].name);
     if (explain && *software) ds_buf_printf(explain, "  software: %s\n", software);
-    const shape *s = shape_of(collective);
-    bool found = false;
-    if (profile && s)
-        DS_TRY(try_terms(profiles, profile, collective, s, group, (double)bytes, &links, out,
-                         explain, &found, err));
-    if (profile && s && !found && s->basis)
-        DS_TRY(try_terms(profiles, profile, collective, shape_of(s->basis), group, (double)bytes,
-                         &links, out, explain, &found, err));
+    const shape *s = profile ? shape_of(asked->collective) : NULL;
+    if (s) DS_TRY(try_terms(profiles, profile, asked, s, out, explain, err));
+    if (s && !out->from_profile && s->basis)
+        DS_TRY(try_terms(profiles, profile, asked, shape_of(s->basis), out, explain, err));
     if (explain) explain_terms(out, explain);
     if (explain) explain_spread(out, explain);
     return DS_OK;

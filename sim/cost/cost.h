@@ -95,6 +95,15 @@ typedef struct ds_cost {
     ds_cost_spread spread; /* of a fitted one */
 } ds_cost;
 
+/* What one device does. */
+typedef struct ds_cost_query {
+    const ds_profiles *profiles;
+    uint32_t kind, profile; /* of the device; profile 0: none */
+    const char *op;         /* the mnemonic */
+    const ds_work *work;
+    ds_loc loc; /* of errors */
+} ds_cost_query;
+
 /* Time of one op on one device, the first of these that there is:
  *   exact         the profile's row of this shape (the median, if it was measured more than once)
  *   interpolated  t0 + (t1 - t0)(x - x0)/(x1 - x0) between rows whose keys differ in x alone, with
@@ -106,11 +115,10 @@ typedef struct ds_cost {
  * as none. Products of a dtype
  * for which the profile has a fit by tiles and waves (gemm.h) take its time instead of the
  * roofline's. bf16 and f16 stand in for each other where the device's peaks for both are equal.
- * `op` is the mnemonic. If `explain` is not NULL the derivation is appended to it, with sources.
+ * If `explain` is not NULL the derivation is appended to it, with sources.
  * Errors: DS_ERR_COST when neither peak nor fit exists for the dtype. O(log rows + fits). */
-ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
-                     ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
-                     ds_cost *out, ds_buf *explain, ds_error *err);
+ds_status ds_cost_op(const ds_cost_query *query, ds_cost_mode mode, ds_cost *out, ds_buf *explain,
+                     ds_error *err);
 
 /* The two sides of the roofline of an op, in seconds: its FLOPs and its bytes at the rates that
  * ds_cost_op goes by; negative: not known, or there are none. Of a product by tiles and waves, what
@@ -121,8 +129,7 @@ void ds_cost_sides(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
  * clock, if it comes from the catalogue's peaks: cost->ps · max(t_c/clock, t_m) / max(t_c, t_m),
  * rounded up. Measured rows and fits are left alone: they were taken at the clock that there was.
  * A line about it goes to `explain` unless that is NULL. DS_ERR_OVERFLOW. */
-ds_status ds_cost_clock(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
-                        const char *op, const ds_work *work, int64_t clock_ppb, ds_cost *cost,
+ds_status ds_cost_clock(const ds_cost_query *query, int64_t clock_ppb, ds_cost *cost,
                         ds_buf *explain, ds_error *err);
 /* Makes a whole device's time that of one with these shares left, in 10^-9 (degrade.c):
  * *ps · max(t_c/c, t_m/m) / max(t_c, t_m), rounded up; *ps / c where neither side is known.
@@ -176,6 +183,13 @@ typedef struct ds_coll_links {
     uint32_t n_nodes; /* islands of fast links that the group spans (ds_topo_island); 0: unknown */
 } ds_coll_links;
 
+typedef struct ds_coll_demand {
+    const char *collective; /* the mnemonic */
+    uint32_t group;         /* members */
+    int64_t bytes;
+    ds_coll_links links;
+} ds_coll_demand;
+
 typedef struct ds_coll_cost {
     int64_t launch_ps;
     int64_t step_ps;
@@ -185,8 +199,8 @@ typedef struct ds_coll_cost {
     bool holds_compute;
     ds_cost_spread spread; /* of the whole time, by a curve or protocol */
 } ds_coll_cost;
-ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile, const char *collective,
-                             uint32_t group, int64_t bytes, ds_coll_links links, ds_coll_cost *out,
-                             ds_buf *explain, ds_error *err);
+ds_status ds_cost_collective(const ds_profiles *profiles, uint32_t profile,
+                             const ds_coll_demand *demand, ds_coll_cost *out, ds_buf *explain,
+                             ds_error *err);
 
 #endif

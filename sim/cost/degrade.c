@@ -43,12 +43,11 @@ ds_status ds_cost_degrade(double compute_s, double memory_s, int64_t compute_ppb
 
 /* ---- the clock under load ---- */
 
-ds_status ds_cost_clock(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
-                        const char *op, const ds_work *work, int64_t clock_ppb, ds_cost *cost,
-                        ds_buf *explain, ds_error *err) {
+ds_status ds_cost_clock(const ds_cost_query *q, int64_t clock_ppb, ds_cost *cost, ds_buf *explain,
+                        ds_error *err) {
     double compute_s, memory_s;
     if (clock_ppb == WHOLE || cost->origin != DS_COST_ROOFLINE || cost->fitted) return DS_OK;
-    ds_cost_sides(profiles, kind, profile, op, work, &compute_s, &memory_s);
+    ds_cost_sides(q->profiles, q->kind, q->profile, q->op, q->work, &compute_s, &memory_s);
     if (!(compute_s > 0)) return DS_OK;
     DS_TRY(ds_cost_degrade(compute_s, memory_s, clock_ppb, WHOLE, &cost->ps, err));
     if (explain)

@@ -404,11 +404,11 @@ static ds_status add_conversions(const query *q, ds_cost *out) {
     return DS_OK;
 }
 
-ds_status ds_cost_op(const ds_profiles *profiles, uint32_t kind, uint32_t profile,
-                     ds_cost_mode mode, const char *op, const ds_work *work, ds_loc loc,
-                     ds_cost *out, ds_buf *explain, ds_error *err) {
-    query q = query_of(profiles, kind, profile, op, work);
-    q.loc = loc;
+ds_status ds_cost_op(const ds_cost_query *of, ds_cost_mode mode, ds_cost *out, ds_buf *explain,
+                     ds_error *err) {
+    const ds_work *work = of->work;
+    query q = query_of(of->profiles, of->kind, of->profile, of->op, work);
+    q.loc = of->loc;
     q.explain = explain;
     q.err = err;
     *out = (ds_cost){.origin = DS_COST_ROOFLINE};

@@ -27,8 +27,9 @@ static ds_status profile_terms(ds_builder *b, ds_opcode op, const ds_group *g, d
         if (links.slowest_bytes_per_s < 0)
             DS_TRY(ds_coll_links_of(b->plan->topo, g->request, &links, err));
         ds_coll_cost one;
-        DS_TRY(ds_cost_collective(b->profiles, profile, ds_op_name(op), g->n_devices, g->bytes,
-                                  links, &one, NULL, err));
+        DS_TRY(ds_cost_collective(b->profiles, profile,
+                                  &(ds_coll_demand){ds_op_name(op), g->n_devices, g->bytes, links},
+                                  &one, NULL, err));
         if (one.launch_ps > terms->launch_ps) terms->launch_ps = one.launch_ps;
         if (one.step_ps > terms->step_ps) terms->step_ps = one.step_ps;
         if (one.efficiency_q32 < terms->efficiency_q32) terms->efficiency_q32 = one.efficiency_q32;
@@ -80,10 +81,11 @@ static ds_status cost_alone(ds_builder *b, ds_group *g, ds_error *err) {
     return DS_OK;
 }
 
-ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
-                              const ds_index *indices, uint32_t root, const int64_t *shard_bytes,
-                              const struct ds_reshard *reshard, ds_group *g, ds_error *err) {
-    ds_env env = ds_binding_env(b->binding, indices);
+ds_status ds_plan__group_cost(ds_builder *b, const ds_group_work *work, ds_group *g,
+                              ds_error *err) {
+    const ds_op *op = work->op;
+    ds_opcode code = work->code;
+    ds_env env = ds_binding_env(b->binding, work->indices);
     const ds_attr *given = ds_attr_find(op->attrs, op->n_attrs, "cost");
     bool one_way = code == DS_OP_SEND || code == DS_OP_RESHARD;
     g->key = ds_plan__devices_key(g->devices, g->n_devices, one_way);
@@ -98,14 +100,14 @@ ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
     *request = (ds_coll_request){.op = code,
                                  .devices = g->devices,
                                  .n = g->n_devices,
-                                 .root = root,
+                                 .root = work->root,
                                  .host = host ? b->plan->host_of[g->devices[0]] : DS_NONE,
                                  .bytes = g->bytes,
-                                 .reshard = reshard,
+                                 .reshard = work->reshard,
                                  .loc = op->loc};
-    if (shard_bytes && !all_equal(shard_bytes, g->n_devices)) {
+    if (work->shard_bytes && !all_equal(work->shard_bytes, g->n_devices)) {
         int64_t *shards = DS_NEW_N(&b->plan->arena, int64_t, g->n_devices);
-        memcpy(shards, shard_bytes, g->n_devices * sizeof *shards);
+        memcpy(shards, work->shard_bytes, g->n_devices * sizeof *shards);
         request->shard_bytes = shards;
     }
     DS_TRY(read_options(b, op, &env, request, err));
@@ -234,18 +236,17 @@ static ds_status pairwise(ds_builder *b, const ds_site *site, const uint32_t *in
     return DS_OK;
 }
 
-ds_status ds_plan__member_bytes(ds_builder *b, const ds_site *site, const ds_typed *types,
-                                uint32_t n, const uint32_t *places, uint32_t device, int64_t *each,
-                                int64_t *total, ds_error *err) {
+ds_status ds_plan__member_bytes(ds_builder *b, const ds_site *site, ds_placed values,
+                                uint32_t device, int64_t *each, int64_t *total, ds_error *err) {
     *total = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const ds_placement *p = ds_plan__placement(b, places[i]);
+    for (uint32_t i = 0; i < values.n; i++) {
+        const ds_placement *p = ds_plan__placement(b, values.places[i]);
         uint32_t pos = ds_plan__position(p, device);
         int64_t bytes = 0;
         ds_plan__enter(site->region, p, pos == DS_NONE ? 0 : pos);
         ds_status status = DS_OK;
         if (pos != DS_NONE)
-            status = ds_plan__local_bytes(b, types[i], p, pos, site->op->loc, &bytes, err);
+            status = ds_plan__local_bytes(b, values.types[i], p, pos, site->op->loc, &bytes, err);
         ds_plan__enter(site->region, NULL, 0);
         DS_TRY(status);
         if (each) each[i] = bytes;
@@ -312,16 +313,16 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
         c->root_place == DS_NONE ? NULL : ds_plan__placement(b, c->root_place);
     bool once = ds_plan__is_even(site) && hold_alike(site, in_places, out_places, c);
     bool padded = ds_op_attr_bool(op, "padded");
+    const ds_placed operands = {site->in, op->n_in, in_places},
+                    results = {site->out, op->n_out, out_places};
     for (uint32_t g = 0; g < c->n_groups; g++) {
         ds_group *group = &r->groups[g];
         *group = (ds_group){.devices = c->devices + (size_t)g * n, .n_devices = n};
         uint32_t root = 0;
         for (uint32_t i = 0; i < n && !(once && g); i++) {
             uint32_t device = group->devices[i];
-            DS_TRY(ds_plan__member_bytes(b, site, site->in, op->n_in, in_places, device, NULL,
-                                         &in[i], err));
-            DS_TRY(ds_plan__member_bytes(b, site, site->out, op->n_out, out_places, device, NULL,
-                                         &out[i], err));
+            DS_TRY(ds_plan__member_bytes(b, site, operands, device, NULL, &in[i], err));
+            DS_TRY(ds_plan__member_bytes(b, site, results, device, NULL, &out[i], err));
             if (roots && ds_plan__position(roots, device) != DS_NONE) root = i;
         }
         DS_TRY(ds_plan__size_of(c->op, op->loc, in, out, n, &group->bytes, err));
@@ -329,7 +330,8 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
                                 : ds_plan__shards_out(c->op) ? out
                                                              : NULL;
         if (padded) DS_TRY(pad(op, n, &shards, &group->bytes, err));
-        DS_TRY(ds_plan__group_cost(b, op, c->op, site->indices, root, shards, NULL, group, err));
+        const ds_group_work work = {op, c->op, site->indices, root, shards, NULL};
+        DS_TRY(ds_plan__group_cost(b, &work, group, err));
     }
     return DS_OK;
 }
@@ -349,8 +351,8 @@ ds_status ds_plan__comm_variants(ds_builder *b, const ds_site *site, const uint3
             if (*known != DS_NONE) continue;
         }
         int64_t *bytes = DS_NEW_N(&b->plan->arena, int64_t, n_out), total;
-        DS_TRY(ds_plan__member_bytes(b, site, site->out, n_out, out_places, r->devices[i], bytes,
-                                     &total, err));
+        const ds_placed results = {site->out, n_out, out_places};
+        DS_TRY(ds_plan__member_bytes(b, site, results, r->devices[i], bytes, &total, err));
         uint32_t v = 0;
         while (v < variants.n &&
                memcmp(variants.at[v].out_bytes, bytes, n_out * sizeof *bytes) != 0)
@@ -442,8 +444,8 @@ static ds_status host_group(ds_builder *b, const ds_site *site, const ds_placeme
     ds_plan__enter(site->region, p, pos);
     ds_status status =
         ds_plan__local_bytes(b, site->in[0], p, pos, site->op->loc, &group->bytes, err);
-    if (status == DS_OK)
-        status = ds_plan__group_cost(b, site->op, code, site->indices, 0, NULL, NULL, group, err);
+    const ds_group_work work = {.op = site->op, .code = code, .indices = site->indices};
+    if (status == DS_OK) status = ds_plan__group_cost(b, &work, group, err);
     ds_plan__enter(site->region, NULL, 0);
     group->key = ds_hash_mix(group->key, code) | 1;
     *out_bytes = group->bytes;

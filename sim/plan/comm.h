@@ -16,10 +16,16 @@ typedef struct ds_comm_shape {
 /* Hash of a group: in its order, or in any. */
 uint64_t ds_plan__devices_key(const uint32_t *devices, uint32_t n, bool ordered);
 
+/* Operands or results, and the placement of each. */
+typedef struct ds_placed {
+    const ds_typed *types;
+    uint32_t n;
+    const uint32_t *places;
+} ds_placed;
+
 /* Bytes of one member's operands or results; 0 where they do not live on the device. */
-ds_status ds_plan__member_bytes(ds_builder *b, const ds_site *site, const ds_typed *types,
-                                uint32_t n, const uint32_t *places, uint32_t device, int64_t *each,
-                                int64_t *total, ds_error *err);
+ds_status ds_plan__member_bytes(ds_builder *b, const ds_site *site, ds_placed values,
+                                uint32_t device, int64_t *each, int64_t *total, ds_error *err);
 
 /* The nccl-tests size of a group from what each member holds before and after: the sum of the
  * shards, or the largest buffer. */

@@ -111,9 +111,9 @@ ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r,
     int64_t in, out;
     uint32_t *here = DS_NEW_N(&b->plan->arena, uint32_t, op->n_in + op->n_out);
     for (uint32_t i = 0; i < op->n_in + op->n_out; i++) here[i] = ds_plan__single(b, self);
-    DS_TRY(ds_plan__member_bytes(b, site, site->in, op->n_in, here, self, NULL, &in, err));
-    DS_TRY(ds_plan__member_bytes(b, site, site->out, op->n_out, here, self,
-                                 r->variants[0].out_bytes, &out, err));
+    const ds_placed operands = {site->in, op->n_in, here}, results = {site->out, op->n_out, here};
+    DS_TRY(ds_plan__member_bytes(b, site, operands, self, NULL, &in, err));
+    DS_TRY(ds_plan__member_bytes(b, site, results, self, r->variants[0].out_bytes, &out, err));
     g->bytes = in > out ? in : out;
     int64_t root = 0;
     ds_env env = ds_binding_env(b->binding, site->indices);
@@ -122,6 +122,9 @@ ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *r,
         return ds_error_set(err, DS_ERR_VALUE, op->loc,
                             "root %lld is outside the group of %u ranks", (long long)root, n);
     DS_TRY(half_terms(b, site, p, r, err));
-    return ds_plan__group_cost(b, op, op->has_group ? op->code : DS_OP_SEND, site->indices,
-                               (uint32_t)root, NULL, NULL, g, err);
+    const ds_group_work work = {.op = op,
+                                .code = op->has_group ? op->code : DS_OP_SEND,
+                                .indices = site->indices,
+                                .root = (uint32_t)root};
+    return ds_plan__group_cost(b, &work, g, err);
 }

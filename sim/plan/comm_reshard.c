@@ -146,13 +146,15 @@ static uint32_t find_tile(const mover *m, tiles *list, ds_map *index, const tile
 
 static ds_status box_of(mover *m, ds_typed type, const ds_placement *p, uint32_t pos, tile *box,
                         ds_error *err) {
-    ds_shape shape;
+    ds_local_box local;
     memset(box, 0, sizeof *box);
     ds_plan__enter(m->site->region, p, pos);
-    ds_status status =
-        ds_plan__local_box(m->b, type, p, pos, m->site->op->loc, box->lo, &shape, err);
+    ds_status status = ds_plan__local_box(m->b, type, p, pos, m->site->op->loc, &local, err);
     ds_plan__enter(m->site->region, NULL, 0);
-    for (uint32_t d = 0; d < m->rank && status == DS_OK; d++) box->size[d] = shape.dims[d];
+    for (uint32_t d = 0; d < m->rank && status == DS_OK; d++) {
+        box->lo[d] = local.lo[d];
+        box->size[d] = local.shape.dims[d];
+    }
     for (uint32_t k = 0; k < m->n_kept; k++) {
         box->lo[m->rank + k] = ds_plan__coordinate(p, m->kept[k], pos);
         box->size[m->rank + k] = 1;
@@ -364,9 +366,9 @@ static ds_status make_step(mover *m, const ds_relayout_step *from, ds_reshard_st
             uint32_t device = devices[first + i];
             members[first + i] = ds_plan__position(m->from, device);
             connect(m, members[first], members[first + i]);
-            DS_TRY(ds_plan__member_bytes(b, m->site, &before, 1, &place, device, NULL,
+            DS_TRY(ds_plan__member_bytes(b, m->site, (ds_placed){&before, 1, &place}, device, NULL,
                                          &in[first + i], err));
-            DS_TRY(ds_plan__member_bytes(b, m->site, &after, 1, &place, device, NULL,
+            DS_TRY(ds_plan__member_bytes(b, m->site, (ds_placed){&after, 1, &place}, device, NULL,
                                          &held[first + i], err));
         }
         DS_TRY(ds_plan__size_of(from->op, m->site->op->loc, in + first, held + first, n, &bytes[g],
@@ -471,7 +473,9 @@ static ds_status make_group(mover *m, const parts *p, uint32_t group, const uint
     *r = (ds_reshard){.pieces = own, .n_pieces = n_pieces, .balance = m->balance};
     if (m->sequence.n_steps) steps_of(m, p, group, r);
     ds_reshard_finish(r, arena);
-    return ds_plan__group_cost(b, m->site->op, DS_OP_RESHARD, m->site->indices, 0, NULL, r, g, err);
+    const ds_group_work work = {
+        .op = m->site->op, .code = DS_OP_RESHARD, .indices = m->site->indices, .reshard = r};
+    return ds_plan__group_cost(b, &work, g, err);
 }
 
 /* Indices of the pieces, group after group; first[group]. */

@@ -197,8 +197,12 @@ ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p,
 ds_status ds_plan__local_bytes(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
                                ds_loc loc, int64_t *out, ds_error *err);
 /* The same, and where in the whole the device's part begins: lo[dim]. */
+typedef struct ds_local_box {
+    int64_t lo[DS_MAX_RANK];
+    ds_shape shape;
+} ds_local_box;
 ds_status ds_plan__local_box(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
-                             ds_loc loc, int64_t *lo, ds_shape *out, ds_error *err);
+                             ds_loc loc, ds_local_box *out, ds_error *err);
 bool ds_plan__is_uneven(const ds_type *type);
 /* Devices of a placement with the same key have uneven shards of the same sizes. */
 uint64_t ds_plan__part_key(const ds_type *type, const ds_placement *p, uint32_t pos);
@@ -217,12 +221,20 @@ ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t plac
                                ds_record *record, ds_error *err);
 ds_status ds_plan__half_record(ds_builder *b, const ds_site *site, ds_record *record,
                                ds_error *err);
+/* What a group does, beside its devices and bytes. */
+typedef struct ds_group_work {
+    const ds_op *op; /* whose attributes count */
+    ds_opcode code;  /* what `op` comes down to */
+    const ds_index *indices;
+    uint32_t root;
+    const int64_t *shard_bytes;       /* of each member; NULL: equal */
+    const struct ds_reshard *reshard; /* what a DS_OP_RESHARD moves (sim/coll/reshard.h) */
+} ds_group_work;
+
 /* Time alone of one group (op's attributes, profiles of the members), which algorithm, which
- * stream. `reshard` (sim/coll/reshard.h) is what a DS_OP_RESHARD moves; else NULL. */
-struct ds_reshard;
-ds_status ds_plan__group_cost(ds_builder *b, const ds_op *op, ds_opcode code,
-                              const ds_index *indices, uint32_t root, const int64_t *shard_bytes,
-                              const struct ds_reshard *reshard, ds_group *group, ds_error *err);
+ * stream. */
+ds_status ds_plan__group_cost(ds_builder *b, const ds_group_work *work, ds_group *group,
+                              ds_error *err);
 
 /* congruent.c */
 

@@ -264,12 +264,14 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
         DS_TRY(ds_quantity_eval(&env, (ds_quantity){given->expr, given->unit}, 'T', 1e12,
                                 given->loc, &v->ps, err));
     } else {
-        DS_TRY(ds_cost_op(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
-                          b->options->cost_mode, ds_op_name(op->code), &v->work, op->loc, &v->cost,
-                          NULL, err));
-        DS_TRY(ds_cost_clock(b->profiles, b->plan->kind_of[device], b->plan->profile_of[device],
-                             ds_op_name(op->code), &v->work, clock_of(b, device), &v->cost, NULL,
-                             err));
+        const ds_cost_query query = {.profiles = b->profiles,
+                                     .kind = b->plan->kind_of[device],
+                                     .profile = b->plan->profile_of[device],
+                                     .op = ds_op_name(op->code),
+                                     .work = &v->work,
+                                     .loc = op->loc};
+        DS_TRY(ds_cost_op(&query, b->options->cost_mode, &v->cost, NULL, err));
+        DS_TRY(ds_cost_clock(&query, clock_of(b, device), &v->cost, NULL, err));
         v->ps = v->cost.ps;
     }
     return degrade_variant(b, op, device, v, err);

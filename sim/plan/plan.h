@@ -341,6 +341,11 @@ typedef struct ds_plan_meet {
     uint32_t from, to;
 } ds_plan_meet;
 
+typedef struct ds_plan_meets {
+    const ds_plan_meet *at;
+    uint32_t n;
+} ds_plan_meets;
+
 /* Stages of one shape: devices 0 … as a mesh with these axes, outer → inner, of which `pp` counts
  * stages. Names belong to the binding's unit. */
 typedef struct ds_plan_grid {
@@ -359,7 +364,7 @@ typedef struct ds_plan_grid {
  * of ds_plan_build. O(devices · meets of a stage). */
 ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profiles,
                            const ds_plan_options *options, const ds_plan_grid *grid,
-                           const ds_plan_meet *meets, uint32_t n, ds_plan **out, ds_error *err);
+                           ds_plan_meets meets, ds_plan **out, ds_error *err);
 
 /* Which job an instance belongs to: an index into plan->jobs; 0 without. O(jobs). */
 uint32_t ds_plan_job_of(const ds_plan *plan, uint32_t inst);

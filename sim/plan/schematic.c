@@ -42,15 +42,16 @@ static int64_t group_size(const ds_op *op, const ds_placement *p, uint64_t *axes
     return size;
 }
 
-/* The size of a group of equal members. */
+/* The size of a group of equal members, of whom the first is known. */
 static ds_status group_bytes(ds_builder *b, const ds_site *site, const uint32_t *in_places,
-                             const uint32_t *out_places, uint32_t device, int64_t members,
-                             int64_t *bytes, ds_error *err) {
+                             const uint32_t *out_places, int64_t members, ds_group *group,
+                             ds_error *err) {
     const ds_op *op = site->op;
+    int64_t *bytes = &group->bytes;
     bool shards_out = ds_plan__shards_out(op->code);
-    DS_TRY(ds_plan__member_bytes(b, site, shards_out ? site->out : site->in,
-                                 shards_out ? op->n_out : op->n_in,
-                                 shards_out ? out_places : in_places, device, NULL, bytes, err));
+    ds_placed values = shards_out ? (ds_placed){site->out, op->n_out, out_places}
+                                  : (ds_placed){site->in, op->n_in, in_places};
+    DS_TRY(ds_plan__member_bytes(b, site, values, group->devices[0], NULL, bytes, err));
     if (!shards_out && !ds_plan__shards_in(op->code)) return DS_OK;
     if (!__builtin_mul_overflow(*bytes, members, bytes)) return DS_OK;
     return ds_error_set(err, DS_ERR_OVERFLOW, op->loc, "%s moves more than 2^63 bytes",
@@ -89,8 +90,7 @@ ds_status ds_plan__schematic_comm(ds_builder *b, const ds_site *site, const uint
     r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, n);
     for (uint32_t i = 0; i < n; i++) r->group_of[i] = 0;
     DS_TRY(ds_plan__comm_variants(b, site, out_places, r, err));
-    DS_TRY(
-        group_bytes(b, site, in_places, out_places, devices[0], members, &r->groups->bytes, err));
+    DS_TRY(group_bytes(b, site, in_places, out_places, members, r->groups, err));
     ds_plan__keep_body(b, site, in_places, out_places, r);
     return DS_OK;
 }

@@ -55,12 +55,22 @@ void ds_plan__enter(const ds_region *region, const ds_placement *p, uint32_t pos
             region->own[i].value = p ? ds_plan__coordinate(p, region->own[i].name, pos) : 0;
 }
 
+/* The device at `pos` of a placement, seen from an op. */
+typedef struct member {
+    ds_env env;
+    const ds_placement *p;
+    uint32_t pos;
+    ds_loc loc;
+} member;
+
 /* Where the device's part begins (unless lo is NULL), and its size. */
-static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placement *p,
-                           uint32_t pos, ds_loc loc, int64_t *lo, int64_t *out, ds_error *err) {
+static ds_status local_dim(const member *m, const ds_dim *dim, int64_t *lo, int64_t *out,
+                           ds_error *err) {
+    const ds_placement *p = m->p;
+    ds_loc loc = m->loc;
     int64_t size;
     if (lo) *lo = 0;
-    DS_TRY(ds_expr_eval_int(env, dim->size, loc, &size, err));
+    DS_TRY(ds_expr_eval_int(&m->env, dim->size, loc, &size, err));
     if (size < 0)
         return ds_error_set(err, DS_ERR_SHAPE, loc, "a dim has size %lld", (long long)size);
     for (uint32_t s = 0; s < dim->n_splits; s++) {
@@ -71,9 +81,9 @@ static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placem
                 return ds_error_set(err, DS_ERR_SHAPE, loc,
                                     "%u shard sizes are given for axis %s of size %lld",
                                     split->n_sizes, split->axis, (long long)n);
-            int64_t at = ds_plan__coordinate(p, split->axis, pos);
+            int64_t at = ds_plan__coordinate(p, split->axis, m->pos);
             for (int64_t i = lo ? 0 : at; i <= at; i++) {
-                DS_TRY(ds_expr_eval_int(env, split->sizes[i], loc, &size, err));
+                DS_TRY(ds_expr_eval_int(&m->env, split->sizes[i], loc, &size, err));
                 if (i < at && !ds_add_i64(*lo, size, lo))
                     return ds_error_set(err, DS_ERR_OVERFLOW, loc, "shard sizes beyond 2^63");
             }
@@ -83,7 +93,7 @@ static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placem
                                 (long long)size, split->axis, (long long)n);
         } else {
             size /= n;
-            if (lo) *lo += size * ds_plan__coordinate(p, split->axis, pos);
+            if (lo) *lo += size * ds_plan__coordinate(p, split->axis, m->pos);
         }
     }
     *out = size;
@@ -91,20 +101,20 @@ static ds_status local_dim(const ds_env *env, const ds_dim *dim, const ds_placem
 }
 
 ds_status ds_plan__local_box(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
-                             ds_loc loc, int64_t *lo, ds_shape *out, ds_error *err) {
-    ds_env env = ds_binding_env(b->binding, t.indices);
-    *out = (ds_shape){.dtype = t.type->dtype, .rank = t.type->rank};
+                             ds_loc loc, ds_local_box *out, ds_error *err) {
+    const member m = {ds_binding_env(b->binding, t.indices), p, pos, loc};
+    out->shape = (ds_shape){.dtype = t.type->dtype, .rank = t.type->rank};
     for (uint32_t d = 0; d < t.type->rank; d++)
-        DS_TRY(local_dim(&env, &t.type->dims[d], p, pos, loc, &lo[d], &out->dims[d], err));
+        DS_TRY(local_dim(&m, &t.type->dims[d], &out->lo[d], &out->shape.dims[d], err));
     return DS_OK;
 }
 
 ds_status ds_plan__local_shape(ds_builder *b, ds_typed t, const ds_placement *p, uint32_t pos,
                                ds_loc loc, ds_shape *out, ds_error *err) {
-    ds_env env = ds_binding_env(b->binding, t.indices);
+    const member m = {ds_binding_env(b->binding, t.indices), p, pos, loc};
     *out = (ds_shape){.dtype = t.type->dtype, .rank = t.type->rank};
     for (uint32_t d = 0; d < t.type->rank; d++)
-        DS_TRY(local_dim(&env, &t.type->dims[d], p, pos, loc, NULL, &out->dims[d], err));
+        DS_TRY(local_dim(&m, &t.type->dims[d], NULL, &out->dims[d], err));
     return DS_OK;
 }
 

@@ -190,8 +190,8 @@ static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
         r->groups[g] = (ds_group){
             .devices = devices + (size_t)g * size, .n_devices = size, .bytes = meet->bytes};
         if (g && ds_plan__cost_alike(b, &r->groups[0], &r->groups[g])) continue;
-        DS_TRY(ds_plan__group_cost(b, meet->op, meet->op->code, NULL, 0, NULL, NULL, &r->groups[g],
-                                   err));
+        const ds_group_work work = {.op = meet->op, .code = meet->op->code};
+        DS_TRY(ds_plan__group_cost(b, &work, &r->groups[g], err));
     }
     if (is_host(meet->op)) set_host_keys(r);
     add_inst(b, r);
@@ -305,7 +305,8 @@ static ds_status price_group(maker *m, const ds_plan_meet *meet, const uint32_t 
                              uint32_t n, ds_group *own, ds_error *err) {
     DS_TRY(get_ready(m, err));
     *own = (ds_group){.devices = devices, .n_devices = n, .bytes = meet->bytes};
-    return ds_plan__group_cost(m->b, meet->op, meet->op->code, NULL, 0, NULL, NULL, own, err);
+    const ds_group_work work = {.op = meet->op, .code = meet->op->code};
+    return ds_plan__group_cost(m->b, &work, own, err);
 }
 
 /* Where costs are the same, whatever the mesh. */
@@ -443,21 +444,22 @@ static void end(maker *m) {
 
 ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profiles,
                            const ds_plan_options *options, const ds_plan_grid *grid,
-                           const ds_plan_meet *meets, uint32_t n, ds_plan **out, ds_error *err) {
+                           ds_plan_meets meets, ds_plan **out, ds_error *err) {
     ds_skeletons *own = options->ground ? NULL : ds_skeletons_new();
     ds_builder b;
-    maker m = {.grid = grid, .meets = meets, .n = n};
+    maker m = {.grid = grid, .meets = meets.at, .n = meets.n};
     const ds_skeleton_base *base = NULL;
     ds_status status = DS_OK;
     m.kept = own ? own : ds_ground__skeletons(options->ground);
-    m.priced = ds_xcalloc((size_t)n + 1, sizeof *m.priced);
+    m.priced = ds_xcalloc((size_t)meets.n + 1, sizeof *m.priced);
     ds_skeletons__make_room(m.kept);
     if (options->ground) ds_ground__make_room(options->ground);
     *out = NULL;
     while (status == DS_OK && !base) { /* again only if more places stand alone than were known */
         start(&m, &b, binding, profiles, options);
         status = find_base(&m, &base, err);
-        if (status == DS_OK && base) status = ds_skeleton__copy(&b, base, m.priced, n, out, err);
+        if (status == DS_OK && base)
+            status = ds_skeleton__copy(&b, base, m.priced, meets.n, out, err);
         end(&m);
     }
     free(m.priced);

@@ -24,15 +24,15 @@ static ds_status add_step(maker *m, const ds_group *g, const ds_message_graph *g
     const ds_message *message = &graph->messages[i];
     ds_plan_step step = {.flow = DS_NONE, .n_waits = message->n_waits, .next = DS_NONE};
     step.after = message->after == DS_NONE ? DS_NONE : first + message->after;
-    bool loads;
-    ds_flow flow;
-    ds_status status = ds_message_flow(m->plan->topo, message, &g->terms, &m->places,
-                                       &m->plan->arena, &step.wait_ps, &loads, &flow, err);
+    ds_message_load load;
+    ds_status status =
+        ds_message_flow(m->plan->topo, message, &g->terms, &m->places, &m->plan->arena, &load, err);
     if (status != DS_OK && err && !err->loc.line) ds_error_move(err, g->request->loc);
     DS_TRY(status);
-    if (loads) {
+    step.wait_ps = load.wait_ps;
+    if (load.loads) {
         step.flow = m->flows.n;
-        DS_HPUSH(&m->flows, flow);
+        DS_HPUSH(&m->flows, load.flow);
     }
     step.first = m->succ.n;
     step.n = graph->first[i + 1] - graph->first[i];

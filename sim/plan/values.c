@@ -67,21 +67,23 @@ static ds_status unset(const ds_value_info *v, const ds_use *use, ds_error *err)
     return ds_error_set(err, DS_ERR_NAME, use->loc, "%%%s is read before it is set", v->name);
 }
 
-/* The range of a use's index at one level: lo … hi, inside the family. */
+typedef struct range {
+    int64_t lo, hi;
+} range;
+
+/* The range of a use's index at one level, inside the family. */
 static ds_status level_range(const ds_env *env, const ds_use *use, const ds_value_info *v,
-                             const ds_family *family, uint32_t level, int64_t *lo, int64_t *hi,
-                             ds_error *err) {
-    DS_TRY(ds_expr_eval_int(env, use->index[level], use->loc, lo, err));
-    if (*lo == INT64_MAX)
+                             const ds_family *family, uint32_t level, range *at, ds_error *err) {
+    DS_TRY(ds_expr_eval_int(env, use->index[level], use->loc, &at->lo, err));
+    if (at->lo == INT64_MAX)
         return ds_error_set(err, DS_ERR_VALUE, use->loc, "%%%s: an index beyond 2^63", v->name);
-    *hi = *lo + 1;
+    at->hi = at->lo + 1;
     if (ds_use_is_range(use, level))
-        DS_TRY(ds_expr_eval_int(env, use->index_hi[level], use->loc, hi, err));
-    if (*lo >= family->lo && *hi <= family->lo + family->n && *lo < *hi) return DS_OK;
-    bool range = ds_use_is_range(use, level);
+        DS_TRY(ds_expr_eval_int(env, use->index_hi[level], use->loc, &at->hi, err));
+    if (at->lo >= family->lo && at->hi <= family->lo + family->n && at->lo < at->hi) return DS_OK;
     ds_buf text = {0};
-    ds_buf_printf(&text, "%lld", (long long)*lo);
-    if (range) ds_buf_printf(&text, ":%lld", (long long)*hi);
+    ds_buf_printf(&text, "%lld", (long long)at->lo);
+    if (ds_use_is_range(use, level)) ds_buf_printf(&text, ":%lld", (long long)at->hi);
     ds_status status = ds_error_set(
         err, DS_ERR_VALUE, use->loc, "%%%s{%s} is outside the family's range %lld..%lld", v->name,
         text.text, (long long)family->lo, (long long)(family->lo + family->n));
@@ -97,9 +99,9 @@ static ds_status collect(ds_builder *b, const ds_env *env, const ds_use *use,
         return DS_OK;
     }
     if (!from.family) return unset(v, use, err);
-    int64_t lo, hi;
-    DS_TRY(level_range(env, use, v, from.family, level, &lo, &hi, err));
-    for (int64_t i = lo; i < hi; i++)
+    range at;
+    DS_TRY(level_range(env, use, v, from.family, level, &at, err));
+    for (int64_t i = at.lo; i < at.hi; i++)
         DS_TRY(collect(b, env, use, v, from.family->at[i - from.family->lo], level + 1, err));
     return DS_OK;
 }
@@ -129,10 +131,10 @@ ds_status ds_plan__read_slot(ds_builder *b, const ds_func *func, const ds_slot *
                             "stack it first, with concat",
                             v->name);
     for (uint32_t i = 0; i < use->n_index; i++) {
-        int64_t lo, hi;
+        range at;
         if (!out->family) return unset(v, use, err);
-        DS_TRY(level_range(&env, use, v, out->family, i, &lo, &hi, err));
-        *out = out->family->at[lo - out->family->lo];
+        DS_TRY(level_range(&env, use, v, out->family, i, &at, err));
+        *out = out->family->at[at.lo - out->family->lo];
     }
     return out->value == DS_NONE && !out->family ? unset(v, use, err) : DS_OK;
 }

@@ -450,21 +450,27 @@ static void mark_output(ds_builder *b, const ds_slot *s) {
     if (s->value != DS_NONE) b->plan->values.at[ds_plan__instance(b, s->value)].is_output = true;
 }
 
-/* The elements of an input family, level by level. `name` is "w", then "w{3" or "w{3,1": what the
- * element is called in reports, without the closing brace; NULL: there are none (schematic plans).
- */
-static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, uint32_t level,
-                              const ds_index *at, const char *name, ds_slot *out, ds_error *err) {
-    if (level == v->n_binders) {
+/* The elements of an input family whose first `level` binders have the values `indices`. */
+typedef struct element {
+    uint32_t level;
+    const ds_index *indices;
+    /* "w", then "w{3" or "w{3,1": what the element is called in reports, without the closing brace;
+     * NULL: there are no reports (schematic plans). */
+    const char *name;
+} element;
+
+static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, element at,
+                              ds_slot *out, ds_error *err) {
+    if (at.level == v->n_binders) {
         *out = DS_EMPTY_SLOT;
         if (b->plan->insts.n >= ds_plan__limit(b)) return ds_plan__too_large(b, v->loc, err);
-        DS_TRY(add_input(b, f, v, at, DS_CAT_INPUT, &out->value, err));
-        if (name)
-            b->plan->values.at[out->value].name = ds_arena_printf(&b->plan->arena, "%s}", name);
+        DS_TRY(add_input(b, f, v, at.indices, DS_CAT_INPUT, &out->value, err));
+        if (at.name)
+            b->plan->values.at[out->value].name = ds_arena_printf(&b->plan->arena, "%s}", at.name);
         return DS_OK;
     }
-    const ds_binder *binder = &v->binders[level];
-    ds_env env = ds_binding_env(b->binding, at);
+    const ds_binder *binder = &v->binders[at.level];
+    ds_env env = ds_binding_env(b->binding, at.indices);
     ds_family *family;
     int64_t lo, hi;
     DS_TRY(ds_expr_eval_int(&env, binder->lo, binder->loc, &lo, err));
@@ -473,11 +479,12 @@ static ds_status input_family(ds_builder *b, frame *f, const ds_value_info *v, u
         return ds_plan__too_large(b, binder->loc, err);
     DS_TRY(ds_plan__family(b, lo, hi > lo ? hi - lo : 0, binder->loc, &family, err));
     for (int64_t i = 0; i < family->n; i++) {
-        ds_index here = {binder->name, lo + i, at};
-        const char *longer = name ? ds_arena_printf(&b->plan->arena, "%s%c%lld", name,
-                                                    level ? ',' : '{', (long long)(lo + i))
-                                  : NULL;
-        DS_TRY(input_family(b, f, v, level + 1, &here, longer, &family->at[i], err));
+        ds_index here = {binder->name, lo + i, at.indices};
+        element next = {at.level + 1, &here, NULL};
+        if (at.name)
+            next.name = ds_arena_printf(&b->plan->arena, "%s%c%lld", at.name, at.level ? ',' : '{',
+                                        (long long)(lo + i));
+        DS_TRY(input_family(b, f, v, next, &family->at[i], err));
     }
     *out = (ds_slot){.value = DS_NONE, .family = family};
     return DS_OK;
@@ -522,7 +529,7 @@ static ds_status make_inputs(ds_builder *b, frame *f, ds_slot *args, ds_error *e
         const ds_value_info *v = ds_value_at(func, func->args[i]);
         const char *name = b->options->schematic ? NULL : v->name;
         args[i] = DS_EMPTY_SLOT;
-        DS_TRY(v->n_binders ? input_family(b, f, v, 0, NULL, name, &args[i], err)
+        DS_TRY(v->n_binders ? input_family(b, f, v, (element){.name = name}, &args[i], err)
                             : add_input(b, f, v, NULL, DS_CAT_INPUT, &args[i].value, err));
     }
     return DS_OK;

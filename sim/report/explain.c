@@ -74,10 +74,10 @@ static void explain_compute(const ds_plan *plan, const ds_record *r, ds_buf *out
             continue;
         }
         ds_cost cost;
-        ds_cost_op(plan->profiles, cls->kind, cls->profile, plan->cost_mode, r->label, &v->work,
-                   r->op->loc, &cost, out, NULL);
-        ds_cost_clock(plan->profiles, cls->kind, cls->profile, r->label, &v->work,
-                      ds_topo_device_clock(plan->topo, cls->device), &cost, out, NULL);
+        ds_cost_query query = {plan->profiles, cls->kind, cls->profile,
+                               r->label,       &v->work,  r->op->loc};
+        ds_cost_op(&query, plan->cost_mode, &cost, out, NULL);
+        ds_cost_clock(&query, ds_topo_device_clock(plan->topo, cls->device), &cost, out, NULL);
         put_degraded(plan, cls->device, v->ps, out);
     }
 }
@@ -180,8 +180,8 @@ static void explain_terms(const ds_plan *plan, const ds_group *g, ds_buf *out) {
         if (profile == last || profile == 0) continue;
         last = profile;
         ds_coll_cost cost;
-        ds_cost_collective(plan->profiles, profile, ds_op_name(g->request->op), g->n_devices,
-                           g->bytes, links, &cost, &text, NULL);
+        ds_coll_demand demand = {ds_op_name(g->request->op), g->n_devices, g->bytes, links};
+        ds_cost_collective(plan->profiles, profile, &demand, &cost, &text, NULL);
     }
     put_indented(text.n ? text.text : "no profile: latency and bandwidth of the links alone", out);
     ds_buf_deinit(&text);

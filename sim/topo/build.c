@@ -159,20 +159,19 @@ static ds_status resolve_step(const ds_topo_template *t, const ds_env *env, cons
 
 /* Walks a whole path; *inside is the template that the last step names an instance of, or NULL for
  * a vertex. `vertex` is the vertex, or the instance's first one. */
-ds_status ds_topo_resolve_path(const ds_topo_template *t, const ds_env *env, const ds_step *steps,
-                               uint32_t n, ds_loc loc, uint32_t *vertex,
-                               const ds_topo_template **inside, ds_error *err) {
+ds_status ds_topo_resolve_path(const ds_topo_template *t, const ds_env *env, ds_topo_path path,
+                               uint32_t *vertex, const ds_topo_template **inside, ds_error *err) {
     *vertex = 0;
     *inside = t;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < path.n; i++) {
         if (!*inside) {
-            return ds_error_set(err, DS_ERR_NAME, loc,
-                                "`%s` is a single node: it has no `%s` inside", steps[i - 1].name,
-                                steps[i].name);
+            return ds_error_set(err, DS_ERR_NAME, path.loc,
+                                "`%s` is a single node: it has no `%s` inside",
+                                path.steps[i - 1].name, path.steps[i].name);
         }
         const ds_topo_node *node;
         uint32_t element;
-        DS_TRY(resolve_step(*inside, env, &steps[i], loc, &node, &element, err));
+        DS_TRY(resolve_step(*inside, env, &path.steps[i], path.loc, &node, &element, err));
         *vertex += ds_topo_vertex_base(node, element);
         *inside = node->child;
     }
@@ -200,7 +199,8 @@ static ds_status resolve_end(builder *b, const ds_topo_template *t, const ds_env
     const ds_step *steps = second ? link->b : link->a;
     uint32_t n = second ? link->n_b : link->n_a;
     const ds_topo_template *inside;
-    DS_TRY(ds_topo_resolve_path(t, env, steps, n, link->loc, vertex, &inside, b->err));
+    DS_TRY(
+        ds_topo_resolve_path(t, env, (ds_topo_path){steps, n, link->loc}, vertex, &inside, b->err));
     if (!inside) return DS_OK;
     return ds_error_set(b->err, DS_ERR_NAME, link->loc,
                         "a link ends at a device, switch, nic or host; `%s` is a whole @%s: name "
@@ -556,7 +556,8 @@ ds_status ds_topo_find_device(const ds_topo *topo, const ds_env *env, const ds_s
                               uint32_t n_steps, ds_loc loc, uint32_t *device, ds_error *err) {
     uint32_t vertex;
     const ds_topo_template *inside;
-    DS_TRY(ds_topo_resolve_path(topo->root, env, steps, n_steps, loc, &vertex, &inside, err));
+    ds_topo_path path = {steps, n_steps, loc};
+    DS_TRY(ds_topo_resolve_path(topo->root, env, path, &vertex, &inside, err));
     if (inside && inside->n_devices != 1) {
         return ds_error_set(err, DS_ERR_NAME, loc, "@%s%s%s has %u devices: name one of them",
                             n_steps ? inside->decl->name : topo->decl->name, n_steps ? " at " : "",

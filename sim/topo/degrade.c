@@ -42,8 +42,8 @@ typedef struct span {
 static ds_status find_span(degrader *g, const ds_env *env, const ds_step *steps, uint32_t n,
                            span *out) {
     const ds_topo_template *inside;
-    DS_TRY(ds_topo_resolve_path(g->topo->root, env, steps, n, g->decl->loc, &out->first, &inside,
-                                g->err));
+    ds_topo_path path = {steps, n, g->decl->loc};
+    DS_TRY(ds_topo_resolve_path(g->topo->root, env, path, &out->first, &inside, g->err));
     out->end = out->first + (inside ? inside->n_vertices : 1);
     out->steps = steps;
     out->n_steps = n;

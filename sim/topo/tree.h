@@ -119,9 +119,14 @@ void ds_topo_put_xml(ds_buf *out, const char *text);
 
 /* build.c: a path to a vertex, or to an instance: then *inside is its template and `vertex` its
  * first one. */
-ds_status ds_topo_resolve_path(const ds_topo_template *t, const ds_env *env, const ds_step *steps,
-                               uint32_t n, ds_loc loc, uint32_t *vertex,
-                               const ds_topo_template **inside, ds_error *err);
+typedef struct ds_topo_path {
+    const ds_step *steps;
+    uint32_t n;
+    ds_loc loc;
+} ds_topo_path;
+
+ds_status ds_topo_resolve_path(const ds_topo_template *t, const ds_env *env, ds_topo_path path,
+                               uint32_t *vertex, const ds_topo_template **inside, ds_error *err);
 /* The first device at or after a vertex. */
 uint32_t ds_topo_first_device(const ds_topo *topo, uint32_t vertex);
 /* Sorts a template's own links by their ends; missing ones are left out. */

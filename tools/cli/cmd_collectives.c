@@ -80,7 +80,8 @@ static ds_status predict(ds_topo *topo, const ds_profiles *profiles, uint32_t pr
     ds_coll_links links;
     ds_status status = ds_coll_links_of(topo, q, &links, err);
     if (status == DS_OK)
-        status = ds_cost_collective(profiles, profile, ds_op_name(q->op), q->n, q->bytes, links,
+        status = ds_cost_collective(profiles, profile,
+                                    &(ds_coll_demand){ds_op_name(q->op), q->n, q->bytes, links},
                                     &terms, NULL, err);
     if (status == DS_OK) status = ds_coll_choose(topo, q, &terms, &arena, &choice, err);
     l->predicted_us = (double)choice.ps / 1e6;

@@ -295,7 +295,8 @@ static ds_status load_profile(fit_coll *f, const char *folder, const ds_buf *pro
 ds_status fit__predict(const fit_coll *f, const fit_row *r, double *us, ds_error *err) {
     const ds_coll_request *q = &r->measured->request;
     ds_coll_cost terms;
-    DS_TRY(ds_cost_collective(f->profiles, f->profile, ds_op_name(q->op), q->n, q->bytes, r->links,
+    DS_TRY(ds_cost_collective(f->profiles, f->profile,
+                              &(ds_coll_demand){ds_op_name(q->op), q->n, q->bytes, r->links},
                               &terms, NULL, err));
     double e = (double)terms.efficiency_q32 / 4294967296.0, best = HUGE_VAL;
     for (uint32_t i = 0; i < r->n_ways; i++) {

@@ -55,8 +55,9 @@ static double predicted_us(const ds_coll_request *q, const char *profile) {
     cr_assert_eq(ds_profiles_find_profile(profiles, profile, DS_NOWHERE, &id, &err), DS_OK, "%s",
                  err.message);
     cr_assert_eq(ds_coll_links_of(topo, q, &links, &err), DS_OK, "%s", err.message);
-    cr_assert_eq(ds_cost_collective(profiles, id, ds_op_name(q->op), q->n, q->bytes, links, &terms,
-                                    NULL, &err),
+    cr_assert_eq(ds_cost_collective(profiles, id,
+                                    &(ds_coll_demand){ds_op_name(q->op), q->n, q->bytes, links},
+                                    &terms, NULL, &err),
                  DS_OK, "%s", err.message);
     cr_assert_eq(ds_coll_choose(topo, q, &terms, &arena, &choice, &err), DS_OK, "%s", err.message);
     return (double)choice.ps / 1e6;

@@ -50,8 +50,9 @@ TestSuite(cost_collective, .init = set_up, .fini = tear_down);
 
 static ds_coll_cost terms(const char *collective, uint32_t group, int64_t bytes) {
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes, (ds_coll_links){0}, &cost,
-                                    NULL, NULL),
+    cr_assert_eq(ds_cost_collective(p, profile,
+                                    &(ds_coll_demand){collective, group, bytes, (ds_coll_links){0}},
+                                    &cost, NULL, NULL),
                  DS_OK);
     cr_assert(cost.from_profile);
     return cost;
@@ -65,9 +66,10 @@ static void expect_e(const char *collective, uint32_t group, int64_t bytes, doub
 
 Test(cost_collective, without_a_profile_nothing_is_added) {
     ds_coll_cost cost;
-    cr_assert_eq(
-        ds_cost_collective(p, 0, "all_reduce", 8, 1000, (ds_coll_links){0}, &cost, NULL, NULL),
-        DS_OK);
+    cr_assert_eq(ds_cost_collective(p, 0,
+                                    &(ds_coll_demand){"all_reduce", 8, 1000, (ds_coll_links){0}},
+                                    &cost, NULL, NULL),
+                 DS_OK);
     cr_assert_eq(cost.launch_ps, 0);
     cr_assert_eq(cost.step_ps, 0);
     cr_assert_eq(cost.efficiency_q32, ONE);
@@ -102,18 +104,21 @@ Test(cost_collective, other_collectives_by_bytes_on_the_wire) {
     expect_e("reduce_scatter", 2, 2000000, 0.5);
     expect_e("recv", 2, 1000000, 0.4);
     ds_coll_cost cost;
-    cr_assert_eq(
-        ds_cost_collective(p, profile, "offload", 2, 1, (ds_coll_links){0}, &cost, NULL, NULL),
-        DS_OK);
+    cr_assert_eq(ds_cost_collective(p, profile,
+                                    &(ds_coll_demand){"offload", 2, 1, (ds_coll_links){0}}, &cost,
+                                    NULL, NULL),
+                 DS_OK);
     cr_assert_not(cost.from_profile);
 }
 
 static ds_coll_cost on_links(const char *collective, uint32_t group, int64_t bytes,
                              int64_t link_bytes_per_s) {
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, collective, group, bytes,
-                                    (ds_coll_links){.slowest_bytes_per_s = link_bytes_per_s}, &cost,
-                                    NULL, NULL),
+    cr_assert_eq(ds_cost_collective(
+                     p, profile,
+                     &(ds_coll_demand){collective, group, bytes,
+                                       (ds_coll_links){.slowest_bytes_per_s = link_bytes_per_s}},
+                     &cost, NULL, NULL),
                  DS_OK);
     return cost;
 }
@@ -153,11 +158,12 @@ Test(cost_collective, on_other_links_a_curve_keeps_its_maximum) {
 
 static ds_coll_cost with_flow(uint32_t group, int64_t bytes, int64_t link, int64_t flow_ps) {
     ds_coll_cost cost;
-    cr_assert_eq(
-        ds_cost_collective(p, profile, "all_to_all", group, bytes,
-                           (ds_coll_links){.slowest_bytes_per_s = link, .flow_ps = flow_ps}, &cost,
-                           NULL, NULL),
-        DS_OK);
+    cr_assert_eq(ds_cost_collective(p, profile,
+                                    &(ds_coll_demand){"all_to_all", group, bytes,
+                                                      (ds_coll_links){.slowest_bytes_per_s = link,
+                                                                      .flow_ps = flow_ps}},
+                                    &cost, NULL, NULL),
+                 DS_OK);
     return cost;
 }
 
@@ -245,8 +251,9 @@ Test(cost_collective, beyond_what_was_measured_is_marked) {
 Test(cost_collective, the_explanation_names_sources) {
     ds_buf text = {0};
     ds_coll_cost cost;
-    cr_assert_eq(ds_cost_collective(p, profile, "all_gather", 2, 3000000, (ds_coll_links){0}, &cost,
-                                    &text, NULL),
+    cr_assert_eq(ds_cost_collective(p, profile,
+                                    &(ds_coll_demand){"all_gather", 2, 3000000, (ds_coll_links){0}},
+                                    &cost, &text, NULL),
                  DS_OK);
     cr_assert_not_null(strstr(text.text, "as all_reduce of 1500000 bytes"), "%s", text.text);
     cr_assert_not_null(strstr(text.text, "1000000 to 2000000 bytes [s: somewhere @r1]"), "%s",
@@ -272,8 +279,9 @@ Test(cost_committed, a_ring_on_the_reference_links_takes_the_measured_time) {
         uint32_t n = (uint32_t)atoi(row[1]);
         double bytes = atof(row[2]), us = atof(row[3]), steps = 2.0 * (n - 1);
         ds_coll_cost cost;
-        cr_assert_eq(ds_cost_collective(all, id, row[0], n, (int64_t)bytes, (ds_coll_links){0},
-                                        &cost, NULL, &err),
+        cr_assert_eq(ds_cost_collective(
+                         all, id, &(ds_coll_demand){row[0], n, (int64_t)bytes, (ds_coll_links){0}},
+                         &cost, NULL, &err),
                      DS_OK);
         double e = (double)cost.efficiency_q32 / (double)ONE;
         double predicted =
@@ -320,8 +328,9 @@ Test(cost_collective, rows_without_a_fit_count_on_the_links_in_use) {
         ds_coll_cost cost;
         ds_coll_links links = {
             .slowest_bytes_per_s = cases[i].link, .flow_ps = cases[i].flow_ps, .wait_ps = 6000000};
-        cr_assert_eq(ds_cost_collective(q, id, cases[i].collective, 4, cases[i].bytes, links, &cost,
-                                        NULL, NULL),
+        cr_assert_eq(ds_cost_collective(
+                         q, id, &(ds_coll_demand){cases[i].collective, 4, cases[i].bytes, links},
+                         &cost, NULL, NULL),
                      DS_OK);
         double e = (double)cost.efficiency_q32 / (double)ONE;
         cr_expect_float_eq(e, cases[i].e, 1e-6, "case %zu: e %.9g", i, e);
@@ -352,9 +361,10 @@ static ds_coll_cost seen_terms(uint32_t group, uint32_t nodes, double gb_per_s, 
     ds_profiles *loaded = cost_tree_load(&own);
     cr_assert_eq(ds_profiles_find_profile(loaded, "P", DS_NOWHERE, &found, NULL), DS_OK);
     ds_coll_links links = {.slowest_bytes_per_s = (int64_t)(gb_per_s * 1e9), .n_nodes = nodes};
-    cr_assert_eq(
-        ds_cost_collective(loaded, found, "all_reduce", group, bytes, links, &cost, explain, NULL),
-        DS_OK);
+    cr_assert_eq(ds_cost_collective(loaded, found,
+                                    &(ds_coll_demand){"all_reduce", group, bytes, links}, &cost,
+                                    explain, NULL),
+                 DS_OK);
     ds_profiles_free(loaded);
     cost_tree_deinit(&own);
     return cost;
@@ -408,8 +418,10 @@ Test(cost_collective, rows_are_of_one_node) {
     for (uint32_t nodes = 0; nodes <= 2; nodes++) {
         ds_coll_cost c;
         ds_coll_links links = {.slowest_bytes_per_s = INT64_C(100000000000), .n_nodes = nodes};
-        cr_assert_eq(
-            ds_cost_collective(p, profile, "all_reduce", 2, 2000000, links, &c, NULL, NULL), DS_OK);
+        cr_assert_eq(ds_cost_collective(p, profile,
+                                        &(ds_coll_demand){"all_reduce", 2, 2000000, links}, &c,
+                                        NULL, NULL),
+                     DS_OK);
         cr_expect_eq(c.extrapolated, nodes == 2, "%u nodes", nodes);
         cr_expect_eq(c.spread.high > 1, nodes == 2, "%u nodes", nodes);
     }

@@ -45,18 +45,18 @@ static int64_t product(int64_t batch, int64_t m, int64_t n, int64_t k) {
                     .k = k,
                     .flop = 2 * batch * m * n * k};
     ds_cost cost;
-    cr_assert_eq(
-        ds_cost_op(p, box, profile, DS_COST_FITTED, "matmul", &work, DS_NOWHERE, &cost, NULL, NULL),
-        DS_OK);
+    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, "matmul", &work, DS_NOWHERE},
+                            DS_COST_FITTED, &cost, NULL, NULL),
+                 DS_OK);
     return cost.ps;
 }
 
 static int64_t pass(const char *op, int64_t bytes) {
     ds_work work = {.kind = DS_WORK_MEMORY, .dtype = DS_F16, .tokens = 1, .bytes_read = bytes};
     ds_cost cost;
-    cr_assert_eq(
-        ds_cost_op(p, box, profile, DS_COST_FITTED, op, &work, DS_NOWHERE, &cost, NULL, NULL),
-        DS_OK);
+    cr_assert_eq(ds_cost_op(&(ds_cost_query){p, box, profile, op, &work, DS_NOWHERE},
+                            DS_COST_FITTED, &cost, NULL, NULL),
+                 DS_OK);
     return cost.ps;
 }
 
@@ -81,10 +81,12 @@ Test(cost_floor, compute_is_held_on_the_links_of_the_fit) {
     ds_coll_cost cost;
     ds_coll_links own = {.slowest_bytes_per_s = 300000000000},
                   other = {.slowest_bytes_per_s = 25000000000};
-    cr_assert_eq(ds_cost_collective(p, profile, "all_reduce", 8, 1 << 20, own, &cost, NULL, NULL),
+    cr_assert_eq(ds_cost_collective(p, profile, &(ds_coll_demand){"all_reduce", 8, 1 << 20, own},
+                                    &cost, NULL, NULL),
                  DS_OK);
     cr_assert(cost.holds_compute);
-    cr_assert_eq(ds_cost_collective(p, profile, "all_reduce", 8, 1 << 20, other, &cost, NULL, NULL),
+    cr_assert_eq(ds_cost_collective(p, profile, &(ds_coll_demand){"all_reduce", 8, 1 << 20, other},
+                                    &cost, NULL, NULL),
                  DS_OK);
     cr_assert_not(cost.holds_compute);
     cr_assert_eq(cost.launch_ps, 5000000);

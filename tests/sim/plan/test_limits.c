@@ -340,7 +340,8 @@ Test(limits_db, a_tiny_efficiency_takes_its_time) {
     ds_coll_cost cost;
     cr_assert_eq(ds_profiles_load(tree.db, &profiles, NULL), DS_OK);
     cr_assert_eq(ds_profiles_find_profile(profiles, "P", DS_NOWHERE, &profile, NULL), DS_OK);
-    cr_assert_eq(ds_cost_collective(profiles, profile, "all_gather", 2, 8, (ds_coll_links){0},
+    cr_assert_eq(ds_cost_collective(profiles, profile,
+                                    &(ds_coll_demand){"all_gather", 2, 8, (ds_coll_links){0}},
                                     &cost, NULL, NULL),
                  DS_OK);
     double flow_s = 4 / (1e11 * ((double)cost.efficiency_q32 * 0x1p-32));
