@@ -53,21 +53,24 @@ static double parts_of(const local *l, uint32_t axes) {
     return product;
 }
 
+typedef struct matrices {
+    double m, n, k;
+} matrices;
+
 /* Forward and two products backward; the result's partial sums, and those of both gradients. */
-static double product(const formulas *f, double m, double n, double k, double pointwise,
-                      double parts_m, double parts_n, double parts_k) {
+static double product_cost(const formulas *f, matrices size, matrices parts, double pointwise) {
+    double m = size.m, n = size.n, k = size.k;
     double cost = 3 * m * n * k + 3 * pointwise * m * n;
-    cost += reduce(f, m * n, parts_k);
-    cost += reduce(f, m * k, parts_n);
-    return cost + reduce(f, n * k, parts_m);
+    cost += reduce(f, m * n, parts.k);
+    cost += reduce(f, m * k, parts.n);
+    return cost + reduce(f, n * k, parts.m);
 }
 
 static double gemm(const formulas *f, const local *l) {
     const ds_pase_node *node = l->node;
-    return size_of(l, node->batch) * product(f, size_of(l, node->m), size_of(l, node->n),
-                                             size_of(l, node->k), node->pointwise,
-                                             parts_of(l, node->m), parts_of(l, node->n),
-                                             parts_of(l, node->k));
+    matrices size = {size_of(l, node->m), size_of(l, node->n), size_of(l, node->k)};
+    matrices parts = {parts_of(l, node->m), parts_of(l, node->n), parts_of(l, node->k)};
+    return size_of(l, node->batch) * product_cost(f, size, parts, node->pointwise);
 }
 
 /* Words that a device must get, of the target's part: those of the source's part that it has need
@@ -85,8 +88,8 @@ static double least(double a, double b) {
 static double lstm(const formulas *f, const local *l) {
     const double *x = l->size;
     const uint16_t *c = l->split;
-    double cost =
-        x[0] * product(f, x[1] * x[2], 4 * x[3], 2 * x[4], 3, (double)c[1] * c[2], c[3], c[4]);
+    matrices size = {x[1] * x[2], 4 * x[3], 2 * x[4]}, parts = {(double)c[1] * c[2], c[3], c[4]};
+    double cost = x[0] * product_cost(f, size, parts, 3);
     double words = missing(x[2] * x[4], x[2] * least(x[3], x[4]), c[4] > c[3]);
     return cost + f->r * (double)l->node->size[0] * (double)l->node->size[1] * words;
 }

@@ -25,10 +25,7 @@ typedef struct message {
 } message;
 
 typedef struct solver {
-    const ds_pase_graph *graph;
-    const ds_pase_tables *tables;
-    const uint32_t *order, *goes;
-    double limit, below;
+    ds_pareto_problem of;
     ds_arena arena;
     struct {
         DS_VEC(message *) messages; /* that mention it, and no node that goes before it */
@@ -53,7 +50,7 @@ static point add(point a, point b) {
 }
 
 static point own_point(const solver *x, uint32_t v, uint32_t c) {
-    const ds_pase_tables *t = x->tables;
+    const ds_pase_tables *t = x->of.tables;
     point p = {.cost = t->cost[v][c]};
     p.bytes[0] = t->memory[v][c];
     p.bytes[1] = t->late ? t->late[v][c] : 0;
@@ -92,8 +89,8 @@ static uint32_t prune(solver *x, point *at, uint32_t n) {
  * for sums in another order. */
 static bool is_open(const solver *x, const point *p, const point *rest) {
     for (int k = 0; k < MOMENTS; k++)
-        if (p->bytes[k] + rest->bytes[k] > x->limit * (1 + 1e-12)) return false;
-    return p->cost + rest->cost <= x->below + 1e-9 * fabs(x->below);
+        if (p->bytes[k] + rest->bytes[k] > x->of.limit * (1 + 1e-12)) return false;
+    return p->cost + rest->cost <= x->of.below + 1e-9 * fabs(x->of.below);
 }
 
 /* ---- one node ---- */
@@ -109,9 +106,9 @@ static point base_of(const solver *x, uint32_t v) {
     point p = own_point(x, v, x->at[v]);
     for (uint32_t i = 0; i < x->nodes[v].edges.n; i++) {
         uint32_t e = x->nodes[v].edges.at[i];
-        const ds_pase_edge *edge = &x->graph->edges.at[e];
+        const ds_pase_edge *edge = &x->of.graph->edges.at[e];
         uint32_t later = edge->from == v ? edge->to : edge->from;
-        p.cost += x->tables->edge[e][(size_t)x->at[later] * x->tables->set[v]->n + x->at[v]];
+        p.cost += x->of.tables->edge[e][(size_t)x->at[later] * x->of.tables->set[v]->n + x->at[v]];
     }
     return p;
 }
@@ -144,7 +141,7 @@ static void sum_up(solver *x, uint32_t v, const point *rest) {
 
 static void fill_list(solver *x, uint32_t v, const point *rest, list *out) {
     x->merged.n = 0;
-    for (uint32_t c = 0; c < x->tables->set[v]->n && !x->gave_up; c++) {
+    for (uint32_t c = 0; c < x->of.tables->set[v]->n && !x->gave_up; c++) {
         x->at[v] = c;
         sum_up(x, v, rest);
         for (uint32_t a = 0; a < x->sum.n; a++) DS_HPUSH(&x->merged, x->sum.at[a]);
@@ -172,7 +169,7 @@ static message *dims_of(solver *x, uint32_t v, size_t *entries) {
     m->owner = v;
     m->least = x->least[v];
     for (uint32_t i = 0; i < x->nodes[v].edges.n; i++) {
-        const ds_pase_edge *edge = &x->graph->edges.at[x->nodes[v].edges.at[i]];
+        const ds_pase_edge *edge = &x->of.graph->edges.at[x->nodes[v].edges.at[i]];
         add_dim(x, m, edge->from == v ? edge->to : edge->from);
     }
     for (uint32_t i = 0; i < x->nodes[v].messages.n; i++) {
@@ -181,26 +178,27 @@ static message *dims_of(solver *x, uint32_t v, size_t *entries) {
         for (uint32_t d = 0; d < in->n_dims; d++) add_dim(x, m, in->node[d]);
     }
     double n = 1;
-    for (uint32_t d = 0; d < m->n_dims; d++) n *= x->tables->set[m->node[d]]->n;
-    x->gave_up |= n * x->tables->set[v]->n > DS_PARETO_MAX_WORK;
+    for (uint32_t d = 0; d < m->n_dims; d++) n *= x->of.tables->set[m->node[d]]->n;
+    x->gave_up |= n * x->of.tables->set[v]->n > DS_PARETO_MAX_WORK;
     *entries = x->gave_up ? 0 : 1;
     for (uint32_t d = 0; d < m->n_dims; d++) {
         m->stride[d] = *entries;
-        *entries *= x->tables->set[m->node[d]]->n;
+        *entries *= x->of.tables->set[m->node[d]]->n;
     }
     return m;
 }
 
 /* To the node that goes next of those that it mentions; if it mentions none, to the next at all. */
 static void send(solver *x, message *m, uint32_t position) {
-    uint32_t to = position + 1 < x->graph->nodes.n ? x->order[position + 1] : DS_PASE_MAX_NODES;
+    uint32_t to =
+        position + 1 < x->of.graph->nodes.n ? x->of.order[position + 1] : DS_PASE_MAX_NODES;
     for (uint32_t d = 0; d < m->n_dims; d++)
-        if (d == 0 || x->goes[m->node[d]] < x->goes[to]) to = m->node[d];
+        if (d == 0 || x->of.goes[m->node[d]] < x->of.goes[to]) to = m->node[d];
     if (to != DS_PASE_MAX_NODES) DS_PUSH(&x->arena, &x->nodes[to].messages, m);
 }
 
 static void eliminate(solver *x, uint32_t position) {
-    uint32_t v = x->order[position];
+    uint32_t v = x->of.order[position];
     size_t entries;
     message *m = dims_of(x, v, &entries);
     point rest = x->all;
@@ -209,7 +207,7 @@ static void eliminate(solver *x, uint32_t position) {
     m->lists = DS_NEW_N(&x->arena, list, entries + 1);
     for (size_t i = 0; i < entries && !x->gave_up; i++) {
         for (uint32_t d = 0; d < m->n_dims; d++)
-            x->at[m->node[d]] = (uint32_t)(i / m->stride[d] % x->tables->set[m->node[d]]->n);
+            x->at[m->node[d]] = (uint32_t)(i / m->stride[d] % x->of.tables->set[m->node[d]]->n);
         fill_list(x, v, &rest, &m->lists[i]);
     }
     x->left[v] = m;
@@ -237,7 +235,7 @@ static bool find_parts(solver *x, uint32_t v, uint32_t i, point sum, const point
 static void choose(solver *x, uint32_t v, point *wanted) {
     uint32_t n = x->nodes[v].messages.n;
     point *parts = DS_NEW_N(&x->arena, point, n + 1);
-    for (uint32_t c = 0; c < x->tables->set[v]->n; c++) {
+    for (uint32_t c = 0; c < x->of.tables->set[v]->n; c++) {
         x->at[v] = c;
         if (!find_parts(x, v, 0, base_of(x, v), &wanted[v], parts)) continue;
         for (uint32_t i = 0; i < n; i++) wanted[x->nodes[v].messages.at[i]->owner] = parts[i];
@@ -254,8 +252,8 @@ static double least_of(const double *table, size_t n) {
 }
 
 static void prepare(solver *x) {
-    const ds_pase_tables *t = x->tables;
-    uint32_t n = x->graph->nodes.n;
+    const ds_pase_tables *t = x->of.tables;
+    uint32_t n = x->of.graph->nodes.n;
     x->nodes = ds_arena_calloc(&x->arena, n + 1, sizeof *x->nodes);
     x->left = DS_NEW_N(&x->arena, message *, n + 1);
     x->least = DS_NEW_N(&x->arena, point, n + 1);
@@ -265,10 +263,10 @@ static void prepare(solver *x) {
         x->least[v].bytes[0] = least_of(t->memory[v], t->set[v]->n);
         if (t->late) x->least[v].bytes[1] = least_of(t->late[v], t->set[v]->n);
     }
-    for (uint32_t e = 0; e < x->graph->edges.n; e++) {
-        const ds_pase_edge *edge = &x->graph->edges.at[e];
+    for (uint32_t e = 0; e < x->of.graph->edges.n; e++) {
+        const ds_pase_edge *edge = &x->of.graph->edges.at[e];
         if (!t->edge[e]) continue;
-        uint32_t first = x->goes[edge->from] < x->goes[edge->to] ? edge->from : edge->to;
+        uint32_t first = x->of.goes[edge->from] < x->of.goes[edge->to] ? edge->from : edge->to;
         DS_PUSH(&x->arena, &x->nodes[first].edges, e);
         size_t entries = (size_t)t->set[edge->from]->n * t->set[edge->to]->n;
         x->least[first].cost += least_of(t->edge[e], entries);
@@ -276,16 +274,11 @@ static void prepare(solver *x) {
     for (uint32_t v = 0; v < n; v++) x->all = add(x->all, x->least[v]);
 }
 
-ds_pareto_verdict ds_pase__pareto(const ds_pase_graph *graph, const ds_pase_tables *tables,
-                                  const uint32_t *order, const uint32_t *goes, double limit,
-                                  double below, uint32_t *choice, double *cost) {
-    solver x = {.graph = graph,
-                .tables = tables,
-                .order = order,
-                .goes = goes,
-                .limit = limit,
-                .below = below};
-    uint32_t n = graph->nodes.n;
+ds_pareto_verdict ds_pase__pareto(const ds_pareto_problem *problem, uint32_t *choice,
+                                  double *cost) {
+    solver x = {.of = *problem};
+    const uint32_t *order = problem->order;
+    uint32_t n = problem->graph->nodes.n;
     ds_pareto_verdict verdict = DS_PARETO_TOO_LARGE;
     ds_arena_init(&x.arena);
     prepare(&x);

@@ -20,10 +20,14 @@ typedef enum ds_pareto_verdict {
     DS_PARETO_TOO_LARGE /* given up */
 } ds_pareto_verdict;
 
-/* Of the strategies that keep `limit` bytes at all moments, and cost at most `below` (INFINITY: any
- * cost), one that costs least. choice[nodes], *cost. */
-ds_pareto_verdict ds_pase__pareto(const ds_pase_graph *graph, const ds_pase_tables *tables,
-                                  const uint32_t *order, const uint32_t *goes, double limit,
-                                  double below, uint32_t *choice, double *cost);
+typedef struct ds_pareto_problem {
+    const ds_pase_graph *graph;
+    const ds_pase_tables *tables;
+    const uint32_t *order, *goes; /* of elimination: node by place, place by node */
+    double limit, below;          /* of bytes at all moments; of cost, INFINITY: any cost */
+} ds_pareto_problem;
+
+/* Of the strategies within the limits one that costs least. choice[nodes], *cost. */
+ds_pareto_verdict ds_pase__pareto(const ds_pareto_problem *problem, uint32_t *choice, double *cost);
 
 #endif

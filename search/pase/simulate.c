@@ -64,19 +64,20 @@ ds_status ds_pase_simulate(const ds_pase_source *source, const ds_profiles *prof
 }
 
 ds_status ds_pase_simulate_strategy(const ds_pase_source *source, const ds_profiles *profiles,
-                                    const ds_pase_graph *graph, const ds_pase_splits *strategy,
-                                    int64_t devices, bool aligned, ds_pase_time *out,
+                                    const ds_pase_assigned *strategy, ds_pase_time *out,
                                     ds_error *err) {
+    const ds_pase_graph *graph = strategy->graph;
+    const ds_pase_splits *splits = strategy->splits;
     ds_unit *unit = NULL;
     ds_pase_applied applied;
     ds_buf text = {0};
     ds_status status =
         ds_load_text(source->path, source->text, source->n, &source->load, &unit, err);
     ds_pase_nesting *nesting = ds_xcalloc((size_t)graph->nodes.n + 1, sizeof *nesting);
-    if (aligned) ds_pase_align(graph, strategy, devices, nesting);
+    if (strategy->aligned) ds_pase_align(graph, splits, strategy->devices, nesting);
     if (!status)
-        status = ds_pase_apply_nested(unit, graph, strategy, aligned ? nesting : NULL, devices,
-                                      &applied, err);
+        status = ds_pase_apply_nested(unit, graph, splits, strategy->aligned ? nesting : NULL,
+                                      strategy->devices, &applied, err);
     free(nesting);
     if (!status) ds_print_module(unit->modules.at[0], &text);
     ds_unit_free(unit);

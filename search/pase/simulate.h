@@ -41,11 +41,17 @@ typedef struct ds_pase_time {
  * simulator's. O(a simulation). */
 ds_status ds_pase_simulate(const ds_pase_source *source, const ds_profiles *profiles,
                            ds_pase_time *out, ds_error *err);
-/* The scenario with the strategy instead of its own (ds_pase_apply), `aligned` or not (align.h);
- * `graph` is of a case of the same model, of any batch, and `devices` all those of its topology. */
+/* A strategy for a graph, which is of a case of the same model, of any batch. */
+typedef struct ds_pase_assigned {
+    const ds_pase_graph *graph;
+    const ds_pase_splits *splits;
+    int64_t devices; /* all those of the topology */
+    bool aligned;    /* align.h */
+} ds_pase_assigned;
+
+/* The scenario with the strategy instead of its own (ds_pase_apply). */
 ds_status ds_pase_simulate_strategy(const ds_pase_source *source, const ds_profiles *profiles,
-                                    const ds_pase_graph *graph, const ds_pase_splits *strategy,
-                                    int64_t devices, bool aligned, ds_pase_time *out,
+                                    const ds_pase_assigned *strategy, ds_pase_time *out,
                                     ds_error *err);
 
 #endif

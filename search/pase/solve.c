@@ -144,8 +144,13 @@ static void close_gap(search *x) {
     ds_pase_result *r = x->result;
     double cost, below = r->fits ? r->cost : INFINITY;
     uint32_t *choice = ds_xcalloc((size_t)x->graph->nodes.n + 1, sizeof *choice);
-    ds_pareto_verdict verdict = ds_pase__pareto(x->graph, x->tables, x->order, x->goes,
-                                                x->model->memory_limit, below, choice, &cost);
+    const ds_pareto_problem problem = {.graph = x->graph,
+                                       .tables = x->tables,
+                                       .order = x->order,
+                                       .goes = x->goes,
+                                       .limit = x->model->memory_limit,
+                                       .below = below};
+    ds_pareto_verdict verdict = ds_pase__pareto(&problem, choice, &cost);
     if (verdict == DS_PARETO_FOUND) {
         memcpy(x->choice, choice, x->graph->nodes.n * sizeof *choice);
         r->cost = r->bound = cost;

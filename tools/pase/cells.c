@@ -102,8 +102,9 @@ static ds_status simulate_splits(const cell *c, const char *path, const ds_pase_
     ds_buf text = {0};
     put_scenario(c, batch_of(c), "dp = 1", &text);
     ds_pase_source source = source_of(path, &text);
-    ds_status status = ds_pase_simulate_strategy(&source, c->setup->profiles, graph, splits,
-                                                 c->devices, true, out, err);
+    ds_status status =
+        ds_pase_simulate_strategy(&source, c->setup->profiles,
+                                  &(ds_pase_assigned){graph, splits, c->devices, true}, out, err);
     ds_buf_deinit(&text);
     return status;
 }

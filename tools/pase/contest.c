@@ -98,8 +98,9 @@ static void try_expert(contest *c, const ds_pase_case *cs, const ds_pase_limits 
         snprintf(name, sizeof name, "one weird trick");
     else
         snprintf(name, sizeof name, "megatron tp %" PRId64, tp);
-    if (ds_pase_simulate_strategy(c->source, c->profiles, cs->folded, splits, c->devices, false,
-                                  &time, &refused) == DS_OK)
+    if (ds_pase_simulate_strategy(c->source, c->profiles,
+                                  &(ds_pase_assigned){cs->folded, splits, c->devices, false}, &time,
+                                  &refused) == DS_OK)
         consider(&c->out->expert, name, &time);
     free(splits);
 }
@@ -125,8 +126,9 @@ static ds_status find(contest *c, const ds_pase_case *cs, ds_error *err) {
         ds_pase_costs_expose(model, shares[i][0], shares[i][1]);
         status = ds_pase_search(cs->folded, model, &(ds_pase_options){0}, &result, err);
         if (!status)
-            status = ds_pase_simulate_strategy(c->source, c->profiles, cs->folded, result->strategy,
-                                               c->devices, false, &time, err);
+            status = ds_pase_simulate_strategy(
+                c->source, c->profiles,
+                &(ds_pase_assigned){cs->folded, result->strategy, c->devices, false}, &time, err);
         snprintf(name, sizeof name, "%g, %g", shares[i][0], shares[i][1]);
         if (!status) consider(&c->out->found, name, &time);
         ds_pase_result_free(result);

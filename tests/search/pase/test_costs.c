@@ -62,8 +62,9 @@ static void data_parallel(const opened *o, int64_t devices, double *time, double
     ds_pase_data_parallel(o->c.folded, &o->model->limits, splits);
     cr_assert_eq(ds_pase_cost_of(o->c.folded, o->model, splits, &us, &err), DS_OK, "%s",
                  err.message);
-    cr_assert_eq(ds_pase_simulate_strategy(&o->source, o->profiles, o->c.folded, splits, devices,
-                                           false, &simulated, &err),
+    cr_assert_eq(ds_pase_simulate_strategy(&o->source, o->profiles,
+                                           &(ds_pase_assigned){o->c.folded, splits, devices, false},
+                                           &simulated, &err),
                  DS_OK, "%s", err.message);
     double begin = bytes_at(o, splits, false), late = bytes_at(o, splits, true);
     *time = us * 1e6 / (double)simulated.step_ps;
@@ -143,7 +144,8 @@ Test(pase_costs, tied_beside_updates) {
 static int64_t simulated_ps(const opened *o, const ds_pase_splits *splits) {
     ds_error err = {0};
     ds_pase_time time;
-    cr_assert_eq(ds_pase_simulate_strategy(&o->source, o->profiles, o->c.folded, splits, 8, false,
+    cr_assert_eq(ds_pase_simulate_strategy(&o->source, o->profiles,
+                                           &(ds_pase_assigned){o->c.folded, splits, 8, false},
                                            &time, &err),
                  DS_OK, "%s", err.message);
     return time.step_ps;

@@ -73,9 +73,10 @@ Test(tap_patterns, megatron) {
             expect_split(c.graph, r->strategy, path[i], axes[i], 8);
         }
     }
-    cr_assert_eq(
-        ds_pase_simulate_strategy(&source, profiles, c.graph, r->strategy, 8, false, &found, &err),
-        DS_OK, "%s", err.message);
+    cr_assert_eq(ds_pase_simulate_strategy(&source, profiles,
+                                           &(ds_pase_assigned){c.graph, r->strategy, 8, false},
+                                           &found, &err),
+                 DS_OK, "%s", err.message);
     cr_assert_eq(ds_pase_simulate(&expert, profiles, &megatron, &err), DS_OK, "%s", err.message);
     cr_expect_leq(found.step_ps, megatron.step_ps, "%lld ps, and Megatron's takes %lld",
                   (long long)found.step_ps, (long long)megatron.step_ps);
