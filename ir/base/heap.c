@@ -29,9 +29,13 @@ static void renumber(ds_heap *heap) {
 }
 
 void ds_heap_push(ds_heap *heap, int64_t time_ps, uint32_t id) {
-    if (heap->n == heap->cap) heap->at = ds_vec_grow_heap(heap->at, &heap->cap, sizeof *heap->at);
     if (heap->sequence == UINT32_MAX) renumber(heap);
-    ds_heap_item item = {time_ps, (uint64_t)heap->sequence++ << 32 | id};
+    ds_heap_push_ranked(heap, time_ps, heap->sequence++, id);
+}
+
+void ds_heap_push_ranked(ds_heap *heap, int64_t time_ps, uint32_t rank, uint32_t id) {
+    if (heap->n == heap->cap) heap->at = ds_vec_grow_heap(heap->at, &heap->cap, sizeof *heap->at);
+    ds_heap_item item = {time_ps, (uint64_t)rank << 32 | id};
     uint32_t i = heap->n++;
     while (i > 0 && before(item, heap->at[(i - 1) / 4])) {
         heap->at[i] = heap->at[(i - 1) / 4];

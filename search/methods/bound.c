@@ -11,6 +11,8 @@
  * could spare the last one. */
 #include "search/methods/bound.h"
 
+#include "ir/base/heap.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +40,7 @@ typedef struct search {
     ds_objective objective;
     uint32_t n_dims;
     DS_VEC(node) nodes;
-    DS_VEC(uint32_t) heap;
+    ds_heap waiting; /* nodes by bound */
     DS_VEC(uint32_t) round;
     uint32_t served, told; /* of the round */
     uint64_t n;            /* candidates so far */
@@ -48,44 +50,13 @@ typedef struct search {
     bool proved;
 } search;
 
-/* ---- the heap ---- */
-
-/* Lower bounds first, then larger depths, then those made first. */
-static bool is_before(const search *s, uint32_t a, uint32_t b) {
-    const node *x = &s->nodes.at[a], *y = &s->nodes.at[b];
-    if (x->bound != y->bound) return x->bound < y->bound;
-    if (x->depth != y->depth) return x->depth > y->depth;
-    return a < b;
-}
-
-static void push(search *s, uint32_t index) {
-    DS_HPUSH(&s->heap, index);
-    for (uint32_t i = s->heap.n - 1; i > 0;) {
-        uint32_t up = (i - 1) / 2;
-        if (!is_before(s, s->heap.at[i], s->heap.at[up])) return;
-        uint32_t other = s->heap.at[up];
-        s->heap.at[up] = s->heap.at[i];
-        s->heap.at[i] = other;
-        i = up;
-    }
-}
-
-static uint32_t pop(search *s) {
-    uint32_t top = s->heap.at[0], n = --s->heap.n;
-    s->heap.at[0] = s->heap.at[n];
-    for (uint32_t i = 0;;) {
-        uint32_t least = i;
-        for (uint32_t k = 2 * i + 1; k <= 2 * i + 2 && k < n; k++)
-            if (is_before(s, s->heap.at[k], s->heap.at[least])) least = k;
-        if (least == i) return top;
-        uint32_t other = s->heap.at[least];
-        s->heap.at[least] = s->heap.at[i];
-        s->heap.at[i] = other;
-        i = least;
-    }
-}
-
 /* ---- regions ---- */
+
+/* Lower bounds leave first, then larger depths, then nodes made first. */
+static void push_node(search *s, uint32_t index) {
+    const node *at = &s->nodes.at[index];
+    ds_heap_push_ranked(&s->waiting, at->bound, UINT32_MAX - at->depth, index);
+}
 
 static void read_prefix(const search *s, uint32_t index, ds_choice *out) {
     for (const node *at = &s->nodes.at[index]; at->depth; at = &s->nodes.at[at->parent])
@@ -120,7 +91,7 @@ static ds_status add_children(search *s, uint32_t index, const ds_choice *childr
         if (child.bound < least) child.bound = least;
         DS_HPUSH(&s->nodes, child);
     }
-    for (uint32_t i = 0; i < n; i++) push(s, first + i);
+    for (uint32_t i = 0; i < n; i++) push_node(s, first + i);
     return DS_OK;
 }
 
@@ -158,10 +129,10 @@ static void take_results(search *s) {
 static ds_status make_round(search *s, ds_error *err) {
     take_results(s);
     uint32_t size = round_size(s);
-    while (s->round.n < size && s->heap.n && !s->proved) {
-        const node *top = &s->nodes.at[s->heap.at[0]];
-        if (top->bound >= s->best || top->bound == INT64_MAX) break;
-        uint32_t index = pop(s);
+    while (s->round.n < size && s->waiting.n && !s->proved) {
+        int64_t lowest = s->waiting.at[0].time_ps;
+        if (lowest >= s->best || lowest == INT64_MAX) break;
+        uint32_t index = ds_heap_pop(&s->waiting);
         if (s->nodes.at[index].depth == s->n_dims)
             DS_HPUSH(&s->round, index);
         else
@@ -200,8 +171,8 @@ static void tell(ds_method *method, const ds_candidate *candidate, const ds_outc
 static double progress(const ds_method *method) {
     const search *s = (const search *)method;
     if (s->proved) return 1;
-    if (s->best == INT64_MAX || s->best <= 0 || !s->heap.n) return 0;
-    double share = (double)s->nodes.at[s->heap.at[0]].bound / (double)s->best;
+    if (s->best == INT64_MAX || s->best <= 0 || !s->waiting.n) return 0;
+    double share = (double)s->waiting.at[0].time_ps / (double)s->best;
     return share < 1 ? share : 1;
 }
 
@@ -209,7 +180,7 @@ static void free_search(ds_method *method) {
     search *s = (search *)method;
     ds_bounds_free(s->bounds);
     free(s->nodes.at);
-    free(s->heap.at);
+    ds_heap_deinit(&s->waiting);
     free(s->round.at);
     free(s->prefix);
     free(s);
@@ -255,7 +226,7 @@ ds_status ds_bound_new(const ds_eval_source *source, ds_space *space, ds_method 
     s->best = INT64_MAX;
     s->prefix = ds_xcalloc(s->n_dims + UINT32_C(1), sizeof *s->prefix);
     DS_HPUSH(&s->nodes, (node){0});
-    push(s, 0);
+    push_node(s, 0);
     *out = &s->method;
     return DS_OK;
 }

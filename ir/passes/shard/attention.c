@@ -112,16 +112,16 @@ static bool find_split(const ds_sharder *s, const ds_op *old, const roles *r, co
 /* The op on operands that lie as `to` says. */
 static ds_status on_whole_sequences(ds_sharder *s, const ds_op *old, ds_use *in,
                                     const ds_layout *to, ds_op **out, ds_error *err) {
-    ds_op *op = ds_build_op(&s->b, old->code);
+    ds_op *op = ds_build_op(&s->f.b, old->code);
     op->loc = old->loc;
     op->attrs = old->attrs;
     op->n_attrs = old->n_attrs;
     for (uint32_t i = 0; i < old->n_in; i++) {
         DS_TRY(ds_shard__move(s, in[i], &to[i], &in[i], err));
-        ds_build_in(&s->b, op, in[i]);
+        ds_build_in(&s->f.b, op, in[i]);
     }
     for (uint32_t i = 0; i < old->n_out; i++)
-        ds_build_out(&s->b, op, ds_value_at(s->from, old->out[i])->name, NULL);
+        ds_build_out(&s->f.b, op, ds_value_at(s->f.from, old->out[i])->name, NULL);
     *out = op;
     return ds_shard__put(s, op, &(ds_shard_value){0}, err);
 }
@@ -171,7 +171,7 @@ static ds_status check_heads(const ds_sharder *s, const ds_op *old, const roles 
         err, DS_ERR_VALUE, old->loc,
         "%%%s: cp_type = ulysses splits heads over tp · cp = %lld · %lld = %lld devices, but "
         "there are %lld query and %lld key heads: choose ring or all_gather, or a smaller cp",
-        ds_value_at(s->from, old->out[0])->name, (long long)tp, (long long)(all / tp),
+        ds_value_at(s->f.from, old->out[0])->name, (long long)tp, (long long)(all / tp),
         (long long)all, (long long)heads, (long long)keys);
 }
 
@@ -250,7 +250,7 @@ static void find_positions(ring *r, const ds_type *q, const ds_type *k) {
 
 /* The attributes of a block: those of the op, and where the block lies if that matters. */
 static void set_attrs(const ring *r, ds_op *op, bool own, ds_expr turn) {
-    ds_builder *b = &r->s->b;
+    ds_builder *b = &r->s->f.b;
     for (uint32_t i = 0; i < r->old->n_attrs; i++) {
         const ds_attr *attr = &r->old->attrs[i];
         if (strcmp(attr->name, "name") != 0 && strcmp(attr->name, "q_start") != 0 &&
@@ -278,7 +278,7 @@ static const char *const back_names[2] = {"back_dk", "back_dv"};
 /* Two values go to the next device; from[i] may be to[i]. */
 static ds_status pass_on(const ring *r, const ds_value from[2], const char *const names[2],
                          ds_value to[2], ds_error *err) {
-    ds_builder *b = &r->s->b;
+    ds_builder *b = &r->s->f.b;
     ds_op *op = ds_build_op(b, DS_OP_PERMUTE);
     op->over = DS_NEW_N(&r->s->unit->arena, const char *, r->n_axes);
     memcpy(op->over, r->axes, r->n_axes * sizeof *r->axes);
@@ -293,7 +293,7 @@ static ds_status pass_on(const ring *r, const ds_value from[2], const char *cons
 /* The op on one block of keys and values. */
 static ds_status one_block(const ring *r, const ds_value kv[2], bool own, ds_expr turn,
                            ds_value *out, ds_error *err) {
-    ds_builder *b = &r->s->b;
+    ds_builder *b = &r->s->f.b;
     ds_op *op = ds_build_op(b, r->old->code);
     op->loc = r->old->loc;
     for (uint32_t i = 0; i < r->roles.n_in; i++)
@@ -308,7 +308,7 @@ static ds_status one_block(const ring *r, const ds_value kv[2], bool own, ds_exp
 
 static ds_status merge(const ring *r, const ds_value a[2], const ds_value c[2], ds_value out[2],
                        ds_error *err) {
-    ds_builder *b = &r->s->b;
+    ds_builder *b = &r->s->f.b;
     ds_op *op = ds_build_op(b, DS_OP_ATTENTION_MERGE);
     const ds_value in[4] = {a[0], a[1], c[0], c[1]};
     for (uint32_t i = 0; i < 4; i++) ds_build_in(b, op, ds_use_of(in[i]));
@@ -327,7 +327,7 @@ static ds_status turn(const ring *r, const ds_value kv[2], ds_expr at, ds_value 
     DS_TRY(one_block(r, kv, false, at, block, err));
     if (!r->roles.backward) return merge(r, state, block, state, err);
     for (uint32_t i = 0; i < r->n_state; i++) {
-        DS_TRY(ds_build_binary(&r->s->b, DS_OP_ADD, state_names[1][i], ds_use_of(state[i]),
+        DS_TRY(ds_build_binary(&r->s->f.b, DS_OP_ADD, state_names[1][i], ds_use_of(state[i]),
                                ds_use_of(block[i]), &state[i], err));
     }
     return DS_OK;
@@ -352,14 +352,14 @@ static bool params_have(const ds_module *module, const char *name) {
 
 static const char *free_index(const ds_sharder *s) {
     const char *name = ds_intern(&s->unit->strings, "turn");
-    for (uint32_t i = 2; params_have(s->module, name) || loops_have(&s->from->body, name); i++)
+    for (uint32_t i = 2; params_have(s->module, name) || loops_have(&s->f.from->body, name); i++)
         name = ds_intern(&s->unit->strings, ds_arena_printf(&s->unit->arena, "turn%u", i));
     return name;
 }
 
 /* Turns 1 to n − 2, each with the next block on its way. */
 static ds_status middle(const ring *r, ds_value kv[2], ds_value *state, ds_error *err) {
-    ds_builder *b = &r->s->b;
+    ds_builder *b = &r->s->f.b;
     ds_exprs *exprs = exprs_of(r);
     const char *index = free_index(r->s);
     ds_op *loop = ds_build_for(b, index, ds_expr_int(exprs, 1), ds_expr_int(exprs, r->n - 1));
@@ -393,7 +393,7 @@ static ds_status go_round(const ring *r, ds_value *state, ds_error *err) {
 /* A region reads plain values under their names: an element of a family is given one, and what is
  * read twice is listed once. */
 static ds_status open_region(ring *r, const ds_use *in, ds_error *err) {
-    ds_builder *b = &r->s->b;
+    ds_builder *b = &r->s->f.b;
     ds_use listed[DS_MAX_OPERANDS];
     uint32_t at[DS_MAX_OPERANDS], n = 0;
     for (uint32_t i = 0; i < r->roles.n_in; i++) {
@@ -425,13 +425,13 @@ static ds_status close_region(const ring *r, const ds_value *state, const ds_lay
     const ds_type *types[MAX_STATE];
     const char *names[MAX_STATE];
     for (uint32_t i = 0; i < r->old->n_out; i++) {
-        const ds_value_info *info = ds_value_at(s->from, r->old->out[i]);
+        const ds_value_info *info = ds_value_at(s->f.from, r->old->out[i]);
         results[i] = ds_use_of(state[i]);
         types[i] = ds_shard__type(s, info->type, &layouts[i]);
         names[i] = info->name;
     }
-    DS_TRY(ds_build_yield_local(&s->b, results, types, r->old->n_out, names, err));
-    memcpy(made, ds_build_last(&s->b)->out, r->old->n_out * sizeof *made);
+    DS_TRY(ds_build_yield_local(&s->f.b, results, types, r->old->n_out, names, err));
+    memcpy(made, ds_build_last(&s->f.b)->out, r->old->n_out * sizeof *made);
     return DS_OK;
 }
 
@@ -446,8 +446,8 @@ static ds_status ring_attention(ds_sharder *s, const ds_op *old, const roles *ro
     for (uint32_t i = 0; i < old->n_in; i++)
         DS_TRY(ds_shard__move(s, in[i], &over->in[i], &in[i], err));
     DS_TRY(open_region(&r, in, err));
-    r.q_length = ds_value_at(s->b.func, r.in[role->q])->type->dims[SEQUENCE].size;
-    r.k_length = ds_value_at(s->b.func, r.in[role->k])->type->dims[SEQUENCE].size;
+    r.q_length = ds_value_at(s->f.b.func, r.in[role->q])->type->dims[SEQUENCE].size;
+    r.k_length = ds_value_at(s->f.b.func, r.in[role->k])->type->dims[SEQUENCE].size;
     ds_value state[MAX_STATE];
     DS_TRY(go_round(&r, state, err));
     return close_region(&r, state, over->out, made, err);

@@ -154,7 +154,8 @@ static bool is_legal(const chooser *c, uint32_t f, uint32_t axis) {
 /* Are all operands terms of sums over the axis? (Zeros are what one wants them to be.) */
 static bool all_partial(const chooser *c, uint32_t axis) {
     for (uint32_t i = 0; i < c->n_in; i++)
-        if (c->s->state[c->op->in[i].value.i] != DS_SHARD_ZEROS && !(c->now[i].sum & (1u << axis)))
+        if (c->s->f.state[c->op->in[i].value.i] != DS_SHARD_ZEROS &&
+            !(c->now[i].sum & (1u << axis)))
             return false;
     return true;
 }
@@ -182,7 +183,7 @@ static double operand_cost(const chooser *c, uint32_t i, uint32_t f, uint32_t ax
 
 static double result_cost(const chooser *c, uint32_t i, uint32_t f, uint32_t axis) {
     if (f == DS_MAX_FACTORS || !c->out_type[i] || dim_of(term_out(c, i), f) >= 0) return 0;
-    if (ds_map_find(&c->s->gradients, c->op->out[i].i)) return 0; /* summed once in any case */
+    if (ds_map_find(&c->s->f.gradients, c->op->out[i].i)) return 0; /* summed once in any case */
     double n = (double)ds_shard__axis_size(c->s, c->mesh, axis), bytes;
     bytes = ds_shard__bytes(c->s, c->out_type[i]);
     const ds_rule_term *term = term_out(c, i);
@@ -283,7 +284,7 @@ static uint8_t passing(const chooser *c, bool max) {
     if (!c->lazy || c->n_in == 0) return 0;
     uint8_t bits = UINT8_MAX;
     for (uint32_t i = 0; i < c->n_in; i++) {
-        if (c->s->state[c->op->in[i].value.i] == DS_SHARD_ZEROS) continue;
+        if (c->s->f.state[c->op->in[i].value.i] == DS_SHARD_ZEROS) continue;
         if (c->now[i].mesh != c->mesh) return 0;
         bits &= max ? c->now[i].max : c->now[i].sum;
     }
@@ -357,12 +358,12 @@ static ds_status get_rule(chooser *c, ds_error *err) {
     ds_type **out = DS_NEW_N(arena, ds_type *, c->op->n_out + 1);
     for (uint32_t i = 0; i < c->op->n_in; i++)
         in[i] = ds_type_plain(arena, c->in ? ds_shard__type_of(s, &c->in[i])
-                                           : ds_use_type(s->unit, s->from, &c->op->in[i]));
+                                           : ds_use_type(s->unit, s->f.from, &c->op->in[i]));
     for (uint32_t i = 0; i < c->op->n_out; i++) {
-        const ds_type *old = ds_value_at(s->from, c->op->out[i])->type;
+        const ds_type *old = ds_value_at(s->f.from, c->op->out[i])->type;
         out[i] = old ? ds_type_plain(arena, old) : NULL;
     }
-    ds_infer ctx = {.unit = s->unit, .func = s->b.func, .op = c->op, .in = in, .out = out};
+    ds_infer ctx = {.unit = s->unit, .func = s->f.b.func, .op = c->op, .in = in, .out = out};
     return ds_op_rule(&ctx, &c->rule, err);
 }
 
@@ -375,8 +376,8 @@ static void start(chooser *c, ds_sharder *s, const ds_op *op, const ds_use *in) 
 static void look_at_operands(chooser *c) {
     ds_sharder *s = c->s;
     for (uint32_t i = 0; i < c->n_in; i++) {
-        c->type[i] =
-            c->in ? ds_shard__type_of(s, &c->in[i]) : ds_use_type(s->unit, s->from, &c->op->in[i]);
+        c->type[i] = c->in ? ds_shard__type_of(s, &c->in[i])
+                           : ds_use_type(s->unit, s->f.from, &c->op->in[i]);
         if (c->in) c->now[i] = ds_shard__layout(s, c->type[i]);
     }
 }
@@ -384,7 +385,7 @@ static void look_at_operands(chooser *c) {
 static ds_status look_at_results(chooser *c, ds_error *err) {
     ds_sharder *s = c->s;
     for (uint32_t i = 0; i < c->n_out; i++) {
-        const ds_value_info *info = ds_value_at(s->from, c->op->out[i]);
+        const ds_value_info *info = ds_value_at(s->f.from, c->op->out[i]);
         uint8_t seq;
         c->out_type[i] = info->type;
         if (info->type)
@@ -399,7 +400,7 @@ static ds_status look_at_results(chooser *c, ds_error *err) {
 static uint8_t common_mesh(const chooser *c) {
     int mesh = -1;
     for (uint32_t i = 0; i < c->n_in; i++) {
-        if (c->s->state[c->op->in[i].value.i] == DS_SHARD_ZEROS) continue;
+        if (c->s->f.state[c->op->in[i].value.i] == DS_SHARD_ZEROS) continue;
         if (mesh >= 0 && c->now[i].mesh != mesh) return c->s->here;
         mesh = c->now[i].mesh;
     }
@@ -419,14 +420,14 @@ static void spell(ds_sharder *s, const ds_op *op, const ds_use *in, ds_memo_key 
     key->other |= op->n_in > DS_MAX_OPERANDS || op->n_out > DS_MAX_OPERANDS;
     for (uint32_t i = 0; i < op->n_in && !key->other; i++) {
         const ds_shard_value *info = ds_shard__value(s, in[i].value);
-        bool zeros = s->state[op->in[i].value.i] == DS_SHARD_ZEROS;
+        bool zeros = s->f.state[op->in[i].value.i] == DS_SHARD_ZEROS;
         ds_memo_put_type(key, ds_shard__type_of(s, &in[i]));
         ds_memo_put(key, (uint64_t)info->seq << 2 | (uint64_t)zeros << 1 | (info->weight != 0));
         if (info->weight) put_layout(key, &info->home);
     }
     for (uint32_t i = 0; i < op->n_out && !key->other; i++) {
-        const ds_type *type = ds_value_at(s->from, op->out[i])->type;
-        ds_memo_put(key, ds_map_find(&s->gradients, op->out[i].i) != NULL);
+        const ds_type *type = ds_value_at(s->f.from, op->out[i])->type;
+        ds_memo_put(key, ds_map_find(&s->f.gradients, op->out[i].i) != NULL);
         if (type)
             ds_memo_put_type(key, type);
         else

@@ -23,10 +23,10 @@
 static void find_in_step(ds_sharder *s) {
     for (uint32_t w = 0; w < s->step->weights.n; w++) {
         const ds_step_weight *weight = &s->step->weights.at[w];
-        ds_map_put(&s->weights, weight->arg.i, w);
+        ds_map_put(&s->f.weights, weight->arg.i, w);
         for (uint32_t k = 0; k < weight->n_states; k++)
-            ds_map_put(&s->states, weight->state[k].i, w);
-        if (weight->master.i != UINT32_MAX) ds_map_put(&s->states, weight->master.i, w);
+            ds_map_put(&s->f.states, weight->state[k].i, w);
+        if (weight->master.i != UINT32_MAX) ds_map_put(&s->f.states, weight->master.i, w);
     }
 }
 
@@ -36,16 +36,16 @@ static void find_in_part(ds_sharder *s) {
     ds_map_init(&names);
     for (uint32_t w = 0; w < s->step->weights.n; w++)
         ds_map_put(&names, DS_KEY(s->step->weights.at[w].name), w);
-    for (uint32_t i = 0; i < s->from->n_args; i++) {
-        ds_value arg = s->from->args[i];
-        const uint64_t *w = ds_map_find(&names, DS_KEY(ds_value_at(s->from, arg)->name));
-        if (w) ds_map_put(&s->weights, arg.i, *w);
+    for (uint32_t i = 0; i < s->f.from->n_args; i++) {
+        ds_value arg = s->f.from->args[i];
+        const uint64_t *w = ds_map_find(&names, DS_KEY(ds_value_at(s->f.from, arg)->name));
+        if (w) ds_map_put(&s->f.weights, arg.i, *w);
     }
     ds_map_deinit(&names);
 }
 
 void ds_shard__find_weights(ds_sharder *s) {
-    if (s->from == s->step->func)
+    if (s->f.from == s->step->func)
         find_in_step(s);
     else
         find_in_part(s);
@@ -72,22 +72,22 @@ static bool made_by_op(const ds_func *func, ds_value *value) {
 
 /* The terms that a gradient is added up from stay unsummed too. */
 static void note_terms(ds_sharder *s, ds_value sum) {
-    const ds_op *op = ds_value_at(s->from, sum)->def;
+    const ds_op *op = ds_value_at(s->f.from, sum)->def;
     if (op->code != DS_OP_ADD && op->code != DS_OP_ACCUMULATE && op->code != DS_OP_CAST) return;
     for (uint32_t i = 0; i < op->n_in; i++) {
         ds_value term = op->in[i].value;
-        if (!made_by_op(s->from, &term) || ds_map_find(&s->gradients, term.i)) continue;
-        ds_map_put(&s->gradients, term.i, DS_SHARD_TERM);
+        if (!made_by_op(s->f.from, &term) || ds_map_find(&s->f.gradients, term.i)) continue;
+        ds_map_put(&s->f.gradients, term.i, DS_SHARD_TERM);
         note_terms(s, term);
     }
 }
 
 /* `after` of one operand is a gradient that is done, for its norm (clip.c): both are. */
 static void note(ds_sharder *s, ds_value grad, uint32_t weight) {
-    if (!made_by_op(s->from, &grad)) return;
-    ds_map_put(&s->gradients, grad.i, weight + 1u);
+    if (!made_by_op(s->f.from, &grad)) return;
+    ds_map_put(&s->f.gradients, grad.i, weight + 1u);
     note_terms(s, grad);
-    const ds_op *op = ds_value_at(s->from, grad)->def;
+    const ds_op *op = ds_value_at(s->f.from, grad)->def;
     if (op->code == DS_OP_AFTER && op->n_in == 1) note(s, op->in[0].value, weight);
 }
 
@@ -106,33 +106,33 @@ static void find_in(ds_sharder *s, const ds_block *block) {
         if (op->body) find_in(s, op->body);
         const ds_op_desc *desc = ds_op_desc_of(op->code);
         if (!desc || !(desc->flags & DS_OPF_OPTIMIZER)) continue;
-        const uint64_t *weight = ds_map_find(&s->weights, op->in[0].value.i);
-        if (weight) note(s, unclipped(s->from, op->in[1].value), (uint32_t)*weight);
+        const uint64_t *weight = ds_map_find(&s->f.weights, op->in[0].value.i);
+        if (weight) note(s, unclipped(s->f.from, op->in[1].value), (uint32_t)*weight);
     }
 }
 
 void ds_shard__find_gradients(ds_sharder *s) {
     const ds_model_step *step = s->step;
-    find_in(s, &s->from->body);
-    const ds_op *ret = ds_block_end(&s->from->body);
+    find_in(s, &s->f.from->body);
+    const ds_op *ret = ds_block_end(&s->f.from->body);
     if (!ret || ret->code != DS_OP_RETURN) return;
     for (uint32_t w = 0; w < step->weights.n; w++) {
         /* A microbatch's function returns the model's results, then all gradients. */
         uint32_t r =
-            s->from == step->func ? step->weights.at[w].grad_result : step->n_model_results + w;
+            s->f.from == step->func ? step->weights.at[w].grad_result : step->n_model_results + w;
         if (r < ret->n_in) note(s, ret->in[r].value, w);
     }
 }
 
 bool ds_shard__done_layout(const ds_sharder *s, const ds_op *op, ds_layout *out) {
-    if (op->code != DS_OP_AFTER || op->n_in != 1 || s->from != s->step->func) return false;
-    const uint64_t *found = ds_map_find(&s->gradients, op->out[0].i);
+    if (op->code != DS_OP_AFTER || op->n_in != 1 || s->f.from != s->step->func) return false;
+    const uint64_t *found = ds_map_find(&s->f.gradients, op->out[0].i);
     if (!found || *found == DS_SHARD_TERM) return false;
     const ds_step_weight *w = &s->step->weights.at[*found - 1];
     ds_value state = w->master.i != DS_NO_VALUE.i ? w->master
                      : w->n_states                ? w->state[w->n_states - 1]
                                                   : w->arg;
-    *out = ds_shard__layout(s, ds_value_at(s->b.func, s->to[state.i].value)->type);
+    *out = ds_shard__layout(s, ds_value_at(s->f.b.func, s->f.to[state.i].value)->type);
     return true;
 }
 
@@ -168,28 +168,28 @@ ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const 
 
 /* Does the step return the gradient? */
 static bool is_result(const ds_sharder *s, ds_value gradient) {
-    const uint64_t *weight = ds_map_find(&s->gradients, gradient.i);
+    const uint64_t *weight = ds_map_find(&s->f.gradients, gradient.i);
     return weight && s->step->weights.at[*weight - 1].grad_result != DS_NO_RESULT;
 }
 
 /* The chunk of the gradient's weight. */
 static uint32_t chunk_of(const ds_sharder *s, ds_value gradient) {
-    const uint64_t *weight = ds_map_find(&s->gradients, gradient.i);
+    const uint64_t *weight = ds_map_find(&s->f.gradients, gradient.i);
     bool is = weight && *weight && *weight <= s->step->weights.n;
     return is ? s->step->weights.at[*weight - 1].chunk : UINT32_MAX;
 }
 
 /* Chunks of a pipeline have buckets of their own. */
 static bool is_other_chunk(const ds_sharder *s, ds_value gradient) {
-    uint32_t n = s->pending.n;
-    return n && chunk_of(s, s->pending.at[n - 1].old) != chunk_of(s, gradient);
+    uint32_t n = s->f.pending.n;
+    return n && chunk_of(s, s->f.pending.at[n - 1].old) != chunk_of(s, gradient);
 }
 
 /* Unequal parts of a gradient are those of its states, or none: they cannot move to another dim.
  * The layouts differ where sequence parallelism has split the gradient of a whole weight. */
 static ds_status follow_states(ds_sharder *s, ds_value old, const ds_layout *whole, ds_layout *to,
                                ds_error *err) {
-    const uint64_t *weight = ds_map_find(&s->gradients, old.i);
+    const uint64_t *weight = ds_map_find(&s->f.gradients, old.i);
     ds_layout home;
     uint8_t seq;
     bool found;
@@ -209,18 +209,18 @@ static ds_status follow_states(ds_sharder *s, ds_value old, const ds_layout *who
 
 ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err) {
     int64_t zero = s->step->strategy.zero;
-    const ds_type *type = ds_value_at(s->b.func, grad)->type;
+    const ds_type *type = ds_value_at(s->f.b.func, grad)->type;
     ds_layout now = ds_shard__layout(s, type), to = now;
     to.sum = to.max = 0;
     bool late = zero == 1 || (zero == 0 && s->step->strategy.late_reduce);
-    if (!now.sum || (zero <= 1 && !s->final) || (late && !is_result(s, old))) return DS_OK;
+    if (!now.sum || (zero <= 1 && !s->f.final) || (late && !is_result(s, old))) return DS_OK;
     ds_layout whole = to;
     if (zero >= 1) to = ds_shard__zero_layout(s, type, &to);
     DS_TRY(follow_states(s, old, &whole, &to, err));
     if (is_other_chunk(s, old)) DS_TRY(ds_shard__flush(s, err));
     double bytes = ds_shard__local_bytes(s, type, &now), waiting = bytes;
-    for (uint32_t i = 0; i < s->pending.n; i++) waiting += s->pending.at[i].bytes;
-    DS_HPUSH(&s->pending, ((ds_shard_pending){old, grad, to, bytes}));
+    for (uint32_t i = 0; i < s->f.pending.n; i++) waiting += s->f.pending.at[i].bytes;
+    DS_HPUSH(&s->f.pending, ((ds_shard_pending){old, grad, to, bytes}));
     return waiting >= (double)s->step->strategy.bucket_bytes ? ds_shard__flush(s, err) : DS_OK;
 }
 
@@ -247,7 +247,7 @@ static first_step next_step(const ds_layout *now, const ds_layout *to) {
 
 /* What a scatter makes of a gradient; written out, since only that says that parts are unequal. */
 static ds_type *part_type(const ds_sharder *s, const ds_shard_pending *p, first_step step) {
-    const ds_type *type = ds_value_at(s->b.func, p->grad)->type;
+    const ds_type *type = ds_value_at(s->f.b.func, p->grad)->type;
     ds_layout part = ds_shard__layout(s, type);
     part.sum &= (uint8_t)~step.over;
     part.n[step.dim] = p->to.n[step.dim];
@@ -268,7 +268,7 @@ static first_step step_of(const ds_sharder *s, const ds_shard_pending *p) {
 /* One collective for all that wait for this step. */
 static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *first,
                         ds_error *err) {
-    ds_builder *b = &s->b;
+    ds_builder *b = &s->f.b;
     const ds_shard_mesh *mesh = &s->meshes.at[step.mesh];
     ds_op *op = ds_build_op(b, step.code);
     op->over = DS_NEW_N(&s->unit->arena, const char *, mesh->n_axes);
@@ -281,8 +281,8 @@ static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *
     if (d >= 0) op->dim = ds_expr_int(&s->unit->exprs, d);
     ds_shard_value like = {0};
     DS_VEC(uint32_t) members = {0};
-    for (uint32_t i = 0; i < s->pending.n; i++) {
-        ds_shard_pending *p = &s->pending.at[i];
+    for (uint32_t i = 0; i < s->f.pending.n; i++) {
+        ds_shard_pending *p = &s->f.pending.at[i];
         first_step its = step_of(s, p);
         if (!same_step(&its, &step)) continue;
         ds_build_in(b, op, ds_use_of(p->grad));
@@ -290,33 +290,33 @@ static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *
     }
     bool padded = false;
     for (uint32_t k = 0; k < members.n; k++) {
-        const char *name = ds_value_at(b->func, s->pending.at[members.at[k]].grad)->name;
+        const char *name = ds_value_at(b->func, s->f.pending.at[members.at[k]].grad)->name;
         const char *text = ds_arena_join(&s->unit->arena, name, d >= 0 ? ".part" : ".sum");
         bool written = d >= 0 && s->step->strategy.zero_uneven;
-        ds_type *type = written ? part_type(s, &s->pending.at[members.at[k]], step) : NULL;
+        ds_type *type = written ? part_type(s, &s->f.pending.at[members.at[k]], step) : NULL;
         padded = padded || (type && ds_shard__is_cut_unequally(type));
         ds_build_out(b, op, text, type);
     }
     if (padded) ds_build_attr_bool(b, op, "padded", true);
     ds_status status = ds_shard__put(s, op, &like, err);
     for (uint32_t k = 0; k < members.n; k++) {
-        ds_shard_pending *p = &s->pending.at[members.at[k]];
+        ds_shard_pending *p = &s->f.pending.at[members.at[k]];
         p->grad = op->out[k];
-        s->to[p->old.i] = ds_use_of(p->grad);
+        s->f.to[p->old.i] = ds_use_of(p->grad);
     }
     free(members.at);
     return status;
 }
 
 ds_status ds_shard__flush(ds_sharder *s, ds_error *err) {
-    for (uint32_t i = 0; i < s->pending.n;) {
-        first_step step = step_of(s, &s->pending.at[i]);
+    for (uint32_t i = 0; i < s->f.pending.n;) {
+        first_step step = step_of(s, &s->f.pending.at[i]);
         if (step.code == DS_OP_INVALID) {
             i++;
             continue;
         }
-        DS_TRY(launch(s, step, &s->pending.at[i], err));
+        DS_TRY(launch(s, step, &s->f.pending.at[i], err));
     }
-    s->pending.n = 0;
+    s->f.pending.n = 0;
     return DS_OK;
 }

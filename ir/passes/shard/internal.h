@@ -109,6 +109,26 @@ typedef struct ds_shard_known {
     ds_map choices; /* what was chosen for an op, kept by ir/ops/memo.h */
 } ds_shard_known;
 
+/* A function being made: the one inside has a frame of its own. */
+typedef struct ds_shard_frame {
+    const ds_func *from;
+    ds_builder b;
+    bool final;                   /* its weight gradients are final */
+    ds_use *to;                   /* old value → new; */
+    uint8_t *state;               /* DS_SHARD_NONE, … */
+    DS_VEC(ds_shard_value) info;  /* by new value; heap */
+    DS_VEC(ds_shard_moved) moved; /* heap, as the two below */
+    DS_VEC(ds_shard_pending) pending;
+    ds_map weights;   /* old arguments that are weights → number among step->weights */
+    ds_map states;    /* old arguments that are states or master copies → their weight's number */
+    ds_map gradients; /* old values that are a weight's gradient → 1 + the weight */
+    ds_map by_name;   /* path name, interned → op of `from`; with overrides */
+    bool backward;
+    const ds_path_loop *loops;           /* open */
+    DS_VEC(ds_shard_import) imports;     /* heap */
+    DS_VEC(ds_shard_stand_in) stand_ins; /* while an op is walked; heap */
+} ds_shard_frame;
+
 typedef struct ds_sharder {
     ds_model_step *step;
     ds_shard_known *known;
@@ -127,23 +147,7 @@ typedef struct ds_sharder {
     DS_VEC(ds_shard_func) funcs;
     bool *override_used; /* one per entry of strategy.ops */
 
-    /* The function being made. */
-    const ds_func *from;
-    ds_builder b;
-    bool final;                   /* its weight gradients are final */
-    ds_use *to;                   /* old value → new; */
-    uint8_t *state;               /* DS_SHARD_NONE, … */
-    DS_VEC(ds_shard_value) info;  /* by new value; heap */
-    DS_VEC(ds_shard_moved) moved; /* heap, as the two below */
-    DS_VEC(ds_shard_pending) pending;
-    ds_map weights;   /* old arguments that are weights → number among step->weights */
-    ds_map states;    /* old arguments that are states or master copies → their weight's number */
-    ds_map gradients; /* old values that are a weight's gradient → 1 + the weight */
-    ds_map by_name;   /* path name, interned → op of `from`; with overrides */
-    bool backward;
-    const ds_path_loop *loops;           /* open */
-    DS_VEC(ds_shard_import) imports;     /* heap */
-    DS_VEC(ds_shard_stand_in) stand_ins; /* while an op is walked; heap */
+    ds_shard_frame f; /* the function being made */
 } ds_sharder;
 
 enum { DS_SHARD_NONE, DS_SHARD_MADE, DS_SHARD_ZEROS }; /* ZEROS: made where a layout is known */
@@ -274,7 +278,7 @@ bool ds_shard__is_lazy(ds_opcode code);
 /* Sums of gradients have no overrides of their own. Where the strategy has some, they go where the
  * ops around them leave their terms, not where the model's hints would put them. */
 static inline bool ds_shard__follows(const ds_sharder *s) {
-    return s->backward && s->step->strategy.ops;
+    return s->f.backward && s->step->strategy.ops;
 }
 
 /* The override of strategy.ops that matches an op of `from` in `loops`, and its mesh; NULL: none.

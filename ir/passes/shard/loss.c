@@ -29,7 +29,7 @@ static ds_status put(const loss *l, ds_op *op, ds_value *out, ds_error *err) {
 
 /* what = "": the result's own name. */
 static ds_op *new_op(const loss *l, ds_opcode code, const char *what, const ds_type *written) {
-    ds_builder *b = &l->s->b;
+    ds_builder *b = &l->s->f.b;
     ds_op *op = ds_build_op(b, code);
     const char *dot = what[0] ? "." : "";
     ds_build_out(b, op, ds_arena_printf(&l->s->unit->arena, "%s%s%s", l->name, dot, what), written);
@@ -39,28 +39,28 @@ static ds_op *new_op(const loss *l, ds_opcode code, const char *what, const ds_t
 static ds_status unary(const loss *l, ds_opcode code, const char *what, ds_value x, ds_value *out,
                        ds_error *err) {
     ds_op *op = new_op(l, code, what, NULL);
-    ds_build_in(&l->s->b, op, ds_use_of(x));
+    ds_build_in(&l->s->f.b, op, ds_use_of(x));
     return put(l, op, out, err);
 }
 
 static ds_status binary(const loss *l, ds_opcode code, const char *what, ds_value x, ds_value y,
                         ds_value *out, ds_error *err) {
     ds_op *op = new_op(l, code, what, NULL);
-    ds_build_in(&l->s->b, op, ds_use_of(x));
-    ds_build_in(&l->s->b, op, ds_use_of(y));
+    ds_build_in(&l->s->f.b, op, ds_use_of(x));
+    ds_build_in(&l->s->f.b, op, ds_use_of(y));
     return put(l, op, out, err);
 }
 
 static ds_status cast(const loss *l, ds_value x, ds_dtype dtype, const char *name, ds_value *out,
                       ds_error *err) {
-    const ds_type *type = ds_value_at(l->s->b.func, x)->type;
+    const ds_type *type = ds_value_at(l->s->f.b.func, x)->type;
     *out = x;
     if (type->dtype == dtype) return DS_OK;
     ds_type *to = ds_type_copy(&l->s->unit->arena, type);
     to->dtype = dtype;
-    ds_op *op = ds_build_op(&l->s->b, DS_OP_CAST);
-    ds_build_in(&l->s->b, op, ds_use_of(x));
-    ds_build_out(&l->s->b, op, name, to);
+    ds_op *op = ds_build_op(&l->s->f.b, DS_OP_CAST);
+    ds_build_in(&l->s->f.b, op, ds_use_of(x));
+    ds_build_out(&l->s->f.b, op, name, to);
     return put(l, op, out, err);
 }
 
@@ -77,8 +77,8 @@ static ds_status over_row(const loss *l, ds_opcode code, const char *what, ds_va
                           ds_value *out, ds_error *err) {
     ds_op *op = new_op(l, code, what, NULL);
     ds_expr last = ds_expr_int(&l->s->unit->exprs, l->rows.rank);
-    ds_build_in(&l->s->b, op, ds_use_of(x));
-    ds_build_attr_exprs(&l->s->b, op, "dims", &last, 1);
+    ds_build_in(&l->s->f.b, op, ds_use_of(x));
+    ds_build_attr_exprs(&l->s->f.b, op, "dims", &last, 1);
     DS_TRY(put(l, op, out, err));
     return complete(l, *out, out, err);
 }
@@ -89,9 +89,9 @@ static ds_status along_row(const loss *l, ds_value x, ds_value *out, ds_error *e
     const ds_type *logits = ds_shard__type_of(l->s, &l->x);
     ds_expr last = ds_expr_int(exprs, l->rows.rank), size = logits->dims[l->rows.rank].size;
     ds_op *op = new_op(l, DS_OP_EXPAND, "rows", ds_shard__type(l->s, logits, &l->logits));
-    ds_build_in(&l->s->b, op, ds_use_of(x));
-    ds_build_attr_exprs(&l->s->b, op, "dims", &last, 1);
-    ds_build_attr_exprs(&l->s->b, op, "sizes", &size, 1);
+    ds_build_in(&l->s->f.b, op, ds_use_of(x));
+    ds_build_attr_exprs(&l->s->f.b, op, "dims", &last, 1);
+    ds_build_attr_exprs(&l->s->f.b, op, "sizes", &size, 1);
     return put(l, op, out, err);
 }
 
@@ -109,8 +109,8 @@ static ds_status log_sum(const loss *l, ds_value *out, ds_error *err) {
 
 static ds_status picked(const loss *l, ds_value *out, ds_error *err) {
     ds_op *op = new_op(l, DS_OP_PICK, "picked", NULL);
-    ds_build_in(&l->s->b, op, l->x);
-    ds_build_in(&l->s->b, op, l->labels);
+    ds_build_in(&l->s->f.b, op, l->x);
+    ds_build_in(&l->s->f.b, op, l->labels);
     DS_TRY(put(l, op, out, err));
     return complete(l, *out, out, err);
 }
@@ -134,7 +134,7 @@ static ds_status read_logits(loss *l, const ds_use *in, ds_error *err) {
     DS_TRY(ds_shard__move(l->s, in[1], &l->rows, &l->labels, err));
     if (ds_shard__type_of(l->s, &l->x)->dtype == l->dtype && !l->x.n_index) return DS_OK;
     if (l->x.n_index) {
-        DS_TRY(ds_build_unary(&l->s->b, DS_OP_AFTER, "logits", l->x, &x, err));
+        DS_TRY(ds_build_unary(&l->s->f.b, DS_OP_AFTER, "logits", l->x, &x, err));
         l->x = ds_use_of(x);
     }
     DS_TRY(cast(l, l->x.value, l->dtype, "logits", &x, err));
@@ -155,7 +155,7 @@ ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
             l.logits.axis[last][l.logits.n[last]++] = now.axis[last][i];
     if (!l.logits.n[last]) return DS_OK;
     l.dtype = ds_dtype_bits(type->dtype) < 32 ? DS_F32 : type->dtype;
-    l.name = ds_value_at(s->from, old->out[0])->name;
+    l.name = ds_value_at(s->f.from, old->out[0])->name;
 
     ds_value lse, label, row, *out = DS_NEW_N(&s->unit->arena, ds_value, 2);
     DS_TRY(read_logits(&l, in, err));
@@ -164,7 +164,7 @@ ds_status ds_shard__loss(ds_sharder *s, const ds_op *old, const ds_use *in,
     DS_TRY(of_rows(&l, old, type->dtype, lse, label, &row, err));
     DS_TRY(cast(&l, row, type->dtype, l.name, &out[0], err));
     if (old->n_out > 1)
-        DS_TRY(cast(&l, lse, DS_F32, ds_value_at(s->from, old->out[1])->name, &out[1], err));
+        DS_TRY(cast(&l, lse, DS_F32, ds_value_at(s->f.from, old->out[1])->name, &out[1], err));
     *made = out;
     return DS_OK;
 }

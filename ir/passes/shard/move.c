@@ -162,8 +162,8 @@ double ds_shard__move_cost(const ds_sharder *s, const ds_type *type, const ds_la
 /* ---- emission ---- */
 
 static ds_use *find_moved(ds_sharder *s, const ds_use *use, const ds_layout *layout, ds_use *room) {
-    for (uint32_t i = s->moved.n; i-- > 0;) {
-        const ds_shard_moved *m = &s->moved.at[i];
+    for (uint32_t i = s->f.moved.n; i-- > 0;) {
+        const ds_shard_moved *m = &s->f.moved.at[i];
         if (!ds_use_same(&m->from, use)) continue;
         bool fits =
             layout ? ds_shard__same_layout(&m->layout, layout) : !m->layout.sum && !m->layout.max;
@@ -197,7 +197,7 @@ static const char *suffix_of(ds_opcode code) {
 }
 
 static ds_status emit(ds_sharder *s, ds_use from, const step *st, ds_use *out, ds_error *err) {
-    ds_builder *b = &s->b;
+    ds_builder *b = &s->f.b;
     ds_op *op = ds_build_op(b, st->code);
     const ds_type *type = ds_shard__type_of(s, &from);
     ds_layout now = ds_shard__layout(s, type);
@@ -227,7 +227,7 @@ static ds_status emit(ds_sharder *s, ds_use from, const step *st, ds_use *out, d
 }
 
 void ds_shard__remember(ds_sharder *s, ds_use from, ds_value twin, bool both) {
-    if (s->backward || from.n_index || !ds_build_is_inner(&s->b, from.value)) return;
+    if (s->f.backward || from.n_index || !ds_build_is_inner(&s->f.b, from.value)) return;
     ds_shard_value *value = ds_shard__value(s, from.value);
     value->twin = twin.i + 1;
     value->keep_both = both;
@@ -248,7 +248,7 @@ ds_status ds_shard__move(ds_sharder *s, ds_use use, const ds_layout *to, ds_use 
     bool exchanged = true; /* it has as many bytes as before */
     for (uint32_t i = 0; i < list.n; i++) {
         DS_TRY(emit(s, *out, &list.at[i], out, err));
-        DS_HPUSH(&s->moved, ((ds_shard_moved){use, list.at[i].after, out->value}));
+        DS_HPUSH(&s->f.moved, ((ds_shard_moved){use, list.at[i].after, out->value}));
         exchanged = exchanged && list.at[i].code == DS_OP_ALL_TO_ALL;
         if (exchanged) ds_shard__remember(s, start, out->value, false);
     }

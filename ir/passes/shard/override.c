@@ -42,14 +42,14 @@ static void find_ops(ds_sharder *s, const ds_block *block) {
         const ds_op *op = block->ops[i];
         if (op->code == DS_OP_FOR) find_ops(s, op->body);
         if (op->code < DS_OP_FIRST_TABLE_OP) continue;
-        const char *name = ds_intern(&s->unit->strings, ds_path_op_name(s->from, op));
-        if (!ds_map_find(&s->by_name, DS_KEY(name)))
-            ds_map_put(&s->by_name, DS_KEY(name), DS_KEY(op));
+        const char *name = ds_intern(&s->unit->strings, ds_path_op_name(s->f.from, op));
+        if (!ds_map_find(&s->f.by_name, DS_KEY(name)))
+            ds_map_put(&s->f.by_name, DS_KEY(name), DS_KEY(op));
     }
 }
 
 void ds_shard__find_names(ds_sharder *s) {
-    if (s->step->strategy.ops) find_ops(s, &s->from->body);
+    if (s->step->strategy.ops) find_ops(s, &s->f.from->body);
 }
 
 /* The forward op's term whose gradient an op with that end of its name gives, of this many dims;
@@ -85,9 +85,9 @@ static void rename_factors(ds_rule *rule, const ds_rule *forward, const ds_rule_
 }
 
 ds_status ds_shard__rename(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err) {
-    const char *end, *name = forward_name(&s->unit->arena, ds_path_op_name(s->from, op), &end);
+    const char *end, *name = forward_name(&s->unit->arena, ds_path_op_name(s->f.from, op), &end);
     if (!name || !is_gradient(end)) return DS_OK;
-    const uint64_t *found = ds_map_find(&s->by_name, DS_KEY(ds_intern(&s->unit->strings, name)));
+    const uint64_t *found = ds_map_find(&s->f.by_name, DS_KEY(ds_intern(&s->unit->strings, name)));
     if (!found) return DS_OK;
     ds_rule forward;
     DS_TRY(ds_shard__rule(s, (const ds_op *)(uintptr_t)*found, &forward, err));
@@ -102,9 +102,9 @@ ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop 
                              const ds_attr **override, uint8_t *mesh, bool *exact, ds_error *err) {
     const ds_attr *ops = s->step->strategy.ops;
     *override = NULL;
-    bool joins = s->step->strategy.microbatches > 1 && s->from == s->step->func;
+    bool joins = s->step->strategy.microbatches > 1 && s->f.from == s->step->func;
     if (!ops || joins) return DS_OK; /* what puts microbatches together is no op of the model */
-    const char *name = ds_path_op_name(s->from, op);
+    const char *name = ds_path_op_name(s->f.from, op);
     const char *end, *forward = forward_name(&s->unit->arena, name, &end);
     const char *func = s->step->func->name; /* a microbatch's ops have the paths of the step's */
     for (uint32_t i = 0; i < ops->n_items && !*override; i++) {
@@ -124,10 +124,10 @@ static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_l
 /* A microbatch's function has the weights by the step's names. */
 static ds_status find_home_in_callee(ds_sharder *s, const ds_func *callee, const char *weight,
                                      ds_layout *home, bool *found, ds_error *err) {
-    const ds_func *caller = s->from;
-    s->from = callee;
+    const ds_func *caller = s->f.from;
+    s->f.from = callee;
     ds_status status = find_home(s, &callee->body, NULL, weight, home, found, err);
-    s->from = caller;
+    s->f.from = caller;
     return status;
 }
 
@@ -136,7 +136,7 @@ static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_l
     for (uint32_t i = 0; i < block->n_ops && !*found; i++) {
         const ds_op *op = block->ops[i];
         if (op->code == DS_OP_FOR) {
-            const ds_path_loop inside = {ds_path_loop_name(s->from, op), DS_ANY_TURN, loops};
+            const ds_path_loop inside = {ds_path_loop_name(s->f.from, op), DS_ANY_TURN, loops};
             DS_TRY(find_home(s, op->body, &inside, weight, home, found, err));
         }
         if (op->code == DS_OP_CALL)
@@ -147,7 +147,7 @@ static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_l
             uint8_t mesh = 0;
             bool exact = false;
             ds_shard_choice choice = {0};
-            if (ds_value_at(s->from, op->in[k].value)->name != weight) continue;
+            if (ds_value_at(s->f.from, op->in[k].value)->name != weight) continue;
             DS_TRY(ds_shard__override(s, op, loops, &override, &mesh, &exact, err));
             if (!override || !exact) continue;
             DS_TRY(ds_shard__forced(s, op, override, mesh, exact, &choice, err));
@@ -162,7 +162,7 @@ ds_status ds_shard__override_home(ds_sharder *s, const char *weight, ds_layout *
                                   ds_error *err) {
     *found = false;
     if (!s->step->strategy.ops) return DS_OK;
-    return find_home(s, &s->from->body, NULL, weight, home, found, err);
+    return find_home(s, &s->f.from->body, NULL, weight, home, found, err);
 }
 
 ds_status ds_shard__overrides_used(const ds_sharder *s, ds_error *err) {

@@ -35,7 +35,7 @@ static ds_status call_args(ds_sharder *s, const ds_op *old, const ds_func *calle
                            const ds_type **types, ds_error *err) {
     for (uint32_t i = 0; i < old->n_in; i++) {
         DS_TRY(ds_shard__read(s, &old->in[i], &in[i], err));
-        const ds_value_info *info = ds_value_at(s->b.func, in[i].value);
+        const ds_value_info *info = ds_value_at(s->f.b.func, in[i].value);
         bool family = info->n_binders && !in[i].n_index;
         types[i] = ds_shard__type_of(s, &in[i]);
         if (!callee) continue;
@@ -58,17 +58,17 @@ ds_status ds_shard__call(ds_sharder *s, const ds_op *old, ds_error *err) {
     DS_TRY(ds_shard__flush(s, err));
     DS_TRY(call_args(s, old, callee, in, types, err));
     if (!callee) DS_TRY(make_func(s, old->callee, types, &callee, err));
-    ds_op *op = ds_build_op(&s->b, DS_OP_CALL);
+    ds_op *op = ds_build_op(&s->f.b, DS_OP_CALL);
     op->loc = old->loc;
     op->attrs = old->attrs;
     op->n_attrs = old->n_attrs;
     op->callee = callee;
     op->callee_name = callee->name;
-    for (uint32_t i = 0; i < old->n_in; i++) ds_build_in(&s->b, op, in[i]);
+    for (uint32_t i = 0; i < old->n_in; i++) ds_build_in(&s->f.b, op, in[i]);
     for (uint32_t i = 0; i < old->n_out; i++) {
-        ds_value out =
-            ds_build_out(&s->b, op, ds_value_at(s->from, old->out[i])->name, callee->results[i]);
-        ds_value_info *info = ds_value_at(s->b.func, out);
+        ds_value out = ds_build_out(&s->f.b, op, ds_value_at(s->f.from, old->out[i])->name,
+                                    callee->results[i]);
+        ds_value_info *info = ds_value_at(s->f.b.func, out);
         info->binders = callee->result_binders[i];
         info->n_binders = callee->n_result_binders[i];
         ds_shard__define(s, old->out[i], out);
@@ -79,11 +79,11 @@ ds_status ds_shard__call(ds_sharder *s, const ds_op *old, ds_error *err) {
 /* ---- functions ---- */
 
 static ds_status add_arg(ds_sharder *s, ds_value old, const ds_type *given, ds_error *err) {
-    const ds_value_info *info = ds_value_at(s->from, old);
+    const ds_value_info *info = ds_value_at(s->f.from, old);
     ds_layout layout;
     ds_shard_value known = {0};
-    const uint64_t *weight = ds_map_find(&s->weights, old.i);
-    const uint64_t *owner = weight ? weight : ds_map_find(&s->states, old.i);
+    const uint64_t *weight = ds_map_find(&s->f.weights, old.i);
+    const uint64_t *owner = weight ? weight : ds_map_find(&s->f.states, old.i);
     int64_t zero = s->step->strategy.zero;
     s->here = owner ? ds_shard__home_mesh(s, (uint32_t)*owner) : 0;
     DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &layout, &known.seq, err));
@@ -97,7 +97,7 @@ static ds_status add_arg(ds_sharder *s, ds_value old, const ds_type *given, ds_e
     } else if (given) {
         layout = ds_shard__layout(s, given);
     }
-    ds_value made = ds_build_arg(&s->b, info->name, ds_shard__type(s, info->type, &layout),
+    ds_value made = ds_build_arg(&s->f.b, info->name, ds_shard__type(s, info->type, &layout),
                                  info->binders, info->n_binders, info->attrs, info->n_attrs);
     *ds_shard__value(s, made) = known;
     ds_shard__define(s, old, made);
@@ -110,12 +110,12 @@ static ds_status results(ds_sharder *s, const ds_op *ret, ds_error *err) {
     DS_TRY(ds_shard__flush(s, err));
     for (uint32_t i = 0; i < ret->n_in; i++) {
         DS_TRY(ds_shard__read(s, &ret->in[i], &uses[i], err));
-        const ds_value_info *info = ds_value_at(s->b.func, uses[i].value);
+        const ds_value_info *info = ds_value_at(s->f.b.func, uses[i].value);
         bool family = info->n_binders && !uses[i].n_index;
-        if (s->from == s->step->func && !family)
+        if (s->f.from == s->step->func && !family)
             DS_TRY(ds_shard__resolve(s, uses[i], &uses[i], err));
     }
-    return ds_build_return(&s->b, uses, ret->n_in, err);
+    return ds_build_return(&s->f.b, uses, ret->n_in, err);
 }
 
 static bool axis_size(void *context, const ds_place *on, const char *axis, int64_t *size) {
@@ -134,58 +134,58 @@ static bool axis_size(void *context, const ds_place *on, const char *axis, int64
 }
 
 static ds_status fill_func(ds_sharder *s, const ds_type *const *args, ds_error *err) {
-    const ds_op *ret = ds_block_end(&s->from->body);
+    const ds_op *ret = ds_block_end(&s->f.from->body);
     ds_shard__find_weights(s);
     ds_shard__find_names(s);
-    for (uint32_t i = 0; i < s->from->n_args; i++)
-        DS_TRY(add_arg(s, s->from->args[i], args ? args[i] : NULL, err));
+    for (uint32_t i = 0; i < s->f.from->n_args; i++)
+        DS_TRY(add_arg(s, s->f.from->args[i], args ? args[i] : NULL, err));
     ds_shard__find_gradients(s);
-    DS_TRY(ds_shard__walk(s, &s->from->body, err));
+    DS_TRY(ds_shard__walk(s, &s->f.from->body, err));
     if (!ret || ret->code != DS_OP_RETURN)
-        return ds_error_set(err, DS_ERR_UNSUPPORTED, s->from->loc, "@%s has no results",
-                            s->from->name);
+        return ds_error_set(err, DS_ERR_UNSUPPORTED, s->f.from->loc, "@%s has no results",
+                            s->f.from->name);
     return results(s, ret, err);
 }
 
-/* A function of its own inside another one: what belongs to the outer one is put aside. */
+static void frame_init(ds_shard_frame *f, const ds_sharder *s, const ds_func *from) {
+    *f = (ds_shard_frame){.from = from};
+    f->final = from == s->step->func || strcmp(from->name, "last") == 0;
+    f->to = ds_xcalloc(from->values.n + 1, sizeof *f->to);
+    f->state = ds_xcalloc(from->values.n + 1, 1);
+    ds_map_init(&f->weights);
+    ds_map_init(&f->states);
+    ds_map_init(&f->gradients);
+    ds_map_init(&f->by_name);
+}
+
+static void frame_deinit(ds_shard_frame *f) {
+    ds_map_deinit(&f->weights);
+    ds_map_deinit(&f->states);
+    ds_map_deinit(&f->gradients);
+    ds_map_deinit(&f->by_name);
+    free(f->to);
+    free(f->state);
+    free(f->info.at);
+    free(f->moved.at);
+    free(f->pending.at);
+    free(f->imports.at);
+    free(f->stand_ins.at);
+}
+
 static ds_status make_func(ds_sharder *s, const ds_func *from, const ds_type *const *args,
                            ds_func **out, ds_error *err) {
-    ds_sharder outer = *s;
-    s->from = from;
-    s->final = from == s->step->func || strcmp(from->name, "last") == 0;
-    s->to = ds_xcalloc(from->values.n + 1, sizeof *s->to);
-    s->state = ds_xcalloc(from->values.n + 1, 1);
-    memset(&s->info, 0, sizeof s->info);
-    memset(&s->moved, 0, sizeof s->moved);
-    memset(&s->pending, 0, sizeof s->pending);
-    memset(&s->imports, 0, sizeof s->imports);
-    memset(&s->stand_ins, 0, sizeof s->stand_ins);
-    s->loops = NULL;
-    s->backward = false;
-    ds_map_init(&s->weights);
-    ds_map_init(&s->states);
-    ds_map_init(&s->gradients);
-    ds_map_init(&s->by_name);
-    ds_build_func(&s->b, s->module, from->name, false);
-    ds_build_reserve(&s->b, from->values.n + from->values.n / 4);
-    s->b.axis_size = axis_size;
-    s->b.context = s;
+    const ds_shard_frame outer = s->f;
+    const uint8_t here = s->here;
+    frame_init(&s->f, s, from);
+    ds_build_func(&s->f.b, s->module, from->name, false);
+    ds_build_reserve(&s->f.b, from->values.n + from->values.n / 4);
+    s->f.b.axis_size = axis_size;
+    s->f.b.context = s;
     ds_status status = fill_func(s, args, err);
-    *out = ds_build_end(&s->b);
-    ds_map_deinit(&s->weights);
-    ds_map_deinit(&s->states);
-    ds_map_deinit(&s->gradients);
-    ds_map_deinit(&s->by_name);
-    free(s->to);
-    free(s->state);
-    free(s->info.at);
-    free(s->moved.at);
-    free(s->pending.at);
-    free(s->imports.at);
-    free(s->stand_ins.at);
-    memcpy(&outer.meshes, &s->meshes, sizeof s->meshes); /* what both share */
-    memcpy(&outer.funcs, &s->funcs, sizeof s->funcs);
-    *s = outer;
+    *out = ds_build_end(&s->f.b);
+    frame_deinit(&s->f);
+    s->f = outer;
+    s->here = here;
     if (status == DS_OK) DS_PUSH(&s->unit->arena, &s->funcs, ((ds_shard_func){from, *out}));
     return status;
 }

@@ -120,7 +120,7 @@ static ds_layout carry_over(const ds_sharder *s, const ds_type *type, const ds_l
 
 /* The op that has no operands and makes the value; NULL: another one does. */
 static const ds_op *constant(const ds_sharder *s, ds_value made) {
-    const ds_op *op = ds_value_at(s->b.func, made)->def;
+    const ds_op *op = ds_value_at(s->f.b.func, made)->def;
     return op && op->code >= DS_OP_FIRST_TABLE_OP && !op->n_in && op->n_out == 1 ? op : NULL;
 }
 
@@ -130,29 +130,29 @@ static ds_status cross(ds_sharder *s, ds_value from, ds_value *out, ds_error *er
     const ds_op *made = constant(s, from);
     const ds_shard_value like = {.seq = ds_shard__value(s, from)->seq};
     ds_layout now = ds_shard__layout(s, type), to = carry_over(s, type, &now, s->here);
-    ds_op *op = ds_build_op(&s->b, made ? made->code : DS_OP_RESHARD);
+    ds_op *op = ds_build_op(&s->f.b, made ? made->code : DS_OP_RESHARD);
     if (made) {
         op->loc = made->loc;
         op->attrs = made->attrs;
         op->n_attrs = made->n_attrs;
     } else {
-        ds_build_in(&s->b, op, use);
+        ds_build_in(&s->f.b, op, use);
     }
-    const char *name = ds_value_at(s->b.func, from)->name;
+    const char *name = ds_value_at(s->f.b.func, from)->name;
     name = ds_arena_printf(&s->unit->arena, "%s.%s", name, s->meshes.at[s->here].name);
-    ds_build_out(&s->b, op, name, ds_shard__type(s, type, &to));
+    ds_build_out(&s->f.b, op, name, ds_shard__type(s, type, &to));
     DS_TRY(ds_shard__put(s, op, &like, err));
     *out = op->out[0];
     return DS_OK;
 }
 
 static ds_status import(ds_sharder *s, ds_value old, ds_use use, ds_value *out, ds_error *err) {
-    for (uint32_t i = 0; i < s->imports.n; i++) {
-        const ds_shard_import *known = &s->imports.at[i];
+    for (uint32_t i = 0; i < s->f.imports.n; i++) {
+        const ds_shard_import *known = &s->f.imports.at[i];
         *out = known->made;
         if (known->old.i == old.i && known->mesh == s->here) return DS_OK;
     }
-    const ds_value_info *info = ds_value_at(s->b.func, use.value);
+    const ds_value_info *info = ds_value_at(s->f.b.func, use.value);
     if (info->n_binders)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, ds_step__knob(s->step, "stage_dp"),
                             "%%%s is a family, one value a turn, and read on a stage of another "
@@ -161,7 +161,7 @@ static ds_status import(ds_sharder *s, ds_value old, ds_use use, ds_value *out, 
                             info->name);
     DS_TRY(ds_shard__resolve(s, use, &use, err));
     DS_TRY(cross(s, use.value, out, err));
-    DS_HPUSH(&s->imports, ((ds_shard_import){old, *out, s->here}));
+    DS_HPUSH(&s->f.imports, ((ds_shard_import){old, *out, s->here}));
     return DS_OK;
 }
 
@@ -177,7 +177,7 @@ static void read_value(void *context, const ds_use *old) {
     ds_sharder *s = r->s;
     ds_use use;
     ds_value made = DS_NO_VALUE;
-    if (r->status != DS_OK || s->state[old->value.i] != DS_SHARD_MADE) return;
+    if (r->status != DS_OK || s->f.state[old->value.i] != DS_SHARD_MADE) return;
     const ds_use whole = ds_use_of(old->value);
     r->status = ds_shard__read(s, &whole, &use, r->err);
     if (r->status != DS_OK) return;
@@ -185,8 +185,8 @@ static void read_value(void *context, const ds_use *old) {
     if (ds_shard__layout(s, type).mesh == s->here) return;
     r->status = import(s, old->value, use, &made, r->err);
     if (r->status != DS_OK) return;
-    DS_HPUSH(&s->stand_ins, ((ds_shard_stand_in){old->value, s->to[old->value.i]}));
-    s->to[old->value.i] = ds_use_of(made);
+    DS_HPUSH(&s->f.stand_ins, ((ds_shard_stand_in){old->value, s->f.to[old->value.i]}));
+    s->f.to[old->value.i] = ds_use_of(made);
 }
 
 ds_status ds_shard__enter(ds_sharder *s, const ds_op *op, ds_error *err) {
@@ -199,8 +199,8 @@ ds_status ds_shard__enter(ds_sharder *s, const ds_op *op, ds_error *err) {
 }
 
 void ds_shard__leave(ds_sharder *s) {
-    while (s->stand_ins.n) {
-        const ds_shard_stand_in *last = &s->stand_ins.at[--s->stand_ins.n];
-        s->to[last->old.i] = last->use;
+    while (s->f.stand_ins.n) {
+        const ds_shard_stand_in *last = &s->f.stand_ins.at[--s->f.stand_ins.n];
+        s->f.to[last->old.i] = last->use;
     }
 }

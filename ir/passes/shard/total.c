@@ -26,10 +26,10 @@ static ds_status join(ds_sharder *s, totals *t, ds_use use, const char *name, ds
     uint8_t over = over_of(s, &use);
     for (uint32_t i = 0; i < t->n; i++) {
         if (t->at[i].over != over) continue;
-        ds_op *op = ds_build_op(&s->b, DS_OP_ADD);
-        ds_build_in(&s->b, op, t->at[i].sum);
-        ds_build_in(&s->b, op, use);
-        ds_build_out(&s->b, op, name, NULL);
+        ds_op *op = ds_build_op(&s->f.b, DS_OP_ADD);
+        ds_build_in(&s->f.b, op, t->at[i].sum);
+        ds_build_in(&s->f.b, op, use);
+        ds_build_out(&s->f.b, op, name, NULL);
         DS_TRY(ds_shard__put(s, op, &(ds_shard_value){0}, err));
         t->at[i].sum = ds_use_of(op->out[0]);
         return DS_OK;
@@ -56,18 +56,18 @@ static uint8_t next_axes(totals *t) {
 static ds_status reduce(ds_sharder *s, ds_use use, uint8_t axes, const char *name, ds_use *out,
                         ds_error *err) {
     const ds_shard_mesh *mesh = &s->meshes.at[0];
-    ds_op *op = ds_build_op(&s->b, DS_OP_ALL_REDUCE);
+    ds_op *op = ds_build_op(&s->f.b, DS_OP_ALL_REDUCE);
     op->over = DS_NEW_N(&s->unit->arena, const char *, DS_SHARD_AXES);
     for (uint32_t a = 0; a < mesh->n_axes; a++)
         if (axes >> a & 1) op->over[op->n_over++] = mesh->axes[a].name;
-    ds_build_in(&s->b, op, use);
-    *out = ds_use_of(ds_build_out(&s->b, op, name, NULL));
+    ds_build_in(&s->f.b, op, use);
+    *out = ds_use_of(ds_build_out(&s->f.b, op, name, NULL));
     return ds_shard__put(s, op, &(ds_shard_value){0}, err);
 }
 
 ds_status ds_shard__total(ds_sharder *s, const ds_op *old, const ds_use *in, const ds_value **made,
                           ds_error *err) {
-    const char *name = ds_value_at(s->from, old->out[0])->name;
+    const char *name = ds_value_at(s->f.from, old->out[0])->name;
     totals t = {DS_NEW_N(&s->unit->arena, kind, old->n_in), 0};
     for (uint32_t i = 0; i < old->n_in; i++) DS_TRY(join(s, &t, in[i], name, err));
     while (t.n > 1 || t.at[0].over) {

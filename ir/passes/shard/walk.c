@@ -11,12 +11,12 @@
 /* ---- what is known of values ---- */
 
 const ds_type *ds_shard__type_of(const ds_sharder *s, const ds_use *use) {
-    return ds_use_type(s->unit, s->b.func, use);
+    return ds_use_type(s->unit, s->f.b.func, use);
 }
 
 ds_shard_value *ds_shard__value(ds_sharder *s, ds_value value) {
-    while (s->info.n <= value.i) DS_HPUSH(&s->info, ((ds_shard_value){0}));
-    return &s->info.at[value.i];
+    while (s->f.info.n <= value.i) DS_HPUSH(&s->f.info, ((ds_shard_value){0}));
+    return &s->f.info.at[value.i];
 }
 
 ds_status ds_shard__put(ds_sharder *s, ds_op *op, const ds_shard_value *like, ds_error *err) {
@@ -25,7 +25,7 @@ ds_status ds_shard__put(ds_sharder *s, ds_op *op, const ds_shard_value *like, ds
         *value = *like;
         value->twin = 0;
     }
-    return ds_build_put(&s->b, op, err);
+    return ds_build_put(&s->f.b, op, err);
 }
 
 static ds_layout layout_of(ds_sharder *s, ds_use use) {
@@ -33,23 +33,23 @@ static ds_layout layout_of(ds_sharder *s, ds_use use) {
 }
 
 void ds_shard__define(ds_sharder *s, ds_value old, ds_value made) {
-    s->to[old.i] = ds_use_of(made);
-    s->state[old.i] = DS_SHARD_MADE;
+    s->f.to[old.i] = ds_use_of(made);
+    s->f.state[old.i] = DS_SHARD_MADE;
 }
 
 /* ---- reading ---- */
 
 static bool is_pending(const ds_sharder *s, ds_value old) {
-    for (uint32_t i = 0; i < s->pending.n; i++)
-        if (s->pending.at[i].old.i == old.i) return true;
+    for (uint32_t i = 0; i < s->f.pending.n; i++)
+        if (s->f.pending.at[i].old.i == old.i) return true;
     return false;
 }
 
 static ds_status make_zeros(ds_sharder *s, ds_value old, const ds_layout *layout, ds_use *out,
                             ds_error *err) {
-    const ds_value_info *info = ds_value_at(s->from, old);
-    ds_op *op = ds_build_op(&s->b, DS_OP_ZEROS);
-    ds_build_out(&s->b, op, info->name, ds_shard__type(s, info->type, layout));
+    const ds_value_info *info = ds_value_at(s->f.from, old);
+    ds_op *op = ds_build_op(&s->f.b, DS_OP_ZEROS);
+    ds_build_out(&s->f.b, op, info->name, ds_shard__type(s, info->type, layout));
     *out = ds_use_of(op->out[0]);
     return ds_shard__put(s, op, &(ds_shard_value){0}, err);
 }
@@ -57,12 +57,12 @@ static ds_status make_zeros(ds_sharder *s, ds_value old, const ds_layout *layout
 /* What an old use is now; zeros are made whole. */
 ds_status ds_shard__read(ds_sharder *s, const ds_use *old, ds_use *out, ds_error *err) {
     if (is_pending(s, old->value)) DS_TRY(ds_shard__flush(s, err));
-    if (s->state[old->value.i] == DS_SHARD_ZEROS) {
-        ds_layout whole = ds_shard__whole(s, ds_value_at(s->from, old->value)->type->rank);
+    if (s->f.state[old->value.i] == DS_SHARD_ZEROS) {
+        ds_layout whole = ds_shard__whole(s, ds_value_at(s->f.from, old->value)->type->rank);
         return make_zeros(s, old->value, &whole, out, err);
     }
     *out = *old;
-    out->value = s->to[old->value.i].value;
+    out->value = s->f.to[old->value.i].value;
     return DS_OK;
 }
 
@@ -75,21 +75,21 @@ typedef struct saved {
 } saved;
 
 static saved save(const ds_sharder *s) {
-    return (saved){ds_build_here(&s->b), s->moved.n, s->pending.n, s->backward};
+    return (saved){ds_build_here(&s->f.b), s->f.moved.n, s->f.pending.n, s->f.backward};
 }
 
 /* Where n moves were known: none of them any more if the backward pass has begun since, and others
  * stand in their places. */
 static uint32_t moves_of(const ds_sharder *s, uint32_t n, bool backward) {
-    return s->backward == backward ? n : 0;
+    return s->f.backward == backward ? n : 0;
 }
 
 static void go_back(ds_sharder *s, const saved *at) {
-    ds_build_back(&s->b, at->mark);
-    if (s->info.n > at->mark.n_values) s->info.n = at->mark.n_values;
-    s->moved.n = moves_of(s, at->n_moved, at->backward);
-    s->pending.n = at->n_pending;
-    s->backward = at->backward;
+    ds_build_back(&s->f.b, at->mark);
+    if (s->f.info.n > at->mark.n_values) s->f.info.n = at->mark.n_values;
+    s->f.moved.n = moves_of(s, at->n_moved, at->backward);
+    s->f.pending.n = at->n_pending;
+    s->f.backward = at->backward;
 }
 
 /* ---- table ops ---- */
@@ -123,7 +123,7 @@ static ds_use as_remembered(ds_sharder *s, ds_use use) {
 }
 
 static bool is_zeros(const ds_sharder *s, const ds_use *old) {
-    return s->state[old->value.i] == DS_SHARD_ZEROS;
+    return s->f.state[old->value.i] == DS_SHARD_ZEROS;
 }
 
 /* The operands as they lie; zeros only if they are wanted, as stand-ins. */
@@ -131,7 +131,7 @@ static ds_status operands(ds_sharder *s, const ds_op *op, bool zeros, ds_use *in
     for (uint32_t i = 0; i < op->n_in; i++) {
         if (!zeros && is_zeros(s, &op->in[i])) continue;
         DS_TRY(ds_shard__read(s, &op->in[i], &in[i], err));
-        if (s->backward) in[i] = as_remembered(s, in[i]);
+        if (s->f.backward) in[i] = as_remembered(s, in[i]);
         if (!is_optimizer(op)) DS_TRY(gather_weight(s, &in[i], err));
         in[i] = ds_shard__is_lazy(op->code) ? in[i] : ds_shard__resolved(s, in[i]);
     }
@@ -158,16 +158,16 @@ static bool takes_written_type(const ds_op *op) {
 
 static void copy_shape(ds_sharder *s, const ds_op *old, ds_op *op) {
     if (old->code != DS_OP_RESHAPE || ds_attr_find(old->attrs, old->n_attrs, "shape")) return;
-    const ds_type *type = ds_value_at(s->from, old->out[0])->type;
+    const ds_type *type = ds_value_at(s->f.from, old->out[0])->type;
     ds_expr dims[DS_MAX_RANK];
     for (uint32_t d = 0; d < type->rank; d++) dims[d] = type->dims[d].size;
-    ds_build_attr_exprs(&s->b, op, "shape", dims, type->rank);
+    ds_build_attr_exprs(&s->f.b, op, "shape", dims, type->rank);
 }
 
 /* The op takes the array of its operands. */
 static ds_status emit(ds_sharder *s, const ds_op *old, ds_use *in, const ds_shard_choice *choice,
                       ds_op **out, ds_error *err) {
-    ds_builder *b = &s->b;
+    ds_builder *b = &s->f.b;
     ds_op *op = ds_build_op(b, old->code);
     op->loc = old->loc;
     op->attrs = old->attrs;
@@ -175,7 +175,7 @@ static ds_status emit(ds_sharder *s, const ds_op *old, ds_use *in, const ds_shar
     op->in = in;
     op->n_in = old->n_in;
     for (uint32_t i = 0; i < old->n_out; i++) {
-        const ds_value_info *info = ds_value_at(s->from, old->out[i]);
+        const ds_value_info *info = ds_value_at(s->f.from, old->out[i]);
         ds_layout layout = choice->out[0];
         if (old->code == DS_OP_CAST) layout.sum = choice->in[0].sum, layout.max = choice->in[0].max;
         const ds_type *written =
@@ -191,7 +191,7 @@ static ds_status emit(ds_sharder *s, const ds_op *old, ds_use *in, const ds_shar
 static ds_status know_results(ds_sharder *s, const ds_op *old, const ds_use *in,
                               const ds_value *made, const ds_shard_choice *choice, ds_error *err) {
     for (uint32_t i = 0; i < old->n_out; i++) {
-        const ds_value_info *info = ds_value_at(s->from, old->out[i]);
+        const ds_value_info *info = ds_value_at(s->f.from, old->out[i]);
         ds_shard_value *value = ds_shard__value(s, made[i]);
         ds_layout hint;
         DS_TRY(ds_shard__hint(s, info->type, info->name, info->loc, &hint, &value->seq, err));
@@ -212,7 +212,7 @@ static ds_status settle_update(ds_sharder *s, const ds_op *old, ds_value made,
                                const ds_layout *weight, ds_error *err) {
     ds_use moved;
     DS_TRY(ds_shard__move(s, ds_use_of(made), weight, &moved, err));
-    s->to[old->out[0].i] = moved;
+    s->f.to[old->out[0].i] = moved;
     return DS_OK;
 }
 
@@ -222,7 +222,7 @@ static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_sh
     uint8_t mesh = 0;
     bool exact = false;
     if (!old->n_in) {
-        choice->out[0] = ds_shard__whole(s, ds_value_at(s->from, old->out[0])->type->rank);
+        choice->out[0] = ds_shard__whole(s, ds_value_at(s->f.from, old->out[0])->type->rank);
         return DS_OK;
     }
     if (is_optimizer(old)) { /* where the states lie: they are not moved */
@@ -236,7 +236,7 @@ static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_sh
         return DS_OK;
     }
     if (old->code == DS_OP_TOTAL) return DS_OK; /* total.c */
-    DS_TRY(ds_shard__override(s, old, s->loops, &override, &mesh, &exact, err));
+    DS_TRY(ds_shard__override(s, old, s->f.loops, &override, &mesh, &exact, err));
     bool means = exact;
     if (override && !exact) DS_TRY(ds_shard__means(s, old, override, &means, err));
     if (override && means) return ds_shard__forced(s, old, override, mesh, exact, choice, err);
@@ -260,7 +260,7 @@ static ds_status rewrite(ds_sharder *s, const ds_op *old, ds_use *in, const ds_s
 }
 
 static bool is_gradient(const ds_sharder *s, ds_value old) {
-    const uint64_t *found = ds_map_find(&s->gradients, old.i);
+    const uint64_t *found = ds_map_find(&s->f.gradients, old.i);
     return found && *found != DS_SHARD_TERM;
 }
 
@@ -268,12 +268,12 @@ static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     ds_use *in = DS_NEW_N(&s->unit->arena, ds_use, old->n_in + 1);
     ds_shard_choice choice = {0};
     const ds_value *made = NULL;
-    if (!s->backward && (ds_op_desc_of(old->code)->flags & DS_OPF_BACKWARD)) {
-        s->backward = true;
-        s->moved.n = 0;
+    if (!s->f.backward && (ds_op_desc_of(old->code)->flags & DS_OPF_BACKWARD)) {
+        s->f.backward = true;
+        s->f.moved.n = 0;
     }
     if (old->code == DS_OP_ZEROS) {
-        s->state[old->out[0].i] = DS_SHARD_ZEROS;
+        s->f.state[old->out[0].i] = DS_SHARD_ZEROS;
         return DS_OK;
     }
     bool zeros = false;
@@ -317,7 +317,7 @@ static ds_status first_layouts(ds_sharder *s, const ds_op *loop, carried *carry,
     for (uint32_t i = 0; i < loop->n_in; i++) {
         ds_use init;
         ds_layout hint;
-        const ds_value_info *arg = ds_value_at(s->from, loop->args[i]);
+        const ds_value_info *arg = ds_value_at(s->f.from, loop->args[i]);
         DS_TRY(ds_shard__hint(s, arg->type, arg->name, arg->loc, &hint, &carry[i].seq, err));
         carry[i].zeros = is_zeros(s, &loop->in[i]);
         if (carry[i].zeros) continue;
@@ -339,7 +339,7 @@ static ds_status move_inits(ds_sharder *s, const ds_op *loop, const carried *car
     for (uint32_t i = 0; i < loop->n_in; i++) {
         if (carry[i].zeros) {
             ds_layout whole =
-                ds_shard__whole(s, ds_value_at(s->from, loop->in[i].value)->type->rank);
+                ds_shard__whole(s, ds_value_at(s->f.from, loop->in[i].value)->type->rank);
             const ds_layout *to = carry[i].known ? &carry[i].layout : &whole;
             DS_TRY(make_zeros(s, loop->in[i].value, to, &init[i], err));
         } else {
@@ -353,16 +353,16 @@ static ds_status move_inits(ds_sharder *s, const ds_op *loop, const carried *car
 
 /* In the first walk a carry that starts from zeros is zeros itself: the body says how it lies. */
 static void open_loop(ds_sharder *s, const ds_op *old, const carried *carry, const ds_use *init) {
-    ds_op *loop = ds_build_for(&s->b, old->index, old->lo, old->hi);
+    ds_op *loop = ds_build_for(&s->f.b, old->index, old->lo, old->hi);
     loop->loc = old->loc;
     loop->attrs = old->attrs;
     loop->n_attrs = old->n_attrs;
     for (uint32_t i = 0; i < old->n_in; i++) {
-        const ds_value_info *arg = ds_value_at(s->from, old->args[i]);
-        s->state[old->args[i].i] = DS_SHARD_ZEROS;
+        const ds_value_info *arg = ds_value_at(s->f.from, old->args[i]);
+        s->f.state[old->args[i].i] = DS_SHARD_ZEROS;
         if (!carry[i].known) continue;
         const ds_type *type = ds_shard__type(s, arg->type, &carry[i].layout);
-        ds_value value = ds_build_carry(&s->b, loop, arg->name, type, init[i]);
+        ds_value value = ds_build_carry(&s->f.b, loop, arg->name, type, init[i]);
         ds_shard__value(s, value)->seq = carry[i].seq;
         ds_shard__define(s, old->args[i], value);
     }
@@ -419,12 +419,12 @@ static ds_status end_loop(ds_sharder *s, const ds_op *old, const ds_op *yield, c
         uses[i] = ds_shard__resolved(s, uses[i]);
         if (i < n_next) DS_TRY(ds_shard__move(s, uses[i], &carry[i].layout, &uses[i], err));
         known[i].seq = i < n_next ? carry[i].seq : ds_shard__value(s, uses[i].value)->seq;
-        names[i] = ds_value_at(s->from, old->out[i])->name;
+        names[i] = ds_value_at(s->f.from, old->out[i])->name;
         if (i >= n_next) keep_twin(s, &uses[i], &known[i], uses, &n);
     }
     ds_op *loop = NULL;
-    DS_TRY(ds_build_yield(&s->b, uses, n_next, uses + n_next, n - n_next, names, err));
-    loop = ds_build_last(&s->b);
+    DS_TRY(ds_build_yield(&s->f.b, uses, n_next, uses + n_next, n - n_next, names, err));
+    loop = ds_build_last(&s->f.b);
     for (uint32_t i = 0; i < yield->n_in; i++) {
         if (known[i].twin) known[i].twin = loop->out[known[i].twin].i + 1;
         *ds_shard__value(s, loop->out[i]) = known[i];
@@ -445,12 +445,12 @@ static ds_status for_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     for (uint32_t walk = 0;; walk++) {
         bool again = false;
         DS_TRY(move_inits(s, old, carry, init, err));
-        uint32_t n_moved = s->moved.n;
+        uint32_t n_moved = s->f.moved.n;
         open_loop(s, old, carry, init);
-        const ds_path_loop inside = {ds_path_loop_name(s->from, old), DS_ANY_TURN, s->loops};
-        s->loops = &inside;
+        const ds_path_loop inside = {ds_path_loop_name(s->f.from, old), DS_ANY_TURN, s->f.loops};
+        s->f.loops = &inside;
         ds_status status = ds_shard__walk(s, old->body, err);
-        s->loops = inside.up;
+        s->f.loops = inside.up;
         if (status != DS_OK) return status;
         DS_TRY(ds_shard__flush(s, err));
         if (!yield || yield->code != DS_OP_YIELD)
@@ -461,7 +461,7 @@ static ds_status for_op(ds_sharder *s, const ds_op *old, ds_error *err) {
             continue;
         }
         DS_TRY(end_loop(s, old, yield, carry, err));
-        s->moved.n = moves_of(s, n_moved, before.backward); /* not what was moved inside */
+        s->f.moved.n = moves_of(s, n_moved, before.backward); /* not what was moved inside */
         return DS_OK;
     }
 }
@@ -488,7 +488,7 @@ static ds_status walk_op(ds_sharder *s, const ds_op *op, ds_error *err) {
 }
 
 ds_status ds_shard__walk(ds_sharder *s, const ds_block *block, ds_error *err) {
-    bool stages = s->mesh_of_chunk && !s->loops; /* loops are not cut: all of one is on a stage */
+    bool stages = s->mesh_of_chunk && !s->f.loops; /* loops are not cut: all of one is on a stage */
     for (uint32_t i = 0; i < block->n_ops; i++) {
         if (stages) DS_TRY(ds_shard__enter(s, block->ops[i], err));
         DS_TRY(walk_op(s, block->ops[i], err));
