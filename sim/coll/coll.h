@@ -1,30 +1,44 @@
 /* Collective algorithms as fluid phases (and as messages: messages.h).
  *
  * Sizes follow nccl-tests: for n members,
- *   all_reduce      S = one member's buffer
- *   all_gather      S = the gathered result        reduce_scatter  S = one member's input
- *   all_to_all      S = one member's send buffer   broadcast, reduce, send, permute  S = the buffer
- *   scatter, gather S = the whole at the root
- *   offload, reload S = the buffer of the one device, to or from its host
+ *   all_reduce                        S = one member's buffer
+ *   all_gather                        S = the gathered result
+ *   reduce_scatter                    S = one member's input
+ *   all_to_all                        S = one member's send buffer
+ *   broadcast, reduce, send, permute  S = the buffer
+ *   scatter, gather                   S = the whole at the root
+ *   offload, reload                   S = the buffer of the one device, to or from its host
  * Shards may be uneven: `shard_bytes[i]` is what member i owns (sum = S for gathers and scatters).
  *
  * Alone on one switch, with route latency a and bandwidth B on equal links:
- *   ring      all_reduce 2(n−1)a + 2(n−1)/n·S/B   all_gather, reduce_scatter (n−1)a + (n−1)/n·S/B
- *             broadcast, reduce (n−1)a + S/B, a pipelined chain
- *   tree      all_reduce 2d·a + ~2·S/B, d = ⌊log2(n−1)⌋, at least 1 (double binary tree: each edge
- *             carries S/2 each way)   broadcast, reduce (⌈log2(n+1)⌉−1)a + 2·S/B
- *             gather, scatter ⌈log2 n⌉a + (n−1)/n·S/B, a binomial tree, n a power of two
- *   direct    all_reduce 2a + 2(n−1)/n·S/B   all_gather, reduce_scatter, all_to_all, gather,
- * scatter a + (n−1)/n·S/B   broadcast, reduce a + (n−1)·S/B   send, permute a + S/B
- *   halving_doubling   all_reduce 2·log2(n)·a + 2(n−1)/n·S/B, the others half of it, n a power of
- *             two; beyond it the rest of the members first gives all to others: 2(a + S/B) more
- *   switch    a + S/B at a switch with {reduce = true}: in-switch reduction and multicast
+ *   ring              all_reduce                   2(n−1)a + 2(n−1)/n·S/B
+ *                     all_gather, reduce_scatter   (n−1)a + (n−1)/n·S/B
+ *                     broadcast, reduce            (n−1)a + S/B, a pipelined chain
+ *   tree              all_reduce                   2d·a + ~2·S/B, d = ⌊log2(n−1)⌋, at least 1
+ *                                                  (double binary tree: each edge carries S/2
+ *                                                  each way)
+ *                     broadcast, reduce            (⌈log2(n+1)⌉−1)a + 2·S/B
+ *                     gather, scatter              ⌈log2 n⌉a + (n−1)/n·S/B, a binomial tree, n a
+ *                                                  power of two
+ *   direct            all_reduce                   2a + 2(n−1)/n·S/B
+ *                     all_gather, reduce_scatter,
+ *                     all_to_all, gather, scatter  a + (n−1)/n·S/B
+ *                     broadcast, reduce            a + (n−1)·S/B
+ *                     send, permute                a + S/B
+ *   halving_doubling  all_reduce                   2·log2(n)·a + 2(n−1)/n·S/B, n a power of two;
+ *                                                  beyond it the rest of the members first gives
+ *                                                  all to others: 2(a + S/B) more
+ *                     the others                   half of it
+ *   switch            where {reduce = true}        a + S/B: in-switch reduction and multicast
  * and over M nodes of k members, with latency and bandwidth a, B inside and A, C between them:
- *   hierarchical   all_reduce 2((k−1)a + (k−1)/k·S/B) + 2(M−1)A + 2(M−1)/M·S/(kC): reduce-scatter
- *             inside, all-reduce between members of one rank, all-gather inside; the sum of phases
- *   pxn       all_to_all a + (k−1)/k·S/B + A + (M−1)/M·S/C, by way of the member of the sender's
- *             node that has the receiver's rank
- *   ring      k rings, each over its own NICs; hops are unequal:
+ *   hierarchical      all_reduce                   2((k−1)a + (k−1)/k·S/B) + 2(M−1)A
+ *                                                  + 2(M−1)/M·S/(kC): reduce-scatter inside,
+ *                                                  all-reduce between members of one rank,
+ *                                                  all-gather inside; the sum of phases
+ *   pxn               all_to_all                   a + (k−1)/k·S/B + A + (M−1)/M·S/C, by way of the
+ *                                                  member of the sender's node that has the
+ *                                                  receiver's rank
+ *   ring              k rings, each over its own NICs; hops are unequal:
  *
  * Hops of unequal latency or bandwidth do not wait for each other: a message sets out when its data
  * have come and the one before it on its hop has gone. In a ring of s steps whose hop i has latency

@@ -1,14 +1,17 @@
 /* From a bound module to tasks: what runs where, in which order, after what, for how long.
  *
  * Three steps, each a file, each independent of how large the unrolled program is in the text:
- *   walk.c     follows the program once, in issue order, and writes down *instances*: which op,
- * which value instances it reads and makes. An op is lowered (lower.c: placement, local shapes,
- *              work, cost) once per distinct call context into a *record*; its instances share it.
- *   classes.c  groups devices, and links that transfers share (traffic.c), that provably behave
- *              alike (colour refinement over the records).
- *   expand.c   stamps one *task* per instance and class, with streams, dependences and rendezvous.
- *   flows.c    makes one flow per meeting of classes and phase, over classes of links;
- *              (stepwise.c: one per message)
+ *   walk.c       follows the program once, in issue order, and writes down *instances*: which op,
+ *                which value instances it reads and makes. An op is lowered (lower.c: placement,
+ *                local shapes, work, cost) once per distinct call context into a *record*; its
+ *                instances share the record.
+ *   classes.c    groups devices, and links that transfers share (traffic.c), that provably behave
+ *                alike (colour refinement over the records).
+ *   expand.c     stamps one *task* per instance and class, with streams, dependences and
+ *                rendezvous.
+ * Then
+ *   flows.c      makes one flow per meeting of classes and phase, over classes of links;
+ *   stepwise.c   one flow per message.
  * Nothing below the class level exists in the task graph: 4,096 equal devices cost what one costs.
  *
  * Memory: everything lives in the plan and ends with ds_plan_free. */

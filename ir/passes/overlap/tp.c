@@ -6,16 +6,22 @@
  * do about it (Megatron-Core's tp_comm_overlap; transformer_engine/pytorch/module/base.py,
  * initialize_ub, which has these as defaults):
  *
- *   bulk    products with nothing to do with a collective run beside it. The backward pass gathers
- * a product's input for its weight's gradient beside the gradients of inputs: streams do that by
- * themselves. And it scatters the gradient of the input beside the weights' gradients: those go
- * behind the scatter in the text. (qkv, fc1: dgrad, wgrad) ring    a gather becomes tp - 1
- * exchanges, a part further each, and the products are done part by part, one's own first, each
- * while the next one is on its way. (qkv, fc1: fprop; proj, fc2: dgrad.) A scatter: part by part,
- * each sent to where it belongs while the next one is made, one's own last; then the sum.
- * (CommOverlapP2PBase::split_overlap_rs) pipe    gathers so; a scatter of a product in
- * DS_TP_PIPE_CHUNKS parts of its columns, each scattered while the next one is made. (proj, fc2:
- * fprop; CommOverlapBase:: split_overlap_rs)
+ *   bulk   Products that have nothing to do with a collective run beside the collective.
+ *            gather    The backward pass gathers a product's input, for the weight's gradient,
+ *                      beside the gradients of inputs: streams do that by themselves.
+ *            scatter   The backward pass scatters the gradient of the input beside the gradients of
+ *                      weights: those go behind the scatter in the text.
+ *          (qkv, fc1: dgrad, wgrad)
+ *   ring   A collective becomes tp - 1 exchanges.
+ *            gather    Each exchange brings a part further. Products are done part by part, one's
+ *                      own first, each while the next part is on its way.
+ *                      (qkv, fc1: fprop; proj, fc2: dgrad)
+ *            scatter   Part by part, each sent to where it belongs while the next part is made,
+ *                      one's own last; then the sum. (CommOverlapP2PBase::split_overlap_rs)
+ *   pipe   A product is cut into DS_TP_PIPE_CHUNKS parts of its columns.
+ *            gather    As ring.
+ *            scatter   Each part is scattered while the next part is made.
+ *                      (proj, fc2: fprop; CommOverlapBase::split_overlap_rs)
  *
  * A part of a product has fewer rows or columns than all of it, and is less efficient: the cost
  * model says how much. What has been made part by part is put in order by a `concat` that costs
