@@ -86,9 +86,22 @@ static ds_status walk(ds_builder *b, int64_t steps, ds_error *err) {
     return ds_plan__walk(b, steps, err);
 }
 
-static ds_status build(ds_builder *b, ds_error *err) {
-    DS_TRY(b->options->n_jobs ? ds_plan__jobs(b, walk, err) : walk(b, 1, err));
+/* Tasks that there are if every device is a class of its own. */
+static uint64_t n_unfolded(const ds_plan *plan) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < plan->insts.n; i++) {
+        const ds_record *r = plan->records.at[plan->insts.at[i].record];
+        if (r->kind != DS_REC_INPUT) n += r->n_devices;
+    }
+    return n;
+}
+
+/* `own` are the builder's options. */
+static ds_status build(ds_builder *b, ds_plan_options *own, ds_error *err) {
+    DS_TRY(own->n_jobs ? ds_plan__jobs(b, walk, err) : walk(b, 1, err));
     DS_TRY(read_extras(b, err));
+    if (own->unfold_up_to) own->unfold = own->unfold || n_unfolded(b->plan) <= own->unfold_up_to;
+    b->plan->unfolded = own->unfold;
     bool schematic = b->options->schematic != NULL;
     if (!b->plan->topo && !schematic)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
@@ -148,7 +161,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                     .profiles = profiles,
                     .options = &own,
                     .root = binding->unit->modules.at[0]};
-    ds_status status = build(&b, err);
+    ds_status status = build(&b, &own, err);
     ds_plan__deinit(&b);
     if (status != DS_OK) {
         ds_plan_free(plan);

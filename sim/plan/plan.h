@@ -287,6 +287,7 @@ typedef struct ds_plan {
     ds_cost_mode cost_mode;
     int64_t samples; /* per step, for throughput; 0: not stated */
     const char *title;
+    bool unfolded;     /* every device is a class of its own */
     bool sorts_differ; /* schematic: the others differ not only in sizes */
 } ds_plan;
 
@@ -312,6 +313,7 @@ typedef struct ds_plan_schematic {
 typedef struct ds_plan_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;            /* every device is a class of its own */
+    uint32_t unfold_up_to;  /* the same, if it makes no more tasks than this */
     bool stepwise;          /* transfers message by message; implies unfold */
     ds_cost_mode cost_mode;
     ds_plan_ground *ground; /* NULL: none */

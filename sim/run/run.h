@@ -41,6 +41,7 @@ typedef struct ds_account {
 typedef struct ds_sim_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;
+    uint32_t unfold_up_to; /* ds_plan_options */
     bool stepwise; /* transfers message by message */
     /* What passes make of a model is not verified with numbers (ds_model_step.trusted): for sweeps,
      * whose rows are run again by themselves before anybody relies on one. */

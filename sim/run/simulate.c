@@ -214,6 +214,7 @@ ds_status ds_run__simulate(ds_result *r, const ds_binding *program, const ds_pro
                            ds_error *err) {
     ds_plan_options plan_options = {.max_instances = options->max_instances,
                                     .unfold = options->unfold,
+                                    .unfold_up_to = options->unfold_up_to,
                                     .stepwise = options->stepwise,
                                     .cost_mode = options->cost_mode,
                                     .ground = options->ground,
