@@ -314,3 +314,22 @@ void ds_rows_compare(const ds_sweep_row *row, const ds_outcome *now, ds_buf *out
     compare_text(row, "status", ds_verdict_text(now->verdict), out);
     compare_text(row, "reason", now->reason.text ? now->reason.text : "", out);
 }
+
+void ds_outcome_compare(const ds_outcome *row, const ds_outcome *now, ds_buf *out) {
+    const char *const reasons[] = {row->reason.text ? row->reason.text : "",
+                                   now->reason.text ? now->reason.text : ""};
+    if (row->verdict != now->verdict)
+        put_difference("status", ds_verdict_text(row->verdict), ds_verdict_text(now->verdict), out);
+    if (strcmp(reasons[0], reasons[1]) != 0)
+        put_difference("reason", reasons[0], *reasons[1] ? reasons[1] : "blank", out);
+    for (int i = 0; i < DS_METRIC_COUNT && row->verdict == now->verdict; i++) {
+        ds_metric_id id = (ds_metric_id)i;
+        const char *column = ds_metric_at(id)->column;
+        ds_buf then = {0}, text = {0};
+        if (column) ds_metric_put_cell(&row->metrics, id, &then);
+        if (column && !ds_metric_agrees(then.text, &now->metrics, id, &text))
+            put_difference(column, then.text, text.text, out);
+        ds_buf_deinit(&then);
+        ds_buf_deinit(&text);
+    }
+}

@@ -68,5 +68,8 @@ struct ds_sweep_row; /* search/driver/sweep.h */
 /* Appends "NAME is A in the row and B now" for every figure of the row that is not the outcome's.
  * Integers and texts must be equal, reals to 1e-9: the order of a sum's parts may differ. */
 void ds_rows_compare(const struct ds_sweep_row *row, const ds_outcome *now, ds_buf *out);
+/* The same for two outcomes that nothing has judged. Figures of different verdicts are not
+ * compared. */
+void ds_outcome_compare(const ds_outcome *row, const ds_outcome *now, ds_buf *out);
 
 #endif

@@ -44,6 +44,10 @@ typedef struct driver {
     int64_t start_ns;
     uint64_t max_rows, submitted;
     bool ended;
+    ds_check check;
+    uint64_t n_simulated, n_drawn; /* rows; also of the file that is resumed */
+    slot spare;                    /* the row that is checked if none is drawn */
+    bool has_spare;
 } driver;
 
 static double seconds_since(int64_t start_ns) {
@@ -113,6 +117,47 @@ static ds_status make_method(driver *d, ds_error *err) {
     return DS_OK;
 }
 
+/* ---- checks ---- */
+
+static ds_status note_check(driver *d, const ds_candidate *candidate, const ds_outcome *row,
+                            ds_error *err) {
+    if (row->is_wrong) return ds_check_fail(&d->source, candidate, row, err);
+    d->result->checked += row->checked == DS_CHECKED_FOLDED || row->checked == DS_CHECKED_UNFOLDED;
+    d->result->unfolded += row->checked == DS_CHECKED_UNFOLDED;
+    d->result->beyond += row->checked == DS_CHECKED_BEYOND;
+    return DS_OK;
+}
+
+/* Of a judged row: it may be the one that is checked if none is drawn. */
+static void note_row(driver *d, const ds_candidate *candidate, const ds_outcome *row) {
+    slot *spare = &d->spare;
+    if (!ds_outcome_is_simulated(row)) return;
+    d->n_simulated++;
+    d->n_drawn += ds_check_draws(&d->check, row) && row->checked != DS_CHECKED_BEYOND;
+    if (d->has_spare && !ds_check_prefers(row, &spare->outcome)) return;
+    if (!d->has_spare) spare->candidate = ds_candidate_new(d->space, &d->arena);
+    d->has_spare = true;
+    spare->candidate.number = candidate->number;
+    memcpy(spare->candidate.at, candidate->at, ds_space_n_dims(d->space) * sizeof *candidate->at);
+    ds_buf reason = spare->outcome.reason;
+    spare->outcome = *row;
+    reason.n = 0;
+    /* conditions have judged the row, but not what it is compared with */
+    ds_buf_put(&reason, row->verdict == DS_VERDICT_DOES_NOT_FIT ? row->reason.text : "");
+    spare->outcome.reason = reason;
+    if (row->verdict == DS_VERDICT_EXCLUDED) spare->outcome.verdict = DS_VERDICT_OK;
+}
+
+/* Once all rows are there: at least one of them is checked. */
+static ds_status check_spare(driver *d, ds_error *err) {
+    slot *spare = &d->spare;
+    bool late = d->result->end == DS_SWEEP_END_TIME;
+    if (d->check.every == DS_CHECK_NONE || d->n_drawn || !d->has_spare || late) return DS_OK;
+    ds_check_row(&d->check, &d->source, &spare->candidate, d->n_simulated, &spare->outcome);
+    if (spare->outcome.stopped) return DS_OK; /* --time */
+    return note_check(d, &spare->candidate, &spare->outcome, err);
+}
+
 /* ---- rows ---- */
 
 /* A condition that cannot be evaluated for this candidate: its row says so. */
@@ -145,6 +190,7 @@ static ds_status settle(driver *d, const ds_candidate *candidate, ds_outcome *ou
     if (price < 0)
         return ds_error_set(err, DS_ERR_VALUE, ds_space_sweep(d->space)->loc,
                             "the price comes to %g an hour: it cannot be negative", price);
+    note_row(d, candidate, outcome);
     bool accepted = outcome->verdict == DS_VERDICT_OK && subject;
     if (accepted) ds_best_add(&d->result->best, d->space, candidate, outcome);
     if (d->method->tell) d->method->tell(d->method, candidate, outcome, accepted);
@@ -165,6 +211,7 @@ static void report(driver *d) {
 }
 
 static ds_status emit(driver *d, slot *s, ds_error *err) {
+    DS_TRY(note_check(d, &s->candidate, &s->outcome, err));
     DS_TRY(settle(d, &s->candidate, &s->outcome, err));
     ds_rows_put(&d->rows, &s->candidate, &s->outcome, &d->file.pending);
     d->result->here++;
@@ -449,9 +496,13 @@ static ds_status start_workers(driver *d, ds_error *err) {
     uint32_t wanted = workers_wanted(d);
     bool memory_first = ds_sweep_is_on(ds_space_sweep(d->space), "memory_first");
     d->evals = ds_xcalloc(wanted, sizeof *d->evals);
-    for (; d->n_workers < wanted; d->n_workers++)
-        DS_TRY((memory_first ? ds_eval_new_memory_first
-                             : ds_eval_new_simulation)(&d->source, &d->evals[d->n_workers], err));
+    d->check = ds_check_of(d->options->check);
+    for (; d->n_workers < wanted; d->n_workers++) {
+        ds_eval **eval = &d->evals[d->n_workers];
+        DS_TRY((memory_first ? ds_eval_new_memory_first : ds_eval_new_simulation)(&d->source, eval,
+                                                                                  err));
+        *eval = ds_eval_new_checked(&d->check, &d->source, *eval);
+    }
     if (d->options->max_rows) ds_space_give_up_after(d->space, DS_SWEEP_MOST_REJECTED);
     if (d->options->max_seconds > 0) ds_stop_set(&d->stop, d->start_ns, d->options->max_seconds);
     return ds_pool_new(wanted, d->n_slots, work, d, &d->pool, err);
@@ -501,6 +552,7 @@ static ds_status tear_down(driver *d, ds_status status, ds_error *err) {
     }
     for (uint32_t i = 0; i < d->n_workers; i++) d->evals[i]->free(d->evals[i]);
     for (uint32_t i = 0; i < d->n_slots; i++) ds_outcome_deinit(&d->slots[i].outcome);
+    ds_outcome_deinit(&d->spare.outcome);
     free(d->slots);
     free(d->evals);
     if (d->method) d->method->free(d->method);
@@ -569,6 +621,7 @@ ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *
     bool first = ds_ranks_self(options->ranks) == 0;
     ds_status status = first ? set_up(&d, subject, err) : serve(&d, subject, err);
     if (status == DS_OK && first) status = loop(&d, err);
+    if (status == DS_OK && first) status = check_spare(&d, err);
     if (out->complete) d.stop.is_set = false; /* what is left to write is written */
     if (status == DS_OK && first && out->complete) status = ds_sweep_file_finish(&d.file, err);
     if (status == DS_OK && first && options->certificate && out->complete)

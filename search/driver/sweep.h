@@ -8,6 +8,7 @@
 #define DS_SEARCH_DRIVER_SWEEP_H
 
 #include "search/driver/best.h"
+#include "search/driver/check.h"
 #include "search/driver/ranks.h"
 #include "search/methods/method.h"
 
@@ -38,6 +39,8 @@ typedef struct ds_sweep_options {
     bool resume;             /* go on with the file; one that is not there is begun */
     bool overwrite;          /* existing outputs are replaced; DS_ERR_USAGE without `resume` and
                               * `overwrite`. With both, the rows are kept and resumed */
+    uint64_t check;          /* a row in so many is simulated again (search/driver/check.h); 0: one
+                              * row of the sweep at least, DS_CHECK_NONE: none */
     bool spreadsheet;        /* a table for spreadsheets (search/driver/rows.h) */
     void (*progress)(void *context, const ds_sweep_progress *progress);
     void *progress_context;
@@ -59,6 +62,9 @@ typedef enum ds_sweep_end {
 typedef struct ds_sweep_result {
     uint64_t n[DS_VERDICT_COUNT]; /* rows of the file by what became of them */
     uint64_t rows, here;
+    uint64_t checked, unfolded; /* rows that were simulated again; of these device by device */
+    uint64_t beyond;            /* that would have been checked, but are too large, or the sweep's
+                                 * file has changed */
     double seconds;
     bool complete;    /* no limit ended it */
     ds_sweep_end end; /* why it ended */
@@ -80,9 +86,9 @@ typedef struct ds_sweep_subject {
 } ds_sweep_subject;
 
 /* Runs it. Errors: those of ds_space_new and of its conditions; a file that is another sweep's
- * (DS_ERR_DATA); files that cannot be written; outputs that are each other or the
- * sweep's file (DS_ERR_USAGE). What was written before an error stays. Free the
- * result either way. O(candidates). */
+ * (DS_ERR_DATA); a row that a check has found wrong (DS_ERR_INTERNAL); files that cannot be
+ * written; outputs that are each other or the sweep's file (DS_ERR_USAGE). What was written before
+ * an error stays. Free the result either way. O(candidates). */
 ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *options,
                        ds_sweep_result *out, ds_error *err);
 void ds_sweep_result_deinit(ds_sweep_result *result);

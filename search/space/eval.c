@@ -136,8 +136,9 @@ typedef struct simulation {
     ds_eval eval;
     const ds_eval_source *source;
     ds_unit *unit;
-    ds_plan_ground *ground; /* what candidates have in common */
-    ds_composer *composer;
+    ds_plan_ground *ground; /* what candidates have in common; NULL: nothing */
+    ds_composer *composer;  /* the same */
+    uint32_t most_unfolded; /* tasks of a step that is unfolded */
 } simulation;
 
 ds_status ds_eval_options(const ds_binding *binding, ds_sim_options *options, ds_error *err) {
@@ -192,6 +193,7 @@ static void take_result(const ds_result *r, ds_outcome *out) {
     const ds_plan *plan = r->plan;
     take_metrics(&r->metrics, ds_topo_device_path(plan->topo, plan->classes[r->fullest].device),
                  out);
+    out->unfolded = plan->unfolded;
 }
 
 void ds_outcome_of(const ds_result *result, ds_outcome *out) {
@@ -250,7 +252,9 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, bo
     DS_TRY(verify(&binding, err));
     DS_TRY(ds_eval_options(&binding, &options, err));
     options.ground = s->ground;
-    if (compose(s->composer, &binding, &options, out)) return DS_OK;
+    options.unfold_up_to = s->most_unfolded;
+    options.trust_passes = s->composer != NULL;
+    if (s->composer && compose(s->composer, &binding, &options, out)) return DS_OK;
     DS_TRY(ds_simulate(&binding, s->source->profiles, &options, &result, err));
     take_result(result, out);
     ds_result_free(result);
@@ -273,6 +277,7 @@ static void run_to(simulation *s, const ds_candidate *candidate, bool to_the_end
         out->verdict = ds_verdict_of(status);
         put_reason(err.message, &out->reason);
     }
+    out->too_large = status == DS_ERR_LIMIT;
     out->stopped = ds_stop_due(s->unit->stop); /* whatever came out: some errors are passed over */
     ds_scenario_restore(s->unit, &scenario);
     ds_arena_deinit(&own);
@@ -312,20 +317,34 @@ ds_status ds_eval_load(const ds_eval_source *source, ds_unit **out, ds_error *er
     return DS_OK;
 }
 
-ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds_error *err) {
-    simulation *s = ds_xcalloc(1, sizeof *s);
+static ds_status make(const ds_eval_source *source, simulation **out, ds_error *err) {
+    simulation *s = *out = ds_xcalloc(1, sizeof *s);
     s->eval = (ds_eval){run, free_simulation};
     s->source = source;
-    s->ground = ds_plan_ground_new();
-    s->composer = ds_composer_new(source->profiles);
     ds_status status = ds_eval_load(source, &s->unit, err);
-    *out = &s->eval;
     if (status == DS_OK && ds_eval_content(s->unit, source->profiles) != source->content)
         status = ds_error_set(err, DS_ERR_IO, DS_NOWHERE, "%s changed while it was being read",
                               source->path);
-    if (status != DS_OK) {
-        free_simulation(&s->eval);
-        *out = NULL;
-    }
+    if (status != DS_OK) free_simulation(&s->eval);
     return status;
+}
+
+ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds_error *err) {
+    simulation *s;
+    *out = NULL;
+    DS_TRY(make(source, &s, err));
+    s->ground = ds_plan_ground_new();
+    s->composer = ds_composer_new(source->profiles);
+    *out = &s->eval;
+    return DS_OK;
+}
+
+ds_status ds_eval_new_alone(const ds_eval_source *source, uint32_t most_unfolded, ds_eval **out,
+                            ds_error *err) {
+    simulation *s;
+    *out = NULL;
+    DS_TRY(make(source, &s, err));
+    s->most_unfolded = most_unfolded;
+    *out = &s->eval;
+    return DS_OK;
 }

@@ -27,12 +27,24 @@ typedef enum ds_verdict {
 const char *ds_verdict_text(ds_verdict verdict);
 ds_verdict ds_verdict_of(ds_status status);
 
+/* Whether an outcome was compared with a second simulation (search/driver/check.h). */
+typedef enum ds_checked {
+    DS_CHECKED_NOT,
+    DS_CHECKED_FOLDED,   /* every class of devices was simulated */
+    DS_CHECKED_UNFOLDED, /* every device was simulated */
+    DS_CHECKED_BEYOND    /* it would have been, but is too large or not to be had any more */
+} ds_checked;
+
 typedef struct ds_outcome {
     ds_verdict verdict;
     ds_buf reason;      /* one line; empty if ok */
     uint64_t hash;      /* of what was run: modules, params, scenario, profiles */
     ds_metrics metrics; /* sizes; the rest is 0 unless simulated (ok, excluded, does_not_fit) */
     bool unsimulated;   /* does not fit, by a lower bound (search/driver/reject.h) */
+    bool unfolded;      /* simulated with every device by itself */
+    bool too_large;     /* not simulated: beyond a limit */
+    bool is_wrong;      /* another simulation has other figures; the reason says which */
+    ds_checked checked;
     bool stopped; /* the time limit passed before the candidate was done: the outcome is void */
 } ds_outcome;
 void ds_outcome_deinit(ds_outcome *outcome);
@@ -69,6 +81,12 @@ uint64_t ds_eval_hash(const ds_binding *binding, uint64_t content);
 /* Simulates each candidate from the start, as `distsim run --set …` does; costs are fitted ones
  * where the scenario does not say (SEMANTICS S8). Errors: those of loading and verifying. */
 ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds_error *err);
+
+/* Simulates a candidate as `distsim run --unfold` does, with nothing that other candidates have
+ * left: no templates, no programs, no costs of collectives. Steps that would unfold into more than
+ * `most_unfolded` tasks are folded. Errors: as above. */
+ds_status ds_eval_new_alone(const ds_eval_source *source, uint32_t most_unfolded, ds_eval **out,
+                            ds_error *err);
 
 /* Of an evaluator that simulates: all that is known of the candidate before. OK if it can be bound.
  */

@@ -88,12 +88,12 @@ struct ds_space {
 ds_status ds_space_level(ds_space *space, ds_expr e, ds_loc loc, ds_level *level, ds_error *err);
 /* Likewise for a name; *place is its place in `names`. */
 ds_status ds_space_name(ds_space *space, const char *name, ds_loc loc, uint32_t *place,
-                         ds_error *err);
+                        ds_error *err);
 /* Runs the recipes of one level. */
 ds_status ds_space_cook(ds_space *space, ds_frame *frame, ds_level level, ds_error *err);
 /* Sets a dimension and all that follows from it. */
 ds_status ds_space_set(ds_space *space, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
-                        ds_error *err);
+                       ds_error *err);
 /* An error if what the expression looks at has no value for those of the dimensions (a param that
  * divides by zero): that of the first such recipe. O(1) where there is none. */
 ds_status ds_space_known(const ds_space *space, const ds_frame *frame, ds_expr e, ds_error *err);

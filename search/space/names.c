@@ -272,8 +272,7 @@ static ds_status metric_name(ds_space *s, ds_metric_id metric, const char *name,
 }
 
 /* Dimensions first, then params, results, knobs. */
-ds_status ds_space_name(ds_space *s, const char *name, ds_loc loc, uint32_t *place,
-                         ds_error *err) {
+ds_status ds_space_name(ds_space *s, const char *name, ds_loc loc, uint32_t *place, ds_error *err) {
     for (uint32_t i = 0; i < s->names.n; i++) {
         if (s->names.at[i] != name) continue;
         *place = i;
@@ -460,7 +459,7 @@ ds_status ds_space_cook(ds_space *s, ds_frame *frame, ds_level level, ds_error *
 
 /* The name of a place is what `on == "box"` compares, and count_world looks up. */
 ds_status ds_space_set(ds_space *s, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
-                        ds_error *err) {
+                       ds_error *err) {
     const ds_space_dim *d = &s->dims.at[dim];
     if (d->target.module) put_param(s, frame, d->target.module->id, d->target.param, value);
     if (d->entry->domain == DS_DOMAIN_LIST) {

@@ -90,7 +90,7 @@ static ds_status prepare(ds_space *s, ds_error *err) {
     }
     if (wants_price(s))
         DS_TRY(ds_space_name(s, ds_intern(&s->unit->strings, "cost_per_hour"), s->sweep->loc,
-                              &unused, err));
+                             &unused, err));
     s->digits = DS_NEW_N(&s->arena, ds_digit, s->dims.n);
     s->current = DS_NEW_N(&s->arena, ds_choice, s->dims.n);
     DS_TRY(ds_space_cook(s, &s->walk, 0, err));

@@ -16,6 +16,7 @@ typedef struct arguments {
     ds_sweep_options sweep;
     const char *plot;
     ds_plot_axes axes;
+    uint64_t every; /* --check; DS_CHECK_NONE: not given */
     bool quiet, mpi;
     bool done; /* there are rows to be drawn, and this process has them */
 } arguments;
@@ -107,6 +108,11 @@ static const cli_option option_rows[] = {
      .help =
          "At the end, draw the rows by gnuplot: NAME-memory, NAME-best, NAME-scaling; the script "
          "NAME.gp stays beside them"},
+    {CLI_U64, AT(every), "check", 0, "N",
+     .help = "Simulate one row in N again, by itself and device by device, and end with exit code "
+             "3 and both values if a figure differs; 1: every row, 0: none. Hashes of the rows "
+             "decide which. Default: one in 1024, one at least",
+     .most = DS_CHECK_NONE - 1},
     {CLI_READ, AT(axes), "plot-axes", 0, "X,Y",
      .help = "Two columns of results that the first picture draws against each other; default: "
              "peak_memory,throughput",
@@ -144,6 +150,16 @@ static void put_end(ds_sweep_end end, ds_buf *text) {
     ds_buf_putc(text, '\n');
 }
 
+static void print_checks(const ds_sweep_result *r) {
+    if (r->checked)
+        fprintf(stderr,
+                "%" PRIu64 " row%s simulated again, %" PRIu64 " device by device: the same\n",
+                r->checked, r->checked == 1 ? "" : "s", r->unfolded);
+    if (r->beyond)
+        fprintf(stderr, "%" PRIu64 " row%s not checked: too large, or the file has changed\n",
+                r->beyond, r->beyond == 1 ? "" : "s");
+}
+
 static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
     ds_buf text = {0};
     ds_buf_printf(&text, "%" PRIu64 " candidate%s%s", r->rows, r->rows == 1 ? "" : "s",
@@ -161,6 +177,7 @@ static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
     ds_buf_deinit(&text);
     if (r->here)
         fprintf(stderr, "%.1f s, %.1f candidates/s\n", r->seconds, (double)r->here / r->seconds);
+    print_checks(r);
 }
 
 /* ---- the sweep ---- */
@@ -293,8 +310,9 @@ static int search(const arguments *args) {
 }
 
 int cmd_sweep(int argc, char **argv) {
-    arguments args = {.axes = DS_PLOT_AXES};
+    arguments args = {.axes = DS_PLOT_AXES, .every = DS_CHECK_NONE};
     cli_parse(&verb, argc, argv, &args);
+    if (args.every != DS_CHECK_NONE) args.sweep.check = args.every ? args.every : DS_CHECK_NONE;
     int exit_code = is_search(&args) ? search(&args) : sweep(&args);
     cli_options_deinit(&args.common);
     return exit_code;
