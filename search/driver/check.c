@@ -4,7 +4,6 @@
 #include "ir/base/map.h"
 #include "ir/strategy/scenario.h"
 #include "search/driver/rows.h"
-#include "search/space/frame.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -116,11 +115,11 @@ static void put_command(const ds_eval_source *source, const ds_candidate *candid
         ds_buf_printf(out, " -I %s", source->load.include_dirs[i]);
     if (source->job) ds_buf_printf(out, " --job %s", source->job);
     if (row->checked == DS_CHECKED_UNFOLDED) ds_buf_put(out, " --unfold");
-    if (!ds_scenario_find(space->unit, "", "cost")) ds_buf_put(out, " --cost fitted");
+    if (!ds_scenario_find(ds_space_unit(space), "", "cost")) ds_buf_put(out, " --cost fitted");
     for (uint32_t i = 0; i < n; i++)
         ds_buf_printf(out, " --set '%s=%s'", settings[i].path, settings[i].text);
-    for (uint32_t i = 0; i < space->dims.n; i++) {
-        const ds_knob *knob = space->dims.at[i].target.knob;
+    for (uint32_t i = 0; i < ds_space_n_dims(space); i++) {
+        const ds_knob *knob = ds_space_dim_knob(space, i);
         if (!knob) continue;
         ds_buf_printf(out, "%s%s%s%s = ", with, knob->section, *knob->section ? "." : "",
                       knob->name);

@@ -141,6 +141,14 @@ const char *ds_space_dim_name(const ds_space *s, uint32_t dim) {
     return s->dims.at[dim].entry->name;
 }
 
+const ds_unit *ds_space_unit(const ds_space *s) {
+    return s->unit;
+}
+
+const ds_knob *ds_space_dim_knob(const ds_space *s, uint32_t dim) {
+    return s->dims.at[dim].target.knob;
+}
+
 bool ds_space_dim_is_text(const ds_space *s, uint32_t dim) {
     const ds_sweep_target *target = &s->dims.at[dim].target;
     return target->module && s->base->params[target->module->id][target->param].kind == DS_NUM_STR;

@@ -35,9 +35,12 @@ ds_status ds_space_new(const ds_binding *binding, const ds_setting *settings, ui
 void ds_space_free(ds_space *space);
 
 const ds_sweep *ds_space_sweep(const ds_space *space);
+const ds_unit *ds_space_unit(const ds_space *space);
 uint32_t ds_space_n_dims(const ds_space *space);
 /* As written: "dp", "strategy.zero". */
 const char *ds_space_dim_name(const ds_space *space, uint32_t dim);
+/* The knob that it varies; NULL: a param. */
+const ds_knob *ds_space_dim_knob(const ds_space *space, uint32_t dim);
 /* Is it a param whose values are texts, also those that look like numbers? */
 bool ds_space_dim_is_text(const ds_space *space, uint32_t dim);
 

@@ -1,11 +1,12 @@
 #!/bin/sh
-# run.sh BUILD: does the suite of the passes see faults?
+# run.sh BUILD: does the suite of the passes, or the command that a patch names, see faults?
 #
-# Each *.patch here puts one fault into a copy of one file of the passes: an all_reduce left out, a wrong
-# axis, a missing scale, … The patched file is compiled and linked in front of the libraries of BUILD (a
-# release build), with the tests that are named below. Without a patch these must pass; with
-# any of them one must fail. A patch that does not apply is a failure too: a fault that is not there proves
-# nothing.
+# Each *.patch here puts one fault into a copy of one file: an all_reduce left out, a wrong axis, a missing
+# scale, … The patched file is compiled and linked in front of the libraries of BUILD (a release build), with
+# the tests that are named below. Without a patch these must pass; with any of them one must fail. A patch
+# with a line "Seen by: distsim ARGUMENTS" is linked into distsim instead: that command must end with exit
+# code 0 without the patch, and with 3 and both values with the patch. A patch that does not apply is a
+# failure too: a fault that is not there proves nothing.
 set -u
 export DISTSIM_TEST_ALL=1 # tests/support/cases.h
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -53,6 +54,26 @@ passes() { # FOLDER
     done
 }
 
+program() { # FOLDER OBJECT: distsim
+    objects=$(find "$build/CMakeFiles/distsim.dir" "$build/CMakeFiles/ds_verbs.dir" -name '*.o')
+    # shellcheck disable=SC2046,SC2086
+    $cc -o "$1/distsim" $objects "$2" -L"$build" $(PKG_CONFIG_PATH="$build" pkg-config --libs distsim)
+}
+
+arguments() { # PATCH: of the command that sees it
+    sed -n '/^---/q; s/^Seen by: distsim //p' "$1"
+}
+
+runs() { # DISTSIM FOLDER ARGUMENTS: its exit code; its messages are in FOLDER/why
+    # shellcheck disable=SC2086
+    (cd "$root" && DISTSIM_PROFILES="$build/profiles.db" timeout 120 "$1" $3) >/dev/null 2>"$2/why"
+}
+
+sees() { # FOLDER ARGUMENTS: exit code 3, with both values
+    runs "$1/distsim" "$1" "$2"
+    [ $? = 3 ] && grep -q ' in the row and .* now' "$1/why"
+}
+
 check() { # PATCH
     name=$(basename "$1" .patch)
     folder="$work/$name"
@@ -63,11 +84,14 @@ check() { # PATCH
         echo "FAILED $name: the patch does not apply to $file any more: $(head -n 1 "$folder/log")"
         return 1
     fi
-    if ! compile "$folder/$file" "$folder/fault.o" || ! link "$folder" "$folder/fault.o"; then
+    command=$(arguments "$1")
+    make=link
+    [ "$command" ] && make=program
+    if ! compile "$folder/$file" "$folder/fault.o" || ! $make "$folder" "$folder/fault.o"; then
         echo "FAILED $name: does not compile"
         return 1
     fi
-    if passes "$folder"; then
+    if [ "$command" ] && ! sees "$folder" "$command" || [ -z "$command" ] && passes "$folder"; then
         echo "FAILED $name: nothing has seen it: $(head -n 1 "$1")"
         return 1
     fi
@@ -91,6 +115,13 @@ if ! passes "$work/none"; then
     cat "$work/none/why"
     exit 1
 fi
+for patch in "$root"/tests/faults/*.patch; do arguments "$patch"; done | sort -u >"$work/commands"
+while read -r command; do
+    runs "$build/distsim" "$work" "$command" && continue
+    echo "FAILED without any fault: distsim $command"
+    cat "$work/why"
+    exit 1
+done <"$work/commands"
 echo "passed without any fault"
 export FAULTS_WORK="$work"
 printf '%s\n' "$root"/tests/faults/*.patch | xargs -P 2 -I '{}' "$0" "$build" '{}'

@@ -95,6 +95,79 @@ static void make(uint64_t seed, ds_buf *out) {
     put_sweep(&rng, gpt, batch, seed % 5 == 4, out);
 }
 
+/* ---- wide ones ---- */
+
+static void put_nodes(ds_rng *rng, int n, ds_buf *out) {
+    static const int rates[] = {3, 12, 25};
+    int speed = rates[pick(rng, 3)], delay = (int)pick(rng, 3);
+    ds_buf_printf(out,
+                  "topology @node { device gpu[4] : \"A100-SXM4-80GB\"\n  switch s\n  nic n\n"
+                  "  host h\n  link gpu[i] -- s : 300 GB/s, 1 us for i in 0..4\n"
+                  "  link gpu[i] -- n : 12 GB/s, 1 us for i in 0..4\n"
+                  "  link gpu[i] -- h : 10 GB/s, 5 us for i in 0..4 }\n"
+                  "topology @a { node n[%d] : @node\n  switch f\n"
+                  "  link n[i].n -- f : %d GB/s, %d us for i in 0..%d }\n",
+                  n, speed, delay, n);
+    if (pick(rng, 4) == 0) ds_buf_put(out, "degrade n[0].gpu[1] compute = 0.7\n");
+}
+
+/* In any order but for what later ones look at. */
+static void put_wide_sweep(ds_rng *rng, bool gpt, ds_buf *out) {
+    const char *all[] = {
+        "zero in [0, 1, 2, 3]",
+        "zero_uneven in [false, true], zero in [1, 2]",
+        gpt ? "recompute in [none, selective, full]" : "recompute in [none, full, \"every:2\"]",
+        "schedule in [\"1f1b\", gpipe, \"eager-1f1b\", \"zb-h1\", \"zb-h2\", \"zb-v\", \"v-half\", "
+        "\"v-min\"]\n  where pp > 1 or schedule == \"1f1b\"",
+        "schedule in [interleaved, \"breadth-first\"], virtual_stages in [1, 2, 3]\n  where pp > 1 "
+        "or virtual_stages == 1",
+        gpt ? "sp in [false, true]\n  where tp > 1 or sp == 0" : "optimizer in [sgd, adam]",
+        "order in [\"pp dp cp tp\", \"tp dp cp pp\", \"dp tp cp pp\"]",
+        "late_reduce in [false, true]",
+        "bucket_size in [0.1 MB, 1 MB, 25 MB]",
+        "offload in [none, activations, \"optimizer\", weights]",
+        "p2p in [overlapped, batched, blocking]",
+        "scatter_gather in [false, true]",
+        gpt ? "cp in [1, 2]" : "clip_norm in [0.0, 1.0]",
+        "state_dtype in [f32, bf16]",
+        "iteration_overhead in [0 us, 30 us]",
+        "masks in [drawn, kept]",
+    };
+    enum { N = sizeof all / sizeof *all };
+    bool taken[N] = {false};
+    for (int i = 0; i < 3; i++) taken[pick(rng, N)] = true;
+    if (taken[1]) taken[0] = false; /* each names zero, or the schedule */
+    if (taken[4]) taken[3] = false;
+    ds_buf_put(out, "sweep {\n  dp in powers_of_two(1, 4), tp in [1, 2, 4] where dp * tp <= world\n"
+                    "  pp in [1, 2, 3, 4] where dp * tp * pp <= world\n"
+                    "  mb in [1, 2, 3, 4, 5, 7, 8, 12, 16, 24]\n  where mb * dp <= 48\n");
+    for (int i = 0; i < N; i++)
+        if (taken[i]) ds_buf_printf(out, "  %s\n", all[i]);
+    ds_buf_put(out, "  minimize step_time }\n");
+}
+
+static void make_wide(uint64_t seed, ds_buf *out) {
+    ds_rng rng = {seed * 1000003 + 29};
+    bool gpt = pick(&rng, 2);
+    int layers = 3 + (int)pick(&rng, 10), width = 64 << pick(&rng, 3);
+    ds_buf_put(out, "dir 1\nparam dp = 1, tp = 1, pp = 1, mb = 1, batch = dp * mb\n");
+    if (gpt)
+        ds_buf_printf(out,
+                      "import \"models/%s.dir\" as m with layers = %d, hidden = %d, heads = 8, "
+                      "seq = 64, vocab = 512, batch = batch\n",
+                      pick(&rng, 2) ? "gpt" : "megatron", layers, width);
+    else
+        ds_buf_printf(
+            out, "import \"models/mlp.dir\" as m with layers = %d, width = %d, batch = batch\n",
+            layers, width);
+    put_nodes(&rng, 2 + (int)pick(&rng, 2), out);
+    ds_buf_printf(out,
+                  "scenario { model = @m.%s, on = @a, train { loss = %s, optimizer = adam%s }\n"
+                  "  strategy { dp = dp, tp = tp, pp = pp, microbatches = mb } }\n",
+                  gpt ? "gpt" : "mlp", gpt ? "none" : "mse", pick(&rng, 2) ? ", dtype = f16" : "");
+    put_wide_sweep(&rng, gpt, out);
+}
+
 static uint64_t count(sweep_case *c, uint64_t most) {
     ds_space *space;
     ds_arena arena;
@@ -121,4 +194,12 @@ void random_space(uint64_t seed, uint64_t least, uint64_t most, sweep_case *c) {
         sweep_close(c);
     }
     abort();
+}
+
+void random_wide_space(uint64_t seed, sweep_case *c) {
+    ds_buf text = {0};
+    make_wide(seed, &text);
+    sweep_open_text(c, text.text, NULL);
+    if (c->status != DS_OK) printf("%s\n%s\n", c->err.message, text.text);
+    ds_buf_deinit(&text);
 }

@@ -11,4 +11,9 @@
  */
 void random_space(uint64_t seed, uint64_t least, uint64_t most, sweep_case *c);
 
+/* Of any size, with more of what sweeps share between candidates, or must not share: nodes whose links
+ * several stages load, a degraded device, V schedules and several chunks a stage, odd numbers of
+ * microbatches, context parallelism, unequal parts, buckets, sent parts, norms of gradients. */
+void random_wide_space(uint64_t seed, sweep_case *c);
+
 #endif
