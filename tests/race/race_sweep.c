@@ -24,7 +24,7 @@ static int explore(const ds_binding *binding, const ds_profiles *profiles, ds_er
                                 .text = text,
                                 .text_n = sizeof text - 1,
                                 .profiles = profiles};
-    ds_sweep_options options = {.path = "/dev/null", .overwrite = true, .n_workers = 4};
+    ds_sweep_options options = {.path = "/dev/null", .overwrite = true, .n_workers = 4, .check = 3};
     ds_sweep_result result;
     ds_status status = ds_sweep_run(&subject, &options, &result, err);
     if (status == DS_OK)
