@@ -1,4 +1,5 @@
-/* The driver: which passes there are, what a scenario asks for, and the verifier after each. */
+/* The driver: the table of passes, the passes that a scenario asks for, and the verifier after
+ * each. */
 #include "ir/passes/passes.h"
 
 #include "ir/passes/build/clone.h"
@@ -67,8 +68,8 @@ ds_status ds_step__verify(ds_model_step *step, const char *after, ds_status code
 
 /* ---- running ---- */
 
-/* A brief step of more ops is not verified: that would take longer than all passes, to find what
- * the same passes do wrong with fewer microbatches, too. */
+/* A brief step of more ops is not verified. Verifying would take longer than all passes, and a pass
+ * that is wrong here is also wrong with fewer microbatches, where the step is verified. */
 #define MOST_VERIFIED_OPS 20000u
 
 static ds_status missing(ds_pass_id pass_id, ds_error *err) {
@@ -79,7 +80,7 @@ static ds_status missing(ds_pass_id pass_id, ds_error *err) {
 ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass_id, ds_error *err) {
     if (pass_id >= DS_PASS_COUNT)
         return ds_error_set(err, DS_ERR_INTERNAL, DS_NOWHERE, "there is no pass %d", (int)pass_id);
-    if (pass_id == DS_PASS_LOWER) return DS_OK; /* a step is lowered */
+    if (pass_id == DS_PASS_LOWER) return DS_OK; /* ds_model_step_new has lowered the step */
     if (step->done >> pass_id & 1)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s has run already",
                             passes[pass_id].name);
@@ -147,7 +148,7 @@ void ds_model_step_set_func(ds_model_step *step, ds_func *func) {
     else
         DS_PUSH(&step->unit->arena, &module->funcs, func);
     if (step->func && func->name == step->func->name) step->func = func;
-    if (!step->trusted) ds_clone_order_items(module); /* else when it is verified */
+    if (!step->trusted) ds_clone_order_items(module); /* else when verified */
 }
 
 ds_loc ds_step__knob(const ds_model_step *step, const char *name) {

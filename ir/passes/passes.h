@@ -5,17 +5,17 @@
  *     stage      with pp > 1: loops cut and weights shared out over the pipeline's chunks
  *     grad       the backward pass: gradients of all weights; microbatches
  *     optimizer  updated weights and states
- *     recompute  forward ops again in the backward pass, in the place of values kept for it
+ *     recompute  forward ops run again in the backward pass, whose values are then not kept
  *     shard      the strategy's mesh, shardings and communication: model becomes program
- *     offload    what is not needed now goes to the hosts' memory, and comes back
+ *     offload    values wait in the hosts' memory until an op needs them
  *     pipeline   with pp > 1: functions of chunks, in the schedule's order, with sends between them
- *     overlap    what waits for what: prefetch of gathered weights; gathers and scatters of tensor
- *                parallelism in chunks under the products that they feed
+ *     overlap    waits: gathered weights are prefetched; gathers and scatters of tensor
+ *                parallelism are cut into chunks that run under the products they feed
  *     project    one body per rank
  *
- * All work on a ds_model_step. After each of them its module prints as text that parses, verifies,
- * runs and executes: until `shard` the scenario says `model = @step` and splits are hints; from
- * then on it says `program = @step`.
+ * Every pass works on a ds_model_step. After every pass the step's module prints as text that
+ * parses, verifies, runs and executes. Before `shard` the scenario says `model = @step` and splits
+ * are hints; after `shard` the scenario says `program = @step`.
  *
  * Names. A weight's argument is named as exec names a model's weights (calls and name joined by
  * dots; one family binder a loop around it). With weight %w: gradient %w.grad, updated %w.new,
@@ -26,14 +26,15 @@
 #include "ir/schedule/schedule.h"
 #include "ir/strategy/knobs.h"
 
-/* One weight of the step and what belongs to it. Values are arguments of, or returned by,
- * step->func; i = UINT32_MAX: none. */
+/* One weight of the step, with its gradient and optimizer states. Values are arguments of, or
+ * returned by, step->func; i = UINT32_MAX: none. */
 typedef struct ds_step_weight {
     const char *name;
-    const char *base; /* its name in the model: `stage` makes several of one, %w.c0, %w.c1 … */
-    uint32_t chunk;   /* of the pipeline, whose ops read it */
-    uint32_t tied; /* index of the first weight that is the same one of the model, read in another
-                      chunk; its own where there is none */
+    const char *base; /* name in the model: `stage` splits one %w into %w.c0, %w.c1 … */
+    uint32_t chunk;   /* chunk of the pipeline whose ops read the weight */
+    uint32_t tied;    /* index of the first weight of the step that is the same weight of the model:
+                         chunks that read one weight each have a copy. Without copies: this weight's
+                         own index */
     ds_value arg;
     uint32_t grad_result; /* index among the function's results; UINT32_MAX: none */
     ds_value state[3];    /* optimizer states as arguments: m, v */
@@ -47,10 +48,10 @@ typedef struct ds_step_weight {
 
 /* Where a pipeline is cut, in turns of the loops that stand in no other. */
 typedef struct ds_step_cut {
-    const int64_t *loop_turns; /* of each loop, in the order in which they run */
+    const int64_t *loop_turns; /* of each loop, in the order in which loops run */
     uint32_t n_loops;
-    const int64_t *chunk_turns; /* of each chunk over all loops, as stage_layers has them; NULL
-                                   before `stage` */
+    const int64_t *chunk_turns; /* of each chunk over all loops, as in stage_layers; NULL before
+                                   `stage` */
 } ds_step_cut;
 
 typedef struct ds_model_step {
@@ -59,35 +60,36 @@ typedef struct ds_model_step {
     ds_func *func;      /* @step, in the root module */
     ds_train train;
     ds_strategy strategy;
-    /* The param that is the batch of one microbatch, `batch` divided by their number. All sizes
-     * that follow from it are computed from it, so bound to another one (ds_bind) the program is
-     * that of microbatches of this size. NULL: there is one microbatch, or some size is a number
-     * by now. */
+    /* The param that is the batch of one microbatch: `batch` divided by the number of microbatches.
+     * Every size that depends on the microbatch is an expression of this param, so binding the
+     * param anew (ds_bind) gives the program for microbatches of another size. NULL: the step has
+     * one microbatch, or a pass has written some size as a number. */
     const char *microbatch;
     int64_t batch;
-    uint32_t n_model_results;       /* results that the model itself has; the loss is the first */
+    uint32_t n_model_results;       /* results of the model itself; the loss is the first */
     DS_VEC(ds_step_weight) weights; /* in the unit's arena, in order of the arguments */
     uint32_t done;                  /* bit i: pass i has run */
-    /* Set it before `grad` runs if only the program behind `overlap` is wanted. Then a pipeline's
-     * step is written in brief between `grad` and `pipeline` (equal microbatches say nothing but
-     * which function they call, and what the model gives), and it is verified once, at the end, if
-     * it is not very long (passes.c). The program is the same. */
+    /* Set by the caller before `grad` if only the program after `overlap` is wanted. A pipeline's
+     * step is then brief between `grad` and `pipeline`: the call of a middle microbatch has no
+     * operands, and no results but the model's. A brief step is verified once, after `overlap`,
+     * unless the step is long (passes.c). The program after `overlap` does not depend on this
+     * flag. */
     bool brief;
-    /* Set it to take it on trust that passes make legal programs: types are inferred behind each of
-     * them as ever, but nothing is verified with numbers, and a brief or schematic step not at all.
-     * The program is the same. */
+    /* Set by the caller to trust that passes make legal programs. Types are still inferred after
+     * each pass; but no step is verified with numbers, and a brief or schematic step is not
+     * verified at all. The program does not depend on this flag. */
     bool trusted;
-    /* Set it before `shard` if the program is to be looked at, not run: its mesh may have more
-     * places than there are devices. */
+    /* Set by the caller before `shard` if the program will be read and not run: the mesh may then
+     * have more places than the topology has devices. */
     bool schematic;
     /* The pipeline's schedule, made by `stage`; without one schedule.schedule is NULL. */
     ds_schedule_index schedule;
-    ds_step_cut cut; /* where `stage` has cut it */
-    /* With stages of several widths, from `shard` on: the mesh of each, [pp]; else NULL. */
+    ds_step_cut cut; /* where `stage` has cut the pipeline */
+    /* After `shard`, if stages differ in width: the name of each stage's mesh, [pp]; else NULL. */
     const char **stage_mesh;
 } ds_model_step;
 
-/* "lower", "grad", … and back; DS_PASS_COUNT if unknown. */
+/* The name of a pass ("lower", "grad", …), and the pass of a name; DS_PASS_COUNT if unknown. */
 const char *ds_pass_name(ds_pass_id pass);
 ds_pass_id ds_pass_by_name(const char *name);
 
@@ -95,10 +97,10 @@ ds_pass_id ds_pass_by_name(const char *name);
  * Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE with the place in the source. O(size of the model). */
 ds_status ds_model_step_new(const ds_binding *source, ds_model_step **out, ds_error *err);
 void ds_model_step_free(ds_model_step *step);
-/* An error of a step without a place of its own is at the source's strategy. */
+/* Gives an error without a place the place of the source's strategy. */
 void ds_model_step_place_error(const ds_unit *source, ds_error *err);
 
-/* The passes. Each checks that what it needs has run. */
+/* The passes. Each pass checks that the passes that it needs have run. */
 ds_status ds_pass_stage(ds_model_step *step, ds_error *err);
 ds_status ds_pass_grad(ds_model_step *step, ds_error *err);
 ds_status ds_pass_optimizer(ds_model_step *step, ds_error *err);
@@ -109,12 +111,11 @@ ds_status ds_pass_pipeline(ds_model_step *step, ds_error *err);
 ds_status ds_pass_overlap(ds_model_step *step, ds_error *err);
 ds_status ds_pass_project(ds_model_step *step, ds_error *err);
 
-/* Runs one pass by its id, then verifies the module anew (a finding is DS_ERR_INTERNAL with the
- * verifier's message: passes make legal programs); a brief step only once `overlap` has run. */
+/* Runs one pass by its id, then verifies the module; a brief step is verified after `overlap` only.
+ * A finding is DS_ERR_INTERNAL with the verifier's message, because passes make legal programs. */
 ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass, ds_error *err);
-/* All that the scenario asks for, up to and including `last`: grad and optimizer only if it trains,
- * recompute only if it says so, overlap only if something was sharded. `observe` (may be NULL) is
- * called after each pass. */
+/* Runs the passes that the scenario asks for (ds_model_step_wants) and that have not run, up to and
+ * including `last`. `observe` (may be NULL) is called after each pass. */
 ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
                                ds_status (*observe)(void *context, const ds_model_step *step,
                                                     ds_pass_id pass, ds_error *err),
@@ -122,12 +123,13 @@ ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
 
 /* Is the pass part of this version? */
 bool ds_pass_exists(ds_pass_id pass);
-/* Does the scenario ask for the pass? grad and optimizer only if it trains, recompute only if the
- * strategy has some too, overlap only on several devices. */
+/* Does the scenario ask for the pass? stage and pipeline need pp > 1; grad needs training,
+ * optimizer and recompute also a value other than "none"; offload needs its knob; overlap needs
+ * several devices or offload. */
 bool ds_model_step_wants(const ds_model_step *step, ds_pass_id pass);
 
-/* Puts `func` in the place of the module's function of the same name, or adds it, and keeps the
- * module's items in order. */
+/* Replaces the module's function of the same name by `func`, or adds `func`, and keeps the module's
+ * items in order. */
 void ds_model_step_set_func(ds_model_step *step, ds_func *func);
 
 #endif

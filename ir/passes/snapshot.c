@@ -1,4 +1,4 @@
-/* Steps that go back to where they were; which knobs are read late. */
+/* Steps that return to an earlier state; which knobs are read late. */
 #include "ir/passes/snapshot.h"
 
 #include <stdlib.h>
@@ -6,10 +6,10 @@
 
 /* ---- marks ---- */
 
-/* A unit is its arena, and tables on the heap that refer to what is in there. */
+/* A unit is an arena and heap tables that point into the arena. */
 struct ds_step_mark {
     ds_model_step *step, then;
-    ds_unit unit; /* its fields that are neither arenas nor tables */
+    ds_unit unit; /* only the fields that are neither arenas nor tables are read */
     ds_arena_state memory;
     uint32_t n_exprs;
     DS_VEC(ds_map_entry) inferred;
@@ -57,7 +57,7 @@ bool ds_knob_is_late(const ds_knob *knob, ds_pass_id pass) {
     return knob->bytes && knob->first > pass && strcmp(knob->section, "strategy") == 0;
 }
 
-/* Texts belong to the unit. */
+/* The step's unit owns the texts of a strategy, so texts are interned before copying. */
 void ds_step_adopt(ds_model_step *step, const ds_strategy *from, ds_pass_id pass) {
     ds_strategy now = *from, *to = &step->strategy;
     uint32_t n;

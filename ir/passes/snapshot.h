@@ -1,20 +1,21 @@
-/* A step behind some pass, kept so that what follows can be made of it more than once.
+/* Marks: a step returns to its state after some pass, so that later passes can run again.
  *
- * Candidates of a sweep share most of what passes do: another way of sharding begins where the one
- * before began. A step is not copied for that (all of it is pointers); it stays where it is, with a
- * copy of the bytes of its memory, and goes back:
+ * Candidates of a sweep share most of the passes' work: two shardings of one model begin from the
+ * same step. A step is full of pointers and cannot be copied elsewhere. A mark therefore copies the
+ * bytes of the step's memory, and returning to the mark restores these bytes in place:
  *
  *     DS_TRY(ds_model_step_run_to(step, DS_PASS_RECOMPUTE, NULL, NULL, err));
  *     ds_step_mark *mark = ds_step_mark_new(step);
  *     for (…) {
  *         ds_step_adopt(step, &strategies[i], DS_PASS_RECOMPUTE);
  *         DS_TRY(ds_model_step_run_to(step, DS_PASS_OVERLAP, NULL, NULL, err));
- *         …                                          // simulate it, and keep nothing of it
+ *         …                                          // simulate, and copy results out
  *         ds_step_mark_return(mark);
  *     }
  *
- * That is exact whatever the passes do to functions that are there. Which strategies have the same
- * program behind a pass says a table of the knobs that no pass up to it reads. */
+ * Restoring bytes is exact whatever passes change in existing functions. Two strategies have the
+ * same program after a pass if they differ only in knobs that this and earlier passes do not read
+ * (ds_step_unread). */
 #ifndef DS_PASSES_SNAPSHOT_H
 #define DS_PASSES_SNAPSHOT_H
 
@@ -22,11 +23,12 @@
 
 typedef struct ds_step_mark ds_step_mark;
 
-/* The step as it is now; it must outlive the mark. Marks of one step nest. O(bytes of the unit). */
+/* Marks the step's present state; the step must outlive the mark. Marks of one step nest. O(bytes
+ * of the unit). */
 ds_step_mark *ds_step_mark_new(ds_model_step *step);
-/* Makes the step what it was. All that was made of it since is gone; younger marks may only be
- * freed. Interned texts stay, on which nothing depends. O(bytes of the unit then, and what was made
- * since). */
+/* Gives the step back the state of the mark. Everything that passes made after the mark is gone;
+ * younger marks may only be freed. Interned texts stay, because no program depends on their
+ * presence. O(bytes of the unit at the mark and made after the mark). */
 void ds_step_mark_return(const ds_step_mark *mark);
 void ds_step_mark_free(ds_step_mark *mark);
 /* Memory of the mark alone. O(1). */
