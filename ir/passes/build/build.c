@@ -1,8 +1,7 @@
 /* Making functions, op by op.
  *
  * Blocks under construction grow on the heap and are copied into the arena when they end. Names are
- * unique in a function, also between sibling regions: what is printed can be read without scopes.
- */
+ * unique in a function, also between sibling regions, so that printed text reads without scopes. */
 #include "ir/passes/build/build.h"
 
 #include <assert.h>
@@ -124,7 +123,7 @@ const char *ds_build_name(ds_builder *b, const char *wanted) {
     for (uint64_t i = *ds_map_find(&b->names, DS_KEY(name)) + 1;; i++) {
         const char *numbered = intern(b, ds_arena_numbered(arena_of(b), wanted, "_", i));
         if (!take_name(b, numbered)) continue;
-        ds_map_put(&b->names, DS_KEY(name), i); /* the next one starts from here */
+        ds_map_put(&b->names, DS_KEY(name), i); /* the next search starts from here */
         return numbered;
     }
 }
@@ -187,7 +186,7 @@ ds_use ds_use_at(ds_arena *arena, ds_value value, const ds_expr *index, uint32_t
     return use;
 }
 
-/* %k{0:t+1}: one more leading dim for every range. */
+/* The type of %k{0:t+1}: one more leading dim for every range. */
 static const ds_type *stack(ds_unit *unit, const ds_type *type, const ds_use *use) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < use->n_index; i++) n += ds_use_is_range(use, i);
@@ -204,13 +203,13 @@ static const ds_type *stack(ds_unit *unit, const ds_type *type, const ds_use *us
     return stacked;
 }
 
-/* A name for binder i that no text has. Loops nest at most 200 deep. */
+/* A name for binder i that no source text can contain. Loops nest at most 200 deep. */
 static const char *hidden_name(ds_unit *unit, uint32_t i) {
     const char text[] = {'\1', (char)('0' + i % 64), (char)('0' + i / 64), '\0'};
     return ds_intern(&unit->strings, text);
 }
 
-/* All indices at once, since one may mention another binder's name. */
+/* Substitutes all indices at once, since an index may mention another binder's name. */
 static const ds_type *put_indices(ds_unit *unit, const ds_type *type, const ds_value_info *info,
                                   const ds_use *use) {
     if (use->n_index == 1)
@@ -240,7 +239,7 @@ void ds_build_attr(ds_builder *b, ds_op *op, ds_attr attr) {
     ds_attr *attrs = DS_NEW_N(arena_of(b), ds_attr, op->n_attrs + 1);
     if (op->n_attrs) memcpy(attrs, op->attrs, op->n_attrs * sizeof *attrs);
     attrs[at] = attr;
-    op->attrs = attrs; /* the old ones may be another op's, too */
+    op->attrs = attrs; /* ops may share the old array */
     op->n_attrs += at == op->n_attrs;
 }
 
@@ -491,7 +490,7 @@ static bool is_manual(const ds_builder *b, const char *axis) {
     return false;
 }
 
-/* The type inside the region: its dims are those of a shard. */
+/* The type inside the region, where dims are a shard's dims. */
 static ds_status shard_type(ds_builder *b, const ds_type *type, ds_type **out, ds_error *err) {
     ds_type *shard = ds_type_copy(arena_of(b), type);
     for (uint32_t d = 0; d < shard->rank; d++) {
@@ -522,8 +521,8 @@ static ds_status shard_type(ds_builder *b, const ds_type *type, ds_type **out, d
     return DS_OK;
 }
 
-/* The operands are known inside under their own names, which is what the language says: the names
- * may be taken twice. */
+/* The language knows operands inside the region under their outer names, so these names may be
+ * taken twice. */
 ds_status ds_build_local(ds_builder *b, const char *const *axes, uint32_t n_axes,
                          const ds_use *operands, uint32_t n, ds_op **out, ds_error *err) {
     ds_op *op = ds_build_op(b, DS_OP_LOCAL);

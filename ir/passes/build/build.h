@@ -1,8 +1,8 @@
-/* Making functions: what passes write with.
+/* Making functions: the builder with which passes write ops.
  *
- * A builder holds one function that is being made and the blocks that are open in it. An op is
- * created, given operands, attributes and results, and put: its result types are inferred by the op
- * table, as the verifier would. What is made belongs to the unit's arena.
+ * A builder holds one function under construction and the function's open blocks. A pass creates an
+ * op, adds operands, attributes and results, and puts the op: the op table infers the result types,
+ * as in the verifier. The unit's arena owns everything that a builder makes.
  *
  *     ds_builder b;
  *     ds_build_func(&b, module, "step", true);
@@ -23,43 +23,44 @@
 
 typedef struct ds_build_block ds_build_block;
 
-/* Which array of its kind grew last, and for how many elements it has room. All others are copied
- * when they grow, since they may be shared. */
+/* The array of one kind that grew last, and the number of elements for which that array has room.
+ * Every other array is copied when it grows, since ops may share it. */
 typedef struct ds_room {
     void *array;
     uint32_t n;
 } ds_room;
 /* Room for one more element before element `at` of an array of n, in the arena; returns the array,
- * which may have moved. O(n − at) amortized while one array grows, O(n) for another one. */
+ * which may have moved. O(n − at) amortized while the same array grows, O(n) at a change of
+ * array. */
 void *ds_room_insert(ds_room *room, ds_arena *arena, void *array, uint32_t n, uint32_t at,
                      size_t size);
 
 typedef struct ds_builder {
     ds_unit *unit;
     ds_func *func;
-    bool hints;           /* a model: splits in types are hints, inference does not see them */
+    bool hints;           /* a model: splits in types are hints, which inference ignores */
     bool resumed;         /* the function's body is not the builder's */
     ds_build_block *open; /* innermost */
-    ds_map names;         /* interned name → how many values wanted it; 0: free again */
-    DS_VEC(const char *) taken; /* the names in order of their taking */
+    ds_map names; /* interned name → number of values that wanted the name; 0: free again */
+    DS_VEC(const char *) taken; /* the names in the order in which they were taken */
     ds_map plain;               /* types of a model, with hints → without */
     const char **manual;        /* axes of the open local regions */
     uint32_t n_manual;
     ds_room room_in, room_out, room_args;
-    /* Sizes of mesh axes where known, for inference (as in ds_infer); may be NULL. */
+    /* Gives inference the known sizes of mesh axes (as in ds_infer); may be NULL. */
     bool (*axis_size)(void *context, const ds_place *on, const char *axis, int64_t *size);
     void *context;
 } ds_builder;
 
-/* Begins @name. `hints` as above. */
+/* Begins @name. `hints`: see ds_builder. */
 void ds_build_func(ds_builder *b, ds_module *module, const char *name, bool hints);
-/* Makes room for n values in all, where it is known that there will be about so many. */
+/* Makes room for about n values in all. */
 void ds_build_reserve(ds_builder *b, uint32_t n);
-/* Ends the function and gives the builder's memory back; after an error likewise. */
+/* Ends the function and frees the builder's memory; to be called after an error too. */
 ds_func *ds_build_end(ds_builder *b);
 
-/* Goes on with a function that is there: what is put stands in a block of its own, until it is
- * taken, for the caller to put in its place. ds_build_end gives the builder's memory back. */
+/* Resumes an existing function: ops are put into a separate block. ds_build_take returns this
+ * block, for the caller to place; ds_build_end frees the builder's memory. */
 void ds_build_resume(ds_builder *b, ds_func *func);
 ds_block ds_build_take(ds_builder *b);
 
@@ -71,8 +72,9 @@ ds_value ds_build_arg(ds_builder *b, const char *name, const ds_type *type,
                       const ds_binder *binders, uint32_t n_binders, const ds_attr *attrs,
                       uint32_t n_attrs);
 
-/* A point to which the function can be taken back: what was made since is forgotten, its names are
- * free again. The open blocks must be those of the mark, and others inside them. */
+/* A point to which the function can return: values, ops and names that were made after the mark are
+ * forgotten. The blocks that were open at the mark must still be open; blocks inside them may be
+ * open too. */
 typedef struct ds_build_mark {
     uint32_t n_values, n_taken, n_ops, n_manual;
     const ds_build_block *open;
@@ -85,7 +87,7 @@ void ds_build_back(ds_builder *b, ds_build_mark mark);
 ds_use ds_use_of(ds_value value);
 /* %v{i} */
 ds_use ds_use_at(ds_arena *arena, ds_value value, const ds_expr *index, uint32_t n);
-/* The type of what a use reads, indices put in; a whole family: its element type. NULL where the
+/* The type of a use, with indices substituted; for a whole family the element type. NULL if the
  * value has no type. */
 const ds_type *ds_use_type(ds_unit *unit, const ds_func *func, const ds_use *use);
 
@@ -93,14 +95,14 @@ const ds_type *ds_use_type(ds_unit *unit, const ds_func *func, const ds_use *use
 
 ds_op *ds_build_op(ds_builder *b, ds_opcode code);
 void ds_build_in(ds_builder *b, ds_op *op, ds_use use);
-/* Adds a result; its name is made unique. `type`: what is written (NULL: inferred). */
+/* Adds a result; its name is made unique. `type`: the written type (NULL: inferred). */
 ds_value ds_build_out(ds_builder *b, ds_op *op, const char *name, const ds_type *type);
 /* Infers the results' types and appends the op to the innermost open block. For a call: set callee
  * first, and give every result its type. Errors: those of ds_op_infer. */
 ds_status ds_build_put(ds_builder *b, ds_op *op, ds_error *err);
 /* Appends an op whose results have their types. */
 void ds_build_append(ds_builder *b, ds_op *op);
-/* The op that was put (or the region that was ended) last in the open block. */
+/* The op that was last put, or the region that was last ended, in the open block. */
 ds_op *ds_build_last(const ds_builder *b);
 /* Is the value made in the innermost open block? O(ops of the block). */
 bool ds_build_is_inner(const ds_builder *b, ds_value value);
@@ -110,8 +112,8 @@ ds_status ds_build_unary(ds_builder *b, ds_opcode code, const char *name, ds_use
 ds_status ds_build_binary(ds_builder *b, ds_opcode code, const char *name, ds_use x, ds_use y,
                           ds_value *out, ds_error *err);
 
-/* Attributes; names and texts are interned. Setting one that is there replaces it; the array is
- * made anew, so that ops may share theirs. */
+/* Attributes; names and texts are interned. Setting an existing attribute replaces its value. The
+ * array is made anew, so that ops may share arrays. */
 void ds_build_attr(ds_builder *b, ds_op *op, ds_attr attr);
 void ds_build_attr_expr(ds_builder *b, ds_op *op, const char *name, ds_expr value);
 void ds_build_attr_int(ds_builder *b, ds_op *op, const char *name, int64_t value);
@@ -126,18 +128,19 @@ ds_attr ds_attr_of_word(ds_unit *unit, const char *name, const char *word);
 
 /* ---- regions ---- */
 
-/* for index in lo..hi; then its carries; then its body; then the yield, which ends it. Carries and
- * results are op->args and op->out: first the carries' final values, then a family per kept value.
- */
+/* Begins `for index in lo..hi`. Carries follow, then the body, then the yield, which ends the loop.
+ * op->args has the carries; op->out the carries' final values, then a family per kept value. */
 ds_op *ds_build_for(ds_builder *b, const char *index, ds_expr lo, ds_expr hi);
-/* A carry; call before anything is put into the body. `type` NULL: that of init. */
+/* Adds a carry, before any op is put into the body. `type` NULL: the type of init. */
 ds_value ds_build_carry(ds_builder *b, ds_op *loop, const char *name, const ds_type *type,
                         ds_use init);
-/* Ends the loop: `next` one a carry, `kept` the values to keep. Results are named after the
- * carries and the kept values, unless names are given (n_next + n_kept of them, may hold NULLs). */
+/* Ends the loop: `next` has the next value of each carry, `kept` the values to keep. Results are
+ * named after the
+ * carries and the kept values, unless names are given (n_next + n_kept names, NULL for the
+ * default). */
 ds_status ds_build_yield(ds_builder *b, const ds_use *next, uint32_t n_next, const ds_use *kept,
                          uint32_t n_kept, const char *const *names, ds_error *err);
-/* One more kept value of a loop that has ended: its family over the loop's turns. */
+/* Keeps one more value of a loop that has ended; returns the family over the loop's turns. */
 ds_value ds_build_keep(ds_builder *b, ds_op *loop, ds_value inner, const char *name);
 
 /* local over (axes) (operands) -> types; op->args are the operands inside, with shard types (the
@@ -147,8 +150,8 @@ ds_status ds_build_local(ds_builder *b, const char *const *axes, uint32_t n_axes
 ds_status ds_build_yield_local(ds_builder *b, const ds_use *results, const ds_type *const *types,
                                uint32_t n, const char *const *names, ds_error *err);
 
-/* Ends a region whose results are values that the function has already: from now on this op makes
- * them, with the types that they have. */
+/* Ends a region whose results are existing values of the function: this op now makes these values,
+ * and their types stay. */
 void ds_build_end_local(ds_builder *b, const ds_use *results, const ds_value *out, uint32_t n);
 
 /* Ends the function's body; the function's result types are those of the uses, families included.

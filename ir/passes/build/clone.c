@@ -98,7 +98,8 @@ static bool same_value(const ds_num *a, const ds_num *b) {
     return a->kind == DS_NUM_REAL ? !(a->r < b->r) && !(a->r > b->r) : a->s == b->s;
 }
 
-/* The last import that says so counts, as for binding they all agree. */
+/* The value that imports give a param. Any import will do: binding has checked that all of them
+ * agree. */
 static ds_expr given(const ds_unit *unit, const ds_module *module, const char *name) {
     ds_expr e = DS_NO_EXPR;
     for (uint32_t m = 0; m < unit->modules.n; m++)
@@ -125,7 +126,7 @@ ds_expr ds_clone_origin(const ds_binding *source, const ds_module *module, uint3
 
 static ds_expr copy_expr(ds_cloner *c, ds_expr e, bool replaced);
 
-enum { MAX_DEPTH = 64 }; /* of params made of params; deeper ones are their values */
+enum { MAX_DEPTH = 64 }; /* of params made of params; deeper params become their values */
 
 static bool is_taken(ds_cloner *c, const char *name) {
     return ds_map_find(&c->names, DS_KEY(ds_clone_text(c, name))) != NULL;
@@ -184,7 +185,7 @@ static ds_expr copy_node(ds_cloner *c, const ds_expr_node *node, const ds_map *m
     return ds_expr_make(&c->unit->exprs, copy);
 }
 
-/* A stack of its own: a text may nest deeper than C's. */
+/* Uses an explicit stack: an expression may nest deeper than the C stack allows. */
 static ds_expr copy_expr(ds_cloner *c, ds_expr e, bool replaced) {
     const ds_exprs *from = &c->source->unit->exprs;
     ds_map *map = &c->exprs[replaced];

@@ -45,7 +45,7 @@ void ds_clone_axes(ds_cloner *c) {
 
 /* ---- topologies ---- */
 
-/* The loops of a link or a degrade, whose indices may have to get other names; innermost last. */
+/* The loops of a link or a degrade, innermost last. Copies may have to rename their indices. */
 typedef struct link_scope {
     ds_cloner *c;
     const ds_binder *from;
@@ -78,7 +78,7 @@ static void copy_attrs(ds_cloner *c, const ds_module *module, const ds_attr *att
     for (uint32_t i = 0; i < n; i++) ds_clone_attr(c, module, &attrs[i], expr, context, &(*out)[i]);
 }
 
-/* Copies the loops, of which there are n. */
+/* Copies the n loops. */
 static link_scope open_scope(ds_cloner *c, const ds_binder *from, uint32_t n, ds_binder **out) {
     const char **open = ds_xcalloc(n + 1, sizeof *open);
     ds_binder *to = *out = DS_NEW_N(&c->unit->arena, ds_binder, n + 1);
@@ -135,7 +135,8 @@ const char *ds_clone_topology(ds_cloner *c, const ds_topology *topology) {
         copy_link(c, topology, &topology->links.at[i], copy);
     for (uint32_t i = 0; i < topology->items.n; i++)
         DS_PUSH(&c->unit->arena, &copy->items, topology->items.at[i]);
-    copy->name = place_name(c, topology->name); /* after those inside, which are declared before */
+    copy->name = place_name(c, topology->name); /* named after the topologies inside, which are
+                                                   declared first */
     ds_map_put(&c->places, DS_KEY(topology), DS_KEY(copy->name));
     DS_PUSH(&c->unit->arena, &c->module->topologies, copy);
     return copy->name;

@@ -57,7 +57,7 @@ static void copy_head(ds_copy *c, const ds_op *old, ds_op *op) {
     ds_map_put(&c->ops, DS_KEY(old), DS_KEY(op));
 }
 
-/* All that an op reads, in an array of the arena. */
+/* All operands of an op in the copy, in an array of the arena. */
 static ds_status read_all(ds_copy *c, const ds_op *reader, ds_use **out, ds_error *err) {
     *out = DS_NEW_N(&c->b->unit->arena, ds_use, reader->n_in + 1);
     for (uint32_t i = 0; i < reader->n_in; i++) {
@@ -84,7 +84,7 @@ static ds_status copy_table_op(ds_copy *c, const ds_op *old, ds_error *err) {
     return ds_build_put(c->b, op, err);
 }
 
-/* Ends the loop; `from` gets the old results that the new one has. */
+/* Ends the loop; `from` gets the numbers of the old results that the new loop has. */
 static ds_status copy_yield(ds_copy *c, const ds_op *old, uint32_t *from, uint32_t *n_from,
                             ds_error *err) {
     ds_arena *arena = &c->b->unit->arena;
@@ -132,7 +132,7 @@ static ds_status copy_for(ds_copy *c, const ds_op *old, ds_error *err) {
     return DS_OK;
 }
 
-/* What is called stays as it is. */
+/* A call copies as a call of the same function. */
 static ds_status copy_call(ds_copy *c, const ds_op *old, ds_error *err) {
     ds_op *call = ds_build_op(c->b, DS_OP_CALL);
     copy_head(c, old, call);

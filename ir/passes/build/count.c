@@ -1,12 +1,12 @@
 /* Counting by walking: every function once, with its loops unrolled.
  *
- * A function's shapes depend on params and on its own loops only, so what one call of it counts is
- * a constant. Functions are counted callees first, from a work list rather than by recursion,
+ * A function's shapes depend on params and on its own loops only, so every call of a function
+ * counts the same. Functions are counted callees first, from a work list rather than by recursion,
  * because chains of calls may be long; blocks nest only as deep as the parser allows.
  *
- * `dispatch` makes buffers of more rows than tokens use. Each value that is made of such buffers,
- * up to `combine`, carries the share of its rows that tokens use; a function that is called with
- * such values is counted once for each such shares of its arguments. */
+ * `dispatch` makes buffers with more rows than tokens use. Each value that is made of such buffers,
+ * up to `combine`, carries the share of its rows that tokens use. A function is counted once for
+ * each combination of shares that its arguments have. */
 #include "ir/passes/build/count.h"
 
 #include "ir/base/arena.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the rows of a value: those that tokens use, and all. {0, 0}: no padding. */
+/* Rows of a value: the rows that tokens use, and all rows. {0, 0}: no padding. */
 typedef struct share {
     int64_t used, all;
 } share;
@@ -38,8 +38,8 @@ typedef struct counter {
     const ds_binding *binding;
     const ds_func *func; /* being walked */
     share *shares;       /* of its values */
-    share *results;      /* of what it returns */
-    bool waits;          /* for a callee that is on top of the list now */
+    share *results;      /* of the function's results */
+    bool waits;          /* for a callee, which is on top of the list */
     ds_map known;        /* key of `called` → index into counts */
     DS_VEC(counted) counts;
     DS_VEC(called) todo;
@@ -56,8 +56,8 @@ static ds_status step(counter *c, ds_loc loc, ds_error *err) {
                         (long long)DS_COUNT_MAX_STEPS);
 }
 
-/* Each turn of a loop takes a step, and one for each op of its body: refused before the first turn
- * where these alone go beyond the limit. */
+/* A turn of a loop takes one step, and one more for each op of the body. A loop whose steps alone
+ * exceed the limit is refused before its first turn. */
 static ds_status check_turns(counter *c, const ds_op *loop, int64_t lo, int64_t hi, ds_error *err) {
     int64_t turns, steps;
     if (hi <= lo) return DS_OK;
@@ -115,7 +115,7 @@ static share share_of(const counter *c, const ds_op *op) {
     return least;
 }
 
-/* Tokens are spread evenly: as many rows are used as tokens chose experts, or all. */
+/* Tokens spread evenly over experts: the rows in use are the tokens' choices, at most all rows. */
 static ds_status share_of_buffers(const ds_shape *choices, const ds_shape *buffers, share *out,
                                   ds_error *err) {
     share s;
@@ -169,7 +169,8 @@ static uint64_t key_of(const ds_func *func, const share *args, uint32_t n) {
     return key;
 }
 
-/* What the callee counts for these arguments; if that is not known, the walk waits for it. */
+/* Adds the callee's counts for these arguments; if the counts are unknown, the walk waits for the
+ * callee. */
 static ds_status call(counter *c, const ds_op *op, ds_model_counts *sum, ds_error *err) {
     share *args = DS_NEW_N(&c->arena, share, op->n_in + 1);
     for (uint32_t i = 0; i < op->n_in; i++) args[i] = c->shares[op->in[i].value.i];
@@ -185,7 +186,7 @@ static ds_status call(counter *c, const ds_op *op, ds_model_counts *sum, ds_erro
     return add_counts(sum, &callee->sum, op->loc, err);
 }
 
-/* What a turn yields: carried to the next one, or kept. */
+/* Passes the shares of a yield on, to the carries of the next turn and to the kept values. */
 static void pass_yields(counter *c, const ds_op *op) {
     const ds_op *yield = op->body->n_ops ? op->body->ops[op->body->n_ops - 1] : NULL;
     for (uint32_t i = 0; yield && i < yield->n_in && i < op->n_out; i++) {
@@ -247,7 +248,8 @@ static ds_status walk(counter *c, const ds_block *block, const ds_index *indices
 
 /* ---- weights that are arguments ---- */
 
-/* All elements of a family: the binders from `k` on, with those before it in `indices`. */
+/* Counts all elements of a family over the binders from `k` on; `indices` has the binders before
+ * `k`. */
 static ds_status count_family(counter *c, const ds_value_info *info, uint32_t k,
                               const ds_index *indices, ds_model_counts *sum, ds_error *err) {
     ds_env env = ds_binding_env(c->binding, indices);
@@ -276,7 +278,7 @@ static ds_status count_arguments(counter *c, const ds_func *func, ds_model_count
 
 /* ---- functions, callees first ---- */
 
-/* Puts on the list what the block calls and what is not counted yet. */
+/* Puts the functions that the block calls, and that are not counted yet, on the list. */
 static void find_callees(counter *c, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
@@ -308,7 +310,7 @@ static ds_status count_functions(counter *c, const ds_func *entry, ds_error *err
         uint32_t before = c->todo.n;
         bool known = ds_map_find(&c->known, now.key) != NULL;
         if (!known) find_callees(c, &now.func->body);
-        if (c->todo.n > before) continue; /* they come first */
+        if (c->todo.n > before) continue; /* callees come first */
         counted fresh = {0};
         if (!known) DS_TRY(count_function(c, &now, &fresh.sum, err));
         if (!known && c->waits) continue;

@@ -10,32 +10,32 @@ typedef struct ds_model_counts {
     int64_t parameters;   /* their elements */
     ds_i128 flop;         /* of all ops; a multiply-add is 2. Batches of a million devices have more
                              than 2^63 */
-    ds_i128 matmul_flop;  /* of them: matrix products, convolutions, attention, LSTM cells, which is
-                             what papers count. Causal attention is half of the full one */
-    ds_i128 padding_flop; /* of those: on rows of experts' buffers that no token uses */
+    ds_i128 matmul_flop;  /* of flop: matrix products, convolutions, attention, LSTM cells, as
+                             papers count. Causal attention is half of full attention */
+    ds_i128 padding_flop; /* of matmul_flop: on rows of experts' buffers that no token uses */
 } ds_model_counts;
 
-/* Counts what `model` holds and does when it runs once: as a model is written, one forward pass
- * over one batch. Weights are its `weight` statements, one a turn of the loops around them and one
- * a call, and its own arguments with {role = weight}. A weight that is used twice counts once. Work
- * is that of whole tensors, whatever the splits say, by ds_op_work.
+/* Counts the parameters of `model`, and the FLOPs of one run: for a model, one forward pass over
+ * one batch. Weights are the model's `weight` statements, one a turn of the loops around them and
+ * one a call, and the model's own arguments with {role = weight}. A weight that is used twice
+ * counts once. Work is that of whole tensors, whatever the splits say, by ds_op_work.
  *
  *     parameters = Σ over weights of Π dims
  *     flop       = Σ over ops of turns · calls · flop(op)
  *     padding    = Σ over products on experts' buffers of flop(op) · (1 − used / rows)
  *
  * Of the e · c rows of a group's buffers (`dispatch`) tokens use min(s · k, e · c): tokens are
- * taken to choose experts evenly, and what an expert has no room for it does not compute.
+ * assumed to choose experts evenly, and an expert drops tokens beyond its room.
  *
  * `binding`'s unit must be verified, ds_verify_bound included.
  * Errors: DS_ERR_UNSUPPORTED for rank-local regions, whose shapes are one device's; DS_ERR_LIMIT
  * beyond DS_COUNT_MAX_STEPS ops and turns, DS_ERR_OVERFLOW for parameters, or FLOPs of one op,
  * beyond int64, evaluation. O(ops · turns; each function once, however often it is called, and once
- * more for each share of padding that it is called with). */
+ * more for each share of padding of its arguments). */
 ds_status ds_model_count(const ds_binding *binding, const ds_func *model, ds_model_counts *out,
                          ds_error *err);
 
-/* Every turn of a loop is walked, since shapes may depend on it: a limit on what that may take. */
+/* The limit on walking: shapes may depend on the turn, so every turn of a loop is walked. */
 #define DS_COUNT_MAX_STEPS (INT64_C(1) << 22)
 
 #endif

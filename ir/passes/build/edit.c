@@ -45,7 +45,7 @@ void ds_edit_insert_value(ds_edit *e, ds_value **values, uint32_t *n, uint32_t a
 
 /* ---- values and ops ---- */
 
-/* Names stay taken, so the next number is looked for from the last one on. */
+/* A taken name is never freed, so the search for a free number begins at the last number. */
 static const char *free_name(ds_edit *e, const char *wanted) {
     const uint64_t *last = ds_map_find(&e->names, DS_KEY(wanted));
     if (!last) return wanted;
@@ -125,7 +125,7 @@ bool ds_is_update(const ds_op *op) {
     return desc && desc->flags & DS_OPF_OPTIMIZER;
 }
 
-/* In reverse, so that a view's readers are known before it. */
+/* Walks in reverse, so that a view's readers are known before the view. */
 void ds_mark_updates(const ds_block *block, ds_map *out) {
     for (uint32_t i = block->n_ops; i-- > 0;) {
         const ds_op *op = block->ops[i];

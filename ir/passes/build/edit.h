@@ -1,7 +1,7 @@
 /* Changing functions in place: how passes over explicit programs add an op here, a carry there.
  *
- * Arrays of ops, uses and values may be shared with other functions, so they are copied when they
- * grow. What is made belongs to the unit's arena. */
+ * Functions may share arrays of ops, uses and values, so an array is copied when it grows. The
+ * unit's arena owns everything that is made. */
 #ifndef DS_PASSES_BUILD_EDIT_H
 #define DS_PASSES_BUILD_EDIT_H
 
@@ -22,26 +22,28 @@ void ds_edit_remove_op(ds_block *block, uint32_t at);
 void ds_edit_insert_use(ds_edit *e, ds_use **uses, uint32_t *n, uint32_t at, ds_use use);
 void ds_edit_insert_value(ds_edit *e, ds_value **values, uint32_t *n, uint32_t at, ds_value value);
 
-/* A value of that name, or of a similar one that is free. */
+/* A value of the wanted name, or of a similar free name. */
 ds_value ds_edit_value(ds_edit *e, const char *wanted, const ds_type *type, ds_op *def,
                        bool is_arg);
 /* An op of one operand and one result of that type; not yet in a block. */
 ds_op *ds_edit_unary(ds_edit *e, ds_opcode code, const char *name, ds_use use, const ds_type *type);
-/* `use`, as a view that waits; not yet in a block. What is waited for in addition: nothing on
- * another mesh (an override's), since an op never moves data. */
+/* A view of `use` that waits; not yet in a block. ds_edit_wait adds a value for which the view
+ * waits, but never a value on another mesh (an override's), since an op never moves data. */
 ds_op *ds_edit_after(ds_edit *e, const char *name, ds_use use);
 void ds_edit_wait(ds_edit *e, ds_op *after, ds_use use);
-/* One more carry of a loop, as its `at`-th; its use inside. ds_edit_yield gives it its next value
- * and its result, whose use is returned: in the same order, once the body is as it should be. */
+/* Inserts a carry of a loop as carry `at`; returns the carry's use inside the body. After the body
+ * is complete, ds_edit_yield gives the carry its next value and returns the use of its result.
+ * Several carries are yielded in the order in which they were inserted. */
 ds_use ds_edit_carry(ds_edit *e, ds_op *loop, uint32_t at, const char *name, ds_use init);
 ds_use ds_edit_yield(ds_edit *e, ds_op *loop, uint32_t at, const char *name, ds_use next);
 
-/* The type of what a use reads, indices put in. */
+/* The type of a use, with indices substituted. */
 const ds_type *ds_edit_type(const ds_edit *e, const ds_use *use);
-/* Where in the block the value is made; n_ops: elsewhere. */
+/* The position in the block of the op that makes the value; n_ops: the op is elsewhere. */
 uint32_t ds_block_find(const ds_func *func, const ds_block *block, ds_value value);
 
-/* Marks the values that updates read (ops of DS_OPF_OPTIMIZER), be it through views: value → 1. */
+/* Marks the values that updates (ops of DS_OPF_OPTIMIZER) read, directly or through views: value →
+ * 1. */
 void ds_mark_updates(const ds_block *block, ds_map *out);
 bool ds_is_update(const ds_op *op);
 

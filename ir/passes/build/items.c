@@ -1,7 +1,7 @@
-/* What a module of a step prints: its items in order, and only the params that it mentions.
+/* The items that a step's module prints, in order, with only the params that the module mentions.
  *
- * A param that nothing mentions any more stays in the module, because expressions know params by
- * number, but is no item, so that it is not printed. */
+ * A param that no text mentions stays in the module, because expressions know params by number.
+ * Such a param is no item, so that it is not printed. */
 #include "ir/passes/build/clone.h"
 
 #include <stdlib.h>
@@ -169,7 +169,7 @@ static size_t printed_width(const ds_module *module, const ds_param *param) {
     return n;
 }
 
-/* The params that are used, as many on a line as fit. */
+/* Adds the used params, as many on a line as fit. */
 static void add_params(ds_module *module, const bool *used) {
     uint32_t group = 0;
     size_t width = 0;

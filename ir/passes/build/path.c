@@ -41,7 +41,7 @@ static void split(const char *text, parts *out) {
     }
 }
 
-/* `*` any text, `?` any character. Going back to the last star alone is enough. O(n m). */
+/* `*` any text, `?` any character. Returning to the last star alone is enough. O(n m). */
 static bool glob(const char *pattern, size_t n, const char *text, size_t m) {
     size_t p = 0, t = 0, star = n, after = 0;
     while (t < m) {
@@ -79,7 +79,7 @@ static bool match_turn(const part *pattern, const part *path, bool any) {
            (any && path->turn == DS_ANY_TURN);
 }
 
-/* The pattern's loops, from the inside out, each to the innermost loop that is left. */
+/* Matches the pattern's loops from the inside out, each to the innermost loop that remains. */
 static bool match_loops(const parts *pattern, const parts *path, const ds_path_loop *const *kept,
                         const ds_path_loop **innermost) {
     uint32_t at = path->n_loops;
@@ -108,7 +108,7 @@ bool ds_path_match(const char *pattern, const char *func, const ds_path_loop *lo
         path.loops[n] =
             (part){.text = at->name, .n = strlen(at->name), .loop = true, .turn = at->turn};
     }
-    /* Turns in the name are of loops around all that are kept, and were there before them. */
+    /* Turns in the name belong to unrolled loops, which are outside of every kept loop. */
     parts own = {0};
     split(name, &own);
     if (own.n_loops + path.n_loops > MAX_PARTS || own.n_names + 1 > MAX_PARTS) return false;

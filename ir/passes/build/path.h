@@ -1,14 +1,14 @@
-/* Paths of ops in a step, and the patterns of `strategy { ops { … } }` that stand for them.
+/* Paths of ops in a step, and the patterns of `strategy { ops { … } }` that match paths.
  *
  * After lower, the calls of the model are in the names of ops: `name = "block.fc1"`, or the name of
- * the first result. The loops around an op are beside that: each has its index (or the `name` of
- * the loop). A turn of a loop that was unrolled is part of the name: "l[3].block.fc1".
+ * the first result. The loops around an op are not in its name: each loop is known by its index (or
+ * its `name`). A turn of a loop that was unrolled is part of the name: "l[3].block.fc1".
  *
  * A pattern is made of parts between '.' or '/'. Parts with brackets are loops, `l[*]` or `l[3]`;
- * the others are names, in which `*` is any text and `?` any character. It matches if its names are
- * the last ones of the op's names, and its loops are among those around the op, in their order: so
- * "fc1", "block.fc1", "l[*].fc1" and "step/l[*]/block/fc1" all match block.fc1 in loop l of
- * @step. */
+ * the others are names, in which `*` is any text and `?` any character. A pattern matches an op if
+ * the pattern's names are the last of the op's names, and the pattern's loops are among the loops
+ * around the op, in the same order: so "fc1", "block.fc1", "l[*].fc1" and "step/l[*]/block/fc1" all
+ * match block.fc1 in loop l of @step. */
 #ifndef DS_PASSES_BUILD_PATH_H
 #define DS_PASSES_BUILD_PATH_H
 
@@ -24,9 +24,8 @@ typedef struct ds_path_loop {
 } ds_path_loop;
 
 /* Does the pattern match an op called `name` (parts as above) of function `func` in `loops`?
- * `[3]` does not match a loop that is kept, unless `innermost` is given: then it does, and
- * *innermost is set to the innermost loop of which a single turn is asked for, or NULL. O(parts).
- */
+ * `[3]` does not match a loop that is kept, unless `innermost` is given. Then `[3]` matches, and
+ * *innermost is the innermost loop of which the pattern names a single turn, or NULL. O(parts). */
 bool ds_path_match(const char *pattern, const char *func, const ds_path_loop *loops,
                    const char *name, const ds_path_loop **innermost);
 
