@@ -1,8 +1,8 @@
 /* Microbatches: every expression over the batch gets the batch of one microbatch.
  *
- * The batch is a param P in which dim 0 of the inputs that say @dp there is proportional. In the
- * step a new param `microbatch = P / m` stands for it; params that are computed from P are computed
- * again. What the scenario says of P (samples a step) stays. */
+ * The batch is a param P: dim 0 of the inputs that are split over @dp there is proportional to P.
+ * The step has a new param `microbatch = P / m` in place of P; params computed from P are computed
+ * anew. The scenario's own uses of P (samples a step) stay. */
 #include "ir/passes/lower/internal.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ typedef struct param_ref {
 typedef struct batch {
     const ds_binding *source;
     int64_t m;
-    ds_num **trial; /* the params' values with one of them divided */
+    ds_num **trial; /* the params' values with one param divided */
 } batch;
 
 static ds_num *value_at(ds_num *const *params, param_ref ref) {
@@ -39,7 +39,7 @@ static void reset(batch *b) {
                unit->modules.at[m]->params.n * sizeof **b->trial);
 }
 
-/* Is e divided by m if the param is? */
+/* Does dividing the param by m divide e by m? */
 static bool is_proportional(batch *b, ds_expr e, param_ref ref) {
     int64_t whole, part, value = value_at(b->source->params, ref)->i;
     if (value_at(b->source->params, ref)->kind != DS_NUM_INT || value % b->m != 0) return false;
@@ -49,7 +49,7 @@ static bool is_proportional(batch *b, ds_expr e, param_ref ref) {
            part * b->m == whole;
 }
 
-/* The params that e mentions, each once: heap. */
+/* The params that e mentions, each once, on the heap. */
 static param_ref *params_in(const batch *b, ds_expr e, uint32_t *n) {
     const ds_unit *unit = b->source->unit;
     DS_VEC(ds_expr) open = {0};
@@ -76,7 +76,7 @@ static param_ref *params_in(const batch *b, ds_expr e, uint32_t *n) {
     return found.at;
 }
 
-/* The one param in which e is proportional; of several that called batch. */
+/* The one param to which e is proportional; of several, the param called batch. */
 static bool find_factor(batch *b, ds_expr e, param_ref *out) {
     uint32_t n, fit = 0;
     param_ref *params = params_in(b, e, &n);
@@ -121,7 +121,8 @@ static ds_status find_batch(batch *b, const ds_func *model, param_ref *out, ds_e
         param_ref found;
         ds_expr e = arg->type->dims[0].size;
         if (!find_factor(b, e, &found)) return not_divisible(b, arg, e, err);
-        for (param_ref next;; found = next) { /* `with batch = batch`: to the first of the chain */
+        for (param_ref next;; found = next) { /* `with batch = batch`: follow the chain to its first
+                                                 param */
             ds_expr from = origin(b, found);
             if (!DS_HAS_EXPR(from) || !find_factor(b, from, &next)) break;
         }
@@ -139,7 +140,7 @@ static ds_status find_batch(batch *b, const ds_func *model, param_ref *out, ds_e
                         (long long)b->m, model->name);
 }
 
-/* Computes the params again that depend on the batch, until nothing changes. */
+/* Computes the params that depend on the batch anew, until no value changes. */
 static void follow_up(batch *b) {
     const ds_unit *unit = b->source->unit;
     bool changed = true;

@@ -1,9 +1,9 @@
 /* Shared by the files of the lower pass; not a public header.
  *
- *   lower.c           the step: arguments, loss, scenario, verification
- *   walk.c      the model's body: calls inlined, loops kept or unrolled, ops copied
- *   scan.c      what the body holds: weights' names, and the ops that overrides mean
- *   batch.c     microbatches: the batch divided */
+ *   lower.c  the step: arguments, loss, scenario, verification
+ *   walk.c   the model's body: calls inlined, loops kept or unrolled, ops copied
+ *   scan.c   a first walk, which copies nothing: names of weights, ops that overrides match
+ *   batch.c  microbatches: the batch divided */
 #ifndef DS_PASSES_LOWER_INTERNAL_H
 #define DS_PASSES_LOWER_INTERNAL_H
 
@@ -12,19 +12,19 @@
 #include "ir/passes/build/path.h"
 #include "ir/passes/passes.h"
 
-/* A model that is larger is not lowered: calls that call twice double at every level. */
+/* Larger models are refused: a function that calls another twice doubles the ops at every level. */
 #define DS_LOWER_MAX_OPS   (UINT32_C(1) << 20)
 #define DS_LOWER_MAX_DEPTH 256u
-/* Loops around an op: a family that passes make has a binder for each, of which they hold
- * 2 DS_MAX_RANK in place; the rest is for loops that passes add. */
+/* The most loops around an op. A family that passes make has a binder a loop, and passes hold 2
+ * DS_MAX_RANK binders in place; 4 binders are left for loops that passes add. */
 #define DS_LOWER_MAX_LOOPS (2u * DS_MAX_RANK - 4u)
 
-/* An open loop of the source; all of them, across calls, from the inside out. */
+/* An open loop of the source; `up` lists all open loops, across calls, from the inside out. */
 typedef struct ds_lower_loop {
     const ds_op *op;
     const char *old; /* the index in the source, interned in the copy */
     const char *name;
-    ds_expr by;     /* what stands for the index */
+    ds_expr by;     /* replaces the index */
     bool unrolled;  /* by is a number, as is turn */
     ds_expr lo, hi; /* if kept */
     int64_t turn;
@@ -32,15 +32,15 @@ typedef struct ds_lower_loop {
     const struct ds_lower_loop *frame_up; /* of the same function */
 } ds_lower_loop;
 
-/* What a value of the source is in the copy. The results of an unrolled loop that keeps values are
- * one use a turn. */
+/* The copy of a value of the source. A result of an unrolled loop that keeps values is one use a
+ * turn. */
 typedef struct ds_lower_value {
     ds_use use;
     const ds_use *turns;
     int64_t lo, n_turns;
 } ds_lower_value;
 
-/* Prefixes of names: "block." each time. */
+/* Prefixes of names. All four have calls, "block."; each adds turns of loops in its own way. */
 typedef struct ds_lower_where {
     const char *calls;  /* the calls alone: of weights */
     const char *values; /* with turns of unrolled loops: "l3." */
@@ -63,9 +63,9 @@ typedef struct ds_lowering {
     ds_builder b;
     const ds_lower_loop *loops;
     ds_map weight_names; /* interned in the copy */
-    ds_map unrolled;     /* source loops of which overrides name single turns */
+    ds_map unrolled;     /* source loops with an override for a single turn */
     uint32_t n_ops, depth;
-    bool narrow;             /* train.dtype stands for f32 */
+    bool narrow;             /* train.dtype replaces f32 */
     const char *micro_index; /* of the loop over microbatches around the model, or NULL */
     ds_op *micro_loop;
 } ds_lowering;
@@ -73,8 +73,8 @@ typedef struct ds_lowering {
 /* scan.c. Errors: DS_ERR_NAME for an override without an op, DS_ERR_LIMIT. */
 ds_status ds_lower__scan(ds_lowering *l, ds_error *err);
 
-/* walk.c. The model's body; frame->values of the arguments are set. *end is its return, NULL
- * if it has none. */
+/* walk.c. Copies the model's body; the caller has set frame->values of the arguments. *end is the
+ * return, NULL if the body has none. */
 ds_status ds_lower__body(ds_lowering *l, ds_lower_frame *frame, const ds_op **end, ds_error *err);
 ds_status ds_lower__use(ds_lowering *l, const ds_lower_frame *frame, const ds_use *use, ds_use *out,
                         ds_error *err);
@@ -82,15 +82,15 @@ ds_expr ds_lower__expr(ds_lowering *l, const ds_lower_frame *frame, ds_expr e);
 /* The type as written, with train.dtype for f32. */
 ds_type *ds_lower__type(ds_lowering *l, const ds_lower_frame *frame, const ds_type *type);
 ds_type *ds_lower__type_as_is(ds_lowering *l, const ds_lower_frame *frame, const ds_type *type);
-/* Gives a value that has none the hints of a type that the source writes for it. */
+/* Gives a value without hints the hints of the type that the source writes for the value. */
 void ds_lower__hint(ds_lowering *l, const ds_lower_frame *frame, const ds_use *use,
                     const ds_type *type);
 void ds_lower__attrs(ds_lowering *l, const ds_lower_frame *frame, const ds_attr *attrs, uint32_t n,
                      const char *without, ds_attr **out, uint32_t *n_out);
-/* Casts a use to a dtype, if it has another one. */
+/* Casts a use to a dtype, if the use has another dtype. */
 ds_status ds_lower__cast(ds_lowering *l, ds_use *use, ds_dtype dtype, ds_error *err);
 
-/* batch.c: puts batch / m for the batch. Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE. */
+/* batch.c: replaces the batch by batch / m. Errors: DS_ERR_UNSUPPORTED, DS_ERR_VALUE. */
 ds_status ds_lower__divide_batch(ds_lowering *l, ds_error *err);
 
 #endif

@@ -1,9 +1,9 @@
 /* lower: the scenario's model as one function @step in a module of its own.
  *
  * Calls are inlined, loops stay loops, weights become arguments, the loss of `train` is added. The
- * module needs no imports: params have the values they are bound to, the devices come along. What
- * has been applied is off in its scenario, so that the text means the same: `loss = none`, and no
- * microbatches, since @step is one of them. */
+ * module needs no imports: params have their bound values, and topologies and meshes are copied.
+ * The module's scenario turns off everything that is applied, so that the text means the same:
+ * `loss = none`, and no microbatches, since @step is one microbatch. */
 #include "ir/passes/lower/internal.h"
 
 #include "ir/passes/internal.h"
@@ -29,7 +29,7 @@ static ds_binder micro_binder(ds_lowering *l) {
                        .hi = ds_expr_int(exprs, l->step->strategy.microbatches)};
 }
 
-/* An argument of the model; one that has a batch is a family where the microbatches are a loop. */
+/* An argument of the model; if microbatches are a loop, an argument with a batch is a family. */
 static ds_status add_input(ds_lowering *l, ds_lower_frame *frame, ds_value value, ds_error *err) {
     const ds_value_info *info = ds_value_at(frame->func, value);
     uint32_t n = info->n_binders;
@@ -80,7 +80,7 @@ static ds_status check_loss(ds_lowering *l, const ds_use *result, ds_error *err)
     return DS_ERR_UNSUPPORTED;
 }
 
-/* The model's own loss is %loss from now on, if nothing else is. */
+/* Renames the model's own loss to %loss, if no other value has that name. */
 static void name_loss(ds_lowering *l, const ds_use *result) {
     ds_value_info *info = ds_value_at(l->b.func, result->value);
     const char *name = ds_clone_text(&l->c, "loss");
@@ -94,21 +94,22 @@ static void name_loss(ds_lowering *l, const ds_use *result) {
     info->name = ds_build_name(&l->b, "loss");
 }
 
-/* Does a type split two dims over one axis if its first is split as `first`? */
-static bool is_taken(const ds_type *type, const ds_dim *first) {
+/* Is a later dim split over an axis of `first`? Dim 0 cannot then be split as `first`. */
+static bool axis_is_taken(const ds_type *type, const ds_dim *first) {
     for (uint32_t d = 1; d < type->rank; d++)
         for (uint32_t s = 0; s < first->n_splits; s++)
             if (ds_type_is_over(type, d, first->splits[s].axis)) return true;
     return false;
 }
 
-/* A result that says nothing about its samples has them as the first input does. */
+/* A result without splits on dim 0 takes the splits of the first input over @dp with as many
+ * samples. */
 static void hint_samples(ds_lowering *l, ds_type *type) {
     const ds_func *func = l->b.func;
     if (!type->rank || type->dims[0].n_splits) return;
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_type *input = ds_value_at(func, func->args[i])->type;
-        if (!ds_type_is_over(input, 0, "dp") || is_taken(type, &input->dims[0]) ||
+        if (!ds_type_is_over(input, 0, "dp") || axis_is_taken(type, &input->dims[0]) ||
             ds_expr_equal(&l->c.unit->exprs, input->dims[0].size, type->dims[0].size) != DS_YES)
             continue;
         type->dims[0] = input->dims[0];
@@ -213,7 +214,7 @@ static ds_status build_step(ds_lowering *l, ds_error *err) {
 
 /* ---- the scenario ---- */
 
-/* A pattern that starts with the model's name goes on with that of the step. */
+/* A pattern that starts with the model's name gets the name of the step instead. */
 static const char *pattern(ds_lowering *l, const char *text) {
     size_t n = strlen(l->model->name);
     bool own = strncmp(text, l->model->name, n) == 0 && (text[n] == '.' || text[n] == '/');
@@ -221,7 +222,7 @@ static const char *pattern(ds_lowering *l, const char *text) {
     return ds_clone_text(&l->c, ds_arena_printf(arena_of(l), "step%s", text + n));
 }
 
-/* What has been applied is off. */
+/* Turns off the knobs that are applied. */
 static void apply_block(ds_lowering *l, ds_attr *block) {
     bool strategy = strcmp(block->name, "strategy") == 0;
     uint32_t kept = 0;
@@ -260,7 +261,7 @@ static const int64_t *copy_widths(ds_lowering *l, const int64_t *widths) {
     return memcpy(DS_NEW_N(arena_of(l), int64_t, n), widths, n * sizeof *widths);
 }
 
-/* The texts that were read belong to the source. */
+/* Interns the strategy's texts in the step, because the source owns them. */
 static void keep_strategy(ds_lowering *l) {
     ds_strategy *s = &l->step->strategy;
     for (uint32_t i = 0; i < 4; i++) s->order[i] = ds_clone_text(&l->c, s->order[i]);

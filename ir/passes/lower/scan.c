@@ -1,8 +1,9 @@
 /* A first walk through the model, call by call, that copies nothing.
  *
- * It finds the names that weights will have, which no other value may take, and matches the paths
- * that the strategy names, in overrides and for recomputation: one that means a single turn of a
- * loop makes that loop, and those around it, unroll; one that means nothing is an error. */
+ * The walk finds the names that weights will have, which no other value may take. The walk also
+ * matches the patterns that the strategy names, in overrides and for recomputation. A pattern of a
+ * single turn makes its loop, and the loops around it, unroll. A pattern that matches nothing is an
+ * error. */
 #include "ir/passes/lower/internal.h"
 
 #include "ir/strategy/scenario.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 
 typedef struct scan_loop {
-    ds_path_loop path; /* first: a ds_path_loop of the list is one of these */
+    ds_path_loop path; /* first member, so that a ds_path_loop of the list casts to its scan_loop */
     const ds_op *op;
 } scan_loop;
 
@@ -32,8 +33,8 @@ static const char *join(scanner *s, const char *prefix, const char *name) {
     return ds_arena_printf(&s->arena, "%s%s", prefix, name);
 }
 
-/* Turns that a loop does not have match nothing. Bounds that depend on outer indices are not
- * looked at. */
+/* A turn that the loop does not have matches nothing. A loop whose bounds depend on outer indices
+ * is taken to have every turn. */
 static bool has_turn(const scanner *s, const ds_op *loop, const char *pattern) {
     ds_env env = ds_binding_env(s->l->source, NULL);
     int64_t lo, hi;
@@ -130,7 +131,7 @@ static ds_status scan_block(scanner *s, const ds_func *func, const ds_block *blo
     return DS_OK;
 }
 
-/* ---- patterns that mean nothing ---- */
+/* ---- patterns that match nothing ---- */
 
 static ds_status unmatched(const scanner *s, const path_pattern *p, ds_error *err) {
     const char *near = ds_suggest(p->text, s->paths.at, s->paths.n);
@@ -162,7 +163,7 @@ ds_status ds_lower__scan(ds_lowering *l, ds_error *err) {
     ds_arena_init(&s.arena);
     find_patterns(&s);
     ds_status status = scan_block(&s, l->model, &l->model->body, NULL, "", "", err);
-    if (l->step->train.on && l->step->train.loss != DS_LOSS_NONE) { /* what `lower` adds */
+    if (l->step->train.on && l->step->train.loss != DS_LOSS_NONE) { /* `lower` adds the loss */
         match(&s, NULL, "loss");
         DS_PUSH(&s.arena, &s.paths, "loss");
     }

@@ -1,8 +1,9 @@
 /* The model's body in the step: calls inlined, loops kept or unrolled, ops copied.
  *
- * A frame is a function that is being inlined: what its values are in the step, and the names of
- * the calls that lead to it. Inlining renames nothing that the path of an op, the name of a weight
- * or a dropout mask is made of: where an SSA name has to change, the old one stays as `name`. */
+ * A frame is a function that is being inlined: the copies of its values in the step, and the names
+ * of the calls that lead to the function. Inlining keeps every name in the path of an op, in the
+ * name of a weight and in the key of a dropout mask: where an SSA name has to change, the old name
+ * stays as the attribute `name`. */
 #include "ir/passes/lower/internal.h"
 
 #include <stdlib.h>
@@ -17,8 +18,8 @@ static ds_status walk_block(ds_lowering *l, ds_lower_frame *frame, const ds_bloc
 
 /* ---- expressions and types ---- */
 
-/* A loop's new name may be the old one of a loop inside, never of one outside: from the inside out,
- * nothing is put in twice. */
+/* Substitutes from the inside out, so that no index is substituted twice: a loop's new name may be
+ * the old name of an inner loop, never of an outer loop. */
 ds_expr ds_lower__expr(ds_lowering *l, const ds_lower_frame *frame, ds_expr e) {
     ds_expr copy = ds_clone_expr_replaced(&l->c, e);
     for (const ds_lower_loop *at = frame->loops; at && DS_HAS_EXPR(copy); at = at->frame_up)
@@ -84,7 +85,7 @@ static ds_lower_value *value_of(const ds_lower_frame *frame, ds_value value) {
     return &frame->values[value.i];
 }
 
-/* %kept{3} of a loop whose turns are written out. */
+/* Reads %kept{3} of an unrolled loop. */
 static ds_status read_turn(ds_lowering *l, const ds_lower_frame *frame, const ds_lower_value *kept,
                            const ds_use *use, ds_use *out, ds_error *err) {
     const char *name = ds_value_at(frame->func, use->value)->name;
@@ -127,7 +128,7 @@ ds_status ds_lower__use(ds_lowering *l, const ds_lower_frame *frame, const ds_us
     return DS_OK;
 }
 
-/* What a use is, be it a family of an unrolled loop, which is passed on whole. */
+/* The copy of a use; a family of an unrolled loop is passed on whole. */
 static ds_status resolve(ds_lowering *l, const ds_lower_frame *frame, const ds_use *use,
                          ds_lower_value *out, ds_error *err) {
     *out = *value_of(frame, use->value);
@@ -136,7 +137,7 @@ static ds_status resolve(ds_lowering *l, const ds_lower_frame *frame, const ds_u
     return ds_lower__use(l, frame, use, &out->use, err);
 }
 
-/* The name that a value asks for; those of weights are the weights'. */
+/* The name that a value asks for. Names of weights are reserved for weights. */
 static const char *value_name(ds_lowering *l, const ds_lower_frame *frame, ds_value value) {
     const char *name =
         ds_clone_text(&l->c, ds_arena_printf(arena_of(l), "%s%s", frame->where.values,
@@ -179,7 +180,7 @@ static bool is_loss(ds_opcode code) {
     return code == DS_OP_CROSS_ENTROPY || code == DS_OP_MSE;
 }
 
-/* A loss reads f32; where inference refuses operands of two widths, they all become f32. */
+/* A loss reads f32. An op that refuses operands of two widths gets all operands as f32. */
 static ds_status widen(ds_lowering *l, ds_op *op, ds_error *err) {
     for (uint32_t i = 0; i < op->n_in; i++) {
         const ds_type *type = type_of(l, &op->in[i]);
@@ -207,8 +208,8 @@ static ds_status infer(ds_lowering *l, const ds_op *op, ds_type **out, ds_error 
     return ds_op_infer(&ctx, err);
 }
 
-/* With narrow dtypes a written type says what the model had: it keeps its hints and takes the dtype
- * that comes out. */
+/* With narrow dtypes a written type has the model's dtype: the type keeps its hints and takes the
+ * inferred dtype. */
 static ds_status narrow_types(ds_lowering *l, ds_op *op, ds_error *err) {
     ds_type **out = DS_NEW_N(arena_of(l), ds_type *, op->n_out + 1);
     if (is_loss(op->code)) DS_TRY(widen(l, op, err));
@@ -225,7 +226,7 @@ static ds_status narrow_types(ds_lowering *l, ds_op *op, ds_error *err) {
 
 /* ---- ops of the table ---- */
 
-/* {key = "block.l.drop", turn = [l]}: the mask that the op has in the model. */
+/* {key = "block.l.drop", turn = [l]}: keeps the mask that the op draws in the model. */
 static void name_mask(ds_lowering *l, const ds_lower_frame *frame, const ds_op *from, ds_op *op) {
     if (ds_attr_find(from->attrs, from->n_attrs, "key") ||
         ds_attr_find(from->attrs, from->n_attrs, "seed"))
@@ -243,7 +244,8 @@ static void name_mask(ds_lowering *l, const ds_lower_frame *frame, const ds_op *
     if (n) ds_build_attr_exprs(&l->b, op, "turn", turns, n);
 }
 
-/* The op keeps its path: by its first result's name, or by `name` where that is another one. */
+/* Keeps the op's path: by the first result's name, or by the attribute `name` if the result is
+ * renamed. */
 static void name_op(ds_lowering *l, const ds_lower_frame *frame, const ds_op *from, ds_op *op) {
     const char *path =
         ds_arena_printf(arena_of(l), "%s%s", frame->where.path, ds_path_op_name(frame->func, from));
@@ -258,8 +260,8 @@ static bool is_weight(const ds_lowering *l, const ds_use *use) {
 }
 
 /* Products of an activation and a weight in a layer, which is a turn of a loop, are computed in
- * train.product_dtype; a model's own `products` stays. Weights are converted once a step, beside
- * the optimizer; activations for every product that reads them. */
+ * train.product_dtype; a model's own `products` stays. A weight is converted once a step, by the
+ * optimizer; an activation in every product that reads it. */
 static void narrow_product(ds_lowering *l, ds_op *op) {
     ds_dtype dtype = l->step->train.product_dtype;
     bool is_product = op->code == DS_OP_MATMUL || op->code == DS_OP_EINSUM;
@@ -284,7 +286,7 @@ static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
         const ds_value_info *info = ds_value_at(frame->func, from->out[i]);
         const ds_type *type = NULL;
         if (info->type_written && from->code == DS_OP_CAST)
-            type = ds_lower__type_as_is(l, frame, info->type); /* the model asks for that dtype */
+            type = ds_lower__type_as_is(l, frame, info->type); /* the model writes this dtype */
         else if (info->type_written)
             type = ds_lower__type(l, frame, info->type);
         add_out(l, frame, op, from->out[i], type);
@@ -298,7 +300,7 @@ static ds_status copy_op(ds_lowering *l, ds_lower_frame *frame, const ds_op *fro
 
 /* ---- weights ---- */
 
-/* "fc.w", and after it the turns of unrolled loops: exec takes %w{3,i} and %w3_{i} for one name. */
+/* "fc.w", followed by the turns of unrolled loops: exec takes %w{3,i} and %w3_{i} for one name. */
 static const char *weight_name(ds_lowering *l, const ds_lower_frame *frame, ds_value value,
                                const ds_lower_loop *const *loops, uint32_t n) {
     ds_buf text = {0};
@@ -407,7 +409,7 @@ static ds_status add_carries(ds_lowering *l, ds_lower_frame *frame, const ds_op 
     return DS_OK;
 }
 
-/* The uses that a yield gives; a carry keeps its dtype. */
+/* Reads the uses of a yield, cast so that a carry keeps its dtype. */
 static ds_status read_yield(ds_lowering *l, const ds_lower_frame *frame, const ds_op *from,
                             const ds_op *end, const ds_op *op, ds_use *out, ds_error *err) {
     for (uint32_t i = 0; end && i < end->n_in; i++) {
@@ -419,7 +421,7 @@ static ds_status read_yield(ds_lowering *l, const ds_lower_frame *frame, const d
     return DS_OK;
 }
 
-/* Hints that are written for a loop's results. */
+/* Applies the hints that are written for a loop's results. */
 static void hint_results(ds_lowering *l, ds_lower_frame *frame, const ds_op *from,
                          const ds_op *op) {
     for (uint32_t i = 0; i < from->n_out; i++) {

@@ -1,16 +1,15 @@
-/* Where the step is cut: units, and which chunk has which.
+/* The cut of the step: units, and the chunk of each unit.
  *
- * By layers, every turn counts 1 and all else 0: what stands before the first turn belongs to chunk
- * 0, what stands behind the last one to the last chunk, what stands between two loops to the loop
- * behind it. n turns over C chunks are n / C each; where that leaves a rest r, the r chunks in the
- * middle (the earlier ones of two ways) have one more, since the first and the last have embedding
- * and head beside their turns.
+ * By layers, a turn counts 1 and an op outside of loops 0: ops before the first turn belong to
+ * chunk 0, ops after the last turn to the last chunk, ops between two loops to the later loop. n
+ * turns over C chunks are n / C each. A rest of r turns goes to the r middle chunks (of two ways,
+ * to the earlier chunks), since the first and the last chunk also have embedding and head.
  *
- * By FLOPs, a chunk begins with a unit that reads a weight: what reads none follows what makes its
- * operands, wherever the cut is. So units are joined to groups of which the first unit reads a
- * weight (units before the first of these belong to it), and the groups are divided into C runs
- * such that the largest sum is least: binary search over that sum, since a bound can be kept by C
- * runs iff runs that are filled up to it are at most C. Of several such cuts, the earliest. */
+ * By FLOPs, a chunk begins with a unit that reads a weight: a unit without weights follows the unit
+ * that makes its operands, wherever the cut is. So units are joined to groups, whose first unit
+ * reads a weight (the first group also has all units before). The groups are divided into C runs
+ * such that the largest sum is least: by binary search over that sum, since C runs can keep a bound
+ * iff runs filled up to the bound are at most C. Of several such cuts the earliest is taken. */
 #include "ir/passes/stage/internal.h"
 
 #include "ir/passes/build/count.h"
@@ -19,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CHUNKS = 1 << 14 }; /* of a pipeline: what chunks read is a table of chunks by weights */
+enum { MAX_CHUNKS = 1 << 14 }; /* of a pipeline: readers need chunks · weights entries */
 
 /* ---- names ---- */
 
@@ -166,7 +165,7 @@ typedef struct group {
     ds_i128 flop;
 } group;
 
-/* The FLOPs of an op, or of one turn of a loop: those of a function that holds nothing else. */
+/* The FLOPs of an op, or of one turn of a loop, counted as a function that holds nothing else. */
 static ds_status count_unit(const ds_model_step *step, const ds_stage_item *item, int64_t turn,
                             ds_i128 *out, ds_error *err) {
     ds_exprs *exprs = &step->unit->exprs;
@@ -177,7 +176,7 @@ static ds_status count_unit(const ds_model_step *step, const ds_stage_item *item
         op.lo = ds_expr_int(exprs, turn);
         op.hi = ds_expr_int(exprs, turn + 1);
     }
-    one.n_args = 0; /* weights are not of interest */
+    one.n_args = 0; /* counting weights would only take time */
     one.body = (ds_block){.ops = ops, .n_ops = 1};
     DS_TRY(ds_model_count(&step->binding, &one, &counts, err));
     *out = counts.flop;
@@ -186,7 +185,7 @@ static ds_status count_unit(const ds_model_step *step, const ds_stage_item *item
 
 typedef struct groups {
     DS_VEC(group) all;
-    bool begun; /* the last one has a unit that reads a weight */
+    bool begun; /* the last group has a unit that reads a weight */
 } groups;
 
 static ds_status add_unit(groups *g, const ds_stage_item *item, int64_t unit, ds_i128 flop,
@@ -216,7 +215,7 @@ static ds_status make_groups(const ds_model_step *step, const ds_stage_cut *cut,
     return DS_OK;
 }
 
-/* How many runs there are if each takes what fits under the bound. */
+/* The number of runs if each run takes groups as long as they fit under the bound. */
 static uint32_t runs_under(const groups *g, ds_i128 bound) {
     uint32_t n = 1;
     ds_i128 sum = 0;
@@ -231,7 +230,7 @@ static uint32_t runs_under(const groups *g, ds_i128 bound) {
 }
 
 static ds_i128 least_bound(const groups *g, uint32_t n_chunks, ds_i128 total) {
-    ds_i128 lo = 0, hi = total; /* hi is enough */
+    ds_i128 lo = 0, hi = total; /* one run keeps the bound hi */
     for (uint32_t i = 0; i < g->all.n; i++)
         if (g->all.at[i].flop > lo) lo = g->all.at[i].flop;
     while (lo < hi) {
@@ -244,8 +243,8 @@ static ds_i128 least_bound(const groups *g, uint32_t n_chunks, ds_i128 total) {
     return lo;
 }
 
-/* From the last chunk on, each as large as it may be, so that cuts are as early as they can be;
- * chunks before it keep a group each. */
+/* Fills chunks from the last to the first, each as far as the bound allows, so that cuts are early.
+ * A chunk leaves one group for each chunk before it. */
 static void cut_under(const groups *g, ds_i128 bound, ds_stage_cut *cut) {
     uint32_t at = g->all.n;
     for (uint32_t c = cut->n_chunks; c-- > 1;) {
@@ -270,7 +269,7 @@ static ds_status cut_groups(const ds_model_step *step, ds_stage_cut *cut, groups
 
 /* ---- the cut ---- */
 
-/* The turns of the units from … to − 1. */
+/* The number of turns among units from … to − 1. */
 static int64_t turns_between(const ds_stage_cut *cut, int64_t from, int64_t to) {
     int64_t n = 0;
     for (uint32_t i = 0; i < cut->n_items; i++) {

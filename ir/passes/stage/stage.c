@@ -1,8 +1,8 @@
 /* stage: the lowered step, cut for a pipeline.
  *
- * The strategy's schedule says how many chunks there are (step->schedule, from here on). The cut
- * (cut.c) gives each of them a run of neighbouring units; a loop that is cut becomes one loop
- * a chunk, with the same index and the same turns, so that masks and paths stay:
+ * The strategy's schedule (step->schedule, made here) gives the number of chunks. The cut (cut.c)
+ * gives each chunk a run of neighbouring units. A loop that is cut becomes one loop a chunk, with
+ * the same index and the same turns, so that masks and paths stay:
  *
  *     %last = for layer in 0..6 carry (%h = %emb) { … %w{layer} … }
  *
@@ -11,7 +11,7 @@
  *
  * Every weight becomes an argument for each chunk that reads it, %w.c1 {input = "w"}: a family is
  * shared out, `%w.c0{layer: 0..3}`; a single weight that several chunks read is tied. Nothing else
- * changes: the step still computes what it did, on one device. */
+ * changes: the step computes the same results, on one device. */
 #include "ir/passes/stage/internal.h"
 
 #include "ir/passes/build/copy.h"
@@ -24,15 +24,15 @@
 typedef struct stager {
     ds_model_step *step;
     const ds_func *old;
-    ds_func view; /* `old`, with the names that values are to have in the part being made */
+    ds_func view; /* `old`, with the names of values in the part that is being made */
     ds_stage_names names;
     ds_stage_cut cut;
     ds_stage_weight *weights;
-    bool *used; /* by old value: somebody reads it */
+    bool *used; /* by old value: some op reads the value */
     ds_builder b;
     ds_copy copy;
     uint32_t chunk; /* being made */
-    bool cutting;   /* the loop being made is a part of one */
+    bool cutting;   /* the loop being made is a part of a cut loop */
 } stager;
 
 static ds_arena *arena_of(const stager *s) {
@@ -41,7 +41,8 @@ static ds_arena *arena_of(const stager *s) {
 
 /* ---- schedule ---- */
 
-/* Recomputation is a matter of the pass, which puts it where the backward pass reads. */
+/* `recompute` places recomputation, right before the backward pass reads the values, so a schedule
+ * may list no R items. */
 static ds_status refuse_recomputation(const ds_model_step *step, ds_error *err) {
     const ds_schedule *schedule = step->schedule.schedule;
     for (uint32_t r = 0; r < schedule->n_ranks; r++)
@@ -57,8 +58,8 @@ static ds_status refuse_recomputation(const ds_model_step *step, ds_error *err) 
     return DS_OK;
 }
 
-/* A schedule that stops half-way is named with its cycle. */
-static ds_status ends(ds_model_step *step, ds_error *err) {
+/* A schedule that stops half-way is an error that names the cycle. */
+static ds_status check_ends(ds_model_step *step, ds_error *err) {
     const ds_schedule_durations one = {1, 1, 1, 1};
     const ds_schedule_costs costs = {.chunks = &one, .n_chunks = 1};
     ds_schedule_timing timing;
@@ -69,8 +70,8 @@ static ds_status ends(ds_model_step *step, ds_error *err) {
     return status;
 }
 
-/* Without virtual_stages a form has as many chunks as it usually has. An error of the schedule is
- * one of the strategy's knob. */
+/* Without virtual_stages a schedule form has its usual number of chunks. An error of the schedule
+ * gets the place of the strategy's knob. */
 static ds_status make_schedule(ds_model_step *step, ds_error *err) {
     const ds_strategy *s = &step->strategy;
     ds_schedule_options options = {.name = s->schedule,
@@ -87,7 +88,7 @@ static ds_status make_schedule(ds_model_step *step, ds_error *err) {
                               "the schedule %s has no backward passes, and the scenario trains",
                               s->schedule);
     if (status == DS_OK) status = refuse_recomputation(step, &why);
-    if (status == DS_OK) status = ends(step, &why);
+    if (status == DS_OK) status = check_ends(step, &why);
     if (status == DS_OK) return DS_OK;
     return ds_error_set(err, status, ds_step__knob(step, "schedule"), "%s", why.message);
 }
@@ -102,7 +103,7 @@ static void note_uses(stager *s, const ds_block *block) {
     }
 }
 
-/* The elements of a kept family would lie in several chunks. */
+/* Refuses to cut a loop whose kept family is read: its elements would lie in several chunks. */
 static ds_status check_kept(const stager *s, const ds_op *loop, ds_error *err) {
     const ds_op *end = ds_block_end(loop->body);
     for (uint32_t i = loop->n_args; end && i < loop->n_out; i++) {
@@ -163,7 +164,7 @@ static void add_args(stager *s) {
     }
 }
 
-/* One entry an argument. */
+/* Makes step->weights anew, one entry an argument. */
 static void set_weights(stager *s) {
     ds_model_step *step = s->step;
     uint32_t n_old = step->weights.n;
@@ -195,7 +196,7 @@ static ds_status read_use(void *context, const ds_op *reader, const ds_use *use,
         return DS_OK;
     }
     const ds_stage_weight *w = &s->weights[weight];
-    uint32_t p = 0; /* a family in one chunk has one part, which any may name whole */
+    uint32_t p = 0; /* a family in one chunk has one part, which every chunk may name whole */
     while (p + 1 < w->n_parts && w->parts[p].chunk != s->chunk) p++;
     *out = *use;
     out->value = w->parts[p].arg;
@@ -229,7 +230,8 @@ static void name_inside(stager *s, const ds_op *loop, const char *suffix) {
     }
 }
 
-/* What stands for the results of a part: a type that speaks of the last turn is not theirs. */
+/* Names the results of a part. A written type that mentions the loop's index holds after the last
+ * turn only, so that other parts lose it. */
 static void name_results(stager *s, const ds_op *loop, const char *suffix, bool last) {
     for (uint32_t i = 0; i < loop->n_out; i++) {
         name_value(s, loop->out[i], suffix);
@@ -248,8 +250,8 @@ static ds_status copy_op(stager *s, const ds_op *op, ds_error *err) {
     return ds_copy_block(&s->copy, &block, err);
 }
 
-/* Turns lo … hi − 1 of a loop, in chunk s->chunk. Parts after the first go on where the one before
- * has ended: they begin with its results, which by now stand for the loop's. */
+/* Turns lo … hi − 1 of a loop, in chunk s->chunk. A part after the first begins with the results of
+ * the part before, which the map of values has in place of the loop's results. */
 static ds_status copy_part(stager *s, const ds_op *loop, int64_t lo, int64_t hi, bool first,
                            bool last, ds_error *err) {
     ds_exprs *exprs = &s->step->unit->exprs;

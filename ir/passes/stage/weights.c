@@ -1,6 +1,6 @@
 /* Which chunk reads which weight, and which elements of a family: found by walking all turns, since
- * an index may be any expression. A weight is shared out by what is found; what nobody reads goes
- * with its neighbour before, or into chunk 0. */
+ * an index may be any expression. Each element goes to the chunk that reads it. An element without
+ * a reader goes with the element before, a weight without a reader to chunk 0. */
 #include "ir/passes/stage/internal.h"
 
 #include "ir/passes/build/count.h"
@@ -10,8 +10,8 @@
 
 #define NO_CHUNK UINT32_MAX
 
-/* By element of a family's first binder: the chunk that reads it. By chunk, of a single weight:
- * whether it does. */
+/* Of a family: by element of the first binder, the chunk that reads the element. Of a single
+ * weight: by chunk, whether the chunk reads the weight. */
 typedef struct readers {
     int64_t lo, n; /* of a family */
     uint32_t *chunk;
@@ -37,7 +37,7 @@ static const ds_value_info *info_of(const walker *w, uint32_t weight) {
 static ds_status read_element(const walker *w, uint32_t weight, int64_t at, ds_loc loc,
                               ds_error *err) {
     readers *r = &w->weights[weight];
-    if (at < r->lo || at - r->lo >= r->n) return DS_OK; /* the verifier's affair */
+    if (at < r->lo || at - r->lo >= r->n) return DS_OK; /* the verifier reports */
     uint32_t *chunk = &r->chunk[at - r->lo];
     if (*chunk == NO_CHUNK) *chunk = w->chunk;
     if (*chunk == w->chunk) return DS_OK;
@@ -98,7 +98,7 @@ static ds_status walk_block(walker *w, const ds_block *block, const ds_index *in
     return DS_OK;
 }
 
-/* A loop without turns is walked once too: what its text reads has to be in its chunk. */
+/* A loop without turns is walked once too: weights that its text names must be in its chunk. */
 static ds_status walk_loop(walker *w, const ds_op *loop, const ds_index *indices, ds_error *err) {
     ds_env env = ds_binding_env(&w->step->binding, indices);
     int64_t lo, hi;
@@ -112,8 +112,8 @@ static ds_status walk_loop(walker *w, const ds_op *loop, const ds_index *indices
     return DS_OK;
 }
 
-/* An op outside of loops, or a loop turn by turn, each in its chunk; what a loop begins with is
- * read where it begins. */
+/* Walks an op outside of loops, or a loop turn by turn, each turn in its chunk. The first turn's
+ * chunk reads the initial values of carries. */
 static ds_status walk_item(walker *w, const ds_stage_item *item, ds_error *err) {
     w->chunk = ds_stage__chunk(w->cut, item->first);
     DS_TRY(step_once(w, item->op, err));
@@ -142,7 +142,8 @@ static void share_single(const walker *w, const readers *r, ds_stage_weight *out
     if (!out->n_parts) add_part(w, out, (ds_stage_part){.chunk = 0});
 }
 
-/* What nobody reads is with the element before it, at the start with the first that is read. */
+/* An element without a reader goes to the chunk of the element before; at the start, to the chunk
+ * of the first element with a reader. */
 static void fill_gaps(const readers *r) {
     uint32_t last = 0;
     for (int64_t k = r->n; k-- > 0;)
