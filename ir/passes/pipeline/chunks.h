@@ -1,13 +1,13 @@
-/* Which chunk of a pipeline each op belongs to, before the pipeline is made: `shard` gives ops the
- * mesh of their stage where stages have several widths. */
+/* The chunk of a pipeline that each op belongs to, known before the pipeline is made: where stages
+ * differ in width, `shard` needs the stage's mesh for each op. */
 #ifndef DS_PASSES_PIPELINE_CHUNKS_H
 #define DS_PASSES_PIPELINE_CHUNKS_H
 
 #include "ir/base/map.h"
 #include "ir/passes/passes.h"
 
-/* The chunk of every op of a step that is cut but not sharded yet, of the microbatches' functions
- * and of what follows them: op → chunk. Constants are left out. Errors: those of cutting. */
+/* Finds the chunk of every op, in the microbatches' functions and after their calls, of a step
+ * between `stage` and `shard`: op → chunk. Constants are left out. Errors: those of cutting. */
 ds_status ds_pipe_chunks(ds_model_step *step, ds_map *of, ds_error *err);
 
 /* Calls `visit` with every use in the op, bodies included. */

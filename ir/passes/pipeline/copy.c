@@ -1,5 +1,5 @@
-/* Copying ops of a sharded function into another function, on the mesh slice of a stage: types stay
- * but for their place, so nothing is inferred anew. */
+/* Copying ops of a sharded function into another function, on the mesh slice of a stage. Only the
+ * place in a type changes, so no type is inferred anew. */
 #include "ir/passes/pipeline/emit.h"
 
 #include <string.h>
@@ -8,8 +8,7 @@ static ds_arena *arena_of(const ds_pipe_copy *c) {
     return &c->b->unit->arena;
 }
 
-void ds_pipe_uses(const ds_op *op, void (*visit)(void *context, const ds_use *use),
-                   void *context) {
+void ds_pipe_uses(const ds_op *op, void (*visit)(void *context, const ds_use *use), void *context) {
     for (uint32_t i = 0; i < op->n_in; i++) visit(context, &op->in[i]);
     for (uint32_t i = 0; op->body && i < op->body->n_ops; i++)
         ds_pipe_uses(op->body->ops[i], visit, context);
@@ -45,7 +44,7 @@ static ds_value *copy_values(ds_pipe_copy *c, const ds_value *old, uint32_t n, d
     return values;
 }
 
-/* Inside of a local region an operand has the name that it has outside. */
+/* Inside a local region an operand has its outer name. */
 static void name_operands(ds_pipe_copy *c, const ds_op *op) {
     ds_func *func = c->b->func;
     for (uint32_t i = 0; i < op->n_args; i++)

@@ -1,10 +1,11 @@
 /* Cutting a part: a chunk and a phase for every op of the function's own level.
  *
- * The anchor of an op is the chunk of the weights, or sums of gradients, that it reads. A forward
- * op belongs to the latest of its anchor and its operands' chunks. An op of the backward pass
- * belongs to its anchor; else, if only gradients of weights depend on it, to their chunk; else to
- * where its operands are: no later than the gradients that it reads, no later than the latest
- * forward value. So values flow to later chunks in F, and to earlier ones in B. */
+ * The anchor of an op is the chunk of the weights, or sums of gradients, that the op reads. A
+ * forward op belongs to the latest of its anchor and its operands' chunks. An op of the backward
+ * pass belongs to its anchor. Without an anchor, an op on which only gradients of weights depend
+ * belongs to their chunk; any other op belongs to the earliest chunk among the gradients that the
+ * op reads and the latest forward value. So values flow to later chunks in F, and to earlier chunks
+ * in B. */
 #include "ir/ops/ops.h"
 #include "ir/passes/build/copy.h"
 #include "ir/passes/pipeline/internal.h"
@@ -21,8 +22,8 @@ typedef struct cutter {
     bool *wgrad_op; /* by op: only gradients of weights depend on it */
     bool *wgrad;    /* by value */
     uint32_t *goal; /* by value: chunk of the gradients that depend on it, or NONE */
-    ds_map seconds; /* loops that are W, whatever they carry */
-    uint32_t *like; /* by value: chunk of the weights that it is made of and of nothing else */
+    ds_map seconds; /* loops that `split` made for W */
+    uint32_t *like; /* by value made of weights alone: chunk of these weights */
 } cutter;
 
 static ds_arena *arena_of(const cutter *x) {
@@ -72,7 +73,7 @@ static void find_reads(cutter *x) {
     }
 }
 
-/* ---- what crosses ---- */
+/* ---- reshards between stages ---- */
 
 bool ds_pipe__crosses(const ds_func *func, const ds_op *op) {
     if (op->code != DS_OP_RESHARD) return false;
@@ -81,7 +82,9 @@ bool ds_pipe__crosses(const ds_func *func, const ds_op *op) {
     return from->kind == DS_PLACE_MESH && to->kind == DS_PLACE_MESH && from->name != to->name;
 }
 
-/* An input is given to each stage as it wants it; else the result stands for what is sent. */
+/* Finds the reshards to stages of another width. Such a reshard of an input becomes the input
+ * itself, since each stage gets inputs in its own layout. Any other reshard marks its operand as
+ * sent. */
 static void find_crossing(cutter *x) {
     ds_pipe_part *p = x->part;
     p->source = DS_NEW_N(arena_of(x), uint32_t, x->func->values.n + 1);
@@ -142,9 +145,9 @@ static ds_status find_values(cutter *x, ds_error *err) {
     return DS_OK;
 }
 
-/* ---- what only gradients of weights depend on ---- */
+/* ---- ops on which only gradients of weights depend ---- */
 
-/* A loop whose carries do more than add up is the way of the gradients to earlier ops. */
+/* A loop whose carries do more than add up passes gradients on to earlier ops. */
 static bool is_chain(const cutter *x, const ds_op *op) {
     if (op->code != DS_OP_FOR || ds_map_find(&x->seconds, DS_KEY(op))) return false;
     for (uint32_t k = 0; k < op->n_args; k++)
@@ -152,7 +155,7 @@ static bool is_chain(const cutter *x, const ds_op *op) {
     return false;
 }
 
-/* In reverse: all readers of an op come behind it. */
+/* Walks in reverse: all readers of an op come after the op. */
 static void find_wgrads(cutter *x) {
     const ds_pipe_part *p = x->part;
     const ds_step_weight *weights = x->c->step->weights.at;
@@ -194,7 +197,7 @@ static uint32_t chunk_of_def(const cutter *x, uint32_t v) {
     return def == DS_PIPE_NONE ? DS_PIPE_NONE : x->part->ops[def].chunk;
 }
 
-/* The chunk of the weight or sum that it is, or is made of. */
+/* The chunk of the weight or sum that a value is, or is made of; NONE for other values. */
 static uint32_t weight_chunk(const cutter *x, uint32_t v) {
     uint32_t arg = x->part->arg[v];
     if (arg == DS_PIPE_NONE) return x->like[v];
@@ -209,7 +212,7 @@ static uint32_t anchor_of(const cutter *x, const ds_pipe_op *op) {
     return anchor;
 }
 
-/* What is made of weights alone: gathered or cast ones. */
+/* Notes the chunk of results made of weights alone, such as gathered or cast weights. */
 static void note_like(cutter *x, uint32_t i) {
     const ds_op *op = x->func->body.ops[i];
     uint32_t chunk = anchor_of(x, &x->part->ops[i]);
@@ -253,8 +256,9 @@ static bool fits_stage(const cutter *x, const ds_op *op, uint32_t chunk) {
     return on < step->strategy.pp && ds_strategy_same_width(&step->strategy, on, of);
 }
 
-/* On stages of several widths what but changes how a value lies is done where it is wanted, or else
- * where the value is; after it came over from another stage, where it is read: NONE as yet. */
+/* The chunk of an op that only changes a value's layout, where stages differ in width: the wanted
+ * chunk if its stage is as wide as the op's mesh, else the chunk of the value. If the value came
+ * from another stage, the op's readers decide later: NONE. */
 static uint32_t move_chunk(const cutter *x, uint32_t i, uint32_t wanted) {
     const ds_pipe_part *p = x->part;
     const ds_op *op = x->func->body.ops[i];
@@ -286,7 +290,7 @@ static void find_chunks(cutter *x) {
     }
 }
 
-/* Sums that B adds to would be out of order: their first terms are made by a W. */
+/* Refuses sums to which a B adds: a W makes their first term, so terms would be out of order. */
 static ds_status check_sums(const cutter *x, ds_error *err) {
     const ds_pipe_part *p = x->part;
     for (uint32_t i = 0; i < p->n_ops && x->split; i++)
@@ -305,16 +309,19 @@ static ds_status check_sums(const cutter *x, ds_error *err) {
     return DS_OK;
 }
 
-/* Of two chunks that read what belongs to none. */
-static uint32_t of_readers(const cutter *x, uint32_t i, uint32_t a, uint32_t b, uint32_t several) {
+/* The chunk of an op without a chunk, by two chunks that read the op. */
+static uint32_t chunk_of_readers(const cutter *x, uint32_t i, uint32_t a, uint32_t b,
+                                 uint32_t several) {
     if (a == b || a == DS_PIPE_NONE) return b;
     if (!x->c->step->strategy.stage_dp) return several;
-    return (i < x->backward) == (a < b) ? a : b; /* from where it flows to the other */
+    return (i < x->backward) == (a < b) ? a : b; /* the chunk from which the value flows to the
+                                                    other */
 }
 
-/* What reads inputs alone belongs to its readers' chunk; where they are several, to none, so that
- * it is made in each. On stages of several widths it would not be the same op in each: it is made
- * in the first of them and sent. What nobody reads is a result: of chunk 0. */
+/* An op that reads inputs alone belongs to its readers' chunk. With readers in several chunks the
+ * op has no chunk and is made in each. Where stages differ in width, the op would differ from stage
+ * to stage: one chunk makes the value and sends it. A value without readers is a result, of chunk
+ * 0. */
 static void place_free(cutter *x) {
     const uint32_t several = DS_PIPE_NONE - 1;
     const ds_pipe_part *p = x->part;
@@ -327,19 +334,20 @@ static void place_free(cutter *x) {
             uint32_t its = reader[def->out[k].i];
             if (p->result[def->out[k].i] != DS_PIPE_NONE && its == DS_PIPE_NONE) its = 0;
             if (its == DS_PIPE_NONE) continue;
-            chunk = of_readers(x, i, chunk, its, several);
+            chunk = chunk_of_readers(x, i, chunk, its, several);
         }
         if (op->crosses) continue;
         if (op->chunk == DS_PIPE_NONE && op->n_reads && chunk < several) op->chunk = chunk;
         for (uint32_t k = 0; k < op->n_reads; k++) {
             uint32_t *at = &reader[op->reads[k]];
             uint32_t mine = op->chunk == DS_PIPE_NONE ? several : op->chunk;
-            *at = of_readers(x, i, *at, mine, several);
+            *at = chunk_of_readers(x, i, *at, mine, several);
         }
     }
 }
 
-/* What another chunk reads, or a B, has to be there after B. In reverse, as readers come behind. */
+/* Moves ops from W to B if B or another chunk reads them. Walks in reverse, as readers come after
+ * the op. */
 static void pull_into_b(cutter *x) {
     const ds_pipe_part *p = x->part;
     bool *wanted = ds_xcalloc(x->func->values.n + 1, sizeof *wanted);
@@ -355,7 +363,7 @@ static void pull_into_b(cutter *x) {
     free(wanted);
 }
 
-/* A reshard is where its operand is made, be it read by an earlier phase's op first. */
+/* Places each reshard in the chunk and phase of the op that makes its operand. */
 static void place_crossing(cutter *x) {
     const ds_pipe_part *p = x->part;
     for (uint32_t i = 0; i < p->n_ops; i++) {
@@ -367,7 +375,7 @@ static void place_crossing(cutter *x) {
     }
 }
 
-/* Every op fits its chunk's stage. */
+/* Refuses an op whose mesh is not as wide as its chunk's stage. */
 static ds_status check_meshes(const cutter *x, ds_error *err) {
     const ds_pipe_part *p = x->part;
     for (uint32_t i = 0; i < p->n_ops && x->c->step->stage_mesh; i++) {
@@ -389,7 +397,7 @@ static const char *name_of(const cutter *x, uint32_t v) {
     return x->func->values.at[v].name;
 }
 
-/* F goes to later chunks, B and W to earlier ones; never back. */
+/* Refuses values that flow back: F flows to later chunks, B and W flow to earlier chunks. */
 static ds_status check_flow(const cutter *x, ds_error *err) {
     const ds_pipe_part *p = x->part;
     for (uint32_t i = 0; i < p->n_ops; i++) {
@@ -487,7 +495,7 @@ static void cutter_deinit(cutter *x) {
     free(x->like);
 }
 
-/* What is made in one chunk and read in another is no part of W there. */
+/* A value that another chunk reads must exist after B, so it counts as no gradient of a weight. */
 static void keep_in_b(cutter *x) {
     const ds_pipe_part *p = x->part;
     find_chunks(x);

@@ -1,5 +1,5 @@
-/* The new step: its arguments on their stages, and the schedule's items as calls, in an order that
- * keeps that of every rank. */
+/* The new step: arguments on their stages, and the schedule's items as calls, in an order that
+ * keeps every rank's order. */
 #include "ir/passes/pipeline/emit.h"
 #include "ir/ops/ops.h"
 #include "ir/passes/build/copy.h"
@@ -18,7 +18,7 @@ static ds_type *place(ds_pipe *p, const ds_type *type, uint32_t stage) {
 
 /* ---- arguments ---- */
 
-/* {input = "w"} beside what the argument says already. */
+/* Adds {input = "w"} to the argument's attributes. */
 static void set_input(ds_pipe *p, ds_value value, const char *input) {
     ds_value_info *info = ds_value_at(p->b.func, value);
     if (ds_attr_find(info->attrs, info->n_attrs, "input")) return;
@@ -28,7 +28,8 @@ static void set_input(ds_pipe *p, ds_value value, const char *input) {
     info->n_attrs = fake.n_attrs;
 }
 
-/* As a stage of another width wants an input: what a reshard made of it there; else as it is. */
+/* The type of an input on a stage: on a stage of another width the type that a reshard gave the
+ * input there; else the type in the step. */
 static const ds_type *type_on(const ds_pipe *p, uint32_t number, uint32_t stage) {
     const ds_type *type = ds_value_at(p->old, p->old->args[number])->type;
     for (uint32_t v = 0; v < DS_PIPE_VARIANTS && p->step->stage_mesh; v++) {
@@ -56,7 +57,7 @@ static ds_value add_arg(ds_pipe *p, uint32_t number, uint32_t stage, const char 
     return value;
 }
 
-/* The stages on which an op is: of what has no chunk, those of its readers. */
+/* Marks the stages of an op's chunk; for an op without a chunk, the stages of its readers. */
 static void mark_stages(const ds_pipe *p, const ds_pipe_part *part, uint32_t i, bool *on) {
     const ds_op *op = part->func->body.ops[i];
     uint32_t chunk = part->ops[i].chunk;
@@ -68,7 +69,7 @@ static void mark_stages(const ds_pipe *p, const ds_pipe_part *part, uint32_t i, 
                 if (part->ops[j].reads[k] == op->out[r].i) mark_stages(p, part, j, on);
 }
 
-/* Marks the stages that read an input; returns how many they are. */
+/* Marks the stages that read an input; returns their number. */
 static uint32_t stages_of_input(const ds_pipe *p, uint32_t number, bool *reads) {
     uint32_t n = 0;
     memset(reads, 0, p->n_stages * sizeof *reads);
@@ -141,7 +142,8 @@ static ds_value send_use(ds_pipe *p, ds_use use, const ds_type *type, uint32_t t
     return out;
 }
 
-/* The dim to split over tp, the last that divides; rank: none, or it is split already. */
+/* The dim to split over tp, the last dim that tp divides; rank: none, or the value is split
+ * already. */
 static uint32_t dim_to_scatter(const ds_pipe *p, const ds_type *type) {
     int64_t tp = p->step->strategy.tp;
     ds_env env = ds_binding_env(&p->step->binding, NULL);
@@ -168,8 +170,8 @@ static ds_type *split_over_tp(ds_pipe *p, const ds_type *type, uint32_t dim) {
     return split;
 }
 
-/* What all devices of tp hold alike goes in parts, one from each, and is gathered where it is read
- * (Narayanan et al., arXiv:2104.04473, section 4.1). */
+/* A value that is the same on all devices of tp is sent in parts, one part from each device, and
+ * gathered on the stage that reads the value (Narayanan et al., arXiv:2104.04473, section 4.1). */
 static ds_value send_parts(ds_pipe *p, ds_value value, uint32_t to, uint32_t dim, const char *name,
                            ds_pipe_parts *parts) {
     const ds_value_info info = *ds_value_at(p->b.func, value);
@@ -197,13 +199,13 @@ static ds_value gather_parts(ds_pipe *p, ds_value there, uint32_t stage,
     return out;
 }
 
-/* The dim in which a value goes in parts; its rank: it goes as a whole. */
+/* The dim in which a value is sent in parts; its rank: the value is sent whole. */
 static uint32_t dim_of_parts(const ds_pipe *p, const ds_value_info *info) {
     bool scatter = p->step->strategy.scatter_gather && p->step->strategy.tp > 1;
     return scatter && !info->n_binders ? dim_to_scatter(p, info->type) : info->type->rank;
 }
 
-/* A family goes element by element. */
+/* Sends a family element by element. */
 static ds_status send_family(ds_pipe *p, ds_value value, uint32_t to, const char *name,
                              ds_value *out, ds_error *err) {
     const ds_value_info info = *ds_value_at(p->b.func, value);
@@ -262,7 +264,7 @@ static ds_pipe_place *find_place(const ds_pipe_places *places, uint32_t key, uin
     return NULL;
 }
 
-/* The value there, whole. */
+/* The whole value on a stage; gathers parts at the first read. */
 static ds_use read_place(ds_pipe *p, ds_pipe_place *there) {
     if (!there) return ds_use_of(DS_NO_VALUE);
     if (there->parts) there->value = gather_parts(p, there->value, there->stage, there->parts);
@@ -290,7 +292,7 @@ static ds_use read_value(ds_pipe *p, const ds_pipe_part *part, const item *x, ui
     return ds_use_at(arena_of(p), input, &at, 1);
 }
 
-/* Final gradients have the names that they had. */
+/* The name of a result; final gradients keep their names. */
 static const char *result_name(const ds_pipe *p, const ds_pipe_part *part, const item *x,
                                uint32_t v) {
     const char *name = part->func->values.at[v].name;
@@ -340,7 +342,8 @@ static ds_status call_item(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_
     return ds_build_put(&p->b, call, err);
 }
 
-/* In parts where that is wanted: the first item that reads it gathers them. */
+/* Sends a value, in parts if the strategy asks for parts: the first item that reads the value
+ * gathers its parts. */
 static ds_status send_to(ds_pipe *p, ds_value made, const ds_type *as, ds_pipe_place *there,
                          ds_error *err) {
     const ds_value_info *info = ds_value_at(p->b.func, made);
@@ -354,7 +357,7 @@ static ds_status send_to(ds_pipe *p, ds_value made, const ds_type *as, ds_pipe_p
     return DS_OK;
 }
 
-/* One of the values that other chunks read, to all their stages. */
+/* Sends one value to the stages of all chunks that read the value. */
 static ds_status send_result(ds_pipe *p, const item *x, const ds_pipe_part *part, uint32_t number,
                              ds_error *err) {
     uint32_t v = part->sends[x->chunk][number];
@@ -371,7 +374,7 @@ static ds_status send_result(ds_pipe *p, const item *x, const ds_pipe_part *part
     return DS_OK;
 }
 
-/* To all stages whose chunks read what the call has made. */
+/* Sends the results of a call to all stages whose chunks read a result. */
 static ds_status send_results(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_error *err) {
     for (uint32_t k = 0; k < f->n_out; k++)
         for (uint32_t number = 0; number < f->part->n_sends[x->chunk]; number++)
@@ -409,7 +412,7 @@ static bool is_done(const ds_pipe *p, const progress *at, uint32_t kind, uint32_
     return number == DS_NO_ITEM || at->done[number];
 }
 
-/* F waits for the chunk before, B for the chunk behind and its own F, W for its B. */
+/* F waits for F of the chunk before, B for B of the chunk after and for its own F, W for its B. */
 static bool is_ready(const ds_pipe *p, const progress *at, const ds_schedule_item *x) {
     enum { F, B };
     uint32_t slot = (uint32_t)x->microbatch * p->n_chunks + (uint32_t)x->chunk;
@@ -418,7 +421,8 @@ static bool is_ready(const ds_pipe *p, const progress *at, const ds_schedule_ite
     return is_done(p, at, F, slot) && (x->chunk + 1 == p->n_chunks || is_done(p, at, B, slot + 1));
 }
 
-/* Round by round, one item of every rank that has one ready. The schedule was found to end. */
+/* Emits round by round, one item of every rank with a ready item. `stage` has checked that the
+ * schedule ends. */
 static ds_status emit_items(ds_pipe *p, progress *at, ds_error *err) {
     const ds_schedule_index *index = p->index;
     for (uint32_t left = index->n_items, before = 0; left;) {

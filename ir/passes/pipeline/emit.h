@@ -6,7 +6,8 @@
 
 enum { DS_PIPE_FIRST, DS_PIPE_NEXT, DS_PIPE_LAST, DS_PIPE_VARIANTS = 6 };
 
-/* What an item's function takes and gives: values of the text that it was copied from. */
+/* An item's function, with its operands and results as values of the text that the function
+ * copies. */
 typedef struct ds_pipe_func {
     ds_func *func; /* NULL: nothing to do */
     const ds_pipe_part *part;
@@ -18,24 +19,24 @@ typedef struct ds_pipe_func {
 typedef struct ds_pipe_place {
     uint32_t key, stage;
     ds_value value;
-    const struct ds_pipe_parts *parts; /* NULL: whole, or gathered by now */
+    const struct ds_pipe_parts *parts; /* NULL: whole, or already gathered */
 } ds_pipe_place;
 typedef DS_VEC(ds_pipe_place) ds_pipe_places;
 
 typedef struct ds_pipe {
     ds_model_step *step;
     ds_unit *unit;
-    const ds_func *old; /* the step as it was */
+    const ds_func *old; /* the step before the pass */
     const ds_schedule_index *index;
     const char *mesh;
     uint32_t m, n_chunks, n_copies, n_stages;
     bool splits;         /* some items are W */
     const ds_op **parts; /* by microbatch: the call */
-    uint32_t tail;       /* first op behind the microbatches */
+    uint32_t tail;       /* first op after the microbatches' calls */
     ds_pipe_arg *args;   /* of a call */
     uint32_t n_args;
     uint32_t *arg_number; /* value of the step → argument, or NONE */
-    uint32_t *arg_weight; /* argument → weight that it belongs to, states too, or NONE */
+    uint32_t *arg_weight; /* argument → its weight, for weights and states, or NONE */
     uint8_t *role;        /* [microbatch][chunk]: 2 · role + split: the variant of the text */
     ds_pipe_part cut[DS_PIPE_VARIANTS];
     uint32_t forward; /* the variant that F is copied from */
@@ -57,19 +58,19 @@ static inline uint32_t ds_pipe__stage(const ds_pipe *p, uint32_t chunk, uint32_t
     return p->index->stage[copy * p->n_chunks + chunk];
 }
 ds_place ds_pipe__on(const ds_pipe *p, uint32_t stage);
-/* With stages of several widths: does the type live on a mesh that is as wide as the stage's? */
+/* Is the type's mesh as wide as the stage's? For stages of several widths. */
 bool ds_pipe__as_wide(const ds_pipe *p, const ds_type *type, uint32_t stage);
-/* The value on another stage, resharded to `as` where that is not NULL: the type of a value on a
- * stage as wide as `to`. */
+/* Sends a value to another stage. `as`: NULL, or a type on a stage as wide as `to`, to which the
+ * value is resharded. */
 ds_status ds_pipe__bring(ds_pipe *p, ds_value value, uint32_t to, const ds_type *as,
                          const char *name, ds_value *out, ds_error *err);
 ds_status ds_pipe__send(ds_pipe *p, ds_value value, uint32_t to, const char *name, ds_value *out,
                         ds_error *err);
 
-/* With scatter_gather: what came in parts, one on each device of tp, and is gathered when the
- * first item reads it, as DeepSpeed and Megatron-LM do. Right behind the send the gather would
- * stand in front of items that the stage has still to run, which it would hold up until the parts
- * are there. */
+/* With scatter_gather: a value that was sent in parts, one part on each device of tp. The first
+ * item that reads the value gathers the parts, as in DeepSpeed and Megatron-LM. A gather right
+ * after the send would precede items that the stage can run before the parts arrive, and delay
+ * them. */
 typedef struct ds_pipe_parts {
     const ds_type *whole;
     uint32_t dim;
@@ -80,37 +81,39 @@ typedef struct ds_pipe_parts {
 typedef struct ds_pipe_term {
     ds_value value;
     uint32_t stage;
-    const char *name; /* of the sum on this stage, where this is its first term */
+    const char *name; /* of the sum on this stage, if this is the stage's first term */
 } ds_pipe_term;
 
-/* Adds the terms of each stage up, in place, and all_reduces them across the stages: every stage
- * then has the sum of all. One term is left as it is. O(n²). */
+/* Adds up the terms of each stage, in place, and all_reduces the sums across stages, so that every
+ * stage has the whole sum. A single term stays as it is. O(n²). */
 ds_status ds_pipe__sum(ds_pipe *p, ds_pipe_term *terms, uint32_t n, ds_error *err);
 
-/* What a value of the step as it was is to a weight that several chunks read. */
+/* How a value of the old step contributes to the gradient of a weight that several chunks read. */
 typedef struct ds_pipe_tied {
-    uint32_t group;  /* the first of the weights that are one; NONE: nothing to such a weight */
+    uint32_t group;  /* the first of the tied weights; NONE: no contribution */
     uint32_t lo, hi; /* the sum of the gradients of its lo-th … hi-th argument */
-    bool is_total;   /* of all of them */
+    bool is_total;   /* the sum over all arguments of the group */
 } ds_pipe_tied;
 
-/* Finds, by value, gradients of weights that are one and the sums of them that `grad` wrote, where
- * nothing else reads what these sums are made of. O(values + ops). */
+/* Finds, by value, gradients of tied weights and their sums that `grad` wrote, if nothing else
+ * reads the terms of these sums. O(values + ops). */
 void ds_pipe__find_tied(const ds_pipe *p, ds_pipe_tied *of);
 
-/* What begins with a weight's name, for a copy of the weights: %w.m.new → %w.copy1.m.new. */
+/* Renames a text that begins with a weight's name, for a copy of the weights: %w.m.new →
+ * %w.copy1.m.new. */
 const char *ds_pipe__rename(const ds_pipe *p, const char *name, uint32_t copy);
 
-/* The function of an item: `kind` F, B, W, or A for B and W in one. Its func is NULL if there is
- * nothing to do. */
+/* The function of an item: `kind` F, B, W, or A for B and W in one. Its func is NULL if the item
+ * has no ops. */
 ds_status ds_pipe__func(ds_pipe *p, char kind, uint32_t chunk, uint32_t mb,
                         const ds_pipe_func **out, ds_error *err);
 
-/* The new step: arguments, items in the schedule's order, and what stood behind. */
+/* Writes the new step: arguments, items in the schedule's order, and (tail) the ops after the
+ * items. */
 ds_status ds_pipe__emit(ds_pipe *p, ds_error *err);
 ds_status ds_pipe__tail(ds_pipe *p, ds_error *err);
-/* The chunks of ops behind the microbatches: op → chunk. `p` knows the calls, their arguments, and
- * how the forward text is cut. */
+/* The chunks of ops after the microbatches: op → chunk. The caller has set the calls, their
+ * arguments and the cut of the forward text in `p`. */
 void ds_pipe__tail_chunks(ds_pipe *p, ds_map *of);
 
 #endif

@@ -1,7 +1,7 @@
 /* The function of an item: the ops of a chunk and a phase, on their stage.
  *
- * Items whose functions have the same text share one; forward functions are all copied from one
- * text. */
+ * Items whose functions have the same text share one function; all forward functions are copied
+ * from one text. */
 #include "ir/passes/build/copy.h"
 #include "ir/passes/pipeline/emit.h"
 
@@ -34,7 +34,7 @@ static bool is_of(const ds_pipe_op *op, char kind, uint32_t chunk) {
     return op->phase == (kind == 'F' ? DS_PIPE_F : kind == 'B' ? DS_PIPE_B : DS_PIPE_W);
 }
 
-/* The slice, and the constants that it reads; false if it is empty. */
+/* Marks the ops of a slice, and the constants that the slice reads; false if the slice is empty. */
 static bool choose(const ds_pipe_part *part, char kind, uint32_t chunk, bool *in) {
     bool any = false;
     for (uint32_t i = part->n_ops; i-- > 0;) {
@@ -50,7 +50,7 @@ static bool choose(const ds_pipe_part *part, char kind, uint32_t chunk, bool *in
     return any;
 }
 
-/* ---- what it takes and gives ---- */
+/* ---- operands and results ---- */
 
 static void find_in(const ds_pipe *p, const bool *in, ds_pipe_func *f) {
     const ds_pipe_part *part = f->part;
@@ -147,7 +147,8 @@ static ds_status make(ds_pipe *p, char kind, uint32_t chunk, uint32_t mb, ds_pip
     ds_status status = DS_OK;
     if (choose(f->part, kind, chunk, in)) {
         ds_pipe_copy c = {.old = old, .place = ds_pipe__on(p, stage), .types = &p->types[stage]};
-        c.map = ds_xmalloc((old->values.n + 1) * sizeof *c.map); /* what is read has been set */
+        c.map = ds_xmalloc((old->values.n + 1) * sizeof *c.map); /* every value that is read will be
+                                                                    set */
         find_in(p, in, f);
         find_out(p, in, chunk, f);
         status = write(p, name_of(p, kind, chunk, mb, copy), &c, in, f, err);

@@ -1,15 +1,16 @@
-/* The pipeline pass inside: what a microbatch's function is cut into.
+/* The pipeline pass inside: the parts into which a microbatch's function is cut.
  *
  * A *part* is the function of a microbatch that `grad` made (@first, @next, @last), sharded. Each
  * of its ops belongs to a chunk and a phase:
  *
  *     F   the model's own ops, up to the last one that makes a result of the model
- *     B   the backward pass; where W is apart, what other ops of the backward pass depend on
- *     W   what leads to gradients of weights and nowhere else
+ *     B   the backward pass; if W is apart, the ops on which other backward ops depend
+ *     W   ops on which only gradients of weights depend
  *
  * The ops of one chunk and phase, in their order, are a *slice*, and become a function on the
- * chunk's stage. What a slice makes and others read are its exports. Between stages of several
- * widths `shard` has put reshards, and others read those: they are what is sent. */
+ * chunk's stage. Values that a slice makes and other slices read are the slice's exports. Between
+ * stages of several widths, other slices read the reshards that `shard` has put after exports, and
+ * the reshards' results are sent. */
 #ifndef DS_PASSES_PIPELINE_INTERNAL_H
 #define DS_PASSES_PIPELINE_INTERNAL_H
 
@@ -20,7 +21,7 @@
 
 typedef enum ds_pipe_phase { DS_PIPE_F, DS_PIPE_B, DS_PIPE_W } ds_pipe_phase;
 
-/* What an argument of a part is. */
+/* The kind of a part's argument. */
 typedef enum ds_pipe_arg_kind { DS_PIPE_INPUT, DS_PIPE_WEIGHT, DS_PIPE_SUM } ds_pipe_arg_kind;
 typedef struct ds_pipe_arg {
     ds_pipe_arg_kind kind;
@@ -30,8 +31,8 @@ typedef struct ds_pipe_arg {
 typedef struct ds_pipe_op {
     uint32_t chunk; /* DS_PIPE_NONE: a constant, made in every slice that reads it */
     ds_pipe_phase phase;
-    bool crosses;    /* to a stage of another width: a reshard, which is in no slice. Its chunk and
-                        phase are those of what makes its operand */
+    bool crosses;    /* a reshard to a stage of another width, which is in no slice; has the chunk
+                        and phase of the op that makes its operand */
     uint32_t *reads; /* values of the function's own level, loops' bodies included */
     uint32_t n_reads;
 } ds_pipe_op;
@@ -43,21 +44,22 @@ typedef struct ds_pipe_part {
     ds_pipe_op *ops;
     ds_pipe_arg *args;
     /* by value */
-    uint32_t *arg;       /* its argument, or NONE */
+    uint32_t *arg;       /* the argument's number, or NONE */
     uint32_t *def;       /* the op of the function's own level that makes it, or NONE */
-    uint32_t *result;    /* the result of the model that it is, or NONE */
+    uint32_t *result;    /* the number of the model's result, or NONE */
     uint32_t *gradient;  /* the weight whose gradient it is, or NONE */
-    uint32_t *exported;  /* number among the exports of its chunk, or NONE; of a reshard that
-                            crosses, its operand's */
-    uint32_t *sent;      /* number among those that other chunks read, or NONE */
-    uint32_t *source;    /* the operand of the reshard that made it, which crosses; else itself */
-    uint32_t *n_exports; /* by chunk; those of F come first */
+    uint32_t *exported;  /* number among the exports of its chunk, or NONE; a reshard that crosses
+                            has its operand's number */
+    uint32_t *sent;      /* number among the values that other chunks read, or NONE */
+    uint32_t *source;    /* the operand of the crossing reshard that made the value; else the
+                            value */
+    uint32_t *n_exports; /* by chunk; exports of F come first */
     uint32_t *n_forward; /* by chunk: exports of F */
     uint32_t **sends;    /* by chunk: the values that other chunks read, in their order */
     uint32_t *n_sends;
 } ds_pipe_part;
 
-/* Which chunk a weight belongs to, and what a part's arguments are. */
+/* The step, and the arguments of its parts. */
 typedef struct ds_pipe_context {
     ds_model_step *step;
     ds_unit *unit;
@@ -67,37 +69,36 @@ typedef struct ds_pipe_context {
 } ds_pipe_context;
 
 /* Cuts a part. With `split`, W is a phase of its own and the loops of the backward pass are cut in
- * two. The function is left as it is. Errors: DS_ERR_UNSUPPORTED for what leads back to an earlier
- * stage. O(size of the function). */
+ * two. The function does not change. Errors: DS_ERR_UNSUPPORTED for a forward value that an earlier
+ * stage reads. O(size of the function). */
 ds_status ds_pipe__cut(const ds_pipe_context *c, const ds_func *func, bool split, ds_pipe_part *out,
                        ds_error *err);
-/* A copy of the part's function in which the backward pass's loops are two: the chain of input
- * gradients, and behind it what is left, which reads families that the first one keeps. `is_wgrad`
- * by value: nothing but gradients of weights depends on it. `seconds`: the loops of what is left
- * → 1.
- */
+/* A copy of the part's function that has two loops for each loop of the backward pass: first the
+ * chain of input gradients, then the remaining ops, which read families that the first loop keeps.
+ * `is_wgrad` by value: only gradients of weights depend on the value. `seconds`: second loop →
+ * 1. */
 ds_func *ds_pipe__split(ds_unit *unit, const ds_func *func, uint32_t from, const bool *is_wgrad,
                         ds_map *seconds);
 
-/* Does the op, of `func`, bring a value to another mesh? */
+/* Does the op of `func` move a value to another mesh? */
 bool ds_pipe__crosses(const ds_func *func, const ds_op *op);
 
-/* Is carry k of the loop read by nothing but the addition that makes its next value? */
+/* Does only the addition that makes the next value read carry k of the loop? */
 bool ds_pipe__carry_adds(const ds_op *loop, uint32_t k);
 
-/* Copies ops of a typed function into one that is being made, on another place. */
+/* Copies ops of a typed function to another place, into a function under construction. */
 typedef struct ds_pipe_copy {
     ds_builder *b;
     const ds_func *old;
-    ds_value *map; /* by old value; UINT32_MAX: not made */
+    ds_value *map; /* old value → new value; UINT32_MAX: not made */
     ds_place place;
     ds_map *types;              /* old type → placed type; of this place */
-    const struct ds_pipe *pipe; /* renames what begins with a weight's name, for … */
+    const struct ds_pipe *pipe; /* renames texts that begin with a weight's name, for … */
     uint32_t copy;              /* … this copy of the weights; 0: not */
 } ds_pipe_copy;
 
 ds_type *ds_pipe__place(ds_pipe_copy *c, const ds_type *type);
-/* A value of the function that is being made, as the old one, under `name`. */
+/* A value of the new function, like the old value, under `name`. */
 ds_value ds_pipe__value(ds_pipe_copy *c, ds_value old, const char *name, ds_op *def);
 /* Appends the copy; its results are in c->map. */
 ds_op *ds_pipe__copy_op(ds_pipe_copy *c, const ds_op *op);

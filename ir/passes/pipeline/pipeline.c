@@ -1,10 +1,10 @@
 /* The pipeline pass: a sharded step becomes a program of stages.
  *
- * Before, @step calls a function for every microbatch, which does all of its forward and backward
- * pass on every rank of pp. The pass cuts these functions (cut.c) into functions of a
- * chunk and a phase, which live on the mesh slice of a stage, and calls them in the order of the
- * schedule (ir/schedule/schedule.h): any order in which each rank keeps its own. What a chunk makes
- * and another stage reads is sent right after the call that made it.
+ * Before the pass, @step calls a function for every microbatch, which runs the whole forward and
+ * backward pass on every rank of pp. The pass cuts these functions (cut.c) into functions of a
+ * chunk and a phase, on the mesh slice of a stage. @step then calls these functions in an order
+ * that keeps each rank's order of the schedule (ir/schedule/schedule.h). A value that another stage
+ * reads is sent right after the call that made the value.
  *
  *     call @F0(%ids{0}, weights)            → %h, saved values          on @m{pp = 0}
  *     send %h to @m{pp = 1}
@@ -14,11 +14,11 @@
  *
  * Gradients are added up on their stage from one microbatch to the next: a chunk's first backward
  * item takes the text of @first, its last one that of @last, which also reduces over dp, all others
- * that of @next. What stood behind the microbatches (means, sums of tied weights, the optimizer) is
- * copied to the stages whose weights it reads.
+ * that of @next. The ops after the microbatches (means, sums of tied weights, the optimizer) are
+ * copied to the stages whose weights they read.
  *
- * A schedule with two copies of the weights has every chunk on two stages. Their gradients are
- * all_reduced behind the last microbatch; both then make the same update. */
+ * A schedule with two copies of the weights has every chunk on two stages. Both stages all_reduce
+ * their gradients after the last microbatch, and then make the same update. */
 #include "ir/ops/ops.h"
 #include "ir/passes/pipeline/emit.h"
 #include "ir/strategy/scenario.h"
@@ -30,10 +30,9 @@ static ds_arena *arena_of(const ds_pipe *p) {
     return &p->unit->arena;
 }
 
-/* ---- what there is ---- */
+/* ---- the step before the pass ---- */
 
-/* Inputs and weights of the step, as the microbatches' functions take them; the calls themselves.
- */
+/* Finds the microbatches' calls, and the inputs and weights of the step among their operands. */
 static ds_status find_calls(ds_pipe *p, ds_error *err) {
     const ds_block *body = &p->old->body;
     uint32_t at = 0;
@@ -86,13 +85,13 @@ static ds_status find_args(ds_pipe *p, ds_error *err) {
     return DS_OK;
 }
 
-/* ---- which text an item is a copy of ---- */
+/* ---- the text that an item copies ---- */
 
 static bool has_item(const ds_pipe *p, uint32_t kind, uint32_t mb, uint32_t chunk) {
     return p->index->item[kind] && p->index->item[kind][mb * p->n_chunks + chunk] != DS_NO_ITEM;
 }
 
-/* The order in which a chunk's gradients are made on a copy gives the items their roles. */
+/* Gives items their roles, by the order in which a copy of a chunk makes its gradients. */
 static ds_status find_roles(ds_pipe *p, ds_error *err) {
     const ds_schedule_index *index = p->index;
     uint32_t n = p->m * p->n_chunks;
@@ -130,7 +129,7 @@ static const ds_func *text_of(const ds_pipe *p, uint32_t role) {
     return p->parts[i]->callee;
 }
 
-/* What all texts of a chunk export of F must be the same, in their order. */
+/* Checks that all texts of a chunk have the same exports of F, in the same order. */
 static ds_status check_texts(const ds_pipe *p, ds_error *err) {
     for (uint32_t v = 0; v < DS_PIPE_VARIANTS; v++)
         for (uint32_t c = 0; p->cut[v].func && c < p->n_chunks; c++) {
@@ -156,7 +155,7 @@ static ds_status cut_texts(ds_pipe *p, ds_error *err) {
     return check_texts(p, err);
 }
 
-/* The chunks that read a chunk's n-th sent value, in any of the texts. */
+/* Finds the chunks that read a chunk's n-th sent value, in any text. */
 static void find_destinations(ds_pipe *p) {
     p->destinations = DS_NEW_N(arena_of(p), uint8_t **, p->n_chunks + 1);
     for (uint32_t c = 0; c < p->n_chunks; c++) {

@@ -9,13 +9,13 @@
  *                                                       yield keep %dw
  *                                                     }
  *
- * What the second loop gathers (kept activations that are split over tp) hangs on nothing in it, so
- * all turns would be gathered at once: gathers wait for the end of the turn before last, as far as
- * a loop can say it, by a view that the turns hand on.
+ * Gathers in the second loop (of kept activations that are split over tp) depend on no op of the
+ * loop, so the gathers of all turns would run at once. Each gather therefore waits for the end of
+ * the turn before last, by a view that turns pass on as a carry.
  *
- * The first loop has what its carries depend on, but for carries that only add up (the gradient of
- * a weight that all turns read); the second one has the rest, which leads to gradients of weights
- * alone. Loops inside such a loop stay whole, in the first one. */
+ * The first loop has the ops on which carries depend, except carries that only add up (the gradient
+ * of a weight that all turns read). The second loop has the remaining ops, on which only gradients
+ * of weights depend. Inner loops stay whole, in the first loop. */
 #include "ir/ops/ops.h"
 #include "ir/passes/build/copy.h"
 #include "ir/passes/pipeline/internal.h"
@@ -26,14 +26,14 @@
 typedef struct splitter {
     ds_unit *unit;
     ds_func *func;      /* the copy */
-    const ds_op *loop;  /* that is being split */
-    const ds_op *yield; /* of it */
-    uint32_t n_values;  /* of the function before */
-    uint32_t *inner;    /* value → 1 + the body's op that makes it; 0: none of the body's */
+    const ds_op *loop;  /* the loop that is being split */
+    const ds_op *yield; /* of the loop */
+    uint32_t n_values;  /* of the function before the split */
+    uint32_t *inner;    /* value → 1 + the body's op that makes it; 0: made elsewhere */
     bool *is_carry;     /* value: a carry of the first loop, inside */
-    bool *adds;         /* carry → it only adds up */
-    bool *first;        /* op of the body → it is in the first loop */
-    ds_map kept;        /* value of the first loop → the family that it keeps for the second */
+    bool *adds;         /* carry → the carry only adds up */
+    bool *first;        /* op of the body → the op is in the first loop */
+    ds_map kept;        /* value of the first loop → the family kept for the second loop */
     DS_VEC(ds_use) keep;
     DS_VEC(ds_value) families;
     bool changed;
@@ -71,9 +71,9 @@ bool ds_pipe__carry_adds(const ds_op *loop, uint32_t k) {
     return false;
 }
 
-/* ---- what goes into the first loop ---- */
+/* ---- ops of the first loop ---- */
 
-static void want(void *context, const ds_use *use) {
+static void join_first(void *context, const ds_use *use) {
     splitter *s = context;
     uint32_t made_by = s->inner[use->value.i];
     if (!made_by || s->first[made_by - 1]) return;
@@ -84,10 +84,11 @@ static void want(void *context, const ds_use *use) {
 static void close_first(splitter *s) {
     const ds_block *body = s->loop->body;
     for (uint32_t i = body->n_ops - 1; i-- > 0;)
-        if (s->first[i]) ds_pipe_uses(body->ops[i], want, s);
+        if (s->first[i]) ds_pipe_uses(body->ops[i], join_first, s);
 }
 
-/* An element of a family cannot be kept as it is: its reader comes along. */
+/* Does the op read a family of the first loop? A loop cannot keep a family's element for the second
+ * loop, so the op joins the first loop. */
 static void find_families(void *context, const ds_use *use) {
     splitter *s = context;
     uint32_t made_by = s->inner[use->value.i];
@@ -100,7 +101,7 @@ static void find_first(splitter *s, const bool *is_wgrad) {
     const ds_block *body = loop->body;
     for (uint32_t i = 0; i < loop->n_out; i++) {
         bool second = i < loop->n_args ? s->adds[i] : is_wgrad[loop->out[i].i];
-        if (!second) want(s, &s->yield->in[i]);
+        if (!second) join_first(s, &s->yield->in[i]);
     }
     for (uint32_t i = 0; i + 1 < body->n_ops; i++) s->first[i] |= body->ops[i]->body != NULL;
     close_first(s);
@@ -130,7 +131,7 @@ static ds_value new_value(splitter *s, const char *name, const ds_value_info *li
     return value;
 }
 
-/* The family of what the second loop reads of the first. */
+/* The family of a value of the first loop that the second loop reads. */
 static ds_value family_of(splitter *s, ds_value inner) {
     const uint64_t *found = ds_map_find(&s->kept, inner.i);
     if (found) return (ds_value){(uint32_t)*found};
@@ -170,7 +171,8 @@ static ds_op *new_loop(splitter *s, uint32_t n_ops) {
     return op;
 }
 
-/* Takes over the carries and kept values of its half. `more`: families kept for the second. */
+/* Gives a loop the carries and kept values of its half; the first loop also keeps s->keep for the
+ * second. */
 static void end_loop(splitter *s, ds_op *op, bool second, const bool *is_wgrad) {
     const ds_op *old = s->loop;
     uint32_t more = second ? 0 : s->families.n;
@@ -205,7 +207,7 @@ static void end_loop(splitter *s, ds_op *op, bool second, const bool *is_wgrad) 
 
 /* ---- gathers of the second loop ---- */
 
-/* A collective of what the loop does not make. */
+/* Is the op a collective of values that the second loop does not make? */
 static bool runs_ahead(const splitter *s, const ds_op *op) {
     const ds_op_desc *desc = ds_op_desc_of(op->code);
     if (!desc || !(desc->flags & DS_OPF_COLLECTIVE)) return false;
@@ -217,7 +219,7 @@ static bool runs_ahead(const splitter *s, const ds_op *op) {
     return true;
 }
 
-/* The family of the least rank: what the waiting is a view of stays in memory. */
+/* The family of the least rank, because the view that waits keeps its operand in memory. */
 static ds_value smallest_family(const splitter *s) {
     ds_value best = s->families.at[0];
     for (uint32_t i = 1; i < s->families.n; i++)
@@ -247,7 +249,7 @@ static ds_op *new_after(splitter *s, const char *name, ds_use view, ds_use wait,
     return op;
 }
 
-/* Two more carries: %done of the turn before, and of the one before that. */
+/* Adds two carries: %done of the turn before, and of the turn before last. */
 static void add_carries(splitter *s, ds_op *loop, ds_value family, ds_value *carry) {
     ds_use at = ds_use_at(arena_of(s), family, &loop->lo, 1);
     uint32_t n = loop->n_args;
@@ -264,7 +266,7 @@ static void add_carries(splitter *s, ds_op *loop, ds_value family, ds_value *car
     loop->n_out += 2;
 }
 
-/* Builds the body anew: gathers wait, the turn's end is handed on. */
+/* Builds the body anew: gathers wait, and each turn passes its end on. */
 static void hold_gathers(splitter *s, ds_op *loop) {
     ds_block *body = loop->body;
     ds_op *yield = body->ops[--body->n_ops];

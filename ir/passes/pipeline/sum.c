@@ -1,14 +1,13 @@
-/* Gradients that belong together, added up over the stages that hold them.
+/* Gradients of one weight, added up over the stages that hold terms.
  *
- * A weight that several chunks read (a tied table) is an argument of each of them, and a schedule
- * with two copies of the weights has every weight twice. What one stage has of such a gradient is
- * added up there; then the stages all_reduce their sums across each other, in the place of what
- * each of them has, as Megatron and DeepSpeed do. No stage holds another one's part.
+ * A weight that several chunks read (a tied table) is an argument of each chunk, and a schedule
+ * with two copies of the weights has every weight twice. Each stage adds up its own terms of such a
+ * gradient; then the stages all_reduce their sums in place, as in Megatron and DeepSpeed. No stage
+ * holds another stage's terms.
  *
- * `grad` writes the sum of a tied weight once for each of its arguments, as a chain of adds behind
- * the microbatches. The chains are found here, by what they add, and the all_reduce stands for
- * them. What is not found (shardings that differ between chunks) is left to be copied and sent as
- * it is. */
+ * `grad` writes the sum of a tied weight once for each of its arguments, as a chain of adds after
+ * the microbatches. This file finds the chains by their operands, and the all_reduce replaces them.
+ * A chain that is not found (shardings differ between chunks) is copied and sent like other ops. */
 #include "ir/ops/ops.h"
 #include "ir/passes/pipeline/emit.h"
 
@@ -78,7 +77,7 @@ static uint32_t first_on(const ds_pipe_term *terms, uint32_t stage) {
     return i;
 }
 
-/* Into the first term of each stage, in place. */
+/* Adds the terms of each stage to the stage's first term, in place. */
 static ds_status add_up(ds_pipe *p, ds_pipe_term *terms, uint32_t n, bool one_stage,
                         ds_error *err) {
     for (uint32_t i = 0; i < n; i++) {
@@ -131,11 +130,11 @@ typedef struct finder {
     const ds_pipe *p;
     ds_pipe_tied *of; /* by value */
     uint32_t *size;   /* by group: weights in it */
-    bool *also;       /* by group: something else reads what the chains are made of */
+    bool *also;       /* by group: an op outside of the chains reads a term */
 } finder;
 
-/* The gradients themselves: each a range of one. */
-static void begin(finder *f) {
+/* Begins with the gradients: each is a range of one. */
+static void note_gradients(finder *f) {
     const ds_step_weight *weights = f->p->step->weights.at;
     for (uint32_t w = 0; w < f->p->step->weights.n; w++) {
         uint32_t group = weights[w].tied;
@@ -145,8 +144,8 @@ static void begin(finder *f) {
     }
 }
 
-/* a + b, where b is the next one behind those that a is the sum of. */
-static bool follows(finder *f, const ds_op *op) {
+/* Is the op a + b, where the range of b begins at the end of the range of a? */
+static bool joins_ranges(finder *f, const ds_op *op) {
     if (op->code != DS_OP_ADD || op->in[0].n_index || op->in[1].n_index) return false;
     ds_pipe_tied a = f->of[op->in[0].value.i], b = f->of[op->in[1].value.i];
     if (a.group == DS_PIPE_NONE || a.group != b.group || a.hi != b.lo) return false;
@@ -167,9 +166,9 @@ void ds_pipe__find_tied(const ds_pipe *p, ds_pipe_tied *of) {
     f.size = ds_xcalloc(n + 1u, sizeof *f.size);
     f.also = ds_xcalloc(n + 1u, sizeof *f.also);
     for (uint32_t v = 0; v < p->old->values.n; v++) of[v].group = DS_PIPE_NONE;
-    begin(&f);
+    note_gradients(&f);
     for (uint32_t i = p->tail; i < body->n_ops; i++)
-        if (!follows(&f, body->ops[i])) ds_pipe_uses(body->ops[i], read_part, &f);
+        if (!joins_ranges(&f, body->ops[i])) ds_pipe_uses(body->ops[i], read_part, &f);
     for (uint32_t v = 0; v < p->old->values.n; v++) {
         uint32_t group = of[v].group;
         if (group != DS_PIPE_NONE && (f.size[group] == 1 || f.also[group]))

@@ -1,10 +1,10 @@
-/* What stands behind the microbatches, on the stages.
+/* The ops after the microbatches, on the stages.
  *
- * An op belongs to the chunk whose weights or states it reads; else to that of the gradient it
- * leads to, or of the ops that read it; else to the latest of its operands. It is copied to that
- * chunk's stage, with two copies of the weights to both; what it reads from elsewhere is sent
- * there. What is made of the model's results alone (the mean of the losses) is wanted once.
- * Gradients that several stages have a part of come first, as one all_reduce (sum.c). */
+ * An op belongs to the chunk whose weights or states the op reads; else to the chunk of the
+ * gradient that it leads to, or of its readers; else to the latest chunk of its operands. The op is
+ * copied to that chunk's stage, or to both stages with two copies of the weights, and operands from
+ * other stages are sent. An op on the model's results alone (the mean of the losses) is copied
+ * once. Gradients of which several stages have terms come first, as one all_reduce (sum.c). */
 #include "ir/ops/ops.h"
 #include "ir/passes/build/copy.h"
 #include "ir/passes/pipeline/emit.h"
@@ -14,9 +14,9 @@
 
 typedef struct tail {
     ds_pipe *p;
-    uint32_t n;           /* values of the step as it was */
+    uint32_t n;           /* values of the old step */
     uint32_t *home;       /* value → chunk */
-    uint32_t *goal;       /* value → chunk of what reads it */
+    uint32_t *goal;       /* value → chunk of the op that reads the value */
     bool *once;           /* value: made of results of the model alone */
     ds_value **made;      /* [copy][value]: on its home's stage */
     ds_value *map;        /* for one op's copy */
@@ -49,7 +49,7 @@ const char *ds_pipe__rename(const ds_pipe *p, const char *name, uint32_t copy) {
                            name + longest);
 }
 
-/* ---- where ops belong ---- */
+/* ---- chunks of ops ---- */
 
 typedef struct reads {
     const tail *t;
@@ -80,7 +80,7 @@ static void set_goal(void *context, const ds_use *use) {
     if (*goal == DS_PIPE_NONE) *goal = r->goal;
 }
 
-/* From the end: what leads to which weights. */
+/* Finds, from the end, the chunk of the weights to which each value leads. */
 static void find_goals(tail *t) {
     const ds_pipe *p = t->p;
     const ds_block *body = &p->old->body;
@@ -93,7 +93,7 @@ static void find_goals(tail *t) {
     for (uint32_t i = body->n_ops - 1; i-- > p->tail;) {
         reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
         ds_pipe_uses(body->ops[i], read_value, &r);
-        if (body->ops[i]->code == DS_OP_CLIP_FACTOR) continue; /* squares stay with gradients */
+        if (body->ops[i]->code == DS_OP_CLIP_FACTOR) continue; /* squares stay at home */
         r.goal = r.anchor;
         for (uint32_t k = 0; k < body->ops[i]->n_out && r.anchor == DS_PIPE_NONE; k++)
             r.goal = later(r.goal, t->goal[body->ops[i]->out[k].i]);
@@ -101,7 +101,7 @@ static void find_goals(tail *t) {
     }
 }
 
-/* ---- what the microbatches gave ---- */
+/* ---- results of the microbatches ---- */
 
 static uint32_t chunk_of_result(const ds_pipe *p, uint32_t k) {
     const ds_pipe_part *part = &p->cut[p->forward];
@@ -144,7 +144,7 @@ static bool is_in_group(const tail *t, uint32_t w, uint32_t first) {
     return w == first || t->tied[gradient_of(t, w)].group == first;
 }
 
-/* What the gradient of the weight is called, once it is summed: the first sum that leads to it. */
+/* The name of a weight's summed gradient: the name of the first sum for the weight's chunk. */
 static const char *sum_name(const tail *t, uint32_t w) {
     const ds_pipe *p = t->p;
     uint32_t v = gradient_of(t, w), chunk = p->step->weights.at[w].chunk;
@@ -154,7 +154,7 @@ static const char *sum_name(const tail *t, uint32_t w) {
     return ds_value_at(p->old, (ds_value){v})->name;
 }
 
-/* The gradient of a weight, of all that are the same one of the model, and of all copies. */
+/* Sums the gradients of a weight over all weights tied to it and all copies of the weights. */
 static ds_status sum_gradients(tail *t, uint32_t first) {
     ds_pipe *p = t->p;
     bool alone = t->tied[gradient_of(t, first)].group == DS_PIPE_NONE;
@@ -174,7 +174,7 @@ static ds_status sum_gradients(tail *t, uint32_t first) {
     return DS_OK;
 }
 
-/* The sum that `grad` wrote is what its reader's stage has. */
+/* Replaces the sum that `grad` wrote by the sum on its reader's stage. */
 static void take_total(tail *t, uint32_t v) {
     const ds_pipe *p = t->p;
     uint32_t w = t->tied[v].group, first = w;
@@ -251,7 +251,8 @@ static ds_status copy_op(tail *t, const ds_op *op, uint32_t chunk, uint32_t copy
     return DS_OK;
 }
 
-/* A reshard between stages of several widths: from where its operand is to where it is read. */
+/* Copies a reshard between stages of several widths, as a move from its operand's stage to its
+ * reader's. */
 static ds_status copy_crossing(tail *t, const ds_op *op, uint32_t chunk, uint32_t copy) {
     ds_pipe *p = t->p;
     uint32_t v = op->in[0].value.i, out = op->out[0].i;
@@ -263,7 +264,8 @@ static ds_status copy_crossing(tail *t, const ds_op *op, uint32_t chunk, uint32_
                           t->err);
 }
 
-/* What is summed before it goes to a stage of another width is summed where it is. */
+/* Is the op's mesh as wide as the chunk's stage? A value is summed on its own stage before it is
+ * sent to a stage of another width. */
 static bool fits_stage(const tail *t, const ds_op *op, uint32_t chunk) {
     const ds_pipe *p = t->p;
     if (!p->step->stage_mesh || !op->n_out) return true;
@@ -271,8 +273,8 @@ static bool fits_stage(const tail *t, const ds_op *op, uint32_t chunk) {
     return ds_pipe__as_wide(p, type, ds_pipe__stage(p, chunk, 0));
 }
 
-/* The factor by which a chunk's gradients are scaled: the stages' sums of squares are added up by
- * one all_reduce across them. */
+/* Copies the factor by which a chunk's gradients are scaled: one all_reduce across stages adds up
+ * their sums of squares. */
 static ds_status copy_factor(tail *t, const ds_op *op, uint32_t chunk) {
     ds_pipe *p = t->p;
     uint32_t stage = ds_pipe__stage(p, chunk, 0), own = 0;
@@ -292,7 +294,8 @@ static ds_status copy_factor(tail *t, const ds_op *op, uint32_t chunk) {
     return copy_op(t, &one, chunk, 0);
 }
 
-/* Where an op belongs; what it makes is there from now on. *once: it is done on one copy alone. */
+/* Returns the op's chunk, which becomes the home of its results. *once: the op runs on one copy
+ * alone. */
 static uint32_t settle(tail *t, const ds_op *op, bool *once) {
     reads r = {.t = t, .anchor = DS_PIPE_NONE, .operands = DS_PIPE_NONE, .once = true};
     ds_pipe_uses(op, read_value, &r);
@@ -329,7 +332,7 @@ static ds_status copy_ops(tail *t) {
 
 /* ---- results ---- */
 
-/* Those of the second copy come behind all others. */
+/* Results of the second copy of the weights come last. */
 static ds_status put_results(tail *t) {
     ds_pipe *p = t->p;
     const ds_op *ret = ds_block_end(&p->old->body);
