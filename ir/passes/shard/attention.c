@@ -1,26 +1,26 @@
 /* Attention over a sequence that is split over devices: context parallelism.
  *
- * Queries that are split need nothing; every query needs all keys. The strategy says how it gets
- * them (cp_type):
+ * A query needs no other query, but needs all keys. The strategy says how keys reach queries
+ * (cp_type):
  *
  *   all_gather  keys and values are gathered, their gradients scattered
- *   ring        keys and values go round the devices; each works on the block that it has, and what
- *               blocks give is put together by their softmaxes' denominators (Liu, Zaharia, Abbeel
- *               2023, "Ring Attention with Blockwise Transformers", arXiv:2310.01889). The next
- *               block is on its way while the present one is worked on.
+ *   ring        blocks of keys and values go round the devices; each device computes on its
+ *               present block, and softmaxes' denominators join the results of blocks (Liu,
+ *               Zaharia, Abbeel 2023, "Ring Attention with Blockwise Transformers",
+ *               arXiv:2310.01889). The next block is sent during the present block's computation.
  *   ulysses     all_to_alls turn the split of the sequence into one of the heads and back (Jacobs
  *               et al. 2023, "DeepSpeed Ulysses", arXiv:2309.14509, section 3)
  *
- * On the ring, device r has the block of device r − t at turn t. Its own block comes first; it
- * alone may be known to lie on the diagonal. The gradients of keys and values go round with their
- * block, one step behind: after n steps they are at home. */
+ * On the ring, device r has the block of device r − t at turn t. A device's own block comes first;
+ * only this block may be known to lie on the diagonal. The gradients of keys and values follow
+ * their block one turn later, and return home after n turns. */
 #include "ir/passes/shard/internal.h"
 
 #include <string.h>
 
 #define MAX_STATE 3u /* results: o and lse, or dq, dk and dv */
 
-/* Which operands and results of the two ops are what. */
+/* The roles of operands and results of the two ops. */
 typedef struct roles {
     uint32_t q, k, v, n_in;
     bool backward;
@@ -37,7 +37,7 @@ static bool is_keys(const roles *r, uint32_t operand) {
     return operand == r->k || operand == r->v;
 }
 
-/* How operands and results lie with all sequences split, and over what. */
+/* The axes that split all sequences, and the layouts of operands and results so split. */
 typedef struct split {
     uint8_t axis[DS_SHARD_AXES], n;
     ds_layout in[DS_MAX_OPERANDS], out[MAX_STATE];
@@ -53,7 +53,8 @@ static ds_layout layout_now(const ds_sharder *s, const ds_use *use) {
     return ds_shard__layout(s, ds_shard__type_of(s, use));
 }
 
-/* The axes of the first operand's sequence (queries, or what flows back to them); all of cp's. */
+/* The axes of the first operand's sequence (queries, or their gradients); false if an axis is not
+ * one of cp's. */
 static bool find_axes(const ds_sharder *s, const ds_use *in, split *out) {
     const ds_logical_axis *cp = &s->logical[DS_L_CP];
     ds_layout first = layout_now(s, &in[0]);
@@ -67,7 +68,7 @@ static bool find_axes(const ds_sharder *s, const ds_use *in, split *out) {
     return out->n && !first.mesh;
 }
 
-/* Keys are split like queries, or were by heads for the forward pass. */
+/* Are keys split like queries, or kept split by heads from the forward pass? */
 static bool keys_are_split(const ds_sharder *s, const roles *r, const ds_use *in,
                            const split *over) {
     for (uint32_t i = r->k; i <= r->v; i++) {
@@ -96,7 +97,7 @@ static ds_layout with_sequence(ds_layout layout, const split *over) {
     return layout;
 }
 
-/* False: the generic choice is as good as any. */
+/* False: the op takes the generic choice. */
 static bool find_split(const ds_sharder *s, const ds_op *old, const roles *r, const ds_use *in,
                        const ds_shard_choice *choice, split *out) {
     if (choice->in[r->q].mesh || !find_axes(s, in, out) || !keys_are_split(s, r, in, out))
@@ -131,7 +132,7 @@ static ds_status split_again(ds_sharder *s, const ds_op *old, const ds_op *op, c
                              ds_value *made, ds_error *err) {
     for (uint32_t i = 0; i < old->n_out; i++) {
         ds_use moved = ds_use_of(op->out[i]);
-        bool lse = i == 1 && old->code == DS_OP_ATTENTION; /* the backward op alone reads it */
+        bool lse = i == 1 && old->code == DS_OP_ATTENTION; /* only the backward op reads lse */
         if (!lse) DS_TRY(ds_shard__move(s, moved, &over->out[i], &moved, err));
         made[i] = moved.value;
     }
@@ -151,8 +152,7 @@ static ds_status gathered(ds_sharder *s, const ds_op *old, const roles *r, ds_us
     return split_again(s, old, op, over, made, err);
 }
 
-/* The axes of the sequence become the minor-most ones of the heads; the last one is the first to
- * move. */
+/* The axes of the sequence become the minor-most axes of the heads, the last axis first. */
 static ds_layout by_heads(ds_layout layout, const split *over) {
     layout.n[SEQUENCE] = 0;
     for (uint32_t i = over->n; i-- > 0;) layout.axis[HEADS][layout.n[HEADS]++] = over->axis[i];
@@ -175,8 +175,8 @@ static ds_status check_heads(const ds_sharder *s, const ds_op *old, const roles 
         (long long)all, (long long)heads, (long long)keys);
 }
 
-/* q, k and v are kept by heads for the backward op, as all that an all_to_all has moved; o as well
- * as by sequence, which is what the next product's gradient wants. */
+/* The backward op reads q, k and v by heads, as kept after their all_to_alls (ds_shard__move). o is
+ * kept by heads too, and by sequence for the gradient of the next product. */
 static ds_status ulysses(ds_sharder *s, const ds_op *old, const roles *r, ds_use *in,
                          const split *over, ds_value *made, ds_error *err) {
     ds_layout to[DS_MAX_OPERANDS];
@@ -235,7 +235,7 @@ static ds_expr attr_or(const ds_op *op, const char *name, ds_expr value) {
     return attr ? attr->expr : value;
 }
 
-/* Without q_start and k_start the last query sees all keys. */
+/* Sets positions; without q_start and k_start the last query sees all keys. */
 static void find_positions(ring *r, const ds_type *q, const ds_type *k) {
     const ds_op *op = r->old;
     ds_expr zero = ds_expr_int(exprs_of(r), 0);
@@ -248,7 +248,7 @@ static void find_positions(ring *r, const ds_type *q, const ds_type *k) {
     r->diagonal = !placed && ds_expr_equal(exprs_of(r), longer, zero) == DS_YES;
 }
 
-/* The attributes of a block: those of the op, and where the block lies if that matters. */
+/* Gives a block the op's attributes, and the block's positions if its mask depends on them. */
 static void set_attrs(const ring *r, ds_op *op, bool own, ds_expr turn) {
     ds_builder *b = &r->s->f.b;
     for (uint32_t i = 0; i < r->old->n_attrs; i++) {
@@ -266,7 +266,7 @@ static void set_attrs(const ring *r, ds_op *op, bool own, ds_expr turn) {
     ds_build_attr_expr(b, op, "k_start", fold(r, DS_EXPR_ADD, k, r->k_first));
 }
 
-/* Names inside the region: of a block's results, of what blocks so far give, of what travels. */
+/* Names inside the region: a block's results, results joined so far, values that travel. */
 static const char *const block_names[2][MAX_STATE] = {{"block", "block_lse"},
                                                       {"block_dq", "block_dk", "block_dv"}};
 static const char *const state_names[2][MAX_STATE] = {{"so_far", "so_far_lse"},
@@ -275,7 +275,7 @@ static const char *const next_names[2] = {"next_k", "next_v"};
 static const char *const here_names[2] = {"here_k", "here_v"};
 static const char *const back_names[2] = {"back_dk", "back_dv"};
 
-/* Two values go to the next device; from[i] may be to[i]. */
+/* Sends two values to the next device; from[i] may be to[i]. */
 static ds_status pass_on(const ring *r, const ds_value from[2], const char *const names[2],
                          ds_value to[2], ds_error *err) {
     ds_builder *b = &r->s->f.b;
@@ -318,8 +318,8 @@ static ds_status merge(const ring *r, const ds_value a[2], const ds_value c[2], 
     return DS_OK;
 }
 
-/* One turn after the first: a block, and what it adds to the state. The gradients of the block's
- * keys and values come from the device that had the block before. */
+/* One turn after the first: computes on a block and joins its results to the state. The gradients
+ * of the block's keys and values come from the device that had the block before. */
 static ds_status turn(const ring *r, const ds_value kv[2], ds_expr at, ds_value *state,
                       ds_error *err) {
     ds_value block[MAX_STATE];
@@ -333,7 +333,7 @@ static ds_status turn(const ring *r, const ds_value kv[2], ds_expr at, ds_value 
     return DS_OK;
 }
 
-/* An index that no param and no loop of the function has. */
+/* Does a loop of the block have this index? */
 static bool loops_have(const ds_block *block, const char *name) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
@@ -357,7 +357,7 @@ static const char *free_index(const ds_sharder *s) {
     return name;
 }
 
-/* Turns 1 to n − 2, each with the next block on its way. */
+/* Turns 1 to n − 2; each sends the next block meanwhile. */
 static ds_status middle(const ring *r, ds_value kv[2], ds_value *state, ds_error *err) {
     ds_builder *b = &r->s->f.b;
     ds_exprs *exprs = exprs_of(r);
@@ -390,8 +390,8 @@ static ds_status go_round(const ring *r, ds_value *state, ds_error *err) {
     return r->roles.backward ? pass_on(r, state + 1, back_names, state + 1, err) : DS_OK;
 }
 
-/* A region reads plain values under their names: an element of a family is given one, and what is
- * read twice is listed once. */
+/* Opens the region. A region reads plain values under their names, so an element of a family gets a
+ * name, and a value that is read twice is listed once. */
 static ds_status open_region(ring *r, const ds_use *in, ds_error *err) {
     ds_builder *b = &r->s->f.b;
     ds_use listed[DS_MAX_OPERANDS];

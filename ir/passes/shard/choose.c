@@ -1,15 +1,16 @@
 /* Which factor of an op takes which mesh axis.
  *
- * An op's rule says which dims belong together; an axis may split one factor, wherever that factor
- * is. So there is one question an axis: which factor takes it, or none. Answered in this order:
+ * An op's rule says which dims belong to one factor; an axis may split one factor, in every dim of
+ * that factor. So for each axis one factor, or none, takes the axis. The choice is made in this
+ * order:
  *
- *   1. a weight stays where it is: the factor that its own annotation splits;
- *   2. so does the result, where the model says how it lies;
- *   3. else the factor that moves the fewest bytes: operands to where the factor wants them, and
- *      partial sums, of operands or of the result, to where they are whole.
+ *   1. a weight does not move: the factor that the weight's own annotation splits;
+ *   2. a result lies as its hint says, if the model has a hint: the factor that the hint splits;
+ *   3. else the factor that moves the fewest bytes: of operands to the layouts that the factor
+ *      wants, and of partial sums, of operands or results, to whole values.
  *
- * An op that only needs an axis gone (softmax over a split dim) has no factor that takes it: its
- * operands are gathered. */
+ * In an op that must not be split over a dim (softmax) no factor takes the dim's axes: the operands
+ * are gathered. */
 #include "ir/ops/memo.h"
 #include "ir/passes/shard/internal.h"
 
@@ -18,8 +19,8 @@
 typedef struct chooser {
     ds_sharder *s;
     const ds_op *op;
-    const ds_use *in; /* NULL: an override says all */
-    uint8_t mesh;     /* where the op is done */
+    const ds_use *in; /* NULL: an override decides */
+    uint8_t mesh;     /* the mesh of the op */
     uint32_t n_in;
     const ds_type *type[DS_MAX_OPERANDS];
     ds_layout now[DS_MAX_OPERANDS];
@@ -31,7 +32,7 @@ typedef struct chooser {
     int64_t size[DS_MAX_FACTORS]; /* 0: unknown */
     /* The answer: axes of each factor, major → minor. */
     uint8_t axes[DS_MAX_FACTORS][DS_SHARD_AXES], n_axes[DS_MAX_FACTORS];
-    bool shares[DS_MAX_FACTORS]; /* dp splits it by dp_shares */
+    bool shares[DS_MAX_FACTORS]; /* dp splits the factor by dp_shares */
 } chooser;
 
 bool ds_shard__is_lazy(ds_opcode code) {
@@ -47,7 +48,7 @@ static const ds_rule_term *term_out(const chooser *c, uint32_t i) {
     return &c->rule.out[i < c->rule.n_out ? i : c->rule.n_out - 1];
 }
 
-/* The factor that splits a dim; DS_MAX_FACTORS: none may. */
+/* The factor that may split a dim; DS_MAX_FACTORS: none. */
 static uint32_t outermost(const ds_rule_dim *dim) {
     return dim->any || dim->n == 0 ? DS_MAX_FACTORS : dim->factors[0];
 }
@@ -87,7 +88,7 @@ static void size_of_term(chooser *c, const ds_rule_term *term, const ds_type *ty
     }
 }
 
-/* The groups of batch_norm are a factor that no dim has the size of. */
+/* The groups of batch_norm are a factor without a dim, so the attribute gives the size. */
 static void size_of_groups(chooser *c) {
     const ds_attr *groups = ds_attr_find(c->op->attrs, c->op->n_attrs, "groups");
     for (uint32_t f = 0; f < c->rule.n_factors; f++)
@@ -104,7 +105,7 @@ static void find_sizes(chooser *c) {
     }
 }
 
-/* ---- what is legal ---- */
+/* ---- legal splits ---- */
 
 static bool splittable(ds_factor_kind kind) {
     return kind == DS_FACTOR_PAR || kind == DS_FACTOR_SUM || kind == DS_FACTOR_MAX ||
@@ -125,7 +126,8 @@ static bool by_shares(const chooser *c, uint32_t f, uint32_t axis) {
     return false;
 }
 
-/* Is an operand split so, in unequal parts? Those that ZeRO makes stay where they are. */
+/* Does the axis alone split the factor's dim of an operand? Unequal parts, which ZeRO makes,
+ * stay. */
 static bool in_parts(const chooser *c, uint32_t f, uint32_t axis) {
     for (uint32_t i = 0; i < c->n_in && c->s->step->strategy.zero_uneven; i++) {
         int d = dim_of(term_in(c, i), f);
@@ -140,7 +142,7 @@ static bool is_legal(const chooser *c, uint32_t f, uint32_t axis) {
         if (is_inner(term_in(c, i), f)) return false;
     for (uint32_t i = 0; i < c->n_out; i++)
         if (is_inner(term_out(c, i), f)) return false;
-    if (c->shares[f]) return false; /* nothing more beside them */
+    if (c->shares[f]) return false; /* shares exclude further axes */
     if (by_shares(c, f, axis))
         return !c->n_axes[f] && c->size[f] % c->s->step->strategy.dp_shares_sum == 0;
     int64_t parts = ds_shard__axis_size(c->s, c->mesh, axis);
@@ -151,7 +153,7 @@ static bool is_legal(const chooser *c, uint32_t f, uint32_t axis) {
 
 /* ---- prices ---- */
 
-/* Are all operands terms of sums over the axis? (Zeros are what one wants them to be.) */
+/* Are all operands terms of sums over the axis? (Zeros may have any layout.) */
 static bool all_partial(const chooser *c, uint32_t axis) {
     for (uint32_t i = 0; i < c->n_in; i++)
         if (c->s->f.state[c->op->in[i].value.i] != DS_SHARD_ZEROS &&
@@ -160,7 +162,7 @@ static bool all_partial(const chooser *c, uint32_t axis) {
     return true;
 }
 
-/* Where the axis is to be in operand i if factor f takes it. */
+/* The dim of operand i that factor f splits; −1: none. */
 static int wanted_dim(const chooser *c, uint32_t i, uint32_t f) {
     return f == DS_MAX_FACTORS ? -1 : dim_of(term_in(c, i), f);
 }
@@ -172,7 +174,7 @@ static double operand_cost(const chooser *c, uint32_t i, uint32_t f, uint32_t ax
     int want = wanted_dim(c, i, f);
     if (now->mesh != c->mesh) return local;
     if ((now->sum | now->max) & (1u << axis)) {
-        if (c->lazy && want < 0 && all_partial(c, axis)) return 0; /* it passes */
+        if (c->lazy && want < 0 && all_partial(c, axis)) return 0; /* the sum passes the op */
         return (want >= 0 ? 1 : 2) * (n - 1) / n * local;
     }
     int have = ds_shard__dim_of(now, axis);
@@ -204,7 +206,7 @@ static double cost_of(const chooser *c, uint32_t f, uint32_t axis) {
 
 /* ---- the choice for one axis ---- */
 
-/* The factor that a weight among the operands, or a result's hint, has on this axis. */
+/* The factor that a weight among the operands, or a result's hint, splits over this axis. */
 static uint32_t stationary(const chooser *c, uint32_t axis) {
     for (uint32_t i = 0; i < c->n_in; i++) {
         const ds_shard_value *info = ds_shard__value(c->s, c->in[i].value);
@@ -214,7 +216,7 @@ static uint32_t stationary(const chooser *c, uint32_t axis) {
         if (is_legal(c, f, axis)) return f;
     }
     for (uint32_t i = 0; i < c->n_out; i++) {
-        bool here = c->out_type[i] && c->mesh == c->s->here; /* of which hints speak */
+        bool here = c->out_type[i] && c->mesh == c->s->here; /* hints are for mesh `here` */
         int d = here ? ds_shard__dim_of(&c->hint[i], axis) : -1;
         uint32_t f = d < 0 ? DS_MAX_FACTORS : outermost(&term_out(c, i)->dims[d]);
         if (is_legal(c, f, axis)) return f;
@@ -246,7 +248,7 @@ static uint32_t cheapest(const chooser *c, uint32_t axis) {
         for (uint32_t d = 0; d < c->now[i].rank; d++) {
             bool here = c->now[i].mesh == c->mesh && ds_shard__dim_of(&c->now[i], axis) == (int)d;
             if (!here && !may_scatter(c, i, d, axis)) continue;
-            if (first) { /* splitting work is free where it costs as much as not to */
+            if (first) { /* at equal cost, prefer a factor: the work is then split */
                 least = cost_of(c, DS_MAX_FACTORS, axis) * (1 + 1e-9) + 1e-9;
                 first = false;
             }
@@ -257,7 +259,7 @@ static uint32_t cheapest(const chooser *c, uint32_t axis) {
 
 /* ---- order of the axes of a factor ---- */
 
-/* Axes keep the order that the operand with most of them has; others follow. */
+/* Axes keep the order of the operand with most of the factor's axes; the remaining axes follow. */
 static void put_in_order(chooser *c, uint32_t f) {
     uint8_t bits = 0, best[DS_SHARD_AXES], n_best = 0;
     for (uint32_t k = 0; k < c->n_axes[f]; k++) bits |= (uint8_t)(1u << c->axes[f][k]);
@@ -278,8 +280,8 @@ static void put_in_order(chooser *c, uint32_t f) {
 
 /* ---- the answer ---- */
 
-/* Partial sums pass a lazy op if all operands have the same ones; one that makes its operands agree
- * first is no gain. */
+/* Partial sums pass a lazy op unsummed only if all operands are partial over the same axes: to make
+ * operands agree first is no gain. */
 static uint8_t passing(const chooser *c, bool max) {
     if (!c->lazy || c->n_in == 0) return 0;
     uint8_t bits = UINT8_MAX;
@@ -289,7 +291,8 @@ static uint8_t passing(const chooser *c, bool max) {
         bits &= max ? c->now[i].max : c->now[i].sum;
     }
     if (max && c->op->code != DS_OP_RESHAPE && c->op->code != DS_OP_TRANSPOSE) return 0;
-    for (uint32_t f = 0; f < c->rule.n_factors; f++) /* an axis that is used is not partial too */
+    for (uint32_t f = 0; f < c->rule.n_factors; f++) /* an axis that splits a factor is not
+                                                        partial */
         for (uint32_t k = 0; k < c->n_axes[f]; k++) bits &= (uint8_t) ~(1u << c->axes[f][k]);
     return bits == UINT8_MAX ? 0 : bits;
 }
@@ -307,7 +310,7 @@ static ds_layout term_layout(const chooser *c, const ds_rule_term *term) {
     return layout;
 }
 
-/* A result's dim is a sequence if it is made of one. */
+/* A result's dim is a sequence dim if an operand's sequence dim has the same factor. */
 static uint8_t result_seq(const chooser *c, const ds_rule_term *term) {
     uint8_t seq = 0;
     for (uint32_t d = 0; d < term->n; d++) {
@@ -395,8 +398,8 @@ static ds_status look_at_results(chooser *c, ds_error *err) {
     return DS_OK;
 }
 
-/* An op whose operands all live on the mesh of an override stays there. */
-/* Zeros are on any. */
+/* An op whose operands all live on one mesh stays on that mesh (an override's); zeros are on any
+ * mesh. */
 static uint8_t common_mesh(const chooser *c) {
     int mesh = -1;
     for (uint32_t i = 0; i < c->n_in; i++) {
@@ -413,7 +416,7 @@ static void put_layout(ds_memo_key *key, const ds_layout *layout) {
     for (uint32_t i = 0; i < sizeof words / sizeof *words; i++) ds_memo_put(key, words[i]);
 }
 
-/* All that a choice depends on, besides what is the same for all ops. */
+/* Spells a key of everything on which the choice for one op depends. */
 static void spell(ds_sharder *s, const ds_op *op, const ds_use *in, ds_memo_key *key) {
     ds_memo_begin(key, s->unit, op);
     ds_memo_put(key, (uint64_t)s->here << 1 | ds_shard__follows(s));
@@ -442,7 +445,7 @@ static ds_status choose(chooser *c, ds_shard_choice *choice, ds_error *err) {
     find_sizes(c);
     c->mesh = common_mesh(c);
     for (uint32_t axis = 0; axis < s->meshes.at[c->mesh].n_axes; axis++) {
-        /* Between stages of several widths an axis of size 1 says what the next one splits. */
+        /* Between stages of several widths an axis of size 1 keeps the split for the next stage. */
         if (ds_shard__axis_size(s, c->mesh, axis) == 1 && s->n_own == 1) continue;
         uint32_t f = stationary(c, axis);
         if (f == DS_MAX_FACTORS) f = cheapest(c, axis);
@@ -476,14 +479,15 @@ ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
 
 /* ---- overrides ---- */
 
-/* By the rule; and the vocabulary of a loss, which becomes several ops (loss.c). */
+/* May the axis split the factor by the rule? The vocabulary of a loss may be split too: the loss
+ * becomes several ops (loss.c). */
 static bool may_be_forced(const chooser *c, uint32_t f, uint32_t axis) {
     if (c->op->code != DS_OP_CROSS_ENTROPY || c->rule.kinds[f] != DS_FACTOR_WHOLE)
         return is_legal(c, f, axis);
     return c->n_axes[f] == 0 && c->size[f] % ds_shard__axis_size(c->s, c->mesh, axis) == 0;
 }
 
-/* The axes that an item `n: x` or `n: [x, y]` gives, to factor f. */
+/* Gives factor f the axes of an item `n: x` or `n: [x, y]`. */
 static ds_status force(chooser *c, const ds_attr *item, uint32_t f, bool exact, ds_error *err) {
     uint32_t n = item->kind == DS_ATTR_LIST ? item->n_items : 1;
     for (uint32_t i = 0; i < n; i++) {

@@ -1,24 +1,24 @@
-/* Gradients of weights: which ops make them, when they are summed over the replicas, and how ZeRO
- * shares out what belongs to a weight.
+/* Gradients of weights: the ops that make gradients, the time of the sum over replicas, and how
+ * ZeRO splits gradients, states and weights.
  *
  *   zero = 0  all_reduce, in buckets, as soon as a bucket of final gradients is full; with
- *             late_reduce only where its optimizer wants it, behind the whole backward pass
- *   zero = 1  states are split; a gradient stays a partial sum until its optimizer, which wants
- *             the part that fits its states: a reduce_scatter there; the new weight is gathered.
- *             A gradient that the step returns is scattered where it is final
- *   zero = 2  the reduce_scatter is done where the gradient is made, for every microbatch
- *   zero = 3  weights are split too, and gathered where they are read
+ *             late_reduce, when the optimizer reads a gradient, after the whole backward pass
+ *   zero = 1  states are split; a gradient stays a partial sum until the optimizer reads its
+ *             part by a reduce_scatter; the new weight is gathered. A gradient that the step
+ *             returns is scattered when it is final
+ *   zero = 2  the reduce_scatter follows the op that makes the gradient, for every microbatch
+ *   zero = 3  weights are split too, and gathered before each read
  *
  * (Rajbhandari et al., ZeRO, arXiv:1910.02054, figure 1 and section 7.) States are split on a dim
- * of the weight, so that a weight keeps its shape: the first one whose parts the replicas divide
- * (dim 0 for most weights, as in PyTorch's fully_shard), so that all of a layer can be gathered by
- * one collective. A weight that has no such dim keeps its states whole. */
+ * of the weight, so that a weight keeps its shape: the first dim whose parts the replicas divide
+ * (dim 0 for most weights, as in PyTorch's fully_shard), so that one collective can gather a whole
+ * layer. A weight without such a dim keeps its states whole. */
 #include "ir/passes/shard/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- weights and what belongs to them ---- */
+/* ---- weights and their states ---- */
 
 static void find_in_step(ds_sharder *s) {
     for (uint32_t w = 0; w < s->step->weights.n; w++) {
@@ -30,7 +30,7 @@ static void find_in_step(ds_sharder *s) {
     }
 }
 
-/* In a microbatch's function weights have the names that they have in the step. */
+/* In a microbatch's function weights have their names of the step. */
 static void find_in_part(ds_sharder *s) {
     ds_map names;
     ds_map_init(&names);
@@ -53,8 +53,8 @@ void ds_shard__find_weights(ds_sharder *s) {
 
 /* ---- where gradients are made ---- */
 
-/* The result of a table op that the value is, through the loops that kept it; false: a sum over
- * turns, an argument, the result of a call. */
+/* Follows a value through the loops that kept it to the result of a table op; false: the value is a
+ * sum over turns, an argument, or the result of a call. */
 static bool made_by_op(const ds_func *func, ds_value *value) {
     for (;;) {
         const ds_value_info *info = ds_value_at(func, *value);
@@ -70,7 +70,7 @@ static bool made_by_op(const ds_func *func, ds_value *value) {
     }
 }
 
-/* The terms that a gradient is added up from stay unsummed too. */
+/* Notes the terms of a gradient, which stay unsummed too. */
 static void note_terms(ds_sharder *s, ds_value sum) {
     const ds_op *op = ds_value_at(s->f.from, sum)->def;
     if (op->code != DS_OP_ADD && op->code != DS_OP_ACCUMULATE && op->code != DS_OP_CAST) return;
@@ -82,7 +82,8 @@ static void note_terms(ds_sharder *s, ds_value sum) {
     }
 }
 
-/* `after` of one operand is a gradient that is done, for its norm (clip.c): both are. */
+/* Notes a gradient; if it is an `after` of one operand, which marks a final gradient for the norm
+ * (optimizer/clip.c), notes the operand too. */
 static void note(ds_sharder *s, ds_value grad, uint32_t weight) {
     if (!made_by_op(s->f.from, &grad)) return;
     ds_map_put(&s->f.gradients, grad.i, weight + 1u);
@@ -91,7 +92,7 @@ static void note(ds_sharder *s, ds_value grad, uint32_t weight) {
     if (op->code == DS_OP_AFTER && op->n_in == 1) note(s, op->in[0].value, weight);
 }
 
-/* What was scaled by a clip_factor to become this; else the value itself. */
+/* The gradient before scaling by a clip_factor; without scaling the value itself. */
 static ds_value unclipped(const ds_func *func, ds_value grad) {
     const ds_op *op = ds_value_at(func, grad)->def;
     if (!op || op->code != DS_OP_MUL) return grad;
@@ -140,12 +141,12 @@ bool ds_shard__done_layout(const ds_sharder *s, const ds_op *op, ds_layout *out)
 
 ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home) {
     ds_layout out = *home;
-    if (ds_shard__is_view(s, home->mesh)) return out; /* an override says where the weight is */
+    if (ds_shard__is_view(s, home->mesh)) return out; /* an override decides the layout */
     uint8_t axes[DS_SHARD_AXES];
     uint32_t n = 0;
     int64_t parts = 1;
     for (uint32_t i = 0; i < s->zero.n; i++) {
-        if (ds_shard__dim_of(home, s->zero.axis[i]) >= 0) continue; /* experts are split over it */
+        if (ds_shard__dim_of(home, s->zero.axis[i]) >= 0) continue; /* the axis splits experts */
         axes[n++] = s->zero.axis[i];
         parts *= ds_shard__axis_size(s, home->mesh, s->zero.axis[i]);
     }
@@ -155,7 +156,7 @@ ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const 
         for (uint32_t i = 0; i < n; i++) out.axis[d][out.n[d]++] = axes[i];
         return out;
     }
-    /* Unequal parts cannot be split further, so it takes one axis and a dim without any. */
+    /* Unequal parts cannot be split further: allow only one axis, on a dim without axes. */
     for (uint32_t d = 0; d < home->rank && n == 1 && s->step->strategy.zero_uneven; d++) {
         if (home->n[d] || ds_shard__size(s, type->dims[d].size) <= parts) continue;
         out.axis[d][out.n[d]++] = axes[0];
@@ -179,14 +180,15 @@ static uint32_t chunk_of(const ds_sharder *s, ds_value gradient) {
     return is ? s->step->weights.at[*weight - 1].chunk : UINT32_MAX;
 }
 
-/* Chunks of a pipeline have buckets of their own. */
+/* Is the gradient's chunk another chunk than the bucket's? Each chunk has its own buckets. */
 static bool is_other_chunk(const ds_sharder *s, ds_value gradient) {
     uint32_t n = s->f.pending.n;
     return n && chunk_of(s, s->f.pending.at[n - 1].old) != chunk_of(s, gradient);
 }
 
-/* Unequal parts of a gradient are those of its states, or none: they cannot move to another dim.
- * The layouts differ where sequence parallelism has split the gradient of a whole weight. */
+/* A gradient has the unequal parts of its states or stays whole: unequal parts cannot move to
+ * another dim. The layouts differ where sequence parallelism has split the gradient of a whole
+ * weight. */
 static ds_status follow_states(ds_sharder *s, ds_value old, const ds_layout *whole, ds_layout *to,
                                ds_error *err) {
     const uint64_t *weight = ds_map_find(&s->f.gradients, old.i);
@@ -224,10 +226,9 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
     return waiting >= (double)s->step->strategy.bucket_bytes ? ds_shard__flush(s, err) : DS_OK;
 }
 
-/* The first thing to do with a gradient: a reduce_scatter over `over` on `dim`, or an all_reduce.
- */
+/* The first collective of a gradient: a reduce_scatter over `over` on `dim`, or an all_reduce. */
 typedef struct first_step {
-    ds_opcode code; /* DS_OP_INVALID: nothing is left */
+    ds_opcode code; /* DS_OP_INVALID: nothing remains */
     uint8_t mesh;
     uint8_t over; /* bits */
     uint32_t dim;
@@ -245,7 +246,7 @@ static first_step next_step(const ds_layout *now, const ds_layout *to) {
     return step;
 }
 
-/* What a scatter makes of a gradient; written out, since only that says that parts are unequal. */
+/* The type of a scattered gradient; written out, since inference would make parts equal. */
 static ds_type *part_type(const ds_sharder *s, const ds_shard_pending *p, first_step step) {
     const ds_type *type = ds_value_at(s->f.b.func, p->grad)->type;
     ds_layout part = ds_shard__layout(s, type);
@@ -265,7 +266,7 @@ static first_step step_of(const ds_sharder *s, const ds_shard_pending *p) {
     return next_step(&now, &p->to);
 }
 
-/* One collective for all that wait for this step. */
+/* Launches one collective for all pending gradients with this step. */
 static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *first,
                         ds_error *err) {
     ds_builder *b = &s->f.b;

@@ -2,21 +2,21 @@
  *
  *   shard.c        the pass: functions, calls between them, the scenario
  *   walk.c   the walk: ops with hints become ops with layouts and communication; loops
- *   mesh.c   the strategy's mesh; what the model's logical axes are on it
- *   stage.c  stages of several widths: a mesh for each, what crosses from one to another
- *   narrow.c their axes of size 1, taken out again
+ *   mesh.c   the strategy's mesh, and the model's logical axes on this mesh
+ *   stage.c  stages of several widths: a mesh for each, reshards between stages
+ *   narrow.c removal of these meshes' axes of size 1
  *   layout.c layouts of values: from types and back, sizes
- *   move.c   from one layout to another: the collectives, and what they cost
+ *   move.c   from one layout to another: the collectives, and their costs
  *   choose.c which factor of an op takes which axis
- *   override.c  what the strategy says of single ops
+ *   override.c  the strategy's overrides of single ops
  *   attention.c  attention over a split sequence: ring, all_to_all
- *   total.c  the sum of what lies unlike, for the norm of all gradients
+ *   total.c  the sum of operands of several layouts, for the norm of all gradients
  *   loss.c   the loss of logits whose vocabulary is split
  *   grad.c   where gradients are final, how they are reduced, how ZeRO splits states
  *
- * A *logical* axis is what a model's hints name: dp, cp, tp, ep. A *physical* axis is one of the
- * mesh. They differ where experts or shard groups are made of replicas: with ep = 2 and dp = 4 the
- * mesh has dp = 2 and ep = 2, and the model's dp is (dp, ep). */
+ * A model's hints name *logical* axes: dp, cp, tp, ep. A mesh has *physical* axes. The two differ
+ * where experts or shard groups are made of replicas: with ep = 2 and dp = 4 the mesh has dp = 2
+ * and ep = 2, and the model's dp is (dp, ep). */
 #ifndef DS_PASSES_SHARD_INTERNAL_H
 #define DS_PASSES_SHARD_INTERNAL_H
 
@@ -44,13 +44,13 @@ typedef struct ds_shard_import {
     uint8_t mesh;
 } ds_shard_import;
 
-/* An old value and what it stands for otherwise than now. */
+/* An old value and the new use to which it returns after the current op. */
 typedef struct ds_shard_stand_in {
     ds_value old;
     ds_use use;
 } ds_shard_stand_in;
 
-/* How a value lies on its mesh. Axes are numbers in the mesh. */
+/* The layout of a value on its mesh. Axes are numbers of the mesh's axes. */
 typedef struct ds_layout {
     uint8_t mesh;
     uint8_t rank;
@@ -70,18 +70,18 @@ typedef struct ds_logical_axis {
     uint32_t n;
 } ds_logical_axis;
 
-/* ---- what is known of a value of the new function ---- */
+/* ---- facts about a value of the new function ---- */
 
 typedef struct ds_shard_value {
     uint8_t seq;     /* bit d: dim d is a sequence dim (its hint says cp) */
     uint32_t weight; /* 1 + index among step->weights: the weight itself or a cast or view of it */
-    ds_layout home;  /* of a weight: as its hint says, without ZeRO's splits */
-    uint32_t twin;   /* 1 + the same value laid out as the backward pass wants it; 0: none */
-    bool keep_both;  /* a loop keeps the twin beside the value, not in its place */
+    ds_layout home;  /* of a weight: the layout of its hint, without ZeRO's splits */
+    uint32_t twin;   /* 1 + the same value in the layout that the backward pass reads; 0: none */
+    bool keep_both;  /* a loop keeps value and twin, not the twin alone */
 } ds_shard_value;
 
-/* A value that has been moved: `from` read at `index` is also `to`. Entries of a block end with it.
- */
+/* A value that has been moved: `to` is `from` in another layout. Entries last until their block
+ * ends. */
 typedef struct ds_shard_moved {
     ds_use from;
     ds_layout layout;
@@ -96,17 +96,18 @@ typedef struct ds_shard_pending {
     double bytes;
 } ds_shard_pending;
 
-/* An old function and what became of it. */
+/* An old function and its sharded function. */
 typedef struct ds_shard_func {
     const ds_func *from;
     ds_func *to;
 } ds_shard_func;
 
-/* What has been found out once, of all functions. */
+/* Results that all functions share. */
 typedef struct ds_shard_known {
-    ds_map sizes;  /* expression → its value */
-    ds_map uneven; /* size and number of parts → their sizes, an array that all such dims share */
-    ds_map choices; /* what was chosen for an op, kept by ir/ops/memo.h */
+    ds_map sizes;   /* expression → value */
+    ds_map uneven;  /* size and number of parts → sizes of parts, an array that all such dims
+                       share */
+    ds_map choices; /* choices for ops, kept by ir/ops/memo.h */
 } ds_shard_known;
 
 /* A function being made: the one inside has a frame of its own. */
@@ -161,24 +162,24 @@ static inline bool ds_shard__is_view(const ds_sharder *s, uint8_t mesh) {
 
 /* Makes the mesh and declares it; fills meshes, logical, zero. */
 ds_status ds_shard__mesh(ds_sharder *s, ds_error *err);
-/* A mesh that an override names; its number in *out. */
+/* Finds or adds the mesh that an override names; its number in *out. */
 ds_status ds_shard__view(ds_sharder *s, const ds_place *place, ds_loc loc, uint8_t *out,
                          ds_error *err);
-/* The axes of a mesh that a name stands for; on mesh 0 a logical name may be several. */
+/* The axes of a mesh that a name means; on mesh 0 a logical name may mean several axes. */
 ds_status ds_shard__axes_named(const ds_sharder *s, uint8_t mesh, const char *name, ds_loc loc,
                                ds_logical_axis *out, ds_error *err);
 /* Physical axes of a hint's axis name. */
 ds_status ds_shard__physical(const ds_sharder *s, const char *name, ds_loc loc,
                              ds_logical_axis *out, ds_error *err);
 
-/* A mesh that values of the module live on; `kind` says what `base` is. */
+/* Declares a mesh for values of the module; `kind` says what `base` is. */
 ds_mesh *ds_shard__new_mesh(ds_sharder *s, const char *name, ds_mesh_kind kind, const char *base);
 void ds_shard__set_axes(ds_sharder *s, ds_mesh *mesh, const ds_shard_axis *axes, uint32_t n);
-/* A mesh over the first `world` of the devices that the scenario names. Errors: DS_ERR_VALUE where
- * it names none, or fewer. */
+/* A mesh over the first `world` of the devices that the scenario names. Errors: DS_ERR_VALUE if the
+ * scenario names no devices, or too few. */
 ds_status ds_shard__world(ds_sharder *s, int64_t world, const ds_shard_axis *axes, uint32_t n,
                           ds_mesh **out, ds_error *err);
-/* Axes that nobody declared. */
+/* Declares the axes that the module does not declare yet. */
 void ds_shard__declare_axes(ds_sharder *s, const ds_shard_axis *axes, uint32_t n);
 
 /* ---- stage.c ---- */
@@ -186,35 +187,35 @@ void ds_shard__declare_axes(ds_sharder *s, const ds_shard_axis *axes, uint32_t n
 /* Meshes for stages of several widths, the mesh of each chunk, and the chunk of every op. Errors:
  * DS_ERR_UNSUPPORTED for a schedule that runs a chunk on stages of two widths; those of cutting. */
 ds_status ds_shard__stages(ds_sharder *s, ds_error *err);
-/* Before an op of a function's own level is walked: `here` is the mesh of its chunk, and what it
- * reads from stages of other widths is brought there, once for all that read it. Afterwards old
- * values stand for what they stood for. O(uses). */
+/* Called before an op of a function's own level is walked: sets `here` to the mesh of the op's
+ * chunk, and brings operands from stages of other widths to this mesh, once for all readers.
+ * ds_shard__leave restores the old values' uses. O(uses). */
 ds_status ds_shard__enter(ds_sharder *s, const ds_op *op, ds_error *err);
 void ds_shard__leave(ds_sharder *s);
-/* The mesh of the chunk that the weight belongs to. */
+/* The mesh of the weight's chunk. */
 uint8_t ds_shard__home_mesh(const ds_sharder *s, uint32_t weight);
 
 /* ---- narrow.c ---- */
 
-/* Splits and sums over axes of size 1, and collectives over nothing else, are taken out of what has
- * been made. O(ops). */
+/* Removes splits and sums over axes of size 1, and collectives over such axes alone, from the new
+ * functions. O(ops). */
 void ds_shard__narrow(ds_sharder *s);
 
 /* ---- layout.c ---- */
 
-/* A hint: the layout that it asks for on mesh 0. Errors: sizes that do not divide. */
+/* The layout that a hint asks for on mesh 0. Errors: sizes that do not divide. */
 ds_status ds_shard__hint(const ds_sharder *s, const ds_type *type, const char *who, ds_loc loc,
                          ds_layout *out, uint8_t *seq, ds_error *err);
 ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type);
-/* dtype and dims of `like`, splits and place of the layout. */
+/* The type with dtype and dims of `like`, and splits and place of the layout. */
 ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layout *layout);
 ds_layout ds_shard__whole(const ds_sharder *s, uint32_t rank); /* replicated, on mesh `here` */
 bool ds_shard__same_layout(const ds_layout *a, const ds_layout *b);
 /* Does the axis split batches by dp_shares? */
 bool ds_shard__has_shares(const ds_sharder *s, uint8_t mesh, uint32_t axis);
-/* Where is the axis: a dim, or -1. */
+/* The dim that the axis splits, or -1. */
 int ds_shard__dim_of(const ds_layout *layout, uint32_t axis);
-/* Are the sizes of its parts written out? */
+/* Does the type write out sizes of unequal parts? */
 bool ds_shard__is_cut_unequally(const ds_type *type);
 static inline int64_t ds_shard__axis_size(const ds_sharder *s, uint8_t mesh, uint32_t axis) {
     return s->meshes.at[mesh].axes[axis].size;
@@ -232,17 +233,17 @@ double ds_shard__local_bytes(const ds_sharder *s, const ds_type *type, const ds_
 /* Bytes that one device sends to get from `from` to `to`. */
 double ds_shard__move_cost(const ds_sharder *s, const ds_type *type, const ds_layout *from,
                            const ds_layout *to);
-/* Emits the collectives; *out is the use moved. What was moved before is not moved again. */
+/* Emits the collectives; *out is the moved use. A move that the block has made before is used
+ * again. */
 ds_status ds_shard__move(ds_sharder *s, ds_use use, const ds_layout *to, ds_use *out,
                          ds_error *err);
-/* The backward pass reads `twin` in the place of `from`: the same value, as the forward op had it.
- * For it an all_to_all need not be done again, and keeping the one takes as much memory as the
- * other. With `both` the value is read too, and the twin only by those who ask for it. */
+/* The backward pass reads `twin` in place of `from`: the same value in the forward op's layout.
+ * This saves an all_to_all, and keeping either value takes the same memory. With `both` the
+ * backward pass reads `from` too, and `twin` only in ops that ask for the twin. */
 void ds_shard__remember(ds_sharder *s, ds_use from, ds_value twin, bool both);
-/* The use as it already was moved out of its partial sums, or itself. */
+/* The use's sum, if a move has made it already; else the use. */
 ds_use ds_shard__resolved(ds_sharder *s, ds_use use);
-/* Sums over all partial axes, to where such a value usually goes (sequence parallel or replicated).
- */
+/* The layout without partial axes in which sums usually lie (sequence parallel or replicated). */
 ds_layout ds_shard__resolve_layout(const ds_sharder *s, const ds_layout *from, uint8_t seq,
                                    const ds_type *type);
 
@@ -250,13 +251,13 @@ ds_layout ds_shard__resolve_layout(const ds_sharder *s, const ds_layout *from, u
 
 typedef struct ds_shard_choice {
     ds_layout in[DS_MAX_OPERANDS];
-    ds_layout out[DS_MAX_OPERANDS]; /* splits that follow; partial sums are inference's to say */
+    ds_layout out[DS_MAX_OPERANDS]; /* splits of the results; inference adds partial sums */
     uint8_t seq[DS_MAX_OPERANDS];   /* sequence dims of the results */
     bool forced;                    /* by an override */
 } ds_shard_choice;
 
-/* Layouts for an op's operands. `op` is the old op, `in` the new operands, `out` the old results'
- * hints. Operands beyond DS_MAX_OPERANDS follow the last. */
+/* Chooses layouts for an op's operands. `op` is the old op, `in` the new operands, `out` the old
+ * results' hints. Operands beyond DS_MAX_OPERANDS follow the last. */
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
                            ds_shard_choice *choice, ds_error *err);
 /* The layouts that an override gives an op, on `mesh`: axes that it does not name split nothing.
@@ -264,44 +265,45 @@ ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
  */
 ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
                            bool exact, ds_shard_choice *choice, ds_error *err);
-/* Do the override's letters say anything of a backward op? One that has none of them lies as what
- * it reads. */
+/* Does the override name a factor of this backward op? Other backward ops take their operands'
+ * layouts. */
 ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *override, bool *means,
                           ds_error *err);
-/* The rule of an op of `from`, by the types that it has there. */
+/* The rule of an op of `from`, by the types in `from`. */
 ds_status ds_shard__rule(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err);
 /* Do partial sums pass through this op unsummed? */
 bool ds_shard__is_lazy(ds_opcode code);
 
 /* ---- override.c ---- */
 
-/* Sums of gradients have no overrides of their own. Where the strategy has some, they go where the
- * ops around them leave their terms, not where the model's hints would put them. */
+/* Do hints give way in the backward pass? Sums of gradients have no overrides of their own. If the
+ * strategy has overrides, such sums keep the layouts of their terms, not those of the model's
+ * hints. */
 static inline bool ds_shard__follows(const ds_sharder *s) {
     return s->f.backward && s->step->strategy.ops;
 }
 
 /* The override of strategy.ops that matches an op of `from` in `loops`, and its mesh; NULL: none.
- * *exact: it names the op itself, not the forward op that this one is the backward of. */
+ * *exact: the override names the op itself, not the forward op of a backward op. */
 ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop *loops,
                              const ds_attr **override, uint8_t *mesh, bool *exact, ds_error *err);
 /* Fills by_name, where the strategy has overrides. O(ops). */
 void ds_shard__find_names(ds_sharder *s);
-/* Gives the factors of a backward op's rule the names that the forward op has for the same dims;
- * none where it has no such dim. Of any other op, or if the forward op is not in `from`, the rule
- * stays. */
+/* Gives the factors of a backward op's rule the forward op's names for the same dims; a factor
+ * without such a dim loses its name. The rule stays if the op is no backward op, or the forward op
+ * is not in `from`. */
 ds_status ds_shard__rename(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err);
-/* The layout that overrides want for the weight of that name in `from`, if one does. */
+/* The layout that an override gives the weight of that name in `from`, if an override does. */
 ds_status ds_shard__override_home(ds_sharder *s, const char *weight, ds_layout *home, bool *found,
                                   ds_error *err);
-/* Every override matched something. */
+/* Checks that every override matched an op. */
 ds_status ds_shard__overrides_used(const ds_sharder *s, ds_error *err);
 
 /* ---- attention.c, loss.c ---- */
 
-/* Attention, or its gradient, over a sequence that is split, and the loss of logits whose
- * vocabulary is: *made gets the values of the results. It stays NULL where the op is done as it is,
- * with `choice`. Errors: DS_ERR_VALUE for heads that cp_type = ulysses cannot split. */
+/* Attention, or its gradient, over a split sequence, and the loss of logits with a split
+ * vocabulary: *made gets the values of the results, or stays NULL if the op stays one op, with
+ * `choice`. Errors: DS_ERR_VALUE for heads that cp_type = ulysses cannot split. */
 ds_status ds_shard__attention(ds_sharder *s, const ds_op *old, ds_use *in,
                               const ds_shard_choice *choice, const ds_value **made, ds_error *err);
 /* total.c: the whole sum of operands of any layouts. */
@@ -322,29 +324,31 @@ void ds_shard__find_gradients(ds_sharder *s);
 ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home);
 /* A gradient has been made: puts it into the bucket (or does nothing if it stays partial). */
 ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err);
-/* Is the op a gradient that is done (clip.c)? Then it is to lie where its optimizer wants it. */
+/* Is the op a final gradient (optimizer/clip.c)? *out is then the layout that its optimizer
+ * reads. */
 bool ds_shard__done_layout(const ds_sharder *s, const ds_op *op, ds_layout *out);
-/* Reduces all that waits. */
+/* Reduces all pending gradients. */
 ds_status ds_shard__flush(ds_sharder *s, ds_error *err);
 
 /* ---- shard.c ---- */
 
-/* A call: what is called first is walked then, with arguments as they lie at that call. */
+/* Walks the callee at its first call, with the arguments' layouts at that call; puts the call. */
 ds_status ds_shard__call(ds_sharder *s, const ds_op *old, ds_error *err);
 
 /* ---- walk.c ---- */
 
 const ds_type *ds_shard__type_of(const ds_sharder *s, const ds_use *use);
 ds_shard_value *ds_shard__value(ds_sharder *s, ds_value value);
-/* Puts an op that shard makes itself; its results are known as what `like` is known as. */
+/* Puts an op that shard makes itself; its results get the facts of `like`. */
 ds_status ds_shard__put(ds_sharder *s, ds_op *op, const ds_shard_value *like, ds_error *err);
-/* The old value is `made` now. */
+/* From now on the old value is `made`. */
 void ds_shard__define(ds_sharder *s, ds_value old, ds_value made);
-/* What an old use is now; zeros are made whole. */
+/* The new use of an old use; zeros are made whole. */
 ds_status ds_shard__read(ds_sharder *s, const ds_use *old, ds_use *out, ds_error *err);
-/* The partial sums of a value that leaves its op are made, wherever such a value goes. */
+/* Sums up a value's partial sums, in the layout of ds_shard__resolve_layout. */
 ds_status ds_shard__resolve(ds_sharder *s, ds_use use, ds_use *out, ds_error *err);
-/* The ops of the block but its last. O(ops), times MAX_WALKS at most for each loop around them. */
+/* Walks the ops of the block except the last. O(ops), times MAX_WALKS at most for each loop around
+ * them. */
 ds_status ds_shard__walk(ds_sharder *s, const ds_block *block, ds_error *err);
 
 #endif

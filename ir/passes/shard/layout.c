@@ -1,9 +1,9 @@
 /* Layouts: how values lie on a mesh, as small sets and lists of axis numbers.
  *
- * A type says the same with names and expressions; layouts are what the partitioner compares,
- * changes and prices. */
-#include "ir/passes/shard/internal.h"
+ * A type says the same with names and expressions; the partitioner compares, changes and prices
+ * layouts. */
 #include "ir/passes/internal.h"
+#include "ir/passes/shard/internal.h"
 
 #include <assert.h>
 #include <string.h>
@@ -104,7 +104,7 @@ ds_layout ds_shard__layout(const ds_sharder *s, const ds_type *type) {
     return layout;
 }
 
-/* Of a dim that dp splits by dp_shares. */
+/* Writes the sizes of a dim's parts, if dp splits the dim by dp_shares. */
 static void put_shares(const ds_sharder *s, ds_dim *dim) {
     const ds_strategy *st = &s->step->strategy;
     int64_t part = ds_shard__size(s, dim->size) / st->dp_shares_sum;
@@ -127,7 +127,8 @@ static ds_expr *uneven_sizes(const ds_sharder *s, int64_t size, int64_t parts) {
     return sizes;
 }
 
-/* Of a dim whose parts do not divide it, which only ZeRO makes: the first ones get one more. */
+/* Writes the sizes of a dim's parts if the dim does not divide, which only ZeRO allows: the first
+ * parts are larger by one. */
 static void put_sizes(const ds_sharder *s, ds_dim *dim, int64_t parts) {
     if (dim->n_splits != 1) return;
     int64_t size = ds_shard__size(s, dim->size);
@@ -167,7 +168,7 @@ ds_type *ds_shard__type(const ds_sharder *s, const ds_type *like, const ds_layou
         ds_reduction how = layout->max & (1u << a) ? DS_RED_MAX : DS_RED_SUM;
         type->partials[type->n_partials++] = (ds_partial){mesh->axes[a].name, how};
     }
-    if (s->meshes.n > 1) /* with one mesh it goes without saying */
+    if (s->meshes.n > 1) /* with one mesh the place is left out */
         type->on = (ds_place){.kind = DS_PLACE_MESH, .name = mesh->name};
     return type;
 }
@@ -190,7 +191,7 @@ static ds_status add_hint(const ds_sharder *s, const hinted *h, uint32_t d, cons
     for (uint32_t i = 0; i < axes.n; i++) {
         int at = ds_shard__dim_of(out, axes.axis[i]);
         bool of_experts = strcmp(name, "tp") == 0 && ds_strategy_ep_has_tp(&s->step->strategy);
-        if (at >= 0 && of_experts) continue; /* experts are whole where they are split over tp */
+        if (at >= 0 && of_experts) continue; /* tp already splits experts elsewhere */
         if (at >= 0)
             return ds_error_set(err, DS_ERR_SHARDING, loc,
                                 "%%%s: dims %d and %u are both split over mesh axis %s, which ep "

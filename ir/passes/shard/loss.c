@@ -1,14 +1,15 @@
 /* The loss of logits whose vocabulary is split over devices.
  *
- * cross_entropy needs whole rows. Gathering them would move and hold b·s·v numbers; what is needed
- * of the other parts are three numbers a row (Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053,
- * section 3: the loss is fused with the parallel GEMM). With m the largest logit of a row:
+ * cross_entropy needs whole rows. Gathering rows would move and hold b·s·v numbers; a device needs
+ * only three numbers a row of the other parts (Shoeybi et al. 2019, "Megatron-LM",
+ * arXiv:1909.08053, section 3: the loss is fused with the parallel GEMM). With m the largest logit
+ * of a row:
  *
  *     lse  = log Σ exp(x − m) + m,   loss = lse − x[label]
  *
  * so m, the sum and the label's logit are each made by an all_reduce of [b, s]. The backward op,
- * exp(x − lse) − onehot, works on parts as it is. The arithmetic is in f32 at least, as the op's
- * second result is. */
+ * exp(x − lse) − onehot, works on parts unchanged. The arithmetic is in f32 or wider, like the op's
+ * second result. */
 #include "ir/passes/shard/internal.h"
 
 #include <string.h>
@@ -64,7 +65,7 @@ static ds_status cast(const loss *l, ds_value x, ds_dtype dtype, const char *nam
     return put(l, op, out, err);
 }
 
-/* Every device gets what is made of all parts of a row. */
+/* Completes a reduction over all parts of a row, on every device. */
 static ds_status complete(const loss *l, ds_value part, ds_value *out, ds_error *err) {
     ds_use whole;
     DS_TRY(ds_shard__move(l->s, ds_use_of(part), &l->rows, &whole, err));
@@ -83,7 +84,7 @@ static ds_status over_row(const loss *l, ds_opcode code, const char *what, ds_va
     return complete(l, *out, out, err);
 }
 
-/* One number a row, repeated along it. */
+/* Repeats one number a row along the row. */
 static ds_status along_row(const loss *l, ds_value x, ds_value *out, ds_error *err) {
     ds_exprs *exprs = &l->s->unit->exprs;
     const ds_type *logits = ds_shard__type_of(l->s, &l->x);
@@ -115,7 +116,7 @@ static ds_status picked(const loss *l, ds_value *out, ds_error *err) {
     return complete(l, *out, out, err);
 }
 
-/* The loss of each row; their mean or sum, if it is asked for. */
+/* The loss of each row, or the rows' mean or sum if the op asks for one. */
 static ds_status of_rows(const loss *l, const ds_op *old, ds_dtype dtype, ds_value lse,
                          ds_value label, ds_value *out, ds_error *err) {
     const char *how = ds_op_attr_str(old, l->s->unit, "reduction");
@@ -127,7 +128,7 @@ static ds_status of_rows(const loss *l, const ds_op *old, ds_dtype dtype, ds_val
     return unary(l, sum ? DS_OP_REDUCE_SUM : DS_OP_REDUCE_MEAN, what, *out, out, err);
 }
 
-/* The logits with their vocabulary split as it is, in f32 at least. */
+/* The logits in f32 or wider, with their vocabulary still split. */
 static ds_status read_logits(loss *l, const ds_use *in, ds_error *err) {
     ds_value x;
     DS_TRY(ds_shard__move(l->s, in[0], &l->logits, &l->x, err));

@@ -1,11 +1,11 @@
 /* The strategy's mesh.
  *
- * Its axes are pp dp cp tp in the strategy's order, without those of degree 1. Two knobs need an
- * axis inside another one. Experts are shared out over ep neighbouring replicas, so the replicas
- * become (dp / ep, ep); if there are fewer replicas than ep, the rest of ep is taken from cp, and
- * then from tp as a whole: with sequence parallelism its devices have tokens of their own.
- * Shard groups (zero_group, HSDP) make the replicas (dp / group, fsdp). What a model calls dp or cp
- * is then both axes, major first. */
+ * The mesh has the axes pp dp cp tp in the strategy's order, without axes of degree 1. Two knobs
+ * need an axis inside another one. Experts are shared out over ep neighbouring replicas, so the
+ * replicas become (dp / ep, ep); if there are fewer replicas than ep, the rest of ep is taken from
+ * cp, and then from tp as a whole: with sequence parallelism its devices have tokens of their own.
+ * Shard groups (zero_group, HSDP) make the replicas (dp / group, fsdp). A model's dp or cp then
+ * means both axes, major first. */
 #include "ir/passes/shard/internal.h"
 
 #include "ir/core/devices.h"
@@ -26,7 +26,7 @@ static void append(ds_logical_axis *to, const ds_logical_axis *from) {
     for (uint32_t i = 0; i < from->n; i++) to->axis[to->n++] = from->axis[i];
 }
 
-/* How many of the replicas, and of the parts of a sequence, ep is made of. */
+/* The numbers of replicas and of parts of a sequence over which ep is spread. */
 static ds_status split_ep(const ds_strategy *st, int64_t *of_dp, int64_t *of_cp, ds_error *err) {
     *of_dp = *of_cp = 1;
     if (st->ep <= 1) return DS_OK;
@@ -107,7 +107,7 @@ ds_status ds_shard__physical(const ds_sharder *s, const char *name, ds_loc loc,
 
 /* ---- declarations ---- */
 
-/* What functions and the scenario use stands before them. */
+/* Declares an item before the functions and the scenario, which use it. */
 static void declare(ds_module *module, ds_item_kind kind, uint32_t index) {
     uint32_t at = 0;
     while (at < module->items.n && module->items.at[at].kind != DS_ITEM_FUNC) at++;
@@ -202,7 +202,7 @@ ds_status ds_shard__mesh(ds_sharder *s, ds_error *err) {
     return DS_OK;
 }
 
-/* Is the declared mesh what the strategy makes anyway? */
+/* Is the declared mesh equal to the strategy's mesh? */
 static bool is_strategy_mesh(const ds_sharder *s, const ds_shard_mesh *view) {
     const ds_shard_mesh *m = &s->meshes.at[0];
     uint32_t k = 0;

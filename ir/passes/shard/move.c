@@ -1,10 +1,10 @@
 /* From one layout to another, as a list of single collectives.
  *
- * Partial sums first: scattered straight into the split that is wanted where that is the next axis
- * of its dim, else reduced. Then, while a dim has a minor-most axis that it should not have: an
- * all_to_all if that axis is the next one of another dim, an all_gather if not. What is still
- * missing is cut out of what every device holds, without communication. Each step takes an axis
- * from where it is wrong, so the list ends.
+ * Partial sums come first: scattered straight into the wanted split if the axis is the next axis of
+ * its dim, else reduced. Then, while a dim has a minor-most axis that it should not have, the axis
+ * moves by an all_to_all if it is the next axis of another dim, else goes by an all_gather. Splits
+ * that are still missing are cut out of each device's part, without communication. Each step
+ * removes an axis from a wrong dim, so the list ends.
  *
  * Prices are bytes that one device sends in a ring: an all_gather of parts of S bytes over n
  * (n−1)·S, a reduce_scatter of S (n−1)/n·S, an all_reduce twice that, an all_to_all (n−1)/n·S. */
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* One step: axes that it goes over, on which dims. */
+/* One step: its collective, axes and dims. */
 typedef struct step {
     ds_opcode code;
     uint8_t axes[DS_SHARD_AXES], n_axes;
@@ -27,13 +27,13 @@ typedef struct steps {
     uint32_t n;
 } steps;
 
-/* Are the axes of the dim the first ones that it is to have? */
+/* Are the axes of the dim a prefix of its axes in `to`? */
 static bool is_prefix(const ds_layout *layout, const ds_layout *to, uint32_t d) {
     if (layout->n[d] && (layout->shares ^ to->shares) >> d & 1) return false;
     return layout->n[d] <= to->n[d] && memcmp(layout->axis[d], to->axis[d], layout->n[d]) == 0;
 }
 
-/* The dim that is to have the axis next; -1: none. */
+/* The dim whose next axis in `to` is this axis; -1: none. */
 static int next_home(const ds_layout *layout, const ds_layout *to, uint32_t axis) {
     for (uint32_t d = 0; d < to->rank; d++)
         if (is_prefix(layout, to, d) && layout->n[d] < to->n[d] &&
@@ -48,13 +48,14 @@ static step *add_step(steps *list, ds_opcode code, uint32_t dim) {
     return st;
 }
 
-/* The dim, which nothing splits yet, is to be split as it is in `to`. */
+/* Lets an unsplit dim be split as in `to`, by dp_shares or evenly. */
 static void take_shares(ds_layout *now, const ds_layout *to, uint32_t d) {
     uint8_t bit = (uint8_t)(1u << d);
     now->shares = (uint8_t)((now->shares & ~bit) | (to->shares & bit));
 }
 
-/* Scatters what can go straight to its dim, major axes first; then one all_reduce of the rest. */
+/* Scatters each axis that can go straight to its dim, major axes first; then one all_reduce of the
+ * rest. */
 static void reduce(const ds_layout *to, ds_layout *now, steps *list) {
     uint8_t todo = (uint8_t)((now->sum | now->max) & ~(to->sum | to->max));
     for (bool again = true; again;) {
@@ -84,7 +85,8 @@ static void reduce(const ds_layout *to, ds_layout *now, steps *list) {
     }
 }
 
-/* Joins a gather to one before it on the same dim: one collective over both axes. */
+/* Adds a gather; a gather right after a gather of the same dim becomes one collective over both
+ * axes. */
 static void gather(ds_layout *now, uint32_t d, steps *list) {
     uint8_t axis = now->axis[d][--now->n[d]];
     step *last = list->n ? &list->at[list->n - 1] : NULL;
@@ -122,7 +124,7 @@ static void unsplit(const ds_layout *to, ds_layout *now, steps *list) {
 static void plan(const ds_layout *from, const ds_layout *to, steps *list) {
     ds_layout now = *from;
     list->n = 0;
-    if (from->mesh != to->mesh) { /* sums are made where they are, the rest is one reshard */
+    if (from->mesh != to->mesh) { /* sum on the old mesh, then reshard once */
         ds_layout summed = now;
         summed.sum = summed.max = 0;
         reduce(&summed, &now, list);
@@ -239,13 +241,13 @@ ds_status ds_shard__move(ds_sharder *s, ds_use use, const ds_layout *to, ds_use 
     ds_layout from = ds_shard__layout(s, type);
     *out = use;
     if (ds_shard__same_layout(&from, to) || find_moved(s, &use, to, out)) return DS_OK;
-    /* Sums are made once: what was summed for somebody is moved on from there. */
+    /* Sums are made once: a value that was summed for another reader is moved from there. */
     ds_use start = !to->sum && !to->max ? ds_shard__resolved(s, use) : use;
     from = ds_shard__layout(s, ds_shard__type_of(s, &start));
     steps list;
     plan(&from, to, &list);
     *out = start;
-    bool exchanged = true; /* it has as many bytes as before */
+    bool exchanged = true; /* only all_to_alls so far: the same bytes */
     for (uint32_t i = 0; i < list.n; i++) {
         DS_TRY(emit(s, *out, &list.at[i], out, err));
         DS_HPUSH(&s->f.moved, ((ds_shard_moved){use, list.at[i].after, out->value}));

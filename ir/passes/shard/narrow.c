@@ -1,6 +1,7 @@
 /* Axes of size 1, taken out of a step on stages of several widths.
  *
- * While ops are given layouts all stages have the same axes (stage.c). In the text an axis of
+ * While the partitioner chooses layouts, all stages have the same axes (stage.c). In the text an
+ * axis of
  * size 1 would be noise: `[batch@dp, k]` on one replica is `[batch, k]`, a sum over one device is
  * its term, and a collective over nothing else is its operand. */
 #include "ir/passes/shard/internal.h"
@@ -12,7 +13,7 @@ typedef struct narrower {
     const ds_sharder *s;
     ds_map types; /* type → narrowed */
     ds_func *func;
-    ds_use *is; /* by value: what it stands for; by default itself */
+    ds_use *is; /* by value: its replacement; by default itself */
 } narrower;
 
 static bool is_one(const narrower *x, const ds_place *on, const char *axis) {
@@ -58,7 +59,7 @@ static bool same_splits(const ds_type *a, const ds_type *b) {
     return same;
 }
 
-/* Is there nothing left for the op to do? Its results are its operands then. */
+/* Drops an op that has nothing left to do: its results become its operands. */
 static bool drop(narrower *x, ds_op *op) {
     if (op->code == DS_OP_RESHARD) {
         const ds_type *from = ds_value_at(x->func, op->in[0].value)->type;

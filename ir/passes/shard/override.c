@@ -1,12 +1,12 @@
-/* What the strategy says of single ops: `"layer[*].fc1" = on @v [n: x, k: y]`.
+/* The strategy's overrides of single ops: `"layer[*].fc1" = on @v [n: x, k: y]`.
  *
- * An override says everything about its op: the mesh it is done on and the axes of each factor. A
- * weight that the op reads lies as the op wants it. The backward ops of that op (fc1.dx, fc1.dw)
- * follow it: the same dims of the same tensors are split. Products, convolutions, normalisations
- * have backward ops of the same letters. Others do not: a transpose's `a b -> b a` is one too, the
- * other way round; a sub's is a neg, which calls its dims _0, _1. So each letter of a backward op
- * gets the forward op's name of the dim that it stands for, where the result is a gradient of an
- * operand and so has its dims. */
+ * An override says everything about its op: the op's mesh and the axes of each factor. A weight
+ * that the op reads has the layout that the op wants. The backward ops of that op (fc1.dx, fc1.dw)
+ * follow it: the same dims of the same tensors are split. Backward ops of products, convolutions
+ * and normalisations have the forward op's letters. Others have not: the backward op of a transpose
+ * `a b -> b a` swaps the letters, and a sub's is a neg with dims _0, _1. A backward op whose result
+ * is a gradient of an operand has the operand's dims, so each of its letters gets the forward op's
+ * name for the same dim. */
 #include "ir/passes/shard/internal.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static bool is_gradient(const char *end) {
     return end[0] == 'd' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1);
 }
 
-/* The name of the forward op, from that of a backward op, or of a copy: fc1.dx, fc1.again → fc1; a
- * loss's gradient may be scaled, loss.dx.one → loss; NULL: it is neither. *end is what follows: dx,
+/* The name of the forward op, from the name of a backward op or of a copy: fc1.dx, fc1.again → fc1;
+ * a loss's gradient may be scaled, loss.dx.one → loss; NULL: neither. *end is the rest: dx,
  * again. */
 static const char *forward_name(ds_arena *arena, const char *name, const char **end) {
     const char *dot = strrchr(name, '.');
@@ -52,8 +52,8 @@ void ds_shard__find_names(ds_sharder *s) {
     if (s->step->strategy.ops) find_ops(s, &s->f.from->body);
 }
 
-/* The forward op's term whose gradient an op with that end of its name gives, of this many dims;
- * NULL: not known. A loss's dy is that of its second operand, an lstm's that of its result. */
+/* The forward op's term of `rank` dims whose gradient has the name's end; NULL: not known. A loss's
+ * dy is the gradient of its second operand, an lstm's dy of its result. */
 static const ds_rule_term *term_of(const ds_rule *forward, const char *end, uint32_t rank) {
     static const char *const first[] = {"dx", "da", "dq"}, *const second[] = {"dw", "db", "dy"};
     uint32_t i = DS_MAX_OPERANDS;
@@ -69,7 +69,7 @@ static const ds_rule_term *term_of(const ds_rule *forward, const char *end, uint
 }
 
 /* Names for the factors of `rule` by the dims of its first result, which are the dims of `term`.
- * A factor that is not among them has another meaning too if one of those had. */
+ * If a factor of the result gets another name, a factor outside of the result loses its name. */
 static void rename_factors(ds_rule *rule, const ds_rule *forward, const ds_rule_term *term) {
     char names[DS_MAX_FACTORS][DS_FACTOR_NAME_MAX] = {0};
     bool same = true;
@@ -106,7 +106,7 @@ ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop 
     if (!ops || joins) return DS_OK; /* what puts microbatches together is no op of the model */
     const char *name = ds_path_op_name(s->f.from, op);
     const char *end, *forward = forward_name(&s->unit->arena, name, &end);
-    const char *func = s->step->func->name; /* a microbatch's ops have the paths of the step's */
+    const char *func = s->step->func->name; /* a microbatch's ops have the step's paths */
     for (uint32_t i = 0; i < ops->n_items && !*override; i++) {
         const char *pattern = ops->items[i].name;
         *exact = ds_path_match(pattern, func, loops, name, NULL);
@@ -121,7 +121,7 @@ ds_status ds_shard__override(ds_sharder *s, const ds_op *op, const ds_path_loop 
 static ds_status find_home(ds_sharder *s, const ds_block *block, const ds_path_loop *loops,
                            const char *weight, ds_layout *home, bool *found, ds_error *err);
 
-/* A microbatch's function has the weights by the step's names. */
+/* Looks in a microbatch's function, which has weights under the step's names. */
 static ds_status find_home_in_callee(ds_sharder *s, const ds_func *callee, const char *weight,
                                      ds_layout *home, bool *found, ds_error *err) {
     const ds_func *caller = s->f.from;

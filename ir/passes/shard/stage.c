@@ -1,16 +1,16 @@
-/* Stages of several widths (stage_dp, stage_tp): which mesh an op is done on.
+/* Stages of several widths (stage_dp, stage_tp): the mesh of each op.
  *
- * Every stage is a mesh of its own, one device range after another. Stages that are equally wide do
- * not differ here: the first of them stands for all, and `pipeline` puts each chunk where it
- * belongs. All these meshes have the axes dp and tp in the strategy's order, also those of size 1:
- * a value that is split over dp in 1 part is split over dp in 4 on the next stage, so what the
- * model's hints say reaches a stage through one that splits nothing (narrow.c takes the axes
- * of size 1 out at the end).
+ * Every stage has its own mesh, one device range after another. Among equally wide stages, `shard`
+ * uses the first stage's mesh for all, and `pipeline` places each chunk on its stage. All these
+ * meshes have the axes dp and tp in the strategy's order, also axes of size 1: a value that is
+ * split over dp in 1 part is split over dp in 4 on the next stage, so the splits of the model's
+ * hints pass through a stage that splits nothing (narrow.c removes the axes of size 1 at the end).
  *
- * An op is done on the mesh of its chunk, as `pipeline` would cut the step (ds_pipe_chunks). What
- * it reads from a stage of another width comes by one reshard, in front of the op: sums are made
- * where they are, and it lies there as it did here. Nothing else crosses, so all reshards between
- * stages are ops of the function's own level, never of a loop's body. A constant is made again. */
+ * An op runs on the mesh of its chunk, as `pipeline` would cut the step (ds_pipe_chunks). An
+ * operand from a stage of another width comes by one reshard before the op: sums are made on the
+ * old stage, and the operand keeps its layout. Nothing else crosses, so all reshards between stages
+ * are ops of the function's own level, never of a loop's body. A constant is made again on each
+ * stage. */
 #include "ir/passes/pipeline/chunks.h"
 #include "ir/passes/shard/internal.h"
 
@@ -33,7 +33,8 @@ static void set_logical(ds_sharder *s, ds_shard_mesh *mesh, uint32_t stage) {
     s->zero = s->logical[DS_L_DP];
 }
 
-/* The mesh of each stage, and in `own` which of `meshes` stands for it. */
+/* Makes the mesh of each stage; `own` gets the number in `meshes` of the first mesh of that
+ * width. */
 static ds_status make_meshes(ds_sharder *s, uint8_t *own, ds_error *err) {
     ds_model_step *step = s->step;
     const ds_strategy *st = &step->strategy;
@@ -70,7 +71,8 @@ static ds_status make_meshes(ds_sharder *s, uint8_t *own, ds_error *err) {
     return DS_OK;
 }
 
-/* With two copies of the weights a chunk is on two stages, for which one text must do. */
+/* Finds the mesh of each chunk. With two copies of the weights a chunk is on two stages, which
+ * share one text and so must be equally wide. */
 static ds_status place_chunks(ds_sharder *s, const uint8_t *own, ds_error *err) {
     const ds_schedule_index *index = &s->step->schedule;
     s->mesh_of_chunk = DS_NEW_N(&s->unit->arena, uint8_t, index->n_chunks);
@@ -104,9 +106,9 @@ uint8_t ds_shard__home_mesh(const ds_sharder *s, uint32_t weight) {
     return s->mesh_of_chunk ? s->mesh_of_chunk[s->step->weights.at[weight].chunk] : 0;
 }
 
-/* ---- what crosses ---- */
+/* ---- values between stages ---- */
 
-/* The same splits on another mesh, but for those whose parts would not divide. */
+/* The same splits on another mesh, except splits that would not divide a dim. */
 static ds_layout carry_over(const ds_sharder *s, const ds_type *type, const ds_layout *from,
                             uint8_t mesh) {
     ds_layout to = *from;
@@ -118,7 +120,7 @@ static ds_layout carry_over(const ds_sharder *s, const ds_type *type, const ds_l
     return to;
 }
 
-/* The op that has no operands and makes the value; NULL: another one does. */
+/* The op that makes the value, if it has no operands; else NULL. */
 static const ds_op *constant(const ds_sharder *s, ds_value made) {
     const ds_op *op = ds_value_at(s->f.b.func, made)->def;
     return op && op->code >= DS_OP_FIRST_TABLE_OP && !op->n_in && op->n_out == 1 ? op : NULL;
@@ -171,7 +173,8 @@ typedef struct reader {
     ds_error *err;
 } reader;
 
-/* Values that the op makes itself, inside of its body, are not made yet. */
+/* Brings an operand to mesh `here`. Values that the op's own body makes do not exist yet and are
+ * skipped. */
 static void read_value(void *context, const ds_use *old) {
     reader *r = context;
     ds_sharder *s = r->s;

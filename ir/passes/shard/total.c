@@ -1,11 +1,10 @@
-/* `total` of scalars that lie unlike: the sums of squares of gradients, of which some are terms
+/* `total` of scalars of several layouts: the sums of squares of gradients, some of which are terms
  * over tp, some over dp too, and some whole on every device.
  *
- * Terms of one kind are added up where they are. Of the kinds the one over most axes is then
- * reduced over those that the next one has not, and joins it, until the sum is whole. What is whole
- * is added last, so it counts once, as in Megatron-LM, which leaves duplicates of tp out of the
- * norm (core/optimizer/clip_grads.py). There, one all_reduce goes over all of these groups
- * together. */
+ * Each device adds up its terms of one kind. The kind over most axes is then reduced over the axes
+ * that the next kind lacks, and joins the next kind, until the sum is whole. Whole values are added
+ * last, so they count once. Megatron-LM likewise leaves duplicates of tp out of the norm, but uses
+ * one all_reduce over all of these groups (core/optimizer/clip_grads.py). */
 #include "ir/passes/shard/internal.h"
 
 typedef struct kind {
@@ -38,7 +37,8 @@ static ds_status join(ds_sharder *s, totals *t, ds_use use, const char *name, ds
     return DS_OK;
 }
 
-/* The kind over most axes, last, and of the others the one over most. */
+/* Moves the kind over most axes to the end. Returns its axes that the most similar other kind
+ * lacks. */
 static uint8_t next_axes(totals *t) {
     uint32_t most = 0;
     uint8_t rest = 0;

@@ -1,14 +1,14 @@
-/* The walk of the partitioner: an op after the other, loops included, in program order.
+/* The walk of the partitioner: op after op, loops included, in program order.
  *
- * Each op is given layouts for its operands (choose.c), the operands are moved there
- * (move.c), the op table says what comes out.
+ * For each op the partitioner chooses layouts of operands (choose.c) and moves the operands
+ * (move.c); the op table infers the results.
  *
- * A carry has one layout at every turn: that of its initial value, or, where the body gives it
- * another one, that; so a body may be walked again, the last time for good. Zeros are made where
- * it is known how they should lie, since they lie anywhere for nothing. */
+ * A carry has one layout at every turn: the layout that the body gives it, else the layout of its
+ * initial value. So a body may be walked several times, and only the last walk stays. Zeros cost
+ * nothing in any layout, so zeros are made when an op's choice has settled their layout. */
 #include "ir/passes/shard/internal.h"
 
-/* ---- what is known of values ---- */
+/* ---- facts about values ---- */
 
 const ds_type *ds_shard__type_of(const ds_sharder *s, const ds_use *use) {
     return ds_use_type(s->unit, s->f.b.func, use);
@@ -54,7 +54,7 @@ static ds_status make_zeros(ds_sharder *s, ds_value old, const ds_layout *layout
     return ds_shard__put(s, op, &(ds_shard_value){0}, err);
 }
 
-/* What an old use is now; zeros are made whole. */
+/* The new use of an old use; zeros are made whole. */
 ds_status ds_shard__read(ds_sharder *s, const ds_use *old, ds_use *out, ds_error *err) {
     if (is_pending(s, old->value)) DS_TRY(ds_shard__flush(s, err));
     if (s->f.state[old->value.i] == DS_SHARD_ZEROS) {
@@ -78,8 +78,8 @@ static saved save(const ds_sharder *s) {
     return (saved){ds_build_here(&s->f.b), s->f.moved.n, s->f.pending.n, s->f.backward};
 }
 
-/* Where n moves were known: none of them any more if the backward pass has begun since, and others
- * stand in their places. */
+/* The number of moves to keep of the n known before: none if the backward pass has begun since,
+ * because it forgets earlier moves and overwrites their entries. */
 static uint32_t moves_of(const ds_sharder *s, uint32_t n, bool backward) {
     return s->f.backward == backward ? n : 0;
 }
@@ -94,7 +94,6 @@ static void go_back(ds_sharder *s, const saved *at) {
 
 /* ---- table ops ---- */
 
-/* The partial sums of a value that leaves its op are made, wherever such a value goes. */
 ds_status ds_shard__resolve(ds_sharder *s, ds_use use, ds_use *out, ds_error *err) {
     *out = ds_shard__resolved(s, use);
     ds_layout now = layout_of(s, *out);
@@ -108,7 +107,7 @@ static bool is_optimizer(const ds_op *op) {
     return ds_op_desc_of(op->code)->flags & DS_OPF_OPTIMIZER;
 }
 
-/* A weight that ZeRO splits is gathered to where its hint wants it. */
+/* Gathers a weight that ZeRO splits to the layout of its hint. */
 static ds_status gather_weight(ds_sharder *s, ds_use *use, ds_error *err) {
     const ds_shard_value *info = ds_shard__value(s, use->value);
     if (!info->weight) return DS_OK;
@@ -126,7 +125,7 @@ static bool is_zeros(const ds_sharder *s, const ds_use *old) {
     return s->f.state[old->value.i] == DS_SHARD_ZEROS;
 }
 
-/* The operands as they lie; zeros only if they are wanted, as stand-ins. */
+/* Reads the operands in their present layouts; makes zeros only if `zeros`, as stand-ins. */
 static ds_status operands(ds_sharder *s, const ds_op *op, bool zeros, ds_use *in, ds_error *err) {
     for (uint32_t i = 0; i < op->n_in; i++) {
         if (!zeros && is_zeros(s, &op->in[i])) continue;
@@ -150,7 +149,7 @@ static ds_status move_operands(ds_sharder *s, const ds_op *op, const ds_shard_ch
     return DS_OK;
 }
 
-/* A result whose type inference takes from the text: made as it is wanted. */
+/* Does inference take the op's result type from the text? The wanted type is then written. */
 static bool takes_written_type(const ds_op *op) {
     return op->code == DS_OP_CAST || op->code == DS_OP_EXPAND || op->code == DS_OP_FILL ||
            op->code == DS_OP_EMBEDDING_GRAD;
@@ -164,7 +163,7 @@ static void copy_shape(ds_sharder *s, const ds_op *old, ds_op *op) {
     ds_build_attr_exprs(&s->f.b, op, "shape", dims, type->rank);
 }
 
-/* The op takes the array of its operands. */
+/* Puts the op; the op keeps the array `in`. */
 static ds_status emit(ds_sharder *s, const ds_op *old, ds_use *in, const ds_shard_choice *choice,
                       ds_op **out, ds_error *err) {
     ds_builder *b = &s->f.b;
@@ -187,7 +186,7 @@ static ds_status emit(ds_sharder *s, const ds_op *old, ds_use *in, const ds_shar
     return ds_shard__put(s, op, &(ds_shard_value){0}, err);
 }
 
-/* What is known of the operands holds for the results. */
+/* Carries facts about operands over to the results. */
 static ds_status know_results(ds_sharder *s, const ds_op *old, const ds_use *in,
                               const ds_value *made, const ds_shard_choice *choice, ds_error *err) {
     for (uint32_t i = 0; i < old->n_out; i++) {
@@ -207,7 +206,7 @@ static ds_status know_results(ds_sharder *s, const ds_op *old, const ds_use *in,
     return DS_OK;
 }
 
-/* An updated weight lies as the weight did. */
+/* Moves an updated weight to the weight's layout. */
 static ds_status settle_update(ds_sharder *s, const ds_op *old, ds_value made,
                                const ds_layout *weight, ds_error *err) {
     ds_use moved;
@@ -225,7 +224,7 @@ static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_sh
         choice->out[0] = ds_shard__whole(s, ds_value_at(s->f.from, old->out[0])->type->rank);
         return DS_OK;
     }
-    if (is_optimizer(old)) { /* where the states lie: they are not moved */
+    if (is_optimizer(old)) { /* states are not moved */
         ds_layout states = layout_of(s, in[old->n_in > 2 ? old->n_in - 1 : 0]);
         for (uint32_t i = 0; i < DS_MAX_OPERANDS; i++) choice->in[i] = choice->out[i] = states;
         return DS_OK;
@@ -243,7 +242,7 @@ static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_sh
     return ds_shard__choose(s, old, in, choice, err);
 }
 
-/* What becomes several ops; *made stays NULL where the op is done as it is. */
+/* Ops that become several ops; *made stays NULL if the op stays one op. */
 static ds_status rewrite(ds_sharder *s, const ds_op *old, ds_use *in, const ds_shard_choice *choice,
                          const ds_value **made, ds_error *err) {
     switch (old->code) {
@@ -285,7 +284,7 @@ static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     DS_TRY(operands(s, old, true, in, err));
     ds_layout first = old->n_in ? layout_of(s, in[0]) : ds_shard__whole(s, 0);
     DS_TRY(choose(s, old, in, &choice, err));
-    if (zeros) { /* they stood in while layouts were chosen */
+    if (zeros) { /* zeros were stand-ins for the choice */
         go_back(s, &before);
         DS_TRY(operands(s, old, false, in, err));
     }
@@ -308,8 +307,8 @@ static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
 
 typedef struct carried {
     ds_layout layout;
-    bool known; /* zeros whose layout the body has yet to say are not */
-    bool zeros; /* the initial value is zeros: it may lie anywhere, be partial too */
+    bool known; /* false: zeros, until the body gives a layout */
+    bool zeros; /* the initial value is zeros, which may have any layout, partial too */
     uint8_t seq;
 } carried;
 
@@ -351,7 +350,7 @@ static ds_status move_inits(ds_sharder *s, const ds_op *loop, const carried *car
     return DS_OK;
 }
 
-/* In the first walk a carry that starts from zeros is zeros itself: the body says how it lies. */
+/* In the first walk a carry that starts from zeros is zeros itself: the body gives the layout. */
 static void open_loop(ds_sharder *s, const ds_op *old, const carried *carry, const ds_use *init) {
     ds_op *loop = ds_build_for(&s->f.b, old->index, old->lo, old->hi);
     loop->loc = old->loc;
@@ -368,7 +367,8 @@ static void open_loop(ds_sharder *s, const ds_op *old, const carried *carry, con
     }
 }
 
-/* Does each carry end a turn as it began it? If not, the layouts are set to what the body gave. */
+/* Does each carry end a turn in the layout in which it began? If not, sets the layout to the body's
+ * and *again. */
 static ds_status settle(ds_sharder *s, const ds_op *yield, carried *carry, uint32_t n, bool *again,
                         ds_error *err) {
     *again = false;
@@ -390,8 +390,8 @@ static ds_status settle(ds_sharder *s, const ds_op *yield, carried *carry, uint3
     return DS_OK;
 }
 
-/* A value that the backward pass wants otherwise is kept so, or so too: then known->twin is the
- * place among the results, of which there are *n. */
+/* Keeps a value in the layout that the backward pass reads, in place of the value or beside it.
+ * Beside it, known->twin is the twin's place among the *n results. */
 static void keep_twin(ds_sharder *s, ds_use *use, ds_shard_value *known, ds_use *uses,
                       uint32_t *n) {
     const ds_shard_value *value = ds_shard__value(s, use->value);
@@ -407,7 +407,8 @@ static void keep_twin(ds_sharder *s, ds_use *use, ds_shard_value *known, ds_use 
     uses[(*n)++] = twin;
 }
 
-/* What is kept stays as it is, also a term of a sum, unless the sum has been made already. */
+/* Ends the loop. A kept value keeps its layout, even as a term of a sum, unless the sum exists
+ * already. */
 static ds_status end_loop(ds_sharder *s, const ds_op *old, const ds_op *yield, const carried *carry,
                           ds_error *err) {
     ds_use *uses = DS_NEW_N(&s->unit->arena, ds_use, 2 * yield->n_in + 1);
@@ -433,7 +434,7 @@ static ds_status end_loop(ds_sharder *s, const ds_op *old, const ds_op *yield, c
     return DS_OK;
 }
 
-#define MAX_WALKS 3 /* of a body that are taken back: for zeros, for layouts, for what follows */
+#define MAX_WALKS 3 /* that may be undone: for zeros, for layouts, for layouts that follow */
 
 static ds_status for_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     carried *carry = DS_NEW_N(&s->unit->arena, carried, old->n_in + 1);
