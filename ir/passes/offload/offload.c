@@ -1,20 +1,20 @@
-/* The offload pass: what a device does not need now is kept in its host's memory.
+/* The offload pass: values wait in the host's memory while the device does not need them.
  *
  *   activations  values that forward loops keep for the backward pass: offloaded in the turn that
  *                makes them, reloaded in the turn that reads them
  *   optimizer    states and master copies: arguments and results on the host, reloaded for the
  *                update, offloaded after it
- *   weights      the same; and reloaded by every turn of a loop, forward and backward
+ *   weights      like states; also reloaded in every turn of a loop, forward and backward
  *
- * It works on the program that shard has made, in place: there every value that is kept, every
- * part of a state and all communication is written out, so what is offloaded is each device's own
- * part, and what shard has moved is offloaded as it is read. When what is reloaded, and what waits
- * for offloads to end, is the business of `overlap`.
+ * The pass works in place on the program that shard has made. There every kept value, every part of
+ * a state and all communication is written out, so each device offloads its own part, and a value
+ * that shard has moved is offloaded in the layout that is read. `overlap` decides when values are
+ * reloaded, and which ops wait for offloads to end.
  *
  * Sources: PyTorch's saved-tensor hooks (torch.autograd.graph.save_on_cpu) and Transformer Engine's
  * cpu_offload for activations; FSDP's CPUOffload and DeepSpeed's ZeRO-Infinity (arXiv:2104.07857)
- * for weights and states. There the CPU may update the weights (ZeRO-Offload, arXiv:2101.06840);
- * hosts compute nothing here, so states travel to the device and back. */
+ * for weights and states. In DeepSpeed the CPU may also update the weights (ZeRO-Offload,
+ * arXiv:2101.06840); here hosts compute nothing, so states travel to the device and back. */
 #include "ir/passes/build/copy.h"
 #include "ir/passes/build/edit.h"
 #include "ir/passes/passes.h"
@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When an op runs. What is reloaded serves the readers of one block and phase. */
+/* When an op runs. A reload serves the readers of one block and phase. */
 typedef enum phase { FORWARD, BACKWARD, UPDATE } phase;
 
 typedef struct offloader {
@@ -31,9 +31,9 @@ typedef struct offloader {
     ds_map forward; /* ops that the model's results depend on */
     ds_map updates; /* values that updates read */
     ds_map copies;  /* value → 1 + its copy on the host */
-    bool *stays;    /* by value: a family that has to be on the device */
+    bool *stays;    /* by value: the family has to be on the device */
     bool *read;     /* by value: the backward pass reads an element of the family */
-    ds_value *into; /* by value: the family of an outer loop that it is kept in */
+    ds_value *into; /* by value: the family of an outer loop that keeps the value */
     uint32_t n_sent, n_received;
 } offloader;
 
@@ -51,7 +51,7 @@ static void set_host(offloader *o, ds_value value) {
     info->type->host = true;
 }
 
-/* A family that is named, not one of its elements. */
+/* Does the use name a whole family? */
 static bool is_whole(const offloader *o, const ds_use *use) {
     return info_of(o, use->value)->n_binders && !use->n_index;
 }
@@ -122,7 +122,7 @@ static uint32_t result_of(const ds_op *op, ds_value value) {
     return i;
 }
 
-/* What the loop keeps as result i it keeps on the host. */
+/* Makes the loop keep result i on the host. */
 static void keep_on_host(offloader *o, ds_op *loop, uint32_t i) {
     ds_op *yield = loop->body->ops[loop->body->n_ops - 1];
     ds_use *use = &yield->in[i];
@@ -160,7 +160,7 @@ static void note_reads(offloader *o, const ds_block *block, const ds_op *around)
     }
 }
 
-/* Is result i of a forward loop there for the backward pass alone? */
+/* Does only the backward pass read result i of a forward loop? */
 static bool is_saved(const offloader *o, const ds_op *loop, uint32_t i) {
     ds_value family = loop->out[i];
     for (; !o->stays[family.i]; family = o->into[family.i]) {
@@ -170,7 +170,7 @@ static bool is_saved(const offloader *o, const ds_op *loop, uint32_t i) {
     if (o->stays[family.i]) return false;
     const ds_use *use = &ds_block_end(loop->body)->in[i];
     const ds_value_info *info = info_of(o, use->value);
-    if (use->n_index) return false; /* an element of what is kept elsewhere */
+    if (use->n_index) return false; /* an element of a family kept elsewhere */
     if (info->n_binders)
         return !info->is_arg && info->def->code == DS_OP_FOR &&
                ds_block_find(o->edit.func, loop->body, use->value) < loop->body->n_ops &&
@@ -217,7 +217,7 @@ static void receive_args(offloader *o, const char *role) {
     }
 }
 
-/* What the step returns as result i it returns on the host. */
+/* Makes the step return result i on the host. */
 static void return_on_host(offloader *o, uint32_t i) {
     ds_func *func = o->edit.func;
     ds_use *use = &func->body.ops[func->body.n_ops - 1]->in[i];
@@ -232,8 +232,8 @@ static void return_on_host(offloader *o, uint32_t i) {
     func->results[i]->host = true;
 }
 
-/* The optimizer pass returns the model's results, gradients where they are kept, then weights, then
- * states and masters. */
+/* Finds states by their order: the optimizer pass returns the model's results, gradients if they
+ * are kept, then weights, then states and masters. */
 static void return_state(offloader *o, uint32_t what) {
     const ds_model_step *step = o->step;
     uint32_t n = step->weights.n;
@@ -247,7 +247,7 @@ static void return_state(offloader *o, uint32_t what) {
 
 /* ---- reading ---- */
 
-/* What has been reloaded in a block. */
+/* A value that has been reloaded in a block. */
 typedef struct reloaded {
     ds_use from;
     phase phase;
@@ -272,16 +272,16 @@ static ds_value reload(offloader *o, ds_block *block, uint32_t at, const ds_use 
     return op->out[0];
 }
 
-/* Passed on as it is, on the host? */
+/* Does the op pass operand k on, on the host? */
 static bool passes_on(const offloader *o, const ds_op *op, uint32_t k, const ds_op *around) {
     if (op->code == DS_OP_YIELD) return is_host(o, around->out[k]);
     return op->code == DS_OP_RELOAD || op->code == DS_OP_RETURN || op->code == DS_OP_CALL ||
            is_whole(o, &op->in[k]);
 }
 
-/* A turn's reloads stand at its beginning, in the order in which they are needed; elsewhere, and of
- * what is made in the turn itself, right before the first reader. Returns how many ops came before
- * op i. */
+/* Reloads op i's operands. Reloads in a turn are put at the turn's beginning, in the order of their
+ * readers; outside of loops, and for values that the turn makes, right before the first reader.
+ * Returns the number of ops put before op i. */
 static uint32_t reload_operands(offloader *o, ds_block *block, uint32_t i, const ds_op *around,
                                 uint32_t *start, reloads *known) {
     ds_op *op = block->ops[i];
@@ -317,7 +317,7 @@ static void reload_reads(offloader *o, ds_block *block, const ds_op *around) {
 
 /* ---- the pass ---- */
 
-/* What the strategy asks for and the step does not have. */
+/* Refuses a strategy that asks for values which the step does not have. */
 static ds_status nothing_to_offload(const ds_model_step *step, uint32_t activations,
                                     uint32_t states, ds_error *err) {
     uint32_t what = step->strategy.offload;

@@ -1,17 +1,17 @@
 /* Clipping: gradients are scaled by min(1, clip_norm / (norm + 1e-6)), norm being the root of the
  * sum of the squares of all elements of all gradients (Pascanu et al., arXiv:1211.5063; the formula
- * as torch.nn.utils.clip_grad_norm_ and Megatron-LM's optimizer/clip_grads.py have it).
+ * of torch.nn.utils.clip_grad_norm_ and Megatron-LM's optimizer/clip_grads.py).
  *
- *     %w.grad.done = after(%w.grad)                     the gradient as its optimizer wants it
+ *     %w.grad.done = after(%w.grad)                     in the layout that the optimizer reads
  *     %w.grad.square = sum_squares(%w.grad.done)        families: added up turn by turn
  *     %square = total(%a.grad.square, %b.grad.square)   of one chunk of a pipeline
  *     %clip = clip_factor(%square, …) {max_norm = 1.0}  of all chunks; once for each chunk
  *     %w.grad.clipped = mul(%w.grad.done, %clip)
  *
- * So no weight is updated before all gradients of all stages are there. A weight that several
- * chunks read counts once. `shard` makes `total` one sum of what each device has, with as few
- * all_reduces as layouts differ (shard/total.c): what devices hold in common counts once;
- * `pipeline` adds the chunks' sums up by an all_reduce across the stages. */
+ * So no weight is updated before all gradients of all stages are final. A weight that several
+ * chunks read counts once. `shard` makes `total` one sum over all devices, with one all_reduce for
+ * each difference in layout (shard/total.c); values that devices hold in common count once.
+ * `pipeline` adds up the chunks' sums by an all_reduce across the stages. */
 #include "ir/passes/optimizer/internal.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static const ds_value_info *info_of(const ds_clip *c, uint32_t w) {
 
 /* ---- squares ---- */
 
-/* Of one element: the gradient that is done, and the sum of its squares. */
+/* Marks one gradient, or element of a family, as final, and sums its squares. */
 static ds_status square_one(ds_clip *c, uint32_t w, ds_use gradient, ds_value *done,
                             ds_value *square, ds_error *err) {
     DS_TRY(ds_build_unary(c->b, DS_OP_AFTER, named(c, w, ".done"), gradient, done, err));
@@ -35,7 +35,7 @@ static ds_status square_one(ds_clip *c, uint32_t w, ds_use gradient, ds_value *d
                           err);
 }
 
-/* The weights of a range, their sums so far, and the gradients that are done. */
+/* The weights of a range, their sums so far, and their final gradients. */
 typedef struct range {
     const uint32_t *weights;
     uint32_t n;
@@ -57,7 +57,7 @@ static ds_status square_turn(ds_clip *c, range *r, uint32_t depth, ds_error *err
     return DS_OK;
 }
 
-/* One loop a binder. */
+/* Puts one loop a binder. */
 static ds_status square_range(ds_clip *c, range *r, uint32_t depth, ds_error *err) {
     const ds_value_info *info = info_of(c, r->weights[0]);
     if (depth == info->n_binders) return square_turn(c, r, depth, err);
@@ -132,7 +132,8 @@ static uint32_t n_chunks(const ds_clip *c) {
     return n;
 }
 
-/* totals[chunk]: the sum over its weights; of one that several chunks read, in the first. */
+/* totals[chunk]: the sum over the chunk's weights; a weight that several chunks read counts in the
+ * first. */
 static ds_status put_totals(ds_clip *c, ds_value *totals, uint32_t n, ds_error *err) {
     for (uint32_t k = 0; k < n; k++) {
         ds_op *op = ds_build_op(c->b, DS_OP_TOTAL);

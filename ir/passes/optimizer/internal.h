@@ -13,15 +13,15 @@ bool ds_optimizer__same_range(const ds_model_step *step, const ds_func *func, ui
 typedef struct ds_clip {
     ds_model_step *step;
     ds_builder *b;
-    ds_use *gradient; /* by weight; a whole family where the weight is one */
+    ds_use *gradient; /* by weight; a whole family if the weight is a family */
     ds_value *square; /* by weight: the sum of its squares */
     ds_use *factor;   /* by weight, in its gradient's dtype */
 } ds_clip;
 
-/* Writes the norm of all gradients, and what they are to be scaled by; `gradient` is set before,
- * and afterwards is what is to be scaled. */
+/* Writes the norm of all gradients and the factors that scale them. The caller sets `gradient`;
+ * afterwards `gradient` has the final gradients, to be scaled. */
 ds_status ds_clip__norm(ds_clip *c, ds_error *err);
-/* One weight's gradient (an element, of a family), scaled. */
+/* Scales one weight's gradient, or one element of a family. */
 ds_status ds_clip__scale(ds_clip *c, uint32_t weight, ds_use gradient, ds_use *out, ds_error *err);
 
 #endif

@@ -41,7 +41,7 @@ static uint32_t n_parts(const updater *u, const ds_step_weight *w) {
     return 1 + u->n_states + (w->master.i != UINT32_MAX);
 }
 
-/* ---- what the scenario asks for ---- */
+/* ---- the scenario's optimizer ---- */
 
 static ds_status choose(updater *u, ds_error *err) {
     const ds_train *train = &u->step->train;
@@ -97,7 +97,8 @@ static void set_rates(updater *u, ds_op *op) {
 
 /* ---- arguments ---- */
 
-/* %w.m; of a chunk's weight {input = "w.m"} too, since the model has one state for all chunks. */
+/* %w.m; a chunk's weight also gets {input = "w.m"}, since the model has one state for all
+ * chunks. */
 static ds_value state_arg(updater *u, const ds_step_weight *w, const char *part, ds_dtype dtype) {
     ds_arena *arena = &u->step->unit->arena;
     const ds_value_info *info = ds_value_at(u->b.func, w->arg);
@@ -111,7 +112,8 @@ static ds_value state_arg(updater *u, const ds_step_weight *w, const char *part,
                         attrs.attrs, attrs.n_attrs);
 }
 
-/* Mixed precision: the weights that ops read are rounded from a wider copy. */
+/* Adds states, and with mixed precision master copies: ops read weights rounded from wider
+ * copies. */
 static void make_args(updater *u) {
     ds_model_step *step = u->step;
     const ds_train *train = &step->train;
@@ -182,7 +184,7 @@ static ds_status update_one(updater *u, uint32_t i, const ds_expr *at, uint32_t 
     return ds_build_put(&u->b, op, err);
 }
 
-/* One loop a binder; in the innermost every weight of the range. */
+/* Puts one loop a binder; the innermost loop updates every weight of the range. */
 static ds_status update_range(updater *u, uint32_t lead, ds_expr *at, uint32_t depth,
                               ds_error *err) {
     ds_model_step *step = u->step;
@@ -195,7 +197,7 @@ static ds_status update_range(updater *u, uint32_t lead, ds_expr *at, uint32_t d
     if (!leaf) DS_TRY(update_range(u, lead, at, depth + 1, err));
     uint32_t n_kept = 0; /* a pipeline has many chunks, and few weights in each */
     DS_VEC(uint32_t) members = {0};
-    for (uint32_t i = lead + 1; i-- > 0;) { /* none behind it: those are done */
+    for (uint32_t i = lead + 1; i-- > 0;) { /* later weights are done */
         if (!same_range(u, i, lead)) continue;
         DS_PUSH(&step->unit->arena, &members, i);
         n_kept += n_parts(u, &step->weights.at[i]);

@@ -1,11 +1,11 @@
 /* Shared by the files of the project pass; not a public header.
  *
- *   project.c         ranks, arguments, results, scenario; the pass
- *   view.c    expressions, places and boxes as one rank sees them
- *   walk.c    blocks, loops, calls, regions
- *   op.c      ops, and attributes that depend on where a shard lies
- *   comm.c    collectives and sends
- *   reshard.c reshard as the steps that it stands for */
+ *   project.c  ranks, arguments, results, scenario; the pass
+ *   view.c     expressions, places and boxes as one rank sees them
+ *   walk.c     blocks, loops, calls, regions
+ *   op.c       ops, and attributes that depend on where a shard lies
+ *   comm.c     collectives and sends
+ *   reshard.c  reshard as the steps that it stands for */
 #ifndef DS_PASSES_PROJECT_INTERNAL_H
 #define DS_PASSES_PROJECT_INTERNAL_H
 

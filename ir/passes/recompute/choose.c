@@ -1,13 +1,13 @@
 /* Which ops run again, by the strategy's knob.
  *
- *   full       the bodies of loops (a turn of a loop is a layer: its carries are kept, all that is
- *              made in it is made again), and outside of loops the calls that were inlined there:
- *              ops whose names begin alike, "a1.conv.y" and "a1.sum". What other forward ops read
- *              of a call is kept. All ops of a turn or a call run again, also those whose results
- *              the backward pass has no use for, as torch.utils.checkpoint and Megatron do.
- *   selective  the core of attention: the fused op; or, where it is written out, what leads from
- * the product of two activations to a softmax, the softmax, and its dropout. paths      the ops
- * that match, each as far as its results are needed. */
+ *   full       the bodies of loops: a turn of a loop is a layer, whose carries are kept, and every
+ *              other value of the turn is made again. Outside of loops, the inlined calls: ops
+ *              whose names begin alike, "a1.conv.y" and "a1.sum". Values of a call that other
+ *              forward ops read are kept. All ops of a turn or a call run again, also ops whose
+ *              results the backward pass does not use, as in torch.utils.checkpoint and Megatron.
+ *   selective  the core of attention: the fused op; or, written out, the ops from the product of
+ *              two activations to a softmax, the softmax, and its dropout.
+ *   paths      the ops that match, each only if its results are needed. */
 #include "ir/passes/build/path.h"
 #include "ir/passes/recompute/internal.h"
 
@@ -25,14 +25,14 @@ static bool is_forward_op(const ds_again_op *info) {
 
 /* ---- full ---- */
 
-/* The call at the function's level that the op was in; NULL: none. */
+/* The outermost inlined call of an op outside of loops, by its name; NULL: none. */
 static const char *call_of(const ds_again *a, const ds_again_op *info) {
     const char *name = ds_path_op_name(a->old, info->op), *dot = strchr(name, '.');
     if (!dot || info->home || !is_forward_op(info)) return NULL;
     return ds_intern_n(&a->unit->strings, name, (size_t)(dot - name));
 }
 
-/* Values of a call that are read by forward ops outside of it, or returned, stay. */
+/* Keeps values of a call that other forward ops read, or that are returned. */
 static void keep_outputs(ds_again *a) {
     for (uint32_t i = 0; i < a->ops.n; i++) {
         const ds_again_op *reader = &a->ops.at[i];
@@ -46,7 +46,8 @@ static void keep_outputs(ds_again *a) {
     }
 }
 
-/* The backward pass begins where the loss is made: doing it again would keep nothing for long. */
+/* Does the op make a result of the model? The backward pass begins right after the loss, so running
+ * the loss's call again would free no memory in between. */
 static bool makes_result(const ds_again *a, const ds_again_op *info) {
     const ds_op *end = ds_block_end(&a->old->body);
     for (uint32_t i = 0; i < a->step->n_model_results && i < end->n_in; i++)
@@ -63,7 +64,8 @@ static uint32_t end_of_call(const ds_again *a, uint32_t i, bool *result) {
     return i;
 }
 
-/* Of a block only what its first turn begins with is kept. */
+/* Lets the carries of the loop over a block's turns be made again: only the block's first carries
+ * are kept. */
 static void choose_carries(ds_again *a, const ds_op *loop) {
     for (uint32_t i = 0; i < loop->n_args; i++) a->again[loop->args[i].i] = true;
 }
@@ -139,7 +141,7 @@ static bool is_read_by_product(const ds_again *a, ds_value value) {
     return false;
 }
 
-/* The dropout or cast that alone reads the value, or NULL. */
+/* The value's only forward reader, if this reader is a dropout or cast; else NULL. */
 static ds_again_op *only_reader(ds_again *a, ds_value value) {
     ds_again_op *found = NULL;
     for (uint32_t i = 0; i < a->ops.n; i++) {

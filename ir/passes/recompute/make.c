@@ -1,9 +1,9 @@
 /* Forward ops once more, in the backward pass.
  *
- * An op runs again together with its group and with all that runs again and that these read, in the
- * order of the forward pass. What has run is remembered with the block that it is in, for readers
- * there and in loops inside. A block of turns runs again as a loop of its own, before the loop that
- * reads its values. */
+ * An op runs again together with its group and all chosen ops on which they depend, in the order of
+ * the forward pass. Each copy is remembered with its block, for readers in this block and in inner
+ * loops. A block of turns runs again as a loop of its own, before the loop that reads its
+ * values. */
 #include "ir/passes/build/path.h"
 #include "ir/passes/recompute/internal.h"
 
@@ -15,7 +15,7 @@ static ds_arena *arena_of(const ds_again *a) {
     return &a->unit->arena;
 }
 
-/* ---- what is made again ---- */
+/* ---- ops made again ---- */
 
 /* An op that has to run again, and the turns. */
 typedef struct item {
@@ -61,7 +61,7 @@ static void add_item(work *w, uint32_t op, const ds_expr *at) {
     DS_HPUSH(&w->items, it);
 }
 
-/* The op and its group. */
+/* Adds the op and its group. */
 static void add_group(work *w, uint32_t op, const ds_expr *at) {
     const ds_again_op *all = w->a->ops.at;
     add_item(w, op, at);
@@ -71,7 +71,7 @@ static void add_group(work *w, uint32_t op, const ds_expr *at) {
     }
 }
 
-/* Everything that the items read and that runs again too. */
+/* Adds the ops that make the items' operands, if these run again too. */
 static void add_operands(work *w) {
     for (uint32_t i = 0; i < w->items.n; i++) {
         const item it = w->items.at[i];
@@ -111,7 +111,7 @@ static void name_copy(ds_again *a, const ds_op *old, ds_op *op) {
         ds_build_attr_text(&a->b, op, "name", name);
 }
 
-/* The op without operands and results. */
+/* Begins a copy, without operands and results. */
 static ds_op *begin_copy(ds_again *a, const ds_op *old, const ds_again_turns *t) {
     ds_op *op = ds_build_op(&a->b, old->code);
     op->loc = old->loc;
@@ -185,7 +185,7 @@ static ds_again_block *find_block(ds_again *a, const ds_again_loop *loop, const 
     return NULL;
 }
 
-/* What an op of the block reads: values of this run, or what was kept. */
+/* The new use that an op of the block reads: a value of this run, or a kept value. */
 static ds_use in_block(ds_again *a, const ds_again_block *block, const ds_use *use,
                        const ds_expr *at) {
     if (a->home[use->value.i] == block->loop) return ds_use_of(block->map[use->value.i]);
@@ -262,7 +262,7 @@ static bool mentions(const ds_again *a, const ds_expr *at, uint32_t n, const cha
     return false;
 }
 
-/* Runs what the block's ops read of blocks, where that does not depend on `index`. */
+/* Runs the blocks whose values the ops of `body` read, if their turns do not depend on `index`. */
 static ds_status prepare(ds_again *a, const ds_block *body, const char *index,
                          const ds_again_loop *where, ds_error *err) {
     for (uint32_t i = 0; i < body->n_ops; i++) {

@@ -1,5 +1,5 @@
-/* From a read in the backward pass to the value that is read: made by which op, in which turns of
- * the loops around it. And back: how a value is read that is kept. */
+/* From a read in the backward pass to the op and the turns that made the value; and back, from a
+ * kept value to its new use. */
 #include "ir/passes/recompute/internal.h"
 
 #include <string.h>
@@ -8,10 +8,10 @@ static ds_arena *arena_of(const ds_again *a) {
     return &a->unit->arena;
 }
 
-/* ---- turns in the place of indices ---- */
+/* ---- turns in place of indices ---- */
 
-/* `at` may mention indices of the same names that mean other loops, so each goes through a name
- * that no text has. */
+/* A name that no text has. `at` may use the same index names for other loops, so each index is
+ * first replaced by a hidden name. */
 static const char *hidden(const ds_again *a, const ds_again_loop *loop) {
     return ds_intern(&a->unit->strings, ds_arena_printf(arena_of(a), "\2%u", loop->depth));
 }
@@ -46,9 +46,10 @@ ds_attr ds_again__put_attr(const ds_again_turns *t, ds_attr attr) {
     return attr;
 }
 
-/* ---- from a read to what it reads ---- */
+/* ---- from a read to the value ---- */
 
-/* The result of the loop that the value is, if it is one that is kept; else UINT32_MAX. */
+/* The number of the forward loop's result that the value is, if the loop keeps it; else
+ * UINT32_MAX. */
 static uint32_t kept_result(const ds_again *a, ds_value value) {
     const ds_again_op *def = ds_again__def(a, value);
     if (!def || def->op->code != DS_OP_FOR || !def->forward) return UINT32_MAX;
@@ -74,7 +75,7 @@ static void trace(const ds_again *a, ds_again_value *x) {
     }
 }
 
-/* What an op reads that runs for the turns `at` of the loops around it. */
+/* The value that an op reads when it runs for the turns `at` of the loops around it. */
 ds_again_value ds_again__operand(const ds_again *a, const ds_use *use, const ds_again_loop *home,
                                  const ds_expr *at) {
     ds_again_value x = {
@@ -100,9 +101,9 @@ ds_again_value ds_again__trace(const ds_again *a, const ds_use *use) {
     return x;
 }
 
-/* ---- what is kept ---- */
+/* ---- kept values ---- */
 
-/* The old family over the turns of `loop` in which the value is kept, if there is one. */
+/* Finds the old family over the turns of `loop` that keeps the value. */
 static bool old_family(const ds_again_loop *loop, ds_value value, ds_value *out) {
     const ds_op *yield = ds_block_end(loop->op->body);
     for (uint32_t i = yield->n_in - yield->n_keep; i < yield->n_in; i++)
@@ -113,7 +114,8 @@ static bool old_family(const ds_again_loop *loop, ds_value value, ds_value *out)
     return false;
 }
 
-/* The new family of an old value over all loops around it: the old ones as far as there are any. */
+/* The new family of an old value over all loops around it; uses the copies of old families if they
+ * exist. */
 static ds_value family_of(ds_again *a, ds_value value) {
     ds_value made = a->copy.map[value.i], old = value;
     const char *name = ds_arena_join(arena_of(a), ds_value_at(a->old, value)->name, ".kept");

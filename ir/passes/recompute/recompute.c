@@ -1,16 +1,16 @@
 /* The recomputation pass: values that the forward pass kept for the backward pass are made again.
  *
- * After grad the backward pass reads forward values as they are; those of a loop's turns from
- * families that the forward loop keeps, %act.kept{layers - 1 - layer}. Here the function is copied,
- * and every such read is traced to the op that made the value and to the turns of the loops around
- * it. If that op is chosen (choose.c), a copy of it, and of the chosen ops that its
- * operands come from, is put right before the first reader; what those read that is not chosen is
- * kept: a loop's carries, say, or q, k and v. Turns are put in the place of loop indices, in
- * operands, types and attributes, so that a dropout draws the mask that it drew (its key names the
- * op, not the copy). A copy serves all readers in its block and in the loops inside.
+ * After grad the backward pass reads forward values directly, or from families that forward loops
+ * keep, %act.kept{layers - 1 - layer}. The pass copies the function, and traces every such read to
+ * the op that made the value and to the turns of the loops around the op. If that op is chosen
+ * (choose.c), copies of the op, and of the chosen ops that make its operands, are put right before
+ * the first reader. Operands that no chosen op makes are kept: a loop's carries, say, or q, k and
+ * v. Turns replace loop indices, in operands, types and attributes, so that a dropout draws the
+ * same mask again (its key names the op, not the copy). A copy serves all readers in its block and
+ * in inner loops.
  *
- * Loops keep what is still read, and nothing else. Copies are called %x.again; they are ops like
- * all others, so that shard gives them their communication (SEMANTICS P1). */
+ * Loops keep only values that are still read. Copies are called %x.again; they are ops like all
+ * others, so that shard gives them their communication (SEMANTICS P1). */
 #include "ir/passes/recompute/internal.h"
 
 #include <stdlib.h>
@@ -48,7 +48,8 @@ static ds_status prepare(void *context, const ds_op *old, ds_error *err) {
     return ds_again__prepare(context, old, err);
 }
 
-/* ds_copy's `keeps`: what is read of a forward loop later is added then. */
+/* ds_copy's `keeps`: a forward loop keeps a value for the backward pass only when a read adds the
+ * family (ds_again__kept). */
 static bool keeps(void *context, const ds_op *loop, uint32_t i) {
     const ds_again *a = context;
     return !ds_again__op(a, loop)->forward || a->wanted[loop->out[i].i];
@@ -79,7 +80,7 @@ static void move_weights(const ds_again *a) {
     }
 }
 
-/* Knows the function as it is now. */
+/* Scans a function. */
 static void open_func(ds_again *a, ds_model_step *step, const ds_func *func) {
     uint32_t n = func->values.n + 1;
     *a = (ds_again){.step = step, .unit = step->unit, .old = func};
@@ -103,7 +104,7 @@ static void close_func(ds_again *a) {
     free(a->made_blocks.at);
 }
 
-/* Loops become loops of blocks where blocks run again. */
+/* Scans a function; if blocks run again, turns loops into loops over blocks and scans again. */
 static ds_status open_tiled(ds_again *a, ds_model_step *step, const ds_func *func, ds_error *err) {
     const ds_strategy *strategy = &step->strategy;
     open_func(a, step, func);
@@ -145,7 +146,7 @@ static bool has_calls(const ds_func *func) {
     return false;
 }
 
-/* The functions of microbatches, or the step itself. */
+/* Rewrites the functions of microbatches, or the step if it has none. */
 ds_status ds_pass_recompute(ds_model_step *step, ds_error *err) {
     const ds_module *module = step->unit->modules.at[0];
     bool parts = has_calls(step->func);

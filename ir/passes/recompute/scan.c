@@ -1,9 +1,9 @@
-/* What is forward, what is backward, and what the forward pass keeps for itself.
+/* Which ops are forward, which are backward, and which families the forward pass keeps for itself.
  *
- * An op of the function's body is forward if a result of the model depends on it; loops are so as a
- * whole. What is left is the backward pass and the updates. A family that a forward loop keeps is
- * *wanted* if it has to be there whatever the backward pass does with its elements: forward ops
- * read it, it is returned, or somebody reads it whole. */
+ * An op of the function's body is forward if a result of the model depends on it; a loop is forward
+ * as a whole. All other ops are the backward pass and the updates. A family that a forward loop
+ * keeps is *wanted* if the loop must keep it even without the backward pass's reads of elements:
+ * forward ops read the family, the function returns it, or an op reads it whole. */
 #include "ir/passes/recompute/internal.h"
 
 #include <stdlib.h>
@@ -73,7 +73,8 @@ static void want(ds_again *a, const ds_again_op *reader, const ds_use *use) {
     if (reader->forward || returned || is_whole(a, use)) a->wanted[use->value.i] = true;
 }
 
-/* In reverse, so that all readers of a loop's families are known before what they are made of. */
+/* Walks in reverse, so that all readers of a loop's families are known before the loop's yield is
+ * read. */
 static void find_wanted(ds_again *a, const ds_block *block) {
     for (uint32_t i = block->n_ops; i-- > 0;) {
         const ds_op *op = block->ops[i];

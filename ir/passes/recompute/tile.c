@@ -5,17 +5,17 @@
  *       for l_turn in 0..K carry (%h = %h.block) { … lo + l_block * K + l_turn for l … }
  *     }
  *
- * and so do the loops of the backward pass that read what those kept. Then a block runs again as a
- * whole (make.c), and %h.block is all that is kept of it. An element of a family over l
- * is read at two indices, the block and the turn.
+ * and so do the loops of the backward pass that read the forward loops' families. A block then runs
+ * again as a whole (make.c), and only its %h.block is kept. An element of a family over l is read
+ * at two indices, the block and the turn.
  *
- * Changes the old function in place: a copy takes its place anyway. */
+ * Changes the old function in place, because a copy replaces it anyway. */
 #include "ir/passes/build/path.h"
 #include "ir/passes/recompute/internal.h"
 
 #include <string.h>
 
-/* What became of a loop. */
+/* A loop and its loops over blocks and turns. */
 typedef struct tiled {
     ds_again *a;
     ds_op *outer;        /* the old loop's op */
@@ -37,7 +37,7 @@ static ds_expr length(const ds_again *a) {
     return integer(a, a->step->strategy.recompute_every);
 }
 
-/* ---- the new index in the place of the old one ---- */
+/* ---- the new index in place of the old index ---- */
 
 static ds_expr put(const tiled *t, ds_expr e, ds_expr by) {
     return DS_HAS_EXPR(e) ? ds_expr_subst(&t->a->unit->exprs, e, t->index, by) : e;
@@ -56,7 +56,7 @@ static void put_type(const tiled *t, ds_value value, ds_expr by) {
         (ds_type *)ds_type_subst(&t->a->unit->exprs, &t->a->unit->arena, info->type, t->index, by);
 }
 
-/* Uses that were copied share their indices. */
+/* Copies the array too, because copied uses share indices. */
 static ds_expr *put_all(const tiled *t, const ds_expr *from, uint32_t n, ds_expr by) {
     ds_expr *index = DS_NEW_N(&t->a->unit->arena, ds_expr, n + 1);
     for (uint32_t i = 0; i < n; i++) index[i] = put(t, from[i], by);
@@ -109,7 +109,7 @@ static ds_use *uses_of(ds_again *a, const ds_value *values, uint32_t n) {
     return uses;
 }
 
-/* The family's range is that of the blocks and that of the turns. */
+/* Gives the family two binders, over blocks and over turns. */
 static void set_binders(const tiled *t, ds_value family, const ds_op *inner) {
     ds_value_info *info = ds_value_at(t->a->old, family);
     ds_binder *binders = DS_NEW_N(&t->a->unit->arena, ds_binder, info->n_binders + 1);
@@ -176,7 +176,7 @@ static void tile(tiled *t) {
         set_binders(t, outer->out[i], inner);
     }
     if (!ds_attr_find(outer->attrs, outer->n_attrs, "name"))
-        ds_build_attr_text(&a->b, outer, "name", t->index); /* paths stay what they were */
+        ds_build_attr_text(&a->b, outer, "name", t->index); /* paths stay */
     t->block = ds_expr_index(&a->unit->exprs, outer->index);
     t->turn = ds_expr_index(&a->unit->exprs, inner->index);
     ds_expr at = fold(a, DS_EXPR_ADD, fold(a, DS_EXPR_MUL, t->block, length(a)), t->turn);
@@ -187,7 +187,8 @@ static void tile(tiled *t) {
 
 /* ---- reads of families ---- */
 
-/* Where element e is: in loops over `reader`'s old range e is often lo + l or hi - 1 - l. */
+/* The block and turn of element e. In loops over `reader`'s old range e is often lo + l or hi - 1 -
+ * l, which need no division. */
 static void split_index(const tiled *t, const tiled *reader, ds_expr e, ds_expr *block,
                         ds_expr *turn) {
     const ds_again *a = t->a;
@@ -246,7 +247,7 @@ static void split_uses(const tiles *x, const ds_block *block, const tiled *reade
 
 /* ---- which loops ---- */
 
-/* Does an op in the block read what a forward loop that was tiled kept? */
+/* Does an op in the block read a family of a tiled forward loop? */
 static bool reads_kept(const tiles *x, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
@@ -307,12 +308,12 @@ static ds_status check_forward(tiles *x, ds_op *loop, ds_error *err) {
     return DS_OK;
 }
 
-/* A loop of the backward pass over the turns of a tiled one. */
+/* Adds a loop of the backward pass that reads families of a tiled loop. */
 static ds_status check_backward(tiles *x, ds_op *loop, ds_error *err) {
     int64_t n, k = x->a->step->strategy.recompute_every;
     if (!reads_kept(x, loop->body)) return DS_OK;
     DS_TRY(turns_of(x->a, loop, &n, err));
-    bool whole = false; /* families that are read at once have one index */
+    bool whole = false; /* a family that is read whole must keep one index */
     for (uint32_t i = loop->n_args; i < loop->n_out; i++)
         whole = whole || x->a->wanted[loop->out[i].i];
     if (n % k || holds_regions(loop) || whole)

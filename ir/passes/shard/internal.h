@@ -1,18 +1,18 @@
 /* Shared by the files of the partitioner; not a public header.
  *
- *   shard.c        the pass: functions, calls between them, the scenario
- *   walk.c   the walk: ops with hints become ops with layouts and communication; loops
- *   mesh.c   the strategy's mesh, and the model's logical axes on this mesh
- *   stage.c  stages of several widths: a mesh for each, reshards between stages
- *   narrow.c removal of these meshes' axes of size 1
- *   layout.c layouts of values: from types and back, sizes
- *   move.c   from one layout to another: the collectives, and their costs
- *   choose.c which factor of an op takes which axis
- *   override.c  the strategy's overrides of single ops
+ *   shard.c      the pass: functions, calls between them, the scenario
+ *   walk.c       the walk: ops with hints become ops with layouts and communication; loops
+ *   mesh.c       the strategy's mesh, and the model's logical axes on this mesh
+ *   stage.c      stages of several widths: a mesh for each, reshards between stages
+ *   narrow.c     removal of these meshes' axes of size 1
+ *   layout.c     layouts of values: from types and back, sizes
+ *   move.c       from one layout to another: the collectives, and their costs
+ *   choose.c     which factor of an op takes which axis
+ *   override.c   the strategy's overrides of single ops
  *   attention.c  attention over a split sequence: ring, all_to_all
- *   total.c  the sum of operands of several layouts, for the norm of all gradients
- *   loss.c   the loss of logits whose vocabulary is split
- *   grad.c   where gradients are final, how they are reduced, how ZeRO splits states
+ *   total.c      the sum of operands of several layouts, for the norm of all gradients
+ *   loss.c       the loss of logits whose vocabulary is split
+ *   grad.c       where gradients are final, how they are reduced, how ZeRO splits states
  *
  * A model's hints name *logical* axes: dp, cp, tp, ep. A mesh has *physical* axes. The two differ
  * where experts or shard groups are made of replicas: with ep = 2 and dp = 4 the mesh has dp = 2
