@@ -1,14 +1,14 @@
-/* What waits for offloads, so that device memory is what `prefetch` says.
+/* Waits for offloads, so that device memory holds as many turns as `prefetch` allows.
  *
- *   sent    a turn of the forward pass begins once the offloads of the turn k + 1 before it have
- *           ended: the values of k + 1 turns are on the device at most, be the link ever so slow.
- *           Transformer Engine's double buffering does so with k = 1 (cpu_offload.py,
+ *   sent    a turn of the forward pass begins after the offloads of the (k + 1)-th turn before have
+ *           ended: the device holds values of at most k + 1 turns, however slow the link.
+ *           Transformer Engine's double buffering is k = 1 (cpu_offload.py,
  *           AsyncDoubleBufferGroupOffloadHandler).
- *   done    the states of an update, or of a loop's turn of updates, are reloaded once those of the
- *           update k + 1 before it have gone back; the first ones once the backward pass has ended,
- *           which is when what stands before them in the text has.
+ *   done    the states of an update, or of a loop's turn of updates, are reloaded after the states
+ *           of the (k + 1)-th update before have gone back. The first updates wait for the end of
+ *           the backward pass, which is the op before them in the text.
  *
- * Both are tokens, views of an argument that wait, which the loops carry. */
+ * Both are tokens: views of an argument that wait, and that loops carry. */
 #include "ir/passes/overlap/internal.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static bool updates_inside(const ds_block *block) {
 
 /* ---- turns of the forward pass ---- */
 
-/* What reads the carry reads `held`, but for what copies it to the host. */
+/* Makes all readers of the carry but its offload read `held`. */
 static void redirect(ds_block *block, ds_value carry, ds_value held) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         ds_op *op = block->ops[i];
@@ -41,7 +41,7 @@ static bool sends(const ds_block *body) {
     return false;
 }
 
-/* The turn's carries are there once `token` is. */
+/* Makes the turn's carries wait for `token`. */
 static void hold_turn(ds_edit *e, ds_op *loop, uint32_t n, ds_use token, const ds_map *tokens) {
     for (uint32_t i = 0, at = 0; i < n; i++) {
         ds_value carry = loop->args[i];
@@ -96,7 +96,7 @@ typedef struct updates {
     uint32_t k;
     line *lines; /* by stage */
     uint32_t n_lines, stage;
-    line *now; /* that of the op in hand */
+    line *now; /* the line of the current op */
 } updates;
 
 static bool is_reload(const updates *u, const ds_op *op) {
@@ -111,7 +111,7 @@ static bool reloads_inside(const updates *u, const ds_block *block) {
     return false;
 }
 
-/* Waits for the op's results that are no families; false if it has none. */
+/* Waits for the op's results that are no families; false if the op has none. */
 static bool wait_for_results(ds_edit *e, ds_op *after, const ds_op *op) {
     bool any = false;
     for (uint32_t i = 0; i < op->n_out; i++) {
@@ -131,8 +131,8 @@ static void enter(updates *u, const ds_op *op) {
     u->now = &u->lines[u->stage];
 }
 
-/* The first updates wait for what stands before them. Returns how many ops were put at `at`. */
-static uint32_t begin(updates *u, ds_block *block, uint32_t at) {
+/* Makes the first updates wait for the op before. Returns the number of ops put at `at`. */
+static uint32_t begin_updates(updates *u, ds_block *block, uint32_t at) {
     if (u->now->begun) return 0;
     if (u->now->base.value.i == UINT32_MAX)
         u->now->base = ds_overlap__base(u->step, u->edit->func, u->stage, at);
@@ -147,8 +147,9 @@ static uint32_t begin(updates *u, ds_block *block, uint32_t at) {
     return 1;
 }
 
-/* What has been sent is an update's, or a turn's. */
-static uint32_t end(updates *u, ds_block *block, uint32_t at) {
+/* Ends an update or a turn: a token waits for the offloads since the last token. Returns the number
+ * of ops put at `at`. */
+static uint32_t end_update(updates *u, ds_block *block, uint32_t at) {
     line *now = u->now;
     if (!now->sent.n) return 0;
     ds_op *done = ds_edit_after(u->edit, "done", now->base);
@@ -167,7 +168,7 @@ static void hold_update_loop(updates *u, ds_op *loop) {
     ds_use *q = u->now->q;
     for (uint32_t i = 0; i <= u->k; i++) q[i] = ds_edit_carry(u->edit, loop, n + i, "done", q[i]);
     hold_updates(u, loop->body);
-    end(u, loop->body, loop->body->n_ops - 1);
+    end_update(u, loop->body, loop->body->n_ops - 1);
     for (uint32_t i = 0; i <= u->k; i++) q[i] = ds_edit_yield(u->edit, loop, n + i, "done", q[i]);
 }
 
@@ -178,8 +179,8 @@ static void hold_updates(updates *u, ds_block *block) {
         enter(u, op);
         if (op->code == DS_OP_OFFLOAD) DS_HPUSH(&u->now->sent, ds_use_of(op->out[0]));
         if (!loop && !is_reload(u, op)) continue;
-        i += begin(u, block, i);
-        i += end(u, block, i);
+        i += begin_updates(u, block, i);
+        i += end_update(u, block, i);
         if (loop) {
             hold_update_loop(u, op);
             continue;

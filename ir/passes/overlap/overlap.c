@@ -1,26 +1,27 @@
-/* What waits for what, and what goes together: the communication of ZeRO.
+/* The communication of ZeRO: units that are gathered together, and the waits between units.
  *
- * Shard gathers a weight that ZeRO splits (zero = 3) where it is read. Nothing would hold that
- * gather back: its operand is there from the beginning, so all layers would be gathered as soon as
- * the links are free, and the memory would be that of the whole model. And it would stand in line
- * behind the reductions of gradients. This pass makes units of what is gathered together, as FSDP's
- * wrapped modules are (Zhao et al., PyTorch FSDP, arXiv:2304.11277, sections 3.2 and 3.3):
+ * `shard` gathers a weight that ZeRO splits (zero = 3) before the op that reads the weight. The
+ * gather's operand is ready from the beginning, so without waits all layers would be gathered as
+ * soon as links are free, and memory would hold the whole model. Gathers would also queue after the
+ * reductions of gradients. This pass joins gathers to units, as FSDP's wrapped modules do (Zhao et
+ * al., PyTorch FSDP, arXiv:2304.11277, sections 3.2 and 3.3):
  *
  *   unit     the weights that one turn of a loop reads; outside of loops neighbours, up to a
- *            bucket's bytes. Those over the same axes and dim are gathered by one collective.
- *   begin    when a unit begins: all that its loop carries is there; outside of loops, what the
- *            first op reads that reads one of its weights; and the microbatch before has ended.
- *   wait     with prefetch = k a unit's gathers start no earlier than the k-th unit before it
- *            begins, `after(%w, %begun)`: k + 1 units are in memory at most. k = 0: than itself.
- *   stream   they run beside the reductions of gradients: {stream = "gather"}.
+ *            bucket's bytes. One collective gathers the weights over the same axes and dim.
+ *   begin    a unit begins when all carries of its turn are ready; outside of loops, when the
+ *            activation of the first op that reads one of its weights is ready. The microbatch
+ *            before must have ended, too.
+ *   wait     with prefetch = k a unit's gathers start no earlier than the k-th unit before begins,
+ *            `after(%w, %begun)`: memory holds at most k + 1 units. k = 0: than the unit itself.
+ *   stream   gathers run beside the reductions of gradients: {stream = "gather"}.
  *
- * A beginning is a value %begun that is a view of an argument: it owns no bytes and takes no time.
- * The last k of them go round in the carries of the loops, from the forward to the backward pass,
- * and through the arguments and results of a microbatch's function to the next one.
+ * A beginning is a value %begun, a view of an argument, which owns no bytes and takes no time.
+ * Loops carry the last k beginnings, from the forward to the backward pass, and arguments and
+ * results of a microbatch's function pass them to the next microbatch.
  *
- * With zero = 1 and 2 new weights are gathered after the optimizer, with 1 gradients scattered
- * before it, and with 2 and 3 those of a microbatch: neighbours are put together up to a bucket's
- * bytes.
+ * With zero = 1 and 2 new weights are gathered after the optimizer. Gradients are scattered before
+ * the optimizer with 1, in each microbatch with 2 and 3. Neighbours among these collectives are
+ * joined up to a bucket's bytes.
  *
  * Works in place, on functions of explicit programs. */
 #include "ir/base/map.h"
@@ -33,18 +34,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is there when a unit has ended. */
+/* The values that are ready when a unit has ended. */
 typedef struct ends {
     const ds_use *at;
     uint32_t n;
 } ends;
 
-/* Beginnings of the last k units, the latest first; value UINT32_MAX: there was none. */
+/* Beginnings of the last k units, the latest first; value UINT32_MAX: none. */
 typedef struct queue {
     ds_use *at;
 } queue;
 
-/* The beginnings of one stage of a pipeline, while another one's are in hand. */
+/* The beginnings of one stage of a pipeline, saved while another stage is current. */
 typedef struct chain {
     bool begun;
     ds_use ready;
@@ -60,15 +61,15 @@ typedef struct overlap {
     ds_map weights; /* values that are weights, or casts and views of one */
     ds_map updates; /* values that updates read */
     ds_map tokens;  /* carries that are beginnings */
-    ds_map held;    /* gathers and reloads that have been looked at */
+    ds_map held;    /* gathers and reloads that have been handled */
     ds_map terms;   /* values that are added to the gradients of earlier microbatches */
     ds_map *begins; /* functions that take and give beginnings → 1 + the argument that is base */
-    ds_use base;    /* what beginnings are views of */
-    ds_use ready;   /* the microbatch before has ended; value UINT32_MAX: there is none */
+    ds_use base;    /* the value of which beginnings are views */
+    ds_use ready;   /* the microbatch before has ended; value UINT32_MAX: none before */
     ends end;       /* of the last unit so far */
     uint32_t k;     /* prefetch */
     chain *chains;  /* by stage; NULL: one for all that the function holds back */
-    uint32_t stage; /* whose beginnings are in hand */
+    uint32_t stage; /* the current stage */
 } overlap;
 
 static bool is_none(const ds_use *use) {
@@ -81,7 +82,7 @@ static ds_arena *arena_of(const overlap *o) {
     return &o->unit->arena;
 }
 
-/* A copy with room for one more at the end: of arrays that may be shared. */
+/* A copy with room for one more element at the end, because arrays may be shared. */
 static void *one_more(ds_arena *arena, void *array, uint32_t n, size_t size) {
     return ds_room_insert(&(ds_room){0}, arena, array, n, n, size);
 }
@@ -124,8 +125,7 @@ static bool gathers_weights(const overlap *o, const ds_op *op) {
     return true;
 }
 
-/* Reloaded for a turn or an op of the model. What an update reads waits for other updates
- * (host.c). */
+/* Is the op a reload for a turn or an op of the model? Reloads for updates wait in host.c. */
 static bool reloads(const overlap *o, const ds_op *op) {
     return op->code == DS_OP_RELOAD && !ds_map_find(&o->updates, op->out[0].i);
 }
@@ -134,13 +134,13 @@ static bool fetches(const overlap *o, const ds_op *op) {
     return reloads(o, op) || gathers_weights(o, op);
 }
 
-/* Gathers what has been reloaded: it waits for that, and for nothing else. */
+/* Does the op gather a reloaded weight? Such a gather waits for its reload alone. */
 static bool gathers_reloaded(const overlap *o, const ds_op *op) {
     const ds_op *def = gathers_weights(o, op) ? ds_value_at(o->func, op->in[0].value)->def : NULL;
     return def && def->code == DS_OP_RELOAD;
 }
 
-/* A call of a function that takes and gives beginnings. */
+/* Does the op call a function that takes and gives beginnings? */
 static bool calls_fetches(const overlap *o, const ds_op *op) {
     return op->code == DS_OP_CALL && ds_map_find(o->begins, DS_KEY(op->callee));
 }
@@ -155,7 +155,7 @@ static bool fetches_inside(const overlap *o, const ds_block *block) {
     return false;
 }
 
-/* ---- what goes together ---- */
+/* ---- joining collectives ---- */
 
 /* Bytes of one device's part; sizes that a loop's index changes count as 1. */
 static double local_bytes(const overlap *o, const ds_type *type) {
@@ -177,7 +177,7 @@ static double local_bytes(const overlap *o, const ds_type *type) {
     return bytes;
 }
 
-/* The larger of what goes in and what comes out. */
+/* The larger of the bytes of operands and of results. */
 static double moved_bytes(const overlap *o, const ds_op *op) {
     double in = 0, out = 0;
     for (uint32_t i = 0; i < op->n_in; i++) in += local_bytes(o, type_of(o, &op->in[i]));
@@ -230,8 +230,7 @@ static void append(overlap *o, ds_op *to, const ds_op *op) {
     }
 }
 
-/* What reads the results of op i before op j: nothing, or sums that are not read before j either,
- * which can wait. */
+/* Can op i wait until op j? The readers in between must be sums that no op before j reads. */
 static bool can_wait(const ds_block *block, uint32_t i, uint32_t j) {
     for (uint32_t k = i + 1; k < j; k++) {
         if (!reads(block->ops[k], block->ops[i])) continue;
@@ -240,7 +239,7 @@ static bool can_wait(const ds_block *block, uint32_t i, uint32_t j) {
     return true;
 }
 
-/* Moves op i to where j is, and what reads it behind it. */
+/* Moves op i to position j, with the ops that read op i after it. */
 static void sink(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
     uint32_t n = 0, at = i;
     ds_op *op = block->ops[i], **readers = DS_NEW_N(arena_of(o), ds_op *, j - i + 1);
@@ -254,8 +253,8 @@ static void sink(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
     if (n) memcpy(&block->ops[at], readers, n * sizeof *readers);
 }
 
-/* Joins op j of the block to op i < j: there if its operands are there, else here if nobody needs
- * the results of i before. */
+/* Joins op j of the block to op i < j: at i if j's operands are ready there, else at j if no op
+ * before j needs i's results. */
 static bool join(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
     ds_op *a = block->ops[i], *b = block->ops[j];
     bool early = !reads_from(block, i, j, b);
@@ -268,7 +267,7 @@ static bool join(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
 
 typedef bool (*wanted_fn)(const overlap *o, const ds_op *op);
 
-/* Do they move the same value? The backward pass gathers a weight again. */
+/* Do both ops move one value? The backward pass gathers a weight again. */
 static bool shares_operand(const ds_op *a, const ds_op *b) {
     for (uint32_t i = 0; i < a->n_in; i++)
         for (uint32_t j = 0; j < b->n_in; j++)
@@ -276,8 +275,8 @@ static bool shares_operand(const ds_op *a, const ds_op *b) {
     return false;
 }
 
-/* Joins neighbours among the ops that are wanted, up to `limit` bytes. A loop between them parts
- * them. */
+/* Joins neighbours among the wanted ops, up to `limit` bytes. Ops on two sides of a loop are no
+ * neighbours. */
 static void join_all(overlap *o, ds_block *block, wanted_fn wanted, double limit) {
     for (uint32_t i = 0; i < block->n_ops;) {
         ds_op *first = block->ops[i];
@@ -292,13 +291,13 @@ static void join_all(overlap *o, ds_block *block, wanted_fn wanted, double limit
                 bytes += more;
             else
                 j++;
-            if (block->ops[i] != first) break; /* it has moved on, and is met again */
+            if (block->ops[i] != first) break; /* `first` has moved down, and is met again */
         }
         if (block->ops[i] == first) i++;
     }
 }
 
-/* The scattering of one microbatch's gradient that is added to those before. */
+/* Does the op scatter one microbatch's gradient, which is added to gradients before? */
 static bool scatters_term(const overlap *o, const ds_op *op) {
     if (op->code != DS_OP_REDUCE_SCATTER || !op->n_over) return false;
     for (uint32_t i = 0; i < op->n_out; i++)
@@ -330,7 +329,7 @@ static void make_buckets(overlap *o, ds_block *block, bool turn) {
         if (block->ops[i]->code == DS_OP_FOR) make_buckets(o, block->ops[i]->body, true);
 }
 
-/* ---- what waits ---- */
+/* ---- waits ---- */
 
 static void set_stream(overlap *o, ds_op *gather) {
     ds_attr stream = {.name = ds_intern(&o->unit->strings, "stream"), .kind = DS_ATTR_EXPR};
@@ -341,8 +340,8 @@ static void set_stream(overlap *o, ds_op *gather) {
     gather->attrs[gather->n_attrs++] = stream;
 }
 
-/* What is fetched at `at` waits for `uses`; a gather runs on a stream of its own. Returns how many
- * ops were put before it. */
+/* Makes the fetch at `at` wait for `uses`; a gather gets its own stream. Returns the number of ops
+ * put before the fetch. */
 static uint32_t hold(overlap *o, ds_block *block, uint32_t at, const ds_use *uses, uint32_t n) {
     ds_op *fetch = block->ops[at];
     ds_map_put(&o->held, DS_KEY(fetch), 1);
@@ -358,7 +357,7 @@ static uint32_t hold(overlap *o, ds_block *block, uint32_t at, const ds_use *use
     return 1;
 }
 
-/* A unit has begun once `uses` are there. */
+/* Adds a beginning: a unit has begun when `uses` are ready. */
 static void push(overlap *o, ds_block *block, uint32_t at, const ds_use *uses, uint32_t n,
                  queue *q) {
     ds_op *begun = ds_edit_after(&o->edit, "begun", o->base);
@@ -368,7 +367,7 @@ static void push(overlap *o, ds_block *block, uint32_t at, const ds_use *uses, u
     q->at[0] = ds_use_of(begun->out[0]);
 }
 
-/* What an op reads that reads a fetched weight: the operand that is no weight. */
+/* The operand of an op that is no weight, fetched or not. */
 static const ds_use *activation(const overlap *o, const ds_op *op) {
     for (uint32_t i = 0; i < op->n_in; i++) {
         const ds_op *def = ds_value_at(o->func, op->in[i].value)->def;
@@ -378,7 +377,7 @@ static const ds_use *activation(const overlap *o, const ds_op *op) {
     return NULL;
 }
 
-/* Does op i read what is fetched at `at`, be it gathered in between? */
+/* Does op i read the value fetched at `at`, directly or gathered in between? */
 static bool reads_fetched(const overlap *o, const ds_block *block, uint32_t at, uint32_t i) {
     const ds_op *op = block->ops[i], *fetch = block->ops[at];
     if (op->code < DS_OP_FIRST_TABLE_OP) return false;
@@ -389,7 +388,7 @@ static bool reads_fetched(const overlap *o, const ds_block *block, uint32_t at, 
     return does;
 }
 
-/* The first op after `at` that reads what is fetched there and something else. */
+/* The first op after `at` that reads the value fetched there and an activation. */
 static uint32_t first_reader(const overlap *o, const ds_block *block, uint32_t at) {
     uint32_t i = at + 1;
     while (i < block->n_ops && !(reads_fetched(o, block, at, i) && activation(o, block->ops[i])))
@@ -403,8 +402,8 @@ static ds_use or_base(const overlap *o, ds_use use) {
     return is_none(&use) ? o->base : use;
 }
 
-/* One more operand, a view of `base`, and a result in its place. Beginnings that are views of
- * something else become one, by an op before the call, which is at `*at`. */
+/* Passes a beginning through the call at `*at`, as one more operand and one more result of base's
+ * type. A beginning of another type becomes a view of `base` by an op before the call. */
 static ds_use pass_through(overlap *o, ds_block *block, uint32_t *at, ds_use base, ds_use use) {
     ds_op *call = block->ops[*at];
     const ds_type *type = type_of(o, &base);
@@ -421,7 +420,7 @@ static ds_use pass_through(overlap *o, ds_block *block, uint32_t *at, ds_use bas
     return ds_use_of(out);
 }
 
-/* A microbatch goes on with the beginnings of the one before it. */
+/* Passes the beginnings of the microbatch before to a microbatch's call. */
 static void hold_call(overlap *o, ds_block *block, uint32_t *at, queue *q) {
     const ds_op *call = block->ops[*at];
     ds_use base = call->in[*ds_map_find(o->begins, DS_KEY(call->callee)) - 1];
@@ -429,7 +428,7 @@ static void hold_call(overlap *o, ds_block *block, uint32_t *at, queue *q) {
     o->ready = pass_through(o, block, at, base, o->ready);
 }
 
-/* What holds back inside of the op at `*at`. */
+/* Adds the waits inside the op at `*at`. */
 static void hold_region(overlap *o, ds_block *block, uint32_t *at, queue *q) {
     ds_op *op = block->ops[*at];
     if (calls_fetches(o, op)) hold_call(o, block, at, q);
@@ -438,7 +437,7 @@ static void hold_region(overlap *o, ds_block *block, uint32_t *at, queue *q) {
 
 /* ---- stages ---- */
 
-/* Each stage has beginnings of its own: those of the op's are taken in hand. */
+/* Makes the op's stage current: each stage has its own beginnings. */
 static void enter_stage(overlap *o, const ds_block *block, uint32_t at, queue *q) {
     const ds_op *op = block->ops[at];
     uint32_t stage = o->chains ? ds_overlap__stage(o->step, o->func, op, o->stage) : o->stage;
@@ -457,7 +456,7 @@ static void enter_stage(overlap *o, const ds_block *block, uint32_t at, queue *q
     *q = next->queue;
 }
 
-/* The gather at i stands right before its reader. */
+/* Moves the gather at i right before its reader. */
 static void move_down(ds_block *block, uint32_t i, uint32_t reader) {
     ds_op *gather = block->ops[i];
     memmove(&block->ops[i], &block->ops[i + 1], (reader - 1 - i) * sizeof gather);
@@ -470,7 +469,7 @@ static void set_end(overlap *o, const ds_value *values, uint32_t n) {
     o->end = (ends){end, n};
 }
 
-/* Where in the block the value is made; n_ops: elsewhere. */
+/* The position of the op that makes the value; n_ops: not in the block. */
 static uint32_t made_at(const overlap *o, const ds_block *block, const ds_use *use) {
     const ds_op *def = is_none(use) ? NULL : ds_value_at(o->func, use->value)->def;
     uint32_t i = 0;
@@ -478,24 +477,24 @@ static uint32_t made_at(const overlap *o, const ds_block *block, const ds_use *u
     return i;
 }
 
-/* The first op after `at` that reads what is made there, be it to gather it further. */
+/* The first op after `at` that reads a result of that op, gathers too. */
 static uint32_t first_use(const ds_block *block, uint32_t at) {
     uint32_t i = at + 1;
     while (i < block->n_ops && !reads(block->ops[i], block->ops[at])) i++;
     return i;
 }
 
-/* Outside of loops: each gather, each reload is a unit. Returns where to go on. */
+/* Adds the waits of a unit outside of loops: one gather or one reload. Returns the next
+ * position. */
 static uint32_t hold_unit(overlap *o, ds_block *block, uint32_t i, queue *q) {
     if (gathers_reloaded(o, block->ops[i])) return i + 1 + hold(o, block, i, NULL, 0);
     uint32_t reader = first_reader(o, block, i);
     uint32_t begun = o->k ? made_at(o, block, &q->at[o->k - 1]) : block->n_ops;
-    if (begun > i &&
-        begun < first_use(block, i)) { /* a unit that is read later stands before: go behind it */
+    if (begun > i && begun < first_use(block, i)) { /* its unit is read later: move after */
         move_down(block, i, begun + 1);
         return i;
     }
-    if (begun > i && begun < block->n_ops) { /* what it would wait for comes after its reader */
+    if (begun > i && begun < block->n_ops) { /* the awaited unit begins after this reader */
         hold(o, block, i, NULL, 0);
         return i + 1;
     }
@@ -504,14 +503,14 @@ static uint32_t hold_unit(overlap *o, ds_block *block, uint32_t i, queue *q) {
     const ds_use begin[] = {*activation(o, op), o->ready};
     uint32_t n = is_none(&o->ready) ? 1 : 2;
     set_end(o, op->out, 1);
-    if (o->k == 0 && first_use(block, i) < reader) { /* moved further on the way: it stays */
+    if (o->k == 0 && first_use(block, i) < reader) { /* gathered in between: do not move */
         uint32_t made = made_at(o, block, &begin[0]);
         return i + 1 + hold(o, block, i, begin, made < i || made == block->n_ops ? n : 0);
     }
     if (o->k == 0) {
         move_down(block, i, reader);
         hold(o, block, reader - 1, begin, n);
-        return i; /* with what is there now */
+        return i; /* with the op now at i */
     }
     uint32_t before = hold(o, block, i, &q->at[o->k - 1], 1);
     push(o, block, reader + before, begin, n, q);
@@ -528,8 +527,8 @@ static void hold_straight(overlap *o, ds_block *block, queue *q) {
     }
 }
 
-/* A turn is a unit: all that it fetches waits alike, for the k-th turn before or for its own
- * `begin`. */
+/* Adds the waits of a turn, which is a unit: all its fetches wait for the k-th turn before or, with
+ * k = 0, for its own `begin`. */
 static void hold_turn(overlap *o, ds_block *body, const ds_use *begin, uint32_t n, queue *q) {
     const ds_use *wait = o->k ? &q->at[o->k - 1] : begin;
     uint32_t n_wait = o->k ? 1 : n;
@@ -543,7 +542,8 @@ static void hold_turn(overlap *o, ds_block *body, const ds_use *begin, uint32_t 
     for (uint32_t i = 0; i < body->n_ops; i++) hold_region(o, body, &i, q);
 }
 
-/* The last k beginnings go round as carries. A turn begins when its carries are there. */
+/* Adds the waits of a loop, which carries the last k beginnings. A turn begins when its carries are
+ * ready. */
 static void hold_loop(overlap *o, ds_op *loop, queue *q) {
     uint32_t n = loop->n_args, n_begin = n;
     ds_use *begin = DS_NEW_N(arena_of(o), ds_use, n + 1);
@@ -563,14 +563,15 @@ static void hold_loop(overlap *o, ds_op *loop, queue *q) {
 
 /* ---- the pass ---- */
 
-/* An argument that is no family, so that its type is one everywhere. */
+/* The first argument that is no family, so that its type is the same in every turn. */
 static uint32_t plain_arg(const ds_func *func) {
     uint32_t i = 0;
     while (i < func->n_args && ds_value_at(func, func->args[i])->n_binders) i++;
     return i;
 }
 
-/* The base of what is called; else a plain argument, else the first one's first element. */
+/* Chooses the base: a callee's base; else a plain argument, else the first argument's first
+ * element. */
 static ds_use choose_base(overlap *o) {
     const ds_func *func = o->func;
     for (uint32_t i = 0; i < func->body.n_ops; i++) {
@@ -607,7 +608,7 @@ static void add_result(overlap *o, ds_use use) {
     func->n_result_binders[n] = 0;
 }
 
-/* What a microbatch's function gives: its last beginnings, and that it has ended. */
+/* Adds a microbatch's results: its last beginnings, and a view that waits for its end. */
 static void add_results(overlap *o, const queue *q) {
     ds_op *ended = ds_edit_after(&o->edit, "begun", o->base);
     for (uint32_t i = 0; i < o->end.n; i++) ds_edit_wait(&o->edit, ended, o->end.at[i]);
@@ -656,7 +657,7 @@ static void overlap_func(ds_model_step *step, ds_func *func, ds_map *begins) {
     ds_edit_deinit(&o.edit);
 }
 
-/* The step comes last: it has to know what its microbatches' functions take and give. */
+/* Handles the step last, because its calls depend on the functions' new arguments and results. */
 static void overlap_state(ds_model_step *step) {
     const ds_module *module = step->unit->modules.at[0];
     ds_map begins;

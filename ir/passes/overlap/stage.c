@@ -1,4 +1,4 @@
-/* Stages in a pipelined step: what is held back on one of them waits for nothing on another. */
+/* Stages in a pipelined step: a wait on one stage depends on no op of another stage. */
 #include "ir/passes/overlap/internal.h"
 
 #include <string.h>

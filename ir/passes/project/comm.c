@@ -1,7 +1,8 @@
-/* Communication: over axes and across devices as groups of ranks, sends as pairs.
+/* Communication: collectives over axes and across devices become groups of ranks, sends become
+ * pairs.
  *
- * A rank's op stands where the program's op stood, so each device has the same order of work on the
- * same streams. A collective over one device moves nothing: its results are its operands. */
+ * A rank's ops keep the program's order, so each device has the same order of work on the same
+ * streams. A collective over one device moves nothing: its results are its operands. */
 #include "ir/passes/project/internal.h"
 
 #include <stdlib.h>
@@ -37,7 +38,7 @@ ds_status ds_project__group(ds_projector *p, ds_pj_member self, const char *cons
     return DS_OK;
 }
 
-/* One collective on its way: this rank's operands and results. */
+/* One collective under construction, as this rank's op. */
 typedef struct meeting {
     ds_projector *p;
     ds_pj_frame *f;
@@ -46,7 +47,7 @@ typedef struct meeting {
     uint32_t n;
 } meeting;
 
-static ds_status begin(const meeting *m, ds_op **out, ds_error *err) {
+static ds_status begin_collective(const meeting *m, ds_op **out, ds_error *err) {
     DS_TRY(ds_project__new_op(m->p, m->f, m->from, m->from->code, out, err));
     ds_op *op = *out;
     op->has_group = true;
@@ -61,7 +62,8 @@ static void set_root(const meeting *m, ds_op *op, int64_t root) {
     if (root) ds_build_attr_int(&m->p->b, op, "root", root);
 }
 
-/* In a local region all members have operands and results, and the attribute counts them. */
+/* Writes `root` of a local region as a number instead of a list. All members there have operands
+ * and results, so the list's item counts members. */
 static void keep_root(const meeting *m, ds_op *op) {
     const ds_attr *root = ds_attr_find(op->attrs, op->n_attrs, "root");
     if (!root || root->kind != DS_ATTR_LIST) return;
@@ -69,7 +71,8 @@ static void keep_root(const meeting *m, ds_op *op) {
     ds_build_attr_expr(&m->p->b, op, "root", first);
 }
 
-/* What a member that has no operand of its own brings to a broadcast or scatter: it is not read. */
+/* Makes the operand of a member without an operand, in a broadcast or scatter: the operand is never
+ * read. */
 static ds_status stand_in(const meeting *m, const char *name, ds_type *type, ds_use *out,
                           ds_error *err) {
     ds_op *op = ds_build_op(&m->p->b, DS_OP_ZEROS);
@@ -108,7 +111,7 @@ static bool to_root(ds_opcode code) {
     return code == DS_OP_GATHER || code == DS_OP_REDUCE;
 }
 
-/* Which member of the group is on the place of roots. */
+/* The number of the group's member on the place `roots`. */
 static int64_t root_of(const meeting *m, const ds_exec_place *roots) {
     for (uint32_t i = 0; i < m->n; i++) {
         int64_t rank = 0;
@@ -118,7 +121,8 @@ static int64_t root_of(const meeting *m, const ds_exec_place *roots) {
     return 0;
 }
 
-/* In a program a partial says whether it is a sum or a maximum. */
+/* Writes the attribute `op`: a program's partial says sum or maximum, a rank's types have no
+ * partials. */
 static ds_status set_reduction(const meeting *m, ds_op *op, ds_error *err) {
     bool sum = false, max = false;
     for (uint32_t i = 0; i < m->from->n_in; i++) {
@@ -176,7 +180,7 @@ static ds_status over_axes(meeting *m, ds_error *err) {
         return DS_OK;
     }
     ds_op *op;
-    DS_TRY(begin(m, &op, err));
+    DS_TRY(begin_collective(m, &op, err));
     DS_TRY(set_reduction(m, op, err));
     if (in == out)
         keep_root(m, op);
@@ -209,8 +213,8 @@ static void join(meeting *m, uint64_t device) {
     m->ranks[m->n++] = rank;
 }
 
-/* The places of operands, and behind them those of results, and this rank's position in those that
- * it is in: the same one in all of them. UINT32_MAX: in none. */
+/* Finds the places of operands, then of results, and this rank's position, which is the same in all
+ * places that have the rank. UINT32_MAX: in none. */
 static ds_status find_places(const meeting *m, const ds_exec_place **places, uint32_t *at,
                              ds_error *err) {
     const ds_op *op = m->from;
@@ -224,8 +228,8 @@ static ds_status find_places(const meeting *m, const ds_exec_place **places, uin
     return ds_exec_places_across(places, op->n_in, n, m->p->device, op, at, err);
 }
 
-/* All operands' sizes must be equal, and a root one of those that hold operands: a group has one
- * operand and one result a member. */
+/* Checks that operands have equal sizes, and that a root is a member: in a group each member has
+ * one operand and one result. */
 static ds_status check_across(const meeting *m, const ds_exec_place *const *places, ds_error *err) {
     const ds_op *op = m->from;
     for (uint32_t i = 1; i < op->n_in; i++) {
@@ -250,7 +254,7 @@ static ds_status check_across(const meeting *m, const ds_exec_place *const *plac
                         ds_op_name(op->code));
 }
 
-/* This rank's operand and result; UINT32_MAX: it has none. */
+/* The number of this rank's operand or result; UINT32_MAX: none. */
 static uint32_t mine(const meeting *m, const ds_exec_place *const *places, uint32_t n,
                      uint32_t at) {
     for (uint32_t i = 0; i < n; i++)
@@ -265,7 +269,8 @@ static ds_status across(meeting *m, ds_error *err) {
     DS_TRY(find_places(m, places, &at, err));
     if (at == UINT32_MAX) return DS_OK;
     m->ranks = DS_NEW_N(&m->p->unit->arena, ds_expr, n);
-    uint32_t first = from->code == DS_OP_SCATTER ? from->n_in : 0; /* whose order parts have */
+    uint32_t first = from->code == DS_OP_SCATTER ? from->n_in : 0; /* parts have the order of a
+                                                                      scatter's results */
     for (uint32_t i = 0; i < n; i++) join(m, places[(first + i) % n]->devices[at]);
     uint32_t in = mine(m, places, from->n_in, at);
     uint32_t out = mine(m, places + from->n_in, from->n_out, at);
@@ -275,7 +280,7 @@ static ds_status across(meeting *m, ds_error *err) {
     ds_op *op;
     ds_use use;
     ds_type *type = NULL;
-    DS_TRY(begin(m, &op, err));
+    DS_TRY(begin_collective(m, &op, err));
     if (from_root(from->code) || to_root(from->code)) {
         const ds_exec_place *holds = places[from_root(from->code) ? 0 : from->n_in];
         ds_expr rank = ds_project__number(m->p, ds_project__rank_of(m->p, holds->devices[at]));

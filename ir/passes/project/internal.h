@@ -3,9 +3,9 @@
  *   project.c  ranks, arguments, results, scenario; the pass
  *   view.c     expressions, places and boxes as one rank sees them
  *   walk.c     blocks, loops, calls, regions
- *   op.c       ops, and attributes that depend on where a shard lies
+ *   op.c       ops, and attributes that depend on a shard's position
  *   comm.c     collectives and sends
- *   reshard.c  reshard as the steps that it stands for */
+ *   reshard.c  reshard as a list of collectives and sends */
 #ifndef DS_PASSES_PROJECT_INTERNAL_H
 #define DS_PASSES_PROJECT_INTERNAL_H
 
@@ -14,11 +14,11 @@
 #include "ir/passes/build/clone.h"
 #include "ir/passes/project/project.h"
 
-/* What a source value is on this rank. */
+/* The form that a source value has on this rank. */
 typedef enum ds_pj_kind {
-    DS_PJ_ABSENT, /* it lives elsewhere */
+    DS_PJ_ABSENT, /* the value lives on other ranks */
     DS_PJ_ONE,    /* a value */
-    DS_PJ_FAMILY, /* a family with the source's binders, or the last of them */
+    DS_PJ_FAMILY, /* a family with all or the last of the source's binders */
     DS_PJ_MANY    /* a family whose elements differ, one by one: lo .. lo + n of the first binder */
 } ds_pj_kind;
 
@@ -29,21 +29,21 @@ typedef struct ds_pj_slot {
     struct ds_pj_slot *items;
 } ds_pj_slot;
 
-/* A name that source expressions may mention, and what stands for it: a loop's index, a binder, or
- * an axis whose coordinate axis_index gives. */
+/* A name that source expressions may mention, and its replacement. The name is a loop's index, a
+ * binder, or an axis, replaced by axis_index's coordinate. */
 typedef struct ds_pj_index {
     const char *name; /* in the source unit */
-    ds_expr to;       /* in the new one: a literal, or an index of a loop that is kept */
+    ds_expr to;       /* in the new unit: a literal, or an index of a loop that is kept */
     bool is_axis;
     const struct ds_pj_index *up;
 } ds_pj_index;
 
-/* The names of the loops and calls around an op: what a dropout's mask is named by. */
+/* The names of the loops and calls around an op, which name a dropout's mask. */
 typedef struct ds_pj_path {
     const char *name;
     ds_expr turn; /* of a loop */
     const struct ds_pj_path *up;
-    ds_expr microbatch; /* of a call that says so; else none */
+    ds_expr microbatch; /* of a call with this attribute; else none */
 } ds_pj_path;
 
 /* An activation of a source function. */
@@ -62,20 +62,20 @@ typedef struct ds_projector {
     ds_builder b;
     ds_exec_places places;
     const ds_exec_place *world; /* rank i is its device i */
-    const ds_exec_place *here;  /* of values that say no place */
+    const ds_exec_place *here;  /* the place of values that name none */
     bool outside;               /* an error: a value is on a device outside of the world */
     int64_t rank;
     uint64_t device;
     ds_map tags; /* source op → tag */
     ds_map seen; /* places whose devices are all ranks */
-    /* An error of a loop that is kept: this is its index, and a rank does other things at other
-     * turns. The loop is then unrolled. */
+    /* Set by an error in a kept loop: the loop's index, if the rank's work differs from turn to
+     * turn. The loop is then unrolled. */
     ds_expr unroll;
     DS_VEC(const char *) open; /* indices of the open loops, on the heap */
     ds_project_outputs *outputs;
 } ds_projector;
 
-/* Where a value lies in its whole tensor, dim by dim, in expressions of the new unit. */
+/* The part of its whole tensor that a value is, dim by dim, in expressions of the new unit. */
 typedef struct ds_pj_box {
     ds_dtype dtype;
     bool host;
@@ -85,18 +85,19 @@ typedef struct ds_pj_box {
 
 /* ---- view.c ---- */
 
-/* The expression with params and indices put in. */
+/* The expression with params and indices replaced. */
 ds_status ds_project__expr(ds_projector *p, const ds_pj_frame *f, ds_expr e, ds_loc loc,
                            ds_expr *out, ds_error *err);
-/* The same; where it depends on the index of a kept loop, that loop is to be unrolled. */
+/* The expression's value; if the value depends on the index of a kept loop, that loop must be
+ * unrolled. */
 ds_status ds_project__int(ds_projector *p, const ds_pj_frame *f, ds_expr e, ds_loc loc,
                           int64_t *out, ds_error *err);
-/* The literal that a new expression is. Else the loop on whose index it depends is to be unrolled.
- */
+/* The value of a new expression that is a literal. Any other expression depends on the index of a
+ * loop, which must be unrolled. */
 ds_status ds_project__literal(ds_projector *p, ds_expr e, ds_loc loc, int64_t *out, ds_error *err);
 ds_status ds_project__place(ds_projector *p, const ds_pj_frame *f, const ds_place *place,
                             ds_loc loc, const ds_exec_place **out, ds_error *err);
-/* The place of a type, and this rank's position in it: UINT32_MAX where it has none. */
+/* The place of a type, and this rank's position in it: UINT32_MAX: none. */
 ds_status ds_project__position(ds_projector *p, const ds_pj_frame *f, const ds_type *type,
                                ds_loc loc, const ds_exec_place **place, uint32_t *position,
                                ds_error *err);
@@ -110,10 +111,10 @@ typedef struct ds_pj_member {
 ds_status ds_project__box(ds_projector *p, const ds_pj_frame *f, const ds_type *type,
                           ds_pj_member member, ds_loc loc, ds_pj_box *out, ds_error *err);
 ds_type *ds_project__type_of_box(ds_projector *p, const ds_pj_box *box);
-/* The type that the value has on this rank; NULL if it lives elsewhere. */
+/* The type of the value on this rank; NULL if the value lives on other ranks. */
 ds_status ds_project__type(ds_projector *p, const ds_pj_frame *f, const ds_type *type, ds_loc loc,
                            ds_type **out, ds_error *err);
-/* The source type of what a use reads. */
+/* The source type of a use. */
 const ds_type *ds_project__use_type(const ds_projector *p, const ds_pj_frame *f, const ds_use *use);
 /* The rank of a device; -1: none. */
 int64_t ds_project__rank_of(const ds_projector *p, uint64_t device);
@@ -122,13 +123,13 @@ ds_expr ds_project__number(ds_projector *p, int64_t value);
 
 /* ---- walk.c ---- */
 
-/* `results`: what yield or return gives; n of them. */
+/* `results` gets the n operands of yield or return. */
 ds_status ds_project__block(ds_projector *p, ds_pj_frame *f, const ds_block *block,
                             ds_pj_slot *results, ds_error *err);
-/* What a use reads: a value, or a whole family. */
+/* Reads a use: a value, or a whole family. */
 ds_status ds_project__read(ds_projector *p, const ds_pj_frame *f, const ds_use *use,
                            ds_pj_slot *out, ds_error *err);
-/* The same where it must be a value that this rank has. */
+/* Reads a use that must be a value of this rank. */
 ds_status ds_project__read_one(ds_projector *p, const ds_pj_frame *f, const ds_use *use,
                                ds_use *out, ds_error *err);
 
@@ -138,11 +139,11 @@ ds_status ds_project__table_op(ds_projector *p, ds_pj_frame *f, const ds_op *op,
 /* A new op of that code with the attributes of a source op. */
 ds_status ds_project__new_op(ds_projector *p, const ds_pj_frame *f, const ds_op *like,
                              ds_opcode code, ds_op **out, ds_error *err);
-/* Copies with params and indices put in. */
+/* Copies attributes with params and indices replaced. */
 ds_status ds_project__attrs(ds_projector *p, const ds_pj_frame *f, const ds_attr *attrs, uint32_t n,
                             ds_attr **out, ds_error *err);
 void ds_project__drop_attr(ds_op *op, const char *name);
-/* "fc1": what an op is called in paths. */
+/* "fc1": the name of an op in paths. */
 const char *ds_project__own_name(const ds_projector *p, const ds_func *func, const ds_op *op);
 
 /* ---- comm.c, reshard.c ---- */

@@ -1,8 +1,8 @@
-/* Ops that compute: on shards, with the attributes that say where a shard lies.
+/* Ops that compute, on shards, with attributes for the shard's position.
  *
- * In a mesh program an op knows where its shards lie; a rank's op knows its own shapes alone. So a
- * mean gets the `count` of the whole, a look-up its `start`, a mask `full` and `start`, and what is
- * a number of dims (a shape, groups) becomes that of the shard. */
+ * In a mesh program types say which part of a tensor a shard is; a rank's op has only the shard's
+ * shape. So a mean gets the `count` of the whole, a look-up its `start`, a mask `full` and `start`,
+ * and attributes that count elements (a shape, groups) get the shard's numbers. */
 #include "ir/passes/project/internal.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ ds_status ds_project__new_op(ds_projector *p, const ds_pj_frame *f, const ds_op 
     *out = ds_build_op(&p->b, code);
     DS_TRY(ds_project__attrs(p, f, like->attrs, like->n_attrs, &(*out)->attrs, err));
     (*out)->n_attrs = like->n_attrs;
-    if (like->code == DS_OP_RESHARD) { /* how it was to be done; these are its steps */
+    if (like->code == DS_OP_RESHARD) { /* hints for the reshard do not apply to its steps */
         ds_project__drop_attr(*out, "algorithm");
         ds_project__drop_attr(*out, "balance");
     }
@@ -79,7 +79,7 @@ static bool is_zero(const ds_projector *p, ds_expr e) {
     return ds_expr_is_int(&p->unit->exprs, e, &value) && value == 0;
 }
 
-/* ---- what is being made ---- */
+/* ---- the op being made ---- */
 
 typedef struct making {
     ds_projector *p;
@@ -113,7 +113,7 @@ static ds_status named_dims(making *m, const char *name, uint32_t rank, bool out
     return DS_OK;
 }
 
-/* A mean over the dims marked divides by the whole's count. */
+/* A mean over the marked dims divides by the whole tensor's count. */
 static void set_count(making *m, const bool dims[DS_MAX_RANK]) {
     const ds_pj_box *x = &m->in[0];
     ds_expr count = ds_project__number(m->p, 1);
@@ -126,7 +126,7 @@ static void set_count(making *m, const bool dims[DS_MAX_RANK]) {
     if (differs && !has_attr(m->op, "count")) ds_build_attr_expr(&m->p->b, m->op, "count", count);
 }
 
-/* Losses: over all dims but the last `n_kept`, if it is a mean. */
+/* Sets a loss's count over all dims but the last `n_kept`, if the loss is a mean. */
 static void count_rows(making *m, uint32_t n_kept) {
     const char *reduction = ds_op_attr_str(m->from, m->p->source->unit, "reduction");
     bool dims[DS_MAX_RANK] = {0};
@@ -142,7 +142,7 @@ static void share_groups(making *m, uint32_t d) {
     ds_expr groups = number_or(m->p, m->op, "groups", 1);
     if (m->from->code != DS_OP_BATCH_NORM && m->from->code != DS_OP_BATCH_NORM_GRAD &&
         !has_attr(m->op, "groups"))
-        return; /* one group of channels, of which each device has some: a sum over them */
+        return; /* one group over all channels, which devices share: a sum, not a share of groups */
     ds_expr share = ds_project__fold(m->p, DS_EXPR_MUL, groups, x->size[d]);
     share = ds_project__fold(m->p, DS_EXPR_DIV, share, x->full[d]);
     ds_build_attr_expr(&m->p->b, m->op, "groups", share);
@@ -155,8 +155,8 @@ static void share_channels(making *m) {
         share_groups(m, 1);
 }
 
-/* Queries and keys that begin elsewhere. Without q_start and k_start the last query sees all keys.
- */
+/* Adds the shard's offsets to the positions of queries and keys. Without q_start and k_start the
+ * last query sees all keys. */
 static void set_positions(making *m, uint32_t q) {
     const ds_pj_box *queries = &m->in[q], *keys = &m->in[q + 1];
     bool placed = has_attr(m->op, "q_start") || has_attr(m->op, "k_start");
@@ -179,7 +179,7 @@ static void path_names(const ds_pj_path *at, ds_buf *names, ds_expr *turns, uint
     if (DS_HAS_EXPR(at->turn)) turns[(*n)++] = at->turn;
 }
 
-/* The turns that the key has already, then the microbatches of the calls around the op. */
+/* Appends the microbatches of the calls around the op to the key's turns. */
 static void add_microbatches(making *m) {
     const ds_attr *turn = ds_attr_find(m->op->attrs, m->op->n_attrs, "turn");
     uint32_t n = !turn ? 0 : turn->kind == DS_ATTR_LIST ? turn->n_items : 1, more = 0;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FAMILY (INT64_C(1) << 17) /* elements that are arguments of their own */
+#define MAX_FAMILY (INT64_C(1) << 17) /* the most elements of a family that become arguments */
 
 /* ---- arguments ---- */
 
@@ -17,9 +17,9 @@
 typedef struct argument {
     const ds_value_info *info;
     const char *name;  /* in the rank's body */
-    const char *input; /* what exec draws its numbers from */
+    const char *input; /* the name from which exec draws numbers */
     const ds_binder *binders;
-    uint32_t n_binders; /* of what is still a family */
+    uint32_t n_binders; /* of binders that remain */
     ds_value value;
 } argument;
 
@@ -40,7 +40,7 @@ static ds_expr item(const ds_attr *attr, uint32_t i) {
                                                                    : DS_NO_EXPR;
 }
 
-/* {of = whole, at = box}; the argument may itself have been a box of something larger. */
+/* {of = whole, at = box}; an argument that is itself a box of a larger tensor keeps that tensor. */
 static void add_box(ds_projector *p, ds_op *op, const ds_pj_box *box) {
     const ds_attr *of = ds_attr_find(op->attrs, op->n_attrs, "of");
     const ds_attr *at = ds_attr_find(op->attrs, op->n_attrs, "at");
@@ -56,7 +56,8 @@ static void add_box(ds_projector *p, ds_op *op, const ds_pj_box *box) {
     ds_build_attr_exprs(&p->b, op, "at", lo, box->rank);
 }
 
-/* An integer's range is what the whole table allows: a rank sees a part of it. */
+/* Writes the range of integers that the whole look-up table allows, because a rank may see only a
+ * part of the table. */
 static ds_status add_range(ds_projector *p, const ds_pj_frame *f, ds_op *op, const argument *a,
                            ds_error *err) {
     int64_t below = 0;
@@ -101,7 +102,7 @@ static ds_status add_argument(ds_projector *p, const ds_pj_frame *f, const argum
     return DS_OK;
 }
 
-/* All elements from binder `level` on, each an argument of its own. */
+/* Makes each element an argument, over the binders from `level` on. */
 static ds_status spread(ds_projector *p, ds_pj_frame *f, argument a, uint32_t level,
                         ds_pj_slot *slot, ds_error *err) {
     const ds_value_info *info = a.info;
@@ -135,7 +136,7 @@ static ds_status spread(ds_projector *p, ds_pj_frame *f, argument a, uint32_t le
     return status;
 }
 
-/* A family that this rank has all of. */
+/* Makes an argument of a family whose elements this rank all has. */
 static ds_status whole_family(ds_projector *p, ds_pj_frame *f, argument a, ds_pj_slot *slot,
                               ds_error *err) {
     const ds_value_info *info = a.info;
@@ -190,12 +191,13 @@ typedef struct returns {
     ds_projector *p;
     ds_pj_frame *f;
     const ds_op *op; /* the source's return */
-    uint32_t result; /* of the source's */
+    uint32_t result; /* the number of the source's result */
     DS_VEC(ds_use) uses;
-    DS_VEC(const char *) names; /* of the new ones, as exec says them */
+    DS_VEC(const char *) names; /* of the rank's results, as exec names results */
 } returns;
 
-/* As exec names a result: with its index, a second one of that name as name_2. */
+/* The name that exec gives a result: with its indices; a second result of the same name is
+ * name_2. */
 static const char *result_name(returns *r, const char *name, const ds_use *uses, uint32_t i,
                                const ds_pj_frame *f) {
     ds_arena *arena = &r->p->unit->arena;
@@ -215,7 +217,7 @@ static const char *result_name(returns *r, const char *name, const ds_use *uses,
     return same > 1 ? ds_arena_printf(arena, "%s_%u", name, same) : name;
 }
 
-/* Has no device before it in the place the same? */
+/* Does no earlier device of the place hold the same part? */
 static bool is_first(const ds_type *type, const ds_exec_place *place, uint32_t position) {
     for (uint32_t a = 0; a < place->n_axes; a++) {
         bool own = false;
@@ -257,7 +259,7 @@ static ds_status note_output(returns *r, const char *name, const char *rank_name
     return DS_OK;
 }
 
-/* The elements of a family that is returned whole, from binder `level` on. */
+/* Notes the elements of a family that is returned whole, over the binders from `level` on. */
 static ds_status note_family(returns *r, uint32_t level, const char *name, const char *rank_name,
                              ds_error *err) {
     ds_projector *p = r->p;
@@ -295,7 +297,7 @@ static const char *push_result(returns *r, const ds_use *use) {
     return result_name(r, name, r->uses.at, r->uses.n - 1, NULL);
 }
 
-/* A slot of a returned use: `level` binders have their numbers in `name`. */
+/* Adds a slot of a returned use; `name` has the numbers of the first `level` binders. */
 static ds_status add_result(returns *r, const ds_pj_slot *slot, uint32_t level, const char *name,
                             ds_error *err) {
     ds_arena *arena = &r->p->unit->arena;
@@ -306,7 +308,7 @@ static ds_status add_result(returns *r, const ds_pj_slot *slot, uint32_t level, 
     }
     if (slot->kind == DS_PJ_FAMILY && !level)
         return note_family(r, 0, name, push_result(r, &slot->use), err);
-    if (slot->kind == DS_PJ_FAMILY) /* of what is left of the binders */
+    if (slot->kind == DS_PJ_FAMILY) /* a family over the remaining binders */
         return ds_error_set(err, DS_ERR_UNSUPPORTED, r->op->in[r->result].loc,
                             "%%%s is returned, and a rank has it as several families",
                             ds_value_at(r->f->scope.func, r->op->in[r->result].value)->name);
@@ -409,9 +411,9 @@ static ds_status scenario(ds_projector *p, const ds_func *func, const char *key,
     return DS_OK;
 }
 
-/* ---- which devices are the ranks ---- */
+/* ---- the devices of ranks ---- */
 
-/* The topology that the program's values are on, where the scenario does not say. */
+/* The scenario's topology; else the topology that the program's values name. */
 static const ds_topology *topology_of(const ds_binding *source, const ds_func *func) {
     const ds_topology *topology = ds_scenario_topology(source->unit);
     const ds_mesh *mesh = ds_scenario_mesh(source->unit);
@@ -431,7 +433,8 @@ static const ds_topology *topology_of(const ds_binding *source, const ds_func *f
     return topology;
 }
 
-/* Values that say no place are on the scenario's mesh, else on the first device. */
+/* Finds the ranks' devices, and the place of values without one: the scenario's mesh, else the
+ * first device. */
 static ds_status find_world(ds_projector *p, const ds_func *func, bool of_mesh, const char **key,
                             const char **name, ds_error *err) {
     const ds_mesh *mesh = of_mesh ? ds_scenario_mesh(p->source->unit) : NULL;
@@ -457,7 +460,7 @@ static ds_status find_world(ds_projector *p, const ds_func *func, bool of_mesh, 
     return DS_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the program ---- */
 
 static ds_status project(ds_projector *p, const ds_func *func, bool of_mesh, ds_error *err) {
     const char *key = NULL, *world = NULL;
@@ -468,7 +471,8 @@ static ds_status project(ds_projector *p, const ds_func *func, bool of_mesh, ds_
     return DS_OK;
 }
 
-/* `outside`: the mesh does not have all devices that the program is on. */
+/* Projects onto the mesh's or the topology's devices; *outside: the program uses a device outside
+ * of them. */
 static ds_status attempt(const ds_binding *source, const ds_func *func, bool of_mesh, ds_unit **out,
                          ds_project_outputs *outputs, bool *outside, ds_error *err) {
     ds_projector p = {.source = source, .outputs = outputs};
@@ -492,7 +496,7 @@ static ds_status attempt(const ds_binding *source, const ds_func *func, bool of_
     return status;
 }
 
-/* Without a last look by the verifier. */
+/* Projects the program, without verifying the result. */
 static ds_status ranks_of(const ds_binding *source, ds_unit **out, ds_project_outputs *outputs,
                           ds_error *err) {
     const ds_func *func = ds_scenario_program_func(source->unit);
@@ -555,8 +559,8 @@ ds_status ds_project_program(const ds_binding *source, ds_unit **out, ds_project
 
 ds_status ds_pass_project(ds_model_step *step, ds_error *err) {
     ds_unit *unit;
-    DS_TRY(ranks_of(&step->binding, &unit, NULL, err)); /* the driver verifies it */
-    ds_unit_free(step->unit); /* its weights, values and texts end with it */
+    DS_TRY(ranks_of(&step->binding, &unit, NULL, err)); /* the driver verifies */
+    ds_unit_free(step->unit); /* frees the step's weights, values and texts too */
     step->unit = unit;
     step->func = NULL;
     step->weights.n = 0;

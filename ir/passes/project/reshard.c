@@ -1,8 +1,7 @@
-/* reshard as the steps that it stands for: terms are summed, splits that the result lacks are
- * gathered (or move to another dim, by all_to_all), the rest is cut out of what a rank has. Between
- * meshes a value is made whole where it is, and sent to the devices that lack it. How the reshard
- * was to be done (`algorithm`, `balance`) says nothing of these steps, and is left out
- * (op.c). */
+/* reshard as a list of steps: terms are summed, splits that the result lacks are gathered (or move
+ * to another dim, by all_to_all), the remaining splits are cut out of the rank's part. Between
+ * meshes a value is made whole on its own mesh, and sent to the devices that lack it. The reshard's
+ * hints (`algorithm`, `balance`) do not apply to its steps, and are left out (op.c). */
 #include "ir/passes/project/internal.h"
 
 #include <string.h>
@@ -14,7 +13,7 @@ typedef struct axis_list {
     uint32_t n;
 } axis_list;
 
-/* The value on its way: what this rank holds of it now. */
+/* The value after the steps so far, as this rank holds it. */
 typedef struct moving {
     ds_projector *p;
     ds_pj_frame *f;
@@ -22,7 +21,7 @@ typedef struct moving {
     const char *name;
     const ds_exec_place *place;
     uint32_t position;
-    ds_type type; /* the source's, with what has been undone taken away */
+    ds_type type; /* the source's type, without the splits and partials undone so far */
     ds_use use;
 } moving;
 
@@ -43,7 +42,7 @@ static bool has_uneven(const ds_dim *dim, const axis_list *axes) {
     return false;
 }
 
-/* One collective over the axes; m->type is already what it makes. */
+/* Puts one collective over the axes; m->type is already the result's type. */
 static ds_status collective(moving *m, ds_opcode code, const axis_list *axes, int dim, int dim_to,
                             bool max, ds_error *err) {
     ds_projector *p = m->p;
@@ -68,7 +67,7 @@ static ds_status collective(moving *m, ds_opcode code, const axis_list *axes, in
     return ds_build_put(&p->b, op, err);
 }
 
-/* Terms of the operand over axes of which the result has none. */
+/* Sums the operand's terms over axes on which the result has no terms. */
 static ds_status sum_up(moving *m, const ds_type *to, ds_error *err) {
     for (int max = 0; max < 2; max++) {
         axis_list axes = {0};
@@ -98,7 +97,7 @@ static bool same_split(const ds_split *a, const ds_split *b) {
     return true;
 }
 
-/* Splits that both have, from the major end. */
+/* The number of major splits that both dims have. */
 static uint32_t common(const ds_dim *a, const ds_dim *b) {
     uint32_t n = 0;
     while (n < a->n_splits && n < b->n_splits && same_split(&a->splits[n], &b->splits[n])) n++;
@@ -119,7 +118,7 @@ static ds_status gather(moving *m, uint32_t d, uint32_t keep, ds_error *err) {
     return collective(m, DS_OP_ALL_GATHER, &axes, (int)d, -1, false, err);
 }
 
-/* The one dim that is gathered and the one that is cut, over the same axes in the same order. */
+/* Does one dim lose the splits that one other dim gains, over the same axes in the same order? */
 static bool moves_split(const moving *m, const ds_type *to, uint32_t *from_dim, uint32_t *to_dim) {
     uint32_t n_from = 0, n_to = 0;
     for (uint32_t d = 0; d < to->rank; d++) {
@@ -150,7 +149,7 @@ static ds_status move_split(moving *m, const ds_type *to, uint32_t from_dim, uin
 
 /* ---- cutting ---- */
 
-/* From the box that the rank has to the one that it wants. */
+/* Cuts the wanted box out of the box that the rank has. */
 static ds_status cut(moving *m, const ds_pj_box *have, const ds_pj_box *want, ds_error *err) {
     ds_projector *p = m->p;
     ds_pj_box now = *have;
@@ -170,8 +169,8 @@ static ds_status cut(moving *m, const ds_pj_box *have, const ds_pj_box *want, ds
     return DS_OK;
 }
 
-/* Does every device of `to` already hold what it is to have? Boxes that depend on a kept loop's
- * index do not count as known; on one place then the splits decide. */
+/* Does every device of `to` already hold its part? Boxes that depend on a kept loop's index have no
+ * numbers, and agree only if their expressions are equal. */
 static ds_status holds_all(const moving *m, const ds_type *to, const ds_exec_place *place,
                            bool *out, ds_error *err) {
     ds_projector *p = m->p;
@@ -199,8 +198,8 @@ static ds_status holds_all(const moving *m, const ds_type *to, const ds_exec_pla
 
 /* ---- between meshes ---- */
 
-/* The operand is whole on every device of its place now. Devices that are not there get it from one
- * that is. */
+/* Sends the operand, which is whole on every device of its place, to the devices of `to` outside of
+ * this place. */
 static ds_status deliver(moving *m, const ds_exec_place *to, const char *name, ds_error *err) {
     ds_projector *p = m->p;
     for (uint32_t q = 0; q < to->n_devices; q++) {
@@ -224,7 +223,7 @@ static ds_status make_whole(moving *m, const ds_type *to, bool other_place, ds_e
     if (other_place && to->n_partials)
         return ds_error_set(err, DS_ERR_UNSUPPORTED, m->from->loc,
                             "reshard: terms of a sum stay terms on another mesh; sum them first");
-    if (m->position == UINT32_MAX) { /* this rank is no part of it */
+    if (m->position == UINT32_MAX) { /* the rank is not on the operand's place */
         m->type.n_partials = 0;
         for (uint32_t d = 0; d < to->rank; d++) m->type.dims[d].n_splits = 0;
         return DS_OK;

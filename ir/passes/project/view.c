@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define MAX_NODES 10000 /* of an expression over the index of a loop that is kept */
+#define MAX_NODES 10000 /* of an expression over a kept loop's index */
 
 ds_expr ds_project__fold(ds_projector *p, ds_expr_kind kind, ds_expr a, ds_expr b) {
     return ds_expr_fold(&p->unit->exprs, kind, a, b);
@@ -77,7 +77,8 @@ ds_status ds_project__expr(ds_projector *p, const ds_pj_frame *f, ds_expr e, ds_
 
 ds_status ds_project__literal(ds_projector *p, ds_expr e, ds_loc loc, int64_t *out, ds_error *err) {
     if (ds_expr_is_int(&p->unit->exprs, e, out)) return DS_OK;
-    for (uint32_t i = 0; i < p->open.n; i++) { /* the outermost one: it depends on no other */
+    for (uint32_t i = 0; i < p->open.n; i++) { /* unroll the outermost loop: its range depends on no
+                                                  other */
         if (!ds_expr_mentions(&p->unit->exprs, e, p->open.at[i])) continue;
         p->unroll = ds_expr_index(&p->unit->exprs, p->open.at[i]);
         break;
@@ -85,7 +86,7 @@ ds_status ds_project__literal(ds_projector *p, ds_expr e, ds_loc loc, int64_t *o
     if (DS_HAS_EXPR(p->unroll))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, loc, "what a rank does depends on '%s'",
                             ds_expr_at(&p->unit->exprs, p->unroll)->name);
-    /* a literal expression that has no value, such as 1 / 0 */
+    /* a literal expression without a value, such as 1 / 0, gives its own error */
     ds_env env = {.exprs = &p->unit->exprs};
     return ds_expr_eval_int(&env, e, loc, out, err);
 }
@@ -118,7 +119,7 @@ static ds_status check_inside(ds_projector *p, const ds_exec_place *place, ds_lo
     return DS_OK;
 }
 
-/* Every expression of a place must have a value now. */
+/* Checks that every expression of a place has a value. */
 static ds_status place_indices(ds_projector *p, const ds_pj_frame *f, const ds_place *place,
                                ds_loc loc, ds_error *err) {
     int64_t ignored;
@@ -130,7 +131,7 @@ static ds_status place_indices(ds_projector *p, const ds_pj_frame *f, const ds_p
     return DS_OK;
 }
 
-/* What the names stand for, where that is a number; the innermost first, as they are looked up. */
+/* The replacements of names that are numbers, innermost first, which is the order of look-ups. */
 static const ds_index *numbers(ds_projector *p, const ds_pj_index *at) {
     if (!at) return NULL;
     const ds_index *up = numbers(p, at->up);

@@ -1,14 +1,14 @@
 /* Blocks, loops, calls and local regions.
  *
- * A loop is first projected as a loop. Where that fails because its index decides what the rank
- * does (the place of an op, which element of a family that is spread over ranks), what was made is
- * taken back and the loop is unrolled: with numbers for indices everything has one answer. */
+ * A loop is first projected as a loop. This fails if the loop's index decides the rank's work (the
+ * place of an op, or the element of a family that is spread over ranks). The loop is then taken
+ * back and unrolled: with numbers for indices every question has one answer. */
 #include "ir/passes/project/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DEPTH  64 /* of calls in each other */
+#define MAX_DEPTH  64 /* of nested calls */
 #define MAX_TURNS  (INT64_C(1) << 20)
 #define MAX_VALUES (UINT32_C(1) << 20) /* of one rank */
 
@@ -20,7 +20,7 @@ static ds_status absent(const ds_pj_frame *f, const ds_use *use, ds_error *err) 
                         ds_value_at(f->scope.func, use->value)->name);
 }
 
-/* The use's indices from `level` on, on a family. */
+/* Applies the use's indices from `level` on to a family. */
 static ds_status read_family(ds_projector *p, const ds_pj_frame *f, const ds_use *use,
                              uint32_t level, const ds_pj_slot *family, ds_pj_slot *out,
                              ds_error *err) {
@@ -76,12 +76,12 @@ ds_status ds_project__read_one(ds_projector *p, const ds_pj_frame *f, const ds_u
 typedef struct loop_state {
     const ds_op *op;
     ds_op *made;
-    ds_pj_slot *results; /* carries' next values, then kept ones */
-    uint32_t *place;     /* of a carry among the new loop's; UINT32_MAX: absent */
-    bool empty;          /* nothing in it is for this rank */
+    ds_pj_slot *results; /* carries' next values, then kept values */
+    uint32_t *place;     /* of a carry among the new loop's carries; UINT32_MAX: absent */
+    bool empty;          /* the loop has no work for this rank */
 } loop_state;
 
-/* The loop's index decides something: unroll it. */
+/* Asks to unroll the loop, because its index decides the rank's work. */
 static ds_status must_unroll(ds_projector *p, const loop_state *l, ds_error *err) {
     p->unroll = ds_expr_index(&p->unit->exprs, l->made->index);
     return ds_error_set(err, DS_ERR_UNSUPPORTED, l->op->loc, "the loop cannot be kept");
@@ -223,7 +223,7 @@ static ds_status loop(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error
 
 /* ---- calls ---- */
 
-/* Coordinates of the open regions are known inside, indices of loops are not. */
+/* The names that a callee knows: coordinates of open regions, but not indices of loops. */
 static const ds_pj_index *axes_of(ds_projector *p, const ds_pj_index *at) {
     if (!at) return NULL;
     const ds_pj_index *up = axes_of(p, at->up);
@@ -285,7 +285,7 @@ static ds_status call(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error
 
 /* ---- local regions ---- */
 
-/* A region is what a rank does anyway; axis_index is its coordinate. */
+/* A region's body is already the rank's work; axis_index becomes the rank's coordinate. */
 static ds_status region(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error *err) {
     const ds_type *type = op->n_in    ? ds_project__use_type(p, f, &op->in[0])
                           : op->n_out ? op->result_types[0]
