@@ -1,6 +1,6 @@
-/* Attributes of what is not in the op table: for, local, call, weight, and function arguments. A
- * region has a name, a weight a role too; a call takes what an op takes, since one that states its
- * cost is an op of its own. */
+/* Attributes of for, local, call, weight and function arguments, which are not in the op table. A
+ * region has a name, a weight also a role; a call takes an op's common attributes, since a call
+ * that states its cost is simulated as one op. */
 #include "ir/verify/internal.h"
 
 static void check(ds_checker *ck, const ds_env *env, const ds_attr *attrs, uint32_t n,

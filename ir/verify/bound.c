@@ -1,9 +1,9 @@
-/* The walk with numbers: what the symbols left open is decided on the params' values.
+/* The walk with numbers: the params' values decide the questions that symbols left open.
  *
- * A function is checked once for each set of meshes that it is called with, from a work list: first
- * every function without mesh parameters, then what their calls ask for. Loops whose body depends
- * on the index are walked turn by turn, up to a limit; others once. Types are inferred again, now
- * with numbers, and compared with those that ds_verify recorded. */
+ * A function is checked once for each set of meshes in its calls, from a work list: first every
+ * function without mesh parameters, then the functions that these call. Loops whose body depends on
+ * the index are walked turn by turn, up to a limit; other loops once. Types are inferred again,
+ * with numbers, and compared with the types that ds_verify recorded. */
 #include "ir/verify/internal.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 typedef struct instance {
     ds_func *func;
     ds_bound_mesh *meshes; /* one per mesh parameter; heap */
-    ds_bound_mesh here;    /* of values without `on` */
+    ds_bound_mesh here;    /* the mesh of values without `on` */
 } instance;
 
 typedef struct loop_info {
@@ -54,7 +54,7 @@ static void whole_mesh(bound_walk *w, const ds_place *place, ds_bound_mesh *out)
     }
 }
 
-/* Puts the place's coordinates in; reports one that is out of range. */
+/* Evaluates the place's coordinates; reports a coordinate out of range. */
 static bool bind_place(bound_walk *w, const ds_place *place, ds_loc loc, ds_bound_mesh *out) {
     if (place->loc.line) loc = place->loc;
     whole_mesh(w, place, out);
@@ -131,7 +131,8 @@ static ds_infer infer_context(bound_walk *w, const ds_op *op) {
                       .n_manual = w->n_manual};
 }
 
-/* One type is often written many times in a signature: what was said of it is said once. */
+/* Was this report made before, for another value of the same type? A signature often writes one
+ * type many times. */
 static bool said_before(bound_walk *w, const char *message, const char *name) {
     size_t n = strlen(name);
     if (strncmp(message, name, n) != 0) n = 0;
@@ -157,7 +158,7 @@ static const char *value_text(bound_walk *w, ds_value value) {
     return ds_verify__name_text(&w->ck->unit->arena, '%', ds_value_at(w->at->func, value)->name);
 }
 
-/* lo..hi of a binder, with the outer ones in scope. */
+/* Evaluates lo..hi of a binder, with the outer binders in scope. */
 static bool binder_range(bound_walk *w, const ds_binder *binder, int64_t *lo, int64_t *hi) {
     if (!eval(w, binder->lo, binder->loc, lo) || !eval(w, binder->hi, binder->loc, hi))
         return false;
@@ -172,7 +173,7 @@ static bool check_index(bound_walk *w, const ds_use *use, uint32_t i, const ds_v
                         int64_t *first) {
     const ds_binder *binder = &info->binders[i];
     bool range = ds_use_is_range(use, i);
-    ds_index *indices = NULL; /* the family's own: its bounds see only those to their left */
+    ds_index *indices = NULL; /* the family's own indices: a bound sees only binders to its left */
     int64_t lo, hi, at, end;
     if (!eval(w, use->index[i], use->loc, &at)) return false;
     end = at + (at < INT64_MAX);
@@ -208,7 +209,7 @@ static bool check_index(bound_walk *w, const ds_use *use, uint32_t i, const ds_v
 
 #define MAX_BINDERS 8
 
-/* The type that a use reads, NULL if it reads outside its family or the type is unknown. */
+/* The type of a use; NULL if the use reads outside its family or the type is unknown. */
 static const ds_type *read_use(bound_walk *w, const ds_use *use) {
     const ds_value_info *info = ds_value_at(w->at->func, use->value);
     int64_t first[MAX_BINDERS] = {0};
@@ -226,14 +227,14 @@ static bool binder_mentioned(const ds_exprs *exprs, const ds_value_info *info, u
     return ds_type_mentions(exprs, info->type, info->binders[i].name);
 }
 
-/* The first few and the last few of many turns; all of a few. */
+/* The turns to check: all of a few turns; the first and the last few of many. */
 #define END_TURNS 4
 static int64_t next_turn(int64_t i, int64_t lo, int64_t hi, bool all) {
     uint64_t done = (uint64_t)i - (uint64_t)lo + 1, left = (uint64_t)hi - (uint64_t)i - 1;
     return all || done < END_TURNS || left <= END_TURNS ? i + 1 : hi - END_TURNS;
 }
 
-/* The element type at every index of a family. */
+/* Checks the element type at every index of a family. */
 static void check_family(bound_walk *w, const ds_value_info *info, uint32_t i, uint64_t turns,
                          const char *name) {
     if (i == info->n_binders) {
@@ -317,7 +318,7 @@ static void table_op(bound_walk *w, const ds_op *op) {
 
 /* ---- calls ---- */
 
-/* Takes `meshes` over. */
+/* Adds an instance to the work list; owns `meshes`. */
 static void enqueue(bound_walk *w, ds_func *func, ds_bound_mesh *meshes, ds_bound_mesh here) {
     uint64_t hash = ds_verify__hash_mesh(DS_KEY(func), &here);
     for (uint32_t i = 0; i < func->n_mesh_params; i++)
@@ -503,7 +504,7 @@ static void for_loop(bound_walk *w, const ds_op *loop) {
     }
 }
 
-/* The body where axis_index is what own[] says. */
+/* Walks the body with the coordinates own[] as axis_index. */
 static void local_body(bound_walk *w, const ds_op *region, const ds_index *own) {
     const ds_index *up = w->env.indices;
     if (region->n_over) w->env.indices = &own[region->n_over - 1];
@@ -532,7 +533,8 @@ static bool go_to_last(bound_walk *w, const ds_op *region, ds_index *own) {
     return many;
 }
 
-/* Inside, axis_index has a value; the first and the last coordinates stand for all of them. */
+/* Walks a local region. axis_index has a value inside; the first and the last coordinates are
+ * checked for all. */
 static void local_region(bound_walk *w, const ds_op *region) {
     ds_index *own = ds_xcalloc(region->n_over + 1, sizeof *own);
     uint64_t before = w->turns;
@@ -597,7 +599,7 @@ static void walk_op(bound_walk *w, const ds_op *op) {
     }
 }
 
-/* Types made for one op are given back after it: a loop may have many turns. */
+/* Frees the types made for one op after the op, because a loop may have many turns. */
 static void walk_block(bound_walk *w, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         ds_arena around = w->ck->unit->arena;
@@ -630,7 +632,7 @@ static void check_instance(bound_walk *w, const instance *at) {
         }
         check_family(w, &result, 0, 1, name);
     }
-    if (w->ck->diags->n_errors > errors) return; /* the body would repeat it */
+    if (w->ck->diags->n_errors > errors) return; /* the body would repeat the errors */
     w->wrong = ds_xcalloc(func->values.n + 1, 1);
     walk_block(w, &func->body);
     free(w->wrong);

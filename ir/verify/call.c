@@ -1,7 +1,8 @@
 /* Calls: a callee's types as its caller sees them.
  *
- * Shapes need no translation: params are global names. Places do: a mesh parameter stands for a
- * mesh argument, and a mesh of another module may have another name here (or none). */
+ * Shapes need no translation, because params are global names. Places need translation: a mesh
+ * parameter means a mesh argument, and a mesh of another module may have another name (or none) in
+ * the caller's module. */
 #include "ir/verify/internal.h"
 
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 
 /* ---- names across modules ---- */
 
-/* What the object is called in `module`: its own name, or "alias.name"; NULL if it is not visible.
- */
+/* The object's name in `module`: its own name, or "alias.name"; NULL if `module` does not see
+ * it. */
 static const char *name_here(ds_checker *ck, const ds_module *module, const char *name,
                              const void *object, bool is_mesh) {
     for (uint32_t i = 0; i <= module->imports.n; i++) {
@@ -38,8 +39,8 @@ static const ds_place *mesh_arg(const ds_op *call, const char *param) {
     return NULL;
 }
 
-/* @s{tp=0} with @s = @m{pp=1} is @m{pp=1, tp=0}. An axis that the mesh lacks has size 1, so that
- * its coordinate says nothing. */
+/* @s{tp=0} with @s = @m{pp=1} is @m{pp=1, tp=0}. An axis that the mesh lacks has size 1, so its
+ * coordinate is dropped. */
 static bool join(ds_checker *ck, const ds_func *caller, const ds_op *call, const ds_place *arg,
                  const ds_place *inner, ds_place *out) {
     *out = *arg;
@@ -63,8 +64,8 @@ static bool join(ds_checker *ck, const ds_func *caller, const ds_op *call, const
     return true;
 }
 
-/* False if the callee's place has no meaning here; that is reported at the callee or at the call.
- */
+/* The callee's place for the caller. False if the place has no meaning there, which is reported at
+ * the callee or at the call. */
 static bool place_here(ds_checker *ck, const ds_func *caller, const ds_op *call,
                        const ds_place *place, ds_place *out) {
     ds_resolved at;
@@ -175,7 +176,7 @@ static bool check_arg(ds_walker *w, const ds_op *op, uint32_t i) {
     const ds_value_info *param = ds_value_at(callee, callee->args[i]), *family;
     const ds_type *found = ds_verify__read(w, &op->in[i], &family);
     if (!found || !param->type_written) return true;
-    /* A program that calls a model: what its hints say is no type, and that was reported. */
+    /* A program's call of a model is reported elsewhere; the model's hints are no types. */
     if (callee->is_model && !w->func->is_model && !ds_type_is_plain(param->type)) return false;
     const char *name = ds_verify__value_text(w, op->in[i].value);
     const ds_binder *binders = family ? family->binders : NULL;

@@ -1,9 +1,9 @@
-/* Who calls whom: recursion, and which functions belong to models.
+/* The call graph: recursion, and which functions belong to models.
  *
- * A function is a model's if it holds a weight, or calls (transitively) one that does, or is called
- * from such a function, or the scenario trains it: annotations are hints there, types elsewhere.
- * One walk over the graph, depth first, gives an order with callees before callers; facts go up and
- * down along it. */
+ * A function belongs to a model if it holds a weight, or calls (transitively) a function that holds
+ * a weight, or a model's function calls it, or the scenario names it as a model. In a model
+ * annotations are hints; elsewhere annotations are types. One walk over the graph, depth first,
+ * gives an order with callees before callers; facts pass up and down in this order. */
 #include "ir/verify/internal.h"
 
 #include <stdlib.h>
@@ -18,9 +18,9 @@ typedef struct graph_node {
     DS_VEC(graph_edge) edges;
     uint32_t next; /* edge to follow */
     enum { NEW, OPEN, DONE } state;
-    bool holds_weight;     /* it, or what it calls */
-    bool annotated;        /* it, or what it calls, has splits, partials or places */
-    const ds_func *caller; /* a model function that calls it */
+    bool holds_weight;     /* the function or a callee holds a weight */
+    bool annotated;        /* the function or a callee has splits, partials or places */
+    const ds_func *caller; /* a model's function that calls this function */
 } graph_node;
 
 typedef struct call_graph {
@@ -67,7 +67,7 @@ static void report_recursion(ds_checker *ck, const call_graph *graph, const uint
     ds_buf_deinit(&chain);
 }
 
-/* Depth first, without recursion of our own: a chain of calls may be long. */
+/* Depth first, with an explicit stack: a chain of calls may be long. */
 static void find_cycles(ds_checker *ck, call_graph *graph, uint32_t root) {
     DS_VEC(uint32_t) path = {0};
     DS_HPUSH(&path, root);
@@ -103,7 +103,7 @@ static const ds_type *annotation_of(const ds_func *func) {
     return NULL;
 }
 
-/* Callees first: what is true of a callee is true of its callers. */
+/* Callees first: passes the facts of callees on to their callers. */
 static void look_up(call_graph *graph) {
     for (uint32_t i = 0; i < graph->order.n; i++) {
         graph_node *node = &graph->nodes.at[graph->order.at[i]];
@@ -116,7 +116,7 @@ static void look_up(call_graph *graph) {
     }
 }
 
-/* Callers first: what a model function calls belongs to the model. A rank's body never does. */
+/* Callers first: a callee of a model's function belongs to the model. A rank's body never does. */
 static void mark_models(const ds_checker *ck, call_graph *graph) {
     for (uint32_t i = graph->order.n; i-- > 0;) {
         graph_node *node = &graph->nodes.at[graph->order.at[i]];
@@ -135,7 +135,8 @@ static const char *annotation_text(ds_checker *ck, const ds_func *func) {
                : "";
 }
 
-/* In a program annotations are types, in a model hints: what both call must have none. */
+/* Refuses a program's call of an annotated model function: annotations are types in a program, but
+ * hints in a model. */
 static void check_call_of_model(ds_checker *ck, const graph_node *from, const graph_node *to,
                                 const ds_op *call) {
     if (from->func->is_model || !to->func->is_model) return;
@@ -159,7 +160,7 @@ static void check_call_of_model(ds_checker *ck, const graph_node *from, const gr
                          call->callee_name, annotation_text(ck, to->func));
 }
 
-/* One that holds a weight is refused as a program anyway. */
+/* Refuses a program that belongs to a model. An entry that holds a weight is refused elsewhere. */
 static void check_program_entry(ds_checker *ck, const call_graph *graph) {
     const ds_func *entry = ds_scenario_program_func(ck->unit);
     const uint64_t *at = entry ? ds_map_find(&graph->index, DS_KEY(entry)) : NULL;

@@ -1,5 +1,6 @@
-/* `degrade`: names and numbers. Paths are checked where the run's topology is known by name; ranges
- * of indices, and which links there are, when the topology is built (sim/topo/degrade.c). */
+/* `degrade`: names and numbers. Paths are checked if the run's topology is known by name. Ranges of
+ * indices and the existence of links are checked when the topology is built
+ * (sim/topo/degrade.c). */
 #include "ir/verify/degrade.h"
 
 #include "ir/verify/internal.h"
@@ -10,7 +11,7 @@ const ds_topology *ds_degraded_topology(const ds_unit *unit) {
     const ds_module *root = unit->modules.at[0];
     const ds_topology *topology = ds_scenario_topology(unit);
     const ds_mesh *mesh = ds_scenario_mesh(unit);
-    /* Views of views are few; a circle of them is reported elsewhere. */
+    /* Views of views are few; names.c reports a cycle of views. */
     for (uint32_t depth = 0; !topology && mesh && depth < 64; depth++) {
         topology = mesh->kind == DS_MESH_ON ? ds_find_topology(mesh->module, mesh->base) : NULL;
         mesh = mesh->kind == DS_MESH_ON ? NULL : ds_find_mesh(mesh->module, mesh->base);
@@ -80,7 +81,7 @@ ds_status ds_degrade_factor(const ds_env *env, const ds_attr *factor, int64_t *p
                             "latency = %.12g: a degraded link has 1 to 1000000 times its latency",
                             value);
     bool missing = which == BANDWIDTH && value == 0;
-    double least = which == BANDWIDTH ? 1e-9 : 1e-6; /* 1e-9: what factors are counted in */
+    double least = which == BANDWIDTH ? 1e-9 : 1e-6; /* 1e-9 is the unit of factors */
     if (which != LATENCY && !missing && !(value >= least && value <= 1))
         return ds_error_set(err, DS_ERR_VALUE, factor->loc,
                             "%s = %.12g: what is left is a share, %sfrom %s to 1", factor->name,

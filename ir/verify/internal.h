@@ -1,21 +1,21 @@
 /* Shared by the files of the verifier; not a public header.
  *
- *   verify.c          the order of the phases, and how things are reported
- *   names.c    declarations: duplicates, references, unused and shadowed names
- *   calls.c    the call graph: recursion, and which functions belong to models
- *   topology.c device graphs: paths, units; counting devices; mesh sizes
- *   program.c  schedules and the ranks of per-rank programs
- *   place.c    places and mesh axes; are two types the same?
- *   types.c    the walk through a function that infers types
- *   call.c     calls: a callee's types as its caller sees them
- *   region.c   for and local
- *   attrs.c    attributes of what is not in the op table
- *   bound.c    the walk with numbers
- *   mesh.c     meshes with numbers
- *   scenario.c the scenario: keys, values, a runnable entry
- *   override.c the strategy's overrides of single ops
- *   sweep.c    the sweep: what varies, over which values, and its objectives
- *   scenario.c        the table of keys, and readers for everybody */
+ *   verify.c    the order of the phases, and how things are reported
+ *   names.c     declarations: duplicates, references, unused and shadowed names
+ *   calls.c     the call graph: recursion, and which functions belong to models
+ *   topology.c  device graphs: paths, units; counting devices; mesh sizes
+ *   program.c   schedules and the ranks of per-rank programs
+ *   place.c     places and mesh axes; are two types the same?
+ *   types.c     the walk through a function that infers types
+ *   call.c      calls: a callee's types as its caller sees them
+ *   region.c    for and local
+ *   attrs.c     attributes of what is not in the op table
+ *   bound.c     the walk with numbers
+ *   mesh.c      meshes with numbers
+ *   scenario.c  the scenario: keys, values, a runnable entry
+ *   override.c  the strategy's overrides of single ops
+ *   sweep.c     the sweep: what varies, over which values, and its objectives
+ *   degrade.c   devices and links that are slower than their topology says */
 #ifndef DS_VERIFY_INTERNAL_H
 #define DS_VERIFY_INTERNAL_H
 
@@ -27,7 +27,7 @@ typedef struct ds_checker {
     ds_unit *unit;
     ds_diags *diags;
     const ds_binding *binding; /* NULL: symbolic */
-    ds_map reported;           /* with numbers: places that were reported already */
+    ds_map reported;           /* with numbers: places that have a report */
 } ds_checker;
 
 /* ---- reports (verify.c) ---- */
@@ -49,10 +49,10 @@ typedef struct ds_names {
     DS_VEC(const char *) all;
 } ds_names;
 
-/* The named declarations of a kind as a module sees them: its own, those of its imports without an
- * alias, "alias.name" of the others; in the diagnostics' arena. */
+/* The names of all declarations of a kind that a module sees: names of its own and of imports
+ * without an alias, "alias.name" of imports with one; in the diagnostics' arena. */
 void ds_verify__visible(ds_checker *ck, const ds_module *module, ds_item_kind kind, ds_names *out);
-/* Reports an unknown @name with a suggestion among the visible ones of `kind`. */
+/* Reports an unknown @name, and suggests a visible name of `kind`. */
 void ds_verify__unknown(ds_checker *ck, const ds_module *module, ds_item_kind kind, ds_loc loc,
                         const char *name);
 
@@ -62,40 +62,41 @@ void ds_verify__names(ds_checker *ck, const ds_module *module);
 /* Sets every call's callee and every function's is_model; reports cycles. O(functions + calls). */
 void ds_verify__calls(ds_checker *ck);
 void ds_verify__topology(ds_checker *ck, const ds_topology *topology);
-/* What the attributes of its links are, with numbers. */
+/* Checks the attributes of the topology's links with numbers. */
 void ds_verify__link_numbers(ds_checker *ck, const ds_topology *topology);
 /* The node at the end of a path; NULL if the path is wrong (then reported). */
 const ds_node_decl *ds_verify__path(ds_checker *ck, const ds_topology *topology,
                                     const ds_step *steps, uint32_t n, ds_loc loc);
 void ds_verify__schedule(ds_checker *ck, const ds_schedule *schedule);
 void ds_verify__program(ds_checker *ck, const ds_program *program);
-/* An op of a rank's body: its peers are ranks of the program. False if anything was reported. */
+/* Checks that the peers of an op in a rank's body are ranks of the program. False if anything was
+ * reported. */
 bool ds_verify__rank_op(ds_checker *ck, const ds_program *program, const ds_func *func,
                         const ds_op *op);
 void ds_verify__func(ds_checker *ck, ds_func *func, const ds_program *program);
 void ds_verify__scenario(ds_checker *ck, const ds_module *module);
 void ds_verify__scenario_bound(ds_checker *ck);
-/* A value that the knob is to have. */
+/* Checks a value for the knob. */
 void ds_verify__knob_value(ds_checker *ck, const ds_module *module, const ds_knob *knob,
                            const ds_attr *attr);
 void ds_verify__sweep(ds_checker *ck, const ds_module *module);
-/* One entry of strategy { ops { … } }. */
+/* Checks one entry of strategy { ops { … } }. */
 void ds_verify__override(ds_checker *ck, const ds_module *module, const ds_attr *attr);
 void ds_verify__bound(ds_checker *ck);
 /* degrade.c */
 void ds_verify__degrades(ds_checker *ck, const ds_module *module);
 void ds_verify__degrade_numbers(ds_checker *ck);
 
-/* Attributes of a structural op (with env, on numbers) and of a function's argument. */
+/* Checks attributes of a structural op (with env, on numbers) and of a function's argument. */
 void ds_verify__op_attrs(ds_checker *ck, const ds_env *env, const ds_op *op);
 void ds_verify__arg_attrs(ds_checker *ck, const ds_value_info *arg);
-/* A name that binds an index must not hide a param of its module. */
+/* Reports an index whose name hides a param of its module. */
 void ds_verify__index_name(ds_checker *ck, const ds_module *module, const char *name, ds_loc loc);
 
 /* ---- places and types (place.c) ---- */
 
-/* What a place comes down to. NONE stays NONE: wherever the caller or the scenario runs the
- * function. */
+/* A place with its declaration. NONE stays NONE: the place where the caller or the scenario runs
+ * the function. */
 typedef struct ds_resolved {
     ds_place_kind kind;
     const ds_mesh *mesh;         /* MESH of a module */
@@ -108,35 +109,34 @@ bool ds_verify__resolve(const ds_func *func, const ds_place *place, ds_resolved 
 bool ds_verify__mesh_has_axis(const ds_mesh *mesh, const char *axis);
 /* Is the axis fixed by one of the place's coordinates? */
 bool ds_verify__is_fixed(const ds_place *place, const char *axis);
-/* Checks a place, or a type's axes and place, and reports what is wrong. `what` names the value in
+/* Checks a place, or a type's axes and place, and reports errors. `what` names the value in
  * messages, e.g. "%x". Returns false if anything was reported. */
 bool ds_verify__check_place(ds_checker *ck, const ds_func *func, const ds_place *place, ds_loc loc);
 bool ds_verify__check_type(ds_checker *ck, const ds_func *func, const ds_type *type,
                            const char *what, ds_loc loc);
-/* What ops see of a type of `func`: in a model without its hints (ds_type_plain). */
+/* A type of `func` as ops see it: in a model without hints (ds_type_plain). */
 ds_type *ds_verify__seen(ds_checker *ck, const ds_func *func, const ds_type *type);
 bool ds_verify__check_axis(ds_checker *ck, const ds_module *module, const char *axis, ds_loc loc);
 
-/* Both seen from inside `func`. With an env, what the symbols leave open is decided on numbers. */
+/* Compares two places as seen from inside `func`. With an env, numbers decide if symbols cannot. */
 ds_tri ds_verify__same_place(ds_checker *ck, const ds_func *func, const ds_env *env,
                              const ds_place *a, const ds_place *b);
 /* The type with every expression replaced by its number, for comparison and for messages. */
 const ds_type *ds_verify__numbers(ds_checker *ck, const ds_env *env, const ds_type *type);
 ds_tri ds_verify__same_expr(ds_checker *ck, const ds_env *env, ds_expr a, ds_expr b);
-/* dtype, dims, splits and partials, without places. */
+/* Compares dtype, dims, splits and partials, but no places. */
 ds_tri ds_verify__same_tensor(ds_checker *ck, const ds_env *env, const ds_type *a,
                               const ds_type *b);
-/* A written type that says no place takes the other's. */
+/* Compares types; a written type without a place takes the found type's place. */
 ds_tri ds_verify__same_type(ds_checker *ck, const ds_func *func, const ds_env *env,
                             const ds_type *written, const ds_type *found);
 ds_tri ds_verify__same_binders(ds_checker *ck, const ds_env *env, const ds_binder *a, uint32_t n_a,
                                const ds_binder *b, uint32_t n_b);
-/* `type` with the names of binders `from` replaced by those of `to`. */
+/* `type` with the names of binders `from` replaced by the names of binders `to`. */
 const ds_type *ds_verify__rename(ds_checker *ck, const ds_type *type, const ds_binder *from,
                                  const ds_binder *to, uint32_t n);
-/* The type without splits and partials over axes that its place cannot have: those that a
- * coordinate fixes, those that a known mesh lacks, all of them on a single device. Their size is 1.
- */
+/* The type without splits and partials over axes of size 1 on its place: axes that a coordinate
+ * fixes, axes that a known mesh lacks, every axis on a single device. */
 const ds_type *ds_verify__without_ones(ds_checker *ck, const ds_func *func, const ds_type *type);
 
 /* ---- meshes with numbers (mesh.c) ---- */
@@ -145,7 +145,7 @@ const ds_type *ds_verify__without_ones(ds_checker *ck, const ds_func *func, cons
 
 /* A mesh with some coordinates fixed. */
 typedef struct ds_bound_mesh {
-    bool known;          /* false: whatever runs the function */
+    bool known;          /* false: the mesh of the caller or the run */
     const ds_mesh *mesh; /* NULL: one device */
     uint32_t n_fixed;
     const char *axis[DS_MAX_FIXED];
@@ -154,7 +154,7 @@ typedef struct ds_bound_mesh {
 
 typedef struct ds_mesh_table {
     ds_checker *ck;
-    ds_map sizes;   /* ds_mesh → int64_t* of its axes; 0: it is wrong (reported) */
+    ds_map sizes;   /* ds_mesh → int64_t* of its axes; 0: wrong, and reported */
     ds_arena arena; /* of the sizes */
 } ds_mesh_table;
 
@@ -174,15 +174,15 @@ typedef struct ds_index_scope {
     const struct ds_index_scope *up;
 } ds_index_scope;
 
-/* A wrong value was reported, so that its readers are silent. */
+/* A wrong value has a report, so that its readers are silent. */
 enum { DS_DEFINED = 1, DS_WRONG = 2 };
 
 typedef struct ds_walker {
     ds_checker *ck;
     ds_func *func;
-    const ds_program *program;     /* the body is a rank of it; else NULL */
+    const ds_program *program;     /* the program, if the body is a rank; else NULL */
     uint8_t *defined;              /* per value: 0, DS_DEFINED or DS_WRONG */
-    bool *wrong_results;           /* per declared result: its type is wrong, and that was said */
+    bool *wrong_results;           /* per declared result: the type is wrong, and reported */
     const ds_index_scope *indices; /* open loops, innermost first */
     const char **manual;           /* axes of the open local regions */
     uint32_t n_manual;
@@ -192,31 +192,32 @@ typedef struct ds_walker {
 const char *ds_verify__name_text(ds_arena *arena, char sigil, const char *name);
 /* "%name" of a value, in the diagnostics' arena. */
 const char *ds_verify__value_text(ds_walker *w, ds_value value);
-/* Marks the op's results as defined and sets their types: found[i], or the written type where that
- * is NULL; a written type must agree. `who` and `verb` say who found it: "matmul", "gives". */
+/* Marks the op's results as defined and sets their types: found[i], or the written type if found[i]
+ * is NULL; a written type must agree. `who` and `verb` name the finder in messages: "matmul",
+ * "gives". */
 void ds_verify__set_results(ds_walker *w, const ds_op *op, const ds_type *const *found,
                             const char *who, const char *verb);
 void ds_verify__set_type(ds_walker *w, ds_value value, const ds_type *found, ds_loc loc,
                          const char *who, const char *verb);
-/* The type of what a use reads, with its indices put in; NULL if unknown or wrong (then reported).
- * A whole family gives its element type and *family; where `family` is NULL it is an error. */
+/* The type of a use, with indices substituted; NULL if unknown or wrong (then reported). A whole
+ * family gives its element type and *family; if `family` is NULL, a whole family is an error. */
 const ds_type *ds_verify__read(ds_walker *w, const ds_use *use, const ds_value_info **family);
-/* The same without reports or counting, for the walk with numbers. */
+/* The type of a use, without reports or counting of uses, for the walk with numbers. */
 const ds_type *ds_verify__element(ds_checker *ck, const ds_func *func, const ds_use *use);
 /* Walks a block. Returns its terminator, which must be an `end` in last position, or NULL. */
 const ds_op *ds_verify__block(ds_walker *w, const ds_block *block, ds_opcode end);
-/* Is there a yield or return, be it misplaced? */
+/* Does the block have a yield or return, even a misplaced one? */
 bool ds_verify__has_end(const ds_block *block);
-/* What a region defined cannot be named after it. */
+/* Forgets the values that a region defined: no op after the region can name them. */
 void ds_verify__leave(ds_walker *w, const ds_op *region);
-/* Index names of a family. */
+/* Checks the index names of a family. */
 void ds_verify__binders(ds_checker *ck, const ds_func *func, const ds_binder *binders, uint32_t n);
 void ds_verify__call(ds_walker *w, ds_op *op);
 void ds_verify__for(ds_walker *w, ds_op *op);
 void ds_verify__local(ds_walker *w, ds_op *region);
 
-/* call.c: a type of op->callee as the caller sees it: mesh arguments and mesh names put in.
- */
+/* call.c: a type of op->callee as the caller sees it, with mesh arguments and mesh names
+ * substituted. */
 const ds_type *ds_verify__callee_type(ds_checker *ck, const ds_func *caller, const ds_op *call,
                                       const ds_type *type);
 /* region.c: a carry's type one turn later, and at a given turn. */
@@ -226,8 +227,7 @@ const ds_type *ds_verify__carry_at(ds_checker *ck, const ds_op *loop, const ds_t
 /* The size of an axis on a place as an expression; none if only the caller knows it. */
 ds_expr ds_verify__axis_size(ds_checker *ck, const ds_func *func, const ds_place *on,
                              const char *axis);
-/* The shard type inside a local region over these axes; NULL if it cannot be told
- * (an axis of unknown size). */
+/* The shard type inside a local region over these axes; NULL if an axis has an unknown size. */
 const ds_type *ds_verify__shard_type(ds_checker *ck, const ds_func *func, const ds_type *type,
                                      const char *const *axes, uint32_t n_axes);
 

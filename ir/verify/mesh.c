@@ -1,5 +1,4 @@
-/* Meshes with numbers: sizes of axes, coordinates put in, and whether each mesh fits its devices.
- */
+/* Meshes with numbers: sizes of axes, fixed coordinates, and whether each mesh fits its devices. */
 #include "ir/core/devices.h"
 #include "ir/verify/internal.h"
 

@@ -1,4 +1,4 @@
-/* Declarations: duplicates, references between them, recursion, unused and shadowed names. */
+/* Declarations: duplicates, references to others, cycles of meshes, unused and shadowed names. */
 #include "ir/core/devices.h"
 #include "ir/verify/internal.h"
 
@@ -28,7 +28,7 @@ bool ds_verify__check_axis(ds_checker *ck, const ds_module *module, const char *
     return false;
 }
 
-/* ---- what a module sees ---- */
+/* ---- names that a module sees ---- */
 
 static uint32_t count_of(const ds_module *module, ds_item_kind kind) {
     switch (kind) {
@@ -113,7 +113,7 @@ static const char *kind_text(ds_item_kind kind) {
     }
 }
 
-/* "… @box is a topology" where the name exists but is of another kind. */
+/* "… @box is a topology", if the name exists with another kind. */
 static const char *other_kind(const ds_module *module, const char *name) {
     if (ds_find_func(module, name)) return "function";
     if (ds_find_program(module, name)) return "per-rank program";
@@ -123,8 +123,8 @@ static const char *other_kind(const ds_module *module, const char *name) {
     return NULL;
 }
 
-/* A visible name that is meant though it is spelled otherwise: @dgx of an import with an alias is
- * @d.dgx; and where there is only one, it. */
+/* Suggests a visible name: @d.dgx for @dgx of an import with an alias, or the only name of the
+ * kind. */
 static const char *hint_of_import(ds_checker *ck, ds_item_kind kind, const char *name,
                                   const ds_names *names) {
     ds_arena *arena = &ck->diags->arena;
@@ -158,7 +158,7 @@ typedef struct name_set {
     ds_map first; /* name → kind << 32 | index */
 } name_set;
 
-/* Adds the declarations of one kind; two of one name in the same set are an error. */
+/* Adds the declarations of one kind; two declarations of one name in a set are an error. */
 static void add_to_set(ds_checker *ck, name_set *set, const ds_module *module, ds_item_kind kind,
                        const char *sigil) {
     for (uint32_t i = 0; i < count_of(module, kind); i++) {

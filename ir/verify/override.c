@@ -1,8 +1,8 @@
 /* Overrides of single ops: `"net/l[*]/fc1" = on @v [n: x, k: [y, z]]` in strategy { ops { … } }.
  *
- * A pattern stands for paths of ops (func/loop[index]/call/name): names in which `*` is any text
- * and `?` any character, and after a name the turn of a loop, `[3]` or `[*]`; '.' separates as '/'
- * does. That it matches some op is for the shard pass to see, which knows the paths. */
+ * A pattern matches paths of ops (func/loop[index]/call/name): names in which `*` is any text and
+ * `?` any character, and after a name the turn of a loop, `[3]` or `[*]`; '.' separates like '/'.
+ * Whether a pattern matches an op is checked by passes, which know the paths. */
 #include "ir/verify/internal.h"
 
 #include <ctype.h>
@@ -14,7 +14,8 @@ static bool is_name_char(char c) {
     return isalnum((unsigned char)c) || (c && strchr("_.*?", c));
 }
 
-/* After the `[` of a turn; past its `]`, or NULL if it is none. */
+/* Takes the text after a turn's `[`; returns the text after the `]`, or NULL if there is no
+ * turn. */
 static const char *skip_turn(const char *at) {
     if (*at == '*') {
         at++;
@@ -25,7 +26,7 @@ static const char *skip_turn(const char *at) {
     return *at == ']' ? at + 1 : NULL;
 }
 
-/* What is wrong with a pattern; NULL if nothing is. */
+/* The fault of a pattern; NULL: none. */
 static const char *pattern_fault(const char *at) {
     if (!*at) return "it is empty";
     for (;; at++) {

@@ -1,4 +1,4 @@
-/* Places, mesh axes, and the question whether two types are the same. */
+/* Places, mesh axes, and the comparison of types. */
 #include "ir/verify/internal.h"
 
 #include <string.h>
@@ -126,7 +126,8 @@ typedef struct axis_use {
     ds_loc loc;
 } axis_use;
 
-/* One axis of a type: declared, free on the place. `role` is how the type uses it. */
+/* Checks one axis of a type: declared, and not fixed on the place. `role` is how the type uses
+ * it. */
 static bool check_type_axis(const axis_use *u, const char *axis, const char *role) {
     if (!ds_verify__check_axis(u->ck, u->func->module, axis, u->loc)) return false;
     if (!ds_verify__is_fixed(&u->type->on, axis)) return true;
@@ -159,7 +160,7 @@ ds_type *ds_verify__seen(ds_checker *ck, const ds_func *func, const ds_type *typ
     return func->is_model && type ? ds_type_plain(&ck->unit->arena, type) : (ds_type *)type;
 }
 
-/* In a model a split is a hint, and nothing else can be hinted. */
+/* Checks a model's type: splits are hints, and no other annotation is allowed. */
 static bool check_hints(const axis_use *u) {
     const char *fault = NULL;
     if (u->type->n_partials) fault = "'partial' follows from the operations";
@@ -251,7 +252,7 @@ ds_tri ds_verify__same_place(ds_checker *ck, const ds_func *func, const ds_env *
     if (!ds_verify__resolve(func, a, &x) || !ds_verify__resolve(func, b, &y)) return DS_UNKNOWN;
     if (x.kind == DS_PLACE_NONE && y.kind == DS_PLACE_NONE) return DS_YES;
     if (x.kind == DS_PLACE_NONE || y.kind == DS_PLACE_NONE) {
-        /* Without a place the scenario's mesh is meant, where there is one. */
+        /* No place means the scenario's mesh, if there is one. */
         const ds_mesh *mesh = ds_scenario_mesh(ck->unit);
         const ds_resolved *other = x.kind == DS_PLACE_NONE ? &y : &x;
         const ds_place *place = x.kind == DS_PLACE_NONE ? b : a;

@@ -32,8 +32,8 @@ static void check_item(ds_checker *ck, const ds_schedule *schedule, const ds_sch
                      schedule->name, (long long)*before, (long long)rank->rank);
 }
 
-/* Every copy of the weights places each chunk once: all chunks equally often, on different stages.
- */
+/* Checks that every copy of the weights places each chunk once: all chunks have equally many
+ * places, on different stages. */
 static void check_places(ds_checker *ck, const ds_schedule *schedule) {
     ds_map places, counts;
     ds_map_init(&places);
@@ -54,7 +54,7 @@ static void check_places(ds_checker *ck, const ds_schedule *schedule) {
         ds_map_put(&places, key, 1);
     }
     uint64_t *first = ds_map_find(&counts, 0);
-    /* At most n_place + 1 turns: the first odd one is as good as any. */
+    /* Stops at the first chunk that differs, after at most n_place + 1 turns. */
     for (int64_t c = 0; schedule->n_place && c < schedule->chunks; c++) {
         uint64_t *count = ds_map_find(&counts, (uint64_t)c);
         if (count && *count == *first) continue;

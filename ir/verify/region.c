@@ -26,7 +26,8 @@ const ds_type *ds_verify__carry_at(ds_checker *ck, const ds_op *loop, const ds_t
     return at_turn(ck, loop, carry, turn);
 }
 
-/* The carry inside the body: its written type must be the initial value's at the first turn. */
+/* Defines the carry inside the body: at the first turn its written type must be the initial value's
+ * type. */
 static void define_carry(ds_walker *w, const ds_op *loop, uint32_t i) {
     ds_checker *ck = w->ck;
     ds_value_info *carry = ds_value_at(w->func, loop->args[i]);
@@ -63,7 +64,7 @@ static void check_next(ds_walker *w, const ds_op *loop, const ds_op *yield, uint
                      ds_verify__value_text(w, yield->in[i].value), ds_verify__type_text(ck, found),
                      carry->name, ds_verify__type_text(ck, next),
                      moves ? " at the next turn" : " at every turn");
-    w->defined[loop->args[i].i] = DS_WRONG; /* and so is what the loop ends with */
+    w->defined[loop->args[i].i] = DS_WRONG; /* the loop's result is then wrong, too */
 }
 
 /* A kept value becomes a family over the loop's range; a family that is kept gains a binder. */
@@ -156,7 +157,7 @@ void ds_verify__for(ds_walker *w, ds_op *loop) {
 
 /* ---- local ---- */
 
-/* The size of an axis as an expression; none if it depends on who calls. */
+/* The size of an axis as an expression; none if it depends on the caller. */
 ds_expr ds_verify__axis_size(ds_checker *ck, const ds_func *func, const ds_place *on,
                              const char *axis) {
     ds_resolved at;
@@ -264,7 +265,7 @@ static void check_region_axes(ds_walker *w, const ds_op *region) {
     }
 }
 
-/* Inside, only the listed operands can be seen. */
+/* Walks the body, which sees only the listed operands. */
 static void walk_body(ds_walker *w, ds_op *region, const ds_type *const *outside) {
     uint8_t *before = w->defined;
     w->defined = ds_xcalloc(w->func->values.n + 1, 1);

@@ -63,8 +63,8 @@ static void check_choice(ds_checker *ck, const ds_knob *knob, const ds_attr *att
     ds_buf_deinit(&list);
 }
 
-/* The number of that name which stands where a text should: NULL if there is none. What a param is
- * made from says which it is, since only a text or the param of one gives a text. */
+/* The param that holds a number where the knob needs a text; NULL if the param holds a text.
+ * Follows params to their initial value, since only a text, or a param of a text, gives a text. */
 static const ds_param *number_named(const ds_checker *ck, const ds_attr *attr) {
     enum { MAX_DEPTH = 100 };
     const ds_param *first = NULL;
@@ -253,13 +253,13 @@ static void unknown_key(ds_checker *ck, const char *section, const ds_attr *attr
     }
 }
 
-/* What is said of a job is what is said of a scenario, and when it runs. */
+/* A job has the scenario's own keys and the keys for its start. */
 static const ds_knob *knob_of(const char *section, const char *name) {
     bool common = strcmp(section, "jobs") == 0 && ds_scenario_is_job_key(name);
     return ds_scenario_knob(common ? "" : section, name);
 }
 
-/* The number of unknown keys. */
+/* Checks a section; returns the number of unknown keys. */
 static uint32_t check_section(ds_checker *ck, const ds_module *module, const char *section,
                               const ds_attr *entries, uint32_t n) {
     uint32_t unknown = 0;
@@ -301,7 +301,7 @@ static void refuse_weights(ds_checker *ck, const ds_func *entry, const ds_func *
     }
 }
 
-/* Of a scenario, or of the job of that name. */
+/* Checks the entry of a scenario, or of the job of that name. */
 static void check_entry(ds_checker *ck, const ds_module *module, const ds_attr *entries, uint32_t n,
                         const char *job, ds_loc loc, bool has_unknown) {
     const ds_attr *program = ds_attr_find(entries, n, "program");
@@ -312,7 +312,7 @@ static void check_entry(ds_checker *ck, const ds_module *module, const ds_attr *
         return;
     }
     const ds_attr *entry = program ? program : model;
-    if (!entry && has_unknown) return; /* one of them may be a misspelt entry */
+    if (!entry && has_unknown) return; /* an unknown key may be a misspelt entry */
     if (!entry) {
         ds_verify__error(ck, DS_ERR_NAME, loc, NULL,
                          "%s%s%s says nothing to run: add 'model = @f' or 'program = @f'",
@@ -356,7 +356,7 @@ static void check_job(ds_checker *ck, const ds_module *module, const ds_attr *jo
     check_entry(ck, module, job->items, job->n_items, job->name, job->loc, unknown > 0);
 }
 
-/* What each job says for itself cannot be said of all. */
+/* Refuses a key beside `jobs` that each job sets for itself. */
 static void check_jobs(ds_checker *ck, const ds_module *module, const ds_attr *jobs) {
     const ds_scenario *scenario = &module->scenarios.at[0];
     for (uint32_t i = 0; i < scenario->n_entries; i++)
@@ -453,7 +453,8 @@ static void check_zero_group(ds_checker *ck, const int64_t size[N_DEGREES]) {
                      (long long)group, (long long)size[DP]);
 }
 
-/* With sequence parallelism the devices of tp have tokens of their own: all of them may count. */
+/* Checks ep. With sequence parallelism the devices of tp have tokens of their own, so ep may span
+ * tp as a whole. */
 static void check_ep(ds_checker *ck, const int64_t size[N_DEGREES]) {
     int64_t ep = 1, groups = size[DP] * size[CP];
     bool sp = false;
@@ -485,8 +486,8 @@ static void check_mesh_agrees(ds_checker *ck, const int64_t size[N_DEGREES]) {
     }
 }
 
-/* The devices must be there; a strategy may leave some idle: it takes the first ones in order of
- * declaration. */
+/* Checks that the devices exist. A strategy may leave devices idle, and takes the first devices in
+ * order of declaration. */
 static void check_world(ds_checker *ck) {
     const ds_topology *topology = ds_scenario_topology(ck->unit);
     const ds_attr *strategy = ds_scenario_find(ck->unit, "", "strategy");
@@ -514,7 +515,7 @@ static void check_scenario(ds_checker *ck) {
     check_world(ck);
 }
 
-/* Each job is checked as the scenario that it alone would be. */
+/* Checks each job as a scenario of its own. */
 void ds_verify__scenario_bound(ds_checker *ck) {
     uint32_t n = ds_scenario_n_jobs(ck->unit);
     if (!n) check_scenario(ck);

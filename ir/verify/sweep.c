@@ -1,6 +1,6 @@
-/* The sweep: every dimension varies something that there is, over values that it can have; no
- * domain looks at a dimension that comes after it; objectives are known. Numbers come later: the
- * search evaluates domains and conditions candidate by candidate. */
+/* The sweep: every dimension varies an existing param or key over legal values; no domain mentions
+ * a later dimension; objectives are known. The search checks numbers: it evaluates domains and
+ * conditions candidate by candidate. */
 #include "ir/strategy/sweep.h"
 #include "ir/strategy/metrics.h"
 #include "ir/verify/internal.h"
@@ -20,7 +20,7 @@ static void unknown_target(ds_checker *ck, const ds_module *module, const ds_swe
                      dim->name);
 }
 
-/* A param takes what --set can say. */
+/* A param takes the values that --set can give. */
 static void check_param_values(ds_checker *ck, const ds_sweep_entry *dim) {
     for (uint32_t i = 0; i < dim->list.n_items; i++) {
         const ds_attr *item = &dim->list.items[i];
@@ -54,7 +54,7 @@ static bool mentions(const ds_checker *ck, const ds_sweep_entry *dim, const char
     return false;
 }
 
-/* Itself, or one that comes later. */
+/* Refuses a domain that mentions its own or a later dimension. */
 static void check_domain(ds_checker *ck, const ds_sweep *sweep, uint32_t at) {
     const ds_sweep_entry *dim = &sweep->entries[at];
     for (uint32_t i = at; i < sweep->n_entries; i++) {
@@ -104,7 +104,7 @@ static bool is_objective(const ds_sweep_entry *entry) {
     return entry->kind == DS_SWEEP_MINIMIZE || entry->kind == DS_SWEEP_MAXIMIZE;
 }
 
-/* Nothing is both as small and as large as can be. */
+/* Refuses an objective that is both minimized and maximized. */
 static void check_contradiction(ds_checker *ck, const ds_sweep *sweep, uint32_t at) {
     const ds_sweep_entry *entry = &sweep->entries[at];
     for (uint32_t i = 0; i < at; i++) {
@@ -150,7 +150,7 @@ void ds_verify__sweep(ds_checker *ck, const ds_module *module) {
         ds_verify__error(ck, DS_ERR_NAME, module->sweeps.at[i].loc, NULL,
                          "a module has one sweep at most; the first one is on line %u",
                          module->sweeps.at[0].loc.line);
-    if (!module->sweeps.n || module->id) return; /* an imported file's sweep is its own business */
+    if (!module->sweeps.n || module->id) return; /* the sweep of an imported file is not run */
     const ds_sweep *sweep = &module->sweeps.at[0];
     if (!module->scenarios.n)
         ds_verify__error(ck, DS_ERR_NAME, sweep->loc, NULL,

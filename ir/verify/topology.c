@@ -1,6 +1,5 @@
-/* Device graphs, as far as the text alone tells: names, paths, units. What needs numbers is checked
- * where the graph is built (sim/topo); only counting devices and mesh sizes are here, because
- * shapes depend on them. */
+/* Device graphs, without numbers: names, paths, units. Numbers are checked when the graph is built
+ * (sim/topo), except counts of devices and mesh sizes, on which shapes depend. */
 #include "ir/core/devices.h"
 #include "ir/verify/internal.h"
 
@@ -133,7 +132,7 @@ static void check_link(ds_checker *ck, const ds_topology *topology, const ds_lin
     check_unit(ck, link->loc, link->latency, 'T', "latency", "'1.5 us'");
 }
 
-/* With numbers; no index is in reach of a link's attributes. */
+/* Checks with numbers; a link's attributes can use no index. */
 static void check_efficiency(ds_checker *ck, const ds_env *env, const ds_attr *attr) {
     double part;
     ds_error err = {0};

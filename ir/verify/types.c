@@ -1,8 +1,8 @@
 /* The walk through a function that finds every value's type.
  *
- * One pass in program order: operands are read (their families' indices put in), the op table says
- * what comes out, a written type must agree with it. A value that is wrong is left without a type
- * and passes through silently, so that each cause is reported once. */
+ * One pass in program order: operands are read (with indices substituted), the op table infers the
+ * results, a written type must agree with the inferred type. A wrong value is left without a type,
+ * and its readers are silent, so that each cause is reported once. */
 #include "ir/verify/internal.h"
 
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static const char *binders_text(ds_checker *ck, const ds_value_info *info) {
     return text;
 }
 
-/* Puts the indices in for the binders, all at once: an index may mention another binder's name. */
+/* Substitutes the indices for the binders, all at once: an index may mention another binder's
+ * name. */
 static const ds_type *put_indices(ds_checker *ck, const ds_value_info *info, const ds_use *use) {
     ds_exprs *exprs = &ck->unit->exprs;
     const ds_type *type = info->type;
@@ -59,7 +60,7 @@ static uint32_t count_ranges(const ds_use *use) {
     return n;
 }
 
-/* %k{0:t+1}: one more leading dim for every range. */
+/* The type of %k{0:t+1}: one more leading dim for every range. */
 static const ds_type *stack(ds_checker *ck, const ds_type *type, const ds_use *use) {
     uint32_t n = count_ranges(use);
     ds_type *stacked = DS_NEW(&ck->unit->arena, ds_type);
@@ -142,7 +143,7 @@ const ds_type *ds_verify__read(ds_walker *w, const ds_use *use, const ds_value_i
 
 /* ---- results ---- */
 
-/* A written type without `on` takes the place that was found. */
+/* Gives a written type without `on` the found type's place. */
 static void take_place(ds_walker *w, ds_value_info *info, const ds_type *found) {
     if (info->type->on.kind != DS_PLACE_NONE || found->on.kind == DS_PLACE_NONE) return;
     ds_type *type = DS_NEW(&w->ck->unit->arena, ds_type);
@@ -188,7 +189,7 @@ void ds_verify__set_results(ds_walker *w, const ds_op *op, const ds_type *const 
 
 static bool check_over(ds_walker *w, const ds_op *op, const ds_place *on) {
     bool ok = true;
-    /* These start from one coordinate of the axis; the op table checks that. */
+    /* These ops start from one coordinate of the axis, which the op table checks. */
     bool from_one = op->code == DS_OP_BROADCAST || op->code == DS_OP_SCATTER;
     for (uint32_t i = 0; i < op->n_over; i++) {
         const char *axis = op->over[i];
@@ -228,7 +229,7 @@ static bool check_clauses(ds_walker *w, const ds_op *op, const ds_place *on) {
     return false;
 }
 
-/* Without numbers, the size of an axis is known where it is written as one. */
+/* Without numbers, the size of an axis is known if the mesh writes a literal. */
 static bool literal_size(void *context, const ds_place *on, const char *axis, int64_t *size) {
     ds_walker *w = context;
     ds_expr e = ds_verify__axis_size(w->ck, w->func, on, axis);

@@ -1,9 +1,10 @@
 /* The verifier's phases and its reports.
  *
  * Phases go from outside to inside: declarations of every module, recursion, then every function's
- * body, then the scenario. Each adds what it finds to one list, which is sorted into source order
- * at the end, so that the order of the phases never shows. Nothing is reported twice: a value
- * without a type is silent, and with numbers (loops!) a place in the source is reported once. */
+ * body, then the scenario. Each phase adds findings to one list, which is sorted into source order
+ * at the end, so that the order of the phases never shows. No cause is reported twice: a value
+ * without a type is silent, and the walk with numbers, which repeats loops, reports a place in the
+ * source once. */
 #include "ir/verify/internal.h"
 
 #include <stdio.h>
@@ -81,8 +82,7 @@ const char *ds_verify__expr_text(ds_checker *ck, ds_expr e) {
 
 const char *ds_verify__hint(ds_checker *ck, const char *sigil, const char *name,
                             const char *const *candidates, uint32_t n) {
-    /* Of equally near names the one with the same first letter is the likelier: tpp is tp, not pp.
-     */
+    /* Of equally near names, the name with the same first letter is likelier: tpp is tp, not pp. */
     ds_names sorted = {0};
     for (uint32_t pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < n; i++)
@@ -96,7 +96,7 @@ const char *ds_verify__hint(ds_checker *ck, const char *sigil, const char *name,
 
 /* ---- source order ---- */
 
-/* Modules in order of loading; what has no place goes last. */
+/* The number of a file's module, in order of loading; reports without a place go last. */
 static uint32_t module_of(const ds_unit *unit, const char *file) {
     for (uint32_t i = 0; i < unit->modules.n; i++)
         if (file && strcmp(unit->modules.at[i]->path, file) == 0) return i;
@@ -116,7 +116,8 @@ static int compare_ranked(const void *pa, const void *pb) {
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Both ends of a link, both sides of an op may be wrong in one way. */
+/* Do two reports say the same? Both ends of a link, or both sides of an op, may be wrong in one
+ * way. */
 static bool is_repeated(const ds_diag *a, const ds_diag *b) {
     return a->loc.line == b->loc.line && a->loc.col == b->loc.col &&
            strcmp(a->message, b->message) == 0 &&
@@ -177,7 +178,8 @@ ds_status ds_verify_bound(ds_unit *unit, const ds_binding *binding, ds_diags *di
     ds_checker ck = {.unit = unit, .diags = diags, .binding = binding};
     uint32_t first = diags->all.n;
     ds_map_init(&ck.reported);
-    /* Types that are inferred again at every turn of every loop go to an arena of their own. */
+    /* Types that are inferred again at every turn of every loop are kept in a separate arena, freed
+     * at the end. */
     ds_arena kept = unit->arena;
     ds_arena_init(&unit->arena);
     ds_verify__bound(&ck);

@@ -1,7 +1,7 @@
 /* The verifier: names, SSA, arity, types, shapes, shardings, collectives, recursion.
  *
- * It reports everything it finds and goes on. Values whose type could not be found are left without
- * one and cause no further reports. */
+ * The verifier reports all errors and goes on. A value whose type could not be found has no type
+ * and causes no further reports. */
 #ifndef DS_VERIFY_VERIFY_H
 #define DS_VERIFY_VERIFY_H
 
