@@ -14,8 +14,8 @@ bool ds_axis_is_builtin(const char *name) {
     return false;
 }
 
-/* Imports are acyclic (the loader sees to that) but may form a diamond of diamonds; depth bounds
- * the walk, and nothing is lost by looking at a module twice. */
+/* The loader keeps imports acyclic, but imports may form a diamond of diamonds, so a limit on depth
+ * bounds the walk. A second visit of a module is harmless. */
 static bool declares_axis(const ds_module *module, const char *name, uint32_t depth) {
     for (uint32_t i = 0; i < module->axes.n; i++)
         if (module->axes.at[i].name == name) return true;

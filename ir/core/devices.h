@@ -22,7 +22,7 @@ ds_status ds_mesh_count_devices(const ds_binding *binding, const ds_mesh *mesh, 
                                 ds_error *err);
 
 /* Is `name` a mesh axis here: one of pp, dp, cp, tp, ep, or declared by `axis NAME` in `module` or
- * in what it imports? */
+ * in its imports? */
 bool ds_axis_is_declared(const ds_module *module, const char *name);
 
 /* pp, dp, cp, tp and ep: axes that no module needs to declare. */

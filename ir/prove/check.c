@@ -17,9 +17,9 @@ typedef struct checker {
     const ds_binding *source;
     const ds_step_check_options *options;
     ds_step_check *out;
-    ds_exec_result *before; /* what the last program gave */
-    const char **names;     /* of its results, where shard and overlap have renamed them */
-    double mean_loss;       /* over microbatches; NAN: one batch, or not known */
+    ds_exec_result *before; /* results of the last program */
+    const char **names;     /* present names of these results, which shard and overlap rename */
+    double mean_loss;       /* over microbatches; NAN: one batch, or unknown */
 } checker;
 
 const char *ds_check_kind_name(ds_check_kind kind) {
@@ -34,7 +34,8 @@ static bool ends_with(const char *name, size_t n, const char *end) {
     return n >= m && memcmp(name + n - m, end, m) == 0;
 }
 
-/* Passes call what belongs to weight w w.grad, w.new, w.m.new (passes.h). */
+/* The endings of names that passes give the results of weight w: w.grad, w.new, w.m.new
+ * (passes.h). */
 typedef struct ending {
     const char *text;
     ds_check_kind kind;
@@ -44,7 +45,7 @@ static const ending endings[] = {{".grad", DS_CHECK_GRADIENT}, {".m.new", DS_CHE
                                  {".v.new", DS_CHECK_STATE},   {".master.new", DS_CHECK_STATE},
                                  {".new", DS_CHECK_WEIGHT},    {"", DS_CHECK_RESULT}};
 
-/* The first that fits; all names end with "". */
+/* The first ending of the name; all names end with "". */
 static const ending *ending_of(const char *name) {
     size_t n = strcspn(name, "{");
     const ending *end = endings;
@@ -96,8 +97,8 @@ static void forgive_roundings(ds_step_check_row *rows, uint32_t n) {
         if (rows[i].max_difference <= DS_EXEC_FLOOR * largest) rows[i].equal = true;
 }
 
-/* The i-th result of one is the i-th of the other, passes being free to rename; those that only one
- * has are added by the pass. */
+/* Compares results by number, because passes may rename results. Results that only one program has
+ * are additions of the pass. */
 static void compare_results(checker *c, ds_pass_id pass, const ds_exec_result *a, uint32_t skip,
                             const ds_exec_result *b) {
     uint32_t n = a->outputs.n < b->outputs.n ? a->outputs.n : b->outputs.n;
@@ -108,7 +109,8 @@ static void compare_results(checker *c, ds_pass_id pass, const ds_exec_result *a
     if (n > skip) forgive_roundings(c->out->rows.at + first, n - skip);
 }
 
-/* What shard reduces has other names afterwards; here it keeps the first. */
+/* Gives the results their names of the program before, because shard renames results that it
+ * reduces. */
 static void keep_names(const ds_exec_result *before, ds_exec_result *after) {
     for (uint32_t i = 0; i < after->outputs.n && before->outputs.n == after->outputs.n; i++)
         after->outputs.at[i].name = ds_arena_strdup(&after->arena, before->outputs.at[i].name);
@@ -129,12 +131,14 @@ static ds_status execute(checker *c, const ds_binding *binding, const char *what
     return DS_OK;
 }
 
-/* The model against the lowered step; where lower added the loss, result 0 is another. */
+/* Compares the model with the lowered step, except result 0 if lower has replaced it by the
+ * loss. */
 static ds_status check_lower(checker *c, const ds_model_step *step, ds_error *err) {
     ds_exec_result *model = NULL;
     DS_TRY(execute(c, &step->binding, "after lower", &c->before, err));
     if (step->strategy.microbatches > 1 || !wanted(c, DS_PASS_LOWER)) return DS_OK;
-    int64_t microbatches = 1; /* without training the loop over them is there already */
+    int64_t microbatches = 1; /* without training the lowered step already has a loop over
+                                 microbatches */
     DS_TRY(ds_scenario_int(c->source, "strategy", "microbatches", &microbatches, err));
     if (microbatches > 1) {
         c->out->skipped = "the model runs on the whole batch, the step on microbatches";
@@ -161,8 +165,8 @@ static bool is_weight(const ds_model_step *step, ds_value value) {
     return false;
 }
 
-/* The step of one microbatch, on the inputs that the whole step has as %x{i}: exec draws an input
- * from its name, so for the time of a run the arguments have those names. */
+/* Runs the step of one microbatch on the inputs that the whole step has as %x{i}. exec draws an
+ * input from its name, so the arguments have these names during the run. */
 static ds_status run_microbatch(checker *c, const ds_model_step *step, int64_t i,
                                 ds_exec_result **out, ds_error *err) {
     const ds_func *func = step->func;
@@ -199,7 +203,8 @@ static ds_status mean_loss(checker *c, const ds_model_step *step, ds_error *err)
     return DS_OK;
 }
 
-/* After grad with microbatches only the loss is what it was. */
+/* Compares only the loss, for grad with microbatches: the lowered step computes one microbatch, the
+ * step after grad all. */
 static void compare_loss(checker *c, ds_pass_id pass, const ds_exec_result *after) {
     if (isnan(c->mean_loss) || !wanted(c, pass) || !after->outputs.n) return;
     ds_exec_tensor mean = after->outputs.at[0];
@@ -207,8 +212,8 @@ static void compare_loss(checker *c, ds_pass_id pass, const ds_exec_result *afte
     if (mean.n == 1) add_row(c, pass, compare(&mean, &after->outputs.at[0]));
 }
 
-/* The next program is compared with this one, whose results keep the names of the first that had
- * them; project asks for those that they have now. */
+/* Notes the results' present names for project, before keep_names gives them the names of the first
+ * program. */
 static void note_names(checker *c, const ds_exec_result *after) {
     c->names = DS_NEW_N(&c->out->arena, const char *, after->outputs.n + 1);
     for (uint32_t i = 0; i < after->outputs.n; i++)
@@ -222,7 +227,7 @@ static void go_on(checker *c, ds_exec_result *after) {
 
 /* ---- the pipeline ---- */
 
-/* The same step without a pipeline: neither stages nor a schedule, and on one device. */
+/* Runs the same step without a pipeline: no stages, no schedule, one device. */
 static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err) {
     ds_model_step *step = NULL;
     DS_TRY(ds_model_step_new(c->source, &step, err));
@@ -237,7 +242,8 @@ static ds_status run_sequential(checker *c, ds_exec_result **out, ds_error *err)
     return status;
 }
 
-/* Is `name` the weight's name, one of the endings, and what passes have added (".whole", "_2")? */
+/* Is `name` the weight's name, an ending, and possibly a suffix of passes (".whole", "_2")? Returns
+ * the ending. */
 static const ending *ending_after(const ds_step_weight *weight, const char *name) {
     size_t n = strlen(weight->name);
     if (strncmp(name, weight->name, n) != 0) return NULL;
@@ -248,7 +254,7 @@ static const ending *ending_after(const ds_step_weight *weight, const char *name
     return NULL;
 }
 
-/* The weight that a result belongs to; NULL: none. */
+/* The weight of a result; NULL: none. */
 static const ds_step_weight *weight_of(const ds_model_step *step, const char *name,
                                        const ending **end) {
     const ds_step_weight *found = NULL;
@@ -262,9 +268,9 @@ static const ds_step_weight *weight_of(const ds_model_step *step, const char *na
     return found;
 }
 
-/* Gives result i of the pipeline its plain name, "w.c1.grad{3}"; returns what the sequential step
- * calls it, "w.grad{3}", where %w is what the model has for %w.c1. The model's own results are
- * those of the same position. */
+/* Gives result i of the pipeline its plain name, "w.c1.grad{3}"; returns its name in the sequential
+ * step, "w.grad{3}", where %w is the model's weight of %w.c1. The model's own results keep their
+ * positions. */
 static const char *name_result(checker *c, const ds_model_step *step, ds_exec_result *after,
                                uint32_t i) {
     const char **name = &after->outputs.at[i].name, *element = *name + strcspn(*name, "{");
@@ -285,9 +291,9 @@ static void add_unpaired(checker *c, const char *name) {
     add_row(c, DS_PASS_PIPELINE, row);
 }
 
-/* Every result of the pipeline against the sequential step's of its name, of which there may be
- * several: a tied weight has one in each of its chunks, and so has a weight with two copies. All
- * results of both sides must have a partner. */
+/* Compares every result of the pipeline with the sequential step's result of the same name. Several
+ * results may have one partner: a tied weight has a result in each of its chunks, a weight with two
+ * copies one a copy. All results of both sides must have a partner. */
 static void compare_sequential(checker *c, const ds_exec_result *sequential,
                                const ds_exec_result *after, const char *const *partners) {
     uint32_t n = sequential->outputs.n, first = c->out->rows.n;
@@ -311,7 +317,8 @@ static void compare_sequential(checker *c, const ds_exec_result *sequential,
     free(met);
 }
 
-/* A pipeline has no neighbour: a result may stand where it did not, and there may be more. */
+/* Compares a pipeline with the sequential step by name, because results may be on other positions,
+ * and more in number. */
 static ds_status check_pipeline(checker *c, const ds_model_step *step, ds_error *err) {
     ds_exec_result *sequential = NULL, *after = NULL;
     if (wanted(c, DS_PASS_PIPELINE)) DS_TRY(run_sequential(c, &sequential, err));
@@ -351,7 +358,7 @@ static ds_status observe(void *context, const ds_model_step *step, ds_pass_id pa
 
 /* ---- ranks ---- */
 
-/* Puts a rank's part into the whole; what is a term of a sum or maximum is added to it. */
+/* Puts a rank's part into the whole; terms of a sum or maximum are combined. */
 static void put_part(double *whole, const ds_project_output *o, const double *part) {
     int64_t at[DS_MAX_RANK] = {0}, n = 1;
     for (uint32_t d = 0; d < o->n_dims; d++) n *= o->dims[d];
@@ -366,7 +373,7 @@ static void put_part(double *whole, const ds_project_output *o, const double *pa
     }
 }
 
-/* One result of the program on its mesh, made of what the ranks return of it. */
+/* Compares one result of the program on its mesh with the whole that the ranks' parts make. */
 static void compare_ranks(checker *c, const ds_exec_tensor *before, const ds_exec_result *ranks,
                           const ds_project_outputs *outputs, const char *name) {
     ds_exec_tensor whole = *before;
@@ -400,7 +407,8 @@ static ds_status run_ranks(checker *c, ds_unit *unit, const ds_project_outputs *
     return DS_OK;
 }
 
-/* The program on its mesh against one body per rank. What ranks cannot say is no difference. */
+/* Compares the program on its mesh with one body per rank. A program that ranks cannot express is
+ * skipped, and is no difference. */
 static ds_status check_project(checker *c, const ds_model_step *step, ds_error *err) {
     ds_unit *unit = NULL;
     ds_project_outputs outputs = {0};

@@ -1,7 +1,8 @@
-/* Whether a schedule is one: every item where it belongs, exactly once; and an index of it.
+/* The check of a schedule: every item on its stage, exactly once; and the index of a checked
+ * schedule.
  *
- * Numbers in a text may be anything, so memory is only taken for what the lists can fill: m
- * microbatches of c chunks need m·c forward items at least. */
+ * Numbers in a text may be huge, so memory is bounded by the lists: m microbatches of c chunks need
+ * at least m·c forward items. */
 #include "ir/base/map.h"
 #include "ir/schedule/schedule.h"
 
@@ -11,7 +12,7 @@
 static const char kinds[] = "FBWR";
 enum { F, B, W, R, N_KINDS };
 
-/* The check's own view of the index, whose arrays are const to others. */
+/* The check's writable view of the index, whose arrays are const for other readers. */
 typedef struct checker {
     const ds_schedule *schedule;
     ds_arena *arena;
@@ -38,7 +39,7 @@ static const ds_schedule_rank *list_of(const checker *ck, uint32_t rank) {
     return &ck->schedule->ranks[ck->list[rank]];
 }
 
-/* ---- ranks, and what they hold ---- */
+/* ---- ranks and their items ---- */
 
 static ds_status number_ranks(checker *ck) {
     const ds_schedule *s = ck->schedule;
@@ -143,8 +144,8 @@ static uint32_t rank_of_item(const checker *ck, uint32_t number) {
     return lo;
 }
 
-/* The places as written: the k-th place of a chunk is copy k. Without any: those of microbatch 0.
- */
+/* Reads the places as written: the k-th place of a chunk is copy k. Without places, takes the
+ * stages of microbatch 0's items. */
 static ds_status read_places(checker *ck) {
     const ds_schedule *s = ck->schedule;
     uint32_t n = ck->index->n_chunks;
@@ -179,8 +180,8 @@ static ds_status read_places(checker *ck) {
     return DS_OK;
 }
 
-/* Does every item of the microbatch stand on the copy's stages? If not, *wrong is one that does
- * not. */
+/* Is every item of the microbatch on the copy's stages? If not, *wrong is an item on another
+ * stage. */
 static bool runs_on(const checker *ck, uint32_t microbatch, uint32_t copy, uint32_t *wrong) {
     const uint32_t *stage = &ck->stage[(size_t)copy * ck->index->n_chunks];
     for (uint32_t c = 0; c < ck->index->n_chunks; c++)
@@ -219,8 +220,8 @@ static ds_status find_copies(checker *ck) {
 
 /* ---- together ---- */
 
-/* Items that wait for each other: those of one microbatch and chunk, and those of one microbatch
- * that pass an activation or its gradient on. */
+/* Does one item wait for the other? Items of one microbatch do, if they have one chunk, or pass an
+ * activation or its gradient on. */
 static bool depends(const ds_schedule_item *a, const ds_schedule_item *b) {
     if (a->microbatch != b->microbatch) return false;
     if (a->chunk == b->chunk) return true;

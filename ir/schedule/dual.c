@@ -15,14 +15,14 @@
 
 #include <stdlib.h>
 
-/* One rank of DualPipe: where it is in each flow. */
+/* One rank of DualPipe: its progress in each flow. */
 typedef struct dual_rank {
     ds_schedule_maker *maker;
     int64_t rank;
     int64_t chunk[2], base[2]; /* of flow 0 and 1: the rank's chunk, the first microbatch */
     int64_t forward[2], backward[2];
     int64_t weights;      /* W done */
-    int64_t n_waiting;    /* W put off so far; the w-th is that of (flow, microbatch) … */
+    int64_t n_waiting;    /* W put off so far; the w-th belongs to (flow, microbatch) … */
     int8_t *waiting_flow; /* … at w */
     int64_t *waiting;
 } dual_rank;
@@ -31,7 +31,7 @@ static void forward(dual_rank *d, int flow) {
     ds_schedule__put(d->maker, d->rank, 'F', d->chunk[flow], d->base[flow] + d->forward[flow]++);
 }
 
-/* split: the weights' gradient is left for later, first come first served. */
+/* Puts a backward. split: W is put off; W that are put off run in order. */
 static void backward(dual_rank *d, int flow, bool split) {
     int64_t microbatch = d->base[flow] + d->backward[flow]++;
     ds_schedule__put(d->maker, d->rank, 'B', d->chunk[flow], microbatch);

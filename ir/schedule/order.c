@@ -1,6 +1,6 @@
 /* Schedules whose order is one rule: some forwards first, then one backward and one forward in
  * turn, then the remaining backwards. With T = m·v items of each kind on a rank, numbered in the
- * order in which they are worked off, a rank is described by two numbers:
+ * order in which the rank runs them, two numbers describe a rank:
  *
  *     lead    forwards before the first backward
  *     delay   W of the k-th backward follows backward k + delay; none: B is the whole backward
@@ -12,8 +12,8 @@
  *     ZB-H1                 lead p − r, delay r: lead + delay = p in flight on every rank
  *     ZB-H2                 lead 2(p − r) − 1, delay 2r: 2p − 1 in flight on every rank
  *
- * Which chunk and microbatch the k-th one is, is the other half of a schedule: depth first in
- * groups of p microbatches (Megatron-LM's interleaved order), or breadth first. */
+ * The other half of a schedule is the chunk and microbatch of the k-th item: depth first in groups
+ * of p microbatches (Megatron-LM's interleaved order), or breadth first. */
 #include "ir/schedule/internal.h"
 
 enum { NO_SPLIT = -1 };

@@ -1,7 +1,7 @@
 /* The timeline of a schedule: earliest times of all items, by one pass over the rank lists.
  *
- * A rank works off its list until it meets an item that waits for another rank's; when that item
- * has run, the rank is looked at again. What is left at the end waits in a circle. */
+ * A rank runs its list until an item waits for another rank's item; when the other item has run,
+ * the rank continues. Ranks that never finish wait for each other in a cycle. */
 #include "ir/schedule/schedule.h"
 
 #include <inttypes.h>
@@ -13,13 +13,13 @@ enum { F, B, W, R };
 typedef struct timer {
     const ds_schedule_index *index;
     const ds_schedule_costs *costs;
-    const int64_t *durations; /* of items; NULL: by `costs` */
-    int64_t *start, *end;     /* of items; end −1: has not run */
+    const int64_t *durations; /* of items; NULL: from `costs` */
+    int64_t *start, *end;     /* of items; end −1: not run yet */
     ds_schedule_rank_time *ranks;
-    uint32_t *next;  /* [rank]: the item that it runs next */
+    uint32_t *next;  /* [rank]: its next item */
     int64_t *now;    /* [rank] */
-    uint32_t *todo;  /* ranks to look at, a stack; */
-    uint32_t n_todo; /* a rank is in it once at most */
+    uint32_t *todo;  /* ranks that may continue, a stack; */
+    uint32_t n_todo; /* the stack has a rank at most once */
     bool *is_todo;
 } timer;
 
@@ -49,7 +49,7 @@ static int64_t duration_of(const timer *t, uint32_t rank, uint32_t number) {
     }
 }
 
-/* What an item waits for: up to two others. */
+/* The items for which an item waits: at most two. */
 static uint32_t waits_for(const timer *t, const ds_schedule_item *item, uint32_t on[2]) {
     int64_t c = item->chunk, m = item->microbatch;
     uint32_t n = 0;
@@ -65,7 +65,7 @@ static uint32_t waits_for(const timer *t, const ds_schedule_item *item, uint32_t
     return n;
 }
 
-/* When an item may start as far as others are concerned; −1: one of them has not run. */
+/* The earliest start that the awaited items allow; −1: one of these items has not run. */
 static int64_t ready_at(const timer *t, uint32_t rank, const ds_schedule_item *item) {
     uint32_t on[2], n = waits_for(t, item, on);
     int64_t ready = 0;
@@ -84,7 +84,7 @@ static void look_at(timer *t, uint32_t rank) {
     t->todo[t->n_todo++] = rank;
 }
 
-/* Looks at the rank that waits for what has just run. */
+/* Lets the rank that waits for this item continue. */
 static void wake(timer *t, const ds_schedule_item *item) {
     const ds_schedule_index *x = t->index;
     int64_t c = item->chunk + (item->kind == 'F' ? 1 : item->kind == 'B' ? -1 : 0);
@@ -92,7 +92,7 @@ static void wake(timer *t, const ds_schedule_item *item) {
     look_at(t, x->stage[(size_t)x->copy[item->microbatch] * x->n_chunks + (size_t)c]);
 }
 
-/* How many items from `number` on are one step: a pair with a duration of its own, or one. */
+/* The number of items in the step at `number`: two for a pair with its own duration, else one. */
 static uint32_t step_size(const timer *t, uint32_t rank, uint32_t number) {
     if (t->costs->pair == 0 || !item_on(t, rank, number)->with_next) return 1;
     if (number > t->index->first[rank] && item_on(t, rank, number - 1)->with_next) return 1;
@@ -122,10 +122,10 @@ static bool run_step(timer *t, uint32_t rank) {
     return true;
 }
 
-/* ---- what is in flight ---- */
+/* ---- chunks in flight ---- */
 
-/* A rank works off its list one after the other, so the order of the list is enough: +1 at F, −1
- * after W, or after B where there is no W. Of a pair F comes first. */
+/* A rank runs one item after the other, so the list's order gives the peak: +1 at F, −1 after W, or
+ * after B without W. In a pair F counts first. */
 static uint32_t peak_of(const timer *t, uint32_t rank) {
     int64_t now = 0, peak = 0;
     uint32_t end = t->index->first[rank + 1];
@@ -143,7 +143,8 @@ static uint32_t peak_of(const timer *t, uint32_t rank) {
 
 /* ---- failures ---- */
 
-/* The item of the list that `rank` cannot get past, and the one that this waits for. */
+/* Finds the item at which `rank` is blocked; returns the number of an awaited item that has not
+ * run. */
 static uint32_t blocked_on(const timer *t, uint32_t rank, const ds_schedule_item **item) {
     uint32_t number = t->next[rank], n = step_size(t, rank, number);
     for (uint32_t i = 0; i < n; i++) {
@@ -161,7 +162,7 @@ static ds_status deadlock(const timer *t, ds_error *err) {
     uint32_t rank = 0;
     while (t->next[rank] == x->first[rank + 1]) rank++;
     const ds_schedule_item *item;
-    while (!seen[rank]) { /* every unfinished rank waits for one: this ends in the circle */
+    while (!seen[rank]) { /* every unfinished rank waits for another: the walk ends in the cycle */
         seen[rank] = true;
         ds_schedule_item_at(x, blocked_on(t, rank, &item), &rank);
     }

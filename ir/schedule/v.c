@@ -11,11 +11,11 @@
  * the sooner a microbatch's B follows its F, the less is in flight. The block says in which slot
  * chunk 0's F, chunk 1's F, its B and chunk 0's B of microbatch 0 run on each rank
  * (sail-sg/zero-bubble-pipeline-parallelism, …/zerobubble/scheduler/zbv_greedy.py); W takes the
- * free slots. Here the blocks give each rank's order of F and B, and the most that a rank has in
- * flight when W takes the first free slot after its B. Then W is filled in: where the next item is
- * not there yet and W fits before it, or where otherwise too much would be in flight. Durations are
- * the options'. The paper also searches for a shorter warm-up and cool-down by reordering F and B
- * there; that is not done: items only start as early as their order allows. */
+ * free slots. Here the blocks give each rank's order of F and B, and the limit of chunks in flight
+ * when W takes the first free slot after its B. Then W is filled in: before an item that cannot
+ * start yet, if W fits, or when the limit would be exceeded. Durations are the options'. The paper
+ * also reorders F and B in warm-up and cool-down to shorten both; this file keeps the order, and
+ * items start as early as the order allows. */
 #include "ir/schedule/internal.h"
 
 #include <assert.h>
@@ -29,7 +29,8 @@ typedef struct zbv_rank {
     int64_t rank, f[2], b[2], w[2];
 } zbv_rank;
 
-/* The order is made for at least 2p − 1 microbatches; those that there are not are left out. */
+/* Puts an item. The order assumes at least 2p − 1 microbatches; items of missing microbatches are
+ * left out. */
 static void zbv_put(zbv_rank *z, char kind, int which, int64_t microbatch) {
     if (microbatch >= z->maker->m) return;
     int64_t chunk = which ? 2 * z->maker->p - 1 - z->rank : z->rank;
@@ -112,7 +113,7 @@ typedef struct v_order {
     int64_t limit;           /* chunks in flight */
 } v_order;
 
-/* Lays a rank's blocks into slots, reads off the order and counts what is in flight. */
+/* Lays a rank's blocks into slots, reads off the order and counts chunks in flight. */
 static void lay_out_rank(v_order *order, int64_t rank, const int64_t offset[4],
                          ds_schedule_item *slots, int64_t n_slots) {
     const ds_schedule_maker *maker = order->maker;
@@ -138,10 +139,10 @@ static void lay_out_rank(v_order *order, int64_t rank, const int64_t offset[4],
 /* ---- filling in W ---- */
 
 typedef struct fill_rank {
-    int64_t next; /* of the order */
-    int64_t now;  /* free from here on */
+    int64_t next; /* position in the order */
+    int64_t now;  /* the time at which the rank is free */
     int64_t n_b, n_w, in_flight;
-    ds_schedule_item *backwards; /* in the order in which they ran */
+    ds_schedule_item *backwards; /* in the order of their runs */
 } fill_rank;
 
 typedef struct fill {
@@ -154,7 +155,7 @@ static int64_t *end_of(fill *f, char kind, int64_t chunk, int64_t microbatch) {
     return &f->end[kind == 'B'][microbatch * 2 * f->order->maker->p + chunk];
 }
 
-/* When what the item waits for ends; −1: not known yet. */
+/* The end of the item for which `item` waits; −1: not known yet. */
 static int64_t ready_at(fill *f, const ds_schedule_item *item) {
     int64_t last = 2 * f->order->maker->p - 1;
     if (item->kind == 'F')
@@ -172,8 +173,8 @@ static void run_w(fill *f, int64_t r) {
     rank->in_flight--;
 }
 
-/* Runs the rank's next item if it is known when that may start. What it does depends on nothing but
- * the order and those times, so the turns of the ranks do not matter. */
+/* Runs the rank's next item if its earliest start is known. The result depends only on the order
+ * and these times, so ranks may take turns in any order. */
 static bool run_next(fill *f, int64_t r) {
     fill_rank *rank = &f->ranks[r];
     const ds_schedule_maker *maker = f->order->maker;

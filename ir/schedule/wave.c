@@ -1,16 +1,16 @@
 /* Hanayo (arXiv 2308.15762): the model's chunks run along the pipeline and back in waves, chunks
  * 0 1 … p−1 on stages 0 … p−1, the next p on p−1 … 0, and so on, so that one copy of the weights
- * does what Chimera does with two. v = 2 × waves chunks on a stage.
+ * suffices where Chimera needs two. v = 2 × waves chunks on a stage.
  *
- * The paper draws its order and publishes no rule. Here the order is what comes out if F and the
- * whole backward take one slot each and a free rank takes, of what is there, a backward before a
- * forward, an earlier microbatch before a later one, a later chunk before an earlier one; a new
- * microbatch enters while fewer than p are in flight (the paper's N = p, kept up for more). */
+ * The paper draws its order and publishes no rule. Here a simulation gives the order: F and the
+ * whole backward take one slot each, and a free rank takes, of its ready items, a backward before a
+ * forward, an earlier microbatch before a later one, a later chunk before an earlier one. A new
+ * microbatch enters while fewer than p are in flight (the paper's N = p, kept for more). */
 #include "ir/schedule/internal.h"
 
 #include <stdlib.h>
 
-/* Looks at a chunk or a rank that make an order; a few seconds. */
+/* Limit on visits to a chunk or a rank while an order is made: a few seconds. */
 #define MOST_LOOKS 4e9
 
 typedef struct wave_choice {
@@ -22,12 +22,12 @@ typedef struct wave {
     ds_schedule_maker *maker;
     int64_t chunks;
     int64_t *end[2];     /* forward, backward: [microbatch × chunks + chunk], −1: not yet */
-    int64_t *next[2];    /* [chunk]: the microbatch whose turn it is */
+    int64_t *next[2];    /* [chunk]: the next microbatch */
     int64_t *now;        /* [rank] */
-    wave_choice *choice; /* [rank]: what it would run next, as far as is known */
+    wave_choice *choice; /* [rank]: the best next item that is known */
 } wave;
 
-/* When a chunk's next forward or backward may start; −1: not known. */
+/* The earliest start of a chunk's next forward or backward; −1: not known. */
 static int64_t ready_at(const wave *w, bool backward, int64_t chunk) {
     int64_t microbatch = w->next[backward][chunk];
     if (microbatch == w->maker->m) return -1;
@@ -37,7 +37,7 @@ static int64_t ready_at(const wave *w, bool backward, int64_t chunk) {
         return b[chunk + 1];
     }
     if (chunk > 0) return f[chunk - 1];
-    int64_t leaving = microbatch - w->maker->p; /* must be gone first */
+    int64_t leaving = microbatch - w->maker->p; /* must leave first */
     return leaving < 0 ? 0 : w->end[1][leaving * w->chunks];
 }
 
@@ -118,7 +118,7 @@ ds_status ds_schedule__hanayo(ds_schedule_maker *maker, ds_error *err) {
     ds_status status = DS_OK;
     for (int64_t left = 2 * w.chunks * maker->m; left > 0 && status == DS_OK; left--) {
         status = ds_stop_check(maker->unit->stop, err);
-        int64_t first = -1; /* the rank that starts earliest: nothing can come before it any more */
+        int64_t first = -1; /* the rank that starts earliest: no later choice can precede it */
         for (int64_t r = 0; r < maker->p; r++)
             if (w.choice[r].found && (first < 0 || w.choice[r].start < w.choice[first].start))
                 first = r;
