@@ -16,8 +16,8 @@ ds_status ds_mesh_axis_sizes(const ds_binding *binding, const ds_mesh *mesh, int
 ds_status ds_topology_count_devices(const ds_binding *binding, const ds_topology *topology,
                                     int64_t *n, ds_error *err);
 
-/* The number of devices that a mesh covers: those of its topology, of the viewed mesh, or hi − lo
- * of a pick. */
+/* The number of devices that a mesh covers: all devices of its topology, of the viewed mesh, or hi
+ * − lo of a pick. */
 ds_status ds_mesh_count_devices(const ds_binding *binding, const ds_mesh *mesh, int64_t *n,
                                 ds_error *err);
 

@@ -4,8 +4,8 @@
  * (= stage of the pipeline) the order of its items KIND chunk.microbatch:
  *
  *     F  forward
- *     B  backward. Where W of the same chunk and microbatch is listed, B is the gradient of the
- *        input alone; where it is not, B is the whole backward, W included
+ *     B  backward. If W of the same chunk and microbatch is listed, B is the gradient of the
+ *       input alone; without W, B is the whole backward, W included
  *     W  gradient of the weights
  *     R  recomputation of the forward, before B
  *

@@ -4,12 +4,12 @@
  *
  * ZB-V is an explicit order, made for F = B = W: warm-up, three rounds of filling, a stable phase
  * of F B W F B W, cool-down (as in PyTorch's ScheduleZBVZeroBubble,
- * torch/distributed/pipelining/schedules.py). It keeps 2p chunks, that is p stages' worth, in
+ * torch/distributed/pipelining/schedules.py). ZB-V keeps 2p chunks, that is p stages' worth, in
  * flight; bubbles vanish at F = B = W from 2p − 1 microbatches on.
  *
  * V-half and V-min repeat a building block every six slots (two F, two B, two W of one slot each):
- * the sooner a microbatch's B follows its F, the less is in flight. The block says in which slot
- * chunk 0's F, chunk 1's F, its B and chunk 0's B of microbatch 0 run on each rank
+ * the sooner a microbatch's B follows its F, the fewer chunks are in flight. For microbatch 0 the
+ * block gives the slots of chunk 0's F, chunk 1's F, chunk 1's B and chunk 0's B on each rank
  * (sail-sg/zero-bubble-pipeline-parallelism, …/zerobubble/scheduler/zbv_greedy.py); W takes the
  * free slots. Here the blocks give each rank's order of F and B, and the limit of chunks in flight
  * when W takes the first free slot after its B. Then W is filled in: before an item that cannot

@@ -184,7 +184,7 @@ static void check_models(ds_checker *ck, call_graph *graph) {
     check_program_entry(ck, graph);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole graph ---- */
 
 static void free_graph(call_graph *graph) {
     for (uint32_t i = 0; i < graph->nodes.n; i++) free(graph->nodes.at[i].edges.at);

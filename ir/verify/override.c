@@ -64,7 +64,7 @@ typedef struct override {
     ds_checker *ck;
     const ds_attr *attr;
     const ds_mesh *mesh;
-    ds_map taken; /* axis → index of the factor that it splits + 1 */
+    ds_map taken; /* axis → 1 + index of the factor that the axis splits */
 } override;
 
 static bool check_on_mesh(const override *o, const char *axis, ds_loc loc) {

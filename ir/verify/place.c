@@ -126,8 +126,8 @@ typedef struct axis_use {
     ds_loc loc;
 } axis_use;
 
-/* Checks one axis of a type: declared, and not fixed on the place. `role` is how the type uses
- * it. */
+/* Checks one axis of a type: declared, and not fixed on the place. `role` names the axis's use in
+ * the type. */
 static bool check_type_axis(const axis_use *u, const char *axis, const char *role) {
     if (!ds_verify__check_axis(u->ck, u->func->module, axis, u->loc)) return false;
     if (!ds_verify__is_fixed(&u->type->on, axis)) return true;

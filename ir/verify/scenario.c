@@ -34,7 +34,7 @@ static void wrong_kind(ds_checker *ck, const ds_knob *knob, const ds_attr *attr,
                      knob->doc);
 }
 
-/* "every:K" stands for every text that begins so. */
+/* The choice "every:K" allows every text that begins with "every:". */
 static bool is_choice(const char *choice, const char *text) {
     const char *colon = strchr(choice, ':');
     return colon ? strncmp(text, choice, (size_t)(colon + 1 - choice)) == 0

@@ -178,7 +178,8 @@ typedef struct nest_search {
     bool told; /* the cycle has an earlier topology, where it is reported */
 } nest_search;
 
-/* Looks for the target below `at`; the chain is the way to it. Every topology is visited once. */
+/* Looks for the target below `at`; the chain is the way to the target. Every topology is visited
+ * once. */
 static bool nests(nest_search *s, const ds_topology *at, uint32_t depth) {
     for (uint32_t i = 0; i < at->nodes.n && depth; i++) {
         if (at->nodes.at[i].kind != DS_NODE_INSTANCE) continue;

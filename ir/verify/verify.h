@@ -8,12 +8,13 @@
 #include "ir/base/diag.h"
 #include "ir/core/ir.h"
 
-/* Resolves names and infers every value's type, symbolically; checks what does not need numbers.
- * Returns DS_OK iff no error was added, else the first error's status. Idempotent.
+/* Resolves names and infers every value's type, symbolically; makes every check that needs no
+ * numbers. Returns DS_OK iff no error was added, else the first error's status. Idempotent.
  * O(size of the unit). */
 ds_status ds_verify(ds_unit *unit, ds_diags *diags);
 
-/* Checks what needs the params' values: divisibility, ranges, shapes that were not decidable.
+/* Makes the checks that need the params' values: divisibility, ranges, shapes that symbols left
+ * open.
  * Loops whose body depends on the index are checked at every index, up to DS_VERIFY_MAX_TURNS turns
  * a nest; beyond that, at the first and last few of each loop. Call after ds_verify succeeded. */
 ds_status ds_verify_bound(ds_unit *unit, const ds_binding *binding, ds_diags *diags);

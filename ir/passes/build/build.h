@@ -154,8 +154,7 @@ ds_status ds_build_yield_local(ds_builder *b, const ds_use *results, const ds_ty
  * and their types stay. */
 void ds_build_end_local(ds_builder *b, const ds_use *results, const ds_value *out, uint32_t n);
 
-/* Ends the function's body; the function's result types are those of the uses, families included.
- */
+/* Ends the function's body; the function's result types are the uses' types, families included. */
 ds_status ds_build_return(ds_builder *b, const ds_use *results, uint32_t n, ds_error *err);
 
 /* ---- types ---- */

@@ -18,7 +18,7 @@ typedef struct ds_model_counts {
 /* Counts the parameters of `model`, and the FLOPs of one run: for a model, one forward pass over
  * one batch. Weights are the model's `weight` statements, one a turn of the loops around them and
  * one a call, and the model's own arguments with {role = weight}. A weight that is used twice
- * counts once. Work is that of whole tensors, whatever the splits say, by ds_op_work.
+ * counts once. Work counts whole tensors, without regard to splits, by ds_op_work.
  *
  *     parameters = Σ over weights of Π dims
  *     flop       = Σ over ops of turns · calls · flop(op)

@@ -101,7 +101,7 @@ static phase phase_of(const offloader *o, const ds_op *op) {
 
 /* ---- copies on the host ---- */
 
-/* Offloads a value of the block right after it has been made. */
+/* Offloads a value of the block right after its op. */
 static ds_use send(offloader *o, ds_block *block, ds_value value) {
     const uint64_t *known = ds_map_find(&o->copies, value.i);
     if (known) return ds_use_of((ds_value){(uint32_t)*known - 1});

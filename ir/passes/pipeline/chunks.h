@@ -7,7 +7,7 @@
 #include "ir/passes/passes.h"
 
 /* Finds the chunk of every op, in the microbatches' functions and after their calls, of a step
- * between `stage` and `shard`: op → chunk. Constants are left out. Errors: those of cutting. */
+ * between `stage` and `shard`: op → chunk. Constants are left out. Errors: errors of cutting. */
 ds_status ds_pipe_chunks(ds_model_step *step, ds_map *of, ds_error *err);
 
 /* Calls `visit` with every use in the op, bodies included. */

@@ -486,7 +486,7 @@ static ds_status find_exports(cutter *x, ds_error *err) {
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole cut ---- */
 
 static void cutter_deinit(cutter *x) {
     free(x->wgrad_op);

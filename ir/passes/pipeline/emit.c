@@ -454,7 +454,7 @@ static ds_status emit_schedule(ds_pipe *p, ds_error *err) {
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- the new step ---- */
 
 static void emit_init(ds_pipe *p) {
     uint32_t n = p->m * p->n_chunks;

@@ -13,9 +13,9 @@
  *     send %h.grad to @m{pp = 0} …
  *
  * Gradients are added up on their stage from one microbatch to the next: a chunk's first backward
- * item takes the text of @first, its last one that of @last, which also reduces over dp, all others
- * that of @next. The ops after the microbatches (means, sums of tied weights, the optimizer) are
- * copied to the stages whose weights they read.
+ * item takes the text of @first, its last item the text of @last, which also reduces over dp, all
+ * other items the text of @next. The ops after the microbatches (means, sums of tied weights, the
+ * optimizer) are copied to the stages whose weights they read.
  *
  * A schedule with two copies of the weights has every chunk on two stages. Both stages all_reduce
  * their gradients after the last microbatch, and then make the same update. */

@@ -379,7 +379,7 @@ static void update_weights(tail *t) {
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the whole tail ---- */
 
 static ds_status write(tail *t) {
     DS_TRY(take_results(t));

@@ -382,7 +382,7 @@ static ds_status send(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error
     return ds_project__recv(p, f, op, what, &slot->use, err);
 }
 
-/* ---- all of them ---- */
+/* ---- any communication ---- */
 
 ds_status ds_project__comm(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error *err) {
     meeting m = {.p = p, .f = f, .from = op};

@@ -57,7 +57,7 @@ typedef struct ds_layout {
     uint8_t n[DS_MAX_RANK];                   /* axes of a dim */
     uint8_t axis[DS_MAX_RANK][DS_SHARD_AXES]; /* major → minor */
     uint8_t sum, max;                         /* bits: partial over these axes */
-    uint8_t shares; /* bits of dims: dp splits them by dp_shares (else, by ZeRO, evenly) */
+    uint8_t shares; /* bits of dims that dp splits by dp_shares (other dims evenly, or by ZeRO) */
 } ds_layout;
 
 /* ---- logical axes ---- */
@@ -136,7 +136,7 @@ typedef struct ds_sharder {
     ds_unit *unit;
     ds_module *module;
     /* [0]: the strategy's. With stages of several widths the first n_own are, one for each width:
-     * all have the same axes, be it of size 1, so that a layout means the same on each. */
+     * all have the same axes, some of size 1, so that a layout means the same on each. */
     DS_VEC(ds_shard_mesh) meshes;
     uint32_t n_own;
     uint8_t here;             /* of the strategy's: on which ops are done now */
@@ -185,7 +185,8 @@ void ds_shard__declare_axes(ds_sharder *s, const ds_shard_axis *axes, uint32_t n
 /* ---- stage.c ---- */
 
 /* Meshes for stages of several widths, the mesh of each chunk, and the chunk of every op. Errors:
- * DS_ERR_UNSUPPORTED for a schedule that runs a chunk on stages of two widths; those of cutting. */
+ * DS_ERR_UNSUPPORTED for a schedule that runs a chunk on stages of two widths; errors of
+ * cutting. */
 ds_status ds_shard__stages(ds_sharder *s, ds_error *err);
 /* Called before an op of a function's own level is walked: sets `here` to the mesh of the op's
  * chunk, and brings operands from stages of other widths to this mesh, once for all readers.
@@ -260,9 +261,9 @@ typedef struct ds_shard_choice {
  * results' hints. Operands beyond DS_MAX_OPERANDS follow the last. */
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
                            ds_shard_choice *choice, ds_error *err);
-/* The layouts that an override gives an op, on `mesh`: axes that it does not name split nothing.
- * `exact`: a factor that the op lacks is an error (else the op is the backward of the one meant).
- */
+/* The layouts that an override gives an op, on `mesh`: axes that the override does not name split
+ * no dim. `exact`: a factor that the op lacks is an error (without `exact`, `op` is a backward op
+ * of the overridden op). */
 ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
                            bool exact, ds_shard_choice *choice, ds_error *err);
 /* Does the override name a factor of this backward op? Other backward ops take their operands'
@@ -322,7 +323,7 @@ void ds_shard__find_weights(ds_sharder *s);
 void ds_shard__find_gradients(ds_sharder *s);
 /* The layout of a weight's states, and with zero = 3 of the weight. */
 ds_layout ds_shard__zero_layout(const ds_sharder *s, const ds_type *type, const ds_layout *home);
-/* A gradient has been made: puts it into the bucket (or does nothing if it stays partial). */
+/* Puts a gradient that has been made into the bucket, unless the gradient stays partial. */
 ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_error *err);
 /* Is the op a final gradient (optimizer/clip.c)? *out is then the layout that its optimizer
  * reads. */

@@ -35,7 +35,7 @@ void ds_stage__names_deinit(ds_stage_names *names);
 uint32_t ds_stage__weight(const ds_stage_names *names, ds_value value);
 
 /* cut.c. step->schedule gives the number of chunks. The step's arena owns all memory.
- * Errors: DS_ERR_VALUE at the knob where the strategy's cut does not fit; those of counting. */
+ * Errors: DS_ERR_VALUE at the knob if the strategy's cut does not fit; errors of counting. */
 ds_status ds_stage__cut(const ds_model_step *step, const ds_stage_names *names, ds_stage_cut *out,
                         ds_error *err);
 /* The cut in turns, in the step's arena. O(items · chunks). */

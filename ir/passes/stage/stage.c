@@ -93,7 +93,7 @@ static ds_status make_schedule(ds_model_step *step, ds_error *err) {
     return ds_error_set(err, status, ds_step__knob(step, "schedule"), "%s", why.message);
 }
 
-/* ---- what is read ---- */
+/* ---- reads of kept families ---- */
 
 static void note_uses(stager *s, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
