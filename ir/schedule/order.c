@@ -44,7 +44,7 @@ static place_in_order last_first(const ds_schedule_maker *maker, int64_t k, bool
     return (place_in_order){0, backward ? maker->m - 1 - k : k};
 }
 
-static void put(ds_schedule_maker *maker, order_of *order, int64_t rank, char kind, int64_t k) {
+static void put_kth(ds_schedule_maker *maker, order_of *order, int64_t rank, char kind, int64_t k) {
     place_in_order at = order(maker, k, kind != 'F');
     ds_schedule__put(maker, rank, kind, at.turn * maker->p + rank, at.microbatch);
 }
@@ -52,15 +52,15 @@ static void put(ds_schedule_maker *maker, order_of *order, int64_t rank, char ki
 static void put_rank(ds_schedule_maker *maker, order_of *order, int64_t rank, int64_t lead,
                      int64_t delay) {
     int64_t total = maker->m * maker->v;
-    for (int64_t k = 0; k < lead && k < total; k++) put(maker, order, rank, 'F', k);
+    for (int64_t k = 0; k < lead && k < total; k++) put_kth(maker, order, rank, 'F', k);
     for (int64_t k = 0; k < total; k++) {
-        put(maker, order, rank, 'B', k);
-        if (delay != NO_SPLIT && k >= delay) put(maker, order, rank, 'W', k - delay);
-        if (lead + k < total) put(maker, order, rank, 'F', lead + k);
+        put_kth(maker, order, rank, 'B', k);
+        if (delay != NO_SPLIT && k >= delay) put_kth(maker, order, rank, 'W', k - delay);
+        if (lead + k < total) put_kth(maker, order, rank, 'F', lead + k);
     }
     int64_t late = delay < total ? delay : total;
     for (int64_t k = total - late; k < total && delay != NO_SPLIT; k++)
-        put(maker, order, rank, 'W', k);
+        put_kth(maker, order, rank, 'W', k);
 }
 
 ds_status ds_schedule__gpipe(ds_schedule_maker *maker, ds_error *err) {

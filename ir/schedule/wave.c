@@ -49,7 +49,7 @@ static bool is_better(const wave_choice *a, const wave_choice *b, int64_t now) {
     return a->chunk > b->chunk;
 }
 
-static void choose(wave *w, int64_t rank) {
+static void choose_next(wave *w, int64_t rank) {
     wave_choice best = {0};
     for (int64_t turn = 0; turn < w->maker->v; turn++) {
         int64_t p = w->maker->p;
@@ -71,10 +71,11 @@ static void run(wave *w, int64_t rank) {
     ds_schedule__put(maker, rank, c.backward ? 'B' : 'F', c.chunk, c.microbatch);
     w->now[rank] = w->end[c.backward][c.microbatch * w->chunks + c.chunk] = c.start + 1;
     w->next[c.backward][c.chunk]++;
-    choose(w, rank);
+    choose_next(w, rank);
     int64_t neighbour = c.chunk + (c.backward ? -1 : 1);
-    if (neighbour >= 0 && neighbour < w->chunks) choose(w, ds_schedule__wave(maker, neighbour));
-    choose(w, 0); /* a microbatch may have left */
+    if (neighbour >= 0 && neighbour < w->chunks)
+        choose_next(w, ds_schedule__wave(maker, neighbour));
+    choose_next(w, 0); /* a microbatch may have left */
 }
 
 static void wave_init(wave *w, ds_schedule_maker *maker) {
@@ -114,7 +115,7 @@ ds_status ds_schedule__hanayo(ds_schedule_maker *maker, ds_error *err) {
             (long long)maker->p, (long long)maker->v, (long long)maker->m, looks, MOST_LOOKS);
     wave w;
     wave_init(&w, maker);
-    for (int64_t r = 0; r < maker->p; r++) choose(&w, r);
+    for (int64_t r = 0; r < maker->p; r++) choose_next(&w, r);
     ds_status status = DS_OK;
     for (int64_t left = 2 * w.chunks * maker->m; left > 0 && status == DS_OK; left--) {
         status = ds_stop_check(maker->unit->stop, err);

@@ -3,8 +3,8 @@
  * that states its cost is simulated as one op. */
 #include "ir/verify/internal.h"
 
-static void check(ds_checker *ck, const ds_env *env, const ds_attr *attrs, uint32_t n,
-                  const char *const *specs, uint32_t n_specs, const char *who) {
+static void check_attrs(ds_checker *ck, const ds_env *env, const ds_attr *attrs, uint32_t n,
+                        const char *const *specs, uint32_t n_specs, const char *who) {
     ds_infer ctx = {.unit = ck->unit, .env = env};
     for (uint32_t i = 0; i < n; i++) {
         ds_error err = {0};
@@ -19,15 +19,15 @@ void ds_verify__op_attrs(ds_checker *ck, const ds_env *env, const ds_op *op) {
     const char *const call[] = {ds_op_common_attrs, "microbatch:int"};
     const char *who = ds_op_name(op->code);
     if (op->code == DS_OP_CALL)
-        check(ck, env, op->attrs, op->n_attrs, call, 2, who);
+        check_attrs(ck, env, op->attrs, op->n_attrs, call, 2, who);
     else if (op->code == DS_OP_WEIGHT)
-        check(ck, env, op->attrs, op->n_attrs, weight, 3, who);
+        check_attrs(ck, env, op->attrs, op->n_attrs, weight, 3, who);
     else
-        check(ck, env, op->attrs, op->n_attrs, region, 1, who);
+        check_attrs(ck, env, op->attrs, op->n_attrs, region, 1, who);
 }
 
 void ds_verify__arg_attrs(ds_checker *ck, const ds_value_info *arg) {
     const char *const specs[] = {ds_op_role_attr, ds_op_input_attrs};
     const char *who = ds_arena_printf(&ck->diags->arena, "the argument %%%s", arg->name);
-    check(ck, NULL, arg->attrs, arg->n_attrs, specs, 2, who);
+    check_attrs(ck, NULL, arg->attrs, arg->n_attrs, specs, 2, who);
 }

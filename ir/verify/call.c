@@ -41,8 +41,8 @@ static const ds_place *mesh_arg(const ds_op *call, const char *param) {
 
 /* @s{tp=0} with @s = @m{pp=1} is @m{pp=1, tp=0}. An axis that the mesh lacks has size 1, so its
  * coordinate is dropped. */
-static bool join(ds_checker *ck, const ds_func *caller, const ds_op *call, const ds_place *arg,
-                 const ds_place *inner, ds_place *out) {
+static bool join_places(ds_checker *ck, const ds_func *caller, const ds_op *call,
+                        const ds_place *arg, const ds_place *inner, ds_place *out) {
     *out = *arg;
     if (!inner->n_coords || arg->kind == DS_PLACE_DEVICE) return true;
     ds_resolved at;
@@ -74,7 +74,7 @@ static bool place_here(ds_checker *ck, const ds_func *caller, const ds_op *call,
     if (at.kind == DS_PLACE_NONE) return true;
     if (at.param) {
         const ds_place *arg = mesh_arg(call, at.param);
-        return arg && join(ck, caller, call, arg, place, out);
+        return arg && join_places(ck, caller, call, arg, place, out);
     }
     if (call->callee->module == caller->module) return true;
     const void *object = at.mesh ? (const void *)at.mesh : (const void *)at.topology;

@@ -50,8 +50,8 @@ static void check_factor(ds_checker *ck, const ds_degrade *degrade, const ds_nod
                          node->name, factor->name);
 }
 
-static void check(ds_checker *ck, const ds_module *module, const ds_topology *topology,
-                  const ds_degrade *degrade) {
+static void check_degrade(ds_checker *ck, const ds_module *module, const ds_topology *topology,
+                          const ds_degrade *degrade) {
     for (uint32_t i = 0; i < degrade->n_loops; i++)
         ds_verify__index_name(ck, module, degrade->loops[i].name, degrade->loops[i].loc);
     const ds_node_decl *node = NULL;
@@ -67,7 +67,7 @@ void ds_verify__degrades(ds_checker *ck, const ds_module *module) {
     const ds_topology *topology =
         module == ck->unit->modules.at[0] ? ds_degraded_topology(ck->unit) : NULL;
     for (uint32_t i = 0; i < module->degrades.n; i++)
-        check(ck, module, topology, &module->degrades.at[i]);
+        check_degrade(ck, module, topology, &module->degrades.at[i]);
 }
 
 /* ---- numbers ---- */

@@ -29,7 +29,7 @@ typedef struct scanner {
     DS_VEC(const char *) paths; /* of all ops, for suggestions */
 } scanner;
 
-static const char *join(scanner *s, const char *prefix, const char *name) {
+static const char *join_names(scanner *s, const char *prefix, const char *name) {
     return ds_arena_printf(&s->arena, "%s%s", prefix, name);
 }
 
@@ -84,9 +84,9 @@ static ds_status scan_call(scanner *s, const ds_func *func, const ds_op *op,
     if (++s->l->depth > DS_LOWER_MAX_DEPTH)
         return ds_error_set(err, DS_ERR_LIMIT, op->loc, "calls are more than %u deep",
                             DS_LOWER_MAX_DEPTH);
-    name = join(s, name, ".");
-    ds_status status = scan_block(s, op->callee, &op->callee->body, loops, join(s, calls, name),
-                                  join(s, path, name), err);
+    name = join_names(s, name, ".");
+    ds_status status = scan_block(s, op->callee, &op->callee->body, loops,
+                                  join_names(s, calls, name), join_names(s, path, name), err);
     s->l->depth--;
     return status;
 }
@@ -100,7 +100,7 @@ static ds_status scan_op(scanner *s, const ds_func *func, const ds_op *op,
                             DS_LOWER_MAX_OPS);
     if (op->code == DS_OP_CALL) return scan_call(s, func, op, loops, calls, path, err);
     if (op->code == DS_OP_WEIGHT) {
-        const char *name = join(s, calls, ds_value_at(func, op->out[0])->name);
+        const char *name = join_names(s, calls, ds_value_at(func, op->out[0])->name);
         ds_map_put(&s->l->weight_names, DS_KEY(ds_clone_text(&s->l->c, name)), 1);
         return DS_OK;
     }
@@ -118,8 +118,8 @@ static ds_status scan_op(scanner *s, const ds_func *func, const ds_op *op,
                             ds_op_name(op->code));
     if (!desc) return DS_OK; /* yield, return */
     const char *name = ds_path_op_name(func, op);
-    match(s, loops, join(s, calls, name));
-    DS_PUSH(&s->arena, &s->paths, join(s, path, name));
+    match(s, loops, join_names(s, calls, name));
+    DS_PUSH(&s->arena, &s->paths, join_names(s, path, name));
     return DS_OK;
 }
 

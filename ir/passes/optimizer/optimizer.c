@@ -28,13 +28,13 @@ typedef struct updater {
 
 static const char *const state_names[] = {".m", ".v"};
 
-static const char *join(updater *u, const char *a, const char *b) {
+static const char *join_names(updater *u, const char *a, const char *b) {
     return ds_arena_join(&u->step->unit->arena, a, b);
 }
 
 static const char *part_name(updater *u, const ds_step_weight *w, uint32_t part) {
     if (part == 0) return w->name;
-    return join(u, w->name, part <= u->n_states ? state_names[part - 1] : ".master");
+    return join_names(u, w->name, part <= u->n_states ? state_names[part - 1] : ".master");
 }
 
 static uint32_t n_parts(const updater *u, const ds_step_weight *w) {
@@ -43,7 +43,7 @@ static uint32_t n_parts(const updater *u, const ds_step_weight *w) {
 
 /* ---- the scenario's optimizer ---- */
 
-static ds_status choose(updater *u, ds_error *err) {
+static ds_status choose_op(updater *u, ds_error *err) {
     const ds_train *train = &u->step->train;
     switch (train->optimizer) {
     case DS_OPTIMIZER_SGD:
@@ -107,8 +107,9 @@ static ds_value state_arg(updater *u, const ds_step_weight *w, const char *part,
     type->dtype = dtype;
     ds_op attrs = {0};
     ds_build_attr(&u->b, &attrs, ds_attr_of_word(u->step->unit, "role", "optimizer"));
-    if (w->base != w->name) ds_build_attr_text(&u->b, &attrs, "input", join(u, w->base, part));
-    return ds_build_arg(&u->b, join(u, w->name, part), type, info->binders, info->n_binders,
+    if (w->base != w->name)
+        ds_build_attr_text(&u->b, &attrs, "input", join_names(u, w->base, part));
+    return ds_build_arg(&u->b, join_names(u, w->name, part), type, info->binders, info->n_binders,
                         attrs.attrs, attrs.n_attrs);
 }
 
@@ -173,10 +174,10 @@ static ds_status update_one(updater *u, uint32_t i, const ds_expr *at, uint32_t 
     for (uint32_t k = 0; k < u->n_states; k++)
         ds_build_in(&u->b, op, element(u, w->state[k], at, n));
     if (w->master.i != UINT32_MAX) ds_build_in(&u->b, op, element(u, w->master, at, n));
-    ds_build_attr_text(&u->b, op, "name", join(u, w->name, ".opt"));
+    ds_build_attr_text(&u->b, op, "name", join_names(u, w->name, ".opt"));
     set_rates(u, op);
     for (uint32_t k = 0; k < n_parts(u, w); k++) {
-        const char *name = join(u, part_name(u, w, k), n ? ".turn" : ".new");
+        const char *name = join_names(u, part_name(u, w, k), n ? ".turn" : ".new");
         const ds_use *from = &op->in[k ? k + 1 : 0];
         const ds_type *type = ds_use_type(u->step->unit, u->b.func, from);
         u->updated[i][k] = ds_use_of(ds_build_out(&u->b, op, name, type));
@@ -209,7 +210,7 @@ static ds_status update_range(updater *u, uint32_t lead, ds_expr *at, uint32_t d
         const ds_step_weight *w = &step->weights.at[i];
         if (leaf) DS_TRY(update_one(u, i, at, depth + 1, err));
         for (uint32_t k = 0; k < n_parts(u, w); k++) {
-            names[n] = join(u, part_name(u, w, k), depth ? ".row" : ".new");
+            names[n] = join_names(u, part_name(u, w, k), depth ? ".row" : ".new");
             kept[n++] = u->updated[i][k];
         }
         u->done[i] = true;
@@ -271,7 +272,7 @@ static ds_status run(updater *u, ds_error *err) {
     return make_return(u, err);
 }
 
-static ds_status check(const updater *u, ds_error *err) {
+static ds_status check_gradients(const updater *u, ds_error *err) {
     for (uint32_t i = 0; i < u->step->weights.n; i++)
         if (u->step->weights.at[i].grad_result >= u->end->n_in)
             return ds_error_set(err, DS_ERR_VALUE, u->old->loc,
@@ -281,8 +282,8 @@ static ds_status check(const updater *u, ds_error *err) {
 
 ds_status ds_pass_optimizer(ds_model_step *step, ds_error *err) {
     updater u = {.step = step, .old = step->func, .end = ds_block_end(&step->func->body)};
-    DS_TRY(choose(&u, err));
-    DS_TRY(check(&u, err));
+    DS_TRY(choose_op(&u, err));
+    DS_TRY(check_gradients(&u, err));
     u.updated = ds_xcalloc(step->weights.n + 1, sizeof *u.updated);
     u.done = ds_xcalloc(step->weights.n + 1, sizeof *u.done);
     ds_build_func(&u.b, step->func->module, step->func->name, true);

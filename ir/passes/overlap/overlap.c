@@ -97,14 +97,14 @@ static bool is_weight(const overlap *o, const ds_use *use) {
     return ds_map_find(&o->weights, use->value.i) != NULL;
 }
 
-static void find_in(overlap *o, const ds_block *block) {
+static void find_in_block(overlap *o, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
         bool same = op->code == DS_OP_CAST || op->code == DS_OP_RESHAPE ||
                     op->code == DS_OP_AFTER || op->code == DS_OP_RELOAD;
         if (same && is_weight(o, &op->in[0])) ds_map_put(&o->weights, op->out[0].i, 1);
         if (op->code == DS_OP_ACCUMULATE) ds_map_put(&o->terms, op->in[1].value.i, 1);
-        if (op->body) find_in(o, op->body);
+        if (op->body) find_in_block(o, op->body);
     }
 }
 
@@ -115,7 +115,7 @@ static void find_values(overlap *o) {
         if (role && role->word && strcmp(role->word, "weight") == 0)
             ds_map_put(&o->weights, o->func->args[i].i, 1);
     }
-    find_in(o, &o->func->body);
+    find_in_block(o, &o->func->body);
 }
 
 static bool gathers_weights(const overlap *o, const ds_op *op) {
@@ -221,7 +221,7 @@ static bool read_between(const ds_block *block, uint32_t a, uint32_t b) {
     return false;
 }
 
-static void append(overlap *o, ds_op *to, const ds_op *op) {
+static void append_operands(overlap *o, ds_op *to, const ds_op *op) {
     for (uint32_t i = 0; i < op->n_in; i++)
         ds_edit_insert_use(&o->edit, &to->in, &to->n_in, to->n_in, op->in[i]);
     for (uint32_t i = 0; i < op->n_out; i++) {
@@ -255,11 +255,11 @@ static void sink(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
 
 /* Joins op j of the block to op i < j: at i if j's operands are ready there, else at j if no op
  * before j needs i's results. */
-static bool join(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
+static bool join_ops(overlap *o, ds_block *block, uint32_t i, uint32_t j) {
     ds_op *a = block->ops[i], *b = block->ops[j];
     bool early = !reads_from(block, i, j, b);
     if (!early && !can_wait(block, i, j)) return false;
-    append(o, a, b);
+    append_operands(o, a, b);
     ds_edit_remove_op(block, j);
     if (!early) sink(o, block, i, j - 1);
     return true;
@@ -287,7 +287,7 @@ static void join_all(overlap *o, ds_block *block, wanted_fn wanted, double limit
             bool joins = wanted(o, op) && same_collective(o, first, op);
             if (joins && shares_operand(first, op)) break;
             double more = joins ? moved_bytes(o, op) : 0;
-            if (joins && bytes + more <= limit && join(o, block, i, j))
+            if (joins && bytes + more <= limit && join_ops(o, block, i, j))
                 bytes += more;
             else
                 j++;

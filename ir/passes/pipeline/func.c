@@ -35,7 +35,7 @@ static bool is_of(const ds_pipe_op *op, char kind, uint32_t chunk) {
 }
 
 /* Marks the ops of a slice, and the constants that the slice reads; false if the slice is empty. */
-static bool choose(const ds_pipe_part *part, char kind, uint32_t chunk, bool *in) {
+static bool choose_ops(const ds_pipe_part *part, char kind, uint32_t chunk, bool *in) {
     bool any = false;
     for (uint32_t i = part->n_ops; i-- > 0;) {
         const ds_pipe_op *op = &part->ops[i];
@@ -101,8 +101,8 @@ static uint32_t count_values(const ds_op *op) {
     return n;
 }
 
-static ds_status write(ds_pipe *p, const char *name, ds_pipe_copy *c, const bool *in,
-                       ds_pipe_func *f, ds_error *err) {
+static ds_status write_func(ds_pipe *p, const char *name, ds_pipe_copy *c, const bool *in,
+                            ds_pipe_func *f, ds_error *err) {
     const ds_func *old = f->part->func;
     ds_builder b;
     ds_build_func(&b, p->unit->modules.at[0], name, false);
@@ -145,13 +145,13 @@ static ds_status make(ds_pipe *p, char kind, uint32_t chunk, uint32_t mb, ds_pip
     const ds_func *old = f->part->func;
     bool *in = ds_xcalloc(f->part->n_ops + 1, sizeof *in);
     ds_status status = DS_OK;
-    if (choose(f->part, kind, chunk, in)) {
+    if (choose_ops(f->part, kind, chunk, in)) {
         ds_pipe_copy c = {.old = old, .place = ds_pipe__on(p, stage), .types = &p->types[stage]};
         c.map = ds_xmalloc((old->values.n + 1) * sizeof *c.map); /* every value that is read will be
                                                                     set */
         find_in(p, in, f);
         find_out(p, in, chunk, f);
-        status = write(p, name_of(p, kind, chunk, mb, copy), &c, in, f, err);
+        status = write_func(p, name_of(p, kind, chunk, mb, copy), &c, in, f, err);
         free(c.map);
     }
     free(in);

@@ -381,7 +381,7 @@ static void update_weights(tail *t) {
 
 /* ---- the whole tail ---- */
 
-static ds_status write(tail *t) {
+static ds_status write_tail(tail *t) {
     DS_TRY(take_results(t));
     find_goals(t);
     DS_TRY(take_gradients(t));
@@ -421,7 +421,7 @@ static void tail_deinit(tail *t) {
 ds_status ds_pipe__tail(ds_pipe *p, ds_error *err) {
     tail t;
     tail_init(&t, p, err);
-    ds_status status = write(&t);
+    ds_status status = write_tail(&t);
     tail_deinit(&t);
     return status;
 }

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-static void choose(ds_again *a, ds_again_op *info, uint32_t group) {
+static void choose_op(ds_again *a, ds_again_op *info, uint32_t group) {
     info->chosen = true;
     info->group = group;
     for (uint32_t k = 0; k < info->op->n_out; k++) a->again[info->op->out[k].i] = true;
@@ -80,13 +80,13 @@ static void choose_full(ds_again *a) {
         if (info->home) {
             if (!ds_map_find(&loops, DS_KEY(info->home)))
                 ds_map_put(&loops, DS_KEY(info->home), ++group);
-            choose(a, info, (uint32_t)*ds_map_find(&loops, DS_KEY(info->home)));
+            choose_op(a, info, (uint32_t)*ds_map_find(&loops, DS_KEY(info->home)));
             if (ds_map_find(&a->blocks, DS_KEY(info->home->op))) choose_carries(a, info->home->op);
         } else if (call_of(a, info)) {
             bool result;
             uint32_t end = end_of_call(a, i, &result);
             group++;
-            for (uint32_t k = i; k < end && !result; k++) choose(a, &a->ops.at[k], group);
+            for (uint32_t k = i; k < end && !result; k++) choose_op(a, &a->ops.at[k], group);
             i = end - 1;
         }
     }
@@ -166,7 +166,7 @@ static void choose_written_out(ds_again *a, uint32_t softmax) {
         if (!last) return;
     }
     for (ds_again_op *at = last;; at = ds_again__def(a, at->op->in[0].value)) {
-        choose(a, at, 0);
+        choose_op(a, at, 0);
         if (at == &a->ops.at[from]) return;
     }
 }
@@ -175,7 +175,7 @@ static void choose_selective(ds_again *a) {
     for (uint32_t i = 0; i < a->ops.n; i++) {
         ds_again_op *info = &a->ops.at[i];
         if (!is_forward_op(info)) continue;
-        if (info->op->code == DS_OP_ATTENTION) choose(a, info, 0);
+        if (info->op->code == DS_OP_ATTENTION) choose_op(a, info, 0);
         if (info->op->code == DS_OP_SOFTMAX) choose_written_out(a, i);
     }
 }
@@ -199,7 +199,7 @@ static void choose_paths(ds_again *a, const ds_block *block, const ds_path_loop 
             const ds_path_loop inside = {ds_path_loop_name(a->old, op), DS_ANY_TURN, loops};
             choose_paths(a, op->body, &inside);
         } else if (is_forward_op(info) && matches(a, info, loops)) {
-            choose(a, info, 0);
+            choose_op(a, info, 0);
         }
     }
 }

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-static void number(ds_again *a, const ds_block *block, const ds_again_loop *home) {
+static void number_ops(ds_again *a, const ds_block *block, const ds_again_loop *home) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
         ds_map_put(&a->number, DS_KEY(op), a->ops.n);
@@ -19,7 +19,7 @@ static void number(ds_again *a, const ds_block *block, const ds_again_loop *home
         *loop = (ds_again_loop){.op = op, .up = (ds_again_loop *)home, .depth = 1};
         if (home) loop->depth = home->depth + 1;
         for (uint32_t k = 0; k < op->n_args; k++) a->home[op->args[k].i] = loop;
-        number(a, op->body, loop);
+        number_ops(a, op->body, loop);
     }
 }
 
@@ -68,7 +68,7 @@ static bool is_whole(const ds_again *a, const ds_use *use) {
     return use->index_hi || (ds_value_at(a->old, use->value)->n_binders && !use->n_index);
 }
 
-static void want(ds_again *a, const ds_again_op *reader, const ds_use *use) {
+static void note_wanted(ds_again *a, const ds_again_op *reader, const ds_use *use) {
     bool returned = reader->op->code == DS_OP_RETURN || reader->op->code == DS_OP_CALL;
     if (reader->forward || returned || is_whole(a, use)) a->wanted[use->value.i] = true;
 }
@@ -83,16 +83,16 @@ static void find_wanted(ds_again *a, const ds_block *block) {
             const ds_op *yield = ds_block_end(op->body);
             for (uint32_t k = 0; k < yield->n_in; k++)
                 if (k < op->n_args || a->wanted[op->out[k].i])
-                    want(a, ds_again__op(a, yield), &yield->in[k]);
+                    note_wanted(a, ds_again__op(a, yield), &yield->in[k]);
             find_wanted(a, op->body);
         }
         if (op->code == DS_OP_YIELD) continue;
-        for (uint32_t k = 0; k < op->n_in; k++) want(a, info, &op->in[k]);
+        for (uint32_t k = 0; k < op->n_in; k++) note_wanted(a, info, &op->in[k]);
     }
 }
 
 void ds_again__scan(ds_again *a) {
-    number(a, &a->old->body, NULL);
+    number_ops(a, &a->old->body, NULL);
     find_forward(a);
     find_wanted(a, &a->old->body);
 }

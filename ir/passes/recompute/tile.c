@@ -39,12 +39,12 @@ static ds_expr length(const ds_again *a) {
 
 /* ---- the new index in place of the old index ---- */
 
-static ds_expr put(const tiled *t, ds_expr e, ds_expr by) {
+static ds_expr put_index(const tiled *t, ds_expr e, ds_expr by) {
     return DS_HAS_EXPR(e) ? ds_expr_subst(&t->a->unit->exprs, e, t->index, by) : e;
 }
 
 static ds_attr put_attr(const tiled *t, ds_attr attr, ds_expr by) {
-    attr.expr = put(t, attr.expr, by);
+    attr.expr = put_index(t, attr.expr, by);
     if (attr.n_items) attr.items = ds_copy_attrs(&t->a->unit->arena, attr.items, attr.n_items);
     for (uint32_t i = 0; i < attr.n_items; i++) attr.items[i] = put_attr(t, attr.items[i], by);
     return attr;
@@ -59,7 +59,7 @@ static void put_type(const tiled *t, ds_value value, ds_expr by) {
 /* Copies the array too, because copied uses share indices. */
 static ds_expr *put_all(const tiled *t, const ds_expr *from, uint32_t n, ds_expr by) {
     ds_expr *index = DS_NEW_N(&t->a->unit->arena, ds_expr, n + 1);
-    for (uint32_t i = 0; i < n; i++) index[i] = put(t, from[i], by);
+    for (uint32_t i = 0; i < n; i++) index[i] = put_index(t, from[i], by);
     return index;
 }
 

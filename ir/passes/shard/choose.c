@@ -324,7 +324,7 @@ static uint8_t result_seq(const chooser *c, const ds_rule_term *term) {
     return seq;
 }
 
-static void answer(const chooser *c, ds_shard_choice *choice) {
+static void set_choice(const chooser *c, ds_shard_choice *choice) {
     for (uint32_t i = 0; i < c->n_in; i++) {
         choice->in[i] = term_layout(c, term_in(c, i));
         if (!c->in) continue;
@@ -370,7 +370,7 @@ static ds_status get_rule(chooser *c, ds_error *err) {
     return ds_op_rule(&ctx, &c->rule, err);
 }
 
-static void start(chooser *c, ds_sharder *s, const ds_op *op, const ds_use *in) {
+static void chooser_init(chooser *c, ds_sharder *s, const ds_op *op, const ds_use *in) {
     *c = (chooser){.s = s, .op = op, .in = in, .lazy = ds_shard__is_lazy(op->code)};
     c->n_in = op->n_in < DS_MAX_OPERANDS ? op->n_in : DS_MAX_OPERANDS;
     c->n_out = op->n_out < DS_MAX_OPERANDS ? op->n_out : DS_MAX_OPERANDS;
@@ -417,7 +417,7 @@ static void put_layout(ds_memo_key *key, const ds_layout *layout) {
 }
 
 /* Spells a key of everything on which the choice for one op depends. */
-static void spell(ds_sharder *s, const ds_op *op, const ds_use *in, ds_memo_key *key) {
+static void spell_key(ds_sharder *s, const ds_op *op, const ds_use *in, ds_memo_key *key) {
     ds_memo_begin(key, s->unit, op);
     ds_memo_put(key, (uint64_t)s->here << 1 | ds_shard__follows(s));
     key->other |= op->n_in > DS_MAX_OPERANDS || op->n_out > DS_MAX_OPERANDS;
@@ -438,7 +438,7 @@ static void spell(ds_sharder *s, const ds_op *op, const ds_use *in, ds_memo_key 
     }
 }
 
-static ds_status choose(chooser *c, ds_shard_choice *choice, ds_error *err) {
+static ds_status choose_factors(chooser *c, ds_shard_choice *choice, ds_error *err) {
     const ds_sharder *s = c->s;
     DS_TRY(look_at_results(c, err));
     DS_TRY(get_rule(c, err));
@@ -454,23 +454,23 @@ static ds_status choose(chooser *c, ds_shard_choice *choice, ds_error *err) {
         c->axes[f][c->n_axes[f]++] = (uint8_t)axis;
     }
     for (uint32_t f = 0; f < c->rule.n_factors; f++) put_in_order(c, f);
-    answer(c, choice);
+    set_choice(c, choice);
     return DS_OK;
 }
 
 ds_status ds_shard__choose(ds_sharder *s, const ds_op *op, const ds_use *in,
                            ds_shard_choice *choice, ds_error *err) {
     ds_memo_key key;
-    spell(s, op, in, &key);
+    spell_key(s, op, in, &key);
     const ds_shard_choice *known = ds_memo_find(&s->known->choices, &key);
     if (known) {
         *choice = *known;
         return DS_OK;
     }
     chooser c;
-    start(&c, s, op, in);
+    chooser_init(&c, s, op, in);
     look_at_operands(&c);
-    DS_TRY(choose(&c, choice, err));
+    DS_TRY(choose_factors(&c, choice, err));
     ds_shard_choice *kept = DS_NEW(&s->unit->arena, ds_shard_choice);
     *kept = *choice;
     ds_memo_keep(&s->known->choices, &s->unit->arena, &key, kept);
@@ -488,7 +488,8 @@ static bool may_be_forced(const chooser *c, uint32_t f, uint32_t axis) {
 }
 
 /* Gives factor f the axes of an item `n: x` or `n: [x, y]`. */
-static ds_status force(chooser *c, const ds_attr *item, uint32_t f, bool exact, ds_error *err) {
+static ds_status force_axes(chooser *c, const ds_attr *item, uint32_t f, bool exact,
+                            ds_error *err) {
     uint32_t n = item->kind == DS_ATTR_LIST ? item->n_items : 1;
     for (uint32_t i = 0; i < n; i++) {
         const ds_attr *word = item->kind == DS_ATTR_LIST ? &item->items[i] : item;
@@ -511,7 +512,7 @@ static ds_status force(chooser *c, const ds_attr *item, uint32_t f, bool exact, 
 
 ds_status ds_shard__rule(ds_sharder *s, const ds_op *op, ds_rule *rule, ds_error *err) {
     chooser c;
-    start(&c, s, op, NULL);
+    chooser_init(&c, s, op, NULL);
     look_at_operands(&c);
     DS_TRY(look_at_results(&c, err));
     DS_TRY(get_rule(&c, err));
@@ -534,7 +535,7 @@ ds_status ds_shard__means(ds_sharder *s, const ds_op *op, const ds_attr *overrid
 ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *override, uint8_t mesh,
                            bool exact, ds_shard_choice *choice, ds_error *err) {
     chooser c;
-    start(&c, s, op, NULL);
+    chooser_init(&c, s, op, NULL);
     c.mesh = mesh;
     look_at_operands(&c);
     DS_TRY(look_at_results(&c, err));
@@ -546,7 +547,7 @@ ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *overri
         uint32_t f = 0;
         while (f < c.rule.n_factors && strcmp(c.rule.names[f], item->name) != 0) f++;
         if (f < c.rule.n_factors) {
-            DS_TRY(force(&c, item, f, exact, err));
+            DS_TRY(force_axes(&c, item, f, exact, err));
         } else if (exact) {
             ds_buf text = {0};
             ds_rule_print(&c.rule, &text);
@@ -557,7 +558,7 @@ ds_status ds_shard__forced(ds_sharder *s, const ds_op *op, const ds_attr *overri
             return status;
         }
     }
-    answer(&c, choice);
+    set_choice(&c, choice);
     choice->forced = true;
     return DS_OK;
 }

@@ -101,10 +101,10 @@ static ds_value unclipped(const ds_func *func, ds_value grad) {
     return by && by->code == DS_OP_CLIP_FACTOR ? op->in[0].value : grad;
 }
 
-static void find_in(ds_sharder *s, const ds_block *block) {
+static void find_in_block(ds_sharder *s, const ds_block *block) {
     for (uint32_t i = 0; i < block->n_ops; i++) {
         const ds_op *op = block->ops[i];
-        if (op->body) find_in(s, op->body);
+        if (op->body) find_in_block(s, op->body);
         const ds_op_desc *desc = ds_op_desc_of(op->code);
         if (!desc || !(desc->flags & DS_OPF_OPTIMIZER)) continue;
         const uint64_t *weight = ds_map_find(&s->f.weights, op->in[0].value.i);

@@ -22,7 +22,7 @@ static void add_axis(ds_sharder *s, const char *name, int64_t size, ds_logical_a
     mesh->axes[mesh->n_axes++] = (ds_shard_axis){ds_intern(&s->unit->strings, name), size};
 }
 
-static void append(ds_logical_axis *to, const ds_logical_axis *from) {
+static void append_axes(ds_logical_axis *to, const ds_logical_axis *from) {
     for (uint32_t i = 0; i < from->n; i++) to->axis[to->n++] = from->axis[i];
 }
 
@@ -67,22 +67,22 @@ static ds_status make_axes(ds_sharder *s, ds_error *err) {
             if (st->ep > 1) {
                 add_axis(s, "dp", whole ? 1 : st->dp / of_dp, dp);
                 add_axis(s, "ep", of_dp, &ep_dp);
-                append(dp, &ep_dp);
+                append_axes(dp, &ep_dp);
             } else {
                 add_axis(s, "dp", st->dp / group, dp);
                 add_axis(s, group < st->dp ? "fsdp" : "dp", group, &groups);
-                append(dp, &groups);
+                append_axes(dp, &groups);
             }
         }
         if (strcmp(axis, "cp") == 0) {
             add_axis(s, "cp", st->cp / of_cp, cp);
             add_axis(s, "epc", of_cp, &ep_cp);
-            append(cp, &ep_cp);
+            append_axes(cp, &ep_cp);
         }
     }
-    append(&s->logical[DS_L_EP], &ep_dp);
-    append(&s->logical[DS_L_EP], &ep_cp);
-    if (ds_strategy_ep_has_tp(st)) append(&s->logical[DS_L_EP], &s->logical[DS_L_TP]);
+    append_axes(&s->logical[DS_L_EP], &ep_dp);
+    append_axes(&s->logical[DS_L_EP], &ep_cp);
+    if (ds_strategy_ep_has_tp(st)) append_axes(&s->logical[DS_L_EP], &s->logical[DS_L_TP]);
     s->zero = st->ep > 1 ? *dp : groups;
     return DS_OK;
 }

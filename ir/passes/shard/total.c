@@ -21,7 +21,8 @@ static uint8_t over_of(ds_sharder *s, const ds_use *use) {
     return ds_shard__layout(s, ds_shard__type_of(s, use)).sum;
 }
 
-static ds_status join(ds_sharder *s, totals *t, ds_use use, const char *name, ds_error *err) {
+static ds_status add_to_kind(ds_sharder *s, totals *t, ds_use use, const char *name,
+                             ds_error *err) {
     uint8_t over = over_of(s, &use);
     for (uint32_t i = 0; i < t->n; i++) {
         if (t->at[i].over != over) continue;
@@ -69,12 +70,12 @@ ds_status ds_shard__total(ds_sharder *s, const ds_op *old, const ds_use *in, con
                           ds_error *err) {
     const char *name = ds_value_at(s->f.from, old->out[0])->name;
     totals t = {DS_NEW_N(&s->unit->arena, kind, old->n_in), 0};
-    for (uint32_t i = 0; i < old->n_in; i++) DS_TRY(join(s, &t, in[i], name, err));
+    for (uint32_t i = 0; i < old->n_in; i++) DS_TRY(add_to_kind(s, &t, in[i], name, err));
     while (t.n > 1 || t.at[0].over) {
         uint8_t axes = next_axes(&t);
         ds_use sum;
         DS_TRY(reduce(s, t.at[--t.n].sum, axes, name, &sum, err));
-        DS_TRY(join(s, &t, sum, name, err));
+        DS_TRY(add_to_kind(s, &t, sum, name, err));
     }
     ds_value *out = DS_NEW(&s->unit->arena, ds_value);
     *out = t.at[0].sum.value;

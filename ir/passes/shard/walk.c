@@ -215,8 +215,8 @@ static ds_status settle_update(ds_sharder *s, const ds_op *old, ds_value made,
     return DS_OK;
 }
 
-static ds_status choose(ds_sharder *s, const ds_op *old, const ds_use *in, ds_shard_choice *choice,
-                        ds_error *err) {
+static ds_status choose_layouts(ds_sharder *s, const ds_op *old, const ds_use *in,
+                                ds_shard_choice *choice, ds_error *err) {
     const ds_attr *override = NULL;
     uint8_t mesh = 0;
     bool exact = false;
@@ -283,7 +283,7 @@ static ds_status table_op(ds_sharder *s, const ds_op *old, ds_error *err) {
     saved before = save(s);
     DS_TRY(operands(s, old, true, in, err));
     ds_layout first = old->n_in ? layout_of(s, in[0]) : ds_shard__whole(s, 0);
-    DS_TRY(choose(s, old, in, &choice, err));
+    DS_TRY(choose_layouts(s, old, in, &choice, err));
     if (zeros) { /* zeros were stand-ins for the choice */
         go_back(s, &before);
         DS_TRY(operands(s, old, false, in, err));
