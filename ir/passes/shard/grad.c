@@ -114,7 +114,7 @@ static void find_in_block(ds_sharder *s, const ds_block *block) {
 
 void ds_shard__find_gradients(ds_sharder *s) {
     const ds_model_step *step = s->step;
-    find_in(s, &s->f.from->body);
+    find_in_block(s, &s->f.from->body);
     const ds_op *ret = ds_block_end(&s->f.from->body);
     if (!ret || ret->code != DS_OP_RETURN) return;
     for (uint32_t w = 0; w < step->weights.n; w++) {
