@@ -1,7 +1,8 @@
-/* The search for balance = time, and the advice to use it.
+/* The search for balance = time, and the advice to use balance = time.
  *
- * For the length of a simulation a cut is written into the unit's scenario (ds_scenario_set), as
- * advice.c does with changes of the strategy. */
+ * To simulate a cut, the search writes the cut into the unit's scenario (ds_scenario_set) and
+ * restores the old scenario afterwards, as sim/report/advice.c does with changes of the strategy.
+ */
 #include "sim/run/balance.h"
 
 #include "ir/strategy/scenario.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_EXCESS 0.1 /* of a stage over the average, before another cut is looked for */
+#define MAX_EXCESS 0.1 /* of the busiest stage over the average; above, advice looks for a cut */
 
 typedef struct searcher {
     const ds_binding *source;
@@ -19,7 +20,7 @@ typedef struct searcher {
     ds_arena arena;
     int64_t *seen[DS_BALANCE_MAX_RUNS + 1]; /* cuts that were simulated */
     uint32_t n_seen, n_chunks;
-    int64_t least; /* turns of the first and the last chunk */
+    int64_t least; /* turns that the first and the last chunk need */
     ds_result *best;
 } searcher;
 
@@ -30,7 +31,7 @@ bool ds_balance_wanted(const ds_binding *source) {
     const ds_unit *unit = source->unit;
     if (!ds_scenario_find(unit, "strategy", "balance") || !ds_scenario_model(unit)) return false;
     if (ds_scenario_find(unit, "", "program")) return false;
-    if (ds_strategy_read(source, &s, NULL) != DS_OK) return false; /* the passes will say so */
+    if (ds_strategy_read(source, &s, NULL) != DS_OK) return false; /* passes report the error */
     return s.pp > 1 && s.balance == DS_BALANCE_TIME && !s.n_stage_layers;
 }
 
@@ -48,7 +49,7 @@ static void set_layers(ds_unit *unit, const int64_t *turns, uint32_t n) {
     ds_scenario_set(unit, "strategy", "stage_layers", list);
 }
 
-/* A list must not be empty. */
+/* Removes stage_layers, since a scenario's list must not be empty. */
 static void drop_layers(ds_unit *unit) {
     ds_attr block = *ds_scenario_find(unit, "", "strategy"), *items;
     uint32_t n = 0;
@@ -82,7 +83,7 @@ static bool is_seen(const searcher *s, const int64_t *turns) {
     return false;
 }
 
-/* The cut that the times of `result` ask for. */
+/* The best cut for the times of `result`. */
 static ds_status choose(searcher *s, const ds_result *result, int64_t **turns, ds_error *err) {
     ds_cut_times times;
     ds_cut__measure(result, &s->arena, &times);
@@ -90,8 +91,8 @@ static ds_status choose(searcher *s, const ds_result *result, int64_t **turns, d
     return ds_cut__choose(&times, s->least, &s->arena, *turns, err);
 }
 
-/* Simulates and measures until a cut comes again. A cut that the passes refuse has a chunk without
- * weights: then the first and the last one need turns too. */
+/* Simulates and measures until a cut comes again. Passes refuse a chunk without weights: after a
+ * refusal the first and the last chunk need a turn, too. */
 static ds_status search(searcher *s, ds_error *err) {
     int64_t *turns;
     DS_TRY(choose(s, s->best, &turns, err));
@@ -109,7 +110,7 @@ static ds_status search(searcher *s, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status begin(searcher *s, ds_error *err) {
+static ds_status simulate_even(searcher *s, ds_error *err) {
     ds_unit *unit = s->source->unit;
     ds_scenario old = *ds_unit_scenario(unit);
     set_balance(unit, "layers");
@@ -131,8 +132,8 @@ static ds_status begin(searcher *s, ds_error *err) {
     return DS_OK;
 }
 
-/* The result is that of the scenario as it is now, whatever it said when it was simulated. */
-static void finish(searcher *s) {
+/* Scenario and result both name the cut, as if the scenario's text had given the cut. */
+static void write_cut(searcher *s) {
     ds_model_step *step = s->best->step;
     set_layers(s->source->unit, step->cut.chunk_turns, s->n_chunks);
     step->strategy.balance = DS_BALANCE_TIME;
@@ -145,11 +146,11 @@ ds_status ds_run__balance(const ds_binding *source, const ds_profiles *profiles,
     searcher s = {.source = source, .profiles = profiles, .options = options};
     ds_scenario old = *ds_unit_scenario(source->unit);
     ds_arena_init(&s.arena);
-    ds_status status = begin(&s, err);
+    ds_status status = simulate_even(&s, err);
     if (status == DS_OK) status = search(&s, err);
     ds_scenario_restore(source->unit, &old);
     if (status == DS_OK) {
-        finish(&s);
+        write_cut(&s);
         *out = s.best;
     } else {
         ds_result_free(s.best);
@@ -169,7 +170,7 @@ ds_status ds_balance_find(const ds_binding *source, const ds_profiles *profiles,
 
 /* ---- advice ---- */
 
-/* The busiest stage and by how much it is above the average. */
+/* Sets *stage to the busiest stage; returns the share by which that stage exceeds the average. */
 static double excess_of(const ds_result *r, uint32_t *stage) {
     const ds_schedule_index *schedule = &r->step->schedule;
     ds_arena arena;

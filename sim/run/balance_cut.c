@@ -1,10 +1,10 @@
 /* The best cut for the times of chunks.
  *
- * What a chunk would take with other turns follows by proportion. The time of a turn differs from
- * loop to loop (an encoder's and a decoder's), so a chunk of one loop gives that loop's, and a
- * chunk with turns of others keeps the ratio of what it took to what those would have taken. What
- * is beside the loops stays with the first and the last chunk; what stands before a later loop goes
- * with that loop's first turn. */
+ * The time of a chunk with other turns follows by proportion. The time of a turn differs from loop
+ * to loop (an encoder's and a decoder's), and chunks of one loop give that loop's time. A chunk
+ * keeps the ratio of its measured time to the time that its measured turns predict. Work beside the
+ * loops stays with the first and the last chunk; work just before a later loop moves with that
+ * loop's first turn. */
 #include "sim/run/balance_internal.h"
 
 #include "ir/base/units.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Items of schedules that may be timed: half a second. */
+/* Items of schedules that one search may time: about half a second of work. */
 #define MAX_TIMED_ITEMS 10000000
 
 enum { K = DS_CUT_KINDS };
@@ -30,16 +30,16 @@ typedef struct cutter {
     int64_t n_turns;
     uint32_t *chunk_of;                    /* [items] */
     uint8_t *kind_of;                      /* [items] */
-    place *places;                         /* [copies × chunks], less the entries */
-    bool *has_entry;                       /* [chunks]: as measured, whose beside_ps are entries' */
+    place *places;                         /* [copies × chunks], without entries */
+    bool *has_entry;                       /* [chunks]: the measured beside_ps are entries' */
     int64_t (*turn_ps)[K];                 /* [loops]: over all microbatches */
-    int64_t (*entry_ps)[K];                /* [loops]: beside its first turn */
-    int64_t (*even_ps)[K];                 /* [chunks]: inside_ps as the loops' turns have it */
-    int64_t *item_ps;                      /* [items]: of the cut that is looked at */
+    int64_t (*entry_ps)[K];                /* [loops]: work just before the loop's first turn */
+    int64_t (*predicted_ps)[K];            /* [chunks]: inside_ps by turn_ps, measured turns */
+    int64_t *item_ps;                      /* [items]: of the cut under test */
     int64_t *loads, *sorted, *best_sorted; /* [stages] */
-    int64_t *stage_turns;                  /* [stages]: as measured */
-    int64_t *end_turn_ps;                  /* [stages]: of a turn, behind all microbatches */
-    int64_t least;                         /* turns of the first and the last chunk */
+    int64_t *stage_turns;                  /* [stages]: of the measured cut */
+    int64_t *end_turn_ps;                  /* [stages]: of a turn, after all microbatches */
+    int64_t least;                         /* turns that the first and the last chunk need */
     int64_t timed_items;
 } cutter;
 
@@ -51,7 +51,7 @@ static int64_t loop_end(const cutter *t, uint32_t loop) {
     return end;
 }
 
-/* How many of the turns from … to − 1 are of the loop. */
+/* The number of the loop's turns among the turns from … to − 1. */
 static int64_t turns_of(const cutter *t, uint32_t loop, int64_t from, int64_t to) {
     int64_t hi = loop_end(t, loop), lo = hi - t->times->cut->loop_turns[loop];
     if (lo < from) lo = from;
@@ -92,8 +92,7 @@ static int64_t inside_of(const cutter *t, uint32_t chunk, uint32_t kind) {
     return sum;
 }
 
-/* The only loop of the turns whose time is not known yet; n_loops: there is none, or there are
- * several. */
+/* The only loop among the turns whose time is unknown; n_loops: no such loop, or several. */
 static uint32_t unknown_loop(const cutter *t, const bool *known, int64_t from, int64_t to) {
     uint32_t found = t->n_loops;
     for (uint32_t l = 0; l < t->n_loops; l++) {
@@ -104,7 +103,7 @@ static uint32_t unknown_loop(const cutter *t, const bool *known, int64_t from, i
     return found;
 }
 
-/* One round: the loops that are alone in a chunk, but for loops that are known. */
+/* One round: times of the loops that share a chunk with known loops only. False: no such loop. */
 static bool find_some(cutter *t, bool *known) {
     int64_t(*sum)[K] = ds_xcalloc(t->n_loops, sizeof *sum);
     int64_t *n = ds_xcalloc(t->n_loops, sizeof *n), from = 0, to;
@@ -128,7 +127,7 @@ static bool find_some(cutter *t, bool *known) {
     return any;
 }
 
-/* Loops that share all their chunks: their turns count alike. */
+/* Loops that share all their chunks cannot be told apart: each of their turns gets the average. */
 static void find_rest(cutter *t, const bool *known) {
     int64_t n = 0, sum[K] = {0};
     for (uint32_t c = 0; c < t->n_chunks; c++) {
@@ -147,7 +146,7 @@ static void find_turns(cutter *t) {
     free(known);
 }
 
-/* What a chunk in the middle has beside the first turn of a loop. */
+/* The work beside loops of a chunk in the middle becomes the entry of the loop. */
 static void take_entry(cutter *t, uint32_t chunk, uint32_t loop) {
     t->has_entry[chunk] = true;
     for (uint32_t p = chunk; p < t->n_places; p += t->n_chunks)
@@ -157,7 +156,7 @@ static void take_entry(cutter *t, uint32_t chunk, uint32_t loop) {
         }
 }
 
-/* Is the first turn of the loop, which is not the first one, among the turns from … to − 1? */
+/* Is the first turn of loop > 0 among the turns from … to − 1? */
 static bool has_first(const cutter *t, uint32_t loop, int64_t from, int64_t to) {
     int64_t first = loop_end(t, loop - 1);
     return first >= from && first < to && first < loop_end(t, loop);
@@ -176,7 +175,7 @@ static void find_proportions(cutter *t) {
     int64_t from = 0, to;
     for (uint32_t c = 0; c < t->n_chunks; c++, from = to) {
         to = from + t->times->cut->chunk_turns[c];
-        for (uint32_t k = 0; k < K; k++) t->even_ps[c][k] = turns_ps(t, from, to, k);
+        for (uint32_t k = 0; k < K; k++) t->predicted_ps[c][k] = turns_ps(t, from, to, k);
     }
 }
 
@@ -186,8 +185,8 @@ static void add_turns(const cutter *t, const int64_t *turns, int64_t *out) {
         out[schedule->stage[i]] += turns[i % t->n_chunks];
 }
 
-/* A stage without turns takes as long for one as the others do. */
-static void find_ends(cutter *t) {
+/* A stage that had no turns gets the average of the other stages. */
+static void find_end_turns(cutter *t) {
     int64_t ps = 0, n = 0;
     uint32_t n_stages = t->times->schedule->n_ranks;
     add_turns(t, t->times->cut->chunk_turns, t->stage_turns);
@@ -200,7 +199,7 @@ static void find_ends(cutter *t) {
             t->stage_turns[s] ? t->times->ends[s].inside_ps / t->stage_turns[s] : ps / n;
 }
 
-static void begin(cutter *t, const ds_cut_times *times, int64_t least, ds_arena *arena) {
+static void cutter_init(cutter *t, const ds_cut_times *times, int64_t least, ds_arena *arena) {
     const ds_schedule_index *schedule = times->schedule;
     *t = (cutter){.times = times,
                   .n_chunks = schedule->n_chunks,
@@ -213,7 +212,7 @@ static void begin(cutter *t, const ds_cut_times *times, int64_t least, ds_arena 
     t->has_entry = DS_NEW_N(arena, bool, t->n_chunks);
     t->turn_ps = ds_arena_calloc(arena, t->n_loops, sizeof *t->turn_ps);
     t->entry_ps = ds_arena_calloc(arena, t->n_loops, sizeof *t->entry_ps);
-    t->even_ps = ds_arena_calloc(arena, t->n_chunks, sizeof *t->even_ps);
+    t->predicted_ps = ds_arena_calloc(arena, t->n_chunks, sizeof *t->predicted_ps);
     t->item_ps = DS_NEW_N(arena, int64_t, schedule->n_items);
     t->loads = DS_NEW_N(arena, int64_t, schedule->n_ranks);
     t->sorted = DS_NEW_N(arena, int64_t, schedule->n_ranks);
@@ -225,17 +224,17 @@ static void begin(cutter *t, const ds_cut_times *times, int64_t least, ds_arena 
     find_turns(t);
     find_entries(t);
     find_proportions(t);
-    find_ends(t);
+    find_end_turns(t);
 }
 
 /* ---- what a cut takes ---- */
 
-/* Of chunk `chunk` with the turns from … to − 1 what `inside_ps`, as measured, becomes; of n_runs
- * microbatches. */
+/* The time of the chunk inside loops over n_runs microbatches with the turns from … to − 1;
+ * `inside_ps` is the measured time. */
 static int64_t inside_with(const cutter *t, uint32_t chunk, uint32_t kind, int64_t inside_ps,
                            int64_t n_runs, int64_t from, int64_t to) {
-    int64_t ps = turns_ps(t, from, to, kind), even_ps = t->even_ps[chunk][kind];
-    if (even_ps) return scale(inside_ps, ps, even_ps);
+    int64_t ps = turns_ps(t, from, to, kind), predicted_ps = t->predicted_ps[chunk][kind];
+    if (predicted_ps) return scale(inside_ps, ps, predicted_ps);
     return scale(ps, n_runs, t->times->schedule->n_microbatches);
 }
 
@@ -247,7 +246,7 @@ static int64_t entries_with(const cutter *t, uint32_t kind, int64_t n_runs, int6
     return scale(sum, n_runs, t->times->schedule->n_microbatches);
 }
 
-/* A step's work. */
+/* The work of a place in one step with the turns from … to − 1. */
 static int64_t work_of(const cutter *t, uint32_t number, int64_t from, int64_t to) {
     const place *p = &t->places[number];
     uint32_t chunk = number % t->n_chunks;
@@ -273,22 +272,22 @@ static int64_t least_of(const cutter *t, uint32_t chunk) {
     return chunk == 0 || chunk + 1 == t->n_chunks ? t->least : 1;
 }
 
-/* The turns that the chunks behind `chunk` need. */
-static int64_t needed_behind(const cutter *t, uint32_t chunk) {
+/* The turns that the chunks after `chunk` need. */
+static int64_t needed_after(const cutter *t, uint32_t chunk) {
     int64_t n = 0;
     for (uint32_t c = chunk + 1; c < t->n_chunks; c++) n += least_of(t, c);
     return n;
 }
 
-/* Every chunk in turn takes as much as stays under the bound: what is left is then as little as can
- * be. False if that is too much for the last one. */
+/* Every chunk takes as many turns as the bound allows, so that the last chunk is left with as few
+ * as possible. False if a chunk exceeds the bound even so. */
 static bool fill(const cutter *t, int64_t bound, int64_t *turns) {
     int64_t from = 0;
     for (uint32_t c = 0; c < t->n_chunks; c++) {
-        int64_t lo = least_of(t, c), hi = t->n_turns - from - needed_behind(t, c);
+        int64_t lo = least_of(t, c), hi = t->n_turns - from - needed_after(t, c);
         if (c + 1 == t->n_chunks) lo = hi;
         if (work_of(t, c, from, from + lo) > bound) return false;
-        while (lo < hi) { /* the most turns that stay under it */
+        while (lo < hi) { /* the most turns within the bound */
             int64_t middle = lo + (hi - lo + 1) / 2;
             if (work_of(t, c, from, from + middle) <= bound)
                 lo = middle;
@@ -305,7 +304,7 @@ static void least_bound(cutter *t, int64_t *turns) {
     int64_t lo = 0, hi = 0, from = 0;
     for (uint32_t c = 0; c < t->n_chunks; from += turns[c++]) {
         int64_t ps = work_of(t, c, from, from + turns[c]);
-        if (ps > hi) hi = ps; /* a bound that is kept */
+        if (ps > hi) hi = ps; /* a bound that the present cut keeps */
     }
     while (lo < hi) {
         int64_t middle = lo + (hi - lo) / 2;
@@ -338,8 +337,8 @@ static bool is_less(const int64_t *a, const int64_t *b, uint32_t n) {
     return i < n && a[i] < b[i];
 }
 
-/* Has the chunk turns to give, and is it on a stage that has as much to do as any? Of the loads
- * that were found last. */
+/* Has the chunk turns to give, and is a stage of the chunk among the busiest? By the loads that
+ * find_loads found last. */
 static bool is_busiest(const cutter *t, const int64_t *turns, uint32_t chunk) {
     const ds_schedule_index *schedule = t->times->schedule;
     bool busiest = false;
@@ -349,10 +348,10 @@ static bool is_busiest(const cutter *t, const int64_t *turns, uint32_t chunk) {
     return busiest && turns[chunk] > least_of(t, chunk);
 }
 
-/* Moves a turn away from a busiest stage if that makes the largest load less, or the next largest
- * where it is equal: true then. With one loop every turn of a stage takes the same; where a cut
- * with a lower maximum exists, one of its stages has more turns than here, and has room for one of
- * the busiest. */
+/* Moves a turn away from a busiest stage if the move makes the largest load less, or the next
+ * largest where the largest stays equal; true if a turn moved. Exact for one loop, where every turn
+ * of a stage takes the same time: if a cut with a lower maximum exists, some stage has more turns
+ * in that cut than here, and so has room for a turn of the busiest stage. */
 static bool level(cutter *t, int64_t *turns) {
     uint32_t n = t->times->schedule->n_ranks, best_from = 0, best_to = 0;
     bool *busiest = ds_xcalloc(t->n_chunks, sizeof *busiest);
@@ -378,7 +377,7 @@ static bool level(cutter *t, int64_t *turns) {
 
 /* ---- the timeline ---- */
 
-/* The last stage's end, with what it does behind its items. */
+/* The end of the stage that ends last, with the stage's work after its items. */
 static int64_t last_end(const cutter *t, const ds_schedule_timing *timing, const int64_t *turns,
                         ds_arena *arena) {
     int64_t last = 0, *n = DS_NEW_N(arena, int64_t, t->times->schedule->n_ranks);
@@ -417,7 +416,8 @@ static ds_status last_end_of(cutter *t, const int64_t *turns, int64_t *out, ds_e
     return status;
 }
 
-/* The same move for the end of the schedule, `*ps`; false too when time is up. */
+/* Moves the turn that makes the schedule's end, *ps, earliest. *moved is false if no move helps, or
+ * if MAX_TIMED_ITEMS are timed. */
 static ds_status hasten(cutter *t, int64_t *turns, int64_t *ps, bool *moved, ds_error *err) {
     uint32_t best_from = 0, best_to = 0;
     for (uint32_t from = 0; from < t->n_chunks; from++)
@@ -446,7 +446,7 @@ ds_status ds_cut__choose(const ds_cut_times *times, int64_t least, ds_arena *are
     cutter t;
     int64_t ps;
     bool moved = true;
-    begin(&t, times, least, arena);
+    cutter_init(&t, times, least, arena);
     memcpy(turns, times->cut->chunk_turns, t.n_chunks * sizeof *turns);
     if (t.n_chunks == schedule->n_ranks && schedule->n_copies == 1) least_bound(&t, turns);
     while (level(&t, turns)) {

@@ -1,9 +1,9 @@
 /* What a simulated step says about the work of a pipeline's chunks.
  *
- * Every task in a call of an item (items.c) counts for that item: its compute, and of its transfers
- * what no compute of the device hides. An item's time has two parts, what is in loops, which grows
- * with the turns of the chunk, and what is beside them. A stage is seen by its busiest device. What
- * is in no item, but for sends, is the stage's end. */
+ * Every task in the call of an item (items.c) counts for that item: compute in full, transfers as
+ * far as no compute of the device hides the transfer. An item's time has two parts: work in loops,
+ * which grows with the turns of the chunk, and work beside loops. The busiest device of a stage
+ * represents the stage. Tasks outside all items, except sends, are the stage's end. */
 #include "sim/run/balance_internal.h"
 #include "sim/run/stages.h"
 
@@ -18,9 +18,9 @@ typedef struct span {
 
 typedef struct meter {
     const ds_result *result;
-    uint32_t *item_of;  /* [scopes]: the item it is in; DS_NONE */
-    bool *in_loop;      /* [scopes]: in a loop (of that item, if it is in one) */
-    uint32_t *stage_of; /* [classes]: that they stand for; DS_NONE */
+    uint32_t *item_of;  /* [scopes]: the item around the scope; DS_NONE: no item */
+    bool *in_loop;      /* [scopes]: in a loop; for scopes of an item, in a loop of the item */
+    uint32_t *stage_of; /* [classes]: the stage that the class represents; DS_NONE: no stage */
     ds_cut_times *out;
 } meter;
 
@@ -35,7 +35,7 @@ static uint32_t number_of(const ds_schedule_index *schedule, const ds_item_call 
     return number == DS_NO_ITEM ? DS_NONE : number;
 }
 
-/* Scopes come after those that they are in. */
+/* One pass is enough: a scope comes after the scope around it. */
 static void find_items(meter *m) {
     const ds_plan *plan = m->result->plan;
     for (uint32_t s = 0; s < plan->scopes.n; s++) {
@@ -78,7 +78,7 @@ static int by_start(const void *a, const void *b) {
     return x->task < y->task ? -1 : x->task > y->task;
 }
 
-/* Of spans in order of their start the parts that no earlier one covers. */
+/* Leaves of each span the part that no earlier span covers. Spans are in order of start. */
 static void clip(span *spans, size_t n) {
     int64_t covered = 0;
     for (size_t i = 0; i < n; i++) {
@@ -88,7 +88,7 @@ static void clip(span *spans, size_t n) {
     }
 }
 
-/* One device's compute, and its transfers less what compute hides. */
+/* Counts the compute of one device, and the parts of its transfers that no compute hides. */
 static void count_class(meter *m, span *compute, size_t n_compute, span *transfers, size_t n) {
     clip(compute, n_compute);
     clip(transfers, n);
@@ -122,8 +122,7 @@ static int by_size(const void *a, const void *b) {
     return *x < *y ? -1 : *x > *y;
 }
 
-/* The send in the middle by time: activations and their gradients, beside which tied weights send
- * few. */
+/* The median time of a send: most sends carry activations or their gradients, few tied weights. */
 static int64_t middle_send(const ds_result *r, const span *spans, size_t n) {
     int64_t *sends = ds_xmalloc((n + 1) * sizeof *sends), middle;
     size_t n_sends = 0;

@@ -1,15 +1,14 @@
-/* The items of a pipelined step: which call of the step something belongs to.
+/* The items of a pipelined step: which call of the step a scope belongs to.
  *
  * The pass pipeline makes a call for every item of the schedule, `{name = "F3", microbatch = 5}`
- * (ir/passes/pipeline/emit.c); a program that was printed, or written by hand, may have them too.
- */
+ * (ir/passes/pipeline/emit.c). A printed or handwritten program may have such calls, too. */
 #include "sim/run/run.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The outermost call around a scope; DS_NONE: there is none. */
+/* The outermost call around a scope; DS_NONE: no call. */
 static uint32_t outer_call(const ds_plan *plan, uint32_t scope) {
     uint32_t call = DS_NONE;
     for (uint32_t s = scope; s != DS_NONE; s = plan->scopes.at[s].up)
@@ -27,6 +26,6 @@ bool ds_item_call_of(const ds_result *r, uint32_t scope, ds_item_call *out) {
     const char *name = ds_attr_text(&s->func->module->unit->exprs, attr);
     if (!name || !strchr("FBWR", *name) || !isdigit((unsigned char)name[1])) return false;
     *out = (ds_item_call){*name, strtoll(name + 1, NULL, 10), s->microbatch};
-    if (s->microbatch == DS_NO_MICROBATCH) out->microbatch = 0; /* the only one */
+    if (s->microbatch == DS_NO_MICROBATCH) out->microbatch = 0; /* the only microbatch */
     return true;
 }

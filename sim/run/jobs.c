@@ -1,9 +1,9 @@
 /* Several jobs on one cluster: each alone, then all together.
  *
- * A job is simulated as a scenario of its own would be, which finds the step that passes make of
- * its model and how long it takes with the cluster to itself. Then the steps of all jobs are one
- * plan, in which they meet on links. While a job is simulated its scenario stands in the place of
- * the unit's, as a cut does in balance.c. */
+ * Each job is simulated as a scenario of its own first. This gives the step that passes make of the
+ * job's model, and the job's time with the cluster to itself. Then one plan holds the steps of all
+ * jobs, and the jobs compete for links. To simulate a job alone, the job's scenario replaces the
+ * unit's, as a cut does in balance.c. */
 #include "ir/strategy/scenario.h"
 #include "sim/coll/coll.h"
 #include "sim/run/internal.h"
@@ -35,7 +35,8 @@ static ds_status run_steps(runner *x, uint32_t job, int64_t *alone_ps, ds_error 
     return status;
 }
 
-/* Between steps of one job the others go on: there is no moment for it that all of them have. */
+/* Jobs are never all between steps at once, so a fixed cost between steps has no place in a
+ * plan. */
 static ds_status refuse_overhead(const ds_binding *binding, ds_error *err) {
     const ds_attr *attr = ds_scenario_find(binding->unit, "train", "iteration_overhead");
     if (!attr) return DS_OK;
@@ -92,8 +93,8 @@ static void find_ends(ds_result *r) {
     }
 }
 
-/* What all jobs get done in a second, each over its own time: samples if all state them, else
- * steps. */
+/* Sum over jobs of the work per second from the job's start to its end: samples if those of every
+ * job are known, else steps. */
 static void find_throughput(ds_result *r) {
     bool samples = true;
     for (uint32_t j = 0; j < r->n_jobs; j++) samples = samples && r->jobs[j].samples > 0;
@@ -117,7 +118,7 @@ static int by_link(const void *a, const void *b) {
 
 typedef struct loads {
     DS_VEC(ds_job_link) at;
-    uint32_t *last; /* per link: 1 + the job that was put down for it last */
+    uint32_t *last; /* per link: 1 + the job that was added last */
 } loads;
 
 static ds_status add_group(loads *l, const ds_result *r, const ds_group *g, uint32_t job,
@@ -140,7 +141,7 @@ static ds_status add_group(loads *l, const ds_result *r, const ds_group *g, uint
     return status;
 }
 
-/* Keeps links of two jobs or more. */
+/* Keeps the links that two or more jobs load. */
 static void keep_shared(loads *l) {
     uint32_t kept = 0;
     if (l->at.n) qsort(l->at.at, l->at.n, sizeof *l->at.at, by_link);

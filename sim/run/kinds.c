@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Numbers are rounded here and nowhere before, so they do not depend on how devices are classed. */
+/* The first rounding, so that sums do not depend on how devices are classed. */
 static void sum_up(const ds_result *r, ds_kind_total *k) {
     const double *peak = ds_profiles_kind(r->plan->profiles, k->kind)->peak_flop_per_s;
     ds_i128 flop = 0, product_flop = 0;

@@ -1,7 +1,7 @@
-/* A scenario with a `model`: passes make the step, and that is simulated like any program.
+/* A scenario with a `model`: passes make the step, and the step is simulated like any program.
  *
- * What `train` and `strategy` say is the passes' to read. Errors of passes are about the step's own
- * unit, a copy: the copy's files are named as the source's, so an error's place is the source's. */
+ * Only the passes read `train` and `strategy`. Errors of passes are about the step's own unit, a
+ * copy: the copy's files are named as the source's, so an error's place is the source's. */
 #include "ir/passes/build/count.h"
 #include "ir/strategy/scenario.h"
 #include "sim/run/internal.h"
@@ -24,7 +24,8 @@ static ds_status make_step(const ds_binding *source, bool brief, bool trusted, d
     return status;
 }
 
-/* What is wrong is said by the passes as they are proved: verified one by one. */
+/* A brief step has few checks. Where that fails, each pass runs again and is verified, so that the
+ * error is that of the first pass that went wrong. */
 ds_status ds_run__make_step(const ds_binding *source, bool trusted, ds_model_step **out,
                             ds_error *err) {
     ds_error unsaid;

@@ -1,8 +1,8 @@
-/* Draws, scaled copies of the plan's durations, and workers that run them.
+/* Draws, scaled copies of the plan's durations, and workers that run the copies.
  *
- * The engine is not told: it gets a shallow copy of the plan in which the arrays of durations are
- * others. A transfer's flows may be shared with other instances of its op, which draw factors of
- * their own; so with network jitter every transfer gets flows of its own. */
+ * The engine does not know of jitter: the engine gets a shallow copy of the plan with other arrays
+ * of durations. Instances of one op may share flows but draw factors of their own, so with network
+ * jitter every transfer gets flows of its own. */
 #include "sim/run/montecarlo.h"
 
 #include "ir/base/rng.h"
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define ONE_Q32     (UINT64_C(1) << 32)
-#define BEYOND_Q32  UINT64_MAX /* a factor of 2^32 or more: what it scales lasts for ever */
+#define BEYOND_Q32  UINT64_MAX /* a factor too large to hold: the scaled duration lasts for ever */
 #define MAX_THREADS 64u
 
 /* ---- factors ---- */
@@ -71,7 +71,7 @@ typedef struct shared {
     const ds_plan *plan;
     const ds_jitter *jitter;
     uint32_t n_threads;
-    uint32_t *first_flow; /* per activity: of its own flows; NULL: the network is not random */
+    uint32_t *first_flow; /* per activity, of flows of its own; NULL: the network is not random */
     uint32_t n_flows;
     ds_monte_carlo *out;
 } shared;
@@ -92,14 +92,14 @@ static uint64_t product_q32(uint64_t a, uint64_t b) {
     return beyond ? BEYOND_Q32 : (uint64_t)product;
 }
 
-/* ceil(ps · factor); DS_NEVER_PS, which the engine refuses, if it is beyond. */
+/* ceil(ps · factor); DS_NEVER_PS, which the engine refuses, if that is beyond int64. */
 static int64_t scale_ps(int64_t ps, uint64_t factor_q32) {
     if (factor_q32 == BEYOND_Q32 && ps) return DS_NEVER_PS;
     return ds_ps_narrow((ds_i128)(((ds_u128)(uint64_t)ps * factor_q32 + (ONE_Q32 - 1)) >> 32));
 }
 
-/* Upper and lower 32 bits apart. Work is below 2^123 (sim/net/phase.c), and more than 2^127 is
- * never done: false. */
+/* Multiplies the lower 32 bits and the rest apart. Work is below 2^123 (sim/net/phase.c); false if
+ * the product passes 2^127, which no flow finishes. */
 static bool scale_work(ds_u128 work, uint64_t factor_q32, ds_u128 *out) {
     ds_u128 upper = work >> 32;
     if (upper && factor_q32 > (((ds_u128)1 << 127) - 1) / upper) return false;
@@ -163,7 +163,7 @@ static void scale_network(worker *w, uint32_t run) {
         const ds_activity *from = &plan->activities[i];
         ds_activity *to = &w->plan.activities[i];
         uint64_t factor_q32 = transfer_factor_q32(w, from, run);
-        int64_t rest_ps = from->ps; /* what it takes beyond its flows */
+        int64_t rest_ps = from->ps; /* time beyond that of flows */
         to->ps = 0;
         for (uint32_t f = 0; f < from->n_flows; f++) {
             const ds_flow *flow = &plan->flows[from->first_flow + f];
@@ -236,7 +236,7 @@ static uint32_t thread_count(uint32_t wanted, uint32_t n_runs) {
     return n < n_runs ? n : n_runs;
 }
 
-/* Runs are dealt out in turn. A worker whose thread cannot be had works here. */
+/* Runs are dealt out in turn. A worker whose thread cannot start works in the caller's thread. */
 static ds_status run_all(shared *s, ds_error *err) {
     worker *workers = ds_xcalloc(s->n_threads, sizeof *workers);
     pthread_t threads[MAX_THREADS];
@@ -291,7 +291,7 @@ static void summarise(ds_monte_carlo *mc) {
 
 /* ---- the whole ---- */
 
-static ds_status check(const ds_plan *plan, const ds_jitter *jitter, ds_error *err) {
+static ds_status check_plan(const ds_plan *plan, const ds_jitter *jitter, ds_error *err) {
     for (uint32_t c = 0; c < plan->n_classes; c++)
         if (plan->classes[c].n_devices > 1)
             return ds_error_set(err, DS_ERR_UNSUPPORTED, DS_NOWHERE,
@@ -308,7 +308,7 @@ static ds_status check(const ds_plan *plan, const ds_jitter *jitter, ds_error *e
 ds_status ds_monte_carlo_run(const ds_plan *plan, const ds_jitter *jitter, int64_t nominal_ps,
                              uint32_t threads, ds_monte_carlo *out, ds_error *err) {
     *out = (ds_monte_carlo){.seed = jitter->seed, .nominal_ps = nominal_ps};
-    DS_TRY(check(plan, jitter, err));
+    DS_TRY(check_plan(plan, jitter, err));
     if (jitter->runs < 1 || jitter->runs > INT32_MAX)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%lld runs: there are 1 to %d",
                             (long long)jitter->runs, INT32_MAX);

@@ -1,12 +1,15 @@
 /* Many runs of one plan with random durations: percentiles of the step time.
  *
  * The plan is built once, with every device by itself (ds_plan_options.unfold). A run multiplies
- * durations by factors: of a compute task device · straggler · compute, of a transfer (all that it
- * takes: latencies, bytes to carry, the time alone) network. Each factor is a pure function of
- * (seed, run, what it belongs to): the device; the op's instance and the device; the transfer's
- * instance and the lowest device of those that meet. So a run does not depend on which others are
- * made, nor on the number of threads, and two runs of the same number share their dice where a
- * program differs elsewhere.
+ * durations by factors:
+ *
+ *   compute task   device · straggler · compute
+ *   transfer       network, for latencies, bytes to carry and the time alone
+ *
+ * A factor is a pure function of seed, run and owner. The owner is the device; for `compute` the
+ * op's instance and the device; for `network` the transfer's instance and the lowest device that
+ * takes part. So a run depends neither on other runs nor on the number of threads, and two programs
+ * draw the same factors for the parts that are the same.
  *
  * Factors are 2^-32 fixed point; a duration is rounded up to ps; a factor of exactly 1 changes
  * nothing. Memory, host issue and the time of what the host keeps are as without jitter. */
@@ -36,9 +39,9 @@ typedef struct ds_monte_carlo {
 uint64_t ds_random_quantile_q32(const ds_random *random, double u);
 
 /* nominal_ps: the plan's own step. threads 0: one for each processor. Errors: DS_ERR_UNSUPPORTED
- * (a plan that stands for several devices by one, network jitter message by message), those of
- * ds_engine_run, with the lowest run's number. Deterministic for any number of threads.
- * O(runs · (ds_engine_run + tasks)). */
+ * (a plan in which one device represents several, network jitter message by message), those of
+ * ds_engine_run, with the number of the first run that failed. Deterministic for any number of
+ * threads. O(runs · (ds_engine_run + tasks)). */
 ds_status ds_monte_carlo_run(const ds_plan *plan, const ds_jitter *jitter, int64_t nominal_ps,
                              uint32_t threads, ds_monte_carlo *out, ds_error *err);
 void ds_monte_carlo_deinit(ds_monte_carlo *mc);

@@ -1,5 +1,5 @@
-/* What a scenario asks of a run. A key that this version cannot honour is refused: a result that
- * ignores what the file says is worse than none. What belongs to a model is checked in model.c. */
+/* The options that a scenario asks for. A value that this version cannot honour is refused: a
+ * result that ignores the file is worse than none. Passes check what belongs to a model. */
 #include "sim/run/run.h"
 
 #include "ir/strategy/preset.h"
@@ -11,7 +11,7 @@ static ds_status refuse(const ds_attr *attr, const char *why, ds_error *err) {
     return ds_error_set(err, DS_ERR_UNSUPPORTED, attr->loc, "%s", why);
 }
 
-/* A program is run as it stands: nothing is trained, split or scheduled for it. */
+/* A program runs as it is written: no pass trains, splits or schedules a program. */
 static ds_status check_program(const ds_binding *binding, ds_error *err) {
     static const char *const keys[] = {"train", "strategy"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

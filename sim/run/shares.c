@@ -1,5 +1,5 @@
-/* The search for dp_shares = time. Like that of balance.c, it writes what it tries into the unit's
- * scenario. */
+/* The search for dp_shares = time. To simulate parts, the search writes the parts into the unit's
+ * scenario, as balance.c does with a cut. */
 #include "sim/run/shares.h"
 
 #include "ir/strategy/scenario.h"
@@ -12,7 +12,7 @@
 
 /* The parts and times of a replica in the last two simulations. */
 typedef struct replica {
-    int64_t part, before;
+    int64_t part, part_before;
     double time, time_before;
 } replica;
 
@@ -24,9 +24,9 @@ typedef struct searcher {
     uint32_t n; /* replicas */
     int64_t samples;
     replica *replicas;
-    double *fixed, *each; /* a replica's line: its time as its part goes */
+    double *fixed, *each; /* [n]: a replica's line, time = fixed + each · part */
     int64_t *seen[DS_SHARES_MAX_RUNS];
-    double step[DS_SHARES_MAX_RUNS]; /* of them; those that do not fit behind all that do */
+    double step[DS_SHARES_MAX_RUNS]; /* ps; results that do not fit come after all that do */
     uint32_t n_seen;
     int64_t *best_parts;
     ds_result *best;
@@ -37,7 +37,7 @@ bool ds_shares_wanted(const ds_binding *source) {
     const ds_unit *unit = source->unit;
     if (!ds_scenario_find(unit, "strategy", "dp_shares") || !ds_scenario_model(unit)) return false;
     if (ds_scenario_find(unit, "", "program")) return false;
-    if (ds_strategy_read(source, &s, NULL) != DS_OK) return false; /* the passes will say so */
+    if (ds_strategy_read(source, &s, NULL) != DS_OK) return false; /* passes report the error */
     return s.dp > 1 && s.dp_shares_by_time;
 }
 
@@ -47,7 +47,7 @@ static double time_of(const double *fixed, const double *each, uint32_t i, int64
     return fixed[i] + each[i] * (double)part;
 }
 
-/* The most samples that the replica does in that time, at least 1. */
+/* The most samples that a replica does within `time`, at least 1. */
 static int64_t most_within(double fixed, double each, double time, int64_t most) {
     double n = (time - fixed) / each;
     return n < 1 ? 1 : n > (double)most ? most : (int64_t)n;
@@ -60,7 +60,8 @@ static int64_t sum_within(const double *fixed, const double *each, uint32_t n, d
     return sum;
 }
 
-/* All but a few samples by bisection for the time; the rest one by one to whom it delays least. */
+/* Bisection for the time deals out all but a few samples. Each of the rest goes to the replica that
+ * ends first with one sample more. */
 void ds_shares_choose(const double *fixed, const double *each, uint32_t n, int64_t n_samples,
                       int64_t *parts) {
     double low = 0, high = 0;
@@ -103,13 +104,13 @@ static const ds_placement *find_mesh(const ds_result *r, uint32_t *axis) {
     return NULL;
 }
 
-/* What the busiest device of each replica computes. */
+/* The compute time of the busiest device of each replica. */
 static void measure(searcher *s, const ds_result *r, const int64_t *parts) {
     uint32_t axis = 0, inner = 1;
     const ds_placement *mesh = find_mesh(r, &axis);
     for (uint32_t i = 0; i < s->n; i++) {
         replica *x = &s->replicas[i];
-        x->before = x->part;
+        x->part_before = x->part;
         x->time_before = x->time;
         x->part = parts[i];
         x->time = 0;
@@ -127,8 +128,8 @@ static void measure(searcher *s, const ds_result *r, const int64_t *parts) {
 static void find_lines(searcher *s) {
     for (uint32_t i = 0; i < s->n; i++) {
         const replica *x = &s->replicas[i];
-        double slope = x->before && x->before != x->part
-                           ? (x->time - x->time_before) / (double)(x->part - x->before)
+        double slope = x->part_before && x->part_before != x->part
+                           ? (x->time - x->time_before) / (double)(x->part - x->part_before)
                            : 0;
         s->each[i] = slope > 0 ? slope : x->time / (double)x->part;
         if (!(s->each[i] > 0)) s->each[i] = 1;
@@ -136,8 +137,8 @@ static void find_lines(searcher *s) {
     }
 }
 
-/* The best parts where this share of what is fixed counts: all of it where replicas meet once at
- * the end of the step, none where it comes after they have met, as optimizers do. */
+/* The best parts if this share of the lines' constants counts: all where replicas meet once at the
+ * end of the step, none where the constant work follows the meeting, as an optimizer does. */
 static int64_t *choose(searcher *s, double share) {
     double *fixed = DS_NEW_N(&s->arena, double, s->n);
     int64_t *parts = DS_NEW_N(&s->arena, int64_t, s->n);
@@ -157,7 +158,7 @@ static void set_shares(ds_unit *unit, const int64_t *parts, uint32_t n) {
     ds_scenario_set(unit, "strategy", "dp_shares", list);
 }
 
-/* Which simulation had these parts; n_seen: none. */
+/* The simulation that had these parts; n_seen: none. */
 static uint32_t find_seen(const searcher *s, const int64_t *parts) {
     uint32_t i = 0;
     while (i < s->n_seen && memcmp(s->seen[i], parts, s->n * sizeof *parts) != 0) i++;
@@ -169,7 +170,7 @@ static bool is_better(const ds_result *a, const ds_result *b) {
     return a->run.step_ps < b->run.step_ps;
 }
 
-/* Simulates these parts; the better of two results stays. */
+/* Simulates these parts; s->best keeps the better of two results. */
 static ds_status try_parts(searcher *s, int64_t *parts, ds_error *err) {
     ds_result *result;
     s->seen[s->n_seen] = parts;
@@ -188,7 +189,7 @@ static ds_status try_parts(searcher *s, int64_t *parts, ds_error *err) {
     return DS_OK;
 }
 
-/* The step's time with that share; infinite for more simulations than there may be. */
+/* The step's time with `share`; infinite once DS_SHARES_MAX_RUNS simulations are made. */
 static double step_with(searcher *s, double share) {
     int64_t *parts = choose(s, share);
     uint32_t i = find_seen(s, parts);
@@ -197,7 +198,7 @@ static double step_with(searcher *s, double share) {
     return s->step[i];
 }
 
-/* Golden section for the share of what is fixed. */
+/* Golden section for the share of the lines' constants that counts. */
 static void search_share(searcher *s) {
     const double golden = 0.6180339887498949;
     double low = 0, high = 1, left = 1 - golden, right = golden;
@@ -263,7 +264,7 @@ ds_status ds_run__shares(const ds_binding *source, const ds_profiles *profiles,
         set_shares(source->unit, s.best_parts, s.n);
         s.best->step->strategy.dp_shares_by_time = true;
         *out = s.best;
-        /* what was found beside it goes into the scenario once more */
+        /* ds_scenario_restore dropped the cut by time: find the cut for these parts again */
         if (ds_balance_wanted(source)) {
             ds_result_free(s.best);
             status = ds_simulate(source, profiles, options, out, err);

@@ -17,10 +17,10 @@ static int by_start(const void *a, const void *b) {
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Sorts spans and merges those that touch; returns how many are left. */
+/* Sorts spans and merges spans that touch; returns the number left. */
 static uint32_t merge(span *spans, uint32_t n) {
     uint32_t kept = 0;
-    uint32_t sorted = 1; /* those of compute are in order as they come */
+    uint32_t sorted = 1; /* compute spans come in order and need no sort */
     while (sorted < n && by_start(&spans[sorted - 1], &spans[sorted]) <= 0) sorted++;
     if (sorted < n) qsort(spans, n, sizeof *spans, by_start);
     for (uint32_t i = 0; i < n; i++) {
@@ -83,7 +83,7 @@ static void add_comm(const ds_result *r, uint32_t task, ds_account *a) {
     if (g->terms.extrapolated) a->comm_extrapolated_ps += ps;
 }
 
-/* Compute and communication spans of every class, in one pass over the tasks. */
+/* One pass over the tasks collects the compute and communication spans of every class. */
 static void account(ds_result *r) {
     const ds_plan *plan = r->plan;
     uint32_t *n_of = ds_xcalloc((size_t)plan->n_classes * 2 + 1, sizeof *n_of);
@@ -143,7 +143,7 @@ static int by_kind(const void *a, const void *b) {
     return x->kind < y->kind ? -1 : x->kind > y->kind;
 }
 
-/* Seconds at peak of all devices: rounded in the order of kinds, which classes do not change. */
+/* Seconds at peak of all devices, summed in the order of kinds: classes do not change rounding. */
 static double peak_s_of(ds_result *r) {
     uint32_t n;
     double peak_s = 0, product_flop = 0, product_s = 0;
@@ -198,7 +198,7 @@ static void summarise(ds_result *r) {
     ds_metrics_derive(m);
 }
 
-/* What is simulated: the program as it stands, or the step that passes make of the model. */
+/* Sets *program to the scenario's program, or to the step that passes make of the model. */
 static ds_status find_program(ds_result *r, bool trusted, const ds_binding **program,
                               ds_error *err) {
     *program = r->source;

@@ -1,4 +1,4 @@
-/* Pipeline stages: busy and idle time, memory, and what they send each other. */
+/* Pipeline stages: busy and idle time, memory, and bytes sent between stages. */
 #include "sim/run/stages.h"
 #include "ir/base/units.h"
 #include "sim/coll/coll.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The largest mesh of the program with an axis pp above 1 (the first of equals), and the axis's
- * number; NULL if there is none. */
+ * number; NULL: no such mesh. */
 static const ds_placement *pipeline_mesh(const ds_plan *plan, uint32_t *axis) {
     const ds_placement *best = NULL;
     for (uint32_t i = 0; i < plan->placements.n; i++) {
@@ -24,10 +24,10 @@ static const ds_placement *pipeline_mesh(const ds_plan *plan, uint32_t *axis) {
     return best;
 }
 
-/* Puts a device into a stage; of those that compute longest the lowest stands for it. */
+/* Adds a device to a stage. The lowest of the devices that compute longest represents the stage. */
 static void add_device(ds_stage *stage, const ds_result *r, uint32_t device) {
     uint32_t cls = r->plan->class_of[device];
-    if (cls == DS_NONE) return; /* the program does not use it */
+    if (cls == DS_NONE) return; /* the program does not use the device */
     int64_t compute = r->accounts[cls].compute_ps;
     int64_t peak = r->mem.classes[cls].peak_bytes;
     if (peak > stage->peak_bytes) stage->peak_bytes = peak;
@@ -58,8 +58,8 @@ static void group_by_coordinate(const ds_result *r, const ds_placement *mesh, ui
     free(number);
 }
 
-/* All devices of a program on stages of several widths, in the order of the stages (`shard` made
- * that mesh); NULL: it is none. */
+/* The mesh that `shard` makes for stages of several widths: all devices in the order of the stages.
+ * NULL: no such mesh. */
 static const ds_placement *widths_mesh(const ds_result *r) {
     const ds_strategy *s = r->step ? &r->step->strategy : NULL;
     uint32_t n = 0;
@@ -144,16 +144,16 @@ static runs *count_runs(const ds_plan *plan) {
     return of;
 }
 
-/* What each of the first `*n` members of a group sends to other stages in one run; 0: nothing. Of a
- * send that is the first one alone. A collective between stages counts as nccl-tests does, with
- * what passes a member's port. */
+/* The bytes that each of the first *n members of a group sends to other stages in one run. In a
+ * send only the first member sends. A collective between stages counts as in nccl-tests, with the
+ * bytes that pass a member's port. */
 static int64_t sent_by_members(const ds_record *record, const ds_group *group, const ds_stages *s,
                                uint32_t *n) {
     bool crosses = false;
     for (uint32_t i = 1; i < group->n_devices; i++)
         crosses = crosses || s->of_device[group->devices[i]] != s->of_device[group->devices[0]];
     bool send = record->op->code == DS_OP_SEND;
-    if (record->op->code == DS_OP_RESHARD) return 0; /* add_reshard */
+    if (record->op->code == DS_OP_RESHARD) return 0; /* add_reshard counts these */
     *n = send ? 1 : group->n_devices;
     if (!crosses || (!send && s->by_class)) return 0;
     ds_opcode op = group->request ? group->request->op : record->op->code;
@@ -171,7 +171,7 @@ static void add_sent(const runs *of, int64_t bytes, uint32_t device, int64_t *by
     add_product(&out->at[stage].sent_grad_bytes, of->n_grad, bytes);
 }
 
-/* Every piece of a reshard once, in equal parts from all who hold it. */
+/* Counts every piece of a reshard once, in equal parts from all devices that hold the piece. */
 static void add_reshard(const runs *of, const ds_group *group, int64_t *by_device, ds_stages *out) {
     const ds_reshard *reshard = group->request ? group->request->reshard : NULL;
     for (uint32_t i = 0; reshard && i < reshard->n_pieces; i++) {
@@ -192,7 +192,8 @@ static void find_sent(const ds_result *r, ds_stages *out) {
     int64_t *by_device = ds_xcalloc(plan->n_devices, sizeof *by_device);
     for (uint32_t i = 0; i < plan->records.n; i++) {
         const ds_record *record = plan->records.at[i];
-        /* a rank's half of a collective has the whole group: per-rank programs count sends alone */
+        /* a rank's half of a collective lists the whole group: per-rank programs count sends
+         * only */
         if (!record->op || (record->kind == DS_REC_HALF && record->op->code != DS_OP_SEND))
             continue;
         for (uint32_t g = 0; of[i].n && g < record->n_groups; g++) {
