@@ -3,8 +3,7 @@
  * The variables are log e_max and log w_half of each curve: both stay positive, and a step means
  * the same at any magnitude. GSL minimises sums of squares only, so a residual r goes in as s(r) =
  * sign(r) sqrt(rho(r)): the sum of s² is the robust loss itself, and no weights have to be
- * iterated. Where one side of the maximum is the larger, only its two variables have a derivative.
- */
+ * iterated. Only the two variables of the larger side of the maximum have a derivative. */
 #include "sim/cost/fit/fit.h"
 
 #include "ir/base/arena.h"
@@ -86,7 +85,7 @@ static double work_of(const ds_fit_row *row, int curve) {
     return curve == 0 ? row->flop : row->bytes;
 }
 
-/* log of the predicted time; *curve is the side that gives it. */
+/* log of the predicted time; *curve is the larger side of the maximum. */
 static double log_time(const model *m, const gsl_vector *x, const ds_fit_row *row, int *curve) {
     double best = -HUGE_VAL;
     for (int c = 0; c < 2; c++) {
@@ -150,8 +149,8 @@ static int derivatives(const gsl_vector *x, void *context, gsl_matrix *jacobian)
 
 /* ---- one fit ---- */
 
-/* Where searches begin: e_max at the best row's (the 90th percentile of rows, against outliers),
- * and a fixed time of the shortest row, or a tenth of it. Two curves: all four combinations. */
+/* Starts of a search: e_max of the best row (the 90th percentile, against outliers), and the fixed
+ * time of the shortest row, or a tenth of that time. Two curves: all four combinations. */
 #define MAX_STARTS 4
 
 static double efficiency_90(const problem *p, int curve) {
@@ -178,17 +177,17 @@ static void set_start(const problem *p, uint32_t start, gsl_vector *x) {
 }
 
 #define MAX_ITERATIONS 500
-#define STANDS_STILL   1e-6 /* of the loss, over as many iterations */
+#define SETTLED        1e-6 /* of the loss: a change over MAX_ITERATIONS that counts as none */
 
 static int loss_at(const gsl_multifit_nlinear_workspace *w, double *loss) {
     gsl_vector *f = gsl_multifit_nlinear_residual(w);
     return gsl_blas_ddot(f, f, loss);
 }
 
-/* From one start; *loss is the sum of squares there. GSL_ENOPROG: no step makes it smaller, which
- * at a kink of the maximum is how a minimum looks. GSL_EMAXITER: a constant that the rows do not
- * determine runs away (a fixed time that none of them shows goes to zero, its logarithm nowhere);
- * that is a minimum, too, if the loss stands still meanwhile. */
+/* Descends from one start; *loss is the sum of squares at the end. GSL_ENOPROG: no step makes the
+ * loss smaller, which is how a minimum at a kink of the maximum looks. GSL_EMAXITER: a constant
+ * that the rows do not determine runs away (a fixed time that no row shows goes to zero, its
+ * logarithm to −∞); the end is a minimum, too, if the loss has settled. */
 static int descend(gsl_multifit_nlinear_workspace *w, gsl_multifit_nlinear_fdf *fdf,
                    const gsl_vector *start, double *loss) {
     int info = 0, rounds = 0;
@@ -198,7 +197,7 @@ static int descend(gsl_multifit_nlinear_workspace *w, gsl_multifit_nlinear_fdf *
         code = gsl_multifit_nlinear_driver(MAX_ITERATIONS, 1e-10, 1e-10, 0, NULL, NULL, &info, w);
         if (code != GSL_EMAXITER) break;
         code = loss_at(w, loss);
-        if (code != GSL_SUCCESS || before - *loss < STANDS_STILL * *loss) return code;
+        if (code != GSL_SUCCESS || before - *loss < SETTLED * *loss) return code;
         before = *loss;
     }
     if (rounds > 2) return GSL_EMAXITER;
@@ -229,7 +228,7 @@ static int solve(problem *p, gsl_vector *x) {
     return code;
 }
 
-/* Sets x to the constants of the rows that p points to. */
+/* Sets x to the constants that fit the rows of p. */
 static ds_status fit(problem *p, gsl_vector *x, ds_error *err) {
     int code = solve(p, x);
     return code == GSL_SUCCESS ? DS_OK : gsl_failed(code, "efficiency fit", err);
@@ -298,7 +297,7 @@ static uint32_t deal(const ds_fit_row *rows, uint32_t n, uint32_t *fold) {
     return n_folds;
 }
 
-/* A fit in progress: rows, their folds, what each is predicted to be. */
+/* A fit in progress: rows, their folds and predictions. */
 typedef struct work {
     const ds_fit_row *rows;
     uint32_t n, n_folds, *fold;
@@ -315,7 +314,7 @@ static void predict(const work *w, const model *m, uint32_t fold) {
     }
 }
 
-/* Fits to all rows but those of `fold` (UINT32_MAX: to all) and predicts those. */
+/* Fits to the rows of other folds and predicts the rows of `fold`; UINT32_MAX: all rows, both. */
 static ds_status fit_without(const work *w, const model *m, uint32_t fold, ds_error *err) {
     problem p = {.model = m, .rows = w->chosen};
     for (uint32_t i = 0; i < w->n; i++)
@@ -398,7 +397,7 @@ typedef struct simplex {
     target *target;
 } simplex;
 
-/* One simplex from s->x, which it leaves at the best point. */
+/* One simplex from s->x; leaves the best point in s->x. */
 static ds_status contract(simplex *s, const ds_fit_search *search, ds_error *err) {
     gsl_vector_set_all(s->step, search->step);
     int code = gsl_multimin_fminimizer_set(s->minimizer, &s->function, s->x, s->step);

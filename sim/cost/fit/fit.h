@@ -1,9 +1,9 @@
 /* Fits: from measurements to the constants of cost_profiles/, by tools/fit. No run and no build
- * fits anything; what comes out of here is committed as numbers.
+ * fits anything; the fitted constants are committed as numbers.
  *
- * GSL's default error handler ends the process. The first call here switches it off, once, for the
- * whole process; every failure of GSL then is a ds_error. All functions may be called from several
- * threads at once, and give the same constants for the same rows in the same order. */
+ * GSL's default error handler ends the process. The first fit switches that handler off, once, for
+ * the whole process; every failure of GSL then is a ds_error. Several threads may call all
+ * functions at once. The same rows in the same order give the same constants. */
 #ifndef DS_COST_FIT_FIT_H
 #define DS_COST_FIT_FIT_H
 
@@ -41,16 +41,16 @@ typedef struct ds_fit_roofline {
     double ratios[5];     /* ds_fit_ratios of the rows by the constants above */
 } ds_fit_roofline;
 
-/* Rows that each constant of a fit needs at least. */
+/* The least number of rows for each constant of a fit. */
 #define DS_FIT_ROWS_PER_CONSTANT 4
 #define DS_FIT_FOLDS             5
 
-/* c² log(1 + (r/c)²) with r = log(predicted/measured) and c = DS_FIT_SCALE: what every fit here
- * makes small, summed over its rows (Cauchy's loss). Relative residuals, since times span five
- * decades; logarithms of them, since |predicted/measured − 1| punishes too slow more than too fast;
- * and a loss that grows ever more slowly, since a few rows are off by a factor of ten, and times of
- * a few microseconds are rounded to whole ones. c is a tenth, about the error of a good curve; 0.05
- * and 0.2 predict left-out GEMM shapes of the A100, A40 and H100 equally well. */
+/* Cauchy's loss c² log(1 + (r/c)²), with r = log(predicted/measured) and c = DS_FIT_SCALE. Every
+ * fit here minimises the sum over its rows. Residuals are relative, since times span five decades,
+ * and logarithmic, since |predicted/measured − 1| punishes too slow more than too fast. The loss
+ * grows ever more slowly, since a few rows are off by a factor of ten, and times of a few
+ * microseconds are rounded to whole microseconds. c is a tenth, about the error of a good curve;
+ * 0.05 and 0.2 predict left-out GEMM shapes of the A100, A40 and H100 equally well. */
 #define DS_FIT_SCALE 0.1
 double ds_fit_loss(double predicted, double measured);
 
@@ -59,8 +59,8 @@ double ds_fit_loss(double predicted, double measured);
  *   t = max((w_f + h_f)/(F e_f), (w_b + h_b)/(B e_b)),  h = w_half, e = e_max
  *
  * which is max(w_f/(F e(w_f)), w_b/(B e(w_b))), by Levenberg-Marquardt. Then the rows' groups are
- * dealt into DS_FIT_FOLDS folds (fewer if there are fewer groups) and each fold is predicted by a
- * fit to the others.
+ * dealt into DS_FIT_FOLDS folds (at most one a group), and a fit to the other folds predicts each
+ * fold.
  *
  * Errors: DS_ERR_VALUE if there are fewer than DS_FIT_ROWS_PER_CONSTANT rows a constant or less
  * than two groups, if a row is not positive and finite, or if all rows have the same size (no
@@ -75,7 +75,7 @@ ds_fit_errors ds_fit_errors_of(const double *predicted, const double *measured, 
 /* The 5th, 25th, 50th, 75th and 95th percentile of measured/predicted; n >= 1. O(n log n). */
 void ds_fit_ratios(const double *predicted, const double *measured, uint32_t n, double ratios[5]);
 
-/* A function of n variables to be made small; an error of it ends the search. */
+/* A function of n variables to minimise; an error of the function ends the search. */
 typedef ds_status (*ds_fit_objective)(void *context, const double *x, double *value, ds_error *err);
 
 typedef struct ds_fit_search {
@@ -83,13 +83,13 @@ typedef struct ds_fit_search {
     const double *starts; /* n_starts × n */
     uint32_t n_starts;
     double step;             /* size of the first simplex along each variable */
-    double tolerance;        /* done when the simplex is smaller than this */
+    double tolerance;        /* the search ends when the simplex is smaller */
     uint32_t max_iterations; /* for each start */
 } ds_fit_search;
 
-/* Nelder and Mead's simplex (GSL's nmsimplex2, no random numbers) from each start; a start whose
- * search ends begins again at its best point with a fresh simplex until that gains nothing. For
- * objectives that have no derivatives, such as a simulation. Sets best[n] and *value to the lowest
+/* Nelder and Mead's simplex (GSL's nmsimplex2, no random numbers) from each start. Where a search
+ * ends, a fresh simplex begins at the best point, until a fresh simplex gains nothing. For
+ * objectives without derivatives, such as a simulation. Sets best[n] and *value to the lowest
  * found. Errors: DS_ERR_VALUE, those of the objective, DS_ERR_DATA of GSL. */
 ds_status ds_fit_minimize(const ds_fit_search *search, ds_fit_objective objective, void *context,
                           double *best, double *value, ds_error *err);

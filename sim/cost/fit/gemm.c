@@ -1,8 +1,8 @@
 /* The constants of products by tiles and waves.
  *
- * The minimum over tiles and the ceiling make the loss a surface with steps and kinks, so the
- * search is a simplex one. Variables: logarithms, and logits for the two shares, so that no
- * constant leaves its range; e_max above 1 is refused by its value. */
+ * The minimum over tiles and the ceiling make the loss a surface with steps and kinks, so a simplex
+ * searches. Variables are logarithms, and logits for the two shares, so that no constant leaves its
+ * range; the loss of e_max above 1 is BEYOND. */
 #include "sim/cost/fit/gemm.h"
 
 #include "ir/base/arena.h"
@@ -187,7 +187,8 @@ ds_status ds_fit_gemm(const ds_gemm_row *rows, uint32_t n, const ds_gemm_model *
     fitting f = {.rows = rows, .n = n, .left_out = UINT32_MAX, .model = *start};
     to_variables(start, starts);
     to_variables(&usual, starts + N_VARIABLES);
-    /* A check of known constants begins at them alone: it asks whether they can be bettered. */
+    /* Without `validate` the call checks known constants: can a short search from them do
+     * better? */
     DS_TRY(search(&f, starts, validate ? 2 : 1, validate ? 0.3 : 0.1, validate ? 400 : 100,
                   &out->loss, err));
     out->model = f.model;

@@ -8,8 +8,8 @@
 typedef struct ds_gemm_row {
     ds_gemm_shape shape;
     double seconds;
-    /* Numbers of what the row has in common with others, from 0, for the cross-validation: all of
-     * its shape but m; whole families of shapes, such as a model's; m. */
+    /* Numbers of groups, from 0, for the cross-validation: rows whose shapes differ in m alone;
+     * families of shapes, such as a model's; rows with the same m. */
     uint32_t shape_group, family, size;
 } ds_gemm_row;
 
@@ -24,12 +24,13 @@ typedef struct ds_gemm_fit_result {
     double ratios[5];     /* ds_fit_ratios of the rows */
 } ds_gemm_fit_result;
 
-/* Makes the mean loss small by a simplex search from the constants of `start`, whose processors and
- * rates are kept, and from a usual set of constants. With `validate`, the fits for shape, family
- * and size too (they begin at the constants found); without, or where there is one group only,
- * those errors are 0. Errors: DS_ERR_VALUE for too few rows (DS_FIT_ROWS_PER_CONSTANT a constant),
- * a row or a start that is not valid; those of ds_fit_minimize. O(searches x iterations x rows):
- * seconds for 2,000 rows, with `validate` a minute. */
+/* Minimises the mean loss by a simplex search from the constants of `start`, whose processors and
+ * rates are kept. `validate` adds a search from a usual set of constants, and the fits for the
+ * errors of shape, family and size, which begin at the constants found; without `validate`, or with
+ * one group only, these errors are 0. Errors: DS_ERR_VALUE for too few rows
+ * (DS_FIT_ROWS_PER_CONSTANT a constant), a row or a start that is not valid; those of
+ * ds_fit_minimize. O(searches x iterations x rows): seconds for 2,000 rows, with `validate` a
+ * minute. */
 ds_status ds_fit_gemm(const ds_gemm_row *rows, uint32_t n, const ds_gemm_model *start,
                       bool validate, ds_gemm_fit_result *out, ds_error *err);
 

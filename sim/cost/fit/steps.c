@@ -11,9 +11,9 @@
 #include <string.h>
 
 #define DIFFERENCE    0.08 /* of a constant, for derivatives */
-#define LONGEST       0.4  /* of a step, in logarithms */
+#define LONGEST       0.4  /* step, in logarithms */
 #define LEAST_GAIN    1e-3 /* of the loss */
-#define MOST_DAMPINGS 5    /* that are tried for one step */
+#define MOST_DAMPINGS 5    /* tried for one step */
 #define FLOOR         1e-9 /* of the diagonal: a constant that no row depends on stays */
 
 typedef struct state {
@@ -25,7 +25,7 @@ typedef struct state {
     double *r;        /* residuals at x */
     double *trial;    /* residuals elsewhere */
     double *jacobian; /* m x n */
-    uint32_t m;       /* rows, and where there are priors n more */
+    uint32_t m;       /* rows, plus n with priors */
     double *at;       /* scratch: logarithms */
     double loss, damping;
 } state;
@@ -41,7 +41,7 @@ static double within(const ds_fit_steps *fit, uint32_t k, double x) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* The residual of what is known of constant k. */
+/* The residual of the prior of constant k. */
 static double prior_residual(const ds_fit_steps *fit, uint32_t k, double x) {
     if (!(fit->spread[k] > 0)) return 0;
     return DS_FIT_STEPS_SCALE * (x - log(fit->prior[k])) / fit->spread[k];
@@ -69,7 +69,7 @@ static double weight_of(const state *s, uint32_t i) {
     return 1 / sqrt(r * r + c * c);
 }
 
-/* Towards the side on which there is room. */
+/* The Jacobian by differences, towards the side on which the bounds leave room. */
 static ds_status differentiate(state *s, ds_error *err) {
     const ds_fit_steps *fit = s->fit;
     for (uint32_t k = 0; k < fit->n; k++) {
@@ -114,7 +114,7 @@ static ds_status propose(state *s, gsl_matrix *a, gsl_vector *b, gsl_vector *d, 
     return DS_OK;
 }
 
-/* One step; *gain is what it gained, 0 if none did. */
+/* One step; *gain is how much the loss fell, 0 if no damping made the loss smaller. */
 static ds_status step(state *s, gsl_matrix *a, gsl_vector *b, gsl_vector *d, double *gain,
                       ds_error *err) {
     *gain = 0;
