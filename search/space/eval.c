@@ -1,9 +1,9 @@
 /* Candidates by simulation.
  *
- * A worker keeps a unit of its own, parsed and verified once. For a candidate the unit's arena is
- * swapped for an empty one, its knobs are put into the scenario, params are bound, and from there
- * on it is a run like any other; then arena and scenario are put back. What is interned meanwhile
- * (names, expressions) stays, and is the same few things for all candidates. */
+ * A worker keeps a unit of its own, parsed and verified once. For a candidate the worker swaps the
+ * unit's arena for an empty arena, writes the candidate's knobs into the scenario and binds params;
+ * the rest is a run like any other. Then arena and scenario are restored. Names and expressions
+ * that a candidate interns stay, and are the same few for all candidates. */
 #include "search/space/eval.h"
 
 #include "ir/base/map.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A change of what the same program means in time or memory changes this number. */
+/* To be raised whenever the same program comes to another time or memory. */
 #define SEMANTICS_VERSION 2
 
 const char *ds_verdict_text(ds_verdict verdict) {
@@ -69,7 +69,7 @@ static uint64_t mix_num(uint64_t hash, const ds_num *num) {
 
 static uint64_t mix_attr(uint64_t hash, const ds_binding *binding, const ds_attr *attr);
 
-/* In any order, as entries may be written; a list keeps its own. */
+/* Unordered entries give the same hash in any written order. */
 static uint64_t mix_attrs(uint64_t hash, const ds_binding *binding, const ds_attr *attrs,
                           uint32_t n, bool ordered) {
     uint64_t sum = 0;
@@ -95,7 +95,7 @@ static uint64_t mix_attr(uint64_t hash, const ds_binding *binding, const ds_attr
     case DS_ATTR_BOOL:
         hash = ds_hash_mix(hash, attr->flag);
         break;
-    case DS_ATTR_WORD: /* as the text of the same letters */
+    case DS_ATTR_WORD: /* the hash of the text of the same letters */
         hash = mix_text(ds_hash_mix(hash, DS_NUM_STR), attr->word);
         break;
     case DS_ATTR_PLACE:
@@ -201,12 +201,13 @@ void ds_outcome_of(const ds_result *result, ds_outcome *out) {
     take_result(result, out);
 }
 
-/* Put together from a few microbatches if that is known how; then it is what simulation says. */
+/* Composes the outcome from a few microbatches (sim/compose), exactly as a simulation would give
+ * it. False: such a candidate must be simulated. */
 static bool compose(ds_composer *composer, const ds_binding *binding, const ds_sim_options *options,
                     ds_outcome *out) {
     const char *why;
     ds_composed composed;
-    ds_error unsaid; /* by simulation */
+    ds_error unsaid; /* the simulation reports its own */
     if (ds_composer_run(composer, binding, options, &composed, &why, &unsaid) != DS_OK || why)
         return false;
     take_metrics(&composed.metrics, composed.fullest_path, out);
@@ -244,7 +245,7 @@ static ds_status evaluate(const simulation *s, const ds_candidate *candidate, bo
     ds_result *result;
     ds_space_set_knobs(s->source->space, candidate, s->unit);
     ds_space_settings(s->source->space, candidate, arena, &settings, &n);
-    out->hash = hash_choices(s->source, candidate); /* should binding fail */
+    out->hash = hash_choices(s->source, candidate); /* in case binding fails */
     DS_TRY(ds_bind(s->unit, settings, n, &binding, err));
     out->hash = ds_eval_hash(&binding, s->source->content);
     read_sizes(&binding, &out->metrics);

@@ -1,8 +1,8 @@
-/* From a candidate to what becomes of it.
+/* From a candidate to its outcome.
  *
- * An evaluator belongs to one worker. What all candidates share is loaded once (profiles) or once a
- * worker (the parsed and verified program); what one candidate needs is gone when the next begins.
- * Searches know evaluators by this interface alone, so that one may stand in for another. */
+ * An evaluator belongs to one worker. Profiles are loaded once, the program is parsed and verified
+ * once a worker, and the memory of one candidate is freed before the next candidate begins.
+ * Searches know evaluators by this interface alone, so that one evaluator may replace another. */
 #ifndef DS_SEARCH_SPACE_EVAL_H
 #define DS_SEARCH_SPACE_EVAL_H
 
@@ -10,7 +10,7 @@
 #include "search/space/space.h"
 #include "sim/run/run.h"
 
-/* X(NAME, text): what became of a candidate. */
+/* X(NAME, text): the fate of a candidate. */
 #define DS_VERDICT_MAP(X)                                                                          \
     X(OK, "ok")                                                                                    \
     X(EXCLUDED, "excluded")         /* simulated, and a `where` of the sweep does not hold */      \
@@ -48,34 +48,34 @@ typedef struct ds_outcome {
     bool stopped; /* the time limit passed before the candidate was done: the outcome is void */
 } ds_outcome;
 void ds_outcome_deinit(ds_outcome *outcome);
-/* The outcome of a whole simulation, without its hash and prices, into an outcome of zeros. */
+/* Fills an outcome of zeros, except the hash and prices, from a whole simulation. */
 void ds_outcome_of(const ds_result *result, ds_outcome *out);
 bool ds_outcome_is_simulated(const ds_outcome *outcome);
 
 typedef struct ds_eval ds_eval;
 struct ds_eval {
-    /* Fills the outcome, whatever happens. The reason's buffer is used again. */
+    /* Fills the outcome, whatever happens, and reuses the reason's buffer. */
     void (*run)(ds_eval *eval, const ds_candidate *candidate, ds_outcome *outcome);
     void (*free)(ds_eval *eval);
 };
 
-/* What is evaluated. All of it must outlive the evaluators, and is only read. */
+/* The source of all candidates. Everything here must outlive the evaluators, and is only read. */
 typedef struct ds_eval_source {
     const char *path;
-    const char *text; /* of the file, where it comes from stdin; NULL: read `path` */
+    const char *text; /* of a file from stdin; NULL: read `path` */
     size_t text_n;
     ds_load_options load;
-    const char *job; /* of a scenario with `jobs`: the one that is run; NULL: all */
+    const char *job; /* the one job to run of a scenario with `jobs`; NULL: all */
     const ds_space *space;
     const ds_profiles *profiles;
     uint64_t content;    /* ds_eval_content */
-    const ds_stop *stop; /* when a candidate is left as it is; NULL: never */
+    const ds_stop *stop; /* ends a candidate before it is done; NULL: never */
 } ds_eval_source;
 
-/* A hash of the modules of a unit, of the profiles and of the version of the semantics: all that a
- * row's hash rests on but params and scenario. */
+/* A hash of the modules of a unit, of the profiles and of the version of the semantics: everything
+ * in a row's hash but params and scenario. */
 uint64_t ds_eval_content(const ds_unit *unit, const ds_profiles *profiles);
-/* What `distsim run` would run under a binding: its content, params and scenario. */
+/* A hash of what `distsim run` runs under a binding: content, params and scenario. */
 uint64_t ds_eval_hash(const ds_binding *binding, uint64_t content);
 
 /* Simulates each candidate from the start, as `distsim run --set …` does; costs are fitted ones
@@ -91,7 +91,7 @@ ds_status ds_eval_new_alone(const ds_eval_source *source, uint32_t most_unfolded
 /* Of an evaluator that simulates: all that is known of the candidate before. OK if it can be bound.
  */
 void ds_eval_describe(ds_eval *eval, const ds_candidate *candidate, ds_outcome *outcome);
-/* The source's unit, verified, as workers have one each. */
+/* Loads and verifies the source's unit; each worker has a unit of its own. */
 ds_status ds_eval_load(const ds_eval_source *source, ds_unit **out, ds_error *err);
 
 /* The options of a run of the scenario within a sweep. */

@@ -1,5 +1,5 @@
-/* A space inside: the values that its params and names have, and what follows from which of them.
- * search/bound walks regions of a space with a frame of its own. */
+/* The inside of a space: the values of params and names, and the recipes that make values from
+ * others. search/bound walks regions of a space with a frame of its own. */
 #ifndef DS_SEARCH_SPACE_FRAME_H
 #define DS_SEARCH_SPACE_FRAME_H
 
@@ -7,8 +7,8 @@
 
 #include "ir/base/map.h"
 
-/* What must be known before something can be evaluated: level 0 is known from the start, level k
- * once the first k dimensions are set, the one after the last dimension only after simulation. */
+/* When a value is known: level 0 from the start, level k once the first k dimensions are set, the
+ * level after the last dimension only after simulation. */
 typedef uint32_t ds_level;
 
 typedef struct ds_space_dim {
@@ -16,7 +16,7 @@ typedef struct ds_space_dim {
     ds_sweep_target target;
 } ds_space_dim;
 
-/* How a value follows from others: of a param, or of a name that stands in `named`. */
+/* How the value of a param, or of a name in `named`, follows from others. */
 typedef enum ds_recipe_kind {
     DS_RECIPE_PARAM, /* `expr` into params[module][index] */
     DS_RECIPE_EXPR,  /* `expr`, of a knob, into named[index] */
@@ -42,8 +42,8 @@ typedef struct ds_condition {
 typedef struct ds_frame {
     ds_num **params; /* [module id][param index] */
     ds_named *named;
-    bool lenient;          /* goes on where a recipe of a level above 0 has no value … */
-    DS_VEC(uint32_t) gone; /* … these, and those that need them */
+    bool lenient;          /* a recipe of a level above 0 may have no value … */
+    DS_VEC(uint32_t) gone; /* … recipes without a value, and recipes that need such a value */
 } ds_frame;
 
 /* A dimension's values, evaluated for the digits before it. */
@@ -74,30 +74,30 @@ struct ds_space {
     ds_frame walk, judge, region;
     /* the odometer */
     ds_digit *digits;
-    ds_choice *current; /* what they stand for */
-    uint32_t depth;     /* of the params that are being looked at */
+    ds_choice *current; /* the digits' values */
+    uint32_t depth;     /* of params made from params, during ds_space_level */
     bool started, ended;
-    uint64_t most_rejected, rejected; /* in a row; 0: any number. So far */
-    uint32_t polls;                   /* values since the time was looked at */
+    uint64_t most_rejected, rejected; /* values in a row: the limit (0: none), and so far */
+    uint32_t polls;                   /* values since the time was last checked */
     bool doubtful;                    /* some condition or param could not be evaluated somewhere */
 };
 
-/* ---- names.c: what expressions look at ---- */
+/* ---- names.c: names in expressions ---- */
 
-/* The level at which an expression can be evaluated; recipes for all that it looks at are added. */
+/* The level at which an expression can be evaluated; adds recipes for the names it mentions. */
 ds_status ds_space_level(ds_space *space, ds_expr e, ds_loc loc, ds_level *level, ds_error *err);
 /* Likewise for a name; *place is its place in `names`. */
 ds_status ds_space_name(ds_space *space, const char *name, ds_loc loc, uint32_t *place,
                         ds_error *err);
 /* Runs the recipes of one level. */
 ds_status ds_space_cook(ds_space *space, ds_frame *frame, ds_level level, ds_error *err);
-/* Sets a dimension and all that follows from it. */
+/* Sets a dimension and runs the recipes of its level. */
 ds_status ds_space_set(ds_space *space, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
                        ds_error *err);
 /* An error if what the expression looks at has no value for those of the dimensions (a param that
  * divides by zero): that of the first such recipe. O(1) where there is none. */
 ds_status ds_space_known(const ds_space *space, const ds_frame *frame, ds_expr e, ds_error *err);
-/* Does it depend on values whether something can be evaluated? */
+/* Is the status an error of evaluation that other values may not have? */
 static inline bool ds_space_is_of_values(ds_status status) {
     return status == DS_ERR_VALUE || status == DS_ERR_OVERFLOW;
 }

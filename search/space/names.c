@@ -1,10 +1,11 @@
-/* What the expressions of a sweep look at, and how it is kept up to date.
+/* The names in the expressions of a sweep, and how their values are kept up to date.
  *
- * An expression names dimensions, params, knobs and results. Each has a level, the number of
- * dimensions that must be set before it is known, and a recipe that finds it from others of the
- * same or a lower level. Recipes are collected depth first, so each stands behind those it needs;
- * when a dimension is set, those of its level run in that order. One that has no value for these
- * dimensions (it divides by zero) is gone until they change, with all that needs it. */
+ * An expression names dimensions, params, knobs and results. Each name has a level, the
+ * number of dimensions that must be set before its value is known, and a recipe that makes the
+ * value from values of the same or a lower level. Recipes are collected depth first, so a recipe
+ * comes after all recipes that it needs. When a dimension is set, the recipes of its level run in
+ * that order. A recipe without a value for the present dimensions (a division by zero) is gone
+ * until a dimension changes, and so is every recipe that needs that value. */
 #include "search/space/frame.h"
 
 #include "ir/core/devices.h"
@@ -12,7 +13,7 @@
 
 #include <string.h>
 
-/* Of params made from params, and of nested topologies: each is a few calls deep. */
+/* Params made from params, and topologies nested in topologies: each level is a few calls deep. */
 enum { MAX_DEPTH = 1000 };
 
 ds_env ds_space_env(const ds_space *space, const ds_frame *frame) {
@@ -46,7 +47,7 @@ static bool is_set_outside(const ds_space *s, const ds_module *module, uint32_t 
     return false;
 }
 
-/* The `with` that gives the param its value, NULL if none does. */
+/* The `with` that gives the param its value; NULL: no `with` does. */
 static const ds_attr *find_with(const ds_space *s, const ds_module *module, uint32_t param) {
     for (uint32_t m = 0; m < s->unit->modules.n; m++) {
         const ds_module *importer = s->unit->modules.at[m];
@@ -115,8 +116,8 @@ static ds_status param_level(ds_space *s, uint32_t module, uint32_t param, ds_le
 
 /* ---- world ---- */
 
-/* Each topology once, however often it is nested; `seen` stops circles, too, which counting
- * refuses. */
+/* Visits each topology once, however often others nest it. `seen` stops circles, too; counting
+ * devices refuses a circle later. */
 static ds_status topology_level(ds_space *s, const ds_topology *topology, ds_map *seen,
                                 ds_level *level, ds_error *err) {
     if (!topology || ds_map_find(seen, DS_KEY(topology))) return DS_OK;
@@ -209,7 +210,7 @@ static ds_status no_value(const char *name, const char *why, ds_loc loc, ds_erro
     return ds_error_set(err, DS_ERR_VALUE, loc, "'%s' has no value in a sweep: %s", name, why);
 }
 
-/* What the scenario says of a knob; nothing counts as the least value of an integer. */
+/* The scenario's value of a knob; an integer or bool that is not given has its least value. */
 static ds_status knob_name(ds_space *s, const ds_knob *knob, const char *name, ds_loc loc,
                            uint32_t *place, ds_error *err) {
     const ds_attr *attr = ds_scenario_find(s->unit, knob->section, knob->name);
@@ -315,7 +316,7 @@ static ds_status node_level(ds_space *s, const ds_expr_node *node, ds_loc loc, d
     return DS_OK;
 }
 
-/* By a stack of its own; the table of expressions does not grow meanwhile. O(size as a tree). */
+/* A stack in place of recursion, since an expression may be deep. O(nodes). */
 ds_status ds_space_level(ds_space *s, ds_expr e, ds_loc loc, ds_level *level, ds_error *err) {
     DS_VEC(ds_expr) todo = {0};
     ds_map seen;
@@ -343,7 +344,7 @@ ds_status ds_space_level(ds_space *s, ds_expr e, ds_loc loc, ds_level *level, ds
 
 /* ---- values ---- */
 
-/* An integer may stand for a real, as --set has it. */
+/* An integer sets a real param, too, as with --set. */
 static void put_param(const ds_space *s, ds_frame *frame, uint32_t module, uint32_t param,
                       ds_num value) {
     bool widen = s->base->params[module][param].kind == DS_NUM_REAL && value.kind == DS_NUM_INT;
@@ -382,7 +383,7 @@ static ds_status cook(const ds_space *s, ds_frame *frame, const ds_recipe *recip
 
 /* ---- what has no value ---- */
 
-/* Does recipe r make what the leaf names? */
+/* Does recipe r make the value that the leaf names? */
 static bool makes(const ds_space *s, const ds_recipe *r, const ds_expr_node *leaf) {
     if (leaf->kind == DS_EXPR_PARAM)
         return r->kind == DS_RECIPE_PARAM &&
@@ -422,7 +423,7 @@ static bool needs_gone(const ds_space *s, const ds_frame *frame, const ds_recipe
     return it.found || looks_at_gone(s, frame, recipe->expr);
 }
 
-/* Those of this level and later ones are made anew. */
+/* Recipes of this level and of later levels run anew. */
 static void forget_gone(const ds_space *s, ds_frame *frame, ds_level level) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < frame->gone.n; i++)
@@ -433,7 +434,7 @@ static void forget_gone(const ds_space *s, ds_frame *frame, ds_level level) {
 
 ds_status ds_space_known(const ds_space *s, const ds_frame *frame, ds_expr e, ds_error *err) {
     if (!looks_at_gone(s, frame, e)) return DS_OK;
-    ds_frame same = *frame; /* the first one's error is its own */
+    ds_frame same = *frame; /* the first gone recipe runs again, for its error */
     ds_status status = cook(s, &same, &s->recipes.at[frame->gone.at[0]], err);
     return status != DS_OK ? status : DS_ERR_VALUE;
 }
@@ -457,7 +458,7 @@ ds_status ds_space_cook(ds_space *s, ds_frame *frame, ds_level level, ds_error *
     return DS_OK;
 }
 
-/* The name of a place is what `on == "box"` compares, and count_world looks up. */
+/* A place becomes its name, which `on == "box"` compares and count_world looks up. */
 ds_status ds_space_set(ds_space *s, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
                        ds_error *err) {
     const ds_space_dim *d = &s->dims.at[dim];

@@ -1,9 +1,9 @@
 /* The odometer: from dimensions to candidates.
  *
- * digits[k] counts through the values of dimension k. To advance, the last digit turns; where it
- * has no more values the one before it turns, and so on; then every digit after it starts anew, its
- * domain evaluated for those before it. Whenever a digit is set, the conditions of its level are
- * checked; where one fails the digit turns on, so that nothing behind it is looked at. */
+ * digits[k] counts through the values of dimension k. To advance, the last digit turns; where a
+ * digit has no more values, the digit before turns. Then every later digit starts anew, with its
+ * domain evaluated for the digits before. Whenever a digit is set, the conditions of its level are
+ * checked; where a condition fails the digit turns on, and later digits are not tried. */
 #include "search/space/frame.h"
 
 #include <inttypes.h>
@@ -241,7 +241,7 @@ static ds_status open_digit(ds_space *s, uint32_t dim, ds_error *err) {
     return DS_OK;
 }
 
-/* A list's item that is a number or a text as one, else its text. */
+/* The value of a list's item: a number or a text as such, any other kind as its text. */
 static ds_status item_value(ds_space *s, const ds_attr *item, ds_num *out, ds_error *err) {
     ds_env env = ds_space_env(s, &s->walk);
     if (item->kind == DS_ATTR_EXPR) {
@@ -315,8 +315,9 @@ static ds_status holds(const ds_space *s, const ds_frame *frame, const ds_sweep_
     return DS_OK;
 }
 
-/* One that cannot be evaluated for these values (it divides by zero) excludes nothing: candidates
- * say so themselves, see ds_space_admits. Without values it never can. */
+/* A condition that cannot be evaluated for these values (a division by zero) excludes nothing:
+ * ds_space_admits reports it for each candidate. At level 0, where no value can change, such a
+ * condition is an error. */
 static ds_status check_level(ds_space *s, ds_level level, bool *ok, ds_error *err) {
     *ok = true;
     for (uint32_t i = 0; i < s->conditions.n && *ok; i++) {
@@ -345,8 +346,8 @@ static ds_status take_digit(ds_space *s, uint32_t dim, bool *ok, ds_error *err) 
     return check_level(s, dim + 1, ok, err);
 }
 
-/* From digit `dim` on: the next values that hold together, turning earlier digits where later ones
- * run out. `dim` == n: the digits are complete. */
+/* Finds the next values from digit `dim` on that hold all conditions, and turns earlier digits
+ * where later digits run out. `turn`: digit `dim` moves on first. */
 static ds_status search_on(ds_space *s, uint32_t dim, bool turn, ds_error *err) {
     uint32_t n = s->dims.n;
     while (dim < n) {
@@ -483,7 +484,7 @@ ds_status ds_space_children(ds_space *s, const ds_choice *prefix, uint32_t depth
     return DS_OK;
 }
 
-/* Where the domain of the opened digit has the value; its size if it has not. */
+/* The place of the value in the domain of the opened digit; the domain's size: not in it. */
 static uint64_t find_value(const ds_space *s, uint32_t dim, const ds_choice *value) {
     const ds_digit *digit = &s->digits[dim];
     int64_t v = value->value.i;
@@ -505,8 +506,8 @@ static uint64_t find_value(const ds_space *s, uint32_t dim, const ds_choice *val
     return digit->n;
 }
 
-/* The order in which a digit's values are tried: the preferred one, then all from one that follows
- * from `seed`, going round. */
+/* The k-th value of a digit to try: the preferred value first, then all values in a circle that
+ * begins where `seed` says. */
 static uint64_t nth_value(const ds_digit *digit, uint64_t first, uint64_t seed, uint32_t dim,
                           uint64_t k) {
     if (first < digit->n && k == 0) return first;
@@ -674,7 +675,8 @@ static ds_status is_printed_as(ds_space *s, const ds_candidate *c, uint32_t dim,
     return DS_OK;
 }
 
-/* The value of a dimension behind those before it. */
+/* Sets candidate->at[dim] to the value that prints as `value`, given the values of earlier
+ * dimensions. */
 static ds_status find_digit(ds_space *s, ds_candidate *candidate, uint32_t dim, const char *value,
                             ds_buf *text, bool *found, ds_error *err) {
     DS_TRY(set_prefix(s, candidate->at, dim, err));

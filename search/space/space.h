@@ -1,10 +1,10 @@
 /* The space of a sweep: what varies, over which values, under which conditions.
  *
- * Dimensions are the digits of an odometer, the last one turning fastest, and candidates come in
- * its order. A condition is checked as soon as all that it looks at is set, so whole branches are
- * passed over; nothing is stored but the current digits, whatever the number of candidates.
+ * Dimensions are the digits of an odometer whose last digit turns fastest, and candidates come in
+ * that order. A condition is checked as soon as every name it mentions is set, so whole branches
+ * are skipped. A space stores the current digits alone, whatever the number of candidates.
  *
- * A space is of one thread. Its candidates may be read by any number of threads while the space
+ * One thread may use a space. Any number of threads may read its candidates while the space
  * lives. */
 #ifndef DS_SEARCH_SPACE_SPACE_H
 #define DS_SEARCH_SPACE_SPACE_H
@@ -12,24 +12,23 @@
 #include "ir/strategy/metrics.h"
 #include "ir/strategy/sweep.h"
 
-/* The value of one dimension: a number or a text, and the index in its list of values. A value that
- * is neither (@box, true, 25 MB) is its text here; `item` leads to it. */
+/* The value of one dimension: a number or a text, and the index in the dimension's list of values.
+ * A value of another kind (@box, true, 25 MB) is given as its text, and by `item`. */
 typedef struct ds_choice {
     ds_num value;
     uint32_t item;
 } ds_choice;
 
 typedef struct ds_candidate {
-    uint64_t number; /* of the candidates, or of the random draws; from 0 */
+    uint64_t number; /* of the candidate, or of the random draw; from 0 */
     ds_choice *at;   /* per dimension */
 } ds_candidate;
 
 typedef struct ds_space ds_space;
 
-/* The space of the unit's sweep. `binding` is the one without any candidate; `settings` are those
- * that it was made with, which hold in every candidate but for what varies. All must outlive the
- * space. Errors: no sweep, a domain or condition that cannot be evaluated, a name without a value.
- */
+/* The space of the unit's sweep. `binding` was made with `settings` and without any candidate;
+ * `settings` hold in every candidate but for dimensions. Both must outlive the space. Errors: no
+ * sweep, a domain or condition that cannot be evaluated, a name without a value. */
 ds_status ds_space_new(const ds_binding *binding, const ds_setting *settings, uint32_t n_settings,
                        ds_space **out, ds_error *err);
 void ds_space_free(ds_space *space);
@@ -47,69 +46,69 @@ bool ds_space_dim_is_text(const ds_space *space, uint32_t dim);
 /* An uninitialised candidate of the space, in the arena. */
 ds_candidate ds_candidate_new(const ds_space *space, ds_arena *arena);
 
-/* The next candidate; false at the end. Errors are those of the domains' evaluation. Amortised
- * O(domains and conditions that its changed digits touch). */
+/* The next candidate; *found is false at the end. Errors: those of evaluating domains. Amortised
+ * O(domains and conditions that the changed digits touch). */
 ds_status ds_space_next(ds_space *space, ds_candidate *candidate, bool *found, ds_error *err);
-/* ds_space_next ends, and ds_space_gave_up is true, where conditions reject so many values in a
- * row. Never unless it is called. */
+/* Makes ds_space_next end, and ds_space_gave_up true, once conditions reject so many values in a
+ * row. A space does not give up without this call. */
 void ds_space_give_up_after(ds_space *space, uint64_t rejected);
 bool ds_space_gave_up(const ds_space *space);
-/* A random candidate: every digit is drawn from its domain, and all again until the conditions
- * hold. Draw k of a seed is always the same. `found` is false after 10^6 attempts. O(attempts). */
+/* A random candidate: every digit is drawn from its domain, and all digits again until the
+ * conditions hold. Draw k of a seed is always the same. `found` is false after 10^6 attempts.
+ * O(attempts). */
 ds_status ds_space_draw(ds_space *space, uint64_t seed, uint64_t k, ds_candidate *candidate,
                         bool *found, ds_error *err);
 
-/* ---- for searches, which walk no odometer (ds_space_next and these share its digits) ---- */
+/* ---- for searches without an odometer (these functions overwrite ds_space_next's digits) ---- */
 
-/* Are they the same value of a dimension? */
+/* Are a and b the same value of the dimension? */
 bool ds_choice_same(const ds_space *space, uint32_t dim, const ds_choice *a, const ds_choice *b);
-/* The same for the same values, whatever the order of evaluation. O(dimensions). */
+/* Depends on the candidate's values alone, not on the order of evaluation. O(dimensions). */
 uint64_t ds_candidate_hash(const ds_space *space, const ds_candidate *candidate);
-/* The values that dimension `depth` may take after `prefix`, the values of those before it, in
- * order and with the conditions of its level; in the arena. DS_ERR_LIMIT beyond 2^20 values.
+/* The values that dimension `depth` may take after `prefix`, the values of all earlier dimensions,
+ * by the conditions of that level; in order, in the arena. DS_ERR_LIMIT beyond 2^20 values.
  * O(values of the dimension). */
 ds_status ds_space_children(ds_space *space, const ds_choice *prefix, uint32_t depth,
                             ds_arena *arena, ds_choice **out, uint32_t *n, ds_error *err);
-/* Fills in candidate->at[depth] … so that all conditions hold: where it can a dimension keeps the
- * value of `prefer` (NULL: none is preferred), else it takes one that follows from `seed`. By
- * backtracking; `found` is false if there is no such candidate, or after 10^5 values. */
+/* Fills in candidate->at[depth] and later so that all conditions hold, by backtracking. A dimension
+ * keeps the value of `prefer` where conditions allow (NULL: no preference), else takes a value that
+ * follows from `seed`. `found` is false if no such candidate exists, or after 10^5 values. */
 ds_status ds_space_complete(ds_space *space, ds_candidate *candidate, uint32_t depth,
                             const ds_choice *prefer, uint64_t seed, bool *found, ds_error *err);
 
 /* Does the sweep give a price, or ask for a cost? */
 bool ds_space_has_price(const ds_space *space);
 
-/* The candidate whose values print as these, one text a dimension; its number is not found.
+/* The candidate whose values print as `values`, one text a dimension; its number is not set.
  * O(values of all dimensions). */
 ds_status ds_space_find(ds_space *space, const char *const *values, ds_candidate *candidate,
                         bool *found, ds_error *err);
 
-/* How far ds_space_next has come, from 0 to 1, by the share of the odometer that it has passed. */
+/* The share of the odometer that ds_space_next has passed, from 0 to 1. */
 double ds_space_progress(const ds_space *space);
 
 /* ---- one candidate ---- */
 
-/* Its params as settings, after those of the space; texts are in the arena. */
+/* The candidate's params as settings, after the settings of the space; texts are in the arena. */
 void ds_space_settings(const ds_space *space, const ds_candidate *candidate, ds_arena *arena,
                        ds_setting **out, uint32_t *n);
-/* Puts its knobs into the scenario of `unit`, which is the space's own or was parsed from the same
- * text. Undone by ds_scenario_restore. */
+/* Writes the candidate's knobs into the scenario of `unit`, which is the space's own unit or was
+ * parsed from the same text. ds_scenario_restore takes the knobs out again. */
 void ds_space_set_knobs(const ds_space *space, const ds_candidate *candidate, ds_unit *unit);
-/* Is the value a text of the user's, which may hold anything? */
+/* Is the value a text that the user wrote and that may hold any character? */
 bool ds_space_is_text(const ds_space *space, const ds_candidate *candidate, uint32_t dim);
-/* "16", "full", "@box", "25 MB". */
+/* Prints a value: "16", "full", "@box", "25 MB". */
 void ds_space_put_value(const ds_space *space, const ds_candidate *candidate, uint32_t dim,
                         ds_buf *out);
 
-/* Can all conditions on knobs be evaluated for a candidate of the walk? One that cannot (it divides
- * by zero) excludes nothing before; the error says which and why. */
+/* Can all conditions on knobs be evaluated for a candidate of the walk? The walk lets a condition
+ * that cannot (a division by zero) exclude nothing; the error here names that condition. */
 ds_status ds_space_admits(ds_space *space, const ds_candidate *candidate, ds_error *err);
 
 /* ---- what conditions say of a simulated candidate ---- */
 
-/* Sets `world` and the prices, and tells whether all `where` that look at simulated values hold;
- * *failed is the text of the first that does not, in the arena. `subject` is likewise for `subject
- * to`. */
+/* Sets `world` and the prices. *failed is the text, in the arena, of the first `where` on simulated
+ * values that does not hold; NULL if all hold. *subject tells whether all `subject to` hold. */
 ds_status ds_space_judge(ds_space *space, const ds_candidate *candidate, ds_metrics *metrics,
                          ds_arena *arena, const char **failed, bool *subject, ds_error *err);
 
@@ -117,7 +116,7 @@ typedef struct ds_objective {
     ds_metric_id what;
     bool maximize;
 } ds_objective;
-/* In written order; minimize step_time where the sweep says none. */
+/* The objectives in written order; minimize step_time if the sweep has none. */
 const ds_objective *ds_space_objectives(const ds_space *space, uint32_t *n);
 
 #endif
