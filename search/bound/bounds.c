@@ -5,7 +5,7 @@
 
 #include "ir/strategy/strategy.h"
 
-/* Durations are rounded up to picoseconds, and sums of doubles err by far less than that. */
+/* Simulated durations are rounded up to picoseconds; sums of doubles err by far less. */
 static int64_t round_down(double seconds) {
     double ps = seconds * 1e12 * (1 - 1e-9);
     return ps >= 9e18 ? INT64_MAX : ps > 1 ? (int64_t)ps - 1 : 0;
@@ -25,8 +25,8 @@ static int64_t least(int64_t a, int64_t b) {
 
 /* ---- time ---- */
 
-/* What happens on the stages before one: until the first microbatch comes to it, and after the last
- * one has left it. */
+/* The time on the stages before a stage, until the first microbatch comes to the stage, and after
+ * the last microbatch has left the stage. */
 typedef struct around {
     int64_t before_ps, after_ps;
 } around;
@@ -59,8 +59,8 @@ static double step_seconds(const ds_bound_region *r) {
     return bound;
 }
 
-/* Do all sums and products below stay within int64? What a stage does takes no more than all turns
- * and all passages from chunk to chunk, of all microbatches. Else there is no bound: 0. */
+/* Do all sums and products of a bound stay within int64? A stage's work is at most all turns and
+ * all passages from chunk to chunk, of all microbatches. If not, the bound is 0. */
 static bool is_in_range(const ds_bound_region *r) {
     double most = 0, turns = (double)r->layers->turns + (double)(r->pp * r->chunks) + 2;
     for (int i = 0; i < DS_BOUND_PLACES; i++) {
@@ -93,7 +93,7 @@ bool ds_bound_is_illegal(const ds_bound_region *r) {
 
 /* ---- memory ---- */
 
-/* Forward items of a stage before its first backward one. */
+/* The number of forward items of a stage before its first backward item. */
 static int64_t lead_of(const ds_bound_region *r, int64_t stage) {
     int64_t all = r->microbatches * r->chunks, left = r->pp - stage;
     if (r->pp == 1) return 1;
@@ -115,7 +115,7 @@ static int64_t lead_of(const ds_bound_region *r, int64_t stage) {
     return 1;
 }
 
-/* Saved activations and gradients of a stage at their most, as far as it is known. */
+/* The peak of saved values, work bytes and gradients of a stage, as far as known. */
 static int64_t live_bytes(const ds_bound_region *r, int64_t s, const ds_bound_stage *stage) {
     int64_t m = r->microbatches, lead = lead_of(r, s), all = m * r->chunks;
     int64_t saved = stage->saved_bytes, gradients = stage->gradient_bytes;

@@ -1,8 +1,9 @@
-/* What a small step's buffers say of its layers.
+/* The bytes of layers, from the buffers of a small step.
  *
- * Bytes of a type with one dim that grows with the microbatch, and grows evenly, are a line over
- * its size; so two plans, of one and of two samples, tell those of all sizes (small.c finds
- * out whether that is so). The rest does not change: who makes a buffer, who reads it, when. */
+ * Bytes of a type with one dim that grows evenly with the microbatch are a line over the size of a
+ * microbatch. So two plans, for one and for two samples, give the bytes of all sizes (small.c
+ * finds out whether types are such). The makers of buffers, the readers and their order do not
+ * change. */
 #include "search/bound/runs.h"
 
 #include <stdlib.h>
@@ -13,8 +14,8 @@ typedef struct inst {
     ds_bound_run at;
     bool is_input;
     bool computes;
-    bool sums;  /* … adds up gradients */
-    bool still; /* … in no time: what it reads is gone when what it makes is there */
+    bool sums;  /* adds up gradients */
+    bool still; /* takes no time: its operands are gone once its results exist */
 } inst;
 
 typedef struct buffer {
@@ -23,7 +24,7 @@ typedef struct buffer {
     uint8_t category;
     bool is_state;
     int64_t bytes; /* of the first sample … */
-    int64_t more;  /* … and of each other one */
+    int64_t more;  /* … and of each further sample */
 } buffer;
 
 struct ds_bound_buffers {
@@ -109,12 +110,12 @@ bool ds_bound_buffers_grow(ds_bound_buffers *b, const ds_plan *two) {
 
 /* ---- bytes ---- */
 
-/* For microbatches of one size. */
+/* Reads the buffers of microbatches of one size. */
 typedef struct reader {
     const ds_bound_buffers *b;
     int64_t *bytes; /* per value */
-    uint32_t *root; /* per value: whose buffer it is in */
-    uint32_t *by;   /* per root: bits of what reads it */
+    uint32_t *root; /* per value: the value that owns the buffer */
+    uint32_t *by;   /* per root: bits of its readers */
     uint32_t *last_read;
     int64_t *change; /* per instance */
 } reader;
@@ -143,13 +144,13 @@ static bool find_bytes(reader *r, int64_t samples) {
     return true;
 }
 
-/* Bits of what reads a value. */
+/* Bits of a value's readers. */
 enum {
     BY_PRE_F = 1,
     BY_F = 2, /* the middle turn */
     BY_BETWEEN = 4,
-    BY_B = 8,        /* the turn backwards in the middle */
-    BY_B_LATER = 16, /* … of the layer behind it, which comes before */
+    BY_B = 8,        /* the middle turn backwards */
+    BY_B_LATER = 16, /* … of the next layer, whose backward pass comes first */
     BY_PRE_B = 32,
     BY_OTHER_TURN = 64,
     BY_NEXT = 128, /* the other microbatch */
@@ -169,7 +170,8 @@ static uint32_t bit_of(const inst *at) {
     return run == TURN_B + MIDDLE - 1 ? BY_B_LATER | BY_OTHER_TURN : BY_OTHER_TURN;
 }
 
-/* As sim/mem has it: an operation that may work in place does if nobody reads the operand later. */
+/* As in sim/mem: an operation that may work in place does so if no reader of the operand
+ * follows. */
 static void find_roots(reader *r) {
     const ds_bound_buffers *b = r->b;
     for (uint32_t i = 0; i < b->n_insts; i++)
@@ -198,7 +200,7 @@ static void find_readers(reader *r) {
     }
 }
 
-/* There from the beginning: whose it is follows from who reads it. */
+/* An input is held from the beginning; its readers tell the part of the model. */
 static void count_input(ds_bound_layers *out, uint8_t category, uint32_t by, int64_t bytes) {
     bool turn = by & (BY_F | BY_B | BY_MIDDLE);
     if (!turn && by & (BY_OTHER_TURN | BY_REST)) return;
@@ -211,14 +213,14 @@ static void count_input(ds_bound_layers *out, uint8_t category, uint32_t by, int
     if (category == DS_CAT_OPTIMIZER) out->part[place].state_bytes += bytes;
 }
 
-/* Is it kept by the turn in the middle for its backward pass? What two layers keep together counts
- * for the later one. */
+/* Does the middle turn keep the value for its backward pass? A value that two layers keep counts
+ * for the later layer. */
 static bool is_saved(uint32_t run, uint32_t by) {
     return run < BETWEEN && by & BY_B && !(by & BY_B_LATER) &&
            (run == TURN_F + MIDDLE || by & BY_F);
 }
 
-/* Made by the first microbatch. */
+/* Counts a value that the first microbatch makes. */
 static void count_made(ds_bound_layers *out, uint32_t run, uint32_t by, int64_t bytes) {
     ds_bound_part *part = out->part;
     if (is_saved(run, by)) part[DS_BOUND_TURN].saved_bytes += bytes;
@@ -230,9 +232,9 @@ static void count_made(ds_bound_layers *out, uint32_t run, uint32_t by, int64_t 
     if (run == BETWEEN) part[DS_BOUND_POST].gradient_bytes += bytes;
 }
 
-/* When the value's buffer is certainly there, of instances of one run of one microbatch that
- * compute: from *first to *last. What other streams read may be gone sooner, and so may gradients
- * that are shared out (zero). */
+/* The instances, of those that compute in one run of one microbatch, during which the value's
+ * buffer certainly exists: *first to *last. Reads by other streams do not count, nor sums of
+ * gradients, since a buffer for these may be gone sooner. */
 static bool find_life(const reader *r, uint32_t m, uint32_t run, uint32_t v, uint32_t *first,
                       uint32_t *last) {
     uint32_t maker = r->b->values[v].maker;
@@ -246,8 +248,8 @@ static bool find_life(const reader *r, uint32_t m, uint32_t run, uint32_t v, uin
     return here || ((before || saved) && r->last_read[v] > 0);
 }
 
-/* The most that is there while an instance of the run computes, of what the run makes, is handed,
- * and has saved. */
+/* The peak, while instances of the run compute, of bytes that the run makes, receives and has
+ * saved. */
 static int64_t most_in(reader *r, uint32_t m, uint32_t run) {
     const ds_bound_buffers *b = r->b;
     int64_t now = 0, peak = 0;
@@ -300,7 +302,7 @@ static void read_buffers(reader *r, ds_bound_layers *out) {
     read_work(r, out);
 }
 
-/* Of more bytes nothing is said: they are in nobody's memory. */
+/* No device holds 2^60 bytes, so larger steps get no bound. */
 static bool sums_fit(const reader *r) {
     double sum = 0;
     for (uint32_t v = 0; v < r->b->n_values; v++) sum += (double)r->bytes[v];

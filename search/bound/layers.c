@@ -1,4 +1,4 @@
-/* What the instances of the small step are: runs, and the longest paths through them. */
+/* From the instances of the small step to runs, and the longest paths through the runs. */
 #include "ir/base/units.h"
 #include "search/bound/runs.h"
 
@@ -15,7 +15,7 @@ typedef struct reader {
     bool cut;            /* the model's loop has three turns now */
     ds_bound_run *at;    /* per instance */
     int64_t *start, *in; /* per instance: longest path to its end from the run's first start, and
-                            from what the run before has made; −1: there is none */
+                            from the output of the run before; −1: no such path */
 } reader;
 
 /* The outermost loop under the microbatch's call, and the call. */
@@ -34,7 +34,7 @@ static const ds_scope *loop_of(const ds_plan *plan, uint32_t scope, const ds_sco
     return loop;
 }
 
-/* Instances of a microbatch come run by run. */
+/* The instances of a microbatch must come run by run; false: they do not. */
 static bool find_runs(reader *r) {
     const ds_plan *plan = r->plan;
     const ds_op *loops[MICROBATCHES][2] = {{NULL}};
@@ -77,14 +77,14 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* The loss of one of several microbatches is scaled; that of one alone, for which the first stands
- * too, is not. */
+/* Several microbatches scale the loss, one alone does not. The first microbatch represents both
+ * cases, so its scaling does not count. */
 static bool is_scaling(const reader *r, uint32_t inst, const ds_record *record) {
     return r->at[inst].run == BETWEEN && r->at[inst].microbatch == 0 && record->op &&
            record->op->code == DS_OP_SCALE;
 }
 
-/* Between all devices at once; anything else counts nothing. */
+/* The time of a transfer between all devices; any other transfer counts 0. */
 static int64_t transfer_ps(const reader *r, const ds_record *record) {
     const ds_bound_sibling *s = r->sibling;
     const ds_group *group = &record->groups[0];
@@ -92,7 +92,7 @@ static int64_t transfer_ps(const reader *r, const ds_record *record) {
     return whole && s->transfer_ps ? s->transfer_ps(s->context, record->op->code, group->bytes) : 0;
 }
 
-/* Alone, on whichever devices it is fastest. */
+/* The instance's time alone, on the fastest devices. */
 static int64_t duration(const reader *r, uint32_t inst) {
     const ds_record *record = r->plan->records.at[r->plan->insts.at[inst].record];
     int64_t ps = INT64_MAX;
@@ -112,7 +112,7 @@ static uint32_t maker_of(const reader *r, uint32_t inst, uint32_t operand) {
     return r->plan->values.at[r->plan->operands.at[i->first_operand + operand]].inst;
 }
 
-/* Is the instance in the run of that number in the same microbatch as `of`? */
+/* Is the instance in run `run` of the microbatch of `of`? */
 static bool is_in(const reader *r, uint32_t inst, const uint32_t of, uint32_t run) {
     return r->at[inst].run == run && r->at[inst].microbatch == r->at[of].microbatch;
 }
@@ -144,7 +144,7 @@ static void find_paths(reader *r, uint32_t last[MICROBATCHES][N_RUNS]) {
     }
 }
 
-/* One run of one microbatch. Of several values that go on, the first one counts. */
+/* One run of one microbatch. Of several outputs that the next run needs, the first counts. */
 static ds_bound_path read_path(const reader *r, uint32_t m, uint32_t run, uint32_t last) {
     ds_bound_path path = {.out_ps = INT64_MAX, .through_ps = INT64_MAX};
     const ds_plan *plan = r->plan;
@@ -219,7 +219,7 @@ static bool read_plan(const ds_plan *plan, const ds_bound_sibling *sibling, ds_b
     return ok;
 }
 
-/* The plan of microbatches of so many samples; NULL: there is none. */
+/* The plan for microbatches of `samples`; NULL: no such plan. */
 static ds_plan *plan_of(ds_bound_small *small, int64_t samples, const ds_profiles *profiles,
                         ds_plan_ground *ground) {
     const ds_plan_options options = {.cost_mode = DS_COST_FITTED, .ground = ground};
@@ -232,7 +232,7 @@ static ds_plan *plan_of(ds_bound_small *small, int64_t samples, const ds_profile
     return ds_plan_build(&small->binding, profiles, &options, &plan, NULL) == DS_OK ? plan : NULL;
 }
 
-/* Of all sizes; NULL: they do not follow from two. */
+/* The buffers for all sizes; NULL: all sizes do not follow from one and two samples. */
 static ds_bound_buffers *make_buffers(ds_bound_small *small, const ds_profiles *profiles,
                                       ds_plan_ground *ground, const ds_bound_sibling *sibling) {
     ds_plan *one = plan_of(small, 1, profiles, ground);
@@ -253,7 +253,7 @@ static ds_bound_buffers *make_buffers(ds_bound_small *small, const ds_profiles *
     return buffers;
 }
 
-/* Without a plan, if all sizes follow from those of one and two samples. */
+/* The buffers for all sizes, which need no plan any more; NULL: each size needs a plan. */
 static const ds_bound_buffers *buffers_of(ds_bound_small *small, const ds_profiles *profiles,
                                           ds_plan_ground *ground, const ds_bound_sibling *sibling) {
     if (!sibling->bytes || !small->microbatch || !small->grows_evenly) return NULL;

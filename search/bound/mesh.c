@@ -1,4 +1,4 @@
-/* Meshes on a topology: which devices meet, and what it costs them alone. */
+/* Meshes on a topology: the devices of a group, and the cost of the group's transfers alone. */
 #include "search/bound/mesh.h"
 
 #include "ir/base/map.h"
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the groups of a mesh look like: the first device of one of each kind. */
+/* The kinds of groups of a mesh, and the first device of one group of each kind. */
 enum { MOST_LOOKS = 16 };
 typedef struct looks {
-    uint64_t key; /* 0: there are more kinds, or the mesh lies elsewhere */
+    uint64_t key; /* 0: more than MOST_LOOKS kinds, or the mesh is not on the topology */
     uint32_t n;
     uint32_t first[MOST_LOOKS];
     uint64_t place[MOST_LOOKS];
@@ -22,8 +22,8 @@ struct ds_bound_machine {
     ds_arena arena;
     ds_topo *topo;
     int64_t capacity_bytes;
-    ds_map groups;           /* mesh → what its groups look like */
-    ds_map transfers;        /* that, op and bytes → picoseconds */
+    ds_map groups;           /* mesh → looks of its groups */
+    ds_map transfers;        /* key of looks, op and bytes → picoseconds */
     ds_map rates;            /* mesh and op → double */
     ds_map routes;           /* mesh and bytes → sends */
     ds_map across;           /* … → picoseconds from end to end */
@@ -94,8 +94,7 @@ int64_t ds_bound_machine_devices(const ds_bound_machine *m) {
 
 /* ---- meshes ---- */
 
-/* How far apart neighbours on the axis are: the product of the axes behind it. 0: it is not there.
- */
+/* The distance of neighbours on the axis: the product of all later axes. 0: no such axis. */
 static int64_t stride_of(const ds_bound_mesh *mesh, const char *axis) {
     const char *at = strstr(mesh->order, axis);
     int64_t stride = 1;
@@ -122,7 +121,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The group over two axes that begins with device `first`, in the mesh's order. */
+/* Lists the group over two axes that begins with device `first`, in ascending order. */
 static void list_group(ds_bound_machine *m, uint32_t first, int64_t n, int64_t n_stride, int64_t k,
                        int64_t k_stride) {
     for (int64_t i = 0; i < n * k; i++)
@@ -137,7 +136,7 @@ static uint64_t place_of(ds_bound_machine *m, uint32_t n) {
     return ds_hash_bytes(m->place, n * sizeof *m->place) | 1;
 }
 
-/* Groups that look alike are one. */
+/* Groups with the same canonical place count once. */
 static const looks *find_looks(ds_bound_machine *m, const ds_bound_mesh *mesh) {
     int64_t dp = stride_of(mesh, "dp"), tp = stride_of(mesh, "tp"), cp = stride_of(mesh, "cp");
     int64_t pp = stride_of(mesh, "pp");
@@ -190,7 +189,7 @@ static int64_t cost_alone(ds_bound_machine *m, ds_opcode op, const uint32_t *dev
     return cost_with(m, op, devices, n, UINT32_MAX, bytes);
 }
 
-/* Of devices and their hosts, lists of two, one of each kind is looked at. */
+/* Costs one pair of a device and its host of each kind; the fastest pair counts. */
 static void look_at_hosts(ds_bound_machine *m) {
     enum { MUCH = 1 << 30 };
     uint32_t n = ds_topo_n_devices(m->topo), *host = ds_xcalloc(n, sizeof *host);

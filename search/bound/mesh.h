@@ -1,6 +1,6 @@
-/* Where a strategy's devices lie on a topology, as far as lower bounds look at it.
+/* The place of a strategy's devices on a topology, as far as lower bounds need it.
  *
- * One of these belongs to a topology; what it is asked for once it keeps. */
+ * A ds_bound_machine belongs to one topology and keeps every answer. */
 #ifndef DS_SEARCH_BOUND_MESH_H
 #define DS_SEARCH_BOUND_MESH_H
 
@@ -9,8 +9,8 @@
 
 typedef struct ds_bound_machine ds_bound_machine;
 
-/* The topology of the scenario of a bound unit; NULL: its devices are of several kinds, or are
- * degraded, or it cannot be built. O(vertices + links). */
+/* The topology of the scenario of a bound unit; NULL: devices of several kinds, something degraded,
+ * or a topology that cannot be built. O(vertices + links). */
 ds_bound_machine *ds_bound_machine_new(const ds_binding *binding, const ds_profiles *profiles);
 void ds_bound_machine_free(ds_bound_machine *machine);
 int64_t ds_bound_machine_capacity(const ds_bound_machine *machine); /* of a device; 0: not known */
@@ -23,29 +23,28 @@ typedef struct ds_bound_mesh {
     const char *order; /* interned */
 } ds_bound_mesh;
 
-/* The least that a transfer over tp and cp takes alone in any group, by whichever algorithm is
- * fastest. Groups that are images of each other under automorphisms of the topology are looked at
- * once; 0 if there are too many others. O(devices) once. */
+/* The least time that a transfer over tp and cp takes alone in any group, by the fastest algorithm.
+ * Groups that are images of each other under automorphisms of the topology count once; 0 if too
+ * many groups differ. O(devices) once. */
 int64_t ds_bound_mesh_transfer_ps(ds_bound_machine *machine, const ds_bound_mesh *mesh,
                                   ds_opcode op, int64_t bytes);
-/* A number for what the groups look like; 0: it is not known. */
+/* A key of the groups over tp and cp by their places on the topology; 0: not known. */
 uint64_t ds_bound_mesh_group(ds_bound_machine *machine, const ds_bound_mesh *mesh);
 
-/* Seconds a byte from a device to its host, or back, where that is fastest; 0: not known. */
+/* Seconds a byte from a device to its host, or back, for the fastest pair; 0: not known. */
 double ds_bound_machine_host_per_byte(ds_bound_machine *machine, bool back);
 
-/* Seconds a byte of what the first replicas reduce, or gather, over dp (and cp), by whichever
- * algorithm is fastest for `most` bytes; smaller ones take no less a byte. 0 where it is alone.
- * O(dp·cp) once. */
+/* Seconds a byte for the first replicas to reduce or gather over dp and cp, by the fastest
+ * algorithm for `most` bytes; fewer bytes take no less a byte. 0 for one replica. O(dp·cp) once. */
 double ds_bound_mesh_per_byte(ds_bound_machine *machine, const ds_bound_mesh *mesh, ds_opcode op,
                               int64_t most);
 
-/* sends[s]: what so many bytes take from the first device of stage 0 to that of stage 1, from there
- * on, and so to stage s; sends[pp + s]: the same way back. O(pp) once. */
+/* sends[s]: the time of `bytes` from stage 0 by way of each stage to stage s, between the stages'
+ * first devices; sends[pp + s]: the same way back. O(pp) once. */
 const int64_t *ds_bound_mesh_sends(ds_bound_machine *machine, const ds_bound_mesh *mesh,
                                    int64_t bytes);
 
-/* What so many bytes take from the first device of the first stage to that of the last one. */
+/* The time of `bytes` from the first device of the first stage to that of the last stage. */
 int64_t ds_bound_mesh_across_ps(ds_bound_machine *machine, const ds_bound_mesh *mesh,
                                 int64_t bytes);
 

@@ -1,10 +1,10 @@
-/* From prefixes of the odometer to what is known of them.
+/* From prefixes of the odometer to regions.
  *
- * Two questions. Which knobs of the strategy are known: each is a dimension, an expression with a
- * level (search/space/names.c), or constant. And which dimensions the model depends on: those that
- * are knobs outside of the strategy, and those from which params follow that a function mentions,
- * or the scenario outside of its strategy. Their values, and those of the knobs that change a
- * layer, are the key under which layers are found again. */
+ * Which knobs of the strategy are known? A knob is a dimension, an expression with a level
+ * (search/space/names.c), or constant. Which dimensions does the model depend on? On dimensions
+ * that are knobs outside of the strategy, and on dimensions from which params follow that a
+ * function, or the scenario outside of its strategy, mentions. The values of these dimensions and
+ * of the knobs that change a layer are the key under which layers are kept. */
 #include "search/bound/bounds.h"
 
 #include "ir/base/map.h"
@@ -28,16 +28,16 @@ enum {
 
 typedef struct knob {
     const ds_knob *line;
-    const ds_attr *attr; /* NULL: the scenario does not say it */
-    uint32_t dim;        /* UINT32_MAX: it does not vary by itself */
+    const ds_attr *attr; /* NULL: the scenario does not set the knob */
+    uint32_t dim;        /* UINT32_MAX: the knob is no dimension */
     ds_level level;
 } knob;
 
-/* Some 2 MB each for a transformer; the space of gpt3-175b-4096.dir has 132 kinds. */
+/* A small step takes some 2 MB for a transformer; the space of gpt3-175b-4096.dir has 132 kinds. */
 enum { KEPT_SMALLS = 160 };
 
 typedef struct kept_small {
-    uint64_t key; /* that of layers, without parts */
+    uint64_t key; /* the key of layers, without parts */
     ds_bound_small *small;
 } kept_small;
 
@@ -48,17 +48,17 @@ struct ds_bounds {
     knob knobs[N_KNOBS];
     bool *shapes; /* per dimension: the model, its training or the topology depend on it */
     bool *places; /* … the topology */
-    bool *marks;  /* whichever of these is being found */
+    bool *marks;  /* shapes or places, while either is found */
     ds_level shaped, placed;
     bool refused;
-    ds_map layers;                  /* key → ds_bound_layers, or 0: there are none */
-    kept_small smalls[KEPT_SMALLS]; /* open ones; the next one takes the place at `oldest` */
+    ds_map layers;                  /* key → ds_bound_layers, or 0: no layers */
+    kept_small smalls[KEPT_SMALLS]; /* open small steps; the next one replaces `oldest` */
     uint32_t oldest;
-    ds_map machines;                    /* key → index */
-    DS_VEC(ds_bound_machine *) grounds; /* NULL: not of a kind that is known */
+    ds_map machine_at;                   /* key → index */
+    DS_VEC(ds_bound_machine *) machines; /* NULL: a topology without bounds */
     ds_plan_ground *ground;
     ds_candidate candidate;
-    ds_choice *set; /* what the space's frame of regions holds: the first n_set dimensions */
+    ds_choice *set; /* the first n_set dimensions, as the space's frame of regions has them */
     uint32_t n_set;
 };
 
@@ -82,7 +82,7 @@ static void mark_param(ds_bounds *b, uint32_t module, uint32_t param, uint32_t d
     }
 }
 
-/* Chains are short; one that is not counts as depending on everything. */
+/* Chains are short; a chain beyond MAX_DEPTH counts as depending on every dimension. */
 static void mark_expr(ds_bounds *b, ds_expr e, uint32_t depth) {
     enum { MAX_DEPTH = 200 };
     if (!DS_HAS_EXPR(e)) return;
@@ -115,13 +115,13 @@ static void mark_leaf(void *context, const ds_expr_node *leaf) {
     uint32_t module = (uint32_t)((uint64_t)leaf->i >> 32), param = (uint32_t)leaf->i;
     ds_level level;
     if (leaf->kind != DS_EXPR_PARAM || m->status != DS_OK) return;
-    ds_expr e = param_expr(m->b->space->unit, module, param); /* leaf is no longer there */
+    ds_expr e = param_expr(m->b->space->unit, module, param); /* may move *leaf */
     m->status = ds_space_level(m->b->space, e, DS_NOWHERE, &level, m->err);
     if (m->status == DS_OK) mark_param(m->b, module, param, 0);
 }
 
-/* Marks what the params are made from that functions mention, and the scenario but for its
- * strategy. */
+/* Marks the dimensions from which those params follow that functions mention, or the scenario
+ * outside of its strategy. */
 static ds_status mark_model(ds_bounds *b, ds_error *err) {
     ds_unit *unit = b->space->unit;
     const ds_scenario *scenario = ds_unit_scenario(unit);
@@ -190,7 +190,7 @@ static ds_status find_knobs(ds_bounds *b, ds_error *err) {
     return DS_OK;
 }
 
-/* The value where it is known and one number or word; kind is 0xff where it is not. */
+/* The kind of a value that is not known, or is not one number or word. */
 enum { UNKNOWN = 0xff };
 
 static ds_num num_of_attr(const ds_bounds *b, const ds_knob *line, const ds_attr *attr) {
@@ -225,7 +225,7 @@ static int64_t knob_int(const ds_bounds *b, uint32_t k, const ds_choice *prefix,
                         int64_t unknown) {
     ds_num value = knob_value(b, k, prefix, depth);
     bool counts = value.kind == DS_NUM_INT && value.i >= 0 && value.i <= INT32_MAX;
-    return counts ? value.i : unknown; /* more are refused (ir/strategy/scenario.c) */
+    return counts ? value.i : unknown; /* passes refuse larger values (ir/strategy/scenario.c) */
 }
 
 static const char *knob_text(const ds_bounds *b, uint32_t k, const ds_choice *prefix,
@@ -234,12 +234,12 @@ static const char *knob_text(const ds_bounds *b, uint32_t k, const ds_choice *pr
     return value.kind == DS_NUM_STR && value.s ? value.s : "";
 }
 
-/* Does the scenario say it, or may it? */
+/* Does the scenario set the knob, or does the sweep vary it? */
 static bool is_said(const ds_bounds *b, uint32_t k) {
     return b->knobs[k].attr || b->knobs[k].dim != UINT32_MAX;
 }
 
-/* Bits of all that may be offloaded; *surely if they are known. */
+/* Bits of everything that may be offloaded; *surely if exactly these are. */
 static uint32_t offload_bits(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                              bool *surely) {
     static const char *const words[] = {"activations", "optimizer", "weights"};
@@ -291,7 +291,7 @@ static uint64_t hash_choice(uint64_t hash, const ds_choice *choice) {
                                                     : ds_hash_bytes(v->s, strlen(v->s)));
 }
 
-/* Of these kinds a small step says what each layer does. */
+/* With these kinds of recomputation a small step shows the work of each layer. */
 static bool is_by_layer(const char *recompute) {
     static const char *const kinds[] = {"none", "selective", "full"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -306,8 +306,8 @@ static uint64_t key_of(const ds_bounds *b, const ds_choice *prefix, const char *
     return key;
 }
 
-/* Under the candidate that fill_candidate has made, with an arena of its own for what binding
- * makes. */
+/* The small step under the candidate of fill_candidate. Binding uses an arena of its own, which
+ * ends here. */
 static ds_bound_small *make_small(ds_bounds *b, const ds_bound_sibling *sibling) {
     ds_unit *unit = b->space->unit;
     ds_scenario scenario = *ds_unit_scenario(unit);
@@ -338,9 +338,9 @@ static void keep_small(ds_bounds *b, uint64_t key, ds_bound_small *small) {
     *place = (kept_small){key, small};
 }
 
-/* `key`: of the small step, if it is an open one. Its batch may be counted in more than one sample
- * (batch = 2 * pairs); parts that do not divide that have a step of their own, so that what is
- * known does not depend on what is asked for first. */
+/* `key`: of the small step, if the step is open. An open step's batch may be counted in units of
+ * several samples (batch = 2 * pairs). Parts that do not divide that batch get a step of their own,
+ * so that bounds do not depend on the order of questions. */
 static const ds_bound_layers *make_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                                           const ds_bound_sibling *sibling, uint64_t key) {
     ds_bound_layers *layers = DS_NEW(&b->arena, ds_bound_layers);
@@ -399,17 +399,17 @@ static ds_bound_machine *find_machine(ds_bounds *b, const ds_choice *prefix, uin
     uint64_t key = 0;
     for (uint32_t i = 0; i < b->placed; i++)
         if (b->places[i]) key = hash_choice(ds_hash_mix(key, i), &prefix[i]);
-    const uint64_t *at = ds_map_find(&b->machines, key);
-    if (at) return b->grounds.at[*at];
-    ds_map_put(&b->machines, key, b->grounds.n);
+    const uint64_t *at = ds_map_find(&b->machine_at, key);
+    if (at) return b->machines.at[*at];
+    ds_map_put(&b->machine_at, key, b->machines.n);
     fill_candidate(b, prefix, depth);
-    DS_PUSH(&b->arena, &b->grounds, make_machine(b));
-    return b->grounds.at[b->grounds.n - 1];
+    DS_PUSH(&b->arena, &b->machines, make_machine(b));
+    return b->machines.at[b->machines.n - 1];
 }
 
 /* ---- regions ---- */
 
-/* The frame of regions for the prefix, from the first dimension that differs. */
+/* Sets the space's frame of regions to the prefix, from the first dimension that differs. */
 static ds_status set_frame(ds_bounds *b, const ds_choice *prefix, uint32_t depth, ds_error *err) {
     uint32_t same = 0;
     while (same < depth && same < b->n_set &&
@@ -449,7 +449,7 @@ static bool is_form(const char *schedule) {
     return false;
 }
 
-/* Interleaved schedules of one chunk are those of plain pipelines. */
+/* An interleaved schedule with one chunk a stage is the plain schedule. */
 static void read_chunks(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                         const char *schedule, ds_bound_region *out) {
     int64_t asked = knob_int(b, KNOB_strategy_virtual_stages, prefix, depth, 0);
@@ -463,7 +463,7 @@ static void read_chunks(const ds_bounds *b, const ds_choice *prefix, uint32_t de
     out->named = known && out->chunks > 0 && is_form(schedule);
 }
 
-/* What only whole strategies have. */
+/* Knobs that matter once the rest of the strategy is known. */
 static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                           ds_bound_region *out) {
     const char *schedule = knob_text(b, KNOB_strategy_schedule, prefix, depth);
@@ -493,7 +493,7 @@ static int64_t transfer_ps(void *context, ds_opcode op, int64_t bytes) {
     return ds_bound_mesh_transfer_ps(p->machine, p->mesh, op, bytes);
 }
 
-/* The layers, once the whole strategy is known as far as they go; of bytes alone those without
+/* Adds the layers, once every knob that shapes a layer is known; for bytes alone, layers without
  * transfers, which are the same on every mesh. */
 static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bool bytes,
                        ds_bound_region *out) {
@@ -559,7 +559,7 @@ ds_status ds_bounds_memory(ds_bounds *b, const ds_choice *prefix, uint32_t depth
     return read_region(b, prefix, depth, true, out, err);
 }
 
-/* ---- what there are no bounds of ---- */
+/* ---- sweeps without bounds ---- */
 
 static bool varies(const ds_space *s, const ds_knob *line) {
     for (uint32_t i = 0; i < s->dims.n; i++)
@@ -604,7 +604,7 @@ ds_status ds_bounds_new(const ds_eval_source *source, ds_space *space, ds_bounds
     ds_bounds *b = ds_xcalloc(1, sizeof *b);
     ds_arena_init(&b->arena);
     ds_map_init(&b->layers);
-    ds_map_init(&b->machines);
+    ds_map_init(&b->machine_at);
     b->ground = ds_plan_ground_new();
     b->source = source;
     b->space = space;
@@ -630,11 +630,11 @@ ds_status ds_bounds_new(const ds_eval_source *source, ds_space *space, ds_bounds
 
 void ds_bounds_free(ds_bounds *b) {
     if (!b) return;
-    for (uint32_t i = 0; i < b->grounds.n; i++) ds_bound_machine_free(b->grounds.at[i]);
+    for (uint32_t i = 0; i < b->machines.n; i++) ds_bound_machine_free(b->machines.at[i]);
     ds_plan_ground_free(b->ground);
     for (uint32_t i = 0; i < KEPT_SMALLS; i++) ds_bound_small_free(b->smalls[i].small);
     ds_map_deinit(&b->layers);
-    ds_map_deinit(&b->machines);
+    ds_map_deinit(&b->machine_at);
     ds_arena_deinit(&b->arena);
     free(b);
 }

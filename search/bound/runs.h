@@ -1,8 +1,8 @@
 /* Shared by layers.c and bytes.c; not a public header.
  *
- * Which instances of a small step's plan belong together: those of a microbatch are in nine runs,
- * before the loop, its turns, what stands between the loops of the forward and the backward pass,
- * the turns backwards, what is left. */
+ * Runs group the instances of a small step's plan. A microbatch has nine runs: before the loop,
+ * three turns, between the loops of the forward and the backward pass, three turns backwards, and
+ * the rest. */
 #ifndef DS_SEARCH_BOUND_RUNS_H
 #define DS_SEARCH_BOUND_RUNS_H
 
@@ -10,7 +10,7 @@
 #include "sim/plan/plan.h"
 
 enum { TURNS = DS_BOUND_SMALL_TURNS, MIDDLE = 1, MICROBATCHES = DS_BOUND_SMALL_MICROBATCHES };
-/* Runs: PRE_F, three turns, BETWEEN, three turns, PRE_B; then those behind the microbatches. */
+/* Runs of a microbatch in order: PRE_F, three turns, BETWEEN, three turns, PRE_B. */
 enum {
     PRE_F,
     TURN_F,
@@ -22,26 +22,26 @@ enum {
 };
 
 typedef struct ds_bound_run {
-    uint8_t run; /* NO_RUN: behind the microbatches, or an input */
+    uint8_t run; /* NO_RUN: after the microbatches, or an input */
     uint8_t microbatch;
-    bool middle;  /* behind the microbatches: in a loop's middle turn */
+    bool middle;  /* after the microbatches: in a loop's middle turn */
     bool outside; /* … and in no loop */
 } ds_bound_run;
 
 /* ---- bytes.c ---- */
 
-/* Which buffers the instances of a plan make and read, and of how many bytes. It outlives plan and
- * unit, and is of all sizes of microbatches once these are known. */
+/* The buffers that the instances of a plan make and read, with their bytes. Outlives plan and unit;
+ * serves all sizes of microbatches after ds_bound_buffers_grow. */
 typedef struct ds_bound_buffers ds_bound_buffers;
 
 ds_bound_buffers *ds_bound_buffers_new(const ds_plan *plan, const ds_bound_run *runs);
 void ds_bound_buffers_free(ds_bound_buffers *buffers);
 
-/* Makes buffers of microbatches of one sample those of any size: `two` is the plan for two samples
- * of the same unit. False if they are not of the same instances. O(instances). */
+/* Extends the buffers of microbatches of one sample to any size: `two` is the same unit's plan for
+ * two samples. False if the instances or buffers of both plans do not match. O(instances). */
 bool ds_bound_buffers_grow(ds_bound_buffers *one, const ds_plan *two);
-/* Weights, states, gradients and what is saved, in out->part, for microbatches of that many
- * samples (1 if the buffers are of one size). False: more than 2^63 bytes. O(instances). */
+/* Bytes of weights, states, gradients and saved values, in out->part, for microbatches of `samples`
+ * (1 if the buffers have one size). False: 2^60 bytes or more in all. O(instances). */
 bool ds_bound_buffers_read(const ds_bound_buffers *buffers, int64_t samples, ds_bound_layers *out);
 
 #endif

@@ -1,11 +1,11 @@
-/* How the small step is made.
+/* Making the small step.
  *
- * The bound of the model's loop is a param that nothing else mentions (ir/lang/mentions.h), so that
- * setting it to three leaves all else as it is; its index is mentioned nowhere.
+ * The end of the model's loop must be a param that nothing else mentions (ir/lang/mentions.h), so
+ * that setting the param to three leaves all else as it is; nothing may mention the loop's index.
  *
- * Passes take most of the time. So where the program has the size of a microbatch as a param, and
- * is the same for small and large ones, they run once, for microbatches of one part of the batch
- * each: what is legal for these is for any. */
+ * Passes take most of the time. So where the size of a microbatch is a param of the program, and
+ * the program is the same for small and large microbatches, passes run once, for the smallest
+ * microbatches: whatever is legal for these is legal for any size. */
 #include "search/bound/runs.h"
 
 #include "ir/lang/mentions.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- its scenario ---- */
+/* ---- the scenario of the small step ---- */
 
 static ds_attr word(ds_unit *unit, const char *text) {
     return (ds_attr){.kind = DS_ATTR_WORD, .word = ds_intern(&unit->strings, text)};
@@ -42,8 +42,8 @@ static void set_strategy(ds_unit *unit, const ds_bound_sibling *s) {
     ds_scenario_set(unit, "strategy", "microbatches", number(unit, s->parts));
 }
 
-/* A topology of the sibling's devices alone, put behind those of the root module. The module in
- * which it is written stands at no index of the unit. NULL: the text is not understood. */
+/* A topology of the sibling's devices alone. The unit's list of modules stays as it was, without
+ * the module that the topology is parsed from. NULL: the text does not parse. */
 #define SMALL "bounds__small"
 
 static ds_topology *parse_topology(ds_unit *unit, const ds_bound_sibling *s) {
@@ -63,7 +63,7 @@ static ds_topology *parse_topology(ds_unit *unit, const ds_bound_sibling *s) {
     return status == DS_OK ? module->topologies.at[0] : NULL;
 }
 
-/* The list of topologies is made anew in the arena of the moment. */
+/* Makes the root module's list of topologies anew in the unit's present arena, one longer. */
 static bool add_topology(ds_unit *unit, const ds_bound_sibling *s) {
     ds_module *root = unit->modules.at[0];
     ds_topology *small = parse_topology(unit, s), **old = root->topologies.at;
@@ -92,7 +92,7 @@ static bool verifies(const ds_binding *binding) {
     return status == DS_OK;
 }
 
-/* The turns of all loops of the step before any pass; the model's own has three for its own. */
+/* The turns of all loops of the step before any pass; the cut loop counts with its full turns. */
 static bool count_turns(const ds_model_step *step, ds_bound_layers *out) {
     ds_env env = ds_binding_env(&step->binding, NULL);
     out->all_turns = out->turns ? out->turns - TURNS : 0;
@@ -117,8 +117,8 @@ static bool reads_parts(const ds_model_step *step) {
     return false;
 }
 
-/* Weights of turns are families of the step. False if some weight is split over replicas by hand:
- * then what a device has of it is not known here. */
+/* The weights of a turn, which are families of the step. False if some weight is split over
+ * replicas by hand: the weight's bytes on a device are not known then. */
 static bool read_weights(const ds_model_step *step, int64_t tp, ds_bound_layers *out) {
     ds_env env = ds_binding_env(&step->binding, NULL);
     for (uint32_t i = 0; i < step->weights.n; i++) {
@@ -143,7 +143,7 @@ static bool read_weights(const ds_model_step *step, int64_t tp, ds_bound_layers 
     return true;
 }
 
-/* As it is lowered with so many microbatches of one replica; NULL: it is not, or does not train. */
+/* The step lowered with `parts` microbatches on one replica; NULL: an error, or no training. */
 static ds_model_step *lower(const ds_binding *binding, int64_t parts) {
     ds_model_step *step;
     ds_scenario_set(binding->unit, "strategy", "microbatches", number(binding->unit, parts));
@@ -161,7 +161,7 @@ static bool run_to(ds_model_step *step, ds_pass_id last) {
 
 /* ---- all sizes at once ---- */
 
-/* Of the functions. */
+/* A hash of the printed program without its params. */
 static uint64_t hash_program(const ds_model_step *step) {
     static const char param[] = "param ";
     uint64_t hash = 0;
@@ -178,7 +178,7 @@ static uint64_t hash_program(const ds_model_step *step) {
     return hash;
 }
 
-/* Microbatches of so many samples from now on, whatever passes bind anew. */
+/* Sets the size of microbatches, also for passes that bind anew. */
 static bool set_samples(ds_model_step *step, int64_t samples) {
     ds_module *module = step->unit->modules.at[0];
     for (uint32_t i = 0; i < module->params.n; i++)
@@ -187,9 +187,9 @@ static bool set_samples(ds_model_step *step, int64_t samples) {
     return ds_bind(step->unit, NULL, 0, &step->binding, NULL) == DS_OK;
 }
 
-/* Is the program, as it is split over devices, the same for the largest microbatches as for those
- * of `step`, the smallest? What it costs to split an op one way or another grows with their size at
- * most, so what is cheapest at both ends is between them. One device has nothing to split. */
+/* Is the sharded program the same for the largest microbatches as for those of `step`, the
+ * smallest? The cost of each way to split an op grows with the size at most, so a way that is
+ * cheapest at both ends is cheapest between. One device has nothing to split. */
 static bool is_any_size(const ds_bound_sibling *s, ds_model_step *step) {
     int64_t parts = 2;
     while (parts <= step->batch / parts && step->batch % parts) parts++;
@@ -205,7 +205,7 @@ static bool is_any_size(const ds_bound_sibling *s, ds_model_step *step) {
 
 /* ---- bytes of all sizes ---- */
 
-/* How an expression grows with a param: 0 not at all, 1 evenly, 2 otherwise, or perhaps. */
+/* How an expression grows with a param: 0 not at all, 1 evenly, 2 otherwise or not known. */
 static int growth(const ds_module *module, ds_expr e, const char *param) {
     if (!DS_HAS_EXPR(e)) return 0;
     const ds_expr_node *node = ds_expr_at(&module->unit->exprs, e);
@@ -222,8 +222,8 @@ static int growth(const ds_module *module, ds_expr e, const char *param) {
     return a || b ? 2 : 0;
 }
 
-/* Dims, one of which may grow, of whole bytes, that are divided evenly: then so do the bytes of a
- * part, if its size is whole for one sample and for two. */
+/* Do the bytes of a device's part grow evenly? True if at most one dim grows, elements are whole
+ * bytes and splits are even, provided that the part is whole for one sample and for two. */
 static bool type_grows_evenly(const ds_module *module, const ds_type *type, const char *param) {
     int sum = 0;
     for (uint32_t d = 0; d < type->rank; d++) {
@@ -266,9 +266,9 @@ static bool step_grows_evenly(const ds_model_step *step) {
 
 /* ---- together ---- */
 
-/* All passes; `step` is freed. */
-static bool finish(const ds_bound_sibling *s, ds_model_step *step, bool open,
-                   ds_bound_small *small) {
+/* Runs all passes and fills `small`; frees `step`. */
+static bool fill_small(const ds_bound_sibling *s, ds_model_step *step, bool open,
+                       ds_bound_small *small) {
     small->known.n_weights = 0;
     bool ok = count_turns(step, &small->known);
     if (ok) small->known.reads_parts = reads_parts(step);
@@ -286,7 +286,8 @@ static bool finish(const ds_bound_sibling *s, ds_model_step *step, bool open,
     return ok;
 }
 
-/* Open if that goes, whatever size is asked for first; else of that size. */
+/* An open step if possible, so that the size asked for first does not matter; else one of that
+ * size. */
 static bool make_step(const ds_binding *binding, const ds_bound_sibling *s, ds_bound_small *small) {
     ds_model_step *step = lower(binding, s->parts);
     if (step && step->microbatch) {
@@ -294,10 +295,10 @@ static bool make_step(const ds_binding *binding, const ds_bound_sibling *s, ds_b
             ds_model_step_free(step);
             return false;
         }
-        if (finish(s, step, true, small)) return true;
+        if (fill_small(s, step, true, small)) return true;
         step = lower(binding, s->parts);
     }
-    return step && finish(s, step, false, small);
+    return step && fill_small(s, step, false, small);
 }
 
 static bool make_small(ds_unit *unit, const ds_setting *settings, uint32_t n_settings,

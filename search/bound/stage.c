@@ -1,4 +1,4 @@
-/* What each stage does and holds: what the bounds are put together from. */
+/* The work and the memory of each stage, from which the bounds are computed. */
 #include "search/bound/bounds.h"
 
 #include "ir/strategy/strategy.h"
@@ -18,21 +18,21 @@ bool ds_bound_is_placed(const ds_bound_region *r) {
     return r->form != DS_BOUND_ANY && r->even && r->layers->turns >= r->pp * r->chunks;
 }
 
-/* What is left over goes to the chunks in the middle (ir/passes/stage/cut.c). */
+/* Turns that are left over go to the chunks in the middle (ir/passes/stage/cut.c). */
 static int64_t turns_of(const ds_bound_region *r, int64_t chunk) {
     int64_t n = r->layers->turns, chunks = r->pp * r->chunks;
     int64_t rest = n % chunks, middle = (chunks - rest) / 2;
     return n / chunks + (chunk >= middle && chunk < middle + rest);
 }
 
-/* Over all chunks of the stage. */
+/* The turns of all chunks of the stage. */
 static int64_t stage_turns(const ds_bound_region *r, int64_t stage) {
     int64_t n = 0;
     for (int64_t c = stage; c < r->pp * r->chunks; c += r->pp) n += turns_of(r, c);
     return n;
 }
 
-/* Of so much before the loop, in each turn, behind it. */
+/* The stage's sum of `each`: an amount before the loop, in each turn, after the loop. */
 static int64_t of_stage(const ds_bound_region *r, int64_t stage, const int64_t each[3]) {
     int64_t sum = each[DS_BOUND_TURN] * stage_turns(r, stage);
     if (stage == 0) sum += each[DS_BOUND_PRE];
@@ -41,7 +41,7 @@ static int64_t of_stage(const ds_bound_region *r, int64_t stage, const int64_t e
 
 /* ---- between stages ---- */
 
-/* ds_bound_mesh_sends of what goes from stage to stage; NULL: not known. */
+/* ds_bound_mesh_sends for the bytes that go from stage to stage; NULL: not known. */
 static const int64_t *find_sends(const ds_bound_region *r) {
     const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
     int64_t bytes = r->layers->carried_bytes;
@@ -54,7 +54,7 @@ static void read_sends(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     int64_t all = r->microbatches * r->chunks, both = 0;
     if (!there) return;
     double most = (double)there[r->pp - 1] + (double)back[r->pp - 1];
-    if (most * (double)(all + 1) >= 0x1p60) return; /* no bound is better than one beyond int64 */
+    if (most * (double)(all + 1) >= 0x1p60) return; /* beyond int64: no bound */
     out->there_ps = there[stage];
     out->back_ps = back[stage];
     if (stage > 0) {
@@ -63,19 +63,19 @@ static void read_sends(const ds_bound_region *r, int64_t stage, ds_bound_stage *
         both += once + back[stage] - back[stage - 1];
     }
     if (stage < r->pp - 1) both += there[stage + 1] - there[stage] + back[stage + 1] - back[stage];
-    /* all that it sends and receives, but for the first of each kind */
+    /* all sends and receives of the stage but the first of each kind */
     if (r->blocking) out->items_ps += (all - 1) * both;
     if (r->batched) out->shards_s = larger(out->shards_s, (double)((all - 1) * both) * 1e-12);
 }
 
-/* The small step has the gradient of a weight that is read before the loop and behind it once: it
- * is made behind it, and complete with what comes before. */
+/* The small step has one gradient of a weight that is read before and after the loop: POST makes
+ * the gradient, PRE completes the gradient. */
 static int64_t tied_bytes(const ds_bound_region *r) {
     return least(r->layers->tied_bytes, r->layers->part[DS_BOUND_POST].gradient_bytes);
 }
 
-/* Of a weight that the first and the last stage read, they have a gradient each: one goes to where
- * the other one is, at least. */
+/* The first and the last stage have a gradient each of a weight that both read. At least one of the
+ * two gradients travels to the other stage. */
 static double tie_s(const ds_bound_region *r) {
     const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
     if (!r->machine || !r->order || r->pp == 1 || r->zero != 0) return 0;
@@ -93,13 +93,13 @@ static bool is_split(const ds_bound_region *r) {
     return r->form == DS_BOUND_ZB_H1 || r->form == DS_BOUND_ZB_H2;
 }
 
-/* Do later microbatches add up whole gradients? With ZeRO 2 and 3 they have parts of them. */
+/* Do later microbatches add up whole gradients? With ZeRO 2 and 3 they add up parts. */
 static int adds_up(const ds_bound_region *r) {
     return r->microbatches > 1 && (r->zero == 0 || r->zero == 1);
 }
 
-/* A part's backward pass. With stages, what comes before the loop is left out: weights that are
- * read behind it too have gradients of their own then, which are added up elsewhere. */
+/* A part's backward pass. With several stages PRE is left out: a weight that is also read after the
+ * loop then has two gradients, which are added up elsewhere. */
 static ds_bound_path backward_of(const ds_bound_region *r, int place, int k) {
     ds_bound_path path = r->layers->part[place].backward[k];
     if (place == DS_BOUND_PRE && r->pp > 1) return (ds_bound_path){0};
@@ -107,7 +107,7 @@ static ds_bound_path backward_of(const ds_bound_region *r, int place, int k) {
     return path;
 }
 
-/* All microbatches of a part. */
+/* The time of all microbatches in a part. */
 static int64_t all_ps(const ds_bound_region *r, int place) {
     int64_t first = backward_of(r, place, 0).span_ps;
     int64_t next = backward_of(r, place, adds_up(r)).span_ps;
@@ -126,7 +126,7 @@ int64_t ds_bound_computation_ps(const ds_bound_region *r) {
     return sum;
 }
 
-/* n turns one after the other, from what comes in to what goes out. */
+/* n turns one after the other, from the input of the first to the output of the last. */
 static int64_t passage_ps(const ds_bound_path *p, int64_t n) {
     return n == 1 ? p->through_ps : p->in_ps + (n - 2) * p->span_ps + p->out_ps;
 }
@@ -143,7 +143,7 @@ static void read_items(const ds_bound_region *r, int64_t stage, ds_bound_stage *
 
 /* ---- hosts ---- */
 
-/* What a turn gets from its host and sends there. */
+/* The transfers of a turn from and to its host. */
 typedef struct hosted {
     double weights_s, saved_s, sent_s;
 } hosted;
@@ -163,8 +163,8 @@ static hosted find_hosted(const ds_bound_region *r) {
     return out;
 }
 
-/* A turn is reloaded once that `prefetch` turns before it begins, which is when its item does at
- * the soonest, but for the first ones; and it begins once the one before these has been offloaded
+/* A turn's reload begins with the turn that is `prefetch` turns earlier, so all reloads but those
+ * of the first turns fall within the item. A turn begins after the offload of the turn before these
  * (ir/passes/overlap/overlap.c, overlap/host.c). The last turn's activations may stay. */
 static int64_t at_least_ps(int64_t path_ps, int64_t turns, double each_s, double but_one_s) {
     double wait_s = turns > 0 ? (double)turns * each_s + (double)(turns - 1) * but_one_s : 0;
@@ -174,12 +174,13 @@ static int64_t at_least_ps(int64_t path_ps, int64_t turns, double each_s, double
 
 /* ---- from stage to stage ---- */
 
-/* Items of a chunk from what comes in to what goes out, forwards and backwards. */
+/* Items of a chunk from input to output, forwards and backwards. */
 typedef struct passage {
     int64_t forward_ps, backward_ps;
 } passage;
 
-/* Where gradients of weights are apart, it is not known how those of inputs go their way. */
+/* Where gradients of weights are apart, the path of input gradients is unknown: backward_ps is
+ * 0. */
 static passage passage_of(const ds_bound_region *r, int64_t chunk) {
     const ds_bound_part *p = r->layers->part;
     const ds_bound_path *f = &p[DS_BOUND_TURN].forward;
@@ -217,8 +218,8 @@ static void read_passage(const ds_bound_region *r, int64_t stage, ds_bound_stage
     out->return_ps = out->forward_ps + behind + out->backward_ps;
 }
 
-/* Sends of one item to the next stage and back, from the first chunk to the last one. From the last
- * stage to the first one it is known where there are two. */
+/* Sends of one item through all chunks and back. The send from the last stage to the first, from
+ * chunk to chunk, is known for two stages only. */
 static int64_t ways_ps(const ds_bound_region *r) {
     const int64_t *there = find_sends(r), *back = there ? there + r->pp : NULL;
     if (!there) return 0;
@@ -226,8 +227,8 @@ static int64_t ways_ps(const ds_bound_region *r) {
     return r->chunks * once + (r->pp == 2 ? (r->chunks - 1) * once : 0);
 }
 
-/* One microbatch is the last on chunk 0: forwards, behind m − 1 others; or one is the first there
- * backwards. */
+/* One microbatch is the last on chunk 0 forwards, after m − 1 others; one microbatch is the first
+ * on chunk 0 backwards, before m − 1 others. */
 static int64_t chain_ps(const ds_bound_region *r) {
     const ds_bound_part *p = r->layers->part;
     int64_t n = turns_of(r, 0), sum = ways_ps(r) + backward_of(r, DS_BOUND_POST, 0).through_ps;
@@ -245,14 +246,14 @@ static int64_t chain_ps(const ds_bound_region *r) {
 
 static double seconds_of(const ds_bound_region *r, ds_opcode op, int64_t bytes) {
     const ds_bound_mesh mesh = {r->dp, r->tp, r->pp, r->cp, r->order};
-    int64_t size = 1; /* few different ones */
+    int64_t size = 1; /* powers of two, so that the mesh keeps few answers */
     while (size < bytes) size *= 2;
     bool alone = r->cp > 1 && !r->layers->reads_parts; /* replicas over cp all do the same */
     if (!r->machine || !r->order || r->dp * r->cp < 2 || !bytes || alone) return 0;
     return (double)bytes * ds_bound_mesh_per_byte(r->machine, &mesh, op, size);
 }
 
-/* Bytes of a turn's weights that dp shares out for certain. */
+/* Bytes of a turn's weights that ZeRO shards over dp for certain. */
 static int64_t shared_bytes(const ds_bound_region *r) {
     int64_t bytes = 0;
     if (r->cp > 1) return 0;
@@ -266,8 +267,8 @@ static int64_t shared_bytes(const ds_bound_region *r) {
     return bytes;
 }
 
-/* What stands before the loop has its gradients at the end of the last item of stage 0, but for
- * what it does backwards itself. */
+/* Traffic after the items of stage 0 for gradients of PRE, which are complete in the last item;
+ * PRE's own backward pass may hide part of the traffic. */
 static double first_s(const ds_bound_region *r, int64_t gradients) {
     double reduce = seconds_of(r, DS_OP_ALL_REDUCE, gradients), scatter = reduce;
     int64_t meanwhile = backward_of(r, DS_BOUND_PRE, adds_up(r)).span_ps;
@@ -278,7 +279,7 @@ static double first_s(const ds_bound_region *r, int64_t gradients) {
 
 static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
     const ds_bound_part *p = r->layers->part;
-    int64_t tied = tied_bytes(r), here = r->pp > 1 ? tied : 0; /* then both ends have one */
+    int64_t tied = tied_bytes(r), here = r->pp > 1 ? tied : 0; /* one at each end */
     const int64_t each[] = {least(p[0].gradient_bytes + tied, p[0].weight_bytes),
                             least(p[1].gradient_bytes, p[1].weight_bytes),
                             least(p[2].gradient_bytes - tied + here, p[2].weight_bytes + here)};
@@ -301,10 +302,10 @@ static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage
     if (r->zero == 3) return;
     if (gather > out->end_s) out->end_s = gather;
     if (stage == 0 && first_s(r, each[0]) > out->end_s) out->end_s = first_s(r, each[0]);
-    /* Late ones of one chunk begin with those of the first turn, whose backward pass is the last.
-     * Chunks go from the last to the first, so those of several may begin sooner; but not with
-     * zero = 1, where what is gathered waits for the first update, and stands before the second
-     * thing to be reduced. */
+    /* Late reductions of one chunk begin with the gradients of the first turn, whose backward pass
+     * is the last. Chunks run backwards from the last to the first, so reductions of several chunks
+     * may begin sooner; but not with zero = 1, where the first gathering waits for the first
+     * update, and comes before the second reduction. */
     int64_t meanwhile = p[DS_BOUND_TURN].backward[adds_up(r)].span_ps;
     if (stage == 0) meanwhile += p[DS_BOUND_PRE].backward[adds_up(r)].span_ps;
     double late = gather + out->reduce_s - (double)meanwhile * 1e-12;
@@ -335,7 +336,7 @@ static void read_host(const ds_bound_region *r, int64_t stage, ds_bound_stage *o
 
 /* ---- memory ---- */
 
-/* Of stages that have who knows what, the average. */
+/* of_stage where the turns of each stage are known, else the average over all stages. */
 static int64_t of_some(const ds_bound_region *r, int64_t stage, const int64_t each[3]) {
     if (ds_bound_is_placed(r)) return of_stage(r, stage, each);
     return (each[0] + each[1] * r->layers->turns + each[2]) / r->pp;

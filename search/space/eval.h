@@ -78,8 +78,9 @@ uint64_t ds_eval_content(const ds_unit *unit, const ds_profiles *profiles);
 /* A hash of what `distsim run` runs under a binding: content, params and scenario. */
 uint64_t ds_eval_hash(const ds_binding *binding, uint64_t content);
 
-/* Simulates each candidate from the start, as `distsim run --set …` does; costs are fitted ones
- * where the scenario does not say (SEMANTICS S8). Errors: those of loading and verifying. */
+/* Gives each candidate the result of `distsim run --set …`, simulated or composed (sim/compose);
+ * costs are fitted where the scenario names none (SEMANTICS S8). Errors: those of loading and
+ * verifying. */
 ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds_error *err);
 
 /* Simulates a candidate as `distsim run --unfold` does, with nothing that other candidates have
