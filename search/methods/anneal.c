@@ -1,8 +1,7 @@
 /* Chains that wander from candidate to candidate.
  *
- * All chains ask for one candidate a round; a step to one that is known already is taken at once,
- * without asking. What is drawn is a function of (seed, chain, step), so it depends on results
- * alone. */
+ * All chains ask for one candidate a round; a step to a known candidate is decided at once, without
+ * asking. A draw is a function of (seed, chain, step), so the search depends on results alone. */
 #include "search/methods/anneal.h"
 
 #include "ir/base/rng.h"
@@ -13,7 +12,7 @@
 
 enum {
     N_CHAINS = 16,
-    MAX_KNOWN = 200, /* steps of a round to candidates that are known */
+    MAX_KNOWN = 200, /* steps of a round to known candidates */
     LEAST = 64       /* candidates before mcmc may end */
 };
 
@@ -42,8 +41,8 @@ static uint64_t draw(const anneal *a, uint32_t c, uint64_t what) {
     return ds_rng_at(a->seed, c, a->chains[c].steps, what);
 }
 
-/* Sums, products and quotients alone give the same bits everywhere; exp does not. This is 2^x to
- * 1e-7 by its Taylor series on [0, 1). */
+/* 2^x to 1e-7 by its Taylor series on [0, 1): sums, products and quotients give the same bits
+ * everywhere, exp does not. */
 static double power_of_two(double x) {
     double whole = floor(x), y = (x - whole) * 0.69314718055994531, term = 1, sum = 1;
     for (int i = 1; i < 12; i++) {
@@ -76,7 +75,7 @@ static void decide(anneal *a, uint32_t index, uint32_t to) {
     c->steps++;
 }
 
-/* The neighbour that the chain's next step leads to, UINT32_MAX if it leads nowhere. */
+/* The neighbour that the chain's next step leads to; UINT32_MAX: no neighbour. */
 static ds_status propose(anneal *a, uint32_t index, uint32_t *out, ds_error *err) {
     const ds_choice *from = a->memos.all.at[a->chains[index].at].at;
     uint32_t dim = (uint32_t)(draw(a, index, DRAW_DIM) % a->n_dims), n, others = 0;
@@ -116,7 +115,7 @@ static ds_status walk(anneal *a, uint32_t index, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status begin(anneal *a, ds_error *err) {
+static ds_status begin_chains(anneal *a, ds_error *err) {
     a->begun = true;
     for (uint32_t i = 0; i < N_CHAINS; i++) {
         bool found;
@@ -130,7 +129,7 @@ static ds_status begin(anneal *a, ds_error *err) {
 }
 
 static ds_status make_round(anneal *a, ds_error *err) {
-    if (!a->begun) return begin(a, err);
+    if (!a->begun) return begin_chains(a, err);
     uint32_t n = a->memos.all.n, best = a->memos.best_at;
     bool stuck = a->mcmc && n >= LEAST && best != UINT32_MAX && n - best > n / 2;
     for (uint32_t i = 0; i < N_CHAINS; i++) {

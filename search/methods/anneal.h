@@ -5,16 +5,16 @@
 #include "search/methods/method.h"
 
 /* 16 chains of candidates, by the first objective. A step draws a dimension and another value for
- * it; dimensions after it keep their values where conditions allow. A better candidate is taken, a
- * worse one with probability exp(−(its score − the present one's) / (T · scale)), scale being the
- * score with which the chain began.
- *   anneal  T falls from 0.5 to 0.001, by the same factor each step, over `n` candidates; this is
- *           what gsl_siman_solve does (GSL manual, "Simulated Annealing"), for results that come a
- *           round at a time
+ * that dimension; later dimensions keep their values where conditions allow. A better candidate is
+ * taken, a worse candidate with probability exp(−(score − present score) / (T · scale)), where
+ * scale is the first score of the chain.
+ *   anneal  T falls from 0.5 to 0.001, by the same factor each step, over `n` candidates, as in
+ *           gsl_siman_solve (GSL manual, "Simulated Annealing"), for results that come a round at a
+ *           time
  *   mcmc    T = 0.05 throughout: FlexFlow's rule min(1, exp(β (cost − cost*))) (Jia, Zaharia,
- * Aiken, MLSys 2019, arXiv:1807.05358, section 6), which ends when half of the search has brought
- *           nothing. assumed: β = 20 / scale, since the paper gives none
- * Everything that is drawn follows from `seed`. `n`: how many candidates there will be. */
+ *           Aiken, MLSys 2019, arXiv:1807.05358, section 6), which ends when half of the search has
+ *           brought nothing. assumed: β = 20 / scale, since the paper gives none
+ * All draws follow from `seed`. `n`: the number of candidates to come. */
 ds_method *ds_anneal_new(ds_space *space, uint64_t seed, bool mcmc, uint64_t n);
 
 #endif

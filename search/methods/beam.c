@@ -1,13 +1,13 @@
 /* Beam search.
  *
- * A pass begins with the empty prefix, once for each of the `width` best candidates known, and sets
- * one dimension a stage. Each prefix in the beam has a candidate that begins with it. A child that
- * agrees with that candidate has it too; for any other child a candidate is made that begins with
- * it and agrees with the parent's in all that conditions allow, and that one is simulated. So a
+ * A pass begins with the empty prefix, once for each of the `width` best known candidates, and sets
+ * one dimension a stage. Each prefix in the beam has an example, a candidate that begins with the
+ * prefix. A child that agrees with its parent's example has the same example. Any other child gets
+ * a new example, which agrees with the parent's wherever conditions allow, and is simulated. So a
  * stage asks "what if this knob were another one", for `width` different answers to the knobs
- * before. Two rules keep the beam from being one candidate sixteen times: the best prefix of each
- * answer stays, as it may need another answer to a later knob before it is good, and of prefixes
- * that are worth the same one stays, as mostly they differ in a knob that changes nothing there.
+ * before. Two rules keep the beam from being one candidate sixteen times. The best prefix of each
+ * answer stays, since an answer may need another answer to a later knob to be good. Of prefixes
+ * with equal scores one stays, since mostly such prefixes differ in a knob without effect.
  *
  * The first pass begins with the best of a few random candidates. */
 #include "search/methods/beam.h"
@@ -21,11 +21,11 @@ enum { DEFAULT_WIDTH = 16, MAX_PASSES = 8, DRAWS = 4 /* for each prefix, at the 
 
 typedef struct prefix {
     ds_choice *at;    /* the first `depth` of a pass count */
-    uint32_t example; /* a candidate that begins so */
+    uint32_t example; /* place of a candidate that begins so */
     int64_t bound;
-    double score; /* the example's, once it is known */
+    double score; /* of the example, once known */
     uint32_t place;
-    bool tie, kept; /* as good as the one before; in the beam */
+    bool tie, kept; /* as good as the prefix before; in the beam */
 } prefix;
 
 typedef DS_VEC(prefix) prefixes;
@@ -34,10 +34,10 @@ typedef struct beam {
     ds_method method;
     ds_memos memos;
     ds_space *space;
-    ds_bounds *bounds; /* NULL: none for this objective */
+    ds_bounds *bounds; /* NULL: no bounds for this objective */
     uint64_t seed;
     uint32_t width, n_dims, depth, pass;
-    double best_before; /* the pass */
+    double best_before; /* the best score before the pass */
     prefixes kept, children;
     ds_candidate candidate;
     bool ended;
@@ -105,7 +105,7 @@ static ds_status ask_children(beam *b, ds_error *err) {
     return status;
 }
 
-/* Best first; of equals the lower bound, then the one that came first. */
+/* Best first; of equals the lower bound first, then the earlier prefix. */
 static int compare(const void *x, const void *y) {
     const prefix *p = x, *q = y;
     if (p->score < q->score || p->score > q->score) return p->score < q->score ? -1 : 1;
@@ -130,7 +130,7 @@ static void keep(beam *b, prefix *p) {
     DS_HPUSH(&b->kept, *p);
 }
 
-/* Has none in the beam this value of the dimension that was set last? */
+/* Does no prefix in the beam have this value of the dimension that was set last? */
 static bool is_new_value(const beam *b, const prefix *p) {
     uint32_t dim = b->depth - 1;
     for (uint32_t i = 0; i < b->kept.n; i++)
@@ -138,8 +138,8 @@ static bool is_new_value(const beam *b, const prefix *p) {
     return true;
 }
 
-/* The best `width` of `all` become the beam: the best of each value, in half of it at most, then
- * those without a tie, then the others. */
+/* The best `width` of `all` become the beam: the best prefix of each value, in at most half of the
+ * beam, then prefixes without a tie, then the others. */
 static void keep_best(beam *b, prefixes *all) {
     sort(b, all);
     b->kept.n = 0;
@@ -206,7 +206,7 @@ static void tell(ds_method *method, const ds_candidate *candidate, const ds_outc
     ds_memos_tell(&((beam *)method)->memos, outcome, accepted);
 }
 
-/* Of a pass; most searches take two or three. */
+/* Most searches take two or three passes. */
 static double progress(const ds_method *method) {
     const beam *b = (const beam *)method;
     if (b->ended || !b->n_dims) return 1;

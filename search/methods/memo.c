@@ -1,4 +1,4 @@
-/* Questions and answers of the methods that learn: what was asked once is not asked again. */
+/* Candidates and scores of the methods that learn: no candidate is asked for twice. */
 #include "search/methods/internal.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* A way through a space: which candidates are evaluated, in which order.
  *
  * The driver (search/driver/sweep.h) asks for candidates and hands them to workers in rounds of
- * DS_ROUND. A method that learns from results has `tell`; it is called for every candidate of a
- * round, in order, before the next round is asked for, so what it does depends on no timing and on
- * no number of workers (SEMANTICS R2). Without `tell` candidates stream. */
+ * DS_ROUND. A method that learns from results has `tell`. The driver calls `tell` for every
+ * candidate of a round, in order, before it asks for the next round, so the method depends neither
+ * on timing nor on the number of workers (SEMANTICS R2). Without `tell` candidates stream. */
 #ifndef DS_SEARCH_METHODS_METHOD_H
 #define DS_SEARCH_METHODS_METHOD_H
 
@@ -13,10 +13,10 @@
 
 typedef struct ds_method ds_method;
 struct ds_method {
-    /* The next candidate, `number` and all; false: no more, or, of one that learns, none before it
-     * has been told of all that it gave. */
+    /* The next candidate, with `number`. *found is false at the end, and where a method that learns
+     * waits to be told of all candidates that it gave. */
     ds_status (*next)(ds_method *method, ds_candidate *candidate, bool *found, ds_error *err);
-    /* May be NULL. `accepted`: it fits and holds all conditions. */
+    /* May be NULL. `accepted`: the candidate fits and holds all conditions. */
     void (*tell)(ds_method *method, const ds_candidate *candidate, const ds_outcome *outcome,
                  bool accepted);
     double (*progress)(const ds_method *method); /* 0 … 1 */
@@ -26,7 +26,7 @@ struct ds_method {
 /* Every candidate, in the odometer's order. */
 ds_method *ds_grid_new(ds_space *space);
 /* Different candidates drawn at random, in the order of the draws; ends when a thousand draws in a
- * row bring nothing new. `n` is how many are wanted, for the progress alone; 0: not known. */
+ * row bring nothing new. `n`: the number wanted, for the progress alone; 0: not known. */
 ds_method *ds_random_new(ds_space *space, uint64_t seed, uint64_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* Different random candidates. What was drawn is remembered by its hash: 16 bytes a candidate. */
+/* Different random candidates. The hash of every draw is kept: 16 bytes a candidate. */
 #include "search/methods/method.h"
 
 #include "ir/base/map.h"
