@@ -1,5 +1,5 @@
-/* The best candidates seen so far: the first few by the first objective, and, with several
- * objectives, the Pareto front: those that no other beats in one without losing in another. */
+/* The best candidates so far: the first few by the first objective, and, with several objectives,
+ * the Pareto front: candidates that no other beats in one objective without losing in another. */
 #ifndef DS_SEARCH_DRIVER_BEST_H
 #define DS_SEARCH_DRIVER_BEST_H
 
@@ -27,9 +27,9 @@ void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candi
                  const ds_outcome *outcome);
 
 /* The results with a .title in ir/strategy/metrics.def, as a line of a table, in the order of a
- * row's columns; of `row` NULL the headings. Prices if the candidates have any. */
+ * row's columns; row NULL: the headings. Prices if the candidates have any. */
 void ds_best_put_line(const ds_best_row *row, bool priced, ds_buf *out);
-/* Tables for a terminal; hashes where there are rows that they lead to. */
+/* Tables for a terminal; `hashes`: with hashes, for sweeps whose rows a hash leads to. */
 void ds_best_print(const ds_best *best, bool hashes, ds_buf *out);
 
 #endif

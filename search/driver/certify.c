@@ -1,6 +1,6 @@
-/* A certificate against the sweep that it speaks of. Regions stand in the order of the odometer, so
- * one walk over the candidates meets them one after the other: each candidate must begin with the
- * values of the present region or of the next one, and a region is never met again. */
+/* Checks a certificate against its sweep. Regions come in the order of the odometer, so one walk
+ * over the candidates meets one region after the other: each candidate must begin with the values
+ * of the present region or of the next region, and no region is met again. */
 #include "search/driver/certify.h"
 
 #include "ir/strategy/strategy.h"
@@ -18,15 +18,15 @@ enum { MAX_CELLS = 64 };
 typedef struct checker {
     ds_arena arena;
     char *at;                                 /* the next line of the certificate */
-    uint64_t line;                            /* that was read last */
-    uint32_t n_cells;                         /* of it */
-    char *cells[MAX_CELLS], *best[MAX_CELLS]; /* its text; the incumbent's values */
+    uint64_t line;                            /* number of the line read last */
+    uint32_t n_cells;                         /* of that line */
+    char *cells[MAX_CELLS], *best[MAX_CELLS]; /* that line's text; the incumbent's values */
     ds_eval_source source;
-    ds_space *space, *other; /* the walk's; that of the tables */
+    ds_space *space, *other; /* for the walk; for the bounds */
     ds_bounds *bounds;
     ds_eval *eval;
     ds_outcome outcome;
-    ds_candidate candidate, met_last; /* the latter begins with the values of the line */
+    ds_candidate candidate, met_last; /* met_last begins with the values of the line */
     uint32_t n_dims;
     double seconds, bytes;          /* the best bounds of the line's region */
     bool fits, legal, of_time, met; /* `met`: the incumbent is one of the runs */
@@ -101,7 +101,7 @@ static ds_status read_head(checker *c) {
 
 /* ---- bounds, once more ---- */
 
-/* `in` is when a stage's first item can begin, `out` what is left when its last has handed on. */
+/* `in`: the earliest start of a stage's first item; `out`: the time left after its last output. */
 static double time_bound(const ds_bound_region *r) {
     double best = (double)ds_bound_computation_ps(r) / (double)r->pp, in = 0, out = 0, home = 0;
     for (int64_t s = 0; s < r->pp && ds_bound_is_placed(r); s++) {
@@ -127,7 +127,7 @@ static int64_t in_flight(const ds_bound_region *r, int64_t s, int64_t k) {
     int64_t all = r->microbatches * r->chunks, left = r->pp - s, eager = 2 * left - 1;
     const int64_t aheads[] = {1,   left, eager, all, eager + (r->chunks - 1) * r->pp,
                               all, left, eager};
-    int64_t ahead = r->pp > 1 ? aheads[r->form] : 1; /* ds_bound_form has their order */
+    int64_t ahead = r->pp > 1 ? aheads[r->form] : 1; /* in ds_bound_form's order */
     return (ahead + k < all ? ahead + k : all) - k;
 }
 
@@ -151,7 +151,7 @@ static double memory_bound(const ds_bound_region *r) {
     return peak;
 }
 
-/* Too few turns for the chunks, microbatches in other groups, states that there are none of. */
+/* Too few turns for the chunks, microbatches not in groups of pp, or no states to offload. */
 static bool is_refused(const ds_bound_region *r) {
     int64_t turns = r->layers->all_turns, chunks = r->even && r->named ? r->pp * r->chunks : 0;
     bool groups = r->form == DS_BOUND_DEPTH_FIRST && r->microbatches % r->pp;
@@ -159,7 +159,7 @@ static bool is_refused(const ds_bound_region *r) {
     return (turns && r->pp > 1 && chunks > turns) || groups || states;
 }
 
-/* The best bounds of the region of the first `depth` values and of those around it. */
+/* The best bounds of the region of the first `depth` values and of all regions around it. */
 static ds_status find_bounds(checker *c, uint32_t depth, bool timed) {
     const ds_choice *at = c->candidate.at;
     c->seconds = c->bytes = 0;
@@ -242,8 +242,9 @@ static bool begins_so(checker *c) {
     return same;
 }
 
-/* Of the line that was read last: only what has turned since is looked at. */
-static bool goes_on(checker *c) {
+/* Does the candidate, too, begin with the values of the last line? Compared with met_last, which
+ * needs no text. */
+static bool is_in_region(checker *c) {
     uint32_t depth = c->n_cells - 2, i = 0;
     while (i < depth && ds_choice_same(c->space, i, &c->met_last.at[i], &c->candidate.at[i])) i++;
     return i == depth;
@@ -259,7 +260,7 @@ static ds_status check_regions(checker *c) {
         DS_TRY(ds_space_next(c->space, &c->candidate, &found, c->err));
         if (!found) break;
         c->out->candidates++;
-        if (c->out->regions && goes_on(c)) continue;
+        if (c->out->regions && is_in_region(c)) continue;
         DS_TRY(demand(c, next_line(c) && begins_so(c),
                       "a candidate is in no region, or in one that stands elsewhere"));
         memcpy(c->met_last.at, c->candidate.at, c->n_dims * sizeof *c->candidate.at);

@@ -1,4 +1,4 @@
-/* Files of sweeps: shards put together, rows found again. */
+/* Files of sweeps: merging shards, finding rows. */
 #include "search/driver/sweep.h"
 
 #include "ir/base/csv.h"
@@ -41,7 +41,7 @@ typedef struct input {
     const char *path;
     ds_csv_stream rows;
     uint64_t number; /* of the current row's candidate */
-    uint64_t first;  /* that of its first row */
+    uint64_t first;  /* of the first row's candidate */
     bool begun, ended;
 } input;
 
@@ -51,12 +51,12 @@ typedef struct merger {
     ds_buf header;
     uint32_t n_columns, candidate, sweep;
     const char *first; /* the file of the row that was read first, */
-    ds_buf name;       /* and which sweep that row is of */
+    ds_buf name;       /* and the sweep of that row */
     ds_output out;
     ds_buf pending;
 } merger;
 
-/* All rows, of all files, are of one sweep. */
+/* All rows of all files must be of one sweep. */
 static ds_status check_sweep(merger *m, const input *in, ds_error *err) {
     const char *name = in->rows.cells[m->sweep];
     if (!m->first) {
@@ -103,7 +103,7 @@ static ds_status read_header(merger *m, input *in, ds_error *err) {
     return find_column(&in->rows, "sweep", &m->sweep, err);
 }
 
-/* The input with the lowest candidate; NULL at the end of all. */
+/* The input with the lowest candidate; NULL: all inputs have ended. */
 static input *lowest(const merger *m) {
     input *best = NULL;
     for (uint32_t i = 0; i < m->n; i++) {
@@ -113,8 +113,8 @@ static input *lowest(const merger *m) {
     return best;
 }
 
-/* Of n shards that are all there, one has the candidates i, i + n, i + 2 n, …: the path of the one
- * that should have had the candidate; NULL if they are no such shards. */
+/* Of n shards of one sweep, one has the candidates i, i + n, i + 2 n, …. The path of the shard that
+ * should have the candidate; NULL if the files are not the shards of one sweep. */
 static const char *shard_of(const merger *m, uint64_t candidate) {
     const char *found = NULL;
     for (uint32_t i = 0; i < m->n; i++) {
@@ -125,7 +125,7 @@ static const char *shard_of(const merger *m, uint64_t candidate) {
     return found;
 }
 
-/* At the end of all: have there been as many rows as the sweep has candidates? */
+/* At the end of all files: are there as many rows as the sweep has candidates? */
 static ds_status check_count(const merger *m, uint64_t n_rows, uint64_t count, ds_error *err) {
     if (n_rows == count) return DS_OK;
     if (n_rows > count)
@@ -212,7 +212,7 @@ const char *ds_sweep_cell(const ds_sweep_row *row, const char *column) {
     return NULL;
 }
 
-/* The cells as they were before a table for spreadsheets put apostrophes before them. */
+/* Copies the cells; `plain`: without the apostrophes that a table for spreadsheets adds. */
 static const char **keep(ds_arena *arena, const ds_csv_stream *rows, bool plain) {
     const char **kept = DS_NEW_N(arena, const char *, rows->n);
     for (uint32_t i = 0; i < rows->n; i++)

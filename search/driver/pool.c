@@ -1,7 +1,7 @@
 /* A ring: the semaphore `ready` counts jobs that were submitted and not taken, the condition
- * `finished` wakes the owner. A worker that has got a unit of `ready` for each takes the next
- * numbers; the owner reads done[slot], which a worker sets under the lock that it waits with, so no
- * wake-up is lost. The condition's clock is one that nobody sets back; a semaphore's is not. */
+ * `finished` wakes the owner. A worker gets a unit of `ready` for each job and then takes the next
+ * numbers. The owner reads done[slot], which a worker sets under the lock of `finished`, so no
+ * wake-up is lost. `finished` waits by a clock that nobody sets back; a semaphore would not. */
 #include "search/driver/pool.h"
 
 #include "ir/base/arena.h"
@@ -41,13 +41,13 @@ static void wait_for(sem_t *semaphore) {
     while (sem_wait(semaphore) != 0 && errno == EINTR) continue;
 }
 
-/* Is the job there, and to be done with the one before? */
+/* Is the job submitted, and to be done with the job before? */
 static bool follows(const ds_pool *pool, uint64_t job) {
     return job < atomic_load(&pool->submitted) && atomic_load(&pool->follows[job % pool->n_slots]);
 }
 
-/* The next job, and what follows it: *n of them. Who calls has a unit of `ready`; the others' are
- * got here. */
+/* Takes the next job and the jobs that follow it, *n in all. The caller has one unit of `ready`;
+ * this function gets the units of the other jobs. */
 static uint64_t take(ds_pool *pool, uint32_t *n) {
     uint_fast64_t job = atomic_load(&pool->next);
     uint32_t units = 1, wanted;
@@ -70,7 +70,7 @@ static void *run(void *argument) {
     for (;;) {
         wait_for(&pool->ready);
         if (atomic_load(&pool->stop)) {
-            sem_post(&pool->ready); /* for the next one: `take` may have got its unit */
+            sem_post(&pool->ready); /* for the next worker, whose unit `take` may have got */
             return NULL;
         }
         uint32_t n;

@@ -1,5 +1,5 @@
-/* MPI, all of it. Sends are non-blocking with a copy of the message, so that two ranks that send to
- * each other at once never wait for each other; receives ask first whether there is something. */
+/* All use of MPI. Sends copy the message and do not block, so that two ranks that send to each
+ * other at once never wait for each other; receives probe for a message first. */
 #include "search/driver/ranks.h"
 
 #include "ir/base/arena.h"
@@ -93,7 +93,7 @@ struct ds_ranks {
 
 /* ---- the watcher ---- */
 
-/* Ends as the child ends; a child that was killed is told of, unless the job is being ended. */
+/* Exits as the child exits; reports a killed child, unless the job is being ended. */
 static void watch(pid_t child) {
     int state = 0;
     while (waitpid(child, &state, 0) < 0)
@@ -109,7 +109,8 @@ static void watch(pid_t child) {
     _exit(EXIT_DEAD_RANK);
 }
 
-/* Signals that end a job reach both processes (one group); the child is the one that they end. */
+/* Signals that end a job reach parent and child (one group); the parent ignores these signals, so
+ * that the parent can exit as the child does. */
 static ds_status fork_watched(ds_error *err) {
     pid_t parent = getpid();
     fflush(NULL);
@@ -124,7 +125,7 @@ static ds_status fork_watched(ds_error *err) {
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
-    if (getppid() != parent) _exit(EXIT_DEAD_RANK); /* it died before prctl */
+    if (getppid() != parent) _exit(EXIT_DEAD_RANK); /* the parent died before prctl */
     return DS_OK;
 }
 

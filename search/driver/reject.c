@@ -1,9 +1,8 @@
-/* Memory first.
+/* Memory first: a lower bound rejects candidates before the simulation.
  *
- * Bounds keep what they have learned of a space and change its frame, so each worker has a space
- * and bounds of its own, over a unit of its own. What a rejection costs is a few microseconds for
- * the bound, and the binding for the row's hash; layers are made once a worker and kind of layer.
- */
+ * Bounds keep their answers and change the frame of their space, so each worker has bounds, a space
+ * and a unit of its own. A rejection costs a few microseconds for the bound, and the binding for
+ * the row's hash; each worker makes each kind of layer once. */
 #include "search/driver/reject.h"
 
 #include "search/bound/bounds.h"
@@ -14,16 +13,16 @@
 
 typedef struct rejecting {
     ds_eval eval;
-    ds_eval *behind;
+    ds_eval *simulation; /* for candidates that are not rejected */
     ds_unit *unit;
     ds_binding binding;
     ds_space *space;
-    ds_eval_source source; /* of the bounds: with that space */
+    ds_eval_source source; /* of the bounds, with `space` */
     ds_bounds *bounds;
     uint32_t n_dims;
 } rejecting;
 
-/* False: it may fit. */
+/* False: the candidate may fit. */
 static bool lacks_memory(rejecting *r, const ds_candidate *candidate, int64_t *needs,
                          int64_t *has) {
     ds_bound_region region;
@@ -37,11 +36,11 @@ static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
     rejecting *r = (rejecting *)eval;
     int64_t needs, has;
     if (!lacks_memory(r, candidate, &needs, &has)) {
-        r->behind->run(r->behind, candidate, out);
+        r->simulation->run(r->simulation, candidate, out);
         return;
     }
-    ds_eval_describe(r->behind, candidate, out);
-    if (out->verdict != DS_VERDICT_OK) return; /* it cannot even be bound */
+    ds_eval_describe(r->simulation, candidate, out);
+    if (out->verdict != DS_VERDICT_OK) return; /* the candidate cannot even be bound */
     out->verdict = DS_VERDICT_DOES_NOT_FIT;
     out->unsimulated = true;
     ds_buf_printf(&out->reason, "needs at least %" PRId64 " bytes, device has %" PRId64, needs,
@@ -50,7 +49,7 @@ static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
 
 static void free_rejecting(ds_eval *eval) {
     rejecting *r = (rejecting *)eval;
-    if (r->behind) r->behind->free(r->behind);
+    if (r->simulation) r->simulation->free(r->simulation);
     ds_bounds_free(r->bounds);
     ds_space_free(r->space);
     ds_unit_free(r->unit);
@@ -60,7 +59,7 @@ static void free_rejecting(ds_eval *eval) {
 static ds_status make(rejecting *r, const ds_eval_source *source, ds_error *err) {
     const ds_space *space = source->space;
     const char *why;
-    DS_TRY(ds_eval_new_simulation(source, &r->behind, err));
+    DS_TRY(ds_eval_new_simulation(source, &r->simulation, err));
     DS_TRY(ds_eval_load(source, &r->unit, err));
     DS_TRY(ds_bind(r->unit, space->settings, space->n_settings, &r->binding, err));
     DS_TRY(ds_space_new(&r->binding, space->settings, space->n_settings, &r->space, err));

@@ -1,11 +1,11 @@
-/* Messages are a letter and what belongs to it, in the machine's own form (the ranks of a job run
- * the same program on the same kind of machine; a greeting of another size is refused):
+/* Messages are a letter and its data, in the machine's own form (the ranks of a job run the same
+ * program on the same kind of machine; a greeting of another size is refused):
  *
  *   H greeting   workers, outcome size, identity; or E, and the text of an error
  *   J job        its number, the candidate
  *   R result     the job's number, the outcome
  *   S stop       no more jobs
- *   B bye        all that was begun is done */
+ *   B bye        all jobs that were begun are done */
 #include "search/driver/remote_internal.h"
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ typedef struct reader {
 } reader;
 
 static void take(reader *r, void *data, size_t n) {
-    if ((size_t)(r->end - r->at) < n) { /* never by what is sent here */
+    if ((size_t)(r->end - r->at) < n) { /* no message of this file */
         memset(data, 0, n);
         r->at = r->end;
         return;
@@ -66,7 +66,7 @@ static void put_candidate(ds_buf *out, const ds_candidate *c, uint32_t n_dims) {
     }
 }
 
-/* Texts stay where they are, in the message. */
+/* Texts stay in the message; the candidate points there. */
 static void take_candidate(reader *r, ds_candidate *c, uint32_t n_dims) {
     take(r, &c->number, sizeof c->number);
     for (uint32_t i = 0; i < n_dims; i++) {
@@ -92,7 +92,7 @@ static void take_outcome(reader *r, ds_outcome *outcome) {
     outcome->reason = reason;
 }
 
-/* Jobs that a rank has at a time; assumed: enough work for the way there and back. */
+/* Jobs that a rank has at a time; assumed: enough work while messages go there and back. */
 static uint32_t window(uint32_t n_workers) {
     return 4 * n_workers + 4;
 }
@@ -155,7 +155,7 @@ static bool take_in(ds_remote *remote, ds_pool *pool, const ds_remote_slots *slo
         remote->peers[from].gone = true;
         return true;
     }
-    if (*remote->in.text != 'R' || !pool) return true; /* it has ended, and nobody asks any more */
+    if (*remote->in.text != 'R' || !pool) return true; /* the sweep has ended without this job */
     remote->peers[from].given--;
     uint32_t slot = ds_pool_slot(pool, job);
     take_outcome(&r, slots->outcome(slots->context, slot));
@@ -178,7 +178,7 @@ static bool hand_out(ds_remote *remote, uint32_t to, ds_pool *pool, const ds_rem
 bool ds_remote_exchange(ds_remote *remote, ds_pool *pool, const ds_remote_slots *slots) {
     bool any = false;
     while (take_in(remote, pool, slots)) any = true;
-    for (bool more = true; more;) { /* one each in turn, so that few jobs are spread */
+    for (bool more = true; more;) { /* one job each in turn, to spread few jobs */
         more = false;
         for (uint32_t i = 1; i < remote->n; i++)
             if (hand_out(remote, i, pool, slots)) more = any = true;
@@ -226,10 +226,10 @@ typedef struct server {
     ds_pool *pool;
     uint32_t n_slots, n_dims;
     const ds_remote_slots *slots;
-    ds_buf *messages;     /* per slot: the job that is done there */
-    uint64_t *jobs;       /* per slot: its number at rank 0 */
+    ds_buf *messages;     /* per slot: the message of its job */
+    uint64_t *jobs;       /* per slot: the job's number at rank 0 */
     bool *answered;       /* per slot */
-    uint64_t begun, done; /* slots of the jobs between them are taken */
+    uint64_t begun, done; /* jobs from `done` to `begun` occupy their slots */
     bool stop;
     ds_buf in, out;
 } server;
@@ -245,7 +245,7 @@ static bool accept_one(server *s) {
     }
     uint32_t slot = (uint32_t)(s->begun++ % s->n_slots);
     ds_buf old = s->messages[slot];
-    s->messages[slot] = s->in; /* the candidate's texts stay in it */
+    s->messages[slot] = s->in; /* keeps the candidate's texts */
     s->in = old;
     s->jobs[slot] = open_message(&s->messages[slot], &r);
     s->answered[slot] = false;
@@ -261,7 +261,7 @@ static void answer(server *s, uint32_t slot) {
     s->answered[slot] = true;
 }
 
-/* What is done is told at once, also while an older job still runs. */
+/* Answers each job that is done at once, also while an older job still runs. */
 static bool answer_all(server *s) {
     bool any = false;
     for (uint64_t job = s->done; job < s->begun; job++) {
