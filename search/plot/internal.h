@@ -1,4 +1,4 @@
-/* What is kept of a sweep's rows for pictures; internal to search. */
+/* The rows of a sweep, as far as pictures need the rows; internal to search. */
 #ifndef DS_SEARCH_PLOT_INTERNAL_H
 #define DS_SEARCH_PLOT_INTERNAL_H
 
@@ -24,9 +24,9 @@ typedef struct ds_plot_rows {
     char *model;                  /* owned */
     bool steps;                   /* rates are steps a second: the batch is not known */
     DS_VEC(ds_plot_point) points; /* every stride-th simulated row */
-    DS_VEC(ds_plot_point) front;  /* of those that are ok: the best by x first */
+    DS_VEC(ds_plot_point) front;  /* of points that are ok: the best by x first */
     DS_VEC(ds_plot_cell) cells;   /* in order of world, tp, pp */
-    DS_VEC(int64_t) worlds;       /* that have a cell, ascending */
+    DS_VEC(int64_t) worlds;       /* with a cell, ascending */
     uint64_t simulated, stride;
 } ds_plot_rows;
 

@@ -1,6 +1,7 @@
-/* The gnuplot script, and running it. Data stand in the script as "data blocks" ($name << END), so
- * that it is whole in itself. Colours are those of Okabe and Ito, which colour-blind readers tell
- * apart; the heat-map's is a single hue from light to dark, which prints in grey too. */
+/* The gnuplot script, and running gnuplot. The script holds the data in "data blocks" ($name <<
+ * END), so that the script is all that a picture needs. Colours are those of Okabe and Ito, which
+ * colour-blind readers tell apart; the heat map has one hue from light to dark, which prints in
+ * grey, too. */
 #include "search/plot/plot.h"
 
 #include "ir/base/output.h"
@@ -54,7 +55,7 @@ static void put_picture(const char *out, const char *which, ds_buf *name) {
     ds_buf_printf(name, "-%s.%s", which, end);
 }
 
-/* This many pixels high. */
+/* Begins a picture, `height` pixels high. */
 static void put_output(ds_buf *s, const char *out, const char *which, uint32_t height) {
     size_t stem;
     const char *end = suffix(out, &stem);
@@ -130,8 +131,8 @@ static double coordinate(const ds_plot_point *point, char axis) {
     return axis == 'x' ? point->x : point->y;
 }
 
-/* A logarithmic axis with ticks at 1, 2 and 5 times powers of ten: gnuplot's own are at the powers
- * alone, of which a short axis has none. */
+/* A logarithmic axis with ticks at 1, 2 and 5 times powers of ten. gnuplot's own ticks are at the
+ * powers alone, and a short axis may have no power. */
 static void put_log_axis(ds_buf *s, char axis, double least, double most) {
     static const int steps[] = {1, 2, 5};
     const char *comma = "";
@@ -151,7 +152,7 @@ static void put_plain_axes(ds_buf *s) {
     ds_buf_put(s, "\nunset logscale\nset autoscale xy\nset xtics auto\nset ytics auto\n");
 }
 
-/* Room around all points; logarithmic where they lie far apart. */
+/* An axis with room around all points; logarithmic where points lie far apart. */
 static void put_range(ds_buf *s, const ds_plot_rows *rows, char axis) {
     double least = coordinate(&rows->points.at[0], axis), most = least;
     for (uint32_t i = 1; i < rows->points.n; i++) {
@@ -203,7 +204,7 @@ static void put_memory(ds_buf *s, const ds_plot_rows *rows, const char *out) {
 
 typedef struct map_row {
     int64_t tp, pp;
-    double best; /* its greatest share of a world's best */
+    double best; /* greatest share of a world's best */
 } map_row;
 
 typedef struct map {
@@ -254,7 +255,7 @@ static uint32_t line_of(const map *m, const ds_plot_cell *cell) {
     return i;
 }
 
-/* The rows with the best shares where there are too many to be read. */
+/* Of more rows than a reader can read, the rows with the best shares. */
 static map make_map(const ds_plot_rows *rows) {
     map m = {.rows = rows, .by_world = rows->worlds.n > 1};
     for (uint32_t i = 0; i < rows->cells.n; i++) {
@@ -287,7 +288,7 @@ static void put_ticks(ds_buf *s, const map *m) {
     ds_buf_put(s, ") scale 0\n");
 }
 
-/* Column, row, share, and what the cell says; then an outline around the best of each world. */
+/* A cell's column, row, share and text; then an outline around the best cell of each world. */
 static void put_cells(ds_buf *s, const map *m) {
     ds_buf_put(s, "$cells << END\n");
     ds_buf outlines = {0};
@@ -451,8 +452,8 @@ ds_status ds_plot_script(const char *csv, const char *out, ds_plot_axes axes, ds
     return status;
 }
 
-/* Runs gnuplot in the folder of `out`: with `script`, or --version if that is NULL. Its exit
- * status, 127 if there is none. */
+/* Runs gnuplot in `folder` with `script`, or with --version if `script` is NULL. Returns gnuplot's
+ * exit status; 127: gnuplot does not run. */
 static int run_gnuplot(const char *folder, const char *script) {
     pid_t child = fork();
     if (child < 0) return 127;
@@ -471,7 +472,7 @@ static int run_gnuplot(const char *folder, const char *script) {
 
 static const char *const pictures[] = {"memory", "best", "scaling"};
 
-/* gnuplot writes the pictures: what it may not replace is refused before. */
+/* gnuplot replaces any file, so files that must not be replaced are refused before. */
 static ds_status check_files(const char *out, const char *script, unsigned flags, ds_error *err) {
     ds_status status = ds_output_check(script, flags | DS_OUTPUT_REGULAR, err);
     for (int i = 0; i < 3 && status == DS_OK; i++) {

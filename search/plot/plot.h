@@ -1,14 +1,14 @@
 /* Pictures of a sweep's table, drawn by gnuplot.
  *
- * For `grid.svg` (or .png) three are written, and beside them grid.gp, the gnuplot script that
- * holds the data too and draws them again, to be changed by hand:
+ * For `grid.svg` (or .png) three pictures are written, and grid.gp, the gnuplot script with the
+ * data, which draws the pictures again and may be changed by hand:
  *
  *   grid-memory.svg    throughput against peak memory of every simulated candidate, or two other
  *                      results against each other; the Pareto front
  *   grid-best.svg      the best throughput of every tensor and pipeline degree: by cluster size, as
- *                      a share of the best of that size, or, with one size, one against the other
- *   grid-scaling.svg   the best throughput against the cluster size, of all candidates and of those
- *                      that use data, tensor or pipeline parallelism alone; bars with one size */
+ *                      a share of the best of that size; with one size, tensor against pipeline
+ *   grid-scaling.svg   the best throughput against the cluster size, of all candidates, and with
+ *                      data, tensor or pipeline parallelism alone; bars with one size */
 #ifndef DS_SEARCH_PLOT_PLOT_H
 #define DS_SEARCH_PLOT_PLOT_H
 
@@ -25,13 +25,13 @@ typedef struct ds_plot_axes {
 ds_status ds_plot_read_axes(const char *text, ds_plot_axes *out, ds_error *err);
 
 /* Can `out` be drawn? Errors: DS_ERR_USAGE unless `out` ends in .svg or .png, and for files that
- * exist unless `overwrite`; DS_ERR_UNSUPPORTED if there is no gnuplot. */
+ * exist unless `overwrite`; DS_ERR_UNSUPPORTED without gnuplot. */
 ds_status ds_plot_check(const char *out, bool overwrite, ds_error *err);
 /* Is `path` one of the files that are written for `out`? */
 bool ds_plot_writes(const char *out, const char *path);
 /* Draws the rows of the table in `csv`. Errors: DS_ERR_DATA for a table that is no sweep's or has
- * no simulated row; DS_ERR_IO for files, and for a gnuplot that fails. O(rows); memory for 20,000
- * of them at most, and for one of each world size and degrees. */
+ * no simulated row; DS_ERR_IO for files, and for a gnuplot that fails. O(rows); memory for at most
+ * 20,000 rows, and for one row of each world size and degrees. */
 ds_status ds_plot_draw(const char *csv, const char *out, ds_plot_axes axes, bool overwrite,
                        ds_error *err);
 /* The script alone, for tests and for other uses. `out` as above, without its folder. */

@@ -1,5 +1,5 @@
-/* A sweep's table, read for pictures. Of many rows every second is dropped again and again, so that
- * no more than MAX_POINTS are kept; the front and the cells are exact. */
+/* A sweep's table, read for pictures. Beyond MAX_POINTS points every second point is dropped, again
+ * and again; the front and the cells are exact. */
 #include "search/plot/internal.h"
 
 #include "ir/base/csv.h"
@@ -63,7 +63,7 @@ static double real(const reading *r, uint32_t column) {
     return strtod(r->cells[column], NULL);
 }
 
-/* 1 where the table is blank: the degree of a program that is no strategy's. */
+/* A degree; 1 where the table is blank, as for a program without a strategy. */
 static int64_t degree(const reading *r, uint32_t column) {
     int64_t value = strtoll(r->cells[column], NULL, 10);
     return value > 0 ? value : 1;
@@ -79,7 +79,7 @@ static void add_point(ds_plot_rows *rows, ds_plot_point point) {
     DS_HPUSH(&rows->points, point);
 }
 
-/* Not worse by x, not worse by y. */
+/* Is a no worse than b by x, or by y? */
 static bool leads_x(const ds_plot_rows *rows, const ds_plot_point *a, const ds_plot_point *b) {
     return ds_metric_at(rows->axes.x)->more ? a->x >= b->x : a->x <= b->x;
 }
@@ -88,7 +88,7 @@ static bool leads_y(const ds_plot_rows *rows, const ds_plot_point *a, const ds_p
     return ds_metric_at(rows->axes.y)->more ? a->y >= b->y : a->y <= b->y;
 }
 
-/* The front in order: each is better by y than all that are better by x. */
+/* Keeps the front in order: each point is better by y than all points that are better by x. */
 static void add_front(ds_plot_rows *rows, ds_plot_point point) {
     const ds_plot_point *front = rows->front.at;
     uint32_t at = 0, kept;
