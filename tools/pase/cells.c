@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what there is ---- */
+/* ---- models and clusters ---- */
 
 typedef struct network {
     const char *name, *import, *function;
     int64_t batch, cutoff;
-    int64_t share;   /* devices that share such a batch; 0: all do */
+    int64_t share;   /* devices that share such a batch; 0: all devices */
     bool normalizes; /* batches, each device its own part */
 } network;
 
@@ -142,7 +142,7 @@ static ds_status measured(const cell *c, const char *path, const ds_pase_graph *
     return named(status, "PaSE", err);
 }
 
-/* For the paper's batch, by the paper's formulas, of what programs can have. */
+/* Searches by the paper's formulas, for the paper's batch, among splits that programs can have. */
 static ds_status found(const cell *c, const char *path, ds_pase_time *out, ds_error *err) {
     ds_buf text = {0};
     ds_pase_case paper;
@@ -202,7 +202,7 @@ ds_status ds_figure6_found(const ds_figure6_setup *setup, uint32_t cluster, uint
     return found(&c, path, out, err);
 }
 
-/* ---- against what was measured ---- */
+/* ---- against measurements ---- */
 
 ds_figure6_gain ds_figure6_gain_of(const ds_figure6_cell *times) {
     double data = (double)times->data.step_ps;

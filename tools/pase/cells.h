@@ -1,12 +1,12 @@
-/* Figure 6 of PaSE: what its strategies and an expert's gain over data parallelism on two clusters,
- * for four models on 4 to 64 GPUs, simulated.
+/* Figure 6 of PaSE, simulated: the gains of PaSE's strategies and of an expert's strategies over
+ * data parallelism, on two clusters, for four models on 4 to 64 GPUs.
  *
- * The strategies are those that were measured, as far as programs can have them. What the steps are
- * made of (search/pase/README.md has the reasons):
- *   batch       128 images for each 4 GPUs; 64 sequences, however many there are (assumed)
- *   software    each gradient is reduced by itself, and nothing is computed beside communication
+ * The strategies are the measured ones, as far as programs can have such strategies. The steps
+ * (search/pase/README.md has the reasons):
+ *   batch       128 images for each 4 GPUs; 64 sequences for any number of GPUs (assumed)
+ *   software    each gradient is reduced by itself, and nothing is computed during communication
  *   expert      one weird trick for images; for the Transformer tp = 2, 4, 4, 8, 8, the batch over
- *               the others; for RNNLM each LSTM on half of the devices, the batch over a half
+ *               the rest; for RNNLM each LSTM on half of the devices, the batch over a half
  * Source: Elango, IPDPS 2021, section V; its released benchmarks. */
 #ifndef DS_TOOLS_PASE_CELLS_H
 #define DS_TOOLS_PASE_CELLS_H
@@ -36,8 +36,8 @@ typedef struct ds_figure6_cell {
  * O(3 simulations). */
 ds_status ds_figure6_run(const ds_figure6_setup *setup, uint32_t cluster, uint32_t model,
                          uint32_t size, ds_figure6_cell *out, ds_error *err);
-/* What the search finds for the cell by PaSE's formulas, for the paper's batch and among the splits
- * that programs can have, simulated as the others. */
+/* The strategy that the search finds for the cell by PaSE's formulas, for the paper's batch and
+ * among splits that programs can have, simulated like the others. */
 ds_status ds_figure6_found(const ds_figure6_setup *setup, uint32_t cluster, uint32_t model,
                            uint32_t size, ds_pase_time *out, ds_error *err);
 
@@ -46,12 +46,12 @@ typedef struct ds_figure6_gain {
     double expert, pase;
 } ds_figure6_gain;
 ds_figure6_gain ds_figure6_gain_of(const ds_figure6_cell *cell);
-/* What the paper has (tests/data/pase_figure6.csv). Errors: DS_ERR_DATA. */
+/* The paper's measured gains (tests/data/pase_figure6.csv). Errors: DS_ERR_DATA. */
 ds_status ds_figure6_measured(const ds_csv *figure, uint32_t cluster, uint32_t model, uint32_t size,
                               ds_figure6_gain *out, ds_error *err);
 
-/* Is PaSE's gain on the same side of 1, is the expert's, and does the same one win? What is within
- * 3 % of 1, or of the other, is on either side. */
+/* Is PaSE's gain on the measured side of 1, is the expert's gain, and does the measured winner win?
+ * A gain within 3 % of 1, or of the other gain, is on either side. */
 typedef struct ds_figure6_verdict {
     bool side, expert_side, winner;
 } ds_figure6_verdict;

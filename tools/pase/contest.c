@@ -16,7 +16,7 @@ typedef struct contest {
     ds_pase_contest *out;
 } contest;
 
-/* The faster of those that fit. */
+/* Keeps the fastest strategy that fits. */
 static void consider(ds_pase_entry *best, const char *name, const ds_pase_time *time) {
     if (!time->fits || (best->time.step_ps && time->step_ps >= best->time.step_ps)) return;
     best->time = *time;
@@ -112,8 +112,8 @@ static void experts(contest *c, const ds_pase_case *cs) {
         if (c->devices % tp == 0) try_expert(c, cs, &limits, tp);
 }
 
-/* Under several shares of what is not hidden: weights' reductions, and what is moved again; the
- * fastest simulated. */
+/* Searches with several shares of exposed traffic (weights' reductions; tensors moved again for
+ * backward ops), and keeps the strategy that simulates fastest. */
 static ds_status find(contest *c, const ds_pase_case *cs, ds_error *err) {
     static const double shares[][2] = {{1, 0}, {1, 1}, {0.5, 0.5}, {0.25, 0.25}, {0, 1}, {0, 0}};
     ds_pase_model *model = NULL;

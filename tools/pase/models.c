@@ -1,11 +1,11 @@
-/* The library's models on boxes of 8 A100: found strategies beside others. */
+/* The library's models on boxes of 8 A100: found strategies and other strategies. */
 #include "tools/pase/contest.h"
 #include "tools/pase/tables.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* `with` may say batch = %d: of a device's part times the devices. */
+/* A percent sign in `with` becomes the number of devices. */
 typedef struct entry {
     const char *name, *import, *with, *function, *train;
     int64_t batch; /* of a device */
@@ -36,7 +36,6 @@ static const entry entries[] = {
 };
 enum { N_ENTRIES = sizeof entries / sizeof *entries };
 
-/* A percent sign stands for the devices. */
 static void put_with(const char *with, int64_t devices, ds_buf *out) {
     for (; *with; with++) {
         if (*with == '%')

@@ -1,12 +1,12 @@
-/* A table's rows onto a graph's nodes. */
+/* From a table's rows to splits of a graph's nodes. */
 #include "tools/pase/published.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* An asterisk stands for anything but a dot: "e1.*.conv" matches "e1.a2.conv"; that of "l[*]" is
- * matched by itself. */
+/* An asterisk matches anything but a dot: "e1.*.conv" matches "e1.a2.conv", and the asterisk of
+ * "l[*]" matches an asterisk, too. */
 static bool matches(const char *pattern, const char *name) {
     for (; *pattern; pattern++, name++) {
         if (*pattern == '*') {
@@ -112,7 +112,7 @@ static const ds_csv_row *base_row(const reader *r, const char *model, int64_t de
     return NULL;
 }
 
-/* Axes that are not named are whole; false: the limits do not allow it. */
+/* Axes without a pin become whole; false: the limits do not allow the split. */
 static bool complete(const ds_pase_node *node, const ds_pase_limits *limits, ds_pase_splits *pins) {
     for (uint32_t a = 0; a < DS_PASE_MAX_AXES; a++) {
         if (pins->of[a] <= 1) {

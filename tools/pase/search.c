@@ -12,8 +12,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* What the search must not take longer than, where PaSE's program takes less than a second; and how
- * many times as fast it must be where that takes longer. */
+/* The search may take SHORT_S where PaSE's program takes less than LONG_S; else the search must be
+ * LEAST times as fast as PaSE's program. */
 #define SHORT_S   5e-3
 #define LONG_S    1.0
 #define LEAST     100.0
@@ -31,7 +31,7 @@ static double cpu_seconds(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Of a few runs the fastest: enumeration, tables of costs, elimination, strategy. */
+/* The fastest of a few runs of enumeration, tables of costs, elimination and strategy. */
 static ds_status time_search(const ds_pase_graph *graph, const cell *c, double *seconds, char *cost,
                              size_t n, ds_error *err) {
     double spent = 0;

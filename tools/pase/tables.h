@@ -11,7 +11,7 @@ typedef struct tables_options {
     int64_t devices; /* of the models' table */
 } tables_options;
 
-/* Markdown on standard output; the number of failures that they print. */
+/* Print Markdown on standard output; return the number of failures. */
 int tables_figure6(const tables_options *options);
 int tables_models(const tables_options *options);
 int tables_search(const tables_options *options);
