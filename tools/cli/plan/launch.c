@@ -1,18 +1,18 @@
 /* distsim plan: the same plan as options of two training programs.
  *
- * Where the names and their meaning are from:
- *   Megatron-LM  github.com/NVIDIA/Megatron-LM, megatron/training/arguments.py (commit 000c4ac2):
- * all but those of Megatron-FSDP, which are the "Required Configurations" of
+ * Sources of the names and their meaning:
+ *   Megatron-LM  github.com/NVIDIA/Megatron-LM, megatron/training/arguments.py (commit 000c4ac2);
+ *                options of Megatron-FSDP: "Required Configurations" of
  *                docs/discussions/megatron-fsdp-user-guide/megatron-fsdp-user-guide.md
  *   torchtitan   github.com/pytorch/torchtitan, torchtitan/config/job_config.py (commit 000204a4),
  *                classes Training, Parallelism, ActivationCheckpoint
- * Where a program has no such option the nearest is given, and a line says so. */
+ * Where a program lacks an option, the nearest option is given, and a line says so. */
 #include "tools/cli/plan/plan.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* What a row says. */
+/* The strategy of a row, and the text so far. */
 typedef struct launch {
     const cli_plan *plan;
     int64_t dp, tp, pp, ep, microbatches, zero, size, chunks;
@@ -23,7 +23,7 @@ typedef struct launch {
 
 enum { WIDTH = 96 };
 
-/* One option; a new line where the last is full. */
+/* One option, on a new line where the last line is full. */
 static void option(launch *l, const char *name, const char *value) {
     uint32_t n = (uint32_t)(strlen(name) + (*value ? 1 + strlen(value) : 0) + 1);
     if (l->column + n + 2 > WIDTH) {
@@ -41,7 +41,7 @@ static void number(launch *l, const char *name, int64_t value) {
     ds_buf_deinit(&text);
 }
 
-static void begin(launch *l) {
+static void torchrun(launch *l) {
     uint32_t nodes = (l->plan->world + l->plan->node - 1) / l->plan->node;
     ds_buf_printf(l->out, "    torchrun --nnodes %" PRIu32 " --nproc-per-node %" PRIu32, nodes,
                   l->plan->node);
@@ -77,7 +77,7 @@ static void megatron_recompute(launch *l) {
 
 static void megatron(launch *l) {
     ds_buf_put(l->out, "  Megatron-LM\n");
-    begin(l);
+    torchrun(l);
     option(l, is_encoder(l->plan) ? "pretrain_bert.py" : "pretrain_gpt.py", "");
     number(l, "--tensor-model-parallel-size", l->tp);
     if (l->tp > 1) option(l, "--sequence-parallel", "");
@@ -111,8 +111,8 @@ static void titan_replicas(launch *l) {
         option(l, "--parallelism.fsdp_reshard_after_forward", l->zero == 3 ? "always" : "never");
 }
 
-/* Parallelism: unless told otherwise the first and the last stage get a layer less, for embedding
- * and head, and layers a stage must then divide layers + 2. */
+/* Parallelism: by default the first and the last stage get a layer less, for embedding and head,
+ * and layers a stage must divide layers + 2; zeros switch that off. */
 static void titan_pipeline(launch *l) {
     if (l->pp == 1) return;
     number(l, "--parallelism.pipeline_parallel_degree", l->pp);
@@ -127,14 +127,14 @@ static void titan_pipeline(launch *l) {
 
 static void titan(launch *l) {
     ds_buf_put(l->out, "  torchtitan (FSDP)\n");
-    begin(l);
+    torchrun(l);
     option(l, "-m torchtitan.train", "");
     titan_replicas(l);
     number(l, "--parallelism.tensor_parallel_degree", l->tp);
     titan_pipeline(l);
     if (l->ep > 1) number(l, "--parallelism.expert_parallel_degree", l->ep);
-    /* with a pipeline the local batch is what goes through it in a step; without one, the rest of
-     * the global batch is accumulated */
+    /* with a pipeline the local batch is a replica's whole step; without a pipeline the rest of the
+     * global batch is accumulated */
     number(l, "--training.local_batch_size", l->pp > 1 ? l->plan->batch / l->dp : l->size);
     number(l, "--training.global_batch_size", l->plan->batch);
     number(l, "--training.seq_len", l->plan->seq);

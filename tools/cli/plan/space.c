@@ -1,4 +1,4 @@
-/* distsim plan: what model and topology are, and the space that is worth exploring for them. */
+/* distsim plan: the sizes of model and topology, and the space that is worth exploring. */
 #include "ir/lang/lang.h"
 #include "ir/verify/verify.h"
 #include "sim/topo/topo.h"
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds of the space; assumed: beyond them lie plans that nobody runs, and sweeps without end. */
+/* Bounds of the space; assumed: nobody runs plans beyond, and sweeps would not end. */
 enum {
     MAX_SEQUENCES = 16,   /* of a microbatch */
-    MAX_MICROBATCHES = 64 /* of models that are no sequence models */
+    MAX_MICROBATCHES = 64 /* of models without sequences */
 };
 
 /* ---- reading ---- */
@@ -126,15 +126,15 @@ static int give_settings(cli_plan *plan, const ds_setting *settings, uint32_t n)
     return exit_code;
 }
 
-/* ---- what is there ---- */
+/* ---- model and topology ---- */
 
 static int missing(const char *what, const char *path) {
     fprintf(stderr, "distsim: error: %s has no %s\n", path, what);
     return 1;
 }
 
-/* The function named like the file, else the last one that trains something: what others call
- * stands before it. */
+/* The function named like the file, else the last function with weights: a function comes after the
+ * functions that it calls. */
 static int look_at_model(cli_plan *plan, const reading *r) {
     const ds_func *found = NULL;
     const char *slash = strrchr(plan->model_path, '/');
@@ -191,7 +191,7 @@ int cli_plan_look(cli_plan *plan, const ds_setting *settings, uint32_t n_setting
     plan->model_with = plan->on_with = "";
     int exit_code = give_settings(plan, settings, n_settings);
     if (exit_code) return exit_code;
-    const char *with = plan->model_with; /* its comma is for the batch, which is not said yet */
+    const char *with = plan->model_with; /* ends in a comma for the batch, which read_both omits */
     size_t n = strlen(with);
     if (n) plan->model_with = ds_arena_strndup(&plan->arena, with, n - 1);
     exit_code = read_both(plan, &r);

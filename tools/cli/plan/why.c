@@ -1,5 +1,5 @@
-/* distsim plan: why a plan is the best. Its step is simulated once more, with its critical path;
- * what other plans gave is in the rows. */
+/* distsim plan: why a plan is the best. The plan's step is simulated once more, for the critical
+ * path; the rows have the results of other plans. */
 #include "tools/cli/plan/plan.h"
 
 #include "ir/base/csv.h"
@@ -49,7 +49,7 @@ static double percent(int64_t part, int64_t whole) {
 
 /* ---- links ---- */
 
-/* As ds_cause.what calls it. */
+/* The op's axes, as ds_cause.what names axes. */
 static void put_axes(const ds_op *op, ds_buf *out) {
     for (uint32_t i = 0; i < op->n_over; i++) ds_buf_printf(out, "%s%s", i ? "," : "", op->over[i]);
     if (op->n_over) return;
@@ -57,7 +57,7 @@ static void put_axes(const ds_op *op, ds_buf *out) {
     ds_buf_put(out, pair ? "send" : ds_op_name(op->code));
 }
 
-/* Who takes part in the longest transfer over these axes on the path; NULL: there is none. */
+/* The group of the longest transfer over these axes on the path; NULL: no such transfer. */
 static const ds_group *longest_group(const ds_result *r, const ds_critical_path *path,
                                      const char *axes) {
     const ds_group *found = NULL;
@@ -110,14 +110,14 @@ static void put_link(const ds_result *r, const ds_critical_path *path, const cha
 
 /* ---- time ---- */
 
-/* What a step waits for most. */
+/* The cause that a step waits for most. */
 typedef struct wait {
     ds_time_kind kind;
     const char *what; /* of communication: its axes */
     ds_buf link;      /* and its slowest link */
 } wait;
 
-/* What the step waited for: its critical path by cause, all compute as one. */
+/* The critical path by cause, all compute as one cause. */
 static void put_time(const ds_result *r, ds_buf *out, wait *most, ds_arena *arena) {
     ds_critical_path path;
     ds_causes causes;
