@@ -1,9 +1,9 @@
-/* What would make a model's step fit: single changes of its strategy, each simulated.
+/* Changes that make a model's step fit: single changes of its strategy, each simulated.
  *
- * A change is written into the unit's scenario for the length of one simulation (ds_scenario_set)
- * and taken out again. What the passes refuse is left out: the model or the devices cannot take it.
- * If no change does it alone, the one that helped most is kept and the next best added, and so on.
- */
+ * To simulate a change, the adviser writes the change into the unit's scenario (ds_scenario_set)
+ * and restores the old scenario afterwards. Changes that the passes refuse are left out: the model
+ * or the devices cannot take such a change. If no change suffices alone, the adviser keeps the best
+ * change and adds the next best, and so on. */
 #include "ir/strategy/scenario.h"
 #include "sim/report/internal.h"
 
@@ -18,7 +18,7 @@
 typedef struct change {
     const char *knobs[2]; /* of `strategy`; NULL: none */
     ds_attr attrs[2];
-    const char *param; /* the batch: path of its param, as --set wants it; else NULL */
+    const char *param; /* the batch: path of its param, as in --set; else NULL */
     int64_t batch;
     char text[64];
 } change;
@@ -35,7 +35,7 @@ typedef struct adviser {
     uint32_t n_changes;
 } adviser;
 
-/* ---- which changes there are ---- */
+/* ---- possible changes ---- */
 
 static change *add_change(adviser *a) {
     change *c = &a->changes[a->n_changes++];
@@ -62,7 +62,7 @@ static void add_tp(adviser *a) {
     /* sizes are the file's, or stages have their own */
     if (ds_scenario_mesh(a->unit) || a->strategy->stage_tp) return;
     add_int(a, "tp", tp);
-    if (dp % 2) return; /* twice the devices, if they are there */
+    if (dp % 2) return; /* twice the devices, if the topology has as many */
     change *c = &a->changes[a->n_changes - 1];
     c->knobs[1] = "dp";
     c->attrs[1] = (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_int(&a->unit->exprs, dp / 2)};
@@ -76,7 +76,7 @@ static const ds_expr_node *param_of(const adviser *a, ds_expr e) {
     return node->kind == DS_EXPR_PARAM ? node : NULL;
 }
 
-/* How --set names the param: of an import that hands a param of the root on, that one. */
+/* The name of the param for --set; where an import passes a param of the root on, the root's. */
 static const char *param_path(const adviser *a, const ds_expr_node *param) {
     uint32_t id = (uint32_t)((uint64_t)param->i >> 32);
     const ds_module *root = a->unit->modules.at[0], *module = a->unit->modules.at[id];
@@ -171,8 +171,8 @@ static void try(const adviser *a, const change *const *picked, uint32_t n, ds_ad
 
 /* ---- the search ---- */
 
-/* Of the changes not yet used, whose knobs are not set either, the one that leaves the least
- * memory; half the batch, which is another step, only when nothing else is left. */
+/* The change that leaves the least memory, of the changes that are not used yet and whose knobs are
+ * not set either. Half the batch, which is another step, only when no other change is left. */
 static uint32_t best_left(const adviser *a, const ds_result *r, const change *const *picked,
                           uint32_t n) {
     uint32_t best = DS_NONE;

@@ -1,18 +1,18 @@
-/* Analyses of a finished run: what the step waited for, how busy its stages are, and what makes two
- * runs differ. All are exact: their parts add up to the step, in picoseconds. */
+/* Analyses of a finished run: the waits of its tasks, its critical path, its time by cause, and the
+ * differences of two runs. All are exact: parts add up to the step, in picoseconds. */
 #ifndef DS_REPORT_ANALYSIS_H
 #define DS_REPORT_ANALYSIS_H
 
 #include "sim/report/report.h"
 #include "sim/run/stages.h"
 
-/* What an interval of time is spent on. */
+/* The use of an interval of time. */
 typedef enum ds_time_kind {
     DS_TIME_COMPUTE,
     DS_TIME_COMM,     /* a started transfer */
     DS_TIME_HOST,     /* the host has not issued the task yet */
     DS_TIME_IDLE,     /* nothing: waiting for others */
-    DS_TIME_START,    /* its job has not started yet */
+    DS_TIME_START,    /* the task's job has not started yet */
     DS_TIME_OVERHEAD, /* after the last task: the iteration's fixed cost */
     DS_TIME_KIND_COUNT
 } ds_time_kind;
@@ -21,9 +21,9 @@ const char *ds_time_kind_name(ds_time_kind kind);
 
 /* ---- what tasks waited for ---- */
 
-/* What let a task start when it did: the last of what it needed. */
+/* What a task waited for: of all that the task needed, what came last. */
 #define DS_WAIT_MAP(X)                                                                             \
-    X(NOTHING, "nothing")           /* it could have started at 0 */                               \
+    X(NOTHING, "nothing")           /* the task could have started at 0 */                         \
     X(DATA, "data")                 /* the task that makes one of its operands */                  \
     X(STREAM, "stream")             /* the task before it on its compute stream */                 \
     X(COMMUNICATOR, "communicator") /* the transfer before it on its communication stream */       \
@@ -37,10 +37,10 @@ typedef enum ds_wait {
 } ds_wait;
 const char *ds_wait_name(ds_wait wait);
 
-/* Of several things that came at the same time: operands before the stream, the stream before the
+/* Of things that came at the same time, operands count before the stream, the stream before the
  * host, a task's own side before the other members of its meeting. */
 typedef struct ds_waits {
-    uint32_t *from; /* per task: at whose end its own side was ready; DS_NONE: at its issue, or 0 */
+    uint32_t *from; /* per task: the task whose end made its own side ready; DS_NONE: issue, or 0 */
     uint8_t *why;   /* per task: ds_wait of its own side, so never RENDEZVOUS */
     uint32_t *last; /* per task: the member of its meeting that was ready last; often itself */
 } ds_waits;
@@ -56,28 +56,28 @@ typedef struct ds_segment {
     int64_t start_ps, end_ps; /* start < end */
     ds_time_kind kind;
     ds_wait waited_for; /* why `task` did not start earlier; else NOTHING */
-    uint32_t task;      /* what ran; HOST, START: what was issued; IDLE: what had not started;
-                         * OVERHEAD: what ended last */
+    uint32_t task;      /* that ran; HOST, START: that was issued; IDLE: that had not started;
+                         * OVERHEAD: that ended last */
 } ds_segment;
 
 /* From the end of the step backwards through what each task really waited for. The segments are in
  * order of time and cover [0, step) without gap or overlap, so the totals add up to the step. IDLE
- * would be time in which a task had all it needed and still did not start. */
+ * would be time in which a task had all that it needed and still did not start. */
 typedef struct ds_critical_path {
     ds_segment *at;
     uint32_t n;
     int64_t total_ps[DS_TIME_KIND_COUNT];
 } ds_critical_path;
 
-/* It ends in the last task of the critical device. O(tasks + dependences). */
+/* The path ends in the last task of the critical device. O(tasks + dependences). */
 void ds_critical_path_find(const ds_result *result, ds_critical_path *out);
 void ds_critical_path_deinit(ds_critical_path *path);
 
 /* ---- where time goes, by cause ---- */
 
-/* Time by what caused it: compute by the op table's family ("linear", "attention", …),
- * communication by mesh axes ("dp", "dp,tp"; "send" between two devices; else the op's mnemonic),
- * host issue, idleness and the wait for a job's start ("" all). */
+/* Time by cause: compute by the op table's family ("linear", "attention", …), communication by mesh
+ * axes ("dp", "dp,tp"; "send" between two devices; else the op's mnemonic), host issue, idleness
+ * and the wait for a job's start ("" all). */
 typedef struct ds_cause {
     ds_time_kind kind;
     const char *what;
@@ -89,25 +89,25 @@ typedef struct ds_causes {
     ds_strtab names;
 } ds_causes;
 
-/* Of one class's time: at each instant its compute (of several streams the task that started
- * first), else its transfer that started first, else idle or, where the next task waits for its own
+/* The time of one class: at each instant its compute (of several streams the task that started
+ * first), else the transfer that started first, else idle or, where the next task waits for its own
  * host alone, host issue. The rows add up to the step; compute and communication to the account's
  * compute_ps and exposed_comm_ps. O(tasks log tasks). */
 void ds_causes_of_class(const ds_result *result, uint32_t cls, ds_causes *out);
-/* Of the critical path. */
+/* The time of the critical path. */
 void ds_causes_of_path(const ds_result *result, const ds_critical_path *path, ds_causes *out);
 void ds_causes_deinit(ds_causes *causes);
 
 /* ---- two runs ---- */
 
-/* One line of a difference: what it cost in A and in B. */
+/* One line of a difference: the cost in A and in B. */
 typedef struct ds_difference {
     ds_time_kind kind; /* of time */
     const char *what;  /* of time: ds_cause.what; of memory: the category */
     int64_t a, b;      /* ps or bytes */
 } ds_difference;
 
-/* A knob of the scenario or a param that the two do not share; NULL: one has no such entry. */
+/* A knob of the scenario or a param that differs between A and B; NULL: no such entry. */
 typedef struct ds_knob_difference {
     const char *name, *a, *b;
 } ds_knob_difference;

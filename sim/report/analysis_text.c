@@ -12,7 +12,7 @@
 /* All segments of one op of the text and one kind. */
 typedef struct row {
     ds_time_kind kind;
-    uint32_t inst; /* of the first */
+    uint32_t inst; /* of the first segment */
     int64_t n, ps;
 } row;
 
@@ -224,7 +224,7 @@ void ds_report__json_critical(const ds_result *r, ds_json *json) {
     ds_json_key(json, "segments");
     ds_json_begin_array(json);
     uint32_t indent = json->indent;
-    json->indent = 0; /* a line each: there may be many */
+    json->indent = 0; /* a line a segment: there may be many */
     for (uint32_t i = 0; i < path.n; i++) json_segment(json, r, &path.at[i]);
     json->indent = indent;
     ds_json_end_array(json);

@@ -1,7 +1,7 @@
 /* Time by cause, of a device and of the critical path.
  *
  * A device's timeline is cut into pieces: compute first (where tasks of several compute streams
- * overlap, a piece belongs to the one that started first), transfers in what is left, and gaps. */
+ * overlap, a piece belongs to the task that started first), then transfers, then gaps. */
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ void ds_report__cause(ds_time_kind kind, const char *what, ds_buf *out) {
     if (*what) ds_buf_printf(out, " (%s)", what);
 }
 
-/* What the time of a task is called among those of its kind; "" for host issue and idleness. */
+/* The name of the task's cause within its kind; "" for host issue and idleness. */
 static const char *what_of(ds_causes *causes, const ds_plan *plan, ds_time_kind kind,
                            uint32_t task) {
     if (kind == DS_TIME_COMPUTE) {
@@ -116,8 +116,8 @@ static pieces pieces_of(const ds_result *r, uint32_t cls, bool transfers) {
     return all;
 }
 
-/* Did the task, which starts after nothing ran, wait for its own host alone? Tasks of no length
- * that it waited for are looked through. */
+/* Did the task, which ends a gap, wait for its own host alone? Looks through tasks of no length
+ * that the task waited for. */
 static bool waits_for_host(const ds_result *r, const ds_waits *waits, uint32_t task) {
     int64_t start = r->run.start_ps[task];
     uint32_t from = waits->from[task];
@@ -136,7 +136,7 @@ typedef struct timeline {
     ds_causes *out;
 } timeline;
 
-/* Nothing runs from `start` to `end`, when `task` starts (DS_NONE: the step ends). */
+/* No task runs from `start` to `end`, when `task` starts (DS_NONE: the step ends). */
 static void gap(timeline *t, int64_t start, int64_t end, uint32_t task) {
     if (start == end) return;
     bool host = task != DS_NONE && waits_for_host(t->result, &t->waits, task);
@@ -146,7 +146,7 @@ static void gap(timeline *t, int64_t start, int64_t end, uint32_t task) {
     add(t->out, t->result->plan, host ? DS_TIME_HOST : DS_TIME_IDLE, task, end - begin);
 }
 
-/* Nothing computes from `start` to `end`, when `task` starts to. */
+/* No task computes from `start` to `end`, when `task` starts to compute. */
 static void no_compute(timeline *t, int64_t start, int64_t end, uint32_t task) {
     for (; t->next < t->transfers.n && start < end; t->next++) {
         piece p = t->transfers.at[t->next];

@@ -25,7 +25,7 @@ static void add(walk *w, ds_segment s) {
     DS_HPUSH(&w->segments, s);
 }
 
-/* The last of the critical device's tasks that end when all have. */
+/* The last task of the critical device that ends with the run. */
 static uint32_t last_task(const ds_result *r) {
     int64_t end_ps = r->run.step_ps - r->plan->overhead_ps;
     for (uint32_t t = r->plan->n_tasks; t-- > 0;)
@@ -33,8 +33,8 @@ static uint32_t last_task(const ds_result *r) {
     return DS_NONE;
 }
 
-/* What lies between the moment in which the task could start and the one in which it did, then,
- * backwards, the host's issuing. Returns the task at whose end it could start. */
+/* Adds, backwards, the task, the time between its readiness and its start, and the host's issuing.
+ * Returns the task whose end made the task ready. */
 static uint32_t step_back(walk *w, const ds_result *r, const ds_waits *waits, uint32_t task) {
     uint32_t last = waits->last[task], from = waits->from[last];
     bool host = waits->why[last] == DS_WAIT_HOST;

@@ -1,5 +1,5 @@
-/* How the cost of an op was found: work and look-up of a compute op on each kind of device it runs
- * on; algorithm, phases and profile terms of a communication. */
+/* How the cost of an op was found: work and look-up of a compute op on each kind of device that
+ * runs the op; algorithm, phases and profile terms of a communication. */
 #include "ir/base/units.h"
 #include "sim/coll/coll.h"
 #include "sim/report/internal.h"
@@ -30,7 +30,7 @@ static bool matches(const char *pattern, const char *text) {
     return !*pattern;
 }
 
-/* The mnemonic, the path with or without loop indices, or its last part. */
+/* Does the pattern match the mnemonic, the path with or without loop indices, or its last part? */
 static bool is_meant(const ds_plan *plan, uint32_t inst, const char *pattern, ds_buf *scratch) {
     const ds_record *r = plan->records.at[plan->insts.at[inst].record];
     if (matches(pattern, r->label)) return true;
@@ -52,7 +52,7 @@ static void put_class(const ds_plan *plan, uint32_t cls, ds_buf *out) {
 
 /* ---- compute ---- */
 
-/* What is left of the device, and the time that this makes of the one above. */
+/* The degradation of the device, and the op's time on the degraded device. */
 static void put_degraded(const ds_plan *plan, uint32_t device, int64_t ps, ds_buf *out) {
     uint32_t n;
     const ds_topo_degraded *all = ds_topo_degraded_all(plan->topo, &n);
@@ -100,7 +100,7 @@ static void explain_phase(const ds_plan *plan, const ds_group *g, const ds_phase
                   phase->steps == 1 ? "" : "s", ds_report__ps(phase->alpha_ps).s);
     if (g->terms.step_ps)
         ds_buf_printf(out, " (route) + %s (profile)", ds_report__ps(g->terms.step_ps).s);
-    int64_t wait_ps = g->times[number - 1].wait_ps; /* of equal hops it is what the steps take */
+    int64_t wait_ps = g->times[number - 1].wait_ps; /* with equal hops, the time of the steps */
     if (wait_ps != phase->steps * (phase->alpha_ps + g->terms.step_ps))
         ds_buf_printf(out, ", %s beyond the flow", ds_report__ps(wait_ps).s);
     const ds_load *load = ds_phase_slowest(plan->topo, phase);
@@ -135,7 +135,7 @@ static void explain_phases(const ds_plan *plan, const ds_group *g, ds_buf *out) 
     ds_arena_deinit(&arena);
 }
 
-/* Where the program left the choice open: what the others would have taken. */
+/* The times of the other algorithms, where the program leaves the choice open. */
 static void explain_choice(const ds_plan *plan, const ds_group *g, ds_buf *out) {
     const char *names[DS_COLL_MOST_ALGORITHMS];
     uint32_t n = ds_coll_candidates(g->request, names);

@@ -36,7 +36,7 @@ const char *ds_report__kind(const ds_plan *plan, uint32_t cls);
 char **ds_report__stream_names(const ds_plan *plan);
 void ds_report__free_names(char **names, uint32_t n);
 
-/* " (4 alike)": how many devices one line stands for; nothing if it is one. */
+/* " (4 alike)": the number of devices that one line represents; nothing for one device. */
 void ds_report__alike(const ds_plan *plan, uint32_t cls, ds_buf *out);
 
 /* ---- memory (memory.c) ---- */
@@ -68,11 +68,11 @@ void ds_report__put_live(ds_json *json, const ds_result *result, uint32_t cls);
 
 /* ---- strategies (strategy.c) ---- */
 
-/* "pp 8, tp 8, zero 1, 4 microbatches, schedule 1f1b": what is not as it is by default. */
+/* "pp 8, tp 8, zero 1, 4 microbatches, schedule 1f1b": all that differs from the defaults. */
 void ds_report__strategy(const ds_model_step *step, ds_buf *out);
 /* "none", "full", "every:2", "3 ops". */
 void ds_report__recompute(const ds_strategy *strategy, ds_buf *out);
-/* What is offloaded, in words; returns how many there are. */
+/* The offloaded kinds of tensors, in words; returns their number. */
 uint32_t ds_report__offloaded(const ds_strategy *strategy, const char *out[3]);
 /* Chunks of the model on a stage. */
 int64_t ds_report__virtual_stages(const ds_model_step *step);
@@ -87,21 +87,21 @@ void ds_report__json_jobs(const ds_result *result, ds_json *json);
 /* "5, 4, 4, 3": turns of loops by stage, "2+3, 4+1" with two chunks each, "1, 62 x 2, 1" where
  * neighbours are alike. */
 void ds_report__layers(const ds_schedule_index *schedule, const int64_t *turns, ds_buf *out);
-/* What ds_balance_advise found, for the summary and as a member of a JSON object. */
+/* The cut of ds_balance_advise, for the summary and as a member of a JSON object. */
 void ds_report__faster_cut(const ds_result *result, ds_buf *out);
 void ds_report__put_faster_cut(ds_json *json, const ds_result *result);
 
 /* ---- pipelined steps (items.c) ---- */
 
-/* In an instance's path of a pipelined step, from `from` on: the call becomes its item's kind,
- * names lose the numbers of chunks, and a send's that of its microbatch, so that there is one path
- * for all chunks of a stage: "step/B3/l/fc1.c3.dx" becomes "step/B/l/fc1.dx". */
+/* Gives all chunks of a stage one path. In an instance's path of a pipelined step, from `from` on,
+ * the call becomes its item's kind, names lose the numbers of chunks, and names of sends the number
+ * of the microbatch: "step/B3/l/fc1.c3.dx" becomes "step/B/l/fc1.dx". */
 void ds_report__item_path(const ds_result *result, uint32_t inst, size_t from, ds_buf *path);
 
 /* ---- analyses (analysis_text.c): tables of the summary, members of the JSON object ---- */
 
 void ds_report__put_critical(const ds_result *result, ds_buf *out);
-/* Nothing if there is but one. */
+/* Nothing for a single stage. */
 void ds_report__put_stages(const ds_result *result, ds_buf *out);
 void ds_report__json_critical(const ds_result *result, ds_json *json);
 void ds_report__json_stages(const ds_result *result, ds_json *json);
@@ -109,7 +109,7 @@ void ds_report__json_stages(const ds_result *result, ds_json *json);
 /* The knobs and params in which two runs differ (knobs.c). */
 void ds_report__compare_knobs(ds_comparison *comparison);
 
-/* ---- runs with jitter (montecarlo_text.c); nothing where there are none ---- */
+/* ---- runs with jitter (montecarlo_text.c); nothing without such runs ---- */
 
 void ds_report__put_runs(const ds_result *result, ds_buf *out);
 void ds_report__json_runs(const ds_result *result, ds_json *json);
@@ -135,7 +135,7 @@ ds_op_total *ds_report__ops(const ds_result *result, uint32_t cls, uint32_t *n);
 /* Communicating ops, each execution counted once, as its lowest device sees it. O(instances). */
 ds_op_total *ds_report__collectives(const ds_result *result, uint32_t *n);
 
-/* Which group a communicating task meets; NULL for compute. */
+/* The group of a communicating task; NULL: compute. */
 const ds_group *ds_report__group(const ds_plan *plan, uint32_t task);
 const char *ds_report__algorithm(const ds_group *group); /* "" if there is none */
 

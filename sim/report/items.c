@@ -1,15 +1,11 @@
-/* The items of a pipelined step: which call of the step something belongs to.
- *
- * The pass pipeline makes a call for every item of the schedule, `{name = "F3", microbatch = 5}`
- * (ir/passes/pipeline/emit.c); a program that was printed, or written by hand, may have them too.
- */
+/* Paths in a pipelined step: one path for all chunks and microbatches of an op. */
 #include "sim/report/internal.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of ".c" and a chunk's number, 0 if there is something else. */
+/* The length of ".c" and a chunk's number; 0: the text begins otherwise. */
 static size_t chunk_suffix(const char *text, int64_t n_chunks) {
     if (text[0] != '.' || text[1] != 'c' || !isdigit((unsigned char)text[2])) return 0;
     char *end;
@@ -28,7 +24,7 @@ static void drop_chunks(ds_buf *path, size_t from, int64_t n_chunks) {
     path->text[to] = '\0';
 }
 
-/* A send's name, "last.c0.5.s1" of microbatch 5: without that. */
+/* Drops the microbatch from a send's name: "last.c0.5.s1" of microbatch 5 becomes "last.c0.s1". */
 static void drop_microbatch(ds_buf *path, size_t from) {
     size_t end = path->n;
     while (end > from && isdigit((unsigned char)path->text[end - 1])) end--;

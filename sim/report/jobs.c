@@ -1,7 +1,7 @@
 /* Jobs of one cluster: the summary's table and the members of the JSON object. */
 #include "sim/report/internal.h"
 
-/* How many times as long as alone. */
+/* The job's time over its time alone. */
 static double slow_down(const ds_job_result *job) {
     return job->alone_ps > 0 ? (double)(job->end_ps - job->start_ps) / (double)job->alone_ps : 1;
 }

@@ -1,8 +1,8 @@
-/* What two scenarios say differently: entries of their scenario blocks, and params, evaluated.
+/* The differences of two scenarios: entries of their scenario blocks, and params, evaluated.
  *
- * An entry of a block has the block in front: "strategy.tp". Entries that only one of them has are
- * differences too: what the other runs with is the knob's default. A param that only one has is
- * none, nor one where an entry that is named like it tells the same. */
+ * An entry of a block has the block's name first: "strategy.tp". An entry that only one scenario
+ * has is a difference, too: the other scenario runs with the knob's default. A param that only one
+ * scenario has is no difference, nor is a param whose difference an entry of that name tells. */
 #include "ir/strategy/scenario.h"
 #include "sim/report/internal.h"
 
@@ -56,7 +56,7 @@ static void put_value(const reader *r, const ds_attr *attr, ds_buf *out) {
         ds_place_print(&r->binding->unit->exprs, &attr->place, out);
         break;
     case DS_ATTR_LIST:
-    case DS_ATTR_BLOCK: /* blocks are read entry by entry; one inside a list does not occur */
+    case DS_ATTR_BLOCK: /* blocks are read entry by entry, and no list contains a block */
         break;
     }
     bool bracket = attr->kind == DS_ATTR_LIST || (attr->kind == DS_ATTR_PLACE && attr->n_items);
@@ -92,7 +92,7 @@ static void read_entries(reader *r, const char *section, const ds_attr *entries,
     }
 }
 
-/* Of a module's params; of an imported one with the file's path in front. */
+/* The params of a module; in an imported module the file's path comes first. */
 static void read_params(reader *r, const ds_module *module) {
     for (uint32_t i = 0; i < module->params.n; i++) {
         ds_buf name = {0}, value = {0};
@@ -140,7 +140,7 @@ static const char *find(const knobs *all, const char *name) {
     return NULL;
 }
 
-/* Does an entry named "….NAME" say the same already? */
+/* Does an entry named "….NAME" have the same difference already? */
 static bool is_said(const ds_comparison *c, uint32_t n_entries, const ds_knob_difference *d) {
     for (uint32_t i = 0; i < n_entries; i++) {
         const ds_knob_difference *other = &c->knobs.at[i];

@@ -1,5 +1,5 @@
-/* What fills memory: the buffers alive at a class's peak, as one line for all turns of a loop and
- * all microbatches, and the texts about it. */
+/* The buffers alive at a class's peak, as one line for all turns of a loop and all microbatches,
+ * and texts about memory. */
 #include "ir/base/map.h"
 #include "sim/report/internal.h"
 

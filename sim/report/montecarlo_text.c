@@ -1,5 +1,5 @@
-/* What is said of the runs with jitter: a section of the summary, a member of the JSON object, a
- * row a run. */
+/* Reports on the runs with jitter: a section of the summary, a member of the JSON object, CSV with
+ * a row a run. */
 #include "ir/base/csv.h"
 #include "ir/base/units.h"
 #include "sim/report/internal.h"

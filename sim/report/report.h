@@ -1,34 +1,34 @@
-/* What is said about a finished simulation. */
+/* Reports on a finished simulation. */
 #ifndef DS_REPORT_REPORT_H
 #define DS_REPORT_REPORT_H
 
 #include "sim/run/run.h"
 
-/* One row a run of these: number, step time, the device with the most compute. */
+/* The runs with jitter as CSV, a row a run: number, step time, the device with the most compute. */
 void ds_report_runs_csv(const ds_result *result, ds_buf *out);
 
-/* Finds what would make a model's step fit, by simulating: ZeRO's higher stages, recomputation,
+/* Finds changes that make a model's step fit, by simulation: ZeRO's higher stages, recomputation,
  * offload, sequence parallelism, twice the microbatches, twice the tensor parallelism on as many
- * devices, half the batch, one change at a time; if none fits, the best of them together. Only what
- * the model and the devices can take counts. Nothing where the result fits or is of a program.
- * `settings` are those that its binding was made with. While it runs, the source's scenario is
- * changed for each simulation; afterwards it is as before. At most 15 simulations. */
+ * devices, half the batch, one change at a time; if no change fits, the best changes together. Only
+ * changes that the model and the devices can take count. Does nothing where the result fits or is
+ * of a program. The result's binding was made with `settings`. The source's scenario changes for
+ * each simulation and is restored. At most 15 simulations. */
 void ds_advise(ds_result *result, const ds_profiles *profiles, const ds_sim_options *options,
                const ds_setting *settings, uint32_t n_settings);
 
-/* How far measurement may lie from the predicted step: nine in ten do from low to high, if what the
- * profile's fits were off by on their own rows holds here (uncertain.c): those of whole steps where
- * the profile was fitted to such, else those of its ops and collectives. */
+/* The interval of measurements around the predicted step: nine in ten lie from low to high, if the
+ * profile's fits err here as on their own rows (uncertain.c). The fits are those of whole steps
+ * where the profile has such fits, else those of ops and collectives. */
 typedef struct ds_uncertainty {
-    int64_t low_ps, high_ps; /* the step itself where covered_ps is 0: reports then have none */
+    int64_t low_ps, high_ps; /* the step itself where covered_ps is 0: reports print no interval */
     int64_t covered_ps;      /* time on the critical path by fits with known residuals */
-    int64_t unknown_ps;      /* predicted without: peaks of the catalogue, links alone */
+    int64_t unknown_ps;      /* time without residuals: peaks of the catalogue, links alone */
 } ds_uncertainty;
 
 /* step - sqrt(Σ (T (1 - low))²) and step + sqrt(Σ (T (high - 1))²) over the distinct works and
- * collectives on the critical path, T the time of all that are the same. What was measured, given
- * or is not compute or communication has no part. Bias of a whole fit (another software, another
- * clock) is not in it. O(tasks + dependences). */
+ * collectives on the critical path, T the summed time of equal works. Measured and given times, and
+ * times of neither compute nor communication, have no part. The interval does not cover the bias of
+ * a whole fit (another software, another clock). O(tasks + dependences). */
 ds_uncertainty ds_result_uncertainty(const ds_result *result);
 
 /* ---- reports (summary.c, json.c, csv.c, trace.c) ---- */

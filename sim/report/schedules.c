@@ -1,7 +1,7 @@
 /* One model under every schedule.
  *
- * As advice.c does, a schedule is written into the unit's scenario for the length of one simulation
- * and taken out again. */
+ * To simulate a schedule, the comparer writes the schedule into the unit's scenario and restores
+ * the old scenario afterwards, as the adviser does in advice.c. */
 #include "sim/report/schedules.h"
 #include "ir/base/units.h"
 #include "ir/schedule/schedule.h"
@@ -56,7 +56,7 @@ static void set_int(ds_unit *unit, const char *knob, int64_t value) {
     ds_scenario_set(unit, "strategy", knob, attr);
 }
 
-/* What the scenario says already is left as it stands there: "@s" is a place, no text. */
+/* `written`: a schedule that the scenario writes out stays as written, since "@s" is no text. */
 static void try(const comparer *c, ds_schedule_row *row, bool written) {
     ds_scenario old = *ds_unit_scenario(c->unit);
     ds_result *result = NULL;
@@ -74,7 +74,7 @@ static void try(const comparer *c, ds_schedule_row *row, bool written) {
     ds_result_free(result);
 }
 
-/* ---- all of them ---- */
+/* ---- all schedules ---- */
 
 static void add(const comparer *c, const ds_strategy *s, const char *name, bool written) {
     int64_t asked = s->virtual_stages ? s->virtual_stages : 1;

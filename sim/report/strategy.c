@@ -1,11 +1,11 @@
-/* Strategies in words: knobs that are not as they are by default, and cuts of pipelines. */
+/* Strategies in words: knobs that differ from their defaults, and cuts of pipelines. */
 #include "sim/report/internal.h"
 
 #include <string.h>
 
 static const char *const kept_kinds[] = {"activations", "optimizer", "weights"};
 
-/* ", tp 8:4": what each stage has, at most 8 of them. */
+/* ", tp 8:4": the widths of stages, at most 8. */
 static void put_widths(const ds_strategy *s, const char *name, const int64_t *widths, ds_buf *out) {
     bool alike = true;
     for (int64_t i = 1; i < s->pp; i++) alike = alike && widths[i] == widths[0];
@@ -32,7 +32,7 @@ static void put_degrees(const ds_strategy *s, ds_buf *out) {
     put_widths(s, "tp", s->stage_tp, out);
 }
 
-/* ", batch 3:1", at most 8 of the replicas' parts. */
+/* ", batch 3:1": the parts of replicas, at most 8. */
 static void put_shares(const ds_strategy *s, ds_buf *out) {
     for (int64_t i = 0; s->dp_shares && i < s->dp && i < 8; i++)
         ds_buf_printf(out, "%s%lld", i ? ":" : ", batch ", (long long)s->dp_shares[i]);
@@ -62,7 +62,7 @@ int64_t ds_report__virtual_stages(const ds_model_step *step) {
     return schedule->n_ranks ? schedule->n_chunks / schedule->n_ranks : 1;
 }
 
-/* Where chunks differ in the turns that they have. */
+/* The turns of chunks, where chunks differ. */
 static void put_layers(const ds_model_step *step, ds_buf *out) {
     const int64_t *turns = step->cut.chunk_turns;
     uint32_t n = step->schedule.n_chunks, c = 1;

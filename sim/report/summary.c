@@ -1,4 +1,4 @@
-/* The summary for a terminal: what a student asks first, in the order in which it is asked. */
+/* The summary for a terminal: answers to a student's first questions, in the order of asking. */
 #include "ir/base/units.h"
 #include "ir/strategy/preset.h"
 #include "ir/strategy/scenario.h"
@@ -26,7 +26,7 @@ static void put_cluster(const ds_result *r, const ds_kind_total *kinds, uint32_t
     ds_buf_putc(out, '\n');
 }
 
-/* What was made of a model: by which strategy, by which passes. */
+/* The strategy and the passes that made the step of a model. */
 static void put_passes(const ds_result *r, ds_buf *out) {
     if (!r->step) return;
     ds_buf_put(out, "  strategy     ");
@@ -37,7 +37,7 @@ static void put_passes(const ds_result *r, ds_buf *out) {
     ds_buf_putc(out, '\n');
 }
 
-/* What the scenario does not say, and its framework does. */
+/* The settings that come from the framework, not from the scenario. */
 static void put_framework(const ds_result *r, ds_buf *out) {
     ds_buf settings = {0};
     const char *name = "";
@@ -57,8 +57,9 @@ static void put_size(const ds_result *r, ds_buf *out) {
     ds_buf_putc(out, '\n');
 }
 
-/* Times are those of the device's peaks: is that for want of measurements? Of several profiles the
- * one named like the device has its ops, others a machine's links. Profile 0 is "none". */
+/* Says that times rest on the device's peaks, and names a profile of the device, if one exists: of
+ * several the one named like the device, which has ops; others have a machine's links. Profile 0 is
+ * "none". */
 static void put_no_profile(const ds_profiles *profiles, uint32_t kind, ds_buf *out) {
     const char *measured = NULL, *name = ds_profiles_kind(profiles, kind)->name;
     for (uint32_t p = ds_profiles_n_profiles(profiles) - 1; p > 0; p--)
@@ -110,8 +111,8 @@ static bool has_profile(const ds_plan *plan) {
     return false;
 }
 
-/* Where fits with known residuals have a part: "35.1 .. 37.2 ms for nine in ten". Where a profile
- * has none, that there is no interval. */
+/* "35.1 .. 37.2 ms for nine in ten", where fits with known residuals have a part; else, where a
+ * profile has no residuals, the share of the step without an interval. */
 static void put_uncertainty(const ds_result *r, ds_buf *out) {
     ds_uncertainty u = ds_result_uncertainty(r);
     if (!u.covered_ps && u.unknown_ps && has_profile(r->plan))
@@ -179,7 +180,7 @@ static void put_time(const ds_result *r, ds_buf *out) {
                   ds_report__percent(r->metrics.bubble_fraction).s);
 }
 
-/* " (fitted curves)": what the roofline's rates are. */
+/* " (fitted curves)": the source of the roofline's rates. */
 static void put_roofline(const ds_account *a, ds_buf *out) {
     int64_t bare_ps = a->origin_ps[DS_COST_ROOFLINE] - a->fitted_ps;
     double whole = (double)a->origin_ps[DS_COST_ROOFLINE];

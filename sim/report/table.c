@@ -1,4 +1,4 @@
-/* What the reports share: texts of numbers, names of streams, sums over ops and kinds. */
+/* Shared by the reports: texts of numbers, names of streams, sums over ops. */
 #include "ir/base/map.h"
 #include "ir/base/units.h"
 #include "sim/coll/coll.h"
@@ -94,7 +94,7 @@ void ds_report__op_title(const ds_result *r, uint32_t inst, ds_buf *out) {
     ds_buf_printf(out, "%s ", label);
     ds_report__op_path(r, inst, out);
     if (out->n - from <= MAX_OP_WIDTH) return;
-    size_t keep = MAX_OP_WIDTH - (path - from) - 3; /* its end says more than its beginning */
+    size_t keep = MAX_OP_WIDTH - (path - from) - 3; /* a path's end says more than its start */
     memmove(out->text + path + 3, out->text + out->n - keep, keep + 1);
     memcpy(out->text + path, "...", 3);
     out->n = from + MAX_OP_WIDTH;
@@ -130,7 +130,7 @@ const char *ds_report__algorithm(const ds_group *group) {
     return group && group->algorithm ? group->algorithm : "";
 }
 
-/* The name that the program gave, or what the communicator is. */
+/* The name that the program gives, else a description of the communicator. */
 static void stream_name(const ds_plan *plan, uint32_t task, ds_buf *out) {
     const ds_record *r = ds_plan_task_record(plan, task);
     const ds_attr *named = ds_attr_find(r->op->attrs, r->op->n_attrs, "stream");
@@ -181,7 +181,7 @@ typedef struct table {
     DS_VEC(ds_op_total) rows;
 } table;
 
-/* The row of another microbatch's copy of the op; a new row if there is none. */
+/* The row of another microbatch's copy of the op; else a new row. */
 static uint32_t row_by_path(table *t, const ds_result *r, const ds_record *record, uint32_t inst) {
     if (!r->step) return t->rows.n;
     ds_buf path = {0};

@@ -1,12 +1,12 @@
 /* The run in Chrome's trace event format, which ui.perfetto.dev opens.
  *
- * A process is a device class, a thread a stream: the compute stream first. Above it, where the
- * program's outermost ops are calls, is a thread of these: of a pipeline the schedule's items,
- * "F3.5" for the forward pass of chunk 3 and microbatch 5. Spans ("X") are tasks; a counter ("C")
- * is a class's memory; arrows ("s" to "f") lead from a compute task to the transfer that waits for
- * it, from a transfer to what waits for that, and from a sender to its receiver. Process 0 is the
- * critical path: at each time the task that the step waits for. Times are microseconds, written as
- * decimals of the exact picoseconds.
+ * A process is a device class, a thread a stream: the compute stream first. Where the program's
+ * outermost ops are calls, a thread above the compute stream shows the calls: in a pipeline the
+ * schedule's items, "F3.5" for the forward pass of chunk 3 and microbatch 5. Spans ("X") are tasks;
+ * a counter ("C") is a class's memory. Arrows ("s" to "f") lead from a compute task to a transfer
+ * that waits for the task, from a transfer to a task that waits for the transfer, and from a sender
+ * to its receiver. Process 0 is the critical path: at each time the task that the step waits for.
+ * Times are microseconds, written as decimals of the exact picoseconds.
  *
  * Source: "Trace Event Format", Google, 2016. An arrow end belongs to the span that encloses its
  * time on its thread, so both ends lie at the start of their spans; viewers draw them from the end
@@ -32,7 +32,7 @@ static int64_t process(uint32_t cls) {
 }
 
 static void begin_event(writer *w, const char *phase, int64_t pid) {
-    ds_buf_putc(w->json.out, '\n'); /* an event a line: such files are read by people too */
+    ds_buf_putc(w->json.out, '\n'); /* an event a line: people read such files, too */
     ds_json_begin_object(&w->json);
     ds_json_key_string(&w->json, "ph", phase);
     ds_json_key_int(&w->json, "pid", pid);
@@ -138,15 +138,16 @@ static void span(writer *w, uint32_t task, const char *path) {
 
 /* ---- the outermost calls ---- */
 
-/* From the start of its first compute task on a class to the end of its last. A compute stream runs
- * its tasks in the order of the program, so those of two calls never mix. */
+/* A call on a class, from the start of its first compute task to the end of its last. A compute
+ * stream runs its tasks in the order of the program, so tasks of two calls never mix. */
 typedef struct call_span {
     uint32_t cls, scope;
     int64_t start, end;
 } call_span;
 typedef DS_VEC(call_span) call_spans;
 
-/* By scope: the outermost call around it, or DS_NONE. Scopes stand behind those they are in. */
+/* By scope: the outermost call around the scope, or DS_NONE. A scope comes after its outer
+ * scope. */
 static uint32_t *outer_calls(const ds_plan *plan) {
     uint32_t *outer = ds_xcalloc(plan->scopes.n, sizeof *outer);
     for (uint32_t i = 0; i < plan->scopes.n; i++) {
@@ -221,7 +222,7 @@ static void call(writer *w, const call_span *s, uint32_t thread) {
 static void calls(writer *w) {
     call_spans spans = {0};
     find_calls(w, &spans);
-    uint32_t *thread = ds_xcalloc(w->plan->n_classes, sizeof *thread); /* behind the streams' */
+    uint32_t *thread = ds_xcalloc(w->plan->n_classes, sizeof *thread); /* after the streams' */
     bool *named = ds_xcalloc(w->plan->n_classes, sizeof *named);
     for (uint32_t s = 0; s < w->plan->n_streams; s++)
         if (w->thread[s] >= thread[w->plan->streams[s].cls])
@@ -260,7 +261,7 @@ static void arrow(writer *w, uint32_t from, uint32_t to, const char *name) {
     arrow_end(w, "f", to, name);
 }
 
-/* Dependences that begin or end in a transfer; those between streams are all in plan->succ. */
+/* Dependences that begin or end in a transfer; plan->succ has all dependences between streams. */
 static void dependences(writer *w, uint32_t task) {
     const ds_plan *plan = w->plan;
     bool transfer = plan->task_activity[task] != DS_NONE;
@@ -303,7 +304,7 @@ static void end_counter(writer *w) {
     ds_json_end_object(&w->json);
 }
 
-/* Two counters: the sum, and what it consists of. A category that never has bytes is left out. */
+/* Two counters: the sum, and its categories. A category that never has bytes is left out. */
 static void memory(writer *w, uint32_t cls) {
     const ds_mem_class *m = &w->result->mem.classes[cls];
     int64_t by[DS_MEM_CATEGORY_COUNT] = {0}, live = 0;
@@ -326,7 +327,7 @@ static void memory(writer *w, uint32_t cls) {
     }
 }
 
-/* What the class keeps in its host's memory. */
+/* The bytes that the class keeps in its host's memory. */
 static void host_memory(writer *w, uint32_t cls) {
     const ds_mem_class *m = &w->result->mem.classes[cls];
     int64_t kept = 0;
@@ -340,7 +341,7 @@ static void host_memory(writer *w, uint32_t cls) {
     }
 }
 
-/* A track of its own: which task the step waits for at each time, and what that waited for. */
+/* A track of its own: the task that the step waits for at each time, and that task's wait. */
 static void critical_path(writer *w) {
     ds_critical_path path;
     ds_critical_path_find(w->result, &path);

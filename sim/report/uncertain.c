@@ -1,13 +1,12 @@
 /* From the residuals of fits to an interval around the step time.
  *
  * Along the critical path every piece of time is some op's or collective's duration, predicted by a
- * fit that knows how far measurements lay from it (ds_cost_spread). Pieces of the same work are off
- * by the same factor: a product of one shape that is 5 % slower than predicted is so in every
- * layer. Pieces of different work are off independently, so their deviations add as squares, those
- * towards more and those towards less each by themselves.
+ * fit with known residuals (ds_cost_spread). Pieces of the same work are off by the same factor: a
+ * product of one shape that is 5 % slower than predicted is slower in every layer. Pieces of
+ * different work are off independently, so deviations add as squares, upwards and downwards apart.
  *
- * A profile whose constants were fitted to whole steps knows how far those lay from it, and then
- * that is the interval: the residuals of steps have in them what no op's has. */
+ * A profile whose constants were fitted to whole steps has the residuals of these steps. Then these
+ * residuals alone give the interval, since steps have deviations that no op has. */
 #include "ir/base/map.h"
 #include "ir/base/units.h"
 #include "sim/report/analysis.h"
@@ -55,8 +54,8 @@ static uint64_t key_of_group(const char *label, const ds_group *g) {
     return hash_text(ds_hash_bytes(fields, sizeof fields), label);
 }
 
-/* What spread the duration of a task has, and for which work; false: nobody knows, or it is exact.
- */
+/* The spread of a task's duration, and the key of its work; false: the spread is not known, or the
+ * duration is exact. */
 static bool spread_of(const ds_result *r, uint32_t task, ds_cost_spread *spread, uint64_t *key) {
     const ds_record *record = ds_plan_task_record(r->plan, task);
     if (r->plan->task_activity[task] == DS_NONE) {
@@ -95,7 +94,7 @@ static void collect(const ds_result *r, const ds_critical_path *path, shares *s,
     }
 }
 
-/* The spread of whole steps, if all devices have the same profile and it knows one. */
+/* The spread of whole steps, if all devices have the same profile and that profile has one. */
 static bool spread_of_steps(const ds_plan *plan, ds_cost_spread *out) {
     for (uint32_t c = 1; c < plan->n_classes; c++)
         if (plan->profile_of[c] != plan->profile_of[0]) return false;
@@ -104,7 +103,7 @@ static bool spread_of_steps(const ds_plan *plan, ds_cost_spread *out) {
     return out->low > 0 && out->high > 0;
 }
 
-/* An interval that ends beyond int64 is none. */
+/* False: the end is beyond int64, so no interval is given. */
 static bool to_ps(double ps, int64_t *out) {
     if (!(ps < 0x1p63)) return false;
     *out = (int64_t)ps;

@@ -1,14 +1,14 @@
-/* What every task waited for.
+/* The wait of every task.
  *
  * A task's own side is ready when its operands' makers and its stream's predecessor have ended and
- * the host has issued it: the last of these is what it waited for. A transfer starts when the last
- * of its members is ready.
+ * the host has issued the task: the task waited for the last of these. A transfer starts when the
+ * last of its members is ready.
  *
  * Which of several members that came last together? Any choice is a right answer, but a folded run
- * must give the same as an unfolded one, and there devices have other numbers. So each task gets a
- * *history*: a hash of its instance and of the histories that it waited for, which is equal for
- * devices of one class, and the least history wins. Tasks are visited as they ended, so what a task
- * waited for is known before it. */
+ * must choose as an unfolded run does, where devices have other numbers. So each task gets a
+ * *history*: a hash of its instance and of the history of the task that it waited for. Histories
+ * are equal for devices of one class, and the least history wins. Tasks are visited in the order of
+ * their ends, so the history of the task waited for is known. */
 #include "ir/base/map.h"
 #include "sim/report/analysis.h"
 
@@ -27,8 +27,8 @@ typedef struct finder {
     const ds_plan *plan;
     const ds_run *run;
     ds_waits *out;
-    uint32_t *before;  /* per task: the one before it on its stream; DS_NONE: the first */
-    int64_t *ready_ps; /* per task: when its own side was */
+    uint32_t *before;  /* per task: the task before on its stream; DS_NONE: the first */
+    int64_t *ready_ps; /* per task: when its own side was ready */
     uint64_t *history;
 } finder;
 
@@ -43,7 +43,7 @@ static void link_streams(finder *f) {
     }
 }
 
-/* The task that makes the operand on the class; DS_NONE for inputs and what lives elsewhere. */
+/* The task that makes the operand on the class; DS_NONE: an input, or made on other classes. */
 static uint32_t maker_of(const ds_plan *plan, uint32_t value, uint32_t cls) {
     const ds_inst *maker = &plan->insts.at[plan->values.at[value].inst];
     if (maker->first_task == DS_NONE) return DS_NONE;
@@ -84,7 +84,7 @@ static void own_side(finder *f, uint32_t task) {
     f->history[task] = ds_hash_mix(ds_hash_mix(past, why), inst);
 }
 
-/* Whose side was ready last; all members have their own sides. */
+/* Finds the member whose own side was ready last, once all own sides are known. */
 static void meet(finder *f, const ds_activity *a) {
     const uint32_t *members = f->plan->members + a->first_member;
     uint32_t best = members[0];
