@@ -20,7 +20,7 @@ typedef struct inst {
 
 typedef struct buffer {
     uint32_t maker;
-    uint32_t alias; /* the value whose buffer it may take; DS_NONE: none */
+    uint32_t alias; /* the value whose buffer this value may take; DS_NONE: none */
     uint8_t category;
     bool is_state;
     int64_t bytes; /* of the first sample … */

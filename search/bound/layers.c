@@ -34,7 +34,7 @@ static const ds_scope *loop_of(const ds_plan *plan, uint32_t scope, const ds_sco
     return loop;
 }
 
-/* The instances of a microbatch must come run by run; false: they do not. */
+/* Finds the run of each instance. False: the instances of a microbatch do not come run by run. */
 static bool find_runs(reader *r) {
     const ds_plan *plan = r->plan;
     const ds_op *loops[MICROBATCHES][2] = {{NULL}};

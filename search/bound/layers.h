@@ -9,9 +9,9 @@
 
 #include "search/space/eval.h"
 
-/* A run of operations that follow each other on the compute stream: those before a loop, a turn of
- * the loop, … A path goes along the stream and along data. Transfers between operations of the run
- * count, each with the time that the transfer takes alone. */
+/* A run of operations that follow each other on the compute stream: all operations before a loop, a
+ * turn of the loop, … A path goes along the stream and along data. Transfers between operations of
+ * the run count, each with the time that the transfer takes alone. */
 typedef struct ds_bound_path {
     int64_t compute_ps; /* sum of the operations */
     int64_t span_ps;    /* longest path from the first operation's start to the last one's end */

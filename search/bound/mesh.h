@@ -1,4 +1,4 @@
-/* The place of a strategy's devices on a topology, as far as lower bounds need it.
+/* The place of a strategy's devices on a topology, as far as lower bounds need the place.
  *
  * A ds_bound_machine belongs to one topology and keeps every answer. */
 #ifndef DS_SEARCH_BOUND_MESH_H

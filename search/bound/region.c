@@ -46,7 +46,8 @@ struct ds_bounds {
     const ds_eval_source *source;
     ds_space *space;
     knob knobs[N_KNOBS];
-    bool *shapes; /* per dimension: the model, its training or the topology depend on it */
+    bool *shapes; /* per dimension: the model, its training or the topology depends on the dimension
+                   */
     bool *places; /* … the topology */
     bool *marks;  /* shapes or places, while either is found */
     ds_level shaped, placed;
@@ -62,7 +63,7 @@ struct ds_bounds {
     uint32_t n_set;
 };
 
-/* ---- what depends on what ---- */
+/* ---- dependences on dimensions ---- */
 
 static void mark_expr(ds_bounds *b, ds_expr e, uint32_t depth);
 

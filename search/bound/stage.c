@@ -93,7 +93,7 @@ static bool is_split(const ds_bound_region *r) {
     return r->form == DS_BOUND_ZB_H1 || r->form == DS_BOUND_ZB_H2;
 }
 
-/* Do later microbatches add up whole gradients? With ZeRO 2 and 3 they add up parts. */
+/* Do later microbatches add up whole gradients? ZeRO 2 and 3 add up parts. */
 static int adds_up(const ds_bound_region *r) {
     return r->microbatches > 1 && (r->zero == 0 || r->zero == 1);
 }

@@ -46,7 +46,7 @@ static bool follows(const ds_pool *pool, uint64_t job) {
     return job < atomic_load(&pool->submitted) && atomic_load(&pool->follows[job % pool->n_slots]);
 }
 
-/* Takes the next job and the jobs that follow it, *n in all. The caller has one unit of `ready`;
+/* Takes the next job and the jobs that follow, *n in all. The caller has one unit of `ready`;
  * this function gets the units of the other jobs. */
 static uint64_t take(ds_pool *pool, uint32_t *n) {
     uint_fast64_t job = atomic_load(&pool->next);

@@ -2,7 +2,7 @@
  *
  * Jobs are numbered 0, 1, 2 …; job k lies in slot k mod n_slots. The owner fills the slot, submits,
  * and later waits for the job in order; each worker takes the lowest job that nobody has, together
- * with the jobs that follow it. Taking jobs is one atomic exchange, no lock. A job's result must
+ * with the jobs that follow. Taking jobs is one atomic exchange, no lock. A job's result must
  * depend on its slot alone, so that results do not depend on the number of workers. */
 #ifndef DS_SEARCH_DRIVER_POOL_H
 #define DS_SEARCH_DRIVER_POOL_H
@@ -20,8 +20,8 @@ typedef void (*ds_pool_work)(void *context, uint32_t worker, uint32_t slot);
 ds_status ds_pool_new(uint32_t n_workers, uint32_t n_slots, ds_pool_work work, void *context,
                       ds_pool **out, ds_error *err);
 /* Hands the next job to the workers. At most n_slots jobs may be submitted and not waited for.
- * `follows`: the worker that takes the job before takes this job, too, if it is submitted by then,
- * since the two share work that a worker does once. Up to four jobs go together. */
+ * `follows`: the worker that takes the job before takes this job, too, if submitted by then, since
+ * both share work that a worker does once. Up to four jobs go together. */
 void ds_pool_submit(ds_pool *pool, bool follows);
 /* Is the lowest job that was not waited for done? */
 bool ds_pool_is_done(const ds_pool *pool);

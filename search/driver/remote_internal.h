@@ -29,7 +29,7 @@ ds_status ds_remote_hear(ds_remote *remote, const char *identity, uint32_t n_dim
 uint32_t ds_remote_workers(const ds_remote *remote);
 /* Takes in outcomes that have arrived and hands out jobs; false: there was nothing to do. */
 bool ds_remote_exchange(ds_remote *remote, ds_pool *pool, const ds_remote_slots *slots);
-/* Tells the ranks that no job follows, and waits until they have finished their jobs. */
+/* Tells the ranks that no job follows, and waits until all ranks have finished their jobs. */
 void ds_remote_free(ds_remote *remote);
 
 /* At another rank: greets, with the error of its set-up if there was one. */

@@ -2,7 +2,7 @@
  *
  * The driver (search/driver/sweep.h) asks for candidates and hands them to workers in rounds of
  * DS_ROUND. A method that learns from results has `tell`. The driver calls `tell` for every
- * candidate of a round, in order, before it asks for the next round, so the method depends neither
+ * candidate of a round, in order, before asking for the next round, so the method depends neither
  * on timing nor on the number of workers (SEMANTICS R2). Without `tell` candidates stream. */
 #ifndef DS_SEARCH_METHODS_METHOD_H
 #define DS_SEARCH_METHODS_METHOD_H
@@ -14,7 +14,7 @@
 typedef struct ds_method ds_method;
 struct ds_method {
     /* The next candidate, with `number`. *found is false at the end, and where a method that learns
-     * waits to be told of all candidates that it gave. */
+     * waits for `tell` of all candidates that the method gave. */
     ds_status (*next)(ds_method *method, ds_candidate *candidate, bool *found, ds_error *err);
     /* May be NULL. `accepted`: the candidate fits and holds all conditions. */
     void (*tell)(ds_method *method, const ds_candidate *candidate, const ds_outcome *outcome,

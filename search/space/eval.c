@@ -201,13 +201,13 @@ void ds_outcome_of(const ds_result *result, ds_outcome *out) {
     take_result(result, out);
 }
 
-/* Composes the outcome from a few microbatches (sim/compose), exactly as a simulation would give
- * it. False: such a candidate must be simulated. */
+/* Composes the outcome, equal to the simulated one, from a few microbatches (sim/compose). False:
+ * the candidate must be simulated. */
 static bool compose(ds_composer *composer, const ds_binding *binding, const ds_sim_options *options,
                     ds_outcome *out) {
     const char *why;
     ds_composed composed;
-    ds_error unsaid; /* the simulation reports its own */
+    ds_error unsaid; /* the simulation reports errors */
     if (ds_composer_run(composer, binding, options, &composed, &why, &unsaid) != DS_OK || why)
         return false;
     take_metrics(&composed.metrics, composed.fullest_path, out);

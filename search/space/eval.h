@@ -15,7 +15,7 @@
     X(OK, "ok")                                                                                    \
     X(EXCLUDED, "excluded")         /* simulated, and a `where` of the sweep does not hold */      \
     X(DOES_NOT_FIT, "does_not_fit") /* simulated, and some device lacks memory */                  \
-    X(ILLEGAL, "illegal")           /* the verifier or a pass refuses it */                        \
+    X(ILLEGAL, "illegal")           /* the verifier or a pass refuses */                           \
     X(FAILED, "failed")             /* a missing cost, an unreachable device, a limit … */
 
 typedef enum ds_verdict {
@@ -69,7 +69,7 @@ typedef struct ds_eval_source {
     const ds_space *space;
     const ds_profiles *profiles;
     uint64_t content;    /* ds_eval_content */
-    const ds_stop *stop; /* ends a candidate before it is done; NULL: never */
+    const ds_stop *stop; /* ends a candidate in its course; NULL: never */
 } ds_eval_source;
 
 /* A hash of the modules of a unit, of the profiles and of the version of the semantics: everything

@@ -46,7 +46,7 @@ typedef struct ds_frame {
     DS_VEC(uint32_t) gone; /* … recipes without a value, and recipes that need such a value */
 } ds_frame;
 
-/* A dimension's values, evaluated for the digits before it. */
+/* A dimension's values, evaluated for the digits before. */
 typedef struct ds_digit {
     uint64_t n;
     uint64_t at;
@@ -63,7 +63,7 @@ struct ds_space {
     uint32_t n_settings;
     const ds_sweep *sweep;
     DS_VEC(ds_space_dim) dims;
-    DS_VEC(ds_recipe) recipes; /* in an order in which they can be evaluated */
+    DS_VEC(ds_recipe) recipes; /* in order of evaluation */
     DS_VEC(ds_condition) conditions;
     DS_VEC(const char *) names; /* of frame.named */
     DS_VEC(ds_level) name_levels;
@@ -84,7 +84,7 @@ struct ds_space {
 
 /* ---- names.c: names in expressions ---- */
 
-/* The level at which an expression can be evaluated; adds recipes for the names it mentions. */
+/* The level at which an expression can be evaluated; adds recipes for the expression's names. */
 ds_status ds_space_level(ds_space *space, ds_expr e, ds_loc loc, ds_level *level, ds_error *err);
 /* Likewise for a name; *place is its place in `names`. */
 ds_status ds_space_name(ds_space *space, const char *name, ds_loc loc, uint32_t *place,

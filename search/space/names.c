@@ -116,8 +116,8 @@ static ds_status param_level(ds_space *s, uint32_t module, uint32_t param, ds_le
 
 /* ---- world ---- */
 
-/* Visits each topology once, however often others nest it. `seen` stops circles, too; counting
- * devices refuses a circle later. */
+/* Visits each topology once, however often other topologies nest that topology. `seen` stops
+ * circles, too; counting devices refuses a circle later. */
 static ds_status topology_level(ds_space *s, const ds_topology *topology, ds_map *seen,
                                 ds_level *level, ds_error *err) {
     if (!topology || ds_map_find(seen, DS_KEY(topology))) return DS_OK;
@@ -381,7 +381,7 @@ static ds_status cook(const ds_space *s, ds_frame *frame, const ds_recipe *recip
     return DS_OK;
 }
 
-/* ---- what has no value ---- */
+/* ---- recipes without a value ---- */
 
 /* Does recipe r make the value that the leaf names? */
 static bool makes(const ds_space *s, const ds_recipe *r, const ds_expr_node *leaf) {

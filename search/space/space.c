@@ -210,7 +210,7 @@ static void open_powers(ds_digit *digit, int64_t lo, int64_t hi) {
     }
 }
 
-/* Evaluates the domain of a dimension for the digits before it. */
+/* Evaluates the domain of a dimension for the digits before. */
 static ds_status open_digit(ds_space *s, uint32_t dim, ds_error *err) {
     const ds_sweep_entry *entry = s->dims.at[dim].entry;
     ds_digit *digit = &s->digits[dim];
@@ -316,8 +316,8 @@ static ds_status holds(const ds_space *s, const ds_frame *frame, const ds_sweep_
 }
 
 /* A condition that cannot be evaluated for these values (a division by zero) excludes nothing:
- * ds_space_admits reports it for each candidate. At level 0, where no value can change, such a
- * condition is an error. */
+ * ds_space_admits reports that condition for each candidate. At level 0, where no value can change,
+ * such a condition is an error. */
 static ds_status check_level(ds_space *s, ds_level level, bool *ok, ds_error *err) {
     *ok = true;
     for (uint32_t i = 0; i < s->conditions.n && *ok; i++) {
@@ -484,7 +484,7 @@ ds_status ds_space_children(ds_space *s, const ds_choice *prefix, uint32_t depth
     return DS_OK;
 }
 
-/* The place of the value in the domain of the opened digit; the domain's size: not in it. */
+/* The place of the value in the domain of the opened digit; the domain's size: no such value. */
 static uint64_t find_value(const ds_space *s, uint32_t dim, const ds_choice *value) {
     const ds_digit *digit = &s->digits[dim];
     int64_t v = value->value.i;

@@ -1,8 +1,8 @@
-/* The space of a sweep: what varies, over which values, under which conditions.
+/* The space of a sweep: the dimensions, their values, and the conditions.
  *
  * Dimensions are the digits of an odometer whose last digit turns fastest, and candidates come in
- * that order. A condition is checked as soon as every name it mentions is set, so whole branches
- * are skipped. A space stores the current digits alone, whatever the number of candidates.
+ * that order. A condition is checked as soon as all of its names are set, so whole branches are
+ * skipped. A space stores the current digits alone, whatever the number of candidates.
  *
  * One thread may use a space. Any number of threads may read its candidates while the space
  * lives. */
@@ -105,7 +105,7 @@ void ds_space_put_value(const ds_space *space, const ds_candidate *candidate, ui
  * that cannot (a division by zero) exclude nothing; the error here names that condition. */
 ds_status ds_space_admits(ds_space *space, const ds_candidate *candidate, ds_error *err);
 
-/* ---- what conditions say of a simulated candidate ---- */
+/* ---- conditions on a simulated candidate ---- */
 
 /* Sets `world` and the prices. *failed is the text, in the arena, of the first `where` on simulated
  * values that does not hold; NULL if all hold. *subject tells whether all `subject to` hold. */

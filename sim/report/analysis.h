@@ -19,15 +19,15 @@ typedef enum ds_time_kind {
 /* "compute", "communication", "host", "idle", "start", "overhead". */
 const char *ds_time_kind_name(ds_time_kind kind);
 
-/* ---- what tasks waited for ---- */
+/* ---- waits of tasks ---- */
 
-/* What a task waited for: of all that the task needed, what came last. */
+/* The wait of a task: the last of all things that the task needed. */
 #define DS_WAIT_MAP(X)                                                                             \
     X(NOTHING, "nothing")           /* the task could have started at 0 */                         \
     X(DATA, "data")                 /* the task that makes one of its operands */                  \
-    X(STREAM, "stream")             /* the task before it on its compute stream */                 \
-    X(COMMUNICATOR, "communicator") /* the transfer before it on its communication stream */       \
-    X(HOST, "host")                 /* the host issuing it */                                      \
+    X(STREAM, "stream")             /* the task before on its compute stream */                    \
+    X(COMMUNICATOR, "communicator") /* the transfer before on its communication stream */          \
+    X(HOST, "host")                 /* the host's issuing */                                       \
     X(RENDEZVOUS, "rendezvous")     /* another member of its meeting */
 typedef enum ds_wait {
 #define DS_X(name, text) DS_WAIT_##name,

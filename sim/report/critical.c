@@ -1,4 +1,4 @@
-/* The critical path: from the end of the step backwards through what each task waited for. */
+/* The critical path: from the end of the step backwards through the wait of each task. */
 #include "sim/report/analysis.h"
 
 #include <stdlib.h>

@@ -55,7 +55,7 @@ typedef struct ds_live {
     ds_strtab names;
 } ds_live;
 
-/* What a class holds at its peak. O(events + live buffers). */
+/* The buffers that a class holds at its peak. O(events + live buffers). */
 void ds_report__live(const ds_result *result, uint32_t cls, ds_live *out);
 void ds_report__live_deinit(ds_live *live);
 
@@ -132,11 +132,11 @@ typedef struct ds_op_total {
 
 /* Ops of the text by time on one class, longest first; on the heap. O(tasks). */
 ds_op_total *ds_report__ops(const ds_result *result, uint32_t cls, uint32_t *n);
-/* Communicating ops, each execution counted once, as its lowest device sees it. O(instances). */
+/* Communicating ops, each execution counted once, on its lowest device. O(instances). */
 ds_op_total *ds_report__collectives(const ds_result *result, uint32_t *n);
 
 /* The group of a communicating task; NULL: compute. */
 const ds_group *ds_report__group(const ds_plan *plan, uint32_t task);
-const char *ds_report__algorithm(const ds_group *group); /* "" if there is none */
+const char *ds_report__algorithm(const ds_group *group); /* "": no algorithm */
 
 #endif

@@ -111,7 +111,7 @@ static void read_scenario(const ds_binding *binding, ds_strtab *names, knobs *ou
     if (scenario) read_entries(&r, "", scenario->entries, scenario->n_entries);
 }
 
-/* Devices and links that are not whole, as far as the run's topology has them. */
+/* The degraded devices and links of the run's topology. */
 static void read_degraded(const ds_topo *topo, ds_strtab *names, knobs *out) {
     uint32_t n;
     const ds_topo_degraded *all = ds_topo_degraded_all(topo, &n);

@@ -28,7 +28,7 @@ typedef struct ds_schedule_table {
     int64_t stages, microbatches;
     DS_VEC(ds_schedule_row)
     rows; /* every form, in the order of ds_schedule_form_at; then the scenario's own
-             schedule if it is written out */
+             schedule if written out */
     ds_strtab names;
 } ds_schedule_table;
 

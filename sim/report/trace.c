@@ -269,7 +269,7 @@ static void dependences(writer *w, uint32_t task) {
     for (uint32_t i = plan->succ_first[task]; i < plan->succ_first[task + 1]; i++) {
         uint32_t next = plan->succ[i];
         if (next == last || (!transfer && plan->task_activity[next] == DS_NONE)) continue;
-        last = next; /* an op that reads a value twice depends on it once */
+        last = next; /* an op that reads a value twice has one dependence */
         arrow(w, task, next, "data");
     }
 }

@@ -8,7 +8,7 @@
 
 #include "sim/run/run.h"
 
-/* Simulations of one search at most; each costs what a run costs, and two results are in memory. */
+/* Simulations of one search at most; each costs as much as a run, and two results are in memory. */
 #define DS_BALANCE_MAX_RUNS 6
 
 /* Does the scenario of a verified, bound unit ask for a cut by time that has not been found: a

@@ -227,7 +227,7 @@ static void cutter_init(cutter *t, const ds_cut_times *times, int64_t least, ds_
     find_end_turns(t);
 }
 
-/* ---- what a cut takes ---- */
+/* ---- the times of a cut ---- */
 
 /* The time of the chunk inside loops over n_runs microbatches with the turns from … to − 1;
  * `inside_ps` is the measured time. */

@@ -1,7 +1,7 @@
 /* Shared by balance*.c; not a public header.
  *
  *   balance.c        the search: simulate, choose, simulate again; advice
- *   balance_times.c  what a simulated step says about the work of its chunks
+ *   balance_times.c  the work of chunks, from a simulated step
  *   balance_cut.c    the best cut for such times */
 #ifndef DS_RUN_BALANCE_INTERNAL_H
 #define DS_RUN_BALANCE_INTERNAL_H

@@ -1,4 +1,4 @@
-/* What a simulated step says about the work of a pipeline's chunks.
+/* The work of a pipeline's chunks, from a simulated step.
  *
  * Every task in the call of an item (items.c) counts for that item: compute in full, transfers as
  * far as no compute of the device hides the transfer. An item's time has two parts: work in loops,
@@ -35,7 +35,7 @@ static uint32_t number_of(const ds_schedule_index *schedule, const ds_item_call 
     return number == DS_NO_ITEM ? DS_NONE : number;
 }
 
-/* One pass is enough: a scope comes after the scope around it. */
+/* One pass is enough: an outer scope comes before its inner scopes. */
 static void find_items(meter *m) {
     const ds_plan *plan = m->result->plan;
     for (uint32_t s = 0; s < plan->scopes.n; s++) {

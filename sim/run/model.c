@@ -33,7 +33,7 @@ ds_status ds_run__make_step(const ds_binding *source, bool trusted, ds_model_ste
     return make_step(source, false, false, out, err);
 }
 
-/* ---- what is known of the model ---- */
+/* ---- sizes of the model ---- */
 
 ds_status ds_model_samples(const ds_binding *source, int64_t *out, ds_error *err) {
     const ds_func *model = ds_scenario_model(source->unit);

@@ -66,7 +66,7 @@ uint64_t ds_random_quantile_q32(const ds_random *r, double u) {
     return factor < 0x1p31 /* not NaN */ ? (uint64_t)(factor * 0x1p32 + 0.5) : BEYOND_Q32;
 }
 
-/* What every worker reads. */
+/* Read by every worker. */
 typedef struct shared {
     const ds_plan *plan;
     const ds_jitter *jitter;

@@ -1,5 +1,6 @@
 /* The options that a scenario asks for. A value that this version cannot honour is refused: a
- * result that ignores the file is worse than none. Passes check what belongs to a model. */
+ * result that ignores the file is worse than none. Passes check a model's `train` and `strategy`.
+ */
 #include "sim/run/run.h"
 
 #include "ir/strategy/preset.h"
@@ -11,7 +12,7 @@ static ds_status refuse(const ds_attr *attr, const char *why, ds_error *err) {
     return ds_error_set(err, DS_ERR_UNSUPPORTED, attr->loc, "%s", why);
 }
 
-/* A program runs as it is written: no pass trains, splits or schedules a program. */
+/* A program runs as written: no pass trains, splits or schedules a program. */
 static ds_status check_program(const ds_binding *binding, ds_error *err) {
     static const char *const keys[] = {"train", "strategy"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

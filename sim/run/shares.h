@@ -8,7 +8,7 @@
 
 #include "sim/run/run.h"
 
-/* Simulations of one search at most; each costs what a run costs, and two results are in memory. */
+/* Simulations of one search at most; each costs as much as a run, and two results are in memory. */
 #define DS_SHARES_MAX_RUNS 14
 
 /* Does the scenario of a verified, bound unit ask for parts that have not been found: a model with

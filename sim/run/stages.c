@@ -120,7 +120,7 @@ static void find_spans(const ds_result *r, ds_stages *out) {
     free(last);
 }
 
-/* ---- what is sent ---- */
+/* ---- bytes sent ---- */
 
 static void add_product(int64_t *sum, int64_t n, int64_t bytes) {
     int64_t product;

@@ -281,7 +281,7 @@ static int by_number(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* fold[i] of every row; returns the number of folds, 1 if there is one group only. */
+/* Sets fold[i] of every row; returns the number of folds, 1 for a single group. */
 static uint32_t deal(const ds_fit_row *rows, uint32_t n, uint32_t *fold) {
     uint32_t *groups = ds_xcalloc(n, sizeof *groups), n_groups = 0;
     for (uint32_t i = 0; i < n; i++) groups[i] = rows[i].group;

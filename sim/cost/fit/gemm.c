@@ -187,8 +187,7 @@ ds_status ds_fit_gemm(const ds_gemm_row *rows, uint32_t n, const ds_gemm_model *
     fitting f = {.rows = rows, .n = n, .left_out = UINT32_MAX, .model = *start};
     to_variables(start, starts);
     to_variables(&usual, starts + N_VARIABLES);
-    /* Without `validate` the call checks known constants: can a short search from them do
-     * better? */
+    /* Without `validate` known constants are checked: does a short search find better ones? */
     DS_TRY(search(&f, starts, validate ? 2 : 1, validate ? 0.3 : 0.1, validate ? 400 : 100,
                   &out->loss, err));
     out->model = f.model;

@@ -8,8 +8,8 @@
 /* The model, the topology and the goal of a plan. Texts are in the arena or the caller's. */
 typedef struct cli_plan {
     ds_arena arena;
-    const char *model_path, *model_func; /* the function; NULL: cli_plan_look finds it */
-    const char *on_path, *on_name;       /* the topology; NULL: cli_plan_look finds it */
+    const char *model_path, *model_func; /* the function; NULL: to be found */
+    const char *on_path, *on_name;       /* the topology; NULL: to be found */
     const char *objective, *dtype, *optimizer;
     int64_t batch; /* 0: the model's, at least a sample a device */
     ds_load_options load;
@@ -22,7 +22,7 @@ typedef struct cli_plan {
 } cli_plan;
 
 /* Reads model and topology, gives each setting (--set) to the file that has the param, and fills in
- * the rest of `plan`. Prints errors; returns the exit code. */
+ * the fields that are to be found. Prints errors; returns the exit code. */
 int cli_plan_look(cli_plan *plan, const ds_setting *settings, uint32_t n_settings);
 /* A program with a scenario, and a sweep over the space worth trying. */
 void cli_plan_put_sweep(const cli_plan *plan, ds_buf *out);

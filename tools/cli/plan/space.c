@@ -133,8 +133,8 @@ static int missing(const char *what, const char *path) {
     return 1;
 }
 
-/* The function named like the file, else the last function with weights: a function comes after the
- * functions that it calls. */
+/* The function named like the file, else the last function with weights, since callees come before
+ * their callers. */
 static int look_at_model(cli_plan *plan, const reading *r) {
     const ds_func *found = NULL;
     const char *slash = strrchr(plan->model_path, '/');
