@@ -18,7 +18,7 @@ typedef enum ds_bound_form {
     DS_BOUND_GPIPE,       /* … all of them */
     DS_BOUND_DEPTH_FIRST, /* interleaved */
     DS_BOUND_BREADTH_FIRST,
-    DS_BOUND_ZB_H1, /* as 1F1B, gradients of weights apart, on stage s by s items later */
+    DS_BOUND_ZB_H1, /* as 1F1B, gradients of weights apart: s items later on stage s */
     DS_BOUND_ZB_H2  /* as eager, 2·s items later */
 } ds_bound_form;
 

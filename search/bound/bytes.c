@@ -2,8 +2,7 @@
  *
  * Bytes of a type with one dim that grows evenly with the microbatch are a line over the size of a
  * microbatch. So two plans, for one and for two samples, give the bytes of all sizes (small.c
- * finds out whether types are such). The makers of buffers, the readers and their order do not
- * change. */
+ * finds out whether types are such). Makers and readers of buffers are the same for all sizes. */
 #include "search/bound/runs.h"
 
 #include <stdlib.h>
@@ -170,8 +169,7 @@ static uint32_t bit_of(const inst *at) {
     return run == TURN_B + MIDDLE - 1 ? BY_B_LATER | BY_OTHER_TURN : BY_OTHER_TURN;
 }
 
-/* As in sim/mem: an operation that may work in place does so if no reader of the operand
- * follows. */
+/* As in sim/mem: an operation that may work in place does so as the operand's last reader. */
 static void find_roots(reader *r) {
     const ds_bound_buffers *b = r->b;
     for (uint32_t i = 0; i < b->n_insts; i++)
@@ -248,8 +246,7 @@ static bool find_life(const reader *r, uint32_t m, uint32_t run, uint32_t v, uin
     return here || ((before || saved) && r->last_read[v] > 0);
 }
 
-/* The peak, while instances of the run compute, of bytes that the run makes, receives and has
- * saved. */
+/* The peak of bytes that the run makes, receives and has saved, while its instances compute. */
 static int64_t most_in(reader *r, uint32_t m, uint32_t run) {
     const ds_bound_buffers *b = r->b;
     int64_t now = 0, peak = 0;

@@ -46,8 +46,7 @@ struct ds_bounds {
     const ds_eval_source *source;
     ds_space *space;
     knob knobs[N_KNOBS];
-    bool *shapes; /* per dimension: the model, its training or the topology depends on the dimension
-                   */
+    bool *shapes; /* per dimension: shapes the model, its training or the topology */
     bool *places; /* … the topology */
     bool *marks;  /* shapes or places, while either is found */
     ds_level shaped, placed;

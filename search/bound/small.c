@@ -286,8 +286,7 @@ static bool fill_small(const ds_bound_sibling *s, ds_model_step *step, bool open
     return ok;
 }
 
-/* An open step if possible, so that the size asked for first does not matter; else one of that
- * size. */
+/* An open step if possible, so that the first size does not matter; else a step of that size. */
 static bool make_step(const ds_binding *binding, const ds_bound_sibling *s, ds_bound_small *small) {
     ds_model_step *step = lower(binding, s->parts);
     if (step && step->microbatch) {

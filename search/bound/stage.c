@@ -179,8 +179,7 @@ typedef struct passage {
     int64_t forward_ps, backward_ps;
 } passage;
 
-/* Where gradients of weights are apart, the path of input gradients is unknown: backward_ps is
- * 0. */
+/* Where gradients of weights are apart, the path of input gradients is unknown: 0 backwards. */
 static passage passage_of(const ds_bound_region *r, int64_t chunk) {
     const ds_bound_part *p = r->layers->part;
     const ds_bound_path *f = &p[DS_BOUND_TURN].forward;

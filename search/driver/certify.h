@@ -20,10 +20,10 @@ typedef struct ds_certified {
  *   run           simulated again, with the same value, which is no better than the incumbent's
  *   rejected      simulated again, and does not count
  *
- * The check calls the stages' times and bytes (bounds.h) and the evaluator. It writes the formulas
- * of the bounds again, and uses no search. `binding` is the sweep's, `source` has neither space nor
- * content yet. Errors: DS_ERR_DATA with the wrong line; those of loading. O(candidates +
- * simulations). */
+ * The check calls the stages' times and bytes (bounds.h) and the evaluator, writes the formulas of
+ * the bounds again, and uses no search. `binding` is the sweep's, `source` has neither space nor
+ * content yet. Errors: DS_ERR_DATA with the wrong line; those of loading.
+ * O(candidates + simulations). */
 ds_status ds_certify(const char *text, const ds_binding *binding, const ds_setting *settings,
                      uint32_t n_settings, const ds_eval_source *source, ds_certified *out,
                      ds_error *err);

@@ -30,8 +30,7 @@ void ds_ranks_end(ds_ranks *ranks);
 uint32_t ds_ranks_self(const ds_ranks *ranks);
 uint32_t ds_ranks_count(const ds_ranks *ranks);
 
-/* Share: rank 0's `value` at every rank. Worst: the greatest of all ranks' values. All must
- * call. */
+/* Rank 0's `value` at every rank; the greatest `value` of all ranks. Every rank must call. */
 int ds_ranks_share(ds_ranks *ranks, int value);
 int ds_ranks_worst(ds_ranks *ranks, int value);
 

@@ -146,8 +146,7 @@ typedef struct call_span {
 } call_span;
 typedef DS_VEC(call_span) call_spans;
 
-/* By scope: the outermost call around the scope, or DS_NONE. A scope comes after its outer
- * scope. */
+/* By scope: the outermost call around the scope, or DS_NONE. Outer scopes come before inner. */
 static uint32_t *outer_calls(const ds_plan *plan) {
     uint32_t *outer = ds_xcalloc(plan->scopes.n, sizeof *outer);
     for (uint32_t i = 0; i < plan->scopes.n; i++) {

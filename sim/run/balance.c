@@ -1,8 +1,7 @@
 /* The search for balance = time, and the advice to use balance = time.
  *
  * To simulate a cut, the search writes the cut into the unit's scenario (ds_scenario_set) and
- * restores the old scenario afterwards, as sim/report/advice.c does with changes of the strategy.
- */
+ * restores the old scenario afterwards, as sim/report/advice.c does with other changes. */
 #include "sim/run/balance.h"
 
 #include "ir/strategy/scenario.h"

@@ -35,8 +35,7 @@ static ds_status run_steps(runner *x, uint32_t job, int64_t *alone_ps, ds_error 
     return status;
 }
 
-/* Jobs are never all between steps at once, so a fixed cost between steps has no place in a
- * plan. */
+/* Jobs are never all between steps, so a fixed cost between steps has no place in a plan. */
 static ds_status refuse_overhead(const ds_binding *binding, ds_error *err) {
     const ds_attr *attr = ds_scenario_find(binding->unit, "train", "iteration_overhead");
     if (!attr) return DS_OK;

@@ -1,6 +1,5 @@
 /* The options that a scenario asks for. A value that this version cannot honour is refused: a
- * result that ignores the file is worse than none. Passes check a model's `train` and `strategy`.
- */
+ * result that ignores the file is worse than none. Passes check `train` and `strategy`. */
 #include "sim/run/run.h"
 
 #include "ir/strategy/preset.h"
