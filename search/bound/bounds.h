@@ -15,7 +15,7 @@ typedef enum ds_bound_form {
     DS_BOUND_ANY,         /* nothing is known */
     DS_BOUND_1F1B,        /* chunk c on stage c mod pp, whole backwards */
     DS_BOUND_EAGER,       /* … twice as many forwards first */
-    DS_BOUND_GPIPE,       /* … all of them */
+    DS_BOUND_GPIPE,       /* … all forwards first */
     DS_BOUND_DEPTH_FIRST, /* interleaved */
     DS_BOUND_BREADTH_FIRST,
     DS_BOUND_ZB_H1, /* as 1F1B, gradients of weights apart: s items later on stage s */

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time on the critical path that one fit gives to one kind of work. */
+/* The time that one fit gives to one kind of work on the critical path. */
 typedef struct share {
     double ps, low, high;
 } share;

@@ -217,8 +217,8 @@ typedef struct survey {
     knob knobs[12];
     uint32_t n_knobs;
     uint64_t n_better;   /* candidates that would be better and do not fit */
-    double better;       /* the best of them */
-    double better_bytes; /* and the memory that it needs */
+    double better;       /* the best objective of these candidates */
+    double better_bytes; /* and the memory of that candidate */
 } survey;
 
 static uint32_t column_of(const ds_sweep_row *row, const char *name) {
