@@ -14,7 +14,7 @@ typedef struct ds_sim_options {
     uint32_t max_instances; /* 0: DS_PLAN_MAX_INSTANCES */
     bool unfold;
     uint32_t unfold_up_to; /* ds_plan_options */
-    bool stepwise; /* transfers message by message */
+    bool stepwise;         /* transfers message by message */
     /* The step that passes make is not verified with numbers (ds_model_step.trusted): for sweeps,
      * since whoever relies on a row runs that row by itself first. */
     bool trust_passes;
@@ -112,7 +112,7 @@ typedef struct ds_result {
     ds_account *accounts; /* per class */
     uint32_t critical;    /* the class whose last task ends last (ties: lowest device) */
     ds_metrics metrics;   /* ir/strategy/metrics.def; without degrees and prices */
-    bool counts_samples;  /* throughput_per_s does; of jobs: if all of them state `batch` */
+    bool counts_samples;  /* in throughput_per_s; of jobs: if every job's samples are known */
     double model_flop;    /* of a model: what a step must compute; 0 for a program */
     double padding_flop;  /* of a model: products on rows of experts' buffers that no token uses,
                            * which model_flop leaves out */
