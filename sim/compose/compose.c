@@ -120,19 +120,11 @@ static ds_status order_items(const ds_binding *binding, const ds_strategy *s, ds
 /* ---- the run ---- */
 
 static void find_fullest(const ds_plan *plan, ds_composed *out) {
-    double fullest = -1;
-    ds_metrics *m = &out->metrics;
-    m->fits = true;
-    for (uint32_t c = 0; c < plan->n_classes; c++) {
-        int64_t peak = out->classes[c].peak_bytes, room = ds_class_capacity(plan, c);
-        double share = room ? (double)peak / (double)room : 0;
-        if (room && peak > room) m->fits = false;
-        if (share < fullest || (share == fullest && peak <= m->peak_bytes)) continue;
-        fullest = share;
-        out->fullest = c;
-        m->peak_bytes = peak;
-        m->capacity_bytes = room;
-    }
+    out->metrics.fits = true;
+    for (uint32_t c = 0; c < plan->n_classes; c++)
+        if (ds_metrics_add_peak(&out->metrics, c == 0, out->classes[c].peak_bytes,
+                                ds_class_capacity(plan, c)))
+            out->fullest = c;
     ds_buf path = {0};
     ds_buf_put(&path, ds_topo_device_path(plan->topo, plan->classes[out->fullest].device));
     strncpy(out->fullest_path, path.text, sizeof out->fullest_path - 1);

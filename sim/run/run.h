@@ -99,6 +99,9 @@ typedef struct ds_job_link {
 
 /* Sets what follows from other results, of a step simulated or put together: throughput. */
 void ds_metrics_derive(ds_metrics *metrics);
+/* Takes the peak and the capacity (0: not known) of one class after the other into the memory of
+ * the fullest and into `fits`, which is true before; true if the class is the fullest so far. */
+bool ds_metrics_add_peak(ds_metrics *metrics, bool first, int64_t peak_bytes, int64_t room_bytes);
 
 /* Everything about one run. Owns all that its fields point to, except source. */
 typedef struct ds_result {

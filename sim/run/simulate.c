@@ -120,22 +120,23 @@ static void account(ds_result *r) {
     free(spans);
 }
 
-/* The class nearest to its capacity; unknown capacities come last, then the larger peak. */
+/* Unknown capacities come last, then the larger peak. */
+bool ds_metrics_add_peak(ds_metrics *m, bool first, int64_t peak, int64_t room) {
+    double share = room ? (double)peak / (double)room : 0, most = first ? -1 : 0;
+    if (!first && m->capacity_bytes) most = (double)m->peak_bytes / (double)m->capacity_bytes;
+    if (room && peak > room) m->fits = false;
+    if (share < most || (share == most && peak <= m->peak_bytes)) return false;
+    m->peak_bytes = peak;
+    m->capacity_bytes = room;
+    return true;
+}
+
 static void find_fullest(ds_result *r) {
-    ds_metrics *m = &r->metrics;
-    m->fits = true;
-    double most = -1;
-    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
-        int64_t peak = r->mem.classes[c].peak_bytes, room = ds_class_capacity(r->plan, c);
-        double share = room ? (double)peak / (double)room : 0;
-        if (room && peak > room) m->fits = false;
-        if (share > most || (share == most && peak > m->peak_bytes)) {
-            most = share;
+    r->metrics.fits = true;
+    for (uint32_t c = 0; c < r->plan->n_classes; c++)
+        if (ds_metrics_add_peak(&r->metrics, c == 0, r->mem.classes[c].peak_bytes,
+                                ds_class_capacity(r->plan, c)))
             r->fullest = c;
-            m->peak_bytes = peak;
-            m->capacity_bytes = room;
-        }
-    }
 }
 
 static int by_kind(const void *a, const void *b) {
