@@ -8,14 +8,14 @@
 
 typedef enum ds_knob_kind {
     DS_KNOB_INT,      /* an integer expression, at least `min` */
-    DS_KNOB_INTS,     /* a list of them, or one of `choices` */
+    DS_KNOB_INTS,     /* a list of integers, or one of `choices` */
     DS_KNOB_REAL,     /* a number, at least `min` */
     DS_KNOB_BOOL,     /* true or false, on or off */
     DS_KNOB_TEXT,     /* a word or a string; one of `choices` unless that is NULL */
     DS_KNOB_DTYPE,    /* a word, of `choices` */
     DS_KNOB_AXES,     /* a text that names pp, dp, cp and tp once each */
-    DS_KNOB_TEXTS,    /* one, of `choices` unless that is NULL, or a list of any */
-    DS_KNOB_FLAGS,    /* one of `choices` or a list of them; the first one is nothing */
+    DS_KNOB_TEXTS,    /* a text, of `choices` unless that is NULL, or a list of any texts */
+    DS_KNOB_FLAGS,    /* one of `choices` or a list of choices; the first choice is nothing */
     DS_KNOB_ENTRY,    /* @f: a function, or a per-rank program */
     DS_KNOB_MESH,     /* @m */
     DS_KNOB_PLACE,    /* @box or @m: a topology or a mesh */
@@ -59,9 +59,9 @@ typedef enum ds_way {
 } ds_way;
 
 typedef enum ds_knob_bounds {
-    DS_BOUNDS_NONE, /* there are none of a scenario that says the knob */
-    DS_BOUNDS_HOLD, /* whatever the knob says */
-    DS_BOUNDS_READ  /* they follow the knob's value */
+    DS_BOUNDS_NONE, /* a scenario that says the knob has no bounds */
+    DS_BOUNDS_HOLD, /* bounds hold for every value */
+    DS_BOUNDS_READ  /* bounds follow the value */
 } ds_knob_bounds;
 
 typedef struct ds_knob ds_knob;
@@ -80,13 +80,13 @@ struct ds_knob {
     ds_pass_id first;     /* that reads it */
     const char *initial;  /* the default, as text */
     ds_knob_reader *read; /* NULL: as the kind is read */
-    /* what is not said here is denied (knobs.def) */
+    /* a line that leaves these out denies (knobs.def) */
     ds_knob_size size;
     const char *ways[DS_N_WAYS]; /* values in words; "*": all; NULL: the default */
     const char *unknown;         /* why no way knows another value; NULL: by name */
     const char *only_with;       /* knobs of the section, in words; NULL: the knob always counts */
     ds_knob_bounds bounds;
-    const char *unbounded; /* why there are none; NULL: by name */
+    const char *unbounded; /* why a scenario has no bounds; NULL: by name */
     const char *doc;       /* one sentence */
 };
 
