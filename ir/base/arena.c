@@ -76,7 +76,7 @@ static ds_arena_chunk *add_chunk(ds_arena *arena, size_t size) {
 }
 
 /* Bytes of any content. */
-static void *take(ds_arena *arena, size_t size) {
+static void *take_bytes(ds_arena *arena, size_t size) {
     arena->bytes += size;
     if (ONE_MALLOC_EACH) return add_chunk(arena, size)->bytes;
     if (size > SIZE_MAX - alignof(max_align_t)) ds_out_of_memory(size);
@@ -96,7 +96,7 @@ static void *take(ds_arena *arena, size_t size) {
 }
 
 void *ds_arena_alloc(ds_arena *arena, size_t size) {
-    return memset(take(arena, size), 0, size);
+    return memset(take_bytes(arena, size), 0, size);
 }
 
 void *ds_arena_calloc(ds_arena *arena, size_t count, size_t size) {
@@ -142,7 +142,7 @@ void ds_arena_state_deinit(ds_arena_state *state) {
 }
 
 char *ds_arena_strndup(ds_arena *arena, const char *text, size_t n) {
-    char *copy = take(arena, n + 1);
+    char *copy = take_bytes(arena, n + 1);
     memcpy(copy, text, n);
     copy[n] = '\0';
     return copy;
@@ -154,7 +154,7 @@ char *ds_arena_strdup(ds_arena *arena, const char *text) {
 
 char *ds_arena_join(ds_arena *arena, const char *a, const char *b) {
     size_t n_a = strlen(a), n_b = strlen(b);
-    char *text = take(arena, n_a + n_b + 1);
+    char *text = take_bytes(arena, n_a + n_b + 1);
     memcpy(text, a, n_a);
     memcpy(text + n_a, b, n_b + 1);
     return text;
@@ -199,7 +199,7 @@ static uint32_t next_cap(uint32_t cap) {
 void *ds_vec_grow_arena(ds_arena *arena, void *old, uint32_t n, uint32_t *cap, size_t size) {
     uint32_t wanted = next_cap(*cap);
     if (size && wanted > SIZE_MAX / size) ds_out_of_memory(SIZE_MAX);
-    char *fresh = take(arena, wanted * size);
+    char *fresh = take_bytes(arena, wanted * size);
     if (n) memcpy(fresh, old, n * size);
     memset(fresh + n * size, 0, (wanted - n) * size);
     *cap = wanted;

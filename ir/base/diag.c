@@ -13,7 +13,7 @@ void ds_diags_deinit(ds_diags *diags) {
     *diags = (ds_diags){0};
 }
 
-static void push(ds_diags *diags, ds_diag diag) {
+static void push_diag(ds_diags *diags, ds_diag diag) {
     if (diag.loc.file) diag.loc.file = ds_arena_strdup(&diags->arena, diag.loc.file);
     DS_PUSH(&diags->arena, &diags->all, diag);
     if (diag.severity == DS_SEV_ERROR) diags->n_errors++;
@@ -30,16 +30,16 @@ void ds_diags_add(ds_diags *diags, ds_severity severity, ds_status code, ds_loc 
     char *message = ds_arena_alloc(&diags->arena, size);
     vsnprintf(message, size, format, again);
     va_end(again);
-    push(diags, (ds_diag){.severity = severity,
-                          .code = code,
-                          .loc = loc,
-                          .message = message,
-                          .hint = hint ? ds_arena_strdup(&diags->arena, hint) : NULL});
+    push_diag(diags, (ds_diag){.severity = severity,
+                               .code = code,
+                               .loc = loc,
+                               .message = message,
+                               .hint = hint ? ds_arena_strdup(&diags->arena, hint) : NULL});
 }
 
 void ds_diags_add_error(ds_diags *diags, const ds_error *err) {
-    push(diags, (ds_diag){.severity = DS_SEV_ERROR,
-                          .code = err->code,
-                          .loc = ds_error_loc(err),
-                          .message = ds_arena_strdup(&diags->arena, err->message)});
+    push_diag(diags, (ds_diag){.severity = DS_SEV_ERROR,
+                               .code = err->code,
+                               .loc = ds_error_loc(err),
+                               .message = ds_arena_strdup(&diags->arena, err->message)});
 }

@@ -16,13 +16,13 @@ static bool before(ds_heap_item a, ds_heap_item b) {
 
 /* Sequence numbers wrap after 2^32 pushes; renumbering in heap order keeps them exact. Items sorted
  * by (time, sequence) form a valid heap, so the order of equals is kept. */
-static int compare(const void *a, const void *b) {
+static int earlier_first(const void *a, const void *b) {
     const ds_heap_item *x = a, *y = b;
     return before(*x, *y) ? -1 : before(*y, *x);
 }
 
 static void renumber(ds_heap *heap) {
-    qsort(heap->at, heap->n, sizeof *heap->at, compare);
+    qsort(heap->at, heap->n, sizeof *heap->at, earlier_first);
     for (uint32_t i = 0; i < heap->n; i++)
         heap->at[i].sequence_and_id = (uint64_t)i << 32 | (uint32_t)heap->at[i].sequence_and_id;
     heap->sequence = heap->n;

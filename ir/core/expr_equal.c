@@ -113,7 +113,7 @@ static poly scale(algebra *al, poly p, int64_t factor) {
     return al->failed ? ZERO : (poly){at, p.n};
 }
 
-static poly add(algebra *al, poly p, poly q) {
+static poly poly_add(algebra *al, poly p, poly q) {
     if (al->failed || q.n == 0) return p;
     if (p.n == 0) return q;
     term *at = new_terms(al, p.n + q.n);
@@ -130,7 +130,7 @@ static poly add(algebra *al, poly p, poly q) {
 }
 
 static poly sub(algebra *al, poly p, poly q) {
-    return add(al, p, scale(al, q, -1));
+    return poly_add(al, p, scale(al, q, -1));
 }
 
 /* ---- products ---- */
@@ -162,7 +162,7 @@ static poly multiply_by_term(algebra *al, poly p, const term *t) {
 static poly multiply(algebra *al, poly p, poly q) {
     poly sum = ZERO;
     for (uint32_t j = 0; j < q.n && !al->failed; j++)
-        sum = add(al, sum, multiply_by_term(al, p, &q.at[j]));
+        sum = poly_add(al, sum, multiply_by_term(al, p, &q.at[j]));
     return sum;
 }
 
@@ -261,14 +261,14 @@ static poly quotient(algebra *al, poly a, poly b) {
     for (uint32_t i = 0; b.n == 1 && i < a.n && !al->failed; i++) {
         term q, r;
         divide_term(&a.at[i], &b.at[0], &q, &r);
-        whole = add(al, whole, single(al, q));
-        rest = add(al, rest, single(al, r));
+        whole = poly_add(al, whole, single(al, q));
+        rest = poly_add(al, rest, single(al, r));
     }
     int64_t above, below;
     if (is_constant(rest, &above) && is_constant(b, &below))
         return above == INT64_MIN ? give_up(al)
-                                  : add(al, whole, constant(al, ds_floordiv(above, below)));
-    return rest.n ? add(al, whole, floor_atom(al, rest, b)) : whole;
+                                  : poly_add(al, whole, constant(al, ds_floordiv(above, below)));
+    return rest.n ? poly_add(al, whole, floor_atom(al, rest, b)) : whole;
 }
 
 /* ---- minima, comparisons, logic ---- */
@@ -334,7 +334,7 @@ static poly node_poly(algebra *al, const ds_expr_node *node, poly a, poly b) {
     case DS_EXPR_NEG:
         return scale(al, a, -1);
     case DS_EXPR_ADD:
-        return add(al, a, b);
+        return poly_add(al, a, b);
     case DS_EXPR_SUB:
         return sub(al, a, b);
     case DS_EXPR_MUL:

@@ -211,7 +211,7 @@ static ds_status eval_real_pair(const step *s, const ds_num *x, const ds_num *y,
     return DS_OK;
 }
 
-static int compare(const ds_num *x, const ds_num *y) {
+static int compare_numbers(const ds_num *x, const ds_num *y) {
     if (x->kind == DS_NUM_INT && y->kind == DS_NUM_INT) return (x->i > y->i) - (x->i < y->i);
     if (x->kind == DS_NUM_STR) return strcmp(x->s, y->s);
     double a = as_real(x), b = as_real(y);
@@ -224,7 +224,7 @@ static ds_status eval_comparison(const step *s, const ds_num *x, const ds_num *y
     if (strings != (y->kind == DS_NUM_STR))
         return fail(s, DS_ERR_TYPE, "a number is compared with a string", x, y);
     if (strings && ordered) return fail(s, DS_ERR_TYPE, "strings have no order", x, y);
-    int c = compare(x, y);
+    int c = compare_numbers(x, y);
     bool holds = false;
     switch (kind) {
     case DS_EXPR_EQ:

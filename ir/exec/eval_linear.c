@@ -91,8 +91,8 @@ static ds_status space_of(const ds_eval *e, space *s, ds_error *err) {
 
 /* Copies a strided tensor over the listed factors, the last one fastest, into packed order, or adds
  * packed elements to strided ones. */
-static void walk(const space *s, const uint32_t *factors, uint32_t n, const int64_t *stride,
-                 double *strided, double *packed, bool pack) {
+static void copy_strided(const space *s, const uint32_t *factors, uint32_t n, const int64_t *stride,
+                         double *strided, double *packed, bool pack) {
     int64_t at[DS_MAX_FACTORS] = {0}, offset = 0;
     for (uint32_t i = 0; i < n; i++)
         if (s->size[factors[i]] == 0) return;
@@ -151,7 +151,7 @@ static ds_status packed(const ds_eval *e, const space *s, const product *p, uint
     int x = i ? SUM : ROW, y = i ? COLUMN : SUM;
     int64_t dims[3] = {p->size[BATCH], p->size[x], p->size[y]};
     DS_TRY(ds_tensor_new(&e->run->memory, 3, dims, e->op->loc, out, err));
-    walk(s, factors, joined(p, x, y, factors), s->in[i], e->in[i]->t.at, out->at, true);
+    copy_strided(s, factors, joined(p, x, y, factors), s->in[i], e->in[i]->t.at, out->at, true);
     return DS_OK;
 }
 
@@ -173,7 +173,8 @@ static ds_status two_operands(const ds_eval *e, const space *s, const product *p
     if (status == DS_OK) status = ds_tensor_new(&e->run->memory, 3, dims, e->op->loc, &c, err);
     if (status == DS_OK) {
         multiply(p, &a, &b, &c);
-        walk(s, factors, joined(p, ROW, COLUMN, factors), s->out, e->out[0]->t.at, c.at, false);
+        copy_strided(s, factors, joined(p, ROW, COLUMN, factors), s->out, e->out[0]->t.at, c.at,
+                     false);
     }
     ds_tensor_drop(&a);
     ds_tensor_drop(&b);

@@ -9,8 +9,8 @@
 #include <math.h>
 
 /* The k largest of a row, in descending order; of equal ones the lower index first. */
-static void choose(const ds_eval *e, const double *x, int64_t n, int64_t k, double *value,
-                   double *index) {
+static void largest_of_row(const ds_eval *e, const double *x, int64_t n, int64_t k, double *value,
+                           double *index) {
     double most = 0, last = 0;
     for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(x[i]));
     for (int64_t rank = 0; rank <= k && rank < n; rank++) { /* one more, for the margin */
@@ -35,7 +35,8 @@ ds_status ds_exec__eval_topk(const ds_eval *e, ds_error *err) {
         return ds_eval_fail(e, err, DS_ERR_VALUE, "k is %lld, but there are %lld elements",
                             (long long)k, (long long)n);
     for (int64_t row = 0; row < x->n / n; row++)
-        choose(e, x->at + row * n, n, k, e->out[0]->t.at + row * k, e->out[1]->t.at + row * k);
+        largest_of_row(e, x->at + row * n, n, k, e->out[0]->t.at + row * k,
+                       e->out[1]->t.at + row * k);
     return DS_OK;
 }
 
@@ -93,7 +94,8 @@ static double weight_of(const ds_eval *e, int64_t choice) {
     return e->op->n_in > 2 ? e->in[2]->t.at[choice] : 1;
 }
 
-static void put(const ds_eval *e, int64_t slot, int64_t token, int64_t choice, int64_t width) {
+static void put_token(const ds_eval *e, int64_t slot, int64_t token, int64_t choice,
+                      int64_t width) {
     double weight = weight_of(e, choice);
     for (int64_t i = 0; i < width; i++)
         e->out[0]->t.at[slot + i] = weight * e->in[0]->t.at[token + i];
@@ -112,7 +114,7 @@ static void multiply(const ds_eval *e, int64_t slot, int64_t token, int64_t choi
 }
 
 ds_status ds_exec__eval_dispatch(const ds_eval *e, ds_error *err) {
-    return walk_choices(e, &e->out[0]->t, &e->in[1]->t, put, err);
+    return walk_choices(e, &e->out[0]->t, &e->in[1]->t, put_token, err);
 }
 
 ds_status ds_exec__eval_combine(const ds_eval *e, ds_error *err) {

@@ -84,7 +84,8 @@ static ds_status deliver(ds_exec_thread *thread, const ds_tensor *sent, ds_dtype
     return arrive(thread, received, op, err);
 }
 
-static message *find(ds_exec_meetings *m, int64_t from, int64_t to, int64_t tag, bool receives) {
+static message *find_message(ds_exec_meetings *m, int64_t from, int64_t to, int64_t tag,
+                             bool receives) {
     for (uint32_t i = 0; i < m->messages.n; i++) {
         message *at = &m->messages.at[i];
         if (!at->done && at->from == from && at->to == to && at->tag == tag &&
@@ -103,7 +104,7 @@ static ds_status send_or_receive(ds_exec_thread *thread, const ds_op *op, ds_exe
     DS_TRY(ds_expr_eval_int(&env, receives ? op->from_rank : op->to_rank, op->loc, &peer, err));
     if (DS_HAS_EXPR(op->tag)) DS_TRY(ds_expr_eval_int(&env, op->tag, op->loc, &tag, err));
     int64_t from = receives ? peer : thread->rank, to = receives ? thread->rank : peer;
-    message *other = find(m, from, to, tag, !receives);
+    message *other = find_message(m, from, to, tag, !receives);
     if (other) {
         other->done = true;
         if (!receives)
@@ -138,8 +139,8 @@ static bool same_set(const gathering *g, const int64_t *ranks, uint32_t n) {
     return same;
 }
 
-static ds_status join(ds_exec_thread *thread, const ds_op *op, const int64_t *ranks, uint32_t n,
-                      gathering **out, ds_error *err) {
+static ds_status join_gathering(ds_exec_thread *thread, const ds_op *op, const int64_t *ranks,
+                                uint32_t n, gathering **out, ds_error *err) {
     ds_exec_meetings *m = thread->meetings;
     for (uint32_t i = 0; i < m->gatherings.n; i++) {
         gathering *g = &m->gatherings.at[i];
@@ -188,7 +189,7 @@ static ds_status take_place(ds_exec_thread *thread, gathering *g, const ds_op *o
 static ds_status gather(ds_exec_thread *thread, const ds_op *op, const int64_t *ranks,
                         ds_exec_value *const *in, ds_exec_value **out, ds_error *err) {
     gathering *g;
-    DS_TRY(join(thread, op, ranks, op->n_group, &g, err));
+    DS_TRY(join_gathering(thread, op, ranks, op->n_group, &g, err));
     uint32_t me = index_of(g, thread->rank);
     for (uint32_t r = 0; r < g->n; r++) {
         const ds_op *other = g->ops[r];

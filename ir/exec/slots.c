@@ -58,8 +58,8 @@ typedef struct stack {
     int64_t counts[DS_MAX_RANK];
 } stack;
 
-static ds_status collect(ds_exec_slot from, uint32_t level, uint32_t range, stack *out,
-                         ds_error *err) {
+static ds_status collect_elements(ds_exec_slot from, uint32_t level, uint32_t range, stack *out,
+                                  ds_error *err) {
     const ds_value_info *info = out->info;
     const ds_use *use = out->use;
     if (level == use->n_index) {
@@ -83,8 +83,8 @@ static ds_status collect(ds_exec_slot from, uint32_t level, uint32_t range, stac
                             (long long)lo, (long long)hi, (long long)from.family->lo,
                             (long long)(from.family->lo + from.family->n));
     for (int64_t i = lo; i < hi; i++)
-        DS_TRY(collect(from.family->items[i - from.family->lo], level + 1, range + is_range, out,
-                       err));
+        DS_TRY(collect_elements(from.family->items[i - from.family->lo], level + 1,
+                                range + is_range, out, err));
     return DS_OK;
 }
 
@@ -139,7 +139,7 @@ ds_status ds_exec__read(ds_exec_thread *thread, const ds_exec_open *open, const 
     }
     ds_env env = ds_binding_env(thread->run->binding, open->indices);
     stack s = {.info = info, .env = &env, .use = use};
-    ds_status status = collect(slot, 0, 0, &s, err);
+    ds_status status = collect_elements(slot, 0, 0, &s, err);
     for (uint32_t i = 0; i < s.all.n && s.n_ranges; i++)
         if (s.all.at[i]->pending) *waits = s.all.at[i];
     if (status == DS_OK && !s.n_ranges)

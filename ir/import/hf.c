@@ -110,7 +110,7 @@ enum { SEQ, BATCH_PARAM };
 /* ---- reading keys ---- */
 
 /* null counts as absent, as in transformers. */
-static const json_t *find(const json_t *object, const char *key) {
+static const json_t *find_key(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return json_is_null(value) ? NULL : value;
 }
@@ -128,7 +128,7 @@ static ds_status wrong_type(const char *key, const char *wanted, const json_t *v
 }
 
 static ds_status read_size(const config *c, const size_key *key, int64_t *out, ds_error *err) {
-    const json_t *value = find(c->json, key->key);
+    const json_t *value = find_key(c->json, key->key);
     if (!value) {
         switch (key->otherwise) {
         case MUST:
@@ -158,7 +158,7 @@ static ds_status read_size(const config *c, const size_key *key, int64_t *out, d
 
 static ds_status read_real(const json_t *object, const char *key, double least, double *out,
                            ds_error *err) {
-    const json_t *value = find(object, key);
+    const json_t *value = find_key(object, key);
     if (!value) return DS_OK;
     if (!json_is_number(value)) return wrong_type(key, "a number", value, err);
     *out = json_number_value(value);
@@ -168,7 +168,7 @@ static ds_status read_real(const json_t *object, const char *key, double least, 
 }
 
 static ds_status read_bool(const config *c, const char *key, bool *out, ds_error *err) {
-    const json_t *value = find(c->json, key);
+    const json_t *value = find_key(c->json, key);
     if (!value) return DS_OK;
     if (!json_is_boolean(value)) return wrong_type(key, "true or false", value, err);
     *out = json_is_true(value);
@@ -176,7 +176,7 @@ static ds_status read_bool(const config *c, const char *key, bool *out, ds_error
 }
 
 static ds_status read_text(const config *c, const char *key, const char **out, ds_error *err) {
-    const json_t *value = find(c->json, key);
+    const json_t *value = find_key(c->json, key);
     if (!value) return DS_OK;
     if (!json_is_string(value)) return wrong_type(key, "a string", value, err);
     *out = json_string_value(value);
@@ -239,8 +239,8 @@ static ds_status check_window(const config *c, ds_error *err) {
     int64_t window = INT64_MAX;
     const size_key key = {N_SIZES, "sliding_window", NULL, NUMBER, INT64_MAX};
     DS_TRY(read_bool(c, "use_sliding_window", &used, err));
-    if (!used || !find(c->json, key.key)) return DS_OK;
-    if (strncmp(c->family->model_type, "qwen", 4) == 0 && !find(c->json, "use_sliding_window"))
+    if (!used || !find_key(c->json, key.key)) return DS_OK;
+    if (strncmp(c->family->model_type, "qwen", 4) == 0 && !find_key(c->json, "use_sliding_window"))
         return DS_OK; /* Qwen's is off unless it is turned on */
     DS_TRY(read_size(c, &key, &window, err));
     if (c->params[SEQ].value <= window) return DS_OK;
@@ -251,8 +251,8 @@ static ds_status check_window(const config *c, ds_error *err) {
 }
 
 static ds_status check_rope(config *c, ds_error *err) {
-    const json_t *nested = find(c->json, "rope_parameters"),
-                 *scaling = find(c->json, "rope_scaling");
+    const json_t *nested = find_key(c->json, "rope_parameters"),
+                 *scaling = find_key(c->json, "rope_scaling");
     if (nested && !json_is_object(nested))
         return wrong_type("rope_parameters", "an object", nested, err);
     c->rope_base = 10000;
@@ -311,7 +311,7 @@ static ds_status read_config(config *c, const ds_import_options *options, ds_err
     DS_TRY(find_family(c, err));
     for (const size_key *key = c->family->keys; key->key; key++)
         DS_TRY(read_size(c, key, &c->size[key->id], err));
-    if (c->size[HIDDEN] % c->size[HEADS] && !find(c->json, "head_dim"))
+    if (c->size[HIDDEN] % c->size[HEADS] && !find_key(c->json, "head_dim"))
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
                             "the hidden size %" PRId64 " is no multiple of %" PRId64 " heads",
                             c->size[HIDDEN], c->size[HEADS]);
@@ -331,7 +331,7 @@ static ds_status read_config(config *c, const ds_import_options *options, ds_err
                             "seq = %" PRId64 ", and the config has %" PRId64 " positions",
                             c->params[SEQ].value, c->size[POSITIONS]);
     DS_TRY(c->family->is_llama ? check_llama(c, err) : check_gpt2(c, err));
-    if (find(c->json, "quantization_config"))
+    if (find_key(c->json, "quantization_config"))
         ds_buf_put(&c->notes,
                    "// quantization_config is left out: training is in the dtype below.\n");
     return read_dtype(c, err);
@@ -376,7 +376,7 @@ static void add_gpt2_layer(const config *c, total *t) {
     add(t, 13 * c->size[HIDDEN]);
 }
 
-static ds_status count(const config *c, int64_t *out, ds_error *err) {
+static ds_status count_parameters(const config *c, int64_t *out, ds_error *err) {
     const int64_t *s = c->size;
     total layer = {0}, all = {0};
     if (c->family->is_llama)
@@ -457,7 +457,7 @@ static void put_file(const config *c, const ds_import_options *options, int64_t 
     ds_buf_deinit(&train);
 }
 
-static ds_status load(const char *text, size_t n, json_t **out, ds_error *err) {
+static ds_status load_json(const char *text, size_t n, json_t **out, ds_error *err) {
     json_error_t at;
     if (n > DS_IMPORT_HF_MAX_BYTES)
         return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE, "the config has more than 1 MiB");
@@ -476,10 +476,10 @@ ds_status ds_import_hf(const char *text, size_t n, const ds_import_options *opti
                        ds_error *err) {
     json_t *json = NULL;
     int64_t parameters = 0;
-    ds_status status = load(text, n, &json, err);
+    ds_status status = load_json(text, n, &json, err);
     config c = {.json = json, .dropout = 0.1};
     if (status == DS_OK) status = read_config(&c, options, err);
-    if (status == DS_OK) status = count(&c, &parameters, err);
+    if (status == DS_OK) status = count_parameters(&c, &parameters, err);
     if (status == DS_OK) {
         ds_arena arena;
         ds_arena_init(&arena);

@@ -66,7 +66,7 @@ static void take_kernel(trace *t, const json_t *event) {
     DS_HPUSH(&t->launches, l);
 }
 
-static void merge(trace *t) {
+static void merge_launches(trace *t) {
     uint32_t n = 0;
     if (t->launches.n) qsort(t->launches.at, t->launches.n, sizeof *t->launches.at, by_id);
     for (uint32_t i = 0; i < t->launches.n; i++) {
@@ -271,7 +271,7 @@ static ds_status read_events(const char *path, const json_t *events, trace *t, d
                             "%s: a trace without kernels: was the GPU profiled "
                             "(ProfilerActivity.CUDA)?",
                             path);
-    merge(t);
+    merge_launches(t);
     for (size_t i = 0; i < json_array_size(events); i++)
         take_operator(t, json_array_get(events, i));
     for (uint32_t i = 0; i < t->launches.n; i++)

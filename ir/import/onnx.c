@@ -399,7 +399,7 @@ static void set_function(ds_onnx *g, ds_func *func) {
     }
 }
 
-static ds_status build(ds_onnx *g, ds_error *err) {
+static ds_status build_model(ds_onnx *g, ds_error *err) {
     for (size_t i = 0; i < g->graph->n_input; i++)
         if (is_fed(g, g->graph->input[i])) DS_TRY(add_input(g, g->graph->input[i], err));
     DS_TRY(enter_nodes(g, err));
@@ -437,7 +437,7 @@ static ds_status import(ds_onnx *g, const Onnx__ModelProto *model, const ds_impo
     ds_buf_deinit(&frame);
     DS_TRY(ds_parse(g->module, err));
     ds_build_func(&g->b, g->module, function_name(g), true);
-    ds_status status = build(g, err);
+    ds_status status = build_model(g, err);
     ds_func *func = ds_build_end(&g->b);
     if (status != DS_OK) return status;
     drop_unread(func);

@@ -83,7 +83,7 @@ static verdict check_message(const ProtobufCMessageDescriptor *message, walk w, 
     return FINE;
 }
 
-static void *take(void *data, size_t size) {
+static void *take_bytes(void *data, size_t size) {
     size_t *left = data;
     if (size > *left) return NULL;
     *left -= size;
@@ -104,7 +104,8 @@ ds_status ds_onnx__read(const uint8_t *bytes, size_t n, Onnx__ModelProto **out, 
         return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE,
                             "the model nests messages more than %u deep", MAX_NESTING);
     size_t left = BUDGET(n);
-    ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = &left};
+    ProtobufCAllocator allocator = {
+        .alloc = take_bytes, .free = give_back, .allocator_data = &left};
     if (v == FINE) *out = onnx__model_proto__unpack(&allocator, n, bytes);
     if (*out) return DS_OK;
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
@@ -113,6 +114,7 @@ ds_status ds_onnx__read(const uint8_t *bytes, size_t n, Onnx__ModelProto **out, 
 
 void ds_onnx__free(Onnx__ModelProto *model) {
     size_t left = 0;
-    ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = &left};
+    ProtobufCAllocator allocator = {
+        .alloc = take_bytes, .free = give_back, .allocator_data = &left};
     if (model) onnx__model_proto__free_unpacked(model, &allocator);
 }

@@ -86,7 +86,7 @@ static ds_status tensor_type(ds_onnx *g, const Onnx__TensorProto *t, const char 
 }
 
 /* The number of elements, or a number beyond `most`. */
-static int64_t count(const Onnx__TensorProto *t, int64_t most) {
+static int64_t count_elements(const Onnx__TensorProto *t, int64_t most) {
     int64_t n = 1;
     for (size_t d = 0; d < t->n_dims; d++) {
         if (t->dims[d] < 0 || t->dims[d] > most) return most + 1;
@@ -175,7 +175,7 @@ ds_status ds_onnx__learn(ds_onnx *g, ds_onnx_name *name, const Onnx__TensorProto
     }
     DS_TRY(tensor_type(g, t, name->name, &name->dtype, name->dims, err));
     name->rank = (uint32_t)t->n_dims;
-    int64_t n = count(t, DS_ONNX_MAX_ITEMS);
+    int64_t n = count_elements(t, DS_ONNX_MAX_ITEMS);
     if (n > (int64_t)DS_ONNX_MAX_ITEMS) return DS_OK;
     if (ds_dtype_is_float(name->dtype)) {
         name->has_real = n == 1 && one_real(t, name->dtype, &name->real);

@@ -38,15 +38,15 @@ typedef struct writer {
 
 /* ---- clusters ---- */
 
-static uint32_t find(uint32_t *first, uint32_t i) {
+static uint32_t first_of_set(uint32_t *first, uint32_t i) {
     while (first[i] != i) i = first[i] = first[first[i]];
     return i;
 }
 
 /* The lower number stays the first. */
-static void join(uint32_t *first, uint32_t i, uint32_t j) {
-    i = find(first, i);
-    j = find(first, j);
+static void join_sets(uint32_t *first, uint32_t i, uint32_t j) {
+    i = first_of_set(first, i);
+    j = first_of_set(first, j);
     first[i < j ? j : i] = i < j ? i : j;
 }
 
@@ -70,8 +70,8 @@ static void find_clusters(writer *w) {
             for (uint32_t j = 0; j < i; j++)
                 if (smi_at(t, i, j)->level <= bound_of[c] ||
                     (c == BY_NODE && same_affinity(t, i, j)))
-                    join(w->cluster[c], i, j);
-        for (uint32_t i = 0; i < t->n; i++) w->cluster[c][i] = find(w->cluster[c], i);
+                    join_sets(w->cluster[c], i, j);
+        for (uint32_t i = 0; i < t->n; i++) w->cluster[c][i] = first_of_set(w->cluster[c], i);
     }
 }
 
@@ -209,9 +209,9 @@ static ds_status write_nvlinks(writer *w) {
     for (uint32_t i = 0; i < t->n; i++) {
         w->nvlinks[i] = row_max(t, i);
         for (uint32_t j = 0; j < i; j++)
-            if (smi_at(t, i, j)->nvlinks) join(fabric, i, j);
+            if (smi_at(t, i, j)->nvlinks) join_sets(fabric, i, j);
     }
-    for (uint32_t i = 0; i < t->n; i++) fabric[i] = find(fabric, i);
+    for (uint32_t i = 0; i < t->n; i++) fabric[i] = first_of_set(fabric, i);
     for (uint32_t i = 0; i < t->n; i++)
         if (fabric[i] == i && w->nvlinks[i]) DS_TRY(write_fabric(w, fabric, i, group, kind));
     return DS_OK;

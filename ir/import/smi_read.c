@@ -53,7 +53,7 @@ static size_t blank_length(const char *at, const char *end) {
     return escape_length(at, end);
 }
 
-static void split(line *l) {
+static void split_line(line *l) {
     l->words.n = 0;
     for (const char *c = l->at; c < l->end;) {
         size_t blank = blank_length(c, l->end);
@@ -75,7 +75,7 @@ static bool next_line(reader *r) {
     r->line.end = newline ? newline : r->end;
     r->at = newline ? newline + 1 : r->end;
     r->line.number++;
-    split(&r->line);
+    split_line(&r->line);
     return true;
 }
 

@@ -72,7 +72,7 @@ static void skip_trivia(ds_lexer *lexer, ds_token *token) {
     token->glued = lexer->at == start;
 }
 
-static ds_token finish(ds_lexer *lexer, ds_token token, ds_token_kind kind, size_t n) {
+static ds_token finish_token(ds_lexer *lexer, ds_token token, ds_token_kind kind, size_t n) {
     token.kind = kind;
     token.text = lexer->at;
     token.loc.len = n ? (uint32_t)n : 1;
@@ -84,7 +84,7 @@ static ds_token finish(ds_lexer *lexer, ds_token token, ds_token_kind kind, size
 static ds_token refuse(ds_lexer *lexer, ds_token token, size_t n, const char *format, int value) {
     if (!lexer->code) lexer->code = DS_ERR_SYNTAX;
     snprintf(lexer->message, sizeof lexer->message, format, value);
-    token = finish(lexer, token, DS_TOK_ERROR, n);
+    token = finish_token(lexer, token, DS_TOK_ERROR, n);
     lexer->at = lexer->end;
     return token;
 }
@@ -103,7 +103,7 @@ static size_t value_length(const ds_lexer *lexer) {
 
 static ds_token named(ds_lexer *lexer, ds_token token, ds_token_kind kind, size_t skip, size_t n) {
     token.name = ds_intern_n(&lexer->unit->strings, lexer->at + skip, n - skip);
-    return finish(lexer, token, kind, n);
+    return finish_token(lexer, token, kind, n);
 }
 
 static ds_token read_real(ds_lexer *lexer, ds_token token, size_t n) {
@@ -111,7 +111,7 @@ static ds_token read_real(ds_lexer *lexer, ds_token token, size_t n) {
     token.r = strtod(token.name, NULL);
     if (!isfinite(token.r))
         return refuse(lexer, token, n, "this number is beyond the range of a double", 0);
-    return finish(lexer, token, DS_TOK_REAL, n);
+    return finish_token(lexer, token, DS_TOK_REAL, n);
 }
 
 static size_t digits(const ds_lexer *lexer, size_t from) {
@@ -136,7 +136,7 @@ static ds_token read_number(ds_lexer *lexer, ds_token token) {
         }
         token.i = token.i * 10 + digit;
     }
-    return finish(lexer, token, DS_TOK_INT, n);
+    return finish_token(lexer, token, DS_TOK_INT, n);
 }
 
 static ds_token read_string(ds_lexer *lexer, ds_token token) {
@@ -148,7 +148,7 @@ static ds_token read_string(ds_lexer *lexer, ds_token token) {
         if (c == '"') {
             token.name = ds_intern_n(&lexer->unit->strings,
                                      lexer->scratch.n ? lexer->scratch.text : "", lexer->scratch.n);
-            return finish(lexer, token, DS_TOK_STRING, n + 1);
+            return finish_token(lexer, token, DS_TOK_STRING, n + 1);
         }
         if (c == '\\') {
             c = peek(lexer, ++n);
@@ -176,7 +176,7 @@ static ds_token read_punctuation(ds_lexer *lexer, ds_token token) {
     for (size_t k = 0; k < sizeof map / sizeof map[0]; k++) {
         const char *text = map[k].text;
         if (text[0] != peek(lexer, 0) || (text[1] && text[1] != peek(lexer, 1))) continue;
-        return finish(lexer, token, map[k].kind, text[1] ? 2 : 1);
+        return finish_token(lexer, token, map[k].kind, text[1] ? 2 : 1);
     }
     char c = lexer->at[0];
     if (c > ' ' && c < 0x7f) return refuse(lexer, token, 1, "unexpected character '%c'", c);
@@ -196,8 +196,8 @@ ds_token ds_lexer_next(ds_lexer *lexer) {
     token.loc = (ds_loc){.file = lexer->file,
                          .line = lexer->line,
                          .col = (uint32_t)(lexer->at - lexer->line_start) + 1};
-    if (lexer->code) return finish(lexer, token, DS_TOK_ERROR, 0);
-    if (lexer->at == lexer->end) return finish(lexer, token, DS_TOK_EOF, 0);
+    if (lexer->code) return finish_token(lexer, token, DS_TOK_ERROR, 0);
+    if (lexer->at == lexer->end) return finish_token(lexer, token, DS_TOK_EOF, 0);
 
     char c = lexer->at[0];
     if (is_name_start(c)) return named(lexer, token, DS_TOK_NAME, 0, name_length(lexer, 1));

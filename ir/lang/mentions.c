@@ -163,7 +163,7 @@ typedef struct counts {
     uint32_t n_param, n_index;
 } counts;
 
-static void count(void *context, const ds_expr_node *leaf) {
+static void count_leaf(void *context, const ds_expr_node *leaf) {
     counts *c = context;
     if (leaf->kind == DS_EXPR_PARAM)
         c->n_param += leaf->i == c->param;
@@ -194,12 +194,12 @@ bool ds_find_layer_loop(const ds_binding *binding, const ds_func *model, ds_laye
                            .module = unit->modules.at[(uint64_t)c.param >> 32],
                            .param = (uint32_t)c.param};
     if (binding->params[out->module->id][out->param].kind != DS_NUM_INT) return false;
-    ds_mentions_func(model, count, &c);
+    ds_mentions_func(model, count_leaf, &c);
     out->uses_index = c.n_index > 0;
     c.n_param = 0;
     for (uint32_t m = 0; m < unit->modules.n; m++)
         for (uint32_t f = 0; f < unit->modules.at[m]->funcs.n; f++)
-            ds_mentions_func(unit->modules.at[m]->funcs.at[f], count, &c);
+            ds_mentions_func(unit->modules.at[m]->funcs.at[f], count_leaf, &c);
     /* models that share a module (gpt, gpt_untied) each have their loop */
     uint32_t loops = 0;
     for (uint32_t f = 0; f < out->module->funcs.n; f++) {

@@ -31,7 +31,7 @@ static void skip_blanks(reader *r) {
     while (*r->at == ' ' || *r->at == '\t') r->at++;
 }
 
-static bool take(reader *r, const char *token) {
+static bool take_token(reader *r, const char *token) {
     skip_blanks(r);
     const char *at = r->at;
     for (; *token; at++, token++)
@@ -99,15 +99,15 @@ static ds_status read_factor(reader *r, ds_rule_term *term, ds_rule_dim *dim, ds
 
 static ds_status read_dim(reader *r, ds_rule_term *term, ds_error *err) {
     ds_rule_dim dim = {0};
-    if (take(r, "*"))
+    if (take_token(r, "*"))
         dim.any = true;
-    else if (take(r, "(")) {
+    else if (take_token(r, "(")) {
         do {
             DS_TRY(read_factor(r, term, &dim, err));
             skip_blanks(r);
         } while (at_name(r));
-        if (!take(r, ")")) return bad(r, "a factor name or ')'", err);
-    } else if (!take(r, "1"))
+        if (!take_token(r, ")")) return bad(r, "a factor name or ')'", err);
+    } else if (!take_token(r, "1"))
         DS_TRY(read_factor(r, term, &dim, err));
     if (term->n == DS_MAX_RANK)
         return ds_error_set(err, DS_ERR_LIMIT, r->loc, "rule \"%s\": a term of more than %d dims",
@@ -129,14 +129,14 @@ static ds_status read_terms(reader *r, ds_rule_term *terms, uint32_t *n, ds_erro
                                 "rule \"%s\" has more than %d terms a side", r->text,
                                 DS_MAX_OPERANDS);
         ds_rule_term *term = &terms[(*n)++];
-        term->leading = take(r, "...");
+        term->leading = take_token(r, "...");
         while (!at_end_of_term(r)) DS_TRY(read_dim(r, term, err));
-    } while (take(r, ","));
+    } while (take_token(r, ","));
     return DS_OK;
 }
 
 static ds_status read_kind(reader *r, ds_error *err) {
-    bool leading = take(r, "...");
+    bool leading = take_token(r, "...");
     uint32_t f = 0;
     if (!leading) {
         char name[DS_FACTOR_NAME_MAX];
@@ -146,7 +146,7 @@ static ds_status read_kind(reader *r, ds_error *err) {
             return ds_error_set(err, DS_ERR_NAME, r->loc,
                                 "rule \"%s\": no term has the factor '%s'", r->text, name);
     }
-    if (!take(r, ":")) return bad(r, "':'", err);
+    if (!take_token(r, ":")) return bad(r, "':'", err);
     char kind[DS_FACTOR_NAME_MAX];
     DS_TRY(read_name(r, kind, err));
     for (uint32_t k = 0; k < N_KINDS; k++) {
@@ -186,11 +186,11 @@ ds_status ds_rule_parse(const char *text, ds_loc loc, ds_rule *out, ds_error *er
     *out = (ds_rule){0};
     reader r = {.at = text, .text = text, .loc = loc, .rule = out};
     DS_TRY(read_terms(&r, out->in, &out->n_in, err));
-    if (!take(&r, "->")) return bad(&r, "',' or '->'", err);
+    if (!take_token(&r, "->")) return bad(&r, "',' or '->'", err);
     DS_TRY(read_terms(&r, out->out, &out->n_out, err));
-    if (take(&r, ";")) {
+    if (take_token(&r, ";")) {
         do DS_TRY(read_kind(&r, err));
-        while (take(&r, ","));
+        while (take_token(&r, ","));
     }
     skip_blanks(&r);
     if (*r.at) return bad(&r, "the end", err);

@@ -57,7 +57,7 @@ static bool same_shape(const ds_exec_tensor *a, const ds_exec_tensor *b) {
     return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
 }
 
-static ds_step_check_row compare(const ds_exec_tensor *a, const ds_exec_tensor *b) {
+static ds_step_check_row compare_tensors(const ds_exec_tensor *a, const ds_exec_tensor *b) {
     ds_step_check_row row = {.name = a->name, .kind = ending_of(a->name)->kind, .equal = true};
     if (!same_shape(a, b)) {
         row.max_difference = INFINITY;
@@ -105,7 +105,7 @@ static void compare_results(checker *c, ds_pass_id pass, const ds_exec_result *a
     uint32_t first = c->out->rows.n;
     if (!wanted(c, pass)) return;
     for (uint32_t i = skip; i < n; i++)
-        add_row(c, pass, compare(&a->outputs.at[i], &b->outputs.at[i]));
+        add_row(c, pass, compare_tensors(&a->outputs.at[i], &b->outputs.at[i]));
     if (n > skip) forgive_roundings(c->out->rows.at + first, n - skip);
 }
 
@@ -209,7 +209,7 @@ static void compare_loss(checker *c, ds_pass_id pass, const ds_exec_result *afte
     if (isnan(c->mean_loss) || !wanted(c, pass) || !after->outputs.n) return;
     ds_exec_tensor mean = after->outputs.at[0];
     mean.at = &c->mean_loss;
-    if (mean.n == 1) add_row(c, pass, compare(&mean, &after->outputs.at[0]));
+    if (mean.n == 1) add_row(c, pass, compare_tensors(&mean, &after->outputs.at[0]));
 }
 
 /* Notes the results' present names for project, before keep_names gives them the names of the first
@@ -306,7 +306,7 @@ static void compare_sequential(checker *c, const ds_exec_result *sequential,
             add_unpaired(c, result->name);
             continue;
         }
-        ds_step_check_row row = compare(&sequential->outputs.at[k], result);
+        ds_step_check_row row = compare_tensors(&sequential->outputs.at[k], result);
         row.name = result->name;
         add_row(c, DS_PASS_PIPELINE, row);
         met[k] = true;
@@ -387,7 +387,7 @@ static void compare_ranks(checker *c, const ds_exec_tensor *before, const ds_exe
         if (part) put_part(whole.at, o, part->at);
         complete = part != NULL;
     }
-    ds_step_check_row row = compare(before, &whole);
+    ds_step_check_row row = compare_tensors(before, &whole);
     row.equal = row.equal && complete;
     add_row(c, DS_PASS_PROJECT, row);
     free(whole.at);

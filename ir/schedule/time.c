@@ -28,7 +28,7 @@ static const ds_schedule_item *item_on(const timer *t, uint32_t rank, uint32_t n
     return &x->schedule->ranks[x->list[rank]].items[number - x->first[rank]];
 }
 
-static uint32_t find(const timer *t, int kind, int64_t chunk, int64_t microbatch) {
+static uint32_t item_number(const timer *t, int kind, int64_t chunk, int64_t microbatch) {
     return t->index->item[kind][microbatch * t->index->n_chunks + chunk];
 }
 
@@ -36,7 +36,7 @@ static int64_t duration_of(const timer *t, uint32_t rank, uint32_t number) {
     if (t->durations) return t->durations[number];
     const ds_schedule_item *item = item_on(t, rank, number);
     const ds_schedule_durations *d = &t->costs->chunks[t->costs->n_chunks == 1 ? 0 : item->chunk];
-    bool split = find(t, W, item->chunk, item->microbatch) != DS_NO_ITEM;
+    bool split = item_number(t, W, item->chunk, item->microbatch) != DS_NO_ITEM;
     switch (item->kind) {
     case 'F':
         return d->f;
@@ -54,14 +54,14 @@ static uint32_t waits_for(const timer *t, const ds_schedule_item *item, uint32_t
     int64_t c = item->chunk, m = item->microbatch;
     uint32_t n = 0;
     if (item->kind == 'F') {
-        if (c > 0) on[n++] = find(t, F, c - 1, m);
+        if (c > 0) on[n++] = item_number(t, F, c - 1, m);
         return n;
     }
-    if (item->kind == 'W') return on[n++] = find(t, B, c, m), n;
-    if (item->kind == 'R') return on[n++] = find(t, F, c, m), n;
-    uint32_t again = find(t, R, c, m);
-    on[n++] = again != DS_NO_ITEM ? again : find(t, F, c, m);
-    if (c + 1 < t->index->n_chunks) on[n++] = find(t, B, c + 1, m);
+    if (item->kind == 'W') return on[n++] = item_number(t, B, c, m), n;
+    if (item->kind == 'R') return on[n++] = item_number(t, F, c, m), n;
+    uint32_t again = item_number(t, R, c, m);
+    on[n++] = again != DS_NO_ITEM ? again : item_number(t, F, c, m);
+    if (c + 1 < t->index->n_chunks) on[n++] = item_number(t, B, c + 1, m);
     return n;
 }
 
@@ -134,8 +134,9 @@ static uint32_t peak_of(const timer *t, uint32_t rank) {
         bool late_f = item->with_next && k + 1 < end && item_on(t, rank, k + 1)->kind == 'F';
         if (item->kind == 'F') now++;
         if (now + late_f > peak) peak = now + late_f;
-        bool ends = item->kind == 'W' ||
-                    (item->kind == 'B' && find(t, W, item->chunk, item->microbatch) == DS_NO_ITEM);
+        bool ends =
+            item->kind == 'W' ||
+            (item->kind == 'B' && item_number(t, W, item->chunk, item->microbatch) == DS_NO_ITEM);
         if (ends) now--;
     }
     return (uint32_t)peak;

@@ -256,8 +256,8 @@ static void check_family(bound_walk *w, const ds_value_info *info, uint32_t i, u
     }
 }
 
-static bool compare(bound_walk *w, const ds_type *recorded, const ds_type *found, ds_loc loc,
-                    const char *name, const char *who, const char *verb) {
+static bool compare_types(bound_walk *w, const ds_type *recorded, const ds_type *found, ds_loc loc,
+                          const char *name, const char *who, const char *verb) {
     recorded = ds_verify__seen(w->ck, w->at->func, recorded);
     if (!recorded || !found ||
         ds_verify__same_type(w->ck, w->at->func, &w->env, recorded, found) != DS_NO)
@@ -280,8 +280,8 @@ static void check_results(bound_walk *w, const ds_op *op, ds_type **found) {
     for (uint32_t i = 0; i < op->n_out; i++) {
         const ds_value_info *info = ds_value_at(w->at->func, op->out[i]);
         const char *name = value_text(w, op->out[i]);
-        if ((found &&
-             !compare(w, info->type, found[i], info->loc, name, ds_op_name(op->code), "gives")) ||
+        if ((found && !compare_types(w, info->type, found[i], info->loc, name, ds_op_name(op->code),
+                                     "gives")) ||
             !check_type(w, info->type, name, info->loc))
             set_wrong(w, &op->out[i], 1);
     }
@@ -446,7 +446,8 @@ static void check_carries(bound_walk *w, const ds_op *loop) {
         const ds_type *next = ds_verify__carry_next(w->ck, loop, carry->type);
         const char *what = ds_arena_printf(&w->ck->unit->arena, "the next %%%s", carry->name);
         const ds_type *found = read_use(w, &yield->in[i]);
-        bool same = found && compare(w, next, found, yield->in[i].loc, what, "the loop", "yields");
+        bool same =
+            found && compare_types(w, next, found, yield->in[i].loc, what, "the loop", "yields");
         if (!same && i < loop->n_out) set_wrong(w, &loop->out[i], 1);
     }
 }
@@ -473,9 +474,9 @@ static void check_start(bound_walk *w, const ds_op *loop) {
         const ds_type *init = read_use(w, &loop->in[i]);
         if (!init) set_wrong(w, &loop->args[i], 1);
         if (!carry->type || !init) continue;
-        compare(w, ds_verify__carry_at(w->ck, loop, carry->type, loop->lo), init, carry->loc,
-                ds_arena_printf(&w->ck->unit->arena, "the first %%%s", carry->name), "it",
-                "starts with");
+        compare_types(w, ds_verify__carry_at(w->ck, loop, carry->type, loop->lo), init, carry->loc,
+                      ds_arena_printf(&w->ck->unit->arena, "the first %%%s", carry->name), "it",
+                      "starts with");
     }
 }
 
@@ -513,8 +514,8 @@ static void local_body(bound_walk *w, const ds_op *region, const ds_index *own) 
     for (uint32_t i = 0; yield && i < yield->n_in && i < region->n_out; i++) {
         const ds_type *shard = ds_verify__shard_type(w->ck, w->at->func, region->result_types[i],
                                                      region->over, region->n_over);
-        compare(w, shard, read_use(w, &yield->in[i]), yield->in[i].loc, "a shard of the result",
-                "the region", "yields");
+        compare_types(w, shard, read_use(w, &yield->in[i]), yield->in[i].loc,
+                      "a shard of the result", "the region", "yields");
     }
     w->env.indices = up;
 }
@@ -567,9 +568,10 @@ static void return_op(bound_walk *w, const ds_op *op) {
         if (found && n && n == info->n_binders)
             found = ds_verify__rename(w->ck, found, info->binders, binders, n);
         if (found && !n)
-            compare(w, func->results[i], found, op->in[i].loc,
-                    ds_arena_printf(&w->ck->unit->arena, "result %u of @%s", i + 1, func->name),
-                    "what is returned", "is");
+            compare_types(
+                w, func->results[i], found, op->in[i].loc,
+                ds_arena_printf(&w->ck->unit->arena, "result %u of @%s", i + 1, func->name),
+                "what is returned", "is");
     }
 }
 

@@ -157,7 +157,7 @@ static ds_status flush(merger *m, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status merge(merger *m, uint64_t count, uint64_t *n_rows, ds_error *err) {
+static ds_status merge_rows(merger *m, uint64_t count, uint64_t *n_rows, ds_error *err) {
     for (uint32_t i = 0; i < m->n; i++) DS_TRY(read_header(m, &m->inputs[i], err));
     if (!m->n) return DS_OK;
     ds_buf_put_n(&m->pending, m->header.text, m->header.n);
@@ -184,7 +184,7 @@ static ds_status merge_to(merger *m, const char *out_path, bool overwrite, uint6
                           uint64_t *n_rows, ds_error *err) {
     DS_TRY(check_out(m, out_path, err));
     DS_TRY(ds_output_open(&m->out, out_path, overwrite ? DS_OUTPUT_OVERWRITE : DS_OUTPUT_NEW, err));
-    ds_status status = merge(m, count, n_rows, err);
+    ds_status status = merge_rows(m, count, n_rows, err);
     if (status == DS_OK) status = ds_output_commit(&m->out, err);
     ds_status closed = ds_output_close(&m->out, status == DS_OK ? err : NULL);
     return status == DS_OK ? closed : status;
@@ -258,8 +258,8 @@ ds_status ds_sweep_first_row(const char *const *paths, uint32_t n, ds_arena *are
     return status;
 }
 
-static ds_status find(ds_csv_stream *rows, const char *hash, ds_arena *arena, ds_sweep_row *out,
-                      ds_error *err) {
+static ds_status find_hash(ds_csv_stream *rows, const char *hash, ds_arena *arena,
+                           ds_sweep_row *out, ds_error *err) {
     uint32_t column;
     bool found = true;
     size_t n = strlen(hash);
@@ -290,7 +290,7 @@ ds_status ds_sweep_find_row(const char *path, const char *hash, ds_arena *arena,
                             hash, MIN_HASH_DIGITS);
     ds_csv_stream rows;
     DS_TRY(ds_csv_open(&rows, path, err));
-    ds_status status = find(&rows, hash, arena, out, err);
+    ds_status status = find_hash(&rows, hash, arena, out, err);
     ds_csv_close(&rows);
     return status;
 }

@@ -32,7 +32,7 @@ static bool lacks_memory(rejecting *r, const ds_candidate *candidate, int64_t *n
     return *has && *needs > *has;
 }
 
-static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
+static void run_unless_rejected(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
     rejecting *r = (rejecting *)eval;
     int64_t needs, has;
     if (!lacks_memory(r, candidate, &needs, &has)) {
@@ -71,7 +71,7 @@ static ds_status make(rejecting *r, const ds_eval_source *source, ds_error *err)
 
 ds_status ds_eval_new_memory_first(const ds_eval_source *source, ds_eval **out, ds_error *err) {
     rejecting *r = ds_xcalloc(1, sizeof *r);
-    r->eval = (ds_eval){run, free_rejecting};
+    r->eval = (ds_eval){run_unless_rejected, free_rejecting};
     *out = &r->eval;
     ds_status status = make(r, source, err);
     if (status == DS_OK) return DS_OK;

@@ -73,7 +73,7 @@ static ds_status go_on_with(ds_sweep_file *file, const char *target, ds_error *e
     return file->out.fd < 0 ? fail("open", file->path, err) : DS_OK;
 }
 
-static ds_status begin(ds_sweep_file *file, bool resume, bool overwrite, ds_error *err) {
+static ds_status begin_file(ds_sweep_file *file, bool resume, bool overwrite, ds_error *err) {
     char *target = NULL;
     bool exists = ds_output_is_regular(file->path, &target);
     ds_status status = DS_OK;
@@ -98,7 +98,7 @@ static ds_status begin(ds_sweep_file *file, bool resume, bool overwrite, ds_erro
 ds_status ds_sweep_file_open(ds_sweep_file *file, const char *path, bool resume, bool overwrite,
                              ds_error *err) {
     *file = (ds_sweep_file){.path = path, .out = {.path = path, .fd = -1}};
-    ds_status status = begin(file, resume, overwrite, err);
+    ds_status status = begin_file(file, resume, overwrite, err);
     if (status != DS_OK) ds_sweep_file_close(file, NULL);
     return status;
 }

@@ -98,7 +98,7 @@ static ds_status propose(anneal *a, uint32_t index, uint32_t *out, ds_error *err
     return status;
 }
 
-static ds_status walk(anneal *a, uint32_t index, ds_error *err) {
+static ds_status walk_chain(anneal *a, uint32_t index, ds_error *err) {
     chain *c = &a->chains[index];
     if (c->asked != UINT32_MAX) decide(a, index, c->asked);
     c->asked = UINT32_MAX;
@@ -136,7 +136,7 @@ static ds_status make_round(anneal *a, ds_error *err) {
         chain *c = &a->chains[i];
         double score = a->memos.all.at[c->at].score;
         if (!(c->scale > 0) && score < INFINITY) c->scale = fabs(score);
-        if (!stuck) DS_TRY(walk(a, i, err));
+        if (!stuck) DS_TRY(walk_chain(a, i, err));
     }
     a->ended = ds_memos_are_told(&a->memos);
     return DS_OK;

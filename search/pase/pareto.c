@@ -43,7 +43,7 @@ typedef struct solver {
 
 /* ---- points ---- */
 
-static point add(point a, point b) {
+static point add_points(point a, point b) {
     a.cost += b.cost;
     for (int k = 0; k < MOMENTS; k++) a.bytes[k] += b.bytes[k];
     return a;
@@ -126,7 +126,7 @@ static void sum_up(solver *x, uint32_t v, const point *rest) {
         x->gave_up |= x->work > DS_PARETO_MAX_WORK;
         for (uint32_t a = 0; a < x->sum.n && !x->gave_up; a++)
             for (uint32_t b = 0; b < l->n; b++) {
-                point p = add(x->sum.at[a], l->at[b]);
+                point p = add_points(x->sum.at[a], l->at[b]);
                 DS_HPUSH(&x->scratch, p);
             }
         x->sum.n = 0;
@@ -174,7 +174,7 @@ static message *dims_of(solver *x, uint32_t v, size_t *entries) {
     }
     for (uint32_t i = 0; i < x->nodes[v].messages.n; i++) {
         const message *in = x->nodes[v].messages.at[i];
-        m->least = add(m->least, in->least);
+        m->least = add_points(m->least, in->least);
         for (uint32_t d = 0; d < in->n_dims; d++) add_dim(x, m, in->node[d]);
     }
     double n = 1;
@@ -223,7 +223,7 @@ static bool find_parts(solver *x, uint32_t v, uint32_t i, point sum, const point
     const message *m = x->nodes[v].messages.at[i];
     const list *l = &m->lists[index_in(x, m)];
     for (uint32_t k = 0; k < l->n; k++) {
-        point next = add(sum, l->at[k]);
+        point next = add_points(sum, l->at[k]);
         if (!covers(&next, wanted)) continue;
         parts[i] = l->at[k];
         if (find_parts(x, v, i + 1, next, wanted, parts)) return true;
@@ -232,7 +232,7 @@ static bool find_parts(solver *x, uint32_t v, uint32_t i, point sum, const point
 }
 
 /* wanted[v]: the point of v's message. All nodes that go later are set. */
-static void choose(solver *x, uint32_t v, point *wanted) {
+static void choose_config(solver *x, uint32_t v, point *wanted) {
     uint32_t n = x->nodes[v].messages.n;
     point *parts = DS_NEW_N(&x->arena, point, n + 1);
     for (uint32_t c = 0; c < x->of.tables->set[v]->n; c++) {
@@ -251,7 +251,7 @@ static double least_of(const double *table, size_t n) {
     return least;
 }
 
-static void prepare(solver *x) {
+static void list_neighbours(solver *x) {
     const ds_pase_tables *t = x->of.tables;
     uint32_t n = x->of.graph->nodes.n;
     x->nodes = ds_arena_calloc(&x->arena, n + 1, sizeof *x->nodes);
@@ -271,7 +271,7 @@ static void prepare(solver *x) {
         size_t entries = (size_t)t->set[edge->from]->n * t->set[edge->to]->n;
         x->least[first].cost += least_of(t->edge[e], entries);
     }
-    for (uint32_t v = 0; v < n; v++) x->all = add(x->all, x->least[v]);
+    for (uint32_t v = 0; v < n; v++) x->all = add_points(x->all, x->least[v]);
 }
 
 ds_pareto_verdict ds_pase__pareto(const ds_pareto_problem *problem, uint32_t *choice,
@@ -281,7 +281,7 @@ ds_pareto_verdict ds_pase__pareto(const ds_pareto_problem *problem, uint32_t *ch
     uint32_t n = problem->graph->nodes.n;
     ds_pareto_verdict verdict = DS_PARETO_TOO_LARGE;
     ds_arena_init(&x.arena);
-    prepare(&x);
+    list_neighbours(&x);
     for (uint32_t i = 0; i < n && !x.gave_up; i++) eliminate(&x, i);
     const list *last = n && !x.gave_up ? x.left[order[n - 1]]->lists : NULL;
     if (last) verdict = last->n ? DS_PARETO_FOUND : DS_PARETO_NONE;
@@ -289,7 +289,7 @@ ds_pareto_verdict ds_pase__pareto(const ds_pareto_problem *problem, uint32_t *ch
         point *wanted = DS_NEW_N(&x.arena, point, n + 1);
         wanted[order[n - 1]] = last->at[0];
         *cost = last->at[0].cost;
-        for (uint32_t i = n; i-- > 0;) choose(&x, order[i], wanted);
+        for (uint32_t i = n; i-- > 0;) choose_config(&x, order[i], wanted);
         memcpy(choice, x.at, n * sizeof *choice);
     }
     free(x.scratch.at);

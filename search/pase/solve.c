@@ -55,8 +55,8 @@ static double memory_of(const search *x, const uint32_t *choice) {
     return fmax(sum_of(x, x->tables->memory, choice), sum_of(x, x->tables->late, choice));
 }
 
-static ds_status solve(ds_pase_pricer *pricer, double price, uint32_t *choice, double *total,
-                       double *bytes, ds_error *err) {
+static ds_status solve_priced(ds_pase_pricer *pricer, double price, uint32_t *choice, double *total,
+                              double *bytes, ds_error *err) {
     search *x = (search *)pricer;
     uint32_t n = x->graph->nodes.n;
     ds_pase_elimination e;
@@ -176,7 +176,7 @@ static ds_status keep_limit(search *x, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status run(search *x, ds_error *err) {
+static ds_status solve_within_limit(search *x, ds_error *err) {
     DS_TRY(keep_limit(x, err));
     keep_strategy(x);
     ds_pase_result *r = x->result;
@@ -212,7 +212,7 @@ ds_status ds_pase_search(const ds_pase_graph *graph, ds_pase_model *model,
     for (uint32_t i = 0; i < n && !status; i++) goes[order[i]] = i;
     if (!status) status = ds_pase__tables_new(graph, model, goes, NULL, max_bytes, &tables, err);
     if (!status) {
-        search x = {.pricer = {solve},
+        search x = {.pricer = {solve_priced},
                     .graph = graph,
                     .model = model,
                     .tables = tables,
@@ -223,7 +223,7 @@ ds_status ds_pase_search(const ds_pase_graph *graph, ds_pase_model *model,
                     .choice = DS_NEW_N(&r->arena, uint32_t, n + 1),
                     .prefer = model->prefers_data ? data_parallel(graph, model, tables, &r->arena)
                                                   : NULL};
-        status = run(&x, err);
+        status = solve_within_limit(&x, err);
     }
     ds_pase__tables_free(tables);
     *out = NULL;

@@ -38,7 +38,7 @@ typedef struct reading {
     columns at;
 } reading;
 
-static bool find(const reading *r, const char *name, uint32_t *column) {
+static bool find_column(const reading *r, const char *name, uint32_t *column) {
     for (*column = 0; *column < r->n; ++*column)
         if (strcmp(r->cells[*column], name) == 0) return true;
     return false;
@@ -46,7 +46,7 @@ static bool find(const reading *r, const char *name, uint32_t *column) {
 
 static bool find_columns(reading *r) {
     bool all = r->n > 0;
-#define DS_X(name) all = all && find(r, #name, &r->at.name);
+#define DS_X(name) all = all && find_column(r, #name, &r->at.name);
     COLUMNS(DS_X)
 #undef DS_X
     return all;
@@ -54,7 +54,7 @@ static bool find_columns(reading *r) {
 
 static ds_status find_axis(const reading *r, const char *path, ds_metric_id id, uint32_t *column,
                            ds_error *err) {
-    if (find(r, ds_metric_column(id), column)) return DS_OK;
+    if (find_column(r, ds_metric_column(id), column)) return DS_OK;
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "%s has no column '%s'", path,
                         ds_metric_column(id));
 }

@@ -135,7 +135,7 @@ static void insert(uint32_t *set, uint32_t *n, uint32_t item) {
     ++*n;
 }
 
-static int64_t find(const uint32_t *set, uint32_t n, uint32_t item) {
+static int64_t place_in_set(const uint32_t *set, uint32_t n, uint32_t item) {
     for (uint32_t i = 0; i < n; i++)
         if (set[i] == item) return i;
     return -1;
@@ -177,14 +177,15 @@ static bool has_first(const finder *f, uint32_t s, ds_tap_run *run) {
                 if (mine->from != from) return false;
                 continue;
             }
-            int64_t i = find(run->state, run->n_state, next->from - s);
+            int64_t i = place_in_set(run->state, run->n_state, next->from - s);
             if (mine->from >= s || (run->in[i] != none && run->in[i] != mine->from)) return false;
             run->in[i] = mine->from;
         }
     }
     for (uint32_t i = 0; i < run->n_state; i++) {
         uint32_t in = run->in[i];
-        if (find(run->in, i, in) >= 0 || find(run->global, run->n_global, in) >= 0 ||
+        if (place_in_set(run->in, i, in) >= 0 ||
+            place_in_set(run->global, run->n_global, in) >= 0 ||
             !same_choices(&f->graph->nodes.at[in], &f->graph->nodes.at[s + run->state[i]]))
             return false;
     }
@@ -223,7 +224,7 @@ static exits judge_exits(const finder *f, ds_tap_run *run) {
             if (!same_exits(f, first, v, end)) return EXITS_OF_OTHERS;
         bool alike = same_exits(f, first, last, end), any = exit_of(f, first, end, 0) != NULL;
         if (!alike && any) return EXITS_OF_LAST;
-        if (!alike && find(run->state, run->n_state, o) < 0) return EXITS_OF_LAST;
+        if (!alike && place_in_set(run->state, run->n_state, o) < 0) return EXITS_OF_LAST;
     }
     return EXITS_FINE;
 }
@@ -357,7 +358,7 @@ static uint32_t *kept(ds_tap_fold *fold, const uint32_t *list, uint32_t n) {
 }
 
 /* Its nodes, and global ones behind it, can be in no other run. */
-static void take(finder *f, ds_tap_fold *fold, const ds_tap_run *run) {
+static void take_run(finder *f, ds_tap_fold *fold, const ds_tap_run *run) {
     ds_tap_run one = *run;
     one.state = kept(fold, run->state, run->n_state);
     one.in = kept(fold, run->in, run->n_state);
@@ -386,7 +387,7 @@ static void find_runs(finder *f, ds_tap_fold *fold) {
             if (run.copies && is_better(f, &run, &best)) best = run;
         }
         if (best.copies == 0) break;
-        take(f, fold, &best);
+        take_run(f, fold, &best);
     }
     if (fold->runs.n) qsort(fold->runs.at, fold->runs.n, sizeof *fold->runs.at, by_start);
     free(list);

@@ -312,8 +312,8 @@ static void add_up(search *x, const uint32_t *choice) {
     memcpy(x->summed, choice, graph->nodes.n * sizeof *choice);
 }
 
-static ds_status solve(ds_pase_pricer *pricer, double price, uint32_t *choice, double *total,
-                       double *bytes, ds_error *err) {
+static ds_status solve_priced(ds_pase_pricer *pricer, double price, uint32_t *choice, double *total,
+                              double *bytes, ds_error *err) {
     search *x = (search *)pricer;
     uint32_t n_runs = x->fold->runs.n, first = 0;
     ds_pase_elimination e;
@@ -402,7 +402,7 @@ ds_status ds_tap_search(const ds_tap_fold *fold, ds_pase_model *model,
                         const ds_pase_options *options, ds_pase_result **out, ds_error *err) {
     uint32_t n = fold->graph->nodes.n, n_short = fold->shortened->graph->nodes.n;
     ds_pase_result *r = ds_xcalloc(1, sizeof *r);
-    search x = {.pricer = {solve},
+    search x = {.pricer = {solve_priced},
                 .fold = fold,
                 .s = fold->shortened,
                 .model = model,

@@ -21,7 +21,7 @@ struct ds_messages {
     bool too_many;
 };
 
-static uint32_t add(ds_coll_builder *b, ds_message message) {
+static uint32_t add_message(ds_coll_builder *b, ds_message message) {
     struct ds_messages *m = b->messages;
     if (m->list.n >= MOST_RECORDS) {
         m->too_many = true;
@@ -51,7 +51,7 @@ static ds_status new_message(ds_coll_builder *b, uint32_t from, uint32_t to, int
                              uint32_t *out) {
     ds_message message = {.bytes = bytes};
     DS_TRY(ds_coll__route(b, from, to, &message.route));
-    *out = add(b, message);
+    *out = add_message(b, message);
     if (b->messages->too_many)
         return ds_error_set(b->err, DS_ERR_LIMIT, b->request->loc,
                             "a collective of %u members is more than %u messages", b->request->n,
@@ -103,7 +103,7 @@ ds_status ds_coll__ring_messages(ds_coll_builder *b, const ds_team *team, bool r
 
 uint32_t ds_coll__join_messages(ds_coll_builder *b, const uint32_t *others, uint32_t n) {
     if (!n) return NONE;
-    uint32_t join = add(b, (ds_message){0});
+    uint32_t join = add_message(b, (ds_message){0});
     for (uint32_t i = 0; i < n; i++) wait_for(b, join, others[i]);
     return join;
 }
@@ -182,7 +182,7 @@ static void line_up(ds_coll_builder *b) {
         if (other == NONE) continue;
         m->ready[i] = other;
         if (ready == NONE) continue;
-        m->ready[i] = add(b, (ds_message){0});
+        m->ready[i] = add_message(b, (ds_message){0});
         wait_for(b, m->ready[i], ready);
         wait_for(b, m->ready[i], other);
     }
@@ -196,7 +196,7 @@ void ds_coll__end_messages(ds_coll_builder *b) {
     for (uint32_t i = 0; i < m->touched.n; i++) {
         uint32_t member = m->touched.at[i].to;
         if (join[member] == NONE) {
-            join[member] = add(b, (ds_message){0});
+            join[member] = add_message(b, (ds_message){0});
             wait_for(b, join[member], m->ready[member]);
         }
         wait_for(b, join[member], m->touched.at[i].from);
@@ -213,7 +213,7 @@ void ds_coll__end_messages(ds_coll_builder *b) {
 void ds_coll__phase_message(ds_coll_builder *b, const ds_phase *phase) {
     ds_phase *copy = DS_NEW(b->arena, ds_phase);
     *copy = *phase;
-    uint32_t message = add(b, (ds_message){.phase = copy});
+    uint32_t message = add_message(b, (ds_message){.phase = copy});
     for (uint32_t i = 0; i < b->request->n; i++) {
         wait_for(b, message, b->messages->ready[i]);
         touch(b, message, i);
@@ -221,7 +221,7 @@ void ds_coll__phase_message(ds_coll_builder *b, const ds_phase *phase) {
     ds_coll__end_messages(b);
 }
 
-static void finish(ds_coll_builder *b, ds_message_graph *out) {
+static void index_messages(ds_coll_builder *b, ds_message_graph *out) {
     struct ds_messages *m = b->messages;
     out->n_messages = m->list.n;
     out->messages = DS_NEW_N(b->arena, ds_message, m->list.n + 1);
@@ -234,7 +234,7 @@ static void finish(ds_coll_builder *b, ds_message_graph *out) {
         out->edges[out->first[m->edges.at[i].from + 1]++] = m->edges.at[i].to;
 }
 
-static void forget(ds_coll_builder *b) {
+static void forget_messages(ds_coll_builder *b) {
     struct ds_messages *m = b->messages;
     m->list.n = m->edges.n = m->before.n = m->behind.n = 0;
     m->n_phases = 0;
@@ -249,7 +249,7 @@ static ds_status in_chunks(ds_coll_builder *b, const char *algorithm) {
     int64_t *shard = DS_NEW_N(b->arena, int64_t, whole->n);
     uint32_t chunks = (uint32_t)whole->chunks;
     ds_status status = DS_OK;
-    forget(b);
+    forget_messages(b);
     b->request = &part;
     if (whole->shard_bytes) part.shard_bytes = shard;
     for (uint32_t c = 0; c < chunks && status == DS_OK && !m->too_many; c++) {
@@ -284,7 +284,7 @@ ds_status ds_coll_messages(ds_topo *topo, const ds_coll_request *request, const 
         status = ds_error_set(err, DS_ERR_LIMIT, request->loc,
                               "a collective of %u members is more than %u messages", request->n,
                               MOST_RECORDS);
-    if (status == DS_OK) finish(&b, out);
+    if (status == DS_OK) index_messages(&b, out);
     free(m.list.at);
     free(m.edges.at);
     free(m.touched.at);

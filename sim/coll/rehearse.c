@@ -85,45 +85,45 @@ typedef struct rehearsal {
     uint32_t n_flows, order;
 } rehearsal;
 
-static void begin(rehearsal *r, uint32_t m, int64_t now_ps) {
+static void begin_message(rehearsal *r, uint32_t m, int64_t now_ps) {
     ds_net_wait(r->net, m, r->order++, ds_ps_sum(now_ps, r->wait_ps[m]));
 }
 
-static void load(rehearsal *r, uint32_t m, int64_t now_ps) {
+static void load_links(rehearsal *r, uint32_t m, int64_t now_ps) {
     if (r->flow[m] == NONE)
         ds_net_wait(r->net, m, r->order++, now_ps);
     else
         ds_net_flow(r->net, m, r->order++, r->flow[m], now_ps);
 }
 
-static void end(rehearsal *r, uint32_t m, int64_t now_ps) {
+static void end_message(rehearsal *r, uint32_t m, int64_t now_ps) {
     const ds_message_graph *g = r->graph;
     r->ended[m] = true;
-    if (r->next[m] != NONE && r->waited[r->next[m]]) load(r, r->next[m], now_ps);
+    if (r->next[m] != NONE && r->waited[r->next[m]]) load_links(r, r->next[m], now_ps);
     for (uint32_t e = g->first[m]; e < g->first[m + 1]; e++)
-        if (!--r->n_waits[g->edges[e]]) begin(r, g->edges[e], now_ps);
+        if (!--r->n_waits[g->edges[e]]) begin_message(r, g->edges[e], now_ps);
 }
 
-static int64_t run(rehearsal *r) {
+static int64_t run_messages(rehearsal *r) {
     int64_t now_ps = 0;
     for (uint32_t m = 0; m < r->graph->n_messages; m++)
-        if (!r->n_waits[m]) begin(r, m, 0);
+        if (!r->n_waits[m]) begin_message(r, m, 0);
     while (ds_net_n_active(r->net)) {
         now_ps = ds_net_next_ps(r->net, now_ps);
         if (now_ps == DS_NEVER_PS) break;
         uint32_t m = ds_net_pop(r->net), after = r->graph->messages[m].after;
         if (r->waited[m]) {
-            end(r, m, now_ps);
+            end_message(r, m, now_ps);
             continue;
         }
         r->waited[m] = true;
-        if (after == NONE || r->ended[after]) load(r, m, now_ps);
+        if (after == NONE || r->ended[after]) load_links(r, m, now_ps);
     }
     return now_ps;
 }
 
-static ds_status prepare(rehearsal *r, const ds_topo *topo, const ds_coll_cost *terms,
-                         ds_link_places *places, ds_arena *arena, ds_error *err) {
+static ds_status make_flows(rehearsal *r, const ds_topo *topo, const ds_coll_cost *terms,
+                            ds_link_places *places, ds_arena *arena, ds_error *err) {
     uint32_t n = r->graph->n_messages;
     r->flows = DS_NEW_N(arena, ds_flow, n);
     r->flow = DS_NEW_N(arena, uint32_t, n);
@@ -154,14 +154,14 @@ ds_status ds_coll__rehearse(ds_topo *topo, const ds_coll_request *request, const
     ds_arena_init(&arena);
     ds_status status = ds_coll_messages(topo, request, algorithm, &arena, &graph, err);
     rehearsal r = {.graph = &graph};
-    if (status == DS_OK) status = prepare(&r, topo, terms, &places, &arena, err);
+    if (status == DS_OK) status = make_flows(&r, topo, terms, &places, &arena, err);
     if (status == DS_OK) {
         ds_u128 *capacity_q20 = DS_NEW_N(&arena, ds_u128, places.links.n);
         for (uint32_t l = 0; l < places.links.n; l++)
             capacity_q20[l] = (ds_u128)ds_topo_link_at(topo, places.links.at[l])->bytes_per_s
                               << DS_RATE_BITS;
         r.net = ds_net_new(capacity_q20, places.links.n, r.flows, r.n_flows, graph.n_messages);
-        *ps = run(&r);
+        *ps = run_messages(&r);
         if (*ps == DS_NEVER_PS) status = ds_coll__too_long(request, err);
         ds_net_free(r.net);
     }

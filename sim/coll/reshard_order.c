@@ -54,7 +54,7 @@ static int64_t latest(const int64_t *of, const ds_reshard_option *o) {
 }
 
 /* Starts of a sequence, and its end. */
-static int64_t run(search *s, const pick *list, ds_reshard_slot *slots) {
+static int64_t time_order(search *s, const pick *list, ds_reshard_slot *slots) {
     int64_t end_ps = 0;
     memset(s->free_ps, 0, s->n_resources * sizeof *s->free_ps);
     for (uint32_t i = 0; i < s->n; i++) {
@@ -68,7 +68,7 @@ static int64_t run(search *s, const pick *list, ds_reshard_slot *slots) {
 }
 
 static void keep_if_better(search *s, const pick *list) {
-    int64_t end_ps = run(s, list, NULL);
+    int64_t end_ps = time_order(s, list, NULL);
     if (end_ps >= s->best_ps) return;
     s->best_ps = end_ps;
     memcpy(s->best, list, s->n * sizeof *list);
@@ -322,7 +322,7 @@ int64_t ds_reshard_order(const ds_reshard_item *items, uint32_t n, uint32_t n_re
         if (s.best_ps > s.bound_ps) randomised_greedy(&s);
         if (s.best_ps > s.bound_ps && n <= MOST_DEPTH) all_sequences(&s);
     }
-    int64_t end_ps = run(&s, s.best, slots);
+    int64_t end_ps = time_order(&s, s.best, slots);
     free(s.free_ps);
     free(s.load_ps);
     free(s.must_ps);

@@ -16,7 +16,7 @@ static uint32_t end_of_run(const ds_span *spans, uint32_t from, uint32_t n) {
 }
 
 /* Two runs, [0 … middle) and [middle … n), become one. */
-static void join(ds_span *spans, uint32_t middle, uint32_t n, ds_span *room) {
+static void join_runs(ds_span *spans, uint32_t middle, uint32_t n, ds_span *room) {
     uint32_t begin = 0; /* what stays where it is */
     while (begin < middle && !is_after(&spans[begin], &spans[middle])) begin++;
     uint32_t n_a = middle - begin, a = 0, b = middle, to = begin;
@@ -33,7 +33,7 @@ static void sort(ds_span *spans, uint32_t n) {
         for (uint32_t first = 0; first < n; first = end) {
             uint32_t middle = end_of_run(spans, first, n);
             end = middle < n ? end_of_run(spans, middle, n) : n;
-            if (middle < n) join(spans + first, middle - first, end - first, room);
+            if (middle < n) join_runs(spans + first, middle - first, end - first, room);
         }
         end = end_of_run(spans, 0, n);
     }
@@ -41,7 +41,7 @@ static void sort(ds_span *spans, uint32_t n) {
 }
 
 /* Sorts spans and merges those that touch; returns how many are left. */
-static uint32_t merge(ds_span *spans, uint32_t n) {
+static uint32_t merge_spans(ds_span *spans, uint32_t n) {
     uint32_t kept = 0;
     sort(spans, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -99,8 +99,8 @@ static ds_busy look_at(const ds_body *body, const ds_timing *t, uint32_t k, ds_s
         out.comm[i] = out.comm[n_comm - 1 - i];
         out.comm[n_comm - 1 - i] = other;
     }
-    out.n_compute = merge(out.compute, out.n_compute);
-    out.n_comm = merge(out.comm, n_comm);
+    out.n_compute = merge_spans(out.compute, out.n_compute);
+    out.n_comm = merge_spans(out.comm, n_comm);
     out.compute_ps = total(out.compute, out.n_compute);
     out.exposed_ps =
         total(out.comm, out.n_comm) - overlap(out.compute, out.n_compute, out.comm, out.n_comm);
@@ -110,8 +110,8 @@ static ds_busy look_at(const ds_body *body, const ds_timing *t, uint32_t k, ds_s
 /* ---- a class over all executions ---- */
 
 /* What of the spans lies within a stretch of time. */
-static uint32_t put(const ds_span *spans, uint32_t n, int64_t base_ps, ds_span within,
-                    ds_span *out) {
+static uint32_t clip_spans(const ds_span *spans, uint32_t n, int64_t base_ps, ds_span within,
+                           ds_span *out) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         ds_span span = {base_ps + spans[i].start, base_ps + spans[i].end};
@@ -142,11 +142,12 @@ static sums sum_over(const ds_visit *visits, uint32_t n, ds_span within) {
     for (uint32_t i = 0; i < n; i++) {
         const ds_busy *busy = visits[i].of;
         int64_t base_ps = visits[i].base_ps;
-        n_compute += put(busy->compute, busy->n_compute, base_ps, within, compute + n_compute);
-        n_comm += put(busy->comm, busy->n_comm, base_ps, within, comm + n_comm);
+        n_compute +=
+            clip_spans(busy->compute, busy->n_compute, base_ps, within, compute + n_compute);
+        n_comm += clip_spans(busy->comm, busy->n_comm, base_ps, within, comm + n_comm);
     }
-    n_compute = merge(compute, n_compute);
-    n_comm = merge(comm, n_comm);
+    n_compute = merge_spans(compute, n_compute);
+    n_comm = merge_spans(comm, n_comm);
     sums out = {total(compute, n_compute), total(comm, n_comm)};
     out.exposed_ps -= overlap(compute, n_compute, comm, n_comm);
     free(compute);
@@ -159,7 +160,7 @@ static sums sum_cluster(const ds_visit *visits, uint32_t n) {
     return n == 1 ? (sums){busy->compute_ps, busy->exposed_ps} : sum_over(visits, n, ever);
 }
 
-static void add(ds_composed_class *to, int64_t times, sums s) {
+static void add_sums(ds_composed_class *to, int64_t times, sums s) {
     to->compute_ps += times * s.compute_ps;
     to->exposed_comm_ps += times * s.exposed_ps;
 }
@@ -172,7 +173,7 @@ static void add_again(const ds_cut *cuts, uint32_t n_cuts, const ds_visit *visit
         ds_span within = {cuts[k].from_ps, cuts[k].to_ps};
         if (last_ps <= within.start || first_ps >= within.end) continue;
         bool whole = first_ps >= within.start && last_ps <= within.end;
-        add(out, cuts[k].times, whole ? once : sum_over(visits, n, within));
+        add_sums(out, cuts[k].times, whole ? once : sum_over(visits, n, within));
     }
 }
 
@@ -184,7 +185,7 @@ static void account(const ds_timeline *t, const ds_visit *visits, uint32_t n,
         for (end = i + 1; end < n && visits[end].start_ps < last_ps; end++)
             if (visits[end].end_ps > last_ps) last_ps = visits[end].end_ps;
         sums once = sum_cluster(visits + i, end - i);
-        add(out, 1, once);
+        add_sums(out, 1, once);
         add_again(t->cuts.at, t->cuts.n, visits + i, end - i, last_ps, once, out);
     }
     out->idle_ps = t->step_ps - out->compute_ps - out->exposed_comm_ps;

@@ -254,7 +254,7 @@ static void skip(const period *p) {
     }
 }
 
-static void forget(ds_period *p) {
+static void forget_states(ds_period *p) {
     ds_map_clear(&p->found);
     p->marks.n = p->places.n = 0;
 }
@@ -281,7 +281,7 @@ void ds_period_skip(ds_solver *x) {
         if (again.ps > 0) again.times = count_times(&again);
         if (again.times) {
             skip(&again);
-            forget(p);
+            forget_states(p);
             return;
         }
     }

@@ -70,7 +70,7 @@ static ds_status make(ds_programs *programs, const ds_program_wish *wish, ds_kep
     return DS_OK;
 }
 
-static ds_kept_step *find(const ds_programs *programs, uint64_t key) {
+static ds_kept_step *find_step(const ds_programs *programs, uint64_t key) {
     for (uint32_t i = 0; i < programs->all.n; i++)
         if (programs->all.at[i]->recompute_key == key) return programs->all.at[i];
     return NULL;
@@ -99,7 +99,7 @@ static ds_status shard(ds_kept_step *p, const ds_program_wish *wish, ds_error *e
 
 ds_status ds_programs_lend(ds_programs *programs, const ds_program_wish *wish, ds_model_step **out,
                            ds_error *err) {
-    ds_kept_step *p = find(programs, wish->recompute_key);
+    ds_kept_step *p = find_step(programs, wish->recompute_key);
     *out = NULL;
     if (programs->lent && programs->lent != p) leave_shard(programs->lent);
     programs->lent = p;

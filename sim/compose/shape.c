@@ -97,7 +97,7 @@ static uint32_t unit_of_check(const ds_body *body, uint32_t i) {
     return until < body->units.n ? until : unit_of_free(body, until - body->units.n);
 }
 
-static void collect(const ds_body *body, uint32_t n, unit_of *of, ds_belongings *out) {
+static void collect_belongings(const ds_body *body, uint32_t n, unit_of *of, ds_belongings *out) {
     out->first = ds_xcalloc((size_t)body->units.n + 2, sizeof *out->first);
     out->list = ds_xcalloc(n, sizeof *out->list);
     for (uint32_t i = 0; i < n; i++) out->first[of(body, i) + 2]++;
@@ -214,9 +214,9 @@ static bool share_out_inputs(ds_template *t) {
 }
 
 void ds_template__belongings(const ds_body *body, ds_outline *out) {
-    collect(body, body->allocs.n, unit_of_alloc, &out->allocs);
-    collect(body, body->frees.n, unit_of_free, &out->frees);
-    collect(body, body->checks.n, unit_of_check, &out->checks);
+    collect_belongings(body, body->allocs.n, unit_of_alloc, &out->allocs);
+    collect_belongings(body, body->frees.n, unit_of_free, &out->frees);
+    collect_belongings(body, body->checks.n, unit_of_check, &out->checks);
 }
 
 bool ds_template__shape(ds_template *t) {

@@ -233,7 +233,7 @@ static void put_preds(writer *w, ds_unit_task *unit) {
 }
 
 /* The i-th of what belongs to the unit, and to its twin. */
-static uint32_t count(writer *w, const ds_belongings *all) {
+static uint32_t count_belongings(writer *w, const ds_belongings *all) {
     uint32_t n = all->first[w->unit + 1] - all->first[w->unit];
     if (w->twin != DS_NONE && all->first[w->twin + 1] - all->first[w->twin] != n)
         refuse(w, "layers that differ");
@@ -251,7 +251,7 @@ static uint32_t of_twin(const writer *w, const ds_belongings *all, uint32_t i) {
 static void put_allocs(writer *w, uint32_t at) {
     const ds_body *body = w->from->body;
     const ds_belongings *all = &w->shape->allocs;
-    uint32_t n = count(w, all);
+    uint32_t n = count_belongings(w, all);
     for (uint32_t i = 0; i < n; i++) {
         ds_alloc alloc = body->allocs.at[of_unit(w, all, i)];
         const ds_alloc *twin = &body->allocs.at[of_twin(w, all, i)];
@@ -264,7 +264,7 @@ static void put_allocs(writer *w, uint32_t at) {
 static void put_frees(writer *w) {
     const ds_body *body = w->from->body;
     const ds_belongings *all = &w->shape->frees;
-    uint32_t n = count(w, all);
+    uint32_t n = count_belongings(w, all);
     for (uint32_t i = 0; i < n && w->fine; i++) {
         uint32_t own = of_unit(w, all, i);
         ds_free out = body->frees.at[own];
@@ -292,7 +292,7 @@ static void put_frees(writer *w) {
 static void put_checks(writer *w, uint32_t at) {
     const ds_body *body = w->from->body;
     const ds_belongings *all = &w->shape->checks;
-    uint32_t n = count(w, all), n_units = body->units.n;
+    uint32_t n = count_belongings(w, all), n_units = body->units.n;
     for (uint32_t i = 0; i < n && w->fine; i++) {
         const ds_before *old = &body->checks.at[of_unit(w, all, i)];
         const ds_before *twin = &body->checks.at[of_twin(w, all, i)];
@@ -335,7 +335,7 @@ static ds_unit_task *put_unit(writer *w) {
     return &w->out->units.at[at];
 }
 
-static void finish(writer *w) {
+static void end_writing(writer *w) {
     for (uint32_t i = 0; i < w->out->checks.n; i++) {
         uint32_t *until = &w->out->checks.at[i].until;
         if (*until & DS_EXT) *until = w->out->units.n + (*until & ~DS_EXT);
@@ -419,7 +419,7 @@ bool ds_template__stretch(ds_template *t, uint32_t part, int64_t turns, ds_body 
             u += units_of(&w.shape->loops.at[loop], w.shape->loops.at[loop].n_turns);
         }
     }
-    finish(&w);
+    end_writing(&w);
     return w.fine;
 }
 
@@ -452,7 +452,7 @@ bool ds_template__each(ds_template *t) {
     for (w.unit = 0; w.unit < body->units.n && w.fine; w.unit++)
         for (w.turn = 0; w.turn < (body->units.at[w.unit].each ? n_each : 1); w.turn++)
             put_of_item(&w, NULL);
-    finish(&w);
+    end_writing(&w);
     tail->body = out;
     return w.fine;
 }
@@ -630,7 +630,7 @@ bool ds_template__tail(ds_template *t, const ds_stretch *to, ds_part *out) {
     if (find_blocks(&w, &x) && each_block(&w, &x, count_block)) each_block(&w, &x, put_block);
     out->body->n_classes = out->classes.n;
     t->s.m = old_m;
-    finish(&w);
+    end_writing(&w);
     free(x.blocks.at);
     ds_map_deinit(&x.place_of);
     return w.fine;

@@ -608,7 +608,7 @@ static bool next_event(ds_solver *x) {
     return true;
 }
 
-static bool solve(ds_solver *x) {
+static bool run_items(ds_solver *x) {
     uint32_t n_items = 0;
     for (uint32_t r = 0; r < x->n_ranks; r++) DS_HPUSH(&x->hungry, r);
     if (!x->ahead || !x->n_ranks) make_rest(x); /* all of a step may be its tail */
@@ -708,7 +708,7 @@ static bool find_timeline(ds_sibling *s, const ds_order *order, uint32_t n_order
     ds_solver x = {.s = s, .t = out, .plan = s->plan, .rank_of = rank_of, .ahead = ahead};
     list_execs(out, order, n_order, rank_of);
     solver_init(&x);
-    bool fine = check_streams(&x, rank_of) && solve(&x);
+    bool fine = check_streams(&x, rank_of) && run_items(&x);
     *late = x.late;
     solver_deinit(&x);
     return fine;

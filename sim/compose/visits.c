@@ -24,7 +24,7 @@ static void insert(ds_visit *at, uint32_t n) {
     }
 }
 
-static void merge(ds_visit *at, uint32_t middle, uint32_t n, ds_visit *room) {
+static void merge_runs(ds_visit *at, uint32_t middle, uint32_t n, ds_visit *room) {
     if (!is_after(&at[middle - 1], &at[middle])) return;
     uint32_t begin = 0; /* what stays where it is */
     while (!is_after(&at[begin], &at[middle])) begin++;
@@ -38,7 +38,7 @@ void ds_compose__sort(ds_visit *at, uint32_t n, ds_visit *room) {
     for (uint32_t i = 0; i < n; i += BLOCK) insert(at + i, n - i < BLOCK ? n - i : BLOCK);
     for (uint32_t len = BLOCK; len < n; len *= 2)
         for (uint32_t i = 0; i + len < n; i += 2 * len)
-            merge(at + i, len, n - i < 2 * len ? n - i : 2 * len, room);
+            merge_runs(at + i, len, n - i < 2 * len ? n - i : 2 * len, room);
 }
 
 void ds_compose__visits_init(const ds_timeline *t, ds_visits *out) {

@@ -181,7 +181,7 @@ static uint32_t seek(const cursor *c, int64_t until_ps) {
     return lo;
 }
 
-static cursor begin(const ds_visit *visit) {
+static cursor begin_visit(const ds_visit *visit) {
     return (cursor){visit->of, visit->base_ps, 0};
 }
 
@@ -190,14 +190,14 @@ static int64_t leap_ps(const ds_cut *cut, uint32_t cls) {
 }
 
 /* Peak of a class over all curves, that are in order of their first events, above `level`. */
-static int64_t merge(const ds_timeline *t, uint32_t cls, const ds_visit *all, uint32_t n,
-                     int64_t level) {
+static int64_t peak_of_all(const ds_timeline *t, uint32_t cls, const ds_visit *all, uint32_t n,
+                           int64_t level) {
     cursor *active = ds_xmalloc(((size_t)n + 1) * sizeof *active);
     const ds_cut *cut = t->cuts.at, *cuts_end = t->cuts.n ? cut + t->cuts.n : cut;
     uint32_t n_active = 0, next = 0;
     int64_t peak = level;
     while (n_active || next < n) {
-        if (!n_active) active[n_active++] = begin(&all[next++]);
+        if (!n_active) active[n_active++] = begin_visit(&all[next++]);
         int64_t first = INT64_MAX, second = INT64_MAX;
         uint32_t leader = 0;
         for (uint32_t i = 0; i < n_active; i++) {
@@ -212,7 +212,7 @@ static int64_t merge(const ds_timeline *t, uint32_t cls, const ds_visit *all, ui
         }
         if (next < n && all[next].start_ps <= second) {
             if (all[next].start_ps <= first) {
-                active[n_active++] = begin(&all[next++]);
+                active[n_active++] = begin_visit(&all[next++]);
                 continue;
             }
             second = all[next].start_ps;
@@ -319,7 +319,7 @@ static bool *find_far(const ds_sibling *s) {
     return far;
 }
 
-static bool check(const ds_timeline *t) {
+static bool check_timeline(const ds_timeline *t) {
     for (uint32_t i = 0; i < t->n_execs; i++) {
         const ds_exec *e = &t->execs[i];
         const ds_body *part = t->s->parts[e->part].body;
@@ -337,14 +337,14 @@ static bool check(const ds_timeline *t) {
 bool ds_compose__weigh(const ds_timeline *t, const ds_visits *visits, int64_t *peak_bytes) {
     ds_sibling *s = t->s;
     weigher w = {.t = t};
-    if (!check(t)) return false;
+    if (!check_timeline(t)) return false;
     make_room(&w, visits);
     for (uint32_t c = 0; c < s->plan->n_classes && !ds_stop_due(ds_compose__stop(s)); c++) {
         int64_t inputs = s->input_bytes[c] + ds_compose__n_each(s) * s->each_bytes[c];
         w.n_curves = 0;
         w.n_room = 0;
         uint32_t n = ds_compose__visits(t, visits, c, look_at_curve, &w);
-        peak_bytes[c] = merge(t, c, visits->at, n, inputs);
+        peak_bytes[c] = peak_of_all(t, c, visits->at, n, inputs);
     }
     free(w.room);
     free(w.curves);

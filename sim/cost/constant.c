@@ -75,8 +75,8 @@ static bool find_protocol(const ds_profiles *p, uint32_t profile, const ds_const
     return false;
 }
 
-static ds_status find(const ds_profiles *p, uint32_t profile, const ds_constant *which, slot *out,
-                      ds_error *err) {
+static ds_status find_slot(const ds_profiles *p, uint32_t profile, const ds_constant *which,
+                           slot *out, ds_error *err) {
     switch (which->name) {
     case DS_CONSTANT_ISSUE_PS:
         if (profile == 0)
@@ -117,7 +117,7 @@ static ds_status find(const ds_profiles *p, uint32_t profile, const ds_constant 
 ds_status ds_constant_get(const ds_profiles *profiles, uint32_t profile, const ds_constant *which,
                           double *value, ds_error *err) {
     slot s;
-    DS_TRY(find(profiles, profile, which, &s, err));
+    DS_TRY(find_slot(profiles, profile, which, &s, err));
     *value = s.real ? *s.real : (double)*s.whole;
     return DS_OK;
 }
@@ -127,7 +127,7 @@ ds_status ds_constant_get(const ds_profiles *profiles, uint32_t profile, const d
 ds_status ds_constant_set(ds_profiles *profiles, uint32_t profile, const ds_constant *which,
                           double value, ds_error *err) {
     slot s;
-    DS_TRY(find(profiles, profile, which, &s, err));
+    DS_TRY(find_slot(profiles, profile, which, &s, err));
     bool good = (s.zero ? value >= 0 : value > 0) && isfinite(value);
     if (!good || (s.share && value > 1) || (s.whole && value > MOST_WHOLE))
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,

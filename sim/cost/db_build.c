@@ -581,7 +581,7 @@ static ds_status run_schema(builder *b) {
     return status;
 }
 
-static ds_status fill(builder *b) {
+static ds_status fill_tables(builder *b) {
     DS_TRY(run_sql(b, "PRAGMA journal_mode = DELETE; PRAGMA foreign_keys = ON; BEGIN"));
     DS_TRY(run_schema(b));
     DS_TRY(import_catalogue(b));
@@ -595,7 +595,7 @@ ds_status ds_profiles_build(const char *dir, const char *db_path, ds_error *err)
     DS_TRY(ds_output_open(&out, db_path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err));
     ds_arena_init(&b.arena);
     ds_status status = ds_sqlite__open_to_write(out.temporary, &b.db, err);
-    if (status == DS_OK) status = fill(&b);
+    if (status == DS_OK) status = fill_tables(&b);
     sqlite3_close(b.db);
     if (status == DS_OK) status = ds_output_commit(&out, err);
     ds_status closed = ds_output_close(&out, status == DS_OK ? err : NULL);

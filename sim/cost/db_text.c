@@ -51,7 +51,7 @@ static void close_reader(reader *r) {
     ds_buf_deinit(&r->path);
 }
 
-static ds_status prepare(reader *r, const char *sql, sqlite3_stmt **stmt) {
+static ds_status prepare_query(reader *r, const char *sql, sqlite3_stmt **stmt) {
     return sqlite3_prepare_v2(r->db, sql, -1, stmt, NULL) == SQLITE_OK ? DS_OK : fail(r);
 }
 
@@ -142,7 +142,7 @@ static ds_status put_table(reader *r, const table *t, int64_t profile, ds_buf *o
     ds_buf sql = {0};
     sqlite3_stmt *stmt = NULL;
     put_query(&sql, t);
-    ds_status status = prepare(r, sql.text, &stmt);
+    ds_status status = prepare_query(r, sql.text, &stmt);
     if (status == DS_OK) {
         sqlite3_bind_int64(stmt, 1, profile);
         status = put_rows(r, t, stmt, out);
@@ -163,7 +163,7 @@ static ds_status put_sources(reader *r, int64_t profile, ds_buf *out) {
                       t->of_profile ? "profile" : "id");
     }
     ds_buf_put(&sql, ") ORDER BY id");
-    ds_status status = prepare(r, sql.text, &stmt);
+    ds_status status = prepare_query(r, sql.text, &stmt);
     if (status == DS_OK) {
         sqlite3_bind_int64(stmt, 1, profile);
         status = put_rows(r, ds_cost__sources, stmt, out);
@@ -176,7 +176,7 @@ static ds_status put_sources(reader *r, int64_t profile, ds_buf *out) {
 static ds_status find_profile(reader *r, const char *name, int64_t *id) {
     sqlite3_stmt *stmt = NULL;
     *id = 0;
-    DS_TRY(prepare(r, "SELECT id FROM profile WHERE name = ? COLLATE NOCASE", &stmt));
+    DS_TRY(prepare_query(r, "SELECT id FROM profile WHERE name = ? COLLATE NOCASE", &stmt));
     int rc = sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
     if (rc == SQLITE_OK) rc = sqlite3_step(stmt);
     if (rc == SQLITE_ROW) *id = sqlite3_column_int64(stmt, 0);
@@ -240,7 +240,7 @@ ds_status ds_profile_list_text(const char *db_path, ds_buf *out, ds_error *err) 
     reader r;
     sqlite3_stmt *stmt = NULL;
     ds_status status = open_reader(&r, db_path, err);
-    if (status == DS_OK) status = prepare(&r, list_query, &stmt);
+    if (status == DS_OK) status = prepare_query(&r, list_query, &stmt);
     if (status == DS_OK) status = put_rows(&r, &list, stmt, out);
     sqlite3_finalize(stmt);
     close_reader(&r);

@@ -32,11 +32,11 @@ static void put_name(const char *name, ds_buf *out) {
     ds_buf_putc(out, '"');
 }
 
-static bool run(ds_table_db *t, const char *sql) {
+static bool run_sql(ds_table_db *t, const char *sql) {
     return sqlite3_exec(t->db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-static bool begin(ds_table_db *t, const ds_table_column *columns) {
+static bool make_table(ds_table_db *t, const ds_table_column *columns) {
     ds_buf create = {0}, insert = {0};
     ds_buf_put(&create, "CREATE TABLE ");
     put_name(t->table, &create);
@@ -51,8 +51,8 @@ static bool begin(ds_table_db *t, const ds_table_column *columns) {
     ds_buf_put(&create, ")");
     ds_buf_put(&insert, ")");
     /* A temporary file needs no journal on disk: if anything fails the file is removed. */
-    bool ok = run(t, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN") &&
-              run(t, create.text) &&
+    bool ok = run_sql(t, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN") &&
+              run_sql(t, create.text) &&
               sqlite3_prepare_v2(t->db, insert.text, -1, &t->insert, NULL) == SQLITE_OK;
     ds_buf_deinit(&create);
     ds_buf_deinit(&insert);
@@ -73,7 +73,7 @@ ds_status ds_table_db_open(const char *path, bool replace, const char *table,
         return status;
     }
     status = ds_sqlite__open_to_write(t->out.temporary, &t->db, err);
-    if (status == DS_OK && !begin(t, columns)) status = fail(t, err);
+    if (status == DS_OK && !make_table(t, columns)) status = fail(t, err);
     if (status == DS_OK)
         *out = t;
     else
@@ -137,7 +137,7 @@ static ds_status check_rows(ds_table_db *t, ds_error *err) {
 ds_status ds_table_db_close(ds_table_db *t, bool keep, ds_error *err) {
     ds_status status = DS_OK;
     sqlite3_finalize(t->insert);
-    if (keep && !run(t, "COMMIT")) status = fail(t, err);
+    if (keep && !run_sql(t, "COMMIT")) status = fail(t, err);
     if (keep && status == DS_OK) status = check_rows(t, err);
     sqlite3_close(t->db);
     if (keep && status == DS_OK) status = ds_output_commit(&t->out, err);

@@ -49,7 +49,7 @@ static wait waits_for(const ds_stuck *x, uint32_t task) {
     return (wait){DS_NONE, "waits for a partner that never comes"};
 }
 
-static void describe(const ds_stuck *x, uint32_t task, const char *why, ds_buf *out) {
+static void describe_task(const ds_stuck *x, uint32_t task, const char *why, ds_buf *out) {
     ds_buf_put(out, "\n  ");
     ds_plan_task_label(x->plan, task, out);
     const ds_op *op = ds_plan_task_record(x->plan, task)->op;
@@ -101,7 +101,7 @@ ds_status ds_engine__deadlock(const ds_stuck *x, ds_error *err) {
         if (order[i] == begin) t = i;
     for (uint32_t i = begin; i <= n && i < begin + 20; i++) {
         wait w = waits_for(x, t);
-        describe(x, t, w.why, &text);
+        describe_task(x, t, w.why, &text);
         if (w.on == DS_NONE) describe_missing(x, t, &text);
         t = w.on;
     }

@@ -194,7 +194,7 @@ static void end_task(engine *e, uint32_t task) {
     }
 }
 
-static void begin(engine *e) {
+static void start_first_tasks(engine *e) {
     for (uint32_t s = 0; s < e->plan->n_streams; s++) {
         uint32_t task = e->plan->stream_tasks[e->plan->streams[s].first];
         if (!e->n_pred[task]) ready(e, task);
@@ -315,7 +315,7 @@ ds_status ds_engine_run(const ds_plan *plan, ds_progress progress, void *context
         e.place[a] = DS_NONE;
     }
     for (uint32_t t = 0; t < plan->n_tasks; t++) e.start_ps[t] = e.end_ps[t] = -1;
-    begin(&e);
+    start_first_tasks(&e);
     const ds_stop *stop = plan->binding->unit->stop;
     ds_status status = DS_OK;
     uint32_t polls = 0;

@@ -47,7 +47,7 @@ void ds_steps_free(ds_steps *s) {
     free(s);
 }
 
-static void begin(ds_steps *s, uint32_t step, int64_t now_ps) {
+static void begin_step(ds_steps *s, uint32_t step, int64_t now_ps) {
     due d = {step, ds_ps_sum(now_ps, s->plan->steps[step].wait_ps)};
     DS_HPUSH(&s->due, d);
 }
@@ -67,7 +67,7 @@ void ds_steps_start(ds_steps *s, uint32_t activity, int64_t at_ps) {
         s->n_waits[i] = s->plan->steps[i].n_waits;
         s->owner[i] = activity;
         s->waited[i] = s->ended[i] = false;
-        if (!s->n_waits[i]) begin(s, i, at_ps);
+        if (!s->n_waits[i]) begin_step(s, i, at_ps);
     }
 }
 
@@ -75,7 +75,7 @@ uint32_t ds_steps_owner(const ds_steps *s, uint32_t step) {
     return s->owner[step];
 }
 
-static void load(ds_steps *s, uint32_t step, int64_t now_ps) {
+static void load_step(ds_steps *s, uint32_t step, int64_t now_ps) {
     uint32_t id = s->plan->n_activities + step, flow = s->plan->steps[step].flow;
     if (flow == DS_NONE)
         ds_net_wait(s->net, id, s->n_begun++, now_ps);
@@ -86,15 +86,15 @@ static void load(ds_steps *s, uint32_t step, int64_t now_ps) {
 void ds_steps_waited(ds_steps *s, uint32_t step, int64_t now_ps) {
     uint32_t after = s->plan->steps[step].after;
     s->waited[step] = true;
-    if (after == DS_NONE || s->ended[after]) load(s, step, now_ps);
+    if (after == DS_NONE || s->ended[after]) load_step(s, step, now_ps);
 }
 
 uint32_t ds_steps_end(ds_steps *s, uint32_t step, int64_t now_ps) {
     const ds_plan_step *d = &s->plan->steps[step];
     s->ended[step] = true;
-    if (d->next != DS_NONE && s->waited[d->next]) load(s, d->next, now_ps);
+    if (d->next != DS_NONE && s->waited[d->next]) load_step(s, d->next, now_ps);
     for (uint32_t i = d->first; i < d->first + d->n; i++)
-        if (!--s->n_waits[s->plan->step_succ[i]]) begin(s, s->plan->step_succ[i], now_ps);
+        if (!--s->n_waits[s->plan->step_succ[i]]) begin_step(s, s->plan->step_succ[i], now_ps);
     uint32_t activity = s->owner[step];
     return --s->n_left[activity] ? DS_NONE : activity;
 }

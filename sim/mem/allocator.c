@@ -165,7 +165,7 @@ static ds_status new_segment(ds_allocator *a, int64_t request, int pool, uint32_
 
 /* ---- taking and giving ---- */
 
-static void split(ds_allocator *a, uint32_t handle, int64_t request) {
+static void split_block(ds_allocator *a, uint32_t handle, int64_t request) {
     block b = a->blocks.at[handle];
     int64_t rest = b.bytes - request;
     if (b.pool == SMALL ? rest < DS_ALLOC_BLOCK : rest <= SMALL_REQUEST) return;
@@ -192,13 +192,13 @@ ds_status ds_allocator_take(ds_allocator *a, int64_t bytes, uint32_t *handle, ds
     } else {
         DS_TRY(new_segment(a, request, pool, handle, err));
     }
-    split(a, *handle, request);
+    split_block(a, *handle, request);
     a->allocated += a->blocks.at[*handle].bytes;
     return DS_OK;
 }
 
 /* Makes the block one with its right neighbour, whose handle ends. */
-static void join(ds_allocator *a, uint32_t left, uint32_t right) {
+static void join_blocks(ds_allocator *a, uint32_t left, uint32_t right) {
     block *l = &a->blocks.at[left], *r = &a->blocks.at[right];
     l->bytes += r->bytes;
     l->next = r->next;
@@ -211,11 +211,11 @@ void ds_allocator_give(ds_allocator *a, uint32_t handle) {
     a->allocated -= b.bytes;
     if (b.next != NONE && a->blocks.at[b.next].is_free) {
         uncache(a, b.next);
-        join(a, handle, b.next);
+        join_blocks(a, handle, b.next);
     }
     if (b.prev != NONE && a->blocks.at[b.prev].is_free) {
         uncache(a, b.prev);
-        join(a, b.prev, handle);
+        join_blocks(a, b.prev, handle);
         handle = b.prev;
     }
     cache(a, handle);

@@ -56,7 +56,7 @@ typedef struct collector {
     DS_VEC(update) updates;
 } collector;
 
-static void add(collector *c, uint32_t cls, uint32_t value, int64_t bytes, span during) {
+static void add_scratch(collector *c, uint32_t cls, uint32_t value, int64_t bytes, span during) {
     if (bytes == 0 || during.start_ps == during.end_ps) return;
     DS_HPUSH(c->out, ((ds_mem_scratch){cls, value, bytes, during.start_ps, during.end_ps}));
 }
@@ -70,7 +70,7 @@ static void add_update(collector *c, uint32_t cls, uint32_t value, int64_t bytes
     span *call = &c->calls.at[*open];
     if (during.start_ps < call->start_ps) call->start_ps = during.start_ps;
     if (during.end_ps > call->end_ps) call->end_ps = during.end_ps;
-    add(c, cls, value, bytes, during);
+    add_scratch(c, cls, value, bytes, during);
     if (c->out->n > n) DS_HPUSH(&c->updates, ((update){n, *open}));
 }
 
@@ -103,7 +103,7 @@ static void add_op(collector *c, uint32_t inst) {
         if (flags & DS_OPF_OPTIMIZER)
             add_update(c, cls, value, bytes, during);
         else
-            add(c, cls, value, bytes, during);
+            add_scratch(c, cls, value, bytes, during);
         bool works = v->work.kind != DS_WORK_NONE || flags & DS_OPF_HOST;
         if (works && !(flags & DS_OPF_OPTIMIZER)) c->open[cls] = DS_NONE;
     }
@@ -167,11 +167,12 @@ static void add_libraries(collector *c) {
         const stream_products *s = &found.at[i];
         const ds_reserved_memory *m =
             &ds_profiles_kind(plan->profiles, plan->classes[s->cls].kind)->reserved;
-        if (s->first != DS_NONE) add(c, s->cls, s->first | DS_MEM_LIBRARY, m->blas_bytes, always);
+        if (s->first != DS_NONE)
+            add_scratch(c, s->cls, s->first | DS_MEM_LIBRARY, m->blas_bytes, always);
         if (s->last != s->first && trains[s->cls])
-            add(c, s->cls, s->last | DS_MEM_LIBRARY, m->blas_bytes, always);
+            add_scratch(c, s->cls, s->last | DS_MEM_LIBRARY, m->blas_bytes, always);
         if (s->biased != DS_NONE)
-            add(c, s->cls, s->biased | DS_MEM_LIBRARY, m->blaslt_bytes, always);
+            add_scratch(c, s->cls, s->biased | DS_MEM_LIBRARY, m->blaslt_bytes, always);
     }
     free(found.at);
     free(trains);

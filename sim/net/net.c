@@ -72,14 +72,14 @@ static bool sooner(end a, end b) {
     return a.ps != b.ps ? a.ps < b.ps : a.order < b.order;
 }
 
-static void put(ds_net *net, uint32_t i, end e) {
+static void put_end(ds_net *net, uint32_t i, end e) {
     net->heap[i] = e;
     net->place[e.activity] = i;
 }
 
 static void sift(ds_net *net, uint32_t i, end e) {
     while (i > 0 && sooner(e, net->heap[(i - 1) / 2])) {
-        put(net, i, net->heap[(i - 1) / 2]);
+        put_end(net, i, net->heap[(i - 1) / 2]);
         i = (i - 1) / 2;
     }
     for (;;) {
@@ -87,13 +87,13 @@ static void sift(ds_net *net, uint32_t i, end e) {
         if (child >= net->n_heap) break;
         if (child + 1 < net->n_heap && sooner(net->heap[child + 1], net->heap[child])) child++;
         if (!sooner(net->heap[child], e)) break;
-        put(net, i, net->heap[child]);
+        put_end(net, i, net->heap[child]);
         i = child;
     }
-    put(net, i, e);
+    put_end(net, i, e);
 }
 
-static void push(ds_net *net, end e) {
+static void push_end(ds_net *net, end e) {
     if (net->n_heap == net->cap_heap)
         net->heap = ds_vec_grow_heap(net->heap, &net->cap_heap, sizeof *net->heap);
     net->n_heap++;
@@ -103,7 +103,7 @@ static void push(ds_net *net, end e) {
 /* ---- starting, settling, ending ---- */
 
 void ds_net_wait(ds_net *net, uint32_t activity, uint32_t order, int64_t end_ps) {
-    push(net, (end){end_ps, order, activity});
+    push_end(net, (end){end_ps, order, activity});
 }
 
 void ds_net_flow(ds_net *net, uint32_t activity, uint32_t order, uint32_t flow, int64_t now_ps) {
@@ -112,7 +112,7 @@ void ds_net_flow(ds_net *net, uint32_t activity, uint32_t order, uint32_t flow, 
     net->active[flow] = (active){
         .left = net->flows[flow].work, .since_ps = now_ps, .activity = activity, .fresh = true};
     ds_share_start(net->share, flow);
-    push(net, (end){DS_NEVER_PS, order, activity});
+    push_end(net, (end){DS_NEVER_PS, order, activity});
 }
 
 /* When `work` is done at `rate`, rounded up; DS_NEVER_PS if never. */

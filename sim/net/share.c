@@ -299,7 +299,7 @@ static void do_round(ds_share *s) {
     refresh_top(s);
 }
 
-static void solve(ds_share *s) {
+static void find_rates(ds_share *s) {
     set_bounds(s);
     refresh_top(s);
     while (s->n_heap) do_round(s);
@@ -308,7 +308,7 @@ static void solve(ds_share *s) {
 /* Most flows are alone most of the time. */
 static void solve_one(ds_share *s, flow_state *f) {
     if (!f->alone_q20) {
-        solve(s);
+        find_rates(s);
         f->alone_q20 = f->next_q20;
     }
     f->next_q20 = f->alone_q20;
@@ -318,7 +318,7 @@ static void solve_component(ds_share *s) {
     if (s->n_found_flows == 1)
         solve_one(s, &s->flows[s->found_flows[0]]);
     else
-        solve(s);
+        find_rates(s);
     s->n_solved += s->n_found_flows;
     for (uint32_t i = 0; i < s->n_found_flows; i++) {
         flow_state *f = &s->flows[s->found_flows[i]];

@@ -16,11 +16,11 @@
 
 typedef ds_plan_words words;
 
-static void put(words *w, uint64_t word) {
+static void put_word(words *w, uint64_t word) {
     DS_HPUSH(&w->list, word);
 }
 
-static void begin(words *w) {
+static void words_clear(words *w) {
     w->list.n = 0;
     w->unlike = false;
 }
@@ -59,11 +59,11 @@ static uint32_t number_of_sizes(ds_builder *b, const ds_split *split) {
     if (found) return (uint32_t)*found;
     words w = {0};
     bool fixed = true;
-    put(&w, OF_SIZES);
-    put(&w, split->n_sizes);
+    put_word(&w, OF_SIZES);
+    put_word(&w, split->n_sizes);
     for (uint32_t i = 0; i < split->n_sizes; i++) {
         if (i && split->sizes[i].i == split->sizes[i - 1].i) continue;
-        put(&w, (uint64_t)split->sizes[i].i << 32 | i);
+        put_word(&w, (uint64_t)split->sizes[i].i << 32 | i);
         fixed = fixed && ds_expr_at(&b->unit->exprs, split->sizes[i])->kind == DS_EXPR_INT;
     }
     uint32_t number = fixed ? entry_of(b, &w)->id + 1 : 0;
@@ -73,23 +73,23 @@ static uint32_t number_of_sizes(ds_builder *b, const ds_split *split) {
 }
 
 static void put_place(words *w, const ds_place *place) {
-    put(w, place->kind);
-    put(w, DS_KEY(place->name));
-    put(w, place->n_coords);
+    put_word(w, place->kind);
+    put_word(w, DS_KEY(place->name));
+    put_word(w, place->n_coords);
     for (uint32_t i = 0; i < place->n_coords; i++) {
-        put(w, DS_KEY(place->coords[i].axis));
-        put(w, place->coords[i].at.i);
+        put_word(w, DS_KEY(place->coords[i].axis));
+        put_word(w, place->coords[i].at.i);
     }
     if (place->n_steps) w->unlike = true;
 }
 
 static void put_dim(ds_builder *b, words *w, const ds_dim *dim) {
-    put(w, (uint64_t)dim->size.i << 32 | dim->n_splits);
+    put_word(w, (uint64_t)dim->size.i << 32 | dim->n_splits);
     for (uint32_t s = 0; s < dim->n_splits; s++) {
         const ds_split *split = &dim->splits[s];
         uint32_t sizes = split->n_sizes ? number_of_sizes(b, split) : 0;
-        put(w, DS_KEY(split->axis));
-        put(w, (uint64_t)split->n_sizes << 32 | sizes);
+        put_word(w, DS_KEY(split->axis));
+        put_word(w, (uint64_t)split->n_sizes << 32 | sizes);
         if (split->n_sizes && !sizes) w->unlike = true;
     }
 }
@@ -98,13 +98,13 @@ const ds_plan_type *ds_plan__type(ds_builder *b, const ds_type *type) {
     const uint64_t *found = ds_map_find(&b->types, DS_KEY(type));
     if (found) return (const ds_plan_type *)(uintptr_t)*found;
     words w = {0};
-    put(&w, OF_TYPE);
-    put(&w, (uint64_t)type->dtype << 32 | type->rank);
+    put_word(&w, OF_TYPE);
+    put_word(&w, (uint64_t)type->dtype << 32 | type->rank);
     for (uint32_t d = 0; d < type->rank; d++) put_dim(b, &w, &type->dims[d]);
-    put(&w, (uint64_t)type->n_partials << 1 | type->host);
+    put_word(&w, (uint64_t)type->n_partials << 1 | type->host);
     for (uint32_t i = 0; i < type->n_partials; i++) {
-        put(&w, DS_KEY(type->partials[i].axis));
-        put(&w, type->partials[i].reduction);
+        put_word(&w, DS_KEY(type->partials[i].axis));
+        put_word(&w, type->partials[i].reduction);
     }
     put_place(&w, &type->on);
     ds_plan_type *own = DS_NEW(&b->plan->arena, ds_plan_type);
@@ -120,17 +120,17 @@ const ds_plan_type *ds_plan__type(ds_builder *b, const ds_type *type) {
 
 static void put_type(ds_builder *b, words *w, const ds_type *type) {
     const ds_plan_type *known = ds_plan__type(b, type);
-    put(w, known->id);
+    put_word(w, known->id);
     if (known->unlike) w->unlike = true;
 }
 
 /* A name says nothing of what is done; a dropout's key says which mask it has. */
 static void put_attr(words *w, const ds_attr *attr) {
     if (attr->name && strcmp(attr->name, "name") == 0) return;
-    put(w, DS_KEY(attr->name));
-    put(w, (uint64_t)attr->kind << 32 | attr->expr.i);
-    put(w, (uint64_t)attr->unit << 1 | attr->flag);
-    put(w, DS_KEY(attr->word));
+    put_word(w, DS_KEY(attr->name));
+    put_word(w, (uint64_t)attr->kind << 32 | attr->expr.i);
+    put_word(w, (uint64_t)attr->unit << 1 | attr->flag);
+    put_word(w, DS_KEY(attr->word));
     if (attr->kind == DS_ATTR_PLACE || attr->n_items) w->unlike = true;
 }
 
@@ -139,12 +139,12 @@ static uint32_t number_of_context(ds_builder *b, const ds_context *ctx) {
     const uint64_t *found = ds_map_find(&b->contexts, DS_KEY(ctx));
     if (found) return (uint32_t)*found;
     words w = {0};
-    put(&w, OF_CONTEXT);
-    put(&w, DS_KEY(ctx->func->module));
-    put(&w, ctx->default_place);
+    put_word(&w, OF_CONTEXT);
+    put_word(&w, DS_KEY(ctx->func->module));
+    put_word(&w, ctx->default_place);
     for (uint32_t i = 0; i < ctx->func->n_mesh_params; i++) {
-        put(&w, DS_KEY(ctx->func->mesh_params[i]));
-        put(&w, ctx->mesh_args[i]);
+        put_word(&w, DS_KEY(ctx->func->mesh_params[i]));
+        put_word(&w, ctx->mesh_args[i]);
     }
     uint32_t number = entry_of(b, &w)->id;
     ds_map_put(&b->contexts, DS_KEY(ctx), number);
@@ -154,12 +154,12 @@ static uint32_t number_of_context(ds_builder *b, const ds_context *ctx) {
 
 static void put_site(ds_builder *b, words *w, const ds_site *site) {
     const ds_op *op = site->op;
-    put(w, (uint64_t)OF_OP << 32 | number_of_context(b, site->ctx));
-    put(w, (uint64_t)op->code << 32 | op->n_over);
-    put(w, (uint64_t)op->n_in << 32 | op->n_out);
-    put(w, (uint64_t)op->dim.i << 32 | op->dim_to.i);
-    put(w, (uint64_t)op->across << 32 | op->n_to);
-    for (uint32_t i = 0; i < op->n_over; i++) put(w, DS_KEY(op->over[i]));
+    put_word(w, (uint64_t)OF_OP << 32 | number_of_context(b, site->ctx));
+    put_word(w, (uint64_t)op->code << 32 | op->n_over);
+    put_word(w, (uint64_t)op->n_in << 32 | op->n_out);
+    put_word(w, (uint64_t)op->dim.i << 32 | op->dim_to.i);
+    put_word(w, (uint64_t)op->across << 32 | op->n_to);
+    for (uint32_t i = 0; i < op->n_over; i++) put_word(w, DS_KEY(op->over[i]));
     for (uint32_t i = 0; i < op->n_to; i++) put_place(w, &op->to[i]);
     for (uint32_t i = 0; i < op->n_in; i++) {
         put_type(b, w, site->in[i].type);
@@ -173,7 +173,7 @@ static void put_site(ds_builder *b, words *w, const ds_site *site) {
 const ds_record **ds_plan__alike(ds_builder *b, const ds_site *site) {
     if (site->rank_device != DS_NONE || site->region) return NULL;
     words *w = &b->words;
-    begin(w);
+    words_clear(w);
     put_site(b, w, site);
     return w->unlike ? NULL : &entry_of(b, w)->record;
 }
@@ -199,7 +199,7 @@ static void put_sizes(ds_builder *b, words *w, const ds_type *type) {
         for (uint32_t s = 0; s < type->dims[d].n_splits; s++) {
             const ds_split *split = &type->dims[d].splits[s];
             uint32_t sizes = split->n_sizes ? number_of_sizes(b, split) : 0;
-            if (sizes) put(w, sizes);
+            if (sizes) put_word(w, sizes);
             if (split->n_sizes && !sizes) w->unlike = true;
         }
 }
@@ -207,12 +207,12 @@ static void put_sizes(ds_builder *b, words *w, const ds_type *type) {
 /* Local bytes of a value; devices that hold parts of equal sizes have as many. */
 static void put_bytes(ds_builder *b, words *w, ds_typed t, uint32_t place, ds_loc loc) {
     int64_t bytes;
-    put(w, place);
+    put_word(w, place);
     put_sizes(b, w, t.type);
     if (ds_plan__local_bytes(b, t, ds_plan__placement(b, place), 0, loc, &bytes, NULL) != DS_OK)
         w->unlike = true;
     else
-        put(w, (uint64_t)bytes);
+        put_word(w, (uint64_t)bytes);
 }
 
 static void put_body(ds_builder *b, words *w, const ds_site *site, const uint32_t *in_places,
@@ -226,13 +226,13 @@ static void put_body(ds_builder *b, words *w, const ds_site *site, const uint32_
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (ds_attr_find(op->attrs, op->n_attrs, numbers[i])) w->unlike = true;
-    put(w, (uint64_t)op->code << 32 | op->n_over);
-    for (uint32_t i = 0; i < op->n_over; i++) put(w, DS_KEY(op->over[i]));
-    put(w, text_word(b, op, "algorithm"));
-    put(w, text_word(b, op, "route"));
-    put(w, ds_op_attr_bool(op, "padded"));
-    put(w, stream);
-    put(w, (uint64_t)op->n_in << 32 | op->n_out);
+    put_word(w, (uint64_t)op->code << 32 | op->n_over);
+    for (uint32_t i = 0; i < op->n_over; i++) put_word(w, DS_KEY(op->over[i]));
+    put_word(w, text_word(b, op, "algorithm"));
+    put_word(w, text_word(b, op, "route"));
+    put_word(w, ds_op_attr_bool(op, "padded"));
+    put_word(w, stream);
+    put_word(w, (uint64_t)op->n_in << 32 | op->n_out);
     for (uint32_t i = 0; i < op->n_in; i++) put_bytes(b, w, site->in[i], in_places[i], op->loc);
     for (uint32_t i = 0; i < op->n_out; i++) put_bytes(b, w, site->out[i], out_places[i], op->loc);
 }

@@ -41,7 +41,7 @@ static ds_status claim_devices(ds_builder *b, uint32_t job, ds_error *err) {
 }
 
 /* What was found out about the ops of one unit says nothing of another's. */
-static void forget(ds_builder *b) {
+static void forget_unit(ds_builder *b) {
     ds_map_clear(&b->alike);
     b->entry = NULL;
     b->program = NULL;
@@ -51,7 +51,7 @@ static ds_status plan_job(ds_builder *b, ds_plan_job *job,
                           ds_status (*plan)(ds_builder *, int64_t, ds_error *), ds_error *err) {
     ds_unit *unit = job->binding->unit;
     ds_scenario old = *ds_unit_scenario(unit);
-    forget(b);
+    forget_unit(b);
     b->unit = unit;
     b->binding = job->binding;
     b->root = unit->modules.at[0];

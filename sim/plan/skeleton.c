@@ -144,7 +144,8 @@ static void set_host_keys(const ds_record *r) {
 }
 
 /* The devices of two stages, ascending. */
-static uint32_t *merge(const maker *m, const ds_placement *a, const ds_placement *b, uint32_t *n) {
+static uint32_t *union_of(const maker *m, const ds_placement *a, const ds_placement *b,
+                          uint32_t *n) {
     uint32_t *both = DS_NEW_N(&m->b->plan->arena, uint32_t, (size_t)a->n_devices + b->n_devices);
     *n = 0;
     for (uint32_t i = 0, k = 0; i < a->n_devices || k < b->n_devices;) {
@@ -168,7 +169,7 @@ static void set_members(const maker *m, const ds_plan_meet *meet, const uint32_t
     r->n_devices = from->n_devices;
     r->variant_of = b->zeros;
     if (n > from->n_devices)
-        r->devices = merge(m, from, ds_plan__placement(b, m->stages[meet->to]), &r->n_devices);
+        r->devices = union_of(m, from, ds_plan__placement(b, m->stages[meet->to]), &r->n_devices);
     r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
     for (uint32_t i = 0; i < n; i++) m->group_of_device[devices[i]] = i / size;
     for (uint32_t i = 0; i < r->n_devices; i++) r->group_of[i] = m->group_of_device[r->devices[i]];

@@ -26,7 +26,7 @@ void ds_skeleton__base_deinit(ds_skeleton_base *base) {
     ds_map_deinit(&base->inst_of);
 }
 
-static void forget(ds_skeletons *kept) {
+static void forget_all(ds_skeletons *kept) {
     for (uint32_t i = 0; i < kept->all.n; i++) ds_skeleton__base_deinit(kept->all.at[i]);
     kept->all.n = 0;
     kept->base_bytes = 0;
@@ -39,7 +39,7 @@ static void forget(ds_skeletons *kept) {
 
 void ds_skeletons_free(ds_skeletons *kept) {
     if (!kept) return;
-    forget(kept);
+    forget_all(kept);
     free(kept->all.at);
     ds_map_deinit(&kept->places);
     ds_map_deinit(&kept->costs);
@@ -49,16 +49,16 @@ void ds_skeletons_free(ds_skeletons *kept) {
 }
 
 void ds_skeletons__make_room(ds_skeletons *kept) {
-    if (kept->base_bytes + kept->arena.bytes > MOST_BYTES) forget(kept);
+    if (kept->base_bytes + kept->arena.bytes > MOST_BYTES) forget_all(kept);
 }
 
-static void *find(const ds_map *map, uint64_t key) {
+static void *find_pointer(const ds_map *map, uint64_t key) {
     const uint64_t *found = ds_map_find(map, key);
     return found ? (void *)(uintptr_t)*found : NULL;
 }
 
 ds_skeleton_place *ds_skeletons__place(const ds_skeletons *kept, uint64_t key) {
-    return find(&kept->places, key);
+    return find_pointer(&kept->places, key);
 }
 
 ds_skeleton_place *ds_skeletons__keep_place(ds_skeletons *kept, uint64_t key,
@@ -73,7 +73,7 @@ ds_skeleton_place *ds_skeletons__keep_place(ds_skeletons *kept, uint64_t key,
 }
 
 const ds_group *ds_skeletons__cost(const ds_skeletons *kept, uint64_t key) {
-    return find(&kept->costs, key);
+    return find_pointer(&kept->costs, key);
 }
 
 const ds_group *ds_skeletons__keep_cost(ds_skeletons *kept, uint64_t key, const ds_group *cost) {
@@ -85,7 +85,7 @@ const ds_group *ds_skeletons__keep_cost(ds_skeletons *kept, uint64_t key, const 
 }
 
 const ds_skeleton_base *ds_skeletons__base(const ds_skeletons *kept, uint64_t key) {
-    return find(&kept->bases, key);
+    return find_pointer(&kept->bases, key);
 }
 
 /* About. */

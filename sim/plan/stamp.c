@@ -119,7 +119,7 @@ void ds_plan__stamps_deinit(ds_builder *b) {
 }
 
 /* The context's stamp; NULL: this is its first call, or none can be made. */
-static stamp *find(ds_builder *b, const ds_context *ctx, const ds_slot *args) {
+static stamp *find_stamp(ds_builder *b, const ds_context *ctx, const ds_slot *args) {
     const uint64_t *found = ds_map_find(&b->stamp_of, DS_KEY(ctx));
     if (!found) { /* most functions are called once */
         ds_map_put(&b->stamp_of, DS_KEY(ctx), 0);
@@ -222,7 +222,7 @@ bool ds_plan__stamp(ds_builder *b, const ds_context *ctx, const ds_slot *args, u
     const ds_plan *plan = b->plan;
     uint32_t limit = ds_plan__limit(b);
     if (b->on_symbols) return false;
-    stamp *s = find(b, ctx, args);
+    stamp *s = find_stamp(b, ctx, args);
     if (!s || !s->usable) return false;
     if (plan->insts.n + s->insts.n > limit || plan->scopes.n + s->scopes.n > limit) return false;
     for (uint32_t i = 0; i < ctx->func->n_args; i++)

@@ -91,8 +91,9 @@ static ds_status level_range(const ds_env *env, const ds_use *use, const ds_valu
     return status;
 }
 
-static ds_status collect(ds_builder *b, const ds_env *env, const ds_use *use,
-                         const ds_value_info *v, ds_slot from, uint32_t level, ds_error *err) {
+static ds_status collect_elements(ds_builder *b, const ds_env *env, const ds_use *use,
+                                  const ds_value_info *v, ds_slot from, uint32_t level,
+                                  ds_error *err) {
     if (level == use->n_index) {
         if (from.value == DS_NONE) return unset(v, use, err);
         DS_HPUSH(&b->reads, from.value);
@@ -102,7 +103,8 @@ static ds_status collect(ds_builder *b, const ds_env *env, const ds_use *use,
     range at;
     DS_TRY(level_range(env, use, v, from.family, level, &at, err));
     for (int64_t i = at.lo; i < at.hi; i++)
-        DS_TRY(collect(b, env, use, v, from.family->at[i - from.family->lo], level + 1, err));
+        DS_TRY(
+            collect_elements(b, env, use, v, from.family->at[i - from.family->lo], level + 1, err));
     return DS_OK;
 }
 
@@ -116,7 +118,7 @@ ds_status ds_plan__read_operand(ds_builder *b, const ds_func *func, const ds_slo
         return ds_error_set(err, DS_ERR_TYPE, use->loc, "%%%s is a family: say which element",
                             v->name);
     ds_env env = ds_binding_env(b->binding, indices);
-    return collect(b, &env, use, v, slot, 0, err);
+    return collect_elements(b, &env, use, v, slot, 0, err);
 }
 
 ds_status ds_plan__read_slot(ds_builder *b, const ds_func *func, const ds_slot *slots,

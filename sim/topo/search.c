@@ -49,7 +49,7 @@ ds_topo_cost ds_topo_cost_join(ds_topo_cost a, ds_topo_cost b) {
 }
 
 /* Takes the better one, or both if they are equally good. */
-static void merge(ds_topo_cost *best, const ds_topo_cost *other) {
+static void take_better(ds_topo_cost *best, const ds_topo_cost *other) {
     int order = ds_topo_cost_compare(other, best);
     if (order < 0) *best = *other;
     if (order != 0) return;
@@ -117,7 +117,7 @@ static void relax(ds_topo *topo, ds_topo_search *s, uint32_t vertex, ds_topo_cos
         ds_topo_label *label = &s->labels.at[*at];
         bool better = ds_topo_cost_compare(&cost, &label->cost) < 0;
         if (label->settled) return; /* its count is final: this path is dearer */
-        merge(&label->cost, &cost);
+        take_better(&label->cost, &cost);
         if (!better) return;
     }
     ds_topo_heap_push(&s->heap, (ds_topo_heap_item){cost.latency_ps, cost.hops, vertex});
@@ -212,7 +212,7 @@ static void resolve_through(ds_topo *topo, ds_topo_search *s, ds_topo_spot targe
     ds_topo_cost rest = ds_topo_resolve(topo, inside, target.inner);
     if (!rest.n_paths) return;
     ds_topo_cost whole = ds_topo_cost_join(ds_topo_settled(s, at)->cost, rest);
-    merge(best, &whole);
+    take_better(best, &whole);
 }
 
 ds_topo_cost ds_topo_resolve(ds_topo *topo, ds_topo_search *s, uint32_t vertex) {

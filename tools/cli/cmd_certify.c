@@ -40,7 +40,8 @@ static void print(const ds_certified *c, const char *name) {
            name, c->candidates, c->regions, c->simulated);
 }
 
-static int check(arguments *args, const char *text, const char *path, ds_profiles *profiles) {
+static int check_certificate(arguments *args, const char *text, const char *path,
+                             ds_profiles *profiles) {
     cli_source source;
     ds_certified certified;
     ds_error err;
@@ -84,7 +85,7 @@ static int certify(arguments *args, const char *text) {
     for (uint32_t i = 0; i < settings.n; i++) DS_HPUSH(&args->common.settings, settings.at[i]);
     if (ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
         return cli_fail(NULL, &err);
-    int exit_code = check(args, text, args->file ? args->file : path, profiles);
+    int exit_code = check_certificate(args, text, args->file ? args->file : path, profiles);
     ds_profiles_free(profiles);
     return exit_code;
 }

@@ -70,8 +70,8 @@ typedef struct line {
     const char *algorithm;
 } line;
 
-static ds_status predict(ds_topo *topo, const ds_profiles *profiles, uint32_t profile, line *l,
-                         ds_error *err) {
+static ds_status predict_line(ds_topo *topo, const ds_profiles *profiles, uint32_t profile, line *l,
+                              ds_error *err) {
     const ds_coll_request *q = &l->measured.request;
     ds_arena arena;
     ds_arena_init(&arena);
@@ -240,7 +240,7 @@ static ds_status fill(machine *m, ds_topo *topo, const ds_csv *csv, ds_buf *out,
         status = ds_profiles_find_profile(profiles, m->profile, DS_NOWHERE, &profile, err);
     for (uint32_t i = 0; i < n && status == DS_OK; i++) {
         lines[i].measured = measured[i];
-        status = predict(topo, profiles, profile, &lines[i], err);
+        status = predict_line(topo, profiles, profile, &lines[i], err);
         if (status == DS_OK) continue;
         ds_error why = *err;
         status = ds_csv_error(csv, &csv->rows.at[i], err, "%s", why.message);

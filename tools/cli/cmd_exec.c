@@ -51,7 +51,7 @@ static void read_verify(void *place, char *pass, struct argp_state *state) {
         argp_error(state, "--verify=%s: there is no such pass", pass);
 }
 
-static void check(void *arguments_, struct argp_state *state) {
+static void check_usage(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
     if (args->verify && (args->train || args->against || args->inputs.n || args->output ||
                          args->entry || args->emulate || args->step))
@@ -98,7 +98,7 @@ static const cli_verb verb = {
     .options = option_rows,
     .takes = CLI_PROGRAM | CLI_WRITES,
     .file = AT(file),
-    .check = check,
+    .check = check_usage,
     .args_doc = "FILE",
     .doc =
         "Run the program of a scenario on real numbers, device by device, and print its results. "
@@ -343,8 +343,8 @@ static ds_status run_other(const arguments *args, const ds_exec_options *options
     return ds_error_set(err, status, DS_NOWHERE, "%s cannot be executed", args->against);
 }
 
-static ds_status compare(const arguments *args, const ds_exec_options *options,
-                         const ds_exec_result *result, bool *equal, ds_error *err) {
+static ds_status compare_programs(const arguments *args, const ds_exec_options *options,
+                                  const ds_exec_result *result, bool *equal, ds_error *err) {
     cli_source other = {0};
     ds_exec_result *expected = NULL;
     ds_status status = run_other(args, options, &other, &expected, err);
@@ -401,7 +401,8 @@ static int run_program(const arguments *args, const cli_source *source) {
     ds_status status = read_inputs(args, &options, &arena, &err);
     if (status == DS_OK) status = execute(args, source, args->entry, options, &result, &err);
     if (status == DS_OK) status = report(args, source, result, &err);
-    if (status == DS_OK && args->against) status = compare(args, &options, result, &equal, &err);
+    if (status == DS_OK && args->against)
+        status = compare_programs(args, &options, result, &equal, &err);
     if (status != DS_OK) exit_code = cli_fail(source->unit, &err);
     for (uint32_t i = 0; i < options.n_inputs; i++) free(options.inputs[i].at);
     ds_exec_result_free(result);
@@ -427,7 +428,7 @@ static int run_train_step(const arguments *args, const cli_source *source) {
     return exit_code;
 }
 
-static int run(const arguments *args) {
+static int exec_file(const arguments *args) {
     cli_source source;
     int exit_code = ds_status_exit_code(cli_open(args->file, &args->common, &source));
     if (exit_code == 0 && args->verify)
@@ -443,7 +444,7 @@ static int run(const arguments *args) {
 int cmd_exec(int argc, char **argv) {
     arguments args = {0};
     cli_parse(&verb, argc, argv, &args);
-    int exit_code = run(&args);
+    int exit_code = exec_file(&args);
     free(args.inputs.at);
     cli_options_deinit(&args.common);
     return exit_code;

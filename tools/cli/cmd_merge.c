@@ -80,7 +80,7 @@ static int count_file(arguments *args, const ds_sweep_row *row, ds_arena *arena)
     return exit_code;
 }
 
-static int count(arguments *args) {
+static int count_rows(arguments *args) {
     ds_arena arena;
     ds_sweep_row row;
     ds_error err;
@@ -100,7 +100,7 @@ static int merge(arguments *args) {
     ds_error err;
     uint64_t n_rows;
     if (cli_check_outputs(&args->common, &err) != DS_OK) return cli_fail(NULL, &err);
-    int exit_code = count(args);
+    int exit_code = count_rows(args);
     if (exit_code) return exit_code;
     if (ds_sweep_merge(args->files.at, args->files.n, args->out, args->common.overwrite,
                        args->count, &n_rows, &err) != DS_OK)

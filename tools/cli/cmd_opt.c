@@ -127,7 +127,7 @@ static ds_status print(const arguments *args, const cli_source *source, ds_model
     return status;
 }
 
-static int run(const arguments *args) {
+static int opt_file(const arguments *args) {
     cli_source source;
     ds_model_step *step = NULL;
     ds_error err;
@@ -147,7 +147,7 @@ static int run(const arguments *args) {
 int cmd_opt(int argc, char **argv) {
     arguments args = {0};
     cli_parse(&verb, argc, argv, &args);
-    int exit_code = run(&args);
+    int exit_code = opt_file(&args);
     cli_options_deinit(&args.common);
     return exit_code;
 }

@@ -65,7 +65,7 @@ static void read_model(void *arguments_, char *arg, struct argp_state *state) {
     split_name(args, arg, &args->plan.model_path, &args->plan.model_func);
 }
 
-static void check(void *arguments_, struct argp_state *state) {
+static void check_usage(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
     if (!args->plan.model_path || !args->plan.on_path)
         argp_error(state, "say what and where: MODEL.dir --on TOPOLOGY.dir");
@@ -115,7 +115,7 @@ static const cli_verb verb = {
     .takes = CLI_PROGRAM | CLI_WRITES,
     .word = read_model,
     .may_lack_words = true,
-    .check = check,
+    .check = check_usage,
     .args_doc = "MODEL.dir[@FUNCTION] --on TOPOLOGY.dir[@NAME]",
     .doc =
         "Plan the training of a model on a cluster. Candidates have tensor parallelism in powers "
@@ -182,7 +182,7 @@ static ds_status open_sweep(arguments *args, sweep *s, ds_error *err) {
     return ds_bind(s->unit, NULL, 0, &s->binding, err);
 }
 
-static ds_status count(sweep *s, ds_error *err) {
+static ds_status count_candidates(sweep *s, ds_error *err) {
     ds_space *space;
     ds_arena arena;
     bool found = true;
@@ -211,7 +211,7 @@ static void choose_method(arguments *args, const sweep *s) {
 
 static ds_status run_sweep(arguments *args, sweep *s, const ds_profiles *profiles, ds_error *err) {
     DS_TRY(open_sweep(args, s, err));
-    DS_TRY(count(s, err));
+    DS_TRY(count_candidates(s, err));
     if (args->keeps) DS_TRY(cli_write(&args->common, args->program, s->text.text, s->text.n, err));
     ds_sweep_subject subject = {.binding = &s->binding,
                                 .path = args->program,
@@ -296,7 +296,7 @@ static ds_status show(arguments *args, const sweep *s, const ds_profiles *profil
     return status;
 }
 
-static int search(arguments *args) {
+static int search_plans(arguments *args) {
     sweep s = {0};
     ds_profiles *profiles;
     ds_error err;
@@ -328,7 +328,7 @@ static void keep_rows(arguments *args) {
 
 /* Rows that nobody wants to keep lie in a file of their own meanwhile. */
 static int search_with_rows(arguments *args) {
-    if (args->keeps) return search(args);
+    if (args->keeps) return search_plans(args);
     const char *folder = getenv("TMPDIR");
     char *path = ds_arena_printf(&args->plan.arena, "%s/distsim-plan-XXXXXX",
                                  folder && *folder ? folder : "/tmp");
@@ -339,7 +339,7 @@ static int search_with_rows(arguments *args) {
     }
     close(fd);
     args->sweep.path = path;
-    int exit_code = search(args);
+    int exit_code = search_plans(args);
     unlink(path);
     return exit_code;
 }

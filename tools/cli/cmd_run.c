@@ -53,7 +53,7 @@ static void read_json(void *place, char *file, struct argp_state *state) {
     args->json = cli_output(&args->common, json_file(file, state));
 }
 
-static void check(void *arguments_, struct argp_state *state) {
+static void check_usage(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
     const char *outputs[] = {args->json, args->csv, args->trace, args->runs_csv};
     int n_stdout = args->explain != NULL;
@@ -141,7 +141,7 @@ static const cli_verb verb = {
     .options = option_rows,
     .takes = CLI_PROGRAM | CLI_WRITES,
     .file = AT(file),
-    .check = check,
+    .check = check_usage,
     .args_doc = "FILE",
     .doc =
         "Simulate a scenario: how long a step takes, where the time goes, how much memory each "
@@ -258,8 +258,8 @@ static ds_status read_options(const arguments *args, const ds_binding *binding,
     return DS_OK;
 }
 
-static ds_status simulate(const arguments *args, const ds_binding *binding,
-                          const ds_profiles *profiles, ds_result **result, ds_error *err) {
+static ds_status simulate_program(const arguments *args, const ds_binding *binding,
+                                  const ds_profiles *profiles, ds_result **result, ds_error *err) {
     progress p = {.start_ns = ds_clock_ns()};
     ds_sim_options options;
     ds_jitter jitter;
@@ -289,7 +289,7 @@ static int simulate_file(const arguments *args, const char *file, const cli_opti
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open(file, options, &out->source));
     if (exit_code) return exit_code;
-    ds_status status = simulate(args, &out->source.binding, profiles, &out->result, &err);
+    ds_status status = simulate_program(args, &out->source.binding, profiles, &out->result, &err);
     return status == DS_OK ? 0 : cli_fail(out->source.unit, &err);
 }
 

@@ -178,8 +178,8 @@ static void found_free(found *f) {
     ds_tap_fold_free(f->fold);
 }
 
-static ds_status find(const arguments *args, const ds_pase_graph *graph, ds_pase_model *model,
-                      found *f, ds_error *err) {
+static ds_status find_strategy(const arguments *args, const ds_pase_graph *graph,
+                               ds_pase_model *model, found *f, ds_error *err) {
     double start = seconds_now();
     if (strcmp(args->method, "pase") == 0) {
         DS_TRY(ds_pase_search(graph, model, &args->options, &f->result, err));
@@ -198,8 +198,8 @@ static ds_status find(const arguments *args, const ds_pase_graph *graph, ds_pase
 
 /* ---- as a program ---- */
 
-static ds_status simulate(const cli_search_run *run, const found *f, const rivals *r,
-                          const char *text, cli_search_steps *steps, ds_error *err) {
+static ds_status simulate_rivals(const cli_search_run *run, const found *f, const rivals *r,
+                                 const char *text, cli_search_steps *steps, ds_error *err) {
     ds_pase_applied applied;
     ds_buf expert = {0};
     cli_search_simulate(run, "found", text, steps);
@@ -214,8 +214,8 @@ static ds_status simulate(const cli_search_run *run, const found *f, const rival
 
 /* What costs least is not always what is fastest: what is written is held to data parallelism at
  * least, if there are profiles. False: it cannot run. */
-static bool check(const arguments *args, const cli_search_run *run, const char *text,
-                  const cli_search_steps *steps) {
+static bool check_found(const arguments *args, const cli_search_run *run, const char *text,
+                        const cli_search_steps *steps) {
     if (args->simulate) return cli_search_check(steps, args->output);
     if (!run->profiles) return true;
     cli_search_steps *two = ds_xcalloc(1, sizeof *two);
@@ -241,8 +241,8 @@ static ds_status use(const arguments *args, const ds_profiles *profiles, const f
                 applied.overrides, applied.n_varied, applied.n_reduced);
     if (!status && args->output)
         status = cli_write(&args->common, args->output, text.text, text.n, err);
-    if (!status && args->simulate) status = simulate(&run, f, r, text.text, steps, err);
-    if (!status) *runs = check(args, &run, text.text, steps);
+    if (!status && args->simulate) status = simulate_rivals(&run, f, r, text.text, steps, err);
+    if (!status) *runs = check_found(args, &run, text.text, steps);
     ds_buf_deinit(&text);
     return status;
 }
@@ -277,14 +277,14 @@ static void print_json(const arguments *args, const found *f, const ds_pase_mode
     ds_buf_putc(out, '\n');
 }
 
-static ds_status search(const arguments *args, const ds_profiles *profiles,
-                        const ds_pase_graph *graph, ds_pase_model *model, ds_buf *out, bool *fits,
-                        ds_error *err) {
+static ds_status search_model(const arguments *args, const ds_profiles *profiles,
+                              const ds_pase_graph *graph, ds_pase_model *model, ds_buf *out,
+                              bool *fits, ds_error *err) {
     found f = {0};
     rivals r = {0};
     bool runs = true;
     cli_search_steps *steps = ds_xcalloc(1, sizeof *steps);
-    ds_status status = find(args, graph, model, &f, err);
+    ds_status status = find_strategy(args, graph, model, &f, err);
     if (!status) status = find_rivals(graph, model, &r, err);
     if (!status && (args->output || args->simulate))
         status = use(args, profiles, &f, &r, steps, &runs, err);
@@ -346,7 +346,8 @@ static ds_status search_graph(arguments *args, const cli_source *source,
     if (!status) status = model_of(args, source, step, profiles, &model, err);
     bool alike = args->alike || args->output || args->simulate;
     ds_pase_graph *folded = !status && alike ? ds_pase_graph_fold(graph) : NULL;
-    if (!status) status = search(args, profiles, folded ? folded : graph, model, out, fits, err);
+    if (!status)
+        status = search_model(args, profiles, folded ? folded : graph, model, out, fits, err);
     if (model) model->free(model);
     ds_pase_graph_free(folded);
     ds_pase_graph_free(graph);

@@ -129,7 +129,7 @@ typedef struct census {
     DS_VEC(uint32_t) counts;
 } census;
 
-static void count(census *c, const char *text) {
+static void count_text(census *c, const char *text) {
     const char *key = ds_intern(&c->strings, text);
     const uint64_t *at = ds_map_find(&c->index, DS_KEY(key));
     if (at) {
@@ -179,17 +179,18 @@ static void count_links(const ds_topo *topo, census *c) {
         put_without_indices(&text, ds_topo_vertex_path(topo, link->to));
         ds_buf_put(&text, " : ");
         put_link_figures(&text, link);
-        count(c, text.text);
+        count_text(c, text.text);
         i += duplex;
     }
     ds_buf_deinit(&text);
 }
 
 static void count_kinds(const ds_topo *topo, census *c) {
-    for (uint32_t d = 0; d < ds_topo_n_devices(topo); d++) count(c, ds_topo_device_type(topo, d));
+    for (uint32_t d = 0; d < ds_topo_n_devices(topo); d++)
+        count_text(c, ds_topo_device_type(topo, d));
     for (uint32_t v = 0; v < ds_topo_n_vertices(topo); v++) {
         ds_node_kind kind = ds_topo_vertex_kind(topo, v);
-        if (kind != DS_NODE_DEVICE) count(c, ds_topo_kind_name(kind));
+        if (kind != DS_NODE_DEVICE) count_text(c, ds_topo_kind_name(kind));
     }
 }
 

@@ -360,7 +360,7 @@ static int validate(validate_arguments *args, const ds_profiles *profiles) {
     return exit_code;
 }
 
-static int run(validate_arguments *args) {
+static int validate_files(validate_arguments *args) {
     ds_profiles *profiles;
     ds_error err;
     if (ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
@@ -381,7 +381,7 @@ int cmd_validate(int argc, char **argv) {
     ds_buf near = {0};
     cli_parse(&verb, argc, argv, &args);
     add_scenarios(&args, &near);
-    int exit_code = run(&args);
+    int exit_code = validate_files(&args);
     cli_options_deinit(&args.common);
     ds_buf_deinit(&near);
     free(args.files.at);

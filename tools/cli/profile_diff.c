@@ -178,7 +178,7 @@ static void compare_constants(const pair *p, const keys *k) {
     ds_buf_deinit(&key);
 }
 
-static void compare(const pair *p, const keys *k) {
+static void compare_tables(const pair *p, const keys *k) {
     if (!p->has_a && !p->has_b) return;
     printf("%s\n", k->file);
     if (!p->has_b)
@@ -196,7 +196,7 @@ ds_status profile_diff(const char *db_path, const char *a, const char *b, ds_err
         pair p = {.file = all_keys[i].file};
         DS_TRY(profile_table(db_path, a, p.file, &p.a, &p.has_a, err));
         ds_status status = profile_table(db_path, b, p.file, &p.b, &p.has_b, err);
-        if (status == DS_OK) compare(&p, &all_keys[i]);
+        if (status == DS_OK) compare_tables(&p, &all_keys[i]);
         if (p.has_a) ds_csv_deinit(&p.a);
         if (p.has_b) ds_csv_deinit(&p.b);
         DS_TRY(status);

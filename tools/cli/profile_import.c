@@ -693,7 +693,7 @@ static const char *format_of(const profile_import_options *o) {
     return "nccl";
 }
 
-static ds_status take(importer *im) {
+static ds_status take_format(importer *im) {
     const char *name = format_of(im->options), *names[COUNT(formats)];
     for (uint32_t i = 0; i < COUNT(formats); i++) {
         if (strcmp(formats[i].name, name) == 0) return formats[i].take(im);
@@ -717,7 +717,7 @@ static void name_source(importer *im) {
 ds_status profile_import(const profile_import_options *options, ds_error *err) {
     importer im = {.options = options, .err = err};
     name_source(&im);
-    ds_status status = take(&im);
+    ds_status status = take_format(&im);
     if (status == DS_OK) status = put_all(&im);
     ds_buf_deinit(&im.ops);
     ds_buf_deinit(&im.collectives);

@@ -1,7 +1,7 @@
 #include "tools/cli/schedule_run.h"
 
-static ds_status compare(const ds_binding *binding, const char *profiles_file,
-                         ds_schedule_table *table, ds_error *err) {
+static ds_status compare_schedules(const ds_binding *binding, const char *profiles_file,
+                                   ds_schedule_table *table, ds_error *err) {
     ds_profiles *profiles;
     ds_sim_options options = {0};
     DS_TRY(ds_sim_options_read(binding, &options, err));
@@ -18,7 +18,7 @@ int cli_schedule_run(const char *file, const cli_options *options,
     ds_buf text = {0};
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open(file, options, &source));
-    if (!exit_code && compare(&source.binding, options->profiles, &table, &err) != DS_OK)
+    if (!exit_code && compare_schedules(&source.binding, options->profiles, &table, &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);
     if (!exit_code) {
         report(&table, &text);

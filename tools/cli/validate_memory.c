@@ -43,8 +43,8 @@ static void describe(const ds_result *r, int64_t driver_bytes, prediction *p) {
     }
 }
 
-static ds_status simulate(const ds_binding *binding, const ds_profiles *profiles, prediction *p,
-                          ds_error *err) {
+static ds_status simulate_memory(const ds_binding *binding, const ds_profiles *profiles,
+                                 prediction *p, ds_error *err) {
     ds_sim_options options = {.max_instances = 0};
     ds_result *r;
     DS_TRY(ds_sim_options_read(binding, &options, err));
@@ -72,7 +72,7 @@ static ds_status predict(const validate_arguments *args, const ds_profiles *prof
     val_scenario(&p->row, &anywhere, VAL_MEMORY,
                  args->all_microbatches ? 0 : val_memory_microbatches(&p->row), &text);
     ds_status status = val_open(text.text, text.n, &load, &unit, &binding, err);
-    if (status == DS_OK) status = simulate(&binding, profiles, p, err);
+    if (status == DS_OK) status = simulate_memory(&binding, profiles, p, err);
     if (unit) ds_unit_free(unit);
     ds_buf_deinit(&text);
     return status;

@@ -195,7 +195,7 @@ static void show_progress(void *context, uint32_t iteration, double loss) {
 }
 
 /* Takes the calib rows, without those that are refused. */
-static ds_status choose(fitting *f, ds_error *err) {
+static ds_status choose_rows(fitting *f, ds_error *err) {
     f->n = 0;
     for (uint32_t i = 0; i < f->rows.n; i++) {
         const val_prediction *p = &f->rows.at[i];
@@ -210,8 +210,8 @@ static ds_status choose(fitting *f, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status search(fitting *f, const fit_published_options *options, double *c, double *loss,
-                        ds_error *err) {
+static ds_status search_constants(fitting *f, const fit_published_options *options, double *c,
+                                  double *loss, ds_error *err) {
     ds_fit_steps how = {.n = f->variables.seen.n,
                         .n_rows = f->n,
                         .low = f->low.at,
@@ -371,7 +371,7 @@ static ds_status leave_each_out(fitting *f, tangent *t, double *c, val_predictio
 
 /* Each model predicted by constants that were fitted without its rows. */
 static ds_status leave_out(fitting *f, const double *c0, ds_error *err) {
-    DS_TRY(choose(f, err));
+    DS_TRY(choose_rows(f, err));
     uint32_t n = f->variables.seen.n;
     double *room = ds_xcalloc((size_t)f->n * (n + 1) + n, sizeof *room);
     tangent t = {.c0 = c0, .n = n, .r0 = room, .slope = room + f->n};
@@ -495,8 +495,8 @@ static ds_status fit(fitting *f, const char *folder, const fit_published_options
     double *c = ds_xcalloc(f->variables.seen.n + 1, sizeof *c), loss;
     printf("profile %s, as built\n", f->name);
     ds_status status = print_all(f, err);
-    if (status == DS_OK) status = choose(f, err);
-    if (status == DS_OK) status = search(f, options, c, &loss, err);
+    if (status == DS_OK) status = choose_rows(f, err);
+    if (status == DS_OK) status = search_constants(f, options, c, &loss, err);
     if (status == DS_OK) {
         printf("\nfitted to %u rows, loss %.5f\n", f->n, loss);
         print_constants(f, c);
@@ -509,8 +509,8 @@ static ds_status fit(fitting *f, const char *folder, const fit_published_options
     return status;
 }
 
-static ds_status prepare(fitting *f, const ds_csv *calibration,
-                         const fit_published_options *options, ds_error *err) {
+static ds_status read_tables(fitting *f, const ds_csv *calibration,
+                             const fit_published_options *options, ds_error *err) {
     DS_TRY(ds_profiles_load(NULL, &f->profiles, err));
     DS_TRY(ds_profiles_find_profile(f->profiles, f->name, DS_NOWHERE, &f->profile, err));
     for (uint32_t i = 0; i < calibration->rows.n; i++)
@@ -541,7 +541,7 @@ ds_status fit_published(const char *folder, const fit_published_options *options
     ds_buf_deinit(&path);
     if (status != DS_OK) return status;
     ds_strtab_init(&f.variables.names);
-    status = prepare(&f, &calibration, options, err);
+    status = read_tables(&f, &calibration, options, err);
     if (status == DS_OK) status = fit(&f, folder, options, err);
     for (uint32_t i = 0; i < f.tables.n; i++) ds_csv_deinit(&f.tables.at[i]);
     free(f.tables.at);

@@ -560,7 +560,7 @@ static ds_status read_all(fit_coll *f, const char *folder, const char *table, ds
     return DS_OK;
 }
 
-static ds_status finish(fit_coll *f, fit_mode mode, ds_error *err) {
+static ds_status write_or_check(fit_coll *f, fit_mode mode, ds_error *err) {
     if (mode == FIT_WRITE) return fit_write(&f->csv, f->started, err);
     if (mode == FIT_PRINT || !f->worse) return DS_OK;
     return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
@@ -595,7 +595,7 @@ static ds_status visit_all(const char *topology, const char *folder, const char 
     ds_status status = open_topology(topology, &unit, &f.topo, err);
     if (status == DS_OK) status = read_all(&f, folder, table, err);
     if (status == DS_OK) status = fit__each_set(&f, visit, err);
-    if (status == DS_OK) status = finish(&f, mode, err);
+    if (status == DS_OK) status = write_or_check(&f, mode, err);
     free(f.measured);
     free(f.predicted);
     free(f.rows);

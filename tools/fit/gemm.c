@@ -33,7 +33,7 @@ static ds_status dim(tables *t, uint32_t row, const char *column, int64_t *out) 
     return DS_OK;
 }
 
-static ds_status take(tables *t, uint32_t row, double element_bytes, sample *s) {
+static ds_status take_sample(tables *t, uint32_t row, double element_bytes, sample *s) {
     ds_gemm_row r = {.shape.element_bytes = element_bytes};
     const char *m, *n, *k, *source;
     char name[128];
@@ -55,7 +55,7 @@ static ds_status take(tables *t, uint32_t row, double element_bytes, sample *s) 
     return DS_OK;
 }
 
-static ds_status collect(tables *t, const char *dtype, sample *s) {
+static ds_status collect_products(tables *t, const char *dtype, sample *s) {
     ds_dtype type;
     if (!ds_dtype_parse(dtype, &type))
         return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE, "%s: unknown dtype '%s'", t->fits.file,
@@ -66,7 +66,7 @@ static ds_status collect(tables *t, const char *dtype, sample *s) {
         DS_TRY(fit_cell(&t->ops, i, "class", &class, t->err));
         DS_TRY(fit_cell(&t->ops, i, "dtype", &of, t->err));
         if (strcmp(class, "gemm") == 0 && strcmp(of, dtype) == 0)
-            DS_TRY(take(t, i, ds_dtype_bits(type) / 8.0, s));
+            DS_TRY(take_sample(t, i, ds_dtype_bits(type) / 8.0, s));
     }
     return DS_OK;
 }
@@ -164,7 +164,7 @@ static ds_status fit_row(tables *t, uint32_t row) {
     ds_strtab_init(&s.shapes.names);
     ds_strtab_init(&s.families.names);
     ds_strtab_init(&s.sizes.names);
-    ds_status status = collect(t, dtype, &s);
+    ds_status status = collect_products(t, dtype, &s);
     if (status == DS_OK)
         status = ds_fit_gemm(s.rows, s.n, &start, t->mode != FIT_CHECK, &r, t->err);
     if (status == DS_OK && t->mode == FIT_CHECK) check_row(t, dtype, &s, &start, &r);

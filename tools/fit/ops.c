@@ -148,8 +148,8 @@ static ds_status is_of(tables *t, uint32_t row, const curves *c, bool *out) {
 }
 
 /* rows[] and index[] have room for all rows of ops.csv. */
-static ds_status choose(tables *t, const curves *c, ds_fit_row *rows, uint32_t *index,
-                        uint32_t *n) {
+static ds_status rows_of_curves(tables *t, const curves *c, ds_fit_row *rows, uint32_t *index,
+                                uint32_t *n) {
     *n = 0;
     for (uint32_t i = 0; i < t->ops.rows.n; i++) {
         bool mine;
@@ -166,7 +166,7 @@ static ds_status choose(tables *t, const curves *c, ds_fit_row *rows, uint32_t *
 static ds_status fit_curves(tables *t, const curves *c, ds_fit_roofline *out) {
     ds_fit_row *rows = ds_xcalloc(t->ops.rows.n, sizeof *rows);
     uint32_t *index = ds_xcalloc(t->ops.rows.n, sizeof *index), n;
-    ds_status status = choose(t, c, rows, index, &n);
+    ds_status status = rows_of_curves(t, c, rows, index, &n);
     if (status == DS_OK) status = ds_fit_efficiency(rows, n, c->rate[0], c->rate[1], out, t->err);
     free(index);
     free(rows);
@@ -239,7 +239,7 @@ static ds_status is_fitted(tables *t, uint32_t row, bool *fitted) {
 }
 
 /* The curves of the op of `row`; *first is false if an earlier row has that op. */
-static ds_status collect(tables *t, uint32_t row, curves *c, bool *first) {
+static ds_status collect_curves(tables *t, uint32_t row, curves *c, bool *first) {
     *c = (curves){.row = {UINT32_MAX, UINT32_MAX}, .dtype = "*"};
     DS_TRY(fit_cell(&t->curves, row, "op", &c->op, t->err));
     *first = true;
@@ -312,7 +312,7 @@ static ds_status fit_table(tables *t) {
         bool fitted, first;
         ds_fit_roofline fit;
         DS_TRY(is_fitted(t, i, &fitted));
-        DS_TRY(collect(t, i, &c, &first));
+        DS_TRY(collect_curves(t, i, &c, &first));
         if (!fitted || !first) continue;
         ds_status status = fit_curves(t, &c, &fit);
         if (status != DS_OK && t->started) {
@@ -331,7 +331,7 @@ static ds_status fit_table(tables *t) {
     return DS_OK;
 }
 
-static ds_status finish(const tables *t, fit_mode mode) {
+static ds_status write_or_check(const tables *t, fit_mode mode) {
     if (mode == FIT_WRITE) return fit_write(&t->curves, t->started, t->err);
     if (mode == FIT_PRINT || t->n_off == 0) return DS_OK;
     return ds_error_set(t->err, DS_ERR_DATA, DS_NOWHERE,
@@ -363,7 +363,7 @@ static ds_status fit_folder(tables *t, const char *folder, fit_mode mode) {
     fit_add_ratios(&t->curves);
     ds_status status = fit_table(t);
     if (t->started) fit_drop_unfitted(&t->curves);
-    if (status == DS_OK) status = finish(t, mode);
+    if (status == DS_OK) status = write_or_check(t, mode);
     ds_csv_deinit(&t->curves);
     return status;
 }

@@ -52,7 +52,7 @@ static void find_device(starter *s, const char *folder) {
     ds_buf_deinit(&path);
 }
 
-static bool begin(starter *s, const ds_csv *ops, const char *folder, ds_buf *out) {
+static bool starter_init(starter *s, const ds_csv *ops, const char *folder, ds_buf *out) {
     *s = (starter){.ops = ops, .out = out};
     if (!ops->rows.n) return false;
     s->source = cell(s, 0, "source");
@@ -66,7 +66,8 @@ static double peak_of(const starter *s, const char *dtype) {
     return s->kind->peak_flop_per_s[type] / 1e9;
 }
 
-static uint32_t count(const starter *s, const char *column, const char *name, const char *dtype) {
+static uint32_t count_cells(const starter *s, const char *column, const char *name,
+                            const char *dtype) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->ops->rows.n; i++)
         n += strcmp(cell(s, i, column), name) == 0 &&
@@ -80,7 +81,7 @@ static const char *main_dtype(const starter *s, const char *class, uint32_t *n) 
     *n = 0;
     for (uint32_t i = 0; i < s->ops->rows.n; i++) {
         if (strcmp(cell(s, i, "class"), class) != 0) continue;
-        uint32_t of = count(s, "class", class, cell(s, i, "dtype"));
+        uint32_t of = count_cells(s, "class", class, cell(s, i, "dtype"));
         if (of > *n) best = cell(s, i, "dtype");
         if (of > *n) *n = of;
     }
@@ -149,11 +150,11 @@ static void put_memory(starter *s) {
     for (uint32_t i = 0; i < s->ops->rows.n; i++) {
         const char *op = cell(s, i, "op");
         if (strcmp(cell(s, i, "class"), "memory") != 0 || !is_first(s, i)) continue;
-        if (count(s, "op", op, NULL) < LEAST_ROWS) continue;
+        if (count_cells(s, "op", op, NULL) < LEAST_ROWS) continue;
         snprintf(basis, sizeof basis, "the %.64s rows of ops.csv", op);
         put_bytes(s, op, basis);
     }
-    if (count(s, "class", "memory", NULL) >= LEAST_ROWS)
+    if (count_cells(s, "class", "memory", NULL) >= LEAST_ROWS)
         put_bytes(s, "memory", "all memory rows of ops.csv");
 }
 
@@ -162,7 +163,7 @@ void fit_start_curves(const ds_csv *ops, const char *folder, ds_buf *out) {
     ds_buf_put(out, "op,dtype,resource,reference_giga_per_s,e_max,w_half,w_min,w_max,n,"
                     "median_error,p90_error,ratio_p05,ratio_p25,ratio_p50,ratio_p75,ratio_p95,"
                     "basis,source\n");
-    if (!begin(&s, ops, folder, out)) return;
+    if (!starter_init(&s, ops, folder, out)) return;
     put_products(&s);
     put_memory(&s);
     ds_profiles_free(s.profiles);
@@ -185,7 +186,7 @@ static int processors_of(const ds_device_kind *kind) {
 bool fit_start_gemms(const ds_csv *ops, const char *folder, ds_buf *out) {
     starter s;
     uint32_t n;
-    if (!begin(&s, ops, folder, out)) return false;
+    if (!starter_init(&s, ops, folder, out)) return false;
     const char *dtype = main_dtype(&s, "gemm", &n);
     int processors = processors_of(s.kind);
     bool can = n >= LEAST_OF_TILES && processors && peak_of(&s, dtype) > 0;

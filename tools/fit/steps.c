@@ -155,7 +155,7 @@ static ds_status read_steps(fitting *f, const ds_csv *csv, ds_error *err) {
 
 /* ---- simulation ---- */
 
-static ds_status simulate(fitting *f, const step *s, double *seconds, ds_error *err) {
+static ds_status simulate_step(fitting *f, const step *s, double *seconds, ds_error *err) {
     ds_sim_options options = {0};
     ds_result *result;
     DS_TRY(ds_sim_options_read(&s->binding, &options, err));
@@ -179,7 +179,7 @@ static ds_status simulate_some(fitting *f, bool (*wanted)(const fitting *, const
         const step *s = &f->steps[i];
         if (!wanted(f, s)) continue;
         f->measured[*n] = s->seconds;
-        DS_TRY(simulate(f, s, &f->predicted[(*n)++], err));
+        DS_TRY(simulate_step(f, s, &f->predicted[(*n)++], err));
     }
     return DS_OK;
 }
@@ -215,7 +215,7 @@ static ds_status mean_loss(void *context, const double *x, double *value, ds_err
     return DS_OK;
 }
 
-static ds_status search(fitting *f, uint32_t n_starts, double *x, ds_error *err) {
+static ds_status search_constants(fitting *f, uint32_t n_starts, double *x, ds_error *err) {
     double starts[N_STARTS * N_VARIABLES], value;
     for (uint32_t s = 0; s < n_starts; s++)
         for (uint32_t v = 0; v < N_VARIABLES; v++)
@@ -279,7 +279,7 @@ static ds_status cross_validate(fitting *f, ds_error *err) {
     uint32_t total = 0, n = 0;
     ds_status status = DS_OK;
     for (f->left_out = 0; f->left_out < f->n_shapes && status == DS_OK; f->left_out++) {
-        status = search(f, 1, x, err);
+        status = search_constants(f, 1, x, err);
         for (uint32_t v = 0; v < N_VARIABLES && status == DS_OK; v++)
             status = set_variable(f, v, exp(x[v]), err);
         if (status == DS_OK) status = simulate_some(f, is_left_out, &n, err);
@@ -301,14 +301,14 @@ static ds_status cross_validate(fitting *f, ds_error *err) {
 static ds_status fit(fitting *f, ds_error *err) {
     double committed[N_VARIABLES], x[N_VARIABLES], seconds;
     if (!f->n) return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE, "no measured steps");
-    DS_TRY(simulate(f, &f->steps[0], &seconds, err)); /* says which profile */
+    DS_TRY(simulate_step(f, &f->steps[0], &seconds, err)); /* says which profile */
     for (uint32_t v = 0; v < N_VARIABLES; v++) {
         DS_TRY(ds_constant_get(f->profiles, f->profile, &variables[v].which, &committed[v], err));
         committed[v] /= variables[v].unit;
     }
     printf("profile %s, as committed\n", ds_profile_name(f->profiles, f->profile));
     DS_TRY(print_all_errors(f, err));
-    DS_TRY(search(f, N_STARTS, x, err));
+    DS_TRY(search_constants(f, N_STARTS, x, err));
     puts("\nfitted to the calib rows");
     DS_TRY(print_constants(f, committed, x, err));
     DS_TRY(print_all_errors(f, err));

@@ -21,8 +21,8 @@ static void fail(sums *s, place at, const ds_error *err) {
     s->failures++;
 }
 
-static void add(sums *s, ds_figure6_gain measured, ds_figure6_gain simulated,
-                ds_figure6_verdict verdict) {
+static void add_gain(sums *s, ds_figure6_gain measured, ds_figure6_gain simulated,
+                     ds_figure6_verdict verdict) {
     double ratio = log(simulated.pase / measured.pase);
     bool right = verdict.side && verdict.winner;
     s->n++;
@@ -42,7 +42,7 @@ static ds_status row(const ds_figure6_setup *setup, const ds_csv *figure, place 
     DS_TRY(ds_figure6_found(setup, at.cluster, at.model, at.size, &found, err));
     ds_figure6_gain simulated = ds_figure6_gain_of(&cell);
     ds_figure6_verdict verdict = ds_figure6_judge(measured, simulated);
-    add(s, measured, simulated, verdict);
+    add_gain(s, measured, simulated, verdict);
     printf("| %s | %" PRId64 " | %.2f | %.2f | %.2f%s | %.2f%s%s | %.2f | %.1f |\n",
            ds_figure6_model(at.model), ds_figure6_devices(at.size), measured.expert, measured.pase,
            simulated.expert, verdict.expert_side ? "" : " (side)", simulated.pase,

@@ -33,7 +33,7 @@ static void add_part(parts *p, const char *text, size_t n) {
     if (!one.loop && p->n_names < MAX_PARTS) p->names[p->n_names++] = one;
 }
 
-static void split(const char *text, parts *out) {
+static void split_path(const char *text, parts *out) {
     while (*text) {
         size_t n = strcspn(text, "./");
         if (n) add_part(out, text, n);
@@ -99,7 +99,7 @@ bool ds_path_match(const char *pattern, const char *func, const ds_path_loop *lo
     const ds_path_loop *kept[MAX_PARTS] = {0};
     uint32_t n = 0;
     if (innermost) *innermost = NULL;
-    split(pattern, &wanted);
+    split_path(pattern, &wanted);
     add_part(&path, func, strlen(func));
     for (const ds_path_loop *at = loops; at && n < MAX_PARTS; at = at->up) n++;
     path.n_loops = n;
@@ -110,7 +110,7 @@ bool ds_path_match(const char *pattern, const char *func, const ds_path_loop *lo
     }
     /* Turns in the name belong to unrolled loops, which are outside of every kept loop. */
     parts own = {0};
-    split(name, &own);
+    split_path(name, &own);
     if (own.n_loops + path.n_loops > MAX_PARTS || own.n_names + 1 > MAX_PARTS) return false;
     memmove(path.loops + own.n_loops, path.loops, path.n_loops * sizeof *path.loops);
     memmove(kept + own.n_loops, kept, path.n_loops * sizeof *kept);

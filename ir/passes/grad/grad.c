@@ -64,11 +64,11 @@ ds_status ds_grad__extend(void *context, const ds_op *old, ds_op *op, ds_error *
     return DS_OK;
 }
 
-static uint32_t count(const ds_block *block, bool (*is)(const ds_op *op)) {
+static uint32_t count_ops(const ds_block *block, bool (*is)(const ds_op *op)) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < block->n_ops; i++) {
         n += is(block->ops[i]);
-        if (block->ops[i]->code == DS_OP_FOR) n += count(block->ops[i]->body, is);
+        if (block->ops[i]->code == DS_OP_FOR) n += count_ops(block->ops[i]->body, is);
     }
     return n;
 }
@@ -77,7 +77,7 @@ static uint32_t count(const ds_block *block, bool (*is)(const ds_op *op)) {
 
 static void grad_init(ds_grad *g, ds_model_step *step, const char *name) {
     *g = (ds_grad){.step = step, .unit = step->unit, .old = step->func, .seed = 1, .final = true};
-    g->n_values = g->old->values.n + count(&g->old->body, has_lse);
+    g->n_values = g->old->values.n + count_ops(&g->old->body, has_lse);
     g->live = ds_xcalloc(g->n_values + 1, sizeof *g->live);
     g->home = ds_xcalloc(g->n_values + 1, sizeof *g->home);
     g->parts_at = ds_xcalloc(g->n_values + 1, sizeof *g->parts_at);
@@ -313,7 +313,7 @@ static ds_status call_part(batches *x, int64_t i, ds_error *err) {
 }
 
 /* The mean of a scalar; other results one after the other. */
-static ds_status join(batches *x, uint32_t k, ds_use *out, ds_error *err) {
+static ds_status join_results(batches *x, uint32_t k, ds_use *out, ds_error *err) {
     const ds_model_step *step = x->step;
     const ds_op *end = ds_block_end(&step->func->body);
     const ds_value_info *info = ds_value_at(step->func, end->in[k].value);
@@ -367,7 +367,7 @@ static ds_status step_body(batches *x, ds_error *err) {
     DS_TRY(step_args(x, err));
     for (int64_t i = 0; i < x->m; i++) DS_TRY(call_part(x, i, err));
     ds_use *results = DS_NEW_N(&step->unit->arena, ds_use, n_all + 1);
-    for (uint32_t k = 0; k < n; k++) DS_TRY(join(x, k, &results[k], err));
+    for (uint32_t k = 0; k < n; k++) DS_TRY(join_results(x, k, &results[k], err));
     for (uint32_t w = 0; w < step->weights.n; w++) DS_TRY(sum_tied(x, w, &results[n + w], err));
     return ds_build_return(&x->b, results, n_all, err);
 }

@@ -164,8 +164,8 @@ static ds_status read_results(ds_lowering *l, const ds_lower_frame *frame, const
     return DS_OK;
 }
 
-static ds_status finish(ds_lowering *l, const ds_lower_frame *frame, const ds_op *end,
-                        ds_error *err) {
+static ds_status put_results(ds_lowering *l, const ds_lower_frame *frame, const ds_op *end,
+                             ds_error *err) {
     const ds_train *train = &l->step->train;
     uint32_t n = end ? end->n_in : 0;
     ds_use *results = DS_NEW_N(arena_of(l), ds_use, n + 1);
@@ -187,7 +187,7 @@ static ds_status finish(ds_lowering *l, const ds_lower_frame *frame, const ds_op
     return ds_build_return(&l->b, results, n, err);
 }
 
-static ds_status build(ds_lowering *l, ds_lower_frame *frame, ds_error *err) {
+static ds_status build_whole_step(ds_lowering *l, ds_lower_frame *frame, ds_error *err) {
     const ds_op *end;
     for (uint32_t i = 0; i < l->model->n_args; i++)
         DS_TRY(add_input(l, frame, l->model->args[i], err));
@@ -196,14 +196,14 @@ static ds_status build(ds_lowering *l, ds_lower_frame *frame, ds_error *err) {
         l->micro_loop = ds_build_for(&l->b, m.name, m.lo, m.hi);
     }
     DS_TRY(ds_lower__body(l, frame, &end, err));
-    return finish(l, frame, end, err);
+    return put_results(l, frame, end, err);
 }
 
 static ds_status build_step(ds_lowering *l, ds_error *err) {
     ds_lower_frame frame = {.func = l->model, .where = {"", "", "", ""}};
     frame.values = ds_xcalloc(l->model->values.n + 1, sizeof *frame.values);
     ds_build_func(&l->b, l->c.module, "step", true);
-    ds_status status = build(l, &frame, err);
+    ds_status status = build_whole_step(l, &frame, err);
     ds_func *func = ds_build_end(&l->b);
     func->loc = ds_clone_loc(&l->c, l->model->loc);
     func->trivia.blank_before = true;

@@ -255,7 +255,7 @@ static ds_status make_return(updater *u, ds_error *err) {
     return ds_build_return(&u->b, results, n, err);
 }
 
-static ds_status run(updater *u, ds_error *err) {
+static ds_status write_step(updater *u, ds_error *err) {
     make_args(u);
     DS_TRY(ds_copy_block(&u->copy, &u->old->body, err));
     uint32_t n = u->step->weights.n;
@@ -290,7 +290,7 @@ ds_status ds_pass_optimizer(ds_model_step *step, ds_error *err) {
     u.b.func->loc = step->func->loc;
     ds_build_reserve(&u.b, step->func->values.n + 8 * step->weights.n);
     ds_copy_init(&u.copy, &u.b, step->func);
-    ds_status status = run(&u, err);
+    ds_status status = write_step(&u, err);
     ds_copy_deinit(&u.copy);
     ds_func *func = ds_build_end(&u.b);
     free(u.updated);

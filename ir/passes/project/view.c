@@ -19,7 +19,7 @@ static const ds_exprs *exprs_of(const ds_projector *p) {
     return &p->source->unit->exprs;
 }
 
-static const ds_pj_index *find(const ds_pj_frame *f, const ds_expr_node *node) {
+static const ds_pj_index *find_index(const ds_pj_frame *f, const ds_expr_node *node) {
     const ds_pj_index *at = f->indices;
     bool axis = node->kind == DS_EXPR_AXIS_INDEX;
     while (at && (at->name != node->name || at->is_axis != axis)) at = at->up;
@@ -34,7 +34,7 @@ static ds_status translate(ds_projector *p, const ds_pj_frame *f, ds_expr e, ds_
     switch (node.kind) {
     case DS_EXPR_INDEX:
     case DS_EXPR_AXIS_INDEX:
-        index = find(f, &node);
+        index = find_index(f, &node);
         if (!index) return ds_error_set(err, DS_ERR_NAME, loc, "'%s' has no value here", node.name);
         *out = index->to;
         return DS_OK;

@@ -44,7 +44,7 @@ static ds_status read_value(void *context, const ds_op *reader, const ds_use *us
 }
 
 /* ds_copy's `before`. */
-static ds_status prepare(void *context, const ds_op *old, ds_error *err) {
+static ds_status before_op(void *context, const ds_op *old, ds_error *err) {
     return ds_again__prepare(context, old, err);
 }
 
@@ -130,7 +130,7 @@ static ds_status rewrite(ds_model_step *step, const ds_func *old, ds_func **out,
     ds_copy_init(&a.copy, &a.b, old);
     a.copy.read = read_value;
     a.copy.keeps = keeps;
-    a.copy.before = prepare;
+    a.copy.before = before_op;
     a.copy.context = &a;
     status = make_body(&a, err);
     if (status == DS_OK && old == step->func) move_weights(&a);

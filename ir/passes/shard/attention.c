@@ -306,8 +306,8 @@ static ds_status one_block(const ring *r, const ds_value kv[2], bool own, ds_exp
     return DS_OK;
 }
 
-static ds_status merge(const ring *r, const ds_value a[2], const ds_value c[2], ds_value out[2],
-                       ds_error *err) {
+static ds_status merge_blocks(const ring *r, const ds_value a[2], const ds_value c[2],
+                              ds_value out[2], ds_error *err) {
     ds_builder *b = &r->s->f.b;
     ds_op *op = ds_build_op(b, DS_OP_ATTENTION_MERGE);
     const ds_value in[4] = {a[0], a[1], c[0], c[1]};
@@ -325,7 +325,7 @@ static ds_status turn(const ring *r, const ds_value kv[2], ds_expr at, ds_value 
     ds_value block[MAX_STATE];
     if (r->roles.backward) DS_TRY(pass_on(r, state + 1, back_names, state + 1, err));
     DS_TRY(one_block(r, kv, false, at, block, err));
-    if (!r->roles.backward) return merge(r, state, block, state, err);
+    if (!r->roles.backward) return merge_blocks(r, state, block, state, err);
     for (uint32_t i = 0; i < r->n_state; i++) {
         DS_TRY(ds_build_binary(&r->s->f.b, DS_OP_ADD, state_names[1][i], ds_use_of(state[i]),
                                ds_use_of(block[i]), &state[i], err));

@@ -22,7 +22,7 @@ typedef struct loss {
     ds_dtype dtype;         /* of the arithmetic */
 } loss;
 
-static ds_status put(const loss *l, ds_op *op, ds_value *out, ds_error *err) {
+static ds_status put_op(const loss *l, ds_op *op, ds_value *out, ds_error *err) {
     DS_TRY(ds_shard__put(l->s, op, &(ds_shard_value){0}, err));
     *out = op->out[0];
     return DS_OK;
@@ -41,7 +41,7 @@ static ds_status unary(const loss *l, ds_opcode code, const char *what, ds_value
                        ds_error *err) {
     ds_op *op = new_op(l, code, what, NULL);
     ds_build_in(&l->s->f.b, op, ds_use_of(x));
-    return put(l, op, out, err);
+    return put_op(l, op, out, err);
 }
 
 static ds_status binary(const loss *l, ds_opcode code, const char *what, ds_value x, ds_value y,
@@ -49,7 +49,7 @@ static ds_status binary(const loss *l, ds_opcode code, const char *what, ds_valu
     ds_op *op = new_op(l, code, what, NULL);
     ds_build_in(&l->s->f.b, op, ds_use_of(x));
     ds_build_in(&l->s->f.b, op, ds_use_of(y));
-    return put(l, op, out, err);
+    return put_op(l, op, out, err);
 }
 
 static ds_status cast(const loss *l, ds_value x, ds_dtype dtype, const char *name, ds_value *out,
@@ -62,7 +62,7 @@ static ds_status cast(const loss *l, ds_value x, ds_dtype dtype, const char *nam
     ds_op *op = ds_build_op(&l->s->f.b, DS_OP_CAST);
     ds_build_in(&l->s->f.b, op, ds_use_of(x));
     ds_build_out(&l->s->f.b, op, name, to);
-    return put(l, op, out, err);
+    return put_op(l, op, out, err);
 }
 
 /* Completes a reduction over all parts of a row, on every device. */
@@ -80,7 +80,7 @@ static ds_status over_row(const loss *l, ds_opcode code, const char *what, ds_va
     ds_expr last = ds_expr_int(&l->s->unit->exprs, l->rows.rank);
     ds_build_in(&l->s->f.b, op, ds_use_of(x));
     ds_build_attr_exprs(&l->s->f.b, op, "dims", &last, 1);
-    DS_TRY(put(l, op, out, err));
+    DS_TRY(put_op(l, op, out, err));
     return complete(l, *out, out, err);
 }
 
@@ -93,7 +93,7 @@ static ds_status along_row(const loss *l, ds_value x, ds_value *out, ds_error *e
     ds_build_in(&l->s->f.b, op, ds_use_of(x));
     ds_build_attr_exprs(&l->s->f.b, op, "dims", &last, 1);
     ds_build_attr_exprs(&l->s->f.b, op, "sizes", &size, 1);
-    return put(l, op, out, err);
+    return put_op(l, op, out, err);
 }
 
 /* log Σ exp(x) of each row. */
@@ -112,7 +112,7 @@ static ds_status picked(const loss *l, ds_value *out, ds_error *err) {
     ds_op *op = new_op(l, DS_OP_PICK, "picked", NULL);
     ds_build_in(&l->s->f.b, op, l->x);
     ds_build_in(&l->s->f.b, op, l->labels);
-    DS_TRY(put(l, op, out, err));
+    DS_TRY(put_op(l, op, out, err));
     return complete(l, *out, out, err);
 }
 

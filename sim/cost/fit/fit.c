@@ -206,7 +206,7 @@ static int descend(gsl_multifit_nlinear_workspace *w, gsl_multifit_nlinear_fdf *
 }
 
 /* Leaves the best of all starts in x. */
-static int solve(problem *p, gsl_vector *x) {
+static int best_of_starts(problem *p, gsl_vector *x) {
     gsl_multifit_nlinear_parameters parameters = gsl_multifit_nlinear_default_parameters();
     gsl_multifit_nlinear_fdf fdf = {
         .f = residuals, .df = derivatives, .n = p->n, .p = p->model->n_variables, .params = p};
@@ -230,7 +230,7 @@ static int solve(problem *p, gsl_vector *x) {
 
 /* Sets x to the constants that fit the rows of p. */
 static ds_status fit(problem *p, gsl_vector *x, ds_error *err) {
-    int code = solve(p, x);
+    int code = best_of_starts(p, x);
     return code == GSL_SUCCESS ? DS_OK : gsl_failed(code, "efficiency fit", err);
 }
 
@@ -249,7 +249,7 @@ static ds_status check_row(const model *m, const ds_fit_row *row, uint32_t i, ds
                         row->flop, row->bytes, row->seconds);
 }
 
-static ds_status check(const model *m, const ds_fit_row *rows, uint32_t n, ds_error *err) {
+static ds_status check_rows(const model *m, const ds_fit_row *rows, uint32_t n, ds_error *err) {
     uint32_t need = DS_FIT_ROWS_PER_CONSTANT * m->n_variables;
     if (!need)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "a fit of no curve: no reference rate");
@@ -306,7 +306,7 @@ typedef struct work {
     gsl_vector *x;
 } work;
 
-static void predict(const work *w, const model *m, uint32_t fold) {
+static void predict_fold(const work *w, const model *m, uint32_t fold) {
     for (uint32_t i = 0; i < w->n; i++) {
         int curve;
         if (fold != UINT32_MAX && w->fold[i] != fold) continue;
@@ -324,7 +324,7 @@ static ds_status fit_without(const work *w, const model *m, uint32_t fold, ds_er
                             "only %u of %u rows are left without fold %u: groups are too uneven",
                             p.n, w->n, fold);
     DS_TRY(fit(&p, w->x, err));
-    predict(w, m, fold);
+    predict_fold(w, m, fold);
     return DS_OK;
 }
 
@@ -346,7 +346,7 @@ ds_status ds_fit_efficiency(const ds_fit_row *rows, uint32_t n, double flop_per_
     model m = model_of(flop_per_s, bytes_per_s);
     *out = (ds_fit_roofline){.n_rows = n};
     ds_fit_curve *curves[] = {&out->flop, &out->bytes};
-    DS_TRY(check(&m, rows, n, err));
+    DS_TRY(check_rows(&m, rows, n, err));
     for (int c = 0; c < 2; c++)
         if (m.rate[c] > 0) DS_TRY(set_range(rows, n, c, curves[c], err));
     work w = {.rows = rows, .n = n};

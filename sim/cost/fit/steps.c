@@ -148,7 +148,7 @@ static ds_status iterate(state *s, gsl_matrix *a, gsl_vector *b, gsl_vector *d, 
     return DS_OK;
 }
 
-static ds_status check(const ds_fit_steps *fit, ds_error *err) {
+static ds_status check_fit(const ds_fit_steps *fit, ds_error *err) {
     if (!fit->n || !fit->n_rows)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%u constants and %u rows: no fit",
                             fit->n, fit->n_rows);
@@ -165,7 +165,7 @@ static ds_status check(const ds_fit_steps *fit, ds_error *err) {
 
 ds_status ds_fit_steps_run(const ds_fit_steps *fit, ds_fit_residuals residuals, void *context,
                            double *c, double *loss, ds_error *err) {
-    DS_TRY(check(fit, err));
+    DS_TRY(check_fit(fit, err));
     ds_fit__prepare_gsl();
     state s = {.fit = fit, .residuals = residuals, .context = context, .damping = 1e-2};
     s.m = fit->n_rows + (fit->spread ? fit->n : 0);
