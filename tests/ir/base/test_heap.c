@@ -74,3 +74,28 @@ Test(heap, extreme_times) {
     cr_assert_eq(ds_heap_pop(&heap), UINT32_MAX);
     ds_heap_deinit(&heap);
 }
+
+static int by_time_rank_id(const void *a, const void *b) {
+    const uint32_t *x = a, *y = b; /* time, rank, id */
+    for (int k = 0; k < 3; k++)
+        if (x[k] != y[k]) return x[k] < y[k] ? -1 : 1;
+    return 0;
+}
+
+/* Against a sort by (time, rank, id). Few distinct times and ranks, pushed in any order. */
+Test(heap, ranked_leaves_in_order_of_time_rank_id) {
+    enum { N = 3000 };
+    static uint32_t items[N][3];
+    ds_heap heap = {0};
+    ds_rng rng = {5};
+    for (uint32_t i = 0; i < N; i++) {
+        uint32_t id = i * 1009u % N; /* 1009 and 3000 have no common divisor: each id once */
+        items[i][0] = (uint32_t)ds_rng_below(&rng, 20);
+        items[i][1] = UINT32_MAX - (uint32_t)ds_rng_below(&rng, 5);
+        items[i][2] = id;
+        ds_heap_push_ranked(&heap, items[i][0], items[i][1], id);
+    }
+    qsort(items, N, sizeof *items, by_time_rank_id);
+    for (uint32_t i = 0; i < N; i++) cr_assert_eq(ds_heap_pop(&heap), items[i][2]);
+    ds_heap_deinit(&heap);
+}
