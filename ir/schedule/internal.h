@@ -1,4 +1,4 @@
-/* Internal to ir/passes/schedule*.c: what the generators write with. */
+/* Shared by the files of ir/schedule: what the generators write with. Not a public header. */
 #ifndef DS_SCHEDULE_INTERNAL_H
 #define DS_SCHEDULE_INTERNAL_H
 
@@ -25,9 +25,9 @@ int64_t ds_schedule__wave(const ds_schedule_maker *maker, int64_t chunk);
 
 typedef ds_status ds_schedule_generator(ds_schedule_maker *maker, ds_error *err);
 
-ds_schedule_generator ds_schedule__gpipe, ds_schedule__1f1b, ds_schedule__eager_1f1b,
-    ds_schedule__interleaved, ds_schedule__breadth_first, ds_schedule__zb_h1, ds_schedule__zb_h2,
-    ds_schedule__zb_v, ds_schedule__v_half, ds_schedule__v_min, ds_schedule__dualpipe,
-    ds_schedule__dualpipev, ds_schedule__chimera, ds_schedule__hanayo;
+/* The generators of schedules.def. */
+#define SCHEDULE(generator, ...) ds_schedule_generator ds_schedule__##generator;
+#include "ir/schedule/schedules.def"
+#undef SCHEDULE
 
 #endif

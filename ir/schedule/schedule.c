@@ -1,5 +1,5 @@
-/* Names of schedules: the table of forms, the parameters that each takes, and the maker that the
- * generators write with. */
+/* Names of schedules: the forms of schedules.def, the parameters that each takes, and the maker
+ * that the generators write with. */
 #include "ir/schedule/schedule.h"
 
 #include "ir/base/file.h"
@@ -16,8 +16,6 @@
 
 /* ---- forms ---- */
 
-/* Chunk c stands on stage c mod p (a LINE has p chunks), or back and forth; of two ways a second
- * copy stands on stage p − 1 − c. */
 typedef enum placement { LINE, LOOP, WAVE, TWO_WAYS } placement;
 
 typedef struct form {
@@ -28,48 +26,13 @@ typedef struct form {
     int64_t usual; /* … and this many by default */
 } form;
 
-/* What each form says is held to by tests/ir/schedule/test_schedule_forms.c over its range, p ≤ 16.
- * Bubbles are span bubbles (last end − first start − busy, the largest of all ranks) with free
- * communication, in terms of a whole stage's F, B (input gradient), W. DeepSeek's form of DualPipe,
- * (p/2−1)(F&B + B − 3W) with B the whole backward, is what the middle ranks do not work of the
- * makespan; the span bubble is no larger where F&B ≤ F + B + W, and the same where they are equal.
- */
-// clang-format off
+/* The lines of schedules.def. */
 static const form forms[] = {
-    {{"gpipe", "(p-1)(F+B+W)", "all m", "m",
-      "explicit", "GPipe, arXiv 1811.06965"}, ds_schedule__gpipe, LINE, 1, 1},
-    {{"1f1b", "(p-1)(F+B+W)", "all m", "min(m, p-r) on rank r",
-      "explicit", "PipeDream-flush, arXiv 2006.09503; Megatron-LM, arXiv 2104.04473"},
-     ds_schedule__1f1b, LINE, 1, 1},
-    {{"eager-1f1b", "(p-1)(F+B+W)", "all m", "min(m, 2(p-r)-1) on rank r",
-      "explicit", "Alpa's OverlapFriendlyPipeDreamSchedule, arXiv 2211.05322"},
-     ds_schedule__eager_1f1b, LINE, 1, 1},
-    {{"interleaved", "(p-1)(F+B+W)/v", "p divides m", "p + (p-1)/v",
-      "explicit", "Megatron-LM, arXiv 2104.04473"}, ds_schedule__interleaved, LOOP, 0, 2},
-    {{"breadth-first", "(p-1)(F+B+W)/v", "m >= p", "m",
-      "explicit", "arXiv 2211.05953"}, ds_schedule__breadth_first, LOOP, 0, 2},
-    {{"zb-h1", "(p-1)(F+B-W)", "W <= min(F, B), m >= p", "p",
-      "explicit", "arXiv 2401.10241"}, ds_schedule__zb_h1, LINE, 1, 1},
-    {{"zb-h2", "(p-1)(F+B-2W)", "W <= F, 2W <= F+B, m >= 2p-1", "2p-1",
-      "explicit", "arXiv 2401.10241"}, ds_schedule__zb_h2, LINE, 1, 1},
-    {{"zb-v", "0", "F = B = W, m >= 2p-1", "p",
-      "explicit", "arXiv 2405.15362; PyTorch's ScheduleZBVZeroBubble"},
-     ds_schedule__zb_v, WAVE, 2, 2},
-    {{"v-half", "(p-1)(F+B+W)/2", "F = B = W, even p, m >= 2p", "p/2 + 1",
-      "building blocks, W by simulation", "arXiv 2405.15362"}, ds_schedule__v_half, WAVE, 2, 2},
-    {{"v-min", "-", "-", "p/3 + 2",
-      "building blocks, W by simulation", "arXiv 2405.15362"}, ds_schedule__v_min, WAVE, 2, 2},
-    {{"dualpipe", "(p/2-1)(F&B+B-2W)", "makespan idle of the middle ranks; F = B >= W, F&B >= F+W, even p", "p + 1",
-      "explicit", "DeepSeek-V3, arXiv 2412.19437; deepseek-ai/DualPipe"},
-     ds_schedule__dualpipe, TWO_WAYS, 1, 1},
-    {{"dualpipev", "(p-1)(F&B+B-2W)/2", "makespan idle of the last rank; F = B >= W, F&B >= F+W", "p + 1/2",
-      "explicit", "deepseek-ai/DualPipe"}, ds_schedule__dualpipev, WAVE, 2, 2},
-    {{"chimera", "(p/2-1)(F+B+W)", "F = B+W, even p, p divides m", "p",
-      "explicit", "arXiv 2107.06925"}, ds_schedule__chimera, TWO_WAYS, 1, 1},
-    {{"hanayo", "(p-1)(F+B+W)/v", "F = B+W, p divides m", "p",
-      "list scheduling at F = B+W", "arXiv 2308.15762"}, ds_schedule__hanayo, WAVE, 0, 2},
+#define SCHEDULE(generator, name, placement, chunks, usual, ...)                                   \
+    {{name, __VA_ARGS__}, ds_schedule__##generator, placement, chunks, usual},
+#include "ir/schedule/schedules.def"
+#undef SCHEDULE
 };
-// clang-format on
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
 const ds_schedule_form *ds_schedule_form_at(uint32_t i) {
