@@ -8,65 +8,59 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Kinds of collectives, and what a line of ir/ops/algorithms.h says of them. */
+typedef enum kind {
+    ALL_REDUCE,
+    ALL_GATHER,
+    ALL_TO_ALL,
+    BROADCAST,
+    GATHER,
+    MOVE,
+    RESHARD,
+    N_KINDS
+} kind;
+typedef enum cell { NO, VIA, HAS, BEST } cell;
+
 typedef struct entry {
     const char *name;
     ds_status (*build)(ds_coll_builder *b);
-    uint32_t ops;        /* that have it */
-    uint32_t candidates; /* of these, where it competes if the program names none */
+    cell cells[N_KINDS];
 } entry;
 
-/* Sets of collectives. */
-#define COLLECTIVES(X)                                                                             \
-    X(ALL_REDUCE)                                                                                  \
-    X(ALL_GATHER)                                                                                  \
-    X(REDUCE_SCATTER)                                                                              \
-    X(ALL_TO_ALL)                                                                                  \
-    X(BROADCAST) X(SCATTER) X(GATHER) X(REDUCE) X(SEND) X(PERMUTE) X(OFFLOAD) X(RELOAD) X(RESHARD)
-enum {
-#define X(op) INDEX_##op,
-    COLLECTIVES(X)
-#undef X
-};
-#define HAS(op) (1u << INDEX_##op)
-#define SUMS    (HAS(ALL_REDUCE) | HAS(REDUCE_SCATTER))
-#define LEVELS  (SUMS | HAS(ALL_GATHER))
-#define ROOTED  (HAS(BROADCAST) | HAS(REDUCE))
-#define STARS   (HAS(GATHER) | HAS(SCATTER))
-#define MOVES   (HAS(SEND) | HAS(PERMUTE) | HAS(ALL_TO_ALL) | HAS(OFFLOAD) | HAS(RELOAD))
-
-/* Of equal times the first wins. What competes is what NCCL chooses from; the others are slower
- * there for reasons that bytes and latencies do not show, or are not in it. */
 static const entry algorithms[] = {
-    {"ring", ds_coll__ring_algorithm, LEVELS | ROOTED, LEVELS | ROOTED},
-    {"tree", ds_coll__tree_algorithm, HAS(ALL_REDUCE) | ROOTED | STARS, HAS(ALL_REDUCE) | ROOTED},
-    {"direct", ds_coll__direct_algorithm, LEVELS | ROOTED | STARS | MOVES, STARS | MOVES},
-    {"switch", ds_coll__switch_algorithm, LEVELS | ROOTED, LEVELS | ROOTED},
-    {"halving_doubling", ds_coll__halving_algorithm, LEVELS, 0},
-    {"hierarchical", ds_coll__hierarchical_algorithm, LEVELS, 0},
-    {"pxn", ds_coll__pxn_algorithm, HAS(ALL_TO_ALL), HAS(ALL_TO_ALL)},
-    {"collectives", ds_coll__collectives_algorithm, HAS(RESHARD), HAS(RESHARD)},
-    {"send_recv", ds_coll__send_recv_algorithm, HAS(RESHARD), HAS(RESHARD)},
-    {"send_recv_gather", ds_coll__send_recv_gather_algorithm, HAS(RESHARD), HAS(RESHARD)},
-    {"broadcast", ds_coll__broadcast_algorithm, HAS(RESHARD), HAS(RESHARD)},
+#define X(function, name, ...) {name, ds_coll__##function##_algorithm, {__VA_ARGS__}},
+    DS_ALGORITHMS(X)
+#undef X
 };
 #define N_ALGORITHMS (sizeof algorithms / sizeof *algorithms)
 #define FASTEST      "fastest"
 
-static bool is_in(ds_opcode code, uint32_t set) {
+static kind kind_of(ds_opcode code) {
     switch (code) {
-#define X(op)                                                                                      \
-    case DS_OP_##op:                                                                               \
-        return set & HAS(op);
-        COLLECTIVES(X)
-#undef X
+    case DS_OP_ALL_REDUCE:
+        return ALL_REDUCE;
+    case DS_OP_ALL_GATHER:
+    case DS_OP_REDUCE_SCATTER:
+        return ALL_GATHER;
+    case DS_OP_ALL_TO_ALL:
+        return ALL_TO_ALL;
+    case DS_OP_BROADCAST:
+    case DS_OP_REDUCE:
+        return BROADCAST;
+    case DS_OP_GATHER:
+    case DS_OP_SCATTER:
+        return GATHER;
+    case DS_OP_RESHARD:
+        return RESHARD;
     default:
-        return false;
+        return MOVE;
     }
 }
 
 ds_status ds_coll__build(ds_coll_builder *b, const char *name) {
     for (size_t i = 0; i < N_ALGORITHMS; i++)
-        if (strcmp(algorithms[i].name, name) == 0 && is_in(b->request->op, algorithms[i].ops))
+        if (strcmp(algorithms[i].name, name) == 0 &&
+            algorithms[i].cells[kind_of(b->request->op)] >= HAS)
             return algorithms[i].build(b);
     if (b->request->op == DS_OP_RESHARD)
         return ds_error_set(b->err, DS_ERR_UNSUPPORTED, b->request->loc,
@@ -344,7 +338,7 @@ uint32_t ds_coll_candidates(const ds_coll_request *request, const char **names) 
         return n;
     }
     for (size_t i = 0; i < N_ALGORITHMS; i++)
-        if (is_in(request->op, all ? algorithms[i].ops : algorithms[i].candidates))
+        if (algorithms[i].cells[kind_of(request->op)] >= (all ? HAS : BEST))
             names[n++] = algorithms[i].name;
     return n;
 }

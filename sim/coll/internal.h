@@ -7,6 +7,7 @@
 #define DS_COLL_INTERNAL_H
 
 #include "ir/base/map.h"
+#include "ir/ops/algorithms.h"
 #include "sim/coll/coll.h"
 
 /* Bounds of a time that differ by less than 1/DS_COLL_CLOSE of it are good enough. */
@@ -136,19 +137,11 @@ ds_status ds_coll__rehearse(ds_topo *topo, const ds_coll_request *request, const
 /* layout.c */
 const ds_layout *ds_coll__layout(ds_coll_builder *b);
 
-/* Algorithms, each with those that it does; the others are refused before. */
-ds_status ds_coll__ring_algorithm(ds_coll_builder *b);
-ds_status ds_coll__tree_algorithm(ds_coll_builder *b);
-ds_status ds_coll__direct_algorithm(ds_coll_builder *b);
-ds_status ds_coll__halving_algorithm(ds_coll_builder *b);
-ds_status ds_coll__hierarchical_algorithm(ds_coll_builder *b);
-ds_status ds_coll__pxn_algorithm(ds_coll_builder *b);
-ds_status ds_coll__switch_algorithm(ds_coll_builder *b);
-/* reshard.c */
-ds_status ds_coll__collectives_algorithm(ds_coll_builder *b);
-ds_status ds_coll__send_recv_algorithm(ds_coll_builder *b);
-ds_status ds_coll__send_recv_gather_algorithm(ds_coll_builder *b);
-ds_status ds_coll__broadcast_algorithm(ds_coll_builder *b);
+/* The functions of ir/ops/algorithms.h, each with the collectives of its line; other collectives
+ * are refused before. */
+#define X(function, ...) ds_status ds_coll__##function##_algorithm(ds_coll_builder *b);
+DS_ALGORITHMS(X)
+#undef X
 
 /* messages.c: the primitives where every message is written down */
 ds_status ds_coll__post_message(ds_coll_builder *b, uint32_t from, uint32_t to, int64_t bytes);
