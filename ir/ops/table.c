@@ -1,6 +1,6 @@
 /* The table itself: descriptors, mnemonics, what works in place, what is saved. Attributes are in
  * attr.c. */
-#include "ir/ops/algorithms.h"
+#include "ir/ops/algorithms.def"
 #include "ir/ops/internal.h"
 
 #include <string.h>

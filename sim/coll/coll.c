@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kinds of collectives, and what a line of ir/ops/algorithms.h says of them. */
+/* Kinds of collectives, and what a line of ir/ops/algorithms.def says of them. */
 typedef enum kind {
     ALL_REDUCE,
     ALL_GATHER,

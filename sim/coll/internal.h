@@ -7,7 +7,7 @@
 #define DS_COLL_INTERNAL_H
 
 #include "ir/base/map.h"
-#include "ir/ops/algorithms.h"
+#include "ir/ops/algorithms.def"
 #include "sim/coll/coll.h"
 
 /* Bounds of a time that differ by less than 1/DS_COLL_CLOSE of it are good enough. */
@@ -137,7 +137,7 @@ ds_status ds_coll__rehearse(ds_topo *topo, const ds_coll_request *request, const
 /* layout.c */
 const ds_layout *ds_coll__layout(ds_coll_builder *b);
 
-/* The functions of ir/ops/algorithms.h, each with the collectives of its line; other collectives
+/* The functions of ir/ops/algorithms.def, each with the collectives of its line; other collectives
  * are refused before. */
 #define X(function, ...) ds_status ds_coll__##function##_algorithm(ds_coll_builder *b);
 DS_ALGORITHMS(X)
