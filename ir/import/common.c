@@ -1,4 +1,5 @@
-/* What the importers share: params, the scenario block, text from foreign files. */
+/* What the importers share: params, the scenario block, text from foreign files; and the table of
+ * importers. */
 #include "ir/import/internal.h"
 
 #include <errno.h>
@@ -77,4 +78,24 @@ const char *ds_import__plain(ds_arena *arena, const char *text) {
     for (char *c = copy; *c; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f) *c = '?';
     return copy;
+}
+
+/* ---- the table ---- */
+
+static const ds_import_format formats[] = {
+#define IMPORTER(function, name, kind, file, most_bytes, help)                                     \
+    {name, DS_IMPORT_##kind, most_bytes, ds_import_##function},
+#include "ir/import/importers.def"
+#undef IMPORTER
+};
+#define N_FORMATS (sizeof formats / sizeof *formats)
+
+const ds_import_format *ds_import_format_at(uint32_t i) {
+    return i < N_FORMATS ? &formats[i] : NULL;
+}
+
+const ds_import_format *ds_import_format_by_name(const char *name) {
+    uint32_t i = 0;
+    while (i < N_FORMATS && strcmp(formats[i].name, name) != 0) i++;
+    return ds_import_format_at(i);
 }

@@ -459,7 +459,7 @@ static void put_file(const config *c, const ds_import_options *options, int64_t 
 
 static ds_status load_json(const char *text, size_t n, json_t **out, ds_error *err) {
     json_error_t at;
-    if (n > DS_IMPORT_HF_MAX_BYTES)
+    if (n > ds_import_format_by_name("hf")->most_bytes)
         return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE, "the config has more than 1 MiB");
     errno = 0; /* jansson tells a lack of memory and a wrong text apart by nothing else */
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);

@@ -23,49 +23,34 @@ typedef struct ds_import_options {
     const char *device;   /* catalogue name of the GPUs; NULL: as the file says or suggests */
 } ds_import_options;
 
-/* A config.json of Hugging Face transformers: gpt2, llama, mistral, qwen2, qwen3, mixtral. Appends
- * a file that imports the model library's file for the family (scenarios/models) with the params
- * that the config gives; its own params are batch and seq. Errors: DS_ERR_DATA (no JSON, a key that
- * is missing or of the wrong type), DS_ERR_VALUE, DS_ERR_UNSUPPORTED (another model_type, a feature
- * that changes shapes or costs), DS_ERR_NAME (a setting of no param). O(n). */
-ds_status ds_import_hf(const char *text, size_t n, const ds_import_options *options, ds_buf *out,
-                       ds_error *err);
-
-/* An ONNX model (ModelProto, opset 7 or newer), as one model function: inputs are arguments,
- * initializers weights, nodes ops of the table; dims without a number are params. Results that only
- * depend on shapes are folded, nodes that no output needs left out. Errors: DS_ERR_DATA (no
- * ModelProto, an undefined name …), DS_ERR_LIMIT, DS_ERR_SHAPE, DS_ERR_UNSUPPORTED (a node that
- * distsim has no op for), DS_ERR_NAME. O(n + nodes · operands). */
-ds_status ds_import_onnx(const uint8_t *bytes, size_t n, const ds_import_options *options,
-                         ds_buf *out, ds_error *err);
-
-/* A topology as NCCL writes it (NCCL_TOPO_DUMP_FILE) or reads it (NCCL_TOPO_FILE): PCI tree,
- * NVLinks, network ports. Bandwidths as in the file where they are, else from the catalogue or
- * assumed; the text's comment says which. Errors: DS_ERR_DATA (not well-formed, a value out of its
- * range, links that lead nowhere), DS_ERR_VALUE (a GPU that nothing names), DS_ERR_UNSUPPORTED,
- * DS_ERR_LIMIT, DS_ERR_NAME (a setting). O(n + NUMA nodes²). */
-ds_status ds_import_nccl_topo(const char *text, size_t n, const ds_import_options *options,
+/* Reads the n `bytes` of a file and appends the .dir text to `out`. */
+typedef ds_status ds_importer(const char *bytes, size_t n, const ds_import_options *options,
                               ds_buf *out, ds_error *err);
 
-/* What `nvidia-smi topo -m` prints, with or without what surrounds it in a terminal. A PCI tree is
- * built that gives every pair the distance it has in the table (PIX one switch, PXB several, PHB
- * and NODE the NUMA node, SYS another one); NV# is a direct link or NVSwitch, whichever a GPU has
- * enough NVLinks for. The table has no bandwidths: these are the catalogue's, or assumed. Errors:
- * as above; DS_ERR_DATA also for a table that no tree gives. O(n + devices²). */
-ds_status ds_import_nvidia_smi(const char *text, size_t n, const ds_import_options *options,
-                               ds_buf *out, ds_error *err);
+/* ds_import_hf, ds_import_onnx …: importers.def says what each reads and refuses. */
+#define IMPORTER(function, ...) ds_importer ds_import_##function;
+#include "ir/import/importers.def"
+#undef IMPORTER
 
-/* GraphML with the data that `distsim topo --graphml` writes: of nodes kind, type, forward, reduce,
- * name; of edges bytes_per_s, latency_ps, cap_bytes_per_s. The topology is flat; devices and links
- * keep their order. Errors: as above. O(n). */
-ds_status ds_import_graphml(const char *text, size_t n, const ds_import_options *options,
-                            ds_buf *out, ds_error *err);
+/* Importers of a NAMED_TOPOLOGY take the topology's name from the file; any other topology is
+ * called as `options->topology` says. */
+typedef enum ds_import_kind {
+    DS_IMPORT_MODEL,
+    DS_IMPORT_TOPOLOGY,
+    DS_IMPORT_NAMED_TOPOLOGY
+} ds_import_kind;
 
-/* Largest files read: a config is small; a protobuf message has at most 2 GiB. */
-#define DS_IMPORT_HF_MAX_BYTES      ((size_t)1 << 20)
-#define DS_IMPORT_ONNX_MAX_BYTES    (((size_t)1 << 31) - 1)
-#define DS_IMPORT_NCCL_MAX_BYTES    ((size_t)1 << 22)
-#define DS_IMPORT_SMI_MAX_BYTES     ((size_t)1 << 20)
-#define DS_IMPORT_GRAPHML_MAX_BYTES ((size_t)1 << 26)
+typedef struct ds_import_format {
+    const char *name;
+    ds_import_kind kind;
+    size_t most_bytes; /* of a file that is read */
+    ds_importer *import;
+} ds_import_format;
+
+/* The i-th line of importers.def; NULL behind the last. */
+const ds_import_format *ds_import_format_at(uint32_t i);
+
+/* The format of that name, or NULL. */
+const ds_import_format *ds_import_format_by_name(const char *name);
 
 #endif

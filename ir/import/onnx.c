@@ -446,10 +446,10 @@ static ds_status import(ds_onnx *g, const Onnx__ModelProto *model, const ds_impo
     return DS_OK;
 }
 
-ds_status ds_import_onnx(const uint8_t *bytes, size_t n, const ds_import_options *options,
-                         ds_buf *out, ds_error *err) {
+ds_status ds_import_onnx(const char *bytes, size_t n, const ds_import_options *options, ds_buf *out,
+                         ds_error *err) {
     Onnx__ModelProto *model;
-    DS_TRY(ds_onnx__read(bytes, n, &model, err));
+    DS_TRY(ds_onnx__read((const uint8_t *)bytes, n, &model, err));
     ds_onnx g = {.unit = ds_unit_new()};
     g.exprs = &g.unit->exprs;
     ds_map_init(&g.ids);

@@ -97,7 +97,7 @@ static void give_back(void *data, void *pointer) {
 
 ds_status ds_onnx__read(const uint8_t *bytes, size_t n, Onnx__ModelProto **out, ds_error *err) {
     *out = NULL;
-    if (n > DS_IMPORT_ONNX_MAX_BYTES)
+    if (n > ds_import_format_by_name("onnx")->most_bytes)
         return ds_error_set(err, DS_ERR_LIMIT, DS_NOWHERE, "the model has more than 2 GiB");
     verdict v = check_message(&onnx__model_proto__descriptor, (walk){bytes, bytes + n}, 0);
     if (v == TOO_DEEP)

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ds_buf text = {0};
     ds_error err;
     ds_status status = is_hf ? ds_import_hf((const char *)data, size, &hf, &text, &err)
-                             : ds_import_onnx(data, size, &onnx, &text, &err);
+                             : ds_import_onnx((const char *)data, size, &onnx, &text, &err);
     if (status == DS_OK) fuzz_check_program(&text, is_hf);
     ds_buf_deinit(&text);
     return 0;

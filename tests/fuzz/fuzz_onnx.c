@@ -154,7 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snprintf(name, sizeof name, "v%u", nodes - 1);
     onnx_output(&m, name);
     onnx_pack(&m, &packed);
-    if (ds_import_onnx((const uint8_t *)packed.text, packed.n, &options, &text, &err) == DS_OK)
+    if (ds_import_onnx(packed.text, packed.n, &options, &text, &err) == DS_OK)
         fuzz_check_program(&text, false);
     ds_buf_deinit(&packed);
     ds_buf_deinit(&text);

@@ -26,7 +26,7 @@ static void check_text(const ds_buf *text) {
     ds_unit_free(unit);
 }
 
-topo_text import_topo(topo_importer importer, const char *input, const ds_import_options *options,
+topo_text import_topo(ds_importer *importer, const char *input, const ds_import_options *options,
                       ds_buf *text) {
     ds_import_options none = {0};
     ds_buf own = {0};
@@ -40,7 +40,7 @@ topo_text import_topo(topo_importer importer, const char *input, const ds_import
     return t;
 }
 
-topo_text import_topo_file(topo_importer importer, const char *name,
+topo_text import_topo_file(ds_importer *importer, const char *name,
                            const ds_import_options *options, ds_buf *text) {
     ds_buf path = {0}, input = {0};
     ds_error err = {0};

@@ -5,15 +5,12 @@
 #include "ir/import/import.h"
 #include "tests/support/generate/topo_text.h"
 
-typedef ds_status (*topo_importer)(const char *text, size_t n, const ds_import_options *options,
-                                   ds_buf *out, ds_error *err);
-
 /* Imports a text and builds what came out; appends the written file to `text` if it is not NULL. A
  * failure of any step ends the test. */
-topo_text import_topo(topo_importer importer, const char *input, const ds_import_options *options,
+topo_text import_topo(ds_importer *importer, const char *input, const ds_import_options *options,
                       ds_buf *text);
 /* The same of a file of tests/data/topo. */
-topo_text import_topo_file(topo_importer importer, const char *name,
+topo_text import_topo_file(ds_importer *importer, const char *name,
                            const ds_import_options *options, ds_buf *text);
 
 /* What one long transfer alone gets on a route, in bytes/s: the least of capacity / share. */

@@ -11,51 +11,48 @@
 
 #define DEFAULT_ON "topologies/dgx-a100.dir:@dgx_a100"
 
-typedef struct format {
-    const char *name;
-    bool is_topology;
-    size_t max_bytes;
-    ds_status (*import)(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
-                        ds_error *err);
-} format;
-
-static ds_status import_hf(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
-                           ds_error *err) {
-    return ds_import_hf(bytes->text, bytes->n, options, out, err);
-}
-
-static ds_status import_onnx(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
-                             ds_error *err) {
-    return ds_import_onnx((const uint8_t *)bytes->text, bytes->n, options, out, err);
-}
-
-static ds_status import_nccl(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
-                             ds_error *err) {
-    return ds_import_nccl_topo(bytes->text, bytes->n, options, out, err);
-}
-
-static ds_status import_smi(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
-                            ds_error *err) {
-    return ds_import_nvidia_smi(bytes->text, bytes->n, options, out, err);
-}
-
-static ds_status import_graphml(const ds_buf *bytes, const ds_import_options *options, ds_buf *out,
-                                ds_error *err) {
-    return ds_import_graphml(bytes->text, bytes->n, options, out, err);
-}
-
-static const format formats[] = {{"hf", false, DS_IMPORT_HF_MAX_BYTES, import_hf},
-                                 {"onnx", false, DS_IMPORT_ONNX_MAX_BYTES, import_onnx},
-                                 {"nccl-topo", true, DS_IMPORT_NCCL_MAX_BYTES, import_nccl},
-                                 {"nvidia-smi", true, DS_IMPORT_SMI_MAX_BYTES, import_smi},
-                                 {"graphml", true, DS_IMPORT_GRAPHML_MAX_BYTES, import_graphml}};
-#define N_FORMATS ((int)(sizeof formats / sizeof *formats))
 
 typedef struct arguments {
     cli_options common;
-    const format *format;
+    const ds_import_format *format;
     const char *file, *output, *on, *device, *name;
 } arguments;
+
+/* ---- the lines of importers.def as text ---- */
+
+static const char names[] =
+#define IMPORTER(function, name, ...) ", " name
+#include "ir/import/importers.def"
+#undef IMPORTER
+    ;
+
+static const char usage[] =
+#define IMPORTER(function, name, kind, file, ...) "\n" name " " file
+#include "ir/import/importers.def"
+#undef IMPORTER
+    ;
+
+#define SAY(name, sentence) name ": " sentence " "
+#define SAY_NOT(name, sentence)
+static const char help[] =
+    "Write a model or a topology of another tool as a .dir file.\v"
+#define OF_MODEL                                                   SAY
+#define OF_TOPOLOGY                                                SAY_NOT
+#define OF_NAMED_TOPOLOGY                                          SAY_NOT
+#define IMPORTER(function, name, kind, file, most_bytes, sentence) OF_##kind(name, sentence)
+#include "ir/import/importers.def"
+#undef OF_MODEL
+#undef OF_TOPOLOGY
+#undef OF_NAMED_TOPOLOGY
+    "--set gives them their values in the written file. Weights are imported as shapes. What "
+    "distsim has no op for is refused with the node's name.\n\n"
+#define OF_MODEL          SAY_NOT
+#define OF_TOPOLOGY       SAY
+#define OF_NAMED_TOPOLOGY SAY
+#include "ir/import/importers.def"
+#undef IMPORTER
+    "Bandwidths and latencies are the file's where it has them, else the hardware catalogue's, "
+    "else assumed: the comment on top of the written file says which.";
 
 static void read_word(void *arguments_, char *word, struct argp_state *state) {
     arguments *args = arguments_;
@@ -64,10 +61,8 @@ static void read_word(void *arguments_, char *word, struct argp_state *state) {
         args->file = cli_input(&args->common, word);
         return;
     }
-    for (int i = 0; i < N_FORMATS; i++)
-        if (strcmp(formats[i].name, word) == 0) args->format = &formats[i];
-    if (!args->format)
-        argp_error(state, "'%s' is none of hf, onnx, nccl-topo, nvidia-smi, graphml", word);
+    args->format = ds_import_format_by_name(word);
+    if (!args->format) argp_error(state, "'%s' is none of %s", word, names + 2);
 }
 
 static void read_on(void *place, char *arg, struct argp_state *state) {
@@ -81,7 +76,7 @@ static void check_usage(void *arguments_, struct argp_state *state) {
     if (!args->file) argp_usage(state);
     if (args->common.job)
         argp_error(state, "--job %s: what is imported has no jobs", args->common.job);
-    bool topology = args->format->is_topology;
+    bool topology = args->format->kind != DS_IMPORT_MODEL;
     if (topology && args->on) argp_error(state, "--on is for models");
     if (!topology && (args->device || args->name))
         argp_error(state, "--device and --name are for topologies");
@@ -108,19 +103,8 @@ static const cli_verb verb = {
     .word = read_word,
     .may_lack_words = true,
     .check = check_usage,
-    .args_doc = "hf CONFIG.json\nonnx MODEL.onnx\nnccl-topo TOPO.xml\nnvidia-smi TOPO.txt\n"
-                "graphml GRAPH.graphml",
-    .doc =
-        "Write a model or a topology of another tool as a .dir file."
-        "\vhf: a Hugging Face config.json (gpt2, llama, mistral, qwen2, qwen3, mixtral) becomes a "
-        "scenario over the model library; its params are batch and seq. onnx: an ONNX graph "
-        "becomes a model function; its params are the sizes that the graph leaves open. --set "
-        "gives them their values in the written file. Weights are imported as shapes. What "
-        "distsim has no op for is refused with the node's name.\n\n"
-        "nccl-topo: what NCCL writes to $NCCL_TOPO_DUMP_FILE. nvidia-smi: what `nvidia-smi topo "
-        "-m` prints. graphml: what `distsim topo --graphml` writes. Bandwidths and latencies are "
-        "the file's where it has them, else the hardware catalogue's, else assumed: the comment on "
-        "top of the written file says which."};
+    .args_doc = usage + 1,
+    .doc = help};
 
 /* Before anything is written it must verify, with the numbers put in. */
 static int check(const ds_buf *text, const arguments *args) {
@@ -162,7 +146,6 @@ static ds_status find_device(const arguments *args, ds_arena *arena, const char 
     return status;
 }
 
-/* A GraphML file says its graph's name itself. */
 static ds_status fill_options(const arguments *args, ds_arena *arena, ds_import_options *options,
                               ds_error *err) {
     const char *on = args->on ? args->on : DEFAULT_ON, *colon = strstr(on, ":@"),
@@ -175,7 +158,7 @@ static ds_status fill_options(const arguments *args, ds_arena *arena, ds_import_
         options->on_file = ds_arena_strndup(arena, on, (size_t)(colon - on));
         options->on_name = colon + 2;
     }
-    if (!args->name && args->format->import != import_graphml)
+    if (!args->name && args->format->kind != DS_IMPORT_NAMED_TOPOLOGY)
         options->topology = ds_arena_strndup(arena, file, strcspn(file, "."));
     return find_device(args, arena, &options->device, err);
 }
@@ -185,10 +168,10 @@ static ds_status import_file(const arguments *args, const ds_import_options *opt
     ds_buf bytes = {0};
     DS_TRY(cli_check_outputs(&args->common, err));
     ds_buf_put(&bytes, "");
-    ds_status status = ds_file_read(args->file, DS_NOWHERE, args->format->max_bytes, &bytes, err);
+    ds_status status = ds_file_read(args->file, DS_NOWHERE, args->format->most_bytes, &bytes, err);
     if (status == DS_OK) {
         *err = (ds_error){0};
-        status = args->format->import(&bytes, options, text, err);
+        status = args->format->import(bytes.text, bytes.n, options, text, err);
         ds_error inner = *err;
         if (status != DS_OK && inner.loc.line)
             ds_error_set(err, status, DS_NOWHERE, "%s:%u:%u: %s", args->file, inner.loc.line,

@@ -16,7 +16,7 @@ static ds_status import(onnx_model *m, ds_buf *text, ds_error *err) {
     ds_buf bytes = {0};
     onnx_pack(m, &bytes);
     ds_import_options options = {0};
-    ds_status status = ds_import_onnx((const uint8_t *)bytes.text, bytes.n, &options, text, err);
+    ds_status status = ds_import_onnx(bytes.text, bytes.n, &options, text, err);
     ds_buf_deinit(&bytes);
     return status;
 }
@@ -500,9 +500,7 @@ Test(import_onnx, bad_files_inputs_and_settings) {
     ds_buf text = {0};
     ds_error err;
     for (size_t i = 0; i < sizeof garbage / sizeof *garbage; i++)
-        cr_expect_neq(
-            ds_import_onnx((const uint8_t *)garbage[i], strlen(garbage[i]), &options, &text, &err),
-            DS_OK);
+        cr_expect_neq(ds_import_onnx(garbage[i], strlen(garbage[i]), &options, &text, &err), DS_OK);
     onnx_model m;
     onnx_begin(&m, 6);
     onnx_input(&m, "x", "2");
@@ -545,7 +543,8 @@ Test(import_onnx, nesting_is_bounded) {
     ds_import_options options = {0};
     ds_buf text = {0};
     ds_error err;
-    cr_expect_eq(ds_import_onnx(bytes, n, &options, &text, &err), DS_ERR_LIMIT, "%s", err.message);
+    cr_expect_eq(ds_import_onnx((const char *)bytes, n, &options, &text, &err), DS_ERR_LIMIT, "%s",
+                 err.message);
     ds_buf_deinit(&text);
 }
 
@@ -565,7 +564,7 @@ Test(import_onnx, settings_and_scenario) {
     onnx_node(&m, "Relu", "x", "y", "");
     onnx_output(&m, "y");
     onnx_pack(&m, &bytes);
-    const uint8_t *data = (const uint8_t *)bytes.text;
+    const char *data = bytes.text;
     cr_assert_eq(ds_import_onnx(data, bytes.n, &options, &text, &err), DS_OK, "%s", err.message);
     cr_expect(strstr(text.text, "// Imported from a?b.onnx (ONNX, opset 13, made by tests)."), "%s",
               text.text);

@@ -261,9 +261,8 @@ Test(tap_models, without_names) {
     for (int l = 0; l < ONNX_LAYERS; l++) onnx_layer(&m, &n, h);
     onnx_output(&m, h);
     onnx_pack(&m, &bytes);
-    cr_assert_eq(
-        ds_import_onnx((const uint8_t *)bytes.text, bytes.n, &(ds_import_options){0}, &text, &err),
-        DS_OK, "%s", err.message);
+    cr_assert_eq(ds_import_onnx(bytes.text, bytes.n, &(ds_import_options){0}, &text, &err), DS_OK,
+                 "%s", err.message);
     open_text(text.text, 8, 1, NULL, &o);
     cr_assert_eq(o.fold->runs.n, 1, "%s", text.text);
     cr_expect_geq(o.fold->runs.at[0].copies, ONNX_LAYERS - 1);

@@ -371,7 +371,7 @@ Test(import_topo, table_of_a_virtual_machine) {
 /* ---- malformed ---- */
 
 typedef struct refusal {
-    topo_importer importer;
+    ds_importer *importer;
     const char *text;
     ds_status status;
     uint32_t line, col;
