@@ -100,7 +100,7 @@ ds_eval *ds_eval_new_checked(const ds_check *check, const ds_eval_source *source
 
 /* ---- a wrong row ---- */
 
-/* The run that has the second values. Knobs that no param says are left to the reader's editor. */
+/* The run that has the second values. --set knows no key outside of strategy and train. */
 static void put_command(const ds_eval_source *source, const ds_candidate *candidate,
                         const ds_outcome *row, ds_buf *out) {
     const ds_space *space = source->space;
@@ -120,9 +120,15 @@ static void put_command(const ds_eval_source *source, const ds_candidate *candid
         ds_buf_printf(out, " --set '%s=%s'", settings[i].path, settings[i].text);
     for (uint32_t i = 0; i < ds_space_n_dims(space); i++) {
         const ds_knob *knob = ds_space_dim_knob(space, i);
-        if (!knob) continue;
-        ds_buf_printf(out, "%s%s%s%s = ", with, knob->section, *knob->section ? "." : "",
-                      knob->name);
+        if (!knob || !*knob->section) continue;
+        ds_buf_printf(out, " --set '%s.%s=", knob->section, knob->name);
+        ds_space_put_value(space, candidate, i, out);
+        ds_buf_putc(out, '\'');
+    }
+    for (uint32_t i = 0; i < ds_space_n_dims(space); i++) {
+        const ds_knob *knob = ds_space_dim_knob(space, i);
+        if (!knob || *knob->section) continue;
+        ds_buf_printf(out, "%s%s = ", with, knob->name);
         ds_space_put_value(space, candidate, i, out);
         with = ", ";
     }

@@ -324,11 +324,13 @@ void ds_outcome_compare(const ds_outcome *row, const ds_outcome *now, ds_buf *ou
         put_difference("reason", reasons[0], *reasons[1] ? reasons[1] : "blank", out);
     for (int i = 0; i < DS_METRIC_COUNT && row->verdict == now->verdict; i++) {
         ds_metric_id id = (ds_metric_id)i;
-        const char *column = ds_metric_at(id)->column;
+        const ds_metric *metric = ds_metric_at(id);
         ds_buf then = {0}, text = {0};
-        if (column) ds_metric_put_cell(&row->metrics, id, &then);
-        if (column && !ds_metric_agrees(then.text, &now->metrics, id, &text))
-            put_difference(column, then.text, text.text, out);
+        if (!metric->column || metric->place == DS_AMONG_PRICES) continue; /* judges find prices */
+        ds_buf_put(&then, ""); /* what is not known stays blank */
+        ds_metric_put_cell(&row->metrics, id, &then);
+        if (!ds_metric_agrees(then.text, &now->metrics, id, &text))
+            put_difference(metric->column, then.text, text.text, out);
         ds_buf_deinit(&then);
         ds_buf_deinit(&text);
     }
