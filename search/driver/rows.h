@@ -11,7 +11,7 @@
  * as ir/base/csv.h does it; a text may hold anything.
  *
  * A spreadsheet evaluates a cell that begins with one of = + - @. Tables are exact
- * (search/README.md). With `spreadsheet` an apostrophe precedes a text that begins with one of
+ * (search/driver/README.md). With `spreadsheet` an apostrophe precedes a text that begins with one of
  * these characters, a tab, a line end or an apostrophe, and a last column `spreadsheet` tells
  * readers to take the apostrophe away (ds_rows_plain). */
 #ifndef DS_SEARCH_DRIVER_ROWS_H

@@ -127,7 +127,7 @@ typedef struct ds_comparison {
 void ds_compare(const ds_result *a, const ds_result *b, ds_comparison *out);
 void ds_comparison_deinit(ds_comparison *comparison);
 
-/* As tables for a terminal, and as one JSON object (sim/report/README.md). */
+/* As tables for a terminal, and as one JSON object (sim/report/JSON.md). */
 void ds_report_comparison(const ds_comparison *comparison, ds_buf *out);
 void ds_report_comparison_json(const ds_comparison *comparison, ds_buf *out);
 

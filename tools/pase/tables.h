@@ -1,4 +1,4 @@
-/* The tables of search/pase/README.md, made again. */
+/* The tables of search/pase/RESULTS.md, made again. */
 #ifndef DS_TOOLS_PASE_TABLES_H
 #define DS_TOOLS_PASE_TABLES_H
 

@@ -1,4 +1,4 @@
-/* Streams, rendezvous and host issue (sim/README.md, Rules) with durations given by hand. */
+/* Streams, rendezvous and host issue (sim/engine/README.md, "What counts") with durations given by hand. */
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* Liveness by hand (sim/README.md, Rules). Tensors of 64 × 64 f32: S = 16 KiB each. */
+/* Liveness by hand (sim/mem/README.md, "What counts"). Tensors of 64 × 64 f32: S = 16 KiB each. */
 #include "tests/support/sim.h"
 
 #include <criterion/criterion.h>

@@ -12,7 +12,7 @@
  * The 1T model has 64 stages of 2 layers. Here it has 16 of the same 2 layers: parameters,
  * gradients and states of a stage are the same, and the first stage holds 16 microbatches in the
  * place of 64, so its activations count 4 times (64 stages take a minute and 10 GB;
- * sim/mem/README.md has them). */
+ * sim/mem/MEASURED.md has them). */
 #include "ir/base/csv.h"
 #include "tests/support/sim.h"
 

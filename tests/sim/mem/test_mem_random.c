@@ -1,7 +1,7 @@
 /* Peak memory of 200 random programs, to the byte, against a walk that knows only what the test
  * itself drew: which op reads which values, how long each takes, on which stream. Time is followed
  * op by op; then bytes are summed anew at the start of every buffer. Rules: SEMANTICS of memory in
- * sim/README.md. */
+ * sim/mem/README.md. */
 #include "ir/base/rng.h"
 #include "sim/mem/allocator.h"
 #include "tests/support/cases.h"
