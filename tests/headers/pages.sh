@@ -5,6 +5,8 @@
 #   tables name every .c, .h and .def file of the folder, by name or by pattern, and no file of
 #   these kinds that the folder lacks.
 #   A folder holds at most 45 files of code.
+#   The pages of ir, sim and search follow one program: the files of the numbered rows exist, and
+#   so do the functions that the rows say to read.
 #   README.md's table of rooms links the pages of exactly these folders, and of the four rooms.
 #
 # Prints each offence, exits 1 if any.
@@ -43,6 +45,19 @@ offences=$(
             found=
             for file in $files; do matches "$file" "$pattern" && found=yes; done
             [ "$found" ] || echo "$folder/README.md: there is no file $pattern"
+        done
+    done
+
+    for room in ir sim search; do
+        steps=$(grep '^| [0-9]' $room/README.md)
+        # shellcheck disable=SC2016
+        for file in $(echo "$steps" | cut -d'|' -f3 | grep -oE '`[^`]*`' | tr -d '`'); do
+            [ -f "$room/$file" ] || echo "$room/README.md: there is no file $file to read"
+        done
+        # shellcheck disable=SC2016
+        for function in $(echo "$steps" | cut -d'|' -f4 | grep -oE '`[a-z_]*`' | tr -d '`'); do
+            grep -rqw --include='*.[ch]' "$function" ir sim search ||
+                echo "$room/README.md: there is no $function to read"
         done
     done
 
