@@ -88,14 +88,9 @@ static const ds_import_format formats[] = {
 #include "ir/import/importers.def"
 #undef IMPORTER
 };
-#define N_FORMATS (sizeof formats / sizeof *formats)
-
-const ds_import_format *ds_import_format_at(uint32_t i) {
-    return i < N_FORMATS ? &formats[i] : NULL;
-}
 
 const ds_import_format *ds_import_format_by_name(const char *name) {
-    uint32_t i = 0;
-    while (i < N_FORMATS && strcmp(formats[i].name, name) != 0) i++;
-    return ds_import_format_at(i);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(formats[i].name, name) == 0) return &formats[i];
+    return NULL;
 }

@@ -47,10 +47,7 @@ typedef struct ds_import_format {
     ds_importer *import;
 } ds_import_format;
 
-/* The i-th line of importers.def; NULL behind the last. */
-const ds_import_format *ds_import_format_at(uint32_t i);
-
-/* The format of that name, or NULL. */
+/* The line of importers.def with that name, or NULL. */
 const ds_import_format *ds_import_format_by_name(const char *name);
 
 #endif
