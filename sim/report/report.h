@@ -35,7 +35,7 @@ ds_uncertainty ds_result_uncertainty(const ds_result *result);
 
 /* For a terminal: step time, throughput, MFU per device kind, where time goes, memory, top ops. */
 void ds_report_summary(const ds_result *result, ds_buf *out);
-/* One JSON object; sim/report/README.md lists the names, on which scripts depend. */
+/* One JSON object; sim/report/JSON.md lists the names, on which scripts depend. */
 void ds_report_json(const ds_result *result, ds_buf *out);
 /* One row per task: device, class size, stream, op, path, start, end, bytes, flop, origin. */
 void ds_report_csv(const ds_result *result, ds_buf *out);

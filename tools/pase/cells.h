@@ -2,7 +2,7 @@
  * data parallelism, on two clusters, for four models on 4 to 64 GPUs.
  *
  * The strategies are the measured ones, as far as programs can have such strategies. The steps
- * (search/pase/README.md has the reasons):
+ * (search/pase/RESULTS.md has the reasons):
  *   batch       128 images for each 4 GPUs; 64 sequences for any number of GPUs (assumed)
  *   software    each gradient is reduced by itself, and nothing is computed during communication
  *   expert      one weird trick for images; for the Transformer tp = 2, 4, 4, 8, 8, the batch over
