@@ -28,25 +28,26 @@ static const char *bare_name(ds_parser *p, const char *name) {
     return dot ? ds_intern(&p->unit->strings, dot + 1) : name;
 }
 
-static void push(ds_parser *p, const char *name) {
+static void push_name(ds_parser *p, const char *name) {
     const char *interned = ds_intern(&p->unit->strings, name);
     if (!ds_parser_has_index(p, interned)) DS_HPUSH(&p->indices, interned);
 }
 
 static void push_dims(ds_parser *p, const entries *all) {
     for (uint32_t i = 0; i < all->n; i++)
-        if (all->at[i].kind == DS_SWEEP_DIM) push(p, bare_name(p, all->at[i].name));
-    push(p, "world");
+        if (all->at[i].kind == DS_SWEEP_DIM) push_name(p, bare_name(p, all->at[i].name));
+    push_name(p, "world");
 }
 
 static void push_all(ds_parser *p, const entries *all) {
     push_dims(p, all);
     for (int i = 0; i < DS_METRIC_COUNT; i++)
-        if (ds_metric_at((ds_metric_id)i)->sweep) push(p, ds_metric_at((ds_metric_id)i)->sweep);
+        if (ds_metric_at((ds_metric_id)i)->sweep)
+            push_name(p, ds_metric_at((ds_metric_id)i)->sweep);
     uint32_t n;
     const ds_knob *knobs = ds_scenario_knobs(&n);
     for (uint32_t i = 0; i < n; i++)
-        if (ds_sweep_sees_knob(&knobs[i])) push(p, knobs[i].name);
+        if (ds_sweep_sees_knob(&knobs[i])) push_name(p, knobs[i].name);
 }
 
 static ds_expr parse_expr(ds_parser *p, const entries *all) {

@@ -65,7 +65,7 @@ static void choose_next(wave *w, int64_t rank) {
     w->choice[rank] = best;
 }
 
-static void run(wave *w, int64_t rank) {
+static void run_item(wave *w, int64_t rank) {
     ds_schedule_maker *maker = w->maker;
     wave_choice c = w->choice[rank];
     ds_schedule__put(maker, rank, c.backward ? 'B' : 'F', c.chunk, c.microbatch);
@@ -123,7 +123,7 @@ ds_status ds_schedule__hanayo(ds_schedule_maker *maker, ds_error *err) {
         for (int64_t r = 0; r < maker->p; r++)
             if (w.choice[r].found && (first < 0 || w.choice[r].start < w.choice[first].start))
                 first = r;
-        run(&w, first);
+        run_item(&w, first);
     }
     wave_deinit(&w);
     return status;

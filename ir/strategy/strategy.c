@@ -291,7 +291,7 @@ bool ds_strategy_ep_has_tp(const ds_strategy *s) {
     return s->sp && s->tp > 1 && s->ep == s->dp * s->cp * s->tp;
 }
 
-static ds_status check(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
+static ds_status check_degrees(const ds_binding *binding, const ds_strategy *s, ds_error *err) {
     DS_TRY(check_world(binding, s, err));
     int64_t groups = s->dp * s->cp;
     if (groups % s->ep != 0 && !ds_strategy_ep_has_tp(s))
@@ -454,5 +454,5 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
     *out = (ds_strategy){.recompute = DS_RECOMPUTE_NONE};
     DS_TRY(ds_knobs_read(binding, "strategy", out, err));
     ds_presets_fill(binding, "strategy", out);
-    return check(binding, out, err);
+    return check_degrees(binding, out, err);
 }

@@ -22,7 +22,8 @@ void ds_best_deinit(ds_best *best) {
 }
 
 /* < 0: a is better by this objective. */
-static int compare(const ds_objective *objective, const ds_metrics *a, const ds_metrics *b) {
+static int compare_measures(const ds_objective *objective, const ds_metrics *a,
+                            const ds_metrics *b) {
     double x = ds_metric_measure(a, objective->what), y = ds_metric_measure(b, objective->what);
     int order = (x > y) - (x < y);
     return objective->maximize ? -order : order;
@@ -45,7 +46,8 @@ static ds_best_row make_row(const ds_space *space, const ds_candidate *c, const 
 static void add_top(ds_best *best, const ds_space *space, const ds_candidate *c,
                     const ds_outcome *o) {
     uint32_t at = best->top.n;
-    while (at && compare(&best->objectives[0], &o->metrics, &best->top.at[at - 1].metrics) < 0)
+    while (at &&
+           compare_measures(&best->objectives[0], &o->metrics, &best->top.at[at - 1].metrics) < 0)
         at--;
     if (at >= DS_BEST_KEPT) return;
     ds_best_row row = make_row(space, c, o);
@@ -61,7 +63,7 @@ static void add_top(ds_best *best, const ds_space *space, const ds_candidate *c,
 /* Is a at least as good as b by all objectives? Equal ones count, so the first of equals stays. */
 static bool covers(const ds_best *best, const ds_metrics *a, const ds_metrics *b) {
     for (uint32_t i = 0; i < best->n_objectives; i++)
-        if (compare(&best->objectives[i], a, b) > 0) return false;
+        if (compare_measures(&best->objectives[i], a, b) > 0) return false;
     return true;
 }
 

@@ -48,7 +48,7 @@ static bool follows(const ds_pool *pool, uint64_t job) {
 
 /* Takes the next job and the jobs that follow, *n in all. The caller has one unit of `ready`;
  * this function gets the units of the other jobs. */
-static uint64_t take(ds_pool *pool, uint32_t *n) {
+static uint64_t take_jobs(ds_pool *pool, uint32_t *n) {
     uint_fast64_t job = atomic_load(&pool->next);
     uint32_t units = 1, wanted;
     do {
@@ -64,17 +64,17 @@ static uint64_t take(ds_pool *pool, uint32_t *n) {
     return job;
 }
 
-static void *run(void *argument) {
+static void *run_worker(void *argument) {
     worker *w = argument;
     ds_pool *pool = w->pool;
     for (;;) {
         wait_for(&pool->ready);
         if (atomic_load(&pool->stop)) {
-            sem_post(&pool->ready); /* for the next worker, whose unit `take` may have got */
+            sem_post(&pool->ready); /* for the next worker, whose unit `take_jobs` may have got */
             return NULL;
         }
         uint32_t n;
-        uint64_t job = take(pool, &n);
+        uint64_t job = take_jobs(pool, &n);
         for (uint64_t end = job + n; job < end; job++) {
             pool->work(pool->context, w->index, (uint32_t)(job % pool->n_slots));
             ds_pool_finish(pool, job);
@@ -105,7 +105,7 @@ ds_status ds_pool_new(uint32_t n_workers, uint32_t n_slots, ds_pool_work work, v
     for (uint32_t i = 0; i < n_workers; i++) {
         pool->workers[i] = (worker){.pool = pool, .index = i};
         errno = 0; /* pthread_create says EAGAIN for too many threads and for too little memory */
-        int rc = pthread_create(&pool->workers[i].thread, NULL, run, &pool->workers[i]);
+        int rc = pthread_create(&pool->workers[i].thread, NULL, run_worker, &pool->workers[i]);
         if (rc != 0 && errno == ENOMEM) ds_out_of_memory(0);
         if (rc != 0) {
             *out = NULL;

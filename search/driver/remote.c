@@ -26,7 +26,7 @@ struct ds_remote {
 
 /* ---- packing ---- */
 
-static void put(ds_buf *out, const void *data, size_t n) {
+static void put_bytes(ds_buf *out, const void *data, size_t n) {
     ds_buf_put_n(out, data, n);
 }
 
@@ -34,7 +34,7 @@ typedef struct reader {
     char *at, *end;
 } reader;
 
-static void take(reader *r, void *data, size_t n) {
+static void take_bytes(reader *r, void *data, size_t n) {
     if ((size_t)(r->end - r->at) < n) { /* no message of this file */
         memset(data, 0, n);
         r->at = r->end;
@@ -44,33 +44,33 @@ static void take(reader *r, void *data, size_t n) {
     r->at += n;
 }
 
-static void begin(ds_buf *out, char kind, uint64_t job) {
+static void begin_message(ds_buf *out, char kind, uint64_t job) {
     out->n = 0;
     ds_buf_putc(out, kind);
-    put(out, &job, sizeof job);
+    put_bytes(out, &job, sizeof job);
 }
 
 static uint64_t open_message(const ds_buf *in, reader *r) {
     uint64_t job;
     *r = (reader){in->text + 1, in->text + in->n};
-    take(r, &job, sizeof job);
+    take_bytes(r, &job, sizeof job);
     return job;
 }
 
 static void put_candidate(ds_buf *out, const ds_candidate *c, uint32_t n_dims) {
-    put(out, &c->number, sizeof c->number);
+    put_bytes(out, &c->number, sizeof c->number);
     for (uint32_t i = 0; i < n_dims; i++) {
-        put(out, &c->at[i], sizeof c->at[i]);
+        put_bytes(out, &c->at[i], sizeof c->at[i]);
         if (c->at[i].value.kind == DS_NUM_STR)
-            put(out, c->at[i].value.s, strlen(c->at[i].value.s) + 1);
+            put_bytes(out, c->at[i].value.s, strlen(c->at[i].value.s) + 1);
     }
 }
 
 /* Texts stay in the message; the candidate points there. */
 static void take_candidate(reader *r, ds_candidate *c, uint32_t n_dims) {
-    take(r, &c->number, sizeof c->number);
+    take_bytes(r, &c->number, sizeof c->number);
     for (uint32_t i = 0; i < n_dims; i++) {
-        take(r, &c->at[i], sizeof c->at[i]);
+        take_bytes(r, &c->at[i], sizeof c->at[i]);
         if (c->at[i].value.kind != DS_NUM_STR) continue;
         c->at[i].value.s = r->at;
         r->at += strlen(r->at) + 1;
@@ -80,13 +80,13 @@ static void take_candidate(reader *r, ds_candidate *c, uint32_t n_dims) {
 static void put_outcome(ds_buf *out, const ds_outcome *outcome) {
     ds_outcome plain = *outcome;
     plain.reason = (ds_buf){0};
-    put(out, &plain, sizeof plain);
-    if (outcome->reason.text) put(out, outcome->reason.text, outcome->reason.n);
+    put_bytes(out, &plain, sizeof plain);
+    if (outcome->reason.text) put_bytes(out, outcome->reason.text, outcome->reason.n);
 }
 
 static void take_outcome(reader *r, ds_outcome *outcome) {
     ds_buf reason = outcome->reason;
-    take(r, outcome, sizeof *outcome);
+    take_bytes(r, outcome, sizeof *outcome);
     reason.n = 0;
     ds_buf_put_n(&reason, r->at, (size_t)(r->end - r->at));
     outcome->reason = reason;
@@ -106,7 +106,7 @@ static ds_status hear(ds_remote *remote, uint32_t from, const char *identity, ds
         return ds_error_set(err, (ds_status)workers, DS_NOWHERE, "rank %" PRIu32 ": %s", from,
                             r.at);
     uint64_t size;
-    take(&r, &size, sizeof size);
+    take_bytes(&r, &size, sizeof size);
     if (size != sizeof(ds_outcome) || strcmp(r.at, identity) != 0)
         return ds_error_set(err, DS_ERR_DATA, DS_NOWHERE,
                             "rank %" PRIu32 " reads another sweep, or has another version of "
@@ -168,7 +168,7 @@ static bool hand_out(ds_remote *remote, uint32_t to, ds_pool *pool, const ds_rem
     peer *p = &remote->peers[to];
     if (p->given >= p->window || !ds_pool_take(pool, &job)) return false;
     p->given++;
-    begin(&remote->out, 'J', job);
+    begin_message(&remote->out, 'J', job);
     put_candidate(&remote->out, slots->candidate(slots->context, ds_pool_slot(pool, job)),
                   remote->n_dims);
     ds_ranks_send(remote->ranks, to, remote->out.text, remote->out.n);
@@ -188,7 +188,7 @@ bool ds_remote_exchange(ds_remote *remote, ds_pool *pool, const ds_remote_slots 
 
 void ds_remote_free(ds_remote *remote) {
     if (!remote) return;
-    begin(&remote->out, 'S', 0);
+    begin_message(&remote->out, 'S', 0);
     for (uint32_t i = 1; i < remote->n; i++)
         ds_ranks_send(remote->ranks, i, remote->out.text, remote->out.n);
     for (uint32_t i = 1; i < remote->n;) {
@@ -213,10 +213,10 @@ void ds_remote_greet(ds_ranks *ranks, uint32_t n_workers, const char *identity,
                      const ds_error *failed) {
     ds_buf out = {0};
     uint64_t size = sizeof(ds_outcome);
-    begin(&out, failed ? 'E' : 'H', failed ? (uint64_t)failed->code : n_workers);
-    if (!failed) put(&out, &size, sizeof size);
+    begin_message(&out, failed ? 'E' : 'H', failed ? (uint64_t)failed->code : n_workers);
+    if (!failed) put_bytes(&out, &size, sizeof size);
     const char *text = failed ? failed->message : identity;
-    put(&out, text, strlen(text) + 1);
+    put_bytes(&out, text, strlen(text) + 1);
     ds_ranks_send(ranks, 0, out.text, out.n);
     ds_buf_deinit(&out);
 }
@@ -255,7 +255,7 @@ static bool accept_one(server *s) {
 }
 
 static void answer(server *s, uint32_t slot) {
-    begin(&s->out, 'R', s->jobs[slot]);
+    begin_message(&s->out, 'R', s->jobs[slot]);
     put_outcome(&s->out, s->slots->outcome(s->slots->context, slot));
     ds_ranks_send(s->ranks, 0, s->out.text, s->out.n);
     s->answered[slot] = true;
@@ -285,7 +285,7 @@ void ds_remote_serve(ds_ranks *ranks, ds_pool *pool, uint32_t n_slots, uint32_t 
         if (answer_all(&s)) any = true;
         if (!any) ds_pool_nap(pool);
     }
-    begin(&s.out, 'B', 0);
+    begin_message(&s.out, 'B', 0);
     ds_ranks_send(ranks, 0, s.out.text, s.out.n);
     for (uint32_t i = 0; i < n_slots; i++) ds_buf_deinit(&s.messages[i]);
     free(s.messages);

@@ -106,7 +106,7 @@ static ds_status ask_children(beam *b, ds_error *err) {
 }
 
 /* Best first; of equals the lower bound first, then the earlier prefix. */
-static int compare(const void *x, const void *y) {
+static int best_first(const void *x, const void *y) {
     const prefix *p = x, *q = y;
     if (p->score < q->score || p->score > q->score) return p->score < q->score ? -1 : 1;
     if (p->bound != q->bound) return p->bound < q->bound ? -1 : 1;
@@ -120,7 +120,7 @@ static void sort(beam *b, prefixes *all) {
         p->place = i;
         p->kept = false;
     }
-    if (all->n) qsort(all->at, all->n, sizeof *all->at, compare);
+    if (all->n) qsort(all->at, all->n, sizeof *all->at, best_first);
     for (uint32_t i = 0; i < all->n; i++)
         all->at[i].tie = i > 0 && !(all->at[i].score > all->at[i - 1].score);
 }

@@ -286,7 +286,7 @@ static void run_to(simulation *s, const ds_candidate *candidate, bool to_the_end
     s->unit->arena = kept;
 }
 
-static void run(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
+static void run_candidate(ds_eval *eval, const ds_candidate *candidate, ds_outcome *out) {
     run_to((simulation *)eval, candidate, true, out);
 }
 
@@ -320,7 +320,7 @@ ds_status ds_eval_load(const ds_eval_source *source, ds_unit **out, ds_error *er
 
 static ds_status make(const ds_eval_source *source, simulation **out, ds_error *err) {
     simulation *s = *out = ds_xcalloc(1, sizeof *s);
-    s->eval = (ds_eval){run, free_simulation};
+    s->eval = (ds_eval){run_candidate, free_simulation};
     s->source = source;
     ds_status status = ds_eval_load(source, &s->unit, err);
     if (status == DS_OK && ds_eval_content(s->unit, source->profiles) != source->content)

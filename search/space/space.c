@@ -68,7 +68,7 @@ static bool wants_price(const ds_space *s) {
     return s->price_entry || s->simulated[DS_METRIC_cost] != UINT32_MAX;
 }
 
-static ds_status prepare(ds_space *s, ds_error *err) {
+static ds_status read_sweep(ds_space *s, ds_error *err) {
     uint32_t unused;
     s->sweep = ds_unit_sweep(s->unit);
     if (!s->sweep)
@@ -108,7 +108,7 @@ ds_status ds_space_new(const ds_binding *binding, const ds_setting *settings, ui
     s->n_settings = n_settings;
     s->world = s->price = UINT32_MAX;
     for (int i = 0; i < DS_METRIC_COUNT; i++) s->simulated[i] = UINT32_MAX;
-    ds_status status = prepare(s, err);
+    ds_status status = read_sweep(s, err);
     if (status != DS_OK) {
         ds_space_free(s);
         s = NULL;

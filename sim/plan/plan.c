@@ -97,7 +97,7 @@ static uint64_t n_unfolded(const ds_plan *plan) {
 }
 
 /* `own` are the builder's options. */
-static ds_status build(ds_builder *b, ds_plan_options *own, ds_error *err) {
+static ds_status build_plan(ds_builder *b, ds_plan_options *own, ds_error *err) {
     DS_TRY(own->n_jobs ? ds_plan__jobs(b, walk, err) : walk(b, 1, err));
     DS_TRY(read_extras(b, err));
     if (own->unfold_up_to) own->unfold = own->unfold || n_unfolded(b->plan) <= own->unfold_up_to;
@@ -161,7 +161,7 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                     .profiles = profiles,
                     .options = &own,
                     .root = binding->unit->modules.at[0]};
-    ds_status status = build(&b, &own, err);
+    ds_status status = build_plan(&b, &own, err);
     ds_plan__deinit(&b);
     if (status != DS_OK) {
         ds_plan_free(plan);

@@ -11,7 +11,6 @@
 
 #define DEFAULT_ON "topologies/dgx-a100.dir:@dgx_a100"
 
-
 typedef struct arguments {
     cli_options common;
     const ds_import_format *format;
@@ -97,14 +96,13 @@ static const cli_option option_rows[] = {
      .help = "Of a topology: its name; default: by the file"},
     {0}};
 
-static const cli_verb verb = {
-    .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_WRITES,
-    .word = read_word,
-    .may_lack_words = true,
-    .check = check_usage,
-    .args_doc = usage + 1,
-    .doc = help};
+static const cli_verb verb = {.options = option_rows,
+                              .takes = CLI_PROGRAM | CLI_WRITES,
+                              .word = read_word,
+                              .may_lack_words = true,
+                              .check = check_usage,
+                              .args_doc = usage + 1,
+                              .doc = help};
 
 /* Before anything is written it must verify, with the numbers put in. */
 static int check(const ds_buf *text, const arguments *args) {

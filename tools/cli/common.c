@@ -62,7 +62,8 @@ ds_load_options cli_load_options(const cli_options *options) {
                              .n_settings = options->settings.n};
 }
 
-static ds_status load(const char *path, const cli_options *options, ds_unit **unit, ds_error *err) {
+static ds_status load_program(const char *path, const cli_options *options, ds_unit **unit,
+                              ds_error *err) {
     ds_load_options load_options = cli_load_options(options);
     if (strcmp(path, "-") != 0) return ds_load_file(path, &load_options, unit, err);
     ds_buf text = {0};
@@ -85,7 +86,7 @@ static ds_status load_and_verify(const char *path, const cli_options *options, c
     ds_diags_init(&source->diags);
     ds_error err;
     ds_status status = cli_check_outputs(options, &err);
-    if (status == DS_OK) status = load(path, options, &source->unit, &err);
+    if (status == DS_OK) status = load_program(path, options, &source->unit, &err);
     if (status == DS_OK) status = cli_check_imports(options, source->unit, &err);
     for (uint32_t i = 0; i < options->degrades.n && status == DS_OK; i++)
         status = ds_parse_what_if(source->unit->modules.at[0], options->degrades.at[i], &err);

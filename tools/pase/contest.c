@@ -114,7 +114,7 @@ static void experts(contest *c, const ds_pase_case *cs) {
 
 /* Searches with several shares of exposed traffic (weights' reductions; tensors moved again for
  * backward ops), and keeps the strategy that simulates fastest. */
-static ds_status find(contest *c, const ds_pase_case *cs, ds_error *err) {
+static ds_status find_shares(contest *c, const ds_pase_case *cs, ds_error *err) {
     static const double shares[][2] = {{1, 0}, {1, 1}, {0.5, 0.5}, {0.25, 0.25}, {0, 1}, {0, 0}};
     ds_pase_model *model = NULL;
     ds_status status =
@@ -143,7 +143,7 @@ ds_status ds_pase_contest_run(const ds_pase_source *source, const ds_profiles *p
     ds_pase_case cs;
     memset(out, 0, sizeof *out);
     ds_status status = ds_pase_case_open(source, &cs, err);
-    if (!status) status = find(&c, &cs, err);
+    if (!status) status = find_shares(&c, &cs, err);
     if (!status) experts(&c, &cs);
     if (!status) grid(&c);
     ds_pase_case_close(&cs);

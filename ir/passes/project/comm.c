@@ -206,7 +206,7 @@ static ds_status over_axes(meeting *m, ds_error *err) {
 
 /* ---- across devices and slices ---- */
 
-static void join(meeting *m, uint64_t device) {
+static void join_rank(meeting *m, uint64_t device) {
     ds_expr rank = ds_project__number(m->p, ds_project__rank_of(m->p, device));
     for (uint32_t i = 0; i < m->n; i++)
         if (m->ranks[i].i == rank.i) return;
@@ -271,7 +271,7 @@ static ds_status across(meeting *m, ds_error *err) {
     m->ranks = DS_NEW_N(&m->p->unit->arena, ds_expr, n);
     uint32_t first = from->code == DS_OP_SCATTER ? from->n_in : 0; /* parts have the order of a
                                                                       scatter's results */
-    for (uint32_t i = 0; i < n; i++) join(m, places[(first + i) % n]->devices[at]);
+    for (uint32_t i = 0; i < n; i++) join_rank(m, places[(first + i) % n]->devices[at]);
     uint32_t in = mine(m, places, from->n_in, at);
     uint32_t out = mine(m, places + from->n_in, from->n_out, at);
     if (m->n == 1 && !ds_attr_find(from->attrs, from->n_attrs, "cost"))

@@ -263,8 +263,8 @@ static bool mentions(const ds_again *a, const ds_expr *at, uint32_t n, const cha
 }
 
 /* Runs the blocks whose values the ops of `body` read, if their turns do not depend on `index`. */
-static ds_status prepare(ds_again *a, const ds_block *body, const char *index,
-                         const ds_again_loop *where, ds_error *err) {
+static ds_status make_inputs_again(ds_again *a, const ds_block *body, const char *index,
+                                   const ds_again_loop *where, ds_error *err) {
     for (uint32_t i = 0; i < body->n_ops; i++) {
         const ds_op *op = body->ops[i];
         for (uint32_t k = 0; k < op->n_in; k++) {
@@ -281,7 +281,7 @@ static ds_status prepare(ds_again *a, const ds_block *body, const char *index,
 
 ds_status ds_again__prepare(ds_again *a, const ds_op *loop, ds_error *err) {
     const ds_again_op *info = ds_again__op(a, loop);
-    return info->forward ? DS_OK : prepare(a, loop->body, loop->index, info->home, err);
+    return info->forward ? DS_OK : make_inputs_again(a, loop->body, loop->index, info->home, err);
 }
 
 /* ---- either ---- */

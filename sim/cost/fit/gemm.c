@@ -87,8 +87,8 @@ static ds_status loss_of(void *context, const double *x, double *value, ds_error
 }
 
 /* Leaves the constants in f->model. */
-static ds_status search(fitting *f, const double *starts, uint32_t n_starts, double step,
-                        uint32_t iterations, double *loss, ds_error *err) {
+static ds_status search_from_starts(fitting *f, const double *starts, uint32_t n_starts,
+                                    double step, uint32_t iterations, double *loss, ds_error *err) {
     double best[N_VARIABLES];
     ds_fit_search how = {.n = N_VARIABLES,
                          .starts = starts,
@@ -125,7 +125,7 @@ static ds_status left_out_errors(const fitting *whole, int what, ds_fit_errors *
     bool some = most > 0; /* of one fold nothing can be left out */
     for (f.left_out = 0; some && f.left_out <= most && status == DS_OK; f.left_out++) {
         f.model = whole->model;
-        status = search(&f, start, 1, 0.1, 100, &loss, err);
+        status = search_from_starts(&f, start, 1, 0.1, 100, &loss, err);
         for (uint32_t i = 0; i < f.n && status == DS_OK; i++)
             if (fold[i] == f.left_out)
                 predicted[i] = ds_gemm_seconds(&f.model, &f.rows[i].shape, NULL);
@@ -137,7 +137,7 @@ static ds_status left_out_errors(const fitting *whole, int what, ds_fit_errors *
     return status;
 }
 
-static void describe(const fitting *f, ds_gemm_fit_result *out) {
+static void put_result(const fitting *f, ds_gemm_fit_result *out) {
     double *predicted = ds_xcalloc(f->n, sizeof *predicted);
     double *measured = ds_xcalloc(f->n, sizeof *measured);
     out->w_min = HUGE_VAL;
@@ -157,8 +157,8 @@ static void describe(const fitting *f, ds_gemm_fit_result *out) {
 
 /* ---- the whole ---- */
 
-static ds_status check(const ds_gemm_row *rows, uint32_t n, const ds_gemm_model *start,
-                       ds_error *err) {
+static ds_status check_products(const ds_gemm_row *rows, uint32_t n, const ds_gemm_model *start,
+                                ds_error *err) {
     if (n < DS_FIT_ROWS_PER_CONSTANT * N_VARIABLES)
         return ds_error_set(
             err, DS_ERR_VALUE, DS_NOWHERE,
@@ -183,15 +183,15 @@ ds_status ds_fit_gemm(const ds_gemm_row *rows, uint32_t n, const ds_gemm_model *
                       bool validate, ds_gemm_fit_result *out, ds_error *err) {
     double starts[2 * N_VARIABLES];
     *out = (ds_gemm_fit_result){0};
-    DS_TRY(check(rows, n, start, err));
+    DS_TRY(check_products(rows, n, start, err));
     fitting f = {.rows = rows, .n = n, .left_out = UINT32_MAX, .model = *start};
     to_variables(start, starts);
     to_variables(&usual, starts + N_VARIABLES);
     /* Without `validate` known constants are checked: does a short search find better ones? */
-    DS_TRY(search(&f, starts, validate ? 2 : 1, validate ? 0.3 : 0.1, validate ? 400 : 100,
-                  &out->loss, err));
+    DS_TRY(search_from_starts(&f, starts, validate ? 2 : 1, validate ? 0.3 : 0.1,
+                              validate ? 400 : 100, &out->loss, err));
     out->model = f.model;
-    describe(&f, out);
+    put_result(&f, out);
     ds_fit_errors *left_out[] = {&out->shape, &out->family, &out->size};
     for (int what = 0; validate && what < 3; what++)
         DS_TRY(left_out_errors(&f, what, left_out[what], err));

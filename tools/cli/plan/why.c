@@ -23,8 +23,8 @@ typedef struct step {
     ds_result *result;
 } step;
 
-static ds_status simulate(const cli_plan *plan, const ds_sweep_row *row,
-                          const ds_profiles *profiles, step *s, ds_error *err) {
+static ds_status simulate_row(const cli_plan *plan, const ds_sweep_row *row,
+                              const ds_profiles *profiles, step *s, ds_error *err) {
     ds_buf text = {0};
     ds_diags diags;
     ds_sim_options options;
@@ -367,7 +367,7 @@ ds_status cli_plan_put_why(const cli_plan *plan, const ds_sweep_row *row, const 
     survey all;
     begin_survey(&all, plan, row);
     ds_status status = read_rows(&all, csv, row, err);
-    if (status == DS_OK) status = simulate(plan, row, profiles, &s, err);
+    if (status == DS_OK) status = simulate_row(plan, row, profiles, &s, err);
     if (status == DS_OK) {
         put_all(plan, row, s.result, &all, out);
         ds_result_free(s.result);
