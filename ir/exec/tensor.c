@@ -74,13 +74,6 @@ ds_tensor ds_tensor_share(const ds_tensor *tensor) {
     return *tensor;
 }
 
-ds_tensor ds_tensor_view(const ds_tensor *tensor, uint32_t rank, const int64_t *dims) {
-    ds_tensor view = ds_tensor_share(tensor);
-    view.rank = rank;
-    for (uint32_t d = 0; d < rank; d++) view.dims[d] = dims[d];
-    return view;
-}
-
 void ds_tensor_drop(ds_tensor *tensor) {
     ds_buffer *buffer = tensor->buffer;
     tensor->buffer = NULL;

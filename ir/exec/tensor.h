@@ -31,8 +31,6 @@ ds_status ds_tensor_new(ds_exec_memory *memory, uint32_t rank, const int64_t *di
                         ds_tensor *out, ds_error *err);
 /* One more owner of the same elements. */
 ds_tensor ds_tensor_share(const ds_tensor *tensor);
-/* The same elements under another shape of as many elements; one more owner. */
-ds_tensor ds_tensor_view(const ds_tensor *tensor, uint32_t rank, const int64_t *dims);
 /* One owner less; frees what no one owns. A zeroed tensor is fine. */
 void ds_tensor_drop(ds_tensor *tensor);
 

@@ -38,10 +38,6 @@ ds_pass_id ds_pass_by_name(const char *name) {
     return (ds_pass_id)i;
 }
 
-bool ds_pass_exists(ds_pass_id pass_id) {
-    return pass_id == DS_PASS_LOWER || (pass_id < DS_PASS_COUNT && passes[pass_id].run);
-}
-
 /* ---- verification ---- */
 
 static const ds_diag *first_error(const ds_diags *diags) {

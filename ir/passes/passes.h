@@ -121,8 +121,6 @@ ds_status ds_model_step_run_to(ds_model_step *step, ds_pass_id last,
                                                     ds_pass_id pass, ds_error *err),
                                void *context, ds_error *err);
 
-/* Is the pass part of this version? */
-bool ds_pass_exists(ds_pass_id pass);
 /* Does the scenario ask for the pass? stage and pipeline need pp > 1; grad needs training,
  * optimizer and recompute also a value other than "none"; offload needs its knob; overlap needs
  * several devices or offload. */

@@ -19,10 +19,6 @@ enum { N_DISTRIBUTIONS = sizeof distributions / sizeof *distributions };
 
 static const char *const sources[] = {"compute", "device", "network", "straggler"};
 
-const char *ds_jitter_name(ds_jitter_source source) {
-    return sources[source];
-}
-
 /* ---- one distribution ---- */
 
 /* A parameter, where it is kept, which distributions have it, and its range. */

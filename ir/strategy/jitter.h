@@ -57,7 +57,6 @@ typedef enum ds_jitter_source {
     DS_JITTER_STRAGGLER,
     DS_JITTER_COUNT
 } ds_jitter_source;
-const char *ds_jitter_name(ds_jitter_source source);
 
 typedef struct ds_jitter {
     bool is_given; /* the scenario has a `jitter` */

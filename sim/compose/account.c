@@ -4,76 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_after(const ds_span *a, const ds_span *b) {
-    return a->start != b->start ? a->start > b->start : a->end > b->end;
-}
-
-/* Up to where spans are in order. */
-static uint32_t end_of_run(const ds_span *spans, uint32_t from, uint32_t n) {
-    uint32_t end = from + 1;
-    while (end < n && !is_after(&spans[end - 1], &spans[end])) end++;
-    return end;
-}
-
-/* Two runs, [0 … middle) and [middle … n), become one. */
-static void join_runs(ds_span *spans, uint32_t middle, uint32_t n, ds_span *room) {
-    uint32_t begin = 0; /* what stays where it is */
-    while (begin < middle && !is_after(&spans[begin], &spans[middle])) begin++;
-    uint32_t n_a = middle - begin, a = 0, b = middle, to = begin;
-    memcpy(room, spans + begin, n_a * sizeof *room);
-    while (a < n_a && b < n) spans[to++] = is_after(&room[a], &spans[b]) ? spans[b++] : room[a++];
-    memcpy(spans + to, room + a, (n_a - a) * sizeof *room);
-}
-
-/* What comes of several executions is a few runs: neighbours are joined until one is left. */
-static void sort(ds_span *spans, uint32_t n) {
-    if (!n || end_of_run(spans, 0, n) == n) return;
-    ds_span *room = ds_xmalloc(n * sizeof *room);
-    for (uint32_t end = 0; end < n;) {
-        for (uint32_t first = 0; first < n; first = end) {
-            uint32_t middle = end_of_run(spans, first, n);
-            end = middle < n ? end_of_run(spans, middle, n) : n;
-            if (middle < n) join_runs(spans + first, middle - first, end - first, room);
-        }
-        end = end_of_run(spans, 0, n);
-    }
-    free(room);
-}
-
-/* Sorts spans and merges those that touch; returns how many are left. */
-static uint32_t merge_spans(ds_span *spans, uint32_t n) {
-    uint32_t kept = 0;
-    sort(spans, n);
-    for (uint32_t i = 0; i < n; i++) {
-        if (kept && spans[i].start <= spans[kept - 1].end) {
-            if (spans[i].end > spans[kept - 1].end) spans[kept - 1].end = spans[i].end;
-        } else {
-            spans[kept++] = spans[i];
-        }
-    }
-    return kept;
-}
-
-static int64_t total(const ds_span *spans, uint32_t n) {
-    int64_t sum = 0;
-    for (uint32_t i = 0; i < n; i++) sum += spans[i].end - spans[i].start;
-    return sum;
-}
-
-static int64_t overlap(const ds_span *a, uint32_t n_a, const ds_span *b, uint32_t n_b) {
-    int64_t sum = 0;
-    for (uint32_t i = 0, k = 0; i < n_a && k < n_b;) {
-        int64_t lo = a[i].start > b[k].start ? a[i].start : b[k].start;
-        int64_t hi = a[i].end < b[k].end ? a[i].end : b[k].end;
-        if (hi > lo) sum += hi - lo;
-        if (a[i].end < b[k].end)
-            i++;
-        else
-            k++;
-    }
-    return sum;
-}
-
 static uint32_t n_visitors(const ds_body *body, uint32_t k) {
     return body->first_visitor[k + 1] - body->first_visitor[k];
 }
@@ -99,11 +29,11 @@ static ds_busy look_at(const ds_body *body, const ds_timing *t, uint32_t k, ds_s
         out.comm[i] = out.comm[n_comm - 1 - i];
         out.comm[n_comm - 1 - i] = other;
     }
-    out.n_compute = merge_spans(out.compute, out.n_compute);
-    out.n_comm = merge_spans(out.comm, n_comm);
-    out.compute_ps = total(out.compute, out.n_compute);
-    out.exposed_ps =
-        total(out.comm, out.n_comm) - overlap(out.compute, out.n_compute, out.comm, out.n_comm);
+    out.n_compute = ds_spans_merge(out.compute, out.n_compute);
+    out.n_comm = ds_spans_merge(out.comm, n_comm);
+    out.compute_ps = ds_spans_total(out.compute, out.n_compute);
+    out.exposed_ps = ds_spans_total(out.comm, out.n_comm) -
+                     ds_spans_overlap(out.compute, out.n_compute, out.comm, out.n_comm);
     return out;
 }
 
@@ -146,10 +76,10 @@ static sums sum_over(const ds_visit *visits, uint32_t n, ds_span within) {
             clip_spans(busy->compute, busy->n_compute, base_ps, within, compute + n_compute);
         n_comm += clip_spans(busy->comm, busy->n_comm, base_ps, within, comm + n_comm);
     }
-    n_compute = merge_spans(compute, n_compute);
-    n_comm = merge_spans(comm, n_comm);
-    sums out = {total(compute, n_compute), total(comm, n_comm)};
-    out.exposed_ps -= overlap(compute, n_compute, comm, n_comm);
+    n_compute = ds_spans_merge(compute, n_compute);
+    n_comm = ds_spans_merge(comm, n_comm);
+    sums out = {ds_spans_total(compute, n_compute), ds_spans_total(comm, n_comm)};
+    out.exposed_ps -= ds_spans_overlap(compute, n_compute, comm, n_comm);
     free(compute);
     return out;
 }

@@ -3,6 +3,7 @@
 
 #include "ir/base/map.h"
 #include "sim/compose/compose.h"
+#include "sim/run/spans.h"
 
 /* Items of a group that differ: those of the first microbatch, of the second (whose sums come from
  * the first), of one in the middle (whose sums come from one of its text), of the last. A step of
@@ -73,10 +74,6 @@ typedef struct ds_curve {
     int64_t *level;
     int64_t *most; /* of each block of 32 */
 } ds_curve;
-
-typedef struct ds_span {
-    int64_t start, end;
-} ds_span;
 
 /* Of one class in one timing: when it computes, and when it communicates. */
 typedef struct ds_busy {

@@ -45,7 +45,6 @@ typedef struct ds_device_kind {
     const char *source;
 } ds_device_kind;
 
-uint32_t ds_profiles_n_kinds(const ds_profiles *profiles);
 const ds_device_kind *ds_profiles_kind(const ds_profiles *profiles, uint32_t kind);
 /* By name or alias, case-insensitive. DS_ERR_NAME with a suggestion. */
 ds_status ds_profiles_find_kind(const ds_profiles *profiles, const char *name, ds_loc loc,

@@ -4,10 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-uint32_t ds_profiles_n_kinds(const ds_profiles *profiles) {
-    return profiles->kinds.n;
-}
-
 const ds_device_kind *ds_profiles_kind(const ds_profiles *profiles, uint32_t kind) {
     return &profiles->kinds.at[kind];
 }

@@ -4,54 +4,9 @@
 #include "sim/run/internal.h"
 #include "sim/run/montecarlo.h"
 #include "sim/run/shares.h"
+#include "sim/run/spans.h"
 
 #include <stdlib.h>
-
-typedef struct span {
-    int64_t start, end;
-} span;
-
-static int by_start(const void *a, const void *b) {
-    const span *x = a, *y = b;
-    if (x->start != y->start) return x->start < y->start ? -1 : 1;
-    return x->end < y->end ? -1 : x->end > y->end;
-}
-
-/* Sorts spans and merges spans that touch; returns the number left. */
-static uint32_t merge(span *spans, uint32_t n) {
-    uint32_t kept = 0;
-    uint32_t sorted = 1; /* compute spans come in order and need no sort */
-    while (sorted < n && by_start(&spans[sorted - 1], &spans[sorted]) <= 0) sorted++;
-    if (sorted < n) qsort(spans, n, sizeof *spans, by_start);
-    for (uint32_t i = 0; i < n; i++) {
-        if (kept && spans[i].start <= spans[kept - 1].end) {
-            if (spans[i].end > spans[kept - 1].end) spans[kept - 1].end = spans[i].end;
-        } else {
-            spans[kept++] = spans[i];
-        }
-    }
-    return kept;
-}
-
-static int64_t total(const span *spans, uint32_t n) {
-    int64_t sum = 0;
-    for (uint32_t i = 0; i < n; i++) sum += spans[i].end - spans[i].start;
-    return sum;
-}
-
-static int64_t overlap(const span *a, uint32_t n_a, const span *b, uint32_t n_b) {
-    int64_t sum = 0;
-    for (uint32_t i = 0, k = 0; i < n_a && k < n_b;) {
-        int64_t lo = a[i].start > b[k].start ? a[i].start : b[k].start;
-        int64_t hi = a[i].end < b[k].end ? a[i].end : b[k].end;
-        if (hi > lo) sum += hi - lo;
-        if (a[i].end < b[k].end)
-            i++;
-        else
-            k++;
-    }
-    return sum;
-}
 
 static bool is_product(ds_work_kind kind) {
     return kind == DS_WORK_GEMM || kind == DS_WORK_CONV || kind == DS_WORK_ATTENTION ||
@@ -90,11 +45,11 @@ static void account(ds_result *r) {
     for (uint32_t t = 0; t < plan->n_tasks; t++)
         n_of[2 * plan->task_class[t] + (plan->task_activity[t] != DS_NONE) + 1]++;
     for (uint32_t i = 0; i < 2 * plan->n_classes; i++) n_of[i + 1] += n_of[i];
-    span *spans = ds_xcalloc(plan->n_tasks, sizeof *spans);
+    ds_span *spans = ds_xcalloc(plan->n_tasks, sizeof *spans);
     uint32_t *fill = ds_xcalloc((size_t)plan->n_classes * 2, sizeof *fill);
     for (uint32_t t = 0; t < plan->n_tasks; t++) {
         uint32_t slot = 2 * plan->task_class[t] + (plan->task_activity[t] != DS_NONE);
-        spans[n_of[slot] + fill[slot]++] = (span){r->run.start_ps[t], r->run.end_ps[t]};
+        spans[n_of[slot] + fill[slot]++] = (ds_span){r->run.start_ps[t], r->run.end_ps[t]};
         ds_account *a = &r->accounts[plan->task_class[t]];
         a->n_tasks++;
         if (r->run.end_ps[t] > a->end_ps) a->end_ps = r->run.end_ps[t];
@@ -105,14 +60,15 @@ static void account(ds_result *r) {
     }
     for (uint32_t c = 0; c < plan->n_classes; c++) {
         ds_account *a = &r->accounts[c];
-        span *compute = spans + n_of[2 * c], *comm = spans + n_of[2 * c + 1];
-        uint32_t n_compute = merge(compute, fill[2 * c]), n_comm = merge(comm, fill[2 * c + 1]);
+        ds_span *compute = spans + n_of[2 * c], *comm = spans + n_of[2 * c + 1];
+        uint32_t n_compute = ds_spans_merge(compute, fill[2 * c]),
+                 n_comm = ds_spans_merge(comm, fill[2 * c + 1]);
         ds_i128 flop = 0;
         for (int d = 0; d < DS_DTYPE_COUNT; d++) flop += a->flop_of[d];
         a->flop = (double)flop;
-        a->compute_ps = total(compute, n_compute);
-        a->hidden_comm_ps = overlap(compute, n_compute, comm, n_comm);
-        a->exposed_comm_ps = total(comm, n_comm) - a->hidden_comm_ps;
+        a->compute_ps = ds_spans_total(compute, n_compute);
+        a->hidden_comm_ps = ds_spans_overlap(compute, n_compute, comm, n_comm);
+        a->exposed_comm_ps = ds_spans_total(comm, n_comm) - a->hidden_comm_ps;
         a->idle_ps = r->run.step_ps - a->compute_ps - a->exposed_comm_ps;
     }
     free(fill);
