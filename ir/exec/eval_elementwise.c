@@ -172,7 +172,7 @@ static int64_t global_index(uint32_t rank, const int64_t *dims, const int64_t *l
     return index;
 }
 
-/* The mask of an element depends on names and the global index alone (SEMANTICS P2). */
+/* The mask of an element depends on names and the global index alone. */
 ds_status ds_exec__eval_dropout(const ds_eval *e, ds_error *err) {
     double p = 0;
     int64_t seed = 0, lo[DS_MAX_RANK], full[DS_MAX_RANK], n;

@@ -3,7 +3,7 @@
  * Every device of the program's places holds its own shard in doubles; collectives move those
  * numbers; partial sums are partial; each device computes from what it holds. So a program that is
  * sharded wrongly gives a wrong number, or an error where a type says "replicated" and devices
- * differ. What a program means does not depend on its mesh (SEMANTICS P2): inputs and dropout masks
+ * differ. What a program means does not depend on its mesh: inputs and dropout masks
  * are functions of names and global element indices.
  *
  *     ds_exec_options options = {.seed = 1};
@@ -53,7 +53,7 @@ typedef struct ds_exec_result {
     int64_t peak_bytes; /* of all tensors together */
     /* The smallest difference that decided something: of a top-k choice to the first one left out,
      * of a relu's gradient to 0, relative to the tensor's largest element. Below 1e-6 two correct
-     * programs may differ (SEMANTICS P2): take another seed. Infinite if nothing was decided. */
+     * programs may differ: take another seed. Infinite if nothing was decided. */
     double margin;
 } ds_exec_result;
 
@@ -82,7 +82,7 @@ ds_status ds_exec_input_range(const ds_binding *binding, const ds_func *func, ds
 
 /* ---- comparison ---- */
 
-/* Two sums of the same terms in other orders differ by roundings: SEMANTICS P2. */
+/* Two sums of the same terms in other orders differ by roundings. */
 #define DS_EXEC_BOUND 1e-9
 /* Some five roundings of a double: a result that differs by less than this part of the largest
  * result of the run is equal, however small it is itself. */

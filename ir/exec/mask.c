@@ -1,4 +1,4 @@
-/* What names a dropout mask (SEMANTICS P2: a function of seed, op path, step and global index).
+/* What names a dropout mask (a function of seed, op path, step and global index).
  *
  * The key of an op is the names of the blocks around it from the outside in, a loop's being its
  * index, and its own name, joined by dots; the turns of those loops are numbers beside it. So

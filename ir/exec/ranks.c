@@ -3,7 +3,7 @@
  *
  * Nothing here stops a rank: a send is put down, the result of a receive or collective stays
  * pending, and a rank waits when it reads one. So ranks block each other through data only, as
- * streams do (SEMANTICS S1); what is left when no rank can go on is a deadlock. */
+ * streams do; what is left when no rank can go on is a deadlock. */
 #include "ir/exec/machine_internal.h"
 
 #include <stdlib.h>

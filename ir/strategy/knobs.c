@@ -119,7 +119,7 @@ void ds_knob_set(const ds_knob *knob, void *record, const char *text) {
         *(double *)field = *text ? strtod(text, NULL) : NAN;
         break;
     case DS_KNOB_BOOL:
-        *(bool *)field = strcmp(text, "true") == 0;
+        *(bool *)field = strcmp(text, "true") == 0 || strcmp(text, "on") == 0;
         break;
     case DS_KNOB_DTYPE:
         if (!ds_dtype_parse(text, field)) *(ds_dtype *)field = DS_DTYPE_COUNT;

@@ -47,7 +47,7 @@ typedef enum ds_metric_id {
 
 /* Where a column of sweeps stands; the dimensions are between FIRST and RESULTS. */
 typedef enum ds_metric_place {
-    DS_AMONG_RESULTS,  /* empty where nothing was simulated, like all below */
+    DS_AMONG_RESULTS,  /* empty where nothing was simulated */
     DS_AMONG_SIZES,    /* of the candidate, simulated or not */
     DS_AMONG_FIRST,    /* DistIR's results: -1 where nothing was simulated */
     DS_AMONG_VERDICTS, /* after the results */

@@ -1,4 +1,4 @@
-/* Lower bounds on the step time and the memory of every candidate of a region (SEMANTICS R1).
+/* Lower bounds on the step time and the memory of every candidate of a region.
  *
  * A region is a prefix of the odometer: the first dimensions are set, the others free. A
  * ds_bound_region holds what is known of the region's strategy. Once that tells the size of a

@@ -1,8 +1,8 @@
 /* The net under a sweep: some rows are simulated once more, and must come out the same.
  *
  * A sweep puts steps together from what other candidates have left (sim/compose); a check simulates
- * the step by itself, device by device, as `distsim run --unfold` does. Which rows are checked
- * follows from the rows alone: the same for any number of threads, ranks and shards.
+ * the step by itself, device by device, as `distsim run --unfold` does; a step beyond a limit of
+ * tasks is simulated with its classes of devices folded. Which rows are checked follows from the rows alone: the same for any number of threads, ranks and shards.
  *
  * A row is drawn by its hash: one in `every`. If a sweep draws none, one row is checked all the
  * same, the one that ds_check_prefers. No clock decides anything: a simulated row of a sweep takes
@@ -21,11 +21,11 @@ typedef struct ds_check {
     bool is_asked_for; /* else a check is cheap */
 } ds_check;
 
-/* `every` as the user says it: 0 is the default. */
+/* `every` as ds_sweep_options has it: 0 is the default, DS_CHECK_NONE no check. */
 ds_check ds_check_of(uint64_t every);
 /* Is the row one in `every`? No row that a bound has rejected is: the row has no figures. */
 bool ds_check_draws(const ds_check *check, const ds_outcome *row);
-/* If one of two rows is checked, is it the first? Either may be judged already. */
+/* Of two rows, is the first the better one to check? A row may be judged already. */
 bool ds_check_prefers(const ds_outcome *a, const ds_outcome *b);
 
 /* Simulates the candidate alone, and sets row->checked. Where a figure differs, sets row->is_wrong

@@ -3,7 +3,7 @@
  * The driver (search/driver/sweep.h) asks for candidates and hands them to workers in rounds of
  * DS_ROUND. A method that learns from results has `tell`. The driver calls `tell` for every
  * candidate of a round, in order, before asking for the next round, so the method depends neither
- * on timing nor on the number of workers (SEMANTICS R2). Without `tell` candidates stream. */
+ * on timing nor on the number of workers. Without `tell` candidates stream. */
 #ifndef DS_SEARCH_METHODS_METHOD_H
 #define DS_SEARCH_METHODS_METHOD_H
 

@@ -32,7 +32,7 @@ typedef enum ds_checked {
     DS_CHECKED_NOT,
     DS_CHECKED_FOLDED,   /* every class of devices was simulated */
     DS_CHECKED_UNFOLDED, /* every device was simulated */
-    DS_CHECKED_BEYOND    /* it would have been, but is too large or not to be had any more */
+    DS_CHECKED_BEYOND    /* drawn, but too large, or its file cannot be loaded any more */
 } ds_checked;
 
 typedef struct ds_outcome {
@@ -79,7 +79,7 @@ uint64_t ds_eval_content(const ds_unit *unit, const ds_profiles *profiles);
 uint64_t ds_eval_hash(const ds_binding *binding, uint64_t content);
 
 /* Gives each candidate the result of `distsim run --set …`, simulated or composed (sim/compose);
- * costs are fitted where the scenario names none (SEMANTICS S8). Errors: those of loading and
+ * costs are fitted where the scenario names none. Errors: those of loading and
  * verifying. */
 ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds_error *err);
 

@@ -1,4 +1,4 @@
-/* Periods of the schedule that go as the one before has gone (SEMANTICS S6).
+/* Periods of the schedule that go as the one before has gone.
  *
  * Whenever an item of the first rank has been settled, the state of all ranks is hashed: of all
  * executions that have not ended, which chains are settled, with start and end, until when

@@ -30,6 +30,7 @@ offences=$(
     may() { # FOLDER PREFIX…: FOLDER includes files of the repository from PREFIX only
         folder=$1
         shift
+        named="$named $folder"
         allowed=$(echo "$*" | tr ' ' '|')
         includes "$folder" '"' | grep -vE "\"($allowed)/"
     }
@@ -62,7 +63,11 @@ offences=$(
     may search/tap ir sim search/pase search/tap
 
     private
-    for folder in $(find ir sim search -type d); do
+    for folder in $(find ir sim search -name '*.[ch]' | sed 's,/[^/]*$,,' | sort -u); do
+        case "$named " in
+            *" $folder "*) ;;
+            *) echo "$folder: no line of arrows.sh says what the folder may include" ;;
+        esac
         [ "$folder" = sim/topo ] || includes "$folder" '<igraph'
         [ "$folder" = sim/cost ] || includes "$folder" '<sqlite3'
         includes "$folder" '<mpi\.h>' | grep -v '^search/driver/ranks\.c:'

@@ -54,10 +54,16 @@ offences=$(
         for file in $(echo "$steps" | cut -d'|' -f3 | grep -oE '`[^`]*`' | tr -d '`'); do
             [ -f "$room/$file" ] || echo "$room/README.md: there is no file $file to read"
         done
-        # shellcheck disable=SC2016
-        for function in $(echo "$steps" | cut -d'|' -f4 | grep -oE '`[a-z_]*`' | tr -d '`'); do
-            grep -rqw --include='*.[ch]' "$function" ir sim search ||
-                echo "$room/README.md: there is no $function to read"
+        echo "$steps" | while IFS='|' read -r _ _ files functions _; do
+            # shellcheck disable=SC2016
+            for function in $(echo "$functions" | grep -oE '`[a-z][a-z0-9_]*`' | tr -d '`'); do
+                defined=
+                for file in $(echo "$files" | grep -oE '`[^`]*`' | tr -d '`'); do
+                    grep -qE "^[a-z][^;=]*\\b$function\\(" "$room/$file" && defined=yes
+                done
+                [ "$defined" ] ||
+                    echo "$room/README.md: the row's files do not define $function"
+            done
         done
     done
 

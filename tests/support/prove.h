@@ -12,7 +12,7 @@
 typedef enum proof_verdict {
     PROOF_EQUAL,     /* loss, gradients, updated weights and states are those of the step */
     PROOF_REFUSED,   /* the strategy was, with a reason */
-    PROOF_UNDECIDED, /* no seed had a margin above 1e-6 (SEMANTICS P2) */
+    PROOF_UNDECIDED, /* no seed had a margin above 1e-6 */
     PROOF_WRONG      /* other numbers, an illegal program, an internal error */
 } proof_verdict;
 

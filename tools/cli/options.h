@@ -22,7 +22,7 @@
 #include <argp.h>
 #include <stddef.h>
 
-struct ds_result; /* sim/report/report.h */
+struct ds_result; /* sim/run/run.h */
 
 typedef DS_VEC(const char *) cli_texts; /* heap */
 

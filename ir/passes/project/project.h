@@ -1,4 +1,4 @@
-/* project: a sharded program as one body per rank (SEMANTICS L7).
+/* project: a sharded program as one body per rank.
  *
  * Every value becomes the box that the rank's device holds, every collective over mesh axes becomes
  * a collective of the rank's group, every send between places becomes a send and a recv. Local

@@ -10,7 +10,7 @@
  * in inner loops.
  *
  * Loops keep only values that are still read. Copies are called %x.again; they are ops like all
- * others, so that shard gives them their communication (SEMANTICS P1). */
+ * others, so that shard gives them their communication. */
 #include "ir/passes/recompute/internal.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Closed forms of bubbles and of microbatches in flight, as published (sources: the table in
- * ir/schedule/schedule.c), over their whole ranges for p ≤ 16. All numbers are exact integers. A
+ * ir/schedule/schedules.def), over their whole ranges for p ≤ 16. All numbers are exact integers. A
  * bubble is a rank's last end − first start − busy time, the largest of all ranks; communication is
  * free. B is the time of the input gradient. */
 #include "tests/support/schedule.h"
@@ -293,4 +293,37 @@ Test(forms, zero_bubble_table) {
     }
     fclose(file);
     cr_expect_eq(rows, sizeof names / sizeof *names);
+}
+
+/* What the tests of this file and of test_schedule.c prove of each schedule, in the words of its
+ * line. A line with other words, or a new one, needs a test that proves the words first. */
+Test(forms, lines_say_what_is_proved) {
+    static const char *const proved[][4] = {
+        {"gpipe", "(p-1)(F+B+W)", "all m", "m"},
+        {"1f1b", "(p-1)(F+B+W)", "all m", "min(m, p-r) on rank r"},
+        {"eager-1f1b", "(p-1)(F+B+W)", "all m", "min(m, 2(p-r)-1) on rank r"},
+        {"interleaved", "(p-1)(F+B+W)/v", "p divides m", "p + (p-1)/v"},
+        {"breadth-first", "(p-1)(F+B+W)/v", "m >= p", "m"},
+        {"zb-h1", "(p-1)(F+B-W)", "W <= min(F, B), m >= p", "p"},
+        {"zb-h2", "(p-1)(F+B-2W)", "W <= F, 2W <= F+B, m >= 2p-1", "2p-1"},
+        {"zb-v", "0", "F = B = W, m >= 2p-1", "p"},
+        {"v-half", "(p-1)(F+B+W)/2", "F = B = W, even p, m >= 2p", "p/2 + 1"},
+        {"v-min", "-", "-", "p/3 + 2"},
+        {"dualpipe", "(p/2-1)(F&B+B-2W)",
+         "makespan idle of the middle ranks; F = B >= W, F&B >= F+W, even p", "p + 1"},
+        {"dualpipev", "(p-1)(F&B+B-2W)/2", "makespan idle of the last rank; F = B >= W, F&B >= F+W",
+         "p + 1/2"},
+        {"chimera", "(p/2-1)(F+B+W)", "F = B+W, even p, p divides m", "p"},
+        {"hanayo", "(p-1)(F+B+W)/v", "F = B+W, p divides m", "p"},
+    };
+    uint32_t n = sizeof proved / sizeof *proved;
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_schedule_form *form = ds_schedule_form_at(i);
+        cr_assert_not_null(form, "%s has no line", proved[i][0]);
+        const char *const said[] = {form->name, form->bubble, form->range, form->memory};
+        for (int k = 0; k < 4; k++)
+            cr_expect_str_eq(said[k], proved[i][k], "%s: nothing proves '%s'", form->name, said[k]);
+    }
+    const ds_schedule_form *more = ds_schedule_form_at(n);
+    cr_expect_null(more, "%s: nothing proves its line", more ? more->name : "");
 }

@@ -68,8 +68,10 @@ Test(knobs, lines_are_complete) {
         cr_expect_eq(knob->bytes > 0, has_record, "%s", knob->name);
         if (has_record) check_field(knob);
         for (int way = 0; way < DS_N_WAYS; way++)
-            if (knob->ways[way] && *knob->ways[way] != '*')
+            if (knob->ways[way] && *knob->ways[way] != '*') {
+                cr_expect(has_record, "%s: a way of a KEY has ANY or nothing", knob->name);
                 each_word(knob, knob->ways[way], is_choice);
+            }
         if (knob->only_with) each_word(knob, knob->only_with, is_earlier_knob);
     }
 }

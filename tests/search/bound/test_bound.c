@@ -204,7 +204,7 @@ Test(bound, distirs_grid) {
     sweep_close(&c);
 }
 
-/* Rows and certificate are the same bytes for any number of workers (SEMANTICS R2). */
+/* Rows and certificate are the same bytes for any number of workers. */
 Test(bound, workers_do_not_matter) {
     sweep_case c;
     random_space(3, FEW_CASES ? 40 : 60, FEW_CASES ? 80 : 300, &c);
