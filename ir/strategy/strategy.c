@@ -454,5 +454,7 @@ ds_status ds_strategy_read(const ds_binding *binding, ds_strategy *out, ds_error
     *out = (ds_strategy){.recompute = DS_RECOMPUTE_NONE};
     DS_TRY(ds_knobs_read(binding, "strategy", out, err));
     ds_presets_fill(binding, "strategy", out);
-    return check_degrees(binding, out, err);
+    DS_TRY(check_degrees(binding, out, err));
+    out->zero_uneven = out->zero_uneven && out->zero; /* passes ask whether parts may be unequal */
+    return DS_OK;
 }

@@ -5,6 +5,7 @@
 #include "ir/strategy/scenario.h"
 #include "search/driver/rows.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,23 @@ ds_eval *ds_eval_new_checked(const ds_check *check, const ds_eval_source *source
 /* ---- a wrong row ---- */
 
 /* The run that has the second values. --set knows no key outside of strategy and train. */
+/* A word of a shell's command. */
+static void put_word(const char *word, ds_buf *out) {
+    bool plain = *word != '\0';
+    for (const char *at = word; *at; at++)
+        plain = plain && (isalnum((unsigned char)*at) || strchr("_-./:=@%+,", *at));
+    if (plain) {
+        ds_buf_put(out, word);
+        return;
+    }
+    ds_buf_putc(out, '\'');
+    for (const char *at = word; *at; at++) {
+        if (*at == '\'') ds_buf_put(out, "'\\'");
+        ds_buf_putc(out, *at);
+    }
+    ds_buf_putc(out, '\'');
+}
+
 static void put_command(const ds_eval_source *source, const ds_candidate *candidate,
                         const ds_outcome *row, ds_buf *out) {
     const ds_space *space = source->space;
@@ -110,9 +128,12 @@ static void put_command(const ds_eval_source *source, const ds_candidate *candid
     uint32_t n;
     ds_arena_init(&arena);
     ds_space_settings(space, candidate, &arena, &settings, &n);
-    ds_buf_printf(out, "`distsim run %s", source->path);
-    for (uint32_t i = 0; i < source->load.n_include_dirs; i++)
-        ds_buf_printf(out, " -I %s", source->load.include_dirs[i]);
+    ds_buf_put(out, "`distsim run ");
+    put_word(source->path, out);
+    for (uint32_t i = 0; i < source->load.n_include_dirs; i++) {
+        ds_buf_put(out, " -I ");
+        put_word(source->load.include_dirs[i], out);
+    }
     if (source->job) ds_buf_printf(out, " --job %s", source->job);
     if (row->checked == DS_CHECKED_UNFOLDED) ds_buf_put(out, " --unfold");
     if (!ds_scenario_find(ds_space_unit(space), "", "cost")) ds_buf_put(out, " --cost fitted");

@@ -273,7 +273,16 @@ static void free_template(ds_template *t) {
     free(t);
 }
 
+static void forget_plans(ds_fold *fold) {
+    for (uint32_t i = 0; i < fold->plans.n; i++) ds_plan_free(fold->plans.at[i]);
+    fold->plans.n = fold->routed = 0;
+    ds_map_clear(&fold->skeletons);
+}
+
+/* Skeletons go with templates: a skeleton has the binding and the names of the template that the
+ * skeleton was made for. */
 static void forget_templates(ds_fold *fold) {
+    forget_plans(fold);
     for (uint32_t i = 0; i < fold->all.n; i++) free_template(fold->all.at[i]);
     fold->all.n = 0;
     fold->template_bytes = 0;
@@ -289,9 +298,7 @@ static void forget_routes(ds_fold *fold) {
 }
 
 static void forget_skeletons(ds_fold *fold) {
-    for (uint32_t i = 0; i < fold->plans.n; i++) ds_plan_free(fold->plans.at[i]);
-    fold->plans.n = 0;
-    ds_map_clear(&fold->skeletons);
+    forget_plans(fold);
     forget_routes(fold);
 }
 

@@ -212,6 +212,10 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
     if (status == DS_OK && !args->quiet)
         print_summary(&result, strcmp(args->sweep.path, "/dev/null") != 0,
                       to_stdout ? stderr : stdout);
+    bool asked = args->every && args->every != DS_CHECK_NONE;
+    if (status == DS_OK && asked && !result.checked && !result.beyond)
+        fprintf(stderr,
+                "no row simulated again: --check looks at simulated rows that this run adds\n");
     if (status == DS_OK && args->sweep.certificate && !result.complete)
         fprintf(stderr, "no certificate: the sweep was stopped before its best was proved\n");
     bool empty = args->sweep.n_shards && !result.rows; /* more shards than candidates */
