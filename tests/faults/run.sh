@@ -58,7 +58,10 @@ passes() { # FOLDER
 }
 
 program() { # FOLDER OBJECT: distsim
-    objects=$(find "$build/CMakeFiles/distsim.dir" "$build/CMakeFiles/ds_verbs.dir" -name '*.o')
+    objects=$(cd "$build/CMakeFiles" && find distsim.dir ds_verbs.dir -name '*.o' | while read -r object; do
+        source=${object#*/}
+        [ ! -f "$root/${source%.o}" ] || echo "$build/CMakeFiles/$object" # not of a file that has moved
+    done)
     # shellcheck disable=SC2046,SC2086
     $cc -o "$1/distsim" $objects "$2" -L"$build" $(PKG_CONFIG_PATH="$build" pkg-config --libs distsim)
 }
