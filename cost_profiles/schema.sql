@@ -7,7 +7,7 @@ CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta VALUES ('schema_version', '8');
+INSERT INTO meta VALUES ('schema_version', '9');
 
 -- Where numbers come from: one row a document or data file.
 CREATE TABLE source (
@@ -73,6 +73,14 @@ CREATE TABLE profile (
     ratio_p05 REAL CHECK (ratio_p05 > 0 AND ratio_p05 <= 1),
     ratio_p95 REAL CHECK (ratio_p95 >= 1),
     software TEXT NOT NULL,
+    -- 1: what a run on this device kind takes that names no profile; one a kind
+    is_default INTEGER NOT NULL CHECK (is_default IN (0, 1)),
+    framework  TEXT NOT NULL, -- a word of the scenario's key, whose stack was measured; '': none
+    -- whole measured steps that its predictions were compared with, the mean of
+    -- |predicted / measured - 1|, and their split: 'val', which no fit saw, or 'calib', fitted
+    steps       INTEGER NOT NULL CHECK (steps >= 0),
+    step_error  REAL CHECK (step_error >= 0),
+    steps_split TEXT NOT NULL CHECK (steps_split IN ('', 'calib', 'val')),
     source   INTEGER NOT NULL REFERENCES source (id)
 ) STRICT;
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes distsim from a bare Debian 12: installs what it needs, builds it into build/.
+# Makes distsim from a bare Debian 12: installs what it needs, builds it into build/. Tests are
+# built by tools/test.sh.
 #
 #   tools/setup.sh                 everything
 #   tools/setup.sh --no-packages   only configure and build
@@ -10,7 +11,8 @@ cd "$(dirname "$0")/.."
 # Why each is needed: CONTRIBUTING.md.
 packages="gcc libc6-dev cmake ninja-build pkg-config \
 libigraph-dev libgsl-dev libsqlite3-dev libcriterion-dev libjansson-dev \
-libprotobuf-c-dev protobuf-c-compiler libonnx-dev libexpat1-dev libblas-dev patch libopenmpi-dev openmpi-bin gnuplot-nox"
+libprotobuf-c-dev protobuf-c-compiler libonnx-dev libexpat1-dev libblas-dev patch libopenmpi-dev openmpi-bin gnuplot-nox \
+aspell aspell-en"
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
@@ -34,5 +36,5 @@ if [ "${1:-}" != --no-packages ]; then
 fi
 if [ "${1:-}" != --packages-only ]; then
     cmake --preset release
-    cmake --build build
+    cmake --build build --target distsim
 fi

@@ -43,3 +43,21 @@ void ds_diags_add_error(ds_diags *diags, const ds_error *err) {
                                .loc = ds_error_loc(err),
                                .message = ds_arena_strdup(&diags->arena, err->message)});
 }
+
+void ds_diags_put_json(const ds_diags *diags, ds_json *json) {
+    ds_json_key(json, "warnings");
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < diags->all.n; i++) {
+        const ds_diag *diag = &diags->all.at[i];
+        ds_buf place = {0};
+        if (diag->severity != DS_SEV_WARNING) continue;
+        ds_buf_printf(&place, "%s:%u:%u", diag->loc.file ? diag->loc.file : "", diag->loc.line,
+                      diag->loc.col);
+        ds_json_begin_object(json);
+        ds_json_key_string(json, "place", place.text);
+        ds_json_key_string(json, "message", diag->message);
+        ds_json_end_object(json);
+        ds_buf_deinit(&place);
+    }
+    ds_json_end_array(json);
+}

@@ -5,6 +5,7 @@
 
 #include "ir/base/arena.h"
 #include "ir/base/error.h"
+#include "ir/base/json.h"
 
 typedef enum ds_severity { DS_SEV_ERROR, DS_SEV_WARNING } ds_severity;
 
@@ -28,5 +29,7 @@ void ds_diags_add(ds_diags *diags, ds_severity severity, ds_status code, ds_loc 
                   const char *hint, const char *format, ...) __attribute__((format(printf, 6, 7)));
 /* Adds a ds_error as an error. */
 void ds_diags_add_error(ds_diags *diags, const ds_error *err);
+/* The warnings as the member "warnings" of an object: places and messages. */
+void ds_diags_put_json(const ds_diags *diags, ds_json *json);
 
 #endif

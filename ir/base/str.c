@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void ds_strtab_init(ds_strtab *tab) {
     *tab = (ds_strtab){0};
@@ -182,10 +183,49 @@ uint32_t ds_edit_distance(const char *a, const char *b) {
     return rows[na % 3][nb];
 }
 
+typedef struct word {
+    const char *wrong, *right;
+} word;
+
+static const word words[] = {
+#define WORD(wrong, right) {wrong, right},
+#include "ir/base/words.def"
+};
+static const word advice[] = {
+#define ADVICE(wrong, fix) {wrong, fix},
+#include "ir/base/words.def"
+};
+
+typedef int compare(const char *a, const char *b);
+
+static const char *find(const char *text, const char *const *candidates, uint32_t n,
+                        compare *same) {
+    for (uint32_t i = 0; i < n; i++)
+        if (same(text, candidates[i]) == 0) return candidates[i];
+    return NULL;
+}
+
+static const char *find_meant(const char *name, const char *const *candidates, uint32_t n,
+                              compare *same) {
+    const char *meant = NULL;
+    for (size_t i = 0; i < sizeof words / sizeof *words && !meant; i++)
+        if (same(words[i].wrong, name) == 0) meant = find(words[i].right, candidates, n, strcmp);
+    return meant;
+}
+
+const char *ds_word_fix(const char *name) {
+    for (size_t i = 0; i < sizeof advice / sizeof *advice; i++)
+        if (strcasecmp(advice[i].wrong, name) == 0) return advice[i].right;
+    return NULL;
+}
+
 const char *ds_suggest(const char *name, const char *const *candidates, uint32_t n) {
     size_t length = strlen(name);
     uint32_t limit = length / 3 > 1 ? (uint32_t)(length / 3) : 1;
-    const char *best = NULL;
+    const char *best = find_meant(name, candidates, n, strcmp);
+    if (!best) best = find_meant(name, candidates, n, strcasecmp);
+    if (!best && !find(name, candidates, n, strcmp)) best = find(name, candidates, n, strcasecmp);
+    if (best) return best;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t d = ds_edit_distance(name, candidates[i]);
         if (d <= limit && d > 0) {

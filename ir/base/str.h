@@ -42,7 +42,10 @@ void ds_buf_put_quoted(ds_buf *buf, const char *text);
 /* Edit distance (Damerau-Levenshtein, adjacent transpositions) of two strings, for suggestions.
  * Strings over 63 bytes count as infinitely far. O(|a||b|). */
 uint32_t ds_edit_distance(const char *a, const char *b);
-/* The candidate nearest to `name` within max(1, |name|/3) edits, or NULL. */
+/* The candidate that `name` may mean: by a line of words.def, by the letters without regard to case,
+ * else the nearest within max(1, |name|/3) edits. NULL: no candidate is near. */
 const char *ds_suggest(const char *name, const char *const *candidates, uint32_t n);
+/* How to write a thing that no single name replaces ("fsdp"), by words.def; NULL: no line. */
+const char *ds_word_fix(const char *name);
 
 #endif

@@ -72,3 +72,17 @@ void ds_print_rate(double per_s, const char *unit, ds_buf *out) {
     print_number(per_s, out);
     ds_buf_printf(out, " %s%s", prefixes[prefix], unit);
 }
+
+void ds_put_near_divisors(int64_t n, int64_t near, ds_buf *out) {
+    enum { MOST = 1000000 };
+    int64_t below = 1, above = INT64_MAX;
+    for (int64_t d = 1; d <= MOST && d <= n / d; d++) {
+        const int64_t both[] = {d, n / d};
+        for (int i = 0; i < 2 && n % d == 0; i++) {
+            if (both[i] <= near && both[i] > below) below = both[i];
+            if (both[i] >= near && both[i] < above) above = both[i];
+        }
+    }
+    ds_buf_printf(out, "%lld", (long long)below);
+    if (above != INT64_MAX && above != below) ds_buf_printf(out, " or %lld", (long long)above);
+}

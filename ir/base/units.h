@@ -32,6 +32,10 @@ static inline bool ds_mul_i64(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
 
+/* Appends the divisors of n nearest to `near` on both sides, "2 or 4", for the fix that an error
+ * names; "1" at least. n >= 1. Looks at divisors up to 10^6 and their counterparts. */
+void ds_put_near_divisors(int64_t n, int64_t near, ds_buf *out);
+
 #define DS_NEVER_PS INT64_MAX
 /* A time of 128 bits as one of 64: DS_NEVER_PS from there on, 0 below 0. */
 static inline int64_t ds_ps_narrow(ds_i128 ps) {

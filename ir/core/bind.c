@@ -179,10 +179,10 @@ static ds_status setting_value(ds_unit *unit, const char *source, const char *te
     return DS_OK;
 }
 
-static const char *kind_text(ds_num_kind kind) {
-    switch (kind) {
+static const char *kind_text(const ds_num *value) {
+    switch (value->kind) {
     case DS_NUM_INT:
-        return "an integer";
+        return value->is_bool ? "true or false" : "an integer";
     case DS_NUM_REAL:
         return "a real";
     case DS_NUM_STR:
@@ -194,7 +194,10 @@ static const char *kind_text(ds_num_kind kind) {
 static void print_num(const ds_num *value, ds_buf *out) {
     switch (value->kind) {
     case DS_NUM_INT:
-        ds_buf_printf(out, "%" PRId64, value->i);
+        if (value->is_bool)
+            ds_buf_put(out, value->i ? "true" : "false");
+        else
+            ds_buf_printf(out, "%" PRId64, value->i);
         return;
     case DS_NUM_REAL:
         ds_buf_printf(out, "%.15g", value->r);
@@ -206,7 +209,7 @@ static void print_num(const ds_num *value, ds_buf *out) {
 }
 
 static bool same_num(const ds_num *x, const ds_num *y) {
-    if (x->kind != y->kind) return false;
+    if (x->kind != y->kind || x->is_bool != y->is_bool) return false;
     return x->kind == DS_NUM_INT   ? x->i == y->i
            : x->kind == DS_NUM_STR ? x->s == y->s
                                    : !(x->r < y->r) && !(x->r > y->r);
@@ -216,7 +219,7 @@ static bool same_num(const ds_num *x, const ds_num *y) {
 
 static bool is_said(const ds_unit *unit, const char *path) {
     for (uint32_t i = 0; i < unit->said.n; i++)
-        if (strcmp(unit->said.at[i], path) == 0) return true;
+        if (strcmp(unit->said.at[i].path, path) == 0) return true;
     return false;
 }
 
@@ -243,9 +246,13 @@ static ds_status with_value(const binder *b, const ds_attr *attr, ds_num *out) {
     case DS_ATTR_WORD:
         *out = (ds_num){.kind = DS_NUM_STR, .s = attr->word};
         return DS_OK;
+    case DS_ATTR_BOOL:
+        *out = ds_num_bool(attr->flag);
+        return DS_OK;
     default:
         return ds_error_set(b->err, DS_ERR_TYPE, attr->loc,
-                            "param '%s' takes a number, a string or an expression", attr->name);
+                            "param '%s' takes a number, a string, true, false or an expression",
+                            attr->name);
     }
 }
 
@@ -303,23 +310,29 @@ static ds_status check_order(const binder *b, param_ref ref) {
                         param->name, late);
 }
 
-/* A given value must be of the kind of the initial one; an integer may stand for a real. */
+/* A given value must be of the kind of the initial one; an integer may stand for a real, the text
+ * of a setting for true or false. */
 static ds_status adopt(const binder *b, param_ref ref, const given *value, const ds_num *init,
                        ds_num *out) {
+    bool flag;
     *out = value->value;
-    if (out->kind == init->kind) return DS_OK;
-    if (out->kind == DS_NUM_INT && init->kind == DS_NUM_REAL) {
+    if (init->is_bool && out->kind == DS_NUM_STR && ds_num_parse_bool(out->s, &flag)) {
+        *out = ds_num_bool(flag);
+        return DS_OK;
+    }
+    if (out->kind == init->kind && out->is_bool == init->is_bool) return DS_OK;
+    if (out->kind == DS_NUM_INT && !out->is_bool && init->kind == DS_NUM_REAL) {
         *out = (ds_num){.kind = DS_NUM_REAL, .r = (double)out->i};
         return DS_OK;
     }
     ds_buf text = {0};
     ds_buf_printf(&text, "%s%s: param '%s' is %s (initially ", value->path ? "--set " : "with ",
                   value->path ? value->path : param_at(ref)->name, param_at(ref)->name,
-                  kind_text(init->kind));
+                  kind_text(init));
     print_num(init, &text);
     ds_buf_put(&text, "), and ");
     print_num(&value->value, &text);
-    ds_buf_printf(&text, " is %s", kind_text(value->value.kind));
+    ds_buf_printf(&text, " is %s", kind_text(&value->value));
     ds_status status = ds_error_set(b->err, DS_ERR_TYPE, value->loc, "%s", text.text);
     ds_buf_deinit(&text);
     return status;

@@ -32,6 +32,39 @@ bool ds_axis_is_declared(const ds_module *module, const char *name) {
 
 /* ---- topologies ---- */
 
+/* Topologies that were looked at, each once: instances may form a diamond of diamonds, or a circle.
+ */
+typedef struct type_list {
+    const ds_topology *seen[256];
+    uint32_t n_seen, n, most;
+    const char **types;
+} type_list;
+
+static void add_type(type_list *list, const char *type) {
+    for (uint32_t i = 0; i < list->n; i++)
+        if (strcmp(list->types[i], type) == 0) return;
+    if (list->n < list->most) list->types[list->n++] = type;
+}
+
+static void list_types(type_list *list, const ds_topology *topology) {
+    for (uint32_t i = 0; i < list->n_seen; i++)
+        if (list->seen[i] == topology) return;
+    if (!topology || list->n_seen == sizeof list->seen / sizeof *list->seen) return;
+    list->seen[list->n_seen++] = topology;
+    for (uint32_t i = 0; i < topology->nodes.n; i++) {
+        const ds_node_decl *node = &topology->nodes.at[i];
+        if (node->type_name && node->kind == DS_NODE_DEVICE) add_type(list, node->type_name);
+        if (node->type_name && node->kind == DS_NODE_INSTANCE)
+            list_types(list, ds_find_topology(topology->module, node->type_name));
+    }
+}
+
+uint32_t ds_topology_device_types(const ds_topology *topology, const char **types, uint32_t most) {
+    type_list list = {.most = most, .types = types};
+    list_types(&list, topology);
+    return list.n;
+}
+
 typedef struct counter {
     ds_env env;
     ds_map done; /* topology → devices; OPEN while counting */

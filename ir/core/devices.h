@@ -16,6 +16,11 @@ ds_status ds_mesh_axis_sizes(const ds_binding *binding, const ds_mesh *mesh, int
 ds_status ds_topology_count_devices(const ds_binding *binding, const ds_topology *topology,
                                     int64_t *n, ds_error *err);
 
+/* Hardware names of the devices that the topology declares, those of nested topologies too, each
+ * once; at most `most`. Returns their number. Devices without a name, and topologies that nest too
+ * deep, have none. O(declarations). */
+uint32_t ds_topology_device_types(const ds_topology *topology, const char **types, uint32_t most);
+
 /* The number of devices that a mesh covers: all devices of its topology, of the viewed mesh, or hi
  * − lo of a pick. */
 ds_status ds_mesh_count_devices(const ds_binding *binding, const ds_mesh *mesh, int64_t *n,

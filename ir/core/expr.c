@@ -60,6 +60,7 @@ static ds_expr_node only_own_fields(const ds_expr_node *node) {
     case DS_EXPR_NONE:
         break;
     case DS_EXPR_INT:
+    case DS_EXPR_BOOL:
         own.i = node->i;
         break;
     case DS_EXPR_REAL:

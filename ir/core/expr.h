@@ -1,4 +1,4 @@
-/* Integer, real and string expressions over params and loop indices.
+/* Integer, real, Boolean and string expressions over params and loop indices.
  *
  * Dims, slice bounds, counts and indices are never stored as plain ints: they are nodes of one
  * hash-consed table, kept as written (so that they print as written) and evaluated when the params
@@ -44,6 +44,7 @@ typedef enum ds_expr_kind {
     DS_EXPR_INT,        /* i */
     DS_EXPR_REAL,       /* r; `name` is the literal's text, so 0.1 prints as 0.1 */
     DS_EXPR_STR,        /* name */
+    DS_EXPR_BOOL,       /* i: true or false; 1 or 0 where a number is needed */
     DS_EXPR_PARAM,      /* name; i = module id << 32 | index into that module's params */
     DS_EXPR_INDEX,      /* name: a loop index, family binder or topology index, looked up by name */
     DS_EXPR_AXIS_INDEX, /* name: axis_index(cp), the rank's coordinate in a local region */
@@ -110,14 +111,22 @@ bool ds_expr_is_int(const ds_exprs *exprs, ds_expr e, int64_t *value);
 typedef enum ds_tri { DS_NO, DS_YES, DS_UNKNOWN } ds_tri;
 ds_tri ds_expr_equal(const ds_exprs *exprs, ds_expr a, ds_expr b);
 
-/* A bound value. */
+/* A bound value. true and false are the integers 1 and 0 to operators, and no integers where one is
+ * asked for. */
 typedef enum ds_num_kind { DS_NUM_INT, DS_NUM_REAL, DS_NUM_STR } ds_num_kind;
 typedef struct ds_num {
     ds_num_kind kind;
+    bool is_bool; /* of kind INT: true or false */
     int64_t i;
     double r;
     const char *s; /* interned */
 } ds_num;
+
+static inline ds_num ds_num_bool(bool value) {
+    return (ds_num){.kind = DS_NUM_INT, .is_bool = true, .i = value};
+}
+/* The Boolean of a text: true, false, on or off. */
+bool ds_num_parse_bool(const char *text, bool *out);
 
 /* The indices in scope, innermost first. */
 typedef struct ds_index {

@@ -389,8 +389,8 @@ static poly expr_poly(algebra *al, const ds_exprs *exprs, ds_expr e) {
 
 /* Literals of any kind compare without algebra. */
 static bool both_literal(const ds_expr_node *x, const ds_expr_node *y) {
-    return x->kind == y->kind &&
-           (x->kind == DS_EXPR_INT || x->kind == DS_EXPR_REAL || x->kind == DS_EXPR_STR);
+    return x->kind == y->kind && (x->kind == DS_EXPR_INT || x->kind == DS_EXPR_REAL ||
+                                  x->kind == DS_EXPR_STR || x->kind == DS_EXPR_BOOL);
 }
 
 ds_tri ds_expr_equal(const ds_exprs *exprs, ds_expr a, ds_expr b) {

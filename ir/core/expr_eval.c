@@ -28,6 +28,10 @@ static ds_num int_num(int64_t i) {
 static ds_num real_num(double r) {
     return (ds_num){.kind = DS_NUM_REAL, .r = r};
 }
+bool ds_num_parse_bool(const char *text, bool *out) {
+    *out = strcmp(text, "true") == 0 || strcmp(text, "on") == 0;
+    return *out || strcmp(text, "false") == 0 || strcmp(text, "off") == 0;
+}
 static double as_real(const ds_num *x) {
     return x->kind == DS_NUM_INT ? (double)x->i : x->r;
 }
@@ -50,7 +54,10 @@ static void expr_text(const ds_exprs *exprs, ds_expr e, char out[TEXT_MAX + 4]) 
 static void num_text(const ds_num *x, char out[TEXT_MAX + 4]) {
     switch (x->kind) {
     case DS_NUM_INT:
-        snprintf(out, TEXT_MAX, "%" PRId64, x->i);
+        if (x->is_bool)
+            strcpy(out, x->i ? "true" : "false");
+        else
+            snprintf(out, TEXT_MAX, "%" PRId64, x->i);
         return;
     case DS_NUM_REAL:
         snprintf(out, TEXT_MAX, "%.17g", x->r);
@@ -119,6 +126,9 @@ static ds_status eval_leaf(const step *s, ds_num *out) {
         return DS_OK;
     case DS_EXPR_STR:
         *out = (ds_num){.kind = DS_NUM_STR, .s = node->name};
+        return DS_OK;
+    case DS_EXPR_BOOL:
+        *out = ds_num_bool(node->i != 0);
         return DS_OK;
     case DS_EXPR_PARAM: {
         const ds_num *module = s->env->params ? s->env->params[node->i >> 32] : NULL;
@@ -358,6 +368,10 @@ static ds_status wrong_kind(const ds_env *env, ds_expr e, ds_loc loc, const ds_n
     char text[TEXT_MAX + 4], number[TEXT_MAX + 4];
     expr_text(env->exprs, e, text);
     num_text(value, number);
+    if (value->kind == DS_NUM_REAL && fabs(value->r) < 0x1p53 && value->r == floor(value->r))
+        return ds_error_set(err, DS_ERR_TYPE, loc,
+                            "%s is needed here, and `%s` is a real number; write %lld", wanted,
+                            text, (long long)value->r);
     if (strcmp(text, number) == 0)
         return ds_error_set(err, DS_ERR_TYPE, loc, "%s is needed here, not %s", wanted, number);
     return ds_error_set(err, DS_ERR_TYPE, loc, "%s is needed here, and `%s` is %s", wanted, text,
@@ -368,7 +382,8 @@ ds_status ds_expr_eval_int(const ds_env *env, ds_expr e, ds_loc loc, int64_t *ou
     if (ds_expr_is_int(env->exprs, e, out)) return DS_OK;
     ds_num value;
     DS_TRY(ds_expr_eval(env, e, loc, &value, err));
-    if (value.kind != DS_NUM_INT) return wrong_kind(env, e, loc, &value, "an integer", err);
+    if (value.kind != DS_NUM_INT || value.is_bool)
+        return wrong_kind(env, e, loc, &value, "an integer", err);
     *out = value.i;
     return DS_OK;
 }
@@ -376,7 +391,8 @@ ds_status ds_expr_eval_int(const ds_env *env, ds_expr e, ds_loc loc, int64_t *ou
 ds_status ds_expr_eval_real(const ds_env *env, ds_expr e, ds_loc loc, double *out, ds_error *err) {
     ds_num value;
     DS_TRY(ds_expr_eval(env, e, loc, &value, err));
-    if (value.kind == DS_NUM_STR) return wrong_kind(env, e, loc, &value, "a number", err);
+    if (value.kind == DS_NUM_STR || value.is_bool)
+        return wrong_kind(env, e, loc, &value, "a number", err);
     *out = as_real(&value);
     return DS_OK;
 }

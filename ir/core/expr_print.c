@@ -101,6 +101,9 @@ static void print_node(const ds_exprs *exprs, jobs *todo, const ds_expr_node *no
     case DS_EXPR_STR:
         ds_buf_put_quoted(out, node->name);
         return;
+    case DS_EXPR_BOOL:
+        ds_buf_put(out, node->i ? "true" : "false");
+        return;
     case DS_EXPR_PARAM:
     case DS_EXPR_INDEX:
         ds_buf_put(out, node->name);

@@ -504,12 +504,20 @@ struct ds_module {
     ds_trivia dangling;      /* comments at the end of the file */
 };
 
+/* A setting of the command line that is no param's. */
+typedef struct ds_stated {
+    const char *path;          /* "strategy.zero" */
+    const char *section, *key; /* of the scenario that is run; NULL: it has no such key */
+    const ds_attr *instead_of; /* the file's entry; NULL: none */
+} ds_stated;
+
 struct ds_unit {
     ds_arena arena;
     ds_strtab strings;
     ds_exprs exprs;
     DS_VEC(ds_module *) modules; /* modules.at[0] is the root */
-    DS_VEC(const char *) said;   /* paths of settings that the scenario has (ds_load_options) */
+    DS_VEC(ds_stated) said;      /* settings that the scenario has (ds_load_options) */
+    bool assumes_framework;      /* the scenario's framework is the one of its devices' stack */
     ds_map inferred;             /* types of ops' results, kept in the arena by ir/ops/memo.c */
     const ds_stop *stop;         /* whatever works on the unit ends then; NULL: never */
 };

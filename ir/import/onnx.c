@@ -360,7 +360,8 @@ static void put_frame(ds_onnx *g, const ds_import_options *options, const Onnx__
     if (g->params.n) ds_buf_put(out, "// The params are the sizes that the graph leaves open.\n");
     ds_import__put_on(options, out);
     ds_import__put_params(g->params.at, g->params.n, out);
-    ds_import__put_scenario(options, NULL, function_name(g), "train = off", batch_name(g), out);
+    ds_import__put_scenario(options, NULL, function_name(g), "train = off", DS_IMPORT_ALONE,
+                            batch_name(g), out);
 }
 
 static bool is_read(const ds_op *op, const bool *read) {

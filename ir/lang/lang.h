@@ -25,15 +25,21 @@ ds_status ds_parse_setting(ds_module *module, const ds_knob *knob, const ds_sett
 typedef struct ds_load_options {
     const char *const *include_dirs; /* -I */
     uint32_t n_include_dirs;
-    /* --set: `strategy.KEY` and `train.KEY` of which no param has the name are put into the
-     * scenario. ds_bind gets the same settings, for params, and passes over these. */
+    /* --set: keys of the scenario that no param has the name of (setting.c) are put into the
+     * scenario, and a setting of "--vary", "--where", "--minimize" or "--maximize" into the sweep.
+     * ds_bind gets the same settings, for params, and passes over these. */
     const ds_setting *settings;
     uint32_t n_settings;
+    const char *job;   /* --job: the job whose keys the settings say; NULL: none */
     bool has_settings; /* the text was printed from a unit that has them: its scenario stays */
 } ds_load_options;
 
+/* Puts a key of the scenario into it, as loading with that setting does; any other setting is a
+ * param's, and nothing is done. Errors: an unknown key, a value that does not parse. */
+ds_status ds_load_say(ds_unit *unit, const ds_setting *setting, ds_error *err);
+
 /* Reads a file and everything it imports into a new unit, unverified. Imports are looked for in the
- * importing file's folder, its parents, -I, $DISTSIM_PATH, the installed share folder. The unit is
+ * importing file's folder, its parents, -I, $DISTSIM_PATH, the library (library.h). The unit is
  * returned even on error (it holds the sources that the error points to); free it either way. */
 ds_status ds_load_file(const char *path, const ds_load_options *options, ds_unit **out,
                        ds_error *err);

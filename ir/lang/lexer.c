@@ -178,7 +178,18 @@ static ds_token read_punctuation(ds_lexer *lexer, ds_token token) {
         if (text[0] != peek(lexer, 0) || (text[1] && text[1] != peek(lexer, 1))) continue;
         return finish_token(lexer, token, map[k].kind, text[1] ? 2 : 1);
     }
+    static const struct {
+        char c;
+        const char *fix;
+    } habits[] = {{'#', "'#' begins no comment; write '//'"},
+                  {'\'', "a text needs double quotes; write \"...\""},
+                  {'`', "a text needs double quotes; write \"...\""},
+                  {'$', "a param is written without '$'"},
+                  {'^', "a power is written as a product; write a * a"},
+                  {'|', "write 'or'"}};
     char c = lexer->at[0];
+    for (size_t k = 0; k < sizeof habits / sizeof *habits; k++)
+        if (c == habits[k].c) return refuse(lexer, token, 1, habits[k].fix, 0);
     if (c > ' ' && c < 0x7f) return refuse(lexer, token, 1, "unexpected character '%c'", c);
     return refuse(lexer, token, 1, "unexpected byte 0x%02x", (unsigned char)c);
 }
@@ -203,6 +214,8 @@ ds_token ds_lexer_next(ds_lexer *lexer) {
     if (is_name_start(c)) return named(lexer, token, DS_TOK_NAME, 0, name_length(lexer, 1));
     if (is_digit(c)) return read_number(lexer, token);
     if (c == '"') return read_string(lexer, token);
+    if (c == '/' && peek(lexer, 1) == '*')
+        return refuse(lexer, token, 2, "a comment begins with '//' and ends with its line", 0);
     if (c == '@' && is_name_start(peek(lexer, 1)))
         return named(lexer, token, DS_TOK_SYMBOL, 1, name_length(lexer, 1));
     if (c == '%' && is_name_char(peek(lexer, 1)) && !is_remainder(lexer, &token))

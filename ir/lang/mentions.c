@@ -1,6 +1,8 @@
 /* A walk over all expressions of functions, topologies, meshes. */
 #include "ir/lang/mentions.h"
 
+#include <stdlib.h>
+
 typedef struct walk {
     const ds_exprs *exprs;
     ds_mention_visit visit;
@@ -171,6 +173,30 @@ static void count_leaf(void *context, const ds_expr_node *leaf) {
         c->n_index += leaf->name == c->index;
 }
 
+typedef DS_VEC(const ds_func *) funcs;
+
+static void add_callees(funcs *reached, const ds_block *block) {
+    for (uint32_t i = 0; i < block->n_ops; i++) {
+        const ds_op *op = block->ops[i];
+        uint32_t k = 0;
+        if (op->body) add_callees(reached, op->body);
+        if (op->code != DS_OP_CALL || !op->callee) continue;
+        while (k < reached->n && reached->at[k] != op->callee) k++;
+        if (k == reached->n) DS_HPUSH(reached, op->callee);
+    }
+}
+
+/* Counts in the model and in all functions that the model calls, each once. */
+static void count_in(const ds_func *model, counts *c) {
+    funcs reached = {0};
+    DS_HPUSH(&reached, model);
+    for (uint32_t i = 0; i < reached.n; i++) {
+        ds_mentions_func(reached.at[i], count_leaf, c);
+        add_callees(&reached, &reached.at[i]->body);
+    }
+    free(reached.at);
+}
+
 static const ds_op *only_loop(const ds_func *func) {
     const ds_op *found = NULL;
     for (uint32_t i = 0; i < func->body.n_ops; i++) {
@@ -197,14 +223,6 @@ bool ds_find_layer_loop(const ds_binding *binding, const ds_func *model, ds_laye
     ds_mentions_func(model, count_leaf, &c);
     out->uses_index = c.n_index > 0;
     c.n_param = 0;
-    for (uint32_t m = 0; m < unit->modules.n; m++)
-        for (uint32_t f = 0; f < unit->modules.at[m]->funcs.n; f++)
-            ds_mentions_func(unit->modules.at[m]->funcs.at[f], count_leaf, &c);
-    /* models that share a module (gpt, gpt_untied) each have their loop */
-    uint32_t loops = 0;
-    for (uint32_t f = 0; f < out->module->funcs.n; f++) {
-        const ds_op *other = only_loop(out->module->funcs.at[f]);
-        loops += other && other->hi.i == loop->hi.i;
-    }
-    return c.n_param == loops;
+    count_in(model, &c);
+    return c.n_param == 1;
 }

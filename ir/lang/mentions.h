@@ -21,8 +21,8 @@ void ds_mentions_func(const ds_func *func, ds_mention_visit visit, void *context
 void ds_mentions_devices(const ds_module *module, ds_mention_visit visit, void *context);
 
 /* `for i in 0..n`, the only loop of a model's body, where n is a param that no other expression of
- * any function mentions, but for the loops of functions of its module: with another value of it the
- * model has more layers or fewer, and else is the same. */
+ * the model mentions, nor of a function that the model calls: with another value of it the model has
+ * more layers or fewer, and else is the same. */
 typedef struct ds_layer_loop {
     const ds_op *op;
     const ds_module *module;

@@ -45,10 +45,10 @@ static void describe(const ds_parser *p, char *out, size_t n) {
 }
 
 void ds_parser_expected(ds_parser *p, const char *what) {
-    char found[64];
+    char found[64], habit[96];
+    if (ds_parser_unclosed(p, &p->tok)) return;
     describe(p, found, sizeof found);
-    const char *habit =
-        ds_parser_at(p, DS_TOK_SEMI) ? "; statements need no terminator: leave it out" : "";
+    ds_parser_habit(p, what, habit, sizeof habit);
     ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "expected %s, found %s%s", what, found, habit);
 }
 
@@ -56,6 +56,7 @@ void ds_parser_expected(ds_parser *p, const char *what) {
 
 void ds_parser_advance(ds_parser *p) {
     if (p->status) return;
+    ds_parser_note_brace(p);
     if (p->n_ahead) {
         p->tok = p->ahead[0];
         p->ahead[0] = p->ahead[1];
@@ -259,17 +260,19 @@ static void parse_import(ds_parser *p) {
     add_item(p, DS_ITEM_IMPORT, p->module->imports.n - 1);
 }
 
-static bool at_item(const ds_parser *p);
-
 /* `20x48`, `256 MB`: a name right behind a param's value, where only the next item may begin. */
 static void refuse_after_value(ds_parser *p, const ds_param *param) {
-    if (!ds_parser_at(p, DS_TOK_NAME) || p->tok.starts_line || at_item(p)) return;
-    const char *name = p->tok.name;
+    if (!ds_parser_at(p, DS_TOK_NAME) || p->tok.starts_line) return;
+    const char *name = p->tok.name, *habit = ds_parser_number_habit(name);
+    if (ds_parser_is_item(name)) return;
     ds_unit_id unit;
     bool product = p->tok.glued && name[0] == 'x' && name[1];
-    if (product)
+    if (p->tok.glued && habit)
+        ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "'%.40s' after the value of param '%s'; %s",
+                       name, param->name, habit);
+    else if (product)
         ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc,
-                       "'%.40s' behind the value of param '%s': a product is written a * b", name,
+                       "'%.40s' after the value of param '%s': a product is written a * b", name,
                        param->name);
     else if (ds_unit_parse(name, strlen(name), &unit))
         ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc,
@@ -278,7 +281,7 @@ static void refuse_after_value(ds_parser *p, const ds_param *param) {
                        param->name, name);
     else
         ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc,
-                       "expected an operator, ',' or the next declaration behind the value of "
+                       "expected an operator, ',' or the next declaration after the value of "
                        "param '%s', found '%.40s'",
                        param->name, name);
 }
@@ -351,16 +354,25 @@ static void unknown_item(ds_parser *p) {
     for (uint32_t k = 0; k < N_ITEMS; k++) words[k] = items[k].word;
     const char *near =
         p->tok.kind == DS_TOK_NAME ? ds_parser_suggest(p->tok.name, words, N_ITEMS) : NULL;
+    const char *advice = p->tok.kind == DS_TOK_NAME && !near ? ds_word_fix(p->tok.name) : NULL;
     if (near)
         ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "unknown declaration '%s'; did you mean '%s'?",
                        p->tok.name, near);
+    if (advice)
+        ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc, "unknown declaration '%s'; %s", p->tok.name,
+                       advice);
+    if (ds_parser_at(p, DS_TOK_NAME) && ds_parser_peek(p, 1)->kind == DS_TOK_ASSIGN)
+        ds_parser_fail(p, DS_ERR_SYNTAX, p->tok.loc,
+                       "unknown declaration '%s'; a value is declared as a param: write param %s "
+                       "= ...",
+                       p->tok.name, p->tok.name);
     ds_parser_expected(p, "import, param, axis, topology, mesh, func, program, schedule, scenario, "
                           "degrade or sweep");
 }
 
-static bool at_item(const ds_parser *p) {
+bool ds_parser_is_item(const char *word) {
     for (uint32_t k = 0; k < N_ITEMS; k++)
-        if (ds_parser_at_word(p, items[k].word)) return true;
+        if (strcmp(word, items[k].word) == 0) return true;
     return false;
 }
 
@@ -419,6 +431,13 @@ static void parse_file(ds_parser *p) {
     ds_parser_dangling(p, &p->module->dangling, false);
 }
 
+/* A text of the command line: all params of the module are above it. */
+static void begin_words(ds_parser *p) {
+    for (uint32_t k = 0; k < p->module->params.n; k++)
+        ds_map_put(&p->params, DS_KEY(p->module->params.at[k].name), k);
+    ds_parser_advance(p);
+}
+
 static ds_status parse_text(ds_module *module, const char *path, const char *text, size_t n,
                             void (*parse)(ds_parser *), void *result, ds_error *err) {
     ds_parser p = {.unit = module->unit,
@@ -428,11 +447,13 @@ static ds_status parse_text(ds_module *module, const char *path, const char *tex
                    .exprs = &module->unit->exprs,
                    .err = err};
     ds_lexer_init(&p.lexer, module->unit, path, text, n);
+    if (parse != parse_file) begin_words(&p);
     parse(&p);
     ds_lexer_deinit(&p.lexer);
     ds_map_deinit(&p.params);
     ds_map_deinit(&p.opcodes);
     ds_map_deinit(&p.values);
+    free(p.open.at);
     free(p.indices.at);
     free(p.open_names.at);
     free(p.undo.at);
@@ -443,15 +464,14 @@ ds_status ds_parse(ds_module *module, ds_error *err) {
     return parse_text(module, module->path, module->text, module->text_n, parse_file, NULL, err);
 }
 
-/* A text of the command line: all params of the module are above it. */
-static void begin_words(ds_parser *p) {
-    for (uint32_t k = 0; k < p->module->params.n; k++)
-        ds_map_put(&p->params, DS_KEY(p->module->params.at[k].name), k);
-    ds_parser_advance(p);
+ds_status ds_parse_words(ds_module *module, const char *source, const char *text,
+                         void (*parse)(ds_parser *), void *result, ds_error *err) {
+    size_t n = strlen(text);
+    const char *kept = ds_arena_strndup(&module->unit->arena, text, n);
+    return parse_text(module, source, kept, n, parse, result, err);
 }
 
 static void parse_what_if(ds_parser *p) {
-    begin_words(p);
     ds_degrade degrade = ds_parse_degradation(p);
     if (!ds_parser_at(p, DS_TOK_EOF)) ds_parser_expected(p, "',' or `for`, or no more");
     if (p->status) return;
@@ -460,13 +480,10 @@ static void parse_what_if(ds_parser *p) {
 }
 
 ds_status ds_parse_what_if(ds_module *module, const char *text, ds_error *err) {
-    size_t n = strlen(text);
-    return parse_text(module, "--degrade", ds_arena_strndup(&module->unit->arena, text, n), n,
-                      parse_what_if, NULL, err);
+    return ds_parse_words(module, "--degrade", text, parse_what_if, NULL, err);
 }
 
 static void parse_setting(ds_parser *p) {
-    begin_words(p);
     ds_attr attr = ds_parse_attr(p, false);
     if (!ds_parser_at(p, DS_TOK_EOF)) ds_parser_expected(p, "no more after the value");
     *(ds_attr *)p->result = attr;
@@ -484,7 +501,7 @@ ds_status ds_parse_setting(ds_module *module, const ds_knob *knob, const ds_sett
     const char *text = ds_arena_printf(&unit->arena, "%s = %s", knob->name, setting->text);
     bool bare = *setting->text && !strchr("[\"@", *setting->text);
     if (!ds_knob_is_of_text(knob) || !bare)
-        return parse_text(module, source, text, strlen(text), parse_setting, out, err);
+        return ds_parse_words(module, source, text, parse_setting, out, err);
     *out = text_attr(unit, setting->text);
     out->loc = (ds_loc){.file = source, .line = 1, .col = 1, .len = 1};
     return DS_OK;

@@ -28,6 +28,11 @@ typedef struct ds_open_name {
     bool is_param;
 } ds_open_name;
 
+typedef struct ds_open_brace {
+    ds_loc loc;
+    uint32_t indent; /* of its line */
+} ds_open_brace;
+
 typedef struct ds_parser {
     ds_unit *unit;
     ds_module *module;
@@ -41,6 +46,9 @@ typedef struct ds_parser {
     ds_status status;
     void *result; /* of ds_parse_setting */
     uint32_t depth;
+
+    DS_VEC(ds_open_brace) open; /* each '{' that was read and not closed */
+    ds_open_brace astray;       /* habits.c */
 
     ds_map params;                /* interned name → index */
     ds_map opcodes;               /* interned mnemonic → code */
@@ -92,7 +100,28 @@ void ds_parser_end(ds_parser *p, ds_trivia *trivia);
 void ds_parser_opening(ds_parser *p, ds_trivia *trivia);
 void ds_parser_dangling(ds_parser *p, ds_trivia *dangling, bool empty);
 
+/* Is the word the first of a declaration, as `func` is? */
+bool ds_parser_is_item(const char *word);
+
+/* ---- habits.c: what people type by habit, and the fix ---- */
+
+/* "; write @mlp" for the current token where something else was expected; else "". */
+void ds_parser_habit(ds_parser *p, const char *expected, char *out, size_t n);
+/* The current token, before it is consumed: braces are counted. */
+void ds_parser_note_brace(ds_parser *p);
+/* Fails at the '{' that lacks a '}', if `found` is the end of the file or begins a declaration
+ * inside a block. False: it does not. */
+bool ds_parser_unclosed(ds_parser *p, const ds_token *found);
+/* Fails at a text without quotes that would be read as arithmetic: 1f1b, zb-h1. `key` is the entry
+ * that has the value, or NULL. */
+void ds_parser_refuse_bare(ds_parser *p, const char *key);
+/* How a number with this suffix (8k, 8_192) is written; NULL: the suffix is no habit. */
+const char *ds_parser_number_habit(const char *suffix);
+
 /* ---- parse_expr.c ---- */
+
+/* The unit that a name may mean, or NULL. */
+const char *ds_unit_suggest(const ds_token *name);
 
 ds_expr ds_parse_expr(ds_parser *p);
 /* `lo..hi` */
@@ -147,5 +176,24 @@ ds_degrade ds_parse_degradation(ds_parser *p);
 /* ---- parse_sweep.c ---- */
 
 void ds_parse_sweep(ds_parser *p);
+/* Puts a line of a sweep into the root module's sweep, which is made if there is none: a dimension
+ * takes the place of the dimension of the same param or knob, an objective that of the file's
+ * objectives. `source` names the text in messages. */
+ds_status ds_parse_sweep_line(ds_module *module, const char *source, const char *text,
+                              ds_error *err);
+
+/* ---- parse.c: texts of the command line ---- */
+
+/* `parse` reads the text; names of the module's params are known. */
+ds_status ds_parse_words(ds_module *module, const char *source, const char *text,
+                         void (*parse)(ds_parser *), void *result, ds_error *err);
+
+/* ---- setting.c ---- */
+
+struct ds_load_options;
+
+/* Does what a setting says of the scenario or the sweep; a param's setting is passed over. */
+ds_status ds_lang__say(ds_unit *unit, const ds_setting *setting,
+                       const struct ds_load_options *options, ds_error *err);
 
 #endif

@@ -187,8 +187,8 @@ void ds_parse_topology(ds_parser *p) {
 static void parse_factors(ds_parser *p, ds_degrade *degrade) {
     DS_VEC(ds_attr) list = {0};
     do {
-        ds_token name = ds_parser_expect(
-            p, DS_TOK_NAME, "of what is degraded: compute, memory, bandwidth or latency");
+        ds_token name =
+            ds_parser_expect(p, DS_TOK_NAME, "of a share: compute, memory, bandwidth or latency");
         ds_attr factor = {.name = name.name, .loc = name.loc, .kind = DS_ATTR_EXPR};
         ds_parser_expect(p, DS_TOK_ASSIGN, "before the factor");
         factor.expr = ds_parse_expr(p);

@@ -38,8 +38,14 @@ static const char *suggest_name(const ds_parser *p, const char *name) {
 }
 
 static void unknown_name(ds_parser *p, const char *name, ds_loc loc) {
-    const char *near = suggest_name(p, name);
-    if (near)
+    const char *near = suggest_name(p, name), *advice = ds_word_fix(name);
+    if (ds_parser_at(p, DS_TOK_DOT) && ds_parser_peek(p, 1)->kind == DS_TOK_NAME)
+        ds_parser_fail(p, DS_ERR_NAME, loc,
+                       "unknown name '%s'; an expression has keys by their bare name: write %s",
+                       name, ds_parser_peek(p, 1)->name);
+    if (advice)
+        ds_parser_fail(p, DS_ERR_NAME, loc, "unknown name '%s'; %s", name, advice);
+    else if (near)
         ds_parser_fail(p, DS_ERR_NAME, loc, "unknown name '%s'; did you mean '%s'?", name, near);
     else
         ds_parser_fail(p, DS_ERR_NAME, loc,
@@ -118,6 +124,12 @@ static ds_expr parse_literal(ds_parser *p, ds_expr_kind kind) {
         p->exprs, (ds_expr_node){.kind = kind, .name = token.name, .i = token.i, .r = token.r});
 }
 
+static ds_expr parse_bool(ds_parser *p) {
+    ds_expr_node node = {.kind = DS_EXPR_BOOL, .i = ds_parser_at_word(p, "true")};
+    ds_parser_advance(p);
+    return ds_expr_make(p->exprs, node);
+}
+
 static ds_expr parse_atom(ds_parser *p) {
     switch (p->tok.kind) {
     case DS_TOK_INT:
@@ -131,6 +143,7 @@ static ds_expr parse_atom(ds_parser *p) {
         if (ds_parser_at_word(p, "max")) return parse_function(p, DS_EXPR_MAX);
         if (ds_parser_at_word(p, "ceildiv")) return parse_function(p, DS_EXPR_CEILDIV);
         if (ds_parser_at_word(p, "axis_index")) return parse_axis_index(p);
+        if (ds_parser_at_word(p, "true") || ds_parser_at_word(p, "false")) return parse_bool(p);
         return parse_name(p);
     case DS_TOK_LPAREN: {
         ds_parser_advance(p);
@@ -216,18 +229,8 @@ static const char *const units[] = {
 #undef DS_X
 };
 
-/* Units near a wrong one, without regard to case: GBps → GB/s, Gb/s. */
-static const char *suggest_unit(const char *text) {
-    static const struct {
-        const char *wrong, *right;
-    } usual[] = {{"GBps", "GB/s"}, {"Gbps", "Gb/s"},      {"MBps", "MB/s"},      {"Mbps", "Mb/s"},
-                 {"TBps", "TB/s"}, {"KBps", "KB/s"},      {"Kbps", "Kb/s"},      {"GiBps", "GiB/s"},
-                 {"sec", "s"},     {"usec", "us"},        {"msec", "ms"},        {"nsec", "ns"},
-                 {"GBs", "GB/s"},  {"TFLOPS", "TFLOP/s"}, {"GFLOPS", "GFLOP/s"}, {"gbps", "Gb/s"},
-                 {"bytes", "B"},   {"seconds", "s"}};
-    for (size_t k = 0; k < sizeof usual / sizeof usual[0]; k++)
-        if (strcmp(usual[k].wrong, text) == 0) return usual[k].right;
-    return ds_parser_suggest(text, units, sizeof units / sizeof units[0]);
+const char *ds_unit_suggest(const ds_token *name) {
+    return ds_parser_suggest(name->name, units, sizeof units / sizeof units[0]);
 }
 
 /* Bytes of a unit at the current name: `GB/s` is three tokens without anything between. */
@@ -254,7 +257,9 @@ ds_unit_id ds_parse_unit(ds_parser *p) {
     ds_loc loc = p->tok.loc;
     loc.len = (uint32_t)n;
     const char *text = ds_intern_n(&p->unit->strings, p->tok.text, n);
-    const char *near = suggest_unit(text);
+    const char *near = ds_parser_suggest(text, units, sizeof units / sizeof units[0]);
+    const char *habit = p->tok.glued ? ds_parser_number_habit(text) : NULL;
+    if (habit) ds_parser_fail(p, DS_ERR_NAME, loc, "'%.40s' after a number; %s", text, habit);
     ds_parser_fail(p, DS_ERR_NAME, loc, "unknown unit '%.40s'; %s%s%s", text,
                    near ? "did you mean '" : "known are ps ns us ms s, B KB MB GB TB KiB … TiB, ",
                    near ? near : "GB/s GiB/s Gb/s … and TFLOP/s", near ? "'?" : "");

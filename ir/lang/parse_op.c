@@ -459,25 +459,30 @@ static const struct {
 
 enum { N_STRUCTURAL = sizeof structural / sizeof structural[0] };
 
-static void unknown_op(ds_parser *p, const ds_token *name) {
+/* `stray`: no result is on the op's left, and the op does not begin its line. */
+static void unknown_op(ds_parser *p, const ds_token *name, bool stray) {
     const char *known[N_STRUCTURAL + DS_OP_COUNT];
     uint32_t n = 0;
     for (; n < N_STRUCTURAL; n++) known[n] = structural[n].word;
     for (ds_opcode code = DS_OP_FIRST_TABLE_OP; code < DS_OP_COUNT; code++)
         known[n++] = ds_op_name(code);
     const char *near = ds_parser_suggest(name->name, known, n);
-    if (near)
+    if (ds_parser_unclosed(p, name)) return;
+    if (stray || ds_parser_at(p, DS_TOK_ASSIGN))
+        ds_parser_fail(p, DS_ERR_NAME, name->loc, "unknown op '%.80s'; a value is written %%%.80s",
+                       name->name, name->name);
+    else if (near)
         ds_parser_fail(p, DS_ERR_NAME, name->loc, "unknown op '%.80s'; did you mean '%s'?",
                        name->name, near);
     else
         ds_parser_fail(p, DS_ERR_NAME, name->loc, "unknown op '%.80s'", name->name);
 }
 
-static ds_opcode table_opcode(ds_parser *p, const ds_token *name) {
+static ds_opcode table_opcode(ds_parser *p, const ds_token *name, bool stray) {
     const uint64_t *known = ds_map_find(&p->opcodes, DS_KEY(name->name));
     if (known) return (ds_opcode)*known;
     ds_opcode code = ds_op_by_name(name->name);
-    if (code < DS_OP_FIRST_TABLE_OP) unknown_op(p, name);
+    if (code < DS_OP_FIRST_TABLE_OP) unknown_op(p, name, stray);
     ds_map_put(&p->opcodes, DS_KEY(name->name), code);
     return code;
 }
@@ -495,7 +500,7 @@ static void parse_op_body(ds_parser *p, ds_op *op, const targets *left) {
         return;
     }
     if (p->status) return;
-    op->code = table_opcode(p, &name);
+    op->code = table_opcode(p, &name, !left->names.n && !name.starts_line);
     parse_table_op(p, op, left);
 }
 

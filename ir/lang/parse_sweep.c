@@ -73,9 +73,7 @@ static void parse_call(ds_parser *p, const entries *all, ds_sweep_entry *entry, 
 
 static void parse_range(ds_parser *p, const entries *all, ds_sweep_entry *entry) {
     entry->a = parse_expr(p, all);
-    ds_parser_expect(p, DS_TOK_DOTDOT,
-                     "between the ends of the range (or write a list, divisors(n) or "
-                     "powers_of_two(a, b))");
+    ds_parser_expect(p, DS_TOK_DOTDOT, "of the domain");
     entry->b = parse_expr(p, all);
     if (ds_parser_accept_word(p, "step")) entry->step = parse_expr(p, all);
 }
@@ -110,7 +108,7 @@ static void parse_domain(ds_parser *p, const entries *all, ds_sweep_entry *entry
 /* dp, strategy.zero, gpt.layers */
 static void parse_dim(ds_parser *p, const entries *all, ds_sweep_entry *entry) {
     ds_buf name = {0};
-    ds_token first = ds_parser_expect(p, DS_TOK_NAME, "of what varies");
+    ds_token first = ds_parser_expect(p, DS_TOK_NAME, "of a dimension");
     ds_buf_put(&name, first.name ? first.name : "");
     while (ds_parser_accept(p, DS_TOK_DOT)) {
         ds_token next = ds_parser_expect(p, DS_TOK_NAME, "after the dot");
@@ -118,7 +116,7 @@ static void parse_dim(ds_parser *p, const entries *all, ds_sweep_entry *entry) {
     }
     entry->name = ds_intern(&p->unit->strings, name.text);
     ds_buf_deinit(&name);
-    ds_parser_expect_word(p, "in", "between what varies and its domain");
+    ds_parser_expect_word(p, "in", "between the dimension and its domain");
     parse_domain(p, all, entry);
 }
 
@@ -209,4 +207,64 @@ void ds_parse_sweep(ds_parser *p) {
     sweep.n_entries = all.n;
     DS_PUSH(p->arena, &p->module->sweeps, sweep);
     DS_PUSH(p->arena, &p->module->items, ((ds_item){DS_ITEM_SWEEP, p->module->sweeps.n - 1}));
+}
+
+/* ---- a line of the command line ---- */
+
+static bool is_objective(const ds_sweep_entry *entry) {
+    return entry->kind == DS_SWEEP_MINIMIZE || entry->kind == DS_SWEEP_MAXIMIZE;
+}
+
+static bool is_of_command_line(const ds_sweep_entry *entry) {
+    return strncmp(entry->loc.file, "--", 2) == 0;
+}
+
+/* Does the new line take the place of the old entry? */
+static bool replaces(ds_unit *unit, const ds_sweep_entry *fresh, const ds_sweep_entry *old) {
+    ds_sweep_target a, b;
+    if (is_objective(fresh)) return is_objective(old) && !is_of_command_line(old);
+    if (fresh->kind != DS_SWEEP_DIM || old->kind != DS_SWEEP_DIM) return false;
+    if (!ds_sweep_find(unit, fresh->name, &a) || !ds_sweep_find(unit, old->name, &b)) return false;
+    return a.module == b.module && a.param == b.param && a.knob == b.knob;
+}
+
+/* The entries with the new one in the first place that it takes, or last. */
+static void put_line(ds_unit *unit, ds_sweep *sweep, const ds_sweep_entry *fresh) {
+    entries all = {0};
+    bool placed = false;
+    for (uint32_t i = 0; i < sweep->n_entries; i++) {
+        bool gone = replaces(unit, fresh, &sweep->entries[i]);
+        if (gone && placed) continue;
+        DS_PUSH(&unit->arena, &all, gone ? *fresh : sweep->entries[i]);
+        placed = placed || gone;
+    }
+    if (!placed) DS_PUSH(&unit->arena, &all, *fresh);
+    sweep->entries = all.at;
+    sweep->n_entries = all.n;
+}
+
+static void parse_line(ds_parser *p) {
+    ds_sweep_entry *out = p->result;
+    const ds_sweep *sweep = p->module->sweeps.n ? &p->module->sweeps.at[0] : NULL;
+    entries all = {.at = sweep ? sweep->entries : NULL, .n = sweep ? sweep->n_entries : 0};
+    out->loc = p->tok.loc;
+    parse_entry(p, &all, out);
+    if (!ds_parser_at(p, DS_TOK_EOF)) ds_parser_expected(p, "an operator, or no more");
+}
+
+ds_status ds_parse_sweep_line(ds_module *module, const char *source, const char *text,
+                              ds_error *err) {
+    ds_sweep_entry entry = {0};
+    DS_TRY(ds_parse_words(module, source, text, parse_line, &entry, err));
+    if (!module->sweeps.n) {
+        DS_PUSH(&module->unit->arena, &module->sweeps, (ds_sweep){.loc = entry.loc});
+        ds_item item = {DS_ITEM_SWEEP, 0};
+        DS_PUSH(&module->unit->arena, &module->items, item);
+    }
+    ds_sweep *sweep = &module->sweeps.at[0];
+    if (sweep->n_entries == DS_MAX_SWEEP_ENTRIES)
+        return ds_error_set(err, DS_ERR_LIMIT, entry.loc, "a sweep has at most %d entries",
+                            DS_MAX_SWEEP_ENTRIES);
+    put_line(module->unit, sweep, &entry);
+    return DS_OK;
 }

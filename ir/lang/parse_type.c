@@ -376,6 +376,7 @@ static void parse_value(ds_parser *p, ds_attr *attr, bool keep_comments) {
     } else if (at_plain_word(p)) {
         parse_word(p, attr);
     } else {
+        ds_parser_refuse_bare(p, attr->name);
         parse_number(p, attr);
     }
     ds_parser_leave(p);

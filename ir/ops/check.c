@@ -2,6 +2,8 @@
  */
 #include "ir/ops/internal.h"
 
+#include "ir/base/units.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -337,6 +339,12 @@ static const char *parts_text(const ds_infer *ctx, const ds_type *type, const ds
     return kept(ctx, &buf);
 }
 
+static const char *fitting(const ds_infer *ctx, int64_t size, int64_t parts) {
+    ds_buf buf = {0};
+    ds_put_near_divisors(size > 0 ? size : 1, parts, &buf);
+    return kept(ctx, &buf);
+}
+
 /* One dim of `block` elements over splits[0..n). Uneven sizes: the rest must divide each of them.
  */
 static ds_status divides(const ds_infer *ctx, const ds_type *type, uint32_t d, const char *what,
@@ -349,11 +357,12 @@ static ds_status divides(const ds_infer *ctx, const ds_type *type, uint32_t d, c
         if (split->n_sizes == 0) {
             if (!known) return DS_OK;
             if (block % count != 0)
-                return ds_error_set(err, DS_ERR_SHAPE, loc,
-                                    "%s is %s: dim %u of size %s does not divide into %s parts",
-                                    what, ds_ops__type_text(ctx, type), d,
-                                    ds_ops__expr_text(ctx, dim->size),
-                                    parts_text(ctx, type, dim, i));
+                return ds_error_set(
+                    err, DS_ERR_SHAPE, loc,
+                    "%s is %s: dim %u of size %s does not divide into %s parts; "
+                    "%s = %s divides it",
+                    what, ds_ops__type_text(ctx, type), d, ds_ops__expr_text(ctx, dim->size),
+                    parts_text(ctx, type, dim, i), split->axis, fitting(ctx, block, count));
             block /= count;
             continue;
         }

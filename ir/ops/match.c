@@ -42,15 +42,37 @@ ds_expr ds_ops__size(const ds_match *m, const char *name) {
 
 /* ---- operands ---- */
 
+static bool are_equal(const ds_match *m, const ds_dim *a, const ds_dim *b) {
+    ds_tri same = DS_NO;
+    return ds_ops__equal(m->ctx, a->size, b->size, &same, NULL) == DS_OK && same == DS_YES;
+}
+
+/* The fix for a product whose operands would fit otherwise; "they must be equal" if none is seen. */
+static const char *fix_of_product(const ds_match *m) {
+    const char *none = "they must be equal";
+    if (m->ctx->op->code != DS_OP_MATMUL) return none;
+    const ds_type *a = m->ctx->in[0], *b = m->ctx->in[1];
+    if (a->rank < 2 || b->rank < 2) return none;
+    const ds_dim *a_end = &a->dims[a->rank - 1], *b_end = &b->dims[b->rank - 1];
+    if (a->rank == b->rank && are_equal(m, b_end, a_end - 1))
+        return "the operands fit in the other order: swap them";
+    if (are_equal(m, a_end, b_end))
+        return "operand 1 fits transposed: transpose(...) swaps its dims";
+    if (are_equal(m, a_end - 1, b_end - 1))
+        return "operand 0 fits transposed: transpose(...) swaps its dims";
+    return none;
+}
+
 static ds_status sizes_differ(const ds_match *m, uint32_t i, uint32_t d, uint32_t f,
                               ds_error *err) {
     const ds_type *a = m->ctx->in[m->operand[f]], *b = m->ctx->in[i];
     return ds_error_set(err, DS_ERR_SHAPE, m->ctx->op->in[i].loc,
                         "%s: dim %u of operand %u (%s) is %s, but dim %u of operand %u (%s) is %s; "
-                        "they must be equal",
+                        "%s",
                         op_name(m), d, i, ds_ops__type_text(m->ctx, b),
                         ds_ops__expr_text(m->ctx, b->dims[d].size), m->index[f], m->operand[f],
-                        ds_ops__type_text(m->ctx, a), ds_ops__expr_text(m->ctx, m->size[f]));
+                        ds_ops__type_text(m->ctx, a), ds_ops__expr_text(m->ctx, m->size[f]),
+                        fix_of_product(m));
 }
 
 static ds_status splits_differ(const ds_match *m, uint32_t i, uint32_t d, uint32_t f,

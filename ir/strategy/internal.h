@@ -1,8 +1,10 @@
-/* Readers of knobs with a syntax of their own (strategy.c); not a public header. */
+/* Shared by the files of this folder; not a public header. */
 #ifndef DS_STRATEGY_INTERNAL_H
 #define DS_STRATEGY_INTERNAL_H
 
 #include "ir/strategy/knobs.h"
+
+/* ---- readers of knobs with a syntax of their own (strategy.c) ---- */
 
 ds_knob_reader ds_knobs__read_degree, ds_knobs__read_stage_layers, ds_knobs__read_widths,
     ds_knobs__read_elsewhere, ds_knobs__read_shares, ds_knobs__read_recompute,
@@ -10,5 +12,12 @@ ds_knob_reader ds_knobs__read_degree, ds_knobs__read_stage_layers, ds_knobs__rea
 
 /* Where the scenario says the knob; DS_NOWHERE if it does not. */
 ds_loc ds_knobs__loc(const ds_binding *binding, const ds_knob *knob);
+
+/* ---- words of a line of the table (idle.c) ---- */
+
+/* Calls of this step through "a b c". False: there are no more. */
+bool ds_knobs__next_word(const char **at, const char **word, size_t *n);
+bool ds_knobs__is_word(const char *word, size_t n, const char *text);
+bool ds_knobs__has_word(const char *words, const char *text);
 
 #endif

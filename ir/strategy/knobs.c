@@ -53,6 +53,10 @@ const ds_knob *ds_scenario_knob(const char *section, const char *name) {
     return NULL;
 }
 
+const char *ds_knob_choices(const ds_knob *knob) {
+    return knob->kind == DS_KNOB_DTYPE ? DTYPES : knob->choices;
+}
+
 bool ds_knob_is_of_text(const ds_knob *knob) {
     return knob->kind == DS_KNOB_TEXT || knob->kind == DS_KNOB_DTYPE ||
            knob->kind == DS_KNOB_AXES || knob->kind == DS_KNOB_TEXTS ||
@@ -62,32 +66,13 @@ bool ds_knob_is_of_text(const ds_knob *knob) {
 
 /* ---- words ---- */
 
-/* Calls of this step through "a b c". False: there are no more. */
-static bool next_word(const char **at, const char **word, size_t *n) {
-    *word = *at + strspn(*at, " ");
-    *n = strcspn(*word, " ");
-    *at = *word + *n;
-    return *n > 0;
-}
-
-static bool is_word(const char *word, size_t n, const char *text) {
-    return strlen(text) == n && memcmp(word, text, n) == 0;
-}
-
 /* The place of the text among the words; their number if the text is none of them. */
 static uint32_t word_index(const char *words, const char *text) {
     const char *word;
     uint32_t i = 0;
-    for (size_t n; next_word(&words, &word, &n); i++)
-        if (is_word(word, n, text)) break;
+    for (size_t n; ds_knobs__next_word(&words, &word, &n); i++)
+        if (ds_knobs__is_word(word, n, text)) break;
     return i;
-}
-
-static bool has_word(const char *words, const char *text) {
-    const char *word;
-    for (size_t n; next_word(&words, &word, &n);)
-        if (is_word(word, n, text)) return true;
-    return false;
 }
 
 /* ---- fields ---- */
@@ -146,7 +131,7 @@ static void print_choice(const ds_knob *knob, uint32_t at, ds_buf *out) {
     const char *words = knob->choices, *word = "";
     size_t n = 0;
     for (uint32_t i = 0; i <= at; i++)
-        if (!next_word(&words, &word, &n)) break;
+        if (!ds_knobs__next_word(&words, &word, &n)) break;
     ds_buf_put_n(out, n ? word : "[...]", n ? n : 5);
 }
 
@@ -216,7 +201,7 @@ static ds_status read_choice(const ds_binding *binding, const ds_knob *knob, voi
     if (!text) return DS_OK;
     uint32_t word = word_index(knob->choices, text);
     memcpy(field, &word, sizeof word);
-    if (has_word(knob->choices, text)) return DS_OK;
+    if (ds_knobs__has_word(knob->choices, text)) return DS_OK;
     return ds_error_set(err, DS_ERR_VALUE, ds_knobs__loc(binding, knob), "%s: %s cannot be %s",
                         knob->section, knob->name, text);
 }
@@ -226,8 +211,8 @@ static ds_status read_dtype(const ds_binding *binding, const ds_knob *knob, ds_d
     const char *text = NULL;
     DS_TRY(ds_scenario_text(binding, knob->section, knob->name, &text, err));
     if (!text || ds_dtype_parse(text, field)) return DS_OK;
-    return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%s: %s = %s is no dtype", knob->section,
-                        knob->name, text);
+    return ds_error_set(err, DS_ERR_VALUE, ds_knobs__loc(binding, knob),
+                        "'%s' cannot be %s; it is one of %s", knob->name, text, DTYPES);
 }
 
 /* A generator's name, "file:PATH", or "@s". */
@@ -278,65 +263,6 @@ ds_status ds_knobs_read(const ds_binding *binding, const char *section, void *re
         DS_TRY((knob->read ? knob->read : read_by_kind)(binding, knob, record, err));
     }
     return DS_OK;
-}
-
-/* ---- which values are known ---- */
-
-/* As the field of a record prints, so that "25 MB" and "25000000 B" are the same. */
-static bool is_default(const ds_knob *knob, const void *record) {
-    union {
-        ds_train train;
-        ds_strategy strategy;
-    } other;
-    ds_buf is = {0}, initially = {0};
-    memcpy(&other, record,
-           strcmp(knob->section, "train") == 0 ? sizeof other.train : sizeof other.strategy);
-    ds_knob_print(knob, record, &is);
-    ds_knob_set(knob, &other, knob->initial);
-    if (knob->kind == DS_KNOB_AXES)
-        ds_buf_put(&initially, knob->initial);
-    else
-        ds_knob_print(knob, &other, &initially);
-    bool same = strcmp(is.text, initially.text) == 0;
-    ds_buf_deinit(&is);
-    ds_buf_deinit(&initially);
-    return same;
-}
-
-/* Does the knob do nothing, since what it belongs to is not there? */
-static bool is_idle(const ds_knob *knob, const void *record) {
-    const char *words = knob->only_with, *word;
-    for (size_t n; words && next_word(&words, &word, &n);)
-        for (uint32_t i = 0; i < N_KNOBS; i++)
-            if (is_word(word, n, knobs[i].name) && strcmp(knobs[i].section, knob->section) == 0 &&
-                !is_default(&knobs[i], record))
-                return false;
-    return words != NULL;
-}
-
-static bool is_known(const ds_knob *knob, const void *record, ds_way way) {
-    const char *values = knob->ways[way];
-    if (values && *values == '*') return true;
-    if (is_idle(knob, record)) return true;
-    if (!values) return is_default(knob, record);
-    ds_buf text = {0};
-    ds_knob_print(knob, record, &text);
-    bool known = has_word(values, text.text);
-    ds_buf_deinit(&text);
-    return known;
-}
-
-const ds_knob *ds_knobs_unknown(const ds_binding *binding, const ds_train *train,
-                                const ds_strategy *strategy, ds_way way) {
-    for (uint32_t i = 0; i < N_KNOBS; i++) {
-        const ds_knob *knob = &knobs[i];
-        const void *record = strcmp(knob->section, "train") == 0 ? (const void *)train : strategy;
-        bool known = knob->bytes ? is_known(knob, record, way)
-                                 : knob->ways[way] ||
-                                       !ds_scenario_find(binding->unit, knob->section, knob->name);
-        if (!known) return knob;
-    }
-    return NULL;
 }
 
 /* ---- values of attributes ---- */

@@ -84,7 +84,8 @@ struct ds_knob {
     ds_knob_size size;
     const char *ways[DS_N_WAYS]; /* values in words; "*": all; NULL: the default */
     const char *unknown;         /* why no way knows another value; NULL: by name */
-    const char *only_with;       /* knobs of the section, in words; NULL: the knob always counts */
+    const char *needs;   /* without which the knob does nothing (knobs.def); NULL: nothing */
+    const char *without; /* what the knob does without its needs; NULL: nothing */
     ds_knob_bounds bounds;
     const char *unbounded; /* why a scenario has no bounds; NULL: by name */
     const char *doc;       /* one sentence */
@@ -95,6 +96,8 @@ const ds_knob *ds_scenario_knobs(uint32_t *n);
 /* One line of it; NULL if there is none. */
 const ds_knob *ds_scenario_knob(const char *section, const char *name);
 
+/* The knob's choices in words, those of dtypes included; NULL: any value of the kind. */
+const char *ds_knob_choices(const ds_knob *knob);
 /* Is a value of the knob that is neither a list nor a name a text? */
 bool ds_knob_is_of_text(const ds_knob *knob);
 /* Writes a value into the knob's field of its record (a ds_train or ds_strategy): "3", "true",
@@ -112,6 +115,16 @@ ds_status ds_knobs_read(const ds_binding *binding, const char *section, void *re
  * a field has another value than its default if the scenario says the key. O(knobs). */
 const ds_knob *ds_knobs_unknown(const ds_binding *binding, const ds_train *train,
                                 const ds_strategy *strategy, ds_way way);
+
+/* A warning for each knob that the scenario says, with another value than the default, and whose
+ * needs are not met, at the place of its value. `varying` (may be NULL) tells which knobs have
+ * several values, in a sweep: such a warning holds for all these values, and knobs that vary have
+ * warnings too. A program that is no model has no warnings. O(knobs + size of the model). */
+typedef struct ds_knobs_varying {
+    bool (*varies)(void *context, const ds_knob *knob, ds_loc *loc); /* by the dimension at `loc` */
+    void *context;
+} ds_knobs_varying;
+void ds_knobs_warn(const ds_binding *binding, const ds_knobs_varying *varying, ds_diags *out);
 
 /* An attribute's value as one number or text, as conditions and bounds of a sweep compare values:
  * on, off, true and false of a BOOL are 1 and 0. False: the attribute is a place, a quantity or a

@@ -96,7 +96,7 @@ static void put_value(const ds_metrics *m, const ds_metric *metric, ds_json *jso
 
 void ds_metric_put_json(const ds_metrics *m, ds_metric_id id, ds_json *json) {
     const ds_metric *metric = &table[id];
-    ds_json_key(json, metric->json);
+    ds_json_key(json, metric->json ? metric->json : metric->column);
     if (is_blank(m, metric))
         ds_json_null(json);
     else if (metric->kind == DS_METRIC_IS_FLAG)

@@ -74,7 +74,7 @@ const char *ds_metric_column(ds_metric_id id);
 /* As expressions of a sweep see it: times in seconds. */
 double ds_metric_measure(const ds_metrics *m, ds_metric_id id);
 
-/* A member of a JSON object: the .json name and the value. */
+/* A member of a JSON object: the .json name, without one the column, and the value. */
 void ds_metric_put_json(const ds_metrics *m, ds_metric_id id, ds_json *json);
 /* b - a, as "step_time_difference_ps", the unit staying last; nothing of a flag. */
 void ds_metric_put_difference(const ds_metrics *a, const ds_metrics *b, ds_metric_id id,

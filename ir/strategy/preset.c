@@ -19,11 +19,7 @@ const ds_preset *ds_presets(uint32_t *n) {
     return presets;
 }
 
-const ds_preset *ds_preset_of(const ds_binding *binding, const char *section, const char *key) {
-    const char *framework = NULL;
-    if (ds_scenario_text(binding, "", "framework", &framework, NULL) != DS_OK || !framework)
-        return NULL;
-    if (ds_scenario_find(binding->unit, section, key)) return NULL;
+const ds_preset *ds_preset_find(const char *framework, const char *section, const char *key) {
     for (uint32_t i = 0; i < N_PRESETS; i++)
         if (strcmp(presets[i].framework, framework) == 0 &&
             strcmp(presets[i].section, section) == 0 && strcmp(presets[i].key, key) == 0)
@@ -31,8 +27,16 @@ const ds_preset *ds_preset_of(const ds_binding *binding, const char *section, co
     return NULL;
 }
 
-static bool holds(ds_preset_when when, const ds_train *train, const ds_strategy *s) {
-    switch (when) {
+const ds_preset *ds_preset_of(const ds_binding *binding, const char *section, const char *key) {
+    const char *framework = NULL;
+    if (ds_scenario_text(binding, "", "framework", &framework, NULL) != DS_OK || !framework)
+        return NULL;
+    if (ds_scenario_find(binding->unit, section, key)) return NULL;
+    return ds_preset_find(framework, section, key);
+}
+
+bool ds_preset_holds(const ds_preset *preset, const ds_train *train, const ds_strategy *s) {
+    switch (preset->when) {
     case DS_PRESET_BF16:
         return train && train->dtype == DS_BF16;
     case DS_PRESET_REPLICAS:
@@ -56,7 +60,7 @@ void ds_presets_fill(const ds_binding *binding, const char *section, void *recor
             if ((p->when == DS_PRESET_ALWAYS) != always || strcmp(p->section, section) != 0 ||
                 ds_preset_of(binding, section, p->key) != p)
                 continue;
-            if (holds(p->when, train ? record : NULL, train ? NULL : record))
+            if (ds_preset_holds(p, train ? record : NULL, train ? NULL : record))
                 ds_knob_set(ds_scenario_knob(section, p->key), record, p->value);
         }
 }
@@ -66,7 +70,7 @@ bool ds_preset_print(const ds_binding *binding, const ds_train *train, const ds_
     bool any = false;
     for (uint32_t i = 0; i < N_PRESETS; i++) {
         const ds_preset *p = &presets[i];
-        if (ds_preset_of(binding, p->section, p->key) != p || !holds(p->when, train, strategy))
+        if (ds_preset_of(binding, p->section, p->key) != p || !ds_preset_holds(p, train, strategy))
             continue;
         ds_buf_printf(out, "%s%s = %s", any ? ", " : "", p->key, p->value);
         any = true;

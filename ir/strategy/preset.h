@@ -23,6 +23,11 @@ typedef struct ds_preset {
 /* The whole table, grouped by framework. */
 const ds_preset *ds_presets(uint32_t *n);
 
+/* The framework's setting of a key; NULL: the framework has none. */
+const ds_preset *ds_preset_find(const char *framework, const char *section, const char *key);
+/* Does `when` hold for these records? Either may be NULL, which no condition on the record holds for.
+ */
+bool ds_preset_holds(const ds_preset *preset, const ds_train *train, const ds_strategy *strategy);
 /* The setting of a key by the scenario's framework, if the scenario does not state that key; NULL:
  * there is none. Whether `when` holds is for the caller to see. */
 const ds_preset *ds_preset_of(const ds_binding *binding, const char *section, const char *key);

@@ -3,8 +3,13 @@
 
 #include "ir/base/units.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Of a mesh of a mesh; beyond, or in a circle, a mesh has no topology here. Assumed: nobody needs
+ * more. */
+#define MAX_VIEWS 64
 
 const ds_scenario *ds_unit_scenario(const ds_unit *unit) {
     const ds_module *root = unit->modules.n ? unit->modules.at[0] : NULL;
@@ -41,19 +46,31 @@ static void put_entry(ds_arena *arena, ds_attr **attrs, uint32_t *n, const ds_at
 void ds_scenario_set(ds_unit *unit, const char *section, const char *name, ds_attr entry) {
     const ds_attr *old = ds_scenario_find(unit, section, name);
     entry.loc = old ? old->loc : unit->modules.at[0]->scenarios.at[0].loc;
-    ds_scenario_say(unit, section, name, entry);
+    ds_scenario_say(unit, &section, *section ? 1 : 0, name, entry);
 }
 
-void ds_scenario_say(ds_unit *unit, const char *section, const char *name, ds_attr entry) {
+/* The block of that name among `attrs`; a new one if there is none. */
+static ds_attr block_among(ds_unit *unit, const ds_attr *attrs, uint32_t n, const char *name) {
+    const ds_attr *block = find_bare(attrs, n, name);
+    ds_attr fresh = {.kind = DS_ATTR_BLOCK, .loc = ds_unit_scenario(unit)->loc};
+    if (block && block->kind == DS_ATTR_BLOCK) fresh = *block;
+    fresh.name = ds_intern(&unit->strings, name);
+    return fresh;
+}
+
+void ds_scenario_say(ds_unit *unit, const char *const *blocks, uint32_t n, const char *name,
+                     ds_attr entry) {
+    enum { MOST = 3 };
     ds_scenario *scenario = &unit->modules.at[0]->scenarios.at[0];
+    ds_attr path[MOST] = {0};
+    assert(n <= MOST);
+    for (uint32_t i = 0; i < n; i++)
+        path[i] = i ? block_among(unit, path[i - 1].items, path[i - 1].n_items, blocks[i])
+                    : block_among(unit, scenario->entries, scenario->n_entries, blocks[i]);
     entry.name = ds_intern(&unit->strings, name);
-    if (*section) {
-        const ds_attr *block = find_bare(scenario->entries, scenario->n_entries, section);
-        ds_attr fresh = {.kind = DS_ATTR_BLOCK, .loc = scenario->loc};
-        if (block && block->kind == DS_ATTR_BLOCK) fresh = *block;
-        fresh.name = ds_intern(&unit->strings, section);
-        put_entry(&unit->arena, &fresh.items, &fresh.n_items, &entry);
-        entry = fresh;
+    for (uint32_t i = n; i-- > 0;) {
+        put_entry(&unit->arena, &path[i].items, &path[i].n_items, &entry);
+        entry = path[i];
     }
     put_entry(&unit->arena, &scenario->entries, &scenario->n_entries, &entry);
 }
@@ -92,6 +109,16 @@ ds_mesh *ds_scenario_mesh(const ds_unit *unit) {
 ds_topology *ds_scenario_topology(const ds_unit *unit) {
     const char *name = place_name(unit, "on");
     return name ? ds_find_topology(unit->modules.at[0], name) : NULL;
+}
+
+const ds_topology *ds_scenario_devices(const ds_unit *unit) {
+    const ds_module *root = unit->modules.at[0];
+    const ds_topology *on = ds_scenario_topology(unit);
+    const ds_mesh *mesh = on ? NULL : ds_scenario_mesh(unit);
+    for (uint32_t i = 0; mesh && mesh->kind != DS_MESH_ON && i < MAX_VIEWS; i++)
+        mesh = ds_find_mesh(mesh->module, mesh->base);
+    if (mesh && mesh->kind == DS_MESH_ON) on = ds_find_topology(mesh->module, mesh->base);
+    return on || root->topologies.n != 1 ? on : root->topologies.at[0];
 }
 
 /* "strategy: tp" or "batch", for messages. */
@@ -207,7 +234,12 @@ ds_status ds_scenario_bool(const ds_binding *binding, const char *section, const
                            bool *out, ds_error *err) {
     const ds_attr *attr = ds_scenario_find(binding->unit, section, name);
     if (!attr) return DS_OK;
-    if (attr->kind == DS_ATTR_BOOL) {
+    ds_env env = ds_binding_env(binding, NULL);
+    ds_num value = {.kind = DS_NUM_STR};
+    if (attr->kind == DS_ATTR_EXPR) DS_TRY(ds_expr_eval(&env, attr->expr, attr->loc, &value, err));
+    if (value.kind == DS_NUM_INT && (value.i == 0 || value.i == 1)) {
+        *out = value.i;
+    } else if (attr->kind == DS_ATTR_BOOL) {
         *out = attr->flag;
     } else if (is_word(attr, "on") || is_word(attr, "off")) {
         *out = is_word(attr, "on");

@@ -26,8 +26,10 @@ const ds_attr *ds_scenario_find(const ds_unit *unit, const char *section, const 
  * replaced, never written to. The unit is not verified anew. */
 void ds_scenario_set(ds_unit *unit, const char *section, const char *name, ds_attr entry);
 void ds_scenario_restore(ds_unit *unit, const ds_scenario *old);
-/* The same for an entry that keeps its own place. */
-void ds_scenario_say(ds_unit *unit, const char *section, const char *name, ds_attr entry);
+/* Puts an entry, which keeps its own place, into the innermost of nested blocks ("jobs", "first",
+ * "strategy"; n 0: the scenario itself); blocks that are missing are made. */
+void ds_scenario_say(ds_unit *unit, const char *const *blocks, uint32_t n, const char *name,
+                     ds_attr entry);
 
 /* `program = @f`: the function, or NULL. `model = @f` likewise. */
 ds_func *ds_scenario_program_func(const ds_unit *unit);
@@ -39,6 +41,8 @@ ds_program *ds_scenario_ranks(const ds_unit *unit);
 ds_mesh *ds_scenario_mesh(const ds_unit *unit);
 /* `on = @box`: the topology, or NULL. */
 ds_topology *ds_scenario_topology(const ds_unit *unit);
+/* The same; else the topology of the mesh; else the only one of the root module; else NULL. */
+const ds_topology *ds_scenario_devices(const ds_unit *unit);
 
 /* ---- jobs (jobs.c): `jobs { train { model = @f … } other { program = @g, start = 5 ms } }` ----
  */
@@ -69,6 +73,7 @@ ds_status ds_scenario_real(const ds_binding *binding, const char *section, const
                            double *out, ds_error *err);
 ds_status ds_scenario_text(const ds_binding *binding, const char *section, const char *name,
                            const char **out, ds_error *err);
+/* true, false, on, off, or an expression such as a Boolean param or a comparison. */
 ds_status ds_scenario_bool(const ds_binding *binding, const char *section, const char *name,
                            bool *out, ds_error *err);
 /* A quantity of time, in ps. */

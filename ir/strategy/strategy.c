@@ -1,4 +1,4 @@
-/* The scenario's `train` and `strategy` blocks as numbers, with the defaults of LANGUAGE.md. */
+/* The scenario's `train` and `strategy` blocks as numbers, with the defaults of knobs.def. */
 #include "ir/strategy/strategy.h"
 
 #include "ir/base/units.h"
@@ -19,9 +19,24 @@ static bool trains(const ds_unit *unit) {
     return train->kind != DS_ATTR_WORD || strcmp(train->word, "off") != 0;
 }
 
+/* The scenario's own dtype, which is that of a model without training. */
+static ds_status read_plain_dtype(const ds_binding *binding, ds_train *out, ds_error *err) {
+    const ds_attr *attr = ds_scenario_find(binding->unit, "", "dtype");
+    const char *text = NULL;
+    if (!attr) return DS_OK;
+    if (out->on)
+        return ds_error_set(err, DS_ERR_VALUE, attr->loc,
+                            "the scenario trains: its dtype is a key of `train`, and this one is "
+                            "that of models that do not train");
+    DS_TRY(ds_scenario_text(binding, "", "dtype", &text, err));
+    if (ds_dtype_parse(text, &out->dtype)) return DS_OK;
+    return ds_error_set(err, DS_ERR_VALUE, attr->loc, "dtype = %s is no dtype", text);
+}
+
 ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err) {
     *out = (ds_train){.on = trains(binding->unit)};
     DS_TRY(ds_knobs_read(binding, "train", out, err));
+    DS_TRY(read_plain_dtype(binding, out, err));
     ds_presets_fill(binding, "train", out);
     return DS_OK;
 }

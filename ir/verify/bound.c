@@ -571,7 +571,7 @@ static void return_op(bound_walk *w, const ds_op *op) {
             compare_types(
                 w, func->results[i], found, op->in[i].loc,
                 ds_arena_printf(&w->ck->unit->arena, "result %u of @%s", i + 1, func->name),
-                "what is returned", "is");
+                "the returned value", "is");
     }
 }
 

@@ -38,8 +38,8 @@ static void check_factor(ds_checker *ck, const ds_degrade *degrade, const ds_nod
     if (which == N_FACTORS)
         ds_verify__error(ck, DS_ERR_NAME, factor->loc,
                          ds_verify__hint(ck, "", factor->name, factors, N_FACTORS),
-                         "nothing has a '%s' to degrade: there are compute and memory of devices, "
-                         "bandwidth and latency of links",
+                         "nothing has a '%s' to degrade: devices have compute and memory, links "
+                         "have bandwidth and latency",
                          factor->name);
     else if (of_device && degrade->n_b)
         ds_verify__error(ck, DS_ERR_NAME, factor->loc, NULL,
@@ -84,7 +84,7 @@ ds_status ds_degrade_factor(const ds_env *env, const ds_attr *factor, int64_t *p
     double least = which == BANDWIDTH ? 1e-9 : 1e-6; /* 1e-9 is the unit of factors */
     if (which != LATENCY && !missing && !(value >= least && value <= 1))
         return ds_error_set(err, DS_ERR_VALUE, factor->loc,
-                            "%s = %.12g: what is left is a share, %sfrom %s to 1", factor->name,
+                            "%s = %.12g: the share that is left is %sfrom %s to 1", factor->name,
                             value, which == BANDWIDTH ? "0 (missing) or " : "",
                             which == BANDWIDTH ? "0.000000001" : "0.000001");
     *ppb = (int64_t)(value * (double)DS_DEGRADE_WHOLE + 0.5);

@@ -19,6 +19,7 @@
 #ifndef DS_VERIFY_INTERNAL_H
 #define DS_VERIFY_INTERNAL_H
 
+#include "ir/lang/library.h"
 #include "ir/ops/ops.h"
 #include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
@@ -28,6 +29,8 @@ typedef struct ds_checker {
     ds_diags *diags;
     const ds_binding *binding; /* NULL: symbolic */
     ds_map reported;           /* with numbers: places that have a report */
+    ds_library_items library;  /* read for the first unknown name */
+    bool knows_library;
 } ds_checker;
 
 /* ---- reports (verify.c) ---- */

@@ -80,9 +80,10 @@ static void check_order(ds_mesh_table *t, const ds_mesh *mesh, int64_t devices) 
         int64_t device;
         if (!eval(t, mesh->order[i], mesh->loc, &device)) break;
         if (device < 0 || device >= devices) {
-            ds_verify__error(t->ck, DS_ERR_VALUE, mesh->loc, NULL,
-                             "the order of mesh @%s lists device %lld; there are %lld, from 0",
-                             mesh->name, (long long)device, (long long)devices);
+            ds_verify__error(
+                t->ck, DS_ERR_VALUE, mesh->loc, NULL,
+                "the order of mesh @%s lists device %lld; the %lld devices are numbered from 0",
+                mesh->name, (long long)device, (long long)devices);
             break;
         }
         if (ds_map_find(&seen, (uint64_t)device)) {

@@ -22,7 +22,7 @@ bool ds_verify__check_axis(ds_checker *ck, const ds_module *module, const char *
     const char *hint = ds_verify__hint(ck, "", axis, names.all.at, names.all.n);
     if (!hint) hint = ds_arena_printf(&ck->diags->arena, "write 'axis %s' to declare it", axis);
     ds_verify__error(ck, DS_ERR_NAME, loc, hint,
-                     "unknown mesh axis '%s': there are pp, dp, cp, tp, ep and those declared by "
+                     "unknown mesh axis '%s': axes are pp, dp, cp, tp, ep and the axes declared by "
                      "'axis NAME'",
                      axis);
     return false;
@@ -123,18 +123,43 @@ static const char *other_kind(const ds_module *module, const char *name) {
     return NULL;
 }
 
-/* Suggests a visible name: @d.dgx for @dgx of an import with an alias, or the only name of the
- * kind. */
-static const char *hint_of_import(ds_checker *ck, ds_item_kind kind, const char *name,
-                                  const ds_names *names) {
-    ds_arena *arena = &ck->diags->arena;
+/* The visible name of an import with an alias: @d.dgx for @dgx. */
+static const char *hint_of_alias(ds_checker *ck, const char *name, const ds_names *names) {
     for (uint32_t i = 0; i < names->all.n; i++) {
         const char *dot = strrchr(names->all.at[i], '.');
         if (dot && strcmp(dot + 1, name) == 0)
-            return ds_arena_printf(arena, "did you mean @%s?", names->all.at[i]);
+            return ds_arena_printf(&ck->diags->arena, "did you mean @%s?", names->all.at[i]);
     }
-    if (names->all.n != 1) return NULL;
-    return ds_arena_printf(arena, "the only %s here is @%s", kind_text(kind), names->all.at[0]);
+    return NULL;
+}
+
+static const char *hint_of_item(ds_checker *ck, const ds_library_item *item) {
+    return ds_arena_printf(&ck->diags->arena, "%s has @%s: add import \"%s\"", item->file,
+                           item->name, item->file);
+}
+
+/* The file of the library that declares `name`: the import that is missing. */
+static const char *hint_of_library(ds_checker *ck, ds_item_kind kind, const char *name) {
+    if (!ck->knows_library) ds_library_scan(&ck->library);
+    ck->knows_library = true;
+    for (uint32_t i = 0; i < ck->library.all.n; i++) {
+        const ds_library_item *item = &ck->library.all.at[i];
+        if (item->kind == kind && strcmp(item->name, name) == 0) return hint_of_item(ck, item);
+    }
+    return NULL;
+}
+
+/* The same for the name of the library that is nearest to `name`. */
+static const char *hint_of_near(ds_checker *ck, ds_item_kind kind, const char *name) {
+    const ds_library_item *best = NULL;
+    DS_VEC(const char *) known = {0};
+    for (uint32_t i = 0; i < ck->library.all.n; i++)
+        if (ck->library.all.at[i].kind == kind) DS_HPUSH(&known, ck->library.all.at[i].name);
+    const char *near = ds_suggest(name, known.at, known.n);
+    for (uint32_t i = 0; near && !best && i < ck->library.all.n; i++)
+        if (ck->library.all.at[i].name == near) best = &ck->library.all.at[i];
+    free(known.at);
+    return best ? hint_of_item(ck, best) : NULL;
 }
 
 void ds_verify__unknown(ds_checker *ck, const ds_module *module, ds_item_kind kind, ds_loc loc,
@@ -147,8 +172,13 @@ void ds_verify__unknown(ds_checker *ck, const ds_module *module, ds_item_kind ki
     }
     ds_names names = {0};
     ds_verify__visible(ck, module, kind, &names);
-    const char *hint = ds_verify__hint(ck, "@", name, names.all.at, names.all.n);
-    if (!hint) hint = hint_of_import(ck, kind, name, &names);
+    const char *hint = hint_of_alias(ck, name, &names);
+    if (!hint) hint = hint_of_library(ck, kind, name);
+    if (!hint) hint = ds_verify__hint(ck, "@", name, names.all.at, names.all.n);
+    if (!hint) hint = hint_of_near(ck, kind, name);
+    if (!hint && names.all.n == 1)
+        hint = ds_arena_printf(&ck->diags->arena, "the only %s here is @%s", kind_text(kind),
+                               names.all.at[0]);
     ds_verify__error(ck, DS_ERR_NAME, loc, hint, "unknown %s @%s", kind_text(kind), name);
 }
 

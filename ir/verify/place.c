@@ -171,8 +171,7 @@ static bool check_hints(const axis_use *u) {
             if (u->type->dims[d].splits[s].n_sizes) fault = "shard sizes follow from the strategy";
     if (!fault) return true;
     ds_verify__error(u->ck, DS_ERR_SHARDING, u->loc, NULL,
-                     "%s is %s, but @%s is part of a model: there '@axis' hints what may be split, "
-                     "and %s",
+                     "%s is %s, but @%s is part of a model, where '@axis' hints at a split: %s",
                      u->what, ds_verify__type_text(u->ck, u->type), u->func->name, fault);
     return false;
 }

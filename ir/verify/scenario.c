@@ -1,10 +1,12 @@
 /* The scenario: known keys, values of the right kind, and an entry that can be run. */
+#include "ir/base/units.h"
 #include "ir/core/devices.h"
 #include "ir/strategy/jitter.h"
 #include "ir/verify/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- values ---- */
 
@@ -28,10 +30,50 @@ static bool may_be_text(const ds_checker *ck, const ds_attr *attr) {
     return kind == DS_EXPR_STR || kind == DS_EXPR_PARAM;
 }
 
+/* A param or a comparison; the values of the params tell which. */
+static bool may_be_bool(const ds_checker *ck, const ds_attr *attr) {
+    if (attr->kind != DS_ATTR_EXPR) return false;
+    ds_expr_kind kind = ds_expr_at(&ck->unit->exprs, attr->expr)->kind;
+    return kind != DS_EXPR_INT && kind != DS_EXPR_REAL && kind != DS_EXPR_STR;
+}
+
+/* How the value that is given would be written, or NULL: on = @box for on = box, zero = 3 for
+ * zero = "3", optimizer = adam for optimizer = @adam, sp = true for sp = True. */
+static const char *rewritten(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {
+    static const char *const yes[] = {"true", "yes", "1", "on"}, *const no[] = {"false", "no",
+                                                                                "off"};
+    ds_arena *arena = &ck->diags->arena;
+    const char *text = literal_text(ck, attr), *dot = text ? strrchr(text, '.') : NULL;
+    bool names =
+        knob->kind == DS_KNOB_ENTRY || knob->kind == DS_KNOB_MESH || knob->kind == DS_KNOB_PLACE;
+    if (names && dot && strcmp(dot, ".dir") == 0)
+        return ds_arena_printf(arena, "import \"%s\", then name its declaration: %s = @NAME", text,
+                               knob->name);
+    if (names && text) return ds_arena_printf(arena, "write %s = @%s", knob->name, text);
+    if (attr->kind == DS_ATTR_PLACE && ds_knob_is_of_text(knob))
+        return ds_arena_printf(arena, "write %s = %s", knob->name, attr->place.name);
+    if (knob->kind == DS_KNOB_BOOL) {
+        int64_t i;
+        bool one = attr->kind == DS_ATTR_EXPR && ds_expr_is_int(&ck->unit->exprs, attr->expr, &i);
+        if (one && (i == 0 || i == 1)) text = i ? "1" : "no";
+        for (size_t k = 0; text && k < sizeof yes / sizeof *yes; k++)
+            if (strcasecmp(text, yes[k]) == 0)
+                return ds_arena_printf(arena, "write %s = true", knob->name);
+        for (size_t k = 0; text && k < sizeof no / sizeof *no; k++)
+            if (strcasecmp(text, no[k]) == 0)
+                return ds_arena_printf(arena, "write %s = false", knob->name);
+    }
+    if (knob->kind == DS_KNOB_INT && text && *text && !text[strspn(text, "0123456789")])
+        return ds_arena_printf(arena, "write %s = %s", knob->name, text);
+    if (ds_knob_choices(knob) && knob->kind != DS_KNOB_INTS)
+        return ds_arena_printf(arena, "choose one of %s", ds_knob_choices(knob));
+    return NULL;
+}
+
 static void wrong_kind(ds_checker *ck, const ds_knob *knob, const ds_attr *attr,
                        const char *needed) {
-    ds_verify__error(ck, DS_ERR_TYPE, attr->loc, NULL, "'%s' must be %s (%s)", knob->name, needed,
-                     knob->doc);
+    ds_verify__error(ck, DS_ERR_TYPE, attr->loc, rewritten(ck, knob, attr), "'%s' must be %s (%s)",
+                     knob->name, needed, knob->doc);
 }
 
 /* The choice "every:K" allows every text that begins with "every:". */
@@ -45,7 +87,7 @@ static void check_choice(ds_checker *ck, const ds_knob *knob, const ds_attr *att
                          const char *text) {
     ds_names names = {0};
     ds_buf list = {0};
-    for (const char *at = knob->choices; *at;) {
+    for (const char *at = ds_knob_choices(knob); *at;) {
         size_t n = strcspn(at, " ");
         const char *choice = ds_arena_strndup(&ck->diags->arena, at, n);
         DS_PUSH(&ck->diags->arena, &names.all, choice);
@@ -97,7 +139,7 @@ static bool check_any_text(ds_checker *ck, const ds_knob *knob, const ds_attr *a
 static void check_text(ds_checker *ck, const ds_knob *knob, const ds_attr *attr) {
     if (!check_any_text(ck, knob, attr)) return;
     const char *text = literal_text(ck, attr);
-    if (text && knob->choices) check_choice(ck, knob, attr, text);
+    if (text && ds_knob_choices(knob)) check_choice(ck, knob, attr, text);
 }
 
 static void check_reference(ds_checker *ck, const ds_module *module, const ds_knob *knob,
@@ -173,7 +215,7 @@ static void check_value(ds_checker *ck, const ds_module *module, const ds_knob *
         if (!is_number(ck, attr)) wrong_kind(ck, knob, attr, "a number");
         break;
     case DS_KNOB_BOOL:
-        if (attr->kind != DS_ATTR_BOOL && !is_on_off(attr))
+        if (attr->kind != DS_ATTR_BOOL && !is_on_off(attr) && !may_be_bool(ck, attr))
             wrong_kind(ck, knob, attr, "true or false");
         break;
     case DS_KNOB_TEXT:
@@ -231,19 +273,21 @@ static void unknown_key(ds_checker *ck, const char *section, const ds_attr *attr
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(all[i].section, section) == 0)
             DS_PUSH(&ck->diags->arena, &names.all, all[i].name);
-    const char *hint = attr->quoted_name && strcmp(section, "strategy") == 0
-                           ? "patterns of ops belong into 'ops { ... }'"
-                       : strcmp(section, "ops") == 0
-                           ? "patterns of ops stand in quotes"
-                           : ds_verify__hint(ck, "", attr->name, names.all.at, names.all.n);
+    const char *hint = NULL;
+    if (attr->quoted_name && strcmp(section, "strategy") == 0)
+        hint = "patterns of ops belong into 'ops { ... }'";
+    else if (strcmp(section, "ops") == 0)
+        hint = "patterns of ops need quotes";
     /* `dp = 4` beside the strategy block instead of inside it */
     for (uint32_t i = 0; i < n && !hint; i++)
-        if (strcmp(all[i].name, attr->name) == 0)
+        if (strcmp(all[i].name, attr->name) == 0 && strcmp(all[i].section, section) != 0)
             hint = *all[i].section
                        ? ds_arena_printf(&ck->diags->arena, "'%s' belongs into '%s { ... }'",
                                          attr->name, all[i].section)
                        : ds_arena_printf(&ck->diags->arena, "'%s' belongs beside '%s', not into it",
                                          attr->name, section);
+    if (!hint) hint = ds_word_fix(attr->name);
+    if (!hint) hint = ds_verify__hint(ck, "", attr->name, names.all.at, names.all.n);
     if (*section) {
         ds_verify__error(ck, DS_ERR_NAME, attr->loc, hint, "unknown key '%s' in '%s'", attr->name,
                          section);
@@ -392,6 +436,9 @@ static void check_number(ds_checker *ck, const ds_knob *knob) {
         ds_env env = ds_binding_env(ck->binding, NULL);
         ds_random random;
         status = ds_random_read(&env, attr, &random, &err);
+    } else if (knob->kind == DS_KNOB_BOOL) {
+        bool flag;
+        status = ds_scenario_bool(ck->binding, knob->section, knob->name, &flag, &err);
     } else if (knob->kind == DS_KNOB_REAL) {
         status = ds_scenario_real(ck->binding, knob->section, knob->name, &r, &err);
     } else if (ds_knob_is_of_text(knob) && attr->kind != DS_ATTR_LIST &&
@@ -402,7 +449,7 @@ static void check_number(ds_checker *ck, const ds_knob *knob) {
         ds_verify__pass_on(ck, &err);
     } else if (knob->choices && knob->kind == DS_KNOB_INT) {
         check_choice(ck, knob, attr, ds_arena_printf(&ck->diags->arena, "%lld", (long long)i));
-    } else if (knob->choices && text) {
+    } else if (ds_knob_choices(knob) && text) {
         check_choice(ck, knob, attr, text);
     }
 }
@@ -441,6 +488,14 @@ static void check_order(ds_checker *ck) {
                      text);
 }
 
+static const char *divisors_near(ds_checker *ck, int64_t n, int64_t near) {
+    ds_buf text = {0};
+    ds_put_near_divisors(n, near, &text);
+    const char *kept = ds_arena_strdup(&ck->diags->arena, text.text);
+    ds_buf_deinit(&text);
+    return kept;
+}
+
 static void check_zero_group(ds_checker *ck, const int64_t size[N_DEGREES]) {
     int64_t group = 1;
     const ds_attr *attr = ds_scenario_find(ck->unit, "strategy", "zero_group");
@@ -449,8 +504,8 @@ static void check_zero_group(ds_checker *ck, const int64_t size[N_DEGREES]) {
         return;
     ds_verify__error(ck, DS_ERR_VALUE, attr->loc, NULL,
                      "zero_group = %lld does not divide dp = %lld: groups of neighbouring replicas "
-                     "share out the state",
-                     (long long)group, (long long)size[DP]);
+                     "share out the state; zero_group = %s divides dp",
+                     (long long)group, (long long)size[DP], divisors_near(ck, size[DP], group));
 }
 
 /* Checks ep. With sequence parallelism the devices of tp have tokens of their own, so ep may span
@@ -464,8 +519,8 @@ static void check_ep(ds_checker *ck, const int64_t size[N_DEGREES]) {
     if (sp && ep == groups * size[TP]) return;
     ds_verify__error(ck, DS_ERR_VALUE, ds_scenario_find(ck->unit, "strategy", "ep")->loc, NULL,
                      "ep = %lld does not divide dp * cp = %lld: experts are split over the devices "
-                     "of data and context parallelism",
-                     (long long)ep, (long long)groups);
+                     "of data and context parallelism; ep = %s divides dp * cp",
+                     (long long)ep, (long long)groups, divisors_near(ck, groups, ep));
 }
 
 /* An explicit mesh must agree with the degrees that the strategy spells out. */
@@ -499,8 +554,14 @@ static void check_world(ds_checker *ck) {
     if (!topology || ds_topology_count_devices(ck->binding, topology, &devices, NULL) != DS_OK ||
         world <= devices)
         return;
+    int64_t rest = size[DP] ? world / size[DP] : 1;
+    const char *fix =
+        rest <= devices
+            ? ds_arena_printf(&ck->diags->arena, "dp = %lld fits", (long long)(devices / rest))
+            : ds_arena_printf(&ck->diags->arena, "pp * cp * tp = %lld alone is more: lower one",
+                              (long long)rest);
     ds_verify__error(
-        ck, DS_ERR_VALUE, strategy->loc, NULL,
+        ck, DS_ERR_VALUE, strategy->loc, fix,
         "the strategy uses pp * dp * cp * tp = %lld * %lld * %lld * %lld = %lld devices, "
         "and @%s has %lld",
         (long long)size[PP], (long long)size[DP], (long long)size[CP], (long long)size[TP],

@@ -24,9 +24,10 @@ static void unknown_target(ds_checker *ck, const ds_module *module, const ds_swe
 static void check_param_values(ds_checker *ck, const ds_sweep_entry *dim) {
     for (uint32_t i = 0; i < dim->list.n_items; i++) {
         const ds_attr *item = &dim->list.items[i];
-        if (item->kind == DS_ATTR_EXPR || item->kind == DS_ATTR_WORD) continue;
-        ds_verify__error(ck, DS_ERR_TYPE, item->loc, NULL, "param '%s' takes numbers and strings",
-                         dim->name);
+        if (item->kind == DS_ATTR_EXPR || item->kind == DS_ATTR_WORD || item->kind == DS_ATTR_BOOL)
+            continue;
+        ds_verify__error(ck, DS_ERR_TYPE, item->loc, NULL,
+                         "param '%s' takes numbers, strings, true and false", dim->name);
     }
 }
 
@@ -129,8 +130,8 @@ static void check_objective(ds_checker *ck, const ds_sweep *sweep, uint32_t at) 
         ds_buf_printf(&list, "%s%s", list.n ? ", " : "", name);
     }
     const char *hint = ds_verify__hint(ck, "", entry->name, names.all.at, names.all.n);
-    ds_verify__error(ck, DS_ERR_NAME, entry->loc, hint, "'%s' is no objective; there are %s",
-                     entry->name, list.text);
+    ds_verify__error(ck, DS_ERR_NAME, entry->loc, hint,
+                     "'%s' is no objective; the objectives are %s", entry->name, list.text);
     ds_buf_deinit(&list);
 }
 

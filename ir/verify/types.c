@@ -301,10 +301,10 @@ static bool communicates(const ds_op *op) {
 static void refuse_in_model(ds_walker *w, const ds_op *op) {
     ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
                      op->code == DS_OP_LOCAL
-                         ? "a '%s' region in @%s, which is part of a model: a model says what is "
-                           "computed; the shard pass makes what each device does"
-                         : "'%s' in @%s, which is part of a model: a model says what is computed; "
-                           "the shard pass makes the communication",
+                         ? "a '%s' region in @%s, which is part of a model: a model has the "
+                           "computation alone; the shard pass makes the work of each device"
+                         : "'%s' in @%s, which is part of a model: a model has the computation "
+                           "alone; the shard pass makes the communication",
                      ds_op_name(op->code), w->func->name);
     for (uint32_t i = 0; i < op->n_out; i++) w->defined[op->out[i].i] = DS_WRONG;
 }
@@ -331,8 +331,7 @@ static void check_end(ds_walker *w, const ds_op *op, bool last, ds_opcode end) {
                          name);
     } else if (!last) {
         ds_verify__error(w->ck, DS_ERR_TYPE, op->loc, NULL,
-                         "'%s' must be the last op of its block: what follows could never run",
-                         name);
+                         "'%s' must be the last op of its block: a later op never runs", name);
     }
 }
 

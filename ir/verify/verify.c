@@ -170,6 +170,7 @@ ds_status ds_verify(ds_unit *unit, ds_diags *diags) {
         ds_verify__sweep(&ck, module);
         ds_verify__degrades(&ck, module);
     }
+    ds_library_items_deinit(&ck.library);
     sort_from(unit, diags, first);
     return first_error(diags, first);
 }
@@ -186,6 +187,7 @@ ds_status ds_verify_bound(ds_unit *unit, const ds_binding *binding, ds_diags *di
     ds_arena_deinit(&unit->arena);
     unit->arena = kept;
     ds_map_deinit(&ck.reported);
+    ds_library_items_deinit(&ck.library);
     sort_from(unit, diags, first);
     return first_error(diags, first);
 }

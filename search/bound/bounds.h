@@ -24,11 +24,13 @@ typedef enum ds_bound_form {
 
 /* What a region's candidates have in common. 0: not known yet. */
 typedef struct ds_bound_region {
-    const ds_bound_layers *layers; /* NULL: dp, tp, pp, cp, m, sp, recomputation or a value that
-                                      shapes the model is not known, or has no bounds */
+    const ds_bound_layers *layers; /* NULL: dp, tp, pp, cp, ep, m, sp, recomputation or a value that
+                                      shapes the model is not known, or has no bounds: ep > 1 that
+                                      does not divide dp, or with cp > 1 */
     ds_bound_machine *machine;     /* NULL: the topology is not known, or not uniform */
     int64_t capacity_bytes;        /* of a device; 0: not known */
-    int64_t dp, tp, pp, cp, microbatches;
+    int64_t process_bytes; /* … that no tensor gets, as far as memory counts these bytes */
+    int64_t dp, tp, pp, cp, ep, microbatches;
     int64_t zero;     /* -1: not known */
     uint32_t offload; /* bits of ds_strategy.offload that may be set … */
     bool offloads;    /* … and are set */
@@ -75,7 +77,8 @@ typedef struct ds_bound_region {
 int64_t ds_bound_step_ps(const ds_bound_region *region);
 
 /* No candidate's fullest device holds less than this bound: the largest over the stages of the
- * bytes that a stage holds throughout (weights, states, with ZeRO over dp) plus the largest of
+ * bytes that a stage holds throughout (weights, states, with ZeRO over dp; with memory = allocator
+ * the driver and the process) plus the largest of
  *
  *   saved · forward items before the first backward item, plus the work bytes of that item
  *   gradients with zero = 0, before the first update; with zero = 1, where the second reduction

@@ -22,8 +22,9 @@ typedef struct buffer {
     uint32_t alias; /* the value whose buffer this value may take; DS_NONE: none */
     uint8_t category;
     bool is_state;
-    int64_t bytes; /* of the first sample … */
-    int64_t more;  /* … and of each further sample */
+    bool is_expert; /* an input that is split over ep */
+    int64_t bytes;  /* of the first sample … */
+    int64_t more;   /* … and of each further sample */
 } buffer;
 
 struct ds_bound_buffers {
@@ -45,6 +46,21 @@ static int64_t bytes_of(const ds_plan *plan, uint32_t value) {
     const ds_vinst *v = &plan->values.at[value];
     const ds_record *record = plan->records.at[plan->insts.at[v->inst].record];
     return record->n_variants == 1 && !v->is_host ? record->variants[0].out_bytes[v->result] : 0;
+}
+
+/* Is the value an input that is split over ep? The name of a family's member is "w{2}". */
+static bool is_over_ep(const ds_plan *plan, uint32_t value) {
+    const ds_vinst *v = &plan->values.at[value];
+    const ds_record *record = plan->records.at[plan->insts.at[v->inst].record];
+    size_t n = v->name ? strcspn(v->name, "{") : 0;
+    if (record->kind != DS_REC_INPUT || !n) return false;
+    for (uint32_t i = 0; i < record->func->n_args; i++) {
+        const ds_value_info *arg = ds_value_at(record->func, record->func->args[i]);
+        if (!arg->type || strncmp(arg->name, v->name, n) != 0 || arg->name[n]) continue;
+        for (uint32_t d = 0; d < arg->type->rank; d++)
+            if (ds_type_is_over(arg->type, d, "ep")) return true;
+    }
+    return false;
 }
 
 static inst read_inst(const ds_plan *plan, uint32_t i, uint32_t first_read, ds_bound_run at) {
@@ -78,6 +94,7 @@ ds_bound_buffers *ds_bound_buffers_new(const ds_plan *plan, const ds_bound_run *
                                 .alias = from->alias,
                                 .category = from->category,
                                 .is_state = from->is_state,
+                                .is_expert = is_over_ep(plan, v),
                                 .bytes = bytes_of(plan, v)};
     }
     return b;
@@ -199,7 +216,8 @@ static void find_readers(reader *r) {
 }
 
 /* An input is held from the beginning; its readers tell the part of the model. */
-static void count_input(ds_bound_layers *out, uint8_t category, uint32_t by, int64_t bytes) {
+static void count_input(ds_bound_layers *out, const buffer *value, uint32_t by, int64_t bytes) {
+    uint8_t category = value->category;
     bool turn = by & (BY_F | BY_B | BY_MIDDLE);
     if (!turn && by & (BY_OTHER_TURN | BY_REST)) return;
     ds_bound_place place = turn                                               ? DS_BOUND_TURN
@@ -209,6 +227,9 @@ static void count_input(ds_bound_layers *out, uint8_t category, uint32_t by, int
     if (category == DS_CAT_WEIGHT && place == DS_BOUND_PRE && by & BY_BETWEEN)
         out->tied_bytes += bytes;
     if (category == DS_CAT_OPTIMIZER) out->part[place].state_bytes += bytes;
+    if (!value->is_expert) return;
+    if (category == DS_CAT_WEIGHT) out->part[place].expert_weight_bytes += bytes;
+    if (category == DS_CAT_OPTIMIZER) out->part[place].expert_state_bytes += bytes;
 }
 
 /* Does the middle turn keep the value for its backward pass? A value that two layers keep counts
@@ -292,7 +313,7 @@ static void read_buffers(reader *r, ds_bound_layers *out) {
         out->has_states |= value->category == DS_CAT_OPTIMIZER;
         if (!r->by[v]) continue;
         if (maker->is_input)
-            count_input(out, value->category, r->by[v], r->bytes[v]);
+            count_input(out, value, r->by[v], r->bytes[v]);
         else if (maker->at.run != NO_RUN && maker->at.microbatch == 0)
             count_made(out, maker->at.run, r->by[v], r->bytes[v]);
     }

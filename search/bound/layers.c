@@ -84,11 +84,23 @@ static bool is_scaling(const reader *r, uint32_t inst, const ds_record *record) 
            record->op->code == DS_OP_SCALE;
 }
 
-/* The time of a transfer between all devices; any other transfer counts 0. */
+/* Are the record's groups the replicas, which the usual order of axes numbers one by one? */
+static bool is_of_replicas(const ds_bound_sibling *s, const ds_record *record) {
+    bool whole = record->n_groups == s->ep;
+    for (uint32_t i = 0; i < record->n_groups && whole; i++) {
+        const ds_group *group = &record->groups[i];
+        whole = group->n_devices == s->tp * s->cp && group->request;
+        for (uint32_t k = 0; s->ep > 1 && whole && k < group->n_devices; k++)
+            whole = group->devices[k] / s->tp == group->devices[0] / s->tp;
+    }
+    return whole;
+}
+
+/* The time of a transfer between all devices of a replica; any other transfer counts 0. */
 static int64_t transfer_ps(const reader *r, const ds_record *record) {
     const ds_bound_sibling *s = r->sibling;
     const ds_group *group = &record->groups[0];
-    bool whole = record->n_groups == 1 && group->n_devices == s->tp * s->cp && group->request;
+    bool whole = is_of_replicas(s, record);
     return whole && s->transfer_ps ? s->transfer_ps(s->context, record->op->code, group->bytes) : 0;
 }
 
@@ -219,7 +231,7 @@ static bool read_plan(const ds_plan *plan, const ds_bound_sibling *sibling, ds_b
     return ok;
 }
 
-/* The plan for microbatches of `samples`; NULL: no such plan. */
+/* The plan for microbatches of `samples` on all replicas; NULL: no such plan. */
 static ds_plan *plan_of(ds_bound_small *small, int64_t samples, const ds_profiles *profiles,
                         ds_plan_ground *ground) {
     const ds_plan_options options = {.cost_mode = DS_COST_FITTED, .ground = ground};
@@ -235,8 +247,8 @@ static ds_plan *plan_of(ds_bound_small *small, int64_t samples, const ds_profile
 /* The buffers for all sizes; NULL: all sizes do not follow from one and two samples. */
 static ds_bound_buffers *make_buffers(ds_bound_small *small, const ds_profiles *profiles,
                                       ds_plan_ground *ground, const ds_bound_sibling *sibling) {
-    ds_plan *one = plan_of(small, 1, profiles, ground);
-    ds_plan *two = one ? plan_of(small, 2, profiles, ground) : NULL;
+    ds_plan *one = plan_of(small, sibling->ep, profiles, ground);
+    ds_plan *two = one ? plan_of(small, 2 * sibling->ep, profiles, ground) : NULL;
     ds_bound_buffers *buffers = NULL;
     if (two) {
         reader r;
@@ -271,7 +283,7 @@ bool ds_bound_layers_make(ds_bound_small *small, const ds_profiles *profiles,
     int64_t samples = small->microbatch ? small->batch / parts : 1;
     const ds_bound_buffers *buffers = buffers_of(small, profiles, ground, sibling);
     if (buffers) return ds_bound_buffers_read(buffers, samples, out);
-    ds_plan *plan = plan_of(small, samples, profiles, ground);
+    ds_plan *plan = plan_of(small, samples * sibling->ep, profiles, ground);
     bool ok = plan && read_plan(plan, sibling, out);
     ds_plan_free(plan);
     return ok;

@@ -1,7 +1,7 @@
 /* The times and bytes of a microbatch, layer by layer, from a small step of the same model.
  *
  * A model with one loop over its layers does the same in each turn of the loop. So passes and plan
- * make a small step: three turns, two microbatches of the wanted size, tp·cp devices. The
+ * make a small step: three turns, two microbatches of the wanted size, ep·tp·cp devices. The
  * instances of the middle turn represent every layer. Durations are those of the whole step, since
  * the shapes are the same. A model without such a loop is taken as one piece. */
 #ifndef DS_SEARCH_BOUND_LAYERS_H
@@ -28,13 +28,15 @@ typedef struct ds_bound_part {
     ds_bound_path forward;     /* POST: 0, since `backward` has everything */
     ds_bound_path backward[2]; /* of the first microbatch; of others, which add up gradients */
     int64_t weight_bytes, state_bytes;
+    int64_t expert_weight_bytes, expert_state_bytes; /* of these, split over ep */
     int64_t saved_bytes;    /* of a microbatch, from the forward pass to the backward pass */
     int64_t work_bytes;     /* the peak of the backward pass beyond saved_bytes */
     int64_t gradient_bytes; /* from one microbatch to the next */
     int64_t update_ps[2];   /* work after one microbatch: optimizers; work after several */
 } ds_bound_part;
 
-/* A weight of a turn: its bytes on a device, and the sizes of its dims that tp leaves whole. */
+/* A weight of a turn: its bytes on a device, and the sizes of its dims that tp leaves whole. Weights
+ * that are split over ep are left out. */
 typedef struct ds_bound_weight {
     int64_t bytes;
     uint32_t n_dims;
@@ -55,14 +57,14 @@ typedef struct ds_bound_layers {
 
 /* The strategy of the small step, and its share of the whole step. */
 typedef struct ds_bound_sibling {
-    int64_t tp, cp;
+    int64_t tp, cp, ep; /* ep > 1: ep replicas, which hold different experts, and cp = 1 */
     const char *device; /* the catalogue's name of all devices */
     bool sp;
     const char *recompute, *cp_type, *tp_overlap;
     const char *order; /* of the axes; NULL: the usual one */
     int64_t parts;     /* of the batch: replicas times microbatches */
     bool bytes;        /* times are not wanted */
-    /* The time of a transfer between all devices of the small step; NULL: 0. */
+    /* The time of a transfer between all devices of a replica; NULL: 0. */
     int64_t (*transfer_ps)(void *context, ds_opcode op, int64_t bytes);
     void *context;
 } ds_bound_sibling;

@@ -21,7 +21,7 @@ typedef struct looks {
 struct ds_bound_machine {
     ds_arena arena;
     ds_topo *topo;
-    int64_t capacity_bytes;
+    int64_t capacity_bytes, process_bytes;
     ds_map groups;           /* mesh → looks of its groups */
     ds_map transfers;        /* key of looks, op and bytes → picoseconds */
     ds_map rates;            /* mesh and op → double */
@@ -60,7 +60,9 @@ ds_bound_machine *ds_bound_machine_new(const ds_binding *binding, const ds_profi
     ds_map_init(&m->routes);
     ds_map_init(&m->across);
     m->topo = topo;
-    m->capacity_bytes = ds_profiles_kind(profiles, kind)->memory_bytes;
+    const ds_device_kind *device = ds_profiles_kind(profiles, kind);
+    m->capacity_bytes = device->memory_bytes;
+    m->process_bytes = device->reserved.driver_bytes + device->reserved.context_bytes;
     m->group = ds_xcalloc(ds_topo_n_devices(topo), sizeof *m->group);
     m->place = ds_xcalloc(ds_topo_n_devices(topo) + UINT32_C(1), sizeof *m->place);
     return m;
@@ -82,6 +84,10 @@ void ds_bound_machine_free(ds_bound_machine *m) {
 
 int64_t ds_bound_machine_capacity(const ds_bound_machine *m) {
     return m->capacity_bytes;
+}
+
+int64_t ds_bound_machine_process(const ds_bound_machine *m) {
+    return m->process_bytes;
 }
 
 const char *ds_bound_machine_device(const ds_bound_machine *m) {

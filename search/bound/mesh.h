@@ -14,6 +14,8 @@ typedef struct ds_bound_machine ds_bound_machine;
 ds_bound_machine *ds_bound_machine_new(const ds_binding *binding, const ds_profiles *profiles);
 void ds_bound_machine_free(ds_bound_machine *machine);
 int64_t ds_bound_machine_capacity(const ds_bound_machine *machine); /* of a device; 0: not known */
+/* … that the driver and a process take of a device beside tensors. */
+int64_t ds_bound_machine_process(const ds_bound_machine *machine);
 const char *ds_bound_machine_device(const ds_bound_machine *machine); /* its kind, as written */
 int64_t ds_bound_machine_devices(const ds_bound_machine *machine);
 

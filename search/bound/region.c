@@ -19,10 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The knobs that have fields, by their place in knobs.def. */
+/* The knobs that have fields, by their place in knobs.def; then keys of the scenario itself. */
 enum {
 #define KNOB(section, name, ...) KNOB_##section##_##name,
 #include "ir/strategy/knobs.def"
+    KEY_framework,
+    KEY_memory,
     N_KNOBS
 };
 
@@ -161,33 +163,35 @@ static ds_status find_shapes(ds_bounds *b, ds_error *err) {
 
 /* ---- knobs ---- */
 
-static ds_status find_knobs(ds_bounds *b, ds_error *err) {
+static ds_status find_knob(const ds_bounds *b, const ds_knob *line, knob *found, ds_error *err) {
     const ds_space *s = b->space;
+    *found = (knob){.line = line,
+                    .attr = ds_scenario_find(s->unit, line->section, line->name),
+                    .dim = UINT32_MAX};
+    if (line->bounds != DS_BOUNDS_READ) return DS_OK;
+    for (uint32_t i = 0; i < s->dims.n; i++)
+        if (s->dims.at[i].target.knob == line) found->dim = i;
+    for (uint32_t i = 0; found->attr && i < found->attr->n_items; i++) {
+        const ds_attr *item = &found->attr->items[i];
+        ds_level level = 0;
+        if (item->kind == DS_ATTR_EXPR)
+            DS_TRY(ds_space_level(b->space, item->expr, item->loc, &level, err));
+        if (level > found->level) found->level = level;
+    }
+    if (found->dim != UINT32_MAX)
+        found->level = found->dim + 1;
+    else if (found->attr && found->attr->kind == DS_ATTR_EXPR)
+        DS_TRY(ds_space_level(b->space, found->attr->expr, found->attr->loc, &found->level, err));
+    return DS_OK;
+}
+
+static ds_status find_knobs(ds_bounds *b, ds_error *err) {
     uint32_t n, k = 0;
     const ds_knob *lines = ds_scenario_knobs(&n);
-    for (const ds_knob *line = lines; line < lines + n; line++) {
-        if (!line->bytes) continue;
-        knob *found = &b->knobs[k++];
-        *found = (knob){.line = line,
-                        .attr = ds_scenario_find(s->unit, line->section, line->name),
-                        .dim = UINT32_MAX};
-        if (line->bounds != DS_BOUNDS_READ) continue;
-        for (uint32_t i = 0; i < s->dims.n; i++)
-            if (s->dims.at[i].target.knob == line) found->dim = i;
-        for (uint32_t i = 0; found->attr && i < found->attr->n_items; i++) {
-            const ds_attr *item = &found->attr->items[i];
-            ds_level level = 0;
-            if (item->kind == DS_ATTR_EXPR)
-                DS_TRY(ds_space_level(b->space, item->expr, item->loc, &level, err));
-            if (level > found->level) found->level = level;
-        }
-        if (found->dim != UINT32_MAX)
-            found->level = found->dim + 1;
-        else if (found->attr && found->attr->kind == DS_ATTR_EXPR)
-            DS_TRY(
-                ds_space_level(b->space, found->attr->expr, found->attr->loc, &found->level, err));
-    }
-    return DS_OK;
+    for (const ds_knob *line = lines; line < lines + n; line++)
+        if (line->bytes) DS_TRY(find_knob(b, line, &b->knobs[k++], err));
+    DS_TRY(find_knob(b, ds_scenario_knob("", "framework"), &b->knobs[KEY_framework], err));
+    return find_knob(b, ds_scenario_knob("", "memory"), &b->knobs[KEY_memory], err);
 }
 
 /* The kind of a value that is not known, or is not one number or word. */
@@ -200,25 +204,88 @@ static ds_num num_of_attr(const ds_bounds *b, const ds_knob *line, const ds_attr
     return (ds_num){.kind = (ds_num_kind)UNKNOWN};
 }
 
-/* What a line says of a knob that the scenario does not. */
-static ds_num initial_value(const ds_knob *line) {
-    int64_t number = strtoll(line->initial, NULL, 10);
-    if (line->kind == DS_KNOB_BOOL) number = strcmp(line->initial, "true") == 0;
-    if (line->kind == DS_KNOB_BOOL || line->kind == DS_KNOB_INT)
-        return (ds_num){.kind = DS_NUM_INT, .i = number};
-    return (ds_num){.kind = DS_NUM_STR, .s = line->initial};
+/* A text of knobs.def as a value of the line. */
+static ds_num value_of(const ds_knob *line, const char *text) {
+    if (line->kind == DS_KNOB_BOOL)
+        return (ds_num){.kind = DS_NUM_INT, .i = strcmp(text, "true") == 0};
+    if (line->kind == DS_KNOB_INT)
+        return (ds_num){.kind = DS_NUM_INT, .i = strtoll(text, NULL, 10)};
+    return (ds_num){.kind = DS_NUM_STR, .s = text};
 }
 
-static ds_num knob_value(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth) {
+/* Does the scenario set the knob, or does the sweep vary it? */
+static bool is_said(const ds_bounds *b, uint32_t k) {
+    return b->knobs[k].attr || b->knobs[k].dim != UINT32_MAX;
+}
+
+/* The value of a knob that the scenario or the sweep says. */
+static ds_num said_value(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth) {
     const knob *it = &b->knobs[k];
     if (it->level > depth) return (ds_num){.kind = (ds_num_kind)UNKNOWN};
-    if (it->dim == UINT32_MAX)
-        return it->attr ? num_of_attr(b, it->line, it->attr) : initial_value(it->line);
+    if (it->dim == UINT32_MAX) return num_of_attr(b, it->line, it->attr);
     const ds_sweep_entry *entry = b->space->dims.at[it->dim].entry;
     if (entry->domain == DS_DOMAIN_LIST &&
         entry->list.items[prefix[it->dim].item].kind != DS_ATTR_EXPR)
         return num_of_attr(b, it->line, &entry->list.items[prefix[it->dim].item]);
     return prefix[it->dim].value;
+}
+
+static bool is_text(const ds_num *value) {
+    return value->kind == DS_NUM_STR && value->s;
+}
+
+/* What the framework sets where the scenario says nothing. False: the framework is not known. */
+static bool find_preset(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth,
+                        const ds_preset **out) {
+    const ds_knob *line = b->knobs[k].line;
+    *out = NULL;
+    if (!is_said(b, KEY_framework)) return true;
+    ds_num framework = said_value(b, KEY_framework, prefix, depth);
+    if (!is_text(&framework)) return false;
+    *out = ds_preset_find(framework.s, line->section, line->name);
+    return true;
+}
+
+/* A knob on which presets' conditions look: the value without such presets; -1: not known. */
+static int64_t plain_int(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth) {
+    const ds_preset *preset;
+    if (!find_preset(b, k, prefix, depth, &preset)) return -1;
+    const char *text =
+        preset && preset->when == DS_PRESET_ALWAYS ? preset->value : b->knobs[k].line->initial;
+    ds_num value =
+        is_said(b, k) ? said_value(b, k, prefix, depth) : value_of(b->knobs[k].line, text);
+    return value.kind == DS_NUM_INT && value.i >= 0 && value.i <= INT32_MAX ? value.i : -1;
+}
+
+/* Does the preset's condition hold: 1 for all candidates of the region, 0 for none, -1 not known.
+ * Conditions look at degrees and ZeRO; a stage of ZeRO that is not known may be any. */
+static int holds(const ds_bounds *b, const ds_preset *preset, const ds_choice *prefix,
+                 uint32_t depth) {
+    int64_t zero = plain_int(b, KNOB_strategy_zero, prefix, depth);
+    ds_strategy s = {.dp = plain_int(b, KNOB_strategy_dp, prefix, depth),
+                     .tp = plain_int(b, KNOB_strategy_tp, prefix, depth),
+                     .pp = plain_int(b, KNOB_strategy_pp, prefix, depth)};
+    bool any = false, all = true;
+    if (preset->when == DS_PRESET_ALWAYS) return 1;
+    if (s.dp < 0 || s.tp < 0 || s.pp < 0) return -1;
+    for (s.zero = 0; s.zero <= 3; s.zero++) {
+        if (zero >= 0 && s.zero != zero) continue;
+        bool one = ds_preset_holds(preset, NULL, &s);
+        any |= one;
+        all &= one;
+    }
+    return any == all ? any : -1;
+}
+
+static ds_num knob_value(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth) {
+    const ds_knob *line = b->knobs[k].line;
+    const ds_num unknown = {.kind = (ds_num_kind)UNKNOWN};
+    const ds_preset *preset;
+    if (is_said(b, k)) return said_value(b, k, prefix, depth);
+    if (!find_preset(b, k, prefix, depth, &preset)) return unknown;
+    int sets = preset ? holds(b, preset, prefix, depth) : 0;
+    if (sets < 0) return unknown;
+    return value_of(line, sets ? preset->value : line->initial);
 }
 
 static int64_t knob_int(const ds_bounds *b, uint32_t k, const ds_choice *prefix, uint32_t depth,
@@ -231,12 +298,7 @@ static int64_t knob_int(const ds_bounds *b, uint32_t k, const ds_choice *prefix,
 static const char *knob_text(const ds_bounds *b, uint32_t k, const ds_choice *prefix,
                              uint32_t depth) {
     ds_num value = knob_value(b, k, prefix, depth);
-    return value.kind == DS_NUM_STR && value.s ? value.s : "";
-}
-
-/* Does the scenario set the knob, or does the sweep vary it? */
-static bool is_said(const ds_bounds *b, uint32_t k) {
-    return b->knobs[k].attr || b->knobs[k].dim != UINT32_MAX;
+    return is_text(&value) ? value.s : "";
 }
 
 /* Bits of everything that may be offloaded; *surely if exactly these are. */
@@ -361,8 +423,8 @@ static const ds_bound_layers *make_layers(ds_bounds *b, const ds_choice *prefix,
 static const ds_bound_layers *find_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth,
                                           const ds_bound_sibling *sibling, uint64_t group) {
     uint64_t small = ds_hash_mix(key_of(b, prefix, sibling->recompute), (uint64_t)sibling->tp);
-    small = ds_hash_mix(ds_hash_mix(small, (uint64_t)sibling->cp),
-                        ds_hash_bytes(sibling->cp_type, strlen(sibling->cp_type)));
+    small = ds_hash_mix(ds_hash_mix(small, (uint64_t)sibling->ep), (uint64_t)sibling->cp);
+    small = ds_hash_mix(small, ds_hash_bytes(sibling->cp_type, strlen(sibling->cp_type)));
     small = ds_hash_mix(small, ds_hash_bytes(sibling->tp_overlap, strlen(sibling->tp_overlap)));
     small = ds_hash_mix(small, sibling->order ? DS_KEY(sibling->order) : 0);
     small = ds_hash_mix(small, sibling->sp);
@@ -503,9 +565,9 @@ static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bo
     const char *overlap =
         out->tp == 1 ? "none" : knob_text(b, KNOB_strategy_tp_overlap, prefix, depth);
     bool known = out->dp && out->tp && out->pp && out->cp && out->microbatches && sp >= 0 &&
-                 *cp_type && *overlap && knob_int(b, KNOB_strategy_ep, prefix, depth, 0) == 1 &&
-                 is_by_layer(recompute);
+                 *cp_type && *overlap && out->ep && is_by_layer(recompute);
     if (!known || !out->machine || !ds_mul_i64(out->dp, out->microbatches, &parts)) return;
+    if (out->ep > 1 && (out->dp % out->ep || out->cp > 1)) return;
     if (!ds_mul_i64(out->dp * out->tp, out->pp, &world) || !ds_mul_i64(world, out->cp, &world) ||
         world > INT32_MAX)
         return;
@@ -515,6 +577,7 @@ static void add_layers(ds_bounds *b, const ds_choice *prefix, uint32_t depth, bo
     uint64_t group = out->order && !bytes ? ds_bound_mesh_group(out->machine, &mesh) : 0;
     ds_bound_sibling sibling = {.tp = out->tp,
                                 .cp = out->cp,
+                                .ep = out->ep,
                                 .device = ds_bound_machine_device(out->machine),
                                 .sp = sp > 0,
                                 .recompute = recompute,
@@ -539,12 +602,15 @@ static ds_status read_region(ds_bounds *b, const ds_choice *prefix, uint32_t dep
     out->tp = knob_int(b, KNOB_strategy_tp, prefix, depth, 0);
     out->pp = knob_int(b, KNOB_strategy_pp, prefix, depth, 0);
     out->cp = knob_int(b, KNOB_strategy_cp, prefix, depth, 0);
+    out->ep = knob_int(b, KNOB_strategy_ep, prefix, depth, 0);
     out->microbatches = knob_int(b, KNOB_strategy_microbatches, prefix, depth, 0);
     out->zero = knob_int(b, KNOB_strategy_zero, prefix, depth, -1);
     if (is_said(b, KNOB_strategy_zero_group)) out->zero = -1;
     out->offload = offload_bits(b, prefix, depth, &out->offloads);
     out->machine = find_machine(b, prefix, depth);
     if (out->machine) out->capacity_bytes = ds_bound_machine_capacity(out->machine);
+    if (out->machine && strcmp(knob_text(b, KEY_memory, prefix, depth), "allocator") == 0)
+        out->process_bytes = ds_bound_machine_process(out->machine);
     add_layers(b, prefix, depth, bytes, out);
     return DS_OK;
 }
@@ -567,14 +633,6 @@ static bool varies(const ds_space *s, const ds_knob *line) {
     return false;
 }
 
-static bool sets_something(const char *framework) {
-    uint32_t n;
-    const ds_preset *presets = ds_presets(&n);
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(presets[i].framework, framework) == 0) return true;
-    return false;
-}
-
 static const char *find_refusal(ds_bounds *b) {
     const ds_space *s = b->space;
     uint32_t n;
@@ -586,11 +644,6 @@ static const char *find_refusal(ds_bounds *b) {
                    ? line->unbounded
                    : ds_arena_printf(&b->arena, "%s.%s is not followed", line->section, line->name);
     }
-    const char *framework = "none";
-    if (varies(s, ds_scenario_knob("", "framework")) ||
-        ds_scenario_text(s->base, "", "framework", &framework, NULL) != DS_OK ||
-        sets_something(framework))
-        return "settings of a framework are not followed: state them in its place";
     const char *cost = "fitted";
     const ds_attr *attr = ds_scenario_find(s->unit, "", "cost");
     if (attr && ds_scenario_text(s->base, "", "cost", &cost, NULL) == DS_OK &&

@@ -10,6 +10,8 @@
 
 #include "ir/lang/mentions.h"
 #include "ir/passes/snapshot.h"
+#include "ir/strategy/preset.h"
+#include "ir/strategy/scenario.h"
 #include "ir/verify/verify.h"
 
 #include <stdlib.h>
@@ -30,16 +32,34 @@ static ds_attr text(ds_unit *unit, const char *value) {
     return (ds_attr){.kind = DS_ATTR_EXPR, .expr = ds_expr_make(&unit->exprs, node)};
 }
 
+/* States what a framework would set: the small step is the same for all of its strategies. */
+static void set_plain(ds_unit *unit) {
+    uint32_t n;
+    const ds_preset *presets = ds_presets(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        const ds_knob *line = ds_scenario_knob(presets[i].section, presets[i].key);
+        if (strcmp(presets[i].section, "strategy") != 0) continue;
+        ds_attr plain = word(unit, line->initial);
+        if (line->kind == DS_KNOB_INT) plain = number(unit, strtoll(line->initial, NULL, 10));
+        if (line->kind == DS_KNOB_BOOL)
+            plain = (ds_attr){.kind = DS_ATTR_BOOL, .flag = strcmp(line->initial, "true") == 0};
+        ds_scenario_set(unit, "strategy", presets[i].key, plain);
+    }
+}
+
 static void set_strategy(ds_unit *unit, const ds_bound_sibling *s) {
     ds_scenario_set(unit, "", "strategy", (ds_attr){.kind = DS_ATTR_BLOCK});
+    set_plain(unit);
     ds_scenario_set(unit, "strategy", "recompute", word(unit, s->recompute));
     ds_scenario_set(unit, "strategy", "tp", number(unit, s->tp));
     ds_scenario_set(unit, "strategy", "cp", number(unit, s->cp));
+    ds_scenario_set(unit, "strategy", "dp", number(unit, s->ep));
+    ds_scenario_set(unit, "strategy", "ep", number(unit, s->ep));
     ds_scenario_set(unit, "strategy", "cp_type", word(unit, s->cp_type));
     if (s->order) ds_scenario_set(unit, "strategy", "order", text(unit, s->order));
     ds_scenario_set(unit, "strategy", "tp_overlap", word(unit, s->tp_overlap));
     ds_scenario_set(unit, "strategy", "sp", (ds_attr){.kind = DS_ATTR_BOOL, .flag = s->sp});
-    ds_scenario_set(unit, "strategy", "microbatches", number(unit, s->parts));
+    ds_scenario_set(unit, "strategy", "microbatches", number(unit, s->parts / s->ep));
 }
 
 /* A topology of the sibling's devices alone. The unit's list of modules stays as it was, without
@@ -53,7 +73,7 @@ static ds_topology *parse_topology(ds_unit *unit, const ds_bound_sibling *s) {
     ds_buf_printf(&text,
                   "dir 1\ntopology @" SMALL " { device gpu[%d] : \"%s\"\n switch s\n"
                   " link gpu[i] -- s : 100 GB/s, 1 us for i in 0..%d }\n",
-                  (int)(s->tp * s->cp), s->device, (int)(s->tp * s->cp));
+                  (int)(s->ep * s->tp * s->cp), s->device, (int)(s->ep * s->tp * s->cp));
     ds_module *module = ds_unit_add_module(unit, "", text.text, text.n);
     ds_status status = ds_parse(module, NULL);
     ds_buf_deinit(&text);
@@ -117,17 +137,31 @@ static bool reads_parts(const ds_model_step *step) {
     return false;
 }
 
-/* The weights of a turn, which are families of the step. False if some weight is split over
- * replicas by hand: the weight's bytes on a device are not known then. */
-static bool read_weights(const ds_model_step *step, int64_t tp, ds_bound_layers *out) {
+/* Is some weight split over replicas by hand? Its bytes on a device are not known then. Asked before
+ * `shard`, which makes ep of dp. */
+static bool is_split_by_hand(const ds_model_step *step) {
+    for (uint32_t i = 0; i < step->weights.n; i++) {
+        const ds_type *type = ds_value_at(step->func, step->weights.at[i].arg)->type;
+        for (uint32_t d = 0; type && d < type->rank; d++)
+            if (ds_type_is_over(type, d, "dp") || ds_type_is_over(type, d, "cp")) return true;
+    }
+    return false;
+}
+
+static bool is_over_ep(const ds_type *type) {
+    bool over = false;
+    for (uint32_t d = 0; d < type->rank; d++) over |= ds_type_is_over(type, d, "ep");
+    return over;
+}
+
+/* The weights of a turn, which are families of the step. */
+static void read_weights(const ds_model_step *step, int64_t tp, ds_bound_layers *out) {
     ds_env env = ds_binding_env(&step->binding, NULL);
     for (uint32_t i = 0; i < step->weights.n; i++) {
         const ds_value_info *value = ds_value_at(step->func, step->weights.at[i].arg);
         ds_bound_weight w = {.bytes = 1};
-        for (uint32_t d = 0; value->type && d < value->type->rank; d++)
-            if (ds_type_is_over(value->type, d, "dp") || ds_type_is_over(value->type, d, "cp"))
-                return false;
         if (!value->n_binders || !value->type || out->n_weights == 24) continue;
+        if (is_over_ep(value->type)) continue;
         bool known = true;
         for (uint32_t d = 0; d < value->type->rank && known; d++) {
             int64_t size;
@@ -140,13 +174,11 @@ static bool read_weights(const ds_model_step *step, int64_t tp, ds_bound_layers 
         known = known && ds_mul_i64(w.bytes, ds_dtype_bits(value->type->dtype) / 8, &w.bytes);
         if (known) out->weights[out->n_weights++] = w;
     }
-    return true;
 }
 
-/* The step lowered with `parts` microbatches on one replica; NULL: an error, or no training. */
-static ds_model_step *lower(const ds_binding *binding, int64_t parts) {
+/* The step lowered for the sibling; NULL: an error, or no training. */
+static ds_model_step *lower(const ds_binding *binding) {
     ds_model_step *step;
-    ds_scenario_set(binding->unit, "strategy", "microbatches", number(binding->unit, parts));
     if (ds_model_step_new(binding, &step, NULL) != DS_OK) return NULL;
     if (step->train.on) return step;
     ds_model_step_free(step);
@@ -191,12 +223,12 @@ static bool set_samples(ds_model_step *step, int64_t samples) {
  * smallest? The cost of each way to split an op grows with the size at most, so a way that is
  * cheapest at both ends is cheapest between. One device has nothing to split. */
 static bool is_any_size(const ds_bound_sibling *s, ds_model_step *step) {
-    int64_t parts = 2;
-    while (parts <= step->batch / parts && step->batch % parts) parts++;
-    if (s->tp * s->cp == 1 || parts > step->batch / parts) return true;
+    int64_t parts = 2, batch = step->batch / s->ep; /* of a replica */
+    while (parts <= batch / parts && batch % parts) parts++;
+    if (s->ep * s->tp * s->cp == 1 || parts > batch / parts) return true;
     if (!run_to(step, DS_PASS_RECOMPUTE)) return false;
     ds_step_mark *mark = ds_step_mark_new(step);
-    bool ok = set_samples(step, step->batch / parts) && run_to(step, DS_PASS_SHARD);
+    bool ok = set_samples(step, batch / parts * s->ep) && run_to(step, DS_PASS_SHARD);
     uint64_t large = ok ? hash_program(step) : 0;
     ds_step_mark_return(mark);
     ds_step_mark_free(mark);
@@ -270,11 +302,11 @@ static bool step_grows_evenly(const ds_model_step *step) {
 static bool fill_small(const ds_bound_sibling *s, ds_model_step *step, bool open,
                        ds_bound_small *small) {
     small->known.n_weights = 0;
-    bool ok = count_turns(step, &small->known);
+    bool ok = !is_split_by_hand(step) && count_turns(step, &small->known);
     if (ok) small->known.reads_parts = reads_parts(step);
-    ok = ok && (!open || is_any_size(s, step)) && run_to(step, DS_PASS_OVERLAP) &&
-         read_weights(step, s->tp, &small->known);
+    ok = ok && (!open || is_any_size(s, step)) && run_to(step, DS_PASS_OVERLAP);
     if (ok) {
+        read_weights(step, s->tp, &small->known);
         small->unit = step->unit;
         small->binding = step->binding;
         small->microbatch = open ? step->microbatch : NULL;
@@ -288,14 +320,14 @@ static bool fill_small(const ds_bound_sibling *s, ds_model_step *step, bool open
 
 /* An open step if possible, so that the first size does not matter; else a step of that size. */
 static bool make_step(const ds_binding *binding, const ds_bound_sibling *s, ds_bound_small *small) {
-    ds_model_step *step = lower(binding, s->parts);
+    ds_model_step *step = lower(binding);
     if (step && step->microbatch) {
-        if (!set_samples(step, 1)) {
+        if (!set_samples(step, s->ep)) {
             ds_model_step_free(step);
             return false;
         }
         if (fill_small(s, step, true, small)) return true;
-        step = lower(binding, s->parts);
+        step = lower(binding);
     }
     return step && fill_small(s, step, false, small);
 }
@@ -315,6 +347,8 @@ static bool make_small(ds_unit *unit, const ds_setting *settings, uint32_t n_set
         small->known.turns = turns->i;
         turns->i = TURNS;
     }
+    /* all layers as one piece on ep replicas: passes would take longer than the bounds save */
+    if (!small->known.turns && sibling->ep > 1) return false;
     return verifies(&binding) && make_step(&binding, sibling, small);
 }
 

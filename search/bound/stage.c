@@ -260,7 +260,8 @@ static int64_t shared_bytes(const ds_bound_region *r) {
         const ds_bound_weight *w = &r->layers->weights[i];
         bool shared = false;
         for (uint32_t d = 0; d < w->n_dims; d++)
-            shared = shared || w->dims[d] % r->dp == 0 || (r->uneven && w->dims[d] > r->dp);
+            shared = shared || w->dims[d] % r->dp == 0 ||
+                     (r->uneven && r->ep == 1 && w->dims[d] > r->dp);
         if (shared) bytes += w->bytes;
     }
     return bytes;
@@ -276,13 +277,21 @@ static double first_s(const ds_bound_region *r, int64_t gradients) {
     return tie_s(r) + (scatter < reduce ? scatter : reduce) - (double)meanwhile * 1e-12;
 }
 
+static int64_t more_than(int64_t a, int64_t b) {
+    return a > b ? a - b : 0;
+}
+
 static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
     const ds_bound_part *p = r->layers->part;
     int64_t tied = tied_bytes(r), here = r->pp > 1 ? tied : 0; /* one at each end */
     const int64_t each[] = {least(p[0].gradient_bytes + tied, p[0].weight_bytes),
                             least(p[1].gradient_bytes, p[1].weight_bytes),
                             least(p[2].gradient_bytes - tied + here, p[2].weight_bytes + here)};
-    int64_t gradients = of_stage(r, stage, each), n = stage_turns(r, stage);
+    /* gradients of experts, which fewer replicas add up, are left out */
+    const int64_t dense[] = {more_than(each[0], p[0].expert_weight_bytes),
+                             more_than(each[1], p[1].expert_weight_bytes),
+                             more_than(each[2], p[2].expert_weight_bytes)};
+    int64_t gradients = of_stage(r, stage, dense), n = stage_turns(r, stage);
     int64_t shared = r->zero > 0 ? n * shared_bytes(r) : 0;
     double m = (double)r->microbatches, gather = seconds_of(r, DS_OP_ALL_GATHER, shared);
     int several = r->microbatches > 1;
@@ -300,7 +309,7 @@ static void read_traffic(const ds_bound_region *r, int64_t stage, ds_bound_stage
         out->shards_s = m * (2 * gather + seconds_of(r, DS_OP_REDUCE_SCATTER, shared));
     if (r->zero == 3) return;
     if (gather > out->end_s) out->end_s = gather;
-    if (stage == 0 && first_s(r, each[0]) > out->end_s) out->end_s = first_s(r, each[0]);
+    if (stage == 0 && first_s(r, dense[0]) > out->end_s) out->end_s = first_s(r, dense[0]);
     /* Late reductions of one chunk begin with the gradients of the first turn, whose backward pass
      * is the last. Chunks run backwards from the last to the first, so reductions of several chunks
      * may begin sooner; but not with zero = 1, where the first gathering waits for the first
@@ -341,18 +350,32 @@ static int64_t of_some(const ds_bound_region *r, int64_t stage, const int64_t ea
     return (each[0] + each[1] * r->layers->turns + each[2]) / r->pp;
 }
 
+/* The stage's part of bytes that replicas share; experts are shared by the replicas of these experts. */
+static int64_t of_sharers(const ds_bound_region *r, int64_t stage, bool shared,
+                          const int64_t each[3], const int64_t experts[3]) {
+    int64_t replicas = shared ? r->dp * r->cp : 1;
+    const int64_t others[] = {each[0] - experts[0], each[1] - experts[1], each[2] - experts[2]};
+    return of_some(r, stage, others) / replicas +
+           of_some(r, stage, experts) / (shared ? replicas / r->ep : 1);
+}
+
 static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
     const ds_bound_part *p = r->layers->part;
     int64_t replicas = r->dp * r->cp, whole = r->pp == 1;
     int64_t tied = whole || !ds_bound_is_placed(r) ? 0 : tied_bytes(r);
     const int64_t weights[] = {p[0].weight_bytes, p[1].weight_bytes, p[2].weight_bytes + tied};
     const int64_t states[] = {whole * p[0].state_bytes, p[1].state_bytes, whole * p[2].state_bytes};
+    const int64_t expert_weights[] = {p[0].expert_weight_bytes, p[1].expert_weight_bytes,
+                                      p[2].expert_weight_bytes};
+    const int64_t expert_states[] = {whole * p[0].expert_state_bytes, p[1].expert_state_bytes,
+                                     whole * p[2].expert_state_bytes};
     const int64_t sums[] = {p[0].gradient_bytes + tied, p[1].gradient_bytes, p[2].gradient_bytes};
+    out->held_bytes = r->process_bytes;
     if (!(r->offload & DS_OFFLOAD_WEIGHTS))
         out->held_bytes +=
-            of_some(r, stage, weights) / (r->zero == 3 || r->zero < 0 ? replicas : 1);
+            of_sharers(r, stage, r->zero == 3 || r->zero < 0, weights, expert_weights);
     if (!(r->offload & DS_OFFLOAD_OPTIMIZER))
-        out->held_bytes += of_some(r, stage, states) / (r->zero ? replicas : 1);
+        out->held_bytes += of_sharers(r, stage, r->zero != 0, states, expert_states);
     if (!ds_bound_is_placed(r)) return;
     int64_t n = turns_of(r, stage), most = n;
     for (int64_t c = stage; c < r->pp * r->chunks; c += r->pp) {

@@ -2,6 +2,7 @@
 #include "search/driver/best.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,9 +13,14 @@ void ds_best_init(ds_best *best, const ds_space *space) {
     memcpy(best->objectives, objectives, best->n_objectives * sizeof *objectives);
 }
 
+static void free_row(ds_best_row *row) {
+    free(row->values);
+    free(row->pairs);
+}
+
 void ds_best_deinit(ds_best *best) {
-    for (uint32_t i = 0; i < best->top.n; i++) free(best->top.at[i].values);
-    for (uint32_t i = 0; i < best->front.n; i++) free(best->front.at[i].values);
+    for (uint32_t i = 0; i < best->top.n; i++) free_row(&best->top.at[i]);
+    for (uint32_t i = 0; i < best->front.n; i++) free_row(&best->front.at[i]);
     free(best->top.at);
     free(best->front.at);
     free(best->objectives);
@@ -39,8 +45,25 @@ static char *values_text(const ds_space *space, const ds_candidate *candidate) {
     return text.text;
 }
 
+static char *pairs_text(const ds_space *space, const ds_candidate *candidate) {
+    ds_buf text = {0};
+    ds_buf_put(&text, "");
+    for (uint32_t i = 0; i < ds_space_n_dims(space); i++) {
+        ds_buf_put(&text, ds_space_dim_name(space, i));
+        ds_buf_putc(&text, '\0');
+        ds_space_put_value(space, candidate, i, &text);
+        ds_buf_putc(&text, '\0');
+    }
+    return text.text;
+}
+
 static ds_best_row make_row(const ds_space *space, const ds_candidate *c, const ds_outcome *o) {
-    return (ds_best_row){c->number, o->hash, o->metrics, values_text(space, c)};
+    return (ds_best_row){.number = c->number,
+                         .hash = o->hash,
+                         .metrics = o->metrics,
+                         .values = values_text(space, c),
+                         .pairs = pairs_text(space, c),
+                         .n_pairs = ds_space_n_dims(space)};
 }
 
 static void add_top(ds_best *best, const ds_space *space, const ds_candidate *c,
@@ -54,7 +77,7 @@ static void add_top(ds_best *best, const ds_space *space, const ds_candidate *c,
     if (best->top.n < DS_BEST_KEPT)
         DS_HPUSH(&best->top, row);
     else
-        free(best->top.at[best->top.n - 1].values);
+        free_row(&best->top.at[best->top.n - 1]);
     memmove(best->top.at + at + 1, best->top.at + at,
             (best->top.n - 1 - at) * sizeof *best->top.at);
     best->top.at[at] = row;
@@ -74,7 +97,7 @@ static void add_front(ds_best *best, const ds_space *space, const ds_candidate *
     uint32_t kept = 0;
     for (uint32_t i = 0; i < best->front.n; i++) {
         if (covers(best, &o->metrics, &best->front.at[i].metrics))
-            free(best->front.at[i].values);
+            free_row(&best->front.at[i]);
         else
             best->front.at[kept++] = best->front.at[i];
     }
@@ -123,6 +146,44 @@ static void put_table(const char *title, const ds_best_row *rows, uint32_t n, bo
         if (hashes) ds_buf_printf(out, "  %016" PRIx64, rows[i].hash);
         ds_buf_printf(out, "  %s\n", rows[i].values);
     }
+}
+
+/* ---- JSON ---- */
+
+static void put_row(const ds_best_row *row, ds_json *json) {
+    char hash[20];
+    snprintf(hash, sizeof hash, "%016" PRIx64, row->hash);
+    ds_json_begin_object(json);
+    ds_json_key_string(json, "hash", hash);
+    ds_json_key_int(json, "candidate", (int64_t)row->number);
+    ds_json_key(json, "values");
+    ds_json_begin_object(json);
+    const char *at = row->pairs;
+    for (uint32_t i = 0; i < row->n_pairs; i++) {
+        const char *value = at + strlen(at) + 1;
+        ds_json_key_string(json, at, value);
+        at = value + strlen(value) + 1;
+    }
+    ds_json_end_object(json);
+    for (int i = 0; i < DS_METRIC_COUNT; i++) {
+        const ds_metric *metric = ds_metric_at((ds_metric_id)i);
+        bool price = metric->place == DS_AMONG_PRICES && !(row->metrics.cost_per_hour > 0);
+        if (metric->column && metric->of == (ds_metric_id)i && !price)
+            ds_metric_put_json(&row->metrics, (ds_metric_id)i, json);
+    }
+    ds_json_end_object(json);
+}
+
+static void put_rows(const char *key, const ds_best_row *rows, uint32_t n, ds_json *json) {
+    ds_json_key(json, key);
+    ds_json_begin_array(json);
+    for (uint32_t i = 0; i < n; i++) put_row(&rows[i], json);
+    ds_json_end_array(json);
+}
+
+void ds_best_put_json(const ds_best *best, ds_json *json) {
+    put_rows("best", best->top.at, best->top.n, json);
+    if (best->n_objectives > 1) put_rows("front", best->front.at, best->front.n, json);
 }
 
 void ds_best_print(const ds_best *best, bool hashes, ds_buf *out) {

@@ -11,6 +11,8 @@ typedef struct ds_best_row {
     uint64_t number, hash;
     ds_metrics metrics;
     char *values; /* "dp=2 tp=1 schedule=1f1b"; owned */
+    char *pairs;  /* the same as n_pairs names and values, each NUL-terminated; owned */
+    uint32_t n_pairs;
 } ds_best_row;
 
 typedef struct ds_best {
@@ -29,6 +31,10 @@ void ds_best_add(ds_best *best, const ds_space *space, const ds_candidate *candi
 /* The results with a .title in ir/strategy/metrics.def, as a line of a table, in the order of a
  * row's columns; row NULL: the headings. Prices if the candidates have any. */
 void ds_best_put_line(const ds_best_row *row, bool priced, ds_buf *out);
+/* The best candidates as the member "best" of an object, and with several objectives the front as
+ * "front": hash, candidate, the values of the dimensions as texts, every result of
+ * ir/strategy/metrics.def that sweeps have. */
+void ds_best_put_json(const ds_best *best, ds_json *json);
 /* Tables for a terminal; `hashes`: with hashes, for sweeps whose rows a hash leads to. */
 void ds_best_print(const ds_best *best, bool hashes, ds_buf *out);
 

@@ -663,6 +663,17 @@ ds_status ds_sweep_count(const ds_sweep_subject *subject, const char *sweep_id, 
     return status;
 }
 
+void ds_sweep_put_json(const ds_sweep_result *r, ds_json *json) {
+    ds_json_key_int(json, "candidates", (int64_t)r->rows);
+    ds_json_key_bool(json, "complete", r->complete);
+    ds_json_key(json, "verdicts");
+    ds_json_begin_object(json);
+    for (int i = 0; i < DS_VERDICT_COUNT; i++)
+        ds_json_key_int(json, ds_verdict_text((ds_verdict)i), (int64_t)r->n[i]);
+    ds_json_end_object(json);
+    ds_best_put_json(&r->best, json);
+}
+
 void ds_sweep_result_deinit(ds_sweep_result *result) {
     ds_best_deinit(&result->best);
 }

@@ -92,6 +92,9 @@ typedef struct ds_sweep_subject {
 ds_status ds_sweep_run(const ds_sweep_subject *subject, const ds_sweep_options *options,
                        ds_sweep_result *out, ds_error *err);
 void ds_sweep_result_deinit(ds_sweep_result *result);
+/* How many rows have which verdict, as the members "candidates" and "verdicts"; whether the whole
+ * space was explored; the best. */
+void ds_sweep_put_json(const ds_sweep_result *result, ds_json *json);
 
 /* Puts the rows of shards together, in the order of candidates, as the whole sweep would have
  * written them; `count` is how many it has (ds_sweep_count). The output is written beside itself

@@ -3,6 +3,7 @@
 
 #include "ir/strategy/scenario.h"
 #include "search/pase/apply.h"
+#include "sim/plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -393,14 +394,9 @@ static ds_status find_devices(ds_pase_costs *m, const ds_binding *source, ds_err
 }
 
 static ds_status find_profile(ds_pase_costs *m, const ds_binding *source, ds_error *err) {
-    uint32_t n = ds_scenario_text_count(source->unit, "", "profile");
-    for (uint32_t i = 0; i < n && m->profile == 0; i++) {
-        const char *name;
-        uint32_t profile;
-        DS_TRY(ds_scenario_text_at(source, "", "profile", i, &name, err));
-        DS_TRY(ds_profiles_find_profile(m->profiles, name, DS_NOWHERE, &profile, err));
-        if (ds_profile_kind(m->profiles, profile) == m->kind) m->profile = profile;
-    }
+    ds_cost_source found;
+    DS_TRY(ds_plan_profile_of(source, m->profiles, m->kind, &found, err));
+    m->profile = found.profile;
     return DS_OK;
 }
 

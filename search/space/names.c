@@ -458,10 +458,17 @@ ds_status ds_space_cook(ds_space *s, ds_frame *frame, ds_level level, ds_error *
     return DS_OK;
 }
 
+static bool takes_bool(const ds_space *s, const ds_sweep_target *target) {
+    return target->module && s->base->params[target->module->id][target->param].is_bool;
+}
+
 /* A place becomes its name, which `on == "box"` compares and count_world looks up. */
 ds_status ds_space_set(ds_space *s, ds_frame *frame, uint32_t dim, ds_num value, uint32_t item,
                        ds_error *err) {
     const ds_space_dim *d = &s->dims.at[dim];
+    bool flag;
+    if (takes_bool(s, &d->target) && value.kind == DS_NUM_STR && ds_num_parse_bool(value.s, &flag))
+        value = ds_num_bool(flag); /* the words on and off */
     if (d->target.module) put_param(s, frame, d->target.module->id, d->target.param, value);
     if (d->entry->domain == DS_DOMAIN_LIST) {
         const ds_attr *attr = &d->entry->list.items[item];

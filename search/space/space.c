@@ -60,6 +60,78 @@ static void read_entries(ds_space *s) {
         DS_PUSH(&s->arena, &s->objectives, ((ds_objective){DS_METRIC_step_time, false}));
 }
 
+/* ---- settings against dimensions ---- */
+
+static ds_status contradicts(const ds_space *s, uint32_t dim, const char *path, const char *how,
+                             ds_error *err) {
+    const ds_sweep_entry *entry = s->dims.at[dim].entry;
+    return ds_error_set(err, DS_ERR_VALUE, entry->loc,
+                        "the sweep varies '%s'%s, and --set %s=... fixes the same value: leave the "
+                        "setting out, or give '%s' one value by --vary %s=VALUE",
+                        entry->name, how, path, entry->name, entry->name);
+}
+
+/* Refuses a setting of a param that varies. */
+static ds_status check_param_setting(ds_space *s, const char *path, ds_error *err) {
+    const ds_module *module;
+    uint32_t param;
+    if (!ds_find_param(s->unit, path, &module, &param)) return DS_OK;
+    for (uint32_t i = 0; i < s->dims.n; i++) {
+        const ds_sweep_target *target = &s->dims.at[i].target;
+        if (target->module == module && target->param == param)
+            return contradicts(s, i, path, "", err);
+    }
+    return DS_OK;
+}
+
+/* The dimension that the file's own value of a key follows from; UINT32_MAX: from none. */
+static ds_status dim_behind(ds_space *s, const ds_attr *attr, uint32_t *out, ds_error *err) {
+    ds_level level = 0;
+    *out = UINT32_MAX;
+    for (uint32_t i = 0; attr && i < attr->n_items && *out == UINT32_MAX; i++)
+        DS_TRY(dim_behind(s, &attr->items[i], out, err));
+    if (*out != UINT32_MAX || !attr || !DS_HAS_EXPR(attr->expr)) return DS_OK;
+    DS_TRY(ds_space_level(s, attr->expr, attr->loc, &level, err));
+    if (level > 0 && level <= s->dims.n) *out = level - 1;
+    return DS_OK;
+}
+
+/* Refuses a setting of a key that varies, by itself or through a param. */
+static ds_status check_key_setting(ds_space *s, const ds_stated *said, ds_error *err) {
+    uint32_t dim;
+    if (!said->key) return DS_OK;
+    const ds_knob *knob = ds_scenario_knob(said->section, said->key);
+    for (uint32_t i = 0; i < s->dims.n; i++)
+        if (s->dims.at[i].target.knob == knob) return contradicts(s, i, said->path, "", err);
+    DS_TRY(dim_behind(s, said->instead_of, &dim, err));
+    if (dim == UINT32_MAX) return DS_OK;
+    ds_buf how = {0};
+    ds_buf_printf(&how, ", from which the file makes %s", said->path);
+    ds_status status = contradicts(s, dim, said->path, how.text, err);
+    ds_buf_deinit(&how);
+    return status;
+}
+
+bool ds_space_varies(void *space, const ds_knob *knob, ds_loc *loc) {
+    ds_space *s = space;
+    uint32_t dim = UINT32_MAX;
+    for (uint32_t i = 0; i < s->dims.n; i++)
+        if (s->dims.at[i].target.knob == knob) dim = i;
+    if (dim == UINT32_MAX &&
+        dim_behind(s, ds_scenario_find(s->unit, knob->section, knob->name), &dim, NULL) != DS_OK)
+        return false;
+    if (dim != UINT32_MAX) *loc = s->dims.at[dim].entry->loc;
+    return dim != UINT32_MAX;
+}
+
+static ds_status check_settings(ds_space *s, ds_error *err) {
+    for (uint32_t i = 0; i < s->n_settings; i++)
+        DS_TRY(check_param_setting(s, s->settings[i].path, err));
+    for (uint32_t i = 0; i < s->unit->said.n; i++)
+        DS_TRY(check_key_setting(s, &s->unit->said.at[i], err));
+    return DS_OK;
+}
+
 static bool wants_price(const ds_space *s) {
     for (uint32_t i = 0; i < s->objectives.n; i++) {
         ds_metric_id what = s->objectives.at[i].what;
@@ -72,13 +144,16 @@ static ds_status read_sweep(ds_space *s, ds_error *err) {
     uint32_t unused;
     s->sweep = ds_unit_sweep(s->unit);
     if (!s->sweep)
-        return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE,
-                            "nothing to explore: the file has no sweep block");
+        return ds_error_set(
+            err, DS_ERR_VALUE, DS_NOWHERE,
+            "nothing to explore: the file has no sweep block, and no --vary NAME=VALUES "
+            "says what varies");
     s->walk = new_frame(s);
     s->walk.lenient = true;
     s->judge = new_frame(s);
     s->region = new_frame(s);
     read_entries(s);
+    DS_TRY(check_settings(s, err));
     for (uint32_t i = 0; i < s->dims.n; i++) DS_TRY(check_domain(s, i, err));
     for (uint32_t i = 0; i < s->sweep->n_entries; i++) {
         ds_condition condition = {.entry = &s->sweep->entries[i]};
@@ -249,6 +324,7 @@ static ds_status item_value(ds_space *s, const ds_attr *item, ds_num *out, ds_er
         return ds_expr_eval(&env, item->expr, item->loc, out, err);
     }
     *out = (ds_num){.kind = DS_NUM_STR, .s = item->kind == DS_ATTR_WORD ? item->word : ""};
+    if (item->kind == DS_ATTR_BOOL) *out = ds_num_bool(item->flag);
     return DS_OK;
 }
 
@@ -563,7 +639,10 @@ static const ds_attr *list_item(const ds_space *s, const ds_candidate *c, uint32
 
 static void put_num(const ds_num *num, ds_buf *out) {
     char text[40];
-    if (num->kind == DS_NUM_INT) ds_buf_put_int(out, num->i);
+    if (num->is_bool)
+        ds_buf_put(out, num->i ? "true" : "false");
+    else if (num->kind == DS_NUM_INT)
+        ds_buf_put_int(out, num->i);
     if (num->kind == DS_NUM_STR) ds_buf_put(out, num->s);
     if (num->kind != DS_NUM_REAL) return;
     for (int digits = 15; digits <= 17; digits++) {
@@ -636,7 +715,8 @@ void ds_space_settings(const ds_space *s, const ds_candidate *c, ds_arena *arena
 }
 
 static ds_attr literal(ds_unit *unit, const ds_num *value) {
-    ds_expr_node node = {.kind = value->kind == DS_NUM_INT    ? DS_EXPR_INT
+    ds_expr_node node = {.kind = value->is_bool               ? DS_EXPR_BOOL
+                                 : value->kind == DS_NUM_INT  ? DS_EXPR_INT
                                  : value->kind == DS_NUM_REAL ? DS_EXPR_REAL
                                                               : DS_EXPR_STR,
                          .i = value->i,

@@ -40,6 +40,9 @@ uint32_t ds_space_n_dims(const ds_space *space);
 const char *ds_space_dim_name(const ds_space *space, uint32_t dim);
 /* The knob that it varies; NULL: a param. */
 const ds_knob *ds_space_dim_knob(const ds_space *space, uint32_t dim);
+/* The place of the dimension that the knob varies with, by itself or through a param; false: the
+ * knob has one value. For ds_knobs_warn, with the space as context. */
+bool ds_space_varies(void *space, const ds_knob *knob, ds_loc *loc);
 /* Is it a param whose values are texts, also those that look like numbers? */
 bool ds_space_dim_is_text(const ds_space *space, uint32_t dim);
 

@@ -88,7 +88,7 @@ static ds_status read_row(const reader *r, const ds_csv_row *row, ds_measured *o
     if (*end[0] || *end[1] || *end[2] || out->request.bytes <= 0 || !(out->us > 0) ||
         isinf(out->us))
         return ds_csv_error(r->csv, row, r->err, "a size or time that is no number above 0");
-    if (errno == ERANGE)
+    if (errno == ERANGE || out->us > (double)DS_NEVER_PS / 1e6)
         return ds_csv_error(r->csv, row, r->err,
                             "%s bytes over %s in %s us: beyond what is counted", cell(r, row, SIZE),
                             cell(r, row, GROUP), cell(r, row, TIME));

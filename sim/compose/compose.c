@@ -242,16 +242,6 @@ static ds_status from_sibling(const ds_fold_step *step, double model_flop, ds_co
 
 /* ---- from a template ---- */
 
-/* A template's collectives have streams of their own. */
-static bool holds_compute(const ds_binding *binding, const ds_profiles *profiles) {
-    const char *name = NULL;
-    uint32_t profile;
-    ds_error unsaid;
-    return ds_scenario_text(binding, "", "profile", &name, &unsaid) == DS_OK && name &&
-           ds_profiles_find_profile(profiles, name, DS_NOWHERE, &profile, &unsaid) == DS_OK &&
-           ds_profile_holds_compute(profiles, profile);
-}
-
 /* *done: it was possible. */
 static ds_status from_template(ds_composer *composer, ds_fold_step *step, double model_flop,
                                ds_composed *out, bool *done, const char **why, ds_error *err) {
@@ -259,7 +249,6 @@ static ds_status from_template(ds_composer *composer, ds_fold_step *step, double
     ds_template *t;
     ds_sibling s = {0};
     *done = false;
-    if (holds_compute(step->binding, composer->profiles)) return DS_OK;
     ds_status status = ds_fold_template(&composer->fold, step, &t, err);
     const ds_knob *unknown = ds_knobs_unknown(step->binding, step->train, strategy, DS_WAY_EXACT);
     bool exact = !t && is_whole(strategy) && !unknown;

@@ -239,6 +239,7 @@ static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error 
     DS_TRY(ds_model_step_new(step->binding, &fold->topo_step, err));
     const ds_topology *topology = ds_scenario_topology(fold->topo_step->unit);
     fold->unequal = true;
+    fold->holds = false;
     fold->topo_key = key;
     if (!topology || ds_scenario_mesh(fold->topo_step->unit)) return DS_OK;
     DS_TRY(ds_topo_build(&fold->topo_step->binding, topology, &fold->topo, err));
@@ -250,6 +251,7 @@ static ds_status know_devices(ds_fold *fold, const ds_fold_step *step, ds_error 
     fold->unequal = false;
     fold->kind = plan->classes[0].kind;
     fold->profile = plan->classes[0].profile;
+    fold->holds = ds_profile_holds_compute(step->profiles, fold->profile);
     ds_plan_free(plan);
     return DS_OK;
 }
@@ -435,7 +437,7 @@ ds_status ds_fold_template(ds_fold *fold, ds_fold_step *step, ds_template **out,
     uint32_t n_chunks = cut_template(step, turns);
     if (!n_chunks) return DS_OK;
     DS_TRY(know_devices(fold, step, err));
-    if (fold->unequal) return DS_OK;
+    if (fold->unequal || fold->holds) return DS_OK;
     uint64_t key = template_key(step, &less, n_chunks, turns, DS_PASS_COUNT);
     const uint64_t *found = ds_map_find(&fold->templates, key);
     ds_template *t = found ? (ds_template *)(uintptr_t)*found : NULL;
@@ -600,6 +602,7 @@ ds_status ds_fold_exact(ds_fold *fold, ds_fold_step *step, ds_template **out, co
                         ds_error *err) {
     *out = NULL;
     DS_TRY(know_devices(fold, step, err));
+    if (fold->holds) return DS_OK;
     *why = fold->unequal ? "devices of several kinds" : NULL;
     if (*why) return DS_OK;
     uint64_t key = exact_key(step, DS_PASS_COUNT);

@@ -25,6 +25,7 @@ typedef struct ds_fold {
     uint64_t topo_key;
     uint32_t kind, profile; /* of all devices */
     bool unequal;           /* they are not of one kind */
+    bool holds;             /* their profile holds compute: templates' collectives have streams */
     size_t template_bytes;
     uint32_t routed; /* plans that there were when the graph was made */
     uint64_t timed;  /* units in the templates' timings */

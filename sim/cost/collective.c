@@ -174,8 +174,8 @@ typedef struct demand {
 /* How far measurements lay from predictions (measured/predicted, the 5th and 95th percentile) of
  * rows that a fit did not see: of another kind of link, over other numbers of nodes, over groups
  * and of sizes beyond those of the other rows. Source: `fit-profiles left-out` over
- * tests/data/collectives/machines.csv, rows marked fit alone (cost_profiles/README.md, "What a fit
- * did not see"). */
+ * tests/data/collectives/machines.csv, rows marked fit alone (cost_profiles/FITTING.md, "Beyond the
+ * rows of a fit"). */
 static const ds_cost_spread unseen[DS_SEEN_COUNT] = {[DS_SEEN_LINK] = {0.37, 3},
                                                      [DS_SEEN_NODES] = {0.36, 2.8},
                                                      [DS_SEEN_GROUP] = {0.5, 1.8},
@@ -450,7 +450,7 @@ static ds_status terms_of_fit(const ds_profiles *p, const placed *on, const ds_c
     if (u.outside) extrapolate(out, DS_SEEN_SIZE);
     if (group_outside) extrapolate(out, DS_SEEN_GROUP);
     if (!on->is_sure) extrapolate(out, DS_SEEN_LINK);
-    /* Rows are of groups inside one node (cost_profiles/README.md), and so are curves through rows.
+    /* Rows are of groups inside one node (cost_profiles/FORMATS.md), and so are curves through rows.
      */
     const ds_seen one_node[DS_SEEN_COUNT] = {[DS_SEEN_NODES] = {1, 1}};
     const double asked[DS_SEEN_COUNT] = {[DS_SEEN_NODES] = (double)d->links->n_nodes};

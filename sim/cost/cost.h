@@ -50,19 +50,37 @@ const ds_device_kind *ds_profiles_kind(const ds_profiles *profiles, uint32_t kin
 ds_status ds_profiles_find_kind(const ds_profiles *profiles, const char *name, ds_loc loc,
                                 uint32_t *kind, ds_error *err);
 
-/* A profile by name, case-insensitive; profile id 0 is "none". It belongs to one device kind;
- * ds_profile_kind of "none" is UINT32_MAX. DS_ERR_NAME with what may be meant:
+/* A profile by name, case-insensitive. It belongs to one device kind. Profile id 0 is "ideal", the
+ * catalogue's peaks, of no kind: ds_profile_kind is UINT32_MAX. DS_ERR_NAME with what may be meant:
  * profiles of the device that has this name, else names like it, else all there are. */
 ds_status ds_profiles_find_profile(const ds_profiles *profiles, const char *name, ds_loc loc,
                                    uint32_t *profile, ds_error *err);
+/* Does a device kind for which a run names no profile take the default profile of the kind? False
+ * until this is called, before the profiles are shared. */
+void ds_profiles_use_defaults(ds_profiles *profiles, bool use);
+/* The default profile of the kind; 0: the kind has none, or defaults are not used. */
+uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind);
 uint32_t ds_profile_kind(const ds_profiles *profiles, uint32_t profile);
 const char *ds_profile_name(const ds_profiles *profiles, uint32_t profile);
+const char *ds_profile_software(const ds_profiles *profiles, uint32_t profile);
+/* The scenario's word for the framework whose stack was measured; "": none. */
+const char *ds_profile_framework(const ds_profiles *profiles, uint32_t profile);
+/* Whole measured steps that the profile's predictions were compared with (tests/data/e2e). */
+typedef struct ds_profile_steps {
+    int64_t n;    /* 0: no whole step was measured */
+    double error; /* the mean of |predicted / measured - 1| */
+    bool fitted;  /* the constants were fitted to these steps; else no fit saw them */
+} ds_profile_steps;
+ds_profile_steps ds_profile_measured_steps(const ds_profiles *profiles, uint32_t profile);
 uint32_t ds_profiles_n_profiles(const ds_profiles *profiles);
 /* 2^32 · (1 + interference): how much longer compute takes while a transfer of the device runs;
  * 2^32 without a profile, or where the profile gives none. */
 uint64_t ds_profile_slow_q32(const ds_profiles *profiles, uint32_t profile);
 /* Does some collective of the profile go on the compute stream? */
 bool ds_profile_holds_compute(const ds_profiles *profiles, uint32_t profile);
+/* Does the profile say anything of operations, measured or fitted? Else they cost the catalogue's
+ * peaks. */
+bool ds_profile_has_compute(const ds_profiles *profiles, uint32_t profile);
 /* Host time to issue one task, 0 without a profile. */
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile);
 

@@ -9,6 +9,7 @@
 #include "ir/base/file.h"
 #include "ir/base/output.h"
 #include "ir/base/units.h"
+#include "ir/strategy/knobs.h"
 #include "sim/cost/profiles_internal.h"
 #include "sim/cost/sqlite_internal.h"
 #include "sim/cost/tables_internal.h"
@@ -20,6 +21,7 @@
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 struct builder {
@@ -125,7 +127,8 @@ static ds_status bind_cell(builder *b, const ds_csv *csv, const ds_csv_row *row,
     double d = 0;
     ds_dtype dtype;
     if (c->kind == CELL_SOURCE) return bind_source(b, csv, row, c, cell, stmt, at);
-    if (!*cell && c->optional && c->kind != CELL_INT && c->kind != CELL_BOOL) {
+    bool has_empty = c->kind == CELL_INT || c->kind == CELL_BOOL || c->kind == CELL_TEXT;
+    if (!*cell && c->optional && !has_empty) {
         sqlite3_bind_null(stmt, at);
         return DS_OK;
     }
@@ -358,11 +361,50 @@ static const column memory_columns[] = {
 static const table device_memory = {"memory.csv",   "device_memory",       false,
                                     memory_columns, COUNT(memory_columns), NULL};
 
-static ds_status remember_profile(builder *b, const ds_csv *csv, const ds_csv_row *row,
-                                  int64_t id) {
+/* The row's cell; "": the file has no such column. */
+static const char *cell_of(const ds_csv *csv, const ds_csv_row *row, const char *name) {
+    uint32_t at = ds_csv_find(csv, name);
+    return at == DS_CSV_NO_COLUMN ? "" : row->cells[at];
+}
+
+static ds_status check_framework(builder *b, const ds_csv *csv, const ds_csv_row *row) {
+    const char *word = cell_of(csv, row, "framework");
+    const char *words = ds_scenario_knob("", "framework")->choices;
+    size_t n = strlen(word);
+    for (const char *at = words; n && (at = strstr(at, word)); at++)
+        if ((at == words || at[-1] == ' ') && (!at[n] || at[n] == ' ')) return DS_OK;
+    return n ? ds_csv_error(csv, row, b->err, "framework = '%s': none of %s", word, words) : DS_OK;
+}
+
+static ds_status check_steps(builder *b, const ds_csv *csv, const ds_csv_row *row) {
+    bool some = atoll(cell_of(csv, row, "steps")) > 0;
+    if (some == (*cell_of(csv, row, "step_error") != 0) &&
+        some == (*cell_of(csv, row, "steps_split") != 0))
+        return DS_OK;
+    return ds_csv_error(csv, row, b->err,
+                        "steps, step_error and steps_split are stated together, or none of them");
+}
+
+static ds_status check_default(builder *b, const ds_csv *csv, const ds_csv_row *row) {
+    const char *device = cell_of(csv, row, "device");
+    int64_t kind = find_device(b, device);
+    char sql[128];
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM profile WHERE is_default = ? AND device = %lld",
+             (long long)kind);
+    if (find_id(b, sql, "1") < 2) return DS_OK;
+    return ds_csv_error(csv, row, b->err,
+                        "default = '1': a profile before this one is the default of %s already",
+                        device);
+}
+
+static ds_status end_profile(builder *b, const ds_csv *csv, const ds_csv_row *row, int64_t id) {
     if (b->profile) return ds_csv_error(csv, row, b->err, "one folder holds one profile");
     b->profile = id;
-    return DS_OK;
+    if (strcasecmp(cell_of(csv, row, "name"), "ideal") == 0)
+        return ds_csv_error(csv, row, b->err, "name = 'ideal': the word for no profile at all");
+    DS_TRY(check_framework(b, csv, row));
+    DS_TRY(check_steps(b, csv, row));
+    return check_default(b, csv, row);
 }
 
 static const column profile_columns[] = {
@@ -373,10 +415,15 @@ static const column profile_columns[] = {
     {"ratio_p05", "ratio_p05", CELL_REAL, true, 0},
     {"ratio_p95", "ratio_p95", CELL_REAL, true, 0},
     {"software", "software", CELL_KEY, false, 0},
+    {"default", "is_default", CELL_BOOL, true, 0},
+    {"framework", "framework", CELL_TEXT, true, 0},
+    {"steps", "steps", CELL_INT, true, 0},
+    {"step_error", "step_error", CELL_REAL, true, 0},
+    {"steps_split", "steps_split", CELL_TEXT, true, 0},
     {"source", "source", CELL_SOURCE, false, 0},
 };
-static const table profiles = {"profile.csv",          "profile",       false, profile_columns,
-                               COUNT(profile_columns), remember_profile};
+static const table profiles = {"profile.csv",          "profile",  false, profile_columns,
+                               COUNT(profile_columns), end_profile};
 
 static const column op_columns[] = {
     {"class", "class", CELL_KEY, false, 0},

@@ -13,6 +13,7 @@
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 typedef struct loader {
@@ -115,7 +116,7 @@ static ds_status source_at(loader *l, sqlite3_stmt *row, int column, const char 
     return DS_OK;
 }
 
-/* Profile ids keep 0 for "none", so here the row id itself is the index. */
+/* Profile ids keep 0 for "ideal", so here the row id itself is the index. */
 static ds_status profile_at(loader *l, sqlite3_stmt *row, int column, uint32_t *profile) {
     DS_TRY(reference(l, row, column, "profile", l->p->profiles.n - 1, profile));
     ++*profile;
@@ -215,11 +216,21 @@ static ds_status take_profile(loader *l, sqlite3_stmt *row) {
     double more = sqlite3_column_double(row, 6); /* 0 for NULL */
     profile.slow_q32 = (uint64_t)llround((1 + more) * 0x1p32);
     profile.spread = (ds_cost_spread){sqlite3_column_double(row, 7), sqlite3_column_double(row, 8)};
+    profile.is_default = sqlite3_column_int(row, 9) != 0;
+    profile.framework = text_at(l, row, 10);
+    profile.steps = (ds_profile_steps){.n = sqlite3_column_int64(row, 11),
+                                       .error = sqlite3_column_double(row, 12),
+                                       .fitted = strcmp(text_at(l, row, 13), "val") != 0};
     if (sqlite3_column_int64(row, 0) != (int64_t)l->p->profiles.n)
         return fail(l, "profiles are not numbered 1, 2, 3 …");
+    if (strcasecmp(profile.name, "ideal") == 0)
+        return fail(l, "a profile is named ideal, which stands for no profile");
     profile.lower = lower(l->arena, profile.name);
     DS_TRY(reference(l, row, 2, "device", l->p->kinds.n, &profile.kind));
     DS_TRY(source_at(l, row, 5, &profile.source));
+    for (uint32_t i = 1; i < l->p->profiles.n && profile.is_default; i++)
+        if (l->p->profiles.at[i].is_default && l->p->profiles.at[i].kind == profile.kind)
+            return fail(l, "a device has two default profiles");
     DS_PUSH(l->arena, &l->p->profiles, profile);
     return DS_OK;
 }
@@ -525,7 +536,8 @@ static ds_status load_tables(loader *l) {
     DS_TRY(each(l, "device_memory", "SELECT device, what, bytes FROM device_memory", take_memory));
     DS_TRY(each(l, "profile",
                 "SELECT id, name, device, issue_ps, software, source, interference, ratio_p05,"
-                " ratio_p95 FROM profile ORDER BY id",
+                " ratio_p95, is_default, framework, steps, step_error, steps_split"
+                " FROM profile ORDER BY id",
                 take_profile));
     DS_TRY(each(l, "op_profile",
                 "SELECT profile, class, op, dtype, batch, m, n, k, heads, kv_heads, seq_q, seq_kv,"
@@ -595,11 +607,12 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
     ds_buf found = {0};
     if (!path) ds_profiles_default_path(&found);
     loader l = {.path = path ? path : found.text, .p = p, .arena = &p->arena, .err = err};
-    ds_profile none = {.name = "none",
-                       .lower = "none",
+    ds_profile none = {.name = "ideal",
+                       .lower = "ideal",
                        .kind = UINT32_MAX,
                        .slow_q32 = UINT64_C(1) << 32,
                        .software = "",
+                       .framework = "",
                        .source = ""};
     DS_PUSH(&p->arena, &p->profiles, none);
     ds_status status = load_file(&l);
@@ -615,7 +628,7 @@ ds_status ds_profiles_load(const char *path, ds_profiles **out, ds_error *err) {
 }
 
 uint64_t ds_profiles_hash(const ds_profiles *profiles) {
-    return profiles->content;
+    return ds_hash_mix(profiles->content, profiles->uses_defaults);
 }
 
 void ds_profiles_free(ds_profiles *profiles) {

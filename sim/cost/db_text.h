@@ -1,4 +1,4 @@
-/* A profile of the database as the CSV files that it was made of (cost_profiles/README.md), for
+/* A profile of the database as the CSV files that it was made of (cost_profiles/FORMATS.md), for
  * `distsim profile`: what is written here builds the same database again. */
 #ifndef DS_COST_DB_TEXT_H
 #define DS_COST_DB_TEXT_H
@@ -18,7 +18,8 @@ ds_status ds_profile_text(const char *db_path, const char *profile, const char *
                           ds_error *err);
 
 /* Appends a table of all profiles: profile, device, ops, curves, gemm_fits, collectives, fits,
- * protocols (numbers of rows), software. */
+ * protocols (numbers of rows), software, default, framework, steps, step_error, steps_split; by
+ * device, of a device the default first. */
 ds_status ds_profile_list_text(const char *db_path, ds_buf *out, ds_error *err);
 
 #endif

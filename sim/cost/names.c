@@ -20,6 +20,38 @@ const char *ds_profile_name(const ds_profiles *profiles, uint32_t profile) {
     return profiles->profiles.at[profile].name;
 }
 
+bool ds_profile_has_compute(const ds_profiles *profiles, uint32_t profile) {
+    for (uint32_t i = 0; i < profiles->ops.n; i++)
+        if (profiles->ops.at[i].key.profile == profile) return true;
+    for (uint32_t i = 0; i < profiles->fits.n; i++)
+        if (profiles->fits.at[i].profile == profile) return true;
+    for (uint32_t i = 0; i < profiles->gemms.n; i++)
+        if (profiles->gemms.at[i].profile == profile) return true;
+    return false;
+}
+
+const char *ds_profile_software(const ds_profiles *profiles, uint32_t profile) {
+    return profiles->profiles.at[profile].software;
+}
+
+const char *ds_profile_framework(const ds_profiles *profiles, uint32_t profile) {
+    return profiles->profiles.at[profile].framework;
+}
+
+ds_profile_steps ds_profile_measured_steps(const ds_profiles *profiles, uint32_t profile) {
+    return profiles->profiles.at[profile].steps;
+}
+
+void ds_profiles_use_defaults(ds_profiles *profiles, bool use) {
+    profiles->uses_defaults = use;
+}
+
+uint32_t ds_profiles_default(const ds_profiles *profiles, uint32_t kind) {
+    for (uint32_t i = 1; i < profiles->profiles.n && profiles->uses_defaults; i++)
+        if (profiles->profiles.at[i].is_default && profiles->profiles.at[i].kind == kind) return i;
+    return 0;
+}
+
 int64_t ds_profile_issue_ps(const ds_profiles *profiles, uint32_t profile) {
     return profiles->profiles.at[profile].issue_ps;
 }

@@ -6,7 +6,7 @@
 #include "sim/cost/gemm.h"
 
 /* Must equal schema.sql's. */
-#define DS_PROFILES_VERSION "8"
+#define DS_PROFILES_VERSION "9"
 
 typedef struct ds_alias {
     const char *name;  /* as written */
@@ -109,14 +109,18 @@ typedef struct ds_profile {
     ds_cost_spread spread;       /* of whole steps */
     uint32_t first_fit, end_fit; /* its efficiency curves lie between */
     const char *software, *source;
+    bool is_default;       /* of its kind */
+    const char *framework; /* "": none */
+    ds_profile_steps steps;
 } ds_profile;
 
 struct ds_profiles {
     ds_arena arena;
     uint64_t content; /* a hash of all that was loaded */
+    bool uses_defaults;
     DS_VEC(ds_device_kind) kinds;
     DS_VEC(ds_alias) kind_names; /* canonical names and aliases */
-    DS_VEC(ds_profile) profiles; /* [0] is "none" */
+    DS_VEC(ds_profile) profiles; /* [0] is "ideal" */
     DS_VEC(ds_op_row) ops;       /* sorted by ds_op_key_compare, no duplicates */
     DS_VEC(ds_fit) fits;
     DS_VEC(ds_gemm_fit) gemms;

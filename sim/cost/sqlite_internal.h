@@ -1,6 +1,6 @@
 /* How all SQLite files are opened: a file runs no code of its author.
  *
- * Anybody may have made the database that --profiles names. A file is read only if its schema holds
+ * Anybody may have made the database that --database names. A file is read only if its schema holds
  * ordinary tables and indexes alone: a view or a virtual table in a table's place would run for as
  * long as its author likes. The schema may call no function that does more than compute, no
  * cell is longer than MAX_CELL_BYTES, and a query ends after MAX_STEPS instructions of SQLite's

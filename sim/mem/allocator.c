@@ -1,5 +1,6 @@
 /* Segments are cut into blocks, which know their neighbours; free blocks of a pool are kept in an
- * array sorted by size and address, so best fit is a binary search. */
+ * array sorted by size and address, so best fit is a binary search. The array has the size and the
+ * address of each free block, so a search reads the array alone. */
 #include "sim/mem/allocator.h"
 
 #include "ir/base/arena.h"
@@ -29,10 +30,16 @@ typedef struct block {
     bool is_free;
 } block;
 
+/* A free block in its pool. */
+typedef struct spot {
+    int64_t bytes, offset;
+    uint32_t segment, handle;
+} spot;
+
 struct ds_allocator {
     DS_VEC(block) blocks; /* by handle */
     uint32_t unused;      /* handles that may be taken again */
-    DS_VEC(uint32_t) cached[N_POOLS];
+    DS_VEC(spot) cached[N_POOLS];
     uint32_t n_segments;
     int64_t capacity, reserved, allocated;
 };
@@ -80,18 +87,18 @@ static void drop_block(ds_allocator *a, uint32_t handle) {
 
 /* ---- free blocks ---- */
 
-static bool is_before(const block *x, const block *y) {
+static bool is_before(const spot *x, const spot *y) {
     if (x->bytes != y->bytes) return x->bytes < y->bytes;
     if (x->segment != y->segment) return x->segment < y->segment;
     return x->offset < y->offset;
 }
 
-/* The first place in the pool's array whose block does not come before `b`. */
-static uint32_t place_of(const ds_allocator *a, int pool, const block *b) {
+/* The first place in the pool's array whose block does not come before `s`. */
+static uint32_t place_of(const ds_allocator *a, int pool, const spot *s) {
     uint32_t lo = 0, hi = a->cached[pool].n;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if (is_before(&a->blocks.at[a->cached[pool].at[mid]], b))
+        if (is_before(&a->cached[pool].at[mid], s))
             lo = mid + 1;
         else
             hi = mid;
@@ -99,23 +106,33 @@ static uint32_t place_of(const ds_allocator *a, int pool, const block *b) {
     return lo;
 }
 
+static spot spot_of(const block *b, uint32_t handle) {
+    return (spot){b->bytes, b->offset, b->segment, handle};
+}
+
 static void cache(ds_allocator *a, uint32_t handle) {
     block *b = &a->blocks.at[handle];
     b->is_free = true;
-    uint32_t at = place_of(a, b->pool, b);
-    DS_HPUSH(&a->cached[b->pool], handle);
-    uint32_t *list = a->cached[b->pool].at;
+    spot s = spot_of(b, handle);
+    uint32_t at = place_of(a, b->pool, &s);
+    DS_HPUSH(&a->cached[b->pool], s);
+    spot *list = a->cached[b->pool].at;
     memmove(list + at + 1, list + at, (a->cached[b->pool].n - 1 - at) * sizeof *list);
-    list[at] = handle;
+    list[at] = s;
+}
+
+/* The block at a place of its pool's array is free no more. */
+static void uncache_at(ds_allocator *a, int pool, uint32_t at) {
+    spot *list = a->cached[pool].at;
+    a->blocks.at[list[at].handle].is_free = false;
+    a->cached[pool].n--;
+    memmove(list + at, list + at + 1, (a->cached[pool].n - at) * sizeof *list);
 }
 
 static void uncache(ds_allocator *a, uint32_t handle) {
-    block *b = &a->blocks.at[handle];
-    b->is_free = false;
-    uint32_t at = place_of(a, b->pool, b);
-    uint32_t *list = a->cached[b->pool].at;
-    a->cached[b->pool].n--;
-    memmove(list + at, list + at + 1, (a->cached[b->pool].n - at) * sizeof *list);
+    const block *b = &a->blocks.at[handle];
+    spot s = spot_of(b, handle);
+    uncache_at(a, b->pool, place_of(a, b->pool, &s));
 }
 
 /* ---- segments ---- */
@@ -123,12 +140,13 @@ static void uncache(ds_allocator *a, uint32_t handle) {
 /* Gives back every segment that is one free block. */
 static void release_segments(ds_allocator *a) {
     for (int pool = 0; pool < N_POOLS; pool++) {
-        uint32_t kept = 0, *list = a->cached[pool].at;
+        uint32_t kept = 0;
+        spot *list = a->cached[pool].at;
         for (uint32_t i = 0; i < a->cached[pool].n; i++) {
-            const block *b = &a->blocks.at[list[i]];
+            const block *b = &a->blocks.at[list[i].handle];
             if (b->prev == NONE && b->next == NONE) {
                 a->reserved -= b->bytes;
-                drop_block(a, list[i]);
+                drop_block(a, list[i].handle);
             } else {
                 list[kept++] = list[i];
             }
@@ -185,10 +203,10 @@ ds_status ds_allocator_take(ds_allocator *a, int64_t bytes, uint32_t *handle, ds
     int64_t request;
     DS_TRY(ds_alloc_round(bytes, &request, err));
     int pool = request <= SMALL_REQUEST ? SMALL : LARGE;
-    uint32_t at = place_of(a, pool, &(block){.bytes = request});
+    uint32_t at = place_of(a, pool, &(spot){.bytes = request});
     if (at < a->cached[pool].n) {
-        *handle = a->cached[pool].at[at];
-        uncache(a, *handle);
+        *handle = a->cached[pool].at[at].handle;
+        uncache_at(a, pool, at);
     } else {
         DS_TRY(new_segment(a, request, pool, handle, err));
     }

@@ -332,16 +332,34 @@ static ds_status round_events(ds_mem_class *c, ds_error *err) {
     return DS_OK;
 }
 
-static ds_status allocate(ds_mem_class *c, ds_allocator *a, ds_map *held, ds_error *err) {
+/* The blocks of live buffers: those of values by the value, the others by their part and value. */
+typedef struct blocks {
+    uint32_t *of_value; /* no block where nothing lives */
+    ds_map others;
+} blocks;
+
+static void hold(blocks *held, uint32_t value, uint32_t block) {
+    if (ds_mem_part(value))
+        ds_map_put(&held->others, value, block);
+    else
+        held->of_value[value] = block;
+}
+
+static uint32_t held_block(const blocks *held, uint32_t value) {
+    return ds_mem_part(value) ? (uint32_t)*ds_map_find(&held->others, value)
+                              : held->of_value[value];
+}
+
+static ds_status allocate(ds_mem_class *c, ds_allocator *a, blocks *held, ds_error *err) {
     for (uint32_t i = 0; i < c->n_events; i++) {
         ds_mem_event *e = &c->events[i];
         uint32_t block;
         if (e->delta_bytes > 0) {
             DS_TRY(ds_allocator_take(a, e->delta_bytes, &block, err));
-            ds_map_put(held, e->value, block);
+            hold(held, e->value, block);
             e->delta_bytes = ds_allocator_block_bytes(a, block);
         } else {
-            block = (uint32_t)*ds_map_find(held, e->value);
+            block = held_block(held, e->value);
             e->delta_bytes = -ds_allocator_block_bytes(a, block);
             ds_allocator_give(a, block);
         }
@@ -352,16 +370,17 @@ static ds_status allocate(ds_mem_class *c, ds_allocator *a, ds_map *held, ds_err
 
 /* Replays the events through the allocator. What is left of the capacity beside the overheads is
  * the allocator's; if that is nothing, no segment fits and none is kept back for others. */
-static ds_status allocate_events(ds_mem_class *c, int64_t capacity, int64_t overhead,
-                                 ds_error *err) {
+static ds_status allocate_events(const ds_plan *plan, ds_mem_class *c, int64_t capacity,
+                                 int64_t overhead, ds_error *err) {
     ds_allocator *a = ds_allocator_new(capacity > overhead ? capacity - overhead
                                        : capacity          ? 1
                                                            : 0);
-    ds_map held;
-    ds_map_init(&held);
+    blocks held = {.of_value = ds_xmalloc(plan->values.n * sizeof *held.of_value)};
+    ds_map_init(&held.others);
     c->reserved_bytes = ds_xcalloc(c->n_events, sizeof *c->reserved_bytes);
     ds_status status = allocate(c, a, &held, err);
-    ds_map_deinit(&held);
+    ds_map_deinit(&held.others);
+    free(held.of_value);
     ds_allocator_free(a);
     return status;
 }
@@ -400,22 +419,32 @@ static ds_status apply(const ds_plan *plan, ds_mem_class *c, uint32_t event, lev
 static void note_peak(ds_mem_class *c, const level *now, uint32_t event) {
     c->peak_bytes = now->total;
     c->peak_ps = c->n_events ? c->events[event].time_ps : 0;
-    c->peak_event = event;
+}
+
+/* The first moment at which buffers hold most. A reservation grows later too: for a buffer that no
+ * free block has room for, among few others. */
+static void note_most(ds_mem_class *c, const level *now, uint32_t event) {
+    c->allocated_bytes = now->live;
+    c->most_event = event;
     memcpy(c->peak_by_category, now->by, sizeof now->by);
 }
 
 static ds_status find_peak(const ds_plan *plan, ds_mem_class *c, int64_t capacity, level now,
                            ds_error *err) {
     note_peak(c, &now, 0);
+    note_most(c, &now, 0);
     memcpy(c->most_by_category, now.by, sizeof now.by);
     memcpy(c->input_by_category, now.by, sizeof now.by);
     c->over_event = DS_NONE;
     for (uint32_t i = 0; i < c->n_events; i++) {
         DS_TRY(apply(plan, c, i, &now, err));
-        if (now.live > c->allocated_bytes) c->allocated_bytes = now.live;
+        if (now.live > c->allocated_bytes) note_most(c, &now, i);
         if (now.total > c->peak_bytes) note_peak(c, &now, i);
         if (capacity && now.total > capacity && c->over_event == DS_NONE) c->over_event = i;
     }
+    if (c->reserved_bytes)
+        c->peak_by_category[DS_MEM_UNUSED] =
+            c->peak_bytes - ds_mem_beside(c->peak_by_category) - c->allocated_bytes;
     return DS_OK;
 }
 
@@ -437,7 +466,7 @@ static ds_status finish_class(const ds_plan *plan, ds_mem *out, uint32_t cls, co
         now.by[DS_MEM_FRAMEWORK] = more->framework[cls];
         now.total = ds_mem_beside(now.by);
         if (now.total == DS_MANY_BYTES) return holds_too_much(err);
-        DS_TRY(allocate_events(c, capacity, now.total, err));
+        DS_TRY(allocate_events(plan, c, capacity, now.total, err));
     }
     return find_peak(plan, c, capacity, now, err);
 }
@@ -495,7 +524,7 @@ static int by_bytes(const void *a, const void *b) {
 
 ds_mem_live *ds_mem_live_at_peak(const ds_mem *mem, uint32_t cls, uint32_t *n) {
     const ds_mem_class *c = &mem->classes[cls];
-    uint32_t n_seen = c->n_events ? c->peak_event + 1 : 0;
+    uint32_t n_seen = c->n_events ? c->most_event + 1 : 0;
     ds_map alive;
     ds_map_init(&alive);
     for (uint32_t i = 0; i < n_seen; i++)

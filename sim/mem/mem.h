@@ -90,10 +90,11 @@ typedef struct ds_mem_class {
     int64_t *reserved_bytes; /* ALLOCATOR: of all segments after each event; else NULL */
     int64_t peak_bytes;
     int64_t peak_ps;         /* the first time at which the peak is reached */
-    uint32_t peak_event;     /* events[0 … peak_event] lead to it */
+    uint32_t most_event;     /* events[0 … most_event]: buffers hold most, for the first time */
     uint32_t over_event;     /* the first event beyond the capacity; DS_NONE: none */
     int64_t allocated_bytes; /* most that buffers held at once: below the peak in ALLOCATOR */
-    int64_t peak_by_category[DS_MEM_CATEGORY_COUNT];  /* at the peak: their sum is the peak */
+    int64_t peak_by_category[DS_MEM_CATEGORY_COUNT];  /* when buffers hold most, and UNUSED the rest
+                                                         of the peak: the sum is the peak */
     int64_t most_by_category[DS_MEM_CATEGORY_COUNT];  /* each at its own peak */
     int64_t input_by_category[DS_MEM_CATEGORY_COUNT]; /* what is there from the start to the end */
     /* What one device keeps in its host's memory; whatever the mode, bytes as they are. */
@@ -115,7 +116,7 @@ typedef struct ds_mem {
     ds_mem_mode mode;
 } ds_mem;
 
-/* A buffer alive at a class's peak. */
+/* A buffer alive when a class's buffers hold most. */
 typedef struct ds_mem_live {
     uint32_t value; /* as in ds_mem_event */
     int64_t bytes;
@@ -127,7 +128,7 @@ ds_status ds_mem_compute(const ds_plan *plan, const ds_run *run, const ds_mem_op
                          ds_mem *out, ds_error *err);
 void ds_mem_deinit(ds_mem *mem);
 
-/* The buffers alive at the peak of a class, largest first (ties: earliest value), on the heap. */
+/* The buffers alive when the buffers of a class hold most, largest first (ties: earliest value), on the heap. */
 ds_mem_live *ds_mem_live_at_peak(const ds_mem *mem, uint32_t cls, uint32_t *n);
 
 /* The hosts at which something is kept, by vertex; on the heap. Hosts of as many devices of each

@@ -67,6 +67,7 @@ typedef struct ds_builder {
     uint32_t default_place;      /* of the entry; DS_NONE: none stated */
     uint32_t *profiles_used;     /* profile ids of the scenario */
     uint32_t n_profiles_used;
+    bool is_ideal;          /* devices of which none is a profile have none: no defaults */
     ds_map placement_index; /* hash → id */
     ds_map mesh_index;      /* ds_mesh → placement id */
     ds_map slices;          /* hash → slices of placements (place.c) */

@@ -246,7 +246,9 @@ static ds_status make_variant(ds_builder *b, const ds_site *site, const ds_place
     }
     for (uint32_t i = 0; i < op->n_out; i++) {
         DS_TRY(ds_plan__local_shape(b, site->out[i], p, pos, op->loc, &out[i], err));
-        DS_TRY(ds_shape_bytes(&out[i], &v->out_bytes[i], err));
+        ds_status status = ds_shape_bytes(&out[i], &v->out_bytes[i], err);
+        if (status != DS_OK) ds_error_move(err, op->loc);
+        DS_TRY(status);
     }
     if (ds_plan__is_work(op)) v->out_bytes[0] = 0;
     ds_env env = ds_binding_env(b->binding, site->indices);

@@ -112,12 +112,14 @@ ds_status ds_plan__know_devices(ds_builder *b, ds_loc loc, ds_error *err) {
             continue;
         }
         DS_TRY(ds_profiles_find_kind(b->profiles, type, loc, &b->plan->kind_of[d], err));
+        b->plan->profile_of[d] =
+            b->is_ideal ? 0 : ds_profiles_default(b->profiles, b->plan->kind_of[d]);
         for (uint32_t p = 0; p < b->n_profiles_used; p++)
             if (ds_profile_kind(b->profiles, b->profiles_used[p]) == b->plan->kind_of[d])
                 b->plan->profile_of[d] = b->profiles_used[p];
     }
     for (uint32_t p = 0; p < b->n_profiles_used; p++) {
-        bool used = false;
+        bool used = b->profiles_used[p] == 0; /* ideal: of any device */
         for (uint32_t d = 0; d < n && !used; d++)
             used = b->plan->profile_of[d] == b->profiles_used[p];
         if (!used)

@@ -22,16 +22,39 @@ ds_status ds_plan__find_profiles(ds_builder *b, ds_error *err) {
             DS_TRY(ds_scenario_text_at(b->binding, "", key, i, &name, err));
             DS_TRY(
                 ds_profiles_find_profile(b->profiles, name, attr->loc, &b->profiles_used[i], err));
+            b->is_ideal = b->is_ideal || b->profiles_used[i] == 0;
         }
         return DS_OK;
     }
     return DS_OK;
 }
 
+ds_status ds_plan_profile_of(const ds_binding *binding, const ds_profiles *profiles, uint32_t kind,
+                             ds_cost_source *out, ds_error *err) {
+    const char *key = ds_scenario_find(binding->unit, "", "profile") ? "profile" : "profiles";
+    uint32_t n = ds_scenario_text_count(binding->unit, "", key);
+    bool is_ideal = false;
+    *out = (ds_cost_source){.kind = kind};
+    for (uint32_t i = 0; i < n; i++) {
+        const char *name;
+        uint32_t profile;
+        DS_TRY(ds_scenario_text_at(binding, "", key, i, &name, err));
+        DS_TRY(ds_profiles_find_profile(profiles, name, DS_NOWHERE, &profile, err));
+        is_ideal = is_ideal || profile == 0;
+        if (ds_profile_kind(profiles, profile) == kind) out->profile = profile;
+    }
+    if (out->profile || is_ideal) return DS_OK;
+    out->profile = ds_profiles_default(profiles, kind);
+    out->is_default = out->profile != 0;
+    return DS_OK;
+}
+
 static ds_status find_entry(ds_builder *b, ds_error *err) {
     if (!ds_unit_scenario(b->unit))
-        return ds_error_set(err, DS_ERR_VALUE, (ds_loc){b->root->path, 1, 1, 1},
-                            "nothing to run: the file has no scenario block");
+        return ds_error_set(
+            err, DS_ERR_VALUE, (ds_loc){b->root->path, 1, 1, 1},
+            "nothing to run: the file has no scenario block; add scenario { model = "
+            "@NAME, on = @NAME }");
     b->program = ds_scenario_ranks(b->unit);
     if (!b->program) b->entry = ds_scenario_program_func(b->unit);
     if (!b->program && !b->entry && ds_scenario_model(b->unit))

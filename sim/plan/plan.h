@@ -326,6 +326,17 @@ typedef struct ds_plan_options {
     uint32_t n_jobs;         /* 0: the scenario's program */
 } ds_plan_options;
 
+/* Where the costs of a device kind come from. */
+typedef struct ds_cost_source {
+    uint32_t kind;
+    uint32_t profile; /* 0: the catalogue's peaks */
+    bool is_default;  /* the scenario names no profile for the kind */
+} ds_cost_source;
+/* The last profile of `profile`, else of `profiles`, that is of the kind; else, unless one of them
+ * is ideal, the default of the kind. Errors: an unknown profile. */
+ds_status ds_plan_profile_of(const ds_binding *binding, const ds_profiles *profiles, uint32_t kind,
+                             ds_cost_source *out, ds_error *err);
+
 /* Builds the plan of the unit's scenario, which must say `program`. The unit must be verified and
  * bound. With jobs, their programs run beside each other, each on devices of its own; what they
  * call the cluster must be one topology, and `binding` is what the plan counts as its source.

@@ -131,4 +131,14 @@ void ds_comparison_deinit(ds_comparison *comparison);
 void ds_report_comparison(const ds_comparison *comparison, ds_buf *out);
 void ds_report_comparison_json(const ds_comparison *comparison, ds_buf *out);
 
+/* ---- several runs ---- */
+
+/* n runs side by side, a column a run under its name: the critical device's time by cause, whose
+ * column adds up to the step, and the fullest device's peak by category, whose column adds up to the
+ * peak. As a table, and as one JSON object (sim/report/JSON.md). O(n tasks log tasks). */
+void ds_report_columns(const ds_result *const *results, const char *const *names, uint32_t n,
+                       ds_buf *out);
+void ds_report_columns_json(const ds_result *const *results, const char *const *names, uint32_t n,
+                            ds_buf *out);
+
 #endif

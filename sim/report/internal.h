@@ -66,6 +66,11 @@ void ds_report__advice(const ds_result *result, ds_buf *out);
 void ds_report__put_advice(ds_json *json, const ds_result *result);
 void ds_report__put_live(ds_json *json, const ds_result *result, uint32_t cls);
 
+/* ---- costs (costs.c) ---- */
+
+/* Of each kind of the run's devices; on the heap. */
+struct ds_cost_source *ds_report__cost_sources(const ds_result *result, uint32_t *n);
+
 /* ---- strategies (strategy.c) ---- */
 
 /* "pp 8, tp 8, zero 1, 4 microbatches, schedule 1f1b": all that differs from the defaults. */

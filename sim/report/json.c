@@ -1,5 +1,6 @@
 /* The result as one JSON object. Integers (ps, bytes) stay exact; scripts depend on these names. */
 #include "ir/strategy/scenario.h"
+#include "sim/report/costs.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -70,6 +71,22 @@ static void put_path(ds_json *json, const char *key, const ds_result *r, uint32_
     ds_report__op_path(r, inst, &path);
     ds_json_key_string(json, key, path.text);
     ds_buf_deinit(&path);
+}
+
+/* Where costs come from, and the framework of a model. */
+static void put_costs(ds_json *json, const ds_result *r) {
+    uint32_t n;
+    ds_cost_source *sources = ds_report__cost_sources(r, &n);
+    const char *framework = NULL;
+    bool bound = false;
+    ds_report_costs_json(r->plan->profiles, sources, n, json);
+    for (uint32_t k = 0; k < n; k++) bound = bound || ds_result_is_bound(r, sources[k].kind);
+    ds_json_key_bool(json, "is_bound", bound);
+    if (ds_scenario_text(r->source, "", "framework", &framework, NULL) == DS_OK && framework) {
+        ds_json_key_string(json, "framework", framework);
+        ds_json_key_bool(json, "framework_is_default", r->source->unit->assumes_framework);
+    }
+    free(sources);
 }
 
 static void put_kinds(ds_json *json, const ds_result *r) {
@@ -333,6 +350,7 @@ static void put_model(ds_json *json, const ds_result *r) {
  * there */
 
 static void after_step(ds_json *json, const ds_result *r) {
+    put_costs(json, r);
     put_uncertainty(json, r);
     if (r->plan->overhead_ps) ds_json_key_int(json, "iteration_overhead_ps", r->plan->overhead_ps);
     if (r->n_jobs) ds_json_key_int(json, "makespan_ps", r->run.step_ps);
@@ -378,6 +396,15 @@ static void put_results(ds_json *json, const ds_result *r) {
     }
 }
 
+/* Knobs of the scenario that do nothing. */
+static void put_warnings(ds_json *json, const ds_result *r) {
+    ds_diags diags;
+    ds_diags_init(&diags);
+    ds_knobs_warn(r->source, NULL, &diags);
+    ds_diags_put_json(&diags, json);
+    ds_diags_deinit(&diags);
+}
+
 void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json json;
     ds_json_init(&json, out, 2);
@@ -385,6 +412,7 @@ void ds_report_json(const ds_result *r, ds_buf *out) {
     ds_json_key_string(&json, "version", DS_VERSION);
     ds_json_key_string(&json, "file", r->source->unit->modules.at[0]->path);
     if (r->plan->title) ds_json_key_string(&json, "title", r->plan->title);
+    put_warnings(&json, r);
     put_results(&json, r);
     put_origins(&json, &r->accounts[r->critical]);
     ds_report__json_stages(r, &json);

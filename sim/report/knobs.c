@@ -22,7 +22,10 @@ typedef struct reader {
 } reader;
 
 static void put_num(const ds_num *num, ds_buf *out) {
-    if (num->kind == DS_NUM_INT) ds_buf_printf(out, "%lld", (long long)num->i);
+    if (num->is_bool)
+        ds_buf_put(out, num->i ? "true" : "false");
+    else if (num->kind == DS_NUM_INT)
+        ds_buf_printf(out, "%lld", (long long)num->i);
     if (num->kind == DS_NUM_REAL) ds_buf_printf(out, "%.15g", num->r);
     if (num->kind == DS_NUM_STR) ds_buf_put(out, num->s);
 }

@@ -2,6 +2,7 @@
 #include "ir/base/units.h"
 #include "ir/strategy/preset.h"
 #include "ir/strategy/scenario.h"
+#include "sim/report/costs.h"
 #include "sim/report/internal.h"
 
 #include <stdlib.h>
@@ -41,10 +42,23 @@ static void put_passes(const ds_result *r, ds_buf *out) {
 static void put_framework(const ds_result *r, ds_buf *out) {
     ds_buf settings = {0};
     const char *name = "";
-    if (r->step && ds_preset_print(r->source, &r->step->train, &r->step->strategy, &settings) &&
+    bool assumed = r->source->unit->assumes_framework;
+    bool any =
+        r->step && ds_preset_print(r->source, &r->step->train, &r->step->strategy, &settings);
+    if (r->step && (any || assumed) &&
         ds_scenario_text(r->source, "", "framework", &name, NULL) == DS_OK)
-        ds_buf_printf(out, "  framework    %s: %s\n", name, settings.text);
+        ds_buf_printf(out, "  framework    %s%s%s%s\n", name,
+                      assumed ? " (default of the profile)" : "", any ? ": " : "",
+                      any ? settings.text : "");
     ds_buf_deinit(&settings);
+}
+
+/* Of each kind where its costs come from. */
+static void put_costs(const ds_result *r, ds_buf *out) {
+    uint32_t n;
+    ds_cost_source *sources = ds_report__cost_sources(r, &n);
+    ds_report_cost_lines(r->plan->profiles, sources, n, out);
+    free(sources);
 }
 
 static void put_size(const ds_result *r, ds_buf *out) {
@@ -57,32 +71,24 @@ static void put_size(const ds_result *r, ds_buf *out) {
     ds_buf_putc(out, '\n');
 }
 
-/* Says that times rest on the device's peaks, and names a profile of the device, if one exists: of
- * several the one named like the device, which has ops; others have a machine's links. Profile 0 is
- * "none". */
-static void put_no_profile(const ds_profiles *profiles, uint32_t kind, ds_buf *out) {
-    const char *measured = NULL, *name = ds_profiles_kind(profiles, kind)->name;
-    for (uint32_t p = ds_profiles_n_profiles(profiles) - 1; p > 0; p--)
-        if (ds_profile_kind(profiles, p) == kind && (!measured || strcmp(measured, name) != 0))
-            measured = ds_profile_name(profiles, p);
-    ds_buf_put(out, "; no profile");
-    if (measured) ds_buf_printf(out, " (there is %s)", measured);
-    ds_buf_putc(out, '\n');
-}
-
 static void put_kind(const ds_result *r, const ds_kind_total *k, ds_buf *out) {
     const ds_profiles *profiles = r->plan->profiles;
     double device_s = (double)r->run.step_ps * 1e-12 * k->n_devices;
     ds_buf_printf(out, "  %s: %s a device, ", ds_profiles_kind(profiles, k->kind)->name,
                   ds_report__rate(ds_ratio(k->flop, device_s), "FLOP/s").s);
+    bool bound = ds_result_is_bound(r, k->kind);
     if (k->peak_is_known)
-        ds_buf_printf(out, "MFU %s", ds_report__percent(ds_ratio(k->peak_s, device_s)).s);
+        ds_buf_printf(out, "MFU %s%s", bound ? "at most " : "",
+                      ds_report__percent(ds_ratio(k->peak_s, device_s)).s);
     else
         ds_buf_put(out, "peak not known");
-    if (k->profile)
+    if (bound)
+        ds_buf_printf(out, ": data sheet's peaks, %s\n",
+                      k->profile ? "a profile of links alone" : "no profile");
+    else if (k->profile)
         ds_buf_printf(out, "; profile %s\n", ds_profile_name(profiles, k->profile));
     else
-        put_no_profile(profiles, k->kind, out);
+        ds_buf_put(out, "; no profile\n");
 }
 
 static void put_throughput(const ds_result *r, ds_buf *out) {
@@ -125,7 +131,7 @@ static void put_uncertainty(const ds_result *r, ds_buf *out) {
     ds_buf_printf(out, "  90 %% within   %s .. %s, by the residuals of the fits",
                   ds_report__ps(u.low_ps).s, ds_report__ps(u.high_ps).s);
     if (u.unknown_ps)
-        ds_buf_printf(out, "; of %s of the step nobody knows them",
+        ds_buf_printf(out, "; %s of the step has no measured error",
                       ds_report__percent(ds_ratio((double)u.unknown_ps, (double)r->run.step_ps)).s);
     ds_buf_putc(out, '\n');
 }
@@ -141,10 +147,14 @@ static void put_head(const ds_result *r, ds_buf *out) {
     ds_topo_list_clocks(plan->topo, "clock", out);
     ds_topo_list_degraded(plan->topo, "degraded", out);
     put_passes(r, out);
+    put_costs(r, out);
     put_framework(r, out);
     put_size(r, out);
-    ds_buf_printf(out, "  %s    %s%s\n", r->n_jobs ? "makespan " : "step time",
-                  ds_report__ps(r->run.step_ps).s, r->n_jobs ? " (until all jobs have ended)" : "");
+    bool bound = false;
+    for (uint32_t k = 0; k < n; k++) bound = bound || ds_result_is_bound(r, kinds[k].kind);
+    ds_buf_printf(out, "  %s    %s%s%s\n", r->n_jobs ? "makespan " : "step time",
+                  ds_report__ps(r->run.step_ps).s, r->n_jobs ? " (until all jobs have ended)" : "",
+                  bound ? ", a lower bound" : "");
     put_uncertainty(r, out);
     put_throughput(r, out);
     for (uint32_t k = 0; k < n; k++) put_kind(r, &kinds[k], out);

@@ -19,6 +19,17 @@ static void sum_up(const ds_result *r, ds_kind_total *k) {
     if (r->step) k->peak_s = r->useful * k->product_s;
 }
 
+bool ds_result_is_bound(const ds_result *r, uint32_t kind) {
+    for (uint32_t c = 0; c < r->plan->n_classes; c++) {
+        const ds_class *cls = &r->plan->classes[c];
+        const ds_account *a = &r->accounts[c];
+        if (cls->kind == kind && a->origin_ps[DS_COST_ROOFLINE] > a->fitted_ps &&
+            !ds_profile_has_compute(r->plan->profiles, cls->profile))
+            return true;
+    }
+    return false;
+}
+
 ds_kind_total *ds_kind_totals(const ds_result *r, uint32_t *n) {
     ds_kind_total *kinds = ds_xcalloc(r->plan->n_classes, sizeof *kinds);
     *n = 0;

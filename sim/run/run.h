@@ -188,6 +188,9 @@ typedef struct ds_kind_total {
     double peak_s, product_s; /* seconds at peak; of a model, peak_s counts useful products only */
     bool peak_is_known;
 } ds_kind_total;
+/* Is operations' time of that kind a lower bound: at the catalogue's peaks, which no profile says
+ * anything of? O(classes). */
+bool ds_result_is_bound(const ds_result *result, uint32_t kind);
 /* Kinds in order of their first class; on the heap. O(classes · kinds). */
 ds_kind_total *ds_kind_totals(const ds_result *result, uint32_t *n);
 

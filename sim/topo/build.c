@@ -445,12 +445,13 @@ static void flatten(ds_topo *topo) {
     ds_buf_deinit(&l.prefix);
 }
 
-ds_status ds_topo_build(const ds_binding *binding, const ds_topology *topology, ds_topo **out,
-                        ds_error *err) {
+static ds_status build(const ds_binding *binding, const ds_topology *topology, bool without_slow,
+                       ds_topo **out, ds_error *err) {
     *out = NULL;
     ds_topo *topo = ds_xcalloc(1, sizeof *topo);
     ds_arena_init(&topo->arena);
     topo->decl = topology;
+    topo->without_slow = without_slow;
     builder b = {.topo = topo, .binding = binding, .err = err};
     ds_map_init(&b.template_of);
     ds_status status = build_template(&b, topology, topology->loc, 1, &topo->root);
@@ -474,8 +475,20 @@ ds_status ds_topo_build(const ds_binding *binding, const ds_topology *topology, 
     return DS_OK;
 }
 
+ds_status ds_topo_build(const ds_binding *binding, const ds_topology *topology, ds_topo **out,
+                        ds_error *err) {
+    DS_TRY(build(binding, topology, false, out, err));
+    if (!ds_topo_has_slow(*out)) return DS_OK;
+    ds_status status = build(binding, topology, true, &(*out)->around, err);
+    if (status == DS_OK) return DS_OK;
+    ds_topo_free(*out);
+    *out = NULL;
+    return status;
+}
+
 void ds_topo_free(ds_topo *topo) {
     if (!topo) return;
+    ds_topo_free(topo->around);
     ds_topo_drop_searches(topo);
     ds_symmetry_free(topo->symmetry);
     for (uint32_t i = 0; i < topo->templates.n; i++) {

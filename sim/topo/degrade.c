@@ -252,8 +252,9 @@ static ds_status apply_link(degrader *g, const ds_topo_degraded *d) {
         return ds_error_set(
             g->err, DS_ERR_OVERFLOW, DS_NOWHERE, "the latency from %s to %s is beyond 106 days",
             ds_topo_vertex_path(g->topo, flat->from), ds_topo_vertex_path(g->topo, flat->to));
-    int64_t rate = share_of(flat->bytes_per_s, d->bandwidth_ppb);
-    if (!rate && d->bandwidth_ppb)
+    bool gone = g->topo->without_slow && d->bandwidth_ppb < WHOLE;
+    int64_t rate = gone ? 0 : share_of(flat->bytes_per_s, d->bandwidth_ppb);
+    if (!rate && d->bandwidth_ppb && !gone)
         return ds_error_set(g->err, DS_ERR_VALUE, DS_NOWHERE,
                             "degrade: %.9g of the bandwidth from %s to %s, %lld B/s, is less than "
                             "1 B/s",
@@ -301,6 +302,14 @@ static ds_status apply(degrader *g) {
     for (uint32_t i = 0; i < g->changed.n; i++)
         ds_topo_index_links(&g->topo->arena, g->changed.at[i]);
     return DS_OK;
+}
+
+bool ds_topo_has_slow(const ds_topo *topo) {
+    for (uint32_t i = 0; i < topo->degraded.n; i++) {
+        const ds_topo_degraded *d = &topo->degraded.at[i];
+        if (d->is_link && d->bandwidth_ppb && d->bandwidth_ppb < WHOLE) return true;
+    }
+    return false;
 }
 
 ds_status ds_topo_degrade(ds_topo *topo, const ds_binding *binding, ds_error *err) {

@@ -7,6 +7,9 @@
  * procedure inside the instance, weighted with the number of whole paths that use them. All
  * numbers are exact integers; only the final quotient is rounded, to the nearest 2^-32.
  *
+ * Where `degrade` makes a link of a route slower, the route is chosen again (go_around): latency
+ * alone would send all bytes over a link of any slowness, and around a missing one.
+ *
  * Of all pairs that an exchange of equal parts of the topology maps to each other (symmetry.h) one
  * is searched; the others' routes are its images. */
 #include "sim/topo/search.h"
@@ -228,6 +231,42 @@ static bool some_missing(const ds_topo *topo) {
     return false;
 }
 
+/* ---- around slow links ---- */
+
+/* A large message: Source: PyTorch DistributedDataParallel's bucket_cap_mb, 25 MB. */
+enum { LARGE_BYTES = 25000000 };
+
+/* How long a large message takes alone on the route, in ps. */
+static ds_u128 large_time(const ds_topo *topo, const ds_route *route) {
+    ds_u128 longest = 0;
+    for (uint32_t i = 0; i < route->n_links; i++) {
+        const ds_topo_link *link = &topo->links[route->links[i]];
+        int64_t rate = link->bytes_per_s, cap = link->cap_bytes_per_s;
+        if (cap && cap < rate) rate = cap;
+        ds_u128 bytes = ((ds_u128)LARGE_BYTES * route->share_q32[i]) >> 32;
+        ds_u128 time = rate ? bytes * UINT64_C(1000000000000) / (uint64_t)rate : INT64_MAX;
+        if (time > longest) longest = time;
+    }
+    return longest + (uint64_t)route->latency_ps;
+}
+
+static bool is_slowed(const ds_topo *topo, const ds_route *route) {
+    for (uint32_t i = 0; i < route->n_links; i++) {
+        const ds_topo_link *link = &topo->links[route->links[i]];
+        if (link->bytes_per_s < link->whole_bytes_per_s) return true;
+    }
+    return false;
+}
+
+/* Where a link of the route was degraded, the best route without such links, if a large message
+ * takes less time there. Vertices and links have the same numbers in both graphs. */
+static void go_around(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **route) {
+    const ds_route *other;
+    if (!topo->around || !is_slowed(topo, *route)) return;
+    if (ds_topo_route_vertices(topo->around, from, to, &other, NULL) != DS_OK) return;
+    if (large_time(topo, other) < large_time(topo, *route)) *route = other;
+}
+
 static ds_status find_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_route **out,
                             ds_error *err) {
     if (topo->n_labels > MAX_LABELS) ds_topo_drop_searches(topo);
@@ -251,6 +290,7 @@ static ds_status find_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_
                             b, topo->decl->name);
     }
     *out = make_route(topo, s, to, &cost);
+    go_around(topo, from, to, out);
     return DS_OK;
 }
 

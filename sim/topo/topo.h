@@ -2,7 +2,8 @@
  *
  * A topology stays a tree of templates: a template is built once, an instance is a (template,
  * path). Routing: least total latency, then fewest links; all remaining equal
- * paths share the bytes equally. Devices never forward traffic unless declared { forward = true }.
+ * paths share the bytes equally. A route with a link that `degrade` makes slower gives way to the
+ * best route without such links, if 25 MB take less time there. Devices never forward traffic unless declared { forward = true }.
  */
 #ifndef DS_TOPO_TOPO_H
 #define DS_TOPO_TOPO_H

@@ -79,6 +79,9 @@ struct ds_topo {
     bool *has_peers;
     DS_VEC(uint32_t) reducing; /* switches, then too */
     DS_VEC(ds_topo_degraded) degraded;
+    /* The same graph without the links that `degrade` leaves slower; NULL: there are none. */
+    ds_topo *around;
+    bool without_slow;   /* of `around` itself */
     int64_t *shares_ppb; /* compute, memory of each device; NULL: none is degraded */
 };
 
@@ -134,6 +137,8 @@ void ds_topo_index_links(ds_arena *arena, ds_topo_template *t);
 /* degrade.c: what the root module says, to a topology that is laid out.
  * O(links + turns · links of a node). */
 ds_status ds_topo_degrade(ds_topo *topo, const ds_binding *binding, ds_error *err);
+/* Is some link slower, and not missing? */
+bool ds_topo_has_slow(const ds_topo *topo);
 
 /* Frees what the search cache holds. */
 void ds_topo_drop_searches(ds_topo *topo);

@@ -63,7 +63,7 @@ static const made *certificate_of(uint32_t i) {
                                  "--certificate",
                                  fuzz_path("made"),
                                  "--method=bound",
-                                 "--profiles",
+                                 "--database",
                                  fuzz_profiles(),
                                  NULL};
     remove(fuzz_path("made"));
@@ -81,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ds_buf_put_n(&text, m->certificate.text, m->certificate.n);
     fuzz_edit(&bytes, "\t", &text);
     const char *const words[] = {fuzz_write("certificate", text.text, text.n),
-                                 "--profiles",
+                                 "--database",
                                  fuzz_profiles(),
                                  how & 64 ? "--file" : NULL,
                                  m->file,

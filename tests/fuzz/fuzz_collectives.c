@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_edit(&bytes, ",", &text);
     const char *const words[] = {fuzz_write("topology.dir", links.text, links.n),
                                  fuzz_write("table.csv", text.text, text.n),
-                                 "--profiles",
+                                 "--database",
                                  fuzz_profiles(),
                                  how & 64 ? "--profile=A100-SXM4-80GB" : NULL,
                                  NULL};

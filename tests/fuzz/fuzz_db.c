@@ -178,9 +178,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_bytes bytes = {data, size};
     uint8_t how = fuzz_byte(&bytes);
     const char *path = how & 1 ? change_bytes(&bytes) : change_cells(&bytes);
-    const char *const list[] = {"list", "--profiles", path, NULL};
-    const char *const show[] = {"show", "A100-SXM4-80GB", "--profiles", path, NULL};
-    const char *const diff[] = {"diff", "A100-SXM4-80GB", "localhost", "--profiles", path, NULL};
+    const char *const list[] = {"list", "--database", path, NULL};
+    const char *const show[] = {"show", "A100-SXM4-80GB", "--database", path, NULL};
+    const char *const diff[] = {"diff", "A100-SXM4-80GB", "localhost", "--database", path, NULL};
     switch (how / 2 % 8) {
     case 0:
         fuzz_verb(cmd_profile, list);

@@ -5,8 +5,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool is_hf = size && data[0] == '{';
-    ds_import_options hf = {
-        .source = "fuzz.json", .on_file = "topologies/dgx-a100.dir", .on_name = "dgx_a100"};
+    ds_import_options hf = {.source = "fuzz.json",
+                            .on_file = "topologies/dgx-a100.dir",
+                            .on_name = "dgx_a100",
+                            .path = DS_SOURCE_DIR "/scenarios/fuzz.dir"};
     ds_import_options onnx = {.source = "fuzz.onnx"};
     ds_buf text = {0};
     ds_error err;

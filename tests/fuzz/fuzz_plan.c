@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                  "--objective",
                                  objectives[how % 4],
                                  methods[how / 4 % 8],
-                                 "--profiles",
+                                 "--database",
                                  fuzz_profiles(),
                                  how & 128 ? "--write=-" : NULL,
                                  NULL};

@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                  folder,
                                  "--format",
                                  forms[i].format,
-                                 "--profiles",
+                                 "--database",
                                  fuzz_profiles(),
                                  "--device=A100-SXM4-80GB",
                                  "--shapes",

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                   "  train { loss = mse, optimizer = sgd }\n  strategy { dp = 2 }\n}\n",
                   names[how % 2]);
     fuzz_edit(&bytes, " ,;{}[]()=\"@", &text);
-    const char *words[16] = {fuzz_write("program.dir", text.text, text.n), "--profiles",
+    const char *words[16] = {fuzz_write("program.dir", text.text, text.n), "--database",
                              fuzz_profiles(), tap ? "--method=tap" : "--method=pase"};
     uint32_t n = 4;
     if (how & 4) words[n++] = "--cost-model=distsim";

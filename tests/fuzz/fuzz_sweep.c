@@ -43,7 +43,7 @@ static const char *sweep_file(void) {
 }
 
 static int sweep(const char *file, const char *out, const char *how, const char *more) {
-    const char *const words[] = {file, "-q", "-t1", "-o", out, "--profiles", fuzz_profiles(),
+    const char *const words[] = {file, "-q", "-t1", "-o", out, "--database", fuzz_profiles(),
                                  how,  more, NULL};
     return fuzz_verb(cmd_sweep, words);
 }
@@ -110,7 +110,7 @@ static void merge(fuzz_bytes *bytes) {
     static const char *const names[MOST] = {"shard1.csv", "shard2.csv", "shard3.csv"};
     ds_buf shards[MOST] = {{0}}, merged = {0};
     uint32_t n = 1 + fuzz_below(bytes, MOST), edited = fuzz_below(bytes, n);
-    const char *words[12] = {"--overwrite", "-o", fuzz_path("merged.csv"), "--profiles",
+    const char *words[12] = {"--overwrite", "-o", fuzz_path("merged.csv"), "--database",
                              fuzz_profiles()};
     uint32_t n_words = 5;
     if (fuzz_byte(bytes) % 2) words[n_words++] = "--count=8";
@@ -140,7 +140,7 @@ static void replay(fuzz_bytes *bytes) {
     bool untouched = !bytes->n && ok;
     fuzz_edit(bytes, ",", &text);
     const char *const words[] = {hash,     "--from",     fuzz_write("rows.csv", text.text, text.n),
-                                 "--json", "--profiles", fuzz_profiles(),
+                                 "--json", "--database", fuzz_profiles(),
                                  "--file", sweep_file(), NULL};
     int exit_code = fuzz_verb(cmd_replay, words);
     if (untouched && exit_code != 0) fuzz_fail("a row is not replayed", hash);
@@ -171,10 +171,10 @@ static void run(fuzz_bytes *bytes) {
     fuzz_edit(bytes, " ,;{}[]()=\"", &text);
     const char *file = fuzz_write("edited.dir", text.text, text.n), *out = fuzz_path("edited.csv");
     const char *const words[] = {file,          "-q",        "-t1",        "-o",
-                                 out,           "--evals=4", "--profiles", fuzz_profiles(),
+                                 out,           "--evals=4", "--database", fuzz_profiles(),
                                  "--overwrite", option,      NULL};
     const char *const again[] = {file,       "-q",        "-t1",        "-o",
-                                 out,        "--evals=4", "--profiles", fuzz_profiles(),
+                                 out,        "--evals=4", "--database", fuzz_profiles(),
                                  "--resume", option,      NULL};
     remove(out);
     remove(fuzz_path("run.db"));

@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *const words[] = {fuzz_write("runs.csv", text.text, text.n),
                                  "-j1",
                                  "-I" DS_SOURCE_DIR "/scenarios",
-                                 "--profiles",
+                                 "--database",
                                  fuzz_profiles(),
                                  asked[how % 8],
                                  NULL};

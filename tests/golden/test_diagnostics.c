@@ -2,13 +2,13 @@
  *
  * A case is NAME.dir and NAME.expect beside it. A line `// SET: n=7` in the input is a setting of
  * the command line. Each input goes as far as it gets: load, verify, bind, verify with numbers,
- * build its topologies. Paths in the messages are relative to diagnostics/, and SHARE stands for
- * the configured share folder, so that they are the same everywhere.
+ * build its topologies. Paths in the messages are relative to diagnostics/, and LIBRARY stands for
+ * the folder of the library, so that they are the same everywhere.
  *
  *     DISTSIM_REGENERATE=1 build/…/test_golden_diagnostics     rewrites the .expect files
  *
  * Regenerating is for reading the difference, not for making the test green. */
-#include "ir/lang/lang.h"
+#include "ir/lang/library.h"
 #include "ir/verify/verify.h"
 #include "sim/topo/topo.h"
 
@@ -49,16 +49,17 @@ static int is_case(const struct dirent *entry) {
     return dot && strcmp(dot, ".dir") == 0;
 }
 
-/* `text` with SHARE for the configured share folder; frees `text`. */
-static char *without_share(char *text) {
-    ds_buf out = {0};
+/* `text` with LIBRARY for the library's folder; frees `text`. */
+static char *without_library(char *text) {
+    ds_buf library = {0}, out = {0};
+    ds_library_folder(&library);
     const char *from = text;
-    for (const char *at; (at = strstr(from, DS_SHARE_DIR)) != NULL;
-         from = at + strlen(DS_SHARE_DIR)) {
+    for (const char *at; (at = strstr(from, library.text)) != NULL; from = at + library.n) {
         ds_buf_put_n(&out, from, (size_t)(at - from));
-        ds_buf_put(&out, "SHARE");
+        ds_buf_put(&out, "LIBRARY");
     }
     ds_buf_put(&out, from);
+    ds_buf_deinit(&library);
     free(text);
     return out.text;
 }
@@ -124,7 +125,7 @@ static char *diagnose(const char *path) {
     else
         ds_error_print(unit, &err, &out);
     ds_unit_free(unit);
-    return without_share(out.text);
+    return without_library(out.text);
 }
 
 static void check_case(const char *name, bool regenerate) {

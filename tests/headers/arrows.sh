@@ -2,14 +2,14 @@
 # arrows.sh ROOT: holds every #include to the dependency direction of the rooms.
 #
 #   ir/base <- ir/core <- ir/ops <- ir/strategy <- ir/lang <- ir/verify <- ir/schedule <- ir/exec
-#     <- ir/passes <- ir/prove, ir/import, sim/topo, sim/cost <- sim/net <- sim/coll <- sim/plan
+#     <- ir/passes <- ir/prove, ir/import <- ir/launch, sim/topo, sim/cost <- sim/net <- sim/coll <- sim/plan
 #     <- sim/engine <- sim/mem <- sim/run <- sim/report, sim/compose <- search/* <- tools
 #   search/space <- search/bound <- search/methods <- search/driver <- search/plot
 #
 # A private header (internal.h, *_internal.h) is included by files of its own folder and of folders
 # inside of it, and by nobody else. Third-party headers stay in their rooms: igraph in sim/topo/*.c,
 # SQLite in sim/cost/*.c, GSL in sim/cost, sim/run, search and, CBLAS alone, ir/exec, MPI in
-# search/driver/ranks.c, jansson, protobuf-c and expat in ir/import/*.c; none in a header.
+# search/driver/ranks.c, jansson, protobuf-c and expat in ir/import/*.c, jansson in ir/launch/*.c too; none in a header.
 # Prints each offence, exits 1 if any.
 cd "$1" || exit 2
 
@@ -43,6 +43,7 @@ offences=$(
     done
     may ir/prove ir
     may ir/import $below ir/import
+    may ir/launch $below ir/import ir/launch
     may sim/topo ir sim/topo
     for folder in sim/cost sim/cost/fit; do may "$folder" ir sim/cost; done
     below="ir sim/topo sim/cost"
@@ -76,7 +77,8 @@ offences=$(
             ir/exec) includes "$folder" '<gsl/' | grep -v '<gsl/gsl_cblas\.h>' ;;
             *) includes "$folder" '<gsl/' ;;
         esac
-        [ "$folder" = ir/import ] || includes "$folder" '<(jansson|protobuf-c|onnx|expat)'
+        [ "$folder" = ir/import ] || [ "$folder" = ir/launch ] ||
+            includes "$folder" '<(jansson|protobuf-c|onnx|expat)'
         includes "$folder" '<(igraph|sqlite3|gsl|jansson|protobuf-c|onnx|expat|mpi)' | grep -E '^[^:]*\.h:'
     done
 )

@@ -7,7 +7,7 @@
 #   A folder holds at most 45 files of code.
 #   The pages of ir, sim and search follow one program: the files of the numbered rows exist, and
 #   so do the functions that the rows say to read.
-#   README.md's table of rooms links the pages of exactly these folders, and of the four rooms.
+#   CONTRIBUTING.md's table of rooms links the pages of exactly these folders, and of the four rooms.
 #
 # Prints each offence, exits 1 if any.
 cd "$1" || exit 2
@@ -67,16 +67,16 @@ offences=$(
         done
     done
 
-    linked=$(sed -n '/^## Rooms/,/^## [^R]/p' README.md |
+    linked=$(sed -n '/^## Rooms/,/^## [^R]/p' CONTRIBUTING.md | grep '^|' |
         grep -oE '\((ir|sim|search|tools)[^)]*/README\.md\)' | sed 's,^(,,; s,/README.md)$,,' | sort)
     wanted=$(printf '%s\n' ir sim search tools "$folders" | sort -u)
     for folder in $wanted; do
-        echo "$linked" | grep -qx "$folder" || echo "README.md: the table of rooms lacks $folder"
+        echo "$linked" | grep -qx "$folder" || echo "CONTRIBUTING.md: the table of rooms lacks $folder"
     done
     for folder in $linked; do
-        echo "$wanted" | grep -qx "$folder" || echo "README.md: the table of rooms has $folder, which holds no code"
+        echo "$wanted" | grep -qx "$folder" || echo "CONTRIBUTING.md: the table of rooms has $folder, which holds no code"
     done
-    echo "$linked" | uniq -d | sed 's,^,README.md: the table of rooms has twice ,'
+    echo "$linked" | uniq -d | sed 's,^,CONTRIBUTING.md: the table of rooms has twice ,'
 )
 [ -z "$offences" ] && exit 0
 echo "$offences"

@@ -13,7 +13,7 @@ cp -r cost_profiles/schema.sql cost_profiles/catalogue "$scratch"
 printf 'name,device,issue_us,software,source\ngpu,H100,0,dry run,measured-here\n' >"$scratch/gpu/profile.csv"
 printf 'key,title,place,revision,licence\nmeasured-here,A dry run,here,,facts\n' >"$scratch/gpu/sources.csv"
 "$distsim" profile build "$scratch" -o "$scratch/p.db" || exit 1
-"$distsim" profile show gpu --profiles "$scratch/p.db" >"$scratch/shown" || exit 1
+"$distsim" profile show gpu --database "$scratch/p.db" >"$scratch/shown" || exit 1
 for op in gemm attention add relu gelu silu_mul softmax layer_norm rms_norm sgd; do
     grep -q "^$op .* f16 " "$scratch/shown" || { echo "no f16 rows of $op"; cat "$scratch/shown"; exit 1; }
 done

@@ -85,7 +85,7 @@ Test(pase_figure6, other_infiniband) {
         for (uint32_t cluster = 0; cluster < DS_FIGURE6_CLUSTERS; cluster++)
             for (int m = 0; m < 3; m++)
                 for (uint32_t size = 2; size < (FEW_CASES ? 3 : DS_FIGURE6_SIZES);
-                     size += EVERY_THIRD)
+                     size += EVERY_FIFTH)
                     run_cell(&t, cluster, models[m], size, &s);
         double mean = exp(s.log_ratio / s.n);
         cr_expect_geq(s.right, s.n * 9 / 10, "%d Gb/s: %d of %d", (int)rates[r], s.right, s.n);

@@ -19,20 +19,21 @@ typedef struct arguments {
 
 #define AT(member) offsetof(arguments, member)
 static const cli_option option_rows[] = {
-    CLI_SWEEP_FILE(AT(file), "The sweep's file, where it is no longer what the certificate names"),
+    CLI_SWEEP_FILE(AT(file),
+                   "The sweep's file, if the file has moved since the certificate was written"),
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_certify = {
     .options = option_rows,
     .takes = CLI_PROGRAM,
     .file = AT(certificate),
     .one = "certificate",
     .args_doc = "CERTIFICATE",
     .doc =
-        "Check what `distsim sweep --method bound --certificate` has written: that its regions are "
-        "the whole space, each once; that the bound of each region that was not simulated is "
-        "right, and no better than the best candidate; and, by simulating them again, that all "
-        "other candidates are what it says. Exit code 1 if something is not so."};
+        "Check a certificate of `distsim sweep --method bound --certificate`: its regions are the "
+        "whole space, each once; the bound of each region that was not simulated is right, and no "
+        "better than the best candidate; all other candidates, simulated again, have the stated "
+        "results. Exit code 1 otherwise."};
 
 static void print(const ds_certified *c, const char *name) {
     printf("%s is right: %" PRIu64 " candidates in %" PRIu64 " regions, %" PRIu64
@@ -41,7 +42,7 @@ static void print(const ds_certified *c, const char *name) {
 }
 
 static int check_certificate(arguments *args, const char *text, const char *path,
-                             ds_profiles *profiles) {
+                             const ds_profiles *profiles) {
     cli_source source;
     ds_certified certified;
     ds_error err;
@@ -72,7 +73,7 @@ static const char *field(arguments *args, const char *text, const char *name) {
 
 static int certify(arguments *args, const char *text) {
     const char *path = field(args, text, "\nsource\t");
-    ds_profiles *profiles;
+    const ds_profiles *profiles;
     ds_error err;
     if (!*path) {
         ds_error_set(&err, DS_ERR_DATA, DS_NOWHERE, "%s is no certificate", args->certificate);
@@ -83,10 +84,8 @@ static int certify(arguments *args, const char *text) {
                               &err) != DS_OK)
         return cli_fail(NULL, &err);
     for (uint32_t i = 0; i < settings.n; i++) DS_HPUSH(&args->common.settings, settings.at[i]);
-    if (ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
-        return cli_fail(NULL, &err);
+    if (cli_load_profiles(&args->common, &profiles, &err) != DS_OK) return cli_fail(NULL, &err);
     int exit_code = check_certificate(args, text, args->file ? args->file : path, profiles);
-    ds_profiles_free(profiles);
     return exit_code;
 }
 
@@ -94,7 +93,7 @@ int cmd_certify(int argc, char **argv) {
     arguments args = {0};
     ds_error err;
     ds_buf text = {0};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_certify, argc, argv, &args);
     ds_buf_put(&text, "");
     int exit_code = ds_file_read(args.certificate, DS_NOWHERE, MAX_BYTES, &text, &err) == DS_OK
                         ? certify(&args, text.text)

@@ -21,7 +21,7 @@ static const cli_option option_rows[] = {
     CLI_ENTRY(AT(entry), "Count this function, not the scenario's or the last one in the file"),
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_check = {
     .options = option_rows,
     .takes = CLI_PROGRAM,
     .files = AT(files),
@@ -77,7 +77,7 @@ static ds_status print_counts(const cli_source *source, const char *name) {
     return DS_OK;
 }
 
-static int check_file(const char *path, const arguments *args) {
+static int check_file(const char *path, arguments *args) {
     cli_source source;
     ds_status status = cli_open(path, &args->common, &source);
     uint32_t n_errors = source.diags.n_errors, n_warnings = source.diags.all.n - n_errors;
@@ -99,7 +99,7 @@ static int check_file(const char *path, const arguments *args) {
 
 int cmd_check(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_check, argc, argv, &args);
     int worst = 0;
     for (uint32_t i = 0; i < args.files.n; i++) {
         int exit_code = check_file(args.files.at[i], &args);

@@ -46,9 +46,9 @@ static const cli_option option_rows[] = {
      .help = "Only the errors of each collective, group and split"},
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_collectives = {
     .options = option_rows,
-    .takes = CLI_PROGRAM,
+    .takes = CLI_IMPORTS | CLI_SETS | CLI_DATABASE,
     .word = read_word,
     .may_lack_words = true,
     .check = check_usage,
@@ -204,7 +204,7 @@ static void put_errors_of(const line *lines, uint32_t n, const ds_measured *grou
 
 typedef struct machine {
     const char *name, *topology, *table, *profile; /* name NULL: the one of the command line */
-    const cli_options *common;
+    cli_options *common;
     bool brief;
     errors fit, held, aux;
 } machine;
@@ -303,7 +303,7 @@ static const char *beside(ds_arena *arena, const char *list, const char *path) {
     return *path == '/' ? path : ds_arena_printf(arena, "%.*s%s", folder, list, path);
 }
 
-static int run_list(const arguments *args, ds_csv *csv, const uint32_t *column, ds_buf *out) {
+static int run_list(arguments *args, ds_csv *csv, const uint32_t *column, ds_buf *out) {
     ds_buf summary = {0};
     int exit_code = 0;
     ds_buf_put(&summary,
@@ -326,7 +326,7 @@ static int run_list(const arguments *args, ds_csv *csv, const uint32_t *column, 
     return exit_code;
 }
 
-static int run_machines(const arguments *args, ds_buf *out) {
+static int run_machines(arguments *args, ds_buf *out) {
     static const char *const names[] = {"machine", "topology", "table", "profile"};
     ds_csv csv;
     ds_error err = {0};
@@ -344,7 +344,7 @@ int cmd_collectives(int argc, char **argv) {
     arguments args = {0};
     ds_buf out = {0};
     ds_error err = {0};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_collectives, argc, argv, &args);
     machine m = {.topology = args.topology,
                  .table = args.table,
                  .profile = args.profile,

@@ -75,13 +75,11 @@ static const cli_option option_rows[] = {
      .help = "Run OTHER.dir on the same inputs too and compare the results; exit code 1 if they "
              "differ"},
     {CLI_READ, 0, "verify", 0, "PASS",
-     .help = "Run the passes on the scenario's model and compare what is executed before and after "
-             "each of "
-             "them (of PASS alone: lower, stage, grad, optimizer, recompute, shard, offload, "
+     .help = "Run the passes on the scenario's model and compare the executed programs before and "
+             "after each pass (of PASS alone: lower, stage, grad, optimizer, recompute, shard, "
+             "offload, "
              "pipeline, overlap, project): loss, gradients, updated weights; a pipeline's with "
-             "those of "
-             "the same step without "
-             "one; exit code 1 if they differ",
+             "the same step without a pipeline; exit code 1 if they differ",
      .may_lack = true, .read = read_verify},
     {CLI_FLAG, AT(train), "train-step", 0, NULL,
      .help =
@@ -94,9 +92,9 @@ static const cli_option option_rows[] = {
     CLI_QUIET(AT(quiet), "No table of results"),
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_exec = {
     .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_WRITES,
+    .takes = CLI_PROGRAM | CLI_COSTS | CLI_WRITES,
     .file = AT(file),
     .check = check_usage,
     .args_doc = "FILE",
@@ -428,7 +426,7 @@ static int run_train_step(const arguments *args, const cli_source *source) {
     return exit_code;
 }
 
-static int exec_file(const arguments *args) {
+static int exec_file(arguments *args) {
     cli_source source;
     int exit_code = ds_status_exit_code(cli_open(args->file, &args->common, &source));
     if (exit_code == 0 && args->verify)
@@ -443,7 +441,7 @@ static int exec_file(const arguments *args) {
 
 int cmd_exec(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_exec, argc, argv, &args);
     int exit_code = exec_file(&args);
     free(args.inputs.at);
     cli_options_deinit(&args.common);

@@ -20,9 +20,6 @@ typedef struct arguments {
 static void check_usage(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
     if (args->in_place && args->check) argp_error(state, "-i and --check exclude each other");
-    if (args->common.job)
-        argp_error(state, "--job %s: fmt prints a file as it stands, all of its jobs",
-                   args->common.job);
 }
 
 #define AT(member) offsetof(arguments, member)
@@ -33,9 +30,9 @@ static const cli_option option_rows[] = {
              "if there are any"},
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_fmt = {
     .options = option_rows,
-    .takes = CLI_PROGRAM,
+    .takes = CLI_IMPORTS,
     .files = AT(files),
     .check = check_usage,
     .args_doc = "FILE...",
@@ -72,7 +69,7 @@ static int format_file(const char *path, const arguments *args) {
 
 int cmd_fmt(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_fmt, argc, argv, &args);
     int worst = 0;
     for (uint32_t i = 0; i < args.files.n; i++) {
         int exit_code = format_file(args.files.at[i], &args);

@@ -5,16 +5,22 @@
 #include "ir/verify/verify.h"
 #include "sim/cost/cost.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/colour.h"
+#include "tools/cli/plan/library.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_ON "topologies/dgx-a100.dir:@dgx_a100"
+#define DEFAULT_ON        "topologies/dgx-a100.dir:@dgx_a100"
+#define DEFAULT_LAUNCH_ON "machines/dgx-h100.dir:@cluster"
 
 typedef struct arguments {
     cli_options common;
     const ds_import_format *format;
     const char *file, *output, *on, *device, *name;
+    const char *gpu;   /* a GPU or machine by name, in place of `on` */
+    const char *model; /* of DeepSpeed: its config.json */
+    int64_t nodes;
 } arguments;
 
 /* ---- the lines of importers.def as text ---- */
@@ -36,16 +42,19 @@ static const char usage[] =
 static const char help[] =
     "Write a model or a topology of another tool as a .dir file.\v"
 #define OF_MODEL                                                   SAY
+#define OF_LAUNCH                                                  SAY
 #define OF_TOPOLOGY                                                SAY_NOT
 #define OF_NAMED_TOPOLOGY                                          SAY_NOT
 #define IMPORTER(function, name, kind, file, most_bytes, sentence) OF_##kind(name, sentence)
 #include "ir/import/importers.def"
 #undef OF_MODEL
+#undef OF_LAUNCH
 #undef OF_TOPOLOGY
 #undef OF_NAMED_TOPOLOGY
-    "--set gives them their values in the written file. Weights are imported as shapes. What "
-    "distsim has no op for is refused with the node's name.\n\n"
+    "--set gives them their values in the written file. Weights are imported as shapes. A "
+    "node without an op of distsim is refused by name.\n\n"
 #define OF_MODEL          SAY_NOT
+#define OF_LAUNCH         SAY_NOT
 #define OF_TOPOLOGY       SAY
 #define OF_NAMED_TOPOLOGY SAY
 #include "ir/import/importers.def"
@@ -73,10 +82,20 @@ static void read_on(void *place, char *arg, struct argp_state *state) {
 static void check_usage(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
     if (!args->file) argp_usage(state);
-    if (args->common.job)
-        argp_error(state, "--job %s: what is imported has no jobs", args->common.job);
-    bool topology = args->format->kind != DS_IMPORT_MODEL;
+    bool launches = args->format->kind == DS_IMPORT_LAUNCH,
+         topology = args->format->kind != DS_IMPORT_MODEL && !launches;
+    if (launches && args->on && strcmp(args->on, "none") == 0)
+        argp_error(state, "launch arguments need a machine: --on FILE:@NAME");
+    if (!launches && args->model) argp_error(state, "--model is for launch arguments");
+    if (topology && (args->gpu || args->nodes))
+        argp_error(state, "--gpu and --nodes are for models and launch arguments");
+    if (!launches && args->nodes && !args->gpu)
+        argp_error(state, "--nodes goes with --gpu: how many of which machine");
+    if (args->gpu && args->on) argp_error(state, "one of --gpu and --on");
     if (topology && args->on) argp_error(state, "--on is for models");
+    if ((topology || (args->on && strcmp(args->on, "none") == 0)) &&
+        cli_setting(&args->common, CLI_PROFILE_KEY))
+        argp_error(state, "--profile and --ideal are for models that run somewhere");
     if (!topology && (args->device || args->name))
         argp_error(state, "--device and --name are for topologies");
 }
@@ -88,42 +107,54 @@ static const cli_option option_rows[] = {
      .help = "Of a model: the topology that the scenario runs on; default " DEFAULT_ON
              ". `none`: no scenario block",
      .read = read_on},
+    {CLI_TEXT, AT(gpu), "gpu", 0, "NAME",
+     .help =
+         "Of a model or launch arguments: the GPU or machine, as of `distsim plan`; default for "
+         "launch arguments: dgx-h100"},
+    {CLI_I64, AT(nodes), "nodes", 0, "N",
+     .help = "Nodes of the machine; default: 1, or as the launch arguments say", .least = 1,
+     .most = 1 << 20},
+    {CLI_INPUT, AT(model), "model", 0, "CONFIG.json",
+     .help = "Of launch arguments of DeepSpeed: the model, a config.json of Hugging Face"},
     {CLI_TEXT, AT(device), "device", 0, "NAME",
-     .help = "Of a topology: what its GPUs are, by the hardware catalogue; default: what the file "
-             "says or "
-             "suggests"},
+     .help = "Of a topology: the kind of its GPUs, by the hardware catalogue; default: as the file "
+             "says or suggests"},
     {CLI_TEXT, AT(name), "name", 0, "NAME",
      .help = "Of a topology: its name; default: by the file"},
     {0}};
 
-static const cli_verb verb = {.options = option_rows,
-                              .takes = CLI_PROGRAM | CLI_WRITES,
-                              .word = read_word,
-                              .may_lack_words = true,
-                              .check = check_usage,
-                              .args_doc = usage + 1,
-                              .doc = help};
+const cli_verb cli_verb_import = {.options = option_rows,
+                                  .takes = CLI_IMPORTS | CLI_SETS | CLI_DATABASE | CLI_COSTS |
+                                           CLI_WRITES,
+                                  .word = read_word,
+                                  .may_lack_words = true,
+                                  .check = check_usage,
+                                  .args_doc = usage + 1,
+                                  .doc = help};
+
+/* Where the text is looked at before it is written. */
+static const char *path_of(const arguments *args) {
+    return args->output ? args->output : "imported.dir";
+}
 
 /* Before anything is written it must verify, with the numbers put in. */
-static int check(const ds_buf *text, const arguments *args) {
-    ds_load_options options = {.include_dirs = args->common.include_dirs.at,
-                               .n_include_dirs = args->common.include_dirs.n};
+static int check(const ds_buf *text, const arguments *args, const ds_load_options *load) {
     ds_unit *unit;
     ds_error err;
     ds_diags diags;
     ds_binding binding;
     ds_buf report = {0};
     ds_diags_init(&diags);
-    const char *path = args->output ? args->output : "imported.dir";
-    ds_status status = ds_load_text(path, text->text, text->n, &options, &unit, &err);
+    ds_status status = ds_load_text(path_of(args), text->text, text->n, load, &unit, &err);
     if (status != DS_OK) ds_error_print(unit, &err, &report);
-    if (status == DS_OK && (status = ds_verify(unit, &diags)) == DS_OK &&
-        (status = ds_bind(unit, NULL, 0, &binding, &err)) == DS_OK)
-        status = ds_verify_bound(unit, &binding, &diags);
+    if (status == DS_OK) status = ds_verify(unit, &diags);
+    if (status == DS_OK && (status = ds_bind(unit, NULL, 0, &binding, &err)) != DS_OK)
+        ds_error_print(unit, &err, &report);
+    if (status == DS_OK) status = ds_verify_bound(unit, &binding, &diags);
     for (uint32_t i = 0; i < diags.all.n; i++)
         if (diags.all.at[i].severity == DS_SEV_ERROR)
             ds_diag_print(unit, &diags.all.at[i], &report);
-    if (report.n) fputs(report.text, stderr);
+    if (report.n) cli_put_diagnostics(report.text, stderr);
     ds_buf_deinit(&report);
     ds_diags_deinit(&diags);
     ds_unit_free(unit);
@@ -144,13 +175,38 @@ static ds_status find_device(const arguments *args, ds_arena *arena, const char 
     return status;
 }
 
+/* --gpu, as `FILE:@NAME`, and the GPUs of a node. */
+static ds_status find_machine(const arguments *args, ds_arena *arena, const char **on,
+                              int64_t *gpus, ds_error *err) {
+    ds_profiles *profiles;
+    const cli_machine *machine;
+    if (!args->gpu) return DS_OK;
+    DS_TRY(ds_profiles_load(args->common.profiles, &profiles, err));
+    ds_status status = cli_library_find_machine(args->gpu, profiles, &machine, err);
+    ds_profiles_free(profiles);
+    if (status != DS_OK) return status;
+    *on = ds_arena_printf(arena, "machines/%s.dir:@cluster", machine->name);
+    *gpus = machine->gpus;
+    return DS_OK;
+}
+
 static ds_status fill_options(const arguments *args, ds_arena *arena, ds_import_options *options,
                               ds_error *err) {
-    const char *on = args->on ? args->on : DEFAULT_ON, *colon = strstr(on, ":@"),
+    bool launches = args->format->kind == DS_IMPORT_LAUNCH;
+    const char *on = args->on   ? args->on
+                     : launches ? DEFAULT_LAUNCH_ON
+                                : DEFAULT_ON,
                *slash = strrchr(args->file, '/'), *file = slash ? slash + 1 : args->file;
+    int64_t gpus = 0, nodes = args->gpu && !launches && !args->nodes ? 1 : args->nodes;
+    DS_TRY(find_machine(args, arena, &on, &gpus, err));
+    const char *colon = strstr(on, ":@");
     *options = (ds_import_options){.source = file,
                                    .settings = args->common.settings.at,
                                    .n_settings = args->common.settings.n,
+                                   .path = path_of(args),
+                                   .nodes = nodes,
+                                   .devices = gpus * nodes,
+                                   .node = gpus,
                                    .topology = args->name};
     if (colon) {
         options->on_file = ds_arena_strndup(arena, on, (size_t)(colon - on));
@@ -161,10 +217,15 @@ static ds_status fill_options(const arguments *args, ds_arena *arena, ds_import_
     return find_device(args, arena, &options->device, err);
 }
 
-static ds_status import_file(const arguments *args, const ds_import_options *options, ds_buf *text,
+static ds_status import_file(const arguments *args, ds_import_options *options, ds_buf *text,
                              ds_error *err) {
-    ds_buf bytes = {0};
+    ds_buf bytes = {0}, model = {0};
     DS_TRY(cli_check_outputs(&args->common, err));
+    if (args->model) {
+        DS_TRY(ds_file_read(args->model, DS_NOWHERE, 1 << 20, &model, err));
+        options->model = model.text;
+        options->model_n = model.n;
+    }
     ds_buf_put(&bytes, "");
     ds_status status = ds_file_read(args->file, DS_NOWHERE, args->format->most_bytes, &bytes, err);
     if (status == DS_OK) {
@@ -177,17 +238,21 @@ static ds_status import_file(const arguments *args, const ds_import_options *opt
         else if (status != DS_OK)
             ds_error_set(err, status, DS_NOWHERE, "%s: %s", args->file, inner.message);
     }
+    ds_buf_deinit(&model);
     ds_buf_deinit(&bytes);
     return status;
 }
 
 static int run(const arguments *args, ds_arena *arena) {
+    ds_load_options load = {.include_dirs = args->common.include_dirs.at,
+                            .n_include_dirs = args->common.include_dirs.n};
     ds_import_options options;
     ds_buf text = {0};
     ds_error err;
     ds_status status = fill_options(args, arena, &options, &err);
+    options.load = &load;
     if (status == DS_OK) status = import_file(args, &options, &text, &err);
-    int exit_code = status == DS_OK ? check(&text, args) : cli_fail(NULL, &err);
+    int exit_code = status == DS_OK ? check(&text, args, &load) : cli_fail(NULL, &err);
     if (exit_code == 0) {
         status =
             cli_write(&args->common, args->output ? args->output : "-", text.text, text.n, &err);
@@ -199,7 +264,7 @@ static int run(const arguments *args, ds_arena *arena) {
 
 int cmd_import(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_import, argc, argv, &args);
     ds_arena arena;
     ds_arena_init(&arena);
     int exit_code = run(&args, &arena);

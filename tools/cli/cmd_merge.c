@@ -28,20 +28,20 @@ static const cli_option option_rows[] = {
          "rows "
          "name. Needed for --method random, and where that file has changed or is gone",
      .says = "takes a number of rows, not", .given = AT(has_count)},
-    CLI_SWEEP_FILE(AT(file), "The sweep's file, where it is no longer what the rows name"),
+    CLI_SWEEP_FILE(AT(file), "The sweep's file, if the file has moved since the rows were written"),
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_merge = {
     .options = option_rows,
     .takes = CLI_PROGRAM | CLI_WRITES,
     .files = AT(files),
     .keeps_words = true,
     .args_doc = "CSV...",
     .doc =
-        "Put together what `distsim sweep --shard 1/N` … `--shard N/N` have written: the table "
+        "Put together the tables of `distsim sweep --shard 1/N` … `--shard N/N`: the table "
         "that the whole sweep would have written. Rows of another sweep, a row twice and missing "
         "rows are errors, also if the last ones are missing: the rows name the sweep's file, whose "
-        "candidates are counted. -I, --profiles and --job are to be those of the sweep."};
+        "candidates are counted. -I, --database and --job are to be as in the sweep."};
 
 /* The rows' settings, after those of --set. */
 static ds_status add_settings(cli_options *options, const char *text, ds_arena *arena,
@@ -54,7 +54,7 @@ static ds_status add_settings(cli_options *options, const char *text, ds_arena *
 
 static int count_file(arguments *args, const ds_sweep_row *row, ds_arena *arena) {
     cli_source source = {0};
-    ds_profiles *profiles = NULL;
+    const ds_profiles *profiles = NULL;
     ds_error err;
     if (!args->file) args->file = ds_sweep_cell(row, "source");
     if (add_settings(&args->common, ds_sweep_cell(row, "settings"), arena, &err) != DS_OK)
@@ -65,7 +65,7 @@ static int count_file(arguments *args, const ds_sweep_row *row, ds_arena *arena)
                 "how many rows there should be is not known without %s: --file FILE says "
                 "where it is, --count N how many\n",
                 args->file);
-    if (!exit_code && ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
+    if (!exit_code && cli_load_profiles(&args->common, &profiles, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
     ds_sweep_subject subject = {.binding = &source.binding,
                                 .settings = args->common.settings.at,
@@ -75,7 +75,6 @@ static int count_file(arguments *args, const ds_sweep_row *row, ds_arena *arena)
     if (!exit_code &&
         ds_sweep_count(&subject, ds_sweep_cell(row, "sweep"), &args->count, &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);
-    ds_profiles_free(profiles);
     cli_close(&source);
     return exit_code;
 }
@@ -111,7 +110,7 @@ static int merge(arguments *args) {
 
 int cmd_merge(int argc, char **argv) {
     arguments args = {.out = "-"};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_merge, argc, argv, &args);
     int exit_code = merge(&args);
     free(args.files.at);
     cli_options_deinit(&args.common);

@@ -62,21 +62,22 @@ static const cli_option option_rows[] = {
      .help = "Run these, in this order: lower, stage, grad, optimizer, recompute, shard, offload, "
              "pipeline, overlap, project; default: all that the scenario asks for",
      .read = read_passes},
-    {CLI_READ, AT(after), "after", 0, "PASS", .help = "Print what it is after PASS too; repeatable",
-     .read = read_after},
+    {CLI_READ, AT(after), "after", 0, "PASS",
+     .help = "Print the program after PASS too; repeatable", .read = read_after},
     CLI_PRINTED(AT(output)),
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_opt = {
     .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_WRITES,
+    .takes = CLI_PROGRAM | CLI_COSTS | CLI_WRITES,
     .file = AT(file),
     .args_doc = "FILE",
-    .doc = "Print a model's program after passes, as text that parses, verifies, runs and executes "
-           "again: lower (one function, calls inlined), stage (cut for a pipeline), grad (backward "
-           "pass), optimizer, recompute (activations made again), shard (mesh, shardings, "
-           "communication), offload (what hosts keep), pipeline (the schedule of the stages), "
-           "overlap, project (one body per rank). FILE - is stdin."};
+    .doc =
+        "Print a model's program after passes, as text that parses, verifies, runs and executes "
+        "again: lower (one function, calls inlined), stage (cut for a pipeline), grad (backward "
+        "pass), optimizer, recompute (activations made again), shard (mesh, shardings, "
+        "communication), offload (tensors kept at hosts), pipeline (the schedule of the stages), "
+        "overlap, project (one body per rank). FILE - is stdin."};
 
 /* ---- the passes ---- */
 
@@ -127,7 +128,7 @@ static ds_status print(const arguments *args, const cli_source *source, ds_model
     return status;
 }
 
-static int opt_file(const arguments *args) {
+static int opt_file(arguments *args) {
     cli_source source;
     ds_model_step *step = NULL;
     ds_error err;
@@ -146,7 +147,7 @@ static int opt_file(const arguments *args) {
 
 int cmd_opt(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_opt, argc, argv, &args);
     int exit_code = opt_file(&args);
     cli_options_deinit(&args.common);
     return exit_code;

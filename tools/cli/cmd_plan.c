@@ -1,9 +1,10 @@
-/* distsim plan MODEL --on TOPOLOGY: the best plans without writing a sweep. */
+/* distsim plan MODEL --gpu GPU --nodes N: the best plans without writing a sweep. */
 #include "ir/base/file.h"
 #include "ir/base/output.h"
 #include "ir/base/units.h"
 #include "ir/lang/lang.h"
 #include "ir/verify/verify.h"
+#include "sim/report/costs.h"
 #include "tools/cli/plan/plan.h"
 #include "tools/cli/progress.h"
 
@@ -14,16 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEFAULT_EVALS = 1000, DEFAULT_TOP = 3 };
+enum { DEFAULT_TOP = 3 };
 
 typedef struct arguments {
     cli_options common;
     cli_plan plan;
-    ds_sweep_options sweep;
+    cli_search search;
     const char *write;
-    const char *program; /* the sweep's file, or what it is called */
-    bool keeps;          /* rows and program */
     uint32_t top;
+    bool lists_models, lists_machines, json;
+    bool is_limited; /* --evals or --method: no further search */
 } arguments;
 
 /* One of a sweep's objectives but prices, which a plan does not know. */
@@ -44,204 +45,137 @@ static void read_optimizer(void *place, char *arg, struct argp_state *state) {
     *(const char **)place = cli_word("optimizer", arg, knob->choices, state);
 }
 
-/* "FILE@NAME": the name is what follows the last @ that has no slash behind it. */
-static void split_name(arguments *args, const char *arg, const char **file, const char **name) {
-    const char *at = strrchr(arg, '@');
-    *file = arg;
-    if (!at || at == arg || strchr(at, '/')) return;
-    *file = ds_arena_strndup(&args->plan.arena, arg, (size_t)(at - arg));
-    *name = at + 1;
-}
-
 static void read_topology(void *place, char *arg, struct argp_state *state) {
     arguments *args = place;
     (void)state;
-    split_name(args, arg, &args->plan.on_path, &args->plan.on_name);
+    cli_plan_split_name(args->plan.arena, arg, &args->plan.box.path, &args->plan.on_name);
+}
+
+static void read_framework(void *place, char *arg, struct argp_state *state) {
+    *(const cli_framework **)place =
+        cli_plan_framework(cli_word("framework", arg, cli_plan_framework_words(), state));
 }
 
 static void read_model(void *arguments_, char *arg, struct argp_state *state) {
     arguments *args = arguments_;
-    if (args->plan.model_path) argp_error(state, "one MODEL: '%s' is too many", arg);
-    split_name(args, arg, &args->plan.model_path, &args->plan.model_func);
+    if (args->plan.source) argp_error(state, "one MODEL: '%s' is too many", arg);
+    args->plan.source = arg;
 }
 
 static void check_usage(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
-    if (!args->plan.model_path || !args->plan.on_path)
-        argp_error(state, "say what and where: MODEL.dir --on TOPOLOGY.dir");
-    if (args->sweep.path && strcmp(args->sweep.path, "-") == 0)
+    if (args->lists_models || args->lists_machines) return;
+    if (!args->plan.source)
+        argp_error(state,
+                   "say which MODEL: a config.json, a .dir file, or a name of --list-models");
+    if (args->plan.gpu && args->plan.box.path)
+        argp_error(state, "--gpu or --on: a machine by name, or a file of your own");
+    if (args->search.sweep.path && strcmp(args->search.sweep.path, "-") == 0)
         argp_error(state, "rows are kept in a file: -o FILE, not stdout");
 }
 
 #define AT(member) offsetof(arguments, member)
 static const cli_option option_rows[] = {
+    {CLI_TEXT, AT(plan.gpu), "gpu", 0, "NAME",
+     .help = "The machine: a GPU by any name of the hardware catalogue (H100), or a machine of "
+             "--list-machines (dgx-h100)"},
+    {CLI_I64, AT(plan.nodes), "nodes", 'n', "N",
+     .help = "How many of the machine; default: 1. With --on the topology's param `nodes`",
+     .least = 1, .most = 1000000},
     {CLI_READ, 0, "on", 0, "FILE[@NAME]",
-     .help =
-         "The topology: the last one of the file, which the others are part of, or the one named",
+     .help = "In place of --gpu a topology of your own: the last one of the file, which the others "
+             "are part of, or the one named. Default: the topology of MODEL's scenario",
      .read = read_topology},
+    {CLI_READ, AT(plan.framework), "framework", 0, "NAME",
+     .help = "The framework whose rules and possibilities count: megatron (default), torchtitan, "
+             "deepspeed or fsdp",
+     .read = read_framework},
     {CLI_I64, AT(plan.batch), "batch", 'b', "N",
-     .help = "Samples a step; default: the model's, or one a device if that is more", .least = 1,
+     .help = "Samples a step; default: 4M tokens, or as in the scenario of MODEL", .least = 1,
      .most = 1000000000},
+    {CLI_I64, AT(plan.seq), "seq", 0, "N",
+     .help = "Tokens a sample; default: as in pre-training (names of the library), 4096 or the "
+             "config's positions (config.json), or the file's",
+     .least = 1, .most = 1000000000},
     {CLI_READ, AT(plan.objective), "objective", 0, "WHAT",
      .help = "step_time (default), throughput, memory, mfu or bubble", .read = read_objective},
-    {CLI_WORD, AT(plan.dtype), "dtype", 0, "TYPE", .help = "bf16 (default), f16 or f32",
+    {CLI_WORD, AT(plan.dtype), "dtype", 0, "TYPE",
+     .help = "bf16, f16 or f32; default: bf16, or f16 on devices without bf16",
      .words = "bf16|f16|f32"},
     {CLI_READ, AT(plan.optimizer), "optimizer", 0, "NAME", .help = "adam (default), sgd, ...",
      .read = read_optimizer},
-    CLI_EVALS(AT(sweep.max_rows),
-              "Simulate N candidates at most; default: 1000, with --method what "
-              "that method has"),
-    {CLI_TEXT, AT(sweep.method), "method", 0, "METHOD",
-     .help = "How to search, as in `distsim sweep`: bound proves its plan to be the best. Default: "
-             "grid, "
-             "all "
-             "candidates; beam if they are more than --evals (random, if the objective is neither "
-             "step_time nor "
-             "throughput)"},
+    CLI_EVALS(AT(search.sweep.max_rows),
+              "Simulate N candidates at most; default: none with bound, else 1000; "
+              "with --method as the method has"),
+    {CLI_TEXT, AT(search.sweep.method), "method", 0, "METHOD",
+     .help =
+         "How to search, as in `distsim sweep`. Default: bound, which proves its plan to be the "
+         "best; for the objectives mfu and bubble grid, or random "
+         "if --evals are fewer than the candidates"},
     {CLI_U32, AT(top), "top", 0, "N", .help = "Show the N best plans; default: 3, at most 10",
      .least = 1, .most = DS_BEST_KEPT},
-    CLI_WORKERS(AT(sweep.n_workers),
+    CLI_WORKERS(AT(search.sweep.n_workers),
                 "Workers; default: one a processor. Plans do not depend on it"),
-    {CLI_TEXT, AT(sweep.path), "output", 'o', "FILE.csv",
+    {CLI_TEXT, AT(search.sweep.path), "output", 'o', "FILE.csv",
      .help = "Keep the rows of all candidates, as `distsim sweep` does, and in FILE.dir the sweep: "
              "`distsim "
              "replay` runs any of them again"},
     {CLI_OUTPUT, AT(write), "write", 0, "FILE",
      .help = "Write the best plan as a scenario, for `distsim run`; - is stdout"},
+    CLI_JSON(AT(json),
+             "Print the plans with all results, the cause that binds, the launch text and "
+             "the scenario as one JSON object"),
+    {CLI_FLAG, AT(lists_models), "list-models", 0, NULL, .help = "Print the names of models"},
+    {CLI_FLAG, AT(lists_machines), "list-machines", 0, NULL, .help = "Print the machines"},
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_plan = {
     .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_WRITES,
+    .takes = CLI_IMPORTS | CLI_SETS | CLI_DATABASE | CLI_COSTS | CLI_WRITES,
     .word = read_model,
     .may_lack_words = true,
     .check = check_usage,
-    .args_doc = "MODEL.dir[@FUNCTION] --on TOPOLOGY.dir[@NAME]",
+    .args_doc = "MODEL",
     .doc =
-        "Plan the training of a model on a cluster. Candidates have tensor parallelism in powers "
-        "of two up to a node, pipelines of stages with equally many layers, data parallelism over "
-        "the rest, microbatches of every size, both usual schedules, ZeRO and recomputation; each "
-        "is simulated. Shown are the best, why the first of them is, and the options that "
-        "Megatron-LM and torchtitan take for it. --set PARAM=VALUE goes to the model or the "
-        "topology, whichever has the param. Exit code 1 if nothing fits."};
-
-/* ---- files that import model and topology ---- */
-
-/* Imports are looked for in the file's folder and those above it. */
-static bool is_below_here(arguments *args, const char *file) {
-    const char *slash = strrchr(file, '/');
-    if (strcmp(file, "-") == 0 || !slash) return true;
-    char *folder =
-        ds_file_real_path(ds_arena_printf(&args->plan.arena, "%.*s/", (int)(slash - file), file));
-    char *here = ds_file_real_path(".");
-    bool below = folder && here && strncmp(folder, here, strlen(here)) == 0;
-    free(folder);
-    free(here);
-    return below;
-}
-
-static const char *absolute(ds_arena *arena, const char *path) {
-    char *real = ds_file_real_path(path);
-    const char *kept = real ? ds_arena_strdup(arena, real) : path;
-    free(real);
-    return kept;
-}
-
-/* The plan with paths that hold for imports of `file`. */
-static cli_plan seen_from(arguments *args, const char *file) {
-    cli_plan plan = args->plan;
-    if (is_below_here(args, file)) return plan;
-    plan.model_path = absolute(&args->plan.arena, plan.model_path);
-    plan.on_path = absolute(&args->plan.arena, plan.on_path);
-    return plan;
-}
-
-/* ---- the sweep ---- */
-
-typedef struct sweep {
-    ds_buf text;
-    ds_unit *unit;
-    ds_binding binding;
-    uint64_t n_candidates;
-    ds_sweep_result result;
-} sweep;
-
-static ds_status open_sweep(arguments *args, sweep *s, ds_error *err) {
-    ds_diags diags;
-    const cli_plan plan = seen_from(args, args->program);
-    cli_plan_put_sweep(&plan, &s->text);
-    DS_TRY(ds_load_text(args->program, s->text.text, s->text.n, &plan.load, &s->unit, err));
-    DS_TRY(cli_check_imports(&args->common, s->unit, err));
-    ds_diags_init(&diags);
-    ds_status status = ds_verify(s->unit, &diags);
-    for (uint32_t i = 0; i < diags.all.n && status != DS_OK; i++)
-        if (diags.all.at[i].severity == DS_SEV_ERROR)
-            ds_error_set(err, status, diags.all.at[i].loc, "%s", diags.all.at[i].message);
-    ds_diags_deinit(&diags);
-    DS_TRY(status);
-    return ds_bind(s->unit, NULL, 0, &s->binding, err);
-}
-
-static ds_status count_candidates(sweep *s, ds_error *err) {
-    ds_space *space;
-    ds_arena arena;
-    bool found = true;
-    DS_TRY(ds_space_new(&s->binding, NULL, 0, &space, err));
-    ds_arena_init(&arena);
-    ds_candidate candidate = ds_candidate_new(space, &arena);
-    ds_status status = DS_OK;
-    while (found && status == DS_OK) {
-        status = ds_space_next(space, &candidate, &found, err);
-        if (status == DS_OK && found) s->n_candidates++;
-    }
-    ds_space_free(space);
-    ds_arena_deinit(&arena);
-    return status;
-}
-
-/* Beam search is led by bounds, which there are for the step's time. */
-static void choose_method(arguments *args, const sweep *s) {
-    ds_sweep_options *options = &args->sweep;
-    const char *objective = args->plan.objective;
-    if (options->method) return;
-    if (!options->max_rows) options->max_rows = DEFAULT_EVALS;
-    bool timed = strcmp(objective, "step_time") == 0 || strcmp(objective, "throughput") == 0;
-    options->method = s->n_candidates <= options->max_rows ? "grid" : timed ? "beam" : "random";
-}
-
-static ds_status run_sweep(arguments *args, sweep *s, const ds_profiles *profiles, ds_error *err) {
-    DS_TRY(open_sweep(args, s, err));
-    DS_TRY(count_candidates(s, err));
-    if (args->keeps) DS_TRY(cli_write(&args->common, args->program, s->text.text, s->text.n, err));
-    ds_sweep_subject subject = {.binding = &s->binding,
-                                .path = args->program,
-                                .text = s->text.text,
-                                .text_n = s->text.n,
-                                .load = args->plan.load,
-                                .profiles = profiles};
-    choose_method(args, s);
-    args->sweep.overwrite = !args->keeps || args->common.overwrite; /* else a file of our own */
-    cli_progress progress = {0};
-    cli_progress_begin(&progress, &args->sweep);
-    ds_status status = ds_sweep_run(&subject, &args->sweep, &s->result, err);
-    cli_progress_end(&progress);
-    return status;
-}
+        "Plan the training of a model on a cluster. MODEL is a config.json of Hugging Face, a .dir "
+        "file (MODEL.dir@FUNCTION names a function), or a name of --list-models. Candidates are "
+        "the "
+        "degrees of parallelism, microbatches, schedules, ZeRO stages and recomputation that the "
+        "framework has, priced by its rules; each is simulated, or excluded by a bound. Shown are "
+        "the best, why the first of them is, and how to launch it. --set PARAM=VALUE goes to the "
+        "model or the topology, whichever has the param. Exit code 1 if nothing fits."};
 
 /* ---- what is shown ---- */
 
-static void put_head(const arguments *args, const sweep *s, ds_buf *out) {
-    const cli_plan *plan = &args->plan;
+/* 70553706496 → "70.6 B" */
+static void put_parameters(int64_t n, ds_buf *out) {
+    if (n < 0) return;
+    double b = (double)n;
+    const char *unit = b >= 1e9 ? "billion" : b >= 1e6 ? "million" : "thousand";
+    ds_buf_printf(out, ", %.4g %s parameters", b / (b >= 1e9 ? 1e9 : b >= 1e6 ? 1e6 : 1e3), unit);
+}
+
+static void put_head(const cli_plan *plan, ds_buf *out) {
+    uint32_t n = plan->world / plan->node;
+    ds_buf_printf(out, "  model        %s: @%s of %s", plan->source, plan->model_func,
+                  plan->model.path);
+    put_parameters(plan->parameters, out);
+    ds_buf_printf(
+        out, "\n  machine      @%s of %s: %" PRIu32 " x %s, %" PRIu32 " node%s of %" PRIu32 "\n",
+        plan->on_name, plan->box.path, plan->world, plan->device, n, n == 1 ? "" : "s", plan->node);
+    ds_buf_printf(out, "  batch        %" PRId64 " samples, %s\n", plan->batch, plan->batch_why);
+    if (plan->seq)
+        ds_buf_printf(out, "  sequence     %" PRId64 " tokens, %s\n", plan->seq, plan->seq_why);
+    ds_buf_printf(out, "  framework    %s (--framework), %s, %s\n", plan->framework->title,
+                  plan->dtype, plan->optimizer);
+}
+
+static void put_counts(const cli_search *s, ds_buf *out) {
     const ds_sweep_result *r = &s->result;
     uint64_t simulated =
         r->n[DS_VERDICT_OK] + r->n[DS_VERDICT_DOES_NOT_FIT] + r->n[DS_VERDICT_EXCLUDED];
-    ds_buf_printf(out,
-                  "@%s of %s on @%s of %s: %" PRIu32 " x %s, %" PRIu32 " a node; batch %" PRId64
-                  ", %s, %s\n",
-                  plan->model_func, plan->model_path, plan->on_name, plan->on_path, plan->world,
-                  plan->device, plan->node, plan->batch, plan->dtype, plan->optimizer);
     ds_buf_printf(out, "%" PRIu64 " candidates, searched by %s: ", s->n_candidates,
-                  args->sweep.method);
+                  s->sweep.method);
     ds_buf_printf(out,
                   "%" PRIu64 " simulated, of which %" PRIu64 " do not fit; %" PRIu64
                   " not legal, %" PRIu64 " failed\n",
@@ -263,108 +197,188 @@ static void put_plans(const arguments *args, const ds_best *best, ds_buf *out) {
 static ds_status write_plan(arguments *args, const ds_sweep_row *row, ds_error *err) {
     if (!args->write) return DS_OK;
     ds_buf text = {0};
-    const cli_plan plan = seen_from(args, args->write);
+    cli_plan plan = args->plan;
+    cli_plan_see_from(&plan, args->write);
     cli_plan_put_scenario(&plan, row, &text);
-    ds_status status = cli_write(&args->common, args->write, text.text, text.n, err);
+    ds_status status = cli_plan_fix(&plan, args->write, &text, err);
+    if (status == DS_OK) status = cli_write(&args->common, args->write, text.text, text.n, err);
     ds_buf_deinit(&text);
     return status;
 }
 
-static ds_status show(arguments *args, const sweep *s, const ds_profiles *profiles, ds_error *err) {
-    const ds_best *best = &s->result.best;
-    ds_buf out = {0};
+/* The report of the best plan as JSON. */
+static ds_status put_json(arguments *args, const cli_search *s, ds_buf *out, ds_error *err) {
+    cli_plan *plan = &args->plan;
+    ds_buf why = {0}, launch = {0}, scenario = {0};
+    ds_status status = DS_OK;
     char hash[20];
     ds_sweep_row row;
-    put_head(args, s, &out);
-    ds_status status = DS_OK;
-    if (!best->top.n) {
-        ds_buf_put(&out, "\nnothing fits: more devices, a smaller batch or a smaller model\n");
-    } else {
-        put_plans(args, best, &out);
-        snprintf(hash, sizeof hash, "%016" PRIx64, best->top.at[0].hash);
-        status = ds_sweep_find_row(args->sweep.path, hash, &args->plan.arena, &row, err);
+    ds_buf_put(&why, "");
+    ds_buf_put(&launch, "");
+    ds_buf_put(&scenario, "");
+    if (s->result.best.top.n) {
+        snprintf(hash, sizeof hash, "%016" PRIx64, s->result.best.top.at[0].hash);
+        status = ds_sweep_find_row(s->sweep.path, hash, plan->arena, &row, err);
         if (status == DS_OK)
-            status = cli_plan_put_why(&args->plan, &row, args->sweep.path, profiles, &out, err);
-        if (status == DS_OK) cli_plan_put_launch(&args->plan, &row, &out);
+            status = cli_plan_put_why(plan, &row, s->sweep.path, s->profiles, &why, err);
+        if (status == DS_OK) cli_plan_put_launch(plan, &row, &launch);
+        if (status == DS_OK) cli_plan_put_scenario(plan, &row, &scenario);
+        if (status == DS_OK) status = cli_plan_fix(plan, "plan", &scenario, err);
         if (status == DS_OK) status = write_plan(args, &row, err);
+    }
+    cli_plan_texts texts = {why.text, launch.text, scenario.text};
+    if (status == DS_OK) cli_plan_put_json(plan, s, &texts, out);
+    ds_buf_deinit(&why);
+    ds_buf_deinit(&launch);
+    ds_buf_deinit(&scenario);
+    return status;
+}
+
+static ds_status put_best(arguments *args, const cli_search *s, ds_buf *out, ds_error *err) {
+    const ds_best *best = &s->result.best;
+    cli_plan *plan = &args->plan;
+    char hash[20];
+    ds_sweep_row row;
+    put_plans(args, best, out);
+    snprintf(hash, sizeof hash, "%016" PRIx64, best->top.at[0].hash);
+    DS_TRY(ds_sweep_find_row(s->sweep.path, hash, plan->arena, &row, err));
+    DS_TRY(cli_plan_put_why(plan, &row, s->sweep.path, s->profiles, out, err));
+    cli_plan_put_launch(plan, &row, out);
+    return write_plan(args, &row, err);
+}
+
+/* Every candidate failed: the first reason. */
+static ds_status put_failure(const arguments *args, const char *path, ds_buf *out, ds_error *err) {
+    ds_sweep_row row;
+    DS_TRY(ds_sweep_first_row(&path, 1, args->plan.arena, &row, err));
+    const char *reason = row.cells ? ds_sweep_cell(&row, "reason") : NULL;
+    ds_buf_printf(out, "\nno candidate could be simulated; the first: %s\n", reason ? reason : "");
+    return DS_OK;
+}
+
+/* Of a machine by name; a topology of one's own says itself how it grows. */
+static ds_status put_nothing_fits(arguments *args, ds_buf *out, ds_error *err) {
+    int64_t nodes = 0;
+    const ds_sweep_result *r = &args->search.result;
+    if (r->rows && r->n[DS_VERDICT_FAILED] == r->rows)
+        return put_failure(args, args->search.sweep.path, out, err);
+    ds_buf_put(out, "\nnothing fits: more devices, a smaller batch or a smaller model\n");
+    if (!args->plan.nodes || args->is_limited) return DS_OK;
+    DS_TRY(cli_plan_nodes(&args->plan, &args->search, &nodes, err));
+    if (nodes)
+        ds_buf_printf(out, "--nodes %" PRId64 " would do: with full recomputation something fits\n",
+                      nodes);
+    return DS_OK;
+}
+
+static ds_status show(arguments *args, cli_search *s, ds_error *err) {
+    ds_buf out = {0};
+    ds_status status = DS_OK;
+    if (args->json) {
+        status = put_json(args, s, &out, err);
+    } else {
+        put_head(&args->plan, &out);
+        ds_report_scenario_costs(&s->binding, s->profiles, &out);
+        put_counts(s, &out);
+        status =
+            s->result.best.top.n ? put_best(args, s, &out, err) : put_nothing_fits(args, &out, err);
     }
     if (status == DS_OK)
         fputs(out.text, args->write && strcmp(args->write, "-") == 0 ? stderr : stdout);
     ds_buf_deinit(&out);
-    fprintf(stderr, "%.1f s, %.1f candidates/s\n", s->result.seconds,
-            (double)s->result.rows / s->result.seconds);
+    fprintf(stderr, "%.1f s, %.1f candidates/s\n", s->seconds, (double)s->rows / s->seconds);
     return status;
-}
-
-static int search_plans(arguments *args) {
-    sweep s = {0};
-    ds_profiles *profiles;
-    ds_error err;
-    ds_status status = ds_profiles_load(args->common.profiles, &profiles, &err);
-    if (status != DS_OK) return cli_fail(NULL, &err);
-    status = run_sweep(args, &s, profiles, &err);
-    if (status == DS_OK) status = show(args, &s, profiles, &err);
-    int exit_code = status != DS_OK ? cli_fail(s.unit, &err) : s.result.best.top.n ? 0 : 1;
-    ds_sweep_result_deinit(&s.result);
-    ds_profiles_free(profiles);
-    ds_unit_free(s.unit);
-    ds_buf_deinit(&s.text);
-    return exit_code;
 }
 
 /* "rows.csv" → "rows.dir". */
 static const char *program_beside(arguments *args) {
-    const char *rows = args->sweep.path, *dot = strrchr(rows, '.');
+    const char *rows = args->search.sweep.path, *dot = strrchr(rows, '.');
     int n = (int)(dot && strcmp(dot, ".csv") == 0 ? (size_t)(dot - rows) : strlen(rows));
-    return ds_arena_printf(&args->plan.arena, "%.*s.dir", n, rows);
+    return ds_arena_printf(args->plan.arena, "%.*s.dir", n, rows);
 }
 
 static void keep_rows(arguments *args) {
-    args->program = program_beside(args);
-    args->keeps = true;
-    cli_output(&args->common, args->sweep.path);
-    cli_output(&args->common, args->program);
+    args->search.program = program_beside(args);
+    args->search.keeps = true;
+    cli_output(&args->common, args->search.sweep.path);
+    cli_output(&args->common, args->search.program);
 }
 
-/* Rows that nobody wants to keep lie in a file of their own meanwhile. */
-static int search_with_rows(arguments *args) {
-    if (args->keeps) return search_plans(args);
-    const char *folder = getenv("TMPDIR");
-    char *path = ds_arena_printf(&args->plan.arena, "%s/distsim-plan-XXXXXX",
-                                 folder && *folder ? folder : "/tmp");
-    int fd = mkstemp(path);
-    if (fd < 0) {
-        fprintf(stderr, "distsim: error: cannot write %s: %s\n", path, strerror(errno));
-        return 1;
-    }
-    close(fd);
-    args->sweep.path = path;
-    int exit_code = search_plans(args);
-    unlink(path);
+static int search_plans(arguments *args) {
+    cli_search *s = &args->search;
+    ds_error err;
+    ds_status status = cli_plan_search(&args->plan, s, &err);
+    bool fits = status == DS_OK && s->result.best.top.n;
+    if (status == DS_OK) status = show(args, s, &err);
+    int exit_code = status != DS_OK ? cli_fail(s->unit, &err) : fits ? 0 : 1;
+    cli_plan_search_deinit(s);
     return exit_code;
 }
 
+static int no_machine(void) {
+    fputs("distsim: error: say on which machine: --gpu H100 --nodes 16 (names: distsim plan "
+          "--list-machines), or --on FILE\n",
+          stderr);
+    return 2;
+}
+
+static int plan_model(arguments *args) {
+    cli_plan *plan = &args->plan;
+    const ds_profiles *profiles = NULL;
+    ds_error err;
+    ds_setting *settings = args->common.settings.at;
+    uint32_t n_settings = args->common.settings.n;
+    int exit_code = cli_plan_find_model(plan, settings, n_settings);
+    if (exit_code) return exit_code;
+    if (!plan->gpu && !plan->box.path) return no_machine();
+    if (cli_load_profiles(&args->common, &profiles, &err) != DS_OK) return cli_fail(NULL, &err);
+    if (plan->gpu) exit_code = cli_plan_find_machine(plan, profiles);
+    if (!exit_code) exit_code = cli_plan_look(plan, settings, n_settings);
+    args->search.profiles = profiles;
+    if (!exit_code) cli_plan_choose_dtype(plan, profiles);
+    if (!exit_code) exit_code = search_plans(args);
+    return exit_code;
+}
+
+static int print_lists(const arguments *args) {
+    ds_buf text = {0};
+    ds_error err;
+    if (args->lists_models) cli_library_put_models(&text);
+    if (args->lists_machines) cli_library_put_machines(&text);
+    ds_status status = cli_print(text.text, text.n, &err);
+    ds_buf_deinit(&text);
+    return status == DS_OK ? 0 : cli_fail(NULL, &err);
+}
+
 int cmd_plan(int argc, char **argv) {
-    arguments args = {.plan = {.objective = "step_time", .dtype = "bf16", .optimizer = "adam"},
-                      .program = "plan",
+    ds_arena arena;
+    arguments args = {.plan = {.arena = &arena,
+                               .objective = "step_time",
+                               .optimizer = "adam",
+                               .framework = cli_plan_framework(NULL)},
+                      .search = {.program = "plan"},
                       .top = DEFAULT_TOP};
-    ds_arena_init(&args.plan.arena);
-    cli_parse(&verb, argc, argv, &args);
+    ds_arena_init(&arena);
+    cli_parse(&cli_verb_plan, argc, argv, &args);
+    args.search.common = &args.common;
+    args.search.method = args.search.sweep.method;
+    args.is_limited = args.search.method || args.search.sweep.max_rows;
     args.plan.load = (ds_load_options){.include_dirs = args.common.include_dirs.at,
                                        .n_include_dirs = args.common.include_dirs.n};
     ds_error err;
     int exit_code = 0;
     ds_status status = DS_OK;
-    if (args.sweep.path) { /* its rows are read from there */
+    bool lists = args.lists_models || args.lists_machines;
+    if (args.search.sweep.path) { /* its rows are read from there */
         keep_rows(&args);
-        status = ds_output_check(args.sweep.path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, &err);
+        status =
+            ds_output_check(args.search.sweep.path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, &err);
     }
     if (status == DS_OK) status = cli_check_outputs(&args.common, &err);
     if (status != DS_OK) exit_code = cli_fail(NULL, &err);
-    if (!exit_code)
-        exit_code = cli_plan_look(&args.plan, args.common.settings.at, args.common.settings.n);
-    if (!exit_code) exit_code = search_with_rows(&args);
-    ds_arena_deinit(&args.plan.arena);
+    if (!exit_code) exit_code = lists ? print_lists(&args) : plan_model(&args);
+    ds_buf_deinit(&args.plan.keys);
+    ds_arena_deinit(&arena);
     cli_options_deinit(&args.common);
     return exit_code;
 }

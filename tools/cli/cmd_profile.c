@@ -1,6 +1,6 @@
 /* distsim profile ACTION …: the cost database and the folders of CSV files that it is made of.
  *
- * list, show, diff and export read a database (--profiles), import and fit work on the folder of
+ * list, show, diff and export read a database (--database), import and fit work on the folder of
  * one profile, build makes a database of a tree of such folders (cost_profiles/README.md). */
 #include "ir/base/file.h"
 #include "ir/base/output.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 
 typedef struct arguments {
-    cli_options common; /* --profiles and --overwrite */
+    cli_options common; /* --database and --overwrite */
     const char *action;
     cli_texts rest;
     const char *out, *topology;
@@ -36,7 +36,7 @@ static void read_word(void *arguments_, char *word, struct argp_state *state) {
 
 #define AT(member) offsetof(arguments, member)
 static const cli_option option_rows[] = {
-    {CLI_TEXT, AT(common.profiles), "profiles", 0, "FILE",
+    {CLI_TEXT, AT(common.profiles), "database", 0, "FILE",
      .help =
          "Cost database to use (list, show, diff, export); of import, whose catalogue knows the "
          "device"},
@@ -48,22 +48,22 @@ static const cli_option option_rows[] = {
     {CLI_FLAG, AT(write), "write", 0, NULL,
      .help = "fit: put the constants into the folder's files", .group = 1},
     {CLI_FLAG, AT(check), "check", 0, NULL,
-     .help = "fit: fail if those in the files are not the ones found", .group = 1},
+     .help = "fit: fail if the files have other constants than the fit", .group = 1},
     {CLI_TEXT, AT(topology), "topology", 0, "FILE.dir",
      .help =
          "fit: collective_protocols.csv instead, to the measured collectives of TABLE.csv on these "
          "links",
      .group = 1},
     {CLI_TEXT, AT(import.format), "format", 0, "csv|nccl|kineto|nsys",
-     .help = "import: what FILE is; default: by its name, .json, .csv, else a log", .group = 2},
+     .help = "import: the kind of FILE; default: by its name, .json, .csv, else a log", .group = 2},
     {CLI_TEXT, AT(import.name), "name", 0, "NAME",
      .help = "import: of a new profile; default: the folder's name", .group = 2},
     {CLI_TEXT, AT(import.device), "device", 0, "DEVICE",
      .help = "import: of a new profile, a name of the catalogue", .group = 2},
-    {CLI_TEXT, AT(import.software), "software", 0, "TEXT", .help = "import: what ran there",
+    {CLI_TEXT, AT(import.software), "software", 0, "TEXT", .help = "import: the software that ran",
      .group = 2},
     {CLI_TEXT, AT(import.collective), "collective", 0, "NAME",
-     .help = "import: what an nccl-tests log measured", .group = 2},
+     .help = "import: the collective of an nccl-tests log", .group = 2},
     {CLI_TEXT, AT(import.group), "group", 0, "N",
      .help = "import: over how many devices, if the log does not say", .group = 2},
     {CLI_TEXT, AT(import.shapes), "shapes", 0, "MAP.csv",
@@ -73,7 +73,7 @@ static const cli_option option_rows[] = {
      .group = 2},
     {CLI_TEXT, AT(import.source), "source", 0, "KEY",
      .help = "import: key of the rows' source; default: of FILE's name", .group = 2},
-    {CLI_TEXT, AT(import.title), "title", 0, "TEXT", .help = "import: what the source is",
+    {CLI_TEXT, AT(import.title), "title", 0, "TEXT", .help = "import: the title of the source",
      .group = 2},
     {CLI_TEXT, AT(import.place), "place", 0, "TEXT",
      .help = "import: where it is; default: FILE's name", .group = 2},
@@ -81,18 +81,18 @@ static const cli_option option_rows[] = {
      .help = "import: its licence; default: facts", .group = 2},
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_profile = {
     .options = option_rows,
     .word = read_word,
     .args_doc = "list\nshow NAME\ndiff NAME NAME\nexport NAME -o FOLDER\nbuild FOLDER -o FILE.db\n"
                 "import FILE -o FOLDER\nfit FOLDER [TABLE.csv]",
     .doc =
-        "The cost database: what is in it, measurements into it, and how well its curves fit."
+        "The cost database: its contents, own measurements, and the errors of its curves."
         "\vA profile is a folder of CSV files (cost_profiles/README.md): `import` fills one from "
         "a table, an nccl-tests log, a trace of PyTorch's profiler or a kernel table of nsys; "
         "`fit` finds the constants of its efficiency.csv and gemm_fits.csv and says how well "
         "they predict rows that they did not see; `build` makes a database of a tree of such "
-        "folders, which every verb takes as --profiles."};
+        "folders, which every verb takes as --database."};
 
 /* ---- reading ---- */
 
@@ -107,6 +107,34 @@ ds_status profile_table(const char *db_path, const char *profile, const char *fi
     return status;
 }
 
+static const char *cell(const ds_csv *csv, uint32_t row, const char *column) {
+    uint32_t at = ds_csv_find(csv, column);
+    return at == DS_CSV_NO_COLUMN ? "" : csv->rows.at[row].cells[at];
+}
+
+/* "whole steps", "operations, links", "links": the measurements behind the constants. */
+static const char *kind_of(const ds_csv *csv, uint32_t i) {
+    bool ops =
+        atol(cell(csv, i, "ops")) + atol(cell(csv, i, "curves")) + atol(cell(csv, i, "gemm_fits")) >
+        0;
+    bool links = atol(cell(csv, i, "collectives")) + atol(cell(csv, i, "fits")) +
+                     atol(cell(csv, i, "protocols")) >
+                 0;
+    if (atol(cell(csv, i, "steps"))) return "whole steps";
+    return ops && links ? "operations, links" : ops ? "operations" : links ? "links" : "";
+}
+
+static void put_line(const ds_csv *csv, uint32_t i) {
+    char error[64] = "";
+    if (atol(cell(csv, i, "steps")))
+        snprintf(error, sizeof error, "%.1f %% of %s%s",
+                 100 * strtod(cell(csv, i, "step_error"), NULL), cell(csv, i, "steps"),
+                 strcmp(cell(csv, i, "steps_split"), "val") == 0 ? "" : ", fitted");
+    printf("%-18s %s %-25s %-18s  %-17s  %-20s  %s\n", cell(csv, i, "device"),
+           strcmp(cell(csv, i, "default"), "1") == 0 ? "*" : " ", cell(csv, i, "profile"),
+           cell(csv, i, "framework"), kind_of(csv, i), error, cell(csv, i, "software"));
+}
+
 static ds_status list(const arguments *args, ds_error *err) {
     ds_buf text = {0};
     ds_csv csv;
@@ -115,20 +143,16 @@ static ds_status list(const arguments *args, ds_error *err) {
     bool any = status == DS_OK && text.n;
     ds_buf_deinit(&text);
     if (!any) return status;
-    printf("%-24s  %-18s  %6s  %6s  %11s  %5s  %s\n", "profile", "device", "ops", "curves",
-           "collectives", "fits", "software");
-    for (uint32_t i = 0; i < csv.rows.n; i++) {
-        const char **c = csv.rows.at[i].cells; /* db_text.h says in which order */
-        printf("%-24s  %-18s  %6s  %6ld  %11s  %5ld  %s\n", c[0], c[1], c[2],
-               atol(c[3]) + atol(c[4]), c[5], atol(c[6]) + atol(c[7]), c[8]);
-    }
+    printf("%-18s   %-25s %-18s  %-17s  %-20s  %s\n", "device", "profile", "framework", "measured",
+           "error on steps", "software");
+    for (uint32_t i = 0; i < csv.rows.n; i++) put_line(&csv, i);
+    puts("\n* the default of the device. --profile NAME takes another: choose your framework "
+         "first, then "
+         "whole steps\nbefore operations and links, and errors on steps that no fit saw before "
+         "fitted ones. `profile show NAME` lists\nthe rows of a profile, --ideal takes the data "
+         "sheet's peaks.");
     ds_csv_deinit(&csv);
     return DS_OK;
-}
-
-static const char *cell(const ds_csv *csv, uint32_t row, const char *column) {
-    uint32_t at = ds_csv_find(csv, column);
-    return at == DS_CSV_NO_COLUMN ? "" : csv->rows.at[row].cells[at];
 }
 
 /* Rows by op and dtype: how many, and from what to what. */
@@ -332,7 +356,8 @@ typedef struct action {
 static const action actions[] = {
     {"list", 0, 0, false, 0, "list", "The profiles of the database, a line each.", list},
     {"show", 1, 1, false, 0, "show NAME",
-     "What a profile has: measured rows by operation, curves with their errors, sources.", show},
+     "The contents of a profile: measured rows by operation, curves with their errors, sources.",
+     show},
     {"diff", 2, 2, false, 0, "diff NAME NAME",
      "How the second profile differs from the first: rows that both have, constants, collectives.",
      diff},
@@ -397,7 +422,7 @@ static void help_action(int argc, char **argv) {
     for (uint32_t i = 0; i + 1 < N_OPTIONS; i++)
         if (option_rows[i].group == 0 || option_rows[i].group == a->options)
             own[n++] = option_rows[i];
-    cli_verb help = verb;
+    cli_verb help = cli_verb_profile;
     help.options = own;
     help.args_doc = a->usage;
     help.doc = a->about;
@@ -408,7 +433,7 @@ int cmd_profile(int argc, char **argv) {
     arguments args = {0};
     ds_error err;
     help_action(argc, argv);
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_profile, argc, argv, &args);
     int code = misused(&args);
     if (!code) {
         ds_status status = find_action(args.action)->run(&args, &err);

@@ -18,9 +18,9 @@ static const cli_option option_rows[] = {{CLI_I64, AT(rank), "rank", 0, "R",
                                          CLI_PRINTED(AT(output)),
                                          {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_project = {
     .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_WRITES,
+    .takes = CLI_PROGRAM | CLI_COSTS | CLI_WRITES,
     .file = AT(file),
     .args_doc = "FILE",
     .doc =
@@ -87,7 +87,7 @@ static int project_model(const arguments *args, const cli_source *source) {
 int cmd_project(int argc, char **argv) {
     arguments args = {.rank = -1};
     cli_source source;
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_project, argc, argv, &args);
     int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
     if (exit_code == 0)
         exit_code = ds_scenario_model(source.unit) ? project_model(&args, &source)

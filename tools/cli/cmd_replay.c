@@ -15,20 +15,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "Usage: distsim replay HASH --from out.csv [--file FILE] [OPTION of distsim run...]\n"
-    "Run the row of a sweep whose hash is, or begins with, HASH again. Every option of `distsim "
-    "run`\n"
-    "may follow: --json, --trace, --csv, --memory, ... `distsim run --help` lists them.\n\n"
-    "      --file=FILE       The sweep's file, where it is no longer what the row names\n"
-    "      --from=CSV        The rows that `distsim sweep -o` has written\n\n"
-    "The program and the profiles must be those of the sweep; else there is an error. What comes "
-    "out\n"
-    "is compared with every figure of the row (times, memory and degrees exactly, rates and shares "
-    "to\n"
-    "1e-9): if they differ, both are printed, and the exit code is 1. With --cost, --memory, "
-    "--network\n"
-    "or --degrade it is another run, and is not compared.\n";
+/* Of --help alone: split takes the two options, and `run` reads the others. */
+static const cli_option option_rows[] = {
+    {CLI_INPUT, 0, "file", 0, "FILE", .help = "The sweep's file, if the row names another place"},
+    {CLI_INPUT, 0, "from", 0, "CSV", .help = "The rows that `distsim sweep -o` has written"},
+    {0}};
+
+const cli_verb cli_verb_replay = {
+    .options = option_rows,
+    .args_doc = "HASH --from out.csv [OPTION of distsim run...]",
+    .doc = "Run the row of a sweep whose hash is, or begins with, HASH again. Every option of "
+           "`distsim run` may follow: --json, --trace, --csv, --memory, ... `distsim help run` "
+           "lists the options.\v"
+           "The program and the profiles must be the sweep's; else there is an error. The "
+           "result is compared with every figure of the row (times, memory and degrees exactly, "
+           "rates and shares to 1e-9): if they differ, both are printed, and the exit code is 1. "
+           "With --cost, --memory, --network or --degrade the run is another one, and is not "
+           "compared."};
 
 typedef struct replay {
     const char *hash, *from, *file;
@@ -124,14 +127,13 @@ static void set_knobs(void *context, ds_unit *unit) {
 /* What would be run has the row's hash. */
 static ds_status check_hash(replay *r, const cli_options *options, ds_error *err) {
     ds_unit *unit = r->source.unit;
-    ds_profiles *profiles;
+    const ds_profiles *profiles;
     ds_binding binding;
     ds_setting *settings;
     uint32_t n;
     char hash[20];
-    DS_TRY(ds_profiles_load(options->profiles, &profiles, err));
+    DS_TRY(cli_load_profiles(options, &profiles, err));
     uint64_t content = ds_eval_content(unit, profiles);
-    ds_profiles_free(profiles);
     ds_scenario scenario = *ds_unit_scenario(unit);
     set_knobs(r, unit);
     ds_space_settings(r->space, &r->candidate, &r->arena, &settings, &n);
@@ -149,13 +151,13 @@ static ds_status check_hash(replay *r, const cli_options *options, ds_error *err
 
 /* A row that the sweep has not simulated: what it was told by. */
 static ds_status say_bound(replay *r, const cli_options *options, ds_error *err) {
-    ds_profiles *profiles;
+    const ds_profiles *profiles;
     ds_eval *eval;
     ds_outcome outcome = {0};
     const char *step = ds_sweep_cell(&r->row, "step_time_ps");
     bool told = step && !*step && strcmp(ds_sweep_cell(&r->row, "status"), "does_not_fit") == 0;
     if (!told) return DS_OK;
-    DS_TRY(ds_profiles_load(options->profiles, &profiles, err));
+    DS_TRY(cli_load_profiles(options, &profiles, err));
     ds_eval_source source = {.path = r->file,
                              .load = cli_load_options(options),
                              .job = options->job,
@@ -170,7 +172,6 @@ static ds_status say_bound(replay *r, const cli_options *options, ds_error *err)
         eval->free(eval);
     }
     ds_outcome_deinit(&outcome);
-    ds_profiles_free(profiles);
     return status;
 }
 
@@ -264,10 +265,8 @@ int cmd_replay(int argc, char **argv) {
     replay r = {0};
     words rest = {0};
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-?") == 0) {
-            fputs(help, stdout);
-            return 0;
-        }
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-?") == 0)
+            cli_parse(&cli_verb_replay, 2, (char *[]){argv[0], argv[i], NULL}, &r); /* ends here */
     ds_arena_init(&r.arena);
     split(&r, argc, argv, &rest);
     int exit_code = !r.hash || *r.hash == '-' ? usage("say HASH first, then --from out.csv")

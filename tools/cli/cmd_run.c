@@ -15,6 +15,8 @@
  * a minute: more than that only if asked for. */
 #define ADVICE_MAX_TASKS 100000u
 
+enum { MOST_COLUMNS = 16 }; /* of a table of several values */
+
 typedef struct arguments {
     cli_options common;
     const char *file;
@@ -90,9 +92,10 @@ static const cli_option option_rows[] = {
              "of the summary; also as --json",
      .given = AT(compares)},
     {CLI_SETTING, AT(other_only), "compare-set", 0, "PARAM=VALUE",
-     .help = "--set for OTHER alone; without --compare, OTHER is FILE; repeatable",
+     .help = "--set for OTHER alone; without --compare, OTHER is FILE; repeatable. Several values, "
+             "as in zero=0..3 or tp=1,2,8, are simulated each and printed side by side",
      .given = AT(compares)},
-    CLI_DEGRADE("What if: as after the word in the file, such as \"gpu[3] compute = 0.8\"; "
+    CLI_DEGRADE("A change to try: as after the word in the file, such as \"gpu[3] compute = 0.8\"; "
                 "repeatable"),
     {CLI_TEXTS, AT(other_only.degrades), "compare-degrade", 0, "WHAT",
      .help = "--degrade for OTHER alone; without --compare, OTHER is FILE; repeatable",
@@ -113,9 +116,9 @@ static const cli_option option_rows[] = {
      .help = "Measured rows first, or fitted curves alone; default: the scenario's, else measured",
      .says = "is measured or fitted, not"},
     {CLI_WORD, AT(memory), "memory", 0, "exact|rounded|allocator",
-     .help = "What counts as used memory: live bytes, the same in blocks of 512 bytes, or what a "
-             "caching "
-             "allocator reserves with workspace, CUDA context and communicators; default: the "
+     .help = "The memory that counts: live bytes, the same in blocks of 512 bytes, or the blocks "
+             "that a caching allocator reserves with workspace, CUDA context and communicators; "
+             "default: the "
              "scenario's, "
              "else exact",
      .says = "is exact, rounded or allocator, not"},
@@ -137,17 +140,18 @@ static const cli_option option_rows[] = {
     CLI_QUIET(AT(quiet), "No summary"),
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_run = {
     .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_WRITES,
+    .takes = CLI_PROGRAM | CLI_COSTS | CLI_WRITES,
     .file = AT(file),
     .check = check_usage,
     .args_doc = "FILE",
     .doc =
         "Simulate a scenario: how long a step takes, where the time goes, how much memory each "
         "device needs. Of a model the passes first make the step that `train` and `strategy` ask "
-        "for (distsim opt prints it). With --compare or --compare-set two are simulated, and what "
-        "makes them differ is printed. FILE - is stdin. Exit code 1 if the program is wrong or "
+        "for (distsim opt prints it). With --compare or --compare-set two are simulated, and the "
+        "causes of their differences are printed. FILE - is stdin. Exit code 1 if the program is "
+        "wrong or "
         "does not fit."};
 
 /* ---- progress: after a second, on a terminal ---- */
@@ -284,7 +288,7 @@ typedef struct side {
 } side;
 
 /* Loads and simulates; prints what is wrong with it. Returns the exit code. */
-static int simulate_file(const arguments *args, const char *file, const cli_options *options,
+static int simulate_file(const arguments *args, const char *file, cli_options *options,
                          const ds_profiles *profiles, side *out) {
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open(file, options, &out->source));
@@ -318,7 +322,7 @@ static void advise(const arguments *args, const ds_profiles *profiles, side *s) 
     ds_advise(s->result, profiles, &options, args->common.settings.at, args->common.settings.n);
 }
 
-static int run_one(const arguments *args, const ds_profiles *profiles) {
+static int run_one(arguments *args, const ds_profiles *profiles) {
     side s = {.result = NULL};
     ds_error err;
     int exit_code = simulate_file(args, args->file, &args->common, profiles, &s);
@@ -333,6 +337,17 @@ static int run_one(const arguments *args, const ds_profiles *profiles) {
 
 /* ---- comparison ---- */
 
+/* Prints the table and writes the JSON object of --json; frees both. */
+static ds_status put_reports(const arguments *args, ds_buf *table, ds_buf *json, ds_error *err) {
+    ds_status status =
+        args->json ? cli_write(&args->common, args->json, json->text, json->n, err) : DS_OK;
+    if (status == DS_OK && !args->quiet && !stdout_is_taken(args))
+        status = cli_print(table->text, table->n, err);
+    ds_buf_deinit(table);
+    ds_buf_deinit(json);
+    return status;
+}
+
 static ds_status report_comparison(const arguments *args, const side *a, const side *b,
                                    ds_error *err) {
     ds_comparison comparison;
@@ -341,13 +356,7 @@ static ds_status report_comparison(const arguments *args, const side *a, const s
     ds_report_comparison(&comparison, &table);
     ds_report_comparison_json(&comparison, &json);
     ds_comparison_deinit(&comparison);
-    ds_status status =
-        args->json ? cli_write(&args->common, args->json, json.text, json.n, err) : DS_OK;
-    if (status == DS_OK && !args->quiet && !stdout_is_taken(args))
-        status = cli_print(table.text, table.n, err);
-    ds_buf_deinit(&table);
-    ds_buf_deinit(&json);
-    return status;
+    return put_reports(args, &table, &json, err);
 }
 
 /* The common options, then those of the other program alone; free its settings and degrades. */
@@ -368,7 +377,7 @@ static cli_options other_options(const arguments *args) {
     return both;
 }
 
-static int run_two(const arguments *args, const ds_profiles *profiles) {
+static int run_two(arguments *args, const ds_profiles *profiles) {
     side a = {.result = NULL}, b = {.result = NULL};
     cli_options options = other_options(args);
     ds_error err;
@@ -388,20 +397,112 @@ static int run_two(const arguments *args, const ds_profiles *profiles) {
     return exit_code;
 }
 
-static int run(const arguments *args) {
-    ds_profiles *profiles;
+/* ---- several values of a param, side by side ---- */
+
+typedef struct values {
+    ds_arena arena;
+    const char *param;
+    DS_VEC(const char *) each;  /* "0", "1" */
+    DS_VEC(const char *) names; /* "zero=0" */
+} values;
+
+static void add_value(values *v, const char *text) {
+    const char *dot = strrchr(v->param, '.'), *name = dot ? dot + 1 : v->param;
+    DS_PUSH(&v->arena, &v->each, text);
+    DS_PUSH(&v->arena, &v->names, ds_arena_printf(&v->arena, "%s=%s", name, text));
+}
+
+/* "0..3" is 0, 1, 2 and 3; "1,2,8" is a list; a text without both is one value. */
+static void read_values(const ds_setting *setting, values *v) {
+    char *end;
+    const char *text = setting->text;
+    v->param = setting->path;
+    long long first = strtoll(text, &end, 10), last = first;
+    if (end != text && strncmp(end, "..", 2) == 0) {
+        last = strtoll(end + 2, &end, 10);
+        for (long long i = first; !*end && i <= last && v->each.n < MOST_COLUMNS; i++)
+            add_value(v, ds_arena_printf(&v->arena, "%lld", i));
+        if (!*end && last >= first && last - first < MOST_COLUMNS) return;
+        v->each.n = v->names.n = 0;
+    }
+    for (; *text; text += strcspn(text, ","), text += *text == ',') {
+        size_t n = strcspn(text, ",");
+        add_value(v, ds_arena_strndup(&v->arena, text, n));
+    }
+}
+
+static ds_status report_columns(const arguments *args, const ds_result *const *results,
+                                const char *const *names, uint32_t n, ds_error *err) {
+    ds_buf table = {0}, json = {0};
+    ds_report_columns(results, names, n, &table);
+    ds_report_columns_json(results, names, n, &json);
+    return put_reports(args, &table, &json, err);
+}
+
+/* A value that is refused has no column; its error is on stderr. */
+static int run_columns(const arguments *args, values *v, const ds_profiles *profiles) {
+    const ds_result *results[MOST_COLUMNS];
+    const char *names[MOST_COLUMNS];
+    side sides[MOST_COLUMNS] = {{.result = NULL}};
+    uint32_t n = 0;
+    int exit_code = 0;
+    for (uint32_t i = 0; i < v->each.n; i++) {
+        cli_options options = other_options(args);
+        options.settings.at[options.settings.n - 1].text = v->each.at[i];
+        int refused = simulate_file(args, args->file, &options, profiles, &sides[i]);
+        free(options.settings.at);
+        free(options.degrades.at);
+        if (refused) fprintf(stderr, "distsim: %s is left out\n", v->names.at[i]);
+        if (refused) exit_code = refused;
+        if (refused) continue;
+        results[n] = sides[i].result;
+        names[n++] = v->names.at[i];
+    }
     ds_error err;
-    if (ds_profiles_load(args->common.profiles, &profiles, &err) != DS_OK)
-        return cli_fail(NULL, &err);
-    int exit_code = args->compares ? run_two(args, profiles) : run_one(args, profiles);
-    ds_profiles_free(profiles);
+    if (n) exit_code = 0;
+    if (n && report_columns(args, results, names, n, &err) != DS_OK)
+        exit_code = cli_fail(NULL, &err);
+    for (uint32_t i = 0; i < v->each.n; i++) close_side(&sides[i]);
+    return exit_code;
+}
+
+/* One --compare-set with several values is a table of columns; else two programs are compared. */
+static int compare(arguments *args, const ds_profiles *profiles) {
+    const cli_options *other = &args->other_only;
+    values v = {0};
+    bool several = false;
+    ds_arena_init(&v.arena);
+    for (uint32_t i = 0; i < other->settings.n; i++) {
+        v.each.n = v.names.n = 0;
+        read_values(&other->settings.at[i], &v);
+        several = several || v.each.n > 1;
+    }
+    int exit_code;
+    if (several && (args->other || other->settings.n > 1 || v.each.n > MOST_COLUMNS)) {
+        fprintf(stderr,
+                "distsim run: --compare-set with several values stands alone and has at most %d "
+                "values: say everything else as --set\n",
+                MOST_COLUMNS);
+        exit_code = 2;
+    } else {
+        exit_code = several ? run_columns(args, &v, profiles) : run_two(args, profiles);
+    }
+    ds_arena_deinit(&v.arena);
+    return exit_code;
+}
+
+static int run(arguments *args) {
+    const ds_profiles *profiles;
+    ds_error err;
+    if (cli_load_profiles(&args->common, &profiles, &err) != DS_OK) return cli_fail(NULL, &err);
+    int exit_code = args->compares ? compare(args, profiles) : run_one(args, profiles);
     return exit_code;
 }
 
 int cli_run(int argc, char **argv, int (*prepare)(void *context, cli_options *options),
             void *context) {
     arguments args = {0};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_run, argc, argv, &args);
     int exit_code = prepare ? prepare(context, &args.common) : 0;
     if (!exit_code) exit_code = run(&args);
     cli_options_deinit(&args.common);

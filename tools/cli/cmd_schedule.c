@@ -70,6 +70,8 @@ static void check_complete(void *arguments_, struct argp_state *state) {
     if (args->csv && (!args->run || args->json))
         argp_error(state, "--csv goes with --run, without --json");
     if (args->run) return;
+    if (cli_setting(&args->common, CLI_PROFILE_KEY))
+        argp_error(state, "--profile and --ideal go with --run: a schedule alone has no costs");
     if (!args->name) argp_error(state, "which schedule? --list shows all");
     if (args->name[0] == '@')
         argp_error(state, "'%s' is a name in a file: say file:PATH", args->name);
@@ -84,7 +86,7 @@ static const cli_option option_rows[] = {
     {CLI_READ, AT(options.microbatches), "microbatches", 'm', "M", .help = "Microbatches of a step",
      .read = read_one},
     {CLI_READ, AT(options.virtual_stages), "virtual", 0, "V",
-     .help = "Chunks of the model on a stage; default: what the form has", .read = read_one},
+     .help = "Chunks of the model on a stage; default: the form's", .read = read_one},
     {CLI_READ, AT(times), "times", 0, "F,B,W[,R]",
      .help = "Durations of a chunk's forward, input gradient, weight gradient, recomputation "
              "(integers, "
@@ -102,16 +104,16 @@ static const cli_option option_rows[] = {
     {CLI_INPUT, AT(run), "run", 0, "FILE",
      .help = "Simulate the model of a scenario under every schedule: a table of time, bubble, "
              "memory and "
-             "what the stages send"},
+             "sends of the stages"},
     {CLI_FLAG, AT(csv), "csv", 0, NULL,
      .help = "With --run: the table as records, picoseconds and bytes"},
     {CLI_FLAG, AT(list), "list", 0, NULL,
      .help = "All schedules: bubble, where that holds, memory, source"},
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_schedule = {
     .options = option_rows,
-    .takes = CLI_PROGRAM,
+    .takes = CLI_PROGRAM | CLI_COSTS,
     .file = AT(name),
     .one = "schedule",
     .may_lack_words = true,
@@ -311,7 +313,7 @@ static int print_one(arguments *args) {
 
 int cmd_schedule(int argc, char **argv) {
     arguments args = {.times = {1, 1, 1, 0}};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_schedule, argc, argv, &args);
     int exit_code;
     if (args.list)
         exit_code = print_list();

@@ -66,12 +66,12 @@ static const cli_option option_rows[] = {
     {CLI_READ, 0, "mesh", 0, "DPxTP", .help = "tap: as --meshes, with this mesh alone, like 1x8",
      .read = read_mesh},
     {CLI_I64, AT(devices), "devices", 'p', "N",
-     .help = "Over how many devices; default: those of the scenario's topology", .least = 1,
+     .help = "Over how many devices; default: all of the scenario's topology", .least = 1,
      .most = DS_PASE_MAX_DEVICES},
     {CLI_WORD, AT(cost_model), "cost-model", 0, "pase|distsim",
      .help =
-         "What a strategy costs: PaSE's own formulas in FLOPs (the default), or what the simulator "
-         "charges on the scenario's devices and links, in microseconds, within their memory",
+         "The cost of a strategy: PaSE's own formulas in FLOPs (the default), or the simulator's "
+         "prices on the scenario's devices and links, in microseconds, within their memory",
      .says = "takes pase or distsim, not"},
     {CLI_I64, AT(cutoff), "cutoff", 0, "N",
      .help = "A part of a dim keeps at least N elements; default: 1. PaSE takes 4 for images",
@@ -102,9 +102,9 @@ static const cli_option option_rows[] = {
     CLI_JSON(AT(json), "One JSON object instead of tables"),
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_search = {
     .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_WRITES,
+    .takes = CLI_PROGRAM | CLI_COSTS | CLI_WRITES,
     .file = AT(file),
     .check = check_together,
     .args_doc = "FILE",
@@ -358,11 +358,11 @@ static ds_status search_graph(arguments *args, const cli_source *source,
 /* Profiles are read only if something costs time. */
 static ds_status read_and_search(arguments *args, const cli_source *source, ds_buf *out, bool *fits,
                                  ds_error *err) {
-    ds_profiles *profiles = NULL;
+    const ds_profiles *profiles = NULL;
     if (args->simulate || strcmp(args->cost_model, "distsim") == 0)
-        DS_TRY(ds_profiles_load(args->common.profiles, &profiles, err));
+        DS_TRY(cli_load_profiles(&args->common, &profiles, err));
+    if (profiles) cli_tell_costs(source, profiles, args->json ? NULL : out);
     ds_status status = search_graph(args, source, profiles, out, fits, err);
-    ds_profiles_free(profiles);
     return status;
 }
 
@@ -372,7 +372,7 @@ int cmd_search(int argc, char **argv) {
     ds_buf out = {0};
     ds_error err;
     bool fits = true;
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_search, argc, argv, &args);
     int exit_code = ds_status_exit_code(cli_open(args.file, &args.common, &source));
     if (!exit_code && read_and_search(&args, &source, &out, &fits, &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);

@@ -17,7 +17,7 @@ typedef struct arguments {
     const char *plot;
     ds_plot_axes axes;
     uint64_t every; /* --check; DS_CHECK_NONE: not given */
-    bool quiet, mpi;
+    bool quiet, mpi, json;
     bool done; /* there are rows to be drawn, and this process has them */
 } arguments;
 
@@ -45,18 +45,30 @@ static bool is_search(const arguments *args) {
 static void check(void *arguments_, struct argp_state *state) {
     const arguments *args = arguments_;
     const ds_sweep_options *sweep = &args->sweep;
-    if (is_search(args) && (sweep->path || sweep->certificate || sweep->n_shards || args->mpi))
+    if (is_search(args) &&
+        (sweep->path || sweep->certificate || sweep->n_shards || args->mpi || args->json))
         argp_error(state,
                    "--method %s has no rows; its program is written by `distsim search -o FILE`",
                    sweep->method);
     if (!sweep->path && (sweep->resume || sweep->db || args->plot))
         argp_error(state, "--resume, --db and --plot need the file of rows: -o FILE");
+    if (args->json && sweep->path && strcmp(sweep->path, "-") == 0)
+        argp_error(state, "--json and -o -: stdout is for one of them");
     if (args->plot && strcmp(sweep->path, "-") == 0)
         argp_error(state, "--plot reads the rows again: -o FILE, not stdout");
 }
 
 #define AT(member) offsetof(arguments, member)
 static const cli_option option_rows[] = {
+    {CLI_LINE, 0, "vary", 0, "NAME=VALUES",
+     .help = "Vary a param or a knob: tp=1,2,4, zero=0..4 (ends before 4), tp=powers_of_two(1, 8), "
+             "pp=divisors(world). With FILE's sweep: in place of its dimension of this name, or "
+             "one more; repeatable"},
+    {CLI_LINE, 0, "where", 0, "CONDITION",
+     .help = "One more condition, as in tp * pp <= 16; repeatable"},
+    {CLI_LINE, 0, "minimize", 0, "WHAT",
+     .help = "The objective in place of FILE's objectives, as in step_time; repeatable"},
+    {CLI_LINE, 0, "maximize", 0, "WHAT", .help = "Likewise"},
     {CLI_OWN, AT(sweep.path), "output", 'o', "FILE",
      .help = "Write the rows there, as CSV; - is stdout. Without it none are kept"},
     {CLI_FLAG, AT(sweep.resume), "resume", 0, NULL,
@@ -83,13 +95,12 @@ static const cli_option option_rows[] = {
          "candidates: "
          "they find the best split of every operation over all devices, as `distsim search FILE "
          "--method METHOD --cost-model distsim --simulate` does"},
-    {CLI_U64, AT(sweep.seed), "seed", 0, "N", .help = "Of what is drawn at random; default: 0"},
+    {CLI_U64, AT(sweep.seed), "seed", 0, "N", .help = "Of random draws; default: 0"},
     {CLI_U32, AT(sweep.width), "width", 0, "N",
      .help = "Of beam: how many answers to the knobs so far are kept; default: 16", .least = 1,
      .most = 100000},
     {CLI_OWN, AT(sweep.certificate), "certificate", 0, "FILE",
-     .help =
-         "Of bound: write there, once the best candidate is proved, what `distsim certify` checks"},
+     .help = "Of bound: write the proof of the best candidate there, for `distsim certify`"},
     CLI_WORKERS(AT(sweep.n_workers),
                 "Workers; default: one a processor, of several MPI ranks one each. The rows do not "
                 "depend on it"),
@@ -121,19 +132,22 @@ static const cli_option option_rows[] = {
      .help =
          "Share the candidates with the other MPI ranks. Without it too if mpirun or srun started "
          "several and there is no --shard"},
+    CLI_JSON(AT(json), "Print the best candidates, all their results and the counts of verdicts as "
+                       "one JSON object, in place of the table"),
     CLI_QUIET(AT(quiet), "No table at the end, no progress"),
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_sweep = {
     .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_WRITES,
+    .takes = CLI_PROGRAM | CLI_COSTS | CLI_WRITES,
     .file = AT(file),
     .keeps_words = true,
     .check = check,
     .args_doc = "FILE",
     .doc =
-        "Explore the sweep of FILE: each candidate is simulated as `distsim run` does it, and is "
-        "a row with what became of it; those that are illegal, do not fit or fail are rows too. "
+        "Explore the sweep of FILE, or of --vary: each candidate is simulated as `distsim run` "
+        "does it, and is "
+        "a row with its status; candidates that are illegal, do not fit or fail are rows too. "
         "At the end: the best candidates and, with several objectives, the Pareto front. Costs "
         "are fitted ones unless the scenario says `cost = measured`. `distsim replay HASH --from "
         "out.csv` runs a row again. Exit code 1 if no candidate fits and holds the conditions, but "
@@ -180,6 +194,22 @@ static void print_summary(const ds_sweep_result *r, bool hashes, FILE *out) {
     print_checks(r);
 }
 
+static ds_status print_json(const cli_source *source, const ds_sweep_result *r, ds_error *err) {
+    ds_buf text = {0};
+    ds_json json;
+    ds_json_init(&json, &text, 2);
+    ds_json_begin_object(&json);
+    ds_json_key_string(&json, "version", DS_VERSION);
+    ds_json_key_string(&json, "file", source->unit->modules.at[0]->path);
+    ds_diags_put_json(&source->diags, &json);
+    ds_sweep_put_json(r, &json);
+    ds_json_end_object(&json);
+    ds_buf_putc(&text, '\n');
+    ds_status status = cli_print(text.text, text.n, err);
+    ds_buf_deinit(&text);
+    return status;
+}
+
 /* ---- the sweep ---- */
 
 static int explore(arguments *args, const cli_source *source, const ds_profiles *profiles) {
@@ -198,6 +228,7 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
     }
     cli_progress progress = {0};
     bool first = ds_ranks_self(args->sweep.ranks) == 0;
+    if (!args->quiet && first) cli_tell_costs(source, profiles, NULL);
     if (!args->quiet && first) cli_progress_begin(&progress, &args->sweep);
     ds_sweep_result result;
     ds_error err;
@@ -209,7 +240,8 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
         return 0;
     }
     args->done = status == DS_OK;
-    if (status == DS_OK && !args->quiet)
+    if (status == DS_OK && args->json) status = print_json(source, &result, &err);
+    if (status == DS_OK && !args->quiet && !args->json)
         print_summary(&result, strcmp(args->sweep.path, "/dev/null") != 0,
                       to_stdout ? stderr : stdout);
     bool asked = args->every && args->every != DS_CHECK_NONE;
@@ -237,7 +269,7 @@ static ds_status check_plot(const arguments *args, ds_error *err) {
     return ds_output_check(sweep->path, DS_OUTPUT_OVERWRITE | DS_OUTPUT_REGULAR, err);
 }
 
-static int load(arguments *args, cli_source *source, ds_profiles **profiles) {
+static int load(arguments *args, cli_source *source, const ds_profiles **profiles) {
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open_sweep(args->file, &args->common, source));
     if (!exit_code && args->plot &&
@@ -245,7 +277,7 @@ static int load(arguments *args, cli_source *source, ds_profiles **profiles) {
         exit_code = cli_fail(NULL, &err);
     if (!exit_code && args->plot && check_plot(args, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
-    if (!exit_code && ds_profiles_load(args->common.profiles, profiles, &err) != DS_OK)
+    if (!exit_code && cli_load_profiles(&args->common, profiles, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
     return exit_code;
 }
@@ -253,17 +285,23 @@ static int load(arguments *args, cli_source *source, ds_profiles **profiles) {
 /* Of several ranks the first loads alone, so that what is wrong with the file is told once. */
 static int load_and_explore(arguments *args) {
     cli_source source;
-    ds_profiles *profiles = NULL;
+    const ds_profiles *profiles = NULL;
     ds_ranks *ranks = args->sweep.ranks;
     bool first = ds_ranks_self(ranks) == 0;
     if (!first && ds_ranks_share(ranks, 0) != 0) return 0;
     int exit_code = load(args, &source, &profiles);
     if (!first || ds_ranks_share(ranks, exit_code) == 0)
         exit_code = ds_ranks_worst(ranks, exit_code);
+    if (!exit_code && first) cli_warn_sweep(&source, &args->common);
     if (!exit_code) exit_code = explore(args, &source, profiles);
-    ds_profiles_free(profiles);
     cli_close(&source);
     return exit_code;
+}
+
+static void name_pictures(const char *plot) {
+    int stem = (int)(strlen(plot) - 4); /* .svg or .png, by ds_plot_check */
+    fprintf(stderr, "pictures: %.*s-memory%s, %.*s-best%s, %.*s-scaling%s; script: %.*s.gp\n", stem,
+            plot, plot + stem, stem, plot, plot + stem, stem, plot, plot + stem, stem, plot);
 }
 
 static int sweep(arguments *args) {
@@ -284,6 +322,7 @@ static int sweep(arguments *args) {
         ds_plot_draw(args->sweep.path, args->plot, args->axes, args->common.overwrite, &err) !=
             DS_OK)
         return cli_fail(NULL, &err);
+    if (args->done && args->plot && !args->quiet) name_pictures(args->plot);
     return exit_code;
 }
 
@@ -304,7 +343,7 @@ static int search(const arguments *args) {
     for (uint32_t i = 0; i < args->common.include_dirs.n; i++)
         DS_PUSH(&arena, &words, ds_arena_printf(&arena, "-I%s", args->common.include_dirs.at[i]));
     if (args->common.profiles)
-        DS_PUSH(&arena, &words, ds_arena_printf(&arena, "--profiles=%s", args->common.profiles));
+        DS_PUSH(&arena, &words, ds_arena_printf(&arena, "--database=%s", args->common.profiles));
     if (args->common.job)
         DS_PUSH(&arena, &words, ds_arena_printf(&arena, "--job=%s", args->common.job));
     DS_PUSH(&arena, &words, NULL);
@@ -315,7 +354,7 @@ static int search(const arguments *args) {
 
 int cmd_sweep(int argc, char **argv) {
     arguments args = {.axes = DS_PLOT_AXES, .every = DS_CHECK_NONE};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_sweep, argc, argv, &args);
     if (args.every != DS_CHECK_NONE) args.sweep.check = args.every ? args.every : DS_CHECK_NONE;
     int exit_code = is_search(&args) ? search(&args) : sweep(&args);
     cli_options_deinit(&args.common);

@@ -60,11 +60,11 @@ static const cli_option option_rows[] = {
     {CLI_OUTPUT, AT(simgrid), "simgrid", 0, "FILE",
      .help = "Write a SimGrid platform with the same links and routes (- is stdout)"},
     CLI_JSON(AT(json), "Print one JSON object"),
-    CLI_DEGRADE("What if: as after the word in the file, such as \"sw -- nic bandwidth = 0\"; "
+    CLI_DEGRADE("A change to try: as after the word in the file, such as \"sw -- nic bandwidth = 0\"; "
                 "repeatable"),
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_topo = {
     .options = option_rows,
     .takes = CLI_PROGRAM | CLI_WRITES,
     .word = read_word,
@@ -421,7 +421,7 @@ static ds_status show(const arguments *args, const cli_source *source, ds_error 
 
 int cmd_topo(int argc, char **argv) {
     arguments args = {0};
-    cli_parse(&verb, argc, argv, &args);
+    cli_parse(&cli_verb_topo, argc, argv, &args);
     cli_source source;
     ds_error err;
     ds_status status = cli_open(args.file, &args.common, &source);

@@ -3,7 +3,6 @@
  * Each row of a table of training runs becomes a scenario and is simulated (tools/validate).
  * Printed are the errors of each set and split; --out has every row, with the reason of each that
  * has no prediction. Nothing is fitted here: constants come from the cost database. */
-#include "ir/base/file.h"
 #include "ir/base/json.h"
 #include "ir/base/units.h"
 #include "tools/cli/validate.h"
@@ -47,18 +46,18 @@ static const cli_option option_rows[] = {
              "once, which hold as much"},
     {0}};
 
-static const cli_verb verb = {
+const cli_verb cli_verb_validate = {
     .options = option_rows,
-    .takes = CLI_PROGRAM | CLI_WRITES,
+    .takes = CLI_IMPORTS | CLI_DATABASE | CLI_WRITES,
     .files = AT(files),
     .check = check_usage,
     .args_doc = "DATA.csv...",
     .doc =
         "Predict published measurements and print the errors: the time of a training step for "
         "every "
-        "row of tables like those in tests/data/e2e, by set and split."
-        "\vA row is refused, with the reason, where neither it nor what is known of its source "
-        "says what a simulation needs. Constants come from the cost database; nothing is fitted. "
+        "row of tables as in tests/data/e2e, by set and split."
+        "\vA row is refused, with the reason, if the row and its source leave out a fact that the "
+        "simulation needs. Constants come from the cost database; nothing is fitted. "
         "Models are imported from the folder scenarios (-I)."};
 
 /* ---- rows ---- */
@@ -146,6 +145,33 @@ static void put_ledger(const val_errors *errors, uint32_t n, ds_buf *out) {
         else
             ds_buf_printf(out, "- | %u |\n", e->unfit);
     }
+}
+
+/* The same of the rows of each profile, whatever table they are in: what `profile.csv` states. The
+ * title begins with a capital letter, since tests/validate/ledger.sh compares lines of sets. */
+static void put_profiles(const predictions *all, ds_buf *out) {
+    predictions of = {0};
+    for (uint32_t i = 0; i < all->n; i++) {
+        const val_testbed *testbed = val_testbed_of(&all->at[i].row);
+        if (!testbed || !testbed->profile || all->at[i].refused) continue;
+        val_prediction p = all->at[i];
+        snprintf(p.set, sizeof p.set, "%s", testbed->profile);
+        DS_HPUSH(&of, p);
+    }
+    val_errors *errors;
+    uint32_t n = val_errors_of(of.at, of.n, &errors);
+    ds_buf_put(out, "\n| Profile | split | steps | mean | bias | in interval |\n"
+                    "|---|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < n; i++) {
+        ds_buf_printf(out, "| %s | %s | %u | %.2f %% | %+.2f %% | ", errors[i].set, errors[i].split,
+                      errors[i].n, errors[i].mape, errors[i].bias);
+        if (errors[i].covered >= 0)
+            ds_buf_printf(out, "%.0f %% |\n", errors[i].covered);
+        else
+            ds_buf_put(out, "- |\n");
+    }
+    free(errors);
+    free(of.at);
 }
 
 static void json_number(ds_json *json, const char *key, double value, bool known) {
@@ -279,7 +305,9 @@ static int print(const validate_arguments *args, const predictions *all) {
         put_json(errors, n, &text);
     } else {
         put_ledger(errors, n, &text);
-        if (!args->ledger) {
+        if (args->ledger) {
+            put_profiles(all, &text);
+        } else {
             put_refusals(all, &text);
             put_unfit(errors, n, &text);
         }
@@ -321,13 +349,6 @@ static int print_scenario(const validate_arguments *args, const predictions *all
 }
 
 /* ---- the verb ---- */
-
-/* Where models lie when no -I says so: `scenarios` here, or beside the build folder. */
-static void add_scenarios(validate_arguments *args, ds_buf *near) {
-    DS_HPUSH(&args->common.include_dirs, "scenarios");
-    if (ds_file_near_program("../scenarios", near))
-        DS_HPUSH(&args->common.include_dirs, near->text);
-}
 
 static int validate(validate_arguments *args, const ds_profiles *profiles) {
     tables csvs = {0};
@@ -378,12 +399,9 @@ static int validate_files(validate_arguments *args) {
 
 int cmd_validate(int argc, char **argv) {
     validate_arguments args = {0};
-    ds_buf near = {0};
-    cli_parse(&verb, argc, argv, &args);
-    add_scenarios(&args, &near);
+    cli_parse(&cli_verb_validate, argc, argv, &args);
     int exit_code = validate_files(&args);
     cli_options_deinit(&args.common);
-    ds_buf_deinit(&near);
     free(args.files.at);
     return exit_code;
 }

@@ -1,28 +1,59 @@
 #include "tools/cli/options.h"
 
 #include "ir/base/output.h"
+#include "ir/strategy/knobs.h"
+#include "sim/cost/cost.h"
+#include "tools/cli/colour.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+const char *cli_setting(const cli_options *options, const char *path) {
+    for (uint32_t i = options->settings.n; i-- > 0;)
+        if (strcmp(options->settings.at[i].path, path) == 0) return options->settings.at[i].text;
+    return NULL;
+}
+
+/* `--profile NAME` states the scenario's key, as `--set scenario.profile=NAME` does. */
+static void read_profile(void *place, char *value, struct argp_state *state) {
+    cli_options *options = place;
+    const char *name = value ? value : "ideal"; /* --ideal has no value */
+    const char *before = cli_setting(options, CLI_PROFILE_KEY);
+    if (!*name) argp_error(state, "--profile needs the name of a profile: distsim profile list");
+    if (before)
+        argp_error(state, "the profile is %s already; one profile at a time: '%s' is too many",
+                   before, name);
+    DS_HPUSH(&options->settings, ((ds_setting){CLI_PROFILE_KEY, name}));
+}
+
 #define AT(member) offsetof(cli_options, member)
-static const cli_option program_options[] = {
+static const cli_option shared_options[] = {
     {CLI_SETTING, 0, "set", 's', "PARAM=VALUE",
-     .help = "Bind a param (of an import: ALIAS.PARAM=VALUE), or say a key of the scenario "
-             "(strategy.KEY=VALUE, train.KEY=VALUE); repeatable",
-     .group = 1},
+     .help = "Bind a param (of an import: ALIAS.PARAM=VALUE), or state a key of the scenario "
+             "(scenario.KEY=VALUE, strategy.KEY=VALUE, train.KEY=VALUE, of one job "
+             "jobs.NAME.strategy.KEY=VALUE); repeatable",
+     .group = 1, .of = CLI_SETS},
     {CLI_TEXTS, AT(include_dirs), "include", 'I', "FOLDER",
-     .help = "Look for imports there too; repeatable", .group = 1},
-    {CLI_INPUT, AT(profiles), "profiles", 0, "FILE", .help = "Cost database to use", .group = 1},
+     .help = "Look for imports there too; repeatable", .group = 1, .of = CLI_IMPORTS},
+    {CLI_INPUT, AT(profiles), "database", 0, "FILE", .help = "Cost database to use", .group = 1,
+     .of = CLI_DATABASE},
     {CLI_TEXT, AT(job), "job", 0, "NAME",
-     .help = "Of a scenario's jobs this one alone, for one step from 0 on", .group = 1},
-    {0}};
-static const cli_option writer_options[] = {
+     .help = "Of a scenario's jobs this one alone, for one step from 0 on", .group = 1,
+     .of = CLI_JOBS},
+    {CLI_READ, 0, "profile", 0, "NAME",
+     .help = "Cost profile of the scenario, in place of the profile of the file; "
+             "`distsim profile list` shows all profiles",
+     .group = 1, .of = CLI_COSTS, .read = read_profile},
+    {CLI_READ, 0, "ideal", 0, NULL,
+     .help = "Costs of the data sheet's peaks, without a profile: --profile ideal", .group = 1,
+     .of = CLI_COSTS, .read = read_profile},
     {CLI_FLAG, AT(overwrite), "overwrite", 0, NULL,
-     .help = "Replace existing files; without --overwrite an existing file is refused", .group = 1},
+     .help = "Replace existing files; without --overwrite an existing file is refused", .group = 1,
+     .of = CLI_WRITES},
     {0}};
 
 void cli_options_deinit(cli_options *options) {
@@ -31,6 +62,8 @@ void cli_options_deinit(cli_options *options) {
     free(options->degrades.at);
     free(options->inputs.at);
     free(options->outputs.at);
+    if (options->loaded) ds_profiles_free(*options->loaded);
+    free(options->loaded);
     ds_arena_deinit(&options->arena);
     *options = (cli_options){0};
 }
@@ -102,8 +135,12 @@ const char *cli_word(const char *name, const char *value, const char *words,
     while (next_word(&words, &word, &n))
         DS_PUSH(&arena, &choices, ds_arena_strndup(&arena, word, n));
     const char *near = ds_suggest(value, choices.at, choices.n);
-    argp_error(state, "--%s does not take '%s'%s%s%s", name, value, near ? "; did you mean '" : "",
-               near ? near : "", near ? "'?" : "");
+    if (near) argp_error(state, "--%s does not take '%s'; did you mean '%s'?", name, value, near);
+    ds_buf all = {0};
+    for (uint32_t i = 0; i < choices.n; i++)
+        ds_buf_printf(&all, "%s%s", i ? ", " : "", choices.at[i]);
+    argp_error(state, "--%s does not take '%s'; it takes %s", name, value, all.text);
+    ds_buf_deinit(&all);
     ds_arena_deinit(&arena);
     return value;
 }
@@ -124,6 +161,17 @@ static void add_setting(const cli_option *row, cli_options *options, const char 
     size_t n = equals ? (size_t)(equals - text) : 0;
     const char *param = ds_arena_strndup(&options->arena, text, n);
     DS_HPUSH(&options->settings, ((ds_setting){param, text + n + 1}));
+}
+
+/* "--vary" needs NAME=VALUES. */
+static void add_line(const cli_option *row, cli_options *options, const char *text,
+                     struct argp_state *state) {
+    const char *equals = strchr(text, '=');
+    bool names = strcmp(row->name, "vary") == 0;
+    if (!*text || (names && (!equals || equals == text || !equals[1])))
+        argp_error(state, "--%s needs %s, got '%s'", row->name, row->value, text);
+    const char *path = ds_arena_printf(&options->arena, "--%s", row->name);
+    DS_HPUSH(&options->settings, ((ds_setting){path, text}));
 }
 
 static void note_output(cli_options *options, const char *path, bool has_own_check) {
@@ -159,6 +207,9 @@ static void read_value(const parsing *p, const cli_option *row, char *value,
         return;
     case CLI_SETTING:
         add_setting(row, place, value, state);
+        return;
+    case CLI_LINE:
+        add_line(row, place, value, state);
         return;
     case CLI_U32:
         *(uint32_t *)place = (uint32_t)read_number(row, value, state);
@@ -215,27 +266,75 @@ static error_t parse_argument(int key, char *value, struct argp_state *state) {
     return ARGP_ERR_UNKNOWN;
 }
 
-static void add_rows(parsing *p, const cli_option *rows) {
-    for (; rows->name; rows++) {
-        assert(p->n + 1 < MOST_ROWS); /* the table ends with an empty row */
-        p->rows[p->n] = rows;
-        p->table[p->n] = (struct argp_option){
-            .name = rows->name,
-            .key = rows->letter ? rows->letter : FIRST_KEY + (int)p->n,
-            .arg = rows->value,
-            .flags = rows->may_lack ? OPTION_ARG_OPTIONAL : 0,
-            .doc = rows->help,
-            .group = rows->group,
-        };
-        p->n++;
+void cli_each_option(const cli_verb *verb, void (*each)(void *context, const cli_option *row),
+                     void *context) {
+    for (const cli_option *row = verb->options; row->name; row++) each(context, row);
+    for (const cli_option *row = shared_options; row->name; row++)
+        if (verb->takes & row->of) each(context, row);
+}
+
+static void add_row(void *context, const cli_option *row) {
+    parsing *p = context;
+    assert(p->n + 1 < MOST_ROWS); /* the table ends with an empty row */
+    p->rows[p->n] = row;
+    p->table[p->n] = (struct argp_option){
+        .name = row->name,
+        .key = row->letter ? row->letter : FIRST_KEY + (int)p->n,
+        .arg = row->value,
+        .flags = row->may_lack ? OPTION_ARG_OPTIONAL : 0,
+        .doc = row->help,
+        .group = row->group,
+    };
+    p->n++;
+}
+
+/* Refuses a long option that no row has, as argp does, with the nearest name. An abbreviation is a
+ * row's. */
+static void check_name(const parsing *p, const char *called, const char *word) {
+    static const char *const own[] = {"help", "usage", "version"};
+    const char *names[MOST_ROWS + 3];
+    uint32_t n = 0, length = (uint32_t)strcspn(word, "=");
+    for (uint32_t i = 0; i < p->n; i++) names[n++] = p->rows[i]->name;
+    for (uint32_t i = 0; i < 3; i++) names[n++] = own[i];
+    for (uint32_t i = 0; i < n; i++)
+        if (strncmp(names[i], word, length) == 0) return;
+    ds_arena arena;
+    ds_arena_init(&arena);
+    const char *name = ds_arena_strndup(&arena, word, length), *near = ds_suggest(name, names, n);
+    bool sets = p->verb->takes & CLI_SETS;
+    const char *section = !sets                                ? NULL
+                          : ds_scenario_knob("strategy", name) ? "strategy"
+                          : ds_scenario_knob("train", name)    ? "train"
+                                                               : NULL;
+    fprintf(stderr, "%s: unrecognized option '--%s'", called, name);
+    if (section)
+        fprintf(stderr, "; write --set %s.%s=VALUE", section, name);
+    else if (near)
+        fprintf(stderr, "; did you mean '--%s'?", near);
+    fprintf(stderr, "\nTry `%s --help'.\n", called);
+    ds_arena_deinit(&arena);
+    exit(argp_err_exit_status);
+}
+
+static void check_names(const parsing *p, int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--", 2) == 0) check_name(p, argv[0], argv[i] + 2);
+        for (uint32_t k = 0; k < p->n; k++) /* the value of an option may be any word */
+            if (strncmp(argv[i], "--", 2) == 0 && strcmp(argv[i] + 2, p->rows[k]->name) == 0 &&
+                p->rows[k]->value && !p->rows[k]->may_lack) {
+                i++;
+                break;
+            }
     }
 }
 
 void cli_parse(const cli_verb *verb, int argc, char **argv, void *arguments) {
+    cli_options *common = arguments;
     parsing p = {.verb = verb, .arguments = arguments};
-    add_rows(&p, verb->options);
-    if (verb->takes & CLI_PROGRAM) add_rows(&p, program_options);
-    if (verb->takes & CLI_WRITES) add_rows(&p, writer_options);
+    common->simulates = verb->takes & CLI_COSTS;
+    common->loaded = ds_xcalloc(1, sizeof(ds_profiles *));
+    cli_each_option(verb, add_row, &p);
+    check_names(&p, argc, argv);
     const struct argp parser = {
         .options = p.table, .parser = parse_argument, .args_doc = verb->args_doc, .doc = verb->doc};
     if (argp_parse(&parser, argc, argv, 0, NULL, &p))
@@ -292,5 +391,9 @@ ds_status cli_write(const cli_options *options, const char *path, const char *te
 }
 
 ds_status cli_print(const char *text, size_t n, ds_error *err) {
+    if (cli_has_colour(stdout)) {
+        cli_put_report(text, stdout);
+        return DS_OK;
+    }
     return ds_output_write("-", DS_OUTPUT_NEW, text, n, err);
 }

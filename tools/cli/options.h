@@ -32,7 +32,7 @@ typedef struct cli_output_file {
     bool has_own_check; /* the verb asks elsewhere whether the file may be replaced */
 } cli_output_file;
 
-/* Options shared by the verbs: --set, -I, --profiles, --job, --degrade, --overwrite. */
+/* Options shared by the verbs: --set, -I, --database, --job, --profile, --degrade, --overwrite. */
 typedef struct cli_options {
     DS_VEC(ds_setting) settings; /* heap */
     cli_texts include_dirs, degrades;
@@ -45,12 +45,17 @@ typedef struct cli_options {
     void *examine_context;
     const char *job; /* the scenario becomes that of this job; NULL: as it is */
     bool overwrite;
+    bool simulates;                  /* the verb has --profile */
+    struct ds_profiles **loaded;     /* heap: by cli_load_profiles; NULL: not yet */
     cli_texts inputs;                /* files that the verb reads, as far as they are known */
     DS_VEC(cli_output_file) outputs; /* heap */
     ds_arena arena;
 } cli_options;
 
 void cli_options_deinit(cli_options *options);
+#define CLI_PROFILE_KEY "scenario.profile" /* the setting that --profile makes */
+/* The last value that --set, or an option in its place, gives to `path`; NULL: none does. */
+const char *cli_setting(const cli_options *options, const char *path);
 
 /* ---- rows ---- */
 
@@ -65,6 +70,7 @@ typedef enum cli_kind {
     CLI_OWN,     /* the same of a file with a check of its own */
     CLI_TEXTS,   /* cli_texts; repeatable */
     CLI_SETTING, /* PARAM=VALUE: one more setting of a cli_options */
+    CLI_LINE,    /* a setting too, of the option's name: a line of the sweep (ir/lang/setting.c) */
     CLI_U32,     /* a number from `least` to `most` */
     CLI_U64,     /* a number from `least` to `most`; most 0: the largest there is */
     CLI_I64,     /* a number from `least` to `most`, not negative; most 0 likewise */
@@ -85,6 +91,7 @@ typedef struct cli_option {
     size_t given;      /* offset of a bool that becomes true; 0: none */
     bool may_lack;     /* the value may be left out */
     int group;         /* of the help */
+    unsigned of;       /* cli_takes, of an option that several verbs have with one help text */
     /* `place` is what `at` leads to. */
     void (*read)(void *place, char *value, struct argp_state *state);
 } cli_option;
@@ -107,11 +114,16 @@ typedef struct cli_option {
 #define CLI_PRINTED(at)                                                                            \
     { CLI_OUTPUT, at, "output", 'o', "FILE", .help = "Write there instead of stdout" }
 
-/* Options that several verbs have with one help text. */
+/* Options that several verbs have with one help text: a bit each. */
 typedef enum cli_takes {
     CLI_NOTHING = 0,
-    CLI_PROGRAM = 1, /* --set, -I, --profiles, --job */
-    CLI_WRITES = 2   /* --overwrite */
+    CLI_IMPORTS = 1,  /* -I */
+    CLI_SETS = 2,     /* --set */
+    CLI_DATABASE = 4, /* --database */
+    CLI_JOBS = 8,     /* --job */
+    CLI_COSTS = 16,   /* --profile, --ideal: verbs that simulate a scenario */
+    CLI_WRITES = 32,  /* --overwrite */
+    CLI_PROGRAM = CLI_IMPORTS | CLI_SETS | CLI_DATABASE | CLI_JOBS
 } cli_takes;
 
 typedef struct cli_verb {
@@ -127,6 +139,10 @@ typedef struct cli_verb {
     void (*check)(void *arguments, struct argp_state *state); /* at the end; or NULL */
     const char *args_doc, *doc;                               /* of argp */
 } cli_verb;
+
+/* Every row of a verb with the rows of what the verb takes: calls `each` in the order of --help. */
+void cli_each_option(const cli_verb *verb, void (*each)(void *context, const cli_option *row),
+                     void *context);
 
 /* Fills the `arguments` of a verb: a usage error ends the process with exit code 2, a lack of
  * memory as ds_out_of_memory has it. */

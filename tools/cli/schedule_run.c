@@ -1,24 +1,27 @@
 #include "tools/cli/schedule_run.h"
 
-static ds_status compare_schedules(const ds_binding *binding, const char *profiles_file,
+static ds_status compare_schedules(const cli_source *source, const cli_options *cli, ds_buf *head,
                                    ds_schedule_table *table, ds_error *err) {
-    ds_profiles *profiles;
+    const ds_binding *binding = &source->binding;
+    const ds_profiles *profiles;
     ds_sim_options options = {0};
     DS_TRY(ds_sim_options_read(binding, &options, err));
-    DS_TRY(ds_profiles_load(profiles_file, &profiles, err));
+    DS_TRY(cli_load_profiles(cli, &profiles, err));
+    cli_tell_costs(source, profiles, head);
     ds_status status = ds_schedules_compare(binding, profiles, &options, table, err);
-    ds_profiles_free(profiles);
     return status;
 }
 
-int cli_schedule_run(const char *file, const cli_options *options,
+int cli_schedule_run(const char *file, cli_options *options,
                      void (*report)(const ds_schedule_table *, ds_buf *)) {
     cli_source source;
     ds_schedule_table table = {0};
     ds_buf text = {0};
     ds_error err;
     int exit_code = ds_status_exit_code(cli_open(file, options, &source));
-    if (!exit_code && compare_schedules(&source.binding, options->profiles, &table, &err) != DS_OK)
+    if (!exit_code &&
+        compare_schedules(&source, options, report == ds_report_schedules ? &text : NULL, &table,
+                          &err) != DS_OK)
         exit_code = cli_fail(source.unit, &err);
     if (!exit_code) {
         report(&table, &text);

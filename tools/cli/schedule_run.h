@@ -7,7 +7,7 @@
 
 /* Simulates the model of the file's scenario under every schedule and prints `report` of them.
  * Returns the exit code: 1 if none runs and fits. */
-int cli_schedule_run(const char *file, const cli_options *options,
+int cli_schedule_run(const char *file, cli_options *options,
                      void (*report)(const ds_schedule_table *, ds_buf *));
 
 #endif

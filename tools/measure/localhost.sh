@@ -43,7 +43,7 @@ run() {
     "$build/distsim" profile fit "$1/localhost" --write >"$1/fit.txt"
     "$build/distsim" profile build "$1" -o "$1/profiles.db"
     tail -n +2 "$1/steps.csv" | while IFS=, read -r layers width batch median q25 q75 n; do
-        ps=$("$build/distsim" run scenarios/localhost-mlp.dir --profiles "$1/profiles.db" --json \
+        ps=$("$build/distsim" run scenarios/localhost-mlp.dir --database "$1/profiles.db" --json \
             --set m.layers="$layers" --set m.width="$width" --set m.batch="$batch" |
             sed -n 's/.*"step_time_ps": *\([0-9]*\).*/\1/p')
         echo "$layers,$width,$batch,$median,$q25,$q75,$(echo "$ps" | sed 's/......$/.&/')"

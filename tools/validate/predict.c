@@ -7,6 +7,7 @@
 #include "tools/validate/predict.h"
 
 #include "ir/base/units.h"
+#include "ir/lang/library.h"
 #include "ir/verify/verify.h"
 #include "search/driver/pool.h"
 #include "sim/compose/compose.h"
@@ -66,19 +67,13 @@ static ds_status open_mlp(const val_row *row, const ds_load_options *load, ds_un
         snprintf(values[i], sizeof values[i], "%lld", (long long)numbers[i]);
         settings[i] = (ds_setting){names[i], values[i]};
     }
-    ds_buf path = {0};
-    ds_status status = DS_ERR_IO;
-    for (uint32_t i = 0; i < load->n_include_dirs && status != DS_OK; i++) {
-        path.n = 0;
-        ds_buf_printf(&path, "%s/distir-mlp.dir", load->include_dirs[i]);
-        if (*unit) ds_unit_free(*unit);
-        *unit = NULL;
-        status = ds_load_file(path.text, load, unit, err);
-    }
-    ds_buf_deinit(&path);
-    if (status != DS_OK)
+    char *path = ds_library_path("distir-mlp.dir", load);
+    if (!path)
         return ds_error_set(err, DS_ERR_IO, DS_NOWHERE,
-                            "distir-mlp.dir is in none of the folders of -I");
+                            "cannot find distir-mlp.dir in the library; -I FOLDER adds a folder");
+    ds_status status = ds_load_file(path, load, unit, err);
+    free(path);
+    if (status != DS_OK) return status;
     return check_unit(*unit, settings, 4, binding, err);
 }
 

@@ -93,7 +93,9 @@ static ds_status count_weight(const ds_env *env, const ds_value_info *info, ds_m
     ds_shape shape;
     ds_model_counts one = {.weights = 1};
     DS_TRY(shape_of(env, info->type, info->loc, &shape, err));
-    DS_TRY(ds_shape_elements(&shape, &one.parameters, err));
+    ds_status status = ds_shape_elements(&shape, &one.parameters, err);
+    if (status != DS_OK) ds_error_move(err, info->loc);
+    DS_TRY(status);
     return add_counts(sum, &one, info->loc, err);
 }
 

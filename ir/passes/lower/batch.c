@@ -5,6 +5,8 @@
  * anew. The scenario's own uses of P (samples a step) stay. */
 #include "ir/passes/lower/internal.h"
 
+#include "ir/base/units.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,15 +102,19 @@ static ds_status not_divisible(const batch *b, const ds_value_info *arg, ds_expr
     int64_t value = 0;
     ds_expr_print(&b->source->unit->exprs, e, &text);
     eval(b, b->source->params, e, &value);
+    ds_buf fit = {0};
+    ds_put_near_divisors(value > 0 ? value : 1, b->m, &fit);
     if (value % b->m != 0)
         ds_error_set(err, DS_ERR_VALUE, arg->loc,
-                     "%lld microbatches do not divide the batch: dim 0 of %%%s is %s = %lld",
-                     (long long)b->m, arg->name, text.text, (long long)value);
+                     "%lld microbatches do not divide the batch: dim 0 of %%%s is %s = %lld; "
+                     "choose %s microbatches",
+                     (long long)b->m, arg->name, text.text, (long long)value, fit.text);
     else
         ds_error_set(err, DS_ERR_UNSUPPORTED, arg->loc,
                      "microbatches need a batch that is a param: dim 0 of %%%s is %s, which is not "
                      "proportional in exactly one param that %lld divides",
                      arg->name, text.text, (long long)b->m);
+    ds_buf_deinit(&fit);
     ds_buf_deinit(&text);
     return value % b->m ? DS_ERR_VALUE : DS_ERR_UNSUPPORTED;
 }

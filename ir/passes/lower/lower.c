@@ -317,8 +317,7 @@ static ds_status lower(ds_lowering *l, ds_error *err) {
     DS_TRY(ds_strategy_read(l->source, &step->strategy, err));
     DS_TRY(ds_strategy_check(l->source, &step->strategy, err));
     int64_t m = step->strategy.microbatches;
-    l->narrow =
-        step->train.on && step->train.dtype != DS_DTYPE_COUNT && step->train.dtype != DS_F32;
+    l->narrow = step->train.dtype != DS_DTYPE_COUNT && step->train.dtype != DS_F32;
     DS_TRY(ds_lower__scan(l, err));
     ds_clone_axes(&l->c);
     ds_clone_degrades(&l->c);

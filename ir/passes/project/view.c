@@ -41,6 +41,7 @@ static ds_status translate(ds_projector *p, const ds_pj_frame *f, ds_expr e, ds_
     case DS_EXPR_INT:
     case DS_EXPR_REAL:
     case DS_EXPR_STR:
+    case DS_EXPR_BOOL:
     case DS_EXPR_PARAM: {
         ds_env env = ds_binding_env(p->source, NULL);
         ds_num value;

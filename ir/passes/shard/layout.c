@@ -2,6 +2,7 @@
  *
  * A type says the same with names and expressions; the partitioner compares, changes and prices
  * layouts. */
+#include "ir/base/units.h"
 #include "ir/passes/internal.h"
 #include "ir/passes/shard/internal.h"
 
@@ -217,11 +218,16 @@ static ds_status add_hint(const ds_sharder *s, const hinted *h, uint32_t d, cons
     if (!axes.n || (size && size % parts == 0)) return DS_OK;
     bool stage = s->mesh_of_chunk;
     if (stage) loc = ds_step__knob(s->step, strcmp(name, "dp") == 0 ? "stage_dp" : "stage_tp");
-    return ds_error_set(err, DS_ERR_SHAPE, loc,
-                        "%%%s: dim %u of size %lld is split over %s, but %lld parts%s%s do not "
-                        "divide it: choose another degree, or take the hint away",
-                        who, d, (long long)size, name, (long long)parts, stage ? " on @" : "",
-                        stage ? s->meshes.at[s->here].name : "");
+    ds_buf fit = {0};
+    ds_put_near_divisors(size, parts, &fit);
+    ds_status status = ds_error_set(
+        err, DS_ERR_SHAPE, loc,
+        "%%%s: dim %u of size %lld is split over %s, but %lld parts%s%s do not divide it: "
+        "choose %s parts, or take the hint away",
+        who, d, (long long)size, name, (long long)parts, stage ? " on @" : "",
+        stage ? s->meshes.at[s->here].name : "", fit.text);
+    ds_buf_deinit(&fit);
+    return status;
 }
 
 ds_status ds_shard__hint(const ds_sharder *s, const ds_type *type, const char *who, ds_loc loc,

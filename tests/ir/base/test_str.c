@@ -92,3 +92,15 @@ Test(suggest, nearest_within_a_third) {
     cr_assert_null(ds_suggest("conv2d", ops, 4));
     cr_assert_null(ds_suggest("relu", ops, 0));
 }
+
+Test(suggest, words_of_other_programs) {
+    const char *const names[] = {"bf16", "GB/s", "Gb/s", "relu", "swish"};
+    cr_assert_str_eq(ds_suggest("bfloat16", names, 5), "bf16");
+    cr_assert_str_eq(ds_suggest("BFloat16", names, 5), "bf16");
+    cr_assert_str_eq(ds_suggest("GBps", names, 5), "GB/s");
+    cr_assert_str_eq(ds_suggest("Gbps", names, 5), "Gb/s");
+    cr_assert_str_eq(ds_suggest("ReLU", names, 5), "relu");
+    cr_assert_null(ds_suggest("bfloat16", names + 1, 4));
+    cr_assert_not_null(ds_word_fix("FSDP"));
+    cr_assert_null(ds_word_fix("dp"));
+}

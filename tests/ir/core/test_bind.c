@@ -294,7 +294,8 @@ Test(bind, with_clauses_that_are_refused) {
     add_with(w.unit, &w.root->imports.at[0], "width", integer(w.unit, 1));
     w.root->imports.at[0].with[1].kind = DS_ATTR_LIST;
     cr_assert_eq(bind(w.unit, &b, &err, 0, NULL), DS_ERR_TYPE);
-    cr_assert_str_eq(err.message, "param 'width' takes a number, a string or an expression");
+    cr_assert_str_eq(err.message, "param 'width' takes a number, a string, true, false or an "
+                                  "expression");
     ds_unit_free(w.unit);
 }
 

@@ -13,8 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static const ds_import_options on_dgx = {
-    .source = "config.json", .on_file = "topologies/dgx-a100.dir", .on_name = "dgx_a100"};
+#define LIBRARY DS_SOURCE_DIR "/scenarios/x.dir"
+
+static const ds_import_options on_dgx = {.source = "config.json",
+                                         .on_file = "topologies/dgx-a100.dir",
+                                         .on_name = "dgx_a100",
+                                         .path = LIBRARY};
 
 static void import_file(const char *name, const ds_import_options *options, ds_buf *text) {
     char path[512];
@@ -27,6 +31,17 @@ static void import_file(const char *name, const ds_import_options *options, ds_b
     ds_buf_deinit(&json);
 }
 
+/* The layer that predicts the token after the next (DeepSeek-AI 2024, arXiv:2412.19437, section 2.2):
+ * norms of its two inputs and of its result, the product that joins the inputs, and an expert layer
+ * as the others: two norms, latent attention (two norms), router, 256 experts and the shared one.
+ * Embedding and head are the model's. */
+#define DEEPSEEK_V3_H INT64_C(7168)
+#define DEEPSEEK_V3_MTP                                                                            \
+    (3 * DEEPSEEK_V3_H + 2 * DEEPSEEK_V3_H * DEEPSEEK_V3_H + 2 * DEEPSEEK_V3_H +                   \
+     DEEPSEEK_V3_H * 1536 + 1536 + 1536 * 128 * 192 + DEEPSEEK_V3_H * (512 + 64) + 512 +           \
+     512 * 128 * 256 + 128 * 128 * DEEPSEEK_V3_H + 256 * DEEPSEEK_V3_H +                           \
+     257 * 3 * 2048 * DEEPSEEK_V3_H)
+
 /* Sources of the figures: tests/data/hf/README.md. */
 static const struct {
     const char *file;
@@ -35,13 +50,36 @@ static const struct {
 } published[] = {
     {"gpt2.json", 124439808, ": 124,439,808 parameters."},
     {"llama-2-7b.json", 6738415616, ": 6,738,415,616 parameters."},
+    {"llama-3-8b.json", 8030261248, ": 8,030,261,248 parameters."},
+    {"llama-3-70b.json", 70553706496, ": 70,553,706,496 parameters."},
+    {"llama-3-405b.json", 405853388800, ": 405,853,388,800 parameters."},
     {"llama-3.2-1b.json", 1235814400, ": 1,235,814,400 parameters."},
     {"mistral-7b-v0.1.json", 7241732096, ": 7,241,732,096 parameters."},
+    {"phi-3-mini.json", 3821079552, ": 3,821,079,552 parameters."},
+    {"gemma-2-9b.json", 9241705984, ": 9,241,705,984 parameters."},
+    {"gemma-3-1b.json", 999885952, ": 999,885,952 parameters."},
+    {"gpt-neox-20b.json", 20554567680, ": 20,554,567,680 parameters."},
+    {"falcon-7b.json", 6921720704, ": 6,921,720,704 parameters."},
+    {"opt-6.7b.json", 6658473984, ": 6,658,473,984 parameters."},
+    {"bloom.json", 176247271424, ": 176,247,271,424 parameters."},
     {"mixtral-8x7b.json", 46702792704, ": 46,702,792,704 parameters."},
     {"qwen2-0.5b.json", 494032768, ": 494,032,768 parameters."},
     {"qwen2-7b.json", 7615616512, ": 7,615,616,512 parameters."},
     {"qwen3-0.6b.json", 596049920, ": 596,049,920 parameters."},
     {"qwen3-8b.json", 8190735360, ": 8,190,735,360 parameters."},
+    {"qwen3-30b-a3b.json", 30532122624, ": 30,532,122,624 parameters."},
+    {"llama-4-scout.json", 107769861120, ": 107,769,861,120 parameters."},
+    {"llama-4-maverick.json", 400711848960, ": 400,711,848,960 parameters."},
+    {"gpt-oss-20b.json", 20914757184 - 24 * 64, ": 20,914,755,648 parameters."},
+    {"deepseek-v2.json", 235741434880, ": 235,741,434,880 parameters."},
+    {"deepseek-v2-lite.json", 15706484224, ": 15,706,484,224 parameters."},
+    {"bert-base.json", 109514298, ": 109,514,298 parameters."},
+    {"t5-base.json", 222903552, ": 222,903,552 parameters."},
+    {"vit-base.json", 86567656, ": 86,567,656 parameters."},
+    {"mamba-codestral-7b.json", 7285403648, ": 7,285,403,648 parameters."},
+    {"nemotron-h-8b.json", 8100852736, ": 8,100,852,736 parameters."},
+    {"nemotron-3-nano.json", 31577937344, ": 31,577,937,344 parameters."},
+    {"deepseek-v3.json", 671026404352 + DEEPSEEK_V3_MTP, ": 682,636,472,320 parameters."},
 };
 
 Test(import_hf, published_parameter_counts) {
@@ -55,9 +93,8 @@ Test(import_hf, published_parameter_counts) {
         import_file(published[i].file, &on_dgx, &text);
         cr_expect(strstr(text.text, published[i].text), "%s", text.text);
         ds_diags_init(&diags);
-        cr_assert_eq(
-            ds_load_text(DS_SOURCE_DIR "/scenarios/x.dir", text.text, text.n, NULL, &unit, &err),
-            DS_OK, "%s", err.message);
+        cr_assert_eq(ds_load_text(LIBRARY, text.text, text.n, NULL, &unit, &err), DS_OK, "%s",
+                     err.message);
         cr_assert_eq(ds_verify(unit, &diags), DS_OK, "%s", published[i].file);
         cr_assert_eq(ds_bind(unit, NULL, 0, &binding, &err), DS_OK, "%s", err.message);
         cr_assert_eq(ds_verify_bound(unit, &binding, &diags), DS_OK, "%s", published[i].file);
@@ -143,8 +180,7 @@ Test(import_hf, refusals_name_the_key) {
         {"[1]", DS_ERR_DATA, "a config is an object; this is a list"},
         {"{}", DS_ERR_DATA, "the key 'model_type' is missing"},
         {"{\"model_type\": 3}", DS_ERR_DATA, "'model_type' must be a string, and is an integer"},
-        {"{\"model_type\": \"bert\"}", DS_ERR_UNSUPPORTED,
-         "gpt2, llama, mistral, qwen2, qwen3, mixtral"},
+        {"{\"model_type\": \"bart\"}", DS_ERR_UNSUPPORTED, "imports: gpt2, llama, mistral, "},
         {"{\"model_type\": \"lama\"}", DS_ERR_UNSUPPORTED, "did you mean 'llama'?"},
         {"{\"model_type\": \"llama\"}", DS_ERR_DATA, "the key 'num_hidden_layers' is missing"},
         {"{" LLAMA ", \"num_key_value_heads\": 3}", DS_ERR_VALUE, "does not divide"},
@@ -158,8 +194,9 @@ Test(import_hf, refusals_name_the_key) {
         {"{" LLAMA ", \"rope_theta\": -1}", DS_ERR_VALUE, "'rope_theta' is -1"},
         {"{" LLAMA ", \"torch_dtype\": \"int8\"}", DS_ERR_UNSUPPORTED, "'torch_dtype' is 'int8'"},
         {"{" LLAMA ", \"model_type\": \"llama\"}", DS_ERR_DATA, "duplicate"},
-        {"{" GPT2 ", \"n_inner\": 100}", DS_ERR_UNSUPPORTED, "'n_inner'"},
-        {"{" GPT2 ", \"tie_word_embeddings\": false}", DS_ERR_UNSUPPORTED, "shares"},
+        {"{" GPT2 ", \"n_inner\": 100}", DS_ERR_UNSUPPORTED, "lacks n_inner = 100"},
+        {"{" GPT2 ", \"tie_word_embeddings\": false}", DS_ERR_UNSUPPORTED,
+         "@gpt of models/gpt.dir, lacks a head of its own"},
         {"{" GPT2 ", \"activation_function\": \"relu\"}", DS_ERR_UNSUPPORTED, "gelu_new"},
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2147483648, \"hidden_size\": "
          "2147483648, \"num_attention_heads\": 2, \"intermediate_size\": 2147483648, "
@@ -172,6 +209,60 @@ Test(import_hf, refusals_name_the_key) {
         cr_expect_eq(ds_import_hf(all[i].json, strlen(all[i].json), &on_dgx, &text, &err),
                      all[i].status, "%s: %s", all[i].json, err.message);
         cr_expect(strstr(err.message, all[i].message), "%s: %s", all[i].json, err.message);
+        cr_expect_eq(text.n, 0);
+        ds_buf_deinit(&text);
+    }
+}
+
+#define SIZES                                                                                      \
+    "\"num_hidden_layers\": 4, \"hidden_size\": 64, \"num_attention_heads\": 4, "                  \
+    "\"intermediate_size\": 128, \"vocab_size\": 100, "
+#define OF(type) "{\"model_type\": \"" type "\", " SIZES
+
+/* Keys that change the work of a family and that the model library has no function for. */
+Test(import_hf, refusals_of_each_family) {
+    static const char *const all[][2] = {
+        {OF("qwen2") "\"use_sliding_window\": true, \"sliding_window\": 512}", "try --set seq=512"},
+        {OF("phi3") "\"partial_rotary_factor\": 0.75}", "'partial_rotary_factor'"},
+        {OF("phi3") "\"tie_word_embeddings\": true}", "lacks a head that shares"},
+        {OF("qwen3_moe") "\"decoder_sparse_step\": 2}", "'decoder_sparse_step'"},
+        {OF("qwen3_moe") "\"mlp_only_layers\": [1]}", "'mlp_only_layers'"},
+        {OF("deepseek_v3") "\"moe_layer_freq\": 2}", "'moe_layer_freq'"},
+        {OF("deepseek_v3") "\"n_shared_experts\": 1, \"q_lora_rank\": 8, "
+                           "\"num_nextn_predict_layers\": 2}",
+         "lacks num_nextn_predict_layers = 2"},
+        {OF("gemma2") "\"layer_types\": [\"sliding_attention\", \"sliding_attention\"]}",
+         "layer 1 is 'sliding_attention'"},
+        {OF("gpt_neox") "\"use_parallel_residual\": false}", "'use_parallel_residual'"},
+        {OF("gpt_neox") "\"rotary_pct\": 1.0}", "'rotary_pct'"},
+        {OF("falcon") "\"alibi\": true}", "'alibi'"},
+        {OF("falcon") "\"new_decoder_architecture\": true, \"num_ln_in_parallel_attn\": 1}",
+         "'num_ln_in_parallel_attn'"},
+        {OF("opt") "\"ffn_dim\": 8, \"word_embed_proj_dim\": 32}", "'word_embed_proj_dim'"},
+        {OF("opt") "\"ffn_dim\": 8, \"activation_function\": \"gelu\"}", "has relu there"},
+        {OF("bert") "\"position_embedding_type\": \"relative_key\"}", "'position_embedding_type'"},
+        {OF("t5") "\"num_layers\": 4, \"d_model\": 64, \"num_heads\": 4, \"d_ff\": 8, "
+                  "\"feed_forward_proj\": \"gated-gelu\"}",
+         "'feed_forward_proj'"},
+        {OF("t5") "\"num_layers\": 4, \"d_model\": 64, \"num_heads\": 4, \"d_ff\": 8, "
+                  "\"num_decoder_layers\": 2}",
+         "'num_decoder_layers'"},
+        {OF("vit") "\"patch_size\": 512}", "'patch_size'"},
+        {OF("mamba2") "\"use_bias\": true}", "'use_bias'"},
+        {OF("llama4") "\"interleave_moe_layer_step\": 3}", "'interleave_moe_layer_step'"},
+        {OF("llama4") "\"attention_chunk_size\": 1024}", "try --set seq=1024"},
+        {OF("llama4") "\"text_config\": 3}", "'text_config' must be an object"},
+        {OF("nemotron_h") "\"n_groups\": 8}", "'hybrid_override_pattern' is missing"},
+        {OF("nemotron_h") "\"hybrid_override_pattern\": \"M-M-MM-\"}", "letter 5 is another"},
+        {OF("nemotron_h") "\"hybrid_override_pattern\": \"M*-M-M*-M-M-M*-M-M-M-M*-\"}",
+         "letter 22 is another"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        ds_buf text = {0};
+        ds_error err = {0};
+        cr_expect_neq(ds_import_hf(all[i][0], strlen(all[i][0]), &on_dgx, &text, &err), DS_OK, "%s",
+                      all[i][0]);
+        cr_expect(strstr(err.message, all[i][1]), "%s: %s", all[i][0], err.message);
         cr_expect_eq(text.n, 0);
         ds_buf_deinit(&text);
     }
@@ -191,10 +282,43 @@ Test(import_hf, what_changes_nothing_is_fine) {
         ds_buf_deinit(&text);
     }
     ds_setting set = {"seq", "2048"};
-    ds_import_options options = {.settings = &set, .n_settings = 1};
+    ds_import_options options = {.settings = &set, .n_settings = 1, .path = LIBRARY};
     ds_buf text = {0};
     cr_expect_eq(ds_import_hf("{" GPT2 "}", strlen("{" GPT2 "}"), &options, &text, &err),
                  DS_ERR_VALUE);
     cr_expect(strstr(err.message, "1024 positions"), "%s", err.message);
     ds_buf_deinit(&text);
+}
+
+/* One model_type, several functions: the sizes and switches of a config decide. */
+Test(import_hf, function_of_each_variant) {
+    static const char *const all[][2] = {
+        {OF("mistral") "\"sliding_window\": null}", "@m.llama\n"},
+        {OF("mistral") "\"sliding_window\": 512}", "@m.mistral\n"},
+        {OF("phi3") "\"sliding_window\": null}", "@m.phi3\n"},
+        {OF("llama") "\"tie_word_embeddings\": true}", "@m.llama_tied\n"},
+        {OF("falcon") "\"multi_query\": true}", "@m.falcon\n"},
+        {OF("falcon") "\"new_decoder_architecture\": true, \"num_kv_heads\": 2}",
+         "@m.falcon_new\n"},
+        {OF("mamba2") "\"tie_word_embeddings\": true}", "@m.mamba2_tied\n"},
+        {OF("deepseek_v3") "\"n_shared_experts\": 1, \"q_lora_rank\": 8}", "@m.deepseek_v3\n"},
+        {OF("deepseek_v3") "\"n_shared_experts\": 1, \"q_lora_rank\": 8, "
+                           "\"num_nextn_predict_layers\": 1}",
+         "@m.deepseek_v3_mtp\n"},
+        {"{\"model_type\": \"gemma3\", \"text_config\": " OF("gemma3_text") "\"head_dim\": 16}}",
+         "@m.gemma3\n"},
+        {OF("nemotron_h") "\"hybrid_override_pattern\": \"M-M*-M-M*-M-\"}", "@m.nemotron_h\n"},
+        {OF("nemotron_h") "\"hybrid_override_pattern\": \"ME\", \"n_routed_experts\": 4, "
+                          "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "
+                          "\"moe_shared_expert_intermediate_size\": 8}",
+         "@m.nemotron\n"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        ds_buf text = {0};
+        ds_error err = {0};
+        cr_expect_eq(ds_import_hf(all[i][0], strlen(all[i][0]), &on_dgx, &text, &err), DS_OK,
+                     "%s: %s", all[i][0], err.message);
+        cr_expect(text.n && strstr(text.text, all[i][1]), "%s", text.text);
+        ds_buf_deinit(&text);
+    }
 }

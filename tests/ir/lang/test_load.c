@@ -1,6 +1,6 @@
 /* Imports: where they are found, what is shared, what is refused. */
 #define _XOPEN_SOURCE 700 /* mkdtemp, setenv */
-#include "ir/lang/lang.h"
+#include "ir/lang/library.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -107,6 +107,47 @@ Test(load, include_folders_then_the_environment) {
     cr_assert_str_eq(unit->modules.at[1]->path, "inc/a.dir");
     cr_assert_str_eq(unit->modules.at[2]->path, "env/b.dir");
     ds_unit_free(unit);
+}
+
+Test(load, the_library_last) {
+    put_file("main.dir", "dir 1\nimport \"models/llama.dir\"\nimport \"models/mine.dir\"\n");
+    mkdir("inc", 0700);
+    mkdir("inc/models", 0700);
+    put_file("inc/models/mine.dir", "dir 1\n");
+    const char *folders[] = {"inc"};
+    ds_load_options options = {.include_dirs = folders, .n_include_dirs = 1};
+    ds_unit *unit = load("main.dir", &options);
+    ds_unit_free(unit);
+    char *model = ds_library_path("models/llama.dir", &options);
+    cr_assert(strstr(model, "scenarios/models/llama.dir"), "%s", model);
+    free(model);
+    mkdir("models", 0700);
+    put_file("models/llama.dir", "dir 1\n");
+    put_file("inc/models/llama.dir", "dir 1\n");
+    model = ds_library_path("models/llama.dir", &options);
+    cr_assert_str_eq(model, "inc/models/llama.dir");
+    free(model);
+    unit = load("main.dir", &options);
+    cr_assert_str_eq(unit->modules.at[1]->path, "models/llama.dir");
+    ds_unit_free(unit);
+    cr_assert_null(ds_library_path("models/none.dir", NULL));
+}
+
+Test(load, the_library_says_which_file_declares_a_name) {
+    ds_library_items items;
+    ds_library_scan(&items);
+    const char *file = NULL;
+    for (uint32_t i = 0; i < items.all.n; i++)
+        if (strcmp(items.all.at[i].name, "dgx_a100") == 0) file = items.all.at[i].file;
+    cr_assert_str_eq(file, "topologies/dgx-a100.dir");
+    ds_library_items_deinit(&items);
+}
+
+Test(load, a_wrong_path_names_the_file_that_is_meant) {
+    put_file("main.dir", "dir 1\nimport \"lama.dir\"\n");
+    refuse("main.dir", DS_ERR_IO, "did you mean \"models/llama.dir\"?");
+    put_file("main.dir", "dir 1\nimport \"dgx-a100\"\n");
+    refuse("main.dir", DS_ERR_IO, "did you mean \"machines/dgx-a100.dir\"?");
 }
 
 Test(load, once_by_real_path_unless_it_is_an_instance) {

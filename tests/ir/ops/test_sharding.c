@@ -1,4 +1,4 @@
-/* What the factor rules say about shardings, partials and places (LANGUAGE.md, Types and
+/* What the factor rules say about shardings, partials and places (types.md and common.md, Types and
  * Operations). */
 #include "tests/support/op_text.h"
 

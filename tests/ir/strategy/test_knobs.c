@@ -31,9 +31,18 @@ static void is_choice(const ds_knob *knob, const char *word) {
         cr_expect(has_word(knob->choices, word), "%s: %s is no choice", knob->name, word);
 }
 
-static void is_earlier_knob(const ds_knob *knob, const char *word) {
-    const ds_knob *other = ds_scenario_knob(knob->section, word);
-    cr_expect(other && other->bytes, "%s: there is no %s", knob->name, word);
+/* "zero=3|offload": knobs of the section, and of a choice its words. */
+static void is_need(const ds_knob *knob, const char *word) {
+    char copy[512], *rest = NULL;
+    strcpy(copy, word);
+    for (char *one = strtok_r(copy, "|", &rest); one; one = strtok_r(NULL, "|", &rest)) {
+        char *equals = strchr(one, '=');
+        if (*one == '@' || strcmp(one, "training") == 0) continue;
+        if (equals) *equals = '\0';
+        const ds_knob *other = ds_scenario_knob(knob->section, one);
+        cr_expect(other && other->bytes, "%s: there is no %s", knob->name, one);
+        if (equals && other) is_choice(other, equals + 1);
+    }
 }
 
 /* Is there a reader for every knob of the kind? */
@@ -72,7 +81,7 @@ Test(knobs, lines_are_complete) {
                 cr_expect(has_record, "%s: a way of a KEY has ANY or nothing", knob->name);
                 each_word(knob, knob->ways[way], is_choice);
             }
-        if (knob->only_with) each_word(knob, knob->only_with, is_earlier_knob);
+        if (knob->needs) each_word(knob, knob->needs, is_need);
     }
 }
 
@@ -123,7 +132,7 @@ static void expect_prints(const records *r, const char *section, const char *nam
     ds_buf_deinit(&text);
 }
 
-/* Defaults as LANGUAGE.md has them. */
+/* Defaults as KNOBS.generated.md has them. */
 Test(knobs, defaults) {
     static const char *const defaults[][3] = {{"train", "loss", "none"},
                                               {"train", "optimizer", "none"},
@@ -196,6 +205,8 @@ static const char *text_for(const ds_knob *knob, char text[64]) {
         return "[1, 1]";
     case DS_KNOB_QUANTITY:
         return knob->dimension == 'T' ? "3 ms" : "5 MB";
+    case DS_KNOB_DTYPE:
+        return "f16";
     case DS_KNOB_SCHEDULE:
         return "gpipe";
     case DS_KNOB_SECTION:
@@ -302,7 +313,8 @@ Test(knobs, values_that_no_line_allows_are_unknown) {
         {"strategy { recompute = \"every:2\" }", {"", "recompute", "", "recompute"}},
         {"strategy { pp = 2, p2p = blocking, schedule = \"breadth-first\" }",
          {"p2p", "p2p", "p2p", "p2p"}},
-        {"train { clip_norm = 1 }", {"clip_norm", "clip_norm", "clip_norm", "clip_norm"}},
+        {"train { optimizer = sgd, clip_norm = 1 }",
+         {"clip_norm", "clip_norm", "clip_norm", "clip_norm"}},
         {"strategy { stage_dp = [2, 1] }", {"stage_dp", "stage_dp", "stage_dp", "schedule"}},
         {"jobs { }", {"", "", "", ""}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -1,8 +1,5 @@
-/* The table of results: names that lead to one result each, the texts of every kind and what is
- * read back from them, and the table in LANGUAGE.md, which is made of the lines:
- *
- *     DISTSIM_REGENERATE=1 build/…/test_ir_strategy_metrics     rewrites it there
- */
+/* The table of results: names that lead to one result each, and the texts of every kind, written and
+ * read back. */
 #define _GNU_SOURCE
 #include "ir/strategy/metrics.h"
 
@@ -10,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PAGE DS_SOURCE_DIR "/ir/lang/LANGUAGE.md"
 
 static const char *text_of(const ds_metric *metric, int which) {
     const char *const texts[] = {metric->json, metric->column, metric->sweep};
@@ -100,50 +95,4 @@ Test(metrics, agreement) {
         cr_expect_eq(now.n > 0, !cells[i].agrees);
         ds_buf_deinit(&now);
     }
-}
-
-/* ---- the manual ---- */
-
-static void put_table(ds_buf *out) {
-    ds_buf_put(out, "| name | what it is | known |\n|---|---|---|\n");
-    for (int i = 0; i < DS_METRIC_COUNT; i++) {
-        const ds_metric *metric = ds_metric_at((ds_metric_id)i);
-        if (metric->sweep)
-            ds_buf_printf(out, "| `%s` | %s | %s |\n", metric->sweep, metric->doc,
-                          metric->known ? "before" : "after");
-    }
-}
-
-static char *read_page(void) {
-    FILE *file = fopen(PAGE, "rb");
-    cr_assert_not_null(file);
-    ds_buf text = {0};
-    for (int c; (c = fgetc(file)) != EOF;) ds_buf_putc(&text, (char)c);
-    fclose(file);
-    return text.text;
-}
-
-/* Puts the table in the place of the old one. */
-static void rewrite(const char *page, const ds_buf *table) {
-    const char *old = strstr(page, "| name | what it is | known |\n");
-    cr_assert_not_null(old);
-    const char *rest = strstr(old, "\n\n") + 1;
-    FILE *file = fopen(PAGE, "wb");
-    cr_assert_not_null(file);
-    fprintf(file, "%.*s%s%s", (int)(old - page), page, table->text, rest);
-    fclose(file);
-}
-
-Test(metrics, manual_is_made_of_the_lines) {
-    ds_buf table = {0};
-    char *page = read_page();
-    put_table(&table);
-    ds_buf_put(&table, "");
-    if (getenv("DISTSIM_REGENERATE"))
-        rewrite(page, &table);
-    else
-        cr_expect(strstr(page, table.text), "the results in LANGUAGE.md are other ones:\n%s",
-                  table.text);
-    free(page);
-    ds_buf_deinit(&table);
 }

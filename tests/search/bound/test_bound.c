@@ -520,10 +520,6 @@ Test(bound, says_what_it_has_no_bounds_of) {
                  "stages of several widths");
     refuse_sweep("strategy { pp = 2, stage_tp = [1, 2], microbatches = dp }", "dp in [2]",
                  "stages of several widths");
-    refuse_sweep("strategy { dp = dp }, framework = megatron", "dp in [1, 2]",
-                 "settings of a framework");
-    refuse_sweep("strategy { dp = dp }", "dp in [1, 2], framework in [none, deepspeed]",
-                 "settings of a framework");
     refuse_sweep("strategy { dp = dp }", "dp in [1, 2], cost in [fitted, measured]",
                  "the kind of costs varies");
 }

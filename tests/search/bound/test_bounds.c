@@ -160,6 +160,119 @@ Test(bounds, hold_with_other_knobs) {
     cr_expect_gt(t.memory / t.leaves, 0.411);
 }
 
+/* Frameworks set clip_norm, late_reduce, scatter_gather, zero, prefetch, zero_uneven and masks where
+ * the scenario says nothing. */
+static void check_framework(const char *said, const char *swept, tally *t) {
+    char text[2500];
+    sweep_case c;
+    snprintf(text, sizeof text,
+             "dir 1\nparam dp = 1, tp = 1, pp = 1, cp = 1, mb = 1, batch = 48\n"
+             "import \"models/llama.dir\" as m with layers = 6, hidden = 256, heads = 8, "
+             "kv_heads = 4, ffn = 516, vocab = 2048, seq = 64, batch = batch\n"
+             "topology @box { device gpu[4] : \"H100-SXM5-80GB\"\n  switch s\n  nic n\n"
+             "  link gpu[i] -- s : 450 GB/s, 1 us for i in 0..4\n  link s -- n : 50 GB/s, 1 us }\n"
+             "topology @a { node box[3] : @box\n  switch top\n"
+             "  link box[i].n -- top : 50 GB/s, 2 us for i in 0..3 }\n"
+             "scenario { model = @m.llama, on = @a, profile = \"H100-Bridge\"%s\n"
+             "  train { optimizer = adam, dtype = bf16 }\n"
+             "  strategy { dp = dp, tp = tp, pp = pp, cp = cp, microbatches = mb, sp = true } }\n"
+             "sweep { dp in [1, 2, 3], tp in [1, 2, 4], cp in [1, 2], pp in [1, 2, 3]\n"
+             "  where dp * tp * cp * pp <= world\n  mb in [1, 2, 4, 8] where mb >= pp\n"
+             "  schedule in [\"1f1b\", interleaved] where pp > 1 or schedule == \"1f1b\"\n"
+             "  recompute in [none, selective, full]%s\n  minimize step_time subject to fits }\n",
+             said, swept);
+    sweep_open_text(&c, text, NULL);
+    check_space(&c, *said ? said : swept,
+                getenv("DISTSIM_TEST_SPACES") ? 2000
+                : FEW_CASES                   ? 4
+                                              : 40,
+                t);
+    sweep_close(&c);
+}
+
+Test(bounds, hold_with_frameworks) {
+    tally t = {0};
+    check_framework(", framework = megatron, memory = allocator", ", zero in [0, 1]", &t);
+    check_framework(", framework = fsdp, memory = allocator", "", &t);
+    check_framework(", framework = megatron_deepspeed, memory = rounded", ", zero in [0, 1, 2]",
+                    &t);
+    check_framework(", framework = deepspeed, memory = allocator", ", zero in [0, 1, 2, 3]", &t);
+    check_framework("",
+                    ", framework in [none, megatron, megatron_deepspeed, fsdp]\n"
+                    "  memory in [exact, allocator], late_reduce in [false, true]",
+                    &t);
+    printf("%d regions, %d of them illegal; of %d candidates the bounds are %.4f of the time, %.4f "
+           "of the memory\n",
+           t.pairs + t.refused, t.refused, t.leaves, t.time / t.leaves, t.memory / t.leaves);
+    cr_expect_gt(t.leaves, FEW_CASES ? 5 : 100);
+}
+
+/* Experts over ep replicas: in all orders of axes, within nodes and across nodes. */
+static void check_experts(const char *model, const char *func, const char *said, const char *swept,
+                          tally *t) {
+    char text[2500];
+    sweep_case c;
+    int before = t->leaves;
+    snprintf(text, sizeof text,
+             "dir 1\nparam dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, mb = 1, batch = 48\n"
+             "import \"models/%s, vocab = 2048, seq = 64, batch = batch\n"
+             "topology @box { device gpu[4] : \"H100-SXM5-80GB\"\n  switch s\n  nic n\n"
+             "  link gpu[i] -- s : 450 GB/s, 1 us for i in 0..4\n  link s -- n : 50 GB/s, 1 us }\n"
+             "topology @a { node box[4] : @box\n  switch top\n"
+             "  link box[i].n -- top : 50 GB/s, 2 us for i in 0..4 }\n"
+             "scenario { model = @m.%s, on = @a, profile = \"H100-Bridge\"%s\n"
+             "  train { optimizer = adam, dtype = bf16 }\n"
+             "  strategy { dp = dp, tp = tp, pp = pp, cp = cp, ep = ep, microbatches = mb, sp = "
+             "true } }\n"
+             "sweep { dp in [2, 4, 6, 8], tp in [1, 2, 4], cp in [1, 2], pp in [1, 2, 3]\n"
+             "  where dp * tp * cp * pp <= world\n  ep in [1, 2, 4, 8] where dp * cp %% ep == 0\n"
+             "  mb in [1, 2, 3, 4, 6, 12] where mb >= pp\n"
+             "  schedule in [\"1f1b\", interleaved] where pp > 1 or schedule == \"1f1b\"\n"
+             "  order in [\"pp dp cp tp\", \"dp pp cp tp\", \"cp tp pp dp\"]\n"
+             "  recompute in [none, selective, full]%s\n  minimize step_time subject to fits }\n",
+             model, func, said, swept);
+    sweep_open_text(&c, text, NULL);
+    cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
+    check_space(&c, *said ? said : swept,
+                getenv("DISTSIM_TEST_SPACES") ? 2000
+                : FEW_CASES                   ? 4
+                                              : 40,
+                t);
+    cr_expect_gt(t->leaves, before, "%s%s: no candidate", func, said);
+    sweep_close(&c);
+}
+
+Test(bounds, hold_with_experts) {
+    static const char mixtral[] =
+        "mixtral.dir\" as m with layers = 6, hidden = 256, heads = 8, kv_heads = 4, ffn = 512, "
+        "experts = 8";
+    static const char qwen[] =
+        "moe.dir\" as m with layers = 6, hidden = 256, heads = 8, kv_heads = 4, head_dim = 64, "
+        "ffn = 128, experts = 16, top = 4";
+    static const char deepseek[] =
+        "moe.dir\" as m with layers = 6, dense = 2, hidden = 256, heads = 8, dense_ffn = 512, "
+        "ffn = 128, experts = 16, top = 4";
+    tally t = {0};
+    check_experts(deepseek, "deepseek_v3_mtp", ", framework = megatron, memory = allocator",
+                  ", zero in [0, 1]", &t);
+    check_experts(mixtral, "mixtral", ", framework = megatron, memory = allocator",
+                  ", zero in [0, 1]", &t);
+    check_experts(mixtral, "mixtral", "", ", zero in [0, 1, 2, 3], late_reduce in [false, true]",
+                  &t);
+    check_experts(qwen, "qwen3_moe", ", framework = deepspeed, memory = allocator",
+                  ", zero in [0, 1, 2, 3]", &t);
+    check_experts(qwen, "qwen3_moe", "",
+                  ", framework in [none, megatron]\n  zero_uneven in [false, true]\n"
+                  "  zero in [0, 1, 2, 3], offload in [none, activations, weights, optimizer]",
+                  &t);
+    printf("%d regions, %d of them illegal; of %d candidates the bounds are %.4f of the time, %.4f "
+           "of the memory\n",
+           t.pairs + t.refused, t.refused, t.leaves, t.time / t.leaves, t.memory / t.leaves);
+    if (FEW_CASES || getenv("DISTSIM_TEST_SPACES")) return;
+    cr_expect_gt(t.time / t.leaves, 0.6);
+    cr_expect_gt(t.memory / t.leaves, 0.4);
+}
+
 Test(bounds, hold_in_distirs_grid) {
     tally t = {0};
     sweep_case c;
@@ -253,9 +366,9 @@ Test(bounds, are_near_where_a_schedule_is_followed) {
 static const char mlp[] =
     "import \"models/mlp.dir\" as m with layers = 8, width = 2048, batch = 8192\n";
 
-/* What each of four stages does, of the only candidate of a sweep. */
-static void stages_of(const char *model, const char *links, const char *strategy,
-                      ds_bound_stage out[4]) {
+/* What each of four stages does, of the only candidate of a sweep whose scenario says `said`. */
+static void stages_under(const char *said, const char *model, const char *links,
+                         const char *strategy, ds_bound_stage out[4]) {
     char text[1500];
     sweep_case c;
     ds_space *space;
@@ -266,9 +379,9 @@ static void stages_of(const char *model, const char *links, const char *strategy
              "dir 1\nparam dp = 1\n%s"
              "topology @box { device gpu[8] : \"A100-SXM4-80GB\"\n  switch s\n  host h\n"
              "  link gpu[i] -- s : 300 GB/s, 1 us for i in 0..8\n%s }\n"
-             "scenario { model = @%s, on = @box, train { loss = mse, optimizer = adam },\n"
+             "scenario { model = @%s, on = @box%s, train { loss = mse, optimizer = adam },\n"
              "  strategy { dp = dp, pp = 4, %s } }\nsweep { dp in [2], minimize step_time }\n",
-             model, links, model == mlp ? "m.mlp" : "net", strategy);
+             model, links, model == mlp ? "m.mlp" : "net", said, strategy);
     sweep_open_text(&c, text, NULL);
     cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
     cr_assert_eq(ds_space_new(&c.binding, NULL, 0, &space, &c.err), DS_OK);
@@ -290,6 +403,11 @@ static void stages_of(const char *model, const char *links, const char *strategy
     ds_bounds_free(bounds);
     ds_space_free(space);
     sweep_close(&c);
+}
+
+static void stages_of(const char *model, const char *links, const char *strategy,
+                      ds_bound_stage out[4]) {
+    stages_under("", model, links, strategy, out);
 }
 
 /* 512 rows of 2048 numbers, 4 MiB, at 300 GB/s and 2 us: 15.98 us. A stage sends and receives one
@@ -325,6 +443,29 @@ Test(bounds, words_stand_for_flags) {
             cr_expect_gt(by_word[s].items_ps, 0, "%s", flags[i][1]);
             cr_expect_eq(by_word[s].items_ps, by_flag[s].items_ps, "%s", flags[i][1]);
             cr_expect_float_eq(by_word[s].end_s, by_flag[s].end_s, 0, "%s", flags[i][1]);
+        }
+    }
+}
+
+/* Bounds of a framework's settings are those of the same settings in words; a word of the scenario
+ * comes before the framework's. */
+Test(bounds, settings_of_frameworks_count_as_if_said) {
+    static const char *const pairs[][3] = {
+        {", framework = megatron", "microbatches = 8", "microbatches = 8, late_reduce = true"},
+        {", framework = megatron", "microbatches = 8, zero = 1", "microbatches = 8, zero = 1"},
+        {", framework = megatron", "microbatches = 8, late_reduce = false", "microbatches = 8"},
+        {", framework = fsdp", "microbatches = 8", "microbatches = 8, zero = 3, prefetch = 1"},
+        {", framework = megatron_deepspeed", "microbatches = 8, zero = 1",
+         "microbatches = 8, zero = 1, zero_uneven = true"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        ds_bound_stage framework[4], words[4];
+        stages_under(pairs[i][0], mlp, "", pairs[i][1], framework);
+        stages_of(mlp, "", pairs[i][2], words);
+        for (int s = 0; s < 4; s++) {
+            cr_expect_eq(framework[s].held_bytes, words[s].held_bytes, "%s", pairs[i][2]);
+            cr_expect_eq(framework[s].summed_bytes, words[s].summed_bytes, "%s", pairs[i][2]);
+            cr_expect_float_eq(framework[s].shards_s, words[s].shards_s, 0, "%s", pairs[i][2]);
+            cr_expect_geq(framework[s].end_s, words[s].end_s, "%s", pairs[i][2]);
         }
     }
 }

@@ -117,6 +117,7 @@ static void check_bytes(const char *text, const char *recompute, bool sp, int64_
     cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
     ds_bound_sibling s = {.tp = tp,
                           .cp = 1,
+                          .ep = 1,
                           .device = "A100-SXM4-80GB",
                           .sp = sp,
                           .recompute = recompute,

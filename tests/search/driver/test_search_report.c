@@ -75,7 +75,7 @@ Test(search_report, an_operation_without_dims) {
 
 static json_t *json_of(const char *command) {
     char line[1024];
-    snprintf(line, sizeof line, "%s %s --profiles %s", DS_DISTSIM_BINARY, command,
+    snprintf(line, sizeof line, "%s %s --database %s", DS_DISTSIM_BINARY, command,
              DS_BUILD_PROFILES);
     FILE *run = popen(line, "r");
     json_error_t err;

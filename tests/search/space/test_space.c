@@ -117,7 +117,7 @@ Test(space, errors) {
     refuse("strategy in [1]", "is a block");
     refuse("schedule in 0..3", "takes no numbers");
     refuse("recompute in [none, everything]", "cannot be everything");
-    refuse("dp in [@box]", "takes numbers and strings");
+    refuse("dp in [@box]", "takes numbers, strings, true and false");
     refuse("dp in [1], minimize time", "is no objective");
     refuse("minimize step_time", "varies nothing");
     refuse("dp in [1] where schedule == \"gpipe\"", "does not say it");

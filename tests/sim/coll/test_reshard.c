@@ -390,7 +390,7 @@ Test(reshard, published_many_to_many) {
 
 /* scenarios/resharding.dir, with messages instead of phases. */
 static void run_resharding(sim_case *c, const char *settings, bool stepwise) {
-    static const char end[] = "  program = @move\n}\n", more[] = "  network = stepwise\n}\n";
+    static const char end[] = "  profile = ideal\n}\n", more[] = "  network = stepwise\n}\n";
     char text[8192];
     FILE *f = fopen(DS_SOURCE_DIR "/scenarios/resharding.dir", "r");
     cr_assert_not_null(f);

@@ -211,7 +211,7 @@ Test(cost_lookup, missing_costs_are_errors_with_names) {
                             &cost, NULL, &err),
                  DS_ERR_COST);
     cr_assert_str_eq(err.message, "no cost for relu in f32 on Bare: the catalogue has no memory "
-                                  "bandwidth and profile none no fit");
+                                  "bandwidth and profile ideal no fit");
 }
 
 Test(cost_lookup, names) {
@@ -235,7 +235,7 @@ Test(cost_lookup, names) {
     cr_assert_str_eq(err.message, "unknown device \"something else\"");
     cr_assert_eq(ds_profiles_find_profile(p, "p", DS_NOWHERE, &found, &err), DS_OK);
     cr_assert_eq(found, profile);
-    cr_assert_eq(ds_profiles_find_profile(p, "none", DS_NOWHERE, &found, &err), DS_OK);
+    cr_assert_eq(ds_profiles_find_profile(p, "Ideal", DS_NOWHERE, &found, &err), DS_OK);
     cr_assert_eq(found, 0);
     cr_assert_eq(ds_profiles_find_profile(p, "Q", DS_NOWHERE, &found, &err), DS_ERR_NAME);
     cr_assert_str_eq(err.message, "unknown profile \"Q\"; did you mean \"P\"?");

@@ -19,7 +19,7 @@ Test(validate_memory, val_rows_of_the_topology_search) {
     /* without the row of 48 stages, which takes longer than all others */
     FILE *run = popen("grep -v 'chronicles-prequel.md:818,' " DS_TEST_DIR
                       "/data/memory_bigscience_a100.csv | " DS_DISTSIM_BINARY
-                      " validate --memory --split val --profiles " DS_BUILD_PROFILES
+                      " validate --memory --split val --database " DS_BUILD_PROFILES
                       " -I " DS_SOURCE_DIR "/scenarios /dev/stdin",
                       "r");
     cr_assert_not_null(run);

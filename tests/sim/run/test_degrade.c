@@ -147,9 +147,14 @@ Test(degrade, a_ring_goes_at_the_rate_of_its_slowest_link) {
     /* The slow hop is busy all the time; the others' latencies are hidden behind it or not. */
     int64_t half = step_of(STAR, "degrade gpu[2] -> s[0] bandwidth = 0.5\n");
     cr_expect(half >= bytes * 20 && half <= bytes * 20 + 6 * 2 * US, "%lld", (long long)half);
+    /* At 25 GB/s the other switch is faster: 50 GB/s, and 2 us a hop. */
     int64_t quarter = step_of(STAR, "degrade gpu[2] -- s[0] bandwidth = 0.25\n");
-    cr_expect(quarter >= bytes * 40 && quarter <= bytes * 40 + 6 * 2 * US, "%lld",
+    cr_expect(quarter >= bytes * 20 && quarter <= bytes * 20 + 6 * 4 * US, "%lld",
               (long long)quarter);
+    /* With both ways at 25 GB/s none is. */
+    int64_t both = step_of(STAR, "degrade gpu[2] -- s[0] bandwidth = 0.25\n"
+                                 "degrade gpu[2] -- s[1] bandwidth = 0.5\n");
+    cr_expect(both >= bytes * 40 && both <= bytes * 40 + 6 * 4 * US, "%lld", (long long)both);
 }
 
 /* Without its link to s[0] a device has only the slow switch: its two hops in the ring go over

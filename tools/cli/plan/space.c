@@ -1,7 +1,4 @@
-/* distsim plan: the sizes of model and topology, and the space that is worth exploring. */
-#include "ir/lang/lang.h"
-#include "ir/verify/verify.h"
-#include "sim/topo/topo.h"
+/* distsim plan: the space that is worth exploring under a framework, as the text of a sweep. */
 #include "tools/cli/plan/plan.h"
 
 #include <inttypes.h>
@@ -11,250 +8,176 @@
 
 /* Bounds of the space; assumed: nobody runs plans beyond, and sweeps would not end. */
 enum {
-    MAX_SEQUENCES = 16,   /* of a microbatch */
-    MAX_MICROBATCHES = 64 /* of models without sequences */
+    MAX_SEQUENCES = 8,     /* of a microbatch */
+    MAX_MICROBATCHES = 64, /* of models without sequences */
+    MAX_STAGES = 64,
+    MAX_CHUNKS = 8,    /* of a stage … */
+    MAX_SIMULATED = 4, /* … where every candidate is simulated */
+    CP_TOKENS = 8192   /* a device's part of a sequence is at least as long */
 };
 
-/* ---- reading ---- */
+/* ---- frameworks ---- */
 
-static void put_imports(const cli_plan *plan, const char *batch, ds_buf *out) {
-    ds_buf_put(out, "dir 1\n\nimport ");
-    ds_buf_put_quoted(out, plan->on_path);
-    ds_buf_printf(out, " as box%s\n", plan->on_with);
-    if (batch) ds_buf_printf(out, "param batch = %s\n", batch);
-    ds_buf_put(out, "import ");
-    ds_buf_put_quoted(out, plan->model_path);
-    const char *given = plan->model_with;
-    if (!batch)
-        ds_buf_printf(out, " as model%s\n", given);
-    else
-        ds_buf_printf(out, " as model%s batch = batch\n", *given ? given : " with");
+#define TP     CLI_HAS_TP
+#define PP     CLI_HAS_PP
+#define CP     CLI_HAS_CP
+#define EP     CLI_HAS_EP
+#define UNEVEN CLI_HAS_UNEVEN
+static const cli_framework frameworks[] = {
+#define FRAMEWORK(word, title, parallel, zero, where, schedules, recompute)                        \
+    {#word, title, parallel, zero, where, schedules, recompute},
+#include "tools/cli/plan/frameworks.def"
+};
+#undef TP
+#undef PP
+#undef CP
+#undef EP
+#undef UNEVEN
+
+static const char words[] =
+#define FRAMEWORK(word, ...) "|" #word
+#include "tools/cli/plan/frameworks.def"
+    ;
+const char *cli_plan_framework_words(void) {
+    return words + 1;
 }
 
-typedef struct reading {
-    ds_unit *unit;
-    ds_binding binding;
-    ds_module *box, *model;
-} reading;
-
-static int print_errors(const ds_unit *unit, const ds_diags *diags) {
-    ds_buf text = {0};
-    ds_buf_put(&text, "");
-    for (uint32_t i = 0; i < diags->all.n; i++)
-        if (diags->all.at[i].severity == DS_SEV_ERROR)
-            ds_diag_print(unit, &diags->all.at[i], &text);
-    fputs(text.text, stderr);
-    ds_buf_deinit(&text);
-    return 1;
+const cli_framework *cli_plan_framework(const char *word) {
+    for (size_t i = 0; word && i < sizeof frameworks / sizeof *frameworks; i++)
+        if (strcmp(frameworks[i].word, word) == 0) return &frameworks[i];
+    return &frameworks[0];
 }
 
-static int read_both(const cli_plan *plan, reading *r) {
-    ds_buf text = {0};
-    ds_error err;
-    ds_diags diags;
-    *r = (reading){0};
-    put_imports(plan, NULL, &text);
-    ds_status status = ds_load_text("plan", text.text, text.n, &plan->load, &r->unit, &err);
-    ds_buf_deinit(&text);
-    if (status != DS_OK) return cli_fail(r->unit, &err);
-    ds_diags_init(&diags);
-    int exit_code = ds_verify(r->unit, &diags) == DS_OK ? 0 : print_errors(r->unit, &diags);
-    ds_diags_deinit(&diags);
-    if (exit_code) return exit_code;
-    if (ds_bind(r->unit, NULL, 0, &r->binding, &err) != DS_OK) return cli_fail(r->unit, &err);
-    r->box = r->unit->modules.at[0]->imports.at[0].module;
-    r->model = r->unit->modules.at[0]->imports.at[1].module;
-    return 0;
+/* ---- the scenario ---- */
+
+static bool has(const cli_plan *plan, cli_parallel what) {
+    return (plan->framework->parallel & what) != 0;
 }
 
-static uint32_t find_param(const ds_module *module, const char *name) {
-    for (uint32_t i = 0; i < module->params.n; i++)
-        if (strcmp(module->params.at[i].name, name) == 0) return i;
-    return UINT32_MAX;
-}
-
-static int64_t param(const reading *r, const char *name) {
-    uint32_t i = find_param(r->model, name);
-    if (i == UINT32_MAX) return 0;
-    const ds_num *num = &r->binding.params[r->model->id][i];
-    return num->kind == DS_NUM_INT ? num->i : 0;
-}
-
-/* ---- settings ---- */
-
-static void put_value(const char *text, ds_buf *out) {
-    char *end;
-    strtod(text, &end);
-    if (*text && !*end)
-        ds_buf_put(out, text);
-    else
-        ds_buf_put_quoted(out, text);
-}
-
-static int unknown_param(const reading *r, const char *name) {
-    DS_VEC(const char *) names = {0};
-    for (uint32_t i = 0; i < r->model->params.n; i++) DS_HPUSH(&names, r->model->params.at[i].name);
-    for (uint32_t i = 0; i < r->box->params.n; i++) DS_HPUSH(&names, r->box->params.at[i].name);
-    const char *near = ds_suggest(name, names.at, names.n);
-    fprintf(stderr, "distsim: error: neither the model nor the topology has a param '%s'%s%s%s\n",
-            name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-    free(names.at);
-    return 1;
-}
-
-static int give_settings(cli_plan *plan, const ds_setting *settings, uint32_t n) {
-    reading r;
-    ds_buf with[2] = {{0}, {0}};
-    int exit_code = read_both(plan, &r);
-    for (uint32_t i = 0; i < n && !exit_code; i++) {
-        const char *name = settings[i].path;
-        bool of_model = find_param(r.model, name) != UINT32_MAX;
-        if (!of_model && find_param(r.box, name) == UINT32_MAX) exit_code = unknown_param(&r, name);
-        if (of_model && strcmp(name, "batch") == 0) {
-            fputs("distsim: error: say the batch as --batch\n", stderr);
-            exit_code = 2;
-        }
-        ds_buf *out = &with[of_model];
-        ds_buf_printf(out, "%s%s = ", out->n ? ", " : " with ", name);
-        put_value(settings[i].text, out);
-    }
-    if (with[0].n) plan->on_with = ds_arena_strdup(&plan->arena, with[0].text);
-    if (with[1].n) plan->model_with = ds_arena_printf(&plan->arena, "%s,", with[1].text);
-    ds_buf_deinit(&with[0]);
-    ds_buf_deinit(&with[1]);
-    ds_unit_free(r.unit);
-    return exit_code;
-}
-
-/* ---- model and topology ---- */
-
-static int missing(const char *what, const char *path) {
-    fprintf(stderr, "distsim: error: %s has no %s\n", path, what);
-    return 1;
-}
-
-/* The function named like the file, else the last function with weights, since callees come before
- * their callers. */
-static int look_at_model(cli_plan *plan, const reading *r) {
-    const ds_func *found = NULL;
-    const char *slash = strrchr(plan->model_path, '/');
-    const char *stem = slash ? slash + 1 : plan->model_path;
-    size_t n = strcspn(stem, ".");
-    for (uint32_t i = 0; i < r->model->funcs.n; i++) {
-        const ds_func *func = r->model->funcs.at[i];
-        bool wanted = plan->model_func ? strcmp(func->name, plan->model_func) == 0 : func->is_model;
-        bool named = strncmp(func->name, stem, n) == 0 && !func->name[n];
-        if (wanted && (!found || named || strncmp(found->name, stem, n) != 0 || found->name[n]))
-            found = func;
-    }
-    if (!found && plan->model_func)
-        return missing(ds_arena_printf(&plan->arena, "function @%s", plan->model_func),
-                       plan->model_path);
-    if (!found) return missing("model: no function with weights", plan->model_path);
-    if (find_param(r->model, "batch") == UINT32_MAX)
-        return missing("param 'batch', which a plan splits over replicas", plan->model_path);
-    plan->model_func = ds_arena_strdup(&plan->arena, found->name);
-    plan->has_loss = found->n_results == 1 && found->results[0]->rank == 0;
-    plan->layers = param(r, "layers");
-    plan->hidden = param(r, "hidden");
-    plan->heads = param(r, "heads");
-    plan->seq = param(r, "seq");
-    plan->experts = param(r, "experts");
-    return 0;
-}
-
-static int look_at_topology(cli_plan *plan, const reading *r) {
-    const ds_topology *found = NULL;
-    for (uint32_t i = 0; i < r->box->topologies.n; i++) {
-        const ds_topology *topology = r->box->topologies.at[i];
-        if (!plan->on_name || strcmp(topology->name, plan->on_name) == 0) found = topology;
-    }
-    if (!found)
-        return missing(plan->on_name ? ds_arena_printf(&plan->arena, "topology @%s", plan->on_name)
-                                     : "topology",
-                       plan->on_path);
-    ds_topo *topo;
-    ds_error err;
-    if (ds_topo_build(&r->binding, found, &topo, &err) != DS_OK) return cli_fail(r->unit, &err);
-    plan->on_name = ds_arena_strdup(&plan->arena, found->name);
-    plan->world = ds_topo_n_devices(topo);
-    plan->node = 0;
-    for (uint32_t i = 0; i < plan->world; i++)
-        plan->node += ds_topo_island(topo, i) == ds_topo_island(topo, 0);
-    plan->device = plan->world ? ds_arena_strdup(&plan->arena, ds_topo_device_type(topo, 0)) : "";
-    ds_topo_free(topo);
-    return plan->world ? 0 : missing("device", plan->on_path);
-}
-
-int cli_plan_look(cli_plan *plan, const ds_setting *settings, uint32_t n_settings) {
-    reading r = {0};
-    plan->model_with = plan->on_with = "";
-    int exit_code = give_settings(plan, settings, n_settings);
-    if (exit_code) return exit_code;
-    const char *with = plan->model_with; /* ends in a comma for the batch, which read_both omits */
-    size_t n = strlen(with);
-    if (n) plan->model_with = ds_arena_strndup(&plan->arena, with, n - 1);
-    exit_code = read_both(plan, &r);
-    plan->model_with = with;
-    if (!exit_code) exit_code = look_at_model(plan, &r);
-    if (!exit_code) exit_code = look_at_topology(plan, &r);
-    if (!exit_code && !plan->batch) {
-        plan->batch = param(&r, "batch");
-        if (plan->batch < plan->world) plan->batch = plan->world;
-    }
-    ds_unit_free(r.unit);
-    return exit_code;
+static void put_scenario_head(const cli_plan *plan, bool sp, ds_buf *out) {
+    char batch[24];
+    snprintf(batch, sizeof batch, "%" PRId64, plan->batch);
+    ds_buf_put(out, "dir 1\n\n");
+    cli_plan_put_imports(plan, batch, out);
+    ds_buf_printf(out,
+                  "\nscenario {\n  name = \"%s\"\n  model = @model.%s\n  on = @box.%s\n"
+                  "%s  framework = %s\n  memory = allocator\n"
+                  "  train { %soptimizer = %s, dtype = %s }\n  strategy { ",
+                  plan->model_func, plan->model_func, plan->on_name,
+                  plan->keys.n ? plan->keys.text : "", plan->framework->word,
+                  plan->has_loss ? "" : "loss = mse, ", plan->optimizer, plan->dtype);
+    if (sp && plan->seq && has(plan, CLI_HAS_TP)) ds_buf_put(out, "sp = true, ");
 }
 
 /* ---- the space ---- */
 
-static void put_scenario_head(const cli_plan *plan, ds_buf *out) {
-    char batch[24];
-    snprintf(batch, sizeof batch, "%" PRId64, plan->batch);
-    put_imports(plan, batch, out);
-    ds_buf_printf(out,
-                  "\nscenario {\n  name = \"%s\"\n  model = @model.%s\n  on = @box.%s\n"
-                  "  train { %soptimizer = %s, dtype = %s }\n  strategy { ",
-                  plan->model_func, plan->model_func, plan->on_name,
-                  plan->has_loss ? "" : "loss = mse, ", plan->optimizer, plan->dtype);
-    if (plan->seq) ds_buf_put(out, "sp = true");
+/* Parts are equal: heads, or groups of heads that share keys, and rows of the table of words. */
+static void put_tp(const cli_plan *plan, ds_buf *out) {
+    if (!has(plan, CLI_HAS_TP)) return;
+    ds_buf_printf(out, "  tp in powers_of_two(1, %" PRIu32 ")\n", plan->node);
+    const int64_t whole[] = {plan->kv_heads ? plan->kv_heads : plan->heads, plan->vocab};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (whole[i]) ds_buf_printf(out, "  where %" PRId64 " %% tp == 0\n", whole[i]);
 }
 
-static void put_pipelines(const cli_plan *plan, ds_buf *out) {
+static bool has_stages(const cli_plan *plan) {
+    return has(plan, CLI_HAS_PP) && plan->layers > 1;
+}
+
+static void put_pp(const cli_plan *plan, ds_buf *out) {
+    if (!has_stages(plan)) return;
+    int64_t most = plan->layers < MAX_STAGES ? plan->layers : MAX_STAGES;
+    ds_buf_printf(out, "  pp in divisors(world / tp)\n  where pp <= %" PRId64 "\n", most);
+    if (!has(plan, CLI_HAS_UNEVEN))
+        ds_buf_printf(out, "  where %" PRId64 " / pp * pp == %" PRId64 "\n", plan->layers,
+                      plan->layers);
+}
+
+static void put_replicas(const cli_plan *plan, ds_buf *out) {
+    char rest[48] = "world";
+    if (has(plan, CLI_HAS_TP)) strcat(rest, " / tp");
+    if (has_stages(plan)) strcat(rest, " / pp");
+    if (has(plan, CLI_HAS_CP) && plan->seq >= 2 * CP_TOKENS && plan->experts <= 1) {
+        ds_buf_printf(out, "  cp in powers_of_two(1, %" PRId64 ")\n", plan->seq / CP_TOKENS);
+        ds_buf_printf(out, "  where %s / cp * cp == %s\n", rest, rest);
+        strcat(rest, " / cp");
+    }
+    ds_buf_printf(out, "  dp in [%s]\n  where batch / dp * dp == batch and batch >= dp\n", rest);
+    if (has(plan, CLI_HAS_EP) && plan->experts > 1)
+        ds_buf_printf(out,
+                      "  ep in powers_of_two(1, %" PRId64 ")\n  where dp / ep * ep == dp and "
+                      "%" PRId64 " / ep * ep == %" PRId64 "\n",
+                      plan->experts, plan->experts, plan->experts);
+}
+
+/* Chunks of a stage: as many layers each, or one less in the first and the last, beside embedding
+ * and head. */
+static void put_schedules(const cli_plan *plan, ds_buf *out) {
+    if (!has_stages(plan)) return;
     ds_buf_printf(out,
-                  "  schedule in [\"1f1b\", \"interleaved\"]\n"
+                  "  schedule in [%s]\n"
                   "  where pp > 1 or schedule == \"1f1b\"\n"
-                  "  where schedule == \"1f1b\" or microbatches / pp * pp == microbatches and "
-                  "%" PRId64 " / (2 * pp) * (2 * pp) == %" PRId64 "\n",
-                  plan->layers, plan->layers);
+                  "  where schedule == \"1f1b\" or microbatches / pp * pp == microbatches\n"
+                  "  virtual_stages in 1..%d\n"
+                  "  where (virtual_stages > 1) == (schedule == \"interleaved\")\n"
+                  "  where virtual_stages == 1 or %" PRId64 " %% (pp * virtual_stages) == 0",
+                  plan->least_memory ? "\"1f1b\"" : plan->framework->schedules,
+                  (plan->experts > 1 && !plan->has_one_loop ? MAX_SIMULATED : MAX_CHUNKS) + 1,
+                  plan->layers);
+    if (has(plan, CLI_HAS_UNEVEN))
+        ds_buf_printf(out,
+                      " or %" PRId64 " %% (pp * virtual_stages) == 0 and pp * virtual_stages <= "
+                      "%" PRId64,
+                      plan->layers + 2, (plan->layers + 2) / 2);
+    ds_buf_put(out, "\n");
+}
+
+/* "3, 2, 0" → "3": what needs least memory comes first; recomputation comes last. */
+static void put_zero(const cli_plan *plan, ds_buf *out) {
+    const char *all = plan->framework->zero;
+    int first = (int)strcspn(all, ",");
+    if (plan->least_memory || (plan->experts > 1 && has(plan, CLI_HAS_PP)))
+        ds_buf_printf(out, "  zero in [%.*s]\n", first, all);
+    else
+        ds_buf_printf(out, "  zero in [%s]\n", all);
+    ds_buf_printf(out, "  where dp > 1 or zero == %.*s\n", first, all);
+    if (has_stages(plan)) ds_buf_printf(out, "  where %s\n", plan->framework->where);
+}
+
+/* `selective` is about attention. */
+static void put_recompute(const cli_plan *plan, ds_buf *out) {
+    const char *all = plan->framework->recompute, *last = strrchr(all, ' ') + 1;
+    if (plan->least_memory)
+        ds_buf_printf(out, "  recompute in [%s]\n", last);
+    else if (plan->heads)
+        ds_buf_printf(out, "  recompute in [%s]\n", all);
+    else
+        ds_buf_put(out, "  recompute in [none, full]\n");
 }
 
 void cli_plan_put_sweep(const cli_plan *plan, ds_buf *out) {
-    put_scenario_head(plan, out);
-    ds_buf_printf(out, " }\n}\n\nsweep {\n  tp in powers_of_two(1, %" PRIu32 ")\n", plan->node);
-    if (plan->layers > 1)
-        ds_buf_printf(out, "  pp in divisors(%" PRId64 ")\n", plan->layers);
-    else
-        ds_buf_put(out, "  pp in [1]\n");
-    ds_buf_put(out, "  where tp * pp <= world\n  dp in divisors(world)\n"
-                    "  where dp * tp * pp == world\n  where batch / dp * dp == batch\n"
-                    "  where batch >= dp\n");
-    if (plan->experts > 1)
-        ds_buf_printf(out, "  ep in divisors(%" PRId64 ")\n  where dp / ep * ep == dp\n",
-                      plan->experts);
-    ds_buf_put(out, "  microbatches in divisors(batch / dp)\n  where microbatches >= pp\n");
+    put_scenario_head(plan, true, out);
+    ds_buf_put(out, "recompute = none }\n}\n\nsweep {\n");
+    put_tp(plan, out);
+    put_pp(plan, out);
+    put_replicas(plan, out);
+    if (plan->splits) ds_buf_printf(out, "  where %s\n", plan->splits);
+    ds_buf_put(out, "  microbatches in divisors(batch / dp)\n");
+    if (has_stages(plan)) ds_buf_put(out, "  where microbatches >= pp\n");
     if (plan->seq)
-        ds_buf_printf(out, "  where batch / dp / microbatches <= %d\n", MAX_SEQUENCES);
-    else
+        ds_buf_printf(out, "  where batch / dp / microbatches <= %d\n",
+                      plan->least_memory ? 1 : MAX_SEQUENCES);
+    else if (has_stages(plan))
         ds_buf_printf(out, "  where microbatches <= max(%d, pp)\n", MAX_MICROBATCHES);
-    if (plan->layers > 1) put_pipelines(plan, out);
-    ds_buf_put(out, "  zero in [0, 1, 2, 3]\n  where dp > 1 or zero == 0\n"
-                    "  where pp == 1 or zero <= 1\n");
+    else
+        ds_buf_printf(out, "  where microbatches <= %d\n", MAX_MICROBATCHES);
+    put_schedules(plan, out);
+    put_zero(plan, out);
+    put_recompute(plan, out);
     bool timed = strcmp(plan->objective, "throughput") == 0; /* the same with a given batch */
     bool most = !timed && ds_metric_at(ds_metric_by_name(plan->objective))->more;
-    ds_buf_printf(out, "  recompute in [none, %sfull]\n  %s %s\n  subject to fits\n}\n",
-                  plan->heads ? "selective, " : "", most ? "maximize" : "minimize",
-                  timed ? "step_time" : plan->objective);
+    ds_buf_printf(out, "  %s %s\n  subject to fits\n  memory_first = on\n}\n",
+                  most ? "maximize" : "minimize", timed ? "step_time" : plan->objective);
 }
 
 const char *cli_plan_text(const ds_sweep_row *row, const char *column) {
@@ -267,17 +190,21 @@ int64_t cli_plan_int(const ds_sweep_row *row, const char *column) {
 }
 
 void cli_plan_put_scenario(const cli_plan *plan, const ds_sweep_row *row, ds_buf *out) {
-    static const char *const knobs[] = {"dp",           "tp",   "pp",       "ep",
-                                        "microbatches", "zero", "recompute"};
-    put_scenario_head(plan, out);
-    bool any = plan->seq > 0;
+    static const struct {
+        const char *name, *quote;
+    } knobs[] = {{"dp", ""},   {"tp", ""},           {"pp", ""},         {"cp", ""},
+                 {"ep", ""},   {"microbatches", ""}, {"schedule", "\""}, {"virtual_stages", ""},
+                 {"zero", ""}, {"recompute", ""}};
+    put_scenario_head(plan, cli_plan_int(row, "tp") > 1, out);
+    const char *comma = "";
+    bool staged = cli_plan_int(row, "pp") > 1, chunked = cli_plan_int(row, "virtual_stages") > 1;
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
-        const char *value = cli_plan_text(row, knobs[i]);
-        if (!value) continue;
-        ds_buf_printf(out, "%s%s = %s", any ? ", " : "", knobs[i], value);
-        any = true;
+        const char *name = knobs[i].name, *value = cli_plan_text(row, name);
+        if (!value || (strcmp(name, "schedule") == 0 && !staged) ||
+            (strcmp(name, "virtual_stages") == 0 && !chunked))
+            continue; /* a knob that would do nothing is left out */
+        ds_buf_printf(out, "%s%s = %s%s%s", comma, name, knobs[i].quote, value, knobs[i].quote);
+        comma = ", ";
     }
-    const char *schedule = cli_plan_text(row, "schedule");
-    if (schedule) ds_buf_printf(out, ", schedule = \"%s\"", schedule);
     ds_buf_put(out, " }\n}\n");
 }

@@ -30,7 +30,9 @@ static ds_status simulate_row(const cli_plan *plan, const ds_sweep_row *row,
     ds_sim_options options;
     *s = (step){0};
     cli_plan_put_scenario(plan, row, &text);
-    ds_status status = ds_load_text("plan", text.text, text.n, &plan->load, &s->unit, err);
+    ds_status status = cli_plan_fix(plan, "plan", &text, err);
+    if (status == DS_OK)
+        status = ds_load_text("plan", text.text, text.n, &plan->load, &s->unit, err);
     ds_buf_deinit(&text);
     DS_TRY(status);
     ds_diags_init(&diags);
@@ -129,12 +131,14 @@ static void put_time(const ds_result *r, ds_buf *out, wait *most, ds_arena *aren
     for (uint32_t i = 0; i < causes.rows.n; i++) {
         const ds_cause *cause = &causes.rows.at[i];
         if (cause->kind == DS_TIME_COMPUTE) continue;
+        if (percent(cause->ps, step_ps) < 0.05) continue; /* would be 0.0 % */
         ds_buf link = {0};
         ds_buf_put(&link, "");
         if (cause->kind == DS_TIME_COMM) put_link(r, &path, cause->what, &link);
-        ds_buf_printf(out, "\n                  %s%s%s %.1f %%%s%s", ds_time_kind_name(cause->kind),
-                      *cause->what ? " over " : "", cause->what, percent(cause->ps, step_ps),
-                      link.n ? ": " : "", link.text);
+        ds_buf_printf(out, "\n                  %s%s%s%s %.1f %%%s%s",
+                      ds_time_kind_name(cause->kind), *cause->what ? " (" : "", cause->what,
+                      *cause->what ? ")" : "", percent(cause->ps, step_ps), link.n ? ": " : "",
+                      link.text);
         if (cause->ps > most_ps) {
             ds_buf old = most->link;
             *most = (wait){cause->kind, ds_arena_strdup(arena, cause->what), link};
@@ -151,9 +155,8 @@ static void put_time(const ds_result *r, ds_buf *out, wait *most, ds_arena *aren
 /* The share of a pipeline's time that is fill and drain, stages being equal: (p-1)/(v·m+p-1).
  * Source: Narayanan et al. 2021, arXiv:2104.04473, sections 2.2.1 and 2.2.2. */
 static double pipeline_share(const ds_sweep_row *row) {
-    const char *schedule = cli_plan_text(row, "schedule");
     double p = (double)cli_plan_int(row, "pp"), m = (double)cli_plan_int(row, "microbatches");
-    double v = schedule && strcmp(schedule, "interleaved") == 0 ? 2 : 1;
+    double v = (double)cli_plan_int(row, "virtual_stages");
     return (p - 1) / (v * m + p - 1);
 }
 
@@ -172,7 +175,7 @@ static void put_devices(const ds_result *r, const ds_sweep_row *row, ds_buf *out
         "%.1f %%",
         percent(parts[0], whole), percent(parts[1], whole), percent(parts[2], whole));
     if (cli_plan_int(row, "pp") > 1)
-        ds_buf_printf(out, " (equal stages without communication: %.1f %%)",
+        ds_buf_printf(out, " (the pipeline alone, with equal stages: %.1f %%)",
                       100 * pipeline_share(row));
     ds_buf_putc(out, '\n');
 }
@@ -228,8 +231,9 @@ static uint32_t column_of(const ds_sweep_row *row, const char *name) {
 }
 
 static void begin_survey(survey *s, const cli_plan *plan, const ds_sweep_row *row) {
-    static const char *const names[] = {"tp",           "pp",       "dp",   "ep",
-                                        "microbatches", "schedule", "zero", "recompute"};
+    static const char *const names[] = {"tp",   "pp",           "cp",       "dp",
+                                        "ep",   "microbatches", "schedule", "virtual_stages",
+                                        "zero", "recompute"};
     ds_metric_id objective = ds_metric_by_name(plan->objective);
     *s = (survey){.n_columns = row->n,
                   .objective = column_of(row, ds_metric_column(objective)),
@@ -254,7 +258,8 @@ static value *value_of(knob *k, const char *text) {
 static void take_row(survey *s, const char *const *cells, uint32_t memory) {
     const char *status = cells[s->status];
     double at = s->sign * strtod(cells[s->objective], NULL);
-    if (strcmp(status, "does_not_fit") == 0 && at < s->best) {
+    bool simulated = *cells[s->objective]; /* else a bound of memory was enough */
+    if (strcmp(status, "does_not_fit") == 0 && simulated && at < s->best) {
         s->n_better++;
         if (at < s->better) s->better_bytes = strtod(cells[memory], NULL);
         if (at < s->better) s->better = at;
@@ -289,10 +294,12 @@ static ds_status read_rows(survey *s, const char *csv, const ds_sweep_row *row, 
 }
 
 static void put_knobs(const survey *s, const cli_plan *plan, const ds_sweep_row *row, ds_buf *out) {
-    ds_buf_printf(out,
-                  "\nWhat each knob costs: the best %s found with each of its values, against the "
-                  "plan's (*); none: not legal, or nothing that fits\n",
-                  plan->objective);
+    ds_buf_printf(
+        out,
+        "\nWhat each knob costs: the best %s found with each of its values, against the "
+        "plan's (*); none: not legal, or nothing that fits; values without a simulation are "
+        "left out\n",
+        plan->objective);
     for (uint32_t i = 0; i < s->n_knobs; i++) {
         const knob *k = &s->knobs[i];
         if (k->n < 2) continue;
