@@ -235,7 +235,7 @@ static void check_experts(const char *model, const char *func, const char *said,
     cr_assert_eq(c.status, DS_OK, "%s", c.err.message);
     check_space(&c, *said ? said : swept,
                 getenv("DISTSIM_TEST_SPACES") ? 2000
-                : FEW_CASES                   ? 4
+                : FEW_CASES                   ? 16
                                               : 40,
                 t);
     cr_expect_gt(t->leaves, before, "%s%s: no candidate", func, said);
