@@ -21,7 +21,8 @@ static const char head[] =
     "  link n[i].nic[j] -- leaf[i / 2] : 25 GB/s, 2 us for i in 0..4, j in 0..8\n"
     "  link leaf[i] -- spine : 150 GB/s, 2 us for i in 0..2 }\n"
     "param dp = 1, tp = 1, pp = 1, microbatches = 5, mbs = 1, layers = 4\n"
-    "param schedule = \"1f1b\", virtual_stages = 1, recompute = \"none\", zero = 0\n";
+    "param schedule = \"1f1b\", virtual_stages = 1, recompute = \"none\", zero = 0\n"
+    "param clip = 0\n";
 
 static const char gpt[] =
     "import \"models/gpt.dir\" as model with layers = layers, hidden = 256, heads = 8, seq = 128,"
@@ -64,7 +65,8 @@ static void write_text(const char *model, bool masks, bool sp, bool parts, char 
     snprintf(out, n,
              "%s%sscenario { model = @model.%s, on = @pod, profile = \"A100-SXM4-80GB\"\n"
              "  masks = %s\n"
-             "  train { loss = none, optimizer = adam, dtype = f16, grad_dtype = f32 }\n"
+             "  train { loss = none, optimizer = adam, dtype = f16, grad_dtype = f32,\n"
+             "    clip_norm = clip }\n"
              "  strategy { dp = dp, tp = tp, pp = pp, microbatches = microbatches,\n"
              "    schedule = schedule, virtual_stages = virtual_stages, recompute = recompute,\n"
              "    zero = zero, sp = %s, scatter_gather = %s } }\n",
@@ -87,10 +89,11 @@ static void draw(ds_rng *rng, char *out, size_t n) {
     int zero = dp > 1 ? (int)ds_rng_below(rng, 4) : 0;
     const char *recompute = recomputes[ds_rng_below(rng, 3)];
     int mbs = 1 + (int)ds_rng_below(rng, 2);
+    int clip = ds_rng_below(rng, 4) == 0;
     snprintf(out, n,
              "pp=%d tp=%d dp=%d microbatches=%d mbs=%d layers=%d schedule=%s virtual_stages=%d "
-             "recompute=%s zero=%d",
-             pp, tp, dp, m, mbs, layers, schedule, v, recompute, zero);
+             "recompute=%s zero=%d clip=%d",
+             pp, tp, dp, m, mbs, layers, schedule, v, recompute, zero, clip);
 }
 
 static void draw_many(const char *model, uint64_t seed, int n, int least) {
