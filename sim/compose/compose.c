@@ -166,8 +166,8 @@ static bool is_in_range(ds_sibling *s) {
     return ds_compose__unknown(s, "times or bytes near the end of int64");
 }
 
-static bool put_together(ds_sibling *s, const ds_items *items, double model_flop,
-                         ds_composed *out) {
+static bool time_and_weigh(ds_sibling *s, const ds_items *items, double model_flop,
+                           ds_composed *out) {
     ds_timeline timeline = {0};
     bool fine = !s->why && is_in_range(s) && find_times(s, items, &timeline);
     if (fine) {
@@ -189,6 +189,17 @@ static bool put_together(ds_sibling *s, const ds_items *items, double model_flop
     }
     ds_compose__timeline_deinit(&timeline);
     return fine;
+}
+
+/* Once more without periods, if buffers turn out to be freed late. */
+static bool put_together(ds_sibling *s, const ds_items *items, double model_flop,
+                         ds_composed *out) {
+    if (time_and_weigh(s, items, model_flop, out)) return true;
+    if (!s->uncut) return false;
+    s->why = NULL;
+    free(out->classes);
+    out->classes = NULL;
+    return time_and_weigh(s, items, model_flop, out);
 }
 
 /* ---- from the step of four microbatches ---- */

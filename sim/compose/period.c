@@ -270,6 +270,7 @@ static void note(ds_solver *x, const state *s) {
 }
 
 void ds_period_skip(ds_solver *x) {
+    if (x->s->uncut) return;
     if (!x->period) x->period = ds_xcalloc(1, sizeof *x->period);
     ds_period *p = x->period;
     state s = {x->n_ranks, 1};

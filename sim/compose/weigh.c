@@ -7,6 +7,10 @@
  * curves are merged, but by leaps: as long as no other curve has anything to say, the most of the
  * leading one up to there is looked up in blocks.
  *
+ * A buffer that parts share is freed by the part that uses the buffer last in the template. In the
+ * step another part may use the buffer longer, as at the turn of a V: the buffer then counts once
+ * more from its part's free until the end of that use (`late`).
+ *
  * A stretch that comes again is looked at once. If less memory is taken after it than before, its
  * first time is the one with the peak, else its last: by what its repetitions take, the level leaps
  * at its end, or at its beginning. */
@@ -125,17 +129,48 @@ static bool holds(const ds_body *part, const ds_timing *t) {
     return true;
 }
 
-/* What must have ended elsewhere. */
-static bool check_exec(const ds_timeline *t, const ds_exec *e) {
-    const ds_body *part = t->s->parts[e->part].body;
+/* A buffer that is used elsewhere after its part has freed the buffer. */
+typedef struct late {
+    uint32_t exec, until, cls; /* until: as in ds_before; the class of the plan */
+    int64_t from_ps, ps;       /* since the part's free, for so long */
+    int64_t curve[5];          /* ds_curve's arrays: at_ps[2], level[2], most[1] */
+} late;
+
+typedef DS_VEC(late) lates;
+
+static void keep_late(lates *all, const late *found, int64_t bytes) {
+    late *last = all->n ? &all->at[all->n - 1] : NULL;
+    if (last && last->exec == found->exec && last->until == found->until) {
+        if (found->ps > last->ps) last->ps = last->curve[1] = found->ps;
+        return;
+    }
+    DS_HPUSH(all, *found);
+    int64_t curve[] = {0, found->ps, bytes, 0, bytes};
+    memcpy(all->at[all->n - 1].curve, curve, sizeof curve);
+}
+
+/* What must have ended elsewhere: before an op takes the buffer, else no part's curve is right;
+ * before the buffer is freed, else that is late. */
+static bool check_exec(const ds_timeline *t, uint32_t exec, lates *all) {
+    const ds_exec *e = &t->execs[exec];
+    const ds_part *own = &t->s->parts[e->part];
+    const ds_body *part = own->body;
     for (uint32_t i = 0; i < part->checks.n; i++) {
         const ds_before *c = &part->checks.at[i];
         if (c->local) continue;
         const ds_exec *other = &t->execs[ds_compose__exec(t, &c->source, e)];
         const ds_body *body = t->s->parts[other->part].body;
-        if (other->base_ps + other->late_ps + ds_compose__end(body, other->timing, c->unit) >
-            e->base_ps + e->late_ps + until_of(part, e->timing, c))
-            return ds_compose__unknown(t->s, "a buffer that is used on");
+        int64_t until_ps = until_of(part, e->timing, c), from_ps = e->base_ps + until_ps;
+        int64_t ps = other->base_ps + other->late_ps +
+                     ds_compose__end(body, other->timing, c->unit) - e->late_ps - from_ps;
+        if (ps <= 0) continue;
+        if (c->until < part->units.n)
+            return ds_compose__unknown(t->s, "a buffer that is used on by another part");
+        t->s->uncut = true;
+        if (t->cuts.n) return ds_compose__unknown(t->s, "buffers that are freed late, in periods");
+        const ds_free *f = &part->frees.at[c->until - part->units.n];
+        late found = {exec, c->until, own->classes.at[f->cls], from_ps, ps, {0}};
+        keep_late(all, &found, f->bytes);
     }
     return true;
 }
@@ -256,6 +291,7 @@ typedef struct weigher {
     int64_t *room;     /* … and where they are */
     uint32_t n_curves;
     size_t n_room;
+    lates late;
 } weigher;
 
 /* Curves of timings that others have, too, are kept. */
@@ -319,7 +355,7 @@ static bool *find_far(const ds_sibling *s) {
     return far;
 }
 
-static bool check_timeline(const ds_timeline *t) {
+static bool check_timeline(const ds_timeline *t, lates *late) {
     for (uint32_t i = 0; i < t->n_execs; i++) {
         const ds_exec *e = &t->execs[i];
         const ds_body *part = t->s->parts[e->part].body;
@@ -329,25 +365,50 @@ static bool check_timeline(const ds_timeline *t) {
     }
     bool fine = true, *far = find_far(t->s);
     for (uint32_t i = 0; i < t->n_execs && fine; i++)
-        if (far[t->execs[i].part]) fine = check_exec(t, &t->execs[i]);
+        if (far[t->execs[i].part]) fine = check_exec(t, i, late);
     free(far);
     return fine;
+}
+
+/* Peak of a class whose visits are looked at, with the buffers that are freed late on the class. */
+static int64_t peak_of_class(const weigher *w, uint32_t cls, const ds_visits *visits, uint32_t n,
+                             int64_t level) {
+    uint32_t n_late = 0, n_all = n;
+    for (uint32_t i = 0; i < w->late.n; i++) n_late += w->late.at[i].cls == cls;
+    if (!n_late) return peak_of_all(w->t, cls, visits->at, n, level);
+    ds_visit *all = ds_xmalloc(2 * ((size_t)n + n_late) * sizeof *all);
+    ds_curve *curves = ds_xmalloc(n_late * sizeof *curves);
+    memcpy(all, visits->at, n * sizeof *all);
+    for (uint32_t i = 0; i < w->late.n; i++) {
+        late *l = &w->late.at[i];
+        if (l->cls != cls) continue;
+        ds_curve *curve = &curves[n_all - n];
+        *curve = (ds_curve){2, l->curve, l->curve + 2, l->curve + 4};
+        all[n_all++] = (ds_visit){l->from_ps, 0, l->from_ps, curve};
+    }
+    ds_compose__sort(all, n_all, all + n_all);
+    int64_t peak = peak_of_all(w->t, cls, all, n_all, level);
+    free(all);
+    free(curves);
+    return peak;
 }
 
 bool ds_compose__weigh(const ds_timeline *t, const ds_visits *visits, int64_t *peak_bytes) {
     ds_sibling *s = t->s;
     weigher w = {.t = t};
-    if (!check_timeline(t)) return false;
-    make_room(&w, visits);
-    for (uint32_t c = 0; c < s->plan->n_classes && !ds_stop_due(ds_compose__stop(s)); c++) {
+    bool fine = check_timeline(t, &w.late);
+    if (fine) make_room(&w, visits);
+    for (uint32_t c = 0; fine && c < s->plan->n_classes && !ds_stop_due(ds_compose__stop(s)); c++) {
         int64_t inputs = s->input_bytes[c] + ds_compose__n_each(s) * s->each_bytes[c];
         w.n_curves = 0;
         w.n_room = 0;
         uint32_t n = ds_compose__visits(t, visits, c, look_at_curve, &w);
-        peak_bytes[c] = peak_of_all(t, c, visits->at, n, inputs);
+        peak_bytes[c] = peak_of_class(&w, c, visits, n, inputs);
     }
     free(w.room);
     free(w.curves);
     free(w.changes);
+    free(w.late.at);
+    if (!fine) return false;
     return !ds_stop_due(ds_compose__stop(s)) || ds_compose__unknown(s, DS_COMPOSE_OVER);
 }
