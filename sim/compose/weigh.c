@@ -355,7 +355,7 @@ static bool *find_far(const ds_sibling *s) {
     return far;
 }
 
-static bool check_timeline(const ds_timeline *t, lates *late) {
+static bool check_timeline(const ds_timeline *t, lates *all) {
     for (uint32_t i = 0; i < t->n_execs; i++) {
         const ds_exec *e = &t->execs[i];
         const ds_body *part = t->s->parts[e->part].body;
@@ -365,7 +365,7 @@ static bool check_timeline(const ds_timeline *t, lates *late) {
     }
     bool fine = true, *far = find_far(t->s);
     for (uint32_t i = 0; i < t->n_execs && fine; i++)
-        if (far[t->execs[i].part]) fine = check_exec(t, i, late);
+        if (far[t->execs[i].part]) fine = check_exec(t, i, all);
     free(far);
     return fine;
 }

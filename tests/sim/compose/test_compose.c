@@ -276,7 +276,7 @@ Test(compose, reasons) {
         const char *settings, *why;
     } cases[] = {
         {"pp=2 microbatches=8 schedule=chimera", "the schedule"},
-        {"dp=4 microbatches=8 zero=3", "gathers that run ahead of the microbatch"},
+        {"pp=2 dp=4 microbatches=8 layers=4 zero=3", "a microbatch that reads another one's values"},
     };
     char text[4096];
     write_text(gpt, false, false, false, text, sizeof text);
