@@ -192,30 +192,56 @@ static void account_all(const ds_timeline *t, const ds_visits *visits, ds_compos
     free(l.busy);
 }
 
-/* FLOPs of a part's products on all devices, and how long they take at peak. */
-static void add_products(const ds_plan *plan, const ds_part *part, double *flop, double *share) {
+/* FLOPs of products on all devices of a hardware kind, exact, so that their order does not matter. */
+typedef struct products {
+    uint32_t kind;
+    ds_i128 flop_of[DS_DTYPE_COUNT];
+} products;
+
+static int by_kind(const void *a, const void *b) {
+    const products *x = a, *y = b;
+    return x->kind < y->kind ? -1 : x->kind > y->kind;
+}
+
+static void add_products(const ds_plan *plan, const ds_part *part, int64_t times, products *kinds,
+                         uint32_t *n) {
     for (uint32_t u = 0; u < part->body->units.n; u++) {
         const ds_unit_task *unit = &part->body->units.at[u];
         if (!unit->flop) continue;
         const ds_class *c = &plan->classes[part->classes.at[unit->cls]];
-        double peak = ds_profiles_kind(plan->profiles, c->kind)->peak_flop_per_s[unit->dtype];
-        *flop += c->n_devices * (double)unit->flop;
-        *share += peak > 0 ? c->n_devices * (double)unit->flop / peak : 0;
+        uint32_t k = 0;
+        while (k < *n && kinds[k].kind != c->kind) k++;
+        if (k == *n) kinds[(*n)++].kind = c->kind;
+        kinds[k].flop_of[unit->dtype] += (ds_i128)times * c->n_devices * unit->flop;
     }
 }
 
+/* As sim/run/simulate.c rounds it: `model_flop` of all FLOPs of products, at the devices' peaks. */
 static double mfu(const ds_timeline *t, double model_flop, double devices) {
-    const ds_sibling *s = t->s;
-    double flop = 0, share = 0, *of = ds_xcalloc((size_t)s->n_parts * 2, sizeof *of);
-    for (uint32_t p = 0; p < s->n_parts; p++)
-        add_products(s->plan, &s->parts[p], &of[2 * p], &of[2 * p + 1]);
-    for (uint32_t i = 0; i < t->n_execs; i++) {
-        flop += of[2 * t->execs[i].part];
-        share += of[2 * t->execs[i].part + 1];
+    const ds_plan *plan = t->s->plan;
+    int64_t *times = ds_xcalloc(t->s->n_parts, sizeof *times);
+    products *kinds = ds_xcalloc(plan->n_classes, sizeof *kinds);
+    uint32_t n = 0;
+    double flop = 0, product_s = 0;
+    for (uint32_t i = 0; i < t->n_execs; i++) times[t->execs[i].part]++;
+    for (uint32_t p = 0; p < t->s->n_parts; p++)
+        if (times[p]) add_products(plan, &t->s->parts[p], times[p], kinds, &n);
+    qsort(kinds, n, sizeof *kinds, by_kind);
+    for (uint32_t k = 0; k < n; k++) {
+        const double *peak = ds_profiles_kind(plan->profiles, kinds[k].kind)->peak_flop_per_s;
+        ds_i128 sum = 0;
+        double peak_s = 0;
+        for (int d = 0; d < DS_DTYPE_COUNT; d++) {
+            sum += kinds[k].flop_of[d];
+            if (peak[d] > 0) peak_s += (double)kinds[k].flop_of[d] / peak[d];
+        }
+        flop += (double)sum;
+        product_s += peak_s;
     }
-    free(of);
+    free(times);
+    free(kinds);
     if (!(flop > 0) || !(t->step_ps > 0)) return 0;
-    return share * (model_flop / flop) / (devices * (double)t->step_ps * 1e-12);
+    return product_s * (model_flop / flop) / (devices * ((double)t->step_ps * 1e-12));
 }
 
 void ds_compose__account(const ds_timeline *t, const ds_visits *visits, double model_flop,
@@ -223,14 +249,14 @@ void ds_compose__account(const ds_timeline *t, const ds_visits *visits, double m
     const ds_plan *plan = t->s->plan;
     ds_metrics *m = &out->metrics;
     account_all(t, visits, out);
-    double devices = 0, idle = 0;
+    ds_i128 idle = 0;
     for (uint32_t c = 0; c < plan->n_classes; c++) {
-        devices += plan->classes[c].n_devices;
-        idle += plan->classes[c].n_devices * (double)out->classes[c].idle_ps;
+        idle += (ds_i128)plan->classes[c].n_devices * out->classes[c].idle_ps;
         m->devices += plan->classes[c].n_devices;
         if (out->classes[c].end_ps > out->classes[out->critical].end_ps) out->critical = c;
     }
-    if (m->step_ps > 0) m->bubble_fraction = idle / (devices * (double)m->step_ps);
+    double devices = (double)m->devices;
+    if (m->step_ps > 0) m->bubble_fraction = (double)idle / (devices * (double)m->step_ps);
     m->mfu = mfu(t, model_flop, devices);
     m->exposed_comm_ps = out->classes[out->critical].exposed_comm_ps;
 }

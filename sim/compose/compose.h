@@ -19,8 +19,7 @@ typedef struct ds_composed_class {
 } ds_composed_class;
 
 typedef struct ds_composed {
-    /* What has a column or a name in sweeps (ir/strategy/metrics.def). Reals are summed in another
-     * order than ds_result's: equal but for their last bits. */
+    /* What has a column or a name in sweeps (ir/strategy/metrics.def), to the last bit. */
     ds_metrics metrics;
     int64_t overhead_ps;        /* of the step, train's iteration_overhead */
     ds_composed_class *classes; /* those of the whole step, in its order */

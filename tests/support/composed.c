@@ -1,7 +1,6 @@
 #include "tests/support/composed.h"
 
 #include <criterion/criterion.h>
-#include <math.h>
 
 void composed_compare_metrics(const ds_metrics *x, const ds_metrics *r, const char *what) {
     for (int i = 0; i < DS_METRIC_COUNT; i++) {
@@ -9,9 +8,8 @@ void composed_compare_metrics(const ds_metrics *x, const ds_metrics *r, const ch
         if (!metric->column && !metric->sweep) continue;
         double is = ds_metric_measure(x, (ds_metric_id)i),
                of = ds_metric_measure(r, (ds_metric_id)i);
-        bool real = metric->kind == DS_METRIC_IS_RATE || metric->kind == DS_METRIC_IS_SHARE;
-        cr_assert(fabs(is - of) <= (real ? 1e-12 * fmax(1, of) : 0), "%s: %s is %.17g, not %.17g",
-                  what, metric->column ? metric->column : metric->sweep, is, of);
+        cr_assert(is == of, "%s: %s is %.17g, not %.17g", what,
+                  metric->column ? metric->column : metric->sweep, is, of);
     }
 }
 
