@@ -51,6 +51,27 @@ size_t ds_step_mark_bytes(const ds_step_mark *mark) {
     return sizeof *mark + mark->memory.n + mark->inferred.cap * sizeof *mark->inferred.at;
 }
 
+/* ---- sizes that are bound late ---- */
+
+static uint32_t find_samples(const ds_model_step *step) {
+    const ds_module *module = step->unit->modules.at[0];
+    uint32_t i = 0;
+    while (i < module->params.n && module->params.at[i].name != step->microbatch) i++;
+    return i;
+}
+
+int64_t ds_step_samples(const ds_model_step *step) {
+    if (!step->microbatch) return 0;
+    const ds_num *bound = &step->binding.params[0][find_samples(step)];
+    return bound->kind == DS_NUM_INT ? bound->i : 0;
+}
+
+ds_status ds_step_bind_samples(ds_model_step *step, int64_t samples, ds_error *err) {
+    ds_module *module = step->unit->modules.at[0];
+    module->params.at[find_samples(step)].init = ds_expr_int(&step->unit->exprs, samples);
+    return ds_bind(step->unit, NULL, 0, &step->binding, err);
+}
+
 /* ---- what is read late ---- */
 
 bool ds_knob_is_late(const ds_knob *knob, ds_pass_id pass) {

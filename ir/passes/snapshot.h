@@ -34,6 +34,13 @@ void ds_step_mark_free(ds_step_mark *mark);
 /* Memory of the mark alone. O(1). */
 size_t ds_step_mark_bytes(const ds_step_mark *mark);
 
+/* The size of a microbatch, as the param that ds_model_step.microbatch names; 0: no param is one.
+ * O(params). */
+int64_t ds_step_samples(const ds_model_step *step);
+/* Binds the param anew, for passes to come, too. The step must have one. Errors: evaluation of
+ * params that depend on it. O(params). */
+ds_status ds_step_bind_samples(ds_model_step *step, int64_t samples, ds_error *err);
+
 /* Does no pass up to `pass` read the knob? Then the knob makes no difference to the program there,
  * and ds_step_adopt takes it over. `pass` is DS_PASS_RECOMPUTE or DS_PASS_SHARD. Only knobs of the
  * strategy are late. */

@@ -210,15 +210,6 @@ static uint64_t hash_program(const ds_model_step *step) {
     return hash;
 }
 
-/* Sets the size of microbatches, also for passes that bind anew. */
-static bool set_samples(ds_model_step *step, int64_t samples) {
-    ds_module *module = step->unit->modules.at[0];
-    for (uint32_t i = 0; i < module->params.n; i++)
-        if (module->params.at[i].name == step->microbatch)
-            module->params.at[i].init = ds_expr_int(&step->unit->exprs, samples);
-    return ds_bind(step->unit, NULL, 0, &step->binding, NULL) == DS_OK;
-}
-
 /* Is the sharded program the same for the largest microbatches as for those of `step`, the
  * smallest? The cost of each way to split an op grows with the size at most, so a way that is
  * cheapest at both ends is cheapest between. One device has nothing to split. */
@@ -228,7 +219,8 @@ static bool is_any_size(const ds_bound_sibling *s, ds_model_step *step) {
     if (s->ep * s->tp * s->cp == 1 || parts > batch / parts) return true;
     if (!run_to(step, DS_PASS_RECOMPUTE)) return false;
     ds_step_mark *mark = ds_step_mark_new(step);
-    bool ok = set_samples(step, batch / parts * s->ep) && run_to(step, DS_PASS_SHARD);
+    bool ok = ds_step_bind_samples(step, batch / parts * s->ep, NULL) == DS_OK &&
+              run_to(step, DS_PASS_SHARD);
     uint64_t large = ok ? hash_program(step) : 0;
     ds_step_mark_return(mark);
     ds_step_mark_free(mark);
@@ -322,7 +314,7 @@ static bool fill_small(const ds_bound_sibling *s, ds_model_step *step, bool open
 static bool make_step(const ds_binding *binding, const ds_bound_sibling *s, ds_bound_small *small) {
     ds_model_step *step = lower(binding);
     if (step && step->microbatch) {
-        if (!set_samples(step, s->ep)) {
+        if (ds_step_bind_samples(step, s->ep, NULL) != DS_OK) {
             ds_model_step_free(step);
             return false;
         }

@@ -187,20 +187,20 @@ static uint64_t mix_order(uint64_t hash, const ds_strategy *s) {
 
 /* Of the template (behind: DS_PASS_COUNT), or of its program behind a pass. Sizes are what is
  * mixed in after the scenario; numbers of samples and replicas are sizes where the batch is
- * shortened. */
+ * shortened. No pass up to `recompute` reads how large a microbatch is, or where axes lie. */
 static uint64_t template_key(const ds_fold_step *step, const ds_shorter *less, uint32_t n_chunks,
                              const int64_t *turns, ds_pass_id behind) {
     const ds_strategy *s = step->strategy;
-    bool shorter = less->batch.module != NULL;
-    const left_out sizes = {shorter ? DS_SIZE_SAMPLES : DS_SIZE_STEP, behind};
+    bool shorter = less->batch.module != NULL, placed = behind != DS_PASS_RECOMPUTE;
+    const left_out sizes = {ds_shorter_has_few(less, s) ? DS_SIZE_SAMPLES : DS_SIZE_STEP, behind};
     uint64_t hash = mix_funcs(n_chunks, step->binding, less);
     hash = mix_scenario(hash, step->binding, &sizes);
     for (uint32_t c = 0; c < n_chunks; c++) hash = ds_hash_mix(hash, (uint64_t)turns[c]);
-    if (shorter) hash = ds_hash_mix(hash, (uint64_t)(less->samples << 1 | (s->dp > 1)));
+    if (shorter && placed) hash = ds_hash_mix(hash, (uint64_t)(less->samples << 1 | (s->dp > 1)));
     bool many = shorter && s->microbatches > DS_SIBLING;
     hash = ds_hash_mix(hash, many ? DS_SIBLING : (uint64_t)s->microbatches);
     if (s->pp > 1) hash = mix_text(hash, form_of(s->schedule));
-    hash = mix_order(hash, s);
+    if (placed) hash = mix_order(hash, s);
     hash = ds_hash_mix(hash, step->options->cost_mode);
     return ds_hash_mix(hash, step->options->keep_masks);
 }
@@ -335,7 +335,7 @@ static void make_small(void *context, ds_model_step *step) {
     const small_step *small = context;
     uint32_t n = small->t->n_chunks;
     ds_strategy *s = &step->strategy;
-    if (small->less->batch.module && s->dp > 1) s->dp = s->zero_group = 2;
+    if (ds_shorter_has_few(small->less, s)) s->dp = s->zero_group = small->less->replicas;
     if (s->microbatches > DS_SIBLING) s->microbatches = DS_SIBLING;
     if (s->pp == 1) return;
     int64_t *turns = DS_NEW_N(&step->unit->arena, int64_t, n);
@@ -356,6 +356,7 @@ static ds_status make_step(ds_fold *fold, ds_template *t, const ds_fold_step *st
     ds_program_wish wish = {
         .recompute_key = template_key(step, less, t->n_chunks, t->turns, DS_PASS_RECOMPUTE),
         .shard_key = template_key(step, less, t->n_chunks, t->turns, DS_PASS_SHARD),
+        .samples = less->samples * less->replicas,
         .source = &binding,
         .strategy = step->strategy,
         .change = make_small,
@@ -419,7 +420,7 @@ static ds_template *new_template(ds_fold *fold) {
 
 static ds_status fill_template(ds_fold *fold, const ds_fold_step *step, const ds_shorter *less,
                                ds_template *t, ds_error *err) {
-    t->few_replicas = less->batch.module != NULL;
+    t->few_replicas = ds_shorter_has_few(less, step->strategy);
     ds_status status = make_step(fold, t, step, less, err);
     if (status == DS_OK && make_plan(fold, step, t))
         read_sort(step, step->strategy->pp > 1 ? t->n_chunks : 0, t, NULL, NULL);

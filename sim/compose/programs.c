@@ -9,6 +9,8 @@
 
 struct ds_kept_step {
     uint64_t recompute_key, shard_key; /* the second only with a mark there */
+    int64_t samples;                   /* of the wish that it was made for */
+    bool is_open;                      /* it can be bound to other microbatches */
     ds_model_step *step;
     ds_step_mark *recompute, *shard; /* the second may be NULL */
     uint64_t turn;                   /* when it was asked for last */
@@ -64,15 +66,20 @@ static ds_status make(ds_programs *programs, const ds_program_wish *wish, ds_kep
     }
     *out = ds_xcalloc(1, sizeof **out);
     (*out)->recompute_key = wish->recompute_key;
+    (*out)->samples = wish->samples;
+    (*out)->is_open = wish->samples && ds_step_samples(step) == wish->samples;
     (*out)->step = step;
     (*out)->recompute = ds_step_mark_new(step);
     DS_HPUSH(&programs->all, *out);
     return DS_OK;
 }
 
-static ds_kept_step *find_step(const ds_programs *programs, uint64_t key) {
-    for (uint32_t i = 0; i < programs->all.n; i++)
-        if (programs->all.at[i]->recompute_key == key) return programs->all.at[i];
+static ds_kept_step *find_step(const ds_programs *programs, const ds_program_wish *wish) {
+    for (uint32_t i = 0; i < programs->all.n; i++) {
+        ds_kept_step *p = programs->all.at[i];
+        if (p->recompute_key == wish->recompute_key && (p->is_open || p->samples == wish->samples))
+            return p;
+    }
     return NULL;
 }
 
@@ -90,6 +97,7 @@ static void leave_shard(ds_kept_step *p) {
 
 static ds_status shard(ds_kept_step *p, const ds_program_wish *wish, ds_error *err) {
     leave_shard(p);
+    if (p->is_open) DS_TRY(ds_step_bind_samples(p->step, wish->samples, err));
     adopt(p, wish, DS_PASS_RECOMPUTE);
     DS_TRY(ds_model_step_run_to(p->step, DS_PASS_SHARD, NULL, NULL, err));
     p->shard = ds_step_mark_new(p->step);
@@ -99,7 +107,7 @@ static ds_status shard(ds_kept_step *p, const ds_program_wish *wish, ds_error *e
 
 ds_status ds_programs_lend(ds_programs *programs, const ds_program_wish *wish, ds_model_step **out,
                            ds_error *err) {
-    ds_kept_step *p = find_step(programs, wish->recompute_key);
+    ds_kept_step *p = find_step(programs, wish);
     *out = NULL;
     if (programs->lent && programs->lent != p) leave_shard(programs->lent);
     programs->lent = p;

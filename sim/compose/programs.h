@@ -3,7 +3,10 @@
  *
  * What passes make of a model up to `recompute` is the same for many candidates of a sweep, and up
  * to `shard` for neighbours. Programs are kept there (ir/passes/snapshot.h), and lent: what is read
- * of a step must be read before it is given back. */
+ * of a step must be read before it is given back.
+ *
+ * Up to `recompute` sizes are expressions over params, and no pass reads their values. The size of a
+ * microbatch is bound late: one program behind `recompute` serves microbatches of all sizes. */
 #ifndef DS_COMPOSE_PROGRAMS_H
 #define DS_COMPOSE_PROGRAMS_H
 
@@ -20,9 +23,11 @@ typedef struct ds_programs {
 void ds_programs_deinit(ds_programs *programs);
 
 /* A step that is wanted. Two wishes have a key in common if the program behind `recompute`, or
- * `shard`, is the same for both: all but ds_step_unread is in it. */
+ * `shard`, is the same for both: all but ds_step_unread is in it, and behind `recompute` all but
+ * `samples`. */
 typedef struct ds_program_wish {
     uint64_t recompute_key, shard_key;
+    int64_t samples; /* of a microbatch, on all replicas; 0: the source alone says how many */
     const ds_binding *source;
     const ds_strategy *strategy; /* of the source */
     /* What is other than the strategy says; called when that has been read. */

@@ -97,7 +97,7 @@ static ds_shorter_param batch_of(const ds_unit *unit) {
 
 void ds_shorter_find_batch(const ds_binding *binding, const ds_strategy *s, ds_shorter *out) {
     int64_t parts = s->dp * s->microbatches;
-    ds_shorter_param batch = s->zero ? (ds_shorter_param){0} : batch_of(binding->unit);
+    ds_shorter_param batch = batch_of(binding->unit);
     out->batch = (ds_shorter_param){0};
     if (!batch.module) return;
     const ds_num *value = &binding->params[batch.module->id][batch.index];
@@ -105,6 +105,7 @@ void ds_shorter_find_batch(const ds_binding *binding, const ds_strategy *s, ds_s
         return;
     out->batch = batch;
     out->samples = value->i / parts;
+    out->replicas = s->dp > 1 && !s->zero ? 2 : s->dp;
 }
 
 /* ---- a binding ---- */
@@ -122,7 +123,7 @@ ds_binding ds_shorter_binding(const ds_binding *from, const ds_strategy *s, cons
     out.params[less->layers.module->id][less->layers.index].i = n;
     if (less->batch.module)
         out.params[less->batch.module->id][less->batch.index].i =
-            less->samples * (s->dp > 1 ? 2 : 1) * s->microbatches;
+            less->samples * less->replicas * s->microbatches;
     return out;
 }
 

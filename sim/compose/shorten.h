@@ -17,7 +17,8 @@ typedef struct ds_shorter_param {
 typedef struct ds_shorter {
     ds_shorter_param layers;
     ds_shorter_param batch; /* none: as many samples as the step has */
-    int64_t samples;        /* of a microbatch on one replica */
+    int64_t samples;        /* of a microbatch on one replica; 0 without a batch */
+    int64_t replicas;       /* of the smaller step */
 } ds_shorter;
 
 /* The index of the model's loop over layers; NULL: it has none of the known form
@@ -26,12 +27,17 @@ typedef struct ds_shorter {
 const char *ds_shorter_find_layers(const ds_binding *binding, ds_shorter *out);
 int64_t ds_shorter_n_layers(const ds_binding *binding, const ds_shorter *less);
 /* Replicas that hold the same and do the same need not be as many: two have something to reduce.
- * For that the batch must be a param, dim 0 of the inputs. O(as above). */
+ * For that the batch must be a param, dim 0 of the inputs. With ZeRO replicas stay as they are.
+ * O(as above). */
 void ds_shorter_find_batch(const ds_binding *binding, const ds_strategy *s, ds_shorter *out);
 /* Is it one of them? */
 bool ds_shorter_has(const ds_shorter *less, const ds_module *module, uint32_t index);
 
-/* A binding with n layers, and samples for two replicas; to be freed. */
+/* Has the smaller step fewer replicas than the step may have? */
+static inline bool ds_shorter_has_few(const ds_shorter *less, const ds_strategy *s) {
+    return less->batch.module && !s->zero;
+}
+/* A binding with n layers, and samples for the replicas of the smaller step; to be freed. */
 ds_binding ds_shorter_binding(const ds_binding *from, const ds_strategy *s, const ds_shorter *less,
                               int64_t n);
 void ds_shorter_binding_free(ds_binding *binding);
