@@ -113,9 +113,14 @@ static size_t used(const ds_arena *arena, const ds_arena_chunk *c) {
 }
 
 void ds_arena_keep(const ds_arena *arena, ds_arena_state *out) {
-    *out = (ds_arena_state){.then = *arena};
+    out->then = *arena;
+    out->n = 0;
     for (const ds_arena_chunk *c = arena->chunks; c; c = c->next) out->n += used(arena, c);
-    char *to = out->content = ds_xmalloc(out->n);
+    if (out->n > out->cap || !out->content) {
+        free(out->content);
+        out->content = ds_xmalloc(out->cap = out->n);
+    }
+    char *to = out->content;
     for (const ds_arena_chunk *c = arena->chunks; c; c = c->next) {
         memcpy(to, c->bytes, used(arena, c));
         to += used(arena, c);

@@ -26,13 +26,13 @@ void ds_arena_deinit(ds_arena *arena);
 /* What an arena holds at a moment, to be gone back to: objects, and what is in them. */
 typedef struct ds_arena_state {
     ds_arena then;
-    char *content; /* heap: all of its chunks, one behind the other */
-    size_t n;
+    char *content; /* heap: all of its chunks, one behind the other; room for `cap` bytes */
+    size_t n, cap;
 } ds_arena_state;
 /* Pointers into the arena are as good after going back as they were at that moment; what was
  * taken since is given back, and what was written since is undone. Any number of times; a state
  * that is older than the one gone back to stays good, a younger one may only be deinitialised.
- * O(bytes). */
+ * `out` is zero, or a state that is not needed any more, whose room is used again. O(bytes). */
 void ds_arena_keep(const ds_arena *arena, ds_arena_state *out);
 void ds_arena_go_back(ds_arena *arena, const ds_arena_state *to);
 void ds_arena_state_deinit(ds_arena_state *state);

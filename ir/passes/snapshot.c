@@ -15,8 +15,9 @@ struct ds_step_mark {
     DS_VEC(ds_map_entry) inferred;
 };
 
-ds_step_mark *ds_step_mark_new(ds_model_step *step) {
-    ds_step_mark *mark = ds_xcalloc(1, sizeof *mark);
+void ds_step_mark_set(ds_step_mark **out, ds_model_step *step) {
+    if (!*out) *out = ds_xcalloc(1, sizeof **out);
+    ds_step_mark *mark = *out;
     const ds_unit *unit = step->unit;
     mark->step = step;
     mark->then = *step;
@@ -24,8 +25,14 @@ ds_step_mark *ds_step_mark_new(ds_model_step *step) {
     mark->n_exprs = unit->exprs.nodes.n;
     ds_arena_keep(&unit->arena, &mark->memory);
     uint32_t at = 0;
+    mark->inferred.n = 0;
     for (const ds_map_entry *e; (e = ds_map_next(&unit->inferred, &at));)
         DS_HPUSH(&mark->inferred, *e);
+}
+
+ds_step_mark *ds_step_mark_new(ds_model_step *step) {
+    ds_step_mark *mark = NULL;
+    ds_step_mark_set(&mark, step);
     return mark;
 }
 
@@ -45,10 +52,6 @@ void ds_step_mark_free(ds_step_mark *mark) {
     ds_arena_state_deinit(&mark->memory);
     free(mark->inferred.at);
     free(mark);
-}
-
-size_t ds_step_mark_bytes(const ds_step_mark *mark) {
-    return sizeof *mark + mark->memory.n + mark->inferred.cap * sizeof *mark->inferred.at;
 }
 
 /* ---- sizes that are bound late ---- */

@@ -26,13 +26,14 @@ typedef struct ds_step_mark ds_step_mark;
 /* Marks the step's present state; the step must outlive the mark. Marks of one step nest. O(bytes
  * of the unit). */
 ds_step_mark *ds_step_mark_new(ds_model_step *step);
+/* The same with the room of a mark that is not needed any more, which may have been another step's;
+ * NULL: a new one. */
+void ds_step_mark_set(ds_step_mark **mark, ds_model_step *step);
 /* Gives the step back the state of the mark. Everything that passes made after the mark is gone;
  * younger marks may only be freed. Interned texts stay, because no program depends on their
  * presence. O(bytes of the unit at the mark and made after the mark). */
 void ds_step_mark_return(const ds_step_mark *mark);
 void ds_step_mark_free(ds_step_mark *mark);
-/* Memory of the mark alone. O(1). */
-size_t ds_step_mark_bytes(const ds_step_mark *mark);
 
 /* The size of a microbatch, as the param that ds_model_step.microbatch names; 0: no param is one.
  * O(params). */

@@ -8,17 +8,14 @@
 #define MOST_BYTES ((size_t)64 << 20)
 
 struct ds_kept_step {
-    uint64_t recompute_key, shard_key; /* the second only with a mark there */
-    int64_t samples;                   /* of the wish that it was made for */
-    bool is_open;                      /* it can be bound to other microbatches */
+    uint64_t recompute_key;
+    int64_t samples; /* of the wish that it was made for */
+    bool is_open;    /* it can be bound to other microbatches */
     ds_model_step *step;
-    ds_step_mark *recompute, *shard; /* the second may be NULL */
-    uint64_t turn;                   /* when it was asked for last */
+    uint64_t turn; /* when it was asked for last */
 };
 
 static void free_program(ds_kept_step *p) {
-    ds_step_mark_free(p->shard);
-    ds_step_mark_free(p->recompute);
     ds_model_step_free(p->step);
     free(p);
 }
@@ -26,6 +23,8 @@ static void free_program(ds_kept_step *p) {
 void ds_programs_deinit(ds_programs *programs) {
     for (uint32_t i = 0; i < programs->all.n; i++) free_program(programs->all.at[i]);
     free(programs->all.at);
+    ds_step_mark_free(programs->shard);
+    ds_step_mark_free(programs->recompute);
     *programs = (ds_programs){0};
 }
 
@@ -34,8 +33,7 @@ void ds_programs_deinit(ds_programs *programs) {
 static size_t bytes_of(const ds_kept_step *p) {
     const ds_unit *unit = p->step->unit;
     return unit->arena.bytes + unit->strings.arena.bytes +
-           unit->exprs.nodes.cap * sizeof *unit->exprs.nodes.at + ds_step_mark_bytes(p->recompute) +
-           (p->shard ? ds_step_mark_bytes(p->shard) : 0);
+           unit->exprs.nodes.cap * sizeof *unit->exprs.nodes.at;
 }
 
 static void make_room(ds_programs *programs) {
@@ -69,7 +67,6 @@ static ds_status make(ds_programs *programs, const ds_program_wish *wish, ds_kep
     (*out)->samples = wish->samples;
     (*out)->is_open = wish->samples && ds_step_samples(step) == wish->samples;
     (*out)->step = step;
-    (*out)->recompute = ds_step_mark_new(step);
     DS_HPUSH(&programs->all, *out);
     return DS_OK;
 }
@@ -88,20 +85,23 @@ static void adopt(const ds_kept_step *p, const ds_program_wish *wish, ds_pass_id
     if (wish->change) wish->change(wish->context, p->step);
 }
 
-static void leave_shard(ds_kept_step *p) {
-    if (!p->shard) return;
-    ds_step_mark_return(p->recompute);
-    ds_step_mark_free(p->shard);
-    p->shard = NULL;
+static void leave_shard(ds_programs *programs) {
+    if (programs->is_sharded) ds_step_mark_return(programs->recompute);
+    programs->is_sharded = false;
 }
 
-static ds_status shard(ds_kept_step *p, const ds_program_wish *wish, ds_error *err) {
-    leave_shard(p);
+/* A mark copies the program, which is worth its time only for wishes like the last one. */
+static ds_status shard(ds_programs *programs, const ds_program_wish *wish, ds_error *err) {
+    ds_kept_step *p = programs->lent;
+    bool again = programs->shard_key == wish->shard_key;
+    leave_shard(programs);
     if (p->is_open) DS_TRY(ds_step_bind_samples(p->step, wish->samples, err));
     adopt(p, wish, DS_PASS_RECOMPUTE);
     DS_TRY(ds_model_step_run_to(p->step, DS_PASS_SHARD, NULL, NULL, err));
-    p->shard = ds_step_mark_new(p->step);
-    p->shard_key = wish->shard_key;
+    programs->shard_key = wish->shard_key;
+    if (!again) return DS_OK;
+    ds_step_mark_set(&programs->shard, p->step);
+    programs->is_sharded = true;
     return DS_OK;
 }
 
@@ -109,12 +109,15 @@ ds_status ds_programs_lend(ds_programs *programs, const ds_program_wish *wish, d
                            ds_error *err) {
     ds_kept_step *p = find_step(programs, wish);
     *out = NULL;
-    if (programs->lent && programs->lent != p) leave_shard(programs->lent);
-    programs->lent = p;
     if (!p) DS_TRY(make(programs, wish, &p, err));
-    programs->lent = p;
+    if (p != programs->lent) {
+        leave_shard(programs);
+        ds_step_mark_set(&programs->recompute, p->step);
+        programs->lent = p;
+    }
     p->turn = ++programs->turn;
-    if (!p->shard || p->shard_key != wish->shard_key) DS_TRY(shard(p, wish, err));
+    if (!programs->is_sharded || programs->shard_key != wish->shard_key)
+        DS_TRY(shard(programs, wish, err));
     adopt(p, wish, DS_PASS_SHARD);
     DS_TRY(ds_model_step_run_to(p->step, DS_PASS_OVERLAP, NULL, NULL, err));
     *out = p->step;
@@ -122,8 +125,7 @@ ds_status ds_programs_lend(ds_programs *programs, const ds_program_wish *wish, d
 }
 
 void ds_programs_done(ds_programs *programs) {
-    ds_kept_step *p = programs->lent;
-    if (!p) return;
-    ds_step_mark_return(p->shard ? p->shard : p->recompute);
+    if (!programs->lent) return;
+    ds_step_mark_return(programs->is_sharded ? programs->shard : programs->recompute);
     make_room(programs);
 }

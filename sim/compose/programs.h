@@ -15,9 +15,12 @@
 typedef struct ds_kept_step ds_kept_step;
 
 typedef struct ds_programs {
-    DS_VEC(ds_kept_step *) all;
-    ds_kept_step *lent; /* or lent last: it alone is kept behind `shard`, too */
-    uint64_t turn;      /* of those that were asked for */
+    DS_VEC(ds_kept_step *) all; /* each behind `recompute`, but the one that has been lent last: */
+    ds_kept_step *lent;
+    ds_step_mark *recompute, *shard; /* its marks */
+    bool is_sharded;                 /* it is kept behind `shard` */
+    uint64_t shard_key;              /* of the last program there */
+    uint64_t turn;                   /* of those that were asked for */
 } ds_programs;
 
 void ds_programs_deinit(ds_programs *programs);

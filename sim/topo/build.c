@@ -507,22 +507,6 @@ void ds_topo_free(ds_topo *topo) {
 
 /* ---- look-up ---- */
 
-ds_topo_spot ds_topo_locate(const ds_topo_template *t, uint32_t vertex) {
-    uint32_t lo = 0, hi = t->n_nodes; /* the last node that starts at or before the vertex */
-    while (hi - lo > 1) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        if (t->nodes[mid].first_vertex <= vertex) {
-            lo = mid;
-        } else {
-            hi = mid;
-        }
-    }
-    const ds_topo_node *node = &t->nodes[lo];
-    uint32_t offset = vertex - node->first_vertex;
-    if (!node->child) return (ds_topo_spot){node, offset, 0};
-    return (ds_topo_spot){node, offset / node->child->n_vertices, offset % node->child->n_vertices};
-}
-
 const char *ds_topo_name(const ds_topo *topo) {
     return topo->decl->name;
 }

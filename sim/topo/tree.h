@@ -91,7 +91,21 @@ typedef struct ds_topo_spot {
     const ds_topo_node *node;
     uint32_t element, inner; /* inner: in the child's numbers; 0 for a plain vertex */
 } ds_topo_spot;
-ds_topo_spot ds_topo_locate(const ds_topo_template *t, uint32_t vertex);
+static inline ds_topo_spot ds_topo_locate(const ds_topo_template *t, uint32_t vertex) {
+    uint32_t lo = 0, hi = t->n_nodes; /* the last node that starts at or before the vertex */
+    while (hi - lo > 1) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (t->nodes[mid].first_vertex <= vertex) {
+            lo = mid;
+        } else {
+            hi = mid;
+        }
+    }
+    const ds_topo_node *node = &t->nodes[lo];
+    uint32_t offset = vertex - node->first_vertex;
+    if (!node->child) return (ds_topo_spot){node, offset, 0};
+    return (ds_topo_spot){node, offset / node->child->n_vertices, offset % node->child->n_vertices};
+}
 
 /* First local vertex, link of one element of a node. */
 static inline uint32_t ds_topo_vertex_base(const ds_topo_node *node, uint32_t element) {
