@@ -18,13 +18,14 @@ typedef struct maker {
     const ds_plan_meet *meets;
     uint32_t n;
     ds_skeletons *kept;
-    uint64_t key;             /* of the grid on its devices */
+    uint64_t own_key;         /* of the grid on its devices */
+    uint64_t key;             /* the same, or of all grids that are congruent to it */
     ds_skeleton_meet *priced; /* per meet */
     bool ready;               /* devices are known, and stages: */
     uint32_t *stages;         /* placements */
     uint32_t n_stages;
     uint32_t *group_of_device; /* scratch: of the meet in hand */
-    bool again;                /* some places have turned out to stand alone */
+    bool again;                /* the grid or some places have turned out to stand alone */
 } maker;
 
 static bool is_host(const ds_op *op) {
@@ -37,17 +38,8 @@ static bool is_host(const ds_op *op) {
 static ds_status slice(maker *m, ds_error *err) {
     ds_arena *arena = &m->b->plan->arena;
     const ds_plan_grid *grid = m->grid;
-    int64_t world = 1, inner = 1; /* devices in a row with one coordinate of pp */
-    uint32_t pp = grid->n_axes;
-    for (uint32_t a = 0; a < grid->n_axes; a++) {
-        world *= grid->sizes[a];
-        inner *= grid->sizes[a];
-        if (strcmp(grid->axes[a], "pp") == 0) {
-            pp = a;
-            inner = 1;
-        }
-    }
-    m->n_stages = pp < grid->n_axes ? (uint32_t)grid->sizes[pp] : 1;
+    int64_t world = ds_skeleton__world(grid);
+    int64_t inner = ds_skeleton__in_a_row(grid, &m->n_stages);
     if (world > m->b->plan->n_devices)
         return ds_error_set(err, DS_ERR_VALUE, DS_NOWHERE, "%lld devices are needed, %u are there",
                             (long long)world, m->b->plan->n_devices);
@@ -57,7 +49,7 @@ static ds_status slice(maker *m, ds_error *err) {
                           .sizes = DS_NEW_N(arena, int64_t, grid->n_axes),
                           .devices = DS_NEW_N(arena, uint32_t, world / m->n_stages)};
         for (uint32_t a = 0; a < grid->n_axes; a++) {
-            if (a == pp) continue;
+            if (strcmp(grid->axes[a], "pp") == 0) continue;
             p.axes[p.n_axes] = grid->axes[a];
             p.sizes[p.n_axes++] = grid->sizes[a];
         }
@@ -282,6 +274,12 @@ static void keep_results(ds_plan *plan) {
     plan->arena = kept;
 }
 
+/* From now on the grid shares nothing with those that are congruent to it. */
+static void stand_alone(maker *m) {
+    ds_skeletons__keep_grid(m->kept, m->own_key, m->own_key);
+    m->again = true;
+}
+
 /* The builder's plan becomes that of the base, if there is no error. */
 static ds_status make_base(maker *m, const ds_skeleton_meet *sorts, uint32_t n,
                            ds_skeleton_base *out, ds_error *err) {
@@ -293,6 +291,9 @@ static ds_status make_base(maker *m, const ds_skeleton_meet *sorts, uint32_t n,
     for (uint32_t s = 0; s < m->n_stages; s++) add_compute(m, ds_plan__placement(b, m->stages[s]));
     DS_TRY(ds_plan__sharing(b, err));
     ds_plan__classes(b);
+    /* Several classes a stage are numbered by where they are. */
+    if (m->key != m->own_key && b->plan->n_classes != m->n_stages) stand_alone(m);
+    if (m->again) return DS_OK;
     DS_TRY(ds_plan__expand(b, err));
     DS_TRY(ds_plan__flows(b, err));
     keep_flows(b->plan, out);
@@ -398,11 +399,16 @@ static void start(maker *m, ds_builder *b, const ds_binding *binding, const ds_p
     m->ready = m->again = false;
 }
 
-static uint64_t grid_key(const maker *m) {
-    const ds_plan_grid *grid = m->grid;
+static uint64_t setting_key(const maker *m) {
     uint64_t key = ds_hash_mix(ds_plan__graph(m->b), m->b->options->cost_mode);
     for (uint32_t i = 0; i < m->b->n_profiles_used; i++)
         key = ds_hash_mix(key, m->b->profiles_used[i]);
+    return key;
+}
+
+static uint64_t grid_key(const maker *m) {
+    const ds_plan_grid *grid = m->grid;
+    uint64_t key = setting_key(m);
     for (uint32_t a = 0; a < grid->n_axes; a++) {
         key = ds_hash_mix(key, ds_hash_bytes(grid->axes[a], strlen(grid->axes[a])));
         key = ds_hash_mix(key, (uint64_t)grid->sizes[a]);
@@ -412,11 +418,28 @@ static uint64_t grid_key(const maker *m) {
     return key;
 }
 
+/* Groups that stand alone have links by their numbers (congruent.c), and sorts of replicas classes
+ * of their own. */
+static uint64_t shared_key(maker *m) {
+    uint64_t key = ds_skeletons__grid(m->kept, m->own_key);
+    if (key) return key;
+    bool alone = m->grid->n_replicas > 1 ||
+                 ds_skeleton__world(m->grid) > ds_topo_n_devices(m->b->plan->topo);
+    key = alone ? m->own_key
+                : ds_hash_mix(setting_key(m), ds_skeleton__place_key(m->b->plan->topo, m->grid));
+    ds_skeletons__keep_grid(m->kept, m->own_key, key);
+    return key;
+}
+
 static ds_status find_base(maker *m, const ds_skeleton_base **out, ds_error *err) {
     uint64_t key;
     DS_TRY(ds_plan__find_profiles(m->b, err));
-    m->key = grid_key(m);
+    m->own_key = grid_key(m);
+    m->key = shared_key(m);
     for (uint32_t i = 0; i < m->n; i++) DS_TRY(price(m, i, err));
+    for (uint32_t i = 0; i < m->n && m->key != m->own_key && !m->again; i++)
+        if (m->priced[i].place->alone) stand_alone(m);
+    if (m->again) return DS_OK;
     ds_skeleton_meet *sorts = ds_xcalloc((size_t)m->n + 1, sizeof *sorts);
     uint32_t n = list_sorts(m, sorts, &key);
     ds_status status = DS_OK;
@@ -435,6 +458,16 @@ static ds_status find_base(maker *m, const ds_skeleton_base **out, ds_error *err
     }
     free(sorts);
     return status;
+}
+
+/* The devices that stand for the stages may be those of another grid. */
+static void name_stages(const maker *m, ds_plan *plan) {
+    uint32_t n_stages;
+    int64_t inner = ds_skeleton__in_a_row(m->grid, &n_stages);
+    if (m->key == m->own_key) return;
+    for (uint32_t s = 0; s < n_stages; s++)
+        plan->classes[plan->task_class[plan->insts.at[m->n + s].first_task]].device =
+            (uint32_t)(s * inner);
 }
 
 static void end(maker *m) {
@@ -461,6 +494,7 @@ ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profile
         status = find_base(&m, &base, err);
         if (status == DS_OK && base)
             status = ds_skeleton__copy(&b, base, m.priced, meets.n, out, err);
+        if (status == DS_OK && base) name_stages(&m, *out);
         end(&m);
     }
     free(m.priced);

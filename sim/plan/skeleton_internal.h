@@ -48,6 +48,9 @@ ds_skeletons *ds_skeletons_new(void);
 void ds_skeletons_free(ds_skeletons *kept);
 /* Throws all of it away if it has become too much; what has been found is gone then. */
 void ds_skeletons__make_room(ds_skeletons *kept);
+/* The key that a grid's places and bases have; 0: nobody has asked. */
+uint64_t ds_skeletons__grid(const ds_skeletons *kept, uint64_t own_key);
+void ds_skeletons__keep_grid(ds_skeletons *kept, uint64_t own_key, uint64_t key);
 /* NULL: there is none. */
 ds_skeleton_place *ds_skeletons__place(const ds_skeletons *kept, uint64_t key);
 ds_skeleton_place *ds_skeletons__keep_place(ds_skeletons *kept, uint64_t key,
@@ -64,6 +67,15 @@ void ds_skeleton__base_deinit(ds_skeleton_base *base);
 ds_skeletons *ds_ground__skeletons(ds_plan_ground *ground);
 /* Terms, time, algorithm and phases, with copies of what they point to. */
 void ds_ground__copy_cost(const ds_group *from, ds_arena *arena, ds_group *out);
+
+/* ---- skeleton_grid.c: where devices are ---- */
+
+int64_t ds_skeleton__world(const ds_plan_grid *grid);
+/* How many devices in a row have one coordinate of pp; there are so many stages. */
+int64_t ds_skeleton__in_a_row(const ds_plan_grid *grid, uint32_t *n_stages);
+/* Equal for grids that an automorphism of the topology takes to each other, device by device. The
+ * topology has all of its devices. O(devices · depth). */
+uint64_t ds_skeleton__place_key(ds_topo *topo, const ds_plan_grid *grid);
 
 /* ---- skeleton_sizes.c: sorts, and copies ---- */
 

@@ -9,6 +9,7 @@
 struct ds_skeletons {
     ds_arena arena; /* places, prices, and the bases' heads */
     ds_map places, costs, bases;
+    ds_map grids; /* key of a grid on its devices → key of its places and bases */
     DS_VEC(ds_skeleton_base *) all;
     size_t base_bytes;
 };
@@ -33,6 +34,7 @@ static void forget_all(ds_skeletons *kept) {
     ds_map_clear(&kept->places);
     ds_map_clear(&kept->costs);
     ds_map_clear(&kept->bases);
+    ds_map_clear(&kept->grids);
     ds_arena_deinit(&kept->arena);
     ds_arena_init(&kept->arena);
 }
@@ -44,12 +46,22 @@ void ds_skeletons_free(ds_skeletons *kept) {
     ds_map_deinit(&kept->places);
     ds_map_deinit(&kept->costs);
     ds_map_deinit(&kept->bases);
+    ds_map_deinit(&kept->grids);
     ds_arena_deinit(&kept->arena);
     free(kept);
 }
 
 void ds_skeletons__make_room(ds_skeletons *kept) {
     if (kept->base_bytes + kept->arena.bytes > MOST_BYTES) forget_all(kept);
+}
+
+uint64_t ds_skeletons__grid(const ds_skeletons *kept, uint64_t own_key) {
+    const uint64_t *found = ds_map_find(&kept->grids, own_key);
+    return found ? *found : 0;
+}
+
+void ds_skeletons__keep_grid(ds_skeletons *kept, uint64_t own_key, uint64_t key) {
+    ds_map_put(&kept->grids, own_key, key);
 }
 
 static void *find_pointer(const ds_map *map, uint64_t key) {
