@@ -351,20 +351,42 @@ static uint32_t lowest(const ds_symmetry *s, uint32_t from, const ds_topo_link *
     return lo;
 }
 
-uint32_t ds_symmetry_carry_link(ds_symmetry *s, uint32_t link) {
-    const ds_topo_link *all = s->topo->links, *canonical = &all[link];
-    ds_topo_link image = *canonical;
-    image.from = ds_symmetry_carry_vertex(s, image.from);
-    image.to = ds_symmetry_carry_vertex(s, image.to);
-    if (image.from == canonical->from && image.to == canonical->to) return link;
-    uint32_t at = lowest(s, image.from, &image), end = s->start[image.from + 1];
-    if (at + 1 == end || all[s->links[at + 1]].to != image.to) return s->links[at];
-    uint32_t own = lowest(s, canonical->from, canonical);
+uint32_t ds_symmetry_link_between(const ds_symmetry *s, uint32_t link, uint32_t from, uint32_t to) {
+    const ds_topo_link *all = s->topo->links, *like = &all[link];
+    if (from == like->from && to == like->to) return link;
+    ds_topo_link image = *like;
+    image.from = from;
+    image.to = to;
+    uint32_t at = lowest(s, from, &image), end = s->start[from + 1];
+    if (at + 1 == end || all[s->links[at + 1]].to != to) return s->links[at];
+    uint32_t own = lowest(s, like->from, like);
     while (s->links[own] != link) { /* of parallel ones with equal figures the same in order */
         own++;
         at++;
     }
     return s->links[at];
+}
+
+uint32_t ds_symmetry_carry_link(ds_symmetry *s, uint32_t link) {
+    const ds_topo_link *canonical = &s->topo->links[link];
+    return ds_symmetry_link_between(s, link, ds_symmetry_carry_vertex(s, canonical->from),
+                                    ds_symmetry_carry_vertex(s, canonical->to));
+}
+
+uint32_t ds_symmetry_path(const ds_symmetry *s, uint32_t vertex, ds_symmetry_step *steps) {
+    uint32_t n = 0, first_element = 0, first_vertex = 0, first_link = 0;
+    for (const plan_of *p = s->root; p; n++) {
+        step_down down = go_down(p, vertex);
+        const ds_topo_node *node = down.spot.node;
+        uint32_t e = down.spot.element, element = first_element + down.number;
+        first_vertex += ds_topo_vertex_base(node, e);
+        if (node->child) first_link += ds_topo_link_base(node, e);
+        steps[n] = (ds_symmetry_step){element, s->set[element], e, first_vertex, first_link, node};
+        vertex = down.spot.inner;
+        first_element = element + 1;
+        p = p->inside[down.node];
+    }
+    return n;
 }
 
 bool ds_symmetry_are_alike(ds_symmetry *s, uint32_t a, uint32_t b) {

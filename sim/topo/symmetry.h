@@ -33,6 +33,21 @@ void ds_symmetry_canonical(ds_symmetry *symmetry, const uint32_t *vertices, uint
 uint32_t ds_symmetry_carry_vertex(ds_symmetry *symmetry, uint32_t vertex);
 uint32_t ds_symmetry_carry_link(ds_symmetry *symmetry, uint32_t link);
 
+/* The link from one vertex to another that an automorphism takes `link` to: of equal figures, and
+ * the same in order of parallel ones. O(log links of a vertex). */
+uint32_t ds_symmetry_link_between(const ds_symmetry *symmetry, uint32_t link, uint32_t from,
+                                  uint32_t to);
+
+/* A step on the way from the root to a vertex: an element of an array. */
+typedef struct ds_symmetry_step {
+    uint32_t element, set;             /* its number, and that of its set of twins */
+    uint32_t index;                    /* in its array */
+    uint32_t first_vertex, first_link; /* of the whole graph */
+    const struct ds_topo_node *node;   /* the array (tree.h) */
+} ds_symmetry_step;
+/* At most DS_TOPO_MAX_DEPTH steps; returns their number, 0 where nothing is exchanged. O(depth). */
+uint32_t ds_symmetry_path(const ds_symmetry *symmetry, uint32_t vertex, ds_symmetry_step *steps);
+
 /* Are the two vertices elements of one array and twins, or in twins at the same places? */
 bool ds_symmetry_are_alike(ds_symmetry *symmetry, uint32_t a, uint32_t b);
 
