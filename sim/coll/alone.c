@@ -52,7 +52,7 @@ static int64_t hop_ps(const ds_coll_builder *b, const ds_hop *hop, bool shared, 
         uint32_t link = hop->route->links[i];
         const ds_topo_link *at = ds_topo_link_at(b->topo, link);
         ds_u128 bytes_q32 = (ds_u128)hop->bytes * hop->route->share_q32[i];
-        const uint64_t *slot = shared ? ds_map_find(&b->slot, link) : NULL;
+        const uint64_t *slot = shared ? ds_map_find(&b->slot, ds_coll__link(b, link)) : NULL;
         if (slot) bytes_q32 = b->loads.at[*slot].bytes_q32;
         int64_t ps = 0;
         if (!most || bytes_q32 > slow_bytes_q32 || at->bytes_per_s < slow_bytes_per_s)
@@ -167,12 +167,12 @@ static int64_t longest_path(const ring *r) {
 }
 
 static int64_t ring_ps(const ds_coll_builder *b, const ds_part *part, bool shared, bool *equal) {
-    size_t most = ((size_t)part->steps / part->n + 2) * part->n + 1;
-    int64_t *latency = ds_xcalloc(part->n, sizeof *latency),
-            *flow = ds_xcalloc(part->n, sizeof *flow);
+    uint32_t n = part->n * part->times;
+    size_t most = ((size_t)part->steps / n + 2) * n + 1;
+    int64_t *latency = ds_xcalloc(n, sizeof *latency), *flow = ds_xcalloc(n, sizeof *flow);
     ring r = {
         latency, flow,       ds_xcalloc(most, sizeof *r.sums), ds_xcalloc(most, sizeof *r.queue),
-        part->n, part->steps};
+        n,       part->steps};
     quotient last = {0};
     *equal = true;
     for (uint32_t i = 0; i < part->n; i++) {
@@ -180,6 +180,10 @@ static int64_t ring_ps(const ds_coll_builder *b, const ds_part *part, bool share
         latency[i] = latency_of(b, hop);
         flow[i] = hop_ps(b, hop, shared, &last);
         *equal = *equal && latency[i] == latency[0] && flow[i] == flow[0];
+    }
+    for (uint32_t i = part->n; i < n; i++) {
+        latency[i] = latency[i - part->n];
+        flow[i] = flow[i - part->n];
     }
     int64_t ps =
         *equal ? ds_ps_narrow((ds_i128)latency[0] * part->steps + flow[0]) : longest_path(&r);
@@ -249,6 +253,7 @@ static void time_tree(const ds_coll_builder *b, const ds_part *part, int64_t slo
 /* Does every member take part? */
 static bool all_take_part(const ds_coll_builder *b) {
     uint32_t n = b->request->n, seen = 0;
+    if (b->turn) return true; /* a ring of all */
     bool *has = ds_xcalloc(n, sizeof *has);
     for (uint32_t i = 0; i < b->hops.n; i++)
         for (int end = 0; end < 2; end++) {

@@ -31,13 +31,16 @@ ds_status ds_coll__load(ds_coll_builder *b, const ds_route *route, int64_t bytes
     if (route->latency_ps > b->alpha_ps) b->alpha_ps = route->latency_ps;
     if (bytes == 0) return DS_OK;
     for (uint32_t i = 0; i < route->n_links; i++) {
-        uint64_t *slot = ds_map_find(&b->slot, route->links[i]);
+        ds_turned at_link = {.first = route->links[i], .moves = true};
+        if (b->turn) at_link = ds_turn_link(b->turn, route->links[i]);
+        uint64_t *slot = ds_map_find(&b->slot, at_link.first);
         uint32_t at = slot ? (uint32_t)*slot : b->loads.n;
         if (!slot) {
-            ds_map_put(&b->slot, route->links[i], at);
-            DS_HPUSH(&b->loads, ((ds_load){.link = route->links[i]}));
+            ds_map_put(&b->slot, at_link.first, at);
+            DS_HPUSH(&b->loads, ((ds_load){.link = at_link.first}));
         }
         ds_u128 add = (ds_u128)bytes * route->share_q32[i], *sum = &b->loads.at[at].bytes_q32;
+        if (!at_link.moves) add *= ds_turn_order(b->turn); /* all images load it */
         if (!at_least)
             *sum += add;
         else if (*sum < add)
@@ -93,15 +96,30 @@ static bool is_even(const ds_team *team) {
     return most - least <= 1;
 }
 
+/* How many hops of the ring tell all: those of one period, where the rest are images of them. */
+static uint32_t hops_that_tell(ds_coll_builder *b, const ds_team *team) {
+    const ds_coll_request *q = b->request;
+    bool alone = b->has_layout && b->layout.n_rings == 1 && team->n == q->n && !q->chunks;
+    bool repeats = q->turn && alone && !q->shard_bytes && q->bytes % q->n == 0;
+    for (uint32_t i = 0; i < team->n && repeats; i++) repeats = team->member[i] == i;
+    if (!repeats) return team->n;
+    b->turn = q->turn;
+    return q->period;
+}
+
 ds_status ds_coll__ring(ds_coll_builder *b, const ds_team *team, bool reduce, bool gather) {
     if (b->messages) return ds_coll__ring_messages(b, team, reduce, gather);
     int64_t whole = 0, steps = (int64_t)(team->n - 1) * (reduce + gather);
     if (team->n < 2) return DS_OK;
+    uint32_t n = hops_that_tell(b, team);
     if (b->terms)
-        new_part(b, (ds_part){.kind = DS_PART_RING, .steps = steps, .uneven = !is_even(team)});
+        new_part(b, (ds_part){.kind = DS_PART_RING,
+                              .steps = steps,
+                              .times = team->n / n,
+                              .uneven = !is_even(team)});
     b->n_messages += (uint64_t)steps * team->n;
     for (uint32_t i = 0; i < team->n; i++) whole += team->shard[i];
-    for (uint32_t i = 0; i < team->n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t next = i + 1 < team->n ? i + 1 : 0;
         int64_t bytes = reduce ? whole - team->shard[i] : 0;
         if (!ds_add_i64(bytes, gather ? whole - team->shard[next] : 0, &bytes))
@@ -219,7 +237,8 @@ void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight) {
         ds_coll__end_messages(b);
         return;
     }
-    ds_phase phase = {.steps = steps, .alpha_ps = b->alpha_ps, .weight = weight};
+    ds_phase phase = {
+        .steps = steps, .alpha_ps = b->alpha_ps, .weight = weight, .turned = b->turn != NULL};
     phase.n_loads = b->loads.n;
     phase.loads = DS_NEW_N(b->arena, ds_load, b->loads.n);
     if (b->loads.n) {
@@ -230,6 +249,7 @@ void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight) {
     ds_map_clear(&b->slot);
     b->loads.n = 0;
     b->hops.n = b->parts.n = 0;
+    b->turn = NULL;
     b->alpha_ps = 0;
     if (b->messages)
         ds_coll__phase_message(b, &phase);

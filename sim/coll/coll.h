@@ -84,6 +84,9 @@ typedef struct ds_coll_request {
     uint32_t host;                    /* offload, reload: vertex of the host of the one device */
     bool single_route;                /* one path a pair instead of all equal-cost ones */
     const struct ds_reshard *reshard; /* reshard.h; of DS_OP_RESHARD alone */
+    const struct ds_turn
+        *turn; /* takes member i to i + period (sim/topo/turn.h); NULL: none known */
+    uint32_t period;
     const int64_t *shard_bytes; /* n entries, or NULL: S split as evenly as whole bytes allow */
     ds_loc loc;
 } ds_coll_request;

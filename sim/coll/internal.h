@@ -9,6 +9,7 @@
 #include "ir/base/map.h"
 #include "ir/ops/algorithms.def"
 #include "sim/coll/coll.h"
+#include "sim/topo/turn.h"
 
 /* Bounds of a time that differ by less than 1/DS_COLL_CLOSE of it are good enough. */
 #define DS_COLL_CLOSE 256
@@ -37,6 +38,7 @@ typedef struct ds_part {
     enum { DS_PART_POSTS, DS_PART_RING, DS_PART_TREE } kind;
     uint32_t first, n; /* of hops; a tree of two ways has the edges up, then those down */
     int64_t steps;     /* ring */
+    uint32_t times;    /* ring: its hops follow each other so many times */
     bool two_ways;
     bool uneven; /* ring: shards differ, and so do steps */
 } ds_part;
@@ -58,6 +60,7 @@ typedef struct ds_coll_builder {
     ds_map slot; /* link → index into loads */
     DS_VEC(ds_load) loads;
     int64_t alpha_ps;
+    const ds_turn *turn; /* under which the phase being made repeats; NULL: none */
     DS_VEC(ds_phase) phases;
     struct ds_messages *messages; /* NULL: phases are made */
     const ds_coll_cost *terms;    /* phases with their times alone; NULL: with the slowest hop's */
@@ -89,6 +92,10 @@ static inline int64_t ds_coll__part(int64_t bytes, uint32_t i, uint32_t n) {
 ds_status ds_coll__too_large(const ds_coll_builder *b);
 /* A time left int64. */
 ds_status ds_coll__too_long(const ds_coll_request *request, ds_error *err);
+/* The link that stands for this one in the phase being made. */
+static inline uint32_t ds_coll__link(const ds_coll_builder *b, uint32_t link) {
+    return b->turn ? ds_turn_link(b->turn, link).first : link;
+}
 /* Adds bytes to the links of a route, all of them or no less than there are. */
 ds_status ds_coll__load(ds_coll_builder *b, const ds_route *route, int64_t bytes, bool at_least);
 /* A message that depends on all that its sender has got in the phases before. */

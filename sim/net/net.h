@@ -28,6 +28,7 @@ typedef struct ds_phase {
     int64_t weight;   /* messages in flight on a link: its share when links are contended */
     ds_load *loads;   /* ascending by link, each link once */
     uint32_t n_loads;
+    bool turned; /* of links that a turn takes to each other the first alone is listed */
 } ds_phase;
 
 /* Time of the phase with no other traffic; capacities, but not caps, are scaled by

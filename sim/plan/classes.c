@@ -163,32 +163,55 @@ static void first_colours(const ds_plan *plan, const group_hashes *hashes, uint6
     free(known.all.at);
 }
 
-/* The colours of devices and of shared links, in one array: links after devices. */
+/* The colours of devices and of shared links, in one array: links after devices. Those that a turn
+ * takes to each other have the colour of the first. */
 typedef struct colours {
     uint64_t *now, *next;
+    const uint32_t *first; /* per device; NULL: itself */
+    const bool *stays;     /* per link */
     uint32_t n_devices, n;
 } colours;
+
+static uint32_t first_of(const colours *c, uint32_t device) {
+    return c->first ? c->first[device] : device;
+}
+
+/* How many of its links a group's use of one stands for. */
+static uint64_t n_links(const colours *c, const ds_group *g, uint32_t link) {
+    return g->period && !c->stays[link] ? g->n_devices / g->period : 1;
+}
+
+/* How many groups of a circle load the link. */
+static uint64_t n_groups(const colours *c, const ds_group *g, uint32_t link) {
+    return c->stays[link] ? 1 + (uint64_t)g->n_images : 1;
+}
 
 /* One rendezvous: what it meets and loads is mixed into the next colour of each of its members, and
  * what it is into that of each link. Sums: the order of members and links does not matter. */
 static void refine_group(colours *c, const ds_group *g, uint64_t record, uint64_t hash) {
     uint64_t met = 0;
-    for (uint32_t k = 0; k < g->n_devices; k++) met += ds_hash_mix(record, c->now[g->devices[k]]);
+    uint32_t n = g->period ? g->period : g->n_devices; /* the others are their images */
+    for (uint32_t k = 0; k < n; k++) met += ds_hash_mix(record, c->now[first_of(c, g->devices[k])]);
+    met *= g->n_devices / n;
     for (uint32_t p = 0; p < g->n_flows; p++) {
         const ds_share_flow *f = &g->flows[p].share;
         uint64_t loads = 0;
         for (uint32_t k = 0; k < f->n_uses; k++)
-            loads += ds_hash_mix(c->now[c->n_devices + f->uses[k].link], f->uses[k].use_q32);
+            loads += ds_hash_mix(c->now[c->n_devices + f->uses[k].link], f->uses[k].use_q32) *
+                     n_links(c, g, f->uses[k].link);
         met = ds_hash_mix(met, loads);
     }
     if (g->n_flows) met = ds_hash_mix(met, hash);
-    for (uint32_t k = 0; k < g->n_devices; k++)
-        c->next[g->devices[k]] = ds_hash_mix(c->next[g->devices[k]], met);
+    for (uint32_t k = 0; k < n; k++) {
+        uint64_t *next = &c->next[first_of(c, g->devices[k])];
+        *next = ds_hash_mix(*next, met);
+    }
     for (uint32_t p = 0; p < g->n_flows; p++) {
         const ds_share_flow *f = &g->flows[p].share;
         for (uint32_t k = 0; k < f->n_uses; k++)
             c->next[c->n_devices + f->uses[k].link] +=
-                ds_hash_mix(ds_hash_mix(met, p), f->uses[k].use_q32);
+                ds_hash_mix(ds_hash_mix(met, p), f->uses[k].use_q32) *
+                n_groups(c, g, f->uses[k].link);
     }
 }
 
@@ -208,33 +231,36 @@ static void refine(const ds_plan *plan, const group_hashes *hashes, colours *c) 
 static uint32_t count_colours(const colours *c, const bool *used, ds_map *seen) {
     ds_map_clear(seen);
     for (uint32_t i = 0; i < c->n; i++)
-        if (i >= c->n_devices || used[i]) ds_map_put(seen, c->now[i], 0);
+        if (i >= c->n_devices || (used[i] && first_of(c, i) == i)) ds_map_put(seen, c->now[i], 0);
     return seen->n;
 }
 
-static void number_classes(ds_plan *plan, const uint64_t *colour, const bool *used, bool unfold,
+static void number_classes(ds_plan *plan, const colours *of, const bool *used, bool unfold,
                            ds_map *seen) {
+    DS_VEC(ds_class) classes = {0};
     plan->class_of = DS_NEW_N(&plan->arena, uint32_t, plan->n_devices);
-    plan->classes = DS_NEW_N(&plan->arena, ds_class, plan->n_devices);
     ds_map_clear(seen);
     for (uint32_t d = 0; d < plan->n_devices; d++) {
         plan->class_of[d] = DS_NONE;
-        if (!used[d]) continue;
-        uint64_t key = unfold ? d : colour[d];
+        if (!used[first_of(of, d)]) continue;
+        uint64_t key = unfold ? d : of->now[first_of(of, d)];
         uint64_t *found = ds_map_find(seen, key);
-        uint32_t c = found ? (uint32_t)*found : plan->n_classes;
+        uint32_t c = found ? (uint32_t)*found : classes.n;
         if (!found) {
             ds_map_put(seen, key, c);
-            plan->classes[plan->n_classes++] =
-                (ds_class){.device = d,
-                           .kind = plan->kind_of[d],
-                           .profile = plan->profile_of[d],
-                           .issue_ps = ds_profile_issue_ps(plan->profiles, plan->profile_of[d]),
-                           .slow_q32 = ds_profile_slow_q32(plan->profiles, plan->profile_of[d])};
+            DS_PUSH(
+                &plan->arena, &classes,
+                ((ds_class){.device = d,
+                            .kind = plan->kind_of[d],
+                            .profile = plan->profile_of[d],
+                            .issue_ps = ds_profile_issue_ps(plan->profiles, plan->profile_of[d]),
+                            .slow_q32 = ds_profile_slow_q32(plan->profiles, plan->profile_of[d])}));
         }
         plan->class_of[d] = c;
-        plan->classes[c].n_devices++;
+        classes.at[c].n_devices++;
     }
+    plan->classes = classes.at;
+    plan->n_classes = classes.n;
 }
 
 /* Records that run alike on the same list of devices have the same classes. */
@@ -281,7 +307,8 @@ static void meetings(ds_plan *plan, ds_record *r) {
         if (r->class_meeting[i] != DS_NONE) continue;
         uint32_t g = r->group_of[r->class_member[i]], m = r->n_meetings++;
         r->meeting_group[m] = g;
-        for (uint32_t k = 0; k < r->groups[g].n_devices; k++) {
+        uint32_t n = r->groups[g].period ? r->groups[g].period : r->groups[g].n_devices;
+        for (uint32_t k = 0; k < n; k++) {
             uint32_t c = plan->class_of[r->groups[g].devices[k]];
             r->class_meeting[ds_record_class_pos(r, c)] = m;
         }
@@ -310,6 +337,8 @@ void ds_plan__classes(ds_builder *b) {
     ds_sharing *sharing = &b->sharing;
     uint32_t n = plan->n_devices;
     colours c = {.n_devices = n, .n = n + sharing->n};
+    c.first = b->turn.turn ? b->turn.first : NULL;
+    c.stays = sharing->stays;
     c.now = ds_xcalloc(c.n, sizeof *c.now);
     c.next = ds_xcalloc(c.n, sizeof *c.next);
     bool *used = ds_xcalloc(n, sizeof *used);
@@ -329,7 +358,7 @@ void ds_plan__classes(ds_builder *b) {
             now = count_colours(&c, used, &seen);
         }
     }
-    number_classes(plan, c.now, used, b->options->unfold, &seen);
+    number_classes(plan, &c, used, b->options->unfold, &seen);
     if (sharing->n) memcpy(sharing->colour, c.now + n, sharing->n * sizeof *sharing->colour);
     ds_map_clear(&seen);
     for (uint32_t i = 0; i < plan->records.n; i++) set_classes(plan, &seen, plan->records.at[i]);

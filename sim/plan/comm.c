@@ -281,8 +281,8 @@ ds_status ds_plan__size_of(ds_opcode op, ds_loc loc, const int64_t *in, const in
 /* Does the i-th member of every group hold what the i-th of the first does, if shards are even? */
 static bool hold_alike(const ds_site *site, const uint32_t *in_places, const uint32_t *out_places,
                        const ds_comm_shape *c) {
-    if (c->root_place != DS_NONE || site->op->across) return false;
-    if (c->op == DS_OP_SEND) return true;
+    if (c->root_place != DS_NONE) return false;
+    if (c->op == DS_OP_SEND || site->op->across) return true;
     for (uint32_t i = 0; i < site->op->n_in; i++)
         if (in_places[i] != in_places[0]) return false;
     for (uint32_t i = 0; i < site->op->n_out; i++)
@@ -317,10 +317,18 @@ static ds_status cost_groups(ds_builder *b, const ds_site *site, const uint32_t 
                     results = {site->out, op->n_out, out_places};
     for (uint32_t g = 0; g < c->n_groups; g++) {
         ds_group *group = &r->groups[g];
-        *group = (ds_group){.devices = c->devices + (size_t)g * n, .n_devices = n};
+        *group = (ds_group){.devices = c->devices + (size_t)g * n,
+                            .n_devices = n,
+                            .n_images = c->n_images,
+                            .period = c->period};
         uint32_t root = 0;
         for (uint32_t i = 0; i < n && !(once && g); i++) {
             uint32_t device = group->devices[i];
+            if (once && i && c->op != DS_OP_SEND && !op->across) { /* all hold as much */
+                in[i] = in[0];
+                out[i] = out[0];
+                continue;
+            }
             DS_TRY(ds_plan__member_bytes(b, site, operands, device, NULL, &in[i], err));
             DS_TRY(ds_plan__member_bytes(b, site, results, device, NULL, &out[i], err));
             if (roots && ds_plan__position(roots, device) != DS_NONE) root = i;
@@ -367,6 +375,20 @@ ds_status ds_plan__comm_variants(ds_builder *b, const ds_site *site, const uint3
     return DS_OK;
 }
 
+/* The devices of the groups, and which group each is in; of a turn's circle the first alone. */
+static void set_members(ds_builder *b, const ds_comm_shape *c, ds_record *r) {
+    uint32_t n = c->n_groups * c->group_size, kept = 0;
+    uint32_t *devices = ds_xcalloc(n, sizeof *devices);
+    for (uint32_t i = 0; i < n; i++)
+        if (ds_plan__is_first(b, c->devices[i])) devices[kept++] = c->devices[i];
+    ds_plan__set_devices(b, r, devices, kept);
+    free(devices);
+    r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
+    for (uint32_t i = 0; i < n; i++)
+        if (ds_plan__is_first(b, c->devices[i]))
+            r->group_of[ds_plan__member(r, c->devices[i])] = i / c->group_size;
+}
+
 static bool any_uneven(const ds_site *site) {
     return ds_plan__is_uneven(site->in[0].type) || ds_plan__is_uneven(site->out[0].type);
 }
@@ -389,7 +411,7 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
         return ds_plan__schematic_comm(b, site, in_places, out_places, r, err);
     if (op->code == DS_OP_RESHARD || is_uneven_exchange(site)) {
         DS_TRY(ds_plan__reshard(b, site, in_places, out_places, &c, r, err));
-        if (c.op == DS_OP_RESHARD) return DS_OK;
+        if (c.op == DS_OP_RESHARD) return b->turn.turn ? ds_plan__refuse_turn(b) : DS_OK;
     } else if (op->across)
         DS_TRY(across_places(b, site, in_places, out_places, &c, err));
     else if (op->code == DS_OP_SEND)
@@ -406,11 +428,12 @@ ds_status ds_plan__comm_record(ds_builder *b, const ds_site *site, const uint32_
                             "reduce_scatter, reshard and an all_to_all of one value without "
                             "`algorithm` are",
                             ds_op_name(c.op));
+    if (b->turn.turn && !(ds_plan__is_even(site) && hold_alike(site, in_places, out_places, &c)))
+        return ds_plan__refuse_turn(b);
+    if (b->turn.turn) DS_TRY(ds_plan__turn_groups(b, &c));
+    r->n_groups = c.n_groups;
     r->groups = DS_NEW_N(&b->plan->arena, ds_group, c.n_groups);
-    ds_plan__set_devices(b, r, c.devices, c.n_groups * c.group_size);
-    r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
-    for (uint32_t i = 0; i < c.n_groups * c.group_size; i++)
-        r->group_of[ds_plan__member(r, c.devices[i])] = i / c.group_size;
+    set_members(b, &c, r);
     DS_TRY(ds_plan__comm_variants(b, site, out_places, r, err));
     DS_TRY(cost_groups(b, site, in_places, out_places, &c, r, err));
     ds_plan__keep_body(b, site, in_places, out_places, r);
@@ -455,6 +478,7 @@ static ds_status host_group(ds_builder *b, const ds_site *site, const ds_placeme
 ds_status ds_plan__host_record(ds_builder *b, const ds_site *site, uint32_t place, ds_record *r,
                                ds_error *err) {
     const ds_placement *p = ds_plan__placement(b, place);
+    if (b->turn.turn) return ds_plan__refuse_turn(b);
     ds_plan__find_hosts(b);
     r->kind = DS_REC_COMM;
     if (ds_plan__take_body(b, site, &place, &place, r)) return DS_OK;

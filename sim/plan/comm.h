@@ -10,8 +10,13 @@ typedef struct ds_comm_shape {
     ds_opcode op;
     uint32_t *devices; /* n_groups × group_size */
     uint32_t n_groups, group_size;
-    uint32_t root_place; /* placement that holds the roots; DS_NONE: none */
+    uint32_t root_place;       /* placement that holds the roots; DS_NONE: none */
+    uint32_t n_images, period; /* of each group (ds_group) */
 } ds_comm_shape;
+
+/* turn.c: keeps one group of those that are images of each other. Refuses the turn if some are not.
+ * O(members). */
+ds_status ds_plan__turn_groups(ds_builder *b, ds_comm_shape *c);
 
 /* Hash of a group: in its order, or in any. */
 uint64_t ds_plan__devices_key(const uint32_t *devices, uint32_t n, bool ordered);

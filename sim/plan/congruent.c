@@ -22,11 +22,13 @@ struct ds_congruent {
     uint32_t *devices;
     uint32_t n;
     uint32_t host; /* vertex, or DS_NONE */
+    ds_turn *turn; /* of a group with a period: by so many members */
     uint64_t hash;
-    const struct ds_congruent *next;
+    struct ds_congruent *next;
 };
 
 void ds_plan__congruent_deinit(ds_builder *b) {
+    ds_map_deinit(&b->place_of);
     ds_map_deinit(&b->congruent);
     ds_map_deinit(&b->costs);
     ds_map_deinit(&b->bodies);
@@ -62,13 +64,13 @@ static bool is_at(const ds_builder *b, const ds_congruent *c, const ds_coll_requ
     return true;
 }
 
-static const ds_congruent *find_place(ds_builder *b, const ds_coll_request *q) {
+static ds_congruent *look_for_place(ds_builder *b, const ds_coll_request *q) {
     const uint32_t *vertices = bring_to_place(b, q);
     uint64_t hash = ds_hash_mix(q->n, q->host != DS_NONE ? vertices[q->n] : DS_NONE);
     for (uint32_t i = 0; i < q->n; i++) hash = ds_hash_mix(hash, vertices[i]);
     const uint64_t *found = ds_map_find(&b->congruent, hash);
-    const ds_congruent *first = found ? (const ds_congruent *)(uintptr_t)*found : NULL;
-    for (const ds_congruent *c = first; c; c = c->next)
+    ds_congruent *first = found ? (ds_congruent *)(uintptr_t)*found : NULL;
+    for (ds_congruent *c = first; c; c = c->next)
         if (is_at(b, c, q, vertices)) return c;
     ds_congruent *c = DS_NEW(&b->plan->arena, ds_congruent);
     *c = (ds_congruent){.n = q->n, .host = q->host, .hash = hash, .next = first};
@@ -78,6 +80,27 @@ static const ds_congruent *find_place(ds_builder *b, const ds_coll_request *q) {
         c->devices[i] = ds_topo_device_at(b->plan->topo, vertices[i]);
     ds_map_put(&b->congruent, hash, DS_KEY(c));
     return c;
+}
+
+/* A list of many devices is looked for once. */
+#define MANY 64
+
+static ds_congruent *find_place(ds_builder *b, const ds_coll_request *q) {
+    if (q->n < MANY || q->host != DS_NONE) return look_for_place(b, q);
+    uint64_t *slot = ds_map_slot(&b->place_of, ds_hash_mix(DS_KEY(q->devices), q->n));
+    if (!*slot) *slot = DS_KEY(look_for_place(b, q));
+    return (ds_congruent *)(uintptr_t)*slot;
+}
+
+/* The turn by `period` members at a group's canonical place: of this group's devices alone. */
+static ds_status find_turn(ds_builder *b, ds_congruent *c, uint32_t period) {
+    if (!period || c->turn) return DS_OK;
+    uint32_t *to = ds_xcalloc(c->n, sizeof *to);
+    for (uint32_t i = 0; i < c->n; i++) to[i] = c->devices[(i + period) % c->n];
+    c->turn = ds_turn_new(b->plan->topo, c->devices, to, c->n);
+    free(to);
+    if (c->turn) DS_HPUSH(&b->turn.places, c->turn);
+    return c->turn ? DS_OK : ds_plan__refuse_turn(b);
 }
 
 static uint64_t text_hash(const char *text) {
@@ -103,10 +126,16 @@ static void take_cost(ds_group *g, const ds_group *from) {
     g->n_phases = from->n_phases;
 }
 
+const ds_turn *ds_plan__place_turn(const ds_group *g) {
+    return g->period ? g->congruent->turn : NULL;
+}
+
 /* The request of the canonical group. */
-static void set_place(const ds_congruent *c, ds_coll_request *q) {
-    q->devices = c->devices;
-    q->host = c->host;
+static void set_place(const ds_group *g, ds_coll_request *q) {
+    q->devices = g->congruent->devices;
+    q->host = g->congruent->host;
+    q->turn = ds_plan__place_turn(g);
+    q->period = g->period;
 }
 
 uint64_t ds_plan__place_hash(const ds_congruent *c) {
@@ -126,8 +155,10 @@ static uint64_t ground_key(ds_builder *b, const ds_group *g) {
 
 ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_group *g,
                              ds_error *err) {
-    if (keeps_place(g->request)) return cost(b, g, err);
-    g->congruent = find_place(b, g->request);
+    if (keeps_place(g->request)) return g->period ? ds_plan__refuse_turn(b) : cost(b, g, err);
+    ds_congruent *place = find_place(b, g->request);
+    g->congruent = place;
+    DS_TRY(find_turn(b, place, g->period));
     if (g->request->shard_bytes) return cost(b, g, err);
     ds_plan_ground *ground = b->options->ground;
     uint64_t key = cost_key(b, g, DS_KEY(g->congruent)), kept = ground ? ground_key(b, g) : 0;
@@ -139,7 +170,7 @@ ds_status ds_plan__cost_once(ds_builder *b, ds_plan__group_coster *cost, ds_grou
     /* What the canonical group is refused for, this one is, but the message names its devices. */
     ds_group *once = DS_NEW(&b->plan->arena, ds_group);
     ds_coll_request request = *g->request;
-    set_place(g->congruent, &request);
+    set_place(g, &request);
     *once = *g;
     once->request = &request;
     once->devices = request.devices;
@@ -176,7 +207,7 @@ bool ds_plan__cost_alike(ds_builder *b, const ds_group *first, ds_group *g) {
 ds_status ds_plan__phases_in_place(ds_builder *b, const ds_group *g, const ds_coll_request *request,
                                    ds_arena *arena, ds_phase **phases, uint32_t *n, ds_error *err) {
     ds_coll_request q = *request;
-    if (g->congruent) set_place(g->congruent, &q);
+    if (g->congruent) set_place(g, &q);
     return ds_coll_phases(b->plan->topo, &q, g->algorithm, arena, phases, n, err);
 }
 

@@ -63,8 +63,9 @@ static void add_edges(maker *m, const ds_group *g, uint32_t first_flow) {
         const ds_share_flow *f = &g->flows[p].share;
         for (uint32_t i = 0; i < f->n_uses; i++) {
             uint32_t cls = m->class_of[f->uses[i].link];
+            uint64_t n = m->b->sharing.stays[f->uses[i].link] ? 1 + (uint64_t)g->n_images : 1;
             if (m->stands[cls] == f->uses[i].link)
-                DS_HPUSH(&m->edges, ((edge){first_flow + p, cls, f->uses[i].use_q32}));
+                DS_HPUSH(&m->edges, ((edge){first_flow + p, cls, f->uses[i].use_q32 * n}));
         }
     }
 }

@@ -4,6 +4,7 @@
 
 #include "ir/base/map.h"
 #include "sim/plan/plan.h"
+#include "sim/topo/turn.h"
 
 /* A function in the context of a call: its mesh parameters bound to placements. */
 typedef struct ds_context {
@@ -47,12 +48,23 @@ typedef struct ds_sharing {
     uint32_t n;
     uint32_t *place;       /* per link of the topology: in `links`; DS_NONE: not shared */
     uint64_t *colour;      /* per place: equal for links that classes.c found alike */
+    bool *stays;           /* per place: no image of the link is another one (turn.c) */
     ds_map patterns;       /* traffic.c: what groups of the same kind and members use */
     ds_map shapes;         /* what congruent ones use, at their canonical place */
     ds_map carried;        /* the links of that place, for the members in hand */
     const char *algorithm; /* the last one, and its hash */
     uint64_t algorithm_hash;
 } ds_sharing;
+
+/* The turn under which the program repeats (turn.c). Heap. */
+typedef struct ds_plan_turn {
+    ds_turn *turn;            /* NULL: none */
+    uint32_t order;           /* of the turn */
+    uint32_t *first;          /* per device: the one that stands for it */
+    uint32_t *image, *at;     /* per device: where it goes, DS_NONE: not on a circle; scratch */
+    bool refused;             /* something of the program does not repeat */
+    DS_VEC(ds_turn *) places; /* turns of groups (congruent.c) */
+} ds_plan_turn;
 
 typedef struct ds_builder {
     ds_plan *plan;
@@ -71,6 +83,7 @@ typedef struct ds_builder {
     ds_map placement_index; /* hash → id */
     ds_map mesh_index;      /* ds_mesh → placement id */
     ds_map slices;          /* hash → slices of placements (place.c) */
+    ds_map split;           /* placement, axes → its groups over them */
     ds_map record_index;    /* hash → id */
     ds_map context_of;      /* hash → the contexts that have it */
     DS_VEC(ds_join) joins;
@@ -85,6 +98,9 @@ typedef struct ds_builder {
     uint32_t *rank_devices; /* per-rank programs: the device of rank i */
     uint32_t n_rank_devices;
     ds_sharing sharing;
+    ds_plan_turn turn;
+    bool unturned;      /* plan every part, whether it repeats or not */
+    ds_map place_of;    /* list of devices → ds_congruent */
     ds_map congruent;   /* congruent.c: hash of a canonical place → ds_congruent */
     ds_map costs;       /* what is done at one → a ds_group with its cost */
     uint64_t graph;     /* hash of topology and profiles, for plan_options.ground; 0: not known */
@@ -122,6 +138,20 @@ int64_t ds_plan__axis_size(const ds_placement *p, const char *axis); /* 1 if abs
  */
 void ds_plan__groups(ds_builder *b, const ds_placement *p, const char *const *axes, uint32_t n,
                      uint32_t **devices, uint32_t *n_groups, uint32_t *group_size);
+
+/* turn.c */
+
+/* A shift along an axis of the first mesh that is a turn, if there is one. O(devices · depth). */
+void ds_plan__find_turn(ds_builder *b, const ds_placement *mesh);
+void ds_plan__turn_deinit(ds_builder *b);
+/* The plan has to be made without the turn; the status says no more. */
+ds_status ds_plan__refuse_turn(ds_builder *b);
+/* Does the device stand for its images, or for itself? */
+bool ds_plan__is_first(const ds_builder *b, uint32_t device);
+/* Do all records but communication, which was looked at before, repeat? O(records + devices). */
+ds_status ds_plan__turn_holds(ds_builder *b);
+/* Where a link is; it stays if there is no turn. */
+ds_turned ds_plan__turned_link(const ds_builder *b, uint32_t link);
 
 /* lower.c */
 
@@ -254,6 +284,8 @@ ds_status ds_plan__phases_in_place(ds_builder *b, const ds_group *group,
 void ds_plan__carry_links(ds_builder *b, const ds_group *group, const uint32_t *links, uint32_t n,
                           uint32_t *out);
 void ds_plan__congruent_deinit(ds_builder *b);
+/* The turn of the group's canonical place by its period; NULL without. */
+const ds_turn *ds_plan__place_turn(const ds_group *group);
 
 /* traffic.c */
 

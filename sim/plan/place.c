@@ -237,6 +237,7 @@ ds_status ds_plan__mesh(ds_builder *b, const ds_mesh *mesh, uint32_t *out, ds_er
         p.devices[i] = base[first + at];
     }
     *out = ds_plan__intern(b, p);
+    ds_plan__find_turn(b, ds_plan__placement(b, *out));
     ds_map_put(&b->mesh_index, DS_KEY(mesh), *out);
     return DS_OK;
 }
@@ -365,8 +366,8 @@ ds_status ds_plan__place(ds_builder *b, const ds_context *ctx, const ds_place *p
     return slice(b, whole, place, indices, out, err);
 }
 
-void ds_plan__groups(ds_builder *b, const ds_placement *p, const char *const *axes, uint32_t n,
-                     uint32_t **devices, uint32_t *n_groups, uint32_t *group_size) {
+static void split(ds_builder *b, const ds_placement *p, const char *const *axes, uint32_t n,
+                  uint32_t **devices, uint32_t *n_groups, uint32_t *group_size) {
     /* group of a position: its coordinates on the other axes; rank in it: those on `axes` */
     int64_t *in_group = DS_NEW_N(&b->plan->arena, int64_t, p->n_axes); /* stride; 0: other axis */
     int64_t size = 1;
@@ -393,4 +394,25 @@ void ds_plan__groups(ds_builder *b, const ds_placement *p, const char *const *ax
         }
         (*devices)[group * size + rank] = p->devices[i];
     }
+}
+
+/* A placement that was split before. */
+typedef struct parts {
+    uint32_t *devices, n_groups, group_size;
+} parts;
+
+void ds_plan__groups(ds_builder *b, const ds_placement *p, const char *const *axes, uint32_t n,
+                     uint32_t **devices, uint32_t *n_groups, uint32_t *group_size) {
+    uint64_t key = DS_KEY(p);
+    for (uint32_t k = 0; k < n; k++) key = ds_hash_mix(key, DS_KEY(axes[k]));
+    uint64_t *slot = ds_map_slot(&b->split, key);
+    parts *known = (parts *)(uintptr_t)*slot;
+    if (!known) {
+        known = DS_NEW(&b->plan->arena, parts);
+        split(b, p, axes, n, &known->devices, &known->n_groups, &known->group_size);
+        *slot = DS_KEY(known);
+    }
+    *devices = known->devices;
+    *n_groups = known->n_groups;
+    *group_size = known->group_size;
 }

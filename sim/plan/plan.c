@@ -126,6 +126,7 @@ static ds_status build_plan(ds_builder *b, ds_plan_options *own, ds_error *err) 
     if (own->unfold_up_to) own->unfold = own->unfold || n_unfolded(b->plan) <= own->unfold_up_to;
     b->plan->unfolded = own->unfold;
     bool schematic = b->options->schematic != NULL;
+    DS_TRY(ds_plan__turn_holds(b));
     if (!b->plan->topo && !schematic)
         return ds_error_set(err, DS_ERR_VALUE, ds_unit_scenario(b->unit)->loc,
                             "the program names no devices: say `on = @topology` in the scenario");
@@ -155,6 +156,7 @@ void ds_plan__deinit(ds_builder *b) {
     ds_map_deinit(&b->placement_index);
     ds_map_deinit(&b->mesh_index);
     ds_map_deinit(&b->slices);
+    ds_map_deinit(&b->split);
     ds_map_deinit(&b->record_index);
     ds_map_deinit(&b->context_of);
     ds_map_deinit(&b->alike);
@@ -166,11 +168,14 @@ void ds_plan__deinit(ds_builder *b) {
     ds_plan__stamps_deinit(b);
     ds_plan__sharing_deinit(&b->sharing);
     ds_plan__congruent_deinit(b);
+    ds_plan__turn_deinit(b);
 }
 
-ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
-                        const ds_plan_options *options, ds_plan **out, ds_error *err) {
-    ds_plan *plan = ds_xcalloc(1, sizeof *plan);
+/* *again: make every part; then: the program does not repeat where its mesh does. */
+static ds_status build_once(const ds_binding *binding, const ds_profiles *profiles,
+                            const ds_plan_options *options, bool *again, ds_plan **out,
+                            ds_error *err) {
+    ds_plan *plan = *out = ds_xcalloc(1, sizeof *plan);
     ds_arena_init(&plan->arena);
     plan->binding = binding;
     plan->profiles = profiles;
@@ -183,15 +188,23 @@ ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
                     .binding = binding,
                     .profiles = profiles,
                     .options = &own,
-                    .root = binding->unit->modules.at[0]};
+                    .root = binding->unit->modules.at[0],
+                    .unturned = *again};
     ds_status status = build_plan(&b, &own, err);
+    *again = b.turn.refused;
     ds_plan__deinit(&b);
     if (status != DS_OK) {
         ds_plan_free(plan);
-        plan = NULL;
+        *out = NULL;
     }
-    *out = plan;
     return status;
+}
+
+ds_status ds_plan_build(const ds_binding *binding, const ds_profiles *profiles,
+                        const ds_plan_options *options, ds_plan **out, ds_error *err) {
+    bool again = false;
+    ds_status status = build_once(binding, profiles, options, &again, out, err);
+    return again ? build_once(binding, profiles, options, &again, out, err) : status;
 }
 
 void ds_plan_free(ds_plan *plan) {

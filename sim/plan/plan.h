@@ -81,6 +81,8 @@ struct ds_phase_time;
 typedef struct ds_group {
     const uint32_t *devices;
     uint32_t n_devices;
+    uint32_t n_images; /* so many more groups, which are not listed, do the same elsewhere */
+    uint32_t period;   /* member i + period is to the group what member i is (turn.c); 0: none */
     int64_t ps;
     int64_t bytes; /* nccl-tests size: the largest buffer of one member */
     const char *algorithm;

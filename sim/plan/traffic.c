@@ -50,6 +50,7 @@ static uint64_t doing_of(ds_builder *b, const ds_group *g) {
     uint64_t key = ds_hash_mix(s->algorithm_hash, (uint64_t)q->op << 1 | (q->bytes == 0));
     key = ds_hash_mix(key, (uint64_t)q->root << 1 | q->single_route);
     key = ds_hash_mix(ds_hash_mix(key, (uint64_t)q->chunks), (uint64_t)q->shift);
+    key = ds_hash_mix(key, g->period);
     return ds_hash_mix(key, g->terms.efficiency_q32);
 }
 
@@ -105,17 +106,55 @@ static void level_out(const ds_topo *topo, ds_phase *phase) {
     free(of);
 }
 
-static void add_phase(ds_builder *b, const ds_group *g, ds_phase *phase, shape *s) {
+/* A load, brought to the first of the links that stand for each other. */
+typedef struct brought {
+    ds_load load;
+    bool moves;
+} brought;
+
+static int by_load(const void *a, const void *b) {
+    const ds_load *x = &((const brought *)a)->load, *y = &((const brought *)b)->load;
+    if (x->link != y->link) return x->link < y->link ? -1 : 1;
+    return x->bytes_q32 < y->bytes_q32 ? -1 : x->bytes_q32 > y->bytes_q32;
+}
+
+/* Keeps the first of the links that the group's turn takes to each other, if it loads all of them
+ * alike. */
+static ds_status keep_first(ds_builder *b, const ds_turn *turn, ds_phase *phase) {
+    uint32_t order = ds_turn_order(turn), kept = 0;
+    brought *all = ds_xcalloc(phase->n_loads, sizeof *all);
+    for (uint32_t i = 0; i < phase->n_loads; i++) {
+        ds_turned at = ds_turn_link(turn, phase->loads[i].link);
+        all[i] = (brought){{at.first, phase->loads[i].bytes_q32}, at.moves};
+    }
+    if (phase->n_loads) qsort(all, phase->n_loads, sizeof *all, by_load);
+    bool alike = true;
+    for (uint32_t i = 0; i < phase->n_loads && alike; kept++) {
+        uint32_t n = all[i].moves ? order : 1;
+        alike = n <= phase->n_loads - i && by_load(&all[i], &all[i + n - 1]) == 0;
+        phase->loads[kept] = all[i].load;
+        i += n;
+    }
+    phase->n_loads = kept;
+    free(all);
+    return alike ? DS_OK : ds_plan__refuse_turn(b);
+}
+
+static ds_status add_phase(ds_builder *b, const ds_group *g, ds_phase *phase, shape *s) {
+    const ds_turn *turn = ds_plan__place_turn(g);
     uint64_t efficiency_q32 = g->terms.efficiency_q32;
     shape_phase *out = &s->phases[s->n++];
-    *out = (shape_phase){s->n_links, phase->n_loads, (uint32_t)phase->weight,
-                         ds_phase_level_alone_q20(b->plan->topo, phase, efficiency_q32)};
+    *out = (shape_phase){.first = s->n_links, .weight = (uint32_t)phase->weight};
+    out->alone_q20 = ds_phase_level_alone_q20(b->plan->topo, phase, efficiency_q32);
     if (strcmp(g->algorithm, "tree") == 0) level_out(b->plan->topo, phase);
+    if (turn && !phase->turned) DS_TRY(keep_first(b, turn, phase));
+    out->n = phase->n_loads;
     ds_u128 most = ds_phase_most_bytes_q32(phase);
     for (uint32_t i = 0; i < phase->n_loads; i++, s->n_links++) {
         s->links[s->n_links] = phase->loads[i].link;
         s->uses_q32[s->n_links] = ds_link_use_q32(phase->loads[i].bytes_q32, most, efficiency_q32);
     }
+    return DS_OK;
 }
 
 static ds_status make_shape(ds_builder *b, const ds_group *g, shape *s, ds_error *err) {
@@ -130,7 +169,7 @@ static ds_status make_shape(ds_builder *b, const ds_group *g, shape *s, ds_error
         s->phases = DS_NEW_N(arena, shape_phase, n);
         s->links = DS_NEW_N(arena, uint32_t, n_links);
         s->uses_q32 = DS_NEW_N(arena, uint64_t, n_links);
-        for (uint32_t p = 0; p < n; p++) add_phase(b, g, &phases[p], s);
+        for (uint32_t p = 0; p < n && status == DS_OK; p++) status = add_phase(b, g, &phases[p], s);
         s->links_hash = ds_hash_bytes(s->links, n_links * sizeof *s->links);
     }
     ds_arena_deinit(&scratch);
@@ -216,11 +255,15 @@ static bool seen_before(finder *f, ds_group *g, uint64_t user) {
     return f->seen.n == n;
 }
 
-static void mark(finder *f, const uint32_t *links, uint32_t n, uint64_t user) {
+/* Images of a group are users of their own. */
+static void mark(finder *f, const ds_group *g, const uint32_t *links, uint32_t n, uint64_t user) {
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t link = links[i], *place = &f->b->sharing.place[link];
-        if (!f->user[link]) f->user[link] = user;
-        if (f->user[link] == user || *place != DS_NONE) continue;
+        ds_turned at = ds_plan__turned_link(f->b, links[i]);
+        uint32_t link = at.first, *place = &f->b->sharing.place[link];
+        uint64_t by = at.moves && !g->period ? ds_hash_mix(user, at.steps) | 1 : user;
+        bool by_images = !at.moves && g->n_images;
+        if (!f->user[link]) f->user[link] = by;
+        if ((f->user[link] == by && !by_images) || *place != DS_NONE) continue;
         *place = f->shared.n;
         DS_HPUSH(&f->shared, link);
     }
@@ -233,7 +276,7 @@ static ds_status mark_links(finder *f, const ds_record *r, ds_group *g, ds_error
     DS_TRY(look_at(f->b, g, err));
     for (uint32_t p = 0; p < g->shape->n; p++)
         if (g->times[p].flow_ps >= DS_PLAN_LEAST_PS)
-            mark(f, g->links + g->shape->phases[p].first, g->shape->phases[p].n, user);
+            mark(f, g, g->links + g->shape->phases[p].first, g->shape->phases[p].n, user);
     return DS_OK;
 }
 
@@ -253,6 +296,9 @@ static ds_status find_shared(ds_builder *b, ds_error *err) {
     b->sharing.links = f.shared.at;
     b->sharing.n = f.shared.n;
     b->sharing.colour = ds_xcalloc(f.shared.n, sizeof *b->sharing.colour);
+    b->sharing.stays = ds_xcalloc(f.shared.n, sizeof *b->sharing.stays);
+    for (uint32_t l = 0; l < f.shared.n; l++)
+        b->sharing.stays[l] = !ds_plan__turned_link(b, f.shared.at[l]).moves;
     ds_map_deinit(&f.seen);
     free(f.user);
     return status;
@@ -260,16 +306,22 @@ static ds_status find_shared(ds_builder *b, ds_error *err) {
 
 /* ---- patterns ---- */
 
+/* In the list of shared links; DS_NONE: not there. */
+static uint32_t find_shared_place(const ds_builder *b, uint32_t link) {
+    return b->sharing.place[ds_plan__turned_link(b, link).first];
+}
+
 static ds_share_flow shared_uses(ds_builder *b, const shape *s, const shape_phase *phase,
                                  const uint32_t *links) {
-    const uint32_t *place = b->sharing.place;
     uint32_t n = 0, end = phase->first + phase->n;
-    for (uint32_t i = phase->first; i < end; i++) n += place[links[i]] != DS_NONE && s->uses_q32[i];
+    for (uint32_t i = phase->first; i < end; i++) n += find_shared_place(b, links[i]) != DS_NONE;
     ds_link_use *uses = DS_NEW_N(&b->plan->arena, ds_link_use, n);
     ds_share_flow flow = {.uses = uses, .weight = phase->weight, .cap_q20 = phase->alone_q20};
-    for (uint32_t i = phase->first; i < end; i++)
-        if (place[links[i]] != DS_NONE && s->uses_q32[i])
-            uses[flow.n_uses++] = (ds_link_use){place[links[i]], s->uses_q32[i]};
+    for (uint32_t i = phase->first; i < end; i++) {
+        uint32_t place = find_shared_place(b, links[i]);
+        if (place != DS_NONE && s->uses_q32[i])
+            uses[flow.n_uses++] = (ds_link_use){place, s->uses_q32[i]};
+    }
     return flow;
 }
 
@@ -339,6 +391,7 @@ void ds_plan__sharing_deinit(ds_sharing *sharing) {
     free(sharing->links);
     free(sharing->place);
     free(sharing->colour);
+    free(sharing->stays);
     ds_map_deinit(&sharing->patterns);
     ds_map_deinit(&sharing->shapes);
     ds_map_deinit(&sharing->carried);

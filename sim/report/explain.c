@@ -188,7 +188,8 @@ static void explain_terms(const ds_plan *plan, const ds_group *g, ds_buf *out) {
 }
 
 static void explain_group(const ds_plan *plan, const ds_record *r, const ds_group *g, ds_buf *out) {
-    if (r->n_groups > 1) ds_buf_printf(out, "one of %u groups: ", r->n_groups);
+    uint32_t n_groups = r->n_groups * (1 + g->n_images);
+    if (n_groups > 1) ds_buf_printf(out, "one of %u groups: ", n_groups);
     ds_buf_printf(out, "%s over %u (", ds_report__algorithm(g), g->n_devices);
     put_members(plan, g, out);
     ds_buf_printf(out, "), %lld bytes: %s (%lld ps)\n", (long long)g->bytes, ds_report__ps(g->ps).s,

@@ -127,9 +127,10 @@ static void add_product(int64_t *sum, int64_t n, int64_t bytes) {
     *sum = ds_mul_i64(n, bytes, &product) ? ds_bytes_sum(*sum, product) : DS_MANY_BYTES;
 }
 
-/* How often a record runs, and how often with gradients of weights. */
+/* How often a record runs, and how often with gradients of weights; how many groups of it the one
+ * in hand stands for. */
 typedef struct runs {
-    int64_t n, n_grad;
+    int64_t n, n_grad, images;
 } runs;
 
 static runs *count_runs(const ds_plan *plan) {
@@ -167,8 +168,8 @@ static void add_sent(const runs *of, int64_t bytes, uint32_t device, int64_t *by
     uint32_t stage = out->of_device[device];
     add_product(&by_device[device], of->n, bytes);
     if (stage == DS_NONE) return;
-    add_product(&out->at[stage].sent_bytes, of->n, bytes);
-    add_product(&out->at[stage].sent_grad_bytes, of->n_grad, bytes);
+    add_product(&out->at[stage].sent_bytes, of->n * of->images, bytes);
+    add_product(&out->at[stage].sent_grad_bytes, of->n_grad * of->images, bytes);
 }
 
 /* Counts every piece of a reshard once, in equal parts from all devices that hold the piece. */
@@ -199,6 +200,7 @@ static void find_sent(const ds_result *r, ds_stages *out) {
         for (uint32_t g = 0; of[i].n && g < record->n_groups; g++) {
             uint32_t n;
             int64_t bytes = sent_by_members(record, &record->groups[g], out, &n);
+            of[i].images = 1 + (int64_t)record->groups[g].n_images;
             for (uint32_t k = 0; bytes && k < n; k++)
                 add_sent(&of[i], bytes, record->groups[g].devices[k], by_device, out);
             if (record->op->code == DS_OP_RESHARD && !out->by_class)

@@ -2,9 +2,9 @@
  * symmetric, some with a few odd links or devices, one class per device and classes by refinement
  * give the same picoseconds for every device and op, and the same bytes. The memory of each device
  * is checked besides against a walk of its own over the unfolded trace. The same holds on 300
- * clusters of templates with up to 512 devices, half of them degraded somewhere, and on 1,024 GPUs
- * of which one is slow. How large a folded run is depends on what differs, not on how often it is
- * there. */
+ * clusters of templates with up to 512 devices, half of them degraded somewhere, on 1,024 GPUs of
+ * which one is slow, and where units repeat around a circle, or almost. How large a folded run is
+ * depends on what differs, not on how often it is there. */
 #include "tests/support/cases.h"
 #include "tests/support/generate/random_program.h"
 #include "tests/support/sim.h"
@@ -178,6 +178,71 @@ Test(fold, clusters_of_templates) {
     cr_expect_geq(largest, FEW_CASES ? 256 : 512);
     cr_expect_geq(smaller, CLUSTERS / 2, "folding folds: %u of %u", smaller, CLUSTERS);
     cr_expect_geq(split, CLUSTERS / 8, "where one differs, too: %u", split);
+}
+
+/* ---- circles ---- */
+
+/* Four stages of 8 units or parts of them, on rails. */
+#define RAILS                                                                                      \
+    "dir 1\nparam units = 8, dp = 8 * units\n"                                                     \
+    "import \"topologies/rail-fat-tree.dir\" as p with units = units\n"                            \
+    "mesh @m = [pp = 4, dp = dp, tp = 8] on @p.cluster\n"                                          \
+    "func @f(%x: f32[12288@dp, 1024] on @m{pp=0}, %w: f32[1024, 4096@tp] on @m{pp=0},\n"           \
+    "        %v: f32[4096@tp, 1024] on @m{pp=0}) {\n"                                              \
+    "  %h = matmul(%x, %w)\n  %y = matmul(%h, %v)\n  %r = all_reduce(%y) over tp\n"                \
+    "  %n = send(%r) to @m{pp=1}\n  %g = einsum(%x, %r) {rule = \"b k, b n -> k n\"}\n"            \
+    "  %q = all_gather(%x) over dp dim 0\n  %z = relu(%n)\n"
+#define SUM "  %s = all_reduce(%g) over dp "
+#define END "\n  return\n}\nscenario { program = @f }\n"
+
+/* Groups, and those that are listed of them. */
+static uint64_t n_groups(const ds_plan *plan, uint64_t *listed) {
+    uint64_t n = 0;
+    *listed = 0;
+    for (uint32_t i = 0; i < plan->records.n; i++) {
+        const ds_record *r = plan->records.at[i];
+        *listed += r->n_groups;
+        for (uint32_t g = 0; g < r->n_groups; g++) n += 1 + r->groups[g].n_images;
+    }
+    return n;
+}
+
+/* Where units or nodes repeat around a circle one of them is planned; where one link or device is
+ * another, or shifted nodes come to lie in two units, all are. Either way it is the unfolded run.
+ */
+Test(fold, parts_of_a_circle_are_planned_once) {
+    static const struct {
+        const char *algorithm, *settings, *more;
+        uint32_t order;
+    } cases[] = {
+        {"ring", "units=8", "", 2},
+        {"tree", "units=8", "", 2},
+        {"ring", "units=4", "", 32},
+        {"halving_doubling", "units=4", "", 32},
+        {"ring", "units=2", "", 16},
+        {"ring", "units=3 dp=24", "", 1},
+        {"ring", "units=8", "degrade u[7].n[3].gpu[2] -- u[7].n[3].nvswitch latency = 2\n", 1},
+        {"ring", "units=8", "degrade u[1].leaf[5] -- spine[41] bandwidth = 0.5\n", 1},
+        {"ring", "units=8", "degrade u[0].n[31].gpu[7] compute = 0.5\n", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[2048];
+        uint64_t listed, all;
+        snprintf(text, sizeof text, "%s%s{algorithm = \"%s\"}%s%s", RAILS, SUM, cases[i].algorithm,
+                 END, cases[i].more);
+        sim_case folded, unfolded;
+        sim_run_text(&folded, text, cases[i].settings, false);
+        cr_assert_eq(folded.status, DS_OK, "%s", folded.err.message);
+        sim_run_text(&unfolded, text, cases[i].settings, true);
+        cr_assert_eq(unfolded.status, DS_OK);
+        compare(folded.result, unfolded.result, false, i);
+        cr_expect_eq(n_groups(folded.result->plan, &listed), n_groups(unfolded.result->plan, &all));
+        uint32_t dp = folded.result->plan->n_devices / 32; /* 8 tp groups a replica and 2 pairs */
+        uint64_t want = (dp + 8 * dp) / cases[i].order + 2 * 8;
+        cr_expect_eq(listed, want, "case %zu: %llu groups are listed, not %llu", i,
+                     (unsigned long long)listed, (unsigned long long)want);
+        sim_free(&folded);
+        sim_free(&unfolded);
+    }
 }
 
 /* ---- sizes ---- */

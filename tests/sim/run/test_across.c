@@ -68,7 +68,7 @@ Test(across, who_meets) {
     simulate(&c,
              STAR "func @f(%a: f32[8] on @m{pp=0}, %b: f32[8] on @m{pp=1}, %c: f32[8] on @m{pp=2}) "
                   "{\n  %x, %y, %z = all_reduce(%c, %a, %b) across\n  return\n}\n" RUN,
-             "p=3", false);
+             "p=3", true); /* folded, one group stands for its images */
     const ds_plan *plan = c.result->plan;
     const ds_record *r = plan->records.at[plan->insts.at[plan->insts.n - 1].record];
     cr_assert_eq(r->kind, DS_REC_COMM);
