@@ -167,7 +167,7 @@ typedef struct ds_use {
 typedef enum ds_structural {
     DS_OP_INVALID,
     DS_OP_FOR,    /* %r… = for i in lo..hi carry (%a = %init…) { … yield … keep … } */
-    DS_OP_CALL,   /* %r… = call @f<@m{pp=1}>(%x…) */
+    DS_OP_CALL,   /* %r… = call @f<@m{pp=1}, 12>(%x…) */
     DS_OP_LOCAL,  /* %r… = local over (axes) (%x…) -> (types) { … yield … } */
     DS_OP_YIELD,  /* ends a for or local body */
     DS_OP_RETURN, /* ends a function body */
@@ -227,6 +227,7 @@ struct ds_op {
     ds_func *callee;         /* set by the verifier */
     ds_place *mesh_args;
     uint32_t n_mesh_args;
+    ds_expr index_arg; /* none: the callee has no index parameter */
 };
 
 struct ds_func {
@@ -236,6 +237,8 @@ struct ds_func {
     ds_trivia trivia;
     const char **mesh_params; /* <mesh @s, mesh @t> */
     uint32_t n_mesh_params;
+    const char *index_param; /* <index first>: an integer that a call gives, read like a loop's
+                                index; NULL: none */
     ds_value *args;
     uint32_t n_args;
     ds_type **results;
@@ -534,6 +537,13 @@ ds_topology *ds_find_topology(const ds_module *module, const char *name);
 ds_mesh *ds_find_mesh(const ds_module *module, const char *name);
 ds_program *ds_find_program(const ds_module *module, const char *name);
 ds_schedule *ds_find_schedule(const ds_module *module, const char *name);
+
+/* The parameters in angle brackets: such a function can only be called. NULL: none. */
+static inline const char *ds_func_open(const ds_func *func) {
+    return func->n_mesh_params ? "mesh parameters"
+           : func->index_param ? "an index parameter"
+                               : NULL;
+}
 
 static inline ds_value_info *ds_value_at(const ds_func *func, ds_value v) {
     return &func->values.at[v.i];

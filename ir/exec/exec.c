@@ -20,7 +20,7 @@ static ds_status only_function(const ds_unit *unit, const ds_func **out, ds_erro
     const ds_module *root = unit->modules.at[0];
     uint32_t n = 0;
     for (uint32_t i = 0; i < root->funcs.n; i++) {
-        if (root->funcs.at[i]->n_mesh_params) continue;
+        if (ds_func_open(root->funcs.at[i])) continue;
         *out = root->funcs.at[i];
         n++;
     }
@@ -47,10 +47,10 @@ static ds_status find_entry(const ds_binding *binding, const ds_func *chosen, en
     if (!out->func && !out->program)
         return ds_error_set(err, DS_ERR_VALUE, scenario->loc,
                             "nothing to run: the scenario names neither a program nor a model");
-    if (out->func && out->func->n_mesh_params)
+    if (out->func && ds_func_open(out->func))
         return ds_error_set(err, DS_ERR_TYPE, out->func->loc,
-                            "@%s has mesh parameters; the entry of a run must have none",
-                            out->func->name);
+                            "@%s has %s; the entry of a run must have none", out->func->name,
+                            ds_func_open(out->func));
     return DS_OK;
 }
 

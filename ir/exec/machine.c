@@ -264,7 +264,12 @@ static ds_status open_call(ds_exec_thread *thread, const ds_op *op, const ds_exe
     const ds_func *func = op->callee;
     ds_exec_frame *frame = new_frame(func, up->frame->scope.here);
     ds_exec_open *open = open_block(thread, op, &func->body, frame, op->n_out);
-    open->indices = NULL;
+    open->indices = func->index_param ? &frame->index : NULL;
+    if (func->index_param) {
+        ds_env env = ds_binding_env(thread->run->binding, up->indices);
+        frame->index.name = func->index_param;
+        DS_TRY(ds_expr_eval_int(&env, op->index_arg, op->loc, &frame->index.value, err));
+    }
     for (uint32_t i = 0; i < op->n_mesh_args && i < func->n_mesh_params; i++)
         DS_TRY(ds_exec_place_of(&thread->run->places, &up->frame->scope, &op->mesh_args[i],
                                 up->indices, &frame->scope.mesh_args[i], err));

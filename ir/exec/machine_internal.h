@@ -30,6 +30,7 @@ void ds_exec__slot_set(ds_exec_slot *to, ds_exec_slot slot);
 typedef struct ds_exec_frame {
     ds_exec_scope scope;
     ds_exec_slot *slots; /* one a value of the function */
+    ds_index index;      /* the index parameter, if the function has one */
 } ds_exec_frame;
 
 /* An open block: a function's body, a loop's at one turn, a region's. */

@@ -71,6 +71,7 @@ static void walk_op(const walk *w, const ds_op *op) {
     for (uint32_t i = 0; i < op->n_group; i++) walk_expr(w, op->group[i]);
     for (uint32_t i = 0; i < op->n_to; i++) walk_place(w, &op->to[i]);
     for (uint32_t i = 0; i < op->n_mesh_args; i++) walk_place(w, &op->mesh_args[i]);
+    walk_expr(w, op->index_arg);
     const ds_expr single[] = {op->dim, op->dim_to, op->to_rank, op->from_rank, op->tag};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) walk_expr(w, single[i]);
     if (op->code == DS_OP_FOR) {

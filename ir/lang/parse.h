@@ -124,6 +124,8 @@ const char *ds_parser_number_habit(const char *suffix);
 const char *ds_unit_suggest(const ds_token *name);
 
 ds_expr ds_parse_expr(ds_parser *p);
+/* An expression without comparisons outside of parentheses: `>` ends it. */
+ds_expr ds_parse_sum(ds_parser *p);
 /* `lo..hi` */
 void ds_parse_range(ds_parser *p, ds_expr *lo, ds_expr *hi);
 /* A unit word glued to nothing but an expression on the same line; NONE if there is none. */

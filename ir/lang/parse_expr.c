@@ -95,7 +95,7 @@ bool ds_expr_operator_of(const ds_token *token, ds_expr_kind *kind, uint32_t *pr
     return false;
 }
 
-enum { PREC_LOWEST = 1, PREC_COMPARE = 3 };
+enum { PREC_LOWEST = 1, PREC_COMPARE = 3, PREC_SUM = 4 };
 
 static ds_expr parse_binary(ds_parser *p, uint32_t least);
 
@@ -205,14 +205,22 @@ static void refuse_lookalikes(ds_parser *p) {
                    p->tok.name, p->tok.name);
 }
 
-ds_expr ds_parse_expr(ds_parser *p) {
+static ds_expr parse_from(ds_parser *p, uint32_t least) {
     ds_loc loc = p->tok.loc;
-    ds_expr e = parse_binary(p, PREC_LOWEST);
+    ds_expr e = parse_binary(p, least);
     refuse_lookalikes(p);
     if (ds_expr_at(p->exprs, e)->size > DS_EXPR_MAX_SIZE)
         ds_parser_fail(p, DS_ERR_LIMIT, loc, "this expression has more than %u terms",
                        DS_EXPR_MAX_SIZE);
     return e;
+}
+
+ds_expr ds_parse_expr(ds_parser *p) {
+    return parse_from(p, PREC_LOWEST);
+}
+
+ds_expr ds_parse_sum(ds_parser *p) {
+    return parse_from(p, PREC_SUM);
 }
 
 void ds_parse_range(ds_parser *p, ds_expr *lo, ds_expr *hi) {

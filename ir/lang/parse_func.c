@@ -100,18 +100,24 @@ static void parse_results(ds_parser *p, ds_func *func) {
     func->n_result_binders = list.n_binders.at;
 }
 
-/* <mesh @s, mesh @t> */
-static void parse_mesh_params(ds_parser *p, ds_func *func) {
-    DS_VEC(const char *) names = {0};
+/* <mesh @s, index first> */
+static void parse_params(ds_parser *p, ds_func *func) {
+    DS_VEC(const char *) meshes = {0};
     if (!ds_parser_accept(p, DS_TOK_LT)) return;
     do {
-        ds_parser_expect_word(p, "mesh", "before the name of a mesh parameter");
-        DS_PUSH(p->arena, &names,
+        if (ds_parser_accept_word(p, "index")) {
+            ds_token name = ds_parser_expect_new_name(p, "for the index parameter");
+            ds_parser_push_index(p, name.name, name.loc);
+            func->index_param = name.name;
+            break;
+        }
+        ds_parser_expect_word(p, "mesh", "or 'index' before the name of a parameter");
+        DS_PUSH(p->arena, &meshes,
                 ds_parser_expect(p, DS_TOK_SYMBOL, "for the mesh parameter").name);
     } while (ds_parser_accept(p, DS_TOK_COMMA));
-    ds_parser_expect(p, DS_TOK_GT, "after the mesh parameters");
-    func->mesh_params = names.at;
-    func->n_mesh_params = names.n;
+    ds_parser_expect(p, DS_TOK_GT, "after the parameters");
+    func->mesh_params = meshes.at;
+    func->n_mesh_params = meshes.n;
 }
 
 static ds_func *new_func(ds_parser *p) {
@@ -147,15 +153,17 @@ static void parse_body(ds_parser *p, ds_func *func) {
 void ds_parse_func(ds_parser *p) {
     ds_module *module = p->module;
     ds_func *func = new_func(p);
+    uint32_t mark = p->indices.n;
     ds_parser_begin(p, &func->trivia, false);
     ds_parser_advance(p);
     ds_token name = ds_parser_expect(p, DS_TOK_SYMBOL, "for the function");
     func->name = name.name;
     func->loc = name.loc;
-    parse_mesh_params(p, func);
+    parse_params(p, func);
     parse_args(p, func);
     parse_results(p, func);
     parse_body(p, func);
+    ds_parser_pop_indices(p, mark);
     DS_PUSH(p->arena, &module->funcs, func);
     DS_PUSH(p->arena, &module->items, ((ds_item){DS_ITEM_FUNC, module->funcs.n - 1}));
 }

@@ -383,17 +383,25 @@ static void parse_local(ds_parser *p, ds_op *op, const targets *left) {
     }
 }
 
-static void parse_call(ds_parser *p, ds_op *op, const targets *left) {
+/* @m{pp=1}, 12> */
+static void parse_call_params(ds_parser *p, ds_op *op) {
     DS_VEC(ds_place) meshes = {0};
-    uses operands = {0};
-    op->callee_name = ds_parse_qualified(p, "of a function after 'call'");
-    if (ds_parser_accept(p, DS_TOK_LT)) {
-        do DS_PUSH(p->arena, &meshes, ds_parse_place(p));
-        while (ds_parser_accept(p, DS_TOK_COMMA));
-        ds_parser_expect(p, DS_TOK_GT, "after the meshes");
-    }
+    do {
+        if (!ds_parser_at(p, DS_TOK_SYMBOL)) {
+            op->index_arg = ds_parse_sum(p);
+            break;
+        }
+        DS_PUSH(p->arena, &meshes, ds_parse_place(p));
+    } while (ds_parser_accept(p, DS_TOK_COMMA));
+    ds_parser_expect(p, DS_TOK_GT, "after the meshes and the index");
     op->mesh_args = meshes.at;
     op->n_mesh_args = meshes.n;
+}
+
+static void parse_call(ds_parser *p, ds_op *op, const targets *left) {
+    uses operands = {0};
+    op->callee_name = ds_parse_qualified(p, "of a function after 'call'");
+    if (ds_parser_accept(p, DS_TOK_LT)) parse_call_params(p, op);
     ds_parser_expect(p, DS_TOK_LPAREN, "before the operands");
     parse_operands(p, &operands);
     set_operands(op, &operands);

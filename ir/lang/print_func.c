@@ -172,13 +172,26 @@ static void print_local_head(ds_printer *p, const ds_op *op) {
     if (op->n_out > 1) ds_printer_put(p, ")");
 }
 
+/* An expression that '>' may follow. */
+static void print_sum(ds_printer *p, ds_expr e) {
+    ds_expr_kind kind = ds_expr_at(p->exprs, e)->kind;
+    bool parens = kind == DS_EXPR_NOT || (kind >= DS_EXPR_OR && kind <= DS_EXPR_GE);
+    if (parens) ds_printer_put(p, "(");
+    ds_expr_print(p->exprs, e, p->out);
+    if (parens) ds_printer_put(p, ")");
+}
+
 static void print_call_head(ds_printer *p, const ds_op *op) {
     ds_buf_printf(p->out, "call @%s", op->callee_name);
     for (uint32_t k = 0; k < op->n_mesh_args; k++) {
         ds_printer_put(p, k ? ", " : "<");
         ds_place_print(p->exprs, &op->mesh_args[k], p->out);
     }
-    if (op->n_mesh_args) ds_printer_put(p, ">");
+    if (DS_HAS_EXPR(op->index_arg)) {
+        ds_printer_put(p, op->n_mesh_args ? ", " : "<");
+        print_sum(p, op->index_arg);
+    }
+    if (op->n_mesh_args || DS_HAS_EXPR(op->index_arg)) ds_printer_put(p, ">");
     print_operands(p, op);
 }
 
@@ -322,10 +335,12 @@ static void print_results_of(ds_printer *p, const ds_func *func, bool tall) {
     if (func->n_results > 1) list_end(p, tall);
 }
 
-static void print_mesh_params(ds_printer *p, const ds_func *func) {
+static void print_params(ds_printer *p, const ds_func *func) {
     for (uint32_t k = 0; k < func->n_mesh_params; k++)
         ds_buf_printf(p->out, "%smesh @%s", k ? ", " : "<", func->mesh_params[k]);
-    if (func->n_mesh_params) ds_printer_put(p, ">");
+    if (func->index_param)
+        ds_buf_printf(p->out, "%sindex %s", func->n_mesh_params ? ", " : "<", func->index_param);
+    if (ds_func_open(func)) ds_printer_put(p, ">");
 }
 
 /* Length of the last line so far. */
@@ -351,7 +366,7 @@ void ds_printer_func(ds_printer *p, const ds_func *func) {
     p->func = func;
     ds_printer_begin(p, &func->trivia);
     ds_buf_printf(p->out, "func @%s", func->name);
-    print_mesh_params(p, func);
+    print_params(p, func);
     print_header(p, func);
     print_block(p, &func->body, &func->trivia);
     ds_printer_end(p, &func->trivia);

@@ -1,7 +1,7 @@
 /* The walk with numbers: the params' values decide the questions that symbols left open.
  *
- * A function is checked once for each set of meshes in its calls, from a work list: first every
- * function without mesh parameters, then the functions that these call. Loops whose body depends on
+ * A function is checked once for each set of meshes and index in its calls, from a work list: first
+ * every function without such parameters, then the functions that these call. Loops whose body depends on
  * the index are walked turn by turn, up to a limit; other loops once. Types are inferred again,
  * with numbers, and compared with the types that ds_verify recorded. */
 #include "ir/verify/internal.h"
@@ -15,6 +15,7 @@
 typedef struct instance {
     ds_func *func;
     ds_bound_mesh *meshes; /* one per mesh parameter; heap */
+    int64_t index;         /* the index parameter's value */
     ds_bound_mesh here;    /* the mesh of values without `on` */
 } instance;
 
@@ -319,8 +320,9 @@ static void table_op(bound_walk *w, const ds_op *op) {
 /* ---- calls ---- */
 
 /* Adds an instance to the work list; owns `meshes`. */
-static void enqueue(bound_walk *w, ds_func *func, ds_bound_mesh *meshes, ds_bound_mesh here) {
-    uint64_t hash = ds_verify__hash_mesh(DS_KEY(func), &here);
+static void enqueue(bound_walk *w, ds_func *func, ds_bound_mesh *meshes, int64_t index,
+                    ds_bound_mesh here) {
+    uint64_t hash = ds_hash_mix(ds_verify__hash_mesh(DS_KEY(func), &here), (uint64_t)index);
     for (uint32_t i = 0; i < func->n_mesh_params; i++)
         hash = ds_verify__hash_mesh(hash, &meshes[i]);
     if (ds_map_find(&w->queued, hash)) {
@@ -328,7 +330,7 @@ static void enqueue(bound_walk *w, ds_func *func, ds_bound_mesh *meshes, ds_boun
         return;
     }
     ds_map_put(&w->queued, hash, 1);
-    instance next = {func, meshes, func->n_mesh_params == 1 ? meshes[0] : here};
+    instance next = {func, meshes, index, func->n_mesh_params == 1 ? meshes[0] : here};
     DS_HPUSH(&w->work, next);
 }
 
@@ -343,8 +345,8 @@ static bool check_call_arg(bound_walk *w, const ds_op *op, uint32_t i) {
     uint32_t n = family ? given->n_binders : 0;
     const ds_type *need = ds_verify__callee_type(ck, func, op, param->type);
     if (!found || !need) return false;
-    if (ds_verify__same_binders(ck, &w->env, param->binders, param->n_binders, binders, n) ==
-        DS_NO) {
+    const ds_binder *own = ds_verify__callee_binders(ck, op, param->binders, param->n_binders);
+    if (ds_verify__same_binders(ck, &w->env, own, param->n_binders, binders, n) == DS_NO) {
         ds_verify__error(ck, DS_ERR_SHAPE, op->in[i].loc, NULL,
                          "argument %u (%%%s) of @%s is a family over another range than %s%s",
                          i + 1, param->name, op->callee_name, value_text(w, op->in[i].value),
@@ -366,16 +368,18 @@ static bool check_call_arg(bound_walk *w, const ds_op *op, uint32_t i) {
 
 static void call(bound_walk *w, const ds_op *op) {
     if (!op->callee || op->n_in != op->callee->n_args ||
-        op->n_mesh_args != op->callee->n_mesh_params)
+        op->n_mesh_args != op->callee->n_mesh_params ||
+        DS_HAS_EXPR(op->index_arg) != (op->callee->index_param != NULL))
         return;
     bool args = true;
     for (uint32_t i = 0; i < op->n_in; i++) args = check_call_arg(w, op, i) && args;
     ds_bound_mesh *meshes = ds_xcalloc(op->n_mesh_args + 1, sizeof *meshes);
-    bool ok = true;
+    int64_t index = 0;
+    bool ok = !op->callee->index_param || eval(w, op->index_arg, op->loc, &index);
     for (uint32_t i = 0; i < op->n_mesh_args; i++)
         ok = bind_place(w, &op->mesh_args[i], op->loc, &meshes[i]) && ok;
     if (ok) {
-        enqueue(w, op->callee, meshes, w->at->here);
+        enqueue(w, op->callee, meshes, index, w->at->here);
     } else {
         free(meshes);
     }
@@ -408,7 +412,7 @@ static bool values_mention(const bound_walk *w, const ds_value *values, uint32_t
 
 static bool op_mentions(const bound_walk *w, const ds_op *op, const char *name) {
     const ds_expr own[] = {op->dim, op->dim_to, op->to_rank, op->from_rank,
-                           op->tag, op->lo,     op->hi};
+                           op->tag, op->lo,     op->hi,      op->index_arg};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (expr_mentions(w, own[i], name)) return true;
     for (uint32_t i = 0; i < op->n_group; i++)
@@ -616,9 +620,10 @@ static void walk_block(bound_walk *w, const ds_block *block) {
 
 static void check_instance(bound_walk *w, const instance *at) {
     w->at = at;
-    w->env = ds_binding_env(w->ck->binding, NULL);
-    w->turns = 1;
     const ds_func *func = at->func;
+    const ds_index index = {func->index_param, at->index, NULL};
+    w->env = ds_binding_env(w->ck->binding, func->index_param ? &index : NULL);
+    w->turns = 1;
     uint32_t errors = w->ck->diags->n_errors;
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_value_info *info = ds_value_at(func, func->args[i]);
@@ -651,10 +656,11 @@ void ds_verify__bound(ds_checker *ck) {
     for (uint32_t m = 0; m < ck->unit->modules.n; m++) {
         const ds_module *module = ck->unit->modules.at[m];
         for (uint32_t i = 0; i < module->funcs.n; i++)
-            if (!module->funcs.at[i]->n_mesh_params) enqueue(&w, module->funcs.at[i], NULL, here);
+            if (!ds_func_open(module->funcs.at[i])) enqueue(&w, module->funcs.at[i], NULL, 0, here);
         for (uint32_t i = 0; i < module->programs.n; i++)
             for (uint32_t r = 0; r < module->programs.at[i]->n_ranks; r++)
-                enqueue(&w, module->programs.at[i]->ranks[r], NULL, (ds_bound_mesh){.known = true});
+                enqueue(&w, module->programs.at[i]->ranks[r], NULL, 0,
+                        (ds_bound_mesh){.known = true});
     }
     for (uint32_t i = 0; i < w.work.n; i++) {
         instance at = w.work.at[i]; /* the list grows underneath */

@@ -90,15 +90,36 @@ static bool place_here(ds_checker *ck, const ds_func *caller, const ds_op *call,
     return true;
 }
 
+/* The callee's type with the call's index in the place of the index parameter. */
+static const ds_type *with_index(ds_checker *ck, const ds_op *call, const ds_type *type) {
+    const char *index = call->callee->index_param;
+    if (!index) return type;
+    return ds_type_subst(&ck->unit->exprs, &ck->unit->arena, type, index, call->index_arg);
+}
+
 const ds_type *ds_verify__callee_type(ds_checker *ck, const ds_func *caller, const ds_op *call,
                                       const ds_type *type) {
     if (call->callee->is_model) return ds_verify__seen(ck, call->callee, type);
     ds_place place;
     if (!place_here(ck, caller, call, &type->on, &place)) return NULL;
+    type = with_index(ck, call, type);
     ds_type *here = DS_NEW(&ck->unit->arena, ds_type);
     *here = *type;
     here->on = place;
     return ds_verify__without_ones(ck, caller, here);
+}
+
+const ds_binder *ds_verify__callee_binders(ds_checker *ck, const ds_op *call,
+                                           const ds_binder *binders, uint32_t n) {
+    const char *index = call->callee->index_param;
+    if (!n || !index) return binders;
+    ds_binder *here = DS_NEW_N(&ck->unit->arena, ds_binder, n);
+    for (uint32_t i = 0; i < n; i++) {
+        here[i] = binders[i];
+        here[i].lo = ds_expr_subst(&ck->unit->exprs, binders[i].lo, index, call->index_arg);
+        here[i].hi = ds_expr_subst(&ck->unit->exprs, binders[i].hi, index, call->index_arg);
+    }
+    return here;
 }
 
 /* ---- arguments ---- */
@@ -112,6 +133,15 @@ static bool check_counts(ds_walker *w, const ds_op *op) {
                          "@%s has %u mesh parameter%s, and the call gives %u", op->callee_name,
                          callee->n_mesh_params, callee->n_mesh_params == 1 ? "" : "s",
                          op->n_mesh_args);
+        ok = false;
+    }
+    if (DS_HAS_EXPR(op->index_arg) != (callee->index_param != NULL)) {
+        ds_verify__error(ck, DS_ERR_TYPE, op->loc, NULL,
+                         callee->index_param ? "@%s has the index parameter '%s', and the call "
+                                               "gives no integer for it"
+                                             : "@%s has no index parameter, and the call gives an "
+                                               "integer",
+                         op->callee_name, callee->index_param);
         ok = false;
     }
     if (op->n_in != callee->n_args) {
@@ -181,10 +211,11 @@ static bool check_arg(ds_walker *w, const ds_op *op, uint32_t i) {
     const char *name = ds_verify__value_text(w, op->in[i].value);
     const ds_binder *binders = family ? family->binders : NULL;
     uint32_t n = family ? family->n_binders : 0;
-    if (ds_verify__same_binders(ck, NULL, param->binders, param->n_binders, binders, n) == DS_NO) {
+    const ds_binder *own = ds_verify__callee_binders(ck, op, param->binders, param->n_binders);
+    if (ds_verify__same_binders(ck, NULL, own, param->n_binders, binders, n) == DS_NO) {
         ds_verify__error(ck, DS_ERR_TYPE, op->in[i].loc, NULL,
                          "argument %u (%%%s) of @%s is %s, but %s is %s", i + 1, param->name,
-                         op->callee_name, family_note(ck, param->binders, param->n_binders), name,
+                         op->callee_name, family_note(ck, own, param->n_binders), name,
                          family_note(ck, binders, n));
         return false;
     }
@@ -208,8 +239,9 @@ static void set_result(ds_walker *w, const ds_op *op, uint32_t i) {
     ds_checker *ck = w->ck;
     const ds_func *callee = op->callee;
     ds_value_info *info = ds_value_at(w->func, op->out[i]);
-    const ds_binder *binders = callee->result_binders ? callee->result_binders[i] : NULL;
     uint32_t n = callee->result_binders ? callee->n_result_binders[i] : 0;
+    const ds_binder *binders =
+        n ? ds_verify__callee_binders(ck, op, callee->result_binders[i], n) : NULL;
     const ds_type *type = ds_verify__callee_type(ck, w->func, op, callee->results[i]);
     if (n && !info->n_binders) {
         info->binders = DS_NEW_N(&ck->unit->arena, ds_binder, n);

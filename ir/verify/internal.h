@@ -219,10 +219,12 @@ void ds_verify__call(ds_walker *w, ds_op *op);
 void ds_verify__for(ds_walker *w, ds_op *op);
 void ds_verify__local(ds_walker *w, ds_op *region);
 
-/* call.c: a type of op->callee as the caller sees it, with mesh arguments and mesh names
- * substituted. */
+/* call.c: a type, and binders, of op->callee as the caller sees them, with mesh arguments, mesh
+ * names and the index argument substituted. */
 const ds_type *ds_verify__callee_type(ds_checker *ck, const ds_func *caller, const ds_op *call,
                                       const ds_type *type);
+const ds_binder *ds_verify__callee_binders(ds_checker *ck, const ds_op *call,
+                                           const ds_binder *binders, uint32_t n);
 /* region.c: a carry's type one turn later, and at a given turn. */
 const ds_type *ds_verify__carry_next(ds_checker *ck, const ds_op *loop, const ds_type *carry);
 const ds_type *ds_verify__carry_at(ds_checker *ck, const ds_op *loop, const ds_type *carry,

@@ -366,11 +366,10 @@ static void check_entry(ds_checker *ck, const ds_module *module, const ds_attr *
     if (entry->kind != DS_ATTR_PLACE) return;
     const ds_func *func = ds_find_func(module, entry->place.name);
     if (!func) return;
-    if (func->n_mesh_params)
+    if (ds_func_open(func))
         ds_verify__error(ck, DS_ERR_TYPE, entry->loc, NULL,
-                         "@%s has mesh parameters, so it can only be called; run a function that "
-                         "calls it with a mesh",
-                         func->name);
+                         "@%s has %s, so it can only be called; run a function that calls it",
+                         func->name, ds_func_open(func));
     if (!program) return;
     ds_map visited;
     ds_map_init(&visited);

@@ -382,12 +382,12 @@ const ds_op *ds_verify__block(ds_walker *w, const ds_block *block, ds_opcode end
 
 /* ---- functions ---- */
 
-static void check_mesh_params(ds_checker *ck, const ds_func *func) {
-    if (func->is_model && func->n_mesh_params)
+static void check_params(ds_checker *ck, const ds_func *func) {
+    if (func->is_model && ds_func_open(func))
         ds_verify__error(ck, DS_ERR_TYPE, func->loc, NULL,
-                         "@%s is part of a model and has mesh parameters: the strategy says where "
-                         "a model runs",
-                         func->name);
+                         "@%s is part of a model and has %s: the strategy says where a model runs",
+                         func->name, ds_func_open(func));
+    if (func->index_param) ds_verify__index_name(ck, func->module, func->index_param, func->loc);
     for (uint32_t i = 0; i < func->n_mesh_params; i++) {
         const char *name = func->mesh_params[i];
         for (uint32_t j = 0; j < i; j++)
@@ -416,7 +416,7 @@ static void check_signature(ds_walker *w) {
     ds_func *func = w->func;
     ds_map names;
     ds_map_init(&names);
-    check_mesh_params(w->ck, func);
+    check_params(w->ck, func);
     for (uint32_t i = 0; i < func->n_args; i++) {
         const ds_value_info *info = ds_value_at(func, func->args[i]);
         ds_verify__binders(w->ck, func, info->binders, info->n_binders);

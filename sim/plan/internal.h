@@ -6,11 +6,13 @@
 #include "sim/plan/plan.h"
 #include "sim/topo/turn.h"
 
-/* A function in the context of a call: its mesh parameters bound to placements. */
+/* A function in the context of a call: its mesh parameters bound to placements, its index parameter
+ * to a number. */
 typedef struct ds_context {
     const ds_func *func;
     uint32_t *mesh_args;    /* placement ids, one per mesh parameter */
     uint32_t default_place; /* where values without `on` live */
+    ds_index index;         /* the index parameter; without a name: none */
     uint64_t hash;
     const struct ds_context *next; /* of the same hash */
 } ds_context;

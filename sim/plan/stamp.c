@@ -67,7 +67,8 @@ static ds_status follow(ds_builder *b, const ds_context *ctx, stamp *s) {
     for (uint32_t i = 0; i < func->values.n; i++) f.slots[i] = DS_EMPTY_SLOT;
     for (uint32_t i = 0; i < func->n_args; i++) f.slots[func->args[i].i] = s->args[i];
     b->on_symbols = true;
-    ds_status status = ds_plan__block(b, &f, &func->body, NULL, s->results, func->n_results, NULL);
+    ds_status status = ds_plan__block(b, &f, &func->body, ds_plan__indices(ctx), s->results,
+                                      func->n_results, NULL);
     b->on_symbols = false;
     memcpy(&s->insts, &plan->insts, sizeof s->insts);
     memcpy(&s->values, &plan->values, sizeof s->values);

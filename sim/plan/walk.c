@@ -333,18 +333,19 @@ static ds_status region(ds_builder *b, frame *f, const ds_op *op, const ds_index
 }
 
 static const ds_context *context_of(ds_builder *b, const ds_func *func, const uint32_t *mesh_args,
-                                    uint32_t default_place) {
-    uint64_t hash = ds_hash_mix(DS_KEY(func), default_place);
+                                    int64_t index, uint32_t default_place) {
+    uint64_t hash = ds_hash_mix(ds_hash_mix(DS_KEY(func), default_place), (uint64_t)index);
     for (uint32_t i = 0; i < func->n_mesh_params; i++) hash = ds_hash_mix(hash, mesh_args[i]);
     const uint64_t *found = ds_map_find(&b->context_of, hash);
     const ds_context *c = found ? (const ds_context *)(uintptr_t)*found : NULL;
     for (; c; c = c->next)
-        if (c->func == func && c->default_place == default_place &&
+        if (c->func == func && c->default_place == default_place && c->index.value == index &&
             (!func->n_mesh_params ||
              memcmp(c->mesh_args, mesh_args, func->n_mesh_params * sizeof *mesh_args) == 0))
             return c;
     ds_context *fresh = DS_NEW(&b->plan->arena, ds_context);
     *fresh = (ds_context){.func = func, .default_place = default_place, .hash = hash};
+    fresh->index = (ds_index){func->index_param, index, NULL};
     fresh->mesh_args = DS_NEW_N(&b->plan->arena, uint32_t, func->n_mesh_params);
     for (uint32_t i = 0; i < func->n_mesh_params; i++) fresh->mesh_args[i] = mesh_args[i];
     fresh->next = found ? (const ds_context *)(uintptr_t)*found : NULL;
@@ -379,7 +380,8 @@ static ds_status call_body(ds_builder *b, frame *inner, const ds_slot *args, ds_
     inner->slots = ds_xmalloc((func->values.n + 1) * sizeof *inner->slots);
     for (uint32_t i = 0; i < func->values.n; i++) inner->slots[i] = DS_EMPTY_SLOT;
     for (uint32_t i = 0; i < func->n_args; i++) inner->slots[func->args[i].i] = args[i];
-    ds_status status = ds_plan__block(b, inner, &func->body, NULL, results, n_results, err);
+    ds_status status = ds_plan__block(b, inner, &func->body, ds_plan__indices(inner->ctx), results,
+                                      n_results, err);
     free(inner->slots);
     return status;
 }
@@ -393,12 +395,15 @@ static ds_status call(ds_builder *b, frame *f, const ds_op *op, const ds_index *
         return ds_error_set(err, DS_ERR_LIMIT, op->loc, "calls nest deeper than %d",
                             MAX_CALL_DEPTH);
     uint32_t mesh_args[16], default_place = f->ctx->default_place;
+    int64_t index = 0;
+    ds_env env = ds_binding_env(b->binding, indices);
     if (op->n_mesh_args > 16)
         return ds_error_set(err, DS_ERR_LIMIT, op->loc, "a function takes at most 16 meshes");
     for (uint32_t i = 0; i < op->n_mesh_args; i++)
         DS_TRY(ds_plan__place(b, f->ctx, &op->mesh_args[i], indices, &mesh_args[i], err));
     if (op->n_mesh_args) default_place = mesh_args[0];
-    frame inner = {.ctx = context_of(b, func, mesh_args, default_place),
+    if (func->index_param) DS_TRY(ds_expr_eval_int(&env, op->index_arg, op->loc, &index, err));
+    frame inner = {.ctx = context_of(b, func, mesh_args, index, default_place),
                    .rank_device = f->rank_device,
                    .depth = f->depth + 1};
     DS_TRY(add_scope(b, f->scope, op, f->ctx->func, 0, &inner.scope, err));
@@ -537,7 +542,7 @@ static ds_status make_inputs(ds_builder *b, frame *f, ds_slot *args, ds_error *e
 
 static ds_status run_body(ds_builder *b, const ds_func *func, uint32_t place, uint32_t rank_device,
                           int64_t steps, ds_error *err) {
-    frame f = {.ctx = context_of(b, func, NULL, place), .rank_device = rank_device};
+    frame f = {.ctx = context_of(b, func, NULL, 0, place), .rank_device = rank_device};
     DS_TRY(add_scope(b, DS_NONE, NULL, func, 0, &f.scope, err));
     ds_slot *args = ds_xcalloc(func->n_args, sizeof *args);
     ds_slot *results = ds_xcalloc(func->n_results, sizeof *results);

@@ -14,6 +14,11 @@ typedef struct ds_frame {
     uint32_t depth;
 } ds_frame;
 
+/* The indices that a function knows when a call of it begins. */
+static inline const ds_index *ds_plan__indices(const ds_context *ctx) {
+    return ctx->index.name ? &ctx->index : NULL;
+}
+
 /* Follows a block; its yield or return sets out[0 … n_out). */
 ds_status ds_plan__block(ds_builder *b, ds_frame *f, const ds_block *body, const ds_index *indices,
                          ds_slot *out, uint32_t n_out, ds_error *err);

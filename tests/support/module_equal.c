@@ -162,6 +162,7 @@ static bool structure_same(pair *p, const ds_op *a, const ds_op *b) {
     if (a->result_types) SAME_ARRAY(type_same, a->result_types, b->result_types, a->n_out);
     SAME(text(a->callee_name, b->callee_name) && a->n_mesh_args == b->n_mesh_args);
     SAME_ARRAY(place_same, a->mesh_args, b->mesh_args, a->n_mesh_args);
+    SAME(expr_same(p, &a->index_arg, &b->index_arg));
     SAME((a->body == NULL) == (b->body == NULL));
     if (a->body) SAME(block_same(p, a->body, b->body));
     return expr_same(p, &a->lo, &b->lo) && expr_same(p, &a->hi, &b->hi);
@@ -200,6 +201,7 @@ static bool func_same(pair *p, ds_func *const *fa, ds_func *const *fb) {
     SAME(a->n_mesh_params == b->n_mesh_params);
     for (uint32_t k = 0; k < a->n_mesh_params; k++)
         SAME(text(a->mesh_params[k], b->mesh_params[k]));
+    SAME(text(a->index_param, b->index_param));
     SAME_ARRAY(value_same, a->args, b->args, a->n_args);
     SAME(results_same(p, a, b));
     SAME(a->values.n == b->values.n);

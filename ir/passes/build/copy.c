@@ -140,6 +140,7 @@ static ds_status copy_call(ds_copy *c, const ds_op *old, ds_error *err) {
     call->callee = old->callee;
     call->mesh_args = old->mesh_args;
     call->n_mesh_args = old->n_mesh_args;
+    call->index_arg = old->index_arg;
     for (uint32_t i = 0; i < old->n_in; i++) ds_build_in(c->b, call, ds_copy_use(c, &old->in[i]));
     for (uint32_t i = 0; i < old->n_out; i++) {
         const ds_value_info *from = ds_value_at(c->old, old->out[i]);

@@ -98,7 +98,7 @@ static void mark_op(marker *m, const ds_func *func, const ds_op *op) {
     mark_attrs(m, op->attrs, op->n_attrs);
     mark_all(m, op->group, op->n_group);
     const ds_expr others[] = {op->dim, op->dim_to, op->to_rank, op->from_rank,
-                              op->tag, op->lo,     op->hi};
+                              op->tag, op->lo,     op->hi,      op->index_arg};
     mark_all(m, others, sizeof others / sizeof *others);
     for (uint32_t i = 0; op->body && i < op->body->n_ops; i++) mark_op(m, func, op->body->ops[i]);
 }

@@ -304,10 +304,10 @@ static ds_status find_model(const ds_binding *source, const ds_func **out, ds_er
         return ds_error_set(err, DS_ERR_UNSUPPORTED, scenario->loc,
                             "the scenario runs a program as it stands; passes make a step of a "
                             "model (`model = @f`)");
-    if ((*out)->n_mesh_params)
+    if (ds_func_open(*out))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, (*out)->loc,
-                            "@%s has mesh parameters: a model says nothing about places",
-                            (*out)->name);
+                            "@%s has %s: a model says nothing about places", (*out)->name,
+                            ds_func_open(*out));
     return DS_OK;
 }
 

@@ -71,11 +71,10 @@ static ds_status scan_call(scanner *s, const ds_func *func, const ds_op *op,
                            const ds_path_loop *loops, const char *calls, const char *path,
                            ds_error *err) {
     const char *name = ds_path_op_name(func, op);
-    if (!op->callee || op->callee->n_mesh_params)
+    if (!op->callee || ds_func_open(op->callee))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
-                            "@%s has mesh parameters: a model says nothing about places; the shard "
-                            "pass does",
-                            op->callee_name);
+                            "@%s has %s: a model says nothing about places; the shard pass does",
+                            op->callee_name, op->callee ? ds_func_open(op->callee) : "no body");
     if (ds_attr_find(op->attrs, op->n_attrs, "cost"))
         return ds_error_set(err, DS_ERR_UNSUPPORTED, op->loc,
                             "the call %s states its cost: what its backward pass costs is unknown, "

@@ -515,10 +515,10 @@ static ds_status ranks_of(const ds_binding *source, ds_unit **out, ds_project_ou
                             : ds_scenario_model(source->unit)
                                 ? "the scenario has a model: shard makes a program of it first"
                                 : "the scenario names no program");
-    if (func->n_mesh_params)
+    if (ds_func_open(func))
         return ds_error_set(err, DS_ERR_TYPE, func->loc,
-                            "@%s has mesh parameters; the entry of a run must have none",
-                            func->name);
+                            "@%s has %s; the entry of a run must have none", func->name,
+                            ds_func_open(func));
     ds_status status = attempt(source, func, mesh, out, outputs, &outside, err);
     if (status != DS_OK && mesh && outside)
         status = attempt(source, func, false, out, outputs, &outside, err);

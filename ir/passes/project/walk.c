@@ -223,7 +223,8 @@ static ds_status loop(ds_projector *p, ds_pj_frame *f, const ds_op *op, ds_error
 
 /* ---- calls ---- */
 
-/* The names that a callee knows: coordinates of open regions, but not indices of loops. */
+/* The names of the caller that a callee knows: coordinates of open regions, but not indices of
+ * loops. */
 static const ds_pj_index *axes_of(ds_projector *p, const ds_pj_index *at) {
     if (!at) return NULL;
     const ds_pj_index *up = axes_of(p, at->up);
@@ -249,6 +250,12 @@ static ds_status enter(ds_projector *p, const ds_pj_frame *f, const ds_op *op, d
         DS_TRY(
             ds_project__place(p, f, &op->mesh_args[i], op->loc, &inner->scope.mesh_args[i], err));
     if (func->n_mesh_params == 1) inner->scope.here = inner->scope.mesh_args[0];
+    if (func->index_param) {
+        ds_pj_index *index = DS_NEW(&p->unit->arena, ds_pj_index);
+        *index = (ds_pj_index){.name = func->index_param, .up = inner->indices};
+        DS_TRY(ds_project__expr(p, f, op->index_arg, op->loc, &index->to, err));
+        inner->indices = index;
+    }
     for (uint32_t i = 0; i < op->n_in; i++)
         DS_TRY(ds_project__read(p, f, &op->in[i], &inner->slots[func->args[i].i], err));
     return DS_OK;

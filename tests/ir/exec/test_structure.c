@@ -111,6 +111,28 @@ Test(exec_structure, stages_on_slices) {
     exec_free(&c);
 }
 
+/* A call's index is the function's own: in ranges, attributes, and reads of families. */
+Test(exec_structure, calls_with_an_index) {
+    exec_case c;
+    exec_text(&c,
+              "dir 1\nfunc @two<index at>(%x: f32[1], %s{l: at..at + 2}: f32[1]) -> "
+              "(f32[1], {l: at..at + 2} f32[1]) {\n"
+              "%y, %k = for l in at..at + 2 carry (%h = %x) {\n"
+              "%g = scale(%s{l}) {factor = l + 1}\n%z = mul(%h, %g)\nyield %z keep %g\n}\n"
+              "return %y, %k\n}\n"
+              "func @f(%x: f32[1], %a{l: 0..2}: f32[1], %b{l: 2..4}: f32[1]) -> "
+              "(f32[1], f32[1]) {\n"
+              "%y, %_k = call @two<0>(%x, %a)\n%z, %k = call @two<1 + 1>(%y, %b)\n"
+              "%v = neg(%k{3})\nreturn %z, %v\n}\nscenario { program = @f }\n",
+              NULL, NULL);
+    const double *a0 = exec_in(&c, "a{0}"), *a1 = exec_in(&c, "a{1}");
+    const double *b2 = exec_in(&c, "b{2}"), *b3 = exec_in(&c, "b{3}");
+    double want = 24 * exec_in(&c, "x")[0] * a0[0] * a1[0] * b2[0] * b3[0], kept = -4 * b3[0];
+    exec_expect(exec_out(&c, "z"), &want, 1, "1 2 3 4 x a0 a1 b2 b3");
+    exec_expect(exec_out(&c, "v"), &kept, 1, "-4 b3");
+    exec_free(&c);
+}
+
 /* Families pass through calls as they are. */
 Test(exec_structure, families_through_calls) {
     exec_case c;

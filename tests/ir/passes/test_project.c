@@ -224,6 +224,25 @@ Test(project, a_loop_over_stages_is_unrolled) {
                                        "recv from 0 tag 0 : f32[2, 6]", NULL});
 }
 
+/* A stage that takes its first layer as an index: ranges, masks and factors follow the call. */
+Test(project, calls_with_an_index) {
+    static const char text[] = ON(
+        4, "pp = 2, dp = 2") "func @stage<mesh @s, index first>(%x: f32[4@dp, 6] on @s, "
+                             "%w{l: first..first + 2}: f32[6, 6] on @s) -> f32[4@dp, 6] on @s {\n"
+                             "%y = for l in first..first + 2 carry (%h = %x) {\n%z = matmul(%h, "
+                             "%w{l})\n"
+                             "%d = dropout(%z) {p = 0.5, key = \"d\", turn = [l]}\n"
+                             "%q = scale(%d) {factor = first + 2}\nyield %q\n}\nreturn %y\n}\n"
+                             "func @f(%x: f32[4@dp, 6] on @m{pp=0}, %a{l: 0..2}: f32[6, 6] on "
+                             "@m{pp=0}, "
+                             "%b{l: 2..4}: f32[6, 6] on @m{pp=1}) -> f32[4@dp, 6] on @m{pp=1} {\n"
+                             "%y = call @stage<@m{pp=0}, 0>(%x, %a)\n%s = send(%y) to @m{pp=1}\n"
+                             "%z = call @stage<@m{pp=1}, 2>(%s, %b)\nreturn %z\n}\n" RUN;
+    SAME(text);
+    expect_lines(text, NULL,
+                 (const char *const[]){"for l in 2..4", "{factor = 2}", "{factor = 4}", NULL});
+}
+
 /* A loop that is the same for all of a stage stays, and is no part of the other stage. */
 Test(project, loops_stay_where_they_can) {
     static const char text[] =

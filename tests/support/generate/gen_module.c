@@ -393,7 +393,12 @@ static void put_call(gen *g) {
     uint64_t callee = below(g, g->n_funcs);
     put_result(g, result);
     ds_buf_printf(g->out, " = call @f%u", (unsigned)callee);
-    if (one_in(g, 3)) put(g, "<@m{pp=1}, @m>");
+    if (one_in(g, 3))
+        put(g, "<@m{pp=1}, @m>");
+    else if (one_in(g, 3))
+        put(g, "<@m{pp=1}, layers - 1>");
+    else if (one_in(g, 3))
+        put(g, "<(layers > 1)>");
     put(g, "(");
     put_uses(g, g->n_args[callee]);
     put(g, ")");
@@ -457,7 +462,12 @@ static void put_func(gen *g) {
     uint32_t n_args = 1 + (uint32_t)below(g, 3);
     g->n_visible = g->visible_from = 0;
     ds_buf_printf(g->out, "func @f%u", g->n_funcs);
-    if (one_in(g, 3)) put(g, "<mesh @s, mesh @t>");
+    if (one_in(g, 3))
+        put(g, "<mesh @s, mesh @t>");
+    else if (one_in(g, 3))
+        put(g, "<mesh @s, index first>");
+    else if (one_in(g, 3))
+        put(g, "<index first>");
     put_args(g, n_args);
     gap(g);
     bool family = one_in(g, 8), returns = one_in(g, 10);
