@@ -12,11 +12,12 @@ bool ds_compose__unknown(ds_sibling *s, const char *why) {
 
 /* ---- which part an instance is in ---- */
 
-/* "F3", "B3_first", "W3_next" → kind · chunks + chunk; "first", "next", "last" → 0. */
-static uint32_t group_of(const char *name, uint32_t n_chunks) {
+/* The call's name, "F3", "B3", "W3" → kind · chunks + chunk; without chunks 0. */
+static uint32_t group_of(const ds_scope *call, uint32_t n_chunks) {
     static const char kinds[] = "FBW";
     if (!n_chunks) return 0;
-    const char *kind = *name ? strchr(kinds, *name) : NULL;
+    const char *name = ds_op_attr_str(call->op, call->func->module->unit, "name");
+    const char *kind = name && *name ? strchr(kinds, *name) : NULL;
     if (!kind) return DS_NONE;
     unsigned long chunk = strtoul(name + 1, NULL, 10);
     return chunk < n_chunks ? (uint32_t)(kind - kinds) * n_chunks + (uint32_t)chunk : DS_NONE;
@@ -26,7 +27,7 @@ static uint32_t group_of(const char *name, uint32_t n_chunks) {
  * one the text does not say so. */
 static int64_t microbatch_of(const ds_sibling *s, const ds_scope *call, uint32_t n_chunks) {
     if (!call->op || call->op->code != DS_OP_CALL) return DS_NO_MICROBATCH;
-    bool alone = n_chunks && s->m == 1 && group_of(call->op->callee->name, n_chunks) != DS_NONE;
+    bool alone = n_chunks && s->m == 1 && group_of(call, n_chunks) != DS_NONE;
     return alone ? 0 : call->microbatch;
 }
 
@@ -82,7 +83,7 @@ static bool is_gather(const ds_sibling *s, uint32_t inst) {
 }
 
 static bool own_item(ds_sibling *s, const ds_scope *call, uint32_t n_chunks, uint32_t inst) {
-    uint32_t group = group_of(call->op->callee->name, n_chunks), turn = 0;
+    uint32_t group = group_of(call, n_chunks), turn = 0;
     int64_t mb = microbatch_of(s, call, n_chunks);
     if (group == DS_NONE || mb < 0 || mb >= s->n_turns)
         return ds_compose__unknown(s, "a call that is no item of the schedule");

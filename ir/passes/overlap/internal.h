@@ -10,6 +10,9 @@ uint32_t ds_overlap__n_stages(const ds_model_step *step, const ds_func *func);
 /* The stage of a call's function, or of an op's results; `otherwise` if the op has none. */
 uint32_t ds_overlap__stage(const ds_model_step *step, const ds_func *func, const ds_op *op,
                            uint32_t otherwise);
+/* The mesh of a place in the function. A mesh parameter stands for slices of equally wide meshes: the
+ * mesh of the first call then. */
+const ds_mesh *ds_overlap__mesh(const ds_model_step *step, const ds_func *func, const ds_place *on);
 /* The value of which beginnings on the stage may be views: an argument on the stage's devices, or
  * an element of an argument; else the nearest value made before the op at `at`; value UINT32_MAX:
  * none. */

@@ -161,9 +161,7 @@ static bool fetches_inside(const overlap *o, const ds_block *block) {
 static double local_bytes(const overlap *o, const ds_type *type) {
     ds_env env = ds_binding_env(&o->step->binding, NULL);
     double bytes = (double)ds_dtype_bits(type->dtype) / 8;
-    const ds_mesh *mesh = type->on.kind == DS_PLACE_MESH
-                              ? ds_find_mesh(o->func->module, type->on.name)
-                              : ds_scenario_mesh(o->unit);
+    const ds_mesh *mesh = ds_overlap__mesh(o->step, o->func, &type->on);
     for (uint32_t d = 0; d < type->rank; d++) {
         int64_t size;
         if (ds_expr_eval_int(&env, type->dims[d].size, DS_NOWHERE, &size, NULL) == DS_OK)

@@ -1,23 +1,28 @@
 /* Stages in a pipelined step: a wait on one stage depends on no op of another stage. */
 #include "ir/passes/overlap/internal.h"
+#include "ir/strategy/scenario.h"
 
 #include <string.h>
 
-static bool coordinate(const ds_model_step *step, const ds_type *type, uint32_t *out) {
+static bool stage_of(const ds_model_step *step, const ds_place *on, uint32_t *out) {
     ds_env env = ds_binding_env(&step->binding, NULL);
     int64_t stage;
-    for (uint32_t s = 0; type && step->stage_mesh && s < step->strategy.pp; s++)
-        if (type->on.name == step->stage_mesh[s]) {
+    for (uint32_t s = 0; step->stage_mesh && s < step->strategy.pp; s++)
+        if (on->name == step->stage_mesh[s]) {
             *out = s;
             return true;
         }
-    for (uint32_t i = 0; type && i < type->on.n_coords; i++)
-        if (strcmp(type->on.coords[i].axis, "pp") == 0 &&
-            ds_expr_eval_int(&env, type->on.coords[i].at, DS_NOWHERE, &stage, NULL) == DS_OK) {
+    for (uint32_t i = 0; i < on->n_coords; i++)
+        if (strcmp(on->coords[i].axis, "pp") == 0 &&
+            ds_expr_eval_int(&env, on->coords[i].at, DS_NOWHERE, &stage, NULL) == DS_OK) {
             *out = (uint32_t)stage;
             return true;
         }
     return false;
+}
+
+static bool coordinate(const ds_model_step *step, const ds_type *type, uint32_t *out) {
+    return type && stage_of(step, &type->on, out);
 }
 
 uint32_t ds_overlap__n_stages(const ds_model_step *step, const ds_func *func) {
@@ -31,7 +36,25 @@ uint32_t ds_overlap__stage(const ds_model_step *step, const ds_func *func, const
     const ds_func *of = call ? op->callee : func;
     const ds_value *values = call ? of->args : op->out;
     uint32_t n = call ? of->n_args : op->n_out, stage;
+    if (op->n_mesh_args) return stage_of(step, &op->mesh_args[0], &stage) ? stage : otherwise;
     return n && coordinate(step, ds_value_at(of, values[0])->type, &stage) ? stage : otherwise;
+}
+
+/* The slice that the first call of the function gives. */
+static const ds_place *given(const ds_model_step *step, const ds_func *func) {
+    const ds_block *body = &step->func->body;
+    for (uint32_t i = 0; i < body->n_ops; i++)
+        if (body->ops[i]->callee == func && body->ops[i]->n_mesh_args)
+            return &body->ops[i]->mesh_args[0];
+    return NULL;
+}
+
+const ds_mesh *ds_overlap__mesh(const ds_model_step *step, const ds_func *func,
+                                const ds_place *on) {
+    const ds_mesh *mesh = on->kind == DS_PLACE_MESH ? ds_find_mesh(func->module, on->name) : NULL;
+    if (mesh || !step->stage_mesh) return mesh ? mesh : ds_scenario_mesh(step->unit);
+    const ds_place *slice = given(step, func);
+    return slice ? ds_find_mesh(func->module, slice->name) : ds_scenario_mesh(step->unit);
 }
 
 static ds_use made_before(const ds_model_step *step, const ds_func *func, uint32_t stage,

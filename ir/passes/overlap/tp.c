@@ -32,7 +32,6 @@
 #include "ir/core/devices.h"
 #include "ir/passes/build/path.h"
 #include "ir/passes/overlap/internal.h"
-#include "ir/strategy/scenario.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,8 +100,7 @@ static bool reads(const ds_op *op, ds_value value) {
 /* Sizes of mesh axes, for the builder. */
 static bool axis_size(void *context, const ds_place *on, const char *axis, int64_t *size) {
     const tp_overlap *t = context;
-    const ds_mesh *mesh = on->kind == DS_PLACE_MESH ? ds_find_mesh(t->func->module, on->name)
-                                                    : ds_scenario_mesh(t->unit);
+    const ds_mesh *mesh = ds_overlap__mesh(t->step, t->func, on);
     int64_t *sizes = mesh ? DS_NEW_N(arena_of(t), int64_t, mesh->n_axes + 1) : NULL;
     *size = 1;
     if (!mesh || ds_mesh_axis_sizes(&t->step->binding, mesh, sizes, NULL) != DS_OK) return false;

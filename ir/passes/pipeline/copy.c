@@ -2,6 +2,7 @@
  * place in a type changes, so no type is inferred anew. */
 #include "ir/passes/pipeline/emit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static ds_arena *arena_of(const ds_pipe_copy *c) {
@@ -25,10 +26,32 @@ ds_type *ds_pipe__place(ds_pipe_copy *c, const ds_type *type) {
     return placed;
 }
 
+/* The length of a chunk's mark, `.c12`, at the begin of a text; 0: there is none. */
+static size_t chunk_mark(const ds_pipe_copy *c, const char *text) {
+    char *end;
+    if (text[0] != '.' || text[1] != 'c' || text[2] < '0' || text[2] > '9') return 0;
+    bool chunk = strtoul(text + 2, &end, 10) < c->n_chunks;
+    return chunk && (!*end || *end == '.' || *end == '_') ? (size_t)(end - text) : 0;
+}
+
+/* l.ln1.c3.kept → l.ln1.kept */
+static const char *without_chunk(const ds_pipe_copy *c, const char *name) {
+    char *copy = ds_arena_strdup(arena_of(c), name), *to = copy;
+    for (size_t mark; *name; name += mark) {
+        mark = chunk_mark(c, name);
+        if (mark) continue;
+        *to++ = *name;
+        mark = 1;
+    }
+    *to = '\0';
+    return copy;
+}
+
 ds_value ds_pipe__value(ds_pipe_copy *c, ds_value old, const char *name, ds_op *def) {
     ds_value value = {c->b->func->values.n};
     ds_value_info info = *ds_value_at(c->old, old);
     if (c->copy) name = ds_pipe__rename(c->pipe, name, c->copy);
+    if (c->n_chunks) name = without_chunk(c, name);
     info.name = ds_build_name(c->b, name);
     info.type = ds_pipe__place(c, info.type);
     info.def = def;

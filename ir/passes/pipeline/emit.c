@@ -315,10 +315,20 @@ static void take_result(ds_pipe *p, const ds_pipe_part *part, const item *x, uin
         p->results[x->mb * p->step->n_model_results + part->result[v]] = out;
 }
 
+/* The parameters in angle brackets: where the chunk is, and its index. */
+static void give_params(ds_pipe *p, const ds_pipe_func *f, ds_op *call) {
+    if (!ds_pipe__is_shared(f->kind)) return;
+    call->mesh_args = DS_NEW(arena_of(p), ds_place);
+    call->mesh_args[0] = ds_pipe__on(p, f->stage);
+    call->n_mesh_args = 1;
+    if (f->kind->slope) call->index_arg = ds_expr_int(&p->unit->exprs, f->kind->base + f->shift);
+}
+
 static ds_status call_item(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_error *err) {
     ds_op *call = ds_build_op(&p->b, DS_OP_CALL);
-    call->callee = f->func;
-    call->callee_name = f->func->name;
+    call->callee = f->kind->func;
+    call->callee_name = f->kind->func->name;
+    give_params(p, f, call);
     const char kind[] = {x->kind == 'A' ? 'B' : x->kind, '\0'};
     ds_build_attr_text(&p->b, call, "name", ds_arena_numbered(arena_of(p), kind, "", x->chunk));
     if (p->m > 1) ds_build_attr_int(&p->b, call, "microbatch", x->mb);
@@ -328,15 +338,16 @@ static ds_status call_item(ds_pipe *p, const item *x, const ds_pipe_func *f, ds_
         if (call->in[k].value.i == DS_NO_VALUE.i)
             return ds_error_set(err, DS_ERR_INTERNAL, p->old->loc,
                                 "pipeline: %%%s is missing for @%s",
-                                f->part->func->values.at[f->in[k]].name, f->func->name);
+                                f->part->func->values.at[f->in[k]].name, call->callee_name);
     }
     for (uint32_t k = 0; k < f->n_out; k++) {
-        ds_value out =
-            ds_build_out(&p->b, call, result_name(p, f->part, x, f->out[k]), f->func->results[k]);
+        const ds_value_info *made = &f->part->func->values.at[f->out[k]];
+        ds_value out = ds_build_out(&p->b, call, result_name(p, f->part, x, f->out[k]),
+                                    place(p, made->type, x->stage));
         ds_value_info *info = ds_value_at(p->b.func, out);
         info->type_written = false;
-        info->binders = f->func->result_binders ? f->func->result_binders[k] : NULL;
-        info->n_binders = f->func->n_result_binders ? f->func->n_result_binders[k] : 0;
+        info->binders = made->binders;
+        info->n_binders = made->n_binders;
         take_result(p, f->part, x, f->out[k], out);
     }
     return ds_build_put(&p->b, call, err);
@@ -384,18 +395,19 @@ static ds_status send_results(ds_pipe *p, const item *x, const ds_pipe_func *f, 
 }
 
 static ds_status emit_item(ds_pipe *p, const ds_schedule_item *from, ds_error *err) {
-    item x = {.kind = from->kind, .chunk = (uint32_t)from->chunk, .mb = (uint32_t)from->microbatch};
+    item x = {.kind = ds_pipe__letter(p, from),
+              .chunk = (uint32_t)from->chunk,
+              .mb = (uint32_t)from->microbatch};
     const ds_pipe_func *f;
     x.slot = x.mb * p->n_chunks + x.chunk;
     x.copy = p->index->copy[x.mb];
     x.stage = ds_pipe__stage(p, x.chunk, x.copy);
-    if (x.kind == 'B' && p->role[x.slot] % 2 == 0) x.kind = 'A';
     if (!p->made[x.slot]) {
         const ds_pipe_part *part = &p->cut[p->role[x.slot]];
         p->made[x.slot] = DS_NEW_N(arena_of(p), ds_value, part->n_exports[x.chunk] + 1);
     }
     DS_TRY(ds_pipe__func(p, x.kind, x.chunk, x.mb, &f, err));
-    if (!f->func) return DS_OK;
+    if (!f->kind) return DS_OK;
     DS_TRY(call_item(p, &x, f, err));
     return send_results(p, &x, f, err);
 }
@@ -476,6 +488,7 @@ static void emit_init(ds_pipe *p) {
 static void emit_deinit(ds_pipe *p) {
     for (uint32_t s = 0; s < p->n_stages; s++) ds_map_deinit(&p->types[s]);
     ds_map_deinit(&p->funcs);
+    for (uint32_t i = 0; i < p->kinds.n; i++) ds_pipe__kind_deinit(p->kinds.at[i]);
     free(p->types);
     free(p->made);
     free(p->sent);
@@ -484,6 +497,7 @@ static void emit_deinit(ds_pipe *p) {
 ds_status ds_pipe__emit(ds_pipe *p, ds_error *err) {
     emit_init(p);
     add_args(p);
+    ds_pipe__find_funcs(p);
     ds_status status = emit_schedule(p, err);
     if (status == DS_OK) status = ds_pipe__tail(p, err);
     ds_func *func = ds_build_end(&p->b);

@@ -2,14 +2,16 @@
 #ifndef DS_PASSES_PIPELINE_EMIT_H
 #define DS_PASSES_PIPELINE_EMIT_H
 
-#include "ir/passes/pipeline/internal.h"
+#include "ir/passes/pipeline/kinds.h"
 
 enum { DS_PIPE_FIRST, DS_PIPE_NEXT, DS_PIPE_LAST, DS_PIPE_VARIANTS = 6 };
 
-/* An item's function, with its operands and results as values of the text that the function
- * copies. */
+/* The function of a chunk's items on a stage, with its operands and results as values of the text
+ * that the function copies. */
 typedef struct ds_pipe_func {
-    ds_func *func; /* NULL: nothing to do */
+    ds_pipe_kind *kind; /* NULL: nothing to do */
+    int64_t shift;      /* the index is kind->base + shift */
+    uint32_t chunk, copy, stage;
     const ds_pipe_part *part;
     const uint32_t *in, *out; /* values of the part's function */
     uint32_t n_in, n_out;
@@ -44,8 +46,9 @@ typedef struct ds_pipe {
 
     /* writing */
     ds_builder b;
-    ds_map *types;        /* by stage: old type → placed */
-    ds_map funcs;         /* (variant, chunk, copy, kind, microbatch) → ds_pipe_func */
+    ds_map *types; /* by stage: old type → placed */
+    ds_map funcs;  /* (variant, chunk, copy, letter) → ds_pipe_func */
+    DS_VEC(ds_pipe_kind *) kinds;
     ds_value *input;      /* [argument][stage] */
     ds_value **arg;       /* [copy][argument]: weights and states */
     ds_value **made;      /* [microbatch · n_chunks + chunk] → [export] */
@@ -103,9 +106,16 @@ void ds_pipe__find_tied(const ds_pipe *p, ds_pipe_tied *of);
  * %w.copy1.m.new. */
 const char *ds_pipe__rename(const ds_pipe *p, const char *name, uint32_t copy);
 
-/* The function of an item: `kind` F, B, W, or A for B and W in one. Its func is NULL if the item
- * has no ops. */
-ds_status ds_pipe__func(ds_pipe *p, char kind, uint32_t chunk, uint32_t mb,
+/* Does the kind's function have a mesh parameter? */
+static inline bool ds_pipe__is_shared(const ds_pipe_kind *kind) {
+    return kind->n_members > 1;
+}
+/* F, B, W, or A for B and W in one. */
+char ds_pipe__letter(const ds_pipe *p, const ds_schedule_item *item);
+/* Finds the kinds of all items' functions. O(items + sizes of the texts of all chunks). */
+void ds_pipe__find_funcs(ds_pipe *p);
+/* The function of an item, written if it is not yet. Its kind is NULL if the item has no ops. */
+ds_status ds_pipe__func(ds_pipe *p, char letter, uint32_t chunk, uint32_t mb,
                         const ds_pipe_func **out, ds_error *err);
 
 /* Writes the new step: arguments, items in the schedule's order, and (tail) the ops after the

@@ -95,6 +95,7 @@ typedef struct ds_pipe_copy {
     ds_map *types;              /* old type → placed type; of this place */
     const struct ds_pipe *pipe; /* renames texts that begin with a weight's name, for … */
     uint32_t copy;              /* … this copy of the weights; 0: not */
+    uint32_t n_chunks;          /* chunks' numbers are left out of names; 0: not */
 } ds_pipe_copy;
 
 ds_type *ds_pipe__place(ds_pipe_copy *c, const ds_type *type);
