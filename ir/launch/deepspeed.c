@@ -193,7 +193,9 @@ static ds_status read_zero(ds_args *a, ds_error *err) {
     l->bucket_bytes = (int64_t)bucket * (strcmp(l->grad_dtype, "f32") == 0 ? 4 : 2);
     if (l->dp == 1) l->zero = 0;
     if (!l->zero) l->zero_group = 0;
-    l->late_reduce = l->zero == 0; /* the engine reduces when the last backward pass has ended */
+    /* Without ZeRO the engine reduces when the last backward pass has ended. Hooks of ZeRO 1 reduce
+     * beside the backward pass with overlap_comm alone (runtime/zero/stage_1_and_2.py). */
+    l->late_reduce = l->zero == 0 || (l->zero == 1 && !ds_args__has(a, A_OVERLAP));
     return DS_OK;
 }
 
@@ -291,6 +293,7 @@ static ds_status put_rest(ds_args_out *o, const ds_launch *l, ds_error *err) {
     int64_t bytes = strcmp(l->grad_dtype ? l->grad_dtype : l->dtype, "f32") == 0 ? 4 : 2,
             layers = l->model.size[DS_MODEL_LAYERS], every = 0;
     bool out = l->offload;
+    if (l->zero == 1 && !l->late_reduce) ds_args_out__set(o, A_OVERLAP, "");
     if (l->zero_group && l->zero_group != l->dp) ds_args_out__set_int(o, A_GROUP, l->zero_group);
     if (l->bucket_bytes % bytes)
         return ds_launch__lacks(l, err, "bucket_size", "it counts elements of %" PRId64 " bytes",

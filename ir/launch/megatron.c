@@ -372,7 +372,7 @@ static ds_status read_replicas(ds_args *a, ds_error *err) {
                               "= %" PRId64 " does not divide %" PRId64 " replicas", instances,
                               l->dp);
     l->zero_group = l->zero && instances > 1 ? l->dp / instances : 0;
-    l->late_reduce = l->zero == 0 && !ds_args__has(a, A_OVERLAP_GRADS);
+    l->late_reduce = l->zero <= 1 && !ds_args__has(a, A_OVERLAP_GRADS);
     DS_TRY(ds_args__int(a, A_BUCKET, &bucket, err));
     l->bucket_bytes = bucket * (strcmp(l->grad_dtype, "f32") == 0 ? 4 : 2);
     return DS_OK;

@@ -195,7 +195,7 @@ static ds_status put_replicas(ds_args_out *o, const ds_launch *l, ds_error *err)
     }
     flag(o, A_DISTRIBUTED_OPTIMIZER, l->zero > 0);
     flag(o, A_OVERLAP_GRADS, reduces && l->zero < 2 && !l->late_reduce);
-    flag(o, A_OVERLAP_GATHER, l->zero == 1);
+    flag(o, A_OVERLAP_GATHER, l->zero == 1 && !l->late_reduce); /* wants A_OVERLAP_GRADS */
     if (l->zero && group != l->dp) ds_args_out__set_int(o, A_INSTANCES, l->dp / group);
     if (l->bucket_bytes % bytes)
         return ds_launch__lacks(l, err, "bucket_size",

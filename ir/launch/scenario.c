@@ -89,7 +89,7 @@ static void put_strategy(const ds_launch *l, ds_buf *out) {
     ds_buf_printf(out, "    zero = %" PRId64 "\n", l->zero);
     if (l->zero && l->zero_group && l->zero_group != l->dp)
         ds_buf_printf(out, "    zero_group = %" PRId64 "\n", l->zero_group);
-    if (!l->zero && l->dp > 1)
+    if (l->zero < 2 && l->dp * l->cp > 1)
         ds_buf_printf(out, "    late_reduce = %s\n", l->late_reduce ? "true" : "false");
     bool plain = strchr(l->recompute, ':') == NULL;
     ds_buf_printf(out, "    recompute = %s%s%s\n", plain ? "" : "\"", l->recompute,

@@ -40,7 +40,7 @@ bool ds_preset_holds(const ds_preset *preset, const ds_train *train, const ds_st
     case DS_PRESET_BF16:
         return train && train->dtype == DS_BF16;
     case DS_PRESET_REPLICAS:
-        return s && s->zero == 0 && (s->dp > 1 || s->stage_dp);
+        return s && s->zero <= 1 && (s->dp > 1 || s->cp > 1 || s->stage_dp);
     case DS_PRESET_PARTITION:
         return s && (s->zero == 1 || s->zero == 2) && s->dp > 1 && !s->dp_shares &&
                !s->dp_shares_by_time;

@@ -82,11 +82,12 @@ int64_t ds_bound_step_ps(const ds_bound_region *region);
  *
  *   saved · forward items before the first backward item, plus the work bytes of that item
  *   gradients with zero = 0, before the first update; with zero = 1, where the second reduction
- *       waits for the first update, all gradients but those of a chunk (of one chunk: but those of
- *       a turn and of operations before the loop)
+ *       waits for the first update (late_reduce), all gradients but those of a chunk (of one chunk:
+ *       but those of a turn and of operations before the loop)
  *   saved · items in flight, gradients, and the work bytes of a backward item: at the second
  *       backward item (interleaved: once each chunk has had a backward item), and at the last
- *       backward item (m > 1; gradients with zero ≥ 2: over dp); where gradients of weights are
+ *       backward item (m > 1; gradients with zero ≥ 2, and with zero = 1 where no item has all of
+ *       them whole: over dp); where gradients of weights are
  *       apart, at the backward item after the first of these gradients
  *
  * or, for unknown orders and cuts, the average of weights and states; all without bytes that may be

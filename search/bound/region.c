@@ -264,10 +264,11 @@ static int holds(const ds_bounds *b, const ds_preset *preset, const ds_choice *p
     int64_t zero = plain_int(b, KNOB_strategy_zero, prefix, depth);
     ds_strategy s = {.dp = plain_int(b, KNOB_strategy_dp, prefix, depth),
                      .tp = plain_int(b, KNOB_strategy_tp, prefix, depth),
-                     .pp = plain_int(b, KNOB_strategy_pp, prefix, depth)};
+                     .pp = plain_int(b, KNOB_strategy_pp, prefix, depth),
+                     .cp = plain_int(b, KNOB_strategy_cp, prefix, depth)};
     bool any = false, all = true;
     if (preset->when == DS_PRESET_ALWAYS) return 1;
-    if (s.dp < 0 || s.tp < 0 || s.pp < 0) return -1;
+    if (s.dp < 0 || s.tp < 0 || s.pp < 0 || s.cp < 0) return -1;
     for (s.zero = 0; s.zero <= 3; s.zero++) {
         if (zero >= 0 && s.zero != zero) continue;
         bool one = ds_preset_holds(preset, NULL, &s);
@@ -534,8 +535,8 @@ static void read_pipeline(const ds_bounds *b, const ds_choice *prefix, uint32_t 
     read_chunks(b, prefix, depth, schedule, out);
     out->even = strcmp(balance, "layers") == 0 && !is_said(b, KNOB_strategy_stage_layers);
     out->order = *order ? ds_intern(&b->space->unit->strings, order) : NULL;
-    out->late = out->zero == 1 ||
-                (out->zero == 0 && knob_int(b, KNOB_strategy_late_reduce, prefix, depth, 0) > 0);
+    out->late = (out->zero == 0 || out->zero == 1) &&
+                knob_int(b, KNOB_strategy_late_reduce, prefix, depth, 0) > 0;
     out->prefetch = knob_int(b, KNOB_strategy_prefetch, prefix, depth, -1);
     out->uneven = knob_int(b, KNOB_strategy_zero_uneven, prefix, depth, 0) > 0;
     const char *p2p = knob_text(b, KNOB_strategy_p2p, prefix, depth);

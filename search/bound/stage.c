@@ -359,6 +359,14 @@ static int64_t of_sharers(const ds_bound_region *r, int64_t stage, bool shared,
            of_some(r, stage, experts) / (shared ? replicas / r->ep : 1);
 }
 
+/* Are with zero = 1 all gradients of a stage whole at once? Each chunk reduces its gradients in its
+ * last backward item, so there is an item after each chunk's first and before any chunk's last. */
+static bool stays_whole(const ds_bound_region *r) {
+    if (r->late || is_split(r)) return true;
+    return r->chunks == 1 ? r->microbatches > 2
+                          : r->form == DS_BOUND_DEPTH_FIRST && r->microbatches > r->pp;
+}
+
 static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {
     const ds_bound_part *p = r->layers->part;
     int64_t replicas = r->dp * r->cp, whole = r->pp == 1;
@@ -391,9 +399,12 @@ static void read_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *
     }
     int64_t gone = r->chunks == 1 ? sums[0] + sums[1] : most * sums[1] + sums[0] + sums[2];
     if (r->zero == 0) out->summed_bytes = of_stage(r, stage, sums);
-    if (r->zero == 1 && of_stage(r, stage, sums) > gone)
+    if (r->zero == 1 && r->late && of_stage(r, stage, sums) > gone)
         out->summed_bytes = of_stage(r, stage, sums) - gone;
-    out->gradient_bytes = of_stage(r, stage, sums) / (r->zero == 0 || r->zero == 1 ? 1 : replicas);
+    bool scatters = r->zero == 1 && !stays_whole(r), splits = r->zero > 1 || r->zero < 0;
+    int64_t all = of_stage(r, stage, sums), rest = r->chunks == 1 ? all - sums[1] - sums[2] : 0;
+    out->gradient_bytes = all / (splits || scatters ? replicas : 1);
+    if (scatters && rest > out->gradient_bytes) out->gradient_bytes = rest;
 }
 
 void ds_bound_stage_bytes(const ds_bound_region *r, int64_t stage, ds_bound_stage *out) {

@@ -84,7 +84,7 @@ static void put_frameworks(void) {
     static const char *const when[] = {
         [DS_PRESET_ALWAYS] = "always",
         [DS_PRESET_BF16] = "with `dtype = bf16`",
-        [DS_PRESET_REPLICAS] = "with `zero = 0` and replicas",
+        [DS_PRESET_REPLICAS] = "with `zero = 0` or `1` and replicas",
         [DS_PRESET_PARTITION] = "with `zero = 1` or `2` and replicas",
         [DS_PRESET_PIPELINE] = "with pp > 1 and tp > 1, stages of one width"};
     uint32_t n;

@@ -147,7 +147,7 @@ static void put_strategy(const val_row *r, const val_testbed *t, val_purpose pur
                   "  strategy { dp = %" PRId64 ", tp = %" PRId64 ", pp = %" PRId64
                   ", microbatches = %" PRId64 ", zero = %" PRId64,
                   r->dp, r->tp, r->pp, microbatches, zero);
-    if (r->zero == 0 && r->dp > 1 && t->late_reduce && purpose == VAL_TIME)
+    if (zero < 2 && r->dp > 1 && t->late_reduce && purpose == VAL_TIME)
         ds_buf_put(out, ", late_reduce = true");
     if (t->parts && purpose == VAL_TIME && r->pp > 1 && r->tp > 1)
         ds_buf_put(out, ", scatter_gather = true");

@@ -3,9 +3,8 @@
  *
  *   zero = 0  all_reduce, in buckets, as soon as a bucket of final gradients is full; with
  *             late_reduce, when the optimizer reads a gradient, after the whole backward pass
- *   zero = 1  states are split; a gradient stays a partial sum until the optimizer reads its
- *             part by a reduce_scatter; the new weight is gathered. A gradient that the step
- *             returns is scattered when it is final
+ *   zero = 1  states are split: the same, with a reduce_scatter in place of the all_reduce, and the
+ *             new weight is gathered. late_reduce leaves a gradient that the step returns alone
  *   zero = 2  the reduce_scatter follows the op that makes the gradient, for every microbatch
  *   zero = 3  weights are split too, and gathered before each read
  *
@@ -214,15 +213,15 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
     const ds_type *type = ds_value_at(s->f.b.func, grad)->type;
     ds_layout now = ds_shard__layout(s, type), to = now;
     to.sum = to.max = 0;
-    bool late = zero == 1 || (zero == 0 && s->step->strategy.late_reduce);
-    if (!now.sum || (zero <= 1 && !s->f.final) || (late && !is_result(s, old))) return DS_OK;
+    bool late = s->step->strategy.late_reduce && !is_result(s, old);
+    if (!now.sum || (zero <= 1 && (late || !s->f.final))) return DS_OK;
     ds_layout whole = to;
     if (zero >= 1) to = ds_shard__zero_layout(s, type, &to);
     DS_TRY(follow_states(s, old, &whole, &to, err));
     if (is_other_chunk(s, old)) DS_TRY(ds_shard__flush(s, err));
     double bytes = ds_shard__local_bytes(s, type, &now), waiting = bytes;
     for (uint32_t i = 0; i < s->f.pending.n; i++) waiting += s->f.pending.at[i].bytes;
-    DS_HPUSH(&s->f.pending, ((ds_shard_pending){old, grad, to, bytes}));
+    DS_HPUSH(&s->f.pending, ((ds_shard_pending){old, grad, to, bytes, false}));
     return waiting >= (double)s->step->strategy.bucket_bytes ? ds_shard__flush(s, err) : DS_OK;
 }
 
@@ -231,6 +230,7 @@ typedef struct first_step {
     ds_opcode code; /* DS_OP_INVALID: nothing remains */
     uint8_t mesh;
     uint8_t over; /* bits */
+    bool again;   /* a reduce_scatter came before */
     uint32_t dim;
 } first_step;
 
@@ -241,7 +241,8 @@ static first_step next_step(const ds_layout *now, const ds_layout *to) {
         uint8_t over = 0;
         for (uint32_t i = now->n[d]; i < to->n[d]; i++) over |= (uint8_t)(1u << to->axis[d][i]);
         if (!(over & now->sum)) continue;
-        return (first_step){DS_OP_REDUCE_SCATTER, now->mesh, over & now->sum, d};
+        return (first_step){
+            .code = DS_OP_REDUCE_SCATTER, .mesh = now->mesh, .over = over & now->sum, .dim = d};
     }
     return step;
 }
@@ -257,13 +258,16 @@ static ds_type *part_type(const ds_sharder *s, const ds_shard_pending *p, first_
 }
 
 static bool same_step(const first_step *a, const first_step *b) {
-    return a->code == b->code && a->mesh == b->mesh && a->over == b->over && a->dim == b->dim;
+    return a->code == b->code && a->mesh == b->mesh && a->over == b->over && a->dim == b->dim &&
+           a->again == b->again;
 }
 
 static first_step step_of(const ds_sharder *s, const ds_shard_pending *p) {
     const ds_use use = ds_use_of(p->grad);
     ds_layout now = ds_shard__layout(s, ds_shard__type_of(s, &use));
-    return next_step(&now, &p->to);
+    first_step step = next_step(&now, &p->to);
+    step.again = p->scattered;
+    return step;
 }
 
 /* Launches one collective for all pending gradients with this step. */
@@ -299,10 +303,14 @@ static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *
         ds_build_out(b, op, text, type);
     }
     if (padded) ds_build_attr_bool(b, op, "padded", true);
+    /* The sum of parts over cp or tp waits for the scatter over dp. On the stream of the layers'
+     * own collectives over these axes the next layer would wait, too. */
+    if (step.again) ds_build_attr_text(b, op, "stream", "gradients");
     ds_status status = ds_shard__put(s, op, &like, err);
     for (uint32_t k = 0; k < members.n; k++) {
         ds_shard_pending *p = &s->f.pending.at[members.at[k]];
         p->grad = op->out[k];
+        p->scattered = p->scattered || (d >= 0 && s->step->strategy.zero == 1);
         s->f.to[p->old.i] = ds_use_of(p->grad);
     }
     free(members.at);

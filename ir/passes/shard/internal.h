@@ -94,6 +94,7 @@ typedef struct ds_shard_pending {
     ds_value grad; /* in the new one, partial */
     ds_layout to;
     double bytes;
+    bool scattered;
 } ds_shard_pending;
 
 /* An old function and its sharded function. */

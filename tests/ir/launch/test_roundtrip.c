@@ -102,7 +102,7 @@ static void draw_strategy(draw *d, ds_launch *l) {
     l->seq = 1024 * ONE_OF(d, 1, 4, 8);
     l->zero = l->dp * l->cp > 1 ? (l->pp > 1 ? ONE_OF(d, 0, 1) : ONE_OF(d, 0, 1, 2, 3)) : 0;
     if (l->zero && l->dp >= 4 && all) l->zero_group = ONE_OF(d, 0, l->dp / 2);
-    l->late_reduce = !l->zero && l->dp > 1 && ds_rng_below(&d->rng, 2);
+    l->late_reduce = l->zero < 2 && l->dp * l->cp > 1 && ds_rng_below(&d->rng, 2);
     l->recompute = TEXT_OF(d, "none", "selective", "full", "every:2");
     l->cp_type = l->cp > 1 ? TEXT_OF(d, "ring", "ulysses", "all_gather") : "ring";
     l->tp_overlap = l->sp ? TEXT_OF(d, "none", "none", "bulk", "pipe") : "none";
@@ -192,7 +192,7 @@ static void draw_deepspeed(draw *d, ds_launch *l) {
     l->world = l->dp * l->tp;
     l->zero = l->dp > 1 ? ONE_OF(d, 0, 1, 2, 3) : 0;
     l->zero_group = l->zero == 3 && l->dp >= 4 ? ONE_OF(d, 0, l->dp / 2) : 0;
-    l->late_reduce = l->zero == 0;
+    l->late_reduce = l->zero == 0 || (l->zero == 1 && ds_rng_below(&d->rng, 2));
     l->recompute = TEXT_OF(d, "none", "full");
     l->offload = l->zero ? TEXT_OF(d, NULL, NULL, "optimizer", "[optimizer, weights]") : NULL;
 }

@@ -32,13 +32,15 @@ static void expect(const char *framework, const char *train, const char *strateg
 
 Test(preset, what_each_framework_sets) {
     expect("none", "", "dp = 2", "");
-    expect("deepspeed", "", "dp = 2, zero = 1", "");
+    expect("deepspeed", "", "dp = 2, zero = 1", "late_reduce = true");
+    expect("deepspeed", "", "cp = 2", "late_reduce = true");
+    expect("deepspeed", "", "dp = 2, zero = 2", "");
     expect("megatron", ", dtype = bf16", "dp = 2, tp = 2, pp = 2, microbatches = 2",
            "clip_norm = 1.0, grad_dtype = f32, late_reduce = true, scatter_gather = true, "
            "masks = kept");
     expect("megatron", ", dtype = f16", "tp = 2, dp = 1", "clip_norm = 1.0, masks = kept");
     expect("megatron_deepspeed", "", "dp = 2, zero = 1",
-           "clip_norm = 1.0, zero_uneven = true, masks = kept");
+           "clip_norm = 1.0, late_reduce = true, zero_uneven = true, masks = kept");
     expect("fsdp", "", "dp = 4", "zero = 3, prefetch = 1, masks = kept");
 }
 

@@ -157,7 +157,7 @@ Test(bounds, hold_with_other_knobs) {
     cr_expect_gt(t.leaves, FEW_CASES ? 1 : 20);
     if (FEW_CASES || getenv("DISTSIM_TEST_SPACES")) return;
     cr_expect_gt(t.time / t.leaves, 0.318);
-    cr_expect_gt(t.memory / t.leaves, 0.411);
+    cr_expect_gt(t.memory / t.leaves, 0.410);
 }
 
 /* Frameworks set clip_norm, late_reduce, scatter_gather, zero, prefetch, zero_uneven and masks where
@@ -452,11 +452,12 @@ Test(bounds, words_stand_for_flags) {
 Test(bounds, settings_of_frameworks_count_as_if_said) {
     static const char *const pairs[][3] = {
         {", framework = megatron", "microbatches = 8", "microbatches = 8, late_reduce = true"},
-        {", framework = megatron", "microbatches = 8, zero = 1", "microbatches = 8, zero = 1"},
+        {", framework = megatron", "microbatches = 8, zero = 1",
+         "microbatches = 8, zero = 1, late_reduce = true"},
         {", framework = megatron", "microbatches = 8, late_reduce = false", "microbatches = 8"},
         {", framework = fsdp", "microbatches = 8", "microbatches = 8, zero = 3, prefetch = 1"},
         {", framework = megatron_deepspeed", "microbatches = 8, zero = 1",
-         "microbatches = 8, zero = 1, zero_uneven = true"}};
+         "microbatches = 8, zero = 1, zero_uneven = true, late_reduce = true"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         ds_bound_stage framework[4], words[4];
         stages_under(pairs[i][0], mlp, "", pairs[i][1], framework);
