@@ -22,7 +22,7 @@ typedef struct cli_imported {
 typedef struct cli_framework {
     const char *word, *title;
     unsigned parallel; /* cli_parallel */
-    const char *zero, *where, *schedules, *recompute;
+    const char *zero, *where, *schedules, *recompute, *says;
 } cli_framework;
 
 typedef enum cli_parallel {

@@ -24,8 +24,8 @@ enum {
 #define EP     CLI_HAS_EP
 #define UNEVEN CLI_HAS_UNEVEN
 static const cli_framework frameworks[] = {
-#define FRAMEWORK(word, title, parallel, zero, where, schedules, recompute)                        \
-    {#word, title, parallel, zero, where, schedules, recompute},
+#define FRAMEWORK(word, title, parallel, zero, where, schedules, recompute, says)                  \
+    {#word, title, parallel, zero, where, schedules, recompute, says},
 #include "tools/cli/plan/frameworks.def"
 };
 #undef TP
@@ -62,10 +62,11 @@ static void put_scenario_head(const cli_plan *plan, bool sp, ds_buf *out) {
     ds_buf_printf(out,
                   "\nscenario {\n  name = \"%s\"\n  model = @model.%s\n  on = @box.%s\n"
                   "%s  framework = %s\n  memory = allocator\n"
-                  "  train { %soptimizer = %s, dtype = %s }\n  strategy { ",
+                  "  train { %soptimizer = %s, dtype = %s }\n  strategy { %s",
                   plan->model_func, plan->model_func, plan->on_name,
                   plan->keys.n ? plan->keys.text : "", plan->framework->word,
-                  plan->has_loss ? "" : "loss = mse, ", plan->optimizer, plan->dtype);
+                  plan->has_loss ? "" : "loss = mse, ", plan->optimizer, plan->dtype,
+                  plan->framework->says);
     if (sp && plan->seq && has(plan, CLI_HAS_TP)) ds_buf_put(out, "sp = true, ");
 }
 
