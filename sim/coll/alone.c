@@ -52,8 +52,8 @@ static int64_t hop_ps(const ds_coll_builder *b, const ds_hop *hop, bool shared, 
         uint32_t link = hop->route->links[i];
         const ds_topo_link *at = ds_topo_link_at(b->topo, link);
         ds_u128 bytes_q32 = (ds_u128)hop->bytes * hop->route->share_q32[i];
-        const uint64_t *slot = shared ? ds_map_find(&b->slot, ds_coll__link(b, link)) : NULL;
-        if (slot) bytes_q32 = b->loads.at[*slot].bytes_q32;
+        const ds_load *load = shared ? ds_coll__find_load(b, ds_coll__link(b, link)) : NULL;
+        if (load) bytes_q32 = load->bytes_q32;
         int64_t ps = 0;
         if (!most || bytes_q32 > slow_bytes_q32 || at->bytes_per_s < slow_bytes_per_s)
             ps = link_ps(b, link, bytes_q32, last);
@@ -99,7 +99,7 @@ static void time_posts(const ds_coll_builder *b, const ds_part *part, int64_t sl
         const ds_hop *hop = &b->hops.at[posts[i].hop];
         int64_t longest = hop_ps(b, hop, false, &own);
         for (uint32_t k = 0; hop->bytes && k < hop->route->n_links; k++) {
-            uint64_t slot = *ds_map_find(&b->slot, hop->route->links[k]);
+            ptrdiff_t slot = ds_coll__find_load(b, hop->route->links[k]) - b->loads.at;
             sum[slot] += (ds_u128)hop->bytes * hop->route->share_q32[k];
             int64_t ps = link_ps(b, hop->route->links[k], sum[slot], &own);
             if (ps > longest) longest = ps;

@@ -27,19 +27,49 @@ ds_status ds_coll__too_large(const ds_coll_builder *b) {
                         ds_op_name(q->op), (long long)q->bytes, q->n);
 }
 
+/* Numbers of links that are not loaded are of no meaning: they are not cleared. */
+const ds_load *ds_coll__find_load(const ds_coll_builder *b, uint32_t link) {
+    if (b->shares) {
+        const uint64_t *slot = ds_map_find(&b->slot, link);
+        return slot ? &b->loads.at[*slot] : NULL;
+    }
+    uint32_t at = b->place ? b->place[link] : b->loads.n;
+    return at < b->loads.n && b->loads.at[at].link == link ? &b->loads.at[at] : NULL;
+}
+
+ds_load *ds_coll__load_of(ds_coll_builder *b, uint32_t link) {
+    if (!b->place && !b->shares) {
+        b->place = ds_topo_take_numbers(b->topo);
+        b->shares = !b->place;
+    }
+    const ds_load *known = ds_coll__find_load(b, link);
+    if (known) return &b->loads.at[known - b->loads.at];
+    if (b->shares)
+        ds_map_put(&b->slot, link, b->loads.n);
+    else
+        b->place[link] = b->loads.n;
+    DS_HPUSH(&b->loads, ((ds_load){.link = link}));
+    return &b->loads.at[b->loads.n - 1];
+}
+
+void ds_coll__add_loads(ds_coll_builder *b, const ds_phase *from) {
+    for (uint32_t i = 0; i < from->n_loads; i++)
+        ds_coll__load_of(b, from->loads[i].link)->bytes_q32 += from->loads[i].bytes_q32;
+}
+
+void ds_coll__clear_loads(ds_coll_builder *b) {
+    if (b->shares) ds_map_clear(&b->slot);
+    b->loads.n = 0;
+}
+
 ds_status ds_coll__load(ds_coll_builder *b, const ds_route *route, int64_t bytes, bool at_least) {
     if (route->latency_ps > b->alpha_ps) b->alpha_ps = route->latency_ps;
     if (bytes == 0) return DS_OK;
     for (uint32_t i = 0; i < route->n_links; i++) {
         ds_turned at_link = {.first = route->links[i], .moves = true};
         if (b->turn) at_link = ds_turn_link(b->turn, route->links[i]);
-        uint64_t *slot = ds_map_find(&b->slot, at_link.first);
-        uint32_t at = slot ? (uint32_t)*slot : b->loads.n;
-        if (!slot) {
-            ds_map_put(&b->slot, at_link.first, at);
-            DS_HPUSH(&b->loads, ((ds_load){.link = at_link.first}));
-        }
-        ds_u128 add = (ds_u128)bytes * route->share_q32[i], *sum = &b->loads.at[at].bytes_q32;
+        ds_u128 add = (ds_u128)bytes * route->share_q32[i];
+        ds_u128 *sum = &ds_coll__load_of(b, at_link.first)->bytes_q32;
         if (!at_link.moves) add *= ds_turn_order(b->turn); /* all images load it */
         if (!at_least)
             *sum += add;
@@ -246,8 +276,7 @@ void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight) {
         sort_loads(phase.loads, phase.n_loads);
         if (b->terms) time_phase(b, &phase);
     }
-    ds_map_clear(&b->slot);
-    b->loads.n = 0;
+    ds_coll__clear_loads(b);
     b->hops.n = b->parts.n = 0;
     b->turn = NULL;
     b->alpha_ps = 0;

@@ -76,6 +76,7 @@ const char *ds_coll_algorithm(uint32_t i) {
 }
 
 void ds_coll__deinit(ds_coll_builder *b) {
+    if (b->place) ds_topo_give_numbers(b->topo);
     ds_map_deinit(&b->slot);
     free(b->loads.at);
     free(b->hops.at);
@@ -90,20 +91,6 @@ ds_status ds_coll__too_long(const ds_coll_request *q, ds_error *err) {
 }
 
 /* ---- chunks ---- */
-
-/* Adds the loads of `from` to the sums of a slot. */
-static void add_loads(ds_coll_builder *b, const ds_phase *from) {
-    for (uint32_t i = 0; i < from->n_loads; i++) {
-        const ds_load *load = &from->loads[i];
-        uint64_t *slot = ds_map_find(&b->slot, load->link);
-        if (slot) {
-            b->loads.at[*slot].bytes_q32 += load->bytes_q32;
-            continue;
-        }
-        ds_map_put(&b->slot, load->link, b->loads.n);
-        DS_HPUSH(&b->loads, *load);
-    }
-}
 
 static int64_t step_ps(const ds_coll_builder *b) {
     return b->terms ? b->terms->step_ps : 0;
@@ -121,7 +108,7 @@ static int64_t slots_ps(ds_coll_builder *b, const ds_phase *chunk, uint32_t firs
                         int64_t times) {
     int64_t wait_ps = 0, flow_ps = 0, ps;
     for (uint32_t p = first; p <= last; p++) {
-        add_loads(b, &chunk[p]);
+        ds_coll__add_loads(b, &chunk[p]);
         ps = wait_of(b, &chunk[p]);
         if (ps > wait_ps) wait_ps = ps;
     }
@@ -129,8 +116,7 @@ static int64_t slots_ps(ds_coll_builder *b, const ds_phase *chunk, uint32_t firs
         ps = ds_load_ps(b->topo, &b->loads.at[i], b->terms->efficiency_q32);
         if (ps > flow_ps) flow_ps = ps;
     }
-    ds_map_clear(&b->slot);
-    b->loads.n = 0;
+    ds_coll__clear_loads(b);
     return ds_ps_narrow(((ds_i128)wait_ps + flow_ps) * times);
 }
 
@@ -176,7 +162,7 @@ static ds_status pipeline(ds_coll_builder *b, const char *name) {
         ps = all_slots_ps(b, chunk, n);
     }
     for (uint32_t p = 0; p < n; p++) {
-        add_loads(b, &phases[p]);
+        ds_coll__add_loads(b, &phases[p]);
         if (phases[p].weight > weight) weight = phases[p].weight;
         if (phases[p].alpha_ps > alpha_ps) alpha_ps = phases[p].alpha_ps;
         steps += phases[p].steps;

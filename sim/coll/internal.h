@@ -57,7 +57,9 @@ typedef struct ds_coll_builder {
     ds_error *err;
     ds_layout layout;
     bool has_layout;
-    ds_map slot; /* link → index into loads */
+    uint32_t *place; /* link → index into loads, if that has the link; NULL: not taken yet */
+    bool shares;     /* another builder has the room: */
+    ds_map slot;     /* link → index into loads */
     DS_VEC(ds_load) loads;
     int64_t alpha_ps;
     const ds_turn *turn; /* under which the phase being made repeats; NULL: none */
@@ -96,6 +98,13 @@ ds_status ds_coll__too_long(const ds_coll_request *request, ds_error *err);
 static inline uint32_t ds_coll__link(const ds_coll_builder *b, uint32_t link) {
     return b->turn ? ds_turn_link(b->turn, link).first : link;
 }
+/* The load of a link in the phase being made; the second makes it, if there is none yet. */
+const ds_load *ds_coll__find_load(const ds_coll_builder *b, uint32_t link);
+ds_load *ds_coll__load_of(ds_coll_builder *b, uint32_t link);
+/* Adds the loads of another phase. */
+void ds_coll__add_loads(ds_coll_builder *b, const ds_phase *from);
+/* Forgets all loads. */
+void ds_coll__clear_loads(ds_coll_builder *b);
 /* Adds bytes to the links of a route, all of them or no less than there are. */
 ds_status ds_coll__load(ds_coll_builder *b, const ds_route *route, int64_t bytes, bool at_least);
 /* A message that depends on all that its sender has got in the phases before. */

@@ -517,19 +517,6 @@ static ds_coll_request request_of(const ds_coll_builder *b, const ds_reshard_ste
                              .loc = q->loc};
 }
 
-static void add_phase(ds_coll_builder *b, const ds_phase *phase) {
-    for (uint32_t i = 0; i < phase->n_loads; i++) {
-        const ds_load *load = &phase->loads[i];
-        uint64_t *slot = ds_map_find(&b->slot, load->link);
-        if (slot) {
-            b->loads.at[*slot].bytes_q32 += load->bytes_q32;
-            continue;
-        }
-        ds_map_put(&b->slot, load->link, b->loads.n);
-        DS_HPUSH(&b->loads, *load);
-    }
-}
-
 /* The groups of a step do their p-th phases together. */
 static ds_status step_phases(ds_coll_builder *b, const ds_reshard_step *s) {
     ds_phase **phases = DS_NEW_N(b->arena, ds_phase *, s->n_groups);
@@ -551,7 +538,7 @@ static ds_status step_phases(ds_coll_builder *b, const ds_reshard_step *s) {
         for (uint32_t g = 0; g < s->n_groups; g++) {
             if (p >= n[g]) continue;
             const ds_phase *one = &phases[g][p];
-            add_phase(b, one);
+            ds_coll__add_loads(b, one);
             if (one->weight > weight) weight = one->weight;
             if ((ds_i128)one->steps * one->alpha_ps < (ds_i128)steps * alpha_ps) continue;
             steps = one->steps;

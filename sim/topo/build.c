@@ -501,6 +501,7 @@ void ds_topo_free(ds_topo *topo) {
     ds_map_deinit(&topo->routes);
     ds_map_deinit(&topo->singles);
     free(topo->paths);
+    free(topo->numbers);
     ds_arena_deinit(&topo->arena);
     free(topo);
 }
@@ -521,6 +522,16 @@ uint32_t ds_topo_n_links(const ds_topo *topo) {
 }
 const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link) {
     return &topo->links[link];
+}
+uint32_t *ds_topo_take_numbers(ds_topo *topo) {
+    if (topo->numbers_taken) return NULL;
+    if (!topo->numbers)
+        topo->numbers = ds_xcalloc((size_t)topo->root->n_links + 1, sizeof *topo->numbers);
+    topo->numbers_taken = true;
+    return topo->numbers;
+}
+void ds_topo_give_numbers(ds_topo *topo) {
+    topo->numbers_taken = false;
 }
 const char *ds_topo_device_type(const ds_topo *topo, uint32_t device) {
     return topo->device_type[device];

@@ -82,6 +82,11 @@ uint64_t ds_topo_hash(ds_topo *topo);
 uint32_t ds_topo_n_links(const ds_topo *topo);
 const ds_topo_link *ds_topo_link_at(const ds_topo *topo, uint32_t link);
 
+/* Room for a number a link, for one user at a time: NULL while it is taken. The numbers are those
+ * that the last user left, or 0. Like routes not thread-safe for one topo. */
+uint32_t *ds_topo_take_numbers(ds_topo *topo);
+void ds_topo_give_numbers(ds_topo *topo);
+
 /* What `degrade` says of devices and links, in 10^-9 (DS_DEGRADE_WHOLE of ir/verify/degrade.h). */
 typedef struct ds_topo_degraded {
     bool is_link;

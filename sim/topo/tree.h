@@ -74,6 +74,8 @@ struct ds_topo {
     ds_map routes, singles;       /* from << 32 | to (vertices) → ds_route */
     uint64_t n_labels;            /* in all searches together */
     uint64_t hash;                /* 0: not asked for yet */
+    uint32_t *numbers;            /* [n_links]; NULL: not asked for yet */
+    bool numbers_taken;
     uint32_t *islands; /* per device, and whether links lead to other devices: island.c, when
                           first asked; NULL before */
     bool *has_peers;
