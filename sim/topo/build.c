@@ -394,8 +394,6 @@ static void list_ports(ds_topo *topo) {
 typedef struct layout {
     ds_topo *topo;
     uint32_t vertex, device; /* next */
-    ds_buf paths;
-    ds_buf prefix; /* path of the instance being laid out, with its dot */
 } layout;
 
 static void lay_out(layout *l, const ds_topo_template *t, uint32_t link_base) {
@@ -410,24 +408,16 @@ static void lay_out(layout *l, const ds_topo_template *t, uint32_t link_base) {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         const ds_topo_node *node = &t->nodes[i];
         for (uint32_t e = 0; e < node->count; e++) {
-            size_t keep = l->prefix.n;
-            ds_buf_put(&l->prefix, node->decl->name);
-            if (DS_HAS_EXPR(node->decl->count)) ds_buf_printf(&l->prefix, "[%u]", e);
             if (node->child) {
-                ds_buf_putc(&l->prefix, '.');
                 lay_out(l, node->child, link_base + ds_topo_link_base(node, e));
-            } else {
-                topo->path_at[l->vertex] = l->paths.n;
-                ds_buf_put_n(&l->paths, l->prefix.text, l->prefix.n + 1);
-                if (node->decl->kind == DS_NODE_DEVICE) {
-                    topo->device_type[l->device] = node->decl->type_name;
-                    topo->clock_ppb[l->device] = node->clock_ppb;
-                    topo->device_vertex[l->device++] = l->vertex;
-                }
-                l->vertex++;
+                continue;
             }
-            l->prefix.n = keep;
-            l->prefix.text[keep] = '\0';
+            if (node->decl->kind == DS_NODE_DEVICE) {
+                topo->device_type[l->device] = node->decl->type_name;
+                topo->clock_ppb[l->device] = node->clock_ppb;
+                topo->device_vertex[l->device++] = l->vertex;
+            }
+            l->vertex++;
         }
     }
 }
@@ -438,11 +428,8 @@ static void flatten(ds_topo *topo) {
     topo->device_vertex = DS_NEW_N(&topo->arena, uint32_t, root->n_devices + 1);
     topo->device_type = DS_NEW_N(&topo->arena, const char *, root->n_devices + 1);
     topo->clock_ppb = DS_NEW_N(&topo->arena, int64_t, root->n_devices + 1);
-    topo->path_at = DS_NEW_N(&topo->arena, size_t, root->n_vertices + 1);
     layout l = {.topo = topo};
     lay_out(&l, root, 0);
-    topo->paths = l.paths.text;
-    ds_buf_deinit(&l.prefix);
 }
 
 static ds_status build(const ds_binding *binding, const ds_topology *topology, bool without_slow,
@@ -500,7 +487,7 @@ void ds_topo_free(ds_topo *topo) {
     }
     ds_map_deinit(&topo->routes);
     ds_map_deinit(&topo->singles);
-    free(topo->paths);
+    ds_map_deinit(&topo->paths);
     free(topo->numbers);
     ds_arena_deinit(&topo->arena);
     free(topo);
@@ -536,8 +523,25 @@ void ds_topo_give_numbers(ds_topo *topo) {
 const char *ds_topo_device_type(const ds_topo *topo, uint32_t device) {
     return topo->device_type[device];
 }
+static void put_path(const ds_topo_template *t, uint32_t vertex, ds_buf *out) {
+    ds_topo_spot spot = ds_topo_locate(t, vertex);
+    ds_buf_put(out, spot.node->decl->name);
+    if (DS_HAS_EXPR(spot.node->decl->count)) ds_buf_printf(out, "[%u]", spot.element);
+    if (!spot.node->child) return;
+    ds_buf_putc(out, '.');
+    put_path(spot.node->child, spot.inner, out);
+}
+
+/* Paths are made when they are asked for: of a large cluster few are. */
 const char *ds_topo_vertex_path(const ds_topo *topo, uint32_t vertex) {
-    return topo->paths + topo->path_at[vertex];
+    ds_topo *own = (ds_topo *)(uintptr_t)topo; /* to others it stays the same */
+    uint64_t *path = ds_map_slot(&own->paths, vertex);
+    if (*path) return (const char *)(uintptr_t)*path;
+    ds_buf text = {0};
+    put_path(topo->root, vertex, &text);
+    *path = DS_KEY(ds_arena_strdup(&own->arena, text.text));
+    ds_buf_deinit(&text);
+    return (const char *)(uintptr_t)*path;
 }
 const char *ds_topo_device_path(const ds_topo *topo, uint32_t device) {
     return ds_topo_vertex_path(topo, topo->device_vertex[device]);

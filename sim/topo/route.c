@@ -272,22 +272,24 @@ static ds_status find_route(ds_topo *topo, uint32_t from, uint32_t to, const ds_
     if (topo->n_labels > MAX_LABELS) ds_topo_drop_searches(topo);
     ds_topo_search *s = ds_topo_search_from(topo, topo->root, from);
     ds_topo_cost cost = ds_topo_resolve(topo, s, to);
-    const char *a = ds_topo_vertex_path(topo, from), *b = ds_topo_vertex_path(topo, to);
     if (!cost.n_paths) {
         return ds_error_set(err, DS_ERR_UNREACHABLE, topo->decl->loc,
                             "no route from %s to %s in @%s%s (devices pass no traffic on unless "
                             "declared { forward = true })",
-                            a, b, topo->decl->name, some_missing(topo) ? without_missing : "");
+                            ds_topo_vertex_path(topo, from), ds_topo_vertex_path(topo, to),
+                            topo->decl->name, some_missing(topo) ? without_missing : "");
     }
     if (cost.latency_ps == INT64_MAX) {
         return ds_error_set(err, DS_ERR_OVERFLOW, topo->decl->loc,
-                            "the latency from %s to %s in @%s is beyond 106 days", a, b,
+                            "the latency from %s to %s in @%s is beyond 106 days",
+                            ds_topo_vertex_path(topo, from), ds_topo_vertex_path(topo, to),
                             topo->decl->name);
     }
     if (cost.n_paths >= DS_TOPO_MANY_PATHS) {
         return ds_error_set(err, DS_ERR_OVERFLOW, topo->decl->loc,
-                            "from %s to %s in @%s there are more than 2^120 equally good paths", a,
-                            b, topo->decl->name);
+                            "from %s to %s in @%s there are more than 2^120 equally good paths",
+                            ds_topo_vertex_path(topo, from), ds_topo_vertex_path(topo, to),
+                            topo->decl->name);
     }
     *out = make_route(topo, s, to, &cost);
     go_around(topo, from, to, out);

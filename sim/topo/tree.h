@@ -68,8 +68,7 @@ struct ds_topo {
     uint32_t *device_vertex;      /* [n_devices] */
     const char **device_type;     /* [n_devices] */
     int64_t *clock_ppb;           /* [n_devices] */
-    char *paths;                  /* all vertices' paths, each NUL-terminated */
-    size_t *path_at;              /* [n_vertices] offsets into paths */
+    ds_map paths;                 /* vertex → its path, once it was asked for */
     struct ds_symmetry *symmetry; /* symmetry.c; NULL: not asked for yet */
     ds_map routes, singles;       /* from << 32 | to (vertices) → ds_route */
     uint64_t n_labels;            /* in all searches together */
