@@ -459,10 +459,21 @@ static ds_expr subst_walk(ds_exprs *exprs, const ds_expr_walk *walk, const char 
     return now[0];
 }
 
+enum { SMALL = 8 }; /* nodes of a tree that costs less than a walk, most ranges and reads */
+
+static ds_expr subst_small(ds_exprs *exprs, ds_expr e, const char *name, ds_expr by) {
+    ds_expr_node node = *ds_expr_at(exprs, e); /* a copy: the table may move */
+    if (!node.varies) return e;
+    if (!DS_HAS_EXPR(node.a)) return is_index(&node, name) ? by : e;
+    ds_expr a = subst_small(exprs, node.a, name, by);
+    ds_expr b = DS_HAS_EXPR(node.b) ? subst_small(exprs, node.b, name, by) : DS_NO_EXPR;
+    return same(a, node.a) && same(b, node.b) ? e : ds_expr_fold(exprs, node.kind, a, b);
+}
+
 ds_expr ds_expr_subst(ds_exprs *exprs, ds_expr e, const char *name, ds_expr by) {
     const ds_expr_node *root = ds_expr_at(exprs, e);
+    if (root->size <= SMALL) return subst_small(exprs, e, name, by);
     if (!root->varies) return e;
-    if (!DS_HAS_EXPR(root->a)) return is_index(root, name) ? by : e;
     ds_expr_walk walk;
     ds_expr__walk_init(&walk, exprs, e);
     ds_expr local[DS_WALK_LOCAL] = {{0}};

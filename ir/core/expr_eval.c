@@ -345,11 +345,36 @@ static ds_status eval_walk(const ds_expr_walk *walk, cell *cells, step *s, ds_nu
     return eval_cell(walk, cells, ds_expr__walk_find(walk, (ds_expr){cells[0].bad}), s);
 }
 
+enum { SMALL = 8 }; /* nodes of a tree that costs less than a walk, most ranges and reads */
+
+/* Evaluates sums and products of integers; false for all else, errors too. */
+static bool eval_sum(const step *s, ds_expr e, int64_t *out) {
+    step leaf = {s->env, e, ds_expr_at(s->env->exprs, e), s->loc, NULL};
+    ds_expr_kind kind = leaf.node->kind;
+    ds_num value;
+    int64_t a, b;
+    if (!DS_HAS_EXPR(leaf.node->a)) {
+        bool is_int = eval_leaf(&leaf, &value) == DS_OK && value.kind == DS_NUM_INT;
+        *out = is_int ? value.i : 0;
+        return is_int && !value.is_bool;
+    }
+    if (kind != DS_EXPR_ADD && kind != DS_EXPR_SUB && kind != DS_EXPR_MUL) return false;
+    if (!eval_sum(s, leaf.node->a, &a) || !eval_sum(s, leaf.node->b, &b)) return false;
+    if (kind == DS_EXPR_ADD) return !__builtin_add_overflow(a, b, out);
+    if (kind == DS_EXPR_SUB) return !__builtin_sub_overflow(a, b, out);
+    return !__builtin_mul_overflow(a, b, out);
+}
+
 ds_status ds_expr_eval(const ds_env *env, ds_expr e, ds_loc loc, ds_num *out, ds_error *err) {
     step s = {env, e, ds_expr_at(env->exprs, e), loc, err};
     if (!DS_HAS_EXPR(e))
         return ds_error_set(err, DS_ERR_INTERNAL, loc, "a missing expression is evaluated");
     if (!DS_HAS_EXPR(s.node->a)) return eval_leaf(&s, out);
+    int64_t sum;
+    if (s.node->size <= SMALL && eval_sum(&s, e, &sum)) {
+        *out = int_num(sum);
+        return DS_OK;
+    }
     ds_expr_walk walk;
     ds_expr__walk_init(&walk, env->exprs, e);
     cell local[DS_WALK_LOCAL];
