@@ -9,8 +9,9 @@
 typedef enum ds_plot_kind { DS_PLOT_OK, DS_PLOT_TOO_LARGE, DS_PLOT_EXCLUDED } ds_plot_kind;
 
 typedef struct ds_plot_point {
-    double x, y; /* of the axes; bytes that have a label are in GiB */
+    double x, y; /* of the axes; bytes that have a label are in GiB, of a knob the value's number */
     ds_plot_kind kind;
+    double per_s;
 } ds_plot_point;
 
 /* The best candidate of one world size, tensor and pipeline degree. */
@@ -27,6 +28,9 @@ typedef struct ds_plot_rows {
     DS_VEC(ds_plot_point) front;  /* of points that are ok: the best by x first */
     DS_VEC(ds_plot_cell) cells;   /* in order of world, tp, pp */
     DS_VEC(int64_t) worlds;       /* with a cell, ascending */
+    DS_VEC(double) limits;        /* memory of devices in GiB, each once */
+    DS_VEC(char *) labels[2];     /* of x and y: a knob's values, numbers ascending; owned */
+    DS_VEC(ds_plot_point) pairs;  /* of two knobs: the best for each pair of values */
     uint64_t simulated, stride;
 } ds_plot_rows;
 

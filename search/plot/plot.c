@@ -80,29 +80,38 @@ static void put_title(ds_buf *s, const ds_plot_rows *rows, const char *what) {
 }
 
 static void put_label(ds_buf *s, const ds_plot_rows *rows, char axis, ds_metric_id id) {
+    if (id == DS_METRIC_COUNT) { /* names of knobs have no quotes */
+        ds_buf_printf(s, "set %clabel '%s' noenhanced\n", axis,
+                      axis == 'x' ? rows->axes.x_knob : rows->axes.y_knob);
+        return;
+    }
     const char *label = ds_metric_at(id)->axis;
     if (id == DS_METRIC_throughput_per_s && rows->steps) label = "steps a second";
     ds_buf_printf(s, "set %clabel '%s'%s\n", axis, label ? label : ds_metric_column(id),
                   label ? "" : " noenhanced");
 }
 
-static const char *name_of(ds_metric_id id) {
+static const char *name_of(ds_metric_id id, const char *knob) {
+    if (id == DS_METRIC_COUNT) return knob;
     return ds_metric_at(id)->title ? ds_metric_at(id)->title : ds_metric_column(id);
 }
 
 ds_status ds_plot_read_axes(const char *text, ds_plot_axes *out, ds_error *err) {
     ds_metric_id *axes[] = {&out->x, &out->y};
+    char *knobs[] = {out->x_knob, out->y_knob};
     const char *rest = text;
     for (int i = 0; i < 2; i++) {
-        char name[64];
+        char *name = knobs[i];
         size_t n = strcspn(rest, ",");
-        snprintf(name, sizeof name, "%.*s", (int)n, rest);
+        bool is_name = n > 0 && n < sizeof out->x_knob && strcspn(rest, "' \\\n") >= n;
+        snprintf(name, sizeof out->x_knob, "%.*s", (int)n, rest);
         *axes[i] = ds_metric_by_column(name);
         if (*axes[i] == DS_METRIC_COUNT) *axes[i] = ds_metric_by_name(name);
-        if (*axes[i] == DS_METRIC_COUNT || !ds_metric_column(*axes[i]))
+        if (*axes[i] != DS_METRIC_COUNT && !ds_metric_column(*axes[i])) *axes[i] = DS_METRIC_COUNT;
+        if (!is_name)
             return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
-                                "--plot-axes takes two columns of results, as in "
-                                "peak_memory,throughput; '%s' is none",
+                                "--plot-axes takes two columns, results or knobs of the sweep, as "
+                                "in peak_memory,throughput or tp,pp; '%s' is none",
                                 name);
         rest += n + (rest[n] != '\0');
     }
@@ -152,18 +161,81 @@ static void put_plain_axes(ds_buf *s) {
     ds_buf_put(s, "\nunset logscale\nset autoscale xy\nset xtics auto\nset ytics auto\n");
 }
 
+/* The values of a knob side by side; every k-th has a label, so that labels do not overlap. */
+static void put_values(ds_buf *s, const ds_plot_rows *rows, char axis) {
+    uint32_t n = rows->labels[axis == 'y'].n, each = n / 24 + 1;
+    ds_buf_printf(s, "set %ctics (", axis);
+    for (uint32_t i = 0; i < n; i += each) {
+        if (i) ds_buf_put(s, ", ");
+        put_quoted(s, rows->labels[axis == 'y'].at[i]);
+        ds_buf_printf(s, " %" PRIu32, i);
+    }
+    ds_buf_printf(s, ") noenhanced\nset %crange [-0.5:%" PRIu32 "-0.5]\n", axis, n);
+}
+
 /* An axis with room around all points; logarithmic where points lie far apart. */
 static void put_range(ds_buf *s, const ds_plot_rows *rows, char axis) {
+    if ((axis == 'x' ? rows->axes.x : rows->axes.y) == DS_METRIC_COUNT) {
+        put_values(s, rows, axis);
+        return;
+    }
     double least = coordinate(&rows->points.at[0], axis), most = least;
     for (uint32_t i = 1; i < rows->points.n; i++) {
         double at = coordinate(&rows->points.at[i], axis);
         if (at < least) least = at;
         if (at > most) most = at;
     }
+    bool limited = (axis == 'x' ? rows->axes.x : rows->axes.y) == DS_METRIC_peak_bytes;
+    for (uint32_t i = 0; limited && i < rows->limits.n; i++)
+        if (rows->limits.at[i] > most) most = rows->limits.at[i];
     if (least > 0 && most > 8 * least)
         put_log_axis(s, axis, least / 1.3, most * 1.3);
     else
         ds_buf_printf(s, "set %crange [0:%.6g]\n", axis, most > 0 ? most * 1.08 : 1);
+}
+
+/* Lines at the memory of the devices, across an axis of peak memory. */
+static void put_limits(ds_buf *s, const ds_plot_rows *rows) {
+    for (uint32_t i = 0; i < rows->limits.n; i++) {
+        double gib = rows->limits.at[i];
+        if (rows->axes.x == DS_METRIC_peak_bytes)
+            ds_buf_printf(s, "set arrow from first %.9g,graph 0 to first %.9g,graph 1", gib, gib);
+        else if (rows->axes.y == DS_METRIC_peak_bytes)
+            ds_buf_printf(s, "set arrow from graph 0,first %.9g to graph 1,first %.9g", gib, gib);
+        else
+            return;
+        ds_buf_put(s, " nohead dt 2 lw 2 lc rgb '" GREY "'\n");
+    }
+}
+
+/* The pairs of which some candidate fits, or none. Returns how many there are. */
+static uint32_t put_block(ds_buf *s, const ds_plot_rows *rows, const char *name, bool fits) {
+    uint32_t n = 0;
+    ds_buf_printf(s, "$%s << END\n", name);
+    for (uint32_t i = 0; i < rows->pairs.n; i++) {
+        const ds_plot_point *at = &rows->pairs.at[i];
+        if ((at->kind == DS_PLOT_OK) != fits) continue;
+        ds_buf rate = {0};
+        ds_print_rate(at->per_s, "/s", &rate);
+        ds_buf_printf(s, "%.9g %.9g %.9g \"%s\"\n", at->x, at->y, at->per_s, rate.text);
+        ds_buf_deinit(&rate);
+        n++;
+    }
+    ds_buf_put(s, "END\n");
+    return n;
+}
+
+/* Two knobs: the best throughput of each pair of values, in colour and in numbers. */
+static void put_pairs(ds_buf *s, const ds_plot_rows *rows) {
+    bool fit = put_block(s, rows, "fit", true), others = put_block(s, rows, "others", false);
+    ds_buf_put(s, "set palette defined (0 '#deebf7', 0.5 '#9ecae1', 1 '#4292c6')\n"
+                  "set cblabel 'throughput'\nset format cb '%.1s%c'\nplot ");
+    if (fit)
+        ds_buf_put(s, "$fit using 1:2:(0.5):(0.5):3 with boxxyerror fs solid noborder palette "
+                      "notitle, \\\n     $fit using 1:2:4 with labels notitle");
+    if (others)
+        ds_buf_printf(s, "%s$others using 1:2 with points pt 2 lc rgb '%s' title 'nothing fits'",
+                      fit ? ", \\\n     " : "", ORANGE);
 }
 
 static void put_memory(ds_buf *s, const ds_plot_rows *rows, const char *out) {
@@ -177,13 +249,20 @@ static void put_memory(ds_buf *s, const ds_plot_rows *rows, const char *out) {
     put_points(s, "front", rows->front.at, rows->front.n, DS_PLOT_OK);
     put_output(s, out, "memory", HEIGHT);
     char title[128];
-    snprintf(title, sizeof title, "%s against %s", name_of(rows->axes.y), name_of(rows->axes.x));
+    snprintf(title, sizeof title, "%s%s against %s", rows->pairs.n ? "best throughput, " : "",
+             name_of(rows->axes.y, rows->axes.y_knob), name_of(rows->axes.x, rows->axes.x_knob));
     put_title(s, rows, title);
     put_label(s, rows, 'x', rows->axes.x);
     put_label(s, rows, 'y', rows->axes.y);
     ds_buf_put(s, "set key above\n");
     put_range(s, rows, 'x');
     put_range(s, rows, 'y');
+    if (rows->pairs.n) {
+        put_pairs(s, rows);
+        put_plain_axes(s);
+        return;
+    }
+    put_limits(s, rows);
     ds_buf_put(s, "plot ");
     const char *comma = "";
     for (int k = 2; k >= 0; k--) {
@@ -198,6 +277,7 @@ static void put_memory(ds_buf *s, const ds_plot_rows *rows, const char *out) {
                       "points pt 6 ps 1.6 lw 2 lc rgb '" GREEN "' title 'Pareto front'",
                       comma);
     put_plain_axes(s);
+    ds_buf_put(s, "unset arrow\n");
 }
 
 /* ---- the best by degrees ---- */

@@ -3,8 +3,9 @@
  * For `grid.svg` (or .png) three pictures are written, and grid.gp, the gnuplot script with the
  * data, which draws the pictures again and may be changed by hand:
  *
- *   grid-memory.svg    throughput against peak memory of every simulated candidate, or two other
- *                      results against each other; the Pareto front
+ *   grid-memory.svg    throughput against peak memory of every simulated candidate, the memory of
+ *                      the devices and the Pareto front; or two other results against each other,
+ *                      a result against a knob of the sweep, or the best throughput by two knobs
  *   grid-best.svg      the best throughput of every tensor and pipeline degree: by cluster size, as
  *                      a share of the best of that size; with one size, tensor against pipeline
  *   grid-scaling.svg   the best throughput against the cluster size, of all candidates, and with
@@ -15,14 +16,18 @@
 #include "ir/base/error.h"
 #include "ir/strategy/metrics.h"
 
-/* Of the first picture: results with a column. */
+/* Of the first picture: results with a column, or knobs and params that the sweep varies. */
 typedef struct ds_plot_axes {
-    ds_metric_id x, y;
+    ds_metric_id x, y; /* DS_METRIC_COUNT: x_knob, y_knob */
+    char x_knob[48], y_knob[48];
 } ds_plot_axes;
-#define DS_PLOT_AXES ((ds_plot_axes){DS_METRIC_peak_bytes, DS_METRIC_throughput_per_s})
+#define DS_PLOT_AXES ((ds_plot_axes){.x = DS_METRIC_peak_bytes, .y = DS_METRIC_throughput_per_s})
 
-/* "peak_memory,throughput": names of columns or of results in sweeps. DS_ERR_USAGE for others. */
+/* "peak_memory,throughput": names of columns or of results in sweeps; any other name is a knob,
+ * "tp" or "strategy.tp". DS_ERR_USAGE unless there are two. */
 ds_status ds_plot_read_axes(const char *text, ds_plot_axes *out, ds_error *err);
+/* Is `column`, as "strategy.zero", the column of the knob, as "strategy.zero" or "zero"? */
+bool ds_plot_is_knob(const char *column, const char *knob);
 
 /* Can `out` be drawn? Errors: DS_ERR_USAGE unless `out` ends in .svg or .png, and for files that
  * exist unless `overwrite`; DS_ERR_UNSUPPORTED without gnuplot. */

@@ -125,8 +125,9 @@ static const cli_option option_rows[] = {
              "decide which. Default: one in 1024, one at least",
      .most = DS_CHECK_NONE - 1},
     {CLI_READ, AT(axes), "plot-axes", 0, "X,Y",
-     .help = "Two columns of results that the first picture draws against each other; default: "
-             "peak_memory,throughput",
+     .help = "Axes of the first picture: two columns of results, or knobs "
+             "and params that the sweep varies, as in tp,mfu; of two knobs, as in tp,pp, the best "
+             "throughput. Default: peak_memory,throughput",
      .read = read_axes},
     {CLI_FLAG, AT(mpi), "mpi", 0, NULL,
      .help =
@@ -257,6 +258,27 @@ static int explore(arguments *args, const cli_source *source, const ds_profiles 
     return exit_code;
 }
 
+/* Knobs that pictures have as axes are dimensions of the sweep. */
+static ds_status check_axes(const arguments *args, const ds_unit *unit, ds_error *err) {
+    const ds_plot_axes *axes = &args->axes;
+    const char *const knobs[] = {axes->x == DS_METRIC_COUNT ? axes->x_knob : NULL,
+                                 axes->y == DS_METRIC_COUNT ? axes->y_knob : NULL};
+    const ds_module *root = unit->modules.at[0];
+    const ds_sweep *sweep = root->sweeps.n ? &root->sweeps.at[0] : NULL;
+    for (int i = 0; i < 2; i++) {
+        bool found = !knobs[i];
+        for (uint32_t k = 0; sweep && k < sweep->n_entries && !found; k++)
+            found = sweep->entries[k].kind == DS_SWEEP_DIM &&
+                    ds_plot_is_knob(sweep->entries[k].name, knobs[i]);
+        if (!found)
+            return ds_error_set(err, DS_ERR_USAGE, DS_NOWHERE,
+                                "--plot-axes: '%s' is neither a column of results nor varied by "
+                                "the sweep",
+                                knobs[i]);
+    }
+    return DS_OK;
+}
+
 /* Pictures replace neither the sweep's file nor what else it writes; their rows are read from -o.
  */
 static ds_status check_plot(const arguments *args, ds_error *err) {
@@ -276,6 +298,8 @@ static int load(arguments *args, cli_source *source, const ds_profiles **profile
         ds_plot_check(args->plot, args->common.overwrite, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
     if (!exit_code && args->plot && check_plot(args, &err) != DS_OK)
+        exit_code = cli_fail(NULL, &err);
+    if (!exit_code && args->plot && check_axes(args, source->unit, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);
     if (!exit_code && cli_load_profiles(&args->common, profiles, &err) != DS_OK)
         exit_code = cli_fail(NULL, &err);

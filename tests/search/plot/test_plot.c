@@ -14,15 +14,19 @@
 #define GIB "073741824" /* behind a 1: one GiB */
 
 /* A table in a file of its own; free the path. */
-static char *table(const char *rows) {
+static char *table_of(const char *header, const char *rows) {
     char *path = strdup("/tmp/distsim-plot-XXXXXX");
     int fd = mkstemp(path);
     cr_assert(fd >= 0);
     FILE *file = fdopen(fd, "w");
-    fputs(HEADER, file);
+    fputs(header, file);
     fputs(rows, file);
     fclose(file);
     return path;
+}
+
+static char *table(const char *rows) {
+    return table_of(HEADER, rows);
 }
 
 static void script_with(const char *rows, const char *out, ds_plot_axes axes, ds_buf *script) {
@@ -78,7 +82,8 @@ Test(plot, by_cluster_size) {
 /* Two results of which the less is the better, and two of which one is better the larger it is. */
 Test(plot, other_axes) {
     ds_buf s = {0};
-    script_with(two_sizes, "a.svg", (ds_plot_axes){DS_METRIC_step_time, DS_METRIC_peak_bytes}, &s);
+    script_with(two_sizes, "a.svg",
+                (ds_plot_axes){.x = DS_METRIC_step_time, .y = DS_METRIC_peak_bytes}, &s);
     expect(&s, "set title 'it''s: memory against step time' noenhanced");
     expect(&s,
            "set xlabel 'step time (s)'\nset ylabel 'peak memory of the fullest device (GiB)'\n");
@@ -86,8 +91,8 @@ Test(plot, other_axes) {
     expect(&s, "$front << END\n0.05 2\n0.08 1\nEND\n");
     expect(&s, "plot x*50 with lines"); /* the other pictures stay */
     s.n = 0;
-    script_with(two_sizes, "a.svg", (ds_plot_axes){DS_METRIC_throughput_per_s, DS_METRIC_step_time},
-                &s);
+    script_with(two_sizes, "a.svg",
+                (ds_plot_axes){.x = DS_METRIC_throughput_per_s, .y = DS_METRIC_step_time}, &s);
     expect(&s, "set xlabel 'samples a second'\nset ylabel 'step time (s)'\n");
     expect(&s, "$front << END\n160 0.05\nEND\n");
     ds_buf_deinit(&s);
@@ -98,16 +103,55 @@ Test(plot, names_of_axes) {
     ds_error err;
     cr_expect_eq(ds_plot_read_axes("mfu,step_time", &axes, &err), DS_OK);
     cr_expect(axes.x == DS_METRIC_mfu && axes.y == DS_METRIC_step_time);
-    static const char *const wrong[] = {"", "mfu", "mfu,", "mfu,hidden_comm_ps", "mfu,bubble,cost"};
+    cr_expect_eq(ds_plot_read_axes("strategy.tp,step_time", &axes, &err), DS_OK);
+    cr_expect(axes.x == DS_METRIC_COUNT && strcmp(axes.x_knob, "strategy.tp") == 0);
+    static const char *const wrong[] = {"", "mfu", "mfu,", "mfu,a'b", "mfu,bubble,cost"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         cr_expect_eq(ds_plot_read_axes(wrong[i], &axes, &err), DS_ERR_USAGE, "%s", wrong[i]);
     ds_buf s = {0};
     char *path = table(two_sizes);
-    axes = (ds_plot_axes){DS_METRIC_cost, DS_METRIC_mfu};
+    axes = (ds_plot_axes){.x = DS_METRIC_cost, .y = DS_METRIC_mfu};
     cr_expect_eq(ds_plot_script(path, "a.svg", axes, &s, &err), DS_ERR_DATA);
     cr_expect(strstr(err.message, "has no column 'cost'"), "%s", err.message);
     unlink(path);
     free(path);
+    ds_buf_deinit(&s);
+}
+
+/* Values of knobs are side by side, numbers in order, texts as they come. */
+static const char knobs[] = "m,8,8,1,1,1,1,0.1,80,3" GIB ",16,1f1b,2147483648,does_not_fit\n"
+                            "m,8,8,1,1,1,1,0.2,40,1" GIB ",16,gpipe,2147483648,ok\n"
+                            "m,8,8,1,1,1,1,0.1,80,1" GIB ",2,gpipe,2147483648,ok\n"
+                            "m,8,8,1,1,1,1,0.05,160,1" GIB ",2,gpipe,2147483648,ok\n";
+
+static void script_of_knobs(const char *axes_text, ds_buf *script) {
+    static const char header[] =
+        "model_size,world_size,batch_size,dp_degree,hp_degree,pp_degree,num_microbatches,latency,"
+        "throughput,peak_memory,mb,strategy.schedule,memory_capacity,status\n";
+    ds_error err;
+    ds_plot_axes axes;
+    char *path = table_of(header, knobs);
+    cr_assert_eq(ds_plot_read_axes(axes_text, &axes, &err), DS_OK);
+    cr_assert_eq(ds_plot_script(path, "a.svg", axes, script, &err), DS_OK, "%s", err.message);
+    unlink(path);
+    free(path);
+}
+
+Test(plot, knobs_as_axes) {
+    ds_buf s = {0};
+    script_of_knobs("mb,schedule", &s);
+    expect(&s, "set xtics ('2' 0, '16' 1) noenhanced\nset xrange [-0.5:2-0.5]\n");
+    expect(&s, "set ytics ('1f1b' 0, 'gpipe' 1) noenhanced\n");
+    expect(&s, "$fit << END\n1 1 40 \"40 /s\"\n0 1 160 \"160 /s\"\nEND\n");
+    expect(&s, "$others << END\n1 0 80 \"80 /s\"\nEND\n");
+    s.n = 0;
+    script_of_knobs("mb,peak_memory", &s);
+    expect(&s, "set xlabel 'mb' noenhanced\n");
+    expect(&s, "$ok << END\n1 1\n0 1\n0 1\nEND\n");
+    expect(&s, "set arrow from graph 0,first 2 to graph 1,first 2 nohead");
+    s.n = 0;
+    script_of_knobs("peak_memory,throughput", &s);
+    expect(&s, "set arrow from first 2,graph 0 to first 2,graph 1 nohead");
     ds_buf_deinit(&s);
 }
 
