@@ -450,6 +450,7 @@ typedef struct ds_sweep_entry {
     const char *name;
     ds_domain_kind domain;
     ds_expr a, b, step;
+    bool closed; /* a range with its end: a..=b */
     ds_attr list;
     ds_unit_id unit;
     bool on;

@@ -74,6 +74,7 @@ static void parse_call(ds_parser *p, const entries *all, ds_sweep_entry *entry, 
 static void parse_range(ds_parser *p, const entries *all, ds_sweep_entry *entry) {
     entry->a = parse_expr(p, all);
     ds_parser_expect(p, DS_TOK_DOTDOT, "of the domain");
+    entry->closed = ds_parser_accept(p, DS_TOK_ASSIGN);
     entry->b = parse_expr(p, all);
     if (ds_parser_accept_word(p, "step")) entry->step = parse_expr(p, all);
 }

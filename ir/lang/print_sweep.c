@@ -20,7 +20,9 @@ static void print_domain(ds_printer *p, const ds_sweep_entry *entry) {
         ds_printer_put(p, ")");
         break;
     case DS_DOMAIN_RANGE:
-        ds_printer_range(p, entry->a, entry->b);
+        ds_printer_expr(p, entry->a);
+        ds_printer_put(p, entry->closed ? "..=" : "..");
+        ds_printer_expr(p, entry->b);
         if (!DS_HAS_EXPR(entry->step)) break;
         ds_printer_put(p, " step ");
         ds_printer_expr(p, entry->step);

@@ -2,6 +2,7 @@
  *
  *     strategy.zero, train.dtype, jitter.runs    a key of a section of the scenario
  *     scenario.memory, scenario.strategy.zero    the same from the scenario's top
+ *     zero, dtype, memory                        the first of strategy, train, the scenario with it
  *     jobs.first.strategy.dp, jobs.first.steps   a key of one job
  *     --vary, --where, --minimize, --maximize    a line of the sweep
  *
@@ -75,18 +76,15 @@ static ds_status which_job(ds_unit *unit, const ds_setting *setting, ds_error *e
                         setting->path, setting->text, job, setting->path, setting->text, job);
 }
 
-/* Refuses a key without its section, where no param has the name: --set zero=3. */
-static ds_status bare_key(const ds_setting *setting, ds_error *err) {
-    static const char *const sections[][2] = {
-        {"strategy", "strategy"}, {"train", "train"}, {"", "scenario"}};
-    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
-        if (ds_scenario_knob(sections[i][0], setting->path))
-            return ds_error_set(err, DS_ERR_NAME, DS_NOWHERE,
-                                "--set %s=%s: no param has this name; the key is set by --set "
-                                "%s.%s=%s",
-                                setting->path, setting->text, sections[i][1], setting->path,
-                                setting->text);
-    return DS_OK; /* ds_bind refuses another name */
+/* A key without its section, where no param has the name: --set zero=3, as --vary (sweep.md). */
+static bool find_bare(const char *path, address *out) {
+    static const char *const sections[] = {"strategy", "train", ""};
+    *out = (address){.key = path};
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+        out->section = sections[i];
+        if (ds_scenario_knob(sections[i], path)) return true;
+    }
+    return false; /* ds_bind refuses another name */
 }
 
 /* ---- addresses ---- */
@@ -264,7 +262,7 @@ ds_status ds_lang__say(ds_unit *unit, const ds_setting *setting, const ds_load_o
     }
     if (!ds_unit_scenario(unit) || ds_find_param(unit, setting->path, &module, &param))
         return DS_OK;
-    if (!find_address(unit, setting->path, &to)) return bare_key(setting, err);
+    if (!find_address(unit, setting->path, &to) && !find_bare(setting->path, &to)) return DS_OK;
     DS_TRY(choose_job(unit, setting, options->job, &to, err));
     return put_key(unit, setting, &to, options, err);
 }

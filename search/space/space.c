@@ -266,7 +266,7 @@ static ds_status open_range(const ds_sweep_entry *entry, ds_digit *digit, int64_
         return ds_error_set(err, DS_ERR_VALUE, entry->loc,
                             "'%s': the step is %" PRId64 "; it must be at least 1", entry->name,
                             step);
-    if (__builtin_sub_overflow(hi, lo, &span))
+    if (__builtin_sub_overflow(hi, lo, &span) || __builtin_add_overflow(span, entry->closed, &span))
         return ds_error_set(err, DS_ERR_OVERFLOW, entry->loc, "'%s': the range is too wide",
                             entry->name);
     digit->first = lo;

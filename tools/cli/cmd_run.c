@@ -6,6 +6,7 @@
 #include "sim/run/balance.h"
 #include "tools/cli/cli.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,8 @@ static const cli_option option_rows[] = {
      .given = AT(compares)},
     {CLI_SETTING, AT(other_only), "compare-set", 0, "PARAM=VALUE",
      .help = "--set for OTHER alone; without --compare, OTHER is FILE; repeatable. Several values, "
-             "as in zero=0..3 or tp=1,2,8, are simulated each and printed side by side",
+             "as in zero=0..4 (ends before 4), zero=0..=3 or tp=1,2,8, are simulated each and "
+             "printed side by side",
      .given = AT(compares)},
     CLI_DEGRADE("A change to try: as after the word in the file, such as \"gpu[3] compute = 0.8\"; "
                 "repeatable"),
@@ -412,14 +414,16 @@ static void add_value(values *v, const char *text) {
     DS_PUSH(&v->arena, &v->names, ds_arena_printf(&v->arena, "%s=%s", name, text));
 }
 
-/* "0..3" is 0, 1, 2 and 3; "1,2,8" is a list; a text without both is one value. */
+/* "0..4" and "0..=3" are 0, 1, 2 and 3; "1,2,8" is a list; a text without both is one value. */
 static void read_values(const ds_setting *setting, values *v) {
     char *end;
     const char *text = setting->text;
     v->param = setting->path;
     long long first = strtoll(text, &end, 10), last = first;
     if (end != text && strncmp(end, "..", 2) == 0) {
-        last = strtoll(end + 2, &end, 10);
+        bool closed = end[2] == '=';
+        last = strtoll(end + 2 + closed, &end, 10);
+        if (!closed && last > LLONG_MIN) last--;
         for (long long i = first; !*end && i <= last && v->each.n < MOST_COLUMNS; i++)
             add_value(v, ds_arena_printf(&v->arena, "%lld", i));
         if (!*end && last >= first && last - first < MOST_COLUMNS) return;

@@ -61,7 +61,8 @@ static void check(void *arguments_, struct argp_state *state) {
 #define AT(member) offsetof(arguments, member)
 static const cli_option option_rows[] = {
     {CLI_LINE, 0, "vary", 0, "NAME=VALUES",
-     .help = "Vary a param or a knob: tp=1,2,4, zero=0..4 (ends before 4), tp=powers_of_two(1, 8), "
+     .help = "Vary a param or a knob: tp=1,2,4, zero=0..4 (ends before 4), zero=0..=3, "
+             "tp=powers_of_two(1, 8), "
              "pp=divisors(world). With FILE's sweep: in place of its dimension of this name, or "
              "one more; repeatable"},
     {CLI_LINE, 0, "where", 0, "CONDITION",
