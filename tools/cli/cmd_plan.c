@@ -256,12 +256,24 @@ static ds_status put_failure(const arguments *args, const char *path, ds_buf *ou
     return DS_OK;
 }
 
+static void put_fixed(const cli_plan *plan, ds_buf *out) {
+    ds_buf_put(out, "\nno candidate: the model and the devices allow none with");
+    for (uint32_t i = 0; i < plan->n_fixed; i++)
+        ds_buf_printf(out, "%s --set %s=%s", i ? "," : "", plan->fixed[i].path,
+                      plan->fixed[i].text);
+    ds_buf_putc(out, '\n');
+}
+
 /* Of a machine by name; a topology of one's own says itself how it grows. */
 static ds_status put_nothing_fits(arguments *args, ds_buf *out, ds_error *err) {
     int64_t nodes = 0;
     const ds_sweep_result *r = &args->search.result;
     if (r->rows && r->n[DS_VERDICT_FAILED] == r->rows)
         return put_failure(args, args->search.sweep.path, out, err);
+    if (!r->rows && args->plan.n_fixed) {
+        put_fixed(&args->plan, out);
+        return DS_OK;
+    }
     ds_buf_put(out, "\nnothing fits: more devices, a smaller batch or a smaller model\n");
     if (!args->plan.nodes || args->is_limited) return DS_OK;
     DS_TRY(cli_plan_nodes(&args->plan, &args->search, &nodes, err));
@@ -328,6 +340,11 @@ static int plan_model(arguments *args) {
     ds_error err;
     ds_setting *settings = args->common.settings.at;
     uint32_t n_settings = args->common.settings.n;
+    for (uint32_t i = 0; i < n_settings && plan->seq; i++)
+        if (strcmp(settings[i].path, "seq") == 0) {
+            fputs("distsim: error: --seq and --set seq say the same: leave one out\n", stderr);
+            return 2;
+        }
     int exit_code = cli_plan_find_model(plan, settings, n_settings);
     if (exit_code) return exit_code;
     if (!plan->gpu && !plan->box.path) return no_machine();

@@ -195,7 +195,10 @@ void val_scenario(const val_row *r, const val_testbed *t, val_purpose purpose,
     if (purpose == VAL_MEMORY) ds_buf_put(out, "  memory = allocator\n  masks = kept\n");
     if (purpose == VAL_MEMORY && strstr(r->schedule, "DeepSpeed"))
         ds_buf_put(out, "  framework = deepspeed\n");
-    if (purpose == VAL_TIME && t->profile) ds_buf_printf(out, "  profile = \"%s\"\n", t->profile);
+    if (purpose == VAL_TIME && t->profile)
+        ds_buf_printf(out, "  profile = \"%s\"\n", t->profile);
+    else /* without a profile the device's default one would count */
+        ds_buf_put(out, "  profile = ideal\n");
     put_train(r, out);
     put_strategy(r, t, purpose, microbatches, out);
     ds_buf_put(out, "}\n");
