@@ -91,8 +91,7 @@ ds_status ds_model_step_run(ds_model_step *step, ds_pass_id pass_id, ds_error *e
         ds_step__is_brief(step) && pass_id >= DS_PASS_GRAD &&
         (pass_id < DS_PASS_OVERLAP || step->trusted || step->func->body.n_ops > MOST_VERIFIED_OPS);
     if (unseen || brief) {
-        /* A step that is read alone is not printed, and items have an order for that alone. */
-        if (pass_id == DS_PASS_OVERLAP && !unseen) ds_clone_order_items(step->unit->modules.at[0]);
+        if (pass_id == DS_PASS_OVERLAP) ds_clone_order_items(step->unit->modules.at[0]);
         return ds_bind(step->unit, NULL, 0, &step->binding, err);
     }
     return ds_step__verify(step, passes[pass_id].name, DS_ERR_INTERNAL, err);

@@ -16,20 +16,25 @@ typedef struct source {
     char *settings;
 } source;
 
-static source source_of(const pipe_model *model, const char *strategy) {
-    pipe_case c = {.model = model, .strategy = strategy, .set = "batch=16"};
+static source source_of(const pipe_model *model, const char *strategy, const char *set) {
+    pipe_case c = {.model = model, .strategy = strategy, .set = set};
     source s = {.settings = pipe_settings(&c)};
     pipe_text(&c, &s.text);
     return s;
 }
 
-static void open_step(step_case *c, const pipe_model *model, const char *strategy) {
-    source s = source_of(model, strategy);
+static void open_step_of(step_case *c, const pipe_model *model, const char *strategy,
+                         const char *set) {
+    source s = source_of(model, strategy, set);
     step_make(c, s.text.text, s.settings, DS_PASS_LOWER);
     cr_assert_eq(c->status, DS_OK, "%s: %s", strategy, c->err.message);
     c->step->brief = c->step->trusted = c->step->schematic = true;
     ds_buf_deinit(&s.text);
     free(s.settings);
+}
+
+static void open_step(step_case *c, const pipe_model *model, const char *strategy) {
+    open_step_of(c, model, strategy, "batch=16");
 }
 
 static void print(ds_model_step *step, ds_buf *out) {
@@ -106,6 +111,45 @@ Test(snapshot, behind_shard) {
         expect_same(&pipe_gpt, "pp = 2, dp = 2, tp = 2, microbatches = 4, zero = 1", second,
                     DS_PASS_SHARD);
     }
+}
+
+/* The text without the params' values. */
+static void cut_params(ds_buf *text) {
+    size_t n = 0;
+    for (const char *line = text->text; *line;) {
+        const char *end = strchr(line, '\n');
+        size_t length = end ? (size_t)(end - line) + 1 : strlen(line);
+        if (strncmp(line, "param ", 6) != 0) {
+            memmove(text->text + n, line, length);
+            n += length;
+        }
+        line += length;
+    }
+    text->text[n] = '\0';
+    text->n = n;
+}
+
+/* A step of 16 samples in 4 microbatches, behind `recompute`, becomes one of 32 samples. */
+Test(snapshot, bound_to_other_samples) {
+    static const char strategy[] = "pp = 2, dp = 2, tp = 2, microbatches = 4, recompute = full";
+    step_case fresh, kept;
+    ds_buf wanted = {0}, now = {0};
+    open_step_of(&fresh, &pipe_gpt, strategy, "batch=32");
+    open_step_of(&kept, &pipe_gpt, strategy, "batch=16");
+    run(&kept, DS_PASS_RECOMPUTE, NULL);
+    cr_expect_eq(ds_step_samples(kept.step), 4);
+    cr_assert_eq(ds_step_bind_samples(kept.step, 8, &kept.err), DS_OK, "%s", kept.err.message);
+    run(&kept, DS_PASS_OVERLAP, &now);
+    run(&fresh, DS_PASS_OVERLAP, &wanted);
+    cut_params(&now);
+    cut_params(&wanted);
+    cr_expect_str_eq(now.text, wanted.text);
+    cr_expect_eq(ds_step_samples(kept.step), 8);
+    cr_expect_eq(ds_step_samples(fresh.step), 8);
+    ds_buf_deinit(&wanted);
+    ds_buf_deinit(&now);
+    step_free(&fresh);
+    step_free(&kept);
 }
 
 /* A pass that read one of the late knobs would make another program of a strategy with another
