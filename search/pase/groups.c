@@ -69,7 +69,7 @@ static void add_phases(adder *a, const ds_phase *phases, uint32_t n, int64_t ste
 static double slowest_us(const adder *a, uint32_t phase, uint64_t efficiency) {
     double most = 0;
     for (uint32_t l = 0; l < a->n_links; l++) {
-        ds_load load = {l, a->loads[(size_t)phase * a->n_links + l]};
+        ds_load load = {.link = l, .bytes_q32 = a->loads[(size_t)phase * a->n_links + l]};
         if (load.bytes_q32 == 0) continue;
         double us = (double)ds_load_ps(a->groups->topo, &load, efficiency) * 1e-6;
         if (us > most) most = us;

@@ -89,21 +89,50 @@ static ds_status tree_of_rail(ds_coll_builder *b, uint32_t r, uint32_t t, int64_
     const ds_layout *l = &b->layout;
     uint32_t n = b->request->n, at = l->n_islands;
     uint32_t *member = DS_NEW_N(b->arena, uint32_t, n), *parent = DS_NEW_N(b->arena, uint32_t, n);
+    ds_chains chains = {member + at, b->turn ? b->request->period / l->most : 0, l->most};
     for (uint32_t m = 0; m < l->n_islands; m++) {
         uint32_t island = (m + t) % l->n_islands, c = l->count[island];
         uint32_t up = tree_parent(m, l->n_islands);
         member[m] = l->member[island][r % c];
         parent[m] = up == l->n_islands ? n : up;
-        for (uint32_t i = 1; i < c; i++) {
+        for (uint32_t i = 1; i < c && !b->turn; i++) {
             member[at] = l->member[island][(r + i) % c];
             parent[at] = i > 1 ? at - 1 : m;
             at++;
         }
     }
+    for (uint32_t i = 0; i < chains.n_chains * l->most; i++)
+        member[at + i] = l->member[i / l->most][(r + i) % l->most];
     ds_tree tree = {.member = member, .parent = parent, .n = n, .bytes = bytes};
+    if (b->turn) {
+        tree.n = l->n_islands;
+        tree.chains = &chains;
+        for (uint32_t m = 0; m < tree.n; m++)
+            if (parent[m] == n) parent[m] = tree.n;
+    }
     tree.depth = tree_depth(l->n_islands) + l->most - 1;
     tree.up = tree.down = true;
     return ds_coll__tree(b, &tree);
+}
+
+static ds_status trees_of_rails(ds_coll_builder *b) {
+    const ds_layout *l = &b->layout;
+    for (uint32_t r = 0; r < l->most; r++)
+        for (uint32_t t = 0; t < 2; t++) {
+            int64_t rail = ds_coll__part(b->request->bytes, r, l->most);
+            DS_TRY(tree_of_rail(b, r, t, t ? rail - rail / 2 : rail / 2));
+        }
+    return DS_OK;
+}
+
+/* Does the request's turn take islands to islands, member by member? Then chains inside a period of
+ * them tell of all, unless trees between islands load the same links. */
+static bool islands_repeat(const ds_coll_builder *b) {
+    const ds_coll_request *q = b->request;
+    const ds_layout *l = &b->layout;
+    bool repeat = q->turn && !b->messages && l->even && q->period % l->most == 0;
+    for (uint32_t i = 0; i < q->n && repeat; i++) repeat = l->member[i / l->most][i % l->most] == i;
+    return repeat;
 }
 
 /* Up and down a chain of direct links. */
@@ -148,11 +177,14 @@ static ds_status double_trees(ds_coll_builder *b) {
         ds_coll__end_phase(b, 2 * (int64_t)depth, 1);
         return DS_OK;
     }
-    for (uint32_t r = 0; r < l->most; r++)
-        for (uint32_t t = 0; t < 2; t++) {
-            int64_t rail = ds_coll__part(q->bytes, r, l->most);
-            DS_TRY(tree_of_rail(b, r, t, t ? rail - rail / 2 : rail / 2));
-        }
+    uint64_t n_messages = b->n_messages;
+    b->turn = islands_repeat(b) ? q->turn : NULL;
+    DS_TRY(trees_of_rails(b));
+    if (b->turn && ds_coll__clash(b)) {
+        ds_coll__drop_phase(b);
+        b->n_messages = n_messages;
+        DS_TRY(trees_of_rails(b));
+    }
     ds_coll__end_phase(b, 2 * (int64_t)(tree_depth(l->n_islands) + l->most - 1), 1);
     return DS_OK;
 }

@@ -43,6 +43,10 @@ static int64_t link_ps(const ds_coll_builder *b, uint32_t link, ds_u128 bytes_q3
     return last->ps;
 }
 
+static const ds_load *find_load(const ds_coll_builder *b, const ds_hop *hop, uint32_t link) {
+    return ds_coll__find_load(b, hop->turned ? ds_turn_link(b->turn, link).first : link);
+}
+
 /* A hop's flow when it shares its links with all others of the phase, or has them to itself. A link
  * with no fewer bytes a second for no more bytes than the slowest so far is no slower. */
 static int64_t hop_ps(const ds_coll_builder *b, const ds_hop *hop, bool shared, quotient *last) {
@@ -52,7 +56,7 @@ static int64_t hop_ps(const ds_coll_builder *b, const ds_hop *hop, bool shared, 
         uint32_t link = hop->route->links[i];
         const ds_topo_link *at = ds_topo_link_at(b->topo, link);
         ds_u128 bytes_q32 = (ds_u128)hop->bytes * hop->route->share_q32[i];
-        const ds_load *load = shared ? ds_coll__find_load(b, ds_coll__link(b, link)) : NULL;
+        const ds_load *load = shared ? find_load(b, hop, link) : NULL;
         if (load) bytes_q32 = load->bytes_q32;
         int64_t ps = 0;
         if (!most || bytes_q32 > slow_bytes_q32 || at->bytes_per_s < slow_bytes_per_s)
@@ -209,36 +213,74 @@ typedef struct paths {
         first; /* longest sums; the slowest hop; the first chunk's end */
 } paths;
 
-static paths paths_of(const ds_coll_builder *b, uint32_t first, uint32_t n, int64_t chunks) {
-    paths p = {0};
-    quotient shared = {0}, to_itself = {0};
-    int64_t *latency = ds_xcalloc(n, sizeof *latency), *flow = ds_xcalloc(n, sizeof *flow);
-    int64_t *alone = ds_xcalloc(n, sizeof *alone);
-    for (uint32_t i = 0; i < n; i++) { /* edges nearer to the root come first */
-        const ds_hop *hop = &b->hops.at[first + i];
-        int64_t own = hop_ps(b, hop, true, &shared);
-        uint32_t up = hop->towards == NONE ? NONE : hop->towards - first;
-        latency[i] = ds_ps_sum(latency_of(b, hop), up == NONE ? 0 : latency[up]);
-        flow[i] = ds_ps_sum(own, up == NONE ? 0 : flow[up]);
-        alone[i] = ds_ps_sum(latency_of(b, hop), up == NONE ? 0 : alone[up]);
-        if (chunks) alone[i] = ds_ps_sum(alone[i], hop_ps(b, hop, false, &to_itself) / chunks);
-        if (latency[i] > p.latency) p.latency = latency[i];
-        if (flow[i] > p.flow) p.flow = flow[i];
-        if (alone[i] > p.first) p.first = alone[i];
-        if (own > p.slowest) p.slowest = own;
+/* Of all hops from the root to one of them. */
+typedef struct sums {
+    int64_t latency, flow, alone;
+} sums;
+
+typedef struct walker {
+    const ds_coll_builder *b;
+    bool down;
+    quotient shared, to_itself;
+    paths longest;
+} walker;
+
+static sums join(sums a, sums b) {
+    return (sums){ds_ps_sum(a.latency, b.latency), ds_ps_sum(a.flow, b.flow),
+                  ds_ps_sum(a.alone, b.alone)};
+}
+
+static sums hop_sums(walker *w, const ds_hop *hop) {
+    int64_t chunks = w->b->request->chunks, own = hop_ps(w->b, hop, true, &w->shared);
+    sums s = {latency_of(w->b, hop), own, latency_of(w->b, hop)};
+    if (chunks) s.alone = ds_ps_sum(s.alone, hop_ps(w->b, hop, false, &w->to_itself) / chunks);
+    if (own > w->longest.slowest) w->longest.slowest = own;
+    return s;
+}
+
+static void take_longest(walker *w, sums s) {
+    if (s.latency > w->longest.latency) w->longest.latency = s.latency;
+    if (s.flow > w->longest.flow) w->longest.flow = s.flow;
+    if (s.alone > w->longest.first) w->longest.first = s.alone;
+}
+
+/* The chains below the tree's members, of which `head` says how far they are from the root. */
+static void add_chains(walker *w, const ds_part *part, const ds_hop *hops, const sums *head,
+                       uint32_t n_heads) {
+    uint32_t length = w->b->layout.most, n = part->chained / (length - 1);
+    sums *chain = ds_xcalloc(n, sizeof *chain);
+    for (uint32_t i = 0; i < part->chained; i++)
+        chain[i / (length - 1)] = join(chain[i / (length - 1)], hop_sums(w, &hops[n_heads + i]));
+    for (uint32_t i = 0; i < n_heads; i++) {
+        uint32_t child = w->down ? hops[i].to : hops[i].from;
+        uint32_t parent = w->down ? hops[i].from : hops[i].to;
+        take_longest(w, join(head[i], chain[child / length % n]));
+        if (hops[i].towards == NONE) take_longest(w, chain[parent / length % n]);
     }
-    free(latency);
-    free(flow);
-    free(alone);
-    return p;
+    free(chain);
+}
+
+static paths paths_of(const ds_coll_builder *b, const ds_part *part, uint32_t n, bool down) {
+    walker w = {.b = b, .down = down};
+    uint32_t first = part->first + (down ? n : 0), n_heads = n - part->chained;
+    const ds_hop *hops = &b->hops.at[first];
+    sums *to = ds_xcalloc(n_heads, sizeof *to);
+    for (uint32_t i = 0; i < n_heads; i++) { /* edges nearer to the root come first */
+        to[i] = hop_sums(&w, &hops[i]);
+        if (hops[i].towards != NONE) to[i] = join(to[i], to[hops[i].towards - first]);
+        take_longest(&w, to[i]);
+    }
+    if (part->chained) add_chains(&w, part, hops, to, n_heads);
+    free(to);
+    return w.longest;
 }
 
 static void time_tree(const ds_coll_builder *b, const ds_part *part, int64_t slowest_ps,
                       ds_span *out) {
     int64_t chunks = b->request->chunks;
     uint32_t half = part->two_ways ? part->n / 2 : part->n;
-    paths up = paths_of(b, part->first, half, chunks), down = {0};
-    if (part->two_ways) down = paths_of(b, part->first + half, half, chunks);
+    paths up = paths_of(b, part, half, false), down = {0};
+    if (part->two_ways) down = paths_of(b, part, half, true);
     int64_t slowest = up.slowest > down.slowest ? up.slowest : down.slowest;
     ds_i128 fill = chunks ? ((ds_i128)up.flow + down.flow - slowest) / chunks : 0;
     out->most_ps = ds_ps_narrow((ds_i128)up.latency + down.latency + fill + slowest);

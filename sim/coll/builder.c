@@ -66,17 +66,38 @@ ds_status ds_coll__load(ds_coll_builder *b, const ds_route *route, int64_t bytes
     if (route->latency_ps > b->alpha_ps) b->alpha_ps = route->latency_ps;
     if (bytes == 0) return DS_OK;
     for (uint32_t i = 0; i < route->n_links; i++) {
-        ds_turned at_link = {.first = route->links[i], .moves = true};
-        if (b->turn) at_link = ds_turn_link(b->turn, route->links[i]);
-        ds_u128 add = (ds_u128)bytes * route->share_q32[i];
-        ds_u128 *sum = &ds_coll__load_of(b, at_link.first)->bytes_q32;
-        if (!at_link.moves) add *= ds_turn_order(b->turn); /* all images load it */
+        ds_turned at = {.first = route->links[i]};
+        if (b->turns) at = ds_turn_link(b->turn, route->links[i]);
+        ds_load *load = ds_coll__load_of(b, at.first);
+        ds_u128 add = (ds_u128)bytes * route->share_q32[i], *sum = &load->bytes_q32;
+        if (*sum && load->turned != at.moves) b->clashes = true;
+        load->turned = at.moves;
+        if (b->turns && !at.moves) add *= ds_turn_order(b->turn); /* all images load it */
         if (!at_least)
             *sum += add;
         else if (*sum < add)
             *sum = add;
     }
     return DS_OK;
+}
+
+bool ds_coll__clash(const ds_coll_builder *b) {
+    bool clashes = b->clashes;
+    for (uint32_t i = 0; i < b->loads.n && !clashes; i++) {
+        if (b->loads.at[i].turned) continue;
+        const ds_load *first =
+            ds_coll__find_load(b, ds_turn_link(b->turn, b->loads.at[i].link).first);
+        clashes = first && first->turned;
+    }
+    return clashes;
+}
+
+void ds_coll__drop_phase(ds_coll_builder *b) {
+    ds_coll__clear_loads(b);
+    b->hops.n = b->parts.n = 0;
+    b->turn = NULL;
+    b->turns = b->clashes = false;
+    b->alpha_ps = 0;
 }
 
 ds_status ds_coll__route(ds_coll_builder *b, uint32_t from, uint32_t to, const ds_route **route) {
@@ -97,7 +118,7 @@ static ds_part *new_part(ds_coll_builder *b, ds_part part) {
 /* Loads a hop with all its bytes, and writes it down where times are asked for. */
 static ds_status add_hop(ds_coll_builder *b, uint32_t from, uint32_t to, int64_t bytes,
                          uint32_t towards) {
-    ds_hop hop = {.bytes = bytes, .from = from, .to = to, .towards = towards};
+    ds_hop hop = {.bytes = bytes, .from = from, .to = to, .turned = b->turns, .towards = towards};
     DS_TRY(ds_coll__route(b, from, to, &hop.route));
     if (b->terms) {
         DS_HPUSH(&b->hops, hop);
@@ -134,6 +155,7 @@ static uint32_t hops_that_tell(ds_coll_builder *b, const ds_team *team) {
     for (uint32_t i = 0; i < team->n && repeats; i++) repeats = team->member[i] == i;
     if (!repeats) return team->n;
     b->turn = q->turn;
+    b->turns = true;
     return q->period;
 }
 
@@ -181,6 +203,7 @@ uint32_t *ds_coll__top_down(ds_coll_builder *b, const ds_tree *t) {
 /* All edges one way; `edge` is scratch for the members' hops. */
 static ds_status tree_edges(ds_coll_builder *b, const ds_tree *t, const uint32_t *order, bool up,
                             int64_t bytes, uint32_t *edge) {
+    const ds_chains *c = t->chains;
     for (uint32_t k = 0; k < t->n; k++) {
         uint32_t i = order[k], p = t->parent[i];
         edge[i] = NONE;
@@ -189,6 +212,13 @@ static ds_status tree_edges(ds_coll_builder *b, const ds_tree *t, const uint32_t
         edge[i] = b->hops.n;
         DS_TRY(add_hop(b, up ? child : parent, up ? parent : child, bytes, edge[p]));
     }
+    b->turns = c != NULL;
+    for (uint32_t i = 0; c && i < c->n_chains * c->length; i++) {
+        if (i % c->length == 0) continue;
+        uint32_t child = c->member[i], parent = c->member[i - 1];
+        DS_TRY(add_hop(b, up ? child : parent, up ? parent : child, bytes, NONE));
+    }
+    b->turns = false;
     return DS_OK;
 }
 
@@ -211,9 +241,14 @@ ds_status ds_coll__tree(ds_coll_builder *b, const ds_tree *tree) {
     DS_TRY(with_fill(b, tree, &bytes));
     const uint32_t *order = ds_coll__top_down(b, tree);
     uint32_t *edge = DS_NEW_N(b->arena, uint32_t, tree->n);
-    if (b->terms) new_part(b, (ds_part){.kind = DS_PART_TREE, .two_ways = tree->up && tree->down});
-    b->n_messages += (uint64_t)(tree->n - 1) * (tree->up + tree->down) *
-                     (uint64_t)(b->request->chunks ? b->request->chunks : 1);
+    const ds_chains *c = tree->chains;
+    if (b->terms)
+        new_part(b, (ds_part){.kind = DS_PART_TREE,
+                              .chained = c ? c->n_chains * (c->length - 1) : 0,
+                              .two_ways = tree->up && tree->down});
+    uint64_t n = (uint64_t)tree->n * (c ? c->length : 1);
+    b->n_messages +=
+        (n - 1) * (tree->up + tree->down) * (uint64_t)(b->request->chunks ? b->request->chunks : 1);
     if (tree->up) DS_TRY(tree_edges(b, tree, order, true, bytes, edge));
     if (tree->down) DS_TRY(tree_edges(b, tree, order, false, bytes, edge));
     return DS_OK;
@@ -267,8 +302,7 @@ void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight) {
         ds_coll__end_messages(b);
         return;
     }
-    ds_phase phase = {
-        .steps = steps, .alpha_ps = b->alpha_ps, .weight = weight, .turned = b->turn != NULL};
+    ds_phase phase = {.steps = steps, .alpha_ps = b->alpha_ps, .weight = weight};
     phase.n_loads = b->loads.n;
     phase.loads = DS_NEW_N(b->arena, ds_load, b->loads.n);
     if (b->loads.n) {
@@ -276,10 +310,7 @@ void ds_coll__end_phase(ds_coll_builder *b, int64_t steps, int64_t weight) {
         sort_loads(phase.loads, phase.n_loads);
         if (b->terms) time_phase(b, &phase);
     }
-    ds_coll__clear_loads(b);
-    b->hops.n = b->parts.n = 0;
-    b->turn = NULL;
-    b->alpha_ps = 0;
+    ds_coll__drop_phase(b);
     if (b->messages)
         ds_coll__phase_message(b, &phase);
     else

@@ -31,6 +31,7 @@ typedef struct ds_hop {
     const ds_route *route;
     int64_t bytes; /* of all its messages */
     uint32_t from, to;
+    bool turned;      /* the builder's turn takes it to hops that are not listed */
     uint32_t towards; /* tree: the next edge on the way to the root, an earlier one; UINT32_MAX */
 } ds_hop;
 
@@ -39,6 +40,7 @@ typedef struct ds_part {
     uint32_t first, n; /* of hops; a tree of two ways has the edges up, then those down */
     int64_t steps;     /* ring */
     uint32_t times;    /* ring: its hops follow each other so many times */
+    uint32_t chained;  /* tree: so many hops of either way are chains (ds_chains) */
     bool two_ways;
     bool uneven; /* ring: shards differ, and so do steps */
 } ds_part;
@@ -62,7 +64,9 @@ typedef struct ds_coll_builder {
     ds_map slot;     /* link → index into loads */
     DS_VEC(ds_load) loads;
     int64_t alpha_ps;
-    const ds_turn *turn; /* under which the phase being made repeats; NULL: none */
+    const ds_turn *turn; /* under which the phase being made, or some of it, repeats; NULL: none */
+    bool turns;          /* the hops being added stand for their images */
+    bool clashes;        /* a link is loaded by these and by others */
     DS_VEC(ds_phase) phases;
     struct ds_messages *messages; /* NULL: phases are made */
     const ds_coll_cost *terms;    /* phases with their times alone; NULL: with the slowest hop's */
@@ -94,10 +98,6 @@ static inline int64_t ds_coll__part(int64_t bytes, uint32_t i, uint32_t n) {
 ds_status ds_coll__too_large(const ds_coll_builder *b);
 /* A time left int64. */
 ds_status ds_coll__too_long(const ds_coll_request *request, ds_error *err);
-/* The link that stands for this one in the phase being made. */
-static inline uint32_t ds_coll__link(const ds_coll_builder *b, uint32_t link) {
-    return b->turn ? ds_turn_link(b->turn, link).first : link;
-}
 /* The load of a link in the phase being made; the second makes it, if there is none yet. */
 const ds_load *ds_coll__find_load(const ds_coll_builder *b, uint32_t link);
 ds_load *ds_coll__load_of(ds_coll_builder *b, uint32_t link);
@@ -107,18 +107,30 @@ void ds_coll__add_loads(ds_coll_builder *b, const ds_phase *from);
 void ds_coll__clear_loads(ds_coll_builder *b);
 /* Adds bytes to the links of a route, all of them or no less than there are. */
 ds_status ds_coll__load(ds_coll_builder *b, const ds_route *route, int64_t bytes, bool at_least);
+/* Is a link loaded by hops that stand for their images, and by others? O(loads). */
+bool ds_coll__clash(const ds_coll_builder *b);
+/* Forgets all that was added since the last phase ended. */
+void ds_coll__drop_phase(ds_coll_builder *b);
 /* A message that depends on all that its sender has got in the phases before. */
 ds_status ds_coll__post(ds_coll_builder *b, uint32_t from, uint32_t to, int64_t bytes);
 /* Once around the ring in n − 1 steps. Reduce-scatter: the partial sum of member s's shard sets out
  * at s + 1 and ends at s, so the hop i → i+1 carries every shard but i's. All-gather: shards travel
  * until everybody has them, so it carries every shard but that of i+1. All-reduce is both. */
 ds_status ds_coll__ring(ds_coll_builder *b, const ds_team *team, bool reduce, bool gather);
+/* Below each member of a tree a chain of others: that of member i is member[i % n_chains · length …
+ * + length), beginning with the member itself; those that are not listed are images of these under
+ * the request's turn. Members are numbered chain after chain. */
+typedef struct ds_chains {
+    const uint32_t *member;
+    uint32_t n_chains, length;
+} ds_chains;
 /* All bytes over each edge of a tree, pipelined: up, from members to parents, or down, or up and
  * then down. parent[i]: an index into `member`, or n for the root. */
 typedef struct ds_tree {
     const uint32_t *member, *parent;
     uint32_t n;
-    uint32_t depth; /* edges from the root to the deepest member */
+    const struct ds_chains *chains; /* NULL: none */
+    uint32_t depth;                 /* edges from the root to the deepest member */
     int64_t bytes;
     bool up, down;
     /* Messages alone, of the edge into each member; NULL: not asked for. Its first chunk loads

@@ -18,6 +18,8 @@
 /* Bytes on a directed link, in 2^-32 bytes: equal-cost paths share bytes in fractions. */
 typedef struct ds_load {
     uint32_t link;
+    bool
+        turned; /* so many on each of the links that a turn takes to each other; this is the first */
     ds_u128 bytes_q32;
 } ds_load;
 
@@ -28,7 +30,6 @@ typedef struct ds_phase {
     int64_t weight;   /* messages in flight on a link: its share when links are contended */
     ds_load *loads;   /* ascending by link, each link once */
     uint32_t n_loads;
-    bool turned; /* of links that a turn takes to each other the first alone is listed */
 } ds_phase;
 
 /* Time of the phase with no other traffic; capacities, but not caps, are scaled by

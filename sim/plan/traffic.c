@@ -81,7 +81,7 @@ static uint64_t kind_in_place(ds_builder *b, ds_group *g) {
 /* ---- shapes ---- */
 
 /* Sets the bytes on links of equal capacity and latency to their mean. */
-static void level_out(const ds_topo *topo, ds_phase *phase) {
+static void level_out(const ds_topo *topo, const ds_turn *turn, ds_phase *phase) {
     typedef struct sum {
         ds_u128 bytes_q32;
         uint32_t n;
@@ -96,8 +96,9 @@ static void level_out(const ds_topo *topo, ds_phase *phase) {
         const uint64_t *found = ds_map_find(&kinds, key);
         of[i] = found ? (uint32_t)*found : kinds.n;
         if (!found) ds_map_put(&kinds, key, of[i]);
-        sums[of[i]].bytes_q32 += phase->loads[i].bytes_q32;
-        sums[of[i]].n++;
+        uint32_t n = phase->loads[i].turned ? ds_turn_order(turn) : 1;
+        sums[of[i]].bytes_q32 += phase->loads[i].bytes_q32 * n;
+        sums[of[i]].n += n;
     }
     for (uint32_t i = 0; i < phase->n_loads; i++)
         phase->loads[i].bytes_q32 = sums[of[i]].bytes_q32 / sums[of[i]].n;
@@ -124,8 +125,12 @@ static ds_status keep_first(ds_builder *b, const ds_turn *turn, ds_phase *phase)
     uint32_t order = ds_turn_order(turn), kept = 0;
     brought *all = ds_xcalloc(phase->n_loads, sizeof *all);
     for (uint32_t i = 0; i < phase->n_loads; i++) {
-        ds_turned at = ds_turn_link(turn, phase->loads[i].link);
-        all[i] = (brought){{at.first, phase->loads[i].bytes_q32}, at.moves};
+        const ds_load *load = &phase->loads[i];
+        all[i].load = *load;
+        if (load->turned) continue;
+        ds_turned at = ds_turn_link(turn, load->link);
+        all[i].load.link = at.first;
+        all[i].moves = at.moves;
     }
     if (phase->n_loads) qsort(all, phase->n_loads, sizeof *all, by_load);
     bool alike = true;
@@ -146,8 +151,8 @@ static ds_status add_phase(ds_builder *b, const ds_group *g, ds_phase *phase, sh
     shape_phase *out = &s->phases[s->n++];
     *out = (shape_phase){.first = s->n_links, .weight = (uint32_t)phase->weight};
     out->alone_q20 = ds_phase_level_alone_q20(b->plan->topo, phase, efficiency_q32);
-    if (strcmp(g->algorithm, "tree") == 0) level_out(b->plan->topo, phase);
-    if (turn && !phase->turned) DS_TRY(keep_first(b, turn, phase));
+    if (strcmp(g->algorithm, "tree") == 0) level_out(b->plan->topo, turn, phase);
+    if (turn) DS_TRY(keep_first(b, turn, phase));
     out->n = phase->n_loads;
     ds_u128 most = ds_phase_most_bytes_q32(phase);
     for (uint32_t i = 0; i < phase->n_loads; i++, s->n_links++) {

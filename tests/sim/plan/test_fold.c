@@ -5,6 +5,7 @@
  * clusters of templates with up to 512 devices, half of them degraded somewhere, on 1,024 GPUs of
  * which one is slow, and where units repeat around a circle, or almost. How large a folded run is
  * depends on what differs, not on how often it is there. */
+#include "sim/coll/coll.h"
 #include "tests/support/cases.h"
 #include "tests/support/generate/random_program.h"
 #include "tests/support/sim.h"
@@ -188,10 +189,11 @@ Test(fold, clusters_of_templates) {
     "import \"topologies/rail-fat-tree.dir\" as p with units = units\n"                            \
     "mesh @m = [pp = 4, dp = dp, tp = 8] on @p.cluster\n"                                          \
     "func @f(%x: f32[12288@dp, 1024] on @m{pp=0}, %w: f32[1024, 4096@tp] on @m{pp=0},\n"           \
-    "        %v: f32[4096@tp, 1024] on @m{pp=0}) {\n"                                              \
+    "        %v: f32[4096@tp, 1024] on @m{pp=0}, %t: f32[65536] on @m{pp=0} partial(dp, tp)) {\n"  \
     "  %h = matmul(%x, %w)\n  %y = matmul(%h, %v)\n  %r = all_reduce(%y) over tp\n"                \
     "  %n = send(%r) to @m{pp=1}\n  %g = einsum(%x, %r) {rule = \"b k, b n -> k n\"}\n"            \
-    "  %q = all_gather(%x) over dp dim 0\n  %z = relu(%n)\n"
+    "  %q = all_gather(%x) over dp dim 0\n  %z = relu(%n)\n"                                       \
+    "  %l = all_reduce(%t) over (dp, tp) {algorithm = \"tree\"}\n"
 #define SUM "  %s = all_reduce(%g) over dp "
 #define END "\n  return\n}\nscenario { program = @f }\n"
 
@@ -205,6 +207,23 @@ static uint64_t n_groups(const ds_plan *plan, uint64_t *listed) {
         for (uint32_t g = 0; g < r->n_groups; g++) n += 1 + r->groups[g].n_images;
     }
     return n;
+}
+
+/* Every listed group takes what it takes when none of its parts stands for another. */
+static void check_costs(const ds_plan *plan) {
+    for (uint32_t i = 0; i < plan->records.n; i++)
+        for (uint32_t g = 0; g < plan->records.at[i]->n_groups; g++) {
+            const ds_group *group = &plan->records.at[i]->groups[g];
+            ds_coll_choice choice;
+            ds_arena arena;
+            ds_arena_init(&arena);
+            cr_assert_eq(
+                ds_coll_choose(plan->topo, group->request, &group->terms, &arena, &choice, NULL),
+                DS_OK);
+            cr_expect_eq(choice.ps, group->ps);
+            cr_expect_str_eq(choice.algorithm, group->algorithm);
+            ds_arena_deinit(&arena);
+        }
 }
 
 /* Where units or nodes repeat around a circle one of them is planned; where one link or device is
@@ -235,9 +254,10 @@ Test(fold, parts_of_a_circle_are_planned_once) {
         sim_run_text(&unfolded, text, cases[i].settings, true);
         cr_assert_eq(unfolded.status, DS_OK);
         compare(folded.result, unfolded.result, false, i);
+        check_costs(folded.result->plan);
         cr_expect_eq(n_groups(folded.result->plan, &listed), n_groups(unfolded.result->plan, &all));
         uint32_t dp = folded.result->plan->n_devices / 32; /* 8 tp groups a replica and 2 pairs */
-        uint64_t want = (dp + 8 * dp) / cases[i].order + 2 * 8;
+        uint64_t want = (dp + 8 * dp) / cases[i].order + 2 * 8 + 1;
         cr_expect_eq(listed, want, "case %zu: %llu groups are listed, not %llu", i,
                      (unsigned long long)listed, (unsigned long long)want);
         sim_free(&folded);
