@@ -8,6 +8,8 @@
 #include "ir/base/units.h"
 #include "sim/topo/tree.h"
 
+#include <stdlib.h>
+
 static uint32_t root_of(uint32_t *up, uint32_t v) {
     while (up[v] != v) v = up[v] = up[up[v]];
     return v;
@@ -26,8 +28,8 @@ static bool is_fast(const ds_topo *topo, const int64_t *fastest, const ds_topo_l
 static void find_islands(ds_topo *topo) {
     uint32_t n = ds_topo_n_vertices(topo), n_links = ds_topo_n_links(topo);
     uint32_t n_devices = ds_topo_n_devices(topo);
-    int64_t *fastest = DS_NEW_N(&topo->arena, int64_t, n);
-    uint32_t *up = DS_NEW_N(&topo->arena, uint32_t, n);
+    int64_t *fastest = ds_xcalloc(n, sizeof *fastest);
+    uint32_t *up = ds_xcalloc(n, sizeof *up);
     topo->islands = DS_NEW_N(&topo->arena, uint32_t, n_devices);
     topo->has_peers = DS_NEW_N(&topo->arena, bool, n_devices);
     for (uint32_t v = 0; v < n; v++) {
@@ -40,7 +42,7 @@ static void find_islands(ds_topo *topo) {
         if (rate > fastest[link->from]) fastest[link->from] = rate;
         if (rate > fastest[link->to]) fastest[link->to] = rate;
     }
-    bool *peers = DS_NEW_N(&topo->arena, bool, n);
+    bool *peers = ds_xcalloc(n, sizeof *peers);
     for (uint32_t l = 0; l < n_links; l++) {
         const ds_topo_link *link = ds_topo_link_at(topo, l);
         if (!link->bytes_per_s || !is_fast(topo, fastest, link)) continue;
@@ -54,6 +56,9 @@ static void find_islands(ds_topo *topo) {
         topo->islands[d] = root_of(up, vertex);
         topo->has_peers[d] = peers[vertex];
     }
+    free(fastest);
+    free(up);
+    free(peers);
 }
 
 uint32_t ds_topo_island(ds_topo *topo, uint32_t device) {

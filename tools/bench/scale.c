@@ -4,7 +4,8 @@
  * measured to take for it (2-core 2.5 GHz machine): ASTRA-sim 2 at 518bd51 8.27 s, SimGrid 3.32's
  * S4U model 26.1 s.
  *
- * Arguments are values of dp; without any 4, 64, 256, 1024. 16384 is a million devices. */
+ * Arguments are values of dp; without any 4, 64, 256, 1024, 4096, 16384. The last is a million
+ * devices: 1.2 GB. */
 #define _GNU_SOURCE
 #include "ir/lang/lang.h"
 #include "ir/verify/verify.h"
@@ -130,7 +131,7 @@ static int run_ring(bool unfold, double *took_s) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const usual[] = {"4", "64", "256", "1024"};
+    static const char *const usual[] = {"4", "64", "256", "1024", "4096", "16384"};
     int bad = 0;
     printf("scale: scenarios/gpt3-175b-65536.dir\n"
            "     GPUs classes    tasks   events  flows  links    CPU s      MiB    step s\n");
