@@ -131,15 +131,28 @@ static void find_fullest(const ds_plan *plan, ds_composed *out) {
     ds_buf_deinit(&path);
 }
 
-/* In good faith first: then, if items were not alone on their links, unit by unit. */
+static bool find_timeline(ds_sibling *s, const ds_items *items, ds_timeline *out) {
+    s->why = NULL;
+    if (ds_compose__timeline(s, items->at, items->n, items->rank_of, out)) return true;
+    ds_compose__timeline_deinit(out);
+    *out = (ds_timeline){0};
+    return false;
+}
+
+/* In good faith first. Then, if items were not alone on their links, these items unit by unit. Then
+ * all items: an item that is timed as a whole is known only when the last of its operands is, and
+ * its sends may begin before. */
 static bool find_times(ds_sibling *s, const ds_items *items, ds_timeline *out) {
     ds_compose__opaque(s);
-    if (ds_compose__timeline(s, items->at, items->n, items->rank_of, out) && ds_compose__apart(out))
-        return true;
-    ds_compose__timeline_deinit(out);
-    s->why = NULL;
+    if (find_timeline(s, items, out)) {
+        if (ds_compose__apart(out)) return true;
+        ds_compose__timeline_deinit(out);
+        *out = (ds_timeline){0};
+    }
     s->cautious = true;
-    return ds_compose__timeline(s, items->at, items->n, items->rank_of, out);
+    if (find_timeline(s, items, out)) return true;
+    s->followed = true;
+    return !ds_stop_due(ds_compose__stop(s)) && find_timeline(s, items, out);
 }
 
 /* Do all times and bytes that a step may add up to, in doubles, stay far from the ends of int64?

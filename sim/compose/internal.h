@@ -202,6 +202,7 @@ typedef struct ds_sibling {
     uint32_t n_parts, cap_parts;
     DS_VEC(ds_body *) bodies;       /* all of them; owned */
     bool cautious;                  /* no item with flows is timed as a whole */
+    bool followed;                  /* no item is */
     bool uncut;                     /* no period is cut out: set where buffers are freed late */
     bool whole;                     /* it is the step itself, in the order of its schedule */
     uint32_t *first_post, *n_posts; /* per item part */

@@ -67,7 +67,8 @@ static void list_execs(ds_timeline *t, const ds_order *order, uint32_t n, const 
         uint32_t group = order[i].group, turn = seen[group]++, rank = rank_of[group];
         uint32_t item = group * DS_SIBLING + variant(s, turn);
         const ds_part *part = &s->parts[item];
-        bool opaque = part->opaque && !(part->flows && (s->cautious || open_rank == rank));
+        bool trusted = !part->flows || !(s->cautious || open_rank == rank);
+        bool opaque = part->opaque && trusted && !s->followed;
         if (!opaque) open_rank = rank;
         t->of_mb[group * m + order[i].mb] = t->of_turn[group * m + turn] = t->n_execs;
         ds_exec exec = {
