@@ -1,4 +1,4 @@
-/* Which knobs do nothing, and which values the ways of sim/compose know.
+/* Which knobs do nothing, and which values the ways of search/compose know.
  *
  * A line's `needs` is a list of words, each a choice of alternatives between |: a knob of the
  * section that has another value than its default, or one value, or a fact of the model (@tp,

@@ -49,7 +49,7 @@ typedef enum ds_knob_size {
     DS_SIZE_LABEL    /* no result depends on the knob */
 } ds_knob_size;
 
-/* The ways in which sim/compose makes a step of smaller ones. */
+/* The ways in which search/compose makes a step of smaller ones. */
 typedef enum ds_way {
     DS_WAY_SIBLING,  /* of the step of four microbatches */
     DS_WAY_TEMPLATE, /* of a step of few layers and chunks, without devices */

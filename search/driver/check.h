@@ -1,6 +1,6 @@
 /* The net under a sweep: some rows are simulated once more, and must come out the same.
  *
- * A sweep puts steps together from what other candidates have left (sim/compose); a check simulates
+ * A sweep puts steps together from what other candidates have left (search/compose); a check simulates
  * the step by itself, device by device, as `distsim run --unfold` does; a step beyond a limit of
  * tasks is simulated with its classes of devices folded. Which rows are checked follows from the rows alone: the same for any number of threads, ranks and shards.
  *

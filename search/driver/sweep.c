@@ -368,7 +368,7 @@ static bool has_all_rows(const driver *d) {
 }
 
 /* Does it differ from the candidate submitted before in its last dimension alone? Then the two are
- * likely to be put together from one template (sim/compose). */
+ * likely to be put together from one template (search/compose). */
 static bool goes_with_last(const driver *d) {
     uint32_t n = ds_space_n_dims(d->space);
     if (!d->submitted || n < 2) return false;

@@ -9,7 +9,7 @@
 #include "ir/base/map.h"
 #include "ir/base/units.h"
 #include "ir/verify/verify.h"
-#include "sim/compose/compose.h"
+#include "search/compose/compose.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -201,7 +201,7 @@ void ds_outcome_of(const ds_result *result, ds_outcome *out) {
     take_result(result, out);
 }
 
-/* Composes the outcome, equal to the simulated one, from a few microbatches (sim/compose). False:
+/* Composes the outcome, equal to the simulated one, from a few microbatches (search/compose). False:
  * the candidate must be simulated. */
 static bool compose(ds_composer *composer, const ds_binding *binding, const ds_sim_options *options,
                     ds_outcome *out) {

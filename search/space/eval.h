@@ -78,7 +78,7 @@ uint64_t ds_eval_content(const ds_unit *unit, const ds_profiles *profiles);
 /* A hash of what `distsim run` runs under a binding: content, params and scenario. */
 uint64_t ds_eval_hash(const ds_binding *binding, uint64_t content);
 
-/* Gives each candidate the result of `distsim run --set …`, simulated or composed (sim/compose);
+/* Gives each candidate the result of `distsim run --set …`, simulated or composed (search/compose);
  * costs are fitted where the scenario names none. Errors: those of loading and
  * verifying. */
 ds_status ds_eval_new_simulation(const ds_eval_source *source, ds_eval **out, ds_error *err);

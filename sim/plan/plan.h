@@ -321,7 +321,7 @@ typedef struct ds_plan_options {
     ds_plan_ground *ground; /* NULL: none */
     /* The structure alone: what each device of a mesh slice does is on one device, numbered by the
      * slice's coordinates; collectives and sends are there, with their bytes, but take no time.
-     * For strategies' programs on equal devices of this kind (sim/compose). */
+     * For strategies' programs on equal devices of this kind (search/compose). */
     const struct ds_plan_schematic *schematic; /* NULL: a plan to be run */
     ds_topo *topo; /* the scenario's, made before; must outlive the plan. NULL: it is made */
     const ds_plan_job *jobs; /* what runs in place of the scenario's program */

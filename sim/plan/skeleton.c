@@ -1,4 +1,4 @@
-/* The plan of the communication of equal stages, without the programs around it: what sim/compose
+/* The plan of the communication of equal stages, without the programs around it: what search/compose
  * asks how long its transfers take, and which of them share links.
  *
  * Meets are priced first. That tells of which sorts they are (skeleton_internal.h); the plan of one

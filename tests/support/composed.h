@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_COMPOSED_H
 #define TESTS_SUPPORT_COMPOSED_H
 
-#include "sim/compose/compose.h"
+#include "search/compose/compose.h"
 #include "tests/support/sim.h"
 
 /* What sweeps show, whichever way a step was simulated: integers exactly, reals but for the order

@@ -4,7 +4,7 @@
  * a sweep's workers do. Both results are compared. Arguments: how many candidates (12), the seed of
  * the draw (1). */
 #define _GNU_SOURCE
-#include "sim/compose/compose.h"
+#include "search/compose/compose.h"
 #include "ir/base/rng.h"
 #include "ir/lang/lang.h"
 #include "ir/verify/verify.h"

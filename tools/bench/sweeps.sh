@@ -1,7 +1,7 @@
 #!/bin/sh
 # How many candidates a second: DistIR's grid, Calculon's space for Turing-NLG 530B, and random hard
 # ones of GPT-3 175B on 4,096 GPUs, by the clock, start-up included. The best and the median of a few
-# runs; what the READMEs of search and sim/compose say is from a machine with nothing else to do.
+# runs; what the READMEs of search and search/compose say is from a machine with nothing else to do.
 #
 #   tools/bench/sweeps.sh BUILD_DIR [runs (5)] [threads (2)] [hard candidates (300)]
 set -eu

@@ -1,5 +1,5 @@
 /* Rows to seconds: each becomes a scenario (scenario.h) and is simulated, a whole step, put
- * together from a few microbatches where sim/compose knows how, which gives the same picoseconds.
+ * together from a few microbatches where search/compose knows how, which gives the same picoseconds.
  *
  * A microbatch size that the source does not say was chosen by those who measured, for speed: of
  * 1, 2, 4, … the fastest that fits into memory is taken. Of a planner's rows (testbed.plans) the
@@ -10,7 +10,7 @@
 #include "ir/lang/library.h"
 #include "ir/verify/verify.h"
 #include "search/driver/pool.h"
-#include "sim/compose/compose.h"
+#include "search/compose/compose.h"
 
 #include <ctype.h>
 #include <stdio.h>

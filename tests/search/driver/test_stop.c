@@ -1,7 +1,7 @@
 /* Limits on time and on rejections: a sweep ends there, what is not done is no row, and `resume`
  * goes on. Stops that are due from the start stand for those that come due, so that no test looks
  * at the clock: whatever asks them ends, whatever does not ask runs to its end. */
-#include "sim/compose/compose.h"
+#include "search/compose/compose.h"
 #include "tests/support/sim.h"
 #include "tests/support/sweep.h"
 

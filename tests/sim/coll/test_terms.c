@@ -1,6 +1,6 @@
 /* Terms of a step beside its layers: the fixed cost of an iteration, the clock under load. Closed
  * forms, and steps put together from templates against simulated ones. */
-#include "sim/compose/compose.h"
+#include "search/compose/compose.h"
 #include "sim/report/analysis.h"
 #include "tests/support/composed.h"
 #include "tests/support/sim.h"
@@ -187,11 +187,5 @@ Test(clip, all_stages_wait_for_it) {
     }
     cr_expect_gt(last_square, 0);
     cr_expect_gt(first_update, last_square);
-    ds_error err;
-    ds_composed composed;
-    const char *why;
-    ds_sim_options options = {.cost_mode = DS_COST_MEASURED};
-    cr_assert_eq(ds_compose(&c.binding, c.profiles, &options, &composed, &why, &err), DS_OK);
-    cr_expect_str_eq(why, "a norm of all gradients");
     sim_free(&c);
 }

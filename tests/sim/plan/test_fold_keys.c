@@ -1,7 +1,7 @@
 /* What templates and devices are kept for: params that nothing of a model or topology mentions are
  * in no key, wherever they stand. */
 #include "ir/strategy/strategy.h"
-#include "sim/compose/fold.h"
+#include "search/compose/fold.h"
 #include "tests/support/sweep.h"
 
 #include <criterion/criterion.h>
