@@ -310,7 +310,7 @@ static ds_status launch(ds_sharder *s, first_step step, const ds_shard_pending *
     for (uint32_t k = 0; k < members.n; k++) {
         ds_shard_pending *p = &s->f.pending.at[members.at[k]];
         p->grad = op->out[k];
-        p->scattered = p->scattered || (d >= 0 && s->step->strategy.zero == 1);
+        p->scattered = p->scattered || d >= 0;
         s->f.to[p->old.i] = ds_use_of(p->grad);
     }
     free(members.at);
