@@ -247,10 +247,13 @@ ds_status ds_coll__tree_algorithm(ds_coll_builder *b) {
 
 /* ---- direct ---- */
 
-/* Every member sends to every other; bytes by what the receiver or the sender owns. */
+/* Every member sends to every other; bytes by what the receiver or the sender owns. Where a turn
+ * takes members to members with equal shards, what those of one period send tells all. */
 static ds_status all_pairs(ds_coll_builder *b, bool senders_shard) {
     const ds_coll_request *q = b->request;
-    for (uint32_t i = 0; i < q->n; i++)
+    b->turns = q->turn && !b->messages && !q->chunks && !q->shard_bytes && q->bytes % q->n == 0;
+    b->turn = b->turns ? q->turn : NULL;
+    for (uint32_t i = 0; i < (b->turns ? q->period : q->n); i++)
         for (uint32_t k = 1; k < q->n; k++) {
             uint32_t j = (i + k) % q->n;
             DS_TRY(ds_coll__post(b, i, j, ds_coll__shard(q, senders_shard ? i : j)));

@@ -103,9 +103,10 @@ static void time_posts(const ds_coll_builder *b, const ds_part *part, int64_t sl
         const ds_hop *hop = &b->hops.at[posts[i].hop];
         int64_t longest = hop_ps(b, hop, false, &own);
         for (uint32_t k = 0; hop->bytes && k < hop->route->n_links; k++) {
-            ptrdiff_t slot = ds_coll__find_load(b, hop->route->links[k]) - b->loads.at;
-            sum[slot] += (ds_u128)hop->bytes * hop->route->share_q32[k];
-            int64_t ps = link_ps(b, hop->route->links[k], sum[slot], &own);
+            const ds_load *load = find_load(b, hop, hop->route->links[k]);
+            uint32_t times = hop->turned && !load->turned ? ds_turn_order(b->turn) : 1;
+            sum[load - b->loads.at] += (ds_u128)hop->bytes * hop->route->share_q32[k] * times;
+            int64_t ps = link_ps(b, hop->route->links[k], sum[load - b->loads.at], &own);
             if (ps > longest) longest = ps;
         }
         int64_t end_ps = ds_ps_narrow((ds_i128)posts[i].latency_ps + longest);

@@ -133,7 +133,7 @@ ds_status ds_coll__post(ds_coll_builder *b, uint32_t from, uint32_t to, int64_t 
     if (b->messages) return ds_coll__post_message(b, from, to, bytes);
     if (b->terms && (!b->parts.n || b->parts.at[b->parts.n - 1].kind != DS_PART_POSTS))
         new_part(b, (ds_part){.kind = DS_PART_POSTS});
-    b->n_messages++;
+    b->n_messages += b->turns ? ds_turn_order(b->turn) : 1;
     return add_hop(b, from, to, bytes, NONE);
 }
 
