@@ -268,6 +268,33 @@ Test(fold, parts_of_a_circle_are_planned_once) {
     }
 }
 
+/* Between units all bytes pass one link that no turn moves. */
+#define NECK                                                                                       \
+    "dir 1\ntopology @unit {\n  device d[8] : \"A100-SXM4-80GB\"\n  switch s\n"                    \
+    "  link d[i] -- s : 100 GB/s, 1 us for i in 0..8\n}\n"                                         \
+    "topology @t {\n  node u[17] : @unit\n  switch in, out\n"                                      \
+    "  link u[i].s -> in : 50 GB/s, 2 us for i in 0..17\n  link in -> out : 200 GB/s, 300 us\n"    \
+    "  link out -> u[i].s : 50 GB/s, 2 us for i in 0..17\n}\nmesh @m = [dp = 136] on @t\n"         \
+    "func @f(%x: f32[34816] on @m partial(dp)) {\n"                                                \
+    "  %y = all_reduce(%x) over dp {algorithm = \"direct\"}\n  return\n}\n"                        \
+    "scenario { program = @f }\n"
+
+Test(fold, a_link_that_stays_carries_all_images) {
+    uint64_t listed;
+    sim_case folded, unfolded;
+    sim_run_text(&folded, NECK, NULL, false);
+    cr_assert_eq(folded.status, DS_OK, "%s", folded.err.message);
+    sim_run_text(&unfolded, NECK, NULL, true);
+    cr_assert_eq(unfolded.status, DS_OK);
+    compare(folded.result, unfolded.result, false, 0);
+    check_costs(folded.result->plan);
+    n_groups(folded.result->plan, &listed);
+    cr_expect_eq(listed, 1);
+    cr_expect_eq(folded.result->plan->records.at[1]->groups[0].period, 8);
+    sim_free(&folded);
+    sim_free(&unfolded);
+}
+
 /* ---- sizes ---- */
 
 #define POD                                                                                        \
