@@ -10,12 +10,20 @@
 
 #include <stdlib.h>
 
+/* The links that were asked for last: n members that send to each other ask for each n times. */
+#define RECENT_LOG2 14
+typedef struct recent_link {
+    uint32_t link_1; /* 1 more than its number; 0: none yet */
+    ds_turned at;
+} recent_link;
+
 struct ds_turn {
     const ds_topo *topo;
     ds_symmetry *symmetry;
     ds_map slot_of;                   /* element → place in `circles` */
     DS_VEC(ds_symmetry_step) circles; /* elements, circle after circle, from the lowest on */
     uint32_t order;
+    recent_link *recent; /* 2^RECENT_LOG2, by hash */
 };
 
 /* ---- circles ---- */
@@ -108,7 +116,7 @@ ds_turned ds_turn_device(const ds_turn *t, uint32_t device) {
     return (ds_turned){first, steps, true};
 }
 
-ds_turned ds_turn_link(const ds_turn *t, uint32_t link) {
+static ds_turned find_link(const ds_turn *t, uint32_t link) {
     const ds_topo_link *ends = ds_topo_link_at(t->topo, link);
     uint32_t slot;
     const ds_symmetry_step *at = find_moving(t, ends->from, &slot);
@@ -121,6 +129,13 @@ ds_turned ds_turn_link(const ds_turn *t, uint32_t link) {
     uint32_t first = ds_symmetry_link_between(
         t->symmetry, link, vertex_before(t, ends->from, steps), vertex_before(t, ends->to, steps));
     return (ds_turned){first, steps, true};
+}
+
+ds_turned ds_turn_link(const ds_turn *t, uint32_t link) {
+    uint32_t slot = link * UINT32_C(2654435769) >> (32 - RECENT_LOG2); /* 2^32 / golden ratio */
+    recent_link *recent = &t->recent[slot];
+    if (recent->link_1 != link + 1) *recent = (recent_link){link + 1, find_link(t, link)};
+    return recent->at;
 }
 
 /* ---- making one ---- */
@@ -149,6 +164,7 @@ ds_turn *ds_turn_new(ds_topo *topo, const uint32_t *from, const uint32_t *to, ui
     ds_map_deinit(&l.next);
     free(l.steps.at);
     free(l.first.at);
+    if (made) t->recent = ds_xcalloc((size_t)1 << RECENT_LOG2, sizeof *t->recent);
     if (made) return t;
     ds_turn_free(t);
     return NULL;
@@ -158,6 +174,7 @@ void ds_turn_free(ds_turn *t) {
     if (!t) return;
     ds_map_deinit(&t->slot_of);
     free(t->circles.at);
+    free(t->recent);
     free(t);
 }
 

@@ -23,7 +23,7 @@ typedef struct ds_turned {
     uint32_t first, steps;
     bool moves; /* false: it stays, and is `first` itself */
 } ds_turned;
-/* O(depth), O(depth + log links of a vertex). */
+/* O(depth), O(depth + log links of a vertex); of links not thread-safe, like a topo's routes. */
 ds_turned ds_turn_device(const ds_turn *turn, uint32_t device);
 ds_turned ds_turn_link(const ds_turn *turn, uint32_t link);
 
