@@ -93,8 +93,9 @@ typedef struct ds_coll_request {
 
 /* The phases of one algorithm, in `arena`. DS_ERR_UNSUPPORTED for an algorithm that the collective
  * or the group does not have. O(sum of route lengths): n for rings and trees (n·k between nodes of
- * k members), n log n for halving_doubling, n² for direct. Their waits are those of equal hops:
- * what unequal ones take depends on a profile's terms, and is in the times of a choice. */
+ * k members), n log n for halving_doubling, n² for direct, n·period with a turn. Their waits are
+ * those of equal hops: what unequal ones take depends on a profile's terms, and is in the times of a
+ * choice. */
 ds_status ds_coll_phases(ds_topo *topo, const ds_coll_request *request, const char *algorithm,
                          ds_arena *arena, ds_phase **phases, uint32_t *n_phases, ds_error *err);
 
