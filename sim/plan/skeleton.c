@@ -26,6 +26,7 @@ typedef struct maker {
     uint32_t n_stages;
     uint32_t *group_of_device; /* scratch: of the meet in hand */
     bool again;                /* the grid or some places have turned out to stand alone */
+    bool unturned;             /* the meets do not repeat where the grid does */
 } maker;
 
 static bool is_host(const ds_op *op) {
@@ -107,12 +108,17 @@ static void add_compute(const maker *m, const ds_placement *p) {
     add_inst(b, r);
 }
 
+/* Does it go from one stage to another? */
+static bool joins_stages(const ds_plan_meet *meet) {
+    return meet->op->code == DS_OP_SEND || meet->op->across;
+}
+
 /* Pairs of two stages, or groups over the axes: one after another. */
-static const uint32_t *list_members(const maker *m, const ds_plan_meet *meet, uint32_t *n_groups,
-                                    uint32_t *group_size) {
+static uint32_t *list_members(const maker *m, const ds_plan_meet *meet, uint32_t *n_groups,
+                              uint32_t *group_size) {
     const ds_placement *from = ds_plan__placement(m->b, m->stages[meet->from]);
     uint32_t *devices;
-    if (meet->op->code != DS_OP_SEND && !meet->op->across) {
+    if (!joins_stages(meet)) {
         ds_plan__groups(m->b, from, meet->op->over, meet->op->n_over, &devices, n_groups,
                         group_size);
         return devices;
@@ -150,38 +156,55 @@ static uint32_t *union_of(const maker *m, const ds_placement *a, const ds_placem
     return both;
 }
 
-/* All devices of one stage, or of two, in one variant; and which group each is in. */
-static void set_members(const maker *m, const ds_plan_meet *meet, const uint32_t *devices,
-                        uint32_t size, ds_record *r) {
+/* Of a turn's circle the first device alone. */
+static const uint32_t *keep_first(const ds_builder *b, const uint32_t *devices, uint32_t *n) {
+    uint32_t *first, kept = 0;
+    if (!b->turn.turn) return devices;
+    first = DS_NEW_N(&b->plan->arena, uint32_t, *n);
+    for (uint32_t i = 0; i < *n; i++)
+        if (ds_plan__is_first(b, devices[i])) first[kept++] = devices[i];
+    *n = kept;
+    return first;
+}
+
+/* The devices of one stage, or of two, in one variant; and which group each is in. */
+static void set_members(const maker *m, const ds_plan_meet *meet, const ds_comm_shape *c,
+                        ds_record *r) {
     ds_builder *b = m->b;
-    uint32_t n = r->n_groups * size;
     const ds_placement *from = ds_plan__placement(b, m->stages[meet->from]);
     if (!b->zeros) b->zeros = DS_NEW_N(&b->plan->arena, uint32_t, b->plan->n_devices);
     r->devices = from->ascending;
     r->n_devices = from->n_devices;
     r->variant_of = b->zeros;
-    if (n > from->n_devices)
+    if (joins_stages(meet))
         r->devices = union_of(m, from, ds_plan__placement(b, m->stages[meet->to]), &r->n_devices);
+    r->devices = keep_first(b, r->devices, &r->n_devices);
     r->group_of = DS_NEW_N(&b->plan->arena, uint32_t, r->n_devices);
-    for (uint32_t i = 0; i < n; i++) m->group_of_device[devices[i]] = i / size;
+    for (uint32_t i = 0; i < c->n_groups * c->group_size; i++)
+        m->group_of_device[c->devices[i]] = i / c->group_size;
     for (uint32_t i = 0; i < r->n_devices; i++) r->group_of[i] = m->group_of_device[r->devices[i]];
 }
 
 static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
     ds_builder *b = m->b;
-    uint32_t size;
+    ds_comm_shape c = {.op = meet->op->code};
     ds_record *r = DS_NEW(&b->plan->arena, ds_record);
     *r = (ds_record){.kind = DS_REC_COMM,
                      .op = meet->op,
                      .label = ds_op_name(meet->op->code),
                      .stream = meet->stream};
-    const uint32_t *devices = list_members(m, meet, &r->n_groups, &size);
+    c.devices = list_members(m, meet, &c.n_groups, &c.group_size);
+    if (b->turn.turn) DS_TRY(ds_plan__turn_groups(b, &c));
+    r->n_groups = c.n_groups;
     r->groups = DS_NEW_N(&b->plan->arena, ds_group, r->n_groups);
-    set_members(m, meet, devices, size, r);
+    set_members(m, meet, &c, r);
     set_variant(b, r);
     for (uint32_t g = 0; g < r->n_groups; g++) {
-        r->groups[g] = (ds_group){
-            .devices = devices + (size_t)g * size, .n_devices = size, .bytes = meet->bytes};
+        r->groups[g] = (ds_group){.devices = c.devices + (size_t)g * c.group_size,
+                                  .n_devices = c.group_size,
+                                  .n_images = c.n_images,
+                                  .period = c.period,
+                                  .bytes = meet->bytes};
         if (g && ds_plan__cost_alike(b, &r->groups[0], &r->groups[g])) continue;
         const ds_group_work work = {.op = meet->op, .code = meet->op->code};
         DS_TRY(ds_plan__group_cost(b, &work, &r->groups[g], err));
@@ -193,10 +216,16 @@ static ds_status make_meet(maker *m, const ds_plan_meet *meet, ds_error *err) {
 
 /* ---- the base ---- */
 
-static ds_status find_hosts(const maker *m, ds_error *err) {
-    ds_builder *b = m->b;
+/* The first meet with hosts; their number: there is none. */
+static uint32_t first_of_hosts(const maker *m) {
     uint32_t i = 0;
     while (i < m->n && !is_host(m->meets[i].op)) i++;
+    return i;
+}
+
+static ds_status find_hosts(const maker *m, ds_error *err) {
+    ds_builder *b = m->b;
+    uint32_t i = first_of_hosts(m);
     if (i == m->n) return DS_OK;
     ds_plan__find_hosts(b);
     for (uint32_t d = 0; d < b->plan->n_devices; d++)
@@ -216,6 +245,22 @@ static ds_status get_ready(maker *m, ds_error *err) {
     m->group_of_device = DS_NEW_N(&m->b->plan->arena, uint32_t, m->b->plan->n_devices);
     m->ready = true;
     return DS_OK;
+}
+
+/* A turn of the whole grid, if its parts can be images of each other. */
+static void find_turn(const maker *m) {
+    const ds_plan_grid *grid = m->grid;
+    ds_arena *arena = &m->b->plan->arena;
+    uint32_t world = (uint32_t)ds_skeleton__world(grid);
+    ds_placement p = {.n_axes = grid->n_axes, .n_devices = world};
+    if (grid->n_replicas > 1 || first_of_hosts(m) < m->n) return;
+    p.axes = DS_NEW_N(arena, const char *, grid->n_axes);
+    p.sizes = DS_NEW_N(arena, int64_t, grid->n_axes);
+    memcpy(p.axes, grid->axes, grid->n_axes * sizeof *p.axes);
+    memcpy(p.sizes, grid->sizes, grid->n_axes * sizeof *p.sizes);
+    p.devices = DS_NEW_N(arena, uint32_t, world);
+    for (uint32_t i = 0; i < world; i++) p.devices[i] = i;
+    ds_plan__find_turn(m->b, &p);
 }
 
 /* Are all groups images of the first? */
@@ -285,10 +330,12 @@ static ds_status make_base(maker *m, const ds_skeleton_meet *sorts, uint32_t n,
                            ds_skeleton_base *out, ds_error *err) {
     ds_builder *b = m->b;
     DS_TRY(get_ready(m, err));
+    find_turn(m);
     DS_TRY(make_sorts(m, sorts, n, &out->inst_of, err));
     if (m->again) return DS_OK;
     out->n_stages = m->n_stages;
     for (uint32_t s = 0; s < m->n_stages; s++) add_compute(m, ds_plan__placement(b, m->stages[s]));
+    DS_TRY(ds_plan__turn_holds(b));
     DS_TRY(ds_plan__sharing(b, err));
     ds_plan__classes(b);
     /* Several classes a stage are numbered by where they are. */
@@ -394,7 +441,8 @@ static void start(maker *m, ds_builder *b, const ds_binding *binding, const ds_p
                       .binding = binding,
                       .profiles = profiles,
                       .options = options,
-                      .root = binding->unit->modules.at[0]};
+                      .root = binding->unit->modules.at[0],
+                      .unturned = m->unturned};
     m->b = b;
     m->ready = m->again = false;
 }
@@ -489,12 +537,16 @@ ds_status ds_plan_skeleton(const ds_binding *binding, const ds_profiles *profile
     ds_skeletons__make_room(m.kept);
     if (options->ground) ds_ground__make_room(options->ground);
     *out = NULL;
-    while (status == DS_OK && !base) { /* again only if more places stand alone than were known */
+    while (status == DS_OK && !base) { /* again only if more is known to stand alone */
         start(&m, &b, binding, profiles, options);
         status = find_base(&m, &base, err);
         if (status == DS_OK && base)
             status = ds_skeleton__copy(&b, base, m.priced, meets.n, out, err);
         if (status == DS_OK && base) name_stages(&m, *out);
+        if (b.turn.refused && !m.unturned) {
+            m.unturned = true;
+            status = DS_OK;
+        }
         end(&m);
     }
     free(m.priced);

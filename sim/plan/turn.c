@@ -75,10 +75,13 @@ void ds_plan__find_turn(ds_builder *b, const ds_placement *p) {
     if (apart || b->unturned || b->turn.turn || b->plan->records.n) return;
     bool *seen = ds_xcalloc(p->n_axes, sizeof *seen);
     if (!b->turn.at) b->turn.at = devices_list(b);
-    for (uint32_t i = 0; i < p->n_axes && !b->turn.turn; i++) { /* longest axes first */
+    while (!b->turn.turn) { /* longest axes first; the stages of pp never repeat */
         uint32_t best = DS_NONE;
         for (uint32_t a = 0; a < p->n_axes; a++)
-            if (!seen[a] && (best == DS_NONE || p->sizes[a] > p->sizes[best])) best = a;
+            if (!seen[a] && strcmp(p->axes[a], "pp") != 0 &&
+                (best == DS_NONE || p->sizes[a] > p->sizes[best]))
+                best = a;
+        if (best == DS_NONE) break;
         seen[best] = true;
         b->turn.turn = shortest_along(b, p, best);
     }
