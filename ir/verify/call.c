@@ -101,8 +101,8 @@ const ds_type *ds_verify__callee_type(ds_checker *ck, const ds_func *caller, con
                                       const ds_type *type) {
     if (call->callee->is_model) return ds_verify__seen(ck, call->callee, type);
     ds_place place;
-    if (!place_here(ck, caller, call, &type->on, &place)) return NULL;
     type = with_index(ck, call, type);
+    if (!place_here(ck, caller, call, &type->on, &place)) return NULL;
     ds_type *here = DS_NEW(&ck->unit->arena, ds_type);
     *here = *type;
     here->on = place;

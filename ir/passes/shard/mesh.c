@@ -119,7 +119,7 @@ static void declare(ds_module *module, ds_item_kind kind, uint32_t index) {
 
 static const char *free_mesh_name(ds_sharder *s, const char *wanted) {
     const char *name = ds_intern(&s->unit->strings, wanted);
-    for (uint32_t i = 2; ds_find_mesh(s->module, name); i++)
+    for (uint32_t i = 2; ds_find_mesh(s->module, name) || ds_find_topology(s->module, name); i++)
         name = ds_intern(&s->unit->strings, ds_arena_printf(&s->unit->arena, "%s%u", wanted, i));
     return name;
 }

@@ -243,6 +243,19 @@ Test(project, calls_with_an_index) {
                  (const char *const[]){"for l in 2..4", "{factor = 2}", "{factor = 4}", NULL});
 }
 
+/* The index may say where values are. */
+Test(project, calls_with_an_index_in_places) {
+    SAME(ON(4, "pp = 2, dp = 2") "func @stage<mesh @s, index a>(%x: f32[4@dp, 6] on @s{pp=a}) -> "
+                                 "f32[4@dp, 6] on @s{pp=a} {\n%y = relu(%x)\nreturn %y\n}\n"
+                                 "func @move<index a>(%x: f32[4@dp, 6] on @m{pp=a}) -> "
+                                 "f32[4@dp, 6] on @m{pp=1 - a} {\n"
+                                 "%y = call @stage<@m, a>(%x)\n%s = send(%y) to @m{pp=1 - a}\n"
+                                 "%z = call @stage<@m, 1 - a>(%s)\nreturn %z\n}\n"
+                                 "func @f(%x: f32[4@dp, 6] on @m{pp=0}) -> f32[4@dp, 6] on "
+                                 "@m{pp=0} {\n%y = call @move<0>(%x)\n%z = call @move<1>(%y)\n"
+                                 "return %z\n}\n" RUN);
+}
+
 /* A loop that is the same for all of a stage stays, and is no part of the other stage. */
 Test(project, loops_stay_where_they_can) {
     static const char text[] =

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <string.h>
 
 /* x w has rows x inner elements, of which each device has some columns; its product with itself
  * transposed, rows x rows, is a sum over columns. */
@@ -40,4 +41,21 @@ Test(shard_choose, sums_a_small_result_and_gathers_small_operands) {
             cr_expect_eq(count(&c, DS_OP_ALL_GATHER) > 0, rows > 32, "%s", settings);
             step_free(&c);
         }
+}
+
+/* The meshes @all and @m are made for 2 of 8 devices, on a topology of either name. */
+Test(shard_choose, meshes_have_names_that_topologies_leave) {
+    static const char *const names[] = {"all", "m"};
+    for (int i = 0; i < 2; i++) {
+        char text[sizeof gram + 8], *to = text;
+        for (const char *at = gram, *box; *at; at = box ? box + strlen("@box") : at + strlen(at)) {
+            box = strstr(at, "@box");
+            int n = box ? (int)(box - at) : (int)strlen(at);
+            to += sprintf(to, "%.*s%s%s", n, at, box ? "@" : "", box ? names[i] : "");
+        }
+        step_case c;
+        step_make(&c, text, NULL, DS_PASS_SHARD);
+        cr_expect_eq(c.status, DS_OK, "%s", c.err.message);
+        step_free(&c);
+    }
 }
