@@ -179,6 +179,15 @@ static uint32_t chunk_of(const ds_sharder *s, ds_value gradient) {
     return is ? s->step->weights.at[*weight - 1].chunk : UINT32_MAX;
 }
 
+/* Has the optimizer nothing to split, as SGD in 32 bits? A gradient that the step returns counts as
+ * a state. */
+static bool is_stateless(const ds_sharder *s, ds_value gradient) {
+    const uint64_t *weight = ds_map_find(&s->f.gradients, gradient.i);
+    if (!weight || !*weight || *weight > s->step->weights.n) return false;
+    const ds_step_weight *w = &s->step->weights.at[*weight - 1];
+    return !w->n_states && w->master.i == DS_NO_VALUE.i && w->grad_result == DS_NO_RESULT;
+}
+
 /* Is the gradient's chunk another chunk than the bucket's? Each chunk has its own buckets. */
 static bool is_other_chunk(const ds_sharder *s, ds_value gradient) {
     uint32_t n = s->f.pending.n;
@@ -216,7 +225,7 @@ ds_status ds_shard__gradient(ds_sharder *s, ds_value old, ds_value grad, ds_erro
     bool late = s->step->strategy.late_reduce && !is_result(s, old);
     if (!now.sum || (zero <= 1 && (late || !s->f.final))) return DS_OK;
     ds_layout whole = to;
-    if (zero >= 1) to = ds_shard__zero_layout(s, type, &to);
+    if (zero >= 1 + is_stateless(s, old)) to = ds_shard__zero_layout(s, type, &to);
     DS_TRY(follow_states(s, old, &whole, &to, err));
     if (is_other_chunk(s, old)) DS_TRY(ds_shard__flush(s, err));
     double bytes = ds_shard__local_bytes(s, type, &now), waiting = bytes;

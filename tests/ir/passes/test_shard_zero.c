@@ -386,3 +386,20 @@ Test(zero, a_turn_is_gathered_by_one_collective) {
     cr_expect_eq(t.n_gathers, 4);
     cr_expect_eq(t.n_scatters, 2);
 }
+
+/* SGD in 32 bits has neither states nor masters: nothing is split, and ZeRO 1 is ZeRO 0. */
+Test(zero, without_states_gradients_are_reduced) {
+    const double P = 3 * (4 * 64 + 32 + 4 * 64);
+    static const char adam[] = "optimizer = adam, dtype = f16, grad_dtype = f16",
+                      sgd[] = "optimizer = sgd";
+    char text[sizeof mlp];
+    const char *at = strstr(mlp, adam);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - mlp), mlp, sgd, at + strlen(adam));
+    for (int m = 1; m <= 2; m++) {
+        char settings[32];
+        snprintf(settings, sizeof settings, "zero=1 m=%d", m);
+        traffic t = traffic_of(text, settings);
+        cr_expect_eq(t.n_scatters + t.n_gathers, 0, "%s", settings);
+        expect_near(t.reduced, 2 * P * 3 / 4, "reduced", settings);
+    }
+}

@@ -136,26 +136,29 @@ Test(run_model, gradients_are_reduced_under_the_backward_pass) {
 }
 
 /* ZeRO 1 likewise, with half a ring each to scatter a gradient and to gather a new weight. The last
- * scatter and the gathers come after the backward pass, with late_reduce all scatters; updates but
- * the first run under this traffic. */
+ * scatter and the gathers come after the backward pass, with late_reduce all scatters. Updates but
+ * the first run under the gathers; with late_reduce each update waits for its scatter, and the
+ * gather and all later traffic for the update. The loss is reduced last. */
 Test(run_model, zero_1_scatters_under_the_backward_pass) {
     static const char *const strategies[] = {
         "  strategy { dp = dp, zero = 1 }\n",
         "  strategy { dp = dp, zero = 1, late_reduce = true }\n",
         "  strategy { dp = dp, zero = 2 }\n"};
-    int64_t exposed_ps[3], step_ps[3], half = ring_ps(4, WEIGHT) / 2, update = 0;
+    int64_t exposed_ps[3], step_ps[3];
+    int64_t half = ring_ps(4, WEIGHT) / 2, update = 0, loss = 0;
     for (int i = 0; i < 3; i++) {
         sim_case c;
-        run(&c, "mlp", "{ loss = mse, optimizer = sgd }", strategies[i], NULL);
+        run(&c, "mlp", "{ loss = mse, optimizer = momentum }", strategies[i], NULL);
         cr_assert_eq(c.status, DS_OK);
-        update = code_ps(&c, DS_OP_SGD) / LAYERS;
+        update = code_ps(&c, DS_OP_MOMENTUM) / LAYERS;
+        loss = code_ps(&c, DS_OP_ALL_REDUCE);
         exposed_ps[i] = c.result->accounts[0].exposed_comm_ps;
         step_ps[i] = c.result->run.step_ps;
         cr_expect_eq(step_ps[i], c.result->accounts[0].compute_ps + exposed_ps[i]);
         sim_free(&c);
     }
-    cr_expect_eq(exposed_ps[0], half + LAYERS * half - (LAYERS - 1) * update);
-    cr_expect_eq(exposed_ps[1], LAYERS * 2 * half - (LAYERS - 1) * update);
+    cr_expect_eq(exposed_ps[0], half + LAYERS * half - (LAYERS - 1) * update + loss);
+    cr_expect_eq(exposed_ps[1], LAYERS * 2 * half + loss);
     cr_expect_eq(step_ps[2], step_ps[0], "one microbatch");
 }
 
