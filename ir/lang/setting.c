@@ -77,14 +77,10 @@ static ds_status which_job(ds_unit *unit, const ds_setting *setting, ds_error *e
 }
 
 /* A key without its section, where no param has the name: --set zero=3, as --vary (sweep.md). */
-static bool find_bare(const char *path, address *out) {
-    static const char *const sections[] = {"strategy", "train", ""};
-    *out = (address){.key = path};
-    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
-        out->section = sections[i];
-        if (ds_scenario_knob(sections[i], path)) return true;
-    }
-    return false; /* ds_bind refuses another name */
+static bool find_bare(const ds_unit *unit, const char *path, address *out) {
+    const ds_knob *knob = ds_scenario_bare_knob(unit, path);
+    *out = (address){.section = knob ? knob->section : "", .key = path};
+    return knob != NULL; /* ds_bind refuses another name */
 }
 
 /* ---- addresses ---- */
@@ -262,7 +258,8 @@ ds_status ds_lang__say(ds_unit *unit, const ds_setting *setting, const ds_load_o
     }
     if (!ds_unit_scenario(unit) || ds_find_param(unit, setting->path, &module, &param))
         return DS_OK;
-    if (!find_address(unit, setting->path, &to) && !find_bare(setting->path, &to)) return DS_OK;
+    if (!find_address(unit, setting->path, &to) && !find_bare(unit, setting->path, &to))
+        return DS_OK;
     DS_TRY(choose_job(unit, setting, options->job, &to, err));
     return put_key(unit, setting, &to, options, err);
 }

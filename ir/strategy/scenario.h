@@ -44,6 +44,12 @@ ds_topology *ds_scenario_topology(const ds_unit *unit);
 /* The same; else the topology of the mesh; else the only one of the root module; else NULL. */
 const ds_topology *ds_scenario_devices(const ds_unit *unit);
 
+/* Has the scenario a train block? Without, or with `train = off`, it runs the forward pass. */
+bool ds_scenario_trains(const ds_unit *unit);
+/* The knob of a key without its section: of `strategy`, else of `train`, else of the scenario. A
+ * scenario that does not train has `dtype` itself. NULL: no section has the key. */
+const ds_knob *ds_scenario_bare_knob(const ds_unit *unit, const char *name);
+
 /* ---- jobs (jobs.c): `jobs { train { model = @f … } other { program = @g, start = 5 ms } }` ----
  */
 

@@ -13,7 +13,7 @@
 
 /* ---- train ---- */
 
-static bool trains(const ds_unit *unit) {
+bool ds_scenario_trains(const ds_unit *unit) {
     const ds_attr *train = ds_scenario_find(unit, "", "train");
     if (!train) return false;
     return train->kind != DS_ATTR_WORD || strcmp(train->word, "off") != 0;
@@ -34,7 +34,7 @@ static ds_status read_plain_dtype(const ds_binding *binding, ds_train *out, ds_e
 }
 
 ds_status ds_train_read(const ds_binding *binding, ds_train *out, ds_error *err) {
-    *out = (ds_train){.on = trains(binding->unit)};
+    *out = (ds_train){.on = ds_scenario_trains(binding->unit)};
     DS_TRY(ds_knobs_read(binding, "train", out, err));
     DS_TRY(read_plain_dtype(binding, out, err));
     ds_presets_fill(binding, "train", out);
@@ -359,7 +359,7 @@ static ds_status check_one_stage(const ds_binding *binding, const ds_strategy *s
 static ds_status check_offload(const ds_binding *binding, const ds_strategy *strategy,
                                ds_error *err) {
     const char *optimizer = "none";
-    bool train = trains(binding->unit);
+    bool train = ds_scenario_trains(binding->unit);
     if (train) DS_TRY(ds_scenario_text(binding, "train", "optimizer", &optimizer, err));
     if (strategy->offload & DS_OFFLOAD_ACTIVATIONS && !train)
         return refuse(binding, "offload",
@@ -458,7 +458,7 @@ ds_status ds_strategy_check(const ds_binding *binding, const ds_strategy *strate
     DS_TRY(check_shares(binding, strategy, err));
     DS_TRY(check_tp_overlap(binding, strategy, err));
     if (strategy->pp == 1) return check_one_stage(binding, strategy, err);
-    if (trains(binding->unit)) return DS_OK;
+    if (ds_scenario_trains(binding->unit)) return DS_OK;
     return refuse(binding, "pp",
                   "pipeline stages (pp > 1) run a schedule of forward and backward passes: the "
                   "scenario must train, and it has 'train = off' or no 'train' block",

@@ -1,6 +1,8 @@
 /* Names of a sweep: what they are, and what a dimension's name finds. */
 #include "ir/strategy/sweep.h"
 
+#include "ir/strategy/scenario.h"
+
 #include <string.h>
 
 bool ds_sweep_sees_knob(const ds_knob *knob) {
@@ -21,16 +23,26 @@ bool ds_sweep_is_on(const ds_sweep *sweep, const char *option) {
     return false;
 }
 
-/* "strategy.zero", or "zero" of the first section that has it. */
-static const ds_knob *find_knob(const char *name) {
+const ds_knob *ds_scenario_bare_knob(const ds_unit *unit, const char *name) {
     static const char *const sections[] = {"strategy", "train", ""};
+    const ds_knob *own = ds_scenario_knob("", name);
+    if (own && !ds_scenario_n_jobs(unit) && !ds_scenario_trains(unit)) return own;
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+        const ds_knob *knob = ds_scenario_knob(sections[i], name);
+        if (knob) return knob;
+    }
+    return NULL;
+}
+
+/* "strategy.zero", "train.dtype", or a key alone. */
+static const ds_knob *find_knob(const ds_unit *unit, const char *name) {
+    static const char *const sections[] = {"strategy", "train"};
     const char *dot = strchr(name, '.');
+    if (!dot) return ds_scenario_bare_knob(unit, name);
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
         size_t n = strlen(sections[i]);
-        bool named = dot && n == (size_t)(dot - name) && memcmp(sections[i], name, n) == 0;
-        if (dot && !named) continue;
-        const ds_knob *knob = ds_scenario_knob(sections[i], dot ? dot + 1 : name);
-        if (knob) return knob;
+        if (n == (size_t)(dot - name) && memcmp(sections[i], name, n) == 0)
+            return ds_scenario_knob(sections[i], dot + 1);
     }
     return NULL;
 }
@@ -39,6 +51,6 @@ bool ds_sweep_find(ds_unit *unit, const char *name, ds_sweep_target *out) {
     const char *dot = strrchr(name, '.');
     *out = (ds_sweep_target){.bare = ds_intern(&unit->strings, dot ? dot + 1 : name)};
     if (ds_find_param(unit, name, &out->module, &out->param)) return true;
-    out->knob = find_knob(name);
+    out->knob = find_knob(unit, name);
     return out->knob != NULL;
 }
