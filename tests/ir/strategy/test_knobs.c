@@ -306,7 +306,7 @@ Test(knobs, values_that_no_line_allows_are_unknown) {
         {"strategy { pp = 2, schedule = \"breadth-first\" }", {"", "", "", ""}},
         {"strategy { pp = 2, schedule = \"chimera\" }", {"schedule", "schedule", "", "schedule"}},
         {"strategy { schedule = \"chimera\" }", {"", "", "", ""}}, /* of one stage: none */
-        {"strategy { dp = 2, zero = 3 }", {"zero", "zero", "", "zero"}},
+        {"strategy { dp = 2, zero = 3 }", {"", "zero", "", "zero"}},
         {"strategy { zero = 3 }", {"", "", "", ""}}, /* of one replica: nothing to share out */
         {"strategy { dp = 4, zero = 1, zero_group = 2 }", {"", "zero_group", "zero_group", ""}},
         {"strategy { dp = 4, zero_group = 2 }", {"", "", "", ""}},
@@ -314,7 +314,7 @@ Test(knobs, values_that_no_line_allows_are_unknown) {
         {"strategy { pp = 2, p2p = blocking, schedule = \"breadth-first\" }",
          {"p2p", "p2p", "p2p", "p2p"}},
         {"train { optimizer = sgd, clip_norm = 1 }",
-         {"clip_norm", "clip_norm", "clip_norm", "clip_norm"}},
+         {"", "clip_norm", "clip_norm", "clip_norm"}},
         {"strategy { stage_dp = [2, 1] }", {"stage_dp", "stage_dp", "stage_dp", "schedule"}},
         {"jobs { }", {"", "", "", ""}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
