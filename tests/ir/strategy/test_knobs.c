@@ -313,8 +313,7 @@ Test(knobs, values_that_no_line_allows_are_unknown) {
         {"strategy { recompute = \"every:2\" }", {"", "recompute", "", "recompute"}},
         {"strategy { pp = 2, p2p = blocking, schedule = \"breadth-first\" }",
          {"p2p", "p2p", "p2p", "p2p"}},
-        {"train { optimizer = sgd, clip_norm = 1 }",
-         {"", "clip_norm", "clip_norm", "clip_norm"}},
+        {"train { optimizer = sgd, clip_norm = 1 }", {"", "clip_norm", "clip_norm", "clip_norm"}},
         {"strategy { stage_dp = [2, 1] }", {"stage_dp", "stage_dp", "stage_dp", "schedule"}},
         {"jobs { }", {"", "", "", ""}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

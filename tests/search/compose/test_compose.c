@@ -276,7 +276,8 @@ Test(compose, reasons) {
         const char *settings, *why;
     } cases[] = {
         {"pp=2 microbatches=8 schedule=chimera", "the schedule"},
-        {"pp=2 dp=4 microbatches=8 layers=4 zero=3", "a microbatch that reads another one's values"},
+        {"pp=2 dp=4 microbatches=8 layers=4 zero=3",
+         "a microbatch that reads another one's values"},
     };
     char text[4096];
     write_text(gpt, false, false, false, text, sizeof text);
